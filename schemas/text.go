@@ -1,0 +1,135 @@
+package schemas
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxQuoted is how many runes of foreign text an error repeats.
+const maxQuoted = 80
+
+// Sentence makes text from outside fit for a terminal, a log or an error: one
+// line of at most max runes. Control, bidirectional and zero-width characters
+// and bytes that are no UTF-8 become visible escapes (\n, \x1b, \u202e), longer
+// text ends in "…", and no escape is cut in half. A backslash stays as it is, so
+// the result is for people and cannot be read back. With max < 1 it is empty.
+func Sentence(text string, max int) string {
+	return visible(text, max, "")
+}
+
+// Quote is how an error repeats foreign text: [Sentence] of at most 80 runes,
+// in quotation marks, with those inside it escaped.
+func Quote(text string) string {
+	return `"` + visible(text, maxQuoted, `"\`) + `"`
+}
+
+func visible(text string, max int, alsoEscape string) string {
+	var b strings.Builder
+	runes, fits := 0, 0 // fits: the bytes that leave room for the "…"
+	for len(text) > 0 && max > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		piece := text[:size]
+		switch {
+		case r == utf8.RuneError && size == 1, hidden(r):
+			piece = escape(r, piece)
+		case strings.ContainsRune(alsoEscape, r):
+			piece = `\` + piece
+		}
+		runes += utf8.RuneCountInString(piece)
+		if runes > max {
+			return b.String()[:fits] + "…"
+		}
+		b.WriteString(piece)
+		if runes < max {
+			fits = b.Len()
+		}
+		text = text[size:]
+	}
+	return b.String()
+}
+
+// hidden tells whether a rune moves the cursor, reorders text, or shows nothing.
+func hidden(r rune) bool {
+	switch r {
+	case '\u034f', '\u115f', '\u1160', '\u3164', '\uffa0': // grapheme joiner and Hangul fillers: they count as letters
+		return true
+	}
+	return !unicode.IsPrint(r) && !unicode.Is(unicode.Zs, r)
+}
+
+func escape(r rune, raw string) string {
+	switch {
+	case r == utf8.RuneError && len(raw) == 1:
+		return fmt.Sprintf(`\x%02x`, raw[0])
+	case r == '\n':
+		return `\n`
+	case r == '\r':
+		return `\r`
+	case r == '\t':
+		return `\t`
+	case r < utf8.RuneSelf:
+		return fmt.Sprintf(`\x%02x`, r)
+	case r <= 0xffff:
+		return fmt.Sprintf(`\u%04x`, r)
+	}
+	return fmt.Sprintf(`\U%08x`, r)
+}
+
+// Suggest finds the word that was probably meant: the nearest one within two
+// edits (fewer for short words; capitals do not count), else one that begins
+// with word or that word begins with. It gives "" where nothing is near, and
+// the first of several that are equally near.
+func Suggest(word string, among []string) string {
+	const longest = 128 // what is longer was not meant to be one of ours
+	if word == "" || len(word) > longest {
+		return ""
+	}
+	word = strings.ToLower(word)
+	best, limit := "", min(2, utf8.RuneCountInString(word)/2)+1
+	for _, candidate := range among {
+		if len(candidate) > longest {
+			continue
+		}
+		if d := distance(word, strings.ToLower(candidate)); d < limit {
+			best, limit = candidate, d
+		}
+	}
+	if best != "" {
+		return best
+	}
+	return byPrefix(word, among)
+}
+
+func byPrefix(word string, among []string) string {
+	for _, candidate := range among {
+		c := strings.ToLower(candidate)
+		if strings.HasPrefix(c, word) || len(c) >= 3 && strings.HasPrefix(word, c) {
+			return candidate
+		}
+	}
+	return ""
+}
+
+// distance is Levenshtein's: how many runes to insert, delete or replace.
+func distance(a, b string) int {
+	from, to := []rune(a), []rune(b)
+	row := make([]int, len(to)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range from {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range to {
+			replaced := diagonal
+			if from[i] != to[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(to)]
+}

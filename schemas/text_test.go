@@ -1,0 +1,106 @@
+package schemas
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+)
+
+func TestSentence(t *testing.T) {
+	tests := []struct {
+		in   string
+		max  int
+		want string
+	}{
+		{"plain text, \u00e9\u4e16\u754c \u0645\u0631\u062d\u0628\u0627", 80, "plain text, \u00e9\u4e16\u754c \u0645\u0631\u062d\u0628\u0627"},
+		{"two\nlines\r\n\ttab", 80, `two\nlines\r\n\ttab`},
+		{"\x1b[31mred\x1b[0m\a\x00\x7f", 80, `\x1b[31mred\x1b[0m\x07\x00\x7f`},
+		{"a\u202eb\u2066c\u200bd\ufeffe\u0085f\u2028", 80, `a\u202eb\u2066c\u200bd\ufeffe\u0085f\u2028`},
+		{"tag \U000e0041 filler \u3164", 80, `tag \U000e0041 filler \u3164`},
+		{"bad \xff\xc3", 80, `bad \xff\xc3`},
+		{"real \ufffd", 80, "real \ufffd"},
+		{`back\slash "quoted"`, 80, `back\slash "quoted"`},
+		{"exactly", 7, "exactly"},
+		{"too long", 7, "too lo…"},
+		{"äöüß", 3, "äö…"},
+		{"ab\x1bc", 5, "ab…"},
+		{"ab\x1b", 6, `ab\x1b`},
+		{"x", 1, "x"},
+		{"xy", 1, "…"},
+		{"x", 0, ""},
+		{"x", -1, ""},
+		{"", 5, ""},
+	}
+	for _, test := range tests {
+		if got := Sentence(test.in, test.max); got != test.want {
+			t.Errorf("Sentence(%q, %d) = %q, want %q", test.in, test.max, got, test.want)
+		}
+	}
+}
+
+func TestSentenceProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")) + rapid.String().Draw(t, "text")
+		max := rapid.IntRange(0, 40).Draw(t, "max")
+		got := Sentence(in, max)
+		if !utf8.ValidString(got) || utf8.RuneCountInString(got) > max || strings.ContainsFunc(got, hidden) {
+			t.Fatalf("Sentence(%q, %d) = %q", in, max, got)
+		}
+		if again := Sentence(got, max); again != got {
+			t.Fatalf("%q is not stable: %q", got, again)
+		}
+	})
+}
+
+func TestSuggest(t *testing.T) {
+	among := []string{"id", "version", "priority", "depends_on", "max_attempts", "low", "high", "in-progress"}
+	tests := []struct{ word, want string }{
+		{"prority", "priority"},
+		{"hihg", "high"},
+		{"PRIORITY", "priority"},
+		{"dependsOn", "depends_on"},
+		{"depend", "depends_on"},
+		{"prio", "priority"},
+		{"priority_level", "priority"},
+		{"in_progress", "in-progress"},
+		{"maxattempts", "max_attempts"},
+		{"lo", "low"},
+		{"i", "id"},
+		{"ix", "id"},
+		{"xyz", ""},
+		{"zz", ""},
+		{"", ""},
+		{"colour", ""},
+		{strings.Repeat("priority", 1000), ""},
+	}
+	for _, test := range tests {
+		if got := Suggest(test.word, among); got != test.want {
+			t.Errorf("Suggest(%q) = %q, want %q", test.word, got, test.want)
+		}
+	}
+	if got := Suggest("ab", []string{"ac", "ad"}); got != "ac" {
+		t.Errorf("of two that are equally near: %q, want the first", got)
+	}
+	if got := Suggest("x", nil); got != "" {
+		t.Errorf("among none: %q", got)
+	}
+}
+
+func TestErrorText(t *testing.T) {
+	tests := []struct {
+		e    Error
+		want string
+	}{
+		{Error{File: "pending/x.json", Path: "task.priority", Problem: `"hihg" is not allowed`, Want: "one of low, normal, high, urgent"}, `pending/x.json: task.priority: "hihg" is not allowed; want one of low, normal, high, urgent`},
+		{Error{Path: "task.prority", Problem: "unknown field", Want: `did you mean "priority"?`}, `task.prority: unknown field; did you mean "priority"?`},
+		{Error{File: "pending/\x1b[2J", Path: "$", Problem: "is empty"}, `pending/\x1b[2J: is empty`},
+		{Error{Problem: "is empty"}, "is empty"},
+	}
+	for _, test := range tests {
+		if got := test.e.Error(); got != test.want {
+			t.Errorf("got  %s\nwant %s", got, test.want)
+		}
+	}
+}
