@@ -1,0 +1,403 @@
+// Package durable is the only place where mbox creates, renames, appends,
+// removes and flushes files.
+//
+// Guarantees, each of them a promise about one call that returned nil:
+//
+//   - Stage: the file holds exactly the given bytes and they are on disk
+//     (unless the mode is None). The name itself may still be lost by a power
+//     cut; whoever relies on the name flushes the folder with SyncDir.
+//   - Move and Exchange are one rename(2) each. Move never replaces a file,
+//     Exchange never loses one.
+//   - Flush: what was written to the file before the call is on disk. A Flush
+//     that failed is never asked again on the same descriptor, because kernels
+//     report a write-back error once and then call the pages clean.
+//
+// Every function that changes something passes through a fault hook, so that a
+// test can make any write fail twice over: not applied, and applied but
+// reported as failed.
+//
+// What differs between systems (renameat2 or renamex_np, fdatasync or
+// F_FULLFSYNC, read leases, the boot id, file system names) stands in _linux
+// and _darwin files behind one function each.
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// Mode says what is flushed before an operation is acknowledged.
+type Mode int
+
+const (
+	// Standard flushes file contents, and folders only where they are new.
+	// A rename that a power cut takes back is redone by recovery.
+	Standard Mode = iota
+	// Strict also flushes the folders of every rename.
+	Strict
+	// None flushes nothing: for tmpfs and for tests.
+	None
+)
+
+// FileMode and DirMode are the permissions of everything that mbox makes.
+const (
+	FileMode fs.FileMode = 0o600
+	DirMode  fs.FileMode = 0o700
+)
+
+// ErrNotRegular is returned by Read for anything that is no regular file.
+var ErrNotRegular = errors.New("not a regular file")
+
+// ErrTooLarge is returned by Read for a file beyond the caller's limit.
+var ErrTooLarge = errors.New("file too large")
+
+// Op names a step that changes the disk, for the fault hook.
+type Op string
+
+// The steps that a fault hook sees.
+const (
+	OpCreate   Op = "create"
+	OpSync     Op = "sync"
+	OpMove     Op = "move"
+	OpExchange Op = "exchange"
+	OpReplace  Op = "replace"
+	OpRemove   Op = "remove"
+	OpAppend   Op = "append"
+	OpWriteAt  Op = "writeat"
+	OpMkdir    Op = "mkdir"
+	OpSyncDir  Op = "syncdir"
+)
+
+// A Fault decides about one step: it may let it pass (apply true, err nil),
+// refuse it (false, err), or apply it and report an error all the same
+// (true, err).
+type Fault func(op Op, path string) (apply bool, err error)
+
+var hook atomic.Pointer[Fault]
+
+// SetFault installs the fault hook of a test and returns a function that
+// removes it. There is one hook for the process.
+func SetFault(f Fault) (remove func()) {
+	hook.Store(&f)
+	return func() { hook.Store(nil) }
+}
+
+func step(op Op, path string, do func() error) error {
+	h := hook.Load()
+	if h == nil {
+		return do()
+	}
+	apply, err := (*h)(op, path)
+	if !apply {
+		return err
+	}
+	if failed := do(); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// again repeats a system call that a signal interrupted.
+func again(call func() error) error {
+	for {
+		err := call()
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// Stage makes the file at path with exactly these bytes and flushes it. The
+// name must be free: an existing file, or a symlink, is an error that matches
+// fs.ErrExist. On an error nothing is promised about the file but that it is
+// staged, so the caller removes it.
+func Stage(path string, data []byte, m Mode) error {
+	f, err := create(path)
+	if err != nil {
+		return err
+	}
+	err = Append(f, data)
+	if err == nil && m != None {
+		err = SyncFile(f)
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+func create(path string) (*os.File, error) {
+	var f *os.File
+	err := step(OpCreate, path, func() (err error) {
+		f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, FileMode)
+		return err
+	})
+	if err != nil && f != nil {
+		f.Close()
+		f = nil
+	}
+	return f, err
+}
+
+// Create makes an empty file for appending. The name must be free.
+func Create(path string) (*os.File, error) {
+	var f *os.File
+	err := step(OpCreate, path, func() (err error) {
+		f, err = os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, FileMode)
+		return err
+	})
+	if err != nil && f != nil {
+		f.Close()
+		f = nil
+	}
+	return f, err
+}
+
+// Append writes data with one write(2) at the file's position (for a file
+// opened with O_APPEND: its end). A short write is an error, and what was
+// written stays.
+func Append(f *os.File, data []byte) error {
+	return step(OpAppend, f.Name(), func() error {
+		n, err := write(f, data)
+		if err == nil && n < len(data) {
+			err = fmt.Errorf("%s: short write, %d of %d bytes: %w", f.Name(), n, len(data), io.ErrShortWrite)
+		}
+		return err
+	})
+}
+
+func write(f *os.File, data []byte) (n int, err error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var failed error
+	err = raw.Write(func(fd uintptr) bool {
+		failed = again(func() (err error) { n, err = unix.Write(int(fd), data); return err })
+		return true
+	})
+	if err == nil && failed != nil {
+		err = &fs.PathError{Op: "write", Path: f.Name(), Err: failed}
+	}
+	return n, err
+}
+
+// WriteAt writes data with one pwrite(2). It is for records of a fixed size in
+// space that was allocated before.
+func WriteAt(f *os.File, data []byte, offset int64) error {
+	return step(OpWriteAt, f.Name(), func() error {
+		_, err := f.WriteAt(data, offset)
+		return err
+	})
+}
+
+// Flush brings what was appended to f to the disk, with the file's length but
+// not its times (fdatasync; F_FULLFSYNC on macOS). After an error the
+// descriptor's contents are unknown: close it, never flush it again.
+func Flush(f *os.File) error {
+	return step(OpSync, f.Name(), func() error { return control(f, "fdatasync", fdatasync) })
+}
+
+// SyncFile brings f to the disk whole (fsync; F_FULLFSYNC on macOS). The same
+// rule about errors holds as for Flush.
+func SyncFile(f *os.File) error {
+	return step(OpSync, f.Name(), func() error { return control(f, "fsync", fsync) })
+}
+
+func control(f *os.File, op string, call func(fd int) error) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = again(func() error { return call(int(fd)) })
+	})
+	if err == nil && failed != nil {
+		err = &fs.PathError{Op: op, Path: f.Name(), Err: failed}
+	}
+	return err
+}
+
+// SyncPath flushes an existing regular file that somebody else wrote.
+func SyncPath(path string, m Mode) error {
+	if m == None {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return SyncFile(f)
+}
+
+// SyncDir flushes a folder: names that were made, moved or removed in it are
+// on disk afterwards. In mode None it does nothing.
+func SyncDir(path string, m Mode) error {
+	if m == None {
+		return nil
+	}
+	return step(OpSyncDir, path, func() error {
+		d, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		return control(d, "fsync", fsync)
+	})
+}
+
+// Move renames old to new and never replaces a file: a taken name is an error
+// that matches fs.ErrExist, a missing source one that matches fs.ErrNotExist.
+func Move(old, new string) error {
+	return step(OpMove, new, func() error {
+		return linkError("rename", old, new, again(func() error { return renameNoReplace(old, new) }))
+	})
+}
+
+// Exchange swaps two existing files atomically. If either is missing the error
+// matches fs.ErrNotExist and nothing has changed.
+func Exchange(a, b string) error {
+	return step(OpExchange, b, func() error {
+		return linkError("exchange", a, b, again(func() error { return renameExchange(a, b) }))
+	})
+}
+
+func linkError(op, old, new string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &os.LinkError{Op: op, Old: old, New: new, Err: err}
+}
+
+// Replace gives path the given contents: a temporary file beside it is written,
+// flushed and renamed over it. It is only for files that belong to mbox alone
+// (the boot record, views, snapshots); a task never goes this way.
+func Replace(path string, data []byte, m Mode) error {
+	temp := path + ".new"
+	if err := Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := Stage(temp, data, m); err != nil {
+		return err
+	}
+	if err := Rename(temp, path); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(path), m)
+}
+
+// Rename puts the file old in the place of new, whatever stood there. Like
+// Replace it is only for what belongs to mbox alone.
+func Rename(old, new string) error {
+	return step(OpReplace, new, func() error { return os.Rename(old, new) })
+}
+
+// Remove unlinks one file.
+func Remove(path string) error {
+	return step(OpRemove, path, func() error { return os.Remove(path) })
+}
+
+// MkdirAll makes the folders of path that are missing, 0700, and flushes the
+// parent of each new one, so that what is put there later cannot be lost with
+// its folder.
+func MkdirAll(path string, m Mode) error {
+	info, err := os.Lstat(path)
+	if err == nil && info.IsDir() {
+		return nil
+	}
+	if err == nil {
+		return &fs.PathError{Op: "mkdir", Path: path, Err: unix.ENOTDIR}
+	}
+	parent := filepath.Dir(path)
+	if parent != path {
+		if err := MkdirAll(parent, m); err != nil {
+			return err
+		}
+	}
+	err = step(OpMkdir, path, func() error { return os.Mkdir(path, DirMode) })
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return SyncDir(parent, m)
+}
+
+// Read returns the bytes of a regular file of at most max bytes, with its
+// file information. It never follows a symlink and never blocks on a FIFO.
+func Read(path string, max int64) ([]byte, fs.FileInfo, error) {
+	f, info, err := OpenRegular(path)
+	if err != nil {
+		return nil, info, err
+	}
+	defer f.Close()
+	if info.Size() > max {
+		return nil, info, fmt.Errorf("%s: %d bytes, at most %d: %w", path, info.Size(), max, ErrTooLarge)
+	}
+	data := make([]byte, 0, info.Size()+1)
+	data, err = appendAll(data, io.LimitReader(f, max+1))
+	if err == nil && int64(len(data)) > max {
+		err = fmt.Errorf("%s: more than %d bytes: %w", path, max, ErrTooLarge)
+	}
+	return data, info, err
+}
+
+func appendAll(data []byte, r io.Reader) ([]byte, error) {
+	for {
+		if len(data) == cap(data) {
+			data = append(data, 0)[:len(data)]
+		}
+		n, err := r.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		if errors.Is(err, io.EOF) {
+			return data, nil
+		}
+		if err != nil {
+			return data, err
+		}
+	}
+}
+
+// OpenRegular opens a regular file for reading, without following a symlink
+// and without blocking. Any other kind of file is ErrNotRegular, and is not
+// opened for longer than it takes to see that.
+func OpenRegular(path string) (*os.File, fs.FileInfo, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EOPNOTSUPP) {
+		return nil, nil, fmt.Errorf("%s: %w", path, ErrNotRegular)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s: %w", path, ErrNotRegular)
+	}
+	if err != nil {
+		f.Close()
+		return nil, info, err
+	}
+	return f, info, nil
+}
+
+// Idle tells whether nobody holds f open for writing. Where the system cannot
+// say so, known is false and the caller has to judge by the file's age.
+func Idle(f *os.File) (idle, known bool) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return false, false
+	}
+	if err := raw.Control(func(fd uintptr) { idle, known = unwritten(int(fd)) }); err != nil {
+		return false, false
+	}
+	runtime.KeepAlive(f)
+	return idle, known
+}

@@ -1,0 +1,44 @@
+package durable
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+// On macOS fsync leaves the data in the drive's cache; F_FULLFSYNC does not.
+func fdatasync(fd int) error { return fsync(fd) }
+
+func fsync(fd int) error {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_FULLFSYNC, 0)
+	return err
+}
+
+func renameNoReplace(old, new string) error {
+	return unix.RenamexNp(old, new, unix.RENAME_EXCL)
+}
+
+func renameExchange(a, b string) error {
+	return unix.RenamexNp(a, b, unix.RENAME_SWAP)
+}
+
+// macOS has no read leases.
+func unwritten(int) (idle, known bool) { return false, false }
+
+// BootID names this start of the machine.
+func BootID() (string, error) {
+	return unix.Sysctl("kern.bootsessionuuid")
+}
+
+// FileSystem names the file system under path and tells whether it is one of
+// those (network or FUSE) where flock and rename promise less.
+func FileSystem(path string) (name string, network bool, err error) {
+	var st unix.Statfs_t
+	if err := again(func() error { return unix.Statfs(path, &st) }); err != nil {
+		return "", false, err
+	}
+	name = unix.ByteSliceToString(st.Fstypename[:])
+	switch name {
+	case "nfs", "smbfs", "afpfs", "webdav", "macfuse", "osxfuse", "9p":
+		return name, true, nil
+	}
+	return name, false, nil
+}

@@ -1,0 +1,76 @@
+package durable
+
+import (
+	"errors"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+func fdatasync(fd int) error { return unix.Fdatasync(fd) }
+
+func fsync(fd int) error { return unix.Fsync(fd) }
+
+func renameNoReplace(old, new string) error {
+	return unix.Renameat2(unix.AT_FDCWD, old, unix.AT_FDCWD, new, unix.RENAME_NOREPLACE)
+}
+
+func renameExchange(a, b string) error {
+	return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
+}
+
+// unwritten asks for a read lease, which the kernel grants only while nobody
+// holds the file open for writing, and gives it back at once.
+func unwritten(fd int) (idle, known bool) {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK)
+	if errors.Is(err, unix.EAGAIN) {
+		return false, true
+	}
+	if err != nil {
+		return false, false
+	}
+	_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK)
+	return true, err == nil
+}
+
+// BootID names this start of the machine.
+func BootID() (string, error) {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(id)), err
+}
+
+var fileSystems = map[int64]struct {
+	name    string
+	network bool
+}{
+	unix.EXT4_SUPER_MAGIC:      {"ext4", false},
+	unix.XFS_SUPER_MAGIC:       {"xfs", false},
+	unix.BTRFS_SUPER_MAGIC:     {"btrfs", false},
+	unix.TMPFS_MAGIC:           {"tmpfs", false},
+	unix.F2FS_SUPER_MAGIC:      {"f2fs", false},
+	unix.OVERLAYFS_SUPER_MAGIC: {"overlay", false},
+	0x2fc12fc1:                 {"zfs", false},
+	unix.NFS_SUPER_MAGIC:       {"nfs", true},
+	unix.SMB_SUPER_MAGIC:       {"smb", true},
+	unix.SMB2_SUPER_MAGIC:      {"smb", true},
+	unix.CIFS_SUPER_MAGIC:      {"smb", true},
+	unix.V9FS_MAGIC:            {"9p", true},
+	unix.FUSE_SUPER_MAGIC:      {"fuse", true},
+	unix.AFS_SUPER_MAGIC:       {"afs", true},
+	unix.CEPH_SUPER_MAGIC:      {"ceph", true},
+}
+
+// FileSystem names the file system under path and tells whether it is one of
+// those (network or FUSE) where flock and rename promise less.
+func FileSystem(path string) (name string, network bool, err error) {
+	var st unix.Statfs_t
+	if err := again(func() error { return unix.Statfs(path, &st) }); err != nil {
+		return "", false, err
+	}
+	known, ok := fileSystems[int64(uint32(st.Type))]
+	if !ok {
+		return "unknown", false, nil
+	}
+	return known.name, known.network, nil
+}
