@@ -1,0 +1,378 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"mbox/mailbox/durable"
+)
+
+// copyLocks is the number of lock files that agents' copies are hashed to. They
+// are made with the home, because a lock file that is made on demand could be
+// made twice.
+const copyLocks = 32
+
+func copyLockName(i int) string { return fmt.Sprintf("copy-%02x", i) }
+
+// Folder is the name of an agent's folder: a ":" in the name becomes "_".
+func Folder(agent string) string { return strings.ReplaceAll(agent, ":", "_") }
+
+func copyDir(home, agent string) string { return filepath.Join(home, "audit", Folder(agent)) }
+
+func (l *Ledger) copyLock(agent string) string {
+	h := fnv.New32a()
+	h.Write([]byte(Folder(agent)))
+	return filepath.Join(l.home, ".mbox", "locks", copyLockName(int(h.Sum32()%copyLocks)))
+}
+
+// copied is what a process knows of an agent's copy: the file that it left, and
+// how far the ledger was read for it.
+type copied struct {
+	name    string
+	info    os.FileInfo
+	through Position
+}
+
+// Copy brings the copy of an agent's lines, audit/<agent>/, up to the end of
+// the ledger: every line of the agent behind the copy's last one is appended in
+// seq order to the file of the same date. It flushes nothing, for a copy is
+// never evidence: one that is torn, or that does not fit, is written anew.
+func (l *Ledger) Copy(ctx context.Context, agent string) error {
+	held, err := durable.AcquireLock(ctx, l.copyLock(agent), l.wait)
+	if err != nil {
+		return fmt.Errorf("copy of %s: %w", agent, err)
+	}
+	defer held.Unlock()
+	from, ok, err := l.copiedThrough(agent)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return l.recopy(ctx, agent)
+	}
+	return l.copyFrom(agent, from)
+}
+
+// copiedThrough tells up to where the ledger is in the copy, or that the copy
+// has to be written anew.
+func (l *Ledger) copiedThrough(agent string) (Position, bool, error) {
+	l.mu.Lock()
+	known, ok := l.known[agent]
+	l.mu.Unlock()
+	if ok {
+		info, err := os.Lstat(filepath.Join(copyDir(l.home, agent), known.name))
+		if err == nil && os.SameFile(info, known.info) && info.Size() == known.info.Size() {
+			return known.through, true, nil
+		}
+	}
+	files, err := dayFiles(copyDir(l.home, agent))
+	if errors.Is(err, fs.ErrNotExist) || (err == nil && len(files) == 0) {
+		return Position{}, true, nil
+	}
+	if err != nil {
+		return Position{}, false, err
+	}
+	newest := files[len(files)-1]
+	return l.locate(agent, newest)
+}
+
+// locate finds the copy's last line in the ledger's file of the same date.
+func (l *Ledger) locate(agent, name string) (Position, bool, error) {
+	path := filepath.Join(copyDir(l.home, agent), name)
+	last, err := lastLine(path)
+	if err != nil || last == nil {
+		return Position{}, false, err
+	}
+	f, info, err := durable.OpenRegular(path)
+	if err != nil {
+		return Position{}, false, nil
+	}
+	defer f.Close()
+	end := make([]byte, 1)
+	if _, err := f.ReadAt(end, info.Size()-1); err != nil || end[0] != '\n' {
+		return Position{}, false, err
+	}
+	seq, _, sum, err := skim(last)
+	if err != nil || agentOf(last) != agent {
+		return Position{}, false, nil
+	}
+	return l.find(name, seq, sum, last)
+}
+
+// find returns the position behind the line with these bytes in a day file. It
+// halves the file by seq; where torn bytes mislead that, it gives up.
+func (l *Ledger) find(name string, seq int64, sum string, raw []byte) (Position, bool, error) {
+	f, info, err := durable.OpenRegular(filepath.Join(sharedDir(l.home), name))
+	if err != nil {
+		return Position{}, false, nil
+	}
+	defer f.Close()
+	lo, hi := int64(0), info.Size()
+	for lo < hi {
+		start, line, err := lineFrom(f, (lo+hi)/2, lo)
+		if err != nil {
+			return Position{}, false, err
+		}
+		got, _, _, err := skim(line)
+		switch {
+		case len(line) == 0 || start >= hi:
+			hi = (lo + hi) / 2
+		case err != nil:
+			return Position{}, false, nil
+		case got == seq && bytes.Equal(line, raw):
+			return Position{File: name, Offset: start + int64(len(line)) + 1, Seq: seq, Checksum: sum}, true, nil
+		case got < seq:
+			lo = start + int64(len(line)) + 1
+		default:
+			hi = (lo + hi) / 2
+		}
+	}
+	return Position{}, false, nil
+}
+
+// lineFrom returns the first whole line that begins at or behind at; lo is a
+// known line start.
+func lineFrom(f *os.File, at, lo int64) (int64, []byte, error) {
+	from := at
+	if at > lo {
+		from = at - 1
+	}
+	for _, size := range []int{8 << 10, 2*MaxLine + 4} {
+		buf := make([]byte, size)
+		n, err := f.ReadAt(buf, from)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return 0, nil, err
+		}
+		start, rest := from, buf[:n]
+		if at > lo {
+			_, after, ok := bytes.Cut(rest, []byte{'\n'})
+			if !ok {
+				continue
+			}
+			start, rest = from+int64(n-len(after)), after
+		}
+		if line, _, ok := bytes.Cut(rest, []byte{'\n'}); ok {
+			return start, line, nil
+		}
+	}
+	return at, nil, nil
+}
+
+// copyFrom appends the agent's lines behind from to its copy.
+func (l *Ledger) copyFrom(agent string, from Position) error {
+	r := l.Read(from)
+	defer r.Close()
+	w := copyWriter{home: l.home, agent: agent, mode: l.mode}
+	defer w.close()
+	for {
+		line, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if agentOf(line.Raw) == agent {
+			w.add(line)
+		}
+	}
+	if err := w.finish(); err != nil {
+		return err
+	}
+	return l.remember(agent, r.Position(), w.name)
+}
+
+// remember keeps how far the copy goes, for the next call of this process.
+func (l *Ledger) remember(agent string, through Position, name string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if name == "" {
+		name = l.known[agent].name
+	}
+	if name == "" {
+		delete(l.known, agent)
+		return nil
+	}
+	info, err := os.Lstat(filepath.Join(copyDir(l.home, agent), name))
+	if err != nil {
+		delete(l.known, agent)
+		return err
+	}
+	l.known[agent] = copied{name, info, through}
+	return nil
+}
+
+// copyWriter appends lines to an agent's day files, one write a file. A fresh
+// one writes new files beside the old and renames them into place.
+type copyWriter struct {
+	home, agent string
+	mode        durable.Mode
+	fresh       bool
+	name        string   // of the open file
+	written     []string // all names, with that one
+	file        *os.File
+	pending     []byte
+	failed      error
+}
+
+func (w *copyWriter) add(line Line) {
+	if w.failed == nil && line.At.File != w.name {
+		w.failed = w.begin(line.At.File)
+	}
+	w.pending = append(append(w.pending, line.Raw...), '\n')
+	if len(w.pending) > 1<<20 {
+		w.failed = w.flush()
+	}
+}
+
+func (w *copyWriter) begin(name string) error {
+	if err := w.finish(); err != nil {
+		return err
+	}
+	dir := copyDir(w.home, w.agent)
+	if err := durable.MkdirAll(dir, w.mode); err != nil {
+		return err
+	}
+	path := filepath.Join(dir, name)
+	f, err := w.openDay(path)
+	if err != nil {
+		return err
+	}
+	w.file, w.name, w.written = f, name, append(w.written, name)
+	return nil
+}
+
+func (w *copyWriter) openDay(path string) (*os.File, error) {
+	if w.fresh {
+		path += ".new"
+		if err := durable.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		return durable.Create(path)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		if f, err = durable.Create(path); err == nil {
+			err = durable.SyncDir(filepath.Dir(path), w.mode)
+		}
+	}
+	return f, err
+}
+
+func (w *copyWriter) flush() error {
+	if w.failed != nil || len(w.pending) == 0 {
+		return w.failed
+	}
+	err := durable.Append(w.file, w.pending)
+	w.pending = w.pending[:0]
+	return err
+}
+
+// finish writes what is pending and, for a fresh file, puts it into place.
+func (w *copyWriter) finish() error {
+	if err := w.flush(); err != nil || w.file == nil {
+		return err
+	}
+	w.close()
+	if !w.fresh {
+		return nil
+	}
+	path := filepath.Join(copyDir(w.home, w.agent), w.name)
+	return durable.Rename(path+".new", path)
+}
+
+func (w *copyWriter) close() {
+	if w.file != nil {
+		w.file.Close()
+		w.file = nil
+	}
+}
+
+// recopy writes an agent's whole copy anew from the ledger: each day's file
+// beside the old one, then renamed into its place. Under the copy's lock.
+func (l *Ledger) recopy(ctx context.Context, agent string) error {
+	l.mu.Lock()
+	delete(l.known, agent)
+	l.mu.Unlock()
+	dir := copyDir(l.home, agent)
+	old, err := dayFiles(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	w := copyWriter{home: l.home, agent: agent, mode: l.mode, fresh: true}
+	defer w.close()
+	r := l.Read(Position{})
+	defer r.Close()
+	for {
+		line, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if agentOf(line.Raw) == agent {
+			w.add(line)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	if err := w.finish(); err != nil {
+		return err
+	}
+	for _, name := range old {
+		if !slices.Contains(w.written, name) {
+			if err := durable.Remove(filepath.Join(dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// MendCopies compares every agent's copy with the ledger and writes anew those
+// that differ: torn, short, or with lines that a power cut took from the ledger.
+func (l *Ledger) MendCopies(ctx context.Context) error {
+	check := newCopyCheck(l.home)
+	defer check.close()
+	r := l.Read(Position{})
+	defer r.Close()
+	for {
+		line, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		check.line(line)
+	}
+	differing, err := check.finish()
+	if err != nil {
+		return err
+	}
+	for _, d := range differing {
+		held, err := durable.AcquireLock(ctx, l.copyLock(d.Agent), l.wait)
+		if err != nil {
+			return fmt.Errorf("copy of %s: %w", d.Agent, err)
+		}
+		err = l.recopy(ctx, d.Agent)
+		held.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

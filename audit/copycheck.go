@@ -1,0 +1,170 @@
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Difference says where an agent's copy differs from the ledger.
+type Difference struct {
+	Agent string
+	File  string // path from the home
+	Line  int    // from 1; 0 if the file as a whole is meant
+	Why   string
+}
+
+func (d Difference) String() string {
+	if d.Line == 0 {
+		return d.File + ": " + d.Why
+	}
+	return fmt.Sprintf("%s:%d: %s", d.File, d.Line, d.Why)
+}
+
+// copyCheck compares the copies of all agents with the ledger's lines while
+// those stream by. Its memory grows with the number of agents only.
+type copyCheck struct {
+	home   string
+	agents map[string]*copyReader // by folder
+}
+
+type copyReader struct {
+	agent  string
+	names  []string // files of the copy that were opened
+	file   *os.File
+	lines  *bufio.Reader
+	number int
+	differ *Difference
+}
+
+func newCopyCheck(home string) *copyCheck {
+	return &copyCheck{home: home, agents: map[string]*copyReader{}}
+}
+
+func (c *copyCheck) line(line Line) {
+	agent := agentOf(line.Raw)
+	r := c.agents[Folder(agent)]
+	if r == nil {
+		r = &copyReader{agent: agent}
+		c.agents[Folder(agent)] = r
+	}
+	if r.differ == nil {
+		r.compare(c.home, line)
+	}
+}
+
+func (r *copyReader) compare(home string, line Line) {
+	if len(r.names) == 0 || r.names[len(r.names)-1] != line.At.File {
+		if r.atEnd(); r.differ == nil {
+			r.begin(home, line.At.File)
+		}
+		if r.differ != nil {
+			return
+		}
+	}
+	r.number++
+	have, err := r.lines.ReadSlice('\n')
+	switch {
+	case errors.Is(err, io.EOF) && len(have) == 0:
+		r.fault(fmt.Sprintf("seq %d of the ledger is missing", line.Seq))
+	case err != nil || !bytes.Equal(have[:len(have)-1], line.Raw):
+		r.fault(fmt.Sprintf("is not the agent's line with seq %d", line.Seq))
+	}
+}
+
+func (r *copyReader) begin(home, name string) {
+	r.names, r.number = append(r.names, name), 0
+	f, err := os.Open(filepath.Join(copyDir(home, r.agent), name))
+	if err != nil {
+		r.differ = &Difference{Agent: r.agent, File: r.path(), Why: "cannot be read: " + reason(err)}
+		return
+	}
+	r.file, r.lines = f, bufio.NewReaderSize(f, MaxLine+2)
+}
+
+func reason(err error) string {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return at.Err.Error()
+	}
+	return err.Error()
+}
+
+func (r *copyReader) path() string {
+	return filepath.Join("audit", Folder(r.agent), r.names[len(r.names)-1])
+}
+
+func (r *copyReader) fault(why string) {
+	r.differ = &Difference{Agent: r.agent, File: r.path(), Line: r.number, Why: why}
+}
+
+// atEnd checks that the file at hand holds no more lines, and closes it.
+func (r *copyReader) atEnd() {
+	if r.file == nil {
+		return
+	}
+	if _, err := r.lines.ReadByte(); r.differ == nil && !errors.Is(err, io.EOF) {
+		r.number++
+		r.fault("is a line that the ledger does not have")
+	}
+	r.file.Close()
+	r.file = nil
+}
+
+// finish reports the copies that differ, in the order of their folders.
+func (c *copyCheck) finish() ([]Difference, error) {
+	entries, err := os.ReadDir(filepath.Join(c.home, "audit"))
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if !e.IsDir() || e.Name() == "shared" {
+			continue
+		}
+		if err := c.leftOver(e.Name()); err != nil {
+			return nil, err
+		}
+	}
+	var differing []Difference
+	for _, r := range c.agents {
+		r.atEnd()
+		if r.differ != nil {
+			differing = append(differing, *r.differ)
+		}
+	}
+	slices.SortFunc(differing, func(a, b Difference) int { return bytes.Compare([]byte(a.File), []byte(b.File)) })
+	return differing, nil
+}
+
+// leftOver finds day files of a copy for days on which the agent has no line.
+func (c *copyCheck) leftOver(folder string) error {
+	files, err := dayFiles(filepath.Join(c.home, "audit", folder))
+	if err != nil {
+		return err
+	}
+	r := c.agents[folder]
+	for _, name := range files {
+		if r == nil {
+			r = &copyReader{agent: folder}
+			c.agents[folder] = r
+		}
+		if r.differ == nil && !slices.Contains(r.names, name) {
+			r.differ = &Difference{Agent: r.agent, File: filepath.Join("audit", folder, name), Why: "the agent has no line of that day in the ledger"}
+		}
+	}
+	return nil
+}
+
+func (c *copyCheck) close() {
+	for _, r := range c.agents {
+		if r.file != nil {
+			r.file.Close()
+		}
+	}
+}

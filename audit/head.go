@@ -1,0 +1,205 @@
+package audit
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"mbox/mailbox/durable"
+)
+
+// headSize is the space that Create allocates for the head record.
+const headSize = 512
+
+// Head is the record of the ledger's end, kept in the ledger's lock file as one
+// line of text: "head FILE DEV INODE LENGTH SEQ CHECKSUM BOOT CRC32". It is
+// written after every append, by one pwrite, and valid in its boot only.
+type Head struct {
+	File     string // name in audit/shared; "" while there is none
+	Dev, Ino uint64
+	Length   int64 // bytes of File
+	Seq      int64
+	Checksum string
+	Boot     string
+}
+
+func (h Head) position(genesis string) Position {
+	if h.Checksum == "" {
+		return Position{Checksum: genesis}
+	}
+	return Position{File: h.File, Offset: h.Length, Seq: h.Seq, Checksum: h.Checksum}
+}
+
+func (h Head) encode() []byte {
+	file := h.File
+	if file == "" {
+		file = "-"
+	}
+	text := fmt.Sprintf("head %s %d %d %d %d %s %s", file, h.Dev, h.Ino, h.Length, h.Seq, h.Checksum, h.Boot)
+	text += fmt.Sprintf(" %08x\n", crc32.ChecksumIEEE([]byte(text)))
+	record := bytes.Repeat([]byte{' '}, headSize)
+	copy(record, text)
+	return record
+}
+
+func decodeHead(record []byte) (Head, bool) {
+	text, _, ok := strings.Cut(string(record), "\n")
+	i := strings.LastIndexByte(text, ' ')
+	if !ok || i < 0 || fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(text[:i]))) != text[i+1:] {
+		return Head{}, false
+	}
+	var h Head
+	n, err := fmt.Sscanf(text[:i], "head %s %d %d %d %d %s %s", &h.File, &h.Dev, &h.Ino, &h.Length, &h.Seq, &h.Checksum, &h.Boot)
+	if err != nil || n != 7 {
+		return Head{}, false
+	}
+	if h.File == "-" {
+		h.File = ""
+	}
+	return h, true
+}
+
+func (l *Ledger) headFile() (*os.File, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.heads != nil {
+		mine, err := l.heads.Stat()
+		if now, failed := os.Lstat(l.lockPath()); err == nil && failed == nil && os.SameFile(mine, now) {
+			return l.heads, nil
+		}
+		l.heads.Close()
+		l.heads = nil
+	}
+	f, err := os.OpenFile(l.lockPath(), os.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	l.heads = f
+	if err != nil {
+		l.heads = nil
+	}
+	return l.heads, err
+}
+
+// readHead returns the head record. A record that cannot be read, or none yet,
+// has an empty Boot, which no machine has.
+func (l *Ledger) readHead() (Head, error) {
+	f, err := l.headFile()
+	if err != nil {
+		return Head{}, err
+	}
+	record := make([]byte, headSize)
+	if _, err := f.ReadAt(record, 0); err != nil && !errors.Is(err, io.EOF) {
+		return Head{}, err
+	}
+	h, ok := decodeHead(record)
+	if !ok {
+		return Head{}, nil
+	}
+	return h, nil
+}
+
+// writeHead records h as the end, with the open file's identity and this boot.
+func (l *Ledger) writeHead(h Head) error {
+	h.Boot = l.boot
+	l.mu.Lock()
+	file := l.open
+	l.mu.Unlock()
+	if file != nil {
+		var st unix.Stat_t
+		if err := unix.Fstat(int(file.file.Fd()), &st); err != nil {
+			return err
+		}
+		h.Dev, h.Ino = uint64(st.Dev), st.Ino
+	}
+	f, err := l.headFile()
+	if err != nil {
+		return err
+	}
+	if err := durable.WriteAt(f, h.encode(), 0); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.head = h
+	l.mu.Unlock()
+	return nil
+}
+
+// LockNames are the lock files of this package in .mbox/locks, made by Create
+// and never removed: the ledger's, and those that an agent's copy is hashed to.
+func LockNames() []string {
+	names := []string{"ledger"}
+	for i := range copyLocks {
+		names = append(names, copyLockName(i))
+	}
+	return names
+}
+
+// rebuildHead reads the newest file to its end when the head record is of no
+// use: there is none yet, it is damaged, or it is of another boot. Under the lock.
+func (l *Ledger) rebuildHead() error {
+	files, err := dayFiles(sharedDir(l.home))
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		return l.writeHead(Head{Checksum: l.genesis})
+	}
+	newest := files[len(files)-1]
+	at, err := l.startOf(files)
+	if err != nil {
+		return err
+	}
+	size, err := l.follow(Head{File: newest, Seq: at.Seq, Checksum: at.Checksum})
+	if err != nil {
+		return err
+	}
+	return l.mend(size)
+}
+
+// startOf is the position at the beginning of the newest file. The files before
+// it were flushed before it was begun, so their last line counts.
+func (l *Ledger) startOf(files []string) (Position, error) {
+	at := Position{File: files[len(files)-1], Checksum: l.genesis}
+	for i := len(files) - 2; i >= 0; i-- {
+		last, err := lastLine(filepath.Join(sharedDir(l.home), files[i]))
+		if err != nil {
+			return at, err
+		}
+		if last == nil {
+			continue
+		}
+		seq, _, sum, err := skim(last)
+		if err != nil {
+			return at, l.damaged(fmt.Sprintf("audit/shared/%s: its last line: %v", files[i], err))
+		}
+		at.Seq, at.Checksum = seq, sum
+		return at, nil
+	}
+	return at, nil
+}
+
+// lastLine returns the last line of a file without its newline, nil if the file
+// is empty. Bytes without a newline count as a line.
+func lastLine(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return nil, err
+	}
+	size := min(info.Size(), MaxLine+2)
+	tail := make([]byte, size)
+	if _, err := f.ReadAt(tail, info.Size()-size); err != nil {
+		return nil, err
+	}
+	tail = bytes.TrimSuffix(tail, []byte{'\n'})
+	return tail[bytes.LastIndexByte(tail, '\n')+1:], nil
+}

@@ -1,0 +1,406 @@
+// Package audit keeps the ledger of a mailbox, its agents' copies, and the
+// decision and change records.
+//
+// # The format
+//
+// The ledger is the files audit/shared/<UTC date>.jsonl, one JSON object a
+// line, one chain through all days. A line is the RFC 8785 canonical form of an
+// entry without its checksum, whose last } is replaced by
+// ,"checksum":"sha256:<64 hex>"}. That suffix is always 86 bytes, so any
+// language verifies a line without a JSON parser: cut 86 bytes, add }, hash.
+//
+//	{"action":"coder picked task-2026-02-16-001","agent":"coder","details":{…},"event":"task_picked","prev":"sha256:…","seq":2,"session":null,"task_id":"task-2026-02-16-001","ts":"2026-02-16T10:30:00.123Z","v":1,"checksum":"sha256:…"}
+//
+// prev is the checksum of the line before, or Genesis for the first; seq counts
+// from 1 without gaps. The order is seq, not the file's name or ts: a clock
+// that goes back appends to the newest file.
+//
+// # What Append promises
+//
+// When Append returns nil, the line is on disk and chained. Any number of
+// processes may append at once: the line is written under the ledger's lock, by
+// one write, and flushed after the lock is released, so that processes share
+// the disk's flush. When it returns an error that matches ErrUnwritten, not a
+// byte was written. Any other error leaves open whether the line counts: only
+// reading the ledger tells (Settle in package mailbox does).
+//
+// Nothing in the ledger is ever cut off. Bytes that are no line (a write that a
+// kill tore, or a stranger's) are closed with a newline and named by an
+// audit_repaired line, and count for nothing from then on. A last line that is
+// whole but for its newline counts, and gets the newline.
+//
+// # The head record
+//
+// The ledger's lock file holds file, device and inode, length, seq and checksum
+// after the last append, and the boot in which that was. Under the lock, every
+// time, the file is compared with it: a longer file means that somebody died
+// between write and record, or wrote without the lock, and the tail is read and
+// mended; a shorter or missing one means damage, and the mailbox becomes
+// read-only.
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"mbox/mailbox/durable"
+)
+
+var (
+	// ErrUnwritten says that not a byte of the entry reached the ledger.
+	ErrUnwritten = errors.New("nothing was written to the ledger")
+	// ErrReadOnly says that the mailbox is read-only after an I/O error or damage.
+	ErrReadOnly = errors.New("the mailbox is read-only")
+	// ErrForeignWrite says that bytes of somebody who does not take the lock came
+	// in between, so that the line does not count.
+	ErrForeignWrite = errors.New("foreign bytes in the ledger")
+	// ErrDamaged says that the ledger is shorter than what was once written, or
+	// broken where no crash breaks it.
+	ErrDamaged = errors.New("the ledger is damaged")
+)
+
+// Options of a ledger. The zero value is the default.
+type Options struct {
+	Mode durable.Mode     // what is flushed
+	Wait time.Duration    // for the ledger's lock; 10 s if zero
+	Now  func() time.Time // the clock; time.Now if nil
+	// Stands tells which of these transactions, if any, stands in a file of the
+	// home. It is asked when whole lines lie behind damage: a line that was
+	// never acknowledged has left no file, so one that has is no crash.
+	Stands func(txs []string) (tx string, err error)
+}
+
+// Ledger is the open ledger of one mailbox. It is for use by many goroutines.
+type Ledger struct {
+	home    string
+	genesis string
+	boot    string
+	mode    durable.Mode
+	wait    time.Duration
+	now     func() time.Time
+	stands  func([]string) (string, error)
+
+	turn  chan struct{} // one appender of this process at a time asks for the lock
+	mu    sync.Mutex
+	open  *flusher // the newest file as this process knows it
+	head  Head
+	heads *os.File // the lock file, for the head record
+	known map[string]copied
+}
+
+// Create makes an empty ledger in a new home: the folder and the lock files.
+func Create(home string, m durable.Mode) error {
+	if err := durable.MkdirAll(sharedDir(home), m); err != nil {
+		return err
+	}
+	locks := filepath.Join(home, ".mbox", "locks")
+	if err := durable.MkdirAll(locks, m); err != nil {
+		return err
+	}
+	for _, name := range LockNames() {
+		if err := durable.Stage(filepath.Join(locks, name), make([]byte, headSize), m); err != nil {
+			return err
+		}
+	}
+	return durable.SyncDir(locks, m)
+}
+
+// Open opens the ledger of the home whose mailbox id is given. It reads and
+// writes nothing yet.
+func Open(home, mailboxID string, o Options) (*Ledger, error) {
+	boot, err := durable.BootID()
+	if err != nil {
+		return nil, fmt.Errorf("boot id: %w", err)
+	}
+	l := &Ledger{
+		home: home, genesis: Genesis(mailboxID), boot: boot,
+		mode: o.Mode, wait: o.Wait, now: o.Now, stands: o.Stands,
+		turn: make(chan struct{}, 1), known: map[string]copied{},
+	}
+	if l.wait == 0 {
+		l.wait = 10 * time.Second
+	}
+	if l.now == nil {
+		l.now = time.Now
+	}
+	return l, nil
+}
+
+// Close releases the ledger's descriptors.
+func (l *Ledger) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var err error
+	if l.open != nil {
+		err = l.open.file.Close()
+		l.open = nil
+	}
+	if l.heads != nil {
+		err = errors.Join(err, l.heads.Close())
+		l.heads = nil
+	}
+	return err
+}
+
+func (l *Ledger) lockPath() string { return filepath.Join(l.home, ".mbox", "locks", "ledger") }
+
+// ReadOnlyPath is the file whose presence makes a mailbox read-only.
+func ReadOnlyPath(home string) string { return filepath.Join(home, ".mbox", "readonly") }
+
+// Append commits one entry: it returns when the line is on disk. TS, Seq, Prev,
+// V and Checksum of e are set by the ledger.
+func (l *Ledger) Append(ctx context.Context, e Entry) (Line, error) {
+	line, flush, err := l.write(ctx, e)
+	if err != nil {
+		return line, err
+	}
+	return line, l.flush(flush)
+}
+
+// Write is the first half of Append: the line is chained but not yet flushed,
+// so it may not be acknowledged. The second half is the returned function. Only
+// a caller that has another flush to overlap with needs the halves.
+func (l *Ledger) Write(ctx context.Context, e Entry) (Line, func() error, error) {
+	line, flush, err := l.write(ctx, e)
+	return line, func() error { return l.flush(flush) }, err
+}
+
+func (l *Ledger) write(ctx context.Context, e Entry) (Line, ticket, error) {
+	unlock, err := l.lock(ctx)
+	if err != nil {
+		return Line{}, ticket{}, fmt.Errorf("%w: %w", ErrUnwritten, err)
+	}
+	defer unlock()
+	if err := l.ready(); err != nil {
+		return Line{}, ticket{}, fmt.Errorf("%w: %w", ErrUnwritten, err)
+	}
+	now := l.now().UTC()
+	if err := l.turnDay(now); err != nil {
+		return Line{}, ticket{}, fmt.Errorf("%w: %w", ErrUnwritten, err)
+	}
+	return l.put(e, now, nil)
+}
+
+// lock takes the ledger's lock: first the turn within this process, then the
+// flock between processes.
+func (l *Ledger) lock(ctx context.Context) (unlock func(), err error) {
+	select {
+	case l.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", durable.ErrBusy, ctx.Err())
+	}
+	held, err := durable.AcquireLock(ctx, l.lockPath(), l.wait)
+	if err != nil {
+		<-l.turn
+		return nil, fmt.Errorf("ledger: %w", err)
+	}
+	return func() { held.Unlock(); <-l.turn }, nil
+}
+
+// ready brings the process's view up to the head record, under the lock, and
+// mends the tail if somebody died there.
+func (l *Ledger) ready() error {
+	if err := CheckWritable(l.home); err != nil {
+		return err
+	}
+	head, err := l.readHead()
+	if err != nil {
+		return err
+	}
+	if head.Boot != l.boot {
+		return l.rebuildHead()
+	}
+	size, err := l.follow(head)
+	if err != nil {
+		return err
+	}
+	if size == head.Length {
+		return nil
+	}
+	return l.mend(size)
+}
+
+// CheckWritable returns an error that matches ErrReadOnly, with the recorded
+// reason, when the home is read-only.
+func CheckWritable(home string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(ReadOnlyPath(home), &st); errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	why, err := os.ReadFile(ReadOnlyPath(home))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrReadOnly, err)
+	}
+	return fmt.Errorf("%w since %s", ErrReadOnly, why)
+}
+
+// follow makes head's file the open one and returns its size. Under the lock.
+func (l *Ledger) follow(head Head) (int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.head = head
+	if head.File == "" {
+		return 0, nil
+	}
+	path := filepath.Join(sharedDir(l.home), head.File)
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, l.damaged(fmt.Sprintf("audit/shared/%s is gone, it held seq %d", head.File, head.Seq))
+	}
+	if err != nil {
+		return 0, err
+	}
+	if info.Size() < head.Length {
+		return 0, l.damaged(fmt.Sprintf("audit/shared/%s has %d bytes, it had %d", head.File, info.Size(), head.Length))
+	}
+	if l.open == nil || !l.open.is(info) {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return 0, err
+		}
+		l.replaceOpen(f, head.File)
+	}
+	return info.Size(), nil
+}
+
+func (l *Ledger) replaceOpen(f *os.File, name string) {
+	if l.open != nil {
+		l.open.retire()
+	}
+	l.open = newFlusher(f, name)
+}
+
+// damaged turns the mailbox read-only: no crash of a process makes this, so
+// nothing is repaired by itself.
+func (l *Ledger) damaged(why string) error {
+	return errors.Join(fmt.Errorf("%w: %s", ErrDamaged, why), l.setReadOnly(why))
+}
+
+func (l *Ledger) setReadOnly(why string) error {
+	text := l.now().UTC().Format(timeLayout) + ": " + why
+	err := durable.Stage(ReadOnlyPath(l.home), []byte(text), l.mode)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// turnDay begins a new day's file when the date has moved on. The file before
+// is flushed first: what the new day is chained on must be on disk before it.
+func (l *Ledger) turnDay(now time.Time) error {
+	name := now.Format(time.DateOnly) + ".jsonl"
+	if l.head.File >= name {
+		return nil
+	}
+	if l.open != nil && l.mode != durable.None {
+		if err := l.open.syncNow(); err != nil {
+			return errors.Join(err, l.setReadOnly(err.Error()))
+		}
+	}
+	path := filepath.Join(sharedDir(l.home), name)
+	f, err := durable.Create(path)
+	if errors.Is(err, fs.ErrExist) {
+		f, err = os.OpenFile(path, os.O_RDWR|os.O_APPEND|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	}
+	if err != nil {
+		return err
+	}
+	if l.mode != durable.None {
+		if err := durable.SyncFile(f); err != nil {
+			f.Close()
+			return err
+		}
+	}
+	if err := durable.SyncDir(sharedDir(l.home), l.mode); err != nil {
+		f.Close()
+		return err
+	}
+	l.mu.Lock()
+	l.replaceOpen(f, name)
+	l.mu.Unlock()
+	// The record names the new file before it has a line, so that a crash here
+	// leaves an empty file that the next appender knows of.
+	if err := l.writeHead(Head{File: name, Seq: l.head.Seq, Checksum: l.head.Checksum}); err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return err
+	}
+	return l.mend(info.Size())
+}
+
+// put writes one line at the end of the open file, and the head record. Under
+// the lock, with the view brought up to date. before is written in front of the
+// line in the same write (the newline that closes torn bytes).
+func (l *Ledger) put(e Entry, now time.Time, before []byte) (Line, ticket, error) {
+	at := Position{File: l.head.File, Offset: l.head.Length, Seq: l.head.Seq, Checksum: l.head.Checksum}
+	e.TS, e.Seq, e.Prev, e.V = now.Format(timeLayout), at.Seq+1, at.Checksum, Format
+	raw, err := e.encode()
+	if err != nil {
+		return Line{}, ticket{}, fmt.Errorf("%w: %w", ErrUnwritten, err)
+	}
+	data := make([]byte, 0, len(before)+len(raw)+1)
+	data = append(append(append(data, before...), raw...), '\n')
+	if err := durable.Append(l.open.file, data); err != nil {
+		return Line{}, ticket{}, l.untouched(at.Offset, err)
+	}
+	// Where the write went is asked, not assumed: a stranger who appends without
+	// the lock may have been faster by a moment. Then the head record stays as
+	// it was, the next appender names his bytes and ours, and ours do not count.
+	if reached, err := l.open.file.Seek(0, io.SeekCurrent); err != nil || reached != at.Offset+int64(len(data)) {
+		return Line{}, ticket{}, fmt.Errorf("audit/shared/%s: somebody wrote without the lock (%d, not %d): %w", at.File, reached, at.Offset+int64(len(data)), errors.Join(ErrForeignWrite, err))
+	}
+	end := Position{File: at.File, Offset: at.Offset + int64(len(data)), Seq: e.Seq, Checksum: e.Checksum}
+	at.Offset += int64(len(before))
+	line := Line{Raw: raw, At: at, End: end, Seq: e.Seq, Checksum: e.Checksum}
+	if err := l.writeHead(Head{File: end.File, Length: end.Offset, Seq: end.Seq, Checksum: end.Checksum}); err != nil {
+		return line, ticket{}, err
+	}
+	return line, l.open.ticket(), nil
+}
+
+// untouched adds ErrUnwritten to the error of an append that put not a byte
+// into the file.
+func (l *Ledger) untouched(length int64, err error) error {
+	if info, failed := l.open.file.Stat(); failed == nil && info.Size() == length {
+		return fmt.Errorf("%w: %w", ErrUnwritten, err)
+	}
+	return err
+}
+
+// End is the end of the ledger as this process last saw it. The true end is
+// there or behind it.
+func (l *Ledger) End() Position {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.head.position(l.genesis)
+}
+
+// Flushed brings every line that is now in the ledger to the disk. A line that
+// another process wrote may be acted on only after this.
+func (l *Ledger) Flushed(ctx context.Context) error {
+	unlock, err := l.lock(ctx)
+	if err != nil {
+		return err
+	}
+	err = l.ready()
+	var t ticket
+	if err == nil && l.open != nil {
+		t = l.open.ticket()
+	}
+	unlock()
+	if err != nil || t.from == nil {
+		return err
+	}
+	return l.flush(t)
+}

@@ -1,0 +1,271 @@
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"mbox/mailbox/durable"
+)
+
+// MboxAgent is the agent of what mbox does by itself.
+const MboxAgent = "mbox"
+
+// mend reads the open file from the head record on, up to size bytes, and makes
+// it end in a whole line of the chain: lines that a dead appender left count, a
+// missing last newline is written, anything else is named by an audit_repaired
+// line. Under the lock. Afterwards the head record is right.
+func (l *Ledger) mend(size int64) error {
+	at, unfinished, err := l.chainEnd(l.head.position(l.genesis))
+	if err != nil {
+		return err
+	}
+	if unfinished {
+		if err := durable.Append(l.open.file, []byte{'\n'}); err != nil {
+			return err
+		}
+		if at, _, err = l.chainEnd(at); err != nil {
+			return err
+		}
+		size = max(size, at.Offset)
+	}
+	if err := l.writeHead(Head{File: at.File, Length: at.Offset, Seq: at.Seq, Checksum: at.Checksum}); err != nil {
+		return err
+	}
+	if at.Offset < size {
+		if err := l.checkCut(at, size); err != nil {
+			return err
+		}
+		if err := l.repair(at, size); err != nil {
+			return err
+		}
+	}
+	if l.mode == durable.None {
+		return nil
+	}
+	if err := l.open.syncNow(); err != nil {
+		return fmt.Errorf("%w: %w", err, l.setReadOnly("flushing a repair failed: "+err.Error()))
+	}
+	return nil
+}
+
+// chainEnd walks from p to the end of the chain. unfinished means that a whole
+// line without its newline stands there.
+func (l *Ledger) chainEnd(p Position) (at Position, unfinished bool, err error) {
+	r := newReader(l.home, l.genesis, p)
+	defer r.Close()
+	for {
+		_, err := r.Next()
+		if err == io.EOF {
+			return r.at, r.tail, nil
+		}
+		if err != nil {
+			return r.at, false, err
+		}
+	}
+}
+
+// checkCut refuses to name a range that holds a line whose effect is in the
+// tree: such a line was flushed once, so this is damage and no crash.
+func (l *Ledger) checkCut(at Position, size int64) error {
+	if l.stands == nil {
+		return nil
+	}
+	txs, err := l.wholeLines(at, size)
+	if err != nil || len(txs) == 0 {
+		return err
+	}
+	tx, err := l.stands(txs)
+	if err != nil || tx == "" {
+		return err
+	}
+	return l.damaged(fmt.Sprintf("audit/shared/%s is broken at offset %d, after seq %d, before a line whose transaction %s stands in a file", at.File, at.Offset, at.Seq, tx))
+}
+
+// wholeLines collects the transactions of the whole lines between at and size.
+func (l *Ledger) wholeLines(at Position, size int64) ([]string, error) {
+	var txs []string
+	in := bufio.NewScanner(io.NewSectionReader(l.open.file, at.Offset, size-at.Offset))
+	in.Buffer(nil, 1<<30)
+	for in.Scan() {
+		if _, _, _, err := skim(in.Bytes()); err != nil {
+			continue
+		}
+		var d struct {
+			TX string `json:"tx"`
+		}
+		e, err := Line{Raw: in.Bytes()}.Decode()
+		if err == nil && e.Detail(&d) == nil && d.TX != "" {
+			txs = append(txs, d.TX)
+		}
+	}
+	return txs, in.Err()
+}
+
+// repair closes the bytes from at to size and names them.
+func (l *Ledger) repair(at Position, size int64) error {
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(l.open.file, at.Offset, size-at.Offset)); err != nil {
+		return err
+	}
+	last := make([]byte, 1)
+	if _, err := l.open.file.ReadAt(last, size-1); err != nil {
+		return err
+	}
+	var closing []byte
+	if !bytes.Equal(last, []byte{'\n'}) {
+		closing = []byte{'\n'}
+		sum.Write(closing)
+	}
+	length := size - at.Offset + int64(len(closing))
+	e := Entry{
+		Agent:  MboxAgent,
+		Event:  AuditRepaired,
+		Action: fmt.Sprintf("mbox set aside %d bytes of %s at offset %d that are no ledger lines", length, at.File, at.Offset),
+		Details: Details(struct {
+			Repair
+			Writer
+		}{Repair{"audit/shared/" + at.File, at.Offset, length, "sha256:" + hex.EncodeToString(sum.Sum(nil))}, ThisWriter()}),
+	}
+	// The record counts the torn bytes as passed, so that the line lands behind
+	// them with the offset that it names.
+	l.mu.Lock()
+	l.head.Length = size
+	l.mu.Unlock()
+	_, t, err := l.put(e, l.now().UTC(), closing)
+	if err == nil {
+		err = l.flush(t)
+	}
+	return err
+}
+
+// Recover makes the ledger its longest valid chain after a restart, or when the
+// operator asks: the head record is made anew from the newest file, and what
+// stands behind the chain there is named by an audit_repaired line. A break in
+// an older file, or one before a line whose transaction stands in a file, is
+// damage: ErrDamaged, and nothing is changed but the read-only mark.
+func (l *Ledger) Recover(ctx context.Context) error {
+	unlock, err := l.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := CheckWritable(l.home); err != nil {
+		return err
+	}
+	if err := l.checkOlder(); err != nil {
+		return err
+	}
+	return l.rebuildHead()
+}
+
+// checkOlder walks the chain up to the newest file.
+func (l *Ledger) checkOlder() error {
+	files, err := dayFiles(sharedDir(l.home))
+	if err != nil || len(files) < 2 {
+		return err
+	}
+	r := newReader(l.home, l.genesis, Position{})
+	defer r.Close()
+	for r.at.File < files[len(files)-1] {
+		_, err := r.Next()
+		if err == io.EOF && r.at.File != files[len(files)-1] {
+			why := fmt.Sprintf("audit/shared/%s ends before its last line", r.at.File)
+			if r.broken != nil {
+				why = r.broken.Error()
+			}
+			return l.damaged(why)
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Cut tells whether a transaction stands only in bytes that an audit_repaired
+// line sets aside: its line was written and a power cut took it.
+func (l *Ledger) Cut(tx string) (bool, error) {
+	want := []byte(`"tx":"` + tx + `"`)
+	files, err := dayFiles(sharedDir(l.home))
+	if err != nil || len(files) == 0 {
+		return false, err
+	}
+	f, err := os.Open(filepath.Join(sharedDir(l.home), files[len(files)-1]))
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	in := bufio.NewScanner(f)
+	in.Buffer(nil, 1<<30)
+	for in.Scan() {
+		if bytes.Contains(in.Bytes(), want) {
+			return true, nil
+		}
+	}
+	return false, in.Err()
+}
+
+// Renew lifts the read-only mark after an I/O error: the newest file is copied
+// to a new inode, which is checked to be a whole chain, flushed, and put in the
+// old one's place. The old bytes stay beside it as .<name>.before-<time>.
+func (l *Ledger) Renew(ctx context.Context) error {
+	unlock, err := l.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := l.checkOlder(); err != nil {
+		return err
+	}
+	files, err := dayFiles(sharedDir(l.home))
+	if err != nil {
+		return err
+	}
+	if len(files) > 0 {
+		if err := l.renewFile(files[len(files)-1]); err != nil {
+			return err
+		}
+	}
+	if err := durable.Remove(ReadOnlyPath(l.home)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := durable.SyncDir(filepath.Join(l.home, ".mbox"), l.mode); err != nil {
+		return err
+	}
+	return l.rebuildHead()
+}
+
+func (l *Ledger) renewFile(name string) error {
+	path := filepath.Join(sharedDir(l.home), name)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	fresh := filepath.Join(sharedDir(l.home), "."+name+".new")
+	if err := durable.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := durable.Stage(fresh, data, l.mode); err != nil {
+		return err
+	}
+	if err := durable.Exchange(fresh, path); err != nil {
+		return err
+	}
+	kept := filepath.Join(sharedDir(l.home), "."+name+".before-"+l.now().UTC().Format("20060102T150405.000"))
+	if err := durable.Move(fresh, kept); err != nil {
+		return err
+	}
+	return durable.SyncDir(sharedDir(l.home), l.mode)
+}

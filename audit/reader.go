@@ -1,0 +1,364 @@
+package audit
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+)
+
+// Position is a place in the ledger between two lines: a file of audit/shared,
+// an offset in it, and the chain up to there. Its zero value is the beginning.
+// A position that is kept (a cursor, an index) is checked by seq and checksum
+// when it is used again: where the ledger has another line there, the reader
+// answers ErrMoved and the holder starts over.
+type Position struct {
+	File     string `json:"file"`     // name in audit/shared
+	Offset   int64  `json:"offset"`   // bytes
+	Seq      int64  `json:"seq"`      // of the last line before this place
+	Checksum string `json:"checksum"` // of that line; the genesis hash at the beginning
+}
+
+// Before tells whether p lies before q.
+func (p Position) Before(q Position) bool {
+	if p.File != q.File {
+		return p.File < q.File
+	}
+	return p.Offset < q.Offset
+}
+
+// ErrMoved says that the ledger no longer holds what a kept position names.
+var ErrMoved = errors.New("the ledger does not continue this position")
+
+// Broken says where the ledger stops being a chain.
+type Broken struct {
+	File   string // path from the home
+	Line   int    // from 1; 0 where only the offset is known
+	Offset int64  // of the first bad byte
+	Seq    int64  // of the last good line before it
+	Why    string
+}
+
+func (b *Broken) Error() string {
+	where := fmt.Sprintf("%s: offset %d", b.File, b.Offset)
+	if b.Line > 0 {
+		where = fmt.Sprintf("%s:%d: offset %d", b.File, b.Line, b.Offset)
+	}
+	return fmt.Sprintf("%s, after seq %d: %s", where, b.Seq, b.Why)
+}
+
+var dayFile = regexp.MustCompile(`^\d{4}-\d\d-\d\d\.jsonl$`)
+
+func sharedDir(home string) string { return filepath.Join(home, "audit", "shared") }
+
+// dayFiles lists the ledger's files in order.
+func dayFiles(dir string) ([]string, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	names = slices.DeleteFunc(names, func(n string) bool { return !dayFile.MatchString(n) })
+	slices.Sort(names)
+	return names, nil
+}
+
+// Reader walks the chain from a position. It returns only lines that continue
+// the chain: what an audit_repaired line names is passed over, and bytes that
+// nobody has repaired yet end the walk with io.EOF, as does an unfinished last
+// line. After io.EOF the same reader can be asked again when the ledger has
+// grown. A Reader is not for concurrent use.
+type Reader struct {
+	dir    string
+	at     Position
+	file   *os.File
+	name   string // of file
+	buf    []byte // bytes of file from bufAt on
+	bufAt  int64
+	line   int           // lines seen in this file, for messages
+	broken *Broken       // why the last step ended before the end of the bytes
+	newest func() string // names the newest file, or "" if that takes a listing
+	tail   bool          // the last step ended at a whole line without its newline
+}
+
+// Read returns a reader that begins at p. It owns a descriptor until Close.
+func (l *Ledger) Read(p Position) *Reader {
+	r := newReader(l.home, l.genesis, p)
+	r.newest = l.newest
+	return r
+}
+
+// newest is the newest day file according to the head record, which saves a
+// reader the listing of the folder each time it reaches the end.
+func (l *Ledger) newest() string {
+	head, err := l.readHead()
+	if err != nil || head.Boot != l.boot {
+		return ""
+	}
+	return head.File
+}
+
+// Check tells whether the ledger still holds the line that p ends with. If not,
+// or if the place cannot be read, the error matches ErrMoved.
+func (l *Ledger) Check(p Position) error {
+	if p.Offset == 0 {
+		return nil
+	}
+	moved := fmt.Errorf("audit/shared/%s, offset %d: %w", p.File, p.Offset, ErrMoved)
+	f, err := os.Open(filepath.Join(sharedDir(l.home), p.File))
+	if err != nil {
+		return fmt.Errorf("%w: %w", moved, err)
+	}
+	defer f.Close()
+	want := suffixKey + p.Checksum + "\"}\n"
+	have := make([]byte, len(want))
+	if _, err := f.ReadAt(have, p.Offset-int64(len(want))); err != nil || string(have) != want {
+		return moved
+	}
+	return nil
+}
+
+func newReader(home, genesis string, p Position) *Reader {
+	if p.Seq == 0 && p.Checksum == "" {
+		p.Checksum = genesis
+	}
+	return &Reader{dir: sharedDir(home), at: p}
+}
+
+// Close releases the reader's file.
+func (r *Reader) Close() error {
+	if r.file == nil {
+		return nil
+	}
+	err := r.file.Close()
+	r.file = nil
+	return err
+}
+
+// Position is where the next line will be looked for.
+func (r *Reader) Position() Position { return r.at }
+
+// Broken is the reason why the last Next answered io.EOF before the end of the
+// bytes; nil when it was the end, or an unfinished last line.
+func (r *Reader) Broken() *Broken { return r.broken }
+
+// Next returns the next line of the chain, or io.EOF.
+func (r *Reader) Next() (Line, error) {
+	for {
+		if err := r.openFile(); err != nil {
+			return Line{}, err
+		}
+		line, err := r.nextHere()
+		if err == nil {
+			return line, nil
+		}
+		if !errors.Is(err, io.EOF) || r.broken != nil {
+			return Line{}, err
+		}
+		moved, err := r.nextFile()
+		if err != nil {
+			return Line{}, err
+		}
+		if !moved {
+			return Line{}, io.EOF
+		}
+	}
+}
+
+func (r *Reader) openFile() error {
+	if r.file != nil {
+		return nil
+	}
+	if r.at.File == "" {
+		files, err := dayFiles(r.dir)
+		if err != nil {
+			return err
+		}
+		if len(files) == 0 {
+			return io.EOF
+		}
+		r.at.File = files[0]
+	}
+	f, err := os.Open(filepath.Join(r.dir, r.at.File))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("audit/shared/%s: %w", r.at.File, ErrMoved)
+	}
+	if err != nil {
+		return err
+	}
+	r.file, r.name, r.buf, r.bufAt, r.line = f, r.at.File, nil, r.at.Offset, 0
+	return nil
+}
+
+// nextFile goes on to the day after, once the file at hand is read to its end
+// for good: a younger file exists and this one has not grown since.
+func (r *Reader) nextFile() (bool, error) {
+	if r.newest != nil && r.newest() == r.name {
+		return false, nil
+	}
+	files, err := dayFiles(r.dir)
+	if err != nil {
+		return false, err
+	}
+	i := slices.IndexFunc(files, func(n string) bool { return n > r.name })
+	if i < 0 {
+		return false, nil
+	}
+	if grown, err := r.fill(); err != nil || grown {
+		return grown, err
+	}
+	if len(r.buf) > 0 { // bytes without a newline, and nobody will write behind them any more
+		r.broken = r.fault("the last line has no newline, and a younger file exists")
+		return false, nil
+	}
+	r.Close()
+	r.at.File, r.at.Offset = files[i], 0
+	return true, nil
+}
+
+// fill reads more of the file behind the buffer.
+func (r *Reader) fill() (bool, error) {
+	r.buf = slices.Grow(r.buf, 128<<10)
+	n, err := r.file.ReadAt(r.buf[len(r.buf):cap(r.buf)], r.bufAt+int64(len(r.buf)))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	r.buf = r.buf[:len(r.buf)+n]
+	return n > 0, nil
+}
+
+// rawLine returns the bytes up to the next newline at or behind offset from,
+// which must lie in or at the end of the buffer.
+func (r *Reader) rawLine(from int64) (raw []byte, whole bool, err error) {
+	for searched := from - r.bufAt; ; {
+		if i := bytes.IndexByte(r.buf[searched:], '\n'); i >= 0 {
+			return r.buf[from-r.bufAt : searched+int64(i)], true, nil
+		}
+		searched = int64(len(r.buf))
+		more, err := r.fill()
+		if err != nil {
+			return nil, false, err
+		}
+		if !more {
+			return r.buf[from-r.bufAt:], false, nil
+		}
+	}
+}
+
+func (r *Reader) nextHere() (Line, error) {
+	r.broken, r.tail = nil, false
+	if drop := r.at.Offset - r.bufAt; drop > 0 && drop <= int64(len(r.buf)) {
+		r.buf, r.bufAt = r.buf[drop:], r.at.Offset
+	}
+	raw, whole, err := r.rawLine(r.at.Offset)
+	if err != nil {
+		return Line{}, err
+	}
+	if len(raw) == 0 && !whole {
+		return Line{}, io.EOF
+	}
+	line, why := r.accept(raw, r.at.Offset)
+	if why == "" && whole {
+		r.step(line)
+		return line, nil
+	}
+	if why == "" {
+		r.tail = true
+		return Line{}, io.EOF // a whole line, but for its newline
+	}
+	line, found, err := r.behindRepair()
+	if err != nil {
+		return Line{}, err
+	}
+	if found {
+		r.step(line)
+		return line, nil
+	}
+	if whole {
+		r.broken = r.fault(why)
+	}
+	return Line{}, io.EOF
+}
+
+func (r *Reader) step(line Line) {
+	r.at = line.End
+	r.line++
+}
+
+func (r *Reader) fault(why string) *Broken {
+	return &Broken{File: "audit/shared/" + r.name, Line: r.line + 1, Offset: r.at.Offset, Seq: r.at.Seq, Why: why}
+}
+
+// accept checks that raw, found at offset, continues the chain at r.at.
+func (r *Reader) accept(raw []byte, offset int64) (Line, string) {
+	seq, prev, sum, err := skim(raw)
+	switch {
+	case err != nil:
+		return Line{}, err.Error()
+	case prev != r.at.Checksum:
+		return Line{}, fmt.Sprintf("prev of seq %d is not the checksum of the line before", seq)
+	case seq != r.at.Seq+1:
+		return Line{}, fmt.Sprintf("seq %d after %d", seq, r.at.Seq)
+	}
+	at := Position{File: r.name, Offset: offset, Seq: r.at.Seq, Checksum: r.at.Checksum}
+	end := Position{File: r.name, Offset: offset + int64(len(raw)) + 1, Seq: seq, Checksum: sum}
+	return Line{Raw: raw, At: at, End: end, Seq: seq, Checksum: sum}, ""
+}
+
+// Repair is what an audit_repaired line says: these bytes count for nothing.
+type Repair struct {
+	File   string `json:"file"`   // path from the home
+	Offset int64  `json:"offset"` // of the first byte
+	Length int64  `json:"length"`
+	SHA256 string `json:"sha256"` // of the bytes
+}
+
+// behindRepair looks for the audit_repaired line that names the bytes from r.at
+// on and continues the chain. If there are several, the last counts: it was
+// written by somebody who had seen the others and found them inside the damage.
+func (r *Reader) behindRepair() (Line, bool, error) {
+	var found Line
+	var ok bool
+	for from := r.at.Offset; ; {
+		raw, whole, err := r.rawLine(from)
+		if err != nil || !whole {
+			return found, ok, err
+		}
+		if bytes.Contains(raw, []byte(`"event":"audit_repaired"`)) {
+			if line, why := r.accept(raw, from); why == "" && r.names(line) {
+				line.Raw = bytes.Clone(raw)
+				found, ok = line, true
+			}
+		}
+		from += int64(len(raw)) + 1
+	}
+}
+
+// names tells whether the repair line covers exactly the bytes from r.at to itself.
+func (r *Reader) names(line Line) bool {
+	e, err := line.Decode()
+	if err != nil {
+		return false
+	}
+	var d Repair
+	if json.Unmarshal(e.Details, &d) != nil {
+		return false
+	}
+	if strings.TrimPrefix(d.File, "audit/shared/") != r.name || d.Offset != r.at.Offset || d.Offset+d.Length != line.At.Offset {
+		return false
+	}
+	from := d.Offset - r.bufAt
+	return Hash(r.buf[from:from+d.Length]) == d.SHA256
+}
