@@ -1,0 +1,329 @@
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+	"mbox/schemas"
+)
+
+// How long a drop that is not complete is left alone.
+const (
+	settleTime  = 200 * time.Millisecond // unchanged so long counts as complete where the system cannot say who writes
+	halfWritten = 5 * time.Second        // a file that does not parse
+	heldOpen    = 60 * time.Second       // a file that somebody holds open for writing
+)
+
+// ignored tells names that are nobody's drop yet.
+func ignored(name string) bool {
+	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".tmp") || strings.HasSuffix(name, ".part") || strings.HasSuffix(name, "~")
+}
+
+func trimJSON(name string) string { return strings.TrimSuffix(name, ".json") }
+
+// admit looks at a file in pending that is not known to be a task of ours. It
+// becomes a task, is rejected, goes to quarantine, or is left alone for now: then
+// again is how long to wait before looking again.
+func (b *Box) admit(ctx context.Context, name string) (again time.Duration, err error) {
+	if ignored(name) {
+		return 0, nil
+	}
+	s, err := b.tryShard(ctx, shardOf(trimJSON(name)))
+	if errors.Is(err, ErrBusy) {
+		return settleTime, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer s.unlock()
+	d := &drop{b: b, s: s, name: name, path: b.path("tasks", string(Pending), name)}
+	again, err = d.admit(ctx)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil // somebody took it away
+	}
+	return again, err
+}
+
+// drop is a file in pending under its shard.
+type drop struct {
+	b     *Box
+	s     *shard
+	name  string
+	path  string
+	data  []byte
+	hash  string
+	mtime time.Time
+	held  bool // somebody may still be writing
+}
+
+func (d *drop) admit(ctx context.Context) (time.Duration, error) {
+	if ours, err := d.known(ctx); ours || err != nil {
+		return 0, err
+	}
+	bad, err := d.read()
+	if err != nil {
+		return 0, err
+	}
+	if bad != nil {
+		return 0, d.quarantine(ctx, bad)
+	}
+	t, fault := d.parse()
+	if wait := d.unfinished(fault); wait > 0 {
+		return wait, nil
+	}
+	switch {
+	case fault == nil:
+		return d.accept(ctx, t)
+	case notATask(fault):
+		return 0, d.quarantine(ctx, fault)
+	}
+	return 0, d.reject(ctx, fault)
+}
+
+// known tells whether the file is a task that the ledger knows, and reconciles
+// it where it does not look as it should.
+func (d *drop) known(ctx context.Context) (bool, error) {
+	id := ID(trimJSON(d.name))
+	if id.file() != d.name {
+		return false, nil
+	}
+	r, err := d.b.lookup(id)
+	if err != nil || r == nil {
+		return false, err
+	}
+	if r.state == Pending {
+		return true, nil
+	}
+	if _, err := os.Lstat(d.b.path("tasks", string(r.state), id.file())); err == nil {
+		return false, nil // the task is where it belongs, this is another file
+	}
+	return true, d.b.reconcile(ctx, d.s, id)
+}
+
+// read takes the bytes, and says what is wrong with the file as a file.
+func (d *drop) read() (bad, err error) {
+	info, err := os.Lstat(d.path)
+	if err != nil {
+		return nil, err
+	}
+	d.mtime = info.ModTime()
+	if bad := fileFault(d.name, info); bad != nil {
+		return bad, nil
+	}
+	f, info, err := durable.OpenRegular(d.path)
+	if errors.Is(err, durable.ErrNotRegular) || errors.Is(err, fs.ErrPermission) {
+		return kindFault("not_regular", "it cannot be opened as a regular file"), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	idle, sure := durable.Idle(f)
+	d.held = sure && !idle || !sure && d.b.now().Sub(info.ModTime()) < settleTime
+	d.data, _, err = durable.Read(d.path, MaxTask)
+	if errors.Is(err, durable.ErrTooLarge) {
+		return kindFault("too_large", fmt.Sprintf("it has more than %d bytes", MaxTask)), nil
+	}
+	d.hash = audit.Hash(d.data)
+	return nil, err
+}
+
+func kindFault(code, problem string) error {
+	return &schemas.Error{Path: "$", Code: code, Problem: problem}
+}
+
+func fileFault(name string, info fs.FileInfo) error {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !info.Mode().IsRegular():
+		return kindFault("not_regular", "it is a "+kindOf(info.Mode())+", not a regular file")
+	case ok && st.Nlink != 1:
+		return kindFault("hard_link", fmt.Sprintf("it has %d names (hard links)", st.Nlink))
+	case ok && int(st.Uid) != os.Getuid():
+		return kindFault("not_ours", fmt.Sprintf("it belongs to user %d", st.Uid))
+	case info.Size() > MaxTask:
+		return kindFault("too_large", fmt.Sprintf("it has %d bytes, at most %d", info.Size(), MaxTask))
+	case !strings.HasSuffix(name, ".json"):
+		return kindFault("name", "its name does not end in .json")
+	}
+	return nil
+}
+
+func kindOf(m fs.FileMode) string {
+	switch {
+	case m.IsDir():
+		return "folder"
+	case m&fs.ModeSymlink != 0:
+		return "symlink"
+	case m&fs.ModeNamedPipe != 0:
+		return "FIFO"
+	case m&fs.ModeSocket != 0:
+		return "socket"
+	}
+	return "device"
+}
+
+func (d *drop) parse() (*Task, error) {
+	t, err := ParseDrop(d.name, d.data)
+	if err != nil {
+		return nil, err
+	}
+	return t, inFile(t.Validate(), d.name)
+}
+
+// unfinished is how long to leave the file alone: while somebody holds it open
+// for writing, and while it does not parse, because it may be half-written.
+func (d *drop) unfinished(fault error) time.Duration {
+	age := d.b.now().Sub(d.mtime)
+	switch {
+	case d.held:
+		if age < heldOpen {
+			return settleTime
+		}
+	case mayGrow(fault) && age < halfWritten:
+		return max(halfWritten-age, settleTime)
+	}
+	return 0
+}
+
+// mayGrow tells whether a file with this fault may be one whose writer is not
+// done.
+func mayGrow(fault error) bool {
+	var bad *schemas.Error
+	if !errors.As(fault, &bad) {
+		return false
+	}
+	switch bad.Code {
+	case schemas.CodeTruncated, schemas.CodeEmpty, schemas.CodeNotJSON, schemas.CodeInvalidUTF8:
+		return true
+	}
+	return false
+}
+
+// accept makes the drop a task: the normalised file takes its place.
+func (d *drop) accept(ctx context.Context, t *Task) (time.Duration, error) {
+	b := d.b
+	t.complete(d.mtime, b.now(), "unknown", b.o.MaxAttempts)
+	s := d.s
+	if t.ID == "" {
+		made, second, err := d.makeID(ctx)
+		if err != nil || made == "" {
+			return settleTime, err
+		}
+		if second != nil {
+			defer second.unlock()
+			s = second
+		}
+		t.ID = made
+	}
+	if known, err := b.known(t.ID); err != nil || known {
+		if err == nil {
+			err = d.quarantine(ctx, &schemas.Error{Path: "id", Code: "id_taken", Problem: "the id " + string(t.ID) + " is taken or was used before", Want: "another name"})
+		}
+		return 0, err
+	}
+	key := ""
+	if k := t.Mbox.IdempotencyKey; k != "" {
+		key = b.saltedHash("key", k)
+		n := shardOf("key:" + k)
+		if n != s.number && n != d.s.number {
+			held, err := b.tryShard(ctx, n)
+			if err != nil {
+				return settleTime, ignoreBusy(err)
+			}
+			defer held.unlock()
+		}
+		if first, err := b.idOfKey(key); err != nil || first != "" {
+			if err == nil {
+				err = d.quarantine(ctx, &schemas.Error{Path: "mbox.idempotency_key", Code: "key_taken", Problem: "the key was sent before, as " + string(first)})
+			}
+			return 0, err
+		}
+	}
+	return 0, taskError(t.ID, b.commit(ctx, s, &change{
+		id: t.ID, by: audit.MboxAgent, event: audit.TaskCreated, from: None, to: Pending, task: t,
+		reason: "admitted", said: fmt.Sprintf("mbox admitted %s for %s", t.ID, t.Assignment.TargetAgent),
+		extra: func(m *move) {
+			m.SourceSHA256, m.Key = d.hash, key
+			if t.ID.file() != d.name {
+				m.Dropped = d.name
+			}
+		},
+	}))
+}
+
+func ignoreBusy(err error) error {
+	if errors.Is(err, ErrBusy) {
+		return nil
+	}
+	return err
+}
+
+// makeID draws an id for a drop whose name cannot be one. The drop's own shard
+// stays locked, so nobody else admits it; the id's is tried without waiting.
+func (d *drop) makeID(ctx context.Context) (ID, *shard, error) {
+	id, err := d.b.nextID(ctx, d.b.now())
+	if err != nil {
+		return "", nil, err
+	}
+	if shardOf(string(id)) == d.s.number {
+		return id, nil, nil
+	}
+	s, err := d.b.tryShard(ctx, shardOf(string(id)))
+	if err != nil {
+		return "", nil, ignoreBusy(err)
+	}
+	return id, s, nil
+}
+
+// reject answers a task with a bad field: mbox files it under failed with the
+// reason, and the original bytes go to quarantine.
+func (d *drop) reject(ctx context.Context, fault error) error {
+	b := d.b
+	var bad *schemas.Error
+	if !errors.As(fault, &bad) {
+		return fault
+	}
+	t := salvage(d.data)
+	t.ID = ID(trimJSON(d.name))
+	if CheckID(t.ID) != nil {
+		return d.quarantine(ctx, fault)
+	}
+	if known, err := b.known(t.ID); err != nil || known {
+		if err == nil {
+			err = d.quarantine(ctx, fault)
+		}
+		return err
+	}
+	t.complete(d.mtime, b.now(), "unknown", b.o.MaxAttempts)
+	message := bad.Problem
+	if bad.Want != "" {
+		message += "; want " + bad.Want
+	}
+	t.Result.Error = &TaskError{Code: bad.Code, Message: message, Path: bad.Path}
+	return taskError(t.ID, b.commit(ctx, d.s, &change{
+		id: t.ID, by: audit.MboxAgent, event: audit.TaskRejected, from: None, to: Failed, task: t,
+		reason: fmt.Sprintf("rejected: %s: %s", bad.Path, message), brief: fmt.Sprintf("%s at %s", bad.Code, bad.Path),
+		said:  fmt.Sprintf("mbox rejected %s", t.ID),
+		keep:  &keeping{path: d.path, sha: d.hash, why: reason{Name: schemas.Sentence(d.name, 120), Reason: bad.Problem, Code: bad.Code, Path: bad.Path, Want: bad.Want, Task: t.ID}},
+		extra: func(m *move) { m.SourceSHA256, m.Dropped = d.hash, d.name },
+	}))
+}
+
+// quarantine puts what is no task away, with the reason.
+func (d *drop) quarantine(ctx context.Context, fault error) error {
+	why := reason{Reason: fault.Error()}
+	var bad *schemas.Error
+	if errors.As(fault, &bad) {
+		why.Reason, why.Code, why.Path, why.Want = bad.Problem, bad.Code, bad.Path, bad.Want
+	}
+	return d.b.setAside(ctx, d.s, d.path, d.name, audit.TaskQuarantined, why)
+}

@@ -1,0 +1,167 @@
+package mailbox
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+	"mbox/schemas"
+)
+
+// AgentDir is an agent's home: agents/<name>, where a ":" in the name is "_".
+func (b *Box) AgentDir(agent string) string { return b.path("agents", audit.Folder(agent)) }
+
+// artifactDir is where the files of one attempt lie, from the agent's home.
+func (c *Claim) artifactDir() string {
+	return filepath.Join("workspace", "artifacts", string(c.ID())+"."+strconv.FormatInt(c.Task.Mbox.Epoch, 10))
+}
+
+// ArtifactDir makes the folder for the files that this attempt leaves and
+// returns its path. Each attempt has its own.
+func (b *Box) ArtifactDir(c *Claim) (string, error) {
+	dir := filepath.Join(b.AgentDir(c.agent), c.artifactDir())
+	return dir, durable.MkdirAll(dir, b.o.Sync)
+}
+
+// maxArtifacts bounds what one attempt may hand over.
+const maxArtifacts = 1000
+
+// CollectArtifacts describes the regular files that the attempt left, with size
+// and SHA-256, after flushing them: a line will name them. What is no regular
+// file is an error. An empty folder is removed.
+func (b *Box) CollectArtifacts(c *Claim) ([]Artifact, error) {
+	root := b.AgentDir(c.agent)
+	dir := filepath.Join(root, c.artifactDir())
+	artifacts := []Artifact{}
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		if len(artifacts) == maxArtifacts {
+			return fmt.Errorf("more than %d artifacts", maxArtifacts)
+		}
+		a, err := b.describe(root, path)
+		artifacts = append(artifacts, a)
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return artifacts, nil
+	}
+	if err == nil && len(artifacts) == 0 {
+		_ = os.Remove(dir) // it may hold empty folders: then it stays
+	}
+	return artifacts, err
+}
+
+func (b *Box) describe(root, path string) (Artifact, error) {
+	name, err := filepath.Rel(root, path)
+	if err != nil {
+		return Artifact{}, err
+	}
+	f, info, err := durable.OpenRegular(path)
+	if err != nil {
+		return Artifact{}, fmt.Errorf("artifact %s: %w", schemas.Sentence(name, 200), err)
+	}
+	defer f.Close()
+	if !utf8.ValidString(name) {
+		return Artifact{}, fmt.Errorf("artifact %s: the name is no UTF-8", schemas.Sentence(name, 200))
+	}
+	if b.o.Sync != durable.None {
+		if err := durable.SyncFile(f); err != nil {
+			return Artifact{}, err
+		}
+		if err := durable.SyncDir(filepath.Dir(path), b.o.Sync); err != nil {
+			return Artifact{}, err
+		}
+	}
+	sum, err := hashFile(f, info.Size())
+	return Artifact{Path: filepath.ToSlash(name), Size: info.Size(), SHA256: sum}, err
+}
+
+// AddArtifact copies a file into the attempt's folder and describes it.
+func (b *Box) AddArtifact(c *Claim, path string) (Artifact, error) {
+	in, _, err := durable.OpenRegular(path)
+	if err != nil {
+		return Artifact{}, err
+	}
+	defer in.Close()
+	dir, err := b.ArtifactDir(c)
+	if err != nil {
+		return Artifact{}, err
+	}
+	to := filepath.Join(dir, filepath.Base(path))
+	if same, err := filepath.Abs(path); err == nil && same == to {
+		return b.describe(b.AgentDir(c.agent), to)
+	}
+	if err := copyInto(to, in); err != nil {
+		return Artifact{}, err
+	}
+	return b.describe(b.AgentDir(c.agent), to)
+}
+
+// copyInto writes a file beside its name and renames it: a verb that is said
+// again copies again.
+func copyInto(to string, in io.Reader) error {
+	temp := to + ".part"
+	if err := removeIfThere(temp); err != nil {
+		return err
+	}
+	out, err := durable.Create(temp)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if err := errors.Join(err, out.Close()); err != nil {
+		return err
+	}
+	return durable.Rename(temp, to)
+}
+
+// outputTail is how much of an output that became an artifact stays, in bytes.
+const outputTail = 16 << 10
+
+// spill turns an output that is too long for the task file into an artifact.
+func (c *Claim) spill(r *Result) error {
+	if len(r.Output) <= MaxOutput {
+		return nil
+	}
+	name, data := "output.json", []byte(r.Output)
+	var text string
+	if r.Output.Kind() == '"' {
+		if err := json.Unmarshal(r.Output, &text); err != nil {
+			return err
+		}
+		name, data = "output.txt", []byte(text)
+	}
+	dir, err := c.box.ArtifactDir(c)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, name)
+	if err := copyInto(path, strings.NewReader(string(data))); err != nil {
+		return err
+	}
+	a, err := c.box.describe(c.box.AgentDir(c.agent), path)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(r.Artifacts, a) {
+		r.Artifacts = append(slices.Clone(r.Artifacts), a)
+	}
+	tail := strings.ToValidUTF8(string(data[len(data)-outputTail:]), "\uFFFD")
+	short, err := jsontext.AppendQuote(nil, tail)
+	r.Output = short
+	return err
+}

@@ -1,0 +1,348 @@
+package mailbox
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+	"mbox/schemas"
+)
+
+// Options of a mailbox. The zero value is the default.
+type Options struct {
+	Sync           durable.Mode            // what is flushed before an answer
+	AllowNetworkFS bool                    // work on NFS, SMB, 9p and FUSE all the same
+	Lease          time.Duration           // how long a claim lasts without a sign of life; 15 min
+	MaxAttempts    int                     // claims before a task has failed for good; 3
+	ScanInterval   time.Duration           // 5 s, between 1 s and 60 s
+	StartWithin    time.Duration           // a ready task not taken by then is an alarm; 10 min
+	LockWait       time.Duration           // for any lock; 10 s
+	RetryBase      time.Duration           // retry n waits RetryBase·2ⁿ, with jitter; 1 s
+	HashIdentities bool                    // sessions enter the ledger as salted hashes
+	Agents         map[string]Capabilities // the registry: who may take what
+	Now            func() time.Time        // the clock
+	// Progress is called now and then during long work: what is done, how many
+	// of how many (total 0 where it is not known).
+	Progress func(what string, done, total int64)
+}
+
+// Capabilities of a registered agent.
+type Capabilities struct {
+	Types     []string // task types that it takes from "any"
+	Actions   []string // action names that it takes from "any"
+	OnlyNamed bool     // takes only what names it
+	Paused    bool     // takes nothing
+}
+
+func (o Options) withDefaults() Options {
+	fill := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	fill(&o.Lease, 15*time.Minute)
+	fill(&o.ScanInterval, 5*time.Second)
+	fill(&o.StartWithin, 10*time.Minute)
+	fill(&o.LockWait, 10*time.Second)
+	fill(&o.RetryBase, time.Second)
+	if o.MaxAttempts == 0 {
+		o.MaxAttempts = 3
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Progress == nil {
+		o.Progress = func(string, int64, int64) {}
+	}
+	return o
+}
+
+// Box is an open mailbox. It is for use by many goroutines; any number of
+// processes may have the same mailbox open.
+type Box struct {
+	home   string
+	o      Options
+	id     string // mailbox id
+	salt   []byte // for hashes of identities and keys
+	boot   string
+	host   string
+	writer audit.Writer
+	ledger *audit.Ledger
+
+	index *index
+	mu    sync.Mutex // guards index and what follows
+	paces map[string]pace
+}
+
+// version is the content of .mbox/VERSION. It is written last by Create.
+type version struct {
+	Format    int    `json:"format"`
+	MailboxID string `json:"mailbox_id"`
+}
+
+const format = 1
+
+// folders of a home, parents first.
+var folders = []string{
+	"tasks/pending", "tasks/in-progress", "tasks/completed", "tasks/failed", "tasks/quarantine", "tasks/archive",
+	"audit/shared", "decisions", "changes", "memory/context", "agents",
+	".mbox/tmp", ".mbox/locks", ".mbox/leases", ".mbox/keys",
+}
+
+func (b *Box) path(parts ...string) string {
+	return filepath.Join(append([]string{b.home}, parts...)...)
+}
+
+func privatePath(home string, parts ...string) string {
+	return filepath.Join(append([]string{home, ".mbox"}, parts...)...)
+}
+
+// Create makes a mailbox in dir, which may exist. It never opens one: where one
+// is, the error matches ErrExists. A Create that was cut short is finished by
+// calling it again, because VERSION is written last.
+func Create(dir string, o Options) error {
+	o = o.withDefaults()
+	if _, err := os.Lstat(privatePath(dir, "VERSION")); err == nil {
+		return fmt.Errorf("%s: %w", dir, ErrExists)
+	}
+	if err := durable.MkdirAll(dir, o.Sync); err != nil {
+		return err
+	}
+	if err := checkFileSystem(dir, o); err != nil {
+		return err
+	}
+	if err := os.Chmod(dir, durable.DirMode); err != nil {
+		return err
+	}
+	for _, f := range folders {
+		if err := durable.MkdirAll(filepath.Join(dir, f), o.Sync); err != nil {
+			return err
+		}
+	}
+	if err := makeLocks(dir, o.Sync); err != nil {
+		return err
+	}
+	if err := makeSalt(dir, o.Sync); err != nil {
+		return err
+	}
+	return makeVersion(dir, o.Sync)
+}
+
+// makeLocks makes the lock files that are missing.
+func makeLocks(dir string, m durable.Mode) error {
+	blank := []byte(strings.Repeat(" ", recordSize-1) + "\n")
+	for _, name := range lockNames() {
+		err := durable.Stage(privatePath(dir, "locks", name), blank, m)
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return durable.SyncDir(privatePath(dir, "locks"), m)
+}
+
+func lockNames() []string {
+	names := append(audit.LockNames(), "recover", "router", "index", "serial")
+	for i := range shards {
+		names = append(names, shardName(i))
+	}
+	return names
+}
+
+func makeSalt(dir string, m durable.Mode) error {
+	err := durable.Stage(privatePath(dir, "keys", "salt"), []byte(randomHex(32)+"\n"), m)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return durable.SyncDir(privatePath(dir, "keys"), m)
+}
+
+func makeVersion(dir string, m durable.Mode) error {
+	boot, err := currentBoot(dir)
+	if err != nil {
+		return err
+	}
+	if err := durable.Replace(privatePath(dir, "boot"), boot, m); err != nil {
+		return err
+	}
+	data, err := schemas.Encode(version{Format: format, MailboxID: randomHex(16)})
+	if err != nil {
+		return err
+	}
+	err = durable.Replace(privatePath(dir, "VERSION"), data, m)
+	if err != nil {
+		return err
+	}
+	return durable.SyncDir(dir, m)
+}
+
+func randomHex(bytes int) string {
+	b := make([]byte, bytes)
+	rand.Read(b) // never fails (crypto/rand)
+	return hex.EncodeToString(b)
+}
+
+// checkFileSystem refuses file systems where flock and rename promise less, and
+// such where the rename flags are missing.
+func checkFileSystem(dir string, o Options) error {
+	name, network, err := durable.FileSystem(dir)
+	if err != nil {
+		return err
+	}
+	if network && !o.AllowNetworkFS {
+		return fmt.Errorf("%s: %w: it is on %s, where locks and renames promise less", dir, ErrFileSystem, name)
+	}
+	return nil
+}
+
+func readVersion(dir string) (version, error) {
+	var v version
+	data, _, err := durable.Read(privatePath(dir, "VERSION"), 4096)
+	if errors.Is(err, fs.ErrNotExist) {
+		return v, fmt.Errorf("%s: %w", dir, ErrNoMailbox)
+	}
+	if err != nil {
+		return v, err
+	}
+	if err := schemas.Decode(data, &v); err != nil {
+		return v, fmt.Errorf("%s: %w", privatePath(dir, "VERSION"), err)
+	}
+	if v.Format != format {
+		return v, fmt.Errorf("%s: %w: format %d, this mbox knows %d", dir, ErrFormat, v.Format, format)
+	}
+	return v, nil
+}
+
+// Open opens the mailbox in dir. It never makes one (ErrNoMailbox). What a
+// crash left is settled first: one task's transition where only a process died,
+// everything where the machine was restarted or the home was moved.
+func Open(ctx context.Context, dir string, o Options) (*Box, error) {
+	b, err := open(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	err = b.afterBoot(ctx)
+	if err == nil {
+		err = b.settleAll(ctx)
+	}
+	if err != nil {
+		b.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// open makes a Box without looking at what a crash left.
+func open(dir string, o Options) (*Box, error) {
+	o = o.withDefaults()
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	v, err := readVersion(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkFileSystem(dir, o); err != nil {
+		return nil, err
+	}
+	salt, err := os.ReadFile(privatePath(dir, "keys", "salt"))
+	if err != nil {
+		return nil, fmt.Errorf("the home's salt: %w", err)
+	}
+	boot, err := durable.BootID()
+	if err != nil {
+		return nil, err
+	}
+	writer := audit.ThisWriter()
+	b := &Box{
+		home: dir, o: o, id: v.MailboxID, salt: salt, boot: boot, host: writer.Host, writer: writer,
+		paces: map[string]pace{},
+	}
+	b.ledger, err = audit.Open(dir, v.MailboxID, audit.Options{Mode: o.Sync, Wait: o.LockWait, Now: o.Now, Stands: b.standing})
+	if err != nil {
+		return nil, err
+	}
+	b.index = newIndex()
+	return b, nil
+}
+
+// Close releases what the box holds open.
+func (b *Box) Close() error {
+	b.mu.Lock()
+	b.index.close()
+	b.mu.Unlock()
+	return b.ledger.Close()
+}
+
+// Home is the mailbox's folder.
+func (b *Box) Home() string { return b.home }
+
+// Ledger is the mailbox's ledger.
+func (b *Box) Ledger() *audit.Ledger { return b.ledger }
+
+// MailboxID names the mailbox; its ledger's chain begins with it.
+func (b *Box) MailboxID() string { return b.id }
+
+// Options returns the options in force, with defaults filled in.
+func (b *Box) Options() Options { return b.o }
+
+func (b *Box) now() time.Time { return b.o.Now() }
+
+// bootRecord says on which boot, machine and inode the mailbox was last
+// recovered. Any difference means that unflushed renames may be lost, or that
+// the home was moved or copied.
+type bootRecord struct {
+	Boot  string `json:"boot"`
+	Host  string `json:"host"`
+	Dev   uint64 `json:"dev"`
+	Inode uint64 `json:"inode"`
+}
+
+func currentBoot(dir string) ([]byte, error) {
+	boot, err := durable.BootID()
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(privatePath(dir), &st); err != nil {
+		return nil, err
+	}
+	return schemas.Encode(bootRecord{Boot: boot, Host: audit.ThisWriter().Host, Dev: uint64(st.Dev), Inode: st.Ino})
+}
+
+// saltedHash is how an identity or key stands in the ledger.
+func (b *Box) saltedHash(kind, text string) string {
+	return audit.Hash([]byte(string(b.salt) + kind + "\n" + text))
+}
+
+func (b *Box) session(t *Task) *string {
+	if t == nil || t.Source.Session == "" {
+		return nil
+	}
+	s := t.Source.Session
+	if b.o.HashIdentities {
+		s = b.saltedHash("session", s)
+	}
+	return &s
+}
+
+// folder is where a task in the state lies. For archived tasks it is the
+// month's folder, named by the time of the line that archived them.
+func (b *Box) folder(s State, archivedAt time.Time) string {
+	if s == Archived {
+		return b.path("tasks", "archive", archivedAt.UTC().Format("2006-01"))
+	}
+	return b.path("tasks", string(s))
+}

@@ -1,0 +1,214 @@
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"mbox/audit"
+)
+
+// ClaimRequest says who asks for a task.
+type ClaimRequest struct {
+	Agent string // who claims
+	Type  string // only tasks of this type; "" for all
+	// Process makes a lease file that the claim holds locked as long as this
+	// process, or a child that inherits the descriptor, lives. Without it the
+	// lease is its deadline alone: for one-shot commands.
+	Process bool
+}
+
+// Claim is a task that is ours, until the lease ends. Its verbs show the
+// claim's token; once another claim has been given out they answer ErrStale.
+type Claim struct {
+	Task  *Task // as it stands in in-progress
+	box   *Box
+	agent string
+	token string
+	lease *os.File
+}
+
+// ID is the task's id.
+func (c *Claim) ID() ID { return c.Task.ID }
+
+// Token is the claim's fencing token.
+func (c *Claim) Token() string { return c.token }
+
+// Agent is who claimed.
+func (c *Claim) Agent() string { return c.agent }
+
+// Close gives up the lease file's descriptor. The lock on it is never released
+// by call, because that would release it for a child that inherited it.
+func (c *Claim) Close() error {
+	if c.lease == nil {
+		return nil
+	}
+	err := c.lease.Close()
+	c.lease = nil
+	return err
+}
+
+// fits tells whether the agent may take tasks of the class.
+func (b *Box) fits(r ClaimRequest) func(class) bool {
+	own, registered := b.o.Agents[r.Agent]
+	return func(c class) bool {
+		if r.Type != "" && c.typ != r.Type || own.Paused {
+			return false
+		}
+		return c.target == r.Agent || c.target == "any" && takesAny(own, registered, c)
+	}
+}
+
+// takesAny tells whether an agent takes a task that names nobody: a registered
+// one by its actions or types, another one whatever needs no action.
+func takesAny(own Capabilities, registered bool, c class) bool {
+	switch {
+	case !registered:
+		return c.action == ""
+	case own.OnlyNamed:
+		return false
+	case c.action != "":
+		return slices.Contains(own.Actions, c.action)
+	}
+	return slices.Contains(own.Types, c.typ)
+}
+
+// Claim takes the next task that is ready and fits, by priority (with ageing),
+// then age, then id. ErrEmpty if there is none. It does not admit drops or
+// reclaim lost tasks; Tidy does.
+func (b *Box) Claim(ctx context.Context, r ClaimRequest) (*Claim, error) {
+	if err := CheckAgent(r.Agent); err != nil {
+		return nil, err
+	}
+	if err := b.resolve(ctx); err != nil {
+		return nil, err
+	}
+	fits := b.fits(r)
+	var passed []*record
+	defer func() { b.putBack(passed) }()
+	for {
+		rec := b.takeNext(fits)
+		if rec == nil {
+			return nil, ErrEmpty
+		}
+		passed = append(passed, rec)
+		c, err := b.claim(ctx, r, rec.id)
+		switch {
+		case err == nil:
+			return c, nil
+		case errors.Is(err, ErrBusy), errors.Is(err, ErrNotFound), errors.Is(err, errNotReady):
+			// Somebody else has it, or had it.
+		case errors.Is(err, errForeign):
+			if err := b.lookInto(ctx, rec.id); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, err
+		}
+	}
+}
+
+func (b *Box) takeNext(fits func(class) bool) *record {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.index.take(fits, b.now())
+}
+
+func (b *Box) putBack(records []*record) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range records {
+		b.index.putBack(r, b.now())
+	}
+}
+
+// errNotReady says that a task that looked ready is not.
+var errNotReady = errors.New("not ready")
+
+// claim tries to claim one task. It does not wait for the shard: who holds it
+// is most likely claiming this task.
+func (b *Box) claim(ctx context.Context, r ClaimRequest, id ID) (*Claim, error) {
+	s, err := b.tryShard(ctx, shardOf(string(id)))
+	if err != nil {
+		return nil, err
+	}
+	defer s.unlock()
+	f, rec, err := b.current(id)
+	if err != nil {
+		return nil, err
+	}
+	if rec.state != Pending || rec.blocked || rec.notBefore > b.now().UnixMilli() {
+		return nil, errNotReady
+	}
+	c := &Claim{Task: f.task, box: b, agent: r.Agent, token: randomHex(16)}
+	if r.Process {
+		if c.lease, err = b.makeLease(c); err != nil {
+			return nil, err
+		}
+	}
+	ch := b.pick(c, f.hash)
+	err = b.commit(ctx, s, ch)
+	if err == nil && ch.stolen {
+		err = errors.Join(b.yield(ctx, s, c), errNotReady)
+	}
+	if err != nil {
+		c.Close()
+		if !s.dirty {
+			b.dropLease(id, c.token)
+		}
+		return nil, taskError(id, err)
+	}
+	return c, nil
+}
+
+// pick makes the claim's change of the task.
+func (b *Box) pick(c *Claim, before string) *change {
+	t, now := c.Task, At(b.now())
+	t.Mbox.Attempt++
+	t.Mbox.Epoch++
+	t.Mbox.Lease = &Lease{Token: c.token, Host: b.host, Deadline: At(now.Add(b.o.Lease))}
+	t.Mbox.NotBefore = nil
+	t.Assignment.PickedUpBy, t.Assignment.PickedUpAt = &c.agent, &now
+	return &change{
+		id: t.ID, by: c.agent, event: audit.TaskPicked, from: Pending, to: InProgress, task: t, before: before,
+		reason: "Picked up for processing", said: fmt.Sprintf("%s picked %s, attempt %d", c.agent, t.ID, t.Mbox.Attempt),
+		token: c.token,
+	}
+}
+
+// Wait is Claim that waits until there is a task. It watches the folders and
+// the ledger; without a router it admits and reclaims on its own.
+func (b *Box) Wait(ctx context.Context, r ClaimRequest) (*Claim, error) {
+	w, err := b.newWatcher()
+	if err != nil {
+		return nil, err
+	}
+	defer w.close()
+	for {
+		if err := b.Tidy(ctx); err != nil && !errors.Is(err, ErrBusy) {
+			return nil, err
+		}
+		c, err := b.Claim(ctx, r)
+		if !errors.Is(err, ErrEmpty) {
+			return c, err
+		}
+		if err := w.wait(ctx, b.untilDue()); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// untilDue is how long to wait at most: the scan interval, or less if a
+// waiting task's time comes before.
+func (b *Box) untilDue() time.Duration {
+	b.mu.Lock()
+	due := b.index.nextDue()
+	b.mu.Unlock()
+	if due.IsZero() {
+		return b.o.ScanInterval
+	}
+	return min(b.o.ScanInterval, max(due.Sub(b.now()), time.Millisecond))
+}

@@ -1,0 +1,339 @@
+package mailbox
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"mbox/schemas"
+)
+
+var (
+	idForm     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+	agentForm  = regexp.MustCompile(`^(bridge:)?[a-z0-9][a-z0-9_-]{0,63}$`)
+	actionForm = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
+)
+
+// Reserved agent names. human and unknown may be a source, any may be a
+// target; none of them can be the name of an agent.
+var Reserved = []string{"shared", "mbox", "any", "unknown", "human"}
+
+// CheckAgent returns an error if name cannot be an agent's.
+func CheckAgent(name string) error {
+	if !agentForm.MatchString(name) {
+		return &schemas.Error{Path: "agent", Code: "bad_value", Problem: fmt.Sprintf("%q is no agent name", schemas.Sentence(name, 80)), Want: "lower-case letters, digits, _ and -, at most 64, perhaps behind bridge:"}
+	}
+	if slices.Contains(Reserved, name) {
+		return &schemas.Error{Path: "agent", Code: "bad_value", Problem: fmt.Sprintf("the name %q is reserved", name), Want: "another name"}
+	}
+	return nil
+}
+
+// CheckID returns an error if id cannot be a task's.
+func CheckID(id ID) error {
+	if !idForm.MatchString(string(id)) {
+		return &schemas.Error{Path: "id", Code: "bad_value", Problem: fmt.Sprintf("%q is no task id", schemas.Sentence(string(id), 80)), Want: "a letter or digit, then at most 127 letters, digits, '.', '_' and '-'"}
+	}
+	return nil
+}
+
+// ParseDrop reads a task that somebody dropped as name (a file name, or ""). A
+// drop may be small: only task.title is needed. It may not claim a state, and
+// of mbox's own fields it may set only those that are a dropper's. The error is
+// a *schemas.Error that names the JSON path. The task's defaults are not filled
+// in yet, but an id in the file name is taken over.
+func ParseDrop(name string, data []byte) (*Task, error) {
+	t := new(Task)
+	if err := schemas.Decode(data, t); err != nil {
+		return nil, inFile(err, name)
+	}
+	if err := t.forged(); err != nil {
+		return nil, inFile(err, name)
+	}
+	stem, json := strings.CutSuffix(name, ".json")
+	switch {
+	case t.ID == "" && json && idForm.MatchString(stem):
+		t.ID = ID(stem)
+	case t.ID != "" && name != "" && t.ID.file() != name:
+		return nil, &schemas.Error{File: name, Path: "id", Code: "id_mismatch", Problem: fmt.Sprintf("id %q is not the file's name", schemas.Sentence(string(t.ID), 80)), Want: "the file name without .json, or no id at all"}
+	}
+	return t, nil
+}
+
+func refused(path, problem, want string) error {
+	return &schemas.Error{Path: path, Code: "not_yours", Problem: problem, Want: want}
+}
+
+// forged refuses what only mbox may say.
+func (t *Task) forged() error {
+	const state = "the state of a task is the folder it lies in; leave it out"
+	m := &t.Mbox
+	for _, c := range []struct {
+		set  bool
+		path string
+	}{
+		{t.Result.Status != "" && t.Result.Status != Pending, "result.status"},
+		{given(t.Result.Output), "result.output"},
+		{len(t.Result.Artifacts) > 0, "result.artifacts"},
+		{t.Result.Error != nil, "result.error"},
+		{t.Assignment.PickedUpBy != nil, "assignment.picked_up_by"},
+		{t.Assignment.PickedUpAt != nil, "assignment.picked_up_at"},
+		{len(t.Audit.StateChanges) > 0, "audit.state_changes"},
+		{m.TX != "", "mbox.tx"}, {m.Revision != 0, "mbox.revision"}, {m.Attempt != 0, "mbox.attempt"},
+		{m.Epoch != 0, "mbox.epoch"}, {m.Lease != nil, "mbox.lease"}, {m.Progress != nil, "mbox.progress"}, {m.Trigger != "", "mbox.trigger"},
+	} {
+		if c.set {
+			return refused(c.path, "a dropped task may not claim it", state)
+		}
+	}
+	for _, c := range []struct {
+		set  bool
+		path string
+	}{
+		{m.ParentID != "", "mbox.parent_id"}, {m.RootID != "", "mbox.root_id"}, {m.Depth != 0, "mbox.depth"},
+		{m.Join != "", "mbox.join"}, {len(m.WaitsFor) > 0, "mbox.waits_for"}, {len(m.Budget) > 0, "mbox.budget"},
+	} {
+		if c.set {
+			return refused(c.path, "it comes only through a delegation", "leave it out")
+		}
+	}
+	return nil
+}
+
+func given(v jsontext.Value) bool { return len(v) > 0 && string(v) != "null" }
+
+// complete fills in a new task's defaults. created is the time of the drop.
+func (t *Task) complete(created, now time.Time, source string, maxAttempts int) {
+	set := func(s *string, v string) {
+		if *s == "" {
+			*s = v
+		}
+	}
+	t.Version = 1
+	if t.Created.IsZero() {
+		t.Created = At(created)
+	}
+	t.Updated = At(now)
+	set(&t.Source.Agent, source)
+	set(&t.Task.Type, "other")
+	set(&t.Task.Priority, "normal")
+	set(&t.Assignment.TargetAgent, "any")
+	if t.Mbox.MaxAttempts == 0 {
+		t.Mbox.MaxAttempts = int64(maxAttempts)
+	}
+	t.Result = Result{Status: Pending, Artifacts: []Artifact{}}
+	t.Audit.StateChanges = []StateChange{}
+}
+
+// Validate checks what a type cannot say. The error is a *schemas.Error with
+// the JSON path of the first field that is wrong.
+func (t *Task) Validate() error {
+	if t.Version != 0 && t.Version != 1 {
+		return fault("version", fmt.Sprintf("version %d is unknown", t.Version), "1")
+	}
+	if t.ID != "" {
+		if err := CheckID(t.ID); err != nil {
+			return err
+		}
+	}
+	for _, check := range []func() error{t.checkRequest, t.checkContext, t.checkNames, t.checkMeta} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func fault(path, problem, want string) error {
+	return &schemas.Error{Path: path, Code: "bad_value", Problem: problem, Want: want}
+}
+
+func oneOf(path, value string, values []string) error {
+	if value == "" || slices.Contains(values, value) {
+		return nil
+	}
+	want := "one of " + strings.Join(values, ", ")
+	if near := schemas.Suggest(value, values); near != "" {
+		want += fmt.Sprintf("; did you mean %q?", near)
+	}
+	return fault(path, fmt.Sprintf("%q is not allowed", schemas.Sentence(value, 60)), want)
+}
+
+func tooLong(path, text string, runes int) error {
+	if n := utf8.RuneCountInString(text); n > runes {
+		return &schemas.Error{Path: path, Code: "too_long", Problem: fmt.Sprintf("%d characters", n), Want: fmt.Sprintf("at most %d", runes)}
+	}
+	return nil
+}
+
+func (t *Task) checkRequest() error {
+	if strings.TrimSpace(t.Task.Title) == "" {
+		return &schemas.Error{Path: "task.title", Code: "missing_field", Problem: "there is no title", Want: "a brief title"}
+	}
+	if len(t.Task.Description) > MaxDescription {
+		return &schemas.Error{Path: "task.description", Code: "too_long", Problem: fmt.Sprintf("%d bytes", len(t.Task.Description)), Want: fmt.Sprintf("at most %d", MaxDescription)}
+	}
+	return firstOf(
+		tooLong("task.title", t.Task.Title, MaxTitle),
+		oneOf("task.type", t.Task.Type, Types),
+		oneOf("task.priority", t.Task.Priority, Priorities),
+	)
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkContext looks at the three fields of the free context that have a meaning.
+func (t *Task) checkContext() error {
+	if !given(t.Task.Context) {
+		return nil
+	}
+	if t.Task.Context.Kind() != '{' {
+		return &schemas.Error{Path: "task.context", Code: "wrong_type", Problem: "it is no object", Want: "an object"}
+	}
+	var c struct {
+		Summary     jsontext.Value `json:"conversation_summary"`
+		Files       jsontext.Value `json:"relevant_files"`
+		Constraints jsontext.Value `json:"constraints"`
+	}
+	if err := json.Unmarshal(t.Task.Context, &c); err != nil {
+		return &schemas.Error{Path: "task.context", Code: "wrong_type", Problem: schemas.Sentence(err.Error(), 80)}
+	}
+	var text string
+	var list []string
+	if given(c.Summary) && json.Unmarshal(c.Summary, &text) != nil {
+		return &schemas.Error{Path: "task.context.conversation_summary", Code: "wrong_type", Problem: "it is no string", Want: "a string"}
+	}
+	if given(c.Files) && json.Unmarshal(c.Files, &list) != nil {
+		return &schemas.Error{Path: "task.context.relevant_files", Code: "wrong_type", Problem: "it is no list of strings", Want: "a list of strings"}
+	}
+	if given(c.Constraints) && json.Unmarshal(c.Constraints, &list) != nil {
+		return &schemas.Error{Path: "task.context.constraints", Code: "wrong_type", Problem: "it is no list of strings", Want: "a list of strings"}
+	}
+	return nil
+}
+
+func (t *Task) checkNames() error {
+	who := func(path, name string, also ...string) error {
+		if name == "" || slices.Contains(also, name) {
+			return nil
+		}
+		if err := CheckAgent(name); err != nil {
+			var bad *schemas.Error
+			errors.As(err, &bad)
+			bad.Path = path
+			return bad
+		}
+		return nil
+	}
+	return firstOf(
+		who("source.agent", t.Source.Agent, "human", "unknown"),
+		who("assignment.target_agent", t.Assignment.TargetAgent, "any"),
+		tooLong("source.session", t.Source.Session, 512),
+		tooLong("source.user", t.Source.User, 512),
+	)
+}
+
+func (t *Task) checkMeta() error {
+	m := &t.Mbox
+	if m.MaxAttempts < 0 || m.MaxAttempts > 100 {
+		return fault("mbox.max_attempts", fmt.Sprintf("%d is not allowed", m.MaxAttempts), "1 to 100")
+	}
+	if len(m.DependsOn) > MaxDependsOn {
+		return &schemas.Error{Path: "mbox.depends_on", Code: "too_long", Problem: fmt.Sprintf("%d ids", len(m.DependsOn)), Want: fmt.Sprintf("at most %d", MaxDependsOn)}
+	}
+	for i, d := range m.DependsOn {
+		path := fmt.Sprintf("mbox.depends_on[%d]", i)
+		if !idForm.MatchString(string(d)) {
+			return fault(path, fmt.Sprintf("%q is no task id", schemas.Sentence(string(d), 60)), "the id of another task")
+		}
+		if t.ID != "" && d.Fold() == t.ID.Fold() {
+			return fault(path, "a task cannot depend on itself", "the id of another task")
+		}
+		if slices.ContainsFunc(m.DependsOn[:i], func(o ID) bool { return o.Fold() == d.Fold() }) {
+			return fault(path, fmt.Sprintf("%s stands there twice", d), "each id once")
+		}
+	}
+	if m.Action != nil && !actionForm.MatchString(m.Action.Name) {
+		return fault("mbox.action.name", fmt.Sprintf("%q is no action name", schemas.Sentence(m.Action.Name, 60)), "lower-case letters, digits and _")
+	}
+	if given(m.Labels) && m.Labels.Kind() != '{' {
+		return &schemas.Error{Path: "mbox.labels", Code: "wrong_type", Problem: "it is no object", Want: "an object"}
+	}
+	return tooLong("mbox.idempotency_key", m.IdempotencyKey, 256)
+}
+
+// notATask tells whether a drop's fault means that it is no task at all, so
+// that it goes to quarantine; a task with a bad field is rejected instead.
+func notATask(err error) bool {
+	var bad *schemas.Error
+	if !errors.As(err, &bad) {
+		return true
+	}
+	switch bad.Code {
+	case "not_json", "truncated", "empty", "bom", "duplicate_key", "invalid_utf8", "trailing_data", "too_deep", "too_large", "id_mismatch":
+		return true
+	}
+	return bad.Path == "$" || bad.Path == "id"
+}
+
+// salvage makes a task of the fields of a bad drop that are valid by themselves.
+func salvage(data []byte) *Task {
+	t := new(Task)
+	var sections map[string]jsontext.Value
+	if json.Unmarshal(data, &sections) == nil {
+		for name, section := range sections {
+			t.salvageSection(name, section)
+		}
+	}
+	if t.Task.Title == "" {
+		t.Task.Title = "(no valid title)"
+	}
+	return t
+}
+
+func (t *Task) salvageSection(name string, section jsontext.Value) {
+	if section.Kind() != '{' {
+		t.salvageField(map[string]jsontext.Value{name: section})
+		return
+	}
+	var fields map[string]jsontext.Value
+	if json.Unmarshal(section, &fields) != nil {
+		return
+	}
+	for field, value := range fields {
+		inner, err := json.Marshal(map[string]jsontext.Value{field: value})
+		if err == nil {
+			t.salvageField(map[string]jsontext.Value{name: inner})
+		}
+	}
+}
+
+// salvageField takes one field over if the task is valid with it.
+func (t *Task) salvageField(field map[string]jsontext.Value) {
+	data, err := json.Marshal(field)
+	if err != nil {
+		return
+	}
+	alone := Task{Task: Request{Title: "x"}}
+	if schemas.Decode(data, &alone) != nil || alone.forged() != nil || alone.Validate() != nil {
+		return
+	}
+	with := *t
+	if schemas.Decode(data, &with) == nil {
+		*t = with
+	}
+}

@@ -1,0 +1,47 @@
+package mailbox
+
+import (
+	"errors"
+	"fmt"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+)
+
+var (
+	// ErrNoMailbox: the folder holds no mailbox.
+	ErrNoMailbox = errors.New("no mailbox here")
+	// ErrExists: the folder holds a mailbox already.
+	ErrExists = errors.New("a mailbox is here already")
+	// ErrFormat: the mailbox has a format that this mbox does not know.
+	ErrFormat = errors.New("unknown mailbox format")
+	// ErrFileSystem: the file system cannot keep mbox's promises.
+	ErrFileSystem = errors.New("file system refused")
+	// ErrEmpty: there is no task that the claimant could take.
+	ErrEmpty = errors.New("nothing to claim")
+	// ErrNotFound: there is no such task, record or archive.
+	ErrNotFound = errors.New("not found")
+	// ErrConflict: the task is in a state that the verb does not fit, or the id
+	// is taken.
+	ErrConflict = errors.New("conflict")
+	// ErrStale: the token is not that of the task's claim; another claim has
+	// been given out, or the task has ended. The bytes of a late result are kept.
+	ErrStale = errors.New("stale token")
+	// ErrCommitted: the ledger has the line, so the operation counts, but the
+	// files could not be brought in line. The next command finishes it.
+	ErrCommitted = errors.New("committed, not yet applied")
+	// ErrIntegrity: the tree and the ledger differ where no crash makes them.
+	ErrIntegrity = errors.New("integrity")
+	// ErrBusy: a lock was not had in time.
+	ErrBusy = durable.ErrBusy
+	// ErrReadOnly: the mailbox is read-only after an I/O error or damage.
+	ErrReadOnly = audit.ErrReadOnly
+)
+
+// task puts the id in front of an error.
+func taskError(id ID, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("task %s: %w", id, err)
+}

@@ -1,0 +1,482 @@
+package mailbox
+
+import (
+	"cmp"
+	"container/heap"
+	"encoding/hex"
+	"hash/fnv"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"mbox/audit"
+)
+
+// digest is a SHA-256 without its prefix.
+type digest [32]byte
+
+func digestOf(hash string) (d digest) {
+	text, ok := strings.CutPrefix(hash, "sha256:")
+	if ok && len(text) == 2*len(d) {
+		hex.Decode(d[:], []byte(text))
+	}
+	return d
+}
+
+func (d digest) String() string { return "sha256:" + hex.EncodeToString(d[:]) }
+
+// class is what tasks have in common that decides who may take them.
+type class struct {
+	target string
+	typ    string
+	action string // name of its action, "" for a thinking task
+}
+
+// record is what the index knows of one live task (pending or in progress). It
+// is made from ledger lines alone.
+type record struct {
+	id        ID
+	state     State
+	class     class
+	priority  int   // rank
+	created   int64 // Unix milliseconds
+	notBefore int64
+	deadline  int64 // 0: none
+	until     int64 // lease's deadline as the last line knows it
+	since     int64 // in this state
+	after     digest
+	asked     digest
+	revision  int64
+	epoch     int64
+	attempt   int64
+	max       int64
+	dependsOn []ID
+
+	place   int   // in its queue's heap; -1 when in none
+	wake    int64 // when a waiting record is to be looked at
+	rest    int   // place among the waiting; -1 when not there
+	blocked bool  // waits for a dependency
+	check   bool  // a dependency may have ended: look
+	alarmed bool  // an alarm about it stands in the ledger
+	taken   bool  // a goroutine of this process is trying to claim it
+}
+
+// index is the queue, folded from the ledger. Its base is a snapshot file that
+// is read record by record, so that opening a mailbox costs the same whatever
+// waits in it; what has changed since lies in memory.
+//
+// An index is derived and only suggests: each claim is decided by the file and
+// the ledger under the task's shard. It is guarded by Box.mu.
+type index struct {
+	at      audit.Position
+	reader  *audit.Reader
+	base    *snapshot
+	live    map[ID]*record // newer than base
+	gone    map[uint32]bool
+	queues  map[class]*[4]queueHeap
+	waiting timeHeap        // pending with a not_before to come
+	needs   map[string][]ID // folded dependency → who waits for it
+	checks  map[ID]bool     // blocked records that are to be looked at
+	sets    [4]idSet        // what each folder should hold
+	special map[uint64]bool // hashes of ids that a file name cannot show, and of idempotency keys
+	folded  int             // lines folded since base
+}
+
+func newIndex() *index {
+	return &index{
+		live: map[ID]*record{}, gone: map[uint32]bool{}, queues: map[class]*[4]queueHeap{},
+		needs: map[string][]ID{}, checks: map[ID]bool{}, special: map[uint64]bool{},
+	}
+}
+
+func (x *index) close() {
+	if x.reader != nil {
+		x.reader.Close()
+		x.reader = nil
+	}
+	if x.base != nil {
+		x.base.close()
+		x.base = nil
+	}
+}
+
+// idSet is a set of ids reduced to its size and a sum of hashes: enough to see
+// whether a folder's listing is the expected one.
+type idSet struct {
+	count int64
+	sum   uint64
+}
+
+func (s *idSet) add(id ID)    { s.count++; s.sum += hash64(string(id)) }
+func (s *idSet) remove(id ID) { s.count--; s.sum -= hash64(string(id)) }
+func hash64(s string) uint64 {
+	h := fnv.New64a()
+	io.WriteString(h, s)
+	v := h.Sum64()
+	v ^= v >> 33 // FNV's high bits are weak for short, similar strings
+	v *= 0xff51afd7ed558ccd
+	return v ^ v>>33
+}
+
+func folderIndex(s State) int { return slices.Index(Folders, s) }
+
+// find returns the record of a live task.
+func (x *index) find(id ID) *record {
+	if r, ok := x.live[id]; ok {
+		return r
+	}
+	if x.base == nil {
+		return nil
+	}
+	n, r := x.base.find(id)
+	if r == nil || x.gone[n] {
+		return nil
+	}
+	return r
+}
+
+// own returns the record of a live task as one that may be changed: one of the
+// base is taken over into memory.
+func (x *index) own(id ID) *record {
+	if r, ok := x.live[id]; ok {
+		return r
+	}
+	if x.base == nil {
+		return nil
+	}
+	n, r := x.base.find(id)
+	if r == nil || x.gone[n] {
+		return nil
+	}
+	x.gone[n] = true
+	x.live[id] = r
+	return r
+}
+
+// fold takes one ledger line in.
+func (x *index) fold(e *audit.Entry) {
+	id := ID(e.Task())
+	m, ok := moveOf(e)
+	if !ok {
+		x.foldAlarm(e)
+		return
+	}
+	x.count(id, m)
+	if m.Key != "" {
+		x.special[hash64(m.Key)] = true
+	}
+	if m.from() == None && id.Fold() != string(id) || m.to() == None || m.to() == "pruned" {
+		x.special[hash64(id.Fold())] = true
+	}
+	r := x.own(id)
+	if r != nil {
+		x.unqueue(r)
+	}
+	if m.to() != Pending && m.to() != InProgress {
+		delete(x.live, id)
+		x.ended(id)
+		return
+	}
+	if r == nil {
+		r = &record{id: id, place: -1, rest: -1}
+		x.live[id] = r
+	}
+	x.update(r, m, e.Time())
+	x.ended(id) // who waits for an id nobody had heard of learns of it
+	if r.state == Pending {
+		x.enqueue(r, e.Time())
+	}
+}
+
+// foldAlarm notes that a task's alarm has been given.
+func (x *index) foldAlarm(e *audit.Entry) {
+	if e.Event != audit.ErrorEvent || e.TaskID == nil || !strings.Contains(string(e.Details), `"alarm":`) {
+		return
+	}
+	if r, ok := x.live[ID(e.Task())]; ok {
+		r.alarmed = true
+		return
+	}
+	if r := x.own(ID(e.Task())); r != nil {
+		r.alarmed = true
+		x.enqueue(r, e.Time())
+	}
+}
+
+func (x *index) count(id ID, m *move) {
+	from, to := folderIndex(m.from()), folderIndex(m.to())
+	if from == to {
+		return
+	}
+	if from >= 0 {
+		x.sets[from].remove(id)
+	}
+	if to >= 0 {
+		x.sets[to].add(id)
+	}
+}
+
+func (x *index) update(r *record, m *move, at time.Time) {
+	if r.state != m.to() {
+		r.since, r.alarmed = at.UnixMilli(), false
+	}
+	r.state = m.to()
+	r.after = digestOf(hashOf(m.After))
+	r.revision, r.epoch, r.attempt = m.Revision, m.Epoch, m.Attempt
+	r.until = 0
+	if m.Until != nil {
+		r.until = m.Until.UnixMilli()
+	}
+	q := m.Queue
+	if q == nil {
+		return
+	}
+	r.class = class{q.Target, q.Type, q.Action}
+	r.priority, r.created, r.max = rank(q.Priority), q.Created.UnixMilli(), q.Max
+	r.notBefore, r.deadline = millis(q.NotBefore), millis(q.Deadline)
+	r.dependsOn, r.asked = q.DependsOn, digestOf(q.Asked)
+	r.blocked, r.check = len(q.DependsOn) > 0, len(q.DependsOn) > 0
+}
+
+func millis(t *Time) int64 {
+	if t == nil {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// enqueue puts a pending record where it belongs: behind its dependencies,
+// behind its time, or into its queue.
+func (x *index) enqueue(r *record, now time.Time) {
+	switch {
+	case r.blocked:
+		for _, d := range r.dependsOn {
+			x.needs[d.Fold()] = append(x.needs[d.Fold()], r.id)
+		}
+		if r.check {
+			x.checks[r.id] = true
+		}
+		if r.deadline > 0 {
+			x.waiting.add(r, r.deadline)
+		}
+	case r.notBefore > now.UnixMilli():
+		x.waiting.add(r, r.notBefore)
+	default:
+		x.ready(r)
+	}
+}
+
+func (x *index) ready(r *record) {
+	q := x.queues[r.class]
+	if q == nil {
+		q = new([4]queueHeap)
+		x.queues[r.class] = q
+	}
+	heap.Push(&q[r.priority], r)
+}
+
+func (x *index) unqueue(r *record) {
+	if r.place >= 0 {
+		heap.Remove(&x.queues[r.class][r.priority], r.place)
+	}
+	if r.blocked {
+		x.forget(r)
+	}
+	x.waiting.drop(r)
+}
+
+func (x *index) forget(r *record) {
+	delete(x.checks, r.id)
+	for _, d := range r.dependsOn {
+		left := slices.DeleteFunc(x.needs[d.Fold()], func(id ID) bool { return id == r.id })
+		if len(left) == 0 {
+			delete(x.needs, d.Fold())
+			continue
+		}
+		x.needs[d.Fold()] = left
+	}
+}
+
+// ended notes that those who wait for the id have to be looked at.
+func (x *index) ended(id ID) {
+	for _, waiter := range x.needs[id.Fold()] {
+		if r := x.live[waiter]; r != nil && r.blocked {
+			r.check = true
+			x.checks[waiter] = true
+		}
+	}
+}
+
+// unblock makes a record whose dependencies are all completed ready.
+func (x *index) unblock(r *record, now time.Time) {
+	x.unqueue(r)
+	r.blocked, r.check = false, false
+	x.enqueue(r, now)
+}
+
+// due moves records whose time has come into their queues, and returns those
+// whose deadline has passed while they were blocked.
+func (x *index) due(now time.Time) (late []ID) {
+	for len(x.waiting) > 0 && x.waiting[0].wake <= now.UnixMilli() {
+		r := heap.Pop(&x.waiting).(*record)
+		switch {
+		case x.live[r.id] != r || r.state != Pending:
+		case r.blocked:
+			late = append(late, r.id)
+		case r.place < 0 && !r.taken:
+			x.ready(r)
+		}
+	}
+	return late
+}
+
+// nextDue is when the next waiting record's time comes; zero if none waits.
+func (x *index) nextDue() time.Time {
+	if len(x.waiting) == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(x.waiting[0].wake)
+}
+
+// ageStep is the waiting time after which a task rises one step of priority.
+const ageStep = 15 * time.Minute
+
+// standing is a record's rank among those that can be claimed at now: priority
+// with ageing, then created, then id. Within one priority the older is always
+// first, so a queue's head is its best.
+func standing(r *record, now time.Time) int {
+	aged := int(time.Duration(now.UnixMilli()-r.created) * time.Millisecond / ageStep)
+	return min(r.priority+max(0, aged), len(Priorities)-1)
+}
+
+func ahead(a, b *record, now time.Time) bool {
+	return cmp.Or(
+		-cmp.Compare(standing(a, now), standing(b, now)),
+		cmp.Compare(a.created, b.created),
+		cmp.Compare(a.id, b.id),
+	) < 0
+}
+
+// take removes the best record that fits from the queues and returns it; nil if
+// there is none. The caller gives it back with putBack, unless its claim came
+// to pass.
+func (x *index) take(fits func(class) bool, now time.Time) *record {
+	var best *record
+	better := func(r *record) {
+		if r != nil && (best == nil || ahead(r, best, now)) {
+			best = r
+		}
+	}
+	for c, q := range x.queues {
+		if !fits(c) {
+			continue
+		}
+		for p := range q {
+			if len(q[p]) > 0 {
+				better(q[p][0])
+			}
+		}
+	}
+	if x.base != nil {
+		x.base.heads(fits, x.gone, better)
+	}
+	if best == nil {
+		return nil
+	}
+	r := x.own(best.id)
+	if r.place >= 0 {
+		heap.Remove(&x.queues[r.class][r.priority], r.place)
+	}
+	r.taken = true
+	return r
+}
+
+// putBack returns a taken record to its queue, if it is still to be had.
+func (x *index) putBack(r *record, now time.Time) {
+	r.taken = false
+	if x.live[r.id] == r && r.state == Pending && r.place < 0 && !r.blocked {
+		x.unqueue(r)
+		x.enqueue(r, now)
+	}
+}
+
+// inProgress returns the ids of claimed tasks. They all lie in memory: a
+// snapshot's are loaded with it.
+func (x *index) inProgress() []ID {
+	var ids []ID
+	for id, r := range x.live {
+		if r.state == InProgress {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// queueHeap orders the ready records of one class and priority.
+type queueHeap []*record
+
+func (q queueHeap) Len() int { return len(q) }
+func (q queueHeap) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(q[i].created, q[j].created), cmp.Compare(q[i].id, q[j].id)) < 0
+}
+func (q queueHeap) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].place, q[j].place = i, j
+}
+
+// Push is for container/heap.
+func (q *queueHeap) Push(v any) {
+	r := v.(*record)
+	r.place = len(*q)
+	*q = append(*q, r)
+}
+
+// Pop is for container/heap.
+func (q *queueHeap) Pop() any {
+	last := len(*q) - 1
+	r := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	r.place = -1
+	return r
+}
+
+// timeHeap orders the waiting records by the time at which to look at them.
+type timeHeap []*record
+
+func (h timeHeap) Len() int           { return len(h) }
+func (h timeHeap) Less(i, j int) bool { return h[i].wake < h[j].wake }
+func (h timeHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].rest, h[j].rest = i, j
+}
+
+// Push is for container/heap.
+func (h *timeHeap) Push(v any) {
+	r := v.(*record)
+	r.rest = len(*h)
+	*h = append(*h, r)
+}
+
+// Pop is for container/heap.
+func (h *timeHeap) Pop() any {
+	last := len(*h) - 1
+	r := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	r.rest = -1
+	return r
+}
+
+func (h *timeHeap) add(r *record, at int64) {
+	r.wake = at
+	heap.Push(h, r)
+}
+
+func (h *timeHeap) drop(r *record) {
+	if r.rest >= 0 {
+		heap.Remove(h, r.rest)
+	}
+}

@@ -1,0 +1,221 @@
+package mailbox
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"mbox/mailbox/durable"
+	"mbox/schemas"
+)
+
+// A lease file, .mbox/leases/<id>.<token>, is made and locked before the
+// claim's line, under the task's shard. The flock belongs to the open file, so
+// it lasts as long as the worker or any child that inherited the descriptor
+// lives, and the kernel frees it when the last of them has died. It is tested
+// only under the shard. Its mtime is the last sign of life.
+//
+// gofrs/flock is not used here, because its Unlock would free a child's lock
+// with the parent's.
+
+// leaseNote is what a lease file holds: who works on the task, for whoever has
+// to kill a lost worker's process group.
+type leaseNote struct {
+	PID     int    `json:"pid"`   // the worker
+	Start   string `json:"start"` // its start time, against reuse of the pid
+	Group   int    `json:"group"` // the child's process group; 0 if none yet
+	Host    string `json:"host"`
+	Boot    string `json:"boot"`
+	Started string `json:"group_start"` // start time of the group's leader
+}
+
+func (b *Box) leasePath(id ID, token string) string {
+	return privatePath(b.home, "leases", string(id)+"."+token)
+}
+
+// makeLease makes the claim's lease file and locks it.
+func (b *Box) makeLease(c *Claim) (*os.File, error) {
+	f, err := durable.Create(b.leasePath(c.ID(), c.token))
+	if err != nil {
+		return nil, err
+	}
+	if err := flockNow(f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, b.writeLease(f, leaseNote{PID: os.Getpid(), Start: startTime(os.Getpid()), Host: b.host, Boot: b.boot})
+}
+
+func (b *Box) writeLease(f *os.File, n leaseNote) error {
+	data, err := schemas.Canonical(n)
+	if err != nil {
+		return err
+	}
+	// O_APPEND: the last line counts.
+	return durable.Append(f, append(data, '\n'))
+}
+
+func flockNow(f *os.File) error {
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// LeaseFile is the locked lease file, to be handed to the process that does the
+// work; nil for a claim without one.
+func (c *Claim) LeaseFile() *os.File { return c.lease }
+
+// Started records the process group of the child that does the work.
+func (c *Claim) Started(group int) error {
+	if c.lease == nil {
+		return nil
+	}
+	return c.box.writeLease(c.lease, leaseNote{
+		PID: os.Getpid(), Start: startTime(os.Getpid()), Group: group, Started: startTime(group),
+		Host: c.box.host, Boot: c.box.boot,
+	})
+}
+
+// Renew is a sign of life: it moves the lease's end to one lease time from now.
+func (c *Claim) Renew() error {
+	if c.lease == nil {
+		return nil
+	}
+	now := time.Now()
+	return os.Chtimes(c.lease.Name(), now, now)
+}
+
+// verdict on a lease.
+type verdict int
+
+const (
+	leaseHeld verdict = iota // somebody lives and the deadline is to come
+	leaseLost                // the holder has died
+	leaseHung                // the deadline has passed
+)
+
+// judge tells how the lease of an in-progress task stands. Under the task's
+// shard, so that a claim that is just being made is not judged.
+func (b *Box) judge(t *Task) (verdict, *leaseNote, error) {
+	l := t.Mbox.Lease
+	if l == nil {
+		return leaseLost, nil, nil
+	}
+	f, err := os.OpenFile(b.leasePath(t.ID, l.Token), os.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return b.byDeadline(l.Deadline.Time), nil, nil
+	}
+	if err != nil {
+		return leaseHeld, nil, err
+	}
+	defer f.Close() // closing ours does not touch the holder's lock
+	info, err := f.Stat()
+	if err != nil {
+		return leaseHeld, nil, err
+	}
+	note := readNote(f, info.Size())
+	switch err := flockNow(f); {
+	case err == nil:
+		return leaseLost, note, nil
+	case !errors.Is(err, unix.EWOULDBLOCK):
+		return leaseHeld, note, err
+	}
+	if note != nil && note.Boot == b.boot && note.PID != 0 && startTime(note.PID) != note.Start {
+		return leaseLost, note, nil // the worker is gone, its children are not
+	}
+	until := info.ModTime().Add(b.o.Lease)
+	if l.Deadline.After(until) {
+		until = l.Deadline.Time
+	}
+	return b.byDeadline(until), note, nil
+}
+
+func (b *Box) byDeadline(until time.Time) verdict {
+	if b.now().After(until) {
+		return leaseHung
+	}
+	return leaseHeld
+}
+
+func readNote(f *os.File, size int64) *leaseNote {
+	data := make([]byte, min(size, 1<<16))
+	if _, err := f.ReadAt(data, size-int64(len(data))); err != nil {
+		return nil
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	n := new(leaseNote)
+	if schemas.Decode([]byte(lines[len(lines)-1]), n) != nil {
+		return nil
+	}
+	return n
+}
+
+// killGroup kills what is left of a lost worker's process group, so that two
+// attempts never run side by side. A group whose leader's pid now belongs to
+// another process is left alone.
+func (b *Box) killGroup(n *leaseNote) error {
+	if n == nil || n.Group <= 1 || n.Boot != b.boot || n.Host != b.host {
+		return nil
+	}
+	if now := startTime(n.Group); now != "" && now != n.Started {
+		return nil
+	}
+	err := syscall.Kill(-n.Group, syscall.SIGKILL)
+	if errors.Is(err, syscall.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("process group %d of a lost worker: %w", n.Group, err)
+	}
+	return nil
+}
+
+// dropLease removes a lease file. One that is left over does no harm and is
+// removed by recovery, so an error is not worth more.
+func (b *Box) dropLease(id ID, token string) {
+	if token != "" {
+		_ = removeIfThere(b.leasePath(id, token))
+	}
+}
+
+// leaseOf splits the name of a lease file.
+func leaseOf(name string) (ID, string, bool) {
+	id, token, ok := cutLast(name, ".")
+	return ID(id), token, ok && id != ""
+}
+
+func (b *Box) leases() ([]string, error) {
+	d, err := os.Open(privatePath(b.home, "leases"))
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdirnames(-1)
+}
+
+// dropOtherLeases removes the lease files of a task but for that of its present
+// claim. Under the task's shard.
+func (b *Box) dropOtherLeases(id ID) {
+	names, err := b.leases()
+	if err != nil {
+		return
+	}
+	keep := ""
+	if f, err := b.read(id, InProgress, b.path("tasks", string(InProgress), id.file())); err == nil && f.task.Mbox.Lease != nil {
+		keep = f.task.Mbox.Lease.Token
+	}
+	for _, name := range names {
+		if of, token, ok := leaseOf(name); ok && of == id && token != keep {
+			b.dropLease(id, token)
+		}
+	}
+}

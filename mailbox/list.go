@@ -1,0 +1,138 @@
+package mailbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"iter"
+	"slices"
+	"strings"
+)
+
+// Task returns a task and where it is. A file that somebody made unreadable is
+// an error that names it; an id that is nowhere is ErrNotFound.
+func (b *Box) Task(ctx context.Context, id ID) (*Task, State, error) {
+	if err := CheckID(id); err != nil {
+		return nil, None, err
+	}
+	f, err := b.seek(id)
+	if err != nil {
+		return nil, None, err
+	}
+	return f.task, f.state, ctx.Err()
+}
+
+// Filter chooses tasks. Empty fields choose all.
+type Filter struct {
+	States   []State // the folders to look in; pending, in-progress, completed and failed if empty
+	Agent    string  // who picked it up
+	Target   string
+	Source   string
+	Type     string
+	Priority string
+	Limit    int // 0: no limit
+}
+
+// Item is one listed task.
+type Item struct {
+	Task  *Task
+	State State
+	Path  string // from the home
+	Err   error  // the file cannot be read as a task; Task is nil
+}
+
+// List yields the tasks of the folders, oldest first within each. A task that
+// moves while it is listed may be missing or come twice.
+func (b *Box) List(ctx context.Context, f Filter) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		left := f.Limit
+		states := f.States
+		if len(states) == 0 {
+			states = Folders
+		}
+		for _, s := range states {
+			for _, dir := range b.dirsOf(s) {
+				items, err := b.listDir(ctx, s, dir, f)
+				if err != nil {
+					yield(Item{}, err)
+					return
+				}
+				for _, it := range items {
+					if !yield(it, nil) {
+						return
+					}
+					if left--; f.Limit > 0 && left == 0 {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+func (b *Box) dirsOf(s State) []string {
+	if s != Archived {
+		return []string{"tasks/" + string(s)}
+	}
+	months, err := b.months()
+	if err != nil {
+		return nil
+	}
+	var dirs []string
+	for _, m := range months {
+		dirs = append(dirs, "tasks/archive/"+m)
+	}
+	return dirs
+}
+
+func (b *Box) listDir(ctx context.Context, s State, dir string, f Filter) ([]Item, error) {
+	names, err := listNames(b.path(dir))
+	if err != nil {
+		return nil, err
+	}
+	var items []Item
+	for _, name := range names {
+		if ignored(name) || !strings.HasSuffix(name, ".json") {
+			continue
+		}
+		got, err := b.read(ID(trimJSON(name)), s, b.path(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		it := Item{State: s, Path: dir + "/" + name, Err: err}
+		if err == nil {
+			it.Task = got.task
+			if it.Task.ID == "" { // a drop that waits for admission
+				it.Task.ID = ID(trimJSON(name))
+			}
+		}
+		if f.matches(it) {
+			items = append(items, it)
+		}
+	}
+	slices.SortFunc(items, func(a, b Item) int {
+		if a.Task == nil || b.Task == nil {
+			return cmp.Compare(a.Path, b.Path)
+		}
+		return cmp.Or(a.Task.Created.Compare(b.Task.Created.Time), cmp.Compare(a.Task.ID, b.Task.ID))
+	})
+	return items, nil
+}
+
+func (f Filter) matches(it Item) bool {
+	t := it.Task
+	if t == nil {
+		return f.Agent == "" && f.Target == "" && f.Source == "" && f.Type == "" && f.Priority == ""
+	}
+	by := ""
+	if t.Assignment.PickedUpBy != nil {
+		by = *t.Assignment.PickedUpBy
+	}
+	is := func(want, have string) bool { return want == "" || want == have }
+	return is(f.Agent, by) && is(f.Target, t.Assignment.TargetAgent) && is(f.Source, t.Source.Agent) &&
+		is(f.Type, t.Task.Type) && is(f.Priority, t.Task.Priority)
+}

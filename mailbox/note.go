@@ -1,0 +1,51 @@
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"maps"
+
+	"mbox/audit"
+)
+
+// Note appends a line that moves no task: a refusal, an agent's state, an
+// error. The writer is added to its details, which must be an object.
+func (b *Box) Note(ctx context.Context, e audit.Entry) error {
+	tx := randomHex(16)
+	var details map[string]any
+	if len(e.Details) > 0 {
+		if err := e.Detail(&details); err != nil {
+			return err
+		}
+	}
+	if details == nil {
+		details = map[string]any{}
+	}
+	maps.Copy(details, map[string]any{"tx": tx, "uid": b.writer.UID, "pid": b.writer.PID, "host": b.writer.Host})
+	delete(details, "to")
+	delete(details, "from")
+	e.Details = audit.Details(details)
+	s, err := b.lockShard(ctx, e.Agent)
+	if err != nil {
+		return err
+	}
+	defer s.unlock()
+	return b.note(ctx, s, tx, e)
+}
+
+// note appends a line without a move, with a dirty record around it, so that a
+// crash between the line and its copy is mended.
+func (b *Box) note(ctx context.Context, s *shard, tx string, e audit.Entry) error {
+	if err := s.mark(dirty{kind: "note", name: e.Agent, tx: tx, at: b.ledger.End()}); err != nil {
+		return err
+	}
+	if _, err := b.ledger.Append(ctx, e); errors.Is(err, audit.ErrUnwritten) {
+		return errors.Join(err, s.clean())
+	} else if err != nil {
+		return err
+	}
+	if err := b.ledger.Copy(ctx, e.Agent); err != nil {
+		return err
+	}
+	return s.clean()
+}

@@ -1,0 +1,21 @@
+package mailbox
+
+import (
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// startTime names the start of a running process, so that a pid that was used
+// again is not taken for the old one; "" if there is none. A zombie has ended.
+func startTime(pid int) string {
+	if pid <= 0 {
+		return ""
+	}
+	p, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
+	const zombie = 5
+	if err != nil || int(p.Proc.P_pid) != pid || p.Proc.P_stat == zombie {
+		return ""
+	}
+	return strconv.FormatInt(p.Proc.P_starttime.Sec, 10) + "." + strconv.FormatInt(int64(p.Proc.P_starttime.Usec), 10)
+}

@@ -1,0 +1,26 @@
+package mailbox
+
+import (
+	"os"
+	"strconv"
+	"strings"
+)
+
+// startTime names the start of a running process, so that a pid that was used
+// again is not taken for the old one; "" if there is none. A zombie has ended.
+func startTime(pid int) string {
+	if pid <= 0 {
+		return ""
+	}
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return ""
+	}
+	// The name in parentheses may hold anything; behind it the fields are plain.
+	_, rest, ok := cutLast(string(stat), ") ")
+	fields := strings.Fields(rest)
+	if !ok || len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+		return ""
+	}
+	return fields[19]
+}

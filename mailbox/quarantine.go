@@ -1,0 +1,229 @@
+package mailbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+	"mbox/schemas"
+)
+
+// reason is the content of <entry>.reason.json beside an entry of the
+// quarantine: what it was and why it lies there.
+type reason struct {
+	Name   string `json:"name"`   // as it was called, made printable
+	Entry  string `json:"entry"`  // as it is called in tasks/quarantine
+	SHA256 string `json:"sha256"` // "" for what is no regular file
+	Size   int64  `json:"size"`
+	Reason string `json:"reason"`
+	Code   string `json:"code,omitzero"`
+	Path   string `json:"path,omitzero"` // JSON path of what is wrong
+	Want   string `json:"want,omitzero"`
+	Task   ID     `json:"task,omitzero"` // where it belongs to one
+	At     Time   `json:"at"`
+}
+
+const reasonSuffix = ".reason.json"
+
+// entryName is the name of a quarantine entry: the file's own name, made
+// printable and short enough, and the transaction.
+func entryName(name, tx string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '.' || r == '_' || r == '-' {
+			return r
+		}
+		return '_'
+	}, name)
+	clean = strings.TrimLeft(clean, ".")
+	if len(clean) > 180 {
+		clean = clean[:180]
+	}
+	if clean == "" {
+		clean = "_"
+	}
+	return clean + "~" + tx
+}
+
+func (b *Box) stagedReason(entry string) string {
+	return privatePath(b.home, "tmp", entry+reasonSuffix)
+}
+
+// stageReason flushes the bytes that are to be kept, and stages their reason.
+func (b *Box) stageReason(k *keeping) error {
+	sha, size, err := b.flushKept(k.path)
+	if err != nil {
+		return err
+	}
+	if k.sha == "" {
+		k.sha = sha
+	}
+	k.why.Entry, k.why.SHA256, k.why.Size, k.why.At = k.entry, k.sha, size, At(b.now())
+	k.why.Reason = oneLine(k.why.Reason)
+	data, err := schemas.Encode(k.why)
+	if err != nil {
+		return err
+	}
+	return durable.Stage(b.stagedReason(k.entry), data, b.o.Sync)
+}
+
+// flushKept brings a file that goes to quarantine to the disk, since a line
+// will name it. What is no regular file is not opened.
+func (b *Box) flushKept(path string) (sha string, size int64, err error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return "", 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return "", 0, nil
+	}
+	f, info, err := durable.OpenRegular(path)
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, durable.ErrNotRegular) {
+		return "", 0, nil
+	}
+	if err != nil {
+		return "", 0, err
+	}
+	defer f.Close()
+	if b.o.Sync != durable.None {
+		if err := durable.SyncFile(f); err != nil {
+			return "", 0, err
+		}
+	}
+	sha, err = hashFile(f, info.Size())
+	return sha, info.Size(), err
+}
+
+// finishKept moves a kept file and its reason into quarantine. It goes on from
+// wherever a crash has stopped it. If the place holds other bytes by now, they
+// are somebody's new file: they stay, and what was to be kept is gone.
+func (b *Box) finishKept(k *kept, path string) error {
+	to := b.path("tasks", "quarantine", k.Entry)
+	if k.SHA256 != "" {
+		now, err := look(path)
+		if err != nil {
+			return err
+		}
+		if now.there && now.hash != k.SHA256 {
+			return b.sweep(k.Entry + reasonSuffix)
+		}
+	}
+	if err := durable.Move(path, to); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := b.sweep(k.Entry + reasonSuffix); err != nil {
+		return err
+	}
+	if b.o.Sync == durable.Strict {
+		return durable.SyncDir(b.path("tasks", "quarantine"), b.o.Sync)
+	}
+	return nil
+}
+
+// asideDetails are the details of a line that puts bytes into quarantine
+// without moving a task.
+type asideDetails struct {
+	TX     string `json:"tx"`
+	Name   string `json:"name"`
+	Entry  string `json:"entry"`
+	SHA256 string `json:"sha256"`
+	Size   int64  `json:"size"`
+	Reason string `json:"reason"`
+	Code   string `json:"code,omitzero"`
+	Place  string `json:"place"` // where it lay, from the home
+	audit.Writer
+}
+
+// setAside moves a file of a stranger into quarantine: its bytes are flushed,
+// the reason is staged, the line is appended, and then the renames follow. With
+// a shard it marks the dirty record itself; without one it runs inside a
+// transition, whose own record makes settle come back to it.
+func (b *Box) setAside(ctx context.Context, s *shard, path, name string, event audit.Event, why reason) error {
+	return b.putAside(ctx, s, path, nil, name, event, why)
+}
+
+// keepBytes puts bytes that are in no file yet into quarantine: a late result.
+func (b *Box) keepBytes(ctx context.Context, s *shard, data []byte, name string, event audit.Event, why reason) error {
+	return b.putAside(ctx, s, "", data, name, event, why)
+}
+
+func (b *Box) putAside(ctx context.Context, s *shard, path string, data []byte, name string, event audit.Event, why reason) error {
+	tx := randomHex(16)
+	why.Name = schemas.Sentence(name, 120)
+	k := &keeping{path: path, entry: entryName(name, tx), why: why}
+	if s != nil {
+		if err := s.mark(dirty{kind: "drop", name: name, tx: tx, at: b.ledger.End()}); err != nil {
+			return err
+		}
+	}
+	if data != nil {
+		k.path = privatePath(b.home, "tmp", k.entry)
+		if err := durable.Stage(k.path, data, b.o.Sync); err != nil {
+			return errors.Join(err, removeIfThere(k.path), b.abortAside(s, k))
+		}
+	}
+	if err := b.stageReason(k); err != nil {
+		return errors.Join(err, b.abortAside(s, k))
+	}
+	e := b.asideEntry(k, tx, event)
+	if _, err := b.ledger.Append(ctx, e); errors.Is(err, audit.ErrUnwritten) {
+		return errors.Join(err, b.abortAside(s, k))
+	} else if err != nil {
+		return err
+	}
+	if err := b.finishKept(&kept{Entry: k.entry, SHA256: k.sha}, k.path); err != nil {
+		return err
+	}
+	if err := b.ledger.Copy(ctx, e.Agent); err != nil {
+		return err
+	}
+	if s != nil {
+		return s.clean()
+	}
+	return nil
+}
+
+func (b *Box) asideEntry(k *keeping, tx string, event audit.Event) audit.Entry {
+	place, ok := strings.CutPrefix(k.path, b.home+"/")
+	if !ok {
+		place = k.path
+	}
+	e := audit.Entry{
+		Agent: audit.MboxAgent, Event: event,
+		Action: "mbox put " + k.entry + " into quarantine",
+		Details: audit.Details(asideDetails{
+			TX: tx, Name: k.why.Name, Entry: k.entry, SHA256: k.sha, Size: k.why.Size, Reason: k.why.Reason, Code: k.why.Code,
+			Place: schemas.Sentence(place, 200), Writer: b.writer,
+		}),
+	}
+	if id := string(k.why.Task); id != "" && event != audit.TaskQuarantined {
+		e.TaskID = &id
+	}
+	return e
+}
+
+func (b *Box) abortAside(s *shard, k *keeping) error {
+	if err := removeIfThere(b.stagedReason(k.entry)); err != nil || s == nil {
+		return err
+	}
+	if k.path == privatePath(b.home, "tmp", k.entry) {
+		if err := removeIfThere(k.path); err != nil {
+			return err
+		}
+	}
+	return s.clean()
+}
+
+func hashFile(f *os.File, size int64) (string, error) {
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, size)); err != nil {
+		return "", err
+	}
+	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
+}

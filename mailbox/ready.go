@@ -1,0 +1,121 @@
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"mbox/audit"
+)
+
+// resolve brings readiness up to date: waiting tasks whose time has come become
+// ready, blocked ones whose dependencies are completed too, and those whose
+// dependency has failed or whose deadline has passed fail.
+func (b *Box) resolve(ctx context.Context) error {
+	if err := b.update(); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	late := b.index.due(b.now())
+	var checks []*record
+	for id := range b.index.checks {
+		if r := b.index.live[id]; r != nil {
+			c := *r
+			checks = append(checks, &c)
+		}
+	}
+	b.mu.Unlock()
+	for _, id := range late {
+		if err := b.passDeadline(ctx, id); err != nil && !errors.Is(err, ErrBusy) {
+			return err
+		}
+	}
+	for _, r := range checks {
+		if err := b.checkDependencies(ctx, r); err != nil && !errors.Is(err, ErrBusy) {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkDependencies looks at what a blocked task waits for. Readiness follows
+// folders, never lines that may not be flushed yet: where the ledger says that a
+// dependency has ended and its file is not there yet, the question stays open.
+func (b *Box) checkDependencies(ctx context.Context, r *record) error {
+	done := 0
+	for _, d := range r.dependsOn {
+		state, settled, err := b.dependencyState(d)
+		switch {
+		case err != nil:
+			return err
+		case state == Failed:
+			return b.failPending(ctx, r.id, "dependency_failed", fmt.Sprintf("%s, which it depends on, failed", d))
+		case state == Completed:
+			done++
+		case settled:
+			b.mu.Lock()
+			if live := b.index.live[r.id]; live != nil {
+				live.check = false
+				delete(b.index.checks, r.id)
+			}
+			b.mu.Unlock()
+			return nil
+		default:
+			return nil
+		}
+	}
+	if done == len(r.dependsOn) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if live := b.index.own(r.id); live != nil && live.blocked {
+			b.index.unblock(live, b.now())
+		}
+	}
+	return nil
+}
+
+// dependencyState tells whether a dependency has completed or failed. settled
+// means that nothing changes until its next ledger line.
+func (b *Box) dependencyState(id ID) (s State, settled bool, err error) {
+	r, err := b.lookup(id)
+	if err != nil || r != nil {
+		return None, true, err
+	}
+	f, err := b.seek(id)
+	if errors.Is(err, ErrNotFound) {
+		return None, !b.specially(id.Fold()), nil
+	}
+	if f == nil || f.task == nil {
+		return None, false, err
+	}
+	switch f.task.Result.Status {
+	case Completed, Failed:
+		if f.state == Pending || f.state == InProgress {
+			return None, false, nil
+		}
+		return f.task.Result.Status, true, nil
+	}
+	return None, false, nil
+}
+
+func (b *Box) passDeadline(ctx context.Context, id ID) error {
+	return b.failPending(ctx, id, "deadline_passed", "its deadline passed before anybody took it")
+}
+
+// failPending fails a task that waits.
+func (b *Box) failPending(ctx context.Context, id ID, code, why string) error {
+	err := b.transition(ctx, id, func(f *found, r *record) (*change, error) {
+		if r.state != Pending {
+			return nil, nil
+		}
+		f.task.Result.Error = &TaskError{Code: code, Message: why}
+		return &change{
+			id: id, by: audit.MboxAgent, event: audit.TaskFailed, from: Pending, to: Failed, task: f.task, before: f.hash,
+			reason: code + ": " + why, said: fmt.Sprintf("mbox failed %s: %s", id, code),
+		}, nil
+	})
+	if errors.Is(err, ErrNotFound) || errors.Is(err, errForeign) {
+		return nil
+	}
+	return err
+}

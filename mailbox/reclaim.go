@@ -1,0 +1,101 @@
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"mbox/audit"
+)
+
+// reclaim takes back the tasks whose lease is over: those of dead workers at
+// once, those of hung ones at the deadline. What is left of the worker's
+// process group is killed first. It returns how many came back.
+func (b *Box) reclaim(ctx context.Context) (int, error) {
+	b.mu.Lock()
+	ids := b.index.inProgress()
+	b.mu.Unlock()
+	back := 0
+	for _, id := range ids {
+		ok, err := b.reclaimOne(ctx, id)
+		if err != nil {
+			return back, err
+		}
+		if ok {
+			back++
+		}
+	}
+	return back, nil
+}
+
+func (b *Box) reclaimOne(ctx context.Context, id ID) (bool, error) {
+	s, err := b.tryShard(ctx, shardOf(string(id)))
+	if errors.Is(err, ErrBusy) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer s.unlock()
+	f, r, err := b.current(id)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return false, nil
+	case errors.Is(err, errForeign):
+		return false, nil // reconcile looks at it
+	case err != nil:
+		return false, err
+	case r.state != InProgress:
+		return false, nil
+	}
+	v, note, err := b.judge(f.task)
+	if err != nil || v == leaseHeld {
+		return false, err
+	}
+	if err := b.killGroup(note); err != nil {
+		return false, err
+	}
+	return true, taskError(id, b.commit(ctx, s, b.takeBack(f, v)))
+}
+
+// takeBack makes the change of a task whose lease is over.
+func (b *Box) takeBack(f *found, v verdict) *change {
+	fail := Failure{TaskError: TaskError{Code: "worker_lost", Message: "the worker died"}}
+	if v == leaseHung {
+		fail.TaskError = TaskError{Code: "lease_expired", Message: "no sign of life until the lease's deadline"}
+	}
+	t := f.task
+	token := ""
+	if t.Mbox.Lease != nil {
+		token = t.Mbox.Lease.Token
+	}
+	c := b.failed(t, fail)
+	c.id, c.by, c.from, c.task, c.before, c.token = t.ID, audit.MboxAgent, InProgress, t, f.hash, token
+	c.said = fmt.Sprintf("mbox %s %s (%s)", c.said, t.ID, fail.Code)
+	return c
+}
+
+// dropStrayLeases removes lease files of tasks that are not in progress with
+// their token, under each task's shard.
+func (b *Box) dropStrayLeases(ctx context.Context) error {
+	names, err := b.leases()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		id, _, ok := leaseOf(name)
+		if !ok {
+			continue
+		}
+		s, err := b.tryShard(ctx, shardOf(string(id)))
+		if errors.Is(err, ErrBusy) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		b.dropOtherLeases(id)
+		s.unlock()
+	}
+	return nil
+}

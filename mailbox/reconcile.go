@@ -1,0 +1,274 @@
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+)
+
+// lookInto reconciles one task that does not look as the ledger says.
+func (b *Box) lookInto(ctx context.Context, id ID) error {
+	s, err := b.tryShard(ctx, shardOf(string(id)))
+	if errors.Is(err, ErrBusy) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer s.unlock()
+	return b.reconcile(ctx, s, id)
+}
+
+// reconcile adopts what a stranger did to a live task, as far as that may be
+// adopted: a move from pending to in-progress, one from in-progress to
+// completed, failed or pending, and a deletion from pending. It is the way in
+// which a worker that only uses mv takes part. Every other change stays as it
+// is, gets one alarm, and is named by verify until an operator adopts it.
+//
+// The verdict is given under the task's shard, after reading the ledger to its
+// end, by opening the name in every folder. The caller holds the shard.
+func (b *Box) reconcile(ctx context.Context, s *shard, id ID) error {
+	f, r, err := b.current(id)
+	if !errors.Is(err, errForeign) {
+		if errors.Is(err, ErrNotFound) {
+			return nil
+		}
+		return err
+	}
+	if f != nil {
+		return b.alarm(ctx, s, id, "edited", fmt.Sprintf("edited by hand in %s; mbox recover --adopt %s takes it as it is", r.state, id))
+	}
+	for _, to := range Folders {
+		if to == r.state {
+			continue
+		}
+		f, err := b.read(id, to, b.path("tasks", string(to), id.file()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if f == nil {
+			return err
+		}
+		return b.adoptMove(ctx, s, r, f)
+	}
+	if r.state == Pending {
+		return b.adoptDeletion(ctx, s, r)
+	}
+	return b.alarm(ctx, s, id, "missing", fmt.Sprintf("its file is gone from %s; mbox recover --adopt %s gives it up", r.state, id))
+}
+
+func (b *Box) adoptDeletion(ctx context.Context, s *shard, r *record) error {
+	return b.commit(ctx, s, &change{
+		id: r.id, by: audit.MboxAgent, event: audit.Reconcile, from: Pending, to: None, before: r.after.String(),
+		reason: "deleted by hand", said: fmt.Sprintf("mbox saw that %s was deleted by hand", r.id),
+		extra: func(m *move) { m.Revision, m.Epoch, m.Attempt = r.revision, r.epoch, r.attempt },
+	})
+}
+
+// adoptMove adopts a move by hand, if it is one that may be adopted and what
+// was asked is unchanged.
+func (b *Box) adoptMove(ctx context.Context, s *shard, r *record, f *found) error {
+	if f.task == nil {
+		return b.alarm(ctx, s, r.id, "unreadable", fmt.Sprintf("moved by hand to %s, where it is no valid task", f.state))
+	}
+	if digestOf(f.task.askedHash()) != r.asked {
+		return b.alarm(ctx, s, r.id, "edited", fmt.Sprintf("moved by hand to %s with what was asked changed; mbox recover --adopt %s takes it as it is", f.state, r.id))
+	}
+	if r.state == Pending && f.state != InProgress {
+		// It was moved twice before anybody looked. It goes back one step, so that
+		// each of the two moves has its line.
+		err := durable.Move(f.path, b.path("tasks", string(InProgress), r.id.file()))
+		if err != nil {
+			return err
+		}
+		last := f.state
+		if f, err = b.read(r.id, InProgress, b.path("tasks", string(InProgress), r.id.file())); err != nil {
+			return err
+		}
+		if err := b.commit(ctx, s, b.adoption(r, f)); err != nil {
+			return err
+		}
+		return b.adoptSecond(ctx, s, r.id, last)
+	}
+	return b.commit(ctx, s, b.adoption(r, f))
+}
+
+// adoptSecond makes the second of two moves by hand.
+func (b *Box) adoptSecond(ctx context.Context, s *shard, id ID, to State) error {
+	f, r, err := b.current(id)
+	if err != nil {
+		return err
+	}
+	f.state = to
+	c := b.adoption(r, f)
+	c.extra = nil // the file lies where the ledger says
+	return b.commit(ctx, s, c)
+}
+
+// adoption makes the change for a file of ours that a stranger moved to
+// f.state. Of his edits it takes output, artifacts and error; what mbox keeps in
+// the file is restored from the index.
+func (b *Box) adoption(r *record, f *found) *change {
+	t := f.task
+	b.restore(t, r)
+	token := ""
+	if t.Mbox.Lease != nil {
+		token = t.Mbox.Lease.Token
+	}
+	if f.state == InProgress || t.Mbox.Lease == nil {
+		b.claimByHand(t)
+	}
+	switch f.state {
+	case InProgress:
+		t.Mbox.Attempt++
+		t.Mbox.Epoch++
+	case Pending:
+		t.Mbox.Attempt = max(0, t.Mbox.Attempt-1)
+	case Completed:
+		t.Result.Error = nil
+		if !given(t.Result.Output) {
+			t.Result.Output = jsontext.Value(`""`)
+		}
+	case Failed:
+		if t.Result.Error == nil {
+			t.Result.Error = &TaskError{Code: "unspecified"}
+		}
+	}
+	return &change{
+		id: r.id, by: audit.MboxAgent, event: audit.Reconcile, from: r.state, to: f.state, task: t, before: r.after.String(),
+		reason: "moved by hand", said: fmt.Sprintf("mbox saw that %s was moved by hand from %s to %s", r.id, r.state, f.state),
+		token: token, extra: func(m *move) { m.Found = f.hash },
+	}
+}
+
+// claimByHand gives a task that was taken by a mv its claimant, token and
+// deadline.
+func (b *Box) claimByHand(t *Task) {
+	by, now := t.Assignment.TargetAgent, At(b.now())
+	if by == "any" || by == "" {
+		by = "unknown"
+	}
+	t.Assignment.PickedUpBy, t.Assignment.PickedUpAt = &by, &now
+	t.Mbox.Lease = &Lease{Token: randomHex(16), Host: b.host, Deadline: At(now.Add(b.o.Lease))}
+}
+
+// restore puts back what is mbox's in a task file that a stranger rewrote.
+func (b *Box) restore(t *Task, r *record) {
+	t.Version = 1
+	m := &t.Mbox
+	m.Revision, m.Epoch, m.Attempt, m.MaxAttempts = r.revision, r.epoch, r.attempt, r.max
+	if r.deadline != 0 {
+		at := Time{At(unixMillis(r.deadline)).Time}
+		m.Deadline = &at
+	}
+	if t.Result.Artifacts == nil {
+		t.Result.Artifacts = []Artifact{}
+	}
+	if !t.Audit.leadsTo(r.state) {
+		t.Audit.StateChanges = []StateChange{}
+		if r.state == InProgress {
+			t.Audit.StateChanges = append(t.Audit.StateChanges, StateChange{Pending, InProgress, audit.MboxAgent, At(unixMillis(r.since)), "restored: the file had lost its history"})
+		}
+	}
+}
+
+// leadsTo tells whether the trail is a path of the automaton from pending to s.
+func (t Trail) leadsTo(s State) bool {
+	at := Pending
+	for _, c := range t.StateChanges {
+		if c.From != at || !stepInFile(c.From, c.To) {
+			return false
+		}
+		at = c.To
+	}
+	return at == s
+}
+
+// stepInFile tells whether any event makes the step, so that a file may have it.
+func stepInFile(from, to State) bool {
+	for event := range moves {
+		if allowed(event, from, to, false) {
+			return true
+		}
+	}
+	return false
+}
+
+// yield gives a task to a stranger whose mv was faster than our claim: our claim
+// stands in the ledger, so a line says that it was given up and who has the
+// task now.
+func (b *Box) yield(ctx context.Context, s *shard, c *Claim) error {
+	f, _, err := b.current(c.ID())
+	if err != nil {
+		return err
+	}
+	b.claimByHand(f.task)
+	f.task.Mbox.Epoch++
+	return b.commit(ctx, s, &change{
+		id: c.ID(), by: audit.MboxAgent, event: audit.Reconcile, from: InProgress, to: InProgress, task: f.task, before: f.hash,
+		reason: "moved by hand first", said: fmt.Sprintf("mbox gave %s to whoever moved it by hand before %s", c.ID(), c.agent),
+		token: c.token, extra: func(m *move) { m.Adopted = true },
+	})
+}
+
+// alarm writes one error line about a task, and only one until it moves.
+func (b *Box) alarm(ctx context.Context, s *shard, id ID, kind, why string) error {
+	r, err := b.lookup(id)
+	if err != nil || r == nil || r.alarmed {
+		return err
+	}
+	return b.sayAlarm(ctx, s, id, kind, why)
+}
+
+type alarmDetails struct {
+	Alarm  string `json:"alarm"` // not_started, edited, missing, unreadable
+	Reason string `json:"reason"`
+	TX     string `json:"tx"`
+	audit.Writer
+}
+
+func (b *Box) sayAlarm(ctx context.Context, s *shard, id ID, kind, why string) error {
+	text, tx := string(id), randomHex(16)
+	return b.note(ctx, s, tx, audit.Entry{
+		Agent: audit.MboxAgent, Event: audit.ErrorEvent, TaskID: &text,
+		Action:  fmt.Sprintf("mbox: %s: %s", id, why),
+		Details: audit.Details(alarmDetails{Alarm: kind, Reason: why, TX: tx, Writer: b.writer}),
+	})
+}
+
+// stray puts a file whose id has no line, and which lies where only mbox puts
+// files, into quarantine.
+func (b *Box) stray(ctx context.Context, state State, name string) error {
+	id := ID(trimJSON(name))
+	s, err := b.tryShard(ctx, shardOf(string(id)))
+	if errors.Is(err, ErrBusy) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer s.unlock()
+	path := b.path("tasks", string(state), name)
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if CheckID(id) == nil && id.file() == name {
+		if r, err := b.lookup(id); err != nil || r != nil {
+			if err == nil && r.state != state {
+				err = b.reconcile(ctx, s, id)
+			}
+			return err
+		}
+		if has, err := b.hasLine(id); err != nil || has {
+			return err // verify names it
+		}
+	}
+	return b.setAside(ctx, s, path, name, audit.TaskQuarantined, reason{Reason: "a file without a ledger line in tasks/" + string(state), Code: "stray"})
+}

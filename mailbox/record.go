@@ -1,0 +1,271 @@
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+)
+
+// recordDetails are the details of a decision or change line.
+type recordDetails struct {
+	File   string `json:"file"`            // from the home
+	SHA256 string `json:"sha256"`          // of the file
+	Before string `json:"before,omitzero"` // of the file that it replaces
+	Kind   string `json:"kind,omitzero"`   // of a change: config, code, data, system
+	TX     string `json:"tx"`
+	audit.Writer
+}
+
+// filing is a record that is to be written.
+type filing struct {
+	event  audit.Event
+	folder string // decisions or changes
+	id     string
+	by     string
+	task   string
+	kind   string
+	before string // SHA-256 of the file it replaces, "" for a new one
+	data   []byte
+	said   string
+}
+
+// Decide writes a decision record and returns its id. ID and Date are made
+// where they are empty.
+func (b *Box) Decide(ctx context.Context, d audit.Decision) (string, error) {
+	if d.Date == "" {
+		d.Date = b.now().UTC().Format(time.DateOnly)
+	}
+	return b.file(ctx, "decisions", "decision", d.Date, d.ID, func(id string) (*filing, error) {
+		d.ID = id
+		data, err := d.Markdown()
+		return &filing{event: audit.DecisionEvent, by: d.Agent, task: d.Task, data: data, said: d.Agent + " decided " + id}, err
+	})
+}
+
+// Change writes a change record and returns its id. ID and Date are made where
+// they are empty.
+func (b *Box) Change(ctx context.Context, c audit.Change) (string, error) {
+	if c.Date == "" {
+		c.Date = b.now().UTC().Format(time.DateOnly)
+	}
+	return b.file(ctx, "changes", "change", c.Date, c.ID, func(id string) (*filing, error) {
+		c.ID = id
+		data, err := c.Markdown()
+		return &filing{event: audit.ChangeEvent, by: c.Agent, kind: c.Type, data: data, said: c.Agent + " changed " + c.Type + ": " + id}, err
+	})
+}
+
+// Outcome fills in the outcome of a decision: the file is replaced and another
+// line names its new hash.
+func (b *Box) Outcome(ctx context.Context, id, by, text string) error {
+	name := id + ".md"
+	s, err := b.lockShard(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer s.unlock()
+	data, _, err := durable.Read(b.path("decisions", name), MaxTask)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("decision %s: %w", id, ErrNotFound)
+	}
+	if err != nil {
+		return err
+	}
+	d, err := audit.ParseDecision(data)
+	if err != nil {
+		return inFile(err, "decisions/"+name)
+	}
+	if err := b.checkRecord("decisions/"+name, audit.Hash(data)); err != nil {
+		return err
+	}
+	if d.Outcome == text {
+		return nil
+	}
+	d.Outcome = text
+	changed, err := d.Markdown()
+	if err != nil {
+		return err
+	}
+	return b.writeRecord(ctx, s, &filing{
+		event: audit.DecisionEvent, folder: "decisions", id: id, by: by, task: d.Task, before: audit.Hash(data), data: changed,
+		said: by + " recorded the outcome of " + id,
+	})
+}
+
+// checkRecord refuses to replace a record that was edited by hand.
+func (b *Box) checkRecord(file, hash string) error {
+	e, err := b.lineWith(`"file":"` + file + `"`)
+	if err != nil {
+		return err
+	}
+	var d recordDetails
+	if e == nil || e.Detail(&d) != nil || d.SHA256 != hash {
+		return fmt.Errorf("%s: %w: its bytes are not those of its last ledger line", file, errForeign)
+	}
+	return nil
+}
+
+// file finds a free id for a record and writes it under that id's lock.
+func (b *Box) file(ctx context.Context, folder, prefix, date, id string, make func(id string) (*filing, error)) (string, error) {
+	if id != "" {
+		return id, b.fileAs(ctx, folder, id, make)
+	}
+	next, err := b.nextRecord(folder, prefix+"-"+date+"-")
+	if err != nil {
+		return "", err
+	}
+	for ; ; next++ {
+		id := fmt.Sprintf("%s-%s-%03d", prefix, date, next)
+		err := b.fileAs(ctx, folder, id, make)
+		if !errors.Is(err, ErrConflict) {
+			return id, err
+		}
+	}
+}
+
+func (b *Box) fileAs(ctx context.Context, folder, id string, make func(id string) (*filing, error)) error {
+	f, err := make(id)
+	if err != nil {
+		return err
+	}
+	f.folder, f.id = folder, id
+	s, err := b.lockShard(ctx, id+".md")
+	if err != nil {
+		return err
+	}
+	defer s.unlock()
+	if _, err := os.Lstat(b.path(folder, id+".md")); err == nil {
+		return fmt.Errorf("%s/%s.md: %w: it exists already", folder, id, ErrConflict)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return b.writeRecord(ctx, s, f)
+}
+
+// nextRecord is the number behind the highest in the folder.
+func (b *Box) nextRecord(folder, prefix string) (int, error) {
+	names, err := listNames(b.path(folder))
+	if err != nil {
+		return 0, err
+	}
+	next := 1
+	for _, name := range names {
+		var n int
+		rest, ok := strings.CutPrefix(strings.TrimSuffix(name, ".md"), prefix)
+		if _, err := fmt.Sscanf(rest, "%d", &n); ok && err == nil && n >= next {
+			next = n + 1
+		}
+	}
+	return next, nil
+}
+
+// writeRecord writes a record like a task: mark, stage, line, rename.
+func (b *Box) writeRecord(ctx context.Context, s *shard, f *filing) error {
+	tx, name := randomHex(16), f.id+".md"
+	if err := s.mark(dirty{kind: "record", name: name, tx: tx, at: b.ledger.End()}); err != nil {
+		return err
+	}
+	staged := b.staged(name, tx)
+	if err := durable.Stage(staged, f.data, b.o.Sync); err != nil {
+		return errors.Join(err, removeIfThere(staged), s.clean())
+	}
+	e := audit.Entry{
+		Agent: f.by, Event: f.event, Action: f.said,
+		Details: audit.Details(recordDetails{
+			File: filepath.ToSlash(filepath.Join(f.folder, name)), SHA256: audit.Hash(f.data), Before: f.before, Kind: f.kind, TX: tx, Writer: b.writer,
+		}),
+	}
+	if f.task != "" && f.task != "none" {
+		e.TaskID = &f.task
+	}
+	if _, err := b.ledger.Append(ctx, e); errors.Is(err, audit.ErrUnwritten) {
+		return errors.Join(err, removeIfThere(staged), s.clean())
+	} else if err != nil {
+		return err
+	}
+	if err := b.placeRecord(&e); err != nil {
+		return fmt.Errorf("%w: %w", ErrCommitted, err)
+	}
+	if err := b.ledger.Copy(ctx, e.Agent); err != nil {
+		return fmt.Errorf("%w: %w", ErrCommitted, err)
+	}
+	return s.clean()
+}
+
+// placeRecord renames the staged record that a line names into its place. Run
+// again it changes nothing.
+func (b *Box) placeRecord(e *audit.Entry) error {
+	var d recordDetails
+	if err := e.Detail(&d); err != nil {
+		return err
+	}
+	to := b.path(d.File)
+	staged := b.staged(filepath.Base(d.File), d.TX)
+	ready, err := look(staged)
+	if err != nil {
+		return err
+	}
+	there, err := look(to)
+	if err != nil {
+		return err
+	}
+	switch {
+	case there.hash == d.SHA256:
+		return removeIfThere(staged)
+	case !ready.there:
+		return fmt.Errorf("%s: %w: the content that the ledger names is nowhere", d.File, ErrIntegrity)
+	case !there.there:
+		err = durable.Move(staged, to)
+	default:
+		if err = durable.Exchange(staged, to); err == nil {
+			err = durable.Remove(staged)
+		}
+	}
+	if err == nil && b.o.Sync == durable.Strict {
+		err = durable.SyncDir(filepath.Dir(to), b.o.Sync)
+	}
+	return err
+}
+
+// Decisions reads all decision records, in the order of their ids.
+func (b *Box) Decisions(ctx context.Context) ([]audit.Decision, error) {
+	return readRecords(ctx, b.path("decisions"), audit.ParseDecision)
+}
+
+// Changes reads all change records, in the order of their ids.
+func (b *Box) Changes(ctx context.Context) ([]audit.Change, error) {
+	return readRecords(ctx, b.path("changes"), audit.ParseChange)
+}
+
+func readRecords[T any](ctx context.Context, dir string, parse func([]byte) (T, error)) ([]T, error) {
+	names, err := listNames(dir)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	var out []T
+	for _, name := range names {
+		if !strings.HasSuffix(name, ".md") {
+			continue
+		}
+		data, _, err := durable.Read(filepath.Join(dir, name), MaxTask)
+		if err != nil {
+			return nil, err
+		}
+		r, err := parse(data)
+		if err != nil {
+			return nil, inFile(err, filepath.Base(dir)+"/"+name)
+		}
+		out = append(out, r)
+	}
+	return out, ctx.Err()
+}

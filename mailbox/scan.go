@@ -1,0 +1,273 @@
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"mbox/mailbox/durable"
+)
+
+// ScanReport counts what a scan did.
+type ScanReport struct {
+	Reclaimed int           // tasks of dead or hung workers
+	Looked    int           // files in pending that were no known task
+	Again     time.Duration // when to look again at files that were not ready; 0: no need
+	Alarms    int
+}
+
+// Scan is the truth that watching only hurries: it settles what dead processes
+// left, takes back tasks whose lease is over, admits drops, adopts what
+// strangers moved, lets waiting tasks become ready, and raises alarms. Every
+// process may scan at any time.
+func (b *Box) Scan(ctx context.Context) (ScanReport, error) {
+	return b.scan(ctx, []State{Pending, InProgress})
+}
+
+// Tidy is a Scan, unless a router is up and does it.
+func (b *Box) Tidy(ctx context.Context) error {
+	if err := b.settleAll(ctx); err != nil {
+		return err
+	}
+	if b.Routed() {
+		return b.update()
+	}
+	_, err := b.Scan(ctx)
+	if errors.Is(err, ErrReadOnly) {
+		return nil // looking is allowed; a verb that writes says so itself
+	}
+	return err
+}
+
+// Routed tells whether a router is up for this mailbox.
+func (b *Box) Routed() bool {
+	l, err := durable.TryLock(privatePath(b.home, "locks", "router"))
+	if err == nil {
+		l.Unlock()
+	}
+	return errors.Is(err, durable.ErrBusy)
+}
+
+func (b *Box) scan(ctx context.Context, folders []State) (r ScanReport, err error) {
+	if err := b.settleAll(ctx); err != nil {
+		return r, err
+	}
+	if err := b.update(); err != nil {
+		return r, err
+	}
+	if r.Reclaimed, err = b.reclaim(ctx); err != nil {
+		return r, err
+	}
+	for _, f := range folders {
+		if err := b.survey(ctx, f, &r); err != nil {
+			return r, fmt.Errorf("scanning tasks/%s: %w", f, err)
+		}
+	}
+	if err := b.dropStrayLeases(ctx); err != nil {
+		return r, err
+	}
+	if err := b.resolve(ctx); err != nil {
+		return r, err
+	}
+	r.Alarms, err = b.alarms(ctx)
+	return r, err
+}
+
+// pace keeps the cost of looking at a folder in proportion: a folder that has
+// not changed is not listed, and one that takes long to list is listed seldom.
+type pace struct {
+	mtime time.Time     // of the folder, before it was listed
+	begun time.Time     // when the last listing began
+	ended time.Time     // when the last listing was worked off
+	took  time.Duration // how long that was
+}
+
+// quiet is how old a folder's last change must be for its time to prove that
+// nothing changed since: file systems keep coarse clocks.
+const quiet = 100 * time.Millisecond
+
+// survey compares one folder's listing with what the index expects, and looks
+// into every difference. A listing only suggests; the verdict is given under
+// the task's shard.
+func (b *Box) survey(ctx context.Context, folder State, r *ScanReport) error {
+	path := b.path("tasks", string(folder))
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	p := b.paces[path]
+	b.mu.Unlock()
+	begun := time.Now()
+	unchanged := info.ModTime().Equal(p.mtime) && p.begun.Sub(p.mtime) > quiet
+	if unchanged || begun.Sub(p.ended) < 10*p.took {
+		return nil
+	}
+	names, err := listNames(path)
+	if err != nil {
+		return err
+	}
+	unknown, missing, err := b.differences(folder, names)
+	if err != nil {
+		return err
+	}
+	again, err := b.lookAt(ctx, folder, unknown, missing, r)
+	if err != nil {
+		return err
+	}
+	if again > 0 {
+		r.Again = shorter(r.Again, again)
+		return nil // not worked off: list again next time
+	}
+	b.mu.Lock()
+	b.paces[path] = pace{mtime: info.ModTime(), begun: begun, ended: time.Now(), took: time.Since(begun)}
+	b.mu.Unlock()
+	return nil
+}
+
+func shorter(a, b time.Duration) time.Duration {
+	if a == 0 {
+		return b
+	}
+	return min(a, b)
+}
+
+func (b *Box) lookAt(ctx context.Context, folder State, unknown []string, missing []ID, r *ScanReport) (again time.Duration, err error) {
+	for _, id := range missing {
+		if err := b.lookInto(ctx, id); err != nil {
+			return 0, err
+		}
+	}
+	for i, name := range unknown {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		if folder != Pending {
+			if err := b.stray(ctx, folder, name); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		r.Looked++
+		wait, err := b.admit(ctx, name)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", name, err)
+		}
+		if wait > 0 {
+			again = shorter(again, wait)
+		}
+		if i%1000 == 999 {
+			b.o.Progress("admitting", int64(i+1), int64(len(unknown)))
+		}
+	}
+	return again, nil
+}
+
+func listNames(dir string) ([]string, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdirnames(-1)
+}
+
+// differences returns the names in a folder that the index does not expect
+// there, and the ids that it expects and that are not there. Most of the time
+// count and sum of the names' hashes say at once that there are none.
+func (b *Box) differences(folder State, names []string) (unknown []string, missing []ID, err error) {
+	if err := b.update(); err != nil {
+		return nil, nil, err
+	}
+	var have idSet
+	ids := names[:0]
+	for _, name := range names {
+		switch {
+		case strings.HasSuffix(name, ".json") && !ignored(name):
+			have.add(ID(trimJSON(name)))
+			ids = append(ids, name)
+		case !ignored(name):
+			unknown = append(unknown, name)
+		}
+	}
+	b.mu.Lock()
+	expected := b.index.sets[folderIndex(folder)]
+	b.mu.Unlock()
+	if have == expected {
+		return unknown, nil, nil
+	}
+	known, err := b.expected(folder)
+	if err != nil {
+		return nil, nil, err
+	}
+	slices.Sort(ids)
+	slices.Sort(known)
+	more, missing := apart(ids, known)
+	return append(unknown, more...), missing, nil
+}
+
+// apart walks two sorted lists, of file names and of ids, and returns what only
+// one of them has.
+func apart(names []string, known []ID) (unknown []string, missing []ID) {
+	i, j := 0, 0
+	for i < len(names) || j < len(known) {
+		switch {
+		case j == len(known) || i < len(names) && trimJSON(names[i]) < string(known[j]):
+			unknown = append(unknown, names[i])
+			i++
+		case i == len(names) || trimJSON(names[i]) > string(known[j]):
+			missing = append(missing, known[j])
+			j++
+		default:
+			i, j = i+1, j+1
+		}
+	}
+	return unknown, missing
+}
+
+// expected lists the ids that the ledger has in a folder. For ended tasks, which
+// the index does not keep, it folds the ledger; Route asks for those seldom.
+func (b *Box) expected(folder State) ([]ID, error) {
+	if folder == Completed || folder == Failed {
+		return b.ended(folder)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var ids []ID
+	for id, r := range b.index.live {
+		if r.state == folder {
+			ids = append(ids, id)
+		}
+	}
+	if folder == Pending && b.index.base != nil {
+		more, err := b.index.base.ready(b.index.gone)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range more {
+			ids = append(ids, r.id)
+		}
+	}
+	return ids, nil
+}
+
+// ended lists the ids whose last line put them into the folder.
+func (b *Box) ended(folder State) ([]ID, error) {
+	in := map[ID]bool{}
+	err := b.foldAll(func(id ID, _ string, m *move, _ time.Time) {
+		if m.to() == folder {
+			in[id] = true
+		} else {
+			delete(in, id)
+		}
+	})
+	ids := make([]ID, 0, len(in))
+	for id := range in {
+		ids = append(ids, id)
+	}
+	return ids, err
+}

@@ -1,0 +1,197 @@
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"hash/fnv"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+)
+
+// shards is the number of task locks. A task's lock is chosen by the hash of
+// its case-folded id, a record's by its file name.
+const shards = 256
+
+func shardName(i int) string { return fmt.Sprintf("shard-%02x", i) }
+
+func shardOf(name string) int {
+	h := fnv.New32a()
+	io.WriteString(h, strings.ToLower(name))
+	return int(h.Sum32() % shards)
+}
+
+// recordSize is the space that init allocates for a dirty record.
+const recordSize = 2048
+
+// dirty is a shard's dirty record: what its holder is about to do. While it
+// stands, a line with TX may be in the ledger from At on; whoever finds it with
+// the lock free settles it.
+//
+// On disk it is one line of text, padded to recordSize:
+//
+//	dirty KIND NAME TX FILE OFFSET SEQ CHECKSUM PID CRC32
+//
+// NAME is quoted. A blank record is clean. Anything else is damaged, and means
+// full recovery.
+type dirty struct {
+	kind string // "task", "record", "drop" or "note"
+	name string // task id, record file name, name in a folder, or agent
+	tx   string
+	at   audit.Position // a place before the line
+	pid  int
+}
+
+var errDamagedRecord = errors.New("damaged dirty record")
+
+func (d dirty) encode() []byte {
+	file := d.at.File
+	if file == "" {
+		file = "-"
+	}
+	text := fmt.Sprintf("dirty %s %q %s %s %d %d %s %d", d.kind, d.name, d.tx, file, d.at.Offset, d.at.Seq, d.at.Checksum, d.pid)
+	text += fmt.Sprintf(" %08x\n", crc32.ChecksumIEEE([]byte(text)))
+	return []byte(text + strings.Repeat(" ", max(0, recordSize-1-len(text))) + "\n")
+}
+
+func decodeDirty(record []byte) (d dirty, set bool, err error) {
+	text, _, _ := strings.Cut(string(record), "\n")
+	if strings.Trim(text, " ") == "" {
+		return d, false, nil
+	}
+	i := strings.LastIndexByte(text, ' ')
+	if i < 0 || fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(text[:i]))) != text[i+1:] {
+		return d, true, errDamagedRecord
+	}
+	n, err := fmt.Sscanf(text[:i], "dirty %s %q %s %s %d %d %s %d", &d.kind, &d.name, &d.tx, &d.at.File, &d.at.Offset, &d.at.Seq, &d.at.Checksum, &d.pid)
+	if err != nil || n != 8 {
+		return d, true, errDamagedRecord
+	}
+	if d.at.File == "-" {
+		d.at.File = ""
+	}
+	return d, true, nil
+}
+
+// shard is a held task lock.
+type shard struct {
+	number int
+	lock   *durable.Lock
+	file   *os.File // the same file, for the dirty record
+	dirty  bool     // a record of ours stands in it
+}
+
+// lockShard takes the lock of the task id or file name and settles what a dead
+// holder left, so that what the caller then reads is consistent.
+func (b *Box) lockShard(ctx context.Context, name string) (*shard, error) {
+	return b.lockShardNumber(ctx, shardOf(name))
+}
+
+func (b *Box) lockShardNumber(ctx context.Context, number int) (*shard, error) {
+	path := privatePath(b.home, "locks", shardName(number))
+	lock, err := durable.AcquireLock(ctx, path, b.o.LockWait)
+	if errors.Is(err, durable.ErrBusy) {
+		return nil, fmt.Errorf("%w%s", err, b.holderOf(path))
+	}
+	if err != nil {
+		return nil, lockError(err)
+	}
+	return b.settled(ctx, number, lock)
+}
+
+// tryShard is lockShard without waiting: ErrBusy if somebody holds the lock.
+func (b *Box) tryShard(ctx context.Context, number int) (*shard, error) {
+	lock, err := durable.TryLock(privatePath(b.home, "locks", shardName(number)))
+	if err != nil {
+		return nil, lockError(err)
+	}
+	return b.settled(ctx, number, lock)
+}
+
+func lockError(err error) error {
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, durable.ErrReplaced) {
+		return fmt.Errorf("%w: %w (mbox recover makes missing lock files anew)", ErrIntegrity, err)
+	}
+	return err
+}
+
+// holderOf names the process in a busy lock's dirty record, for the message.
+func (b *Box) holderOf(path string) string {
+	d, set, err := readDirty(path)
+	if err != nil || !set {
+		return ""
+	}
+	return fmt.Sprintf(", held by process %d for %s", d.pid, d.name)
+}
+
+func readDirty(path string) (dirty, bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return dirty{}, false, err
+	}
+	defer f.Close()
+	record := make([]byte, recordSize)
+	n, err := f.ReadAt(record, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return dirty{}, false, err
+	}
+	return decodeDirty(record[:n])
+}
+
+func (b *Box) settled(ctx context.Context, number int, lock *durable.Lock) (*shard, error) {
+	f, err := os.OpenFile(lock.Path(), os.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		lock.Unlock()
+		return nil, err
+	}
+	s := &shard{number: number, lock: lock, file: f}
+	record := make([]byte, recordSize)
+	n, err := f.ReadAt(record, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.unlock()
+		return nil, err
+	}
+	d, set, err := decodeDirty(record[:n])
+	if err == nil && set {
+		s.dirty = true
+		if err = b.settle(ctx, d); err == nil {
+			err = s.clean()
+		}
+	}
+	if err != nil {
+		s.unlock()
+		return nil, fmt.Errorf("settling what a process left in %s: %w", shardName(number), err)
+	}
+	return s, nil
+}
+
+// mark writes the dirty record: from here on a crash is settled.
+func (s *shard) mark(d dirty) error {
+	d.pid = os.Getpid()
+	if len(d.name) > 256 {
+		d.name = d.name[:256]
+	}
+	s.dirty = true
+	return durable.WriteAt(s.file, d.encode(), 0)
+}
+
+// clean blanks the dirty record: what it announced is done, or never happened.
+func (s *shard) clean() error {
+	err := durable.WriteAt(s.file, []byte(strings.Repeat(" ", recordSize-1)+"\n"), 0)
+	if err == nil {
+		s.dirty = false
+	}
+	return err
+}
+
+func (s *shard) unlock() {
+	s.file.Close()
+	s.lock.Unlock()
+}

@@ -1,0 +1,485 @@
+package mailbox
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"sort"
+
+	"github.com/go-json-experiment/json"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+)
+
+// snapshot is the index as it was at one place of the ledger, in the file
+// .mbox/index. It is derived: made anew whenever it is missing, of another
+// boot, or far behind, and never believed against the ledger. It is never
+// changed in place, so a reader may keep it open while another is renamed over
+// it.
+//
+// The file: the ready records, in runs of one class and priority ordered by
+// created and id; the others; for each record its offset, and the end (8 bytes
+// each, little-endian); the record numbers in the order of their ids (4 bytes
+// each); the special hashes, sorted (8 bytes each); the head as JSON
+// (snapshotHead); the head's length (4 bytes).
+type snapshot struct {
+	file *os.File
+	size int64
+	head snapshotHead
+	next []uint32 // per run: the first record that may still be there
+}
+
+type snapshotHead struct {
+	V        int            `json:"v"`
+	Mailbox  string         `json:"mailbox"`
+	Boot     string         `json:"boot"`
+	At       audit.Position `json:"at"`
+	Records  uint32         `json:"records"`
+	Ready    uint32         `json:"ready"` // the first so many are in runs
+	Runs     []run          `json:"runs"`
+	Sets     [4][2]uint64   `json:"sets"`
+	Offsets  int64          `json:"offsets"` // where the tables begin
+	Order    int64          `json:"order"`
+	Special  int64          `json:"special"`
+	Specials int64          `json:"specials"`
+}
+
+// run is the records [First, End) of one class and priority.
+type run struct {
+	Target   string `json:"target"`
+	Type     string `json:"type"`
+	Action   string `json:"action"`
+	Priority int    `json:"priority"`
+	First    uint32 `json:"first"`
+	End      uint32 `json:"end"`
+}
+
+func (r run) class() class { return class{r.Target, r.Type, r.Action} }
+
+const snapshotVersion = 1
+
+func (b *Box) snapshotPath() string { return privatePath(b.home, "index") }
+
+var errNoSnapshot = errors.New("no usable snapshot")
+
+// openSnapshot opens the snapshot if it is of this mailbox and boot, and if the
+// ledger continues it.
+func (b *Box) openSnapshot() (*snapshot, error) {
+	f, err := os.Open(b.snapshotPath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errNoSnapshot
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &snapshot{file: f}
+	if err := s.readHead(); err != nil || s.head.V != snapshotVersion || s.head.Mailbox != b.id || s.head.Boot != b.boot || b.ledger.Check(s.head.At) != nil {
+		f.Close()
+		return nil, errNoSnapshot
+	}
+	s.next = make([]uint32, len(s.head.Runs))
+	for i, r := range s.head.Runs {
+		s.next[i] = r.First
+	}
+	return s, nil
+}
+
+func (s *snapshot) readHead() error {
+	info, err := s.file.Stat()
+	if err != nil {
+		return err
+	}
+	s.size = info.Size()
+	var length [4]byte
+	if _, err := s.file.ReadAt(length[:], s.size-4); err != nil {
+		return err
+	}
+	n := int64(binary.LittleEndian.Uint32(length[:]))
+	if n <= 0 || n > s.size-4 {
+		return errNoSnapshot
+	}
+	text := make([]byte, n)
+	if _, err := s.file.ReadAt(text, s.size-4-n); err != nil {
+		return err
+	}
+	return json.Unmarshal(text, &s.head)
+}
+
+func (s *snapshot) close() { s.file.Close() }
+
+// at reads record number n; nil if it cannot be read.
+func (s *snapshot) at(n uint32) *record {
+	var offsets [16]byte
+	if _, err := s.file.ReadAt(offsets[:], s.head.Offsets+8*int64(n)); err != nil {
+		return nil
+	}
+	from, to := binary.LittleEndian.Uint64(offsets[:8]), binary.LittleEndian.Uint64(offsets[8:])
+	if to < from || to-from > 1<<16 {
+		return nil
+	}
+	data := make([]byte, to-from)
+	if _, err := s.file.ReadAt(data, int64(from)); err != nil {
+		return nil
+	}
+	r, err := decodeRecord(data)
+	if err != nil {
+		return nil
+	}
+	if n < s.head.Ready {
+		i := sort.Search(len(s.head.Runs), func(i int) bool { return s.head.Runs[i].End > n })
+		r.class, r.priority = s.head.Runs[i].class(), s.head.Runs[i].Priority
+	}
+	return r
+}
+
+// find looks a record up by its id.
+func (s *snapshot) find(id ID) (uint32, *record) {
+	var found *record
+	var number uint32
+	sort.Search(int(s.head.Records), func(i int) bool {
+		n, ok := s.ordered(uint32(i))
+		if !ok {
+			return true
+		}
+		r := s.at(n)
+		if r == nil {
+			return true
+		}
+		if r.id == id {
+			found, number = r, n
+		}
+		return r.id >= id
+	})
+	return number, found
+}
+
+func (s *snapshot) ordered(i uint32) (uint32, bool) {
+	var n [4]byte
+	if _, err := s.file.ReadAt(n[:], s.head.Order+4*int64(i)); err != nil {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint32(n[:]), true
+}
+
+// has tells whether a hash is among the special ones.
+func (s *snapshot) has(hash uint64) bool {
+	i := sort.Search(int(s.head.Specials), func(i int) bool { return s.special(i) >= hash })
+	return int64(i) < s.head.Specials && s.special(i) == hash
+}
+
+func (s *snapshot) special(i int) uint64 {
+	var v [8]byte
+	if _, err := s.file.ReadAt(v[:], s.head.Special+8*int64(i)); err != nil {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(v[:])
+}
+
+// heads offers the first record of each fitting run that is not gone.
+func (s *snapshot) heads(fits func(class) bool, gone map[uint32]bool, offer func(*record)) {
+	for i, r := range s.head.Runs {
+		if s.next[i] == r.End || !fits(r.class()) {
+			continue
+		}
+		for s.next[i] < r.End && gone[s.next[i]] {
+			s.next[i]++
+		}
+		if s.next[i] < r.End {
+			if head := s.at(s.next[i]); head != nil {
+				offer(head)
+			}
+		}
+	}
+}
+
+// others loads the records that are in no run: waiting, blocked, in progress.
+func (s *snapshot) others() ([]*record, error) {
+	var out []*record
+	for n := s.head.Ready; n < s.head.Records; n++ {
+		r := s.at(n)
+		if r == nil {
+			return nil, errNoSnapshot
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// encode appends the record's binary form.
+func (r *record) encode(b []byte) []byte {
+	str := func(s string) { b = append(binary.AppendUvarint(b, uint64(len(s))), s...) }
+	num := func(v int64) { b = binary.AppendVarint(b, v) }
+	str(string(r.id))
+	str(string(r.state))
+	str(r.class.target)
+	str(r.class.typ)
+	str(r.class.action)
+	for _, v := range []int64{int64(r.priority), r.created, r.notBefore, r.deadline, r.until, r.since, r.revision, r.epoch, r.attempt, r.max} {
+		num(v)
+	}
+	b = append(append(b, r.after[:]...), r.asked[:]...)
+	flags := int64(0)
+	if r.blocked {
+		flags |= 1
+	}
+	if r.check {
+		flags |= 2
+	}
+	if r.alarmed {
+		flags |= 4
+	}
+	num(flags)
+	num(int64(len(r.dependsOn)))
+	for _, d := range r.dependsOn {
+		str(string(d))
+	}
+	return b
+}
+
+// recordReader takes a record's binary form apart.
+type recordReader struct {
+	data []byte
+	bad  bool
+}
+
+func (d *recordReader) num() int64 {
+	v, n := binary.Varint(d.data)
+	if n <= 0 {
+		d.bad, d.data = true, nil
+		return 0
+	}
+	d.data = d.data[n:]
+	return v
+}
+
+func (d *recordReader) str() string {
+	size, n := binary.Uvarint(d.data)
+	if n <= 0 || uint64(len(d.data)-n) < size {
+		d.bad, d.data = true, nil
+		return ""
+	}
+	s := string(d.data[n : n+int(size)])
+	d.data = d.data[n+int(size):]
+	return s
+}
+
+func decodeRecord(data []byte) (*record, error) {
+	d := &recordReader{data: data}
+	r := &record{place: -1, rest: -1}
+	r.id, r.state = ID(d.str()), State(d.str())
+	r.class = class{d.str(), d.str(), d.str()}
+	r.priority = int(d.num())
+	for _, v := range []*int64{&r.created, &r.notBefore, &r.deadline, &r.until, &r.since, &r.revision, &r.epoch, &r.attempt, &r.max} {
+		*v = d.num()
+	}
+	if len(d.data) < len(r.after)+len(r.asked) {
+		return nil, errNoSnapshot
+	}
+	d.data = d.data[copy(r.after[:], d.data):]
+	d.data = d.data[copy(r.asked[:], d.data):]
+	flags := d.num()
+	r.blocked, r.check, r.alarmed = flags&1 != 0, flags&2 != 0, flags&4 != 0
+	for range min(d.num(), MaxDependsOn) {
+		r.dependsOn = append(r.dependsOn, ID(d.str()))
+	}
+	if d.bad || r.priority < 0 || r.priority >= len(Priorities) {
+		return nil, errNoSnapshot
+	}
+	return r, nil
+}
+
+// queued tells whether the record can be in a run.
+func (r *record) queued(now int64) bool {
+	return r.state == Pending && !r.blocked && r.notBefore <= now
+}
+
+func (r *record) order(o *record) int {
+	return cmp.Or(
+		cmp.Compare(r.class.target, o.class.target), cmp.Compare(r.class.typ, o.class.typ), cmp.Compare(r.class.action, o.class.action),
+		cmp.Compare(r.priority, o.priority), cmp.Compare(r.created, o.created), cmp.Compare(r.id, o.id),
+	)
+}
+
+// draft is what a snapshot is written from: a copy, so that the index can go on
+// changing while the file is written.
+type draft struct {
+	at      audit.Position
+	sets    [4]idSet
+	records []*record // copies of those in memory
+	base    *snapshot
+	gone    map[uint32]bool
+	special []uint64
+}
+
+func (x *index) draft() *draft {
+	d := &draft{at: x.at, sets: x.sets, base: x.base, gone: maps.Clone(x.gone), special: slices.Collect(maps.Keys(x.special))}
+	for _, r := range x.live {
+		c := *r
+		d.records = append(d.records, &c)
+	}
+	return d
+}
+
+// writeSnapshot writes a draft to .mbox/index. It is not flushed: after a power
+// cut the boot id differs, and the file counts for nothing. One process at a
+// time writes; the others go without.
+func (b *Box) writeSnapshot(d *draft) error {
+	lock, err := durable.TryLock(privatePath(b.home, "locks", "index"))
+	if errors.Is(err, durable.ErrBusy) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	if d.base != nil {
+		old, err := d.base.ready(d.gone)
+		if err != nil {
+			return err
+		}
+		d.records = append(d.records, old...)
+	}
+	temp := b.snapshotPath() + ".new"
+	if err := removeIfThere(temp); err != nil {
+		return err
+	}
+	f, err := durable.Create(temp)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	w := &snapshotWriter{w: bufio.NewWriterSize(f, 1<<20)}
+	w.write(b, d, b.now().UnixMilli())
+	if err := errors.Join(w.err, w.w.Flush()); err != nil {
+		return errors.Join(err, removeIfThere(temp))
+	}
+	return durable.Rename(temp, b.snapshotPath())
+}
+
+type snapshotWriter struct {
+	w   *bufio.Writer
+	at  int64
+	err error
+}
+
+func (w *snapshotWriter) put(data []byte) {
+	if w.err == nil {
+		_, w.err = w.w.Write(data)
+		w.at += int64(len(data))
+	}
+}
+
+func (w *snapshotWriter) write(b *Box, d *draft, now int64) {
+	records := d.records
+	slices.SortFunc(records, func(r, o *record) int {
+		if rq, oq := r.queued(now), o.queued(now); rq != oq {
+			if rq {
+				return -1
+			}
+			return 1
+		}
+		return r.order(o)
+	})
+	head := snapshotHead{V: snapshotVersion, Mailbox: b.id, Boot: b.boot, At: d.at, Records: uint32(len(records))}
+	for i, s := range d.sets {
+		head.Sets[i] = [2]uint64{uint64(s.count), s.sum}
+	}
+	offsets := make([]byte, 0, 8*len(records)+8)
+	var buf []byte
+	for i, r := range records {
+		offsets = binary.LittleEndian.AppendUint64(offsets, uint64(w.at))
+		if r.queued(now) {
+			head.addToRun(r, uint32(i))
+		}
+		buf = r.encode(buf[:0])
+		w.put(buf)
+	}
+	offsets = binary.LittleEndian.AppendUint64(offsets, uint64(w.at))
+	head.Offsets = w.at
+	w.put(offsets)
+	head.Order = w.at
+	w.put(idOrder(records))
+	head.Special = w.at
+	specials := d.specials()
+	head.Specials = int64(len(specials) / 8)
+	w.put(specials)
+	text, err := json.Marshal(head)
+	if err != nil {
+		w.err = fmt.Errorf("snapshot head: %w", err)
+		return
+	}
+	w.put(text)
+	w.put(binary.LittleEndian.AppendUint32(nil, uint32(len(text))))
+}
+
+func (h *snapshotHead) addToRun(r *record, n uint32) {
+	h.Ready = n + 1
+	if last := len(h.Runs) - 1; last >= 0 && h.Runs[last].class() == r.class && h.Runs[last].Priority == r.priority {
+		h.Runs[last].End = n + 1
+		return
+	}
+	h.Runs = append(h.Runs, run{r.class.target, r.class.typ, r.class.action, r.priority, n, n + 1})
+}
+
+func idOrder(records []*record) []byte {
+	order := make([]uint32, len(records))
+	for i := range order {
+		order[i] = uint32(i)
+	}
+	slices.SortFunc(order, func(a, b uint32) int { return cmp.Compare(records[a].id, records[b].id) })
+	out := make([]byte, 0, 4*len(order))
+	for _, n := range order {
+		out = binary.LittleEndian.AppendUint32(out, n)
+	}
+	return out
+}
+
+// specials is the sorted table of the special hashes, old and new.
+func (d *draft) specials() []byte {
+	all := d.special
+	if d.base != nil {
+		for i := range int(d.base.head.Specials) {
+			all = append(all, d.base.special(i))
+		}
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	out := make([]byte, 0, 8*len(all))
+	for _, h := range all {
+		out = binary.LittleEndian.AppendUint64(out, h)
+	}
+	return out
+}
+
+// ready reads all records of the runs that are not gone, the file being read
+// once from end to end. They come in the order of their runs.
+func (s *snapshot) ready(gone map[uint32]bool) ([]*record, error) {
+	data, err := io.ReadAll(io.NewSectionReader(s.file, 0, s.head.Order))
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*record, 0, s.head.Ready)
+	for _, run := range s.head.Runs {
+		for n := run.First; n < run.End; n++ {
+			if gone[n] {
+				continue
+			}
+			from := binary.LittleEndian.Uint64(data[s.head.Offsets+8*int64(n):])
+			r, err := decodeRecord(data[from:s.head.Offsets])
+			if err != nil {
+				return nil, err
+			}
+			r.class, r.priority = run.class(), run.Priority
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,230 @@
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+	"mbox/schemas"
+)
+
+// Submit puts a new task into pending and returns its id; missing fields get
+// their defaults, and a missing id is made. When it returns, the task is on
+// disk and will be executed at least once. A second Submit of the same id with
+// the same content, or with the same idempotency key, writes nothing and
+// returns the first task's id; the same id with other content is ErrConflict.
+// A task that is wrong is a *schemas.Error.
+func (b *Box) Submit(ctx context.Context, t *Task) (ID, error) {
+	if err := t.forged(); err != nil {
+		return "", err
+	}
+	n := *t
+	now := b.now()
+	n.complete(now, now, "human", b.o.MaxAttempts)
+	if err := n.Validate(); err != nil {
+		return "", err
+	}
+	request, err := b.request("submit", "", n.asked())
+	if err != nil {
+		return "", err
+	}
+	if n.ID != "" {
+		return b.submitAs(ctx, &n, request)
+	}
+	for {
+		if n.ID, err = b.nextID(ctx, now); err != nil {
+			return "", err
+		}
+		id, err := b.submitAs(ctx, &n, request)
+		if !errors.Is(err, ErrConflict) {
+			return id, err
+		}
+	}
+}
+
+// asked is the part of a new task that its sender decided, for comparing two
+// sends of one id.
+func (t *Task) asked() Task {
+	c := *t
+	c.Created, c.Updated = Time{}, Time{}
+	return c
+}
+
+// request is the salted hash of a verb with its token and content. A line
+// carries it, so that the same verb said again is known.
+func (b *Box) request(verb, token string, content any) (string, error) {
+	data, err := schemas.Encode(content)
+	if err != nil {
+		return "", err
+	}
+	return b.saltedHash("request", verb+"\n"+token+"\n"+string(data)), nil
+}
+
+func (b *Box) submitAs(ctx context.Context, t *Task, request string) (ID, error) {
+	s, unlock, err := b.lockForSubmit(ctx, t)
+	if err != nil {
+		return "", taskError(t.ID, err)
+	}
+	defer unlock()
+	key := ""
+	if t.Mbox.IdempotencyKey != "" {
+		key = b.saltedHash("key", t.Mbox.IdempotencyKey)
+		if id, err := b.idOfKey(key); err != nil || id != "" {
+			return id, err
+		}
+	}
+	known, err := b.known(t.ID)
+	if err != nil {
+		return "", err
+	}
+	if known {
+		return b.sameAgain(t.ID, request)
+	}
+	c := &change{
+		id: t.ID, by: t.Source.Agent, event: audit.TaskCreated, from: None, to: Pending, task: t,
+		reason: "submitted", said: fmt.Sprintf("%s sent %s to %s", t.Source.Agent, t.ID, t.Assignment.TargetAgent),
+		extra: func(m *move) { m.Request, m.Key = request, key },
+	}
+	if err := b.commit(ctx, s, c); err != nil {
+		return "", taskError(t.ID, err)
+	}
+	return t.ID, nil
+}
+
+// lockForSubmit takes the id's shard and, with an idempotency key, the key's,
+// the lower number first.
+func (b *Box) lockForSubmit(ctx context.Context, t *Task) (s *shard, unlock func(), err error) {
+	id := shardOf(string(t.ID))
+	numbers := []int{id}
+	if t.Mbox.IdempotencyKey != "" {
+		numbers = append(numbers, shardOf("key:"+t.Mbox.IdempotencyKey))
+	}
+	slices.Sort(numbers)
+	var held []*shard
+	unlock = func() {
+		for _, h := range slices.Backward(held) {
+			h.unlock()
+		}
+	}
+	for _, n := range slices.Compact(numbers) {
+		h, err := b.lockShardNumber(ctx, n)
+		if err != nil {
+			unlock()
+			return nil, nil, err
+		}
+		held = append(held, h)
+		if n == id {
+			s = h
+		}
+	}
+	return s, unlock, nil
+}
+
+// idOfKey returns the task that was sent with the key; "" if none was.
+func (b *Box) idOfKey(key string) (ID, error) {
+	if err := b.update(); err != nil || !b.specially(key) {
+		return "", err
+	}
+	e, err := b.lineWith(`"key":"` + key + `"`)
+	if err != nil || e == nil {
+		return "", err
+	}
+	return ID(e.Task()), nil
+}
+
+// sameAgain answers a second send of an id: fine if it asks for the same.
+func (b *Box) sameAgain(id ID, request string) (ID, error) {
+	e, err := b.lineWith(`"request":"` + request + `"`)
+	if err != nil {
+		return "", err
+	}
+	if e != nil && ID(e.Task()).Fold() == id.Fold() {
+		return ID(e.Task()), nil
+	}
+	return "", taskError(id, fmt.Errorf("%w: the id is taken, with other content", ErrConflict))
+}
+
+// nextID makes an id of today: task-<UTC date>-<serial>. The number is drawn
+// from .mbox/locks/serial under that file's lock, so that senders do not race
+// for one. The draw is only a hint: submitAs tries the id under its own lock.
+func (b *Box) nextID(ctx context.Context, now time.Time) (ID, error) {
+	path := privatePath(b.home, "locks", "serial")
+	lock, err := durable.AcquireLock(ctx, path, b.o.LockWait)
+	if err != nil {
+		return "", lockError(err)
+	}
+	defer lock.Unlock()
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	record := make([]byte, 64)
+	if _, err := f.ReadAt(record, 0); err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	date := now.UTC().Format(time.DateOnly)
+	n, ok := drawn(string(record), date)
+	if !ok {
+		if n, err = b.lastSerial(date); err != nil {
+			return "", err
+		}
+	}
+	text := fmt.Sprintf("%s %d", date, n+1)
+	if err := durable.WriteAt(f, []byte(fmt.Sprintf("%-63s\n", text)), 0); err != nil {
+		return "", err
+	}
+	return serialID(date, n+1), nil
+}
+
+func serialID(date string, n int64) ID { return ID(fmt.Sprintf("task-%s-%03d", date, n)) }
+
+// drawn reads the last number drawn on the date.
+func drawn(record, date string) (int64, bool) {
+	day, number, ok := strings.Cut(strings.TrimSpace(record), " ")
+	if !ok || day != date {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	return n, err == nil && n >= 0
+}
+
+// lastSerial finds a free number when the record is of another day, or lost: it
+// doubles until it meets an unknown id and halves back. It need not be the very
+// last, for every number is tried under its lock.
+func (b *Box) lastSerial(date string) (int64, error) {
+	low, high := int64(0), int64(1)
+	for {
+		known, err := b.known(serialID(date, high))
+		if err != nil {
+			return 0, err
+		}
+		if !known {
+			break
+		}
+		low, high = high, 2*high
+	}
+	for high-low > 1 {
+		mid := (low + high) / 2
+		known, err := b.known(serialID(date, mid))
+		if err != nil {
+			return 0, err
+		}
+		if known {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	return low, nil
+}

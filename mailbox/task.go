@@ -1,0 +1,189 @@
+package mailbox
+
+import (
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// ID names a task: ^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$. Two ids that differ in
+// case only are the same id, and an id is never used again.
+type ID string
+
+// Fold is the case-folded id, under which an id is known.
+func (id ID) Fold() string { return strings.ToLower(string(id)) }
+
+func (id ID) file() string { return string(id) + ".json" }
+
+// Time is a time as mbox writes it: UTC, RFC 3339, milliseconds where they are
+// not zero. Any RFC 3339 time is read.
+type Time struct{ time.Time }
+
+const timeLayout = "2006-01-02T15:04:05.999Z07:00"
+
+// At is t in UTC with the precision that is written.
+func At(t time.Time) Time { return Time{t.UTC().Truncate(time.Millisecond)} }
+
+// MarshalText writes UTC.
+func (t Time) MarshalText() ([]byte, error) {
+	return []byte(t.UTC().Format(timeLayout)), nil
+}
+
+// UnmarshalText reads RFC 3339.
+func (t *Time) UnmarshalText(text []byte) error {
+	parsed, err := time.Parse(time.RFC3339Nano, string(text))
+	if err != nil {
+		return err
+	}
+	*t = At(parsed)
+	return nil
+}
+
+func (t Time) String() string { return t.UTC().Format(timeLayout) }
+
+// Task is a task file. Its JSON form is fixed (package comment); what mbox adds
+// to it stands in Mbox alone.
+type Task struct {
+	ID         ID         `json:"id" jsonschema:"pattern=^[A-Za-z0-9][A-Za-z0-9._-]{0\\,127}$,description=names the task; the file is <id>.json"`
+	Version    int        `json:"version" jsonschema:"enum=1,description=format of the task file"`
+	Created    Time       `json:"created" jsonschema:"description=RFC 3339\\, UTC"`
+	Updated    Time       `json:"updated" jsonschema:"description=RFC 3339\\, UTC; rewritten by every transition"`
+	Source     Source     `json:"source" jsonschema:"description=who asked"`
+	Task       Request    `json:"task" jsonschema:"required,description=what is asked"`
+	Assignment Assignment `json:"assignment" jsonschema:"description=who is to do it\\, and who does"`
+	Result     Result     `json:"result" jsonschema:"description=what came of it"`
+	Audit      Trail      `json:"audit" jsonschema:"description=the states that the task went through"`
+	Mbox       Meta       `json:"mbox" jsonschema:"description=fields of mbox"`
+}
+
+// Source says who asked.
+type Source struct {
+	Agent   string `json:"agent" jsonschema:"maxLength=128,description=agent name\\, human\\, bridge:<name> or unknown"`
+	Session string `json:"session,omitzero" jsonschema:"nullable,maxLength=512,description=opaque; where the answer goes"`
+	User    string `json:"user,omitzero" jsonschema:"nullable,maxLength=512,description=who stands behind the agent"`
+}
+
+// Request says what is asked.
+type Request struct {
+	Type        string         `json:"type" jsonschema:"enum=research,enum=action,enum=analysis,enum=other,default=other"`
+	Priority    string         `json:"priority" jsonschema:"enum=low,enum=normal,enum=high,enum=urgent,default=normal"`
+	Title       string         `json:"title" jsonschema:"required,minLength=1,maxLength=500,description=brief"`
+	Description string         `json:"description" jsonschema:"maxLength=262144,description=full; a thinking task without one is prompted by its title"`
+	Context     jsontext.Value `json:"context,omitzero" jsonschema:"nullable,description=free; conversation_summary\\, relevant_files and constraints have a meaning"`
+}
+
+// Assignment says for whom the task is and who has taken it.
+type Assignment struct {
+	TargetAgent string  `json:"target_agent" jsonschema:"default=any,description=agent name\\, or any"`
+	PickedUpBy  *string `json:"picked_up_by" jsonschema:"nullable,description=null until claimed"`
+	PickedUpAt  *Time   `json:"picked_up_at" jsonschema:"nullable,description=null until claimed"`
+}
+
+// Result is what came of the task. Status follows the folder.
+type Result struct {
+	Status    State          `json:"status" jsonschema:"enum=pending,enum=in-progress,enum=completed,enum=failed"`
+	Output    jsontext.Value `json:"output" jsonschema:"nullable,description=text or any JSON; null until done"`
+	Artifacts []Artifact     `json:"artifacts" jsonschema:"nullable,description=files that the work left"`
+	Error     *TaskError     `json:"error" jsonschema:"nullable,description=null unless failed"`
+}
+
+// Artifact is a file that the work left, in the home of the agent that did it.
+type Artifact struct {
+	Path   string `json:"path" jsonschema:"required,description=from the agent's home"`
+	Size   int64  `json:"size" jsonschema:"minimum=0,description=bytes"`
+	SHA256 string `json:"sha256" jsonschema:"pattern=^sha256:[0-9a-f]{64}$"`
+}
+
+// TaskError says why a task failed.
+type TaskError struct {
+	Code    string `json:"code" jsonschema:"required,description=stable name of the reason"`
+	Message string `json:"message,omitzero"`
+	Path    string `json:"path,omitzero" jsonschema:"description=JSON path of the field at fault"`
+}
+
+// Trail is the task's way through the states.
+type Trail struct {
+	StateChanges []StateChange `json:"state_changes" jsonschema:"nullable"`
+}
+
+// StateChange is one step of the way.
+type StateChange struct {
+	From   State  `json:"from"`
+	To     State  `json:"to"`
+	By     string `json:"by"`
+	At     Time   `json:"at"`
+	Reason string `json:"reason"`
+}
+
+// Meta holds mbox's own fields. A drop may set action, depends_on, not_before,
+// deadline, max_attempts, idempotency_key and labels; parent_id, root_id,
+// depth, join, waits_for and budget come through a delegation, the rest from
+// mbox alone.
+type Meta struct {
+	TX             string           `json:"tx,omitzero" jsonschema:"description=the transaction that wrote the file"`
+	Revision       int64            `json:"revision,omitzero" jsonschema:"minimum=0,description=counts the writes"`
+	Attempt        int64            `json:"attempt,omitzero" jsonschema:"minimum=0,description=claims that burnt an attempt"`
+	MaxAttempts    int64            `json:"max_attempts,omitzero" jsonschema:"minimum=0,maximum=100"`
+	Epoch          int64            `json:"epoch,omitzero" jsonschema:"minimum=0,description=fencing counter: raised by every claim"`
+	Lease          *Lease           `json:"lease,omitzero" jsonschema:"nullable"`
+	NotBefore      *Time            `json:"not_before,omitzero" jsonschema:"nullable,description=not ready before this"`
+	Deadline       *Time            `json:"deadline,omitzero" jsonschema:"nullable,description=fails if not taken by then"`
+	DependsOn      []ID             `json:"depends_on,omitempty" jsonschema:"nullable,maxItems=100,description=ids that must be completed first"`
+	ParentID       ID               `json:"parent_id,omitzero" jsonschema:"nullable"`
+	RootID         ID               `json:"root_id,omitzero" jsonschema:"nullable"`
+	Depth          int64            `json:"depth,omitzero" jsonschema:"minimum=0"`
+	Join           string           `json:"join,omitzero" jsonschema:"nullable,enum=all,enum=any,enum=quorum"`
+	WaitsFor       []ID             `json:"waits_for,omitempty" jsonschema:"nullable"`
+	Budget         map[string]int64 `json:"budget,omitempty" jsonschema:"nullable"`
+	Trigger        string           `json:"trigger,omitzero" jsonschema:"nullable"`
+	Action         *Action          `json:"action,omitzero" jsonschema:"nullable,description=an action that needs no thinking"`
+	Progress       *Progress        `json:"progress,omitzero" jsonschema:"nullable"`
+	IdempotencyKey string           `json:"idempotency_key,omitzero" jsonschema:"nullable,maxLength=256,description=a second send with the same key is the first task"`
+	Labels         jsontext.Value   `json:"labels,omitzero" jsonschema:"nullable,description=free"`
+}
+
+// Lease is a claim's right to the task.
+type Lease struct {
+	Token    string `json:"token" jsonschema:"description=random; every verb of the claimant shows it"`
+	Host     string `json:"host"`
+	Deadline Time   `json:"deadline" jsonschema:"description=later if the lease file was touched later"`
+}
+
+// Action is a named act with its parameters.
+type Action struct {
+	Name   string         `json:"name" jsonschema:"required,pattern=^[a-z][a-z0-9_]{0\\,63}$"`
+	Params jsontext.Value `json:"params,omitzero" jsonschema:"nullable"`
+}
+
+// Progress is the last word of whoever works on the task.
+type Progress struct {
+	At      Time   `json:"at"`
+	Percent *int   `json:"percent,omitzero" jsonschema:"nullable,minimum=0,maximum=100"`
+	Message string `json:"message,omitzero" jsonschema:"maxLength=1000"`
+}
+
+// Limits of a task file, in bytes unless said otherwise.
+const (
+	MaxTask        = 1 << 20   // the file
+	MaxOutput      = 256 << 10 // of JSON in result.output; what is longer becomes an artifact
+	MaxTitle       = 500       // runes
+	MaxDescription = 256 << 10
+	MaxDependsOn   = 100
+	MaxReason      = 300 // runes
+)
+
+// Priorities in the order of their rank.
+var Priorities = []string{"low", "normal", "high", "urgent"}
+
+// Types of task.
+var Types = []string{"research", "action", "analysis", "other"}
+
+func rank(priority string) int {
+	for i, p := range Priorities {
+		if p == priority {
+			return i
+		}
+	}
+	return 1
+}

@@ -1,0 +1,307 @@
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"mbox/audit"
+	"mbox/schemas"
+)
+
+// Failure says why an attempt failed.
+type Failure struct {
+	TaskError
+	Final bool // no further attempt, whatever max_attempts says
+}
+
+// Held returns the claim on a task that the token stands for, for a process
+// that did not make it. The token is not judged here: every verb judges it
+// under the task's lock.
+func (b *Box) Held(ctx context.Context, id ID, token string) (*Claim, error) {
+	if err := CheckID(id); err != nil {
+		return nil, err
+	}
+	if token == "" {
+		return nil, &schemas.Error{Path: "token", Code: "missing_field", Problem: "there is no token", Want: "the token that claim printed in mbox.lease.token"}
+	}
+	f, err := b.seek(id)
+	if err != nil {
+		return nil, err
+	}
+	c := &Claim{Task: f.task, box: b, agent: "unknown", token: token}
+	if by := f.task.Assignment.PickedUpBy; by != nil {
+		c.agent = *by
+	}
+	return c, nil
+}
+
+// Valid returns nil while the claim stands, and ErrStale once it is over:
+// cancelled, reclaimed or ended.
+func (c *Claim) Valid(ctx context.Context) error {
+	r, err := c.box.lookup(c.ID())
+	if err != nil {
+		return err
+	}
+	if r == nil || r.state != InProgress || r.epoch != c.Task.Mbox.Epoch {
+		return taskError(c.ID(), ErrStale)
+	}
+	return nil
+}
+
+// Progress tells how far the work is and renews the lease. It rewrites the task
+// file, at most once a second; what comes sooner only renews the lease. Percent
+// is 0 to 100.
+func (c *Claim) Progress(ctx context.Context, p Progress) error {
+	if p.Percent != nil && (*p.Percent < 0 || *p.Percent > 100) {
+		return &schemas.Error{Path: "percent", Code: "bad_value", Problem: fmt.Sprintf("%d is not allowed", *p.Percent), Want: "0 to 100"}
+	}
+	p.Message = schemas.Sentence(p.Message, 1000)
+	b := c.box
+	if err := c.Renew(); err != nil {
+		return err
+	}
+	return c.verb(ctx, "progress", p, func(f *found) (*change, error) {
+		now := b.now()
+		last := f.task.Mbox.Progress
+		if last != nil && now.Sub(last.At.Time) < time.Second {
+			return nil, nil
+		}
+		p.At = At(now)
+		f.task.Mbox.Progress = &p
+		f.task.Mbox.Lease.Deadline = At(now.Add(b.o.Lease))
+		return &change{event: audit.TaskProgress, to: InProgress, said: "reported progress on", reason: "progress"}, nil
+	})
+}
+
+// Complete ends the task with a result: Output and Artifacts of r are taken. An
+// output over MaxOutput becomes an artifact, and its tail stays. A claim that is
+// over gets ErrStale, and the result is kept in quarantine.
+func (c *Claim) Complete(ctx context.Context, r Result) error {
+	content := Result{Output: r.Output, Artifacts: r.Artifacts}
+	if content.Artifacts == nil {
+		content.Artifacts = []Artifact{}
+	}
+	if !given(content.Output) {
+		content.Output = jsontext.Value(`""`)
+	}
+	return c.verb(ctx, "complete", content, func(f *found) (*change, error) {
+		if err := c.spill(&content); err != nil {
+			return nil, err
+		}
+		f.task.Result.Output, f.task.Result.Artifacts = content.Output, content.Artifacts
+		return &change{event: audit.TaskCompleted, to: Completed, said: "completed", reason: "Completed"}, nil
+	})
+}
+
+// Fail ends the attempt. The task waits in pending for another one, longer each
+// time, or has failed for good when its attempts are used up or f is final.
+func (c *Claim) Fail(ctx context.Context, fail Failure) error {
+	if fail.Code == "" {
+		fail.Code = "failed"
+	}
+	return c.verb(ctx, "fail", fail, func(f *found) (*change, error) {
+		return c.box.failed(f.task, fail), nil
+	})
+}
+
+// failed decides what a failed attempt leads to.
+func (b *Box) failed(t *Task, fail Failure) *change {
+	why := fail.Code
+	if fail.Message != "" {
+		why += ": " + fail.Message
+	}
+	if fail.Final || t.Mbox.Attempt >= t.Mbox.MaxAttempts {
+		t.Result.Error = &fail.TaskError
+		return &change{event: audit.TaskFailed, to: Failed, said: "failed", reason: why, brief: fail.Code}
+	}
+	wait := b.backoff(t.Mbox.Attempt)
+	at := At(b.now().Add(wait))
+	t.Mbox.NotBefore = &at
+	return &change{
+		event: audit.TaskRetried, to: Pending, said: "will be tried again:", reason: why,
+		brief: fmt.Sprintf("%s, attempt %d of %d", fail.Code, t.Mbox.Attempt, t.Mbox.MaxAttempts),
+	}
+}
+
+// backoff is how long the task waits after attempt n: RetryBase·2ⁿ, of which a
+// random half is taken off, at most an hour.
+func (b *Box) backoff(n int64) time.Duration {
+	wait := b.o.RetryBase << min(max(n, 0), 12)
+	wait = min(wait, time.Hour)
+	if wait <= 0 {
+		return 0
+	}
+	return wait/2 + rand.N(wait/2+1)
+}
+
+// Release gives the task back, without burning an attempt. It is ready again
+// after delay.
+func (c *Claim) Release(ctx context.Context, why string, delay time.Duration) error {
+	content := struct {
+		Why   string `json:"why"`
+		Delay int64  `json:"delay"`
+	}{why, int64(delay)}
+	return c.verb(ctx, "release", content, func(f *found) (*change, error) {
+		f.task.Mbox.Attempt = max(0, f.task.Mbox.Attempt-1)
+		if delay > 0 {
+			at := At(c.box.now().Add(delay))
+			f.task.Mbox.NotBefore = &at
+		}
+		return &change{event: audit.TaskReleased, to: Pending, said: "gave back", reason: why, brief: "given back"}, nil
+	})
+}
+
+// verb carries out a verb of the claim: under the task's lock the token is
+// checked, and decide makes the change from what was read there. The same verb
+// with the same token and content, said again after it was done, is fine and
+// writes nothing.
+func (c *Claim) verb(ctx context.Context, verb string, content any, decide func(*found) (*change, error)) error {
+	b, id := c.box, c.ID()
+	request, err := b.request(verb, c.token, content)
+	if err != nil {
+		return err
+	}
+	s, err := b.lockShard(ctx, string(id))
+	if err != nil {
+		return taskError(id, err)
+	}
+	defer s.unlock()
+	f, err := b.claimed(ctx, s, id)
+	if err != nil {
+		return err
+	}
+	if f == nil || f.task.Mbox.Lease == nil || f.task.Mbox.Lease.Token != c.token {
+		return c.late(ctx, s, verb, request, content)
+	}
+	ch, err := decide(f)
+	if err != nil || ch == nil {
+		return err
+	}
+	ch.id, ch.by, ch.from, ch.task, ch.before, ch.token = id, c.agent, InProgress, f.task, f.hash, c.token
+	ch.said = fmt.Sprintf("%s %s %s", c.agent, ch.said, id)
+	ch.extra = func(m *move) { m.Request = request }
+	return taskError(id, b.commit(ctx, s, ch))
+}
+
+// claimed reads the task if it is in progress; nil if it is not. A task that
+// somebody moved by hand is reconciled first.
+func (b *Box) claimed(ctx context.Context, s *shard, id ID) (*found, error) {
+	f, r, err := b.current(id)
+	if errors.Is(err, errForeign) {
+		if err := b.reconcile(ctx, s, id); err != nil {
+			return nil, err
+		}
+		f, r, err = b.current(id)
+	}
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil || r.state != InProgress {
+		return nil, err
+	}
+	return f, nil
+}
+
+// late answers a verb whose token is not that of the present claim.
+func (c *Claim) late(ctx context.Context, s *shard, verb, request string, content any) error {
+	b, id := c.box, c.ID()
+	said, err := b.lineWith(`"request":"` + request + `"`)
+	if err != nil {
+		return err
+	}
+	if said != nil && ID(said.Task()) == id {
+		return nil
+	}
+	stale := taskError(id, fmt.Errorf("%w: its claim is over", ErrStale))
+	if verb != "complete" && verb != "fail" {
+		return stale
+	}
+	data, err := schemas.Encode(struct {
+		Task    ID     `json:"task"`
+		Verb    string `json:"verb"`
+		By      string `json:"by"`
+		Content any    `json:"content"`
+	}{id, verb, c.agent, content})
+	if err != nil {
+		return err
+	}
+	why := reason{Reason: verb + " with a token whose claim is over", Code: "late_result", Task: id}
+	if err := b.keepBytes(ctx, s, data, string(id)+".result.json", audit.TaskLateResult, why); err != nil {
+		return errors.Join(stale, err)
+	}
+	return stale
+}
+
+// Cancel ends a task that is pending or in progress; it then lies in failed
+// with the error code "cancelled". Whoever works on it is killed. A task that is
+// cancelled already is fine; one that has ended otherwise is ErrConflict.
+func (b *Box) Cancel(ctx context.Context, id ID, by, why string) error {
+	var note *leaseNote
+	err := b.transition(ctx, id, func(f *found, r *record) (*change, error) {
+		c := &change{
+			id: id, by: by, event: audit.TaskCancelled, from: r.state, to: Failed, task: f.task, before: f.hash,
+			reason: why, said: fmt.Sprintf("%s cancelled %s", by, id),
+		}
+		if l := f.task.Mbox.Lease; r.state == InProgress && l != nil {
+			c.token = l.Token
+			_, note, _ = b.judge(f.task)
+		}
+		f.task.Result.Error = &TaskError{Code: "cancelled", Message: oneLine(why)}
+		return c, nil
+	})
+	if errors.Is(err, ErrNotFound) {
+		return b.cancelEnded(id)
+	}
+	if err != nil {
+		return err
+	}
+	return b.killGroup(note)
+}
+
+func (b *Box) cancelEnded(id ID) error {
+	f, err := b.seek(id)
+	if err != nil {
+		return err
+	}
+	if f.state == Failed && f.task.Result.Error != nil && f.task.Result.Error.Code == "cancelled" {
+		return nil
+	}
+	return taskError(id, fmt.Errorf("%w: it is %s already", ErrConflict, f.state))
+}
+
+// Retry puts a failed task back into pending, with all its attempts; the epoch
+// goes on. A task that is in no failed state is ErrConflict.
+func (b *Box) Retry(ctx context.Context, id ID, by, why string) error {
+	s, err := b.lockShard(ctx, string(id))
+	if err != nil {
+		return taskError(id, err)
+	}
+	defer s.unlock()
+	f, err := b.seek(id)
+	if err != nil {
+		return err
+	}
+	e, m, err := b.lastMove(id)
+	switch {
+	case err != nil:
+		return err
+	case e == nil:
+		return taskError(id, fmt.Errorf("%w: the ledger knows nothing of it", ErrIntegrity))
+	case f.state == Pending && m.to() == Pending && e.Event == audit.TaskRetried && m.from() == Failed:
+		return nil // said again
+	case f.state != Failed || m.to() != Failed:
+		return taskError(id, fmt.Errorf("%w: it is %s, only a failed task can be retried", ErrConflict, f.state))
+	case f.hash != hashOf(m.After):
+		return taskError(id, fmt.Errorf("%w: its bytes are not those of its last ledger line", errForeign))
+	}
+	f.task.Mbox.Attempt, f.task.Mbox.NotBefore = 0, nil
+	return taskError(id, b.commit(ctx, s, &change{
+		id: id, by: by, event: audit.TaskRetried, from: Failed, to: Pending, task: f.task, before: f.hash,
+		reason: why, said: fmt.Sprintf("%s retried %s", by, id),
+	}))
+}

@@ -1,0 +1,358 @@
+package mailbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+	"mbox/schemas"
+)
+
+// snapshotLines is how many lines may have to be folded before a new snapshot
+// is written; with many live tasks an eighth of their number.
+const snapshotLines = 2000
+
+// refresh folds what the ledger has that the index has not. It returns a draft
+// where a new snapshot is due. With b.mu held.
+func (b *Box) refresh() (*draft, error) {
+	x := b.index
+	if x.reader == nil {
+		if err := b.loadIndex(); err != nil {
+			return nil, err
+		}
+		x = b.index
+	}
+	for {
+		line, err := x.reader.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if errors.Is(err, audit.ErrMoved) {
+			x.close()
+			b.index = newIndex()
+			return b.refresh()
+		}
+		if err != nil {
+			return nil, err
+		}
+		e, err := line.Decode()
+		if err != nil {
+			return nil, fmt.Errorf("%w: ledger seq %d: %w", audit.ErrDamaged, line.Seq, err)
+		}
+		x.fold(&e)
+		x.at = line.End
+		if x.folded++; x.folded%4096 == 0 {
+			b.o.Progress("reading the ledger", line.Seq, 0)
+		}
+	}
+	size := len(x.live)
+	if x.base != nil {
+		size += int(x.base.head.Ready) - len(x.gone)
+	}
+	if x.folded < max(snapshotLines, size/8) {
+		return nil, nil
+	}
+	x.folded = 0
+	return x.draft(), nil
+}
+
+// loadIndex begins the index with the snapshot, or with nothing.
+func (b *Box) loadIndex() error {
+	x := newIndex()
+	s, err := b.openSnapshot()
+	switch {
+	case errors.Is(err, errNoSnapshot):
+	case err != nil:
+		return err
+	default:
+		others, err := s.others()
+		if err != nil {
+			s.close()
+			break
+		}
+		x.base, x.at = s, s.head.At
+		for i, set := range s.head.Sets {
+			x.sets[i] = idSet{int64(set[0]), set[1]}
+		}
+		for _, r := range others {
+			x.live[r.id] = r
+			if r.state == Pending {
+				x.enqueue(r, b.now())
+			}
+		}
+	}
+	x.reader = b.ledger.Read(x.at)
+	b.index = x
+	return nil
+}
+
+// update refreshes the index and writes a snapshot where one is due.
+func (b *Box) update() error {
+	b.mu.Lock()
+	first := b.index.reader == nil
+	d, err := b.refresh()
+	b.mu.Unlock()
+	if err != nil || d == nil {
+		return err
+	}
+	if err := b.writeSnapshot(d); err != nil {
+		return fmt.Errorf("writing the index: %w", err)
+	}
+	if !first {
+		return nil
+	}
+	// The first fold of a long ledger: go on from the file, not from memory.
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.index.close()
+	b.index = newIndex()
+	_, err = b.refresh()
+	return err
+}
+
+// lookup returns a copy of a live task's record; nil if the task is not live.
+func (b *Box) lookup(id ID) (*record, error) {
+	if err := b.update(); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.index.find(id)
+	if r == nil {
+		return nil, nil
+	}
+	c := *r
+	return &c, nil
+}
+
+// found is a task as it was read: the bytes, what they parse to, and where.
+type found struct {
+	task  *Task
+	data  []byte
+	hash  string
+	state State
+	path  string
+}
+
+// read opens the task's file in one place.
+func (b *Box) read(id ID, s State, path string) (*found, error) {
+	data, _, err := durable.Read(path, 4*MaxTask)
+	if err != nil {
+		return nil, err
+	}
+	f := &found{data: data, hash: audit.Hash(data), state: s, path: path}
+	t := new(Task)
+	if err := schemas.Decode(data, t); err != nil {
+		return f, inFile(err, strings.TrimPrefix(path, b.home+"/"))
+	}
+	f.task = t
+	return f, nil
+}
+
+func inFile(err error, file string) error {
+	var bad *schemas.Error
+	if errors.As(err, &bad) && bad.File == "" {
+		c := *bad
+		c.File = file
+		return &c
+	}
+	return err
+}
+
+// seek looks for the task's file in every folder. A file that moves on while it
+// is looked for is found in the second or third round.
+func (b *Box) seek(id ID) (*found, error) {
+	for range 3 {
+		for _, s := range Folders {
+			f, err := b.read(id, s, b.path("tasks", string(s), id.file()))
+			if !errors.Is(err, fs.ErrNotExist) {
+				return f, err
+			}
+		}
+	}
+	months, err := b.months()
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range months {
+		f, err := b.read(id, Archived, b.path("tasks", "archive", m, id.file()))
+		if !errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
+	}
+	return nil, taskError(id, ErrNotFound)
+}
+
+// months lists the archive's folders, the youngest first.
+func (b *Box) months() ([]string, error) {
+	entries, err := os.ReadDir(b.path("tasks", "archive"))
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range entries {
+		if e.IsDir() {
+			out = append(out, e.Name())
+		}
+	}
+	slices.Reverse(out)
+	return out, nil
+}
+
+// lastMove finds the last ledger line that moved the task, by reading the
+// ledger backwards; nil if there is none.
+func (b *Box) lastMove(id ID) (*audit.Entry, *move, error) {
+	want := []byte(`"task_id":` + quoted(string(id)))
+	for line, err := range b.ledger.Backward() {
+		if err != nil {
+			return nil, nil, err
+		}
+		if !bytes.Contains(line.Raw, want) {
+			continue
+		}
+		e, err := line.Decode()
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w: ledger seq %d: %w", audit.ErrDamaged, line.Seq, err)
+		}
+		if m, ok := moveOf(&e); ok && ID(e.Task()) == id {
+			return &e, m, nil
+		}
+	}
+	return nil, nil, nil
+}
+
+// lineWith finds the last line that contains the text.
+func (b *Box) lineWith(text string) (*audit.Entry, error) {
+	for line, err := range b.ledger.Backward() {
+		if err != nil {
+			return nil, err
+		}
+		if bytes.Contains(line.Raw, []byte(text)) {
+			e, err := line.Decode()
+			return &e, err
+		}
+	}
+	return nil, nil
+}
+
+func quoted(s string) string { return `"` + s + `"` } // ids need no escapes
+
+// current reads a live task under its shard and checks its bytes against the
+// id's last line. A task that is not live is ErrNotFound; bytes that differ, or
+// a missing file, are errForeign with what was seen.
+func (b *Box) current(id ID) (*found, *record, error) {
+	r, err := b.lookup(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	if r == nil {
+		return nil, nil, taskError(id, ErrNotFound)
+	}
+	f, err := b.read(id, r.state, b.path("tasks", string(r.state), id.file()))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, r, taskError(id, fmt.Errorf("%w: it is not in tasks/%s", errForeign, r.state))
+	case f != nil && f.hash != r.after.String():
+		return f, r, taskError(id, fmt.Errorf("%w: its bytes are not those of its last ledger line", errForeign))
+	case err != nil:
+		return f, r, err
+	}
+	return f, r, nil
+}
+
+// errForeign says that a stranger moved, edited or removed a task's file.
+var errForeign = fmt.Errorf("%w: changed by hand", ErrIntegrity)
+
+// known tells whether an id has ever had a line, in any case of its letters.
+func (b *Box) known(id ID) (bool, error) {
+	for _, name := range slices.Compact([]ID{id, ID(id.Fold())}) {
+		if r, err := b.lookup(name); err != nil || r != nil {
+			return r != nil, err
+		}
+		there, err := b.anywhere(name)
+		if err != nil {
+			return false, err
+		}
+		if there {
+			return b.hasLine(name)
+		}
+	}
+	if !b.specially(id.Fold()) {
+		return false, nil
+	}
+	return b.hasLine(id)
+}
+
+// anywhere tells whether a file of this id lies in a folder of ended tasks or
+// in the archive.
+func (b *Box) anywhere(id ID) (bool, error) {
+	months, err := b.months()
+	if err != nil {
+		return false, err
+	}
+	paths := []string{b.path("tasks", string(Completed), id.file()), b.path("tasks", string(Failed), id.file())}
+	for _, m := range months {
+		paths = append(paths, b.path("tasks", "archive", m, id.file()))
+	}
+	for _, p := range paths {
+		if _, err := os.Lstat(p); err == nil {
+			return true, nil
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+func (b *Box) specially(text string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h := hash64(text)
+	return b.index.special[h] || b.index.base != nil && b.index.base.has(h)
+}
+
+// hasLine looks the id up in the ledger itself, whatever the case.
+func (b *Box) hasLine(id ID) (bool, error) {
+	key := []byte(`"task_id":"`)
+	for line, err := range b.ledger.Backward() {
+		if err != nil {
+			return false, err
+		}
+		i := bytes.LastIndex(line.Raw, key)
+		if i < 0 {
+			continue
+		}
+		rest := line.Raw[i+len(key):]
+		if end := bytes.IndexByte(rest, '"'); end >= 0 && strings.EqualFold(string(rest[:end]), string(id)) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// transition takes the task's shard, reads the task, lets decide make a change
+// of it, and commits that. A nil change is nothing to do.
+func (b *Box) transition(ctx context.Context, id ID, decide func(*found, *record) (*change, error)) error {
+	s, err := b.lockShard(ctx, string(id))
+	if err != nil {
+		return taskError(id, err)
+	}
+	defer s.unlock()
+	f, r, err := b.current(id)
+	if err != nil {
+		return err
+	}
+	c, err := decide(f, r)
+	if err != nil || c == nil {
+		return err
+	}
+	return taskError(id, b.commit(ctx, s, c))
+}
