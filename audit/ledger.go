@@ -404,3 +404,22 @@ func (l *Ledger) Flushed(ctx context.Context) error {
 	}
 	return l.flush(t)
 }
+
+// Frozen calls do with the ledger's lock held, the tail mended and everything
+// flushed: while it runs the ledger does not grow. For a backup's last round.
+func (l *Ledger) Frozen(ctx context.Context, do func(end Position) error) error {
+	unlock, err := l.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := l.ready(); err != nil {
+		return err
+	}
+	if l.open != nil && l.mode != durable.None {
+		if err := l.open.syncNow(); err != nil {
+			return errors.Join(err, l.setReadOnly(err.Error()))
+		}
+	}
+	return do(l.End())
+}

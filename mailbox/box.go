@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -185,6 +186,13 @@ func makeVersion(dir string, m durable.Mode) error {
 		return err
 	}
 	return durable.SyncDir(dir, m)
+}
+
+func inode(info fs.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return st.Ino
+	}
+	return 0
 }
 
 func randomHex(bytes int) string {

@@ -3,9 +3,11 @@ package mailbox
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,16 +43,46 @@ func newBox(t testing.TB, o Options) *Box {
 // lint runs the independent checker on a home.
 func lint(t testing.TB, home string) {
 	t.Helper()
-	script, err := filepath.Abs("../.ci/lint.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	lintAll(t, map[string]string{home: home})
+}
+
+// lintMany runs the checker on many homes in one Python process.
+const lintMany = `
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("lint", sys.argv[1])
+lint = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(lint)
+for home in sys.stdin.read().splitlines():
+    lint.problems.clear()
+    sys.argv = ["lint.py", home]
+    try:
+        lint.main()
+    except SystemExit as end:
+        if end.code:
+            print("HOME", home, "" if end.code == 1 else end.code)
+`
+
+// lintAll runs the independent checker on homes, which are labelled.
+func lintAll(t testing.TB, homes map[string]string) {
+	t.Helper()
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Fatal("python3 is missing: the format checker cannot run")
 	}
-	out, err := exec.Command("python3", script, home).CombinedOutput()
+	cmd := exec.Command("python3", "-c", lintMany, "../.ci/lint.py")
+	cmd.Stdin = strings.NewReader(strings.Join(slices.Sorted(maps.Keys(homes)), "\n"))
+	out, err := cmd.Output()
 	if err != nil {
-		t.Errorf("lint.py: %v\n%s", err, out)
+		t.Fatalf("lint.py: %v", err)
+	}
+	problems := ""
+	for line := range strings.Lines(string(out)) {
+		home, ok := strings.CutPrefix(strings.TrimSpace(line), "HOME ")
+		if !ok {
+			problems += line
+			continue
+		}
+		t.Errorf("%s\n%s", homes[strings.TrimSpace(home)], problems)
+		problems = ""
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -153,7 +154,10 @@ func (b *Box) sweep(name string) error {
 	if entry, ok := strings.CutSuffix(name, reasonSuffix); ok {
 		kept := b.path("tasks", "quarantine", entry)
 		if _, err := os.Lstat(kept); err == nil {
-			return durable.Move(path, kept+reasonSuffix)
+			err := durable.Move(path, kept+reasonSuffix)
+			if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+				return err
+			}
 		}
 	}
 	return removeIfThere(path)

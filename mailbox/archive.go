@@ -1,0 +1,114 @@
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"time"
+
+	"mbox/audit"
+)
+
+// Archive moves ended tasks that were last touched before olderThan ago to
+// tasks/archive/<month>, and returns how many. The result of a task that came
+// over a bridge stays until it was delivered.
+func (b *Box) Archive(ctx context.Context, olderThan time.Duration, by string) (int, error) {
+	ended, err := b.endedTasks()
+	if err != nil {
+		return 0, err
+	}
+	limit := b.now().Add(-olderThan)
+	moved, seen := 0, int64(0)
+	for _, s := range []State{Completed, Failed} {
+		names, err := listNames(b.path("tasks", string(s)))
+		if err != nil {
+			return moved, err
+		}
+		for _, name := range names {
+			if seen++; seen%500 == 0 {
+				b.o.Progress("archiving", seen, int64(len(ended)))
+			}
+			e := ended[ID(trimJSON(name))]
+			if e == nil || e.state != s || e.at.After(limit) {
+				continue
+			}
+			ok, err := b.archive(ctx, ID(trimJSON(name)), e, by)
+			if err != nil {
+				return moved, err
+			}
+			if ok {
+				moved++
+			}
+		}
+	}
+	return moved, nil
+}
+
+// endedTask is what the ledger says of an ended task.
+type endedTask struct {
+	state     State
+	after     string
+	at        time.Time
+	delivered bool
+}
+
+// endedTasks folds the ledger to its ended tasks.
+func (b *Box) endedTasks() (map[ID]*endedTask, error) {
+	ended := map[ID]*endedTask{}
+	r := b.ledger.Read(audit.Position{})
+	defer r.Close()
+	for {
+		line, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return ended, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		e, err := line.Decode()
+		if err != nil {
+			return nil, fmt.Errorf("%w: ledger seq %d: %w", audit.ErrDamaged, line.Seq, err)
+		}
+		id := ID(e.Task())
+		if t := ended[id]; t != nil && e.Event == audit.ResultDelivered {
+			t.delivered = true
+		}
+		m, ok := moveOf(&e)
+		switch {
+		case !ok:
+		case m.to() == Completed || m.to() == Failed:
+			ended[id] = &endedTask{state: m.to(), after: hashOf(m.After), at: e.Time()}
+		default:
+			delete(ended, id)
+		}
+	}
+}
+
+// archive moves one ended task, if it may go and still is what the ledger said.
+func (b *Box) archive(ctx context.Context, id ID, e *endedTask, by string) (bool, error) {
+	s, err := b.lockShard(ctx, string(id))
+	if err != nil {
+		return false, taskError(id, err)
+	}
+	defer s.unlock()
+	f, err := b.read(id, e.state, b.path("tasks", string(e.state), id.file()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if f == nil || f.task == nil || f.hash != e.after {
+		return false, nil // edited by hand, which verify names, or retried meanwhile
+	}
+	if strings.HasPrefix(f.task.Source.Agent, "bridge:") && !e.delivered {
+		return false, nil
+	}
+	if r, err := b.lookup(id); err != nil || r != nil {
+		return false, err
+	}
+	return true, taskError(id, b.commit(ctx, s, &change{
+		id: id, by: by, event: audit.TaskArchived, from: e.state, to: Archived, task: f.task, before: f.hash,
+		reason: "ended before " + e.at.Format(time.DateOnly), said: fmt.Sprintf("%s archived %s", by, id),
+	}))
+}

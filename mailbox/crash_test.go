@@ -1,0 +1,393 @@
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+)
+
+// scene is a verb with what has to be there before it, and the oracle that
+// tells whether its effect is visible.
+type scene struct {
+	name   string
+	before func(t *testing.T, b *Box) any
+	verb   func(ctx context.Context, b *Box, prior any) error
+	holds  func(t *testing.T, b *Box, prior any) bool
+}
+
+func stateIs(id ID, s State) func(*testing.T, *Box, any) bool {
+	return func(t *testing.T, b *Box, _ any) bool {
+		_, state, err := b.Task(context.Background(), id)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			t.Errorf("reading %s: %v", id, err)
+		}
+		return state == s
+	}
+}
+
+func submitted(t *testing.T, b *Box) any {
+	t.Helper()
+	task := request("crash")
+	task.ID = "t1"
+	if _, err := b.Submit(context.Background(), task); err != nil {
+		t.Fatal(err)
+	}
+	return nil
+}
+
+func claimed(t *testing.T, b *Box) any {
+	t.Helper()
+	submitted(t, b)
+	c, err := b.Claim(context.Background(), ClaimRequest{Agent: "coder"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Token()
+}
+
+func ended(t *testing.T, b *Box) any {
+	t.Helper()
+	token := claimed(t, b)
+	if err := held(b, token, func(c *Claim) error {
+		return c.Fail(context.Background(), Failure{TaskError: TaskError{Code: "no"}, Final: true})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return nil
+}
+
+func held(b *Box, token any, verb func(*Claim) error) error {
+	c, err := b.Held(context.Background(), "t1", token.(string))
+	if err != nil {
+		return err
+	}
+	return verb(c)
+}
+
+func dropFile(t *testing.T, b *Box, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(b.path("tasks", "pending", name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var scenes = []scene{
+	{
+		name:   "submit",
+		before: func(*testing.T, *Box) any { return nil },
+		verb: func(ctx context.Context, b *Box, _ any) error {
+			task := request("crash")
+			task.ID = "t1"
+			_, err := b.Submit(ctx, task)
+			return err
+		},
+		holds: stateIs("t1", Pending),
+	},
+	{
+		name:   "admit",
+		before: func(t *testing.T, b *Box) any { dropFile(t, b, "t1.json", `{"task":{"title":"drop"}}`); return nil },
+		verb:   func(ctx context.Context, b *Box, _ any) error { _, err := b.Scan(ctx); return err },
+		holds:  stateIs("t1", Pending),
+	},
+	{
+		name:   "admit under another name",
+		before: func(t *testing.T, b *Box) any { dropFile(t, b, "a name.json", `{"task":{"title":"drop"}}`); return nil },
+		verb:   func(ctx context.Context, b *Box, _ any) error { _, err := b.Scan(ctx); return err },
+		holds: func(t *testing.T, b *Box, _ any) bool {
+			names, err := listNames(b.path("tasks", "pending"))
+			return err == nil && len(names) == 1
+		},
+	},
+	{
+		name: "reject",
+		before: func(t *testing.T, b *Box) any {
+			dropFile(t, b, "t1.json", `{"task":{"title":"drop","priority":"soon"}}`)
+			return nil
+		},
+		verb:  func(ctx context.Context, b *Box, _ any) error { _, err := b.Scan(ctx); return err },
+		holds: stateIs("t1", Failed),
+	},
+	{
+		name:   "quarantine",
+		before: func(t *testing.T, b *Box) any { dropFile(t, b, "t1.json", `[]`); return nil },
+		verb:   func(ctx context.Context, b *Box, _ any) error { _, err := b.Scan(ctx); return err },
+		holds: func(t *testing.T, b *Box, _ any) bool {
+			names, err := listNames(b.path("tasks", "quarantine"))
+			return err == nil && len(names) == 2
+		},
+	},
+	{
+		name:   "claim",
+		before: submitted,
+		verb: func(ctx context.Context, b *Box, _ any) error {
+			c, err := b.Claim(ctx, ClaimRequest{Agent: "coder", Process: true})
+			if err == nil {
+				err = c.Close()
+			}
+			return err
+		},
+		// A claim whose answer was lost is reclaimed by the scan, its attempt burnt.
+		holds: func(t *testing.T, b *Box, _ any) bool {
+			task, state, err := b.Task(context.Background(), "t1")
+			return err == nil && task.Mbox.Attempt == 1 && (state == InProgress || state == Pending)
+		},
+	},
+	{
+		name:   "progress",
+		before: claimed,
+		verb: func(ctx context.Context, b *Box, token any) error {
+			return held(b, token, func(c *Claim) error { return c.Progress(ctx, Progress{Message: "half"}) })
+		},
+		holds: func(t *testing.T, b *Box, _ any) bool {
+			task, _, err := b.Task(context.Background(), "t1")
+			return err == nil && task.Mbox.Progress != nil
+		},
+	},
+	{
+		name:   "complete",
+		before: claimed,
+		verb: func(ctx context.Context, b *Box, token any) error {
+			return held(b, token, func(c *Claim) error { return c.Complete(ctx, Result{Output: jsontext.Value(`"yes"`)}) })
+		},
+		holds: stateIs("t1", Completed),
+	},
+	{
+		name:   "fail",
+		before: claimed,
+		verb: func(ctx context.Context, b *Box, token any) error {
+			return held(b, token, func(c *Claim) error { return c.Fail(ctx, Failure{Final: true}) })
+		},
+		holds: stateIs("t1", Failed),
+	},
+	{
+		name:   "retry after failure",
+		before: claimed,
+		verb: func(ctx context.Context, b *Box, token any) error {
+			return held(b, token, func(c *Claim) error { return c.Fail(ctx, Failure{}) })
+		},
+		holds: stateIs("t1", Pending),
+	},
+	{
+		name:   "release",
+		before: claimed,
+		verb: func(ctx context.Context, b *Box, token any) error {
+			return held(b, token, func(c *Claim) error { return c.Release(ctx, "later", 0) })
+		},
+		holds: stateIs("t1", Pending),
+	},
+	{
+		name:   "late result",
+		before: claimed,
+		verb: func(ctx context.Context, b *Box, _ any) error {
+			err := held(b, "0123", func(c *Claim) error { return c.Complete(ctx, Result{}) })
+			if errors.Is(err, ErrStale) && err.Error() == "task t1: stale token: its claim is over" {
+				return nil
+			}
+			return fmt.Errorf("not refused as it should be: %w", err)
+		},
+		holds: func(t *testing.T, b *Box, _ any) bool {
+			names, err := listNames(b.path("tasks", "quarantine"))
+			return err == nil && len(names) >= 2
+		},
+	},
+	{
+		name:   "cancel",
+		before: claimed,
+		verb:   func(ctx context.Context, b *Box, _ any) error { return b.Cancel(ctx, "t1", "human", "no more") },
+		holds:  stateIs("t1", Failed),
+	},
+	{
+		name:   "retry",
+		before: ended,
+		verb:   func(ctx context.Context, b *Box, _ any) error { return b.Retry(ctx, "t1", "human", "again") },
+		holds:  stateIs("t1", Pending),
+	},
+	{
+		name:   "archive",
+		before: ended,
+		verb: func(ctx context.Context, b *Box, _ any) error {
+			n, err := b.Archive(ctx, 0, "human")
+			if err == nil && n != 1 {
+				err = fmt.Errorf("archived %d", n)
+			}
+			return err
+		},
+		holds: stateIs("t1", Archived),
+	},
+	{
+		name: "adopt a move",
+		before: func(t *testing.T, b *Box) any {
+			submitted(t, b)
+			if err := os.Rename(b.path("tasks/pending/t1.json"), b.path("tasks/in-progress/t1.json")); err != nil {
+				t.Fatal(err)
+			}
+			return nil
+		},
+		verb: func(ctx context.Context, b *Box, _ any) error { _, err := b.Scan(ctx); return err },
+		holds: func(t *testing.T, b *Box, _ any) bool {
+			task, state, err := b.Task(context.Background(), "t1")
+			return err == nil && state == InProgress && task.Mbox.Lease != nil
+		},
+	},
+	{
+		name: "adopt two moves",
+		before: func(t *testing.T, b *Box) any {
+			submitted(t, b)
+			if err := os.Rename(b.path("tasks/pending/t1.json"), b.path("tasks/completed/t1.json")); err != nil {
+				t.Fatal(err)
+			}
+			return nil
+		},
+		verb: func(ctx context.Context, b *Box, _ any) error { _, err := b.Scan(ctx); return err },
+		holds: func(t *testing.T, b *Box, _ any) bool {
+			_, state, err := b.Task(context.Background(), "t1")
+			return err == nil && (state == Completed || state == InProgress)
+		},
+	},
+	{
+		name:   "decision",
+		before: func(*testing.T, *Box) any { return nil },
+		verb: func(ctx context.Context, b *Box, _ any) error {
+			_, err := b.Decide(ctx, audit.Decision{Agent: "coder", Context: "c", Options: []string{"a: good"}, Decision: "a"})
+			return err
+		},
+		holds: func(t *testing.T, b *Box, _ any) bool {
+			d, err := b.Decisions(context.Background())
+			return err == nil && len(d) == 1
+		},
+	},
+	{
+		name: "outcome",
+		before: func(t *testing.T, b *Box) any {
+			id, err := b.Decide(context.Background(), audit.Decision{Agent: "coder", Context: "c", Options: []string{"a: good"}, Decision: "a"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return id
+		},
+		verb: func(ctx context.Context, b *Box, id any) error {
+			return b.Outcome(ctx, id.(string), "coder", "it went well")
+		},
+		holds: func(t *testing.T, b *Box, _ any) bool {
+			d, err := b.Decisions(context.Background())
+			return err == nil && len(d) == 1 && d[0].Outcome == "it went well"
+		},
+	},
+	{
+		name:   "note",
+		before: func(*testing.T, *Box) any { return nil },
+		verb: func(ctx context.Context, b *Box, _ any) error {
+			return b.Note(ctx, audit.Entry{Agent: "coder", Event: audit.AgentState, Action: "coder is up"})
+		},
+		holds: func(t *testing.T, b *Box, _ any) bool {
+			e, err := b.lineWith(`"event":"agent_state"`)
+			return err == nil && e != nil
+		},
+	},
+}
+
+// How a step fails: alone or with all that follow (the process has died), and
+// with or without having been applied.
+var failures = []struct {
+	name           string
+	applied, death bool
+}{
+	{"not applied", false, false},
+	{"applied", true, false},
+	{"death before", false, true},
+	{"death after", true, true},
+}
+
+var errInjected = errors.New("injected fault")
+
+// TestEveryWriteFails fails every write of every verb in four ways, opens the
+// mailbox again as the next command does, and asks the oracle: what was
+// acknowledged is there, and the home passes the checker of the format.
+func TestEveryWriteFails(t *testing.T) {
+	for _, mode := range []durable.Mode{durable.Standard, durable.Strict} {
+		for _, sc := range scenes {
+			if mode == durable.Strict && testing.Short() {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/%d", sc.name, mode), func(t *testing.T) {
+				homes := map[string]string{}
+				for _, f := range failures {
+					for k := 1; failStep(t, sc, mode, k, f.applied, f.death, f.name, homes); k++ {
+					}
+				}
+				lintAll(t, homes)
+			})
+		}
+	}
+}
+
+// failStep runs the scene with a fault at write k; false if there were fewer.
+func failStep(t *testing.T, sc scene, mode durable.Mode, k int, applied, death bool, how string, homes map[string]string) bool {
+	ctx := context.Background()
+	o := Options{Sync: mode, RetryBase: time.Nanosecond}
+	dir := filepath.Join(t.TempDir(), "home")
+	if err := Create(dir, Options{Sync: durable.None}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := Open(ctx, dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prior := sc.before(t, b)
+	var n atomic.Int64
+	var hit string
+	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
+		switch i := n.Add(1); {
+		case i < int64(k) || i > int64(k) && !death:
+			return true, nil
+		case i > int64(k):
+			return false, errInjected
+		}
+		hit = fmt.Sprintf("%s %s", op, filepath.Base(path))
+		return applied, errInjected
+	})
+	said := sc.verb(ctx, b, prior)
+	remove()
+	b.Close()
+	if hit == "" {
+		if said != nil {
+			t.Fatalf("without a fault: %v", said)
+		}
+		return false
+	}
+	label := fmt.Sprintf("write %d (%s), %s", k, hit, how)
+	if audit.CheckWritable(dir) != nil {
+		if _, err := Recover(ctx, dir, o, RecoverOptions{AfterIOError: true}); err != nil {
+			t.Fatalf("%s: recover: %v", label, err)
+		}
+	}
+	b, err = Open(ctx, dir, o)
+	if err != nil {
+		t.Fatalf("%s: opening again: %v", label, err)
+	}
+	defer b.Close()
+	if _, err := b.Scan(ctx); err != nil {
+		t.Errorf("%s: scan: %v", label, err)
+	}
+	if said == nil && !sc.holds(t, b, prior) {
+		t.Errorf("%s: acknowledged, and not there", label)
+	}
+	if errors.Is(said, ErrCommitted) && !sc.holds(t, b, prior) {
+		t.Errorf("%s: said to be committed (%v), and not there", label, said)
+	}
+	if t.Failed() {
+		t.Fatalf("%s: verb said: %v", label, said)
+	}
+	homes[dir] = fmt.Sprintf("%s; verb said: %v", label, said)
+	return true
+}

@@ -1,0 +1,253 @@
+package mailbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"mbox/audit"
+)
+
+// Why says why a task is where it is, who could take it, what it waits for,
+// what happened to it, and which ledger lines prove that.
+type Why struct {
+	ID      ID       `json:"id"`
+	State   State    `json:"state"`
+	Path    string   `json:"path"` // from the home
+	Task    *Task    `json:"task,omitzero"`
+	Summary string   `json:"summary"` // one sentence
+	Waits   []string `json:"waits,omitempty"`
+	Able    []string `json:"able,omitempty"` // registered agents that could take it
+	Asks    []string `json:"asks,omitempty"` // anybody else who could
+	Lease   string   `json:"lease,omitzero"` // how the claim stands
+	Alarms  []string `json:"alarms,omitempty"`
+	Lines   []Proof  `json:"lines"`
+	Faults  []string `json:"faults,omitempty"` // where the file and the ledger differ
+}
+
+// Proof is a ledger line about a task.
+type Proof struct {
+	Seq      int64       `json:"seq"`
+	File     string      `json:"file"` // from the home
+	TS       string      `json:"ts"`
+	Agent    string      `json:"agent"`
+	Event    audit.Event `json:"event"`
+	Action   string      `json:"action"`
+	Reason   string      `json:"reason,omitzero"`
+	Checksum string      `json:"checksum"`
+}
+
+// Why explains a task. It changes nothing.
+func (b *Box) Why(ctx context.Context, id ID) (*Why, error) {
+	if err := CheckID(id); err != nil {
+		return nil, err
+	}
+	w := &Why{ID: id, Lines: []Proof{}}
+	last, err := b.proofs(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	f, err := b.seek(id)
+	if errors.Is(err, ErrNotFound) && len(w.Lines) > 0 {
+		w.Summary = "its file is gone; the ledger's last word is: " + w.Lines[len(w.Lines)-1].Action
+		return w, nil
+	}
+	if f == nil {
+		return nil, err
+	}
+	if err != nil {
+		w.Faults = append(w.Faults, err.Error())
+	}
+	w.State, w.Task, w.Path = f.state, f.task, f.path[len(b.home)+1:]
+	w.compare(f, last)
+	if f.task == nil {
+		w.Summary = "its file cannot be read as a task"
+		return w, nil
+	}
+	return w, b.explain(w, f)
+}
+
+// proofs collects the ledger's lines about the task and returns its last move.
+func (b *Box) proofs(ctx context.Context, w *Why) (last *move, err error) {
+	want := []byte(`"task_id":` + quoted(string(w.ID)))
+	for line, err := range b.ledger.Backward() {
+		if err != nil {
+			return nil, err
+		}
+		if !bytes.Contains(line.Raw, want) {
+			continue
+		}
+		e, err := line.Decode()
+		if err != nil {
+			return nil, err
+		}
+		m, moved := moveOf(&e)
+		if moved && last == nil {
+			last = m
+		}
+		var d struct {
+			Reason string `json:"reason"`
+			Alarm  string `json:"alarm"`
+		}
+		_ = e.Detail(&d) // a line without them has neither
+		if d.Alarm != "" {
+			w.Alarms = append([]string{d.Reason}, w.Alarms...)
+		}
+		w.Lines = append(w.Lines, Proof{e.Seq, "audit/shared/" + line.At.File, e.TS, e.Agent, e.Event, e.Action, d.Reason, e.Checksum})
+		if moved && m.from() == None {
+			break
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+	for i, j := 0, len(w.Lines)-1; i < j; i, j = i+1, j-1 {
+		w.Lines[i], w.Lines[j] = w.Lines[j], w.Lines[i]
+	}
+	return last, nil
+}
+
+// compare says where the file is not what the ledger's last move says.
+func (w *Why) compare(f *found, last *move) {
+	switch {
+	case last == nil && f.state == Pending:
+		w.Waits = append(w.Waits, "admission: mbox has not taken the dropped file in yet")
+	case last == nil:
+		w.Faults = append(w.Faults, "the ledger has no line about it")
+	case last.to() != f.state:
+		w.Faults = append(w.Faults, fmt.Sprintf("the ledger has it in %q, the file lies in %s: moved by hand", last.to(), f.state))
+	case hashOf(last.After) != f.hash:
+		w.Faults = append(w.Faults, "its bytes are not those that the ledger names: edited by hand")
+	}
+}
+
+func (b *Box) explain(w *Why, f *found) error {
+	t := f.task
+	switch f.state {
+	case Pending:
+		return b.explainPending(w, t)
+	case InProgress:
+		return b.explainClaim(w, t)
+	case Completed:
+		w.Summary = "completed by " + pickedBy(t) + " " + when(t.Updated)
+	case Failed:
+		w.Summary = "failed " + when(t.Updated)
+		if e := t.Result.Error; e != nil {
+			w.Summary += ": " + e.Code
+			if e.Message != "" {
+				w.Summary += ": " + e.Message
+			}
+		}
+	case Archived:
+		w.Summary = fmt.Sprintf("archived; it was %s", t.Result.Status)
+	}
+	return nil
+}
+
+func pickedBy(t *Task) string {
+	if t.Assignment.PickedUpBy == nil {
+		return "nobody"
+	}
+	return *t.Assignment.PickedUpBy
+}
+
+func when(t Time) string { return "at " + t.String() }
+
+func (b *Box) explainPending(w *Why, t *Task) error {
+	r, err := b.lookup(w.ID)
+	if err != nil {
+		return err
+	}
+	if r == nil {
+		w.Summary = "dropped, and not yet admitted"
+		return nil
+	}
+	now := b.now()
+	if at := t.Mbox.NotBefore; at != nil && at.After(now) {
+		w.Waits = append(w.Waits, "its time: not before "+at.String())
+	}
+	for _, d := range t.Mbox.DependsOn {
+		if text, err := b.explainDependency(d); err != nil {
+			return err
+		} else if text != "" {
+			w.Waits = append(w.Waits, text)
+		}
+	}
+	able, paused := b.whoCan(r.class)
+	w.Able = able
+	for _, p := range paused {
+		w.Asks = append(w.Asks, p+", when it is no longer paused")
+	}
+	switch {
+	case r.class.target != "any":
+		w.Asks = append(w.Asks, "whoever claims as "+r.class.target)
+	case r.class.action == "":
+		w.Asks = append(w.Asks, "any agent that is not registered")
+	}
+	if len(w.Waits) > 0 {
+		w.Summary = "pending: it waits for " + w.Waits[0]
+		return nil
+	}
+	w.Summary = fmt.Sprintf("pending and ready since %s", unixMillis(max(r.since, r.notBefore)).Format(time.RFC3339))
+	if waited := now.Sub(unixMillis(max(r.since, r.notBefore))); waited > b.o.StartWithin {
+		why, err := b.whyNotStarted(r)
+		if err != nil {
+			return err
+		}
+		w.Alarms = append(w.Alarms, fmt.Sprintf("nobody has taken it for %s: %s", waited.Round(time.Second), why))
+	}
+	return nil
+}
+
+// explainDependency says what a dependency is waited for; "" if it is completed.
+func (b *Box) explainDependency(id ID) (string, error) {
+	f, err := b.seek(id)
+	if errors.Is(err, ErrNotFound) {
+		known, err := b.known(id)
+		if known || err != nil {
+			return fmt.Sprintf("%s, whose file is gone", id), err
+		}
+		return fmt.Sprintf("%s, which nobody has heard of", id), nil
+	}
+	if f == nil || f.task == nil {
+		return "", err
+	}
+	if f.task.Result.Status == Completed {
+		return "", nil
+	}
+	return fmt.Sprintf("%s, which is %s", id, f.state), nil
+}
+
+func (b *Box) explainClaim(w *Why, t *Task) error {
+	v, note, err := b.judge(t)
+	if err != nil {
+		return err
+	}
+	l := t.Mbox.Lease
+	w.Summary = fmt.Sprintf("in progress: %s works on it, attempt %d of %d", pickedBy(t), t.Mbox.Attempt, t.Mbox.MaxAttempts)
+	switch {
+	case l == nil:
+		w.Lease = "it has no lease"
+	case v == leaseLost:
+		w.Lease = "its worker is gone; the next scan takes it back"
+	case v == leaseHung:
+		w.Lease = "its lease ended at " + l.Deadline.String() + "; the next scan takes it back"
+	case note == nil:
+		w.Lease = "its lease ends at " + l.Deadline.String() + " unless progress renews it"
+	default:
+		w.Lease = fmt.Sprintf("held by process %d on %s", note.PID, note.Host)
+		if info, err := os.Lstat(b.leasePath(t.ID, l.Token)); err == nil {
+			w.Lease += ", last sign of life " + At(info.ModTime()).String()
+		}
+	}
+	if p := t.Mbox.Progress; p != nil {
+		w.Summary += ": " + p.Message
+		if p.Percent != nil {
+			w.Summary += fmt.Sprintf(" (%d%%)", *p.Percent)
+		}
+	}
+	return nil
+}
