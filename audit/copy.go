@@ -30,10 +30,14 @@ func Folder(agent string) string { return strings.ReplaceAll(agent, ":", "_") }
 
 func copyDir(home, agent string) string { return filepath.Join(home, "audit", Folder(agent)) }
 
-func (l *Ledger) copyLock(agent string) string {
+func (l *Ledger) copySlot(agent string) int {
 	h := fnv.New32a()
 	h.Write([]byte(Folder(agent)))
-	return filepath.Join(l.home, ".mbox", "locks", copyLockName(int(h.Sum32()%copyLocks)))
+	return int(h.Sum32() % copyLocks)
+}
+
+func (l *Ledger) copyLock(agent string) string {
+	return filepath.Join(l.home, ".mbox", "locks", copyLockName(l.copySlot(agent)))
 }
 
 // copied is what a process knows of an agent's copy: the file that it left, and
@@ -48,7 +52,20 @@ type copied struct {
 // the ledger: every line of the agent behind the copy's last one is appended in
 // seq order to the file of the same date. It flushes nothing, for a copy is
 // never evidence: one that is torn, or that does not fit, is written anew.
+//
+// Whoever waits for his turn in the same process finds, most of the time, that
+// the one before has copied his line as well.
 func (l *Ledger) Copy(ctx context.Context, agent string) error {
+	end := l.End()
+	turn := &l.copyTurns[l.copySlot(agent)]
+	turn.Lock()
+	defer turn.Unlock()
+	l.mu.Lock()
+	done := l.known[agent].through
+	l.mu.Unlock()
+	if done.File == end.File && done.Offset >= end.Offset && end.File != "" {
+		return nil
+	}
 	held, err := durable.AcquireLock(ctx, l.copyLock(agent), l.wait)
 	if err != nil {
 		return fmt.Errorf("copy of %s: %w", agent, err)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -51,19 +52,25 @@ func (h Head) encode() []byte {
 
 func decodeHead(record []byte) (Head, bool) {
 	text, _, ok := strings.Cut(string(record), "\n")
+	text = strings.TrimRight(text, " ")
 	i := strings.LastIndexByte(text, ' ')
 	if !ok || i < 0 || fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(text[:i]))) != text[i+1:] {
 		return Head{}, false
 	}
-	var h Head
-	n, err := fmt.Sscanf(text[:i], "head %s %d %d %d %d %s %s", &h.File, &h.Dev, &h.Ino, &h.Length, &h.Seq, &h.Checksum, &h.Boot)
-	if err != nil || n != 7 {
+	f := strings.Fields(text[:i])
+	if len(f) != 8 || f[0] != "head" {
 		return Head{}, false
 	}
+	h := Head{File: f[1], Checksum: f[6], Boot: f[7]}
+	var errs [4]error
+	h.Dev, errs[0] = strconv.ParseUint(f[2], 10, 64)
+	h.Ino, errs[1] = strconv.ParseUint(f[3], 10, 64)
+	h.Length, errs[2] = strconv.ParseInt(f[4], 10, 64)
+	h.Seq, errs[3] = strconv.ParseInt(f[5], 10, 64)
 	if h.File == "-" {
 		h.File = ""
 	}
-	return h, true
+	return h, errors.Join(errs[:]...) == nil
 }
 
 func (l *Ledger) headFile() (*os.File, error) {

@@ -95,6 +95,8 @@ type Ledger struct {
 	head  Head
 	heads *os.File // the lock file, for the head record
 	known map[string]copied
+
+	copyTurns [copyLocks]sync.Mutex // one copier of this process at a time asks for a copy's lock
 }
 
 // Create makes an empty ledger in a new home: the folder and the lock files.

@@ -87,6 +87,7 @@ type Reader struct {
 	name   string // of file
 	buf    []byte // bytes of file from bufAt on
 	bufAt  int64
+	step   int           // how much the last fill asked for
 	line   int           // lines seen in this file, for messages
 	broken *Broken       // why the last step ended before the end of the bytes
 	newest func() string // names the newest file, or "" if that takes a listing
@@ -230,7 +231,9 @@ func (r *Reader) nextFile() (bool, error) {
 
 // fill reads more of the file behind the buffer.
 func (r *Reader) fill() (bool, error) {
-	r.buf = slices.Grow(r.buf, 128<<10)
+	// A reader of a few lines stays small, one of many reads in large steps.
+	r.step = min(max(4<<10, 2*r.step), 256<<10)
+	r.buf = slices.Grow(r.buf, r.step)
 	n, err := r.file.ReadAt(r.buf[len(r.buf):cap(r.buf)], r.bufAt+int64(len(r.buf)))
 	if err != nil && !errors.Is(err, io.EOF) {
 		return false, err
@@ -271,7 +274,7 @@ func (r *Reader) nextHere() (Line, error) {
 	}
 	line, why := r.accept(raw, r.at.Offset)
 	if why == "" && whole {
-		r.step(line)
+		r.pass(line)
 		return line, nil
 	}
 	if why == "" {
@@ -283,7 +286,7 @@ func (r *Reader) nextHere() (Line, error) {
 		return Line{}, err
 	}
 	if found {
-		r.step(line)
+		r.pass(line)
 		return line, nil
 	}
 	if whole {
@@ -292,7 +295,7 @@ func (r *Reader) nextHere() (Line, error) {
 	return Line{}, io.EOF
 }
 
-func (r *Reader) step(line Line) {
+func (r *Reader) pass(line Line) {
 	r.at = line.End
 	r.line++
 }

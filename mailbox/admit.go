@@ -183,15 +183,18 @@ func (d *drop) parse() (*Task, error) {
 // for writing, and while it does not parse, because it may be half-written.
 func (d *drop) unfinished(fault error) time.Duration {
 	age := d.b.now().Sub(d.mtime)
+	limit := time.Duration(0)
 	switch {
 	case d.held:
-		if age < heldOpen {
-			return settleTime
-		}
-	case mayGrow(fault) && age < halfWritten:
-		return max(halfWritten-age, settleTime)
+		limit = heldOpen
+	case mayGrow(fault):
+		limit = halfWritten
 	}
-	return 0
+	if age >= limit {
+		return 0
+	}
+	// Soon at first, since most writers are done in a moment, then seldom.
+	return min(max(age/2, 10*time.Millisecond), limit-age+time.Millisecond)
 }
 
 // mayGrow tells whether a file with this fault may be one whose writer is not

@@ -85,6 +85,8 @@ type Box struct {
 	index *index
 	mu    sync.Mutex // guards index and what follows
 	paces map[string]pace
+
+	drawing sync.Mutex // one goroutine of this process at a time draws a serial number
 }
 
 // version is the content of .mbox/VERSION. It is written last by Create.
@@ -138,7 +140,29 @@ func Create(dir string, o Options) error {
 	if err := makeSalt(dir, o.Sync); err != nil {
 		return err
 	}
+	if err := probeRenames(dir); err != nil {
+		return err
+	}
 	return makeVersion(dir, o.Sync)
+}
+
+// probeRenames refuses a file system on which the renames that mbox rests on do
+// not work.
+func probeRenames(dir string) error {
+	a, b := privatePath(dir, "tmp", "probe~a"), privatePath(dir, "tmp", "probe~b")
+	defer func() { _, _ = removeIfThere(a), removeIfThere(b) }()
+	for _, p := range []string{a, b} {
+		if err := errors.Join(removeIfThere(p), durable.Stage(p, nil, durable.None)); err != nil {
+			return err
+		}
+	}
+	if err := durable.Move(a, b); !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s: %w: a rename that must not replace a file answers %v", dir, ErrFileSystem, err)
+	}
+	if err := durable.Exchange(a, b); err != nil {
+		return fmt.Errorf("%s: %w: %w", dir, ErrFileSystem, err)
+	}
+	return nil
 }
 
 // makeLocks makes the lock files that are missing.

@@ -187,16 +187,23 @@ func (b *Box) Wait(ctx context.Context, r ClaimRequest) (*Claim, error) {
 		return nil, err
 	}
 	defer w.close()
+	if err := b.Tidy(ctx); err != nil && !errors.Is(err, ErrBusy) {
+		return nil, err
+	}
+	p := pass{b: b, folders: []State{Pending, InProgress}, last: time.Now()}
 	for {
-		if err := b.Tidy(ctx); err != nil && !errors.Is(err, ErrBusy) {
-			return nil, err
-		}
 		c, err := b.Claim(ctx, r)
 		if !errors.Is(err, ErrEmpty) {
 			return c, err
 		}
-		if err := w.wait(ctx, b.untilDue()); err != nil {
+		s, err := w.wait(ctx, p.next())
+		if err != nil {
 			return nil, err
+		}
+		if !b.Routed() {
+			p.after(ctx, s)
+		} else if time.Since(p.last) >= b.o.ScanInterval {
+			p.last = time.Now()
 		}
 	}
 }

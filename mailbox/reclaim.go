@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"mbox/audit"
+	"mbox/mailbox/durable"
 )
 
 // reclaim takes back the tasks whose lease is over: those of dead workers at
@@ -22,6 +23,48 @@ func (b *Box) reclaim(ctx context.Context) (int, error) {
 			return back, err
 		}
 		if ok {
+			back++
+		}
+	}
+	return back, nil
+}
+
+// working tells whether tasks are in progress whose worker may die.
+func (b *Box) working() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range b.index.live {
+		if r.state == InProgress {
+			return true
+		}
+	}
+	return false
+}
+
+// reclaimDead takes back tasks whose worker is not running any more. It only
+// looks for the processes that the lease files name; the verdict is reclaim's.
+func (b *Box) reclaimDead(ctx context.Context) (int, error) {
+	names, err := b.leases()
+	if err != nil {
+		return 0, err
+	}
+	back := 0
+	for _, name := range names {
+		id, _, ok := leaseOf(name)
+		f, info, err := durable.OpenRegular(privatePath(b.home, "leases", name))
+		if err != nil || !ok {
+			continue // it has just ended
+		}
+		note := readNote(f, info.Size())
+		f.Close()
+		if note == nil || note.Host != b.host || note.Boot == b.boot && startTime(note.PID) == note.Start {
+			continue
+		}
+		took, err := b.reclaimOne(ctx, id)
+		if err != nil {
+			return back, err
+		}
+		if took {
 			back++
 		}
 	}
@@ -82,9 +125,17 @@ func (b *Box) dropStrayLeases(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	count := map[ID]int{}
 	for _, name := range names {
-		id, _, ok := leaseOf(name)
-		if !ok {
+		id, _, _ := leaseOf(name)
+		count[id]++
+	}
+	for id, n := range count {
+		r, err := b.lookup(id)
+		if err != nil {
+			return err
+		}
+		if n == 1 && r != nil && r.state == InProgress {
 			continue
 		}
 		s, err := b.tryShard(ctx, shardOf(string(id)))

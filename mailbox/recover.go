@@ -273,15 +273,48 @@ func (r *recovery) task(id ID, f *fate) error {
 		return err
 	}
 	defer s.unlock()
+	if f, err = r.again(id, f); err != nil {
+		return err
+	}
+	if to = f.m.to(); to == None || to == "pruned" {
+		return nil
+	}
+	place = filepath.Join(r.b.folder(to, f.at), id.file())
+	rest = slices.DeleteFunc(slices.Clone(r.files[id]), func(p string) bool { return r.b.path(p) == place })
 	if adopted, err := r.adopted(s, id, f, place); adopted || err != nil {
 		return err
 	}
 	return r.bring(s, id, f, place, rest)
 }
 
+// again reads the id's last move and where its files lie once more, now that
+// its shard is held: somebody may have been at work since the fold.
+func (r *recovery) again(id ID, f *fate) (*fate, error) {
+	e, m, err := r.b.lastMove(id)
+	if err != nil || e == nil {
+		return f, err
+	}
+	var files []string
+	for _, p := range r.files[id] {
+		if strings.HasPrefix(p, ".mbox/") || strings.HasPrefix(p, "tasks/archive/") {
+			files = append(files, p)
+		}
+	}
+	for _, s := range Folders {
+		p := filepath.Join("tasks", string(s), id.file())
+		if _, err := os.Lstat(r.b.path(p)); err == nil {
+			files = append(files, p)
+		}
+	}
+	r.files[id] = files
+	return &fate{e.Agent, m, e.Time()}, nil
+}
+
 // shard takes a task's lock without settling: recovery is the settling.
-func (r *recovery) shard(id ID) (*shard, error) {
-	lock, err := durable.AcquireLock(r.ctx, privatePath(r.b.home, "locks", shardName(shardOf(string(id)))), r.b.o.LockWait)
+func (r *recovery) shard(id ID) (*shard, error) { return r.shardNumber(shardOf(string(id))) }
+
+func (r *recovery) shardNumber(number int) (*shard, error) {
+	lock, err := durable.AcquireLock(r.ctx, privatePath(r.b.home, "locks", shardName(number)), r.b.o.LockWait)
 	if err != nil {
 		return nil, lockError(err)
 	}
@@ -290,7 +323,7 @@ func (r *recovery) shard(id ID) (*shard, error) {
 		lock.Unlock()
 		return nil, err
 	}
-	return &shard{number: shardOf(string(id)), lock: lock, file: f}, nil
+	return &shard{number: number, lock: lock, file: f}, nil
 }
 
 // bring puts the right bytes into the right folder, wherever they lie.
@@ -393,12 +426,15 @@ func (r *recovery) clear(id ID, f *fate, place string, rest []string) error {
 	return nil
 }
 
-// lost deals with content that the ledger names and that is nowhere. A live
-// task's claim that was overtaken by a power cut is voided; everything else
-// stays for verify to name. Bytes are never thrown away.
+// lost deals with content that the ledger names and that is nowhere. A claim
+// that a power cut overtook is voided. What a stranger edited stays where it is
+// for verify to name and an operator to adopt. What is no task any more goes to
+// quarantine, and a line says that the content is lost; verify goes on naming
+// the task until an operator gives it up.
 func (r *recovery) lost(s *shard, id ID, f *fate, place string, rest []string) error {
 	b := r.b
-	for _, p := range append([]string{strings.TrimPrefix(place, b.home+"/")}, rest...) {
+	best := append([]string{strings.TrimPrefix(place, b.home+"/")}, rest...)
+	for _, p := range best {
 		seen, err := look(b.path(p))
 		if err != nil {
 			return err
@@ -407,8 +443,25 @@ func (r *recovery) lost(s *shard, id ID, f *fate, place string, rest []string) e
 			return r.void(s, id, f, p)
 		}
 	}
+	for _, p := range best {
+		if found, err := b.read(id, None, b.path(p)); err == nil && found.task.ID == id && found.hash != hashOf(f.m.Before) {
+			return nil
+		}
+	}
 	r.out.Lost++
-	return nil
+	for _, p := range best {
+		if seen, err := look(b.path(p)); err != nil || !seen.there {
+			continue
+		}
+		if err := b.setAside(r.ctx, nil, b.path(p), id.file(), audit.Reconcile, reason{Reason: "lost: the content that the ledger names is nowhere, this was left", Code: "lost", Task: id}); err != nil {
+			return err
+		}
+		r.out.Quarantine++
+	}
+	if said, err := b.lineWith(`"alarm":"lost","host"`); err != nil || said != nil && ID(said.Task()) == id {
+		return err
+	}
+	return b.sayAlarm(r.ctx, s, id, "lost", fmt.Sprintf("its content is lost; mbox recover --adopt %s gives it up", id))
 }
 
 // void undoes a claim whose staged file a power cut took: the task goes back to
@@ -473,8 +526,14 @@ func (r *recovery) staged() error {
 		return err
 	}
 	for _, name := range names {
-		owner, _, _ := cutLast(strings.TrimSuffix(name, reasonSuffix), "~")
-		s, err := r.shard(ID(trimJSON(owner)))
+		owner, tx, _ := cutLast(strings.TrimSuffix(name, reasonSuffix), "~")
+		number := shardOf(trimJSON(owner))
+		for i := range shards {
+			if d, set, err := readDirty(privatePath(r.b.home, "locks", shardName(i))); err == nil && set && d.tx == tx {
+				number = i // its owner said so
+			}
+		}
+		s, err := r.shardNumber(number)
 		if err != nil {
 			return err
 		}
@@ -501,7 +560,8 @@ func (r *recovery) sweepOne(name string) error {
 	return r.b.sweep(name)
 }
 
-// shards blanks the dirty records: everything is settled now.
+// shards settles what dirty records are left and blanks them. A damaged one
+// cannot be settled; the recovery until here has done it.
 func (r *recovery) shards() error {
 	for i := range shards {
 		_, set, err := readDirty(privatePath(r.b.home, "locks", shardName(i)))
@@ -511,17 +571,16 @@ func (r *recovery) shards() error {
 		if !set {
 			continue
 		}
-		lock, err := durable.AcquireLock(r.ctx, privatePath(r.b.home, "locks", shardName(i)), r.b.o.LockWait)
+		s, err := r.shardNumber(i)
 		if err != nil {
-			return lockError(err)
-		}
-		f, err := os.OpenFile(lock.Path(), os.O_RDWR, 0)
-		if err != nil {
-			lock.Unlock()
 			return err
 		}
-		s := &shard{number: i, lock: lock, file: f}
-		err = s.clean()
+		if d, set, bad := readDirty(s.lock.Path()); set && bad == nil {
+			err = r.b.settle(r.ctx, d)
+		}
+		if err == nil {
+			err = s.clean()
+		}
 		s.unlock()
 		if err != nil {
 			return err

@@ -104,7 +104,11 @@ func (b *Box) survey(ctx context.Context, folder State, r *ScanReport) error {
 	b.mu.Unlock()
 	begun := time.Now()
 	unchanged := info.ModTime().Equal(p.mtime) && p.begun.Sub(p.mtime) > quiet
-	if unchanged || begun.Sub(p.ended) < 10*p.took {
+	if unchanged {
+		return nil
+	}
+	if rest := 10*p.took - begun.Sub(p.ended); rest > 0 {
+		r.Again = shorter(r.Again, rest)
 		return nil
 	}
 	names, err := listNames(path)

@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -63,21 +64,45 @@ func (d dirty) encode() []byte {
 
 func decodeDirty(record []byte) (d dirty, set bool, err error) {
 	text, _, _ := strings.Cut(string(record), "\n")
-	if strings.Trim(text, " ") == "" {
+	text = strings.TrimRight(text, " ")
+	if text == "" {
 		return d, false, nil
 	}
 	i := strings.LastIndexByte(text, ' ')
 	if i < 0 || fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(text[:i]))) != text[i+1:] {
 		return d, true, errDamagedRecord
 	}
-	n, err := fmt.Sscanf(text[:i], "dirty %s %q %s %s %d %d %s %d", &d.kind, &d.name, &d.tx, &d.at.File, &d.at.Offset, &d.at.Seq, &d.at.Checksum, &d.pid)
-	if err != nil || n != 8 {
+	name, rest, err := unquote(strings.TrimPrefix(text[:i], "dirty "))
+	if err != nil {
+		return d, true, errDamagedRecord
+	}
+	f := strings.Fields(rest)
+	if len(f) != 7 {
+		return d, true, errDamagedRecord
+	}
+	d = dirty{kind: f[0], name: name, tx: f[1], at: audit.Position{File: f[2], Checksum: f[5]}}
+	var errs [3]error
+	d.at.Offset, errs[0] = strconv.ParseInt(f[3], 10, 64)
+	d.at.Seq, errs[1] = strconv.ParseInt(f[4], 10, 64)
+	d.pid, errs[2] = strconv.Atoi(f[6])
+	if errors.Join(errs[:]...) != nil {
 		return d, true, errDamagedRecord
 	}
 	if d.at.File == "-" {
 		d.at.File = ""
 	}
 	return d, true, nil
+}
+
+// unquote takes the quoted NAME out of "KIND NAME REST".
+func unquote(text string) (name, rest string, err error) {
+	kind, text, _ := strings.Cut(text, " ")
+	quoted, err := strconv.QuotedPrefix(text)
+	if err != nil {
+		return "", "", err
+	}
+	name, err = strconv.Unquote(quoted)
+	return name, kind + " " + text[len(quoted):], err
 }
 
 // shard is a held task lock.

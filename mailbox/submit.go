@@ -158,6 +158,8 @@ func (b *Box) sameAgain(id ID, request string) (ID, error) {
 // from .mbox/locks/serial under that file's lock, so that senders do not race
 // for one. The draw is only a hint: submitAs tries the id under its own lock.
 func (b *Box) nextID(ctx context.Context, now time.Time) (ID, error) {
+	b.drawing.Lock()
+	defer b.drawing.Unlock()
 	path := privatePath(b.home, "locks", "serial")
 	lock, err := durable.AcquireLock(ctx, path, b.o.LockWait)
 	if err != nil {

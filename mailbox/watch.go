@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -45,40 +47,105 @@ func (w *watcher) close() {
 	}
 }
 
+// seen is what a watcher saw while somebody waited: names that came into or
+// went from the folders of tasks. It only says where to look.
+type seen struct {
+	names map[State]map[string]bool
+	lost  bool // events were lost, or there is no watcher: scan
+}
+
 // wait returns when something has changed, or after at most so long. What came
 // together is taken together.
-func (w *watcher) wait(ctx context.Context, most time.Duration) error {
+func (w *watcher) wait(ctx context.Context, most time.Duration) (seen, error) {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	if w.fs == nil {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return seen{}, ctx.Err()
 		case <-timer.C:
-			return nil
+			return seen{lost: true}, nil
 		}
 	}
+	s := seen{names: map[State]map[string]bool{}}
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
+		return s, ctx.Err()
 	case <-timer.C:
-		return nil
-	case <-w.fs.Events:
-	case <-w.fs.Errors: // an overflow: events were lost, so something has changed
+		return s, nil
+	case e := <-w.fs.Events:
+		s.note(w.b, e)
+	case <-w.fs.Errors: // an overflow arrives as an error
+		s.lost = true
 	}
-	w.drain()
-	return nil
-}
-
-func (w *watcher) drain() {
 	for {
 		select {
-		case <-w.fs.Events:
+		case e := <-w.fs.Events:
+			s.note(w.b, e)
 		case <-w.fs.Errors:
+			s.lost = true
 		default:
-			return
+			return s, nil
 		}
 	}
+}
+
+// note keeps the name of a file that came into a folder of tasks, or left it, or
+// is being written in pending, where only a dropper writes in place.
+func (s *seen) note(b *Box, e fsnotify.Event) {
+	folder := State(filepath.Base(filepath.Dir(e.Name)))
+	matters := e.Has(fsnotify.Create) || e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename) || e.Has(fsnotify.Write) && folder == Pending
+	if folderIndex(folder) < 0 || !matters {
+		return
+	}
+	if s.names[folder] == nil {
+		s.names[folder] = map[string]bool{}
+	}
+	s.names[folder][filepath.Base(e.Name)] = true
+}
+
+// attend looks at the names that a watcher saw. Most of them are the traces of
+// transitions, which the ledger told before they showed; what is left are drops
+// and what strangers moved.
+func (b *Box) attend(ctx context.Context, s seen) (again time.Duration, err error) {
+	if err := b.update(); err != nil {
+		return 0, err
+	}
+	for folder, names := range s.names {
+		for name := range names {
+			if ignored(name) {
+				continue
+			}
+			wait, err := b.attendTo(ctx, folder, name)
+			if err != nil {
+				return again, err
+			}
+			if wait > 0 {
+				again = shorter(again, wait)
+			}
+		}
+	}
+	return again, nil
+}
+
+func (b *Box) attendTo(ctx context.Context, folder State, name string) (time.Duration, error) {
+	b.mu.Lock()
+	var state State
+	if r := b.index.find(ID(trimJSON(name))); r != nil {
+		state = r.state
+	}
+	b.mu.Unlock()
+	_, err := os.Lstat(b.path("tasks", string(folder), name))
+	there := err == nil
+	switch {
+	case there && folder == Pending && state == None:
+		return b.admit(ctx, name)
+	case there != (state == folder) && state != None:
+		return 0, b.lookInto(ctx, ID(trimJSON(name)))
+	case there && folder == InProgress && state == None:
+		return 0, b.stray(ctx, folder, name)
+	}
+	return 0, nil
 }
 
 // WaitChange blocks until the mailbox or its ledger may have changed, at most
@@ -89,7 +156,8 @@ func (b *Box) WaitChange(ctx context.Context) error {
 		return err
 	}
 	defer w.close()
-	return w.wait(ctx, b.o.ScanInterval)
+	_, err = w.wait(ctx, b.o.ScanInterval)
+	return err
 }
 
 // Follow yields the ledger's entries from p on, for ever, as they come.
@@ -101,7 +169,7 @@ func (b *Box) Follow(ctx context.Context, p audit.Position) iter.Seq2[audit.Entr
 			return
 		}
 		defer w.close()
-		wait := func(ctx context.Context) error { return w.wait(ctx, b.o.ScanInterval) }
+		wait := func(ctx context.Context) error { _, err := w.wait(ctx, b.o.ScanInterval); return err }
 		for e, err := range b.ledger.Tail(ctx, p, wait) {
 			if !yield(e, err) {
 				return
@@ -150,9 +218,11 @@ type RouterOptions struct {
 // ErrRouted says that another router is up for this mailbox.
 var ErrRouted = errors.New("a router is up for this mailbox already")
 
-// Route is the router's loop: it scans when something has changed, when a
-// waiting task's time comes, and at the scan interval, until the context ends.
-// One router at a time serves a mailbox (ErrRouted); nothing depends on it.
+// Route is the router's loop: it attends to what the watcher sees at once, lets
+// waiting tasks become ready when their time comes, takes tasks of killed
+// workers back, and scans everything at the scan interval, until the context
+// ends. One router at a time serves a mailbox (ErrRouted); nothing depends on
+// it.
 func (b *Box) Route(ctx context.Context, o RouterOptions) error {
 	lock, err := durable.TryLock(privatePath(b.home, "locks", "router"))
 	if errors.Is(err, durable.ErrBusy) {
@@ -167,28 +237,86 @@ func (b *Box) Route(ctx context.Context, o RouterOptions) error {
 		return err
 	}
 	defer w.close()
-	first := true
-	for {
-		r, err := b.scan(ctx, Folders)
-		if ctx.Err() != nil {
-			return nil
+	p := pass{b: b, folders: Folders, scanned: o.Scanned}
+	if err := p.scan(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, ErrBusy) {
+		return err
+	}
+	if o.Ready != nil {
+		o.Ready()
+	}
+	for ctx.Err() == nil {
+		s, err := w.wait(ctx, p.next())
+		if err != nil {
+			break
 		}
-		if o.Scanned != nil {
-			o.Scanned(r, err)
-		}
-		if first && err != nil && !errors.Is(err, ErrBusy) {
-			return err
-		}
-		if first && o.Ready != nil {
-			o.Ready()
-		}
-		first = false
-		most := b.untilDue()
-		if r.Again > 0 {
-			most = min(most, r.Again)
-		}
-		if err := w.wait(ctx, most); err != nil {
-			return nil
-		}
+		p.after(ctx, s)
+	}
+	return nil
+}
+
+// pass is the rhythm of a process that looks after a mailbox: a router, or a
+// waiting worker while there is no router.
+type pass struct {
+	b       *Box
+	folders []State
+	scanned func(ScanReport, error)
+	last    time.Time // of the last whole scan
+	again   time.Time // when to look again at what was not ready; zero: no need
+}
+
+// leaseCheck is how often the workers of tasks in progress are looked for.
+const leaseCheck = 500 * time.Millisecond
+
+func (p *pass) report(r ScanReport, err error) {
+	if p.scanned != nil {
+		p.scanned(r, err)
+	}
+}
+
+func (p *pass) scan(ctx context.Context) error {
+	p.last, p.again = time.Now(), time.Time{}
+	r, err := p.b.scan(ctx, p.folders)
+	if r.Again > 0 {
+		p.again = time.Now().Add(r.Again)
+	}
+	if ctx.Err() == nil {
+		p.report(r, err)
+	}
+	return err
+}
+
+// next is how long to wait at most.
+func (p *pass) next() time.Duration {
+	most := min(p.b.untilDue(), time.Until(p.last.Add(p.b.o.ScanInterval)))
+	if !p.again.IsZero() {
+		most = min(most, time.Until(p.again))
+	}
+	if p.b.working() {
+		most = min(most, leaseCheck)
+	}
+	return max(most, time.Millisecond)
+}
+
+// after does what is to be done after a wait. Errors are reported, not
+// returned: the next scan tries again.
+func (p *pass) after(ctx context.Context, s seen) {
+	due := time.Since(p.last) >= p.b.o.ScanInterval || !p.again.IsZero() && !time.Now().Before(p.again)
+	if s.lost || due {
+		_ = p.scan(ctx) // it has been reported
+		return
+	}
+	wait, err := p.b.attend(ctx, s)
+	if wait > 0 {
+		p.again = time.Now().Add(wait)
+	}
+	var r ScanReport
+	if err == nil {
+		r.Reclaimed, err = p.b.reclaimDead(ctx)
+	}
+	if err == nil {
+		err = p.b.resolve(ctx)
+	}
+	if ctx.Err() == nil && (err != nil || r.Reclaimed > 0) {
+		p.report(r, err)
 	}
 }

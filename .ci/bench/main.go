@@ -1,0 +1,438 @@
+// Command bench measures what the README promises, on the disk that TMPDIR
+// names, and prints each figure beside the flush rate of the same disk measured
+// in the same run. Timings here never fail a test.
+//
+//	go run ./.ci/bench [-dir DIR] [-mbox BINARY] [-pending 100000] [-seconds 2]
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"mbox/mailbox"
+	"mbox/mailbox/durable"
+)
+
+var (
+	dir     = flag.String("dir", "", "where to work; a temporary folder if empty")
+	binary  = flag.String("mbox", "./mbox", "the binary for the figures of whole commands")
+	pending = flag.Int("pending", 100_000, "how many tasks the large mailbox holds")
+	seconds = flag.Float64("seconds", 2, "how long each throughput figure is measured")
+)
+
+func main() {
+	flag.Parse()
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	root, err := os.MkdirTemp(*dir, "mbox-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(root)
+	for _, part := range []func(string) error{machine, flushes, throughput, commands, latency, backlog, idle} {
+		if err := part(root); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func machine(root string) error {
+	fs, _, err := durable.FileSystem(root)
+	if err != nil {
+		return err
+	}
+	model := "unknown CPU"
+	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(info)) {
+			if name, ok := strings.CutPrefix(line, "model name"); ok {
+				model = strings.Trim(name, " \t:\n")
+				break
+			}
+		}
+	}
+	fmt.Printf("machine: %s, %d cores, %s/%s, %s, %s\n", model, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), fs)
+	return nil
+}
+
+// flushRate is how many appends of 700 bytes, each flushed by itself, the disk
+// takes in a second: the yardstick of this run.
+var flushRate float64
+
+func flushes(root string) error {
+	f, err := os.OpenFile(filepath.Join(root, "flush"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	line := make([]byte, 700)
+	begun, n := time.Now(), 0
+	for time.Since(begun).Seconds() < *seconds {
+		if err := durable.Append(f, line); err != nil {
+			return err
+		}
+		if err := durable.Flush(f); err != nil {
+			return err
+		}
+		n++
+	}
+	flushRate = float64(n) / time.Since(begun).Seconds()
+	fmt.Printf("disk: %.0f appends of 700 bytes a second, each flushed (%.2f ms)\n\n", flushRate, 1000/flushRate)
+	return nil
+}
+
+func newHome(root, name string, m durable.Mode) (*mailbox.Box, error) {
+	home := filepath.Join(root, name)
+	o := mailbox.Options{Sync: m}
+	if err := mailbox.Create(home, mailbox.Options{Sync: durable.None}); err != nil {
+		return nil, err
+	}
+	return mailbox.Open(context.Background(), home, o)
+}
+
+var modes = []struct {
+	name string
+	mode durable.Mode
+}{{"standard", durable.Standard}, {"strict", durable.Strict}, {"none", durable.None}}
+
+// throughput counts whole tasks (submit, claim, complete) a second.
+func throughput(root string) error {
+	fmt.Println("submit + claim + complete of 1.5 KB tasks, tasks a second (and per flush of the disk):")
+	fmt.Printf("%10s %18s %18s %18s %18s\n", "sync", "1 worker", "4 workers", "16 workers", "64 workers")
+	for _, m := range modes {
+		fmt.Printf("%10s", m.name)
+		for _, workers := range []int{1, 4, 16, 64} {
+			b, err := newHome(root, fmt.Sprintf("through-%s-%d", m.name, workers), m.mode)
+			if err != nil {
+				return err
+			}
+			rate, err := cycle(b, workers)
+			b.Close()
+			os.RemoveAll(b.Home())
+			if err != nil {
+				return err
+			}
+			fmt.Printf(" %10.0f (%5.2f)", rate, rate/flushRate)
+		}
+		fmt.Println()
+	}
+	fmt.Println()
+	return nil
+}
+
+func request(i int) *mailbox.Task {
+	return &mailbox.Task{
+		Task:       mailbox.Request{Title: "task " + strconv.Itoa(i), Description: strings.Repeat("x", 1000)},
+		Assignment: mailbox.Assignment{TargetAgent: "coder"},
+	}
+}
+
+func cycle(b *mailbox.Box, workers int) (float64, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(*seconds*float64(time.Second)))
+	defer cancel()
+	var wg sync.WaitGroup
+	var done atomic.Int64
+	errs := make(chan error, workers)
+	begun := time.Now()
+	for range workers {
+		wg.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				if err := one(b, i); err != nil {
+					errs <- err
+					return
+				}
+				done.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	rate := float64(done.Load()) / time.Since(begun).Seconds()
+	select {
+	case err := <-errs:
+		return rate, err
+	default:
+		return rate, nil
+	}
+}
+
+func one(b *mailbox.Box, i int) error {
+	ctx := context.Background()
+	if _, err := b.Submit(ctx, request(i)); err != nil {
+		return err
+	}
+	for {
+		c, err := b.Claim(ctx, mailbox.ClaimRequest{Agent: "coder", Process: true})
+		if errors.Is(err, mailbox.ErrEmpty) {
+			time.Sleep(200 * time.Microsecond) // another worker has it at hand, and puts its own in
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return c.Complete(ctx, mailbox.Result{Output: jsontext.Value(`"done"`)})
+	}
+}
+
+// times runs f n times and prints median and 99th percentile.
+func times(what string, n int, f func(i int) error) error {
+	all := make([]time.Duration, 0, n)
+	for i := range n {
+		begun := time.Now()
+		if err := f(i); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		all = append(all, time.Since(begun))
+	}
+	fmt.Printf("%-58s %s\n", what+":", spread(all))
+	return nil
+}
+
+func spread(all []time.Duration) string {
+	slices.Sort(all)
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	return fmt.Sprintf("p50 %7.2f ms   p99 %7.2f ms", ms(all[len(all)/2]), ms(all[len(all)*99/100]))
+}
+
+// commands times whole one-shot commands of the binary.
+func commands(root string) error {
+	if _, err := os.Stat(*binary); err != nil {
+		fmt.Printf("(no binary at %s: build it with make build for the figures of whole commands)\n\n", *binary)
+		return nil
+	}
+	home := filepath.Join(root, "oneshot")
+	call := func(args ...string) error {
+		out, err := exec.Command(*binary, append([]string{"--home", home}, args...)...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("mbox %s: %w\n%s", strings.Join(args, " "), err, out)
+		}
+		return nil
+	}
+	if err := call("init"); err != nil {
+		return err
+	}
+	for _, c := range [][]string{{"version"}, {"ls"}, {"send", "hello"}, {"claim", "--agent", "coder"}} {
+		if err := times("one command: mbox "+strings.Join(c, " "), 50, func(int) error { return call(c...) }); err != nil {
+			return err
+		}
+	}
+	fmt.Println()
+	return nil
+}
+
+// latency is the time from rename into pending to the claim being held, by a
+// worker that waits, with the admission in between.
+func latency(root string) error {
+	b, err := newHome(root, "latency", durable.Standard)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	held := make(chan mailbox.ID)
+	go func() {
+		for {
+			c, err := b.Wait(ctx, mailbox.ClaimRequest{Agent: "coder", Process: true})
+			if err != nil {
+				close(held)
+				return
+			}
+			held <- c.ID()
+			_ = c.Complete(ctx, mailbox.Result{})
+			c.Close()
+			held <- c.ID()
+		}
+	}()
+	var all []time.Duration
+	for i := range 200 {
+		name := fmt.Sprintf("drop-%d.json", i)
+		part := filepath.Join(b.Home(), "tasks", "pending", name+".part")
+		if err := os.WriteFile(part, []byte(`{"task":{"title":"now"}}`), 0o600); err != nil {
+			return err
+		}
+		begun := time.Now()
+		if err := os.Rename(part, strings.TrimSuffix(part, ".part")); err != nil {
+			return err
+		}
+		<-held
+		all = append(all, time.Since(begun))
+		<-held
+	}
+	fmt.Printf("%-58s %s\n\n", "from rename into pending to the claim held:", spread(all))
+	return nil
+}
+
+// backlog compares claims with 1,000 and with many pending tasks, and measures
+// what opening and remembering them costs.
+func backlog(root string) error {
+	for _, n := range []int{1000, *pending} {
+		b, err := newHome(root, fmt.Sprintf("backlog-%d", n), durable.None)
+		if err != nil {
+			return err
+		}
+		if err := fill(b, n); err != nil {
+			return err
+		}
+		home := b.Home()
+		b.Close()
+		if err := claims(home, n); err != nil {
+			return err
+		}
+		os.RemoveAll(home)
+	}
+	fmt.Println()
+	return nil
+}
+
+func fill(b *mailbox.Box, n int) error {
+	var wg sync.WaitGroup
+	var next atomic.Int64
+	errs := make(chan error, 8)
+	begun := time.Now()
+	for range 8 {
+		wg.Go(func() {
+			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+				if _, err := b.Submit(context.Background(), request(int(i))); err != nil {
+					errs <- err
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	fmt.Printf("%d pending (put there in %.1f s without flushes):\n", n, time.Since(begun).Seconds())
+	select {
+	case err := <-errs:
+		return err
+	default:
+		return nil
+	}
+}
+
+func claims(home string, n int) error {
+	ctx := context.Background()
+	before := heap()
+	begun := time.Now()
+	b, err := mailbox.Open(ctx, home, mailbox.Options{})
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	if _, err := b.Scan(ctx); err != nil {
+		return err
+	}
+	fmt.Printf("  %-56s %7.2f s, %.0f bytes of memory a task\n", "opened and scanned:", time.Since(begun).Seconds(), float64(heap()-before)/float64(n))
+	err = times("  claim, in a process that stays", 200, func(int) error {
+		c, err := b.Claim(ctx, mailbox.ClaimRequest{Agent: "coder", Process: true})
+		if err == nil {
+			err = c.Close()
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(*binary); err != nil {
+		return nil
+	}
+	return times("  claim, one command", 20, func(int) error {
+		out, err := exec.Command(*binary, "--home", home, "claim", "--agent", "coder").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// idle measures the CPU time and memory of mbox up with nothing to do.
+func idle(root string) error {
+	if _, err := os.Stat(*binary); err != nil {
+		return nil
+	}
+	home := filepath.Join(root, "idle")
+	if out, err := exec.Command(*binary, "--home", home, "init").CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	up := exec.Command(*binary, "--home", home, "up")
+	stderr, err := up.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := up.Start(); err != nil {
+		return err
+	}
+	line := make([]byte, 256)
+	if _, err := stderr.Read(line); err != nil { // the ready line
+		return err
+	}
+	const span = 12 * time.Second // two scans at least
+	time.Sleep(time.Second)
+	cpu := cpuTime(up.Process.Pid)
+	time.Sleep(span)
+	spent := cpuTime(up.Process.Pid) - cpu
+	rss := residentMiB(up.Process.Pid)
+	_ = up.Process.Signal(syscall.SIGTERM)
+	if err := up.Wait(); err != nil {
+		return err
+	}
+	fmt.Printf("idle mbox up: %.0f ms of CPU in %v (%.2f %%), %.1f MiB resident\n", spent.Seconds()*1000, span, 100*spent.Seconds()/span.Seconds(), rss)
+	return nil
+}
+
+func cpuTime(pid int) time.Duration {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
+	if err != nil {
+		return 0
+	}
+	total := time.Duration(0)
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	for _, t := range tasks {
+		if stat, err = os.ReadFile(t); err == nil {
+			ns, _ := strconv.ParseInt(strings.Fields(string(stat))[0], 10, 64)
+			total += time.Duration(ns)
+		}
+	}
+	return total
+}
+
+func residentMiB(pid int) float64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(status)) {
+		if kb, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			n, _ := strconv.ParseFloat(strings.Fields(kb)[0], 64)
+			return n / 1024
+		}
+	}
+	return 0
+}
