@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -279,7 +278,7 @@ func TestRecordErrorsHelp(t *testing.T) {
 	}
 }
 
-// The largest record that can be written can be read, and in linear time.
+// The largest record that can be written can be read.
 func TestRecordOfFullSize(t *testing.T) {
 	lines := strings.Repeat("a\n", MaxBody/2-1) + "a"
 	marked := strings.Repeat("#\n", MaxBody/2-1) + "#"
@@ -289,12 +288,8 @@ func TestRecordOfFullSize(t *testing.T) {
 	for _, body := range c.bodies() {
 		*body = marked
 	}
-	begun := time.Now()
 	checkDecisionRoundTrip(t, d)
 	checkChangeRoundTrip(t, c)
-	if took := time.Since(begun); took > 20*time.Second {
-		t.Errorf("took %v", took)
-	}
 }
 
 func TestRecordSchemas(t *testing.T) {

@@ -86,6 +86,8 @@ type Box struct {
 	mu    sync.Mutex // guards index and what follows
 	paces map[string]pace
 
+	settledAt time.Time // when every shard was last looked at
+
 	drawing sync.Mutex // one goroutine of this process at a time draws a serial number
 }
 

@@ -187,10 +187,12 @@ func (b *Box) Wait(ctx context.Context, r ClaimRequest) (*Claim, error) {
 		return nil, err
 	}
 	defer w.close()
-	if err := b.Tidy(ctx); err != nil && !errors.Is(err, ErrBusy) {
-		return nil, err
-	}
 	p := pass{b: b, folders: []State{Pending, InProgress}, last: time.Now()}
+	if !b.Routed() {
+		if err := p.scan(ctx); err != nil && !errors.Is(err, ErrBusy) {
+			return nil, err
+		}
+	}
 	for {
 		c, err := b.Claim(ctx, r)
 		if !errors.Is(err, ErrEmpty) {

@@ -169,7 +169,10 @@ func (x *index) fold(e *audit.Entry) {
 	if m.from() == None && id.Fold() != string(id) || m.to() == None || m.to() == "pruned" {
 		x.special[hash64(id.Fold())] = true
 	}
-	r := x.own(id)
+	var r *record
+	if m.from() != None { // a new id is in no snapshot
+		r = x.own(id)
+	}
 	if r != nil {
 		x.unqueue(r)
 	}

@@ -9,15 +9,31 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
 )
 
+// settledFor is how long nobody looks again: Open settles, and the first scan
+// after it need not.
+const settledFor = 50 * time.Millisecond
+
 // settleAll settles every shard whose holder has died. It waits for nobody: a
 // shard that is held is being worked on. It is the first thing that Open and
 // every scan do, so that what a kill left does not stay invisible.
 func (b *Box) settleAll(ctx context.Context) error {
+	b.mu.Lock()
+	fresh := time.Since(b.settledAt) < settledFor
+	b.mu.Unlock()
+	if fresh {
+		return nil
+	}
+	defer func() {
+		b.mu.Lock()
+		b.settledAt = time.Now()
+		b.mu.Unlock()
+	}()
 	for i := range shards {
 		_, set, err := readDirty(privatePath(b.home, "locks", shardName(i)))
 		if !set && err == nil {

@@ -35,6 +35,32 @@ type snapshot struct {
 	size int64
 	head snapshotHead
 	next []uint32 // per run: the first record that may still be there
+
+	blocks map[int64][]byte // what was read of the file, by block number
+}
+
+const blockSize = 32 << 10
+
+// ReadAt reads through the blocks, so that looking many records up reads each
+// part of the file once. With Box.mu held, like everything of an index.
+func (s *snapshot) ReadAt(p []byte, off int64) (int, error) {
+	n := 0
+	for n < len(p) {
+		number, within := (off+int64(n))/blockSize, (off+int64(n))%blockSize
+		block, ok := s.blocks[number]
+		if !ok {
+			block = make([]byte, min(blockSize, max(0, s.size-number*blockSize)))
+			if _, err := s.file.ReadAt(block, number*blockSize); err != nil {
+				return n, err
+			}
+			s.blocks[number] = block
+		}
+		if within >= int64(len(block)) {
+			return n, io.EOF
+		}
+		n += copy(p[n:], block[within:])
+	}
+	return n, nil
 }
 
 type snapshotHead struct {
@@ -80,7 +106,7 @@ func (b *Box) openSnapshot() (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &snapshot{file: f}
+	s := &snapshot{file: f, blocks: map[int64][]byte{}}
 	if err := s.readHead(); err != nil || s.head.V != snapshotVersion || s.head.Mailbox != b.id || s.head.Boot != b.boot || b.ledger.Check(s.head.At) != nil {
 		f.Close()
 		return nil, errNoSnapshot
@@ -118,7 +144,7 @@ func (s *snapshot) close() { s.file.Close() }
 // at reads record number n; nil if it cannot be read.
 func (s *snapshot) at(n uint32) *record {
 	var offsets [16]byte
-	if _, err := s.file.ReadAt(offsets[:], s.head.Offsets+8*int64(n)); err != nil {
+	if _, err := s.ReadAt(offsets[:], s.head.Offsets+8*int64(n)); err != nil {
 		return nil
 	}
 	from, to := binary.LittleEndian.Uint64(offsets[:8]), binary.LittleEndian.Uint64(offsets[8:])
@@ -126,7 +152,7 @@ func (s *snapshot) at(n uint32) *record {
 		return nil
 	}
 	data := make([]byte, to-from)
-	if _, err := s.file.ReadAt(data, int64(from)); err != nil {
+	if _, err := s.ReadAt(data, int64(from)); err != nil {
 		return nil
 	}
 	r, err := decodeRecord(data)
@@ -163,7 +189,7 @@ func (s *snapshot) find(id ID) (uint32, *record) {
 
 func (s *snapshot) ordered(i uint32) (uint32, bool) {
 	var n [4]byte
-	if _, err := s.file.ReadAt(n[:], s.head.Order+4*int64(i)); err != nil {
+	if _, err := s.ReadAt(n[:], s.head.Order+4*int64(i)); err != nil {
 		return 0, false
 	}
 	return binary.LittleEndian.Uint32(n[:]), true
@@ -177,7 +203,7 @@ func (s *snapshot) has(hash uint64) bool {
 
 func (s *snapshot) special(i int) uint64 {
 	var v [8]byte
-	if _, err := s.file.ReadAt(v[:], s.head.Special+8*int64(i)); err != nil {
+	if _, err := s.ReadAt(v[:], s.head.Special+8*int64(i)); err != nil {
 		return 0
 	}
 	return binary.LittleEndian.Uint64(v[:])
@@ -317,6 +343,8 @@ type draft struct {
 	base    *snapshot
 	gone    map[uint32]bool
 	special []uint64
+
+	oldSpecial []uint64 // of the base
 }
 
 func (x *index) draft() *draft {
@@ -341,11 +369,11 @@ func (b *Box) writeSnapshot(d *draft) error {
 	}
 	defer lock.Unlock()
 	if d.base != nil {
-		old, err := d.base.ready(d.gone)
+		old, special, err := d.base.ready(d.gone)
 		if err != nil {
 			return err
 		}
-		d.records = append(d.records, old...)
+		d.records, d.oldSpecial = append(d.records, old...), special
 	}
 	temp := b.snapshotPath() + ".new"
 	if err := removeIfThere(temp); err != nil {
@@ -444,12 +472,7 @@ func idOrder(records []*record) []byte {
 
 // specials is the sorted table of the special hashes, old and new.
 func (d *draft) specials() []byte {
-	all := d.special
-	if d.base != nil {
-		for i := range int(d.base.head.Specials) {
-			all = append(all, d.base.special(i))
-		}
-	}
+	all := append(d.special, d.oldSpecial...)
 	slices.Sort(all)
 	all = slices.Compact(all)
 	out := make([]byte, 0, 8*len(all))
@@ -459,12 +482,13 @@ func (d *draft) specials() []byte {
 	return out
 }
 
-// ready reads all records of the runs that are not gone, the file being read
-// once from end to end. They come in the order of their runs.
-func (s *snapshot) ready(gone map[uint32]bool) ([]*record, error) {
-	data, err := io.ReadAll(io.NewSectionReader(s.file, 0, s.head.Order))
+// ready reads all records of the runs that are not gone, in the order of their
+// runs, and the special hashes, the file being read once from end to end. It
+// touches nothing that changes.
+func (s *snapshot) ready(gone map[uint32]bool) ([]*record, []uint64, error) {
+	data, err := io.ReadAll(io.NewSectionReader(s.file, 0, s.size))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	out := make([]*record, 0, s.head.Ready)
 	for _, run := range s.head.Runs {
@@ -475,11 +499,15 @@ func (s *snapshot) ready(gone map[uint32]bool) ([]*record, error) {
 			from := binary.LittleEndian.Uint64(data[s.head.Offsets+8*int64(n):])
 			r, err := decodeRecord(data[from:s.head.Offsets])
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			r.class, r.priority = run.class(), run.Priority
 			out = append(out, r)
 		}
 	}
-	return out, nil
+	special := make([]uint64, s.head.Specials)
+	for i := range special {
+		special[i] = binary.LittleEndian.Uint64(data[s.head.Special+8*int64(i):])
+	}
+	return out, special, nil
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // snapshotLines is how many lines may have to be folded before a new snapshot
-// is written; with many live tasks an eighth of their number.
+// is written; with many live tasks a fiftieth of their number.
 const snapshotLines = 2000
 
 // refresh folds what the ledger has that the index has not. It returns a draft
@@ -57,7 +57,7 @@ func (b *Box) refresh() (*draft, error) {
 	if x.base != nil {
 		size += int(x.base.head.Ready) - len(x.gone)
 	}
-	if x.folded < max(snapshotLines, size/8) {
+	if x.folded < max(snapshotLines, size/50) {
 		return nil, nil
 	}
 	x.folded = 0

@@ -55,7 +55,7 @@ func named(l *flock.Flock) (*Lock, error) {
 
 // AcquireLock waits for the lock of the file at path until it has it, the
 // context ends, or wait has passed; then the error matches ErrBusy. It polls,
-// from 50 µs on with growing, random pauses of at most 2 ms: a blocking flock
+// from 50 µs on with growing, random pauses of at most 500 µs: a blocking flock
 // could not be given up at a deadline.
 func AcquireLock(ctx context.Context, path string, wait time.Duration) (*Lock, error) {
 	deadline := time.Now().Add(wait)
@@ -73,7 +73,7 @@ func AcquireLock(ctx context.Context, path string, wait time.Duration) (*Lock, e
 			return nil, fmt.Errorf("%w: %w", err, ctx.Err())
 		case <-time.After(pause/2 + rand.N(pause)):
 		}
-		pause = min(2*pause, 2*time.Millisecond)
+		pause = min(2*pause, 500*time.Microsecond)
 	}
 }
 

@@ -1,0 +1,469 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mbox/mailbox/durable"
+)
+
+const testMailbox = "00112233445566778899aabbccddeeff"
+
+// clock is a clock that a test sets.
+type clock struct{ now time.Time }
+
+func (c *clock) Now() time.Time { return c.now }
+
+func newLedger(t testing.TB, c *clock) *Ledger {
+	t.Helper()
+	home := filepath.Join(t.TempDir(), "home")
+	if err := Create(home, durable.None); err != nil {
+		t.Fatal(err)
+	}
+	return openLedger(t, home, c)
+}
+
+func openLedger(t testing.TB, home string, c *clock) *Ledger {
+	t.Helper()
+	o := Options{}
+	if c != nil {
+		o.Now = c.Now
+	}
+	l, err := Open(home, testMailbox, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func note(agent, text string) Entry {
+	return Entry{Agent: agent, Event: AgentState, Action: text, Details: Details(ThisWriter())}
+}
+
+func appendNote(t testing.TB, l *Ledger, agent, text string) Line {
+	t.Helper()
+	line, err := l.Append(context.Background(), note(agent, text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Copy(context.Background(), agent); err != nil {
+		t.Fatal(err)
+	}
+	return line
+}
+
+// chain reads the whole ledger and returns the actions of its lines.
+func chain(t testing.TB, l *Ledger) []string {
+	t.Helper()
+	r := l.Read(Position{})
+	defer r.Close()
+	var said []string
+	for {
+		line, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			if r.Broken() != nil {
+				t.Errorf("the chain breaks: %v", r.Broken())
+			}
+			return said
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := line.checkStrictly()
+		if err != nil {
+			t.Fatalf("seq %d: %v", line.Seq, err)
+		}
+		said = append(said, e.Action)
+	}
+}
+
+func sameCopies(t testing.TB, l *Ledger) {
+	t.Helper()
+	c := newCopyCheck(l.home)
+	defer c.close()
+	r := l.Read(Position{})
+	defer r.Close()
+	for {
+		line, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.line(line)
+	}
+	differing, err := c.finish()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range differing {
+		t.Errorf("copy: %v", d)
+	}
+}
+
+func newestPath(t testing.TB, l *Ledger) string {
+	t.Helper()
+	files, err := dayFiles(sharedDir(l.home))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("day files: %v %v", files, err)
+	}
+	return filepath.Join(sharedDir(l.home), files[len(files)-1])
+}
+
+func addBytes(t testing.TB, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a dead appender or a stranger leaves behind the last line: it is named
+// by an audit_repaired line and counts for nothing, and the chain goes on.
+func TestTornTail(t *testing.T) {
+	for name, torn := range map[string]string{
+		"half a line":          `{"action":"half`,
+		"a line of a stranger": "hello\n",
+		"several lines":        "a\nb\n{\"x\":1}\nhalf",
+		"NUL bytes":            strings.Repeat("\x00", 5000),
+		"one newline":          "\n",
+		"too long a line":      strings.Repeat("x", 3*MaxLine) + "\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger(t, nil)
+			appendNote(t, l, "coder", "one")
+			addBytes(t, newestPath(t, l), torn)
+			appendNote(t, l, "coder", "two")
+			appendNote(t, l, "tester", "three")
+			said := chain(t, l)
+			if len(said) != 4 || said[0] != "one" || !strings.Contains(said[1], "set aside") || said[2] != "two" || said[3] != "three" {
+				t.Errorf("%q", said)
+			}
+			sameCopies(t, l)
+		})
+	}
+}
+
+// A whole last line that only lacks its newline is committed.
+func TestMissingNewline(t *testing.T) {
+	l := newLedger(t, nil)
+	appendNote(t, l, "coder", "one")
+	second := appendNote(t, l, "coder", "two")
+	path := newestPath(t, l)
+	if err := os.Truncate(path, second.End.Offset-1); err != nil {
+		t.Fatal(err)
+	}
+	// The head record was not written either: the writer died between the two.
+	head, err := l.readHead()
+	if err != nil {
+		t.Fatal(err)
+	}
+	head.Length, head.Seq, head.Checksum = second.At.Offset, second.At.Seq, second.At.Checksum
+	if err := l.writeHead(head); err != nil {
+		t.Fatal(err)
+	}
+	appendNote(t, l, "coder", "three")
+	if said := chain(t, l); fmt.Sprint(said) != "[one two three]" {
+		t.Errorf("%q", said)
+	}
+	sameCopies(t, l)
+}
+
+// A line whose writer died before it wrote the head record counts.
+func TestStaleHead(t *testing.T) {
+	l := newLedger(t, nil)
+	first := appendNote(t, l, "coder", "one")
+	before, err := l.readHead()
+	if err != nil {
+		t.Fatal(err)
+	}
+	appendNote(t, l, "coder", "two")
+	before.Length, before.Seq, before.Checksum = first.End.Offset, first.End.Seq, first.End.Checksum
+	if err := l.writeHead(before); err != nil {
+		t.Fatal(err)
+	}
+	appendNote(t, l, "coder", "three")
+	if said := chain(t, l); fmt.Sprint(said) != "[one two three]" {
+		t.Errorf("%q", said)
+	}
+}
+
+// A ledger that is shorter than it was is damage: nothing more is written until
+// an operator has seen to it.
+func TestShortLedger(t *testing.T) {
+	l := newLedger(t, nil)
+	first := appendNote(t, l, "coder", "one")
+	appendNote(t, l, "coder", "two")
+	if err := os.Truncate(newestPath(t, l), first.End.Offset); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		_, err := l.Append(context.Background(), note("coder", "three"))
+		if !errors.Is(err, ErrUnwritten) || !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrReadOnly) {
+			t.Errorf("append to a cut ledger: %v", err)
+		}
+	}
+	if err := CheckWritable(l.home); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("not read-only: %v", err)
+	}
+	if err := l.Renew(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	appendNote(t, l, "coder", "three")
+	if said := chain(t, l); fmt.Sprint(said) != "[one three]" {
+		t.Errorf("%q", said)
+	}
+}
+
+// The chain runs on over midnight, and a clock that goes back does not break it.
+func TestMidnight(t *testing.T) {
+	c := &clock{time.Date(2026, 2, 16, 23, 59, 59, 0, time.UTC)}
+	l := newLedger(t, c)
+	other := openLedger(t, l.home, c)
+	appendNote(t, l, "coder", "evening")
+	c.now = c.now.Add(2 * time.Second)
+	appendNote(t, l, "coder", "after midnight")
+	appendNote(t, other, "tester", "another process")
+	c.now = c.now.Add(-time.Hour)
+	appendNote(t, other, "coder", "the clock went back")
+	c.now = c.now.Add(48 * time.Hour)
+	appendNote(t, l, "coder", "two days later")
+	if said := chain(t, l); len(said) != 5 || said[3] != "the clock went back" {
+		t.Errorf("%q", said)
+	}
+	files, err := dayFiles(sharedDir(l.home))
+	if err != nil || fmt.Sprint(files) != "[2026-02-16.jsonl 2026-02-17.jsonl 2026-02-18.jsonl]" {
+		t.Errorf("%v %v", files, err)
+	}
+	sameCopies(t, l)
+}
+
+// A day's file that a dead process began and left empty is gone on with.
+func TestEmptyDayFile(t *testing.T) {
+	c := &clock{time.Date(2026, 2, 16, 12, 0, 0, 0, time.UTC)}
+	l := newLedger(t, c)
+	appendNote(t, l, "coder", "one")
+	if err := os.WriteFile(filepath.Join(sharedDir(l.home), "2026-02-17.jsonl"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.now = c.now.Add(24 * time.Hour)
+	appendNote(t, l, "coder", "two")
+	if said := chain(t, l); fmt.Sprint(said) != "[one two]" {
+		t.Errorf("%q", said)
+	}
+}
+
+// After a restart the head record counts for nothing, and what stands behind
+// the longest valid chain is named in one range, whole lines in it included.
+func TestRestart(t *testing.T) {
+	l := newLedger(t, nil)
+	appendNote(t, l, "coder", "one")
+	cut := appendNote(t, l, "coder", "two")
+	appendNote(t, l, "coder", "three")
+	path := newestPath(t, l)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := cut.At.Offset; i < cut.End.Offset; i++ {
+		data[i] = 0 // a power cut left a hole of NULs
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.boot = "another boot"
+	if err := l.Recover(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	appendNote(t, l, "coder", "four")
+	if said := chain(t, l); len(said) != 3 || said[0] != "one" || !strings.Contains(said[1], "set aside") || said[2] != "four" {
+		t.Errorf("%q", said)
+	}
+	if err := l.MendCopies(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	sameCopies(t, l)
+}
+
+// A hole before a line whose transaction stands in a file is damage, not a crash.
+func TestRestartWithDamage(t *testing.T) {
+	l := newLedger(t, nil)
+	cut := appendNote(t, l, "coder", "one")
+	e := note("coder", "two")
+	e.Details = Details(map[string]any{"tx": "abc", "uid": 0, "pid": 1, "host": "h"})
+	if _, err := l.Append(context.Background(), e); err != nil {
+		t.Fatal(err)
+	}
+	path := newestPath(t, l)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[cut.At.Offset+5] ^= 1
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.boot = "another boot"
+	l.stands = func(txs []string) (string, error) { return txs[0], nil }
+	if err := l.Recover(context.Background()); !errors.Is(err, ErrDamaged) {
+		t.Errorf("recover: %v", err)
+	}
+	after, err := os.ReadFile(path)
+	if err != nil || string(after) != string(data) {
+		t.Errorf("the damaged ledger was changed (%v)", err)
+	}
+}
+
+// A copy that is torn, short, longer or different is written anew.
+func TestCopiesAreMended(t *testing.T) {
+	for name, spoil := range map[string]func(path string, data []byte) error{
+		"short":     func(p string, d []byte) error { return os.WriteFile(p, d[:len(d)/2], 0o600) },
+		"gone":      func(p string, d []byte) error { return os.Remove(p) },
+		"different": func(p string, d []byte) error { d[3] ^= 1; return os.WriteFile(p, d, 0o600) },
+		"longer":    func(p string, d []byte) error { return os.WriteFile(p, append(d, d...), 0o600) },
+		"stray day": func(p string, d []byte) error {
+			return os.WriteFile(filepath.Join(filepath.Dir(p), "1999-01-01.jsonl"), d, 0o600)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger(t, nil)
+			for i := range 5 {
+				appendNote(t, l, "coder", fmt.Sprint(i))
+				appendNote(t, l, "bridge:x", fmt.Sprint(i))
+			}
+			path := filepath.Join(l.home, "audit", "coder", filepath.Base(newestPath(t, l)))
+			data, err := os.ReadFile(path)
+			if err == nil {
+				err = spoil(path, data)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.MendCopies(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			sameCopies(t, l)
+			appendNote(t, l, "coder", "more")
+			sameCopies(t, l)
+		})
+	}
+}
+
+// Sixteen goroutines in four ledgers on one home: one chain, no line lost.
+func TestAppendersAtOnce(t *testing.T) {
+	first := newLedger(t, nil)
+	var wg sync.WaitGroup
+	const each = 25
+	for i := range 16 {
+		l := first
+		if i%4 != 0 {
+			l = openLedger(t, first.home, nil)
+		}
+		wg.Go(func() {
+			for n := range each {
+				agent := fmt.Sprintf("agent-%d", i%3)
+				if _, err := l.Append(context.Background(), note(agent, fmt.Sprintf("%d of %d", n, i))); err != nil {
+					t.Error(err)
+				}
+				if err := l.Copy(context.Background(), agent); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if said := chain(t, first); len(said) != 16*each {
+		t.Errorf("%d lines", len(said))
+	}
+	sameCopies(t, first)
+}
+
+// The flush that fails makes the mailbox read-only before anybody is told, and
+// is not tried again on that descriptor.
+func TestFailedFlush(t *testing.T) {
+	l := newLedger(t, nil)
+	appendNote(t, l, "coder", "one")
+	flushes := 0
+	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
+		if op == durable.OpSync && strings.HasSuffix(path, ".jsonl") {
+			flushes++
+			return false, errors.New("input/output error")
+		}
+		return true, nil
+	})
+	_, err := l.Append(context.Background(), note("coder", "two"))
+	if err == nil || errors.Is(err, ErrUnwritten) {
+		t.Errorf("append: %v", err)
+	}
+	_, err = l.Append(context.Background(), note("coder", "three"))
+	if !errors.Is(err, ErrReadOnly) || !errors.Is(err, ErrUnwritten) {
+		t.Errorf("append after it: %v", err)
+	}
+	remove()
+	if flushes != 1 {
+		t.Errorf("%d flushes of a failed descriptor", flushes)
+	}
+	if err := l.Renew(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	appendNote(t, l, "coder", "four")
+	if said := chain(t, l); fmt.Sprint(said) != "[one two four]" {
+		t.Errorf("%q", said)
+	}
+}
+
+func TestBackwardSkipsWhatIsSetAside(t *testing.T) {
+	l := newLedger(t, nil)
+	appendNote(t, l, "coder", "one")
+	line := appendNote(t, l, "coder", "two")
+	addBytes(t, newestPath(t, l), "junk\n"+string(line.Raw)+"\n")
+	appendNote(t, l, "coder", "three")
+	var said []string
+	for line, err := range l.Backward() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := line.Decode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		said = append(said, e.Action)
+	}
+	if len(said) != 4 || said[0] != "three" || said[2] != "two" || said[3] != "one" {
+		t.Errorf("%q", said)
+	}
+}
+
+func BenchmarkRead(b *testing.B) {
+	l := newLedger(b, nil)
+	l.mode = durable.None
+	for i := range 5000 {
+		if _, err := l.Append(context.Background(), note("coder", strings.Repeat("x", 300)+fmt.Sprint(i))); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		r := l.Read(Position{})
+		for {
+			if _, err := r.Next(); err != nil {
+				break
+			}
+		}
+		r.Close()
+	}
+	b.ReportMetric(float64(b.N)*5000/b.Elapsed().Seconds(), "lines/s")
+}
