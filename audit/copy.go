@@ -61,7 +61,7 @@ func (l *Ledger) Copy(ctx context.Context, agent string) error {
 	turn.Lock()
 	defer turn.Unlock()
 	l.mu.Lock()
-	done := l.known[agent].through
+	done := l.known[Folder(agent)].through
 	l.mu.Unlock()
 	if done.File == end.File && done.Offset >= end.Offset && end.File != "" {
 		return nil
@@ -85,7 +85,7 @@ func (l *Ledger) Copy(ctx context.Context, agent string) error {
 // has to be written anew.
 func (l *Ledger) copiedThrough(agent string) (Position, bool, error) {
 	l.mu.Lock()
-	known, ok := l.known[agent]
+	known, ok := l.known[Folder(agent)]
 	l.mu.Unlock()
 	if ok {
 		info, err := os.Lstat(filepath.Join(copyDir(l.home, agent), known.name))
@@ -121,7 +121,7 @@ func (l *Ledger) locate(agent, name string) (Position, bool, error) {
 		return Position{}, false, err
 	}
 	seq, _, sum, err := skim(last)
-	if err != nil || agentOf(last) != agent {
+	if err != nil || Folder(agentOf(last)) != Folder(agent) {
 		return Position{}, false, nil
 	}
 	return l.find(name, seq, sum, last)
@@ -200,7 +200,7 @@ func (l *Ledger) copyFrom(agent string, from Position) error {
 		if err != nil {
 			return err
 		}
-		if agentOf(line.Raw) == agent {
+		if Folder(line.Agent()) == Folder(agent) {
 			w.add(line)
 		}
 	}
@@ -215,18 +215,18 @@ func (l *Ledger) remember(agent string, through Position, name string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if name == "" {
-		name = l.known[agent].name
+		name = l.known[Folder(agent)].name
 	}
 	if name == "" {
-		delete(l.known, agent)
+		delete(l.known, Folder(agent))
 		return nil
 	}
 	info, err := os.Lstat(filepath.Join(copyDir(l.home, agent), name))
 	if err != nil {
-		delete(l.known, agent)
+		delete(l.known, Folder(agent))
 		return err
 	}
-	l.known[agent] = copied{name, info, through}
+	l.known[Folder(agent)] = copied{name, info, through}
 	return nil
 }
 
@@ -320,7 +320,7 @@ func (w *copyWriter) close() {
 // beside the old one, then renamed into its place. Under the copy's lock.
 func (l *Ledger) recopy(ctx context.Context, agent string) error {
 	l.mu.Lock()
-	delete(l.known, agent)
+	delete(l.known, Folder(agent))
 	l.mu.Unlock()
 	dir := copyDir(l.home, agent)
 	old, err := dayFiles(dir)
@@ -339,7 +339,7 @@ func (l *Ledger) recopy(ctx context.Context, agent string) error {
 		if err != nil {
 			return err
 		}
-		if agentOf(line.Raw) == agent {
+		if Folder(line.Agent()) == Folder(agent) {
 			w.add(line)
 		}
 		if err := ctx.Err(); err != nil {

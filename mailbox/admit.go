@@ -61,7 +61,8 @@ type drop struct {
 	data  []byte
 	hash  string
 	mtime time.Time
-	held  bool // somebody may still be writing
+	age   time.Duration // since the last change
+	held  bool          // somebody may still be writing
 }
 
 func (d *drop) admit(ctx context.Context) (time.Duration, error) {
@@ -89,15 +90,19 @@ func (d *drop) admit(ctx context.Context) (time.Duration, error) {
 }
 
 // known tells whether the file is a task that the ledger knows, and reconciles
-// it where it does not look as it should.
+// it where it does not look as it should. An ended task that somebody moved back
+// here stays as it lies: such a move is never adopted by itself.
 func (d *drop) known(ctx context.Context) (bool, error) {
 	id := ID(trimJSON(d.name))
 	if id.file() != d.name {
 		return false, nil
 	}
 	r, err := d.b.lookup(id)
-	if err != nil || r == nil {
+	if err != nil {
 		return false, err
+	}
+	if r == nil {
+		return d.endedHere(id)
 	}
 	if r.state == Pending {
 		return true, nil
@@ -108,13 +113,32 @@ func (d *drop) known(ctx context.Context) (bool, error) {
 	return true, d.b.reconcile(ctx, d.s, id)
 }
 
+// endedHere tells whether the file is an ended task of ours, byte for byte.
+func (d *drop) endedHere(id ID) (bool, error) {
+	if known, err := d.b.known(id); err != nil || !known {
+		return false, err
+	}
+	_, m, err := d.b.lastMove(id)
+	if err != nil || m == nil || m.After == nil {
+		return false, err
+	}
+	now, err := look(d.path)
+	return now.hash == *m.After, err
+}
+
 // read takes the bytes, and says what is wrong with the file as a file.
 func (d *drop) read() (bad, err error) {
 	info, err := os.Lstat(d.path)
 	if err != nil {
 		return nil, err
 	}
-	d.mtime = info.ModTime()
+	d.mtime, d.age = info.ModTime(), d.b.now().Sub(info.ModTime())
+	switch {
+	case d.age < -halfWritten:
+		d.age = heldOpen // a time of the future was set: whoever writes now sets the present
+	case d.age < 0:
+		d.age = 0
+	}
 	if bad := fileFault(d.name, info); bad != nil {
 		return bad, nil
 	}
@@ -127,7 +151,7 @@ func (d *drop) read() (bad, err error) {
 	}
 	defer f.Close()
 	idle, sure := durable.Idle(f)
-	d.held = sure && !idle || !sure && d.b.now().Sub(info.ModTime()) < settleTime
+	d.held = sure && !idle || !sure && d.age < settleTime
 	d.data, _, err = durable.Read(d.path, MaxTask)
 	if errors.Is(err, durable.ErrTooLarge) {
 		return kindFault("too_large", fmt.Sprintf("it has more than %d bytes", MaxTask)), nil
@@ -182,7 +206,6 @@ func (d *drop) parse() (*Task, error) {
 // unfinished is how long to leave the file alone: while somebody holds it open
 // for writing, and while it does not parse, because it may be half-written.
 func (d *drop) unfinished(fault error) time.Duration {
-	age := d.b.now().Sub(d.mtime)
 	limit := time.Duration(0)
 	switch {
 	case d.held:
@@ -190,11 +213,11 @@ func (d *drop) unfinished(fault error) time.Duration {
 	case mayGrow(fault):
 		limit = halfWritten
 	}
-	if age >= limit {
+	if d.age >= limit {
 		return 0
 	}
 	// Soon at first, since most writers are done in a moment, then seldom.
-	return min(max(age/2, 10*time.Millisecond), limit-age+time.Millisecond)
+	return min(max(d.age/2, 10*time.Millisecond), limit-d.age+time.Millisecond)
 }
 
 // mayGrow tells whether a file with this fault may be one whose writer is not
@@ -257,7 +280,7 @@ func (d *drop) accept(ctx context.Context, t *Task) (time.Duration, error) {
 		extra: func(m *move) {
 			m.SourceSHA256, m.Key = d.hash, key
 			if t.ID.file() != d.name {
-				m.Dropped = d.name
+				m.Dropped = droppedName(d.name)
 			}
 		},
 	}))
@@ -317,7 +340,7 @@ func (d *drop) reject(ctx context.Context, fault error) error {
 		reason: fmt.Sprintf("rejected: %s: %s", bad.Path, message), brief: fmt.Sprintf("%s at %s", bad.Code, bad.Path),
 		said:  fmt.Sprintf("mbox rejected %s", t.ID),
 		keep:  &keeping{path: d.path, sha: d.hash, why: reason{Name: schemas.Sentence(d.name, 120), Reason: bad.Problem, Code: bad.Code, Path: bad.Path, Want: bad.Want, Task: t.ID}},
-		extra: func(m *move) { m.SourceSHA256, m.Dropped = d.hash, d.name },
+		extra: func(m *move) { m.SourceSHA256, m.Dropped = d.hash, droppedName(d.name) },
 	}))
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -105,6 +106,9 @@ func (b *Box) whyNotStarted(r *record) (string, error) {
 				return fmt.Sprintf("it depends on %s, which nobody has heard of", d), nil
 			}
 		}
+		if circle := b.circle(r.id); circle != "" {
+			return "it waits for itself: " + circle, nil
+		}
 		return "", nil
 	}
 	able, paused := b.whoCan(r.class)
@@ -119,6 +123,42 @@ func (b *Box) whyNotStarted(r *record) (string, error) {
 		return fmt.Sprintf("no registered agent has the action %s", r.class.action), nil
 	}
 	return fmt.Sprintf("no registered agent takes tasks of type %s", r.class.typ), nil
+}
+
+// circle finds the way on which a blocked task waits for itself; "" if it does
+// not.
+func (b *Box) circle(id ID) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	spelled := map[string]*record{}
+	for _, r := range b.index.live {
+		if r.blocked {
+			spelled[r.id.Fold()] = r
+		}
+	}
+	seen := map[string]bool{}
+	var walk func(at string, way []string) string
+	walk = func(at string, way []string) string {
+		r := spelled[at]
+		if r == nil {
+			return ""
+		}
+		way = append(way, string(r.id))
+		if at == id.Fold() && len(way) > 1 {
+			return strings.Join(way, " → ")
+		}
+		if seen[at] {
+			return ""
+		}
+		seen[at] = true
+		for _, d := range r.dependsOn {
+			if found := walk(d.Fold(), way); found != "" {
+				return found
+			}
+		}
+		return ""
+	}
+	return walk(id.Fold(), nil)
 }
 
 // whoCan lists the registered agents that may take tasks of the class.

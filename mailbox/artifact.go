@@ -130,11 +130,26 @@ func copyInto(to string, in io.Reader) error {
 }
 
 // outputTail is how much of an output that became an artifact stays, in bytes.
-const outputTail = 16 << 10
+const outputTail = 8 << 10
+
+// laterRoom is what the last entries of history and lease take in the file.
+const laterRoom = 4 << 10
+
+// sizeWith is how long the task file would be with the result.
+func (c *Claim) sizeWith(r *Result) (int, error) {
+	t := *c.Task
+	t.Result.Output, t.Result.Artifacts = r.Output, r.Artifacts
+	data, err := schemas.Encode(t)
+	return len(data), err
+}
 
 // spill turns an output that is too long for the task file into an artifact.
 func (c *Claim) spill(r *Result) error {
-	if len(r.Output) <= MaxOutput {
+	size, err := c.sizeWith(r)
+	if err != nil {
+		return err
+	}
+	if len(r.Output) <= MaxOutput && size <= MaxTask-laterRoom {
 		return nil
 	}
 	name, data := "output.json", []byte(r.Output)
@@ -160,8 +175,21 @@ func (c *Claim) spill(r *Result) error {
 	if !slices.Contains(r.Artifacts, a) {
 		r.Artifacts = append(slices.Clone(r.Artifacts), a)
 	}
-	tail := strings.ToValidUTF8(string(data[len(data)-outputTail:]), "\uFFFD")
-	short, err := jsontext.AppendQuote(nil, tail)
-	r.Output = short
-	return err
+	return c.keepTail(r, data)
+}
+
+// keepTail leaves as much of the output's end as the task file has room for.
+func (c *Claim) keepTail(r *Result, data []byte) error {
+	for keep := outputTail; ; keep /= 4 {
+		tail := strings.ToValidUTF8(string(data[max(0, len(data)-keep):]), "\uFFFD")
+		short, err := jsontext.AppendQuote(nil, tail)
+		if err != nil {
+			return err
+		}
+		r.Output = short
+		size, err := c.sizeWith(r)
+		if err != nil || size <= MaxTask-laterRoom || keep == 0 {
+			return err
+		}
+	}
 }

@@ -102,7 +102,7 @@ func (b *Box) Claim(ctx context.Context, r ClaimRequest) (*Claim, error) {
 		case errors.Is(err, ErrBusy), errors.Is(err, ErrNotFound), errors.Is(err, errNotReady):
 			// Somebody else has it, or had it.
 		case errors.Is(err, errForeign):
-			if err := b.lookInto(ctx, rec.id); err != nil {
+			if _, err := b.lookInto(ctx, rec.id); err != nil {
 				return nil, err
 			}
 		default:

@@ -117,6 +117,9 @@ func (t *Task) complete(created, now time.Time, source string, maxAttempts int) 
 		}
 	}
 	t.Version = 1
+	if !inYears(created) || created.After(now) {
+		created = now
+	}
 	if t.Created.IsZero() {
 		t.Created = At(created)
 	}
@@ -143,10 +146,26 @@ func (t *Task) Validate() error {
 			return err
 		}
 	}
+	if err := t.checkSize(); err != nil {
+		return err
+	}
 	for _, check := range []func() error{t.checkRequest, t.checkContext, t.checkNames, t.checkMeta} {
 		if err := check(); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// checkSize refuses a task that leaves no room for what is written into it
+// later: claimant, lease, history, result.
+func (t *Task) checkSize() error {
+	data, err := schemas.Encode(t)
+	if err != nil {
+		return err
+	}
+	if len(data) > MaxNew {
+		return &schemas.Error{Path: "$", Code: schemas.CodeTooLarge, Problem: fmt.Sprintf("the task file would have %d bytes", len(data)), Want: fmt.Sprintf("at most %d; put large material into files and name them in task.context.relevant_files", MaxNew)}
 	}
 	return nil
 }
@@ -284,10 +303,10 @@ func notATask(err error) bool {
 		return true
 	}
 	switch bad.Code {
-	case "not_json", "truncated", "empty", "bom", "duplicate_key", "invalid_utf8", "trailing_data", "too_deep", "too_large", "id_mismatch":
+	case "not_json", "truncated", "empty", "bom", "duplicate_key", "invalid_utf8", "trailing_data", "too_deep", "id_mismatch":
 		return true
 	}
-	return bad.Path == "$" || bad.Path == "id"
+	return bad.Path == "$" && bad.Code != schemas.CodeTooLarge || bad.Path == "id"
 }
 
 // salvage makes a task of the fields of a bad drop that are valid by themselves.

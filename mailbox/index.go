@@ -47,6 +47,8 @@ type record struct {
 	since     int64 // in this state
 	after     digest
 	asked     digest
+	claim     digest // of the token, while in progress
+	claimant  string
 	revision  int64
 	epoch     int64
 	attempt   int64
@@ -79,7 +81,7 @@ type index struct {
 	needs   map[string][]ID // folded dependency → who waits for it
 	checks  map[ID]bool     // blocked records that are to be looked at
 	sets    [4]idSet        // what each folder should hold
-	special map[uint64]bool // hashes of ids that a file name cannot show, and of idempotency keys
+	special map[uint64]bool // hashes of all ids ever, case-folded, and of idempotency keys
 	folded  int             // lines folded since base
 }
 
@@ -166,7 +168,7 @@ func (x *index) fold(e *audit.Entry) {
 	if m.Key != "" {
 		x.special[hash64(m.Key)] = true
 	}
-	if m.from() == None && id.Fold() != string(id) || m.to() == None || m.to() == "pruned" {
+	if m.from() == None {
 		x.special[hash64(id.Fold())] = true
 	}
 	var r *record
@@ -186,6 +188,14 @@ func (x *index) fold(e *audit.Entry) {
 		x.live[id] = r
 	}
 	x.update(r, m, e.Time())
+	switch {
+	case r.state == Pending:
+		r.claimant = ""
+	case e.Event == audit.TaskPicked:
+		r.claimant = e.Agent
+	case e.Event == audit.Reconcile:
+		r.claimant = byHand(r.class.target)
+	}
 	x.ended(id) // who waits for an id nobody had heard of learns of it
 	if r.state == Pending {
 		x.enqueue(r, e.Time())
@@ -227,7 +237,7 @@ func (x *index) update(r *record, m *move, at time.Time) {
 	r.state = m.to()
 	r.after = digestOf(hashOf(m.After))
 	r.revision, r.epoch, r.attempt = m.Revision, m.Epoch, m.Attempt
-	r.until = 0
+	r.until, r.claim = 0, digestOf(m.Claim)
 	if m.Until != nil {
 		r.until = m.Until.UnixMilli()
 	}

@@ -90,8 +90,8 @@ func (c *Claim) Renew() error {
 	if c.lease == nil {
 		return nil
 	}
-	now := time.Now()
-	return os.Chtimes(c.lease.Name(), now, now)
+	now := unix.NsecToTimeval(c.box.now().UnixNano())
+	return unix.Futimes(int(c.lease.Fd()), []unix.Timeval{now, now})
 }
 
 // verdict on a lease.

@@ -2,9 +2,12 @@ package mailbox
 
 import (
 	"cmp"
+	"encoding/hex"
 	"strings"
 	"time"
+	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/audit"
@@ -35,6 +38,7 @@ type move struct {
 	Until        *Time  `json:"until,omitzero"`         // into in-progress: the lease's deadline
 	Request      string `json:"request,omitzero"`       // salted hash of verb, token and content, so that a repeated verb is known
 	Key          string `json:"key,omitzero"`           // salted hash of the idempotency key
+	Claim        string `json:"claim,omitzero"`         // into in-progress: salted hash of the token
 }
 
 // kept names an entry of the quarantine that a line puts there.
@@ -73,23 +77,55 @@ func queueOf(t *Task) *queue {
 }
 
 // askedHash covers what the sender decided: whoever moves a task by hand may
-// fill in its result, but not change this.
+// fill in its result, but not change this. It is taken over the canonical form,
+// so that another JSON writer's spacing, key order and numbers do not matter.
 func (t *Task) askedHash() string {
-	data, err := schemas.Encode(struct {
-		ID      ID             `json:"id"`
-		Created Time           `json:"created"`
-		Source  Source         `json:"source"`
-		Task    Request        `json:"task"`
-		Target  string         `json:"target"`
-		Action  *Action        `json:"action"`
-		Depends []ID           `json:"depends_on"`
-		Parent  ID             `json:"parent"`
-		Labels  jsontext.Value `json:"labels,omitzero"`
-	}{t.ID, t.Created, t.Source, t.Task, t.Assignment.TargetAgent, t.Mbox.Action, t.Mbox.DependsOn, t.Mbox.ParentID, t.Mbox.Labels})
-	if err != nil {
+	m := t.Mbox
+	data, err := json.Marshal(struct {
+		ID      ID               `json:"id"`
+		Created Time             `json:"created"`
+		Source  Source           `json:"source"`
+		Task    Request          `json:"task"`
+		Target  string           `json:"target"`
+		Action  *Action          `json:"action"`
+		Depends []ID             `json:"depends_on"`
+		Parent  ID               `json:"parent"`
+		Root    ID               `json:"root"`
+		Depth   int64            `json:"depth"`
+		Join    string           `json:"join"`
+		Waits   []ID             `json:"waits_for"`
+		Budget  map[string]int64 `json:"budget"`
+		Trigger string           `json:"trigger"`
+		Key     string           `json:"key"`
+		Labels  jsontext.Value   `json:"labels,omitzero"`
+	}{
+		t.ID, t.Created, t.Source, t.Task, t.Assignment.TargetAgent, m.Action, m.DependsOn, m.ParentID, m.RootID, m.Depth,
+		m.Join, m.WaitsFor, m.Budget, m.Trigger, m.IdempotencyKey, m.Labels,
+	}, json.Deterministic(true))
+	canonical := jsontext.Value(data)
+	if err != nil || canonical.Canonicalize() != nil {
 		return ""
 	}
-	return audit.Hash(data)
+	return audit.Hash(canonical)
+}
+
+// hexName marks a drop's name that is written in hex, because it is no UTF-8.
+const hexName = "hex:"
+
+func droppedName(name string) string {
+	if utf8.ValidString(name) && !strings.HasPrefix(name, hexName) {
+		return name
+	}
+	return hexName + hex.EncodeToString([]byte(name))
+}
+
+// drop is the name that the dropped file had; "" if it had the task's.
+func (m *move) drop() string {
+	text, ok := strings.CutPrefix(m.Dropped, hexName)
+	if name, err := hex.DecodeString(text); ok && err == nil {
+		return string(name)
+	}
+	return m.Dropped
 }
 
 func (m *move) from() State { return stateOf(m.From) }
@@ -178,7 +214,7 @@ func (c *change) line(b *Box, tx string, after string) (audit.Entry, *move) {
 		case Pending:
 			m.Queue = queueOf(t)
 		case InProgress:
-			m.Until = &t.Mbox.Lease.Deadline
+			m.Until, m.Claim = &t.Mbox.Lease.Deadline, b.saltedHash("token", t.Mbox.Lease.Token)
 		}
 	}
 	if c.keep != nil {
@@ -226,13 +262,13 @@ func stateReason(why string) string {
 	return why
 }
 
-// maxStateChanges bounds a task file that is given back again and again. The
-// ledger has them all.
-const maxStateChanges = 400
+// maxTrail bounds the trail in a task file that is given back again and again,
+// in bytes. The ledger has all of it.
+const maxTrail = 8 << 10
 
 // trim drops the oldest rounds (from pending back to pending) of a long trail.
 func (t *Trail) trim() {
-	for len(t.StateChanges) > maxStateChanges {
+	for t.size() > maxTrail {
 		cut := 1
 		for cut < len(t.StateChanges) && t.StateChanges[cut].From != Pending {
 			cut++
@@ -242,4 +278,13 @@ func (t *Trail) trim() {
 		}
 		t.StateChanges = t.StateChanges[cut:]
 	}
+}
+
+// size is about what the trail takes in the file.
+func (t *Trail) size() int {
+	n := 0
+	for _, c := range t.StateChanges {
+		n += 200 + len(c.Reason) + len(c.By)
+	}
+	return n
 }

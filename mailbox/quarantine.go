@@ -96,8 +96,28 @@ func (b *Box) flushKept(path string) (sha string, size int64, err error) {
 			return "", 0, err
 		}
 	}
+	if info.Size() > maxHashed {
+		return "", info.Size(), nil
+	}
 	sha, err = hashFile(f, info.Size())
 	return sha, info.Size(), err
+}
+
+// maxHashed is from where on a kept file's bytes are not hashed: a sparse file
+// of a terabyte must not stop a scan.
+const maxHashed = 64 << 20
+
+// hashAt hashes the regular file at path; "" for anything else.
+func hashAt(path string) (string, error) {
+	f, info, err := durable.OpenRegular(path)
+	if errors.Is(err, durable.ErrNotRegular) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return hashFile(f, info.Size())
 }
 
 // finishKept moves a kept file and its reason into quarantine. It goes on from
@@ -106,15 +126,19 @@ func (b *Box) flushKept(path string) (sha string, size int64, err error) {
 func (b *Box) finishKept(k *kept, path string) error {
 	to := b.path("tasks", "quarantine", k.Entry)
 	if k.SHA256 != "" {
-		now, err := look(path)
-		if err != nil {
+		now, err := hashAt(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if now.there && now.hash != k.SHA256 {
+		if err == nil && now != k.SHA256 {
 			return b.sweep(k.Entry + reasonSuffix)
 		}
 	}
-	if err := durable.Move(path, to); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+	err := durable.Move(path, to)
+	if errors.Is(err, fs.ErrPermission) && os.Chmod(path, durable.DirMode) == nil {
+		err = durable.Move(path, to) // a folder that may not be written may not be moved
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	if err := b.sweep(k.Entry + reasonSuffix); err != nil {

@@ -77,6 +77,9 @@ func (b *Box) checkDependencies(ctx context.Context, r *record) error {
 // dependencyState tells whether a dependency has completed or failed. settled
 // means that nothing changes until its next ledger line.
 func (b *Box) dependencyState(id ID) (s State, settled bool, err error) {
+	if id, err = b.asWritten(id); err != nil {
+		return None, false, err
+	}
 	r, err := b.lookup(id)
 	if err != nil || r != nil {
 		return None, true, err
@@ -96,6 +99,22 @@ func (b *Box) dependencyState(id ID) (s State, settled bool, err error) {
 		return f.task.Result.Status, true, nil
 	}
 	return None, false, nil
+}
+
+// asWritten is the id in the case in which its task was created: whoever depends
+// on it may have written it otherwise.
+func (b *Box) asWritten(id ID) (ID, error) {
+	if r, err := b.lookup(id); err != nil || r != nil || !b.specially(id.Fold()) {
+		return id, err
+	}
+	if there, err := b.anywhere(id); err != nil || there {
+		return id, err
+	}
+	as, err := b.spelling(id)
+	if as == "" {
+		as = id
+	}
+	return as, err
 }
 
 func (b *Box) passDeadline(ctx context.Context, id ID) error {

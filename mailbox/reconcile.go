@@ -1,29 +1,33 @@
 package mailbox
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/schemas"
 )
 
-// lookInto reconciles one task that does not look as the ledger says.
-func (b *Box) lookInto(ctx context.Context, id ID) error {
+// lookInto reconciles one task that does not look as the ledger says. busy
+// means that somebody holds its shard: look again later.
+func (b *Box) lookInto(ctx context.Context, id ID) (busy bool, err error) {
 	s, err := b.tryShard(ctx, shardOf(string(id)))
 	if errors.Is(err, ErrBusy) {
-		return nil
+		return true, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer s.unlock()
-	return b.reconcile(ctx, s, id)
+	return false, b.reconcile(ctx, s, id)
 }
 
 // reconcile adopts what a stranger did to a live task, as far as that may be
@@ -92,32 +96,53 @@ func (b *Box) adoptMove(ctx context.Context, s *shard, r *record, f *found) erro
 		if f, err = b.read(r.id, InProgress, b.path("tasks", string(InProgress), r.id.file())); err != nil {
 			return err
 		}
-		if err := b.commit(ctx, s, b.adoption(r, f)); err != nil {
+		if err := b.adopt(ctx, s, r, f); err != nil {
 			return err
 		}
 		return b.adoptSecond(ctx, s, r.id, last)
 	}
-	return b.commit(ctx, s, b.adoption(r, f))
+	return b.adopt(ctx, s, r, f)
 }
 
-// adoptSecond makes the second of two moves by hand.
+// adopt commits the adoption of a file as it lies. A result that does not fit
+// into the task file becomes an artifact, as with Complete.
+func (b *Box) adopt(ctx context.Context, s *shard, r *record, f *found) error {
+	c, err := b.adoption(r, f)
+	if err != nil {
+		return err
+	}
+	if f.task.Result.Error != nil {
+		f.task.Result.Error.bound()
+	}
+	by := pickedBy(f.task)
+	if f.state != Pending && CheckAgent(by) != nil {
+		by = "unknown"
+	}
+	if err := (&Claim{Task: f.task, box: b, agent: by}).spill(&f.task.Result); err != nil {
+		return err
+	}
+	return b.commit(ctx, s, c)
+}
+
+// adoptSecond makes the second of two moves by hand. The file lies where the
+// ledger says by now.
 func (b *Box) adoptSecond(ctx context.Context, s *shard, id ID, to State) error {
 	f, r, err := b.current(id)
 	if err != nil {
 		return err
 	}
 	f.state = to
-	c := b.adoption(r, f)
-	c.extra = nil // the file lies where the ledger says
-	return b.commit(ctx, s, c)
+	return b.adopt(ctx, s, r, f)
 }
 
 // adoption makes the change for a file of ours that a stranger moved to
 // f.state. Of his edits it takes output, artifacts and error; what mbox keeps in
-// the file is restored from the index.
-func (b *Box) adoption(r *record, f *found) *change {
+// the file is restored where he changed it.
+func (b *Box) adoption(r *record, f *found) (*change, error) {
 	t := f.task
-	b.restore(t, r)
+	if err := b.restore(t, r); err != nil {
+		return nil, err
+	}
 	token := ""
 	if t.Mbox.Lease != nil {
 		token = t.Mbox.Lease.Token
@@ -129,6 +154,7 @@ func (b *Box) adoption(r *record, f *found) *change {
 	case InProgress:
 		t.Mbox.Attempt++
 		t.Mbox.Epoch++
+		t.Mbox.NotBefore = nil
 	case Pending:
 		t.Mbox.Attempt = max(0, t.Mbox.Attempt-1)
 	case Completed:
@@ -145,38 +171,102 @@ func (b *Box) adoption(r *record, f *found) *change {
 		id: r.id, by: audit.MboxAgent, event: audit.Reconcile, from: r.state, to: f.state, task: t, before: r.after.String(),
 		reason: "moved by hand", said: fmt.Sprintf("mbox saw that %s was moved by hand from %s to %s", r.id, r.state, f.state),
 		token: token, extra: func(m *move) { m.Found = f.hash },
+	}, nil
+}
+
+// byHand is who is taken for the claimant of a task that was moved by hand.
+func byHand(target string) string {
+	if target == "any" || target == "" {
+		return "unknown"
 	}
+	return target
 }
 
 // claimByHand gives a task that was taken by a mv its claimant, token and
 // deadline.
 func (b *Box) claimByHand(t *Task) {
-	by, now := t.Assignment.TargetAgent, At(b.now())
-	if by == "any" || by == "" {
-		by = "unknown"
-	}
+	by, now := byHand(t.Assignment.TargetAgent), At(b.now())
 	t.Assignment.PickedUpBy, t.Assignment.PickedUpAt = &by, &now
 	t.Mbox.Lease = &Lease{Token: randomHex(16), Host: b.host, Deadline: At(now.Add(b.o.Lease))}
 }
 
-// restore puts back what is mbox's in a task file that a stranger rewrote.
-func (b *Box) restore(t *Task, r *record) {
-	t.Version = 1
-	m := &t.Mbox
-	m.Revision, m.Epoch, m.Attempt, m.MaxAttempts = r.revision, r.epoch, r.attempt, r.max
-	if r.deadline != 0 {
-		at := Time{At(unixMillis(r.deadline)).Time}
-		m.Deadline = &at
+// restore puts back what is mbox's in a task file that a stranger rewrote. If
+// the file without its result is byte for byte what the ledger names, there is
+// nothing to restore; otherwise the fields come from the index and the history
+// from the ledger.
+func (b *Box) restore(t *Task, r *record) error {
+	result := t.Result
+	t.Result = Result{Status: r.state, Artifacts: []Artifact{}}
+	data, err := schemas.Encode(t)
+	if err != nil {
+		return err
 	}
+	t.Result.Output, t.Result.Artifacts, t.Result.Error = result.Output, result.Artifacts, result.Error
 	if t.Result.Artifacts == nil {
 		t.Result.Artifacts = []Artifact{}
 	}
-	if !t.Audit.leadsTo(r.state) {
-		t.Audit.StateChanges = []StateChange{}
-		if r.state == InProgress {
-			t.Audit.StateChanges = append(t.Audit.StateChanges, StateChange{Pending, InProgress, audit.MboxAgent, At(unixMillis(r.since)), "restored: the file had lost its history"})
+	if audit.Hash(data) == r.after.String() {
+		return nil
+	}
+	old := t.Mbox
+	t.Version = 1
+	t.Mbox = Meta{
+		Revision: r.revision, Epoch: r.epoch, Attempt: r.attempt, MaxAttempts: r.max,
+		NotBefore: timeOf(r.notBefore), Deadline: timeOf(r.deadline), DependsOn: old.DependsOn,
+		ParentID: old.ParentID, RootID: old.RootID, Depth: old.Depth, Join: old.Join, WaitsFor: old.WaitsFor, Budget: old.Budget,
+		Trigger: old.Trigger, Action: old.Action, IdempotencyKey: old.IdempotencyKey, Labels: old.Labels,
+	}
+	t.Assignment.PickedUpBy, t.Assignment.PickedUpAt = nil, nil
+	if r.state == InProgress {
+		since := At(unixMillis(r.since))
+		by := r.claimant
+		t.Assignment.PickedUpBy, t.Assignment.PickedUpAt = &by, &since
+		t.Mbox.NotBefore = nil
+		t.Mbox.Lease = &Lease{Token: randomHex(16), Host: b.host, Deadline: At(unixMillis(r.until))}
+		if old.Lease != nil && digestOf(b.saltedHash("token", old.Lease.Token)) == r.claim {
+			t.Mbox.Lease.Token = old.Lease.Token
 		}
 	}
+	t.Audit.StateChanges, err = b.history(r.id)
+	t.Audit.trim()
+	return err
+}
+
+func timeOf(ms int64) *Time {
+	if ms == 0 {
+		return nil
+	}
+	at := At(unixMillis(ms))
+	return &at
+}
+
+// history tells a task's way through the states from the ledger.
+func (b *Box) history(id ID) ([]StateChange, error) {
+	trail := []StateChange{}
+	for line, err := range b.ledger.Backward() {
+		if err != nil {
+			return nil, err
+		}
+		if !bytes.Contains(line.Raw, []byte(`"task_id":`+quoted(string(id)))) {
+			continue
+		}
+		e, err := line.Decode()
+		if err != nil {
+			return nil, err
+		}
+		m, ok := moveOf(&e)
+		if !ok {
+			continue
+		}
+		if m.from() == None {
+			break
+		}
+		if m.from() != m.to() {
+			trail = append(trail, StateChange{m.from(), m.to(), e.Agent, At(e.Time()), stateReason(m.Reason)})
+		}
+	}
+	slices.Reverse(trail)
+	return trail, nil
 }
 
 // leadsTo tells whether the trail is a path of the automaton from pending to s.
@@ -245,16 +335,20 @@ func (b *Box) sayAlarm(ctx context.Context, s *shard, id ID, kind, why string) e
 
 // stray puts a file whose id has no line, and which lies where only mbox puts
 // files, into quarantine.
-func (b *Box) stray(ctx context.Context, state State, name string) error {
-	id := ID(trimJSON(name))
-	s, err := b.tryShard(ctx, shardOf(string(id)))
+func (b *Box) stray(ctx context.Context, state State, name string) (busy bool, err error) {
+	s, err := b.tryShard(ctx, shardOf(trimJSON(name)))
 	if errors.Is(err, ErrBusy) {
-		return nil
+		return true, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer s.unlock()
+	return false, b.strayHeld(ctx, s, state, name)
+}
+
+func (b *Box) strayHeld(ctx context.Context, s *shard, state State, name string) error {
+	id := ID(trimJSON(name))
 	path := b.path("tasks", string(state), name)
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil

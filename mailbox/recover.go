@@ -149,7 +149,7 @@ func (b *Box) recover(ctx context.Context, adopt []ID) (Recovered, error) {
 	moved, sameBoot := b.bootChange(boot)
 	r := &recovery{b: b, ctx: ctx, adopt: adopt, last: map[ID]*fate{}, files: map[ID][]string{}}
 	r.out.Moved = moved
-	for _, step := range []func() error{r.ledger, r.fold, r.walk, r.tasks, r.records, r.staged, r.shards, r.copies} {
+	for _, step := range []func() error{r.ledger, r.fold, r.walk, r.tasks, r.records, r.shards, r.staged, r.copies} {
 		if err := step(); err != nil {
 			return r.out, err
 		}
@@ -549,6 +549,11 @@ func (r *recovery) staged() error {
 func (r *recovery) sweepOne(name string) error {
 	path := privatePath(r.b.home, "tmp", name)
 	_, tx, ok := cutLast(strings.TrimSuffix(name, reasonSuffix), "~")
+	if strings.HasSuffix(name, reasonSuffix) {
+		if err := r.finishAside(tx); err != nil {
+			return err
+		}
+	}
 	if ok && !strings.HasSuffix(name, reasonSuffix) {
 		if cut, err := r.b.ledger.Cut(tx); err != nil {
 			return err
@@ -587,6 +592,19 @@ func (r *recovery) shards() error {
 		}
 	}
 	return nil
+}
+
+// finishAside finishes putting bytes away whose line is committed, where no
+// dirty record tells of it any more.
+func (r *recovery) finishAside(tx string) error {
+	e, err := r.b.lineWith(`"tx":"` + tx + `"`)
+	if err != nil || e == nil {
+		return err
+	}
+	if _, ok := moveOf(e); ok {
+		return nil // bring has seen to it
+	}
+	return r.b.redo(r.ctx, dirty{kind: "drop"}, e)
 }
 
 func (r *recovery) copies() error { return r.b.ledger.MendCopies(r.ctx) }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mbox/mailbox/durable"
+	"mbox/schemas"
 )
 
 // ScanReport counts what a scan did.
@@ -173,34 +174,40 @@ func shorter(a, b time.Duration) time.Duration {
 }
 
 func (b *Box) lookAt(ctx context.Context, folder State, unknown []string, missing []ID, r *ScanReport) (again time.Duration, err error) {
-	for _, id := range missing {
-		if err := b.lookInto(ctx, id); err != nil {
-			return 0, err
+	var bad []error
+	note := func(wait time.Duration, busy bool, err error) {
+		if busy {
+			wait = settleTime
 		}
+		if wait > 0 {
+			again = shorter(again, wait)
+		}
+		bad = append(bad, err)
+	}
+	for _, id := range missing {
+		busy, err := b.lookInto(ctx, id)
+		note(0, busy, err)
 	}
 	for i, name := range unknown {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
 		if folder != Pending {
-			if err := b.stray(ctx, folder, name); err != nil {
-				return 0, err
-			}
+			busy, err := b.stray(ctx, folder, name)
+			note(0, busy, err)
 			continue
 		}
 		r.Looked++
 		wait, err := b.admit(ctx, name)
 		if err != nil {
-			return 0, fmt.Errorf("%s: %w", name, err)
+			err = fmt.Errorf("%s: %w", schemas.Sentence(name, 80), err)
 		}
-		if wait > 0 {
-			again = shorter(again, wait)
-		}
+		note(wait, false, err)
 		if i%1000 == 999 {
 			b.o.Progress("admitting", int64(i+1), int64(len(unknown)))
 		}
 	}
-	return again, nil
+	return again, errors.Join(bad...) // one bad file does not keep the others out
 }
 
 func listNames(dir string) ([]string, error) {

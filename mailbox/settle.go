@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -136,7 +137,11 @@ func (b *Box) redo(ctx context.Context, d dirty, e *audit.Entry) error {
 		if err := e.Detail(&a); err != nil {
 			return err
 		}
-		return b.finishKept(&kept{Entry: a.Entry, SHA256: a.SHA256}, b.path(a.Place))
+		path := b.path(a.Place)
+		if d.name != "" && !strings.HasPrefix(a.Place, ".mbox/tmp/") {
+			path = filepath.Join(filepath.Dir(path), d.name) // the line has the name made printable
+		}
+		return b.finishKept(&kept{Entry: a.Entry, SHA256: a.SHA256}, path)
 	case "record":
 		return b.placeRecord(e)
 	}

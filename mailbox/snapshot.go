@@ -90,7 +90,7 @@ type run struct {
 
 func (r run) class() class { return class{r.Target, r.Type, r.Action} }
 
-const snapshotVersion = 1
+const snapshotVersion = 2
 
 func (b *Box) snapshotPath() string { return privatePath(b.home, "index") }
 
@@ -248,10 +248,11 @@ func (r *record) encode(b []byte) []byte {
 	str(r.class.target)
 	str(r.class.typ)
 	str(r.class.action)
+	str(r.claimant)
 	for _, v := range []int64{int64(r.priority), r.created, r.notBefore, r.deadline, r.until, r.since, r.revision, r.epoch, r.attempt, r.max} {
 		num(v)
 	}
-	b = append(append(b, r.after[:]...), r.asked[:]...)
+	b = append(append(append(b, r.after[:]...), r.asked[:]...), r.claim[:]...)
 	flags := int64(0)
 	if r.blocked {
 		flags |= 1
@@ -302,15 +303,17 @@ func decodeRecord(data []byte) (*record, error) {
 	r := &record{place: -1, rest: -1}
 	r.id, r.state = ID(d.str()), State(d.str())
 	r.class = class{d.str(), d.str(), d.str()}
+	r.claimant = d.str()
 	r.priority = int(d.num())
 	for _, v := range []*int64{&r.created, &r.notBefore, &r.deadline, &r.until, &r.since, &r.revision, &r.epoch, &r.attempt, &r.max} {
 		*v = d.num()
 	}
-	if len(d.data) < len(r.after)+len(r.asked) {
+	if len(d.data) < len(r.after)+len(r.asked)+len(r.claim) {
 		return nil, errNoSnapshot
 	}
 	d.data = d.data[copy(r.after[:], d.data):]
 	d.data = d.data[copy(r.asked[:], d.data):]
+	d.data = d.data[copy(r.claim[:], d.data):]
 	flags := d.num()
 	r.blocked, r.check, r.alarmed = flags&1 != 0, flags&2 != 0, flags&4 != 0
 	for range min(d.num(), MaxDependsOn) {

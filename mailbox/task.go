@@ -4,7 +4,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"mbox/schemas"
 )
 
 // ID names a task: ^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$. Two ids that differ in
@@ -30,14 +33,38 @@ func (t Time) MarshalText() ([]byte, error) {
 	return []byte(t.UTC().Format(timeLayout)), nil
 }
 
-// UnmarshalText reads RFC 3339.
+// MarshalJSON hides the embedded time's, which writes another precision.
+func (t Time) MarshalJSON() ([]byte, error) {
+	return []byte(quoted(t.String())), nil
+}
+
+// UnmarshalText reads RFC 3339 of the years 1 to 9999 (UTC), which alone can be
+// written again.
 func (t *Time) UnmarshalText(text []byte) error {
 	parsed, err := time.Parse(time.RFC3339Nano, string(text))
 	if err != nil {
 		return err
 	}
+	if !inYears(parsed) {
+		return &schemas.Error{Code: schemas.CodeBadValue, Problem: "the year is out of range", Want: "a time of the years 1 to 9999, UTC"}
+	}
 	*t = At(parsed)
 	return nil
+}
+
+// UnmarshalJSON reads a string of RFC 3339.
+func (t *Time) UnmarshalJSON(data []byte) error {
+	var text string
+	if err := json.Unmarshal(data, &text); err != nil {
+		return err
+	}
+	return t.UnmarshalText([]byte(text))
+}
+
+// inYears tells whether RFC 3339 has a form for the time.
+func inYears(t time.Time) bool {
+	year := t.UTC().Year()
+	return year >= 1 && year <= 9999
 }
 
 func (t Time) String() string { return t.UTC().Format(timeLayout) }
@@ -165,9 +192,10 @@ type Progress struct {
 
 // Limits of a task file, in bytes unless said otherwise.
 const (
-	MaxTask        = 1 << 20   // the file
-	MaxOutput      = 256 << 10 // of JSON in result.output; what is longer becomes an artifact
-	MaxTitle       = 500       // runes
+	MaxTask        = 1 << 20          // the file
+	MaxNew         = MaxTask - 24<<10 // a new task's file: what comes later needs room
+	MaxOutput      = 256 << 10        // of JSON in result.output; what is longer becomes an artifact
+	MaxTitle       = 500              // runes
 	MaxDescription = 256 << 10
 	MaxDependsOn   = 100
 	MaxReason      = 300 // runes

@@ -370,12 +370,12 @@ func (p *placement) syncFolders() error {
 // moves the original of a rejected drop into quarantine.
 func (b *Box) finishDrop(ctx context.Context, id ID, m *move) error {
 	if m.Kept != nil {
-		return b.finishKept(m.Kept, b.path("tasks", string(Pending), m.Dropped))
+		return b.finishKept(m.Kept, b.path("tasks", string(Pending), m.drop()))
 	}
 	if m.Dropped == "" {
 		return nil
 	}
-	drop, out := b.path("tasks", string(Pending), m.Dropped), b.staged(string(id), m.TX)
+	drop, out := b.path("tasks", string(Pending), m.drop()), b.staged(string(id), m.TX)
 	if now, err := look(drop); err != nil || now.hash != m.SourceSHA256 {
 		return err // gone, or already somebody's next drop of that name
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -104,9 +105,23 @@ func (c *Claim) Fail(ctx context.Context, fail Failure) error {
 	if fail.Code == "" {
 		fail.Code = "failed"
 	}
+	fail.bound()
 	return c.verb(ctx, "fail", fail, func(f *found) (*change, error) {
 		return c.box.failed(f.task, fail), nil
 	})
+}
+
+// maxMessage bounds an error's texts in the task file, in runes.
+const maxMessage = 1000
+
+// bound cuts an error's texts to what a task file has room for. The end of a
+// message says most.
+func (e *TaskError) bound() {
+	e.Code = schemas.Sentence(e.Code, 64)
+	e.Path = schemas.Sentence(e.Path, 500)
+	if text := []rune(strings.ToValidUTF8(e.Message, "\uFFFD")); len(text) > maxMessage {
+		e.Message = "…" + string(text[len(text)-maxMessage:])
+	}
 }
 
 // failed decides what a failed attempt leads to.

@@ -57,6 +57,9 @@ func (b *Box) refresh() (*draft, error) {
 	if x.base != nil {
 		size += int(x.base.head.Ready) - len(x.gone)
 	}
+	if x.base != nil {
+		size += int(x.base.head.Specials) / 8
+	}
 	if x.folded < max(snapshotLines, size/50) {
 		return nil, nil
 	}
@@ -145,6 +148,9 @@ type found struct {
 // read opens the task's file in one place.
 func (b *Box) read(id ID, s State, path string) (*found, error) {
 	data, _, err := durable.Read(path, 4*MaxTask)
+	if errors.Is(err, durable.ErrNotRegular) || errors.Is(err, durable.ErrTooLarge) || errors.Is(err, fs.ErrPermission) {
+		return &found{state: s, path: path}, err // something is there, and it is no task
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -272,21 +278,18 @@ func (b *Box) current(id ID) (*found, *record, error) {
 var errForeign = fmt.Errorf("%w: changed by hand", ErrIntegrity)
 
 // known tells whether an id has ever had a line, in any case of its letters.
+// Most of the time the answer is no, and costs a look into a table.
 func (b *Box) known(id ID) (bool, error) {
+	if err := b.update(); err != nil || !b.specially(id.Fold()) {
+		return false, err
+	}
 	for _, name := range slices.Compact([]ID{id, ID(id.Fold())}) {
 		if r, err := b.lookup(name); err != nil || r != nil {
 			return r != nil, err
 		}
-		there, err := b.anywhere(name)
-		if err != nil {
-			return false, err
+		if there, err := b.anywhere(name); err != nil || there {
+			return there, err
 		}
-		if there {
-			return b.hasLine(name)
-		}
-	}
-	if !b.specially(id.Fold()) {
-		return false, nil
 	}
 	return b.hasLine(id)
 }
@@ -321,10 +324,17 @@ func (b *Box) specially(text string) bool {
 
 // hasLine looks the id up in the ledger itself, whatever the case.
 func (b *Box) hasLine(id ID) (bool, error) {
+	as, err := b.spelling(id)
+	return as != "", err
+}
+
+// spelling is how an id is written that the ledger knows in some case of its
+// letters; "" if it does not.
+func (b *Box) spelling(id ID) (ID, error) {
 	key := []byte(`"task_id":"`)
 	for line, err := range b.ledger.Backward() {
 		if err != nil {
-			return false, err
+			return "", err
 		}
 		i := bytes.LastIndex(line.Raw, key)
 		if i < 0 {
@@ -332,10 +342,10 @@ func (b *Box) hasLine(id ID) (bool, error) {
 		}
 		rest := line.Raw[i+len(key):]
 		if end := bytes.IndexByte(rest, '"'); end >= 0 && strings.EqualFold(string(rest[:end]), string(id)) {
-			return true, nil
+			return ID(rest[:end]), nil
 		}
 	}
-	return false, nil
+	return "", nil
 }
 
 // transition takes the task's shard, reads the task, lets decide make a change

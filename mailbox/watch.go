@@ -141,11 +141,20 @@ func (b *Box) attendTo(ctx context.Context, folder State, name string) (time.Dur
 	case there && folder == Pending && state == None:
 		return b.admit(ctx, name)
 	case there != (state == folder) && state != None:
-		return 0, b.lookInto(ctx, ID(trimJSON(name)))
+		busy, err := b.lookInto(ctx, ID(trimJSON(name)))
+		return waitIf(busy), err
 	case there && folder == InProgress && state == None:
-		return 0, b.stray(ctx, folder, name)
+		busy, err := b.stray(ctx, folder, name)
+		return waitIf(busy), err
 	}
 	return 0, nil
+}
+
+func waitIf(busy bool) time.Duration {
+	if busy {
+		return settleTime
+	}
+	return 0
 }
 
 // WaitChange blocks until the mailbox or its ledger may have changed, at most
