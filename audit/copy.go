@@ -87,7 +87,7 @@ func (l *Ledger) copiedThrough(agent string) (Position, bool, error) {
 	l.mu.Lock()
 	known, ok := l.known[Folder(agent)]
 	l.mu.Unlock()
-	if ok {
+	if ok && known.name == l.End().File { // else another process may have begun the next day's file
 		info, err := os.Lstat(filepath.Join(copyDir(l.home, agent), known.name))
 		if err == nil && os.SameFile(info, known.info) && info.Size() == known.info.Size() {
 			return known.through, true, nil

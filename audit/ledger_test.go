@@ -252,6 +252,18 @@ func TestMidnight(t *testing.T) {
 	sameCopies(t, l)
 }
 
+// Over midnight another process begins the next day's copy.
+func TestCopyOverMidnight(t *testing.T) {
+	c := &clock{time.Date(2026, 2, 16, 23, 59, 0, 0, time.UTC)}
+	l := newLedger(t, c)
+	other := openLedger(t, l.home, c)
+	appendNote(t, l, "coder", "evening")
+	c.now = c.now.Add(time.Hour)
+	appendNote(t, other, "coder", "another process")
+	appendNote(t, l, "coder", "this process again")
+	sameCopies(t, l)
+}
+
 // A day's file that a dead process began and left empty is gone on with.
 func TestEmptyDayFile(t *testing.T) {
 	c := &clock{time.Date(2026, 2, 16, 12, 0, 0, 0, time.UTC)}
