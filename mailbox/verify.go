@@ -1,0 +1,241 @@
+package mailbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+)
+
+// VerifyOptions of Verify. The zero value is the default.
+type VerifyOptions struct {
+	LedgerOnly bool                    // only what the ledger and its copies say of themselves
+	Progress   func(done, total int64) // called now and then: bytes of the ledger, then tasks
+}
+
+// VerifyReport says what Verify has read and what it found.
+type VerifyReport struct {
+	Lines     int64    `json:"lines"`
+	Tasks     int64    `json:"tasks"`
+	Records   int64    `json:"records"` // decisions and changes
+	Bytes     int64    `json:"bytes"`   // of the ledger
+	Seq       int64    `json:"seq"`
+	Checksum  string   `json:"checksum"` // of the last line: whoever keeps it can later prove a rollback
+	Faults    []Fault  `json:"faults"`
+	Notes     []string `json:"notes"`     // what is no fault: the next command sees to it
+	Truncated bool     `json:"truncated"` // there are more than audit.MaxFaults faults
+}
+
+// Fault is one invariant (of design section 4) that does not hold at one place.
+type Fault struct {
+	Invariant int    `json:"invariant"`
+	File      string `json:"file"`          // path from the home
+	Line      int    `json:"line,omitzero"` // of a ledger file, from 1
+	Seq       int64  `json:"seq,omitzero"`  // the ledger line that is broken, or that the file contradicts
+	Task      ID     `json:"task,omitzero"`
+	What      string `json:"what"`
+}
+
+// String is the place and what is wrong there:
+//
+//	audit/shared/2026-02-16.jsonl:12: seq 12: checksum does not match
+func (f Fault) String() string {
+	return (&audit.Fault{File: f.File, Line: f.Line, Seq: f.Seq, What: f.What}).Error()
+}
+
+// Verify checks the whole mailbox: every hash of the ledger, its chain, its
+// copies, and that the tree is what the ledger's lines add up to. It writes
+// nothing, and everything may be at work meanwhile: what looks wrong is looked
+// at again under its lock, with the ledger read to its end, and a transition
+// that a process died in is a note when what lies there is consistent with it.
+//
+// The report's first fault is the first bad line of the ledger, if there is
+// one. The error is for what could not be checked: ErrNoMailbox, ErrFormat, an
+// I/O error, or ErrBusy where something looked wrong and its lock was not had.
+// Memory grows with the tasks, not with the ledger's lines.
+func Verify(ctx context.Context, dir string, o Options, vo VerifyOptions) (VerifyReport, error) {
+	v, err := newVerifying(ctx, dir, o, vo)
+	if err != nil {
+		return VerifyReport{}, err
+	}
+	defer v.close()
+	steps := []func() error{v.awaitRecovery, v.ledger}
+	if !vo.LedgerOnly {
+		steps = append(steps, v.home, v.walk, v.suspects, v.allRecords, v.quarantine, v.staged, v.leases, v.shapes, v.interruptions)
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return v.r, err
+		}
+	}
+	return v.finish(), nil
+}
+
+// verifying is one run of Verify.
+type verifying struct {
+	ctx  context.Context
+	o    VerifyOptions
+	b    *Box // of a mailbox that is not open: for its paths, and its ledger's reader
+	fold folding
+	r    VerifyReport
+
+	behind *audit.Reader // reads what is appended after the ledger was verified
+	owners map[faultAt]ID   // the tasks of lines with a fault
+	doubts map[string][]place
+	drops  []string // names in pending that no line knows
+}
+
+// faultAt is what was found wrong with the line at seq.
+type faultAt struct {
+	seq  int64
+	what string
+}
+
+// place is a file in a folder of tasks.
+type place struct {
+	dir   string // from the home
+	name  string
+	state State
+}
+
+func (p place) path() string { return p.dir + "/" + p.name }
+
+// verifyWait is how long to wait at most for the lock of something that looks
+// wrong. A transition holds it for milliseconds.
+const verifyWait = 3 * time.Second
+
+func (v *verifying) wait() time.Duration { return min(verifyWait, v.b.o.LockWait) }
+
+func newVerifying(ctx context.Context, dir string, o Options, vo VerifyOptions) (*verifying, error) {
+	home, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	is, err := readVersion(home)
+	if err != nil {
+		return nil, err
+	}
+	ledger, err := audit.Open(home, is.MailboxID, audit.Options{Mode: durable.None})
+	if err != nil {
+		return nil, err
+	}
+	if vo.Progress == nil {
+		vo.Progress = func(int64, int64) {}
+	}
+	b := &Box{home: home, id: is.MailboxID, o: o.withDefaults(), ledger: ledger}
+	return &verifying{ctx: ctx, o: vo, b: b, fold: newFolding(), owners: map[faultAt]ID{}, doubts: map[string][]place{}}, nil
+}
+
+func (v *verifying) close() {
+	if v.behind != nil {
+		v.behind.Close()
+	}
+	v.b.ledger.Close()
+}
+
+func (v *verifying) fault(f Fault) {
+	if len(v.r.Faults) >= audit.MaxFaults {
+		v.r.Truncated = true
+		return
+	}
+	v.r.Faults = append(v.r.Faults, f)
+}
+
+func (v *verifying) note(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if !slices.Contains(v.r.Notes, text) {
+		v.r.Notes = append(v.r.Notes, text)
+	}
+}
+
+// ledger verifies the ledger and folds it.
+func (v *verifying) ledger() error {
+	visit := func(_ audit.Line, e audit.Entry) error {
+		broken, what := v.fold.line(&e)
+		if broken == 0 {
+			return nil
+		}
+		if len(v.owners) < audit.MaxFaults {
+			v.owners[faultAt{e.Seq, what}] = ID(e.Task())
+		}
+		return &audit.Fault{Invariant: broken, What: what}
+	}
+	r, err := audit.Verify(v.ctx, v.b.home, v.b.id, visit, audit.VerifyOptions{
+		Progress: v.o.Progress, Wait: v.wait(), InFlight: v.inFlight,
+	})
+	if err != nil {
+		return err
+	}
+	v.r.Lines, v.r.Bytes, v.r.Seq, v.r.Checksum = r.Lines, r.Bytes, r.End.Seq, r.End.Checksum
+	v.r.Notes, v.r.Truncated = r.Notes, r.Truncated
+	for _, f := range r.Faults {
+		v.fault(Fault{Invariant: f.Invariant, File: f.File, Line: f.Line, Seq: f.Seq, Task: v.owners[faultAt{f.Seq, f.What}], What: f.What})
+	}
+	v.behind = v.b.ledger.Read(r.End)
+	return nil
+}
+
+// advance folds what was appended meanwhile, so that a second look compares the
+// tree with all that is written.
+func (v *verifying) advance() error {
+	for {
+		line, err := v.behind.Next()
+		if errors.Is(err, io.EOF) || errors.Is(err, audit.ErrMoved) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		e, err := line.Decode()
+		if err != nil {
+			v.fault(Fault{Invariant: 10, File: "audit/shared/" + line.At.File, Seq: line.Seq, What: err.Error()})
+			continue
+		}
+		if broken, what := v.fold.line(&e); broken != 0 {
+			v.fault(Fault{Invariant: broken, File: "audit/shared/" + line.At.File, Seq: line.Seq, Task: ID(e.Task()), What: what})
+		}
+	}
+}
+
+// finish sorts the faults: those of the ledger stay in its order and come first.
+func (v *verifying) finish() VerifyReport {
+	if n := len(v.drops); n > 0 {
+		v.note("%d dropped file%s in tasks/pending not admitted yet", n, map[bool]string{true: " is", false: "s are"}[n == 1])
+	}
+	ofLedger := func(f Fault) bool { return strings.HasPrefix(f.File, "audit/shared") }
+	slices.SortStableFunc(v.r.Faults, func(a, b Fault) int {
+		switch {
+		case ofLedger(a) && ofLedger(b):
+			return 0
+		case ofLedger(a):
+			return -1
+		case ofLedger(b):
+			return 1
+		}
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Invariant, b.Invariant))
+	})
+	v.r.Faults = append([]Fault{}, slices.Compact(v.r.Faults)...) // [] and not null in JSON
+	v.r.Notes = append([]string{}, v.r.Notes...)
+	return v.r
+}
+
+// awaitRecovery waits until no full recovery is at work, for that puts things
+// right without saying so in a dirty record.
+func (v *verifying) awaitRecovery() error {
+	lock, err := durable.AcquireLock(v.ctx, privatePath(v.b.home, "locks", "recover"), v.b.o.LockWait)
+	if errors.Is(err, ErrBusy) {
+		return fmt.Errorf("a recovery is at work: %w", err)
+	}
+	if err == nil {
+		lock.Unlock()
+	}
+	return nil // a missing lock file is told by home
+}

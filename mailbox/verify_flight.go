@@ -1,0 +1,363 @@
+package mailbox
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+)
+
+// While verify reads, everything is at work. These rules tell what is on its way
+// from what is wrong:
+//
+// A process blanks its dirty record only when the ledger, the tree and the copy
+// agree, and it holds its shard until then. So a task that looks wrong is looked
+// at again under its shard's lock, with the ledger read to its end. If the
+// shard's record is dirty then, a process has died, and what lies there has to
+// be one of the stages in which a transition can stop.
+//
+// What belongs to no one shard (staged files, quarantine entries) is looked at
+// again after the dirty records were read: whoever had put it there, or was
+// about to, had its record dirty then, or is done by now.
+
+// suspects looks again at each task that looked wrong, and at those whose file
+// was not seen.
+func (v *verifying) suspects() error {
+	for key, t := range v.fold.tasks {
+		if _, doubted := v.doubts[key]; !doubted && !t.seen && t.dir() != "" {
+			v.doubts[key] = nil
+		}
+	}
+	keys := make([]string, 0, len(v.doubts))
+	for key := range v.doubts {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		if err := v.lookAgain(key, v.doubts[key]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookAgain gives the verdict on one task.
+func (v *verifying) lookAgain(key string, seen []place) error {
+	unlock, err := v.hold(shardOf(key))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := v.advance(); err != nil {
+		return err
+	}
+	d, set, err := v.dirtyOf(shardOf(key))
+	if err != nil {
+		return err
+	}
+	if set && (d.kind == "task" && ID(d.name).Fold() == key || d.kind == "drop" && ID(trimJSON(d.name)).Fold() == key) {
+		if ok, err := v.halfway(d); ok || err != nil {
+			return err
+		}
+	}
+	t := v.fold.tasks[key]
+	if t == nil {
+		return v.unknown(seen)
+	}
+	return v.judge(t, seen)
+}
+
+// unknown tells of files that no line knows.
+func (v *verifying) unknown(seen []place) error {
+	for _, at := range seen {
+		if _, err := os.Lstat(v.b.path(at.path())); errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		v.fault(Fault{Invariant: 8, File: at.path(), Task: ID(trimJSON(at.name)), What: "no ledger line knows it"})
+	}
+	return nil
+}
+
+// judge opens the task's name in every folder and says what is wrong.
+func (v *verifying) judge(t *lineage, seen []place) error {
+	home := place{dir: t.dir(), name: t.id.file(), state: t.state}
+	places := v.everywhere(t)
+	for _, at := range seen {
+		if !slices.Contains(places, at) {
+			places = append(places, at)
+		}
+	}
+	there, elsewhere := false, 0
+	for _, at := range places {
+		if _, err := os.Lstat(v.b.path(at.path())); errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		if at == home {
+			there = true
+		} else {
+			elsewhere++
+		}
+	}
+	if there {
+		faults, err := v.check(home, t)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, f := range faults {
+			v.fault(f)
+		}
+	}
+	for _, at := range places {
+		if at != home {
+			if err := v.misplaced(t, at, there); err != nil {
+				return err
+			}
+		}
+	}
+	if !there && elsewhere == 0 && home.dir != "" {
+		v.fault(Fault{Invariant: 8, File: home.path(), Seq: t.seq, Task: t.id, What: fmt.Sprintf("the file is gone; seq %d put it there", t.seq)})
+	}
+	return nil
+}
+
+// everywhere lists the places where a file of the task could lie.
+func (v *verifying) everywhere(t *lineage) []place {
+	var out []place
+	for _, s := range Folders {
+		out = append(out, place{dir: "tasks/" + string(s), name: t.id.file(), state: s})
+	}
+	if t.state == Archived {
+		out = append(out, place{dir: t.dir(), name: t.id.file(), state: Archived})
+	}
+	return out
+}
+
+// misplaced tells of a file of the task that lies where it should not.
+func (v *verifying) misplaced(t *lineage, at place, second bool) error {
+	bad := func(invariant int, format string, args ...any) {
+		v.fault(Fault{Invariant: invariant, File: at.path(), Seq: t.seq, Task: t.id, What: fmt.Sprintf(format, args...)})
+	}
+	task, hash, faults, err := v.open(at, t)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, f := range faults {
+		v.fault(f)
+	}
+	if second || at.name != t.id.file() {
+		bad(1, "a second file of task %s, which lies in %s", t.id, folderName(t.state))
+		return nil
+	}
+	if t.dir() == "" {
+		bad(7, "seq %d left no file of it: the task is %s", t.seq, map[State]string{None: "given up", pruned: "pruned"}[t.state])
+		return nil
+	}
+	bad(7, "seq %d left it in %s: moved by hand", t.seq, strings.TrimPrefix(t.dir(), "tasks/"))
+	if task != nil && task.Result.Status != at.state && at.state != Archived {
+		bad(3, "result.status is %q in tasks/%s", task.Result.Status, at.state)
+	}
+	if hash != t.after && len(faults) == 0 {
+		bad(6, "its bytes are not those that seq %d names: edited by hand", t.seq)
+	}
+	return nil
+}
+
+// hold takes a shard's lock, when no full recovery is at work, without settling
+// what a dead holder left. Where the lock file is missing, or may not be opened
+// for writing (a read-only file system), there is nothing to hold.
+func (v *verifying) hold(number int) (unlock func(), err error) {
+	if err := v.awaitRecovery(); err != nil {
+		return nil, err
+	}
+	path := privatePath(v.b.home, "locks", shardName(number))
+	lock, err := durable.AcquireLock(v.ctx, path, v.wait())
+	if errors.Is(err, ErrBusy) {
+		return nil, fmt.Errorf("something looks wrong and cannot be told from work under way: %w%s", err, v.b.holderOf(path))
+	}
+	if err != nil {
+		return func() {}, nil //nolint:nilerr // see above; home names a missing lock file
+	}
+	return func() { lock.Unlock() }, nil
+}
+
+// dirtyOf reads a shard's dirty record. Without the lock half of it may be seen
+// while it is written: then it is read again.
+func (v *verifying) dirtyOf(number int) (d dirty, set bool, err error) {
+	for range 5 {
+		d, set, err = readDirty(privatePath(v.b.home, "locks", shardName(number)))
+		if !errors.Is(err, errDamagedRecord) {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errDamagedRecord) {
+		return dirty{}, false, nil // home and interruptions tell it
+	}
+	return d, set, err
+}
+
+// atWork reads all dirty records that are set.
+func (v *verifying) atWork() ([]dirty, error) {
+	var out []dirty
+	for i := range shards {
+		d, set, err := v.dirtyOf(i)
+		if err != nil {
+			return nil, err
+		}
+		if set {
+			out = append(out, d)
+		}
+	}
+	return out, nil
+}
+
+// inFlight tells whether somebody has begun to write at p or before and is not
+// done.
+func (v *verifying) inFlight(p audit.Position) bool {
+	all, err := v.atWork()
+	return err == nil && slices.ContainsFunc(all, func(d dirty) bool { return !p.Before(d.at) })
+}
+
+// owns tells whether a staged file or a quarantine entry is that of the dirty
+// record's transaction, or of its task, whose transition puts strangers' files
+// aside under transactions of their own.
+func (d dirty) owns(name string) bool {
+	owner, tx, _ := cutLast(strings.TrimSuffix(name, reasonSuffix), "~")
+	return tx == d.tx || d.kind == "task" && (owner == d.name || owner == ID(d.name).file())
+}
+
+// owned tells whether any transaction that is under way, or was interrupted,
+// owns the name. A full recovery is awaited.
+func (v *verifying) owned(name string) (bool, error) {
+	if err := v.awaitRecovery(); err != nil {
+		return false, err
+	}
+	all, err := v.atWork()
+	return slices.ContainsFunc(all, func(d dirty) bool { return d.owns(name) }), err
+}
+
+// interruptions tells of each dirty record whose holder has died.
+func (v *verifying) interruptions() error {
+	for i := range shards {
+		path := privatePath(v.b.home, "locks", shardName(i))
+		if _, set, err := readDirty(path); err == nil && !set || errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		lock, err := durable.TryLock(path)
+		if errors.Is(err, ErrBusy) {
+			continue // at work
+		}
+		if err == nil {
+			err = v.interruption(i, path)
+			lock.Unlock()
+		} else {
+			err = v.interruption(i, path)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *verifying) interruption(number int, path string) error {
+	d, set, err := readDirty(path)
+	if errors.Is(err, errDamagedRecord) {
+		v.note("the dirty record of %s is damaged; the next command recovers everything", shardName(number))
+		return nil
+	}
+	if err != nil || !set {
+		return err
+	}
+	written, err := v.written(d)
+	if err != nil {
+		return err
+	}
+	what := map[string]string{"task": "transition", "record": "writing", "drop": "quarantining", "note": "noting"}[d.kind]
+	if written {
+		v.note("the %s of %s was interrupted; the next command finishes it", what, d.name)
+	} else {
+		v.note("the %s of %s was begun and never committed; the next command takes it back", what, d.name)
+	}
+	return nil
+}
+
+// written tells whether the ledger has a line of the record's transaction.
+func (v *verifying) written(d dirty) (bool, error) {
+	lines, _, err := v.b.linesSince(d)
+	return len(lines) > 0, err
+}
+
+// halfway tells whether what lies there is a stage in which the transition of a
+// dead process can have stopped: then the next holder of its shard finishes it.
+func (v *verifying) halfway(d dirty) (bool, error) {
+	lines, _, err := v.b.linesSince(d)
+	if err != nil || len(lines) == 0 {
+		return false, err // nothing was committed: all has to be as it was before
+	}
+	for _, e := range lines {
+		if m, ok := moveOf(&e); ok {
+			return v.stage(ID(e.Task()), m, e.Time())
+		}
+		var a asideDetails
+		if d.kind == "drop" && e.Detail(&a) == nil {
+			return v.aside(a.Entry, a.Place)
+		}
+	}
+	return false, nil
+}
+
+// stage tells whether the content of a committed move is staged or in place,
+// and beside it lies nothing but what the move replaces.
+func (v *verifying) stage(id ID, m *move, at time.Time) (bool, error) {
+	p := &placement{m: m}
+	paths := []string{v.b.staged(string(id), m.TX)}
+	for _, s := range append(slices.Clone(Folders), Archived) {
+		paths = append(paths, v.b.folder(s, at)+"/"+id.file())
+	}
+	mine := []string{paths[0], v.b.folder(m.from(), at) + "/" + id.file(), v.b.folder(m.to(), at) + "/" + id.file()}
+	if m.Dropped != "" {
+		mine = append(mine, v.b.path("tasks", string(Pending), m.Dropped))
+	}
+	there := m.to() == None
+	for _, path := range paths {
+		s, err := look(path)
+		switch {
+		case err != nil:
+			return false, err
+		case !s.there:
+		case !slices.Contains(mine, path):
+			return false, nil
+		case s.hash == hashOf(m.After):
+			there = true
+		case !p.old(s):
+			return false, nil
+		}
+	}
+	return there, nil
+}
+
+// aside tells whether a file that goes to quarantine is on its way.
+func (v *verifying) aside(entry, from string) (bool, error) {
+	for _, path := range []string{v.b.path("tasks", "quarantine", entry), privatePath(v.b.home, "tmp", entry), v.b.path(from)} {
+		if _, err := os.Lstat(path); err == nil {
+			return true, nil
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,449 @@
+package mailbox
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"mbox/audit"
+)
+
+// folding is what the ledger's lines add up to. Its memory grows with the
+// tasks, records and quarantine entries, not with the lines.
+type folding struct {
+	tasks   map[string]*lineage // by folded id
+	records map[string]*recorded
+	entries map[string]*entry // of the quarantine
+	now     details           // of the line at hand
+}
+
+func newFolding() folding {
+	return folding{tasks: map[string]*lineage{}, records: map[string]*recorded{}, entries: map[string]*entry{}}
+}
+
+// lineage is what the ledger says of one task in the end.
+type lineage struct {
+	id        ID
+	state     State // the folder; None or pruned where no file is left
+	after     digest
+	tx        [16]byte
+	seq       int64   // of its last move
+	epoch     int64   // the highest
+	month     [7]byte // of its last move: the folder of an archived task
+	completed bool    // it has a task_completed line
+	seen      bool    // its file is as it should be
+}
+
+const pruned State = "pruned"
+
+// dir is the folder in which the file should lie; "" if there should be none.
+func (t *lineage) dir() string {
+	switch t.state {
+	case None, pruned:
+		return ""
+	case Archived:
+		return "tasks/archive/" + string(t.month[:])
+	}
+	return "tasks/" + string(t.state)
+}
+
+// recorded is the last line of a decision or change.
+type recorded struct {
+	sha digest
+	seq int64
+}
+
+// entry is a quarantine entry that a line names.
+type entry struct {
+	sha     digest
+	regular bool // it has a hash: it is a regular file
+	seq     int64
+	task    ID
+}
+
+// details are a line's details, taken apart: the raw JSON values of what verify
+// looks at, nil where it is missing.
+type details struct {
+	tx, from, to, before, after, reason []byte
+	revision, epoch, attempt            []byte
+	uid, pid, host                      []byte
+	entry, sha256, kept, file           []byte
+	adopted                             bool
+}
+
+// read takes the details of a line apart, which is in canonical form.
+func (d *details) read(object []byte) {
+	*d = details{}
+	for m := (members{b: object, at: 1}); m.next(); {
+		switch string(m.key) {
+		case "tx":
+			d.tx = m.value
+		case "from":
+			d.from = m.value
+		case "to":
+			d.to = m.value
+		case "before":
+			d.before = m.value
+		case "after":
+			d.after = m.value
+		case "reason":
+			d.reason = m.value
+		case "revision":
+			d.revision = m.value
+		case "epoch":
+			d.epoch = m.value
+		case "attempt":
+			d.attempt = m.value
+		case "uid":
+			d.uid = m.value
+		case "pid":
+			d.pid = m.value
+		case "host":
+			d.host = m.value
+		case "entry":
+			d.entry = m.value
+		case "sha256":
+			d.sha256 = m.value
+		case "kept":
+			d.kept = m.value
+		case "file":
+			d.file = m.value
+		case "adopted":
+			d.adopted = string(m.value) == "true"
+		}
+	}
+}
+
+// line takes a line in. If it breaks an invariant it says which, and how; the
+// line counts all the same, so that one fault is not followed by more.
+func (f *folding) line(e *audit.Entry) (broken int, what string) {
+	d := &f.now
+	d.read(e.Details)
+	if d.to != nil {
+		what = f.move(e, d)
+		if what == "" {
+			what = f.keep(e, d.kept)
+		}
+		return breaks(7, what)
+	}
+	switch {
+	case len(moves[e.Event]) > 0 && e.Event != audit.Reconcile:
+		return 7, fmt.Sprintf("%s moves no task: its details have no to", e.Event)
+	case d.from != nil:
+		return 7, "its details have from, but no to"
+	case !isNumber(d.uid) || !isNumber(d.pid) || !isText(d.host):
+		return 10, "its details do not say who wrote it (uid, pid, host)"
+	}
+	switch e.Event {
+	case audit.DecisionEvent, audit.ChangeEvent:
+		return breaks(12, f.record(e, d))
+	case audit.TaskQuarantined, audit.TaskLateResult, audit.Reconcile:
+		if d.entry != nil {
+			return breaks(13, f.enter(e, textOf(d.entry), d.sha256))
+		}
+	}
+	return 0, ""
+}
+
+// breaks says which invariant a line breaks, if it does.
+func breaks(invariant int, what string) (int, string) {
+	if what == "" {
+		return 0, ""
+	}
+	return invariant, what
+}
+
+// move folds a line that moves a task.
+func (f *folding) move(e *audit.Entry, d *details) (what string) {
+	id := ID(e.Task())
+	t := f.tasks[id.Fold()]
+	from, knownFrom := stateIn(d.from)
+	to, knownTo := stateIn(d.to)
+	after, _ := digestIn(d.after)
+	epoch, _ := strconv.ParseInt(string(d.epoch), 10, 64)
+	switch form := d.malformed(from, to); {
+	case e.TaskID == nil:
+		return "it moves no task: task_id is null"
+	case !knownFrom || !knownTo:
+		what = fmt.Sprintf("it moves %s from %s to %s, and these are no states", id, d.from, d.to)
+	case form != "":
+		what = form
+	case !allowed(e.Event, from, to, d.adopted):
+		what = fmt.Sprintf("%s may not move %s from %s to %s", e.Event, id, folderName(from), folderName(to))
+	case t == nil && !plainID(id) && CheckID(id) != nil:
+		what = "its task_id is none"
+	case t == nil && from != None:
+		what = fmt.Sprintf("it moves %s from %s, and no line before has put it there", id, from)
+	case t != nil:
+		what = t.refuses(e.Event, id, from, epoch, d)
+	}
+	if t == nil {
+		t = &lineage{id: ID(strings.Clone(string(id)))}
+		f.tasks[t.id.Fold()] = t
+	}
+	t.state, t.after, t.seq, t.seen = to, after, e.Seq, false
+	t.epoch = max(t.epoch, epoch)
+	t.completed = t.completed || e.Event == audit.TaskCompleted
+	t.tx, _ = txIn(d.tx)
+	copy(t.month[:], e.TS)
+	return what
+}
+
+// plainID spares most new ids the regular expression.
+func plainID(id ID) bool {
+	for i := range len(id) {
+		if c := id[i]; c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') || i == 0 && c == '-' {
+			return false
+		}
+	}
+	return len(id) > 0 && len(id) <= 128
+}
+
+// malformed says what is missing in the details of a move.
+func (d *details) malformed(from, to State) string {
+	_, tx := txIn(d.tx)
+	_, before := digestIn(d.before)
+	_, after := digestIn(d.after)
+	switch {
+	case !tx:
+		return "its details have no tx of 32 hex digits"
+	case d.from == nil || d.before == nil || d.after == nil || !isText(d.reason):
+		return "its details lack from, before, after or reason"
+	case !isNumber(d.revision) || !isNumber(d.epoch) || !isNumber(d.attempt):
+		return "its details lack revision, epoch or attempt"
+	case !isNumber(d.uid) || !isNumber(d.pid) || !isText(d.host):
+		return "its details do not say who wrote it (uid, pid, host)"
+	case before != (from != None), !before && string(d.before) != "null":
+		return "before is not the hash of a file, or there was none"
+	case after != (to != None && to != pruned), !after && string(d.after) != "null":
+		return "after is not the hash of a file, or there is none"
+	}
+	return ""
+}
+
+// refuses says why a task cannot make the move after those before.
+func (t *lineage) refuses(event audit.Event, id ID, from State, epoch int64, d *details) string {
+	before, _ := digestIn(d.before)
+	switch {
+	case t.id != id:
+		return fmt.Sprintf("%s and %s differ in case only", id, t.id)
+	case from == None:
+		return fmt.Sprintf("it makes %s, which was there already: seq %d", id, t.seq)
+	case from != t.state && !(event == audit.Reconcile && d.adopted):
+		return fmt.Sprintf("it moves %s from %s, but seq %d left it in %s", id, folderName(from), t.seq, folderName(t.state))
+	case before != t.after && event != audit.Reconcile:
+		return fmt.Sprintf("before is not the after of seq %d, the last move of %s", t.seq, id)
+	case event == audit.TaskCompleted && t.completed:
+		return fmt.Sprintf("%s is completed a second time", id)
+	case epoch < t.epoch, epoch == t.epoch && event == audit.TaskPicked:
+		return fmt.Sprintf("epoch %d of %s does not rise: it was %d", epoch, id, t.epoch)
+	}
+	return ""
+}
+
+// keep notes the entry that a move puts into quarantine.
+func (f *folding) keep(e *audit.Entry, kept []byte) string {
+	if kept == nil || kept[0] != '{' {
+		return ""
+	}
+	var name, sha []byte
+	for m := (members{b: kept, at: 1}); m.next(); {
+		switch string(m.key) {
+		case "entry":
+			name = m.value
+		case "sha256":
+			sha = m.value
+		}
+	}
+	return f.enter(e, textOf(name), sha)
+}
+
+func (f *folding) enter(e *audit.Entry, name string, sha []byte) string {
+	if name == "" || name != strings.Map(printable, name) {
+		return "it names a quarantine entry that cannot be one"
+	}
+	hash, regular := digestIn(sha)
+	if !regular && string(sha) != `""` {
+		return "it names a quarantine entry without its sha256"
+	}
+	f.entries[name] = &entry{sha: hash, regular: regular, seq: e.Seq, task: ID(strings.Clone(e.Task()))}
+	return ""
+}
+
+// printable leaves the characters that an entry's name may have (entryName).
+func printable(r rune) rune {
+	if r == '/' || r < '!' || r > '~' {
+		return -1
+	}
+	return r
+}
+
+// record folds the line of a decision or change.
+func (f *folding) record(e *audit.Entry, d *details) string {
+	folder := "decisions/"
+	if e.Event == audit.ChangeEvent {
+		folder = "changes/"
+	}
+	file := textOf(d.file)
+	name, ok := strings.CutPrefix(file, folder)
+	sha, hashed := digestIn(d.sha256)
+	if !ok || strings.Contains(name, "/") || !strings.HasSuffix(name, ".md") || !hashed {
+		return fmt.Sprintf("its details name no file %s<id>.md with its sha256", folder)
+	}
+	last := f.records[file]
+	before, replaced := digestIn(d.before)
+	what := ""
+	switch {
+	case last == nil && replaced:
+		what = fmt.Sprintf("it replaces %s, which has no line before", file)
+	case last != nil && before != last.sha:
+		what = fmt.Sprintf("before is not the hash of %s that seq %d recorded", file, last.seq)
+	}
+	f.records[file] = &recorded{sha: sha, seq: e.Seq}
+	return what
+}
+
+// stateIn reads a state; missing or null is None.
+func stateIn(value []byte) (s State, ok bool) {
+	switch string(value) {
+	case "", "null":
+		return None, true
+	case `"pending"`:
+		return Pending, true
+	case `"in-progress"`:
+		return InProgress, true
+	case `"completed"`:
+		return Completed, true
+	case `"failed"`:
+		return Failed, true
+	case `"archive"`:
+		return Archived, true
+	case `"pruned"`:
+		return pruned, true
+	}
+	return None, false
+}
+
+func folderName(s State) string {
+	if s == None {
+		return "nowhere"
+	}
+	return string(s)
+}
+
+func isNumber(value []byte) bool { return len(value) > 0 && value[0] >= '0' && value[0] <= '9' }
+func isText(value []byte) bool   { return len(value) > 0 && value[0] == '"' }
+
+// textOf decodes a JSON string; "" for anything else.
+func textOf(value []byte) string {
+	var s string
+	if !isText(value) || json.Unmarshal(value, &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// digestIn reads "sha256:<64 hex>".
+func digestIn(value []byte) (d digest, ok bool) {
+	const prefix = `"sha256:`
+	if len(value) != len(prefix)+2*len(d)+1 || string(value[:len(prefix)]) != prefix {
+		return d, false
+	}
+	return d, unhex(d[:], value[len(prefix):])
+}
+
+// txIn reads 32 hex digits.
+func txIn(value []byte) (tx [16]byte, ok bool) {
+	if len(value) != 2*len(tx)+2 || value[0] != '"' {
+		return tx, false
+	}
+	return tx, unhex(tx[:], value[1:])
+}
+
+// unhex reads lower-case hex digits, two for each byte of to.
+func unhex(to, from []byte) bool {
+	bad := byte(0)
+	for i := range to {
+		high, low := nibbles[from[2*i]], nibbles[from[2*i+1]]
+		bad |= high | low
+		to[i] = high<<4 | low
+	}
+	return bad < 16
+}
+
+var nibbles = func() (table [256]byte) {
+	for i := range table {
+		table[i] = 16
+	}
+	for i, c := range []byte("0123456789abcdef") {
+		table[c] = byte(i)
+	}
+	return table
+}()
+
+// members walks over the members of a JSON object in canonical form.
+type members struct {
+	b          []byte
+	at         int // behind the brace or comma
+	key, value []byte
+}
+
+func (m *members) next() bool {
+	if m.at >= len(m.b) || m.b[m.at] != '"' {
+		return false
+	}
+	key := endOf(m.b, m.at)
+	end := endOf(m.b, key+1)
+	m.key, m.value = m.b[m.at+1:key-1], m.b[key+1:end]
+	m.at = end + 1
+	return true
+}
+
+// endOf returns where the value that begins at i ends.
+func endOf(b []byte, i int) int {
+	for depth := 0; i < len(b); {
+		switch b[i] {
+		case '"':
+			i = endOfText(b, i)
+		case '{', '[':
+			depth++
+			i++
+			continue
+		case '}', ']':
+			depth--
+			i++
+		case ',', ':':
+			i++
+			continue
+		default:
+			for i < len(b) && b[i] != ',' && b[i] != '}' && b[i] != ']' {
+				i++
+			}
+		}
+		if depth == 0 {
+			return i
+		}
+	}
+	return i
+}
+
+func endOfText(b []byte, i int) int {
+	for i++; i < len(b); i++ {
+		n := bytes.IndexByte(b[i:], '"')
+		if n < 0 {
+			return len(b)
+		}
+		i += n
+		slashes := 0
+		for b[i-1-slashes] == '\\' {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return i + 1
+		}
+	}
+	return len(b)
+}

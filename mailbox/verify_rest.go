@@ -1,0 +1,346 @@
+package mailbox
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"mbox/mailbox/durable"
+	"mbox/schemas"
+)
+
+// allRecords checks that each decision and change has the bytes that its last
+// line recorded.
+func (v *verifying) allRecords() error {
+	files := map[string]bool{}
+	for _, folder := range []string{"decisions", "changes"} {
+		names, err := listNames(v.b.path(folder))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, name := range names {
+			if strings.HasSuffix(name, ".md") {
+				files[folder+"/"+name] = true
+			}
+		}
+	}
+	for file := range v.fold.records {
+		files[file] = true
+	}
+	for file := range files {
+		good, err := v.record(file)
+		if err != nil {
+			return err
+		}
+		if good {
+			v.r.Records++
+		}
+	}
+	return v.ctx.Err()
+}
+
+// record gives the verdict on one record, at the second look under its lock.
+func (v *verifying) record(file string) (good bool, err error) {
+	what, _, err := v.recordFault(file)
+	if what == "" || err != nil {
+		return what == "", err
+	}
+	name := file[strings.Index(file, "/")+1:]
+	unlock, err := v.hold(shardOf(name))
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	if err := v.advance(); err != nil {
+		return false, err
+	}
+	what, seq, err := v.recordFault(file)
+	if what == "" || err != nil {
+		return what == "", err
+	}
+	d, set, err := v.dirtyOf(shardOf(name))
+	if err != nil {
+		return false, err
+	}
+	if set && d.kind == "record" && d.name == name {
+		if ok, err := v.staging(file, d); ok || err != nil {
+			return ok, err
+		}
+	}
+	v.fault(Fault{Invariant: 12, File: file, Seq: seq, What: what})
+	return false, nil
+}
+
+func (v *verifying) recordFault(file string) (what string, seq int64, err error) {
+	last := v.fold.records[file]
+	now, err := look(v.b.path(file))
+	switch {
+	case err != nil:
+		return "", 0, err
+	case last == nil && now.there:
+		return "no ledger line knows it", 0, nil
+	case last == nil:
+		return "", 0, nil
+	case !now.there:
+		return fmt.Sprintf("the file is gone; seq %d recorded it", last.seq), last.seq, nil
+	case now.hash != last.sha.String():
+		return fmt.Sprintf("its bytes are not those that seq %d recorded", last.seq), last.seq, nil
+	}
+	return "", 0, nil
+}
+
+// staging tells whether a record that is not in place is staged, and what lies
+// in its place is the one before.
+func (v *verifying) staging(file string, d dirty) (bool, error) {
+	staged, err := look(v.b.staged(d.name, d.tx))
+	if err != nil {
+		return false, err
+	}
+	now, err := look(v.b.path(file))
+	if err != nil {
+		return false, err
+	}
+	lines, _, err := v.b.linesSince(d)
+	if err != nil {
+		return false, err
+	}
+	for _, e := range lines {
+		var r recordDetails
+		if e.Detail(&r) == nil && r.File == file && staged.hash == r.SHA256 && (!now.there || now.hash == r.Before) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// quarantine checks that each entry has its reason and a line that names it,
+// and that each entry that a line names is still what it was.
+func (v *verifying) quarantine() error {
+	names, err := listNames(v.b.path("tasks", "quarantine"))
+	if errors.Is(err, fs.ErrNotExist) {
+		names, err = nil, nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := v.advance(); err != nil {
+		return err
+	}
+	entries := map[string]bool{}
+	for _, name := range names {
+		entries[strings.TrimSuffix(name, reasonSuffix)] = true
+	}
+	for name := range v.fold.entries {
+		entries[name] = true
+	}
+	sorted := make([]string, 0, len(entries))
+	for name := range entries {
+		sorted = append(sorted, name)
+	}
+	slices.Sort(sorted)
+	for _, name := range sorted {
+		if err := v.entry(name); err != nil {
+			return err
+		}
+		if err := v.ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry gives the verdict on one entry: what looks wrong is looked at again once
+// it is known that nobody is at it.
+func (v *verifying) entry(name string) error {
+	f, err := v.entryFault(name)
+	if f == nil || err != nil {
+		return err
+	}
+	owned, err := v.owned(name)
+	if owned || err != nil {
+		return err
+	}
+	if err := v.advance(); err != nil {
+		return err
+	}
+	if f, err = v.entryFault(name); f == nil || err != nil {
+		return err
+	}
+	v.fault(*f)
+	return nil
+}
+
+func (v *verifying) entryFault(name string) (*Fault, error) {
+	f := &Fault{Invariant: 13, File: "tasks/quarantine/" + name}
+	e := v.fold.entries[name]
+	if e != nil {
+		f.Seq, f.Task = e.seq, e.task
+	}
+	sum, there, err := v.kept(name)
+	if err != nil {
+		return nil, err
+	}
+	why, err := v.reason(name)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case e == nil && there:
+		f.What = "no ledger line names it"
+	case e == nil && why != missing:
+		f.File, f.What = f.File+reasonSuffix, "is the reason of an entry that is not there"
+	case e == nil:
+		return nil, nil
+	case !there && !e.regular:
+		v.note("the quarantine entry %s is gone; it was no regular file, and a backup leaves such out", name)
+		return nil, nil
+	case !there:
+		f.What = fmt.Sprintf("the entry is gone; seq %d put it there", e.seq)
+	case e.regular && sum != e.sha.String():
+		f.What = fmt.Sprintf("its bytes are not those that seq %d names", e.seq)
+	case why != "":
+		f.File, f.What = f.File+reasonSuffix, why
+	default:
+		return nil, nil
+	}
+	return f, nil
+}
+
+// kept looks at an entry: there, and its hash where it is a regular file that
+// can be read.
+func (v *verifying) kept(name string) (sum string, there bool, err error) {
+	path := v.b.path("tasks", "quarantine", name)
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", false, nil
+	}
+	if err != nil || !info.Mode().IsRegular() {
+		return "", true, err
+	}
+	f, info, err := durable.OpenRegular(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", false, nil
+	}
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, durable.ErrNotRegular) {
+		return "", true, nil
+	}
+	if err != nil {
+		return "", false, err
+	}
+	defer f.Close()
+	sum, err = hashFile(f, info.Size())
+	return sum, true, err
+}
+
+const missing = "is missing"
+
+// reason says what is wrong with an entry's reason file.
+func (v *verifying) reason(entry string) (what string, err error) {
+	data, _, err := durable.Read(v.b.path("tasks", "quarantine", entry+reasonSuffix), MaxTask)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return missing, nil
+	case errors.Is(err, durable.ErrNotRegular), errors.Is(err, durable.ErrTooLarge):
+		return "is no reason file", nil
+	case err != nil:
+		return "", err
+	}
+	var r reason
+	if err := schemas.Decode(data, &r); err != nil {
+		return "is no reason: " + err.Error(), nil
+	}
+	if e := v.fold.entries[entry]; r.Entry != entry || e != nil && e.regular && r.SHA256 != e.sha.String() {
+		return "speaks of another entry", nil
+	}
+	return "", nil
+}
+
+// staged checks that no staged file lies about that nobody is at.
+func (v *verifying) staged() error {
+	names, err := stagedNames(v.b.home)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		owned, err := v.owned(name)
+		if err != nil {
+			return err
+		}
+		if _, gone := os.Lstat(privatePath(v.b.home, "tmp", name)); owned || errors.Is(gone, fs.ErrNotExist) {
+			continue
+		}
+		v.fault(Fault{Invariant: 13, File: ".mbox/tmp/" + name, What: "is staged, and no transition is at it"})
+	}
+	return nil
+}
+
+// leases checks that each lease belongs to a task in progress.
+func (v *verifying) leases() error {
+	names, err := v.b.leases()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if v.leased(name) {
+			continue
+		}
+		if err := v.lease(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leased tells whether a task in progress has this lease.
+func (v *verifying) leased(name string) bool {
+	id, token, ok := leaseOf(name)
+	if !ok {
+		return false
+	}
+	f, err := v.b.read(id, InProgress, v.b.path("tasks", string(InProgress), id.file()))
+	return err == nil && f.task.Mbox.Lease != nil && f.task.Mbox.Lease.Token == token
+}
+
+// lease gives the verdict on a lease that looked stray, under its task's lock.
+func (v *verifying) lease(name string) error {
+	id, token, _ := leaseOf(name)
+	unlock, err := v.hold(shardOf(string(id)))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	_, err = os.Lstat(privatePath(v.b.home, "leases", name))
+	if errors.Is(err, fs.ErrNotExist) || v.leased(name) {
+		return nil
+	}
+	d, set, err := v.dirtyOf(shardOf(string(id)))
+	if err != nil {
+		return err
+	}
+	if set && d.kind == "task" && ID(d.name) == id {
+		return nil
+	}
+	f := Fault{Invariant: 13, File: ".mbox/leases/" + name, What: "is the lease of no task in progress"}
+	if err := v.advance(); err != nil {
+		return err
+	}
+	if t := v.fold.tasks[id.Fold()]; t != nil {
+		f.Task, f.Seq = t.id, t.seq
+		if _, made := txIn([]byte(quoted(token))); made && t.state == Pending {
+			// A claim makes its lease before it marks the shard.
+			v.note("a claim of %s was interrupted before it began; the next scan removes its lease", t.id)
+			return nil
+		}
+	}
+	v.fault(f)
+	return nil
+}

@@ -1,0 +1,364 @@
+package mailbox
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+	"mbox/schemas"
+)
+
+// walk looks at every file in the folders of tasks. What is not as the ledger
+// has it is only a doubt yet: it may have moved on since the ledger was read.
+func (v *verifying) walk() error {
+	total := int64(0)
+	for _, t := range v.fold.tasks {
+		if t.dir() != "" {
+			total++
+		}
+	}
+	places, err := v.folders()
+	if err != nil {
+		return err
+	}
+	for _, at := range places {
+		names, err := listNames(v.b.path(at.dir))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // home tells it
+		}
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			at.name = name
+			if err := v.file(at); err != nil {
+				return err
+			}
+			if v.r.Tasks%500 == 0 {
+				v.o.Progress(v.r.Tasks, max(total, v.r.Tasks))
+			}
+		}
+		if err := v.ctx.Err(); err != nil {
+			return err
+		}
+	}
+	v.o.Progress(v.r.Tasks, max(total, v.r.Tasks))
+	return v.sortDrops()
+}
+
+// folders lists the folders in which tasks lie.
+func (v *verifying) folders() ([]place, error) {
+	var out []place
+	for _, s := range Folders {
+		out = append(out, place{dir: "tasks/" + string(s), state: s})
+	}
+	months, err := v.b.months()
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
+	for _, m := range months {
+		out = append(out, place{dir: "tasks/archive/" + m, state: Archived})
+	}
+	return out, err
+}
+
+// file looks at one file.
+func (v *verifying) file(at place) error {
+	if ignored(at.name) {
+		return nil
+	}
+	key := ID(trimJSON(at.name)).Fold()
+	t := v.fold.tasks[key]
+	if t == nil && at.state == Pending {
+		v.drops = append(v.drops, at.name)
+		return nil
+	}
+	if t == nil || t.dir() != at.dir || t.id.file() != at.name {
+		v.doubts[key] = append(v.doubts[key], at)
+		return nil
+	}
+	faults, err := v.check(at, t)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it has moved on: suspects finds that it was not seen
+	}
+	if err != nil {
+		return err
+	}
+	v.r.Tasks++
+	t.seen = len(faults) == 0
+	return nil
+}
+
+// sortDrops keeps those of the unknown names in pending that are no task by now.
+func (v *verifying) sortDrops() error {
+	if len(v.drops) == 0 {
+		return nil
+	}
+	if err := v.advance(); err != nil {
+		return err
+	}
+	v.drops = slices.DeleteFunc(v.drops, func(name string) bool {
+		t := v.fold.tasks[ID(trimJSON(name)).Fold()]
+		_, err := os.Lstat(v.b.path("tasks", string(Pending), name))
+		return t != nil && t.id.file() == name || err != nil
+	})
+	return nil
+}
+
+// check tells what is wrong with the file of a task that lies where it should.
+func (v *verifying) check(at place, t *lineage) ([]Fault, error) {
+	task, hash, faults, err := v.open(at, t)
+	if err != nil || len(faults) > 0 {
+		return faults, err
+	}
+	bad := func(invariant int, format string, args ...any) {
+		faults = append(faults, Fault{Invariant: invariant, File: at.path(), Seq: t.seq, Task: t.id, What: fmt.Sprintf(format, args...)})
+	}
+	if hash != t.after {
+		bad(6, "its bytes are not those that seq %d names: edited by hand", t.seq)
+	}
+	if task == nil {
+		return faults, nil
+	}
+	if tx, _ := txIn([]byte(quoted(task.Mbox.TX))); tx != t.tx {
+		bad(6, "mbox.tx is not that of seq %d", t.seq)
+	}
+	if task.ID != t.id {
+		bad(2, "its id is %s", schemas.Quote(string(task.ID)))
+	}
+	state := at.state
+	if state == Archived {
+		state = task.Result.Status
+	}
+	if state != task.Result.Status || !state.Terminal() && at.state == Archived {
+		bad(3, "result.status is %s in tasks/%s", schemas.Quote(string(task.Result.Status)), at.state)
+	}
+	if what := task.lacks(state); what != "" {
+		bad(4, "%s", what)
+	}
+	if what := task.Audit.strays(state); what != "" {
+		bad(5, "%s", what)
+	}
+	return faults, nil
+}
+
+// open reads a task file. task is nil if it cannot be decoded; then, if its
+// bytes are not the ledger's either, that is told by the hash alone.
+func (v *verifying) open(at place, t *lineage) (task *Task, hash digest, faults []Fault, err error) {
+	bad := func(invariant int, what string) {
+		faults = append(faults, Fault{Invariant: invariant, File: at.path(), Seq: t.seq, Task: t.id, What: what})
+	}
+	data, _, err := durable.Read(v.b.path(at.path()), MaxTask)
+	switch {
+	case errors.Is(err, durable.ErrNotRegular):
+		bad(14, "is no regular file")
+		return nil, hash, faults, nil
+	case errors.Is(err, durable.ErrTooLarge):
+		bad(6, fmt.Sprintf("has more than %d bytes, which no task of mbox has", MaxTask))
+		return nil, hash, faults, nil
+	case errors.Is(err, fs.ErrPermission):
+		bad(14, "cannot be read: permission denied")
+		return nil, hash, faults, nil
+	case err != nil:
+		return nil, hash, nil, err
+	}
+	hash = digestOf(audit.Hash(data))
+	task = new(Task)
+	why := schemas.Decode(data, task)
+	if why == nil {
+		why = task.Validate()
+	}
+	if why != nil {
+		task = nil
+	}
+	if why != nil && hash == t.after {
+		bad(2, "is no valid task: "+why.Error())
+	}
+	return task, hash, faults, nil
+}
+
+// lacks says what a task in a state must have, or must not have, and does not.
+func (t *Task) lacks(s State) string {
+	claimed := t.Assignment.PickedUpBy != nil && *t.Assignment.PickedUpBy != ""
+	token := t.Mbox.Lease != nil && t.Mbox.Lease.Token != ""
+	done := given(t.Result.Output) || len(t.Result.Artifacts) > 0
+	switch s {
+	case Pending:
+		switch {
+		case t.Assignment.PickedUpBy != nil || t.Assignment.PickedUpAt != nil || t.Mbox.Lease != nil:
+			return "it is pending and has a claimant or a lease"
+		case done || t.Result.Error != nil:
+			return "it is pending and has a result or an error"
+		}
+	case InProgress:
+		if !claimed || !token {
+			return "it is in progress without a claimant or a token"
+		}
+	case Completed:
+		switch {
+		case !done:
+			return "it is completed without a result"
+		case !claimed || !token:
+			return "it is completed without a claimant or a token"
+		}
+	case Failed:
+		if t.Result.Error == nil || t.Result.Error.Code == "" {
+			return "it is failed without an error"
+		}
+	}
+	return ""
+}
+
+// strays says where the trail is no path of the automaton from pending to s.
+func (t Trail) strays(s State) string {
+	at := Pending
+	for i, c := range t.StateChanges {
+		switch {
+		case c.From != at || !stepInFile(c.From, c.To):
+			return fmt.Sprintf("audit.state_changes[%d] goes from %s to %s, and the task was %s", i, schemas.Quote(string(c.From)), schemas.Quote(string(c.To)), at)
+		case c.By == "" || c.At.IsZero() || c.Reason == "":
+			return fmt.Sprintf("audit.state_changes[%d] does not say by whom, when or why", i)
+		}
+		at = c.To
+	}
+	if at != s {
+		return fmt.Sprintf("audit.state_changes end in %s", schemas.Quote(string(at)))
+	}
+	return ""
+}
+
+// home checks that the folders and lock files are there, and tells what state
+// the mailbox is in.
+func (v *verifying) home() error {
+	for _, dir := range folders {
+		top, _, _ := strings.Cut(dir, "/")
+		if top == "memory" || top == "agents" {
+			continue // not of the mailbox itself
+		}
+		if _, err := os.Lstat(v.b.path(dir)); errors.Is(err, fs.ErrNotExist) {
+			v.fault(Fault{Invariant: 14, File: dir, What: "the folder is missing"})
+		} else if err != nil {
+			return err
+		}
+	}
+	for _, name := range lockNames() {
+		file := ".mbox/locks/" + name
+		if _, err := os.Lstat(v.b.path(file)); errors.Is(err, fs.ErrNotExist) {
+			v.fault(Fault{Invariant: 14, File: file, What: "the lock file is missing; mbox recover makes it anew"})
+		} else if err != nil {
+			return err
+		}
+	}
+	if err := audit.CheckWritable(v.b.home); err != nil {
+		v.note("%s", err)
+	}
+	now, err := currentBoot(v.b.home)
+	if err != nil {
+		return err
+	}
+	if moved, sameBoot := v.b.bootChange(now); moved || !sameBoot {
+		v.note("the machine was restarted, or the home was moved or restored, since the last recovery: the next command recovers everything first")
+	}
+	return nil
+}
+
+// shapes checks kinds, modes, links and the device of all files and folders of
+// the mailbox. What a dropper left in pending is his until it is admitted, and
+// what lies in quarantine is as it came.
+func (v *verifying) shapes() error {
+	info, err := os.Stat(v.b.home)
+	if err != nil {
+		return err
+	}
+	s := &shape{v: v, device: deviceOf(info)}
+	if info.Mode().Perm() != durable.DirMode {
+		s.bad(".", "mode is %04o, not %04o", info.Mode().Perm(), durable.DirMode)
+	}
+	for _, top := range []string{"tasks", "audit", "decisions", "changes", ".mbox"} {
+		err := filepath.WalkDir(v.b.path(top), s.visit)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type shape struct {
+	v      *verifying
+	device uint64
+}
+
+func deviceOf(info fs.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Dev)
+	}
+	return 0
+}
+
+func (s *shape) bad(file, format string, args ...any) {
+	s.v.fault(Fault{Invariant: 14, File: file, What: fmt.Sprintf(format, args...)})
+}
+
+func (s *shape) visit(path string, e fs.DirEntry, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	file, err := filepath.Rel(s.v.b.home, path)
+	if err != nil || s.foreign(file) {
+		return err
+	}
+	info, err := e.Info()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.check(file, info)
+	if file == "tasks/quarantine" && e.IsDir() {
+		return fs.SkipDir
+	}
+	return nil
+}
+
+// foreign tells whether a file in pending is nobody's task.
+func (s *shape) foreign(file string) bool {
+	name, ok := strings.CutPrefix(file, "tasks/pending/")
+	if !ok {
+		return false
+	}
+	t := s.v.fold.tasks[ID(trimJSON(name)).Fold()]
+	return t == nil || ignored(name) || t.id.file() != name
+}
+
+func (s *shape) check(file string, info fs.FileInfo) {
+	want := durable.FileMode
+	if info.IsDir() {
+		want = durable.DirMode
+	}
+	st, _ := info.Sys().(*syscall.Stat_t)
+	told := func(f Fault) bool { return f.Invariant == 14 && f.File == file }
+	switch {
+	case !info.IsDir() && !info.Mode().IsRegular():
+		if slices.ContainsFunc(s.v.r.Faults, told) {
+			return // of a task, with its id
+		}
+		s.bad(file, "is a %s, not a regular file", kindOf(info.Mode()))
+	case info.Mode()&(fs.ModePerm|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky) != want:
+		s.bad(file, "mode is %04o, not %04o", info.Mode().Perm(), want)
+	case deviceOf(info) != s.device:
+		s.bad(file, "is on another file system than the home")
+	case st != nil && st.Nlink != 1 && !info.IsDir() && strings.HasPrefix(file, "tasks/"):
+		s.bad(file, "has %d names (hard links)", st.Nlink)
+	}
+}
