@@ -1,0 +1,46 @@
+// Package agents runs the agents of a mailbox: a [Worker] claims tasks and has
+// a command do them, one process group an attempt.
+//
+// # What a command gets and gives
+//
+// The command is run by /bin/sh -c in agents/<agent>/workspace, with umask 077,
+// in a process group of its own. It gets:
+//
+//	stdin             the task's JSON, the bytes of tasks/in-progress/<id>.json
+//	MBOX_TASK_FILE    a file with the same bytes, gone after the attempt
+//	MBOX_HOME         the mailbox
+//	MBOX_AGENT        who works
+//	MBOX_TASK_ID      the task's id
+//	MBOX_ATTEMPT      which attempt this is, from 1
+//	MBOX_TOKEN        the claim's token, for mbox progress and its like
+//	MBOX_ARTIFACTS    a folder; the regular files left in it become artifacts
+//	descriptor 3      the lease: whoever holds it open holds the task
+//
+// The rest of the environment is the worker's. It gives:
+//
+//	stdout            result.output: JSON if it is strict JSON, else text without
+//	                  the newlines at its end
+//	exit 0            completes the task
+//	exit 75           gives it back for later, without burning the attempt
+//	any other end     ends the attempt: codes exit, signal, timeout, start
+//	stderr            lines for the agent's log, logs/<agent>.log, but for
+//
+//	mbox:progress [PERCENT[%]] MESSAGE    how far the work is
+//	mbox:delay DURATION                   with exit 75: when to try again (5s)
+//
+// A command may also end its claim itself, with mbox complete, fail or release;
+// then its exit code and its output count for nothing.
+//
+// # What holds
+//
+// The lease follows the work. What the command writes, on stdout or stderr,
+// renews it; nothing else does, so that a command that hangs in silence loses
+// its task at the lease's deadline. A claim that is over (cancelled, reclaimed,
+// moved by hand) ends its process group at once. The command begins only when
+// its group stands in the lease file, so there is no moment in which a killed
+// worker leaves a command that nobody knows of; and no command outlives its
+// attempt, on success neither.
+//
+// Any number of workers, in one process or many, may serve one mailbox and one
+// agent.
+package agents

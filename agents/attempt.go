@@ -1,0 +1,280 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"mbox/mailbox"
+	"mbox/mailbox/durable"
+	"mbox/schemas"
+)
+
+// attempt is one claim and the command that works on it. Its goroutine owns the
+// command; the watch, the reporter and the readers of its pipes only tell it
+// things.
+type attempt struct {
+	*shift
+	claim  *mailbox.Claim
+	log    zerolog.Logger
+	stdout *output
+	stderr *remarks
+	report *reporter
+
+	live context.Context // ends when the command has to be killed at once; its cause tells why
+	cut  context.CancelCauseFunc
+}
+
+// lapse is the cause that ends an attempt whose claim somebody else has ended.
+type lapse string
+
+func (l lapse) Error() string { return string(l) }
+
+// newAttempt makes an attempt that lives no longer than hard, which ends when
+// the worker has to stop.
+func newAttempt(hard context.Context, s *shift, claim *mailbox.Claim) *attempt {
+	a := &attempt{shift: s, claim: claim}
+	a.live, a.cut = context.WithCancelCause(hard)
+	a.log = s.Log.With().Str("agent", s.Agent).Str("task_id", string(claim.ID())).Int64("attempt", claim.Task.Mbox.Attempt).Logger()
+	a.report = newReporter(a)
+	a.stdout = &output{dir: s.workspace, heard: a.report.alive}
+	a.stderr = &remarks{log: s.journal.of(claim.ID()), heard: a.report.alive, progress: a.report.progress, delay: defaultDelay}
+	return a
+}
+
+// lapsed tells how somebody else ended the claim; "" if nobody did, or if the
+// worker had to stop before.
+func (a *attempt) lapsed() string {
+	var l lapse
+	errors.As(context.Cause(a.live), &l)
+	return string(l)
+}
+
+// run works on the task until its claim has ended.
+func (a *attempt) run(ctx, hard context.Context) {
+	defer a.claim.Close()
+	defer a.stdout.close()
+	defer a.cut(nil)
+	begun := time.Now()
+	a.log.Info().Msg("claimed")
+	if errors.Is(a.claim.Valid(context.WithoutCancel(hard)), mailbox.ErrStale) {
+		a.cut(lapse("over before it began"))
+	}
+	e := ending{stopped: ctx.Err() != nil, lapsed: a.lapsed()}
+	if !e.stopped && e.lapsed == "" {
+		e = a.work()
+	}
+	a.log.Debug().Dur("took", time.Since(begun)).Msg("the command has ended")
+	a.conclude(hard, e)
+}
+
+// work runs the command and returns how it ended. When it returns nothing of
+// the command is left, and all that it wrote has been read.
+func (a *attempt) work() (e ending) {
+	files, err := a.lay()
+	defer files.remove()
+	if err != nil {
+		return ending{unstarted: err}
+	}
+	c, err := a.spawn(files)
+	if err != nil {
+		return ending{unstarted: err}
+	}
+	quiet := a.report.begin()
+	e = a.await(c)
+	// The end is a sign of life too: what follows should not race the deadline.
+	if err := a.claim.Renew(); err != nil {
+		a.log.Debug().Err(err).Msg("lease not renewed")
+	}
+	c.end(a.live, a.Grace)
+	if !c.drain() {
+		a.log.Warn().Msg("something that left the command's process group holds its output open")
+	}
+	quiet()
+	e.state, e.delay, e.tail = c.state, a.stderr.delay, a.stderr.end()
+	return e
+}
+
+// await waits for the command's end, or for what ends it.
+func (a *attempt) await(c *child) (e ending) {
+	var timeout <-chan time.Time
+	if a.Timeout > 0 {
+		timer := time.NewTimer(a.Timeout)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	late := false
+	select {
+	case <-c.done:
+	case <-a.live.Done():
+	case <-timeout:
+		late = true
+	}
+	switch {
+	case c.killed(): // not by this worker
+		a.explain()
+		e.lapsed = a.lapsed()
+	case c.ended(): // by itself, whatever came at the same moment
+	case late:
+		e.timedOut = a.Timeout
+	default:
+		e.lapsed, e.stopped = a.lapsed(), true
+	}
+	return e
+}
+
+// explain waits a moment for the line that explains a SIGKILL which this worker
+// did not send: whoever takes a task back kills first and writes then.
+func (a *attempt) explain() {
+	moment := time.NewTimer(time.Second)
+	defer moment.Stop()
+	select {
+	case <-a.live.Done():
+	case <-moment.C:
+	}
+}
+
+// laid are the files that a command gets.
+type laid struct {
+	task      *os.File // open for reading
+	path      string
+	artifacts string
+}
+
+func (l laid) remove() {
+	if l.task != nil {
+		l.task.Close()
+	}
+	if l.path != "" {
+		_ = os.Remove(l.path) // else a later sweep does it
+	}
+	if l.artifacts != "" {
+		_ = os.Remove(l.artifacts) // if the attempt left nothing
+	}
+}
+
+// lay makes the folder for artifacts and the copy of the task. The file in
+// in-progress cannot be handed out: progress rewrites it.
+func (a *attempt) lay() (l laid, err error) {
+	if l.artifacts, err = a.Box.ArtifactDir(a.claim); err != nil {
+		return l, err
+	}
+	data, err := schemas.Encode(a.claim.Task)
+	if err != nil {
+		return l, err
+	}
+	l.path = filepath.Join(a.workspace, taskFile(a.claim.Task))
+	if err := durable.Stage(l.path, data, durable.None); err != nil {
+		return l, err
+	}
+	l.task, err = os.Open(l.path)
+	return l, err
+}
+
+func (a *attempt) spawn(l laid) (*child, error) {
+	return spawn(command{
+		line: a.Exec, dir: a.workspace, stdin: l.task, lease: a.claim.LeaseFile(),
+		env: append(os.Environ(),
+			"PWD="+a.workspace,
+			"MBOX_HOME="+a.Box.Home(),
+			"MBOX_AGENT="+a.Agent,
+			"MBOX_TASK_ID="+string(a.claim.ID()),
+			"MBOX_ATTEMPT="+strconv.FormatInt(a.claim.Task.Mbox.Attempt, 10),
+			"MBOX_TOKEN="+a.claim.Token(),
+			"MBOX_TASK_FILE="+l.path,
+			"MBOX_ARTIFACTS="+l.artifacts,
+		),
+		stdout: a.stdout, stderr: a.stderr, started: a.claim.Started,
+	})
+}
+
+// conclude ends the claim as the command's end says.
+func (a *attempt) conclude(hard context.Context, e ending) {
+	if e.lapsed != "" {
+		a.log.Warn().Str("claim", e.lapsed).Msg("the claim is over, the command was killed")
+		return
+	}
+	ctx := context.WithoutCancel(hard)
+	stale := errors.Is(a.claim.Valid(ctx), mailbox.ErrStale)
+	if stale && a.completed(ctx) {
+		a.log.Info().Msg("completed by its command")
+		return
+	}
+	v := e.verdict()
+	if v.complete {
+		v = a.complete(hard, stale)
+	}
+	switch {
+	case v.said:
+	case stale:
+		a.log.Warn().Msg("the claim is over")
+	case v.release != "":
+		a.say(hard, "given back", func() error { return a.claim.Release(ctx, v.release, v.delay) })
+	case v.failure != nil:
+		a.say(hard, "failed: "+v.failure.Code, func() error { return a.claim.Fail(ctx, *v.failure) })
+	}
+}
+
+// complete hands in what the command left. What mbox refuses of it becomes a
+// failure. A late result is handed in all the same, if there is one: the mailbox
+// keeps it as evidence.
+func (a *attempt) complete(hard context.Context, stale bool) verdict {
+	value, err := a.stdout.value()
+	if err != nil {
+		return failed("output", err.Error())
+	}
+	artifacts, err := a.Box.CollectArtifacts(a.claim)
+	if err != nil {
+		return failed("artifacts", err.Error())
+	}
+	if stale && len(value) == 0 && len(artifacts) == 0 {
+		return verdict{said: true}
+	}
+	r := mailbox.Result{Output: value, Artifacts: artifacts}
+	err = a.say(hard, "completed", func() error { return a.claim.Complete(context.WithoutCancel(hard), r) })
+	var refused *schemas.Error
+	if errors.As(err, &refused) {
+		return failed("result", refused.Error())
+	}
+	return verdict{said: true}
+}
+
+// say carries out a verb that ends the claim. It does not give up while the
+// mailbox is busy, read-only or full, for the result is nowhere else: only when
+// the claim is over, when the content is refused, or when the worker has to
+// stop.
+func (a *attempt) say(hard context.Context, what string, verb func() error) error {
+	pause := patience{}
+	for {
+		err := verb()
+		var refused *schemas.Error
+		switch {
+		case err == nil:
+			a.log.Info().Msg(what)
+			return nil
+		case errors.Is(err, mailbox.ErrCommitted):
+			a.log.Warn().Err(err).Msg(what)
+			return nil
+		case errors.Is(err, mailbox.ErrStale), errors.As(err, &refused):
+			a.log.Warn().Err(err).Msg("not " + what)
+			return err
+		}
+		a.log.Warn().Err(err).Msg("not yet " + what + "; will try again")
+		_ = a.claim.Renew() // a result is at hand: this worker lives
+		if !pause.wait(hard) {
+			a.log.Error().Err(err).Msg("not " + what + ": the worker stops")
+			return err
+		}
+	}
+}
+
+// completed tells whether the task has been completed with this claim's token.
+func (a *attempt) completed(ctx context.Context) bool {
+	t, state, err := a.Box.Task(ctx, a.claim.ID())
+	return err == nil && state == mailbox.Completed && t.Mbox.Lease != nil && t.Mbox.Lease.Token == a.claim.Token()
+}

@@ -1,0 +1,373 @@
+package agents
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"mbox/audit"
+	"mbox/mailbox"
+	"mbox/schemas"
+)
+
+// What a command gets: package comment, "What a command gets and gives".
+func TestCommandGets(t *testing.T) {
+	s := newScene(t, mailbox.Options{})
+	t.Setenv("INHERITED", "yes")
+	id := s.submit("Look around")
+	s.once(s.worker(`
+		cat >$OUT/stdin
+		cmp $OUT/stdin $MBOX_TASK_FILE && cmp $OUT/stdin $MBOX_HOME/tasks/in-progress/$MBOX_TASK_ID.json && echo same >$OUT/same
+		echo $MBOX_TASK_FILE >$OUT/file
+		stat -c %a $MBOX_TASK_FILE >$OUT/mode; umask >$OUT/umask; stat -c %a . >$OUT/modedir
+		pwd >$OUT/pwd; echo $PWD >$OUT/pwdenv
+		echo $MBOX_HOME,$MBOX_AGENT,$MBOX_TASK_ID,$MBOX_ATTEMPT,$MBOX_ARTIFACTS,$INHERITED >$OUT/env
+		echo $MBOX_TOKEN >$OUT/token
+		ps -o pgid= -p $$ | tr -d ' ' >$OUT/group; echo $$ >$OUT/pid
+		readlink /proc/self/fd/3 >$OUT/lease
+		[ -e /proc/$$/fd/4 ] || echo closed >$OUT/gate
+	`))
+	task, state := s.task(id)
+	if state != mailbox.Completed {
+		t.Fatalf("%s %+v", state, task.Result.Error)
+	}
+	var given mailbox.Task
+	if err := schemas.Decode([]byte(s.written("stdin")), &given); err != nil {
+		t.Fatal(err)
+	}
+	if given.ID != id || given.Result.Status != mailbox.InProgress || given.Task.Title != "Look around" {
+		t.Errorf("stdin is %+v", given)
+	}
+	home := s.box.Home()
+	workspace := filepath.Join(home, "agents/coder/workspace")
+	for name, want := range map[string]string{
+		"same":    "same",
+		"file":    filepath.Join(workspace, ".task-"+string(id)+".1.json"),
+		"mode":    "600",
+		"umask":   "0077",
+		"modedir": "700",
+		"pwd":     workspace,
+		"pwdenv":  workspace,
+		"env":     strings.Join([]string{home, "coder", string(id), "1", filepath.Join(workspace, "artifacts", string(id)+".1"), "yes"}, ","),
+		"token":   given.Mbox.Lease.Token,
+		"group":   strings.TrimSpace(s.written("pid")),
+		"lease":   filepath.Join(home, ".mbox/leases", string(id)+"."+given.Mbox.Lease.Token),
+		"gate":    "closed",
+	} {
+		if got := strings.TrimSuffix(s.written(name), "\n"); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+}
+
+// What becomes of stdout.
+func TestOutput(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ line, want string }{
+		"text":                 {`echo 'all 30 files read'`, `"all 30 files read"`},
+		"newlines at the end":  {`printf 'one\ntwo\n\n'`, `"one\ntwo"`},
+		"nothing":              {`:`, `""`},
+		"newlines only":        {`echo`, `""`},
+		"json":                 {`echo '{"answer": [42, null]}'`, `{"answer":[42,null]}`},
+		"number":               {`echo 12345678901234567890`, `12345678901234567890`},
+		"json with a rest":     {`echo '{"a":1} x'`, `"{\"a\":1} x"`},
+		"breaking out":         {`echo '1],[2'`, `"1],[2"`},
+		"duplicate key":        {`echo '{"a":1,"a":2}'`, `"{\"a\":1,\"a\":2}"`},
+		"no UTF-8":             {`printf 'a\377b'`, `"a` + "\uFFFD" + `b"`},
+		"no UTF-8 in JSON":     {`printf '"a\377b"'`, `"\"a` + "\uFFFD" + `b\""`},
+		"thirty levels":        {`printf '%30s%30s' | tr ' ' '[' | sed 's/\[\{30\}$/]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]/'`, strings.Repeat("[", 30) + strings.Repeat("]", 30)},
+		"too deep for a task":  {`printf '%31s%31s' | tr ' ' '[' | sed 's/\[\{31\}$/]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]/'`, `"` + strings.Repeat("[", 31) + strings.Repeat("]", 31) + `"`},
+		"stdin is not read":    {`exec <&-; echo fine`, `"fine"`},
+		"stdout is closed":     {`exec >&-; sleep 0.05`, `""`},
+		"a command's own exec": {`exec echo gone`, `"gone"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, mailbox.Options{})
+			id := s.submit("x")
+			s.once(s.worker(c.line))
+			task, _ := s.task(id)
+			var compact bytes.Buffer
+			if err := json.Compact(&compact, task.Result.Output); err != nil || compact.String() != c.want {
+				t.Errorf("output %s, want %s, error %+v", compact.String(), c.want, task.Result.Error)
+			}
+		})
+	}
+}
+
+// A long output goes through a file and becomes an artifact; its tail stays.
+func TestLongOutput(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	id := s.submit("x")
+	s.once(s.worker(`seq 1 400000; echo the end`))
+	task, state := s.task(id)
+	if state != mailbox.Completed || len(task.Result.Artifacts) != 1 {
+		t.Fatalf("%s %+v %+v", state, task.Result.Artifacts, task.Result.Error)
+	}
+	if !strings.HasSuffix(string(task.Result.Output), `400000\nthe end"`) {
+		t.Errorf("the output's tail is %.60s", task.Result.Output[len(task.Result.Output)-60:])
+	}
+	data, err := os.ReadFile(filepath.Join(s.box.AgentDir("coder"), task.Result.Artifacts[0].Path))
+	if err != nil || len(data) <= maxMemory || !strings.HasPrefix(string(data), "1\n2\n3\n") || !strings.HasSuffix(string(data), "\nthe end") {
+		t.Errorf("the artifact has %d bytes: %v", len(data), err)
+	}
+}
+
+// No more than maxOutput is kept, and the result says so.
+func TestOutputIsBounded(t *testing.T) {
+	t.Parallel()
+	o := &output{dir: t.TempDir(), heard: func() {}}
+	defer o.close()
+	block := bytes.Repeat([]byte("x"), 1<<20)
+	for range 65 {
+		if n, err := o.Write(block); n != len(block) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if o.memory.Len() > maxMemory || o.size != maxOutput || o.cut != 1<<20 {
+		t.Errorf("%d in memory, %d of all, %d cut", o.memory.Len(), o.size, o.cut)
+	}
+	v, err := o.value()
+	if err != nil || !strings.HasSuffix(string(v), `x\n[mbox: 1048576 bytes more were not kept]"`) {
+		t.Errorf("%v, ends in %s", err, v[len(v)-50:])
+	}
+}
+
+func TestArtifacts(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{MaxAttempts: 1})
+	id := s.submit("x")
+	s.once(s.worker(`echo one >$MBOX_ARTIFACTS/one; mkdir $MBOX_ARTIFACTS/d; echo two >$MBOX_ARTIFACTS/d/two; echo done`))
+	s.wantOutput(id, `"done"`)
+	task, _ := s.task(id)
+	var paths []string
+	for _, a := range task.Result.Artifacts {
+		paths = append(paths, a.Path)
+	}
+	at := "workspace/artifacts/" + string(id) + ".1/"
+	if got := strings.Join(paths, " "); got != at+"d/two "+at+"one" {
+		t.Errorf("artifacts %s", got)
+	}
+	none := s.submit("y")
+	s.once(s.worker(`:`))
+	s.wantOutput(none, `""`)
+	if left, _ := filepath.Glob(filepath.Join(s.box.AgentDir("coder"), "workspace/artifacts/"+string(none)+"*")); left != nil {
+		t.Errorf("an empty folder stays: %q", left)
+	}
+	link := s.submit("z")
+	s.once(s.worker(`ln -s /etc/passwd $MBOX_ARTIFACTS/link`))
+	s.wantFailed(link, "artifacts", "link")
+}
+
+func TestDeferred(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		line string
+		want time.Duration
+	}{
+		"without a delay": {`exit 75`, 5 * time.Second},
+		"with one":        {`echo mbox:delay 30s >&2; exit 75`, 30 * time.Second},
+		"the last counts": {`echo mbox:delay 1h >&2; echo mbox:delay 2h >&2; exit 75`, 2 * time.Hour},
+		"a wrong one":     {`echo mbox:delay soon >&2; exit 75`, 5 * time.Second},
+		"a negative one":  {`echo mbox:delay -1s >&2; exit 75`, 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, mailbox.Options{})
+			id := s.submit("x")
+			before := time.Now()
+			s.once(s.worker(c.line))
+			task, state := s.task(id)
+			if state != mailbox.Pending || task.Mbox.Attempt != 0 || task.Mbox.NotBefore == nil {
+				t.Fatalf("%s, attempt %d, not before %v", state, task.Mbox.Attempt, task.Mbox.NotBefore)
+			}
+			if wait := task.Mbox.NotBefore.Sub(before); wait < c.want-time.Millisecond || wait > c.want+patienceOfTests {
+				t.Errorf("waits %v, want %v", wait, c.want)
+			}
+		})
+	}
+}
+
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ line, code, text string }{
+		"exit code":      {`echo wrong >&2; exit 3`, "exit", "exit status 3: wrong"},
+		"says nothing":   {`exit 1`, "exit", "exit status 1"},
+		"not found":      {`exec /nowhere/at/all`, "exit", "exit status 127: "},
+		"no newline":     {`printf 'the end' >&2; exit 4`, "exit", "exit status 4: the end"},
+		"control lines":  {`echo mbox:progress 40% reading >&2; echo wrong >&2; exit 5`, "exit", "exit status 5: wrong"},
+		"signal":         {`kill -SEGV $$`, "signal", "killed by signal: segmentation fault"},
+		"killed":         {`echo ouch >&2; kill -KILL $$`, "signal", "killed by signal: killed: ouch"},
+		"cannot start":   {`: ` + strings.Repeat("x", 200<<10), "start", "argument list too long"},
+		"does not parse": {`if`, "exit", "exit status 2: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, mailbox.Options{MaxAttempts: 1})
+			id := s.submit("x")
+			s.once(s.worker(c.line))
+			s.wantFailed(id, c.code, c.text)
+		})
+	}
+}
+
+// An attempt that failed is not final: the next one begins after a pause.
+func TestRetries(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{MaxAttempts: 3})
+	id := s.submit("x")
+	s.run(s.worker(`echo $MBOX_ATTEMPT >>$OUT/attempts; [ $MBOX_ATTEMPT = 3 ] || exit 9; echo third`))
+	s.untilState(id, mailbox.Completed)
+	if got := s.written("attempts"); got != "1\n2\n3\n" {
+		t.Errorf("attempts %q", got)
+	}
+}
+
+// The tail of stderr that goes into the error is bounded, and so is a line.
+func TestTail(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{MaxAttempts: 1})
+	id := s.submit("x")
+	s.once(s.worker(`head -c 300000 /dev/zero | tr '\0' y >&2; echo >&2; seq 1 5000 >&2; printf '\377end' >&2; exit 3`))
+	task, _ := s.task(id)
+	m := task.Result.Error.Message
+	if len(m) > maxTail+40 || len(m) < maxTail-40 || !strings.HasSuffix(m, "\n4999\n5000\n\uFFFDend") {
+		t.Errorf("%d bytes: %q", len(m), m)
+	}
+	for _, line := range s.logged() {
+		if len(line) > maxRemark+500 {
+			t.Errorf("a line of %d bytes", len(line))
+		}
+	}
+}
+
+func (s *scene) logged() []string {
+	s.Helper()
+	data, err := os.ReadFile(filepath.Join(s.box.AgentDir("coder"), "logs/coder.log"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	return strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
+}
+
+// Lines on stderr go to the agent's log, as JSON, made harmless.
+func TestLog(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	id := s.submit("x")
+	s.once(s.worker(`printf 'one\nmbox:progress 5 five\ntw\033[2Jo\377\r\nmbox:progressive\n"three' >&2`))
+	var messages []string
+	for _, line := range s.logged() {
+		var l struct {
+			Agent   string `json:"agent_alias"`
+			Task    string `json:"task_id"`
+			Level   string `json:"level"`
+			Time    string `json:"time"`
+			Message string `json:"message"`
+		}
+		if err := schemas.Decode([]byte(line), &l); err != nil || l.Agent != "coder" || l.Task != string(id) || l.Time == "" || l.Level != "info" {
+			t.Errorf("%s: %v", line, err)
+		}
+		messages = append(messages, l.Message)
+	}
+	if got, want := strings.Join(messages, "|"), `one|tw\x1b[2Jo`+"\uFFFD"+`|mbox:progressive|"three`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	info, err := os.Stat(filepath.Join(s.box.AgentDir("coder"), "logs/coder.log"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", info.Mode(), err)
+	}
+}
+
+func TestParseProgress(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]struct {
+		percent int
+		message string
+	}{
+		"40% reading":      {40, "reading"},
+		"40 reading files": {40, "reading files"},
+		"100":              {100, ""},
+		"0%":               {0, ""},
+		"reading":          {-1, "reading"},
+		"101 dalmatians":   {-1, "101 dalmatians"},
+		"-1 below":         {-1, "-1 below"},
+		"4.5% precise":     {-1, "4.5% precise"},
+		"":                 {-1, ""},
+	} {
+		p := parseProgress(text)
+		if got := p.Message; got != want.message {
+			t.Errorf("%q: message %q", text, got)
+		}
+		if p.Percent == nil && want.percent >= 0 || p.Percent != nil && *p.Percent != want.percent {
+			t.Errorf("%q: percent %v", text, p.Percent)
+		}
+	}
+}
+
+// Progress goes into the task file, at most once a second, and the last one in a
+// second is not lost; with a short lease, which is renewed more often, neither.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	for name, lease := range map[string]time.Duration{"long lease": time.Minute, "short lease": 2 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, mailbox.Options{Lease: lease})
+			id := s.submit("x")
+			s.run(s.worker(`echo mbox:progress 1% step 1 >&2; until grep -q '"step 1"' $MBOX_HOME/tasks/in-progress/*; do sleep 0.02; done
+				for i in $(seq 2 50); do echo "mbox:progress $i% step $i" >&2; done; until [ -e $OUT/go ]; do sleep 0.02; done`))
+			begun := time.Now()
+			until(t, "the last progress", func() bool {
+				task, _ := s.task(id)
+				p := task.Mbox.Progress
+				return p != nil && p.Percent != nil && *p.Percent == 50 && p.Message == "step 50"
+			})
+			took := time.Since(begun)
+			s.give("go")
+			s.untilState(id, mailbox.Completed)
+			n := 0
+			for _, e := range s.events(id) {
+				if e == audit.TaskProgress {
+					n++
+				}
+			}
+			if most := 1 + int(took/time.Second) + 1; n > most {
+				t.Errorf("%d progress lines in %v", n, took)
+			}
+		})
+	}
+}
+
+// give makes $OUT/name, for a command that waits for it.
+func (s *scene) give(name string) {
+	s.Helper()
+	if err := os.WriteFile(filepath.Join(s.dir, name), nil, 0o600); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// A command may end its claim itself; then its exit code counts for nothing and
+// nothing is called late.
+func TestCommandCompletesItself(t *testing.T) {
+	t.Parallel()
+	for name, rest := range map[string]string{"and succeeds": `; echo ignored`, "and fails": `; exit 3`, "and goes on": `; sleep 0.3; echo on >$OUT/on`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, mailbox.Options{})
+			id := s.submit("x")
+			s.once(s.worker(self(t, "complete") + rest))
+			s.wantOutput(id, `"by the command"`)
+			if got := s.events(id); len(got) != 3 {
+				t.Errorf("events %v", got)
+			}
+			if strings.Contains(rest, "on") && s.written("on") == "" {
+				t.Error("the command was killed when it had completed its task")
+			}
+		})
+	}
+}

@@ -1,0 +1,750 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"mbox/audit"
+	"mbox/mailbox"
+	"mbox/mailbox/durable"
+)
+
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	for name, line := range map[string]string{
+		"obeys":         `echo $$ >$OUT/pid; echo begun >&2; sleep 1000`,
+		"exits with 0":  `trap 'exit 0' TERM; echo $$ >$OUT/pid; echo begun >&2; while :; do sleep 0.01; done`,
+		"does not obey": `trap '' TERM; echo $$ >$OUT/pid; echo begun >&2; while :; do sleep 0.01; done`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, mailbox.Options{MaxAttempts: 1})
+			id := s.submit("x")
+			w := s.worker(line)
+			w.Timeout, w.Grace = time.Second, 300*time.Millisecond
+			s.once(w)
+			s.wantFailed(id, "timeout", "no end after 1s: begun")
+			if !dead(s.pid("pid")) {
+				t.Error("the command lives")
+			}
+		})
+	}
+}
+
+// The lease is renewed by what the command writes, and by nothing else: one that
+// hangs in silence loses its task, even though its worker is full and no router
+// is up.
+func TestSilenceLosesTheLease(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{Lease: 500 * time.Millisecond, MaxAttempts: 2})
+	id := s.submit("x")
+	s.run(s.worker(`echo $$ >$OUT/pid$MBOX_ATTEMPT; sleep 1000 & wait`))
+	s.untilState(id, mailbox.Failed)
+	s.wantFailed(id, "lease_expired", "")
+	for _, name := range []string{"pid1", "pid2"} {
+		if pid := s.pid(name); !dead(pid) {
+			t.Errorf("%s lives", name)
+		}
+	}
+	until(t, "both attempts forgotten", func() bool { return strings.Count(s.log.String(), "the claim is over, the command was killed") == 2 })
+	if got := s.events(id); slices.Contains(got, audit.TaskLateResult) {
+		t.Errorf("what the mailbox had ended was called late: %v", got)
+	}
+}
+
+func TestWritingKeepsTheLease(t *testing.T) {
+	t.Parallel()
+	for name, say := range map[string]string{
+		"on stdout": `printf .`, "on stderr": `printf . >&2`, "progress": `echo mbox:progress on >&2`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, mailbox.Options{Lease: 2 * time.Second, MaxAttempts: 1})
+			id := s.submit("x")
+			begun := time.Now()
+			s.once(s.worker(`end=$(($(date +%s)+5)); while [ $(date +%s) -lt $end ]; do ` + say + `; sleep 0.1; done`))
+			if _, state := s.task(id); state != mailbox.Completed || time.Since(begun) < 4*time.Second {
+				t.Errorf("%s after %v", state, time.Since(begun))
+			}
+		})
+	}
+}
+
+// A task that is cancelled is over at once, with everything that works on it;
+// the worker goes on with the next.
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	first := s.submit("first")
+	s.run(s.worker(`[ $MBOX_TASK_ID != ` + string(first) + ` ] && exit; trap '' TERM
+		sh -c "trap '' TERM; "'echo $$ >$OUT/inner; while :; do sleep 0.01; done' & echo $$ >$OUT/pid; wait; wait`))
+	pids := []int{s.pid("pid"), s.pid("inner")}
+	second := s.submit("second")
+	begun := time.Now()
+	if err := s.another().Cancel(context.Background(), first, "human", "no longer needed"); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "dead", func() bool { return dead(pids[0]) && dead(pids[1]) })
+	s.untilState(second, mailbox.Completed)
+	if took := time.Since(begun); took > 4*time.Second {
+		t.Errorf("that took %v, as long as the grace", took)
+	}
+	s.wantFailed(first, "cancelled", "no longer needed")
+	if got := s.events(first); slices.Contains(got, audit.TaskLateResult) {
+		t.Errorf("events %v", got)
+	}
+}
+
+// A stranger's mv ends a claim too, and nobody but the worker kills then.
+func TestMovedByHand(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	id := s.submit("x")
+	s.run(s.worker(`trap '' TERM; echo $$ >$OUT/pid; while :; do sleep 0.01; done`))
+	pid := s.pid("pid")
+	at := func(state mailbox.State) string {
+		return filepath.Join(s.box.Home(), "tasks", string(state), string(id)+".json")
+	}
+	if err := os.Rename(at(mailbox.InProgress), at(mailbox.Failed)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.another().Scan(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "killed", func() bool { return dead(pid) })
+	s.untilState(id, mailbox.Failed)
+	until(t, "forgotten", func() bool { return strings.Contains(s.log.String(), "reconcile by mbox") })
+}
+
+// What a command leaves in its process group ends with it, on success too.
+func TestBackgroundEndsWithTheTask(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		line  string
+		least time.Duration
+	}{
+		"obeys":         {`sleep 1000 & echo $! >$OUT/pid; echo done`, 0},
+		"cleans up":     {`sh -c 'trap "echo cleaned >$OUT/cleaned; exit" TERM; echo $$ >$OUT/pid; while :; do sleep 0.01; done' & until [ -s $OUT/pid ]; do sleep 0.01; done; echo done`, 0},
+		"does not obey": {`sh -c 'trap "" TERM; echo $$ >$OUT/pid; while :; do sleep 0.01; done' & until [ -s $OUT/pid ]; do sleep 0.01; done; echo done`, 400 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, mailbox.Options{})
+			id := s.submit("x")
+			w := s.worker(c.line)
+			if c.least > 0 {
+				w.Grace = c.least
+			}
+			begun := time.Now()
+			s.once(w)
+			s.wantOutput(id, `"done"`)
+			if !dead(s.pid("pid")) {
+				t.Error("it lives")
+			}
+			if took := time.Since(begun); took < c.least || c.least == 0 && took > 4*time.Second {
+				t.Errorf("that took %v", took)
+			}
+			if name == "cleans up" && s.written("cleaned") == "" {
+				t.Error("it was not asked first")
+			}
+		})
+	}
+}
+
+// A process that has left the group cannot hold the task up by its stdout.
+func TestEscapedProcess(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	id := s.submit("x")
+	begun := time.Now()
+	s.once(s.worker(`setsid sh -c 'echo $$ >$OUT/pid; exec sleep 1000' & until [ -s $OUT/pid ]; do sleep 0.01; done; echo done`))
+	pid := s.pid("pid")
+	defer syscall.Kill(pid, syscall.SIGKILL)
+	s.wantOutput(id, `"done"`)
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("that took %v", took)
+	}
+	if dead(pid) {
+		t.Error("it did not escape: this test shows nothing")
+	}
+	if !strings.Contains(s.log.String(), "holds its output open") {
+		t.Error("nothing is said about it")
+	}
+}
+
+// When the worker is to stop, what runs may finish.
+func TestStopLetsFinish(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	id, next := s.submit("x"), s.submit("y")
+	stop := s.run(s.worker(`echo begun >$OUT/begun; trap 'echo TERM >$OUT/term' TERM; until [ -e $OUT/go ]; do sleep 0.01; done; echo done`))
+	until(t, "begun", func() bool { return s.written("begun") != "" })
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); stop() }()
+	until(t, "stopping", func() bool { return strings.Contains(s.log.String(), "stopping") })
+	s.give("go")
+	<-stopped
+	s.wantOutput(id, `"done"`)
+	if s.written("term") != "" {
+		t.Error("it was signalled")
+	}
+	if _, state := s.task(next); state != mailbox.Pending {
+		t.Errorf("the next task is %s", state)
+	}
+}
+
+// What does not finish in time is given back, and no attempt is burnt.
+func TestStopGivesBack(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	id := s.submit("x")
+	w := s.worker(`sleep 1000 & echo $! >$OUT/inner; echo $$ >$OUT/pid; trap '' TERM; wait; wait`)
+	w.Grace = 300 * time.Millisecond
+	stop := s.run(w)
+	pids := []int{s.pid("pid"), s.pid("inner")}
+	begun := time.Now()
+	stop()
+	if took := time.Since(begun); took < w.Grace || took > w.Grace+5*time.Second {
+		t.Errorf("that took %v", took)
+	}
+	task, state := s.task(id)
+	if state != mailbox.Pending || task.Mbox.Attempt != 0 || task.Mbox.NotBefore != nil {
+		t.Errorf("%s, attempt %d, not before %v", state, task.Mbox.Attempt, task.Mbox.NotBefore)
+	}
+	if c := task.Audit.StateChanges; c[len(c)-1].Reason != "worker stopping" {
+		t.Errorf("reason %q", c[len(c)-1].Reason)
+	}
+	if !dead(pids[0]) || !dead(pids[1]) {
+		t.Error("the command lives")
+	}
+}
+
+// Concurrency tasks at once, and no more.
+func TestConcurrency(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	var ids []mailbox.ID
+	for range 5 {
+		ids = append(ids, s.submit("x"))
+	}
+	w := s.worker(`echo >$OUT/at-$MBOX_TASK_ID; until [ -e $OUT/go ]; do sleep 0.01; done`)
+	w.Concurrency = 3
+	s.run(w)
+	at := func() int {
+		names, _ := filepath.Glob(filepath.Join(s.dir, "at-*"))
+		return len(names)
+	}
+	until(t, "three at once", func() bool { return at() == 3 })
+	for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); { // in which it may be wrong
+		if at() != 3 {
+			t.Fatalf("%d at once", at())
+		}
+	}
+	s.give("go")
+	for _, id := range ids {
+		s.untilState(id, mailbox.Completed)
+	}
+}
+
+// Once waits for what runs, because that may make other tasks ready.
+func TestOnce(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	s.once(s.worker(`exit 1`)) // nothing to do
+	first := s.submit("first")
+	second, err := s.box.Submit(t.Context(), &mailbox.Task{Task: mailbox.Request{Title: "second"}, Mbox: mailbox.Meta{DependsOn: []mailbox.ID{first}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(s.box.Home(), "tasks/pending/drop.json"), []byte(`{"task":{"title":"dropped"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := s.worker(`sleep 0.1; echo done`)
+	w.Concurrency = 3
+	s.once(w)
+	for _, id := range []mailbox.ID{first, second, "drop"} {
+		s.wantOutput(id, `"done"`)
+	}
+}
+
+func TestType(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	other := s.submit("other")
+	research, err := s.box.Submit(t.Context(), &mailbox.Task{Task: mailbox.Request{Title: "x", Type: "research"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := s.worker(`echo done`)
+	w.Type = "research"
+	s.once(w)
+	s.wantOutput(research, `"done"`)
+	if _, state := s.task(other); state != mailbox.Pending {
+		t.Errorf("the other task is %s", state)
+	}
+}
+
+func TestRefusedOptions(t *testing.T) {
+	t.Parallel()
+	b := newScene(t, mailbox.Options{}).box
+	for want, w := range map[string]Worker{
+		"no mailbox":   {Agent: "coder", Exec: "x"},
+		"no command":   {Box: b, Agent: "coder"},
+		"NUL":          {Box: b, Agent: "coder", Exec: "a\x00b"},
+		"negative":     {Box: b, Agent: "coder", Exec: "x", Grace: -1},
+		"no agent":     {Box: b, Agent: "Coder", Exec: "x"},
+		"is reserved":  {Box: b, Agent: "any", Exec: "x"},
+		"worker coder": {Box: b, Agent: "coder", Exec: "x", Concurrency: -1},
+	} {
+		if err := w.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// A mailbox that is read-only is waited out, before a claim and with a result in
+// hand.
+func TestReadOnlyIsWaitedOut(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	readonly := audit.ReadOnlyPath(s.box.Home())
+	id, next := s.submit("x"), s.submit("y")
+	s.run(s.worker(`echo $MBOX_TASK_ID >>$OUT/ran; [ $MBOX_TASK_ID != ` + string(id) + ` ] || until [ -e $OUT/go ]; do sleep 0.01; done; echo done`))
+	until(t, "begun", func() bool { return s.written("ran") != "" })
+	if err := os.WriteFile(readonly, []byte("a test"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.give("go")
+	until(t, "not completed", func() bool { return strings.Contains(s.log.String(), "not yet completed") })
+	if err := os.Remove(readonly); err != nil {
+		t.Fatal(err)
+	}
+	s.untilState(id, mailbox.Completed)
+	s.wantOutput(id, `"done"`)
+	s.untilState(next, mailbox.Completed)
+	if got := s.written("ran"); got != string(id)+"\n"+string(next)+"\n" {
+		t.Errorf("ran %q", got)
+	}
+}
+
+// A worker that meets a read-only mailbox with a task to claim waits, without
+// spinning.
+func TestClaimInReadOnly(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	id := s.submit("x")
+	readonly := audit.ReadOnlyPath(s.box.Home())
+	if err := os.WriteFile(readonly, []byte("a test"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := s.worker(`echo done`)
+	w.Once = true
+	if err := w.Run(t.Context()); !errors.Is(err, mailbox.ErrReadOnly) {
+		t.Errorf("once: %v", err)
+	}
+	begun := time.Now()
+	s.run(s.worker(`echo done`))
+	until(t, "cannot claim", func() bool { return strings.Count(s.log.String(), "cannot claim") >= 3 })
+	if took := time.Since(begun); took < 300*time.Millisecond { // 100 and 200
+		t.Errorf("three tries in %v", took)
+	}
+	if err := os.Remove(readonly); err != nil {
+		t.Fatal(err)
+	}
+	s.untilState(id, mailbox.Completed)
+}
+
+// A completion that is committed and not applied counts as done.
+func TestCommittedCounts(t *testing.T) {
+	s := newScene(t, mailbox.Options{})
+	id := s.submit("x")
+	failed := false
+	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
+		if op == durable.OpMove && strings.Contains(path, "/completed/") && !failed {
+			failed = true
+			return false, syscall.EIO
+		}
+		return true, nil
+	})
+	defer remove()
+	s.once(s.worker(`echo $MBOX_TASK_ID >>$OUT/ran; echo done`))
+	s.wantOutput(id, `"done"`)
+	if !failed || s.written("ran") != string(id)+"\n" {
+		t.Errorf("failed %v, ran %q", failed, s.written("ran"))
+	}
+	if log := s.log.String(); !strings.Contains(log, "committed, not yet applied") || strings.Contains(log, "try again") {
+		t.Error("the log does not say so")
+	}
+}
+
+// A command begins only when its process group stands in the lease file.
+func TestNothingRunsUnrecorded(t *testing.T) {
+	s := newScene(t, mailbox.Options{MaxAttempts: 1})
+	id := s.submit("x")
+	lines := 0
+	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
+		if op == durable.OpAppend && strings.Contains(path, "/leases/") {
+			if lines++; lines == 2 { // the claim's own is the first
+				time.Sleep(200 * time.Millisecond) // in which the command may show that it runs
+				return false, syscall.EIO
+			}
+		}
+		return true, nil
+	})
+	defer remove()
+	s.once(s.worker(`echo ran >$OUT/ran`))
+	s.wantFailed(id, "start", "input/output error")
+	if s.written("ran") != "" {
+		t.Error("it ran")
+	}
+}
+
+// The gate ends with the worker that does not open it.
+func TestGate(t *testing.T) {
+	t.Parallel()
+	out := filepath.Join(t.TempDir(), "ran")
+	cmd := exec.Command("/bin/sh", "-c", gate, "echo ran >"+out)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.ExtraFiles = []*os.File{r, r}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	w.Close() // as the kernel does when the worker dies
+	if err := cmd.Wait(); err == nil {
+		t.Error("the gate did not fail")
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("the command ran")
+	}
+}
+
+// What outlives a killed worker is killed before the task is handed out again.
+func TestKilledWorker(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	id := s.submit("x")
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path)
+	cmd.Env = append(os.Environ(), "OUT="+s.dir, "AGENTS_TEST_AS=worker", "AGENTS_TEST_HOME="+s.box.Home(),
+		`AGENTS_TEST_EXEC=sh -c 'trap "" TERM; echo $$ >$OUT/inner; while :; do sleep 0.01; done' & echo $$ >$OUT/pid; wait`)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid, inner := s.pid("pid"), s.pid("inner")
+	if _, state := s.task(id); state != mailbox.InProgress {
+		t.Fatalf("the task is %s", state)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	until(t, "the leader is dead", func() bool { return dead(pid) }) // by its parent-death signal
+	if dead(inner) {
+		t.Fatal("the inner process is dead too: this test shows nothing")
+	}
+	if _, err := s.box.Scan(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "what outlived it is dead", func() bool { return dead(inner) })
+	task, state := s.task(id)
+	if state != mailbox.Pending || task.Mbox.Attempt != 1 {
+		t.Errorf("%s, attempt %d", state, task.Mbox.Attempt)
+	}
+	// The next worker does it, and sweeps up what the killed one left.
+	if left, _ := filepath.Glob(filepath.Join(s.box.AgentDir("coder"), "workspace/.task-*")); len(left) != 1 {
+		t.Errorf("left by the killed worker: %q", left)
+	}
+	s.run(s.worker(`echo done`))
+	s.untilState(id, mailbox.Completed)
+	s.wantOutput(id, `"done"`)
+}
+
+func TestTaskFileNames(t *testing.T) {
+	t.Parallel()
+	for _, id := range []mailbox.ID{"a", "task-2026-02-16-001", "v1.2", "v1.2.json", "1.2"} {
+		name := taskFile(&mailbox.Task{ID: id, Mbox: mailbox.Meta{Epoch: 12}})
+		if got, ok := taskOf(name); !ok || got != id {
+			t.Errorf("%s: got %q, %v", name, got, ok)
+		}
+	}
+	for _, name := range []string{".task-a.json", ".task-a.x.json", "task-a.1.json", ".task-a.1.jsonl"} {
+		if id, ok := taskOf(name); ok {
+			t.Errorf("%s: got %q", name, id)
+		}
+	}
+}
+
+// An idle worker, and one whose command is silent, use next to no CPU.
+func TestIdleCostsNothing(t *testing.T) {
+	for name, busy := range map[string]bool{"idle": false, "waiting for a silent command": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, mailbox.Options{ScanInterval: 5 * time.Second})
+			s.run(s.worker(`echo $$ >$OUT/pid; until [ -e $OUT/go ]; do sleep 0.2; done`))
+			if busy {
+				s.submit("x")
+				s.pid("pid")
+			}
+			cpu := func() time.Duration {
+				var u syscall.Rusage
+				if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+					t.Fatal(err)
+				}
+				return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+			}
+			// The first moment is the start's; then a second is measured.
+			time.Sleep(300 * time.Millisecond)
+			before := cpu()
+			time.Sleep(time.Second)
+			if used := cpu() - before; used > 50*time.Millisecond {
+				t.Errorf("%v of CPU in a second", used)
+			}
+			s.give("go")
+		})
+	}
+}
+
+// A result that comes when the claim has ended is handed in all the same, and
+// the mailbox keeps it as evidence; one that is empty is not.
+func TestLateResult(t *testing.T) {
+	t.Parallel()
+	for output, want := range map[string]bool{"a result": true, "": false} {
+		t.Run(output, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, mailbox.Options{})
+			id := s.submit("x")
+			a := s.attempt("unused")
+			fmt.Fprint(a.stdout, output)
+			if err := s.another().Cancel(t.Context(), id, "human", "no longer needed"); err != nil {
+				t.Fatal(err)
+			}
+			done := exec.Command("true")
+			if err := done.Run(); err != nil {
+				t.Fatal(err)
+			}
+			a.conclude(t.Context(), ending{state: done.ProcessState})
+			if got := slices.Contains(s.events(id), audit.TaskLateResult); got != want {
+				t.Errorf("kept as late: %v", got)
+			}
+			s.wantFailed(id, "cancelled", "no longer needed")
+		})
+	}
+}
+
+// When the ledger could not be followed for a while, the claims are asked for.
+func TestCheckAll(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	w, err := s.worker("unused").begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.journal.close()
+	attempts := map[string]*attempt{}
+	for _, title := range []string{"stands", "cancelled", "completed by its command"} {
+		s.submit(title)
+		claim, err := s.box.Claim(t.Context(), mailbox.ClaimRequest{Agent: "coder", Process: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer claim.Close()
+		attempts[title] = newAttempt(t.Context(), w, claim)
+		w.running[claim.ID()] = attempts[title]
+	}
+	if err := s.box.Cancel(t.Context(), attempts["cancelled"].claim.ID(), "human", "enough"); err != nil {
+		t.Fatal(err)
+	}
+	if err := attempts["completed by its command"].claim.Complete(t.Context(), mailbox.Result{}); err != nil {
+		t.Fatal(err)
+	}
+	w.checkAll(t.Context())
+	for title, a := range attempts {
+		if over := a.live.Err() != nil; over != (title == "cancelled") {
+			t.Errorf("%s: over %v (%s)", title, over, a.lapsed())
+		}
+	}
+	if err := attempts["stands"].claim.Complete(t.Context(), mailbox.Result{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Which lines of the ledger end an attempt's claim.
+func TestLinesThatEndAClaim(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	w, err := s.worker("unused").begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.journal.close()
+	id := s.submit("x")
+	claim, err := s.box.Claim(t.Context(), mailbox.ClaimRequest{Agent: "coder"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		event   audit.Event
+		agent   string
+		task    mailbox.ID
+		details string
+		want    bool
+	}{
+		"cancelled":           {audit.TaskCancelled, "human", id, `{"to":"failed","epoch":1}`, true},
+		"cancelled by itself": {audit.TaskCancelled, "coder", id, `{"to":"failed","epoch":1}`, true},
+		"reclaimed":           {audit.TaskRetried, "mbox", id, `{"to":"pending","epoch":1}`, true},
+		"moved by hand":       {audit.Reconcile, "mbox", id, `{"to":"completed","epoch":1}`, true},
+		"of a claim before":   {audit.TaskRetried, "mbox", id, `{"to":"pending","epoch":0}`, false},
+		"of another task":     {audit.TaskCancelled, "human", "other", `{"to":"failed","epoch":1}`, false},
+		"progress":            {audit.TaskProgress, "coder", id, `{"to":"in-progress","epoch":1}`, false},
+		"with its token":      {audit.TaskCompleted, "coder", id, `{"to":"completed","epoch":1}`, false},
+		"moves nothing":       {audit.ErrorEvent, "mbox", id, `{"alarm":"edited"}`, false},
+	} {
+		a := newAttempt(t.Context(), w, claim)
+		w.running[id] = a
+		task := string(c.task)
+		w.read(&audit.Entry{Agent: c.agent, Event: c.event, TaskID: &task, Details: []byte(c.details)})
+		if got := a.live.Err() != nil; got != c.want {
+			t.Errorf("%s: ends the claim: %v", name, got)
+		}
+		if want := string(c.event) + " by " + c.agent; c.want && a.lapsed() != want {
+			t.Errorf("%s: got %q, want %q", name, a.lapsed(), want)
+		}
+	}
+	if err := claim.Complete(t.Context(), mailbox.Result{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Members of a group that are dead and not waited for do not count.
+func TestDeadGroup(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("true")
+	cmd.SysProcAttr = processAttr()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	until(t, "a zombie", func() bool { return dead(cmd.Process.Pid) })
+	if groupLives(cmd.Process.Pid) {
+		t.Error("it lives")
+	}
+}
+
+// A claim that comes in the moment of the stop is given back, unworked.
+func TestClaimAtTheStop(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	id := s.submit("x")
+	a := s.attempt(`echo ran >$OUT/ran`)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	a.run(ctx, t.Context())
+	if task, state := s.task(id); state != mailbox.Pending || task.Mbox.Attempt != 0 || s.written("ran") != "" {
+		t.Errorf("%s, attempt %d, ran %q", state, task.Mbox.Attempt, s.written("ran"))
+	}
+}
+
+// attempt claims a task and makes the attempt that a worker would make.
+func (s *scene) attempt(line string) *attempt {
+	s.Helper()
+	w, err := s.worker(line).begin(s.Context())
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(w.journal.close)
+	claim, err := s.box.Claim(s.Context(), mailbox.ClaimRequest{Agent: "coder", Process: true})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { claim.Close() })
+	return newAttempt(context.WithoutCancel(s.Context()), w, claim)
+}
+
+// A command that ended by itself has ended by itself, whatever came in the same
+// moment: its result is not thrown away.
+func TestEndedInTheSameMoment(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	s.submit("x")
+	a := s.attempt(`exit 0`)
+	files, err := a.lay()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.remove()
+	c, err := a.spawn(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-c.done
+	c.drain()
+	a.Timeout = time.Nanosecond
+	a.cut(nil) // as a stop does
+	for range 50 {
+		if e := a.await(c); e.stopped || e.timedOut != 0 || e.lapsed != "" {
+			t.Fatalf("%+v", e)
+		}
+	}
+	if err := a.claim.Complete(t.Context(), mailbox.Result{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// While a result cannot be handed in, the lease is renewed.
+func TestResultInHandIsASignOfLife(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	s.submit("x")
+	a := s.attempt(`unused`)
+	long := time.Now().Add(-time.Hour)
+	tries := 0
+	err := a.say(t.Context(), "completed", func() error {
+		if tries++; tries == 1 {
+			if err := os.Chtimes(a.claim.LeaseFile().Name(), long, long); err != nil {
+				t.Fatal(err)
+			}
+			return mailbox.ErrBusy
+		}
+		info, err := os.Stat(a.claim.LeaseFile().Name())
+		if err != nil || time.Since(info.ModTime()) > time.Minute {
+			t.Errorf("the lease is of %v: %v", info.ModTime(), err)
+		}
+		return a.claim.Complete(t.Context(), mailbox.Result{})
+	})
+	if err != nil || tries != 2 {
+		t.Errorf("%d tries: %v", tries, err)
+	}
+}
+
+// A command's end renews the lease, so that the grace for what it left behind
+// does not cost the result.
+func TestEndIsASignOfLife(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	s.submit("x")
+	a := s.attempt(`touch -d '1 hour ago' $MBOX_HOME/.mbox/leases/*`)
+	a.work()
+	info, err := a.claim.LeaseFile().Stat()
+	if err != nil || time.Since(info.ModTime()) > time.Minute {
+		t.Errorf("the lease is of %v: %v", info.ModTime(), err)
+	}
+	if err := a.claim.Complete(t.Context(), mailbox.Result{}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,250 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"mbox/mailbox"
+	"mbox/mailbox/durable"
+)
+
+// Worker claims an agent's tasks and has a command do them. The package comment
+// tells what the command gets and gives. Of its fields Box, Agent and Exec are
+// needed.
+type Worker struct {
+	Box         *mailbox.Box   // the mailbox, open
+	Agent       string         // who claims
+	Exec        string         // the command, for /bin/sh -c
+	Concurrency int            // tasks at once; 1
+	Timeout     time.Duration  // the longest an attempt may take; 0 is for ever
+	Type        string         // only tasks of this type; "" is all
+	Once        bool           // end when there is nothing to claim and nothing runs
+	Grace       time.Duration  // from SIGTERM to SIGKILL, and from a stop to giving back; 10 s
+	Log         zerolog.Logger // what the worker does; ids and names, no text of tasks
+}
+
+// Run works until the context ends, or with Once until there is nothing to
+// claim. When the context ends it claims no more; what runs gets up to Grace to
+// finish, then it is killed and its task given back without burning the attempt.
+// nil is returned then.
+//
+// A mailbox that is busy, read-only or out of space is waited out (with Once
+// only one that is busy). Any other error that keeps it from claiming ends Run,
+// after the same Grace.
+func (w *Worker) Run(ctx context.Context) error {
+	s, err := w.begin(ctx)
+	if err != nil {
+		return fmt.Errorf("worker %s: %w", w.Agent, err)
+	}
+	defer s.journal.close()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
+	defer kill()
+	context.AfterFunc(ctx, func() { s.grant(hard, kill) })
+	err = s.work(ctx, hard)
+	stop()
+	s.attempts.Wait()
+	kill()
+	s.watching.Wait()
+	return err
+}
+
+// begin checks the options and prepares the agent's folders.
+func (w *Worker) begin(ctx context.Context) (*shift, error) {
+	s := &shift{Worker: *w, running: map[mailbox.ID]*attempt{}, ended: make(chan struct{}, 1)}
+	if s.Concurrency == 0 {
+		s.Concurrency = 1
+	}
+	if s.Grace == 0 {
+		s.Grace = 10 * time.Second
+	}
+	switch {
+	case s.Box == nil:
+		return nil, errors.New("it has no mailbox")
+	case s.Exec == "":
+		return nil, errors.New("it has no command")
+	case strings.ContainsRune(s.Exec, 0):
+		return nil, errors.New("its command has a NUL")
+	case s.Concurrency < 0 || s.Grace < 0 || s.Timeout < 0:
+		return nil, errors.New("concurrency, grace and timeout cannot be negative")
+	}
+	if err := mailbox.CheckAgent(s.Agent); err != nil {
+		return nil, err
+	}
+	return s, s.prepare(ctx)
+}
+
+func (s *shift) prepare(ctx context.Context) (err error) {
+	home := s.Box.AgentDir(s.Agent)
+	s.workspace = filepath.Join(home, "workspace")
+	mode := s.Box.Options().Sync
+	for _, dir := range []string{s.workspace, filepath.Join(home, "logs")} {
+		if err := durable.MkdirAll(dir, mode); err != nil {
+			return err
+		}
+	}
+	s.sweep(ctx)
+	s.journal, err = openJournal(filepath.Join(home, "logs"), s.Agent)
+	return err
+}
+
+// shift is one Run of a worker.
+type shift struct {
+	Worker
+	workspace string
+	journal   *journal
+	attempts  sync.WaitGroup
+	watching  sync.WaitGroup
+
+	mu      sync.Mutex
+	running map[mailbox.ID]*attempt // guarded by mu
+	ended   chan struct{}           // has one element when an attempt has ended
+	watched bool                    // the ledger is being followed; the claiming goroutine's
+}
+
+// grant waits for the grace that a stop gives.
+func (s *shift) grant(hard context.Context, kill func()) {
+	if n := s.busy(); n > 0 {
+		s.Log.Info().Int("running", n).Dur("grace", s.Grace).Msg("stopping")
+	}
+	grace := time.NewTimer(s.Grace)
+	defer grace.Stop()
+	select {
+	case <-grace.C:
+		kill()
+	case <-hard.Done():
+	}
+}
+
+// work is the claiming loop. It alone claims.
+func (s *shift) work(ctx, hard context.Context) error {
+	pause := patience{}
+	for ctx.Err() == nil {
+		if s.busy() >= s.Concurrency {
+			s.rest(ctx)
+			continue
+		}
+		claim, err := s.claim(ctx)
+		switch {
+		case err == nil:
+			pause = patience{}
+			s.start(ctx, hard, claim)
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, mailbox.ErrEmpty):
+			if s.busy() == 0 {
+				return nil
+			}
+			s.rest(ctx)
+		case s.passes(err):
+			s.Log.Warn().Err(err).Msg("cannot claim; will try again")
+			pause.wait(ctx)
+		default:
+			return fmt.Errorf("worker %s: %w", s.Agent, err)
+		}
+	}
+	return nil
+}
+
+func (s *shift) claim(ctx context.Context) (*mailbox.Claim, error) {
+	r := mailbox.ClaimRequest{Agent: s.Agent, Type: s.Type, Process: true}
+	if !s.Once {
+		return s.Box.Wait(ctx, r)
+	}
+	if err := s.Box.Tidy(ctx); err != nil {
+		return nil, err
+	}
+	return s.Box.Claim(ctx, r)
+}
+
+// passes tells whether an error of a claim is worth waiting: what an operator
+// or time puts right. A worker that is to end by itself waits for no operator.
+func (s *shift) passes(err error) bool {
+	if errors.Is(err, mailbox.ErrBusy) || errors.Is(err, mailbox.ErrCommitted) {
+		return true
+	}
+	return !s.Once && (errors.Is(err, mailbox.ErrReadOnly) || fromSystem(err))
+}
+
+func fromSystem(err error) bool {
+	var number syscall.Errno
+	if !errors.As(err, &number) {
+		return false
+	}
+	switch number {
+	case syscall.EIO, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM:
+		return true
+	}
+	return false
+}
+
+func (s *shift) busy() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.running)
+}
+
+// rest waits until an attempt ends. Because this worker does not look for tasks
+// meanwhile, it sees to it that lost ones are taken back, its own included.
+func (s *shift) rest(ctx context.Context) {
+	scan := time.NewTimer(s.Box.Options().ScanInterval)
+	defer scan.Stop()
+	select {
+	case <-s.ended:
+	case <-ctx.Done():
+	case <-scan.C:
+		if err := s.Box.Tidy(ctx); err != nil && ctx.Err() == nil {
+			s.Log.Warn().Err(err).Msg("cannot look after the mailbox")
+		}
+	}
+}
+
+// start begins an attempt. From the moment in which the attempt is registered,
+// each line that ends its claim reaches it; one that came before is found by
+// Valid.
+func (s *shift) start(ctx, hard context.Context, claim *mailbox.Claim) {
+	a := newAttempt(hard, s, claim)
+	s.mu.Lock()
+	s.running[claim.ID()] = a
+	s.mu.Unlock()
+	if !s.watched {
+		s.watched = true
+		from := s.Box.Ledger().End() // behind the claim's line, which this process wrote
+		s.watching.Go(func() { s.watch(hard, from) })
+	}
+	s.attempts.Go(func() {
+		a.run(ctx, hard)
+		s.mu.Lock()
+		delete(s.running, claim.ID())
+		s.mu.Unlock()
+		select {
+		case s.ended <- struct{}{}:
+		default:
+		}
+	})
+}
+
+// patience is a pause that grows from 100 ms to 30 s.
+type patience struct{ next time.Duration }
+
+// wait returns false when the context ended first.
+func (p *patience) wait(ctx context.Context) bool {
+	p.next = min(max(2*p.next, 100*time.Millisecond), 30*time.Second)
+	timer := time.NewTimer(p.next)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
