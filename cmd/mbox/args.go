@@ -1,0 +1,268 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"mbox/schemas"
+)
+
+// cli stops looking for flags at the first argument, so that in
+//
+//	mbox send "Fix the build" --to coder
+//
+// --to would silently become a second title. arrange therefore takes the line
+// apart by the verbs' own flag tables and puts it together again as
+//
+//	mbox GLOBALS VERB FLAGS -- ARGUMENTS
+//
+// On the way it refuses, with the line that was probably meant, what cli would
+// accept or explain badly: unknown commands and flags, a flag without its value
+// or given twice, and too many or too few arguments.
+func arrange(root *verb, globals []cli.Flag, argv []string) (*line, error) {
+	l := &line{argv: argv, verb: root, path: []string{root.name}, globals: globals, given: map[string]bool{}}
+	for l.at = 1; l.at < len(argv); l.at++ {
+		if err := l.take(argv[l.at]); err != nil {
+			return nil, err
+		}
+	}
+	l.help = l.help || len(l.path) == 1
+	return l, l.count()
+}
+
+// line is a command line that is being taken apart.
+type line struct {
+	argv    []string
+	at      int
+	globals []cli.Flag
+	verb    *verb // as deep as it is known
+	path    []string
+	ended   bool // behind --
+	help    bool
+
+	global, flags, args []string
+	given               map[string]bool
+}
+
+func (l *line) take(word string) error {
+	switch {
+	case l.ended, word == "-", !strings.HasPrefix(word, "-"):
+		return l.argument(word)
+	case word == "--":
+		l.ended = true
+		return nil
+	}
+	return l.flag(word)
+}
+
+func (l *line) argument(word string) error {
+	if len(l.verb.verbs) == 0 {
+		l.args = append(l.args, word)
+		return nil
+	}
+	if sub := l.verb.verb(word); sub != nil {
+		l.verb, l.path = sub, append(l.path, word)
+		return nil
+	}
+	if word == "help" && len(l.path) == 1 {
+		l.help = true
+		return nil
+	}
+	hint := strings.Join(l.path, " ") + " --help"
+	if near := schemas.Suggest(word, l.verb.names()); near != "" {
+		hint = l.corrected(near)
+	}
+	return usagef(hint, "%s has no command %q", strings.Join(l.path, " "), clean(word, 40))
+}
+
+func (l *line) flag(word string) error {
+	name, value, inline := strings.Cut(strings.TrimLeft(word, "-"), "=")
+	short := !strings.HasPrefix(word, "--")
+	switch {
+	case name == "help", short && name == "h":
+		l.help = true
+		return nil
+	case name == "version" && len(l.path) == 1 && l.verb.verb("version") != nil:
+		return l.argument("version")
+	}
+	f, global := l.find(name)
+	if f == nil || short != (len(name) == 1) {
+		return l.unknownFlag(name, word)
+	}
+	if err := l.once(f); err != nil {
+		return err
+	}
+	words := []string{dashed(name)}
+	switch {
+	case inline:
+		words[0] += "=" + value
+	case takesValue(f):
+		next, err := l.value(name)
+		if err != nil {
+			return err
+		}
+		words[0] += "=" + next
+	}
+	if global {
+		l.global = append(l.global, words...)
+	} else {
+		l.flags = append(l.flags, words...)
+	}
+	return nil
+}
+
+func (l *line) find(name string) (f cli.Flag, global bool) {
+	if f := flagNamed(l.verb.flags, name); f != nil {
+		return f, false
+	}
+	return flagNamed(l.globals, name), true
+}
+
+func flagNamed(flags []cli.Flag, name string) cli.Flag {
+	for _, f := range flags {
+		if slices.Contains(f.Names(), name) {
+			return f
+		}
+	}
+	return nil
+}
+
+func takesValue(f cli.Flag) bool {
+	d, ok := f.(cli.DocGenerationFlag)
+	return ok && d.TakesValue()
+}
+
+// once refuses a second value for a flag that holds one.
+func (l *line) once(f cli.Flag) error {
+	name := f.Names()[0]
+	if !l.given[name] || repeats(f) {
+		l.given[name] = true
+		return nil
+	}
+	return usagef(strings.Join(l.path, " ")+" --help", "%s is given twice", dashed(name))
+}
+
+func repeats(f cli.Flag) bool {
+	g, ok := f.(*cli.GenericFlag)
+	if !ok {
+		return false
+	}
+	switch g.Value.(type) {
+	case *texts, *labels, *choices:
+		return true
+	}
+	return false
+}
+
+// value is the word behind a flag. A flag there means that the value was
+// forgotten: who means a value that looks like a flag writes --name=value.
+func (l *line) value(name string) (string, error) {
+	problem := ""
+	if l.at+1 == len(l.argv) {
+		problem = "needs a value"
+	} else if next := l.argv[l.at+1]; strings.HasPrefix(next, "--") && l.known(next) {
+		problem = fmt.Sprintf("needs a value, and %s is a flag", next)
+	}
+	if problem != "" {
+		return "", usagef(strings.Join(l.path, " ")+" --help", "%s %s", dashed(name), problem)
+	}
+	l.at++
+	return l.argv[l.at], nil
+}
+
+func (l *line) known(word string) bool {
+	name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+	f, _ := l.find(name)
+	return f != nil
+}
+
+func (l *line) unknownFlag(name, word string) error {
+	problem := fmt.Sprintf("%s has no flag %s", strings.Join(l.path, " "), clean(word, 40))
+	var known []string
+	for _, f := range slices.Concat(l.verb.flags, l.globals) {
+		known = append(known, f.Names()...)
+	}
+	near := schemas.Suggest(name, known)
+	if near == "" {
+		return usagef(strings.Join(l.path, " ")+" --help", "%s", problem)
+	}
+	_, value, inline := strings.Cut(word, "=")
+	if near = dashed(near); inline {
+		near += "=" + value
+	}
+	return usagef(l.corrected(near), "%s", problem)
+}
+
+// corrected is the line with another word at the place where it went wrong.
+func (l *line) corrected(word string) string {
+	words := slices.Clone(l.argv)
+	words[0], words[l.at] = "mbox", word
+	return shell(words)
+}
+
+// count compares the arguments with what the verb takes.
+func (l *line) count() error {
+	v, path := l.verb, strings.Join(l.path, " ")
+	switch n := len(l.args); {
+	case l.help, len(v.verbs) > 0:
+		return nil
+	case n < v.least:
+		return usagef(path+" "+v.args, "%s needs %s", path, v.args)
+	case v.most >= 0 && n > v.most && v.most == 0:
+		return usagef(path+" --help", "%s takes no arguments, but there is %q", path, clean(l.args[0], 40))
+	case v.most >= 0 && n > v.most:
+		return usagef(l.joined(), "%s takes %s, but there is also %q", path, v.args, clean(l.args[v.most], 40))
+	}
+	return nil
+}
+
+// joined is the line with the last arguments as one: a title's quotes are what
+// is forgotten most often.
+func (l *line) joined() string {
+	last := l.verb.most - 1
+	args := append(slices.Clone(l.args[:last]), strings.Join(l.args[last:], " "))
+	return shell(slices.Concat([]string{"mbox"}, l.global, l.path[1:], args, l.flags))
+}
+
+// arranged is the line with its flags in front, for cli.
+func (l *line) arranged() []string {
+	out := slices.Concat(l.argv[:1], l.global, l.path[1:], l.flags)
+	if len(l.args) > 0 {
+		out = append(append(out, "--"), l.args...)
+	}
+	return out
+}
+
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}
+
+// shell writes words as a line that a shell reads back.
+func shell(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = quoteWord(clean(w, 200))
+	}
+	return strings.Join(quoted, " ")
+}
+
+func quoteWord(w string) string {
+	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./:,@%"
+	if w != "" && strings.Trim(w, safe) == "" {
+		return w
+	}
+	if !strings.ContainsAny(w, `"$\`+"`!") {
+		return `"` + w + `"`
+	}
+	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+}
+
+const completionFlag = "--generate-bash-completion"
+
+func completing(argv []string) bool { return len(argv) > 1 && argv[len(argv)-1] == completionFlag }

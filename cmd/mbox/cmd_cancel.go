@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/urfave/cli/v2"
+
+	"mbox/mailbox"
+	"mbox/schemas"
+)
+
+// operator is what cancel, retry and archive share: who does it, and why.
+type operator struct {
+	by, reason string
+	json       bool
+}
+
+func (o *operator) flags(reason string) []cli.Flag {
+	return []cli.Flag{
+		textFlag("reason", reason, &o.reason),
+		textFlag("by", "who does it: an `AGENT`, or human (human)", &o.by),
+		jsonFlag(&o.json),
+	}
+}
+
+// who is the name that the ledger gets; human where none is given.
+func (o *operator) who() (string, error) { return actor("by", o.by) }
+
+// actor checks a flag that says who does something: an agent, or human.
+func actor(flag, name string) (string, error) {
+	if name == "" || name == "human" {
+		return "human", nil
+	}
+	if problem := agentProblem(name); problem != "" {
+		return "", usagef("--"+flag+" human, or the name of an agent", "--%s: %s", flag, problem)
+	}
+	return name, nil
+}
+
+// agentProblem tells why name cannot be an agent's; "" if it can.
+func agentProblem(name string) string {
+	var e *schemas.Error
+	if !errors.As(mailbox.CheckAgent(name), &e) {
+		return ""
+	}
+	return e.Problem + "; want " + e.Want
+}
+
+// answer prints where the task is now.
+func (o *operator) answer(ctx context.Context, s *session, box *mailbox.Box, id mailbox.ID, what string) error {
+	if o.json {
+		return s.printState(ctx, box, id)
+	}
+	s.done("%s %s", what, id)
+	return nil
+}
+
+// printState prints a task's id and state as JSON.
+func (s *session) printState(ctx context.Context, box *mailbox.Box, id mailbox.ID) error {
+	t, state, err := box.Task(ctx, id)
+	if err != nil {
+		return err
+	}
+	return s.printLine(map[string]any{"id": t.ID, "state": state})
+}
+
+func cancelVerb() *verb {
+	var o operator
+	return &verb{
+		name: "cancel", args: "ID", least: 1, most: 1,
+		brief: "end a task that has not ended",
+		about: `Moves a pending task, or one that is in progress, to failed. A worker that has
+it learns of it at its next word, and its result is refused.`,
+		shows: []string{`mbox cancel task-2026-02-16-001 --reason "no longer needed"`},
+		exits: []int{exitNotFound, exitConflict, exitIO, exitBusy, exitCommitted},
+		flags: o.flags("why: `TEXT`"),
+		run: func(ctx context.Context, s *session, args []string) error {
+			by, err := o.who()
+			if err != nil {
+				return err
+			}
+			return s.tidied(ctx, func(box *mailbox.Box) error {
+				id := mailbox.ID(args[0])
+				if err := box.Cancel(ctx, id, by, or(o.reason, "Cancelled")); err != nil {
+					return err
+				}
+				return o.answer(ctx, s, box, id, "cancelled")
+			})
+		},
+		words: taskWords,
+	}
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"mbox/mailbox"
+)
+
+type claimOptions struct {
+	agent string
+	kind  choice
+	wait  Duration
+	json  bool
+}
+
+func claimVerb() *verb {
+	o := claimOptions{kind: oneOf(mailbox.Types...)}
+	return &verb{
+		name:  "claim",
+		brief: "take the next task",
+		about: `Takes the task that is most urgent among those that the agent may take, and
+prints its JSON. Its mbox.lease.token is needed for progress, complete, fail and
+release. The claim lasts until mbox.lease.deadline; mbox progress makes it last
+longer. When it is over, the task goes back to pending.`,
+		shows: []string{
+			"task=$(mbox claim --agent coder --wait 10m) || exit",
+			`id=$(jq -r .id <<<"$task")`,
+			`export MBOX_TOKEN=$(jq -r .mbox.lease.token <<<"$task")`,
+		},
+		exits: []int{exitNotFound, exitConflict, exitIO, exitBusy, exitCommitted},
+		flags: []cli.Flag{
+			textFlag("agent", "who takes it: `AGENT`, needed", &o.agent),
+			valueFlag("type", "only a task of `TYPE`", &o.kind),
+			valueFlag("wait", "wait up to `DURATION` for a task", &o.wait),
+			boolFlag("json", "print the JSON on one line", &o.json),
+		},
+		run: func(ctx context.Context, s *session, _ []string) error { return o.run(ctx, s) },
+	}
+}
+
+// needAgent refuses a line without a proper agent.
+func needAgent(verb, name string) error {
+	if name == "" {
+		return usagef("mbox "+verb+" --agent NAME", "%s needs --agent", verb)
+	}
+	if problem := agentProblem(name); problem != "" {
+		return usagef("mbox "+verb+" --agent coder", "--agent: %s", problem)
+	}
+	return nil
+}
+
+func (o *claimOptions) run(ctx context.Context, s *session) error {
+	if err := needAgent("claim", o.agent); err != nil {
+		return err
+	}
+	return s.tidied(ctx, func(box *mailbox.Box) error {
+		claim, err := o.claim(ctx, box)
+		if err != nil {
+			return err
+		}
+		if err := o.print(s, claim.Task); err != nil {
+			return errors.Join(err, claim.Release(ctx, "its claimant could not be told", 0))
+		}
+		return claim.Close()
+	})
+}
+
+// print tells the claimant. Who does not get the token cannot work, so the
+// claim is given back where this fails.
+func (o *claimOptions) print(s *session, t *mailbox.Task) error {
+	print := s.printJSON
+	if o.json {
+		print = s.printLine
+	}
+	if err := print(t); err != nil {
+		return err
+	}
+	return s.out.Flush()
+}
+
+func (o *claimOptions) claim(ctx context.Context, box *mailbox.Box) (*mailbox.Claim, error) {
+	want := mailbox.ClaimRequest{Agent: o.agent, Type: o.kind.value}
+	if o.wait == 0 {
+		return box.Claim(ctx, want)
+	}
+	limited, cancel := context.WithTimeout(ctx, time.Duration(o.wait))
+	defer cancel()
+	claim, err := box.Wait(limited, want)
+	if err != nil && ctx.Err() == nil && errors.Is(limited.Err(), context.DeadlineExceeded) && errors.Is(err, context.DeadlineExceeded) {
+		return nil, mailbox.ErrEmpty
+	}
+	return claim, err
+}

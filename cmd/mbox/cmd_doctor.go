@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/urfave/cli/v2"
+
+	"mbox/mailbox"
+)
+
+type doctorOptions struct{ fix, json bool }
+
+func doctorVerb() *verb {
+	var o doctorOptions
+	return &verb{
+		name:  "doctor",
+		brief: "look for what is wrong with the mailbox or the machine",
+		about: `Looks at folders, modes and owner, the file system and its renames, disk and
+memory, clock, limits, what crashes left, the configuration and where each value
+comes from, and tasks that nobody can take or has taken. Something wrong is exit
+code 1; warnings are 0.
+
+--fix mends what is safe to mend: modes and missing folders.`,
+		shows: []string{"mbox doctor", "mbox doctor --json | jq '.findings[] | select(.level != \"ok\")'"},
+		exits: []int{exitNotFound, exitIO, exitBusy},
+		flags: []cli.Flag{
+			boolFlag("fix", "mend modes and missing folders", &o.fix),
+			jsonFlag(&o.json),
+		},
+		run: func(ctx context.Context, s *session, _ []string) error { return o.run(ctx, s) },
+	}
+}
+
+// level is how bad a finding is.
+type level string
+
+const (
+	fine  level = "ok"
+	fixed level = "fixed"
+	doubt level = "warn"
+	wrong level = "wrong"
+)
+
+// finding is the result of one check.
+type finding struct {
+	Check string `json:"check"`
+	Level level  `json:"level"`
+	Text  string `json:"text"`
+	Hint  string `json:"hint,omitzero"`
+}
+
+// exam is one examination of a home.
+type exam struct {
+	s        *session
+	home     string
+	fix      bool
+	options  mailbox.Options
+	findings []finding
+}
+
+func (e *exam) add(check string, l level, hint, format string, a ...any) {
+	e.findings = append(e.findings, finding{check, l, fmt.Sprintf(format, a...), hint})
+}
+
+// check adds a finding, or tells that the check itself did not work.
+func (e *exam) check(name string, err error) bool {
+	if err != nil {
+		e.add(name, wrong, "", "%v", err)
+	}
+	return err == nil
+}
+
+func (o *doctorOptions) run(ctx context.Context, s *session) error {
+	home, err := s.homeDir()
+	if err != nil {
+		return err
+	}
+	e := &exam{s: s, home: home, fix: o.fix}
+	if err := e.isMailbox(); err != nil {
+		return err
+	}
+	e.config()
+	e.folders()
+	e.modes()
+	e.fileSystem()
+	e.renames()
+	e.space()
+	e.memory()
+	e.limits()
+	e.readOnly()
+	e.leftovers()
+	e.tasks(ctx)
+	return o.answer(s, e)
+}
+
+func (o *doctorOptions) answer(s *session, e *exam) error {
+	s.endProgress()
+	bad := 0
+	for _, f := range e.findings {
+		if f.Level == wrong {
+			bad++
+		}
+	}
+	if o.json {
+		if err := s.printJSON(map[string]any{"home": e.home, "ok": bad == 0, "findings": e.findings, "config": e.values()}); err != nil {
+			return err
+		}
+	} else {
+		s.printFindings(e)
+	}
+	switch bad {
+	case 0:
+		return nil
+	case 1:
+		return &unwell{"one thing is wrong"}
+	}
+	return &unwell{fmt.Sprintf("%d things are wrong", bad)}
+}
+
+func (s *session) printFindings(e *exam) {
+	paints := map[level]paint{fine: s.paint.green, fixed: s.paint.cyan, doubt: s.paint.yellow, wrong: s.paint.red}
+	for _, f := range e.findings {
+		s.printf("%s  %-12s %s\n", paints[f.Level](fmt.Sprintf("%-5s", f.Level)), f.Check, clean(f.Text, maxLine))
+		if f.Hint != "" {
+			s.printf("       %-12s %s\n", "", s.paint.dim(clean(f.Hint, maxLine)))
+		}
+	}
+	t := table{head: []string{"SETTING", "VALUE", "FROM"}}
+	for _, v := range e.values() {
+		t.add(text(v.Key), text(v.Value), text(v.From))
+	}
+	if len(t.rows) > 0 {
+		s.printf("\n")
+		t.print(s)
+	}
+}
+
+// value is a setting and where it comes from.
+type value struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+	From  string `json:"from"`
+}
+
+func (e *exam) values() []value {
+	from := "--home"
+	switch e.s.home {
+	case "":
+		from = "default"
+	case os.Getenv("MBOX_HOME"):
+		from = "MBOX_HOME"
+	}
+	out := []value{{"home", e.home, from}}
+	if e.s.config == nil {
+		return out
+	}
+	return slices.Concat(out, e.s.config.values())
+}

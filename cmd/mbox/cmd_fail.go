@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"slices"
+
+	"mbox/mailbox"
+)
+
+func failVerb() *verb {
+	var h holder
+	var f mailbox.Failure
+	return &verb{
+		name: "fail", args: "ID", least: 1, most: 1,
+		brief: "say that the work failed",
+		about: `Ends this attempt. The task goes back to pending and is tried again after a
+pause that doubles, until its attempts are used up; then, or at once with
+--final, it goes to failed.`,
+		shows: []string{
+			`mbox fail "$id" --reason "the compiler crashed" --code exec_failed`,
+			`mbox fail "$id" --reason "there is no such repository" --final`,
+		},
+		exits: holderExits,
+		flags: slices.Concat(h.flags(), flags(
+			textFlag("reason", "what went wrong: `TEXT`, needed", &f.Message),
+			textFlag("code", "a stable `NAME` of it (failed)", &f.Code),
+			boolFlag("final", "trying again would not help", &f.Final),
+		)),
+		run: func(ctx context.Context, s *session, args []string) error {
+			if f.Message == "" {
+				return usagef("mbox fail "+quoteWord(args[0])+` --reason "what went wrong"`, "fail needs --reason")
+			}
+			f.Code = or(f.Code, "failed")
+			return h.act(ctx, s, "fail", args[0], func(_ *mailbox.Box, c *mailbox.Claim) error {
+				return c.Fail(ctx, f)
+			})
+		},
+		words: taskWords,
+	}
+}

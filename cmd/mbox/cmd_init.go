@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	agentshome "mbox/agents-home"
+	"mbox/mailbox"
+	"mbox/mailbox/durable"
+)
+
+type initOptions struct {
+	sync    choice
+	network bool
+	json    bool
+}
+
+func initVerb() *verb {
+	o := initOptions{sync: oneOf("standard", "strict", "none")}
+	return &verb{
+		name: "init", args: "[DIR]", most: 1,
+		brief: "make a mailbox",
+		about: `Makes the folders, lock files and the identity of a mailbox, and a commented
+mbox.toml and a README.md beside them. DIR stands for --home. Nothing that is
+there already is changed, and an init that was cut short is finished by
+calling it again.`,
+		shows: []string{"mbox init", "mbox init /srv/agents --sync strict"},
+		exits: []int{exitConflict, exitData, exitIO},
+		flags: []cli.Flag{
+			valueFlag("sync", "what is flushed before an answer: `MODE` is standard (contents and ledger), strict (folders as well) or none (tmpfs and tests)", &o.sync),
+			boolFlag("allow-network-fs", "work on NFS, SMB, 9p or FUSE, where locks and renames promise less", &o.network),
+			jsonFlag(&o.json),
+		},
+		run: func(_ context.Context, s *session, args []string) error { return o.run(s, args) },
+	}
+}
+
+func (o *initOptions) run(s *session, args []string) error {
+	if len(args) == 1 {
+		if s.home != "" && s.home != args[0] && os.Getenv("MBOX_HOME") != s.home {
+			return usagef("mbox init "+quoteWord(args[0]), "the folder is given twice: %s and --home %s", args[0], s.home)
+		}
+		s.home = args[0]
+	}
+	home, err := s.homeDir()
+	if err != nil {
+		return err
+	}
+	if err := o.create(s, home); err != nil {
+		return err
+	}
+	if o.json {
+		return s.printLine(map[string]any{"home": home, "sync": s.config.Sync})
+	}
+	s.printf("%s\n", clean(home, maxLine))
+	s.done(`made a mailbox; next: mbox send "Hello" and mbox ls`)
+	return nil
+}
+
+// create makes the mailbox. The configuration goes first: VERSION, which makes
+// a folder a mailbox, is written last, so that what --sync chose is never lost.
+func (o *initOptions) create(s *session, home string) error {
+	if _, err := os.Lstat(filepath.Join(home, ".mbox", "VERSION")); err == nil {
+		return fmt.Errorf("%s: %w", home, mailbox.ErrExists)
+	}
+	mode := modes[o.sync.value]
+	if err := durable.MkdirAll(home, mode); err != nil {
+		return err
+	}
+	if err := o.copyTemplate(home, mode); err != nil {
+		return err
+	}
+	var err error
+	if s.config, err = loadConfig(home); err != nil {
+		return err
+	}
+	if err := o.contradicts(s.config); err != nil {
+		return err
+	}
+	options := s.config.options()
+	s.warnUnsynced(options.Sync)
+	err = mailbox.Create(home, options)
+	if errors.Is(err, mailbox.ErrFileSystem) {
+		return hint(err, "mbox init --allow-network-fs %s, or a folder on a local disk", quoteWord(home))
+	}
+	return err
+}
+
+// contradicts refuses flags that an mbox.toml from before does not follow.
+func (o *initOptions) contradicts(c *Config) error {
+	switch {
+	case o.sync.value != "" && o.sync.value != c.Sync:
+		return c.wrong("sync", "is %q here, and --sync %s was asked for", c.Sync, o.sync.value)
+	case o.network && !c.AllowNetworkFS:
+		return c.wrong("allow_network_fs", "is false here, and --allow-network-fs was asked for")
+	}
+	return nil
+}
+
+// copyTemplate copies the template home out of the binary, leaving what is there.
+func (o *initOptions) copyTemplate(home string, mode durable.Mode) error {
+	tree, err := fs.Sub(agentshome.FS, "template")
+	if err != nil {
+		return err
+	}
+	err = fs.WalkDir(tree, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == "." {
+			return err
+		}
+		target := filepath.Join(home, filepath.FromSlash(path))
+		if d.IsDir() {
+			return durable.MkdirAll(target, mode)
+		}
+		data, err := fs.ReadFile(tree, path)
+		if err != nil {
+			return err
+		}
+		if path == configFile {
+			data = []byte(o.chosen(string(data)))
+		}
+		if err := durable.Stage(target, data, mode); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		return nil
+	})
+	return errors.Join(err, durable.SyncDir(home, mode))
+}
+
+// chosen puts what the flags chose into the template's commented lines.
+func (o *initOptions) chosen(config string) string {
+	if o.sync.value != "" {
+		config = strings.Replace(config, `# sync = "standard"`, fmt.Sprintf("sync = %q", o.sync.value), 1)
+	}
+	if o.network {
+		config = strings.Replace(config, "# allow_network_fs = false", "allow_network_fs = true", 1)
+	}
+	return config
+}

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"mbox/mailbox"
+	"mbox/schemas"
+)
+
+type sendOptions struct {
+	to, id, description, from, session, user, key string
+	kind, priority                                choice
+	dependsOn                                     texts
+	notBefore, deadline                           moment
+	attempts                                      number
+	labels                                        labels
+	json                                          bool
+}
+
+func sendVerb() *verb {
+	o := sendOptions{kind: oneOf(mailbox.Types...), priority: oneOf(mailbox.Priorities...), attempts: number{min: 1, max: 100}}
+	return &verb{
+		name: "send", args: "TITLE|FILE|-", least: 1, most: 1,
+		brief: "leave a task in the mailbox",
+		about: `Leaves a task and prints its id. When the id is out, the task is on disk.
+
+The argument is a title, or the name of an existing file that ends in .json,
+or - for standard input; a file or input holds the whole task, and flags that
+describe a task are refused beside it. The smallest is {"task":{"title":"…"}}.
+
+The same --key a second time is the first task: its id is printed, and nothing
+is added. So is the same --id with the same content.`,
+		shows: []string{
+			`mbox send "Summarise README" --to coder`,
+			`mbox send "Nightly report" --not-before 8h --priority low --label team=ops`,
+			`jq -n '{task:{title:"Ping",type:"action"}}' | mbox send -`,
+		},
+		exits: []int{exitNotFound, exitConflict, exitData, exitIO, exitBusy, exitCommitted},
+		flags: o.flags(),
+		run:   func(ctx context.Context, s *session, args []string) error { return o.run(ctx, s, args[0]) },
+	}
+}
+
+func (o *sendOptions) flags() []cli.Flag {
+	return []cli.Flag{
+		textFlag("to", "the `AGENT` that is to do it, or any (any)", &o.to),
+		valueFlag("type", "`TYPE` is research, action, analysis or other (other)", &o.kind),
+		valueFlag("priority", "`P` is low, normal, high or urgent (normal)", &o.priority),
+		textFlag("id", "name the task `ID` instead of task-DATE-NNN", &o.id),
+		textFlag("description", "all that there is to say about it: `TEXT`", &o.description),
+		textFlag("from", "who asks: an `AGENT`, or human (human)", &o.from),
+		textFlag("session", "where the answer goes: `S`, kept as it is", &o.session),
+		textFlag("user", "who stands behind the asking agent: `U`", &o.user),
+		valueFlag("depends-on", "not before task `ID` is completed; may be repeated", &o.dependsOn),
+		valueFlag("not-before", "not before `WHEN`: a time, or a duration from now", &o.notBefore),
+		valueFlag("deadline", "fails if nobody has taken it by `WHEN`", &o.deadline),
+		valueFlag("max-attempts", "claims before it has failed for good: `N`", &o.attempts),
+		textFlag("key", "idempotency `KEY`: the same again is the same task", &o.key),
+		valueFlag("label", "`KEY=VALUE`; may be repeated", &o.labels),
+		jsonFlag(&o.json),
+	}
+}
+
+func (o *sendOptions) run(ctx context.Context, s *session, what string) error {
+	task, err := o.task(s, what)
+	if err != nil {
+		return err
+	}
+	return s.tidied(ctx, func(box *mailbox.Box) error {
+		s.doubtTarget(task.Assignment.TargetAgent)
+		id, err := box.Submit(ctx, task)
+		if err != nil {
+			return hintData(err, "mbox send --help, or mbox schema print task")
+		}
+		if o.json {
+			return s.printLine(map[string]any{"id": id})
+		}
+		s.printf("%s\n", id)
+		return nil
+	})
+}
+
+// task makes the task of the flags, or reads it whole.
+func (o *sendOptions) task(s *session, what string) (*mailbox.Task, error) {
+	if what == "-" || isTaskFile(what) {
+		if name := o.described(); name != "" {
+			return nil, usagef("mbox send TITLE --"+name+" …, or put it into the JSON", "--%s beside %s: the file holds the whole task", name, what)
+		}
+		return s.readTask(what)
+	}
+	if strings.TrimSpace(what) == "" {
+		return nil, usagef(`mbox send "Summarise README"`, "the title is empty")
+	}
+	if !o.deadline.at.IsZero() && o.deadline.at.Before(o.notBefore.at) {
+		return nil, usagef("a later --deadline, or an earlier --not-before", "--deadline %s lies before --not-before %s", &o.deadline, &o.notBefore)
+	}
+	return o.compose(what)
+}
+
+func (o *sendOptions) compose(title string) (*mailbox.Task, error) {
+	t := &mailbox.Task{ID: mailbox.ID(o.id)}
+	t.Source = mailbox.Source{Agent: or(o.from, "human"), Session: o.session, User: o.user}
+	t.Task = mailbox.Request{Type: o.kind.value, Priority: o.priority.value, Title: title, Description: o.description}
+	t.Assignment.TargetAgent = o.to
+	t.Mbox.IdempotencyKey = o.key
+	for _, id := range o.dependsOn {
+		t.Mbox.DependsOn = append(t.Mbox.DependsOn, mailbox.ID(id))
+	}
+	t.Mbox.NotBefore, t.Mbox.Deadline = optional(o.notBefore.at), optional(o.deadline.at)
+	if o.attempts.value != nil {
+		t.Mbox.MaxAttempts = int64(*o.attempts.value)
+	}
+	if len(o.labels) > 0 {
+		data, err := schemas.Encode(map[string]string(o.labels))
+		if err != nil {
+			return nil, err
+		}
+		t.Mbox.Labels = bytes.TrimSpace(data)
+	}
+	return t, nil
+}
+
+func optional(t time.Time) *mailbox.Time {
+	if t.IsZero() {
+		return nil
+	}
+	at := mailbox.At(t)
+	return &at
+}
+
+// described names a given flag that says something about the task.
+func (o *sendOptions) described() string {
+	for _, f := range []struct {
+		name  string
+		given bool
+	}{
+		{"to", o.to != ""},
+		{"type", o.kind.value != ""},
+		{"priority", o.priority.value != ""},
+		{"id", o.id != ""},
+		{"description", o.description != ""},
+		{"from", o.from != ""},
+		{"session", o.session != ""},
+		{"user", o.user != ""},
+		{"depends-on", len(o.dependsOn) > 0},
+		{"not-before", !o.notBefore.at.IsZero()},
+		{"deadline", !o.deadline.at.IsZero()},
+		{"max-attempts", o.attempts.value != nil},
+		{"key", o.key != ""},
+		{"label", len(o.labels) > 0},
+	} {
+		if f.given {
+			return f.name
+		}
+	}
+	return ""
+}
+
+// isTaskFile tells an existing .json file from a title.
+func isTaskFile(what string) bool {
+	if !strings.HasSuffix(what, ".json") {
+		return false
+	}
+	info, err := os.Stat(what)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// readTask reads a whole task from a file or from standard input.
+func (s *session) readTask(what string) (*mailbox.Task, error) {
+	data, err := s.readInput(what, mailbox.MaxTask)
+	if err != nil {
+		return nil, err
+	}
+	t, err := mailbox.ParseDrop("", data)
+	if err == nil {
+		err = t.Validate()
+	}
+	return t, hintData(inFile(err, what), "mbox schema print task tells what a task may hold")
+}
+
+// hintData adds a hint to an error about bad data only.
+func hintData(err error, line string) error {
+	var e *schemas.Error
+	if errors.As(err, &e) {
+		return hint(err, "%s", line)
+	}
+	return err
+}
+
+// inFile names the file in an error about its content.
+func inFile(err error, name string) error {
+	var e *schemas.Error
+	if name == "-" {
+		name = "standard input"
+	}
+	if errors.As(err, &e) && e.File == "" {
+		e.File = name
+	}
+	return err
+}
+
+// readInput reads a file, or standard input for "-", of at most most bytes.
+func (s *session) readInput(name string, most int64) ([]byte, error) {
+	from := io.Reader(s.in)
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, missingFile(err, name)
+		}
+		defer f.Close()
+		from = f
+	}
+	data, err := io.ReadAll(io.LimitReader(from, most+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) > most {
+		return nil, &schemas.Error{File: name, Path: "$", Problem: "is too large", Want: fmt.Sprintf("at most %d bytes", most), Code: schemas.CodeTooLarge}
+	}
+	return data, nil
+}
+
+// missingFile tells a file that is not there as not found.
+func missingFile(err error, name string) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return hint(fmt.Errorf("%s: %w", name, mailbox.ErrNotFound), "give the name of a file, or - for standard input")
+	}
+	return err
+}
+
+// doubtTarget warns of a target that looks like a misspelt agent. It may still
+// be right: an agent need not be registered to claim what names it.
+func (s *session) doubtTarget(target string) {
+	if target == "" || target == "any" || s.config.Agents[target] != nil {
+		return
+	}
+	if near := schemas.Suggest(target, agentWords(s)); near != "" {
+		s.warnf("%s is not in mbox.toml; did you mean %s?", target, near)
+	}
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"mbox/mailbox"
+)
+
+func showVerb() *verb {
+	var inJSON bool
+	return &verb{
+		name: "show", args: "ID", least: 1, most: 1,
+		brief: "show a task",
+		about: "Shows what is asked, who has it, what came of it, and the states that it went\nthrough. With --json it prints the task file.",
+		shows: []string{"mbox show task-2026-02-16-001", "mbox show task-2026-02-16-001 --json | jq .result.output"},
+		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
+		flags: []cli.Flag{jsonFlag(&inJSON)},
+		run: func(ctx context.Context, s *session, args []string) error {
+			return s.tidied(ctx, func(box *mailbox.Box) error {
+				t, state, err := box.Task(ctx, mailbox.ID(args[0]))
+				if err != nil {
+					return err
+				}
+				if inJSON {
+					return s.printJSON(t)
+				}
+				s.showTask(t, state)
+				return nil
+			})
+		},
+		words: taskWords,
+	}
+}
+
+// showTask prints a task for people.
+func (s *session) showTask(t *mailbox.Task, state mailbox.State) {
+	s.printf("%s  %s\n%s\n\n", s.paint.bold(clean(string(t.ID), 128)), s.stateColour(state)(string(state)), clean(t.Task.Title, maxLine))
+	s.field("for", t.Assignment.TargetAgent)
+	if by := t.Assignment.PickedUpBy; by != nil {
+		s.field("by", *by+at(t.Assignment.PickedUpAt))
+	}
+	s.field("from", strings.TrimSpace(t.Source.Agent+" "+t.Source.User))
+	s.field("type", t.Task.Type+", "+t.Task.Priority)
+	s.field("created", local(t.Created.Time))
+	s.showMeta(&t.Mbox)
+	s.showText("description", t.Task.Description)
+	s.showResult(&t.Result)
+	s.showTrail(t.Audit.StateChanges)
+}
+
+func (s *session) showMeta(m *mailbox.Meta) {
+	if m.Attempt > 0 {
+		s.field("attempt", fmt.Sprintf("%d of %d", m.Attempt, m.MaxAttempts))
+	}
+	if m.NotBefore != nil {
+		s.field("not before", local(m.NotBefore.Time))
+	}
+	if m.Deadline != nil {
+		s.field("deadline", local(m.Deadline.Time))
+	}
+	if m.Lease != nil {
+		s.field("lease", "until "+local(m.Lease.Deadline.Time))
+	}
+	for _, id := range m.DependsOn {
+		s.field("depends on", string(id))
+	}
+	if p := m.Progress; p != nil {
+		percent := ""
+		if p.Percent != nil {
+			percent = fmt.Sprintf("%d%% ", *p.Percent)
+		}
+		s.field("progress", percent+p.Message+at(&p.At))
+	}
+	if m.Action != nil {
+		s.field("action", m.Action.Name)
+	}
+}
+
+func (s *session) showResult(r *mailbox.Result) {
+	if r.Error != nil {
+		s.fieldIn(s.paint.red, "error", r.Error.Code+": "+r.Error.Message)
+	}
+	for _, a := range r.Artifacts {
+		s.field("artifact", fmt.Sprintf("%s (%s, %s)", a.Path, size(uint64(max(a.Size, 0))), a.SHA256))
+	}
+	s.showText("output", outputText(r.Output))
+}
+
+// outputText is an output as people read it: a string without its quotes.
+func outputText(output []byte) string {
+	var text string
+	switch {
+	case len(output) == 0 || string(output) == "null":
+		return ""
+	case json.Unmarshal(output, &text) == nil:
+		return text
+	}
+	return string(output)
+}
+
+func (s *session) showTrail(changes []mailbox.StateChange) {
+	if len(changes) == 0 {
+		return
+	}
+	s.printf("\n%s\n", s.paint.dim("history"))
+	for _, c := range changes {
+		s.printf("   %s  %s → %s by %s: %s\n", local(c.At.Time), clean(string(c.From), 20), clean(string(c.To), 20), clean(c.By, 80), clean(c.Reason, maxLine))
+	}
+}
+
+func (s *session) field(name, value string) { s.fieldIn(plain, name, value) }
+
+func (s *session) fieldIn(colour paint, name, value string) {
+	s.printf("%s %s\n", s.paint.dim(fmt.Sprintf("%-12s", name)), colour(clean(value, maxLine)))
+}
+
+func (s *session) showText(name, text string) {
+	if strings.TrimSpace(text) != "" {
+		s.printf("\n%s\n%s\n", s.paint.dim(name), indented(cleanLines(text)))
+	}
+}
+
+// local is a time as a person on this machine reads it.
+func local(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
+
+func at(t *mailbox.Time) string {
+	if t == nil {
+		return ""
+	}
+	return ", " + local(t.Time)
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"mbox/audit"
+	"mbox/mailbox"
+)
+
+type tailOptions struct {
+	agent, task string
+	events      choices
+	since       moment
+	last        number
+	stay        bool // --no-follow
+	json        bool
+	day         string // the date of the line printed last
+}
+
+func eventNames() []string {
+	var names []string
+	for _, e := range audit.Events {
+		names = append(names, string(e))
+	}
+	return names
+}
+
+func tailVerb() *verb {
+	o := tailOptions{events: choices{among: eventNames()}, since: moment{past: true}, last: number{max: 1 << 30}}
+	return &verb{
+		name:  "tail",
+		brief: "follow the ledger",
+		about: `Prints the last lines of the ledger and then every new one, across midnight,
+until Ctrl-C, which is exit code 0. With --json the lines are those of the
+ledger, byte for byte.`,
+		shows: []string{
+			"mbox tail",
+			"mbox tail --agent coder --event task_completed,task_failed",
+			"mbox tail --since 2h --no-follow --json | jq -r .action",
+		},
+		exits: []int{exitNotFound, exitIO, exitBusy},
+		flags: []cli.Flag{
+			valueFlag("n", "begin with the last `N` lines (10; with --since all)", &o.last),
+			textFlag("agent", "only lines of `AGENT`", &o.agent),
+			textFlag("task", "only lines of task `ID`", &o.task),
+			valueFlag("event", "only `EVENT`s; may be repeated, or separated by commas", &o.events),
+			valueFlag("since", "begin at `WHEN`: a time, or a duration ago", &o.since),
+			boolFlag("no-follow", "end at the end of the ledger", &o.stay),
+			boolFlag("json", "print the ledger's lines as they are", &o.json),
+		},
+		run: func(ctx context.Context, s *session, _ []string) error {
+			return s.with(ctx, func(box *mailbox.Box) error { return o.run(ctx, s, box) })
+		},
+	}
+}
+
+func (o *tailOptions) run(ctx context.Context, s *session, box *mailbox.Box) error {
+	from, err := o.start(box.Ledger())
+	if err != nil {
+		return err
+	}
+	r := box.Ledger().Read(from)
+	defer r.Close()
+	if err := o.catchUp(s, r); err != nil || o.stay {
+		return err
+	}
+	// What Follow yields only says that there is something; the reader prints it,
+	// for it has the bytes.
+	for _, err := range box.Follow(ctx, r.Position()) {
+		if err = firstError(err, o.catchUp(s, r)); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// catchUp prints up to the end of the ledger.
+func (o *tailOptions) catchUp(s *session, r *audit.Reader) error {
+	for {
+		line, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			err = o.print(s, line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if broken := r.Broken(); broken != nil {
+		return fmt.Errorf("%w: %w", audit.ErrDamaged, broken)
+	}
+	return s.out.Flush()
+}
+
+// start finds where to begin, from the end of the ledger backwards.
+func (o *tailOptions) start(l *audit.Ledger) (audit.Position, error) {
+	most := 10
+	if o.last.value != nil {
+		most = *o.last.value
+	} else if !o.since.at.IsZero() {
+		most = -1
+	}
+	var at audit.Position // of the oldest line to print
+	for line, err := range l.Backward() {
+		if err != nil {
+			return at, err
+		}
+		if at == (audit.Position{}) {
+			at = line.End
+		}
+		if most == 0 {
+			return at, nil
+		}
+		e, err := line.Decode()
+		if err != nil {
+			return at, err
+		}
+		if e.Time().Before(o.since.at) {
+			return at, nil
+		}
+		if o.wants(&e) {
+			at = line.At
+			most--
+		}
+	}
+	if most != 0 {
+		return audit.Position{}, nil
+	}
+	return at, nil
+}
+
+func (o *tailOptions) wants(e *audit.Entry) bool {
+	return (o.agent == "" || e.Agent == o.agent) &&
+		(o.task == "" || strings.EqualFold(e.Task(), o.task)) &&
+		(len(o.events.values) == 0 || slices.Contains(o.events.values, string(e.Event)))
+}
+
+func (o *tailOptions) print(s *session, line audit.Line) error {
+	e, err := line.Decode()
+	if err != nil || !o.wants(&e) || e.Time().Before(o.since.at) {
+		return err
+	}
+	if o.json {
+		s.printf("%s\n", line.Raw)
+		return nil
+	}
+	if day := e.Time().Local().Format("Monday, 2006-01-02"); day != o.day {
+		o.day = day
+		s.printf("%s\n", s.paint.dim(day))
+	}
+	s.printf("%s\n", s.entryLine(&e))
+	return nil
+}
+
+// entryLine is a ledger line for people.
+func (s *session) entryLine(e *audit.Entry) string {
+	return fmt.Sprintf("%s  %s  %s  %s  %s",
+		s.paint.dim(e.Time().Local().Format(time.TimeOnly)),
+		s.paint.bold(fmt.Sprintf("%-12s", clean(e.Agent, 72))),
+		s.eventColour(e.Event)(fmt.Sprintf("%-16s", clean(string(e.Event), 40))),
+		or(clean(e.Task(), 128), "-"),
+		clean(e.Action, maxLine))
+}
+
+func (s *session) eventColour(e audit.Event) paint {
+	switch e {
+	case audit.TaskCompleted, audit.ResultDelivered:
+		return s.paint.green
+	case audit.TaskFailed, audit.TaskRejected, audit.TaskQuarantined, audit.TaskLateResult, audit.PolicyDenied,
+		audit.AuditRepaired, audit.ErrorEvent:
+		return s.paint.red
+	case audit.TaskRetried, audit.TaskReleased, audit.TaskCancelled, audit.Reconcile:
+		return s.paint.yellow
+	case audit.TaskCreated, audit.TaskPicked, audit.TaskProgress:
+		return s.paint.cyan
+	}
+	return s.paint.blue
+}

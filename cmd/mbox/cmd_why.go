@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"mbox/mailbox"
+)
+
+func whyVerb() *verb {
+	var inJSON bool
+	return &verb{
+		name: "why", args: "ID", least: 1, most: 1,
+		brief: "tell why a task is where it is, and what proves it",
+		about: `Tells what a task waits for, who can take it, how its claim stands, and which
+lines of the ledger prove the way that it took. It changes nothing.`,
+		shows: []string{"mbox why task-2026-02-16-001"},
+		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
+		flags: []cli.Flag{jsonFlag(&inJSON)},
+		run: func(ctx context.Context, s *session, args []string) error {
+			return s.with(ctx, func(box *mailbox.Box) error {
+				w, err := box.Why(ctx, mailbox.ID(args[0]))
+				if err != nil {
+					return err
+				}
+				if inJSON {
+					return s.printJSON(w)
+				}
+				s.printWhy(w)
+				return nil
+			})
+		},
+		words: taskWords,
+	}
+}
+
+func (s *session) printWhy(w *mailbox.Why) {
+	s.printf("%s  %s\n%s\n\n", s.paint.bold(clean(string(w.ID), 128)), s.stateColour(w.State)(string(w.State)), clean(w.Summary, maxLine))
+	if w.Path != "" {
+		s.field("file", w.Path)
+	}
+	if w.Lease != "" {
+		s.field("claim", w.Lease)
+	}
+	s.fields(plain, "waits for", w.Waits)
+	s.fields(s.paint.green, "can take it", append(w.Able, w.Asks...))
+	s.fields(s.paint.yellow, "alarm", w.Alarms)
+	s.fields(s.paint.red, "fault", w.Faults)
+	if len(w.Lines) == 0 {
+		return
+	}
+	s.printf("\n%s\n", s.paint.dim("proof"))
+	for _, l := range w.Lines {
+		s.printf("   %s  %s  %s\n", s.paint.dim(fmt.Sprintf("%6d  %s", l.Seq, clean(l.TS, 30))), s.eventColour(l.Event)(fmt.Sprintf("%-16s", clean(string(l.Event), 40))), clean(l.Action, maxLine))
+		if l.Reason != "" {
+			s.printf("           %s\n", s.paint.dim(clean(l.Reason, maxLine)))
+		}
+	}
+}
+
+func (s *session) fields(colour paint, name string, values []string) {
+	for _, v := range values {
+		s.fieldIn(colour, name, v)
+	}
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"mbox/agents"
+	"mbox/mailbox"
+)
+
+type workerOptions struct {
+	agent, exec    string
+	concurrency    number
+	timeout, grace length
+	kind           choice
+	once           bool
+}
+
+func workerVerb() *verb {
+	o := workerOptions{concurrency: number{min: 1, max: 64}, kind: oneOf(mailbox.Types...)}
+	return &verb{
+		name:  "worker",
+		brief: "have a command do an agent's tasks",
+		about: `Takes the tasks that the agent may take, one after another, and runs the command
+for each: by /bin/sh, in agents/NAME/workspace, in a process group of its own.
+
+The command gets the task's JSON on stdin, and MBOX_TASK_ID, MBOX_TASK_FILE,
+MBOX_ATTEMPT, MBOX_TOKEN, MBOX_ARTIFACTS (a folder for files), MBOX_AGENT and
+MBOX_HOME. What it writes on stdout is the result: JSON if it parses, else text.
+Exit code 0 completes the task, 75 gives it back for later, any other ends the
+attempt. Lines on stderr go to the agent's log; "mbox:progress 40% reading"
+tells how far it is. A command that writes nothing for as long as the lease
+lasts has lost its task.
+
+Flags that are not given come from [agents.NAME] in mbox.toml. On SIGTERM or
+Ctrl-C no more tasks are taken; after --grace what still runs is given back.`,
+		shows: []string{
+			`mbox worker --agent echo --exec 'jq -r .task.title'`,
+			`mbox worker --agent coder --exec ./coder.sh --concurrency 2 --timeout 20m`,
+		},
+		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
+		flags: []cli.Flag{
+			textFlag("agent", "who works: `NAME`, needed", &o.agent),
+			textFlag("exec", "the command: `CMD`, for /bin/sh -c", &o.exec),
+			valueFlag("concurrency", "`N` tasks at once (1)", &o.concurrency),
+			valueFlag("timeout", "the longest run of the command: `DURATION`; 0s: any (1h)", &o.timeout),
+			valueFlag("grace", "how long the command may finish when it has to end: `DURATION` (10s)", &o.grace),
+			valueFlag("type", "only tasks of `TYPE`", &o.kind),
+			boolFlag("once", "end when there is nothing to take", &o.once),
+		},
+		run: func(ctx context.Context, s *session, _ []string) error { return o.run(ctx, s) },
+	}
+}
+
+func (o *workerOptions) run(ctx context.Context, s *session) error {
+	if err := needAgent("worker", o.agent); err != nil {
+		return err
+	}
+	return s.with(ctx, func(box *mailbox.Box) error {
+		w := s.worker(box, o.agent, s.config.Agents[o.agent])
+		o.override(w)
+		if w.Exec == "" {
+			return usagef("mbox worker --agent "+o.agent+" --exec CMD", "%s has no command: neither --exec nor exec in mbox.toml", o.agent)
+		}
+		if a := s.config.Agents[o.agent]; a != nil && !a.Enabled {
+			s.warnf("%s is not enabled in mbox.toml: it takes nothing", o.agent)
+		}
+		s.warnUnsynced(box.Options().Sync)
+		return w.Run(ctx)
+	})
+}
+
+// override puts the flags that were given over what mbox.toml says.
+func (o *workerOptions) override(w *agents.Worker) {
+	w.Exec = or(o.exec, w.Exec)
+	w.Type, w.Once = o.kind.value, o.once
+	if o.concurrency.value != nil {
+		w.Concurrency = *o.concurrency.value
+	}
+	if o.timeout.given {
+		w.Timeout = time.Duration(o.timeout.Duration)
+	}
+	if o.grace.given {
+		w.Grace = time.Duration(o.grace.Duration)
+	}
+}
+
+// worker makes an agent's worker as its table in mbox.toml says, if it has one.
+func (s *session) worker(box *mailbox.Box, name string, a *Agent) *agents.Worker {
+	w := &agents.Worker{Box: box, Agent: name, Timeout: time.Duration(defaultTimeout), Log: s.logger()}
+	if a != nil {
+		w.Exec, w.Concurrency, w.Timeout = a.Exec, a.Concurrency, time.Duration(a.Timeout)
+	}
+	return w
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"io/fs"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	agentshome "mbox/agents-home"
+	"mbox/mailbox"
+	"mbox/mailbox/durable"
+)
+
+func template(t *testing.T) string {
+	t.Helper()
+	data, err := fs.ReadFile(agentshome.FS, "template/"+configFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// The defaults that the help and the template name are those in force.
+func TestDefaults(t *testing.T) {
+	home := t.TempDir()
+	if err := mailbox.Create(home, mailbox.Options{Sync: durable.None}); err != nil {
+		t.Fatal(err)
+	}
+	box, err := mailbox.Open(t.Context(), home, mailbox.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer box.Close()
+	have, want := box.Options(), defaultConfig().options()
+	for _, o := range []*mailbox.Options{&have, &want} {
+		o.Now, o.Progress, o.Agents = nil, nil, nil
+	}
+	if !reflect.DeepEqual(have, want) {
+		t.Errorf("defaults of the configuration\n%+v\nof the mailbox\n%+v", want, have)
+	}
+}
+
+// The template is valid as it is and with every line uncommented, documents
+// every key, and its comments show the defaults.
+func TestTemplate(t *testing.T) {
+	text := template(t)
+	plain, err := parseConfig(configFile, []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(plain.where) != 1 { // the table [audit]
+		t.Errorf("the template sets %v", plain.where)
+	}
+	full, err := parseConfig(configFile, []byte(uncommented(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keysOf(reflect.TypeFor[Config](), "") {
+		if _, set := full.where[strings.Replace(key, "agents.*", "agents.coder", 1)]; !set {
+			t.Errorf("the template does not document %s", key)
+		}
+	}
+	full.Agents, full.where, full.source = nil, nil, nil
+	if want := defaultConfig(); !equalValues(full, want) {
+		t.Errorf("the template shows\n%+v\nthe defaults are\n%+v", full, want)
+	}
+}
+
+func equalValues(a, b *Config) bool {
+	b.path = a.path
+	return reflect.DeepEqual(a, b)
+}
+
+// uncommented turns "# key = value" and "# [table]" into settings.
+func uncommented(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, l := range lines {
+		rest, ok := strings.CutPrefix(l, "# ")
+		word, _, _ := strings.Cut(rest, " ")
+		if ok && (strings.HasPrefix(rest, "[") || strings.HasPrefix(strings.TrimPrefix(rest, word), " = ")) {
+			lines[i] = rest
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func keysOf(t reflect.Type, prefix string) []string {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return keysOf(t.Elem(), prefix)
+	case reflect.Map:
+		return keysOf(t.Elem(), prefix+".*")
+	case reflect.Struct:
+	default:
+		return []string{prefix}
+	}
+	var keys []string
+	for f := range t.Fields() {
+		if tag := f.Tag.Get("toml"); tag != "" {
+			keys = append(keys, keysOf(f.Type, strings.TrimPrefix(prefix+"."+tag, "."))...)
+		}
+	}
+	return keys
+}
+
+// The JSON names of a key, from which its schema is made, are its TOML names.
+func TestConfigNames(t *testing.T) {
+	for _, typ := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[Agent](), reflect.TypeFor[AuditConfig]()} {
+		for f := range typ.Fields() {
+			if !f.IsExported() {
+				continue
+			}
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name != f.Tag.Get("toml") || !strings.Contains(f.Tag.Get("jsonschema"), "description=") {
+				t.Errorf("%s.%s: tags %s", typ.Name(), f.Name, f.Tag)
+			}
+		}
+	}
+}
+
+func TestAgentsOfConfig(t *testing.T) {
+	c, err := parseConfig(configFile, []byte(`
+agents.inline = { types = ["action"], actions = ["write_file"] }
+[agents."bridge:slack"]
+enabled = false
+only_named = true
+timeout = "90s"
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inline, bridge := c.Agents["inline"], c.Agents["bridge:slack"]
+	if !inline.Enabled || inline.Concurrency != 1 || inline.Timeout != defaultTimeout {
+		t.Errorf("inline: %+v", inline)
+	}
+	if bridge.Enabled || !bridge.OnlyNamed || bridge.Timeout != Duration(90*time.Second) {
+		t.Errorf("bridge: %+v", bridge)
+	}
+	o := c.options().Agents
+	if !o["bridge:slack"].Paused || o["inline"].Paused || o["inline"].Actions[0] != "write_file" {
+		t.Errorf("options: %+v", o)
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	f.Add([]byte("lease = \"15m\"\n[agents.coder]\ntypes = [\"other\"]\n"))
+	f.Add([]byte("[agents]\nx = {enabled = false}\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := parseConfig(configFile, data)
+		if err == nil {
+			c.values()
+			c.options()
+		} else if err.Error() == "" {
+			t.Error("an error without words")
+		}
+	})
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// availableMemory is what programs can still get, in bytes.
+func availableMemory() (uint64, error) {
+	data, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
+		var kilobytes uint64
+		if n, _ := fmt.Sscanf(lines.Text(), "MemAvailable: %d kB", &kilobytes); n == 1 {
+			return kilobytes << 10, nil
+		}
+	}
+	return 0, errors.New("/proc/meminfo has no MemAvailable")
+}
+
+// watches looks at the limits of inotify. Without it mailboxes are scanned at
+// poll_interval only, so this is never wrong, only slow.
+func (e *exam) watches() {
+	const dir = "/proc/sys/fs/inotify/"
+	watches, err1 := readNumber(dir + "max_user_watches")
+	instances, err2 := readNumber(dir + "max_user_instances")
+	switch {
+	case err1 != nil || err2 != nil:
+		e.add("inotify", doubt, "", "its limits are not known")
+	case watches < enoughWatches || instances < 64:
+		e.add("inotify", doubt, "sysctl fs.inotify.max_user_watches=65536 fs.inotify.max_user_instances=256", "%d watches and %d instances a user: changes may be seen at poll_interval only", watches, instances)
+	default:
+		e.add("inotify", fine, "", "%d watches, %d instances", watches, instances)
+	}
+}
+
+func readNumber(path string) (int, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(data)))
+}

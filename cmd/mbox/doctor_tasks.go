@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"mbox/audit"
+	"mbox/mailbox"
+)
+
+func (e *exam) readOnly() {
+	if err := audit.CheckWritable(e.home); err != nil {
+		e.add("writable", wrong, "when the disk is well again: mbox recover --after-io-error", "%v", err)
+		return
+	}
+	e.add("writable", fine, "", "the mailbox is not read-only")
+}
+
+// leftovers looks at what a crash may have left, before anything is opened:
+// the next command that opens the mailbox settles it.
+func (e *exam) leftovers() {
+	stale, err := e.staleLeases()
+	if e.check("leases", err) && len(stale) > 0 {
+		e.add("leases", doubt, "mbox recover removes them", "%d without a task in progress: %s", len(stale), few(stale))
+	} else if err == nil {
+		e.add("leases", fine, "", "each belongs to a task in progress")
+	}
+	dirty, err := e.dirtyShards()
+	if e.check("shards", err) && len(dirty) > 0 {
+		e.add("shards", doubt, "the next command settles them", "%d were left in the middle of a transition: %s", len(dirty), few(dirty))
+	} else if err == nil {
+		e.add("shards", fine, "", "none was left in the middle of a transition")
+	}
+}
+
+func few(names []string) string {
+	if len(names) > 5 {
+		return strings.Join(names[:5], ", ") + ", …"
+	}
+	return strings.Join(names, ", ")
+}
+
+// staleLeases are lease files whose task is not in progress, twice in a row.
+func (e *exam) staleLeases() ([]string, error) {
+	look := func() ([]string, error) {
+		entries, err := os.ReadDir(filepath.Join(e.home, ".mbox", "leases"))
+		if err != nil {
+			return nil, err
+		}
+		var stale []string
+		for _, f := range entries {
+			id := strings.TrimSuffix(f.Name(), filepath.Ext(f.Name()))
+			if _, err := os.Lstat(filepath.Join(e.home, "tasks", "in-progress", id+".json")); errors.Is(err, os.ErrNotExist) {
+				stale = append(stale, f.Name())
+			}
+		}
+		return stale, nil
+	}
+	return twice(look)
+}
+
+// dirtyShards are shards with a dirty record, twice in a row: once may be
+// somebody at work.
+func (e *exam) dirtyShards() ([]string, error) {
+	return twice(func() ([]string, error) {
+		paths, err := filepath.Glob(filepath.Join(e.home, ".mbox", "locks", "shard-*"))
+		var dirty []string
+		for _, path := range paths {
+			head := make([]byte, 6)
+			f, err := os.Open(path)
+			if err != nil {
+				return nil, err
+			}
+			_, err = io.ReadFull(f, head)
+			f.Close()
+			if err == nil && bytes.Equal(head, []byte("dirty ")) {
+				dirty = append(dirty, filepath.Base(path))
+			}
+		}
+		return dirty, err
+	})
+}
+
+// twice keeps what was seen at two looks a moment apart.
+func twice(look func() ([]string, error)) ([]string, error) {
+	first, err := look()
+	if err != nil || len(first) == 0 {
+		return nil, err
+	}
+	time.Sleep(200 * time.Millisecond)
+	second, err := look()
+	return slices.DeleteFunc(second, func(s string) bool { return !slices.Contains(first, s) }), err
+}
+
+// tasks opens the mailbox and looks at the clock and at what waits.
+func (e *exam) tasks(ctx context.Context) {
+	box, err := mailbox.Open(ctx, e.home, e.options)
+	if err != nil {
+		_, hint := judge(err)
+		e.add("mailbox", wrong, hint, "it cannot be opened: %v", err)
+		return
+	}
+	defer box.Close()
+	if box.Routed() {
+		e.add("router", fine, "", "mbox up serves this mailbox")
+	} else {
+		e.add("router", fine, "", "none: every command does its work when it is called")
+	}
+	e.clock(box)
+	e.waiting(ctx, box)
+}
+
+// clock compares the ledger's last time with the clock.
+func (e *exam) clock(box *mailbox.Box) {
+	for line, err := range box.Ledger().Backward() {
+		if !e.check("clock", err) {
+			return
+		}
+		last, err := line.Decode()
+		if !e.check("clock", err) {
+			return
+		}
+		if ahead := time.Until(last.Time()); ahead > time.Second {
+			e.add("clock", doubt, "set the clock; the ledger's order is that of its numbers, whatever the time", "the ledger's last line, %d, lies %s in the future", last.Seq, span(ahead.Round(time.Second)))
+			return
+		}
+		break
+	}
+	e.add("clock", fine, "", "not behind the ledger")
+}
+
+// waiting looks for pending tasks that nobody can take, and for ready ones that
+// nobody has taken in time.
+func (e *exam) waiting(ctx context.Context, box *mailbox.Box) {
+	const shown = 10
+	found := 0
+	for item, err := range box.List(ctx, mailbox.Filter{States: []mailbox.State{mailbox.Pending}}) {
+		if !e.check("tasks", err) {
+			return
+		}
+		if item.Err != nil || !e.suspect(item.Task, time.Now()) {
+			continue
+		}
+		if found++; found <= shown && !e.stuck(ctx, box, item.Task) {
+			found--
+		}
+	}
+	switch {
+	case found == 0:
+		e.add("tasks", fine, "", "every waiting task can be taken, and none has waited for more than %s", span(e.options.StartWithin))
+	case found > shown:
+		e.add("tasks", doubt, "mbox ls --state pending", "and perhaps %d more", found-shown)
+	}
+}
+
+// suspect tells whether a waiting task deserves a closer look.
+func (e *exam) suspect(t *mailbox.Task, now time.Time) bool {
+	ready := t.Updated.Time
+	if t.Mbox.NotBefore != nil && t.Mbox.NotBefore.After(ready) {
+		ready = t.Mbox.NotBefore.Time
+	}
+	return nobody(t, e.options.Agents) != "" || now.Sub(ready) > e.options.StartWithin || len(t.Mbox.DependsOn) > 0
+}
+
+// stuck adds a finding where a waiting task is not going to be taken.
+func (e *exam) stuck(ctx context.Context, box *mailbox.Box, t *mailbox.Task) bool {
+	reason := nobody(t, e.options.Agents)
+	if reason == "" {
+		why, err := box.Why(ctx, t.ID)
+		if errors.Is(err, mailbox.ErrNotFound) || err == nil && len(why.Alarms) == 0 {
+			return false
+		}
+		if !e.check("tasks", err) {
+			return true
+		}
+		reason = why.Alarms[len(why.Alarms)-1]
+	}
+	e.add("tasks", doubt, "mbox why "+string(t.ID), "%s: %s", t.ID, reason)
+	return true
+}
+
+// nobody tells why no registered agent may take the task. An agent that is not
+// registered may take what names it, and what names nobody and needs no action.
+func nobody(t *mailbox.Task, agents map[string]mailbox.Capabilities) string {
+	target := t.Assignment.TargetAgent
+	if target != "any" {
+		if a, known := agents[target]; known && a.Paused {
+			return fmt.Sprintf("%s is not enabled in mbox.toml", target)
+		}
+		return ""
+	}
+	if t.Mbox.Action == nil {
+		return ""
+	}
+	for _, a := range agents {
+		if !a.Paused && !a.OnlyNamed && slices.Contains(a.Actions, t.Mbox.Action.Name) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("no enabled agent has the action %s", t.Mbox.Action.Name)
+}

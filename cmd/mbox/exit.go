@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"mbox/audit"
+	"mbox/mailbox"
+	"mbox/schemas"
+)
+
+// The exit codes that scripts depend on.
+const (
+	exitOK        = 0
+	exitError     = 1
+	exitUsage     = 2
+	exitNotFound  = 4
+	exitConflict  = 5
+	exitStale     = 6
+	exitData      = 65
+	exitPolicy    = 73
+	exitIO        = 74
+	exitBusy      = 75
+	exitCommitted = 76
+)
+
+var exitMeaning = map[int]string{
+	exitOK:        "ok",
+	exitError:     "integrity or other error",
+	exitUsage:     "usage",
+	exitNotFound:  "not found",
+	exitConflict:  "conflict, or nothing to claim",
+	exitStale:     "stale token",
+	exitData:      "bad data",
+	exitPolicy:    "refused by policy",
+	exitIO:        "I/O error, or read-only",
+	exitBusy:      "busy",
+	exitCommitted: "committed, not yet applied",
+}
+
+// usageError is a command line that mbox does not do. Nothing was touched.
+type usageError struct{ problem, hint string }
+
+func (e *usageError) Error() string { return e.problem }
+
+// usagef makes a usageError. The hint is the line that would have been right.
+func usagef(hint, format string, a ...any) error {
+	return &usageError{fmt.Sprintf(format, a...), hint}
+}
+
+// hinted is an error with the command that helps.
+type hinted struct {
+	error
+	hint string
+}
+
+func (e *hinted) Unwrap() error { return e.error }
+
+func hint(err error, format string, a ...any) error {
+	if err == nil {
+		return nil
+	}
+	return &hinted{err, fmt.Sprintf(format, a...)}
+}
+
+// unwell ends a command that has printed what it found wrong.
+type unwell struct{ summary string }
+
+func (e *unwell) Error() string { return e.summary }
+
+// judge is the one place where an error becomes an exit code and a hint. The
+// order matters: a committed operation counts whatever else went wrong, and a
+// mailbox that is read-only says so before the error that made it so.
+func judge(err error) (code int, hint string) {
+	var usage *usageError
+	var config *configError
+	var data *schemas.Error
+	var unsound *unwell
+	var archive *badArchive
+	switch {
+	case err == nil:
+		return exitOK, ""
+	case errors.Is(err, mailbox.ErrCommitted):
+		return exitCommitted, "it counts; mbox recover brings the files in line"
+	case errors.As(err, &usage):
+		return exitUsage, usage.hint
+	case errors.As(err, &archive):
+		return exitData, "the file is no whole backup, as mbox backup writes it"
+	case errors.Is(err, mailbox.ErrStale):
+		return exitStale, "the task was given to somebody else or has ended; a late result is kept in tasks/quarantine"
+	case errors.Is(err, mailbox.ErrReadOnly):
+		return exitIO, "mbox doctor tells why; when the disk is well again: mbox recover --after-io-error"
+	case errors.Is(err, mailbox.ErrIntegrity), errors.Is(err, audit.ErrDamaged):
+		return exitError, "mbox verify names the place"
+	case errors.Is(err, mailbox.ErrFormat):
+		return exitError, "a newer mbox has made it; mbox version tells what this one reads"
+	case errors.Is(err, mailbox.ErrFileSystem):
+		return exitError, "use a folder on a local disk, or allow_network_fs = true in mbox.toml at your own risk"
+	case errors.Is(err, mailbox.ErrBusy):
+		return exitBusy, "try again in a moment"
+	case errors.Is(err, mailbox.ErrNoMailbox):
+		return exitNotFound, "mbox init makes one; --home or MBOX_HOME names another folder"
+	case errors.Is(err, mailbox.ErrNotFound):
+		return exitNotFound, "mbox ls shows the tasks there are"
+	case errors.Is(err, mailbox.ErrEmpty):
+		return exitConflict, "mbox claim --wait 10m waits for a task; mbox ls --state pending shows who they are for"
+	case errors.Is(err, mailbox.ErrExists):
+		return exitConflict, "mbox doctor looks at the one that is here"
+	case errors.Is(err, mailbox.ErrConflict):
+		return exitConflict, "mbox show ID tells the state that it is in"
+	case errors.As(err, &config):
+		return exitData, config.hint
+	case errors.As(err, &data):
+		return exitData, ""
+	case refusedBySystem(err):
+		return exitIO, ""
+	case errors.As(err, &unsound), errors.Is(err, context.Canceled):
+		return exitError, ""
+	}
+	return exitError, ""
+}
+
+// refusedBySystem tells whether the disk or the system said no, as opposed to a
+// name that is not there.
+func refusedBySystem(err error) bool {
+	var number syscall.Errno
+	if !errors.As(err, &number) {
+		return false
+	}
+	switch number {
+	case syscall.EIO, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EMFILE, syscall.ENFILE,
+		syscall.EACCES, syscall.EPERM, syscall.EPIPE:
+		return true
+	}
+	return false
+}
+
+// report tells a person what went wrong and what helps, and returns the code.
+func (s *session) report(err error) int {
+	s.endProgress()
+	code, hint := judge(err)
+	var own *hinted
+	if errors.As(err, &own) {
+		hint = own.hint
+	}
+	if err == nil {
+		return code
+	}
+	var excerpt *configError
+	text := err.Error()
+	if code == exitError && errors.Is(err, context.Canceled) {
+		text = "interrupted"
+	}
+	fmt.Fprintln(s.err, s.tells.red("mbox: ")+clean(text, maxLine))
+	if errors.As(err, &excerpt) && excerpt.excerpt != "" {
+		fmt.Fprintln(s.err, cleanLines(excerpt.excerpt))
+	}
+	if hint != "" {
+		fmt.Fprintln(s.err, s.tells.dim("hint: ")+clean(hint, maxLine))
+	}
+	return code
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+	"testing"
+
+	"mbox/audit"
+	"mbox/mailbox"
+	"mbox/schemas"
+)
+
+func TestExitCodes(t *testing.T) {
+	tests := []struct {
+		err  error
+		want int
+	}{
+		{nil, 0},
+		{errors.New("something"), 1},
+		{mailbox.ErrIntegrity, 1},
+		{audit.ErrDamaged, 1},
+		{context.Canceled, 1},
+		{&unwell{"two things"}, 1},
+		{fs.ErrNotExist, 1},
+		{usagef("", "no"), 2},
+		{mailbox.ErrNoMailbox, 4},
+		{mailbox.ErrNotFound, 4},
+		{mailbox.ErrConflict, 5},
+		{mailbox.ErrExists, 5},
+		{mailbox.ErrEmpty, 5},
+		{mailbox.ErrStale, 6},
+		{&schemas.Error{Problem: "x"}, 65},
+		{&configError{problem: "x"}, 65},
+		{mailbox.ErrReadOnly, 74},
+		{&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}, 74},
+		{syscall.ENOSPC, 74},
+		{syscall.EIO, 74},
+		{mailbox.ErrBusy, 75},
+		{fmt.Errorf("%w: %w", mailbox.ErrBusy, mailbox.ErrRouted), 75},
+		{mailbox.ErrCommitted, 76},
+		// What counts most is told first.
+		{fmt.Errorf("%w: %w", mailbox.ErrCommitted, syscall.ENOSPC), 76},
+		{errors.Join(mailbox.ErrStale, syscall.EIO), 6},
+		{fmt.Errorf("%w: %w", mailbox.ErrReadOnly, audit.ErrDamaged), 74},
+	}
+	for _, tt := range tests {
+		if got, _ := judge(tt.err); got != tt.want {
+			t.Errorf("%v: exit code %d, want %d", tt.err, got, tt.want)
+		}
+		if tt.err == nil {
+			continue
+		}
+		if got, _ := judge(hint(fmt.Errorf("task x: %w", tt.err), "try")); got != tt.want {
+			t.Errorf("%v, wrapped: exit code %d, want %d", tt.err, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,251 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"mbox/schemas"
+)
+
+// The flags of a verb write into its options struct, so that actions never see
+// cli's context. Each of the types below is a cli.Generic: it reads itself and
+// refuses what it cannot be.
+
+func textFlag(name, usage string, to *string) cli.Flag {
+	return &cli.StringFlag{Name: name, Usage: usage, Destination: to}
+}
+
+func fileFlag(name, usage string, to *string) cli.Flag {
+	return &cli.StringFlag{Name: name, Usage: usage, Destination: to, TakesFile: true}
+}
+
+func boolFlag(name, usage string, to *bool) cli.Flag {
+	return &cli.BoolFlag{Name: name, Usage: usage, Destination: to}
+}
+
+func jsonFlag(to *bool) cli.Flag { return boolFlag("json", "print JSON", to) }
+
+func intFlag(name, usage string, to *int, value int) cli.Flag {
+	return &cli.IntFlag{Name: name, Usage: usage, Destination: to, Value: value}
+}
+
+func valueFlag(name, usage string, to cli.Generic) cli.Flag {
+	return &cli.GenericFlag{Name: name, Usage: usage, Value: to}
+}
+
+// texts is a flag that may be repeated.
+type texts []string
+
+func (t *texts) Set(v string) error { *t = append(*t, v); return nil }
+func (t *texts) String() string     { return strings.Join(*t, ", ") }
+
+// labels is a repeated KEY=VALUE.
+type labels map[string]string
+
+func (l *labels) Set(v string) error {
+	key, value, ok := strings.Cut(v, "=")
+	if !ok || key == "" {
+		return fmt.Errorf("want KEY=VALUE")
+	}
+	if _, twice := (*l)[key]; twice {
+		return fmt.Errorf("%s is given twice", key)
+	}
+	if *l == nil {
+		*l = labels{}
+	}
+	(*l)[key] = value
+	return nil
+}
+
+func (l *labels) String() string { return "" }
+
+// choice is one of a few words.
+type choice struct {
+	among []string
+	value string
+}
+
+func oneOf(among ...string) choice { return choice{among: among} }
+
+func (c *choice) String() string { return c.value }
+
+func (c *choice) Set(v string) error {
+	for _, a := range c.among {
+		if a == v {
+			c.value = v
+			return nil
+		}
+	}
+	return fmt.Errorf("want one of %s%s", strings.Join(c.among, ", "), meant(v, c.among))
+}
+
+// meant is "; did you mean x?" where a word is near one of those known.
+func meant(word string, among []string) string {
+	if near := schemas.Suggest(word, among); near != "" {
+		return fmt.Sprintf("; did you mean %s?", near)
+	}
+	return ""
+}
+
+// choices is a repeated choice, also separated by commas.
+type choices struct {
+	among  []string
+	values []string
+}
+
+func (c *choices) String() string { return strings.Join(c.values, ",") }
+
+func (c *choices) Set(v string) error {
+	for word := range strings.SplitSeq(v, ",") {
+		one := choice{among: c.among}
+		if err := one.Set(strings.TrimSpace(word)); err != nil {
+			return err
+		}
+		c.values = append(c.values, one.value)
+	}
+	return nil
+}
+
+// number is an integer within bounds that knows whether it was given.
+type number struct {
+	min, max int
+	value    *int
+}
+
+func (n *number) String() string {
+	if n.value == nil {
+		return ""
+	}
+	return strconv.Itoa(*n.value)
+}
+
+func (n *number) Set(v string) error {
+	i, err := strconv.Atoi(v)
+	if err != nil || i < n.min || i > n.max {
+		return fmt.Errorf("want a whole number from %d to %d", n.min, n.max)
+	}
+	n.value = &i
+	return nil
+}
+
+// Duration is a length of time as people write it: 90s, 15m, 1h30m, 7d, 2w.
+type Duration time.Duration
+
+// UnmarshalText reads a duration that is not negative.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := parseDuration(string(text))
+	if err == nil {
+		*d = Duration(parsed)
+	}
+	return err
+}
+
+// MarshalText writes a duration without the zero units that Go adds: 15m.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// Set makes a Duration a flag.
+func (d *Duration) Set(v string) error { return d.UnmarshalText([]byte(v)) }
+
+func (d Duration) String() string {
+	if d == 0 {
+		return ""
+	}
+	return span(time.Duration(d))
+}
+
+// span writes a duration short and exact: 7d, 15m, 1h30m, 1.5s.
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d >= day && d%day == 0 {
+		return strconv.Itoa(int(d/day)) + "d"
+	}
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// parseDuration is time.ParseDuration with days and weeks in front: 1d12h.
+func parseDuration(text string) (time.Duration, error) {
+	bad := fmt.Errorf("want a duration such as 90s, 15m, 1h30m or 7d")
+	var sum time.Duration
+	rest := text
+	for _, unit := range []struct {
+		letter string
+		length time.Duration
+	}{{"w", 7 * 24 * time.Hour}, {"d", 24 * time.Hour}} {
+		count, after, ok := strings.Cut(rest, unit.letter)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseUint(count, 10, 16)
+		if err != nil {
+			return 0, bad
+		}
+		sum, rest = sum+time.Duration(n)*unit.length, after
+	}
+	if rest == "" && text != "" {
+		return sum, nil
+	}
+	d, err := time.ParseDuration(rest)
+	if err != nil || d < 0 || strings.HasPrefix(text, "+") {
+		return 0, bad
+	}
+	return sum + d, nil
+}
+
+// moment is a point in time: RFC 3339, a date, or a duration from now, which
+// lies ahead or, for past, behind.
+type moment struct {
+	past bool
+	at   time.Time
+}
+
+func (m *moment) String() string {
+	if m.at.IsZero() {
+		return ""
+	}
+	return m.at.Format(time.RFC3339)
+}
+
+func (m *moment) Set(v string) error {
+	if at, err := time.Parse(time.RFC3339, v); err == nil {
+		m.at = at
+		return nil
+	}
+	if at, err := time.ParseInLocation(time.DateOnly, v, time.Local); err == nil {
+		m.at = at
+		return nil
+	}
+	d, err := parseDuration(v)
+	if err != nil {
+		return fmt.Errorf("want a time such as 2026-02-16T10:30:00Z, a date, or a duration such as 2h or 7d")
+	}
+	if m.past {
+		d = -d
+	}
+	m.at = time.Now().Add(d)
+	return nil
+}
+
+func flags(f ...cli.Flag) []cli.Flag { return f }
+
+// length is a Duration that knows whether it was given.
+type length struct {
+	Duration
+	given bool
+}
+
+// Set makes a length a flag.
+func (l *length) Set(v string) error {
+	l.given = true
+	return l.Duration.Set(v)
+}

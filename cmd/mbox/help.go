@@ -1,0 +1,129 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// printHelp prints what is told about a verb, a group, or mbox as a whole.
+func (s *session) printHelp(v *verb, path []string) {
+	name := strings.Join(path, " ")
+	s.printf("%s - %s\n\nUsage:\n   %s\n\n%s\n", name, v.brief, v.usage(path), indented(v.about))
+	if len(v.verbs) > 0 {
+		s.printVerbs(v)
+	}
+	if flags := v.flags; len(flags) > 0 {
+		s.printFlags("Flags", flags)
+	}
+	if len(path) == 1 {
+		s.printFlags("Global flags, anywhere in the line", s.globals())
+	}
+	if len(v.shows) > 0 {
+		s.printf("\nExamples:\n%s\n", indented(strings.Join(v.shows, "\n")))
+	}
+	if len(v.verbs) == 0 || len(path) == 1 {
+		s.printf("\nExit codes:\n%s", exitText(v.codes()))
+	}
+}
+
+// usage is the line that shows how a verb is called.
+func (v *verb) usage(path []string) string {
+	name := strings.Join(path, " ")
+	switch {
+	case len(path) == 1:
+		return name + " [--home DIR] [--log-level L] COMMAND …"
+	case len(v.verbs) > 0:
+		return name + " " + strings.Join(v.names(), "|") + " …"
+	case len(v.flags) > 0 && v.args != "":
+		return name + " " + v.args + " [flags]"
+	case len(v.flags) > 0:
+		return name + " [flags]"
+	}
+	return strings.TrimRight(name+" "+v.args, " ")
+}
+
+func (s *session) printVerbs(v *verb) {
+	width := 0
+	for _, n := range v.names() {
+		width = max(width, len(n))
+	}
+	part := ""
+	for _, sub := range v.verbs {
+		if sub.part != part {
+			part = sub.part
+			s.printf("\n%s:\n", part)
+		} else if sub == v.verbs[0] {
+			s.printf("\nCommands:\n")
+		}
+		s.printf("   %-*s  %s\n", width, sub.name, sub.brief)
+	}
+}
+
+func (s *session) printFlags(title string, flags []cli.Flag) {
+	var names, usages []string
+	width := 0
+	for _, f := range flags {
+		name, usage := describe(f)
+		names, usages = append(names, name), append(usages, usage)
+		width = max(width, len(name))
+	}
+	s.printf("\n%s:\n", title)
+	for i := range names {
+		s.printf("   %-*s  %s\n", width, names[i], usages[i])
+	}
+}
+
+// describe tells a flag as "--to AGENT" and what it is for.
+func describe(f cli.Flag) (name, usage string) {
+	d := f.(cli.DocGenerationFlag)
+	usage = d.GetUsage()
+	before, rest, found := strings.Cut(usage, "`")
+	what, after, closed := strings.Cut(rest, "`")
+	if found && closed {
+		usage = before + what + after
+	}
+	for i, n := range f.Names() {
+		if i > 0 {
+			name += ", "
+		}
+		name += dashed(n)
+	}
+	if d.TakesValue() {
+		name += " " + or(what, "VALUE")
+	}
+	if def := d.GetDefaultText(); def != "" && def != `""` && def != "0" && d.TakesValue() {
+		usage += " (" + strings.Trim(def, `"`) + ")"
+	}
+	if env := d.GetEnvVars(); len(env) > 0 {
+		usage += " [$" + env[0] + "]"
+	}
+	return name, usage
+}
+
+// codes are a verb's exit codes in order.
+func (v *verb) codes() []int {
+	codes := slices.Concat([]int{exitOK, exitError, exitUsage}, v.exits)
+	if len(v.verbs) > 0 {
+		codes = nil
+		for c := range exitMeaning {
+			codes = append(codes, c)
+		}
+	}
+	slices.Sort(codes)
+	return slices.Compact(codes)
+}
+
+func exitText(codes []int) string {
+	var b strings.Builder
+	for _, c := range codes {
+		fmt.Fprintf(&b, "   %-2d  %s\n", c, exitMeaning[c])
+	}
+	return b.String()
+}
+
+func indented(text string) string {
+	return "   " + strings.ReplaceAll(strings.ReplaceAll(text, "\n", "\n   "), "\n   \n", "\n\n")
+}

@@ -1,0 +1,290 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// A room is a package of the house: its layer, and what it may import besides
+// the standard library. Imports go downwards only.
+type room struct {
+	layer     int
+	ours      []string // packages of this module
+	libraries []string // modules, or packages of modules, from outside
+}
+
+const (
+	jsonV2 = "github.com/go-json-experiment/json"
+	xsys   = "golang.org/x/sys"
+)
+
+// rooms is every package there is. A new package, a new edge or a new library
+// is a line here first.
+//
+// Each outside library enters the house through one package: cli and toml
+// through cmd/mbox, fsnotify through mailbox, the two jsonschemas through
+// schemas. flock enters through mailbox/durable and not, as was planned,
+// through mailbox and audit: both need the same lock with the same traps shut
+// (its own descriptor, a file that still has its name, a deadline), so it is
+// written once, below both.
+var rooms = map[string]room{
+	"mailbox/durable": {layer: 0, libraries: []string{xsys, "github.com/gofrs/flock"}},
+	"schemas":         {layer: 0, libraries: []string{jsonV2, "github.com/invopop/jsonschema", "github.com/santhosh-tekuri/jsonschema/v6"}},
+	"agents-home":     {layer: 0},
+	"audit":           {layer: 1, ours: []string{"mailbox/durable", "schemas"}, libraries: []string{jsonV2, xsys}},
+	"mailbox": {
+		layer: 2, ours: []string{"audit", "mailbox/durable", "schemas"},
+		libraries: []string{jsonV2, xsys, "github.com/fsnotify/fsnotify", "github.com/klauspost/compress/zstd"},
+	},
+	"agents": {
+		layer: 3, ours: []string{"mailbox", "audit", "schemas", "mailbox/durable"},
+		libraries: []string{jsonV2, xsys, "github.com/rs/zerolog"},
+	},
+	"examples": {layer: 5}, // tests only: they run the examples as anybody would
+	"cmd/mbox": {
+		layer: 5, ours: []string{"agents", "agents-home", "mailbox", "audit", "schemas", "mailbox/durable"},
+		libraries: []string{
+			jsonV2, xsys, "golang.org/x/term", "github.com/rs/zerolog", "github.com/urfave/cli/v2",
+			"github.com/pelletier/go-toml/v2", "github.com/schollz/progressbar/v3",
+		},
+	},
+}
+
+// What any test file may use besides.
+var testLibraries = []string{
+	"github.com/rogpeppe/go-internal", "pgregory.net/rapid", "github.com/anishathalye/porcupine", "github.com/google/go-cmp",
+}
+
+// What the lowest three layers may not use: they return errors and never log.
+var loggers = []string{"log", "log/slog", "github.com/rs/zerolog"}
+
+var (
+	topFolders   = []string{"cmd", "mailbox", "agents", "audit", "schemas", "examples", "agents-home"}
+	emptyWords   = []string{"internal", "pkg", "util", "utils", "common", "helper", "helpers", "base", "types", "models", "misc", "lib", "shared"}
+	onDisk       = []string{"os", "syscall", "golang.org/x/sys/unix"}
+	durableCalls = []string{
+		"Rename", "Renameat", "Renameat2", "RenamexNp", "RenameatxNp", "Link", "Linkat",
+		"Sync", "Syncfs", "SyncFileRange", "Fsync", "Fdatasync", "F_FULLFSYNC", "F_BARRIERFSYNC",
+	}
+)
+
+// durableExceptions are the files outside mailbox/durable that may rename and
+// flush all the same, and why.
+var durableExceptions = map[string]string{}
+
+func TestHouse(t *testing.T) {
+	for _, fault := range inspect(t, os.DirFS(moduleRoot(t))) {
+		t.Error(fault)
+	}
+}
+
+func TestHouseRulesBite(t *testing.T) {
+	const zerolog = `"github.com/rs/zerolog"`
+	for _, c := range []struct{ file, imports, body, want string }{
+		{"mailbox/x.go", `"mbox/audit"`, "", ""},
+		{"mailbox/x.go", `"mbox/agents"`, "", "mailbox may not import mbox/agents"},
+		{"audit/x.go", `"mbox/mailbox"`, "", "audit may not import mbox/mailbox"},
+		{"audit/x_test.go", `"mbox/mailbox"`, "", "audit may not import mbox/mailbox"},
+		{"audit/x_test.go", `"mbox/audit"; "pgregory.net/rapid"`, "", ""},
+		{"audit/x.go", `"pgregory.net/rapid"`, "", "audit may not import pgregory.net/rapid"},
+		{"schemas/x.go", `"github.com/invopop/jsonschema"`, "", ""},
+		{"schemas/x.go", `"github.com/invopop/jsonschemas"`, "", "schemas may not import"},
+		{"mailbox/x.go", zerolog, "", "mailbox may not import"},
+		{"agents/x.go", zerolog, "", ""},
+		{"audit/x.go", `"log/slog"`, "", "audit is in layer 1, which never logs"},
+		{"audit/x.go", `. "os"`, "", "a dot import"},
+		{"mailbox/relay/x.go", "", "", "mailbox/relay is not in the table"},
+		{"agents/util/x.go", "", "", "no folder of the house is named util"},
+		{"internal/x.go", "", "", "no folder of the house is named internal"},
+		{"web/x.go", "", "", "web is no top-level folder"},
+		{"mailbox/x.go", `"os"`, `os.Rename("a", "b")`, "only mailbox/durable calls os.Rename"},
+		{"mailbox/x.go", `disk "os"`, `disk.Rename("a", "b")`, "only mailbox/durable calls os.Rename"},
+		{"mailbox/x.go", `"golang.org/x/sys/unix"`, "unix.Fdatasync(3)", "calls golang.org/x/sys/unix.Fdatasync"},
+		{"mailbox/x.go", "", "f.Sync()", "only mailbox/durable calls Sync"},
+		{"mailbox/x_test.go", `"os"`, `os.Rename("a", "b")`, ""},
+		{"mailbox/durable/x.go", `"os"`, `os.Rename("a", "b")`, ""},
+		{"mailbox/testdata/x.go", `"mbox/agents"`, "", ""},
+		{"mailbox/x_darwin.go", `"mbox/agents"`, "", "mailbox may not import"},
+	} {
+		source := fmt.Sprintf("package x\nimport (%s)\nfunc init() { %s }\n", c.imports, c.body)
+		faults := strings.Join(inspect(t, fstest.MapFS{c.file: {Data: []byte(source)}}), "\n")
+		if c.want == "" && faults != "" || !strings.Contains(faults, c.want) {
+			t.Errorf("%s with %s %s: got %q, want %q", c.file, c.imports, c.body, faults, c.want)
+		}
+	}
+}
+
+// moduleRoot is the folder of go.mod: tests run in their package's folder.
+func moduleRoot(t *testing.T) string {
+	dir, err := os.Getwd()
+	for err == nil {
+		if _, missing := os.Stat(filepath.Join(dir, "go.mod")); missing == nil {
+			return dir
+		}
+		if filepath.Dir(dir) == dir {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	t.Fatalf("no go.mod above the tests: %v", err)
+	return ""
+}
+
+// inspect lists what is wrong with a tree. It reads every file whatever its
+// build tags, so that it sees the same on every system.
+func inspect(t *testing.T, tree fs.FS) (faults []string) {
+	seen := map[string]bool{}
+	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil || name == ".":
+			return err
+		case d.IsDir():
+			return skipped(tree, name)
+		case !strings.HasSuffix(name, ".go"):
+			return nil
+		}
+		if dir := path.Dir(name); !seen[dir] {
+			seen[dir] = true
+			faults = append(faults, inspectFolder(dir)...)
+		}
+		source, err := fs.ReadFile(tree, name)
+		if err == nil {
+			faults = append(faults, inspectFile(t, name, source)...)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return faults
+}
+
+// skipped keeps out what go's ./... keeps out: hidden folders, testdata, and
+// modules of their own.
+func skipped(tree fs.FS, dir string) error {
+	base := path.Base(dir)
+	_, err := fs.Stat(tree, path.Join(dir, "go.mod"))
+	if err == nil || base == "testdata" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") {
+		return fs.SkipDir
+	}
+	return nil
+}
+
+func inspectFolder(dir string) (faults []string) {
+	if _, known := rooms[dir]; !known {
+		faults = append(faults, fmt.Sprintf("%s is not in the table of cmd/mbox/house_test.go: give it a layer and its imports", dir))
+	}
+	parts := strings.Split(dir, "/")
+	if !slices.Contains(topFolders, parts[0]) {
+		faults = append(faults, fmt.Sprintf("%s is no top-level folder: want %s", parts[0], strings.Join(topFolders, ", ")))
+	}
+	for _, part := range parts {
+		if slices.Contains(emptyWords, part) {
+			faults = append(faults, fmt.Sprintf("%s: no folder of the house is named %s: say what it is to mbox", dir, part))
+		}
+	}
+	return faults
+}
+
+func inspectFile(t *testing.T, name string, source []byte) (faults []string) {
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, name, source, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(n ast.Node, format string, a ...any) {
+		faults = append(faults, fmt.Sprintf("%s: %s", files.Position(n.Pos()), fmt.Sprintf(format, a...)))
+	}
+	dir, test := path.Dir(name), strings.HasSuffix(name, "_test.go")
+	imports := map[string]string{} // the name in this file → the path
+	for _, spec := range file.Imports {
+		target, _ := strconv.Unquote(spec.Path.Value)
+		imports[localName(spec, target)] = target
+		if spec.Name != nil && spec.Name.Name == "." {
+			at(spec, "a dot import hides where names come from")
+		}
+		if room := rooms[dir]; room.layer <= 2 && slices.Contains(loggers, target) {
+			at(spec, "%s is in layer %d, which never logs: %s", dir, room.layer, target)
+		}
+		if !mayImport(dir, target, test) {
+			at(spec, "%s may not import %s", dir, target)
+		}
+	}
+	if _, excepted := durableExceptions[name]; !test && !excepted && dir != "mailbox/durable" {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if what := durableCall(n, imports); what != "" {
+				at(n, "only mailbox/durable calls %s", what)
+			}
+			return true
+		})
+	}
+	return faults
+}
+
+func localName(spec *ast.ImportSpec, target string) string {
+	if spec.Name != nil {
+		return spec.Name.Name
+	}
+	return path.Base(target)
+}
+
+func mayImport(dir, target string, test bool) bool {
+	if own, ok := strings.CutPrefix(target, "mbox/"); ok {
+		return slices.Contains(rooms[dir].ours, own) || test && own == dir
+	}
+	if first, _, _ := strings.Cut(target, "/"); !strings.Contains(first, ".") {
+		return true // the standard library
+	}
+	allowed := rooms[dir].libraries
+	if test {
+		allowed = slices.Concat(allowed, testLibraries)
+	}
+	return slices.ContainsFunc(allowed, func(library string) bool {
+		return target == library || strings.HasPrefix(target, library+"/")
+	})
+}
+
+// durableCall names what a node uses of the calls that only mailbox/durable may
+// use: the functions of os, syscall and unix, and the Sync of a file.
+func durableCall(n ast.Node, imports map[string]string) string {
+	if call, ok := n.(*ast.CallExpr); ok && len(call.Args) == 0 {
+		if s, ok := call.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == "Sync" {
+			return "Sync"
+		}
+	}
+	s, ok := n.(*ast.SelectorExpr)
+	if !ok || !slices.Contains(durableCalls, s.Sel.Name) {
+		return ""
+	}
+	if x, ok := s.X.(*ast.Ident); ok && slices.Contains(onDisk, imports[x.Name]) {
+		return imports[x.Name] + "." + s.Sel.Name
+	}
+	return ""
+}
+
+// The table holds itself to the rule that it is for.
+func TestHouseTable(t *testing.T) {
+	for dir, room := range rooms {
+		for _, below := range room.ours {
+			if lower, known := rooms[below]; !known || lower.layer >= room.layer {
+				t.Errorf("%s is in layer %d and may import %s, which does not lie below", dir, room.layer, below)
+			}
+		}
+	}
+	for file, why := range durableExceptions {
+		if _, err := os.Stat(filepath.Join(moduleRoot(t), filepath.FromSlash(file))); err != nil || why == "" {
+			t.Errorf("the exception for %s is not needed, or has no reason", file)
+		}
+	}
+}

@@ -1,0 +1,33 @@
+// Command mbox is the post office for AI agents on one machine: it makes
+// mailboxes, puts tasks in, hands them out, and proves what happened.
+//
+// One file is one verb; it holds the verb's flags, help text and action, and
+// nothing that the packages below do. What all verbs share:
+//
+//   - args.go puts flags in front of arguments and refuses what nobody meant,
+//     before anything is touched;
+//   - config.go reads mbox.toml, strictly;
+//   - exit.go is the one place where an error becomes an exit code and a hint;
+//   - print.go is the one way from a task's text to a terminal.
+//
+// Data goes to stdout, everything else to stderr.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+)
+
+// One-shot commands do their file work on one thread, so that a tracer can
+// count and break their system calls in order.
+func init() { runtime.LockOSThread() }
+
+// The first signal asks for a graceful end, the second one kills.
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args))
+}

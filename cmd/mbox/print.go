@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"mbox/schemas"
+)
+
+// maxLine is how many runes of one line reach a terminal.
+const maxLine = 2000
+
+// clean makes text that came from outside fit for a terminal: one line, no
+// escape sequences, no characters that hide or reorder others.
+func clean(text string, max int) string { return schemas.Sentence(text, max) }
+
+// cleanLines is clean for text of several lines.
+func cleanLines(text string) string {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	for i, l := range lines {
+		lines[i] = clean(strings.ReplaceAll(strings.TrimSuffix(l, "\r"), "\t", "    "), maxLine)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// paint colours text, or leaves it.
+type paint func(string) string
+
+func plain(text string) string { return text }
+
+func ansi(code string) paint {
+	return func(text string) string { return "\x1b[" + code + "m" + text + "\x1b[0m" }
+}
+
+// palette is the colours of one stream. Its zero value has none.
+type palette struct{ on bool }
+
+// colours is the palette of a terminal, which NO_COLOR and TERM=dumb empty.
+func colours() palette {
+	return palette{os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+}
+
+func (p palette) with(code, text string) string {
+	if !p.on || text == "" {
+		return text
+	}
+	return ansi(code)(text)
+}
+
+func (p palette) red(t string) string    { return p.with("31", t) }
+func (p palette) green(t string) string  { return p.with("32", t) }
+func (p palette) yellow(t string) string { return p.with("33", t) }
+func (p palette) blue(t string) string   { return p.with("34", t) }
+func (p palette) cyan(t string) string   { return p.with("36", t) }
+func (p palette) bold(t string) string   { return p.with("1", t) }
+func (p palette) dim(t string) string    { return p.with("2", t) }
+
+// printf writes to stdout. What it is given must be clean already.
+func (s *session) printf(format string, a ...any) { fmt.Fprintf(s.out, format, a...) }
+
+// printJSON writes v as one JSON document, indented.
+func (s *session) printJSON(v any) error {
+	data, err := schemas.Encode(v)
+	if err == nil {
+		_, err = s.out.Write(data)
+	}
+	return err
+}
+
+// printLine writes v as JSON on one line.
+func (s *session) printLine(v any) error {
+	data, err := schemas.Encode(v)
+	if err != nil {
+		return err
+	}
+	var line bytes.Buffer
+	if err := json.Compact(&line, data); err != nil {
+		return err
+	}
+	line.WriteByte('\n')
+	_, err = s.out.Write(line.Bytes())
+	return err
+}
+
+// table collects rows and prints them in columns as wide as needed. The last
+// column is cut to the terminal; a pipe gets it whole.
+type table struct {
+	head []string
+	rows [][]cell
+}
+
+type cell struct {
+	text   string
+	colour paint
+}
+
+func text(t string) cell { return cell{text: clean(t, maxLine)} }
+
+func coloured(t string, p paint) cell { return cell{clean(t, maxLine), p} }
+
+func (t *table) add(cells ...cell) { t.rows = append(t.rows, cells) }
+
+func (t *table) print(s *session) {
+	widths := t.widths()
+	head := make([]cell, len(t.head))
+	for i, h := range t.head {
+		head[i] = cell{h, s.paint.dim}
+	}
+	for _, row := range append([][]cell{head}, t.rows...) {
+		s.printf("%s\n", s.row(row, widths))
+	}
+}
+
+func (t *table) widths() []int {
+	widths := make([]int, len(t.head))
+	for i, h := range t.head {
+		widths[i] = len(h)
+	}
+	for _, row := range t.rows {
+		for i, c := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(c.text))
+		}
+	}
+	return widths
+}
+
+func (s *session) row(cells []cell, widths []int) string {
+	var b strings.Builder
+	used := 0
+	for i, c := range cells {
+		shown, pad := c.text, 0
+		if i < len(cells)-1 {
+			pad = widths[i] - utf8.RuneCountInString(c.text) + 2
+			used += widths[i] + 2
+		} else if s.wide > 0 {
+			shown = clean(c.text, max(s.wide-used, 8))
+		}
+		if c.colour != nil {
+			shown = c.colour(shown)
+		}
+		b.WriteString(shown + strings.Repeat(" ", pad))
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+// ago is how long ago t was, in one unit: 4m, 3h, 12d.
+func ago(t, now time.Time) string {
+	d := now.Sub(t)
+	switch {
+	case t.IsZero():
+		return "-"
+	case d < 0:
+		return "in " + ago(now, t)
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// size writes bytes as people do.
+func size(bytes uint64) string {
+	units := []string{"B", "KB", "MB", "GB", "TB"}
+	f, i := float64(bytes), 0
+	for f >= 1000 && i < len(units)-1 {
+		f, i = f/1000, i+1
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", bytes)
+	}
+	return fmt.Sprintf("%.1f %s", f, units[i])
+}
+
+// or is text, or instead where there is none.
+func or(text, instead string) string {
+	if text == "" {
+		return instead
+	}
+	return text
+}
+
+func (t *table) printIfAny(s *session) {
+	if len(t.rows) > 0 {
+		t.print(s)
+	}
+}
+
+func count(n int) cell { return cell{text: fmt.Sprint(n)} }

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+)
+
+func printed(wide int, on bool, do func(*session)) string {
+	var b bytes.Buffer
+	s := &session{out: bufio.NewWriter(&b), wide: wide, paint: palette{on}}
+	do(s)
+	s.out.Flush()
+	return b.String()
+}
+
+func TestTable(t *testing.T) {
+	fill := func(s *session) {
+		tab := table{head: []string{"ID", "STATE", "TITLE"}}
+		tab.add(text("a"), coloured("pending", s.paint.yellow), text("a title that is rather long\nand has two lines"))
+		tab.add(text("task-1"), coloured("failed", s.paint.red), text("größer \x1b[2J"))
+		tab.print(s)
+	}
+	want := `ID      STATE    TITLE
+a       pending  a title that is rather long\nand has two lines
+task-1  failed   größer \x1b[2J
+`
+	if got := printed(0, false, fill); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	for line := range strings.Lines(printed(40, false, fill)) {
+		if n := len([]rune(strings.TrimSpace(line))); n > 40 {
+			t.Errorf("%d columns on a terminal of 40: %s", n, line)
+		}
+	}
+	if got := printed(0, true, fill); !strings.Contains(got, "\x1b[33mpending\x1b[0m  a title") || strings.Contains(got, "\x1b[2J") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestColours(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	t.Setenv("NO_COLOR", "")
+	if !colours().on {
+		t.Error("no colours on a terminal")
+	}
+	t.Setenv("NO_COLOR", "1")
+	if colours().on || colours().red("x") != "x" {
+		t.Error("colours in spite of NO_COLOR")
+	}
+}
+
+func TestAgo(t *testing.T) {
+	now := time.Now()
+	for want, d := range map[string]time.Duration{
+		"5s": 5 * time.Second, "3m": 200 * time.Second, "47h": 47 * time.Hour, "3d": 75 * time.Hour, "in 10m": -10 * time.Minute,
+	} {
+		if got := ago(now.Add(-d), now); got != want {
+			t.Errorf("%v ago: %s, want %s", d, got, want)
+		}
+	}
+}

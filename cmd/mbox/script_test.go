@@ -1,0 +1,134 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// In a script, mbox is this test binary under another name: a real process.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"mbox": main})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                "testdata/script",
+		RequireUniqueNames: true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("HOME", e.WorkDir)
+			e.Setenv("MBOX_HOME", filepath.Join(e.WorkDir, "agents"))
+			e.Setenv("TZ", "UTC")
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":   exits,
+			"grab":    grab,
+			"lint":    lint,
+			"waitfor": waitFor,
+		},
+	})
+}
+
+// exits CODE COMMAND ARG… runs a command and wants exactly that exit code.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND ARG…")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	var exit *exec.ExitError
+	switch err := ts.Exec(args[1], args[2:]...); {
+	case errors.As(err, &exit):
+		got = exit.ExitCode()
+	case err != nil:
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// grab NAME [.json.path] sets a variable to stdout, or to a field of the JSON there.
+func grab(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: grab NAME [.json.path]")
+	}
+	out := strings.TrimSpace(ts.ReadFile("stdout"))
+	if len(args) == 2 {
+		var v any
+		ts.Check(json.Unmarshal([]byte(out), &v))
+		for key := range strings.SplitSeq(strings.TrimPrefix(args[1], "."), ".") {
+			object, ok := v.(map[string]any)
+			if !ok || object[key] == nil {
+				ts.Fatalf("no %s in %s", args[1], out)
+			}
+			v = object[key]
+		}
+		text, ok := v.(string)
+		if !ok {
+			data, err := json.Marshal(v)
+			ts.Check(err)
+			text = string(data)
+		}
+		out = text
+	}
+	ts.Setenv(args[0], out)
+}
+
+// lint HOME runs the independent checker of the format.
+func lint(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: lint HOME")
+	}
+	checker := os.Getenv("MBOX_LINT")
+	if checker == "" {
+		checker = repoFile(".ci", "lint.py")
+	}
+	if _, err := os.Stat(checker); err != nil {
+		ts.Logf("SKIPPED: %v", err)
+		return
+	}
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		ts.Logf("SKIPPED: no python3, so the format is not checked")
+		return
+	}
+	ts.Check(ts.Exec(python, checker, ts.MkAbs(args[0])))
+}
+
+// repoFile is a path from the root of the repository: tests run in cmd/mbox.
+func repoFile(parts ...string) string {
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		panic(err)
+	}
+	return filepath.Join(append([]string{root}, parts...)...)
+}
+
+// waitfor COMMAND ARG… repeats a command until it succeeds, for 10 s.
+func waitFor(ts *testscript.TestScript, neg bool, args []string) {
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		err := ts.Exec(args[0], args[1:]...)
+		if (err == nil) != neg {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("waited 10 s for %s: %v", strings.Join(args, " "), err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}

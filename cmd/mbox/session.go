@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/term"
+
+	"mbox/mailbox"
+	"mbox/mailbox/durable"
+)
+
+// session is one run of mbox: its streams, the global flags, and what has been
+// opened for it.
+type session struct {
+	in     *os.File
+	out    *bufio.Writer // stdout: data only
+	err    io.Writer     // stderr: everything else
+	paint  palette       // for stdout
+	tells  palette       // for stderr
+	wide   int           // columns of stdout's terminal; 0 where it is none
+	people bool          // stderr is a terminal: somebody looks on
+	meter  meter
+	home   string // --home, as given
+	level  choice // --log-level
+	config *Config
+}
+
+func newSession() *session {
+	s := &session{in: os.Stdin, out: bufio.NewWriter(os.Stdout), err: os.Stderr, level: choice{among: levels, value: "info"}}
+	if fd := int(os.Stdout.Fd()); term.IsTerminal(fd) {
+		s.wide, _, _ = term.GetSize(fd)
+		s.paint = colours()
+	}
+	if term.IsTerminal(int(os.Stderr.Fd())) {
+		s.people = true
+		s.tells = colours()
+	}
+	return s
+}
+
+// run executes one command line and returns its exit code.
+func run(ctx context.Context, argv []string) int {
+	s := newSession()
+	err := s.execute(ctx, argv)
+	if flushed := s.out.Flush(); err == nil && flushed != nil {
+		err = fmt.Errorf("stdout: %w", flushed)
+	}
+	return s.report(err)
+}
+
+func (s *session) execute(ctx context.Context, argv []string) error {
+	root := tree()
+	if completing(argv) {
+		return s.app(root).RunContext(ctx, argv)
+	}
+	line, err := arrange(root, s.globals(), argv)
+	if err != nil {
+		return err
+	}
+	if line.help {
+		s.printHelp(line.verb, line.path)
+		return nil
+	}
+	return s.app(root).RunContext(ctx, line.arranged())
+}
+
+// homeDir is the mailbox's folder: --home, MBOX_HOME or ~/agents.
+func (s *session) homeDir() (string, error) {
+	if s.home != "" {
+		return filepath.Abs(s.home)
+	}
+	user, err := os.UserHomeDir()
+	if err != nil {
+		return "", usagef("mbox --home DIR …", "no home folder is known: %v", err)
+	}
+	return filepath.Join(user, "agents"), nil
+}
+
+// options reads the home's configuration and makes the mailbox's options of it.
+func (s *session) options() (home string, o mailbox.Options, err error) {
+	if home, err = s.homeDir(); err != nil {
+		return home, o, err
+	}
+	if s.config, err = loadConfig(home); err != nil {
+		return home, o, err
+	}
+	o = s.config.options()
+	o.Progress = s.progress
+	return home, o, nil
+}
+
+// open opens the mailbox. What a crash left is settled on the way.
+func (s *session) open(ctx context.Context) (*mailbox.Box, error) {
+	home, o, err := s.options()
+	if err != nil {
+		return nil, err
+	}
+	box, err := mailbox.Open(ctx, home, o)
+	s.endProgress()
+	return box, err
+}
+
+// with opens the mailbox for one action and closes it behind it.
+func (s *session) with(ctx context.Context, action func(*mailbox.Box) error) error {
+	box, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(action(box), box.Close())
+}
+
+// tidied is with for verbs that first do what a running router would have done:
+// settle, take back, admit.
+func (s *session) tidied(ctx context.Context, action func(*mailbox.Box) error) error {
+	return s.with(ctx, func(box *mailbox.Box) error {
+		err := box.Tidy(ctx)
+		s.endProgress()
+		if err != nil {
+			return err
+		}
+		return action(box)
+	})
+}
+
+// warnUnsynced says once that nothing is flushed, where that is configured.
+func (s *session) warnUnsynced(m durable.Mode) {
+	if m == durable.None {
+		s.warnf(`sync = "none": what is acknowledged can be lost in a power cut; this is for tmpfs and tests`)
+	}
+}

@@ -1,0 +1,31 @@
+package main
+
+// The verbs in the order in which the help lists them.
+
+func homeVerbs() []*verb {
+	return in(partHome, initVerb(), upVerb(), doctorVerb(), versionVerb())
+}
+
+func askVerbs() []*verb {
+	return in(partAsk, sendVerb(), lsVerb(), showVerb(), whyVerb(), cancelVerb(), retryVerb(), archiveVerb())
+}
+
+func workVerbs() []*verb {
+	return in(partWork, claimVerb(), progressVerb(), completeVerb(), failVerb(), releaseVerb(), workerVerb())
+}
+
+func proofVerbs() []*verb {
+	return in(partProof, tailVerb(), verifyVerb(), recoverVerb(), backupVerb(), restoreVerb(),
+		auditVerb(), decisionVerb(), changeVerb())
+}
+
+func otherVerbs() []*verb {
+	return in(partOthers, schemaVerb(), completionVerb(), manVerb())
+}
+
+func in(part string, verbs ...*verb) []*verb {
+	for _, v := range verbs {
+		v.part = part
+	}
+	return verbs
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"mbox/mailbox"
+)
+
+// What the shell's completion offers besides commands and flags. It reads names
+// only, opens no task, and is silent where something is wrong. A shell expands
+// what it is offered, so nothing but the characters of ids and names comes out.
+
+const mostWords = 500
+
+var harmless = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
+
+// taskWords are the ids of live and ended tasks.
+func taskWords(s *session) []string {
+	home, err := s.homeDir()
+	if err != nil {
+		return nil
+	}
+	var ids []string
+	for _, state := range mailbox.Folders {
+		ids = append(ids, fileWords(filepath.Join(home, "tasks", string(state)), ".json")...)
+	}
+	return ids
+}
+
+func fileWords(dir, suffix string) []string {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	names, _ := d.Readdirnames(mostWords)
+	var words []string
+	for _, n := range names {
+		if word, ok := strings.CutSuffix(n, suffix); ok && harmless.MatchString(word) {
+			words = append(words, word)
+		}
+	}
+	return words
+}
+
+// agentWords are the registered agents.
+func agentWords(s *session) []string {
+	if s.config == nil {
+		home, err := s.homeDir()
+		if err != nil {
+			return nil
+		}
+		if s.config, err = loadConfig(home); err != nil {
+			return nil
+		}
+	}
+	return slices.Sorted(maps.Keys(s.config.Agents))
+}
+
+// completesFlag tells whether the word at the cursor is a flag.
+func completesFlag() bool {
+	n := len(os.Args)
+	return n > 2 && strings.HasPrefix(os.Args[n-2], "-")
+}
