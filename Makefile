@@ -1,0 +1,63 @@
+# mbox. `make` alone tells what there is to make.
+.POSIX:
+
+GO     = go
+PREFIX = /usr/local
+TOOL   = $(GO) tool -modfile=.ci/tools/go.mod
+
+# What the packages with a main of their own for CI are; ./... leaves them out.
+OWN = ./.ci/bench ./.ci/gotest
+
+help:
+	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 16
+
+build: ## the static binary ./mbox
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -o mbox \
+		-ldflags "-s -w -X main.version=$$(git describe --tags --always --dirty 2>/dev/null)" ./cmd/mbox
+
+demo: build ## agents at work in a temporary home, 15 seconds (KEEP=1 keeps the home)
+	@.ci/demo.sh ./mbox
+
+test: ## every test; installs what the tests need
+	.ci/need python3 strace jq
+	CGO_ENABLED=0 $(GO) run ./.ci/gotest $(TESTFLAGS) -timeout 30m ./...
+
+race: ## every test again under the race detector; needs gcc
+	CGO_ENABLED=1 $(GO) run ./.ci/gotest -race $(TESTFLAGS) -timeout 45m ./...
+
+fuzz: ## every fuzz target for 5 seconds (FUZZTIME=1m for longer)
+	.ci/fuzz
+
+lint: ## go vet, staticcheck, gofumpt and the table of imports
+	$(GO) vet ./... $(OWN)
+	$(TOOL) staticcheck ./... $(OWN)
+	@unformatted=$$($(TOOL) gofumpt -l .) && test -z "$$unformatted" || \
+		{ echo "gofumpt would change:" $$unformatted; exit 1; }
+	$(GO) test -count=1 -run House ./cmd/mbox
+
+cross: ## build and vet for linux and darwin, amd64 and arm64
+	@set -e; for os in linux darwin; do for arch in amd64 arm64; do \
+		echo "$$os/$$arch"; \
+		export CGO_ENABLED=0 GOOS=$$os GOARCH=$$arch; \
+		$(GO) build -buildvcs=false -o /dev/null ./cmd/mbox; \
+		$(GO) vet ./...; \
+	done; done
+
+bench: build ## the figures of the README, measured here
+	$(GO) run ./.ci/bench
+
+install: build ## mbox, its manual page and completions, to PREFIX (/usr/local)
+	mkdir -p $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions \
+		$(DESTDIR)$(PREFIX)/share/zsh/site-functions \
+		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	install -m 755 mbox $(DESTDIR)$(PREFIX)/bin/mbox
+	./mbox man > $(DESTDIR)$(PREFIX)/share/man/man1/mbox.1
+	./mbox completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/mbox
+	./mbox completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_mbox
+	./mbox completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/mbox.fish
+
+clean: ## remove what make build has made
+	rm -f mbox
+
+.PHONY: help build demo test race fuzz lint cross bench install clean
