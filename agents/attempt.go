@@ -60,7 +60,6 @@ func (a *attempt) run(ctx, hard context.Context) {
 	defer a.claim.Close()
 	defer a.stdout.close()
 	defer a.cut(nil)
-	begun := time.Now()
 	a.log.Info().Msg("claimed")
 	if errors.Is(a.claim.Valid(context.WithoutCancel(hard)), mailbox.ErrStale) {
 		a.cut(lapse("over before it began"))
@@ -69,7 +68,6 @@ func (a *attempt) run(ctx, hard context.Context) {
 	if !e.stopped && e.lapsed == "" {
 		e = a.work()
 	}
-	a.log.Debug().Dur("took", time.Since(begun)).Msg("the command has ended")
 	a.conclude(hard, e)
 }
 
@@ -85,6 +83,7 @@ func (a *attempt) work() (e ending) {
 	if err != nil {
 		return ending{unstarted: err}
 	}
+	begun := time.Now()
 	quiet := a.report.begin()
 	e = a.await(c)
 	// The end is a sign of life too: what follows should not race the deadline.
@@ -96,6 +95,7 @@ func (a *attempt) work() (e ending) {
 		a.log.Warn().Msg("something that left the command's process group holds its output open")
 	}
 	quiet()
+	a.log.Debug().Dur("took", time.Since(begun)).Msg("the command has ended")
 	e.state, e.delay, e.tail = c.state, a.stderr.delay, a.stderr.end()
 	return e
 }

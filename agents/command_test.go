@@ -14,56 +14,6 @@ import (
 	"mbox/schemas"
 )
 
-// What a command gets: package comment, "What a command gets and gives".
-func TestCommandGets(t *testing.T) {
-	s := newScene(t, mailbox.Options{})
-	t.Setenv("INHERITED", "yes")
-	id := s.submit("Look around")
-	s.once(s.worker(`
-		cat >$OUT/stdin
-		cmp $OUT/stdin $MBOX_TASK_FILE && cmp $OUT/stdin $MBOX_HOME/tasks/in-progress/$MBOX_TASK_ID.json && echo same >$OUT/same
-		echo $MBOX_TASK_FILE >$OUT/file
-		stat -c %a $MBOX_TASK_FILE >$OUT/mode; umask >$OUT/umask; stat -c %a . >$OUT/modedir
-		pwd >$OUT/pwd; echo $PWD >$OUT/pwdenv
-		echo $MBOX_HOME,$MBOX_AGENT,$MBOX_TASK_ID,$MBOX_ATTEMPT,$MBOX_ARTIFACTS,$INHERITED >$OUT/env
-		echo $MBOX_TOKEN >$OUT/token
-		ps -o pgid= -p $$ | tr -d ' ' >$OUT/group; echo $$ >$OUT/pid
-		readlink /proc/self/fd/3 >$OUT/lease
-		[ -e /proc/$$/fd/4 ] || echo closed >$OUT/gate
-	`))
-	task, state := s.task(id)
-	if state != mailbox.Completed {
-		t.Fatalf("%s %+v", state, task.Result.Error)
-	}
-	var given mailbox.Task
-	if err := schemas.Decode([]byte(s.written("stdin")), &given); err != nil {
-		t.Fatal(err)
-	}
-	if given.ID != id || given.Result.Status != mailbox.InProgress || given.Task.Title != "Look around" {
-		t.Errorf("stdin is %+v", given)
-	}
-	home := s.box.Home()
-	workspace := filepath.Join(home, "agents/coder/workspace")
-	for name, want := range map[string]string{
-		"same":    "same",
-		"file":    filepath.Join(workspace, ".task-"+string(id)+".1.json"),
-		"mode":    "600",
-		"umask":   "0077",
-		"modedir": "700",
-		"pwd":     workspace,
-		"pwdenv":  workspace,
-		"env":     strings.Join([]string{home, "coder", string(id), "1", filepath.Join(workspace, "artifacts", string(id)+".1"), "yes"}, ","),
-		"token":   given.Mbox.Lease.Token,
-		"group":   strings.TrimSpace(s.written("pid")),
-		"lease":   filepath.Join(home, ".mbox/leases", string(id)+"."+given.Mbox.Lease.Token),
-		"gate":    "closed",
-	} {
-		if got := strings.TrimSuffix(s.written(name), "\n"); got != want {
-			t.Errorf("%s: got %q, want %q", name, got, want)
-		}
-	}
-}
-
 // What becomes of stdout.
 func TestOutput(t *testing.T) {
 	t.Parallel()

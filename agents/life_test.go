@@ -160,27 +160,6 @@ func TestBackgroundEndsWithTheTask(t *testing.T) {
 	}
 }
 
-// A process that has left the group cannot hold the task up by its stdout.
-func TestEscapedProcess(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, mailbox.Options{})
-	id := s.submit("x")
-	begun := time.Now()
-	s.once(s.worker(`setsid sh -c 'echo $$ >$OUT/pid; exec sleep 1000' & until [ -s $OUT/pid ]; do sleep 0.01; done; echo done`))
-	pid := s.pid("pid")
-	defer syscall.Kill(pid, syscall.SIGKILL)
-	s.wantOutput(id, `"done"`)
-	if took := time.Since(begun); took > 10*time.Second {
-		t.Errorf("that took %v", took)
-	}
-	if dead(pid) {
-		t.Error("it did not escape: this test shows nothing")
-	}
-	if !strings.Contains(s.log.String(), "holds its output open") {
-		t.Error("nothing is said about it")
-	}
-}
-
 // When the worker is to stop, what runs may finish.
 func TestStopLetsFinish(t *testing.T) {
 	t.Parallel()
@@ -431,51 +410,6 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// What outlives a killed worker is killed before the task is handed out again.
-func TestKilledWorker(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, mailbox.Options{})
-	id := s.submit("x")
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(path)
-	cmd.Env = append(os.Environ(), "OUT="+s.dir, "AGENTS_TEST_AS=worker", "AGENTS_TEST_HOME="+s.box.Home(),
-		`AGENTS_TEST_EXEC=sh -c 'trap "" TERM; echo $$ >$OUT/inner; while :; do sleep 0.01; done' & echo $$ >$OUT/pid; wait`)
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	pid, inner := s.pid("pid"), s.pid("inner")
-	if _, state := s.task(id); state != mailbox.InProgress {
-		t.Fatalf("the task is %s", state)
-	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	cmd.Wait()
-	until(t, "the leader is dead", func() bool { return dead(pid) }) // by its parent-death signal
-	if dead(inner) {
-		t.Fatal("the inner process is dead too: this test shows nothing")
-	}
-	if _, err := s.box.Scan(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "what outlived it is dead", func() bool { return dead(inner) })
-	task, state := s.task(id)
-	if state != mailbox.Pending || task.Mbox.Attempt != 1 {
-		t.Errorf("%s, attempt %d", state, task.Mbox.Attempt)
-	}
-	// The next worker does it, and sweeps up what the killed one left.
-	if left, _ := filepath.Glob(filepath.Join(s.box.AgentDir("coder"), "workspace/.task-*")); len(left) != 1 {
-		t.Errorf("left by the killed worker: %q", left)
-	}
-	s.run(s.worker(`echo done`))
-	s.untilState(id, mailbox.Completed)
-	s.wantOutput(id, `"done"`)
-}
-
 func TestTaskFileNames(t *testing.T) {
 	t.Parallel()
 	for _, id := range []mailbox.ID{"a", "task-2026-02-16-001", "v1.2", "v1.2.json", "1.2"} {
@@ -565,7 +499,7 @@ func TestCheckAll(t *testing.T) {
 		}
 		defer claim.Close()
 		attempts[title] = newAttempt(t.Context(), w, claim)
-		w.running[claim.ID()] = attempts[title]
+		w.running[attempts[title]] = true
 	}
 	if err := s.box.Cancel(t.Context(), attempts["cancelled"].claim.ID(), "human", "enough"); err != nil {
 		t.Fatal(err)
@@ -610,13 +544,14 @@ func TestLinesThatEndAClaim(t *testing.T) {
 		"reclaimed":           {audit.TaskRetried, "mbox", id, `{"to":"pending","epoch":1}`, true},
 		"moved by hand":       {audit.Reconcile, "mbox", id, `{"to":"completed","epoch":1}`, true},
 		"of a claim before":   {audit.TaskRetried, "mbox", id, `{"to":"pending","epoch":0}`, false},
+		"of the next claim":   {audit.TaskRetried, "mbox", id, `{"to":"pending","epoch":2}`, false},
 		"of another task":     {audit.TaskCancelled, "human", "other", `{"to":"failed","epoch":1}`, false},
 		"progress":            {audit.TaskProgress, "coder", id, `{"to":"in-progress","epoch":1}`, false},
 		"with its token":      {audit.TaskCompleted, "coder", id, `{"to":"completed","epoch":1}`, false},
 		"moves nothing":       {audit.ErrorEvent, "mbox", id, `{"alarm":"edited"}`, false},
 	} {
 		a := newAttempt(t.Context(), w, claim)
-		w.running[id] = a
+		w.running = map[*attempt]bool{a: true}
 		task := string(c.task)
 		w.read(&audit.Entry{Agent: c.agent, Event: c.event, TaskID: &task, Details: []byte(c.details)})
 		if got := a.live.Err() != nil; got != c.want {
@@ -631,18 +566,24 @@ func TestLinesThatEndAClaim(t *testing.T) {
 	}
 }
 
-// Members of a group that are dead and not waited for do not count.
-func TestDeadGroup(t *testing.T) {
+// The next attempt at a task may run before the one before has seen its end.
+func TestTwoAttemptsAtOneTask(t *testing.T) {
 	t.Parallel()
-	cmd := exec.Command("true")
-	cmd.SysProcAttr = processAttr()
-	if err := cmd.Start(); err != nil {
+	s := newScene(t, mailbox.Options{})
+	id := s.submit("x")
+	first := s.attempt("unused")
+	if err := first.claim.Release(t.Context(), "a test", 0); err != nil {
 		t.Fatal(err)
 	}
-	defer cmd.Wait()
-	until(t, "a zombie", func() bool { return dead(cmd.Process.Pid) })
-	if groupLives(cmd.Process.Pid) {
-		t.Error("it lives")
+	second := s.attempt("unused")
+	first.running = map[*attempt]bool{first: true, second: true}
+	task := string(id)
+	first.read(&audit.Entry{Agent: "mbox", Event: audit.TaskRetried, TaskID: &task, Details: []byte(`{"to":"pending","epoch":1}`)})
+	if first.live.Err() == nil || second.live.Err() != nil {
+		t.Errorf("first %q, second %q", first.lapsed(), second.lapsed())
+	}
+	if err := second.claim.Complete(t.Context(), mailbox.Result{}); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -729,22 +670,5 @@ func TestResultInHandIsASignOfLife(t *testing.T) {
 	})
 	if err != nil || tries != 2 {
 		t.Errorf("%d tries: %v", tries, err)
-	}
-}
-
-// A command's end renews the lease, so that the grace for what it left behind
-// does not cost the result.
-func TestEndIsASignOfLife(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, mailbox.Options{})
-	s.submit("x")
-	a := s.attempt(`touch -d '1 hour ago' $MBOX_HOME/.mbox/leases/*`)
-	a.work()
-	info, err := a.claim.LeaseFile().Stat()
-	if err != nil || time.Since(info.ModTime()) > time.Minute {
-		t.Errorf("the lease is of %v: %v", info.ModTime(), err)
-	}
-	if err := a.claim.Complete(t.Context(), mailbox.Result{}); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -30,40 +30,45 @@ func (s *shift) watch(ctx context.Context, from audit.Position) {
 }
 
 // read passes a line that ends a claim on to its attempt. The line carries the
-// epoch of the claim that it ends, so an older line of the same task is known
-// as such.
+// epoch of the claim that it ends, so it is told from those of other attempts at
+// the same task: the next one may run before this one has seen its end.
 func (s *shift) read(e *audit.Entry) {
+	if e.TaskID == nil {
+		return
+	}
+	for _, a := range s.attemptsAt(mailbox.ID(e.Task())) {
+		var move struct {
+			To    *mailbox.State `json:"to"`
+			Epoch int64          `json:"epoch"`
+		}
+		if err := e.Detail(&move); err != nil || move.To == nil {
+			return
+		}
+		if *move.To == mailbox.InProgress || move.Epoch != a.claim.Task.Mbox.Epoch {
+			continue
+		}
+		if e.Agent == s.Agent && e.Event != audit.TaskCancelled {
+			return // ended with its token: by the attempt, or by its command
+		}
+		a.cut(lapse(string(e.Event) + " by " + e.Agent))
+	}
+}
+
+// attemptsAt returns the running attempts at a task; all, if id is "".
+func (s *shift) attemptsAt(id mailbox.ID) (at []*attempt) {
 	s.mu.Lock()
-	a := s.running[mailbox.ID(e.Task())]
-	s.mu.Unlock()
-	if a == nil {
-		return
+	defer s.mu.Unlock()
+	for a := range s.running {
+		if id == "" || a.claim.ID() == id {
+			at = append(at, a)
+		}
 	}
-	var move struct {
-		To    *mailbox.State `json:"to"`
-		Epoch int64          `json:"epoch"`
-	}
-	if err := e.Detail(&move); err != nil || move.To == nil {
-		return
-	}
-	if *move.To == mailbox.InProgress || move.Epoch != a.claim.Task.Mbox.Epoch {
-		return
-	}
-	if e.Agent == s.Agent && e.Event != audit.TaskCancelled {
-		return // ended with its token: by the attempt, or by its command
-	}
-	a.cut(lapse(string(e.Event) + " by " + e.Agent))
+	return at
 }
 
 // checkAll asks for every attempt what the lines would have told.
 func (s *shift) checkAll(ctx context.Context) {
-	s.mu.Lock()
-	var all []*attempt
-	for _, a := range s.running {
-		all = append(all, a)
-	}
-	s.mu.Unlock()
-	for _, a := range all {
+	for _, a := range s.attemptsAt("") {
 		if errors.Is(a.claim.Valid(ctx), mailbox.ErrStale) && !a.completed(ctx) {
 			a.cut(lapse("found to be over"))
 		}

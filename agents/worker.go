@@ -60,7 +60,7 @@ func (w *Worker) Run(ctx context.Context) error {
 
 // begin checks the options and prepares the agent's folders.
 func (w *Worker) begin(ctx context.Context) (*shift, error) {
-	s := &shift{Worker: *w, running: map[mailbox.ID]*attempt{}, ended: make(chan struct{}, 1)}
+	s := &shift{Worker: *w, running: map[*attempt]bool{}, ended: make(chan struct{}, 1)}
 	if s.Concurrency == 0 {
 		s.Concurrency = 1
 	}
@@ -106,9 +106,9 @@ type shift struct {
 	watching  sync.WaitGroup
 
 	mu      sync.Mutex
-	running map[mailbox.ID]*attempt // guarded by mu
-	ended   chan struct{}           // has one element when an attempt has ended
-	watched bool                    // the ledger is being followed; the claiming goroutine's
+	running map[*attempt]bool // guarded by mu
+	ended   chan struct{}     // has one element when an attempt has ended
+	watched bool              // the ledger is being followed; the claiming goroutine's
 }
 
 // grant waits for the grace that a stop gives.
@@ -214,7 +214,7 @@ func (s *shift) rest(ctx context.Context) {
 func (s *shift) start(ctx, hard context.Context, claim *mailbox.Claim) {
 	a := newAttempt(hard, s, claim)
 	s.mu.Lock()
-	s.running[claim.ID()] = a
+	s.running[a] = true
 	s.mu.Unlock()
 	if !s.watched {
 		s.watched = true
@@ -224,7 +224,7 @@ func (s *shift) start(ctx, hard context.Context, claim *mailbox.Claim) {
 	s.attempts.Go(func() {
 		a.run(ctx, hard)
 		s.mu.Lock()
-		delete(s.running, claim.ID())
+		delete(s.running, a)
 		s.mu.Unlock()
 		select {
 		case s.ended <- struct{}{}:

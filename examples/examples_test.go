@@ -341,6 +341,9 @@ func TestMvWorker(t *testing.T) {
 	if got := h.names("pending"); !slices.Equal(got, []string{"later", "other"}) {
 		t.Errorf("pending %v", got)
 	}
+	if alarms := h.mbox("tail", "--json", "--no-follow", "--since", "1h", "--event", "error"); alarms != "" || len(h.names("quarantine")) > 0 {
+		t.Errorf("quarantine %v, alarms %s", h.names("quarantine"), alarms)
+	}
 }
 
 // The Python agent and mbox worker do a thousand tasks of one mailbox between

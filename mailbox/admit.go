@@ -142,7 +142,7 @@ func (d *drop) read() (bad, err error) {
 	if bad := fileFault(d.name, info); bad != nil {
 		return bad, nil
 	}
-	f, info, err := durable.OpenRegular(d.path)
+	f, _, err := durable.OpenRegular(d.path)
 	if errors.Is(err, durable.ErrNotRegular) || errors.Is(err, fs.ErrPermission) {
 		return kindFault("not_regular", "it cannot be opened as a regular file"), nil
 	}

@@ -97,7 +97,7 @@ type Request struct {
 	Priority    string         `json:"priority" jsonschema:"enum=low,enum=normal,enum=high,enum=urgent,default=normal"`
 	Title       string         `json:"title" jsonschema:"required,minLength=1,maxLength=500,description=brief"`
 	Description string         `json:"description" jsonschema:"maxLength=262144,description=full; a thinking task without one is prompted by its title"`
-	Context     jsontext.Value `json:"context,omitzero" jsonschema:"nullable,description=free; conversation_summary\\, relevant_files and constraints have a meaning"`
+	Context     jsontext.Value `json:"context,omitzero" jsonschema:"description=free; conversation_summary\\, relevant_files and constraints have a meaning"`
 }
 
 // Assignment says for whom the task is and who has taken it.
@@ -110,7 +110,7 @@ type Assignment struct {
 // Result is what came of the task. Status follows the folder.
 type Result struct {
 	Status    State          `json:"status" jsonschema:"enum=pending,enum=in-progress,enum=completed,enum=failed"`
-	Output    jsontext.Value `json:"output" jsonschema:"nullable,description=text or any JSON; null until done"`
+	Output    jsontext.Value `json:"output" jsonschema:"description=text or any JSON; null until done"`
 	Artifacts []Artifact     `json:"artifacts" jsonschema:"nullable,description=files that the work left"`
 	Error     *TaskError     `json:"error" jsonschema:"nullable,description=null unless failed"`
 }
@@ -167,7 +167,7 @@ type Meta struct {
 	Action         *Action          `json:"action,omitzero" jsonschema:"nullable,description=an action that needs no thinking"`
 	Progress       *Progress        `json:"progress,omitzero" jsonschema:"nullable"`
 	IdempotencyKey string           `json:"idempotency_key,omitzero" jsonschema:"nullable,maxLength=256,description=a second send with the same key is the first task"`
-	Labels         jsontext.Value   `json:"labels,omitzero" jsonschema:"nullable,description=free"`
+	Labels         jsontext.Value   `json:"labels,omitzero" jsonschema:"description=free"`
 }
 
 // Lease is a claim's right to the task.
@@ -180,7 +180,7 @@ type Lease struct {
 // Action is a named act with its parameters.
 type Action struct {
 	Name   string         `json:"name" jsonschema:"required,pattern=^[a-z][a-z0-9_]{0\\,63}$"`
-	Params jsontext.Value `json:"params,omitzero" jsonschema:"nullable"`
+	Params jsontext.Value `json:"params,omitzero"`
 }
 
 // Progress is the last word of whoever works on the task.

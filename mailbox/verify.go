@@ -87,8 +87,8 @@ type verifying struct {
 	fold folding
 	r    VerifyReport
 
-	behind *audit.Reader // reads what is appended after the ledger was verified
-	owners map[faultAt]ID   // the tasks of lines with a fault
+	behind *audit.Reader  // reads what is appended after the ledger was verified
+	owners map[faultAt]ID // the tasks of lines with a fault
 	doubts map[string][]place
 	drops  []string // names in pending that no line knows
 }

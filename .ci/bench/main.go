@@ -2,7 +2,7 @@
 // names, and prints each figure beside the flush rate of the same disk measured
 // in the same run. Timings here never fail a test.
 //
-//	go run ./.ci/bench [-dir DIR] [-mbox BINARY] [-pending 100000] [-seconds 2]
+//	go run ./.ci/bench [-dir DIR] [-mbox BINARY] [-pending 100000] [-seconds 2] [-only PARTS]
 package main
 
 import (
@@ -32,6 +32,7 @@ var (
 	dir     = flag.String("dir", "", "where to work; a temporary folder if empty")
 	binary  = flag.String("mbox", "./mbox", "the binary for the figures of whole commands")
 	pending = flag.Int("pending", 100_000, "how many tasks the large mailbox holds")
+	only    = flag.String("only", "", "the parts to run: throughput, commands, latency, backlog, idle; all if empty")
 	seconds = flag.Float64("seconds", 2, "how long each throughput figure is measured")
 )
 
@@ -49,12 +50,28 @@ func run() error {
 		return err
 	}
 	defer os.RemoveAll(root)
-	for _, part := range []func(string) error{machine, flushes, throughput, commands, latency, backlog, idle} {
-		if err := part(root); err != nil {
-			return err
+	for _, p := range parts {
+		if *only != "" && !strings.Contains(*only, p.name) && p.name != "machine" && p.name != "flushes" {
+			continue
+		}
+		if err := p.run(root); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
 	return nil
+}
+
+var parts = []struct {
+	name string
+	run  func(root string) error
+}{
+	{"machine", machine},
+	{"flushes", flushes},
+	{"throughput", throughput},
+	{"commands", commands},
+	{"latency", latency},
+	{"backlog", backlog},
+	{"idle", idle},
 }
 
 func machine(root string) error {
@@ -408,14 +425,10 @@ func idle(root string) error {
 }
 
 func cpuTime(pid int) time.Duration {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
-	if err != nil {
-		return 0
-	}
 	total := time.Duration(0)
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	for _, t := range tasks {
-		if stat, err = os.ReadFile(t); err == nil {
+		if stat, err := os.ReadFile(t); err == nil {
 			ns, _ := strconv.ParseInt(strings.Fields(string(stat))[0], 10, 64)
 			total += time.Duration(ns)
 		}

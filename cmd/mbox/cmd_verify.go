@@ -23,7 +23,7 @@ The last line of the output holds the checksum of the ledger's last line. A
 chain proves tampering only to someone who kept an older checksum: keep it
 somewhere else.`,
 		shows: []string{"mbox verify", "mbox verify --ledger-only", "mbox verify --json"},
-		exits: []int{exitNotFound, exitBusy},
+		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{
 			boolFlag("ledger-only", "check the ledger and the agents' copies, not the files", &ledgerOnly),
 			jsonFlag(&inJSON),
@@ -48,6 +48,7 @@ somewhere else.`,
 			}
 			if err == nil && len(report.Faults) > 0 {
 				err = fmt.Errorf("%w: %d faults, the first: %v", mailbox.ErrIntegrity, len(report.Faults), report.Faults[0])
+				err = hint(err, "mbox why ID tells more; mbox recover --adopt ID takes over what was done to a task by hand")
 			}
 			return err
 		},

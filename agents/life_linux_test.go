@@ -1,0 +1,164 @@
+package agents
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"mbox/mailbox"
+	"mbox/schemas"
+)
+
+// What needs /proc, parent-death signals, setsid(1) or the options of GNU tools.
+
+// What a command gets: package comment, "What a command gets and gives".
+func TestCommandGets(t *testing.T) {
+	s := newScene(t, mailbox.Options{})
+	t.Setenv("INHERITED", "yes")
+	id := s.submit("Look around")
+	s.once(s.worker(`
+		cat >$OUT/stdin
+		cmp $OUT/stdin $MBOX_TASK_FILE && cmp $OUT/stdin $MBOX_HOME/tasks/in-progress/$MBOX_TASK_ID.json && echo same >$OUT/same
+		echo $MBOX_TASK_FILE >$OUT/file
+		stat -c %a $MBOX_TASK_FILE >$OUT/mode; umask >$OUT/umask; stat -c %a . >$OUT/modedir
+		pwd >$OUT/pwd; echo $PWD >$OUT/pwdenv
+		echo $MBOX_HOME,$MBOX_AGENT,$MBOX_TASK_ID,$MBOX_ATTEMPT,$MBOX_ARTIFACTS,$INHERITED >$OUT/env
+		echo $MBOX_TOKEN >$OUT/token
+		ps -o pgid= -p $$ | tr -d ' ' >$OUT/group; echo $$ >$OUT/pid
+		readlink /proc/self/fd/3 >$OUT/lease
+		[ -e /proc/$$/fd/4 ] || echo closed >$OUT/gate
+	`))
+	task, state := s.task(id)
+	if state != mailbox.Completed {
+		t.Fatalf("%s %+v", state, task.Result.Error)
+	}
+	var given mailbox.Task
+	if err := schemas.Decode([]byte(s.written("stdin")), &given); err != nil {
+		t.Fatal(err)
+	}
+	if given.ID != id || given.Result.Status != mailbox.InProgress || given.Task.Title != "Look around" {
+		t.Errorf("stdin is %+v", given)
+	}
+	home := s.box.Home()
+	workspace := filepath.Join(home, "agents/coder/workspace")
+	for name, want := range map[string]string{
+		"same":    "same",
+		"file":    filepath.Join(workspace, ".task-"+string(id)+".1.json"),
+		"mode":    "600",
+		"umask":   "0077",
+		"modedir": "700",
+		"pwd":     workspace,
+		"pwdenv":  workspace,
+		"env":     strings.Join([]string{home, "coder", string(id), "1", filepath.Join(workspace, "artifacts", string(id)+".1"), "yes"}, ","),
+		"token":   given.Mbox.Lease.Token,
+		"group":   strings.TrimSpace(s.written("pid")),
+		"lease":   filepath.Join(home, ".mbox/leases", string(id)+"."+given.Mbox.Lease.Token),
+		"gate":    "closed",
+	} {
+		if got := strings.TrimSuffix(s.written(name), "\n"); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+}
+
+// A process that has left the group cannot hold the task up by its stdout.
+func TestEscapedProcess(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	id := s.submit("x")
+	begun := time.Now()
+	s.once(s.worker(`setsid sh -c 'echo $$ >$OUT/pid; exec sleep 1000' & until [ -s $OUT/pid ]; do sleep 0.01; done; echo done`))
+	pid := s.pid("pid")
+	defer syscall.Kill(pid, syscall.SIGKILL)
+	s.wantOutput(id, `"done"`)
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("that took %v", took)
+	}
+	if dead(pid) {
+		t.Error("it did not escape: this test shows nothing")
+	}
+	if !strings.Contains(s.log.String(), "holds its output open") {
+		t.Error("nothing is said about it")
+	}
+}
+
+// A command's end renews the lease, so that the grace for what it left behind
+// does not cost the result.
+func TestEndIsASignOfLife(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	s.submit("x")
+	a := s.attempt(`touch -d '1 hour ago' $MBOX_HOME/.mbox/leases/*`)
+	a.work()
+	info, err := a.claim.LeaseFile().Stat()
+	if err != nil || time.Since(info.ModTime()) > time.Minute {
+		t.Errorf("the lease is of %v: %v", info.ModTime(), err)
+	}
+	if err := a.claim.Complete(t.Context(), mailbox.Result{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What outlives a killed worker is killed before the task is handed out again.
+func TestKilledWorker(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	id := s.submit("x")
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path)
+	cmd.Env = append(os.Environ(), "OUT="+s.dir, "AGENTS_TEST_AS=worker", "AGENTS_TEST_HOME="+s.box.Home(),
+		`AGENTS_TEST_EXEC=sh -c 'trap "" TERM; echo $$ >$OUT/inner; while :; do sleep 0.01; done' & echo $$ >$OUT/pid; wait`)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid, inner := s.pid("pid"), s.pid("inner")
+	if _, state := s.task(id); state != mailbox.InProgress {
+		t.Fatalf("the task is %s", state)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	until(t, "the leader is dead", func() bool { return dead(pid) }) // by its parent-death signal
+	if dead(inner) {
+		t.Fatal("the inner process is dead too: this test shows nothing")
+	}
+	if _, err := s.box.Scan(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "what outlived it is dead", func() bool { return dead(inner) })
+	task, state := s.task(id)
+	if state != mailbox.Pending || task.Mbox.Attempt != 1 {
+		t.Errorf("%s, attempt %d", state, task.Mbox.Attempt)
+	}
+	// The next worker does it, and sweeps up what the killed one left.
+	if left, _ := filepath.Glob(filepath.Join(s.box.AgentDir("coder"), "workspace/.task-*")); len(left) != 1 {
+		t.Errorf("left by the killed worker: %q", left)
+	}
+	s.run(s.worker(`echo done`))
+	s.untilState(id, mailbox.Completed)
+	s.wantOutput(id, `"done"`)
+}
+
+// Members of a group that are dead and not waited for do not count.
+func TestDeadGroup(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("true")
+	cmd.SysProcAttr = processAttr()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	until(t, "a zombie", func() bool { return dead(cmd.Process.Pid) })
+	if groupLives(cmd.Process.Pid) {
+		t.Error("it lives")
+	}
+}
