@@ -25,7 +25,7 @@
 //	any other end     ends the attempt: codes exit, signal, timeout, start
 //	stderr            lines for the agent's log, logs/<agent>.log, but for
 //
-//	mbox:progress [PERCENT[%]] MESSAGE    how far the work is
+//	mbox:progress [PERCENT[%]] MESSAGE    how far the work is; one a second is passed on
 //	mbox:delay DURATION                   with exit 75: when to try again (5s)
 //
 // A command may also end its claim itself, with mbox complete, fail or release;

@@ -1,0 +1,238 @@
+package mailbox
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+)
+
+// records brings decision and change files to what their last lines name.
+func (r *recovery) records() error {
+	last := map[string]*audit.Entry{}
+	rd := r.b.ledger.Read(audit.Position{})
+	defer rd.Close()
+	for {
+		line, err := rd.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if !bytes.Contains(line.Raw, []byte(`"event":"decision"`)) && !bytes.Contains(line.Raw, []byte(`"event":"change"`)) {
+			continue
+		}
+		e, err := line.Decode()
+		if err != nil {
+			return err
+		}
+		var d recordDetails
+		if e.Detail(&d) == nil && d.File != "" {
+			last[d.File] = &e
+		}
+	}
+	for _, e := range last {
+		if err := r.b.placeRecord(e); err != nil && !errors.Is(err, ErrIntegrity) {
+			return err
+		}
+	}
+	return nil
+}
+
+// staged deals with what is left in tmp: it has no line, so it was never
+// acknowledged. A reason whose entry lies in quarantine joins it; content whose
+// line a power cut took is kept; the rest was not committed and goes.
+func (r *recovery) staged() error {
+	names, err := stagedNames(r.b.home)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		owner, tx, _ := cutLast(strings.TrimSuffix(name, reasonSuffix), "~")
+		number := shardOf(trimJSON(owner))
+		for i := range shards {
+			if d, set, err := readDirty(privatePath(r.b.home, "locks", shardName(i))); err == nil && set && d.tx == tx {
+				number = i // its owner said so
+			}
+		}
+		s, err := r.shardNumber(number)
+		if err != nil {
+			return err
+		}
+		err = r.sweepOne(name)
+		s.unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *recovery) sweepOne(name string) error {
+	path := privatePath(r.b.home, "tmp", name)
+	_, tx, ok := cutLast(strings.TrimSuffix(name, reasonSuffix), "~")
+	if strings.HasSuffix(name, reasonSuffix) {
+		if err := r.finishAside(tx); err != nil {
+			return err
+		}
+	}
+	if ok && !strings.HasSuffix(name, reasonSuffix) {
+		if cut, err := r.b.ledger.Cut(tx); err != nil {
+			return err
+		} else if cut {
+			r.out.Quarantine++
+			return r.b.setAside(r.ctx, nil, path, name, audit.Reconcile, reason{Reason: "staged for a ledger line that a power cut took"})
+		}
+	}
+	return r.b.sweep(name)
+}
+
+// shards settles what dirty records are left and blanks them. A damaged one
+// cannot be settled; the recovery until here has done it.
+func (r *recovery) shards() error {
+	for i := range shards {
+		_, set, err := readDirty(privatePath(r.b.home, "locks", shardName(i)))
+		if err != nil && !errors.Is(err, errDamagedRecord) {
+			return err
+		}
+		if !set {
+			continue
+		}
+		s, err := r.shardNumber(i)
+		if err != nil {
+			return err
+		}
+		if d, set, bad := readDirty(s.lock.Path()); set && bad == nil {
+			err = r.b.settle(r.ctx, d)
+		}
+		if err == nil {
+			err = s.clean()
+		}
+		s.unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finishAside finishes putting bytes away whose line is committed, where no
+// dirty record tells of it any more.
+func (r *recovery) finishAside(tx string) error {
+	e, err := r.b.lineWith(`"tx":"` + tx + `"`)
+	if err != nil || e == nil {
+		return err
+	}
+	if _, ok := moveOf(e); ok {
+		return nil // bring has seen to it
+	}
+	return r.b.redo(r.ctx, dirty{kind: "drop"}, e)
+}
+
+func (r *recovery) copies() error { return r.b.ledger.MendCopies(r.ctx) }
+
+func (r *recovery) sayMoved() error {
+	tx := randomHex(16)
+	s, err := r.b.lockShard(r.ctx, audit.MboxAgent)
+	if err != nil {
+		return err
+	}
+	defer s.unlock()
+	return r.b.note(r.ctx, s, tx, audit.Entry{
+		Agent: audit.MboxAgent, Event: audit.Reconcile, Action: "mbox: home moved or copied",
+		Details: audit.Details(struct {
+			Reason string `json:"reason"`
+			TX     string `json:"tx"`
+			audit.Writer
+		}{"home moved or copied", tx, r.b.writer}),
+	})
+}
+
+// leases gives back the tasks whose lease is over. After a restart all leases
+// of this machine are, those without a lease file too.
+func (r *recovery) leases(sameBoot bool) error {
+	b := r.b
+	if err := b.update(); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	ids := b.index.inProgress()
+	b.mu.Unlock()
+	for _, id := range ids {
+		if sameBoot {
+			ok, err := b.reclaimOne(r.ctx, id)
+			if err != nil {
+				return err
+			}
+			if ok {
+				r.out.Reclaimed++
+			}
+			continue
+		}
+		if err := r.endLease(id); err != nil {
+			return err
+		}
+	}
+	return b.dropStrayLeases(r.ctx)
+}
+
+// endLease takes a task back after a restart.
+func (r *recovery) endLease(id ID) error {
+	s, err := r.b.lockShard(r.ctx, string(id))
+	if err != nil {
+		return err
+	}
+	defer s.unlock()
+	f, rec, err := r.b.current(id)
+	if errors.Is(err, ErrNotFound) || errors.Is(err, errForeign) {
+		return nil
+	}
+	if err != nil || rec.state != InProgress {
+		return err
+	}
+	r.out.Reclaimed++
+	return r.b.commit(r.ctx, s, r.b.takeBack(f, leaseLost))
+}
+
+// standing tells which of the transactions, if any, stands in a file of the
+// home, for the ledger, before it sets lines aside.
+func (b *Box) standing(txs []string) (string, error) {
+	in := map[string]bool{}
+	for _, tx := range txs {
+		in[tx] = true
+	}
+	found := ""
+	for _, dir := range []string{"tasks", "decisions", "changes"} {
+		err := filepath.WalkDir(b.path(dir), func(path string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() || found != "" || !e.Type().IsRegular() || strings.Contains(path, "/quarantine/") {
+				return err
+			}
+			data, _, err := durable.Read(path, 4*MaxTask)
+			if err != nil {
+				return nil //nolint:nilerr // an unreadable file stands for no transaction
+			}
+			var t struct {
+				Mbox struct {
+					TX string `json:"tx"`
+				} `json:"mbox"`
+			}
+			if i := bytes.Index(data, []byte(`"tx": "`)); i >= 0 && len(data) >= i+7+32 {
+				t.Mbox.TX = string(data[i+7 : i+7+32])
+			}
+			if in[t.Mbox.TX] {
+				found = t.Mbox.TX
+			}
+			return nil
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	return found, nil
+}

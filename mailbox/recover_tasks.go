@@ -1,0 +1,305 @@
+package mailbox
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+)
+
+// walk notes where the files of each id lie.
+func (r *recovery) walk() error {
+	dirs := []string{}
+	for _, s := range Folders {
+		dirs = append(dirs, filepath.Join("tasks", string(s)))
+	}
+	months, err := r.b.months()
+	if err != nil {
+		return err
+	}
+	for _, m := range months {
+		dirs = append(dirs, filepath.Join("tasks", "archive", m))
+	}
+	for _, dir := range dirs {
+		names, err := listNames(r.b.path(dir))
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if id := ID(trimJSON(name)); id.file() == name {
+				r.files[id] = append(r.files[id], filepath.Join(dir, name))
+			}
+		}
+	}
+	names, err := stagedNames(r.b.home)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if id, tx, ok := cutLast(name, "~"); ok && len(tx) == 32 {
+			r.files[ID(id)] = append(r.files[ID(id)], filepath.Join(".mbox", "tmp", name))
+		}
+	}
+	return nil
+}
+
+// tasks brings every id to rest, in the order of the ids.
+func (r *recovery) tasks() error {
+	ids := make([]ID, 0, len(r.last))
+	for id := range r.last {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for i, id := range ids {
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+		if i%500 == 0 {
+			r.b.o.Progress("recovering", int64(i), int64(len(ids)))
+		}
+		if err := r.task(id, r.last[id]); err != nil {
+			return err
+		}
+	}
+	r.b.o.Progress("recovering", int64(len(ids)), int64(len(ids)))
+	r.out.Tasks = len(ids)
+	return nil
+}
+
+// task brings one id to rest under its shard: by the function of the normal
+// path where the content is at hand, else by looking for it everywhere.
+func (r *recovery) task(id ID, f *fate) error {
+	to := f.m.to()
+	if to == None || to == "pruned" {
+		return nil
+	}
+	place := filepath.Join(r.b.folder(to, f.at), id.file())
+	there, err := look(place)
+	if err != nil {
+		return err
+	}
+	rest := slices.DeleteFunc(slices.Clone(r.files[id]), func(p string) bool { return r.b.path(p) == place })
+	if there.hash == hashOf(f.m.After) && len(rest) == 0 && f.m.Dropped == "" {
+		return nil
+	}
+	s, err := r.shard(id)
+	if err != nil {
+		return err
+	}
+	defer s.unlock()
+	if f, err = r.again(id, f); err != nil {
+		return err
+	}
+	if to = f.m.to(); to == None || to == "pruned" {
+		return nil
+	}
+	place = filepath.Join(r.b.folder(to, f.at), id.file())
+	rest = slices.DeleteFunc(slices.Clone(r.files[id]), func(p string) bool { return r.b.path(p) == place })
+	if adopted, err := r.adopted(s, id, f, place); adopted || err != nil {
+		return err
+	}
+	return r.bring(s, id, f, place, rest)
+}
+
+// again reads the id's last move and where its files lie once more, now that
+// its shard is held: somebody may have been at work since the fold.
+func (r *recovery) again(id ID, f *fate) (*fate, error) {
+	e, m, err := r.b.lastMove(id)
+	if err != nil || e == nil {
+		return f, err
+	}
+	var files []string
+	for _, p := range r.files[id] {
+		if strings.HasPrefix(p, ".mbox/") || strings.HasPrefix(p, "tasks/archive/") {
+			files = append(files, p)
+		}
+	}
+	for _, s := range Folders {
+		p := filepath.Join("tasks", string(s), id.file())
+		if _, err := os.Lstat(r.b.path(p)); err == nil {
+			files = append(files, p)
+		}
+	}
+	r.files[id] = files
+	return &fate{e.Agent, m, e.Time()}, nil
+}
+
+// shard takes a task's lock without settling: recovery is the settling.
+func (r *recovery) shard(id ID) (*shard, error) { return r.shardNumber(shardOf(string(id))) }
+
+func (r *recovery) shardNumber(number int) (*shard, error) {
+	lock, err := durable.AcquireLock(r.ctx, privatePath(r.b.home, "locks", shardName(number)), r.b.o.LockWait)
+	if err != nil {
+		return nil, lockError(err)
+	}
+	f, err := os.OpenFile(lock.Path(), os.O_RDWR, 0)
+	if err != nil {
+		lock.Unlock()
+		return nil, err
+	}
+	return &shard{number: number, lock: lock, file: f}, nil
+}
+
+// bring puts the right bytes into the right folder, wherever they lie.
+func (r *recovery) bring(s *shard, id ID, f *fate, place string, rest []string) error {
+	b, after := r.b, hashOf(f.m.After)
+	staged := b.staged(string(id), f.m.TX)
+	for _, p := range rest {
+		seen, err := look(b.path(p))
+		if err != nil {
+			return err
+		}
+		if seen.hash != after || b.path(p) == staged {
+			continue
+		}
+		now, err := look(place)
+		if err != nil {
+			return err
+		}
+		if now.hash == after {
+			break // a second copy of the right bytes: removed below
+		}
+		if r.outOfReach(f, p) {
+			// A stranger moved the right bytes on: that is reconciled, not undone.
+			return nil
+		}
+		if _, err := os.Lstat(staged); errors.Is(err, fs.ErrNotExist) {
+			if err := durable.Move(b.path(p), staged); err != nil {
+				return err
+			}
+		}
+		break
+	}
+	if !r.atHand(place, staged, id, f) {
+		return r.lost(s, id, f, place, rest)
+	}
+	if f.m.to() == Archived {
+		if err := durable.MkdirAll(filepath.Dir(place), b.o.Sync); err != nil {
+			return err
+		}
+	}
+	if _, err := b.finish(r.ctx, id, f.m, f.agent, f.at); err != nil {
+		return err
+	}
+	b.dropOtherLeases(id)
+	r.out.Mended++
+	return r.clear(id, f, place, rest)
+}
+
+// outOfReach tells whether the right bytes lie in another live folder, where
+// only a stranger's mv puts them.
+func (r *recovery) outOfReach(f *fate, p string) bool {
+	dir := filepath.ToSlash(filepath.Dir(p))
+	if dir == "tasks/"+string(f.m.from()) {
+		return false // our own move, not yet made
+	}
+	return strings.HasPrefix(dir, "tasks/") && !strings.HasPrefix(dir, "tasks/archive")
+}
+
+// atHand tells whether the bytes that the last line names can be had.
+func (r *recovery) atHand(place, staged string, id ID, f *fate) bool {
+	paths := []string{place, staged}
+	if f.m.from() != None {
+		paths = append(paths, filepath.Join(r.b.folder(f.m.from(), f.at), id.file()))
+	}
+	for _, p := range paths {
+		if s, err := look(p); err == nil && s.hash == hashOf(f.m.After) {
+			return true
+		}
+	}
+	return false
+}
+
+// clear removes what is left of older versions once the right one is in place,
+// and keeps what is no version of ours.
+func (r *recovery) clear(id ID, f *fate, place string, rest []string) error {
+	b := r.b
+	for _, p := range rest {
+		path := b.path(p)
+		s, err := look(path)
+		if err != nil || !s.there || path == place {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if s.hash == hashOf(f.m.After) || s.hash == hashOf(f.m.Before) {
+			if err := removeIfThere(path); err != nil {
+				return err
+			}
+			continue
+		}
+		if strings.HasPrefix(p, "tasks/pending/") {
+			continue // a drop with a used id: the scan after this sees to it
+		}
+		if err := b.setAside(r.ctx, nil, path, id.file(), audit.Reconcile, reason{Reason: "a file of a task that lies elsewhere", Task: id}); err != nil {
+			return err
+		}
+		r.out.Quarantine++
+	}
+	return nil
+}
+
+// lost deals with content that the ledger names and that is nowhere. A claim
+// that a power cut overtook is voided. What a stranger edited stays where it is
+// for verify to name and an operator to adopt. What is no task any more goes to
+// quarantine, and a line says that the content is lost; verify goes on naming
+// the task until an operator gives it up.
+func (r *recovery) lost(s *shard, id ID, f *fate, place string, rest []string) error {
+	b := r.b
+	best := append([]string{strings.TrimPrefix(place, b.home+"/")}, rest...)
+	for _, p := range best {
+		seen, err := look(b.path(p))
+		if err != nil {
+			return err
+		}
+		if seen.there && seen.hash == hashOf(f.m.Before) && f.m.to() == InProgress && f.m.from() == Pending {
+			return r.void(s, id, f, p)
+		}
+	}
+	for _, p := range best {
+		if found, err := b.read(id, None, b.path(p)); err == nil && found.task.ID == id && found.hash != hashOf(f.m.Before) {
+			return nil
+		}
+	}
+	r.out.Lost++
+	for _, p := range best {
+		if seen, err := look(b.path(p)); err != nil || !seen.there {
+			continue
+		}
+		if err := b.setAside(r.ctx, nil, b.path(p), id.file(), audit.Reconcile, reason{Reason: "lost: the content that the ledger names is nowhere, this was left", Code: "lost", Task: id}); err != nil {
+			return err
+		}
+		r.out.Quarantine++
+	}
+	if said, err := b.lineWith(`"alarm":"lost","host"`); err != nil || said != nil && ID(said.Task()) == id {
+		return err
+	}
+	return b.sayAlarm(r.ctx, s, id, "lost", fmt.Sprintf("its content is lost; mbox recover --adopt %s gives it up", id))
+}
+
+// void undoes a claim whose staged file a power cut took: the task goes back to
+// pending with its old content, and its epoch stays used.
+func (r *recovery) void(s *shard, id ID, f *fate, p string) error {
+	b := r.b
+	found, err := b.read(id, Pending, b.path(p))
+	if err != nil {
+		return err
+	}
+	t := found.task
+	t.Mbox.Epoch = f.m.Epoch
+	err = b.commit(r.ctx, s, &change{
+		id: id, by: audit.MboxAgent, event: audit.Reconcile, from: InProgress, to: Pending, task: t, before: hashOf(f.m.After),
+		reason: "the claim was voided: a power cut took its content",
+		said:   fmt.Sprintf("mbox voided the claim on %s", id),
+		extra:  func(m *move) { m.Found = found.hash },
+	})
+	r.out.Mended++
+	return err
+}
