@@ -22,8 +22,8 @@ test: ## every test; installs what the tests need
 	.ci/need python3 strace jq
 	CGO_ENABLED=0 $(GO) run ./.ci/gotest $(TESTFLAGS) -timeout 30m ./...
 
-race: ## every test again under the race detector; needs gcc
-	CGO_ENABLED=1 $(GO) run ./.ci/gotest -race $(TESTFLAGS) -timeout 45m ./...
+race: ## the tests under the race detector, long sweeps cut short; needs gcc
+	CGO_ENABLED=1 $(GO) run ./.ci/gotest -race -short $(TESTFLAGS) -timeout 30m ./...
 
 fuzz: ## every fuzz target for 5 seconds (FUZZTIME=1m for longer)
 	.ci/fuzz

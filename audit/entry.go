@@ -71,15 +71,15 @@ const timeLayout = "2006-01-02T15:04:05.000Z"
 
 // Entry is one ledger line. Append fills in TS, Seq, Prev, V and Checksum.
 type Entry struct {
-	Action   string         `json:"action" jsonschema:"description=one human line: ids and agent names, never text from a task"`
+	Action   string         `json:"action" jsonschema:"description=one human line: ids and agent names\\, never text from a task"`
 	Agent    string         `json:"agent" jsonschema:"minLength=1,description=who did it"`
 	Details  jsontext.Value `json:"details" jsonschema:"description=what the event needs; a line with 'to' here is a transition"`
 	Event    Event          `json:"event" jsonschema:"description=what happened"`
 	Prev     string         `json:"prev" jsonschema:"pattern=^sha256:[0-9a-f]{64}$,description=checksum of the entry before"`
-	Seq      int64          `json:"seq" jsonschema:"minimum=1,description=position in the ledger, from 1, without gaps"`
-	Session  *string        `json:"session" jsonschema:"nullable,description=the task's session, or its salted hash"`
+	Seq      int64          `json:"seq" jsonschema:"minimum=1,description=position in the ledger\\, from 1\\, without gaps"`
+	Session  *string        `json:"session" jsonschema:"nullable,description=the task's session\\, or its salted hash"`
 	TaskID   *string        `json:"task_id" jsonschema:"nullable,description=null where there is no task"`
-	TS       string         `json:"ts" jsonschema:"pattern=^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{3}Z$,description=UTC, exactly three decimals"`
+	TS       string         `json:"ts" jsonschema:"pattern=^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{3}Z$,description=UTC\\, exactly three decimals"`
 	V        int            `json:"v" jsonschema:"enum=1,description=format"`
 	Checksum string         `json:"checksum,omitzero" jsonschema:"pattern=^sha256:[0-9a-f]{64}$,description=last in the line: SHA-256 of the canonical object without it"`
 }

@@ -16,6 +16,9 @@ import (
 // tasks/archive/<month>, and returns how many. The result of a task that came
 // over a bridge stays until it was delivered.
 func (b *Box) Archive(ctx context.Context, olderThan time.Duration, by string) (int, error) {
+	if err := checkActor(by); err != nil {
+		return 0, err
+	}
 	ended, err := b.endedTasks()
 	if err != nil {
 		return 0, err

@@ -36,6 +36,15 @@ func CheckAgent(name string) error {
 	return nil
 }
 
+// checkActor returns an error if name cannot stand in the ledger as who did
+// something: an agent, or a human.
+func checkActor(name string) error {
+	if name == "human" {
+		return nil
+	}
+	return CheckAgent(name)
+}
+
 // CheckID returns an error if id cannot be a task's.
 func CheckID(id ID) error {
 	if !idForm.MatchString(string(id)) {

@@ -1079,7 +1079,7 @@ var forgeries = []struct {
 	{"attempt", func(m map[string]any) { in(m, "mbox")["attempt"] = 0 }, func(b, a *Task) bool { return a.Mbox.Attempt == b.Mbox.Attempt }},
 	{"max_attempts", func(m map[string]any) { in(m, "mbox")["max_attempts"] = 100 }, func(b, a *Task) bool { return a.Mbox.MaxAttempts == b.Mbox.MaxAttempts }},
 	{"claimant", func(m map[string]any) { in(m, "assignment")["picked_up_by"] = "mallory" }, func(b, a *Task) bool { return *a.Assignment.PickedUpBy == *b.Assignment.PickedUpBy }},
-	{"token", func(m map[string]any) { in(m, "mbox", "lease")["token"] = "00" }, func(b, a *Task) bool { return a.Mbox.Lease.Token == b.Mbox.Lease.Token }},
+	{"token", func(m map[string]any) { in(m, "mbox", "lease")["token"] = "00" }, func(b, a *Task) bool { return a.Mbox.Lease.Token != "00" }},
 	{"idempotency key", func(m map[string]any) { in(m, "mbox")["idempotency_key"] = "mine" }, func(b, a *Task) bool { return a.Mbox.IdempotencyKey == b.Mbox.IdempotencyKey }},
 	{"not_before", func(m map[string]any) { in(m, "mbox")["not_before"] = "2999-01-01T00:00:00Z" }, func(_, a *Task) bool { return a.Mbox.NotBefore == nil }},
 	{"budget", func(m map[string]any) { in(m, "mbox")["budget"] = map[string]any{"tokens": 9} }, func(_, a *Task) bool { return len(a.Mbox.Budget) == 0 }},
@@ -1980,10 +1980,10 @@ func rewrite(path, from, to string) error {
 
 func moveTo(b *Box, path string, to State) error {
 	new := b.path("tasks", string(to), filepath.Base(path))
-	if new == path {
-		return fs.ErrNotExist
+	if _, err := os.Lstat(new); err == nil {
+		return fs.ErrExist
 	}
-	return unix.Renameat2(unix.AT_FDCWD, path, unix.AT_FDCWD, new, unix.RENAME_NOREPLACE)
+	return os.Rename(path, new)
 }
 
 // where t1's file lies; "" if nowhere.

@@ -82,7 +82,7 @@ func (b *Box) adoptMove(ctx context.Context, s *shard, r *record, f *found) erro
 	if f.task == nil {
 		return b.alarm(ctx, s, r.id, "unreadable", fmt.Sprintf("moved by hand to %s, where it is no valid task", f.state))
 	}
-	if digestOf(f.task.askedHash()) != r.asked {
+	if !f.task.asksFor(r.asked) {
 		return b.alarm(ctx, s, r.id, "edited", fmt.Sprintf("moved by hand to %s with what was asked changed; mbox recover --adopt %s takes it as it is", f.state, r.id))
 	}
 	if r.state == Pending && f.state != InProgress {
@@ -102,6 +102,22 @@ func (b *Box) adoptMove(ctx context.Context, s *shard, r *record, f *found) erro
 		return b.adoptSecond(ctx, s, r.id, last)
 	}
 	return b.adopt(ctx, s, r, f)
+}
+
+// asksFor tells whether the task asks for what it was created with. Fields that
+// only mbox fills, and that were empty, are emptied again.
+func (t *Task) asksFor(asked digest) bool {
+	if digestOf(t.askedHash()) == asked {
+		return true
+	}
+	c := *t
+	m := &c.Mbox
+	m.RootID, m.Depth, m.Join, m.WaitsFor, m.Budget, m.Trigger, m.IdempotencyKey = "", 0, "", nil, nil, "", ""
+	if digestOf(c.askedHash()) != asked {
+		return false
+	}
+	*t = c
+	return true
 }
 
 // adopt commits the adoption of a file as it lies. A result that does not fit

@@ -7,13 +7,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/schemas"
 )
+
+var decisionID = regexp.MustCompile(`^decision-\d{4}-\d{2}-\d{2}-\d{3,}$`)
 
 // recordDetails are the details of a decision or change line.
 type recordDetails struct {
@@ -67,6 +71,12 @@ func (b *Box) Change(ctx context.Context, c audit.Change) (string, error) {
 // Outcome fills in the outcome of a decision: the file is replaced and another
 // line names its new hash.
 func (b *Box) Outcome(ctx context.Context, id, by, text string) error {
+	if !decisionID.MatchString(id) {
+		return fmt.Errorf("decision %s: %w", schemas.Sentence(id, 60), ErrNotFound)
+	}
+	if err := checkActor(by); err != nil {
+		return err
+	}
 	name := id + ".md"
 	s, err := b.lockShard(ctx, name)
 	if err != nil {
@@ -138,6 +148,9 @@ func (b *Box) fileAs(ctx context.Context, folder, id string, make func(id string
 		return err
 	}
 	f.folder, f.id = folder, id
+	if err := checkActor(f.by); err != nil {
+		return err
+	}
 	s, err := b.lockShard(ctx, id+".md")
 	if err != nil {
 		return err

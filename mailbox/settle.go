@@ -172,6 +172,9 @@ func (b *Box) sweepStaged(d dirty) error {
 
 func (b *Box) sweep(name string) error {
 	path := privatePath(b.home, "tmp", name)
+	if info, err := os.Lstat(path); err == nil && info.IsDir() {
+		return nil // nothing of mbox's; verify names it
+	}
 	if entry, ok := strings.CutSuffix(name, reasonSuffix); ok {
 		kept := b.path("tasks", "quarantine", entry)
 		if _, err := os.Lstat(kept); err == nil {

@@ -256,6 +256,9 @@ func (c *Claim) late(ctx context.Context, s *shard, verb, request string, conten
 // with the error code "cancelled". Whoever works on it is killed. A task that is
 // cancelled already is fine; one that has ended otherwise is ErrConflict.
 func (b *Box) Cancel(ctx context.Context, id ID, by, why string) error {
+	if err := checkActor(by); err != nil {
+		return err
+	}
 	var note *leaseNote
 	err := b.transition(ctx, id, func(f *found, r *record) (*change, error) {
 		c := &change{
@@ -292,6 +295,9 @@ func (b *Box) cancelEnded(id ID) error {
 // Retry puts a failed task back into pending, with all its attempts; the epoch
 // goes on. A task that is in no failed state is ErrConflict.
 func (b *Box) Retry(ctx context.Context, id ID, by, why string) error {
+	if err := checkActor(by); err != nil {
+		return err
+	}
 	s, err := b.lockShard(ctx, string(id))
 	if err != nil {
 		return taskError(id, err)

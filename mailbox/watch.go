@@ -233,7 +233,8 @@ var ErrRouted = errors.New("a router is up for this mailbox already")
 // ends. One router at a time serves a mailbox (ErrRouted); nothing depends on
 // it.
 func (b *Box) Route(ctx context.Context, o RouterOptions) error {
-	lock, err := durable.TryLock(privatePath(b.home, "locks", "router"))
+	// Routed takes the lock for a moment: a command that just asks is waited out.
+	lock, err := durable.AcquireLock(ctx, privatePath(b.home, "locks", "router"), time.Second)
 	if errors.Is(err, durable.ErrBusy) {
 		return fmt.Errorf("%w: %w", ErrBusy, ErrRouted)
 	}

@@ -116,6 +116,8 @@ func (m *modeCheck) look(path string, d fs.DirEntry) error {
 		return err
 	}
 	switch dir := filepath.Dir(name); {
+	case dir == "." && strings.HasPrefix(name, probe):
+		return filepath.SkipDir
 	case dir == filepath.Join("tasks", "pending"), dir == filepath.Join("tasks", "quarantine"):
 		if d.IsDir() {
 			return filepath.SkipDir

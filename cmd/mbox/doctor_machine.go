@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"mbox/mailbox/durable"
 )
@@ -39,9 +40,15 @@ func (e *exam) fileSystem() {
 	}
 }
 
+// probe is how the folder's name begins in which renames are tried. It lies in
+// the home itself: a file in .mbox/tmp would look like a transition to whoever
+// verifies or recovers at this moment.
+const probe = ".doctor-"
+
 // renames tries the two flags that every transition needs, on files of its own.
 func (e *exam) renames() {
-	dir, err := os.MkdirTemp(filepath.Join(e.home, ".mbox", "tmp"), ".doctor-")
+	e.sweep()
+	dir, err := os.MkdirTemp(e.home, probe)
 	if !e.check("renames", err) {
 		return
 	}
@@ -51,6 +58,16 @@ func (e *exam) renames() {
 		return
 	}
 	e.add("renames", fine, "", "exchange and no-replace work")
+}
+
+// sweep removes what a doctor that was killed has left.
+func (e *exam) sweep() {
+	left, _ := filepath.Glob(filepath.Join(e.home, probe+"*"))
+	for _, dir := range left {
+		if info, err := os.Lstat(dir); err == nil && time.Since(info.ModTime()) > time.Minute {
+			e.check("renames", os.RemoveAll(dir))
+		}
+	}
 }
 
 func tryRenames(a, b string) error {
