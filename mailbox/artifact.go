@@ -1,6 +1,9 @@
 package mailbox
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -101,14 +104,44 @@ func (b *Box) AddArtifact(c *Claim, path string) (Artifact, error) {
 	if err != nil {
 		return Artifact{}, err
 	}
-	to := filepath.Join(dir, filepath.Base(path))
-	if same, err := filepath.Abs(path); err == nil && same == to {
-		return b.describe(b.AgentDir(c.agent), to)
+	if same, err := filepath.Abs(path); err == nil && filepath.Dir(same) == dir {
+		return b.describe(b.AgentDir(c.agent), same)
+	}
+	to, err := freeName(dir, filepath.Base(path), in)
+	if err != nil {
+		return Artifact{}, err
+	}
+	if _, err := in.Seek(0, io.SeekStart); err != nil {
+		return Artifact{}, err
 	}
 	if err := copyInto(to, in); err != nil {
 		return Artifact{}, err
 	}
 	return b.describe(b.AgentDir(c.agent), to)
+}
+
+// freeName finds a path in dir for a file that is to be called name: that name,
+// if it is free or holds the same bytes already, else with a number.
+func freeName(dir, name string, content io.ReadSeeker) (string, error) {
+	want := sha256.New()
+	if _, err := io.Copy(want, content); err != nil {
+		return "", err
+	}
+	sum := "sha256:" + hex.EncodeToString(want.Sum(nil))
+	ext := filepath.Ext(name)
+	for n := 1; ; n++ {
+		to := filepath.Join(dir, name)
+		if n > 1 {
+			to = filepath.Join(dir, fmt.Sprintf("%s-%d%s", strings.TrimSuffix(name, ext), n, ext))
+		}
+		have, err := hashAt(to)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && have == sum {
+			return to, nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
 }
 
 // copyInto writes a file beside its name and renames it: a verb that is said
@@ -164,8 +197,11 @@ func (c *Claim) spill(r *Result) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(dir, name)
-	if err := copyInto(path, strings.NewReader(string(data))); err != nil {
+	path, err := freeName(dir, name, bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	if err := copyInto(path, bytes.NewReader(data)); err != nil {
 		return err
 	}
 	a, err := c.box.describe(c.box.AgentDir(c.agent), path)

@@ -99,6 +99,8 @@ func (b *Box) Claim(ctx context.Context, r ClaimRequest) (*Claim, error) {
 		switch {
 		case err == nil:
 			return c, nil
+		case errors.Is(err, ErrCommitted):
+			return nil, err // it is claimed; busy was what came after
 		case errors.Is(err, ErrBusy), errors.Is(err, ErrNotFound), errors.Is(err, errNotReady):
 			// Somebody else has it, or had it.
 		case errors.Is(err, errForeign):

@@ -201,6 +201,7 @@ func (b *Box) putAside(ctx context.Context, s *shard, path string, data []byte, 
 	} else if err != nil {
 		return err
 	}
+	ctx = context.WithoutCancel(ctx)
 	if err := b.finishKept(&kept{Entry: k.entry, SHA256: k.sha}, k.path); err != nil {
 		return err
 	}

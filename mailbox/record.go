@@ -205,6 +205,7 @@ func (b *Box) writeRecord(ctx context.Context, s *shard, f *filing) error {
 	} else if err != nil {
 		return err
 	}
+	ctx = context.WithoutCancel(ctx)
 	if err := b.placeRecord(&e); err != nil {
 		return fmt.Errorf("%w: %w", ErrCommitted, err)
 	}

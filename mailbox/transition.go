@@ -58,6 +58,8 @@ func (b *Box) commit(ctx context.Context, s *shard, c *change) error {
 	if err != nil {
 		return fmt.Errorf("the ledger's line: %w", err)
 	}
+	// From here on nobody's impatience counts: it has happened.
+	ctx = context.WithoutCancel(ctx)
 	if c.stolen, err = b.finish(ctx, c.id, m, entry.Agent, lineTime(line, b.now())); err != nil {
 		return fmt.Errorf("%w: %w", ErrCommitted, err)
 	}

@@ -1,0 +1,112 @@
+package mailbox
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"mbox/mailbox/durable"
+)
+
+// An output that becomes an artifact must not replace an artifact of the work.
+func TestSpillKeepsArtifacts(t *testing.T) {
+	b := newBox(t, Options{})
+	if _, err := b.Submit(t.Context(), request("x")); err != nil {
+		t.Fatal(err)
+	}
+	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := b.ArtifactDir(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := filepath.Join(dir, "output.txt")
+	if err := os.WriteFile(own, []byte("the work's own file"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, err := b.CollectArtifacts(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Complete(t.Context(), Result{Output: []byte(`"` + strings.Repeat("x", 300<<10) + `"`), Artifacts: a}); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(own); err != nil || !bytes.Equal(data, []byte("the work's own file")) {
+		t.Errorf("the artifact now has %d bytes: %v", len(data), err)
+	}
+	done, _, err := b.Task(t.Context(), c.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := map[string]bool{}
+	for _, a := range done.Result.Artifacts {
+		if paths[a.Path] {
+			t.Errorf("%s is named twice: %+v", a.Path, done.Result.Artifacts)
+		}
+		paths[a.Path] = true
+	}
+}
+
+// Two artifacts of one base name must not become one.
+func TestAddArtifactsOfOneName(t *testing.T) {
+	b := newBox(t, Options{})
+	if _, err := b.Submit(t.Context(), request("x")); err != nil {
+		t.Fatal(err)
+	}
+	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]string{}
+	for _, text := range []string{"one", "two"} {
+		path := filepath.Join(t.TempDir(), "report.txt")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		a, err := b.AddArtifact(c, path)
+		if err != nil {
+			return // refusing is fine
+		}
+		if before, ok := seen[a.Path]; ok {
+			t.Errorf("%s was %q and is %q", a.Path, before, text)
+		}
+		seen[a.Path] = text
+	}
+}
+
+// A claim that is committed and not applied is not a claim that somebody else
+// had: Claim has to stop and say so.
+func TestClaimThatIsCommittedIsNotBusy(t *testing.T) {
+	b := newBox(t, Options{LockWait: 50 * time.Millisecond})
+	for range 3 {
+		if _, err := b.Submit(t.Context(), request("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var held []*durable.Lock
+	names, _ := filepath.Glob(b.path(".mbox/locks/copy-*"))
+	for _, n := range names {
+		l, err := durable.TryLock(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, l)
+	}
+	_, err := b.Claim(context.Background(), ClaimRequest{Agent: "coder", Process: true})
+	for _, l := range held {
+		l.Unlock()
+	}
+	taken, _ := os.ReadDir(b.path("tasks/in-progress"))
+	if !errors.Is(err, ErrCommitted) || len(taken) != 1 {
+		t.Errorf("%d tasks were claimed by one call, which said: %v", len(taken), err)
+	}
+	if _, err := b.Scan(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}

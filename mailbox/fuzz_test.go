@@ -1,0 +1,241 @@
+package mailbox
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+	"mbox/schemas"
+)
+
+// seedTasks are texts from which fuzzing of tasks begins.
+var seedTasks = []string{
+	titled(""),
+	titled(`,"id":"drop"`),
+	meta(`"action":{"name":"write_file","params":{"path":"a"}},"depends_on":["other-1"],"not_before":"2020-01-01T00:00:00+02:00","max_attempts":7,"idempotency_key":"k","labels":{"a":1}`),
+	titled(`,"created":"9999-12-31T23:59:59-01:00"`),
+	titled(`,"created":"2020-02-29T23:59:60.1234567891Z","source":{"agent":"bridge:x","session":"s"}`),
+	inContext(`[1.50,2e3,-0,"\ud83d\ude42",null,{"":[]}]`),
+	`{"task":{"title":"x","context":{"conversation_summary":"s","relevant_files":["a"],"constraints":null}}}`,
+	`{"id":"t1","version":1,"created":"2026-01-01T00:00:00Z","updated":"2026-01-01T00:00:00.123Z","source":{"agent":"human"},"task":{"type":"other","priority":"normal","title":"x","description":""},"assignment":{"target_agent":"any","picked_up_by":"coder","picked_up_at":"2026-01-01T00:00:00Z"},"result":{"status":"completed","output":{"a":[1]},"artifacts":[{"path":"p","size":1,"sha256":"sha256:0000000000000000000000000000000000000000000000000000000000000000"}],"error":null},"audit":{"state_changes":[{"from":"pending","to":"in-progress","by":"coder","at":"2026-01-01T00:00:00Z","reason":"r"}]},"mbox":{"tx":"00","revision":2,"attempt":1,"max_attempts":3,"epoch":1,"lease":{"token":"t","host":"h","deadline":"2026-01-01T00:15:00Z"},"progress":{"at":"2026-01-01T00:00:00Z","percent":40,"message":"m"}}}`,
+	`{"task":{"Title":"x"}}`,
+	`[]`,
+	`{"task":`,
+}
+
+// FuzzParseDrop: what is refused is refused with a path and a code; what is
+// taken is written such that it reads the same, as the drop that it was and as
+// the task that it becomes.
+func FuzzParseDrop(f *testing.F) {
+	for _, text := range seedTasks {
+		f.Add("drop.json", []byte(text))
+	}
+	f.Add("", []byte(seedTasks[0]))
+	f.Add("a name\n.json", []byte(seedTasks[0]))
+	f.Fuzz(func(t *testing.T, name string, data []byte) {
+		drop, err := ParseDrop(name, data)
+		if err == nil {
+			err = drop.Validate()
+		}
+		if err != nil {
+			checkRefusal(t, err)
+			return
+		}
+		again, err := schemas.Encode(drop)
+		must(t, err)
+		if len(again) > MaxTask {
+			return
+		}
+		same, err := ParseDrop(name, again)
+		if err != nil {
+			t.Fatalf("its own encoding is refused: %v\n%s", err, again)
+		}
+		checkSame(t, drop, same)
+		must(t, same.Validate())
+
+		drop.complete(time.Unix(1e9, 0), time.Unix(2e9, 0), "unknown", 3)
+		becomes, err := schemas.Encode(drop)
+		must(t, err)
+		if len(becomes) > MaxTask {
+			return
+		}
+		read := new(Task)
+		if err := schemas.Decode(becomes, read); err != nil {
+			t.Fatalf("the task that it becomes cannot be read: %v\n%s", err, becomes)
+		}
+		checkSame(t, drop, read)
+		if drop.askedHash() != read.askedHash() {
+			t.Error("what was asked is not the same when it is read again")
+		}
+	})
+}
+
+func checkRefusal(t *testing.T, err error) {
+	t.Helper()
+	var bad *schemas.Error
+	if !errors.As(err, &bad) {
+		t.Fatalf("%T: %v", err, err)
+	}
+	if bad.Path == "" || bad.Code == "" || bad.Problem == "" {
+		t.Errorf("it does not say all: %+v", bad)
+	}
+	if text := err.Error(); strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == '\u202e' || r == '\ufffd' }) {
+		t.Errorf("not fit for a terminal: %q", text)
+	}
+}
+
+// checkSame compares by what is written: raw JSON may differ in white space.
+func checkSame(t *testing.T, a, b *Task) {
+	t.Helper()
+	one, err := schemas.Encode(a)
+	must(t, err)
+	two, err := schemas.Encode(b)
+	must(t, err)
+	if !bytes.Equal(one, two) {
+		t.Errorf("read again it is another:\n%s\n%s", one, two)
+	}
+}
+
+// FuzzTaskFile: whatever lies in a folder is read, or refused, and what can be
+// saved of it for an answer is a task.
+func FuzzTaskFile(f *testing.F) {
+	for _, text := range seedTasks {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		task := new(Task)
+		if err := schemas.Decode(data, task); err != nil {
+			checkRefusal(t, err)
+		} else if text, err := schemas.Encode(task); err == nil && len(text) <= MaxTask {
+			again := new(Task)
+			if err := schemas.Decode(text, again); err != nil {
+				t.Fatalf("its own encoding is refused: %v\n%s", err, text)
+			}
+			checkSame(t, task, again)
+			if task.askedHash() != again.askedHash() {
+				t.Error("what was asked is not the same when it is read again")
+			}
+			task.Audit.trim()
+			_, _ = task.Validate(), task.forged()
+		}
+		rest := salvage(data)
+		if err := errors.Join(rest.Validate(), rest.forged()); err != nil {
+			t.Errorf("what was saved of it is no task: %v", err)
+		}
+		rest.complete(time.Unix(1e9, 0), time.Unix(2e9, 0), "unknown", 3)
+		text, err := schemas.Encode(rest)
+		must(t, err)
+		if err := schemas.Decode(text, new(Task)); err != nil && len(text) <= MaxTask {
+			t.Errorf("what was saved of it cannot be read: %v\n%s", err, text)
+		}
+	})
+}
+
+// FuzzDirtyRecord: a record is read, or it is damaged; what is written is read
+// as it was, and fits in its place.
+func FuzzDirtyRecord(f *testing.F) {
+	d := dirty{kind: "task", name: "t1", tx: "00", at: audit.Position{File: "2026-01-01.jsonl", Offset: 1, Seq: 2, Checksum: "sha256:00"}, pid: 3}
+	f.Add(d.encode(), "t1", int64(7))
+	f.Add([]byte(strings.Repeat(" ", recordSize-1)+"\n"), "a b\n\x1b", int64(-1))
+	f.Add([]byte("dirty task \"t1\" 00 - 0 0  1 00000000\n"), strings.Repeat("\x01", 255), int64(1<<40))
+	f.Add([]byte{}, "\xff\xfe\u202e\U000e0001", int64(0))
+	f.Fuzz(func(t *testing.T, record []byte, name string, offset int64) {
+		if got, set, err := decodeDirty(record); err == nil && set {
+			checkDirty(t, got)
+		}
+		if len(name) > 255 { // no file name is longer
+			name = name[:255]
+		}
+		checkDirty(t, dirty{kind: "drop", name: name, tx: strings.Repeat("f", 32), at: audit.Position{
+			File: "2026-01-01.jsonl", Offset: offset, Seq: offset, Checksum: audit.Hash(nil),
+		}, pid: 1 << 22})
+	})
+}
+
+func checkDirty(t *testing.T, d dirty) {
+	t.Helper()
+	text := d.encode()
+	if len(text) != recordSize && len(d.name) <= 255 && len(d.kind+d.tx+d.at.File+d.at.Checksum) < 300 {
+		t.Errorf("%d bytes for a name of %d", len(text), len(d.name))
+	}
+	got, set, err := decodeDirty(text)
+	if err != nil || !set || got != d {
+		t.Errorf("%+v was read as %+v: %v", d, got, err)
+	}
+}
+
+// FuzzSnapshotRecord: a record of a snapshot is read or refused; what is written
+// is read as it was.
+func FuzzSnapshotRecord(f *testing.F) {
+	r := &record{
+		id: "t1", state: Pending, class: class{"any", "other", "write_file"}, priority: 2, created: 1, notBefore: -1, deadline: 1 << 60,
+		since: 5, revision: 1, epoch: 2, attempt: 3, max: 4, dependsOn: []ID{"a", "B"}, blocked: true, alarmed: true, place: -1, rest: -1,
+	}
+	f.Add(r.encode(nil))
+	f.Add((&record{}).encode(nil))
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := decodeRecord(data)
+		if err != nil {
+			return
+		}
+		again, err := decodeRecord(r.encode(nil))
+		if err != nil || !reflect.DeepEqual(r, again) {
+			t.Errorf("%+v was read as %+v: %v", r, again, err)
+		}
+	})
+}
+
+// FuzzSnapshotFile: a snapshot with some bytes changed is used or not, but it
+// neither stops a mailbox nor makes it lose a task: it is derived.
+func FuzzSnapshotFile(f *testing.F) {
+	dir := filepath.Join(f.TempDir(), "home")
+	must(f, Create(dir, Options{Sync: durable.None}))
+	b, err := Open(f.Context(), dir, Options{Sync: durable.None})
+	must(f, err)
+	f.Cleanup(func() { b.Close() })
+	for _, id := range []ID{"a", "b", "c", "d"} {
+		task := request("x")
+		task.ID, task.Task.Priority = id, Priorities[len(id)]
+		if id == "d" {
+			task.Mbox.DependsOn = []ID{"a"}
+		}
+		_, err := b.Submit(f.Context(), task)
+		must(f, err)
+	}
+	must(f, b.update())
+	b.mu.Lock()
+	d := b.index.draft()
+	b.mu.Unlock()
+	must(f, b.writeSnapshot(d))
+	good, err := os.ReadFile(b.snapshotPath())
+	must(f, err)
+	f.Add(uint16(0), []byte{1}, uint16(0))
+	f.Add(uint16(len(good)-4), []byte{0xff, 0xff, 0xff, 0x7f}, uint16(0))
+	f.Add(uint16(len(good)/2), []byte{}, uint16(100))
+	f.Fuzz(func(t *testing.T, at uint16, change []byte, cut uint16) {
+		bad := bytes.Clone(good)
+		copy(bad[min(int(at), len(bad)):], change)
+		bad = bad[:len(bad)-min(int(cut), len(bad))]
+		must(t, os.WriteFile(b.snapshotPath(), bad, 0o600))
+		s, err := b.openSnapshot()
+		if err != nil {
+			return
+		}
+		defer s.close()
+		_, _ = s.others()
+		_, _ = s.ready(map[uint32]bool{})
+		_, _ = s.find("b")
+		_ = s.has(7)
+		if len(s.next) == len(s.head.Runs) {
+			s.heads(func(class) bool { return true }, map[uint32]bool{}, func(*record) {})
+		}
+	})
+}
