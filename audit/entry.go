@@ -258,7 +258,7 @@ func skim(raw []byte) (seq int64, prev, checksum string, err error) {
 	// a string is escaped: the last match is the top-level key.
 	const key = `,"prev":"`
 	i := bytes.LastIndex(raw[:cut], []byte(key))
-	if i < 0 || len(raw[i:]) < len(key)+71+8 {
+	if i < 0 || i+len(key)+71 > cut {
 		return 0, "", "", errLink
 	}
 	prev = string(raw[i+len(key) : i+len(key)+71])

@@ -148,6 +148,8 @@ func (b *Box) claim(ctx context.Context, r ClaimRequest, id ID) (*Claim, error) 
 	c := &Claim{Task: f.task, box: b, agent: r.Agent, token: randomHex(16)}
 	if r.Process {
 		if c.lease, err = b.makeLease(c); err != nil {
+			c.Close()
+			b.dropLease(id, c.token)
 			return nil, err
 		}
 	}
@@ -158,8 +160,8 @@ func (b *Box) claim(ctx context.Context, r ClaimRequest, id ID) (*Claim, error) 
 	}
 	if err != nil {
 		c.Close()
-		if !s.dirty {
-			b.dropLease(id, c.token)
+		if _, open, bad := readDirty(s.lock.Path()); !open && bad == nil {
+			b.dropLease(id, c.token) // it has not happened, or was given up
 		}
 		return nil, taskError(id, err)
 	}

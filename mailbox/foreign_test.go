@@ -353,7 +353,7 @@ var droppedFiles = []dropped{
 	{name: "depends on an unknown task", text: meta(`"depends_on":["nobody-knows"]`), ends: admitted()},
 	{name: "mode 0666", make: moded(0o666), ends: admitted()},
 	{name: "mode 0000", make: moded(0), ends: unreadable()},
-	{name: "just under 1 MiB", text: padded(MaxTask - 2000), ends: admitted()},
+	{name: "just under the limit of a new task", text: padded(MaxNew - 2000), ends: admitted()},
 
 	// Not JSON, or not one JSON object.
 	{name: "empty", text: "", ends: quarantined("empty")},

@@ -231,7 +231,7 @@ func FuzzSnapshotFile(f *testing.F) {
 		}
 		defer s.close()
 		_, _ = s.others()
-		_, _ = s.ready(map[uint32]bool{})
+		_, _, _ = s.ready(map[uint32]bool{})
 		_, _ = s.find("b")
 		_ = s.has(7)
 		if len(s.next) == len(s.head.Runs) {

@@ -46,8 +46,7 @@ func (b *Box) makeLease(c *Claim) (*os.File, error) {
 		return nil, err
 	}
 	if err := flockNow(f); err != nil {
-		f.Close()
-		return nil, err
+		return f, err
 	}
 	return f, b.writeLease(f, leaseNote{PID: os.Getpid(), Start: startTime(os.Getpid()), Host: b.host, Boot: b.boot})
 }

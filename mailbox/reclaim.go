@@ -125,17 +125,13 @@ func (b *Box) dropStrayLeases(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	count := map[ID]int{}
 	for _, name := range names {
-		id, _, _ := leaseOf(name)
-		count[id]++
-	}
-	for id, n := range count {
+		id, token, _ := leaseOf(name)
 		r, err := b.lookup(id)
 		if err != nil {
 			return err
 		}
-		if n == 1 && r != nil && r.state == InProgress {
+		if r != nil && r.state == InProgress && r.claim == digestOf(b.saltedHash("token", token)) {
 			continue
 		}
 		s, err := b.tryShard(ctx, shardOf(string(id)))

@@ -130,7 +130,26 @@ func (s *snapshot) readHead() error {
 	if _, err := s.file.ReadAt(text, s.size-4-n); err != nil {
 		return err
 	}
-	return json.Unmarshal(text, &s.head)
+	if err := json.Unmarshal(text, &s.head); err != nil {
+		return err
+	}
+	return s.head.check(s.size - 4 - n)
+}
+
+// check holds the head against the length of what stands before it.
+func (h *snapshotHead) check(length int64) error {
+	n := int64(h.Records)
+	fits := h.Offsets >= 0 && h.Order == h.Offsets+8*(n+1) && h.Special == h.Order+4*n &&
+		h.Specials >= 0 && h.Specials <= length/8 && length == h.Special+8*h.Specials
+	at := uint32(0)
+	for _, r := range h.Runs {
+		fits = fits && r.First == at && r.End > r.First && r.End <= h.Ready && r.Priority >= 0 && r.Priority < len(Priorities)
+		at = r.End
+	}
+	if !fits || at != h.Ready || h.Ready > h.Records {
+		return errNoSnapshot
+	}
+	return nil
 }
 
 func (s *snapshot) close() { s.file.Close() }
@@ -302,6 +321,9 @@ func (s *snapshot) ready(gone map[uint32]bool) ([]*record, []uint64, error) {
 				continue
 			}
 			from := binary.LittleEndian.Uint64(data[s.head.Offsets+8*int64(n):])
+			if from > uint64(s.head.Offsets) {
+				return nil, nil, errNoSnapshot
+			}
 			r, err := decodeRecord(data[from:s.head.Offsets])
 			if err != nil {
 				return nil, nil, err

@@ -138,6 +138,7 @@ var volatile = []struct {
 	{regexp.MustCompile(`\b[0-9a-f]{32,}\b`), "HEX"},
 	{regexp.MustCompile(`\b\d+m?s\b`), "AGE"},
 	{regexp.MustCompile(`\bpid \d+`), "pid PID"},
+	{regexp.MustCompile(`\bseq \d+|\b\d+ ledger lines`), "SEQ"},
 	{regexp.MustCompile(`[ \t]+`), " "},
 	{regexp.MustCompile(` ?\n`), "\n"},
 }
