@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"math"
 	"testing"
 
 	"mbox/schemas"
@@ -21,7 +22,7 @@ func FuzzLine(f *testing.F) {
 	id, session := "task-2026-02-16-001", "agent:pi \"x\"\u2028\x7f"
 	for _, e := range []Entry{
 		{Agent: "coder", Event: TaskPicked, Action: "coder picked task-2026-02-16-001", TaskID: &id, Details: Details(map[string]any{"to": "in-progress", "n": 1})},
-		{Agent: "bridge:x", Event: ErrorEvent, Action: "\x00\x1f\" \\ / é ☂ 🙂", Session: &session, Details: Details(map[string]any{"prev": `,"prev":"`, "é": nil, "z": []any{true, -0.0, 1e21}})},
+		{Agent: "bridge:x", Event: ErrorEvent, Action: "\x00\x1f\" \\ / é ☂ 🙂", Session: &session, Details: Details(map[string]any{"prev": `,"prev":"`, "é": nil, "z": []any{true, math.Copysign(0, -1), 1e21}})},
 	} {
 		e.TS, e.Seq, e.Prev, e.V = "2026-02-16T10:30:00.123Z", 1, Genesis("id"), Format
 		raw, err := e.encode()

@@ -95,8 +95,13 @@ func (t *Task) forged() error {
 		{t.Assignment.PickedUpBy != nil, "assignment.picked_up_by"},
 		{t.Assignment.PickedUpAt != nil, "assignment.picked_up_at"},
 		{len(t.Audit.StateChanges) > 0, "audit.state_changes"},
-		{m.TX != "", "mbox.tx"}, {m.Revision != 0, "mbox.revision"}, {m.Attempt != 0, "mbox.attempt"},
-		{m.Epoch != 0, "mbox.epoch"}, {m.Lease != nil, "mbox.lease"}, {m.Progress != nil, "mbox.progress"}, {m.Trigger != "", "mbox.trigger"},
+		{m.TX != "", "mbox.tx"},
+		{m.Revision != 0, "mbox.revision"},
+		{m.Attempt != 0, "mbox.attempt"},
+		{m.Epoch != 0, "mbox.epoch"},
+		{m.Lease != nil, "mbox.lease"},
+		{m.Progress != nil, "mbox.progress"},
+		{m.Trigger != "", "mbox.trigger"},
 	} {
 		if c.set {
 			return refused(c.path, "a dropped task may not claim it", state)
@@ -106,8 +111,12 @@ func (t *Task) forged() error {
 		set  bool
 		path string
 	}{
-		{m.ParentID != "", "mbox.parent_id"}, {m.RootID != "", "mbox.root_id"}, {m.Depth != 0, "mbox.depth"},
-		{m.Join != "", "mbox.join"}, {len(m.WaitsFor) > 0, "mbox.waits_for"}, {len(m.Budget) > 0, "mbox.budget"},
+		{m.ParentID != "", "mbox.parent_id"},
+		{m.RootID != "", "mbox.root_id"},
+		{m.Depth != 0, "mbox.depth"},
+		{m.Join != "", "mbox.join"},
+		{len(m.WaitsFor) > 0, "mbox.waits_for"},
+		{len(m.Budget) > 0, "mbox.budget"},
 	} {
 		if c.set {
 			return refused(c.path, "it comes only through a delegation", "leave it out")

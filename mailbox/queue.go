@@ -12,6 +12,7 @@ func (q queueHeap) Len() int { return len(q) }
 func (q queueHeap) Less(i, j int) bool {
 	return cmp.Or(cmp.Compare(q[i].created, q[j].created), cmp.Compare(q[i].id, q[j].id)) < 0
 }
+
 func (q queueHeap) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
 	q[i].place, q[j].place = i, j
