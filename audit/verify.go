@@ -105,7 +105,7 @@ func Verify(ctx context.Context, home, mailboxID string, visit func(Line, Entry)
 		}
 	}
 	v.report.End = v.at
-	return v.report, nil
+	return v.report, v.tick()
 }
 
 // verification is one run of Verify.
@@ -255,6 +255,10 @@ func (v *verification) piece(p piece) (more bool, err error) {
 			return true, err
 		}
 	}
+	if bad != nil && p.whole && v.day.damaged { // the first look was careful
+		v.reject(&l, bad, p)
+		return true, nil
+	}
 	sight, err := v.lookAgain(p)
 	if err != nil || sight == changed {
 		return true, err
@@ -263,6 +267,7 @@ func (v *verification) piece(p piece) (more bool, err error) {
 		return false, err
 	}
 	l, bad = v.accept(p)
+	v.day.damaged = v.day.damaged || sight == damaged
 	switch {
 	case sight == inFlight:
 		v.torn = true
@@ -437,7 +442,7 @@ func (v *verification) lookAgain(p piece) (sight, error) {
 		return damaged, err
 	}
 	head := v.readHead()
-	if younger != "" || head.File == v.day.name && head.Length > v.day.offset || p.whole && v.day.damaged {
+	if younger != "" || head.File == v.day.name && head.Length > v.day.offset {
 		return v.peekAgain(p)
 	}
 	unlock, err := v.hold(v.lockPath())
@@ -457,7 +462,6 @@ func (v *verification) lookAgain(p piece) (sight, error) {
 	if head.File == v.day.name && head.Length == v.day.offset && v.o.InFlight != nil && v.o.InFlight(here) {
 		return inFlight, nil
 	}
-	v.day.damaged = true
 	return damaged, nil
 }
 
@@ -490,22 +494,21 @@ func (v *verification) hold(path string) (unlock func(), err error) {
 }
 
 // checkHead compares the end with the head record: a line is written before the
-// record of it, so the ledger never ends before what the record says.
+// record of it, so a ledger that is read after the record never ends before what
+// that says.
 func (v *verification) checkHead() error {
-	for range 2 {
-		if head := v.readHead(); v.torn || head.Seq <= v.at.Seq {
-			return v.checkHeadFile(head)
-		}
-		if v.day == nil {
-			if err := v.nextDay(""); err != nil {
-				return err
-			}
-		}
-		if err := v.walk(); err != nil {
+	head := v.readHead()
+	if v.torn || head.Seq <= v.at.Seq {
+		return v.checkHeadFile(head)
+	}
+	if v.day == nil {
+		if err := v.nextDay(""); err != nil {
 			return err
 		}
 	}
-	head := v.readHead()
+	if err := v.walk(); err != nil {
+		return err
+	}
 	if head.Seq <= v.at.Seq {
 		return v.checkHeadFile(head)
 	}
@@ -599,7 +602,7 @@ func (v *verification) checkCopies() error {
 		return err
 	}
 	for _, d := range differing {
-		again, err := v.recheck(Folder(d.Agent))
+		again, err := v.recheckPatiently(Folder(d.Agent))
 		if err != nil {
 			return err
 		}
@@ -608,6 +611,22 @@ func (v *verification) checkCopies() error {
 		}
 	}
 	return v.strangers()
+}
+
+// recheckPatiently gives those who mend a copy (a settle that waits for its
+// lock) the time to do so: a fault stands still.
+func (v *verification) recheckPatiently(folder string) (d *Difference, err error) {
+	for range 4 {
+		if d, err = v.recheck(folder); d == nil || err != nil {
+			return d, err
+		}
+		select {
+		case <-v.ctx.Done():
+			return d, v.ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	return d, nil
 }
 
 // recheck looks at a copy again from where it first differed, until nothing but
@@ -909,7 +928,7 @@ func (d *dayReader) scanRepairs() error {
 }
 
 func repairOf(raw []byte) (r repairLine, ok bool) {
-	seq, prev, _, err := skim(raw)
+	seq, prev, _, err := link(raw)
 	if err != nil {
 		return r, false
 	}
@@ -957,7 +976,7 @@ func parseLine(raw []byte) (l parsed, err error) {
 	l.task = c.member(`,"task_id":`, 'n')
 	l.ts = c.member(`,"ts":`, '"')
 	if c.failed || string(c.b[c.at:]) != `,"v":1` || len(prev) != 73 || len(seq) > 16 {
-		seq, prev, sum, err := skim(raw)
+		seq, prev, sum, err := link(raw)
 		return parsed{seq: seq, prev: []byte(prev), sum: sum}, err
 	}
 	if l.sum, err = checksum(raw, cut); err != nil {
@@ -969,6 +988,20 @@ func parseLine(raw []byte) (l parsed, err error) {
 	}
 	l.proven = true
 	return l, nil
+}
+
+// link is skim for lines of any shape: one with its right checksum may still be
+// too short for what skim takes out of it.
+func link(raw []byte) (seq int64, prev, sum string, err error) {
+	const key = `,"prev":"`
+	cut := len(raw) - suffixSize
+	if i := bytes.LastIndex(raw[:max(cut, 0)], []byte(key)); i < 0 || cut-i >= len(key)+71 {
+		return skim(raw)
+	}
+	if _, err := checksum(raw, cut); err != nil {
+		return 0, "", "", err
+	}
+	return 0, "", "", errLink
 }
 
 // checksum returns the line's checksum if it is the right one. What is hashed

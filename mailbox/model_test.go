@@ -650,7 +650,7 @@ func (w *world) finish(t *rapid.T) {
 	w.t = t
 	w.reopen()
 	w.turn(t)
-	w.clk.turn(time.Minute)
+	w.clk.turn(3 * time.Minute) // whatever was half-written, and a clock that was turned back
 	w.look(t)
 	w.clean()
 	w.b.Close()

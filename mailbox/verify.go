@@ -34,7 +34,26 @@ type VerifyReport struct {
 	Truncated bool     `json:"truncated"` // there are more than audit.MaxFaults faults
 }
 
-// Fault is one invariant (of design section 4) that does not hold at one place.
+// Fault is one invariant that does not hold at one place. The invariants:
+//
+//	 1  an id, whatever its case, is in exactly one folder
+//	 2  the file's name is the task's id, and the file is a valid task
+//	 3  result.status is the folder; of an archived task, completed or failed
+//	 4  completed has a result, a claimant and a token; failed has an error;
+//	    in-progress has a claimant and a token; pending has none of these
+//	 5  audit.state_changes is a path of the automaton from pending to the folder
+//	 6  mbox.tx and the file's SHA-256 are those of the id's last move
+//	 7  an id's lines are moves that their events make, each from where the one
+//	    before led, and lead to the folder; it is completed at most once, and its
+//	    epoch rises with each claim
+//	 8  every file has lines, and every id with lines has its file
+//	 9  every byte of the ledger belongs to a line or to a repaired range
+//	10  checksum, canonical form, fields, prev, and seq without gaps
+//	11  each agent's copy holds exactly its lines
+//	12  decisions and changes have the bytes that their last line recorded
+//	13  no staged file, lease or quarantine entry without what explains it, and
+//	    no quarantine entry lost
+//	14  modes, kinds and links of files, one device, nothing missing
 type Fault struct {
 	Invariant int    `json:"invariant"`
 	File      string `json:"file"`          // path from the home

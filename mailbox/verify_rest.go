@@ -335,12 +335,30 @@ func (v *verifying) lease(name string) error {
 	}
 	if t := v.fold.tasks[id.Fold()]; t != nil {
 		f.Task, f.Seq = t.id, t.seq
-		if _, made := txIn([]byte(quoted(token))); made && t.state == Pending {
-			// A claim makes its lease before it marks the shard.
+		if v.abandoned(name, token) {
 			v.note("a claim of %s was interrupted before it began; the next scan removes its lease", t.id)
 			return nil
 		}
 	}
 	v.fault(f)
 	return nil
+}
+
+// abandoned tells whether a lease is that of a claim whose process died before
+// it had marked the shard: a claim makes its lease first.
+func (v *verifying) abandoned(name, token string) bool {
+	if _, made := txIn([]byte(quoted(token))); !made {
+		return false
+	}
+	f, info, err := durable.OpenRegular(privatePath(v.b.home, "leases", name))
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	defer f.Close()
+	if info.Size() == 0 {
+		return true
+	}
+	boot, err := durable.BootID()
+	n := readNote(f, info.Size())
+	return err == nil && n != nil && (n.Boot != boot || startTime(n.PID) != n.Start)
 }

@@ -278,8 +278,8 @@ func (v *verifying) shapes() error {
 		return err
 	}
 	s := &shape{v: v, device: deviceOf(info)}
-	if info.Mode().Perm() != durable.DirMode {
-		s.bad(".", "mode is %04o, not %04o", info.Mode().Perm(), durable.DirMode)
+	if what := s.wrong(".", info); what != "" {
+		v.fault(Fault{Invariant: 14, File: ".", What: what})
 	}
 	for _, top := range []string{"tasks", "audit", "decisions", "changes", ".mbox"} {
 		err := filepath.WalkDir(v.b.path(top), s.visit)
@@ -302,10 +302,6 @@ func deviceOf(info fs.FileInfo) uint64 {
 	return 0
 }
 
-func (s *shape) bad(file, format string, args ...any) {
-	s.v.fault(Fault{Invariant: 14, File: file, What: fmt.Sprintf(format, args...)})
-}
-
 func (s *shape) visit(path string, e fs.DirEntry, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -314,7 +310,7 @@ func (s *shape) visit(path string, e fs.DirEntry, err error) error {
 		return err
 	}
 	file, err := filepath.Rel(s.v.b.home, path)
-	if err != nil || s.foreign(file) {
+	if err != nil {
 		return err
 	}
 	info, err := e.Info()
@@ -324,41 +320,71 @@ func (s *shape) visit(path string, e fs.DirEntry, err error) error {
 	if err != nil {
 		return err
 	}
-	s.check(file, info)
-	if file == "tasks/quarantine" && e.IsDir() {
-		return fs.SkipDir
+	if s.wrong(file, info) != "" {
+		if err := s.again(file); err != nil {
+			return err
+		}
+	}
+	if e.IsDir() && (file == "tasks/quarantine" || file == ".mbox/tmp") {
+		return fs.SkipDir // as it came; and judged by who owns it
 	}
 	return nil
 }
 
-// foreign tells whether a file in pending is nobody's task.
-func (s *shape) foreign(file string) bool {
-	name, ok := strings.CutPrefix(file, "tasks/pending/")
-	if !ok {
-		return false
+// again gives the verdict on a file that looks wrong, at a second look. One in
+// pending is mbox's to shape only once it is the task that the ledger knows, and
+// its admission is done: that is seen under its lock.
+func (s *shape) again(file string) error {
+	told := func(f Fault) bool { return f.Invariant == 14 && f.File == file }
+	if slices.ContainsFunc(s.v.r.Faults, told) {
+		return nil // with its task
 	}
-	t := s.v.fold.tasks[ID(trimJSON(name)).Fold()]
-	return t == nil || ignored(name) || t.id.file() != name
+	if name, ok := strings.CutPrefix(file, "tasks/pending/"); ok {
+		t := s.v.fold.tasks[ID(trimJSON(name)).Fold()]
+		if t == nil || t.id.file() != name {
+			return nil
+		}
+		unlock, err := s.v.hold(shardOf(string(t.id)))
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		if err := s.v.advance(); err != nil {
+			return err
+		}
+		if now, err := look(s.v.b.path(file)); err != nil || t.state != Pending || now.hash != t.after.String() {
+			return err
+		}
+	}
+	info, err := os.Lstat(s.v.b.path(file))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if what := s.wrong(file, info); what != "" {
+		s.v.fault(Fault{Invariant: 14, File: file, What: what})
+	}
+	return nil
 }
 
-func (s *shape) check(file string, info fs.FileInfo) {
+// wrong says what is wrong with a file's kind, mode, device or links.
+func (s *shape) wrong(file string, info fs.FileInfo) string {
 	want := durable.FileMode
 	if info.IsDir() {
 		want = durable.DirMode
 	}
 	st, _ := info.Sys().(*syscall.Stat_t)
-	told := func(f Fault) bool { return f.Invariant == 14 && f.File == file }
 	switch {
 	case !info.IsDir() && !info.Mode().IsRegular():
-		if slices.ContainsFunc(s.v.r.Faults, told) {
-			return // of a task, with its id
-		}
-		s.bad(file, "is a %s, not a regular file", kindOf(info.Mode()))
+		return fmt.Sprintf("is a %s, not a regular file", kindOf(info.Mode()))
 	case info.Mode()&(fs.ModePerm|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky) != want:
-		s.bad(file, "mode is %04o, not %04o", info.Mode().Perm(), want)
+		return fmt.Sprintf("mode is %04o, not %04o", info.Mode().Perm(), want)
 	case deviceOf(info) != s.device:
-		s.bad(file, "is on another file system than the home")
+		return "is on another file system than the home"
 	case st != nil && st.Nlink != 1 && !info.IsDir() && strings.HasPrefix(file, "tasks/"):
-		s.bad(file, "has %d names (hard links)", st.Nlink)
+		return fmt.Sprintf("has %d names (hard links)", st.Nlink)
 	}
+	return ""
 }

@@ -131,6 +131,7 @@ var volatile = []struct {
 	what *regexp.Regexp
 	name string
 }{
+	{regexp.MustCompile(`(?m)^ +\d+  (\d{4}-)`), "SEQ  $1"}, // how many progress lines came before is a matter of speed
 	{regexp.MustCompile(`\w+day, \d{4}-\d\d-\d\d`), "DAY"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d`), "DATE"},
 	{regexp.MustCompile(`\d\d:\d\d:\d\d(\.\d+)?`), "TIME"},
