@@ -602,7 +602,7 @@ func (v *verification) checkCopies() error {
 		return err
 	}
 	for _, d := range differing {
-		again, err := v.recheckPatiently(Folder(d.Agent))
+		again, err := v.recheck(Folder(d.Agent))
 		if err != nil {
 			return err
 		}
@@ -611,22 +611,6 @@ func (v *verification) checkCopies() error {
 		}
 	}
 	return v.strangers()
-}
-
-// recheckPatiently gives those who mend a copy (a settle that waits for its
-// lock) the time to do so: a fault stands still.
-func (v *verification) recheckPatiently(folder string) (d *Difference, err error) {
-	for range 4 {
-		if d, err = v.recheck(folder); d == nil || err != nil {
-			return d, err
-		}
-		select {
-		case <-v.ctx.Done():
-			return d, v.ctx.Err()
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-	return d, nil
 }
 
 // recheck looks at a copy again from where it first differed, until nothing but
@@ -638,15 +622,14 @@ func (v *verification) recheck(folder string) (*Difference, error) {
 		from = v.at
 	}
 	for range 3 {
-		next, missing, err := v.recompare(r, from)
+		next, _, err := v.recompare(r, from)
 		if err != nil || next.differ == nil {
 			return nil, err
 		}
-		stands := missing == nil || missing.At == from
-		if r = next; stands {
+		stands := next.at == from
+		if r, from = next.copyReader, next.at; stands {
 			break
 		}
-		from = missing.At
 	}
 	unlock, err := v.hold((&Ledger{home: v.home}).copyLock(r.agent))
 	if err != nil {
@@ -657,38 +640,44 @@ func (v *verification) recheck(folder string) (*Difference, error) {
 	if err != nil || next.differ == nil {
 		return nil, err
 	}
-	if missing != nil && next.lacks(v.home, missing.Raw) && v.o.InFlight != nil && v.o.InFlight(missing.At) {
+	if missing != nil && next.lacks(v.home, missing) && v.o.InFlight != nil && v.o.InFlight(next.at) {
 		return nil, nil
 	}
 	return next.differ, nil
 }
 
+// compared is how far a copy was compared with the ledger.
+type compared struct {
+	*copyReader
+	at Position // of the first line that the copy has otherwise or not at all, or the end
+}
+
 // recompare compares a copy with the ledger from a place on, where r had come
 // to. missing is the first line that the copy has otherwise or not at all; it
 // is nil where the copy has too much.
-func (v *verification) recompare(r *copyReader, from Position) (n *copyReader, missing *Line, err error) {
-	if n, err = r.reopen(v.home); err != nil {
-		return nil, nil, err
+func (v *verification) recompare(r *copyReader, from Position) (n compared, missing []byte, err error) {
+	if n.copyReader, err = r.reopen(v.home); err != nil {
+		return n, nil, err
 	}
-	check := copyCheck{home: v.home, agents: map[string]*copyReader{Folder(n.agent): n}}
+	check := copyCheck{home: v.home, agents: map[string]*copyReader{Folder(n.agent): n.copyReader}}
 	defer check.close()
 	lines := newReader(v.home, v.genesis, from)
 	defer lines.Close()
 	for n.differ == nil {
 		line, err := lines.Next()
 		if err == io.EOF || errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrMoved) { // a file that is gone is told elsewhere
+			n.at = lines.Position()
 			n.atEnd()
 			return n, nil, check.leftOver(Folder(n.agent))
 		}
 		if err != nil {
-			return nil, nil, err
+			return n, nil, err
 		}
 		if Folder(agentOf(line.Raw)) != Folder(n.agent) {
 			continue
 		}
 		if n.compare(v.home, line); n.differ != nil {
-			line.Raw = bytes.Clone(line.Raw)
-			missing = &line
+			n.at, missing = line.At, bytes.Clone(line.Raw)
 		}
 	}
 	return n, missing, v.ctx.Err()

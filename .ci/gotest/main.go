@@ -152,7 +152,7 @@ func (t *tally) endPackage(e event, said []string) {
 func reason(said []string) string {
 	for _, line := range slices.Backward(said) {
 		if place.MatchString(line) {
-			return place.ReplaceAllString(line, "")
+			return strings.TrimPrefix(place.ReplaceAllString(line, ""), "SKIPPED: ")
 		}
 	}
 	return "no reason given"
@@ -160,7 +160,10 @@ func reason(said []string) string {
 
 func (t *tally) skip(e event, why string) {
 	line := fmt.Sprintf("%s %s: %s", e.Package, e.Test, strings.TrimSpace(why))
-	if os.Getenv("CI") == "true" && !slices.Contains(os.Args, "-short") && !allowed.MatchString(why) {
+	switch {
+	case slices.Contains(os.Args, "-short"):
+		line += " (with -short)"
+	case os.Getenv("CI") == "true" && !allowed.MatchString(why):
 		line += " (not allowed to be missing in CI)"
 		t.forbidden++
 	}
