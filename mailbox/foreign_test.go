@@ -46,6 +46,22 @@ func old(path string)                     { at := time.Now().Add(-10 * time.Minu
 func put(path, text string) error         { return os.WriteFile(path, []byte(text), 0o600) }
 func (b *Box) pending(name string) string { return b.path("tasks", "pending", name) }
 
+// whole runs our own verify on a home: it has to agree with the checker.
+func whole(t interface {
+	Helper()
+	Errorf(string, ...any)
+}, dir string,
+) {
+	t.Helper()
+	r, err := Verify(context.Background(), dir, Options{}, VerifyOptions{})
+	if err != nil {
+		t.Errorf("verify: %v", err)
+	}
+	for _, f := range r.Faults {
+		t.Errorf("verify: %v", f)
+	}
+}
+
 // homes collects the homes of a table's rows, for one run of the checker.
 type homes map[string]string
 
@@ -541,6 +557,7 @@ func TestDroppedFiles(t *testing.T) {
 			}
 			claimGood(t, b)
 			loosen(b.Home())
+			whole(t, b.Home())
 			all.keep(t, b, place)
 		})
 	}
@@ -2097,6 +2114,9 @@ func interpose(t *testing.T, sc scene, act func(*Box, string) error, k int, all 
 		if _, err := Recover(ctx, dir, o, r); err != nil {
 			fail("recover %v: %v", r, err)
 		}
+	}
+	if r, err := Verify(ctx, dir, o, VerifyOptions{}); err != nil || len(r.Faults) > 0 {
+		fail("verify: %v %v", err, r.Faults)
 	}
 	all[dir] = fmt.Sprintf("%s; verb said: %v", hit, said)
 	return true

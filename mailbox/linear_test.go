@@ -352,3 +352,40 @@ func TestCheckerCanFail(t *testing.T) {
 		}
 	}
 }
+
+// TestCancelAgainstRetry: a task that goes to and fro between pending and
+// cancelled can be cancelled at every moment. (A cancel once looked where the
+// task was after giving its lock back, and found a conflict with a task that had
+// just become pending.)
+func TestCancelAgainstRetry(t *testing.T) {
+	ctx := t.Context()
+	a := newBox(t, Options{})
+	b, err := Open(ctx, a.Home(), a.Options())
+	must(t, err)
+	defer b.Close()
+	submitted(t, a)
+	must(t, a.Cancel(ctx, "t1", "human", "no"))
+	var wg sync.WaitGroup
+	over := make(chan struct{})
+	wg.Go(func() {
+		for {
+			select {
+			case <-over:
+				return
+			default:
+			}
+			if err := b.Retry(ctx, "t1", "human", "again"); err != nil {
+				t.Errorf("retry: %v", err)
+				return
+			}
+		}
+	})
+	for range 600 {
+		if err := a.Cancel(ctx, "t1", "human", "no"); err != nil {
+			t.Errorf("cancel: %v", err)
+			break
+		}
+	}
+	close(over)
+	wg.Wait()
+}

@@ -661,6 +661,7 @@ func (w *world) finish(t *rapid.T) {
 	if after := snapshotOf(t, w.dir); before != after {
 		t.Fatalf("recovering a settled mailbox changed it:\n%s\n%s", before, after)
 	}
+	whole(t, w.dir)
 	for _, h := range w.holds {
 		h.claim.Close()
 	}
@@ -806,6 +807,7 @@ func TestRecoverAtEveryWrite(t *testing.T) {
 						t.Errorf("%s: the verb said %v, and its effect is not there", hit, said)
 					}
 					b.Close()
+					whole(t, dir)
 					all[dir] = fmt.Sprintf("%s; verb said: %v", hit, said)
 				}
 			}
