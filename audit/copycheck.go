@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"mbox/mailbox/durable"
 )
 
 // Difference says where an agent's copy differs from the ledger.
@@ -80,7 +82,7 @@ func (r *copyReader) compare(home string, line Line) {
 
 func (r *copyReader) begin(home, name string) {
 	r.names, r.number = append(r.names, name), 0
-	f, err := os.Open(filepath.Join(copyDir(home, r.agent), name))
+	f, _, err := durable.OpenRegular(filepath.Join(copyDir(home, r.agent), name))
 	if err != nil {
 		r.differ = &Difference{Agent: r.agent, File: r.path(), Why: "cannot be read: " + reason(err)}
 		return

@@ -11,6 +11,11 @@ import (
 // Note appends a line that moves no task: a refusal, an agent's state, an
 // error. The writer is added to its details, which must be an object.
 func (b *Box) Note(ctx context.Context, e audit.Entry) error {
+	if e.Agent != audit.MboxAgent {
+		if err := checkActor(e.Agent); err != nil {
+			return err
+		}
+	}
 	tx := randomHex(16)
 	var details map[string]any
 	if len(e.Details) > 0 {

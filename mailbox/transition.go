@@ -151,7 +151,13 @@ func (b *Box) finish(ctx context.Context, id ID, m *move, agent string, at time.
 	if m.to() != None {
 		p.to = filepath.Join(b.folder(m.to(), at), id.file())
 	}
-	if err := p.place(); err != nil {
+	if err := p.place(); errors.Is(err, errLost) {
+		// A stranger destroyed it between our renames. It has happened all the
+		// same; verify names what is missing, and a line says so now.
+		if err := b.sayLost(ctx, id); err != nil {
+			return false, err
+		}
+	} else if err != nil {
 		return false, err
 	}
 	if err := b.finishDrop(ctx, id, m); err != nil {
@@ -317,8 +323,29 @@ func (p *placement) fromStaged() (bool, error) {
 }
 
 func (p *placement) lost(path string) error {
-	return fmt.Errorf("%w: task %s: the content that the ledger names (%s) is nowhere, %s cannot be brought up to date; run mbox recover",
-		ErrIntegrity, p.id, hashOf(p.m.After), path)
+	return fmt.Errorf("%w: task %s: the content that the ledger names (%s) is nowhere, %s cannot be brought up to date",
+		errLost, p.id, hashOf(p.m.After), path)
+}
+
+// errLost says that the content of a committed line is nowhere any more.
+var errLost = fmt.Errorf("%w: lost", ErrIntegrity)
+
+// sayLost writes one alarm about a task whose content a stranger destroyed
+// while it was moved. It runs inside the transition.
+func (b *Box) sayLost(ctx context.Context, id ID) error {
+	if said, err := b.lineWith(`"alarm":"lost","host"`); err != nil || said != nil && ID(said.Task()) == id {
+		return err
+	}
+	text := string(id)
+	_, err := b.ledger.Append(ctx, audit.Entry{
+		Agent: audit.MboxAgent, Event: audit.ErrorEvent, TaskID: &text,
+		Action:  fmt.Sprintf("mbox: %s: its content was destroyed while it was moved; mbox recover --adopt %s takes what there is", id, id),
+		Details: audit.Details(alarmDetails{Alarm: "lost", Reason: "destroyed while it was moved", TX: randomHex(16), Writer: b.writer}),
+	})
+	if err != nil {
+		return err
+	}
+	return b.ledger.Copy(ctx, audit.MboxAgent)
 }
 
 // tidy removes what is left once the content is in its place.
