@@ -318,12 +318,12 @@ func (d *drop) reject(ctx context.Context, fault error) error {
 	if !errors.As(fault, &bad) {
 		return fault
 	}
-	t := salvage(d.data)
-	t.ID = ID(trimJSON(d.name))
-	if CheckID(t.ID) != nil {
+	id := ID(trimJSON(d.name))
+	if CheckID(id) != nil {
 		return d.quarantine(ctx, fault)
 	}
-	if known, err := b.known(t.ID); err != nil || known {
+	t := salvage(id, d.data)
+	if known, err := b.known(id); err != nil || known {
 		if err == nil {
 			err = d.quarantine(ctx, fault)
 		}

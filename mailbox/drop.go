@@ -327,9 +327,10 @@ func notATask(err error) bool {
 	return bad.Path == "$" && bad.Code != schemas.CodeTooLarge || bad.Path == "id"
 }
 
-// salvage makes a task of the fields of a bad drop that are valid by themselves.
-func salvage(data []byte) *Task {
-	t := new(Task)
+// salvage makes a task with an id of those fields of a bad drop that are valid by
+// themselves and beside each other.
+func salvage(id ID, data []byte) *Task {
+	t := &Task{ID: id}
 	var sections map[string]jsontext.Value
 	if json.Unmarshal(data, &sections) == nil {
 		for name, section := range sections {
@@ -365,7 +366,7 @@ func (t *Task) salvageField(field map[string]jsontext.Value) {
 	if err != nil {
 		return
 	}
-	alone := Task{Task: Request{Title: "x"}}
+	alone := Task{ID: t.ID, Task: Request{Title: "x"}}
 	if schemas.Decode(data, &alone) != nil || alone.forged() != nil || alone.Validate() != nil {
 		return
 	}

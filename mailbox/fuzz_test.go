@@ -125,7 +125,7 @@ func FuzzTaskFile(f *testing.F) {
 			task.Audit.trim()
 			_, _ = task.Validate(), task.forged()
 		}
-		rest := salvage(data)
+		rest := salvage("drop", data)
 		if err := errors.Join(rest.Validate(), rest.forged()); err != nil {
 			t.Errorf("what was saved of it is no task: %v", err)
 		}

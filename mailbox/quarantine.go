@@ -96,19 +96,32 @@ func (b *Box) flushKept(path string) (sha string, size int64, err error) {
 			return "", 0, err
 		}
 	}
-	if info.Size() > maxHashed {
-		return "", info.Size(), nil
-	}
-	sha, err = hashFile(f, info.Size())
+	sha, err = hashKept(f, info)
 	return sha, info.Size(), err
 }
 
 // maxHashed is from where on a kept file's bytes are not hashed: a sparse file
-// of a terabyte must not stop a scan.
+// of a terabyte must stop neither a scan nor mbox verify.
 const maxHashed = 64 << 20
+
+// hashKept hashes a kept file; "" for one that is too large.
+func hashKept(f *os.File, info fs.FileInfo) (string, error) {
+	if info.Size() > maxHashed {
+		return "", nil
+	}
+	return hashFile(f, info.Size())
+}
 
 // hashAt hashes the regular file at path; "" for anything else.
 func hashAt(path string) (string, error) {
+	return hashWith(path, func(f *os.File, info fs.FileInfo) (string, error) { return hashFile(f, info.Size()) })
+}
+
+// hashKeptAt hashes what is to be kept at path; "" for what is no regular file,
+// and for one that is too large.
+func hashKeptAt(path string) (string, error) { return hashWith(path, hashKept) }
+
+func hashWith(path string, hash func(*os.File, fs.FileInfo) (string, error)) (string, error) {
 	f, info, err := durable.OpenRegular(path)
 	if errors.Is(err, durable.ErrNotRegular) {
 		return "", nil
@@ -117,7 +130,7 @@ func hashAt(path string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	return hashFile(f, info.Size())
+	return hash(f, info)
 }
 
 // finishKept moves a kept file and its reason into quarantine. It goes on from
@@ -126,7 +139,7 @@ func hashAt(path string) (string, error) {
 func (b *Box) finishKept(k *kept, path string) error {
 	to := b.path("tasks", "quarantine", k.Entry)
 	if k.SHA256 != "" {
-		now, err := hashAt(path)
+		now, err := hashKeptAt(path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -210,7 +210,7 @@ func (v *verifying) entryFault(name string) (*Fault, error) {
 }
 
 // kept looks at an entry: there, and its hash where it is a regular file that
-// can be read.
+// can be read and is not too large to have one.
 func (v *verifying) kept(name string) (sum string, there bool, err error) {
 	path := v.b.path("tasks", "quarantine", name)
 	info, err := os.Lstat(path)
@@ -231,7 +231,7 @@ func (v *verifying) kept(name string) (sum string, there bool, err error) {
 		return "", false, err
 	}
 	defer f.Close()
-	sum, err = hashFile(f, info.Size())
+	sum, err = hashKept(f, info)
 	return sum, true, err
 }
 
