@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"mbox/mailbox/durable"
+
 	"github.com/go-json-experiment/json"
 )
 
@@ -35,7 +37,7 @@ func (l *Ledger) Backward() iter.Seq2[Line, error] {
 }
 
 func (l *Ledger) backwardIn(name string, yield func(Line, error) bool) (more bool, err error) {
-	f, err := os.Open(filepath.Join(sharedDir(l.home), name))
+	f, err := durable.OpenFile(filepath.Join(sharedDir(l.home), name), os.O_RDONLY)
 	if err != nil {
 		return false, err
 	}

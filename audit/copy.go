@@ -13,8 +13,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"mbox/mailbox/durable"
 )
 
@@ -278,7 +276,7 @@ func (w *copyWriter) openDay(path string) (*os.File, error) {
 		}
 		return durable.Create(path)
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	f, err := durable.OpenFile(path, os.O_RDWR|os.O_APPEND)
 	if errors.Is(err, fs.ErrNotExist) {
 		if f, err = durable.Create(path); err == nil {
 			err = durable.SyncDir(filepath.Dir(path), w.mode)

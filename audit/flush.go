@@ -8,7 +8,7 @@ import (
 	"mbox/mailbox/durable"
 )
 
-// flusher shares one day file's flushes among the goroutines of a process:
+// flusher shares one file's flushes among the goroutines of a process:
 // while one flush runs, those who come wait for the next, and that one serves
 // them all. A flush counts only for what was written to this file before it
 // began.
@@ -114,7 +114,7 @@ func (l *Ledger) flush(t ticket) error {
 		return nil
 	}
 	if err := t.from.wait(t.number); err != nil {
-		return errors.Join(err, l.setReadOnly("flushing audit/shared/"+t.from.name+" failed: "+err.Error()))
+		return errors.Join(err, l.setReadOnly("flushing "+t.from.name+" failed: "+err.Error()))
 	}
 	return nil
 }

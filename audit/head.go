@@ -20,8 +20,9 @@ import (
 const headSize = 512
 
 // Head is the record of the ledger's end, kept in the ledger's lock file as one
-// line of text: "head FILE DEV INODE LENGTH SEQ CHECKSUM BOOT CRC32". It is
-// written after every append, by one pwrite, and valid in its boot only.
+// line of text: "head FILE DEV INODE LENGTH SEQ CHECKSUM BOOT JOURNAL OFFSET
+// CRC32". It is written after every append, by one pwrite, and valid in its boot
+// only.
 type Head struct {
 	File     string // name in audit/shared; "" while there is none
 	Dev, Ino uint64
@@ -29,6 +30,7 @@ type Head struct {
 	Seq      int64
 	Checksum string
 	Boot     string
+	Journal  journalAt // where the journal's next record goes
 }
 
 func (h Head) position(genesis string) Position {
@@ -43,7 +45,7 @@ func (h Head) encode() []byte {
 	if file == "" {
 		file = "-"
 	}
-	text := fmt.Sprintf("head %s %d %d %d %d %s %s", file, h.Dev, h.Ino, h.Length, h.Seq, h.Checksum, h.Boot)
+	text := fmt.Sprintf("head %s %d %d %d %d %s %s %d %d", file, h.Dev, h.Ino, h.Length, h.Seq, h.Checksum, h.Boot, h.Journal.Ino, h.Journal.Offset)
 	text += fmt.Sprintf(" %08x\n", crc32.ChecksumIEEE([]byte(text)))
 	record := bytes.Repeat([]byte{' '}, headSize)
 	copy(record, text)
@@ -58,15 +60,17 @@ func decodeHead(record []byte) (Head, bool) {
 		return Head{}, false
 	}
 	f := strings.Fields(text[:i])
-	if len(f) != 8 || f[0] != "head" {
+	if len(f) != 10 || f[0] != "head" {
 		return Head{}, false
 	}
 	h := Head{File: f[1], Checksum: f[6], Boot: f[7]}
-	var errs [4]error
+	var errs [6]error
 	h.Dev, errs[0] = strconv.ParseUint(f[2], 10, 64)
 	h.Ino, errs[1] = strconv.ParseUint(f[3], 10, 64)
 	h.Length, errs[2] = strconv.ParseInt(f[4], 10, 64)
 	h.Seq, errs[3] = strconv.ParseInt(f[5], 10, 64)
+	h.Journal.Ino, errs[4] = strconv.ParseUint(f[8], 10, 64)
+	h.Journal.Offset, errs[5] = strconv.ParseInt(f[9], 10, 64)
 	if h.File == "-" {
 		h.File = ""
 	}
@@ -84,7 +88,7 @@ func (l *Ledger) headFile() (*os.File, error) {
 		l.heads.Close()
 		l.heads = nil
 	}
-	f, err := os.OpenFile(l.lockPath(), os.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	f, err := durable.OpenFile(l.lockPath(), os.O_RDWR)
 	l.heads = f
 	if err != nil {
 		l.heads = nil

@@ -89,12 +89,13 @@ type Ledger struct {
 	now     func() time.Time
 	stands  func([]string) (string, error)
 
-	turn  chan struct{} // one appender of this process at a time asks for the lock
-	mu    sync.Mutex
-	open  *flusher // the newest file as this process knows it
-	head  Head
-	heads *os.File // the lock file, for the head record
-	known map[string]copied
+	turn    chan struct{} // one appender of this process at a time asks for the lock
+	mu      sync.Mutex
+	open    *flusher // the newest file as this process knows it
+	journal *journal
+	head    Head
+	heads   *os.File // the lock file, for the head record
+	known   map[string]copied
 
 	copyTurns [copyLocks]sync.Mutex // one copier of this process at a time asks for a copy's lock
 }
@@ -146,6 +147,10 @@ func (l *Ledger) Close() error {
 		err = l.open.file.Close()
 		l.open = nil
 	}
+	if l.journal != nil {
+		err = errors.Join(err, l.journal.file.Close())
+		l.journal = nil
+	}
 	if l.heads != nil {
 		err = errors.Join(err, l.heads.Close())
 		l.heads = nil
@@ -161,22 +166,20 @@ func ReadOnlyPath(home string) string { return filepath.Join(home, ".mbox", "rea
 // Append commits one entry: it returns when the line is on disk. TS, Seq, Prev,
 // V and Checksum of e are set by the ledger.
 func (l *Ledger) Append(ctx context.Context, e Entry) (Line, error) {
-	line, flush, err := l.write(ctx, e)
+	return l.AppendWith(ctx, e, Payload{})
+}
+
+// AppendWith is Append of an entry that commits to staged content that was not
+// flushed (see Journals): when it returns, both are on disk.
+func (l *Ledger) AppendWith(ctx context.Context, e Entry, p Payload) (Line, error) {
+	line, flush, err := l.write(ctx, e, p)
 	if err != nil {
 		return line, err
 	}
 	return line, l.flush(flush)
 }
 
-// Write is the first half of Append: the line is chained but not yet flushed,
-// so it may not be acknowledged. The second half is the returned function. Only
-// a caller that has another flush to overlap with needs the halves.
-func (l *Ledger) Write(ctx context.Context, e Entry) (Line, func() error, error) {
-	line, flush, err := l.write(ctx, e)
-	return line, func() error { return l.flush(flush) }, err
-}
-
-func (l *Ledger) write(ctx context.Context, e Entry) (Line, ticket, error) {
+func (l *Ledger) write(ctx context.Context, e Entry, p Payload) (Line, ticket, error) {
 	unlock, err := l.lock(ctx)
 	if err != nil {
 		return Line{}, ticket{}, fmt.Errorf("%w: %w", ErrUnwritten, err)
@@ -189,7 +192,7 @@ func (l *Ledger) write(ctx context.Context, e Entry) (Line, ticket, error) {
 	if err := l.turnDay(now); err != nil {
 		return Line{}, ticket{}, fmt.Errorf("%w: %w", ErrUnwritten, err)
 	}
-	return l.put(e, now, nil)
+	return l.put(e, now, nil, p)
 }
 
 // lock takes the ledger's lock: first the turn within this process, then the
@@ -225,10 +228,12 @@ func (l *Ledger) ready() error {
 	if err != nil {
 		return err
 	}
-	if size == head.Length {
-		return nil
+	if size != head.Length {
+		if err := l.mend(size); err != nil {
+			return err
+		}
 	}
-	return l.mend(size)
+	return l.room(0)
 }
 
 // CheckWritable returns an error that matches ErrReadOnly, with the recorded
@@ -265,7 +270,7 @@ func (l *Ledger) follow(head Head) (int64, error) {
 		return 0, l.damaged(fmt.Sprintf("audit/shared/%s has %d bytes, it had %d", head.File, info.Size(), head.Length))
 	}
 	if l.open == nil || !l.open.is(info) {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		f, err := durable.OpenFile(path, os.O_RDWR|os.O_APPEND)
 		if err != nil {
 			return 0, err
 		}
@@ -278,7 +283,7 @@ func (l *Ledger) replaceOpen(f *os.File, name string) {
 	if l.open != nil {
 		l.open.retire()
 	}
-	l.open = newFlusher(f, name)
+	l.open = newFlusher(f, "audit/shared/"+name)
 }
 
 // damaged turns the mailbox read-only: no crash of a process makes this, so
@@ -311,7 +316,7 @@ func (l *Ledger) turnDay(now time.Time) error {
 	path := filepath.Join(sharedDir(l.home), name)
 	f, err := durable.Create(path)
 	if errors.Is(err, fs.ErrExist) {
-		f, err = os.OpenFile(path, os.O_RDWR|os.O_APPEND|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		f, err = durable.OpenFile(path, os.O_RDWR|os.O_APPEND)
 	}
 	if err != nil {
 		return err
@@ -331,7 +336,7 @@ func (l *Ledger) turnDay(now time.Time) error {
 	l.mu.Unlock()
 	// The record names the new file before it has a line, so that a crash here
 	// leaves an empty file that the next appender knows of.
-	if err := l.writeHead(Head{File: name, Seq: l.head.Seq, Checksum: l.head.Checksum}); err != nil {
+	if err := l.writeHead(Head{File: name, Seq: l.head.Seq, Checksum: l.head.Checksum, Journal: l.head.Journal}); err != nil {
 		return err
 	}
 	info, err := f.Stat()
@@ -341,10 +346,12 @@ func (l *Ledger) turnDay(now time.Time) error {
 	return l.mend(info.Size())
 }
 
-// put writes one line at the end of the open file, and the head record. Under
-// the lock, with the view brought up to date. before is written in front of the
-// line in the same write (the newline that closes torn bytes).
-func (l *Ledger) put(e Entry, now time.Time, before []byte) (Line, ticket, error) {
+// put writes one line at the end of the open file, then into the journal, and
+// then the head record. Under the lock, with the view brought up to date. before
+// is written in front of the line in the same write (the newline that closes
+// torn bytes). A crash before the record leaves a ledger that is longer than the
+// head says; whoever comes next mends it, and begins the journal anew.
+func (l *Ledger) put(e Entry, now time.Time, before []byte, p Payload) (Line, ticket, error) {
 	at := Position{File: l.head.File, Offset: l.head.Length, Seq: l.head.Seq, Checksum: l.head.Checksum}
 	e.TS, e.Seq, e.Prev, e.V = now.Format(timeLayout), at.Seq+1, at.Checksum, Format
 	raw, err := e.encode()
@@ -353,6 +360,13 @@ func (l *Ledger) put(e Entry, now time.Time, before []byte) (Line, ticket, error
 	}
 	data := make([]byte, 0, len(before)+len(raw)+1)
 	data = append(append(append(data, before...), raw...), '\n')
+	var record []byte
+	if l.journaled() {
+		record = journalRecord(at, data, p)
+	}
+	if err := l.room(int64(len(record))); err != nil {
+		return Line{}, ticket{}, fmt.Errorf("%w: %w", ErrUnwritten, err)
+	}
 	if err := durable.Append(l.open.file, data); err != nil {
 		return Line{}, ticket{}, l.untouched(at.Offset, err)
 	}
@@ -365,10 +379,25 @@ func (l *Ledger) put(e Entry, now time.Time, before []byte) (Line, ticket, error
 	end := Position{File: at.File, Offset: at.Offset + int64(len(data)), Seq: e.Seq, Checksum: e.Checksum}
 	at.Offset += int64(len(before))
 	line := Line{Raw: raw, At: at, End: end, Seq: e.Seq, Checksum: e.Checksum}
-	if err := l.writeHead(Head{File: end.File, Length: end.Offset, Seq: end.Seq, Checksum: end.Checksum}); err != nil {
+	next := l.head.Journal
+	if record != nil {
+		if err := durable.WriteAt(l.journal.file, record, next.Offset); err != nil {
+			return line, ticket{}, err
+		}
+		next.Offset += int64(len(record))
+	}
+	if err := l.writeHead(Head{File: end.File, Length: end.Offset, Seq: end.Seq, Checksum: end.Checksum, Journal: next}); err != nil {
 		return line, ticket{}, err
 	}
-	return line, l.open.ticket(), nil
+	return line, l.ticket(), nil
+}
+
+// ticket is for the flush that makes what was appended until now durable.
+func (l *Ledger) ticket() ticket {
+	if l.journaled() {
+		return l.journal.ticket()
+	}
+	return l.open.ticket()
 }
 
 // untouched adds ErrUnwritten to the error of an append that put not a byte
@@ -398,7 +427,7 @@ func (l *Ledger) Flushed(ctx context.Context) error {
 	err = l.ready()
 	var t ticket
 	if err == nil && l.open != nil {
-		t = l.open.ticket()
+		t = l.ticket()
 	}
 	unlock()
 	if err != nil || t.from == nil {
@@ -418,9 +447,9 @@ func (l *Ledger) Frozen(ctx context.Context, do func(end Position) error) error 
 	if err := l.ready(); err != nil {
 		return err
 	}
-	if l.open != nil && l.mode != durable.None {
-		if err := l.open.syncNow(); err != nil {
-			return errors.Join(err, l.setReadOnly(err.Error()))
+	if l.open != nil {
+		if err := l.flush(l.ticket()); err != nil {
+			return err
 		}
 	}
 	return do(l.End())

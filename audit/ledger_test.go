@@ -407,11 +407,18 @@ func TestAppendersAtOnce(t *testing.T) {
 // The flush that fails makes the mailbox read-only before anybody is told, and
 // is not tried again on that descriptor.
 func TestFailedFlush(t *testing.T) {
+	for mode, file := range map[durable.Mode]string{durable.Standard: "journal", durable.Strict: ".jsonl"} {
+		t.Run(file, func(t *testing.T) { failFlush(t, mode, file) })
+	}
+}
+
+func failFlush(t *testing.T, mode durable.Mode, file string) {
 	l := newLedger(t, nil)
+	l.mode = mode
 	appendNote(t, l, "coder", "one")
 	flushes := 0
 	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
-		if op == durable.OpSync && strings.HasSuffix(path, ".jsonl") {
+		if op == durable.OpSync && strings.HasSuffix(path, file) {
 			flushes++
 			return false, errors.New("input/output error")
 		}

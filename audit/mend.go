@@ -48,8 +48,8 @@ func (l *Ledger) mend(size int64) error {
 			return err
 		}
 	}
-	if l.mode == durable.None {
-		return nil
+	if l.mode == durable.None || l.journaled() {
+		return nil // room begins the journal anew before the next line
 	}
 	if err := l.open.syncNow(); err != nil {
 		return fmt.Errorf("%w: %w", err, l.setReadOnly("flushing a repair failed: "+err.Error()))
@@ -140,7 +140,7 @@ func (l *Ledger) repair(at Position, size int64) error {
 	l.mu.Lock()
 	l.head.Length = size
 	l.mu.Unlock()
-	_, t, err := l.put(e, l.now().UTC(), closing)
+	_, t, err := l.put(e, l.now().UTC(), closing, Payload{})
 	if err == nil {
 		err = l.flush(t)
 	}
@@ -222,7 +222,9 @@ func (l *Ledger) Cut(tx string) (bool, error) {
 
 // Renew lifts the read-only mark after an I/O error: the newest file is copied
 // to a new inode, which is checked to be a whole chain, flushed, and put in the
-// old one's place. The old bytes stay beside it as .<name>.before-<time>.
+// old one's place. The old bytes stay beside it as .<name>.before-<time>. What
+// the journal was needed for is brought to the disk, and the journal, whose
+// flush may be the one that failed, is begun anew in another inode.
 func (l *Ledger) Renew(ctx context.Context) error {
 	unlock, err := l.lock(ctx)
 	if err != nil {
@@ -240,6 +242,9 @@ func (l *Ledger) Renew(ctx context.Context) error {
 		if err := l.renewFile(files[len(files)-1]); err != nil {
 			return err
 		}
+	}
+	if err := l.dropJournal(); err != nil {
+		return err
 	}
 	if err := durable.Remove(ReadOnlyPath(l.home)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
+
+	"mbox/mailbox/durable"
 )
 
 // Position is a place in the ledger between two lines: a file of audit/shared,
@@ -118,7 +120,7 @@ func (l *Ledger) Check(p Position) error {
 		return nil
 	}
 	moved := fmt.Errorf("audit/shared/%s, offset %d: %w", p.File, p.Offset, ErrMoved)
-	f, err := os.Open(filepath.Join(sharedDir(l.home), p.File))
+	f, err := durable.OpenFile(filepath.Join(sharedDir(l.home), p.File), os.O_RDONLY)
 	if err != nil {
 		return fmt.Errorf("%w: %w", moved, err)
 	}
@@ -192,7 +194,7 @@ func (r *Reader) openFile() error {
 		}
 		r.at.File = files[0]
 	}
-	f, err := os.Open(filepath.Join(r.dir, r.at.File))
+	f, err := durable.OpenFile(filepath.Join(r.dir, r.at.File), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("audit/shared/%s: %w", r.at.File, ErrMoved)
 	}

@@ -152,7 +152,7 @@ func (d *drop) read() (bad, err error) {
 	defer f.Close()
 	idle, sure := durable.Idle(f)
 	d.held = sure && !idle || !sure && d.age < settleTime
-	d.data, _, err = durable.Read(d.path, MaxTask)
+	d.data, err = durable.Read(d.path, MaxTask)
 	if errors.Is(err, durable.ErrTooLarge) {
 		return kindFault("too_large", fmt.Sprintf("it has more than %d bytes", MaxTask)), nil
 	}

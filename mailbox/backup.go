@@ -131,10 +131,11 @@ func (c *copying) round(ctx context.Context) (int, error) {
 }
 
 // inBackup leaves out what means nothing elsewhere: staged files, leases, the
-// boot record (a restored home is recovered in full), the index.
+// boot record (a restored home is recovered in full), the index, the journal
+// (what it has stands in the files that are copied).
 func inBackup(name string) bool {
 	switch name {
-	case ".mbox/boot", ".mbox/index", ".mbox/index.new", ".mbox/readonly":
+	case ".mbox/boot", ".mbox/index", ".mbox/index.new", ".mbox/readonly", ".mbox/journal":
 		return false
 	}
 	return !strings.HasPrefix(name, ".mbox/pace-") && !strings.HasPrefix(name, ".mbox/tmp/") && !strings.HasPrefix(name, ".mbox/leases/") && !strings.HasPrefix(name, ".mbox/locks/")

@@ -242,7 +242,7 @@ func checkFileSystem(dir string, o Options) error {
 
 func readVersion(dir string) (version, error) {
 	var v version
-	data, _, err := durable.Read(privatePath(dir, "VERSION"), 4096)
+	data, err := durable.Read(privatePath(dir, "VERSION"), 4096)
 	if errors.Is(err, fs.ErrNotExist) {
 		return v, fmt.Errorf("%s: %w", dir, ErrNoMailbox)
 	}

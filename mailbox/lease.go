@@ -109,7 +109,7 @@ func (b *Box) judge(t *Task) (verdict, *leaseNote, error) {
 	if l == nil {
 		return leaseLost, nil, nil
 	}
-	f, err := os.OpenFile(b.leasePath(t.ID, l.Token), os.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	f, err := durable.OpenFile(b.leasePath(t.ID, l.Token), os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {
 		return b.byDeadline(l.Deadline.Time), nil, nil
 	}

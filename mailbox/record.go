@@ -83,7 +83,7 @@ func (b *Box) Outcome(ctx context.Context, id, by, text string) error {
 		return err
 	}
 	defer s.unlock()
-	data, _, err := durable.Read(b.path("decisions", name), MaxTask)
+	data, err := durable.Read(b.path("decisions", name), MaxTask)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("decision %s: %w", id, ErrNotFound)
 	}
@@ -271,7 +271,7 @@ func readRecords[T any](ctx context.Context, dir string, parse func([]byte) (T, 
 		if !strings.HasSuffix(name, ".md") {
 			continue
 		}
-		data, _, err := durable.Read(filepath.Join(dir, name), MaxTask)
+		data, err := durable.Read(filepath.Join(dir, name), MaxTask)
 		if err != nil {
 			return nil, err
 		}

@@ -31,8 +31,9 @@ type Recovered struct {
 	Quarantine int  `json:"quarantined"` // put away: staged or foreign bytes
 	Lost       int  `json:"lost"`        // content that the ledger names and that is nowhere
 	Adopted    int  `json:"adopted"`
-	Locks      int  `json:"locks"` // lock files made anew
-	Moved      bool `json:"moved"` // the home is on another machine or inode than before
+	Locks      int  `json:"locks"`    // lock files made anew
+	Replayed   int  `json:"replayed"` // contents that a power cut took and the journal had
+	Moved      bool `json:"moved"`    // the home is on another machine or inode than before
 }
 
 // Recover settles everything, whatever the boot record says: it folds the
@@ -57,6 +58,9 @@ func Recover(ctx context.Context, dir string, o Options, r RecoverOptions) (Reco
 	}
 	defer lock.Unlock()
 	if r.AfterIOError {
+		if err := b.flushJournaled(); err != nil {
+			return Recovered{}, err
+		}
 		if err := b.ledger.Renew(ctx); err != nil {
 			return Recovered{}, err
 		}
@@ -143,7 +147,7 @@ func (b *Box) recover(ctx context.Context, adopt []ID) (Recovered, error) {
 	moved, sameBoot := b.bootChange(boot)
 	r := &recovery{b: b, ctx: ctx, adopt: adopt, last: map[ID]*fate{}, files: map[ID][]string{}}
 	r.out.Moved = moved
-	for _, step := range []func() error{r.ledger, r.fold, r.walk, r.tasks, r.records, r.shards, r.staged, r.copies} {
+	for _, step := range []func() error{r.journal, r.ledger, r.fold, r.walk, r.tasks, r.records, r.shards, r.staged, r.copies} {
 		if err := step(); err != nil {
 			return r.out, err
 		}

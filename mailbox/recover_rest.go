@@ -213,7 +213,7 @@ func (b *Box) standing(txs []string) (string, error) {
 			if err != nil || e.IsDir() || found != "" || !e.Type().IsRegular() || strings.Contains(path, "/quarantine/") {
 				return err
 			}
-			data, _, err := durable.Read(path, 4*MaxTask)
+			data, err := durable.Read(path, 4*MaxTask)
 			if err != nil {
 				return nil //nolint:nilerr // an unreadable file stands for no transaction
 			}

@@ -155,7 +155,11 @@ func (b *Box) sharePace(folder State, p pace) error {
 // sharedPace is how another process left a crowded folder. A pace of the future
 // or of another shape counts for nothing.
 func (b *Box) sharedPace(folder State) pace {
-	data, info, err := durable.Read(b.pacePath(folder), 64)
+	data, err := durable.Read(b.pacePath(folder), 64)
+	if err != nil {
+		return pace{}
+	}
+	info, err := os.Lstat(b.pacePath(folder))
 	if err != nil {
 		return pace{}
 	}

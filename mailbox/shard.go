@@ -173,7 +173,7 @@ func readDirty(path string) (dirty, bool, error) {
 }
 
 func (b *Box) settled(ctx context.Context, number int, lock *durable.Lock) (*shard, error) {
-	f, err := os.OpenFile(lock.Path(), os.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	f, err := durable.OpenFile(lock.Path(), os.O_RDWR)
 	if err != nil {
 		lock.Unlock()
 		return nil, err

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/schemas"
@@ -166,7 +164,7 @@ func (b *Box) nextID(ctx context.Context, now time.Time) (ID, error) {
 		return "", lockError(err)
 	}
 	defer lock.Unlock()
-	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	f, err := durable.OpenFile(path, os.O_RDWR)
 	if err != nil {
 		return "", err
 	}

@@ -21,12 +21,17 @@ import (
 //  1. Mark. The dirty record says: from this place of the ledger on, a line
 //     with this tx may stand. A crash before the line leaves a record and
 //     perhaps a staged file; settle finds no line and removes both.
-//  2. Stage. The new content is written to .mbox/tmp/<id>~<tx> and flushed, and
-//     so is what goes to quarantine. tx is 128 random bits; it stands in the
-//     content, in the staged name and in the line.
-//  3. Append one line. When it is flushed the transition has happened: this is
-//     the commit. A crash after it is finished by settle, with the function that
-//     step 4 uses. The shard is held over the flush, the ledger's lock is not.
+//  2. Stage. The new content is written to .mbox/tmp/<id>~<tx>. tx is 128 random
+//     bits; it stands in the content, in the staged name and in the line. What
+//     goes to quarantine is flushed, and so is content that the ledger's journal
+//     does not take (a large one; all in mode strict and on macOS).
+//  3. Append one line. It goes into the ledger and, with the content, into the
+//     journal, and the journal is flushed (package audit tells how; without a
+//     journal the ledger is). When that flush has ended the transition has
+//     happened: this is the commit. A crash of the process after it is finished
+//     by settle, with the function that step 4 uses; after a power cut recovery
+//     takes line and content from the journal first. The shard is held over the
+//     flush, the ledger's lock is not.
 //  4. Apply. Renames bring the tree in line, and never replace what is not
 //     ours: into in-progress the file is moved first and the staged content put
 //     over it; everywhere else the content is put over the file first and moved
@@ -51,7 +56,7 @@ func (b *Box) commit(ctx context.Context, s *shard, c *change) error {
 		return errors.Join(err, b.abort(s, c, tx))
 	}
 	entry, m := c.line(b, tx, after)
-	line, err := b.ledger.Append(ctx, entry)
+	line, err := b.ledger.AppendWith(ctx, entry, b.payload(string(c.id)+"~"+tx, data))
 	if errors.Is(err, audit.ErrUnwritten) {
 		return errors.Join(err, b.abort(s, c, tx))
 	}
@@ -115,7 +120,20 @@ func (b *Box) stage(c *change, tx string, data []byte) error {
 	if data == nil {
 		return nil
 	}
-	return durable.Stage(b.staged(string(c.id), tx), data, b.o.Sync)
+	mode := b.o.Sync
+	if b.ledger.Journals(len(data)) {
+		mode = durable.None // the line's flush brings it to the disk
+	}
+	return durable.Stage(b.staged(string(c.id), tx), data, mode)
+}
+
+// payload is the staged content that goes to the disk with the line, through
+// the journal; none if it was flushed by itself.
+func (b *Box) payload(name string, data []byte) audit.Payload {
+	if data == nil || !b.ledger.Journals(len(data)) {
+		return audit.Payload{}
+	}
+	return audit.Payload{Name: name, Data: data}
 }
 
 // abort takes back what was staged for a transition that has no line.
@@ -193,7 +211,7 @@ func look(path string) (sight, error) {
 	if path == "" {
 		return sight{}, nil
 	}
-	data, _, err := durable.Read(path, 4*MaxTask)
+	data, err := durable.Read(path, 4*MaxTask)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return sight{}, nil

@@ -239,7 +239,7 @@ const missing = "is missing"
 
 // reason says what is wrong with an entry's reason file.
 func (v *verifying) reason(entry string) (what string, err error) {
-	data, _, err := durable.Read(v.b.path("tasks", "quarantine", entry+reasonSuffix), MaxTask)
+	data, err := durable.Read(v.b.path("tasks", "quarantine", entry+reasonSuffix), MaxTask)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return missing, nil

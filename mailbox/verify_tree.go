@@ -155,7 +155,7 @@ func (v *verifying) open(at place, t *lineage) (task *Task, hash digest, faults 
 	bad := func(invariant int, what string) {
 		faults = append(faults, Fault{Invariant: invariant, File: at.path(), Seq: t.seq, Task: t.id, What: what})
 	}
-	data, _, err := durable.Read(v.b.path(at.path()), MaxTask)
+	data, err := durable.Read(v.b.path(at.path()), MaxTask)
 	switch {
 	case errors.Is(err, durable.ErrNotRegular):
 		bad(14, "is no regular file")

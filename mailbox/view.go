@@ -147,7 +147,7 @@ type found struct {
 
 // read opens the task's file in one place.
 func (b *Box) read(id ID, s State, path string) (*found, error) {
-	data, _, err := durable.Read(path, 4*MaxTask)
+	data, err := durable.Read(path, 4*MaxTask)
 	if errors.Is(err, durable.ErrNotRegular) || errors.Is(err, durable.ErrTooLarge) || errors.Is(err, fs.ErrPermission) {
 		return &found{state: s, path: path}, err // something is there, and it is no task
 	}

@@ -74,6 +74,7 @@ const (
 	OpWriteAt  Op = "writeat"
 	OpMkdir    Op = "mkdir"
 	OpSyncDir  Op = "syncdir"
+	OpSyncFS   Op = "syncfs"
 )
 
 // A Fault decides about one step: it may let it pass (apply true, err nil),
@@ -120,45 +121,74 @@ func again(call func() error) error {
 // fs.ErrExist. On an error nothing is promised about the file but that it is
 // staged, so the caller removes it.
 func Stage(path string, data []byte, m Mode) error {
-	f, err := create(path)
-	if err != nil {
+	fd := -1
+	err := step(OpCreate, path, func() (err error) {
+		fd, err = open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, FileMode)
+		return err
+	})
+	if fd < 0 {
 		return err
 	}
-	err = Append(f, data)
-	if err == nil && m != None {
-		err = SyncFile(f)
+	if err == nil {
+		err = step(OpAppend, path, func() error { return writeOnce(fd, path, data) })
 	}
-	if closed := f.Close(); err == nil {
-		err = closed
+	if err == nil && m != None {
+		err = step(OpSync, path, func() error {
+			return pathError("fsync", path, again(func() error { return fsync(fd) }))
+		})
+	}
+	if closed := unix.Close(fd); err == nil {
+		err = pathError("close", path, closed)
 	}
 	return err
 }
 
-func create(path string) (*os.File, error) {
-	var f *os.File
-	err := step(OpCreate, path, func() (err error) {
-		f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, FileMode)
+// open is open(2) on a bare descriptor. An os.File for a file that is read or
+// written once costs five system calls more: the runtime tries to poll it.
+func open(path string, flags int, mode fs.FileMode) (fd int, err error) {
+	err = again(func() (err error) {
+		fd, err = unix.Open(path, flags|unix.O_CLOEXEC, uint32(mode))
 		return err
 	})
-	if err != nil && f != nil {
-		f.Close()
-		f = nil
+	if err != nil {
+		return -1, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	return f, err
+	return fd, nil
+}
+
+func pathError(op, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: path, Err: err}
+}
+
+// OpenFile is os.OpenFile for a regular file that belongs to mbox: it never
+// follows a symlink, and the file is not polled.
+func OpenFile(path string, flags int) (*os.File, error) {
+	fd, err := open(path, flags|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // Create makes an empty file for appending. The name must be free.
 func Create(path string) (*os.File, error) {
-	var f *os.File
+	fd := -1
 	err := step(OpCreate, path, func() (err error) {
-		f, err = os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, FileMode)
+		fd, err = open(path, unix.O_RDWR|unix.O_APPEND|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, FileMode)
 		return err
 	})
-	if err != nil && f != nil {
-		f.Close()
-		f = nil
+	if fd < 0 {
+		return nil, err
 	}
-	return f, err
+	f := os.NewFile(uintptr(fd), path)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // Append writes data with one write(2) at the file's position (for a file
@@ -166,28 +196,19 @@ func Create(path string) (*os.File, error) {
 // written stays.
 func Append(f *os.File, data []byte) error {
 	return step(OpAppend, f.Name(), func() error {
-		n, err := write(f, data)
-		if err == nil && n < len(data) {
-			err = fmt.Errorf("%s: short write, %d of %d bytes: %w", f.Name(), n, len(data), io.ErrShortWrite)
-		}
-		return err
+		return control(f, func(fd int) error { return writeOnce(fd, f.Name(), data) })
 	})
 }
 
-func write(f *os.File, data []byte) (n int, err error) {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return 0, err
+func writeOnce(fd int, path string, data []byte) error {
+	n := 0
+	err := again(func() (err error) { n, err = unix.Write(fd, data); return err })
+	if err == nil && n < len(data) {
+		err = fmt.Errorf("%s: short write, %d of %d bytes: %w", path, n, len(data), io.ErrShortWrite)
+	} else {
+		err = pathError("write", path, err)
 	}
-	var failed error
-	err = raw.Write(func(fd uintptr) bool {
-		failed = again(func() (err error) { n, err = unix.Write(int(fd), data); return err })
-		return true
-	})
-	if err == nil && failed != nil {
-		err = &fs.PathError{Op: "write", Path: f.Name(), Err: failed}
-	}
-	return n, err
+	return err
 }
 
 // WriteAt writes data with one pwrite(2). It is for records of a fixed size in
@@ -203,28 +224,32 @@ func WriteAt(f *os.File, data []byte, offset int64) error {
 // not its times (fdatasync; F_FULLFSYNC on macOS). After an error the
 // descriptor's contents are unknown: close it, never flush it again.
 func Flush(f *os.File) error {
-	return step(OpSync, f.Name(), func() error { return control(f, "fdatasync", fdatasync) })
+	return step(OpSync, f.Name(), func() error { return flushFile(f, "fdatasync", fdatasync) })
 }
 
 // SyncFile brings f to the disk whole (fsync; F_FULLFSYNC on macOS). The same
 // rule about errors holds as for Flush.
 func SyncFile(f *os.File) error {
-	return step(OpSync, f.Name(), func() error { return control(f, "fsync", fsync) })
+	return step(OpSync, f.Name(), func() error { return flushFile(f, "fsync", fsync) })
 }
 
-func control(f *os.File, op string, call func(fd int) error) error {
+func flushFile(f *os.File, op string, call func(fd int) error) error {
+	return control(f, func(fd int) error {
+		return pathError(op, f.Name(), again(func() error { return call(fd) }))
+	})
+}
+
+// control calls do with f's descriptor, which stays open as long.
+func control(f *os.File, do func(fd int) error) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return err
 	}
 	var failed error
-	err = raw.Control(func(fd uintptr) {
-		failed = again(func() error { return call(int(fd)) })
-	})
-	if err == nil && failed != nil {
-		err = &fs.PathError{Op: op, Path: f.Name(), Err: failed}
+	if err := raw.Control(func(fd uintptr) { failed = do(int(fd)) }); err != nil {
+		return err
 	}
-	return err
+	return failed
 }
 
 // SyncPath flushes an existing regular file that somebody else wrote.
@@ -232,7 +257,7 @@ func SyncPath(path string, m Mode) error {
 	if m == None {
 		return nil
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	f, err := OpenFile(path, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
 		return err
 	}
@@ -252,7 +277,22 @@ func SyncDir(path string, m Mode) error {
 			return err
 		}
 		defer d.Close()
-		return control(d, "fsync", fsync)
+		return flushFile(d, "fsync", fsync)
+	})
+}
+
+// SyncFS brings the whole file system that holds the folder to the disk:
+// everything that was written or renamed there before the call, by whichever
+// process (syncfs(2); Linux reports write errors by it since 5.8). Only where
+// CanSyncFS.
+func SyncFS(dir string) error {
+	return step(OpSyncFS, dir, func() error {
+		d, err := os.Open(dir)
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		return flushFile(d, "syncfs", syncFS)
 	})
 }
 
@@ -331,59 +371,70 @@ func MkdirAll(path string, m Mode) error {
 	return SyncDir(parent, m)
 }
 
-// Read returns the bytes of a regular file of at most max bytes, with its
-// file information. It never follows a symlink and never blocks on a FIFO.
-func Read(path string, max int64) ([]byte, fs.FileInfo, error) {
-	f, info, err := OpenRegular(path)
+// Read returns the bytes of a regular file of at most max bytes. It never
+// follows a symlink and never blocks on a FIFO.
+func Read(path string, max int64) ([]byte, error) {
+	fd, st, err := openRegular(path)
 	if err != nil {
-		return nil, info, err
+		return nil, err
 	}
-	defer f.Close()
-	if info.Size() > max {
-		return nil, info, fmt.Errorf("%s: %d bytes, at most %d: %w", path, info.Size(), max, ErrTooLarge)
+	defer unix.Close(fd)
+	if st.Size > max {
+		return nil, fmt.Errorf("%s: %d bytes, at most %d: %w", path, st.Size, max, ErrTooLarge)
 	}
-	data := make([]byte, 0, info.Size()+1)
-	data, err = appendAll(data, io.LimitReader(f, max+1))
-	if err == nil && int64(len(data)) > max {
-		err = fmt.Errorf("%s: more than %d bytes: %w", path, max, ErrTooLarge)
-	}
-	return data, info, err
-}
-
-func appendAll(data []byte, r io.Reader) ([]byte, error) {
-	for {
+	data := make([]byte, 0, st.Size+1)
+	for int64(len(data)) <= max {
 		if len(data) == cap(data) {
 			data = append(data, 0)[:len(data)]
 		}
-		n, err := r.Read(data[len(data):cap(data)])
+		n := 0
+		err := again(func() (err error) { n, err = unix.Read(fd, data[len(data):cap(data)]); return err })
+		if err != nil {
+			return nil, pathError("read", path, err)
+		}
 		data = data[:len(data)+n]
-		if errors.Is(err, io.EOF) {
+		// A short read of a regular file is its end.
+		if n == 0 || len(data) < cap(data) {
 			return data, nil
 		}
-		if err != nil {
-			return data, err
-		}
 	}
+	return nil, fmt.Errorf("%s: more than %d bytes: %w", path, max, ErrTooLarge)
+}
+
+// openRegular opens a file for reading, and closes it again if it is not a
+// regular one.
+func openRegular(path string) (fd int, st unix.Stat_t, err error) {
+	fd, err = open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EOPNOTSUPP) {
+		return -1, st, fmt.Errorf("%s: %w", path, ErrNotRegular)
+	}
+	if err != nil {
+		return -1, st, err
+	}
+	err = pathError("fstat", path, again(func() error { return unix.Fstat(fd, &st) }))
+	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = fmt.Errorf("%s: %w", path, ErrNotRegular)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, st, err
+	}
+	return fd, st, nil
 }
 
 // OpenRegular opens a regular file for reading, without following a symlink
 // and without blocking. Any other kind of file is ErrNotRegular, and is not
 // opened for longer than it takes to see that.
 func OpenRegular(path string) (*os.File, fs.FileInfo, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EOPNOTSUPP) {
-		return nil, nil, fmt.Errorf("%s: %w", path, ErrNotRegular)
-	}
+	fd, _, err := openRegular(path)
 	if err != nil {
 		return nil, nil, err
 	}
+	f := os.NewFile(uintptr(fd), path)
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s: %w", path, ErrNotRegular)
-	}
 	if err != nil {
 		f.Close()
-		return nil, info, err
+		return nil, nil, err
 	}
 	return f, info, nil
 }

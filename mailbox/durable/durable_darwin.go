@@ -12,6 +12,12 @@ func fsync(fd int) error {
 	return err
 }
 
+// CanSyncFS says that SyncFS exists: macOS has no call that waits until a file
+// system is on the disk.
+const CanSyncFS = false
+
+func syncFS(int) error { return unix.ENOTSUP }
+
 func renameNoReplace(old, new string) error {
 	return unix.RenamexNp(old, new, unix.RENAME_EXCL)
 }

@@ -12,6 +12,11 @@ func fdatasync(fd int) error { return unix.Fdatasync(fd) }
 
 func fsync(fd int) error { return unix.Fsync(fd) }
 
+// CanSyncFS says that SyncFS exists.
+const CanSyncFS = true
+
+func syncFS(fd int) error { return unix.Syncfs(fd) }
+
 func renameNoReplace(old, new string) error {
 	return unix.Renameat2(unix.AT_FDCWD, old, unix.AT_FDCWD, new, unix.RENAME_NOREPLACE)
 }

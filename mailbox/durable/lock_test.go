@@ -124,11 +124,11 @@ func TestReadWantsRegularFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range []string{link, fifo, dir} {
-		if _, _, err := Read(p, 10); !errors.Is(err, ErrNotRegular) {
+		if _, err := Read(p, 10); !errors.Is(err, ErrNotRegular) {
 			t.Errorf("%s: %v", p, err)
 		}
 	}
-	if _, _, err := Read(target, 0); !errors.Is(err, ErrTooLarge) {
+	if _, err := Read(target, 0); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("read of too much: %v", err)
 	}
 }

@@ -1,0 +1,435 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"mbox/mailbox/durable"
+)
+
+// The journal, .mbox/journal, is what makes one flush of one file a commit. In
+// mode Standard a line and the staged content that it commits to are written to
+// their files, and are not flushed there; both are written to the journal as
+// well, and the journal is flushed. A killed process loses nothing by that,
+// since what was written is in the kernel's memory. After a power cut Replay
+// brings the lines back, and package mailbox the contents.
+//
+// # The format
+//
+// A record begins at a multiple of 4096 bytes and is padded with NULs to the
+// next one, so that no block that was flushed is ever written again before it
+// is of no use any more. It is one line of text, the ledger's bytes, and the
+// content:
+//
+//	journal FILE OFFSET LENGTH NAME SIZE CRC32C
+//
+// The LENGTH bytes belong to audit/shared/FILE at OFFSET; the SIZE bytes are
+// the staged file .mbox/tmp/NAME ("-" where the line commits to none). The sum
+// is over all but itself. Records are chained as their lines are: where a
+// record's prev is not the checksum of the line before, the journal ends.
+//
+// # When it is full
+//
+// A checkpoint, syncfs(2), brings everything that was written until then to the
+// disk, and the next record is written at the journal's beginning. The same is
+// done wherever the ledger has lines that the journal has not: after a repair,
+// when the journal is missing, and after a start of the machine. So at any time
+// the ledger before the journal's first record is on disk, with what it commits
+// to, and the records have the rest.
+//
+// Where syncfs is missing (macOS), and in mode Strict, there is no journal: the
+// staged file is flushed, then the ledger.
+
+const (
+	journalBlock = 4 << 10
+	journalChunk = 256 << 10 // the file grows by so much, ahead of the records
+	journalLimit = 8 << 20
+	// MaxPayload is up to what size a staged content goes into the journal. A
+	// larger one is flushed by itself.
+	MaxPayload = 64 << 10
+)
+
+// Payload is staged content that a line commits to: the name in .mbox/tmp and
+// the bytes.
+type Payload struct {
+	Name string
+	Data []byte
+}
+
+// Journals tells whether staged content of so many bytes is to be handed to
+// Append, which then answers for its being on disk. If not, it has to be
+// flushed before the line.
+func (l *Ledger) Journals(size int) bool { return l.journaled() && size <= MaxPayload }
+
+func (l *Ledger) journaled() bool { return l.mode == durable.Standard && durable.CanSyncFS }
+
+// JournalPath is the journal of a home.
+func JournalPath(home string) string { return filepath.Join(home, ".mbox", "journal") }
+
+// journal is the open journal file.
+type journal struct {
+	*flusher
+	ino  uint64
+	size int64 // at least so much of the file is allocated
+}
+
+// journalAt is the part of the head record that is about the journal: where the
+// next record goes. Ino 0 means that the ledger has lines that are not in it.
+type journalAt struct {
+	Ino    uint64
+	Offset int64
+}
+
+// room makes sure that the next record of n bytes can be written, with a
+// checkpoint if it must. Under the lock.
+func (l *Ledger) room(n int64) error {
+	if !l.journaled() {
+		return l.leaveJournal()
+	}
+	at := l.head.Journal
+	var st unix.Stat_t
+	err := unix.Lstat(JournalPath(l.home), &st)
+	if errors.Is(err, unix.ENOENT) {
+		at.Ino = 0
+	} else if err != nil {
+		return &fs.PathError{Op: "lstat", Path: JournalPath(l.home), Err: err}
+	}
+	if l.journal == nil || l.journal.ino != st.Ino || at.Ino == 0 {
+		if err := l.openJournal(); err != nil {
+			return err
+		}
+	}
+	if at.Ino != l.journal.ino || at.Offset+n > journalLimit {
+		if err := l.checkpoint(); err != nil {
+			return err
+		}
+		at = journalAt{Ino: l.journal.ino}
+		l.mu.Lock()
+		l.head.Journal = at
+		l.mu.Unlock()
+	}
+	return l.journal.grow(at.Offset + n)
+}
+
+// leaveJournal ends the use of a journal by a process that has none: what only
+// the journal has on disk is brought to its place first.
+func (l *Ledger) leaveJournal() error {
+	if l.head.Journal.Ino == 0 {
+		return nil
+	}
+	if l.mode != durable.None && durable.CanSyncFS {
+		if err := l.checkpoint(); err != nil {
+			return err
+		}
+	}
+	l.mu.Lock()
+	l.head.Journal = journalAt{}
+	l.mu.Unlock()
+	return nil
+}
+
+// checkpoint brings everything that was written until now to the disk: the
+// ledger's lines, the staged files that they commit to, and the renames.
+func (l *Ledger) checkpoint() error {
+	if err := durable.SyncFS(filepath.Join(l.home, ".mbox")); err != nil {
+		return errors.Join(err, l.setReadOnly("a checkpoint failed: "+err.Error()))
+	}
+	return nil
+}
+
+// dropJournal removes the journal, once all that it is needed for is on disk.
+func (l *Ledger) dropJournal() error {
+	if l.mode != durable.None && durable.CanSyncFS {
+		if err := durable.SyncFS(filepath.Join(l.home, ".mbox")); err != nil {
+			return err
+		}
+	}
+	if err := durable.Remove(JournalPath(l.home)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// openJournal opens the journal, and makes it if it is missing.
+func (l *Ledger) openJournal() error {
+	path := JournalPath(l.home)
+	f, err := durable.OpenFile(path, os.O_RDWR)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = durable.Stage(path, nil, l.mode); err == nil || errors.Is(err, fs.ErrExist) {
+			err = durable.SyncDir(filepath.Dir(path), l.mode)
+		}
+		if err == nil {
+			f, err = durable.OpenFile(path, os.O_RDWR)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		f.Close()
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		f.Close()
+		return fmt.Errorf("%s: %w", path, durable.ErrNotRegular)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.journal != nil {
+		l.journal.retire()
+	}
+	l.journal = &journal{flusher: newFlusher(f, ".mbox/journal"), ino: st.Ino, size: st.Size}
+	return nil
+}
+
+// grow allocates the file ahead of the records, so that a flush has to write
+// nothing but them.
+func (j *journal) grow(need int64) error {
+	if need <= j.size {
+		return nil
+	}
+	info, err := j.file.Stat()
+	if err != nil {
+		return err
+	}
+	for j.size = info.Size(); j.size < need; {
+		n := journalChunk - j.size%journalChunk
+		if err := durable.WriteAt(j.file, make([]byte, n), j.size); err != nil {
+			return err
+		}
+		j.size += n
+	}
+	return nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Journaled is one record of the journal.
+type Journaled struct {
+	Seq     int64
+	At      Position // where its line begins
+	Payload Payload  // Name "" if it has none
+	bytes   []byte   // of the ledger, at At
+	prev    string
+	sum     string
+}
+
+// Entry is the entry of the record's line.
+func (j Journaled) Entry() (Entry, error) { return Line{Raw: bytes.Trim(j.bytes, "\n")}.Decode() }
+
+// journalRecord renders a record.
+func journalRecord(at Position, line []byte, p Payload) []byte {
+	name := p.Name
+	if name == "" {
+		name = "-"
+	}
+	head := fmt.Sprintf("journal %s %d %d %s %d ", at.File, at.Offset, len(line), name, len(p.Data))
+	sum := crc32.Update(0, castagnoli, []byte(head))
+	sum = crc32.Update(sum, castagnoli, line)
+	sum = crc32.Update(sum, castagnoli, p.Data)
+	n := len(head) + 9 + len(line) + len(p.Data)
+	record := make([]byte, 0, (n+journalBlock-1)/journalBlock*journalBlock)
+	record = fmt.Appendf(append(record, head...), "%08x\n", sum)
+	record = append(append(record, line...), p.Data...)
+	return record[:cap(record)]
+}
+
+// parseJournaled takes the record at the beginning of data; ok is false where
+// none stands. n is how many bytes it takes.
+func parseJournaled(data []byte) (rec Journaled, n int, ok bool) {
+	first, rest, found := bytes.Cut(data[:min(len(data), journalBlock)], []byte{'\n'})
+	f := strings.Split(string(first), " ")
+	if !found || len(f) != 7 || f[0] != "journal" {
+		return rec, 0, false
+	}
+	var offset int64
+	var length, size int
+	var sum uint32
+	if _, err := fmt.Sscanf(f[2]+" "+f[3]+" "+f[5]+" "+f[6], "%d %d %d %08x", &offset, &length, &size, &sum); err != nil {
+		return rec, 0, false
+	}
+	rest = data[len(first)+1:]
+	if offset < 0 || length < 1 || length > 2*MaxLine || size < 0 || size > MaxPayload || length+size > len(rest) {
+		return rec, 0, false
+	}
+	line, content := rest[:length], rest[length:length+size]
+	have := crc32.Update(0, castagnoli, first[:len(first)-8])
+	have = crc32.Update(crc32.Update(have, castagnoli, line), castagnoli, content)
+	if have != sum {
+		return rec, 0, false
+	}
+	seq, prev, checksum, err := skim(bytes.Trim(line, "\n"))
+	if err != nil {
+		return rec, 0, false
+	}
+	rec = Journaled{
+		Seq: seq, At: Position{File: f[1], Offset: offset, Seq: seq - 1, Checksum: prev},
+		bytes: line, prev: prev, sum: checksum,
+	}
+	if f[4] != "-" {
+		rec.Payload = Payload{f[4], content}
+	}
+	n = len(first) + 1 + length + size
+	return rec, (n + journalBlock - 1) / journalBlock * journalBlock, true
+}
+
+// parseJournal takes the records that stand in a journal, up to where the chain
+// breaks: what stands behind was of an earlier use of the file, or was never
+// flushed.
+func parseJournal(data []byte) []Journaled {
+	var out []Journaled
+	for len(data) > 0 {
+		rec, n, ok := parseJournaled(data)
+		if !ok || len(out) > 0 && (rec.prev != out[len(out)-1].sum || rec.Seq != out[len(out)-1].Seq+1) {
+			break
+		}
+		out = append(out, rec)
+		data = data[min(n, len(data)):]
+	}
+	return out
+}
+
+// Replay puts the journal's lines back where a power cut took them from the
+// ledger, flushes them, and returns the records, oldest first, for their
+// contents. It writes only where the file has nothing, or the NULs that a file
+// system leaves; a ledger that differs otherwise is damaged, not cut, and stays
+// as it is. Running it again changes no byte.
+func (l *Ledger) Replay(ctx context.Context) ([]Journaled, error) {
+	unlock, err := l.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	records, err := readJournal(l.home, l.mode)
+	if err != nil {
+		return nil, err
+	}
+	r := replay{dir: sharedDir(l.home), mode: l.mode}
+	defer r.close()
+	for i, rec := range records {
+		if there, err := r.bring(rec); err != nil || !there {
+			return records[:i], err
+		}
+	}
+	return records, r.flush()
+}
+
+// Journaled returns the records of the journal as they are written now.
+func (l *Ledger) Journaled() ([]Journaled, error) { return readJournal(l.home, durable.None) }
+
+// readJournal returns what stands in the journal, flushed unless the mode is
+// None: what is acted on must be on disk.
+func readJournal(home string, m durable.Mode) ([]Journaled, error) {
+	f, _, err := durable.OpenRegular(JournalPath(home))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if m != durable.None {
+		if err := durable.Flush(f); err != nil {
+			return nil, err
+		}
+	}
+	data, err := io.ReadAll(io.LimitReader(f, journalLimit+journalChunk))
+	if err != nil {
+		return nil, err
+	}
+	return parseJournal(data), nil
+}
+
+// replay writes lines into the day files that lack them.
+type replay struct {
+	dir     string
+	mode    durable.Mode
+	file    *os.File // the open day file, for reading and writing
+	name    string
+	changed bool
+}
+
+// bring makes sure that a record's line stands in its place; false if other
+// bytes stand there.
+func (r *replay) bring(rec Journaled) (bool, error) {
+	if rec.At.File != r.name {
+		if err := r.open(rec.At.File); errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		} else if err != nil {
+			return false, err
+		}
+	}
+	info, err := r.file.Stat()
+	if err != nil || info.Size() < rec.At.Offset {
+		return false, err
+	}
+	have := make([]byte, len(rec.bytes))
+	n, err := r.file.ReadAt(have, rec.At.Offset)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	if bytes.Equal(have[:n], rec.bytes) {
+		return true, nil
+	}
+	if !Torn(have[:n], rec.bytes) {
+		return false, nil
+	}
+	r.changed = true
+	return true, durable.WriteAt(r.file, rec.bytes, rec.At.Offset)
+}
+
+// Torn tells whether a power cut can have made have of whole: nothing is there
+// but what belongs there, cut off or with NULs in it.
+func Torn(have, whole []byte) bool {
+	if len(have) > len(whole) {
+		return false
+	}
+	for i, c := range have {
+		if c != 0 && c != whole[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *replay) open(name string) error {
+	if err := r.flush(); err != nil {
+		return err
+	}
+	r.close()
+	if !dayFile.MatchString(name) {
+		return fmt.Errorf("%s: %w", name, fs.ErrNotExist)
+	}
+	f, err := durable.OpenFile(filepath.Join(r.dir, name), os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	r.file, r.name = f, name
+	return nil
+}
+
+func (r *replay) flush() error {
+	if !r.changed || r.mode == durable.None {
+		return nil
+	}
+	r.changed = false
+	return durable.SyncFile(r.file)
+}
+
+func (r *replay) close() {
+	if r.file != nil {
+		r.file.Close()
+		r.file, r.name = nil, ""
+	}
+}

@@ -1,0 +1,182 @@
+package mailbox
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+)
+
+// journal brings back what a power cut took from files that only the journal
+// had on disk. It comes before everything else, and writes no ledger line: the
+// first new line would write over the journal.
+func (r *recovery) journal() error {
+	records, err := r.b.ledger.Replay(r.ctx)
+	if err != nil {
+		return err
+	}
+	tasks := map[ID]*versions{}
+	for _, rec := range records {
+		id, tx, ok := cutLast(rec.Payload.Name, "~")
+		if !ok || CheckID(ID(id)) != nil {
+			continue
+		}
+		v := tasks[ID(id)]
+		if v == nil {
+			v = &versions{id: ID(id), known: map[string]bool{}}
+			tasks[v.id] = v
+		}
+		if err := v.add(tx, rec); err != nil {
+			return err
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(tasks)) {
+		if err := r.restore(tasks[id]); err != nil {
+			return err
+		}
+	}
+	return r.ctx.Err()
+}
+
+// flushJournaled flushes, file by file, the tasks that only the journal has on
+// disk: after an I/O error each of them has to say that it is there.
+func (b *Box) flushJournaled() error {
+	records, err := b.ledger.Journaled()
+	if err != nil {
+		return err
+	}
+	for _, rec := range records {
+		id, _, _ := cutLast(rec.Payload.Name, "~")
+		if CheckID(ID(id)) != nil {
+			continue
+		}
+		for _, f := range Folders {
+			err := durable.SyncPath(b.path("tasks", string(f), ID(id).file()), b.o.Sync)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// versions are the contents of one task that the journal has, oldest first.
+type versions struct {
+	id       ID
+	txs      []string
+	contents [][]byte
+	known    map[string]bool // hashes that its lines name: bytes that may lie about
+	kept     string          // of a rejected drop, which goes to quarantine
+}
+
+func (v *versions) add(tx string, rec audit.Journaled) error {
+	e, err := rec.Entry()
+	if err != nil {
+		return err
+	}
+	m, ok := moveOf(&e)
+	if !ok {
+		return nil
+	}
+	for _, h := range []string{hashOf(m.Before), hashOf(m.After), m.SourceSHA256, m.Found} {
+		if h != "" {
+			v.known[h] = true
+		}
+	}
+	if m.Kept != nil {
+		v.kept = m.Kept.SHA256
+	}
+	v.txs, v.contents = append(v.txs, tx), append(v.contents, rec.Payload.Data)
+	return nil
+}
+
+// restore stages a task's newest content anew if a power cut took it, and then
+// removes the torn files and older versions that lie where the task is not. If
+// anything else lies in the task's places it is a stranger's, and all is left to
+// the rest of the recovery.
+func (r *recovery) restore(v *versions) error {
+	if len(v.txs) == 0 {
+		return nil
+	}
+	s, err := r.shard(v.id)
+	if err != nil {
+		return err
+	}
+	defer s.unlock()
+	e, m, err := r.b.lastMove(v.id)
+	if err != nil || e == nil {
+		return err
+	}
+	newest := len(v.txs) - 1
+	if m.TX != v.txs[newest] {
+		return nil // it has moved on since, with content that was flushed
+	}
+	staged := r.b.staged(string(v.id), m.TX)
+	remains, there, err := v.look(r.places(v, m.to(), e.Time()), filepath.Dir(staged), hashOf(m.After))
+	if err != nil || there == "" && slices.Contains(remains, "") {
+		return err
+	}
+	if there == "" {
+		if err := errors.Join(removeIfThere(staged), durable.Stage(staged, v.contents[newest], r.b.o.Sync)); err != nil {
+			return err
+		}
+		there = staged
+		r.out.Replayed++
+	}
+	for _, p := range remains {
+		if p != "" && p != there {
+			if err := removeIfThere(p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// places are where a task's bytes may lie: its own folder first.
+func (r *recovery) places(v *versions, to State, at time.Time) []string {
+	places := []string{filepath.Join(r.b.folder(to, at), v.id.file())}
+	for _, f := range Folders {
+		if f != to {
+			places = append(places, r.b.path("tasks", string(f), v.id.file()))
+		}
+	}
+	for _, tx := range v.txs {
+		places = append(places, r.b.staged(string(v.id), tx))
+	}
+	return places
+}
+
+// look finds where the content with the hash lies ("" for nowhere), and which
+// of the places hold remains: torn bytes, or a version that has been superseded.
+// A "" among those stands for what is neither.
+func (v *versions) look(places []string, tmp, hash string) (remains []string, there string, err error) {
+	for _, p := range places {
+		data, err := durable.Read(p, MaxTask)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case errors.Is(err, durable.ErrNotRegular), errors.Is(err, durable.ErrTooLarge), errors.Is(err, fs.ErrPermission):
+			remains = append(remains, "")
+			continue
+		case err != nil:
+			return nil, "", err
+		}
+		sum := audit.Hash(data)
+		switch {
+		case sum == v.kept:
+		case sum == hash && there == "":
+			there = p
+		case filepath.Dir(p) == tmp, v.known[sum], slices.ContainsFunc(v.contents, func(c []byte) bool { return audit.Torn(data, c) }):
+			remains = append(remains, p)
+		default:
+			remains = append(remains, "")
+		}
+	}
+	return remains, there, nil
+}
