@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"mbox/mailbox/durable"
 )
 
@@ -28,69 +30,100 @@ func Folder(agent string) string { return strings.ReplaceAll(agent, ":", "_") }
 
 func copyDir(home, agent string) string { return filepath.Join(home, "audit", Folder(agent)) }
 
-func (l *Ledger) copySlot(agent string) int {
+func copySlot(agent string) int {
 	h := fnv.New32a()
 	h.Write([]byte(Folder(agent)))
 	return int(h.Sum32() % copyLocks)
 }
 
-func (l *Ledger) copyLock(agent string) string {
-	return filepath.Join(l.home, ".mbox", "locks", copyLockName(l.copySlot(agent)))
+func copyLock(home, agent string) string {
+	return filepath.Join(home, ".mbox", "locks", copyLockName(copySlot(agent)))
 }
 
-// copied is what a process knows of an agent's copy: the file that it left, and
-// how far the ledger was read for it.
+// copied is what a process knows of an agent's copy, under its lock: the newest
+// file, held open, and how far the ledger was read for it.
 type copied struct {
-	name    string
-	info    os.FileInfo
+	name    string // of the day's file; "" while there is none
+	file    *os.File
+	ino     uint64
+	size    int64
 	through Position
+	reader  *Reader // stands at through
+}
+
+func (c *copied) close() {
+	if c.file != nil {
+		c.file.Close()
+	}
+	if c.reader != nil {
+		c.reader.Close()
+	}
 }
 
 // Copy brings the copy of an agent's lines, audit/<agent>/, up to the end of
-// the ledger: every line of the agent behind the copy's last one is appended in
-// seq order to the file of the same date. It flushes nothing, for a copy is
-// never evidence: one that is torn, or that does not fit, is written anew.
+// the ledger as this process knows it: every line of the agent behind the copy's
+// last one is appended in seq order to the file of the same date. It flushes
+// nothing, for a copy is never evidence: one that is torn, or that does not fit,
+// is written anew.
 //
 // Whoever waits for his turn in the same process finds, most of the time, that
 // the one before has copied his line as well.
 func (l *Ledger) Copy(ctx context.Context, agent string) error {
-	end := l.End()
-	turn := &l.copyTurns[l.copySlot(agent)]
-	turn.Lock()
-	defer turn.Unlock()
-	l.mu.Lock()
-	done := l.known[Folder(agent)].through
-	l.mu.Unlock()
-	if done.File == end.File && done.Offset >= end.Offset && end.File != "" {
-		return nil
-	}
-	held, err := durable.AcquireLock(ctx, l.copyLock(agent), l.wait)
-	if err != nil {
+	end, folder := l.End(), Folder(agent)
+	gate := l.copyGates[copySlot(agent)]
+	if _, err := gate.Acquire(ctx, l.wait); err != nil {
 		return fmt.Errorf("copy of %s: %w", agent, err)
 	}
-	defer held.Unlock()
-	from, ok, err := l.copiedThrough(agent)
-	if err != nil {
+	defer gate.Unlock()
+	l.mu.Lock()
+	c := l.known[folder]
+	l.mu.Unlock()
+	if c != nil && end.File == c.through.File && c.through.Offset >= end.Offset && end.File != "" {
+		return nil
+	}
+	if c == nil || c.name != end.File || !c.unchanged(l.home, agent) {
+		// It is not known, or another process has written to it since.
+		l.forget(folder)
+		from, ok, err := l.copiedThrough(agent)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return l.recopy(ctx, agent)
+		}
+		c = &copied{through: from}
+	}
+	if err := l.copyTo(c, agent, l.End()); err != nil {
+		l.forget(folder)
+		c.close()
 		return err
 	}
-	if !ok {
-		return l.recopy(ctx, agent)
-	}
-	return l.copyFrom(agent, from)
+	l.mu.Lock()
+	l.known[folder] = c
+	l.mu.Unlock()
+	return nil
 }
 
-// copiedThrough tells up to where the ledger is in the copy, or that the copy
-// has to be written anew.
-func (l *Ledger) copiedThrough(agent string) (Position, bool, error) {
+// forget drops what is known of a copy.
+func (l *Ledger) forget(folder string) {
 	l.mu.Lock()
-	known, ok := l.known[Folder(agent)]
-	l.mu.Unlock()
-	if ok && known.name == l.End().File { // else another process may have begun the next day's file
-		info, err := os.Lstat(filepath.Join(copyDir(l.home, agent), known.name))
-		if err == nil && os.SameFile(info, known.info) && info.Size() == known.info.Size() {
-			return known.through, true, nil
-		}
+	defer l.mu.Unlock()
+	if c := l.known[folder]; c != nil {
+		c.close()
+		delete(l.known, folder)
 	}
+}
+
+// unchanged tells whether the file is still as this process left it.
+func (c *copied) unchanged(home, agent string) bool {
+	var st unix.Stat_t
+	err := unix.Lstat(filepath.Join(copyDir(home, agent), c.name), &st)
+	return err == nil && st.Ino == c.ino && st.Size == c.size
+}
+
+// copiedThrough tells up to where the ledger is in the copy on disk, or that the
+// copy has to be written anew.
+func (l *Ledger) copiedThrough(agent string) (Position, bool, error) {
 	files, err := dayFiles(copyDir(l.home, agent))
 	if errors.Is(err, fs.ErrNotExist) || (err == nil && len(files) == 0) {
 		return Position{}, true, nil
@@ -98,8 +131,7 @@ func (l *Ledger) copiedThrough(agent string) (Position, bool, error) {
 	if err != nil {
 		return Position{}, false, err
 	}
-	newest := files[len(files)-1]
-	return l.locate(agent, newest)
+	return l.locate(agent, files[len(files)-1])
 }
 
 // locate finds the copy's last line in the ledger's file of the same date.
@@ -184,47 +216,39 @@ func lineFrom(f *os.File, at, lo int64) (int64, []byte, error) {
 	return at, nil, nil
 }
 
-// copyFrom appends the agent's lines behind from to its copy.
-func (l *Ledger) copyFrom(agent string, from Position) error {
-	r := l.Read(from)
-	defer r.Close()
-	w := copyWriter{home: l.home, agent: agent, mode: l.mode}
-	defer w.close()
-	for {
-		line, err := r.Next()
+// copyTo appends the agent's lines up to end to its copy.
+func (l *Ledger) copyTo(c *copied, agent string, end Position) error {
+	if c.reader == nil {
+		c.reader = l.Read(c.through)
+	}
+	w := copyWriter{home: l.home, agent: agent, mode: l.mode, file: c.file, name: c.name}
+	c.file = nil
+	for c.reader.Position().Before(end) {
+		line, err := c.reader.Next()
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
+			w.close()
 			return err
 		}
 		if Folder(line.Agent()) == Folder(agent) {
 			w.add(line)
 		}
 	}
-	if err := w.finish(); err != nil {
+	if err := w.flush(); err != nil {
+		w.close()
 		return err
 	}
-	return l.remember(agent, r.Position(), w.name)
-}
-
-// remember keeps how far the copy goes, for the next call of this process.
-func (l *Ledger) remember(agent string, through Position, name string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if name == "" {
-		name = l.known[Folder(agent)].name
-	}
-	if name == "" {
-		delete(l.known, Folder(agent))
+	c.file, c.name, c.through = w.file, w.name, c.reader.Position()
+	if c.file == nil {
 		return nil
 	}
-	info, err := os.Lstat(filepath.Join(copyDir(l.home, agent), name))
-	if err != nil {
-		delete(l.known, Folder(agent))
+	var st unix.Stat_t
+	if err := unix.Fstat(int(c.file.Fd()), &st); err != nil {
 		return err
 	}
-	l.known[Folder(agent)] = copied{name, info, through}
+	c.ino, c.size = st.Ino, st.Size
 	return nil
 }
 
@@ -317,9 +341,7 @@ func (w *copyWriter) close() {
 // recopy writes an agent's whole copy anew from the ledger: each day's file
 // beside the old one, then renamed into its place. Under the copy's lock.
 func (l *Ledger) recopy(ctx context.Context, agent string) error {
-	l.mu.Lock()
-	delete(l.known, Folder(agent))
-	l.mu.Unlock()
+	l.forget(Folder(agent))
 	dir := copyDir(l.home, agent)
 	old, err := dayFiles(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -379,12 +401,12 @@ func (l *Ledger) MendCopies(ctx context.Context) error {
 		return err
 	}
 	for _, d := range differing {
-		held, err := durable.AcquireLock(ctx, l.copyLock(d.Agent), l.wait)
-		if err != nil {
+		gate := l.copyGates[copySlot(d.Agent)]
+		if _, err := gate.Acquire(ctx, l.wait); err != nil {
 			return fmt.Errorf("copy of %s: %w", d.Agent, err)
 		}
 		err = l.recopy(ctx, d.Agent)
-		held.Unlock()
+		gate.Unlock()
 		if err != nil {
 			return err
 		}

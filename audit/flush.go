@@ -5,6 +5,8 @@ import (
 	"os"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"mbox/mailbox/durable"
 )
 
@@ -13,8 +15,9 @@ import (
 // them all. A flush counts only for what was written to this file before it
 // began.
 type flusher struct {
-	file *os.File
-	name string
+	file     *os.File
+	name     string
+	dev, ino uint64
 
 	mu      sync.Mutex
 	done    *sync.Cond
@@ -33,15 +36,16 @@ type ticket struct {
 	number uint64
 }
 
-func newFlusher(f *os.File, name string) *flusher {
-	fl := &flusher{file: f, name: name, next: 1}
+// newFlusher takes the file over: on an error it is closed.
+func newFlusher(f *os.File, name string) (*flusher, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		f.Close()
+		return nil, &os.PathError{Op: "fstat", Path: f.Name(), Err: err}
+	}
+	fl := &flusher{file: f, name: name, dev: uint64(st.Dev), ino: st.Ino, next: 1}
 	fl.done = sync.NewCond(&fl.mu)
-	return fl
-}
-
-func (f *flusher) is(info os.FileInfo) bool {
-	mine, err := f.file.Stat()
-	return err == nil && os.SameFile(mine, info)
+	return fl, nil
 }
 
 func (f *flusher) ticket() ticket {

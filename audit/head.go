@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -77,32 +78,56 @@ func decodeHead(record []byte) (Head, bool) {
 	return h, errors.Join(errs[:]...) == nil
 }
 
+// headFile is the lock file, for reading without the lock.
 func (l *Ledger) headFile() (*os.File, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var st unix.Stat_t
+	if err := unix.Lstat(l.lockPath(), &st); err != nil {
+		return nil, &fs.PathError{Op: "lstat", Path: l.lockPath(), Err: err}
+	}
+	if l.heads != nil && st.Ino == l.headsIno {
+		return l.heads, nil
+	}
 	if l.heads != nil {
-		mine, err := l.heads.Stat()
-		if now, failed := os.Lstat(l.lockPath()); err == nil && failed == nil && os.SameFile(mine, now) {
-			return l.heads, nil
-		}
 		l.heads.Close()
 		l.heads = nil
 	}
-	f, err := durable.OpenFile(l.lockPath(), os.O_RDWR)
-	l.heads = f
+	f, err := durable.OpenFile(l.lockPath(), os.O_RDONLY)
 	if err != nil {
-		l.heads = nil
+		return nil, err
 	}
-	return l.heads, err
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		f.Close()
+		return nil, &fs.PathError{Op: "fstat", Path: l.lockPath(), Err: err}
+	}
+	l.heads, l.headsIno = f, st.Ino
+	return f, nil
 }
 
-// readHead returns the head record. A record that cannot be read, or none yet,
-// has an empty Boot, which no machine has.
-func (l *Ledger) readHead() (Head, error) {
+// Seen is the end of the ledger according to the head record, read without the
+// lock: an appender who is just at work, or who has died at it, may be behind
+// it. False where there is no record of this boot.
+func (l *Ledger) Seen() (Position, bool) {
+	head, err := l.seeHead()
+	if err != nil || head.Boot != l.boot {
+		return Position{}, false
+	}
+	return head.position(l.genesis), true
+}
+
+// seeHead returns the head record as it is just now, without the lock.
+func (l *Ledger) seeHead() (Head, error) {
 	f, err := l.headFile()
 	if err != nil {
 		return Head{}, err
 	}
+	return readHead(f)
+}
+
+// readHead reads the head record. One that cannot be read, or none yet, has an
+// empty Boot, which no machine has.
+func readHead(f *os.File) (Head, error) {
 	record := make([]byte, headSize)
 	if _, err := f.ReadAt(record, 0); err != nil && !errors.Is(err, io.EOF) {
 		return Head{}, err
@@ -115,23 +140,16 @@ func (l *Ledger) readHead() (Head, error) {
 }
 
 // writeHead records h as the end, with the open file's identity and this boot.
+// Under the lock.
 func (l *Ledger) writeHead(h Head) error {
 	h.Boot = l.boot
 	l.mu.Lock()
 	file := l.open
 	l.mu.Unlock()
 	if file != nil {
-		var st unix.Stat_t
-		if err := unix.Fstat(int(file.file.Fd()), &st); err != nil {
-			return err
-		}
-		h.Dev, h.Ino = uint64(st.Dev), st.Ino
+		h.Dev, h.Ino = file.dev, file.ino
 	}
-	f, err := l.headFile()
-	if err != nil {
-		return err
-	}
-	if err := durable.WriteAt(f, h.encode(), 0); err != nil {
+	if err := durable.WriteAt(l.gate.File(), h.encode(), 0); err != nil {
 		return err
 	}
 	l.mu.Lock()

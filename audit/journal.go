@@ -79,7 +79,6 @@ func JournalPath(home string) string { return filepath.Join(home, ".mbox", "jour
 // journal is the open journal file.
 type journal struct {
 	*flusher
-	ino  uint64
 	size int64 // at least so much of the file is allocated
 }
 
@@ -175,21 +174,24 @@ func (l *Ledger) openJournal() error {
 	if err != nil {
 		return err
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s: %w", path, durable.ErrNotRegular)
+	}
+	if err != nil {
 		f.Close()
 		return err
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		f.Close()
-		return fmt.Errorf("%s: %w", path, durable.ErrNotRegular)
+	fresh, err := newFlusher(f, ".mbox/journal")
+	if err != nil {
+		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.journal != nil {
 		l.journal.retire()
 	}
-	l.journal = &journal{flusher: newFlusher(f, ".mbox/journal"), ino: st.Ino, size: st.Size}
+	l.journal = &journal{flusher: fresh, size: info.Size()}
 	return nil
 }
 

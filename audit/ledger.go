@@ -45,8 +45,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -89,15 +91,16 @@ type Ledger struct {
 	now     func() time.Time
 	stands  func([]string) (string, error)
 
-	turn    chan struct{} // one appender of this process at a time asks for the lock
-	mu      sync.Mutex
-	open    *flusher // the newest file as this process knows it
-	journal *journal
-	head    Head
-	heads   *os.File // the lock file, for the head record
-	known   map[string]copied
+	gate     *durable.LockFile // the ledger's lock; its file holds the head record
+	mu       sync.Mutex
+	open     *flusher // the newest file as this process knows it
+	journal  *journal
+	head     Head
+	heads    *os.File // the lock file once more, for reading the head record without the lock
+	headsIno uint64
+	known    map[string]*copied
 
-	copyTurns [copyLocks]sync.Mutex // one copier of this process at a time asks for a copy's lock
+	copyGates [copyLocks]*durable.LockFile
 }
 
 // Create makes an empty ledger in a new home: the folder and the lock files.
@@ -127,7 +130,11 @@ func Open(home, mailboxID string, o Options) (*Ledger, error) {
 	l := &Ledger{
 		home: home, genesis: Genesis(mailboxID), boot: boot,
 		mode: o.Mode, wait: o.Wait, now: o.Now, stands: o.Stands,
-		turn: make(chan struct{}, 1), known: map[string]copied{},
+		known: map[string]*copied{},
+	}
+	l.gate = durable.NewLockFile(filepath.Join(home, ".mbox", "locks", "ledger"))
+	for i := range l.copyGates {
+		l.copyGates[i] = durable.NewLockFile(filepath.Join(home, ".mbox", "locks", copyLockName(i)))
 	}
 	if l.wait == 0 {
 		l.wait = 10 * time.Second
@@ -140,6 +147,13 @@ func Open(home, mailboxID string, o Options) (*Ledger, error) {
 
 // Close releases the ledger's descriptors.
 func (l *Ledger) Close() error {
+	for _, folder := range l.knownCopies() {
+		l.forget(folder)
+	}
+	l.gate.Close()
+	for _, g := range l.copyGates {
+		g.Close()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var err error
@@ -158,7 +172,13 @@ func (l *Ledger) Close() error {
 	return err
 }
 
-func (l *Ledger) lockPath() string { return filepath.Join(l.home, ".mbox", "locks", "ledger") }
+func (l *Ledger) knownCopies() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.known))
+}
+
+func (l *Ledger) lockPath() string { return l.gate.Path() }
 
 // ReadOnlyPath is the file whose presence makes a mailbox read-only.
 func ReadOnlyPath(home string) string { return filepath.Join(home, ".mbox", "readonly") }
@@ -195,20 +215,12 @@ func (l *Ledger) write(ctx context.Context, e Entry, p Payload) (Line, ticket, e
 	return l.put(e, now, nil, p)
 }
 
-// lock takes the ledger's lock: first the turn within this process, then the
-// flock between processes.
+// lock takes the ledger's lock.
 func (l *Ledger) lock(ctx context.Context) (unlock func(), err error) {
-	select {
-	case l.turn <- struct{}{}:
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", durable.ErrBusy, ctx.Err())
-	}
-	held, err := durable.AcquireLock(ctx, l.lockPath(), l.wait)
-	if err != nil {
-		<-l.turn
+	if _, err := l.gate.Acquire(ctx, l.wait); err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
-	return func() { held.Unlock(); <-l.turn }, nil
+	return func() { l.gate.Unlock() }, nil
 }
 
 // ready brings the process's view up to the head record, under the lock, and
@@ -217,7 +229,7 @@ func (l *Ledger) ready() error {
 	if err := CheckWritable(l.home); err != nil {
 		return err
 	}
-	head, err := l.readHead()
+	head, err := readHead(l.gate.File())
 	if err != nil {
 		return err
 	}
@@ -259,31 +271,39 @@ func (l *Ledger) follow(head Head) (int64, error) {
 		return 0, nil
 	}
 	path := filepath.Join(sharedDir(l.home), head.File)
-	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	var st unix.Stat_t
+	err := unix.Lstat(path, &st)
+	if errors.Is(err, unix.ENOENT) {
 		return 0, l.damaged(fmt.Sprintf("audit/shared/%s is gone, it held seq %d", head.File, head.Seq))
 	}
 	if err != nil {
-		return 0, err
+		return 0, &fs.PathError{Op: "lstat", Path: path, Err: err}
 	}
-	if info.Size() < head.Length {
-		return 0, l.damaged(fmt.Sprintf("audit/shared/%s has %d bytes, it had %d", head.File, info.Size(), head.Length))
+	if st.Size < head.Length {
+		return 0, l.damaged(fmt.Sprintf("audit/shared/%s has %d bytes, it had %d", head.File, st.Size, head.Length))
 	}
-	if l.open == nil || !l.open.is(info) {
+	if l.open == nil || l.open.ino != st.Ino || l.open.dev != uint64(st.Dev) {
 		f, err := durable.OpenFile(path, os.O_RDWR|os.O_APPEND)
 		if err != nil {
 			return 0, err
 		}
-		l.replaceOpen(f, head.File)
+		if err := l.replaceOpen(f, head.File); err != nil {
+			return 0, err
+		}
 	}
-	return info.Size(), nil
+	return st.Size, nil
 }
 
-func (l *Ledger) replaceOpen(f *os.File, name string) {
+func (l *Ledger) replaceOpen(f *os.File, name string) error {
+	fresh, err := newFlusher(f, "audit/shared/"+name)
+	if err != nil {
+		return err
+	}
 	if l.open != nil {
 		l.open.retire()
 	}
-	l.open = newFlusher(f, "audit/shared/"+name)
+	l.open = fresh
+	return nil
 }
 
 // damaged turns the mailbox read-only: no crash of a process makes this, so
@@ -332,8 +352,11 @@ func (l *Ledger) turnDay(now time.Time) error {
 		return err
 	}
 	l.mu.Lock()
-	l.replaceOpen(f, name)
+	err = l.replaceOpen(f, name)
 	l.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	// The record names the new file before it has a line, so that a crash here
 	// leaves an empty file that the next appender knows of.
 	if err := l.writeHead(Head{File: name, Seq: l.head.Seq, Checksum: l.head.Checksum, Journal: l.head.Journal}); err != nil {

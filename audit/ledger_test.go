@@ -168,7 +168,7 @@ func TestMissingNewline(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The head record was not written either: the writer died between the two.
-	head, err := l.readHead()
+	head, err := l.seeHead()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestMissingNewline(t *testing.T) {
 func TestStaleHead(t *testing.T) {
 	l := newLedger(t, nil)
 	first := appendNote(t, l, "coder", "one")
-	before, err := l.readHead()
+	before, err := l.seeHead()
 	if err != nil {
 		t.Fatal(err)
 	}

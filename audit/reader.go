@@ -106,7 +106,7 @@ func (l *Ledger) Read(p Position) *Reader {
 // newest is the newest day file according to the head record, which saves a
 // reader the listing of the folder each time it reaches the end.
 func (l *Ledger) newest() string {
-	head, err := l.readHead()
+	head, err := l.seeHead()
 	if err != nil || head.Boot != l.boot {
 		return ""
 	}

@@ -631,7 +631,7 @@ func (v *verification) recheck(folder string) (*Difference, error) {
 			break
 		}
 	}
-	unlock, err := v.hold((&Ledger{home: v.home}).copyLock(r.agent))
+	unlock, err := v.hold(copyLock(v.home, r.agent))
 	if err != nil {
 		return nil, err
 	}

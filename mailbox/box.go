@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -81,14 +80,15 @@ type Box struct {
 	host   string
 	writer audit.Writer
 	ledger *audit.Ledger
+	shards [shards]*durable.LockFile
+	serial *durable.LockFile
+	start  string // startTime of this process
 
 	index *index
 	mu    sync.Mutex // guards index and what follows
 	paces map[string]pace
 
 	settledAt time.Time // when every shard was last looked at
-
-	drawing sync.Mutex // one goroutine of this process at a time draws a serial number
 }
 
 // version is the content of .mbox/VERSION. It is written last by Create.
@@ -169,9 +169,8 @@ func probeRenames(dir string) error {
 
 // makeLocks makes the lock files that are missing.
 func makeLocks(dir string, m durable.Mode) error {
-	blank := []byte(strings.Repeat(" ", recordSize-1) + "\n")
 	for _, name := range lockNames() {
-		err := durable.Stage(privatePath(dir, "locks", name), blank, m)
+		err := durable.Stage(privatePath(dir, "locks", name), blankRecord, m)
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
@@ -302,13 +301,17 @@ func open(dir string, o Options) (*Box, error) {
 	writer := audit.ThisWriter()
 	b := &Box{
 		home: dir, o: o, id: v.MailboxID, salt: salt, boot: boot, host: writer.Host, writer: writer,
-		paces: map[string]pace{},
+		start: startTime(os.Getpid()), paces: map[string]pace{},
 	}
 	b.ledger, err = audit.Open(dir, v.MailboxID, audit.Options{Mode: o.Sync, Wait: o.LockWait, Now: o.Now, Stands: b.standing})
 	if err != nil {
 		return nil, err
 	}
 	b.index = newIndex()
+	for i := range b.shards {
+		b.shards[i] = durable.NewLockFile(privatePath(dir, "locks", shardName(i)))
+	}
+	b.serial = durable.NewLockFile(privatePath(dir, "locks", "serial"))
 	return b, nil
 }
 
@@ -317,6 +320,10 @@ func (b *Box) Close() error {
 	b.mu.Lock()
 	b.index.close()
 	b.mu.Unlock()
+	for _, l := range b.shards {
+		l.Close()
+	}
+	b.serial.Close()
 	return b.ledger.Close()
 }
 

@@ -48,7 +48,7 @@ func (b *Box) makeLease(c *Claim) (*os.File, error) {
 	if err := flockNow(f); err != nil {
 		return f, err
 	}
-	return f, b.writeLease(f, leaseNote{PID: os.Getpid(), Start: startTime(os.Getpid()), Host: b.host, Boot: b.boot})
+	return f, b.writeLease(f, leaseNote{PID: os.Getpid(), Start: b.start, Host: b.host, Boot: b.boot})
 }
 
 func (b *Box) writeLease(f *os.File, n leaseNote) error {
@@ -79,7 +79,7 @@ func (c *Claim) Started(group int) error {
 		return nil
 	}
 	return c.box.writeLease(c.lease, leaseNote{
-		PID: os.Getpid(), Start: startTime(os.Getpid()), Group: group, Started: startTime(group),
+		PID: os.Getpid(), Start: c.box.start, Group: group, Started: startTime(group),
 		Host: c.box.host, Boot: c.box.boot,
 	})
 }

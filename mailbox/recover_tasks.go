@@ -133,18 +133,7 @@ func (r *recovery) again(id ID, f *fate) (*fate, error) {
 // shard takes a task's lock without settling: recovery is the settling.
 func (r *recovery) shard(id ID) (*shard, error) { return r.shardNumber(shardOf(string(id))) }
 
-func (r *recovery) shardNumber(number int) (*shard, error) {
-	lock, err := durable.AcquireLock(r.ctx, privatePath(r.b.home, "locks", shardName(number)), r.b.o.LockWait)
-	if err != nil {
-		return nil, lockError(err)
-	}
-	f, err := os.OpenFile(lock.Path(), os.O_RDWR, 0)
-	if err != nil {
-		lock.Unlock()
-		return nil, err
-	}
-	return &shard{number: number, lock: lock, file: f}, nil
-}
+func (r *recovery) shardNumber(number int) (*shard, error) { return r.b.holdShard(r.ctx, number) }
 
 // bring puts the right bytes into the right folder, wherever they lie.
 func (r *recovery) bring(s *shard, id ID, f *fate, place string, rest []string) error {

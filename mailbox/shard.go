@@ -50,6 +50,8 @@ type dirty struct {
 	pid  int
 }
 
+var blankRecord = []byte(strings.Repeat(" ", recordSize-1) + "\n")
+
 var errDamagedRecord = errors.New("damaged dirty record")
 
 func (d dirty) encode() []byte {
@@ -108,9 +110,9 @@ func unquote(text string) (name, rest string, err error) {
 // shard is a held task lock.
 type shard struct {
 	number int
-	lock   *durable.Lock
-	file   *os.File // the same file, for the dirty record
-	dirty  bool     // a record of ours stands in it
+	pid    int
+	lock   *durable.LockFile // its file holds the dirty record
+	dirty  bool              // a record of ours stands in it
 }
 
 // lockShard takes the lock of the task id or file name and settles what a dead
@@ -120,24 +122,33 @@ func (b *Box) lockShard(ctx context.Context, name string) (*shard, error) {
 }
 
 func (b *Box) lockShardNumber(ctx context.Context, number int) (*shard, error) {
-	path := privatePath(b.home, "locks", shardName(number))
-	lock, err := durable.AcquireLock(ctx, path, b.o.LockWait)
+	s, err := b.holdShard(ctx, number)
+	if err != nil {
+		return nil, err
+	}
+	return b.settled(ctx, s)
+}
+
+// holdShard takes the lock alone: for recovery, which settles by itself.
+func (b *Box) holdShard(ctx context.Context, number int) (*shard, error) {
+	lock := b.shards[number]
+	_, err := lock.Acquire(ctx, b.o.LockWait)
 	if errors.Is(err, durable.ErrBusy) {
-		return nil, fmt.Errorf("%w%s", err, b.holderOf(path))
+		return nil, fmt.Errorf("%w%s", err, b.holderOf(lock.Path()))
 	}
 	if err != nil {
 		return nil, lockError(err)
 	}
-	return b.settled(ctx, number, lock)
+	return &shard{number: number, lock: lock, pid: b.writer.PID}, nil
 }
 
 // tryShard is lockShard without waiting: ErrBusy if somebody holds the lock.
 func (b *Box) tryShard(ctx context.Context, number int) (*shard, error) {
-	lock, err := durable.TryLock(privatePath(b.home, "locks", shardName(number)))
-	if err != nil {
+	lock := b.shards[number]
+	if _, err := lock.Try(); err != nil {
 		return nil, lockError(err)
 	}
-	return b.settled(ctx, number, lock)
+	return b.settled(ctx, &shard{number: number, lock: lock, pid: b.writer.PID})
 }
 
 func lockError(err error) error {
@@ -172,15 +183,9 @@ func readDirty(path string) (dirty, bool, error) {
 	return decodeDirty(record[:n])
 }
 
-func (b *Box) settled(ctx context.Context, number int, lock *durable.Lock) (*shard, error) {
-	f, err := durable.OpenFile(lock.Path(), os.O_RDWR)
-	if err != nil {
-		lock.Unlock()
-		return nil, err
-	}
-	s := &shard{number: number, lock: lock, file: f}
+func (b *Box) settled(ctx context.Context, s *shard) (*shard, error) {
 	record := make([]byte, recordSize)
-	n, err := f.ReadAt(record, 0)
+	n, err := s.lock.File().ReadAt(record, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		s.unlock()
 		return nil, err
@@ -194,31 +199,28 @@ func (b *Box) settled(ctx context.Context, number int, lock *durable.Lock) (*sha
 	}
 	if err != nil {
 		s.unlock()
-		return nil, fmt.Errorf("settling what a process left in %s: %w", shardName(number), err)
+		return nil, fmt.Errorf("settling what a process left in %s: %w", shardName(s.number), err)
 	}
 	return s, nil
 }
 
 // mark writes the dirty record: from here on a crash is settled.
 func (s *shard) mark(d dirty) error {
-	d.pid = os.Getpid()
+	d.pid = s.pid
 	if len(d.name) > 256 {
 		d.name = d.name[:256]
 	}
 	s.dirty = true
-	return durable.WriteAt(s.file, d.encode(), 0)
+	return durable.WriteAt(s.lock.File(), d.encode(), 0)
 }
 
 // clean blanks the dirty record: what it announced is done, or never happened.
 func (s *shard) clean() error {
-	err := durable.WriteAt(s.file, []byte(strings.Repeat(" ", recordSize-1)+"\n"), 0)
+	err := durable.WriteAt(s.lock.File(), blankRecord, 0)
 	if err == nil {
 		s.dirty = false
 	}
 	return err
 }
 
-func (s *shard) unlock() {
-	s.file.Close()
-	s.lock.Unlock()
-}
+func (s *shard) unlock() { s.lock.Unlock() }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -156,19 +155,11 @@ func (b *Box) sameAgain(id ID, request string) (ID, error) {
 // from .mbox/locks/serial under that file's lock, so that senders do not race
 // for one. The draw is only a hint: submitAs tries the id under its own lock.
 func (b *Box) nextID(ctx context.Context, now time.Time) (ID, error) {
-	b.drawing.Lock()
-	defer b.drawing.Unlock()
-	path := privatePath(b.home, "locks", "serial")
-	lock, err := durable.AcquireLock(ctx, path, b.o.LockWait)
+	f, err := b.serial.Acquire(ctx, b.o.LockWait)
 	if err != nil {
 		return "", lockError(err)
 	}
-	defer lock.Unlock()
-	f, err := durable.OpenFile(path, os.O_RDWR)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
+	defer b.serial.Unlock()
 	record := make([]byte, 64)
 	if _, err := f.ReadAt(record, 0); err != nil && !errors.Is(err, io.EOF) {
 		return "", err

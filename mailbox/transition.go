@@ -65,7 +65,7 @@ func (b *Box) commit(ctx context.Context, s *shard, c *change) error {
 	}
 	// From here on nobody's impatience counts: it has happened.
 	ctx = context.WithoutCancel(ctx)
-	if c.stolen, err = b.finish(ctx, c.id, m, entry.Agent, lineTime(line, b.now())); err != nil {
+	if c.stolen, err = b.apply(ctx, c.id, m, entry.Agent, line); err != nil {
 		return fmt.Errorf("%w: %w", ErrCommitted, err)
 	}
 	if c.from == InProgress && c.to != InProgress {
@@ -77,12 +77,44 @@ func (b *Box) commit(ctx context.Context, s *shard, c *change) error {
 	return nil
 }
 
-func lineTime(line audit.Line, fallback time.Time) time.Time {
+// apply is step 4 and the copy of step 5 in the normal path: the renames that
+// have to be made where nobody else was at the files. Where somebody was, finish
+// looks before each step.
+func (b *Box) apply(ctx context.Context, id ID, m *move, agent string, line audit.Line) (stolen bool, err error) {
+	if p, ok := b.placing(ctx, id, m); ok {
+		done, err := p.direct()
+		if err != nil {
+			return false, err
+		}
+		if !done {
+			err = p.place()
+		}
+		if err == nil {
+			return p.stolen, b.ledger.Copy(ctx, agent)
+		}
+		if !errors.Is(err, errLost) {
+			return false, err
+		}
+	}
 	e, err := line.Decode()
 	if err != nil {
-		return fallback
+		return false, err
 	}
-	return e.Time()
+	return b.finish(ctx, id, m, agent, e.Time())
+}
+
+// placing prepares the placement of a move between live folders that has no
+// drop to put away; false for any other.
+func (b *Box) placing(ctx context.Context, id ID, m *move) (*placement, bool) {
+	to := m.to()
+	if b.o.Sync == durable.Strict || folderIndex(to) < 0 || m.SourceSHA256 != "" || m.Found != "" || m.Kept != nil {
+		return nil, false
+	}
+	p := &placement{b: b, ctx: ctx, id: id, m: m, staged: b.staged(string(id), m.TX), to: b.path("tasks", string(to), id.file())}
+	if m.from() != None {
+		p.from = b.path("tasks", string(m.from()), id.file())
+	}
+	return p, m.from() == None || folderIndex(m.from()) >= 0
 }
 
 // encode stamps the task and renders it; data is nil where no file is left.
@@ -256,6 +288,38 @@ func (p *placement) place() error {
 	return fmt.Errorf("%w: task %s does not come to rest in %s", ErrIntegrity, p.id, p.m.to())
 }
 
+// direct makes the renames without looking first: none of them replaces what is
+// not there to be replaced, and what an exchange brings out is looked at. False
+// means that somebody was at the files; place goes on from wherever that is.
+func (p *placement) direct() (done bool, err error) {
+	switch {
+	case p.from == "":
+		err = durable.Move(p.staged, p.to)
+	case p.from == p.to:
+		err = p.exchange(p.to)
+	case p.m.to() == InProgress:
+		if err = durable.Move(p.from, p.to); err == nil {
+			p.rounds++
+			err = p.exchange(p.to)
+		}
+	default:
+		if err = p.exchange(p.from); err == nil {
+			err = durable.Move(p.from, p.to)
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (p *placement) exchange(path string) error {
+	if err := durable.Exchange(p.staged, path); err != nil {
+		return err
+	}
+	return p.discard()
+}
+
 func (p *placement) round() (done bool, err error) {
 	after := hashOf(p.m.After)
 	there, err := look(p.to)
@@ -299,10 +363,7 @@ func (p *placement) putOver(path string) error {
 	if !ready.there || ready.hash != hashOf(p.m.After) {
 		return p.lost(path)
 	}
-	if err := durable.Exchange(p.staged, path); err != nil {
-		return err
-	}
-	return p.discard()
+	return p.exchange(path)
 }
 
 // discard removes the bytes that came out of an exchange, if they are the

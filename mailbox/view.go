@@ -30,7 +30,8 @@ func (b *Box) refresh() (*draft, error) {
 		}
 		x = b.index
 	}
-	for {
+	end, seen := b.ledger.Seen()
+	for !seen || x.at != end {
 		line, err := x.reader.Next()
 		if errors.Is(err, io.EOF) {
 			break
