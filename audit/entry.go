@@ -198,28 +198,36 @@ type Line struct {
 }
 
 // Decode parses the line's entry. The line has passed its checksum; Decode also
-// refuses unknown events and missing fields.
+// refuses unknown events, missing fields and a ts in another form.
 func (l Line) Decode() (Entry, error) {
 	var e Entry
 	if err := json.Unmarshal(l.Raw, &e, json.RejectUnknownMembers(true)); err != nil {
 		return e, err
 	}
-	if !knownEvents[e.Event] {
+	switch {
+	case !knownEvents[e.Event]:
 		return e, fmt.Errorf("event %q is unknown", e.Event)
-	}
-	if e.V != Format {
+	case e.V != Format:
 		return e, fmt.Errorf("line format %d is unknown, this mbox knows %d", e.V, Format)
-	}
-	if e.Agent == "" || e.Agent == "shared" {
+	case e.Agent == "" || e.Agent == "shared":
 		return e, fmt.Errorf("agent %q is no proper name", e.Agent)
-	}
-	if e.Time().IsZero() {
+	case !validTS([]byte(e.TS)):
 		return e, fmt.Errorf("ts %q is not UTC with three decimals", e.TS)
-	}
-	if len(e.Details) == 0 || e.Details[0] != '{' {
+	case len(e.Details) == 0 || e.Details[0] != '{':
 		return e, errors.New("details are no object")
+	case !bytes.HasPrefix(l.Raw, []byte(`{"action":"`)), e.Prev == "", e.Seq < 1, e.Checksum == "",
+		e.Session == nil && !l.says(`"session":null`), e.TaskID == nil && !l.says(`"task_id":null`):
+		return e, errMember
 	}
 	return e, nil
+}
+
+// says tells whether the member stands in the line behind prev, where only
+// seq, session, task_id, ts and v do: JSON makes no difference between a null
+// and a field that is missing, and the ledger does.
+func (l Line) says(member string) bool {
+	tail := l.Raw[max(bytes.LastIndex(l.Raw, []byte(`,"prev":"`)), 0):]
+	return bytes.Contains(tail, []byte(","+member+","))
 }
 
 // checkStrictly is what verify asks of a line beyond its checksum.
