@@ -84,14 +84,14 @@ func setAside(line []byte, name string) (int64, bool) {
 	return d.Offset, true
 }
 
-// linesBackward yields the whole lines of f from the last to the first. Each
-// slice is valid until the next step.
+// linesBackward yields the whole lines of f from the last to the first, but for
+// pieces that are too long to be lines. Each slice is valid until the next step.
 func linesBackward(f *os.File, size int64, failed *error) iter.Seq2[[]byte, int64] {
 	return func(yield func([]byte, int64) bool) {
 		const chunk = 64 << 10
 		var buf []byte // bytes [start, start+len(buf)) not yet yielded
 		start := size
-		first := true // what stands behind the last newline is no whole line
+		skip := true // what stands behind the last newline is no whole line
 		for start > 0 {
 			n := min(chunk, start)
 			start -= n
@@ -106,13 +106,16 @@ func linesBackward(f *os.File, size int64, failed *error) iter.Seq2[[]byte, int6
 				if i < 0 {
 					break
 				}
-				if !first && !yield(buf[i+1:], start+int64(i)+1) {
+				if !skip && !yield(buf[i+1:], start+int64(i)+1) {
 					return
 				}
-				first, buf = false, buf[:i]
+				skip, buf = false, buf[:i]
+			}
+			if len(buf) > MaxLine {
+				skip, buf = true, nil // no line is so long: its other bytes are passed over too
 			}
 		}
-		if !first {
+		if !skip {
 			yield(buf, 0)
 		}
 	}

@@ -2,6 +2,8 @@ package audit
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -219,8 +221,10 @@ func (r *Reader) nextFile() (bool, error) {
 	if i < 0 {
 		return false, nil
 	}
-	if grown, err := r.fill(); err != nil || grown {
-		return grown, err
+	if len(r.buf) <= MaxLine {
+		if grown, err := r.fill(); err != nil || grown {
+			return grown, err
+		}
 	}
 	if len(r.buf) > 0 { // bytes without a newline, and nobody will write behind them any more
 		r.broken = r.fault("the last line has no newline, and a younger file exists")
@@ -244,30 +248,30 @@ func (r *Reader) fill() (bool, error) {
 	return n > 0, nil
 }
 
-// rawLine returns the bytes up to the next newline at or behind offset from,
-// which must lie in or at the end of the buffer.
-func (r *Reader) rawLine(from int64) (raw []byte, whole bool, err error) {
-	for searched := from - r.bufAt; ; {
+// rawLine returns the bytes up to the next newline from r.at on. Of a piece that
+// is too long to be a line it returns the beginning.
+func (r *Reader) rawLine() (raw []byte, whole bool, err error) {
+	for searched := int64(0); ; {
 		if i := bytes.IndexByte(r.buf[searched:], '\n'); i >= 0 {
-			return r.buf[from-r.bufAt : searched+int64(i)], true, nil
+			return r.buf[:searched+int64(i)], true, nil
 		}
-		searched = int64(len(r.buf))
+		if searched = int64(len(r.buf)); searched > MaxLine {
+			return r.buf, false, nil
+		}
 		more, err := r.fill()
 		if err != nil {
 			return nil, false, err
 		}
 		if !more {
-			return r.buf[from-r.bufAt:], false, nil
+			return r.buf, false, nil
 		}
 	}
 }
 
 func (r *Reader) nextHere() (Line, error) {
 	r.broken, r.tail = nil, false
-	if drop := r.at.Offset - r.bufAt; drop > 0 && drop <= int64(len(r.buf)) {
-		r.buf, r.bufAt = r.buf[drop:], r.at.Offset
-	}
-	raw, whole, err := r.rawLine(r.at.Offset)
+	r.drop()
+	raw, whole, err := r.rawLine()
 	if err != nil {
 		return Line{}, err
 	}
@@ -283,7 +287,7 @@ func (r *Reader) nextHere() (Line, error) {
 		r.tail = true
 		return Line{}, io.EOF // a whole line, but for its newline
 	}
-	line, found, err := r.behindRepair()
+	line, found, whole, err := r.behindRepair()
 	if err != nil {
 		return Line{}, err
 	}
@@ -295,6 +299,16 @@ func (r *Reader) nextHere() (Line, error) {
 		r.broken = r.fault(why)
 	}
 	return Line{}, io.EOF
+}
+
+// drop forgets the bytes before r.at.
+func (r *Reader) drop() {
+	if n := r.at.Offset - r.bufAt; n <= int64(len(r.buf)) {
+		r.buf = r.buf[n:]
+	} else {
+		r.buf = r.buf[:0] // behind a repair
+	}
+	r.bufAt = r.at.Offset
 }
 
 func (r *Reader) pass(line Line) {
@@ -333,21 +347,23 @@ type Repair struct {
 // behindRepair looks for the audit_repaired line that names the bytes from r.at
 // on and continues the chain. If there are several, the last counts: it was
 // written by somebody who had seen the others and found them inside the damage.
-func (r *Reader) behindRepair() (Line, bool, error) {
-	var found Line
-	var ok bool
-	for from := r.at.Offset; ; {
-		raw, whole, err := r.rawLine(from)
-		if err != nil || !whole {
-			return found, ok, err
+// whole tells whether a newline stands behind r.at. Whatever stands there, no
+// more of it than a few lines is held in memory.
+func (r *Reader) behindRepair() (found Line, ok, whole bool, err error) {
+	ahead := &dayReader{file: r.file, name: r.name, offset: r.at.Offset}
+	for {
+		p, err := ahead.peek()
+		if err != nil || !p.whole {
+			return found, ok, whole, err
 		}
-		if bytes.Contains(raw, []byte(`"event":"audit_repaired"`)) {
-			if line, why := r.accept(raw, from); why == "" && r.names(line) {
-				line.Raw = bytes.Clone(raw)
+		whole = true
+		if p.size <= MaxLine+1 && bytes.Contains(p.raw, []byte(`"event":"audit_repaired"`)) {
+			if line, why := r.accept(p.raw, ahead.offset); why == "" && r.names(line) {
+				line.Raw = bytes.Clone(p.raw)
 				found, ok = line, true
 			}
 		}
-		from += int64(len(raw)) + 1
+		ahead.step(p)
 	}
 }
 
@@ -364,6 +380,7 @@ func (r *Reader) names(line Line) bool {
 	if strings.TrimPrefix(d.File, "audit/shared/") != r.name || d.Offset != r.at.Offset || d.Offset+d.Length != line.At.Offset {
 		return false
 	}
-	from := d.Offset - r.bufAt
-	return Hash(r.buf[from:from+d.Length]) == d.SHA256
+	sum := sha256.New()
+	n, err := io.Copy(sum, io.NewSectionReader(r.file, d.Offset, d.Length))
+	return err == nil && n == d.Length && "sha256:"+hex.EncodeToString(sum.Sum(nil)) == d.SHA256
 }
