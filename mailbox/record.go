@@ -1,14 +1,17 @@
 package mailbox
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -127,22 +130,23 @@ func (b *Box) checkRecord(file, hash string) error {
 // file finds a free id for a record and writes it under that id's lock.
 func (b *Box) file(ctx context.Context, folder, prefix, date, id string, make func(id string) (*filing, error)) (string, error) {
 	if id != "" {
-		return id, b.fileAs(ctx, folder, id, make)
+		return id, b.fileAs(ctx, folder, id, audit.Position{}, make)
 	}
-	next, err := b.nextRecord(folder, prefix+"-"+date+"-")
+	last, end, err := b.lastRecord(ctx, folder, prefix+"-"+date+"-", audit.Position{})
 	if err != nil {
 		return "", err
 	}
-	for ; ; next++ {
+	for next := last + 1; ; next++ {
 		id := fmt.Sprintf("%s-%s-%03d", prefix, date, next)
-		err := b.fileAs(ctx, folder, id, make)
+		err := b.fileAs(ctx, folder, id, end, make)
 		if !errors.Is(err, ErrConflict) {
 			return id, err
 		}
 	}
 }
 
-func (b *Box) fileAs(ctx context.Context, folder, id string, make func(id string) (*filing, error)) error {
+// fileAs writes a record whose id no line up to since has used.
+func (b *Box) fileAs(ctx context.Context, folder, id string, since audit.Position, make func(id string) (*filing, error)) error {
 	f, err := make(id)
 	if err != nil {
 		return err
@@ -161,24 +165,69 @@ func (b *Box) fileAs(ctx context.Context, folder, id string, make func(id string
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	prefix, number, _ := cutLast(id, "-")
+	used, _, err := b.recordNumbers(ctx, folder, prefix+"-", since)
+	if n, bad := strconv.Atoi(number); err == nil && bad == nil && used[n] {
+		err = fmt.Errorf("%s/%s.md: %w: there was one, and a number is used once", folder, id, ErrConflict)
+	}
+	if err != nil {
+		return err
+	}
 	return b.writeRecord(ctx, s, f)
 }
 
-// nextRecord is the number behind the highest in the folder.
-func (b *Box) nextRecord(folder, prefix string) (int, error) {
+// lastRecord is the highest number that a record of the folder has or had, and
+// where the ledger ended when it was looked for.
+func (b *Box) lastRecord(ctx context.Context, folder, prefix string, since audit.Position) (last int, end audit.Position, err error) {
+	used, end, err := b.recordNumbers(ctx, folder, prefix, since)
+	if err != nil {
+		return 0, end, err
+	}
 	names, err := listNames(b.path(folder))
 	if err != nil {
-		return 0, err
+		return 0, end, err
 	}
-	next := 1
 	for _, name := range names {
-		var n int
-		rest, ok := strings.CutPrefix(strings.TrimSuffix(name, ".md"), prefix)
-		if _, err := fmt.Sscanf(rest, "%d", &n); ok && err == nil && n >= next {
-			next = n + 1
+		if n, ok := recordNumber(name, prefix); ok {
+			used[n] = true
 		}
 	}
-	return next, nil
+	for n := range used {
+		last = max(last, n)
+	}
+	return last, end, nil
+}
+
+// recordNumbers collects the numbers behind prefix that the ledger's lines from
+// a place on have used. A record that was removed has no file and keeps its
+// number: its lines tell of it.
+func (b *Box) recordNumbers(ctx context.Context, folder, prefix string, since audit.Position) (used map[int]bool, end audit.Position, err error) {
+	used = map[int]bool{}
+	mark := []byte(`"file":"` + folder + "/")
+	r := b.ledger.Read(since)
+	defer r.Close()
+	for {
+		line, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return used, r.Position(), ctx.Err()
+		}
+		if err != nil {
+			return nil, since, err
+		}
+		_, rest, ok := bytes.Cut(line.Raw, mark)
+		name, _, _ := bytes.Cut(rest, []byte(`"`))
+		if n, is := recordNumber(string(name), prefix); ok && is {
+			used[n] = true
+		}
+	}
+}
+
+// recordNumber takes the number out of <prefix><number>.md.
+func recordNumber(name, prefix string) (int, bool) {
+	rest, ok := strings.CutPrefix(name, prefix)
+	number, md := strings.CutSuffix(rest, ".md")
+	n, err := strconv.Atoi(number)
+	return n, ok && md && err == nil && n > 0
 }
 
 // writeRecord writes a record like a task: mark, stage, line, rename.
