@@ -6,10 +6,12 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/audit"
+	"mbox/schemas"
 )
 
 // adopted takes over what a stranger did to a task, because an operator named
@@ -18,6 +20,9 @@ import (
 func (r *recovery) adopted(s *shard, id ID, f *fate, place string) (bool, error) {
 	if !slices.Contains(r.adopt, id) {
 		return false, nil
+	}
+	if left, err := look(r.b.staged(string(id), f.m.TX)); err != nil || left.there {
+		return false, err // a committed move is finished first: perhaps it was this adoption
 	}
 	for _, p := range r.files[id] {
 		state := State(filepath.Base(filepath.Dir(p)))
@@ -31,11 +36,15 @@ func (r *recovery) adopted(s *shard, id ID, f *fate, place string) (bool, error)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+		var c *change
+		if err == nil {
+			c, err = r.b.adoptAsIs(id, f, found)
+		}
 		if err != nil {
 			return true, fmt.Errorf("%s cannot be adopted: %w", p, err)
 		}
 		r.out.Adopted++
-		return true, r.b.commit(r.ctx, s, r.b.adoptAsIs(f, found))
+		return true, r.b.commit(r.ctx, s, c)
 	}
 	r.out.Adopted++
 	return true, r.b.commit(r.ctx, s, &change{
@@ -47,14 +56,19 @@ func (r *recovery) adopted(s *shard, id ID, f *fate, place string) (bool, error)
 	})
 }
 
-// adoptAsIs makes the change for a file that is taken over as it lies.
-func (b *Box) adoptAsIs(f *fate, found *found) *change {
+// adoptAsIs makes the change for a file that is taken over as it lies. What an
+// operator may say is what counts, not what a task is: a file that is none is
+// refused, and what its state must have or must not have is put right.
+func (b *Box) adoptAsIs(id ID, f *fate, found *found) (*change, error) {
 	t := found.task
+	if t.ID != id {
+		return nil, fault("id", fmt.Sprintf("%s is not the file's name", schemas.Quote(string(t.ID))), string(id))
+	}
+	if err := t.sound(); err != nil {
+		return nil, inFile(err, strings.TrimPrefix(found.path, b.home+"/"))
+	}
 	t.Version = 1
 	t.Mbox.Revision, t.Mbox.Epoch, t.Mbox.Attempt = f.m.Revision, f.m.Epoch, f.m.Attempt
-	if t.Result.Artifacts == nil {
-		t.Result.Artifacts = []Artifact{}
-	}
 	status := found.state
 	if status == Archived {
 		status = t.Result.Status
@@ -63,24 +77,64 @@ func (b *Box) adoptAsIs(f *fate, found *found) *change {
 		}
 		t.Result.Status = status
 	}
-	plain := f.m.to() != status && t.Audit.leadsTo(f.m.to()) && stepInFile(f.m.to(), status)
-	if !plain && !t.Audit.leadsTo(status) {
+	from := f.m.to()
+	plain := from != status && t.Audit.strays(from) == "" && stepInFile(from, status)
+	if !plain && t.Audit.strays(status) != "" {
 		t.Audit.StateChanges = shortestTrail(status, At(b.now()))
 	}
-	if (status == InProgress || status == Completed) && (t.Mbox.Lease == nil || t.Assignment.PickedUpBy == nil) {
-		b.claimByHand(t)
-	}
-	if status == Completed && !given(t.Result.Output) {
-		t.Result.Output = jsontext.Value(`""`)
-	}
-	if status == Failed && t.Result.Error == nil {
-		t.Result.Error = &TaskError{Code: "unspecified"}
-	}
+	b.fillIn(t, status)
 	return &change{
-		id: t.ID, by: audit.MboxAgent, event: audit.Reconcile, from: f.m.to(), to: found.state, task: t, before: hashOf(f.m.After),
+		id: t.ID, by: audit.MboxAgent, event: audit.Reconcile, from: from, to: found.state, task: t, before: hashOf(f.m.After),
 		reason: "adopted by the operator", settled: !plain, said: fmt.Sprintf("mbox adopted %s as it lies in %s, as the operator said", t.ID, found.state),
 		extra: func(m *move) { m.Adopted, m.Found = true, found.hash },
+	}, nil
+}
+
+// fillIn gives a task that is taken over what its state must have, and takes
+// away what it must not have.
+func (b *Box) fillIn(t *Task, s State) {
+	r, l := &t.Result, t.Mbox.Lease
+	if r.Artifacts == nil || s == Pending {
+		r.Artifacts = []Artifact{}
 	}
+	by := t.Assignment.PickedUpBy
+	unclaimed := l == nil || l.Token == "" || by == nil || *by == ""
+	switch s {
+	case Pending:
+		t.Assignment.PickedUpBy, t.Assignment.PickedUpAt, t.Mbox.Lease = nil, nil, nil
+		r.Output, r.Error = nil, nil
+	case InProgress, Completed:
+		if unclaimed {
+			b.claimByHand(t)
+		}
+	}
+	if s == Completed && !given(r.Output) {
+		r.Output = jsontext.Value(`""`)
+	}
+	if s == Failed && (r.Error == nil || r.Error.Code == "") {
+		r.Error = &TaskError{Code: "unspecified"}
+	}
+}
+
+// cameFrom is where the file lies that a committed move brings to p.to. A task
+// that was adopted from the archive, or in it, lies in the month in which it was
+// found, which the line's time does not tell.
+func (b *Box) cameFrom(p *placement) string {
+	if p.m.Found == "" || p.m.from() != Archived && p.m.to() != Archived {
+		return p.from
+	}
+	months, err := b.months()
+	if err != nil {
+		return p.from
+	}
+	for _, month := range months {
+		path := b.path("tasks", "archive", month, p.id.file())
+		s, err := look(path)
+		if err == nil && s.there && path != p.to && (s.hash == p.m.Found || s.hash == hashOf(p.m.After)) {
+			return path
+		}
+	}
+	return p.from
 }
 
 // shortestTrail is the trail of a task whose history cannot be told any more.

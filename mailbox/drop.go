@@ -153,20 +153,27 @@ func (t *Task) complete(created, now time.Time, source string, maxAttempts int) 
 	t.Audit.StateChanges = []StateChange{}
 }
 
-// Validate checks what a type cannot say. The error is a *schemas.Error with
-// the JSON path of the first field that is wrong.
+// Validate checks what a type cannot say of a task that is to be made. The error
+// is a *schemas.Error with the JSON path of the first field that is wrong.
 func (t *Task) Validate() error {
+	return firstOf(t.checkVersion(), t.checkSize(), t.checkFields())
+}
+
+// sound is Validate for a task that is one already: its claim and its result
+// may have filled the room that a new task has to leave.
+func (t *Task) sound() error { return firstOf(t.checkVersion(), t.checkFields()) }
+
+func (t *Task) checkVersion() error {
 	if t.Version != 0 && t.Version != 1 {
 		return fault("version", fmt.Sprintf("version %d is unknown", t.Version), "1")
 	}
 	if t.ID != "" {
-		if err := CheckID(t.ID); err != nil {
-			return err
-		}
+		return CheckID(t.ID)
 	}
-	if err := t.checkSize(); err != nil {
-		return err
-	}
+	return nil
+}
+
+func (t *Task) checkFields() error {
 	for _, check := range []func() error{t.checkRequest, t.checkContext, t.checkNames, t.checkMeta} {
 		if err := check(); err != nil {
 			return err

@@ -285,18 +285,6 @@ func (b *Box) history(id ID) ([]StateChange, error) {
 	return trail, nil
 }
 
-// leadsTo tells whether the trail is a path of the automaton from pending to s.
-func (t Trail) leadsTo(s State) bool {
-	at := Pending
-	for _, c := range t.StateChanges {
-		if c.From != at || !stepInFile(c.From, c.To) {
-			return false
-		}
-		at = c.To
-	}
-	return at == s
-}
-
 // stepInFile tells whether any event makes the step, so that a file may have it.
 func stepInFile(from, to State) bool {
 	for event := range moves {

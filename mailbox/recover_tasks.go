@@ -165,7 +165,7 @@ func (r *recovery) bring(s *shard, id ID, f *fate, place string, rest []string) 
 		}
 		break
 	}
-	if !r.atHand(place, staged, id, f) {
+	if !r.atHand(place, staged, id, f, rest) {
 		return r.lost(s, id, f, place, rest)
 	}
 	if f.m.to() == Archived {
@@ -192,8 +192,13 @@ func (r *recovery) outOfReach(f *fate, p string) bool {
 }
 
 // atHand tells whether the bytes that the last line names can be had.
-func (r *recovery) atHand(place, staged string, id ID, f *fate) bool {
+func (r *recovery) atHand(place, staged string, id ID, f *fate, rest []string) bool {
 	paths := []string{place, staged}
+	for _, p := range rest {
+		if strings.HasPrefix(p, "tasks/archive/") {
+			paths = append(paths, r.b.path(p))
+		}
+	}
 	if f.m.from() != None {
 		paths = append(paths, filepath.Join(r.b.folder(f.m.from(), f.at), id.file()))
 	}
@@ -218,7 +223,7 @@ func (r *recovery) clear(id ID, f *fate, place string, rest []string) error {
 			}
 			continue
 		}
-		if s.hash == hashOf(f.m.After) || s.hash == hashOf(f.m.Before) {
+		if s.hash != "" && (s.hash == hashOf(f.m.After) || s.hash == hashOf(f.m.Before) || s.hash == f.m.Found) {
 			if err := removeIfThere(path); err != nil {
 				return err
 			}

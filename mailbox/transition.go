@@ -201,6 +201,7 @@ func (b *Box) finish(ctx context.Context, id ID, m *move, agent string, at time.
 	if m.to() != None {
 		p.to = filepath.Join(b.folder(m.to(), at), id.file())
 	}
+	p.from = b.cameFrom(p)
 	if err := p.place(); errors.Is(err, errLost) {
 		// A stranger destroyed it between our renames. It has happened all the
 		// same; verify names what is missing, and a line says so now.

@@ -173,7 +173,7 @@ func (v *verifying) open(at place, t *lineage) (task *Task, hash digest, faults 
 	task = new(Task)
 	why := schemas.Decode(data, task)
 	if why == nil {
-		why = task.Validate()
+		why = task.sound()
 	}
 	if why != nil {
 		task = nil
