@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"mbox/audit"
@@ -134,24 +135,29 @@ func hashWith(path string, hash func(*os.File, fs.FileInfo) (string, error)) (st
 }
 
 // finishKept moves a kept file and its reason into quarantine. It goes on from
-// wherever a crash has stopped it. If the place holds other bytes by now, they
-// are somebody's new file: they stay, and what was to be kept is gone.
-func (b *Box) finishKept(k *kept, path string) error {
+// wherever a crash has stopped it. If other bytes lie in its place by now, they
+// are somebody's new file: they stay, or go back when they came along. What was
+// to be kept is gone then, and a line of its own says so, for the one before
+// names an entry that never came.
+func (b *Box) finishKept(ctx context.Context, k *kept, path string) error {
 	to := b.path("tasks", "quarantine", k.Entry)
-	if k.SHA256 != "" {
-		now, err := hashKeptAt(path)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	right, err := holds(path, k.SHA256)
+	if err != nil {
+		return err
+	}
+	if right {
+		err = durable.Move(path, to)
+		if errors.Is(err, fs.ErrPermission) && os.Chmod(path, durable.DirMode) == nil {
+			err = durable.Move(path, to) // a folder that may not be written may not be moved
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		if err == nil && now != k.SHA256 {
-			return b.sweep(k.Entry + reasonSuffix)
-		}
 	}
-	err := durable.Move(path, to)
-	if errors.Is(err, fs.ErrPermission) && os.Chmod(path, durable.DirMode) == nil {
-		err = durable.Move(path, to) // a folder that may not be written may not be moved
+	if err := b.sendBack(ctx, k, to, path); err != nil {
+		return err
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+	if err := b.sayGone(ctx, k, to); err != nil {
 		return err
 	}
 	if err := b.sweep(k.Entry + reasonSuffix); err != nil {
@@ -161,6 +167,85 @@ func (b *Box) finishKept(k *kept, path string) error {
 		return durable.SyncDir(b.path("tasks", "quarantine"), b.o.Sync)
 	}
 	return nil
+}
+
+// holds tells whether a file with this hash lies at path; hash is "" for what
+// has none.
+func holds(path, hash string) (bool, error) {
+	now, err := hashKeptAt(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case errors.Is(err, fs.ErrPermission):
+		return hash == "", nil
+	}
+	return err == nil && now == hash, err
+}
+
+// sendBack undoes the move of a file that took the place of the one to be kept
+// after that was looked at last. The entry's own bytes are not touched later
+// than their reason has joined them.
+func (b *Box) sendBack(ctx context.Context, k *kept, to, path string) error {
+	if staged, err := b.reasonStaged(k.Entry); err != nil || !staged {
+		return err
+	}
+	if right, err := holds(to, k.SHA256); err != nil || right {
+		return err
+	}
+	err := durable.Move(to, path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, fs.ErrExist): // and yet another has come
+		why := reason{Reason: "it came while another file of its name was put into quarantine, and a third came then"}
+		return b.setAside(ctx, nil, to, filepath.Base(path), audit.Reconcile, why)
+	}
+	return err
+}
+
+func (b *Box) reasonStaged(entry string) (bool, error) {
+	_, err := os.Lstat(b.stagedReason(entry))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// goneDetails are the details of the line that takes back what another said of
+// an entry: whoever dropped the file replaced or removed it before it was moved.
+type goneDetails struct {
+	Gone   string `json:"gone"` // the entry
+	SHA256 string `json:"sha256"`
+	Reason string `json:"reason"`
+	TX     string `json:"tx"`
+	audit.Writer
+}
+
+// sayGone writes, once, that an entry is not there to come. It runs inside the
+// transition that names the entry, and again when that is settled. Its reason is
+// staged until then: without one the entry was there, and whoever took it away
+// is not excused.
+func (b *Box) sayGone(ctx context.Context, k *kept, to string) error {
+	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if staged, err := b.reasonStaged(k.Entry); err != nil || !staged {
+		return err
+	}
+	if said, err := b.lineWith(`"gone":"` + k.Entry + `"`); err != nil || said != nil {
+		return err
+	}
+	_, err := b.ledger.Append(ctx, audit.Entry{
+		Agent: audit.MboxAgent, Event: audit.Reconcile,
+		Action: "mbox could not keep " + k.Entry + ": it was replaced or removed on its way into quarantine",
+		Details: audit.Details(goneDetails{
+			Gone: k.Entry, SHA256: k.SHA256, Reason: "replaced or removed on its way into quarantine", TX: randomHex(16), Writer: b.writer,
+		}),
+	})
+	if err != nil {
+		return err
+	}
+	return b.ledger.Copy(ctx, audit.MboxAgent)
 }
 
 // asideDetails are the details of a line that puts bytes into quarantine
@@ -215,7 +300,7 @@ func (b *Box) putAside(ctx context.Context, s *shard, path string, data []byte, 
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
-	if err := b.finishKept(&kept{Entry: k.entry, SHA256: k.sha}, k.path); err != nil {
+	if err := b.finishKept(ctx, &kept{Entry: k.entry, SHA256: k.sha}, k.path); err != nil {
 		return err
 	}
 	if err := b.ledger.Copy(ctx, e.Agent); err != nil {

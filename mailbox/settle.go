@@ -141,7 +141,7 @@ func (b *Box) redo(ctx context.Context, d dirty, e *audit.Entry) error {
 		if d.name != "" && !strings.HasPrefix(a.Place, ".mbox/tmp/") {
 			path = filepath.Join(filepath.Dir(path), d.name) // the line has the name made printable
 		}
-		return b.finishKept(&kept{Entry: a.Entry, SHA256: a.SHA256}, path)
+		return b.finishKept(ctx, &kept{Entry: a.Entry, SHA256: a.SHA256}, path)
 	case "record":
 		return b.placeRecord(e)
 	}

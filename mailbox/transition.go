@@ -479,7 +479,7 @@ func (p *placement) syncFolders() error {
 // moves the original of a rejected drop into quarantine.
 func (b *Box) finishDrop(ctx context.Context, id ID, m *move) error {
 	if m.Kept != nil {
-		return b.finishKept(m.Kept, b.path("tasks", string(Pending), m.drop()))
+		return b.finishKept(ctx, m.Kept, b.path("tasks", string(Pending), m.drop()))
 	}
 	if m.Dropped == "" {
 		return nil

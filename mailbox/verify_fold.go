@@ -70,7 +70,7 @@ type details struct {
 	tx, from, to, before, after, reason []byte
 	revision, epoch, attempt            []byte
 	uid, pid, host                      []byte
-	entry, sha256, kept, file           []byte
+	entry, gone, sha256, kept, file     []byte
 	adopted                             bool
 }
 
@@ -105,6 +105,8 @@ func (d *details) read(object []byte) {
 			d.host = m.value
 		case "entry":
 			d.entry = m.value
+		case "gone":
+			d.gone = m.value
 		case "sha256":
 			d.sha256 = m.value
 		case "kept":
@@ -141,8 +143,11 @@ func (f *folding) line(e *audit.Entry) (broken int, what string) {
 	case audit.DecisionEvent, audit.ChangeEvent:
 		return breaks(12, f.record(e, d))
 	case audit.TaskQuarantined, audit.TaskLateResult, audit.Reconcile:
-		if d.entry != nil {
+		switch {
+		case d.entry != nil:
 			return breaks(13, f.enter(e, textOf(d.entry), d.sha256))
+		case d.gone != nil && e.Event == audit.Reconcile:
+			return breaks(13, f.leave(textOf(d.gone)))
 		}
 	}
 	return 0, ""
@@ -270,6 +275,15 @@ func (f *folding) enter(e *audit.Entry, name string, sha []byte) string {
 		return "it names a quarantine entry without its sha256"
 	}
 	f.entries[name] = &entry{sha: hash, regular: regular, seq: e.Seq, task: ID(strings.Clone(e.Task()))}
+	return ""
+}
+
+// leave takes back what an earlier line said of an entry.
+func (f *folding) leave(name string) string {
+	if f.entries[name] == nil {
+		return "it takes back a quarantine entry that no line before names"
+	}
+	delete(f.entries, name)
 	return ""
 }
 
