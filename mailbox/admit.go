@@ -32,9 +32,12 @@ func trimJSON(name string) string { return strings.TrimSuffix(name, ".json") }
 // admit looks at a file in pending that is not known to be a task of ours. It
 // becomes a task, is rejected, goes to quarantine, or is left alone for now: then
 // again is how long to wait before looking again.
-func (b *Box) admit(ctx context.Context, name string) (again time.Duration, err error) {
+func (b *Box) admit(ctx context.Context, name string, q *quota) (again time.Duration, err error) {
 	if ignored(name) {
 		return 0, nil
+	}
+	if !q.look(name) {
+		return goOn, nil
 	}
 	s, err := b.tryShard(ctx, shardOf(trimJSON(name)))
 	if errors.Is(err, ErrBusy) {
@@ -44,7 +47,7 @@ func (b *Box) admit(ctx context.Context, name string) (again time.Duration, err 
 		return 0, err
 	}
 	defer s.unlock()
-	d := &drop{b: b, s: s, name: name, path: b.path("tasks", string(Pending), name)}
+	d := &drop{b: b, s: s, q: q, name: name, path: b.path("tasks", string(Pending), name)}
 	again, err = d.admit(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil // somebody took it away
@@ -56,6 +59,7 @@ func (b *Box) admit(ctx context.Context, name string) (again time.Duration, err 
 type drop struct {
 	b     *Box
 	s     *shard
+	q     *quota
 	name  string
 	path  string
 	data  []byte
@@ -74,6 +78,9 @@ func (d *drop) admit(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	if bad != nil {
+		if !d.q.putAway(d.name) {
+			return goOn, nil
+		}
 		return 0, d.quarantine(ctx, bad)
 	}
 	t, fault := d.parse()
@@ -81,6 +88,8 @@ func (d *drop) admit(ctx context.Context) (time.Duration, error) {
 		return wait, nil
 	}
 	switch {
+	case fault == nil && !d.q.admit(d.name), fault != nil && !d.q.putAway(d.name):
+		return goOn, nil
 	case fault == nil:
 		return d.accept(ctx, t)
 	case notATask(fault):

@@ -191,7 +191,7 @@ func (b *Box) Wait(ctx context.Context, r ClaimRequest) (*Claim, error) {
 		return nil, err
 	}
 	defer w.close()
-	p := pass{b: b, folders: []State{Pending, InProgress}, last: time.Now()}
+	p := pass{b: b, folders: []State{Pending, InProgress}, last: time.Now(), quota: newQuota(perPass)}
 	if !b.Routed() {
 		if err := p.scan(ctx); err != nil && !errors.Is(err, ErrBusy) {
 			return nil, err

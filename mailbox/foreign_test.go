@@ -136,7 +136,7 @@ func scanNow(b *Box, folders ...State) error {
 	if len(folders) == 0 {
 		folders = []State{Pending, InProgress}
 	}
-	_, err := b.scan(context.Background(), folders)
+	_, err := b.scan(context.Background(), folders, nil)
 	return err
 }
 

@@ -26,7 +26,7 @@ type ScanReport struct {
 // strangers moved, lets waiting tasks become ready, and raises alarms. Every
 // process may scan at any time.
 func (b *Box) Scan(ctx context.Context) (ScanReport, error) {
-	return b.scan(ctx, []State{Pending, InProgress})
+	return b.scan(ctx, []State{Pending, InProgress}, nil)
 }
 
 // Tidy is a Scan, unless a router is up and does it.
@@ -53,7 +53,7 @@ func (b *Box) Routed() bool {
 	return errors.Is(err, durable.ErrBusy)
 }
 
-func (b *Box) scan(ctx context.Context, folders []State) (r ScanReport, err error) {
+func (b *Box) scan(ctx context.Context, folders []State, q *quota) (r ScanReport, err error) {
 	if err := b.settleAll(ctx); err != nil {
 		return r, err
 	}
@@ -64,7 +64,7 @@ func (b *Box) scan(ctx context.Context, folders []State) (r ScanReport, err erro
 		return r, err
 	}
 	for _, f := range folders {
-		if err := b.survey(ctx, f, &r); err != nil {
+		if err := b.survey(ctx, f, q, &r); err != nil {
 			return r, fmt.Errorf("scanning tasks/%s: %w", f, err)
 		}
 	}
@@ -94,7 +94,7 @@ const quiet = 100 * time.Millisecond
 // survey compares one folder's listing with what the index expects, and looks
 // into every difference. A listing only suggests; the verdict is given under
 // the task's shard.
-func (b *Box) survey(ctx context.Context, folder State, r *ScanReport) error {
+func (b *Box) survey(ctx context.Context, folder State, q *quota, r *ScanReport) error {
 	path := b.path("tasks", string(folder))
 	info, err := os.Stat(path)
 	if err != nil {
@@ -123,7 +123,7 @@ func (b *Box) survey(ctx context.Context, folder State, r *ScanReport) error {
 	if err != nil {
 		return err
 	}
-	again, err := b.lookAt(ctx, folder, unknown, missing, r)
+	again, err := b.lookAt(ctx, folder, unknown, missing, q, r)
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func shorter(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-func (b *Box) lookAt(ctx context.Context, folder State, unknown []string, missing []ID, r *ScanReport) (again time.Duration, err error) {
+func (b *Box) lookAt(ctx context.Context, folder State, unknown []string, missing []ID, q *quota, r *ScanReport) (again time.Duration, err error) {
 	var bad []error
 	note := func(wait time.Duration, busy bool, err error) {
 		if busy {
@@ -192,17 +192,24 @@ func (b *Box) lookAt(ctx context.Context, folder State, unknown []string, missin
 		busy, err := b.lookInto(ctx, id)
 		note(0, busy, err)
 	}
+	if folder == Pending {
+		q.keep(unknown)
+	}
 	for i, name := range unknown {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
 		if folder != Pending {
+			if !q.putAway(name) {
+				again = shorter(again, goOn)
+				break
+			}
 			busy, err := b.stray(ctx, folder, name)
 			note(0, busy, err)
 			continue
 		}
 		r.Looked++
-		wait, err := b.admit(ctx, name)
+		wait, err := b.admit(ctx, name, q)
 		if err != nil {
 			err = fmt.Errorf("%s: %w", schemas.Sentence(name, 80), err)
 		}

@@ -78,7 +78,7 @@ func (w *watcher) wait(ctx context.Context, most time.Duration) (seen, error) {
 	case <-w.fs.Errors: // an overflow arrives as an error
 		s.lost = true
 	}
-	for {
+	for range perPass.looks {
 		select {
 		case e := <-w.fs.Events:
 			s.note(w.b, e)
@@ -88,6 +88,7 @@ func (w *watcher) wait(ctx context.Context, most time.Duration) (seen, error) {
 			return s, nil
 		}
 	}
+	return s, nil
 }
 
 // note keeps the name of a file that came into a folder of tasks, or left it, or
@@ -107,28 +108,27 @@ func (s *seen) note(b *Box, e fsnotify.Event) {
 // attend looks at the names that a watcher saw. Most of them are the traces of
 // transitions, which the ledger told before they showed; what is left are drops
 // and what strangers moved.
-func (b *Box) attend(ctx context.Context, s seen) (again time.Duration, err error) {
+func (b *Box) attend(ctx context.Context, s seen, q *quota) (again time.Duration, err error) {
 	if err := b.update(); err != nil {
 		return 0, err
 	}
+	var bad []error
 	for folder, names := range s.names {
 		for name := range names {
-			if ignored(name) {
+			if ignored(name) || ctx.Err() != nil {
 				continue
 			}
-			wait, err := b.attendTo(ctx, folder, name)
-			if err != nil {
-				return again, err
-			}
+			wait, err := b.attendTo(ctx, folder, name, q)
+			bad = append(bad, err)
 			if wait > 0 {
 				again = shorter(again, wait)
 			}
 		}
 	}
-	return again, nil
+	return again, errors.Join(bad...) // one bad file does not keep the others out
 }
 
-func (b *Box) attendTo(ctx context.Context, folder State, name string) (time.Duration, error) {
+func (b *Box) attendTo(ctx context.Context, folder State, name string, q *quota) (time.Duration, error) {
 	b.mu.Lock()
 	var state State
 	if r := b.index.find(ID(trimJSON(name))); r != nil {
@@ -139,11 +139,15 @@ func (b *Box) attendTo(ctx context.Context, folder State, name string) (time.Dur
 	there := err == nil
 	switch {
 	case there && folder == Pending && state == None:
-		return b.admit(ctx, name)
+		q.changed(name)
+		return b.admit(ctx, name, q)
 	case there != (state == folder) && state != None:
 		busy, err := b.lookInto(ctx, ID(trimJSON(name)))
 		return waitIf(busy), err
 	case there && folder == InProgress && state == None:
+		if !q.putAway(name) {
+			return goOn, nil
+		}
 		busy, err := b.stray(ctx, folder, name)
 		return waitIf(busy), err
 	}
@@ -247,7 +251,7 @@ func (b *Box) Route(ctx context.Context, o RouterOptions) error {
 		return err
 	}
 	defer w.close()
-	p := pass{b: b, folders: Folders, scanned: o.Scanned}
+	p := pass{b: b, folders: Folders, scanned: o.Scanned, quota: newQuota(perPass)}
 	if err := p.scan(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, ErrBusy) {
 		return err
 	}
@@ -270,6 +274,7 @@ type pass struct {
 	b       *Box
 	folders []State
 	scanned func(ScanReport, error)
+	quota   *quota
 	last    time.Time // of the last whole scan
 	again   time.Time // when to look again at what was not ready; zero: no need
 }
@@ -285,7 +290,8 @@ func (p *pass) report(r ScanReport, err error) {
 
 func (p *pass) scan(ctx context.Context) error {
 	p.last, p.again = time.Now(), time.Time{}
-	r, err := p.b.scan(ctx, p.folders)
+	p.quota.renew()
+	r, err := p.b.scan(ctx, p.folders, p.quota)
 	if r.Again > 0 {
 		p.again = time.Now().Add(r.Again)
 	}
@@ -311,11 +317,15 @@ func (p *pass) next() time.Duration {
 // returned: the next scan tries again.
 func (p *pass) after(ctx context.Context, s seen) {
 	due := time.Since(p.last) >= p.b.o.ScanInterval || !p.again.IsZero() && !time.Now().Before(p.again)
+	p.quota.renew()
+	wait, err := p.b.attend(ctx, s, p.quota) // what has just come goes before what lies about
 	if s.lost || due {
+		if err != nil && ctx.Err() == nil {
+			p.report(ScanReport{}, err)
+		}
 		_ = p.scan(ctx) // it has been reported
 		return
 	}
-	wait, err := p.b.attend(ctx, s)
 	if wait > 0 {
 		p.again = time.Now().Add(wait)
 	}
