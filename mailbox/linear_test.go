@@ -1,6 +1,3 @@
-// This line goes as soon as go.mod requires github.com/anishathalye/porcupine v1.3.1.
-//go:build porcupine
-
 package mailbox
 
 import (

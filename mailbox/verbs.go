@@ -259,8 +259,13 @@ func (b *Box) Cancel(ctx context.Context, id ID, by, why string) error {
 	if err := checkActor(by); err != nil {
 		return err
 	}
+	s, err := b.lockShard(ctx, string(id))
+	if err != nil {
+		return taskError(id, err)
+	}
+	defer s.unlock()
 	var note *leaseNote
-	err := b.transition(ctx, id, func(f *found, r *record) (*change, error) {
+	err = b.transitionIn(ctx, s, id, func(f *found, r *record) (*change, error) {
 		c := &change{
 			id: id, by: by, event: audit.TaskCancelled, from: r.state, to: Failed, task: f.task, before: f.hash,
 			reason: why, said: fmt.Sprintf("%s cancelled %s", by, id),
@@ -281,6 +286,8 @@ func (b *Box) Cancel(ctx context.Context, id ID, by, why string) error {
 	return b.killGroup(note)
 }
 
+// cancelEnded answers a cancel of a task that is not live. Under its shard: a
+// retry may bring the task back at any other moment.
 func (b *Box) cancelEnded(id ID) error {
 	f, err := b.seek(id)
 	if err != nil {

@@ -357,6 +357,11 @@ func (b *Box) transition(ctx context.Context, id ID, decide func(*found, *record
 		return taskError(id, err)
 	}
 	defer s.unlock()
+	return b.transitionIn(ctx, s, id, decide)
+}
+
+// transitionIn is transition for who holds the task's shard.
+func (b *Box) transitionIn(ctx context.Context, s *shard, id ID, decide func(*found, *record) (*change, error)) error {
 	f, r, err := b.current(id)
 	if err != nil {
 		return err
