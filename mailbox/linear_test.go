@@ -1,61 +1,55 @@
 package mailbox
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"slices"
+	"path/filepath"
+	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/anishathalye/porcupine"
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // call is what a client asks of one task, answer what it is told.
 type call struct {
-	id    ID
-	verb  string // submit, get, claim, complete, fail, fail for good, release, retry, cancel
-	token string // of the claim that a verb shows
+	id   ID
+	verb string // submit, get, claim, progress, complete, fail, fail for good, release, retry, cancel, let go
+	// token is the one that a verb of a claim shows. Of a claim whose answer
+	// nobody heard it is a name for the token that was given out, if any was.
+	token string
+	// process: the claim lasts as long as the process that made it.
+	process bool
 }
 
 type answer struct {
-	said  string // ok, empty, stale, conflict, missing
+	said  string // ok, empty, stale, conflict, missing, busy
 	token string // of a claim
-	epoch int64
-	state State // of a get
+	// What a claim or a get saw.
+	state          State
+	epoch, attempt int64
 }
+
+// unheard is the answer that a killed client did not live to hear: the call may
+// have happened then or later, or never.
+const unheard = ""
 
 // taskNow is one task as the specification has it.
 type taskNow struct {
-	state     State
-	token     string
-	epoch     int64
-	attempt   int64
-	cancelled bool
-	retried   bool
+	state          State
+	token          string
+	lost           string // the name of the token, where the claim's answer was not heard
+	epoch, attempt int64
+	cancelled      bool
+	retried        bool // its last move was a retry
 }
 
 const linearAttempts = 3
 
-// taskModel is the sequential specification of one task; a history falls apart
-// by the tasks' ids.
+// taskModel is the sequential specification of one task.
 var taskModel = porcupine.Model{
-	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
-		by := map[ID][]porcupine.Operation{}
-		for _, op := range history {
-			id := op.Input.(call).id
-			by[id] = append(by[id], op)
-		}
-		var out [][]porcupine.Operation
-		for _, ops := range by {
-			out = append(out, ops)
-		}
-		return out
-	},
 	Init: func() any { return taskNow{} },
 	Step: func(state, input, output any) (bool, any) {
 		next, ok := state.(taskNow).step(input.(call), output.(answer))
@@ -63,7 +57,7 @@ var taskModel = porcupine.Model{
 	},
 	DescribeOperation: func(input, output any) string {
 		c, a := input.(call), output.(answer)
-		return fmt.Sprintf("%s %.4s → %s %s %.4s %d", c.verb, c.token, a.said, a.state, a.token, a.epoch)
+		return fmt.Sprintf("%s %.4s → %q %s %.4s epoch %d attempt %d", c.verb, c.token, a.said, a.state, a.token, a.epoch, a.attempt)
 	},
 	DescribeState: func(state any) string { return fmt.Sprintf("%+v", state) },
 }
@@ -71,273 +65,237 @@ var taskModel = porcupine.Model{
 // step tells where the task is after the call, and whether the answer is one
 // that it may have got.
 func (t taskNow) step(c call, a answer) (taskNow, bool) {
-	holds := t.state == InProgress && c.token == t.token
-	switch c.verb {
-	case "submit":
-		if t.state != None {
-			return t, a.said == "ok" // the same content again
-		}
-		return taskNow{state: Pending}, a.said == "ok"
-	case "get":
-		return t, a.state == t.state && (a.said == "missing") == (t.state == None)
-	case "claim":
-		if a.said == "empty" {
-			return t, true // a claim does not wait for a task that somebody works on
-		}
-		n := taskNow{state: InProgress, token: a.token, epoch: t.epoch + 1, attempt: t.attempt + 1}
-		return n, a.said == "ok" && t.state == Pending && a.epoch == n.epoch
-	case "retry":
-		switch {
-		case t.state == None:
-			return t, a.said == "missing"
-		case t.state == Pending && t.retried:
-			return t, a.said == "ok"
-		case t.state != Failed:
-			return t, a.said == "conflict"
-		}
-		return taskNow{state: Pending, epoch: t.epoch, retried: true}, a.said == "ok"
-	case "cancel":
-		switch {
-		case t.state == None:
-			return t, a.said == "missing"
-		case t.state == Failed && t.cancelled:
-			return t, a.said == "ok"
-		case t.state.Terminal():
-			return t, a.said == "conflict"
-		}
-		t.state, t.cancelled, t.retried = Failed, true, false
-		return t, a.said == "ok"
-	}
-	if !holds {
-		return t, a.said == "stale"
-	}
+	next, said := t.after(c)
 	switch {
-	case c.verb == "complete":
+	case a.said == unheard:
+		return next, true // that it never happened is the same as that it comes last
+	case a.said == "busy":
+		return t, true
+	case c.verb == "get" && said == "ok":
+		return t.seen(a)
+	case c.verb == "claim" && a.said == "empty":
+		return t, true // a claim does not wait for a task that somebody works on
+	case c.verb == "claim":
+		next.token, next.lost = a.token, ""
+		return next, a.said == said && a.epoch == next.epoch && a.attempt == next.attempt
+	}
+	return next, a.said == said
+}
+
+// seen tells whether a get may have seen this. It may be the first to see the
+// token of a claim whose answer was not heard.
+func (t taskNow) seen(a answer) (taskNow, bool) {
+	if t.state == InProgress && t.token == "" {
+		t.token = a.token
+	}
+	return t, a.said == "ok" && a.state == t.state && a.epoch == t.epoch && a.attempt == t.attempt &&
+		(t.state != InProgress || a.token == t.token)
+}
+
+// after is the specification: what the call makes of the task, and its answer.
+func (t taskNow) after(c call) (next taskNow, said string) {
+	switch {
+	case c.verb == "submit" && t.state == None:
+		return taskNow{state: Pending}, "ok"
+	case c.verb == "submit":
+		return t, "ok" // the same content again
+	case t.state == None:
+		return t, map[bool]string{true: "empty", false: "missing"}[c.verb == "claim"]
+	case c.verb == "get":
+		return t, "ok"
+	case c.verb == "claim":
+		if t.state != Pending {
+			return t, "empty"
+		}
+		return taskNow{state: InProgress, lost: c.token, epoch: t.epoch + 1, attempt: t.attempt + 1}, "ok"
+	case c.verb == "retry":
+		return t.retry()
+	case c.verb == "cancel":
+		return t.cancel()
+	case t.state != InProgress || c.token != t.token && c.token != t.lost:
+		return t, "stale"
+	}
+	return t.held(c.verb), "ok"
+}
+
+func (t taskNow) retry() (taskNow, string) {
+	switch {
+	case t.state == Pending && t.retried:
+		return t, "ok"
+	case t.state != Failed:
+		return t, "conflict"
+	}
+	return taskNow{state: Pending, epoch: t.epoch, retried: true}, "ok"
+}
+
+func (t taskNow) cancel() (taskNow, string) {
+	switch {
+	case t.state == Failed && t.cancelled:
+		return t, "ok"
+	case t.state.Terminal():
+		return t, "conflict"
+	}
+	return taskNow{state: Failed, epoch: t.epoch, attempt: t.attempt, cancelled: true}, "ok"
+}
+
+// held is a verb of the claim that stands. Let go is what happens to a task
+// whose worker has died.
+func (t taskNow) held(verb string) taskNow {
+	if verb == "progress" {
+		return t
+	}
+	t.token, t.lost = "", ""
+	switch {
+	case verb == "complete":
 		t.state = Completed
-	case c.verb == "release":
+	case verb == "release":
 		t.state, t.attempt = Pending, t.attempt-1
-	case c.verb == "fail for good", t.attempt >= linearAttempts:
-		t.state, t.cancelled = Failed, false
-	default:
+	case verb == "fail for good", t.attempt >= linearAttempts:
+		t.state = Failed
+	default: // fail, let go
 		t.state = Pending
 	}
-	return t, a.said == "ok"
+	return t
 }
 
-// client calls at random and notes what it was told and when.
-type client struct {
-	number  int
-	box     *Box
-	random  *rand.Rand
-	ids     []ID
-	tokens  *tokens
-	begun   time.Time
-	history []porcupine.Operation
-	said    int
-}
-
-// tokens are shared, so that late and foreign tokens are shown too.
-type tokens struct {
-	sync.Mutex
-	of map[ID][]string
-}
-
-func (s *tokens) add(id ID, token string) {
-	s.Lock()
-	defer s.Unlock()
-	s.of[id] = append(s.of[id], token)
-}
-
-// some is one of the last tokens of a task, most often the last.
-func (s *tokens) some(id ID, r *rand.Rand) string {
-	s.Lock()
-	defer s.Unlock()
-	all := s.of[id]
-	if len(all) == 0 {
-		return ""
-	}
-	return all[len(all)-1-min(len(all)-1, r.IntN(8)/6)]
-}
-
-var (
-	heldVerbs = []string{"complete", "fail", "fail", "fail for good", "release", "release", "release"}
-	allVerbs  = append([]string{"get", "get", "claim", "claim", "claim", "claim", "claim", "claim", "retry", "retry", "cancel", "submit"}, heldVerbs...)
-)
-
-func (c *client) one() error {
-	in := call{id: c.ids[c.random.IntN(len(c.ids))], verb: allVerbs[c.random.IntN(len(allVerbs))]}
-	if slices.Contains(heldVerbs, in.verb) {
-		if in.token = c.tokens.some(in.id, c.random); in.token == "" {
-			in.verb = "submit"
-		}
-	}
-	from := time.Since(c.begun)
-	out, err := c.call(in)
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", in.verb, in.id, err)
-	}
-	if out.token != "" {
-		c.tokens.add(in.id, out.token)
-	}
-	c.history = append(c.history, porcupine.Operation{ClientId: c.number, Input: in, Call: int64(from), Output: out, Return: int64(time.Since(c.begun))})
-	return nil
-}
-
-// agentFor names the one agent that may claim the task, so that a claim is
-// about one task.
-func agentFor(id ID) string { return "agent-" + string(id) }
-
-func (c *client) call(in call) (out answer, err error) {
-	ctx := context.Background()
-	switch in.verb {
-	case "submit":
-		t := request("linear")
-		t.ID, t.Assignment.TargetAgent = in.id, agentFor(in.id)
-		_, err = c.box.Submit(ctx, t)
-	case "get":
-		_, out.state, err = c.box.Task(ctx, in.id)
-	case "claim":
-		var claim *Claim
-		if claim, err = c.box.Claim(ctx, ClaimRequest{Agent: agentFor(in.id)}); err == nil {
-			out.token, out.epoch = claim.Token(), claim.Task.Mbox.Epoch
-		}
-	case "retry":
-		err = c.box.Retry(ctx, in.id, "human", "again")
-	case "cancel":
-		err = c.box.Cancel(ctx, in.id, "human", "no more")
-	default:
-		err = c.hold(ctx, in)
-	}
-	for said, e := range map[string]error{"empty": ErrEmpty, "stale": ErrStale, "conflict": ErrConflict, "missing": ErrNotFound} {
-		if errors.Is(err, e) {
-			out.said = said
-			return out, nil
-		}
-	}
-	out.said = "ok"
-	return out, err
-}
-
-// hold says a verb of a claim. Its content is unlike any other's, for a verb that
-// is said twice with the same content is fine however late it comes.
-func (c *client) hold(ctx context.Context, in call) error {
-	claim, err := c.box.Held(ctx, in.id, in.token)
-	if err != nil {
-		return err
-	}
-	c.said++
-	what := fmt.Sprintf("%d of client %d", c.said, c.number)
-	switch in.verb {
-	case "complete":
-		return claim.Complete(ctx, Result{Output: jsontext.Value(`"` + what + `"`)})
-	case "release":
-		return claim.Release(ctx, what, 0)
-	}
-	return claim.Fail(ctx, Failure{TaskError: TaskError{Code: "no", Message: what}, Final: in.verb == "fail for good"})
-}
-
-// TestLinearizable: whatever 16 clients of 4 boxes do to a few tasks at once,
-// each task behaves as if one call came after the other.
-func TestLinearizable(t *testing.T) {
-	const boxes, clients = 4, 4
-	total, tasks := 5_000, 100
+// linearSize is how many calls make one history, from how many processes, and
+// how many such histories there are. MBOX_LINEAR_CALLS and
+// MBOX_LINEAR_PROCESSES change the first two.
+func linearSize(t *testing.T) (calls, processes, histories int) {
+	calls, processes, histories = 50_000, 8, 1
 	switch {
-	case os.Getenv("MBOX_LONG") != "":
-		total, tasks = 50_000, 500
+	case os.Getenv("MBOX_TORTURE") != "":
+		processes, histories = 16, 40
 	case testing.Short():
-		total, tasks = 1_000, 20
+		calls, processes = 3_000, 4
 	}
-	first := newBox(t, Options{RetryBase: time.Nanosecond, MaxAttempts: linearAttempts})
-	shared := &tokens{of: map[ID][]string{}}
-	begun := time.Now()
-	var all []*client
-	var wg sync.WaitGroup
-	for i := range boxes {
-		b, err := Open(t.Context(), first.Home(), first.Options())
-		must(t, err)
-		t.Cleanup(func() { b.Close() })
-		for j := range clients {
-			n := i*clients + j
-			c := &client{number: n, box: b, random: rand.New(rand.NewPCG(uint64(n), 7)), tokens: shared, begun: begun}
-			all = append(all, c)
-			wg.Go(func() {
-				// A few tasks at a time, so that clients meet.
-				calls := total / boxes / clients
-				for k := range calls {
-					at := k * tasks / calls
-					c.ids = []ID{linearID(at), linearID(at + 1), linearID(at + 2)}
-					if err := c.one(); err != nil {
-						t.Errorf("client %d: %v", n, err)
-						return
-					}
-				}
-			})
+	for name, n := range map[string]*int{"MBOX_LINEAR_CALLS": &calls, "MBOX_LINEAR_PROCESSES": &processes} {
+		if text := os.Getenv(name); text != "" {
+			var err error
+			*n, err = strconv.Atoi(text)
+			must(t, err)
 		}
 	}
-	wg.Wait()
-	var history []porcupine.Operation
-	counts := map[string]int{}
-	for _, c := range all {
-		history = append(history, c.history...)
-		for _, op := range c.history {
-			counts[op.Input.(call).verb+" "+op.Output.(answer).said]++
-		}
-	}
-	t.Logf("%d operations in %v: %v", len(history), time.Since(begun).Round(time.Millisecond), counts)
-	for _, needed := range []string{"claim ok", "complete ok", "complete stale", "fail ok", "release ok", "release stale", "retry ok", "cancel ok", "cancel conflict", "get ok", "submit ok"} {
-		if counts[needed] == 0 {
-			t.Errorf("the history holds no %q: it proves little", needed)
-		}
-	}
-	checkHistory(t, history)
+	return calls, processes, histories
 }
 
-func linearID(n int) ID { return ID(fmt.Sprintf("t%d", n)) }
+// callsPerTask is how many calls are made of a task, on average: few, so that
+// checking stays fast, and enough for a life with some detours.
+const callsPerTask = 25
 
+// TestLinearizable: whatever many processes do to the same tasks at once, and
+// wherever they are killed, each task behaves as if one call came after the
+// other.
+func TestLinearizable(t *testing.T) {
+	calls, processes, histories := linearSize(t)
+	for n := range histories {
+		ok := t.Run(fmt.Sprint("history ", n+1), func(t *testing.T) {
+			f := newFleet(t, calls, processes)
+			begun := time.Now()
+			f.sail()
+			took := time.Since(begun)
+			history := f.history()
+			counts := map[string]int{}
+			for _, op := range history {
+				counts[op.Input.(call).verb+" "+op.Output.(answer).said]++
+			}
+			t.Logf("%d operations in %v, %d processes killed: %v", len(history), took.Round(time.Millisecond), f.killed, counts)
+			for _, needed := range []string{
+				"submit ok", "get ok", "claim ok", "progress ok", "progress stale", "complete ok", "complete stale",
+				"fail ok", "fail stale", "fail for good ok", "release ok", "release stale", "retry ok", "cancel ok", "cancel conflict",
+			} {
+				if counts[needed] == 0 {
+					t.Errorf("the history holds no %q: it proves little", needed)
+				}
+			}
+			checkHistory(t, history)
+		})
+		if !ok {
+			return
+		}
+	}
+}
+
+// checkHistory checks each task's part of the history on its own.
 func checkHistory(t *testing.T, history []porcupine.Operation) {
 	t.Helper()
-	result, info := porcupine.CheckOperationsVerbose(taskModel, history, time.Minute)
-	switch result {
-	case porcupine.Unknown:
-		t.Error("the checker did not come to an end in a minute")
-	case porcupine.Illegal:
-		const path = "/tmp/mbox-linear.html" // t.TempDir would be gone before anybody looks
-		t.Errorf("the history is not linearizable; see %s (%v)", path, porcupine.VisualizePath(taskModel, info, path))
+	byTask := map[ID][]porcupine.Operation{}
+	for _, op := range history {
+		id := op.Input.(call).id
+		byTask[id] = append(byTask[id], op)
 	}
+	var wg sync.WaitGroup
+	limit := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for id, ops := range byTask {
+		limit <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-limit }()
+			if porcupine.CheckOperations(taskModel, ops) {
+				return
+			}
+			_, info := porcupine.CheckOperationsVerbose(taskModel, ops, 0)
+			path := filepath.Join(os.TempDir(), "..", "mbox-linear-"+string(id)+".html") // t.TempDir would be gone before anybody looks
+			t.Errorf("the history of %s is not linearizable; see %s (%v)", id, filepath.Clean(path), porcupine.VisualizePath(taskModel, info, path))
+			for _, op := range ops {
+				t.Logf("%d–%d client %d: %s", op.Call, op.Return, op.ClientId, taskModel.DescribeOperation(op.Input, op.Output))
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // TestCheckerCanFail: a history with two claims that both won is refused, and so
-// are a claim that went back, a lost task and a second completion.
+// are a claim that went back, a lost task and a second completion; what a killed
+// client did not hear is taken either way, but not both.
 func TestCheckerCanFail(t *testing.T) {
 	type step struct {
 		c        call
 		a        answer
 		from, to int64
 	}
-	submit := step{call{"t", "submit", ""}, answer{said: "ok"}, 0, 1}
+	submit := step{call{id: "t", verb: "submit"}, answer{said: "ok"}, 0, 1}
 	won := func(token string, epoch, from, to int64) step {
-		return step{call{"t", "claim", ""}, answer{said: "ok", token: token, epoch: epoch}, from, to}
+		return step{call{id: "t", verb: "claim"}, answer{said: "ok", token: token, epoch: epoch, attempt: epoch}, from, to}
 	}
 	done := func(token, said string, from, to int64) step {
-		return step{call{"t", "complete", token}, answer{said: said}, from, to}
+		return step{call{id: "t", verb: "complete", token: token}, answer{said: said}, from, to}
 	}
 	got := func(s State, said string, from, to int64) step {
-		return step{call{"t", "get", ""}, answer{said: said, state: s}, from, to}
+		a := answer{said: said, state: s}
+		if s == InProgress || s == Completed {
+			a.epoch, a.attempt = 1, 1
+		}
+		if s == InProgress {
+			a.token = "a"
+		}
+		return step{call{id: "t", verb: "get"}, a, from, to}
+	}
+	killed := func(verb, token string, from int64) step {
+		return step{call{id: "t", verb: verb, token: token}, answer{said: unheard}, from, never}
 	}
 	for _, row := range []struct {
 		name string
 		ops  []step
 		want bool
 	}{
-		{"one claim wins", []step{submit, won("a", 1, 2, 5), {call{"t", "claim", ""}, answer{said: "empty"}, 3, 4}, done("a", "ok", 6, 7)}, true},
+		{"one claim wins", []step{submit, won("a", 1, 2, 5), {call{id: "t", verb: "claim"}, answer{said: "empty"}, 3, 4}, done("a", "ok", 6, 7)}, true},
 		{"two claims win", []step{submit, won("a", 1, 2, 5), won("b", 1, 3, 4)}, false},
 		{"two claims win, with two epochs", []step{submit, won("a", 1, 2, 5), won("b", 2, 3, 4)}, false},
 		{"two completions", []step{submit, won("a", 1, 2, 3), done("a", "ok", 4, 7), done("a", "ok", 5, 6)}, false},
-		{"a stale token completes", []step{submit, won("a", 1, 2, 3), {call{"t", "release", "a"}, answer{said: "ok"}, 4, 5}, won("b", 2, 6, 7), done("a", "ok", 8, 9)}, false},
+		{"a stale token completes", []step{submit, won("a", 1, 2, 3), {call{id: "t", verb: "release", token: "a"}, answer{said: "ok"}, 4, 5}, won("b", 2, 6, 7), done("a", "ok", 8, 9)}, false},
 		{"a good token is refused", []step{submit, won("a", 1, 2, 3), done("a", "stale", 4, 5)}, false},
 		{"an acknowledged task is missing", []step{submit, got(None, "missing", 2, 3)}, false},
 		{"it is seen before it is sent", []step{{submit.c, submit.a, 4, 5}, got(Pending, "ok", 2, 3)}, false},
 		{"a get goes back", []step{submit, won("a", 1, 2, 9), got(InProgress, "ok", 3, 4), got(Pending, "ok", 5, 6)}, false},
+		{"a killed submit came to nothing", []step{killed("submit", "", 0), got(None, "missing", 2, 3)}, true},
+		{"a killed submit shows late", []step{killed("submit", "", 0), got(None, "missing", 2, 3), got(Pending, "ok", 4, 5)}, true},
+		{"a killed submit comes and goes", []step{killed("submit", "", 0), got(Pending, "ok", 2, 3), got(None, "missing", 4, 5)}, false},
+		{"the token of a killed claim is found", []step{submit, killed("claim", "?", 2), got(InProgress, "ok", 3, 4), done("a", "ok", 5, 6)}, true},
+		{"a killed claim has one token", []step{submit, killed("claim", "?", 2), got(InProgress, "ok", 3, 4), done("b", "ok", 5, 6)}, false},
+		{"a killed claim keeps others out", []step{submit, killed("claim", "?", 2), got(InProgress, "ok", 3, 4), won("b", 2, 5, 6)}, false},
+		{"the claim of a killed process is free", []step{submit, killed("claim", "?", 2), got(InProgress, "ok", 3, 4), killed("let go", "?", 2), won("b", 2, 5, 6)}, true},
+		{"a claim is free before its process dies", []step{submit, won("a", 1, 2, 3), killed("let go", "a", 6), won("b", 2, 4, 5)}, false},
+		{"a killed completion counts once", []step{submit, won("a", 1, 2, 3), killed("complete", "a", 4), got(Completed, "ok", 5, 6), {call{id: "t", verb: "claim"}, answer{said: "ok", token: "b", epoch: 2, attempt: 2}, 7, 8}}, false},
 		{"gets around a claim", []step{submit, won("a", 1, 2, 9), got(Pending, "ok", 3, 4), got(InProgress, "ok", 5, 6)}, true},
 	} {
 		var history []porcupine.Operation

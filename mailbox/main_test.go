@@ -7,7 +7,11 @@ import (
 
 // TestMain puts the thousands of homes of the fault tests on tmpfs where there
 // is one; what is on a real disk is tested with the real binary.
+// The test binary is also what TestLinearizable runs many of: a client process.
 func TestMain(m *testing.M) {
+	if text := os.Getenv(asClient); text != "" {
+		os.Exit(runClient(text))
+	}
 	if dir, err := os.MkdirTemp("/dev/shm", "mbox-test-"); err == nil {
 		os.Setenv("TMPDIR", dir)
 		code := m.Run()
