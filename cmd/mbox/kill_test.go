@@ -311,6 +311,7 @@ type fact struct {
 	TaskID  *string `json:"task_id"`
 	Details struct {
 		From, To *string
+		Reason   string
 	} `json:"details"`
 }
 
@@ -426,7 +427,7 @@ func TestKillStorm(t *testing.T) {
 	}
 	rounds := 200
 	switch {
-	case os.Getenv("MBOX_LONG") != "":
+	case os.Getenv("MBOX_TORTURE") != "":
 		rounds = 2000
 	case testing.Short():
 		rounds = 40
