@@ -1,0 +1,182 @@
+// Command peers runs the same work through mbox and through other durable
+// queues, on one disk, in one run, and prints how they compare.
+//
+//	go run . [-workers 1,4,16,64] [-seconds 2] [-rounds 3] [-only mbox,goqite] [-dir DIR] [--json]
+//
+// The work: each worker submits a task of 1.5 KB, claims one and completes it,
+// over and over. Every step is on the disk before the next. All peers of one
+// number of workers take short turns, in an order that rotates, so that what
+// else the machine does falls on all of them; a rate is the median of the
+// rounds, a ratio the median of the ratios within each round. A peer that loses
+// or doubles a task, or says something else than what was done, fails the run.
+// A peer that cannot be had here is named and left out.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	is, err := child()
+	if !is {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		err = run(ctx, os.Args[1:])
+		stop()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "peers:", err)
+		os.Exit(1)
+	}
+}
+
+// options are the flags.
+type options struct {
+	workers []int
+	seconds float64
+	rounds  int
+	only    []string
+	dir     string
+	json    bool
+}
+
+func parse(args []string) (*options, error) {
+	o := new(options)
+	f := flag.NewFlagSet("peers", flag.ExitOnError)
+	workers := f.String("workers", "1,4,16,64", "numbers of workers")
+	only := f.String("only", "", "the peers to run, by name, all if empty: "+strings.Join(names(peers()), ","))
+	f.Float64Var(&o.seconds, "seconds", 2, "how long each peer works in each round")
+	f.IntVar(&o.rounds, "rounds", 3, "how many rounds")
+	f.StringVar(&o.dir, "dir", "", "where to work, on a real disk; a temporary folder if empty")
+	f.BoolVar(&o.json, "json", false, "print JSON")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	if f.NArg() > 0 {
+		return nil, fmt.Errorf("what is %q?", f.Arg(0))
+	}
+	for _, w := range strings.Split(*workers, ",") {
+		n, err := strconv.Atoi(w)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("-workers: %q is no number of workers", w)
+		}
+		o.workers = append(o.workers, n)
+	}
+	if *only != "" {
+		o.only = strings.Split(*only, ",")
+	}
+	if o.rounds < 1 || o.seconds <= 0 {
+		return nil, errors.New("-rounds and -seconds: more than 0")
+	}
+	return o, nil
+}
+
+func names(ps []*peer) (out []string) {
+	for _, p := range ps {
+		out = append(out, p.name)
+	}
+	return out
+}
+
+// choose returns the peers to run, and why the others are left out.
+func (o *options) choose() (run []*peer, out []leftOut, err error) {
+	all := peers()
+	for _, name := range o.only {
+		if !slices.Contains(names(all), name) {
+			return nil, nil, fmt.Errorf("-only: no peer %q; there are %s", name, strings.Join(names(all), ", "))
+		}
+	}
+	for _, p := range all {
+		if len(o.only) > 0 && !slices.Contains(o.only, p.name) {
+			continue
+		}
+		if p.missing != nil {
+			if err := p.missing(); err != nil {
+				out = append(out, leftOut{p.name, err.Error()})
+				continue
+			}
+		}
+		run = append(run, p)
+	}
+	return run, out, nil
+}
+
+func run(ctx context.Context, args []string) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	chosen, out, err := o.choose()
+	if err != nil {
+		return err
+	}
+	root, err := os.MkdirTemp(o.dir, "peers-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(root)
+	r := &report{LeftOut: out, Seconds: o.seconds, Rounds: o.rounds}
+	if err := r.machine(root); err != nil {
+		return err
+	}
+	if r.Disk, err = probeDisk(root, time.Duration(o.seconds/4*float64(time.Second))); err != nil {
+		return err
+	}
+	if !o.json {
+		r.printHead(os.Stdout, chosen)
+	}
+	for _, workers := range o.workers {
+		rows, err := compare(ctx, o, root, chosen, workers)
+		if err != nil {
+			return err
+		}
+		r.Results = append(r.Results, rows...)
+		if !o.json {
+			printRows(os.Stdout, workers, rows)
+		}
+	}
+	if o.json {
+		return json.NewEncoder(os.Stdout).Encode(r)
+	}
+	return nil
+}
+
+// compare lets the peers take turns with one number of workers.
+func compare(ctx context.Context, o *options, root string, chosen []*peer, workers int) ([]row, error) {
+	rows := make([]row, len(chosen))
+	for i, p := range chosen {
+		rows[i] = row{Peer: p.name, Base: p.base, Workers: workers}
+	}
+	for round := range o.rounds {
+		for turn := range chosen {
+			i := (turn + round) % len(chosen)
+			dir, err := emptyDir(root)
+			if err != nil {
+				return nil, err
+			}
+			if err := settleDisk(root); err != nil {
+				return nil, err
+			}
+			l := &lap{peer: chosen[i], dir: dir, workers: workers, time: time.Duration(o.seconds * float64(time.Second))}
+			s, err := l.run(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("%s, %d workers: %w", chosen[i].name, workers, err)
+			}
+			rows[i].add(s)
+		}
+	}
+	for i := range rows {
+		rows[i].finish(rows)
+	}
+	return rows, nil
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"errors"
+)
+
+// A peer is a queue that takes the same work as mbox.
+type peer struct {
+	name string
+	what string // how it is set up, in one line
+	// base names the mbox that it is compared with: goroutines with goroutines,
+	// processes with processes.
+	base string
+	// missing says why the peer cannot be had here; nil where nothing is needed.
+	missing func() error
+	// create makes an empty queue in dir; open opens it, in as many processes as
+	// processes says.
+	create func(dir string) error
+	open   func(ctx context.Context, dir string, workers int) (queue, error)
+	// processes: each worker is a process that opens the queue for itself.
+	processes bool
+}
+
+// A queue is an open peer. What it acknowledges is on the disk.
+type queue interface {
+	// worker number n of this process, for one goroutine.
+	worker(ctx context.Context, n int) (worker, error)
+	// drain returns when everything that workers handed over has come to rest.
+	drain(ctx context.Context) error
+	// tally is what the queue itself says in the end.
+	tally(ctx context.Context) (tally, error)
+	close() error
+}
+
+// A worker submits, claims and completes. Each call returns when the peer has
+// acknowledged it.
+type worker interface {
+	submit(ctx context.Context, body []byte) error
+	claim(ctx context.Context) (job, error) // errEmpty where there is nothing now
+	complete(ctx context.Context, j job) error
+	close() error
+}
+
+// A job is a claimed task.
+type job struct {
+	body   []byte
+	handle any // the peer's own
+}
+
+// A tally is the end state. A queue that keeps no finished tasks has done -1.
+type tally struct{ left, done int64 }
+
+var errEmpty = errors.New("nothing to claim")
+
+// peers are all there are, mbox first.
+func peers() []*peer {
+	return []*peer{
+		mboxPeer("mbox", shared, false),
+		mboxPeer("mbox/boxes", boxEach, false),
+		maildirPeer("maildir", "mbox", false),
+		goqitePeer("goqite", "mbox", false),
+		jetstreamPeer(),
+		asynqPeer(),
+		redisPeer(),
+		mboxPeer("mbox/processes", shared, true),
+		maildirPeer("maildir/processes", "mbox/processes", true),
+		goqitePeer("goqite/processes", "mbox/processes", true),
+	}
+}

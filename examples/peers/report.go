@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+
+	"mbox/mailbox/durable"
+)
+
+// report is what --json prints.
+type report struct {
+	CPU        string    `json:"cpu"`
+	Cores      int       `json:"cores"`
+	Go         string    `json:"go"`
+	FileSystem string    `json:"file_system"`
+	Seconds    float64   `json:"seconds"`
+	Rounds     int       `json:"rounds"`
+	Disk       []probe   `json:"disk"`
+	Results    []row     `json:"results"`
+	LeftOut    []leftOut `json:"left_out"`
+}
+
+// leftOut is a peer that cannot be had here.
+type leftOut struct {
+	Peer string `json:"peer"`
+	Why  string `json:"why"`
+}
+
+// row is one peer with one number of workers.
+type row struct {
+	Peer    string    `json:"peer"`
+	Base    string    `json:"base"` // the mbox that it is compared with
+	Workers int       `json:"workers"`
+	Rates   []float64 `json:"rates"` // of each round, tasks a second
+	Rate    float64   `json:"rate"`  // their median
+	CPU     float64   `json:"cpu_us"`
+	// Ratio is the median of the base's rate through the peer's in each round;
+	// 0 where the base did not run.
+	Ratio float64 `json:"mbox_by_peer"`
+
+	cpus []float64
+}
+
+func (r *row) add(s *score) {
+	r.Rates = append(r.Rates, s.rate())
+	r.cpus = append(r.cpus, float64(s.CPU.Microseconds())/float64(len(s.Done)))
+}
+
+func (r *row) finish(all []row) {
+	r.Rate, r.CPU = median(r.Rates), median(r.cpus)
+	i := slices.IndexFunc(all, func(o row) bool { return o.Peer == r.Base })
+	if i < 0 {
+		return
+	}
+	var ratios []float64
+	for round, rate := range r.Rates {
+		ratios = append(ratios, all[i].Rates[round]/rate)
+	}
+	r.Ratio = median(ratios)
+}
+
+func median(of []float64) float64 {
+	sorted := slices.Sorted(slices.Values(of))
+	n := len(sorted)
+	if n%2 == 1 {
+		return sorted[n/2]
+	}
+	return (sorted[n/2-1] + sorted[n/2]) / 2
+}
+
+func (r *report) machine(root string) error {
+	var err error
+	r.Cores, r.Go, r.CPU = runtime.NumCPU(), runtime.Version(), "unknown CPU"
+	if r.FileSystem, _, err = durable.FileSystem(root); err != nil {
+		return err
+	}
+	info, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return nil // another system: it stays unknown
+	}
+	for line := range strings.Lines(string(info)) {
+		if name, ok := strings.CutPrefix(line, "model name"); ok {
+			r.CPU = strings.Trim(name, " \t:\n")
+			break
+		}
+	}
+	return nil
+}
+
+func (r *report) printHead(w io.Writer, chosen []*peer) {
+	fmt.Fprintf(w, "machine: %s, %d cores, %s, %s\n\n", r.CPU, r.Cores, r.Go, r.FileSystem)
+	fmt.Fprintf(w, "%-60s %8s %10s %9s %9s\n", "disk", "writers", "a second", "p50 ms", "p99 ms")
+	for _, p := range r.Disk {
+		fmt.Fprintf(w, "%-60s %8d %10.0f %9.2f %9.2f\n", p.What, p.Writers, p.Rate, p.P50, p.P99)
+	}
+	fmt.Fprintln(w)
+	for _, p := range chosen {
+		fmt.Fprintf(w, "%-18s %s\n", p.name, p.what)
+	}
+	for _, l := range r.LeftOut {
+		fmt.Fprintf(w, "%-18s LEFT OUT: %s\n", l.Peer, l.Why)
+	}
+	fmt.Fprintf(w, "\nsubmit, claim, complete of 1.5 KB tasks; median of %d rounds of %g s\n", r.Rounds, r.Seconds)
+}
+
+func printRows(w io.Writer, workers int, rows []row) {
+	fmt.Fprintf(w, "\n%-20s %10s %21s %12s %12s\n", fmt.Sprintf("%d worker(s)", workers), "tasks/s", "(slowest - fastest)", "CPU µs/task", "mbox/peer")
+	for _, r := range rows {
+		ratio := "-"
+		if r.Ratio > 0 && r.Peer != r.Base {
+			ratio = fmt.Sprintf("%.2f", r.Ratio)
+		}
+		fmt.Fprintf(w, "%-20s %10.0f %10.0f -%9.0f %12.0f %12s\n", r.Peer, r.Rate, slices.Min(r.Rates), slices.Max(r.Rates), r.CPU, ratio)
+	}
+}
