@@ -32,7 +32,7 @@ var (
 	dir     = flag.String("dir", "", "where to work; a temporary folder if empty")
 	binary  = flag.String("mbox", "./mbox", "the binary for the figures of whole commands")
 	pending = flag.Int("pending", 100_000, "how many tasks the large mailbox holds")
-	only    = flag.String("only", "", "the parts to run: throughput, commands, latency, backlog, idle; all if empty")
+	only    = flag.String("only", "", "the parts to run: throughput, commands, latency, pickup, backlog, idle; all if empty")
 	seconds = flag.Float64("seconds", 2, "how long each throughput figure is measured")
 )
 
@@ -70,6 +70,7 @@ var parts = []struct {
 	{"throughput", throughput},
 	{"commands", commands},
 	{"latency", latency},
+	{"pickup", pickup},
 	{"backlog", backlog},
 	{"idle", idle},
 }
@@ -313,6 +314,11 @@ func backlog(root string) error {
 		}
 		home := b.Home()
 		b.Close()
+		if n == *pending {
+			if err := large(home); err != nil {
+				return err
+			}
+		}
 		if err := claims(home, n); err != nil {
 			return err
 		}
