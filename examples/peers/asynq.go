@@ -78,7 +78,7 @@ func (q *asynqQueue) drain(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("asynq still holds %d tasks: %w", i.Size, ctx.Err())
+			return fmt.Errorf("asynq still holds %d tasks: %w", i.Size, context.Cause(ctx))
 		case <-time.After(pause):
 		}
 	}
@@ -112,7 +112,7 @@ func (w asynqWorker) claim(ctx context.Context) (job, error) {
 	case j := <-w.q.jobs:
 		return job{body: j.body, handle: j}, nil
 	case <-ctx.Done():
-		return job{}, ctx.Err()
+		return job{}, context.Cause(ctx)
 	}
 }
 

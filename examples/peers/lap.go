@@ -41,6 +41,12 @@ type score struct {
 
 func (s *score) rate() float64 { return float64(len(s.Done)) / s.Took.Seconds() }
 
+// patience is how long a lap may go on after its time. A queue that has lost a
+// task leaves a worker waiting for it.
+const patience = 2 * time.Minute
+
+var errStuck = fmt.Errorf("still at work %v after the end: a task is lost", patience)
+
 // run runs the lap and checks its end: whatever was acknowledged as sent was
 // completed exactly once, and the peer says the same of itself.
 func (l *lap) run(ctx context.Context) (*score, error) {
@@ -48,6 +54,8 @@ func (l *lap) run(ctx context.Context) (*score, error) {
 	if err := l.peer.create(l.dir); err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, l.time+patience, errStuck)
+	defer cancel()
 	race := l.goroutines
 	if l.peer.processes {
 		race = l.children

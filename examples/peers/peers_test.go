@@ -95,15 +95,15 @@ func TestMissingPeerIsNamed(t *testing.T) {
 // A ratio is that of the rounds, not of the medians.
 func TestRatio(t *testing.T) {
 	rows := []row{
-		{Peer: "mbox", Base: "mbox", Rates: []float64{100, 400, 200}},
-		{Peer: "other", Base: "mbox", Rates: []float64{50, 100, 400}},
+		{Peer: "mbox", Base: "mbox", Rates: []float64{100, 400, 300}},
+		{Peer: "other", Base: "mbox", Rates: []float64{50, 200, 400}},
 		{Peer: "lonely", Base: "nobody", Rates: []float64{1, 2, 3}},
 	}
 	for i := range rows {
 		rows[i].cpus = rows[i].Rates
 		rows[i].finish(rows)
 	}
-	if rows[1].Ratio != 2 || rows[1].Rate != 100 || rows[2].Ratio != 0 {
+	if rows[1].Ratio != 2 || rows[1].Rate != 200 || rows[2].Ratio != 0 {
 		t.Errorf("got ratio %v, rate %v, and %v without a base", rows[1].Ratio, rows[1].Rate, rows[2].Ratio)
 	}
 }
