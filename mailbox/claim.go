@@ -146,23 +146,16 @@ func (b *Box) claim(ctx context.Context, r ClaimRequest, id ID) (*Claim, error) 
 		return nil, errNotReady
 	}
 	c := &Claim{Task: f.task, box: b, agent: r.Agent, token: randomHex(16)}
-	if r.Process {
-		if c.lease, err = b.makeLease(c); err != nil {
-			c.Close()
-			b.dropLease(id, c.token)
-			return nil, err
-		}
-	}
 	ch := b.pick(c, f.hash)
+	if r.Process {
+		ch.lease = func() (err error) { c.lease, err = b.makeLease(c); return err }
+	}
 	err = b.commit(ctx, s, ch)
 	if err == nil && ch.stolen {
 		err = errors.Join(b.yield(ctx, s, c), errNotReady)
 	}
 	if err != nil {
-		c.Close()
-		if _, open, bad := readDirty(s.lock.Path()); !open && bad == nil {
-			b.dropLease(id, c.token) // it has not happened, or was given up
-		}
+		c.Close() // the lease file went with what was staged, or settle drops it
 		return nil, taskError(id, err)
 	}
 	return c, nil

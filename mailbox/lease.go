@@ -178,12 +178,12 @@ func (b *Box) killGroup(n *leaseNote) error {
 	return nil
 }
 
-// dropLease removes a lease file. One that is left over does no harm and is
-// removed by recovery, so an error is not worth more.
-func (b *Box) dropLease(id ID, token string) {
-	if token != "" {
-		_ = removeIfThere(b.leasePath(id, token))
+// dropLease removes the claim's lease file, if it has one.
+func (b *Box) dropLease(id ID, token string) error {
+	if token == "" {
+		return nil
 	}
+	return removeIfThere(b.leasePath(id, token))
 }
 
 // leaseOf splits the name of a lease file.
@@ -202,19 +202,36 @@ func (b *Box) leases() ([]string, error) {
 }
 
 // dropOtherLeases removes the lease files of a task but for that of its present
-// claim. Under the task's shard.
-func (b *Box) dropOtherLeases(id ID) {
+// claim. Under the task's shard. Where the task cannot be read, nobody knows
+// which lease is that: then all stay.
+func (b *Box) dropOtherLeases(id ID) error {
 	names, err := b.leases()
 	if err != nil {
-		return
+		return err
 	}
-	keep := ""
-	if f, err := b.read(id, InProgress, b.path("tasks", string(InProgress), id.file())); err == nil && f.task.Mbox.Lease != nil {
-		keep = f.task.Mbox.Lease.Token
-	}
+	var others []string
 	for _, name := range names {
-		if of, token, ok := leaseOf(name); ok && of == id && token != keep {
-			b.dropLease(id, token)
+		if of, token, ok := leaseOf(name); ok && of == id {
+			others = append(others, token)
 		}
 	}
+	if len(others) == 0 {
+		return nil
+	}
+	f, err := b.read(id, InProgress, b.path("tasks", string(InProgress), id.file()))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if f != nil {
+			return nil // a stranger's file, which verify names
+		}
+		return err
+	}
+	for _, token := range others {
+		if f != nil && f.task.Mbox.Lease != nil && f.task.Mbox.Lease.Token == token {
+			continue
+		}
+		if err := b.dropLease(id, token); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -183,16 +183,23 @@ type change struct {
 	by       string
 	event    audit.Event
 	from, to State
-	task     *Task  // the new content; nil where no file is left
-	before   string // SHA-256 of the present file, as the ledger has it
-	reason   string // stands in the task's state_changes
-	brief    string // stands in the ledger; reason if empty. It holds no text of the work
-	said     string // the line's action, in words
-	token    string // of the lease that ends or begins
+	task     *Task        // the new content; nil where no file is left
+	before   string       // SHA-256 of the present file, as the ledger has it
+	reason   string       // stands in the task's state_changes
+	brief    string       // stands in the ledger; reason if empty. It holds no text of the work
+	said     string       // the line's action, in words
+	token    string       // of the lease that ends or begins
+	lease    func() error // of a claim: makes its lease file
 	extra    func(*move)
 	keep     *keeping
 	settled  bool // the task's trail ends in to already
 	stolen   bool // set by commit: a stranger had moved the file to where a claim moves it
+}
+
+// endsLease tells whether the claim with the change's token is over by it: the
+// task leaves in-progress, or somebody else has it there.
+func (c *change) endsLease() bool {
+	return c.from == InProgress && (c.to != InProgress || c.task.Mbox.Lease.Token != c.token)
 }
 
 // keeping is a foreign file that a transition puts into quarantine.

@@ -141,8 +141,11 @@ func (b *Box) dropStrayLeases(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.dropOtherLeases(id)
+		err = b.dropOtherLeases(id)
 		s.unlock()
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

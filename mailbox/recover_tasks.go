@@ -176,7 +176,9 @@ func (r *recovery) bring(s *shard, id ID, f *fate, place string, rest []string) 
 	if _, err := b.finish(r.ctx, id, f.m, f.agent, f.at); err != nil {
 		return err
 	}
-	b.dropOtherLeases(id)
+	if err := b.dropOtherLeases(id); err != nil {
+		return err
+	}
 	r.out.Mended++
 	return r.clear(id, f, place, rest)
 }

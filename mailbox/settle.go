@@ -88,7 +88,9 @@ func (b *Box) settle(ctx context.Context, d dirty) error {
 		}
 	}
 	if d.kind == "task" {
-		b.dropOtherLeases(ID(d.name))
+		if err := b.dropOtherLeases(ID(d.name)); err != nil {
+			return err
+		}
 	}
 	return b.sweepStaged(d)
 }

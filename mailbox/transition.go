@@ -20,9 +20,9 @@ import (
 //
 //  1. Mark. The dirty record says: from this place of the ledger on, a line
 //     with this tx may stand. A crash before the line leaves a record and
-//     perhaps a staged file; settle finds no line and removes both.
-//  2. Stage. The new content is written to .mbox/tmp/<id>~<tx>. tx is 128 random
-//     bits; it stands in the content, in the staged name and in the line. What
+//     perhaps a lease and a staged file; settle finds no line and removes them.
+//  2. Stage. A claim's lease file is made and locked. The new content is written
+//     to .mbox/tmp/<id>~<tx>. tx is 128 random bits; it stands in the content, in the staged name and in the line. What
 //     goes to quarantine is flushed, and so is content that the ledger's journal
 //     does not take (a large one; all in mode strict and on macOS).
 //  3. Append one line. It goes into the ledger and, with the content, into the
@@ -68,8 +68,10 @@ func (b *Box) commit(ctx context.Context, s *shard, c *change) error {
 	if c.stolen, err = b.apply(ctx, c.id, m, entry.Agent, line); err != nil {
 		return fmt.Errorf("%w: %w", ErrCommitted, err)
 	}
-	if c.from == InProgress && c.to != InProgress {
-		b.dropLease(c.id, c.token)
+	if c.endsLease() {
+		if err := b.dropLease(c.id, c.token); err != nil {
+			return fmt.Errorf("%w: %w", ErrCommitted, err)
+		}
 	}
 	if err := s.clean(); err != nil {
 		return fmt.Errorf("%w: %w", ErrCommitted, err)
@@ -144,6 +146,11 @@ func (b *Box) staged(name, tx string) string {
 }
 
 func (b *Box) stage(c *change, tx string, data []byte) error {
+	if c.lease != nil {
+		if err := c.lease(); err != nil {
+			return err
+		}
+	}
 	if c.keep != nil {
 		if err := b.stageReason(c.keep); err != nil {
 			return err
@@ -173,6 +180,9 @@ func (b *Box) abort(s *shard, c *change, tx string) error {
 	var errs []error
 	if c.keep != nil {
 		errs = append(errs, removeIfThere(b.stagedReason(c.keep.entry)))
+	}
+	if c.lease != nil {
+		errs = append(errs, b.dropLease(c.id, c.token))
 	}
 	errs = append(errs, removeIfThere(b.staged(string(c.id), tx)))
 	if err := errors.Join(errs...); err != nil {

@@ -312,7 +312,7 @@ func (v *verifying) leased(name string) bool {
 
 // lease gives the verdict on a lease that looked stray, under its task's lock.
 func (v *verifying) lease(name string) error {
-	id, token, _ := leaseOf(name)
+	id, _, _ := leaseOf(name)
 	unlock, err := v.hold(shardOf(string(id)))
 	if err != nil {
 		return err
@@ -335,30 +335,7 @@ func (v *verifying) lease(name string) error {
 	}
 	if t := v.fold.tasks[id.Fold()]; t != nil {
 		f.Task, f.Seq = t.id, t.seq
-		if v.abandoned(name, token) {
-			v.note("a claim of %s was interrupted before it began; the next scan removes its lease", t.id)
-			return nil
-		}
 	}
 	v.fault(f)
 	return nil
-}
-
-// abandoned tells whether a lease is that of a claim whose process died before
-// it had marked the shard: a claim makes its lease first.
-func (v *verifying) abandoned(name, token string) bool {
-	if _, made := txIn([]byte(quoted(token))); !made {
-		return false
-	}
-	f, info, err := durable.OpenRegular(privatePath(v.b.home, "leases", name))
-	if err != nil {
-		return errors.Is(err, fs.ErrNotExist)
-	}
-	defer f.Close()
-	if info.Size() == 0 {
-		return true
-	}
-	boot, err := durable.BootID()
-	n := readNote(f, info.Size())
-	return err == nil && n != nil && (n.Boot != boot || startTime(n.PID) != n.Start)
 }

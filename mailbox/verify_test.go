@@ -714,7 +714,6 @@ func verifyFailed(t *testing.T, sc scene, k int) bool {
 		return false
 	}
 	r, err = Verify(ctx, h.dir, o, VerifyOptions{})
-	r.Faults = withoutLeases(r.Faults)
 	if err != nil || len(r.Faults) > 0 && !strange {
 		t.Errorf("%s (%v): %v %+v", label, said, err, r)
 	}
@@ -729,13 +728,6 @@ func verifyFailed(t *testing.T, sc scene, k int) bool {
 		t.Errorf("%s (%v), then settled (%v): %v %+v", label, said, err, failed, after)
 	}
 	return true
-}
-
-// withoutLeases leaves out leases: a claim makes its lease before it marks the
-// shard, so only its process explains one that it leaves when it is killed in
-// between. Here that process may be a zombie still, or dead for the scene only.
-func withoutLeases(faults []Fault) []Fault {
-	return slices.DeleteFunc(faults, func(f Fault) bool { return strings.HasPrefix(f.File, ".mbox/leases/") })
 }
 
 // A stranger's hand on a task whose transition was interrupted is still a fault.
@@ -974,7 +966,7 @@ func TestVerifyKilled(t *testing.T) {
 	runs, notes := 0, map[string]int{}
 	for ; ctx.Err() == nil; runs++ {
 		r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{})
-		if r.Faults = withoutLeases(r.Faults); err != nil || len(r.Faults) > 0 {
+		if err != nil || len(r.Faults) > 0 {
 			t.Errorf("run %d: %v %v %q", runs, err, r.Faults, r.Notes)
 			break
 		}
