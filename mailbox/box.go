@@ -199,7 +199,7 @@ func makeVersion(dir string, m durable.Mode) error {
 	if err != nil {
 		return err
 	}
-	if err := durable.Replace(privatePath(dir, "boot"), boot, m); err != nil {
+	if err := writeBoot(dir, boot, m); err != nil {
 		return err
 	}
 	data, err := schemas.Encode(version{Format: format, MailboxID: randomHex(16)})
@@ -343,24 +343,52 @@ func (b *Box) now() time.Time { return b.o.Now() }
 
 // bootRecord says on which boot, machine and inode the mailbox was last
 // recovered. Any difference means that unflushed renames may be lost, or that
-// the home was moved or copied.
+// the home was moved or copied. Recovering stands while a recovery within one
+// boot is at work: if it dies, the next Open goes on with it.
 type bootRecord struct {
-	Boot  string `json:"boot"`
-	Host  string `json:"host"`
-	Dev   uint64 `json:"dev"`
-	Inode uint64 `json:"inode"`
+	Boot       string `json:"boot"`
+	Host       string `json:"host"`
+	Dev        uint64 `json:"dev"`
+	Inode      uint64 `json:"inode"`
+	Recovering bool   `json:"recovering,omitzero"`
 }
 
-func currentBoot(dir string) ([]byte, error) {
+func currentBoot(dir string) (bootRecord, error) {
 	boot, err := durable.BootID()
 	if err != nil {
-		return nil, err
+		return bootRecord{}, err
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(privatePath(dir), &st); err != nil {
-		return nil, err
+		return bootRecord{}, &fs.PathError{Op: "stat", Path: privatePath(dir), Err: err}
 	}
-	return schemas.Encode(bootRecord{Boot: boot, Host: audit.ThisWriter().Host, Dev: uint64(st.Dev), Inode: st.Ino})
+	return bootRecord{Boot: boot, Host: audit.ThisWriter().Host, Dev: uint64(st.Dev), Inode: st.Ino}, nil
+}
+
+// readBoot returns the boot record; an empty one, which no machine has, where
+// there is none or it is damaged.
+func readBoot(dir string) (bootRecord, error) {
+	path := privatePath(dir, "boot")
+	data, err := durable.Read(path, 4096)
+	if errors.Is(err, fs.ErrNotExist) {
+		return bootRecord{}, nil
+	}
+	if err != nil {
+		return bootRecord{}, err
+	}
+	var was bootRecord
+	if schemas.Decode(data, &was) != nil {
+		return bootRecord{}, nil
+	}
+	return was, nil
+}
+
+func writeBoot(dir string, r bootRecord, m durable.Mode) error {
+	data, err := schemas.Encode(r)
+	if err != nil {
+		return err
+	}
+	return durable.Replace(privatePath(dir, "boot"), data, m)
 }
 
 // saltedHash is how an identity or key stands in the ledger.

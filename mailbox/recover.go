@@ -1,15 +1,14 @@
 package mailbox
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"time"
 
+	"mbox/audit"
 	"mbox/mailbox/durable"
-	"mbox/schemas"
 )
 
 // RecoverOptions say what recovery may do beyond finishing what was begun.
@@ -58,6 +57,10 @@ func Recover(ctx context.Context, dir string, o Options, r RecoverOptions) (Reco
 	}
 	defer lock.Unlock()
 	if r.AfterIOError {
+		// First, because a crash after Renew leaves a mailbox that may be written.
+		if err := b.markRecovery(); err != nil {
+			return Recovered{}, err
+		}
 		if err := b.flushJournaled(); err != nil {
 			return Recovered{}, err
 		}
@@ -85,36 +88,60 @@ func remakeLocks(dir string, m durable.Mode) (made int, err error) {
 }
 
 // afterBoot recovers everything when the machine was restarted or the home was
-// moved since the last recovery: unflushed renames may be lost then.
+// moved since the last recovery, because unflushed renames may be lost then, and
+// when the last recovery died.
 func (b *Box) afterBoot(ctx context.Context) error {
 	now, err := currentBoot(b.home)
 	if err != nil {
 		return err
 	}
-	was, err := os.ReadFile(privatePath(b.home, "boot"))
-	if err == nil && bytes.Equal(was, now) {
-		return nil
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	was, err := readBoot(b.home)
+	if err != nil || was == now {
 		return err
 	}
-	return b.recoverAll(ctx, "")
+	if was.sameAs(now) && b.recoversElsewhere() {
+		return nil
+	}
+	return b.recoverAll(ctx, false)
+}
+
+// sameAs tells whether the records differ in nothing but a recovery at work.
+func (r bootRecord) sameAs(now bootRecord) bool {
+	r.Recovering, now.Recovering = false, false
+	return r == now
+}
+
+// recoversElsewhere tells whether a recovery within this boot needs no help:
+// because it is at work, shard by shard, or because the mailbox is read-only, so
+// that nothing can be recovered, and reading is fine.
+func (b *Box) recoversElsewhere() bool {
+	if errors.Is(audit.CheckWritable(b.home), ErrReadOnly) {
+		return true
+	}
+	lock, err := durable.TryLock(privatePath(b.home, "locks", "recover"))
+	if err == nil {
+		lock.Unlock()
+	}
+	return errors.Is(err, ErrBusy)
 }
 
 // recoverAll recovers under the recover lock. Who waited for it reads the boot
-// record again: somebody else may have done it.
-func (b *Box) recoverAll(ctx context.Context, because string) error {
+// record again: somebody else may have done it. Where the record says nothing
+// of what is wrong, anyway is true.
+func (b *Box) recoverAll(ctx context.Context, anyway bool) error {
 	lock, err := durable.AcquireLock(ctx, privatePath(b.home, "locks", "recover"), 10*time.Minute)
 	if err != nil {
 		return lockError(err)
 	}
 	defer lock.Unlock()
-	now, err := currentBoot(b.home)
-	if err != nil {
-		return err
-	}
-	if was, err := os.ReadFile(privatePath(b.home, "boot")); because == "" && err == nil && bytes.Equal(was, now) {
-		return nil
+	if !anyway {
+		now, err := currentBoot(b.home)
+		if err != nil {
+			return err
+		}
+		if was, err := readBoot(b.home); err != nil || was == now {
+			return err
+		}
 	}
 	_, err = b.recover(ctx, nil)
 	return err
@@ -138,40 +165,50 @@ type fate struct {
 }
 
 // recover does the work, with the recover lock held. The boot record is written
-// last.
+// last; until then it says that recovery is at work, so that the next Open goes
+// on where this one is killed. A ledger that cannot be recovered changes not
+// even that.
 func (b *Box) recover(ctx context.Context, adopt []ID) (Recovered, error) {
 	boot, err := currentBoot(b.home)
 	if err != nil {
 		return Recovered{}, err
 	}
-	moved, sameBoot := b.bootChange(boot)
+	was, err := readBoot(b.home)
+	if err != nil {
+		return Recovered{}, err
+	}
 	r := &recovery{b: b, ctx: ctx, adopt: adopt, last: map[ID]*fate{}, files: map[ID][]string{}}
-	r.out.Moved = moved
-	for _, step := range []func() error{r.journal, r.ledger, r.fold, r.walk, r.tasks, r.records, r.shards, r.staged, r.copies} {
+	r.out.Moved = was.Host != boot.Host || was.Dev != boot.Dev || was.Inode != boot.Inode
+	for _, step := range []func() error{r.journal, r.ledger, b.markRecovery, r.fold, r.walk, r.tasks, r.records, r.shards, r.staged, r.copies} {
 		if err := step(); err != nil {
 			return r.out, err
 		}
 	}
-	if moved {
+	if r.out.Moved {
 		if err := r.sayMoved(); err != nil {
 			return r.out, err
 		}
 	}
-	if err := r.leases(sameBoot); err != nil {
+	if err := r.leases(was.Boot == boot.Boot && was.Host == boot.Host); err != nil {
 		return r.out, err
 	}
-	return r.out, durable.Replace(privatePath(b.home, "boot"), boot, b.o.Sync)
+	return r.out, writeBoot(b.home, boot, b.o.Sync)
 }
 
-// bootChange compares the boot record with now: moved means another machine or
-// inode, sameBoot the same start of the same machine.
-func (b *Box) bootChange(now []byte) (moved, sameBoot bool) {
-	var is, was bootRecord
-	data, err := os.ReadFile(privatePath(b.home, "boot"))
-	if err != nil || schemas.Decode(data, &was) != nil || schemas.Decode(now, &is) != nil {
-		return true, false
+// markRecovery notes in the boot record that a recovery is at work. A record of
+// another boot, or none, says that already, and stays: it tells what the leases
+// are worth.
+func (b *Box) markRecovery() error {
+	now, err := currentBoot(b.home)
+	if err != nil {
+		return err
 	}
-	return is.Host != was.Host || is.Dev != was.Dev || is.Inode != was.Inode, is.Boot == was.Boot && is.Host == was.Host
+	was, err := readBoot(b.home)
+	if err != nil || was != now {
+		return err
+	}
+	now.Recovering = true
+	return writeBoot(b.home, now, b.o.Sync)
 }
 
 // ledger makes the ledger its longest valid chain. One that is broken elsewhere

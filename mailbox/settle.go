@@ -57,7 +57,7 @@ func (b *Box) settleShard(ctx context.Context, number int) error {
 		return nil
 	}
 	if errors.Is(err, errDamagedRecord) {
-		return b.recoverAll(ctx, "damaged dirty record")
+		return b.recoverAll(ctx, true)
 	}
 	if err == nil {
 		s.unlock()

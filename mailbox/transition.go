@@ -22,9 +22,10 @@ import (
 //     with this tx may stand. A crash before the line leaves a record and
 //     perhaps a lease and a staged file; settle finds no line and removes them.
 //  2. Stage. A claim's lease file is made and locked. The new content is written
-//     to .mbox/tmp/<id>~<tx>. tx is 128 random bits; it stands in the content, in the staged name and in the line. What
-//     goes to quarantine is flushed, and so is content that the ledger's journal
-//     does not take (a large one; all in mode strict and on macOS).
+//     to .mbox/tmp/<id>~<tx>. tx is 128 random bits; it stands in the content,
+//     in the staged name and in the line. What goes to quarantine is flushed, and
+//     so is content that the ledger's journal does not take (a large one; all in
+//     mode strict and on macOS).
 //  3. Append one line. It goes into the ledger and, with the content, into the
 //     journal, and the journal is flushed (package audit tells how; without a
 //     journal the ledger is). When that flush has ended the transition has

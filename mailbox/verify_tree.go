@@ -263,7 +263,15 @@ func (v *verifying) home() error {
 	if err != nil {
 		return err
 	}
-	if moved, sameBoot := v.b.bootChange(now); moved || !sameBoot {
+	was, err := readBoot(v.b.home)
+	if err != nil {
+		return err
+	}
+	switch {
+	case was == now:
+	case was.sameAs(now):
+		v.note("a recovery was interrupted; the next command goes on with it")
+	default:
 		v.note("the machine was restarted, or the home was moved or restored, since the last recovery: the next command recovers everything first")
 	}
 	return nil
