@@ -98,6 +98,7 @@ type Ledger struct {
 	head     Head
 	heads    *os.File // the lock file once more, for reading the head record without the lock
 	headsIno uint64
+	headsAt  time.Time // when heads was last compared with what bears its name
 	known    map[string]*copied
 
 	copyGates [copyLocks]*durable.LockFile
@@ -240,12 +241,10 @@ func (l *Ledger) ready() error {
 	if err != nil {
 		return err
 	}
-	if size != head.Length {
-		if err := l.mend(size); err != nil {
-			return err
-		}
+	if size == head.Length {
+		return nil
 	}
-	return l.room(0)
+	return l.mend(size)
 }
 
 // CheckWritable returns an error that matches ErrReadOnly, with the recorded
@@ -448,6 +447,9 @@ func (l *Ledger) Flushed(ctx context.Context) error {
 		return err
 	}
 	err = l.ready()
+	if err == nil {
+		err = l.room(0)
+	}
 	var t ticket
 	if err == nil && l.open != nil {
 		t = l.ticket()
@@ -468,6 +470,9 @@ func (l *Ledger) Frozen(ctx context.Context, do func(end Position) error) error 
 	}
 	defer unlock()
 	if err := l.ready(); err != nil {
+		return err
+	}
+	if err := l.room(0); err != nil {
 		return err
 	}
 	if l.open != nil {

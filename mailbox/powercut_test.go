@@ -2,11 +2,14 @@ package mailbox
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -110,11 +113,11 @@ func busyHour(t *testing.T, b *Box, r *rand.Rand) {
 	for range 9 {
 		c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
 		must(t, err)
-		switch r.IntN(6) {
+		switch r.IntN(10) {
 		case 0:
 			must(t, c.Progress(t.Context(), Progress{Message: "half"}))
-		case 1:
-			must(t, c.Complete(t.Context(), Result{Output: jsontext.Value(`"` + strings.Repeat("o", r.IntN(200_000)) + `"`)}))
+		case 1, 6, 7:
+			must(t, c.Complete(t.Context(), Result{Output: jsontext.Value(`"` + strings.Repeat("o", r.IntN(150_000)) + `"`)}))
 		case 2:
 			must(t, c.Fail(t.Context(), Failure{TaskError: TaskError{Code: "broken"}, Final: r.IntN(2) == 0}))
 		case 3:
@@ -122,6 +125,10 @@ func busyHour(t *testing.T, b *Box, r *rand.Rand) {
 		case 4:
 			must(t, b.Cancel(t.Context(), c.ID(), "human", "no"))
 			must(t, b.Retry(t.Context(), c.ID(), "human", "yes"))
+		case 5:
+			must(t, c.Complete(t.Context(), Result{}))
+			_, err := b.Archive(t.Context(), 0, "human")
+			must(t, err)
 		}
 	}
 }
@@ -132,6 +139,9 @@ func liveFiles(t *testing.T, home string) map[string]string {
 	files := map[string]string{}
 	paths, err := filepath.Glob(filepath.Join(home, "tasks", "*", "*"))
 	must(t, err)
+	archived, err := filepath.Glob(filepath.Join(home, "tasks", "archive", "*", "*"))
+	must(t, err)
+	paths = append(paths, archived...)
 	for _, p := range paths {
 		if info, err := os.Lstat(p); err != nil || info.IsDir() {
 			continue
@@ -176,14 +186,24 @@ func tearTask(t *testing.T, r *rand.Rand, b *Box, id ID, records []audit.Journal
 	t.Helper()
 	var contents [][]byte
 	var moves []*move
+	large := false
 	for _, rec := range records {
 		e, err := rec.Entry()
 		must(t, err)
-		if m, ok := moveOf(&e); ok && ID(e.Task()) == id && rec.Payload.Name != "" {
-			contents, moves = append(contents, rec.Payload.Data), append(moves, m)
-		} else if ok && ID(e.Task()) == id {
-			return // a large content was flushed by itself: it and its rename stay
+		m, ok := moveOf(&e)
+		if !ok || ID(e.Task()) != id {
+			continue
 		}
+		data := rec.Payload.Data
+		if rec.Payload.Name == "" { // a large one was flushed by itself
+			data, err = os.ReadFile(filepath.Join(b.folder(m.to(), e.Time()), id.file()))
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // it has moved on
+			}
+			must(t, err)
+			must(t, os.WriteFile(b.staged(string(id), m.TX), data, 0o600))
+		}
+		contents, moves, large = append(contents, data), append(moves, m), rec.Payload.Name == ""
 	}
 	if len(moves) == 0 {
 		return
@@ -191,9 +211,17 @@ func tearTask(t *testing.T, r *rand.Rand, b *Box, id ID, records []audit.Journal
 	for _, s := range Folders {
 		must(t, removeIfThere(b.path("tasks", string(s), id.file())))
 	}
+	months, err := b.months()
+	must(t, err)
+	for _, month := range months {
+		must(t, removeIfThere(b.path("tasks", "archive", month, id.file())))
+	}
+	if large { // its content stays, staged
+		moves, contents = moves[:len(moves)-1], contents[:len(contents)-1]
+	}
 	k := r.IntN(len(moves) + 1)
 	if k < len(moves) { // this version's rename was the last to reach the disk
-		must(t, os.WriteFile(b.path("tasks", string(moves[k].to()), id.file()), torn(r, contents[k]), 0o600))
+		must(t, os.WriteFile(filepath.Join(b.folder(moves[k].to(), time.Now()), id.file()), torn(r, contents[k]), 0o600))
 	}
 	for i := range moves {
 		if i > k && r.IntN(2) == 0 {

@@ -113,13 +113,10 @@ func (r *recovery) restore(v *versions) error {
 		return err
 	}
 	newest := len(v.txs) - 1
-	if m.TX != v.txs[newest] {
-		return nil // it has moved on since, with content that was flushed
-	}
 	staged := r.b.staged(string(v.id), m.TX)
-	remains, there, err := v.look(r.places(v, m.to(), e.Time()), filepath.Dir(staged), hashOf(m.After))
-	if err != nil || there == "" && slices.Contains(remains, "") {
-		return err
+	remains, there, err := v.look(r.places(v, m.TX, m.to(), e.Time()), filepath.Dir(staged), hashOf(m.After))
+	if err != nil || there == "" && (slices.Contains(remains, "") || m.TX != v.txs[newest]) {
+		return err // a later content, too large for the journal, was flushed by itself
 	}
 	if there == "" {
 		if err := errors.Join(removeIfThere(staged), durable.Stage(staged, v.contents[newest], r.b.o.Sync)); err != nil {
@@ -139,15 +136,17 @@ func (r *recovery) restore(v *versions) error {
 }
 
 // places are where a task's bytes may lie: its own folder first.
-func (r *recovery) places(v *versions, to State, at time.Time) []string {
+func (r *recovery) places(v *versions, last string, to State, at time.Time) []string {
 	places := []string{filepath.Join(r.b.folder(to, at), v.id.file())}
 	for _, f := range Folders {
 		if f != to {
 			places = append(places, r.b.path("tasks", string(f), v.id.file()))
 		}
 	}
-	for _, tx := range v.txs {
-		places = append(places, r.b.staged(string(v.id), tx))
+	for _, tx := range append([]string{last}, v.txs...) {
+		if p := r.b.staged(string(v.id), tx); !slices.Contains(places, p) {
+			places = append(places, p)
+		}
 	}
 	return places
 }
