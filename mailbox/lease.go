@@ -41,23 +41,30 @@ func (b *Box) leasePath(id ID, token string) string {
 
 // makeLease makes the claim's lease file and locks it.
 func (b *Box) makeLease(c *Claim) (*os.File, error) {
-	f, err := durable.Create(b.leasePath(c.ID(), c.token))
+	note, err := schemas.Canonical(leaseNote{PID: b.writer.PID, Start: b.start, Host: b.host, Boot: b.boot})
 	if err != nil {
 		return nil, err
 	}
-	if err := flockNow(f); err != nil {
+	f, err := durable.CreateSpare(b.spare("lease", c.ID()), b.leasePath(c.ID(), c.token), 4<<10, append(note, '\n'))
+	if err != nil {
 		return f, err
 	}
-	return f, b.writeLease(f, leaseNote{PID: os.Getpid(), Start: b.start, Host: b.host, Boot: b.boot})
+	return f, flockNow(f)
 }
 
+// writeLease adds a note: the last line counts.
 func (b *Box) writeLease(f *os.File, n leaseNote) error {
 	data, err := schemas.Canonical(n)
 	if err != nil {
 		return err
 	}
-	// O_APPEND: the last line counts.
 	return durable.Append(f, append(data, '\n'))
+}
+
+// spare is where a file of the kind that a task no longer needs waits to be used
+// again, under the task's shard: one of each kind for a shard.
+func (b *Box) spare(kind string, id ID) string {
+	return privatePath(b.home, "spare", fmt.Sprintf("%s-%02x", kind, shardOf(string(id))))
 }
 
 func flockNow(f *os.File) error {
@@ -79,7 +86,7 @@ func (c *Claim) Started(group int) error {
 		return nil
 	}
 	return c.box.writeLease(c.lease, leaseNote{
-		PID: os.Getpid(), Start: c.box.start, Group: group, Started: startTime(group),
+		PID: c.box.writer.PID, Start: c.box.start, Group: group, Started: startTime(group),
 		Host: c.box.host, Boot: c.box.boot,
 	})
 }
@@ -178,12 +185,17 @@ func (b *Box) killGroup(n *leaseNote) error {
 	return nil
 }
 
-// dropLease removes the claim's lease file, if it has one.
+// dropLease takes the claim's lease file away, if it has one. Under the task's
+// shard.
 func (b *Box) dropLease(id ID, token string) error {
 	if token == "" {
 		return nil
 	}
-	return removeIfThere(b.leasePath(id, token))
+	err := durable.Spare(b.leasePath(id, token), b.spare("lease", id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // leaseOf splits the name of a lease file.

@@ -50,8 +50,9 @@ func cutPower(t *testing.T, seed uint64) {
 	}
 
 	tearLedger(t, r, ledger, before, records[0].At.Offset)
+	lives := formerLives(t, records)
 	for id := range want {
-		tearTask(t, r, b, ID(trimJSON(filepath.Base(id))), records)
+		tearTask(t, r, b, ID(trimJSON(filepath.Base(id))), records, lives)
 	}
 	anotherBoot(t, home)
 	b, err = Open(t.Context(), home, Options{})
@@ -182,7 +183,7 @@ func tearLedger(t *testing.T, r *rand.Rand, path string, data []byte, from int64
 
 // tearTask puts the files of a task to where one of its versions in the journal
 // had them, and tears them.
-func tearTask(t *testing.T, r *rand.Rand, b *Box, id ID, records []audit.Journaled) {
+func tearTask(t *testing.T, r *rand.Rand, b *Box, id ID, records []audit.Journaled, lives [][]byte) {
 	t.Helper()
 	var contents [][]byte
 	var moves []*move
@@ -221,24 +222,42 @@ func tearTask(t *testing.T, r *rand.Rand, b *Box, id ID, records []audit.Journal
 	}
 	k := r.IntN(len(moves) + 1)
 	if k < len(moves) { // this version's rename was the last to reach the disk
-		must(t, os.WriteFile(filepath.Join(b.folder(moves[k].to(), time.Now()), id.file()), torn(r, contents[k]), 0o600))
+		must(t, os.WriteFile(filepath.Join(b.folder(moves[k].to(), time.Now()), id.file()), torn(r, contents[k], lives), 0o600))
 	}
 	for i := range moves {
 		if i > k && r.IntN(2) == 0 {
-			must(t, os.WriteFile(b.staged(string(id), moves[i].TX), torn(r, contents[i]), 0o600))
+			must(t, os.WriteFile(b.staged(string(id), moves[i].TX), torn(r, contents[i], lives), 0o600))
 		}
 	}
 }
 
-func torn(r *rand.Rand, content []byte) []byte {
+// formerLives are the versions that others have taken the place of: what may
+// stand in an inode that was used again.
+func formerLives(t *testing.T, records []audit.Journaled) (lives [][]byte) {
+	t.Helper()
+	last := map[string][]byte{}
+	for _, rec := range records {
+		e, err := rec.Entry()
+		must(t, err)
+		if data := last[e.Task()]; data != nil {
+			lives = append(lives, data)
+		}
+		last[e.Task()] = rec.Payload.Data
+	}
+	return lives
+}
+
+func torn(r *rand.Rand, content []byte, lives [][]byte) []byte {
 	data := bytes.Clone(content)
-	switch r.IntN(4) {
+	switch r.IntN(5) {
 	case 0:
 		return nil
 	case 1:
 		return data[:r.IntN(len(data))]
 	case 2:
 		clear(data[r.IntN(len(data)):])
+	case 3:
+		return lives[r.IntN(len(lives))]
 	}
 	return data
 }

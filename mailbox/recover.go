@@ -155,6 +155,8 @@ type recovery struct {
 	last  map[ID]*fate
 	files map[ID][]string // where files of an id lie, from the home
 	adopt []ID
+
+	restarted bool // the machine, since the mailbox was last recovered
 }
 
 // fate is what the ledger says of an id in the end.
@@ -178,6 +180,7 @@ func (b *Box) recover(ctx context.Context, adopt []ID) (Recovered, error) {
 		return Recovered{}, err
 	}
 	r := &recovery{b: b, ctx: ctx, adopt: adopt, last: map[ID]*fate{}, files: map[ID][]string{}}
+	r.restarted = was.Boot != boot.Boot
 	r.out.Moved = was.Host != boot.Host || was.Dev != boot.Dev || was.Inode != boot.Inode
 	for _, step := range []func() error{r.journal, r.ledger, b.markRecovery, r.fold, r.walk, r.tasks, r.records, r.shards, r.staged, r.copies} {
 		if err := step(); err != nil {

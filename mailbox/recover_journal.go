@@ -6,10 +6,12 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/schemas"
 )
 
 // journal brings back what a power cut took from files that only the journal
@@ -96,9 +98,11 @@ func (v *versions) add(tx string, rec audit.Journaled) error {
 }
 
 // restore stages a task's newest content anew if a power cut took it, and then
-// removes the torn files and older versions that lie where the task is not. If
-// anything else lies in the task's places it is a stranger's, and all is left to
-// the rest of the recovery.
+// removes the torn files and older versions that lie where the task is not. What
+// else lies in the task's places is a stranger's, and where the machine was not
+// restarted it is left there for an operator to judge. After a restart nobody
+// can tell, so the content comes back, and what was found in its place goes to
+// quarantine when it is moved there.
 func (r *recovery) restore(v *versions) error {
 	if len(v.txs) == 0 {
 		return nil
@@ -114,9 +118,12 @@ func (r *recovery) restore(v *versions) error {
 	}
 	newest := len(v.txs) - 1
 	staged := r.b.staged(string(v.id), m.TX)
-	remains, there, err := v.look(r.places(v, m.TX, m.to(), e.Time()), filepath.Dir(staged), hashOf(m.After))
-	if err != nil || there == "" && (slices.Contains(remains, "") || m.TX != v.txs[newest]) {
+	remains, there, err := r.look(v, r.places(v, m.TX, m.to(), e.Time()), hashOf(m.After))
+	if err != nil || there == "" && m.TX != v.txs[newest] {
 		return err // a later content, too large for the journal, was flushed by itself
+	}
+	if there == "" && slices.Contains(remains, "") && !r.restarted {
+		return nil
 	}
 	if there == "" {
 		if err := errors.Join(removeIfThere(staged), durable.Stage(staged, v.contents[newest], r.b.o.Sync)); err != nil {
@@ -154,7 +161,7 @@ func (r *recovery) places(v *versions, last string, to State, at time.Time) []st
 // look finds where the content with the hash lies ("" for nowhere), and which
 // of the places hold remains: torn bytes, or a version that has been superseded.
 // A "" among those stands for what is neither.
-func (v *versions) look(places []string, tmp, hash string) (remains []string, there string, err error) {
+func (r *recovery) look(v *versions, places []string, hash string) (remains []string, there string, err error) {
 	for _, p := range places {
 		data, err := durable.Read(p, MaxTask)
 		switch {
@@ -171,11 +178,28 @@ func (v *versions) look(places []string, tmp, hash string) (remains []string, th
 		case sum == v.kept:
 		case sum == hash && there == "":
 			there = p
-		case filepath.Dir(p) == tmp, v.known[sum], slices.ContainsFunc(v.contents, func(c []byte) bool { return audit.Torn(data, c) }):
+		case strings.HasPrefix(p, privatePath(r.b.home)), v.known[sum], r.superseded(data, sum),
+			slices.ContainsFunc(v.contents, func(c []byte) bool { return audit.Torn(data, c) }):
 			remains = append(remains, p)
 		default:
 			remains = append(remains, "")
 		}
 	}
 	return remains, there, nil
+}
+
+// superseded tells whether the bytes are a version of some task that another one
+// has taken the place of: what stood in a spare's inode before.
+func (r *recovery) superseded(data []byte, hash string) bool {
+	t := new(Task)
+	if schemas.Decode(data, t) != nil || t.Mbox.TX == "" {
+		return false
+	}
+	e, err := r.b.lineWith(`"tx":"` + t.Mbox.TX + `"`)
+	if err != nil || e == nil || ID(e.Task()) != t.ID {
+		return false
+	}
+	m, ok := moveOf(e)
+	_, last, err := r.b.lastMove(t.ID)
+	return ok && err == nil && hashOf(m.After) == hash && last != nil && last.TX != t.Mbox.TX
 }

@@ -160,11 +160,11 @@ func (b *Box) stage(c *change, tx string, data []byte) error {
 	if data == nil {
 		return nil
 	}
-	mode := b.o.Sync
-	if b.ledger.Journals(len(data)) {
-		mode = durable.None // the line's flush brings it to the disk
+	staged := b.staged(string(c.id), tx)
+	if b.ledger.Journals(len(data)) || b.o.Sync == durable.None { // the line's flush brings it to the disk
+		return durable.StageSpare(b.spare("task", c.id), staged, data)
 	}
-	return durable.Stage(b.staged(string(c.id), tx), data, mode)
+	return durable.Stage(staged, data, b.o.Sync)
 }
 
 // payload is the staged content that goes to the disk with the line, through
@@ -379,13 +379,16 @@ func (p *placement) putOver(path string) error {
 }
 
 // discard removes the bytes that came out of an exchange, if they are the
-// expected ones; others are kept.
+// expected ones; others are kept. Our own file is put away for use again.
 func (p *placement) discard() error {
 	out, err := look(p.staged)
 	if err != nil || !out.there {
 		return err
 	}
-	if p.old(out) {
+	switch {
+	case out.hash != "" && out.hash == hashOf(p.m.Before):
+		return durable.Spare(p.staged, p.b.spare("task", p.id))
+	case p.old(out):
 		return durable.Remove(p.staged)
 	}
 	return p.setAside(p.staged, "edited by hand while a transition was made")

@@ -1,0 +1,108 @@
+package durable
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// A spare is a file of mbox's own that has served its purpose. Its inode is used
+// again instead of being freed and another one being made, which costs several
+// times as much (on an ext4 without a journal a hundred times: there a new inode
+// is searched for past all that were freed in the last minutes). It is used
+// only if nobody else can reach it, so what is written is as private as in a
+// fresh one; where that cannot be asked (macOS) there are no spares.
+//
+// A power cut may leave the bytes of its earlier life in it, so only content
+// that recovery has from elsewhere is put there.
+
+// Spare puts a file away for use again, or removes it if the place is taken.
+func Spare(path, spare string) error {
+	err := Move(path, spare)
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) && missing(spare) {
+		return Remove(path)
+	}
+	return err
+}
+
+// missing tells whether the folder of the path does not exist: a home of an
+// earlier mbox has none for spares.
+func missing(path string) bool {
+	var st unix.Stat_t
+	return errors.Is(unix.Lstat(filepath.Dir(path), &st), unix.ENOENT)
+}
+
+// StageSpare is Stage in mode None, in the inode of a spare if there is one that
+// nobody else can reach.
+func StageSpare(spare, path string, data []byte) error {
+	reused := false
+	err := step(OpCreate, path, func() (err error) {
+		reused, err = refill(spare, path, data)
+		return err
+	})
+	if err != nil || reused {
+		return err
+	}
+	return Stage(path, data, None)
+}
+
+func refill(spare, path string, data []byte) (bool, error) {
+	fd, err := open(spare, unix.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false, nil
+	}
+	defer unix.Close(fd)
+	if !alone(fd) {
+		return false, nil
+	}
+	if n, err := unix.Pwrite(fd, data, 0); err != nil || n != len(data) {
+		return false, nil // a full disk, say: Stage will tell
+	}
+	if err := again(func() error { return unix.Ftruncate(fd, int64(len(data))) }); err != nil {
+		return false, nil
+	}
+	err = again(func() error { return renameNoReplace(spare, path) })
+	return err == nil, linkError("rename", spare, path, err)
+}
+
+// CreateSpare makes a file for appending that ends in data, in the inode of a
+// spare if there is one that nobody else can reach; then at most max bytes of its
+// earlier life stand before data.
+func CreateSpare(spare, path string, max int64, data []byte) (*os.File, error) {
+	var f *os.File
+	err := step(OpCreate, path, func() (err error) {
+		f, err = reopen(spare, path, max, data)
+		return err
+	})
+	if err != nil && f != nil {
+		f.Close()
+		f = nil
+	}
+	if f != nil || err != nil {
+		return f, err
+	}
+	f, err = Create(path)
+	if err == nil {
+		err = Append(f, data)
+	}
+	return f, err
+}
+
+func reopen(spare, path string, max int64, data []byte) (*os.File, error) {
+	fd, err := open(spare, unix.O_RDWR|unix.O_APPEND|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, nil
+	}
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Size > max || !alone(fd) || writeOnce(fd, spare, data) != nil {
+		return nil, unix.Close(fd)
+	}
+	if err := again(func() error { return renameNoReplace(spare, path) }); err != nil {
+		unix.Close(fd)
+		return nil, linkError("rename", spare, path, err)
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
