@@ -14,6 +14,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
+// window is about how many tasks all clients call at a time. The fewer, the more
+// they meet.
+const window = 2
+
 // clientsOfProcess is how many clients share a process, and its mailbox.
 const clientsOfProcess = 2
 
@@ -113,7 +117,7 @@ func (c *client) work(ctx context.Context) error {
 			return nil
 		}
 		at := n * c.tasks() / c.Calls
-		in := call{id: linearID(at + c.random.IntN(3)), verb: allVerbs[c.random.IntN(len(allVerbs))]}
+		in := call{id: linearID(at + c.random.IntN(window)), verb: allVerbs[c.random.IntN(len(allVerbs))]}
 		if slices.Contains(heldVerbs, in.verb) {
 			if in.token = c.tokens.some(in.id, c.random); in.token == "" {
 				in.verb = []string{"get", "submit", "claim"}[c.random.IntN(3)]
@@ -200,11 +204,14 @@ func (c *client) call(ctx context.Context, in call) (out answer, err error) {
 }
 
 // get believes what the file says: its content changes at one moment, its folder
-// a moment before or after.
+// a moment before or after. But what lies in completed has its result.
 func (c *client) get(ctx context.Context, id ID, out *answer) error {
-	t, _, err := c.box.Task(ctx, id)
+	t, folder, err := c.box.Task(ctx, id)
 	if err != nil {
 		return err
+	}
+	if folder == Completed && t.Result.Status != Completed {
+		return fmt.Errorf("it lies in %s without its result, as %s", folder, t.Result.Status)
 	}
 	out.state, out.epoch, out.attempt = t.Result.Status, t.Mbox.Epoch, t.Mbox.Attempt
 	if l := t.Mbox.Lease; l != nil && out.state == InProgress {

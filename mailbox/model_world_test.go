@@ -89,7 +89,7 @@ type world struct {
 	dir   string
 	tasks []*told
 	holds []*hold
-	junk  int
+	kept  int // drops that are no tasks, and late results
 	n     int // makes contents unique
 	hit   bool
 	death bool
@@ -328,8 +328,8 @@ func (w *world) clean() {
 			w.t.Fatalf("quarantine/%s has no reason", name)
 		}
 	}
-	if entries < w.junk {
-		w.t.Fatalf("%d entries in quarantine, %d drops were no tasks", entries, w.junk)
+	if entries < w.kept {
+		w.t.Fatalf("%d entries in quarantine, %d drops were no tasks or results came late", entries, w.kept)
 	}
 	staged, err := stagedNames(w.dir)
 	must(w.t, err)

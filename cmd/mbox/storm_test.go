@@ -31,7 +31,7 @@ type stormSize struct {
 
 func stormSizes(t *testing.T) stormSize {
 	z := stormSize{
-		processes: 12, tasks: 250, late: 4, lease: 2 * time.Second, limit: 5 * time.Minute,
+		processes: 12, tasks: 150, late: 4, lease: 2 * time.Second, limit: 5 * time.Minute,
 		killAfter: 10 * time.Millisecond, killBefore: 100 * time.Millisecond,
 	}
 	switch {
