@@ -31,17 +31,17 @@ type stormSize struct {
 
 func stormSizes(t *testing.T) stormSize {
 	z := stormSize{
-		processes: 12, tasks: 150, late: 4, lease: 2 * time.Second, limit: 5 * time.Minute,
+		processes: 12, tasks: 150, lease: 2 * time.Second, limit: 5 * time.Minute,
 		killAfter: 10 * time.Millisecond, killBefore: 100 * time.Millisecond,
 	}
 	switch {
 	case os.Getenv("MBOX_TORTURE") != "":
 		z = stormSize{
-			processes: 32, tasks: 10_000, late: 100, lease: 5 * time.Second, limit: 2 * time.Hour,
+			processes: 32, tasks: 10_000, lease: 5 * time.Second, limit: 2 * time.Hour,
 			killAfter: 50 * time.Millisecond, killBefore: 500 * time.Millisecond,
 		}
 	case testing.Short():
-		z.processes, z.tasks, z.late = 8, 60, 2
+		z.processes, z.tasks = 8, 60
 	}
 	for name, n := range map[string]*int{"MBOX_STORM_PROCESSES": &z.processes, "MBOX_STORM_TASKS": &z.tasks} {
 		text := os.Getenv(name)
@@ -54,6 +54,7 @@ func stormSizes(t *testing.T) stormSize {
 		}
 	}
 	z.processes = max(z.processes, 6)
+	z.late = max(2, z.tasks/100)
 	return z
 }
 
