@@ -141,7 +141,7 @@ func (b *Box) idOfKey(key string) (ID, error) {
 
 // sameAgain answers a second send of an id: fine if it asks for the same.
 func (b *Box) sameAgain(id ID, request string) (ID, error) {
-	e, err := b.lineWith(`"request":"` + request + `"`)
+	e, err := b.said(id, request)
 	if err != nil {
 		return "", err
 	}

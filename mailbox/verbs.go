@@ -225,7 +225,7 @@ func (b *Box) claimed(ctx context.Context, s *shard, id ID) (*found, error) {
 // late answers a verb whose token is not that of the present claim.
 func (c *Claim) late(ctx context.Context, s *shard, verb, request string, content any) error {
 	b, id := c.box, c.ID()
-	said, err := b.lineWith(`"request":"` + request + `"`)
+	said, err := b.said(id, request)
 	if err != nil {
 		return err
 	}

@@ -250,6 +250,27 @@ func (b *Box) lineWith(text string) (*audit.Entry, error) {
 	return nil, nil
 }
 
+// said finds the line of the task that carries the request; nil if there is
+// none. It reads back to the line that created the task, not to the ledger's
+// beginning.
+func (b *Box) said(id ID, request string) (*audit.Entry, error) {
+	carries := []byte(`"request":` + quoted(request))
+	created, ours := []byte(`"event":`+quoted(string(audit.TaskCreated))), []byte(`"task_id":`+quoted(string(id)))
+	for line, err := range b.ledger.Backward() {
+		if err != nil {
+			return nil, err
+		}
+		if bytes.Contains(line.Raw, carries) {
+			e, err := line.Decode()
+			return &e, err
+		}
+		if bytes.Contains(line.Raw, created) && bytes.Contains(line.Raw, ours) {
+			break
+		}
+	}
+	return nil, nil
+}
+
 func quoted(s string) string { return `"` + s + `"` } // ids need no escapes
 
 // current reads a live task under its shard and checks its bytes against the
