@@ -97,8 +97,8 @@ func newFleet(t *testing.T, calls, processes int) *fleet {
 	return f
 }
 
-// sail runs the processes until all calls are made, and kills one every 50 to
-// 500 ms. A killed one is replaced.
+// sail runs the processes until all calls are made, and kills one every 20 to
+// 150 ms: few kills meet a transition half done. A killed one is replaced.
 func (f *fleet) sail() {
 	f.Helper()
 	running := map[*ship]bool{}
@@ -112,7 +112,7 @@ func (f *fleet) sail() {
 		}
 	}()
 	for len(running) > 0 && !f.Failed() {
-		pause := time.NewTimer(50*time.Millisecond + rand.N(450*time.Millisecond))
+		pause := time.NewTimer(20*time.Millisecond + rand.N(130*time.Millisecond))
 		select {
 		case s := <-f.sunk:
 			delete(running, s)
