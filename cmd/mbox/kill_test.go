@@ -21,12 +21,16 @@ import (
 	"mbox/mailbox/durable"
 )
 
+// builtDir is where builtMbox built, to be removed when all tests have run.
+var builtDir string
+
 // builtMbox is the real program, built once a test run.
 var builtMbox = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "mbox-built-")
 	if err != nil {
 		return "", err
 	}
+	builtDir = dir
 	bin := filepath.Join(dir, "mbox")
 	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", bin, ".").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)

@@ -19,7 +19,18 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 // In a script, mbox is this test binary under another name: a real process.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"mbox": main})
+	testscript.Main(tidying{m}, map[string]func(){"mbox": main})
+}
+
+// tidying removes what tests have shared when they have run.
+type tidying struct{ *testing.M }
+
+func (m tidying) Run() int {
+	code := m.M.Run()
+	if builtDir != "" {
+		os.RemoveAll(builtDir)
+	}
+	return code
 }
 
 func TestScripts(t *testing.T) {
