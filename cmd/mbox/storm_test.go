@@ -53,7 +53,7 @@ func stormSizes(t *testing.T) stormSize {
 			t.Fatalf("%s: %v", name, err)
 		}
 	}
-	z.processes = max(z.processes, 6)
+	z.processes = max(z.processes, 8) // one of each role
 	z.late = max(2, z.tasks/100)
 	return z
 }
