@@ -80,11 +80,19 @@ func takesAny(own Capabilities, registered bool, c class) bool {
 // then age, then id. ErrEmpty if there is none. It does not admit drops or
 // reclaim lost tasks; Tidy does.
 func (b *Box) Claim(ctx context.Context, r ClaimRequest) (*Claim, error) {
+	c, _, err := b.claimNext(ctx, r)
+	return c, err
+}
+
+// claimNext is Claim that tells, where there is nothing to take, whether a task
+// was passed over because somebody held its lock. Its sender may still be at
+// work on it, and gives the lock back without a sign that a watcher sees.
+func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, busy bool, err error) {
 	if err := CheckAgent(r.Agent); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if err := b.resolve(ctx); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	fits := b.fits(r)
 	var passed []*record
@@ -92,23 +100,25 @@ func (b *Box) Claim(ctx context.Context, r ClaimRequest) (*Claim, error) {
 	for {
 		rec := b.takeNext(fits)
 		if rec == nil {
-			return nil, ErrEmpty
+			return nil, busy, ErrEmpty
 		}
 		passed = append(passed, rec)
 		c, err := b.claim(ctx, r, rec.id)
 		switch {
 		case err == nil:
-			return c, nil
+			return c, false, nil
 		case errors.Is(err, ErrCommitted):
-			return nil, err // it is claimed; busy was what came after
-		case errors.Is(err, ErrBusy), errors.Is(err, ErrNotFound), errors.Is(err, errNotReady):
+			return nil, false, err // it is claimed; busy was what came after
+		case errors.Is(err, ErrBusy):
+			busy = true // somebody else is claiming it, or still sending it
+		case errors.Is(err, ErrNotFound), errors.Is(err, errNotReady):
 			// Somebody else has it, or had it.
 		case errors.Is(err, errForeign):
 			if _, err := b.lookInto(ctx, rec.id); err != nil {
-				return nil, err
+				return nil, false, err
 			}
 		default:
-			return nil, err
+			return nil, false, err
 		}
 	}
 }
@@ -176,6 +186,13 @@ func (b *Box) pick(c *Claim, before string) *change {
 	}
 }
 
+// How soon Wait looks again at a task whose lock is held: a transition holds it
+// for a few flushes, a stopped process for long.
+const (
+	busyPause    = 500 * time.Microsecond
+	busyPauseMax = 100 * time.Millisecond
+)
+
 // Wait is Claim that waits until there is a task. It watches the folders and
 // the ledger; without a router it admits and reclaims on its own.
 func (b *Box) Wait(ctx context.Context, r ClaimRequest) (*Claim, error) {
@@ -190,12 +207,20 @@ func (b *Box) Wait(ctx context.Context, r ClaimRequest) (*Claim, error) {
 			return nil, err
 		}
 	}
+	pause := busyPause
 	for {
-		c, err := b.Claim(ctx, r)
+		c, busy, err := b.claimNext(ctx, r)
 		if !errors.Is(err, ErrEmpty) {
 			return c, err
 		}
-		s, err := w.wait(ctx, p.next())
+		most := p.next()
+		if busy {
+			most = min(most, pause)
+			pause = min(2*pause, busyPauseMax)
+		} else {
+			pause = busyPause
+		}
+		s, err := w.wait(ctx, most)
 		if err != nil {
 			return nil, err
 		}
