@@ -88,6 +88,9 @@ type Box struct {
 	mu    sync.Mutex // guards index and what follows
 	paces map[string]pace
 
+	lookout *lookout // of the last Wait, for the next one
+	closed  bool
+
 	settledAt time.Time // when every shard was last looked at
 }
 
@@ -319,11 +322,16 @@ func open(dir string, o Options) (*Box, error) {
 func (b *Box) Close() error {
 	b.mu.Lock()
 	b.index.close()
+	last := b.lookout
+	b.lookout, b.closed = nil, true
 	b.mu.Unlock()
 	for _, l := range b.shards {
 		l.Close()
 	}
 	b.serial.Close()
+	if last != nil {
+		last.w.close()
+	}
 	return b.ledger.Close()
 }
 

@@ -194,18 +194,16 @@ const (
 )
 
 // Wait is Claim that waits until there is a task. It watches the folders and
-// the ledger; without a router it admits and reclaims on its own.
+// the ledger; without a router it admits and reclaims on its own. What it
+// watches with is kept for the next Wait, until Close.
 func (b *Box) Wait(ctx context.Context, r ClaimRequest) (*Claim, error) {
-	w, err := b.newWatcher()
+	l, fresh, err := b.borrowLookout()
 	if err != nil {
 		return nil, err
 	}
-	defer w.close()
-	p := pass{b: b, folders: []State{Pending, InProgress}, last: time.Now(), quota: newQuota(perPass)}
-	if !b.Routed() {
-		if err := p.scan(ctx); err != nil && !errors.Is(err, ErrBusy) {
-			return nil, err
-		}
+	defer b.returnLookout(l)
+	if err := l.first(ctx, fresh); err != nil {
+		return nil, err
 	}
 	pause := busyPause
 	for {
@@ -213,22 +211,18 @@ func (b *Box) Wait(ctx context.Context, r ClaimRequest) (*Claim, error) {
 		if !errors.Is(err, ErrEmpty) {
 			return c, err
 		}
-		most := p.next()
+		most := l.p.next()
 		if busy {
 			most = min(most, pause)
 			pause = min(2*pause, busyPauseMax)
 		} else {
 			pause = busyPause
 		}
-		s, err := w.wait(ctx, most)
+		s, err := l.w.wait(ctx, most)
 		if err != nil {
 			return nil, err
 		}
-		if !b.Routed() {
-			p.after(ctx, s)
-		} else if time.Since(p.last) >= b.o.ScanInterval {
-			p.last = time.Now()
-		}
+		l.heed(ctx, s)
 	}
 }
 

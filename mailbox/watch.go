@@ -78,6 +78,20 @@ func (w *watcher) wait(ctx context.Context, most time.Duration) (seen, error) {
 	case <-w.fs.Errors: // an overflow arrives as an error
 		s.lost = true
 	}
+	w.drain(&s)
+	return s, nil
+}
+
+// seenNow is what has been seen by now, without waiting.
+func (w *watcher) seenNow() seen {
+	s := seen{names: map[State]map[string]bool{}, lost: w.fs == nil}
+	if w.fs != nil {
+		w.drain(&s)
+	}
+	return s
+}
+
+func (w *watcher) drain(s *seen) {
 	for range perPass.looks {
 		select {
 		case e := <-w.fs.Events:
@@ -85,10 +99,9 @@ func (w *watcher) wait(ctx context.Context, most time.Duration) (seen, error) {
 		case <-w.fs.Errors:
 			s.lost = true
 		default:
-			return s, nil
+			return
 		}
 	}
-	return s, nil
 }
 
 // note keeps the name of a file that came into a folder of tasks, or left it, or
@@ -199,8 +212,8 @@ type Event struct {
 	Line audit.Entry
 }
 
-// Watch yields every move of a task from now on. It is the one call of this
-// package that starts goroutines (fsnotify's); they end with it.
+// Watch yields every move of a task from now on. The goroutine that
+// fsnotify starts for it ends with it.
 func (b *Box) Watch(ctx context.Context) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		if err := b.update(); err != nil {

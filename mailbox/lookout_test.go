@@ -1,0 +1,116 @@
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"mbox/mailbox/durable"
+)
+
+// take waits for a task and completes it.
+func take(ctx context.Context, t *testing.T, b *Box) ID {
+	t.Helper()
+	c, err := b.Wait(ctx, ClaimRequest{Agent: "coder", Process: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.Complete(ctx, Result{}), c.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return c.ID()
+}
+
+// A watcher costs 5 to 15 ms to close, so a worker keeps it from one claim to
+// the next; and what it saw in between is not lost with the scan that the next
+// Wait saves.
+func TestWaitKeepsItsLookout(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	home := t.TempDir() + "/home"
+	if err := Create(home, Options{Sync: durable.None}); err != nil {
+		t.Fatal(err)
+	}
+	b := opened(t, home, Options{Sync: durable.None, ScanInterval: time.Minute})
+	if _, err := b.Submit(ctx, request("first")); err != nil {
+		t.Fatal(err)
+	}
+	take(ctx, t, b)
+	kept := b.lookout
+	if kept == nil {
+		t.Fatal("the first Wait has kept nothing")
+	}
+	for _, name := range []string{"second", "third"} {
+		part := filepath.Join(home, name+".part")
+		if err := os.WriteFile(part, []byte(`{"task":{"title":"dropped"}}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(part, b.path("tasks", "pending", name+".json")); err != nil {
+			t.Fatal(err)
+		}
+		if id := take(ctx, t, b); id != ID(name) {
+			t.Errorf("took %s, want %s", id, name)
+		}
+		if b.lookout != kept {
+			t.Errorf("after %s another lookout is kept", name)
+		}
+	}
+}
+
+// Two that wait at once have a lookout each, one of them is kept, and Close ends
+// it: no inotify descriptor is left.
+func TestCloseEndsTheLookout(t *testing.T) {
+	if _, err := os.Stat("/proc/self/fd"); err != nil {
+		t.Skip("/proc/self/fd is missing: open descriptors cannot be counted")
+	}
+	home := t.TempDir() + "/home"
+	if err := Create(home, Options{Sync: durable.None}); err != nil {
+		t.Fatal(err)
+	}
+	before := watchers(t)
+	b, err := Open(t.Context(), home, Options{Sync: durable.None})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	for range 2 {
+		go func() {
+			_, err := b.Wait(ctx, ClaimRequest{Agent: "coder"})
+			ended <- err
+		}()
+	}
+	cancel()
+	for range 2 {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("a cancelled Wait answers %v", err)
+		}
+	}
+	if n := watchers(t) - before; n > 1 {
+		t.Errorf("%d watchers are kept, want one at most", n)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := watchers(t) - before; n != 0 {
+		t.Errorf("%d watchers are open after Close", n)
+	}
+}
+
+func watchers(t *testing.T) (n int) {
+	t.Helper()
+	fds, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range fds {
+		if to, err := os.Readlink(fd); err == nil && strings.Contains(to, "inotify") {
+			n++
+		}
+	}
+	return n
+}
