@@ -1,9 +1,11 @@
 package schemas
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -57,6 +59,31 @@ func hidden(r rune) bool {
 		return true
 	}
 	return !unicode.IsPrint(r) && !unicode.Is(unicode.Zs, r)
+}
+
+// SafeJSON writes the characters of JSON text that Sentence would escape as
+// JSON escapes: \u202e, and not the bytes that turn a terminal's line around.
+// The value stays the same. JSON has such characters only inside strings; line
+// breaks between its tokens stay.
+func SafeJSON(data []byte) []byte {
+	if !bytes.ContainsFunc(data, func(r rune) bool { return r != '\n' && hidden(r) }) {
+		return data
+	}
+	out := make([]byte, 0, len(data)+64)
+	for len(data) > 0 {
+		r, size := utf8.DecodeRune(data)
+		switch {
+		case r == '\n' || !hidden(r):
+			out = append(out, data[:size]...)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+		data = data[size:]
+	}
+	return out
 }
 
 func escape(r rune, raw string) string {

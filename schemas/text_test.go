@@ -1,10 +1,14 @@
 package schemas
 
 import (
+	"bytes"
+	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
 	"pgregory.net/rapid"
 )
 
@@ -52,6 +56,27 @@ func TestSentenceProperty(t *testing.T) {
 			t.Fatalf("%q is not stable: %q", got, again)
 		}
 	})
+}
+
+func TestSafeJSON(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := rapid.OneOf(rapid.String(), rapid.StringOf(rapid.SampledFrom([]rune("a\n\x1b\x7f\u009b\u202e\u2066\u200b\ufeff\U000e0041\"\\é☂")))).Draw(t, "text")
+		data, err := Encode(map[string]string{"k": in, in: "v"})
+		if err != nil {
+			t.Skip("no JSON")
+		}
+		safe := SafeJSON(data)
+		if bytes.ContainsFunc(safe, func(r rune) bool { return r != '\n' && hidden(r) }) {
+			t.Fatalf("%q is not fit for a terminal", safe)
+		}
+		was, is := map[string]string{}, map[string]string{}
+		if err := errors.Join(json.Unmarshal(data, &was), json.Unmarshal(safe, &is)); err != nil || !maps.Equal(was, is) {
+			t.Fatalf("%q is another value than %q: %v", safe, data, err)
+		}
+	})
+	if plain := []byte("{\"a\": 1}\n"); &SafeJSON(plain)[0] != &plain[0] {
+		t.Error("what is safe is copied")
+	}
 }
 
 func TestSuggest(t *testing.T) {

@@ -90,7 +90,7 @@ func (s *session) showLine(line audit.Line, want wanted, raw bool) error {
 		return err
 	}
 	if raw {
-		s.printf("%s\n", line.Raw)
+		s.printRaw(line.Raw)
 		return nil
 	}
 	s.printf("%s  %s  %s\n   %s\n", s.paint.dim(fmt.Sprintf("%6d", e.Seq)), e.Time().Local().Format(time.DateOnly), s.entryLine(&e), clean(string(e.Details), maxLine))

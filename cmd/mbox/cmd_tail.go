@@ -151,7 +151,7 @@ func (o *tailOptions) print(s *session, line audit.Line) error {
 		return err
 	}
 	if o.json {
-		s.printf("%s\n", line.Raw)
+		s.printRaw(line.Raw)
 		return nil
 	}
 	if day := e.Time().Local().Format("Monday, 2006-01-02"); day != o.day {

@@ -63,11 +63,20 @@ func (p palette) dim(t string) string    { return p.with("2", t) }
 // printf writes to stdout. What it is given must be clean already.
 func (s *session) printf(format string, a ...any) { fmt.Fprintf(s.out, format, a...) }
 
+// printRaw writes a ledger line as it stands. A terminal gets what its characters
+// do written as escapes; a program gets the bytes that the checksum is of.
+func (s *session) printRaw(line []byte) {
+	if s.terminal {
+		line = schemas.SafeJSON(line)
+	}
+	s.printf("%s\n", line)
+}
+
 // printJSON writes v as one JSON document, indented.
 func (s *session) printJSON(v any) error {
 	data, err := schemas.Encode(v)
 	if err == nil {
-		_, err = s.out.Write(data)
+		_, err = s.out.Write(schemas.SafeJSON(data))
 	}
 	return err
 }
@@ -83,7 +92,7 @@ func (s *session) printLine(v any) error {
 		return err
 	}
 	line.WriteByte('\n')
-	_, err = s.out.Write(line.Bytes())
+	_, err = s.out.Write(schemas.SafeJSON(line.Bytes()))
 	return err
 }
 

@@ -18,22 +18,24 @@ import (
 // session is one run of mbox: its streams, the global flags, and what has been
 // opened for it.
 type session struct {
-	in     *os.File
-	out    *bufio.Writer // stdout: data only
-	err    io.Writer     // stderr: everything else
-	paint  palette       // for stdout
-	tells  palette       // for stderr
-	wide   int           // columns of stdout's terminal; 0 where it is none
-	people bool          // stderr is a terminal: somebody looks on
-	meter  meter
-	home   string // --home, as given
-	level  choice // --log-level
-	config *Config
+	in       *os.File
+	out      *bufio.Writer // stdout: data only
+	err      io.Writer     // stderr: everything else
+	paint    palette       // for stdout
+	tells    palette       // for stderr
+	wide     int           // columns of stdout's terminal; 0 where it is none
+	terminal bool          // stdout is a terminal
+	people   bool          // stderr is a terminal: somebody looks on
+	meter    meter
+	home     string // --home, as given
+	level    choice // --log-level
+	config   *Config
 }
 
 func newSession() *session {
 	s := &session{in: os.Stdin, out: bufio.NewWriter(os.Stdout), err: os.Stderr, level: choice{among: levels, value: "info"}}
 	if fd := int(os.Stdout.Fd()); term.IsTerminal(fd) {
+		s.terminal = true
 		s.wide, _, _ = term.GetSize(fd)
 		s.paint = colours()
 	}
