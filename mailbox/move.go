@@ -46,6 +46,8 @@ type kept struct {
 	Entry  string `json:"entry"` // in tasks/quarantine
 	SHA256 string `json:"sha256"`
 	Why    string `json:"why"`
+
+	ReasonSHA256 string `json:"reason_sha256,omitzero"` // of the reason file
 }
 
 // queue is what claims are decided by: the envelope, never the content. Because
@@ -208,6 +210,7 @@ type keeping struct {
 	entry string
 	sha   string
 	why   reason
+	noted string // SHA-256 of the reason file
 }
 
 func (c *change) line(b *Box, tx string, after string) (audit.Entry, *move) {
@@ -225,7 +228,7 @@ func (c *change) line(b *Box, tx string, after string) (audit.Entry, *move) {
 		}
 	}
 	if c.keep != nil {
-		m.Kept = &kept{Entry: c.keep.entry, SHA256: c.keep.sha, Why: c.keep.why.Reason}
+		m.Kept = &kept{Entry: c.keep.entry, SHA256: c.keep.sha, Why: c.keep.why.Reason, ReasonSHA256: c.keep.noted}
 	}
 	if c.extra != nil {
 		c.extra(m)

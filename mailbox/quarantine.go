@@ -71,6 +71,7 @@ func (b *Box) stageReason(k *keeping) error {
 	if err != nil {
 		return err
 	}
+	k.noted = audit.Hash(data)
 	return durable.Stage(b.stagedReason(k.entry), data, b.o.Sync)
 }
 
@@ -259,6 +260,9 @@ type asideDetails struct {
 	Reason string `json:"reason"`
 	Code   string `json:"code,omitzero"`
 	Place  string `json:"place"` // where it lay, from the home
+
+	ReasonSHA256 string `json:"reason_sha256,omitzero"` // of the reason file
+
 	audit.Writer
 }
 
@@ -322,7 +326,7 @@ func (b *Box) asideEntry(k *keeping, tx string, event audit.Event) audit.Entry {
 		Action: "mbox put " + k.entry + " into quarantine",
 		Details: audit.Details(asideDetails{
 			TX: tx, Name: k.why.Name, Entry: k.entry, SHA256: k.sha, Size: k.why.Size, Reason: k.why.Reason, Code: k.why.Code,
-			Place: schemas.Sentence(place, 200), Writer: b.writer,
+			Place: schemas.Sentence(place, 200), ReasonSHA256: k.noted, Writer: b.writer,
 		}),
 	}
 	if id := string(k.why.Task); id != "" && event != audit.TaskQuarantined {

@@ -62,6 +62,8 @@ type entry struct {
 	regular bool // it has a hash: it is a regular file
 	seq     int64
 	task    ID
+	why     digest // of its reason
+	noted   bool   // the line names that hash; the first versions of mbox did not
 }
 
 // details are a line's details, taken apart: the raw JSON values of what verify
@@ -71,6 +73,7 @@ type details struct {
 	revision, epoch, attempt            []byte
 	uid, pid, host                      []byte
 	entry, gone, sha256, kept, file     []byte
+	why                                 []byte // hash of an entry's reason
 	adopted                             bool
 }
 
@@ -107,6 +110,8 @@ func (d *details) read(object []byte) {
 			d.entry = m.value
 		case "gone":
 			d.gone = m.value
+		case "reason_sha256":
+			d.why = m.value
 		case "sha256":
 			d.sha256 = m.value
 		case "kept":
@@ -145,7 +150,7 @@ func (f *folding) line(e *audit.Entry) (broken int, what string) {
 	case audit.TaskQuarantined, audit.TaskLateResult, audit.Reconcile:
 		switch {
 		case d.entry != nil:
-			return breaks(13, f.enter(e, textOf(d.entry), d.sha256))
+			return breaks(13, f.enter(e, textOf(d.entry), d.sha256, d.why))
 		case d.gone != nil && e.Event == audit.Reconcile:
 			return breaks(13, f.leave(textOf(d.gone)))
 		}
@@ -254,19 +259,21 @@ func (f *folding) keep(e *audit.Entry, kept []byte) string {
 	if kept == nil || kept[0] != '{' {
 		return ""
 	}
-	var name, sha []byte
+	var name, sha, why []byte
 	for m := (members{b: kept, at: 1}); m.next(); {
 		switch string(m.key) {
 		case "entry":
 			name = m.value
 		case "sha256":
 			sha = m.value
+		case "reason_sha256":
+			why = m.value
 		}
 	}
-	return f.enter(e, textOf(name), sha)
+	return f.enter(e, textOf(name), sha, why)
 }
 
-func (f *folding) enter(e *audit.Entry, name string, sha []byte) string {
+func (f *folding) enter(e *audit.Entry, name string, sha, why []byte) string {
 	if name == "" || name != strings.Map(printable, name) {
 		return "it names a quarantine entry that cannot be one"
 	}
@@ -274,7 +281,9 @@ func (f *folding) enter(e *audit.Entry, name string, sha []byte) string {
 	if !regular && string(sha) != `""` {
 		return "it names a quarantine entry without its sha256"
 	}
-	f.entries[name] = &entry{sha: hash, regular: regular, seq: e.Seq, task: ID(strings.Clone(e.Task()))}
+	noted := &entry{sha: hash, regular: regular, seq: e.Seq, task: ID(strings.Clone(e.Task()))}
+	noted.why, noted.noted = digestIn(why)
+	f.entries[name] = noted
 	return ""
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/schemas"
 )
@@ -252,8 +253,12 @@ func (v *verifying) reason(entry string) (what string, err error) {
 	if err := schemas.Decode(data, &r); err != nil {
 		return "is no reason: " + err.Error(), nil
 	}
-	if e := v.fold.entries[entry]; r.Entry != entry || e != nil && e.regular && r.SHA256 != e.sha.String() {
+	e := v.fold.entries[entry]
+	switch {
+	case r.Entry != entry || e != nil && e.regular && r.SHA256 != e.sha.String():
 		return "speaks of another entry", nil
+	case e != nil && e.noted && audit.Hash(data) != e.why.String():
+		return fmt.Sprintf("its bytes are not those that seq %d names", e.seq), nil
 	}
 	return "", nil
 }
