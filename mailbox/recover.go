@@ -182,7 +182,7 @@ func (b *Box) recover(ctx context.Context, adopt []ID) (Recovered, error) {
 	r := &recovery{b: b, ctx: ctx, adopt: adopt, last: map[ID]*fate{}, files: map[ID][]string{}}
 	r.restarted = was.Boot != boot.Boot
 	r.out.Moved = was.Host != boot.Host || was.Dev != boot.Dev || was.Inode != boot.Inode
-	for _, step := range []func() error{r.journal, r.ledger, b.markRecovery, r.fold, r.walk, r.tasks, r.records, r.shards, r.staged, r.copies} {
+	for _, step := range []func() error{r.journal, r.ledger, b.markRecovery, r.fold, r.asides, r.walk, r.tasks, r.records, r.shards, r.staged, r.copies} {
 		if err := step(); err != nil {
 			return r.out, err
 		}

@@ -123,3 +123,93 @@ func TestOpenBesideRecovery(t *testing.T) {
 	defer beside.Close()
 	submitted(t, beside)
 }
+
+// A stranger's file that is put aside inside a transition is put aside once: a
+// death between its line and its move, in the transition and in the recovery
+// that goes on with it, leaves no line that names an entry that is not there.
+func TestDeathWhilePuttingAside(t *testing.T) {
+	for _, mend := range []string{"open", "recover"} {
+		for k := int64(1); ; k++ {
+			b := newBox(t, Options{})
+			submitted(t, b)
+			stranger := b.path("tasks", "failed", "t1.json")
+			if err := os.WriteFile(stranger, []byte(`"somebody's"`), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			hit, said := dieAt(k, func() error { return b.Cancel(t.Context(), "t1", "human", "no more") })
+			if hit == "" {
+				break
+			}
+			mended(t, b, mend)
+			if _, state, err := b.Task(t.Context(), "t1"); err != nil {
+				t.Fatal(err)
+			} else if state == Pending { // it never happened: the stranger's file is verify's
+				if err := os.Remove(stranger); err != nil && !errors.Is(err, os.ErrNotExist) {
+					t.Fatal(err)
+				}
+			}
+			if r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{}); err != nil || len(r.Faults)+len(r.Notes) > 0 {
+				t.Errorf("%s, then %s: %v %+v; cancel said: %v", hit, mend, err, r, said)
+			}
+		}
+	}
+}
+
+// dieAt runs do, which dies at its k-th write: that and all later ones fail. It
+// returns where that was, "" if there were fewer.
+func dieAt(k int64, do func() error) (hit string, err error) {
+	var n atomic.Int64
+	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
+		i := n.Add(1)
+		if i == k {
+			hit = fmt.Sprintf("write %d (%s %s)", k, op, filepath.Base(path))
+		}
+		if i < k {
+			return true, nil
+		}
+		return false, errInjected
+	})
+	defer remove()
+	err = do()
+	return hit, err
+}
+
+// mended makes the home well, in one of two ways.
+func mended(t *testing.T, b *Box, how string) {
+	t.Helper()
+	if how == "recover" {
+		if _, err := Recover(t.Context(), b.home, b.o, RecoverOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	again, err := Open(t.Context(), b.home, b.o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Close()
+}
+
+// A recovery finds what a claim had staged before it was killed, and no line of
+// it. It is swept, not put into quarantine: and a recovery that dies in between
+// leaves no line that says so.
+func TestRecoveryOfWhatWasOnlyStaged(t *testing.T) {
+	for k := int64(1); ; k++ {
+		b := newBox(t, Options{})
+		submitted(t, b)
+		_, err := dieAt(4, func() error { _, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"}); return err })
+		if staged, _ := stagedNames(b.home); err == nil || len(staged) != 1 {
+			t.Fatalf("%d staged files; claim said: %v", len(staged), err)
+		}
+		hit, _ := dieAt(k, func() error { _, err := Recover(t.Context(), b.home, b.o, RecoverOptions{}); return err })
+		mended(t, b, "recover")
+		r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{})
+		kept, _ := listNames(b.path("tasks", "quarantine"))
+		if err != nil || len(r.Faults)+len(r.Notes)+len(kept) > 0 {
+			t.Errorf("%s: %v %+v, in quarantine %q", hit, err, r, kept)
+		}
+		if hit == "" {
+			return
+		}
+	}
+}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"mbox/audit"
@@ -37,18 +39,42 @@ func (r *recovery) records() error {
 			last[d.File] = &e
 		}
 	}
-	for _, e := range last {
-		if err := r.b.placeRecord(e); err != nil && !errors.Is(err, ErrIntegrity) {
+	for _, file := range slices.Sorted(maps.Keys(last)) { // always the same calls in the same order
+		if err := r.b.placeRecord(last[file]); err != nil && !errors.Is(err, ErrIntegrity) {
 			return err
 		}
 	}
 	return nil
 }
 
+// asides finishes putting away what a line names as put away, before anything
+// else looks at the bytes: it would put them away once more.
+func (r *recovery) asides() error {
+	return r.eachStaged(func(_ *shard, name string) error {
+		if _, tx, ok := cutLast(strings.TrimSuffix(name, reasonSuffix), "~"); ok && strings.HasSuffix(name, reasonSuffix) {
+			return r.finishAside(tx)
+		}
+		return nil
+	})
+}
+
 // staged deals with what is left in tmp: it has no line, so it was never
 // acknowledged. A reason whose entry lies in quarantine joins it; content whose
 // line a power cut took is kept; the rest was not committed and goes.
 func (r *recovery) staged() error {
+	return r.eachStaged(func(s *shard, name string) error {
+		if _, set, err := readDirty(s.lock.Path()); set || err != nil {
+			return err // its holder has died just now: the next one settles it
+		}
+		if kept, err := r.keepCut(name); kept || err != nil {
+			return err
+		}
+		return r.b.sweep(name)
+	})
+}
+
+// eachStaged calls do for each staged file, under the shard of its owner.
+func (r *recovery) eachStaged(do func(s *shard, name string) error) error {
 	names, err := stagedNames(r.b.home)
 	if err != nil {
 		return err
@@ -65,7 +91,7 @@ func (r *recovery) staged() error {
 		if err != nil {
 			return err
 		}
-		err = r.sweepOne(name)
+		err = do(s, name)
 		s.unlock()
 		if err != nil {
 			return err
@@ -74,23 +100,22 @@ func (r *recovery) staged() error {
 	return nil
 }
 
-func (r *recovery) sweepOne(name string) error {
+// keepCut puts a staged file away whose line a power cut took. What has a line
+// that counts was brought to its place before.
+func (r *recovery) keepCut(name string) (bool, error) {
+	_, tx, ok := cutLast(name, "~")
+	if !ok || strings.HasSuffix(name, reasonSuffix) {
+		return false, nil
+	}
+	if there, err := look(privatePath(r.b.home, "tmp", name)); err != nil || !there.there {
+		return false, err
+	}
+	if cut, err := r.b.ledger.Cut(tx); !cut || err != nil {
+		return false, err
+	}
+	r.out.Quarantine++
 	path := privatePath(r.b.home, "tmp", name)
-	_, tx, ok := cutLast(strings.TrimSuffix(name, reasonSuffix), "~")
-	if strings.HasSuffix(name, reasonSuffix) {
-		if err := r.finishAside(tx); err != nil {
-			return err
-		}
-	}
-	if ok && !strings.HasSuffix(name, reasonSuffix) {
-		if cut, err := r.b.ledger.Cut(tx); err != nil {
-			return err
-		} else if cut {
-			r.out.Quarantine++
-			return r.b.setAside(r.ctx, nil, path, name, audit.Reconcile, reason{Reason: "staged for a ledger line that a power cut took"})
-		}
-	}
-	return r.b.sweep(name)
+	return true, r.b.setAside(r.ctx, nil, path, name, audit.Reconcile, reason{Reason: "staged for a ledger line that a power cut took"})
 }
 
 // shards settles what dirty records are left and blanks them. A damaged one
@@ -109,7 +134,7 @@ func (r *recovery) shards() error {
 			return err
 		}
 		if d, set, bad := readDirty(s.lock.Path()); set && bad == nil {
-			err = r.b.settle(r.ctx, d)
+			err = r.settle(d)
 		}
 		if err == nil {
 			err = s.clean()
@@ -120,6 +145,21 @@ func (r *recovery) shards() error {
 		}
 	}
 	return nil
+}
+
+// settle settles a dirty record. What a power cut took the line of is kept
+// before that, because settle takes it for what was never written.
+func (r *recovery) settle(d dirty) error {
+	found, _, _, err := r.b.linesSince(d, nil)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		if _, err := r.keepCut(d.name + "~" + d.tx); err != nil {
+			return err
+		}
+	}
+	return r.b.settle(r.ctx, d)
 }
 
 // finishAside finishes putting bytes away whose line is committed, where no

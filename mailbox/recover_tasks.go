@@ -234,6 +234,9 @@ func (r *recovery) clear(id ID, f *fate, place string, rest []string) error {
 		if strings.HasPrefix(p, "tasks/pending/") {
 			continue // a drop with a used id: the scan after this sees to it
 		}
+		if strings.HasPrefix(p, ".mbox/tmp/") {
+			continue // staged for a move that was not made: swept with its dirty record
+		}
 		if err := b.setAside(r.ctx, nil, path, id.file(), audit.Reconcile, reason{Reason: "a file of a task that lies elsewhere", Task: id}); err != nil {
 			return err
 		}

@@ -68,14 +68,24 @@ func (b *Box) settleShard(ctx context.Context, number int) error {
 // settle finishes or undoes what a dead holder of the shard had begun. The
 // ledger decides: it is flushed first, for a line that is acted on must be on
 // disk, and then read from the record's place on. A line with the record's tx
-// means finish, none means undo.
+// means finish, none means undo. What it was putting aside on the way is put
+// aside first: its line names the entry, and finishing would make another one.
 func (b *Box) settle(ctx context.Context, d dirty) error {
 	if err := b.ledger.Flushed(ctx); err != nil {
 		return err
 	}
-	found, agents, err := b.linesSince(d)
+	names, err := b.stagedBy(d)
 	if err != nil {
 		return err
+	}
+	found, asides, agents, err := b.linesSince(d, names)
+	if err != nil {
+		return err
+	}
+	for _, e := range asides {
+		if err := b.redo(ctx, dirty{kind: "drop"}, &e); err != nil {
+			return err
+		}
 	}
 	for _, e := range found {
 		if err := b.redo(ctx, d, &e); err != nil {
@@ -95,10 +105,16 @@ func (b *Box) settle(ctx context.Context, d dirty) error {
 	return b.sweepStaged(d)
 }
 
-// linesSince returns the entries of the dead holder's transaction, and the
-// agents of all lines since: a line that it wrote on the way (a stranger's file
-// set aside) may lack in a copy.
-func (b *Box) linesSince(d dirty) (found []audit.Entry, agents []string, err error) {
+// linesSince returns the entries of the dead holder's transaction; those of
+// files that it was setting aside on the way, whose reasons are among the staged
+// names; and the agents of all lines since, for such a line may lack in a copy.
+func (b *Box) linesSince(d dirty, names []string) (found, asides []audit.Entry, agents []string, err error) {
+	var others []string
+	for _, name := range names {
+		if _, tx, ok := cutLast(strings.TrimSuffix(name, reasonSuffix), "~"); ok && tx != d.tx && strings.HasSuffix(name, reasonSuffix) {
+			others = append(others, `"tx":"`+tx+`"`)
+		}
+	}
 	at := d.at
 	if b.ledger.Check(at) != nil {
 		at = audit.Position{}
@@ -108,22 +124,26 @@ func (b *Box) linesSince(d dirty) (found []audit.Entry, agents []string, err err
 	for {
 		line, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			return found, agents, nil
+			return found, asides, agents, nil
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		if agent := line.Agent(); !slices.Contains(agents, agent) {
 			agents = append(agents, agent)
 		}
-		if !strings.Contains(string(line.Raw), `"tx":"`+d.tx+`"`) {
-			continue
+		has := func(tx string) bool { return strings.Contains(string(line.Raw), tx) }
+		into := &found
+		if !has(`"tx":"` + d.tx + `"`) {
+			if into = &asides; !slices.ContainsFunc(others, has) {
+				continue
+			}
 		}
 		e, err := line.Decode()
 		if err != nil {
-			return nil, nil, fmt.Errorf("ledger seq %d: %w", line.Seq, err)
+			return nil, nil, nil, fmt.Errorf("ledger seq %d: %w", line.Seq, err)
 		}
-		found = append(found, e)
+		*into = append(*into, e)
 	}
 }
 
@@ -150,21 +170,21 @@ func (b *Box) redo(ctx context.Context, d dirty, e *audit.Entry) error {
 	return nil
 }
 
-// sweepStaged removes the staged files of a dead holder once its line, if there
-// was one, is applied: those of its transaction, and those of its task, which
-// exist only under the lock that is now ours. A reason whose entry is in
-// quarantine is moved to it.
-func (b *Box) sweepStaged(d dirty) error {
+// stagedBy lists the staged files of a dead holder: those of its transaction,
+// and those of its task, which exist only under the lock that is now ours.
+func (b *Box) stagedBy(d dirty) ([]string, error) {
 	names, err := stagedNames(b.home)
+	return slices.DeleteFunc(names, func(name string) bool { return !d.owns(name) }), err
+}
+
+// sweepStaged removes the staged files of a dead holder once its line, if there
+// was one, is applied. A reason whose entry is in quarantine is moved to it.
+func (b *Box) sweepStaged(d dirty) error {
+	names, err := b.stagedBy(d)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		owner, tx, _ := cutLast(strings.TrimSuffix(name, reasonSuffix), "~")
-		ours := tx == d.tx || d.kind == "task" && (owner == d.name || owner == ID(d.name).file())
-		if !ours {
-			continue
-		}
 		if err := b.sweep(name); err != nil {
 			return err
 		}

@@ -297,14 +297,14 @@ func (v *verifying) interruption(number int, path string) error {
 
 // written tells whether the ledger has a line of the record's transaction.
 func (v *verifying) written(d dirty) (bool, error) {
-	lines, _, err := v.b.linesSince(d)
+	lines, _, _, err := v.b.linesSince(d, nil)
 	return len(lines) > 0, err
 }
 
 // halfway tells whether what lies there is a stage in which the transition of a
 // dead process can have stopped: then the next holder of its shard finishes it.
 func (v *verifying) halfway(d dirty) (bool, error) {
-	lines, _, err := v.b.linesSince(d)
+	lines, _, _, err := v.b.linesSince(d, nil)
 	if err != nil || len(lines) == 0 {
 		return false, err // nothing was committed: all has to be as it was before
 	}
