@@ -250,9 +250,10 @@ func (l *Ledger) ready() error {
 // CheckWritable returns an error that matches ErrReadOnly, with the recorded
 // reason, when the home is read-only.
 func CheckWritable(home string) error {
-	var st unix.Stat_t
-	if err := unix.Stat(ReadOnlyPath(home), &st); errors.Is(err, unix.ENOENT) {
+	if _, err := os.Stat(ReadOnlyPath(home)); errors.Is(err, fs.ErrNotExist) {
 		return nil
+	} else if err != nil {
+		return err // nobody knows, so nothing is written; but nothing has to be recovered for it
 	}
 	why, err := os.ReadFile(ReadOnlyPath(home))
 	if err != nil {
@@ -395,8 +396,12 @@ func (l *Ledger) put(e Entry, now time.Time, before []byte, p Payload) (Line, ti
 	// Where the write went is asked, not assumed: a stranger who appends without
 	// the lock may have been faster by a moment. Then the head record stays as
 	// it was, the next appender names his bytes and ours, and ours do not count.
-	if reached, err := l.open.file.Seek(0, io.SeekCurrent); err != nil || reached != at.Offset+int64(len(data)) {
-		return Line{}, ticket{}, fmt.Errorf("audit/shared/%s: somebody wrote without the lock (%d, not %d): %w", at.File, reached, at.Offset+int64(len(data)), errors.Join(ErrForeignWrite, err))
+	reached, err := l.open.file.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return Line{}, ticket{}, err
+	}
+	if reached != at.Offset+int64(len(data)) {
+		return Line{}, ticket{}, fmt.Errorf("audit/shared/%s: somebody wrote without the lock (%d, not %d): %w", at.File, reached, at.Offset+int64(len(data)), ErrForeignWrite)
 	}
 	end := Position{File: at.File, Offset: at.Offset + int64(len(data)), Seq: e.Seq, Checksum: e.Checksum}
 	at.Offset += int64(len(before))

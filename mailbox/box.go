@@ -153,21 +153,30 @@ func Create(dir string, o Options) error {
 
 // probeRenames refuses a file system on which the renames that mbox rests on do
 // not work.
-func probeRenames(dir string) error {
+func probeRenames(dir string) (err error) {
 	a, b := privatePath(dir, "tmp", "probe~a"), privatePath(dir, "tmp", "probe~b")
-	defer func() { _, _ = removeIfThere(a), removeIfThere(b) }()
+	defer func() { err = errors.Join(err, removeIfThere(a), removeIfThere(b)) }()
 	for _, p := range []string{a, b} {
 		if err := errors.Join(removeIfThere(p), durable.Stage(p, nil, durable.None)); err != nil {
 			return err
 		}
 	}
-	if err := durable.Move(a, b); !errors.Is(err, fs.ErrExist) {
+	if err := durable.Move(a, b); err == nil || unsupported(err) {
 		return fmt.Errorf("%s: %w: a rename that must not replace a file answers %v", dir, ErrFileSystem, err)
+	} else if !errors.Is(err, fs.ErrExist) {
+		return err
 	}
-	if err := durable.Exchange(a, b); err != nil {
+	if err := durable.Exchange(a, b); unsupported(err) {
 		return fmt.Errorf("%s: %w: %w", dir, ErrFileSystem, err)
+	} else if err != nil {
+		return err
 	}
 	return nil
+}
+
+// unsupported tells whether the system does not know such a rename.
+func unsupported(err error) bool {
+	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
 // makeLocks makes the lock files that are missing.
@@ -366,11 +375,11 @@ func currentBoot(dir string) (bootRecord, error) {
 	if err != nil {
 		return bootRecord{}, err
 	}
-	var st unix.Stat_t
-	if err := unix.Stat(privatePath(dir), &st); err != nil {
-		return bootRecord{}, &fs.PathError{Op: "stat", Path: privatePath(dir), Err: err}
+	info, err := os.Stat(privatePath(dir))
+	if err != nil {
+		return bootRecord{}, err
 	}
-	return bootRecord{Boot: boot, Host: audit.ThisWriter().Host, Dev: uint64(st.Dev), Inode: st.Ino}, nil
+	return bootRecord{Boot: boot, Host: audit.ThisWriter().Host, Dev: deviceOf(info), Inode: inode(info)}, nil
 }
 
 // readBoot returns the boot record; an empty one, which no machine has, where

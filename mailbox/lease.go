@@ -68,9 +68,17 @@ func (b *Box) spare(kind string, id ID) string {
 }
 
 func flockNow(f *os.File) error {
+	err := again(func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) })
+	if err != nil {
+		return &fs.PathError{Op: "flock", Path: f.Name(), Err: err}
+	}
+	return nil
+}
+
+// again repeats a system call that a signal interrupted.
+func again(call func() error) error {
 	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if !errors.Is(err, unix.EINTR) {
+		if err := call(); !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}
@@ -97,7 +105,11 @@ func (c *Claim) Renew() error {
 		return nil
 	}
 	now := unix.NsecToTimeval(c.box.now().UnixNano())
-	return unix.Futimes(int(c.lease.Fd()), []unix.Timeval{now, now})
+	err := again(func() error { return unix.Futimes(int(c.lease.Fd()), []unix.Timeval{now, now}) })
+	if err != nil {
+		return &fs.PathError{Op: "utimes", Path: c.lease.Name(), Err: err}
+	}
+	return nil
 }
 
 // verdict on a lease.

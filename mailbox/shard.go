@@ -170,13 +170,17 @@ func (b *Box) holderOf(path string) string {
 // readDirty reads a shard's record without its lock. It is called for every
 // shard at every start, so it makes three system calls and no more.
 func readDirty(path string) (dirty, bool, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	var fd, n int
+	err := again(func() (err error) {
+		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		return err
+	})
 	if err != nil {
 		return dirty{}, false, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer unix.Close(fd)
 	record := make([]byte, recordSize)
-	n, err := unix.Pread(fd, record, 0)
+	err = again(func() (err error) { n, err = unix.Pread(fd, record, 0); return err })
 	if err != nil {
 		return dirty{}, false, &os.PathError{Op: "read", Path: path, Err: err}
 	}

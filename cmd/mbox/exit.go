@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 
 	"mbox/audit"
@@ -131,7 +132,7 @@ func refusedBySystem(err error) bool {
 	}
 	switch number {
 	case syscall.EIO, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EMFILE, syscall.ENFILE,
-		syscall.EACCES, syscall.EPERM, syscall.EPIPE:
+		syscall.EACCES, syscall.EPERM, syscall.EPIPE, syscall.EINTR:
 		return true
 	}
 	return false
@@ -149,7 +150,7 @@ func (s *session) report(err error) int {
 		return code
 	}
 	var excerpt *configError
-	text := err.Error()
+	text := strings.ReplaceAll(err.Error(), "\n", "; ") // of errors that are joined
 	if code == exitError && errors.Is(err, context.Canceled) {
 		text = "interrupted"
 	}

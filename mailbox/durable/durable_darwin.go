@@ -1,6 +1,8 @@
 package durable
 
 import (
+	"os"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -39,7 +41,7 @@ func BootID() (string, error) {
 func FileSystem(path string) (name string, network bool, err error) {
 	var st unix.Statfs_t
 	if err := again(func() error { return unix.Statfs(path, &st) }); err != nil {
-		return "", false, err
+		return "", false, &os.PathError{Op: "statfs", Path: path, Err: err}
 	}
 	name = unix.ByteSliceToString(st.Fstypename[:])
 	switch name {

@@ -71,7 +71,7 @@ var fileSystems = map[int64]struct {
 func FileSystem(path string) (name string, network bool, err error) {
 	var st unix.Statfs_t
 	if err := again(func() error { return unix.Statfs(path, &st) }); err != nil {
-		return "", false, err
+		return "", false, &os.PathError{Op: "statfs", Path: path, Err: err}
 	}
 	known, ok := fileSystems[int64(uint32(st.Type))]
 	if !ok {

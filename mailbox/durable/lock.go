@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -27,7 +28,11 @@ type Lock struct{ held *flock.Flock }
 // It never makes the file: a missing one matches fs.ErrNotExist.
 func TryLock(path string) (*Lock, error) {
 	l := flock.New(path, flock.SetFlag(os.O_RDWR))
-	ok, err := l.TryLock()
+	ok := false
+	err := again(func() (err error) { ok, err = l.TryLock(); return err })
+	if _, bare := err.(syscall.Errno); bare { //nolint:errorlint // one that is wrapped has the name
+		err = &os.PathError{Op: "flock", Path: path, Err: err}
+	}
 	if err != nil {
 		return nil, err
 	}
