@@ -247,7 +247,8 @@ func (c *Claim) late(ctx context.Context, s *shard, verb, request string, conten
 	}
 	why := reason{Reason: verb + " with a token whose claim is over", Code: "late_result", Task: id}
 	if err := b.keepBytes(ctx, s, data, string(id)+".result.json", audit.TaskLateResult, why); err != nil {
-		return errors.Join(stale, err)
+		// Not ErrStale, for that would say that the bytes are kept.
+		return taskError(id, fmt.Errorf("its claim is over, and its result could not be kept: %w", err))
 	}
 	return stale
 }
