@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -134,7 +135,8 @@ func (c *copyCheck) finish() ([]Difference, error) {
 		}
 	}
 	var differing []Difference
-	for _, r := range c.agents {
+	for _, folder := range slices.Sorted(maps.Keys(c.agents)) { // always the same calls in the same order
+		r := c.agents[folder]
 		r.atEnd()
 		if r.differ != nil {
 			differing = append(differing, *r.differ)
