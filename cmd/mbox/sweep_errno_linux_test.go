@@ -1,0 +1,225 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+// sweepErrors are what the errno sweep makes every file call answer.
+var sweepErrors = []struct {
+	name   string
+	number syscall.Errno
+}{
+	{"EIO", syscall.EIO},
+	{"ENOSPC", syscall.ENOSPC},
+	{"EDQUOT", syscall.EDQUOT},
+	{"EROFS", syscall.EROFS},
+	{"EMFILE", syscall.EMFILE},
+	{"EINTR", syscall.EINTR},
+	{"EACCES", syscall.EACCES},
+}
+
+// TestErrnoSweep lets one file call of each verb after another fail, with each
+// of seven errors. The verb answers 0, 74 or 76 and says which file it was; what
+// it acknowledged holds; the next command, or after a failed flush of the ledger
+// the documented one, leaves nothing half done; no descriptor is flushed again
+// after an error. The short form takes points by a stride.
+func TestErrnoSweep(t *testing.T) {
+	needSweeps(t)
+	bin, err := builtMbox()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sweep := &errnoSweep{seed: sweepSeed(t), bin: bin}
+	t.Cleanup(func() {
+		t.Logf("%d errors: exit code 0 %d times, 74 %d times, 76 %d times; read-only %d times; %d calls came late", sweep.points.Load(),
+			sweep.codes[exitOK].Load(), sweep.codes[exitIO].Load(), sweep.codes[exitCommitted].Load(), sweep.readOnly.Load(), sweep.missed.Load())
+	})
+	for _, sc := range sweepScenes {
+		t.Run(sc.name, func(t *testing.T) {
+			t.Parallel()
+			sweep.scene(t, &sc)
+		})
+	}
+}
+
+type errnoSweep struct {
+	seed                     uint64
+	bin                      string
+	points, missed, readOnly atomic.Int64
+	codes                    [256]atomic.Int64
+}
+
+// How many points the short form takes of each verb.
+const shortErrors = 8
+
+type errnoPoint struct {
+	call   sysCall
+	name   string
+	number syscall.Errno
+}
+
+func (e *errnoSweep) scene(t *testing.T, sc *sweepScene) {
+	random := rand.New(rand.NewPCG(e.seed, 2))
+	dir := fastDir(t)
+	base, journal := sc.prepare(t, e.bin, dir)
+	run := &errnoRun{killRun: killRun{T: t, sc: sc, base: base, journal: journal, lint: newLinter(t), dir: dir}, sweep: e}
+	var points []errnoPoint
+	for _, c := range breakable(run.compare()) {
+		for _, failure := range sweepErrors {
+			points = append(points, errnoPoint{c, failure.name, failure.number})
+		}
+	}
+	chosen := choose(points, shortErrors, random)
+	for _, p := range chosen {
+		run.point(p)
+	}
+	t.Logf("%d of %d points", len(chosen), len(points))
+}
+
+// errnoRun is the sweep of one verb.
+type errnoRun struct {
+	killRun
+	sweep *errnoSweep
+}
+
+func (e *errnoRun) point(p errnoPoint) {
+	e.Helper()
+	h := e.base.copyOf(e.T, e.next())
+	r := e.sc.strike(h, fmt.Sprintf("%s:error=%s:when=%d", p.call.name, p.name, p.call.nth))
+	e.sweep.points.Add(1)
+	e.sweep.codes[r.code&255].Add(1)
+	hit, ok := r.hit()
+	if !ok || hit.label != p.call.label {
+		e.sweep.missed.Add(1)
+	}
+	if !ok {
+		h.remove()
+		return
+	}
+	wrong := e.judge(h, r, hit, p)
+	if wrong == nil {
+		h.remove()
+		return
+	}
+	e.Errorf("%s: %s of %s %d (%s): exit code %d: %v\n%s%s", h.home, p.name, hit.name, hit.nth, hit.label, r.code, wrong, r.out, r.err)
+}
+
+// judge is the verdict on a command, one of whose calls failed, and on what it
+// left.
+func (e *errnoRun) judge(h *sweepHome, r ran, hit sysCall, p errnoPoint) error {
+	if err := e.answer(r, hit, p); err != nil {
+		return err
+	}
+	if fd := flushedAgain(r.trace); fd != "" && p.number != syscall.EINTR {
+		return fmt.Errorf("descriptor %s was flushed again after its flush had failed", fd)
+	}
+	if !h.exists() {
+		return e.doneAtLast(h)
+	}
+	if err := e.heal(h, hit, r); err != nil {
+		return err
+	}
+	if err := h.whole(e.lint); err != nil {
+		return fmt.Errorf("after the next command: %w", err)
+	}
+	promised := e.journal
+	if e.sc.acknowledged(r) {
+		promised = append(slices.Clip(promised), e.sc.effect)
+	}
+	if err := h.account(promised, false); err != nil {
+		return err
+	}
+	return e.doneAtLast(h)
+}
+
+// answer judges the exit code and the words.
+func (e *errnoRun) answer(r ran, hit sysCall, p errnoPoint) error {
+	switch {
+	case r.code == e.sc.code:
+		return nil
+	case p.number == syscall.EINTR && hit.name != "lseek": // which no signal interrupts
+		return fmt.Errorf("an interrupted call is no error")
+	case r.code != exitIO && r.code != exitCommitted:
+		return fmt.Errorf("want %d, %d or %d", e.sc.code, exitIO, exitCommitted)
+	case !strings.Contains(r.err, p.number.Error()):
+		return fmt.Errorf("it does not say %q", p.number.Error())
+	}
+	for _, path := range []string{hit.path, hit.other} {
+		if path != "" && strings.Contains(r.err, filepath.Base(path)) || hit.fd == "1" && strings.Contains(r.err, "stdout") {
+			return nil
+		}
+	}
+	return fmt.Errorf("it does not name %s", hit.path)
+}
+
+// flushedAgain finds a descriptor that was flushed after a flush of it failed.
+func flushedAgain(trace []sysCall) (fd string) {
+	failed := map[string]bool{}
+	for _, c := range trace {
+		switch c.name {
+		case "openat", "close":
+			delete(failed, c.fd)
+		case "fsync", "fdatasync":
+			if failed[c.fd] {
+				return c.fd + " (" + c.path + ")"
+			}
+			failed[c.fd] = c.broken
+		}
+	}
+	return ""
+}
+
+// heal says the next normal command; where the ledger could not be flushed, the
+// one that is documented for that.
+func (e *errnoRun) heal(h *sweepHome, hit sysCall, r ran) error {
+	ledger := strings.Contains(hit.path, "/audit/shared/") && strings.HasPrefix(hit.name, "f") && strings.Contains(hit.name, "sync")
+	was := e.base.readOnly()
+	switch now := h.readOnly(); {
+	case now && !was && !ledger:
+		text, _ := os.ReadFile(h.Path(".mbox", "readonly"))
+		return fmt.Errorf("the mailbox is read-only, and no flush of the ledger failed: %s", text)
+	case now:
+		e.sweep.readOnly.Add(1)
+		refused := h.run("send", "no")
+		if refused.code != exitIO || !strings.Contains(refused.err, "mbox recover --after-io-error") {
+			return fmt.Errorf("read-only, and send answers %d:\n%s", refused.code, refused.err)
+		}
+		if again := h.run("recover", "--after-io-error"); again.code != 0 {
+			return fmt.Errorf("recover --after-io-error: exit code %d\n%s", again.code, again.err)
+		}
+	case ledger && hit.name == "fdatasync" && !was && r.code == exitIO:
+		return fmt.Errorf("the ledger could not be flushed, and the mailbox is not read-only")
+	}
+	if next := h.run("ls"); next.code != 0 {
+		return fmt.Errorf("the next command: exit code %d\n%s", next.code, next.err)
+	}
+	return nil
+}
+
+// doneAtLast says the same line again, now that nothing fails: it is done, once.
+func (e *errnoRun) doneAtLast(h *sweepHome) error {
+	if r := e.sc.said(h); !slices.Contains(e.sc.again, r.code) {
+		return fmt.Errorf("said again: exit code %d\n%s", r.code, r.err)
+	}
+	promised := e.journal
+	if e.sc.effect.event != "" {
+		promised = append(slices.Clip(promised), e.sc.effect)
+	}
+	if err := h.account(promised, !e.sc.often); err != nil {
+		return fmt.Errorf("said again: %w", err)
+	}
+	if e.sc.after != nil {
+		if err := e.sc.after(h); err != nil {
+			return err
+		}
+	}
+	return h.whole(e.lint)
+}

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+)
+
+// TestKillSweep kills each verb at its system calls, one after another. Then
+// what it had promised holds, recovery makes the home whole, the same line said
+// again does it once, and one more task goes all the way. Recovery is killed at
+// its own system calls in the same way, in each state that a kill of a verb has
+// left. The short form takes points by a stride.
+func TestKillSweep(t *testing.T) {
+	needSweeps(t)
+	bin, err := builtMbox()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sweep := &killSweep{seed: sweepSeed(t), bin: bin}
+	t.Cleanup(func() {
+		t.Logf("%d points: %d kills of a verb, %d of a recovery behind one; %d calls came late", sweep.first.Load()+sweep.second.Load(), sweep.first.Load(), sweep.second.Load(), sweep.missed.Load())
+	})
+	for _, sc := range sweepScenes {
+		t.Run(sc.name, func(t *testing.T) {
+			t.Parallel()
+			sweep.scene(t, &sc)
+		})
+	}
+}
+
+type killSweep struct {
+	seed                  uint64
+	bin                   string
+	first, second, missed atomic.Int64
+}
+
+// How many points the short form takes of each verb: of the calls that change
+// something, of the others, and of recovery's behind a kill.
+const (
+	shortChanging = 4
+	shortOthers   = 2
+	shortDeep     = 3
+)
+
+func (k *killSweep) scene(t *testing.T, sc *sweepScene) {
+	random := rand.New(rand.NewPCG(k.seed, 1))
+	dir := fastDir(t)
+	base, journal := sc.prepare(t, k.bin, dir)
+	run := &killRun{T: t, sweep: k, sc: sc, base: base, journal: journal, lint: newLinter(t), dir: dir}
+	calls := breakable(run.compare())
+	var changing, others []sysCall
+	for _, c := range calls {
+		if c.changing {
+			changing = append(changing, c)
+		} else {
+			others = append(others, c)
+		}
+	}
+	for _, c := range slices.Concat(choose(changing, shortChanging, random), choose(others, shortOthers, random)) {
+		run.kill(c)
+	}
+	for _, c := range choose(changing, shortDeep, random) {
+		run.deep(c, random)
+	}
+
+	t.Logf("%d calls, %d of them changing", len(calls), len(changing))
+}
+
+// killRun is the sweep of one verb.
+type killRun struct {
+	*testing.T
+	sweep   *killSweep
+	sc      *sweepScene
+	base    *sweepHome
+	journal journal
+	lint    *linter
+	dir     string
+	serial  int
+}
+
+func (k *killRun) next() string {
+	k.serial++
+	return filepath.Join(k.dir, fmt.Sprint("home", k.serial))
+}
+
+// compare traces the verb twice: the same calls must come in the same order,
+// else a number means nothing.
+func (k *killRun) compare() []sysCall {
+	k.Helper()
+	var traces [2][]sysCall
+	var labels [2][]string
+	for i := range traces {
+		h := k.base.copyOf(k.T, fmt.Sprint(k.base.home, ".trace", i))
+		r := k.sc.strike(h, "")
+		if r.code != k.sc.code {
+			k.Fatalf("under strace: exit code %d, want %d\n%s%s", r.code, k.sc.code, r.out, r.err)
+		}
+		for _, c := range r.trace {
+			if !c.scan && c.inHome {
+				labels[i] = append(labels[i], c.label)
+			}
+		}
+		traces[i] = r.trace
+		h.remove()
+	}
+	if !slices.Equal(labels[0], labels[1]) {
+		at := 0
+		for at < min(len(labels[0]), len(labels[1])) && labels[0][at] == labels[1][at] {
+			at++
+		}
+		k.Fatalf("two traces differ from call %d on:\n%q\n%q", at, labels[0][at:min(at+5, len(labels[0]))], labels[1][at:min(at+5, len(labels[1]))])
+	}
+	return traces[1]
+}
+
+// strike kills the verb at a call of a new copy of the home.
+func (k *killRun) strike(c sysCall) (*sweepHome, ran) {
+	h := k.base.copyOf(k.T, k.next())
+	r := k.sc.strike(h, fmt.Sprintf("%s:signal=KILL:when=%d", c.name, c.nth))
+	if r.code >= 0 && r.code != k.sc.code {
+		k.Fatalf("%s: killed at %s %d: exit code %d\n%s", h.home, c.name, c.nth, r.code, r.err)
+	}
+	if r.code >= 0 || r.last().label != c.label {
+		k.sweep.missed.Add(1)
+	}
+	return h, r
+}
+
+func (k *killRun) kill(c sysCall) {
+	h, r := k.strike(c)
+	k.sweep.first.Add(1)
+	k.look(h, r, fmt.Sprintf("killed at %s %d (%s)", c.name, c.nth, c.label), func() { h.must(h.recovery()...) })
+}
+
+// deep kills the verb at c, and then recovery at each of its own calls.
+func (k *killRun) deep(c sysCall, random *rand.Rand) {
+	broken, first := k.strike(c)
+	defer broken.remove()
+	if !broken.exists() {
+		return
+	}
+	args := broken.recovery()
+	traced := broken.copyOf(k.T, k.next())
+	r := traced.traced("", args...)
+	var points []sysCall
+	for _, c := range breakable(r.trace) {
+		if c.changing {
+			points = append(points, c)
+		}
+	}
+	traced.remove()
+	for _, p := range choose(points, 1, random) {
+		h := broken.copyOf(k.T, k.next())
+		second := h.traced(fmt.Sprintf("%s:signal=KILL:when=%d", p.name, p.nth), args...)
+		if second.code >= 0 {
+			k.sweep.missed.Add(1)
+		}
+		k.sweep.second.Add(1)
+		where := fmt.Sprintf("killed at %s %d (%s), then recovery at %s %d (%s)", c.name, c.nth, c.label, p.name, p.nth, p.label)
+		k.look(h, first, where, func() {
+			// Whoever comes next goes on with it, not recovery alone.
+			if p.nth%2 == 0 || h.readOnly() {
+				h.must(args...)
+			} else {
+				h.must("ls")
+			}
+		})
+	}
+}
+
+// look is the verdict on a home in which a command was killed.
+func (k *killRun) look(h *sweepHome, r ran, where string, mend func()) {
+	k.Helper()
+	wrong := k.verdict(h, r, mend)
+	if wrong == nil {
+		h.remove()
+		return
+	}
+	k.Errorf("%s: %s: %v\n%s%s", h.home, where, wrong, r.out, r.err)
+}
+
+func (k *killRun) verdict(h *sweepHome, r ran, mend func()) error {
+	promised := k.journal
+	if k.sc.acknowledged(r) {
+		promised = append(slices.Clip(promised), k.sc.effect)
+	}
+	if h.exists() {
+		if r := h.run("verify"); r.code != 0 {
+			return fmt.Errorf("verify at once: exit code %d\n%s%s", r.code, r.out, r.err)
+		}
+		mend()
+		if k.sc.drop != nil {
+			h.must("ls") // admits: the checker is for homes where no drop waits
+		}
+		if err := h.whole(k.lint); err != nil {
+			return fmt.Errorf("after recovery: %w", err)
+		}
+		if err := h.account(promised, false); err != nil {
+			return err
+		}
+	}
+	if r := k.sc.said(h); !slices.Contains(k.sc.again, r.code) {
+		return fmt.Errorf("said again: exit code %d\n%s", r.code, r.err)
+	}
+	if k.sc.effect.event != "" {
+		promised = append(slices.Clip(k.journal), k.sc.effect)
+	}
+	if err := h.account(promised, !k.sc.often); err != nil {
+		return fmt.Errorf("said again: %w", err)
+	}
+	if k.sc.after != nil {
+		if err := k.sc.after(h); err != nil {
+			return err
+		}
+	}
+	if err := h.cycle(); err != nil {
+		return err
+	}
+	if err := h.account(promised, !k.sc.often); err != nil {
+		return fmt.Errorf("after one more task: %w", err)
+	}
+	return h.whole(k.lint)
+}

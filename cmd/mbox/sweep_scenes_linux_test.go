@@ -1,0 +1,313 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"mbox/mailbox"
+)
+
+// sweepScene is a verb that is broken at one call after another, what has to be
+// there before it, and what holds once it was acknowledged.
+type sweepScene struct {
+	name   string
+	before [][]string               // commands that prepare the home
+	drop   map[string]string        // files in tasks/pending
+	spoil  func(h *sweepHome)       // whatever else prepares it
+	verb   []string                 // the command that is broken
+	lease  bool                     // a claim with a lease file, by a process of this test
+	code   int                      // with which it ends where nothing is broken
+	again  []int                    // with which it may end when it is said again after all
+	often  bool                     // said again it is done again
+	effect promise                  // what holds when it was acknowledged
+	told   func(out string) bool    // whether its output alone is an acknowledgement
+	after  func(h *sweepHome) error // what holds in the end, acknowledged or not
+}
+
+var (
+	send    = []string{"send", "work", "--id", "a", "--to", "coder"}
+	claim   = []string{"claim", "--agent", "coder"}
+	cancel  = []string{"cancel", "a"}
+	decide  = []string{"decision", "new", "--context", "c", "--option", "o", "--decision", "d"}
+	ended   = [][]string{send, cancel}
+	claimed = [][]string{send, claim}
+)
+
+func tells(line string) func(string) bool {
+	return func(out string) bool { return strings.Contains(out, line+"\n") }
+}
+
+func anyOutput(out string) bool { return strings.HasSuffix(out, "\n") }
+
+// completed wants the output that the result was handed in with.
+func completed(output string) func(*sweepHome) error {
+	return func(h *sweepHome) error {
+		data, err := os.ReadFile(h.Path("tasks", "completed", "a.json"))
+		if err == nil && !strings.Contains(string(data), `"output": "`+output) {
+			err = fmt.Errorf("the output is not %q: %s", output, data)
+		}
+		return err
+	}
+}
+
+func inQuarantine(h *sweepHome) error {
+	kept, err := filepath.Glob(h.Path("tasks", "quarantine", "*.reason.json"))
+	if err == nil && len(kept) == 0 {
+		err = errors.New("nothing is in quarantine")
+	}
+	return err
+}
+
+func recordHas(folder, text string) func(*sweepHome) error {
+	return func(h *sweepHome) error {
+		names, err := filepath.Glob(h.Path(folder, "*.md"))
+		if err != nil || len(names) == 0 {
+			return fmt.Errorf("no record in %s: %v", folder, err)
+		}
+		data, err := os.ReadFile(names[0])
+		if err == nil && !strings.Contains(string(data), text) {
+			err = fmt.Errorf("%s does not say %q", names[0], text)
+		}
+		return err
+	}
+}
+
+// refuse makes the mailbox read-only as a disk does it: by an error of the
+// ledger's flush.
+func refuse(h *sweepHome) {
+	r := h.traced("fdatasync:error=EIO", "send", "lost", "--to", "coder")
+	if _, err := os.Stat(h.Path(".mbox", "readonly")); r.code != exitIO || err != nil {
+		h.Fatalf("a ledger that cannot be flushed: exit code %d, %v\n%s", r.code, err, r.err)
+	}
+}
+
+// unsettle leaves a transition half-way: its line stands, its renames do not.
+func unsettle(h *sweepHome) {
+	if r := h.traced("renameat2:signal=KILL:when=1", "cancel", "a"); r.code != -1 {
+		h.Fatalf("cancel could not be killed: exit code %d\n%s", r.code, r.err)
+	}
+}
+
+var sweepScenes = []sweepScene{
+	{
+		name: "init", verb: []string{"init", "--sync", "standard"}, again: []int{0, exitConflict},
+		after: func(h *sweepHome) error { _, err := os.Stat(h.Path("mbox.toml")); return err },
+	},
+	{
+		name: "submit", verb: send, again: []int{0}, told: tells("a"),
+		effect: promise{event: "task_created", id: "a", in: []string{"pending"}},
+	},
+	{
+		name: "submit with a key", verb: []string{"send", "work", "--key", "k", "--to", "coder"}, again: []int{0}, told: anyOutput,
+		effect: promise{event: "task_created", id: someTask, in: []string{"pending"}},
+	},
+	{
+		name: "submit without an id", verb: []string{"send", "work", "--to", "coder"}, again: []int{0}, often: true, told: anyOutput,
+		effect: promise{event: "task_created", id: someTask, in: []string{"pending"}},
+	},
+	{
+		name: "admit", drop: map[string]string{"d.json": `{"task":{"title":"x"},"assignment":{"target_agent":"coder"}}`}, verb: []string{"ls"}, again: []int{0},
+		effect: promise{event: "task_created", id: "d", in: []string{"pending"}},
+	},
+	{
+		name: "admit under another name", drop: map[string]string{"a drop.json": `{"task":{"title":"x"},"assignment":{"target_agent":"coder"}}`}, verb: []string{"ls"}, again: []int{0},
+		effect: promise{event: "task_created", id: someTask, in: []string{"pending"}},
+	},
+	{
+		name: "reject", drop: map[string]string{"d.json": `{"task":{"title":"x","priority":"soon"}}`}, verb: []string{"ls"}, again: []int{0},
+		effect: promise{event: "task_rejected", id: "d", in: []string{"failed"}, holds: inQuarantine},
+	},
+	{
+		name: "quarantine", drop: map[string]string{"d.json": `[]`}, verb: []string{"ls"}, again: []int{0},
+		effect: promise{event: "task_quarantined", holds: inQuarantine},
+	},
+	{
+		name: "claim", before: [][]string{send}, verb: claim, again: []int{0, exitConflict},
+		told:   func(out string) bool { return strings.HasSuffix(out, "}\n") },
+		effect: promise{event: "task_picked", id: "a", in: []string{"in-progress"}},
+	},
+	{
+		name: "claim with a lease", before: [][]string{send}, lease: true, again: []int{0, exitConflict}, often: true, told: anyOutput,
+		// Its process is dead, so the task may have been taken back.
+		effect: promise{event: "task_picked", id: "a", in: []string{"in-progress", "pending"}},
+	},
+	{
+		name: "progress", before: claimed, verb: []string{"progress", "a", "--token", "TOKEN", "--percent", "5"}, again: []int{0}, often: true,
+		effect: promise{event: "task_progress", id: "a", in: []string{"in-progress"}},
+	},
+	{
+		name: "complete", before: claimed, verb: []string{"complete", "a", "--token", "TOKEN", "--output", "yes"}, again: []int{0},
+		effect: promise{event: "task_completed", id: "a", in: []string{"completed"}, holds: completed("yes")},
+	},
+	{
+		name: "complete at length", before: claimed,
+		spoil: func(h *sweepHome) {
+			if err := os.WriteFile(h.home+".long", []byte(strings.Repeat("long ", 60<<10)), 0o600); err != nil {
+				h.Fatal(err)
+			}
+		},
+		verb: []string{"complete", "a", "--token", "TOKEN", "--output-file", "base.long"}, again: []int{0},
+		effect: promise{event: "task_completed", id: "a", in: []string{"completed"}, holds: func(h *sweepHome) error {
+			kept, err := filepath.Glob(h.Path("agents", "coder", "workspace", "artifacts", "*", "*"))
+			if err == nil && len(kept) != 1 {
+				err = fmt.Errorf("%d artifacts", len(kept))
+			}
+			return err
+		}},
+	},
+	{
+		name: "complete too late", before: append(claimed[:2:2], cancel), code: exitStale, often: true,
+		verb: []string{"complete", "a", "--token", "TOKEN", "--output", "yes"}, again: []int{exitStale},
+		effect: promise{event: "task_late_result", id: "a", in: []string{"failed"}, holds: inQuarantine},
+	},
+	{
+		name: "fail", before: claimed, verb: []string{"fail", "a", "--token", "TOKEN", "--reason", "no"}, again: []int{0},
+		effect: promise{event: "task_retried", id: "a", in: []string{"pending"}},
+	},
+	{
+		name: "fail for good", before: claimed, verb: []string{"fail", "a", "--token", "TOKEN", "--reason", "no", "--final"}, again: []int{0},
+		effect: promise{event: "task_failed", id: "a", in: []string{"failed"}},
+	},
+	{
+		name: "release", before: claimed, verb: []string{"release", "a", "--token", "TOKEN", "--delay", "1h"}, again: []int{0},
+		effect: promise{event: "task_released", id: "a", in: []string{"pending"}},
+	},
+	{
+		name: "cancel", before: claimed, verb: cancel, again: []int{0},
+		effect: promise{event: "task_cancelled", id: "a", in: []string{"failed"}},
+	},
+	{
+		name: "retry", before: ended, verb: []string{"retry", "a"}, again: []int{0},
+		effect: promise{event: "task_retried", id: "a", in: []string{"pending"}},
+	},
+	{
+		name: "archive", before: ended, verb: []string{"archive", "--older-than", "0s"}, again: []int{0},
+		effect: promise{event: "task_archived", id: "a", in: []string{"archive"}},
+	},
+	{
+		name: "decision", verb: decide, again: []int{0}, often: true, told: anyOutput,
+		effect: promise{event: "decision", holds: recordHas("decisions", "d")},
+	},
+	{
+		name: "outcome", before: [][]string{decide}, verb: []string{"decision", "outcome", "SAID", "it went well"}, again: []int{0}, often: true,
+		effect: promise{event: "decision", holds: recordHas("decisions", "it went well")},
+	},
+	{
+		name: "change", again: []int{0}, often: true, told: anyOutput,
+		verb:   []string{"change", "new", "--description", "d", "--rationale", "r", "--before", "b", "--after", "a", "--rollback", "u", "--verification", "v"},
+		effect: promise{event: "change", holds: recordHas("changes", "u")},
+	},
+	{
+		name: "recover", before: claimed, spoil: unsettle, verb: []string{"recover"}, again: []int{0},
+		effect: promise{event: "task_cancelled", id: "a", in: []string{"failed"}},
+	},
+	{
+		name: "recover after an I/O error", before: claimed, spoil: refuse, verb: []string{"recover", "--after-io-error"}, again: []int{0},
+		effect: promise{event: "task_picked", id: "a", in: []string{"in-progress"}},
+	},
+}
+
+// someTask is the id of a task that mbox names itself. Which number it gets is
+// open: one that was drawn and not used stays unused.
+const someTask = "task-*"
+
+// prepare makes the scene's home, and the journal of what was acknowledged on
+// the way.
+func (sc *sweepScene) prepare(t *testing.T, bin, dir string) (*sweepHome, journal) {
+	t.Helper()
+	h := &sweepHome{T: t, bin: bin, home: filepath.Join(dir, "base")}
+	if sc.name == "init" {
+		return h, nil
+	}
+	h.must("init", "--sync", "standard")
+	var j journal
+	for _, line := range sc.before {
+		h.said = strings.TrimSpace(h.must(line...).out)
+		if event := map[string]string{"send": "task_created", "claim": "task_picked", "cancel": "task_cancelled"}[line[0]]; event != "" {
+			j = append(j, promise{event: event, id: "a"})
+		}
+	}
+	for name, text := range sc.drop {
+		path := h.Path("tasks", "pending", name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		old := time.Now().Add(-time.Minute)
+		if err := os.Chtimes(path, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if sc.spoil != nil {
+		sc.spoil(h)
+	}
+	return h, j
+}
+
+// strike runs the scene's command with one call broken.
+func (sc *sweepScene) strike(h *sweepHome, inject string) ran {
+	h.Helper()
+	if !sc.lease {
+		return h.traced(inject, sc.verb...)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		h.Fatal(err)
+	}
+	leased := *h
+	leased.bin = "/usr/bin/env"
+	return leased.traced(inject, leasedHome+"="+h.home, self)
+}
+
+// said says the scene's command once more.
+func (sc *sweepScene) said(h *sweepHome) ran {
+	h.Helper()
+	if !sc.lease {
+		return h.run(sc.verb...)
+	}
+	return sc.strike(h, "")
+}
+
+// acknowledged tells whether the command has promised its effect.
+func (sc *sweepScene) acknowledged(r ran) bool {
+	if r.code >= 0 {
+		return r.code == sc.code || r.code == exitCommitted
+	}
+	return sc.told != nil && sc.told(r.out)
+}
+
+// leasedHome makes this test binary a one-shot command that claims with a lease
+// file in the home that it names, as a worker does.
+const leasedHome = "MBOX_TEST_LEASED"
+
+func init() {
+	home := os.Getenv(leasedHome)
+	if home == "" {
+		return
+	}
+	err := claimWithLease(home)
+	code, _ := judge(err)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
+}
+
+func claimWithLease(home string) error {
+	box, err := mailbox.Open(context.Background(), home, mailbox.Options{RetryBase: time.Nanosecond})
+	if err != nil {
+		return err
+	}
+	defer box.Close()
+	c, err := box.Claim(context.Background(), mailbox.ClaimRequest{Agent: "coder", Process: true})
+	if err != nil {
+		return err
+	}
+	fmt.Println(c.Token())
+	return c.Close()
+}
