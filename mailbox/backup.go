@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -121,7 +122,7 @@ func (c *copying) round(ctx context.Context) (int, error) {
 		seen[name] = true
 		return nil
 	})
-	for name := range c.have {
+	for _, name := range slices.Sorted(maps.Keys(c.have)) {
 		if _, failed := os.Lstat(c.b.path(name)); errors.Is(failed, fs.ErrNotExist) {
 			delete(c.have, name)
 			err = errors.Join(err, removeIfThere(filepath.Join(c.to, name)))

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -92,140 +90,6 @@ func fastDir(t *testing.T) string {
 		return dir
 	}
 	return t.TempDir()
-}
-
-// sysCall is one call of a trace.
-type sysCall struct {
-	name     string
-	nth      int    // of its kind in this run
-	fd       string // that it works on, or that it returned
-	path     string // of the file
-	other    string // the second path of a rename
-	text     string // the line, as strace wrote it
-	label    string // the call without what differs from run to run
-	inHome   bool   // has to do with the mailbox, or with what is printed
-	changing bool   // changes something on disk, or is seen from outside
-	scan     bool   // of the look at all dirty records
-	broken   bool   // hit by the injection
-}
-
-var (
-	callLine   = regexp.MustCompile(`^(\w+)\((.*)$`)
-	callFD     = regexp.MustCompile(`^(\d+)<([^>]*)>`)
-	callPath   = regexp.MustCompile(`"([^"]*)"`)
-	callResult = regexp.MustCompile(`\) += (\d+)(?:<[^>]*>)?(?: |$)`)
-)
-
-// parseTrace reads a trace of strace -y of a command that worked in the home.
-func parseTrace(data []byte, home string) (calls []sysCall) {
-	counts := map[string]int{}
-	scans := map[string]bool{} // descriptors of lock files that are only read
-	for line := range strings.Lines(string(data)) {
-		m := callLine.FindStringSubmatch(strings.TrimSpace(line))
-		if m == nil {
-			continue
-		}
-		counts[m[1]]++
-		c := sysCall{name: m[1], nth: counts[m[1]], text: m[0], broken: strings.Contains(m[2], "(INJECTED)")}
-		if f := callFD.FindStringSubmatch(m[2]); f != nil {
-			c.fd, c.path = f[1], f[2]
-		}
-		if paths := callPath.FindAllStringSubmatch(m[2], 2); len(paths) > 0 && named(c.name) {
-			c.path = paths[0][1]
-			if strings.HasPrefix(c.name, "renameat") && len(paths) > 1 {
-				c.other = paths[1][1]
-			}
-		}
-		if r := callResult.FindStringSubmatch(m[2]); r != nil && c.name == "openat" {
-			c.fd = r[1]
-			delete(scans, c.fd)
-			if strings.Contains(c.path, "/locks/shard-") && strings.Contains(m[2], "O_RDONLY") {
-				scans[c.fd] = true
-			}
-		}
-		c.scan = scans[c.fd]
-		c.changing, c.inHome, c.label = changes(c), c.isIn(home), c.without(home)
-		calls = append(calls, c)
-	}
-	return calls
-}
-
-// named tells calls whose file is an argument from those of a descriptor.
-func named(name string) bool {
-	switch name {
-	case "openat", "renameat", "renameat2", "unlinkat", "mkdirat", "fchmodat", "newfstatat", "statfs", "linkat", "symlinkat":
-		return true
-	}
-	return false
-}
-
-func changes(c sysCall) bool {
-	switch c.name {
-	case "openat":
-		return strings.Contains(c.text, "O_CREAT")
-	case "write", "pwrite64", "renameat", "renameat2", "unlinkat", "mkdirat", "fchmod", "fchmodat", "ftruncate", "fallocate", "linkat", "symlinkat":
-		return true
-	}
-	return false
-}
-
-var randomParts = []struct {
-	find *regexp.Regexp
-	with string
-}{
-	{regexp.MustCompile(`[0-9a-f]{32}`), "TX"},
-	{regexp.MustCompile(`/proc/\d+`), "/proc/PID"},
-	{regexp.MustCompile(`pipe:\[\d+\]`), "stdout"},
-	{regexp.MustCompile(`\d{8}T\d{6}\.\d{3}`), "TIME"},
-}
-
-// without is the call without what differs from run to run.
-func (c sysCall) without(home string) string {
-	text := c.name + " " + c.path
-	if c.other != "" {
-		text += " " + c.other
-	}
-	text = strings.ReplaceAll(text, home, "")
-	for _, p := range randomParts {
-		text = p.find.ReplaceAllString(text, p.with)
-	}
-	return text
-}
-
-// isIn tells whether the call has to do with the mailbox or with what the
-// command prints, and not with how a Go program starts.
-func (c sysCall) isIn(home string) bool {
-	if c.fd == "1" && c.name == "write" {
-		return true
-	}
-	return c.path == home || strings.HasPrefix(c.path, home+"/") || strings.HasPrefix(c.path, "/proc/sys/kernel/random")
-}
-
-var lockNumber = regexp.MustCompile(`/locks/(shard|copy)-[0-9a-f]{2}`)
-
-// breakable are the calls of a trace that a sweep breaks. Where the same is done
-// with very many lock files one after the other (init makes 300, every command
-// reads 256 dirty records), the first, the middle one and the last stand for all.
-func breakable(calls []sysCall) (out []sysCall) {
-	kind := func(c sysCall) string {
-		return fmt.Sprint(lockNumber.ReplaceAllString(c.label, "/locks/$1"), c.scan)
-	}
-	alike, seen := map[string]int{}, map[string]int{}
-	for _, c := range calls {
-		alike[kind(c)]++
-	}
-	for _, c := range calls {
-		n, i := alike[kind(c)], seen[kind(c)]
-		seen[kind(c)]++
-		if c.name == "close" || !c.inHome {
-			continue
-		}
-		if n > 24 && i != 0 && i != n/2 && i != n-1 && lockNumber.MatchString(c.path) {
-			continue
-		}
-		out = append(out, c)
-	}
-	return out
 }
 
 // sweepHome is a home in which a sweep runs the real program.
@@ -458,62 +322,6 @@ func (h *sweepHome) cycle() error {
 		{event: "task_picked", id: "cycle"},
 		{event: "task_completed", id: "cycle", in: []string{"completed"}},
 	}, true)
-}
-
-// linter is a Python process that runs the independent checker on one home
-// after the other.
-type linter struct {
-	in  io.WriteCloser
-	out *bufio.Scanner
-}
-
-const lintLoop = `
-import importlib.util, sys
-spec = importlib.util.spec_from_file_location("lint", sys.argv[1])
-lint = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(lint)
-for home in sys.stdin:
-    lint.problems.clear()
-    sys.argv = ["lint.py", home.rstrip("\n")]
-    try:
-        lint.main()
-    except SystemExit as end:
-        if end.code not in (None, 0, 1):
-            print(end.code)
-    print("END", flush=True)
-`
-
-func newLinter(t *testing.T) *linter {
-	t.Helper()
-	cmd := exec.Command("python3", "-c", lintLoop, repoFile(".ci", "lint.py"))
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { in.Close(); _ = cmd.Wait() })
-	return &linter{in, bufio.NewScanner(out)}
-}
-
-func (l *linter) check(home string) error {
-	fmt.Fprintln(l.in, home)
-	var problems []string
-	for l.out.Scan() {
-		if l.out.Text() == "END" {
-			if problems == nil {
-				return nil
-			}
-			return fmt.Errorf("lint.py: %s", strings.Join(problems, "; "))
-		}
-		problems = append(problems, l.out.Text())
-	}
-	return errors.New("lint.py ended")
 }
 
 // exists tells whether the home is a mailbox: init writes that last.

@@ -25,6 +25,7 @@ type sweepScene struct {
 	code   int                      // with which it ends where nothing is broken
 	again  []int                    // with which it may end when it is said again after all
 	often  bool                     // said again it is done again
+	makes  string                   // a file beside the home that may not be there when it is said
 	effect promise                  // what holds when it was acknowledged
 	told   func(out string) bool    // whether its output alone is an acknowledgement
 	after  func(h *sweepHome) error // what holds in the end, acknowledged or not
@@ -204,6 +205,16 @@ var sweepScenes = []sweepScene{
 		effect: promise{event: "change", holds: recordHas("changes", "u")},
 	},
 	{
+		name: "backup", before: claimed, verb: []string{"backup", "backup.tar"}, makes: "backup.tar", again: []int{0},
+		after: func(h *sweepHome) error {
+			whole := *h
+			whole.home = h.home + ".restored"
+			defer whole.remove()
+			h.must("restore", "backup.tar", whole.home)
+			return whole.account(journal{{event: "task_picked", id: "a", in: []string{"in-progress", "pending"}}}, false)
+		},
+	},
+	{
 		name: "recover", before: claimed, spoil: unsettle, verb: []string{"recover"}, again: []int{0},
 		effect: promise{event: "task_cancelled", id: "a", in: []string{"failed"}},
 	},
@@ -252,6 +263,7 @@ func (sc *sweepScene) prepare(t *testing.T, bin, dir string) (*sweepHome, journa
 // strike runs the scene's command with one call broken.
 func (sc *sweepScene) strike(h *sweepHome, inject string) ran {
 	h.Helper()
+	sc.unmake(h)
 	if !sc.lease {
 		return h.traced(inject, sc.verb...)
 	}
@@ -267,10 +279,21 @@ func (sc *sweepScene) strike(h *sweepHome, inject string) ran {
 // said says the scene's command once more.
 func (sc *sweepScene) said(h *sweepHome) ran {
 	h.Helper()
+	sc.unmake(h)
 	if !sc.lease {
 		return h.run(sc.verb...)
 	}
 	return sc.strike(h, "")
+}
+
+func (sc *sweepScene) unmake(h *sweepHome) {
+	h.Helper()
+	if sc.makes == "" {
+		return
+	}
+	if err := os.Remove(filepath.Join(filepath.Dir(h.home), sc.makes)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		h.Fatal(err)
+	}
 }
 
 // acknowledged tells whether the command has promised its effect.

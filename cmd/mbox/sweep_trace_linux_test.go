@@ -1,0 +1,141 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// sysCall is one call of a trace.
+type sysCall struct {
+	name     string
+	nth      int    // of its kind in this run
+	fd       string // that it works on, or that it returned
+	path     string // of the file
+	other    string // the second path of a rename
+	text     string // the line, as strace wrote it
+	label    string // the call without what differs from run to run
+	inHome   bool   // has to do with the mailbox, or with what is printed
+	changing bool   // changes something on disk, or is seen from outside
+	scan     bool   // of the look at all dirty records
+	broken   bool   // hit by the injection
+}
+
+var (
+	callLine   = regexp.MustCompile(`^(\w+)\((.*)$`)
+	callFD     = regexp.MustCompile(`^(\d+)<([^>]*)>`)
+	callPath   = regexp.MustCompile(`"([^"]*)"`)
+	callResult = regexp.MustCompile(`\) += (\d+)(?:<[^>]*>)?(?: |$)`)
+)
+
+// parseTrace reads a trace of strace -y of a command that worked in the home.
+func parseTrace(data []byte, home string) (calls []sysCall) {
+	counts := map[string]int{}
+	scans := map[string]bool{} // descriptors of lock files that are only read
+	for line := range strings.Lines(string(data)) {
+		m := callLine.FindStringSubmatch(strings.TrimSpace(line))
+		if m == nil {
+			continue
+		}
+		counts[m[1]]++
+		c := sysCall{name: m[1], nth: counts[m[1]], text: m[0], broken: strings.Contains(m[2], "(INJECTED)")}
+		if f := callFD.FindStringSubmatch(m[2]); f != nil {
+			c.fd, c.path = f[1], f[2]
+		}
+		if paths := callPath.FindAllStringSubmatch(m[2], 2); len(paths) > 0 && named(c.name) {
+			c.path = paths[0][1]
+			if strings.HasPrefix(c.name, "renameat") && len(paths) > 1 {
+				c.other = paths[1][1]
+			}
+		}
+		if r := callResult.FindStringSubmatch(m[2]); r != nil && c.name == "openat" {
+			c.fd = r[1]
+			delete(scans, c.fd)
+			if strings.Contains(c.path, "/locks/shard-") && strings.Contains(m[2], "O_RDONLY") {
+				scans[c.fd] = true
+			}
+		}
+		c.scan = scans[c.fd]
+		c.changing, c.inHome, c.label = changes(c), c.isIn(home), c.without(home)
+		calls = append(calls, c)
+	}
+	return calls
+}
+
+// named tells calls whose file is an argument from those of a descriptor.
+func named(name string) bool {
+	switch name {
+	case "openat", "renameat", "renameat2", "unlinkat", "mkdirat", "fchmodat", "newfstatat", "statfs", "linkat", "symlinkat":
+		return true
+	}
+	return false
+}
+
+func changes(c sysCall) bool {
+	switch c.name {
+	case "openat":
+		return strings.Contains(c.text, "O_CREAT")
+	case "write", "pwrite64", "renameat", "renameat2", "unlinkat", "mkdirat", "fchmod", "fchmodat", "ftruncate", "fallocate", "linkat", "symlinkat":
+		return true
+	}
+	return false
+}
+
+var randomParts = []struct {
+	find *regexp.Regexp
+	with string
+}{
+	{regexp.MustCompile(`[0-9a-f]{32}`), "TX"},
+	{regexp.MustCompile(`/proc/\d+`), "/proc/PID"},
+	{regexp.MustCompile(`pipe:\[\d+\]`), "stdout"},
+	{regexp.MustCompile(`\d{8}T\d{6}\.\d{3}`), "TIME"},
+}
+
+// without is the call without what differs from run to run.
+func (c sysCall) without(home string) string {
+	text := c.name + " " + c.path
+	if c.other != "" {
+		text += " " + c.other
+	}
+	text = strings.ReplaceAll(text, home, "")
+	for _, p := range randomParts {
+		text = p.find.ReplaceAllString(text, p.with)
+	}
+	return text
+}
+
+// isIn tells whether the call has to do with the mailbox or with what the
+// command prints, and not with how a Go program starts.
+func (c sysCall) isIn(home string) bool {
+	if c.fd == "1" && c.name == "write" {
+		return true
+	}
+	return c.path == home || strings.HasPrefix(c.path, home+"/") || strings.HasPrefix(c.path, "/proc/sys/kernel/random")
+}
+
+var lockNumber = regexp.MustCompile(`/locks/(shard|copy)-[0-9a-f]{2}`)
+
+// breakable are the calls of a trace that a sweep breaks. Where the same is done
+// with very many lock files one after the other (init makes 300, every command
+// reads 256 dirty records), the first, the middle one and the last stand for all.
+func breakable(calls []sysCall) (out []sysCall) {
+	kind := func(c sysCall) string {
+		return fmt.Sprint(lockNumber.ReplaceAllString(c.label, "/locks/$1"), c.scan)
+	}
+	alike, seen := map[string]int{}, map[string]int{}
+	for _, c := range calls {
+		alike[kind(c)]++
+	}
+	for _, c := range calls {
+		n, i := alike[kind(c)], seen[kind(c)]
+		seen[kind(c)]++
+		if c.name == "close" || !c.inHome {
+			continue
+		}
+		if n > 24 && i != 0 && i != n/2 && i != n-1 && lockNumber.MatchString(c.path) {
+			continue
+		}
+		out = append(out, c)
+	}
+	return out
+}
