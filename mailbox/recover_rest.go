@@ -50,11 +50,15 @@ func (r *recovery) records() error {
 // asides finishes putting away what a line names as put away, before anything
 // else looks at the bytes: it would put them away once more.
 func (r *recovery) asides() error {
-	return r.eachStaged(func(_ *shard, name string) error {
-		if _, tx, ok := cutLast(strings.TrimSuffix(name, reasonSuffix), "~"); ok && strings.HasSuffix(name, reasonSuffix) {
-			return r.finishAside(tx)
+	return r.eachStaged(func(s *shard, name string) error {
+		_, tx, ok := cutLast(strings.TrimSuffix(name, reasonSuffix), "~")
+		if !ok || !strings.HasSuffix(name, reasonSuffix) {
+			return nil
 		}
-		return nil
+		if d, set, err := readDirty(s.lock.Path()); set && err == nil && d.tx == tx {
+			return nil // shards sees to it: the record knows the file's true name
+		}
+		return r.finishAside(tx)
 	})
 }
 
