@@ -87,7 +87,7 @@ type fullDisk struct {
 	disk    string
 	lint    *linter
 	random  *rand.Rand
-	journal journal
+	journal promises
 	codes   map[int]int
 	serial  int
 }

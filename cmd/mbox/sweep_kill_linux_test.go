@@ -76,7 +76,7 @@ type killRun struct {
 	sweep   *killSweep
 	sc      *sweepScene
 	base    *sweepHome
-	journal journal
+	journal promises
 	lint    *linter
 	dir     string
 	serial  int

@@ -243,9 +243,9 @@ func (h *sweepHome) stay() {
 
 func (h *sweepHome) remove() { os.RemoveAll(h.home) }
 
-// journal is what was acknowledged in a home. It lies outside the home, and it
+// promises is what was acknowledged in a home. It lies outside the home, and it
 // is the oracle: neither verify nor lint.py knows what was promised.
-type journal []promise
+type promises []promise
 
 // promise is an effect that was acknowledged: a line of the ledger, once or at
 // least so often, and where the task lies then.
@@ -256,9 +256,9 @@ type promise struct {
 	holds func(h *sweepHome) error
 }
 
-// account compares the journal with the home. once wants each effect exactly
+// account compares the promises with the home. once wants each effect exactly
 // once.
-func (h *sweepHome) account(j journal, once bool) error {
+func (h *sweepHome) account(j promises, once bool) error {
 	look := &storm{T: h.T, home: h.home}
 	counts := map[string]int{}
 	if days, err := os.ReadDir(h.Path("audit", "shared")); err == nil && len(days) > 0 {
@@ -317,7 +317,7 @@ func (h *sweepHome) cycle() error {
 	h.must("send", "cycle", "--id", "cycle", "--to", "cycler")
 	h.must("claim", "--agent", "cycler")
 	h.must("complete", "cycle", "--token", "TOKEN", "--output", "done")
-	return h.account(journal{
+	return h.account(promises{
 		{event: "task_created", id: "cycle"},
 		{event: "task_picked", id: "cycle"},
 		{event: "task_completed", id: "cycle", in: []string{"completed"}},

@@ -211,7 +211,7 @@ var sweepScenes = []sweepScene{
 			whole.home = h.home + ".restored"
 			defer whole.remove()
 			h.must("restore", "backup.tar", whole.home)
-			return whole.account(journal{{event: "task_picked", id: "a", in: []string{"in-progress", "pending"}}}, false)
+			return whole.account(promises{{event: "task_picked", id: "a", in: []string{"in-progress", "pending"}}}, false)
 		},
 	},
 	{
@@ -228,16 +228,16 @@ var sweepScenes = []sweepScene{
 // open: one that was drawn and not used stays unused.
 const someTask = "task-*"
 
-// prepare makes the scene's home, and the journal of what was acknowledged on
+// prepare makes the scene's home, and the promises of what was acknowledged on
 // the way.
-func (sc *sweepScene) prepare(t *testing.T, bin, dir string) (*sweepHome, journal) {
+func (sc *sweepScene) prepare(t *testing.T, bin, dir string) (*sweepHome, promises) {
 	t.Helper()
 	h := &sweepHome{T: t, bin: bin, home: filepath.Join(dir, "base")}
 	if sc.name == "init" {
 		return h, nil
 	}
 	h.must("init", "--sync", "standard")
-	var j journal
+	var j promises
 	for _, line := range sc.before {
 		h.said = strings.TrimSpace(h.must(line...).out)
 		if event := map[string]string{"send": "task_created", "claim": "task_picked", "cancel": "task_cancelled"}[line[0]]; event != "" {
