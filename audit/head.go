@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -79,18 +78,10 @@ func decodeHead(record []byte) (Head, bool) {
 	return h, errors.Join(errs[:]...) == nil
 }
 
-// headsFor is how long who only reads may take a lock file for the present one
-// that somebody has removed and mbox recover has made anew.
-const headsFor = 100 * time.Millisecond
-
 // headFile is the lock file, for reading without the lock.
 func (l *Ledger) headFile() (*os.File, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.heads != nil && time.Since(l.headsAt) < headsFor {
-		return l.heads, nil
-	}
-	l.headsAt = time.Now()
 	var st unix.Stat_t
 	if err := unix.Lstat(l.lockPath(), &st); err != nil {
 		return nil, &fs.PathError{Op: "lstat", Path: l.lockPath(), Err: err}

@@ -98,7 +98,6 @@ type Ledger struct {
 	head     Head
 	heads    *os.File // the lock file once more, for reading the head record without the lock
 	headsIno uint64
-	headsAt  time.Time // when heads was last compared with what bears its name
 	known    map[string]*copied
 
 	copyGates [copyLocks]*durable.LockFile

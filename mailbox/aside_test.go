@@ -2,7 +2,6 @@ package mailbox
 
 import (
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
@@ -46,27 +45,6 @@ func TestDeadInAnAside(t *testing.T) {
 		t.Fatalf("it did not die on its way into quarantine: %v", err)
 	}
 	mustScan(t, b)
-	whole(t, b.Home())
-	if kept := quarantine(t, b); len(kept) != 1 {
-		t.Errorf("one file was put aside, quarantine has %d: %+v", len(kept), kept)
-	}
-}
-
-// The same in recovery, which finds bytes in .mbox/tmp that are no version of
-// the task, and is itself cut short.
-func TestRecoveryDeadInAnAside(t *testing.T) {
-	b := newBox(t, Options{})
-	sent(t, b, "x")
-	must(t, os.WriteFile(b.staged("x", strings.Repeat("a", 32)), []byte("of a line that a power cut took"), 0o600))
-	died, hook := dieAside(nil)
-	remove := durable.SetFault(hook)
-	_, err := Recover(t.Context(), b.Home(), b.Options(), RecoverOptions{})
-	remove()
-	if !died() || !errors.Is(err, errInjected) {
-		t.Fatalf("it did not die on its way into quarantine: %v", err)
-	}
-	_, err = Recover(t.Context(), b.Home(), b.Options(), RecoverOptions{})
-	must(t, err)
 	whole(t, b.Home())
 	if kept := quarantine(t, b); len(kept) != 1 {
 		t.Errorf("one file was put aside, quarantine has %d: %+v", len(kept), kept)

@@ -23,13 +23,12 @@ type mutant struct {
 // mutants is the only place that knows how mbox flushes.
 var mutants = []mutant{
 	{
-		"ledger-unflushed", "audit/flush.go",
+		"journal-unflushed", "audit/flush.go",
 		"err := durable.Flush(f.file)", "var err error", true,
 	},
 	{
-		"staged-unflushed", "mailbox/transition.go",
-		"return durable.Stage(b.staged(string(c.id), tx), data, b.o.Sync)",
-		"return durable.Stage(b.staged(string(c.id), tx), data, durable.None)", true,
+		"content-not-journaled", "mailbox/transition.go",
+		"return audit.Payload{Name: name, Data: data}", "return audit.Payload{}", true,
 	},
 }
 

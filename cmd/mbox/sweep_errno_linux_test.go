@@ -180,7 +180,7 @@ func flushedAgain(trace []sysCall) (fd string) {
 // heal says the next normal command; where the ledger could not be flushed, the
 // one that is documented for that.
 func (e *errnoRun) heal(h *sweepHome, hit sysCall, r ran) error {
-	ledger := strings.Contains(hit.path, "/audit/shared/") && strings.HasPrefix(hit.name, "f") && strings.Contains(hit.name, "sync")
+	ledger := (strings.Contains(hit.path, "/audit/shared/") || strings.HasSuffix(hit.path, "/.mbox/journal")) && strings.HasPrefix(hit.name, "f") && strings.Contains(hit.name, "sync")
 	was := e.base.readOnly()
 	switch now := h.readOnly(); {
 	case now && !was && !ledger:
