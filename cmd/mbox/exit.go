@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"syscall"
 
@@ -126,6 +127,9 @@ func judge(err error) (code int, hint string) {
 // refusedBySystem tells whether the disk or the system said no, as opposed to a
 // name that is not there.
 func refusedBySystem(err error) bool {
+	if errors.Is(err, io.ErrShortWrite) {
+		return true // a full disk takes what still fits, and says no more
+	}
 	var number syscall.Errno
 	if !errors.As(err, &number) {
 		return false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"syscall"
 	"testing"
@@ -38,6 +39,8 @@ func TestExitCodes(t *testing.T) {
 		{&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}, 74},
 		{syscall.ENOSPC, 74},
 		{syscall.EIO, 74},
+		{syscall.EINTR, 74},
+		{fmt.Errorf("x: %w", io.ErrShortWrite), 74},
 		{mailbox.ErrBusy, 75},
 		{fmt.Errorf("%w: %w", mailbox.ErrBusy, mailbox.ErrRouted), 75},
 		{mailbox.ErrCommitted, 76},

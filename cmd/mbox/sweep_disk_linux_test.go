@@ -148,7 +148,8 @@ func (d *fullDisk) try(args ...string) (acknowledged bool) {
 	d.codes[r.code]++
 	switch r.code {
 	case exitIO:
-		if !strings.Contains(r.err, syscall.ENOSPC.Error()) && !d.readOnly() || !strings.Contains(r.err, d.home) {
+		full := strings.Contains(r.err, syscall.ENOSPC.Error()) || strings.Contains(r.err, "as on a full disk")
+		if !full && !d.readOnly() || !strings.Contains(r.err, d.home) {
 			d.Errorf("mbox %s does not say what is wrong and where:\n%s", args[0], r.err)
 		}
 	case 0, exitCommitted, exitNotFound, exitStale:

@@ -204,7 +204,7 @@ func writeOnce(fd int, path string, data []byte) error {
 	n := 0
 	err := again(func() (err error) { n, err = unix.Write(fd, data); return err })
 	if err == nil && n < len(data) {
-		err = fmt.Errorf("%s: short write, %d of %d bytes: %w", path, n, len(data), io.ErrShortWrite)
+		err = fmt.Errorf("%s: only %d of %d bytes were written, as on a full disk: %w", path, n, len(data), io.ErrShortWrite)
 	} else {
 		err = pathError("write", path, err)
 	}
