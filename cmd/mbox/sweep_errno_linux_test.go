@@ -58,7 +58,7 @@ type errnoSweep struct {
 }
 
 // How many points the short form takes of each verb.
-const shortErrors = 8
+const shortErrors = 6
 
 type errnoPoint struct {
 	call   sysCall

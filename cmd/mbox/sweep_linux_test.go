@@ -50,6 +50,8 @@ func sweepSeed(t *testing.T) uint64 {
 func choose[T any](points []T, n int, random *rand.Rand) []T {
 	if times, err := strconv.Atoi(os.Getenv("MBOX_POINTS")); err == nil {
 		n *= times
+	} else if testing.Short() {
+		n = (n + 1) / 2
 	}
 	if torture() || len(points) <= n {
 		return points
