@@ -3,6 +3,7 @@ package mailbox
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -183,16 +184,64 @@ func (t *Task) checkFields() error {
 }
 
 // checkSize refuses a task that leaves no room for what is written into it
-// later: claimant, lease, history, result.
+// later: claimant, lease, history, result. One that is far too large once it is
+// indented is refused before that is done.
 func (t *Task) checkSize() error {
-	data, err := schemas.Encode(t)
-	if err != nil {
-		return err
+	size := 0
+	for _, raw := range t.raw() {
+		size += indents(raw)
 	}
-	if len(data) > MaxNew {
-		return &schemas.Error{Path: "$", Code: schemas.CodeTooLarge, Problem: fmt.Sprintf("the task file would have %d bytes", len(data)), Want: fmt.Sprintf("at most %d; put large material into files and name them in task.context.relevant_files", MaxNew)}
+	if size <= MaxNew {
+		data, err := schemas.Encode(t)
+		if err != nil {
+			return err
+		}
+		size = len(data)
+	}
+	if size > MaxNew {
+		return &schemas.Error{Path: "$", Code: schemas.CodeTooLarge, Problem: fmt.Sprintf("the task file would have %d bytes", size), Want: fmt.Sprintf("at most %d; put large material into files and name them in task.context.relevant_files", MaxNew)}
 	}
 	return nil
+}
+
+// raw are the parts of a task that are free JSON.
+func (t *Task) raw() []jsontext.Value {
+	raw := []jsontext.Value{t.Task.Context, t.Result.Output, t.Mbox.Labels}
+	if t.Mbox.Action != nil {
+		raw = append(raw, t.Mbox.Action.Params)
+	}
+	return raw
+}
+
+// indents is how many bytes indenting well-formed JSON adds at least.
+func indents(v jsontext.Value) (n int) {
+	depth := 0
+	for i := 0; i < len(v); i++ {
+		switch v[i] {
+		case '"':
+			for i++; i < len(v) && v[i] != '"'; i++ {
+				if v[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			for i+1 < len(v) && strings.IndexByte(" \t\r\n", v[i+1]) >= 0 {
+				i++
+			}
+			if i+1 < len(v) && (v[i+1] == '}' || v[i+1] == ']') {
+				i++ // what is empty stays on its line
+				continue
+			}
+			depth++
+			n += 1 + 2*depth
+		case ',':
+			n += 1 + 2*depth
+		case '}', ']':
+			depth--
+			n += 1 + 2*depth
+		}
+	}
+	return n
 }
 
 func fault(path, problem, want string) error {
@@ -253,7 +302,8 @@ func (t *Task) checkContext() error {
 		Files       jsontext.Value `json:"relevant_files"`
 		Constraints jsontext.Value `json:"constraints"`
 	}
-	if err := json.Unmarshal(t.Task.Context, &c); err != nil {
+	// Decode has looked for duplicate keys, and so will Encode.
+	if err := json.Unmarshal(t.Task.Context, &c, jsontext.AllowDuplicateNames(true)); err != nil {
 		return &schemas.Error{Path: "task.context", Code: "wrong_type", Problem: schemas.Sentence(err.Error(), 80)}
 	}
 	var text string
@@ -335,13 +385,16 @@ func notATask(err error) bool {
 }
 
 // salvage makes a task with an id of those fields of a bad drop that are valid by
-// themselves and beside each other.
+// themselves and beside each other. Each field of a task is tried once, however
+// many others there are.
 func salvage(id ID, data []byte) *Task {
 	t := &Task{ID: id}
 	var sections map[string]jsontext.Value
 	if json.Unmarshal(data, &sections) == nil {
-		for name, section := range sections {
-			t.salvageSection(name, section)
+		for name, fields := range taskFields {
+			if section, ok := sections[name]; ok {
+				t.salvageSection(name, section, fields)
+			}
 		}
 	}
 	if t.Task.Title == "" {
@@ -350,17 +403,41 @@ func salvage(id ID, data []byte) *Task {
 	return t
 }
 
-func (t *Task) salvageSection(name string, section jsontext.Value) {
+// taskFields are the names of a task's fields, by those of its sections.
+var taskFields = func() map[string][]string {
+	sections := map[string][]string{}
+	for section := range reflect.TypeFor[Task]().Fields() {
+		var fields []string
+		if section.Type.Kind() == reflect.Struct {
+			for field := range section.Type.Fields() {
+				fields = append(fields, jsonName(field))
+			}
+		}
+		sections[jsonName(section)] = fields
+	}
+	return sections
+}()
+
+func jsonName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
+}
+
+func (t *Task) salvageSection(name string, section jsontext.Value, fields []string) {
 	if section.Kind() != '{' {
 		t.salvageField(map[string]jsontext.Value{name: section})
 		return
 	}
-	var fields map[string]jsontext.Value
-	if json.Unmarshal(section, &fields) != nil {
+	var values map[string]jsontext.Value
+	if json.Unmarshal(section, &values) != nil {
 		return
 	}
-	for field, value := range fields {
-		inner, err := json.Marshal(map[string]jsontext.Value{field: value})
+	for _, field := range fields {
+		value, ok := values[field]
+		if !ok {
+			continue
+		}
+		inner, err := json.Marshal(map[string]jsontext.Value{field: value}, jsontext.AllowDuplicateNames(true))
 		if err == nil {
 			t.salvageField(map[string]jsontext.Value{name: inner})
 		}
@@ -369,7 +446,7 @@ func (t *Task) salvageSection(name string, section jsontext.Value) {
 
 // salvageField takes one field over if the task is valid with it.
 func (t *Task) salvageField(field map[string]jsontext.Value) {
-	data, err := json.Marshal(field)
+	data, err := json.Marshal(field, jsontext.AllowDuplicateNames(true))
 	if err != nil {
 		return
 	}
