@@ -115,10 +115,10 @@ func ask[In, Out any](r *remote, method string, in In) (out Out) {
 	return out
 }
 
-func (r *remote) make(size int64) string      { return ask[int64, string](r, "Make", size) }
-func (r *remote) mark(name string) int        { return ask[string, int](r, "Mark", name) }
-func (r *remote) restart(name string)         { ask[string, int](r, "Restart", name) }
-func (r *remote) flushes(name string) []int   { return ask[string, []int](r, "Flushes", name) }
+func (r *remote) make(size int64) string    { return ask[int64, string](r, "Make", size) }
+func (r *remote) mark(name string) int      { return ask[string, int](r, "Mark", name) }
+func (r *remote) restart(name string)       { ask[string, int](r, "Restart", name) }
+func (r *remote) flushes(name string) []int { return ask[string, []int](r, "Flushes", name) }
 func (r *remote) cut(name string, c cut) string {
 	return ask[CutRequest, string](r, "Cut", CutRequest{name, c})
 }

@@ -58,9 +58,9 @@ type run struct {
 	Mbox   string
 	FS     string
 	Seed   uint64
-	Rounds int // steps of each actor
-	Images int // disks to look at, at most
-	Deep   int // of them, recoveries to cut short
+	Rounds int  // steps of each actor
+	Images int  // disks to look at, at most
+	Deep   int  // of them, recoveries to cut short
 	First  bool // stop at the first violation: for mutants
 }
 
@@ -217,7 +217,7 @@ func (p *program) one(dir string, fs fileSystem, bin string, mutated bool) (out 
 	fmt.Printf("%s: %d commands, %d acknowledged, %d writes and flushes, of them %d flushes; %d power cuts, %d of them in a recovery; %d violations; %v\n",
 		name, out.Commands, out.Acknowledged, out.Records, out.Flushes, out.Images, out.Deep, len(out.Violations), time.Since(begun).Round(100*time.Millisecond))
 	for i, v := range out.Violations {
-		if i == 20 {
+		if i == 20 || mutated && i == 3 {
 			fmt.Printf("  and %d more\n", len(out.Violations)-i)
 			break
 		}

@@ -185,7 +185,7 @@ type actor struct {
 
 	open, failed []string // ids that are not held
 	held, ended  []*act   // claims
-	told         string // token of the claim that last said progress
+	told         string   // token of the claim that last said progress
 	records      []string
 }
 
