@@ -1,7 +1,7 @@
 // Command peers runs the same work through mbox and through other durable
 // queues, on one disk, in one run, and prints how they compare.
 //
-//	go run . [-workers 1,4,16,64] [-seconds 2] [-rounds 3] [-only mbox,goqite] [-dir DIR] [--json]
+//	go run . [-workers 1,4,16,64] [-seconds 2] [-rounds 3] [-only mbox,goqite] [-dir DIR] [-json]
 //
 // The work: each worker submits a task of 1.5 KB, claims one and completes it,
 // over and over. Every step is on the disk before the next. All peers of one
