@@ -44,6 +44,7 @@ type node struct {
 type replayWrite struct {
 	at   int
 	data []byte
+	ends bool // nothing stands behind it: a truncation
 }
 
 // nameChange makes (node set), renames, exchanges or removes (to empty) a name.
@@ -95,7 +96,7 @@ func (r *replay) change(c nameChange) {
 	r.pending = append(r.pending, c)
 }
 
-func (r *replay) write(path string, at int, data []byte) error {
+func (r *replay) write(path string, at int, data []byte, ends bool) error {
 	n := r.now[path]
 	if n == nil {
 		return fmt.Errorf("a write to %s, which nobody has made", path)
@@ -103,17 +104,31 @@ func (r *replay) write(path string, at int, data []byte) error {
 	if at < 0 {
 		at = len(n.now) // write(2): mbox appends, or writes a new file once
 	}
-	w := replayWrite{at, data}
+	w := replayWrite{at, data, ends}
 	n.now = w.apply(n.now)
 	n.writes = append(n.writes, w)
 	return nil
 }
 
 func (w replayWrite) apply(data []byte) []byte {
+	if w.ends {
+		data = data[:min(len(data), w.at)]
+	}
 	out := make([]byte, max(len(data), w.at+len(w.data)))
 	copy(out, data)
 	copy(out[w.at:], w.data)
 	return out
+}
+
+// flushAll is a flush of the file system.
+func (r *replay) flushAll() {
+	for _, n := range r.now {
+		n.flushed, n.writes = n.now, nil
+	}
+	for _, c := range r.pending {
+		c.apply(r.disk)
+	}
+	r.pending = nil
 }
 
 func (r *replay) flush(path string) {
@@ -274,6 +289,15 @@ func (r *replay) onFile(name, path, args string) error {
 	case "fsync", "fdatasync":
 		r.flush(path)
 		return nil
+	case "syncfs":
+		r.flushAll()
+		return nil
+	case "ftruncate":
+		size, err := strconv.Atoi(replayedOffset.FindStringSubmatch(args)[1])
+		if err != nil {
+			return err
+		}
+		return r.write(path, size, nil, true)
 	case "openat":
 		return fmt.Errorf("a file is opened below %s, which is a descriptor", path)
 	case "write", "pwrite64":
@@ -285,7 +309,7 @@ func (r *replay) onFile(name, path, args string) error {
 		if name == "pwrite64" {
 			at, _ = strconv.Atoi(replayedOffset.FindStringSubmatch(args)[1])
 		}
-		return r.write(path, at, []byte(unhex(data[1])))
+		return r.write(path, at, []byte(unhex(data[1])), false)
 	}
 	return fmt.Errorf("%s on %s is not known here", name, path)
 }
