@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
+	"golang.org/x/sys/unix"
 
 	"mbox/mailbox/durable"
 )
@@ -154,6 +155,16 @@ func (r *Reader) Close() error {
 
 // Position is where the next line will be looked for.
 func (r *Reader) Position() Position { return r.at }
+
+// Reached tells that nothing stands behind end in the ledger: the reader is there,
+// and so is the end of the file. If not, Next tells more.
+func (r *Reader) Reached(end Position) bool {
+	if r.at != end || r.file == nil || r.name != end.File {
+		return false
+	}
+	var st unix.Stat_t
+	return unix.Fstat(int(r.file.Fd()), &st) == nil && st.Size == end.Offset
+}
 
 // Broken is the reason why the last Next answered io.EOF before the end of the
 // bytes; nil when it was the end, or an unfinished last line.

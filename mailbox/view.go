@@ -31,7 +31,7 @@ func (b *Box) refresh() (*draft, error) {
 		x = b.index
 	}
 	end, seen := b.ledger.Seen()
-	for !seen || x.at != end {
+	for !seen || !x.reader.Reached(end) {
 		line, err := x.reader.Next()
 		if errors.Is(err, io.EOF) {
 			break
