@@ -190,14 +190,23 @@ func oneNewline(text string) string {
 
 // trimBlank takes away the blank lines before and after a text.
 func trimBlank(text string) string {
-	lines := strings.Split(text, "\n")
-	for len(lines) > 0 && isBlank(lines[0]) {
-		lines = lines[1:]
+	for {
+		line, rest, more := strings.Cut(text, "\n")
+		if !isBlank(line) {
+			break
+		}
+		if !more {
+			return ""
+		}
+		text = rest
 	}
-	for len(lines) > 0 && isBlank(lines[len(lines)-1]) {
-		lines = lines[:len(lines)-1]
+	for {
+		i := strings.LastIndexByte(text, '\n')
+		if i < 0 || !isBlank(text[i+1:]) {
+			return text
+		}
+		text = text[:i]
 	}
-	return strings.Join(lines, "\n")
 }
 
 func normalBody(text string) string { return trimBlank(oneNewline(text)) }
@@ -264,20 +273,32 @@ type fence struct {
 	line int    // where that was, from 0
 }
 
-var fenceLine = regexp.MustCompile("^ {0,3}(`{3,}|~{3,})(.*)$")
-
 // read takes the next line and tells whether it stands inside a block.
 func (f *fence) read(line string, number int) bool {
 	inside := f.open != ""
-	m := fenceLine.FindStringSubmatch(line)
+	marks, info := fenceIn(line)
 	switch {
-	case m == nil:
-	case !inside && (m[1][0] == '~' || !strings.Contains(m[2], "`")):
-		f.open, f.line = m[1], number
-	case inside && strings.HasPrefix(m[1], f.open) && isBlank(m[2]):
+	case marks == "":
+	case !inside && (marks[0] == '~' || !strings.Contains(info, "`")):
+		f.open, f.line = marks, number
+	case inside && strings.HasPrefix(marks, f.open) && isBlank(info):
 		f.open = ""
 	}
 	return inside
+}
+
+// fenceIn takes a fence's marks and what stands behind them out of a line:
+// three or more backticks or tildes behind at most three spaces.
+func fenceIn(line string) (marks, info string) {
+	rest := strings.TrimLeft(line, " ")
+	if len(line)-len(rest) > 3 || rest == "" || rest[0] != '`' && rest[0] != '~' {
+		return "", ""
+	}
+	info = strings.TrimLeft(rest, rest[:1])
+	if marks = rest[:len(rest)-len(info)]; len(marks) < 3 {
+		return "", ""
+	}
+	return marks, info
 }
 
 // checkBody tells why a normal text may not stand in a record.

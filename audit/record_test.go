@@ -472,7 +472,9 @@ func FuzzDecision(f *testing.F) {
 	f.Add([]byte(goodDecisionText))
 	f.Add([]byte(strings.Replace(goodDecisionText, "Files.", "```\n\\## Decision\n```\n\\\\# x", 1)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d, err := ParseDecision(data)
+		var d Decision
+		var err error
+		bounded(t, "it", func() { d, err = ParseDecision(data) })
 		if err != nil {
 			return
 		}
@@ -487,7 +489,9 @@ func FuzzChange(f *testing.F) {
 	f.Add([]byte(goodChangeText))
 	f.Add([]byte(strings.ReplaceAll(goodChangeText, "\n", "\r\n")))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := ParseChange(data)
+		var c Change
+		var err error
+		bounded(t, "it", func() { c, err = ParseChange(data) })
 		if err != nil {
 			return
 		}

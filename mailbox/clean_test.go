@@ -214,7 +214,7 @@ func (l *life) tearLedger() error {
 	}
 	l.tears++
 	last := data[strings.LastIndexByte(string(data[:len(data)-1]), '\n')+1:]
-	switch torn := last[:l.r.IntN(len(last))]; l.r.IntN(4) {
+	switch torn := last[:l.r.IntN(len(last)-1)]; l.r.IntN(4) { // a whole line again would be no crash
 	case 0:
 		err = add(path, string(torn))
 	case 1:

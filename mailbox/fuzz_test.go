@@ -40,6 +40,9 @@ func FuzzParseDrop(f *testing.F) {
 	f.Add("", []byte(seedTasks[0]))
 	f.Add("a name\n.json", []byte(seedTasks[0]))
 	f.Fuzz(func(t *testing.T, name string, data []byte) {
+		if len(data) <= 128<<10 {
+			bounded(t, "it", mostAllocated, func() { taskCost(data) })
+		}
 		drop, err := ParseDrop(name, data)
 		if err == nil {
 			err = drop.Validate()
@@ -125,7 +128,12 @@ func FuzzTaskFile(f *testing.F) {
 			task.Audit.trim()
 			_, _ = task.Validate(), task.forged()
 		}
-		rest := salvage("drop", data)
+		var rest *Task
+		most := uint64(mostForLargest)
+		if len(data) <= 128<<10 {
+			most = mostAllocated
+		}
+		bounded(t, "saving it", most, func() { rest = salvage("drop", data) })
 		if err := errors.Join(rest.Validate(), rest.forged()); err != nil {
 			t.Errorf("what was saved of it is no task: %v", err)
 		}

@@ -146,11 +146,18 @@ timeout = "90s"
 func FuzzConfig(f *testing.F) {
 	f.Add([]byte("lease = \"15m\"\n[agents.coder]\ntypes = [\"other\"]\n"))
 	f.Add([]byte("[agents]\nx = {enabled = false}\n"))
+	f.Add([]byte("sync = 'none'\nlease = '1h30m'\nretry_base = '1ms'\n[audit]\nhash_identities = true\n[agents.\"bridge:x\"]\ntypes = []\nactions = ['write_file']\nexec = \"\"\"a\nb\\u001b\"\"\"\nconcurrency = 64\ntimeout = '90s'\n"))
+	f.Add([]byte("# \u202e\n[agents.coder]\nenabled=false\nonly_named=true\n"))
+	f.Add([]byte("[[agents]]\n"))
+	f.Add([]byte("lease = 1979-05-27T07:32:00Z\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := parseConfig(configFile, data)
+		var c *Config
+		var err error
+		bounded(t, func() { c, err = parseConfig(configFile, data) })
 		if err == nil {
 			c.values()
 			c.options()
+			checkConfigRoundTrip(t, c)
 		} else if err.Error() == "" {
 			t.Error("an error without words")
 		}
