@@ -19,8 +19,13 @@ demo: build ## agents at work in a temporary home, 15 seconds (KEEP=1 keeps the 
 	@.ci/demo.sh ./mbox
 
 test: ## every test; installs what the tests need
-	.ci/need python3 strace jq
+	.ci/need python3 strace jq mkfs.ext4=e2fsprogs losetup=mount
 	CGO_ENABLED=0 $(GO) run ./.ci/gotest $(TESTFLAGS) -timeout 30m ./...
+
+torture: ## the long forms: storms, sweeps, histories, tampering, power cuts; hours
+	.ci/need python3 strace jq mkfs.ext4=e2fsprogs losetup=mount mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs
+	MBOX_TORTURE=1 CGO_ENABLED=0 $(GO) run ./.ci/gotest -count=1 -timeout 12h ./audit ./mailbox ./cmd/mbox
+	cd .ci/power && $(GO) run .
 
 race: ## the tests under the race detector, long sweeps cut short; needs gcc
 	CGO_ENABLED=1 $(GO) run ./.ci/gotest -race -short $(TESTFLAGS) -timeout 30m ./...
@@ -43,8 +48,10 @@ cross: ## build and vet for linux and darwin, amd64 and arm64
 		$(GO) vet ./...; \
 	done; done
 
-bench: build ## the figures of the README, measured here
+bench: build ## the figures of the README, and mbox beside other queues
 	$(GO) run ./.ci/bench
+	.ci/need redis-server
+	cd examples/peers && CGO_ENABLED=0 $(GO) run .
 
 install: build ## mbox, its manual page and completions, to PREFIX (/usr/local)
 	mkdir -p $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 \
@@ -60,4 +67,4 @@ install: build ## mbox, its manual page and completions, to PREFIX (/usr/local)
 clean: ## remove what make build has made
 	rm -f mbox
 
-.PHONY: help build demo test race fuzz lint cross bench install clean
+.PHONY: help build demo test torture race fuzz lint cross bench install clean

@@ -2042,7 +2042,7 @@ var interposed = []string{"admit", "claim", "progress", "complete", "fail", "rel
 // counts the home passes the checker.
 func TestStrangerBetweenWrites(t *testing.T) {
 	stride := 3
-	if os.Getenv("MBOX_LONG") != "" {
+	if os.Getenv("MBOX_TORTURE") != "" {
 		stride = 1
 	} else if testing.Short() {
 		stride = 11

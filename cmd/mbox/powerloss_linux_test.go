@@ -34,7 +34,7 @@ func TestPowerLoss(t *testing.T) {
 	out, err := exec.Command(power, "-root", repoFile(), "-fs", "ext4", "-rounds", "8", "-images", "20", "-deep", "5").CombinedOutput()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == cannotCut {
-		t.Skipf("SKIPPED: %s", strings.TrimSpace(string(out)))
+		t.Skipf("SKIPPED: root, FUSE or loop devices are missing: %s", strings.TrimSpace(string(out)))
 	}
 	t.Logf("%s", out)
 	if err != nil {

@@ -164,7 +164,7 @@ func TestClaimAmongMany(t *testing.T) {
 	}
 	n := 20_000
 	switch {
-	case os.Getenv("MBOX_LONG") != "":
+	case os.Getenv("MBOX_TORTURE") != "":
 		n = 100_000
 	case testing.Short():
 		n = 3_000

@@ -42,7 +42,7 @@ func smallDisk(t *testing.T) (dir string) {
 		}
 	})
 	if out, err := exec.Command("mount", "-t", "ext4", device, dir).CombinedOutput(); err != nil {
-		t.Skipf("SKIPPED: permission to mount is missing: %v: %s", err, out)
+		t.Skipf("SKIPPED: a loop device cannot be mounted here: %v: %s", err, out)
 	}
 	t.Cleanup(func() {
 		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
