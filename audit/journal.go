@@ -250,7 +250,7 @@ func journalRecord(at Position, line []byte, p Payload) []byte {
 // parseJournaled takes the record at the beginning of data; ok is false where
 // none stands. n is how many bytes it takes.
 func parseJournaled(data []byte) (rec Journaled, n int, ok bool) {
-	first, rest, found := bytes.Cut(data[:min(len(data), journalBlock)], []byte{'\n'})
+	first, _, found := bytes.Cut(data[:min(len(data), journalBlock)], []byte{'\n'})
 	f := strings.Split(string(first), " ")
 	if !found || len(f) != 7 || f[0] != "journal" {
 		return rec, 0, false
@@ -261,7 +261,7 @@ func parseJournaled(data []byte) (rec Journaled, n int, ok bool) {
 	if _, err := fmt.Sscanf(f[2]+" "+f[3]+" "+f[5]+" "+f[6], "%d %d %d %08x", &offset, &length, &size, &sum); err != nil {
 		return rec, 0, false
 	}
-	rest = data[len(first)+1:]
+	rest := data[len(first)+1:]
 	if offset < 0 || length < 1 || length > 2*MaxLine || size < 0 || size > MaxPayload || length+size > len(rest) {
 		return rec, 0, false
 	}
