@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -41,7 +42,15 @@ with exit code 75.`,
 	}
 }
 
+// softLimit is from where on the garbage collector works harder. What mbox up
+// needs is far below it; a file of 1 MiB that is nothing but keys leaves much
+// garbage, and a router is to stay under 64 MiB whatever is dropped.
+const softLimit = 40 << 20
+
 func (o *upOptions) run(ctx context.Context, s *session, box *mailbox.Box) error {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(softLimit)
+	}
 	s.warnUnsynced(box.Options().Sync)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

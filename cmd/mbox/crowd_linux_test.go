@@ -110,10 +110,34 @@ func dropJunk(pending string, i int) error {
 		path = strings.TrimSuffix(path, ".json") + ".txt"
 	}
 	text := []byte(junkKinds[i%len(junkKinds)])
-	if i%100 == 77 {
+	switch {
+	case i%100 == 77 && i < 3000:
 		text = bytes.Repeat([]byte("x"), 1<<20+1)
+	case i%100 == 88 && i < 1200:
+		text = []byte(costlyJunk(i / 100))
 	}
 	return os.WriteFile(path, text, 0o600)
+}
+
+// costlyJunk are nearly 1 MiB each that are as hard as can be to refuse, and to
+// save something of.
+func costlyJunk(kind int) string {
+	var keys, nested, values strings.Builder
+	for i := 0; keys.Len() < 1<<20-2000; i++ {
+		fmt.Fprintf(&keys, `"k%d":1,`, i)
+	}
+	for nested.Len() < 1<<20-2000 {
+		nested.WriteString(strings.Repeat("[", 25) + strings.Repeat("]", 25) + ",")
+	}
+	values.WriteString(strings.Repeat("1,", 1<<19-1000))
+	return []string{
+		`{"task":{"title":"x",` + keys.String() + `"z":1}}`,
+		`{"task":{},"mbox":{"labels":{` + keys.String() + `"z":1}}}`,
+		`{"task":{"title":"x","priority":"soon","context":{` + keys.String() + `"z":1}}}`,
+		`{` + keys.String() + `"z":1}`,
+		`{"task":{"title":"x","context":{"a":[` + nested.String() + `1]}}}`,
+		`{"task":{"title":"x","priority":"soon","context":{"a":[` + values.String() + `1]}}}`,
+	}[kind%6]
 }
 
 // up starts mbox up and waits until it says that it serves.
