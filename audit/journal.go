@@ -140,7 +140,12 @@ func (l *Ledger) leaveJournal() error {
 // checkpoint brings everything that was written until now to the disk: the
 // ledger's lines, the staged files that they commit to, and the renames.
 func (l *Ledger) checkpoint() error {
-	if err := durable.SyncFS(filepath.Join(l.home, ".mbox")); err != nil {
+	dir, err := os.Open(filepath.Join(l.home, ".mbox"))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := durable.SyncFS(dir); err != nil {
 		return errors.Join(err, l.setReadOnly("a checkpoint failed: "+err.Error()))
 	}
 	return nil
@@ -149,7 +154,12 @@ func (l *Ledger) checkpoint() error {
 // dropJournal removes the journal, once all that it is needed for is on disk.
 func (l *Ledger) dropJournal() error {
 	if l.mode != durable.None && durable.CanSyncFS {
-		if err := durable.SyncFS(filepath.Join(l.home, ".mbox")); err != nil {
+		dir, err := os.Open(filepath.Join(l.home, ".mbox"))
+		if err != nil {
+			return err
+		}
+		defer dir.Close()
+		if err := durable.SyncFS(dir); err != nil {
 			return err
 		}
 	}

@@ -180,7 +180,8 @@ func flushedAgain(trace []sysCall) (fd string) {
 // heal says the next normal command; where the ledger could not be flushed, the
 // one that is documented for that.
 func (e *errnoRun) heal(h *sweepHome, hit sysCall, r ran) error {
-	ledger := (strings.Contains(hit.path, "/audit/shared/") || strings.HasSuffix(hit.path, "/.mbox/journal")) && strings.HasPrefix(hit.name, "f") && strings.Contains(hit.name, "sync")
+	ledger := hit.name == "syncfs" || strings.HasSuffix(hit.name, "sync") &&
+		(strings.Contains(hit.path, "/audit/shared/") || strings.HasSuffix(hit.path, "/.mbox/journal"))
 	was := e.base.readOnly()
 	switch now := h.readOnly(); {
 	case now && !was && !ledger:
