@@ -118,6 +118,8 @@ func (d *drop) known(ctx context.Context) (bool, error) {
 	}
 	if _, err := os.Lstat(d.b.path("tasks", string(r.state), id.file())); err == nil {
 		return false, nil // the task is where it belongs, this is another file
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return false, err
 	}
 	return true, d.b.reconcile(ctx, d.s, id)
 }

@@ -101,7 +101,10 @@ func (b *Box) archive(ctx context.Context, id ID, e *endedTask, by string) (bool
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	if f == nil || f.task == nil || f.hash != e.after {
+	if f == nil {
+		return false, taskError(id, err)
+	}
+	if f.task == nil || f.hash != e.after {
 		return false, nil // edited by hand, which verify names, or retried meanwhile
 	}
 	if strings.HasPrefix(f.task.Source.Agent, "bridge:") && !e.delivered {

@@ -124,6 +124,8 @@ func Create(dir string, o Options) error {
 	o = o.withDefaults()
 	if _, err := os.Lstat(privatePath(dir, "VERSION")); err == nil {
 		return fmt.Errorf("%s: %w", dir, ErrExists)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err // perhaps there is one, and making another would take its id away
 	}
 	if err := durable.MkdirAll(dir, o.Sync); err != nil {
 		return err

@@ -124,6 +124,8 @@ func (r *recovery) again(id ID, f *fate) (*fate, error) {
 		p := filepath.Join("tasks", string(s), id.file())
 		if _, err := os.Lstat(r.b.path(p)); err == nil {
 			files = append(files, p)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
 		}
 	}
 	r.files[id] = files
@@ -162,10 +164,14 @@ func (r *recovery) bring(s *shard, id ID, f *fate, place string, rest []string) 
 			if err := durable.Move(b.path(p), staged); err != nil {
 				return err
 			}
+		} else if err != nil {
+			return err
 		}
 		break
 	}
-	if !r.atHand(place, staged, id, f, rest) {
+	if there, err := r.atHand(place, staged, id, f, rest); err != nil {
+		return err
+	} else if !there {
 		return r.lost(s, id, f, place, rest)
 	}
 	if f.m.to() == Archived {
@@ -194,7 +200,7 @@ func (r *recovery) outOfReach(f *fate, p string) bool {
 }
 
 // atHand tells whether the bytes that the last line names can be had.
-func (r *recovery) atHand(place, staged string, id ID, f *fate, rest []string) bool {
+func (r *recovery) atHand(place, staged string, id ID, f *fate, rest []string) (bool, error) {
 	paths := []string{place, staged}
 	for _, p := range rest {
 		if strings.HasPrefix(p, "tasks/archive/") {
@@ -205,11 +211,12 @@ func (r *recovery) atHand(place, staged string, id ID, f *fate, rest []string) b
 		paths = append(paths, filepath.Join(r.b.folder(f.m.from(), f.at), id.file()))
 	}
 	for _, p := range paths {
-		if s, err := look(p); err == nil && s.hash == hashOf(f.m.After) {
-			return true
+		s, err := look(p)
+		if err != nil || s.hash == hashOf(f.m.After) {
+			return err == nil, err
 		}
 	}
-	return false
+	return false, nil
 }
 
 // clear removes what is left of older versions once the right one is in place,

@@ -199,11 +199,14 @@ func (b *Box) sweep(name string) error {
 	}
 	if entry, ok := strings.CutSuffix(name, reasonSuffix); ok {
 		kept := b.path("tasks", "quarantine", entry)
-		if _, err := os.Lstat(kept); err == nil {
-			err := durable.Move(path, kept+reasonSuffix)
+		_, err := os.Lstat(kept)
+		if err == nil {
+			err = durable.Move(path, kept+reasonSuffix)
 			if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
 				return err
 			}
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return err // only an entry that is not there needs no reason
 		}
 	}
 	return removeIfThere(path)

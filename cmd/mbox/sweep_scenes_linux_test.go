@@ -102,6 +102,9 @@ var sweepScenes = []sweepScene{
 		after: func(h *sweepHome) error { _, err := os.Stat(h.Path("mbox.toml")); return err },
 	},
 	{
+		name: "init where one is", before: [][]string{send}, verb: []string{"init"}, code: exitConflict, again: []int{exitConflict},
+	},
+	{
 		name: "submit", verb: send, again: []int{0}, told: tells("a"),
 		effect: promise{event: "task_created", id: "a", in: []string{"pending"}},
 	},
