@@ -69,6 +69,8 @@ func (o *initOptions) run(s *session, args []string) error {
 func (o *initOptions) create(s *session, home string) error {
 	if _, err := os.Lstat(filepath.Join(home, ".mbox", "VERSION")); err == nil {
 		return fmt.Errorf("%s: %w", home, mailbox.ErrExists)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	mode := modes[o.sync.value]
 	if err := durable.MkdirAll(home, mode); err != nil {

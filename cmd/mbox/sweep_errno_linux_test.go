@@ -224,3 +224,26 @@ func (e *errnoRun) doneAtLast(h *sweepHome) error {
 	}
 	return h.whole(e.lint)
 }
+
+// A home that cannot be looked at is not taken for a folder without a mailbox:
+// its id would be lost, and with it the beginning of the ledger's chain.
+func TestInitTakesNoIDAway(t *testing.T) {
+	needSweeps(t)
+	bin, err := builtMbox()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &sweepHome{T: t, bin: bin, home: filepath.Join(fastDir(t), "home")}
+	h.must("init")
+	before, err := os.ReadFile(h.Path(".mbox", "VERSION"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for last := 1; last <= 16; last++ {
+		r := h.traced(fmt.Sprint("newfstatat:error=EIO:when=1..", last), "init")
+		after, err := os.ReadFile(h.Path(".mbox", "VERSION"))
+		if err != nil || string(before) != string(after) || r.code != exitIO && r.code != exitConflict {
+			t.Fatalf("the first %d looks fail: exit code %d: %s\nVERSION was %s\nand is %s (%v)", last, r.code, r.err, before, after, err)
+		}
+	}
+}
