@@ -147,10 +147,17 @@ func (b *Box) linesSince(d dirty, names []string) (found, asides []audit.Entry, 
 	}
 }
 
-// redo finishes what one line of the dead holder says.
+// redo finishes what one line of the dead holder says. A move that is not its
+// task's last was finished before the next was begun: the record that names it
+// is a stale one that a power cut brought back, and so may be the file that it
+// would find.
 func (b *Box) redo(ctx context.Context, d dirty, e *audit.Entry) error {
 	if m, ok := moveOf(e); ok {
-		_, err := b.finish(ctx, ID(e.Task()), m, e.Agent, e.Time())
+		_, last, err := b.lastMove(ID(e.Task()))
+		if err != nil || last != nil && last.TX != m.TX {
+			return err
+		}
+		_, err = b.finish(ctx, ID(e.Task()), m, e.Agent, e.Time())
 		return err
 	}
 	switch d.kind {
