@@ -28,24 +28,34 @@ import (
 //
 // A record begins at a multiple of 4096 bytes and is padded with NULs to the
 // next one, so that no block that was flushed is ever written again before it
-// is of no use any more. It is one line of text, the ledger's bytes, and the
-// content:
+// is of no use any more. The first is the base, one line of text:
+//
+//	base FILE OFFSET SEQ CHECKSUM CRC32C
+//
+// Up to that position the ledger is on disk, with all that it commits to. Each
+// of the others is one line of text, the ledger's bytes, and the content:
 //
 //	journal FILE OFFSET LENGTH NAME SIZE CRC32C
 //
 // The LENGTH bytes belong to audit/shared/FILE at OFFSET; the SIZE bytes are
 // the staged file .mbox/tmp/NAME ("-" where the line commits to none). The sum
-// is over all but itself. Records are chained as their lines are: where a
-// record's prev is not the checksum of the line before, the journal ends.
+// is over all but itself. Records are chained as their lines are, from the base
+// on: where a record's prev is not the checksum of the line before, the journal
+// ends.
 //
 // # When it is full
 //
 // A checkpoint, syncfs(2), brings everything that was written until then to the
-// disk, and the next record is written at the journal's beginning. The same is
-// done wherever the ledger has lines that the journal has not: after a repair,
-// when the journal is missing, and after a start of the machine. So at any time
-// the ledger before the journal's first record is on disk, with what it commits
-// to, and the records have the rest.
+// disk; a new base is written and flushed, and the records begin anew. The same
+// is done wherever the ledger has lines that the journal has not: after a
+// repair, when the journal is missing, and after a start of the machine.
+//
+// # What it does not cover
+//
+// The ledger's own bytes may reach the disk before the journal's. A line behind
+// the last record was never flushed, so never acknowledged, and its content may
+// be lost: Recover blanks it, as if the power cut had taken it, and it is set
+// aside like any hole.
 //
 // Where syncfs is missing (macOS), and in mode Strict, there is no journal: the
 // staged file is flushed, then the ledger.
@@ -109,27 +119,48 @@ func (l *Ledger) room(n int64) error {
 		}
 	}
 	if at.Ino != l.journal.ino || at.Offset+n > journalLimit {
-		if err := l.checkpoint(); err != nil {
+		if err := l.beginJournal(); err != nil {
 			return err
 		}
-		at = journalAt{Ino: l.journal.ino}
-		l.mu.Lock()
-		l.head.Journal = at
-		l.mu.Unlock()
 	}
-	return l.journal.grow(at.Offset + n)
+	return l.journal.grow(l.head.Journal.Offset + n)
+}
+
+// beginJournal makes a checkpoint and begins the records anew. The head record
+// says that there are none as long as the base is not on disk: a crash here
+// leaves it to the next appender to do it again.
+func (l *Ledger) beginJournal() error {
+	if err := l.checkpoint(); err != nil {
+		return err
+	}
+	head := l.head
+	head.Journal = journalAt{}
+	if err := l.writeHead(head); err != nil {
+		return err
+	}
+	if err := l.journal.grow(journalBlock); err != nil {
+		return err
+	}
+	if err := durable.WriteAt(l.journal.file, baseRecord(head.position(l.genesis)), 0); err != nil {
+		return err
+	}
+	if err := l.journal.syncNow(); err != nil {
+		return errors.Join(err, l.setReadOnly("flushing .mbox/journal failed: "+err.Error()))
+	}
+	head.Journal = journalAt{Ino: l.journal.ino, Offset: journalBlock}
+	return l.writeHead(head)
 }
 
 // leaveJournal ends the use of a journal by a process that has none: what only
-// the journal has on disk is brought to its place first.
+// the journal has on disk is brought to its place first. The journal goes,
+// because it does not cover the lines that come now.
 func (l *Ledger) leaveJournal() error {
-	if l.head.Journal.Ino == 0 {
+	var st unix.Stat_t
+	if err := unix.Lstat(JournalPath(l.home), &st); errors.Is(err, unix.ENOENT) {
 		return nil
 	}
-	if l.mode != durable.None && durable.CanSyncFS {
-		if err := l.checkpoint(); err != nil {
-			return err
-		}
+	if err := l.dropJournal(); err != nil {
+		return err
 	}
 	l.mu.Lock()
 	l.head.Journal = journalAt{}
@@ -166,7 +197,7 @@ func (l *Ledger) dropJournal() error {
 	if err := durable.Remove(JournalPath(l.home)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return nil
+	return durable.SyncDir(filepath.Join(l.home, ".mbox"), l.mode)
 }
 
 // openJournal opens the journal, and makes it if it is missing.
@@ -257,6 +288,36 @@ func journalRecord(at Position, line []byte, p Payload) []byte {
 	return record[:cap(record)]
 }
 
+// baseRecord renders the base: the position up to which all is on disk.
+func baseRecord(at Position) []byte {
+	file := at.File
+	if file == "" {
+		file = "-"
+	}
+	text := fmt.Sprintf("base %s %d %d %s ", file, at.Offset, at.Seq, at.Checksum)
+	record := make([]byte, journalBlock)
+	copy(record, fmt.Sprintf("%s%08x\n", text, crc32.Checksum([]byte(text), castagnoli)))
+	return record
+}
+
+// parseBase takes the base at the beginning of data.
+func parseBase(data []byte) (at Position, ok bool) {
+	first, _, found := bytes.Cut(data[:min(len(data), journalBlock)], []byte{'\n'})
+	f := strings.Split(string(first), " ")
+	if !found || len(f) != 6 || f[0] != "base" || len(f[5]) != 8 {
+		return at, false
+	}
+	if fmt.Sprintf("%08x", crc32.Checksum(first[:len(first)-8], castagnoli)) != f[5] {
+		return at, false
+	}
+	at = Position{File: f[1], Checksum: f[4]}
+	if at.File == "-" {
+		at.File = ""
+	}
+	_, err := fmt.Sscanf(f[2]+" "+f[3], "%d %d", &at.Offset, &at.Seq)
+	return at, err == nil && at.Offset >= 0 && at.Seq >= 0
+}
+
 // parseJournaled takes the record at the beginning of data; ok is false where
 // none stands. n is how many bytes it takes.
 func parseJournaled(data []byte) (rec Journaled, n int, ok bool) {
@@ -298,18 +359,23 @@ func parseJournaled(data []byte) (rec Journaled, n int, ok bool) {
 
 // parseJournal takes the records that stand in a journal, up to where the chain
 // breaks: what stands behind was of an earlier use of the file, or was never
-// flushed.
-func parseJournal(data []byte) []Journaled {
-	var out []Journaled
+// flushed. covered is the position up to which base and records reach; false
+// where there is no base.
+func parseJournal(data []byte) (records []Journaled, covered Position, ok bool) {
+	if covered, ok = parseBase(data); !ok {
+		return nil, covered, false
+	}
+	data = data[min(len(data), journalBlock):]
 	for len(data) > 0 {
 		rec, n, ok := parseJournaled(data)
-		if !ok || len(out) > 0 && (rec.prev != out[len(out)-1].sum || rec.Seq != out[len(out)-1].Seq+1) {
+		if !ok || rec.prev != covered.Checksum || rec.Seq != covered.Seq+1 {
 			break
 		}
-		out = append(out, rec)
+		records = append(records, rec)
+		covered = Position{File: rec.At.File, Offset: rec.At.Offset + int64(len(rec.bytes)), Seq: rec.Seq, Checksum: rec.sum}
 		data = data[min(n, len(data)):]
 	}
-	return out
+	return records, covered, true
 }
 
 // Replay puts the journal's lines back where a power cut took them from the
@@ -323,7 +389,7 @@ func (l *Ledger) Replay(ctx context.Context) ([]Journaled, error) {
 		return nil, err
 	}
 	defer unlock()
-	records, err := readJournal(l.home, l.mode)
+	records, _, _, err := readJournal(l.home, l.mode)
 	if err != nil {
 		return nil, err
 	}
@@ -338,29 +404,75 @@ func (l *Ledger) Replay(ctx context.Context) ([]Journaled, error) {
 }
 
 // Journaled returns the records of the journal as they are written now.
-func (l *Ledger) Journaled() ([]Journaled, error) { return readJournal(l.home, durable.None) }
+func (l *Ledger) Journaled() ([]Journaled, error) {
+	records, _, _, err := readJournal(l.home, durable.None)
+	return records, err
+}
 
-// readJournal returns what stands in the journal, flushed unless the mode is
+// readJournal is parseJournal of the home's journal, flushed unless the mode is
 // None: what is acted on must be on disk.
-func readJournal(home string, m durable.Mode) ([]Journaled, error) {
+func readJournal(home string, m durable.Mode) (records []Journaled, covered Position, ok bool, err error) {
 	f, _, err := durable.OpenRegular(JournalPath(home))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, covered, false, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, covered, false, err
 	}
 	defer f.Close()
 	if m != durable.None {
 		if err := durable.Flush(f); err != nil {
-			return nil, err
+			return nil, covered, false, err
 		}
 	}
 	data, err := io.ReadAll(io.LimitReader(f, journalLimit+journalChunk))
 	if err != nil {
-		return nil, err
+		return nil, covered, false, err
 	}
-	return parseJournal(data), nil
+	records, covered, ok = parseJournal(data)
+	return records, covered, ok, nil
+}
+
+// blankUncovered overwrites with NULs what stands in the newest file behind what
+// the journal covers, if it continues the chain: those lines were never flushed,
+// and what they commit to may be lost. A line whose transaction stands in a file
+// was not one of them; then the journal is not this ledger's, and that is
+// damage. Under the lock.
+func (l *Ledger) blankUncovered() error {
+	_, covered, ok, err := readJournal(l.home, l.mode)
+	if err != nil || !ok {
+		return err
+	}
+	files, err := dayFiles(sharedDir(l.home))
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	begins, err := l.startOf(files)
+	if err != nil {
+		return err
+	}
+	if covered.File < begins.File && covered.Seq == begins.Seq {
+		covered = begins // a day was begun, and its first line not covered
+	}
+	size, err := l.follow(Head{File: begins.File, Seq: begins.Seq, Checksum: begins.Checksum})
+	if err != nil || covered.File != begins.File || covered.Offset >= size {
+		return err
+	}
+	if next, _, err := l.chainEnd(covered); err != nil || next == covered {
+		return err // no line that counts, and so nothing to blank
+	}
+	if err := l.checkCut(covered, size); err != nil {
+		return err
+	}
+	f, err := durable.OpenFile(filepath.Join(sharedDir(l.home), begins.File), os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := durable.WriteAt(f, make([]byte, size-covered.Offset), covered.Offset); err != nil || l.mode == durable.None {
+		return err
+	}
+	return durable.SyncFile(f)
 }
 
 // replay writes lines into the day files that lack them.

@@ -225,7 +225,8 @@ func FuzzJournal(f *testing.F) {
 	f.Add([]byte("journal 2026-01-01.jsonl 0 1 - 0 00000000\n"))
 	f.Add([]byte("journal 2026-01-01.jsonl -1 99999999999999999999 a 65537 ffffffff\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, rec := range parseJournal(data) {
+		records, _, _ := parseJournal(data)
+		for _, rec := range records {
 			again := journalRecord(rec.At, rec.bytes, rec.Payload)
 			back, n, ok := parseJournaled(again)
 			if !ok || n != len(again) || back.Seq != rec.Seq || !bytes.Equal(back.Payload.Data, rec.Payload.Data) {
@@ -233,4 +234,71 @@ func FuzzJournal(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A line that reached the disk by itself, before the journal did, was never
+// flushed: it is blanked and set aside. One whose transaction stands in a file
+// is none of those.
+func TestUncoveredLine(t *testing.T) {
+	needJournal(t)
+	for _, stands := range []bool{false, true} {
+		l := newLedger(t, nil)
+		appendNote(t, l, "coder", "one")
+		e := note("coder", "two")
+		e.Details = Details(map[string]any{"tx": "abc", "uid": 0, "pid": 1, "host": "h"})
+		if _, err := l.Append(context.Background(), e); err != nil {
+			t.Fatal(err)
+		}
+		data := readFile(t, JournalPath(l.home))
+		clear(data[2*journalBlock:])
+		writeFile(t, JournalPath(l.home), data)
+		l.stands = func(txs []string) (string, error) {
+			if stands {
+				return txs[0], nil
+			}
+			return "", nil
+		}
+		before := readFile(t, newestPath(t, l))
+		_, err := l.Replay(context.Background())
+		if err == nil {
+			err = l.Recover(context.Background())
+		}
+		if stands {
+			if !errors.Is(err, ErrDamaged) || !bytes.Equal(readFile(t, newestPath(t, l)), before) {
+				t.Errorf("a line that stands in a file: %v", err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		appendNote(t, l, "coder", "three")
+		if said := chain(t, l); len(said) != 3 || said[0] != "one" || !strings.Contains(said[1], "set aside") || said[2] != "three" {
+			t.Errorf("%q", said)
+		}
+	}
+}
+
+// Lines of a process without a journal are not taken for uncovered ones.
+func TestStrictLinesAreCovered(t *testing.T) {
+	needJournal(t)
+	l := newLedger(t, nil)
+	appendNote(t, l, "coder", "one")
+	strict, err := Open(l.home, testMailbox, Options{Mode: durable.Strict})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer strict.Close()
+	appendNote(t, strict, "coder", "two")
+	l.boot = "another boot"
+	if err := l.Recover(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	appendNote(t, strict, "coder", "three")
+	if err := l.Recover(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if said := strings.Join(chain(t, l), " "); said != "one two three" {
+		t.Error(said)
+	}
 }

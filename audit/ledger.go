@@ -327,10 +327,8 @@ func (l *Ledger) turnDay(now time.Time) error {
 	if l.head.File >= name {
 		return nil
 	}
-	if l.open != nil && l.mode != durable.None {
-		if err := l.open.syncNow(); err != nil {
-			return errors.Join(err, l.setReadOnly(err.Error()))
-		}
+	if err := l.endDay(); err != nil {
+		return err
 	}
 	path := filepath.Join(sharedDir(l.home), name)
 	f, err := durable.Create(path)
@@ -366,6 +364,26 @@ func (l *Ledger) turnDay(now time.Time) error {
 		return err
 	}
 	return l.mend(info.Size())
+}
+
+// endDay flushes the newest file before a younger one is begun, and the journal
+// before it: no line of an older file may be left uncovered.
+func (l *Ledger) endDay() error {
+	if l.open == nil || l.mode == durable.None {
+		return nil
+	}
+	if err := l.room(0); err != nil {
+		return err
+	}
+	if l.journaled() {
+		if err := l.journal.syncNow(); err != nil {
+			return errors.Join(err, l.setReadOnly(err.Error()))
+		}
+	}
+	if err := l.open.syncNow(); err != nil {
+		return errors.Join(err, l.setReadOnly(err.Error()))
+	}
+	return nil
 }
 
 // put writes one line at the end of the open file, then into the journal, and

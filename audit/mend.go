@@ -167,6 +167,9 @@ func (l *Ledger) Recover(ctx context.Context) error {
 	if err := l.checkOlder(); err != nil {
 		return err
 	}
+	if err := l.blankUncovered(); err != nil {
+		return err
+	}
 	return l.rebuildHead()
 }
 
