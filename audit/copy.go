@@ -13,8 +13,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"mbox/mailbox/durable"
 )
 
@@ -116,8 +114,7 @@ func (l *Ledger) forget(folder string) {
 
 // unchanged tells whether the file is still as this process left it.
 func (c *copied) unchanged(home, agent string) bool {
-	var st unix.Stat_t
-	err := unix.Lstat(filepath.Join(copyDir(home, agent), c.name), &st)
+	st, err := durable.Lstat(filepath.Join(copyDir(home, agent), c.name))
 	return err == nil && st.Ino == c.ino && st.Size == c.size
 }
 
@@ -244,8 +241,8 @@ func (l *Ledger) copyTo(c *copied, agent string, end Position) error {
 	if c.file == nil {
 		return nil
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(c.file.Fd()), &st); err != nil {
+	st, err := durable.Fstat(c.file)
+	if err != nil {
 		return err
 	}
 	c.ino, c.size = st.Ino, st.Size

@@ -5,8 +5,6 @@ import (
 	"os"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"mbox/mailbox/durable"
 )
 
@@ -38,10 +36,10 @@ type ticket struct {
 
 // newFlusher takes the file over: on an error it is closed.
 func newFlusher(f *os.File, name string) (*flusher, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+	st, err := durable.Fstat(f)
+	if err != nil {
 		f.Close()
-		return nil, &os.PathError{Op: "fstat", Path: f.Name(), Err: err}
+		return nil, err
 	}
 	fl := &flusher{file: f, name: name, dev: uint64(st.Dev), ino: st.Ino, next: 1}
 	fl.done = sync.NewCond(&fl.mu)

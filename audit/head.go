@@ -6,13 +6,10 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"mbox/mailbox/durable"
 )
@@ -82,9 +79,9 @@ func decodeHead(record []byte) (Head, bool) {
 func (l *Ledger) headFile() (*os.File, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var st unix.Stat_t
-	if err := unix.Lstat(l.lockPath(), &st); err != nil {
-		return nil, &fs.PathError{Op: "lstat", Path: l.lockPath(), Err: err}
+	st, err := durable.Lstat(l.lockPath())
+	if err != nil {
+		return nil, err
 	}
 	if l.heads != nil && st.Ino == l.headsIno {
 		return l.heads, nil
@@ -97,9 +94,9 @@ func (l *Ledger) headFile() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+	if st, err = durable.Fstat(f); err != nil {
 		f.Close()
-		return nil, &fs.PathError{Op: "fstat", Path: l.lockPath(), Err: err}
+		return nil, err
 	}
 	l.heads, l.headsIno = f, st.Ino
 	return f, nil

@@ -12,8 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"mbox/mailbox/durable"
 )
 
@@ -106,12 +104,11 @@ func (l *Ledger) room(n int64) error {
 		return l.leaveJournal()
 	}
 	at := l.head.Journal
-	var st unix.Stat_t
-	err := unix.Lstat(JournalPath(l.home), &st)
-	if errors.Is(err, unix.ENOENT) {
+	st, err := durable.Lstat(JournalPath(l.home))
+	if errors.Is(err, fs.ErrNotExist) {
 		at.Ino = 0
 	} else if err != nil {
-		return &fs.PathError{Op: "lstat", Path: JournalPath(l.home), Err: err}
+		return err
 	}
 	if l.journal == nil || l.journal.ino != st.Ino || at.Ino == 0 {
 		if err := l.openJournal(); err != nil {
@@ -155,9 +152,10 @@ func (l *Ledger) beginJournal() error {
 // the journal has on disk is brought to its place first. The journal goes,
 // because it does not cover the lines that come now.
 func (l *Ledger) leaveJournal() error {
-	var st unix.Stat_t
-	if err := unix.Lstat(JournalPath(l.home), &st); errors.Is(err, unix.ENOENT) {
+	if _, err := durable.Lstat(JournalPath(l.home)); errors.Is(err, fs.ErrNotExist) {
 		return nil
+	} else if err != nil {
+		return err
 	}
 	if err := l.dropJournal(); err != nil {
 		return err

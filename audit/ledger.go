@@ -52,8 +52,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"mbox/mailbox/durable"
 )
 
@@ -175,7 +173,7 @@ func (l *Ledger) Close() error {
 func (l *Ledger) knownCopies() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Collect(maps.Keys(l.known))
+	return slices.Sorted(maps.Keys(l.known)) // always the same calls in the same order
 }
 
 func (l *Ledger) lockPath() string { return l.gate.Path() }
@@ -270,13 +268,12 @@ func (l *Ledger) follow(head Head) (int64, error) {
 		return 0, nil
 	}
 	path := filepath.Join(sharedDir(l.home), head.File)
-	var st unix.Stat_t
-	err := unix.Lstat(path, &st)
-	if errors.Is(err, unix.ENOENT) {
+	st, err := durable.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
 		return 0, l.damaged(fmt.Sprintf("audit/shared/%s is gone, it held seq %d", head.File, head.Seq))
 	}
 	if err != nil {
-		return 0, &fs.PathError{Op: "lstat", Path: path, Err: err}
+		return 0, err
 	}
 	if st.Size < head.Length {
 		return 0, l.damaged(fmt.Sprintf("audit/shared/%s has %d bytes, it had %d", head.File, st.Size, head.Length))

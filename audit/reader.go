@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
-	"golang.org/x/sys/unix"
 
 	"mbox/mailbox/durable"
 )
@@ -162,8 +161,8 @@ func (r *Reader) Reached(end Position) bool {
 	if r.at != end || r.file == nil || r.name != end.File {
 		return false
 	}
-	var st unix.Stat_t
-	return unix.Fstat(int(r.file.Fd()), &st) == nil && st.Size == end.Offset
+	st, err := durable.Fstat(r.file)
+	return err == nil && st.Size == end.Offset
 }
 
 // Broken is the reason why the last Next answered io.EOF before the end of the

@@ -432,6 +432,18 @@ func OpenRegular(path string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
+// Lstat is lstat(2), again when a signal interrupted it.
+func Lstat(path string) (st unix.Stat_t, err error) {
+	err = again(func() error { return unix.Lstat(path, &st) })
+	return st, pathError("lstat", path, err)
+}
+
+// Fstat is fstat(2), again when a signal interrupted it.
+func Fstat(f *os.File) (st unix.Stat_t, err error) {
+	err = again(func() error { return unix.Fstat(int(f.Fd()), &st) })
+	return st, pathError("fstat", f.Name(), err)
+}
+
 // Idle tells whether nobody holds f open for writing. Where the system cannot
 // say so, known is false and the caller has to judge by the file's age.
 func Idle(f *os.File) (idle, known bool) {

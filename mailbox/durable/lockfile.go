@@ -164,7 +164,7 @@ func (l *LockFile) open() error {
 		return err
 	}
 	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+	if err := again(func() error { return unix.Fstat(int(f.Fd()), &st) }); err != nil {
 		f.Close()
 		return pathError("fstat", l.path, err)
 	}
