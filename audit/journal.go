@@ -52,7 +52,7 @@ import (
 //
 // The ledger's own bytes may reach the disk before the journal's. A line behind
 // the last record was never flushed, so never acknowledged, and its content may
-// be lost: Recover blanks it, as if the power cut had taken it, and it is set
+// be lost: Replay blanks it, as if the power cut had taken it, and it is set
 // aside like any hole.
 //
 // Where syncfs is missing (macOS), and in mode Strict, there is no journal: the
@@ -398,7 +398,10 @@ func (l *Ledger) Replay(ctx context.Context) ([]Journaled, error) {
 			return records[:i], err
 		}
 	}
-	return records, r.flush()
+	if err := r.flush(); err != nil {
+		return nil, err
+	}
+	return records, l.blankUncovered()
 }
 
 // Journaled returns the records of the journal as they are written now.

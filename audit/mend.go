@@ -167,9 +167,6 @@ func (l *Ledger) Recover(ctx context.Context) error {
 	if err := l.checkOlder(); err != nil {
 		return err
 	}
-	if err := l.blankUncovered(); err != nil {
-		return err
-	}
 	return l.rebuildHead()
 }
 
