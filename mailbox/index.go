@@ -131,11 +131,19 @@ func (x *index) find(id ID) *record {
 	if x.base == nil {
 		return nil
 	}
-	n, r := x.base.find(id)
-	if r == nil || x.gone[n] {
-		return nil
-	}
+	_, r := x.ofBase(id)
 	return r
+}
+
+// ofBase finds the record of a live task that is still as the snapshot has it.
+// Those that were not ready there were taken into memory with it, so what it has
+// of them counts for nothing any more.
+func (x *index) ofBase(id ID) (uint32, *record) {
+	n, r := x.base.find(id)
+	if r == nil || n >= x.base.head.Ready || x.gone[n] {
+		return 0, nil
+	}
+	return n, r
 }
 
 // own returns the record of a live task as one that may be changed: one of the
@@ -147,8 +155,8 @@ func (x *index) own(id ID) *record {
 	if x.base == nil {
 		return nil
 	}
-	n, r := x.base.find(id)
-	if r == nil || x.gone[n] {
+	n, r := x.ofBase(id)
+	if r == nil {
 		return nil
 	}
 	x.gone[n] = true
