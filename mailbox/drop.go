@@ -327,8 +327,8 @@ func notATask(err error) bool {
 	return bad.Path == "$" && bad.Code != schemas.CodeTooLarge || bad.Path == "id"
 }
 
-// salvage makes a task with an id of those fields of a bad drop that are valid by
-// themselves and beside each other.
+// salvage makes a task with an id of those fields of a bad drop of which each is
+// valid by itself, in a task with that id.
 func salvage(id ID, data []byte) *Task {
 	t := &Task{ID: id}
 	var sections map[string]jsontext.Value
