@@ -21,6 +21,17 @@ import (
 	"mbox/mailbox/durable"
 )
 
+// sized is how much a test does: with -short, normally, or with MBOX_LONG set.
+func sized(short, normal, long int) int {
+	switch {
+	case os.Getenv("MBOX_LONG") != "":
+		return long
+	case testing.Short():
+		return short
+	}
+	return normal
+}
+
 // builtMbox is the real program, built once a test run.
 var builtMbox = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "mbox-built-")
@@ -424,13 +435,7 @@ func TestKillStorm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rounds := 200
-	switch {
-	case os.Getenv("MBOX_LONG") != "":
-		rounds = 2000
-	case testing.Short():
-		rounds = 40
-	}
+	rounds := sized(40, 200, 2000)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	dir := diskDir(t)
