@@ -917,7 +917,7 @@ func (d *dayReader) scanRepairs() error {
 }
 
 func repairOf(raw []byte) (r repairLine, ok bool) {
-	seq, prev, _, err := link(raw)
+	seq, prev, _, err := skim(raw)
 	if err != nil {
 		return r, false
 	}
@@ -965,7 +965,7 @@ func parseLine(raw []byte) (l parsed, err error) {
 	l.task = c.member(`,"task_id":`, 'n')
 	l.ts = c.member(`,"ts":`, '"')
 	if c.failed || string(c.b[c.at:]) != `,"v":1` || len(prev) != 73 || len(seq) > 16 {
-		seq, prev, sum, err := link(raw)
+		seq, prev, sum, err := skim(raw)
 		return parsed{seq: seq, prev: []byte(prev), sum: sum}, err
 	}
 	if l.sum, err = checksum(raw, cut); err != nil {
@@ -977,20 +977,6 @@ func parseLine(raw []byte) (l parsed, err error) {
 	}
 	l.proven = true
 	return l, nil
-}
-
-// link is skim for lines of any shape: one with its right checksum may still be
-// too short for what skim takes out of it.
-func link(raw []byte) (seq int64, prev, sum string, err error) {
-	const key = `,"prev":"`
-	cut := len(raw) - suffixSize
-	if i := bytes.LastIndex(raw[:max(cut, 0)], []byte(key)); i < 0 || cut-i >= len(key)+71 {
-		return skim(raw)
-	}
-	if _, err := checksum(raw, cut); err != nil {
-		return 0, "", "", err
-	}
-	return 0, "", "", errLink
 }
 
 // checksum returns the line's checksum if it is the right one. What is hashed

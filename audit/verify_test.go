@@ -695,7 +695,7 @@ func checkProof(t testing.TB, body []byte) (proven bool) {
 	if !bytes.Equal(raw, before) {
 		t.Fatal("the line was changed")
 	}
-	seq, prev, sum, skimmed := link(raw)
+	seq, prev, sum, skimmed := skim(raw)
 	if (err == nil) != (skimmed == nil) {
 		t.Fatalf("%q: parsed %v, skimmed %v", raw, err, skimmed)
 	}

@@ -322,19 +322,32 @@ func (b *Box) alarm(ctx context.Context, s *shard, id ID, kind, why string) erro
 }
 
 type alarmDetails struct {
-	Alarm  string `json:"alarm"` // not_started, edited, missing, unreadable
+	Alarm  string `json:"alarm"` // not_started, edited, missing, unreadable, lost
 	Reason string `json:"reason"`
 	TX     string `json:"tx"`
 	audit.Writer
 }
 
 func (b *Box) sayAlarm(ctx context.Context, s *shard, id ID, kind, why string) error {
-	text, tx := string(id), randomHex(16)
-	return b.note(ctx, s, tx, audit.Entry{
+	tx := randomHex(16)
+	return b.note(ctx, s, tx, b.alarmEntry(id, tx, kind, why, why))
+}
+
+// alarmEntry is the line of an alarm: the reason stands in its details, said in
+// its action.
+func (b *Box) alarmEntry(id ID, tx, kind, reason, said string) audit.Entry {
+	text := string(id)
+	return audit.Entry{
 		Agent: audit.MboxAgent, Event: audit.ErrorEvent, TaskID: &text,
-		Action:  fmt.Sprintf("mbox: %s: %s", id, why),
-		Details: audit.Details(alarmDetails{Alarm: kind, Reason: why, TX: tx, Writer: b.writer}),
-	})
+		Action:  fmt.Sprintf("mbox: %s: %s", id, said),
+		Details: audit.Details(alarmDetails{Alarm: kind, Reason: reason, TX: tx, Writer: b.writer}),
+	}
+}
+
+// saidLost tells whether the last alarm about lost content is of this task.
+func (b *Box) saidLost(id ID) (bool, error) {
+	said, err := b.lineWith(`"alarm":"lost","host"`)
+	return said != nil && ID(said.Task()) == id, err
 }
 
 // stray puts a file whose id has no line, and which lies where only mbox puts

@@ -427,16 +427,11 @@ var errLost = fmt.Errorf("%w: lost", ErrIntegrity)
 // sayLost writes one alarm about a task whose content a stranger destroyed
 // while it was moved. It runs inside the transition.
 func (b *Box) sayLost(ctx context.Context, id ID) error {
-	if said, err := b.lineWith(`"alarm":"lost","host"`); err != nil || said != nil && ID(said.Task()) == id {
+	if said, err := b.saidLost(id); err != nil || said {
 		return err
 	}
-	text := string(id)
-	_, err := b.ledger.Append(ctx, audit.Entry{
-		Agent: audit.MboxAgent, Event: audit.ErrorEvent, TaskID: &text,
-		Action:  fmt.Sprintf("mbox: %s: its content was destroyed while it was moved; mbox recover --adopt %s takes what there is", id, id),
-		Details: audit.Details(alarmDetails{Alarm: "lost", Reason: "destroyed while it was moved", TX: randomHex(16), Writer: b.writer}),
-	})
-	if err != nil {
+	action := fmt.Sprintf("its content was destroyed while it was moved; mbox recover --adopt %s takes what there is", id)
+	if _, err := b.ledger.Append(ctx, b.alarmEntry(id, randomHex(16), "lost", "destroyed while it was moved", action)); err != nil {
 		return err
 	}
 	return b.ledger.Copy(ctx, audit.MboxAgent)

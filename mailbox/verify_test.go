@@ -194,6 +194,22 @@ func (h *verifyHome) last(id ID) int64 {
 	return v.fold.tasks[id.Fold()].seq
 }
 
+// atLine is a fault that is told at the id's last line of the event.
+func atLine(invariant int, event audit.Event, id ID, what string) func(h *verifyHome) Fault {
+	return func(h *verifyHome) Fault {
+		seq, file, line := h.seq(event, id)
+		return Fault{invariant, file, line, seq, id, what}
+	}
+}
+
+// rewritten is rewrite of the id's last line of the event.
+func rewritten(event audit.Event, id ID, old, text string) func(h *verifyHome) {
+	return func(h *verifyHome) {
+		seq, _, _ := h.seq(event, id)
+		h.rewrite(seq, old, text)
+	}
+}
+
 // rewrite changes the details of a line and chains all lines behind it again,
 // with their copies: what only one who holds the whole home can do.
 func (h *verifyHome) rewrite(seq int64, old, text string) {
@@ -339,73 +355,19 @@ var tamperings = []struct {
 	}, func(h *verifyHome) Fault {
 		return Fault{10, "audit/shared/2026-02-16.jsonl", 1, 1, "", "prev is not"}
 	}, ""},
-	{"a forged move", func(h *verifyHome) {
-		seq, _, _ := h.seq(audit.TaskCompleted, "v-done")
-		h.rewrite(seq, `"from":"in-progress"`, `"from":"pending"`)
-	}, func(h *verifyHome) Fault {
-		seq, file, line := h.seq(audit.TaskCompleted, "v-done")
-		return Fault{7, file, line, seq, "v-done", "task_completed may not move v-done from pending to completed"}
-	}, ""},
-	{"a forged before", func(h *verifyHome) {
-		seq, _, _ := h.seq(audit.TaskCompleted, "v-done")
-		h.rewrite(seq, `"before":"sha256:`, `"before":"sha256:0000`+"")
-	}, func(h *verifyHome) Fault {
-		seq, file, line := h.seq(audit.TaskCompleted, "v-done")
-		return Fault{7, file, line, seq, "v-done", "before is not the hash of a file"}
-	}, ""},
-	{"another before", func(h *verifyHome) {
-		seq, _, _ := h.seq(audit.TaskCompleted, "v-done")
-		h.rewrite(seq, `"before":"sha256:`+strings.Repeat("0", 0), `"before":"`+audit.Hash(nil)+`","beforf":"sha256:`)
-	}, func(h *verifyHome) Fault {
-		seq, file, line := h.seq(audit.TaskCompleted, "v-done")
-		return Fault{7, file, line, seq, "v-done", "before is not the after of seq"}
-	}, ""},
-	{"an epoch that does not rise", func(h *verifyHome) {
-		seq, _, _ := h.seq(audit.TaskPicked, "v-held")
-		h.rewrite(seq, `"epoch":1`, `"epoch":0`)
-	}, func(h *verifyHome) Fault {
-		seq, file, line := h.seq(audit.TaskPicked, "v-held")
-		return Fault{7, file, line, seq, "v-held", "epoch 0 of v-held does not rise"}
-	}, ""},
-	{"a move without its tx", func(h *verifyHome) {
-		seq, _, _ := h.seq(audit.TaskPicked, "v-held")
-		h.rewrite(seq, `"tx":"`, `"ty":"`)
-	}, func(h *verifyHome) Fault {
-		seq, file, line := h.seq(audit.TaskPicked, "v-held")
-		return Fault{7, file, line, seq, "v-held", "no tx"}
-	}, ""},
-	{"a move that moves nothing", func(h *verifyHome) {
-		seq, _, _ := h.seq(audit.TaskPicked, "v-held")
-		h.rewrite(seq, `"to":"in-progress"`, `"tp":"in-progress"`)
-	}, func(h *verifyHome) Fault {
-		seq, file, line := h.seq(audit.TaskPicked, "v-held")
-		return Fault{7, file, line, seq, "v-held", "task_picked moves no task"}
-	}, ""},
-	{"a note with half a move", func(h *verifyHome) {
-		seq, _, _ := h.seq(audit.DecisionEvent, "")
-		h.rewrite(seq, `"file":"`, `"file":"decisions/x.md","from":"`)
-	}, func(h *verifyHome) Fault {
-		seq, file, line := h.seq(audit.DecisionEvent, "")
-		return Fault{7, file, line, seq, "", "from, but no to"}
-	}, ""},
-	{"a line that does not say who wrote it", func(h *verifyHome) {
-		seq, _, _ := h.seq(audit.ChangeEvent, "")
-		h.rewrite(seq, `"uid":`, `"vid":`)
-	}, func(h *verifyHome) Fault {
-		seq, file, line := h.seq(audit.ChangeEvent, "")
-		return Fault{10, file, line, seq, "", "who wrote it"}
-	}, "it does not look at uid, pid and host"},
-	{"another task's id in another case", func(h *verifyHome) {
-		seq, _, _ := h.seq(audit.TaskCreated, "v-pending")
-		h.rewrite(seq, `"task_id":"v-pending"`, `"task_id":"V-DONE"`)
-	}, func(h *verifyHome) Fault {
+	{"a forged move", rewritten(audit.TaskCompleted, "v-done", `"from":"in-progress"`, `"from":"pending"`), atLine(7, audit.TaskCompleted, "v-done", "task_completed may not move v-done from pending to completed"), ""},
+	{"a forged before", rewritten(audit.TaskCompleted, "v-done", `"before":"sha256:`, `"before":"sha256:0000`), atLine(7, audit.TaskCompleted, "v-done", "before is not the hash of a file"), ""},
+	{"another before", rewritten(audit.TaskCompleted, "v-done", `"before":"sha256:`, `"before":"`+audit.Hash(nil)+`","beforf":"sha256:`), atLine(7, audit.TaskCompleted, "v-done", "before is not the after of seq"), ""},
+	{"an epoch that does not rise", rewritten(audit.TaskPicked, "v-held", `"epoch":1`, `"epoch":0`), atLine(7, audit.TaskPicked, "v-held", "epoch 0 of v-held does not rise"), ""},
+	{"a move without its tx", rewritten(audit.TaskPicked, "v-held", `"tx":"`, `"ty":"`), atLine(7, audit.TaskPicked, "v-held", "no tx"), ""},
+	{"a move that moves nothing", rewritten(audit.TaskPicked, "v-held", `"to":"in-progress"`, `"tp":"in-progress"`), atLine(7, audit.TaskPicked, "v-held", "task_picked moves no task"), ""},
+	{"a note with half a move", rewritten(audit.DecisionEvent, "", `"file":"`, `"file":"decisions/x.md","from":"`), atLine(7, audit.DecisionEvent, "", "from, but no to"), ""},
+	{"a line that does not say who wrote it", rewritten(audit.ChangeEvent, "", `"uid":`, `"vid":`), atLine(10, audit.ChangeEvent, "", "who wrote it"), "it does not look at uid, pid and host"},
+	{"another task's id in another case", rewritten(audit.TaskCreated, "v-pending", `"task_id":"v-pending"`, `"task_id":"V-DONE"`), func(h *verifyHome) Fault {
 		seq, file, line := h.seq(audit.TaskCreated, "v-pending")
 		return Fault{7, file, line, seq, "V-DONE", "differ in case only"}
 	}, ""},
-	{"an id made twice", func(h *verifyHome) {
-		seq, _, _ := h.seq(audit.TaskCreated, "v-pending")
-		h.rewrite(seq, `"task_id":"v-pending"`, `"task_id":"v-held"`)
-	}, func(h *verifyHome) Fault {
+	{"an id made twice", rewritten(audit.TaskCreated, "v-pending", `"task_id":"v-pending"`, `"task_id":"v-held"`), func(h *verifyHome) Fault {
 		seq, file, line := h.seq(audit.TaskCreated, "v-pending")
 		return Fault{7, file, line, seq, "v-held", "was there already"}
 	}, ""},

@@ -24,6 +24,17 @@ import (
 // builtDir is where builtMbox built, to be removed when all tests have run.
 var builtDir string
 
+// sized is how much a test does: with -short, normally, or with MBOX_TORTURE set.
+func sized(short, normal, long int) int {
+	switch {
+	case os.Getenv("MBOX_TORTURE") != "":
+		return long
+	case testing.Short():
+		return short
+	}
+	return normal
+}
+
 // builtMbox is the real program, built once a test run.
 var builtMbox = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "mbox-built-")
@@ -431,13 +442,7 @@ func TestKillStorm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rounds := 200
-	switch {
-	case os.Getenv("MBOX_TORTURE") != "":
-		rounds = 2000
-	case testing.Short():
-		rounds = 40
-	}
+	rounds := sized(40, 200, 2000)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	dir := diskDir(t)

@@ -162,14 +162,7 @@ func TestClaimAmongMany(t *testing.T) {
 	if out, err := exec.Command("strace", "-o", os.DevNull, "true").CombinedOutput(); err != nil {
 		t.Skipf("SKIPPED: strace may not trace here: %s", out)
 	}
-	n := 20_000
-	switch {
-	case os.Getenv("MBOX_TORTURE") != "":
-		n = 100_000
-	case testing.Short():
-		n = 3_000
-	}
-	home := crowded(t, n)
+	home := crowded(t, sized(3_000, 20_000, 100_000))
 	for i, calls := range trace(t, home) {
 		process := i == 1
 		var opened, flushed []string
