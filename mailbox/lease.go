@@ -45,7 +45,7 @@ func (b *Box) makeLease(c *Claim) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := durable.CreateSpare(b.spare("lease", c.ID()), b.leasePath(c.ID(), c.token), 4<<10, append(note, '\n'))
+	f, err := durable.CreateSpare(b.spareLease(c.ID()), b.leasePath(c.ID(), c.token), 4<<10, append(note, '\n'))
 	if err != nil {
 		return f, err
 	}
@@ -61,10 +61,23 @@ func (b *Box) writeLease(f *os.File, n leaseNote) error {
 	return durable.Append(f, append(data, '\n'))
 }
 
-// spare is where a file of the kind that a task no longer needs waits to be used
-// again, under the task's shard: one of each kind for a shard.
-func (b *Box) spare(kind string, id ID) string {
-	return privatePath(b.home, "spare", fmt.Sprintf("%s-%02x", kind, shardOf(string(id))))
+// spareLease is where the lease file of a claim that has ended waits to be used
+// again: one for a shard.
+func (b *Box) spareLease(id ID) string {
+	return privatePath(b.home, "spare", fmt.Sprintf("lease-%02x", shardOf(string(id))))
+}
+
+// spareTasks are where the earlier versions of a shard's tasks wait to be used
+// again. The tasks of the shard before take from there, so that a file is never
+// used twice for one task while a power cut can still lose its renames: then it
+// lies under its old name with what was written into it last, and a task's own
+// name is where recovery asks whether a transition took place (see standing).
+func (b *Box) spareTasks(shard int) []string {
+	names := make([]string, 4)
+	for i := range names {
+		names[i] = privatePath(b.home, "spare", fmt.Sprintf("task-%02x-%d", shard, i))
+	}
+	return names
 }
 
 func flockNow(f *os.File) error {
@@ -203,7 +216,7 @@ func (b *Box) dropLease(id ID, token string) error {
 	if token == "" {
 		return nil
 	}
-	err := durable.Spare(b.leasePath(id, token), b.spare("lease", id))
+	err := durable.Spare(b.leasePath(id, token), b.spareLease(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

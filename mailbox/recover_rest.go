@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json"
+
 	"mbox/audit"
 	"mbox/mailbox/durable"
 )
@@ -245,7 +247,9 @@ func (r *recovery) endLease(id ID) error {
 }
 
 // standing tells which of the transactions, if any, stands in a file of the
-// home, for the ledger, before it sets lines aside.
+// home, for the ledger, before it sets lines aside. A task under another one's
+// name, or one that is torn, does not count: that is a file that was used again,
+// and nothing tells that it was renamed since.
 func (b *Box) standing(txs []string) (string, error) {
 	in := map[string]bool{}
 	for _, tx := range txs {
@@ -269,7 +273,7 @@ func (b *Box) standing(txs []string) (string, error) {
 			if i := bytes.Index(data, []byte(`"tx": "`)); i >= 0 && len(data) >= i+7+32 {
 				t.Mbox.TX = string(data[i+7 : i+7+32])
 			}
-			if in[t.Mbox.TX] {
+			if in[t.Mbox.TX] && (dir != "tasks" || ownName(path, data)) {
 				found = t.Mbox.TX
 			}
 			return nil
@@ -279,4 +283,12 @@ func (b *Box) standing(txs []string) (string, error) {
 		}
 	}
 	return found, nil
+}
+
+// ownName tells whether the file holds a whole task of that name.
+func ownName(path string, data []byte) bool {
+	var t struct {
+		ID ID `json:"id"`
+	}
+	return json.Unmarshal(data, &t) == nil && strings.EqualFold(filepath.Base(path), t.ID.file())
 }

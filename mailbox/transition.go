@@ -162,7 +162,7 @@ func (b *Box) stage(c *change, tx string, data []byte) error {
 	}
 	staged := b.staged(string(c.id), tx)
 	if b.ledger.Journals(len(data)) || b.o.Sync == durable.None { // the line's flush brings it to the disk
-		return durable.StageSpare(b.spare("task", c.id), staged, data)
+		return durable.StageSpare(staged, data, b.spareTasks((shardOf(string(c.id))+1)%shards)...)
 	}
 	return durable.Stage(staged, data, b.o.Sync)
 }
@@ -387,7 +387,7 @@ func (p *placement) discard() error {
 	}
 	switch {
 	case out.hash != "" && out.hash == hashOf(p.m.Before):
-		return durable.Spare(p.staged, p.b.spare("task", p.id))
+		return durable.Spare(p.staged, p.b.spareTasks(shardOf(string(p.id)))...)
 	case p.old(out):
 		return durable.Remove(p.staged)
 	}

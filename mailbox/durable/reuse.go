@@ -19,13 +19,19 @@ import (
 // A power cut may leave the bytes of its earlier life in it, so only content
 // that recovery has from elsewhere is put there.
 
-// Spare puts a file away for use again, or removes it if the place is taken.
-func Spare(path, spare string) error {
-	err := Move(path, spare)
-	if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) && missing(spare) {
-		return Remove(path)
+// Spare puts a file away for use again in the first of the places that is free,
+// or removes it if none is.
+func Spare(path string, places ...string) error {
+	for _, spare := range places {
+		err := Move(path, spare)
+		if errors.Is(err, fs.ErrNotExist) && missing(spare) {
+			break
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return err
+		}
 	}
-	return err
+	return Remove(path)
 }
 
 // missing tells whether the folder of the path does not exist: a home of an
@@ -35,12 +41,16 @@ func missing(path string) bool {
 	return errors.Is(unix.Lstat(filepath.Dir(path), &st), unix.ENOENT)
 }
 
-// StageSpare is Stage in mode None, in the inode of a spare if there is one that
-// nobody else can reach.
-func StageSpare(spare, path string, data []byte) error {
+// StageSpare is Stage in mode None, in the inode of a spare if one of those is
+// there that nobody else can reach. Only one process at a time may take from them.
+func StageSpare(path string, data []byte, spares ...string) error {
 	reused := false
 	err := step(OpCreate, path, func() (err error) {
-		reused, err = refill(spare, path, data)
+		for _, spare := range spares {
+			if reused, err = refill(spare, path, data); reused || err != nil {
+				break
+			}
+		}
 		return err
 	})
 	if err != nil || reused {
