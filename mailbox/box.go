@@ -87,6 +87,7 @@ type Box struct {
 	index *index
 	mu    sync.Mutex // guards index and what follows
 	paces map[string]pace
+	out   int // records that claims of this process have taken from the index
 
 	lookout *lookout // of the last Wait, for the next one
 	closed  bool

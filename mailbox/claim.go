@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mbox/audit"
+	"mbox/mailbox/durable"
 )
 
 // ClaimRequest says who asks for a task.
@@ -77,56 +78,113 @@ func takesAny(own Capabilities, registered bool, c class) bool {
 }
 
 // Claim takes the next task that is ready and fits, by priority (with ageing),
-// then age, then id. ErrEmpty if there is none. It does not admit drops or
-// reclaim lost tasks; Tidy does.
+// then age, then id. ErrEmpty if there is none; before it says so, it gives
+// tasks whose lock is held a tenth of a second, since who holds it may be about
+// to give the task back, or may be at another task of the same shard. It does
+// not admit drops or reclaim lost tasks; Tidy does.
 func (b *Box) Claim(ctx context.Context, r ClaimRequest) (*Claim, error) {
-	c, _, err := b.claimNext(ctx, r)
+	c, _, err := b.claimSoon(ctx, r)
 	return c, err
 }
 
-// claimNext is Claim that tells, where there is nothing to take, whether a task
-// was passed over because somebody held its lock. Its sender may still be at
-// work on it, and gives the lock back without a sign that a watcher sees.
-func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, busy bool, err error) {
-	if err := CheckAgent(r.Agent); err != nil {
-		return nil, false, err
-	}
-	if err := b.resolve(ctx); err != nil {
-		return nil, false, err
-	}
-	fits := b.fits(r)
-	var passed []*record
-	defer func() { b.putBack(passed) }()
+// claimSoon is claimNext that waits for what is held, at most busyPauseMax. busy
+// tells that something still is.
+func (b *Box) claimSoon(ctx context.Context, r ClaimRequest) (c *Claim, busy bool, err error) {
+	deadline := time.Now().Add(busyPauseMax)
 	for {
-		rec := b.takeNext(fits)
-		if rec == nil {
-			return nil, busy, ErrEmpty
+		c, held, err := b.claimNext(ctx, r)
+		left := time.Until(deadline)
+		if held == nil || left <= 0 {
+			return c, held != nil, err
 		}
-		passed = append(passed, rec)
-		c, err := b.claim(ctx, r, rec.id)
-		switch {
-		case err == nil:
-			return c, false, nil
-		case errors.Is(err, ErrCommitted):
-			return nil, false, err // it is claimed; busy was what came after
-		case errors.Is(err, ErrBusy):
-			busy = true // somebody else is claiming it, or still sending it
-		case errors.Is(err, ErrNotFound), errors.Is(err, errNotReady):
-			// Somebody else has it, or had it.
-		case errors.Is(err, errForeign):
-			if _, err := b.lookInto(ctx, rec.id); err != nil {
-				return nil, false, err
-			}
-		default:
+		if err := b.letGo(ctx, held, left); err != nil {
 			return nil, false, err
 		}
 	}
 }
 
-func (b *Box) takeNext(fits func(class) bool) *record {
+// heldTask is why there was nothing to take although there are tasks that fit: the
+// lock of this one is held by somebody, or with id "" another goroutine has some
+// in its hands.
+type heldTask struct{ id ID }
+
+// letGo waits until the lock of the held task is free, at most for the time.
+func (b *Box) letGo(ctx context.Context, h *heldTask, most time.Duration) error {
+	if h.id == "" {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(min(most, busyPause)):
+			return nil
+		}
+	}
+	lock := b.shards[shardOf(string(h.id))]
+	_, err := lock.Acquire(ctx, most)
+	switch {
+	case err == nil:
+		return lock.Unlock()
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, durable.ErrBusy):
+		return nil
+	}
+	return lockError(err)
+}
+
+// claimNext is Claim that does not wait: held tells, with ErrEmpty, that there
+// may be a task nevertheless. Who holds a lock gives it back without a sign that
+// a watcher sees.
+func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, h *heldTask, err error) {
+	if err := CheckAgent(r.Agent); err != nil {
+		return nil, nil, err
+	}
+	if err := b.resolve(ctx); err != nil {
+		return nil, nil, err
+	}
+	fits := b.fits(r)
+	var passed []*record
+	defer func() { b.putBack(passed) }()
+	for {
+		rec, others := b.takeNext(fits, len(passed))
+		if rec == nil {
+			if h == nil && others {
+				h = new(heldTask)
+			}
+			return nil, h, ErrEmpty
+		}
+		passed = append(passed, rec)
+		c, err := b.claim(ctx, r, rec.id)
+		switch {
+		case err == nil:
+			return c, nil, nil
+		case errors.Is(err, ErrCommitted):
+			return nil, nil, err // it is claimed; busy was what came after
+		case errors.Is(err, ErrBusy):
+			if h == nil { // somebody else is claiming it, or still sending it
+				h = &heldTask{rec.id}
+			}
+		case errors.Is(err, ErrNotFound), errors.Is(err, errNotReady):
+			// Somebody else has it, or had it.
+		case errors.Is(err, errForeign):
+			if _, err := b.lookInto(ctx, rec.id); err != nil {
+				return nil, nil, err
+			}
+		default:
+			return nil, nil, err
+		}
+	}
+}
+
+// takeNext takes a record out of the index, nil if none fits. others tells
+// whether more are out than the caller's own.
+func (b *Box) takeNext(fits func(class) bool, own int) (rec *record, others bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.index.take(fits, b.now())
+	rec = b.index.take(fits, b.now())
+	if rec != nil {
+		b.out++
+	}
+	return rec, b.out > own
 }
 
 func (b *Box) putBack(records []*record) {
@@ -135,6 +193,7 @@ func (b *Box) putBack(records []*record) {
 	for _, r := range records {
 		b.index.putBack(r, b.now())
 	}
+	b.out -= len(records)
 }
 
 // errNotReady says that a task that looked ready is not.
@@ -207,7 +266,7 @@ func (b *Box) Wait(ctx context.Context, r ClaimRequest) (*Claim, error) {
 	}
 	pause := busyPause
 	for {
-		c, busy, err := b.claimNext(ctx, r)
+		c, busy, err := b.claimSoon(ctx, r)
 		if !errors.Is(err, ErrEmpty) {
 			return c, err
 		}

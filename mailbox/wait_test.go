@@ -50,8 +50,8 @@ func TestClaimTellsOfAHeldLock(t *testing.T) {
 	}
 	b := opened(t, home, Options{Sync: durable.None})
 	r := ClaimRequest{Agent: "coder", Process: true}
-	if _, busy, err := b.claimNext(t.Context(), r); busy || !errors.Is(err, ErrEmpty) {
-		t.Fatalf("an empty mailbox: busy %v, %v", busy, err)
+	if _, h, err := b.claimNext(t.Context(), r); h != nil || !errors.Is(err, ErrEmpty) {
+		t.Fatalf("an empty mailbox: held %v, %v", h, err)
 	}
 	id, err := b.Submit(t.Context(), request("held"))
 	if err != nil {
@@ -61,8 +61,8 @@ func TestClaimTellsOfAHeldLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, busy, err := b.claimNext(t.Context(), r); !busy || !errors.Is(err, ErrEmpty) {
-		t.Errorf("a task whose lock is held: busy %v, %v", busy, err)
+	if _, h, err := b.claimNext(t.Context(), r); h == nil || h.id != id || !errors.Is(err, ErrEmpty) {
+		t.Errorf("a task whose lock is held: held %v, %v", h, err)
 	}
 	if err := lock.Unlock(); err != nil {
 		t.Fatal(err)
@@ -73,6 +73,47 @@ func TestClaimTellsOfAHeldLock(t *testing.T) {
 	}
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A claim waits for a task whose lock is held for a moment by somebody else, and
+// for what another claim of the process has in its hands.
+func TestClaimWaitsForAHeldLock(t *testing.T) {
+	home := t.TempDir() + "/home"
+	must(t, Create(home, Options{Sync: durable.None}))
+	b := opened(t, home, Options{Sync: durable.None})
+	id, err := b.Submit(t.Context(), request("held"))
+	must(t, err)
+	lock, err := durable.TryLock(privatePath(home, "locks", shardName(shardOf(string(id)))))
+	must(t, err)
+	if _, busy, err := b.claimSoon(t.Context(), ClaimRequest{Agent: "coder"}); !busy || !errors.Is(err, ErrEmpty) {
+		t.Errorf("a lock that is never given back: busy %v, %v", busy, err)
+	}
+	gaveBack := make(chan error, 1)
+	asked := make(chan struct{})
+	go func() {
+		<-asked
+		gaveBack <- lock.Unlock()
+	}()
+	_, h, err := b.claimNext(t.Context(), ClaimRequest{Agent: "coder"})
+	if h == nil || !errors.Is(err, ErrEmpty) {
+		t.Fatalf("held %v, %v", h, err)
+	}
+	close(asked)
+	must(t, b.letGo(t.Context(), h, time.Minute))
+	must(t, <-gaveBack)
+	rec, others := b.takeNext(b.fits(ClaimRequest{Agent: "coder"}), 0)
+	if rec == nil || !others {
+		t.Fatalf("taken %v, out %v", rec, others)
+	}
+	if _, h, err := b.claimNext(t.Context(), ClaimRequest{Agent: "coder"}); h == nil || h.id != "" || !errors.Is(err, ErrEmpty) {
+		t.Errorf("what another claim has in its hands: held %v, %v", h, err)
+	}
+	b.putBack([]*record{rec})
+	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
+	must(t, err)
+	if c.ID() != id {
+		t.Errorf("it claimed %s", c.ID())
 	}
 }
 
