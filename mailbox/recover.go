@@ -56,19 +56,7 @@ func Recover(ctx context.Context, dir string, o Options, r RecoverOptions) (Reco
 		return Recovered{}, lockError(err)
 	}
 	defer lock.Unlock()
-	if r.AfterIOError {
-		// First, because a crash after Renew leaves a mailbox that may be written.
-		if err := b.markRecovery(); err != nil {
-			return Recovered{}, err
-		}
-		if err := b.flushJournaled(); err != nil {
-			return Recovered{}, err
-		}
-		if err := b.ledger.Renew(ctx); err != nil {
-			return Recovered{}, err
-		}
-	}
-	out, err := b.recover(ctx, r.Adopt)
+	out, err := b.recover(ctx, r)
 	out.Locks = made
 	return out, err
 }
@@ -143,7 +131,7 @@ func (b *Box) recoverAll(ctx context.Context, anyway bool) error {
 			return err
 		}
 	}
-	_, err = b.recover(ctx, nil)
+	_, err = b.recover(ctx, RecoverOptions{})
 	return err
 }
 
@@ -170,7 +158,7 @@ type fate struct {
 // last; until then it says that recovery is at work, so that the next Open goes
 // on where this one is killed. A ledger that cannot be recovered changes not
 // even that.
-func (b *Box) recover(ctx context.Context, adopt []ID) (Recovered, error) {
+func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) {
 	boot, err := currentBoot(b.home)
 	if err != nil {
 		return Recovered{}, err
@@ -179,10 +167,16 @@ func (b *Box) recover(ctx context.Context, adopt []ID) (Recovered, error) {
 	if err != nil {
 		return Recovered{}, err
 	}
-	r := &recovery{b: b, ctx: ctx, adopt: adopt, last: map[ID]*fate{}, files: map[ID][]string{}}
+	r := &recovery{b: b, ctx: ctx, adopt: o.Adopt, last: map[ID]*fate{}, files: map[ID][]string{}}
 	r.restarted = was.Boot != boot.Boot
 	r.out.Moved = was.Host != boot.Host || was.Dev != boot.Dev || was.Inode != boot.Inode
-	for _, step := range []func() error{r.journal, r.ledger, b.markRecovery, r.fold, r.asides, r.walk, r.tasks, r.records, r.shards, r.staged, r.copies} {
+	begin := []func() error{r.writable}
+	if o.AfterIOError {
+		// The mark comes first, because a crash after renew leaves a mailbox that may
+		// be written; and the journal comes back before renew begins another.
+		begin = []func() error{b.markRecovery, r.journal, r.renew}
+	}
+	for _, step := range append(begin, r.journal, r.ledger, b.markRecovery, r.fold, r.asides, r.walk, r.tasks, r.records, r.shards, r.staged, r.copies) {
 		if err := step(); err != nil {
 			return r.out, err
 		}
@@ -212,6 +206,17 @@ func (b *Box) markRecovery() error {
 	}
 	now.Recovering = true
 	return writeBoot(b.home, now, b.o.Sync)
+}
+
+// writable ends the recovery of a mailbox that is read-only with nothing changed.
+func (r *recovery) writable() error { return audit.CheckWritable(r.b.home) }
+
+// renew lifts the read-only state.
+func (r *recovery) renew() error {
+	if err := r.b.flushJournaled(); err != nil {
+		return err
+	}
+	return r.b.ledger.Renew(r.ctx)
 }
 
 // ledger makes the ledger its longest valid chain. One that is broken elsewhere
