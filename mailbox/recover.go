@@ -145,6 +145,7 @@ type recovery struct {
 	adopt []ID
 
 	restarted bool // the machine, since the mailbox was last recovered
+	suspect   bool // there was an I/O error: what is read may not be on the disk
 }
 
 // fate is what the ledger says of an id in the end.
@@ -168,13 +169,13 @@ func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) 
 		return Recovered{}, err
 	}
 	r := &recovery{b: b, ctx: ctx, adopt: o.Adopt, last: map[ID]*fate{}, files: map[ID][]string{}}
-	r.restarted = was.Boot != boot.Boot
+	r.suspect, r.restarted = o.AfterIOError, was.Boot != boot.Boot
 	r.out.Moved = was.Host != boot.Host || was.Dev != boot.Dev || was.Inode != boot.Inode
 	begin := []func() error{r.writable}
 	if o.AfterIOError {
-		// The mark comes first, because a crash after renew leaves a mailbox that may
-		// be written; and the journal comes back before renew begins another.
-		begin = []func() error{b.markRecovery, r.journal, r.renew}
+		// The mark comes first, because a crash after Renew leaves a mailbox that may
+		// be written; and the journal comes back before Renew begins another.
+		begin = []func() error{b.markRecovery, r.journal, func() error { return b.ledger.Renew(ctx) }}
 	}
 	for _, step := range append(begin, r.journal, r.ledger, b.markRecovery, r.fold, r.asides, r.walk, r.tasks, r.records, r.shards, r.staged, r.copies) {
 		if err := step(); err != nil {
@@ -210,14 +211,6 @@ func (b *Box) markRecovery() error {
 
 // writable ends the recovery of a mailbox that is read-only with nothing changed.
 func (r *recovery) writable() error { return audit.CheckWritable(r.b.home) }
-
-// renew lifts the read-only state.
-func (r *recovery) renew() error {
-	if err := r.b.flushJournaled(); err != nil {
-		return err
-	}
-	return r.b.ledger.Renew(r.ctx)
-}
 
 // ledger makes the ledger its longest valid chain. One that is broken elsewhere
 // than at its unflushed end ends the recovery with nothing changed.

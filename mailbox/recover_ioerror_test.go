@@ -58,3 +58,34 @@ func TestRecoverAfterIOErrorAndPowerCut(t *testing.T) {
 	}
 	whole(t, home)
 }
+
+// After an I/O error a content that only the journal is known to have on the
+// disk is written anew: another flush of the old file would prove nothing.
+func TestRecoverAfterIOErrorWritesAnew(t *testing.T) {
+	b := journaledBox(t)
+	submitted(t, b)
+	running, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
+	must(t, err)
+	second := request("second")
+	second.ID = "t2"
+	_, err = b.Submit(t.Context(), second)
+	must(t, err)
+	places := []string{b.path("tasks", "in-progress", running.ID().file()), b.path("tasks", "pending", "t2.json")}
+	must(t, os.WriteFile(audit.ReadOnlyPath(b.Home()), []byte("a flush failed"), 0o600))
+	var was []os.FileInfo
+	for _, p := range places {
+		info, err := os.Stat(p)
+		must(t, err)
+		was = append(was, info)
+	}
+	out, err := Recover(t.Context(), b.Home(), Options{}, RecoverOptions{AfterIOError: true})
+	if err != nil || out.Replayed != 0 {
+		t.Fatalf("%+v: %v", out, err)
+	}
+	for i, p := range places {
+		if now, err := os.Stat(p); err != nil || os.SameFile(was[i], now) {
+			t.Errorf("%s is the file that it was: %v", p, err)
+		}
+	}
+	whole(t, b.Home())
+}

@@ -45,28 +45,6 @@ func (r *recovery) journal() error {
 	return r.ctx.Err()
 }
 
-// flushJournaled flushes, file by file, the tasks that only the journal has on
-// disk: after an I/O error each of them has to say that it is there.
-func (b *Box) flushJournaled() error {
-	records, err := b.ledger.Journaled()
-	if err != nil {
-		return err
-	}
-	for _, rec := range records {
-		id, _, _ := cutLast(rec.Payload.Name, "~")
-		if CheckID(ID(id)) != nil {
-			continue
-		}
-		for _, f := range Folders {
-			err := durable.SyncPath(b.path("tasks", string(f), ID(id).file()), b.o.Sync)
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // versions are the contents of one task that the journal has, oldest first.
 type versions struct {
 	id       ID
@@ -102,7 +80,8 @@ func (v *versions) add(tx string, rec audit.Journaled) error {
 // else lies in the task's places is a stranger's, and where the machine was not
 // restarted it is left there for an operator to judge. After a restart nobody
 // can tell, so the content comes back, and what was found in its place goes to
-// quarantine when it is moved there.
+// quarantine when it is moved there. After an I/O error every content is staged
+// anew, wherever it is.
 func (r *recovery) restore(v *versions) error {
 	if len(v.txs) == 0 {
 		return nil
@@ -125,12 +104,10 @@ func (r *recovery) restore(v *versions) error {
 	if there == "" && slices.Contains(remains, "") && !r.restarted {
 		return nil
 	}
-	if there == "" {
-		if err := errors.Join(removeIfThere(staged), durable.Stage(staged, v.contents[newest], r.b.o.Sync)); err != nil {
+	if there == "" || r.suspect && m.TX == v.txs[newest] {
+		if there, err = r.stageAnew(staged, there, v.contents[newest]); err != nil {
 			return err
 		}
-		there = staged
-		r.out.Replayed++
 	}
 	for _, p := range remains {
 		if p != "" && p != there {
@@ -140,6 +117,30 @@ func (r *recovery) restore(v *versions) error {
 		}
 	}
 	return nil
+}
+
+// stageAnew flushes a content in a new inode: as the staged file, or in the place
+// of the one that is there. A flush of that one would prove nothing: the kernel
+// reports a write error once, and perhaps somebody else has been told.
+func (r *recovery) stageAnew(staged, there string, content []byte) (string, error) {
+	if err := errors.Join(removeIfThere(staged), durable.Stage(staged, content, r.b.o.Sync)); err != nil {
+		return "", err
+	}
+	if there == "" {
+		r.out.Replayed++
+	}
+	if there == "" || there == staged {
+		return staged, nil
+	}
+	if err := durable.Exchange(staged, there); err != nil {
+		return "", err
+	}
+	if out, err := look(staged); err != nil {
+		return "", err
+	} else if out.hash != audit.Hash(content) { // a stranger's edit of this moment
+		return there, durable.Exchange(staged, there)
+	}
+	return there, removeIfThere(staged)
 }
 
 // places are where a task's bytes may lie: its own folder first.
