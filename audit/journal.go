@@ -435,8 +435,9 @@ func readJournal(home string, m durable.Mode) (records []Journaled, covered Posi
 }
 
 // blankUncovered overwrites with NULs what stands in the newest file behind what
-// the journal covers, if it continues the chain: those lines were never flushed,
-// and what they commit to may be lost. A line whose transaction stands in a file
+// the journal covers, if there is a whole line in it, with its newline or without,
+// in the chain or behind a hole: those lines were never flushed, and what they
+// commit to may be lost. A line whose transaction stands in a file
 // was not one of them; then the journal is not this ledger's, and that is
 // damage. Under the lock.
 func (l *Ledger) blankUncovered() error {
@@ -459,8 +460,8 @@ func (l *Ledger) blankUncovered() error {
 	if err != nil || covered.File != begins.File || covered.Offset >= size {
 		return err
 	}
-	if next, _, err := l.chainEnd(covered); err != nil || next == covered {
-		return err // no line that counts, and so nothing to blank
+	if there, err := l.holdsLine(covered.Offset, size); err != nil || !there {
+		return err
 	}
 	if err := l.checkCut(covered, size); err != nil {
 		return err
@@ -474,6 +475,18 @@ func (l *Ledger) blankUncovered() error {
 		return err
 	}
 	return durable.SyncFile(f)
+}
+
+// holdsLine tells whether a whole line stands in the open file between from and
+// to.
+func (l *Ledger) holdsLine(from, to int64) (bool, error) {
+	in := l.pieces(from, to)
+	for in.Scan() {
+		if _, _, _, err := skim(in.Bytes()); err == nil {
+			return true, nil
+		}
+	}
+	return false, in.Err()
 }
 
 // replay writes lines into the day files that lack them.

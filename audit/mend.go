@@ -93,8 +93,7 @@ func (l *Ledger) checkCut(at Position, size int64) error {
 // wholeLines collects the transactions of the whole lines between at and size.
 func (l *Ledger) wholeLines(at Position, size int64) ([]string, error) {
 	var txs []string
-	in := bufio.NewScanner(io.NewSectionReader(l.open.file, at.Offset, size-at.Offset))
-	in.Buffer(nil, 1<<30)
+	in := l.pieces(at.Offset, size)
 	for in.Scan() {
 		if _, _, _, err := skim(in.Bytes()); err != nil {
 			continue
@@ -108,6 +107,13 @@ func (l *Ledger) wholeLines(at Position, size int64) ([]string, error) {
 		}
 	}
 	return txs, in.Err()
+}
+
+// pieces are the bytes of the open file between from and to, cut at newlines.
+func (l *Ledger) pieces(from, to int64) *bufio.Scanner {
+	in := bufio.NewScanner(io.NewSectionReader(l.open.file, from, to-from))
+	in.Buffer(nil, 1<<30)
+	return in
 }
 
 // repair closes the bytes from at to size and names them.
