@@ -210,7 +210,7 @@ func (l *Ledger) write(ctx context.Context, e Entry, p Payload) (Line, ticket, e
 	if err := l.turnDay(now); err != nil {
 		return Line{}, ticket{}, fmt.Errorf("%w: %w", ErrUnwritten, err)
 	}
-	return l.put(e, now, nil, p)
+	return l.put(e, now, p)
 }
 
 // lock takes the ledger's lock.
@@ -384,19 +384,25 @@ func (l *Ledger) endDay() error {
 }
 
 // put writes one line at the end of the open file, then into the journal, and
-// then the head record. Under the lock, with the view brought up to date. before
-// is written in front of the line in the same write (the newline that closes
-// torn bytes). A crash before the record leaves a ledger that is longer than the
-// head says; whoever comes next mends it, and begins the journal anew.
-func (l *Ledger) put(e Entry, now time.Time, before []byte, p Payload) (Line, ticket, error) {
-	at := Position{File: l.head.File, Offset: l.head.Length, Seq: l.head.Seq, Checksum: l.head.Checksum}
+// then the head record. Under the lock, with the view brought up to date. A crash
+// before the record leaves a ledger that is longer than the head says; whoever
+// comes next mends it, and begins the journal anew.
+func (l *Ledger) put(e Entry, now time.Time, p Payload) (Line, ticket, error) {
+	return l.putBehind(0, nil, e, now, p)
+}
+
+// putBehind is put behind so many torn bytes, which closing ends in the same
+// write. The head record counts them only with the line: until then whoever comes
+// next has to see them.
+func (l *Ledger) putBehind(torn int64, closing []byte, e Entry, now time.Time, p Payload) (Line, ticket, error) {
+	at := Position{File: l.head.File, Offset: l.head.Length + torn, Seq: l.head.Seq, Checksum: l.head.Checksum}
 	e.TS, e.Seq, e.Prev, e.V = now.Format(timeLayout), at.Seq+1, at.Checksum, Format
 	raw, err := e.encode()
 	if err != nil {
 		return Line{}, ticket{}, fmt.Errorf("%w: %w", ErrUnwritten, err)
 	}
-	data := make([]byte, 0, len(before)+len(raw)+1)
-	data = append(append(append(data, before...), raw...), '\n')
+	data := make([]byte, 0, len(closing)+len(raw)+1)
+	data = append(append(append(data, closing...), raw...), '\n')
 	var record []byte
 	if l.journaled() {
 		record = journalRecord(at, data, p)
@@ -418,7 +424,7 @@ func (l *Ledger) put(e Entry, now time.Time, before []byte, p Payload) (Line, ti
 		return Line{}, ticket{}, fmt.Errorf("audit/shared/%s: somebody wrote without the lock (%d, not %d): %w", at.File, reached, at.Offset+int64(len(data)), ErrForeignWrite)
 	}
 	end := Position{File: at.File, Offset: at.Offset + int64(len(data)), Seq: e.Seq, Checksum: e.Checksum}
-	at.Offset += int64(len(before))
+	at.Offset += int64(len(closing))
 	line := Line{Raw: raw, At: at, End: end, Seq: e.Seq, Checksum: e.Checksum}
 	next := l.head.Journal
 	if record != nil {

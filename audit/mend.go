@@ -141,12 +141,7 @@ func (l *Ledger) repair(at Position, size int64) error {
 			Writer
 		}{Repair{"audit/shared/" + at.File, at.Offset, length, "sha256:" + hex.EncodeToString(sum.Sum(nil))}, ThisWriter()}),
 	}
-	// The record counts the torn bytes as passed, so that the line lands behind
-	// them with the offset that it names.
-	l.mu.Lock()
-	l.head.Length = size
-	l.mu.Unlock()
-	_, t, err := l.put(e, l.now().UTC(), closing, Payload{})
+	_, t, err := l.putBehind(size-at.Offset, closing, e, l.now().UTC(), Payload{})
 	if err == nil {
 		err = l.flush(t)
 	}
