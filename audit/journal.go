@@ -91,7 +91,9 @@ type journal struct {
 }
 
 // journalAt is the part of the head record that is about the journal: where the
-// next record goes. Ino 0 means that the ledger has lines that are not in it.
+// next record goes. Offset 0 means that the ledger has lines that are not in it.
+// Ino 0 means that a power cut brings no journal back: there is none, and its
+// removal is on the disk.
 type journalAt struct {
 	Ino    uint64
 	Offset int64
@@ -103,24 +105,31 @@ func (l *Ledger) room(n int64) error {
 	if !l.journaled() {
 		return l.leaveJournal()
 	}
-	at := l.head.Journal
 	st, err := durable.Lstat(JournalPath(l.home))
 	if errors.Is(err, fs.ErrNotExist) {
-		at.Ino = 0
-	} else if err != nil {
+		err = l.uncover(l.head.Journal.Ino) // the new one may get this number again
+	}
+	if err != nil {
 		return err
 	}
-	if l.journal == nil || l.journal.ino != st.Ino || at.Ino == 0 {
+	if l.journal == nil || l.journal.ino != st.Ino {
 		if err := l.openJournal(); err != nil {
 			return err
 		}
 	}
-	if at.Ino != l.journal.ino || at.Offset+n > journalLimit {
+	if at := l.head.Journal; at.Ino != l.journal.ino || at.Offset == 0 || at.Offset+n > journalLimit {
 		if err := l.beginJournal(); err != nil {
 			return err
 		}
 	}
 	return l.journal.grow(l.head.Journal.Offset + n)
+}
+
+// uncover says in the head record that the journal lacks lines.
+func (l *Ledger) uncover(ino uint64) error {
+	head := l.head
+	head.Journal = journalAt{Ino: ino}
+	return l.writeHead(head)
 }
 
 // beginJournal makes a checkpoint and begins the records anew. The head record
@@ -130,11 +139,10 @@ func (l *Ledger) beginJournal() error {
 	if err := l.checkpoint(); err != nil {
 		return err
 	}
-	head := l.head
-	head.Journal = journalAt{}
-	if err := l.writeHead(head); err != nil {
+	if err := l.uncover(l.journal.ino); err != nil {
 		return err
 	}
+	head := l.head
 	if err := l.journal.grow(journalBlock); err != nil {
 		return err
 	}
@@ -150,20 +158,26 @@ func (l *Ledger) beginJournal() error {
 
 // leaveJournal ends the use of a journal by a process that has none: what only
 // the journal has on disk is brought to its place first. The journal goes,
-// because it does not cover the lines that come now.
+// because it does not cover the lines that come now. The head record keeps its
+// number until the removal is on the disk: after a crash here the next appender
+// goes on with it.
 func (l *Ledger) leaveJournal() error {
-	if _, err := durable.Lstat(JournalPath(l.home)); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
+	st, err := durable.Lstat(JournalPath(l.home))
+	if errors.Is(err, fs.ErrNotExist) {
+		if l.head.Journal.Ino == 0 {
+			return nil
+		}
+		err = nil
+	} else if err == nil && st.Ino != l.head.Journal.Ino {
+		err = l.uncover(st.Ino)
+	}
+	if err != nil {
 		return err
 	}
 	if err := l.dropJournal(); err != nil {
 		return err
 	}
-	l.mu.Lock()
-	l.head.Journal = journalAt{}
-	l.mu.Unlock()
-	return nil
+	return l.uncover(0)
 }
 
 // checkpoint brings everything that was written until now to the disk: the
@@ -180,22 +194,18 @@ func (l *Ledger) checkpoint() error {
 	return nil
 }
 
-// dropJournal removes the journal, once all that it is needed for is on disk.
+// dropJournal removes the journal, once all that it is needed for is on disk. A
+// process of mode None flushes here too: others have answered for those lines.
 func (l *Ledger) dropJournal() error {
-	if l.mode != durable.None && durable.CanSyncFS {
-		dir, err := os.Open(filepath.Join(l.home, ".mbox"))
-		if err != nil {
-			return err
-		}
-		defer dir.Close()
-		if err := durable.SyncFS(dir); err != nil {
+	if durable.CanSyncFS {
+		if err := l.checkpoint(); err != nil {
 			return err
 		}
 	}
 	if err := durable.Remove(JournalPath(l.home)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return durable.SyncDir(filepath.Join(l.home, ".mbox"), l.mode)
+	return durable.SyncDir(filepath.Join(l.home, ".mbox"), durable.Standard)
 }
 
 // openJournal opens the journal, and makes it if it is missing.

@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 
 	"mbox/mailbox/durable"
@@ -29,7 +30,7 @@ func TestRepairByTheKilled(t *testing.T) {
 		remove := durable.SetFault(killAt(n))
 		_, err := l.Append(context.Background(), note("coder", "two"))
 		remove()
-		next := reopened(t, l)
+		next := inMode(t, l, l.mode)
 		appendNote(t, next, "coder", "three")
 		if said := chain(t, next); said[len(said)-1] != "three" {
 			t.Errorf("killed at step %d, the ledger ends with %q", n, said[len(said)-1])
@@ -41,13 +42,52 @@ func TestRepairByTheKilled(t *testing.T) {
 	t.Error("the line was never written")
 }
 
-// reopened is the ledger as another process has it.
-func reopened(t *testing.T, l *Ledger) *Ledger {
+// A journal that has been removed is begun anew with its base, whoever is killed
+// on the way, and also where the new file has the inode number of the old one.
+func TestJournalMadeAnewByTheKilled(t *testing.T) {
+	needJournal(t)
+	for n := range 40 {
+		l := newLedger(t, nil)
+		appendNote(t, l, "coder", "one")
+		if err := os.Remove(JournalPath(l.home)); err != nil {
+			t.Fatal(err)
+		}
+		remove := durable.SetFault(killAt(n))
+		_, err := l.Append(context.Background(), note("coder", "two"))
+		remove()
+		renumber(t, l)
+		next := inMode(t, l, l.mode)
+		appendNote(t, next, "coder", "three")
+		records, covered, ok, bad := readJournal(l.home, durable.None)
+		if bad != nil || !ok || len(records) == 0 || covered != next.End() {
+			t.Fatalf("killed at step %d: the journal covers %d lines, the ledger has %d: %v", n, covered.Seq, next.End().Seq, bad)
+		}
+		if err == nil {
+			return
+		}
+	}
+	t.Error("the line was never written")
+}
+
+// renumber writes into the head record that the journal which is there now bears
+// the number of the one that was: a file system may give it out again.
+func renumber(t *testing.T, l *Ledger) {
 	t.Helper()
-	next, err := Open(l.home, testMailbox, Options{Mode: l.mode})
+	st, err := durable.Lstat(JournalPath(l.home))
+	if errors.Is(err, os.ErrNotExist) {
+		return
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { next.Close() })
-	return next
+	h, ok := decodeHead(readFile(t, l.lockPath()))
+	if !ok {
+		t.Fatal("no head record")
+	}
+	if h.Journal.Ino != 0 {
+		h.Journal.Ino = st.Ino
+	}
+	data := readFile(t, l.lockPath())
+	copy(data, h.encode())
+	writeFile(t, l.lockPath(), data)
 }

@@ -37,7 +37,8 @@ func (l *Ledger) mend(size int64) error {
 		}
 		size = max(size, at.Offset)
 	}
-	if err := l.writeHead(Head{File: at.File, Length: at.Offset, Seq: at.Seq, Checksum: at.Checksum}); err != nil {
+	head := Head{File: at.File, Length: at.Offset, Seq: at.Seq, Checksum: at.Checksum, Journal: journalAt{Ino: l.head.Journal.Ino}}
+	if err := l.writeHead(head); err != nil {
 		return err
 	}
 	if at.Offset < size {
