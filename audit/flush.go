@@ -120,3 +120,24 @@ func (l *Ledger) flush(t ticket) error {
 	}
 	return nil
 }
+
+// syncOpen flushes the newest file. Under the lock.
+func (l *Ledger) syncOpen() error {
+	if l.open == nil || l.mode == durable.None {
+		return nil
+	}
+	if err := l.open.syncNow(); err != nil {
+		return errors.Join(err, l.setReadOnly("flushing "+l.open.name+" failed: "+err.Error()))
+	}
+	return nil
+}
+
+// forgetOpen lets go of the newest file, which another one has taken the place of.
+func (l *Ledger) forgetOpen() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open != nil {
+		l.open.retire()
+		l.open = nil
+	}
+}

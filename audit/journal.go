@@ -191,7 +191,9 @@ func (l *Ledger) checkpoint() error {
 	if err := durable.SyncFS(dir); err != nil {
 		return errors.Join(err, l.setReadOnly("a checkpoint failed: "+err.Error()))
 	}
-	return nil
+	// audit/ may be on another file system. And where ext4 has no journal, syncfs
+	// leaves names in the disk's cache: what comes after may reach the disk first.
+	return l.syncOpen()
 }
 
 // dropJournal removes the journal, once all that it is needed for is on disk. A
@@ -397,11 +399,15 @@ func (l *Ledger) Replay(ctx context.Context) ([]Journaled, error) {
 		return nil, err
 	}
 	defer unlock()
-	records, _, _, err := readJournal(l.home, l.mode)
+	data, err := l.readJournal()
 	if err != nil {
 		return nil, err
 	}
-	r := replay{dir: sharedDir(l.home), mode: l.mode}
+	records, covered, ok := parseJournal(data)
+	if !ok {
+		return nil, nil
+	}
+	r := replay{dir: sharedDir(l.home), sync: l.syncFile}
 	defer r.close()
 	for i, rec := range records {
 		if there, err := r.bring(rec); err != nil || !there {
@@ -411,37 +417,36 @@ func (l *Ledger) Replay(ctx context.Context) ([]Journaled, error) {
 	if err := r.flush(); err != nil {
 		return nil, err
 	}
-	return records, l.blankUncovered()
+	return records, l.blankUncovered(covered)
 }
 
-// Journaled returns the records of the journal as they are written now.
-func (l *Ledger) Journaled() ([]Journaled, error) {
-	records, _, _, err := readJournal(l.home, durable.None)
-	return records, err
-}
-
-// readJournal is parseJournal of the home's journal, flushed unless the mode is
-// None: what is acted on must be on disk.
-func readJournal(home string, m durable.Mode) (records []Journaled, covered Position, ok bool, err error) {
-	f, _, err := durable.OpenRegular(JournalPath(home))
+// readJournal reads the journal, and flushes it before that: what is acted on
+// must be on disk. nil where there is none.
+func (l *Ledger) readJournal() ([]byte, error) {
+	f, _, err := durable.OpenRegular(JournalPath(l.home))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, covered, false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return nil, covered, false, err
+		return nil, err
 	}
 	defer f.Close()
-	if m != durable.None {
-		if err := durable.Flush(f); err != nil {
-			return nil, covered, false, err
-		}
+	if err := l.syncFile(f); err != nil {
+		return nil, err
 	}
-	data, err := io.ReadAll(io.LimitReader(f, journalLimit+journalChunk))
-	if err != nil {
-		return nil, covered, false, err
+	return io.ReadAll(io.LimitReader(f, journalLimit+journalChunk))
+}
+
+// syncFile flushes a file that recovery reads or has written. An error makes the
+// mailbox read-only: the next flush would say that all is well.
+func (l *Ledger) syncFile(f *os.File) error {
+	if l.mode == durable.None {
+		return nil
 	}
-	records, covered, ok = parseJournal(data)
-	return records, covered, ok, nil
+	if err := durable.Flush(f); err != nil {
+		return errors.Join(err, l.setReadOnly("flushing "+f.Name()+" failed: "+err.Error()))
+	}
+	return nil
 }
 
 // blankUncovered overwrites with NULs what stands in the newest file behind what
@@ -450,11 +455,7 @@ func readJournal(home string, m durable.Mode) (records []Journaled, covered Posi
 // commit to may be lost. A line whose transaction stands in a file
 // was not one of them; then the journal is not this ledger's, and that is
 // damage. Under the lock.
-func (l *Ledger) blankUncovered() error {
-	_, covered, ok, err := readJournal(l.home, l.mode)
-	if err != nil || !ok {
-		return err
-	}
+func (l *Ledger) blankUncovered(covered Position) error {
 	files, err := dayFiles(sharedDir(l.home))
 	if err != nil || len(files) == 0 {
 		return err
@@ -481,10 +482,10 @@ func (l *Ledger) blankUncovered() error {
 		return err
 	}
 	defer f.Close()
-	if err := durable.WriteAt(f, make([]byte, size-covered.Offset), covered.Offset); err != nil || l.mode == durable.None {
+	if err := durable.WriteAt(f, make([]byte, size-covered.Offset), covered.Offset); err != nil {
 		return err
 	}
-	return durable.SyncFile(f)
+	return l.syncFile(f)
 }
 
 // holdsLine tells whether a whole line stands in the open file between from and
@@ -502,7 +503,7 @@ func (l *Ledger) holdsLine(from, to int64) (bool, error) {
 // replay writes lines into the day files that lack them.
 type replay struct {
 	dir     string
-	mode    durable.Mode
+	sync    func(*os.File) error
 	file    *os.File // the open day file, for reading and writing
 	name    string
 	changed bool
@@ -568,11 +569,11 @@ func (r *replay) open(name string) error {
 }
 
 func (r *replay) flush() error {
-	if !r.changed || r.mode == durable.None {
+	if !r.changed {
 		return nil
 	}
 	r.changed = false
-	return durable.SyncFile(r.file)
+	return r.sync(r.file)
 }
 
 func (r *replay) close() {

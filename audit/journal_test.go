@@ -92,7 +92,7 @@ func TestJournalRecords(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := l.Journaled()
+	got, err := l.Replay(context.Background())
 	if err != nil || len(got) != len(want) {
 		t.Fatalf("%d records: %v", len(got), err)
 	}
@@ -153,7 +153,7 @@ func TestJournalBeginsAnew(t *testing.T) {
 		step()
 		synced = 0
 		appendNote(t, l, "coder", name)
-		records, err := l.Journaled()
+		records, err := l.Replay(context.Background())
 		if err != nil || synced != 1 || len(records) != 1 {
 			t.Errorf("%s: %d checkpoints, then %d records, want 1 and 1 (%v)", name, synced, len(records), err)
 		}
@@ -176,7 +176,7 @@ func TestJournalWithStrictNeighbour(t *testing.T) {
 	defer strict.Close()
 	appendNote(t, strict, "coder", "two")
 	appendNote(t, l, "coder", "three")
-	records, err := l.Journaled()
+	records, err := l.Replay(context.Background())
 	if err != nil || len(records) != 1 || records[0].Seq != 3 {
 		t.Errorf("%d records: %v", len(records), err)
 	}

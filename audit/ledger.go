@@ -377,10 +377,7 @@ func (l *Ledger) endDay() error {
 			return errors.Join(err, l.setReadOnly(err.Error()))
 		}
 	}
-	if err := l.open.syncNow(); err != nil {
-		return errors.Join(err, l.setReadOnly(err.Error()))
-	}
-	return nil
+	return l.syncOpen()
 }
 
 // put writes one line at the end of the open file, then into the journal, and

@@ -49,13 +49,10 @@ func (l *Ledger) mend(size int64) error {
 			return err
 		}
 	}
-	if l.mode == durable.None || l.journaled() {
+	if l.journaled() {
 		return nil // room begins the journal anew before the next line
 	}
-	if err := l.open.syncNow(); err != nil {
-		return fmt.Errorf("%w: %w", err, l.setReadOnly("flushing a repair failed: "+err.Error()))
-	}
-	return nil
+	return l.syncOpen()
 }
 
 // chainEnd walks from p to the end of the chain. unfinished means that a whole
@@ -169,7 +166,10 @@ func (l *Ledger) Recover(ctx context.Context) error {
 	if err := l.checkOlder(); err != nil {
 		return err
 	}
-	return l.rebuildHead()
+	if err := l.rebuildHead(); err != nil {
+		return err
+	}
+	return l.syncOpen() // lines that recovery acts on, and that no journal may have
 }
 
 // checkOlder walks the chain up to the newest file.
@@ -273,6 +273,7 @@ func (l *Ledger) renewFile(name string) error {
 	if err := durable.Exchange(fresh, path); err != nil {
 		return err
 	}
+	l.forgetOpen()
 	kept := filepath.Join(sharedDir(l.home), "."+name+".before-"+l.now().UTC().Format("20060102T150405.000"))
 	if err := durable.Move(fresh, kept); err != nil {
 		return err

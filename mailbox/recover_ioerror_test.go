@@ -33,7 +33,7 @@ func TestRecoverAfterIOErrorAndPowerCut(t *testing.T) {
 	ledger := onlyLedger(t, home)
 	before, err := os.ReadFile(ledger)
 	must(t, err)
-	records, err := b.ledger.Journaled()
+	records, err := b.ledger.Replay(t.Context())
 	must(t, err)
 	must(t, b.Close())
 
