@@ -17,42 +17,51 @@ import (
 func TestLeaveJournalByTheKilled(t *testing.T) {
 	needJournal(t)
 	for _, leaver := range []durable.Mode{durable.Strict, durable.None} {
-		for n := range 20 {
-			l := newLedger(t, nil)
-			appendNote(t, l, "coder", "one")
-			journal := readFile(t, JournalPath(l.home))
-			gone := false // the removal is on the disk
-			killed := killAt(n)
-			watch := func(op durable.Op, path string) (bool, error) {
-				apply, err := killed(op, path)
-				if apply && op == durable.OpSyncDir && path == filepath.Join(l.home, ".mbox") {
-					_, err := os.Lstat(JournalPath(l.home))
-					gone = errors.Is(err, os.ErrNotExist)
-				}
-				return apply, err
+		leaveJournal(t, leaver, false)
+		leaveJournal(t, leaver, true)
+	}
+}
+
+func leaveJournal(t *testing.T, leaver durable.Mode, restarted bool) {
+	t.Helper()
+	for n := range 20 {
+		l := newLedger(t, nil)
+		appendNote(t, l, "coder", "one")
+		journal := readFile(t, JournalPath(l.home))
+		gone := false // the removal is on the disk
+		killed := killAt(n)
+		watch := func(op durable.Op, path string) (bool, error) {
+			apply, err := killed(op, path)
+			if apply && op == durable.OpSyncDir && path == filepath.Join(l.home, ".mbox") {
+				_, err := os.Lstat(JournalPath(l.home))
+				gone = errors.Is(err, os.ErrNotExist)
 			}
-			remove := durable.SetFault(watch)
-			_, err := inMode(t, l, leaver).Append(context.Background(), note("coder", "two"))
-			killed = killAt(1000)
-			last := inMode(t, l, durable.Strict)
-			appendNote(t, last, "coder", "three")
-			remove()
-			if !gone {
-				writeFile(t, JournalPath(l.home), journal)
-			}
-			last.boot = "another boot"
-			if _, err := last.Replay(context.Background()); err != nil {
-				t.Fatal(err)
-			}
-			if err := last.Recover(context.Background()); err != nil {
-				t.Fatal(err)
-			}
-			if said := strings.Join(chain(t, last), " "); !strings.HasSuffix(said, "three") {
-				t.Errorf("mode %d, killed at step %d: the ledger has %q", leaver, n, said)
-			}
-			if err == nil {
-				break
-			}
+			return apply, err
+		}
+		if restarted { // the head record is of no use, and another is made
+			writeFile(t, l.lockPath(), make([]byte, headSize))
+		}
+		remove := durable.SetFault(watch)
+		_, err := inMode(t, l, leaver).Append(context.Background(), note("coder", "two"))
+		killed = killAt(1000)
+		last := inMode(t, l, durable.Strict)
+		appendNote(t, last, "coder", "three")
+		remove()
+		if !gone {
+			writeFile(t, JournalPath(l.home), journal)
+		}
+		last.boot = "another boot"
+		if _, err := last.Replay(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if err := last.Recover(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if said := strings.Join(chain(t, last), " "); !strings.HasSuffix(said, "three") {
+			t.Errorf("mode %d, killed at step %d: the ledger has %q", leaver, n, said)
+		}
+		if err == nil {
+			return
 		}
 	}
 }
