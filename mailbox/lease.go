@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -45,7 +46,8 @@ func (b *Box) makeLease(c *Claim) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := durable.CreateSpare(b.spareLease(c.ID()), b.leasePath(c.ID(), c.token), 4<<10, append(note, '\n'))
+	note = slices.Concat([]byte{'\n'}, note, []byte{'\n'}) // what stands before it may have no newline
+	f, err := durable.CreateSpare(b.spareLease(c.ID()), b.leasePath(c.ID(), c.token), 4<<10, note)
 	if err != nil {
 		return f, err
 	}
