@@ -50,7 +50,7 @@ func cutPower(t *testing.T, seed uint64) {
 	}
 
 	tearLedger(t, r, ledger, before, records[0].At.Offset)
-	lives := formerLives(t, records)
+	lives := formerLives(records)
 	for id := range want {
 		tearTask(t, r, b, ID(trimJSON(filepath.Base(id))), records, lives)
 	}
@@ -231,18 +231,13 @@ func tearTask(t *testing.T, r *rand.Rand, b *Box, id ID, records []audit.Journal
 	}
 }
 
-// formerLives are the versions that others have taken the place of: what may
-// stand in an inode that was used again.
-func formerLives(t *testing.T, records []audit.Journaled) (lives [][]byte) {
-	t.Helper()
-	last := map[string][]byte{}
+// formerLives are what may stand in an inode that was used again, before it was
+// or since: versions of any task.
+func formerLives(records []audit.Journaled) (lives [][]byte) {
 	for _, rec := range records {
-		e, err := rec.Entry()
-		must(t, err)
-		if data := last[e.Task()]; data != nil {
-			lives = append(lives, data)
+		if rec.Payload.Name != "" {
+			lives = append(lives, rec.Payload.Data)
 		}
-		last[e.Task()] = rec.Payload.Data
 	}
 	return lives
 }

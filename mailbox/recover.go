@@ -144,6 +144,8 @@ type recovery struct {
 	files map[ID][]string // where files of an id lie, from the home
 	adopt []ID
 
+	journaled map[string]bool // hashes of the contents that the journal has
+
 	restarted bool // the machine, since the mailbox was last recovered
 	suspect   bool // there was an I/O error: what is read may not be on the disk
 }
@@ -168,7 +170,7 @@ func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) 
 	if err != nil {
 		return Recovered{}, err
 	}
-	r := &recovery{b: b, ctx: ctx, adopt: o.Adopt, last: map[ID]*fate{}, files: map[ID][]string{}}
+	r := &recovery{b: b, ctx: ctx, adopt: o.Adopt, last: map[ID]*fate{}, files: map[ID][]string{}, journaled: map[string]bool{}}
 	r.suspect, r.restarted = o.AfterIOError, was.Boot != boot.Boot
 	r.out.Moved = was.Host != boot.Host || was.Dev != boot.Dev || was.Inode != boot.Inode
 	begin := []func() error{r.writable}

@@ -28,6 +28,7 @@ func (r *recovery) journal() error {
 		if !ok || CheckID(ID(id)) != nil {
 			continue
 		}
+		r.journaled[audit.Hash(rec.Payload.Data)] = true
 		v := tasks[ID(id)]
 		if v == nil {
 			v = &versions{id: ID(id), known: map[string]bool{}}
@@ -179,7 +180,7 @@ func (r *recovery) look(v *versions, places []string, hash string) (remains []st
 		case sum == v.kept:
 		case sum == hash && there == "":
 			there = p
-		case strings.HasPrefix(p, privatePath(r.b.home)), v.known[sum], r.superseded(data, sum),
+		case strings.HasPrefix(p, privatePath(r.b.home)), v.known[sum], r.superseded(data, sum), r.restarted && r.journaled[sum],
 			slices.ContainsFunc(v.contents, func(c []byte) bool { return audit.Torn(data, c) }):
 			remains = append(remains, p)
 		default:
@@ -190,7 +191,8 @@ func (r *recovery) look(v *versions, places []string, hash string) (remains []st
 }
 
 // superseded tells whether the bytes are a version of some task that another one
-// has taken the place of: what stood in a spare's inode before.
+// has taken the place of: what stood in a spare's inode before. (What was written
+// into it since is in the journal.)
 func (r *recovery) superseded(data []byte, hash string) bool {
 	t := new(Task)
 	if schemas.Decode(data, t) != nil || t.Mbox.TX == "" {
