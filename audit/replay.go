@@ -1,0 +1,209 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"mbox/mailbox/durable"
+)
+
+// Replay puts the journal's lines back where a power cut took them from the
+// ledger, flushes them, and returns the records, oldest first, for their
+// contents. It writes only where the file has nothing, or the NULs that a file
+// system leaves; a ledger that differs otherwise is damaged, not cut, and stays
+// as it is. Running it again changes no byte.
+func (l *Ledger) Replay(ctx context.Context) ([]Journaled, error) {
+	unlock, err := l.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	data, err := l.readJournal()
+	if err != nil {
+		return nil, err
+	}
+	records, covered, ok := parseJournal(data)
+	if !ok {
+		return nil, nil
+	}
+	r := replay{dir: sharedDir(l.home), sync: l.syncFile}
+	defer r.close()
+	for i, rec := range records {
+		if there, err := r.bring(rec); err != nil || !there {
+			return records[:i], err
+		}
+	}
+	if err := r.flush(); err != nil {
+		return nil, err
+	}
+	return records, l.blankUncovered(covered)
+}
+
+// readJournal reads the journal, and flushes it before that: what is acted on
+// must be on disk. nil where there is none.
+func (l *Ledger) readJournal() ([]byte, error) {
+	f, _, err := durable.OpenRegular(JournalPath(l.home))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := l.syncFile(f); err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(f, journalLimit+journalChunk))
+}
+
+// syncFile flushes a file that recovery reads or has written. An error makes the
+// mailbox read-only: the next flush would say that all is well.
+func (l *Ledger) syncFile(f *os.File) error {
+	if l.mode == durable.None {
+		return nil
+	}
+	if err := durable.Flush(f); err != nil {
+		return errors.Join(err, l.setReadOnly("flushing "+f.Name()+" failed: "+err.Error()))
+	}
+	return nil
+}
+
+// blankUncovered overwrites with NULs what stands in the newest file behind what
+// the journal covers, if there is a whole line in it, with its newline or without,
+// in the chain or behind a hole: those lines were never flushed, and what they
+// commit to may be lost. A line whose transaction stands in a file
+// was not one of them; then the journal is not this ledger's, and that is
+// damage. Under the lock.
+func (l *Ledger) blankUncovered(covered Position) error {
+	files, err := dayFiles(sharedDir(l.home))
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	begins, err := l.startOf(files)
+	if err != nil {
+		return err
+	}
+	if covered.File < begins.File && covered.Seq == begins.Seq {
+		covered = begins // a day was begun, and its first line not covered
+	}
+	size, err := l.follow(Head{File: begins.File, Seq: begins.Seq, Checksum: begins.Checksum})
+	if err != nil || covered.File != begins.File || covered.Offset >= size {
+		return err
+	}
+	if there, err := l.holdsLine(covered.Offset, size); err != nil || !there {
+		return err
+	}
+	if err := l.checkCut(covered, size); err != nil {
+		return err
+	}
+	f, err := durable.OpenFile(filepath.Join(sharedDir(l.home), begins.File), os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := durable.WriteAt(f, make([]byte, size-covered.Offset), covered.Offset); err != nil {
+		return err
+	}
+	return l.syncFile(f)
+}
+
+// holdsLine tells whether a whole line stands in the open file between from and
+// to.
+func (l *Ledger) holdsLine(from, to int64) (bool, error) {
+	in := l.pieces(from, to)
+	for in.Scan() {
+		if _, _, _, err := skim(in.Bytes()); err == nil {
+			return true, nil
+		}
+	}
+	return false, in.Err()
+}
+
+// replay writes lines into the day files that lack them.
+type replay struct {
+	dir     string
+	sync    func(*os.File) error
+	file    *os.File // the open day file, for reading and writing
+	name    string
+	changed bool
+}
+
+// bring makes sure that a record's line stands in its place; false if other
+// bytes stand there.
+func (r *replay) bring(rec Journaled) (bool, error) {
+	if rec.At.File != r.name {
+		if err := r.open(rec.At.File); errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		} else if err != nil {
+			return false, err
+		}
+	}
+	info, err := r.file.Stat()
+	if err != nil || info.Size() < rec.At.Offset {
+		return false, err
+	}
+	have := make([]byte, len(rec.bytes))
+	n, err := r.file.ReadAt(have, rec.At.Offset)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	if bytes.Equal(have[:n], rec.bytes) {
+		return true, nil
+	}
+	if !Torn(have[:n], rec.bytes) {
+		return false, nil
+	}
+	r.changed = true
+	return true, durable.WriteAt(r.file, rec.bytes, rec.At.Offset)
+}
+
+// Torn tells whether a power cut can have made have of whole: nothing is there
+// but what belongs there, cut off or with NULs in it.
+func Torn(have, whole []byte) bool {
+	if len(have) > len(whole) {
+		return false
+	}
+	for i, c := range have {
+		if c != 0 && c != whole[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *replay) open(name string) error {
+	if err := r.flush(); err != nil {
+		return err
+	}
+	r.close()
+	if !dayFile.MatchString(name) {
+		return fmt.Errorf("%s: %w", name, fs.ErrNotExist)
+	}
+	f, err := durable.OpenFile(filepath.Join(r.dir, name), os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	r.file, r.name = f, name
+	return nil
+}
+
+func (r *replay) flush() error {
+	if !r.changed {
+		return nil
+	}
+	r.changed = false
+	return r.sync(r.file)
+}
+
+func (r *replay) close() {
+	if r.file != nil {
+		r.file.Close()
+		r.file, r.name = nil, ""
+	}
+}
