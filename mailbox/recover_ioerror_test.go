@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -88,4 +89,40 @@ func TestRecoverAfterIOErrorWritesAnew(t *testing.T) {
 		}
 	}
 	whole(t, b.Home())
+}
+
+// Lines that the journal lacks and whose effect is in the tree are damage (an
+// earlier mbox, which knows no journal, has worked here). The operator's word
+// lifts the mark, and they count.
+func TestRecoverLinesBehindTheJournal(t *testing.T) {
+	b := journaledBox(t)
+	home := b.Home()
+	submitted(t, b)
+	journal, err := os.ReadFile(audit.JournalPath(home))
+	must(t, err)
+	must(t, b.Close())
+	strict, err := Open(t.Context(), home, Options{Sync: durable.Strict})
+	must(t, err)
+	second := request("second")
+	second.ID = "t2"
+	_, err = strict.Submit(t.Context(), second)
+	must(t, err)
+	must(t, strict.Close())
+	must(t, os.WriteFile(audit.JournalPath(home), journal, 0o600))
+	anotherBoot(t, home)
+
+	if _, err := Open(t.Context(), home, Options{}); !errors.Is(err, audit.ErrDamaged) {
+		t.Errorf("opened: %v", err)
+	}
+	_, err = Recover(t.Context(), home, Options{}, RecoverOptions{AfterIOError: true})
+	must(t, err)
+	b, err = Open(t.Context(), home, Options{})
+	must(t, err)
+	defer b.Close()
+	for _, id := range []ID{"t1", "t2"} {
+		if _, state, err := b.Task(t.Context(), id); err != nil || state != Pending {
+			t.Errorf("%s is %q: %v", id, state, err)
+		}
+	}
+	whole(t, home)
 }
