@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -10,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 
@@ -91,27 +91,49 @@ func (l *Ledger) checkCut(at Position, size int64) error {
 // wholeLines collects the transactions of the whole lines between at and size.
 func (l *Ledger) wholeLines(at Position, size int64) ([]string, error) {
 	var txs []string
-	in := l.pieces(at.Offset, size)
-	for in.Scan() {
-		if _, _, _, err := skim(in.Bytes()); err != nil {
-			continue
+	for raw, err := range l.pieces(at.Offset, size) {
+		if err != nil {
+			return nil, err
 		}
-		var d struct {
-			TX string `json:"tx"`
-		}
-		e, err := Line{Raw: in.Bytes()}.Decode()
-		if err == nil && e.Detail(&d) == nil && d.TX != "" {
-			txs = append(txs, d.TX)
+		if tx := txOf(raw); tx != "" {
+			txs = append(txs, tx)
 		}
 	}
-	return txs, in.Err()
+	return txs, nil
 }
 
-// pieces are the bytes of the open file between from and to, cut at newlines.
-func (l *Ledger) pieces(from, to int64) *bufio.Scanner {
-	in := bufio.NewScanner(io.NewSectionReader(l.open.file, from, to-from))
-	in.Buffer(nil, 1<<30)
-	return in
+// txOf is the transaction of a whole line, "" of anything else.
+func txOf(raw []byte) string {
+	if _, _, _, err := skim(raw); err != nil {
+		return ""
+	}
+	var d struct {
+		TX string `json:"tx"`
+	}
+	e, err := Line{Raw: raw}.Decode()
+	if err != nil || e.Detail(&d) != nil {
+		return ""
+	}
+	return d.TX
+}
+
+// pieces are the bytes of the open file between from and to, cut at newlines; of
+// one that is too long to be a line only the beginning.
+func (l *Ledger) pieces(from, to int64) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		in := &dayReader{file: l.open.file, offset: from}
+		for in.offset < to {
+			p, err := in.peek()
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if p.size == 0 || !yield(p.raw, nil) {
+				return
+			}
+			in.step(p)
+		}
+	}
 }
 
 // repair closes the bytes from at to size and names them.
@@ -212,14 +234,26 @@ func (l *Ledger) Cut(tx string) (bool, error) {
 		return false, err
 	}
 	defer f.Close()
-	in := bufio.NewScanner(f)
-	in.Buffer(nil, 1<<30)
-	for in.Scan() {
-		if bytes.Contains(in.Bytes(), want) {
+	return contains(f, want)
+}
+
+// contains tells whether the text stands anywhere in what is read.
+func contains(in io.Reader, text []byte) (bool, error) {
+	buf := make([]byte, 0, 256<<10)
+	for {
+		n, err := in.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		switch {
+		case bytes.Contains(buf, text):
 			return true, nil
+		case err == io.EOF:
+			return false, nil
+		case err != nil:
+			return false, err
 		}
+		begun := max(0, len(buf)-len(text)+1) // it may stand half in the next
+		buf = buf[:copy(buf, buf[begun:])]
 	}
-	return false, in.Err()
 }
 
 // Renew lifts the read-only mark after an I/O error: the newest file is copied

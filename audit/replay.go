@@ -116,13 +116,15 @@ func (l *Ledger) blankUncovered(covered Position) error {
 // holdsLine tells whether a whole line stands in the open file between from and
 // to.
 func (l *Ledger) holdsLine(from, to int64) (bool, error) {
-	in := l.pieces(from, to)
-	for in.Scan() {
-		if _, _, _, err := skim(in.Bytes()); err == nil {
+	for raw, err := range l.pieces(from, to) {
+		if err != nil {
+			return false, err
+		}
+		if _, _, _, err := skim(raw); err == nil {
 			return true, nil
 		}
 	}
-	return false, in.Err()
+	return false, nil
 }
 
 // replay writes lines into the day files that lack them.
