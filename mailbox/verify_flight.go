@@ -29,7 +29,8 @@ import (
 // suspects looks again at each task that looked wrong, and at those whose file
 // was not seen.
 func (v *verifying) suspects() error {
-	for key, t := range v.fold.tasks {
+	for t := range v.fold.tasks.all() {
+		key := t.id.Fold()
 		if _, doubted := v.doubts[key]; !doubted && !t.seen && t.dir() != "" {
 			v.doubts[key] = nil
 		}
@@ -66,7 +67,7 @@ func (v *verifying) lookAgain(key string, seen []place) error {
 			return err
 		}
 	}
-	t := v.fold.tasks[key]
+	t := v.fold.tasks.of(key)
 	if t == nil {
 		return v.unknown(seen)
 	}

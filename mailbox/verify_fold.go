@@ -14,40 +14,14 @@ import (
 // folding is what the ledger's lines add up to. Its memory grows with the
 // tasks, records and quarantine entries, not with the lines.
 type folding struct {
-	tasks   map[string]*lineage // by folded id
+	tasks   lineages
 	records map[string]*recorded
 	entries map[string]*entry // of the quarantine
 	now     details           // of the line at hand
 }
 
 func newFolding() folding {
-	return folding{tasks: map[string]*lineage{}, records: map[string]*recorded{}, entries: map[string]*entry{}}
-}
-
-// lineage is what the ledger says of one task in the end.
-type lineage struct {
-	id        ID
-	state     State // the folder; None or pruned where no file is left
-	after     digest
-	tx        [16]byte
-	seq       int64   // of its last move
-	epoch     int64   // the highest
-	month     [7]byte // of its last move: the folder of an archived task
-	completed bool    // it has a task_completed line
-	seen      bool    // its file is as it should be
-}
-
-const pruned State = "pruned"
-
-// dir is the folder in which the file should lie; "" if there should be none.
-func (t *lineage) dir() string {
-	switch t.state {
-	case None, pruned:
-		return ""
-	case Archived:
-		return "tasks/archive/" + string(t.month[:])
-	}
-	return "tasks/" + string(t.state)
+	return folding{tasks: newLineages(), records: map[string]*recorded{}, entries: map[string]*entry{}}
 }
 
 // recorded is the last line of a decision or change.
@@ -169,7 +143,7 @@ func breaks(invariant int, what string) (int, string) {
 // move folds a line that moves a task.
 func (f *folding) move(e *audit.Entry, d *details) (what string) {
 	id := ID(e.Task())
-	t := f.tasks[id.Fold()]
+	t := f.tasks.of(id.Fold())
 	from, knownFrom := stateIn(d.from)
 	to, knownTo := stateIn(d.to)
 	after, _ := digestIn(d.after)
@@ -191,8 +165,7 @@ func (f *folding) move(e *audit.Entry, d *details) (what string) {
 		what = t.refuses(e.Event, id, from, epoch, d)
 	}
 	if t == nil {
-		t = &lineage{id: ID(strings.Clone(string(id)))}
-		f.tasks[t.id.Fold()] = t
+		t = f.tasks.add(ID(strings.Clone(string(id))))
 	}
 	t.state, t.after, t.seq, t.seen = to, after, e.Seq, false
 	t.epoch = max(t.epoch, epoch)

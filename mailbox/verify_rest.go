@@ -338,7 +338,7 @@ func (v *verifying) lease(name string) error {
 	if err := v.advance(); err != nil {
 		return err
 	}
-	if t := v.fold.tasks[id.Fold()]; t != nil {
+	if t := v.fold.tasks.of(id.Fold()); t != nil {
 		f.Task, f.Seq = t.id, t.seq
 	}
 	v.fault(f)

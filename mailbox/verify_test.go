@@ -191,7 +191,7 @@ func (h *verifyHome) last(id ID) int64 {
 	h.must(err)
 	defer v.close()
 	h.must(v.ledger())
-	return v.fold.tasks[id.Fold()].seq
+	return v.fold.tasks.of(id.Fold()).seq
 }
 
 // atLine is a fault that is told at the id's last line of the event.

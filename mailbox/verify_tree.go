@@ -19,7 +19,7 @@ import (
 // has it is only a doubt yet: it may have moved on since the ledger was read.
 func (v *verifying) walk() error {
 	total := int64(0)
-	for _, t := range v.fold.tasks {
+	for t := range v.fold.tasks.all() {
 		if t.dir() != "" {
 			total++
 		}
@@ -75,7 +75,7 @@ func (v *verifying) file(at place) error {
 		return nil
 	}
 	key := ID(trimJSON(at.name)).Fold()
-	t := v.fold.tasks[key]
+	t := v.fold.tasks.of(key)
 	if t == nil && at.state == Pending {
 		v.drops = append(v.drops, at.name)
 		return nil
@@ -105,7 +105,7 @@ func (v *verifying) sortDrops() error {
 		return err
 	}
 	v.drops = slices.DeleteFunc(v.drops, func(name string) bool {
-		t := v.fold.tasks[ID(trimJSON(name)).Fold()]
+		t := v.fold.tasks.of(ID(trimJSON(name)).Fold())
 		_, err := os.Lstat(v.b.path("tasks", string(Pending), name))
 		return t != nil && t.id.file() == name || err != nil
 	})
@@ -348,7 +348,7 @@ func (s *shape) again(file string) error {
 		return nil // with its task
 	}
 	if name, ok := strings.CutPrefix(file, "tasks/pending/"); ok {
-		t := s.v.fold.tasks[ID(trimJSON(name)).Fold()]
+		t := s.v.fold.tasks.of(ID(trimJSON(name)).Fold())
 		if t == nil || t.id.file() != name {
 			return nil
 		}

@@ -1,0 +1,43 @@
+package mailbox
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// TestLineages holds the table to a map while it grows.
+func TestLineages(t *testing.T) {
+	l, want, order := newLineages(), map[string]*lineage{}, []ID{}
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range 20000 {
+		id := ID(fmt.Sprintf("task-%d", r.IntN(5000)))
+		if i%3 == 0 {
+			id = ID(fmt.Sprintf("Task-%d", r.IntN(5000)))
+		}
+		key := id.Fold()
+		if got := l.of(key); got != want[key] {
+			t.Fatalf("%s: %p, want %p", id, got, want[key])
+		}
+		if want[key] == nil {
+			want[key] = l.add(id)
+			order = append(order, id)
+		}
+	}
+	for key, task := range want {
+		if l.of(key) != task || task.id.Fold() != key {
+			t.Errorf("%s: %p, want %p (%s)", key, l.of(key), task, task.id)
+		}
+	}
+	var all []ID
+	for task := range l.all() {
+		all = append(all, task.id)
+	}
+	if !slices.Equal(all, order) || l.of("") != nil {
+		t.Errorf("%d tasks, want %d in their order", len(all), len(order))
+	}
+	for range l.all() {
+		break
+	}
+}
