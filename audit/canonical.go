@@ -7,6 +7,15 @@ import (
 	"unicode/utf8"
 )
 
+// Member is where a member of a line's details stands in the line.
+type Member struct{ key, colon, end int32 }
+
+// Key is the member's key, which is ASCII without escapes.
+func (m Member) Key(raw []byte) []byte { return raw[m.key+1 : m.colon-1] }
+
+// Value is the member's JSON value.
+func (m Member) Value(raw []byte) []byte { return raw[m.colon+1 : m.end] }
+
 // cursor reads JSON that should be canonical. It proves less than is true, never
 // more: keys with escapes or beyond ASCII fail, and are looked at in another way.
 type cursor struct {
@@ -15,31 +24,63 @@ type cursor struct {
 	failed bool
 }
 
-// member returns the value behind a key, which must be of the kind: '"' a
-// string, '0' a positive integer, '{' an object, 'n' a string or null.
-func (c *cursor) member(key string, kind byte) []byte {
+// begin goes behind a key, and tells what the value there begins with.
+func (c *cursor) begin(key string) (first byte) {
 	begin := c.at + len(key)
 	if c.failed || begin >= len(c.b) || string(c.b[c.at:begin]) != key {
 		c.failed = true
+		return 0
+	}
+	c.at = begin
+	return c.b[begin]
+}
+
+// end takes the value up to its end, which is not proven if it is negative.
+func (c *cursor) end(end int) []byte {
+	if c.failed = c.failed || end < 0; c.failed {
 		return nil
 	}
-	first := c.b[begin]
-	switch kind {
-	case '0':
-		c.failed = first < '1' || first > '9'
-	case 'n':
-		c.failed = first != '"' && first != 'n'
-	default:
-		c.failed = first != kind
+	value := c.b[c.at:end]
+	c.at = end
+	return value
+}
+
+// text returns the string behind a key.
+func (c *cursor) text(key string) []byte { return c.quoted(c.begin(key)) }
+
+// optional returns the string or null behind a key.
+func (c *cursor) optional(key string) []byte {
+	if first := c.begin(key); first != 'n' {
+		return c.quoted(first)
 	}
-	if c.failed {
+	return c.end(word(c.b, c.at))
+}
+
+func (c *cursor) quoted(first byte) []byte {
+	if first != '"' {
+		c.failed = true
 		return nil
 	}
-	c.at = value(c.b, begin, 2)
-	if c.failed = c.at < 0; c.failed {
+	end, _ := text(c.b, c.at)
+	return c.end(end)
+}
+
+// positive returns the integer over 0 behind a key.
+func (c *cursor) positive(key string) []byte {
+	if first := c.begin(key); first < '1' || first > '9' {
+		c.failed = true
 		return nil
 	}
-	return c.b[begin:c.at]
+	return c.end(number(c.b, c.at))
+}
+
+// object returns the object behind a key, and adds its members to found.
+func (c *cursor) object(key string, found *[]Member) []byte {
+	if c.begin(key) != '{' {
+		c.failed = true
+		return nil
+	}
+	return c.end(object(c.b, c.at+1, 2, found))
 }
 
 // maxDepth is how deep objects and arrays may lie in one another, the line
@@ -53,15 +94,19 @@ func value(b []byte, i, depth int) int {
 	case c == '"':
 		end, _ := text(b, i)
 		return end
-	case c == '{' && depth <= maxDepth:
-		return object(b, i+1, depth)
-	case c == '[' && depth <= maxDepth:
-		return array(b, i+1, depth)
 	case c >= '0' && c <= '9' || c == '-':
 		return number(b, i)
+	case c == '{' && depth <= maxDepth:
+		return object(b, i+1, depth, nil)
+	case c == '[' && depth <= maxDepth:
+		return array(b, i+1, depth)
 	}
+	return word(b, i)
+}
+
+func word(b []byte, i int) int {
 	for _, word := range []string{"null", "true", "false"} {
-		if bytes.HasPrefix(b[i:], []byte(word)) {
+		if len(b)-i >= len(word) && string(b[i:i+len(word)]) == word {
 			return i + len(word)
 		}
 	}
@@ -89,24 +134,34 @@ func array(b []byte, i, depth int) int {
 }
 
 // object demands that each key is behind the one before: for ASCII the order of
-// bytes is that of UTF-16.
-func object(b []byte, i, depth int) int {
+// bytes is that of UTF-16. Its members are added to found, if that is not nil.
+func object(b []byte, i, depth int, found *[]Member) int {
 	if i < len(b) && b[i] == '}' {
 		return i + 1
 	}
 	var last []byte
+	lastHead := uint64(0)
 	for first := true; i < len(b); first = false {
-		end, plain := text(b, i)
-		if end < 0 || !plain || end+1 >= len(b) || b[end] != ':' {
+		colon, plain := text(b, i)
+		if colon < 0 || !plain || colon+1 >= len(b) || b[colon] != ':' {
 			return -1
 		}
-		key := b[i+1 : end-1]
-		if !first && bytes.Compare(last, key) >= 0 {
+		key := b[i+1 : colon-1]
+		head := keyHead(b, i+1, len(key))
+		if !first && head <= lastHead && (head < lastHead || bytes.Compare(last, key) >= 0) {
 			return -1
 		}
-		last = key
-		if i = value(b, end+1, depth+1); i < 0 || i >= len(b) {
+		begin := i
+		if b[colon+1] == '"' {
+			i, _ = text(b, colon+1)
+		} else {
+			i = value(b, colon+1, depth+1)
+		}
+		if i < 0 || i >= len(b) {
 			return -1
+		}
+		if found != nil {
+			*found = append(*found, Member{int32(begin), int32(colon), int32(i)})
 		}
 		switch b[i] {
 		case ',':
@@ -116,8 +171,24 @@ func object(b []byte, i, depth int) int {
 		default:
 			return -1
 		}
+		last, lastHead = key, head
 	}
 	return -1
+}
+
+// keyHead returns the first eight bytes of a key as a number that orders as they
+// do; a shorter key has zeros behind it, which no key has in it.
+func keyHead(b []byte, i, n int) uint64 {
+	if i+8 > len(b) {
+		var padded [8]byte
+		copy(padded[:], b[i:i+n])
+		return binary.BigEndian.Uint64(padded[:])
+	}
+	head := binary.BigEndian.Uint64(b[i:])
+	if n < 8 {
+		head &= ^uint64(0) << (64 - 8*n)
+	}
+	return head
 }
 
 // number takes integers below 2^53 in the one way to write them.
@@ -142,8 +213,22 @@ func text(b []byte, i int) (end int, plain bool) {
 	if i >= len(b) || b[i] != '"' {
 		return -1, false
 	}
-	plain = true
-	for i++; ; {
+	for i++; i+8 <= len(b); i += 8 {
+		found := specials(binary.LittleEndian.Uint64(b[i:]))
+		if found == 0 {
+			continue
+		}
+		if i += bits.TrailingZeros64(found) / 8; b[i] == '"' {
+			return i + 1, true
+		}
+		break
+	}
+	return restOfText(b, i)
+}
+
+// restOfText is text from a byte on, where what stands before it is plain.
+func restOfText(b []byte, i int) (end int, plain bool) {
+	for plain = true; ; {
 		if i = special(b, i); i >= len(b) {
 			return -1, false
 		}
@@ -190,16 +275,10 @@ func escape(b []byte) int {
 }
 
 // special returns the index of the next byte from i on that is no plain ASCII
-// of a string: a quote, a backslash, a control character, or beyond ASCII. It
-// looks at eight bytes at a time: in each word below the lowest bit that is set
-// is exact, as borrows only spread upwards.
+// of a string: a quote, a backslash, a control character, or beyond ASCII.
 func special(b []byte, i int) int {
-	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	for ; i+8 <= len(b); i += 8 {
-		w := binary.LittleEndian.Uint64(b[i:])
-		quote, slash := w^ones*'"', w^ones*'\\'
-		found := ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*' ')&^w | w) & tops
-		if found != 0 {
+		if found := specials(binary.LittleEndian.Uint64(b[i:])); found != 0 {
 			return i + bits.TrailingZeros64(found)/8
 		}
 	}
@@ -209,4 +288,14 @@ func special(b []byte, i int) int {
 		}
 	}
 	return i
+}
+
+// specials marks the highest bits of the bytes that are special. Below the
+// lowest that is set all is exact, as borrows only spread upwards. A quote with
+// its second bit turned is the number behind the control characters, which stay
+// among themselves; what is beyond ASCII keeps its highest bit in one of the two
+// differences.
+func specials(w uint64) uint64 {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	return ((w ^ ones*('"'^' ') - ones*(' '+1)) | (w ^ ones*'\\' - ones)) & tops
 }

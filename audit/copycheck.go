@@ -51,18 +51,22 @@ func newCopyCheck(home string) *copyCheck {
 }
 
 func (c *copyCheck) line(line Line) {
-	agent := agentOf(line.Raw)
+	if r := c.of(agentOf(line.Raw)); r.differ == nil {
+		r.compare(c.home, &line)
+	}
+}
+
+// of is the reader of an agent's copy. Agents whose folder is the same share it.
+func (c *copyCheck) of(agent string) *copyReader {
 	r := c.agents[Folder(agent)]
 	if r == nil {
 		r = &copyReader{agent: agent}
 		c.agents[Folder(agent)] = r
 	}
-	if r.differ == nil {
-		r.compare(c.home, line)
-	}
+	return r
 }
 
-func (r *copyReader) compare(home string, line Line) {
+func (r *copyReader) compare(home string, line *Line) {
 	if len(r.names) == 0 || r.names[len(r.names)-1] != line.At.File {
 		if r.atEnd(); r.differ == nil {
 			r.begin(home, line.At.File)
@@ -72,14 +76,20 @@ func (r *copyReader) compare(home string, line Line) {
 		}
 	}
 	r.number++
-	have, err := r.lines.ReadSlice('\n')
+	n := len(line.Raw)
+	have, err := r.lines.Peek(n + 1)
 	switch {
+	case err == nil && have[n] == '\n' && bytes.Equal(have[:n], line.Raw):
+		_, _ = r.lines.Discard(n + 1) // what Peek has returned
 	case errors.Is(err, io.EOF) && len(have) == 0:
 		r.fault(fmt.Sprintf("seq %d of the ledger is missing", line.Seq))
-	case err != nil || !bytes.Equal(have[:len(have)-1], line.Raw):
+	default:
 		r.fault(fmt.Sprintf("is not the agent's line with seq %d", line.Seq))
 	}
 }
+
+// copyBuffer holds more than the longest line with its newline.
+const copyBuffer = 4 * MaxLine
 
 func (r *copyReader) begin(home, name string) {
 	r.names, r.number = append(r.names, name), 0
@@ -88,7 +98,7 @@ func (r *copyReader) begin(home, name string) {
 		r.differ = &Difference{Agent: r.agent, File: r.path(), Why: "cannot be read: " + reason(err)}
 		return
 	}
-	r.file, r.lines = f, bufio.NewReaderSize(f, MaxLine+2)
+	r.file, r.lines = f, bufio.NewReaderSize(f, copyBuffer)
 }
 
 func reason(err error) string {

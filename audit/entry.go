@@ -195,6 +195,7 @@ type Line struct {
 	End      Position // behind its newline, and the chain after it
 	Seq      int64
 	Checksum string
+	Members  []Member // of the details, where Verify has proven them canonical; else nil
 }
 
 // Decode parses the line's entry. The line has passed its checksum; Decode also

@@ -69,12 +69,13 @@ type LedgerReport struct {
 // grow with the ledger.
 //
 // visit is called with every line that counts, in order; both arguments are
-// valid until it returns (strings may be kept, Details may not). A *Fault that
+// valid until it returns. Strings may be kept, but each keeps some KiB of others
+// with it: clone what is kept long. A *Fault that
 // it returns is put into the report, with the line's place; any other error
 // ends the walk. Behind a fault the walk goes on as well as it can.
 //
 // The error is for what could not be checked. A damaged ledger is no error.
-func Verify(ctx context.Context, home, mailboxID string, visit func(Line, Entry) error, o VerifyOptions) (LedgerReport, error) {
+func Verify(ctx context.Context, home, mailboxID string, visit func(*Line, *Entry) error, o VerifyOptions) (LedgerReport, error) {
 	boot, err := durable.BootID()
 	if err != nil {
 		return LedgerReport{}, fmt.Errorf("boot id: %w", err)
@@ -84,7 +85,7 @@ func Verify(ctx context.Context, home, mailboxID string, visit func(Line, Entry)
 	}
 	v := &verification{
 		ctx: ctx, home: home, genesis: Genesis(mailboxID), boot: boot, o: o, visit: visit,
-		copies: newCopyCheck(home), differs: map[string]Position{}, agents: map[string]string{},
+		copies: newCopyCheck(home), differs: map[string]Position{}, agents: map[string]string{}, readers: map[string]*copyReader{},
 	}
 	v.at.Checksum = v.genesis
 	defer v.close()
@@ -104,7 +105,7 @@ type verification struct {
 	genesis string
 	boot    string
 	o       VerifyOptions
-	visit   func(Line, Entry) error
+	visit   func(*Line, *Entry) error
 	report  LedgerReport
 
 	at       Position // the chain up to here
@@ -117,9 +118,18 @@ type verification struct {
 	torn     bool  // the walk ended before bytes that are being written
 
 	copies  *copyCheck
-	differs map[string]Position // by folder: where the ledger is at a copy's first difference
-	agents  map[string]string
-	text    []byte
+	differs map[string]Position    // by folder: where the ledger is at a copy's first difference
+	readers map[string]*copyReader // of copies, by agent
+	agents  map[string]string      // names that are good, by their JSON
+
+	// The line at hand: taken apart, and as the visitor sees it.
+	line          parsed
+	shown         Line
+	entry         Entry
+	session, task string
+	texts         texts
+	unquoted      []byte
+	second        [len("0000-00-00T00:00:00.")]byte // of the last ts that was valid
 }
 
 func (v *verification) close() {
@@ -212,7 +222,7 @@ func (v *verification) tick() error {
 func (v *verification) piece(p piece) (more bool, err error) {
 	l, bad := v.accept(p)
 	if bad == nil && p.whole {
-		return true, v.count(&l, p)
+		return true, v.count(l, p)
 	}
 	if bad != nil {
 		if jumped, err := v.jump(); jumped || err != nil {
@@ -220,7 +230,7 @@ func (v *verification) piece(p piece) (more bool, err error) {
 		}
 	}
 	if bad != nil && p.whole && v.day.damaged { // the first look was careful
-		v.reject(&l, bad, p)
+		v.reject(l, bad, p)
 		return true, nil
 	}
 	sight, err := v.lookAgain(p)
@@ -237,23 +247,23 @@ func (v *verification) piece(p piece) (more bool, err error) {
 		v.torn = true
 		v.note("%s: %d bytes at offset %d are what an interrupted process appended; the next one mends them", v.day.path(), v.day.left(), v.day.offset)
 		if bad == nil {
-			err = v.count(&l, p)
+			err = v.count(l, p)
 		}
 		return false, err
 	case bad != nil:
-		v.reject(&l, bad, p)
+		v.reject(l, bad, p)
 		return true, nil
 	case !p.whole:
 		v.faultHere(9, l.seq, "the last line has no newline, and no process is at it")
 	}
-	return true, v.count(&l, p)
+	return true, v.count(l, p)
 }
 
 // reject notes what does not continue the chain, and goes on behind it. A line
 // that is whole becomes the new chain, so that one lost line is one fault; what
 // is no line is passed over.
 func (v *verification) reject(l *parsed, bad *Fault, p piece) {
-	if l.sum != "" {
+	if l.sum != nil {
 		v.fault(*bad)
 		v.at.Seq, v.at.Checksum = l.seq-1, string(l.prev)
 		return // the next look at it finds it in order
@@ -267,15 +277,19 @@ func (v *verification) reject(l *parsed, bad *Fault, p piece) {
 }
 
 // accept checks that p is a line and continues the chain.
-func (v *verification) accept(p piece) (l parsed, bad *Fault) {
-	l, err := parseLine(p.raw)
+func (v *verification) accept(p piece) (l *parsed, bad *Fault) {
+	l = &v.line
+	err := l.parse(p.raw)
+	if err != nil {
+		*l = parsed{members: l.members}
+	}
 	switch {
 	case p.size > MaxLine+1:
-		return parsed{}, v.broken(9, v.at.Seq+1, fmt.Sprintf("%d bytes without a newline are no ledger line, and no audit_repaired line names them", p.size))
+		return l, v.broken(9, v.at.Seq+1, fmt.Sprintf("%d bytes without a newline are no ledger line, and no audit_repaired line names them", p.size))
 	case errors.Is(err, errNoSuffix):
-		return parsed{}, v.broken(9, v.at.Seq+1, "is no ledger line, and no audit_repaired line names these bytes")
+		return l, v.broken(9, v.at.Seq+1, "is no ledger line, and no audit_repaired line names these bytes")
 	case err != nil:
-		return parsed{}, v.broken(10, v.at.Seq+1, err.Error())
+		return l, v.broken(10, v.at.Seq+1, err.Error())
 	case v.lost && l.seq > v.at.Seq:
 	case string(l.prev) != v.at.Checksum:
 		return l, v.broken(10, l.seq, fmt.Sprintf("prev is not the checksum of the line before, seq %d", v.at.Seq))
@@ -291,16 +305,17 @@ func (v *verification) broken(invariant int, seq int64, what string) *Fault {
 
 // count takes a line of the chain in.
 func (v *verification) count(l *parsed, p piece) error {
-	line := Line{Raw: p.raw, Seq: l.seq, Checksum: l.sum, At: v.at}
+	sum := v.texts.add(l.sum)
+	line, e := &v.shown, &v.entry
+	*line = Line{Raw: p.raw, Seq: l.seq, Checksum: sum, At: v.at, Members: l.members}
 	line.At.File, line.At.Offset = v.day.name, v.day.offset
-	line.End = Position{File: v.day.name, Offset: v.day.offset + int64(len(p.raw)) + 1, Seq: l.seq, Checksum: l.sum}
-	e, err := v.entry(l, line)
-	if err != nil {
+	line.End = Position{File: v.day.name, Offset: v.day.offset + int64(len(p.raw)) + 1, Seq: l.seq, Checksum: sum}
+	if err := v.read(l, line, e); err != nil {
 		v.faultHere(10, l.seq, err.Error())
 	} else if err := v.look(line, e); err != nil {
 		return err
 	}
-	if v.head.Seq == l.seq && v.head.Boot != "" && v.head.Checksum != l.sum {
+	if v.head.Seq == l.seq && v.head.Boot != "" && v.head.Checksum != sum {
 		v.faultHere(10, l.seq, "the head record knows another line with this seq: lines were cut off and others written")
 	}
 	v.copy(line, e.Agent)
@@ -312,7 +327,7 @@ func (v *verification) count(l *parsed, p piece) error {
 }
 
 // look checks what the place of a line demands of it, and shows it to the visitor.
-func (v *verification) look(line Line, e Entry) error {
+func (v *verification) look(line *Line, e *Entry) error {
 	switch {
 	case e.Event == AuditRepaired && !v.repaired:
 		v.faultHere(9, e.Seq, "names bytes that do not lie right before it, or that differ, or that count")

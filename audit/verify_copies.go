@@ -15,24 +15,23 @@ import (
 )
 
 // copy compares the line with its agent's copy.
-func (v *verification) copy(line Line, agent string) {
+func (v *verification) copy(line *Line, agent string) {
 	if agent == "" {
 		agent = agentOf(line.Raw)
 		if !agentForm.MatchString(agent) {
 			return // that is a fault already
 		}
 	}
-	folder := Folder(agent)
-	r := v.copies.agents[folder]
+	r := v.readers[agent]
 	if r == nil {
-		r = &copyReader{agent: agent}
-		v.copies.agents[folder] = r
+		r = v.copies.of(agent)
+		v.readers[agent] = r
 	}
 	if r.differ != nil {
 		return
 	}
 	if r.compare(v.home, line); r.differ != nil {
-		v.differs[folder] = line.At
+		v.differs[Folder(agent)] = line.At
 	}
 }
 
@@ -122,7 +121,7 @@ func (v *verification) recompare(r *copyReader, from Position) (n compared, miss
 		if Folder(agentOf(line.Raw)) != Folder(n.agent) {
 			continue
 		}
-		if n.compare(v.home, line); n.differ != nil {
+		if n.compare(v.home, &line); n.differ != nil {
 			n.at, missing = line.At, bytes.Clone(line.Raw)
 		}
 	}
@@ -157,7 +156,7 @@ func (r *copyReader) reopen(home string) (*copyReader, error) {
 		f.Close()
 		return nil, err
 	}
-	n.file, n.lines = f, bufio.NewReaderSize(f, MaxLine+2)
+	n.file, n.lines = f, bufio.NewReaderSize(f, copyBuffer)
 	return n, nil
 }
 

@@ -66,7 +66,7 @@ func (d *dayReader) peek() (piece, error) {
 
 // fill reads more of the file behind the buffer.
 func (d *dayReader) fill() (bool, error) {
-	const chunk = 256 << 10
+	const chunk = 512 << 10
 	kept := copy(d.buf[:cap(d.buf)], d.buf[d.from:])
 	if cap(d.buf) < kept+chunk {
 		grown := make([]byte, kept+chunk)

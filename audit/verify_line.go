@@ -3,9 +3,10 @@ package audit
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -20,112 +21,137 @@ type parsed struct {
 	session, task, ts             []byte
 	seq                           int64
 	prev                          []byte
-	sum                           string // "" if it does not match
+	sum                           []byte // nil if it does not match
+	members                       []Member
 }
 
 var errMember = errors.New("a field is missing, unknown or malformed")
 
-// parseLine checks a line's checksum and takes it apart. It proves in one pass
+// parse checks a line's checksum and takes it apart. It proves in one pass
 // without a copy that the line has exactly the fields of an entry and is in
 // canonical form. What that pass cannot prove is left to entry, which then says
 // why, or proves it in another way.
 //
-// raw is changed and restored meanwhile.
-func parseLine(raw []byte) (l parsed, err error) {
+// raw is changed and restored meanwhile. What l holds afterwards lies in raw.
+func (l *parsed) parse(raw []byte) (err error) {
+	*l = parsed{members: l.members[:0]}
 	cut := len(raw) - suffixSize
 	if cut < 1 || len(raw) > MaxLine {
-		return l, errNoSuffix
+		return errNoSuffix
 	}
 	c := cursor{b: raw[:cut]}
-	l.action = c.member(`{"action":`, '"')
-	l.agent = c.member(`,"agent":`, '"')
-	l.details = c.member(`,"details":`, '{')
-	l.event = c.member(`,"event":`, '"')
-	prev := c.member(`,"prev":`, '"')
-	seq := c.member(`,"seq":`, '0')
-	l.session = c.member(`,"session":`, 'n')
-	l.task = c.member(`,"task_id":`, 'n')
-	l.ts = c.member(`,"ts":`, '"')
-	if c.failed || string(c.b[c.at:]) != `,"v":1` || len(prev) != 73 || len(seq) > 16 {
-		seq, prev, sum, err := skim(raw)
-		return parsed{seq: seq, prev: []byte(prev), sum: sum}, err
+	l.action = c.text(`{"action":`)
+	l.agent = c.text(`,"agent":`)
+	l.details = c.object(`,"details":`, &l.members)
+	l.event = c.text(`,"event":`)
+	prev := c.text(`,"prev":`)
+	seq := c.positive(`,"seq":`)
+	l.session = c.optional(`,"session":`)
+	l.task = c.optional(`,"task_id":`)
+	l.ts = c.text(`,"ts":`)
+	if c.failed || string(c.b[c.at:]) != `,"v":1` || len(prev) != 73 || bytes.IndexByte(prev, '\\') >= 0 || len(seq) > 16 {
+		return l.skim(raw)
 	}
 	if l.sum, err = checksum(raw, cut); err != nil {
-		return parsed{}, err
+		return err
 	}
 	l.prev = inner(prev)
 	for _, digit := range seq {
 		l.seq = 10*l.seq + int64(digit-'0')
 	}
 	l.proven = true
-	return l, nil
+	return nil
+}
+
+// skim takes out of a line only what the chain needs.
+func (l *parsed) skim(raw []byte) error {
+	seq, prev, sum, err := skim(raw)
+	*l = parsed{members: l.members[:0], seq: seq, prev: []byte(prev)}
+	if err == nil {
+		l.sum = []byte(sum)
+	}
+	return err
 }
 
 // checksum returns the line's checksum if it is the right one. What is hashed
 // is the line without its suffix, closed by a brace.
-func checksum(raw []byte, cut int) (string, error) {
+func checksum(raw []byte, cut int) ([]byte, error) {
 	was := raw[cut]
 	raw[cut] = '}'
 	digest := sha256.Sum256(raw[:cut+1])
 	raw[cut] = was
-	var want [suffixSize]byte
-	copy(want[:], suffixKey+"sha256:")
-	hex.Encode(want[len(suffixKey)+7:], digest[:])
-	copy(want[suffixSize-2:], `"}`)
-	switch {
-	case bytes.Equal(raw[cut:], want[:]):
-		return string(want[len(suffixKey) : suffixSize-2]), nil
-	case bytes.HasPrefix(raw[cut:], []byte(suffixKey)) && bytes.HasSuffix(raw, []byte(`"}`)):
-		return "", errChecksum
+	suffix, ok := bytes.CutPrefix(raw[cut:], []byte(suffixKey))
+	if !ok || string(suffix[len(suffix)-2:]) != `"}` {
+		return nil, errNoSuffix
 	}
-	return "", errNoSuffix
+	sum := suffix[:len(suffix)-2]
+	var said [sha256.Size]byte
+	if string(sum[:7]) != "sha256:" || !Unhex(said[:], sum[7:]) || said != digest {
+		return nil, errChecksum
+	}
+	return sum, nil
 }
 
-// entry makes the entry of a line of the chain, or says why it is none.
-func (v *verification) entry(l *parsed, line Line) (Entry, error) {
+// read makes the entry of a line of the chain, or says why it is none.
+func (v *verification) read(l *parsed, line *Line, e *Entry) (err error) {
+	*e = Entry{}
 	if !l.proven {
-		return strictly(line)
+		*e, err = strictly(line)
+		return err
 	}
-	agent, err := v.agent(l.agent)
-	if err != nil {
-		return Entry{}, err
+	if e.Agent, err = v.agent(l.agent); err != nil {
+		return err
 	}
-	event, ok := eventNames[string(inner(l.event))]
+	event := slices.IndexFunc(Events, func(e Event) bool { return string(e) == string(inner(l.event)) })
 	switch {
-	case !ok:
-		return Entry{Agent: agent}, fmt.Errorf("event %s is unknown", l.event)
-	case !validTS(inner(l.ts)):
-		return Entry{Agent: agent}, fmt.Errorf("ts %s is not UTC with three decimals", l.ts)
+	case event < 0:
+		return fmt.Errorf("event %s is unknown", l.event)
+	case !v.validTS(inner(l.ts)):
+		return fmt.Errorf("ts %s is not UTC with three decimals", l.ts)
 	}
-	e := Entry{Agent: agent, Details: l.details, Event: event, Prev: v.at.Checksum, Seq: l.seq, V: Format, Checksum: l.sum}
+	e.Details, e.Event, e.Prev, e.Seq, e.V, e.Checksum = l.details, Events[event], v.at.Checksum, l.seq, Format, line.Checksum
 	if v.lost {
 		e.Prev = string(l.prev)
 	}
-	v.fillIn(&e, l)
-	return e, nil
+	v.fillIn(e, l)
+	return nil
 }
 
-// fillIn makes the strings of an entry, of one piece of memory.
+// fillIn makes the strings of an entry.
 func (v *verification) fillIn(e *Entry, l *parsed) {
-	var ends [4]int
-	v.text = v.text[:0]
-	for i, value := range [][]byte{l.action, l.session, l.task, l.ts} {
-		switch {
-		case bytes.IndexByte(value, '\\') >= 0:
-			v.text, _ = jsontext.AppendUnquote(v.text, value) // canonical, so it can be unquoted
-		case value[0] == '"':
-			v.text = append(v.text, inner(value)...)
-		}
-		ends[i] = len(v.text)
-	}
-	all := string(v.text)
-	e.Action, e.TS = all[:ends[0]], all[ends[2]:]
+	e.Action, e.TS = v.string(l.action), v.string(l.ts)
 	if l.session[0] == '"' {
-		e.Session = new(all[ends[0]:ends[1]])
+		v.session = v.string(l.session)
+		e.Session = &v.session
 	}
 	if l.task[0] == '"' {
-		e.TaskID = new(all[ends[1]:ends[2]])
+		v.task = v.string(l.task)
+		e.TaskID = &v.task
 	}
+}
+
+// string decodes a JSON string, which is canonical.
+func (v *verification) string(value []byte) string {
+	if bytes.IndexByte(value, '\\') < 0 {
+		return v.texts.add(inner(value))
+	}
+	v.unquoted, _ = jsontext.AppendUnquote(v.unquoted[:0], value) // canonical, so it can be unquoted
+	return v.texts.add(v.unquoted)
+}
+
+// texts makes strings, many in one piece of memory: one that is kept keeps its
+// neighbours too.
+type texts struct{ piece strings.Builder }
+
+func (t *texts) add(text []byte) string {
+	begin := t.piece.Len()
+	if t.piece.Cap()-begin < len(text) {
+		t.piece.Reset()
+		t.piece.Grow(max(16<<10, len(text)))
+		begin = 0
+	}
+	t.piece.Write(text)
+	return t.piece.String()[begin:]
 }
 
 // agent is the agent's name, checked once.
@@ -141,16 +167,8 @@ func (v *verification) agent(value []byte) (string, error) {
 	return name, nil
 }
 
-var eventNames = func() map[string]Event {
-	names := make(map[string]Event, len(Events))
-	for _, e := range Events {
-		names[string(e)] = e
-	}
-	return names
-}()
-
 // strictly makes the entry of a line that has no plain proof.
-func strictly(line Line) (Entry, error) {
+func strictly(line *Line) (Entry, error) {
 	e, err := line.checkStrictly()
 	if err != nil {
 		return Entry{}, err
@@ -164,6 +182,22 @@ func strictly(line Line) (Entry, error) {
 // inner is what stands between the quotes.
 func inner(value []byte) []byte { return value[1 : len(value)-1] }
 
+// validTS is the function of that name, which most lines are spared: their ts is
+// in the same second as the one before.
+func (v *verification) validTS(ts []byte) bool {
+	n := len(v.second)
+	if len(ts) == n+len("000Z") && string(ts[:n]) == string(v.second[:]) && ts[n+3] == 'Z' {
+		return isDigit(ts[n]) && isDigit(ts[n+1]) && isDigit(ts[n+2])
+	}
+	if !validTS(ts) {
+		return false
+	}
+	copy(v.second[:], ts)
+	return true
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
 // validTS tells whether a ts is in the one form that it has: the parser of
 // package time also takes hours of one digit and a comma.
 func validTS(ts []byte) bool {
@@ -172,7 +206,7 @@ func validTS(ts []byte) bool {
 		return false
 	}
 	for i := range form {
-		if digit := ts[i] >= '0' && ts[i] <= '9'; digit != (form[i] == '0') || !digit && ts[i] != form[i] {
+		if digit := isDigit(ts[i]); digit != (form[i] == '0') || !digit && ts[i] != form[i] {
 			return false
 		}
 	}

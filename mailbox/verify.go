@@ -177,8 +177,8 @@ func (v *verifying) note(format string, args ...any) {
 
 // ledger verifies the ledger and folds it.
 func (v *verifying) ledger() error {
-	visit := func(_ audit.Line, e audit.Entry) error {
-		broken, what := v.fold.line(&e)
+	visit := func(line *audit.Line, e *audit.Entry) error {
+		broken, what := v.fold.line(line, e)
 		if broken == 0 {
 			return nil
 		}
@@ -218,7 +218,7 @@ func (v *verifying) advance() error {
 			v.fault(Fault{Invariant: 10, File: "audit/shared/" + line.At.File, Seq: line.Seq, What: err.Error()})
 			continue
 		}
-		if broken, what := v.fold.line(&e); broken != 0 {
+		if broken, what := v.fold.line(&line, &e); broken != 0 {
 			v.fault(Fault{Invariant: broken, File: "audit/shared/" + line.At.File, Seq: line.Seq, Task: ID(e.Task()), What: what})
 		}
 	}

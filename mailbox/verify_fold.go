@@ -49,60 +49,83 @@ type details struct {
 	entry, gone, sha256, kept, file     []byte
 	why                                 []byte // hash of an entry's reason
 	adopted                             bool
+
+	old, new       digest // before and after, and the tx, decoded
+	hasOld, hasNew bool
+	id             [16]byte
+	hasID          bool
 }
 
-// read takes the details of a line apart, which is in canonical form.
-func (d *details) read(object []byte) {
+// read takes the details of a line apart, which is in canonical form. Where the
+// ledger's verification has done so already, its result is taken.
+func (d *details) read(line *audit.Line, e *audit.Entry) {
 	*d = details{}
-	for m := (members{b: object, at: 1}); m.next(); {
-		switch string(m.key) {
-		case "tx":
-			d.tx = m.value
-		case "from":
-			d.from = m.value
-		case "to":
-			d.to = m.value
-		case "before":
-			d.before = m.value
-		case "after":
-			d.after = m.value
-		case "reason":
-			d.reason = m.value
-		case "revision":
-			d.revision = m.value
-		case "epoch":
-			d.epoch = m.value
-		case "attempt":
-			d.attempt = m.value
-		case "uid":
-			d.uid = m.value
-		case "pid":
-			d.pid = m.value
-		case "host":
-			d.host = m.value
-		case "entry":
-			d.entry = m.value
-		case "gone":
-			d.gone = m.value
-		case "reason_sha256":
-			d.why = m.value
-		case "sha256":
-			d.sha256 = m.value
-		case "kept":
-			d.kept = m.value
-		case "file":
-			d.file = m.value
-		case "adopted":
-			d.adopted = string(m.value) == "true"
+	if len(line.Members) > 0 {
+		for _, m := range line.Members {
+			d.set(m.Key(line.Raw), m.Value(line.Raw))
 		}
+		return
 	}
+	for m := (members{b: e.Details, at: 1}); m.next(); {
+		d.set(m.key, m.value)
+	}
+}
+
+func (d *details) set(key, value []byte) {
+	switch string(key) {
+	case "tx":
+		d.tx = value
+	case "from":
+		d.from = value
+	case "to":
+		d.to = value
+	case "before":
+		d.before = value
+	case "after":
+		d.after = value
+	case "reason":
+		d.reason = value
+	case "revision":
+		d.revision = value
+	case "epoch":
+		d.epoch = value
+	case "attempt":
+		d.attempt = value
+	case "uid":
+		d.uid = value
+	case "pid":
+		d.pid = value
+	case "host":
+		d.host = value
+	case "entry":
+		d.entry = value
+	case "gone":
+		d.gone = value
+	case "reason_sha256":
+		d.why = value
+	case "sha256":
+		d.sha256 = value
+	case "kept":
+		d.kept = value
+	case "file":
+		d.file = value
+	case "adopted":
+		d.adopted = string(value) == "true"
+	}
+}
+
+// decode reads the hashes of a move.
+func (d *details) decode() {
+	d.old, d.hasOld = digestIn(d.before)
+	d.new, d.hasNew = digestIn(d.after)
+	d.id, d.hasID = txIn(d.tx)
 }
 
 // line takes a line in. If it breaks an invariant it says which, and how; the
 // line counts all the same, so that one fault is not followed by more.
-func (f *folding) line(e *audit.Entry) (broken int, what string) {
+func (f *folding) line(line *audit.Line, e *audit.Entry) (broken int, what string) {
 	d := &f.now
-	d.read(e.Details)
+	d.read(line, e)
 	if d.to != nil {
 		what = f.move(e, d)
 		if what == "" {
@@ -144,10 +167,10 @@ func breaks(invariant int, what string) (int, string) {
 func (f *folding) move(e *audit.Entry, d *details) (what string) {
 	id := ID(e.Task())
 	t := f.tasks.of(id.Fold())
+	d.decode()
 	from, knownFrom := stateIn(d.from)
 	to, knownTo := stateIn(d.to)
-	after, _ := digestIn(d.after)
-	epoch, _ := strconv.ParseInt(string(d.epoch), 10, 64)
+	epoch := numberIn(d.epoch)
 	switch form := d.malformed(from, to); {
 	case e.TaskID == nil:
 		return "it moves no task: task_id is null"
@@ -167,10 +190,10 @@ func (f *folding) move(e *audit.Entry, d *details) (what string) {
 	if t == nil {
 		t = f.tasks.add(ID(strings.Clone(string(id))))
 	}
-	t.state, t.after, t.seq, t.seen = to, after, e.Seq, false
+	t.state, t.after, t.seq, t.seen = to, d.new, e.Seq, false
 	t.epoch = max(t.epoch, epoch)
 	t.completed = t.completed || e.Event == audit.TaskCompleted
-	t.tx, _ = txIn(d.tx)
+	t.tx = d.id
 	copy(t.month[:], e.TS)
 	return what
 }
@@ -187,11 +210,8 @@ func plainID(id ID) bool {
 
 // malformed says what is missing in the details of a move.
 func (d *details) malformed(from, to State) string {
-	_, tx := txIn(d.tx)
-	_, before := digestIn(d.before)
-	_, after := digestIn(d.after)
 	switch {
-	case !tx:
+	case !d.hasID:
 		return "its details have no tx of 32 hex digits"
 	case d.from == nil || d.before == nil || d.after == nil || !isText(d.reason):
 		return "its details lack from, before, after or reason"
@@ -199,9 +219,9 @@ func (d *details) malformed(from, to State) string {
 		return "its details lack revision, epoch or attempt"
 	case !isNumber(d.uid) || !isNumber(d.pid) || !isText(d.host):
 		return "its details do not say who wrote it (uid, pid, host)"
-	case before != (from != None), !before && string(d.before) != "null":
+	case d.hasOld != (from != None), !d.hasOld && string(d.before) != "null":
 		return "before is not the hash of a file, or there was none"
-	case after != (to != None && to != pruned), !after && string(d.after) != "null":
+	case d.hasNew != (to != None && to != pruned), !d.hasNew && string(d.after) != "null":
 		return "after is not the hash of a file, or there is none"
 	}
 	return ""
@@ -209,7 +229,6 @@ func (d *details) malformed(from, to State) string {
 
 // refuses says why a task cannot make the move after those before.
 func (t *lineage) refuses(event audit.Event, id ID, from State, epoch int64, d *details) string {
-	before, _ := digestIn(d.before)
 	switch {
 	case t.id != id:
 		return fmt.Sprintf("%s and %s differ in case only", id, t.id)
@@ -217,7 +236,7 @@ func (t *lineage) refuses(event audit.Event, id ID, from State, epoch int64, d *
 		return fmt.Sprintf("it makes %s, which was there already: seq %d", id, t.seq)
 	case from != t.state && !(event == audit.Reconcile && d.adopted):
 		return fmt.Sprintf("it moves %s from %s, but seq %d left it in %s", id, folderName(from), t.seq, folderName(t.state))
-	case before != t.after && event != audit.Reconcile:
+	case d.old != t.after && event != audit.Reconcile:
 		return fmt.Sprintf("before is not the after of seq %d, the last move of %s", t.seq, id)
 	case event == audit.TaskCompleted && t.completed:
 		return fmt.Sprintf("%s is completed a second time", id)
@@ -330,6 +349,19 @@ func folderName(s State) string {
 	return string(s)
 }
 
+// numberIn reads an integer; 0 for anything else.
+func numberIn(value []byte) int64 {
+	n := int64(0)
+	for _, c := range value {
+		if c < '0' || c > '9' || len(value) > 16 {
+			n, _ = strconv.ParseInt(string(value), 10, 64)
+			return n
+		}
+		n = 10*n + int64(c-'0')
+	}
+	return n
+}
+
 func isNumber(value []byte) bool { return len(value) > 0 && value[0] >= '0' && value[0] <= '9' }
 func isText(value []byte) bool   { return len(value) > 0 && value[0] == '"' }
 
@@ -348,7 +380,7 @@ func digestIn(value []byte) (d digest, ok bool) {
 	if len(value) != len(prefix)+2*len(d)+1 || string(value[:len(prefix)]) != prefix {
 		return d, false
 	}
-	return d, unhex(d[:], value[len(prefix):])
+	return d, audit.Unhex(d[:], value[len(prefix):])
 }
 
 // txIn reads 32 hex digits.
@@ -356,29 +388,8 @@ func txIn(value []byte) (tx [16]byte, ok bool) {
 	if len(value) != 2*len(tx)+2 || value[0] != '"' {
 		return tx, false
 	}
-	return tx, unhex(tx[:], value[1:])
+	return tx, audit.Unhex(tx[:], value[1:])
 }
-
-// unhex reads lower-case hex digits, two for each byte of to.
-func unhex(to, from []byte) bool {
-	bad := byte(0)
-	for i := range to {
-		high, low := nibbles[from[2*i]], nibbles[from[2*i+1]]
-		bad |= high | low
-		to[i] = high<<4 | low
-	}
-	return bad < 16
-}
-
-var nibbles = func() (table [256]byte) {
-	for i := range table {
-		table[i] = 16
-	}
-	for i, c := range []byte("0123456789abcdef") {
-		table[c] = byte(i)
-	}
-	return table
-}()
 
 // members walks over the members of a JSON object in canonical form.
 type members struct {

@@ -1122,7 +1122,7 @@ func BenchmarkVerifyFold(b *testing.B) {
 		if n++; n%len(entries) == 0 {
 			f = newFolding()
 		}
-		if broken, what := f.line(&entries[n%len(entries)]); broken != 0 {
+		if broken, what := f.line(&audit.Line{}, &entries[n%len(entries)]); broken != 0 {
 			b.Fatal(what)
 		}
 	}

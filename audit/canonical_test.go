@@ -1,0 +1,50 @@
+package audit
+
+import (
+	"bytes"
+	"testing"
+	"unicode/utf8"
+)
+
+// TestSpecial tries every byte at every place, with neighbours from which a
+// borrow could come.
+func TestSpecial(t *testing.T) {
+	for c := range 256 {
+		for _, around := range []byte{'a', ' ', '!', '#', 0x7f, '[', ']'} {
+			for at := range 17 {
+				b := bytes.Repeat([]byte{around}, 17)
+				b[at] = byte(c)
+				want := len(b)
+				if c == '"' || c == '\\' || c < ' ' || c >= utf8.RuneSelf {
+					want = at
+				}
+				if got := special(b, 0); got != want {
+					t.Fatalf("%q: %d, want %d", b, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestObjectOrder holds the order of keys to that of their bytes, whether they
+// differ in their first eight bytes, behind those, or in length.
+func TestObjectOrder(t *testing.T) {
+	keys := []string{"", "!", "a", "ab", "abcdefg", "abcdefgh", "abcdefgha", "abcdefghb", "abcdefgi", "b", "~"}
+	for i, first := range keys {
+		for j, second := range keys {
+			for _, tail := range []string{"}", "}        "} {
+				b := []byte(`"` + first + `":1,"` + second + `":2` + tail)
+				var found []Member
+				end := object(b, 0, 2, &found)
+				switch {
+				case i >= j && end >= 0:
+					t.Errorf("%s is taken", b)
+				case i < j && end != bytes.IndexByte(b, '}')+1:
+					t.Errorf("%s is not taken", b)
+				case i < j && (len(found) != 2 || string(found[0].Key(b)) != first || string(found[1].Key(b)) != second || string(found[1].Value(b)) != "2"):
+					t.Errorf("%s: %v", b, found)
+				}
+			}
+		}
+	}
+}
