@@ -1,0 +1,225 @@
+package mailbox
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+
+	"mbox/audit"
+)
+
+// details are a line's details, taken apart: the raw JSON values of what verify
+// looks at, nil where it is missing.
+type details struct {
+	tx, from, to, before, after, reason []byte
+	revision, epoch, attempt            []byte
+	uid, pid, host                      []byte
+	entry, gone, sha256, kept, file     []byte
+	why                                 []byte // hash of an entry's reason
+	adopted                             bool
+
+	old, new       digest // before and after, and the tx, decoded
+	hasOld, hasNew bool
+	id             [16]byte
+	hasID          bool
+}
+
+// read takes the details of a line apart, which is in canonical form. Where the
+// ledger's verification has done so already, its result is taken.
+func (d *details) read(line *audit.Line, e *audit.Entry) {
+	*d = details{}
+	if len(line.Members) > 0 {
+		for _, m := range line.Members {
+			d.set(m.Key(line.Raw), m.Value(line.Raw))
+		}
+		return
+	}
+	for m := (members{b: e.Details, at: 1}); m.next(); {
+		d.set(m.key, m.value)
+	}
+}
+
+func (d *details) set(key, value []byte) {
+	switch string(key) {
+	case "tx":
+		d.tx = value
+	case "from":
+		d.from = value
+	case "to":
+		d.to = value
+	case "before":
+		d.before = value
+	case "after":
+		d.after = value
+	case "reason":
+		d.reason = value
+	case "revision":
+		d.revision = value
+	case "epoch":
+		d.epoch = value
+	case "attempt":
+		d.attempt = value
+	case "uid":
+		d.uid = value
+	case "pid":
+		d.pid = value
+	case "host":
+		d.host = value
+	case "entry":
+		d.entry = value
+	case "gone":
+		d.gone = value
+	case "reason_sha256":
+		d.why = value
+	case "sha256":
+		d.sha256 = value
+	case "kept":
+		d.kept = value
+	case "file":
+		d.file = value
+	case "adopted":
+		d.adopted = string(value) == "true"
+	}
+}
+
+// decode reads the hashes of a move.
+func (d *details) decode() {
+	d.old, d.hasOld = digestIn(d.before)
+	d.new, d.hasNew = digestIn(d.after)
+	d.id, d.hasID = txIn(d.tx)
+}
+
+// stateIn reads a state; missing or null is None.
+func stateIn(value []byte) (s State, ok bool) {
+	switch string(value) {
+	case "", "null":
+		return None, true
+	case `"pending"`:
+		return Pending, true
+	case `"in-progress"`:
+		return InProgress, true
+	case `"completed"`:
+		return Completed, true
+	case `"failed"`:
+		return Failed, true
+	case `"archive"`:
+		return Archived, true
+	case `"pruned"`:
+		return pruned, true
+	}
+	return None, false
+}
+
+func folderName(s State) string {
+	if s == None {
+		return "nowhere"
+	}
+	return string(s)
+}
+
+// numberIn reads an integer; 0 for anything else.
+func numberIn(value []byte) int64 {
+	n := int64(0)
+	for _, c := range value {
+		if c < '0' || c > '9' || len(value) > 16 {
+			n, _ = strconv.ParseInt(string(value), 10, 64)
+			return n
+		}
+		n = 10*n + int64(c-'0')
+	}
+	return n
+}
+
+func isNumber(value []byte) bool { return len(value) > 0 && value[0] >= '0' && value[0] <= '9' }
+func isText(value []byte) bool   { return len(value) > 0 && value[0] == '"' }
+
+// textOf decodes a JSON string; "" for anything else.
+func textOf(value []byte) string {
+	var s string
+	if !isText(value) || json.Unmarshal(value, &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// digestIn reads "sha256:<64 hex>".
+func digestIn(value []byte) (d digest, ok bool) {
+	const prefix = `"sha256:`
+	if len(value) != len(prefix)+2*len(d)+1 || string(value[:len(prefix)]) != prefix {
+		return d, false
+	}
+	return d, audit.Unhex(d[:], value[len(prefix):])
+}
+
+// txIn reads 32 hex digits.
+func txIn(value []byte) (tx [16]byte, ok bool) {
+	if len(value) != 2*len(tx)+2 || value[0] != '"' {
+		return tx, false
+	}
+	return tx, audit.Unhex(tx[:], value[1:])
+}
+
+// members walks over the members of a JSON object in canonical form.
+type members struct {
+	b          []byte
+	at         int // behind the brace or comma
+	key, value []byte
+}
+
+func (m *members) next() bool {
+	if m.at >= len(m.b) || m.b[m.at] != '"' {
+		return false
+	}
+	key := endOf(m.b, m.at)
+	end := endOf(m.b, key+1)
+	m.key, m.value = m.b[m.at+1:key-1], m.b[key+1:end]
+	m.at = end + 1
+	return true
+}
+
+// endOf returns where the value that begins at i ends.
+func endOf(b []byte, i int) int {
+	for depth := 0; i < len(b); {
+		switch b[i] {
+		case '"':
+			i = endOfText(b, i)
+		case '{', '[':
+			depth++
+			i++
+			continue
+		case '}', ']':
+			depth--
+			i++
+		case ',', ':':
+			i++
+			continue
+		default:
+			for i < len(b) && b[i] != ',' && b[i] != '}' && b[i] != ']' {
+				i++
+			}
+		}
+		if depth == 0 {
+			return i
+		}
+	}
+	return i
+}
+
+func endOfText(b []byte, i int) int {
+	for i++; i < len(b); i++ {
+		n := bytes.IndexByte(b[i:], '"')
+		if n < 0 {
+			return len(b)
+		}
+		i += n
+		slashes := 0
+		for b[i-1-slashes] == '\\' {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return i + 1
+		}
+	}
+	return len(b)
+}
