@@ -40,17 +40,17 @@ func writeFile(t testing.TB, path string, data []byte) {
 func TestReplay(t *testing.T) {
 	needJournal(t)
 	cases := map[string]struct {
-		spoil func(data []byte, from int64) []byte
-		back  bool
+		spoil         func(data []byte, from int64) []byte
+		back, damaged bool
 	}{
-		"nothing":           {func(d []byte, _ int64) []byte { return d }, true},
-		"all lines gone":    {func(d []byte, from int64) []byte { return d[:from] }, true},
-		"cut in a line":     {func(d []byte, from int64) []byte { return d[:from+100] }, true},
-		"NULs to the end":   {func(d []byte, from int64) []byte { clear(d[from+10:]); return d }, true},
-		"a hole":            {func(d []byte, from int64) []byte { clear(d[from : from+200]); return d }, true},
-		"longer, with NULs": {func(d []byte, from int64) []byte { return append(d[:from], make([]byte, 9000)...) }, true},
-		"a byte changed":    {func(d []byte, from int64) []byte { d[from+20] ^= 1; return d }, false},
-		"too short":         {func(d []byte, from int64) []byte { return d[:from-1] }, false},
+		"nothing":           {func(d []byte, _ int64) []byte { return d }, true, false},
+		"all lines gone":    {func(d []byte, from int64) []byte { return d[:from] }, true, false},
+		"cut in a line":     {func(d []byte, from int64) []byte { return d[:from+100] }, true, false},
+		"NULs to the end":   {func(d []byte, from int64) []byte { clear(d[from+10:]); return d }, true, false},
+		"a hole":            {func(d []byte, from int64) []byte { clear(d[from : from+200]); return d }, true, false},
+		"longer, with NULs": {func(d []byte, from int64) []byte { return append(d[:from], make([]byte, 9000)...) }, true, false},
+		"a byte changed":    {func(d []byte, from int64) []byte { d[from+20] ^= 1; return d }, false, true},
+		"too short":         {func(d []byte, from int64) []byte { return d[:from-1] }, false, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestReplay(t *testing.T) {
 			writeFile(t, path, c.spoil(bytes.Clone(whole), first.At.Offset))
 			spoilt := readFile(t, path)
 			for range 2 { // a second run changes nothing
-				if _, err := l.Replay(context.Background()); err != nil {
+				if _, err := l.Replay(context.Background()); errors.Is(err, ErrDamaged) != c.damaged || err != nil && !c.damaged {
 					t.Fatal(err)
 				}
 				now := readFile(t, path)

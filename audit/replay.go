@@ -16,8 +16,10 @@ import (
 // Replay puts the journal's lines back where a power cut took them from the
 // ledger, flushes them, and returns the records, oldest first, for their
 // contents. It writes only where the file has nothing, or the NULs that a file
-// system leaves; a ledger that differs otherwise is damaged, not cut, and stays
-// as it is. Running it again changes no byte.
+// system leaves; a ledger that has other lines behind the base than the journal
+// is damaged, not cut, and stays as it is. A journal whose base is not in the
+// ledger is another ledger's, and nothing is replayed. Running it again changes
+// no byte.
 func (l *Ledger) Replay(ctx context.Context) ([]Journaled, error) {
 	unlock, err := l.lock(ctx)
 	if err != nil {
@@ -32,10 +34,15 @@ func (l *Ledger) Replay(ctx context.Context) ([]Journaled, error) {
 	if !ok {
 		return nil, nil
 	}
+	base, _ := parseBase(data)
 	r := replay{dir: sharedDir(l.home), sync: l.syncFile}
 	defer r.close()
 	for i, rec := range records {
-		if there, err := r.bring(rec); err != nil || !there {
+		there, err := r.bring(rec)
+		if err == nil && !there && l.Check(base) == nil {
+			err = l.damaged(fmt.Sprintf("audit/shared/%s has at offset %d other bytes than .mbox/journal, for seq %d", rec.At.File, rec.At.Offset, rec.Seq))
+		}
+		if err != nil || !there {
 			return records[:i], err
 		}
 	}
