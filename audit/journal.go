@@ -176,14 +176,22 @@ func (l *Ledger) leaveJournal() error {
 }
 
 // checkpoint brings everything that was written until now to the disk: the
-// ledger's lines, the staged files that they commit to, and the renames.
+// ledger's lines, the staged files that they commit to, and the renames. A write
+// error is told once to each descriptor that was open when it happened, so the
+// journal's, which stays open, is the one to ask.
 func (l *Ledger) checkpoint() error {
-	dir, err := os.Open(filepath.Join(l.home, ".mbox"))
-	if err != nil {
-		return err
+	var on *os.File
+	if l.journal != nil {
+		on = l.journal.file
+	} else {
+		dir, err := os.Open(filepath.Join(l.home, ".mbox"))
+		if err != nil {
+			return err
+		}
+		defer dir.Close()
+		on = dir
 	}
-	defer dir.Close()
-	if err := durable.SyncFS(dir); err != nil {
+	if err := durable.SyncFS(on); err != nil {
 		return errors.Join(err, l.setReadOnly("a checkpoint failed: "+err.Error()))
 	}
 	// audit/ may be on another file system. And where ext4 has no journal, syncfs

@@ -281,12 +281,12 @@ func SyncDir(path string, m Mode) error {
 	})
 }
 
-// SyncFS brings the whole file system that holds the open folder to the disk:
+// SyncFS brings the whole file system that holds the open file to the disk:
 // everything that was written or renamed there before the call, by whichever
 // process (syncfs(2); Linux reports write errors by it since 5.8). Only where
 // CanSyncFS.
-func SyncFS(dir *os.File) error {
-	return step(OpSyncFS, dir.Name(), func() error { return flushFile(dir, "syncfs", syncFS) })
+func SyncFS(f *os.File) error {
+	return step(OpSyncFS, f.Name(), func() error { return flushFile(f, "syncfs", syncFS) })
 }
 
 // Move renames old to new and never replaces a file: a taken name is an error
