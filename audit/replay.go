@@ -114,6 +114,16 @@ func (l *Ledger) blankUncovered(covered Position) error {
 		return err
 	}
 	defer f.Close()
+	// The head record goes back first: after a crash behind this the next appender
+	// must not chain on a line that is not there any more.
+	st, err := durable.Lstat(JournalPath(l.home))
+	if err != nil {
+		return err
+	}
+	back := Head{File: covered.File, Length: covered.Offset, Seq: covered.Seq, Checksum: covered.Checksum, Journal: journalAt{Ino: st.Ino}}
+	if err := l.writeHead(back); err != nil {
+		return err
+	}
 	if err := durable.WriteAt(f, make([]byte, size-covered.Offset), covered.Offset); err != nil {
 		return err
 	}
