@@ -10,7 +10,11 @@
 //     Exchange never loses one.
 //   - Flush: what was written to the file before the call is on disk. A Flush
 //     that failed is never asked again on the same descriptor, because kernels
-//     report a write-back error once and then call the pages clean.
+//     report a write-back error once and then call the pages clean. One that a
+//     signal interrupted (EINTR) has failed too: Linux notes the error as
+//     reported before it answers, so an answer of EINTR may stand for one of EIO
+//     that a second flush would not see. The local file systems that mbox is
+//     for do not interrupt a flush.
 //
 // Every function that changes something passes through a fault hook, so that a
 // test can make any write fail twice over: not applied, and applied but
@@ -106,7 +110,8 @@ func step(op Op, path string, do func() error) error {
 	return err
 }
 
-// again repeats a system call that a signal interrupted.
+// again repeats a system call that a signal interrupted. It is for every call
+// but flushes.
 func again(call func() error) error {
 	for {
 		err := call()
@@ -134,7 +139,7 @@ func Stage(path string, data []byte, m Mode) error {
 	}
 	if err == nil && m != None {
 		err = step(OpSync, path, func() error {
-			return pathError("fsync", path, again(func() error { return fsync(fd) }))
+			return pathError("fsync", path, fsync(fd))
 		})
 	}
 	if closed := unix.Close(fd); err == nil {
@@ -235,7 +240,7 @@ func SyncFile(f *os.File) error {
 
 func flushFile(f *os.File, op string, call func(fd int) error) error {
 	return control(f, func(fd int) error {
-		return pathError(op, f.Name(), again(func() error { return call(fd) }))
+		return pathError(op, f.Name(), call(fd))
 	})
 }
 
