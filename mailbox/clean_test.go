@@ -331,12 +331,7 @@ func (l *life) live(n int) {
 // torn tails that were mended and clocks that went to and fro: no alarm, and
 // the independent checker has none either.
 func TestCleanHomes(t *testing.T) {
-	homes, seed := 60, tamperSeed(t)
-	if os.Getenv("MBOX_TORTURE") != "" {
-		homes = 1000
-	} else if testing.Short() {
-		homes = 10
-	}
+	homes, seed := amount(10, 60, 1000), seedOf(t)
 	place, all := t.TempDir(), map[string]string{}
 	tears, steps, repairs := 0, 0, 0
 	for n := range homes {

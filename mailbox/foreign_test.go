@@ -2041,12 +2041,7 @@ var interposed = []string{"admit", "claim", "progress", "complete", "fail", "rel
 // was acknowledged stands in the ledger, and after an operator has said what
 // counts the home passes the checker.
 func TestStrangerBetweenWrites(t *testing.T) {
-	stride := 3
-	if os.Getenv("MBOX_TORTURE") != "" {
-		stride = 1
-	} else if testing.Short() {
-		stride = 11
-	}
+	stride := amount(11, 3, 1)
 	n := 0
 	for _, sc := range scenes {
 		if !slices.Contains(interposed, sc.name) {

@@ -74,6 +74,7 @@ type fleet struct {
 	all     []*ship
 	sunk    chan *ship
 	killed  int
+	random  *rand.Rand
 }
 
 // ship is one client process.
@@ -85,11 +86,11 @@ type ship struct {
 	killed int64 // when it was killed; 0 if it was not
 }
 
-func newFleet(t *testing.T, calls, processes int) *fleet {
+func newFleet(t *testing.T, calls, processes int, seed uint64) *fleet {
 	b := newBox(t, Options{MaxAttempts: linearAttempts})
 	f := &fleet{T: t, wanted: processes, sunk: make(chan *ship)}
-	f.orders = orders{Home: b.Home(), Dir: t.TempDir(), Calls: calls, Seed: rand.Uint64()}
-	t.Logf("seed %d", f.Seed)
+	f.orders = orders{Home: b.Home(), Dir: t.TempDir(), Calls: calls, Seed: seed}
+	f.random = rand.New(rand.NewPCG(seed, math.MaxUint64))
 	must(t, os.WriteFile(filepath.Join(f.Dir, "counter"), make([]byte, 8), 0o600))
 	var err error
 	f.counter, err = f.orders.counter()
@@ -112,7 +113,7 @@ func (f *fleet) sail() {
 		}
 	}()
 	for len(running) > 0 && !f.Failed() {
-		pause := time.NewTimer(20*time.Millisecond + rand.N(130*time.Millisecond))
+		pause := time.NewTimer(time.Duration(20+f.random.IntN(130)) * time.Millisecond)
 		select {
 		case s := <-f.sunk:
 			delete(running, s)

@@ -2,6 +2,7 @@ package mailbox
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -163,13 +164,7 @@ func (t taskNow) held(verb string) taskNow {
 // MBOX_LINEAR_PROCESSES change the first two. Histories are kept short because a
 // verb with a token that is over reads the whole ledger.
 func linearSize(t *testing.T) (calls, processes, histories int) {
-	calls, processes, histories = 12_500, 8, 4
-	switch {
-	case os.Getenv("MBOX_TORTURE") != "":
-		processes, histories = 16, 160
-	case testing.Short():
-		calls, processes, histories = 3_000, 4, 1
-	}
+	calls, processes, histories = amount(3_000, 12_500, 12_500), amount(4, 8, 16), amount(1, 4, 160)
 	for name, n := range map[string]*int{"MBOX_LINEAR_CALLS": &calls, "MBOX_LINEAR_PROCESSES": &processes} {
 		if text := os.Getenv(name); text != "" {
 			var err error
@@ -189,9 +184,10 @@ const callsPerTask = 25
 // other.
 func TestLinearizable(t *testing.T) {
 	calls, processes, histories := linearSize(t)
+	random := rand.New(rand.NewPCG(seedOf(t), 1))
 	for n := range histories {
 		ok := t.Run(fmt.Sprint("history ", n+1), func(t *testing.T) {
-			f := newFleet(t, calls, processes)
+			f := newFleet(t, calls, processes, random.Uint64())
 			begun := time.Now()
 			f.sail()
 			took := time.Since(begun)

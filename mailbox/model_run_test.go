@@ -22,7 +22,7 @@ import (
 func TestModel(t *testing.T) {
 	place, n := t.TempDir(), 0
 	all := map[string]string{}
-	rapidChecks(t, 120, 3000)
+	rapidFlags(t, amount(120, 120, 3000))
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
 		w := &world{t: rt, clk: newClock(), dir: filepath.Join(place, fmt.Sprint(n))}
@@ -48,18 +48,14 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// rapidChecks sets the number of runs, unless the command line does.
-func rapidChecks(t *testing.T, normal, long int) {
+// rapidFlags sets the number of runs and the seed, unless the command line does.
+func rapidFlags(t *testing.T, checks int) {
 	t.Helper()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
-	if given {
-		return
+	set := map[string]string{"rapid.checks": fmt.Sprint(checks), "rapid.seed": fmt.Sprint(seedOf(t))}
+	flag.Visit(func(f *flag.Flag) { delete(set, f.Name) })
+	for name, value := range set {
+		must(t, flag.Set(name, value))
 	}
-	if os.Getenv("MBOX_TORTURE") != "" {
-		normal = long
-	}
-	must(t, flag.Set("rapid.checks", fmt.Sprint(normal)))
 }
 
 // The operations.

@@ -26,8 +26,9 @@ func TestPowerCut(t *testing.T) {
 	if !durable.CanSyncFS {
 		t.Skip("syncfs is missing: there is no journal on this system")
 	}
-	for seed := range uint64(60) {
-		cutPower(t, seed)
+	seed := seedOf(t)
+	for n := range uint64(amount(60, 60, 600)) {
+		cutPower(t, seed+n)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -19,12 +18,12 @@ func TestRecoverAtEveryWrite(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: takes some seconds")
 	}
-	ctx := context.Background()
+	ctx, long := context.Background(), amount(0, 0, 1) == 1
 	for _, sc := range scenes {
 		t.Run(sc.name, func(t *testing.T) {
 			all := map[string]string{}
 			for _, applied := range []bool{false, true} {
-				for k := 1; !applied || os.Getenv("MBOX_TORTURE") != ""; k++ {
+				for k := 1; !applied || long; k++ {
 					o := Options{RetryBase: time.Nanosecond}
 					dir := filepath.Join(t.TempDir(), "home")
 					must(t, Create(dir, Options{Sync: durable.None}))

@@ -98,7 +98,7 @@ func (v *vandal) forget(file, text string) bool {
 // TestTamperingUnshown holds what is known to be open: verify is silent, and
 // the checksum that it printed before tells.
 func TestTamperingUnshown(t *testing.T) {
-	v := newVandal(t, tamperSeed(t))
+	v := newVandal(t, seedOf(t))
 	before := v.verify()
 	for _, kind := range unshown {
 		t.Run(kind.name, func(t *testing.T) {

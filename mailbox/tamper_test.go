@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -259,27 +258,10 @@ func (n named) sees(r VerifyReport) bool {
 	return false
 }
 
-func tamperSeed(t *testing.T) uint64 {
-	t.Helper()
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("MBOX_SEED"); text != "" {
-		n, err := strconv.ParseUint(text, 10, 64)
-		must(t, err)
-		seed = n
-	}
-	t.Logf("MBOX_SEED=%d", seed)
-	return seed
-}
-
 // TestTampering does each kind of damage at 50 random places. verify names the
 // file, the line and the seq of each.
 func TestTampering(t *testing.T) {
-	seed, times := tamperSeed(t), 50
-	if os.Getenv("MBOX_TORTURE") != "" {
-		times = 500
-	} else if testing.Short() {
-		times = 5
-	}
+	seed, times := seedOf(t), amount(5, 50, 500)
 	const homes = 2 // at once
 	for half := range homes {
 		t.Run(fmt.Sprintf("home %d", half), func(t *testing.T) {

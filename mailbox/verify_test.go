@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -803,7 +804,8 @@ func TestVerifyTruncates(t *testing.T) {
 
 // Hundreds of operations at random leave a home without a fault, at every moment.
 func TestVerifyRandom(t *testing.T) {
-	for seed := range uint64(3) {
+	first := seedOf(t)
+	for seed := first; seed < first+uint64(amount(3, 3, 30)); seed++ {
 		b := newBox(t, Options{RetryBase: time.Nanosecond})
 		w := &verifyWorker{b: b, r: rand.New(rand.NewPCG(seed, 7)), ctx: t.Context(), name: "one"}
 		for i := range 400 {
@@ -825,7 +827,7 @@ func TestVerifyRandom(t *testing.T) {
 
 // While others work as fast as they can, nothing looks wrong.
 func TestVerifyWhileWorking(t *testing.T) {
-	first := newBox(t, Options{RetryBase: time.Nanosecond})
+	first, seed := newBox(t, Options{RetryBase: time.Nanosecond}), seedOf(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	var group sync.WaitGroup
@@ -839,7 +841,7 @@ func TestVerifyWhileWorking(t *testing.T) {
 			defer other.Close()
 			b = other
 		}
-		w := &verifyWorker{b: b, r: rand.New(rand.NewPCG(uint64(i), 1)), ctx: t.Context(), name: fmt.Sprint("w", i), crowd: true}
+		w := &verifyWorker{b: b, r: rand.New(rand.NewPCG(seed+uint64(i), 1)), ctx: t.Context(), name: fmt.Sprint("w", i), crowd: true}
 		group.Go(func() {
 			for ctx.Err() == nil {
 				if err := w.act(); err != nil {
@@ -872,8 +874,12 @@ func TestVerifyWhileWorking(t *testing.T) {
 	t.Logf("%d runs, %d lines in the last", runs, lines)
 }
 
-// verifyVictim names the home in which a child of TestVerifyKilled works.
-const verifyVictim = "MBOX_TEST_VERIFY_VICTIM"
+// verifyVictim names the home in which a child of TestVerifyKilled works,
+// verifyVictimSeed where it begins to draw.
+const (
+	verifyVictim     = "MBOX_TEST_VERIFY_VICTIM"
+	verifyVictimSeed = "MBOX_TEST_VERIFY_SEED"
+)
 
 func init() {
 	dir := os.Getenv(verifyVictim)
@@ -885,8 +891,12 @@ func init() {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	seed := uint64(os.Getpid())
-	w := &verifyWorker{b: b, r: rand.New(rand.NewPCG(seed, 3)), ctx: context.Background(), name: fmt.Sprint("p", seed), crowd: true, lease: true}
+	seed, err := strconv.ParseUint(os.Getenv(verifyVictimSeed), 10, 64)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	w := &verifyWorker{b: b, r: rand.New(rand.NewPCG(seed, 3)), ctx: context.Background(), name: fmt.Sprint("p", os.Getpid()), crowd: true, lease: true}
 	for {
 		if err := w.act(); err != nil {
 			fmt.Println(err)
@@ -903,13 +913,14 @@ func TestVerifyKilled(t *testing.T) {
 	defer cancel()
 	var group sync.WaitGroup
 	var kills atomic.Int64
+	seed := seedOf(t)
 	for i := range 2 {
 		group.Go(func() {
-			r := rand.New(rand.NewPCG(uint64(i), 5))
+			r := rand.New(rand.NewPCG(seed+uint64(i), 5))
 			for ctx.Err() == nil {
 				var out strings.Builder
 				child := exec.Command(os.Args[0])
-				child.Env, child.Stdout = append(os.Environ(), verifyVictim+"="+b.home), &out
+				child.Env, child.Stdout = append(os.Environ(), verifyVictim+"="+b.home, fmt.Sprint(verifyVictimSeed, "=", r.Uint64())), &out
 				if err := child.Start(); err != nil {
 					t.Error(err)
 					return
