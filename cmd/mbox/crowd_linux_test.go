@@ -19,17 +19,6 @@ import (
 // mostMemory is what mbox up may ever have resident, whatever is dropped.
 const mostMemory = 64 << 20
 
-// crowdSize is how much junk is dropped.
-func crowdSize() int {
-	if os.Getenv("MBOX_TORTURE") != "" {
-		return 100_000
-	}
-	if testing.Short() {
-		return 1000
-	}
-	return 10_000
-}
-
 // TestCrowd pours junk of every kind into the pending folder of a running mbox
 // up, and five tasks behind it. The tasks are admitted while the junk still lies
 // about, each piece of junk ends in quarantine or is rejected, with a reason,
@@ -44,7 +33,7 @@ func TestCrowd(t *testing.T) {
 	s.must("init", "--sync", "none")
 	up := s.up()
 	pending := filepath.Join(s.home, "tasks", "pending")
-	n := crowdSize()
+	n := sized(1000, 10_000, 100_000)
 	for i := range n {
 		if err := dropJunk(pending, i); err != nil {
 			t.Fatal(err)

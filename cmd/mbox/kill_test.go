@@ -24,17 +24,6 @@ import (
 // builtDir is where builtMbox built, to be removed when all tests have run.
 var builtDir string
 
-// sized is how much a test does: with -short, normally, or with MBOX_TORTURE set.
-func sized(short, normal, long int) int {
-	switch {
-	case os.Getenv("MBOX_TORTURE") != "":
-		return long
-	case testing.Short():
-		return short
-	}
-	return normal
-}
-
 // builtMbox is the real program, built once a test run.
 var builtMbox = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "mbox-built-")
@@ -135,7 +124,7 @@ func (s *storm) strike(args ...string) (out string, done bool) {
 		s.Fatal(err)
 	}
 	if s.random.IntN(5) < 3 {
-		killer := time.AfterFunc(rand.N(s.patience), func() { _ = cmd.Process.Kill() })
+		killer := time.AfterFunc(time.Duration(s.random.Int64N(int64(s.patience))), func() { _ = cmd.Process.Kill() })
 		defer killer.Stop()
 	}
 	err := cmd.Wait()
@@ -443,11 +432,9 @@ func TestKillStorm(t *testing.T) {
 		t.Fatal(err)
 	}
 	rounds := sized(40, 200, 2000)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
 	dir := diskDir(t)
 	s := &storm{
-		T: t, bin: bin, dir: dir, home: filepath.Join(dir, "home"), random: rand.New(rand.NewPCG(seed, 1)),
+		T: t, bin: bin, dir: dir, home: filepath.Join(dir, "home"), random: rand.New(rand.NewPCG(seedOf(t), 1)),
 		outputs: map[string]string{}, acked: map[string]int{}, answers: map[string]int{},
 		daemons: []*daemon{
 			{args: []string{"up"}},

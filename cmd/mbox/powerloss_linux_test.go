@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"mbox/mailbox/durable"
 )
@@ -112,11 +111,7 @@ func TestPowerLossReplay(t *testing.T) {
 			t.Logf("without the flushes of %s: %s", name, faults[0])
 		}
 	}
-	images := 16
-	if os.Getenv("MBOX_TORTURE") != "" {
-		images = 400
-	}
-	for _, fault := range p.cuts(t, nil, images, false) {
+	for _, fault := range p.cuts(t, nil, sized(8, 16, 400), false) {
 		t.Error(fault)
 	}
 }
@@ -135,10 +130,8 @@ func newPowered(t *testing.T) *powered {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
 	dir := fastDir(t)
-	p := &powered{dir: dir, home: filepath.Join(dir, "home"), boot: boot, random: rand.New(rand.NewPCG(seed, 1))}
+	p := &powered{dir: dir, home: filepath.Join(dir, "home"), boot: boot, random: rand.New(rand.NewPCG(seedOf(t), 1))}
 	mustShell(t, p.home, "mbox init")
 	mustShell(t, p.home, "cp -a $MBOX_HOME $MBOX_HOME.before")
 	for i, s := range poweredSteps {

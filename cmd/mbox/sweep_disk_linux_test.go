@@ -65,13 +65,10 @@ func TestFullDisk(t *testing.T) {
 	disk := smallDisk(t)
 	d := &fullDisk{
 		sweepHome: &sweepHome{T: t, bin: bin, home: filepath.Join(disk, "home")}, disk: disk, lint: newLinter(t),
-		random: rand.New(rand.NewPCG(sweepSeed(t), 3)), codes: map[int]int{},
+		random: rand.New(rand.NewPCG(seedOf(t), 3)), codes: map[int]int{},
 	}
 	d.must("init")
-	rounds := 8
-	if torture() {
-		rounds = 120
-	}
+	rounds := sized(6, 8, 120)
 	for i := range rounds {
 		d.round(i)
 	}
