@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,9 +33,16 @@ func (c *crowd) some(kinds ...string) *target {
 	return of[c.random.IntN(len(of))]
 }
 
+// draw is a random part of the time, or number, that it is given.
+func (c *crowd) draw(below time.Duration) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Duration(c.random.Int64N(int64(below)))
+}
+
 // killer kills one process after the other.
 func (c *crowd) killer() {
-	for c.pause(c.killAfter+rand.N(c.killBefore-c.killAfter)) && !c.Failed() {
+	for c.pause(c.killAfter+c.draw(c.killBefore-c.killAfter)) && !c.Failed() {
 		if g := c.some("worker", "worker", "command", "command", "router"); g != nil {
 			_ = g.cmd.Process.Kill() // it may just have ended; leave counts
 		}
@@ -49,8 +55,8 @@ const slowness = 500 * time.Millisecond
 // stopper stops processes for a moment, as a machine does that has too much to
 // do, and now and then a worker for longer than its lease lasts.
 func (c *crowd) stopper() {
-	for c.pause(rand.N(slowness)) && !c.Failed() {
-		long := rand.IntN(8) == 0
+	for c.pause(c.draw(slowness)) && !c.Failed() {
+		long := c.draw(8) == 0
 		g := c.some("worker", "command", "router")
 		if long {
 			g = c.some("worker")
@@ -68,7 +74,7 @@ func (c *crowd) stopper() {
 		if long {
 			c.pause(c.lease + slowness)
 		} else {
-			c.pause(rand.N(slowness))
+			c.pause(c.draw(slowness))
 		}
 		_ = g.cmd.Process.Signal(syscall.SIGCONT) // it may have been killed
 	}

@@ -31,17 +31,9 @@ type stormSize struct {
 
 func stormSizes(t *testing.T) stormSize {
 	z := stormSize{
-		processes: 12, tasks: 150, lease: 2 * time.Second, limit: 5 * time.Minute,
-		killAfter: 10 * time.Millisecond, killBefore: 100 * time.Millisecond,
-	}
-	switch {
-	case os.Getenv("MBOX_TORTURE") != "":
-		z = stormSize{
-			processes: 32, tasks: 10_000, lease: 5 * time.Second, limit: 2 * time.Hour,
-			killAfter: 50 * time.Millisecond, killBefore: 500 * time.Millisecond,
-		}
-	case testing.Short():
-		z.processes, z.tasks = 8, 60
+		processes: sized(8, 12, 32), tasks: sized(60, 150, 10_000),
+		lease: time.Duration(sized(2, 2, 5)) * time.Second, limit: time.Duration(sized(5, 5, 120)) * time.Minute,
+		killAfter: time.Duration(sized(10, 10, 50)) * time.Millisecond, killBefore: time.Duration(sized(100, 100, 500)) * time.Millisecond,
 	}
 	for name, n := range map[string]*int{"MBOX_STORM_PROCESSES": &z.processes, "MBOX_STORM_TASKS": &z.tasks} {
 		text := os.Getenv(name)
@@ -149,12 +141,10 @@ func newCrowd(t *testing.T) *crowd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
 	dir := diskDir(t) // a flush takes time there, so that a kill meets one
 	c := &crowd{
 		storm: &storm{
-			T: t, bin: bin, dir: dir, home: filepath.Join(dir, "home"), random: rand.New(rand.NewPCG(seed, 3)),
+			T: t, bin: bin, dir: dir, home: filepath.Join(dir, "home"), random: rand.New(rand.NewPCG(seedOf(t), 3)),
 			answers: map[string]int{},
 		},
 		stormSize: stormSizes(t), executions: filepath.Join(dir, "executions"), over: make(chan struct{}),
@@ -202,9 +192,10 @@ func (c *crowd) gather() {
 	roles.Wait()
 }
 
-// awaitEnd waits until every task lies in completed, or a role has failed.
+// awaitEnd waits until every task lies in completed, or a role has failed, or
+// nothing can happen any more.
 func (c *crowd) awaitEnd() {
-	deadline := time.Now().Add(c.limit)
+	deadline, still := time.Now().Add(c.limit), stillness{since: time.Now()}
 	for c.pause(100*time.Millisecond) && !c.Failed() {
 		done, err := filepath.Glob(filepath.Join(c.home, "tasks", "completed", "*.json"))
 		if err != nil {
@@ -217,9 +208,9 @@ func (c *crowd) awaitEnd() {
 		if len(done) >= c.tasks+c.late && late >= c.late {
 			return
 		}
-		if time.Now().After(deadline) {
-			c.Errorf("%d of %d tasks are completed and %d of %d late results refused after %v; mbox ls: %s",
-				len(done), c.tasks+c.late, late, c.late, c.limit, c.must("ls"))
+		if still.lasts(c) || time.Now().After(deadline) {
+			c.Errorf("stuck: %d of %d tasks are completed and %d of %d late results refused; no line for %v\n%s",
+				len(done), c.tasks+c.late, late, c.late, time.Since(still.since).Round(time.Second), c.unfinished())
 			return
 		}
 	}
