@@ -37,10 +37,11 @@ func TestErrnoSweep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sweep := &errnoSweep{seed: sweepSeed(t), bin: bin}
+	sweep := &errnoSweep{seed: seedOf(t), bin: bin}
 	t.Cleanup(func() {
 		t.Logf("%d errors: exit code 0 %d times, 74 %d times, 76 %d times; read-only %d times; %d calls came late", sweep.points.Load(),
 			sweep.codes[exitOK].Load(), sweep.codes[exitIO].Load(), sweep.codes[exitCommitted].Load(), sweep.readOnly.Load(), sweep.missed.Load())
+		proves(t, sweep.points.Load(), sweep.missed.Load())
 	})
 	for _, sc := range sweepScenes {
 		t.Run(sc.name, func(t *testing.T) {
@@ -118,7 +119,7 @@ func (e *errnoRun) judge(h *sweepHome, r ran, hit sysCall, p errnoPoint) error {
 	if err := e.answer(r, hit, p); err != nil {
 		return err
 	}
-	if fd := flushedAgain(r.trace); fd != "" && p.number != syscall.EINTR {
+	if fd := flushedAgain(r.trace); fd != "" {
 		return fmt.Errorf("descriptor %s was flushed again after its flush had failed", fd)
 	}
 	if !h.exists() {
@@ -145,8 +146,10 @@ func (e *errnoRun) answer(r ran, hit sysCall, p errnoPoint) error {
 	switch {
 	case r.code == e.sc.code:
 		return nil
-	case p.number == syscall.EINTR && hit.name != "lseek": // which no signal interrupts
+	case p.number == syscall.EINTR && hit.name != "lseek" && !flushes(hit): // which no signal interrupts, and which are not repeated
 		return fmt.Errorf("an interrupted call is no error")
+	case p.number == syscall.EACCES && r.code == e.sc.denied && e.sc.denied != 0:
+		return nil
 	case r.code != exitIO && r.code != exitCommitted:
 		return fmt.Errorf("want %d, %d or %d", e.sc.code, exitIO, exitCommitted)
 	case !strings.Contains(r.err, p.number.Error()):
@@ -160,6 +163,8 @@ func (e *errnoRun) answer(r ran, hit sysCall, p errnoPoint) error {
 	return fmt.Errorf("it does not name %s", hit.path)
 }
 
+func flushes(c sysCall) bool { return strings.HasSuffix(c.name, "sync") || c.name == "syncfs" }
+
 // flushedAgain finds a descriptor that was flushed after a flush of it failed.
 func flushedAgain(trace []sysCall) (fd string) {
 	failed := map[string]bool{}
@@ -167,7 +172,7 @@ func flushedAgain(trace []sysCall) (fd string) {
 		switch c.name {
 		case "openat", "close":
 			delete(failed, c.fd)
-		case "fsync", "fdatasync":
+		case "fsync", "fdatasync", "syncfs":
 			if failed[c.fd] {
 				return c.fd + " (" + c.path + ")"
 			}
@@ -180,7 +185,7 @@ func flushedAgain(trace []sysCall) (fd string) {
 // heal says the next normal command; where the ledger could not be flushed, the
 // one that is documented for that.
 func (e *errnoRun) heal(h *sweepHome, hit sysCall, r ran) error {
-	ledger := hit.name == "syncfs" || strings.HasSuffix(hit.name, "sync") &&
+	ledger := hit.name == "syncfs" || flushes(hit) &&
 		(strings.Contains(hit.path, "/audit/shared/") || strings.HasSuffix(hit.path, "/.mbox/journal"))
 	was := e.base.readOnly()
 	switch now := h.readOnly(); {
@@ -196,7 +201,7 @@ func (e *errnoRun) heal(h *sweepHome, hit sysCall, r ran) error {
 		if again := h.run("recover", "--after-io-error"); again.code != 0 {
 			return fmt.Errorf("recover --after-io-error: exit code %d\n%s", again.code, again.err)
 		}
-	case ledger && hit.name == "fdatasync" && !was && r.code == exitIO:
+	case ledger && hit.name != "fsync" && !was && r.code == exitIO: // fsync is for what is new and still empty
 		return fmt.Errorf("the ledger could not be flushed, and the mailbox is not read-only")
 	}
 	if next := h.run("ls"); next.code != 0 {
@@ -245,5 +250,39 @@ func TestInitTakesNoIDAway(t *testing.T) {
 		if err != nil || string(before) != string(after) || r.code != exitIO && r.code != exitConflict {
 			t.Fatalf("the first %d looks fail: exit code %d: %s\nVERSION was %s\nand is %s (%v)", last, r.code, r.err, before, after, err)
 		}
+	}
+}
+
+// A flush that a signal interrupts has failed: it is not asked again, and where
+// it was the ledger's the mailbox is read-only.
+func TestInterruptedFlush(t *testing.T) {
+	needSweeps(t)
+	bin, err := builtMbox()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		inject   string
+		args     []string
+		readOnly bool
+	}{
+		"the journal":       {"fdatasync:error=EINTR:when=1", []string{"send", "work"}, true},
+		"the file system":   {"syncfs:error=EINTR:when=1", []string{"send", "work"}, true},
+		"a file of its own": {"fsync:error=EINTR:when=1", []string{"decision", "new", "--context", "c", "--option", "o", "--decision", "d"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &sweepHome{T: t, bin: bin, home: filepath.Join(fastDir(t), "home")}
+			h.must("init", "--sync", "standard")
+			r := h.traced(c.inject, c.args...)
+			if _, ok := r.hit(); !ok {
+				t.Fatalf("no flush: exit code %d\n%s", r.code, r.err)
+			}
+			if r.code != exitIO || h.readOnly() != c.readOnly || !strings.Contains(r.err, syscall.EINTR.Error()) {
+				t.Errorf("exit code %d, read-only %v\n%s", r.code, h.readOnly(), r.err)
+			}
+			if fd := flushedAgain(r.trace); fd != "" {
+				t.Errorf("descriptor %s was flushed again", fd)
+			}
+		})
 	}
 }

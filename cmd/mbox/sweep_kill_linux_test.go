@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 )
@@ -20,9 +21,11 @@ func TestKillSweep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sweep := &killSweep{seed: sweepSeed(t), bin: bin}
+	sweep := &killSweep{seed: seedOf(t), bin: bin}
 	t.Cleanup(func() {
-		t.Logf("%d points: %d kills of a verb, %d of a recovery behind one; %d calls came late", sweep.first.Load()+sweep.second.Load(), sweep.first.Load(), sweep.second.Load(), sweep.missed.Load())
+		first, second := sweep.first.Load(), sweep.second.Load()
+		t.Logf("%d points: %d kills of a verb, %d of a recovery behind one; %d calls came late", first+second, first, second, sweep.missed.Load())
+		proves(t, first+second, sweep.missed.Load())
 	})
 	for _, sc := range sweepScenes {
 		t.Run(sc.name, func(t *testing.T) {
@@ -50,7 +53,7 @@ func (k *killSweep) scene(t *testing.T, sc *sweepScene) {
 	random := rand.New(rand.NewPCG(k.seed, 1))
 	dir := fastDir(t)
 	base, journal := sc.prepare(t, k.bin, dir)
-	run := &killRun{T: t, sweep: k, sc: sc, base: base, journal: journal, lint: newLinter(t), dir: dir}
+	run := &killRun{T: t, sweep: k, sc: sc, base: base, journal: journal, lint: newLinter(t), dir: dir, recoveries: map[string]bool{}}
 	calls := breakable(run.compare())
 	var changing, others []sysCall
 	for _, c := range calls {
@@ -66,8 +69,8 @@ func (k *killSweep) scene(t *testing.T, sc *sweepScene) {
 	for _, c := range choose(changing, shortDeep, random) {
 		run.deep(c, random)
 	}
-
-	t.Logf("%d calls, %d of them changing", len(calls), len(changing))
+	t.Logf("%d calls, %d of them changing; %d points, %d of them in %d different recoveries",
+		len(calls), len(changing), run.points, run.deepPoints, len(run.recoveries))
 }
 
 // killRun is the sweep of one verb.
@@ -80,6 +83,9 @@ type killRun struct {
 	lint    *linter
 	dir     string
 	serial  int
+
+	points, deepPoints int
+	recoveries         map[string]bool // the calls of those that were killed
 }
 
 func (k *killRun) next() string {
@@ -133,10 +139,14 @@ func (k *killRun) strike(c sysCall) (*sweepHome, ran) {
 func (k *killRun) kill(c sysCall) {
 	h, r := k.strike(c)
 	k.sweep.first.Add(1)
+	k.points++
 	k.look(h, r, fmt.Sprintf("killed at %s %d (%s)", c.name, c.nth, c.label), func() { h.must(h.recovery()...) })
 }
 
-// deep kills the verb at c, and then recovery at each of its own calls.
+// deep kills the verb at c, and then recovery at each of its own calls: at those
+// that change something, for a kill at any other leaves what a kill at the next
+// of those leaves. A recovery that makes the same calls as one that was killed
+// already is not killed again.
 func (k *killRun) deep(c sysCall, random *rand.Rand) {
 	broken, first := k.strike(c)
 	defer broken.remove()
@@ -147,12 +157,18 @@ func (k *killRun) deep(c sysCall, random *rand.Rand) {
 	traced := broken.copyOf(k.T, k.next())
 	r := traced.traced("", args...)
 	var points []sysCall
+	var calls strings.Builder
 	for _, c := range breakable(r.trace) {
 		if c.changing {
 			points = append(points, c)
+			fmt.Fprintln(&calls, c.label)
 		}
 	}
 	traced.remove()
+	if k.recoveries[calls.String()] {
+		return
+	}
+	k.recoveries[calls.String()] = true
 	for _, p := range choose(points, 1, random) {
 		h := broken.copyOf(k.T, k.next())
 		second := h.traced(fmt.Sprintf("%s:signal=KILL:when=%d", p.name, p.nth), args...)
@@ -160,6 +176,8 @@ func (k *killRun) deep(c sysCall, random *rand.Rand) {
 			k.sweep.missed.Add(1)
 		}
 		k.sweep.second.Add(1)
+		k.points++
+		k.deepPoints++
 		where := fmt.Sprintf("killed at %s %d (%s), then recovery at %s %d (%s)", c.name, c.nth, c.label, p.name, p.nth, p.label)
 		k.look(h, first, where, func() {
 			// Whoever comes next goes on with it, not recovery alone.

@@ -28,12 +28,37 @@ var (
 	callResult = regexp.MustCompile(`\) += (\d+)(?:<[^>]*>)?(?: |$)`)
 )
 
+var threadLine = regexp.MustCompile(`^(\d*) *(.*)$`)
+
+// mainCalls are the lines of the thread that begins a trace, each in one piece
+// and without the thread's id, which strace -f puts in front.
+func mainCalls(data []byte) (lines []string) {
+	first := ""
+	for line := range strings.Lines(string(data)) {
+		m := threadLine.FindStringSubmatch(strings.TrimSpace(line))
+		thread, line := m[1], m[2]
+		if first == "" {
+			first = thread
+		}
+		if thread != first {
+			continue
+		}
+		if _, rest, ok := strings.Cut(line, " resumed>"); ok && strings.HasPrefix(line, "<... ") {
+			last := len(lines) - 1
+			lines[last] = strings.TrimSuffix(lines[last], " <unfinished ...>") + rest
+			continue
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
 // parseTrace reads a trace of strace -y of a command that worked in the home.
 func parseTrace(data []byte, home string) (calls []sysCall) {
 	counts := map[string]int{}
 	scans := map[string]bool{} // descriptors of lock files that are only read
-	for line := range strings.Lines(string(data)) {
-		m := callLine.FindStringSubmatch(strings.TrimSpace(line))
+	for _, line := range mainCalls(data) {
+		m := callLine.FindStringSubmatch(line)
 		if m == nil {
 			continue
 		}
