@@ -30,7 +30,8 @@ func TestPowerLoss(t *testing.T) {
 		}
 	}
 	power := builtPower(t)
-	out, err := exec.Command(power, "-root", repoFile(), "-fs", "ext4", "-rounds", "8", "-images", "20", "-deep", "5").CombinedOutput()
+	out, err := exec.Command(power, "-root", repoFile(), "-fs", "ext4", "-rounds", "8", "-images", "20", "-deep", "5",
+		"-seed", fmt.Sprint(seedOf(t))).CombinedOutput()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == cannotCut {
 		t.Skipf("SKIPPED: root, FUSE or loop devices are missing: %s", strings.TrimSpace(string(out)))

@@ -26,6 +26,9 @@ func TestKillSweep(t *testing.T) {
 		first, second := sweep.first.Load(), sweep.second.Load()
 		t.Logf("%d points: %d kills of a verb, %d of a recovery behind one; %d calls came late", first+second, first, second, sweep.missed.Load())
 		proves(t, first+second, sweep.missed.Load())
+		if all := sized(0, 0, 600); int(sweep.scenes.Load()) == len(sweepScenes) && int(first+second) < all {
+			t.Errorf("the long form has at least %d points", all)
+		}
 	})
 	for _, sc := range sweepScenes {
 		t.Run(sc.name, func(t *testing.T) {
@@ -39,6 +42,7 @@ type killSweep struct {
 	seed                  uint64
 	bin                   string
 	first, second, missed atomic.Int64
+	scenes                atomic.Int64 // that were begun
 }
 
 // How many points the short form takes of each verb: of the calls that change
@@ -50,6 +54,7 @@ const (
 )
 
 func (k *killSweep) scene(t *testing.T, sc *sweepScene) {
+	k.scenes.Add(1)
 	random := rand.New(rand.NewPCG(k.seed, 1))
 	dir := fastDir(t)
 	base, journal := sc.prepare(t, k.bin, dir)
