@@ -128,8 +128,8 @@ func (r ran) hit() (sysCall, bool) {
 
 func (h *sweepHome) command(argv ...string) *exec.Cmd {
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), "MBOX_HOME="+h.home, "GOCOVERDIR=")
 	cmd.Dir = filepath.Dir(h.home)
+	cmd.Env = append(os.Environ(), "MBOX_HOME="+h.home, "GOCOVERDIR=", "TMPDIR="+cmd.Dir) // where a killed command leaves things
 	return cmd
 }
 
