@@ -288,6 +288,8 @@ func (b *Box) current(id ID) (*found, *record, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, r, taskError(id, fmt.Errorf("%w: it is not in tasks/%s", errForeign, r.state))
+	case errors.Is(err, fs.ErrPermission):
+		return f, r, taskError(id, fmt.Errorf("%w: %w", errForeign, err))
 	case f != nil && f.hash != r.after.String():
 		return f, r, taskError(id, fmt.Errorf("%w: its bytes are not those of its last ledger line", errForeign))
 	case err != nil:

@@ -150,9 +150,12 @@ func (e *errnoRun) answer(r ran, hit sysCall, p errnoPoint) error {
 		return fmt.Errorf("an interrupted call is no error")
 	case p.number == syscall.EACCES && r.code == e.sc.denied && e.sc.denied != 0:
 		return nil
+	case r.code == exitError && p.number == syscall.EACCES && strings.Contains(hit.path, "/tasks/"):
+		// A task that may not be read was changed by hand; the words say which.
 	case r.code != exitIO && r.code != exitCommitted:
 		return fmt.Errorf("want %d, %d or %d", e.sc.code, exitIO, exitCommitted)
-	case !strings.Contains(r.err, p.number.Error()):
+	}
+	if !strings.Contains(r.err, p.number.Error()) {
 		return fmt.Errorf("it does not say %q", p.number.Error())
 	}
 	for _, path := range []string{hit.path, hit.other} {
