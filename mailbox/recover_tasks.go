@@ -300,6 +300,7 @@ func (r *recovery) void(s *shard, id ID, f *fate, p string) error {
 	}
 	t := found.task
 	t.Mbox.Epoch = f.m.Epoch
+	t.Audit.StateChanges = append(t.Audit.StateChanges, StateChange{Pending, InProgress, f.agent, At(f.at), stateReason(f.m.Reason)})
 	err = b.commit(r.ctx, s, &change{
 		id: id, by: audit.MboxAgent, event: audit.Reconcile, from: InProgress, to: Pending, task: t, before: hashOf(f.m.After),
 		reason: "the claim was voided: a power cut took its content",
