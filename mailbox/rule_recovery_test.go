@@ -1,0 +1,466 @@
+package mailbox
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+	"mbox/schemas"
+)
+
+// Tests of single rules of the protocol: settling, recovery, backup.
+
+// killedAtMove does what is killed when it renames a file for the n-th time:
+// its line is written.
+func killedAtMove(t *testing.T, n int, do func() error) {
+	t.Helper()
+	dead, moves := false, 0
+	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
+		if op == durable.OpMove && !strings.Contains(path, "/spare/") || op == durable.OpExchange {
+			moves++
+		}
+		if dead = dead || moves == n; dead {
+			return false, errInjected
+		}
+		return true, nil
+	})
+	err := do()
+	remove()
+	if !dead || err == nil {
+		t.Fatalf("it was not killed: %v", err)
+	}
+}
+
+func sendX(t *testing.T, b *Box) func() error {
+	t.Helper()
+	return func() error {
+		task := request("x")
+		task.ID = "x"
+		_, err := b.Submit(t.Context(), task)
+		return err
+	}
+}
+
+// What a killed process left is finished by whoever comes next, whatever he came
+// for: Open, a scan, a look.
+func TestKilledSendIsSeen(t *testing.T) {
+	for name, come := range map[string]func(b *Box) error{
+		"open": func(b *Box) error { return b.settleAll(t.Context()) },
+		"scan": func(b *Box) error { _, err := b.Scan(t.Context()); return err },
+		"tidy": func(b *Box) error { return b.Tidy(t.Context()) },
+	} {
+		b := newBox(t, Options{})
+		killedAtMove(t, 1, sendX(t, b))
+		if name == "open" {
+			opened(t, b.home, b.o)
+		} else {
+			router, err := durable.TryLock(privatePath(b.home, "locks", "router")) // one that does not get to it
+			must(t, err)
+			defer router.Unlock()
+			b.mu.Lock()
+			b.settledAt = b.settledAt.Add(-time.Second)
+			b.mu.Unlock()
+			must(t, come(b))
+		}
+		if !stateIs("x", Pending)(t, b, nil) {
+			t.Errorf("%s: it is not there", name)
+		}
+	}
+}
+
+// Nobody waits for a dirty shard that is held, and a damaged record means that
+// everything is recovered.
+func TestDirtyRecordThatHelpsNobody(t *testing.T) {
+	b := newBox(t, Options{})
+	killedAtMove(t, 1, sendX(t, b))
+	other := opened(t, b.home, b.o)
+	s, err := other.holdShard(t.Context(), shardOf("x"))
+	must(t, err)
+	must(t, s.mark(dirty{kind: "task", name: "x", tx: strings.Repeat("0", 32), at: other.ledger.End()}))
+	opened(t, b.home, b.o) // it does not wait
+	s.unlock()
+	path := privatePath(b.home, "locks", shardName(shardOf("y")))
+	record, err := os.ReadFile(path)
+	must(t, err)
+	copy(record, "dirty task \"y\" 0 - 0 0 - 1 00000000")
+	must(t, os.WriteFile(path, record, 0o600))
+	must(t, put(privatePath(b.home, "tmp", "t9~"+strings.Repeat("0", 32)), "{}"))
+	opened(t, b.home, b.o)
+	if left, _ := stagedNames(b.home); len(left) > 0 {
+		t.Errorf("not recovered: %q", left)
+	}
+	if record, err = os.ReadFile(path); err != nil || !bytes.Equal(record, blankRecord) {
+		t.Errorf("%q (%v)", bytes.TrimSpace(record), err)
+	}
+	if !stateIs("x", Pending)(t, b, nil) {
+		t.Error("the task that was sent is not there")
+	}
+}
+
+// Content that was torn is never put into a task's place, wherever the commit
+// was cut off.
+func TestTornContentIsNotPutInPlace(t *testing.T) {
+	for _, from := range []State{None, InProgress} {
+		b := homes{}.open(t, Options{})
+		do := sendX(t, b)
+		if from == InProgress {
+			sent(t, b, "x")
+			c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
+			must(t, err)
+			do = func() error { return c.Complete(t.Context(), Result{}) }
+		}
+		killedAtMove(t, 1, do)
+		names, err := stagedNames(b.home)
+		if err != nil || len(names) != 1 {
+			t.Fatalf("%q %v", names, err)
+		}
+		const torn = "{\n  \"id\": \"x"
+		must(t, put(privatePath(b.home, "tmp", names[0]), torn))
+		anotherBoot(t, b.home)
+		if again, err := Open(t.Context(), b.home, b.o); err == nil {
+			again.Close()
+		}
+		for name, text := range liveFiles(t, b.home) {
+			if text == torn && !strings.HasPrefix(name, "tasks/quarantine/") {
+				t.Errorf("from %q: the torn bytes are in %s", from, name)
+			}
+		}
+	}
+}
+
+// A claim whose content a power cut took is voided, and its epoch stays used: a
+// worker that goes on with it is refused.
+func TestVoidedClaim(t *testing.T) {
+	b := newBox(t, Options{})
+	sent(t, b, "x")
+	before, err := os.ReadFile(b.pending("x.json"))
+	must(t, err)
+	first, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
+	must(t, err)
+	must(t, errors.Join(os.Remove(b.path("tasks", "in-progress", "x.json")), put(b.pending("x.json"), string(before))))
+	anotherBoot(t, b.home)
+	_, err = Recover(t.Context(), b.home, b.o, RecoverOptions{})
+	must(t, err)
+	second, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
+	must(t, err)
+	if second.Task.Mbox.Epoch <= first.Task.Mbox.Epoch {
+		t.Errorf("epoch %d after %d", second.Task.Mbox.Epoch, first.Task.Mbox.Epoch)
+	}
+	if err := first.Complete(t.Context(), Result{}); !errors.Is(err, ErrStale) {
+		t.Errorf("the voided claim's result: %v", err)
+	}
+}
+
+// Staged content whose line a power cut took was never acknowledged, and is kept.
+func TestStagedContentOfACutLine(t *testing.T) {
+	b := newBox(t, Options{})
+	sent(t, b, "first")
+	end := b.ledger.End()
+	killedAtMove(t, 1, sendX(t, b))
+	path := onlyLedger(t, b.home)
+	data, err := os.ReadFile(path)
+	must(t, err)
+	clear(data[end.Offset : end.Offset+20])
+	must(t, os.WriteFile(path, data, 0o600))
+	anotherBoot(t, b.home)
+	again := opened(t, b.home, b.o)
+	if kept := quarantine(t, again); len(kept) != 1 || !strings.Contains(kept[0].Reason, "power cut") {
+		t.Errorf("%+v", kept)
+	}
+	if _, _, err := again.Task(t.Context(), "x"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("the task: %v", err)
+	}
+	whole(t, b.home)
+}
+
+// A transaction stands in a file if a whole task of that name has it, or a
+// record. A file that was used again lies under another task's name, or is torn.
+func TestStanding(t *testing.T) {
+	b := homes{}.open(t, Options{})
+	tx := func(digit string) string { return strings.Repeat(digit, 32) }
+	task := func(id ID, tx string) string {
+		n := request("x")
+		n.ID, n.Mbox.TX = id, tx
+		data, err := schemas.Encode(n)
+		must(t, err)
+		return string(data)
+	}
+	month := b.path("tasks", "archive", "2026-02")
+	must(t, os.Mkdir(month, 0o700))
+	for path, text := range map[string]string{
+		b.pending("own.json"):                               task("own", tx("1")),
+		b.path("tasks", "in-progress", "other.json"):        task("someone", tx("2")),
+		b.path("tasks", "completed", "torn.json"):           task("torn", tx("3"))[:400],
+		b.path("tasks", "failed", "nul.json"):               task("nul", tx("4"))[:300] + strings.Repeat("\x00", 100),
+		filepath.Join(month, "Archived.json"):               task("archived", tx("5")),
+		b.path("tasks", "quarantine", "away.json"):          task("away", tx("6")),
+		b.path("decisions", "decision-2026-02-16-001.json"): task("a-record", tx("7")),
+		b.path("tasks", "completed", "ended.json"):          task("ended", tx("8")),
+	} {
+		must(t, put(path, text))
+	}
+	for digit, stands := range map[string]bool{"1": true, "2": false, "3": false, "4": false, "5": true, "6": false, "7": true, "8": true, "9": false} {
+		got, err := b.standing([]string{tx("0"), tx(digit)})
+		if err != nil || (got == tx(digit)) != stands || !stands && got != "" {
+			t.Errorf("%s stands: %q (%v), want %v", digit, got, err, stands)
+		}
+	}
+}
+
+// A ledger that is damaged, not cut, makes recovery change nothing.
+func TestRecoverNeedsALedger(t *testing.T) {
+	clk := newClock()
+	clk.at.Store(time.Date(2026, 2, 16, 10, 0, 0, 0, time.UTC).UnixNano())
+	b := homes{}.open(t, clk.options())
+	sent(t, b, "x")
+	older := onlyLedger(t, b.home)
+	clk.turn(24 * time.Hour)
+	sent(t, b, "y")
+	must(t, b.Close())
+	data, err := os.ReadFile(older)
+	must(t, err)
+	data[10] ^= 1
+	must(t, os.WriteFile(older, data, 0o600))
+	must(t, os.Remove(b.pending("x.json")))
+	must(t, put(privatePath(b.home, "tmp", "t9~"+strings.Repeat("0", 32)), "{}"))
+	anotherBoot(t, b.home)
+	before := liveFiles(t, b.home)
+	for range 2 {
+		if _, err := Recover(t.Context(), b.home, b.o, RecoverOptions{}); !errors.Is(err, audit.ErrDamaged) && !errors.Is(err, ErrReadOnly) {
+			t.Errorf("recover: %v", err)
+		}
+	}
+	if staged, _ := stagedNames(b.home); len(staged) != 1 || len(liveFiles(t, b.home)) != len(before) {
+		t.Errorf("it has changed something: %q", staged)
+	}
+	if now, err := os.ReadFile(older); err != nil || !bytes.Equal(now, data) {
+		t.Error("it has changed the ledger")
+	}
+}
+
+// The boot record says that a recovery is at work before anything is changed,
+// and that it is done after everything else.
+func TestOrderOfRecovery(t *testing.T) {
+	const boot = "replace .mbox/boot"
+	recovers := func(home string) []string {
+		return steps(t, home, func() {
+			_, err := Recover(t.Context(), home, Options{Sync: durable.None}, RecoverOptions{})
+			must(t, err)
+		})
+	}
+	got := recovers(unwell(t))
+	inOrder(t, "within a boot", got, boot, "remove .mbox/index", "remove .mbox/tmp/t9~TX", "move .mbox/spare/lease-N", boot)
+	if i := slices.Index(got, boot); got[len(got)-1] != boot || slices.Contains(got[:i], "remove .mbox/index") {
+		t.Errorf("%q", got)
+	}
+	home := unwell(t)
+	anotherBoot(t, home)
+	got = recovers(home)
+	if i := slices.Index(got, boot); i != len(got)-1 {
+		t.Errorf("after a restart: %q", got)
+	}
+}
+
+// There is one recovery at a time, and who waited for another looks whether
+// anything is left to do.
+func TestOneRecovery(t *testing.T) {
+	home := unwell(t)
+	b, err := open(home, Options{Sync: durable.None, LockWait: time.Millisecond})
+	must(t, err)
+	defer b.Close()
+	if got := steps(t, home, func() { must(t, b.recoverAll(t.Context(), false)) }); len(got) > 0 {
+		t.Errorf("nothing was left to do: %q", got)
+	}
+	lock, err := durable.TryLock(privatePath(home, "locks", "recover"))
+	must(t, err)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.recoverAll(ended, true); !errors.Is(err, ErrBusy) {
+		t.Errorf("beside another: %v", err)
+	}
+	if _, err := Recover(t.Context(), home, b.o, RecoverOptions{}); !errors.Is(err, ErrBusy) {
+		t.Errorf("beside another, asked for: %v", err)
+	}
+	must(t, lock.Unlock())
+	s, err := b.holdShard(t.Context(), shardOf("t9"))
+	must(t, err)
+	if _, err := Recover(t.Context(), home, b.o, RecoverOptions{}); !errors.Is(err, ErrBusy) {
+		t.Errorf("with the shard of a staged file held: %v", err)
+	}
+	s.unlock()
+	_, err = Recover(t.Context(), home, b.o, RecoverOptions{})
+	must(t, err)
+}
+
+// Another boot, machine, device or inode than the record's means that everything
+// is recovered; the last three, and no record, that the home was moved or copied.
+func TestHomeMoved(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(r *bootRecord)
+		moved  bool
+	}{
+		"the same":       {func(*bootRecord) {}, false},
+		"another boot":   {func(r *bootRecord) { r.Boot = "another" }, false},
+		"another host":   {func(r *bootRecord) { r.Host = "another" }, true},
+		"another device": {func(r *bootRecord) { r.Dev++ }, true},
+		"another inode":  {func(r *bootRecord) { r.Inode++ }, true},
+		"no record":      {func(r *bootRecord) { *r = bootRecord{} }, true},
+	} {
+		b := newBox(t, Options{})
+		sent(t, b, "x")
+		must(t, put(privatePath(b.home, "tmp", "t9~"+strings.Repeat("0", 32)), "{}"))
+		now, err := currentBoot(b.home)
+		must(t, err)
+		was := now
+		c.change(&was)
+		must(t, writeBoot(b.home, was, durable.None))
+		again := opened(t, b.home, b.o)
+		all := lines(t, again, "")
+		if moved := strings.Contains(all[len(all)-1].Action, "home moved or copied"); moved != c.moved {
+			t.Errorf("%s: %q", name, all[len(all)-1].Action)
+		}
+		staged, err := stagedNames(b.home)
+		if recovered := len(staged) == 0; err != nil || recovered != (was != now) {
+			t.Errorf("%s: recovered: %v (%v)", name, recovered, err)
+		}
+		if is, err := readBoot(b.home); err != nil || is != now {
+			t.Errorf("%s: the record is %+v (%v)", name, is, err)
+		}
+		must(t, removeIfThere(privatePath(b.home, "tmp", "t9~"+strings.Repeat("0", 32))))
+	}
+}
+
+// A task is archived in the month of its line, whenever that is finished; and the
+// right bytes are found in any month.
+func TestMonthOfTheLine(t *testing.T) {
+	clk := newClock()
+	clk.at.Store(time.Date(2026, 1, 31, 10, 0, 0, 0, time.UTC).UnixNano())
+	b := newBox(t, clk.options())
+	sent(t, b, "x")
+	must(t, b.Cancel(t.Context(), "x", "human", "no"))
+	killedAtMove(t, 2, func() error { _, err := b.Archive(t.Context(), 0, "human"); return err })
+	clk.turn(40 * 24 * time.Hour)
+	mustScan(t, b)
+	in := func(month string) string { return b.path("tasks", "archive", month, "x.json") }
+	data, err := os.ReadFile(in("2026-01"))
+	must(t, err)
+	must(t, os.Mkdir(filepath.Dir(in("2026-03")), 0o700))
+	must(t, os.Rename(in("2026-01"), in("2026-03")))
+	_, err = Recover(t.Context(), b.home, b.o, RecoverOptions{})
+	must(t, err)
+	if now, err := os.ReadFile(in("2026-01")); err != nil || !bytes.Equal(now, data) {
+		t.Errorf("it is not in the month of its line (%v)", err)
+	}
+	if names, err := listNames(filepath.Dir(in("2026-03"))); err != nil || len(names) > 0 {
+		t.Errorf("%q %v", names, err)
+	}
+}
+
+// A backup is cut with every task's lock and then the ledger's held, takes what
+// changed until then, and leaves out what is this machine's alone.
+func TestBackupIsOfOneMoment(t *testing.T) {
+	b := realBox(t, durable.Standard)
+	b.o.LockWait = time.Millisecond
+	sent(t, b, "x")
+	other := opened(t, b.home, b.o)
+	for _, n := range []int{0, shards - 1} {
+		s, err := other.holdShard(t.Context(), n)
+		must(t, err)
+		if _, err := b.Backup(t.Context(), io.Discard); !errors.Is(err, ErrBusy) {
+			t.Errorf("with %s held: %v", shardName(n), err)
+		}
+		s.unlock()
+	}
+	held := false
+	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
+		if op == durable.OpSync && strings.HasSuffix(path, "journal") {
+			_, err := other.tryShard(context.Background(), shardOf("x"))
+			held = errors.Is(err, ErrBusy)
+			must(t, put(b.path("memory", "context", "shared_context.md"), "the last word"))
+		}
+		return true, nil
+	})
+	var packed bytes.Buffer
+	r, err := b.Backup(t.Context(), &packed)
+	remove()
+	must(t, err)
+	if end := b.ledger.End(); r.Seq != end.Seq || !held {
+		t.Errorf("seq %d of %d; locks held: %v", r.Seq, end.Seq, held)
+	}
+	files := unpacked(t, &packed)
+	if files["memory/context/shared_context.md"] != "the last word" || files["tasks/pending/x.json"] == "" {
+		t.Error("it lacks what was written before the last round")
+	}
+	for _, private := range []string{".mbox/boot", ".mbox/journal", ".mbox/index", ".mbox/readonly"} {
+		if _, there := files[private]; there {
+			t.Errorf("%s is in it", private)
+		}
+	}
+}
+
+func unpacked(t *testing.T, packed io.Reader) map[string]string {
+	t.Helper()
+	z, err := zstd.NewReader(packed)
+	must(t, err)
+	defer z.Close()
+	files := map[string]string{}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		must(t, err)
+		data, err := io.ReadAll(r)
+		must(t, err)
+		files[h.Name] = string(data)
+	}
+}
+
+// A kept index counts in its boot and mailbox only, and as long as the ledger
+// goes on where it ends.
+func TestKeptIndex(t *testing.T) {
+	b := newBox(t, Options{})
+	sent(t, b, "x")
+	must(t, b.update())
+	b.mu.Lock()
+	d := b.index.draft()
+	b.mu.Unlock()
+	must(t, b.writeSnapshot(d))
+	usable := func() bool {
+		s, err := b.openSnapshot()
+		if err == nil {
+			s.close()
+		}
+		return err == nil
+	}
+	if !usable() {
+		t.Fatal("it is of no use here")
+	}
+	boot, id := b.boot, b.id
+	b.boot = "another"
+	if usable() {
+		t.Error("in another boot")
+	}
+	b.boot, b.id = boot, strings.Repeat("0", 32)
+	if usable() {
+		t.Error("in another mailbox")
+	}
+	b.id = id
+	d.at.Checksum = "sha256:" + strings.Repeat("0", 64)
+	must(t, b.writeSnapshot(d))
+	if usable() {
+		t.Error("where the ledger has another line")
+	}
+}
