@@ -52,6 +52,9 @@ func check(all []mutant, explained map[string]bool) error {
 	return errors.Join(errs...)
 }
 
+// unixImport comes along with a change that calls the system.
+const unixImport = `"golang.org/x/sys/unix"`
+
 // apply returns the file with the change made.
 func (m mutant) apply() ([]byte, error) {
 	data, err := os.ReadFile(m.file)
@@ -65,6 +68,9 @@ func (m mutant) apply() ([]byte, error) {
 		return nil, errors.New("it changes nothing")
 	}
 	changed := []byte(strings.Replace(string(data), m.old, m.new, 1))
+	if strings.Contains(m.new, "unix.") && !strings.Contains(string(data), unixImport) {
+		changed = []byte(strings.Replace(string(changed), "import (\n", "import (\n\t"+unixImport+"\n", 1))
+	}
 	if _, err := parser.ParseFile(token.NewFileSet(), m.file, changed, parser.SkipObjectResolution); err != nil {
 		return nil, fmt.Errorf("it does not parse: %w", err)
 	}

@@ -1,0 +1,278 @@
+package main
+
+const (
+	ledgerGo  = "audit/ledger.go"
+	headGo    = "audit/head.go"
+	flushGo   = "audit/flush.go"
+	journalGo = "audit/journal.go"
+	mendGo    = "audit/mend.go"
+	copyGo    = "audit/copy.go"
+	readerGo  = "audit/reader.go"
+)
+
+func auditTest(run string) command { return command{"audit", run} }
+
+var auditMutants = []mutant{
+	{
+		"no-flush", "19", flushGo,
+		"if l.mode == durable.None {", "if l.mode != durable.Strict {",
+		auditTest("TestOrderOfAppend"),
+	},
+	{
+		"flush-under-the-lock", "4", ledgerGo,
+		"\treturn l.put(e, now, nil, p)\n",
+		"\tline, t, err := l.put(e, now, nil, p)\n\tif err == nil && l.mode != durable.None {\n\t\terr = t.from.syncNow()\n\t}\n\treturn line, t, err\n",
+		auditTest("TestOrderOfAppend"),
+	},
+	{
+		"no-ledger-lock", "4", ledgerGo,
+		"return func() { l.gate.Unlock() }, nil", "l.gate.Unlock()\n\treturn func() {}, nil",
+		auditTest("TestTimeIsTakenUnderTheLock"),
+	},
+	{
+		"time-before-the-lock", "15", ledgerGo,
+		"\tunlock, err := l.lock(ctx)\n\tif err != nil {\n\t\treturn Line{}, ticket{}, fmt.Errorf(\"%w: %w\", ErrUnwritten, err)\n\t}\n\tdefer unlock()\n\tif err := l.ready(); err != nil {\n\t\treturn Line{}, ticket{}, fmt.Errorf(\"%w: %w\", ErrUnwritten, err)\n\t}\n\tnow := l.now().UTC()\n",
+		"\tnow := l.now().UTC()\n\tunlock, err := l.lock(ctx)\n\tif err != nil {\n\t\treturn Line{}, ticket{}, fmt.Errorf(\"%w: %w\", ErrUnwritten, err)\n\t}\n\tdefer unlock()\n\tif err := l.ready(); err != nil {\n\t\treturn Line{}, ticket{}, fmt.Errorf(\"%w: %w\", ErrUnwritten, err)\n\t}\n",
+		auditTest("TestTimeIsTakenUnderTheLock"),
+	},
+	{
+		"running-flush-counts", "15", flushGo,
+		"return ticket{f, f.next}", "return ticket{f, f.ended + 1}",
+		auditTest("TestFlushOfEarlierLines"),
+	},
+	{
+		"failed-flush-again", "19", flushGo,
+		"err := durable.Flush(f.file)\n", "err := durable.Flush(f.file)\n\tif err != nil {\n\t\terr = durable.Flush(f.file)\n\t}\n",
+		auditTest("TestFailedFlush"),
+	},
+	{
+		"flush-error-swallowed", "19", flushGo,
+		"\t\tf.failed = err\n", "\t\tf.ended = number\n",
+		auditTest("TestFailedFlush"),
+	},
+	{
+		"failed-flush-unmarked", "19", flushGo,
+		"return errors.Join(err, l.setReadOnly(\"flushing \"+t.from.name+\" failed: \"+err.Error()))", "return err",
+		auditTest("TestFailedFlush"),
+	},
+	{
+		"read-only-is-written", "19", ledgerGo,
+		"if err := CheckWritable(l.home); err != nil {\n\t\treturn err\n\t}\n\thead, err", "head, err",
+		auditTest("TestFailedFlush"),
+	},
+	{
+		"prev-unchecked", "16", readerGo,
+		"case prev != r.at.Checksum:", "case prev == \"\":",
+		auditTest("TestForgedTail"),
+	},
+	{
+		"seq-unchecked", "16", readerGo,
+		"case seq != r.at.Seq+1:", "case seq < 1:",
+		auditTest("TestForgedTail"),
+	},
+	{
+		"checksum-unchecked", "16", "audit/entry.go",
+		"if !bytes.Equal(text[:], raw[cut+len(suffixKey):len(raw)-2]) {", "if copy(text[:], raw[cut+len(suffixKey):len(raw)-2]) == 0 {",
+		auditTest("TestRestart"),
+	},
+	{
+		"first-repair-counts", "16", readerGo,
+		"\t\t\t\tfound, ok = line, true\n", "\t\t\t\treturn line, true, true, nil\n",
+		auditTest("TestLastRepairCounts"),
+	},
+	{
+		"repair-of-any-bytes", "16", readerGo,
+		"return err == nil && n == d.Length && \"sha256:\"+hex.EncodeToString(sum.Sum(nil)) == d.SHA256", "return err == nil && n == d.Length",
+		auditTest("TestRepairOfOtherBytes"),
+	},
+	{
+		"head-of-any-boot", "14,16", ledgerGo,
+		"if head.Boot != l.boot {\n\t\treturn l.rebuildHead()", "if head.Boot == \"\" {\n\t\treturn l.rebuildHead()",
+		auditTest("TestHeadOfAnotherBoot"),
+	},
+	{
+		"damaged-head-counts", "14", headGo,
+		"fmt.Sprintf(\"%08x\", crc32.ChecksumIEEE([]byte(text[:i]))) != text[i+1:]", "crc32.ChecksumIEEE([]byte(text[:i])) == 0",
+		auditTest("TestDamagedHead"),
+	},
+	{
+		"longer-ledger-unread", "14", ledgerGo,
+		"if size == head.Length {", "if size >= head.Length {",
+		auditTest("TestTornTail"),
+	},
+	{
+		"shorter-ledger-is-fine", "14", ledgerGo,
+		"if st.Size < head.Length {", "if st.Size < 0 {",
+		auditTest("TestShortLedger"),
+	},
+	{
+		"missing-ledger-is-begun", "14", ledgerGo,
+		"return 0, l.damaged(fmt.Sprintf(\"audit/shared/%s is gone, it held seq %d\", head.File, head.Seq))", "return 0, nil",
+		auditTest("TestLedgerFileGone"),
+	},
+	{
+		"other-inode-unseen", "14", ledgerGo,
+		"if l.open == nil || l.open.ino != st.Ino || l.open.dev != uint64(st.Dev) {", "if l.open == nil || l.open.dev != uint64(st.Dev) {",
+		auditTest("TestLedgerFileReplaced"),
+	},
+	{
+		"foreign-write-unseen", "14", ledgerGo,
+		"if reached != at.Offset+int64(len(data)) {", "if reached < 0 {",
+		auditTest("TestForeignWrite"),
+	},
+	{
+		"failed-append-is-nothing", "6", ledgerGo,
+		"failed == nil && info.Size() == length {", "failed == nil && info.Size() >= length {",
+		auditTest("TestFailedAppend"),
+	},
+	{
+		"head-before-the-journal", "14", ledgerGo,
+		"\tnext := l.head.Journal\n", "\tif err := l.writeHead(Head{File: end.File, Length: end.Offset, Seq: end.Seq, Checksum: end.Checksum, Journal: l.head.Journal}); err != nil {\n\t\treturn line, ticket{}, err\n\t}\n\tnext := l.head.Journal\n",
+		auditTest("TestOrderOfAppend"),
+	},
+	{
+		"midnight-unflushed", "15", ledgerGo,
+		"\tif err := l.endDay(); err != nil {\n\t\treturn err\n\t}\n", "",
+		auditTest("TestOrderOfMidnight"),
+	},
+	{
+		"midnight-journal-unflushed", "15", ledgerGo,
+		"if l.journaled() {\n\t\tif err := l.journal.syncNow(); err != nil {", "if l.mode == durable.None {\n\t\tif err := l.journal.syncNow(); err != nil {",
+		auditTest("TestOrderOfMidnight"),
+	},
+	{
+		"day-file-unflushed", "15", ledgerGo,
+		"if l.mode != durable.None {\n\t\tif err := durable.SyncFile(f); err != nil {", "if l.mode == durable.None {\n\t\tif err := durable.SyncFile(f); err != nil {",
+		auditTest("TestOrderOfMidnight"),
+	},
+	{
+		"day-folder-unflushed", "12,15", ledgerGo,
+		"if err := durable.SyncDir(sharedDir(l.home), l.mode); err != nil {\n\t\tf.Close()", "if err := error(nil); err != nil {\n\t\tf.Close()",
+		auditTest("TestOrderOfMidnight"),
+	},
+	{
+		"flushed-does-nothing", "5", ledgerGo,
+		"\tunlock()\n\tif err != nil || t.from == nil {\n\t\treturn err\n\t}\n\treturn l.flush(t)", "\tunlock()\n\treturn err",
+		auditTest("TestFlushedFlushesForOthers"),
+	},
+	{
+		"frozen-unflushed", "18,23", ledgerGo,
+		"if err := l.flush(l.ticket()); err != nil {", "if err := error(nil); err != nil {",
+		auditTest("TestFrozen"),
+	},
+	{
+		"checkpoint-without-syncfs", "10", journalGo,
+		"if err := durable.SyncFS(dir); err != nil {\n\t\treturn errors.Join(", "if err := error(nil); err != nil {\n\t\treturn errors.Join(",
+		auditTest("TestJournalBeginsAnew"),
+	},
+	{
+		"base-unflushed", "10", journalGo,
+		"if err := l.journal.syncNow(); err != nil {", "if err := error(nil); err != nil {",
+		auditTest("TestOrderOfJournal"),
+	},
+	{
+		"head-keeps-the-old-journal", "10", journalGo,
+		"\thead.Journal = journalAt{}\n\tif err := l.writeHead(head); err != nil {\n\t\treturn err\n\t}\n", "",
+		auditTest("TestOrderOfJournal"),
+	},
+	{
+		"payload-not-journaled", "10", journalGo,
+		"\tsum = crc32.Update(sum, castagnoli, p.Data)\n\tn := len(head)", "\tp = Payload{Name: p.Name}\n\tn := len(head)",
+		auditTest("TestJournalRecords"),
+	},
+	{
+		"journal-of-an-earlier-use", "10", journalGo,
+		"if !ok || rec.prev != covered.Checksum || rec.Seq != covered.Seq+1 {", "if !ok {",
+		auditTest("TestJournalOfEarlierUse"),
+	},
+	{
+		"torn-journal-record", "10", journalGo,
+		"if have != sum {", "if have == 0 && sum != 0 {",
+		auditTest("TestJournalOfEarlierUse"),
+	},
+	{
+		"replay-over-damage", "16", journalGo,
+		"if !Torn(have[:n], rec.bytes) {", "if len(have) == 0 {",
+		auditTest("TestReplay"),
+	},
+	{
+		"replay-unflushed", "10", journalGo,
+		"\tr.changed = false\n\treturn durable.SyncFile(r.file)", "\tr.changed = false\n\treturn nil",
+		auditTest("TestReplayFlushes"),
+	},
+	{
+		"journal-read-unflushed", "5,10", journalGo,
+		"if err := durable.Flush(f); err != nil {", "if err := error(nil); err != nil {",
+		auditTest("TestReplayFlushes"),
+	},
+	{
+		"uncovered-lines-count", "16", journalGo,
+		"return records, l.blankUncovered()", "return records, nil",
+		auditTest("TestUncoveredLine"),
+	},
+	{
+		"uncovered-though-it-stands", "16", journalGo,
+		"if err := l.checkCut(covered, size); err != nil {\n\t\treturn err\n\t}\n", "",
+		auditTest("TestUncoveredLine"),
+	},
+	{
+		"cut-though-it-stands", "16", mendGo,
+		"if err != nil || tx == \"\" {\n\t\treturn err\n\t}\n\treturn l.damaged(", "if err != nil || tx != \"\" {\n\t\treturn err\n\t}\n\treturn l.damaged(",
+		auditTest("TestRestart"),
+	},
+	{
+		"cut-unasked", "16", mendGo,
+		"if l.stands == nil {", "if l.stands != nil {",
+		auditTest("TestRestartWithDamage"),
+	},
+	{
+		"older-file-unread", "16,21", mendGo,
+		"if err := l.checkOlder(); err != nil {\n\t\treturn err\n\t}\n\treturn l.rebuildHead()", "return l.rebuildHead()",
+		auditTest("TestDamageInAnOlderFile"),
+	},
+	{
+		"renew-in-place", "19", mendGo,
+		"if err := durable.Exchange(fresh, path); err != nil {", "if err := durable.Remove(fresh); err != nil {",
+		auditTest("TestRenewTakesOtherInodes"),
+	},
+	{
+		"renew-keeps-the-journal", "19", mendGo,
+		"\tif err := l.dropJournal(); err != nil {\n\t\treturn err\n\t}\n", "",
+		auditTest("TestRenewTakesOtherInodes"),
+	},
+	{
+		"torn-copy-goes-on", "17", copyGo,
+		"err != nil || end[0] != '\\n' {", "err != nil {",
+		auditTest("TestNextLineMendsItsCopy"),
+	},
+	{
+		"copy-unlike-the-ledger", "17", copyGo,
+		"case got == seq && bytes.Equal(line, raw):", "case got == seq:",
+		auditTest("TestNextLineMendsItsCopy"),
+	},
+	{
+		"copies-stay-as-they-are", "17", copyGo,
+		"for _, d := range differing {", "for _, d := range differing[:0] {",
+		auditTest("TestCopiesAreMended"),
+	},
+	{
+		"copy-written-in-place", "17", copyGo,
+		"\t\tpath += \".new\"\n", "\t\tpath += \"\"\n",
+		auditTest("TestCopyIsRenamedIntoPlace"),
+	},
+	{
+		"copy-name-unflushed", "12", copyGo,
+		"err = durable.SyncDir(filepath.Dir(path), w.mode)", "err = nil",
+		auditTest("TestNewNamesAreFlushed"),
+	},
+	{
+		"kept-position-believed", "18", readerGo,
+		"err != nil || string(have) != want {", "err != nil {",
+		auditTest("TestKeptPosition"),
+	},
+	{
+		"read-only-forgotten", "19", ledgerGo,
+		"err := durable.Stage(ReadOnlyPath(l.home), []byte(text), l.mode)", "err := error(nil)\n\t_ = text",
+		auditTest("TestFailedFlush"),
+	},
+}

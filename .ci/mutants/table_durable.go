@@ -1,0 +1,177 @@
+package main
+
+const (
+	durableGo  = "mailbox/durable/durable.go"
+	lockFileGo = "mailbox/durable/lockfile.go"
+	lockGo     = "mailbox/durable/lock.go"
+	reuseGo    = "mailbox/durable/reuse.go"
+	aloneGo    = "mailbox/durable/reuse_linux.go"
+	linuxGo    = "mailbox/durable/durable_linux.go"
+)
+
+func durableTest(run string) command { return command{"mailbox/durable", run} }
+
+var durableMutants = []mutant{
+	{
+		"move-replaces", "8", linuxGo,
+		"unix.RENAME_NOREPLACE", "0",
+		durableTest("TestMoveNeverReplaces"),
+	},
+	{
+		"exchange-replaces", "8", linuxGo,
+		"unix.RENAME_EXCHANGE", "0",
+		durableTest("TestMoveNeverReplaces"),
+	},
+	{
+		"stage-over-a-file", "8", durableGo,
+		"unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW", "unix.O_WRONLY|unix.O_CREAT|unix.O_NOFOLLOW",
+		durableTest("TestMoveNeverReplaces"),
+	},
+	{
+		"create-over-a-file", "8", durableGo,
+		"unix.O_RDWR|unix.O_APPEND|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW", "unix.O_RDWR|unix.O_APPEND|unix.O_CREAT|unix.O_NOFOLLOW",
+		durableTest("TestCreateSpare"),
+	},
+	{
+		"read-follows-symlinks", "9", durableGo,
+		"open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)", "open(path, unix.O_RDONLY|unix.O_NONBLOCK, 0)",
+		durableTest("TestReadWantsRegularFiles"),
+	},
+	{
+		"read-waits-for-a-fifo", "9", durableGo,
+		"open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)", "open(path, unix.O_RDONLY|unix.O_NOFOLLOW, 0)",
+		durableTest("TestReadWantsRegularFiles"),
+	},
+	{
+		"stage-without-fsync", "10", durableGo,
+		"if err == nil && m != None {\n\t\terr = step(OpSync, path", "if err == nil && m == Strict {\n\t\terr = step(OpSync, path",
+		durableTest("TestWhatIsFlushed"),
+	},
+	{
+		"short-write-is-fine", "6", durableGo,
+		"if err == nil && n < len(data) {", "if err == nil && n < 0 {",
+		durableTest("TestShortWrite"),
+	},
+	{
+		"syncpath-does-nothing", "11,19", durableGo,
+		"defer f.Close()\n\treturn SyncFile(f)", "defer f.Close()\n\treturn nil",
+		durableTest("TestWhatIsFlushed"),
+	},
+	{
+		"mkdir-without-its-parent", "12", durableGo,
+		"\treturn SyncDir(parent, m)", "\treturn nil",
+		durableTest("TestWhatIsFlushed"),
+	},
+	{
+		"mkdir-by-another-unflushed", "12", durableGo,
+		"if err != nil && !errors.Is(err, fs.ErrExist) {\n\t\treturn err\n\t}\n\treturn SyncDir(parent, m)",
+		"if errors.Is(err, fs.ErrExist) {\n\t\treturn nil\n\t}\n\tif err != nil {\n\t\treturn err\n\t}\n\treturn SyncDir(parent, m)",
+		durableTest("TestFolderMadeByAnother"),
+	},
+	{
+		"replace-before-flush", "18,22", durableGo,
+		"if err := Stage(temp, data, m); err != nil {", "if err := Stage(temp, data, None); err != nil {",
+		durableTest("TestWhatIsFlushed"),
+	},
+	{
+		"lock-for-many-goroutines", "2", lockFileGo,
+		"make(chan struct{}, 1)}", "make(chan struct{}, 16)}",
+		durableTest("TestLockFileExcludes"),
+	},
+	{
+		"lock-shared", "2", lockFileGo,
+		"unix.LOCK_EX|unix.LOCK_NB", "unix.LOCK_SH|unix.LOCK_NB",
+		durableTest("TestLockFileExcludes"),
+	},
+	{
+		"lock-waits-for-ever", "3", lockFileGo,
+		"if errors.Is(err, ErrBusy) && time.Now().After(deadline) {", "if errors.Is(err, ErrBusy) && deadline.IsZero() {",
+		durableTest("TestBusyLockFile"),
+	},
+	{
+		"lock-made-on-demand", "3", lockFileGo,
+		"OpenFile(l.path, os.O_RDWR)", "OpenFile(l.path, os.O_RDWR|os.O_CREATE)",
+		durableTest("TestLockFileIsTheOneOfThatName"),
+	},
+	{
+		"lock-of-a-lost-name", "3", lockFileGo,
+		"if err == nil {\n\t\t\terr = l.named()\n\t\t}", "",
+		durableTest("TestLockFileIsTheOneOfThatName"),
+	},
+	{
+		"lock-by-device-alone", "3", lockFileGo,
+		"uint64(st.Dev) != l.dev || st.Ino != l.ino", "uint64(st.Dev) != l.dev",
+		durableTest("TestLockFileIsTheOneOfThatName"),
+	},
+	{
+		"unlock-keeps-the-flock", "2", lockFileGo,
+		"unix.Flock(int(l.file.Fd()), unix.LOCK_UN)", "unix.Flock(int(l.file.Fd()), unix.LOCK_EX)",
+		durableTest("TestBusyLockFile"),
+	},
+	{
+		"named-says-yes", "3", lockGo,
+		"err == nil && !os.SameFile(mine, now)", "err == nil && now == nil",
+		durableTest("TestLockOfAReplacedFile"),
+	},
+	{
+		"spare-of-two-names", "8", aloneGo,
+		" || st.Nlink != 1", "",
+		durableTest("TestStageSpare"),
+	},
+	{
+		"spare-that-is-open", "8", aloneGo,
+		"unix.F_SETLEASE, unix.F_WRLCK); err != nil {", "unix.F_GETFD, 0); err != nil {",
+		durableTest("TestStageSpare"),
+	},
+	{
+		"spare-of-another-owner", "8", aloneGo,
+		" || int(st.Uid) != unix.Geteuid()", "",
+		durableTest("TestStageSpare"),
+	},
+	{
+		"spare-of-another-mode", "8", aloneGo,
+		"st.Mode != unix.S_IFREG|uint32(FileMode)", "st.Mode&unix.S_IFMT != unix.S_IFREG",
+		durableTest("TestStageSpare"),
+	},
+	{
+		"spare-behind-a-symlink", "8", reuseGo,
+		"open(spare, unix.O_RDWR|unix.O_NOFOLLOW, 0)", "open(spare, unix.O_RDWR, 0)",
+		durableTest("TestStageSpare"),
+	},
+	{
+		"spare-not-truncated", "10", reuseGo,
+		"unix.Ftruncate(fd, int64(len(data)))", "unix.Ftruncate(fd, max(int64(len(data)), 36))",
+		durableTest("TestStageSpare"),
+	},
+	{
+		"spare-over-a-file", "8", reuseGo,
+		"\terr = again(func() error { return renameNoReplace(spare, path) })\n\treturn err == nil,",
+		"\terr = again(func() error { return unix.Rename(spare, path) })\n\treturn err == nil,",
+		durableTest("TestStageSpare"),
+	},
+	{
+		"spare-over-a-spare", "8", reuseGo,
+		"err := Move(path, spare)", "err := Rename(path, spare)",
+		durableTest("TestSpare"),
+	},
+	{
+		"spare-in-one-place", "8", reuseGo,
+		"if !errors.Is(err, fs.ErrExist) {\n\t\t\treturn err\n\t\t}", "if err == nil {\n\t\t\treturn nil\n\t\t}\n\t\tbreak",
+		durableTest("TestSpare"),
+	},
+	{
+		"lease-spare-over-a-file", "13", reuseGo,
+		"renameNoReplace(spare, path) }); err != nil {\n\t\tunix.Close(fd)", "unix.Rename(spare, path) }); err != nil {\n\t\tunix.Close(fd)",
+		durableTest("TestCreateSpare"),
+	},
+	{
+		"lease-spare-grows", "13", reuseGo,
+		"st.Size > max || ", "",
+		durableTest("TestCreateSpare"),
+	},
+	{
+		"lease-spare-that-is-open", "13", reuseGo,
+		"!alone(fd) || writeOnce(", "writeOnce(",
+		durableTest("TestCreateSpare"),
+	},
+}

@@ -1,0 +1,324 @@
+package main
+
+const (
+	transitionGo = "mailbox/transition.go"
+	shardGo      = "mailbox/shard.go"
+	settleGo     = "mailbox/settle.go"
+	submitGo     = "mailbox/submit.go"
+	claimGo      = "mailbox/claim.go"
+	leaseGo      = "mailbox/lease.go"
+	verbsGo      = "mailbox/verbs.go"
+	viewGo       = "mailbox/view.go"
+	quarantineGo = "mailbox/quarantine.go"
+	boxGo        = "mailbox/box.go"
+)
+
+func boxTest(run string) command { return command{"mailbox", run} }
+
+// mailboxMutants break locks and transitions.
+var mailboxMutants = []mutant{
+	{
+		"shard-minds-case", "1", shardGo,
+		"io.WriteString(h, strings.ToLower(name))", "io.WriteString(h, strings.TrimSpace(name))",
+		boxTest("TestShardFoldsCase"),
+	},
+	{
+		"key-without-its-shard", "1", submitGo,
+		"numbers = append(numbers, shardOf(\"key:\"+t.Mbox.IdempotencyKey))", "numbers = append(numbers, id)",
+		boxTest("TestSendHoldsItsShards"),
+	},
+	{
+		"shards-in-any-order", "1", submitGo,
+		"\tslices.Sort(numbers)\n", "",
+		boxTest("TestSendHoldsItsShards"),
+	},
+	{
+		"key-in-clear", "1", submitGo,
+		"key = b.saltedHash(\"key\", t.Mbox.IdempotencyKey)", "key = t.Mbox.IdempotencyKey",
+		boxTest("TestKeyInTheLedger"),
+	},
+	{
+		"hash-without-salt", "1", boxGo,
+		"audit.Hash([]byte(string(b.salt) + kind + \"\\n\" + text))", "audit.Hash([]byte(kind + \"\\n\" + text))",
+		boxTest("TestKeyInTheLedger"),
+	},
+	{
+		"drawn-id-untried", "1", submitGo,
+		"if !errors.Is(err, ErrConflict) {\n\t\t\treturn id, err", "if id == \"\" || err == nil {\n\t\t\treturn id, err",
+		boxTest("TestSerialIsTried"),
+	},
+	{
+		"missing-lock-is-no-fault", "3", shardGo,
+		"if errors.Is(err, os.ErrNotExist) || errors.Is(err, durable.ErrReplaced) {", "if errors.Is(err, durable.ErrReplaced) {",
+		boxTest("TestLockFileGone"),
+	},
+	{
+		"holder-unnamed", "3", shardGo,
+		"return nil, fmt.Errorf(\"%w%s\", err, b.holderOf(lock.Path()))", "return nil, err",
+		boxTest("TestSendHoldsItsShards"),
+	},
+	{
+		"no-dirty-record", "5", shardGo,
+		"\ts.dirty = true\n\treturn durable.WriteAt(s.lock.File(), d.encode(), 0)", "\ts.dirty = true\n\treturn nil",
+		boxTest("TestKilledSendIsSeen"),
+	},
+	{
+		"record-after-staging", "5", transitionGo,
+		"\tif err := s.mark(dirty{kind: \"task\", name: string(c.id), tx: tx, at: b.ledger.End()}); err != nil {\n\t\treturn err\n\t}\n\tif err := b.stage(c, tx, data); err != nil {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n",
+		"\tif err := b.stage(c, tx, data); err != nil {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n\tif err := s.mark(dirty{kind: \"task\", name: string(c.id), tx: tx, at: b.ledger.End()}); err != nil {\n\t\treturn err\n\t}\n",
+		boxTest("TestOrderOfTransition"),
+	},
+	{
+		"record-never-blank", "5", transitionGo,
+		"\tif err := s.clean(); err != nil {\n\t\treturn fmt.Errorf(\"%w: %w\", ErrCommitted, err)\n\t}\n\treturn nil\n}\n\n// apply is", "\treturn nil\n}\n\n// apply is",
+		boxTest("TestOrderOfTransition"),
+	},
+	{
+		"damaged-record-is-ours", "5", shardGo,
+		"fmt.Sprintf(\"%08x\", crc32.ChecksumIEEE([]byte(text[:i]))) != text[i+1:]", "len(text[i+1:]) != 8",
+		boxTest("TestDirtyRecordThatHelpsNobody"),
+	},
+	{
+		"damaged-record-skipped", "5", settleGo,
+		"return b.recoverAll(ctx, true)", "return nil",
+		boxTest("TestDirtyRecordThatHelpsNobody"),
+	},
+	{
+		"settle-waits", "5", settleGo,
+		"s, err := b.tryShard(ctx, number)", "s, err := b.lockShardNumber(ctx, number)",
+		boxTest("TestDirtyRecordThatHelpsNobody"),
+	},
+	{
+		"open-does-not-settle", "5", boxGo,
+		"\t\terr = b.settleAll(ctx)\n", "",
+		boxTest("TestKilledSendIsSeen"),
+	},
+	{
+		"scan-does-not-settle", "5", "mailbox/scan.go",
+		"func (b *Box) scan(ctx context.Context, folders []State, q *quota) (r ScanReport, err error) {\n\tif err := b.settleAll(ctx); err != nil {\n\t\treturn r, err\n\t}\n", "func (b *Box) scan(ctx context.Context, folders []State, q *quota) (r ScanReport, err error) {\n",
+		boxTest("TestKilledSendIsSeen"),
+	},
+	{
+		"look-does-not-settle", "5", "mailbox/scan.go",
+		"func (b *Box) Tidy(ctx context.Context) error {\n\tif err := b.settleAll(ctx); err != nil {\n\t\treturn err\n\t}\n", "func (b *Box) Tidy(ctx context.Context) error {\n",
+		boxTest("TestKilledSendIsSeen"),
+	},
+	{
+		"lock-does-not-settle", "5", shardGo,
+		"if err == nil && set {\n\t\ts.dirty = true\n\t\tif err = b.settle(ctx, d); err == nil {", "if err == nil && set {\n\t\ts.dirty = true\n\t\tif err == nil {",
+		boxTest("TestKilledSendIsSeen"),
+	},
+	{
+		"settle-without-flush", "5", settleGo,
+		"\tif err := b.ledger.Flushed(ctx); err != nil {\n\t\treturn err\n\t}\n", "",
+		boxTest("TestSettleFlushesFirst"),
+	},
+	{
+		"settle-finishes-the-past", "5", settleGo,
+		"if err != nil || last != nil && last.TX != m.TX {", "if err != nil || last == nil {",
+		boxTest("TestStaleDirtyRecord"),
+	},
+	{
+		"settle-leaves-what-is-staged", "5", settleGo,
+		"\treturn b.sweepStaged(d)\n", "\treturn nil\n",
+		boxTest("TestEveryWriteFails/complete"),
+	},
+	{
+		"torn-append-is-undone", "6", transitionGo,
+		"\tif errors.Is(err, audit.ErrUnwritten) {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n\tif err != nil {", "\tif err != nil && !errors.Is(err, ErrReadOnly) {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n\tif err != nil {",
+		boxTest("TestEveryWriteFails/complete"),
+	},
+	{
+		"said-again-is-stale", "7", verbsGo,
+		"if said != nil && ID(said.Task()) == id {", "if said != nil && verb == \"\" {",
+		boxTest("TestOneTask"),
+	},
+	{
+		"sent-again-is-a-conflict", "7", submitGo,
+		"if e != nil && ID(e.Task()).Fold() == id.Fold() {", "if e != nil && request == \"\" {",
+		boxTest("TestSendAgain"),
+	},
+	{
+		"sent-again-whatever-it-says", "7", submitGo,
+		"\tif e != nil && ID(e.Task()).Fold() == id.Fold() {\n\t\treturn ID(e.Task()), nil\n\t}\n", "\t_ = e\n\tif request != \"\" {\n\t\treturn id, nil\n\t}\n",
+		boxTest("TestSendAgain"),
+	},
+	{
+		"token-untested", "13", verbsGo,
+		"f.task.Mbox.Lease == nil || f.task.Mbox.Lease.Token != c.token {", "f.task.Mbox.Lease == nil {",
+		boxTest("TestEveryWriteFails/late_result"),
+	},
+	{
+		"late-result-thrown-away", "11", verbsGo,
+		"if verb != \"complete\" && verb != \"fail\" {", "if verb != \"\" {",
+		boxTest("TestEveryWriteFails/late_result"),
+	},
+	{
+		"line-after-rename", "8", transitionGo,
+		"\tline, err := b.ledger.AppendWith(ctx, entry, b.payload(string(c.id)+\"~\"+tx, data))\n",
+		"\tif p, ok := b.placing(ctx, c.id, m); ok {\n\t\tif _, err := p.direct(); err != nil {\n\t\t\treturn err\n\t\t}\n\t}\n\tline, err := b.ledger.AppendWith(ctx, entry, b.payload(string(c.id)+\"~\"+tx, data))\n",
+		boxTest("TestOrderOfTransition"),
+	},
+	{
+		"put-before-move-of-a-claim", "8", transitionGo,
+		"\tcase p.m.to() == InProgress:\n\t\tif err = durable.Move(p.from, p.to); err == nil {", "\tcase p.m.to() == None:\n\t\tif err = durable.Move(p.from, p.to); err == nil {",
+		boxTest("TestOrderOfTransition"),
+	},
+	{
+		"move-before-put-of-a-result", "8", transitionGo,
+		"\tcase p.m.to() == InProgress:\n\t\tif err = durable.Move(p.from, p.to); err == nil {", "\tcase p.m.to() != None:\n\t\tif err = durable.Move(p.from, p.to); err == nil {",
+		boxTest("TestOrderOfTransition"),
+	},
+	{
+		"finish-moves-before-it-puts", "8", transitionGo,
+		"case here.hash == after, p.old(here) && p.m.to() == InProgress:", "case here.hash == after, p.old(here):",
+		boxTest("TestFinishPutsBeforeItMoves"),
+	},
+	{
+		"what-comes-out-unchecked", "8", transitionGo,
+		"\tcase p.old(out):\n\t\treturn durable.Remove(p.staged)\n\t}", "\tdefault:\n\t\treturn durable.Remove(p.staged)\n\t}",
+		boxTest("TestDeadInAnAside"),
+	},
+	{
+		"stranger-in-our-place-is-put-over", "8", transitionGo,
+		"\tcase there.there:\n\t\treturn false, p.setAside(p.to, \"another file stood where a committed task belongs\")", "\tcase there.there:\n\t\treturn false, p.putOver(p.to)",
+		boxTest("TestDeathWhilePuttingAside"),
+	},
+	{
+		"stolen-task-is-kept", "8", claimGo,
+		"if err == nil && ch.stolen {", "if err == nil && ch.stolen && c == nil {",
+		boxTest("TestStrangerBetweenWrites/claim"),
+	},
+	{
+		"torn-content-put-over", "10", transitionGo,
+		"if !ready.there || ready.hash != hashOf(p.m.After) {", "if !ready.there {",
+		boxTest("TestTornContentIsNotPutInPlace"),
+	},
+	{
+		"torn-content-moved", "10", transitionGo,
+		"if ready.there && ready.hash == hashOf(p.m.After) {\n\t\treturn false, durable.Move(p.staged, p.to)", "if ready.there {\n\t\treturn false, durable.Move(p.staged, p.to)",
+		boxTest("TestTornContentIsNotPutInPlace"),
+	},
+	{
+		"renames-unprobed", "8", boxGo,
+		"if err := probeRenames(dir); err != nil {", "if err := error(nil); err != nil {",
+		boxTest("TestRenamesAreProbed"),
+	},
+	{
+		"edited-task-is-claimed", "9", viewGo,
+		"case f != nil && f.hash != r.after.String():", "case f != nil && f.hash == \"\":",
+		boxTest("TestEditedByHand"),
+	},
+	{
+		"verdict-without-the-ledger", "9", viewGo,
+		"func (b *Box) lookup(id ID) (*record, error) {\n\tif err := b.update(); err != nil {", "func (b *Box) lookup(id ID) (*record, error) {\n\tif err := error(nil); err != nil {",
+		boxTest("TestManyAtOnce"),
+	},
+	{
+		"verdict-without-the-shard", "9", "mailbox/reconcile.go",
+		"\ts, err := b.tryShard(ctx, shardOf(string(id)))\n\tif errors.Is(err, ErrBusy) {\n\t\treturn true, nil\n\t}\n\tif err != nil {\n\t\treturn false, err\n\t}\n\tdefer s.unlock()\n\treturn false, b.reconcile(ctx, s, id)",
+		"\ts, err := b.tryShard(ctx, shardOf(string(id)))\n\tif errors.Is(err, ErrBusy) {\n\t\treturn true, b.reconcile(ctx, &shard{lock: b.shards[shardOf(string(id))]}, id)\n\t}\n\tif err != nil {\n\t\treturn false, err\n\t}\n\tdefer s.unlock()\n\treturn false, b.reconcile(ctx, s, id)",
+		boxTest("TestVerdictNeedsTheShard"),
+	},
+	{
+		"large-content-unflushed", "10", transitionGo,
+		"if b.ledger.Journals(len(data)) || b.o.Sync == durable.None {", "if b.o.Sync != durable.Strict {",
+		boxTest("TestFlushedBeforeTheLine"),
+	},
+	{
+		"content-not-journaled", "10", transitionGo,
+		"if data == nil || !b.ledger.Journals(len(data)) {\n\t\treturn audit.Payload{}", "if data == nil || b.ledger.Journals(len(data)) {\n\t\treturn audit.Payload{}",
+		boxTest("TestPowerCut"),
+	},
+	{
+		"spare-of-the-own-shard", "10", transitionGo,
+		"b.spareTasks((shardOf(string(c.id))+1)%shards)", "b.spareTasks(shardOf(string(c.id)))",
+		boxTest("TestSpareOfAnotherShard"),
+	},
+	{
+		"artifact-unflushed", "11", "mailbox/artifact.go",
+		"if err := durable.SyncFile(f); err != nil {", "if err := error(nil); err != nil {",
+		boxTest("TestArtifactsAreFlushed"),
+	},
+	{
+		"artifact-name-unflushed", "11,12", "mailbox/artifact.go",
+		"if err := durable.SyncDir(filepath.Dir(path), b.o.Sync); err != nil {", "if err := error(nil); err != nil {",
+		boxTest("TestArtifactsAreFlushed"),
+	},
+	{
+		"kept-bytes-unflushed", "11", quarantineGo,
+		"if err := durable.SyncFile(f); err != nil {", "if err := error(nil); err != nil {",
+		boxTest("TestFlushedBeforeTheLine"),
+	},
+	{
+		"reason-unflushed", "11", quarantineGo,
+		"return durable.Stage(b.stagedReason(k.entry), data, b.o.Sync)", "return durable.Stage(b.stagedReason(k.entry), data, durable.None)",
+		boxTest("TestFlushedBeforeTheLine"),
+	},
+	{
+		"late-bytes-unflushed", "11", quarantineGo,
+		"if err := durable.Stage(k.path, data, b.o.Sync); err != nil {", "if err := durable.Stage(k.path, data, durable.None); err != nil {",
+		boxTest("TestFlushedBeforeTheLine"),
+	},
+	{
+		"record-unflushed", "10", "mailbox/record.go",
+		"if err := durable.Stage(staged, f.data, b.o.Sync); err != nil {", "if err := durable.Stage(staged, f.data, durable.None); err != nil {",
+		boxTest("TestFlushedBeforeTheLine"),
+	},
+	{
+		"archive-month-unflushed", "12", transitionGo,
+		"if err := durable.MkdirAll(filepath.Dir(p.to), p.b.o.Sync); err != nil {", "if err := durable.MkdirAll(filepath.Dir(p.to), durable.None); err != nil {",
+		boxTest("TestNewNamesAreFlushed"),
+	},
+	{
+		"init-folders-unflushed", "12", boxGo,
+		"durable.MkdirAll(filepath.Join(dir, f), o.Sync)", "durable.MkdirAll(filepath.Join(dir, f), durable.None)",
+		boxTest("TestNewNamesAreFlushed"),
+	},
+	{
+		"init-locks-unflushed", "12", boxGo,
+		"return durable.SyncDir(privatePath(dir, \"locks\"), m)", "return nil",
+		boxTest("TestNewNamesAreFlushed"),
+	},
+	{
+		"strict-folders-unflushed", "12", transitionGo,
+		"if err := p.syncFolders(); err != nil {", "if err := error(nil); err != nil {",
+		boxTest("TestOrderOfTransition"),
+	},
+	{
+		"lease-unlocked", "13", leaseGo,
+		"\treturn f, flockNow(f)\n", "\treturn f, nil\n",
+		boxTest("TestLeaseOfTheChild"),
+	},
+	{
+		"lease-freed-by-call", "13", claimGo,
+		"\terr := c.lease.Close()\n", "\t_ = again(func() error { return unix.Flock(int(c.lease.Fd()), unix.LOCK_UN) })\n\terr := c.lease.Close()\n",
+		boxTest("TestLeaseOfTheChild"),
+	},
+	{
+		"lease-after-the-line", "13", claimGo,
+		"\terr = b.commit(ctx, s, ch)\n", "\tmake := ch.lease\n\tch.lease = nil\n\terr = b.commit(ctx, s, ch)\n\tif err == nil && make != nil {\n\t\terr = make()\n\t}\n",
+		boxTest("TestOrderOfTransition"),
+	},
+	{
+		"lease-judged-without-the-shard", "13", "mailbox/reclaim.go",
+		"\ts, err := b.tryShard(ctx, shardOf(string(id)))\n\tif errors.Is(err, ErrBusy) {\n\t\treturn false, nil\n\t}\n\tif err != nil {\n\t\treturn false, err\n\t}\n\tdefer s.unlock()\n\tf, r, err := b.current(id)\n",
+		"\ts := &shard{number: shardOf(string(id)), lock: b.shards[shardOf(string(id))], pid: b.writer.PID}\n\t_, err := s.lock.Try()\n\tif err == nil {\n\t\tdefer s.unlock()\n\t}\n\tf, r, err := b.current(id)\n",
+		boxTest("TestLeaseIsJudgedUnderTheShard"),
+	},
+	{
+		"dead-worker-keeps-its-task", "13", leaseGo,
+		"\tcase err == nil:\n\t\treturn leaseLost, note, nil\n", "\tcase err == nil:\n",
+		boxTest("TestLeaseOfTheChild"),
+	},
+	{
+		"index-of-any-boot", "18", "mailbox/snapshot.go",
+		" || s.head.Boot != b.boot", "",
+		boxTest("TestKeptIndex"),
+	},
+	{
+		"index-of-another-ledger", "18", "mailbox/snapshot.go",
+		" || b.ledger.Check(s.head.At) != nil", "",
+		boxTest("TestKeptIndex"),
+	},
+}

@@ -1,0 +1,219 @@
+package main
+
+const (
+	recoverGo = "mailbox/recover.go"
+	tasksGo   = "mailbox/recover_tasks.go"
+	restGo    = "mailbox/recover_rest.go"
+	replayGo  = "mailbox/recover_journal.go"
+	backupGo  = "mailbox/backup.go"
+)
+
+// recoveryMutants break recovery, backup and restore.
+var recoveryMutants = []mutant{
+	{
+		"locks-not-remade", "3", recoverGo,
+		"\treturn made, makeLocks(dir, m)\n", "\treturn made, nil\n",
+		boxTest("TestLockFileGone"),
+	},
+	{
+		"leases-outlive-the-boot", "13", recoverGo,
+		"r.leases(was.Boot == boot.Boot && was.Host == boot.Host)", "r.leases(true)",
+		boxTest("TestLeasesEndWithTheBoot"),
+	},
+	{
+		"leases-end-with-any-recovery", "13", recoverGo,
+		"r.leases(was.Boot == boot.Boot && was.Host == boot.Host)", "r.leases(false)",
+		boxTest("TestLeasesEndWithTheBoot"),
+	},
+	{
+		"voided-epoch-used-again", "10", tasksGo,
+		"\tt.Mbox.Epoch = f.m.Epoch\n", "",
+		boxTest("TestVoidedClaim"),
+	},
+	{
+		"claim-never-voided", "10", tasksGo,
+		"return r.void(s, id, f, p)", "continue",
+		boxTest("TestVoidedClaim"),
+	},
+	{
+		"trail-without-the-pick", "10", tasksGo,
+		"\tt.Audit.StateChanges = append(t.Audit.StateChanges, StateChange{Pending, InProgress, f.agent, At(f.at), stateReason(f.m.Reason)})\n", "",
+		boxTest("TestVoidedClaim"),
+	},
+	{
+		"cut-content-thrown-away", "16", restGo,
+		"if cut, err := r.b.ledger.Cut(tx); !cut || err != nil {", "if cut, err := r.b.ledger.Cut(tx); cut || err != nil {",
+		boxTest("TestStagedContentOfACutLine"),
+	},
+	{
+		"uncommitted-content-kept", "16", restGo,
+		"if cut, err := r.b.ledger.Cut(tx); !cut || err != nil {", "if _, err := r.b.ledger.Cut(tx); err != nil {",
+		boxTest("TestRecoveryOfWhatWasOnlyStaged"),
+	},
+	{
+		"anybodys-name-stands", "16", restGo,
+		"in[t.Mbox.TX] && (dir != \"tasks\" || ownName(path, data))", "in[t.Mbox.TX]",
+		boxTest("TestStanding"),
+	},
+	{
+		"torn-task-stands", "16", restGo,
+		"return json.Unmarshal(data, &t) == nil && strings.EqualFold(", "_ = json.Unmarshal(data, &t)\n\treturn strings.EqualFold(",
+		boxTest("TestStanding"),
+	},
+	{
+		"own-name-minds-case", "16", restGo,
+		"strings.EqualFold(filepath.Base(path), t.ID.file())", "filepath.Base(path) == t.ID.file()",
+		boxTest("TestStanding"),
+	},
+	{
+		"own-name-does-not-stand", "16", restGo,
+		"in[t.Mbox.TX] && (dir != \"tasks\" || ownName(path, data))", "in[t.Mbox.TX] && dir != \"tasks\"",
+		boxTest("TestStanding"),
+	},
+	{
+		"records-do-not-stand", "16", restGo,
+		"[]string{\"tasks\", \"decisions\", \"changes\"}", "[]string{\"tasks\"}",
+		boxTest("TestStanding"),
+	},
+	{
+		"quarantine-stands", "16", restGo,
+		" || strings.Contains(path, \"/quarantine/\")", "",
+		boxTest("TestStanding"),
+	},
+	{
+		"ledger-unasked-by-recovery", "21", recoverGo,
+		"func (r *recovery) ledger() error { return r.b.ledger.Recover(r.ctx) }", "func (r *recovery) ledger() error { return nil }",
+		boxTest("TestRecoverNeedsALedger"),
+	},
+	{
+		"ledger-recovered-after-the-tasks", "21", recoverGo,
+		"r.journal, r.ledger, b.markRecovery, r.fold, r.asides, r.walk, r.tasks, r.records, r.shards, r.staged, r.copies", "r.journal, b.markRecovery, r.fold, r.asides, r.walk, r.tasks, r.records, r.shards, r.staged, r.ledger, r.copies",
+		boxTest("TestRecoverNeedsALedger"),
+	},
+	{
+		"copies-unmended", "17", recoverGo,
+		"r.shards, r.staged, r.copies} {", "r.shards, r.staged} {",
+		boxTest("TestOpenGoesOnWithRecovery"),
+	},
+	{
+		"records-unrecovered", "21", restGo,
+		"if err := r.b.placeRecord(last[file]); err != nil && !errors.Is(err, ErrIntegrity) {", "if err := error(nil); err != nil {",
+		boxTest("TestRecordIsRecovered"),
+	},
+	{
+		"journal-unreplayed", "10", recoverGo,
+		"{r.journal, r.ledger,", "{r.ledger,",
+		boxTest("TestPowerCut"),
+	},
+	{
+		"ledger-before-the-journal", "16", recoverGo,
+		"{r.journal, r.ledger,", "{r.ledger, r.journal,",
+		boxTest("TestPowerCut"),
+	},
+	{
+		"stranger-overwritten-by-replay", "8,21", replayGo,
+		"if there == \"\" && slices.Contains(remains, \"\") && !r.restarted {", "if there == \"\" && len(remains) == 0 && !r.restarted {",
+		boxTest("TestReplayLeavesAStranger"),
+	},
+	{
+		"tasks-unflushed-after-an-error", "19", recoverGo,
+		"if err := b.flushJournaled(); err != nil {", "if err := error(nil); err != nil {",
+		boxTest("TestOrderAfterIOError"),
+	},
+	{
+		"recoveries-side-by-side", "20", recoverGo,
+		"\tlock, err := durable.AcquireLock(ctx, privatePath(b.home, \"locks\", \"recover\"), 10*time.Minute)\n", "\tlock, err := durable.AcquireLock(ctx, privatePath(b.home, \"locks\", \"router\"), 10*time.Minute)\n",
+		boxTest("TestOneRecovery"),
+	},
+	{
+		"asked-recovery-beside-another", "20", recoverGo,
+		"\tlock, err := durable.AcquireLock(ctx, privatePath(b.home, \"locks\", \"recover\"), b.o.LockWait)\n", "\tlock, err := durable.AcquireLock(ctx, privatePath(b.home, \"locks\", \"router\"), b.o.LockWait)\n",
+		boxTest("TestOneRecovery"),
+	},
+	{
+		"recovered-twice", "20", recoverGo,
+		"if was, err := readBoot(b.home); err != nil || was == now {\n\t\t\treturn err", "if _, err := readBoot(b.home); err != nil {\n\t\t\treturn err",
+		boxTest("TestOneRecovery"),
+	},
+	{
+		"recovery-without-shards", "20", restGo,
+		"\t\ts, err := r.shardNumber(number)\n\t\tif err != nil {\n\t\t\treturn err\n\t\t}\n\t\terr = do(s, name)\n\t\ts.unlock()\n", "\t\terr := do(&shard{number: number, lock: r.b.shards[number]}, name)\n",
+		boxTest("TestOneRecovery"),
+	},
+	{
+		"recovery-unmarked", "20", recoverGo,
+		"r.ledger, b.markRecovery, r.fold,", "r.ledger, r.fold,",
+		boxTest("TestOrderOfRecovery"),
+	},
+	{
+		"boot-written-first", "20", recoverGo,
+		"\tif err := r.leases(", "\tif err := writeBoot(b.home, boot, b.o.Sync); err != nil {\n\t\treturn r.out, err\n\t}\n\tif err := r.leases(",
+		boxTest("TestOrderOfRecovery"),
+	},
+	{
+		"boot-never-written", "20,22", recoverGo,
+		"return r.out, writeBoot(b.home, boot, b.o.Sync)", "return r.out, nil",
+		boxTest("TestHomeMoved"),
+	},
+	{
+		"boot-unread", "22", recoverGo,
+		"\tif err != nil || was == now {\n\t\treturn err\n\t}\n\tif was.sameAs(now)", "\tif err != nil || was.Boot == now.Boot {\n\t\treturn err\n\t}\n\tif was.sameAs(now)",
+		boxTest("TestHomeMoved"),
+	},
+	{
+		"inode-is-no-matter", "22", recoverGo,
+		" || was.Inode != boot.Inode", "",
+		boxTest("TestHomeMoved"),
+	},
+	{
+		"move-unsaid", "22", recoverGo,
+		"if r.out.Moved {", "if r.out.Moved && r.restarted {",
+		boxTest("TestHomeMoved"),
+	},
+	{
+		"boot-in-the-backup", "22", backupGo,
+		"case \".mbox/boot\", \".mbox/index\",", "case \".mbox/index\",",
+		boxTest("TestBackupIsOfOneMoment"),
+	},
+	{
+		"backup-without-locks", "23", backupGo,
+		"for n := range shards {", "for n := range 1 {",
+		boxTest("TestBackupIsOfOneMoment"),
+	},
+	{
+		"backup-in-descending-order", "23", backupGo,
+		"s, err := b.lockShardNumber(ctx, n)", "s, err := b.lockShardNumber(ctx, shards-1-n)",
+		boxTest("TestBackupLocksInOrder"),
+	},
+	{
+		"backup-without-a-last-round", "23", backupGo,
+		"\t\t_, err := c.round(ctx)\n\t\treturn err\n\t})", "\t\treturn nil\n\t})",
+		boxTest("TestBackupIsOfOneMoment"),
+	},
+	{
+		"backup-of-a-growing-ledger", "23", backupGo,
+		"\treturn b.ledger.Frozen(ctx, func(end audit.Position) error {\n\t\tc.report.Seq, c.report.Checksum = end.Seq, end.Checksum\n\t\t_, err := c.round(ctx)\n\t\treturn err\n\t})",
+		"\tend := b.ledger.End()\n\tc.report.Seq, c.report.Checksum = end.Seq, end.Checksum\n\t_, err := c.round(ctx)\n\treturn err",
+		boxTest("TestBackupIsOfOneMoment"),
+	},
+	{
+		"archived-in-the-month-of-now", "21", boxGo,
+		"archivedAt.UTC().Format(\"2006-01\")", "b.now().UTC().Format(\"2006-01\")",
+		boxTest("TestMonthOfTheLine"),
+	},
+	{
+		"archive-not-searched", "21", tasksGo,
+		"dirs = append(dirs, filepath.Join(\"tasks\", \"archive\", m))", "dirs = append(dirs[:len(dirs):len(dirs)], dirs[:0]...)\n\t\t_ = m",
+		boxTest("TestMonthOfTheLine"),
+	},
+	{
+		"old-copy-removed-unseen", "21", tasksGo,
+		"\t} else if !there {\n\t\treturn r.lost(s, id, f, place, rest)\n\t}", "\t} else if !there {\n\t\treturn r.clear(id, f, place, rest)\n\t}",
+		boxTest("TestVoidedClaim"),
+	},
+	{
+		"loss-unsaid", "21", tasksGo,
+		"\treturn b.sayAlarm(r.ctx, s, id, \"lost\",", "\treturn nil\n\treturn b.sayAlarm(r.ctx, s, id, \"lost\",",
+		boxTest("TestLossIsSaid"),
+	},
+}

@@ -1,0 +1,190 @@
+package mailbox
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+)
+
+// Tests of single rules of the protocol: bringing the tree in line with the
+// ledger.
+
+// Settling keeps the order of the renames: no reader sees a completed task
+// without its result.
+func TestFinishPutsBeforeItMoves(t *testing.T) {
+	b := newBox(t, Options{})
+	sent(t, b, "x")
+	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
+	must(t, err)
+	killedAtMove(t, 1, func() error { return c.Complete(t.Context(), Result{}) })
+	got := steps(t, b.home, func() { opened(t, b.home, b.o) })
+	inOrder(t, "a completion", got, "exchange tasks/in-progress/x.json", "move tasks/completed/x.json")
+
+	sent(t, b, "y")
+	killedAtMove(t, 1, func() error { _, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"}); return err })
+	got = steps(t, b.home, func() { opened(t, b.home, b.o) })
+	inOrder(t, "a claim", got, "move tasks/in-progress/y.json", "exchange tasks/in-progress/y.json")
+}
+
+// That a task was moved by hand is said only by who has its shard.
+func TestVerdictNeedsTheShard(t *testing.T) {
+	b := newBox(t, Options{})
+	sent(t, b, "x")
+	other := opened(t, b.home, b.o)
+	s, err := other.lockShard(t.Context(), "x")
+	must(t, err)
+	mv(t, b, "x", Pending, InProgress)
+	mustScan(t, b)
+	if n := len(lines(t, b, "x")); n != 1 {
+		t.Errorf("%d lines while somebody else had it", n)
+	}
+	s.unlock()
+	mustScan(t, b)
+	if at := said(t, b, "x"); at != InProgress {
+		t.Errorf("it is %s", at)
+	}
+}
+
+// A task's content is never written into a file that the task had before: after
+// a power cut that lies under the task's own name, and would stand for a
+// transition.
+func TestSpareOfAnotherShard(t *testing.T) {
+	b := newBox(t, Options{})
+	sent(t, b, "x")
+	inode := func(path string) uint64 {
+		st, err := durable.Lstat(path)
+		must(t, err)
+		return st.Ino
+	}
+	first := inode(b.pending("x.json"))
+	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
+	must(t, err)
+	spare := b.spareTasks(shardOf("x"))[0]
+	if inode(spare) != first {
+		t.Fatal("the file of before is not kept for use again")
+	}
+	must(t, c.Complete(t.Context(), Result{}))
+	if inode(b.path("tasks", "completed", "x.json")) == first {
+		t.Error("it was used again for the same task")
+	}
+	neighbour := ID("")
+	for n := 0; neighbour == ""; n++ {
+		if id := serialID("2026-02-16", int64(n)); shardOf(string(id)) == (shardOf("x")+shards-1)%shards {
+			neighbour = id
+		}
+	}
+	sent(t, b, neighbour)
+	if inode(b.pending(neighbour.file())) != first {
+		t.Error("it was not used again for a task of the shard before")
+	}
+}
+
+// A record whose renames and dirty record a power cut took comes to its place.
+func TestRecordIsRecovered(t *testing.T) {
+	b := newBox(t, Options{})
+	killedAtMove(t, 1, func() error { _, err := b.Decide(t.Context(), decision("")); return err })
+	names, err := stagedNames(b.home)
+	if err != nil || len(names) != 1 {
+		t.Fatalf("%q %v", names, err)
+	}
+	want, err := os.ReadFile(privatePath(b.home, "tmp", names[0]))
+	must(t, err)
+	record, _, _ := cutLast(names[0], "~")
+	must(t, os.WriteFile(privatePath(b.home, "locks", shardName(shardOf(record))), blankRecord, 0o600))
+	anotherBoot(t, b.home)
+	opened(t, b.home, b.o)
+	if got, err := os.ReadFile(b.path("decisions", record)); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%s: %v", record, err)
+	}
+}
+
+// What a stranger wrote in a task's place is left there within a boot, for an
+// operator to judge; after a restart nobody can tell, so the content comes back
+// from the journal, and his bytes are kept.
+func TestReplayLeavesAStranger(t *testing.T) {
+	if !durable.CanSyncFS {
+		t.Skip("syncfs is missing: there is no journal on this system")
+	}
+	for _, restart := range []bool{false, true} {
+		b := realBox(t, durable.Standard)
+		sent(t, b, "x")
+		ours, err := os.ReadFile(b.pending("x.json"))
+		must(t, err)
+		theirs := strings.Replace(string(ours), `"pending"`, `"failed"`, 1)
+		must(t, put(b.pending("x.json"), theirs))
+		if restart {
+			anotherBoot(t, b.home)
+		}
+		_, err = Recover(t.Context(), b.home, b.o, RecoverOptions{})
+		must(t, err)
+		now, err := os.ReadFile(b.pending("x.json"))
+		must(t, err)
+		want, kept := theirs, 0
+		if restart {
+			want, kept = string(ours), 1
+		}
+		if string(now) != want || len(quarantine(t, b)) != kept {
+			t.Errorf("restart %v: quarantine %+v, in pending\n%s", restart, quarantine(t, b), now)
+		}
+	}
+}
+
+// What is nowhere any more is said to be lost, once, and what was left of it is
+// kept.
+func TestLossIsSaid(t *testing.T) {
+	b := homes{}.open(t, Options{})
+	sent(t, b, "x")
+	must(t, put(b.pending("x.json"), "{ what a power cut left"))
+	for n := range 2 {
+		anotherBoot(t, b.home)
+		r, err := Recover(t.Context(), b.home, b.o, RecoverOptions{})
+		if err != nil || r.Lost != 1 {
+			t.Errorf("%+v %v", r, err)
+		}
+		if alarms := alarmsOf(t, b, "x"); alarms != 1 {
+			t.Errorf("after %d recoveries: %d alarms", n+1, alarms)
+		}
+		if kept := quarantine(t, b); len(kept) != 1 || kept[0].Code != "lost" {
+			t.Errorf("%+v", kept)
+		}
+	}
+}
+
+// A backup takes the locks in ascending order, as everybody does.
+func TestBackupLocksInOrder(t *testing.T) {
+	b := newBox(t, Options{LockWait: time.Millisecond})
+	other := opened(t, b.home, b.o)
+	for _, n := range []int{0, shards - 1} {
+		s, err := other.holdShard(t.Context(), n)
+		must(t, err)
+		defer s.unlock()
+	}
+	if _, err := b.Backup(t.Context(), io.Discard); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), shardName(0)) {
+		t.Errorf("%v, want %s first", err, shardName(0))
+	}
+}
+
+// Where the mailbox is read-only, whoever opens it later writes nothing either.
+func TestReadOnlyForAll(t *testing.T) {
+	b := newBox(t, Options{})
+	sent(t, b, "x")
+	must(t, put(audit.ReadOnlyPath(b.home), "now: a test"))
+	later := opened(t, b.home, b.o)
+	if _, err := later.Submit(t.Context(), request("y")); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("submit: %v", err)
+	}
+	if _, err := later.Claim(t.Context(), ClaimRequest{Agent: "coder"}); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("claim: %v", err)
+	}
+	if n := len(lines(t, b, "")); n != 1 {
+		t.Errorf("%d lines", n)
+	}
+	must(t, os.Remove(audit.ReadOnlyPath(b.home)))
+}
