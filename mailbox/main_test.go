@@ -2,6 +2,7 @@ package mailbox
 
 import (
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -11,6 +12,9 @@ import (
 func TestMain(m *testing.M) {
 	if text := os.Getenv(asClient); text != "" {
 		os.Exit(runClient(text))
+	}
+	if strings.HasPrefix(os.TempDir(), "/dev/shm/") {
+		os.Exit(m.Run()) // somebody has seen to it, and to what a death leaves
 	}
 	if dir, err := os.MkdirTemp("/dev/shm", "mbox-test-"); err == nil {
 		os.Setenv("TMPDIR", dir)

@@ -150,8 +150,10 @@ func TestLockFileGone(t *testing.T) {
 // Only where a rename can be told not to replace a file is a mailbox made.
 func TestRenamesAreProbed(t *testing.T) {
 	for name, hook := range map[string]durable.Fault{
-		"no flags":     func(op durable.Op, _ string) (bool, error) { return op != durable.OpMove, unlessOp(op, durable.OpMove) },
-		"no exchange":  func(op durable.Op, _ string) (bool, error) { return op != durable.OpExchange, unlessOp(op, durable.OpExchange) },
+		"no flags": func(op durable.Op, _ string) (bool, error) { return op != durable.OpMove, unlessOp(op, durable.OpMove) },
+		"no exchange": func(op durable.Op, _ string) (bool, error) {
+			return op != durable.OpExchange, unlessOp(op, durable.OpExchange)
+		},
 		"it clobbers":  func(op durable.Op, _ string) (bool, error) { return op != durable.OpMove, nil },
 		"all are fine": func(durable.Op, string) (bool, error) { return true, nil },
 	} {

@@ -22,6 +22,7 @@ import (
 type lab struct {
 	root string // of the tree
 	dir  string
+	rest []command // what runs when a mutant's own test passes
 
 	mu    sync.Mutex
 	known map[command]*outcome // on the unchanged tree
@@ -37,7 +38,7 @@ func newLab() (*lab, error) {
 		parent = "/dev/shm"
 	}
 	dir, err := os.MkdirTemp(parent, "mbox-mutants-")
-	return &lab{root: root, dir: dir, known: map[command]*outcome{}}, err
+	return &lab{root: root, dir: dir, rest: rest, known: map[command]*outcome{}}, err
 }
 
 func (l *lab) close() { os.RemoveAll(l.dir) }
@@ -108,7 +109,7 @@ func (l *lab) try(m mutant) (killer string, err error) {
 	if err := b.overlay(m.file, changed); err != nil {
 		return "", err
 	}
-	for _, c := range append([]command{m.kill}, rest...) {
+	for _, c := range append([]command{m.kill}, l.rest...) {
 		if err := l.passes(&bench{lab: l, dir: filepath.Join(l.dir, "unchanged")}, c); err != nil {
 			return "", err
 		}
@@ -161,7 +162,7 @@ func (b *bench) test(c command, limit time.Duration) (*outcome, error) {
 	}
 	bin := filepath.Join(b.dir, strings.ReplaceAll(c.pkg, "/", "-")+".test")
 	if _, err := os.Stat(bin); err != nil {
-		build := exec.Command("go", "test", "-c", "-vet=off", "-o", bin, "./"+c.pkg)
+		build := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-o", bin, "./"+c.pkg)
 		build.Env = b.env(os.TempDir())
 		if out, err := build.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("it does not compile: %w\n%s", err, out)

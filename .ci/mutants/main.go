@@ -66,8 +66,9 @@ func main() {
 	pattern := flag.String("run", "", "only mutants whose names match this `regexp`")
 	workers := flag.Int("j", max(1, runtime.NumCPU()/2), "how many at once")
 	only := flag.Bool("check", false, "only check that the tables fit the source")
+	own := flag.Bool("own", false, "only each mutant's own test: no verdict, but fast")
 	flag.Parse()
-	code, err := run(*pattern, *workers, *only)
+	code, err := run(*pattern, *workers, *only, *own)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants: void:", err)
 		code = 2
@@ -75,7 +76,7 @@ func main() {
 	os.Exit(code)
 }
 
-func run(pattern string, workers int, only bool) (int, error) {
+func run(pattern string, workers int, only, own bool) (int, error) {
 	chosen, err := regexp.Compile(pattern)
 	if err != nil {
 		return 0, err
@@ -97,6 +98,9 @@ func run(pattern string, workers int, only bool) (int, error) {
 		return 0, err
 	}
 	defer l.close()
+	if own {
+		l.rest = nil
+	}
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	go func() {
