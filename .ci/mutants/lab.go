@@ -95,7 +95,7 @@ func (l *lab) passes(b *bench, c command) error {
 func (l *lab) patience(c command) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return 30*time.Second + 10*l.known[c].took
+	return 20*time.Second + 5*l.known[c].took
 }
 
 // try returns which test kills the mutant, "" if none does.

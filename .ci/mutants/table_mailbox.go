@@ -105,7 +105,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"lock-does-not-settle", "5", shardGo,
-		"if err == nil && set {\n\t\ts.dirty = true\n\t\tif err = b.settle(ctx, d); err == nil {", "if err == nil && set {\n\t\ts.dirty = true\n\t\tif err == nil {",
+		"if err == nil && set {\n\t\ts.dirty = true\n\t\tif err = b.settle(ctx, d); err == nil {", "if err == nil && set {\n\t\ts.dirty = true\n\t\tif _ = d; err == nil {",
 		boxTest("TestKilledSendIsSeen"),
 	},
 	{

@@ -25,7 +25,11 @@ func lockFileAt(t *testing.T) string {
 func newLockFile(t *testing.T, path string) *LockFile {
 	t.Helper()
 	l := NewLockFile(path)
-	t.Cleanup(l.Close)
+	t.Cleanup(func() {
+		if !t.Failed() { // then somebody may have it still, and Close would wait
+			l.Close()
+		}
+	})
 	return l
 }
 

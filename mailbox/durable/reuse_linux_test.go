@@ -183,6 +183,8 @@ func TestCreateSpare(t *testing.T) {
 	holds(t, spare, "old\n")
 
 	write(t, path, "taken")
+	spare = filepath.Join(dir, "another")
+	write(t, spare, "old\n")
 	for _, from := range []string{spare, filepath.Join(dir, "none")} {
 		if _, err := CreateSpare(from, path, 10, []byte("new\n")); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("over a file: %v", err)
