@@ -110,7 +110,7 @@ var durableMutants = []mutant{
 	},
 	{
 		"named-says-yes", "3", lockGo,
-		"err == nil && !os.SameFile(mine, now)", "err == nil && mine == nil",
+		"err == nil && !os.SameFile(mine, now)", "err == nil && mine == now && !os.SameFile(mine, now)",
 		durableTest("TestLockOfAReplacedFile"),
 	},
 	{
