@@ -120,7 +120,7 @@ func TestSerialIsTried(t *testing.T) {
 	b := newBox(t, Options{})
 	now := b.now()
 	sent(t, b, serialID(now.UTC().Format(time.DateOnly), 1))
-	must(t, put(privatePath(b.home, "locks", "serial"), now.UTC().Format(time.DateOnly)+" 0\n"))
+	must(t, put(privatePath(b.home, "locks", "serial"), fmt.Sprintf("%-63s\n", now.UTC().Format(time.DateOnly)+" 0")))
 	id, err := b.Submit(t.Context(), request("the next"))
 	if err != nil || id != serialID(now.UTC().Format(time.DateOnly), 2) {
 		t.Errorf("%s (%v)", id, err)

@@ -62,6 +62,7 @@ func TestKilledSendIsSeen(t *testing.T) {
 		"tidy": func(b *Box) error { return b.Tidy(t.Context()) },
 	} {
 		b := newBox(t, Options{})
+		killedAtMove(t, 1, func() error { _, err := b.Decide(t.Context(), decision("decision-2026-02-16-001")); return err })
 		killedAtMove(t, 1, sendX(t, b))
 		if name == "open" {
 			opened(t, b.home, b.o)
@@ -77,6 +78,9 @@ func TestKilledSendIsSeen(t *testing.T) {
 		if !stateIs("x", Pending)(t, b, nil) {
 			t.Errorf("%s: it is not there", name)
 		}
+		if _, err := os.Lstat(b.path("decisions", "decision-2026-02-16-001.md")); err != nil { // nothing else leads there
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
@@ -88,8 +92,10 @@ func TestDirtyRecordThatHelpsNobody(t *testing.T) {
 	other := opened(t, b.home, b.o)
 	s, err := other.holdShard(t.Context(), shardOf("x"))
 	must(t, err)
-	must(t, s.mark(dirty{kind: "task", name: "x", tx: strings.Repeat("0", 32), at: other.ledger.End()}))
-	opened(t, b.home, b.o) // it does not wait
+	must(t, s.mark(dirty{kind: "task", name: "x", tx: strings.Repeat("1", 32), at: other.ledger.End()}))
+	patient := b.o
+	patient.LockWait = time.Hour
+	opened(t, b.home, patient) // it does not wait
 	s.unlock()
 	path := privatePath(b.home, "locks", shardName(shardOf("y")))
 	record, err := os.ReadFile(path)

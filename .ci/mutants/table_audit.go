@@ -52,7 +52,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"failed-flush-unmarked", "19", flushGo,
-		"return errors.Join(err, l.setReadOnly(\"flushing \"+t.from.name+\" failed: \"+err.Error()))", "return err",
+		"return errors.Join(err, l.setReadOnly(\"flushing \"+t.from.name+\" failed: \"+err.Error()))", "return errors.Join(err)",
 		auditTest("TestFailedFlush"),
 	},
 	{
@@ -82,7 +82,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"repair-of-any-bytes", "16", readerGo,
-		"return err == nil && n == d.Length && \"sha256:\"+hex.EncodeToString(sum.Sum(nil)) == d.SHA256", "return err == nil && n == d.Length",
+		"return err == nil && n == d.Length && \"sha256:\"+hex.EncodeToString(sum.Sum(nil)) == d.SHA256", "return err == nil && n == d.Length && hex.EncodeToString(sum.Sum(nil)) != \"\"",
 		auditTest("TestRepairOfOtherBytes"),
 	},
 	{
@@ -152,7 +152,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"flushed-does-nothing", "5", ledgerGo,
-		"\tunlock()\n\tif err != nil || t.from == nil {\n\t\treturn err\n\t}\n\treturn l.flush(t)", "\tunlock()\n\treturn err",
+		"\tunlock()\n\tif err != nil || t.from == nil {\n\t\treturn err\n\t}\n\treturn l.flush(t)", "\tunlock()\n\t_ = t\n\treturn err",
 		auditTest("TestFlushedFlushesForOthers"),
 	},
 	{
