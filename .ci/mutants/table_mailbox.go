@@ -151,7 +151,7 @@ var mailboxMutants = []mutant{
 	{
 		"late-result-thrown-away", "11", verbsGo,
 		"if verb != \"complete\" && verb != \"fail\" {", "if verb != \"\" {",
-		boxTest("TestEveryWriteFails/late_result"),
+		boxTest("TestFlushedBeforeTheLine"),
 	},
 	{
 		"line-after-rename", "8", transitionGo,
