@@ -76,12 +76,12 @@ var durableMutants = []mutant{
 	{
 		"lock-for-many-goroutines", "2", lockFileGo,
 		"make(chan struct{}, 1)}", "make(chan struct{}, 16)}",
-		durableTest("TestLockFileExcludes"),
+		durableTest("TestBusyLockFile"),
 	},
 	{
 		"lock-shared", "2", lockFileGo,
 		"unix.LOCK_EX|unix.LOCK_NB", "unix.LOCK_SH|unix.LOCK_NB",
-		durableTest("TestLockFileExcludes"),
+		durableTest("TestBusyLockFile"),
 	},
 	{
 		"lock-waits-for-ever", "3", lockFileGo,
