@@ -6,7 +6,7 @@ PREFIX = /usr/local
 TOOL   = $(GO) tool -modfile=.ci/tools/go.mod
 
 # What the packages with a main of their own for CI are; ./... leaves them out.
-OWN = ./.ci/bench ./.ci/gotest
+OWN = ./.ci/bench ./.ci/gotest ./.ci/mutants
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 16
@@ -20,15 +20,19 @@ demo: build ## agents at work in a temporary home, 15 seconds (KEEP=1 keeps the 
 
 test: ## every test; installs what the tests need
 	.ci/need python3 strace jq mkfs.ext4=e2fsprogs losetup=mount
-	CGO_ENABLED=0 $(GO) run ./.ci/gotest $(TESTFLAGS) -timeout 30m ./...
+	RAPID_SEED=$${MBOX_SEED:-1} CGO_ENABLED=0 $(GO) run ./.ci/gotest $(TESTFLAGS) -timeout 30m ./...
 
 torture: ## the long forms: storms, sweeps, histories, tampering, power cuts; hours
 	.ci/need python3 strace jq mkfs.ext4=e2fsprogs losetup=mount mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs
 	MBOX_TORTURE=1 CGO_ENABLED=0 $(GO) run ./.ci/gotest -count=1 -timeout 12h ./audit ./mailbox ./cmd/mbox
 	cd .ci/power && $(GO) run .
+	$(MAKE) mutants
+
+mutants: ## break mbox in 190 places, one at a time: the tests must notice
+	CGO_ENABLED=0 $(GO) run ./.ci/mutants
 
 race: ## the tests under the race detector, long sweeps cut short; needs gcc
-	CGO_ENABLED=1 $(GO) run ./.ci/gotest -race -short $(TESTFLAGS) -timeout 30m ./...
+	RAPID_SEED=$${MBOX_SEED:-1} CGO_ENABLED=1 $(GO) run ./.ci/gotest -race -short $(TESTFLAGS) -timeout 30m ./...
 
 fuzz: ## every fuzz target for 5 seconds (FUZZTIME=1m for longer)
 	.ci/fuzz
@@ -67,4 +71,4 @@ install: build ## mbox, its manual page and completions, to PREFIX (/usr/local)
 clean: ## remove what make build has made
 	rm -f mbox
 
-.PHONY: help build demo test torture race fuzz lint cross bench install clean
+.PHONY: help build demo test torture race mutants fuzz lint cross bench install clean

@@ -5,6 +5,8 @@ const (
 	headGo    = "audit/head.go"
 	flushGo   = "audit/flush.go"
 	journalGo = "audit/journal.go"
+	formatGo  = "audit/journal_format.go"
+	replayGo  = "audit/replay.go"
 	mendGo    = "audit/mend.go"
 	copyGo    = "audit/copy.go"
 	readerGo  = "audit/reader.go"
@@ -20,8 +22,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"flush-under-the-lock", "4", ledgerGo,
-		"\treturn l.put(e, now, nil, p)\n",
-		"\tline, t, err := l.put(e, now, nil, p)\n\tif err == nil && l.mode != durable.None {\n\t\terr = t.from.syncNow()\n\t}\n\treturn line, t, err\n",
+		"\treturn l.put(e, now, p)\n", "\tline, t, err := l.put(e, now, p)\n\tif err == nil && l.mode != durable.None {\n\t\terr = t.from.syncNow()\n\t}\n\treturn line, t, err\n",
 		auditTest("TestOrderOfAppend"),
 	},
 	{
@@ -162,7 +163,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"checkpoint-without-syncfs", "10", journalGo,
-		"if err := durable.SyncFS(dir); err != nil {\n\t\treturn errors.Join(", "if err := error(nil); err != nil {\n\t\treturn errors.Join(",
+		"if err := durable.SyncFS(on); err != nil {", "if err := error(nil); err != nil {",
 		auditTest("TestJournalBeginsAnew"),
 	},
 	{
@@ -172,46 +173,66 @@ var auditMutants = []mutant{
 	},
 	{
 		"head-keeps-the-old-journal", "10", journalGo,
-		"\thead.Journal = journalAt{}\n\tif err := l.writeHead(head); err != nil {\n\t\treturn err\n\t}\n", "",
+		"\tif err := l.uncover(l.journal.ino); err != nil {\n\t\treturn err\n\t}\n", "",
 		auditTest("TestOrderOfJournal"),
 	},
 	{
-		"payload-not-journaled", "10", journalGo,
+		"payload-not-journaled", "10", formatGo,
 		"\tsum = crc32.Update(sum, castagnoli, p.Data)\n\tn := len(head)", "\tp = Payload{Name: p.Name}\n\tn := len(head)",
 		auditTest("TestJournalRecords"),
 	},
 	{
-		"journal-of-an-earlier-use", "10", journalGo,
+		"journal-of-an-earlier-use", "10", formatGo,
 		"if !ok || rec.prev != covered.Checksum || rec.Seq != covered.Seq+1 {", "if !ok {",
 		auditTest("TestJournalOfEarlierUse"),
 	},
 	{
-		"torn-journal-record", "10", journalGo,
+		"torn-journal-record", "10", formatGo,
 		"if have != sum {", "if have == 0 && sum != 0 {",
 		auditTest("TestJournalOfEarlierUse"),
 	},
 	{
-		"replay-over-damage", "16", journalGo,
+		"replay-over-damage", "16", replayGo,
 		"if !Torn(have[:n], rec.bytes) {", "if len(have) == 0 {",
 		auditTest("TestReplay"),
 	},
 	{
-		"replay-unflushed", "10", journalGo,
-		"\tr.changed = false\n\treturn durable.SyncFile(r.file)", "\tr.changed = false\n\treturn nil",
+		"replay-unflushed", "10", replayGo,
+		"\tr.changed = false\n\treturn r.sync(r.file)", "\tr.changed = false\n\treturn nil",
 		auditTest("TestReplayFlushes"),
 	},
 	{
-		"journal-read-unflushed", "5,10", journalGo,
-		"if err := durable.Flush(f); err != nil {", "if err := error(nil); err != nil {",
+		"journal-read-unflushed", "5,10", replayGo,
+		"\tif err := l.syncFile(f); err != nil {\n\t\treturn nil, err\n\t}\n", "",
 		auditTest("TestReplayFlushes"),
 	},
 	{
-		"uncovered-lines-count", "16", journalGo,
-		"return records, l.blankUncovered()", "return records, nil",
+		"other-bytes-than-the-journal", "16", replayGo,
+		"if err == nil && !there && l.Check(base) == nil {", "if err == nil && !there && l.Check(base) == nil && rec.Seq < 0 {",
+		auditTest("TestReplay"),
+	},
+	{
+		"whole-lines-behind-a-hole", "16", replayGo,
+		"if there, err := l.holdsLine(covered.Offset, size); err != nil || !there {", "if next, _, err := l.chainEnd(covered); err != nil || next == covered {",
+		boxTest("TestUncoveredLineBehindAHole"),
+	},
+	{
+		"head-counts-torn-bytes", "6", ledgerGo,
+		"Offset: l.head.Length + torn, Seq:", "Offset: l.head.Length + 0*torn, Seq:",
+		auditTest("TestRepairByTheKilled|TestMendDies"),
+	},
+	{
+		"head-stays-while-lines-are-blanked", "14", replayGo,
+		"\tif err := l.writeHead(back); err != nil {\n\t\treturn err\n\t}\n", "\t_ = back\n",
+		auditTest("TestBlankDies"),
+	},
+	{
+		"uncovered-lines-count", "16", replayGo,
+		"return records, l.blankUncovered(covered)", "return records, nil",
 		auditTest("TestUncoveredLine"),
 	},
 	{
-		"uncovered-though-it-stands", "16", journalGo,
+		"uncovered-though-it-stands", "16", replayGo,
 		"if err := l.checkCut(covered, size); err != nil {\n\t\treturn err\n\t}\n", "",
 		auditTest("TestUncoveredLine"),
 	},
@@ -227,7 +248,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"older-file-unread", "16,21", mendGo,
-		"if err := l.checkOlder(); err != nil {\n\t\treturn err\n\t}\n\treturn l.rebuildHead()", "return l.rebuildHead()",
+		"\tif err := l.checkOlder(); err != nil {\n\t\treturn err\n\t}\n\tif err := l.rebuildHead()", "\tif err := l.rebuildHead()",
 		auditTest("TestDamageInAnOlderFile"),
 	},
 	{

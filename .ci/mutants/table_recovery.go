@@ -4,7 +4,7 @@ const (
 	recoverGo = "mailbox/recover.go"
 	tasksGo   = "mailbox/recover_tasks.go"
 	restGo    = "mailbox/recover_rest.go"
-	replayGo  = "mailbox/recover_journal.go"
+	restoreGo = "mailbox/recover_journal.go"
 	backupGo  = "mailbox/backup.go"
 )
 
@@ -92,7 +92,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"copies-unmended", "17", recoverGo,
-		"r.shards, r.staged, r.copies} {", "r.shards, r.staged} {",
+		"r.shards, r.staged, r.copies) {", "r.shards, r.staged) {",
 		boxTest("TestOpenGoesOnWithRecovery"),
 	},
 	{
@@ -101,24 +101,29 @@ var recoveryMutants = []mutant{
 		boxTest("TestRecordIsRecovered"),
 	},
 	{
+		"mark-lifted-before-the-journal", "19", recoverGo,
+		"{b.markRecovery, r.journal, func() error", "{b.markRecovery, func() error",
+		boxTest("TestRecoverAfterIOError"),
+	},
+	{
 		"journal-unreplayed", "10", recoverGo,
-		"{r.journal, r.ledger,", "{r.ledger,",
+		"append(begin, r.journal, r.ledger,", "append(begin, r.ledger,",
 		boxTest("TestPowerCut"),
 	},
 	{
 		"ledger-before-the-journal", "16", recoverGo,
-		"{r.journal, r.ledger,", "{r.ledger, r.journal,",
+		"append(begin, r.journal, r.ledger,", "append(begin, r.ledger, r.journal,",
 		boxTest("TestPowerCut"),
 	},
 	{
-		"stranger-overwritten-by-replay", "8,21", replayGo,
+		"stranger-overwritten-by-replay", "8,21", restoreGo,
 		"if there == \"\" && slices.Contains(remains, \"\") && !r.restarted {", "if there == \"\" && len(remains) == 0 && !r.restarted {",
 		boxTest("TestReplayLeavesAStranger"),
 	},
 	{
-		"tasks-unflushed-after-an-error", "19", recoverGo,
-		"if err := b.flushJournaled(); err != nil {", "if err := error(nil); err != nil {",
-		boxTest("TestOrderAfterIOError"),
+		"tasks-unflushed-after-an-error", "19", restoreGo,
+		"if there == \"\" || r.suspect && m.TX == v.txs[newest] {", "if there == \"\" {",
+		boxTest("TestRecoverAfterIOErrorWritesAnew"),
 	},
 	{
 		"recoveries-side-by-side", "20", recoverGo,
