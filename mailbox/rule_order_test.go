@@ -263,6 +263,6 @@ func TestOrderAfterIOError(t *testing.T) {
 		must(t, err)
 	})
 	inOrder(t, "recover", got,
-		"replace .mbox/boot", "sync tasks/pending/x.json", "sync audit/shared/.DAY.jsonl.new", "exchange audit/shared/DAY.jsonl",
+		"replace .mbox/boot", "sync .mbox/journal", "sync .mbox/tmp/x~TX", "exchange tasks/pending/x.json", "sync audit/shared/.DAY.jsonl.new", "exchange audit/shared/DAY.jsonl",
 		"syncfs .mbox", "remove .mbox/journal", "remove .mbox/readonly", "replace .mbox/boot")
 }

@@ -110,6 +110,7 @@ type verifying struct {
 	owners map[faultAt]ID // the tasks of lines with a fault
 	doubts map[string][]place
 	drops  []string // names in pending that no line knows
+	due    bool     // the next command recovers everything first
 }
 
 // faultAt is what was found wrong with the line at seq.

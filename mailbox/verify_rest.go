@@ -263,8 +263,12 @@ func (v *verifying) reason(entry string) (what string, err error) {
 	return "", nil
 }
 
-// staged checks that no staged file lies about that nobody is at.
+// staged checks that no staged file lies about that nobody is at, nor a recovery
+// that is due.
 func (v *verifying) staged() error {
+	if v.due {
+		return nil
+	}
 	names, err := stagedNames(v.b.home)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

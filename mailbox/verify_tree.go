@@ -267,8 +267,9 @@ func (v *verifying) home() error {
 	if err != nil {
 		return err
 	}
+	v.due = was != now
 	switch {
-	case was == now:
+	case !v.due:
 	case was.sameAs(now):
 		v.note("a recovery was interrupted; the next command goes on with it")
 	default:

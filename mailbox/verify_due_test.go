@@ -1,0 +1,35 @@
+package mailbox
+
+import (
+	"testing"
+
+	"mbox/mailbox/durable"
+)
+
+// What a recovery that was killed had staged is no fault: the next command goes
+// on with it. Without one it is.
+func TestVerifyStagedByARecovery(t *testing.T) {
+	b := realBox(t, durable.None)
+	sent(t, b, "x")
+	must(t, b.Close())
+	must(t, put(b.staged("x", randomHex(16)), "{}"))
+	faults := func() int {
+		t.Helper()
+		r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{})
+		must(t, err)
+		return len(r.Faults)
+	}
+	if n := faults(); n != 1 {
+		t.Errorf("%d faults, want 1", n)
+	}
+	must(t, b.markRecovery())
+	if n := faults(); n != 0 {
+		t.Errorf("%d faults while a recovery is due", n)
+	}
+	b, err := Open(t.Context(), b.home, b.o)
+	must(t, err)
+	must(t, b.Close())
+	if n := faults(); n != 0 {
+		t.Errorf("%d faults after it", n)
+	}
+}
