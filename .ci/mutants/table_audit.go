@@ -163,7 +163,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"checkpoint-without-syncfs", "10", journalGo,
-		"if err := durable.SyncFS(on); err != nil {", "if err := error(nil); err != nil {",
+		"if err := durable.SyncFS(on); err != nil {", "if err := error(nil); err != nil && on != nil {",
 		auditTest("TestJournalBeginsAnew"),
 	},
 	{
@@ -228,7 +228,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"uncovered-lines-count", "16", replayGo,
-		"return records, l.blankUncovered(covered)", "return records, nil",
+		"return records, l.blankUncovered(covered)", "_ = covered\n\treturn records, nil",
 		auditTest("TestUncoveredLine"),
 	},
 	{
