@@ -290,7 +290,7 @@ func (b *Box) putAside(ctx context.Context, s *shard, path string, data []byte, 
 	}
 	if data != nil {
 		k.path = privatePath(b.home, "tmp", k.entry)
-		if err := durable.Stage(k.path, data, b.o.Sync); err != nil {
+		if err := durable.Stage(k.path, data, durable.None); err != nil { // stageReason flushes it
 			return errors.Join(err, removeIfThere(k.path), b.abortAside(s, k))
 		}
 	}

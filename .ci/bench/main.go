@@ -32,7 +32,7 @@ var (
 	dir     = flag.String("dir", "", "where to work; a temporary folder if empty")
 	binary  = flag.String("mbox", "./mbox", "the binary for the figures of whole commands")
 	pending = flag.Int("pending", 100_000, "how many tasks the large mailbox holds")
-	only    = flag.String("only", "", "the parts to run: throughput, commands, latency, pickup, backlog, idle; all if empty")
+	only    = flag.String("only", "", "the parts to run: throughput, commands, latency, pickup, backlog, ledger, idle; all if empty")
 	seconds = flag.Float64("seconds", 2, "how long each throughput figure is measured")
 )
 
@@ -72,6 +72,7 @@ var parts = []struct {
 	{"latency", latency},
 	{"pickup", pickup},
 	{"backlog", backlog},
+	{"ledger", busyLedger},
 	{"idle", idle},
 }
 
@@ -146,7 +147,6 @@ func throughput(root string) error {
 			}
 			rate, err := cycle(b, workers)
 			b.Close()
-			os.RemoveAll(b.Home())
 			if err != nil {
 				return err
 			}
@@ -322,7 +322,6 @@ func backlog(root string) error {
 		if err := claims(home, n); err != nil {
 			return err
 		}
-		os.RemoveAll(home)
 	}
 	fmt.Println()
 	return nil

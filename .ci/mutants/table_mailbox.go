@@ -187,7 +187,7 @@ var mailboxMutants = []mutant{
 	{
 		"stolen-task-is-kept", "8", claimGo,
 		"if err == nil && ch.stolen {", "if err == nil && ch.stolen && c == nil {",
-		boxTest("TestStrangerBetweenWrites/claim"),
+		boxTest("TestStolenClaim"),
 	},
 	{
 		"torn-content-put-over", "10", transitionGo,
@@ -253,11 +253,6 @@ var mailboxMutants = []mutant{
 	{
 		"reason-unflushed", "11", quarantineGo,
 		"return durable.Stage(b.stagedReason(k.entry), data, b.o.Sync)", "return durable.Stage(b.stagedReason(k.entry), data, durable.None)",
-		boxTest("TestFlushedBeforeTheLine"),
-	},
-	{
-		"late-bytes-unflushed", "11", quarantineGo,
-		"if err := durable.Stage(k.path, data, b.o.Sync); err != nil {", "if err := durable.Stage(k.path, data, durable.None); err != nil {",
 		boxTest("TestFlushedBeforeTheLine"),
 	},
 	{
