@@ -117,14 +117,16 @@ func txOf(raw []byte) string {
 	return d.TX
 }
 
-// pieces are the bytes of the open file between from and to, cut at newlines; of
-// one that is too long to be a line only the beginning.
+// pieces are the bytes of the open file between from and to, cut at newlines and
+// behind NULs, since a hole may have taken the newline before a whole line; of one
+// that is too long to be a line only the beginning.
 func (l *Ledger) pieces(from, to int64) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		in := &dayReader{file: l.open.file, offset: from}
 		for in.offset < to {
-			p, err := in.peek()
-			if err != nil {
+			err := in.skipHole()
+			p, failed := in.peek()
+			if err = errors.Join(err, failed); err != nil {
 				yield(nil, err)
 				return
 			}

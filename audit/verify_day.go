@@ -64,6 +64,21 @@ func (d *dayReader) peek() (piece, error) {
 	}
 }
 
+// skipHole goes on behind the NULs at hand.
+func (d *dayReader) skipHole() error {
+	for {
+		rest := d.buf[d.from:]
+		hole := len(rest) - len(bytes.TrimLeft(rest, "\x00"))
+		d.from, d.offset = d.from+hole, d.offset+int64(hole)
+		if d.from < len(d.buf) {
+			return nil
+		}
+		if more, err := d.fill(); err != nil || !more {
+			return err
+		}
+	}
+}
+
 // fill reads more of the file behind the buffer.
 func (d *dayReader) fill() (bool, error) {
 	const chunk = 512 << 10
