@@ -83,12 +83,12 @@ var recoveryMutants = []mutant{
 	{
 		"ledger-unasked-by-recovery", "21", recoverGo,
 		"func (r *recovery) ledger() error { return r.b.ledger.Recover(r.ctx) }", "func (r *recovery) ledger() error { return nil }",
-		boxTest("TestRecoverNeedsALedger|TestRecoverLeavesDamage"),
+		boxTest("TestRecoverNeedsALedger|TestRecoverLeavesDamage|TestStagedContentOfACutLine"),
 	},
 	{
 		"ledger-recovered-after-the-tasks", "21", recoverGo,
 		"r.journal, r.ledger, b.markRecovery, r.fold, r.asides, r.walk, r.tasks, r.records, r.shards, r.staged, r.copies", "r.journal, b.markRecovery, r.fold, r.asides, r.walk, r.tasks, r.records, r.shards, r.staged, r.ledger, r.copies",
-		boxTest("TestRecoverNeedsALedger|TestRecoverLeavesDamage"),
+		boxTest("TestRecoverNeedsALedger|TestRecoverLeavesDamage|TestStagedContentOfACutLine"),
 	},
 	{
 		"copies-unmended", "17", recoverGo,
