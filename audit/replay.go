@@ -84,9 +84,8 @@ func (l *Ledger) syncFile(f *os.File) error {
 // blankUncovered overwrites with NULs what stands in the newest file behind what
 // the journal covers, if there is a whole line in it, with its newline or without,
 // in the chain or behind a hole: those lines were never flushed, and what they
-// commit to may be lost. A line whose transaction stands in a file
-// was not one of them; then the journal is not this ledger's, and that is
-// damage. Under the lock.
+// commit to may be lost. A line whose transaction stands in a file was not one of
+// them; then the journal is not this ledger's, and that is damage. Under the lock.
 func (l *Ledger) blankUncovered(covered Position) error {
 	files, err := dayFiles(sharedDir(l.home))
 	if err != nil || len(files) == 0 {
