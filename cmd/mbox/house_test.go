@@ -43,17 +43,27 @@ var rooms = map[string]room{
 	"schemas":         {layer: 0, libraries: []string{jsonV2, "github.com/invopop/jsonschema", "github.com/santhosh-tekuri/jsonschema/v6"}},
 	"agents-home":     {layer: 0},
 	"audit":           {layer: 1, ours: []string{"mailbox/durable", "schemas"}, libraries: []string{jsonV2, xsys}},
+	"agents/policy":   {layer: 1, ours: []string{"schemas"}},
+	"agents/sandbox":  {layer: 1, libraries: []string{xsys, "github.com/landlock-lsm/go-landlock"}},
 	"mailbox": {
 		layer: 2, ours: []string{"audit", "mailbox/durable", "schemas"},
 		libraries: []string{jsonV2, xsys, "github.com/fsnotify/fsnotify", "github.com/klauspost/compress/zstd"},
 	},
+	"agents/action": {
+		layer: 2, ours: []string{"agents/policy", "mailbox/durable", "schemas"},
+		libraries: []string{jsonV2, xsys, "code.dny.dev/ssrf", "github.com/compose-spec/compose-go/v2"},
+	},
 	"agents": {
-		layer: 3, ours: []string{"mailbox", "audit", "schemas", "mailbox/durable"},
+		layer: 3, ours: []string{"agents/action", "agents/policy", "agents/sandbox", "mailbox", "audit", "schemas", "mailbox/durable"},
 		libraries: []string{jsonV2, xsys, "github.com/rs/zerolog"},
+	},
+	"agents/brain": {
+		layer: 4, ours: []string{"agents", "schemas"},
+		libraries: []string{jsonV2, xsys, "github.com/ollama/ollama"},
 	},
 	"examples": {layer: 5}, // tests only: they run the examples as anybody would
 	"cmd/mbox": {
-		layer: 5, ours: []string{"agents", "agents-home", "mailbox", "audit", "schemas", "mailbox/durable"},
+		layer: 5, ours: []string{"agents", "agents/action", "agents/brain", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "audit", "schemas", "mailbox/durable"},
 		libraries: []string{
 			jsonV2, xsys, "golang.org/x/term", "github.com/rs/zerolog", "github.com/urfave/cli/v2",
 			"github.com/pelletier/go-toml/v2", "github.com/schollz/progressbar/v3",

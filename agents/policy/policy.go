@@ -1,0 +1,133 @@
+// Package policy decides what an agent may do: which paths it may read and
+// write, which commands it may run, whom it may ask, and how much.
+//
+// A [Policy] is built by [ForAgent] from the configuration and by nothing else.
+// It only decides: it opens nothing, runs nothing and writes nothing. Whoever
+// acts asks first, and acts on what the answer names.
+package policy
+
+// Config is what policies are made from: the tables of mbox.toml that matter
+// here, with every default filled in.
+type Config struct {
+	Home            string // the mailbox's folder, absolute
+	RiskProfiles    map[string]RiskProfile
+	RuntimeProfiles map[string]RuntimeProfile
+	Agents          map[string]Agent
+}
+
+// Levels of autonomy, from the least on.
+const (
+	ReadOnly   = "readonly"
+	Supervised = "supervised"
+	Full       = "full"
+)
+
+// RiskProfile is a table [risk_profiles.NAME]: how far an agent is trusted.
+type RiskProfile struct {
+	Level                        string           `toml:"level" json:"level,omitzero" jsonschema:"enum=readonly,enum=supervised,enum=full,default=supervised,description=how much the agent may do by itself"`
+	WorkspaceOnly                bool             `toml:"workspace_only" json:"workspace_only,omitzero" jsonschema:"default=true,description=nothing outside the workspace and the lists"`
+	AllowedCommands              []string         `toml:"allowed_commands" json:"allowed_commands,omitzero" jsonschema:"description=commands that may be run"`
+	ForbiddenPaths               []string         `toml:"forbidden_paths" json:"forbidden_paths,omitzero" jsonschema:"description=never touched\\, unless a list names what lies in them"`
+	RequireApprovalForMediumRisk bool             `toml:"require_approval_for_medium_risk" json:"require_approval_for_medium_risk,omitzero" jsonschema:"default=true"`
+	BlockHighRiskCommands        bool             `toml:"block_high_risk_commands" json:"block_high_risk_commands,omitzero" jsonschema:"default=true"`
+	ShellEnvPassthrough          []string         `toml:"shell_env_passthrough" json:"shell_env_passthrough,omitzero" jsonschema:"description=environment variables that commands get"`
+	AutoApprove                  []string         `toml:"auto_approve" json:"auto_approve,omitzero" jsonschema:"description=tools that need no approval"`
+	AlwaysAsk                    []string         `toml:"always_ask" json:"always_ask,omitzero" jsonschema:"description=tools that always need approval"`
+	AllowedRoots                 []string         `toml:"allowed_roots" json:"allowed_roots,omitzero" jsonschema:"description=folders besides the workspace\\, read and write; relative ones from the workspace"`
+	DelegationPolicy             DelegationPolicy `toml:"delegation_policy" json:"delegation_policy,omitzero"`
+	ApprovalRoute                ApprovalRoute    `toml:"approval_route" json:"approval_route,omitzero"`
+	AllowedTools                 []string         `toml:"allowed_tools" json:"allowed_tools,omitzero" jsonschema:"description=empty: any that the role allows"`
+	ExcludedTools                []string         `toml:"excluded_tools" json:"excluded_tools,omitzero"`
+	SandboxEnabled               bool             `toml:"sandbox_enabled" json:"sandbox_enabled,omitzero" jsonschema:"default=false"`
+	SandboxBackend               string           `toml:"sandbox_backend" json:"sandbox_backend,omitzero" jsonschema:"enum=,enum=none,enum=landlock"`
+	FirejailArgs                 []string         `toml:"firejail_args" json:"firejail_args,omitzero" jsonschema:"description=refused: mbox confines with Landlock"`
+}
+
+// DelegationPolicy says whether an agent may hand work on.
+type DelegationPolicy struct {
+	Mode string `toml:"mode" json:"mode,omitzero" jsonschema:"enum=forbidden,enum=allow,default=forbidden"`
+}
+
+// ApprovalRoute says who approves, and what happens where nobody does.
+type ApprovalRoute struct {
+	ApproverChannel string `toml:"approver_channel" json:"approver_channel,omitzero"`
+	OnNoApprover    string `toml:"on_no_approver" json:"on_no_approver,omitzero" jsonschema:"enum=,enum=deny,enum=inherit-originator"`
+	TimeoutSecs     int    `toml:"timeout_secs" json:"timeout_secs,omitzero" jsonschema:"default=120"`
+}
+
+// RuntimeProfile is a table [runtime_profiles.NAME]: how much an agent may use.
+type RuntimeProfile struct {
+	Agentic            bool `toml:"agentic" json:"agentic,omitzero" jsonschema:"default=false,description=the model sees what its actions did\\, and may act again"`
+	MaxToolIterations  int  `toml:"max_tool_iterations" json:"max_tool_iterations,omitzero" jsonschema:"default=0,minimum=0,description=rounds of an agentic task; 0: 10"`
+	MaxActionsPerHour  int  `toml:"max_actions_per_hour" json:"max_actions_per_hour,omitzero" jsonschema:"default=20,minimum=0,description=in any hour; 0: none at all"`
+	MaxCostPerDayCents int  `toml:"max_cost_per_day_cents" json:"max_cost_per_day_cents,omitzero" jsonschema:"default=500,minimum=0"`
+	ShellTimeoutSecs   int  `toml:"shell_timeout_secs" json:"shell_timeout_secs,omitzero" jsonschema:"default=60,minimum=1"`
+	MaxDelegationDepth int  `toml:"max_delegation_depth" json:"max_delegation_depth,omitzero" jsonschema:"default=0,minimum=0,description=0: the general limit"`
+	DelegationTimeout  int  `toml:"delegation_timeout_secs" json:"delegation_timeout_secs,omitzero" jsonschema:"default=120,minimum=0,description=of waiting for a child's start; 0: 120"`
+	AgenticTimeoutSecs int  `toml:"agentic_timeout_secs" json:"agentic_timeout_secs,omitzero" jsonschema:"default=300,minimum=0,description=of an agentic task; 0: 300"`
+	MemoryRecallLimit  int  `toml:"memory_recall_limit" json:"memory_recall_limit,omitzero" jsonschema:"default=5,minimum=0,description=0: 5"`
+}
+
+// Agent is what of a table [agents.NAME] decides its rights.
+type Agent struct {
+	Enabled                 bool
+	RiskProfile             string // a key of Config.RiskProfiles; "" is "default"
+	RuntimeProfile          string // a key of Config.RuntimeProfiles; "" is "default"
+	Workspace               Workspace
+	Delegates               []string // agents that it may hand work to
+	DelegateSameRiskProfile bool     // and to the enabled agents of its own risk profile
+	Sandbox                 string   // "", "none" or "landlock"; "" takes the risk profile's
+}
+
+// Workspace is a table [agents.NAME.workspace].
+type Workspace struct {
+	Path                   string            `toml:"path" json:"path,omitzero" jsonschema:"description=from the mailbox's folder; agents/NAME/workspace"`
+	Access                 map[string]string `toml:"access" json:"access,omitzero" jsonschema:"description=workspaces of other agents: read\\, write or read_write"`
+	UnrestrictedFilesystem bool              `toml:"unrestricted_filesystem" json:"unrestricted_filesystem,omitzero" jsonschema:"default=false"`
+	ReadMemoryFrom         []string          `toml:"read_memory_from" json:"read_memory_from,omitzero"`
+}
+
+// Denied is a refusal by policy. The ledger gets it as policy_denied, the
+// command line answers 73.
+type Denied struct {
+	Rule string // stable name of the rule: "path_outside", "command_not_allowed", …
+	What string // what was asked for, fit to be shown
+	Why  string // one sentence
+	Hint string // what would have to be changed, and where
+}
+
+func (d *Denied) Error() string {
+	text := d.What + ": " + d.Why
+	if d.Hint != "" {
+		text += "; " + d.Hint
+	}
+	return text
+}
+
+// Policy is what one agent may do.
+type Policy struct {
+	Agent         string
+	Level         string
+	Workspace     string   // absolute; the boundary
+	WorkspaceOnly bool     // nothing outside Workspace and the lists
+	ReadWrite     []string // absolute folders outside the workspace
+	ReadOnlyRoots []string
+	WriteOnly     []string
+	Forbidden     []string // absolute; explicit roots go before them
+	Protected     []string // absolute: never written, whatever a list says (.mbox, audit, tasks, mbox.toml, …)
+
+	AllowedCommands        []string
+	EnvPassthrough         []string
+	RequireMediumApproval  bool
+	BlockHighRisk          bool
+	AutoApprove, AlwaysAsk []string
+	AllowedTools           []string // empty: any
+	ExcludedTools          []string
+
+	Delegates       []string // whom it may hand work to; empty where delegation is forbidden
+	MaxDepth        int      // of delegation; 0: the general limit
+	MemoryFrom      []string // agents whose memory it may recall, itself first
+	Sandbox         string   // "none" or "landlock"
+	Runtime         RuntimeProfile
+	RiskProfileName string
+}
