@@ -261,6 +261,10 @@ func (d *drop) accept(ctx context.Context, t *Task) (time.Duration, error) {
 		}
 		t.ID = made
 	}
+	notes, err := b.review(ctx, s, t)
+	if err != nil {
+		return 0, d.refuse(ctx, err)
+	}
 	if known, err := b.known(t.ID); err != nil || known {
 		if err == nil {
 			err = d.quarantine(ctx, &schemas.Error{Path: "id", Code: "id_taken", Problem: "the id " + string(t.ID) + " is taken or was used before", Want: "another name"})
@@ -285,7 +289,7 @@ func (d *drop) accept(ctx context.Context, t *Task) (time.Duration, error) {
 			return 0, err
 		}
 	}
-	return 0, taskError(t.ID, b.commit(ctx, s, &change{
+	err = b.commit(ctx, s, &change{
 		id: t.ID, by: audit.MboxAgent, event: audit.TaskCreated, from: None, to: Pending, task: t,
 		reason: "admitted", said: fmt.Sprintf("mbox admitted %s for %s", t.ID, t.Assignment.TargetAgent),
 		extra: func(m *move) {
@@ -294,7 +298,20 @@ func (d *drop) accept(ctx context.Context, t *Task) (time.Duration, error) {
 				m.Dropped = droppedName(d.name)
 			}
 		},
-	}))
+	})
+	if err != nil {
+		return 0, taskError(t.ID, err)
+	}
+	return 0, b.noteAll(ctx, s, t.ID, notes)
+}
+
+// refuse rejects a drop that Options.Review refused.
+func (d *drop) refuse(ctx context.Context, why error) error {
+	var bad *schemas.Error
+	if !errors.As(why, &bad) {
+		bad = &schemas.Error{Path: "mbox.action", Code: "refused", Problem: why.Error()}
+	}
+	return d.reject(ctx, bad)
 }
 
 func ignoreBusy(err error) error {

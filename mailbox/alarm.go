@@ -113,6 +113,8 @@ func (b *Box) whyNotStarted(r *record) (string, error) {
 	}
 	able, paused := b.whoCan(r.class)
 	switch {
+	case r.held:
+		return fmt.Sprintf("it waits for an approval: mbox approve %s", r.id), nil
 	case len(able) > 0:
 		return fmt.Sprintf("%s could take it and did not", joinNames(able)), nil
 	case len(paused) > 0:
@@ -151,7 +153,7 @@ func (b *Box) circle(id ID) string {
 			return ""
 		}
 		seen[at] = true
-		for _, d := range r.dependsOn {
+		for d := range r.awaits() {
 			if found := walk(d.Fold(), way); found != "" {
 				return found
 			}

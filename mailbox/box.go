@@ -30,9 +30,17 @@ type Options struct {
 	StartWithin    time.Duration           // a ready task not taken by then is an alarm; 10 min
 	LockWait       time.Duration           // for any lock; 10 s
 	RetryBase      time.Duration           // retry n waits RetryBase·2ⁿ, with jitter; 1 s
+	MaxDepth       int                     // of delegation: a task this deep is refused; 3
 	HashIdentities bool                    // sessions enter the ledger as salted hashes
 	Agents         map[string]Capabilities // the registry: who may take what
 	Now            func() time.Time        // the clock
+	// Review judges a task that is to be created, by Submit or from a drop; a task
+	// that Delegate creates has been judged by whoever delegates. An error refuses
+	// it: the notes are written into the ledger either way. nil accepts all.
+	Review func(*Task) (notes []audit.Entry, err error)
+	// Approval tells why a task needs an operator's approval before it is worked
+	// at; "" if it needs none. nil: none does.
+	Approval func(*Task) string
 	// Progress is called now and then during long work: what is done, how many
 	// of how many (total 0 where it is not known).
 	Progress func(what string, done, total int64)
@@ -57,6 +65,9 @@ func (o Options) withDefaults() Options {
 	fill(&o.StartWithin, 10*time.Minute)
 	fill(&o.LockWait, 10*time.Second)
 	fill(&o.RetryBase, time.Second)
+	if o.MaxDepth == 0 {
+		o.MaxDepth = MaxDepth
+	}
 	if o.MaxAttempts == 0 {
 		o.MaxAttempts = 3
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"mbox/audit"
@@ -16,6 +17,7 @@ import (
 type ClaimRequest struct {
 	Agent string // who claims
 	Type  string // only tasks of this type; "" for all
+	Acts  bool   // only tasks that carry an action: who claims cannot think now
 	// Process makes a lease file that the claim holds locked as long as this
 	// process, or a child that inherits the descriptor, lives. Without it the
 	// lease is its deadline alone: for one-shot commands.
@@ -29,7 +31,30 @@ type Claim struct {
 	box   *Box
 	agent string
 	token string
+	from  string // SHA-256 of the file in pending that was claimed
 	lease *os.File
+
+	mu    sync.Mutex
+	spent Budget // not debited yet; guarded by mu
+}
+
+// Spend debits the tree that the task belongs to. It stands in the ledger with
+// the next line of this claim.
+func (c *Claim) Spend(spent Budget) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.spent == nil {
+		c.spent = Budget{}
+	}
+	c.spent.add(spent)
+}
+
+func (c *Claim) takeSpent() Budget {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	spent := c.spent
+	c.spent = nil
+	return spent
 }
 
 // ID is the task's id.
@@ -56,7 +81,7 @@ func (c *Claim) Close() error {
 func (b *Box) fits(r ClaimRequest) func(class) bool {
 	own, registered := b.o.Agents[r.Agent]
 	return func(c class) bool {
-		if r.Type != "" && c.typ != r.Type || own.Paused {
+		if r.Type != "" && c.typ != r.Type || own.Paused || r.Acts && c.action == "" {
 			return false
 		}
 		return c.target == r.Agent || c.target == "any" && takesAny(own, registered, c)
@@ -163,6 +188,8 @@ func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, h *heldT
 			if h == nil { // somebody else is claiming it, or still sending it
 				h = &heldTask{rec.id}
 			}
+		case errors.Is(err, errHeld):
+			b.hold(rec)
 		case errors.Is(err, ErrNotFound), errors.Is(err, errNotReady):
 			// Somebody else has it, or had it.
 		case errors.Is(err, errForeign):
@@ -214,7 +241,10 @@ func (b *Box) claim(ctx context.Context, r ClaimRequest, id ID) (*Claim, error) 
 	if rec.state != Pending || rec.blocked || rec.notBefore > b.now().UnixMilli() {
 		return nil, errNotReady
 	}
-	c := &Claim{Task: f.task, box: b, agent: r.Agent, token: randomHex(16)}
+	if err := b.mayRun(ctx, s, f); err != nil {
+		return nil, err
+	}
+	c := &Claim{Task: f.task, box: b, agent: r.Agent, token: randomHex(16), from: f.hash}
 	ch := b.pick(c, f.hash)
 	if r.Process {
 		ch.lease = func() (err error) { c.lease, err = b.makeLease(c); return err }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"hash/fnv"
 	"io"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -54,12 +55,17 @@ type record struct {
 	attempt   int64
 	max       int64
 	dependsOn []ID
+	parent    ID    // who waits for it; "" if it is no child of a delegation
+	born      int64 // the parent's epoch in which it was made
+	waitsFor  []ID  // its own children, until the next time it is handed on
+	join      string
 
 	place   int   // in its queue's heap; -1 when in none
 	wake    int64 // when a waiting record is to be looked at
 	rest    int   // place among the waiting; -1 when not there
-	blocked bool  // waits for a dependency
-	check   bool  // a dependency may have ended: look
+	blocked bool  // waits for a dependency, or for its children
+	check   bool  // one of them may have ended: look
+	held    bool  // waits for an approval; this process has been told so
 	alarmed bool  // an alarm about it stands in the ledger
 	taken   bool  // a goroutine of this process is trying to claim it
 }
@@ -80,6 +86,8 @@ type index struct {
 	waiting timeHeap        // pending with a not_before to come
 	needs   map[string][]ID // folded dependency → who waits for it
 	checks  map[ID]bool     // blocked records that are to be looked at
+	kids    map[string][]ID // folded parent → its live children
+	tend    map[ID]bool     // children whose parent may have ended or forgotten them
 	sets    [4]idSet        // what each folder should hold
 	special map[uint64]bool // hashes of all ids ever, case-folded, and of idempotency keys
 	folded  int             // lines folded since base
@@ -89,6 +97,7 @@ func newIndex() *index {
 	return &index{
 		live: map[ID]*record{}, gone: map[uint32]bool{}, queues: map[class]*[4]queueHeap{},
 		needs: map[string][]ID{}, checks: map[ID]bool{}, special: map[uint64]bool{},
+		kids: map[string][]ID{}, tend: map[ID]bool{},
 	}
 }
 
@@ -169,7 +178,7 @@ func (x *index) fold(e *audit.Entry) {
 	id := ID(e.Task())
 	m, ok := moveOf(e)
 	if !ok {
-		x.foldAlarm(e)
+		x.foldNote(e)
 		return
 	}
 	x.count(id, m)
@@ -186,7 +195,13 @@ func (x *index) fold(e *audit.Entry) {
 	if r != nil {
 		x.unqueue(r)
 	}
+	for _, child := range x.kids[id.Fold()] {
+		x.tend[child] = true
+	}
 	if m.to() != Pending && m.to() != InProgress {
+		if r != nil {
+			x.orphan(r)
+		}
 		delete(x.live, id)
 		x.ended(id)
 		return
@@ -196,6 +211,7 @@ func (x *index) fold(e *audit.Entry) {
 		x.live[id] = r
 	}
 	x.update(r, m, e.Time())
+	x.adopt(r)
 	switch {
 	case r.state == Pending:
 		r.claimant = ""
@@ -210,16 +226,28 @@ func (x *index) fold(e *audit.Entry) {
 	}
 }
 
-// foldAlarm notes that a task's alarm has been given.
-func (x *index) foldAlarm(e *audit.Entry) {
-	if e.Event != audit.ErrorEvent || e.TaskID == nil || !strings.Contains(string(e.Details), `"alarm":`) {
+// foldNote takes in a line about a task that moves nothing: an alarm has been
+// given, or something has been decided for which a held task waits.
+func (x *index) foldNote(e *audit.Entry) {
+	if e.TaskID == nil {
 		return
 	}
-	if r, ok := x.live[ID(e.Task())]; ok {
+	id := ID(e.Task())
+	if r, ok := x.live[id]; ok && r.held {
+		r.held = false
+		if r.state == Pending && r.place < 0 && !r.taken {
+			x.unqueue(r)
+			x.enqueue(r, e.Time())
+		}
+	}
+	if e.Event != audit.ErrorEvent || !strings.Contains(string(e.Details), `"alarm":`) {
+		return
+	}
+	if r, ok := x.live[id]; ok {
 		r.alarmed = true
 		return
 	}
-	if r := x.own(ID(e.Task())); r != nil {
+	if r := x.own(id); r != nil {
 		r.alarmed = true
 		x.enqueue(r, e.Time())
 	}
@@ -242,7 +270,7 @@ func (x *index) update(r *record, m *move, at time.Time) {
 	if r.state != m.to() {
 		r.since, r.alarmed = at.UnixMilli(), false
 	}
-	r.state = m.to()
+	r.state, r.held = m.to(), false
 	r.after = digestOf(hashOf(m.After))
 	r.revision, r.epoch, r.attempt = m.Revision, m.Epoch, m.Attempt
 	r.until, r.claim = 0, digestOf(m.Claim)
@@ -257,7 +285,53 @@ func (x *index) update(r *record, m *move, at time.Time) {
 	r.priority, r.created, r.max = rank(q.Priority), q.Created.UnixMilli(), q.Max
 	r.notBefore, r.deadline = millis(q.NotBefore), millis(q.Deadline)
 	r.dependsOn, r.asked = q.DependsOn, digestOf(q.Asked)
-	r.blocked, r.check = len(q.DependsOn) > 0, len(q.DependsOn) > 0
+	if r.parent != "" && r.parent != q.Parent {
+		x.orphan(r)
+	}
+	r.parent, r.born, r.waitsFor, r.join = q.Parent, q.Born, q.WaitsFor, q.Join
+	r.blocked = len(q.DependsOn) > 0 || len(q.WaitsFor) > 0
+	r.check = r.blocked
+}
+
+// awaits are the ids whose end a blocked record waits for.
+func (r *record) awaits() iter.Seq[ID] {
+	return func(yield func(ID) bool) {
+		for _, ids := range [][]ID{r.dependsOn, r.waitsFor} {
+			for _, id := range ids {
+				if !yield(id) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// adopt notes whose child a live record is, and that somebody has to look
+// whether the parent still wants it.
+func (x *index) adopt(r *record) {
+	if r.parent == "" {
+		return
+	}
+	key := r.parent.Fold()
+	if !slices.Contains(x.kids[key], r.id) {
+		x.kids[key] = append(x.kids[key], r.id)
+	}
+	x.tend[r.id] = true
+}
+
+// orphan forgets whose child a record was.
+func (x *index) orphan(r *record) {
+	delete(x.tend, r.id)
+	if r.parent == "" {
+		return
+	}
+	key := r.parent.Fold()
+	left := slices.DeleteFunc(x.kids[key], func(id ID) bool { return id == r.id })
+	if len(left) == 0 {
+		delete(x.kids, key)
+		return
+	}
+	x.kids[key] = left
 }
 
 func millis(t *Time) int64 {
@@ -272,7 +346,7 @@ func millis(t *Time) int64 {
 func (x *index) enqueue(r *record, now time.Time) {
 	switch {
 	case r.blocked:
-		for _, d := range r.dependsOn {
+		for d := range r.awaits() {
 			x.needs[d.Fold()] = append(x.needs[d.Fold()], r.id)
 		}
 		if r.check {
@@ -309,7 +383,7 @@ func (x *index) unqueue(r *record) {
 
 func (x *index) forget(r *record) {
 	delete(x.checks, r.id)
-	for _, d := range r.dependsOn {
+	for d := range r.awaits() {
 		left := slices.DeleteFunc(x.needs[d.Fold()], func(id ID) bool { return id == r.id })
 		if len(left) == 0 {
 			delete(x.needs, d.Fold())
@@ -416,7 +490,7 @@ func (x *index) take(fits func(class) bool, now time.Time) *record {
 // putBack returns a taken record to its queue, if it is still to be had.
 func (x *index) putBack(r *record, now time.Time) {
 	r.taken = false
-	if x.live[r.id] == r && r.state == Pending && r.place < 0 && !r.blocked {
+	if x.live[r.id] == r && r.state == Pending && r.place < 0 && !r.blocked && !r.held {
 		x.unqueue(r)
 		x.enqueue(r, now)
 	}

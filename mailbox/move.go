@@ -39,6 +39,8 @@ type move struct {
 	Request      string `json:"request,omitzero"`       // salted hash of verb, token and content, so that a repeated verb is known
 	Key          string `json:"key,omitzero"`           // salted hash of the idempotency key
 	Claim        string `json:"claim,omitzero"`         // into in-progress: salted hash of the token
+	Root         ID     `json:"root,omitzero"`          // of a task in a delegation tree: the tree
+	Spent        Budget `json:"spent,omitempty"`        // debited to the tree's budget
 }
 
 // kept names an entry of the quarantine that a line puts there.
@@ -63,13 +65,21 @@ type queue struct {
 	Deadline  *Time  `json:"deadline,omitzero"`
 	DependsOn []ID   `json:"depends_on,omitempty"`
 	Max       int64  `json:"max_attempts,omitzero"`
-	Asked     string `json:"asked"` // hash of what was asked: a foreign edit may not change it
+	Parent    ID     `json:"parent,omitzero"`    // who waits for it, while it is a child of a delegation
+	Born      int64  `json:"born,omitzero"`      // the parent's epoch in which it was made
+	WaitsFor  []ID   `json:"waits_for,omitempty"` // its own children
+	Join      string `json:"join,omitzero"`      // how many of them
+	Asked     string `json:"asked"`              // hash of what was asked: a foreign edit may not change it
 }
 
 func queueOf(t *Task) *queue {
 	q := &queue{
 		Target: t.Assignment.TargetAgent, Type: t.Task.Type, Priority: t.Task.Priority, Created: t.Created,
 		NotBefore: t.Mbox.NotBefore, Deadline: t.Mbox.Deadline, DependsOn: t.Mbox.DependsOn, Max: t.Mbox.MaxAttempts,
+		WaitsFor: t.Mbox.WaitsFor, Join: t.Mbox.Join,
+	}
+	if born, ok := t.born(); ok {
+		q.Parent, q.Born = t.Mbox.ParentID, born
 	}
 	if t.Mbox.Action != nil {
 		q.Action = t.Mbox.Action.Name
@@ -96,7 +106,7 @@ func (t *Task) askedHash() string {
 		Depth   int64            `json:"depth"`
 		Join    string           `json:"join"`
 		Waits   []ID             `json:"waits_for"`
-		Budget  map[string]int64 `json:"budget"`
+		Budget  Budget           `json:"budget"`
 		Trigger string           `json:"trigger"`
 		Key     string           `json:"key"`
 		Labels  jsontext.Value   `json:"labels,omitzero"`
@@ -194,7 +204,8 @@ type change struct {
 	lease    func() error // of a claim: makes its lease file
 	extra    func(*move)
 	keep     *keeping
-	settled  bool // the task's trail ends in to already
+	spent    Budget // debited with the line
+	settled  bool   // the task's trail ends in to already
 	stolen   bool // set by commit: a stranger had moved the file to where a claim moves it
 }
 
@@ -220,6 +231,7 @@ func (c *change) line(b *Box, tx string, after string) (audit.Entry, *move) {
 	}
 	if t := c.task; t != nil {
 		m.Revision, m.Epoch, m.Attempt = t.Mbox.Revision, t.Mbox.Epoch, t.Mbox.Attempt
+		m.Root, m.Spent = t.Mbox.RootID, c.spent
 		switch c.to {
 		case Pending:
 			m.Queue = queueOf(t)

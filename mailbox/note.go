@@ -10,7 +10,11 @@ import (
 
 // Note appends a line that moves no task: a refusal, an agent's state, an
 // error. The writer is added to its details, which must be an object.
-func (b *Box) Note(ctx context.Context, e audit.Entry) error {
+func (b *Box) Note(ctx context.Context, e audit.Entry) error { return b.noteUnder(ctx, nil, e) }
+
+// noteUnder is Note for who may hold a shard already: then that one's dirty
+// record is used.
+func (b *Box) noteUnder(ctx context.Context, s *shard, e audit.Entry) error {
 	if e.Agent != audit.MboxAgent {
 		if err := checkActor(e.Agent); err != nil {
 			return err
@@ -30,11 +34,13 @@ func (b *Box) Note(ctx context.Context, e audit.Entry) error {
 	delete(details, "to")
 	delete(details, "from")
 	e.Details = audit.Details(details)
-	s, err := b.lockShard(ctx, e.Agent)
-	if err != nil {
-		return err
+	if s == nil {
+		var err error
+		if s, err = b.lockShard(ctx, e.Agent); err != nil {
+			return err
+		}
+		defer s.unlock()
 	}
-	defer s.unlock()
 	return b.note(ctx, s, tx, e)
 }
 

@@ -25,6 +25,9 @@ func (b *Box) resolve(ctx context.Context) error {
 		}
 	}
 	b.mu.Unlock()
+	if err := b.tend(ctx); err != nil && !errors.Is(err, ErrBusy) {
+		return err
+	}
 	for _, id := range late {
 		if err := b.passDeadline(ctx, id); err != nil && !errors.Is(err, ErrBusy) {
 			return err
@@ -53,16 +56,14 @@ func (b *Box) checkDependencies(ctx context.Context, r *record) error {
 		case state == Completed:
 			done++
 		case settled:
-			b.mu.Lock()
-			if live := b.index.live[r.id]; live != nil {
-				live.check = false
-				delete(b.index.checks, r.id)
-			}
-			b.mu.Unlock()
+			b.settleCheck(r.id)
 			return nil
 		default:
 			return nil
 		}
+	}
+	if joined, err := b.childrenJoined(r); err != nil || !joined {
+		return err
 	}
 	if done == len(r.dependsOn) {
 		b.mu.Lock()
@@ -72,6 +73,44 @@ func (b *Box) checkDependencies(ctx context.Context, r *record) error {
 		}
 	}
 	return nil
+}
+
+// childrenJoined tells whether the children that a task waits for have ended, as
+// far as its join rule asks.
+func (b *Box) childrenJoined(r *record) (bool, error) {
+	completed, failed, settled := 0, 0, true
+	for _, child := range r.waitsFor {
+		state, sure, err := b.dependencyState(child)
+		if err != nil {
+			return false, err
+		}
+		switch state {
+		case Completed:
+			completed++
+		case Failed:
+			failed++
+		default:
+			settled = settled && sure
+		}
+	}
+	if joined(r.join, completed, failed, len(r.waitsFor)) {
+		return true, nil
+	}
+	if settled {
+		b.settleCheck(r.id)
+	}
+	return false, nil
+}
+
+// settleCheck notes that nothing changes for a blocked record until one of those
+// it waits for has another ledger line.
+func (b *Box) settleCheck(id ID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if live := b.index.live[id]; live != nil {
+		live.check = false
+		delete(b.index.checks, id)
+	}
 }
 
 // dependencyState tells whether a dependency has completed or failed. settled

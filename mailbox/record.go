@@ -29,6 +29,8 @@ type recordDetails struct {
 	Before string `json:"before,omitzero"` // of the file that it replaces
 	Kind   string `json:"kind,omitzero"`   // of a change: config, code, data, system
 	TX     string `json:"tx"`
+	// Approves is set where the decision is an operator's approval of a task.
+	Approves *Approval `json:"approves,omitzero"`
 	audit.Writer
 }
 
@@ -43,18 +45,26 @@ type filing struct {
 	before string // SHA-256 of the file it replaces, "" for a new one
 	data   []byte
 	said   string
+
+	approves *Approval
 }
 
 // Decide writes a decision record and returns its id. ID and Date are made
 // where they are empty.
 func (b *Box) Decide(ctx context.Context, d audit.Decision) (string, error) {
+	return b.decide(ctx, d, nil)
+}
+
+func (b *Box) decide(ctx context.Context, d audit.Decision, approves *Approval) (string, error) {
 	if d.Date == "" {
 		d.Date = b.now().UTC().Format(time.DateOnly)
 	}
 	return b.file(ctx, "decisions", "decision", d.Date, d.ID, func(id string) (*filing, error) {
 		d.ID = id
 		data, err := d.Markdown()
-		return &filing{event: audit.DecisionEvent, by: d.Agent, task: d.Task, data: data, said: d.Agent + " decided " + id}, err
+		return &filing{
+			event: audit.DecisionEvent, by: d.Agent, task: d.Task, data: data, said: d.Agent + " decided " + id, approves: approves,
+		}, err
 	})
 }
 
@@ -243,7 +253,8 @@ func (b *Box) writeRecord(ctx context.Context, s *shard, f *filing) error {
 	e := audit.Entry{
 		Agent: f.by, Event: f.event, Action: f.said,
 		Details: audit.Details(recordDetails{
-			File: filepath.ToSlash(filepath.Join(f.folder, name)), SHA256: audit.Hash(f.data), Before: f.before, Kind: f.kind, TX: tx, Writer: b.writer,
+			File: filepath.ToSlash(filepath.Join(f.folder, name)), SHA256: audit.Hash(f.data), Before: f.before, Kind: f.kind, TX: tx,
+			Approves: f.approves, Writer: b.writer,
 		}),
 	}
 	if f.task != "" && f.task != "none" {

@@ -84,7 +84,7 @@ type run struct {
 
 func (r run) class() class { return class{r.Target, r.Type, r.Action} }
 
-const snapshotVersion = 2
+const snapshotVersion = 3
 
 func (b *Box) snapshotPath() string { return privatePath(b.home, "index") }
 
@@ -279,6 +279,13 @@ func (d *recordReader) str() string {
 	return s
 }
 
+func (d *recordReader) ids(most int64) (ids []ID) {
+	for range min(d.num(), most) {
+		ids = append(ids, ID(d.str()))
+	}
+	return ids
+}
+
 func decodeRecord(data []byte) (*record, error) {
 	d := &recordReader{data: data}
 	r := &record{place: -1, rest: -1}
@@ -297,9 +304,8 @@ func decodeRecord(data []byte) (*record, error) {
 	d.data = d.data[copy(r.claim[:], d.data):]
 	flags := d.num()
 	r.blocked, r.check, r.alarmed = flags&1 != 0, flags&2 != 0, flags&4 != 0
-	for range min(d.num(), MaxDependsOn) {
-		r.dependsOn = append(r.dependsOn, ID(d.str()))
-	}
+	r.dependsOn = d.ids(MaxDependsOn)
+	r.parent, r.born, r.join, r.waitsFor = ID(d.str()), d.num(), d.str(), d.ids(MaxChildren)
 	if d.bad || r.priority < 0 || r.priority >= len(Priorities) {
 		return nil, errNoSnapshot
 	}

@@ -40,16 +40,24 @@ func (r *record) encode(b []byte) []byte {
 		flags |= 4
 	}
 	num(flags)
-	num(int64(len(r.dependsOn)))
-	for _, d := range r.dependsOn {
-		str(string(d))
+	ids := func(list []ID) {
+		num(int64(len(list)))
+		for _, id := range list {
+			str(string(id))
+		}
 	}
+	ids(r.dependsOn)
+	str(string(r.parent))
+	num(r.born)
+	str(r.join)
+	ids(r.waitsFor)
 	return b
 }
 
-// queued tells whether the record can be in a run.
+// queued tells whether the record can be in a run. A child of a delegation is
+// in none, so that it is always in memory and known when its parent ends.
 func (r *record) queued(now int64) bool {
-	return r.state == Pending && !r.blocked && r.notBefore <= now
+	return r.state == Pending && !r.blocked && r.notBefore <= now && r.parent == ""
 }
 
 func (r *record) order(o *record) int {

@@ -20,7 +20,8 @@ import (
 // disk and will be executed at least once. A second Submit of the same id with
 // the same content, or with the same idempotency key, writes nothing and
 // returns the first task's id; the same id with other content is ErrConflict.
-// A task that is wrong is a *schemas.Error.
+// A task that is wrong is a *schemas.Error; one that Options.Review refuses is
+// refused with its error.
 func (b *Box) Submit(ctx context.Context, t *Task) (ID, error) {
 	if err := t.forged(); err != nil {
 		return "", err
@@ -31,18 +32,32 @@ func (b *Box) Submit(ctx context.Context, t *Task) (ID, error) {
 	if err := n.Validate(); err != nil {
 		return "", err
 	}
+	notes, err := b.review(ctx, nil, &n)
+	if err != nil {
+		return "", err
+	}
+	id, err := b.submitNew(ctx, &n, nil)
+	if err != nil {
+		return "", err
+	}
+	return id, b.noteAll(ctx, nil, id, notes)
+}
+
+// submitNew puts a task into pending whose fields are filled in and right. What
+// it costs its tree is debited with it.
+func (b *Box) submitNew(ctx context.Context, n *Task, spent Budget) (ID, error) {
 	request, err := b.request("submit", "", n.asked())
 	if err != nil {
 		return "", err
 	}
 	if n.ID != "" {
-		return b.submitAs(ctx, &n, request)
+		return b.submitAs(ctx, n, request, spent)
 	}
 	for {
-		if n.ID, err = b.nextID(ctx, now); err != nil {
+		if n.ID, err = b.nextID(ctx, b.now()); err != nil {
 			return "", err
 		}
-		id, err := b.submitAs(ctx, &n, request)
+		id, err := b.submitAs(ctx, n, request, spent)
 		if !errors.Is(err, ErrConflict) {
 			return id, err
 		}
@@ -67,7 +82,7 @@ func (b *Box) request(verb, token string, content any) (string, error) {
 	return b.saltedHash("request", verb+"\n"+token+"\n"+string(data)), nil
 }
 
-func (b *Box) submitAs(ctx context.Context, t *Task, request string) (ID, error) {
+func (b *Box) submitAs(ctx context.Context, t *Task, request string, spent Budget) (ID, error) {
 	s, unlock, err := b.lockForSubmit(ctx, t)
 	if err != nil {
 		return "", taskError(t.ID, err)
@@ -89,7 +104,7 @@ func (b *Box) submitAs(ctx context.Context, t *Task, request string) (ID, error)
 	}
 	c := &change{
 		id: t.ID, by: t.Source.Agent, event: audit.TaskCreated, from: None, to: Pending, task: t,
-		reason: "submitted", said: fmt.Sprintf("%s sent %s to %s", t.Source.Agent, t.ID, t.Assignment.TargetAgent),
+		reason: "submitted", spent: spent, said: fmt.Sprintf("%s sent %s to %s", t.Source.Agent, t.ID, t.Assignment.TargetAgent),
 		extra: func(m *move) { m.Request, m.Key = request, key },
 	}
 	if err := b.commit(ctx, s, c); err != nil {

@@ -161,8 +161,8 @@ type Meta struct {
 	RootID         ID               `json:"root_id,omitzero" jsonschema:"nullable"`
 	Depth          int64            `json:"depth,omitzero" jsonschema:"minimum=0"`
 	Join           string           `json:"join,omitzero" jsonschema:"nullable,enum=all,enum=any,enum=quorum"`
-	WaitsFor       []ID             `json:"waits_for,omitempty" jsonschema:"nullable"`
-	Budget         map[string]int64 `json:"budget,omitempty" jsonschema:"nullable"`
+	WaitsFor       []ID             `json:"waits_for,omitempty" jsonschema:"nullable,description=the children that it handed on last"`
+	Budget         Budget           `json:"budget,omitempty" jsonschema:"nullable,description=what the whole tree may spend"`
 	Trigger        string           `json:"trigger,omitzero" jsonschema:"nullable"`
 	Action         *Action          `json:"action,omitzero" jsonschema:"nullable,description=an action that needs no thinking"`
 	Progress       *Progress        `json:"progress,omitzero" jsonschema:"nullable"`

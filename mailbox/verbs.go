@@ -198,8 +198,14 @@ func (c *Claim) verb(ctx context.Context, verb string, content any, decide func(
 		return err
 	}
 	ch.id, ch.by, ch.from, ch.task, ch.before, ch.token = id, c.agent, InProgress, f.task, f.hash, c.token
+	ch.spent = c.takeSpent()
 	ch.said = fmt.Sprintf("%s %s %s", c.agent, ch.said, id)
-	ch.extra = func(m *move) { m.Request = request }
+	ch.extra = func(m *move) {
+		m.Request = request
+		if ch.spent != nil {
+			m.Root = f.task.root()
+		}
+	}
 	return taskError(id, b.commit(ctx, s, ch))
 }
 
@@ -255,11 +261,27 @@ func (c *Claim) late(ctx context.Context, s *shard, verb, request string, conten
 
 // Cancel ends a task that is pending or in progress; it then lies in failed
 // with the error code "cancelled". Whoever works on it is killed. A task that is
-// cancelled already is fine; one that has ended otherwise is ErrConflict.
+// cancelled already is fine; one that has ended otherwise is ErrConflict. What it
+// has handed on is cancelled with it, down the whole tree.
 func (b *Box) Cancel(ctx context.Context, id ID, by, why string) error {
 	if err := checkActor(by); err != nil {
 		return err
 	}
+	if err := b.cancel(ctx, id, by, why, nil); err != nil {
+		return err
+	}
+	if err := b.update(); err != nil {
+		return err
+	}
+	if err := b.tend(ctx); err != nil && !errors.Is(err, ErrBusy) { // then the next scan does it
+		return err
+	}
+	return nil
+}
+
+// cancel cancels one task. still, if given, is asked under the task's shard
+// whether it is to be done.
+func (b *Box) cancel(ctx context.Context, id ID, by, why string, still func() bool) error {
 	s, err := b.lockShard(ctx, string(id))
 	if err != nil {
 		return taskError(id, err)
@@ -267,6 +289,9 @@ func (b *Box) Cancel(ctx context.Context, id ID, by, why string) error {
 	defer s.unlock()
 	var note *leaseNote
 	err = b.transitionIn(ctx, s, id, func(f *found, r *record) (*change, error) {
+		if still != nil && !still() {
+			return nil, nil
+		}
 		c := &change{
 			id: id, by: by, event: audit.TaskCancelled, from: r.state, to: Failed, task: f.task, before: f.hash,
 			reason: why, said: fmt.Sprintf("%s cancelled %s", by, id),
@@ -315,20 +340,24 @@ func (b *Box) Retry(ctx context.Context, id ID, by, why string) error {
 	if err != nil {
 		return err
 	}
-	e, m, err := b.lastMove(id)
+	e, last, err := b.lastMove(id)
 	switch {
 	case err != nil:
 		return err
 	case e == nil:
 		return taskError(id, fmt.Errorf("%w: the ledger knows nothing of it", ErrIntegrity))
-	case f.state == Pending && m.to() == Pending && e.Event == audit.TaskRetried && m.from() == Failed:
+	case f.state == Pending && last.to() == Pending && e.Event == audit.TaskRetried && last.from() == Failed:
 		return nil // said again
-	case f.state != Failed || m.to() != Failed:
+	case f.state != Failed || last.to() != Failed:
 		return taskError(id, fmt.Errorf("%w: it is %s, only a failed task can be retried", ErrConflict, f.state))
-	case f.hash != hashOf(m.After):
+	case f.hash != hashOf(last.After):
 		return taskError(id, fmt.Errorf("%w: its bytes are not those of its last ledger line", errForeign))
 	}
-	f.task.Mbox.Attempt, f.task.Mbox.NotBefore = 0, nil
+	m := &f.task.Mbox
+	m.Attempt, m.NotBefore, m.WaitsFor, m.Join = 0, nil, nil, ""
+	if _, child := f.task.born(); child {
+		m.Trigger = "retry" // its parent may have ended: it works for itself now
+	}
 	return taskError(id, b.commit(ctx, s, &change{
 		id: id, by: by, event: audit.TaskRetried, from: Failed, to: Pending, task: f.task, before: f.hash,
 		reason: why, said: fmt.Sprintf("%s retried %s", by, id),

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"mbox/audit"
@@ -18,6 +19,7 @@ type Why struct {
 	State   State    `json:"state"`
 	Path    string   `json:"path"` // from the home
 	Task    *Task    `json:"task,omitzero"`
+	Tree    *Tree    `json:"tree,omitzero"` // that it belongs to; nil if it belongs to none
 	Summary string   `json:"summary"` // one sentence
 	Waits   []string `json:"waits,omitempty"`
 	Able    []string `json:"able,omitempty"` // registered agents that could take it
@@ -66,6 +68,11 @@ func (b *Box) Why(ctx context.Context, id ID) (*Why, error) {
 	if f.task == nil {
 		w.Summary = "its file cannot be read as a task"
 		return w, nil
+	}
+	if f.task.Mbox.RootID != "" {
+		if w.Tree, err = b.Tree(ctx, f.task.Mbox.RootID); err != nil && !errors.Is(err, ErrNotFound) {
+			return nil, err
+		}
 	}
 	return w, b.explain(w, f)
 }
@@ -176,6 +183,12 @@ func (b *Box) explainPending(w *Why, t *Task) error {
 			w.Waits = append(w.Waits, text)
 		}
 	}
+	if err := b.explainChildren(w, t); err != nil {
+		return err
+	}
+	if err := b.explainApproval(w, t, r); err != nil {
+		return err
+	}
 	able, paused := b.whoCan(r.class)
 	w.Able = able
 	for _, p := range paused {
@@ -200,6 +213,47 @@ func (b *Box) explainPending(w *Why, t *Task) error {
 		w.Alarms = append(w.Alarms, fmt.Sprintf("nobody has taken it for %s: %s", waited.Round(time.Second), why))
 	}
 	return nil
+}
+
+// explainChildren says which of its children a task still waits for.
+func (b *Box) explainChildren(w *Why, t *Task) error {
+	if len(t.Mbox.WaitsFor) == 0 {
+		return nil
+	}
+	var left []string
+	completed, failed := 0, 0
+	for _, child := range t.Mbox.WaitsFor {
+		switch state, _, err := b.dependencyState(child); {
+		case err != nil:
+			return err
+		case state == Completed:
+			completed++
+		case state == Failed:
+			failed++
+		default:
+			left = append(left, string(child))
+		}
+	}
+	if !joined(t.Mbox.Join, completed, failed, len(t.Mbox.WaitsFor)) {
+		w.Waits = append(w.Waits, fmt.Sprintf("%s of its children: %s", t.Mbox.Join, strings.Join(left, ", ")))
+	}
+	return nil
+}
+
+// explainApproval says that a task waits for an operator.
+func (b *Box) explainApproval(w *Why, t *Task, r *record) error {
+	if b.o.Approval == nil {
+		return nil
+	}
+	why := b.o.Approval(t)
+	if why == "" {
+		return nil
+	}
+	ok, err := b.approved(t.ID, r.after.String())
+	if err == nil && !ok {
+		w.Waits = append(w.Waits, fmt.Sprintf("an approval (mbox approve %s): %s", t.ID, why))
+	}
+	return err
 }
 
 // explainDependency says what a dependency is waited for; "" if it is completed.

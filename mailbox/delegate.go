@@ -1,0 +1,368 @@
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mbox/audit"
+	"mbox/schemas"
+)
+
+// A task may hand work on: its children are tasks of their own, in the same
+// mailbox, and it waits in pending until they have ended. The order is: the
+// children are created, one by one; then the parent goes back to pending with
+// their ids in mbox.waits_for. A worker that dies in between leaves children
+// that nobody waits for: their parent's next claim, or its way back to pending,
+// cancels them (tend). The same rule takes a cancelled parent's children away,
+// however the one who cancelled it ended.
+
+// Limits of delegation.
+const (
+	MaxChildren = 100 // of one delegation
+	MaxDepth    = 3   // default of Options.MaxDepth: depths 0, 1 and 2 run
+)
+
+// How many children a parent waits for.
+const (
+	JoinAll    = "all"    // until all have ended
+	JoinAny    = "any"    // until one has completed
+	JoinQuorum = "quorum" // until more than half have completed
+)
+
+// Joins are the join rules; the first is the default.
+var Joins = []string{JoinAll, JoinAny, JoinQuorum}
+
+// Child is a task that a claim hands on.
+type Child struct {
+	Task  *Task // target, request, action, depends_on and labels; mbox fills in the rest
+	After []int // positions, in the list, of those that have to be completed first
+}
+
+// Delegation is what a claim hands on.
+type Delegation struct {
+	Children []Child
+	Join     string // one of Joins; "" is all
+	Budget   Budget // of the whole tree; counts for the first delegation of a tree only
+}
+
+// Refusal says why work may not be handed on, or a task not be worked at.
+type Refusal struct {
+	Step   string // depth, cycle, budget, join, parameters
+	Reason string
+}
+
+func (r *Refusal) Error() string { return r.Reason }
+
+func refusal(step, format string, a ...any) error {
+	return &Refusal{step, fmt.Sprintf(format, a...)}
+}
+
+// delegated marks the trigger of a child: "delegate:<parent's epoch>".
+const delegated = "delegate:"
+
+// born is the epoch of the parent in which a child was made; false for a task
+// that is no child, or that nobody waits for any more.
+func (t *Task) born() (int64, bool) {
+	text, ok := strings.CutPrefix(t.Mbox.Trigger, delegated)
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, ok && err == nil && t.Mbox.ParentID != ""
+}
+
+// root is the id of the tree that the task belongs to.
+func (t *Task) root() ID {
+	if t.Mbox.RootID != "" {
+		return t.Mbox.RootID
+	}
+	return t.ID
+}
+
+// Delegate creates the children, and gives the task back to wait for them,
+// without burning an attempt: the claim is over then. It is checked first: the
+// depth, the tree's budget, and that nobody comes to wait for itself, neither a
+// task nor an agent; the error is a *Refusal. It returns the children's ids.
+//
+// After an error some children may have been created. The same Delegate again,
+// by the same claim, goes on with them.
+func (c *Claim) Delegate(ctx context.Context, d Delegation) ([]ID, error) {
+	if d.Join == "" {
+		d.Join = JoinAll
+	}
+	order, err := d.check()
+	if err != nil {
+		return nil, taskError(c.ID(), err)
+	}
+	if err := c.Valid(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.mayDelegate(ctx, d); err != nil {
+		return nil, taskError(c.ID(), err)
+	}
+	ids := make([]ID, len(d.Children))
+	for _, i := range order {
+		if ids[i], err = c.create(ctx, d, i, ids); err != nil {
+			return nil, err
+		}
+	}
+	return ids, c.await(ctx, d, ids)
+}
+
+// check returns the order in which the children can be created: each behind
+// those that it comes after.
+func (d *Delegation) check() (order []int, err error) {
+	switch n := len(d.Children); {
+	case n == 0:
+		return nil, refusal("parameters", "there is nobody to hand work to")
+	case n > MaxChildren:
+		return nil, refusal("parameters", "%d children at once, at most %d are allowed", n, MaxChildren)
+	case !slices.Contains(Joins, d.Join):
+		return nil, refusal("join", "%q is no join rule: want one of %s", schemas.Sentence(d.Join, 40), strings.Join(Joins, ", "))
+	}
+	state := make([]int, len(d.Children)) // 1: on the way here, 2: done
+	var visit func(i int, way []string) error
+	visit = func(i int, way []string) error {
+		if i < 0 || i >= len(d.Children) {
+			return refusal("parameters", "child %d is to come after child %d, which is none", len(way), i+1)
+		}
+		way = append(way, strconv.Itoa(i+1))
+		switch state[i] {
+		case 1:
+			return refusal("cycle", "the children would wait for one another: %s", strings.Join(way, " → "))
+		case 2:
+			return nil
+		}
+		state[i] = 1
+		for _, before := range d.Children[i].After {
+			if err := visit(before, way); err != nil {
+				return err
+			}
+		}
+		state[i] = 2
+		order = append(order, i)
+		return nil
+	}
+	for i := range d.Children {
+		if err := visit(i, nil); err != nil {
+			return nil, err
+		}
+	}
+	return order, nil
+}
+
+// mayDelegate holds a delegation against the depth, the budget and the graph.
+func (c *Claim) mayDelegate(ctx context.Context, d Delegation) error {
+	t := c.Task
+	if depth := t.Mbox.Depth + 1; depth >= int64(c.box.o.MaxDepth) {
+		return refusal("depth", "delegation depth limit reached (%d/%d)", depth, c.box.o.MaxDepth)
+	}
+	tree, err := c.box.Tree(ctx, t.root())
+	if err != nil {
+		return err
+	}
+	limit := t.Mbox.Budget
+	if limit == nil {
+		limit = d.Budget
+	}
+	missing := 0
+	for i := range d.Children {
+		if _, there := tree.keys[c.box.saltedHash("key", c.childKey(i))]; !there {
+			missing++
+		}
+	}
+	if most, ok := limit[SpentChildren]; ok && tree.Spent[SpentChildren]+int64(missing) > most {
+		return refusal("budget", "the tree may have %d children, it has %d and would get %d more", most, tree.Spent[SpentChildren], missing)
+	}
+	for _, child := range d.Children {
+		to := child.Task.Assignment.TargetAgent
+		if way := tree.circle(c.agent, to); way != nil {
+			return refusal("cycle", "the agents would wait for one another: %s", strings.Join(way, " → "))
+		}
+		tree.edge(c.agent, to)
+		for _, dep := range child.Task.Mbox.DependsOn {
+			if way, err := c.box.reaches(dep, c.ID()); err != nil || way != nil {
+				if err == nil {
+					err = refusal("cycle", "the tasks would wait for one another: %s → its child → %s", c.ID(), strings.Join(way, " → "))
+				}
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// reaches finds the way on which a task waits, over dependencies and children,
+// for another; nil if it does not.
+func (b *Box) reaches(from, to ID) (way []string, err error) {
+	seen := map[string]bool{}
+	var walk func(at ID, way []string) ([]string, error)
+	walk = func(at ID, way []string) ([]string, error) {
+		way = append(way, string(at))
+		if at.Fold() == to.Fold() {
+			return way, nil
+		}
+		if seen[at.Fold()] {
+			return nil, nil
+		}
+		seen[at.Fold()] = true
+		r, err := b.lookup(at)
+		if err != nil || r == nil {
+			return nil, err
+		}
+		for next := range r.awaits() {
+			if found, err := walk(next, way); err != nil || found != nil {
+				return found, err
+			}
+		}
+		return nil, nil
+	}
+	return walk(from, nil)
+}
+
+// childKey is the idempotency key of a claim's child: the same claim that says
+// it again, after an error, means the same child.
+func (c *Claim) childKey(i int) string {
+	return fmt.Sprintf("%s%s/%d/%d", delegated, c.ID(), c.Task.Mbox.Epoch, i)
+}
+
+// create submits one child.
+func (c *Claim) create(ctx context.Context, d Delegation, i int, ids []ID) (ID, error) {
+	b, parent := c.box, c.Task
+	n := *d.Children[i].Task
+	n.ID, n.Source = "", Source{Agent: c.agent, Session: parent.Source.Session, User: parent.Source.User}
+	m := &n.Mbox
+	m.IdempotencyKey = c.childKey(i)
+	for _, before := range d.Children[i].After {
+		m.DependsOn = append(slices.Clone(m.DependsOn), ids[before])
+	}
+	now := b.now()
+	n.complete(now, now, c.agent, b.o.MaxAttempts)
+	if err := n.Validate(); err != nil {
+		return "", err
+	}
+	m.ParentID, m.RootID, m.Depth = parent.ID, parent.root(), parent.Mbox.Depth+1
+	m.Trigger = delegated + strconv.FormatInt(parent.Mbox.Epoch, 10)
+	m.Budget = parent.Mbox.Budget
+	if m.Budget == nil {
+		m.Budget = d.Budget
+	}
+	return b.submitNew(ctx, &n, Budget{SpentChildren: 1})
+}
+
+// await gives the task back until the children have ended.
+func (c *Claim) await(ctx context.Context, d Delegation, ids []ID) error {
+	content := struct {
+		Children []ID   `json:"children"`
+		Join     string `json:"join"`
+	}{ids, d.Join}
+	return c.verb(ctx, "delegate", content, func(f *found) (*change, error) {
+		m := &f.task.Mbox
+		m.Attempt = max(0, m.Attempt-1)
+		m.WaitsFor, m.Join, m.RootID = ids, d.Join, f.task.root()
+		if m.Budget == nil {
+			m.Budget = d.Budget
+		}
+		return &change{
+			event: audit.TaskReleased, to: Pending, said: "handed work on, and waits for it:",
+			reason: fmt.Sprintf("waits for %s of %s", d.Join, plural(len(ids), "child", "children")),
+		}, nil
+	})
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}
+
+// joined tells whether a parent's children have ended, as far as its join rule
+// asks.
+func joined(rule string, completed, failed, all int) bool {
+	need := all
+	switch rule {
+	case JoinAny:
+		need = 1
+	case JoinQuorum:
+		need = all/2 + 1
+	default:
+		return completed+failed == all
+	}
+	return completed >= need || all-failed < need
+}
+
+// tend cancels the children that nobody waits for any more: their parent has
+// ended, or it was claimed anew, or given back, without them.
+func (b *Box) tend(ctx context.Context) error {
+	for {
+		b.mu.Lock()
+		var unwanted []ID
+		for id := range b.index.tend {
+			switch b.index.wanted(id) {
+			case wantedNot:
+				unwanted = append(unwanted, id)
+			default:
+				delete(b.index.tend, id) // the parent's next line asks again
+			}
+		}
+		b.mu.Unlock()
+		slices.Sort(unwanted)
+		for _, id := range unwanted {
+			if err := b.cancelUnwanted(ctx, id); err != nil {
+				return err
+			}
+		}
+		if len(unwanted) == 0 {
+			return nil
+		}
+		if err := b.update(); err != nil { // their own children are next
+			return err
+		}
+	}
+}
+
+const (
+	wantedYes = iota
+	wantedNot
+)
+
+// wanted tells whether somebody waits, or may come to wait, for a live child.
+func (x *index) wanted(id ID) int {
+	child := x.live[id]
+	if child == nil || child.parent == "" {
+		return wantedYes
+	}
+	parent := x.find(child.parent)
+	switch {
+	case parent == nil:
+		return wantedNot
+	case slices.Contains(parent.waitsFor, id):
+		return wantedYes
+	case parent.state == InProgress && parent.epoch == child.born:
+		return wantedYes // it is just being handed on
+	}
+	return wantedNot
+}
+
+// cancelUnwanted cancels a child, under its shard, if it is still unwanted.
+func (b *Box) cancelUnwanted(ctx context.Context, id ID) error {
+	err := b.cancel(ctx, id, audit.MboxAgent, "its parent no longer waits for it", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.index.wanted(id) == wantedNot
+	})
+	b.mu.Lock()
+	delete(b.index.tend, id)
+	b.mu.Unlock()
+	if errors.Is(err, ErrNotFound) || errors.Is(err, errForeign) || errors.Is(err, ErrConflict) {
+		return nil // it has ended, or reconcile looks at it
+	}
+	if errors.Is(err, ErrBusy) {
+		b.mu.Lock()
+		b.index.tend[id] = true
+		b.mu.Unlock()
+	}
+	return err
+}

@@ -1,0 +1,146 @@
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"mbox/audit"
+	"mbox/schemas"
+)
+
+// guarded is a mailbox in which the action deploy needs an approval.
+func guarded(t *testing.T, now *time.Time) *Box {
+	return newBox(t, Options{
+		Approval: func(t *Task) string {
+			if t.Mbox.Action != nil && t.Mbox.Action.Name == "deploy" {
+				return "it deploys"
+			}
+			return ""
+		},
+		Now: func() time.Time { return *now },
+	})
+}
+
+func deploy(id ID) *Task {
+	return &Task{ID: id, Task: Request{Title: "Deploy"}, Assignment: Assignment{TargetAgent: "d"}, Mbox: Meta{Action: &Action{Name: "deploy"}}}
+}
+
+func TestApprove(t *testing.T) {
+	ctx, now := context.Background(), time.Now()
+	b := guarded(t, &now)
+	submit(t, b, deploy("one"))
+	nothingFor(t, b, "d")
+	nothingFor(t, b, "d") // held, and asked once only
+	w, err := b.Why(ctx, "one")
+	if err != nil || len(w.Waits) != 1 || !strings.Contains(w.Waits[0], "mbox approve one") {
+		t.Fatalf("why: %+v, %v", w, err)
+	}
+	decision, err := b.Approve(ctx, "one", "human", "looked at it", time.Hour)
+	if err != nil || !strings.HasPrefix(decision, "decision-") {
+		t.Fatalf("%q, %v", decision, err)
+	}
+	c := claimAs(t, b, "d")
+	if ok, err := c.Approved(); !ok || err != nil {
+		t.Fatalf("approved: %v, %v", ok, err)
+	}
+	// It comes back with other bytes: the approval was for the old ones.
+	if err := c.Release(ctx, "not now", 0); err != nil {
+		t.Fatal(err)
+	}
+	nothingFor(t, b, "d")
+}
+
+func TestApprovalEnds(t *testing.T) {
+	ctx, now := context.Background(), time.Now()
+	b := guarded(t, &now)
+	submit(t, b, deploy("one"))
+	if _, err := b.Approve(ctx, "one", "human", "", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Hour)
+	nothingFor(t, b, "d")
+	if _, err := b.Approve(ctx, "one", "human", "", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if c := claimAs(t, b, "d"); c.ID() != "one" {
+		t.Fatalf("claimed %s", c.ID())
+	}
+}
+
+// An approval of one task is none of another, and a task can only be approved
+// while it waits.
+func TestApproveOther(t *testing.T) {
+	ctx, now := context.Background(), time.Now()
+	b := guarded(t, &now)
+	submit(t, b, deploy("one"))
+	submit(t, b, deploy("two"))
+	if _, err := b.Approve(ctx, "one", "human", "", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if c := claimAs(t, b, "d"); c.ID() != "one" {
+		t.Fatalf("claimed %s", c.ID())
+	}
+	nothingFor(t, b, "d")
+	if _, err := b.Approve(ctx, "one", "human", "", time.Hour); !errors.Is(err, ErrConflict) {
+		t.Fatalf("approving a claimed task: %v", err)
+	}
+	if _, err := b.Approve(ctx, "nobody", "human", "", time.Hour); !errors.Is(err, ErrNotFound) {
+		t.Fatalf("approving nothing: %v", err)
+	}
+}
+
+func TestReview(t *testing.T) {
+	ctx := context.Background()
+	b := newBox(t, Options{Review: func(t *Task) ([]audit.Entry, error) {
+		if t.Mbox.Action == nil {
+			return nil, nil
+		}
+		note := audit.Entry{Agent: audit.MboxAgent, Event: audit.Delegation, Action: "reviewed"}
+		if t.Mbox.Action.Name == "deploy" {
+			note.Event = audit.PolicyDenied
+			return []audit.Entry{note}, &schemas.Error{Path: "mbox.action.name", Code: "refused", Problem: "not for you"}
+		}
+		return []audit.Entry{note}, nil
+	}})
+	count := func(event audit.Event) (n int) {
+		for line, err := range b.ledger.Backward() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e, err := line.Decode(); err == nil && e.Event == event {
+				n++
+			}
+		}
+		return n
+	}
+	submit(t, b, &Task{ID: "plain", Task: Request{Title: "x"}})
+	if n := count(audit.Delegation); n != 0 {
+		t.Fatalf("%d notes about a task without an action", n)
+	}
+	fine := deploy("fine")
+	fine.Mbox.Action.Name = "read_file"
+	submit(t, b, fine)
+	if n := count(audit.Delegation); n != 1 {
+		t.Fatalf("%d notes", n)
+	}
+	var bad *schemas.Error
+	if _, err := b.Submit(ctx, deploy("bad")); !errors.As(err, &bad) || bad.Code != "refused" {
+		t.Fatalf("got %v", err)
+	}
+	if n := count(audit.PolicyDenied); n != 1 {
+		t.Fatalf("%d refusals noted", n)
+	}
+	dropFile(t, b, "dropped.json", `{"task":{"title":"x"},"mbox":{"action":{"name":"deploy"}}}`)
+	if _, err := b.Scan(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if state, task := stateOfTask(t, b, "dropped"); state != Failed || task.Result.Error.Code != "refused" {
+		t.Fatalf("the drop is %s, %+v", state, task.Result.Error)
+	}
+	if n := count(audit.PolicyDenied); n != 2 {
+		t.Fatalf("%d refusals noted", n)
+	}
+}

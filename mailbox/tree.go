@@ -1,0 +1,187 @@
+package mailbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"mbox/audit"
+)
+
+// Budget is what a delegation tree may spend, or has spent, by kind.
+type Budget map[string]int64
+
+// The kinds of a budget.
+const (
+	SpentActions  = "actions"  // carried out
+	SpentTokens   = "tokens"   // of models
+	SpentSeconds  = "seconds"  // of attempts
+	SpentChildren = "children" // created
+)
+
+// add adds what was spent.
+func (s Budget) add(more Budget) {
+	for kind, n := range more {
+		s[kind] += n
+	}
+}
+
+// over names the first kind of which nothing is left; "" if there is none. A
+// tree that has had all its children may go on without more.
+func (s Budget) over(limit Budget) string {
+	for _, kind := range slices.Sorted(maps.Keys(limit)) {
+		if kind != SpentChildren && s[kind] >= limit[kind] {
+			return kind
+		}
+	}
+	return ""
+}
+
+// Tree is a root task with its children, their children, and what all of them
+// have spent. It is folded from the ledger alone.
+type Tree struct {
+	Root  ID      `json:"root"`
+	Nodes []*Node `json:"nodes"` // in the order of their creation, the root first
+	Spent Budget  `json:"spent"`
+
+	byID  map[string]*Node
+	keys  map[string]ID // hash of a child's key → the child
+	graph map[string][]string
+}
+
+// Node is a task of a tree.
+type Node struct {
+	ID     ID     `json:"id"`
+	Parent ID     `json:"parent,omitzero"`
+	Agent  string `json:"agent"` // whom it is for
+	Action string `json:"action,omitzero"`
+	State  State  `json:"state"`
+	Reason string `json:"reason,omitzero"` // of the last line
+}
+
+// Tree folds the tree with the root. A task that has handed nothing on is a
+// tree of one.
+func (b *Box) Tree(ctx context.Context, root ID) (*Tree, error) {
+	t := &Tree{
+		Root: root, Spent: Budget{}, byID: map[string]*Node{}, keys: map[string]ID{}, graph: map[string][]string{},
+	}
+	from, err := b.beginning(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	own, inTree := []byte(`"task_id":`+quoted(string(root))), []byte(`"root":`+quoted(string(root)))
+	r := b.ledger.Read(from)
+	defer r.Close()
+	for {
+		line, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return t, ctx.Err()
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !bytes.Contains(line.Raw, own) && !bytes.Contains(line.Raw, inTree) {
+			continue
+		}
+		e, err := line.Decode()
+		if err != nil {
+			return nil, fmt.Errorf("%w: ledger seq %d: %w", audit.ErrDamaged, line.Seq, err)
+		}
+		t.fold(&e)
+	}
+}
+
+// beginning is the place of the line that created the task.
+func (b *Box) beginning(ctx context.Context, id ID) (audit.Position, error) {
+	want, created := []byte(`"task_id":`+quoted(string(id))), []byte(`"from":null`)
+	for line, err := range b.ledger.Backward() {
+		if err != nil {
+			return audit.Position{}, err
+		}
+		if bytes.Contains(line.Raw, want) && bytes.Contains(line.Raw, created) {
+			return line.At, nil
+		}
+		if err := ctx.Err(); err != nil {
+			return audit.Position{}, err
+		}
+	}
+	return audit.Position{}, taskError(id, ErrNotFound)
+}
+
+func (t *Tree) fold(e *audit.Entry) {
+	var d struct {
+		Spent Budget `json:"spent"`
+	}
+	if e.Detail(&d) == nil {
+		t.Spent.add(d.Spent)
+	}
+	m, ok := moveOf(e)
+	if !ok {
+		return
+	}
+	id := ID(e.Task())
+	n := t.byID[id.Fold()]
+	if n == nil {
+		n = &Node{ID: id}
+		t.byID[id.Fold()] = n
+		t.Nodes = append(t.Nodes, n)
+		if m.Key != "" {
+			t.keys[m.Key] = id
+		}
+	}
+	n.State, n.Reason = m.to(), m.Reason
+	if q := m.Queue; q != nil {
+		n.Agent, n.Action = q.Target, q.Action
+		if q.Parent != "" {
+			n.Parent = q.Parent
+		}
+		if m.from() == None && q.Parent != "" {
+			t.edge(e.Agent, q.Target)
+		}
+	}
+}
+
+// edge notes that an agent has handed work to another.
+func (t *Tree) edge(from, to string) {
+	if !slices.Contains(t.graph[from], to) {
+		t.graph[from] = append(t.graph[from], to)
+	}
+}
+
+// circle is the way from an agent back to itself that a delegation to another
+// would close, over every delegation of the tree; nil if there is none.
+func (t *Tree) circle(from, to string) []string {
+	seen := map[string]bool{}
+	var walk func(at string, way []string) []string
+	walk = func(at string, way []string) []string {
+		way = append(way, at)
+		if at == from {
+			return way
+		}
+		if seen[at] {
+			return nil
+		}
+		seen[at] = true
+		for _, next := range t.graph[at] {
+			if found := walk(next, way); found != nil {
+				return found
+			}
+		}
+		return nil
+	}
+	return walk(to, []string{from})
+}
+
+// Children are those of one task, in the order of their creation.
+func (t *Tree) Children(id ID) (children []*Node) {
+	for _, n := range t.Nodes {
+		if n.Parent.Fold() == id.Fold() && n.Parent != "" {
+			children = append(children, n)
+		}
+	}
+	return children
+}
