@@ -65,11 +65,11 @@ type queue struct {
 	Deadline  *Time  `json:"deadline,omitzero"`
 	DependsOn []ID   `json:"depends_on,omitempty"`
 	Max       int64  `json:"max_attempts,omitzero"`
-	Parent    ID     `json:"parent,omitzero"`    // who waits for it, while it is a child of a delegation
-	Born      int64  `json:"born,omitzero"`      // the parent's epoch in which it was made
+	Parent    ID     `json:"parent,omitzero"`     // who waits for it, while it is a child of a delegation
+	Born      int64  `json:"born,omitzero"`       // the parent's epoch in which it was made
 	WaitsFor  []ID   `json:"waits_for,omitempty"` // its own children
-	Join      string `json:"join,omitzero"`      // how many of them
-	Asked     string `json:"asked"`              // hash of what was asked: a foreign edit may not change it
+	Join      string `json:"join,omitzero"`       // how many of them
+	Asked     string `json:"asked"`               // hash of what was asked: a foreign edit may not change it
 }
 
 func queueOf(t *Task) *queue {
@@ -94,22 +94,22 @@ func queueOf(t *Task) *queue {
 func (t *Task) askedHash() string {
 	m := t.Mbox
 	data, err := json.Marshal(struct {
-		ID      ID               `json:"id"`
-		Created Time             `json:"created"`
-		Source  Source           `json:"source"`
-		Task    Request          `json:"task"`
-		Target  string           `json:"target"`
-		Action  *Action          `json:"action"`
-		Depends []ID             `json:"depends_on"`
-		Parent  ID               `json:"parent"`
-		Root    ID               `json:"root"`
-		Depth   int64            `json:"depth"`
-		Join    string           `json:"join"`
-		Waits   []ID             `json:"waits_for"`
-		Budget  Budget           `json:"budget"`
-		Trigger string           `json:"trigger"`
-		Key     string           `json:"key"`
-		Labels  jsontext.Value   `json:"labels,omitzero"`
+		ID      ID             `json:"id"`
+		Created Time           `json:"created"`
+		Source  Source         `json:"source"`
+		Task    Request        `json:"task"`
+		Target  string         `json:"target"`
+		Action  *Action        `json:"action"`
+		Depends []ID           `json:"depends_on"`
+		Parent  ID             `json:"parent"`
+		Root    ID             `json:"root"`
+		Depth   int64          `json:"depth"`
+		Join    string         `json:"join"`
+		Waits   []ID           `json:"waits_for"`
+		Budget  Budget         `json:"budget"`
+		Trigger string         `json:"trigger"`
+		Key     string         `json:"key"`
+		Labels  jsontext.Value `json:"labels,omitzero"`
 	}{
 		t.ID, t.Created, t.Source, t.Task, t.Assignment.TargetAgent, m.Action, m.DependsOn, m.ParentID, m.RootID, m.Depth,
 		m.Join, m.WaitsFor, m.Budget, m.Trigger, m.IdempotencyKey, m.Labels,
@@ -206,7 +206,7 @@ type change struct {
 	keep     *keeping
 	spent    Budget // debited with the line
 	settled  bool   // the task's trail ends in to already
-	stolen   bool // set by commit: a stranger had moved the file to where a claim moves it
+	stolen   bool   // set by commit: a stranger had moved the file to where a claim moves it
 }
 
 // endsLease tells whether the claim with the change's token is over by it: the

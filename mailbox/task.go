@@ -148,26 +148,26 @@ type StateChange struct {
 // depth, join, waits_for and budget come through a delegation, the rest from
 // mbox alone.
 type Meta struct {
-	TX             string           `json:"tx,omitzero" jsonschema:"description=the transaction that wrote the file"`
-	Revision       int64            `json:"revision,omitzero" jsonschema:"minimum=0,description=counts the writes"`
-	Attempt        int64            `json:"attempt,omitzero" jsonschema:"minimum=0,description=claims that burnt an attempt"`
-	MaxAttempts    int64            `json:"max_attempts,omitzero" jsonschema:"minimum=0,maximum=100"`
-	Epoch          int64            `json:"epoch,omitzero" jsonschema:"minimum=0,description=fencing counter: raised by every claim"`
-	Lease          *Lease           `json:"lease,omitzero" jsonschema:"nullable"`
-	NotBefore      *Time            `json:"not_before,omitzero" jsonschema:"nullable,description=not ready before this"`
-	Deadline       *Time            `json:"deadline,omitzero" jsonschema:"nullable,description=fails if not taken by then"`
-	DependsOn      []ID             `json:"depends_on,omitempty" jsonschema:"nullable,maxItems=100,description=ids that must be completed first"`
-	ParentID       ID               `json:"parent_id,omitzero" jsonschema:"nullable"`
-	RootID         ID               `json:"root_id,omitzero" jsonschema:"nullable"`
-	Depth          int64            `json:"depth,omitzero" jsonschema:"minimum=0"`
-	Join           string           `json:"join,omitzero" jsonschema:"nullable,enum=all,enum=any,enum=quorum"`
-	WaitsFor       []ID             `json:"waits_for,omitempty" jsonschema:"nullable,description=the children that it handed on last"`
-	Budget         Budget           `json:"budget,omitempty" jsonschema:"nullable,description=what the whole tree may spend"`
-	Trigger        string           `json:"trigger,omitzero" jsonschema:"nullable"`
-	Action         *Action          `json:"action,omitzero" jsonschema:"nullable,description=an action that needs no thinking"`
-	Progress       *Progress        `json:"progress,omitzero" jsonschema:"nullable"`
-	IdempotencyKey string           `json:"idempotency_key,omitzero" jsonschema:"nullable,maxLength=256,description=a second send with the same key is the first task"`
-	Labels         jsontext.Value   `json:"labels,omitzero" jsonschema:"description=free"`
+	TX             string         `json:"tx,omitzero" jsonschema:"description=the transaction that wrote the file"`
+	Revision       int64          `json:"revision,omitzero" jsonschema:"minimum=0,description=counts the writes"`
+	Attempt        int64          `json:"attempt,omitzero" jsonschema:"minimum=0,description=claims that burnt an attempt"`
+	MaxAttempts    int64          `json:"max_attempts,omitzero" jsonschema:"minimum=0,maximum=100"`
+	Epoch          int64          `json:"epoch,omitzero" jsonschema:"minimum=0,description=fencing counter: raised by every claim"`
+	Lease          *Lease         `json:"lease,omitzero" jsonschema:"nullable"`
+	NotBefore      *Time          `json:"not_before,omitzero" jsonschema:"nullable,description=not ready before this"`
+	Deadline       *Time          `json:"deadline,omitzero" jsonschema:"nullable,description=fails if not taken by then"`
+	DependsOn      []ID           `json:"depends_on,omitempty" jsonschema:"nullable,maxItems=100,description=ids that must be completed first"`
+	ParentID       ID             `json:"parent_id,omitzero" jsonschema:"nullable"`
+	RootID         ID             `json:"root_id,omitzero" jsonschema:"nullable"`
+	Depth          int64          `json:"depth,omitzero" jsonschema:"minimum=0"`
+	Join           string         `json:"join,omitzero" jsonschema:"nullable,enum=all,enum=any,enum=quorum"`
+	WaitsFor       []ID           `json:"waits_for,omitempty" jsonschema:"nullable,description=the children that it handed on last"`
+	Budget         Budget         `json:"budget,omitempty" jsonschema:"nullable,description=what the whole tree may spend"`
+	Trigger        string         `json:"trigger,omitzero" jsonschema:"nullable"`
+	Action         *Action        `json:"action,omitzero" jsonschema:"nullable,description=an action that needs no thinking"`
+	Progress       *Progress      `json:"progress,omitzero" jsonschema:"nullable"`
+	IdempotencyKey string         `json:"idempotency_key,omitzero" jsonschema:"nullable,maxLength=256,description=a second send with the same key is the first task"`
+	Labels         jsontext.Value `json:"labels,omitzero" jsonschema:"description=free"`
 }
 
 // Lease is a claim's right to the task.

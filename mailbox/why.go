@@ -20,7 +20,7 @@ type Why struct {
 	Path    string   `json:"path"` // from the home
 	Task    *Task    `json:"task,omitzero"`
 	Tree    *Tree    `json:"tree,omitzero"` // that it belongs to; nil if it belongs to none
-	Summary string   `json:"summary"` // one sentence
+	Summary string   `json:"summary"`       // one sentence
 	Waits   []string `json:"waits,omitempty"`
 	Able    []string `json:"able,omitempty"` // registered agents that could take it
 	Asks    []string `json:"asks,omitempty"` // anybody else who could
