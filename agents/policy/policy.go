@@ -2,14 +2,24 @@
 // write, which commands it may run, whom it may ask, and how much.
 //
 // A [Policy] is built by [ForAgent] from the configuration and by nothing else.
-// It only decides: it opens nothing, runs nothing and writes nothing. Whoever
-// acts asks first, and acts on what the answer names.
+// It only decides: it opens nothing, runs nothing and writes nothing (to follow
+// symlinks it asks the file system where they lead). Whoever acts asks first,
+// and acts on what the answer names. Every refusal is a [*Denied], or an
+// [*Escalation] that unwraps to one.
+//
+// A Policy never changes once it is built, so any number of goroutines may ask
+// it; so may they a [Window].
+//
+// What it cannot do: between two processes of one user a policy is cooperative.
+// The table of commands stops accidents and careless models, not a program that
+// is allowed to run and means harm; only the sandbox holds that.
 package policy
 
 // Config is what policies are made from: the tables of mbox.toml that matter
 // here, with every default filled in.
 type Config struct {
 	Home            string // the mailbox's folder, absolute
+	UserHome        string // what ~ stands for; "": os.UserHomeDir
 	RiskProfiles    map[string]RiskProfile
 	RuntimeProfiles map[string]RuntimeProfile
 	Agents          map[string]Agent
@@ -115,6 +125,9 @@ type Policy struct {
 	WriteOnly     []string
 	Forbidden     []string // absolute; explicit roots go before them
 	Protected     []string // absolute: never written, whatever a list says (.mbox, audit, tasks, mbox.toml, …)
+	Private       []string // absolute: nor read (.mbox, audit)
+	Home          string   // the mailbox's folder: mbox.toml* and agents/*/agent.toml, state.json there are protected too
+	UserHome      string   // what ~ stands for; "" refuses paths with it
 
 	AllowedCommands        []string
 	EnvPassthrough         []string
@@ -124,6 +137,7 @@ type Policy struct {
 	AllowedTools           []string // empty: any
 	ExcludedTools          []string
 
+	Delegation      string   // the mode: "allow" or "forbidden"
 	Delegates       []string // whom it may hand work to; empty where delegation is forbidden
 	MaxDepth        int      // of delegation; 0: the general limit
 	MemoryFrom      []string // agents whose memory it may recall, itself first

@@ -1,0 +1,278 @@
+package policy
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"mbox/schemas"
+)
+
+// Verdict is what the policy says of a command line.
+type Verdict struct {
+	Risk          Risk // the highest of all segments
+	NeedsApproval bool // somebody must approve before it runs
+	Segments      []Segment
+}
+
+// Segment is one command of a line, without the wrappers around it.
+type Segment struct {
+	Command string   // as it is written; ">" for a redirection into a file
+	Args    []string // without quotes; what is made at run time is incomplete
+	Risk    Risk
+	Why     string // what makes it more than low; "" if nothing does
+}
+
+const (
+	ruleCommandEmpty      = "command_empty"
+	ruleCommandUnclear    = "command_unclear"
+	ruleCommandHigh       = "command_high_risk"
+	ruleCommandNotAllowed = "command_not_allowed"
+	ruleCommandOwn        = "command_own_program"
+	ruleCommandReadOnly   = "command_readonly"
+)
+
+// Command decides whether the agent may run a shell's command line in its
+// workspace. The line is split as a shell would; every command in it, also in
+// subshells, substitutions, sh -c, and behind env, timeout, xargs and the like,
+// must be allowed, and the highest risk is the line's:
+//
+//   - What cannot be split with certainty is of high risk. No name in
+//     allowed_commands allows it, only * with block_high_risk_commands off.
+//   - A command of high risk is refused unless allowed_commands has its very
+//     name (* is not enough), or block_high_risk_commands is off.
+//   - Any other must stand in allowed_commands, by name or by path, or * there.
+//     A name does not stand for a program in a place that the agent may write.
+//   - Files that redirections open are asked of Read and Write.
+//   - An agent of level readonly runs only what is known to write nothing.
+//
+// The error is a [*Denied]; the verdict is filled in then too. Without one,
+// somebody must approve a line of high risk of a supervised agent, and one of
+// medium risk where require_approval_for_medium_risk is on.
+//
+// Arguments are not decided on: what they mean, only the command knows.
+func (p *Policy) Command(line string) (Verdict, error) {
+	j := &judge{policy: p}
+	j.line(line, 0)
+	return j.verdict(line)
+}
+
+// Argv is Command for a command that runs without a shell.
+func (p *Policy) Argv(argv []string) (Verdict, error) {
+	j := &judge{policy: p}
+	words := make([]word, len(argv))
+	for i, arg := range argv {
+		words[i] = word{text: arg}
+	}
+	if len(words) > 0 {
+		j.command(words, 0)
+	}
+	return j.verdict(strings.Join(argv, " "))
+}
+
+// A judge looks at every command of a line and keeps what it has found.
+type judge struct {
+	policy   *Policy
+	segments []Segment
+	words    [][]word // the arguments of each segment
+	outs     []word   // files that redirections open to write
+	ins      []word
+	moves    bool   // a cd: relative names then mean something else
+	unclear  string // why the line is not understood; "" if it is
+}
+
+func (j *judge) giveUp(why string) {
+	if j.unclear == "" {
+		j.unclear = why
+	}
+}
+
+func (j *judge) line(line string, depth int) {
+	found, unclear := split(line, depth)
+	if unclear != "" {
+		j.giveUp(unclear)
+		return
+	}
+	for _, s := range found {
+		j.outs = append(j.outs, s.outs...)
+		j.ins = append(j.ins, s.ins...)
+		if len(s.words) > 0 {
+			j.command(s.words, depth+1)
+		}
+	}
+}
+
+// command judges one simple command, without the keywords and assignments that
+// stand before it.
+func (j *judge) command(words []word, depth int) {
+	for len(words) > 0 {
+		name, sets := words[0].assigns()
+		switch key := words[0].keyword(); {
+		case key == "for":
+			return // names and words; what it does comes after do
+		case opensCommand[key] || closesCommand[key]:
+		case sets && changesWhatRuns(name):
+			j.giveUp("it sets " + name + ", which changes what runs")
+			return
+		case sets:
+		default:
+			j.named(words[0], words[1:], depth)
+			return
+		}
+		words = words[1:]
+	}
+}
+
+// named judges a command that begins with its name.
+func (j *judge) named(name word, args []word, depth int) {
+	if !name.fixed() || name.text == "" {
+		j.giveUp("the name of a command is made at run time")
+		return
+	}
+	if depth > maxDepth {
+		j.giveUp("it is nested too deeply")
+		return
+	}
+	base := program(name.text)
+	w, wraps := wrappers[base]
+	switch {
+	case evaluates[base]:
+		j.giveUp(base + " runs what is not looked into")
+	case (wraps || shells[base]) && j.policy.own(name.text):
+		j.add(name.text, args, Low, "")
+	case shells[base]:
+		j.shell(name.text, args, depth)
+	case wraps:
+		j.wrapped(name.text, w, args, depth)
+	case base == "find":
+		j.found(name.text, args, depth)
+	default:
+		j.plain(name.text, args)
+	}
+}
+
+func (j *judge) plain(name string, args []word) {
+	switch base := program(name); {
+	case slices.Contains([]string{"cd", "pushd", "popd"}, base):
+		j.moves = true
+	case base == "git" && (slices.ContainsFunc(args, runsMore) || !certain(operands(base, args))):
+		j.giveUp("git has an option that can run other commands")
+	case slices.Contains([]string{"export", "declare", "typeset", "local", "readonly"}, base):
+		j.sets(args)
+	}
+	risk, why := riskOf(name, args)
+	j.add(name, args, risk, why)
+}
+
+func (j *judge) add(name string, args []word, risk Risk, why string) {
+	j.segments = append(j.segments, Segment{Command: name, Args: texts(args), Risk: risk, Why: why})
+	j.words = append(j.words, args)
+}
+
+// runsMore tells the options of git that set what it runs, wherever they stand.
+func runsMore(w word) bool {
+	return slices.ContainsFunc([]string{"-c", "--config", "--exec", "--extcmd", "--upload-pack", "--receive-pack", "--open-files", "ext::"}, func(option string) bool {
+		return strings.HasPrefix(w.text, option)
+	})
+}
+
+// certain tells whether the first operand is what it says.
+func certain(operands []word) bool { return len(operands) == 0 || operands[0].fixed() }
+
+func (j *judge) sets(args []word) {
+	for _, arg := range args {
+		name, _, _ := strings.Cut(arg.text, "=")
+		if !arg.fixed() && !strings.Contains(arg.text, "=") || changesWhatRuns(name) {
+			j.giveUp("it sets " + schemas.Sentence(name, 80) + ", which may change what runs")
+		}
+	}
+}
+
+// shell judges the line behind -c. A shell with a file, or with its input, runs
+// what nobody has read: that needs the shell's own name in allowed_commands.
+func (j *judge) shell(name string, args []word, depth int) {
+	line, there, unclear := scriptOf(program(name), args)
+	switch {
+	case unclear != "":
+		j.giveUp(unclear)
+	case there:
+		j.line(line, depth)
+	default:
+		j.add(name, args, High, program(name)+" runs a file or its input, which is not looked into")
+	}
+}
+
+// wrapped judges the command inside a wrapper. A wrapper around nothing (env
+// alone) is a command of its own; sudo and doas always are.
+func (j *judge) wrapped(name string, w wrapper, args []word, depth int) {
+	base := program(name)
+	rest, unclear := w.inside(base, args)
+	if unclear != "" {
+		j.giveUp(unclear)
+		return
+	}
+	if len(rest) == 0 || highRisk[base] {
+		j.plain(name, args)
+	}
+	if len(rest) > 0 {
+		j.command(rest, depth+1)
+	}
+}
+
+// found judges find, which runs commands and deletes by itself.
+func (j *judge) found(name string, args []word, depth int) {
+	j.plain(name, args)
+	for i := 0; i < len(args); i++ {
+		switch text := args[i].text; {
+		case args[i].dynamic:
+			j.giveUp("find has an argument that is made at run time")
+		case text == "-delete":
+			j.add("rm", []word{args[i]}, High, "find -delete removes files")
+		case strings.HasPrefix(text, "-fprint") || text == "-fls":
+			j.add(name, args[i:i+1], Medium, "find "+text+" writes a file")
+		case slices.Contains([]string{"-exec", "-execdir", "-ok", "-okdir"}, text):
+			inner := args[i+1:]
+			for end, w := range inner {
+				if w.text == ";" || w.text == "+" && end > 0 && inner[end-1].text == "{}" {
+					inner = inner[:end]
+					break
+				}
+			}
+			if j.command(appended(inner, "{}"), depth+1); len(inner) == 0 {
+				j.giveUp("find " + text + " has no command")
+			}
+			i += len(inner)
+		}
+	}
+}
+
+// own tells whether a program lies where the agent can put one, so that its name
+// says nothing about what it does. A relative path counts as such: it begins in
+// the workspace, or nobody knows where.
+func (p *Policy) own(name string) bool {
+	switch {
+	case !strings.Contains(name, "/"):
+		return false
+	case !filepath.IsAbs(name) && !strings.HasPrefix(name, "~/"), suspicious(name) != "":
+		return true
+	}
+	_, err := p.mayWrite(name)
+	return err == nil
+}
+
+// exactly tells whether allowed_commands has the command itself, and not *.
+func (p *Policy) exactly(name string) bool {
+	if slices.Contains(p.AllowedCommands, name) && name != "*" {
+		return true
+	}
+	base := filepath.Base(name)
+	return base != "*" && slices.Contains(p.AllowedCommands, base) && !p.own(name)
+}
+
+func texts(words []word) []string {
+	var out []string
+	for _, w := range words {
+		out = append(out, w.text)
+	}
+	return out
+}
