@@ -36,7 +36,7 @@ const (
 	TaskLateResult  Event = "task_late_result"
 	TaskArchived    Event = "task_archived"
 	ResultDelivered Event = "result_delivered"
-	Delegation      Event = "delegation"
+	DelegationEvent Event = "delegation"
 	DecisionEvent   Event = "decision"
 	ChangeEvent     Event = "change"
 	PolicyDenied    Event = "policy_denied"
@@ -50,7 +50,7 @@ const (
 var Events = []Event{
 	TaskCreated, TaskPicked, TaskProgress, TaskCompleted, TaskFailed, TaskReleased, TaskRetried,
 	TaskCancelled, TaskRejected, TaskQuarantined, TaskLateResult, TaskArchived, ResultDelivered,
-	Delegation, DecisionEvent, ChangeEvent, PolicyDenied, AgentState, Reconcile, AuditRepaired, ErrorEvent,
+	DelegationEvent, DecisionEvent, ChangeEvent, PolicyDenied, AgentState, Reconcile, AuditRepaired, ErrorEvent,
 }
 
 var knownEvents = func() map[Event]bool {

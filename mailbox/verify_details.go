@@ -17,6 +17,7 @@ type details struct {
 	uid, pid, host                      []byte
 	entry, gone, sha256, kept, file     []byte
 	why                                 []byte // hash of an entry's reason
+	request, handedBy, handedTo, ruling []byte // of a delegation
 	adopted                             bool
 
 	old, new       digest // before and after, and the tx, decoded
@@ -78,6 +79,14 @@ func (d *details) set(key, value []byte) {
 		d.kept = value
 	case "file":
 		d.file = value
+	case "request_id":
+		d.request = value
+	case "from_agent":
+		d.handedBy = value
+	case "to_agent":
+		d.handedTo = value
+	case "decision":
+		d.ruling = value
 	case "adopted":
 		d.adopted = string(value) == "true"
 	}

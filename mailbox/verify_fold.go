@@ -2,6 +2,7 @@ package mailbox
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"mbox/audit"
@@ -59,6 +60,8 @@ func (f *folding) line(line *audit.Line, e *audit.Entry) (broken int, what strin
 	switch e.Event {
 	case audit.DecisionEvent, audit.ChangeEvent:
 		return breaks(12, f.record(e, d))
+	case audit.DelegationEvent:
+		return breaks(10, d.delegation())
 	case audit.TaskQuarantined, audit.TaskLateResult, audit.Reconcile:
 		switch {
 		case d.entry != nil:
@@ -138,6 +141,20 @@ func (d *details) malformed(from, to State) string {
 		return "before is not the hash of a file, or there was none"
 	case d.hasNew != (to != None && to != pruned), !d.hasNew && string(d.after) != "null":
 		return "after is not the hash of a file, or there is none"
+	}
+	return ""
+}
+
+// delegation says what is missing in the details of a delegation line.
+func (d *details) delegation() string {
+	known := func(r audit.DelegationDecision) bool { return string(r) == textOf(d.ruling) }
+	switch {
+	case textOf(d.handedBy) == "" || textOf(d.handedTo) == "":
+		return "its details do not say who hands over to whom (from_agent, to_agent)"
+	case !isNumber(d.request):
+		return "its details have no request_id"
+	case !slices.ContainsFunc(audit.DelegationDecisions, known):
+		return "its decision is none of those that a delegation has"
 	}
 	return ""
 }

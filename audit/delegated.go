@@ -1,0 +1,139 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Delegated is a delegation line as the view shows it: the shape of ColDBase's
+// delegation audit, with from and to.
+type Delegated struct {
+	Time            float64            `json:"time" jsonschema:"description=Unix time of the line in seconds"`
+	RequestID       int64              `json:"request_id" jsonschema:"minimum=0,description=Unix time in ms\\, and three digits that make it unique"`
+	From            string             `json:"from" jsonschema:"minLength=1,description=agent that hands the action over"`
+	To              string             `json:"to" jsonschema:"minLength=1,description=agent that is to do it"`
+	Task            string             `json:"task" jsonschema:"description=name of the action"`
+	DelegationDepth int64              `json:"delegation_depth" jsonschema:"minimum=0,description=hand-overs before this one"`
+	PayloadKeys     []string           `json:"payload_keys" jsonschema:"description=names of the parameters\\, sorted; never values"`
+	PayloadSummary  jsontext.Value     `json:"payload_summary" jsonschema:"type=object,description=kind and size of each parameter"`
+	SensitiveHashes map[string]string  `json:"sensitive_hashes" jsonschema:"description=salted SHA-256 of each sensitive parameter by its path"`
+	Decision        DelegationDecision `json:"decision" jsonschema:"enum=delivered,enum=rejected,enum=failed,enum=test,description=what became of it"`
+	Reason          *string            `json:"reason" jsonschema:"nullable,description=why not"`
+	TriedEndpoints  []string           `json:"tried_endpoints" jsonschema:"description=mailbox paths"`
+	ResultSummary   string             `json:"result_summary" jsonschema:"maxLength=1000,description=what came of it"`
+	DurationMS      int64              `json:"duration_ms" jsonschema:"minimum=0,description=time it took"`
+	Host            string             `json:"host" jsonschema:"description=machine that decided"`
+	TimeISO         string             `json:"time_iso" jsonschema:"format=date-time,description=time in UTC"`
+	TaskID          *string            `json:"task_id" jsonschema:"nullable,description=task in the mailbox; null where there is none"`
+}
+
+// Delegation reads the details of a delegation line.
+func (e *Entry) Delegation() (d Delegation, err error) {
+	if e.Event != DelegationEvent {
+		return d, fmt.Errorf("seq %d is no delegation", e.Seq)
+	}
+	if err := e.Detail(&d); err != nil {
+		return d, fmt.Errorf("seq %d: details of a delegation: %w", e.Seq, err)
+	}
+	if d.FromAgent == "" || d.ToAgent == "" || !slices.Contains(DelegationDecisions, d.Decision) {
+		return d, fmt.Errorf("seq %d: its details are no delegation", e.Seq)
+	}
+	return d, nil
+}
+
+// Delegated is the view of a delegation line.
+func (e *Entry) Delegated() (Delegated, error) {
+	d, err := e.Delegation()
+	if err != nil {
+		return Delegated{}, err
+	}
+	return Delegated{
+		Time:      float64(e.Time().UnixMilli()) / 1000,
+		RequestID: d.RequestID, From: d.FromAgent, To: d.ToAgent, Task: d.Task, DelegationDepth: d.DelegationDepth,
+		PayloadKeys: d.PayloadKeys, PayloadSummary: d.PayloadSummary, SensitiveHashes: d.SensitiveHashes,
+		Decision: d.Decision, Reason: d.Reason, TriedEndpoints: d.TriedEndpoints,
+		ResultSummary: d.ResultSummary, DurationMS: d.DurationMS, Host: d.Host, TimeISO: e.TS, TaskID: e.TaskID,
+	}, nil
+}
+
+// DelegationQuery says which delegations are wanted. Its zero value is none.
+type DelegationQuery struct {
+	N        int                // at most so many
+	Head     bool               // the oldest, not the newest
+	Task     string             // of this task only, in whatever case
+	Decision DelegationDecision // with this decision only
+}
+
+// Delegations looks delegation lines up, oldest first. The newest are read from
+// the end of the ledger, and no more of it than needed; other lines are passed
+// over undecoded.
+func (l *Ledger) Delegations(ctx context.Context, q DelegationQuery) (found []Delegated, err error) {
+	found = []Delegated{}
+	if q.N < 1 {
+		return found, nil
+	}
+	if q.Head {
+		return l.firstDelegations(ctx, q)
+	}
+	for line, err := range l.Backward() {
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return nil, err
+		}
+		if found, err = q.take(found, line); err != nil {
+			return nil, err
+		}
+		if len(found) == q.N {
+			break
+		}
+	}
+	slices.Reverse(found)
+	return found, nil
+}
+
+func (l *Ledger) firstDelegations(ctx context.Context, q DelegationQuery) (found []Delegated, err error) {
+	found = []Delegated{}
+	r := l.Read(Position{})
+	defer r.Close()
+	for len(found) < q.N {
+		line, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return nil, err
+		}
+		if found, err = q.take(found, line); err != nil {
+			return nil, err
+		}
+	}
+	if broken := r.Broken(); broken != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, broken)
+	}
+	return found, nil
+}
+
+// take adds the line to those found if it is wanted.
+func (q *DelegationQuery) take(found []Delegated, line Line) ([]Delegated, error) {
+	if !bytes.Contains(line.Raw, []byte(`,"event":"delegation","prev":"`)) {
+		return found, nil
+	}
+	e, err := line.Decode()
+	if err != nil || e.Event != DelegationEvent || q.Task != "" && !strings.EqualFold(e.Task(), q.Task) {
+		return found, err
+	}
+	d, err := e.Delegated()
+	if err != nil {
+		return found, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if q.Decision != "" && d.Decision != q.Decision {
+		return found, nil
+	}
+	return append(found, d), nil
+}
