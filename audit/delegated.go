@@ -73,25 +73,38 @@ type DelegationQuery struct {
 
 // Delegations looks delegation lines up, oldest first. The newest are read from
 // the end of the ledger, and no more of it than needed; other lines are passed
-// over undecoded.
+// over undecoded. As far as it is read the chain is checked, so that a line that
+// somebody has spoilt is an error and not missing in silence.
 func (l *Ledger) Delegations(ctx context.Context, q DelegationQuery) (found []Delegated, err error) {
-	found = []Delegated{}
-	if q.N < 1 {
-		return found, nil
-	}
-	if q.Head {
+	switch {
+	case q.N < 1:
+		return []Delegated{}, nil
+	case q.Head:
 		return l.firstDelegations(ctx, q)
 	}
+	return l.lastDelegations(ctx, q)
+}
+
+func (l *Ledger) lastDelegations(ctx context.Context, q DelegationQuery) (found []Delegated, err error) {
+	found = []Delegated{}
+	var after Line // the line behind the one at hand; no bytes of it
 	for line, err := range l.Backward() {
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return nil, err
 		}
+		if after.Seq > 0 && after.At.Checksum != line.Checksum {
+			return nil, fmt.Errorf("%w: the line before seq %d is missing or spoilt", ErrDamaged, after.Seq)
+		}
+		after = Line{Seq: line.Seq, At: line.At}
 		if found, err = q.take(found, line); err != nil {
 			return nil, err
 		}
 		if len(found) == q.N {
 			break
 		}
+	}
+	if len(found) < q.N && after.Seq > 1 {
+		return nil, fmt.Errorf("%w: the line before seq %d is missing or spoilt", ErrDamaged, after.Seq)
 	}
 	slices.Reverse(found)
 	return found, nil

@@ -20,7 +20,7 @@ func auditVerb() *verb {
 		name:  "audit",
 		brief: "look things up in the ledger",
 		about: "Looks things up in the ledger. See also mbox tail and mbox verify.",
-		verbs: []*verb{auditShowVerb()},
+		verbs: []*verb{auditShowVerb(), auditDelegationVerb()},
 	}
 }
 

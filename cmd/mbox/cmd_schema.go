@@ -28,6 +28,7 @@ var kinds = []kind{
 	{"config", "the configuration, mbox.toml", Config{}, checkConfig},
 	{"decision", "a decision record, decisions/<id>.md", audit.Decision{}, checkDecision},
 	{"change", "a change record, changes/<id>.md", audit.Change{}, checkChange},
+	{"delegation", "an entry of mbox audit delegation --json", audit.Delegated{}, checkDelegation},
 }
 
 func kindNames() []string {
@@ -189,4 +190,16 @@ func checkDecision(data []byte) error {
 func checkChange(data []byte) error {
 	_, err := audit.ParseChange(data)
 	return err
+}
+
+func checkDelegation(data []byte) error {
+	source, err := schemas.Of(audit.Delegated{})
+	if err != nil {
+		return err
+	}
+	schema, err := schemas.Compile(source)
+	if err != nil {
+		return err
+	}
+	return schema.Validate(data)
 }

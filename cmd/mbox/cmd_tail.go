@@ -164,12 +164,16 @@ func (o *tailOptions) print(s *session, line audit.Line) error {
 
 // entryLine is a ledger line for people.
 func (s *session) entryLine(e *audit.Entry) string {
+	colour, said := s.eventColour(e.Event), clean(e.Action, maxLine)
+	if d, err := e.Delegation(); err == nil {
+		colour, said = s.decisionColour(d.Decision), s.delegationLine(&d)
+	}
 	return fmt.Sprintf("%s  %s  %s  %s  %s",
 		s.paint.dim(e.Time().Local().Format(time.TimeOnly)),
 		s.paint.bold(fmt.Sprintf("%-12s", clean(e.Agent, 72))),
-		s.eventColour(e.Event)(fmt.Sprintf("%-16s", clean(string(e.Event), 40))),
+		colour(fmt.Sprintf("%-16s", clean(string(e.Event), 40))),
 		or(clean(e.Task(), 128), "-"),
-		clean(e.Action, maxLine))
+		said)
 }
 
 func (s *session) eventColour(e audit.Event) paint {

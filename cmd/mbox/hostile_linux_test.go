@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"mbox/audit"
 	"mbox/schemas"
 )
 
@@ -92,7 +93,20 @@ func hostileHome(t *testing.T) (home string) {
 	hostileWrite(t, filepath.Join(home, "tasks/pending/bad.json"), `{"task":{"title":"x","priority":`+hostileQuoted(t)+`}}`)
 	hostileWrite(t, filepath.Join(home, "tasks/pending/key.json"), `{"task":{"title":"x"},`+hostileQuoted(t)+`:1}`)
 	s.must("ls") // admits, rejects, puts away
+	hostileDelegation(t, home)
 	return home
+}
+
+// hostileDelegation leaves a line in which everything that a model may choose is
+// hostile.
+func hostileDelegation(t *testing.T, home string) {
+	t.Helper()
+	reason := hostile
+	d := audit.Delegation{FromAgent: "coder", ToAgent: hostile, Task: hostile, Decision: audit.Rejected, Step: audit.StepRole, Reason: &reason, ResultSummary: hostile, TriedEndpoints: []string{hostile}}
+	d.PayloadKeys, d.PayloadSummary, d.SensitiveHashes = audit.Redact([]byte("{"+hostileQuoted(t)+":1}"), nil)
+	if err := writeDelegation(t.Context(), home, "coder", d); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func hostileQuoted(t *testing.T) string {
@@ -174,6 +188,10 @@ var hostileLines = [][]string{
 	{"audit", "show", "1", "2", "3", "done"},
 	{"audit", "show", hostile},
 	{"audit", "show", "done", "--json"},
+	{"audit", "delegation"},
+	{"audit", "delegation", "--json"},
+	{"audit", "delegation", "--task", hostile},
+	{"audit", "delegation", "--decision", hostile},
 	{"verify"},
 	{"verify", "--json"},
 	{"doctor"},
@@ -255,7 +273,7 @@ func TestHostileText(t *testing.T) {
 			if strings.ContainsRune(strings.Join(line, ""), 0) {
 				continue // no program can be called so
 			}
-			raw := slices.Contains(line, "--json") && (line[0] == "tail" || line[0] == "audit")
+			raw := slices.Contains(line, "--json") && (line[0] == "tail" || line[0] == "audit" && line[1] == "show")
 			for _, tty := range []bool{false, true} {
 				out := hostileRun(t, home, line, tty)
 				if tty || !raw {

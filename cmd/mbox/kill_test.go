@@ -260,6 +260,7 @@ func (s *storm) retry() {
 
 func (s *storm) archive() { s.strike("archive", "--older-than", "0s") }
 func (s *storm) recover() { s.strike("recover") }
+func (s *storm) look()    { s.strike("audit", "delegation", "--json") }
 
 func (s *storm) decide() {
 	if id, done := s.strike("decision", "new", "--context", "c", "--option", "o", "--decision", "d"); done {
@@ -457,7 +458,7 @@ func TestKillStorm(t *testing.T) {
 	}()
 	verbs := []func(){
 		s.send, s.send, s.send, s.send, s.claim, s.claim, s.claim, s.progress, s.complete, s.complete, s.complete,
-		s.fail, s.release, s.cancel, s.retry, s.archive, s.decide, s.recover,
+		s.fail, s.release, s.cancel, s.retry, s.archive, s.decide, s.recover, s.look,
 	}
 	for i := range rounds {
 		switch d := s.daemons[s.random.IntN(len(s.daemons))]; {

@@ -44,10 +44,11 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits":   exits,
-			"grab":    grab,
-			"lint":    lint,
-			"waitfor": waitFor,
+			"delegate": delegate,
+			"exits":    exits,
+			"grab":     grab,
+			"lint":     lint,
+			"waitfor":  waitFor,
 		},
 	})
 }
