@@ -159,6 +159,7 @@ func (b *builder) setBoundary(p *Policy) {
 // openSiblings is step 3.
 func (b *builder) openSiblings(p *Policy) {
 	access := b.agent.Workspace.Access
+	p.Siblings = map[string]string{}
 	for _, sibling := range slices.Sorted(maps.Keys(access)) {
 		key := "workspace.access." + sibling
 		other, known := b.Agents[sibling]
@@ -170,7 +171,9 @@ func (b *builder) openSiblings(p *Policy) {
 			b.add(key, "there is no such agent; %s", orMeant(sibling, slices.Sorted(maps.Keys(b.Agents))))
 			continue
 		}
-		switch workspace := b.workspace(sibling, other); access[sibling] {
+		workspace := b.workspace(sibling, other)
+		p.Siblings[sibling] = workspace
+		switch access[sibling] {
 		case "read":
 			p.ReadOnlyRoots = append(p.ReadOnlyRoots, workspace)
 		case "write":

@@ -28,7 +28,8 @@ const nullDevice = "/dev/null"
 var readable = []string{nullDevice, "/dev/zero", "/dev/random", "/dev/urandom"}
 
 // Read decides whether the agent may read a path: absolute, from the workspace,
-// or from the user's home with ~/. It need not exist. What allows it first, or
+// from a sibling's with NAME:path, or from the user's home with ~/. It need not
+// exist. What allows it first, or
 // refuses it first, in this order, is the answer:
 //
 //	the form of the path                               path_nul, path_parent, …

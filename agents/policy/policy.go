@@ -15,6 +15,8 @@
 // is allowed to run and means harm; only the sandbox holds that.
 package policy
 
+import "time"
+
 // Config is what policies are made from: the tables of mbox.toml that matter
 // here, with every default filled in.
 type Config struct {
@@ -104,6 +106,8 @@ type Denied struct {
 	What string // what was asked for, fit to be shown
 	Why  string // one sentence
 	Hint string // what would have to be changed, and where
+
+	Free time.Time // of a budget that is used up: when there is something again; zero where nobody knows
 }
 
 func (d *Denied) Error() string {
@@ -123,11 +127,12 @@ type Policy struct {
 	ReadWrite     []string // absolute folders outside the workspace
 	ReadOnlyRoots []string
 	WriteOnly     []string
-	Forbidden     []string // absolute; explicit roots go before them
-	Protected     []string // absolute: never written, whatever a list says (.mbox, audit, tasks, mbox.toml, …)
-	Private       []string // absolute: nor read (.mbox, audit)
-	Home          string   // the mailbox's folder: mbox.toml* and agents/*/agent.toml, state.json there are protected too
-	UserHome      string   // what ~ stands for; "" refuses paths with it
+	Siblings      map[string]string // agents that it has any access to → their workspaces; NAME:path is a path there
+	Forbidden     []string          // absolute; explicit roots go before them
+	Protected     []string          // absolute: never written, whatever a list says (.mbox, audit, tasks, mbox.toml, …)
+	Private       []string          // absolute: nor read (.mbox, audit)
+	Home          string            // the mailbox's folder: mbox.toml* and agents/*/agent.toml, state.json there are protected too
+	UserHome      string            // what ~ stands for; "" refuses paths with it
 
 	AllowedCommands        []string
 	EnvPassthrough         []string

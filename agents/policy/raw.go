@@ -101,6 +101,9 @@ func (p *Policy) absolute(path string) (lexical, rule string) {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path), ""
 	}
+	if name, rest, ok := strings.Cut(path, ":"); ok && p.Siblings[name] != "" {
+		return filepath.Join(p.Siblings[name], rest), ""
+	}
 	if p.Workspace == "" {
 		return "", rulePathOutside
 	}

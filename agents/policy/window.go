@@ -134,6 +134,7 @@ func (w *Window) full(key string, s *sender, now time.Time) *Denied {
 		d.Why = "the agent may do nothing at all"
 	case over < len(s.done):
 		free := s.done[over].Add(Hour)
+		d.Free = free
 		d.Why += fmt.Sprintf("; the next is free at %s, in %s", free.UTC().Format(time.RFC3339), free.Sub(now).Round(time.Second))
 	default:
 		d.Why += "; the next is free when one of those under way has not been done, or an hour after"
