@@ -115,6 +115,8 @@ func (b *Box) whyNotStarted(r *record) (string, error) {
 	switch {
 	case r.held:
 		return fmt.Sprintf("it waits for an approval: mbox approve %s", r.id), nil
+	case len(able) > 0 && r.class.action == "" && b.o.Unable != nil && b.o.Unable(able[0]) != "":
+		return fmt.Sprintf("%s could take it, but cannot think now: %s", able[0], b.o.Unable(able[0])), nil
 	case len(able) > 0:
 		return fmt.Sprintf("%s could take it and did not", joinNames(able)), nil
 	case len(paused) > 0:

@@ -41,6 +41,9 @@ type Options struct {
 	// Approval tells why a task needs an operator's approval before it is worked
 	// at; "" if it needs none. nil: none does.
 	Approval func(*Task) string
+	// Unable tells why a registered agent cannot take a task now that it has to
+	// think about; "" if it can. It is asked for alarms. nil: all can.
+	Unable func(agent string) string
 	// Progress is called now and then during long work: what is done, how many
 	// of how many (total 0 where it is not known).
 	Progress func(what string, done, total int64)
@@ -316,7 +319,7 @@ func open(dir string, o Options) (*Box, error) {
 	if err := checkFileSystem(dir, o); err != nil {
 		return nil, err
 	}
-	salt, err := os.ReadFile(privatePath(dir, "keys", "salt"))
+	salt, err := Salt(dir)
 	if err != nil {
 		return nil, fmt.Errorf("the home's salt: %w", err)
 	}
@@ -422,12 +425,18 @@ func writeBoot(dir string, r bootRecord, m durable.Mode) error {
 	return durable.Replace(privatePath(dir, "boot"), data, m)
 }
 
+// Salt reads the salt of the mailbox in dir, for hashes of what may not stand in
+// the ledger itself.
+func Salt(dir string) ([]byte, error) { return os.ReadFile(privatePath(dir, "keys", "salt")) }
+
 // saltedHash is how an identity or key stands in the ledger.
 func (b *Box) saltedHash(kind, text string) string {
 	return audit.Hash([]byte(string(b.salt) + kind + "\n" + text))
 }
 
-func (b *Box) session(t *Task) *string {
+// Session is the task's session as the ledger has it: itself, or its salted
+// hash; nil where there is none.
+func (b *Box) Session(t *Task) *string {
 	if t == nil || t.Source.Session == "" {
 		return nil
 	}

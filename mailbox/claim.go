@@ -17,7 +17,9 @@ import (
 type ClaimRequest struct {
 	Agent string // who claims
 	Type  string // only tasks of this type; "" for all
-	Acts  bool   // only tasks that carry an action: who claims cannot think now
+	// Thinks is asked, at most once a claim, when the best task is one that carries
+	// no action: false takes the next one that does. nil: yes.
+	Thinks func() bool
 	// Process makes a lease file that the claim holds locked as long as this
 	// process, or a child that inherits the descriptor, lives. Without it the
 	// lease is its deadline alone: for one-shot commands.
@@ -81,7 +83,7 @@ func (c *Claim) Close() error {
 func (b *Box) fits(r ClaimRequest) func(class) bool {
 	own, registered := b.o.Agents[r.Agent]
 	return func(c class) bool {
-		if r.Type != "" && c.typ != r.Type || own.Paused || r.Acts && c.action == "" {
+		if r.Type != "" && c.typ != r.Type || own.Paused {
 			return false
 		}
 		return c.target == r.Agent || c.target == "any" && takesAny(own, registered, c)
@@ -166,7 +168,7 @@ func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, h *heldT
 	if err := b.resolve(ctx); err != nil {
 		return nil, nil, err
 	}
-	fits := b.fits(r)
+	fits, asked := b.fits(r), false
 	var passed []*record
 	defer func() { b.putBack(passed) }()
 	for {
@@ -178,6 +180,14 @@ func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, h *heldT
 			return nil, h, ErrEmpty
 		}
 		passed = append(passed, rec)
+		if rec.class.action == "" && r.Thinks != nil && !asked {
+			asked = true
+			if !r.Thinks() {
+				any := fits
+				fits = func(c class) bool { return c.action != "" && any(c) }
+				continue
+			}
+		}
 		c, err := b.claim(ctx, r, rec.id)
 		switch {
 		case err == nil:

@@ -281,16 +281,22 @@ func plural(n int, one, many string) string {
 // joined tells whether a parent's children have ended, as far as its join rule
 // asks.
 func joined(rule string, completed, failed, all int) bool {
-	need := all
-	switch rule {
-	case JoinAny:
-		need = 1
-	case JoinQuorum:
-		need = all/2 + 1
-	default:
+	if rule != JoinAny && rule != JoinQuorum {
 		return completed+failed == all
 	}
-	return completed >= need || all-failed < need
+	return Succeeded(rule, completed, all) || !Succeeded(rule, all-failed, all)
+}
+
+// Succeeded tells whether as many of a parent's children have completed as its
+// join rule asks.
+func Succeeded(rule string, completed, all int) bool {
+	switch rule {
+	case JoinAny:
+		return completed >= 1
+	case JoinQuorum:
+		return completed >= all/2+1
+	}
+	return completed == all
 }
 
 // tend cancels the children that nobody waits for any more: their parent has

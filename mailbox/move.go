@@ -247,7 +247,7 @@ func (c *change) line(b *Box, tx string, after string) (audit.Entry, *move) {
 	}
 	id := string(c.id)
 	return audit.Entry{
-		Agent: c.by, Event: c.event, TaskID: &id, Session: b.session(c.task), Action: c.said, Details: audit.Details(m),
+		Agent: c.by, Event: c.event, TaskID: &id, Session: b.Session(c.task), Action: c.said, Details: audit.Details(m),
 	}, m
 }
 

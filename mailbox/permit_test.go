@@ -98,7 +98,7 @@ func TestReview(t *testing.T) {
 		if t.Mbox.Action == nil {
 			return nil, nil
 		}
-		note := audit.Entry{Agent: audit.MboxAgent, Event: audit.Delegation, Action: "reviewed"}
+		note := audit.Entry{Agent: audit.MboxAgent, Event: audit.DelegationEvent, Action: "reviewed"}
 		if t.Mbox.Action.Name == "deploy" {
 			note.Event = audit.PolicyDenied
 			return []audit.Entry{note}, &schemas.Error{Path: "mbox.action.name", Code: "refused", Problem: "not for you"}
@@ -117,13 +117,13 @@ func TestReview(t *testing.T) {
 		return n
 	}
 	submit(t, b, &Task{ID: "plain", Task: Request{Title: "x"}})
-	if n := count(audit.Delegation); n != 0 {
+	if n := count(audit.DelegationEvent); n != 0 {
 		t.Fatalf("%d notes about a task without an action", n)
 	}
 	fine := deploy("fine")
 	fine.Mbox.Action.Name = "read_file"
 	submit(t, b, fine)
-	if n := count(audit.Delegation); n != 1 {
+	if n := count(audit.DelegationEvent); n != 1 {
 		t.Fatalf("%d notes", n)
 	}
 	var bad *schemas.Error

@@ -160,3 +160,16 @@ func distance(a, b string) int {
 	}
 	return row[len(to)]
 }
+
+// Cut is text of at most max bytes, ended at a whole character, with a word that
+// says how much is missing.
+func Cut(text string, max int) string {
+	if len(text) <= max {
+		return text
+	}
+	end := max
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return fmt.Sprintf("%s… (%d bytes more)", text[:end], len(text)-end)
+}
