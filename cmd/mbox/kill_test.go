@@ -268,6 +268,12 @@ func (s *storm) decide() {
 	}
 }
 
+func (s *storm) approve() {
+	if id, done := s.strike("approve", s.any(s.sent)); done {
+		s.records = append(s.records, id)
+	}
+}
+
 func (s *storm) start(d *daemon) {
 	s.Helper()
 	d.cmd = s.command(d.args...)
@@ -458,7 +464,7 @@ func TestKillStorm(t *testing.T) {
 	}()
 	verbs := []func(){
 		s.send, s.send, s.send, s.send, s.claim, s.claim, s.claim, s.progress, s.complete, s.complete, s.complete,
-		s.fail, s.release, s.cancel, s.retry, s.archive, s.decide, s.recover, s.look,
+		s.fail, s.release, s.cancel, s.retry, s.archive, s.decide, s.approve, s.recover, s.look,
 	}
 	for i := range rounds {
 		switch d := s.daemons[s.random.IntN(len(s.daemons))]; {

@@ -202,6 +202,10 @@ var sweepScenes = []sweepScene{
 		effect: promise{event: "decision", holds: recordHas("decisions", "d")},
 	},
 	{
+		name: "approve", before: [][]string{send}, verb: []string{"approve", "a"}, again: []int{0}, often: true, told: anyOutput,
+		effect: promise{event: "decision", holds: recordHas("decisions", "Approved by human")},
+	},
+	{
 		name: "outcome", before: [][]string{decide}, verb: []string{"decision", "outcome", "SAID", "it went well"}, again: []int{0}, often: true,
 		effect: promise{event: "decision", holds: recordHas("decisions", "it went well")},
 	},
