@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/urfave/cli/v2"
 
 	"mbox/mailbox"
@@ -92,7 +94,8 @@ func (s *session) showResult(r *mailbox.Result) {
 	s.showText("output", outputText(r.Output))
 }
 
-// outputText is an output as people read it: a string without its quotes.
+// outputText is an output as people read it: a string without its quotes, other
+// JSON indented from its own beginning on.
 func outputText(output []byte) string {
 	var text string
 	switch {
@@ -101,7 +104,11 @@ func outputText(output []byte) string {
 	case json.Unmarshal(output, &text) == nil:
 		return text
 	}
-	return string(output)
+	value := jsontext.Value(bytes.Clone(output))
+	if value.Indent(jsontext.WithIndent("  ")) != nil {
+		return string(output)
+	}
+	return string(value)
 }
 
 func (s *session) showTrail(changes []mailbox.StateChange) {

@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -48,6 +51,7 @@ func (s *session) printWhy(w *mailbox.Why) {
 	s.fields(s.paint.green, "can take it", append(w.Able, w.Asks...))
 	s.fields(s.paint.yellow, "alarm", w.Alarms)
 	s.fields(s.paint.red, "fault", w.Faults)
+	s.printTree(w)
 	if len(w.Lines) == 0 {
 		return
 	}
@@ -57,6 +61,46 @@ func (s *session) printWhy(w *mailbox.Why) {
 		if l.Reason != "" {
 			s.printf("           %s\n", s.paint.dim(clean(l.Reason, maxLine)))
 		}
+	}
+}
+
+// printTree draws the delegations that a task belongs to.
+func (s *session) printTree(w *mailbox.Why) {
+	if w.Tree == nil {
+		return
+	}
+	s.printf("\n%s\n", s.paint.dim("tree"))
+	var draw func(n *mailbox.Node, own, below string)
+	draw = func(n *mailbox.Node, own, below string) {
+		name := clean(string(n.ID), 128)
+		if n.ID == w.ID {
+			name = s.paint.bold(name)
+		}
+		doing := n.Agent
+		if n.Action != "" {
+			doing += ", " + n.Action
+		}
+		s.printf("   %s%s  %s  %s\n", own, name, s.stateColour(n.State)(string(n.State)), clean(doing, maxLine))
+		children := w.Tree.Children(n.ID)
+		for i, c := range children {
+			if i == len(children)-1 {
+				draw(c, below+"└─ ", below+"   ")
+			} else {
+				draw(c, below+"├─ ", below+"│  ")
+			}
+		}
+	}
+	for _, n := range w.Tree.Nodes {
+		if n.ID == w.Tree.Root {
+			draw(n, "", "")
+		}
+	}
+	var spent []string
+	for _, kind := range slices.Sorted(maps.Keys(w.Tree.Spent)) {
+		spent = append(spent, fmt.Sprintf("%d %s", w.Tree.Spent[kind], kind))
+	}
+	if len(spent) > 0 {
+		s.printf("   spent: %s\n", strings.Join(spent, ", "))
 	}
 }
 
