@@ -157,8 +157,9 @@ func count(v jsontext.Value) int {
 }
 
 func textIn(v jsontext.Value) string {
-	s, _ := jsontext.AppendUnquote(nil, v)
-	return string(s)
+	var s string
+	_ = json.Unmarshal(v, &s) // there may be space around it
+	return s
 }
 
 var (

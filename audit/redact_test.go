@@ -51,6 +51,7 @@ func TestRedact(t *testing.T) {
 		{"paths that become the same", `{"a":{"key":1},"a.key":2}`, `a a.key`, `{"a":{"key":"<redacted:1>"},"a.key":"<redacted:1>"}`, `a.key a.key#2`},
 		{"an array", `[{"token":"x"}]`, ``, `{"$":"<array:1>"}`, `$[0].token`},
 		{"a string", `"AKIAABCDEFGHIJKLMNOP"`, ``, `{"$":"<redacted:20>"}`, `$`},
+		{"a string with space around it", " \"secrets\"\n", ``, `{"$":"<string:7>"}`, ``},
 		{"no JSON", `{"a":`, ``, `{"$":"<invalid:5>"}`, ``},
 		{"a key twice", `{"a":1,"a":2}`, ``, `{"$":"<invalid:13>"}`, ``},
 	} {
