@@ -184,7 +184,7 @@ func TestDelegations(t *testing.T) {
 
 // Details that are no delegation are damage, not a row without names.
 func TestDelegationsMalformed(t *testing.T) {
-	for _, details := range []string{`{}`, `{"from_agent":"a","to_agent":"b","decision":"maybe"}`, `{"from_agent":"a","to_agent":7,"decision":"test"}`} {
+	for _, details := range []string{`{}`, `{"from_agent":"a","to_agent":"b","decision":"maybe"}`, `{"from_agent":"a","to_agent":7,"decision":"test"}`, `{"from_agent":"a","to_agent":"","decision":"test"}`, `{"to_agent":"a","decision":"test"}`} {
 		l := newLedger(t, nil)
 		e := Entry{Agent: "coder", Event: DelegationEvent, Action: "x", Details: jsontext.Value(details)}
 		if _, err := l.Append(t.Context(), e); err != nil {

@@ -70,6 +70,36 @@ func TestRedact(t *testing.T) {
 	}
 }
 
+// However wide and deep a payload is, what is told of it stays short, and says
+// that there is more.
+func TestRedactIsBounded(t *testing.T) {
+	for _, size := range []int{5, 20, 38} {
+		keys, summary, hashes := Redact(jsontext.Value(Details(wide(500, size))), nil)
+		var shape map[string]any
+		if err := json.Unmarshal(summary, &shape); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(keys); n > maxMembers+1 || len(shape) != n || !strings.HasPrefix(keys[0], "<more:") {
+			t.Errorf("%d keys, from %q on", n, keys[0])
+		}
+		if n := strings.Count(string(summary), `":`) - strings.Count(string(summary), `"<more:`); n != maxShape {
+			t.Errorf("a summary of %d members", n)
+		}
+		paths := slices.Collect(maps.Keys(hashes))
+		if longest := slices.MaxFunc(paths, func(a, b string) int { return len(a) - len(b) }); len(paths) != maxHashes || len(longest) > maxPath {
+			t.Errorf("%d hashes, the longest path is %q", len(paths), longest)
+		}
+	}
+	flat := map[string]int{}
+	for i := range 100 {
+		flat[fmt.Sprintf("n%02d", i)] = i
+	}
+	keys, _, _ := Redact(jsontext.Value(Details(flat)), nil)
+	if len(keys) != maxMembers+1 || keys[0] != "<more:68>" || keys[maxMembers] != "n31" {
+		t.Errorf("of a hundred keys %q", keys)
+	}
+}
+
 // A hash is that of the salt, the word payload and the value, so that another
 // program can compare it.
 func TestRedactHashes(t *testing.T) {
@@ -217,10 +247,13 @@ func shape(keys []string, summary jsontext.Value, hashes map[string]string) stri
 	return fmt.Sprintf("%q %s %q", keys, anyRedacted.ReplaceAllString(string(summary), "<redacted>"), slices.Sorted(maps.Keys(hashes)))
 }
 
+// wide is an object with many members, whose names have so many characters, and
+// objects with something sensitive in each.
 func wide(members, size int) map[string]any {
 	v := map[string]any{}
 	for i := range members {
-		v[fmt.Sprintf("%0*d_key", size, i)] = map[string]any{"token": strings.Repeat("x", i), "b": []any{map[string]any{"secret": i}}}
+		name := fmt.Sprintf("g_%0*d", size-2, i)
+		v[name] = map[string]any{"token": "x", "b": []any{map[string]any{"secret": i}}, name: map[string]any{name: map[string]any{name: map[string]any{"secret": i}}}}
 	}
 	return v
 }

@@ -46,6 +46,7 @@ func TestDelegationLine(t *testing.T) {
 	reason := "coder may not\x1b[2J deploy"
 	d := audit.Delegation{FromAgent: "coder", ToAgent: "deployer", Task: "deploy_compose", Decision: audit.Rejected, Step: audit.StepAction, Reason: &reason}
 	e := d.Entry("coder", "one")
+	e.Details = audit.Details(d) // as another program may write it
 	s := &session{paint: palette{on: true}}
 	line := s.entryLine(&e)
 	for _, want := range []string{
