@@ -155,7 +155,7 @@ func (j *judge) plain(name string, args []word) {
 	switch base := program(name); {
 	case slices.Contains([]string{"cd", "pushd", "popd"}, base):
 		j.moves = true
-	case base == "git" && (slices.ContainsFunc(args, runsMore) || !certain(operands(base, args))):
+	case base == "git" && gitRunsMore(args):
 		j.giveUp("git has an option that can run other commands")
 	case slices.Contains([]string{"export", "declare", "typeset", "local", "readonly"}, base):
 		j.sets(args)
@@ -169,15 +169,21 @@ func (j *judge) add(name string, args []word, risk Risk, why string) {
 	j.words = append(j.words, args)
 }
 
-// runsMore tells the options of git that set what it runs, wherever they stand.
-func runsMore(w word) bool {
-	return slices.ContainsFunc([]string{"-c", "--config", "--exec", "--extcmd", "--upload-pack", "--receive-pack", "--open-files", "ext::"}, func(option string) bool {
-		return strings.HasPrefix(w.text, option)
+// gitRunsMore tells whether git has an option that sets what it runs, wherever it
+// stands, or may have one for its subcommand.
+func gitRunsMore(args []word) bool {
+	options := []string{"-c", "--config", "--exec", "--extcmd", "--upload-pack", "--receive-pack", "--open-files", "ext::"}
+	switch words := operands("git", args); {
+	case len(words) == 0:
+	case !words[0].fixed():
+		return true
+	case words[0].text == "clone":
+		options = append(options, "-u")
+	}
+	return slices.ContainsFunc(args, func(w word) bool {
+		return slices.ContainsFunc(options, func(o string) bool { return strings.HasPrefix(w.text, o) })
 	})
 }
-
-// certain tells whether the first operand is what it says.
-func certain(operands []word) bool { return len(operands) == 0 || operands[0].fixed() }
 
 func (j *judge) sets(args []word) {
 	for _, arg := range args {

@@ -77,11 +77,11 @@ func (e *Escalation) hint() string {
 // Beyond tells whether the agent may do anything that its parent, who hands it
 // work, may not: nil, or an [*Escalation] for the first axis. Roots lie within
 // roots by path; * in a list of commands holds every command that is not of high
-// risk. The workspaces
-// themselves are not compared: each agent works in its own, and a root in the
-// parent's workspace is still one that no list of the parent names. The agent's
-// own memory is always its own. On the thirteen axes Beyond is a partial order: p is
-// not beyond p, and what is not beyond q is not beyond what q is not beyond.
+// risk. The workspaces themselves are not compared: each agent works in its own,
+// and a root in the parent's workspace is still one that no list of the parent
+// names. The agent's own memory is always its own. On the thirteen axes Beyond is
+// a partial order: p is not beyond p, and what is not beyond q is not beyond what
+// q is not beyond.
 func (p *Policy) Beyond(parent *Policy) error {
 	q := parent
 	for _, a := range []struct {

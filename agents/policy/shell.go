@@ -254,7 +254,7 @@ func (s *splitter) word() (w word, there bool) {
 		switch c := s.peek(0); c {
 		case 0, ' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')':
 			b.text = b.String()
-			if b.text == "[" || b.text == "[[" || b.text == "{}" {
+			if b.text == "[" || b.text == "[[" {
 				b.glob = false // no pattern, and nothing to choose from
 			}
 			return b.word, b.text != "" || b.quoted || b.dynamic
@@ -267,8 +267,8 @@ func (s *splitter) word() (w word, there bool) {
 		case '$', '`':
 			s.expansion(&b, false)
 		case '*', '?', '[', '{':
-			b.glob = true
-			fallthrough
+			b.glob = b.glob || c != '{' || s.peek(1) != '}' // {} stays as it is
+			b.put(s.take(), false)
 		default:
 			b.put(s.take(), false)
 		}
