@@ -20,6 +20,8 @@ const (
 	helper = "mbox-sandbox" // the name, argument 0, that makes this binary the helper
 	itself = "/proc/self/exe"
 
+	mountNamespace = "/proc/self/ns/mnt"
+
 	// leastABI is the Landlock that scopes signals and abstract sockets.
 	leastABI = 6
 )
@@ -29,7 +31,8 @@ const (
 type plan struct {
 	Grants  []grant
 	Network bool
-	Keep    int // descriptors from 0 on that the command inherits
+	Keep    int    // descriptors from 0 on that the command inherits
+	Outside string // the caller's mount namespace, which is not to be touched
 	Probe   bool
 }
 
@@ -68,6 +71,11 @@ func Confine(cmd *exec.Cmd, r Rules) error {
 
 // through makes the command start by the helper.
 func through(cmd *exec.Cmd, p plan) error {
+	outside, err := os.Readlink(mountNamespace)
+	if err != nil {
+		return fmt.Errorf("sandbox: %w", err)
+	}
+	p.Outside = outside
 	text, err := json.Marshal(p)
 	if err != nil {
 		return err
@@ -95,6 +103,9 @@ func isolate(cmd *exec.Cmd, network bool) error {
 	}
 	a.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
 	a.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}
+	// An ordinary user's program loses the namespace's capabilities when it starts,
+	// unless they are ambient. The helper gives all of them up itself.
+	a.AmbientCaps = append(a.AmbientCaps, unix.CAP_SYS_ADMIN)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -73,6 +74,9 @@ func confine(p plan) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no_new_privs: %w", err)
 	}
+	if err := p.alone(); err != nil {
+		return err
+	}
 	open, err := mounts(p.Grants)
 	if err != nil {
 		return err
@@ -91,6 +95,24 @@ func confine(p plan) error {
 	}
 	if err := filter(p.Network); err != nil {
 		return fmt.Errorf("seccomp: %w", err)
+	}
+	return nil
+}
+
+// alone makes sure that this process has left the caller's namespaces. Root that
+// calls the helper by hand would else make the machine's file systems read-only.
+func (p plan) alone() error {
+	here, err := os.Readlink(mountNamespace)
+	if err != nil {
+		return err
+	}
+	users, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		return err
+	}
+	own := fmt.Sprint([]int{os.Getuid(), os.Getuid(), 1})
+	if p.Outside == "" || here == p.Outside || fmt.Sprint(strings.Fields(string(users))) != own {
+		return errors.New("the helper has no namespaces of its own")
 	}
 	return nil
 }
