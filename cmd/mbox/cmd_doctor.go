@@ -19,9 +19,9 @@ func doctorVerb() *verb {
 		name:  "doctor",
 		brief: "look for what is wrong with the mailbox or the machine",
 		about: `Looks at folders, modes and owner, the file system and its renames, disk and
-memory, clock, limits, what crashes left, the configuration and where each value
-comes from, and tasks that nobody can take or has taken. Something wrong is exit
-code 1; warnings are 0.
+memory, clock, limits, the sandbox, what crashes left, the configuration and where
+each value comes from, and tasks that nobody can take or has taken. Something wrong
+is exit code 1; warnings are 0.
 
 --fix mends what is safe to mend: modes and missing folders.`,
 		shows: []string{"mbox doctor", "mbox doctor --json | jq '.findings[] | select(.level != \"ok\")'"},
@@ -90,6 +90,7 @@ func (o *doctorOptions) run(ctx context.Context, s *session) error {
 	e.space()
 	e.memory()
 	e.limits()
+	e.sandbox(nil)
 	e.readOnly()
 	e.leftovers()
 	e.tasks(ctx)

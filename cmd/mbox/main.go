@@ -19,6 +19,8 @@ import (
 	"os/signal"
 	"runtime"
 	"syscall"
+
+	"mbox/agents/sandbox"
 )
 
 // One-shot commands do their file work on one thread, so that a tracer can
@@ -27,6 +29,7 @@ func init() { runtime.LockOSThread() }
 
 // The first signal asks for a graceful end, the second one kills.
 func main() {
+	sandbox.Main() // this binary is also what confines commands
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args))

@@ -13,12 +13,15 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"mbox/agents/sandbox"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
 // In a script, mbox is this test binary under another name: a real process.
 func TestMain(m *testing.M) {
+	sandbox.Main() // the helper has a name that testscript does not know
 	testscript.Main(tidying{m}, map[string]func(){"mbox": main})
 }
 
