@@ -123,15 +123,26 @@ func linesOf(data []byte) map[string]int {
 		if e.Kind != unstable.KeyValue && e.Kind != unstable.Table && e.Kind != unstable.ArrayTable {
 			continue
 		}
-		key, line := keyOf(e, data)
 		if e.Kind == unstable.KeyValue {
-			key = table + key
-		} else {
-			table = key + "."
+			noteValue(where, table, e, data)
+			continue
 		}
-		where[key] = line
+		key, line := keyOf(e, data)
+		where[key], table = line, key+"."
 	}
 	return where
+}
+
+// noteValue notes a key, and those of the inline table that it is set to.
+func noteValue(where map[string]int, table string, e *unstable.Node, data []byte) {
+	key, line := keyOf(e, data)
+	key = table + key
+	where[key] = line
+	if v := e.Value(); v.Kind == unstable.InlineTable {
+		for it := v.Children(); it.Next(); {
+			noteValue(where, key+".", it.Node(), data)
+		}
+	}
 }
 
 func keyOf(e *unstable.Node, data []byte) (key string, line int) {

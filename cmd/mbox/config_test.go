@@ -122,6 +122,7 @@ func TestConfigNames(t *testing.T) {
 func TestAgentsOfConfig(t *testing.T) {
 	c, err := parseConfig(configFile, []byte(`
 agents.inline = { types = ["action"], actions = ["write_file"] }
+agents.off = { enabled = false, concurrency = 7 }
 [agents."bridge:slack"]
 enabled = false
 only_named = true
@@ -136,6 +137,9 @@ timeout = "90s"
 	}
 	if bridge.Enabled || !bridge.OnlyNamed || bridge.Timeout != Duration(90*time.Second) {
 		t.Errorf("bridge: %+v", bridge)
+	}
+	if off := c.Agents["off"]; off.Enabled || off.Concurrency != 7 || c.origin("agents.off.enabled") != "mbox.toml:3" {
+		t.Errorf("off: %+v, from %s", off, c.origin("agents.off.enabled"))
 	}
 	o := c.options().Agents
 	if !o["bridge:slack"].Paused || o["inline"].Paused || o["inline"].Actions[0] != "write_file" {
