@@ -360,7 +360,7 @@ func TestThousandTasks(t *testing.T) {
 	h.up()
 	work := `echo "$MBOX_TASK_ID $0" >>"$JOURNAL"; echo "done by $0"`
 	h.start(example("worker.py"), "snake", "sh", "-c", work, "snake")
-	h.start("mbox", "worker", "--agent", "coder", "--concurrency", "2", "--exec", `set -- coder; echo "$MBOX_TASK_ID $1" >>"$JOURNAL"; echo "done by $1"`)
+	h.start("mbox", "worker", "--agent", "badger", "--concurrency", "2", "--exec", `set -- badger; echo "$MBOX_TASK_ID $1" >>"$JOURNAL"; echo "done by $1"`)
 	begun := time.Now()
 	want := make([]string, n)
 	for i := range want {
@@ -388,7 +388,7 @@ func TestThousandTasks(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%d executions of %d tasks", len(got), n)
 	}
-	if by["snake"] == 0 || by["coder"] == 0 {
+	if by["snake"] == 0 || by["badger"] == 0 {
 		t.Errorf("done by %v", by)
 	}
 	t.Logf("done by %v", by)

@@ -249,7 +249,7 @@ func commands(root string) error {
 	if err := call("init"); err != nil {
 		return err
 	}
-	for _, c := range [][]string{{"version"}, {"ls"}, {"send", "hello"}, {"claim", "--agent", "coder"}} {
+	for _, c := range [][]string{{"version"}, {"ls"}, {"send", "hello"}, {"claim", "--agent", "clerk"}} {
 		if err := times("one command: mbox "+strings.Join(c, " "), 50, func(int) error { return call(c...) }); err != nil {
 			return err
 		}

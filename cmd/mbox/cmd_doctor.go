@@ -83,12 +83,14 @@ func (o *doctorOptions) run(ctx context.Context, s *session) error {
 		return err
 	}
 	e.config()
+	e.environment()
 	e.folders()
 	e.modes()
 	e.fileSystem()
 	e.renames()
 	e.space()
 	e.memory()
+	e.budget()
 	e.limits()
 	e.sandbox(nil)
 	e.readOnly()
@@ -131,19 +133,14 @@ func (s *session) printFindings(e *exam) {
 	}
 	t := table{head: []string{"SETTING", "VALUE", "FROM"}}
 	for _, v := range e.values() {
-		t.add(text(v.Key), text(v.Value), text(v.From))
+		if v.plain {
+			t.add(text(v.Key), text(v.Value), text(v.From))
+		}
 	}
 	if len(t.rows) > 0 {
 		s.printf("\n")
 		t.print(s)
 	}
-}
-
-// value is a setting and where it comes from.
-type value struct {
-	Key   string `json:"key"`
-	Value string `json:"value"`
-	From  string `json:"from"`
 }
 
 func (e *exam) values() []value {
@@ -154,7 +151,7 @@ func (e *exam) values() []value {
 	case os.Getenv("MBOX_HOME"):
 		from = "MBOX_HOME"
 	}
-	out := []value{{"home", e.home, from}}
+	out := []value{{"home", e.home, from, true}}
 	if e.s.config == nil {
 		return out
 	}

@@ -3,15 +3,13 @@ package main
 import (
 	"errors"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
+	"mbox/agents/policy"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 )
@@ -34,25 +32,29 @@ type Config struct {
 	Audit          AuditConfig       `toml:"audit" json:"audit,omitzero" jsonschema:"description=the ledger"`
 	Agents         map[string]*Agent `toml:"agents" json:"agents,omitzero" jsonschema:"description=the registry of agents\\, by name"`
 
-	path   string         // of the file
-	where  map[string]int // line of every key that the file sets
+	Roles           map[string]*Role                  `toml:"roles" json:"roles,omitzero" jsonschema:"description=what agents that think are there for\\, by name"`
+	RiskProfiles    map[string]*policy.RiskProfile    `toml:"risk_profiles" json:"risk_profiles,omitzero" jsonschema:"description=how far agents are trusted\\, by name"`
+	RuntimeProfiles map[string]*policy.RuntimeProfile `toml:"runtime_profiles" json:"runtime_profiles,omitzero" jsonschema:"description=how much agents may use\\, by name"`
+	Ollama          Ollama                            `toml:"ollama" json:"ollama,omitzero" jsonschema:"description=where models run on this machine"`
+	OpenAI          OpenAI                            `toml:"openai" json:"openai,omitzero" jsonschema:"description=a server that speaks OpenAI's protocol"`
+	Delegation      Delegation                        `toml:"delegation" json:"delegation,omitzero" jsonschema:"description=how far a tree of tasks may grow"`
+	Actions         Actions                           `toml:"actions" json:"actions,omitzero" jsonschema:"description=what bounds each action\\, whoever does it"`
+
+	path   string            // of the file
+	where  map[string]int    // line of every key that the file sets
+	above  map[string]bool   // the tables that these keys stand in
+	from   map[string]string // where the value of any other key comes from, if it is no default
 	source []byte
+	env    func(string) string // the environment
+	unread []string            // variables that are set and mean nothing to this mbox, each with the reason
+
+	provider   string // the kind of brain that PROVIDER asks for
+	workspaces string // WORKSPACE_DIR
 }
 
 // AuditConfig is the table [audit].
 type AuditConfig struct {
 	HashIdentities bool `toml:"hash_identities" json:"hash_identities,omitzero" jsonschema:"default=false,description=sessions enter the ledger as salted hashes"`
-}
-
-// Agent is a table [agents.NAME].
-type Agent struct {
-	Enabled     bool     `toml:"enabled" json:"enabled,omitzero" jsonschema:"default=true,description=false: takes nothing\\, and mbox up does not run it"`
-	Types       []string `toml:"types" json:"types,omitzero" jsonschema:"description=task types that it takes from any"`
-	Actions     []string `toml:"actions" json:"actions,omitzero" jsonschema:"description=actions that it takes from any"`
-	OnlyNamed   bool     `toml:"only_named" json:"only_named,omitzero" jsonschema:"default=false,description=takes only what names it"`
-	Exec        string   `toml:"exec" json:"exec,omitzero" jsonschema:"description=the command that does its tasks under mbox up"`
-	Concurrency int      `toml:"concurrency" json:"concurrency,omitzero" jsonschema:"default=1,minimum=1,maximum=64,description=tasks at once"`
-	Timeout     Duration `toml:"timeout" json:"timeout,omitzero" jsonschema:"default=1h,description=longest run of the command"`
 }
 
 // The defaults are those of mailbox.Options; a test holds the two together.
@@ -61,61 +63,65 @@ func defaultConfig() *Config {
 		Sync: "standard", Lease: Duration(15 * time.Minute), MaxAttempts: 3,
 		PollInterval: Duration(5 * time.Second), StartWithin: Duration(10 * time.Minute),
 		LockWait: Duration(10 * time.Second), RetryBase: Duration(time.Second),
+		Ollama: defaultOllama(), Delegation: defaultDelegation(), Actions: defaultActions(),
+		where: map[string]int{}, from: map[string]string{}, env: func(string) string { return "" },
 	}
 }
 
-const defaultTimeout = Duration(time.Hour)
-
 var modes = map[string]durable.Mode{"standard": durable.Standard, "strict": durable.Strict, "none": durable.None}
 
-// loadConfig reads a home's mbox.toml; without one everything is default.
+// loadConfig reads a home's mbox.toml and the environment; without either
+// everything is default.
 func loadConfig(home string) (*Config, error) {
 	path := filepath.Join(home, configFile)
 	data, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		return nil, err
 	}
-	return parseConfig(path, data)
+	return readConfig(path, data, os.Getenv)
 }
 
-// parseConfig reads the text of an mbox.toml. Errors are *configError.
+// parseConfig reads the text of an mbox.toml by itself, without the
+// environment. Errors are *configError.
 func parseConfig(path string, data []byte) (*Config, error) {
+	return readConfig(path, data, func(string) string { return "" })
+}
+
+// readConfig reads the text of an mbox.toml, completes it with what the
+// environment and the defaults say, and checks the whole. Errors are
+// *configError.
+func readConfig(path string, data []byte, env func(string) string) (*Config, error) {
 	c := defaultConfig()
-	c.path, c.source = path, data
+	c.path, c.source, c.env = path, data, env
 	if err := c.decode(data); err != nil {
 		return nil, err
 	}
-	for name, a := range c.Agents {
-		c.complete(name, a)
+	c.fillRoles()
+	c.fillProfiles()
+	if err := c.readEnvironment(); err != nil {
+		return nil, err
 	}
+	c.fillAgents()
 	return c, c.check()
 }
 
-// complete fills in what an agent's table leaves open.
-func (c *Config) complete(name string, a *Agent) {
-	if _, set := c.where["agents."+name+".enabled"]; !set {
-		a.Enabled = true
+// home is the folder that the file lies in, absolute.
+func (c *Config) home() string {
+	dir := filepath.Dir(c.path)
+	if abs, err := filepath.Abs(dir); err == nil {
+		return abs
 	}
-	if _, set := c.where["agents."+name+".concurrency"]; !set {
-		a.Concurrency = 1
-	}
-	if a.Timeout == 0 {
-		a.Timeout = defaultTimeout
-	}
+	return dir // there is no working folder: no policy can be built
 }
 
 // options are the mailbox's part of the configuration.
 func (c *Config) options() mailbox.Options {
-	o := mailbox.Options{
+	return mailbox.Options{
 		Sync: modes[c.Sync], AllowNetworkFS: c.AllowNetworkFS,
 		Lease: time.Duration(c.Lease), MaxAttempts: c.MaxAttempts, ScanInterval: time.Duration(c.PollInterval),
 		StartWithin: time.Duration(c.StartWithin), LockWait: time.Duration(c.LockWait), RetryBase: time.Duration(c.RetryBase),
-		HashIdentities: c.Audit.HashIdentities, Agents: map[string]mailbox.Capabilities{},
+		HashIdentities: c.Audit.HashIdentities, Agents: c.capabilities(),
 	}
-	for name, a := range c.Agents {
-		o.Agents[name] = mailbox.Capabilities{Types: a.Types, Actions: a.Actions, OnlyNamed: a.OnlyNamed, Paused: !a.Enabled}
-	}
-	return o
 }
 
 var actionName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
@@ -125,8 +131,8 @@ func (c *Config) check() error {
 	if _, known := modes[c.Sync]; !known {
 		return c.wrong("sync", "%q is not allowed: want standard, strict or none%s", c.Sync, meant(c.Sync, []string{"standard", "strict", "none"}))
 	}
-	if c.MaxAttempts < 1 || c.MaxAttempts > 100 {
-		return c.wrong("max_attempts", "%d is not allowed: want 1 to 100", c.MaxAttempts)
+	if err := c.checkNumber("max_attempts", c.MaxAttempts, 1, 100); err != nil {
+		return err
 	}
 	const day = 24 * time.Hour
 	for _, d := range []struct {
@@ -140,38 +146,14 @@ func (c *Config) check() error {
 		{"lock_wait", c.LockWait, time.Millisecond, time.Hour},
 		{"retry_base", c.RetryBase, time.Millisecond, time.Hour},
 	} {
-		if v := time.Duration(d.value); v < d.least || v > d.most {
-			return c.wrong(d.key, "%s is not allowed: want %s to %s", or(span(v), "0s"), span(d.least), span(d.most))
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
-		if err := c.checkAgent(name, c.Agents[name]); err != nil {
+		if err := c.checkSpan(d.key, d.value, d.least, d.most); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-func (c *Config) checkAgent(name string, a *Agent) error {
-	key := "agents." + name
-	if problem := agentProblem(name); problem != "" {
-		return c.wrong(key, "%s", problem)
-	}
-	for _, t := range a.Types {
-		if !slices.Contains(mailbox.Types, t) {
-			return c.wrong(key+".types", "%q is not allowed: want one of %s%s", clean(t, 40), strings.Join(mailbox.Types, ", "), meant(t, mailbox.Types))
+	for _, check := range []func() error{c.checkRoles, c.checkProfiles, c.checkBrains, c.checkLimits, c.checkAgents} {
+		if err := check(); err != nil {
+			return err
 		}
-	}
-	for _, action := range a.Actions {
-		if !actionName.MatchString(action) {
-			return c.wrong(key+".actions", "%q is no action name: want %s", clean(action, 40), actionName)
-		}
-	}
-	if a.Concurrency < 1 || a.Concurrency > 64 {
-		return c.wrong(key+".concurrency", "%d is not allowed: want 1 to 64", a.Concurrency)
-	}
-	if a.Timeout < Duration(time.Second) {
-		return c.wrong(key+".timeout", "%s is not allowed: want at least 1s", span(time.Duration(a.Timeout)))
 	}
 	return nil
 }

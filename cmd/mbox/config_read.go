@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -48,6 +47,7 @@ func (c *Config) decode(data []byte) error {
 		return &configError{file: c.path, problem: err.Error()}
 	}
 	c.where = linesOf(data)
+	c.above = above(c.where)
 	return nil
 }
 
@@ -63,6 +63,13 @@ func badValue(e *toml.DecodeError) string {
 
 func (c *Config) unknownKey(e *toml.DecodeError) error {
 	line, _ := e.Position()
+	if table, key := splitKey(e.Key()); isSecret(key) {
+		return &configError{ // without the excerpt: it would show the secret
+			file: c.path, line: line,
+			problem: fmt.Sprintf("%s: a secret does not stand in %s", clean(table+key, 100), configFile),
+			hint:    "key_file names a file that holds it, key_env a variable",
+		}
+	}
 	out := &configError{
 		file: c.path, line: line, excerpt: e.String(),
 		problem: fmt.Sprintf("unknown key %s", clean(strings.Join(e.Key(), "."), 100)),
@@ -73,6 +80,27 @@ func (c *Config) unknownKey(e *toml.DecodeError) error {
 		out.hint = fmt.Sprintf("did you mean %s?", near)
 	}
 	return out
+}
+
+func splitKey(path []string) (table, key string) {
+	last := len(path) - 1
+	if last < 0 {
+		return "", ""
+	}
+	if last > 0 {
+		table = strings.Join(path[:last], ".") + "."
+	}
+	return table, path[last]
+}
+
+// secretKeys are names, without _ and -, under which people write secrets.
+var secretKeys = []string{
+	"key", "apikey", "token", "apitoken", "accesstoken", "authtoken", "bearer", "bearertoken",
+	"password", "passwd", "secret", "secretkey", "accesskey", "credentials",
+}
+
+func isSecret(key string) bool {
+	return slices.Contains(secretKeys, strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(key)))
 }
 
 // knownKeys walks down a key's path to the first part that is unknown, and
@@ -178,38 +206,68 @@ func (c *Config) wrong(key, format string, a ...any) error {
 	return e
 }
 
-// origin tells where a key's value comes from: "default" or "mbox.toml:LINE".
-func (c *Config) origin(key string) string {
-	if line, ok := c.where[key]; ok {
-		return fmt.Sprintf("%s:%d", configFile, line)
-	}
-	return "default"
+// wrongSecret is wrong without the line, which may hold a secret.
+func (c *Config) wrongSecret(key, format string, a ...any) error {
+	err := c.wrong(key, format, a...)
+	err.(*configError).excerpt = ""
+	return err
 }
 
-// values lists every setting in force and where it comes from.
-func (c *Config) values() []value {
-	var out []value
-	add := func(key string, v any) { out = append(out, value{key, fmt.Sprint(v), c.origin(key)}) }
-	add("sync", c.Sync)
-	add("lease", c.Lease)
-	add("max_attempts", c.MaxAttempts)
-	add("poll_interval", c.PollInterval)
-	add("start_within", c.StartWithin)
-	add("lock_wait", c.LockWait)
-	add("retry_base", c.RetryBase)
-	add("allow_network_fs", c.AllowNetworkFS)
-	add("audit.hash_identities", c.Audit.HashIdentities)
-	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
-		a, table := c.Agents[name], "agents."+name+"."
-		add(table+"enabled", a.Enabled)
-		add(table+"types", strings.Join(a.Types, ", "))
-		add(table+"actions", strings.Join(a.Actions, ", "))
-		add(table+"only_named", a.OnlyNamed)
-		if a.Exec != "" {
-			add(table+"exec", a.Exec)
-			add(table+"concurrency", a.Concurrency)
-			add(table+"timeout", a.Timeout)
+// advise adds what helps to an error about a value.
+func advise(err error, format string, a ...any) error {
+	err.(*configError).hint = fmt.Sprintf(format, a...)
+	return err
+}
+
+// quoted shows a word of the file, cut where it is long.
+func quoted(word string) string { return fmt.Sprintf("%q", clean(word, 60)) }
+
+// oneOfThese lists what is allowed.
+func oneOfThese(known []string) string {
+	var words []string
+	for _, w := range known {
+		words = append(words, or(w, `""`))
+	}
+	return "one of " + strings.Join(words, ", ")
+}
+
+// has tells whether the file sets a key.
+func (c *Config) has(key string) bool { _, set := c.where[key]; return set }
+
+// mentions tells whether the file sets a key or one below it.
+func (c *Config) mentions(key string) bool { return c.has(key) || c.above[key] }
+
+// above are the tables of keys, whether they have a line of their own or not.
+func above(where map[string]int) map[string]bool {
+	tables := map[string]bool{}
+	for key := range where {
+		for i := strings.LastIndexByte(key, '.'); i > 0; i = strings.LastIndexByte(key, '.') {
+			if key = key[:i]; tables[key] {
+				break
+			}
+			tables[key] = true
 		}
 	}
-	return out
+	return tables
+}
+
+// fill sets every field of a table that the file does not set.
+func fill[T any](c *Config, table string, to, from *T) {
+	c.fillValue(table, reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem())
+}
+
+func (c *Config) fillValue(key string, to, from reflect.Value) {
+	for i := range to.NumField() {
+		tag := to.Type().Field(i).Tag.Get("toml")
+		if tag == "" {
+			continue
+		}
+		switch field := key + "." + tag; {
+		case to.Field(i).Kind() == reflect.Struct:
+			c.fillValue(field, to.Field(i), from.Field(i))
+		case to.Field(i).Kind() == reflect.Map && c.mentions(field):
+		case !c.has(field):
+			to.Field(i).Set(from.Field(i))
+		}
+	}
 }

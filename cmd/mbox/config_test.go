@@ -3,6 +3,8 @@ package main
 import (
 	"io/fs"
 	"reflect"
+	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -57,19 +59,44 @@ func TestTemplate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, key := range keysOf(reflect.TypeFor[Config](), "") {
-		if _, set := full.where[strings.Replace(key, "agents.*", "agents.coder", 1)]; !set {
+		if !documents(full, key) {
 			t.Errorf("the template does not document %s", key)
 		}
 	}
-	full.Agents, full.where, full.source = nil, nil, nil
-	if want := defaultConfig(); !equalValues(full, want) {
-		t.Errorf("the template shows\n%+v\nthe defaults are\n%+v", full, want)
+	want, err := parseConfig(configFile, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, values := map[string]string{}, map[string]string{}
+	for _, v := range full.values() {
+		shown[v.Key] = v.Value
+	}
+	for _, v := range want.values() {
+		values[v.Key] = v.Value
+	}
+	for key, value := range values {
+		if strings.HasPrefix(key, "agents.") { // there the template shows examples
+			continue
+		}
+		if runtime.GOOS == "linux" && key == "risk_profiles.default.allowed_commands" {
+			value = strings.TrimSuffix(value, ", free")
+		}
+		if shown[key] != value {
+			t.Errorf("the template shows %s = %q, the default is %q", key, shown[key], value)
+		}
 	}
 }
 
-func equalValues(a, b *Config) bool {
-	b.path = a.path
-	return reflect.DeepEqual(a, b)
+// documents tells whether a text sets a key, in any of its tables where the key
+// has a * for a name.
+func documents(c *Config, key string) bool {
+	pattern := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(key), `\*`, `[^.]+`) + "$")
+	for set := range c.where {
+		if pattern.MatchString(set) {
+			return true
+		}
+	}
+	return false
 }
 
 // uncommented turns "# key = value" and "# [table]" into settings.
@@ -78,7 +105,8 @@ func uncommented(text string) string {
 	for i, l := range lines {
 		rest, ok := strings.CutPrefix(l, "# ")
 		word, _, _ := strings.Cut(rest, " ")
-		if ok && (strings.HasPrefix(rest, "[") || strings.HasPrefix(strings.TrimPrefix(rest, word), " = ")) {
+		list := strings.HasPrefix(rest, `  "`) || rest == "]"
+		if ok && (list || strings.HasPrefix(rest, "[") || strings.HasPrefix(strings.TrimPrefix(rest, word), " = ")) {
 			lines[i] = rest
 		}
 	}
@@ -106,7 +134,11 @@ func keysOf(t reflect.Type, prefix string) []string {
 
 // The JSON names of a key, from which its schema is made, are its TOML names.
 func TestConfigNames(t *testing.T) {
-	for _, typ := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[Agent](), reflect.TypeFor[AuditConfig]()} {
+	for _, typ := range []reflect.Type{
+		reflect.TypeFor[Config](), reflect.TypeFor[Agent](), reflect.TypeFor[AuditConfig](), reflect.TypeFor[Role](), reflect.TypeFor[Brain](),
+		reflect.TypeFor[Memory](), reflect.TypeFor[Ollama](), reflect.TypeFor[OpenAI](), reflect.TypeFor[Delegation](),
+		reflect.TypeFor[Actions](), reflect.TypeFor[WriteFile](), reflect.TypeFor[HTTPCheck](), reflect.TypeFor[DeployCompose](),
+	} {
 		for f := range typ.Fields() {
 			if !f.IsExported() {
 				continue
@@ -153,6 +185,11 @@ func FuzzConfig(f *testing.F) {
 	f.Add([]byte("sync = 'none'\nlease = '1h30m'\nretry_base = '1ms'\n[audit]\nhash_identities = true\n[agents.\"bridge:x\"]\ntypes = []\nactions = ['write_file']\nexec = \"\"\"a\nb\\u001b\"\"\"\nconcurrency = 64\ntimeout = '90s'\n"))
 	f.Add([]byte("# \u202e\n[agents.coder]\nenabled=false\nonly_named=true\n"))
 	f.Add([]byte("[[agents]]\n"))
+	f.Add([]byte("[roles.x]\nactions = ['delegate']\ntimeout = '1h'\n[roles.coder]\nmodel = 'a:b'\n[risk_profiles.y]\nlevel = 'full'\ndelegation_policy = { mode = 'allow' }\n[runtime_profiles.z]\nagentic = true\n"))
+	f.Add([]byte("[agents.a]\nrole = 'x'\nbrain = { kind = 'exec', command = 'c' }\nworkspace.access.coder = 'read'\n[roles.x]\n[agents.deployer]\nenabled = true\n"))
+	f.Add([]byte("[agents.b]\nrole = 'coder'\n[agents.b.brain]\nkind = 'openai'\nurl = 'https://x/v1'\nmodel = 'm'\nkey_env = 'K'\ntemperature = 0.5\n[agents.b.memory]\nbackend = 'none'\n"))
+	f.Add([]byte("[ollama]\nurl = ':1'\npull = ['m']\nkeep_alive = '-1'\n[openai]\nurl = 'http://[::1]/'\n[delegation]\nmax_depth = 2\n[actions]\nwrite_file.roots = ['a/b']\nhttp_check = { loopback = ['[::1]:80'] }\ndeploy_compose.run = true\n"))
+	f.Add([]byte("[agents.coder]\nrole = ''\n[openai]\napi_key = 'x'\n"))
 	f.Add([]byte("lease = 1979-05-27T07:32:00Z\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var c *Config
@@ -161,6 +198,12 @@ func FuzzConfig(f *testing.F) {
 		if err == nil {
 			c.values()
 			c.options()
+			c.policy()
+			for name, a := range c.Agents {
+				if role, has := c.roleOf(name); has && (role.Name != a.Role || a.Exec != "" || role.MaxTokens < 1) {
+					t.Errorf("%s: role %+v of %+v", name, role, a)
+				}
+			}
 			checkConfigRoundTrip(t, c)
 		} else if err.Error() == "" {
 			t.Error("an error without words")

@@ -33,7 +33,7 @@ func (e *exam) config() {
 	if err != nil {
 		_, hint := judge(err)
 		e.add("config", wrong, hint, "%v", err)
-		config = defaultConfig()
+		config, _ = parseConfig(configFile, nil) // the defaults
 	} else {
 		e.s.config = config
 		e.add("config", fine, "", "%s is read", configFile)

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"mbox/agents"
+	"mbox/agents/policy"
+	"mbox/mailbox"
+)
+
+// Agent is a table [agents.NAME]. An agent has exec, which does its tasks
+// whole, or a role, for which it thinks and acts, or neither, and is somebody
+// outside who calls mbox claim.
+type Agent struct {
+	Enabled                 bool             `toml:"enabled" json:"enabled,omitzero" jsonschema:"default=true,description=false: takes nothing\\, and mbox up does not run it"`
+	Types                   []string         `toml:"types" json:"types,omitzero" jsonschema:"description=task types that it takes from any"`
+	Actions                 []string         `toml:"actions" json:"actions,omitzero" jsonschema:"description=actions that it takes from any"`
+	OnlyNamed               bool             `toml:"only_named" json:"only_named,omitzero" jsonschema:"default=false,description=takes only what names it; the default of an agent with a role and without types and actions is true"`
+	Exec                    string           `toml:"exec" json:"exec,omitzero" jsonschema:"description=the command that does its tasks under mbox up"`
+	Concurrency             int              `toml:"concurrency" json:"concurrency,omitzero" jsonschema:"default=1,minimum=1,maximum=64,description=tasks at once"`
+	Timeout                 Duration         `toml:"timeout" json:"timeout,omitzero" jsonschema:"default=1h,description=longest run of the command"`
+	Role                    string           `toml:"role" json:"role,omitzero" jsonschema:"description=a name of [roles]"`
+	RiskProfile             string           `toml:"risk_profile" json:"risk_profile,omitzero" jsonschema:"default=default,description=a name of [risk_profiles]"`
+	RuntimeProfile          string           `toml:"runtime_profile" json:"runtime_profile,omitzero" jsonschema:"default=default,description=a name of [runtime_profiles]"`
+	Brain                   Brain            `toml:"brain" json:"brain,omitzero" jsonschema:"description=what it thinks with"`
+	Workspace               policy.Workspace `toml:"workspace" json:"workspace,omitzero" jsonschema:"description=where it works"`
+	Delegates               []string         `toml:"delegates" json:"delegates,omitzero" jsonschema:"description=agents that it may hand work to"`
+	DelegateSameRiskProfile bool             `toml:"delegate_same_risk_profile" json:"delegate_same_risk_profile,omitzero" jsonschema:"default=true,description=and all those of its own risk profile"`
+	Sandbox                 string           `toml:"sandbox" json:"sandbox,omitzero" jsonschema:"enum=,enum=none,enum=landlock,description=what confines its commands; not set: as its risk profile says"`
+	Memory                  Memory           `toml:"memory" json:"memory,omitzero" jsonschema:"description=what it remembers"`
+}
+
+// Memory is a table [agents.NAME.memory].
+type Memory struct {
+	Backend string `toml:"backend" json:"backend,omitzero" jsonschema:"enum=none,default=none,description=where it remembers"`
+}
+
+// memoryBackends are those that have a name. Only the first is built.
+var memoryBackends = []string{"none", "sqlite", "postgres", "qdrant", "markdown", "lucid"}
+
+const defaultTimeout = Duration(time.Hour)
+
+// fillAgents adds the four built-in agents and puts the defaults under what the
+// file says of any.
+func (c *Config) fillAgents() {
+	if c.Agents == nil {
+		c.Agents = map[string]*Agent{}
+	}
+	for name := range agents.DefaultRoles() {
+		if c.Agents[name] == nil {
+			c.Agents[name] = &Agent{}
+		}
+	}
+	for name, a := range c.Agents {
+		c.fillAgent(name, a)
+	}
+	if chief := c.Agents["coordinator"]; chief.Role == "coordinator" && !c.has("agents.coordinator.delegates") {
+		chief.Delegates = c.team(chief)
+	}
+}
+
+// fillAgent fills in what an agent's table leaves open. The deployer is off
+// until it is switched on; a table that gives it a command or says what it takes
+// from any is one for an agent of the owner's, and switches it on.
+func (c *Config) fillAgent(name string, a *Agent) {
+	key := "agents." + name
+	def := Agent{
+		Enabled: true, Concurrency: 1, Timeout: defaultTimeout, RiskProfile: "default", RuntimeProfile: "default",
+		DelegateSameRiskProfile: true, Memory: Memory{Backend: "none"}, Brain: Brain{Kind: "none"},
+		Workspace: policy.Workspace{Path: filepath.Join("agents", strings.ReplaceAll(name, ":", "_"), "workspace")},
+	}
+	if name == "deployer" && a.Exec == "" && len(a.Types)+len(a.Actions) == 0 {
+		def.Enabled = false
+	}
+	role := a.Role
+	if _, known := agents.DefaultRoles()[name]; known && a.Exec == "" && !c.has(key+".role") {
+		builtinAgent(name, &def)
+		role = name
+	}
+	if role != "" {
+		def.OnlyNamed = len(a.Types)+len(a.Actions) == 0
+		def.Brain.Kind = or(c.provider, "ollama")
+		c.shareWorkspace(key, &def)
+	}
+	def.Brain = c.brainOf(key, or(a.Brain.Kind, def.Brain.Kind), role)
+	fill(c, key, a, &def)
+}
+
+// builtinAgent makes def what the agent of this name is without a table.
+func builtinAgent(name string, def *Agent) {
+	def.Role = name
+	reads := map[string]string{"coder": "read"} // what the coder has written can be checked
+	switch name {
+	case "coordinator":
+		def.RiskProfile = coordinatorProfile
+		def.Workspace.Access = reads // who hands work on has to have the rights itself
+	case "tester":
+		def.Workspace.Access = reads
+	}
+}
+
+// shareWorkspace puts an agent into the folder that WORKSPACE_DIR names: there
+// all agents with a role work together.
+func (c *Config) shareWorkspace(key string, def *Agent) {
+	if c.workspaces == "" {
+		return
+	}
+	def.Workspace.Path, def.Workspace.Access = c.workspaces, nil
+	if !c.has(key + ".workspace.path") {
+		c.from[key+".workspace.path"] = "WORKSPACE_DIR"
+	}
+}
+
+// brainOf is the brain that an agent has where its table says no more than the
+// kind. The rest comes from [ollama] or [openai], and the role.
+func (c *Config) brainOf(agent, kind, role string) Brain {
+	b := Brain{Kind: kind}
+	table := ""
+	switch kind {
+	case "ollama":
+		b.URL, table = c.Ollama.URL, "ollama"
+	case "openai":
+		b.URL, table = c.OpenAI.URL, "openai"
+		if !c.has(agent+".brain.key_file") && !c.has(agent+".brain.key_env") && !c.has(agent+".brain.url") {
+			b.KeyFile, b.KeyEnv = c.OpenAI.KeyFile, c.OpenAI.KeyEnv
+		}
+	default:
+		return b
+	}
+	c.inherit(agent+".brain.url", table+".url")
+	if r := c.Roles[role]; r != nil {
+		b.Model = r.Model
+		c.inherit(agent+".brain.model", "roles."+role+".model")
+	}
+	return b
+}
+
+// team is whom the built-in coordinator may hand work to.
+func (c *Config) team(chief *Agent) (names []string) {
+	if p := c.RiskProfiles[chief.RiskProfile]; p == nil || p.DelegationPolicy.Mode != "allow" {
+		return nil
+	}
+	for _, name := range []string{"coder", "tester", "deployer"} {
+		if c.Agents[name].Enabled {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// capabilities are the mailbox's part of the agents: who may take what.
+func (c *Config) capabilities() map[string]mailbox.Capabilities {
+	out := map[string]mailbox.Capabilities{}
+	for name, a := range c.Agents {
+		out[name] = mailbox.Capabilities{Types: a.Types, Actions: a.Actions, OnlyNamed: a.OnlyNamed, Paused: !a.Enabled}
+	}
+	return out
+}
+
+// agentNames are those of all agents there are.
+func (c *Config) agentNames() []string { return slices.Sorted(maps.Keys(c.Agents)) }

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"mbox/mailbox"
+)
+
+func (c *Config) checkAgents() error {
+	for _, name := range c.agentNames() {
+		if problem := agentProblem(name); problem != "" {
+			return c.wrong("agents."+name, "%s", problem)
+		}
+		if err := c.checkAgent(name, c.Agents[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkAgent refuses what makes no sense in an agent's table.
+func (c *Config) checkAgent(name string, a *Agent) error {
+	key := "agents." + name
+	for _, check := range []func(key string, a *Agent) error{
+		c.checkTaking, c.checkMind, c.checkBrain, c.checkRights, c.checkWorkspace, c.checkDelegates, c.checkMemory,
+	} {
+		if err := check(key, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkTaking checks what the agent takes, and how.
+func (c *Config) checkTaking(key string, a *Agent) error {
+	for _, t := range a.Types {
+		if err := c.checkWord(key+".types", t, mailbox.Types); err != nil {
+			return err
+		}
+	}
+	for _, action := range a.Actions {
+		if !actionName.MatchString(action) {
+			return c.wrong(key+".actions", "%q is no action name: want %s", clean(action, 40), actionName)
+		}
+	}
+	if err := c.checkNumber(key+".concurrency", a.Concurrency, 1, 64); err != nil {
+		return err
+	}
+	if a.Timeout < Duration(time.Second) {
+		return c.wrong(key+".timeout", "%s is not allowed: want at least 1s", or(span(time.Duration(a.Timeout)), "0s"))
+	}
+	return nil
+}
+
+// checkMind holds exec, role and brain apart.
+func (c *Config) checkMind(key string, a *Agent) error {
+	thinks := a.Brain.Kind != "none"
+	if a.Exec != "" && (a.Role != "" || thinks) {
+		return advise(c.wrong(key+".exec", "does a task whole, and role and brain are for an agent that thinks: an agent has the one or the other"),
+			`leave exec out, or role and brain; a command that only thinks is brain = { kind = "exec", command = "…" }`)
+	}
+	if a.Role == "" && thinks {
+		return advise(c.wrong(key+".brain.kind", "what thinks needs a role, which tells what it may do"), `role = "coder" in [%s], or another name of [roles]`, key)
+	}
+	if a.Role == "" {
+		return nil
+	}
+	if err := checkName(c, key+".role", a.Role, "roles", c.Roles); err != nil {
+		return err
+	}
+	if !c.has(key + ".role") {
+		return nil // the table is of before there were roles: what is not allowed is refused when it comes
+	}
+	for _, action := range a.Actions {
+		if allowed := c.Roles[a.Role].Actions; !slices.Contains(allowed, action) {
+			return advise(c.wrong(key+".actions", "the role %s does not allow %s", a.Role, action), "actions in [roles.%s] says what it allows", a.Role)
+		}
+	}
+	return nil
+}
+
+// checkBrain refuses an unknown kind, and keys that are for another one.
+func (c *Config) checkBrain(key string, a *Agent) error {
+	b := &a.Brain
+	key += ".brain"
+	if err := c.checkWord(key+".kind", b.Kind, brainKinds); err != nil {
+		return err
+	}
+	server := []string{"ollama", "openai"}
+	for _, k := range []struct {
+		name  string
+		set   bool
+		kinds []string
+	}{
+		{"model", b.Model != "", server},
+		{"url", b.URL != "", server},
+		{"temperature", b.Temperature != nil, server},
+		{"key_file", b.KeyFile != "", []string{"openai"}},
+		{"key_env", b.KeyEnv != "", []string{"openai"}},
+		{"command", b.Command != "", []string{"exec"}},
+	} {
+		if k.set && !slices.Contains(k.kinds, b.Kind) {
+			return c.wrong(key+"."+k.name, "a brain of kind %q has none: it is for %s", b.Kind, strings.Join(k.kinds, " and "))
+		}
+	}
+	if t := b.Temperature; t != nil && !(*t >= 0 && *t <= 2) {
+		return c.wrong(key+".temperature", "%v is not allowed: want 0 to 2", *t)
+	}
+	switch b.Kind {
+	case "exec":
+		if strings.TrimSpace(b.Command) == "" {
+			return advise(c.wrong(key, `kind "exec" needs a command`), `command = "claude -p" in [%s]`, key)
+		}
+	case "ollama", "openai":
+		return c.checkServer(key, a)
+	}
+	return nil
+}
+
+func (c *Config) checkServer(key string, a *Agent) error {
+	b := &a.Brain
+	if b.Kind == "ollama" {
+		address, problem := ollamaURL(b.URL)
+		if problem != "" {
+			return c.wrongSecret(key+".url", "%s", problem)
+		}
+		if b.URL = address; c.has(key+".url") && !c.Ollama.AllowRemote && !isLocal(b.URL) {
+			return advise(c.wrong(key+".url", "%s is another machine: what the agent reads would leave this one", b.URL), "allow_remote = true in [ollama], if that is wanted")
+		}
+		return c.checkModels(key+".model", b.Model)
+	}
+	if b.URL == "" {
+		return advise(c.wrong(key, `kind "openai" needs the address of a server`), `url = "https://…/v1" in [openai]`)
+	}
+	if _, problem := parseEndpoint(b.URL); problem != "" {
+		return c.wrongSecret(key+".url", "%s", problem)
+	}
+	if c.origin(key+".model") == "default" {
+		return advise(c.wrong(key, `kind "openai" needs a model: %s is one of Ollama's`, b.Model), `model = "…" in [%s] or in [roles.%s]`, key, a.Role)
+	}
+	if err := c.checkModels(key+".model", b.Model); err != nil {
+		return err
+	}
+	return c.checkKey(key, b.URL, b.KeyFile, b.KeyEnv)
+}
+
+// checkRights checks the names of profiles and of the sandbox.
+func (c *Config) checkRights(key string, a *Agent) error {
+	if err := checkName(c, key+".risk_profile", a.RiskProfile, "risk_profiles", c.RiskProfiles); err != nil {
+		return err
+	}
+	if err := checkName(c, key+".runtime_profile", a.RuntimeProfile, "runtime_profiles", c.RuntimeProfiles); err != nil {
+		return err
+	}
+	return c.checkWord(key+".sandbox", a.Sandbox, []string{"", "none", "landlock"})
+}
+
+// ownFolders are those of the home where no agent works.
+var ownFolders = []string{".", ".mbox", "audit", "tasks", "decisions", "changes", "memory"}
+
+func (c *Config) checkWorkspace(key string, a *Agent) error {
+	w := a.Workspace
+	if !filepath.IsAbs(w.Path) && !filepath.IsLocal(w.Path) {
+		return c.wrong(key+".workspace.path", "%s is not allowed: want a folder of the mailbox, or an absolute path", quoted(w.Path))
+	}
+	if problem := c.placeProblem(w.Path); problem != "" {
+		return c.wrong(key+".workspace.path", "%s", problem)
+	}
+	for _, other := range slices.Sorted(maps.Keys(w.Access)) {
+		at := key + ".workspace.access." + other
+		if err := c.checkSibling(at, key, other); err != nil {
+			return err
+		}
+		if err := c.checkWord(at, w.Access[other], []string{"read", "write", "read_write"}); err != nil {
+			return err
+		}
+	}
+	for _, other := range w.ReadMemoryFrom {
+		at := key + ".workspace.read_memory_from"
+		if err := c.checkSibling(at, key, other); err != nil {
+			return err
+		}
+		if c.Agents[other].Memory.Backend == "none" {
+			return c.wrong(at, `%s has no memory: its memory.backend is "none"`, other)
+		}
+	}
+	return nil
+}
+
+// placeProblem tells why no agent may work in a folder; "" if one may.
+func (c *Config) placeProblem(path string) string {
+	inside := path
+	if filepath.IsAbs(path) {
+		inside = c.inHome(path)
+	}
+	first, _, _ := strings.Cut(filepath.ToSlash(filepath.Clean(inside)), "/")
+	if slices.Contains(ownFolders, first) || strings.ContainsRune(path, 0) || filepath.IsAbs(path) && c.holdsHome(path) {
+		return quoted(path) + " is no place for an agent to work in"
+	}
+	return ""
+}
+
+// holdsHome tells whether the mailbox lies in a folder.
+func (c *Config) holdsHome(path string) bool {
+	rel, err := filepath.Rel(path, c.home())
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// inHome makes an absolute path relative to the home, where it lies in it.
+func (c *Config) inHome(path string) string {
+	rel, err := filepath.Rel(c.home(), path)
+	if err != nil || !filepath.IsLocal(rel) {
+		return filepath.Clean(path)
+	}
+	return rel
+}
+
+// checkSibling wants another agent of the registry.
+func (c *Config) checkSibling(at, key, other string) error {
+	if key == "agents."+other {
+		return c.wrong(at, "%s is the agent itself", other)
+	}
+	return checkName(c, at, other, "agents", c.Agents)
+}
+
+func (c *Config) checkDelegates(key string, a *Agent) error {
+	for _, other := range a.Delegates {
+		if err := c.checkSibling(key+".delegates", key, other); err != nil {
+			return err
+		}
+	}
+	if len(a.Delegates) > 0 && c.RiskProfiles[a.RiskProfile].DelegationPolicy.Mode != "allow" {
+		return advise(c.wrong(key+".delegates", "the risk profile %s forbids to hand work on", a.RiskProfile),
+			`risk_profile = "coordinator", or delegation_policy.mode = "allow" in [risk_profiles.%s]`, a.RiskProfile)
+	}
+	return nil
+}
+
+func (c *Config) checkMemory(key string, a *Agent) error {
+	if err := c.checkWord(key+".memory.backend", a.Memory.Backend, memoryBackends); err != nil {
+		return err
+	}
+	if a.Memory.Backend != "none" {
+		return c.wrong(key+".memory.backend", `%q is not built yet: want "none"`, a.Memory.Backend)
+	}
+	return nil
+}
+
+// checkName wants a name that has a table.
+func checkName[T any](c *Config, key, name, table string, tables map[string]T) error {
+	if _, known := tables[name]; known {
+		return nil
+	}
+	known := slices.Sorted(maps.Keys(tables))
+	return c.wrong(key, "there is no [%s.%s]: want one of %s%s", table, clean(name, 40), clean(strings.Join(known, ", "), 200), meant(name, known))
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"net"
+	"net/netip"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"mbox/agents/action"
+)
+
+// Delegation is the table [delegation]: how far a tree of tasks may grow. The
+// budgets are those of a whole tree, from its root on.
+type Delegation struct {
+	MaxDepth    int `toml:"max_depth" json:"max_depth,omitzero" jsonschema:"default=3,minimum=1,maximum=10,description=tasks of this depth are refused; a root has depth 0"`
+	MaxChildren int `toml:"max_children" json:"max_children,omitzero" jsonschema:"default=16,minimum=1,maximum=1000,description=tasks handed on in one tree"`
+	MaxActions  int `toml:"max_actions" json:"max_actions,omitzero" jsonschema:"default=100,minimum=1,maximum=1000000,description=actions done in one tree"`
+	MaxTokens   int `toml:"max_tokens" json:"max_tokens,omitzero" jsonschema:"default=200000,minimum=1,maximum=1000000000,description=tokens of models spent in one tree"`
+	MaxSeconds  int `toml:"max_seconds" json:"max_seconds,omitzero" jsonschema:"default=3600,minimum=1,maximum=2592000,description=seconds worked in one tree"`
+}
+
+// Actions is the table [actions]: what bounds each action, whoever does it.
+type Actions struct {
+	WriteFile     WriteFile     `toml:"write_file" json:"write_file,omitzero" jsonschema:"description=what may be written"`
+	HTTPCheck     HTTPCheck     `toml:"http_check" json:"http_check,omitzero" jsonschema:"description=what may be asked"`
+	DeployCompose DeployCompose `toml:"deploy_compose" json:"deploy_compose,omitzero" jsonschema:"description=what may be deployed"`
+}
+
+// WriteFile is the table [actions.write_file].
+type WriteFile struct {
+	Extensions []string `toml:"extensions" json:"extensions,omitzero" jsonschema:"description=of files that may be written\\, with the dot; an empty one is a name without"`
+	MaxBytes   int      `toml:"max_bytes" json:"max_bytes,omitzero" jsonschema:"default=100000,minimum=1,maximum=1000000,description=of one file"`
+	Roots      []string `toml:"roots" json:"roots,omitzero" jsonschema:"description=folders of the workspace that may be written into; none: all of it"`
+}
+
+// HTTPCheck is the table [actions.http_check].
+type HTTPCheck struct {
+	Loopback []string `toml:"loopback" json:"loopback,omitzero" jsonschema:"description=host:port pairs of this machine that may be asked"`
+}
+
+// DeployCompose is the table [actions.deploy_compose].
+type DeployCompose struct {
+	Run    bool `toml:"run" json:"run,omitzero" jsonschema:"default=false,description=run docker compose for a task that was approved; else it is a dry run"`
+	Socket bool `toml:"socket" json:"socket,omitzero" jsonschema:"default=false,description=services may mount the engine's socket"`
+}
+
+func defaultDelegation() Delegation {
+	return Delegation{MaxDepth: 3, MaxChildren: 16, MaxActions: 100, MaxTokens: 200_000, MaxSeconds: 3600}
+}
+
+func defaultActions() Actions {
+	return Actions{WriteFile: WriteFile{
+		Extensions: []string{".txt", ".md", ".json", ".yaml", ".yml", ".cfg", ".conf", ".ini", ".log"},
+		MaxBytes:   100_000,
+	}}
+}
+
+// limits bound the parameters of actions.
+func (c *Config) limits() action.Limits {
+	w := c.Actions.WriteFile
+	return action.Limits{Extensions: slices.Clone(w.Extensions), MaxBytes: w.MaxBytes, WriteRoots: slices.Clone(w.Roots)}
+}
+
+// gateway is where mbox and what it replaces listen.
+const gateway = "127.0.0.1:42617"
+
+// httpOptions are what http_check may ask on this machine, and what it may not
+// whatever that list says.
+func (c *Config) httpOptions() action.HTTPOptions {
+	o := action.HTTPOptions{Loopback: slices.Clone(c.Actions.HTTPCheck.Loopback), Never: []string{gateway}}
+	for _, own := range []string{c.Ollama.URL, c.OpenAI.URL} {
+		if at := hostPort(own); at != "" {
+			o.Never = append(o.Never, at)
+		}
+	}
+	return o
+}
+
+func (c *Config) composeOptions() action.ComposeOptions {
+	return action.ComposeOptions{Run: c.Actions.DeployCompose.Run, Socket: c.Actions.DeployCompose.Socket}
+}
+
+func (c *Config) checkLimits() error {
+	d, w := c.Delegation, c.Actions.WriteFile
+	for _, n := range []struct {
+		key         string
+		value       int
+		least, most int
+	}{
+		{"delegation.max_depth", d.MaxDepth, 1, 10},
+		{"delegation.max_children", d.MaxChildren, 1, 1000},
+		{"delegation.max_actions", d.MaxActions, 1, 1_000_000},
+		{"delegation.max_tokens", d.MaxTokens, 1, 1_000_000_000},
+		{"delegation.max_seconds", d.MaxSeconds, 1, 30 * 24 * 3600},
+		{"actions.write_file.max_bytes", w.MaxBytes, 1, 1_000_000},
+	} {
+		if err := c.checkNumber(n.key, n.value, n.least, n.most); err != nil {
+			return err
+		}
+	}
+	for _, e := range w.Extensions {
+		if !extension.MatchString(e) {
+			return c.wrong("actions.write_file.extensions", `%q is no extension: want one like ".txt", or "" for names without`, clean(e, 40))
+		}
+	}
+	for _, r := range w.Roots {
+		if problem := rootProblem(r); problem != "" {
+			return c.wrong("actions.write_file.roots", "%s", problem)
+		}
+	}
+	for _, at := range c.Actions.HTTPCheck.Loopback {
+		if !isLoopbackPair(at) {
+			return c.wrong("actions.http_check.loopback", `%q is not allowed: want host:port of this machine, such as "127.0.0.1:8080"`, clean(at, 60))
+		}
+	}
+	return nil
+}
+
+var extension = regexp.MustCompile(`^(\.[a-z0-9][a-z0-9_+-]{0,15})?$`)
+
+// rootProblem tells why a folder cannot be a root to write into; "" if it can.
+func rootProblem(root string) string {
+	clear := path.Clean(root)
+	if root == "" || len(root) > 200 || strings.ContainsAny(root, "\x00\\") || path.IsAbs(root) || clear == ".." || strings.HasPrefix(clear, "../") ||
+		slices.Contains(strings.Split(root, "/"), "..") {
+		return quoted(root) + ` is not allowed: want a folder of the workspace, such as "projects" or "docs/drafts"`
+	}
+	return ""
+}
+
+func isLoopbackPair(at string) bool {
+	host, port, err := net.SplitHostPort(at)
+	if err != nil {
+		return false
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n > 0 && isLoopback(host)
+}
+
+// isLoopback tells whether a host is this machine by itself, without asking DNS.
+func isLoopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback()
+}
+
+// The checks that many keys share.
+
+func (c *Config) checkNumber(key string, n, least, most int) error {
+	if n < least || n > most {
+		return c.wrong(key, "%d is not allowed: want %d to %d", n, least, most)
+	}
+	return nil
+}
+
+func (c *Config) checkSpan(key string, d Duration, least, most time.Duration) error {
+	if v := time.Duration(d); v < least || v > most {
+		return c.wrong(key, "%s is not allowed: want %s to %s", or(span(v), "0s"), span(least), span(most))
+	}
+	return nil
+}
+
+// checkWords wants each word among those known, and none twice.
+func (c *Config) checkWords(key string, words, known []string) error {
+	for i, w := range words {
+		if err := c.checkWord(key, w, known); err != nil {
+			return err
+		}
+		if slices.Contains(words[:i], w) {
+			return c.wrong(key, "%s stands there twice", w)
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkWord(key, word string, known []string) error {
+	if slices.Contains(known, word) {
+		return nil
+	}
+	return c.wrong(key, "%s is not allowed: want %s%s", quoted(word), oneOfThese(known), meant(word, known))
+}

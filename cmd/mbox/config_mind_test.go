@@ -1,0 +1,247 @@
+package main
+
+import (
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"mbox/agents"
+	"mbox/agents/action"
+	"mbox/agents/policy"
+)
+
+// read reads a configuration with an environment of NAME=VALUE.
+func read(t *testing.T, text string, env ...string) *Config {
+	t.Helper()
+	c, err := readConfig("/home/you/agents/mbox.toml", []byte(text), environ(env))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return c
+}
+
+func environ(env []string) func(string) string {
+	return func(name string) string {
+		for _, e := range env {
+			if value, ok := strings.CutPrefix(e, name+"="); ok {
+				return value
+			}
+		}
+		return ""
+	}
+}
+
+func equal(t *testing.T, what string, have, want any) {
+	t.Helper()
+	if !reflect.DeepEqual(have, want) {
+		t.Errorf("%s\nhave %+v\nwant %+v", what, have, want)
+	}
+}
+
+// The four roles, as agents/roles.yml of ColDBase and its allowed table have them.
+func TestDefaultRoles(t *testing.T) {
+	have := read(t, "").roles()
+	for _, want := range []struct {
+		name, model, actions string
+		tokens               int
+		timeout              time.Duration
+	}{
+		{"coordinator", "tinyllama", "delegate", 4096, 300 * time.Second},
+		{"coder", "phi4-mini", "write_file read_file", 3072, 300 * time.Second},
+		{"deployer", "phi4-mini", "deploy_compose", 2048, 600 * time.Second},
+		{"tester", "tinyllama", "http_check file_check", 2048, 300 * time.Second},
+	} {
+		r := have[want.name]
+		if r.Name != want.name || r.Model != want.model || strings.Join(r.Actions, " ") != want.actions || r.MaxTokens != want.tokens || r.Timeout != want.timeout {
+			t.Errorf("have %+v, want %+v", r, want)
+		}
+		if r.Purpose == "" || len(r.Capabilities) == 0 || len(r.Fallback) != 0 {
+			t.Errorf("%+v", r)
+		}
+		delete(have, want.name)
+	}
+	equal(t, "more roles", have, map[string]agents.Role{})
+}
+
+// The profiles' defaults are those that the field's description lists.
+func TestDefaultProfiles(t *testing.T) {
+	commands := "git npm cargo ls cat grep find echo pwd wc head tail date df du uname uptime hostname python python3 pip node"
+	if runtime.GOOS == "linux" {
+		commands += " free"
+	}
+	risk := policy.RiskProfile{
+		Level: "supervised", WorkspaceOnly: true, AllowedCommands: strings.Fields(commands),
+		ForbiddenPaths:               strings.Fields("/etc /root /home /usr /bin /sbin /lib /opt /boot /dev /proc /sys /var /tmp ~/.ssh ~/.gnupg ~/.aws ~/.config"),
+		RequireApprovalForMediumRisk: true, BlockHighRiskCommands: true,
+		AutoApprove:      strings.Fields("file_read memory_recall web_search_tool web_fetch calculator glob_search content_search image_info weather tool_search browser browser_open"),
+		DelegationPolicy: policy.DelegationPolicy{Mode: "forbidden"}, ApprovalRoute: policy.ApprovalRoute{TimeoutSecs: 120},
+	}
+	usage := policy.RuntimeProfile{
+		MaxActionsPerHour: 20, MaxCostPerDayCents: 500, ShellTimeoutSecs: 60,
+		DelegationTimeout: 120, AgenticTimeoutSecs: 300, MemoryRecallLimit: 5,
+	}
+	have := read(t, "[risk_profiles.mine]\n[runtime_profiles.mine]\n").policy()
+	trusting := risk
+	trusting.DelegationPolicy.Mode = "allow"
+	equal(t, "risk profiles", have.RiskProfiles, map[string]policy.RiskProfile{"default": risk, "mine": risk, "coordinator": trusting})
+	equal(t, "runtime profiles", have.RuntimeProfiles, map[string]policy.RuntimeProfile{"default": usage, "mine": usage})
+	equal(t, "home", have.Home, "/home/you/agents")
+}
+
+// Without a table there are four agents, and three of them are on.
+func TestDefaultAgents(t *testing.T) {
+	c := read(t, "")
+	equal(t, "registry", c.agentNames(), []string{"coder", "coordinator", "deployer", "tester"})
+	reads := map[string]string{"coder": "read"}
+	want := map[string]policy.Agent{
+		"coder":       {Enabled: true, RiskProfile: "default"},
+		"tester":      {Enabled: true, RiskProfile: "default", Workspace: policy.Workspace{Access: reads}},
+		"deployer":    {Enabled: false, RiskProfile: "default"},
+		"coordinator": {Enabled: true, RiskProfile: "coordinator", Workspace: policy.Workspace{Access: reads}, Delegates: []string{"coder", "tester"}},
+	}
+	for name, p := range want {
+		p.Workspace.Path, p.RuntimeProfile, p.DelegateSameRiskProfile = "agents/"+name+"/workspace", "default", true
+		want[name] = p
+		a := c.Agents[name]
+		if a.Role != name || a.Exec != "" || a.Brain.Kind != "ollama" || a.Brain.URL != "http://127.0.0.1:11434" || a.Concurrency != 1 || a.Memory.Backend != "none" {
+			t.Errorf("%s: %+v", name, a)
+		}
+		if own := c.options().Agents[name]; !own.OnlyNamed || own.Paused == a.Enabled {
+			t.Errorf("%s may take %+v", name, own)
+		}
+	}
+	equal(t, "policies", c.policy().Agents, want)
+	equal(t, "with the deployer", read(t, "[agents.deployer]\nenabled = true").Agents["coordinator"].Delegates, []string{"coder", "tester", "deployer"})
+	equal(t, "without the tester", read(t, "[agents.tester]\nenabled = false").Agents["coordinator"].Delegates, []string{"coder"})
+}
+
+func TestDefaultLimits(t *testing.T) {
+	c := read(t, "")
+	equal(t, "delegation", c.Delegation, Delegation{MaxDepth: 3, MaxChildren: 16, MaxActions: 100, MaxTokens: 200_000, MaxSeconds: 3600})
+	equal(t, "ollama", c.Ollama, Ollama{URL: "http://127.0.0.1:11434", KeepAlive: "5m", NumCtx: 4096, Parallel: 1})
+	equal(t, "openai", c.OpenAI, OpenAI{})
+	equal(t, "write_file", c.limits(), action.Limits{
+		Extensions: strings.Fields(".txt .md .json .yaml .yml .cfg .conf .ini .log"), MaxBytes: 100_000,
+	})
+	equal(t, "http_check", c.httpOptions(), action.HTTPOptions{Never: []string{"127.0.0.1:42617", "127.0.0.1:11434"}})
+	equal(t, "deploy_compose", c.composeOptions(), action.ComposeOptions{})
+	equal(t, "keep_alive", c.Ollama.keepAlive(), 5*time.Minute)
+	list := read(t, "[actions.write_file]\nextensions = ['.py', '']\n[ollama]\nkeep_alive = '-1'")
+	equal(t, "a shorter list", list.limits().Extensions, []string{".py", ""})
+	if list.Ollama.keepAlive() >= 0 {
+		t.Error("-1 is not for good")
+	}
+}
+
+// A table changes what it names, wherever its keys stand, and no more.
+func TestTablesChangeWhatTheyName(t *testing.T) {
+	c := read(t, `
+roles.reviewer = { purpose = "Reads.", actions = ["read_file"], fallback = ["tinyllama"] }
+risk_profiles.careful = { level = "readonly", delegation_policy = { mode = "allow" }, workspace_only = false }
+[runtime_profiles.default]
+max_actions_per_hour = 0
+[roles.tester]
+max_tokens = 10
+[agents.coder]
+brain.kind = "none"
+[agents.reviewer]
+role = "reviewer"
+risk_profile = "careful"
+types = ["analysis"]
+brain = { model = "qwen3:1.7b", temperature = 0 }
+workspace = { access = { coder = "read", tester = "read_write" } }
+delegates = ["coder"]
+delegate_same_risk_profile = false
+[agents.deployer]
+role = "reviewer"
+[agents.plain]
+types = ["other"]
+enabled = false
+`)
+	roles := c.roles()
+	equal(t, "a fifth role", roles["reviewer"], agents.Role{
+		Name: "reviewer", Purpose: "Reads.", Model: "phi4-mini", Fallback: []string{"tinyllama"},
+		Actions: []string{"read_file"}, MaxTokens: 2048, Timeout: 300 * time.Second,
+	})
+	if r := roles["tester"]; r.MaxTokens != 10 || r.Model != "tinyllama" || !r.Allows("http_check") || r.Allows("write_file") {
+		t.Errorf("tester: %+v", r)
+	}
+	p := c.policy()
+	if r := p.RiskProfiles["careful"]; r.Level != "readonly" || r.WorkspaceOnly || r.DelegationPolicy.Mode != "allow" || !r.BlockHighRiskCommands || r.ApprovalRoute.TimeoutSecs != 120 {
+		t.Errorf("careful: %+v", r)
+	}
+	if r := p.RuntimeProfiles["default"]; r.MaxActionsPerHour != 0 || r.MaxCostPerDayCents != 500 {
+		t.Errorf("default: %+v", r)
+	}
+	if a := c.Agents["coder"]; a.Role != "coder" || a.Brain.Kind != "none" || a.Brain.Model != "" || !a.OnlyNamed {
+		t.Errorf("coder: %+v", a)
+	}
+	a := c.Agents["reviewer"]
+	if a.OnlyNamed || a.DelegateSameRiskProfile || a.Brain.Kind != "ollama" || a.Brain.Temperature == nil || *a.Brain.Temperature != 0 {
+		t.Errorf("reviewer: %+v", a)
+	}
+	equal(t, "access", p.Agents["reviewer"].Workspace.Access, map[string]string{"coder": "read", "tester": "read_write"})
+	if role, has := c.roleOf("reviewer"); !has || role.Model != "qwen3:1.7b" || role.Purpose != "Reads." {
+		t.Errorf("its role: %+v", role)
+	}
+	if _, has := c.roleOf("plain"); has || c.Agents["plain"].Brain.Kind != "none" || c.Agents["plain"].Enabled {
+		t.Errorf("plain: %+v", c.Agents["plain"])
+	}
+	if c.Agents["deployer"].Enabled {
+		t.Error("another role has switched the deployer on")
+	}
+}
+
+// Tables from before there were roles mean what they meant.
+func TestOldAgentTables(t *testing.T) {
+	c := read(t, `
+[agents.coder]
+exec = "./coder.sh"
+[agents.tester]
+types = ["research"]
+concurrency = 2
+[agents.deployer]
+exec = "./deploy.sh"
+[agents.coordinator]
+actions = ["something_else"]
+`)
+	if a := c.Agents["coder"]; a.Role != "" || a.Brain.Kind != "none" || a.OnlyNamed || !a.Enabled || a.Workspace.Access != nil {
+		t.Errorf("coder: %+v", a)
+	}
+	if a := c.Agents["tester"]; a.OnlyNamed || a.Concurrency != 2 {
+		t.Errorf("tester: %+v", a)
+	}
+	if !c.Agents["deployer"].Enabled || !read(t, "[agents.deployer]\ntypes = ['other']").Agents["deployer"].Enabled {
+		t.Error("an own deployer is not on")
+	}
+	if a := c.Agents["coordinator"]; a.OnlyNamed || a.Actions[0] != "something_else" {
+		t.Errorf("coordinator: %+v", a)
+	}
+}
+
+// An inline table is as good as any other: what it sets is set.
+func TestInlineTables(t *testing.T) {
+	c := read(t, "agents = { a = { enabled = false, concurrency = 7 } }\nrisk_profiles.x = { workspace_only = false }")
+	if a := c.Agents["a"]; a.Enabled || a.Concurrency != 7 || c.RiskProfiles["x"].WorkspaceOnly {
+		t.Errorf("%+v, %+v", a, c.RiskProfiles["x"])
+	}
+	equal(t, "origin", c.origin("agents.a.enabled"), "mbox.toml:1")
+	equal(t, "origin", c.origin("risk_profiles.x.workspace_only"), "mbox.toml:2")
+}
+
+func TestMemoryBudget(t *testing.T) {
+	for text, want := range map[string]uint64{
+		"":                                  1<<30 + 640<<20, // Ollama, coordinator, coder, tester
+		"[agents.deployer]\nenabled = true": 1<<30 + 896<<20,
+		"[agents.coder]\nenabled = false":   1<<30 + 384<<20,
+		"[agents.coder]\nexec = 'x'":        1<<30 + 384<<20,
+		"[agents]\ncoder.enabled = false\ncoordinator.enabled = false\ntester.enabled = false":     0,
+		"[agents]\ncoder.brain.kind = 'none'\ncoordinator.enabled = false\ntester.enabled = false": 256 << 20,
+	} {
+		if have, _ := read(t, text).budget(); have != want {
+			t.Errorf("%q: %d MiB, want %d", text, have>>20, want>>20)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"mbox/agents/policy"
+)
+
+// coordinatorProfile is the risk profile of the built-in coordinator: the
+// default one, but work may be handed on.
+const coordinatorProfile = "coordinator"
+
+// fillProfiles makes the built-in profiles, and puts the defaults under what
+// the file says of any.
+func (c *Config) fillProfiles() {
+	if c.RiskProfiles == nil {
+		c.RiskProfiles = map[string]*policy.RiskProfile{}
+	}
+	if c.RuntimeProfiles == nil {
+		c.RuntimeProfiles = map[string]*policy.RuntimeProfile{}
+	}
+	for _, name := range []string{"default", coordinatorProfile} {
+		if c.RiskProfiles[name] == nil {
+			c.RiskProfiles[name] = &policy.RiskProfile{}
+		}
+	}
+	if c.RuntimeProfiles["default"] == nil {
+		c.RuntimeProfiles["default"] = &policy.RuntimeProfile{}
+	}
+	for name, p := range c.RiskProfiles {
+		base := defaultRiskProfile()
+		if name == coordinatorProfile {
+			base.DelegationPolicy.Mode = "allow"
+		}
+		fill(c, "risk_profiles."+name, p, &base)
+	}
+	for name, p := range c.RuntimeProfiles {
+		base := defaultRuntimeProfile()
+		fill(c, "runtime_profiles."+name, p, &base)
+	}
+}
+
+// policy is what policies are made from, with everything filled in.
+func (c *Config) policy() policy.Config {
+	out := policy.Config{
+		Home:            c.home(),
+		RiskProfiles:    map[string]policy.RiskProfile{},
+		RuntimeProfiles: map[string]policy.RuntimeProfile{},
+		Agents:          map[string]policy.Agent{},
+	}
+	for name, p := range c.RiskProfiles {
+		out.RiskProfiles[name] = *p
+	}
+	for name, p := range c.RuntimeProfiles {
+		out.RuntimeProfiles[name] = *p
+	}
+	for name, a := range c.Agents {
+		out.Agents[name] = policy.Agent{
+			Enabled: a.Enabled, RiskProfile: a.RiskProfile, RuntimeProfile: a.RuntimeProfile, Workspace: a.Workspace,
+			Delegates: a.Delegates, DelegateSameRiskProfile: a.DelegateSameRiskProfile, Sandbox: a.Sandbox,
+		}
+	}
+	return out
+}
+
+func (c *Config) checkProfiles() error {
+	for _, name := range slices.Sorted(maps.Keys(c.RiskProfiles)) {
+		key := "risk_profiles." + name
+		if !tableName.MatchString(name) {
+			return c.wrong(key, "%q is no name of a profile: want %s", clean(name, 40), tableName)
+		}
+		if err := c.checkRiskProfile(key, c.RiskProfiles[name]); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.RuntimeProfiles)) {
+		key := "runtime_profiles." + name
+		if !tableName.MatchString(name) {
+			return c.wrong(key, "%q is no name of a profile: want %s", clean(name, 40), tableName)
+		}
+		if err := c.checkRuntimeProfile(key, c.RuntimeProfiles[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkRiskProfile(key string, p *policy.RiskProfile) error {
+	if strings.EqualFold(p.Level, "read_only") || strings.EqualFold(p.Level, "read-only") {
+		return c.wrong(key+".level", `%q is spelled "readonly"`, p.Level)
+	}
+	for _, w := range []struct {
+		key, value string
+		known      []string
+	}{
+		{".level", p.Level, []string{policy.ReadOnly, policy.Supervised, policy.Full}},
+		{".delegation_policy.mode", p.DelegationPolicy.Mode, []string{"forbidden", "allow"}},
+		{".approval_route.on_no_approver", p.ApprovalRoute.OnNoApprover, []string{"", "deny", "inherit-originator"}},
+		{".sandbox_backend", p.SandboxBackend, []string{"", "none", "landlock"}},
+	} {
+		if err := c.checkWord(key+w.key, w.value, w.known); err != nil {
+			return err
+		}
+	}
+	if p.SandboxEnabled && p.SandboxBackend == "none" {
+		return c.wrong(key+".sandbox_backend", `"none" contradicts sandbox_enabled = true: want "landlock"`)
+	}
+	if len(p.FirejailArgs) > 0 {
+		return advise(c.wrong(key+".firejail_args", "mbox does not use firejail: it confines with Landlock"),
+			`leave firejail_args out; sandbox = "landlock" in the agent's table confines its commands`)
+	}
+	for _, path := range p.ForbiddenPaths {
+		if !filepath.IsAbs(path) && path != "~" && !strings.HasPrefix(path, "~/") || strings.ContainsRune(path, 0) {
+			return c.wrong(key+".forbidden_paths", "%s is not allowed: want a path that begins with / or ~/", quoted(path))
+		}
+	}
+	return c.checkNumber(key+".approval_route.timeout_secs", p.ApprovalRoute.TimeoutSecs, 1, 7*24*3600)
+}
+
+func (c *Config) checkRuntimeProfile(key string, p *policy.RuntimeProfile) error {
+	const day = 24 * 3600
+	for _, n := range []struct {
+		key         string
+		value       int
+		least, most int
+	}{
+		{".max_tool_iterations", p.MaxToolIterations, 0, 1000},
+		{".max_actions_per_hour", p.MaxActionsPerHour, 0, math.MaxInt32},
+		{".max_cost_per_day_cents", p.MaxCostPerDayCents, 0, math.MaxInt32},
+		{".shell_timeout_secs", p.ShellTimeoutSecs, 1, day},
+		{".max_delegation_depth", p.MaxDelegationDepth, 0, 10},
+		{".delegation_timeout_secs", p.DelegationTimeout, 0, day},
+		{".agentic_timeout_secs", p.AgenticTimeoutSecs, 0, day},
+		{".memory_recall_limit", p.MemoryRecallLimit, 0, 1000},
+	} {
+		if err := c.checkNumber(key+n.key, n.value, n.least, n.most); err != nil {
+			return err
+		}
+	}
+	return nil
+}

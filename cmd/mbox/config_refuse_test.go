@@ -1,0 +1,179 @@
+package main
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// refuses wants an error whose text fits.
+func refuses(t *testing.T, what string, err error, want string) {
+	t.Helper()
+	var e *configError
+	if !errors.As(err, &e) {
+		t.Errorf("%s: taken, or another error (%v); want %s", what, err, want)
+	} else if !regexp.MustCompile(want).MatchString(err.Error()) {
+		t.Errorf("%s: %v; want %s", what, err, want)
+	}
+}
+
+// Every table is strict: an unknown key is named with its line and a guess.
+func TestUnknownKeys(t *testing.T) {
+	for _, c := range []struct{ table, wrong, near string }{
+		{"roles.coder", "modle", "model"},
+		{"roles.fifth", "maxtokens", "max_tokens"},
+		{"risk_profiles.default", "work_space_only", "workspace_only"},
+		{"risk_profiles.x.delegation_policy", "mod", "mode"},
+		{"risk_profiles.x.approval_route", "timeout_sec", "timeout_secs"},
+		{"runtime_profiles.default", "agentc", "agentic"},
+		{"agents.coder", "risk_profil", "risk_profile"},
+		{"agents.coder.brain", "knd", "kind"},
+		{"agents.coder.workspace", "acces", "access"},
+		{"agents.coder.memory", "backnd", "backend"},
+		{"ollama", "num_cxt", "num_ctx"},
+		{"openai", "keyfile", "key_file"},
+		{"delegation", "max_dept", "max_depth"},
+		{"actions.write_file", "root", "roots"},
+		{"actions.http_check", "loopbak", "loopback"},
+		{"actions.deploy_compose", "runn", "run"},
+		{"actions", "write_fil", "write_file"},
+	} {
+		_, err := parseConfig(configFile, []byte("\n["+c.table+"]\n"+c.wrong+" = 1\n"))
+		refuses(t, c.table, err, "^mbox.toml:3: unknown key "+regexp.QuoteMeta(c.table+"."+c.wrong)+"$")
+		var e *configError
+		if errors.As(err, &e) && e.hint != "did you mean "+c.near+"?" {
+			t.Errorf("%s.%s: hint %q, want %s", c.table, c.wrong, e.hint, c.near)
+		}
+	}
+}
+
+// What makes no sense is refused, with the line.
+func TestRefusedConfig(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"[roles.coder]\nactions = ['write_fiel']", `^mbox.toml:2: roles.coder.actions: "write_fiel" is not allowed: want one of .*did you mean write_file`},
+		{"[roles.coder]\nactions = ['delegate', 'delegate']", "mbox.toml:2: .*twice"},
+		{"[roles.coder]\nmodel = ''", "mbox.toml:2: roles.coder.model: .*no name of a model"},
+		{"[roles.coder]\nfallback = ['a b']", "mbox.toml:2: roles.coder.fallback"},
+		{"[roles.coder]\nmax_tokens = 0", "mbox.toml:2: roles.coder.max_tokens: 0 is not allowed: want 1 to"},
+		{"[roles.coder]\ntimeout = '0s'", "mbox.toml:2: roles.coder.timeout: 0s is not allowed"},
+		{"[roles.coder]\ncapabilities = ['a\\u0000']", "mbox.toml:2"},
+		{"[roles.'No Role']\n", "mbox.toml:1: roles.No Role: .*no name of a role"},
+		{"[risk_profiles.X]\n", "mbox.toml:1: .*no name of a profile"},
+		{"[runtime_profiles.X]\n", "mbox.toml:1: .*no name of a profile"},
+		{"[risk_profiles.default]\nlevel = 'read_only'", `mbox.toml:2: risk_profiles.default.level: "read_only" is spelled "readonly"`},
+		{"[risk_profiles.default]\nlevel = 'fully'", `mbox.toml:2: .*did you mean full\?`},
+		{"[risk_profiles.x.delegation_policy]\nmode = 'allowed'", "mbox.toml:2: .*did you mean allow"},
+		{"[risk_profiles.x]\napproval_route = { on_no_approver = 'denied' }", `mbox.toml:2: .*want one of "", deny, inherit-originator`},
+		{"[risk_profiles.x]\napproval_route.timeout_secs = 0", "mbox.toml:2: .*timeout_secs: 0"},
+		{"[risk_profiles.x]\nfirejail_args = ['--net=none']", "mbox.toml:2: .*Landlock"},
+		{"[risk_profiles.x]\nsandbox_backend = 'firejail'", "mbox.toml:2: .*sandbox_backend"},
+		{"[risk_profiles.x]\nsandbox_enabled = true\nsandbox_backend = 'none'", "mbox.toml:3: .*contradicts"},
+		{"[risk_profiles.x]\nforbidden_paths = ['etc']", "mbox.toml:2: .*begins with /"},
+		{"[runtime_profiles.x]\nmax_actions_per_hour = -1", "mbox.toml:2: .*-1 is not allowed"},
+		{"[runtime_profiles.x]\nshell_timeout_secs = 0", "mbox.toml:2: .*want 1 to"},
+
+		{"[agents.x]\nexec = 'e'\nrole = 'coder'", "mbox.toml:2: agents.x.exec: .*one or the other"},
+		{"[agents.coder]\nexec = 'e'\nrole = 'coder'", "mbox.toml:2: agents.coder.exec"},
+		{"[agents.coder]\nexec = 'e'\nbrain.kind = 'ollama'", "mbox.toml:2: agents.coder.exec"},
+		{"[agents.x]\nbrain.kind = 'ollama'", "mbox.toml:2: agents.x.brain.kind: what thinks needs a role"},
+		{"[agents.x]\nrole = 'codr'", `mbox.toml:2: agents.x.role: there is no \[roles.codr\].*did you mean coder`},
+		{"[agents.x]\nrole = 'coder'\nactions = ['http_check']", "mbox.toml:3: agents.x.actions: the role coder does not allow http_check"},
+		{"[agents.x]\nrisk_profile = 'defautl'", `mbox.toml:2: .*there is no \[risk_profiles.defautl\].*did you mean default`},
+		{"[agents.x]\nruntime_profile = 'y'", `mbox.toml:2: .*there is no \[runtime_profiles.y\]`},
+		{"[agents.x]\nsandbox = 'landlok'", "mbox.toml:2: .*did you mean landlock"},
+		{"[agents.coder.brain]\nkind = 'olama'", "mbox.toml:2: .*did you mean ollama"},
+		{"[agents.coder.brain]\nkind = 'exec'", "mbox.toml:1: .*needs a command"},
+		{"[agents.coder.brain]\ncommand = 'c'", `mbox.toml:2: .*a brain of kind "ollama" has none: it is for exec`},
+		{"[agents.coder.brain]\nkind = 'exec'\ncommand = 'c'\nmodel = 'm'", "mbox.toml:4: .*it is for ollama and openai"},
+		{"[agents.coder.brain]\nkey_env = 'K'", "mbox.toml:2: .*it is for openai"},
+		{"[agents.coder.brain]\ntemperature = 2.5", "mbox.toml:2: .*want 0 to 2"},
+		{"[agents.coder.brain]\ntemperature = nan", "mbox.toml:2: .*want 0 to 2"},
+		{"[agents.coder.brain]\nurl = 'http://far'", "mbox.toml:2: .*another machine"},
+		{"[agents.coder.brain]\nkind = 'openai'\nmodel = 'm'", "mbox.toml:1: .*needs the address"},
+		{"[agents.coder.brain]\nkind = 'openai'\nurl = 'https://x/v1'", "mbox.toml:1: .*needs a model"},
+		{"[agents.coder.brain]\nkind = 'openai'\nurl = 'http://x/v1'\nmodel = 'm'\nkey_env = 'K'", "mbox.toml:3: .*in the clear"},
+		{"[agents.coder.workspace]\npath = '../x'", "mbox.toml:2: .*want a folder of the mailbox"},
+		{"[agents.coder.workspace]\npath = 'tasks/pending'", "mbox.toml:2: .*no place for an agent"},
+		{"[agents.coder.workspace]\npath = '.'", "mbox.toml:2: .*no place for an agent"},
+		{"[agents.coder.workspace]\npath = '/'", "mbox.toml:2: .*no place for an agent"},
+		{"[agents.coder.workspace]\naccess = { codr = 'read' }", `mbox.toml:2: .*there is no \[agents.codr\].*did you mean coder`},
+		{"[agents.coder.workspace.access]\ncoder = 'read'", "mbox.toml:2: .*the agent itself"},
+		{"[agents.coder.workspace.access]\ntester = 'rw'", "mbox.toml:2: .*want one of read, write, read_write"},
+		{"[agents.coder.workspace]\nread_memory_from = ['tester']", "mbox.toml:2: .*tester has no memory"},
+		{"[agents.coder.workspace]\nread_memory_from = ['coder']", "mbox.toml:2: .*the agent itself"},
+		{"[agents.coordinator]\ndelegates = ['nobody']", `mbox.toml:2: .*there is no \[agents.nobody\]`},
+		{"[agents.coordinator]\ndelegates = ['coordinator']", "mbox.toml:2: .*the agent itself"},
+		{"[agents.coder]\ndelegates = ['tester']", "mbox.toml:2: .*forbids to hand work on"},
+		{"[agents.coder.memory]\nbackend = 'sqlite'", `mbox.toml:2: .*"sqlite" is not built yet`},
+		{"[agents.coder.memory]\nbackend = 'lucid'", "mbox.toml:2: .*not built yet"},
+		{"[agents.coder.memory]\nbackend = 'sqllite'", "mbox.toml:2: .*did you mean sqlite"},
+
+		{"[ollama]\nurl = 'http://10.1.1.1:11434'", "mbox.toml:2: .*another machine"},
+		{"[ollama]\nurl = 'gopher://x'", "mbox.toml:2: ollama.url: is no address"},
+		{"[ollama]\nkeep_alive = 'long'", "mbox.toml:2: .*want a duration"},
+		{"[ollama]\nnum_ctx = 1", "mbox.toml:2: ollama.num_ctx"},
+		{"[ollama]\nparallel = 0", "mbox.toml:2: ollama.parallel"},
+		{"[ollama]\npull = ['']", "mbox.toml:2: ollama.pull"},
+		{"[openai]\nurl = 'x'", "mbox.toml:2: openai.url"},
+		{"[openai]\nkey_env = 'A'\nkey_file = 'b'", "mbox.toml:2: .*named twice"},
+		{"[delegation]\nmax_depth = 0", "mbox.toml:2: delegation.max_depth: 0"},
+		{"[delegation]\nmax_tokens = -5", "mbox.toml:2: delegation.max_tokens"},
+		{"[actions.write_file]\nextensions = ['py']", "mbox.toml:2: .*no extension"},
+		{"[actions.write_file]\nroots = ['/etc']", "mbox.toml:2: .*want a folder of the workspace"},
+		{"[actions.write_file]\nroots = ['a/../..']", "mbox.toml:2: .*want a folder of the workspace"},
+		{"[actions.write_file]\nmax_bytes = 2000000", "mbox.toml:2: .*max_bytes"},
+		{"[actions.http_check]\nloopback = ['example.com:80']", "mbox.toml:2: .*host:port of this machine"},
+		{"[actions.http_check]\nloopback = ['127.0.0.1']", "mbox.toml:2: .*host:port of this machine"},
+		{"[actions.http_check]\nloopback = ['localhost:0']", "mbox.toml:2: .*host:port of this machine"},
+	} {
+		_, err := parseConfig(configFile, []byte(c.text))
+		refuses(t, c.text, err, c.want)
+	}
+}
+
+// A secret in the file is refused, and no word of it is repeated.
+func TestSecretsStayOutOfTheFile(t *testing.T) {
+	const secret = "hunter2"
+	for text, want := range map[string]string{
+		"[openai]\napi_key = '" + secret + "'":                                    "mbox.toml:2: openai.api_key: a secret does not stand in mbox.toml",
+		"[openai]\n\"API-Key\" = '" + secret + "'":                                "mbox.toml:2: .*a secret",
+		"[agents.coder.brain]\ntoken = '" + secret + "'":                          "mbox.toml:2: agents.coder.brain.token: a secret",
+		"[agents.coder]\nbrain = { kind = 'openai', password = '" + secret + "'}": "mbox.toml:2: .*password: a secret",
+		"password = '" + secret + "'":                                             "mbox.toml:1: password: a secret",
+		"[openai]\nkey_env = 'sk-" + secret + "'":                                 "mbox.toml:2: openai.key_env: is no name of a variable",
+		"[openai]\nurl = 'https://me:" + secret + "@x/v1'":                        "mbox.toml:2: openai.url: has a user or a password",
+		"[ollama]\nurl = 'http://me:" + secret + "@localhost'":                    "mbox.toml:2: ollama.url: has a user or a password",
+		"[agents.coder.brain]\nurl = 'http://me:" + secret + "@localhost'":        "mbox.toml:2: .*has a user or a password",
+	} {
+		_, err := parseConfig(configFile, []byte(text))
+		refuses(t, text, err, want)
+		var e *configError
+		if errors.As(err, &e) && strings.Contains(e.Error()+e.excerpt+e.hint, secret) {
+			t.Errorf("%s: shows the secret: %+v", text, e)
+		}
+	}
+}
+
+// A key is read when it is needed, from where the file says.
+func TestKeys(t *testing.T) {
+	c := read(t, "[openai]\nurl = 'https://a/v1'\nkey_env = 'MBOX_TEST_KEY'\n[agents.coder]\nbrain = { kind = 'openai', model = 'm' }\n"+
+		"[agents.tester]\nbrain = { kind = 'openai', model = 'm', url = 'https://b/v1' }")
+	if b := c.Agents["coder"].Brain; b.KeyEnv != "MBOX_TEST_KEY" || b.URL != "https://a/v1" {
+		t.Errorf("%+v", b)
+	}
+	if b := c.Agents["tester"].Brain; b.KeyEnv != "" || b.KeyFile != "" {
+		t.Errorf("another server gets the key of the first: %+v", b)
+	}
+	t.Setenv("MBOX_TEST_KEY", " k1\n")
+	if key, err := c.key(&c.Agents["coder"].Brain); err != nil || key != "k1" {
+		t.Errorf("%q, %v", key, err)
+	}
+	t.Setenv("MBOX_TEST_KEY", "")
+	if key, err := c.key(&c.Agents["coder"].Brain); err == nil || key != "" {
+		t.Errorf("%q, %v", key, err)
+	}
+	if key, err := c.key(&c.Agents["tester"].Brain); err != nil || key != "" {
+		t.Errorf("%q, %v", key, err)
+	}
+}
