@@ -189,6 +189,7 @@ enabled = false
 	if _, has := c.roleOf("plain"); has || c.Agents["plain"].Brain.Kind != "none" || c.Agents["plain"].Enabled {
 		t.Errorf("plain: %+v", c.Agents["plain"])
 	}
+	equal(t, "access by one dotted key", read(t, "[agents.tester]\nworkspace.access.deployer = 'write'").Agents["tester"].Workspace.Access, map[string]string{"deployer": "write"})
 	if c.Agents["deployer"].Enabled {
 		t.Error("another role has switched the deployer on")
 	}
