@@ -1,0 +1,175 @@
+package brain
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// process is one run of a command, whose group ends with it.
+type process struct {
+	grace  time.Duration
+	heard  func() // never called twice at once
+	stdout head
+	stderr end
+	held   bool // somebody outside of the group still holds stdout
+}
+
+// head keeps the beginning of a text, and calls stop when there is more.
+type head struct {
+	strings.Builder
+	full bool
+	stop func()
+}
+
+func (h *head) Write(p []byte) (int, error) {
+	if h.full || h.Len()+len(p) > maxStdout {
+		if !h.full {
+			h.full = true
+			h.stop()
+		}
+		return len(p), nil
+	}
+	return h.Builder.Write(p)
+}
+
+// end keeps the end of a text.
+type end struct{ text []byte }
+
+func (e *end) Write(p []byte) (int, error) {
+	e.text = append(e.text, p...)
+	e.text = e.text[max(0, len(e.text)-maxStderr):]
+	return len(p), nil
+}
+
+func (e *end) String() string { return string(e.text) }
+
+// pipes are a command's three streams: ours and its ends.
+type pipes struct{ ours, theirs [3]*os.File }
+
+func openPipes() (p *pipes, err error) {
+	p = &pipes{}
+	for i := range p.ours {
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeAll(p.ours[:i])
+			closeAll(p.theirs[:i])
+			return nil, err
+		}
+		p.ours[i], p.theirs[i] = r, w
+		if i == 0 {
+			p.ours[0], p.theirs[0] = w, r
+		}
+	}
+	return p, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+// run runs the command to its end, or to ctx's. When it returns, nothing of the
+// group is left that could be killed.
+func (p *process) run(ctx context.Context, make func() (*exec.Cmd, error), prompt string) error {
+	cmd, err := make()
+	if err != nil {
+		return err
+	}
+	streams, err := openPipes()
+	if err != nil {
+		return err
+	}
+	defer closeAll(streams.ours[:])
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = streams.theirs[0], streams.theirs[1], streams.theirs[2]
+	started, ended := start(cmd)
+	err = <-started
+	closeAll(streams.theirs[:]) // else ours would not end with the command
+	if err != nil {
+		return err
+	}
+	group := cmd.Process.Pid
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	p.stdout.stop = stop
+	var readers sync.WaitGroup
+	readers.Go(func() { p.read(&p.stdout, streams.ours[1]) })
+	readers.Go(func() { p.read(&p.stderr, streams.ours[2]) })
+	readers.Go(func() {
+		_, _ = io.WriteString(streams.ours[0], prompt) // a command need not read it
+		streams.ours[0].Close()
+	})
+	err = p.await(ctx, group, ended)
+	_ = syscall.Kill(-group, syscall.SIGKILL) // there may be none left
+	deadline := time.Now().Add(2 * time.Second)
+	for _, f := range streams.ours {
+		_ = f.SetDeadline(deadline)
+	}
+	readers.Wait()
+	return err
+}
+
+// start starts the process on a thread that stays until it has ended: on Linux
+// a child gets its parent-death signal when the thread that made it ends.
+func start(cmd *exec.Cmd) (started, ended chan error) {
+	started, ended = make(chan error), make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			ended <- cmd.Wait()
+		}
+	}()
+	return started, ended
+}
+
+// await waits for the leader's end, and brings it about when ctx ends.
+func (p *process) await(ctx context.Context, group int, ended chan error) error {
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	_ = syscall.Kill(-group, syscall.SIGTERM)
+	grace := time.NewTimer(p.grace)
+	defer grace.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-grace.C:
+	}
+	_ = syscall.Kill(-group, syscall.SIGKILL)
+	return <-ended
+}
+
+// read ends with the last writer's end, or by the deadline.
+func (p *process) read(to io.Writer, from *os.File) {
+	_, err := io.Copy(to, sounding{from, p.heard})
+	if to == &p.stdout {
+		p.held = errors.Is(err, os.ErrDeadlineExceeded)
+	}
+}
+
+// sounding calls heard for all that is read.
+type sounding struct {
+	io.Reader
+	heard func()
+}
+
+func (s sounding) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if n > 0 {
+		s.heard()
+	}
+	return n, err
+}
