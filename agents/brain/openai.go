@@ -248,32 +248,34 @@ func (o *OpenAI) Ready(ctx context.Context) error {
 	if err := o.server.ready(o.o.Parallel); err != nil {
 		return err
 	}
-	_, err := o.server.tags.ask(ctx, listLife, &o.server.rest, o.list)
+	_, err := o.server.tags.ask(ctx, listLife, &o.server.rest, func(asked context.Context) ([]api.ListModelResponse, error) {
+		return nil, o.list(ctx, asked)
+	})
 	var e *agents.BrainError
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case errors.As(err, &e) && e.Hint == keyHint:
+	if errors.As(err, &e) && e.Hint == keyHint {
 		e.Delay = o.absent.begin(time.Now(), e)
 	}
 	return err
 }
 
-// list asks for the models, and makes nothing of them.
-func (o *OpenAI) list(ctx context.Context) ([]api.ListModelResponse, error) {
-	resp, err := o.send(ctx, http.MethodGet, "models", nil)
-	if err != nil {
-		return nil, o.server.failed(down(o.server.url, err))
+// list asks for the models, and makes nothing of them. asked is ctx with a limit.
+func (o *OpenAI) list(ctx, asked context.Context) error {
+	resp, err := o.send(asked, http.MethodGet, "models", nil)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return o.server.failed(down(o.server.url, err))
 	}
 	defer resp.Body.Close()
 	switch e := o.statusFault(resp); {
 	case e.Hint == keyHint:
-		return nil, e
+		return e
 	case resp.StatusCode >= 500 && e.Fault == agents.ReplyCut:
 		e.Fault = agents.BrainDown
-		return nil, o.server.failed(e)
+		return o.server.failed(e)
 	case resp.StatusCode >= 500, resp.StatusCode == http.StatusTooManyRequests:
-		return nil, o.server.failed(e)
+		return o.server.failed(e)
 	}
-	return nil, nil
+	return nil
 }
