@@ -161,6 +161,7 @@ func dies(pid int) bool {
 
 // A process that has left the group and holds the output: the reply may go on.
 func TestExecOutputHeld(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("setsid"); err != nil {
 		t.Skip("setsid is missing: util-linux")
 	}
@@ -183,10 +184,7 @@ func TestExecParallel(t *testing.T) {
 		_, err := b.Think(within(t), question("hi"))
 		ended <- err
 	}()
-	for read(dir, "on") == "" {
-		if _, err := os.Stat(filepath.Join(dir, "on")); err == nil {
-			break
-		}
+	for _, err := os.Stat(filepath.Join(dir, "on")); err != nil; _, err = os.Stat(filepath.Join(dir, "on")) {
 		time.Sleep(time.Millisecond)
 	}
 	faultOf(t, agents.BrainBusy, agents.Reply{}, b.Ready(within(t)))

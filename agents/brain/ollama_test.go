@@ -57,7 +57,7 @@ func TestOllamaFaults(t *testing.T) {
 		"anything else":       {status(500, `{"error":"boom"}`), agents.ReplyCut, "boom"},
 		"control characters":  {status(500, `{"error":"bo\u001b[2Jom\nnext"}`), agents.ReplyCut, `bo\x1b[2Jom\nnext`},
 		"dies before a word":  {breaks(), agents.BrainDown, "before an answer"},
-		"redirect":            {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 307) }, agents.BrainRefused, "redirect"},
+		"redirect":            {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect) }, agents.BrainRefused, "redirect"},
 		"hangs up": {func(w http.ResponseWriter, _ *http.Request) {
 			c, _, _ := http.NewResponseController(w).Hijack()
 			c.Close()
@@ -329,13 +329,12 @@ func TestMissing(t *testing.T) {
 
 func TestThoughtRefused(t *testing.T) {
 	b := newFake(t, "m", nil).brain(t, Options{})
-	for name, q := range map[string]agents.Thought{
-		"no messages": {},
-		"schema":      {Messages: question("hi").Messages, Schema: []byte("{")},
+	for _, q := range []agents.Thought{
+		{},
+		{Messages: question("hi").Messages, Schema: []byte("{")},
 	} {
 		r, err := b.Think(within(t), q)
 		faultOf(t, agents.BrainRefused, r, err)
-		_ = name
 	}
 }
 

@@ -97,7 +97,7 @@ func TestOpenAIFaults(t *testing.T) {
 		"overloaded":      {status(529, ""), agents.BrainBusy, ""},
 		"bad gateway":     {status(502, ""), agents.BrainDown, ""},
 		"server error":    {status(500, `{"message":"boom"}`), agents.ReplyCut, "boom"},
-		"redirect":        {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/v1/models", 307) }, agents.BrainRefused, "redirect"},
+		"redirect":        {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/v1/models", http.StatusTemporaryRedirect) }, agents.BrainRefused, "redirect"},
 		"a line too long": {events(delta(strings.Repeat("x", maxEvent), "stop"), "[DONE]"), agents.ReplyCut, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestOpenAIReady(t *testing.T) {
 		"key":        {status(401, ""), agents.BrainDown},
 		"busy":       {status(429, ""), agents.BrainBusy},
 		"broken":     {status(500, ""), agents.BrainDown},
-		"redirected": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/", 302) }, agents.BrainRefused},
+		"redirected": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/", http.StatusFound) }, agents.BrainRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
