@@ -1,0 +1,90 @@
+package durable
+
+import (
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// ReplaceIn is Replace for a file that somebody else may see and touch, named
+// in a folder that is open as a root: the temporary file beside it has a name
+// that nobody can foresee, and no step leaves the root. On an error the
+// temporary file is removed, and name is what it was, unless the error comes
+// from flushing the folder: then it may be either.
+func ReplaceIn(root *os.Root, name string, data []byte, m Mode) error {
+	temp := ".mbox-" + rand.Text() + ".new"
+	path := filepath.Join(root.Name(), name)
+	err := stageIn(root, temp, path, data, m)
+	if err == nil {
+		err = step(OpReplace, path, func() error { return root.Rename(temp, name) })
+	}
+	if err != nil {
+		_ = root.Remove(temp)
+		return err
+	}
+	return syncIn(root, m)
+}
+
+func stageIn(root *os.Root, temp, path string, data []byte, m Mode) error {
+	var f *os.File
+	err := step(OpCreate, path, func() (err error) {
+		f, err = root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, FileMode)
+		return err
+	})
+	if f == nil {
+		return err
+	}
+	if err == nil {
+		err = step(OpAppend, path, func() error { return whole(f, data) })
+	}
+	if err == nil && m != None {
+		err = SyncFile(f)
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// whole writes data; os.File goes on after a short write.
+func whole(f *os.File, data []byte) error {
+	_, err := f.Write(data)
+	return err
+}
+
+// MkdirIn makes a folder, 0700, in a folder that is open as a root, and flushes
+// the latter. One that is there already is no error; anything else of that name
+// matches fs.ErrExist.
+func MkdirIn(root *os.Root, name string, m Mode) error {
+	path := filepath.Join(root.Name(), name)
+	info, err := root.Lstat(name)
+	if err == nil && info.IsDir() {
+		return nil
+	}
+	if err == nil {
+		return &fs.PathError{Op: "mkdir", Path: path, Err: unix.EEXIST}
+	}
+	err = step(OpMkdir, path, func() error { return root.Mkdir(name, DirMode) })
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return syncIn(root, m)
+}
+
+func syncIn(root *os.Root, m Mode) error {
+	if m == None {
+		return nil
+	}
+	return step(OpSyncDir, root.Name(), func() error {
+		d, err := root.Open(".")
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		return flushFile(d, "fsync", fsync)
+	})
+}
