@@ -15,10 +15,12 @@ package action
 
 import (
 	"context"
+	"net"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/agents/policy"
+	"mbox/mailbox/durable"
 )
 
 // Action is one act with its parameters.
@@ -60,13 +62,16 @@ type Env struct {
 	Limits   Limits
 	HTTP     HTTPOptions
 	Compose  ComposeOptions
-	Approved bool // somebody has approved exactly this task
+	Sync     durable.Mode // how write_file writes; the zero value flushes
+	Approved bool         // somebody has approved exactly this task
 }
 
 // HTTPOptions are the table [actions.http_check].
 type HTTPOptions struct {
 	Loopback []string // host:port pairs of this machine that may be asked all the same
 	Never    []string // host:port pairs that may not, whatever Loopback says: Ollama, gateways, mbox
+
+	resolver *net.Resolver // of a test; nil: the system's name servers
 }
 
 // ComposeOptions are the table [actions.deploy_compose].

@@ -51,10 +51,10 @@ var rooms = map[string]room{
 	},
 	"agents/action": {
 		layer: 2, ours: []string{"agents/policy", "mailbox/durable", "schemas"},
-		libraries: []string{jsonV2, xsys, "code.dny.dev/ssrf", "github.com/compose-spec/compose-go/v2"},
+		libraries: []string{jsonV2, xsys, "code.dny.dev/ssrf", "github.com/compose-spec/compose-go/v2", "github.com/sirupsen/logrus"},
 	},
 	"agents": {
-		layer: 3, ours: []string{"agents/action", "agents/policy", "agents/sandbox", "mailbox", "audit", "schemas", "mailbox/durable"},
+		layer: 3, ours: []string{"agents/action", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "audit", "schemas", "mailbox/durable"},
 		libraries: []string{jsonV2, xsys, "github.com/rs/zerolog"},
 	},
 	"agents/brain": {

@@ -1,0 +1,200 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/compose-spec/compose-go/v2/loader"
+	"github.com/compose-spec/compose-go/v2/types"
+	"github.com/sirupsen/logrus"
+)
+
+// What may stand in a file. Compose has three hundred fields, of which every
+// release adds some; one that reaches out of the container must not be let in by
+// being forgotten, so the list is of those that do not.
+var (
+	topFields     = []string{"services", "networks", "volumes"}
+	serviceFields = []string{
+		"attach", "build", "cap_drop", "command", "container_name", "cpu_shares", "cpus", "depends_on",
+		"deploy", "domainname", "entrypoint", "environment", "expose", "healthcheck", "hostname", "image",
+		"init", "ipc", "labels", "logging", "mem_limit", "mem_reservation", "memswap_limit", "network_mode",
+		"networks", "pids_limit", "platform", "ports", "pull_policy", "read_only", "restart", "scale",
+		"security_opt", "shm_size", "stdin_open", "stop_grace_period", "stop_signal", "tmpfs", "tty", "ulimits",
+		"user", "volumes", "working_dir",
+	}
+	fieldsOf = map[string][]string{
+		"build":       {"args", "context", "dockerfile", "dockerfile_inline", "labels", "no_cache", "pull", "target"},
+		"deploy":      {"labels", "mode", "replicas", "resources", "restart_policy"},
+		"resources":   {"limits", "reservations"},
+		"limits":      {"cpus", "memory", "pids"},
+		"logging":     {"driver", "options"},
+		"own network": {"driver", "enable_ipv4", "enable_ipv6", "internal", "labels"},
+		"own volume":  {"driver", "labels"},
+		"network":     {"aliases"},
+		"volume":      {"bind", "read_only", "source", "target", "tmpfs", "type", "volume"},
+		"port":        {"app_protocol", "host_ip", "mode", "name", "protocol", "published", "target"},
+	}
+)
+
+var quiet sync.Once
+
+// loadCompose reads a Compose file, and refuses it if it holds anything that is
+// not known to be harmless. It reads no other file and no variable: what would
+// (include, extends, env_file, $NAME) is refused.
+func loadCompose(text string) (project *types.Project, err error) {
+	// compose-go writes warnings by logrus, which nothing else in mbox uses.
+	quiet.Do(func() { logrus.SetOutput(io.Discard) })
+	defer func() {
+		if p := recover(); p != nil { // it is a large library, and the file a model's
+			project, err = nil, fmt.Errorf("is no Compose file: %v", p)
+		}
+	}()
+	details := types.ConfigDetails{
+		WorkingDir:  "/",
+		ConfigFiles: []types.ConfigFile{{Filename: composeFile, Content: []byte(text)}},
+		Environment: types.Mapping{},
+	}
+	ctx := context.Background()
+	model, err := loader.LoadModelWithContext(ctx, details, readNothing)
+	if err != nil {
+		return nil, fmt.Errorf("is no Compose file: %w", err)
+	}
+	maps.DeleteFunc(model, func(key string, _ any) bool { return key == "name" || strings.HasPrefix(key, "x-") })
+	if err := checkModel(model); err != nil {
+		return nil, err
+	}
+	project, err = loader.ModelToProject(model, loader.ToOptions(&details, []func(*loader.Options){readNothing}), details)
+	if err != nil {
+		return nil, fmt.Errorf("is no Compose file: %w", err)
+	}
+	return project, checkProject(project)
+}
+
+func readNothing(o *loader.Options) {
+	o.SetProjectName("mbox", true)
+	o.SkipInterpolation, o.SkipInclude, o.SkipExtends = true, true, true
+	o.SkipNormalization, o.SkipResolveEnvironment, o.SkipResolveLabels = true, true, true
+	o.SkipDefaultValues, o.ResolvePaths = true, false
+}
+
+// checkModel checks which fields there are, before anything is made of them.
+func checkModel(model map[string]any) error {
+	if err := only("", model, topFields); err != nil {
+		return err
+	}
+	if err := checkStrings("", model); err != nil {
+		return err
+	}
+	for _, name := range sorted(model["networks"]) {
+		if err := only("networks."+name, fields(model, "networks", name), fieldsOf["own network"]); err != nil {
+			return err
+		}
+	}
+	for _, name := range sorted(model["volumes"]) {
+		if err := only("volumes."+name, fields(model, "volumes", name), fieldsOf["own volume"]); err != nil {
+			return err
+		}
+	}
+	names := sorted(model["services"])
+	if len(names) == 0 {
+		return errors.New("has no services")
+	}
+	for _, name := range names {
+		if err := checkServiceFields("services."+name, fields(model, "services", name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkServiceFields(at string, s map[string]any) error {
+	if err := only(at, s, serviceFields); err != nil {
+		return err
+	}
+	for _, part := range []string{"build", "deploy", "logging"} {
+		if err := only(at+"."+part, fields(s, part), fieldsOf[part]); err != nil {
+			return err
+		}
+	}
+	resources := fields(s, "deploy", "resources")
+	if err := only(at+".deploy.resources", resources, fieldsOf["resources"]); err != nil {
+		return err
+	}
+	for _, part := range fieldsOf["resources"] {
+		if err := only(at+".deploy.resources."+part, fields(resources, part), fieldsOf["limits"]); err != nil {
+			return err
+		}
+	}
+	for _, name := range sorted(s["networks"]) {
+		if err := only(at+".networks."+name, fields(s, "networks", name), fieldsOf["network"]); err != nil {
+			return err
+		}
+	}
+	for list, each := range map[string]string{"volumes": "volume", "ports": "port"} {
+		entries, _ := s[list].([]any)
+		for i, entry := range entries {
+			entry, _ := entry.(map[string]any)
+			if err := only(fmt.Sprintf("%s.%s[%d]", at, list, i), entry, fieldsOf[each]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// only refuses fields that are not listed.
+func only(at string, of map[string]any, listed []string) error {
+	for _, key := range slices.Sorted(maps.Keys(of)) {
+		if !slices.Contains(listed, key) {
+			return fmt.Errorf("%s is not allowed", strings.TrimPrefix(at+"."+key, "."))
+		}
+	}
+	return nil
+}
+
+// fields is the object at a path of keys; empty where there is none.
+func fields(of map[string]any, path ...string) map[string]any {
+	for _, key := range path {
+		of, _ = of[key].(map[string]any)
+	}
+	return of
+}
+
+func sorted(v any) []string {
+	m, _ := v.(map[string]any)
+	return slices.Sorted(maps.Keys(m))
+}
+
+// checkStrings refuses variables, which would be filled from the environment of
+// whoever runs the file.
+func checkStrings(at string, v any) error {
+	switch v := v.(type) {
+	case string:
+		if strings.Contains(strings.ReplaceAll(v, "$$", ""), "$") {
+			return fmt.Errorf("%s has a variable: write $$ for a dollar sign", at)
+		}
+	case []any:
+		for i, part := range v {
+			if err := checkStrings(fmt.Sprintf("%s[%d]", at, i), part); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			place := strings.TrimPrefix(at+"."+key, ".")
+			if err := checkStrings(place, key); err != nil {
+				return err
+			}
+			if err := checkStrings(place, v[key]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

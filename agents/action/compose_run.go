@@ -1,0 +1,131 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/compose-spec/compose-go/v2/types"
+
+	"mbox/agents/policy"
+	"mbox/schemas"
+)
+
+const (
+	composeTime = 10 * time.Minute // images may have to be fetched
+	composeLog  = 8 << 10          // bytes of docker's words that are kept, from the end
+)
+
+// run writes what was checked into the workspace and has docker start it.
+func (d *deployment) run(ctx context.Context, env *Env, project *types.Project) (status, problem string, err error) {
+	place, err := env.Policy.Write(composeFile)
+	if err != nil {
+		return "", "", err
+	}
+	if err := readyFolder(env.Policy, place, project); err != nil {
+		return "", "", err
+	}
+	// Not the text that came in: docker might understand it in another way.
+	text, err := project.MarshalYAML()
+	if err != nil {
+		return "", "", err
+	}
+	if err := put(place, text, env.Sync); err != nil {
+		return "", "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, composeTime)
+	defer cancel()
+	log := &tail{most: composeLog}
+	err = dockerUp(ctx, filepath.Join(place.Root, place.Rel), d.Project, log)
+	d.Log = strings.ToValidUTF8(string(log.kept), "\ufffd")
+	if err == nil {
+		return "deployed", "", nil
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return "failed", "docker compose: " + schemas.Sentence(err.Error(), 200), nil
+}
+
+// readyFolder checks on the disk what the file names. The folders that it mounts
+// have to be there (docker would make them as root), in the workspace, behind no
+// symlink; and no .env may lie beside it, from which docker compose takes
+// settings.
+func readyFolder(p *policy.Policy, file policy.Place, project *types.Project) error {
+	for _, path := range hostPaths(project) {
+		ask := p.Write
+		if path.readOnly {
+			ask = p.Read
+		}
+		place, err := ask(path.path)
+		if err != nil {
+			return err
+		}
+		if place.Root != file.Root {
+			return denied("compose_mount", path.path, "it is not below the workspace")
+		}
+		dir, name, err := enter(place)
+		if err != nil {
+			return err
+		}
+		info, err := dir.Lstat(name)
+		dir.Close()
+		if err != nil {
+			return err
+		}
+		if info.Mode()&fs.ModeSymlink != 0 {
+			return throughLink(path.path)
+		}
+	}
+	return noSettings(file)
+}
+
+func noSettings(file policy.Place) error {
+	dir, _, err := enter(file)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if _, err := dir.Lstat(".env"); !errors.Is(err, fs.ErrNotExist) {
+		return denied("compose_env", ".env", "docker compose would take settings from it")
+	}
+	return nil
+}
+
+// dockerUp runs docker compose with fixed arguments, without a shell, and with no
+// more of the environment than it needs to find itself and the engine.
+func dockerUp(ctx context.Context, file, project string, log *tail) error {
+	cmd := exec.CommandContext(ctx, "docker", "compose", "-f", file, "-p", project, "up", "-d", "--wait")
+	cmd.Dir = filepath.Dir(file)
+	cmd.Env = []string{}
+	for _, name := range []string{"PATH", "HOME", "DOCKER_HOST"} {
+		if value, set := os.LookupEnv(name); set {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the plug-in is a child of docker
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 2 * time.Second
+	return cmd.Run()
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	most int
+	kept []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.kept = append(t.kept, p...)
+	if over := len(t.kept) - t.most; over > 0 {
+		t.kept = append(t.kept[:0], t.kept[over:]...)
+	}
+	return len(p), nil
+}

@@ -1,0 +1,187 @@
+package action
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"mbox/agents/policy"
+	"mbox/mailbox/durable"
+	"mbox/schemas"
+)
+
+// WriteFile puts a text into a file of the agent's workspace.
+type WriteFile struct {
+	Path    string `json:"path" jsonschema:"minLength=1,maxLength=200,description=where\\, from the workspace"`
+	Content string `json:"content" jsonschema:"maxLength=1000000,description=the whole text of the file"`
+}
+
+// The limits of write_file where a [Limits] has none.
+var (
+	extensions = []string{".txt", ".md", ".json", ".yaml", ".yml", ".cfg", ".conf", ".ini", ".log"}
+	maxBytes   = 100_000
+)
+
+// Name is write_file.
+func (*WriteFile) Name() string { return "write_file" }
+
+// Validate checks the path, its extension and the content.
+func (w *WriteFile) Validate(l Limits) error {
+	if err := checkLocal(w.Path); err != nil {
+		return err
+	}
+	if err := checkExtension(w.Path, l.Extensions); err != nil {
+		return err
+	}
+	if !inRoots(w.Path, l.WriteRoots) {
+		return fault("path", schemas.CodeBadValue, schemas.Quote(w.Path)+" is in no folder that may be written",
+			"a path below "+strings.Join(l.WriteRoots, ", "))
+	}
+	return checkContent(w.Content, cmp.Or(l.MaxBytes, maxBytes))
+}
+
+func checkExtension(name string, allowed []string) error {
+	if allowed == nil {
+		allowed = extensions
+	}
+	ext := path.Ext(path.Base(path.Clean(name)))
+	if ext == path.Base(path.Clean(name)) { // .log is a name, not an extension
+		ext = ""
+	}
+	same := func(e string) bool { return strings.EqualFold(e, ext) }
+	switch {
+	case strings.HasSuffix(name, "/"):
+		return fault("path", schemas.CodeBadValue, schemas.Quote(name)+" is a folder", "a file")
+	case ext == "":
+		return fault("path", schemas.CodeBadValue, schemas.Quote(name)+" has no extension", "one of "+strings.Join(allowed, ", "))
+	case !slices.ContainsFunc(allowed, same):
+		return fault("path", schemas.CodeBadValue, "the extension "+schemas.Quote(ext)+" is not allowed", "one of "+strings.Join(allowed, ", "))
+	}
+	return nil
+}
+
+// inRoots tells whether a path lies below one of the folders, name by name:
+// e2e holds e2e/a.txt and not e2e-old/a.txt.
+func inRoots(name string, roots []string) bool {
+	if len(roots) == 0 {
+		return true
+	}
+	name = path.Clean(name)
+	return slices.ContainsFunc(roots, func(root string) bool {
+		root = path.Clean(root)
+		return root == "." || strings.HasPrefix(name, root+"/")
+	})
+}
+
+func checkContent(content string, most int) error {
+	bad := func(problem string) error { return fault("content", schemas.CodeBadValue, problem, "text") }
+	switch {
+	case len(content) > most:
+		return fault("content", schemas.CodeTooLong, fmt.Sprintf("has %d bytes", len(content)), fmt.Sprintf("at most %d", most))
+	case !utf8.ValidString(content):
+		return bad("is no UTF-8")
+	case strings.Contains(content, "\x00"):
+		return bad("has a NUL byte")
+	case strings.HasPrefix(content, "\x7fELF"):
+		return bad("begins as a program (ELF)")
+	case strings.HasPrefix(strings.TrimPrefix(content, "\ufeff"), "#!"):
+		return bad("begins as a script (#!)")
+	}
+	return nil
+}
+
+// Permit asks whether the agent may write there.
+func (w *WriteFile) Permit(p *policy.Policy) error {
+	if err := p.Tool(w.Name()); err != nil {
+		return err
+	}
+	_, err := p.Write(w.Path)
+	return err
+}
+
+// Do writes the file whole or not at all: a reader sees the old text or the new
+// one. Missing folders are made; nothing is written through a symlink.
+func (w *WriteFile) Do(_ context.Context, env *Env) (Result, error) {
+	place, err := env.Policy.Write(w.Path)
+	if err != nil {
+		return Result{}, err
+	}
+	if place.Device {
+		return Result{}, notRegular(w.Path, "device")
+	}
+	if err := put(place, []byte(w.Content), env.Sync); err != nil {
+		return Result{}, err
+	}
+	sum := sha256.Sum256([]byte(w.Content))
+	out, err := output(struct {
+		Size   int    `json:"size"`
+		SHA256 string `json:"sha256"`
+	}{len(w.Content), fmt.Sprintf("sha256:%x", sum)})
+	return Result{Action: w.Name(), Status: "written", Path: w.Path, Output: out}, err
+}
+
+// put writes a file at a place.
+func put(place policy.Place, data []byte, m durable.Mode) error {
+	if err := makeFolders(place, m); err != nil {
+		return err
+	}
+	dir, name, err := enter(place)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	info, err := dir.Lstat(name)
+	switch {
+	case err == nil && !info.Mode().IsRegular():
+		return notRegular(place.Rel, kindName(info.Mode()))
+	case err != nil && !missing(err):
+		return err
+	}
+	return durable.ReplaceIn(dir, name, data, m)
+}
+
+// makeFolders makes the folders above a place's file that are missing.
+func makeFolders(place policy.Place, m durable.Mode) error {
+	parents := strings.Split(filepath.ToSlash(filepath.Dir(filepath.Clean(place.Rel))), "/")
+	if parents[0] == "." {
+		return nil
+	}
+	for i := range parents {
+		if err := makeFolder(policy.Place{Root: place.Root, Rel: path.Join(parents[:i+1]...)}, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func makeFolder(place policy.Place, m durable.Mode) error {
+	dir, name, err := enter(place)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	err = durable.MkdirIn(dir, name, m)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	next, err := stepInto(dir, name) // tells what is there instead
+	if err == nil {
+		next.Close()
+	}
+	return err
+}
+
+func notRegular(name, kind string) error {
+	return &policy.Denied{
+		Rule: "path_not_regular", What: schemas.Sentence(name, 2*maxPath),
+		Why: "it is a " + kind + ", not a file",
+	}
+}
