@@ -9,3 +9,10 @@ import "embed"
 //
 //go:embed all:template
 var FS embed.FS
+
+// Prompts holds the templates of what agents' brains are told, under prompts/.
+// They are not copied out: a file of the same name in the mailbox's folder
+// prompts/ goes before.
+//
+//go:embed prompts
+var Prompts embed.FS

@@ -1,5 +1,32 @@
-// Package agents runs the agents of a mailbox: a [Worker] claims tasks and has
-// a command do them, one process group an attempt.
+// Package agents runs the agents of a mailbox. A [Worker] claims tasks and does
+// them: as a member of a [Team] by actions, or by a command, one process group an
+// attempt.
+//
+// # Work by actions
+//
+// A task carries its action (mbox.action), or the agent's [Brain] replies with
+// some. Either way all of them are judged before the first is done, in one order:
+// the role is known, it allows the action, the parameters are right, the depth is
+// within the limit, and the agent's policy agrees. Judged is at the creation of a
+// task ([Team.Review]) and again when it is claimed; each decision is a line
+// "delegation" in the ledger, each refusal by a policy one of "policy_denied"
+// besides. A reply is done whole or not at all.
+//
+// A model decides nothing but which of its agent's actions are done, with which
+// parameters. What it is told of tasks, files and other agents is data between
+// marks that nobody can guess, with its origin.
+//
+// The action delegate makes tasks for other agents. The one that handed them on
+// goes back to pending and waits; when they have ended it is claimed again, and
+// its brain is told what came of them, failures too.
+//
+// A brain that is busy, away or lacks its model burns no attempt: the task is
+// given back, and while the brain does not answer its agent takes only tasks that
+// carry an action. A reply that is no use burns one; the last attempt's error says
+// what was wrong with it and what may help.
+//
+// Killed between an action and the line that tells of it, an attempt does the
+// action again: actions are repeatable, and are debited when they are noted.
 //
 // # What a command gets and gives
 //

@@ -40,11 +40,24 @@ func (l lapse) Error() string { return string(l) }
 func newAttempt(hard context.Context, s *shift, claim *mailbox.Claim) *attempt {
 	a := &attempt{shift: s, claim: claim}
 	a.live, a.cut = context.WithCancelCause(hard)
-	a.log = s.Log.With().Str("agent", s.Agent).Str("task_id", string(claim.ID())).Int64("attempt", claim.Task.Mbox.Attempt).Logger()
+	a.log = s.logOf(claim)
 	a.report = newReporter(a)
 	a.stdout = &output{dir: s.workspace, heard: a.report.alive}
 	a.stderr = &remarks{log: s.journal.of(claim.ID()), heard: a.report.alive, progress: a.report.progress, delay: defaultDelay}
 	return a
+}
+
+// logOf is the worker's log with who works on what: these fields come from here
+// and from no other place.
+func (s *shift) logOf(c *mailbox.Claim) zerolog.Logger {
+	with := s.Log.With().Str("agent_alias", s.Agent).Str("task_id", string(c.ID())).Int64("attempt", c.Task.Mbox.Attempt)
+	if session := s.Box.Session(c.Task); session != nil {
+		with = with.Str("session_key", schemas.Sentence(*session, 200))
+	}
+	if s.policy != nil {
+		with = with.Str("risk_profile", s.policy.RiskProfileName)
+	}
+	return with.Logger()
 }
 
 // lapsed tells how somebody else ended the claim; "" if nobody did, or if the
@@ -65,6 +78,10 @@ func (a *attempt) run(ctx, hard context.Context) {
 		a.cut(lapse("over before it began"))
 	}
 	e := ending{stopped: ctx.Err() != nil, lapsed: a.lapsed()}
+	if a.byActions() && !e.stopped && e.lapsed == "" {
+		a.act(hard)
+		return
+	}
 	if !e.stopped && e.lapsed == "" {
 		e = a.work()
 	}
@@ -178,7 +195,7 @@ func (a *attempt) lay() (l laid, err error) {
 
 func (a *attempt) spawn(l laid) (*child, error) {
 	return spawn(command{
-		line: a.Exec, dir: a.workspace, stdin: l.task, lease: a.claim.LeaseFile(),
+		confine: a.Confine, line: a.Exec, dir: a.workspace, stdin: l.task, lease: a.claim.LeaseFile(),
 		env: append(os.Environ(),
 			"PWD="+a.workspace,
 			"MBOX_HOME="+a.Box.Home(),
@@ -244,30 +261,46 @@ func (a *attempt) complete(hard context.Context, stale bool) verdict {
 	return verdict{said: true}
 }
 
-// say carries out a verb that ends the claim. It does not give up while the
-// mailbox is busy, read-only or full, for the result is nowhere else: only when
-// the claim is over, when the content is refused, or when the worker has to
-// stop.
+// say carries out a verb that ends the claim, and tells the log. It does not give
+// up while the mailbox is busy, read-only or full, for the result is nowhere
+// else: only when the claim is over, when the content is refused, or when the
+// worker has to stop.
 func (a *attempt) say(hard context.Context, what string, verb func() error) error {
+	err := a.insist(hard, verb)
+	switch {
+	case err == nil:
+		a.log.Info().Msg(what)
+	case errors.Is(err, mailbox.ErrCommitted):
+		a.log.Warn().Err(err).Msg(what)
+		return nil
+	case settled(err):
+		a.log.Warn().Err(err).Msg("not " + what)
+	default:
+		a.log.Error().Err(err).Msg("not " + what + ": the worker stops")
+	}
+	return err
+}
+
+// settled tells whether an error is an answer: saying it again changes nothing.
+func settled(err error) bool {
+	var refused *schemas.Error
+	var denied *mailbox.Refusal
+	return err == nil || errors.Is(err, mailbox.ErrCommitted) || errors.Is(err, mailbox.ErrStale) ||
+		errors.As(err, &refused) || errors.As(err, &denied)
+}
+
+// insist says something to the mailbox until it has an answer, or the worker has
+// to stop.
+func (a *attempt) insist(hard context.Context, verb func() error) error {
 	pause := patience{}
 	for {
 		err := verb()
-		var refused *schemas.Error
-		switch {
-		case err == nil:
-			a.log.Info().Msg(what)
-			return nil
-		case errors.Is(err, mailbox.ErrCommitted):
-			a.log.Warn().Err(err).Msg(what)
-			return nil
-		case errors.Is(err, mailbox.ErrStale), errors.As(err, &refused):
-			a.log.Warn().Err(err).Msg("not " + what)
+		if settled(err) {
 			return err
 		}
-		a.log.Warn().Err(err).Msg("not yet " + what + "; will try again")
+		a.log.Warn().Err(err).Msg("the mailbox does not take it yet; will try again")
 		_ = a.claim.Renew() // a result is at hand: this worker lives
 		if !pause.wait(hard) {
-			a.log.Error().Err(err).Msg("not " + what + ": the worker stops")
 			return err
 		}
 	}

@@ -21,6 +21,7 @@ type command struct {
 	stdin, lease   *os.File
 	stdout, stderr io.Writer
 	started        func(group int) error // records the process group
+	confine        func(*exec.Cmd) error // puts it into a sandbox; nil: none
 }
 
 // gate is the shell that becomes the command once a line has come through
@@ -49,7 +50,12 @@ func spawn(r command) (*child, error) {
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = r.dir, r.env, r.stdin, theirs[1], theirs[2]
 	cmd.ExtraFiles = []*os.File{r.lease, theirs[0]}
 	cmd.SysProcAttr = processAttr()
-	err = c.start(cmd)
+	if r.confine != nil {
+		err = r.confine(cmd)
+	}
+	if err == nil {
+		err = c.start(cmd)
+	}
 	closeAll(theirs) // else the pipes would not end with the command
 	if err != nil {
 		closeAll(c.pipes)

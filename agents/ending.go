@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"mbox/mailbox"
 )
 
@@ -30,7 +32,8 @@ const defaultDelay = 5 * time.Second
 // verdict is what an ending means for the task.
 type verdict struct {
 	complete bool
-	release  string // the reason
+	output   jsontext.Value // with complete, of work by actions
+	release  string         // the reason
 	delay    time.Duration
 	failure  *mailbox.Failure
 	said     bool // nothing is left to do

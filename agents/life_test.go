@@ -277,7 +277,7 @@ func TestRefusedOptions(t *testing.T) {
 	b := newScene(t, mailbox.Options{}).box
 	for want, w := range map[string]Worker{
 		"no mailbox":   {Agent: "coder", Exec: "x"},
-		"no command":   {Box: b, Agent: "coder"},
+		"neither a":    {Box: b, Agent: "coder"},
 		"NUL":          {Box: b, Agent: "coder", Exec: "a\x00b"},
 		"negative":     {Box: b, Agent: "coder", Exec: "x", Grace: -1},
 		"no agent":     {Box: b, Agent: "Coder", Exec: "x"},
@@ -303,7 +303,7 @@ func TestReadOnlyIsWaitedOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.give("go")
-	until(t, "not completed", func() bool { return strings.Contains(s.log.String(), "not yet completed") })
+	until(t, "not completed", func() bool { return strings.Contains(s.log.String(), "does not take it yet") })
 	if err := os.Remove(readonly); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -12,17 +13,22 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"mbox/agents/policy"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 )
 
-// Worker claims an agent's tasks and has a command do them. The package comment
-// tells what the command gets and gives. Of its fields Box, Agent and Exec are
-// needed.
+// Worker claims an agent's tasks and does them: by a command, or as a member of
+// a team by actions. The package comment tells what either gets and gives. Of its
+// fields Box, Agent, and one of Exec and Team are needed.
 type Worker struct {
-	Box         *mailbox.Box   // the mailbox, open
-	Agent       string         // who claims
-	Exec        string         // the command, for /bin/sh -c
+	Box   *mailbox.Box // the mailbox, open
+	Agent string       // who claims
+	Exec  string       // the command, for /bin/sh -c; goes before Team
+	Team  *Team        // whose member the agent is
+	// Confine, if not nil, puts each command into a sandbox before it is started;
+	// an error keeps it from being started.
+	Confine     func(*exec.Cmd) error
 	Concurrency int            // tasks at once; 1
 	Timeout     time.Duration  // the longest an attempt may take; 0 is for ever
 	Type        string         // only tasks of this type; "" is all
@@ -70,8 +76,8 @@ func (w *Worker) begin(ctx context.Context) (*shift, error) {
 	switch {
 	case s.Box == nil:
 		return nil, errors.New("it has no mailbox")
-	case s.Exec == "":
-		return nil, errors.New("it has no command")
+	case s.Exec == "" && (s.Team == nil || s.Team.Members[s.Agent].Role == ""):
+		return nil, errors.New("it has neither a command nor a role")
 	case strings.ContainsRune(s.Exec, 0):
 		return nil, errors.New("its command has a NUL")
 	case s.Concurrency < 0 || s.Grace < 0 || s.Timeout < 0:
@@ -86,6 +92,12 @@ func (w *Worker) begin(ctx context.Context) (*shift, error) {
 func (s *shift) prepare(ctx context.Context) (err error) {
 	home := s.Box.AgentDir(s.Agent)
 	s.workspace = filepath.Join(home, "workspace")
+	if s.byActions() {
+		if s.policy, err = policy.ForAgent(s.Team.Policies, s.Agent); err != nil {
+			return err
+		}
+		s.workspace = s.policy.Workspace
+	}
 	mode := s.Box.Options().Sync
 	for _, dir := range []string{s.workspace, filepath.Join(home, "logs")} {
 		if err := durable.MkdirAll(dir, mode); err != nil {
@@ -97,10 +109,22 @@ func (s *shift) prepare(ctx context.Context) (err error) {
 	return err
 }
 
+// byActions tells whether the agent works by actions, not by a command.
+func (w *Worker) byActions() bool { return w.Exec == "" && w.Team != nil }
+
+// thinks tells whether the agent's brain would take a thought now.
+func (s *shift) thinks(ctx context.Context) func() bool {
+	if !s.byActions() {
+		return nil
+	}
+	return func() bool { return s.Team.Ready(ctx, s.Agent) == nil }
+}
+
 // shift is one Run of a worker.
 type shift struct {
 	Worker
 	workspace string
+	policy    *policy.Policy // of an agent that works by actions
 	journal   *journal
 	attempts  sync.WaitGroup
 	watching  sync.WaitGroup
@@ -156,7 +180,7 @@ func (s *shift) work(ctx, hard context.Context) error {
 }
 
 func (s *shift) claim(ctx context.Context) (*mailbox.Claim, error) {
-	r := mailbox.ClaimRequest{Agent: s.Agent, Type: s.Type, Process: true}
+	r := mailbox.ClaimRequest{Agent: s.Agent, Type: s.Type, Process: true, Thinks: s.thinks(ctx)}
 	if !s.Once {
 		return s.Box.Wait(ctx, r)
 	}

@@ -57,7 +57,9 @@ func TestOllamaFaults(t *testing.T) {
 		"anything else":       {status(500, `{"error":"boom"}`), agents.ReplyCut, "boom"},
 		"control characters":  {status(500, `{"error":"bo\u001b[2Jom\nnext"}`), agents.ReplyCut, `bo\x1b[2Jom\nnext`},
 		"dies before a word":  {breaks(), agents.BrainDown, "before an answer"},
-		"redirect":            {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect) }, agents.BrainRefused, "redirect"},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		}, agents.BrainRefused, "redirect"},
 		"hangs up": {func(w http.ResponseWriter, _ *http.Request) {
 			c, _, _ := http.NewResponseController(w).Hijack()
 			c.Close()

@@ -11,7 +11,7 @@ import (
 	"mbox/mailbox"
 )
 
-type doctorOptions struct{ fix, json bool }
+type doctorOptions struct{ fix, pull, json bool }
 
 func doctorVerb() *verb {
 	var o doctorOptions
@@ -19,15 +19,16 @@ func doctorVerb() *verb {
 		name:  "doctor",
 		brief: "look for what is wrong with the mailbox or the machine",
 		about: `Looks at folders, modes and owner, the file system and its renames, disk and
-memory, clock, limits, the sandbox, what crashes left, the configuration and where
-each value comes from, and tasks that nobody can take or has taken. Something wrong
-is exit code 1; warnings are 0.
+memory, clock, limits, the sandbox, the brains of the agents, what crashes left, the
+configuration and where each value comes from, and tasks that nobody can take or has
+taken. Something wrong is exit code 1; warnings are 0.
 
---fix mends what is safe to mend: modes and missing folders.`,
+--fix mends what is safe to mend: modes and missing folders. --pull fetches models.`,
 		shows: []string{"mbox doctor", "mbox doctor --json | jq '.findings[] | select(.level != \"ok\")'"},
 		exits: []int{exitNotFound, exitIO, exitBusy},
 		flags: []cli.Flag{
 			boolFlag("fix", "mend modes and missing folders", &o.fix),
+			boolFlag("pull", "fetch the models that enabled agents ask Ollama for and that it does not have", &o.pull),
 			jsonFlag(&o.json),
 		},
 		run: func(ctx context.Context, s *session, _ []string) error { return o.run(ctx, s) },
@@ -92,11 +93,20 @@ func (o *doctorOptions) run(ctx context.Context, s *session) error {
 	e.memory()
 	e.budget()
 	e.limits()
-	e.sandbox(nil)
+	e.sandbox(e.confined())
+	e.minds(ctx, o.pull)
 	e.readOnly()
 	e.leftovers()
 	e.tasks(ctx)
 	return o.answer(s, e)
+}
+
+// confined are the agents whose commands are to be confined.
+func (e *exam) confined() []string {
+	if e.s.config == nil {
+		return nil
+	}
+	return e.s.config.confined()
 }
 
 func (o *doctorOptions) answer(s *session, e *exam) error {

@@ -26,7 +26,8 @@ func upVerb() *verb {
 		brief: "run the router and the agents of mbox.toml",
 		about: `Serves the mailbox until SIGTERM or Ctrl-C: admits drops as they come, takes
 tasks of dead workers back at once, raises alarms, and runs a worker for every
-enabled agent that has exec in mbox.toml. Nothing depends on it: without it
+enabled agent that has a role or a command in mbox.toml; without any entry there
+these are the coordinator, the coder and the tester. Nothing depends on it: without it
 every command does the same when it is called.
 
 When it serves it says "mbox: ready, pid N, home DIR" on stderr. On a signal
@@ -55,12 +56,16 @@ func (o *upOptions) run(ctx context.Context, s *session, box *mailbox.Box) error
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	c := crew{stop: stop}
+	if err := s.recordLifted(ctx, box, s.config.agentNames()...); err != nil {
+		return err
+	}
 	err := box.Route(ctx, mailbox.RouterOptions{
 		Ready: func() {
 			for _, w := range o.workers(s, box) {
 				c.start(ctx, w)
 			}
 			s.ready(box)
+			c.running.Go(func() { s.prepull(ctx) })
 		},
 		Scanned: s.scanned,
 	})
@@ -75,12 +80,22 @@ func (o *upOptions) run(ctx context.Context, s *session, box *mailbox.Box) error
 	return err
 }
 
-// workers are those of the enabled agents that have a command.
+// prepull fetches the models of [ollama] pull that are missing.
+func (s *session) prepull(ctx context.Context) {
+	if len(s.config.Ollama.Pull) == 0 {
+		return
+	}
+	if err := s.pull(ctx, false); err != nil && ctx.Err() == nil {
+		s.warnf("models: %v", err)
+	}
+}
+
+// workers are those of the enabled agents that have a command or a role.
 func (o *upOptions) workers(s *session, box *mailbox.Box) []*agents.Worker {
 	var out []*agents.Worker
 	for _, name := range slices.Sorted(maps.Keys(s.config.Agents)) {
 		a := s.config.Agents[name]
-		if !a.Enabled || a.Exec == "" {
+		if !a.Enabled || a.Exec == "" && a.Role == "" {
 			continue
 		}
 		w := s.worker(box, name, a)

@@ -22,9 +22,11 @@ func workerVerb() *verb {
 	o := workerOptions{concurrency: number{min: 1, max: 64}, kind: oneOf(mailbox.Types...)}
 	return &verb{
 		name:  "worker",
-		brief: "have a command do an agent's tasks",
-		about: `Takes the tasks that the agent may take, one after another, and runs the command
-for each: by /bin/sh, in agents/NAME/workspace, in a process group of its own.
+		brief: "do an agent's tasks, by its role or by a command",
+		about: `Takes the tasks that the agent may take, one after another. An agent with a role
+in mbox.toml does them by its actions: those that a task carries, or those that
+its brain replies with. For any other agent, and with --exec for any, a command is
+run for each: by /bin/sh, in agents/NAME/workspace, in a process group of its own.
 
 The command gets the task's JSON on stdin, and MBOX_TASK_ID, MBOX_TASK_FILE,
 MBOX_ATTEMPT, MBOX_TOKEN, MBOX_ARTIFACTS (a folder for files), MBOX_AGENT and
@@ -61,13 +63,16 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 	return s.with(ctx, func(box *mailbox.Box) error {
 		w := s.worker(box, o.agent, s.config.Agents[o.agent])
 		o.override(w)
-		if w.Exec == "" {
-			return usagef("mbox worker --agent "+o.agent+" --exec CMD", "%s has no command: neither --exec nor exec in mbox.toml", o.agent)
+		if w.Exec == "" && s.team.Members[o.agent].Role == "" {
+			return usagef("mbox worker --agent "+o.agent+" --exec CMD", "%s has neither a command (--exec, or exec in mbox.toml) nor a role", o.agent)
 		}
 		if a := s.config.Agents[o.agent]; a != nil && !a.Enabled {
 			s.warnf("%s is not enabled in mbox.toml: it takes nothing", o.agent)
 		}
 		s.warnUnsynced(box.Options().Sync)
+		if err := s.recordLifted(ctx, box, o.agent); err != nil {
+			return err
+		}
 		return w.Run(ctx)
 	})
 }
@@ -89,9 +94,10 @@ func (o *workerOptions) override(w *agents.Worker) {
 
 // worker makes an agent's worker as its table in mbox.toml says, if it has one.
 func (s *session) worker(box *mailbox.Box, name string, a *Agent) *agents.Worker {
-	w := &agents.Worker{Box: box, Agent: name, Timeout: time.Duration(defaultTimeout), Log: s.logger()}
+	w := &agents.Worker{Box: box, Agent: name, Team: s.team, Timeout: time.Duration(defaultTimeout), Log: s.logger()}
 	if a != nil {
 		w.Exec, w.Concurrency, w.Timeout = a.Exec, a.Concurrency, time.Duration(a.Timeout)
+		w.Confine = s.config.confinement(name)
 	}
 	return w
 }

@@ -102,7 +102,10 @@ func readConfig(path string, data []byte, env func(string) string) (*Config, err
 		return nil, err
 	}
 	c.fillAgents()
-	return c, c.check()
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	return c, c.checkPolicies()
 }
 
 // home is the folder that the file lies in, absolute.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"maps"
 	"math"
 	"path/filepath"
@@ -32,14 +33,14 @@ func (c *Config) fillProfiles() {
 		c.RuntimeProfiles["default"] = &policy.RuntimeProfile{}
 	}
 	for name, p := range c.RiskProfiles {
-		base := defaultRiskProfile()
+		base := policy.DefaultRiskProfile()
 		if name == coordinatorProfile {
 			base.DelegationPolicy.Mode = "allow"
 		}
 		fill(c, "risk_profiles."+name, p, &base)
 	}
 	for name, p := range c.RuntimeProfiles {
-		base := defaultRuntimeProfile()
+		base := policy.DefaultRuntimeProfile()
 		fill(c, "runtime_profiles."+name, p, &base)
 	}
 }
@@ -65,6 +66,17 @@ func (c *Config) policy() policy.Config {
 		}
 	}
 	return out
+}
+
+// checkPolicies builds every agent's policy: what cannot be one is an error of
+// the key at fault.
+func (c *Config) checkPolicies() error {
+	err := policy.Check(c.policy())
+	var bad *policy.Invalid
+	if errors.As(err, &bad) {
+		return c.wrong(bad.Key, "%s", clean(bad.Problem, 300))
+	}
+	return err
 }
 
 func (c *Config) checkProfiles() error {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 
+	"mbox/agents"
 	"mbox/audit"
 	"mbox/mailbox"
 	"mbox/schemas"
@@ -80,6 +81,7 @@ func judge(err error) (code int, hint string) {
 	var config *configError
 	var data *schemas.Error
 	var unsound *unwell
+	var denied *agents.RefusedError
 	var archive *badArchive
 	switch {
 	case err == nil:
@@ -90,6 +92,8 @@ func judge(err error) (code int, hint string) {
 		return exitUsage, usage.hint
 	case errors.As(err, &archive):
 		return exitData, "the file is no whole backup, as mbox backup writes it"
+	case errors.As(err, &denied):
+		return exitPolicy, "mbox audit delegation shows the decision; mbox.toml says who may do what"
 	case errors.Is(err, mailbox.ErrStale):
 		return exitStale, "the task was given to somebody else or has ended; a late result is kept in tasks/quarantine"
 	case errors.Is(err, mailbox.ErrReadOnly):

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/term"
 
+	"mbox/agents"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 )
@@ -30,6 +31,7 @@ type session struct {
 	home     string // --home, as given
 	level    choice // --log-level
 	config   *Config
+	team     *agents.Team // of config
 }
 
 func newSession() *session {
@@ -92,7 +94,12 @@ func (s *session) options() (home string, o mailbox.Options, err error) {
 	if s.config, err = loadConfig(home); err != nil {
 		return home, o, err
 	}
+	if s.team, err = s.config.assemble(home); err != nil {
+		return home, o, err
+	}
 	o = s.config.options()
+	o.MaxDepth = s.config.Delegation.MaxDepth
+	o.Review, o.Approval, o.Unable = s.team.Review, s.team.Approval, s.team.Unable
 	o.Progress = s.progress
 	return home, o, nil
 }

@@ -1,0 +1,341 @@
+package agents
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"mbox/agents/action"
+	"mbox/agents/policy"
+	"mbox/audit"
+	"mbox/mailbox"
+	"mbox/schemas"
+)
+
+// performance is an attempt that is carried out by actions: the one that the
+// task carries, or those that the agent's brain replies with. Everything that is
+// to be done is judged before the first of it is done.
+type performance struct {
+	*attempt
+	ctx    context.Context // of the work; ends at the time limit, and when the claim is over
+	hard   context.Context // of the verbs
+	task   *mailbox.Task
+	role   Role
+	policy *policy.Policy
+	brain  Brain
+	kids   []kid // the children that have ended, of a task that waited for them
+}
+
+// kid is a child that has ended.
+type kid struct {
+	ID     mailbox.ID         `json:"id"`
+	Agent  string             `json:"agent"`
+	Action string             `json:"action,omitzero"`
+	Title  string             `json:"title"`
+	Status mailbox.State      `json:"status"`
+	Output jsontext.Value     `json:"output,omitzero"`
+	Error  *mailbox.TaskError `json:"error,omitzero"`
+}
+
+// act works on the task by actions until its claim has ended.
+func (a *attempt) act(hard context.Context) {
+	team, agent := a.Team, a.Team.Members[a.Agent]
+	begun := time.Now()
+	limit := cmp.Or(team.role(a.Agent).Timeout, a.Timeout)
+	ctx, cancel := context.WithCancel(a.live)
+	if limit > 0 {
+		ctx, cancel = context.WithTimeout(a.live, limit)
+	}
+	defer cancel()
+	p := &performance{attempt: a, ctx: ctx, hard: hard, task: a.claim.Task, role: team.role(a.Agent), policy: a.policy, brain: agent.Brain}
+	quiet := a.report.begin()
+	v := p.perform()
+	quiet()
+	if lapsed := a.lapsed(); lapsed != "" {
+		a.log.Warn().Str("claim", lapsed).Msg("the claim is over, the work was stopped")
+		return
+	}
+	switch {
+	case v.said:
+		return
+	case a.live.Err() != nil && !v.complete:
+		v = verdict{release: "worker stopping"}
+	case ctx.Err() != nil && !v.complete:
+		v = failed("timeout", fmt.Sprintf("no end after %v", limit))
+	}
+	a.claim.Spend(mailbox.Budget{mailbox.SpentSeconds: int64(time.Since(begun).Round(time.Second) / time.Second)})
+	a.end(hard, v)
+}
+
+// end says a verdict to the mailbox.
+func (a *attempt) end(hard context.Context, v verdict) {
+	ctx := context.WithoutCancel(hard)
+	if v.complete {
+		r := mailbox.Result{Output: v.output}
+		err := a.say(hard, "completed", func() error { return a.claim.Complete(ctx, r) })
+		var refused *schemas.Error
+		if !errors.As(err, &refused) {
+			return
+		}
+		v = failed("result", refused.Error())
+	}
+	switch {
+	case v.release != "":
+		a.say(hard, "given back", func() error { return a.claim.Release(ctx, v.release, v.delay) })
+	case v.failure != nil:
+		a.say(hard, "failed: "+v.failure.Code, func() error { return a.claim.Fail(ctx, *v.failure) })
+	}
+}
+
+func final(code, message string) verdict {
+	v := failed(code, message)
+	v.failure.Final = true
+	return v
+}
+
+func completed(output any) verdict {
+	data, err := schemas.Encode(output)
+	if err != nil {
+		return failed("result", err.Error())
+	}
+	return verdict{complete: true, output: data}
+}
+
+func (p *performance) perform() verdict {
+	if v, refused := p.entitled(); refused {
+		return v
+	}
+	if err := p.gather(); err != nil {
+		return failed("children", err.Error())
+	}
+	act := p.task.Mbox.Action
+	switch {
+	case act == nil:
+		return p.think()
+	case p.kids != nil:
+		return p.joined()
+	}
+	plan, refused := p.plan([]step{{name: act.Name, params: act.Params}})
+	if refused != nil {
+		return p.denied(refused)
+	}
+	results, v := p.carryOut(plan)
+	if v != nil {
+		return *v
+	}
+	return completed(results[0])
+}
+
+// entitled checks again, now that the child is claimed, that its agent may do no
+// more than its parent's.
+func (p *performance) entitled() (verdict, bool) {
+	if p.task.Mbox.ParentID == "" {
+		return verdict{}, false
+	}
+	parent := p.task.Source.Agent
+	if _, ours := p.Team.Members[parent]; !ours {
+		return verdict{}, false // a person, or an agent that is not of this team
+	}
+	refused := p.Team.escalates(parent, p.Agent)
+	if refused == nil {
+		return verdict{}, false
+	}
+	return p.denied(&denials{request{from: parent, to: p.Agent, name: p.asked(), depth: p.task.Mbox.Depth}, refused}), true
+}
+
+// asked is the name of the task's action, or "task".
+func (p *performance) asked() string {
+	if p.task.Mbox.Action == nil {
+		return "task"
+	}
+	return p.task.Mbox.Action.Name
+}
+
+// gather reads the children that the task waited for.
+func (p *performance) gather() error {
+	for _, id := range p.task.Mbox.WaitsFor {
+		t, state, err := p.Box.Task(p.ctx, id)
+		if err != nil {
+			return err
+		}
+		k := kid{ID: id, Agent: t.Assignment.TargetAgent, Title: t.Task.Title, Status: t.Result.Status, Output: t.Result.Output, Error: t.Result.Error}
+		if state == mailbox.Pending || state == mailbox.InProgress {
+			k.Status = state
+		}
+		if t.Mbox.Action != nil {
+			k.Action = t.Mbox.Action.Name
+		}
+		p.kids = append(p.kids, k)
+	}
+	return nil
+}
+
+// joined ends a task that carried the action delegate, as its children ended.
+func (p *performance) joined() verdict {
+	done, lost := 0, ""
+	for _, k := range p.kids {
+		switch {
+		case k.Status == mailbox.Completed:
+			done++
+		case k.Status == mailbox.Failed && k.Error != nil:
+			lost += fmt.Sprintf("; %s by %s: %s: %s", k.ID, k.Agent, k.Error.Code, k.Error.Message)
+		}
+	}
+	if mailbox.Succeeded(p.task.Mbox.Join, done, len(p.kids)) {
+		return completed(map[string]any{"children": p.kids})
+	}
+	return final("child_failed", fmt.Sprintf("%d of %d completed%s", done, len(p.kids), lost))
+}
+
+// step is an action as it was asked for.
+type step struct {
+	name   string
+	params jsontext.Value
+}
+
+// planned is a step that has been judged.
+type planned struct {
+	request
+	act action.Action
+}
+
+// denials is a request that was refused.
+type denials struct {
+	request
+	*ruling
+}
+
+// plan judges all steps. Nothing has been done when one is refused.
+func (p *performance) plan(steps []step) ([]planned, *denials) {
+	var plan []planned
+	for _, s := range steps {
+		q := request{from: p.task.Source.Agent, to: p.Agent, name: s.name, params: s.params, depth: p.task.Mbox.Depth}
+		act, refused := p.Team.judge(q)
+		if refused != nil {
+			return nil, &denials{q, refused}
+		}
+		plan = append(plan, planned{q, act})
+	}
+	return plan, nil
+}
+
+// denied notes a refusal, and ends the task: asking again would change nothing.
+func (p *performance) denied(d *denials) verdict {
+	p.note(p.Team.refusals(p.Team.delegation(d.request), d.ruling, p.Agent))
+	return final("refused", fmt.Sprintf("refused at %s: %v", d.step, d.why))
+}
+
+// note writes lines about the task. Like an answer, it is not given up while the
+// mailbox is busy.
+func (p *performance) note(lines []audit.Entry) {
+	id := string(p.task.ID)
+	for _, e := range lines {
+		e.TaskID = &id
+		err := p.insist(p.hard, func() error { return p.Box.Note(context.WithoutCancel(p.hard), e) })
+		if err != nil && !errors.Is(err, mailbox.ErrCommitted) {
+			p.log.Error().Err(err).Str("event", string(e.Event)).Msg("a line is missing in the ledger: the worker stops")
+		}
+	}
+}
+
+// carryOut does what was planned, one after another. Delegations end the claim.
+func (p *performance) carryOut(plan []planned) ([]action.Result, *verdict) {
+	if len(plan) > 0 && plan[0].name == "delegate" {
+		v := p.handOn(plan)
+		return nil, &v
+	}
+	var results []action.Result
+	for _, step := range plan {
+		if err := p.ctx.Err(); err != nil {
+			v := failed("stopped", err.Error())
+			return nil, &v
+		}
+		r, v := p.do(step)
+		if v != nil {
+			return nil, v
+		}
+		results = append(results, r)
+	}
+	return results, nil
+}
+
+// do does one action, within the hourly budget, and notes what came of it.
+func (p *performance) do(s planned) (action.Result, *verdict) {
+	reserved, err := p.Team.Actions.Narrow(p.policy.Runtime.MaxActionsPerHour).Reserve(p.account())
+	if err != nil {
+		return action.Result{}, p.unaffordable(s, err)
+	}
+	approved, err := p.claim.Approved()
+	if err != nil {
+		reserved.Release()
+		v := failed("approval", err.Error())
+		return action.Result{}, &v
+	}
+	begun := time.Now()
+	r, err := s.act.Do(p.ctx, p.env(approved))
+	reserved.Commit()
+	p.report.alive()
+	d := p.Team.delegation(s.request)
+	d.DurationMS = time.Since(begun).Milliseconds()
+	d.Decision, d.Root, d.Spent = audit.Delivered, string(p.root()), &audit.Spent{Actions: 1}
+	d.ResultSummary = r.Status
+	if err == nil {
+		p.note([]audit.Entry{d.Entry(p.Agent, "")})
+		return r, nil
+	}
+	return action.Result{}, p.undone(d, err)
+}
+
+// undone notes that an action was not done, and why.
+func (p *performance) undone(d audit.Delegation, err error) *verdict {
+	var denied *policy.Denied
+	if errors.As(err, &denied) {
+		v := p.deniedAs(d, &ruling{audit.StepPolicy, err})
+		return &v
+	}
+	why := "it could not be done"
+	d.Decision, d.Reason = audit.DeliveryFailed, &why
+	p.note([]audit.Entry{d.Entry(p.Agent, "")})
+	v := failed("action_failed", d.Task+": "+err.Error())
+	return &v
+}
+
+func (p *performance) deniedAs(d audit.Delegation, r *ruling) verdict {
+	p.note(p.Team.refusals(d, r, p.Agent))
+	return final("refused", fmt.Sprintf("refused at %s: %v", r.step, r.why))
+}
+
+// unaffordable gives a task back that has to wait for its hour to pass.
+func (p *performance) unaffordable(s planned, err error) *verdict {
+	p.note(p.Team.refusals(p.Team.delegation(s.request), &ruling{audit.StepBudget, err}, p.Agent))
+	v := verdict{release: "its hourly budget of actions is spent", delay: time.Minute}
+	var denied *policy.Denied
+	if errors.As(err, &denied) && !denied.Free.IsZero() {
+		v.delay = max(time.Second, time.Until(denied.Free))
+	}
+	return &v
+}
+
+// account is what an action is counted under: the sender and the agent, for a
+// child its parent's agent, since those two share one budget.
+func (p *performance) account() string {
+	agent := p.Agent
+	if p.task.Mbox.ParentID != "" {
+		agent = p.task.Source.Agent
+	}
+	return agent + " for " + cmp.Or(p.task.Source.User, p.task.Source.Session, policy.NoSender)
+}
+
+func (p *performance) root() mailbox.ID {
+	return cmp.Or(p.task.Mbox.RootID, p.task.ID)
+}
+
+func (p *performance) env(approved bool) *action.Env {
+	return &action.Env{
+		Agent: p.Agent, Policy: p.policy, Limits: p.Team.Limits, HTTP: p.Team.HTTP, Compose: p.Team.Compose, Approved: approved,
+	}
+}

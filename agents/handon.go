@@ -1,0 +1,146 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"mbox/agents/action"
+	"mbox/audit"
+	"mbox/mailbox"
+	"mbox/schemas"
+)
+
+// handOn delegates: each step becomes a task of its own, and this one waits for
+// them. Everything is judged before the first of them is created.
+func (p *performance) handOn(plan []planned) verdict {
+	d := mailbox.Delegation{Budget: p.Team.Budget}
+	labels := labelsOf(plan)
+	var requests []request
+	for _, step := range plan {
+		ask := step.act.(*action.Delegate)
+		q, refused := p.mayHandOn(ask)
+		if refused != nil {
+			return p.denied(&denials{q, refused})
+		}
+		requests = append(requests, q)
+		child, err := childOf(ask, q.to, labels)
+		if err != nil {
+			return p.denied(&denials{q, &ruling{audit.StepParameters, err}})
+		}
+		d.Children = append(d.Children, child)
+		if ask.Join != "" {
+			if d.Join != "" && d.Join != ask.Join {
+				return p.denied(&denials{q, refuse(audit.StepParameters, "one says join %s, another %s", d.Join, ask.Join)})
+			}
+			d.Join = ask.Join
+		}
+	}
+	var ids []mailbox.ID
+	err := p.say(p.hard, "handed on", func() (err error) {
+		ids, err = p.claim.Delegate(context.WithoutCancel(p.hard), d)
+		return err
+	})
+	var refused *mailbox.Refusal
+	if errors.As(err, &refused) {
+		return p.denied(&denials{requests[0], &ruling{stepOf(refused), refused}})
+	}
+	if err != nil {
+		return failedOn(err)
+	}
+	for i, q := range requests {
+		line := p.Team.delegation(q)
+		line.Decision, line.TriedEndpoints = audit.Delivered, []string{"tasks/pending/" + string(ids[i]) + ".json"}
+		line.Root = string(p.root())
+		p.note([]audit.Entry{line.Entry(p.Agent, "")})
+	}
+	return verdict{said: true}
+}
+
+// labelsOf are the places of the delegations that have a name.
+func labelsOf(plan []planned) map[string]int {
+	labels := map[string]int{}
+	for i, step := range plan {
+		if label := step.act.(*action.Delegate).Label; label != "" {
+			labels[label] = i
+		}
+	}
+	return labels
+}
+
+// failedOn is what an error of Delegate means that is no refusal: content that
+// the mailbox does not take, or a claim that is over.
+func failedOn(err error) verdict {
+	var bad *schemas.Error
+	if errors.As(err, &bad) {
+		return final("refused", "a child is no task: "+bad.Error())
+	}
+	return verdict{said: true} // say has told why
+}
+
+func stepOf(r *mailbox.Refusal) audit.DelegationStep {
+	for _, step := range audit.DelegationSteps {
+		if string(step) == r.Step {
+			return step
+		}
+	}
+	return audit.StepParameters
+}
+
+// mayHandOn judges one delegation: whom it is for, whether this agent may hand
+// work to that one, whether that one may do it, and with no more rights.
+func (p *performance) mayHandOn(ask *action.Delegate) (request, *ruling) {
+	to, _, known := p.Team.member(ask.Role)
+	q := request{from: p.Agent, to: to, name: ask.Task, params: ask.Payload, depth: p.task.Mbox.Depth + 1}
+	if q.name == "" {
+		q.name = "task"
+	}
+	if !known {
+		return q, refuse(audit.StepRole, "there is no agent and no role %s in mbox.toml", schemas.Quote(ask.Role))
+	}
+	if !p.Team.Members[to].Enabled {
+		return q, refuse(audit.StepRole, "%s is not enabled in mbox.toml", to)
+	}
+	if err := p.policy.MayDelegate(to); err != nil {
+		return q, &ruling{audit.StepPolicy, err}
+	}
+	if ask.Task != "" {
+		if _, refused := p.Team.judge(q); refused != nil {
+			return q, refused
+		}
+	} else if q.depth >= p.Team.maxDepth(p.policy) {
+		return q, refuse(audit.StepDepth, "delegation depth limit reached (%d/%d)", q.depth, p.Team.maxDepth(p.policy))
+	}
+	return q, p.Team.escalates(p.Agent, to)
+}
+
+// childOf is the task that a delegation makes.
+func childOf(ask *action.Delegate, to string, labels map[string]int) (mailbox.Child, error) {
+	t := &mailbox.Task{
+		Task:       mailbox.Request{Type: "other", Title: ask.Title, Description: ask.Description},
+		Assignment: mailbox.Assignment{TargetAgent: to},
+	}
+	if ask.Task != "" {
+		t.Task.Type = "action"
+		t.Mbox.Action = &mailbox.Action{Name: ask.Task, Params: ask.Payload}
+		if t.Task.Title == "" {
+			t.Task.Title = ask.Task + " by " + to
+		}
+	}
+	child := mailbox.Child{Task: t}
+	for _, after := range ask.After {
+		if i, ok := labels[after]; ok {
+			child.After = append(child.After, i)
+			continue
+		}
+		id := mailbox.ID(after)
+		if err := mailbox.CheckID(id); err != nil {
+			return child, fmt.Errorf("after names %s, which is neither a name of this reply nor a task", schemas.Quote(after))
+		}
+		if !slices.Contains(t.Mbox.DependsOn, id) {
+			t.Mbox.DependsOn = append(t.Mbox.DependsOn, id)
+		}
+	}
+	return child, nil
+}

@@ -1,0 +1,224 @@
+package agents
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"mbox/agents/action"
+	"mbox/agents/policy"
+	"mbox/audit"
+	"mbox/mailbox"
+	"mbox/schemas"
+)
+
+// request is an action that somebody asks an agent to do.
+type request struct {
+	from   string // who asks
+	to     string // the agent that is to do it
+	name   string // of the action
+	params jsontext.Value
+	depth  int64
+}
+
+// ruling is a refusal: which check refused, and why.
+type ruling struct {
+	step audit.DelegationStep
+	why  error
+}
+
+func (r *ruling) Error() string { return r.why.Error() }
+func (r *ruling) Unwrap() error { return r.why }
+
+func refuse(step audit.DelegationStep, format string, a ...any) *ruling {
+	return &ruling{step, fmt.Errorf(format, a...)}
+}
+
+// judge holds a request against the rules, in their fixed order: the role is
+// known, it allows the action, the parameters are right, the depth is within the
+// limit; then what the agent's own policy says. The same function judges at the
+// creation of a task and again when it is claimed, because the configuration may
+// have changed in between.
+func (t *Team) judge(q request) (action.Action, *ruling) {
+	m, known := t.Members[q.to]
+	switch {
+	case !known:
+		return nil, refuse(audit.StepRole, "there is no agent %s in mbox.toml", schemas.Quote(q.to))
+	case m.Role != "" && t.Roles[m.Role].Name == "":
+		return nil, refuse(audit.StepRole, "the role %s of %s is not known", schemas.Quote(m.Role), q.to)
+	}
+	if allowed := t.allowed(m); !slices.Contains(allowed, q.name) {
+		return nil, refuse(audit.StepAction, "%s may not do %s: %s", q.to, schemas.Quote(q.name), listed(allowed))
+	}
+	if m.Role == "" {
+		return nil, nil // its own command knows what the action means
+	}
+	act, err := action.Parse(q.name, q.params)
+	if err == nil {
+		err = act.Validate(t.Limits)
+	}
+	if err != nil {
+		return nil, &ruling{audit.StepParameters, inTask(err)}
+	}
+	p, err := policy.ForAgent(t.Policies, q.to)
+	if err != nil {
+		return nil, &ruling{audit.StepPolicy, err}
+	}
+	if most := t.maxDepth(p); q.depth >= most {
+		return nil, refuse(audit.StepDepth, "delegation depth limit reached (%d/%d)", q.depth, most)
+	}
+	if err := act.Permit(p); err != nil {
+		return nil, &ruling{audit.StepPolicy, err}
+	}
+	return act, nil
+}
+
+// allowed are the actions that an agent may do: deny by default.
+func (t *Team) allowed(m Member) []string {
+	if m.Role == "" {
+		return m.Actions
+	}
+	return t.Roles[m.Role].Actions
+}
+
+func listed(actions []string) string {
+	if len(actions) == 0 {
+		return "it may do no action"
+	}
+	return "it may do " + strings.Join(actions, ", ")
+}
+
+// inTask names the parameters as they stand in a task.
+func inTask(err error) error {
+	var bad *schemas.Error
+	if !errors.As(err, &bad) || !strings.HasPrefix(bad.Path, "params") {
+		return err
+	}
+	c := *bad
+	c.Path = "mbox.action." + bad.Path
+	return &c
+}
+
+// escalates tells whether a child's agent may do more than its parent's.
+func (t *Team) escalates(parent, child string) *ruling {
+	mine, err := policy.ForAgent(t.Policies, parent)
+	if err != nil {
+		return &ruling{audit.StepEscalation, err}
+	}
+	its, err := policy.ForAgent(t.Policies, child)
+	if err != nil {
+		return &ruling{audit.StepEscalation, err}
+	}
+	if err := its.Beyond(mine); err != nil {
+		return &ruling{audit.StepEscalation, err}
+	}
+	return nil
+}
+
+// Review judges a task that is to be created and carries an action, for
+// mailbox.Options.Review. A task for "any" is judged when an agent takes it, one
+// for a name that is no agent of the team by whoever claims under that name.
+func (t *Team) Review(task *mailbox.Task) ([]audit.Entry, error) {
+	act, to := task.Mbox.Action, task.Assignment.TargetAgent
+	if _, ours := t.Members[to]; act == nil || !ours {
+		return nil, nil
+	}
+	q := request{from: task.Source.Agent, to: to, name: act.Name, params: act.Params, depth: task.Mbox.Depth}
+	_, refused := t.judge(q)
+	d := t.delegation(q)
+	if refused == nil {
+		d.Decision, d.TriedEndpoints = audit.Delivered, []string{"tasks/pending"}
+		return []audit.Entry{d.Entry(audit.MboxAgent, "")}, nil
+	}
+	notes := t.refusals(d, refused, audit.MboxAgent)
+	return notes, asRefused(refused)
+}
+
+// asRefused is the answer to whoever sent the task.
+func asRefused(r *ruling) error {
+	var bad *schemas.Error
+	if errors.As(r.why, &bad) {
+		return bad
+	}
+	return &RefusedError{Step: string(r.step), Reason: r.Error()}
+}
+
+// RefusedError says that an agent may not do what a task asks for.
+type RefusedError struct {
+	Step   string // the check that refused
+	Reason string
+}
+
+func (e *RefusedError) Error() string { return "refused at " + e.Step + ": " + e.Reason }
+
+// delegation is the ledger's form of a request.
+func (t *Team) delegation(q request) audit.Delegation {
+	keys, summary, hashes := audit.Redact(q.params, t.Salt)
+	return audit.Delegation{
+		FromAgent: q.from, ToAgent: q.to, Task: q.name, DelegationDepth: q.depth,
+		PayloadKeys: keys, PayloadSummary: summary, SensitiveHashes: hashes,
+	}
+}
+
+// refusals are the lines of a refusal: the decision, and where it was the policy
+// that said no, that too.
+func (t *Team) refusals(d audit.Delegation, r *ruling, by string) []audit.Entry {
+	why := reasonOf(r)
+	d.Decision, d.Step, d.Reason = audit.Rejected, r.step, &why
+	notes := []audit.Entry{d.Entry(by, "")}
+	switch r.step {
+	case audit.StepRole, audit.StepAction, audit.StepParameters:
+		return notes
+	}
+	return append(notes, denial(by, d.ToAgent, d.Task, r))
+}
+
+// reasonOf is why something was refused, without a value of its parameters.
+func reasonOf(r *ruling) string {
+	var bad *schemas.Error
+	var denied *policy.Denied
+	switch {
+	case errors.As(r.why, &bad):
+		return bad.Path + ": " + bad.Code
+	case errors.As(r.why, &denied):
+		return denied.Rule + ": " + denied.Why
+	}
+	return r.Error()
+}
+
+// denial is the line policy_denied.
+func denial(by, agent, what string, r *ruling) audit.Entry {
+	rule := string(r.step)
+	var denied *policy.Denied
+	if errors.As(r.why, &denied) {
+		rule = denied.Rule
+	}
+	return audit.Entry{
+		Agent: by, Event: audit.PolicyDenied,
+		Action: fmt.Sprintf("the policy of %s denied %s: %s", agent, schemas.Sentence(what, 64), rule),
+		Details: audit.Details(map[string]any{
+			"agent": agent, "what": schemas.Sentence(what, 64), "rule": rule, "step": string(r.step), "reason": reasonOf(r),
+		}),
+	}
+}
+
+// Approval tells why a task needs an operator's approval, for
+// mailbox.Options.Approval; "" if it needs none.
+func (t *Team) Approval(task *mailbox.Task) string {
+	act, to := task.Mbox.Action, task.Assignment.TargetAgent
+	m, ours := t.Members[to]
+	if act == nil || !ours || m.Role == "" {
+		return ""
+	}
+	if act.Name == "deploy_compose" && t.Compose.Run {
+		return "deploy_compose starts containers"
+	}
+	p, err := policy.ForAgent(t.Policies, to)
+	if err == nil && (slices.Contains(p.AlwaysAsk, act.Name) || slices.Contains(p.AlwaysAsk, "*")) {
+		return fmt.Sprintf("always_ask of the risk profile %s names it", p.RiskProfileName)
+	}
+	return ""
+}

@@ -1,0 +1,261 @@
+package agents
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"text/template"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+
+	"mbox/agents/action"
+	"mbox/audit"
+	"mbox/mailbox"
+	"mbox/schemas"
+)
+
+// Prompts are the templates of what brains are told: <role>.md, or agent.md for a
+// role that has none of its own. Own is looked in first, so that a file in the
+// mailbox's folder prompts/ goes before the one that mbox brings along.
+//
+// What comes from tasks, files and other agents is never part of a template's
+// own text: it is put between marks that nobody can guess, with its origin, and
+// the template says that it is data.
+type Prompts struct {
+	Own     fs.FS // may be nil
+	Builtin fs.FS
+}
+
+// Most bytes of a file, and of all files of a task, that go into a prompt.
+const (
+	maxPromptFile  = 32 << 10
+	maxPromptFiles = 96 << 10
+)
+
+// briefing is what a template can use.
+type briefing struct {
+	Agent   string
+	Role    Role
+	Actions []string
+	Peers   []peer // whom the agent may hand work to
+	Mark    string // stands around data
+}
+
+// peer is an agent that work can be handed to.
+type peer struct {
+	Name    string
+	Purpose string
+	Actions []string
+}
+
+// mark is what stands around data. It is drawn anew for every conversation, so
+// that no data can end itself.
+func mark() string {
+	b := make([]byte, 8)
+	rand.Read(b) // never fails (crypto/rand)
+	return "DATA-" + hex.EncodeToString(b)
+}
+
+// data is text between marks, with its origin.
+func data(mark, origin, text string) string {
+	return fmt.Sprintf("<<<%s from %s\n%s\n%s>>>\n", mark, origin, strings.ToValidUTF8(text, "\uFFFD"), mark)
+}
+
+// conversation is what the brain is told first: who it is, and the task; for a
+// task that has handed work on, also what it handed on and what came of that.
+func (t Prompts) conversation(p *performance) ([]Message, error) {
+	s := briefing{Agent: p.Agent, Role: p.role, Actions: p.role.Actions, Peers: p.peers(), Mark: mark()}
+	system, err := t.system(s)
+	if err != nil {
+		return nil, err
+	}
+	talk := []Message{{"system", system}, {"user", p.assignment(s.Mark)}}
+	if p.kids == nil {
+		return talk, nil
+	}
+	handed, results := p.handedOn(s.Mark)
+	return append(talk, Message{"assistant", handed}, Message{"user", results}), nil
+}
+
+func (t Prompts) system(s briefing) (string, error) {
+	text, name, err := t.find(s.Role.Name)
+	if err != nil {
+		return "", err
+	}
+	tmpl, err := template.New(name).Option("missingkey=error").Funcs(template.FuncMap{"join": strings.Join}).Parse(text)
+	if err != nil {
+		return "", fmt.Errorf("prompts/%s: %w", name, err)
+	}
+	var out bytes.Buffer
+	if err := tmpl.Execute(&out, s); err != nil {
+		return "", fmt.Errorf("prompts/%s: %w", name, err)
+	}
+	return out.String(), nil
+}
+
+// find is the template of a role: its own before the built-in one, that of the
+// role before agent.md.
+func (t Prompts) find(role string) (text, name string, err error) {
+	for _, name := range []string{role + ".md", "agent.md"} {
+		for _, tree := range []fs.FS{t.Own, t.Builtin} {
+			if tree == nil {
+				continue
+			}
+			data, err := fs.ReadFile(tree, name)
+			if err == nil {
+				return string(data), name, nil
+			}
+			if !errors.Is(err, fs.ErrNotExist) {
+				return "", name, err
+			}
+		}
+	}
+	return "", "", errors.New("there is no prompt agent.md")
+}
+
+// peers are the agents that this one may hand work to.
+func (p *performance) peers() (out []peer) {
+	if !slices.Contains(p.role.Actions, "delegate") {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Team.Members)) {
+		m := p.Team.Members[name]
+		if !m.Enabled || p.policy.MayDelegate(name) != nil {
+			continue
+		}
+		out = append(out, peer{name, p.Team.Roles[m.Role].Purpose, p.Team.allowed(m)})
+	}
+	return out
+}
+
+// assignment is the task as the brain is told it.
+func (p *performance) assignment(mark string) string {
+	t := p.task
+	from := "the sender " + t.Source.Agent
+	var b strings.Builder
+	b.WriteString("Your task:\n")
+	b.WriteString(data(mark, from+", title", t.Task.Title))
+	if t.Task.Description != "" {
+		b.WriteString(data(mark, from+", description", t.Task.Description))
+	}
+	var c struct {
+		Summary     string   `json:"conversation_summary"`
+		Files       []string `json:"relevant_files"`
+		Constraints []string `json:"constraints"`
+	}
+	if len(t.Task.Context) > 0 {
+		_ = json.Unmarshal(t.Task.Context, &c) // the mailbox has checked the three; the rest is free
+	}
+	if c.Summary != "" {
+		b.WriteString(data(mark, from+", what was said before", c.Summary))
+	}
+	if len(c.Constraints) > 0 {
+		b.WriteString(data(mark, from+", constraints", "- "+strings.Join(c.Constraints, "\n- ")))
+	}
+	left := maxPromptFiles
+	for _, name := range c.Files {
+		text := p.file(name, min(left, maxPromptFile))
+		left -= len(text)
+		b.WriteString(data(mark, "the file "+schemas.Sentence(name, 200), text))
+	}
+	if again := p.before(); again != "" {
+		b.WriteString(data(mark, "mbox, about your last reply", again))
+	}
+	return b.String()
+}
+
+// file is what the agent may read of a file that the task names, or why it may
+// not.
+func (p *performance) file(name string, most int) string {
+	place, err := p.policy.Read(name)
+	if err != nil {
+		p.note([]audit.Entry{denial(p.Agent, p.Agent, "read_file", &ruling{audit.StepPolicy, err})})
+		return "(not available: you may not read it)"
+	}
+	root, err := os.OpenRoot(place.Root)
+	if err != nil {
+		return "(not available: it is not there)"
+	}
+	defer root.Close()
+	f, err := root.OpenFile(path.Clean(place.Rel), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "(not available: it is not there)"
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return "(not available: it is no file)"
+	}
+	text, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
+	switch {
+	case err != nil:
+		return "(not available: it cannot be read)"
+	case len(text) > most:
+		return strings.ToValidUTF8(string(text[:most]), "") + "\n(cut off here)"
+	case !utf8.Valid(text):
+		return "(not available: it is no text)"
+	}
+	return string(text)
+}
+
+// before is why the last attempt's reply could not be used; "" if there was none.
+func (p *performance) before() string {
+	for _, c := range slices.Backward(p.task.Audit.StateChanges) {
+		if c.From == mailbox.InProgress && c.To == mailbox.Pending && strings.HasPrefix(c.Reason, "reply_") {
+			return c.Reason
+		}
+	}
+	return ""
+}
+
+// handedOn is the conversation's next part of a task whose children have ended:
+// what the agent said then, as far as the children tell, and what they have to
+// say now.
+func (p *performance) handedOn(mark string) (said, results string) {
+	type delegated struct {
+		Action string `json:"action"`
+		Params struct {
+			Role  string `json:"role"`
+			Title string `json:"title"`
+			Task  string `json:"task,omitzero"`
+		} `json:"params"`
+	}
+	var list []delegated
+	var b strings.Builder
+	b.WriteString("The agents that you handed work to have ended. This is what they report. If more has to be done, ask for it; else answer with no actions.\n")
+	for _, k := range p.kids {
+		d := delegated{Action: "delegate"}
+		d.Params.Role, d.Params.Title, d.Params.Task = k.Agent, k.Title, k.Action
+		list = append(list, d)
+		text := string(k.Output)
+		if k.Error != nil {
+			text = k.Error.Code + ": " + k.Error.Message
+		}
+		b.WriteString(data(mark, fmt.Sprintf("%s, task %s, %s", k.Agent, k.ID, k.Status), schemas.Cut(text, maxPromptFile)))
+	}
+	text, err := json.Marshal(map[string]any{"actions": list}, json.Deterministic(true))
+	if err != nil {
+		return "", b.String()
+	}
+	return string(text), b.String()
+}
+
+// results are what the agent's own actions have done, for its next round.
+func (t Prompts) results(results []action.Result) Message {
+	text, err := json.Marshal(results, json.Deterministic(true))
+	if err != nil {
+		text = []byte(err.Error())
+	}
+	return Message{"user", "Your actions have been carried out. If more has to be done, ask for it; else answer with no actions.\n" +
+		data(mark(), "mbox, results of your actions", schemas.Cut(string(text), maxPromptFiles))}
+}

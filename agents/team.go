@@ -1,0 +1,63 @@
+package agents
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"mbox/agents/action"
+	"mbox/agents/policy"
+	"mbox/mailbox"
+)
+
+// Team is the agents of one mailbox and what each of them may do. It is made
+// once, from the configuration, and then only read; any number of goroutines may
+// ask it.
+type Team struct {
+	Roles    map[string]Role
+	Members  map[string]Member
+	Policies policy.Config
+	Actions  *policy.Window        // actions of the last hour, over all agents of this process
+	Limits   action.Limits         // of parameters
+	HTTP     action.HTTPOptions    // of http_check
+	Compose  action.ComposeOptions // of deploy_compose
+	Budget   mailbox.Budget        // of a tree that is begun
+	MaxDepth int                   // of delegation
+	Salt     []byte                // of the mailbox, for the hashes of what is redacted
+	Prompts  Prompts
+}
+
+// Member is one agent of the team.
+type Member struct {
+	Enabled bool
+	Role    string   // "" for an agent that does its tasks by a command of its own
+	Actions []string // that an agent without a role takes
+	Brain   Brain    // nil: it does tasks that carry an action, and no others
+}
+
+// member finds an agent by its name, or else the first enabled agent of the role
+// that has the name.
+func (t *Team) member(name string) (agent string, m Member, ok bool) {
+	if m, ok := t.Members[name]; ok {
+		return name, m, true
+	}
+	for _, agent := range slices.Sorted(maps.Keys(t.Members)) {
+		if m := t.Members[agent]; m.Role == name && m.Enabled {
+			return agent, m, true
+		}
+	}
+	return name, Member{}, false
+}
+
+// role is an agent's role; the zero Role, which allows nothing, where it has
+// none.
+func (t *Team) role(agent string) Role { return t.Roles[t.Members[agent].Role] }
+
+// maxDepth is the depth that an agent's children may not reach.
+func (t *Team) maxDepth(p *policy.Policy) int64 {
+	most := int64(cmp.Or(t.MaxDepth, mailbox.MaxDepth))
+	if own := int64(p.MaxDepth); own > 0 {
+		most = min(most, own)
+	}
+	return most
+}

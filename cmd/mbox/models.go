@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"mbox/agents"
+	"mbox/agents/brain"
+)
+
+// thinkers are the enabled agents that have a brain, by name.
+func (s *session) thinkers() map[string]agents.Brain {
+	out := map[string]agents.Brain{}
+	for name, m := range s.team.Members {
+		if m.Enabled && m.Brain != nil {
+			out[name] = m.Brain
+		}
+	}
+	return out
+}
+
+// pull fetches the models that agents ask Ollama for and that it does not have,
+// with a bar on a terminal: those of [ollama] pull, and with all those of every
+// enabled agent. Without a server it waits for none. What could not be had is told
+// and is no reason to stop: tasks that carry an action need no model.
+func (s *session) pull(ctx context.Context, all bool) error {
+	var failed error
+	seen := map[string]bool{}
+	thinkers := s.thinkers()
+	for _, name := range slices.Sorted(maps.Keys(thinkers)) {
+		o, ok := thinkers[name].(*brain.Ollama)
+		if !ok {
+			continue
+		}
+		wanted := slices.Clone(s.config.Ollama.Pull)
+		if all {
+			missing, err := o.Missing(ctx)
+			if err != nil {
+				failed = errors.Join(failed, err)
+				continue
+			}
+			wanted = append(wanted, missing...)
+		}
+		for _, model := range wanted {
+			if key := o.URL() + " " + model; !seen[key] {
+				seen[key] = true
+				failed = errors.Join(failed, s.pullOne(ctx, o, model))
+			}
+		}
+	}
+	return failed
+}
+
+func (s *session) pullOne(ctx context.Context, o *brain.Ollama, model string) error {
+	has, err := o.Has(ctx, model)
+	if err != nil || has {
+		return err
+	}
+	s.infof("pulling %s from %s", clean(model, 80), o.URL())
+	defer s.endProgress()
+	return o.Pull(ctx, model, func(done, total int64, _ string) { s.progress("pulling "+model, done, total) })
+}
+
+// minds looks whether the enabled agents can think. That they cannot is no more
+// than a warning: they do tasks that carry an action all the same.
+func (e *exam) minds(ctx context.Context, pull bool) {
+	if e.s.config == nil {
+		return
+	}
+	var err error
+	if e.s.team, err = e.s.config.assemble(e.home); !e.check("agents", err) {
+		return
+	}
+	if pull {
+		if err := e.s.pull(ctx, true); err != nil {
+			e.add("models", wrong, "is Ollama there, and can it reach the network?", "%v", err)
+		}
+	}
+	thinkers := e.s.thinkers()
+	for _, name := range slices.Sorted(maps.Keys(thinkers)) {
+		role, _ := e.s.config.roleOf(name)
+		err := thinkers[name].Ready(ctx)
+		var fault *agents.BrainError
+		switch {
+		case err == nil:
+			e.add("brain", fine, "", "%s can think, with %s", name, or(role.Model, e.s.config.Agents[name].Brain.Kind))
+		case errors.As(err, &fault):
+			e.add("brain", doubt, or(fault.Hint, "tasks that carry an action need no brain"), "%s cannot think: %s", name, fault.Text)
+		default:
+			e.add("brain", doubt, "", "%s cannot think: %v", name, err)
+		}
+	}
+}

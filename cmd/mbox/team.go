@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+
+	"mbox/agents"
+	agentshome "mbox/agents-home"
+	"mbox/agents/brain"
+	"mbox/agents/policy"
+	"mbox/agents/sandbox"
+	"mbox/mailbox"
+)
+
+// assemble makes the agents of a mailbox from its configuration. Nothing is asked
+// and nothing is started: a brain that cannot be made (a key that is missing)
+// is one that says so when it is asked.
+func (c *Config) assemble(home string) (*agents.Team, error) {
+	salt, err := mailbox.Salt(home)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	prompts, err := fs.Sub(agentshome.Prompts, "prompts")
+	if err != nil {
+		return nil, err
+	}
+	t := &agents.Team{
+		Roles: c.roles(), Members: map[string]agents.Member{}, Policies: c.policy(),
+		Actions: policy.NewWindow(math.MaxInt, nil),
+		Limits:  c.limits(), HTTP: c.httpOptions(), Compose: c.composeOptions(),
+		MaxDepth: c.Delegation.MaxDepth, Salt: salt,
+		Budget: mailbox.Budget{
+			mailbox.SpentChildren: int64(c.Delegation.MaxChildren), mailbox.SpentActions: int64(c.Delegation.MaxActions),
+			mailbox.SpentTokens: int64(c.Delegation.MaxTokens), mailbox.SpentSeconds: int64(c.Delegation.MaxSeconds),
+		},
+		Prompts: agents.Prompts{Own: os.DirFS(filepath.Join(home, "prompts")), Builtin: prompts},
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
+		a := c.Agents[name]
+		m := agents.Member{Enabled: a.Enabled, Role: a.Role, Actions: a.Actions}
+		if a.Role != "" && a.Brain.Kind != "none" {
+			if m.Brain, err = c.brain(t, name, a); err != nil {
+				m.Brain = noBrain{err}
+			}
+		}
+		t.Members[name] = m
+	}
+	return t, nil
+}
+
+// brain makes an agent's brain.
+func (c *Config) brain(t *agents.Team, name string, a *Agent) (agents.Brain, error) {
+	if err := c.brainRefused(a); err != nil {
+		return nil, err
+	}
+	role, _ := c.roleOf(name)
+	o := brain.Options{
+		URL: a.Brain.URL, Model: role.Model, Fallback: role.Fallback, Parallel: c.Ollama.Parallel,
+		NumCtx: c.Ollama.NumCtx, NumThread: c.Ollama.NumThread, KeepAlive: c.Ollama.KeepAlive, AllowRemoteLLM: c.Ollama.AllowRemote,
+		Command: a.Brain.Command,
+	}
+	if a.Brain.Temperature != nil {
+		o.Temperature = *a.Brain.Temperature
+	}
+	switch a.Brain.Kind {
+	case "openai":
+		key, err := c.key(&a.Brain)
+		if err != nil {
+			return nil, err
+		}
+		o.Key, o.Parallel = brain.Key(key), 0
+	case "exec":
+		p, err := policy.ForAgent(t.Policies, name)
+		if err != nil {
+			return nil, err
+		}
+		if err := mayThinkWith(p, o.Command); err != nil {
+			return nil, err
+		}
+		o.Dir, o.Env, o.Parallel, o.Wrap = p.Workspace, passedEnv(p), 0, c.confinement(name)
+	}
+	return brain.New(a.Brain.Kind, o)
+}
+
+// passedEnv is the environment of an agent's commands: what every program needs,
+// and what its risk profile passes through.
+func passedEnv(p *policy.Policy) (env []string) {
+	for _, name := range slices.Concat([]string{"PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME"}, p.EnvPassthrough) {
+		if value, set := os.LookupEnv(name); set {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+// mayThinkWith holds the command of an exec brain against the policy's table of
+// commands. Nobody is there to approve it each time, so it has to need no
+// approval.
+func mayThinkWith(p *policy.Policy, command string) error {
+	verdict, err := p.Command(command)
+	if err != nil {
+		return err
+	}
+	if verdict.NeedsApproval {
+		return fmt.Errorf("the command of the brain is of %s risk and would need an approval each time; require_approval_for_medium_risk = false in [risk_profiles.%s] lifts that", verdict.Risk, p.RiskProfileName)
+	}
+	return nil
+}
+
+// confinement is what puts an agent's commands into its sandbox; nil if it has
+// none.
+func (c *Config) confinement(name string) func(*exec.Cmd) error {
+	p, err := policy.ForAgent(c.policy(), name)
+	if err != nil {
+		return func(*exec.Cmd) error { return err }
+	}
+	if p.Sandbox != "landlock" {
+		return nil
+	}
+	rules := sandbox.Rules{
+		Mailbox: c.home(), Workspace: p.Workspace, ReadWrite: p.ReadWrite, ReadOnly: p.ReadOnlyRoots, WriteOnly: p.WriteOnly,
+		Protected: p.Protected,
+	}
+	return func(cmd *exec.Cmd) error { return sandbox.Confine(cmd, rules) }
+}
+
+// confined are the enabled agents whose commands are to be confined.
+func (c *Config) confined() (names []string) {
+	for _, name := range c.agentNames() {
+		if c.Agents[name].Enabled && c.confinement(name) != nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// noBrain is a brain that could not be made.
+type noBrain struct{ why error }
+
+func (b noBrain) fault() error {
+	return &agents.BrainError{Fault: agents.BrainRefused, Text: b.why.Error()}
+}
+
+func (b noBrain) Think(context.Context, agents.Thought) (agents.Reply, error) {
+	return agents.Reply{}, b.fault()
+}
+
+func (b noBrain) Ready(context.Context) error { return b.fault() }
