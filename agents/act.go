@@ -159,6 +159,10 @@ func (p *performance) asked() string {
 func (p *performance) gather() error {
 	for _, id := range p.task.Mbox.WaitsFor {
 		t, state, err := p.Box.Task(p.ctx, id)
+		if errors.Is(err, mailbox.ErrNotFound) { // deleted by hand
+			p.kids = append(p.kids, kid{ID: id, Status: mailbox.Failed, Error: &mailbox.TaskError{Code: "gone", Message: "its file is gone"}})
+			continue
+		}
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package mailbox
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -337,4 +338,53 @@ func listed(t *testing.T, b *Box, s State) (items []Item) {
 		items = append(items, it)
 	}
 	return items
+}
+
+// A child whose file somebody deleted has ended: its parent does not wait for
+// ever.
+func TestChildDeleted(t *testing.T) {
+	b, c := family(t, Options{})
+	ids := delegate(t, c, "", child("a", "1"), child("b", "2"))
+	if err := os.Remove(b.path("tasks", string(Pending), ids[0].file())); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Scan(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	nothingFor(t, b, "boss")
+	finish(t, b, "b", true)
+	if got := claimAs(t, b, "boss"); got.ID() != "parent" {
+		t.Fatalf("claimed %s", got.ID())
+	}
+}
+
+// The same for a task that another depends on: it fails, and says why.
+func TestDependencyDeleted(t *testing.T) {
+	b := newBox(t, Options{})
+	submit(t, b, &Task{ID: "first", Task: Request{Title: "1"}})
+	submit(t, b, &Task{ID: "second", Task: Request{Title: "2"}, Mbox: Meta{DependsOn: []ID{"first"}}})
+	if err := os.Remove(b.path("tasks", string(Pending), "first.json")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Scan(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if state, task := stateOfTask(t, b, "second"); state != Failed || task.Result.Error.Code != "dependency_failed" {
+		t.Fatalf("it is %s, %+v", state, task.Result.Error)
+	}
+}
+
+// A child that is archived has ended as it did before.
+func TestChildArchived(t *testing.T) {
+	b, c := family(t, Options{})
+	delegate(t, c, "", child("a", "1"), child("b", "2"))
+	finish(t, b, "a", true)
+	if _, err := b.Archive(context.Background(), 0, "human"); err != nil {
+		t.Fatal(err)
+	}
+	nothingFor(t, b, "boss")
+	finish(t, b, "b", true)
+	if got := claimAs(t, b, "boss"); got.ID() != "parent" {
+		t.Fatalf("claimed %s", got.ID())
+	}
 }

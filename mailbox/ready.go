@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -125,7 +126,10 @@ func (b *Box) dependencyState(id ID) (s State, settled bool, err error) {
 	}
 	f, err := b.seek(id)
 	if errors.Is(err, ErrNotFound) {
-		return None, !b.specially(id.Fold()), nil
+		if !b.specially(id.Fold()) {
+			return None, true, nil // nobody has heard of it
+		}
+		return b.endOf(id)
 	}
 	if f == nil || f.task == nil {
 		return None, false, err
@@ -136,6 +140,39 @@ func (b *Box) dependencyState(id ID) (s State, settled bool, err error) {
 			return None, false, nil
 		}
 		return f.task.Result.Status, true, nil
+	}
+	return None, false, nil
+}
+
+// endOf tells from the ledger alone how a task ended whose file is gone: it was
+// completed and pruned, or it can never be any more, because it was deleted by
+// hand or given up. Where its last line says that it lies in a folder, the
+// question stays open: recovery or an operator has to look at it.
+func (b *Box) endOf(id ID) (s State, settled bool, err error) {
+	want, last := []byte(`"task_id":`+quoted(string(id))), true
+	for line, err := range b.ledger.Backward() {
+		if err != nil {
+			return None, false, err
+		}
+		if !bytes.Contains(line.Raw, want) {
+			continue
+		}
+		e, err := line.Decode()
+		if err != nil {
+			return None, false, fmt.Errorf("%w: ledger seq %d: %w", audit.ErrDamaged, line.Seq, err)
+		}
+		m, moved := moveOf(&e)
+		switch {
+		case !moved || ID(e.Task()) != id:
+			continue
+		case last && m.to() != None && m.to() != pruned:
+			return None, false, nil
+		case m.to() == Completed:
+			return Completed, true, nil
+		case m.from() == None:
+			return Failed, true, nil
+		}
+		last = false
 	}
 	return None, false, nil
 }
