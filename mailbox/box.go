@@ -103,6 +103,7 @@ type Box struct {
 	paces map[string]pace
 	out   int // records that claims of this process have taken from the index
 
+	forest  forest   // delegation trees; it has a lock of its own
 	lookout *lookout // of the last Wait, for the next one
 	closed  bool
 

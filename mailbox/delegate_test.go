@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -387,4 +388,40 @@ func TestChildArchived(t *testing.T) {
 	if got := claimAs(t, b, "boss"); got.ID() != "parent" {
 		t.Fatalf("claimed %s", got.ID())
 	}
+}
+
+// A tree that is kept and goes on growing is what a fresh fold finds.
+func TestTreeGrows(t *testing.T) {
+	b, c := family(t, Options{})
+	same := func(what string) {
+		t.Helper()
+		kept, err := b.Tree(context.Background(), "parent")
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := Open(context.Background(), b.Home(), b.Options())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		fresh, err := other.Tree(context.Background(), "parent")
+		if err != nil || !reflect.DeepEqual(kept, fresh) {
+			t.Fatalf("%s: kept %+v, fresh %+v, %v", what, kept, fresh, err)
+		}
+	}
+	same("alone")
+	delegate(t, c, "", child("a", "1"), child("b", "2", 0))
+	same("handed on")
+	delegate(t, claimAs(t, b, "a"), "", child("c", "3"))
+	same("in a child")
+	third := claimAs(t, b, "c")
+	third.Spend(Budget{SpentTokens: 5})
+	if err := third.Complete(context.Background(), Result{}); err != nil {
+		t.Fatal(err)
+	}
+	same("spent")
+	if err := b.Cancel(context.Background(), "parent", "human", "x"); err != nil {
+		t.Fatal(err)
+	}
+	same("cancelled")
 }

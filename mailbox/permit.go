@@ -70,15 +70,15 @@ func (b *Box) overspent(ctx context.Context, t *Task) (string, error) {
 	if len(t.Mbox.Budget) == 0 || t.Mbox.RootID == "" {
 		return "", nil
 	}
-	tree, err := b.Tree(ctx, t.Mbox.RootID)
+	spent, err := b.spentIn(ctx, t.Mbox.RootID)
 	if err != nil {
 		return "", err
 	}
-	kind := tree.Spent.over(t.Mbox.Budget)
+	kind := spent.over(t.Mbox.Budget)
 	if kind == "" {
 		return "", nil
 	}
-	return fmt.Sprintf("the tree of %s has spent %d of %d %s", tree.Root, tree.Spent[kind], t.Mbox.Budget[kind], kind), nil
+	return fmt.Sprintf("the tree of %s has spent %d of %d %s", t.Mbox.RootID, spent[kind], t.Mbox.Budget[kind], kind), nil
 }
 
 // refuseClaim fails a task that may not be worked at, and returns errNotReady.

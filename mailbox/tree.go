@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"sync"
 
 	"mbox/audit"
 )
@@ -51,6 +52,7 @@ type Tree struct {
 	byID  map[string]*Node
 	keys  map[string]ID // hash of a child's key → the child
 	graph map[string][]string
+	at    audit.Position // up to which the ledger is folded
 }
 
 // Node is a task of a tree.
@@ -64,35 +66,107 @@ type Node struct {
 }
 
 // Tree folds the tree with the root. A task that has handed nothing on is a
-// tree of one.
+// tree of one. What it returns is the caller's own.
 func (b *Box) Tree(ctx context.Context, root ID) (*Tree, error) {
-	t := &Tree{
-		Root: root, Spent: Budget{}, byID: map[string]*Node{}, keys: map[string]ID{}, graph: map[string][]string{},
-	}
-	from, err := b.beginning(ctx, root)
+	b.forest.mu.Lock()
+	defer b.forest.mu.Unlock()
+	t, err := b.grow(ctx, root)
 	if err != nil {
 		return nil, err
 	}
-	own, inTree := []byte(`"task_id":`+quoted(string(root))), []byte(`"root":`+quoted(string(root)))
-	r := b.ledger.Read(from)
+	return t.clone(), nil
+}
+
+// forest keeps the trees that were asked for last, each with the place of the
+// ledger up to which it is folded: a claim in a tree asks for it, and must not
+// read the ledger from the tree's root on each time.
+type forest struct {
+	mu    sync.Mutex
+	trees map[ID]*Tree
+}
+
+// maxTrees bounds the forest. The next tree takes the place of any other.
+const maxTrees = 64
+
+// grow folds what the ledger has of the tree that the forest has not. With
+// forest.mu held.
+func (b *Box) grow(ctx context.Context, root ID) (*Tree, error) {
+	t := b.forest.trees[root]
+	if t == nil || b.ledger.Check(t.at) != nil {
+		from, err := b.beginning(ctx, root)
+		if err != nil {
+			return nil, err
+		}
+		t = &Tree{
+			Root: root, Spent: Budget{}, byID: map[string]*Node{}, keys: map[string]ID{}, graph: map[string][]string{}, at: from,
+		}
+	}
+	delete(b.forest.trees, root) // half-way it counts for nothing
+	if err := b.foldTree(ctx, t); err != nil {
+		return nil, err
+	}
+	for other := range b.forest.trees {
+		if len(b.forest.trees) < maxTrees {
+			break
+		}
+		delete(b.forest.trees, other)
+	}
+	if b.forest.trees == nil {
+		b.forest.trees = map[ID]*Tree{}
+	}
+	b.forest.trees[root] = t
+	return t, nil
+}
+
+func (b *Box) foldTree(ctx context.Context, t *Tree) error {
+	own, inTree := []byte(`"task_id":`+quoted(string(t.Root))), []byte(`"root":`+quoted(string(t.Root)))
+	r := b.ledger.Read(t.at)
 	defer r.Close()
 	for {
 		line, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			return t, ctx.Err()
+			t.at = r.Position()
+			return ctx.Err()
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if !bytes.Contains(line.Raw, own) && !bytes.Contains(line.Raw, inTree) {
 			continue
 		}
 		e, err := line.Decode()
 		if err != nil {
-			return nil, fmt.Errorf("%w: ledger seq %d: %w", audit.ErrDamaged, line.Seq, err)
+			return fmt.Errorf("%w: ledger seq %d: %w", audit.ErrDamaged, line.Seq, err)
 		}
 		t.fold(&e)
 	}
+}
+
+// clone is a copy that shares nothing with t.
+func (t *Tree) clone() *Tree {
+	c := &Tree{
+		Root: t.Root, Spent: maps.Clone(t.Spent), byID: map[string]*Node{}, keys: maps.Clone(t.keys), graph: map[string][]string{}, at: t.at,
+	}
+	for _, n := range t.Nodes {
+		own := *n
+		c.Nodes = append(c.Nodes, &own)
+		c.byID[n.ID.Fold()] = &own
+	}
+	for agent, to := range t.graph {
+		c.graph[agent] = slices.Clone(to)
+	}
+	return c
+}
+
+// spentIn is what a tree has spent.
+func (b *Box) spentIn(ctx context.Context, root ID) (Budget, error) {
+	b.forest.mu.Lock()
+	defer b.forest.mu.Unlock()
+	t, err := b.grow(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	return maps.Clone(t.Spent), nil
 }
 
 // beginning is the place of the line that created the task.
