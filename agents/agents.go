@@ -43,7 +43,7 @@
 //	MBOX_ARTIFACTS    a folder; the regular files left in it become artifacts
 //	descriptor 3      the lease: whoever holds it open holds the task
 //
-// The rest of the environment is the worker's. It gives:
+// The rest of the environment is the worker's, or with Worker.Env that. It gives:
 //
 //	stdout            result.output: JSON if it is strict JSON, else text without
 //	                  the newlines at its end

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -196,7 +197,7 @@ func (a *attempt) lay() (l laid, err error) {
 func (a *attempt) spawn(l laid) (*child, error) {
 	return spawn(command{
 		confine: a.Confine, line: a.Exec, dir: a.workspace, stdin: l.task, lease: a.claim.LeaseFile(),
-		env: append(os.Environ(),
+		env: append(a.environment(),
 			"PWD="+a.workspace,
 			"MBOX_HOME="+a.Box.Home(),
 			"MBOX_AGENT="+a.Agent,
@@ -208,6 +209,14 @@ func (a *attempt) spawn(l laid) (*child, error) {
 		),
 		stdout: a.stdout, stderr: a.stderr, started: a.claim.Started,
 	})
+}
+
+// environment is what a command gets besides the variables of its task.
+func (a *attempt) environment() []string {
+	if a.Env != nil {
+		return slices.Clone(a.Env)
+	}
+	return os.Environ()
 }
 
 // conclude ends the claim as the command's end says.

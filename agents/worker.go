@@ -29,6 +29,7 @@ type Worker struct {
 	// Confine, if not nil, puts each command into a sandbox before it is started;
 	// an error keeps it from being started.
 	Confine     func(*exec.Cmd) error
+	Env         []string       // of commands, besides the variables of their task; nil: the worker's own
 	Concurrency int            // tasks at once; 1
 	Timeout     time.Duration  // the longest an attempt may take; 0 is for ever
 	Type        string         // only tasks of this type; "" is all

@@ -253,7 +253,7 @@ func (b *builder) setMemory(p *Policy) {
 }
 
 func (b *builder) setSandbox(p *Policy) {
-	p.Sandbox = sandboxNone
+	p.Sandbox, p.SandboxNetwork = sandboxNone, b.risk.SandboxNetwork
 	if b.risk.SandboxEnabled {
 		p.Sandbox = sandboxLandlock
 	}

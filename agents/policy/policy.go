@@ -52,6 +52,7 @@ type RiskProfile struct {
 	ExcludedTools                []string         `toml:"excluded_tools" json:"excluded_tools,omitzero"`
 	SandboxEnabled               bool             `toml:"sandbox_enabled" json:"sandbox_enabled,omitzero" jsonschema:"default=false"`
 	SandboxBackend               string           `toml:"sandbox_backend" json:"sandbox_backend,omitzero" jsonschema:"enum=,enum=none,enum=landlock"`
+	SandboxNetwork               bool             `toml:"sandbox_network" json:"sandbox_network,omitzero" jsonschema:"default=false,description=what is confined may use the network"`
 	FirejailArgs                 []string         `toml:"firejail_args" json:"firejail_args,omitzero" jsonschema:"description=refused: mbox confines with Landlock"`
 }
 
@@ -147,6 +148,7 @@ type Policy struct {
 	MaxDepth        int      // of delegation; 0: the general limit
 	MemoryFrom      []string // agents whose memory it may recall, itself first
 	Sandbox         string   // "none" or "landlock"
+	SandboxNetwork  bool     // inside it the network can be used
 	Runtime         RuntimeProfile
 	RiskProfileName string
 }

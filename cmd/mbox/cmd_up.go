@@ -56,6 +56,9 @@ func (o *upOptions) run(ctx context.Context, s *session, box *mailbox.Box) error
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	c := crew{stop: stop}
+	if err := s.config.checkSandbox(s.config.agentNames()...); err != nil {
+		return err
+	}
 	if err := s.recordLifted(ctx, box, s.config.agentNames()...); err != nil {
 		return err
 	}

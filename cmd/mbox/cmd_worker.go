@@ -70,6 +70,9 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 			s.warnf("%s is not enabled in mbox.toml: it takes nothing", o.agent)
 		}
 		s.warnUnsynced(box.Options().Sync)
+		if err := s.config.checkSandbox(o.agent); err != nil {
+			return err
+		}
 		if err := s.recordLifted(ctx, box, o.agent); err != nil {
 			return err
 		}
@@ -97,7 +100,9 @@ func (s *session) worker(box *mailbox.Box, name string, a *Agent) *agents.Worker
 	w := &agents.Worker{Box: box, Agent: name, Team: s.team, Timeout: time.Duration(defaultTimeout), Log: s.logger()}
 	if a != nil {
 		w.Exec, w.Concurrency, w.Timeout = a.Exec, a.Concurrency, time.Duration(a.Timeout)
-		w.Confine = s.config.confinement(name)
+		if w.Confine = s.config.confinement(name); w.Confine != nil {
+			w.Env = s.config.passedEnv(name)
+		}
 	}
 	return w
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"mbox/agents"
 	agentshome "mbox/agents-home"
@@ -85,14 +86,22 @@ func (c *Config) brain(t *agents.Team, name string, a *Agent) (agents.Brain, err
 		if err := mayThinkWith(p, o.Command); err != nil {
 			return nil, err
 		}
-		o.Dir, o.Env, o.Parallel, o.Wrap = p.Workspace, passedEnv(p), 0, c.confinement(name)
+		o.Dir, o.Env, o.Parallel, o.Wrap = p.Workspace, passedBy(p), 0, c.confinement(name)
 	}
 	return brain.New(a.Brain.Kind, o)
 }
 
 // passedEnv is the environment of an agent's commands: what every program needs,
 // and what its risk profile passes through.
-func passedEnv(p *policy.Policy) (env []string) {
+func (c *Config) passedEnv(name string) []string {
+	p, err := policy.ForAgent(c.policy(), name)
+	if err != nil {
+		return []string{} // it will not be started
+	}
+	return passedBy(p)
+}
+
+func passedBy(p *policy.Policy) (env []string) {
 	for _, name := range slices.Concat([]string{"PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME"}, p.EnvPassthrough) {
 		if value, set := os.LookupEnv(name); set {
 			env = append(env, name+"="+value)
@@ -127,9 +136,28 @@ func (c *Config) confinement(name string) func(*exec.Cmd) error {
 	}
 	rules := sandbox.Rules{
 		Mailbox: c.home(), Workspace: p.Workspace, ReadWrite: p.ReadWrite, ReadOnly: p.ReadOnlyRoots, WriteOnly: p.WriteOnly,
-		Protected: p.Protected,
+		Protected: p.Protected, Network: p.SandboxNetwork,
 	}
 	return func(cmd *exec.Cmd) error { return sandbox.Confine(cmd, rules) }
+}
+
+// checkSandbox refuses to work where commands are to be confined and this
+// machine cannot.
+func (c *Config) checkSandbox(names ...string) error {
+	var asking []string
+	for _, name := range c.confined() {
+		if slices.Contains(names, name) {
+			asking = append(asking, name)
+		}
+	}
+	if len(asking) == 0 {
+		return nil
+	}
+	if err := sandbox.Probe().Err(); err != nil {
+		return hint(fmt.Errorf("%s: the sandbox that mbox.toml asks for cannot be had: %w", strings.Join(asking, ", "), err),
+			`sandbox = "none" in the agent's table lets it work without; mbox doctor tells what this machine offers`)
+	}
+	return nil
 }
 
 // confined are the enabled agents whose commands are to be confined.
