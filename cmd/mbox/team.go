@@ -63,30 +63,31 @@ func (c *Config) brain(t *agents.Team, name string, a *Agent) (agents.Brain, err
 		return nil, err
 	}
 	role, _ := c.roleOf(name)
-	o := brain.Options{
-		URL: a.Brain.URL, Model: role.Model, Fallback: role.Fallback, Parallel: c.Ollama.Parallel,
-		NumCtx: c.Ollama.NumCtx, NumThread: c.Ollama.NumThread, KeepAlive: c.Ollama.KeepAlive, AllowRemoteLLM: c.Ollama.AllowRemote,
-		Command: a.Brain.Command,
-	}
-	if a.Brain.Temperature != nil {
-		o.Temperature = *a.Brain.Temperature
-	}
+	o := brain.Options{}
 	switch a.Brain.Kind {
+	case "ollama":
+		o = brain.Options{
+			URL: a.Brain.URL, Model: role.Model, Fallback: role.Fallback, Parallel: c.Ollama.Parallel, NumCtx: c.Ollama.NumCtx,
+			NumThread: c.Ollama.NumThread, KeepAlive: c.Ollama.KeepAlive, AllowRemoteLLM: c.Ollama.AllowRemote,
+		}
 	case "openai":
 		key, err := c.key(&a.Brain)
 		if err != nil {
 			return nil, err
 		}
-		o.Key, o.Parallel = brain.Key(key), 0
+		o = brain.Options{URL: a.Brain.URL, Model: role.Model, Key: brain.Key(key)}
 	case "exec":
 		p, err := policy.ForAgent(t.Policies, name)
+		if err == nil {
+			err = mayThinkWith(p, a.Brain.Command)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if err := mayThinkWith(p, o.Command); err != nil {
-			return nil, err
-		}
-		o.Dir, o.Env, o.Parallel, o.Wrap = p.Workspace, passedBy(p), 0, c.confinement(name)
+		o = brain.Options{Command: a.Brain.Command, Dir: p.Workspace, Env: passedBy(p), Wrap: c.confinement(name)}
+	}
+	if a.Brain.Temperature != nil {
+		o.Temperature = *a.Brain.Temperature
 	}
 	return brain.New(a.Brain.Kind, o)
 }
