@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -158,7 +159,7 @@ func (e *RefusedError) Error() string { return "refused at " + e.Step + ": " + e
 func (t *Team) delegation(q request) audit.Delegation {
 	keys, summary, hashes := audit.Redact(q.params, t.Salt)
 	return audit.Delegation{
-		FromAgent: q.from, ToAgent: q.to, Task: q.name, DelegationDepth: q.depth,
+		RequestID: audit.NextRequestID(time.Now()), FromAgent: q.from, ToAgent: q.to, Task: q.name, DelegationDepth: q.depth,
 		PayloadKeys: keys, PayloadSummary: summary, SensitiveHashes: hashes,
 	}
 }
