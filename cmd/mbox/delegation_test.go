@@ -72,7 +72,7 @@ func TestDelegationsFitTheirSchema(t *testing.T) {
 	reason := "no"
 	for _, d := range []audit.Delegation{
 		{FromAgent: "coder", ToAgent: "tester", Task: "file_check", Decision: audit.Delivered},
-		{FromAgent: hostile, ToAgent: hostile, Task: hostile, Decision: audit.Rejected, Step: audit.StepRole, Reason: &reason, ResultSummary: strings.Repeat("ü", 2000)},
+		{FromAgent: "\x1b[2J", ToAgent: "\u202e\n", Task: "no action", Decision: audit.Rejected, Step: audit.StepRole, Reason: &reason, ResultSummary: strings.Repeat("ü", 2000)},
 	} {
 		if err := writeDelegation(t.Context(), home, "coder", d); err != nil {
 			t.Fatal(err)
