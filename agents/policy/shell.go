@@ -197,6 +197,10 @@ func (s *splitter) redirect(now *simple) {
 		now.words = append(now.words, word{text: "/dev/fd", dynamic: true})
 		return
 	}
+	if s.peek(0) == '&' {
+		s.giveUp("it has &>, which is a redirection or the end of a command, as the shell likes")
+		return
+	}
 	operator := s.redirection()
 	for s.peek(0) == ' ' || s.peek(0) == '\t' {
 		s.at++
@@ -220,7 +224,7 @@ func (s *splitter) redirect(now *simple) {
 
 // redirection reads the operator alone, the longest that fits.
 func (s *splitter) redirection() string {
-	for _, operator := range []string{"&>>", "&>", "<<", "<&", "<>", ">>", ">|", ">&", "<", ">"} {
+	for _, operator := range []string{"<<", "<&", "<>", ">>", ">|", ">&", "<", ">"} {
 		if strings.HasPrefix(s.text[s.at:], operator) {
 			s.at += len(operator)
 			return operator
