@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -37,7 +38,16 @@ func newFake(t *testing.T, models string, chat http.HandlerFunc) *fake {
 	mux.HandleFunc("/api/chat", func(w http.ResponseWriter, r *http.Request) { f.chat(w, r) })
 	f.Server = httptest.NewServer(mux)
 	t.Cleanup(f.Close)
+	forget(f.URL)
 	return f
+}
+
+// forget drops what brains know of a server: a port that another test has used
+// may come again.
+func forget(url string) {
+	servers.Lock()
+	defer servers.Unlock()
+	maps.DeleteFunc(servers.known, func(key string, _ *server) bool { return strings.Contains(key, url) })
 }
 
 func (f *fake) brain(t *testing.T, o Options) *Ollama {

@@ -170,6 +170,7 @@ func TestOllamaRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	forget("http://" + l.Addr().String())
 	b, err := NewOllama(Options{URL: l.Addr().String(), Model: "m"})
 	if err != nil {
 		t.Fatal(err)

@@ -28,6 +28,7 @@ func peer(t *testing.T, chat, models http.HandlerFunc, o Options) *OpenAI {
 	mux.HandleFunc("GET /v1/models", models)
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
+	forget(s.URL)
 	o.URL, o.Model = s.URL+"/v1", "m"
 	b, err := NewOpenAI(o)
 	if err != nil {

@@ -69,6 +69,14 @@ func models(s *ollamatest.Server) {
 		ollamatest.Line{When: "go on for ever", Say: chorus, Loop: true})
 }
 
+// started is a server for a test that does it harm.
+func started(t *testing.T, env ...string) *ollamatest.Server {
+	t.Helper()
+	s := ollamatest.Start(t, env...)
+	forget(s.URL)
+	return s
+}
+
 // on makes a brain for the server.
 func on(t *testing.T, s *ollamatest.Server, o Options) *Ollama {
 	t.Helper()
@@ -201,7 +209,7 @@ func TestRealMissingModel(t *testing.T) {
 // There is no network for the server in this test, as its proxy answers nothing.
 func TestRealPullWithoutNetwork(t *testing.T) {
 	t.Parallel()
-	s := ollamatest.Start(t, "HTTPS_PROXY=http://127.0.0.1:9")
+	s := started(t, "HTTPS_PROXY=http://127.0.0.1:9")
 	var states []string
 	b := on(t, s, Options{Model: "absent"})
 	err := b.Pull(within(t), "absent", func(_, _ int64, status string) { states = append(states, status) })
@@ -244,7 +252,7 @@ func third(f func()) func() {
 // Killed inside a reply: never a part of it, and after a restart all is well.
 func TestRealKilled(t *testing.T) {
 	t.Parallel()
-	s := ollamatest.Start(t)
+	s := started(t)
 	models(s)
 	b := on(t, s, Options{Model: "script", NumCtx: 8192})
 	if _, err := b.Think(within(t), question("Hi.")); err != nil {
@@ -275,7 +283,7 @@ func TestRealKilled(t *testing.T) {
 // The runner alone is killed: a cut reply, and the next thought loads it again.
 func TestRealRunnerKilled(t *testing.T) {
 	t.Parallel()
-	s := ollamatest.Start(t)
+	s := started(t)
 	models(s)
 	b := on(t, s, Options{Model: "script", NumCtx: 8192})
 	q := question("go on for ever")
@@ -303,7 +311,7 @@ func TestRealRunnerKilled(t *testing.T) {
 // More thoughts than the server's queue holds: each is answered or told busy.
 func TestRealQueueFull(t *testing.T) {
 	t.Parallel()
-	s := ollamatest.Start(t, "OLLAMA_MAX_QUEUE=1")
+	s := started(t, "OLLAMA_MAX_QUEUE=1")
 	models(s)
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -344,7 +352,7 @@ func TestRealQueueFull(t *testing.T) {
 // A server that takes the connection and says nothing is down, after a while.
 func TestRealHangs(t *testing.T) {
 	t.Parallel()
-	s := ollamatest.Start(t)
+	s := started(t)
 	b := on(t, s, Options{Model: "script"})
 	s.Pause()
 	defer s.Resume()
@@ -388,7 +396,7 @@ func TestRealOpenAI(t *testing.T) {
 
 func TestRealOpenAIKilled(t *testing.T) {
 	t.Parallel()
-	s := ollamatest.Start(t)
+	s := started(t)
 	models(s)
 	b, err := NewOpenAI(Options{URL: s.URL + "/v1", Model: "script"})
 	if err != nil {

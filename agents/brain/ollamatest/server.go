@@ -195,9 +195,20 @@ func (s *Server) signal(sig syscall.Signal) {
 	_ = syscall.Kill(-s.cmd.Process.Pid, sig) // there may be none left
 }
 
-// Pause stops the server's process where it is, and Resume lets it go on: it
-// takes connections and answers nothing.
-func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+// Pause stops the server's process where it is, until Resume: it takes
+// connections and answers nothing. It returns when that is so, since a signal
+// reaches the threads of a process one after the other.
+func (s *Server) Pause() {
+	s.signal(syscall.SIGSTOP)
+	impatient := http.Client{Timeout: 200 * time.Millisecond, Transport: &http.Transport{DisableKeepAlives: true}}
+	for {
+		resp, err := impatient.Get(s.URL + "/api/version")
+		if err != nil {
+			return
+		}
+		resp.Body.Close()
+	}
+}
 
 // Resume undoes Pause.
 func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
