@@ -205,3 +205,15 @@ func TestExecReady(t *testing.T) {
 	r, err := b.Think(within(t), question("hi"))
 	faultOf(t, agents.BrainCommand, r, err)
 }
+
+// Without an environment of its own the command has none: not mbox's.
+func TestExecEnvironmentEmpty(t *testing.T) {
+	t.Setenv("MBOX_TEST_SECRET", "seen")
+	b, err := NewExec(Options{Command: `echo "<$MBOX_TEST_SECRET>"`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := b.Think(within(t), question("hi")); err != nil || r.Text != "<>\n" {
+		t.Errorf("%q %v", r.Text, err)
+	}
+}

@@ -140,16 +140,14 @@ func (o *Ollama) wanted() []string {
 	return names
 }
 
-// installed is the name of the model that is meant: the exact tag, else, where
-// no tag is given, latest or any other tag of that name. A tag that is given is
-// meant.
+// installed is the name of the model that is meant: the exact one, else that name
+// with the tag latest or any other. To a name that has a tag none is added.
 func installed(list []api.ListModelResponse, wanted string) string {
-	tagged := strings.Contains(wanted[strings.LastIndex(wanted, "/")+1:], ":")
 	for _, match := range []func(string) bool{
 		func(name string) bool { return strings.EqualFold(name, wanted) },
-		func(name string) bool { return !tagged && strings.EqualFold(name, wanted+":latest") },
+		func(name string) bool { return strings.EqualFold(name, wanted+":latest") },
 		func(name string) bool {
-			return !tagged && len(name) > len(wanted) && strings.EqualFold(name[:len(wanted)+1], wanted+":")
+			return len(name) > len(wanted) && strings.EqualFold(name[:len(wanted)+1], wanted+":")
 		},
 	} {
 		for _, m := range list {
