@@ -225,6 +225,28 @@ func beWorker(s scene) error {
 	return errors.New("the command ended by itself")
 }
 
+// A bind mount gives a folder one more name, which no symlink tells of.
+func TestRulesSeeThroughMounts(t *testing.T) {
+	needSandbox(t)
+	cmd := actor(t, "grant by another name", newScene(t))
+	if err := isolate(cmd, true); err != nil {
+		t.Fatal(err)
+	}
+	if got := said(t, cmd); !strings.Contains(got, ErrProtected.Error()) {
+		t.Errorf("it says %q, want %v", got, ErrProtected)
+	}
+}
+
+func grantByAnotherName(s scene) error {
+	if err := unix.Mount(filepath.Join(s.Home, "audit"), filepath.Join(s.Outside, ".ssh"), "", unix.MS_BIND, ""); err != nil {
+		return err
+	}
+	r := s.rules()
+	r.ReadOnly = append(r.ReadOnly, filepath.Join(s.Outside, ".ssh", "shared"))
+	_, err := r.grants()
+	return err
+}
+
 // What the helper was told is gone, and so is what it could do.
 func TestNothingStays(t *testing.T) {
 	needSandbox(t)

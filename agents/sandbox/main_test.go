@@ -32,8 +32,11 @@ func perform(name string) error {
 	if err := json.Unmarshal([]byte(os.Getenv("SANDBOX_TEST_SCENE")), &s); err != nil {
 		return err
 	}
-	if name == "be a worker" {
+	switch name {
+	case "be a worker":
 		return beWorker(s)
+	case "grant by another name":
+		return grantByAnotherName(s)
 	}
 	for _, a := range allActs() {
 		if a.name == name {
