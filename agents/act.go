@@ -341,5 +341,6 @@ func (p *performance) root() mailbox.ID {
 func (p *performance) env(approved bool) *action.Env {
 	return &action.Env{
 		Agent: p.Agent, Policy: p.policy, Limits: p.Team.Limits, HTTP: p.Team.HTTP, Compose: p.Team.Compose, Approved: approved,
+		Sync: p.Box.Options().Sync,
 	}
 }

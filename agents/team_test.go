@@ -270,7 +270,7 @@ func TestRefusedAtClaim(t *testing.T) {
 
 const plan = `{"actions":[
   {"action":"delegate","params":{"role":"coder","task":"write_file","payload":{"path":"note.md","content":"done"},"name":"note"}},
-  {"action":"delegate","params":{"role":"tester","task":"file_check","payload":{"path":"note.md"},"after":["note"]}}]}`
+  {"action":"delegate","params":{"role":"tester","task":"file_check","payload":{"path":"coder:note.md"},"after":["note"]}}]}`
 
 func TestCoordinate(t *testing.T) {
 	c := newCompany(t, func(team *Team) {
@@ -282,7 +282,7 @@ func TestCoordinate(t *testing.T) {
 		team.Policies.Agents["coordinator"] = lead
 	})
 	c.brains["coordinator"].says = []any{
-		strings.ReplaceAll(plan, `{"path":"note.md"}`, `{"path":"`+filepath.Join(c.box.Home(), "agents/coder/workspace/note.md")+`"}`),
+		plan,
 		`{"actions":[],"answer":"The note is there."}`,
 	}
 	id := c.send("coordinator", "Write a note and check that it is there", nil)

@@ -50,7 +50,7 @@ type Result struct {
 
 // Limits bound parameters. The zero value has the defaults.
 type Limits struct {
-	Extensions []string // that write_file takes, with the dot; nil: the ten of the defaults
+	Extensions []string // that write_file takes, with the dot; nil: .txt .md .json .yaml .yml .cfg .conf .ini .log
 	MaxBytes   int      // of a file's content; 0: 100,000
 	WriteRoots []string // folders of the workspace that write_file may write into; nil: all of it
 }

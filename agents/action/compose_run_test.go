@@ -145,7 +145,7 @@ func TestComposeRunFails(t *testing.T) {
 // of it, docker makes no folder as root, and takes no settings from a file.
 func TestComposeRunLooks(t *testing.T) {
 	for name, spoil := range map[string]func(dir string) error{
-		"path_symlink": func(dir string) error {
+		"path_outside": func(dir string) error {
 			must(t, os.Remove(filepath.Join(dir, "html")))
 			return os.Symlink("/", filepath.Join(dir, "html"))
 		},

@@ -19,7 +19,7 @@ type FileCheck struct {
 func (*FileCheck) Name() string { return "file_check" }
 
 // Validate checks the path.
-func (c *FileCheck) Validate(Limits) error { return checkPath(c.Path) }
+func (c *FileCheck) Validate(Limits) error { return checkLocal(c.Path) }
 
 // Permit asks whether the agent may read it.
 func (c *FileCheck) Permit(p *policy.Policy) error {

@@ -22,7 +22,7 @@ type ReadFile struct {
 func (*ReadFile) Name() string { return "read_file" }
 
 // Validate checks the path.
-func (r *ReadFile) Validate(Limits) error { return checkPath(r.Path) }
+func (r *ReadFile) Validate(Limits) error { return checkLocal(r.Path) }
 
 // Permit asks whether the agent may read it.
 func (r *ReadFile) Permit(p *policy.Policy) error {

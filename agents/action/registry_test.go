@@ -34,7 +34,11 @@ func workspace(t *testing.T) (*Env, string) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return &Env{Agent: "coder", Policy: &policy.Policy{Agent: "coder", Workspace: dir, WorkspaceOnly: true}}, dir
+	p, err := policy.ForAgent(policy.Config{
+		Home: filepath.Dir(dir), Agents: map[string]policy.Agent{"coder": {Enabled: true, Workspace: policy.Workspace{Path: "workspace"}}},
+	}, "coder")
+	must(t, err)
+	return &Env{Agent: "coder", Policy: p}, dir
 }
 
 // wantFault checks an error of parameters by its path, its code and a piece of

@@ -64,21 +64,31 @@ func extract(text string) (jsontext.Value, error) {
 	if err == nil && (first[0] == '{' || first[0] == '[') || err != nil && !notJSON(err) {
 		return first, err
 	}
-	var e *schemas.Error
-	if errors.As(err, &e) && e.Code == schemas.CodeTruncated && strings.IndexAny(text, "{[") == 0 {
-		return nil, fmt.Errorf("%w: %s", ErrNotJSON, e.Problem) // it was cut off; what is in it may be anything
+	if begun(text, err) {
+		return nil, fmt.Errorf("%w: %v", ErrNotJSON, err)
 	}
 	for _, span := range spans(text) {
 		inner, err := read(text[span[0]:span[1]])
 		if err != nil && notJSON(err) {
 			continue
 		}
-		if err == nil && partOfMore(text[:span[0]], text[span[1]:]) {
+		if err == nil && (string(inner) == "[]" || partOfMore(text[:span[0]], text[span[1]:])) {
 			break
 		}
 		return inner, err
 	}
 	return nil, ErrNotJSON
+}
+
+// begun tells whether a text that is no JSON was meant to be, from its first
+// character on: it was cut off, or is broken, and what lies in it may be anything.
+func begun(text string, err error) bool {
+	var e *schemas.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	return strings.HasPrefix(text, "{") && e.Code != schemas.CodeTrailingData ||
+		strings.HasPrefix(text, "[") && e.Code == schemas.CodeTruncated
 }
 
 func read(text string) (jsontext.Value, error) {

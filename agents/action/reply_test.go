@@ -65,6 +65,7 @@ func TestParseReplyNotJSON(t *testing.T) {
 		`{action: "read_file"}`, `{'action':'read_file'}`, readA[:len(readA)-2],
 		`Sure {"actions": ` + readA + `, "answer": "cut`, `Well {"actions":[` + readA + `],"answer":"c`,
 		"[" + readA + " " + checkB + "]", readA + "]", readA + "}", "," + readA, "[" + readA,
+		`{"answer":"run [] now`, `Sure {"answer":"run [] now`, `{"answer":"see [` + readA + `] now`,
 	}
 	for i := range whole {
 		texts = append(texts, whole[:i], "Sure! "+whole[:i])
