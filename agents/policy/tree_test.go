@@ -51,7 +51,7 @@ func (f tree) links(t testing.TB) {
 		w + "to-own-agent": "../agent.toml", w + "to-dropbox": f.at("home/agents/dropbox/workspace"), w + "to-reader": "../../reader/workspace",
 		w + "dangling-in": "not-there", w + "dangling-out": f.at("free/not-there"), w + "dangling-up": "gone/../../../../.mbox/new", w + "dangling-private": f.at("home/.mbox/new"),
 		w + "loop": "loop", w + "loop-a": "loop-b", w + "loop-b": "loop-a",
-		"data/to-private": f.at("home/.mbox"), "data/to-free": f.at("free"), "free/to-forbidden": f.at("forbidden"), "free/to-dropbox": f.at("home/agents/dropbox/workspace"),
+		"forbidden/to-free": f.at("free"), "data/to-private": f.at("home/.mbox"), "data/to-free": f.at("free"), "free/to-forbidden": f.at("forbidden"), "free/to-dropbox": f.at("home/agents/dropbox/workspace"),
 	} {
 		f.must(t, os.Symlink(target, f.at(name)))
 	}
