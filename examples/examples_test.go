@@ -75,6 +75,10 @@ func newHouse(t *testing.T, env ...string) *house {
 	return h
 }
 
+// coderTakesAll lets the coder take what is for anybody: without it, as one of
+// the agents that are always there, it takes only what names it.
+const coderTakesAll = `agents.coder.types = ["research", "action", "analysis", "other"]`
+
 // configure puts a line in front of mbox.toml.
 func (h *house) configure(line string) {
 	h.Helper()
@@ -249,6 +253,7 @@ func (h *house) names(state string) []string {
 // summarise.sh under mbox worker does every example task.
 func TestSummarise(t *testing.T) {
 	h := newHouse(t)
+	h.configure(coderTakesAll)
 	ids := h.dropExamples()
 	h.mbox("worker", "--agent", "coder", "--exec", "'"+example("summarise.sh")+"'", "--once")
 	if got := h.names("completed"); !slices.Equal(got, ids) {
@@ -274,6 +279,7 @@ func TestSummarise(t *testing.T) {
 // worker.sh does every example task, alone and without a router.
 func TestWorkerSh(t *testing.T) {
 	h := newHouse(t, "ONCE=yes", "WAIT=1s")
+	h.configure(coderTakesAll)
 	ids := h.dropExamples()
 	h.run(example("worker.sh"), "coder")
 	if got := h.names("completed"); !slices.Equal(got, ids) {
@@ -299,6 +305,7 @@ func TestWorkerShCommand(t *testing.T) {
 // worker.py does every example task, and reads what they depend on.
 func TestWorkerPy(t *testing.T) {
 	h := newHouse(t, "ONCE=yes", "WAIT=1s")
+	h.configure(coderTakesAll)
 	ids := h.dropExamples()
 	h.run(example("worker.py"), "coder")
 	if got := h.names("completed"); !slices.Equal(got, ids) {
