@@ -1,6 +1,7 @@
 package brain
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -75,5 +76,20 @@ func TestTurns(t *testing.T) {
 	seen := []int{<-order, <-order, <-order}
 	if seen[0]+seen[1]+seen[2] != 3 || turns.full(1) {
 		t.Errorf("order %v, taken %d", seen, turns.taken)
+	}
+}
+
+// A turn that comes at the moment in which the wait for it ends is not lost.
+func TestTurnNotLost(t *testing.T) {
+	var turns turns
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 { // a select with two ways open takes either
+		if giveBack, err := turns.take(ended, 1); err == nil {
+			giveBack()
+		}
+	}
+	if turns.full(1) {
+		t.Error("a turn that nobody has is taken")
 	}
 }
