@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"os"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"mbox/agents"
 	"mbox/mailbox"
 )
 
@@ -27,15 +29,19 @@ func approveVerb() *verb {
 file and ends after --for. Any later change of the task voids it, so a task that
 comes back to pending has to be approved again. It is a decision record, with its
 line in the ledger; its id is printed. mbox why ID tells what waits for an
-approval, mbox show ID what it asks for, and mbox cancel ID says no.`,
+approval, mbox show ID what it asks for, and mbox cancel ID says no. An agent's
+command is refused: approving is for people.`,
 		shows: []string{`mbox approve task-2026-02-16-001 --for 30m --reason "looked at the ports"`},
-		exits: []int{exitNotFound, exitConflict, exitData, exitIO, exitBusy, exitCommitted},
+		exits: []int{exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
 		flags: []cli.Flag{
 			valueFlag("for", "how long it counts: `DURATION` (1h)", &o.valid),
 			textFlag("reason", "why: `TEXT`", &o.reason),
 			jsonFlag(&o.json),
 		},
 		run: func(ctx context.Context, s *session, args []string) error {
+			if id := os.Getenv("MBOX_TASK_ID"); id != "" {
+				return &agents.RefusedError{Step: "approval", Reason: "this is an agent's command, at work on " + clean(id, 128) + "; a person approves"}
+			}
 			if o.valid.Duration <= 0 {
 				return usagef("mbox approve "+quoteWord(args[0])+" --for 1h", "--for %s: an approval has to last", span(time.Duration(o.valid.Duration)))
 			}
