@@ -9,20 +9,6 @@ import (
 	"testing"
 )
 
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), FileMode); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func holds(t *testing.T, path, want string) {
-	t.Helper()
-	if data, err := os.ReadFile(path); err != nil || string(data) != want {
-		t.Errorf("%s holds %q (%v), want %q", filepath.Base(path), data, err, want)
-	}
-}
-
 func gone(t *testing.T, path string) {
 	t.Helper()
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
