@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,6 +46,12 @@ func TestScripts(t *testing.T) {
 			e.Setenv("MBOX_HOME", filepath.Join(e.WorkDir, "agents"))
 			e.Setenv("TZ", "UTC")
 			return nil
+		},
+		Condition: func(name string) (bool, error) {
+			if name != "confines" {
+				return false, fmt.Errorf("unknown condition %s", name)
+			}
+			return sandbox.Probe().Err() == nil, nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"delegate": delegate,
