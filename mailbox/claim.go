@@ -199,7 +199,9 @@ func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, h *heldT
 				h = &heldTask{rec.id}
 			}
 		case errors.Is(err, errHeld):
-			b.hold(rec)
+			if err := b.hold(rec); err != nil {
+				return nil, nil, err
+			}
 		case errors.Is(err, ErrNotFound), errors.Is(err, errNotReady):
 			// Somebody else has it, or had it.
 		case errors.Is(err, errForeign):

@@ -92,13 +92,24 @@ func (b *Box) refuseClaim(ctx context.Context, s *shard, f *found, code, why str
 	return cmp.Or(err, errNotReady)
 }
 
-// hold keeps a record out of the queues until a line about its task comes.
-func (b *Box) hold(r *record) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.index.live[r.id] == r {
-		r.held = true
+// hold keeps a record out of the queues until a line about its task comes. One
+// that came after the claim had looked, and was folded before the record is
+// held, is found by looking again.
+func (b *Box) hold(r *record) error {
+	set := func(held bool) digest {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.index.live[r.id] == r {
+			r.held = held
+		}
+		return r.after
 	}
+	after := set(true)
+	ok, err := b.approved(r.id, after.String())
+	if ok || err != nil {
+		set(false)
+	}
+	return err
 }
 
 // Approval is what a decision line says that approves a task: exactly these
@@ -176,7 +187,7 @@ func (b *Box) approved(id ID, hash string) (bool, error) {
 			return false, err
 		}
 		var d recordDetails
-		if e.Event != audit.DecisionEvent || e.Detail(&d) != nil || d.Approves == nil {
+		if ID(e.Task()) != id || e.Event != audit.DecisionEvent || e.Detail(&d) != nil || d.Approves == nil {
 			continue
 		}
 		if d.Approves.SHA256 == hash && b.now().Before(d.Approves.Until.Time) {
