@@ -65,6 +65,7 @@ type record struct {
 	rest    int   // place among the waiting; -1 when not there
 	blocked bool  // waits for a dependency, or for its children
 	check   bool  // one of them may have ended: look
+	calls   int   // how often one of them had a line since this box knows the record
 	held    bool  // waits for an approval; this process has been told so
 	alarmed bool  // an alarm about it stands in the ledger
 	taken   bool  // a goroutine of this process is trying to claim it
@@ -398,6 +399,7 @@ func (x *index) ended(id ID) {
 	for _, waiter := range x.needs[id.Fold()] {
 		if r := x.live[waiter]; r != nil && r.blocked {
 			r.check = true
+			r.calls++
 			x.checks[waiter] = true
 		}
 	}

@@ -57,7 +57,7 @@ func (b *Box) checkDependencies(ctx context.Context, r *record) error {
 		case state == Completed:
 			done++
 		case settled:
-			b.settleCheck(r.id)
+			b.settleCheck(r)
 			return nil
 		default:
 			return nil
@@ -98,19 +98,21 @@ func (b *Box) childrenJoined(r *record) (bool, error) {
 		return true, nil
 	}
 	if settled {
-		b.settleCheck(r.id)
+		b.settleCheck(r)
 	}
 	return false, nil
 }
 
 // settleCheck notes that nothing changes for a blocked record until one of those
-// it waits for has another ledger line.
-func (b *Box) settleCheck(id ID) {
+// it waits for has another ledger line. r is the record as it was when the look
+// began: where a line has come since, the look saw only a part of what is there,
+// and the question stays open.
+func (b *Box) settleCheck(r *record) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if live := b.index.live[id]; live != nil {
+	if live := b.index.live[r.id]; live != nil && live.calls == r.calls {
 		live.check = false
-		delete(b.index.checks, id)
+		delete(b.index.checks, r.id)
 	}
 }
 
@@ -131,8 +133,11 @@ func (b *Box) dependencyState(id ID) (s State, settled bool, err error) {
 		}
 		return b.endOf(id)
 	}
-	if f == nil || f.task == nil {
+	if f == nil {
 		return None, false, err
+	}
+	if f.task == nil {
+		return None, false, nil // damaged by hand: an alarm says so, others go on
 	}
 	switch f.task.Result.Status {
 	case Completed, Failed:
