@@ -88,6 +88,7 @@ func (b *Box) loadIndex() error {
 		}
 		for _, r := range others {
 			x.live[r.id] = r
+			x.adopt(r)
 			if r.state == Pending {
 				x.enqueue(r, b.now())
 			}

@@ -1,0 +1,94 @@
+package mailbox
+
+import (
+	"context"
+	"testing"
+)
+
+// reopened closes nothing: it is another process that begins with the snapshot.
+func reopened(t *testing.T, b *Box) *Box {
+	t.Helper()
+	must(t, b.update())
+	b.mu.Lock()
+	d := b.index.draft()
+	b.mu.Unlock()
+	must(t, b.writeSnapshot(d))
+	other, err := Open(t.Context(), b.Home(), b.Options())
+	must(t, err)
+	t.Cleanup(func() { other.Close() })
+	must(t, other.update())
+	if other.index.base == nil {
+		t.Fatal("it did not begin with the snapshot")
+	}
+	return other
+}
+
+// A box that begins with a snapshot knows whose child a task is: the parent's
+// end takes the children along that began before it.
+func TestSnapshotKeepsFamilies(t *testing.T) {
+	b, c := family(t, Options{})
+	ids := delegate(t, c, "", child("coder", "1"), child("tester", "2"))
+	inner := delegate(t, claimAs(t, b, "coder"), "", child("third", "3"))
+	other := reopened(t, b)
+	must(t, other.Cancel(context.Background(), "parent", "human", "not needed"))
+	for _, id := range append(ids, inner...) {
+		if state, _ := stateOfTask(t, other, id); state != Failed {
+			t.Errorf("%s is %s after its root was cancelled", id, state)
+		}
+	}
+}
+
+// A parent that waits goes on waiting in a box that begins with a snapshot, for
+// the same children and by the same rule.
+func TestSnapshotKeepsWaiting(t *testing.T) {
+	for _, join := range Joins {
+		b, c := family(t, Options{})
+		ids := delegate(t, c, join, child("a", "1"), child("b", "2"), child("c", "3", 0))
+		other := reopened(t, b)
+		r, err := other.lookup("parent")
+		must(t, err)
+		if !r.blocked || r.join != join || len(r.waitsFor) != len(ids) {
+			t.Fatalf("%s: the parent is %+v", join, r)
+		}
+		for _, id := range ids {
+			if r, err := other.lookup(id); err != nil || r.parent != "parent" || r.born != 1 {
+				t.Fatalf("%s: the child is %+v, %v", join, r, err)
+			}
+		}
+		nothingFor(t, other, "boss")
+		finish(t, other, "a", true)
+		if join == JoinAny {
+			claimAs(t, other, "boss")
+			continue
+		}
+		nothingFor(t, other, "boss")
+		finish(t, b, "b", true) // by the other process
+		if join == JoinAll {
+			nothingFor(t, other, "boss")
+			finish(t, b, "c", true)
+		}
+		claimAs(t, other, "boss")
+	}
+}
+
+// A child that ends while somebody looks at what its parent waits for is not
+// overlooked: the look that began before does not settle the question.
+func TestEndDuringLook(t *testing.T) {
+	b, c := family(t, Options{})
+	ids := delegate(t, c, "", child("a", "1"), child("b", "2"))
+	nothingFor(t, b, "boss") // looked at and settled
+	finish(t, b, "b", true)
+	must(t, b.update())
+	b.mu.Lock()
+	seen := *b.index.live["parent"]
+	b.mu.Unlock()
+	if state, settled, err := b.dependencyState(ids[0]); state != None || !settled || err != nil {
+		t.Fatalf("the first child is %q, %v, %v", state, settled, err)
+	}
+	finish(t, b, "a", true) // here, between the first child and the second
+	must(t, b.update())
+	b.settleCheck(&seen)
+	if got := claimAs(t, b, "boss"); got.ID() != "parent" {
+		t.Fatalf("claimed %s", got.ID())
+	}
+}
