@@ -43,6 +43,9 @@ type Claim struct {
 // Spend debits the tree that the task belongs to. It stands in the ledger with
 // the next line of this claim.
 func (c *Claim) Spend(spent Budget) {
+	if len(spent) == 0 {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.spent == nil {

@@ -206,7 +206,11 @@ func (c *Claim) verb(ctx context.Context, verb string, content any, decide func(
 			m.Root = f.task.root()
 		}
 	}
-	return taskError(id, b.commit(ctx, s, ch))
+	err = b.commit(ctx, s, ch)
+	if err != nil && !errors.Is(err, ErrCommitted) {
+		c.Spend(ch.spent) // no line may say it: it goes with the next one
+	}
+	return taskError(id, err)
 }
 
 // claimed reads the task if it is in progress; nil if it is not. A task that
