@@ -21,7 +21,7 @@ func (b *Box) alarms(ctx context.Context) (int, error) {
 	b.mu.Unlock()
 	said := 0
 	for _, r := range late {
-		why, err := b.whyNotStarted(r)
+		why, err := b.whyNotStarted(ctx, r)
 		if err != nil {
 			return said, err
 		}
@@ -89,27 +89,9 @@ func (x *index) overdue(limit int64, most int) []*record {
 
 // whyNotStarted says why nobody has taken a pending task; "" if it waits for
 // something that is on its way.
-func (b *Box) whyNotStarted(r *record) (string, error) {
+func (b *Box) whyNotStarted(ctx context.Context, r *record) (string, error) {
 	if r.blocked {
-		for _, d := range r.dependsOn {
-			if state, _, err := b.dependencyState(d); err != nil || state != None {
-				if err != nil {
-					return "", err
-				}
-				continue
-			}
-			known, err := b.known(d)
-			if err != nil {
-				return "", err
-			}
-			if !known {
-				return fmt.Sprintf("it depends on %s, which nobody has heard of", d), nil
-			}
-		}
-		if circle := b.circle(r.id); circle != "" {
-			return "it waits for itself: " + circle, nil
-		}
-		return "", nil
+		return b.whyBlocked(ctx, r)
 	}
 	able, paused := b.whoCan(r.class)
 	switch {
@@ -127,6 +109,47 @@ func (b *Box) whyNotStarted(r *record) (string, error) {
 		return fmt.Sprintf("no registered agent has the action %s", r.class.action), nil
 	}
 	return fmt.Sprintf("no registered agent takes tasks of type %s", r.class.typ), nil
+}
+
+// whyBlocked names what a blocked task waits for in vain: a task that nobody has
+// heard of, one that has ended and whose file a stranger took away, moved back or
+// damaged, or itself. "" if all that it waits for is on its way.
+func (b *Box) whyBlocked(ctx context.Context, r *record) (string, error) {
+	for d := range r.awaits() {
+		why, err := b.whyNever(ctx, d)
+		if err != nil || why != "" {
+			return why, err
+		}
+	}
+	if circle := b.circle(r.id); circle != "" {
+		return "it waits for itself: " + circle, nil
+	}
+	return "", nil
+}
+
+// whyNever says why a task that is waited for does not end; "" if it has ended,
+// or may.
+func (b *Box) whyNever(ctx context.Context, id ID) (string, error) {
+	known, err := b.known(id)
+	if err != nil {
+		return "", err
+	}
+	if !known {
+		return fmt.Sprintf("it depends on %s, which nobody has heard of", id), nil
+	}
+	if r, err := b.lookup(id); err != nil || r != nil {
+		return "", err // it has alarms of its own
+	}
+	s, err := b.tryShard(ctx, shardOf(string(id))) // or it may just be moved
+	if err != nil {
+		return "", ignoreBusy(err)
+	}
+	defer s.unlock()
+	state, settled, err := b.dependencyState(id)
+	if err != nil || state != None || settled {
+		return "", err
+	}
+	return fmt.Sprintf("it waits for %s, whose file is not where and as it ended; mbox recover --adopt %s takes what there is", id, id), nil
 }
 
 // circle finds the way on which a blocked task waits for itself; "" if it does

@@ -74,7 +74,7 @@ func (b *Box) Why(ctx context.Context, id ID) (*Why, error) {
 			return nil, err
 		}
 	}
-	return w, b.explain(w, f)
+	return w, b.explain(ctx, w, f)
 }
 
 // proofs collects the ledger's lines about the task and returns its last move.
@@ -131,11 +131,11 @@ func (w *Why) compare(f *found, last *move) {
 	}
 }
 
-func (b *Box) explain(w *Why, f *found) error {
+func (b *Box) explain(ctx context.Context, w *Why, f *found) error {
 	t := f.task
 	switch f.state {
 	case Pending:
-		return b.explainPending(w, t)
+		return b.explainPending(ctx, w, t)
 	case InProgress:
 		return b.explainClaim(w, t)
 	case Completed:
@@ -163,7 +163,7 @@ func pickedBy(t *Task) string {
 
 func when(t Time) string { return "at " + t.String() }
 
-func (b *Box) explainPending(w *Why, t *Task) error {
+func (b *Box) explainPending(ctx context.Context, w *Why, t *Task) error {
 	r, err := b.lookup(w.ID)
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ func (b *Box) explainPending(w *Why, t *Task) error {
 	}
 	w.Summary = fmt.Sprintf("pending and ready since %s", unixMillis(max(r.since, r.notBefore)).Format(time.RFC3339))
 	if waited := now.Sub(unixMillis(max(r.since, r.notBefore))); waited > b.o.StartWithin {
-		why, err := b.whyNotStarted(r)
+		why, err := b.whyNotStarted(ctx, r)
 		if err != nil {
 			return err
 		}
