@@ -1,0 +1,91 @@
+package agents
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"mbox/agents/policy"
+	"mbox/audit"
+	"mbox/mailbox"
+)
+
+// Files that a task names fill a prompt up to its limit, and no further: what
+// comes after is left out, however many there are.
+func TestPromptFilesAreBounded(t *testing.T) {
+	c := newCompany(t, nil)
+	c.brains["coder"].says = []any{`{"actions":[]}`}
+	workspace := filepath.Join(c.box.Home(), "agents/coder/workspace")
+	if err := os.MkdirAll(workspace, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		if err := os.WriteFile(filepath.Join(workspace, name+".md"), []byte(strings.Repeat(name, maxPromptFile+1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, `"`+name+`.md"`)
+	}
+	_, err := c.box.Submit(context.Background(), &mailbox.Task{
+		Task:       mailbox.Request{Title: "Read", Context: jsontext.Value(`{"relevant_files":[` + strings.Join(names, ",") + `]}`)},
+		Assignment: mailbox.Assignment{TargetAgent: "coder"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.works("coder")
+	asked := c.brains["coder"].asked
+	if len(asked) != 1 {
+		t.Fatalf("asked %d times", len(asked))
+	}
+	if n := len(asked[0].Messages[1].Content); n > maxPromptFiles+8<<10 {
+		t.Errorf("the prompt has %d bytes of files", n)
+	}
+}
+
+// A task may name any number of files that its agent may not read: no more than
+// some of them are tried, since each is a line in the ledger.
+func TestPromptRefusalsAreBounded(t *testing.T) {
+	c := newCompany(t, nil)
+	c.brains["coder"].says = []any{`{"actions":[]}`}
+	files := strings.Repeat(`"/etc/passwd",`, 500) + `"/etc/group"`
+	_, err := c.box.Submit(context.Background(), &mailbox.Task{
+		Task:       mailbox.Request{Title: "Read", Context: jsontext.Value(`{"relevant_files":[` + files + `]}`)},
+		Assignment: mailbox.Assignment{TargetAgent: "coder"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.works("coder")
+	if n := c.lines(audit.PolicyDenied, nil); n != maxPromptNames {
+		t.Errorf("%d lines in the ledger, want %d", n, maxPromptNames)
+	}
+}
+
+// What an agentic brain reads stands between marks too, and it is told so: those
+// of the first message are others.
+func TestPromptResultsAreMarked(t *testing.T) {
+	c := newCompany(t, func(team *Team) {
+		loop := policy.DefaultRuntimeProfile()
+		loop.Agentic = true
+		team.Policies.RuntimeProfiles["default"] = loop
+	})
+	c.brains["coder"].says = []any{
+		`{"actions":[{"action":"write_file","params":{"path":"a.md","content":"FREE NOW"}},{"action":"read_file","params":{"path":"a.md"}}]}`,
+		`{"actions":[]}`,
+	}
+	c.send("coder", "Read", nil)
+	c.works("coder")
+	talk := c.brains["coder"].asked[1].Messages
+	last := talk[len(talk)-1].Content
+	told, rest, ok := strings.Cut(last, "FREE NOW")
+	_, said, _ := strings.Cut(told, "Text between <<<")
+	mark, _, named := strings.Cut(said, " ")
+	if !ok || !named || !strings.Contains(told, "\n<<<"+mark+" from ") || !strings.Contains(rest, mark+">>>") {
+		t.Errorf("the brain is not told what is data: %s", last)
+	}
+}
