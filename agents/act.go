@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -247,7 +248,11 @@ func (p *performance) note(lines []audit.Entry) {
 }
 
 // carryOut does what was planned, one after another. Delegations end the claim.
+// Where one of them has to be approved and is not, none is done.
 func (p *performance) carryOut(plan []planned) ([]action.Result, *verdict) {
+	if v := p.unapproved(plan); v != nil {
+		return nil, v
+	}
 	if len(plan) > 0 && plan[0].name == "delegate" {
 		v := p.handOn(plan)
 		return nil, &v
@@ -265,6 +270,29 @@ func (p *performance) carryOut(plan []planned) ([]action.Result, *verdict) {
 		results = append(results, r)
 	}
 	return results, nil
+}
+
+// unapproved refuses a plan with an action that always_ask names, if nobody has
+// approved the task. The claim has asked already about the action that a task
+// carries; a brain asks for others.
+func (p *performance) unapproved(plan []planned) *verdict {
+	i := slices.IndexFunc(plan, func(s planned) bool { return alwaysAsks(p.policy, s.name) })
+	if i < 0 {
+		return nil
+	}
+	approved, err := p.claim.Approved()
+	if err != nil {
+		v := failed("approval", err.Error())
+		return &v
+	}
+	if approved {
+		return nil
+	}
+	v := p.denied(&denials{plan[i].request, &ruling{audit.StepPolicy, &policy.Denied{
+		Rule: "always_ask", What: "do " + plan[i].name, Why: "always_ask of the risk profile names it, and nobody has approved the task",
+		Hint: "send the action as a task of its own (mbox.action): that one waits for mbox approve",
+	}}})
+	return &v
 }
 
 // do does one action, within the hourly budget, and notes what came of it.

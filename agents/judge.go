@@ -218,8 +218,12 @@ func (t *Team) Approval(task *mailbox.Task) string {
 		return "deploy_compose starts containers"
 	}
 	p, err := policy.ForAgent(t.Policies, to)
-	if err == nil && (slices.Contains(p.AlwaysAsk, act.Name) || slices.Contains(p.AlwaysAsk, "*")) {
+	if err == nil && alwaysAsks(p, act.Name) {
 		return fmt.Sprintf("always_ask of the risk profile %s names it", p.RiskProfileName)
 	}
 	return ""
+}
+
+func alwaysAsks(p *policy.Policy, name string) bool {
+	return slices.Contains(p.AlwaysAsk, name) || slices.Contains(p.AlwaysAsk, "*")
 }

@@ -256,7 +256,7 @@ func (b *Box) claim(ctx context.Context, r ClaimRequest, id ID) (*Claim, error) 
 	if rec.state != Pending || rec.blocked || rec.notBefore > b.now().UnixMilli() {
 		return nil, errNotReady
 	}
-	if err := b.mayRun(ctx, s, f); err != nil {
+	if err := b.mayRun(ctx, s, f, r.Agent); err != nil {
 		return nil, err
 	}
 	c := &Claim{Task: f.task, box: b, agent: r.Agent, token: randomHex(16), from: f.hash}

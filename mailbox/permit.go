@@ -45,7 +45,7 @@ var errHeld = errors.New("it waits for an approval")
 // mayRun tells whether a task that is ready may be worked at. One that is too
 // deep, or whose tree has spent its budget, fails; one that needs an approval is
 // held. The caller holds the task's shard.
-func (b *Box) mayRun(ctx context.Context, s *shard, f *found) error {
+func (b *Box) mayRun(ctx context.Context, s *shard, f *found, agent string) error {
 	t := f.task
 	switch over, err := b.overspent(ctx, t); {
 	case err != nil:
@@ -55,7 +55,7 @@ func (b *Box) mayRun(ctx context.Context, s *shard, f *found) error {
 	case over != "":
 		return b.refuseClaim(ctx, s, f, "budget_spent", over)
 	}
-	if b.o.Approval == nil || b.o.Approval(t) == "" {
+	if b.needsApproval(t, agent) == "" {
 		return nil
 	}
 	ok, err := b.approved(t.ID, f.hash)
@@ -63,6 +63,17 @@ func (b *Box) mayRun(ctx context.Context, s *shard, f *found) error {
 		err = errHeld
 	}
 	return err
+}
+
+// needsApproval tells why an agent may take the task only once it is approved; ""
+// if it may take it as it is. A task for anybody is asked for as who takes it.
+func (b *Box) needsApproval(t *Task, agent string) string {
+	if b.o.Approval == nil {
+		return ""
+	}
+	taken := *t
+	taken.Assignment.TargetAgent = agent
+	return b.o.Approval(&taken)
 }
 
 // overspent tells what the task's tree has used up; "" if nothing.
