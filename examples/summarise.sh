@@ -1,7 +1,7 @@
 #!/bin/sh
 # summarise.sh: a command for mbox worker --exec.
 #
-#   mbox worker --agent coder --exec "$PWD/examples/summarise.sh"
+#   mbox worker --agent writer --exec "$PWD/examples/summarise.sh"
 #
 # It shows all that such a command has to know: the task's JSON is on stdin, what
 # it prints is the result, what it leaves in MBOX_ARTIFACTS is kept with the
