@@ -95,13 +95,24 @@ func (s *session) printTree(w *mailbox.Why) {
 			draw(n, "", "")
 		}
 	}
+	if spent := spentText(w.Tree.Spent); spent != "" {
+		s.printf("   spent: %s\n", spent)
+	}
+}
+
+var oneOfMany = map[string]string{"actions": "action", "children": "child", "seconds": "second", "tokens": "token"}
+
+// spentText is what a tree has used up.
+func spentText(b mailbox.Budget) string {
 	var spent []string
-	for _, kind := range slices.Sorted(maps.Keys(w.Tree.Spent)) {
-		spent = append(spent, fmt.Sprintf("%d %s", w.Tree.Spent[kind], kind))
+	for _, kind := range slices.Sorted(maps.Keys(b)) {
+		name := kind
+		if b[kind] == 1 {
+			name = or(oneOfMany[kind], kind)
+		}
+		spent = append(spent, fmt.Sprintf("%d %s", b[kind], name))
 	}
-	if len(spent) > 0 {
-		s.printf("   spent: %s\n", strings.Join(spent, ", "))
-	}
+	return strings.Join(spent, ", ")
 }
 
 func (s *session) fields(colour paint, name string, values []string) {
