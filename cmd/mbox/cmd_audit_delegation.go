@@ -35,8 +35,9 @@ func auditDelegationVerb() *verb {
 		name:  "delegation",
 		brief: "list who handed what to whom, and what was decided",
 		about: `Lists the last delegations, the newest last: which agent handed which action to
-which other, and whether it was delivered, rejected, failed or only a test. Of
-the parameters there are names, sizes and salted hashes, never values. With
+which other, and whether it was delivered, rejected, failed or only a test. An
+action has a line when it is handed over, and one with its result when it has been
+done. Of the parameters there are names, sizes and salted hashes, never values. With
 --json it is one object {"count", "entries"}; mbox schema print delegation is the
 form of an entry.`,
 		shows: []string{"mbox audit delegation -n 10", "mbox audit delegation --decision rejected --json | jq -r '.entries[].reason'"},
@@ -77,7 +78,7 @@ func (o *delegationOptions) run(ctx context.Context, s *session, box *mailbox.Bo
 			Entries []audit.Delegated `json:"entries"`
 		}{len(found), found})
 	}
-	t := &table{head: []string{"TIME", "FROM → TO", "ACTION", "DECISION", "TASK", "REASON"}}
+	t := &table{head: []string{"TIME", "FROM → TO", "ACTION", "DECISION", "TASK", "RESULT OR REASON"}}
 	for _, d := range found {
 		t.add(s.delegationRow(&d)...)
 	}
@@ -93,8 +94,11 @@ func (s *session) delegationRow(d *audit.Delegated) []cell {
 	if d.TaskID != nil {
 		task = *d.TaskID
 	}
-	if d.Reason != nil {
+	switch {
+	case d.Reason != nil:
 		reason = *d.Reason
+	case d.ResultSummary != "": // else it has only been handed over
+		reason = d.ResultSummary
 	}
 	return []cell{
 		text(at), text(d.From + " → " + d.To), text(d.Task),
@@ -120,8 +124,11 @@ func (s *session) delegationLine(d *audit.Delegation) string {
 		decided += " at " + string(d.Step)
 	}
 	said := clean(fmt.Sprintf("%s → %s  %s", d.FromAgent, d.ToAgent, d.Task), maxLine) + "  " + s.decisionColour(d.Decision)(clean(decided, 60))
-	if d.Reason != nil && *d.Reason != "" {
+	switch {
+	case d.Reason != nil && *d.Reason != "":
 		said += ": " + clean(*d.Reason, maxLine)
+	case d.ResultSummary != "":
+		said += ": " + clean(d.ResultSummary, maxLine)
 	}
 	return said
 }
