@@ -191,6 +191,7 @@ func (b *Box) explainPending(ctx context.Context, w *Why, t *Task) error {
 	}
 	able, paused := b.whoCan(r.class)
 	w.Able = able
+	w.Waits = append(w.Waits, b.explainBrains(r, able)...)
 	for _, p := range paused {
 		w.Asks = append(w.Asks, p+", when it is no longer paused")
 	}
@@ -254,6 +255,22 @@ func (b *Box) explainApproval(w *Why, t *Task, r *record) error {
 		w.Waits = append(w.Waits, fmt.Sprintf("an approval (mbox approve %s): %s", t.ID, why))
 	}
 	return err
+}
+
+// explainBrains says why the agent that the task is for cannot think about it now;
+// what is for any somebody else may take.
+func (b *Box) explainBrains(r *record, able []string) (waits []string) {
+	if r.class.action != "" || r.class.target == "any" || b.o.Unable == nil {
+		return nil
+	}
+	for _, agent := range able {
+		why := b.o.Unable(agent)
+		if why == "" {
+			return nil
+		}
+		waits = append(waits, fmt.Sprintf("%s, which cannot think now: %s", agent, why))
+	}
+	return waits
 }
 
 // explainDependency says what a dependency is waited for; "" if it is completed.
