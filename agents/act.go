@@ -46,7 +46,7 @@ type kid struct {
 func (a *attempt) act(hard context.Context) {
 	team, agent := a.Team, a.Team.Members[a.Agent]
 	begun := time.Now()
-	limit := cmp.Or(team.role(a.Agent).Timeout, a.Timeout)
+	limit := a.limit()
 	ctx, cancel := context.WithCancel(a.live)
 	if limit > 0 {
 		ctx, cancel = context.WithTimeout(a.live, limit)
@@ -71,6 +71,18 @@ func (a *attempt) act(hard context.Context) {
 	a.claim.Spend(mailbox.Budget{mailbox.SpentSeconds: int64(time.Since(begun).Round(time.Second) / time.Second)})
 	a.end(hard, v)
 }
+
+// limit is how long the attempt may take: what the role says, or for an agentic
+// task what the runtime profile says; 0 is for ever.
+func (a *attempt) limit() time.Duration {
+	if a.policy.Runtime.Agentic && a.claim.Task.Mbox.Action == nil {
+		return time.Duration(cmp.Or(a.policy.Runtime.AgenticTimeoutSecs, agenticTimeout)) * time.Second
+	}
+	return cmp.Or(a.Team.role(a.Agent).Timeout, a.Timeout)
+}
+
+// agenticTimeout is agentic_timeout_secs where it is 0.
+const agenticTimeout = 300
 
 // end says a verdict to the mailbox.
 func (a *attempt) end(hard context.Context, v verdict) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"mbox/agents/action"
 	"mbox/audit"
@@ -29,6 +30,7 @@ func (p *performance) handOn(plan []planned) verdict {
 		if err != nil {
 			return p.denied(&denials{q, &ruling{audit.StepParameters, err}})
 		}
+		p.limitStart(child.Task)
 		d.Children = append(d.Children, child)
 		if ask.Join != "" {
 			if d.Join != "" && d.Join != ask.Join {
@@ -113,6 +115,14 @@ func (p *performance) mayHandOn(ask *action.Delegate) (request, *ruling) {
 		return q, refuse(audit.StepDepth, "delegation depth limit reached (%d/%d)", q.depth, p.Team.maxDepth(p.policy))
 	}
 	return q, p.Team.escalates(p.Agent, to)
+}
+
+// limitStart gives a child the time by which somebody has to have taken it.
+func (p *performance) limitStart(t *mailbox.Task) {
+	if secs := p.policy.Runtime.DelegationTimeout; secs > 0 {
+		at := mailbox.At(time.Now().Add(time.Duration(secs) * time.Second))
+		t.Mbox.Deadline = &at
+	}
 }
 
 // childOf is the task that a delegation makes.

@@ -553,3 +553,35 @@ func TestIdle(t *testing.T) {
 		t.Errorf("asked %d times, probed %d times", thoughts, probes)
 	}
 }
+
+// A child that nobody takes in the time that the profile gives fails, and its
+// parent is told.
+func TestDelegationTimeout(t *testing.T) {
+	c := newCompany(t, func(team *Team) {
+		hasty := policy.DefaultRuntimeProfile()
+		hasty.DelegationTimeout = 1
+		team.Policies.RuntimeProfiles["default"] = hasty
+	})
+	id := c.send("coordinator", "x", act("delegate", `{"role":"coder","task":"write_file","payload":{"path":"a.md","content":"x"}}`))
+	c.works("coordinator")
+	until(t, "the parent to fail", func() bool { c.works("coordinator"); _, state := c.task(id); return state == mailbox.Failed })
+	c.wantFailed(id, "child_failed", "deadline_passed")
+}
+
+// An agentic task has its own time limit.
+func TestAgenticTimeout(t *testing.T) {
+	c := newCompany(t, func(team *Team) {
+		loop := policy.DefaultRuntimeProfile()
+		loop.Agentic, loop.AgenticTimeoutSecs = true, 1
+		team.Policies.RuntimeProfiles["default"] = loop
+	})
+	c.brains["coder"].says = []any{func(ctx context.Context) (Reply, error) {
+		<-ctx.Done()
+		return Reply{}, ctx.Err()
+	}}
+	id := c.send("coder", "Think for ever", nil)
+	c.works("coder")
+	if task, _ := c.task(id); !strings.HasPrefix(task.Audit.StateChanges[1].Reason, "timeout: no end after 1s") {
+		t.Fatalf("%+v", task.Audit.StateChanges)
+	}
+}

@@ -59,7 +59,6 @@ func DefaultRuntimeProfile() RuntimeProfile {
 		MaxActionsPerHour:  20,
 		MaxCostPerDayCents: 500,
 		ShellTimeoutSecs:   60,
-		DelegationTimeout:  120,
 		AgenticTimeoutSecs: 300,
 		MemoryRecallLimit:  5,
 	}

@@ -76,7 +76,7 @@ type RuntimeProfile struct {
 	MaxCostPerDayCents int  `toml:"max_cost_per_day_cents" json:"max_cost_per_day_cents,omitzero" jsonschema:"default=500,minimum=0"`
 	ShellTimeoutSecs   int  `toml:"shell_timeout_secs" json:"shell_timeout_secs,omitzero" jsonschema:"default=60,minimum=1"`
 	MaxDelegationDepth int  `toml:"max_delegation_depth" json:"max_delegation_depth,omitzero" jsonschema:"default=0,minimum=0,description=0: the general limit"`
-	DelegationTimeout  int  `toml:"delegation_timeout_secs" json:"delegation_timeout_secs,omitzero" jsonschema:"default=120,minimum=0,description=of waiting for a child's start; 0: 120"`
+	DelegationTimeout  int  `toml:"delegation_timeout_secs" json:"delegation_timeout_secs,omitzero" jsonschema:"default=0,minimum=0,description=a child that nobody has taken by then fails; 0: it waits\\, and start_within raises the alarm"`
 	AgenticTimeoutSecs int  `toml:"agentic_timeout_secs" json:"agentic_timeout_secs,omitzero" jsonschema:"default=300,minimum=0,description=of an agentic task; 0: 300"`
 	MemoryRecallLimit  int  `toml:"memory_recall_limit" json:"memory_recall_limit,omitzero" jsonschema:"default=5,minimum=0,description=0: 5"`
 }

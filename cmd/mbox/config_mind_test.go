@@ -80,7 +80,7 @@ func TestDefaultProfiles(t *testing.T) {
 	}
 	usage := policy.RuntimeProfile{
 		MaxActionsPerHour: 20, MaxCostPerDayCents: 500, ShellTimeoutSecs: 60,
-		DelegationTimeout: 120, AgenticTimeoutSecs: 300, MemoryRecallLimit: 5,
+		AgenticTimeoutSecs: 300, MemoryRecallLimit: 5,
 	}
 	have := read(t, "[risk_profiles.mine]\n[runtime_profiles.mine]\n").policy()
 	trusting := risk
