@@ -353,14 +353,33 @@ func (x *index) enqueue(r *record, now time.Time) {
 		if r.check {
 			x.checks[r.id] = true
 		}
-		if r.deadline > 0 {
-			x.waiting.add(r, r.deadline)
-		}
+		x.await(r, r.expires())
 	case r.notBefore > now.UnixMilli():
-		x.waiting.add(r, r.notBefore)
+		x.await(r, r.notBefore)
 	default:
 		x.ready(r)
+		x.await(r, r.expires())
 	}
+}
+
+// await has a record looked at when a time comes, or its deadline, if that is
+// sooner; 0 is no time.
+func (x *index) await(r *record, at int64) {
+	if end := r.expires(); end > 0 && (at == 0 || end < at) {
+		at = end
+	}
+	if at > 0 {
+		x.waiting.add(r, at)
+	}
+}
+
+// expires is when the record fails if nobody has taken it by then; 0 is never:
+// it has no deadline, or it was taken once.
+func (r *record) expires() int64 {
+	if r.epoch > 0 {
+		return 0
+	}
+	return r.deadline
 }
 
 func (x *index) ready(r *record) {
@@ -413,16 +432,17 @@ func (x *index) unblock(r *record, now time.Time) {
 }
 
 // due moves records whose time has come into their queues, and returns those
-// whose deadline has passed while they were blocked.
+// whose deadline has passed.
 func (x *index) due(now time.Time) (late []ID) {
 	for len(x.waiting) > 0 && x.waiting[0].wake <= now.UnixMilli() {
 		r := heap.Pop(&x.waiting).(*record)
 		switch {
 		case x.live[r.id] != r || r.state != Pending:
-		case r.blocked:
+		case r.expires() > 0 && r.expires() <= now.UnixMilli():
 			late = append(late, r.id)
-		case r.place < 0 && !r.taken:
+		case !r.blocked && r.place < 0 && !r.taken && !r.held:
 			x.ready(r)
+			x.await(r, r.expires())
 		}
 	}
 	return late

@@ -30,7 +30,9 @@ func (b *Box) resolve(ctx context.Context) error {
 		return err
 	}
 	for _, id := range late {
-		if err := b.passDeadline(ctx, id); err != nil && !errors.Is(err, ErrBusy) {
+		if err := b.passDeadline(ctx, id); errors.Is(err, ErrBusy) {
+			b.lookAgain(id)
+		} else if err != nil {
 			return err
 		}
 	}
@@ -198,14 +200,24 @@ func (b *Box) asWritten(id ID) (ID, error) {
 	return as, err
 }
 
+// passDeadline fails a task that nobody has taken by its deadline.
 func (b *Box) passDeadline(ctx context.Context, id ID) error {
 	return b.failPending(ctx, id, "deadline_passed", "its deadline passed before anybody took it")
+}
+
+// lookAgain has a record whose shard was held looked at once more, soon.
+func (b *Box) lookAgain(id ID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r := b.index.live[id]; r != nil && r.rest < 0 {
+		b.index.waiting.add(r, b.now().Add(busyPauseMax).UnixMilli())
+	}
 }
 
 // failPending fails a task that waits.
 func (b *Box) failPending(ctx context.Context, id ID, code, why string) error {
 	err := b.transition(ctx, id, func(f *found, r *record) (*change, error) {
-		if r.state != Pending {
+		if r.state != Pending || code == "deadline_passed" && r.expires() == 0 {
 			return nil, nil
 		}
 		f.task.Result.Error = &TaskError{Code: code, Message: why}

@@ -55,9 +55,10 @@ func (r *record) encode(b []byte) []byte {
 }
 
 // queued tells whether the record can be in a run. A child of a delegation is
-// in none, so that it is always in memory and known when its parent ends.
+// in none, so that it is always in memory and known when its parent ends; nor is
+// a task with a deadline, which has to be looked at when that passes.
 func (r *record) queued(now int64) bool {
-	return r.state == Pending && !r.blocked && r.notBefore <= now && r.parent == ""
+	return r.state == Pending && !r.blocked && r.notBefore <= now && r.parent == "" && r.expires() == 0
 }
 
 func (r *record) order(o *record) int {

@@ -123,7 +123,7 @@ func (c *Config) options() mailbox.Options {
 		Sync: modes[c.Sync], AllowNetworkFS: c.AllowNetworkFS,
 		Lease: time.Duration(c.Lease), MaxAttempts: c.MaxAttempts, ScanInterval: time.Duration(c.PollInterval),
 		StartWithin: time.Duration(c.StartWithin), LockWait: time.Duration(c.LockWait), RetryBase: time.Duration(c.RetryBase),
-		HashIdentities: c.Audit.HashIdentities, Agents: c.capabilities(),
+		MaxDepth: c.Delegation.MaxDepth, HashIdentities: c.Audit.HashIdentities, Agents: c.capabilities(),
 	}
 }
 

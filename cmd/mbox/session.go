@@ -98,7 +98,6 @@ func (s *session) options() (home string, o mailbox.Options, err error) {
 		return home, o, err
 	}
 	o = s.config.options()
-	o.MaxDepth = s.config.Delegation.MaxDepth
 	o.Review, o.Approval, o.Unable = s.team.Review, s.team.Approval, s.team.Unable
 	o.Progress = s.progress
 	return home, o, nil

@@ -1,0 +1,83 @@
+package mailbox
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// A task that nobody has taken by its deadline fails, whether it is ready, waits
+// for its time or for another task, and also when it comes from a snapshot. One
+// that was taken in time does not.
+func TestDeadlinePasses(t *testing.T) {
+	ctx, now := context.Background(), time.Now()
+	clock := func() time.Time { return now }
+	b := newBox(t, Options{Now: clock})
+	soon, later := At(now.Add(time.Minute)), At(now.Add(time.Hour))
+	for id, m := range map[ID]Meta{
+		"ready": {Deadline: &soon}, "early": {Deadline: &soon, NotBefore: &later}, "blocked": {Deadline: &soon, DependsOn: []ID{"never"}},
+		"taken": {Deadline: &soon}, "patient": {Deadline: &later}, "without": {},
+	} {
+		submit(t, b, &Task{ID: id, Task: Request{Title: "x"}, Assignment: Assignment{TargetAgent: string(id)}, Mbox: m})
+	}
+	if err := claimAs(t, b, "taken").Release(ctx, "not now", 0); err != nil {
+		t.Fatal(err)
+	}
+	b.mu.Lock()
+	d := b.index.draft()
+	b.mu.Unlock()
+	if err := b.writeSnapshot(d); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(2 * time.Minute)
+	again, err := Open(ctx, b.Home(), b.Options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if _, err := again.Scan(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[ID]State{
+		"ready": Failed, "early": Failed, "blocked": Failed, "taken": Pending, "patient": Pending, "without": Pending,
+	} {
+		state, task := stateOfTask(t, b, id)
+		if state != want || want == Failed && task.Result.Error.Code != "deadline_passed" {
+			t.Errorf("%s is %s, %+v; want %s", id, state, task.Result.Error, want)
+		}
+	}
+	for _, agent := range []string{"taken", "patient", "without"} {
+		if c := claimAs(t, b, agent); string(c.ID()) != agent {
+			t.Errorf("%s claimed %s", agent, c.ID())
+		}
+	}
+}
+
+// A task whose deadline passes while its shard is held is looked at again.
+func TestDeadlineBusy(t *testing.T) {
+	ctx, now := context.Background(), time.Now()
+	b := newBox(t, Options{Now: func() time.Time { return now }, LockWait: time.Millisecond})
+	soon := At(now.Add(time.Minute))
+	submit(t, b, &Task{ID: "late", Task: Request{Title: "x"}, Mbox: Meta{Deadline: &soon}})
+	other, err := Open(ctx, b.Home(), b.Options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	s, err := other.lockShard(ctx, "late")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(2 * time.Minute)
+	if err := b.resolve(ctx); err != nil {
+		t.Fatal(err)
+	}
+	s.unlock()
+	now = now.Add(time.Second)
+	if err := b.resolve(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if state, _ := stateOfTask(t, b, "late"); state != Failed {
+		t.Fatalf("it is %s", state)
+	}
+}
