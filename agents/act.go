@@ -284,11 +284,11 @@ func (p *performance) carryOut(plan []planned) ([]action.Result, *verdict) {
 	return results, nil
 }
 
-// unapproved refuses a plan with an action that always_ask names, if nobody has
+// unapproved refuses a plan with an action that needs an approval, if nobody has
 // approved the task. The claim has asked already about the action that a task
 // carries; a brain asks for others.
 func (p *performance) unapproved(plan []planned) *verdict {
-	i := slices.IndexFunc(plan, func(s planned) bool { return alwaysAsks(p.policy, s.name) })
+	i := slices.IndexFunc(plan, func(s planned) bool { return asks(p.policy, s.name) })
 	if i < 0 {
 		return nil
 	}
@@ -301,7 +301,7 @@ func (p *performance) unapproved(plan []planned) *verdict {
 		return nil
 	}
 	v := p.denied(&denials{plan[i].request, &ruling{audit.StepPolicy, &policy.Denied{
-		Rule: "always_ask", What: "do " + plan[i].name, Why: "always_ask of the risk profile names it, and nobody has approved the task",
+		Rule: "needs_approval", What: "do " + plan[i].name, Why: "the risk profile asks for an approval, and nobody has approved the task",
 		Hint: "send the action as a task of its own (mbox.action): that one waits for mbox approve",
 	}}})
 	return &v
@@ -313,11 +313,13 @@ func (p *performance) do(s planned) (action.Result, *verdict) {
 	if err != nil {
 		return action.Result{}, p.unaffordable(s, err)
 	}
-	approved, err := p.claim.Approved()
-	if err != nil {
-		reserved.Release()
-		v := failed("approval", err.Error())
-		return action.Result{}, &v
+	approved := false
+	if s.name == "deploy_compose" { // no other action cares, and the ledger is asked
+		if approved, err = p.claim.Approved(); err != nil {
+			reserved.Release()
+			v := failed("approval", err.Error())
+			return action.Result{}, &v
+		}
 	}
 	begun := time.Now()
 	r, err := s.act.Do(p.ctx, p.env(approved))

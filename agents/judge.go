@@ -218,12 +218,18 @@ func (t *Team) Approval(task *mailbox.Task) string {
 		return "deploy_compose starts containers"
 	}
 	p, err := policy.ForAgent(t.Policies, to)
-	if err == nil && alwaysAsks(p, act.Name) {
-		return fmt.Sprintf("always_ask of the risk profile %s names it", p.RiskProfileName)
+	if err == nil && asks(p, act.Name) {
+		return fmt.Sprintf("the risk profile %s asks for it (always_ask, auto_approve)", p.RiskProfileName)
 	}
 	return ""
 }
 
-func alwaysAsks(p *policy.Policy, name string) bool {
-	return slices.Contains(p.AlwaysAsk, name) || slices.Contains(p.AlwaysAsk, "*")
+// asks tells whether the policy wants an approval for the action. A dry run of
+// deploy_compose needs none, unless always_ask names it; one that starts
+// containers always needs one, which is not for the policy to say.
+func asks(p *policy.Policy, name string) bool {
+	if name == "deploy_compose" {
+		return slices.Contains(p.AlwaysAsk, name) || slices.Contains(p.AlwaysAsk, "*")
+	}
+	return p.NeedsApproval(name)
 }

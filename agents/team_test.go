@@ -585,3 +585,28 @@ func TestAgenticTimeout(t *testing.T) {
 		t.Fatalf("%+v", task.Audit.StateChanges)
 	}
 }
+
+// What auto_approve does not name waits for an operator, with a supervised agent.
+func TestAutoApprove(t *testing.T) {
+	c := newCompany(t, func(team *Team) {
+		careful := policy.DefaultRiskProfile()
+		careful.AutoApprove = []string{"read_file"}
+		team.Policies.RiskProfiles["default"] = careful
+	})
+	wrote := c.send("coder", "Write", act("write_file", `{"path":"a.md","content":"x"}`))
+	read := c.send("coder", "Read", act("read_file", `{"path":"a.md"}`))
+	c.works("coder")
+	if _, state := c.task(wrote); state != mailbox.Pending {
+		t.Fatalf("what nobody approved is %s", state)
+	}
+	if _, state := c.task(read); state != mailbox.Completed {
+		t.Fatalf("what needs no approval is %s", state)
+	}
+	if _, err := c.box.Approve(context.Background(), wrote, "human", "fine", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	c.works("coder")
+	if _, state := c.task(wrote); state != mailbox.Completed || c.file("coder", "a.md") != "x" {
+		t.Fatalf("what was approved is %s", state)
+	}
+}

@@ -75,7 +75,7 @@ func TestDefaultProfiles(t *testing.T) {
 		Level: "supervised", WorkspaceOnly: true, AllowedCommands: strings.Fields(commands),
 		ForbiddenPaths:               strings.Fields("/etc /root /home /usr /bin /sbin /lib /opt /boot /dev /proc /sys /var /tmp ~/.ssh ~/.gnupg ~/.aws ~/.config"),
 		RequireApprovalForMediumRisk: true, BlockHighRiskCommands: true,
-		AutoApprove:      strings.Fields("file_read memory_recall web_search_tool web_fetch calculator glob_search content_search image_info weather tool_search browser browser_open"),
+		AutoApprove:      strings.Fields("file_read memory_recall web_search_tool web_fetch calculator glob_search content_search image_info weather tool_search browser browser_open write_file read_file file_check http_check delegate"),
 		DelegationPolicy: policy.DelegationPolicy{Mode: "forbidden"}, ApprovalRoute: policy.ApprovalRoute{TimeoutSecs: 120},
 	}
 	usage := policy.RuntimeProfile{
