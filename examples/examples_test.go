@@ -75,10 +75,6 @@ func newHouse(t *testing.T, env ...string) *house {
 	return h
 }
 
-// coderTakesAll lets the coder take what is for anybody: without it, as one of
-// the agents that are always there, it takes only what names it.
-const coderTakesAll = `agents.coder.types = ["research", "action", "analysis", "other"]`
-
 // configure puts a line in front of mbox.toml.
 func (h *house) configure(line string) {
 	h.Helper()
@@ -253,9 +249,8 @@ func (h *house) names(state string) []string {
 // summarise.sh under mbox worker does every example task.
 func TestSummarise(t *testing.T) {
 	h := newHouse(t)
-	h.configure(coderTakesAll)
 	ids := h.dropExamples()
-	h.mbox("worker", "--agent", "coder", "--exec", "'"+example("summarise.sh")+"'", "--once")
+	h.mbox("worker", "--agent", "writer", "--exec", "'"+example("summarise.sh")+"'", "--once")
 	if got := h.names("completed"); !slices.Equal(got, ids) {
 		t.Fatalf("completed %v, want %v", got, ids)
 	}
@@ -270,7 +265,7 @@ func TestSummarise(t *testing.T) {
 	if len(done.Result.Artifacts) != 1 || filepath.Base(done.Result.Artifacts[0].Path) != "task.json" {
 		t.Errorf("artifacts %+v", done.Result.Artifacts)
 	}
-	log, err := os.ReadFile(filepath.Join(h.home, "agents/coder/logs/coder.log"))
+	log, err := os.ReadFile(filepath.Join(h.home, "agents/writer/logs/writer.log"))
 	if err != nil || strings.Contains(string(log), "mbox:progress") || !strings.Contains(string(log), `"message":"fix-login has a description of 23 words"`) {
 		t.Errorf("log %s: %v", log, err)
 	}
@@ -279,13 +274,12 @@ func TestSummarise(t *testing.T) {
 // worker.sh does every example task, alone and without a router.
 func TestWorkerSh(t *testing.T) {
 	h := newHouse(t, "ONCE=yes", "WAIT=1s")
-	h.configure(coderTakesAll)
 	ids := h.dropExamples()
-	h.run(example("worker.sh"), "coder")
+	h.run(example("worker.sh"), "writer")
 	if got := h.names("completed"); !slices.Equal(got, ids) {
 		t.Fatalf("completed %v, want %v", got, ids)
 	}
-	if done := h.completed("fix-login"); done.Result.Output != "Fix the login page" || done.Assignment.PickedUpBy != "coder" || done.Mbox.Progress.Message != "begun" {
+	if done := h.completed("fix-login"); done.Result.Output != "Fix the login page" || done.Assignment.PickedUpBy != "writer" || done.Mbox.Progress.Message != "begun" {
 		t.Errorf("%+v", done)
 	}
 }
@@ -294,8 +288,8 @@ func TestWorkerSh(t *testing.T) {
 // or token.
 func TestWorkerShCommand(t *testing.T) {
 	h := newHouse(t, "ONCE=yes", "WAIT=1s")
-	h.mbox("send", "{\n  \"id\": \"other\",\n    \"lease\": {\n      \"token\": \"bad\"", "--id", "sly", "--to", "coder")
-	h.run(example("worker.sh"), "coder", "sh", "-c", `echo "$MBOX_TASK_ID" >>ran; [ "$(wc -l <ran)" -ge 2 ] || exit 3; grep -c . `)
+	h.mbox("send", "{\n  \"id\": \"other\",\n    \"lease\": {\n      \"token\": \"bad\"", "--id", "sly", "--to", "writer")
+	h.run(example("worker.sh"), "writer", "sh", "-c", `echo "$MBOX_TASK_ID" >>ran; [ "$(wc -l <ran)" -ge 2 ] || exit 3; grep -c . `)
 	done := h.completed("sly")
 	if done.Mbox.Attempt != 2 || done.Audit.StateChanges[1].Reason != "exit: sh ended with exit code 3" {
 		t.Errorf("%+v", done)
@@ -305,9 +299,8 @@ func TestWorkerShCommand(t *testing.T) {
 // worker.py does every example task, and reads what they depend on.
 func TestWorkerPy(t *testing.T) {
 	h := newHouse(t, "ONCE=yes", "WAIT=1s")
-	h.configure(coderTakesAll)
 	ids := h.dropExamples()
-	h.run(example("worker.py"), "coder")
+	h.run(example("worker.py"), "writer")
 	if got := h.names("completed"); !slices.Equal(got, ids) {
 		t.Fatalf("completed %v, want %v", got, ids)
 	}
@@ -322,8 +315,8 @@ func TestWorkerPy(t *testing.T) {
 
 func TestWorkerPyCommand(t *testing.T) {
 	h := newHouse(t, "ONCE=yes", "WAIT=1s")
-	h.mbox("send", "x", "--id", "twice", "--to", "coder")
-	h.run(example("worker.py"), "coder", "sh", "-c", `echo "$MBOX_TASK_ID" >>ran; [ "$(wc -l <ran)" -ge 2 ] || exit 3; echo fine`)
+	h.mbox("send", "x", "--id", "twice", "--to", "writer")
+	h.run(example("worker.py"), "writer", "sh", "-c", `echo "$MBOX_TASK_ID" >>ran; [ "$(wc -l <ran)" -ge 2 ] || exit 3; echo fine`)
 	done := h.completed("twice")
 	if done.Mbox.Attempt != 2 || done.Result.Output != "fine" {
 		t.Errorf("%+v", done)
@@ -337,7 +330,7 @@ func TestMvWorker(t *testing.T) {
 	for i := range 5 {
 		h.mbox("send", strings.Repeat("word ", i)+"word", "--id", fmt.Sprint("mine-", i), "--to", "hand")
 	}
-	h.mbox("send", "x", "--id", "other", "--to", "coder")
+	h.mbox("send", "x", "--id", "other", "--to", "writer")
 	h.mbox("send", "x", "--id", "later", "--to", "hand", "--not-before", "2099-01-01T00:00:00Z")
 	h.run(example("mv-worker.sh"), "hand")
 	h.until("all moves are written down", func() bool {
