@@ -6,25 +6,35 @@ PREFIX = /usr/local
 TOOL   = $(GO) tool -modfile=.ci/tools/go.mod
 
 # What the packages with a main of their own for CI are; ./... leaves them out.
-OWN = ./.ci/bench ./.ci/gotest ./.ci/mutants
+OWN = ./.ci/bench ./.ci/gotest ./.ci/mutants ./.ci/tinygguf
+
+# A real Ollama server for the tests, built once. Where none can be built they skip,
+# and say so; in CI they fail.
+OLLAMA = OLLAMA_BIN=$$(.ci/ollama)
+
+# What the tests call.
+NEED = python3 strace jq bash ps=procps setsid=util-linux mkfs.ext4=e2fsprogs losetup=mount
 
 help:
-	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile | expand -t 20
 
 build: ## the static binary ./mbox
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -o mbox \
 		-ldflags "-s -w -X main.version=$$(git describe --tags --always --dirty 2>/dev/null)" ./cmd/mbox
 
-demo: build ## agents at work in a temporary home, 15 seconds (KEEP=1 keeps the home)
+demo: build ## agents at work in a temporary home, 10 seconds (KEEP=1 keeps the home)
 	@.ci/demo.sh ./mbox
 
+demo-ollama: build ## agents that think with Ollama (MBOX_MODEL=NAME; TINY=1 brings its own)
+	@.ci/demo-ollama.sh ./mbox
+
 test: ## every test; installs what the tests need
-	.ci/need python3 strace jq mkfs.ext4=e2fsprogs losetup=mount
-	RAPID_SEED=$${MBOX_SEED:-1} CGO_ENABLED=0 $(GO) run ./.ci/gotest $(TESTFLAGS) -timeout 30m ./...
+	.ci/need $(NEED)
+	$(OLLAMA) RAPID_SEED=$${MBOX_SEED:-1} CGO_ENABLED=0 $(GO) run ./.ci/gotest $(TESTFLAGS) -timeout 30m ./...
 
 torture: ## the long forms: storms, sweeps, histories, tampering, power cuts; hours
-	.ci/need python3 strace jq mkfs.ext4=e2fsprogs losetup=mount mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs
-	MBOX_TORTURE=1 CGO_ENABLED=0 $(GO) run ./.ci/gotest -count=1 -timeout 12h ./audit ./mailbox ./cmd/mbox
+	.ci/need $(NEED) mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs
+	$(OLLAMA) MBOX_TORTURE=1 CGO_ENABLED=0 $(GO) run ./.ci/gotest -count=1 -timeout 12h ./audit ./mailbox ./agents/... ./cmd/mbox
 	cd .ci/power && $(GO) run .
 	$(MAKE) mutants
 
@@ -32,7 +42,8 @@ mutants: ## break mbox in 189 places, one at a time: the tests must notice
 	CGO_ENABLED=0 $(GO) run ./.ci/mutants
 
 race: ## the tests under the race detector, long sweeps cut short; needs gcc
-	RAPID_SEED=$${MBOX_SEED:-1} CGO_ENABLED=1 $(GO) run ./.ci/gotest -race -short $(TESTFLAGS) -timeout 30m ./...
+	.ci/need $(NEED)
+	$(OLLAMA) RAPID_SEED=$${MBOX_SEED:-1} CGO_ENABLED=1 $(GO) run ./.ci/gotest -race -short $(TESTFLAGS) -timeout 30m ./...
 
 fuzz: ## every fuzz target for 5 seconds (FUZZTIME=1m for longer)
 	.ci/fuzz
@@ -71,4 +82,4 @@ install: build ## mbox, its manual page and completions, to PREFIX (/usr/local)
 clean: ## remove what make build has made
 	rm -f mbox
 
-.PHONY: help build demo test torture race mutants fuzz lint cross bench install clean
+.PHONY: help build demo demo-ollama test torture race mutants fuzz lint cross bench install clean
