@@ -201,12 +201,8 @@ func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, h *heldT
 			if h == nil { // somebody else is claiming it, or still sending it
 				h = &heldTask{rec.id}
 			}
-		case errors.Is(err, errHeld):
-			if err := b.hold(rec); err != nil {
-				return nil, nil, err
-			}
-		case errors.Is(err, ErrNotFound), errors.Is(err, errNotReady):
-			// Somebody else has it, or had it.
+		case errors.Is(err, ErrNotFound), errors.Is(err, errNotReady), errors.Is(err, errHeld):
+			// Somebody else has it, or had it, or a line about it has to come first.
 		case errors.Is(err, errForeign):
 			if _, err := b.lookInto(ctx, rec.id); err != nil {
 				return nil, nil, err

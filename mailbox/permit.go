@@ -58,10 +58,12 @@ func (b *Box) mayRun(ctx context.Context, s *shard, f *found, agent string) erro
 	if b.needsApproval(t, agent) == "" {
 		return nil
 	}
+	b.hold(t.ID, true) // first: an approval that comes behind the look lets it go
 	ok, err := b.approved(t.ID, f.hash)
 	if err == nil && !ok {
-		err = errHeld
+		return errHeld
 	}
+	b.hold(t.ID, false)
 	return err
 }
 
@@ -103,24 +105,18 @@ func (b *Box) refuseClaim(ctx context.Context, s *shard, f *found, code, why str
 	return cmp.Or(err, errNotReady)
 }
 
-// hold keeps a record out of the queues until a line about its task comes. One
-// that came after the claim had looked, and was folded before the record is
-// held, is found by looking again.
-func (b *Box) hold(r *record) error {
-	set := func(held bool) digest {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if b.index.live[r.id] == r {
-			r.held = held
-		}
-		return r.after
+// hold keeps a task out of the queues until a line about it comes, or lets it go.
+func (b *Box) hold(id ID, held bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.index.own(id)
+	if r == nil {
+		return
 	}
-	after := set(true)
-	ok, err := b.approved(r.id, after.String())
-	if ok || err != nil {
-		set(false)
+	r.held = held
+	if !held && !r.taken {
+		b.index.putBack(r, b.now())
 	}
-	return err
 }
 
 // Approval is what a decision line says that approves a task: exactly these

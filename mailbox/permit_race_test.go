@@ -1,0 +1,56 @@
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// An approval whose line this process reads while a claim is being refused for
+// want of it is not overlooked.
+func TestApprovedDuringClaim(t *testing.T) {
+	ctx, now, left := context.Background(), time.Now(), 0
+	var b *Box
+	b = newBox(t, Options{
+		Approval: func(*Task) string { return "it deploys" },
+		Now: func() time.Time {
+			if left == 0 || !b.mu.TryLock() {
+				return now
+			}
+			b.mu.Unlock()
+			if left--; left == 0 {
+				_, err := b.Approve(ctx, "one", "human", "", 2*time.Hour)
+				if err := errors.Join(err, b.update()); err != nil {
+					t.Error(err)
+				}
+			}
+			return now
+		},
+	})
+	submit(t, b, deploy("one"))
+	tried := 0
+	for call := 1; ; call++ { // of the clock: at one of them the look at what has ended is over
+		if _, err := b.Approve(ctx, "one", "human", "", time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(time.Hour)
+		left = call
+		c, err := b.Claim(ctx, ClaimRequest{Agent: "d"})
+		if left > 0 {
+			break // no claim asks the clock so often
+		}
+		if err != nil {
+			if c, err = b.Claim(ctx, ClaimRequest{Agent: "d"}); err != nil {
+				t.Fatalf("approved at call %d of the clock: %v", call, err)
+			}
+		}
+		tried++
+		if err := c.Release(ctx, "again", 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if tried == 0 {
+		t.Error("no approval came while a claim was refused")
+	}
+}
