@@ -103,11 +103,24 @@ func (c *Claim) Delegate(ctx context.Context, d Delegation) ([]ID, error) {
 	}
 	ids := make([]ID, len(d.Children))
 	for _, i := range order {
-		if ids[i], err = c.create(ctx, d, i, ids); err != nil {
-			return nil, err
+		ids[i], err = c.create(ctx, d, i, ids)
+		if errors.Is(err, ErrCommitted) { // said again it settles what the first left; the delegation itself is not committed
+			ids[i], err = c.create(ctx, d, i, ids)
+		}
+		if err != nil {
+			return nil, notYet(err)
 		}
 	}
 	return ids, c.await(ctx, d, ids)
+}
+
+// notYet is an error of a child's creation as one of the delegation, which is
+// committed only when the parent waits.
+func notYet(err error) error {
+	if errors.Is(err, ErrCommitted) {
+		return fmt.Errorf("a child was created, the delegation is not complete: %v", err)
+	}
+	return err
 }
 
 // check returns the order in which the children can be created: each behind

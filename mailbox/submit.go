@@ -37,10 +37,10 @@ func (b *Box) Submit(ctx context.Context, t *Task) (ID, error) {
 		return "", err
 	}
 	id, err := b.submitNew(ctx, &n, nil)
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrCommitted) {
 		return "", err
 	}
-	return id, b.noteAll(ctx, nil, id, notes)
+	return id, errors.Join(err, b.noteAll(ctx, nil, id, notes))
 }
 
 // submitNew puts a task into pending whose fields are filled in and right. What
@@ -107,10 +107,7 @@ func (b *Box) submitAs(ctx context.Context, t *Task, request string, spent Budge
 		reason: "submitted", spent: spent, said: fmt.Sprintf("%s sent %s to %s", t.Source.Agent, t.ID, t.Assignment.TargetAgent),
 		extra: func(m *move) { m.Request, m.Key = request, key },
 	}
-	if err := b.commit(ctx, s, c); err != nil {
-		return "", taskError(t.ID, err)
-	}
-	return t.ID, nil
+	return t.ID, taskError(t.ID, b.commit(ctx, s, c))
 }
 
 // lockForSubmit takes the id's shard and, with an idempotency key, the key's,
