@@ -17,8 +17,8 @@ import (
 )
 
 // snapshotLines is how many lines may have to be folded before a new snapshot
-// is written; with many live tasks a fiftieth of their number.
-const snapshotLines = 2000
+// is written; with many live tasks a fiftieth of their number. Tests make it small.
+var snapshotLines = 2000
 
 // refresh folds what the ledger has that the index has not. It returns a draft
 // where a new snapshot is due. With b.mu held.
