@@ -181,7 +181,7 @@ func (c *Claim) mayDelegate(ctx context.Context, d Delegation) error {
 	}
 	missing := 0
 	for i := range d.Children {
-		if _, there := tree.keys[c.box.saltedHash("key", c.childKey(i))]; !there {
+		if _, there := tree.keys[c.box.childHash(c.childKey(i))]; !there {
 			missing++
 		}
 	}

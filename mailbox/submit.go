@@ -90,7 +90,7 @@ func (b *Box) submitAs(ctx context.Context, t *Task, request string, spent Budge
 	defer unlock()
 	key := ""
 	if t.Mbox.IdempotencyKey != "" {
-		key = b.saltedHash("key", t.Mbox.IdempotencyKey)
+		key = b.keyHash(t)
 		if id, err := b.idOfKey(key); err != nil || id != "" {
 			return id, err
 		}
@@ -150,6 +150,18 @@ func (b *Box) idOfKey(key string) (ID, error) {
 	}
 	return ID(e.Task()), nil
 }
+
+// keyHash is what the ledger knows a task's key by. The keys that mbox makes for
+// children are of a kind of their own: whoever guesses one and sends a task with
+// it does not become the child.
+func (b *Box) keyHash(t *Task) string {
+	if _, child := t.born(); child {
+		return b.childHash(t.Mbox.IdempotencyKey)
+	}
+	return b.saltedHash("key", t.Mbox.IdempotencyKey)
+}
+
+func (b *Box) childHash(key string) string { return b.saltedHash("child", key) }
 
 // sameAgain answers a second send of an id: fine if it asks for the same.
 func (b *Box) sameAgain(id ID, request string) (ID, error) {
