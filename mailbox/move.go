@@ -240,7 +240,8 @@ func (c *change) line(b *Box, tx string, after string) (audit.Entry, *move) {
 		}
 	}
 	if c.keep != nil {
-		m.Kept = &kept{Entry: c.keep.entry, SHA256: c.keep.sha, Why: c.keep.why.Reason, ReasonSHA256: c.keep.noted}
+		// The whole reason, which may quote what was dropped, lies beside the bytes.
+		m.Kept = &kept{Entry: c.keep.entry, SHA256: c.keep.sha, Why: oneLine(cmp.Or(c.brief, c.keep.why.Reason)), ReasonSHA256: c.keep.noted}
 	}
 	if c.extra != nil {
 		c.extra(m)
