@@ -10,8 +10,6 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
-
-	"mbox/schemas"
 )
 
 // family is a mailbox in which a parent task has been claimed by the agent boss.
@@ -426,14 +424,4 @@ func TestTreeGrows(t *testing.T) {
 		t.Fatal(err)
 	}
 	same("cancelled")
-}
-
-// Nobody can make a child of somebody else's task by guessing its key.
-func TestChildKeyIsOurs(t *testing.T) {
-	b, c := family(t, Options{})
-	_, err := b.Submit(context.Background(), &Task{Task: Request{Title: "x"}, Mbox: Meta{IdempotencyKey: c.childKey(0)}})
-	var bad *schemas.Error
-	if !errors.As(err, &bad) || bad.Path != "mbox.idempotency_key" {
-		t.Fatalf("got %v", err)
-	}
 }

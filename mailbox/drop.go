@@ -107,9 +107,6 @@ func (t *Task) forged() error {
 			return refused(c.path, "a dropped task may not claim it", state)
 		}
 	}
-	if strings.HasPrefix(m.IdempotencyKey, delegated) {
-		return refused("mbox.idempotency_key", "keys that begin with "+delegated+" are those of delegated tasks", "another key")
-	}
 	for _, c := range []struct {
 		set  bool
 		path string

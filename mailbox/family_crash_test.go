@@ -163,7 +163,7 @@ var familyScenes = []familyScene{
 			},
 		},
 		options: reviewed, least: stateIs("t1", Pending),
-		ends:    func(t *testing.T, f *folk) { f.want(t, "parent", Completed) },
+		ends: func(t *testing.T, f *folk) { f.want(t, "parent", Completed) },
 	},
 	{
 		scene: scene{
@@ -224,7 +224,7 @@ var familyScenes = []familyScene{
 			},
 			verb: refusedAtClaim("d"), holds: failedWith("deep", "depth"),
 		},
-		ends:    func(t *testing.T, f *folk) { f.want(t, "deep", Failed, Completed) },
+		ends: func(t *testing.T, f *folk) { f.want(t, "deep", Failed, Completed) },
 	},
 	{
 		scene: scene{
@@ -397,4 +397,3 @@ func (sc *familyScene) cycle(t *testing.T, b *Box, clk *clock) {
 	}
 	sc.ends(t, f)
 }
-

@@ -215,8 +215,18 @@ func (w *clan) ops() (ops []func(*rapid.T)) {
 		often int
 		do    func(*rapid.T)
 	}{
-		{1, w.root}, {12, w.claimOne}, {7, w.delegate}, {2, w.halfDelegate}, {8, w.end}, {1, w.cancel}, {2, w.retry},
-		{1, w.loseLeases}, {2, w.byHand}, {1, w.remove}, {1, w.archive}, {3, w.reopen},
+		{1, w.root},
+		{12, w.claimOne},
+		{7, w.delegate},
+		{2, w.halfDelegate},
+		{8, w.end},
+		{1, w.cancel},
+		{2, w.retry},
+		{1, w.loseLeases},
+		{2, w.byHand},
+		{1, w.remove},
+		{1, w.archive},
+		{3, w.reopen},
 	} {
 		ops = append(ops, slices.Repeat([]func(*rapid.T){op.do}, op.often)...)
 	}
