@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// treeConfig has a chief of its own above the coordinator, so that a delegation
-// can be three deep without a circle.
+// treeConfig has chiefs of their own above the coordinator, so that a delegation
+// can be three deep without a circle; the one is left to those who claim by hand.
 const treeConfig = `retry_base = "1ms"
 poll_interval = "1s"
 [agents.lead]
@@ -21,12 +21,18 @@ risk_profile = "coordinator"
 delegates = ["coordinator", "coder", "tester"]
 [agents.lead.workspace.access]
 coder = "read"
+[agents.sower]
+role = "coordinator"
+risk_profile = "coordinator"
+delegates = ["coordinator", "coder", "tester"]
+[agents.sower.workspace.access]
+coder = "read"
 [runtime_profiles.default]
 max_actions_per_hour = 1000000
 `
 
 // treeAgents are those that work in a tree, the leaves first.
-var treeAgents = []string{"coder", "tester", "coordinator", "lead"}
+var treeAgents = []string{"coder", "tester", "coordinator", "lead", "sower"}
 
 // chain is a task for whom that makes the coordinator make the coder write a
 // file; without lead the first step is left out.
@@ -53,6 +59,7 @@ type treeTask struct {
 		ParentID string   `json:"parent_id"`
 		RootID   string   `json:"root_id"`
 		WaitsFor []string `json:"waits_for"`
+		Join     string
 		Action   *struct {
 			Name   string
 			Params struct{ Path, Content string }
@@ -114,6 +121,7 @@ func (f *forestSeen) line(raw []byte) {
 			To       *string
 			Root     string
 			Decision string
+			Did      string `json:"result_summary"` // of an action that was done
 			Spent    map[string]int
 		}
 	}
@@ -132,7 +140,7 @@ func (f *forestSeen) line(raw []byte) {
 		}
 		f.debited[e.Details.Root][kind] += n
 	}
-	if e.Event == "delegation" && e.Details.Decision == "delivered" && e.Details.Spent["actions"] > 0 {
+	if e.Event == "delegation" && e.Details.Decision == "delivered" && e.Details.Did != "" {
 		f.acted[e.Details.Root]++
 	}
 }
@@ -180,10 +188,15 @@ func (f *forestSeen) judge() error {
 
 // effect wants what a completed task says it did.
 func (f *forestSeen) effect(t *treeTask) error {
+	well := 0
 	for _, id := range t.Mbox.WaitsFor {
-		if child := f.tasks[id]; child == nil || child.Result.Status != "completed" {
-			return fmt.Errorf("%s is completed, its child %s is %+v", t.ID, id, child)
+		if child := f.tasks[id]; child != nil && child.Result.Status == "completed" {
+			well++
 		}
+	}
+	least := map[string]int{"any": 1, "quorum": len(t.Mbox.WaitsFor)/2 + 1, "all": len(t.Mbox.WaitsFor)}
+	if len(t.Mbox.WaitsFor) > 0 && well < least[t.Mbox.Join] {
+		return fmt.Errorf("%s is completed, and of its children %v only %d are; it waited for %s", t.ID, t.Mbox.WaitsFor, well, t.Mbox.Join)
 	}
 	a := t.Mbox.Action
 	switch {
