@@ -7,10 +7,13 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
+	"github.com/compose-spec/compose-go/v2/interpolation"
 	"github.com/compose-spec/compose-go/v2/loader"
+	"github.com/compose-spec/compose-go/v2/template"
 	"github.com/compose-spec/compose-go/v2/types"
 	"github.com/sirupsen/logrus"
 )
@@ -61,7 +64,7 @@ func loadCompose(text string) (project *types.Project, err error) {
 		Environment: types.Mapping{},
 	}
 	ctx := context.Background()
-	model, err := loader.LoadModelWithContext(ctx, details, readNothing)
+	model, err := loader.LoadModelWithContext(ctx, details, readNothing, boundPorts)
 	if err != nil {
 		return nil, fmt.Errorf("is no Compose file: %w", err)
 	}
@@ -81,6 +84,40 @@ func readNothing(o *loader.Options) {
 	o.SkipInterpolation, o.SkipInclude, o.SkipExtends = true, true, true
 	o.SkipNormalization, o.SkipResolveEnvironment, o.SkipResolveLabels = true, true, true
 	o.SkipDefaultValues, o.ResolvePaths = true, false
+}
+
+// maxPorts is how many ports the ranges of a file may have.
+const maxPorts = 1000
+
+// boundPorts refuses wide ranges of ports before compose-go makes an entry of each
+// port: a line of a few bytes would take gigabytes. Where interpolation would fill
+// variables in, it shows every string, and here none is changed.
+func boundPorts(o *loader.Options) {
+	ports := uint64(0)
+	o.SkipInterpolation = false
+	o.Interpolate = &interpolation.Options{
+		LookupValue: func(string) (string, bool) { return "", false },
+		Substitute: func(text string, _ template.Mapping) (string, error) {
+			if ports += rangeOf(text); ports > maxPorts {
+				return "", fmt.Errorf("has more than %d ports", maxPorts)
+			}
+			return text, nil
+		},
+	}
+}
+
+// rangeOf is how many ports a text names, if it names a range of them; 0 if not.
+func rangeOf(text string) (ports uint64) {
+	for part := range strings.SplitSeq(text, ":") {
+		part, _, _ = strings.Cut(part, "/")
+		low, high, both := strings.Cut(part, "-")
+		first, err := strconv.ParseUint(low, 10, 16)
+		last, err2 := strconv.ParseUint(high, 10, 16)
+		if both && err == nil && err2 == nil && last > first {
+			ports = max(ports, last-first+1)
+		}
+	}
+	return ports
 }
 
 // checkModel checks which fields there are, before anything is made of them.
