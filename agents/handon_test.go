@@ -1,0 +1,114 @@
+package agents
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"mbox/agents/policy"
+	"mbox/audit"
+	"mbox/mailbox"
+)
+
+const plan = `{"actions":[
+  {"action":"delegate","params":{"role":"coder","task":"write_file","payload":{"path":"note.md","content":"done"},"name":"note"}},
+  {"action":"delegate","params":{"role":"tester","task":"file_check","payload":{"path":"coder:note.md"},"after":["note"]}}]}`
+
+func TestCoordinate(t *testing.T) {
+	c := newCompany(t, func(team *Team) {
+		tester := team.Policies.Agents["tester"]
+		tester.Workspace.Access = map[string]string{"coder": "read"}
+		team.Policies.Agents["tester"] = tester
+		lead := team.Policies.Agents["coordinator"]
+		lead.Workspace.Access = map[string]string{"coder": "read_write"}
+		team.Policies.Agents["coordinator"] = lead
+	})
+	c.brains["coordinator"].says = []any{
+		plan,
+		`{"actions":[],"answer":"The note is there."}`,
+	}
+	id := c.send("coordinator", "Write a note and check that it is there", nil)
+	c.works("coordinator", "coder", "tester", "coordinator")
+	task, state := c.task(id)
+	if state != mailbox.Completed {
+		t.Fatalf("%s: %+v", state, task.Result.Error)
+	}
+	for _, want := range []string{"The note is there.", `"written"`, `"exists"`, `"children"`} {
+		if !strings.Contains(string(task.Result.Output), want) {
+			t.Errorf("the output has no %s: %s", want, task.Result.Output)
+		}
+	}
+	asked := c.brains["coordinator"].asked
+	if len(asked) != 2 || len(asked[1].Messages) != 4 || !strings.Contains(asked[1].Messages[3].Content, "written") {
+		t.Fatalf("asked %d times: %+v", len(asked), asked)
+	}
+	tree, err := c.box.Tree(context.Background(), id)
+	if err != nil || len(tree.Children(id)) != 2 || tree.Spent[mailbox.SpentActions] != 2 || tree.Spent[mailbox.SpentTokens] != 14 || tree.Spent[mailbox.SpentChildren] != 2 {
+		t.Fatalf("the tree has %+v, %v", tree, err)
+	}
+}
+
+func TestChildFails(t *testing.T) {
+	c := newCompany(t, nil)
+	c.brains["coordinator"].says = []any{
+		`{"actions":[{"action":"delegate","params":{"role":"coder","title":"Think hard"}}]}`,
+		`{"actions":[],"answer":"It could not be done."}`,
+	}
+	c.brains["coder"].says = []any{&BrainError{Fault: BrainRefused, Text: "the model said no"}}
+	id := c.send("coordinator", "Something hard", nil)
+	c.works("coordinator", "coder", "coordinator")
+	task, state := c.task(id)
+	if state != mailbox.Completed || !strings.Contains(string(task.Result.Output), "brain_refused") {
+		t.Fatalf("%s: %s", state, task.Result.Output)
+	}
+	if last := c.brains["coordinator"].asked[1].Messages[3].Content; !strings.Contains(last, "the model said no") {
+		t.Errorf("the brain was told: %s", last)
+	}
+}
+
+func TestChildFailsWithoutBrain(t *testing.T) {
+	c := newCompany(t, nil)
+	id := c.send("coordinator", "x", act("delegate", `{"role":"coder","title":"Think hard"}`))
+	c.brains["coder"].says = []any{&BrainError{Fault: BrainRefused, Text: "the model said no"}}
+	c.works("coordinator", "coder", "coordinator")
+	c.wantFailed(id, "child_failed", "the model said no")
+}
+
+func TestMayNotDelegate(t *testing.T) {
+	c := newCompany(t, nil)
+	id := c.send("coordinator", "x", act("delegate", `{"role":"tester","task":"write_file","payload":{"path":"a.md","content":"x"}}`))
+	c.works("coordinator")
+	c.wantFailed(id, "refused", "tester may not do")
+	if n := c.lines(audit.TaskCreated, nil); n != 1 {
+		t.Errorf("%d tasks were created", n)
+	}
+}
+
+func TestEscalation(t *testing.T) {
+	c := newCompany(t, func(team *Team) {
+		coder := team.Policies.Agents["coder"]
+		coder.RiskProfile = "free"
+		team.Policies.Agents["coder"] = coder
+		free := policy.DefaultRiskProfile()
+		free.Level = policy.Full
+		team.Policies.RiskProfiles["free"] = free
+	})
+	id := c.send("coordinator", "x", act("delegate", `{"role":"coder","task":"write_file","payload":{"path":"a.md","content":"x"}}`))
+	c.works("coordinator")
+	c.wantFailed(id, "refused", "escalation")
+	if n := c.lines(audit.PolicyDenied, nil); n != 1 {
+		t.Errorf("%d refusals by policy", n)
+	}
+}
+
+func TestDelegationTimeout(t *testing.T) {
+	c := newCompany(t, func(team *Team) {
+		hasty := policy.DefaultRuntimeProfile()
+		hasty.DelegationTimeout = 1
+		team.Policies.RuntimeProfiles["default"] = hasty
+	})
+	id := c.send("coordinator", "x", act("delegate", `{"role":"coder","task":"write_file","payload":{"path":"a.md","content":"x"}}`))
+	c.works("coordinator")
+	until(t, "the parent to fail", func() bool { c.works("coordinator"); _, state := c.task(id); return state == mailbox.Failed })
+	c.wantFailed(id, "child_failed", "deadline_passed")
+}
