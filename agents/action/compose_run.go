@@ -50,7 +50,16 @@ func (d *deployment) run(ctx context.Context, env *Env, project *types.Project) 
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return "failed", "docker compose: " + schemas.Sentence(err.Error(), 200), nil
+	return "failed", "docker compose: " + schemas.Sentence(err.Error(), 200) + lastWords(d.Log), nil
+}
+
+// lastWords is the last line of docker's log: in it stands why it gave up.
+func lastWords(log string) string {
+	log = strings.TrimSpace(log)
+	if log == "" {
+		return ""
+	}
+	return ": " + schemas.Sentence(log[strings.LastIndexByte(log, '\n')+1:], 300)
 }
 
 // readyFolder checks on the disk what the file names. The folders that it mounts

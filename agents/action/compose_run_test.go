@@ -129,11 +129,16 @@ func TestComposeRunFails(t *testing.T) {
 	env, _ := ready(t)
 	env.Compose.Run, env.Approved = true, true
 	result, d, err := deployed(t, env, goodCompose)
-	if err != nil || result.Status != "failed" || !strings.Contains(result.Error, "exit status 7") {
+	if err != nil || result.Status != "failed" || result.Error != "docker compose: exit status 7: line 2999" {
 		t.Errorf("%+v, %v", result, err)
 	}
 	if len(d.Log) != composeLog || !strings.HasSuffix(d.Log, "line 2999\n") {
 		t.Errorf("kept %d bytes: …%s", len(d.Log), d.Log[max(0, len(d.Log)-20):])
+	}
+	standIn(t, `printf 'first\nlast \033[31m%0999d\n\n' 1 >&2; exit 1`)
+	result, _, err = deployed(t, env, goodCompose)
+	if words := `docker compose: exit status 1: last \x1b[31m000`; err != nil || !strings.HasPrefix(result.Error, words) || len(result.Error) > 400 {
+		t.Errorf("%+v, %v", result, err)
 	}
 	t.Setenv("PATH", t.TempDir())
 	if result, _, err := deployed(t, env, goodCompose); err != nil || result.Status != "failed" || !strings.Contains(result.Error, exec.ErrNotFound.Error()) {
