@@ -74,7 +74,10 @@ func (e *Exec) Ready(ctx context.Context) error {
 		return &agents.BrainError{Fault: agents.BrainBusy, Text: "the command is thinking for others", Delay: time.Second}
 	}
 	if info, err := os.Stat(e.o.Dir); e.o.Dir != "" && (err != nil || !info.IsDir()) {
-		return &agents.BrainError{Fault: agents.BrainDown, Text: "the command's folder is not there: " + line(e.o.Dir)}
+		return &agents.BrainError{
+			Fault: agents.BrainDown, Text: "the command's folder is not there: " + line(e.o.Dir),
+			Hint: "mbox up and mbox worker make it when they start",
+		}
 	}
 	return nil
 }

@@ -85,7 +85,11 @@ func (e *exam) minds(ctx context.Context, pull bool) {
 		var fault *agents.BrainError
 		switch {
 		case err == nil:
-			e.add("brain", fine, "", "%s can think, with %s", name, or(role.Model, e.s.config.Agents[name].Brain.Kind))
+			with := role.Model
+			if b := e.s.config.Agents[name].Brain; b.Kind == "exec" {
+				with = clean(b.Command, 60)
+			}
+			e.add("brain", fine, "", "%s can think, with %s", name, with)
 		case errors.As(err, &fault):
 			e.add("brain", doubt, or(fault.Hint, "tasks that carry an action need no brain"), "%s cannot think: %s", name, fault.Text)
 		default:
