@@ -1,7 +1,12 @@
 package mailbox
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
 	"testing"
 )
 
@@ -90,5 +95,59 @@ func TestEndDuringLook(t *testing.T) {
 	b.settleCheck(&seen)
 	if got := claimAs(t, b, "boss"); got.ID() != "parent" {
 		t.Fatalf("claimed %s", got.ID())
+	}
+}
+
+// A snapshot of another version counts for nothing, and is written anew.
+func TestOldSnapshot(t *testing.T) {
+	b, c := family(t, Options{})
+	ids := delegate(t, c, JoinAny, child("a", "1"), child("b", "2"))
+	reopened(t, b)
+	data, err := os.ReadFile(b.snapshotPath())
+	must(t, err)
+	now, before := fmt.Sprintf(`"v":%d,`, snapshotVersion), fmt.Sprintf(`"v":%d,`, snapshotVersion-1)
+	if bytes.Count(data, []byte(now)) != 1 {
+		t.Fatalf("the snapshot does not say %s once", now)
+	}
+	must(t, os.WriteFile(b.snapshotPath(), bytes.Replace(data, []byte(now), []byte(before), 1), 0o600))
+	old := snapshotLines
+	snapshotLines = 1
+	defer func() { snapshotLines = old }()
+	other, err := Open(t.Context(), b.Home(), b.Options())
+	must(t, err)
+	defer other.Close()
+	if _, err := other.openSnapshot(); !errors.Is(err, errNoSnapshot) {
+		t.Fatalf("a snapshot of an old version: %v", err)
+	}
+	r, err := other.lookup("parent")
+	if err != nil || r == nil || !r.blocked || !slices.Equal(r.waitsFor, ids) || r.join != JoinAny {
+		t.Fatalf("the parent is %+v, %v", r, err)
+	}
+	if data, err := os.ReadFile(b.snapshotPath()); err != nil || !bytes.Contains(data, []byte(now)) {
+		t.Fatalf("it was not written anew: %v", err)
+	}
+	must(t, other.Cancel(t.Context(), "parent", "human", "x"))
+	for _, id := range ids {
+		if state, _ := stateOfTask(t, other, id); state != Failed {
+			t.Errorf("%s is %s", id, state)
+		}
+	}
+}
+
+// A child that was made in an earlier claim of its parent is no child of the one
+// that stands: nobody waits for it, although the parent is in progress again.
+func TestOrphanOfAnEarlierClaim(t *testing.T) {
+	b, c := family(t, Options{})
+	d := Delegation{Children: []Child{child("a", "1")}, Join: JoinAll}
+	id, err := c.create(context.Background(), d, 0, make([]ID, 1))
+	must(t, err)
+	must(t, c.Fail(context.Background(), Failure{TaskError: TaskError{Code: "worker_lost"}}))
+	must(t, os.Rename(b.path("tasks/pending/parent.json"), b.path("tasks/in-progress/parent.json"))) // claimed before anybody tends
+	mustScan(t, b)
+	if state, parent := stateOfTask(t, b, "parent"); state != InProgress || parent.Mbox.Epoch != 2 {
+		t.Fatalf("the parent is %s in epoch %d", state, parent.Mbox.Epoch)
+	}
+	if state, _ := stateOfTask(t, b, id); state != Failed {
+		t.Fatalf("the child of the earlier claim is %s", state)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"mbox/audit"
 )
 
 // An approval whose line this process reads while a claim is being refused for
@@ -52,5 +54,22 @@ func TestApprovedDuringClaim(t *testing.T) {
 	}
 	if tried == 0 {
 		t.Error("no approval came while a claim was refused")
+	}
+}
+
+// A task that its review refuses is never there, not for a moment: no line tells
+// of its creation.
+func TestReviewBeforeCreation(t *testing.T) {
+	refused := errors.New("not for you")
+	b := newBox(t, Options{Review: func(*Task) ([]audit.Entry, error) { return nil, refused }})
+	before := b.ledger.End().Seq
+	if _, err := b.Submit(t.Context(), &Task{ID: "bad", Task: Request{Title: "x"}}); !errors.Is(err, refused) {
+		t.Fatalf("got %v", err)
+	}
+	if after := b.ledger.End().Seq; after != before {
+		t.Errorf("%d lines about a task that was refused", after-before)
+	}
+	if _, _, err := b.Task(t.Context(), "bad"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("the refused task: %v", err)
 	}
 }

@@ -1,0 +1,182 @@
+package main
+
+// familyMutants break the rules of delegation, which stand in section 5 of the
+// design: who is whose child and for how long, when a parent goes on, what a tree
+// may spend, and who has to agree.
+var familyMutants = []mutant{
+	{
+		"orphans-live", "delegation", "mailbox/delegate.go",
+		"\t\t\tcase wantedNot:\n\t\t\t\tunwanted = append(unwanted, id)\n", "\t\t\tcase wantedNot:\n\t\t\t\tdelete(b.index.tend, id)\n",
+		boxTest("TestOrphans$"),
+	},
+	{
+		"child-of-any-claim", "delegation", "mailbox/delegate.go",
+		"parent.state == InProgress && parent.epoch == child.born", "parent.state == InProgress",
+		boxTest("TestOrphanOfAnEarlierClaim"),
+	},
+	{
+		"child-of-no-claim", "delegation", "mailbox/delegate.go",
+		"parent.state == InProgress && parent.epoch == child.born", "parent.state == None",
+		boxTest("TestOrphans$"),
+	},
+	{
+		"children-outlive-their-parent", "delegation", "mailbox/index.go",
+		"\t\tx.tend[child] = true\n\t}\n\tif m.to()", "\t\tdelete(x.tend, child)\n\t}\n\tif m.to()",
+		boxTest("TestParentEnds"),
+	},
+	{
+		"any-is-all", "delegation", "mailbox/delegate.go",
+		"return completed >= 1", "return completed >= all",
+		boxTest("TestJoin$"),
+	},
+	{
+		"quorum-is-half", "delegation", "mailbox/delegate.go",
+		"completed >= all/2+1", "completed >= all/2",
+		boxTest("TestJoin$"),
+	},
+	{
+		"hopeless-join-waits", "delegation", "mailbox/delegate.go",
+		"!Succeeded(rule, all-failed, all)", "completed+failed == all",
+		boxTest("TestJoin$"),
+	},
+	{
+		"failed-child-never-ends", "delegation", "mailbox/delegate.go",
+		"return completed+failed == all", "return completed == all",
+		boxTest("TestJoin$"),
+	},
+	{
+		"one-child-too-many", "delegation", "mailbox/delegate.go",
+		"+int64(missing) > most", "+int64(missing) > most+1",
+		boxTest("TestDelegateRefused/budget"),
+	},
+	{
+		"same-children-paid-twice", "delegation", "mailbox/delegate.go",
+		"\t\t\tmissing++\n", "\t\t}\n\t\t{\n\t\t\tmissing++\n",
+		boxTest("TestDelegateAgain"),
+	},
+	{
+		"spent-budget-allows-one", "delegation", "mailbox/tree.go",
+		"s[kind] >= limit[kind]", "s[kind] > limit[kind]",
+		boxTest("TestBudget$"),
+	},
+	{
+		"full-family-may-not-go-on", "delegation", "mailbox/tree.go",
+		"kind != SpentChildren && s[kind]", "s[kind]",
+		boxTest("TestEveryFamilyWriteFails/delegate"),
+	},
+	{
+		"budget-unasked-at-claim", "delegation", "mailbox/permit.go",
+		"\tkind := spent.over(t.Mbox.Budget)\n", "\tkind := spent.over(nil)\n",
+		boxTest("TestBudget$"),
+	},
+	{
+		"failed-write-is-free", "delegation", "mailbox/verbs.go",
+		"\t\tc.Spend(ch.spent) //", "\t\t_ = ch.spent //",
+		boxTest("TestSpentIsKept"),
+	},
+	{
+		"approved-whatever-the-bytes", "delegation", "mailbox/permit.go",
+		"d.Approves.SHA256 == hash && ", "",
+		boxTest("TestApprove$"),
+	},
+	{
+		"approved-for-ever", "delegation", "mailbox/permit.go",
+		" && b.now().Before(d.Approves.Until.Time)", "",
+		boxTest("TestApprovalEnds"),
+	},
+	{
+		"approval-overlooked", "delegation", "mailbox/permit.go",
+		"\tb.hold(t.ID, true) // first: an approval that comes behind the look lets it go\n\tok, err := b.approved(t.ID, f.hash)\n", "\tok, err := b.approved(t.ID, f.hash)\n\tb.hold(t.ID, true)\n",
+		boxTest("TestApprovedDuringClaim"),
+	},
+	{
+		"one-too-deep", "delegation", "mailbox/delegate.go",
+		"depth >= int64(c.box.o.MaxDepth)", "depth > int64(c.box.o.MaxDepth)",
+		boxTest("TestDelegateDepth"),
+	},
+	{
+		"depth-unasked-at-claim", "delegation", "mailbox/permit.go",
+		"t.Mbox.Depth >= int64(b.o.MaxDepth)", "t.Mbox.Depth > int64(b.o.MaxDepth)",
+		boxTest("TestEveryFamilyWriteFails/refused_for_the_depth"),
+	},
+	{
+		"circle-of-agents", "delegation", "mailbox/delegate.go",
+		"way := tree.circle(c.agent, to); way != nil", "way := tree.circle(c.agent, to); len(way) == 1",
+		boxTest("TestDelegateSideways"),
+	},
+	{
+		"circle-only-upwards", "delegation", "mailbox/tree.go",
+		"m.from() == None && q.Parent != \"\"", "m.from() == None && q.Parent == t.Root",
+		boxTest("TestDelegateSideways"),
+	},
+	{
+		"circle-of-tasks", "delegation", "mailbox/delegate.go",
+		"at.Fold() == to.Fold()", "at.Fold() == \"\"",
+		boxTest("TestDelegateRefused/on_its_parent"),
+	},
+	{
+		"reviewed-behind-creation", "delegation", "mailbox/submit.go",
+		"\tnotes, err := b.review(ctx, nil, &n)\n\tif err != nil {\n\t\treturn \"\", err\n\t}\n\tid, err := b.submitNew(ctx, &n, nil)\n", "\tid, err := b.submitNew(ctx, &n, nil)\n\tnotes, refused := b.review(ctx, nil, &n)\n\tif refused != nil {\n\t\treturn \"\", refused\n\t}\n",
+		boxTest("TestReviewBeforeCreation"),
+	},
+	{
+		"drop-unreviewed", "delegation", "mailbox/admit.go",
+		"\tnotes, err := b.review(ctx, s, t)\n\tif err != nil {", "\tnotes, err := b.review(ctx, s, t)\n\tif err == errHeld {",
+		boxTest("TestReview$"),
+	},
+	{
+		"refusal-unnoted", "delegation", "mailbox/permit.go",
+		"errors.Join(refused, b.noteAll(ctx, s, t.ID, notes))", "refused",
+		boxTest("TestReview$"),
+	},
+	{
+		"snapshot-forgets-families", "delegation", "mailbox/view.go",
+		"\t\t\tx.adopt(r)\n", "",
+		boxTest("TestSnapshotKeepsFamilies"),
+	},
+	{
+		"children-out-of-memory", "delegation", "mailbox/snapshot_write.go",
+		" && r.parent == \"\"", "",
+		boxTest("TestSnapshotKeepsFamilies"),
+	},
+	{
+		"snapshot-of-any-version", "delegation", "mailbox/snapshot.go",
+		"s.head.V != snapshotVersion || ", "",
+		boxTest("TestOldSnapshot"),
+	},
+	{
+		"end-overlooked", "delegation", "mailbox/ready.go",
+		" && live.calls == r.calls", "",
+		boxTest("TestEndDuringLook"),
+	},
+	{
+		"damaged-child-stops-all", "delegation", "mailbox/ready.go",
+		"return None, false, nil // damaged by hand: an alarm says so, others go on", "return None, false, err",
+		boxTest("TestHarmedChildAlarms"),
+	},
+	{
+		"harmed-child-unnamed", "delegation", "mailbox/alarm.go",
+		"if err != nil || state != None || settled {", "if err != nil || state == None || settled {",
+		boxTest("TestHarmedChildAlarms"),
+	},
+	{
+		"retried-child-is-an-orphan", "delegation", "mailbox/verbs.go",
+		"m.Trigger = \"retry\"", "m.Trigger += \"\"",
+		boxTest("TestRetryChild"),
+	},
+	{
+		"child-of-every-claim", "delegation", "mailbox/delegate.go",
+		"c.Task.Mbox.Epoch, i)", "0, i)",
+		boxTest("TestFamilies"),
+	},
+	{
+		"waiting-burns-an-attempt", "delegation", "mailbox/delegate.go",
+		"\t\tm.Attempt = max(0, m.Attempt-1)\n", "",
+		boxTest("TestDelegate$"),
+	},
+	{
+		"siblings-unordered", "delegation", "mailbox/delegate.go",
+		"m.DependsOn = append(slices.Clone(m.DependsOn), ids[before])", "m.DependsOn = append(slices.Clone(m.DependsOn), ids[before])[:0]",
+		boxTest("TestDelegate$"),
+	},
+}
