@@ -87,6 +87,7 @@ func (b *Box) loadIndex() error {
 			x.sets[i] = idSet{int64(set[0]), set[1]}
 		}
 		for _, r := range others {
+			r.calls = int(x.at.Seq) // no look of before it was loaded settles it
 			x.live[r.id] = r
 			x.adopt(r)
 			if r.state == Pending {
