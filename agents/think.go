@@ -116,6 +116,7 @@ func (e *BrainError) with() string {
 func (p *performance) read(reply Reply) (said action.Reply, plan []planned, v *verdict) {
 	said, err := action.ParseReply(reply.Text)
 	if err != nil {
+		p.noteRefused(err)
 		return said, nil, p.nonsense(reply, err)
 	}
 	handsOn := 0
@@ -147,6 +148,19 @@ func (p *performance) nonsense(reply Reply, err error) *verdict {
 	}
 	v := failed(string(fault), p.helpful(reply, err))
 	return &v
+}
+
+// noteRefused notes the action for which a reply could not be read, by the first
+// check that it fails.
+func (p *performance) noteRefused(err error) {
+	var bad *action.Refused
+	if !errors.As(err, &bad) || bad.Action == "" {
+		return
+	}
+	q := request{from: p.Agent, to: p.Agent, name: bad.Action, params: bad.Params, depth: p.task.Mbox.Depth}
+	if _, refused := p.Team.judge(q); refused != nil {
+		p.note(p.Team.refusals(p.Team.delegation(q), refused, p.Agent))
+	}
 }
 
 // forbidden ends an attempt whose reply asks for what the agent may not do.

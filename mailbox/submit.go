@@ -40,6 +40,9 @@ func (b *Box) Submit(ctx context.Context, t *Task) (ID, error) {
 	if err != nil && !errors.Is(err, ErrCommitted) {
 		return "", err
 	}
+	if n.Mbox.TX == "" { // said again: it has been decided then
+		return id, err
+	}
 	return id, errors.Join(err, b.noteAll(ctx, nil, id, notes))
 }
 

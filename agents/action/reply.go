@@ -21,6 +21,18 @@ type Reply struct {
 // ErrNotJSON says that there is no whole JSON object or list in a reply.
 var ErrNotJSON = errors.New("the reply holds no JSON object or list")
 
+// Refused is an action of a reply that cannot be, as it was asked for.
+type Refused struct {
+	Action string
+	Params jsontext.Value
+	err    error
+}
+
+func (r *Refused) Error() string { return r.err.Error() }
+
+// Unwrap is the [*Unknown] or the [*schemas.Error].
+func (r *Refused) Unwrap() error { return r.err }
+
 // ParseReply finds the actions in what a model wrote: in the whole text, else in
 // the widest {…} or [...] of it, whichever begins first, for models like to say
 // something around it. It may be one action, a list of them, or an object with
@@ -47,7 +59,7 @@ func ParseReply(text string) (Reply, error) {
 	for i, item := range items {
 		a, err := item.parse()
 		if err != nil {
-			return Reply{}, under(place(i), err)
+			return Reply{}, &Refused{Action: item.Action, Params: item.Params, err: under(place(i), err)}
 		}
 		reply.Actions = append(reply.Actions, a)
 	}
