@@ -29,6 +29,8 @@ type performance struct {
 	policy *policy.Policy
 	brain  Brain
 	kids   []kid // the children that have ended, of a task that waited for them
+
+	debited time.Time // up to when the tree has been debited for the attempt's time
 }
 
 // kid is a child that has ended.
@@ -45,14 +47,13 @@ type kid struct {
 // act works on the task by actions until its claim has ended.
 func (a *attempt) act(hard context.Context) {
 	team, agent := a.Team, a.Team.Members[a.Agent]
-	begun := time.Now()
 	limit := a.limit()
 	ctx, cancel := context.WithCancel(a.live)
 	if limit > 0 {
 		ctx, cancel = context.WithTimeout(a.live, limit)
 	}
 	defer cancel()
-	p := &performance{attempt: a, ctx: ctx, hard: hard, task: a.claim.Task, role: team.role(a.Agent), policy: a.policy, brain: agent.Brain}
+	p := &performance{attempt: a, ctx: ctx, hard: hard, task: a.claim.Task, role: team.role(a.Agent), policy: a.policy, brain: agent.Brain, debited: time.Now()}
 	quiet := a.report.begin()
 	v := p.perform()
 	quiet()
@@ -68,7 +69,7 @@ func (a *attempt) act(hard context.Context) {
 	case ctx.Err() != nil && !v.complete:
 		v = failed("timeout", fmt.Sprintf("no end after %v", limit))
 	}
-	a.claim.Spend(mailbox.Budget{mailbox.SpentSeconds: int64(time.Since(begun).Round(time.Second) / time.Second)})
+	p.debitTime()
 	a.end(hard, v)
 }
 
@@ -83,6 +84,13 @@ func (a *attempt) limit() time.Duration {
 
 // agenticTimeout is agentic_timeout_secs where it is 0.
 const agenticTimeout = 300
+
+// debitTime debits the time since it was asked last.
+func (p *performance) debitTime() {
+	passed := time.Since(p.debited).Round(time.Second)
+	p.debited = p.debited.Add(passed)
+	p.claim.Spend(mailbox.Budget{mailbox.SpentSeconds: int64(passed / time.Second)})
+}
 
 // end says a verdict to the mailbox.
 func (a *attempt) end(hard context.Context, v verdict) {

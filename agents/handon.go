@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mbox/agents/action"
+	"mbox/agents/policy"
 	"mbox/audit"
 	"mbox/mailbox"
 	"mbox/schemas"
@@ -39,9 +40,18 @@ func (p *performance) handOn(plan []planned) verdict {
 			d.Join = ask.Join
 		}
 	}
+	counted, v := p.count(plan)
+	if v != nil {
+		return *v
+	}
+	defer counted.release() // what was not committed by then
+	p.debitTime()
 	var ids []mailbox.ID
 	err := p.say(p.hard, "handed on", func() (err error) {
 		ids, err = p.claim.Delegate(context.WithoutCancel(p.hard), d)
+		if ids == nil && errors.Is(err, mailbox.ErrCommitted) {
+			err = errors.New(err.Error()) // a child is, and the others are to come: said again, it goes on
+		}
 		return err
 	})
 	var refused *mailbox.Refusal
@@ -51,6 +61,7 @@ func (p *performance) handOn(plan []planned) verdict {
 	if err != nil {
 		return failedOn(err)
 	}
+	counted.commit()
 	for i, q := range requests {
 		line := p.Team.delegation(q)
 		line.Decision, line.TriedEndpoints = audit.Delivered, []string{"tasks/pending/" + string(ids[i]) + ".json"}
@@ -58,6 +69,35 @@ func (p *performance) handOn(plan []planned) verdict {
 		p.note([]audit.Entry{line.Entry(p.Agent, "")})
 	}
 	return verdict{said: true}
+}
+
+// count reserves an action of the hour for each delegation, or for none where there
+// are not enough left.
+func (p *performance) count(plan []planned) (counted reservations, v *verdict) {
+	window := p.Team.Actions.Narrow(p.policy.Runtime.MaxActionsPerHour)
+	for _, step := range plan {
+		r, err := window.Reserve(p.account())
+		if err != nil {
+			counted.release()
+			return nil, p.unaffordable(step, err)
+		}
+		counted = append(counted, r)
+	}
+	return counted, nil
+}
+
+type reservations []*policy.Reservation
+
+func (rs reservations) commit() {
+	for _, r := range rs {
+		r.Commit()
+	}
+}
+
+func (rs reservations) release() {
+	for _, r := range rs {
+		r.Release()
+	}
 }
 
 // labelsOf are the places of the delegations that have a name.
