@@ -103,8 +103,9 @@ type Box struct {
 	paces map[string]pace
 	out   int // records that claims of this process have taken from the index
 
-	forest  forest   // delegation trees; it has a lock of its own
-	lookout *lookout // of the last Wait, for the next one
+	forest  forest     // delegation trees; it has a lock of its own
+	handing sync.Mutex // held from the check of a delegation until its children stand in the ledger
+	lookout *lookout   // of the last Wait, for the next one
 	closed  bool
 
 	settledAt time.Time // when every shard was last looked at

@@ -98,10 +98,23 @@ func (c *Claim) Delegate(ctx context.Context, d Delegation) ([]ID, error) {
 	if err := c.Valid(ctx); err != nil {
 		return nil, err
 	}
+	ids, err := c.createAll(ctx, d, order)
+	if err != nil {
+		return nil, err
+	}
+	return ids, c.await(ctx, d, ids)
+}
+
+// createAll checks the delegation and creates its children. One at a time in this
+// process: two that were checked side by side would each find what the other one
+// closes, a circle or the budget, still open. (Between processes that can happen.)
+func (c *Claim) createAll(ctx context.Context, d Delegation, order []int) (ids []ID, err error) {
+	c.box.handing.Lock()
+	defer c.box.handing.Unlock()
 	if err := c.mayDelegate(ctx, d); err != nil {
 		return nil, taskError(c.ID(), err)
 	}
-	ids := make([]ID, len(d.Children))
+	ids = make([]ID, len(d.Children))
 	for _, i := range order {
 		ids[i], err = c.create(ctx, d, i, ids)
 		if errors.Is(err, ErrCommitted) { // said again it settles what the first left; the delegation itself is not committed
@@ -111,7 +124,7 @@ func (c *Claim) Delegate(ctx context.Context, d Delegation) ([]ID, error) {
 			return nil, notYet(err)
 		}
 	}
-	return ids, c.await(ctx, d, ids)
+	return ids, nil
 }
 
 // notYet is an error of a child's creation as one of the delegation, which is

@@ -2,8 +2,10 @@ package mailbox
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -49,5 +51,38 @@ func TestSpentIsNotLost(t *testing.T) {
 	}
 	if tree.Spent[SpentTokens] != 70 {
 		t.Errorf("debited %v", tree.Spent)
+	}
+}
+
+// Two agents of a tree that hand work on at the same moment do not get round its
+// budget together, nor close a circle between them.
+func TestDelegateSideBySide(t *testing.T) {
+	for range 5 {
+		b, c := family(t, Options{})
+		_, err := c.Delegate(context.Background(), Delegation{
+			Children: []Child{child("left", "a"), child("right", "b")}, Budget: Budget{SpentChildren: 3},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var both sync.WaitGroup
+		for from, to := range map[string]string{"left": "right", "right": "left"} {
+			claim := claimAs(t, b, from)
+			both.Go(func() {
+				_, err := claim.Delegate(context.Background(), Delegation{Children: []Child{child(to, "x")}})
+				var refused *Refusal
+				if err != nil && !errors.As(err, &refused) {
+					t.Error(err)
+				}
+			})
+		}
+		both.Wait()
+		tree, err := b.Tree(context.Background(), "parent")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := tree.Spent[SpentChildren]; n != 3 {
+			t.Fatalf("the tree has %d children, want 3", n)
+		}
 	}
 }
