@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"mbox/mailbox/durable"
 )
 
 // A child is what its parent handed on. Somebody who guesses the key that mbox
@@ -37,10 +39,16 @@ func TestChildKeyIsNobodyElses(t *testing.T) {
 func TestSpentIsNotLost(t *testing.T) {
 	b, c := family(t, Options{})
 	c.Spend(Budget{SpentTokens: 70})
-	// A result that is refused: nothing was written.
-	deep := strings.Repeat("[", 40) + strings.Repeat("]", 40)
-	if err := c.Complete(context.Background(), Result{Output: jsontext.Value(deep)}); err == nil {
-		t.Fatal("the result was taken")
+	remove := durable.SetFault(func(_ durable.Op, path string) (bool, error) {
+		if strings.Contains(path, "/.mbox/tmp/") {
+			return false, errInjected
+		}
+		return true, nil
+	})
+	err := c.Complete(context.Background(), Result{Output: jsontext.Value(`"done"`)})
+	remove()
+	if err == nil {
+		t.Fatal("nothing failed")
 	}
 	if err := c.Complete(context.Background(), Result{Output: jsontext.Value(`"done"`)}); err != nil {
 		t.Fatal(err)

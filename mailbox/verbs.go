@@ -207,8 +207,8 @@ func (c *Claim) verb(ctx context.Context, verb string, content any, decide func(
 		}
 	}
 	err = b.commit(ctx, s, ch)
-	if err != nil && !errors.Is(err, ErrCommitted) {
-		c.Spend(ch.spent) // no line may say it: it goes with the next one
+	if err != nil && !errors.Is(err, ErrCommitted) && ch.spent != nil {
+		c.Spend(ch.spent) // it stands in no line yet
 	}
 	return taskError(id, err)
 }
