@@ -195,7 +195,7 @@ func (b *builder) liftBoundary(p *Policy) {
 
 // What mbox alone writes in its folder. The first two nobody else reads.
 var (
-	protectedFolders = []string{".mbox", "audit", "tasks", "decisions", "changes"}
+	protectedFolders = []string{".mbox", "audit", "tasks", "decisions", "changes", "prompts"}
 	protectedFiles   = []string{"mbox.toml", "memory/agent_state.json", "memory/task_queue.json"}
 )
 
