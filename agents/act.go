@@ -337,11 +337,24 @@ func (p *performance) do(s planned) (action.Result, *verdict) {
 	d.DurationMS = time.Since(begun).Milliseconds()
 	d.Decision, d.Root, d.Spent = audit.Delivered, string(p.root()), &audit.Spent{Actions: 1}
 	d.ResultSummary = r.Status
+	if s.name == "deploy_compose" && r.Status == "failed" {
+		return action.Result{}, p.notDeployed(d, r)
+	}
 	if err == nil {
 		p.note([]audit.Entry{d.Entry(p.Agent, "")})
 		return r, nil
 	}
 	return action.Result{}, p.undone(d, err)
+}
+
+// notDeployed ends a task whose deployment failed. It is final: another attempt
+// would need another approval.
+func (p *performance) notDeployed(d audit.Delegation, r action.Result) *verdict {
+	why := "docker compose failed"
+	d.Decision, d.Reason = audit.DeliveryFailed, &why
+	p.note([]audit.Entry{d.Entry(p.Agent, "")})
+	v := final("action_failed", "deploy_compose: "+r.Error)
+	return &v
 }
 
 // undone notes that an action was not done, and why.
