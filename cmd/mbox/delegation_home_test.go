@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -153,6 +154,21 @@ func (f *forestSeen) live() (n int) {
 		}
 	}
 	return n
+}
+
+// orphans wants no live child for which its parent does not wait. It is asked
+// when nobody works, and somebody has looked at what the dead left.
+func (f *forestSeen) orphans() error {
+	for id, t := range f.tasks {
+		if t.Mbox.ParentID == "" || t.Result.Status != "pending" && t.Result.Status != "in-progress" {
+			continue
+		}
+		parent := f.tasks[t.Mbox.ParentID]
+		if parent == nil || parent.Result.Status != "pending" && parent.Result.Status != "in-progress" || !slices.Contains(parent.Mbox.WaitsFor, id) {
+			return fmt.Errorf("%s is %s, and its parent %s does not wait for it", id, t.Result.Status, t.Mbox.ParentID)
+		}
+	}
+	return nil
 }
 
 // judge wants what has to hold when everybody has worked: nothing is left alive,

@@ -173,6 +173,9 @@ func (s *treeStorm) keep(agent string, random *rand.Rand) {
 func (s *treeStorm) calm() {
 	s.must("recover")
 	s.must("verify")
+	if err := s.noOrphans(); err != nil {
+		s.T.Error(err)
+	}
 	f, err := s.workOff()
 	if err == nil {
 		err = f.judge()

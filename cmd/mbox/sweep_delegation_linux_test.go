@@ -18,14 +18,15 @@ type workerScene struct {
 	before []string // agents that have worked, one after another
 	verb   []string // what is killed
 	cancel bool     // the root is cancelled in the end, and everything with it
+	points int      // so many of the calls that change something are taken in the short form
 }
 
 var workerScenes = []workerScene{
-	{name: "hand on", verb: []string{"worker", "--agent", "coordinator", "--once"}},
-	{name: "act", before: []string{"coordinator"}, verb: []string{"worker", "--agent", "coder", "--once"}},
-	{name: "second claim", before: []string{"coordinator", "coder"}, verb: []string{"worker", "--agent", "coordinator", "--once"}},
-	{name: "hand on in a child", lead: true, before: []string{"lead"}, verb: []string{"worker", "--agent", "coordinator", "--once"}},
-	{name: "cancel three deep", lead: true, before: []string{"lead", "coordinator"}, verb: []string{"cancel", "root"}, cancel: true},
+	{name: "hand on", points: 16, verb: []string{"worker", "--agent", "coordinator", "--once"}},
+	{name: "act", points: 6, before: []string{"coordinator"}, verb: []string{"worker", "--agent", "coder", "--once"}},
+	{name: "second claim", points: 6, before: []string{"coordinator", "coder"}, verb: []string{"worker", "--agent", "coordinator", "--once"}},
+	{name: "hand on in a child", points: 6, lead: true, before: []string{"lead"}, verb: []string{"worker", "--agent", "coordinator", "--once"}},
+	{name: "cancel three deep", points: 8, lead: true, before: []string{"lead", "coordinator"}, verb: []string{"cancel", "root"}, cancel: true},
 }
 
 // callsOfWorkers are the kinds of calls at which a worker is killed. Its
@@ -75,7 +76,7 @@ func (sc *workerScene) sweep(t *testing.T, bin string, random *rand.Rand) {
 		}
 	}
 	killed, tried := 0, 0
-	for _, p := range slices.Concat(choose(changing, 8, random), choose(others, 3, random)) {
+	for _, p := range slices.Concat(choose(changing, sc.points, random), choose(others, 2, random)) {
 		h := base.copyOf(t, filepath.Join(dir, fmt.Sprintf("%s%d", p.call, p.n)))
 		r, _ := h.workTraced(fmt.Sprintf("%s:signal=KILL:when=%d", p.call, p.n), sc.verb...)
 		tried++
@@ -152,6 +153,9 @@ func (sc *workerScene) verdict(h *sweepHome, lint *linter, acknowledged bool) er
 	if sc.cancel {
 		return sc.verdictCancel(h, lint, acknowledged)
 	}
+	if err := h.noOrphans(); err != nil {
+		return err
+	}
 	f, err := h.workOff()
 	if err != nil {
 		return err
@@ -187,6 +191,16 @@ func (sc *workerScene) verdictCancel(h *sweepHome, lint *linter, acknowledged bo
 		return fmt.Errorf("%d tasks, want 3", len(f.tasks))
 	}
 	return h.whole(lint)
+}
+
+// noOrphans has somebody look at what the dead left, and wants no orphans then.
+func (h *sweepHome) noOrphans() error {
+	h.must("ls")
+	f, err := seeForest(h.home)
+	if err == nil {
+		err = f.orphans()
+	}
+	return err
 }
 
 // workOff lets everybody work until nothing is left.
