@@ -58,10 +58,13 @@ if ! mbox doctor | grep -q 'coordinator can think'; then
 	cat >&2 <<END
 
 demo: there is no model to think with. One of these helps:
-   ollama serve &  ollama pull qwen3:1.7b  make demo-ollama     a model on this machine (https://ollama.com)
-   OLLAMA_HOST=127.0.0.1:11435 MBOX_MODEL=NAME make demo-ollama  a server or a model of yours
-   TINY=1 make demo-ollama                                       a tiny model that has its replies by heart
-   make demo                                                     without any model
+
+   ollama serve &                      a server on this machine (https://ollama.com),
+   ollama pull qwen3:1.7b              and a model for it
+
+   OLLAMA_HOST=HOST:PORT MBOX_MODEL=NAME make demo-ollama     a server and a model of yours
+   TINY=1 make demo-ollama             a tiny model that has its replies by heart
+   make demo                           no model at all
 END
 	exit 1
 fi
