@@ -86,8 +86,11 @@ func (c *Config) brain(t *agents.Team, name string, a *Agent) (agents.Brain, err
 		}
 		o = brain.Options{Command: a.Brain.Command, Dir: p.Workspace, Env: passedBy(p), Wrap: c.confinement(name)}
 	}
-	if a.Brain.Temperature != nil {
+	switch {
+	case a.Brain.Temperature != nil:
 		o.Temperature = *a.Brain.Temperature
+	case a.Brain.Kind != "exec": // a command has none
+		o.Temperature = -1 // the model's own
 	}
 	return brain.New(a.Brain.Kind, o)
 }
