@@ -75,7 +75,13 @@ func (d llama) blocks(g *gguf, w weights) {
 // output matrix into a bias per token (the architecture has none): bytes and
 // control tokens are made next to impossible, and the end token gets a modest
 // chance.
-func Random(seed uint64) []byte {
+func Random(seed uint64) []byte { return random(seed, 0) }
+
+// Terse is Random that likes to begin objects and to end strings: lists are not
+// often empty, and a reply with many strings comes to its end.
+func Terse(seed uint64) []byte { return random(seed, 1.3) }
+
+func random(seed uint64, likely float64) []byte {
 	v, rng := sentencePiece(), rand.New(rand.NewPCG(seed, 0))
 	d := llama{layers: 2, width: 64, inner: 128, heads: 4, keyHeads: 2, headWidth: 16, context: 4096}
 	g := d.header("tiny-random", v)
@@ -102,6 +108,10 @@ func Random(seed uint64) []byte {
 			return 0.4
 		case channel == 0 && !normal:
 			return -10
+		case channel == 0 && v.text[token] == `"`:
+			return likely
+		case channel == 0 && v.text[token] == "{":
+			return likely
 		case channel == 0 || !normal:
 			return 0
 		}
