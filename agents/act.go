@@ -49,10 +49,12 @@ func (a *attempt) act(hard context.Context) {
 	team, agent := a.Team, a.Team.Members[a.Agent]
 	limit := a.limit()
 	ctx, cancel := context.WithCancel(a.live)
-	if limit > 0 {
-		ctx, cancel = context.WithTimeout(a.live, limit)
-	}
 	defer cancel()
+	if limit > 0 {
+		var late context.CancelFunc
+		ctx, late = context.WithTimeout(ctx, limit)
+		defer late()
+	}
 	p := &performance{attempt: a, ctx: ctx, hard: hard, task: a.claim.Task, role: team.role(a.Agent), policy: a.policy, brain: agent.Brain, debited: time.Now()}
 	quiet := a.report.begin()
 	v := p.perform()
@@ -61,12 +63,13 @@ func (a *attempt) act(hard context.Context) {
 		a.log.Warn().Str("claim", lapsed).Msg("the claim is over, the work was stopped")
 		return
 	}
+	decided := v.complete || v.failure != nil && v.failure.Final
 	switch {
 	case v.said:
 		return
-	case a.live.Err() != nil && !v.complete:
+	case a.live.Err() != nil && !decided:
 		v = verdict{release: "worker stopping"}
-	case ctx.Err() != nil && !v.complete:
+	case ctx.Err() != nil && !decided:
 		v = failed("timeout", fmt.Sprintf("no end after %v", limit))
 	}
 	p.debitTime()

@@ -261,15 +261,15 @@ func (d *drop) accept(ctx context.Context, t *Task) (time.Duration, error) {
 		}
 		t.ID = made
 	}
-	notes, err := b.review(ctx, s, t)
-	if err != nil {
-		return 0, d.refuse(ctx, err)
-	}
 	if known, err := b.known(t.ID); err != nil || known {
 		if err == nil {
 			err = d.quarantine(ctx, &schemas.Error{Path: "id", Code: "id_taken", Problem: "the id " + string(t.ID) + " is taken or was used before", Want: "another name"})
 		}
 		return 0, err
+	}
+	notes, err := b.review(ctx, s, t)
+	if err != nil {
+		return 0, d.refuse(ctx, err)
 	}
 	key := ""
 	if k := t.Mbox.IdempotencyKey; k != "" {

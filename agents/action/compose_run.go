@@ -1,6 +1,7 @@
 package action
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -42,7 +43,7 @@ func (d *deployment) run(ctx context.Context, env *Env, project *types.Project) 
 	ctx, cancel := context.WithTimeout(ctx, composeTime)
 	defer cancel()
 	log := &tail{most: composeLog}
-	err = dockerUp(ctx, filepath.Join(place.Root, place.Rel), d.Project, log)
+	err = dockerUp(ctx, filepath.Dir(filepath.Join(place.Root, place.Rel)), text, d.Project, log)
 	d.Log = strings.ToValidUTF8(string(log.kept), "\ufffd")
 	if err == nil {
 		return "deployed", "", nil
@@ -108,10 +109,13 @@ func noSettings(file policy.Place) error {
 }
 
 // dockerUp runs docker compose with fixed arguments, without a shell, and with no
-// more of the environment than it needs to find itself and the engine.
-func dockerUp(ctx context.Context, file, project string, log *tail) error {
-	cmd := exec.CommandContext(ctx, "docker", "compose", "-f", file, "-p", project, "up", "-d", "--wait")
-	cmd.Dir = filepath.Dir(file)
+// more of the environment than it needs to find itself and the engine. It gets
+// the text that was checked on its standard input, and no file of settings: what
+// lies in the workspace, anybody who may write there could change in between.
+func dockerUp(ctx context.Context, dir string, text []byte, project string, log *tail) error {
+	cmd := exec.CommandContext(ctx, "docker", "compose", "-f", "-", "--project-directory", dir,
+		"--env-file", os.DevNull, "-p", project, "up", "-d", "--wait")
+	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(text)
 	cmd.Env = []string{}
 	for _, name := range []string{"PATH", "HOME", "DOCKER_HOST"} {
 		if value, set := os.LookupEnv(name); set {

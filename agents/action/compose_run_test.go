@@ -25,6 +25,7 @@ func standIn(t *testing.T, script string) (notes string) {
 	text := `#!/bin/sh
 /bin/pwd >'` + notes + `/folder'
 for a; do echo "$a"; done >'` + notes + `/arguments'
+/bin/cat >'` + notes + `/input'
 /usr/bin/env >'` + notes + `/environment'
 ` + script + "\n"
 	must(t, os.WriteFile(filepath.Join(dir, "docker"), []byte(text), 0o700))
@@ -100,7 +101,9 @@ func TestComposeRun(t *testing.T) {
 		t.Fatalf("%+v, %+v, %v", result, d, err)
 	}
 	file := filepath.Join(dir, composeFile)
-	if got := noted(t, notes, "arguments"); !slices.Equal(got, []string{"compose", "-f", file, "-p", "mbox-deployer", "up", "-d", "--wait"}) {
+	if got := noted(t, notes, "arguments"); !slices.Equal(got, []string{
+		"compose", "-f", "-", "--project-directory", dir, "--env-file", "/dev/null", "-p", "mbox-deployer", "up", "-d", "--wait",
+	}) {
 		t.Errorf("%q", got)
 	}
 	if got := noted(t, notes, "folder"); !slices.Equal(got, []string{dir}) {
@@ -112,6 +115,9 @@ func TestComposeRun(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile(file)
+	if got := noted(t, notes, "input"); strings.Join(got, "\n")+"\n" != string(text) {
+		t.Errorf("docker read %q", got)
+	}
 	if err != nil || validate(string(text)) != nil {
 		t.Errorf("%v: %s", err, text)
 	}
