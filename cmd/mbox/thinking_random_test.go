@@ -124,7 +124,7 @@ func TestThinkingRandom(t *testing.T) {
 	config := "max_attempts = 1\n\n[actions.write_file]\nextensions = [\"\", \".txt\"]\n[agents.deployer]\nenabled = true\n"
 	names := []string{"coordinator", "coder", "deployer", "tester"}
 	for _, role := range names {
-		config += model(role, "random") + "max_tokens = 100\n"
+		config += model(role, "random") + "max_tokens = 160\n"
 	}
 	m := newMind(t, server, server.URL, config)
 	m.patch("num_ctx = 8192", "num_ctx = 4096") // the model has no more
