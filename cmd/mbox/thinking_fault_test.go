@@ -161,7 +161,7 @@ func TestThinkingStalls(t *testing.T) {
 		close(given)
 		return false
 	})
-	m := newMind(t, server, g.URL, "lease = \"1s\"\n"+model("coder", "tiny-coder"))
+	m := newMind(t, server, g.URL, "lease = \"5s\"\n"+model("coder", "tiny-coder"))
 	m.serve()
 	id := m.must("send", "Write a file", "--to", "coder")
 	<-given
