@@ -122,10 +122,12 @@ func TestThinkingRandom(t *testing.T) {
 	server := ollamatest.Start(t)
 	server.Create("random", ollamatest.Terse(0), "", map[string]any{"temperature": 1})
 	config := "max_attempts = 1\n\n[actions.write_file]\nextensions = [\"\", \".txt\"]\n[agents.deployer]\nenabled = true\n"
+	config += "[agents.scout]\nrole = \"scout\"\n[roles.scout]\npurpose = \"Looks.\"\nactions = [\"file_check\"]\nmodel = \"random\"\nmax_tokens = 200\n"
 	names := []string{"coordinator", "coder", "deployer", "tester"}
 	for _, role := range names {
-		config += model(role, "random") + "max_tokens = 160\n"
+		config += model(role, "random") + "max_tokens = 90\n"
 	}
+	names = append(names, "scout") // one action, and room for it: some of its replies are done
 	m := newMind(t, server, server.URL, config)
 	m.patch("num_ctx = 8192", "num_ctx = 4096") // the model has no more
 	if err := os.Mkdir(filepath.Join(m.home, "prompts"), 0o700); err != nil {
@@ -150,7 +152,7 @@ func TestThinkingRandom(t *testing.T) {
 	before := o.untouchable()
 
 	tasks := map[string]mailbox.ID{}
-	for i := range sized(20, 60, 2000) {
+	for i := range sized(20, 200, 2000) {
 		title := fmt.Sprintf("number-%d", i)
 		tasks[title] = o.send(names[i%len(names)], title)
 	}
@@ -163,7 +165,7 @@ func TestThinkingRandom(t *testing.T) {
 		kinds[o.outcome(id, heard[title], delivered[id], wrote)]++
 	}
 	t.Logf("%v, %d files written", kinds, len(wrote))
-	for _, kind := range []string{"forbidden", "only an answer", "too long"} {
+	for _, kind := range []string{"forbidden", "only an answer", "too long", "done"} {
 		if kinds[kind] == 0 && !testing.Short() {
 			t.Errorf("no reply was %s: the test shows little", kind)
 		}
