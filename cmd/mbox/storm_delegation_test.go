@@ -38,8 +38,8 @@ func TestDelegationStorm(t *testing.T) {
 	if err := os.WriteFile(s.Path("mbox.toml"), []byte(treeConfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.plant(sized(12, 24, 300))
-	s.blow(time.Duration(sized(2, 7, 120)) * time.Second)
+	s.plant(sized(12, 18, 300))
+	s.blow(time.Duration(sized(2, 3, 120)) * time.Second)
 	s.calm()
 }
 

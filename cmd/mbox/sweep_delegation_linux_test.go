@@ -19,14 +19,15 @@ type workerScene struct {
 	verb   []string // what is killed
 	cancel bool     // the root is cancelled in the end, and everything with it
 	points int      // so many of the calls that change something are taken in the short form
+	whole  bool     // and all that append: between two lines lies what matters
 }
 
 var workerScenes = []workerScene{
-	{name: "hand on", points: 16, verb: []string{"worker", "--agent", "coordinator", "--once"}},
-	{name: "act", points: 6, before: []string{"coordinator"}, verb: []string{"worker", "--agent", "coder", "--once"}},
-	{name: "second claim", points: 6, before: []string{"coordinator", "coder"}, verb: []string{"worker", "--agent", "coordinator", "--once"}},
-	{name: "hand on in a child", points: 6, lead: true, before: []string{"lead"}, verb: []string{"worker", "--agent", "coordinator", "--once"}},
-	{name: "cancel three deep", points: 8, lead: true, before: []string{"lead", "coordinator"}, verb: []string{"cancel", "root"}, cancel: true},
+	{name: "hand on", points: 1, whole: true, verb: []string{"worker", "--agent", "coordinator", "--once"}},
+	{name: "act", points: 3, before: []string{"coordinator"}, verb: []string{"worker", "--agent", "coder", "--once"}},
+	{name: "second claim", points: 3, before: []string{"coordinator", "coder"}, verb: []string{"worker", "--agent", "coordinator", "--once"}},
+	{name: "hand on in a child", points: 3, lead: true, before: []string{"lead"}, verb: []string{"worker", "--agent", "coordinator", "--once"}},
+	{name: "cancel three deep", points: 5, lead: true, before: []string{"lead", "coordinator"}, verb: []string{"cancel", "root"}, cancel: true},
 }
 
 // callsOfWorkers are the kinds of calls at which a worker is killed. Its
@@ -65,18 +66,21 @@ func (sc *workerScene) sweep(t *testing.T, bin string, random *rand.Rand) {
 	counted := base.copyOf(t, filepath.Join(dir, "counted"))
 	_, calls := counted.workTraced("", sc.verb...)
 	counted.remove()
-	var changing, others []killPoint
+	var always, changing, others []killPoint
 	for _, call := range callsOfWorkers {
 		for n := range calls[call] {
-			if slices.Contains(changingCalls, call) {
-				changing = append(changing, killPoint{call, n + 1})
-			} else {
-				others = append(others, killPoint{call, n + 1})
+			switch p := (killPoint{call, n + 1}); {
+			case sc.whole && call == "write":
+				always = append(always, p)
+			case slices.Contains(changingCalls, call):
+				changing = append(changing, p)
+			default:
+				others = append(others, p)
 			}
 		}
 	}
 	killed, tried := 0, 0
-	for _, p := range slices.Concat(choose(changing, sc.points, random), choose(others, 2, random)) {
+	for _, p := range slices.Concat(always, choose(changing, sc.points, random), choose(others, 1, random)) {
 		h := base.copyOf(t, filepath.Join(dir, fmt.Sprintf("%s%d", p.call, p.n)))
 		r, _ := h.workTraced(fmt.Sprintf("%s:signal=KILL:when=%d", p.call, p.n), sc.verb...)
 		tried++
@@ -89,7 +93,7 @@ func (sc *workerScene) sweep(t *testing.T, bin string, random *rand.Rand) {
 		}
 		h.remove()
 	}
-	t.Logf("%d points, %d of them changing; %d of %d that were tried killed it", len(changing)+len(others), len(changing), killed, tried)
+	t.Logf("%d points, %d of them changing; %d of %d that were tried killed it", len(always)+len(changing)+len(others), len(always)+len(changing), killed, tried)
 	if 2*killed < tried {
 		t.Errorf("%d of %d kills hit: the sweep proves nothing", killed, tried)
 	}
