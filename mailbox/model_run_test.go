@@ -51,7 +51,7 @@ func TestModel(t *testing.T) {
 // rapidFlags sets the number of runs and the seed, unless the command line does.
 func rapidFlags(t *testing.T, checks int) {
 	t.Helper()
-	set := map[string]string{"rapid.checks": fmt.Sprint(checks), "rapid.seed": fmt.Sprint(seedOf(t))}
+	set := map[string]string{"rapid.checks": fmt.Sprint(checks), "rapid.seed": fmt.Sprint(seedOf(t)), "rapid.nofailfile": "true"} // the seed draws it again
 	flag.Visit(func(f *flag.Flag) { delete(set, f.Name) })
 	for name, value := range set {
 		must(t, flag.Set(name, value))
