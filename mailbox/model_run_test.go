@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -52,11 +53,20 @@ func TestModel(t *testing.T) {
 func rapidFlags(t *testing.T, checks int) {
 	t.Helper()
 	set := map[string]string{"rapid.checks": fmt.Sprint(checks), "rapid.seed": fmt.Sprint(seedOf(t)), "rapid.nofailfile": "true"} // the seed draws it again
-	flag.Visit(func(f *flag.Flag) { delete(set, f.Name) })
+	for _, name := range commanded() {
+		delete(set, name)
+	}
 	for name, value := range set {
 		must(t, flag.Set(name, value))
 	}
 }
+
+// commanded are the flags of the command line: what rapidFlags sets for one test
+// may not count as such for the next.
+var commanded = sync.OnceValue(func() (names []string) {
+	flag.Visit(func(f *flag.Flag) { names = append(names, f.Name) })
+	return names
+})
 
 // The operations.
 
