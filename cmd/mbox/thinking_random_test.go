@@ -121,7 +121,7 @@ func TestThinkingRandom(t *testing.T) {
 	t.Parallel()
 	server := ollamatest.Start(t)
 	server.Create("random", ollamatest.Terse(0), "", map[string]any{"temperature": 1})
-	config := "max_attempts = 1\n\n[actions.write_file]\nextensions = [\"\", \".txt\"]\n[agents.deployer]\nenabled = true\n"
+	config := "max_attempts = 1\n\n[runtime_profiles.default]\nmax_actions_per_hour = 10000\n[actions.write_file]\nextensions = [\"\", \".txt\"]\n[agents.deployer]\nenabled = true\n"
 	config += "[agents.scout]\nrole = \"scout\"\n[roles.scout]\npurpose = \"Looks.\"\nactions = [\"file_check\"]\nmodel = \"random\"\nmax_tokens = 200\n"
 	names := []string{"coordinator", "coder", "deployer", "tester"}
 	for _, role := range names {
