@@ -24,18 +24,18 @@ func (p *performance) handOn(plan []planned) verdict {
 		ask := step.act.(*action.Delegate)
 		q, refused := p.mayHandOn(ask)
 		if refused != nil {
-			return p.denied(&denials{q, refused})
+			return p.notHandedOn(&denials{q, refused})
 		}
 		requests = append(requests, q)
 		child, err := childOf(ask, q.to, labels)
 		if err != nil {
-			return p.denied(&denials{q, &ruling{audit.StepParameters, err}})
+			return p.notHandedOn(&denials{q, &ruling{audit.StepParameters, err}})
 		}
 		p.limitStart(child.Task)
 		d.Children = append(d.Children, child)
 		if ask.Join != "" {
 			if d.Join != "" && d.Join != ask.Join {
-				return p.denied(&denials{q, refuse(audit.StepParameters, "one says join %s, another %s", d.Join, ask.Join)})
+				return p.notHandedOn(&denials{q, refuse(audit.StepParameters, "one says join %s, another %s", d.Join, ask.Join)})
 			}
 			d.Join = ask.Join
 		}
@@ -56,7 +56,7 @@ func (p *performance) handOn(plan []planned) verdict {
 	})
 	var refused *mailbox.Refusal
 	if errors.As(err, &refused) {
-		return p.denied(&denials{requests[0], &ruling{stepOf(refused), refused}})
+		return p.notHandedOn(&denials{requests[0], &ruling{stepOf(refused), refused}})
 	}
 	if err != nil {
 		return failedOn(err)
@@ -98,6 +98,16 @@ func (rs reservations) release() {
 	for _, r := range rs {
 		r.Release()
 	}
+}
+
+// notHandedOn notes a refusal. A brain may do better the next time, as with any
+// other action that it may not do; a task that carries the delegation cannot.
+func (p *performance) notHandedOn(d *denials) verdict {
+	v := p.denied(d)
+	if p.task.Mbox.Action == nil {
+		return failed(string(ReplyForbidden), p.lastWords("the reply cannot be used: "+v.failure.Message))
+	}
+	return v
 }
 
 // labelsOf are the places of the delegations that have a name.

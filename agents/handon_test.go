@@ -15,14 +15,7 @@ const plan = `{"actions":[
   {"action":"delegate","params":{"role":"tester","task":"file_check","payload":{"path":"coder:note.md"},"after":["note"]}}]}`
 
 func TestCoordinate(t *testing.T) {
-	c := newCompany(t, func(team *Team) {
-		tester := team.Policies.Agents["tester"]
-		tester.Workspace.Access = map[string]string{"coder": "read"}
-		team.Policies.Agents["tester"] = tester
-		lead := team.Policies.Agents["coordinator"]
-		lead.Workspace.Access = map[string]string{"coder": "read_write"}
-		team.Policies.Agents["coordinator"] = lead
-	})
+	c := newCompany(t, nil)
 	c.brains["coordinator"].says = []any{
 		plan,
 		`{"actions":[],"answer":"The note is there."}`,
@@ -111,4 +104,19 @@ func TestDelegationTimeout(t *testing.T) {
 	c.works("coordinator")
 	until(t, "the parent to fail", func() bool { c.works("coordinator"); _, state := c.task(id); return state == mailbox.Failed })
 	c.wantFailed(id, "child_failed", "deadline_passed")
+}
+
+// A brain that hands work to nobody is asked again, like one that asks for an
+// action that is not its own; the last attempt says what may help.
+func TestHandOnToNobody(t *testing.T) {
+	c := newCompany(t, nil)
+	nobody := `{"actions":[{"action":"delegate","params":{"role":"nobody","title":"x"}}]}`
+	c.brains["coordinator"].says = []any{nobody, nobody, nobody}
+	id := c.send("coordinator", "x", nil)
+	until(t, "the task to fail", func() bool { c.works("coordinator"); _, state := c.task(id); return state == mailbox.Failed })
+	c.wantFailed(id, "reply_forbidden", "delegate to nobody")
+	c.wantFailed(id, "reply_forbidden", "attempt 3 of 3")
+	if n := c.lines(audit.TaskCreated, nil); n != 1 {
+		t.Errorf("%d tasks were created", n)
+	}
 }

@@ -105,7 +105,9 @@ func newCompany(t *testing.T, change func(*Team)) *company {
 		c.team.Policies.Agents[name] = policy.Agent{Enabled: true}
 		registry[name] = mailbox.Capabilities{OnlyNamed: true}
 	}
-	c.team.Policies.Agents["coordinator"] = policy.Agent{Enabled: true, RiskProfile: "lead", Delegates: []string{"coder", "tester"}}
+	reads := policy.Workspace{Access: map[string]string{"coder": "read"}}
+	c.team.Policies.Agents["tester"] = policy.Agent{Enabled: true, Workspace: reads}
+	c.team.Policies.Agents["coordinator"] = policy.Agent{Enabled: true, RiskProfile: "lead", Delegates: []string{"coder", "tester"}, Workspace: reads}
 	if change != nil {
 		change(c.team)
 	}

@@ -100,7 +100,7 @@ func (p *performance) unanswered(err error) verdict {
 	case BrainRefused:
 		return final(string(fault.Fault), fault.with())
 	}
-	return failed(string(fault.Fault), fault.with())
+	return failed(string(fault.Fault), p.lastWords(fault.with()))
 }
 
 // with is what happened and what helps.
@@ -172,8 +172,12 @@ func (p *performance) forbidden(reply Reply, q request, refused *ruling) *verdic
 
 // helpful tells an operator what was wrong with a model's reply, and what to do.
 func (p *performance) helpful(reply Reply, err error) string {
+	return p.lastWords(fmt.Sprintf("the reply of %s cannot be used: %v", schemas.Sentence(reply.Model, 60), err))
+}
+
+// lastWords adds what may help to what was wrong, if this was the last attempt.
+func (p *performance) lastWords(text string) string {
 	m := p.task.Mbox
-	text := fmt.Sprintf("the reply of %s cannot be used: %v", schemas.Sentence(reply.Model, 60), err)
 	if m.Attempt < m.MaxAttempts {
 		return text
 	}

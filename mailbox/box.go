@@ -96,16 +96,18 @@ type Box struct {
 	ledger *audit.Ledger
 	shards [shards]*durable.LockFile
 	serial *durable.LockFile
-	start  string // startTime of this process
+	// delegates is held from the check of a delegation until its children stand in
+	// the ledger. It comes before any shard.
+	delegates *durable.LockFile
+	start     string // startTime of this process
 
 	index *index
 	mu    sync.Mutex // guards index and what follows
 	paces map[string]pace
 	out   int // records that claims of this process have taken from the index
 
-	forest  forest     // delegation trees; it has a lock of its own
-	handing sync.Mutex // held from the check of a delegation until its children stand in the ledger
-	lookout *lookout   // of the last Wait, for the next one
+	forest  forest   // delegation trees; it has a lock of its own
+	lookout *lookout // of the last Wait, for the next one
 	closed  bool
 
 	settledAt time.Time // when every shard was last looked at
@@ -210,7 +212,7 @@ func makeLocks(dir string, m durable.Mode) error {
 }
 
 func lockNames() []string {
-	names := append(audit.LockNames(), "recover", "router", "index", "serial")
+	names := append(audit.LockNames(), "recover", "router", "index", "serial", "delegate")
 	for i := range shards {
 		names = append(names, shardName(i))
 	}
@@ -343,6 +345,7 @@ func open(dir string, o Options) (*Box, error) {
 		b.shards[i] = durable.NewLockFile(privatePath(dir, "locks", shardName(i)))
 	}
 	b.serial = durable.NewLockFile(privatePath(dir, "locks", "serial"))
+	b.delegates = durable.NewLockFile(privatePath(dir, "locks", "delegate"))
 	return b, nil
 }
 
@@ -357,6 +360,7 @@ func (b *Box) Close() error {
 		l.Close()
 	}
 	b.serial.Close()
+	b.delegates.Close()
 	if last != nil {
 		last.w.close()
 	}

@@ -105,12 +105,14 @@ func (c *Claim) Delegate(ctx context.Context, d Delegation) ([]ID, error) {
 	return ids, c.await(ctx, d, ids)
 }
 
-// createAll checks the delegation and creates its children. One at a time in this
-// process: two that were checked side by side would each find what the other one
-// closes, a circle or the budget, still open. (Between processes that can happen.)
+// createAll checks the delegation and creates its children, one delegation at a
+// time in the whole mailbox: two that were checked side by side would each find
+// what the other one closes, a circle or the budget, still open.
 func (c *Claim) createAll(ctx context.Context, d Delegation, order []int) (ids []ID, err error) {
-	c.box.handing.Lock()
-	defer c.box.handing.Unlock()
+	if _, err := c.box.delegates.Acquire(ctx, c.box.o.LockWait); err != nil {
+		return nil, lockError(err)
+	}
+	defer c.box.delegates.Unlock()
 	if err := c.mayDelegate(ctx, d); err != nil {
 		return nil, taskError(c.ID(), err)
 	}

@@ -34,7 +34,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"key-in-clear", "1", submitGo,
-		"key = b.saltedHash(\"key\", t.Mbox.IdempotencyKey)", "key = t.Mbox.IdempotencyKey",
+		"return b.saltedHash(\"key\", t.Mbox.IdempotencyKey)", "return t.Mbox.IdempotencyKey",
 		boxTest("TestKeyInTheLedger"),
 	},
 	{

@@ -159,7 +159,12 @@ func (b *builder) setBoundary(p *Policy) {
 // openSiblings is step 3.
 func (b *builder) openSiblings(p *Policy) {
 	access := b.agent.Workspace.Access
-	p.Siblings = map[string]string{}
+	p.Siblings = map[string]string{b.name: p.Workspace}
+	for other := range b.Agents {
+		if other != b.name {
+			p.Siblings[other] = "" // known, and closed until access opens it
+		}
+	}
 	for _, sibling := range slices.Sorted(maps.Keys(access)) {
 		key := "workspace.access." + sibling
 		other, known := b.Agents[sibling]

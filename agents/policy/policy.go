@@ -128,7 +128,7 @@ type Policy struct {
 	ReadWrite     []string // absolute folders outside the workspace
 	ReadOnlyRoots []string
 	WriteOnly     []string
-	Siblings      map[string]string // agents that it has any access to → their workspaces; NAME:path is a path there
+	Siblings      map[string]string // agents → their workspaces, "" for those that it has no access to; NAME:path is a path there
 	Forbidden     []string          // absolute; explicit roots go before them
 	Protected     []string          // absolute: never written, whatever a list says (.mbox, audit, tasks, mbox.toml, …)
 	Private       []string          // absolute: nor read (.mbox, audit)

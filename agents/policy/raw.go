@@ -101,8 +101,13 @@ func (p *Policy) absolute(path string) (lexical, rule string) {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path), ""
 	}
-	if name, rest, ok := strings.Cut(path, ":"); ok && p.Siblings[name] != "" {
-		return filepath.Join(p.Siblings[name], rest), ""
+	if name, rest, ok := strings.Cut(path, ":"); ok {
+		switch workspace, agent := p.Siblings[name]; {
+		case agent && workspace == "":
+			return "", rulePathOutside // no access to that agent's workspace
+		case agent:
+			return filepath.Join(workspace, rest), ""
+		}
 	}
 	if p.Workspace == "" {
 		return "", rulePathOutside

@@ -39,8 +39,8 @@ command is refused: approving is for people.`,
 			jsonFlag(&o.json),
 		},
 		run: func(ctx context.Context, s *session, args []string) error {
-			if id := os.Getenv("MBOX_TASK_ID"); id != "" {
-				return &agents.RefusedError{Step: "approval", Reason: "this is an agent's command, at work on " + clean(id, 128) + "; a person approves"}
+			if agent := os.Getenv("MBOX_AGENT"); agent != "" {
+				return &agents.RefusedError{Step: "approval", Reason: "this is a command of " + clean(agent, 128) + "; a person approves"}
 			}
 			if o.valid.Duration <= 0 {
 				return usagef("mbox approve "+quoteWord(args[0])+" --for 1h", "--for %s: an approval has to last", span(time.Duration(o.valid.Duration)))

@@ -66,6 +66,9 @@ func (c *Config) checkMind(key string, a *Agent) error {
 	if a.Role == "" && thinks {
 		return advise(c.wrong(key+".brain.kind", "what thinks needs a role, which tells what it may do"), `role = "coder" in [%s], or another name of [roles]`, key)
 	}
+	if a.Role == "" && c.mentions(key+".brain") && !c.has(key+".brain.kind") {
+		return advise(c.wrong(key+".brain", "it has no role, and so it does not think"), `role = "coder" in [%s], or another name of [roles]`, key)
+	}
 	if a.Role == "" {
 		return nil
 	}

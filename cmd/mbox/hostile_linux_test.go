@@ -188,6 +188,8 @@ var hostileLines = [][]string{
 	{"audit", "show", "1", "2", "3", "done"},
 	{"audit", "show", hostile},
 	{"audit", "show", "done", "--json"},
+	{"approve", "waiting", "--reason", hostile},
+	{"approve", hostile},
 	{"audit", "delegation"},
 	{"audit", "delegation", "--json"},
 	{"audit", "delegation", "--task", hostile},

@@ -203,7 +203,7 @@ var sweepScenes = []sweepScene{
 	},
 	{
 		name: "approve", before: [][]string{send}, verb: []string{"approve", "a"}, again: []int{0}, often: true, told: anyOutput,
-		effect: promise{event: "decision", holds: recordHas("decisions", "Approved by human")},
+		effect: promise{event: "decision", id: "a", in: []string{"pending"}, holds: recordHas("decisions", "Approved by human")},
 	},
 	{
 		name: "outcome", before: [][]string{decide}, verb: []string{"decision", "outcome", "SAID", "it went well"}, again: []int{0}, often: true,

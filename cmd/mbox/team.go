@@ -84,7 +84,7 @@ func (c *Config) brain(t *agents.Team, name string, a *Agent) (agents.Brain, err
 		if err != nil {
 			return nil, err
 		}
-		o = brain.Options{Command: a.Brain.Command, Dir: p.Workspace, Env: passedBy(p), Wrap: c.confinement(name)}
+		o = brain.Options{Command: a.Brain.Command, Dir: p.Workspace, Env: append(passedBy(p), "MBOX_AGENT="+name), Wrap: c.confinement(name)}
 	}
 	switch {
 	case a.Brain.Temperature != nil:
