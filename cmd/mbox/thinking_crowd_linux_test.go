@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -40,6 +41,15 @@ func TestThinkingCrowd(t *testing.T) {
 	if n := len(names(t, filepath.Join(m.home, "tasks", "pending"))); n != 50 {
 		t.Errorf("%d tasks wait for a brain, not 50", n)
 	}
+	m.await("every drop is admitted", func() bool {
+		for _, name := range names(t, filepath.Join(m.home, "tasks", "pending")) {
+			data, err := os.ReadFile(filepath.Join(m.home, "tasks", "pending", name))
+			if err != nil || !strings.Contains(string(data), `"tx"`) {
+				return false
+			}
+		}
+		return true
+	})
 	if most := peak(t, m.serves.Process.Pid); most > mostForFifty {
 		t.Errorf("mbox up had %d KiB resident", most>>10)
 	} else {
