@@ -58,7 +58,7 @@ func TestThinkingServerGone(t *testing.T) {
 	m := newMind(t, server, g.URL, "start_within = \"1s\"\n"+model("coder", "tiny-coder"))
 	m.serve()
 	id := m.must("send", "Write a file", "--to", "coder")
-	<-inside
+	m.awaits("a reply has begun", inside)
 	server.Kill()
 	close(killed)
 	m.awaitIn("pending", id)
@@ -164,7 +164,7 @@ func TestThinkingStalls(t *testing.T) {
 	m := newMind(t, server, g.URL, "lease = \"5s\"\n"+model("coder", "tiny-coder"))
 	m.serve()
 	id := m.must("send", "Write a file", "--to", "coder")
-	<-given
+	m.awaits("the reply was given up", given)
 	m.awaitIn("completed", id)
 	events, reasons := m.events(id), m.reasons(id)
 	if strings.Join(events, " ") != "task_created task_picked task_retried task_picked task_completed" {

@@ -105,6 +105,19 @@ func (m *mind) await(what string, holds func() bool) {
 	}
 }
 
+// awaits waits for a channel to be closed, as long as await.
+func (m *mind) awaits(what string, closed <-chan struct{}) {
+	m.Helper()
+	m.await(what, func() bool {
+		select {
+		case <-closed:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
 // seenTask is a task file, as far as these tests read it.
 type seenTask struct {
 	Result struct {
