@@ -98,34 +98,44 @@ func (k *killRun) next() string {
 	return filepath.Join(k.dir, fmt.Sprint("home", k.serial))
 }
 
-// compare traces the verb twice: the same calls must come in the same order,
-// else a number means nothing.
+// compare traces the verb until two traces in a row agree: the same calls must
+// come in the same order, else a number means nothing. On a loaded machine strace
+// loses a call now and then.
 func (k *killRun) compare() []sysCall {
 	k.Helper()
-	var traces [2][]sysCall
-	var labels [2][]string
-	for i := range traces {
-		h := k.base.copyOf(k.T, fmt.Sprint(k.base.home, ".trace", i))
-		r := k.sc.strike(h, "")
-		if r.code != k.sc.code {
-			k.Fatalf("under strace: exit code %d, want %d\n%s%s", r.code, k.sc.code, r.out, r.err)
+	var last []string
+	for i := range 4 {
+		trace, labels := k.trace(i)
+		if i > 0 && slices.Equal(labels, last) {
+			return trace
 		}
-		for _, c := range r.trace {
-			if !c.scan && c.inHome {
-				labels[i] = append(labels[i], c.label)
+		if i == 3 {
+			at := 0
+			for at < min(len(last), len(labels)) && last[at] == labels[at] {
+				at++
 			}
+			k.Fatalf("the last of four traces differ from call %d on:\n%q\n%q", at, last[at:min(at+5, len(last))], labels[at:min(at+5, len(labels))])
 		}
-		traces[i] = r.trace
-		h.remove()
+		last = labels
 	}
-	if !slices.Equal(labels[0], labels[1]) {
-		at := 0
-		for at < min(len(labels[0]), len(labels[1])) && labels[0][at] == labels[1][at] {
-			at++
+	return nil
+}
+
+// trace traces the verb once. The labels are those of the calls that are numbered.
+func (k *killRun) trace(i int) (trace []sysCall, labels []string) {
+	k.Helper()
+	h := k.base.copyOf(k.T, fmt.Sprint(k.base.home, ".trace", i))
+	defer h.remove()
+	r := k.sc.strike(h, "")
+	if r.code != k.sc.code {
+		k.Fatalf("under strace: exit code %d, want %d\n%s%s", r.code, k.sc.code, r.out, r.err)
+	}
+	for _, c := range r.trace {
+		if !c.scan && c.inHome {
+			labels = append(labels, c.label)
 		}
-		k.Fatalf("two traces differ from call %d on:\n%q\n%q", at, labels[0][at:min(at+5, len(labels[0]))], labels[1][at:min(at+5, len(labels[1]))])
 	}
-	return traces[1]
+	return r.trace, labels
 }
 
 // strike kills the verb at a call of a new copy of the home.
