@@ -3,15 +3,19 @@ package audit
 import (
 	"regexp"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
 // searched is how many bytes of a text are searched for a secret.
 const searched = 64 << 10
 
+// The patterns are compiled when the first text is searched: most commands search
+// none, and every one of them would pay for it at its start.
+
 // markedSecrets are keys and passwords that can be told by their form: services
 // mark theirs, and the others stand where such things do.
-var markedSecrets = regexp.MustCompile(strings.Join([]string{
+var markedSecrets = pattern(strings.Join([]string{
 	`-----BEGIN [A-Z0-9 ]+-----[^-]*(?:-----END [A-Z0-9 ]+-----)?`,   // PEM
 	`\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{12,}`,                           // OpenAI, Anthropic, Stripe
 	`\b(?:gh[opsur]_[A-Za-z0-9]{12,}|github_pat_\w{12,})`,            // GitHub
@@ -29,13 +33,13 @@ var markedSecrets = regexp.MustCompile(strings.Join([]string{
 }, "|"))
 
 // longRuns are digits and letters as nobody writes them by hand: hex and base64.
-var longRuns = regexp.MustCompile(`\b(?:sha256:)?[0-9A-Fa-f]{32,}\b|[A-Za-z0-9+/_-]{40,}={0,2}`)
+var longRuns = pattern(`\b(?:sha256:)?[0-9A-Fa-f]{32,}\b|[A-Za-z0-9+/_-]{40,}={0,2}`)
 
 // looksSecret tells whether a text has something in it that looks like a secret.
 // It errs to that side: a hash is taken for one, too.
 func looksSecret(text string) bool {
 	text = text[:min(len(text), searched)]
-	return markedSecrets.MatchString(text) || longRuns.MatchString(text)
+	return markedSecrets().MatchString(text) || longRuns().MatchString(text)
 }
 
 // withoutSecrets blacks out what looks like a secret, and leaves what mbox's own
@@ -44,9 +48,9 @@ func withoutSecrets(text string) string {
 	if len(text) > searched {
 		text = strings.ToValidUTF8(text[:searched], "")
 	}
-	text = markedSecrets.ReplaceAllStringFunc(text, blackened)
-	return longRuns.ReplaceAllStringFunc(text, func(found string) string {
-		if ownHash.MatchString(found) || wordsForm.MatchString(found) {
+	text = markedSecrets().ReplaceAllStringFunc(text, blackened)
+	return longRuns().ReplaceAllStringFunc(text, func(found string) string {
+		if ownHash().MatchString(found) || wordsForm().MatchString(found) {
 			return found
 		}
 		return blackened(found)
@@ -56,6 +60,10 @@ func withoutSecrets(text string) string {
 func blackened(secret string) string { return sized("redacted", utf8.RuneCountInString(secret)) }
 
 var (
-	ownHash   = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
-	wordsForm = regexp.MustCompile(`^[a-z0-9]{0,24}(?:[/_-][a-z0-9]{0,24})+$`) // a long id, a path
+	ownHash   = pattern(`^sha256:[0-9a-f]{64}$`)
+	wordsForm = pattern(`^[a-z0-9]{0,24}(?:[/_-][a-z0-9]{0,24})+$`) // a long id, a path
 )
+
+func pattern(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
