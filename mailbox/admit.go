@@ -267,8 +267,13 @@ func (d *drop) accept(ctx context.Context, t *Task) (time.Duration, error) {
 		}
 		return 0, err
 	}
-	notes, err := b.review(ctx, s, t)
-	if err != nil {
+	notes, err := d.reviewed(ctx, s, t)
+	switch {
+	case errors.Is(err, errNotYet):
+		return settleTime, nil
+	case err != nil && ctx.Err() != nil:
+		return 0, err
+	case err != nil:
 		return 0, d.refuse(ctx, err)
 	}
 	key := ""

@@ -36,7 +36,9 @@ type Options struct {
 	Now            func() time.Time        // the clock
 	// Review judges a task that is to be created, by Submit or from a drop; a task
 	// that Delegate creates has been judged by whoever delegates. An error refuses
-	// it: the notes are written into the ledger either way. nil accepts all.
+	// it: the notes are written into the ledger either way. nil accepts all. Drops
+	// with an action are judged in goroutines of their own, and do not wait for each
+	// other; one that takes more than 10 s is refused.
 	Review func(*Task) (notes []audit.Entry, err error)
 	// Approval tells why a task needs an operator's approval before it is worked
 	// at; "" if it needs none. nil: none does.
@@ -108,6 +110,7 @@ type Box struct {
 
 	forest  forest   // delegation trees; it has a lock of its own
 	lookout *lookout // of the last Wait, for the next one
+	checks  checks   // of drops, by Options.Review; it has a lock of its own
 	closed  bool
 
 	settledAt time.Time // when every shard was last looked at

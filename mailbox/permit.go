@@ -12,12 +12,18 @@ import (
 )
 
 // review asks Options.Review about a new task. What it refuses is noted before
-// the error is returned. s is a shard that the caller holds, or nil.
+// the error is returned. s is a shard that the caller holds, or nil. A drop is
+// asked about by [drop.reviewed].
 func (b *Box) review(ctx context.Context, s *shard, t *Task) ([]audit.Entry, error) {
 	if b.o.Review == nil {
 		return nil, nil
 	}
 	notes, refused := b.o.Review(t)
+	return b.verdict(ctx, s, t, notes, refused)
+}
+
+// verdict notes what Options.Review refused.
+func (b *Box) verdict(ctx context.Context, s *shard, t *Task, notes []audit.Entry, refused error) ([]audit.Entry, error) {
 	if refused == nil {
 		return notes, nil
 	}

@@ -3,7 +3,9 @@ package mailbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -142,5 +144,66 @@ func TestReview(t *testing.T) {
 	}
 	if n := count(audit.PolicyDenied); n != 2 {
 		t.Fatalf("%d refusals noted", n)
+	}
+}
+
+// A check that does not end holds up neither other drops nor, when there are many
+// such, those that need no check; it is asked for once, and refused in the end.
+func TestSlowReview(t *testing.T) {
+	ctx, now := context.Background(), time.Now()
+	end := make(chan struct{})
+	var asked atomic.Int64
+	b := newBox(t, Options{Now: func() time.Time { return now }, Review: func(t *Task) ([]audit.Entry, error) {
+		if t.Mbox.Action == nil {
+			return nil, nil
+		}
+		if asked.Add(1); t.Mbox.Action.Name == "slow" {
+			<-end
+		}
+		return nil, nil
+	}})
+	scan := func() ScanReport {
+		t.Helper()
+		r, err := b.Scan(ctx)
+		must(t, err)
+		return r
+	}
+	pending := func(id ID, want bool) {
+		t.Helper()
+		if known, err := b.known(id); err != nil || known != want {
+			t.Fatalf("%s is known: %v, %v; want %v", id, known, err, want)
+		}
+	}
+	dropFile(t, b, "slow0.json", `{"task":{"title":"x"},"mbox":{"action":{"name":"slow"}}}`)
+	dropFile(t, b, "quick.json", `{"task":{"title":"x"},"mbox":{"action":{"name":"quick"}}}`)
+	if r := scan(); r.Again == 0 {
+		t.Fatal("no look is due again")
+	}
+	pending("quick", true)
+	pending("slow0", false)
+	for i := 1; i < maxChecks+2; i++ {
+		dropFile(t, b, fmt.Sprintf("slow%d.json", i), `{"task":{"title":"x"},"mbox":{"action":{"name":"slow"}}}`)
+	}
+	dropFile(t, b, "plain.json", `{"task":{"title":"x"}}`)
+	scan()
+	pending("plain", true)
+	if n := asked.Load(); n != maxChecks+1 {
+		t.Fatalf("%d checks were begun, want %d", n, maxChecks+1)
+	}
+	now = now.Add(checkTime)
+	scan()
+	if state, task := stateOfTask(t, b, "slow0"); state != Failed || task.Result.Error.Code != "check_timeout" {
+		t.Fatalf("it is %s, %+v", state, task.Result)
+	}
+	close(end)
+	scan()
+	pendingAtLast := 0
+	for i := range maxChecks + 2 {
+		if state, _ := stateOfTask(t, b, ID(fmt.Sprintf("slow%d", i))); state == Pending {
+			pendingAtLast++
+		}
+	}
+	if pendingAtLast != 2 { // which had not been begun
+		t.Fatalf("%d are pending when there is room again, want 2", pendingAtLast)
 	}
 }

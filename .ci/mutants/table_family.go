@@ -121,8 +121,18 @@ var familyMutants = []mutant{
 	},
 	{
 		"drop-unreviewed", "delegation", "mailbox/admit.go",
-		"\tnotes, err := b.review(ctx, s, t)\n\tif err != nil {", "\tnotes, err := b.review(ctx, s, t)\n\tif err == errHeld {",
+		"\tcase err != nil:\n\t\treturn 0, d.refuse(ctx, err)\n", "",
 		boxTest("TestReview$"),
+	},
+	{
+		"slow-check-refused-at-once", "delegation", "mailbox/checks.go",
+		"if b.now().Sub(r.begun) < checkTime {", "if false {",
+		boxTest("TestSlowReview"),
+	},
+	{
+		"checks-without-end", "delegation", "mailbox/checks.go",
+		"if running >= maxChecks {", "if false {",
+		boxTest("TestSlowReview"),
 	},
 	{
 		"refusal-unnoted", "delegation", "mailbox/permit.go",

@@ -63,6 +63,9 @@ func loadCompose(text string) (project *types.Project, err error) {
 		ConfigFiles: []types.ConfigFile{{Filename: composeFile, Content: []byte(text)}},
 		Environment: types.Mapping{},
 	}
+	if err := checkSize(text); err != nil {
+		return nil, err
+	}
 	ctx := context.Background()
 	model, err := loader.LoadModelWithContext(ctx, details, readNothing, boundPorts)
 	if err != nil {
@@ -141,6 +144,9 @@ func checkModel(model map[string]any) error {
 	names := sorted(model["services"])
 	if len(names) == 0 {
 		return errors.New("has no services")
+	}
+	if err := checkDependencies(model); err != nil {
+		return err
 	}
 	for _, name := range names {
 		if err := checkServiceFields("services."+name, fields(model, "services", name)); err != nil {

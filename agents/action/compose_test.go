@@ -98,7 +98,7 @@ func TestComposeRefuses(t *testing.T) {
 		{"services: {web: {command: x}}", "neither an image nor a build"},
 		{"services: {web: {image: a, depends_on: [none]}}", "is no Compose file"},
 		{"services: {web: {image: a, image: b}}", "is no Compose file"},
-		{"services: &a [*a]", "is no Compose file"},
+		{"services: &a [*a]", "levels deep"},
 		{"include: [other.yaml]\n" + serviceWith(""), "include is not allowed"},
 		{"include: [https://example.com/x.git]\n" + serviceWith(""), "include is not allowed"},
 		{"secrets: {s: {file: /etc/shadow}}\n" + serviceWith(""), "secrets is not allowed"},
@@ -204,7 +204,7 @@ func TestComposeRefuses(t *testing.T) {
 		{serviceWith("labels: {$HOME: x}"), "has a variable"},
 		{"services: {$HOME: {image: x}}", ""},
 		{serviceWith("image2: x\n---\nservices: {web: {image: y}}"), ""},
-		{serviceWith("") + "---\nservices: {web: {image: y, pid: host}}", "pid is not allowed"},
+		{serviceWith("") + "---\nservices: {web: {image: y}}", "more than one document"},
 	} {
 		err := validate(c.text)
 		var e *schemas.Error
@@ -251,7 +251,8 @@ func FuzzCompose(f *testing.F) {
 	f.Add(goodCompose)
 	f.Add(serviceWith("volumes: ['/:/x']"))
 	f.Fuzz(func(t *testing.T, text string) {
-		if validate(text) != nil {
+		var err error
+		if cheap(t, text, func() { err = validate(text) }); err != nil {
 			return
 		}
 		project, err := loadCompose(text)
