@@ -121,10 +121,12 @@ func (t *Team) escalates(parent, child string) *ruling {
 
 // Review judges a task that is to be created and carries an action, for
 // mailbox.Options.Review. A task for "any" is judged when an agent takes it, one
-// for a name that is no agent of the team by whoever claims under that name.
+// for a name that is no agent of the team by whoever claims under that name, and
+// one for an agent that is not enabled when it is enabled and takes it: until
+// then nothing of it is parsed.
 func (t *Team) Review(task *mailbox.Task) ([]audit.Entry, error) {
 	act, to := task.Mbox.Action, task.Assignment.TargetAgent
-	if _, ours := t.Members[to]; act == nil || !ours {
+	if act == nil || !t.Members[to].Enabled {
 		return nil, nil
 	}
 	q := request{from: task.Source.Agent, to: to, name: act.Name, params: act.Params, depth: task.Mbox.Depth}

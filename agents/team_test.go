@@ -21,6 +21,7 @@ import (
 	"mbox/agents/policy"
 	"mbox/audit"
 	"mbox/mailbox"
+	"mbox/schemas"
 )
 
 // script is a brain that says what it is told to, one reply after another; an
@@ -266,6 +267,27 @@ func TestRefusedAtCreation(t *testing.T) {
 }
 
 // What was allowed when the task came may be forbidden when it is claimed.
+
+// Nothing of a task for an agent that is not enabled is looked at: it waits, and
+// is judged by whoever takes it.
+func TestNotEnabledIsNotParsed(t *testing.T) {
+	c := newCompany(t, func(team *Team) {
+		m := team.Members["deployer"]
+		m.Enabled = false
+		team.Members["deployer"] = m
+	})
+	bad := act("deploy_compose", `{"compose":"services: ["}`)
+	c.send("deployer", "Deploy", bad)
+	c.wantDecisions()
+	c.team.Members["deployer"] = Member{Enabled: true, Role: "deployer"}
+	var refused *schemas.Error
+	_, err := c.box.Submit(context.Background(), &mailbox.Task{
+		Task: mailbox.Request{Title: "Deploy"}, Assignment: mailbox.Assignment{TargetAgent: "deployer"}, Mbox: mailbox.Meta{Action: bad},
+	})
+	if !errors.As(err, &refused) || refused.Path != "mbox.action.params.compose" {
+		t.Errorf("got %v", err)
+	}
+}
 
 func TestRefusedAtClaim(t *testing.T) {
 	c := newCompany(t, nil)

@@ -269,7 +269,7 @@ func FuzzCompose(f *testing.F) {
 	})
 }
 
-func composeParams(t *testing.T, text string) string {
+func composeParams(t testing.TB, text string) string {
 	t.Helper()
 	quoted, err := jsontext.AppendQuote(nil, text)
 	if err != nil {

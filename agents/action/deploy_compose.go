@@ -25,6 +25,8 @@ const (
 type DeployCompose struct {
 	Compose  string `json:"compose,omitzero" jsonschema:"maxLength=20000,description=a Compose file\\, in YAML"`
 	Template string `json:"template,omitzero" jsonschema:"maxLength=20000,description=the same under another name"`
+
+	project *types.Project // of the text, once it has been read
 }
 
 // Name is deploy_compose.
@@ -36,6 +38,19 @@ func (d *DeployCompose) text() (text, param string) {
 		return d.Template, "template"
 	}
 	return d.Compose, "compose"
+}
+
+// load reads the file, once.
+func (d *DeployCompose) load() (*types.Project, error) {
+	if d.project != nil {
+		return d.project, nil
+	}
+	text, _ := d.text()
+	project, err := loadCompose(text)
+	if err == nil {
+		d.project = project
+	}
+	return project, err
 }
 
 // bannedTexts may stand nowhere in a file, not in a comment either: a cheap look
@@ -60,7 +75,7 @@ func (d *DeployCompose) Validate(Limits) error {
 			return fault(param, schemas.CodeBadValue, "has "+schemas.Quote(banned), "a file without")
 		}
 	}
-	if _, err := loadCompose(text); err != nil {
+	if _, err := d.load(); err != nil {
 		return fault(param, schemas.CodeBadValue, schemas.Sentence(err.Error(), 300), "")
 	}
 	return nil
@@ -75,8 +90,7 @@ func (d *DeployCompose) Permit(p *policy.Policy) error {
 	if _, err := p.Write(composeFile); err != nil {
 		return err
 	}
-	text, _ := d.text()
-	project, err := loadCompose(text)
+	project, err := d.load()
 	if err != nil {
 		return err
 	}
@@ -95,8 +109,7 @@ func (d *DeployCompose) Permit(p *policy.Policy) error {
 // Do checks the file, and runs it only where the options say so and somebody has
 // approved exactly this task: status validated, deployed or failed.
 func (d *DeployCompose) Do(ctx context.Context, env *Env) (Result, error) {
-	text, _ := d.text()
-	project, err := loadCompose(text)
+	project, err := d.load()
 	if err != nil {
 		return Result{}, err
 	}

@@ -28,7 +28,7 @@ func parsed(t *testing.T, name, params string) Action {
 }
 
 // workspace is an environment with an empty workspace.
-func workspace(t *testing.T) (*Env, string) {
+func workspace(t testing.TB) (*Env, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "workspace")
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -166,7 +166,9 @@ func FuzzParseReply(f *testing.F) {
 		f.Add(string(text))
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		r, err := ParseReply(text)
+		var r Reply
+		var err error
+		cheap(t, text, func() { r, err = ParseReply(text) })
 		if err != nil {
 			var invalid *schemas.Error
 			var unknown *Unknown

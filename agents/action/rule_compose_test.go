@@ -2,40 +2,9 @@ package action
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 )
-
-// mostTime is what a check may take of the processor's time: ten times what it
-// does take at the most, for a machine that is slow or busy.
-const mostTime = 2 * time.Second
-
-// cheap fails if a check of a text takes much time or memory.
-func cheap(t testing.TB, text string, check func()) {
-	t.Helper()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	begun := used(t)
-	check()
-	took := used(t) - begun
-	runtime.ReadMemStats(&after)
-	if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; took > mostTime || mb > 64 {
-		t.Errorf("%d bytes took %v and %d MiB: %.200q", len(text), took, mb, text)
-	}
-}
-
-// used is the processor's time of this process.
-func used(t testing.TB) time.Duration {
-	t.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
 
 // many is a text of so many parts.
 func many(n int, part func(i int) string) string {

@@ -87,6 +87,16 @@ func (j *judge) giveUp(why string) {
 	}
 }
 
+// crowded tells whether there is more to decide on than anybody should: for each
+// command and each file the disk is asked several times.
+func (j *judge) crowded() bool {
+	if len(j.segments)+len(j.outs)+len(j.ins) <= maxCommands {
+		return false
+	}
+	j.giveUp("it has too many commands and files")
+	return true
+}
+
 func (j *judge) line(line string, depth int) {
 	found, unclear := split(line, depth)
 	if unclear != "" {
@@ -131,6 +141,9 @@ func (j *judge) named(name word, args []word, depth int) {
 	}
 	if depth > maxDepth {
 		j.giveUp("it is nested too deeply")
+		return
+	}
+	if j.crowded() {
 		return
 	}
 	base := program(name.text)

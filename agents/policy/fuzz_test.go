@@ -98,7 +98,9 @@ func FuzzPath(f *testing.F) {
 		if write {
 			decide = p.Write
 		}
-		place, err := decide(path)
+		var place Place
+		var err error
+		quick(t, path, func() { place, err = decide(path) })
 		if again, err2 := decide(path); again != place || (err == nil) != (err2 == nil) {
 			t.Fatalf("%q: %+v, then %+v", path, place, again)
 		}
@@ -153,7 +155,9 @@ func FuzzCommand(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line string) {
 		for name, p := range policies {
-			v, err := p.Command(line)
+			var v Verdict
+			var err error
+			quick(t, line, func() { v, err = p.Command(line) })
 			said := tr.said(t, v, err)
 			var d *Denied
 			switch {

@@ -224,6 +224,7 @@ const ownFolder = "no key of mbox.toml allows it; name a path from %a.workspace.
 // tables of the risk profile and of the agent.
 var pathWords = map[string]struct{ why, hint string }{
 	rulePathEmpty:     {"a path needs a name", ownFolder},
+	rulePathLong:      {"a path cannot have more than 4096 bytes", ownFolder},
 	rulePathNUL:       {"a path cannot have a NUL", ownFolder},
 	rulePathEncoding:  {"a path must be UTF-8", ownFolder},
 	rulePathControl:   {"a path cannot have control characters", ownFolder},

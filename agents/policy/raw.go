@@ -10,6 +10,7 @@ import (
 // The rules of refusal for paths.
 const (
 	rulePathEmpty     = "path_empty"
+	rulePathLong      = "path_long" // no system takes it either
 	rulePathNUL       = "path_nul"
 	rulePathEncoding  = "path_encoding"  // bytes that are no UTF-8
 	rulePathControl   = "path_control"   // characters that move a cursor
@@ -28,12 +29,16 @@ const (
 	ruleLevelReadOnly  = "level_readonly"
 )
 
+const maxPath = 4096 // bytes
+
 // suspicious gives the rule that a path breaks as it is written, before anybody
 // asks what it means; "" for none. No policy allows such paths.
 func suspicious(path string) string {
 	switch {
 	case path == "":
 		return rulePathEmpty
+	case len(path) > maxPath:
+		return rulePathLong
 	case strings.ContainsRune(path, 0):
 		return rulePathNUL
 	case !utf8.ValidString(path):

@@ -6,8 +6,9 @@ import (
 )
 
 const (
-	maxLine  = 64 << 10
-	maxDepth = 16 // of substitutions, subshells and sh -c in each other
+	maxLine     = 64 << 10
+	maxDepth    = 16  // of substitutions, subshells and sh -c in each other
+	maxCommands = 100 // in a line, with the files that it opens
 )
 
 // A word is one word of a command line, without its quotes.

@@ -84,7 +84,7 @@ func (j *judge) redirections() error {
 			j.giveUp("a redirection opens a connection")
 		}
 	}
-	if j.unclear != "" {
+	if j.crowded() || j.unclear != "" {
 		return nil // refused, or taken as it is
 	}
 	for _, w := range j.ins {
