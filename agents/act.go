@@ -157,14 +157,14 @@ func (p *performance) perform() verdict {
 // entitled checks again, now that the child is claimed, that its agent may do no
 // more than its parent's.
 func (p *performance) entitled() (verdict, bool) {
-	if p.task.Mbox.ParentID == "" {
+	if p.task.Mbox.ParentID == "" || p.Team == nil {
 		return verdict{}, false
 	}
 	parent := p.task.Source.Agent
 	if _, ours := p.Team.Members[parent]; !ours {
 		return verdict{}, false // a person, or an agent that is not of this team
 	}
-	refused := p.Team.escalates(parent, p.Agent)
+	refused := p.Team.escalates(parent, p.Agent, p.Exec != "")
 	if refused == nil {
 		return verdict{}, false
 	}

@@ -84,6 +84,11 @@ func (a *attempt) run(ctx, hard context.Context) {
 		return
 	}
 	if !e.stopped && e.lapsed == "" {
+		p := &performance{attempt: a, hard: hard, task: a.claim.Task}
+		if v, refused := p.entitled(); refused {
+			a.end(hard, v)
+			return
+		}
 		e = a.work()
 	}
 	a.conclude(hard, e)

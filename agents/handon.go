@@ -164,7 +164,7 @@ func (p *performance) mayHandOn(ask *action.Delegate) (request, *ruling) {
 	} else if q.depth >= p.Team.maxDepth(p.policy) {
 		return q, refuse(audit.StepDepth, "delegation depth limit reached (%d/%d)", q.depth, p.Team.maxDepth(p.policy))
 	}
-	return q, p.Team.escalates(p.Agent, to)
+	return q, p.Team.escalates(p.Agent, to, false)
 }
 
 // limitStart gives a child the time by which somebody has to have taken it.

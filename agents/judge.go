@@ -103,8 +103,9 @@ func inTask(err error) error {
 	return &c
 }
 
-// escalates tells whether a child's agent may do more than its parent's.
-func (t *Team) escalates(parent, child string) *ruling {
+// escalates tells whether a child's agent may do more than its parent's. exec is
+// whether a command does its tasks, whatever its table says.
+func (t *Team) escalates(parent, child string, exec bool) *ruling {
 	mine, err := policy.ForAgent(t.Policies, parent)
 	if err != nil {
 		return &ruling{audit.StepEscalation, err}
@@ -113,6 +114,7 @@ func (t *Team) escalates(parent, child string) *ruling {
 	if err != nil {
 		return &ruling{audit.StepEscalation, err}
 	}
+	its.Exec = its.Exec || exec
 	if err := its.Beyond(mine); err != nil {
 		return &ruling{audit.StepEscalation, err}
 	}

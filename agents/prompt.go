@@ -126,14 +126,14 @@ func (t Prompts) find(role string) (text, name string, err error) {
 	return "", "", errors.New("there is no prompt agent.md")
 }
 
-// peers are the agents that this one may hand work to.
+// peers are the agents that this one may hand work to, and that have no more rights.
 func (p *performance) peers() (out []peer) {
 	if !slices.Contains(p.role.Actions, "delegate") {
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Team.Members)) {
 		m := p.Team.Members[name]
-		if !m.Enabled || p.policy.MayDelegate(name) != nil {
+		if !m.Enabled || p.policy.MayDelegate(name) != nil || p.Team.escalates(p.Agent, name, false) != nil {
 			continue
 		}
 		out = append(out, peer{name, p.Team.Roles[m.Role].Purpose, p.Team.allowed(m)})

@@ -28,7 +28,7 @@ func ForAgent(c Config, name string) (*Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Policy{Agent: name, Home: b.Home, UserHome: b.UserHome}
+	p := &Policy{Agent: name, Home: b.Home, UserHome: b.UserHome, Exec: b.agent.Exec}
 	b.startFromProfiles(p)
 	b.setBoundary(p)
 	b.openSiblings(p)

@@ -90,6 +90,7 @@ type Agent struct {
 	Delegates               []string // agents that it may hand work to
 	DelegateSameRiskProfile bool     // and to the enabled agents of its own risk profile
 	Sandbox                 string   // "", "none" or "landlock"; "" takes the risk profile's
+	Exec                    bool     // no role bounds it: a command of its own does its tasks, or somebody outside
 }
 
 // Workspace is a table [agents.NAME.workspace].
@@ -149,6 +150,7 @@ type Policy struct {
 	MemoryFrom      []string // agents whose memory it may recall, itself first
 	Sandbox         string   // "none" or "landlock"
 	SandboxNetwork  bool     // inside it the network can be used
+	Exec            bool     // a program does its tasks, not the actions of a role
 	Runtime         RuntimeProfile
 	RiskProfileName string
 }

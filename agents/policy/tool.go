@@ -30,11 +30,13 @@ func (p *Policy) Tool(name string) error {
 
 // NeedsApproval tells whether somebody must approve each use of a tool: always
 // for always_ask, whatever else is set; else not for auto_approve, nor for an
-// agent of level full. An agent that only reads is never asked for: it is
-// refused what it may not do. In both lists * is every tool.
+// agent of level full. In both lists * is every tool.
 func (p *Policy) NeedsApproval(tool string) bool {
-	listed := func(list []string) bool { return slices.Contains(list, tool) || slices.Contains(list, "*") }
-	return listed(p.AlwaysAsk) || p.Level != Full && p.Level != ReadOnly && !listed(p.AutoApprove)
+	return listed(p.AlwaysAsk, tool) || p.Level != Full && !listed(p.AutoApprove, tool)
+}
+
+func listed(list []string, tool string) bool {
+	return slices.Contains(list, tool) || slices.Contains(list, "*")
 }
 
 // MayDelegate decides whether the agent may hand work to another one. The error

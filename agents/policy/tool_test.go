@@ -45,7 +45,8 @@ func TestNeedsApproval(t *testing.T) {
 		{Supervised, []string{"x"}, []string{"*"}, true},
 		{Full, nil, nil, false},
 		{Full, nil, []string{"x"}, true},
-		{ReadOnly, nil, nil, false},
+		{ReadOnly, nil, nil, true},
+		{ReadOnly, []string{"x"}, nil, false},
 		{ReadOnly, nil, []string{"x"}, true},
 		{"", nil, nil, true},
 	} {

@@ -62,7 +62,7 @@ func (c *Config) policy() policy.Config {
 	for name, a := range c.Agents {
 		out.Agents[name] = policy.Agent{
 			Enabled: a.Enabled, RiskProfile: a.RiskProfile, RuntimeProfile: a.RuntimeProfile, Workspace: a.Workspace,
-			Delegates: a.Delegates, DelegateSameRiskProfile: a.DelegateSameRiskProfile, Sandbox: a.Sandbox,
+			Delegates: a.Delegates, DelegateSameRiskProfile: a.DelegateSameRiskProfile, Sandbox: a.Sandbox, Exec: a.Role == "",
 		}
 	}
 	return out

@@ -1,0 +1,75 @@
+package agents
+
+import (
+	"strings"
+	"testing"
+
+	"mbox/agents/policy"
+	"mbox/mailbox"
+)
+
+const handsToCoder = `{"role":"coder","title":"Write"}`
+
+// Whoever acts by a role hands nothing to a program that neither a role nor a
+// sandbox bounds; to one in a sandbox it may.
+func TestExecAgainstRole(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		change  func(lead *policy.RiskProfile, coder *policy.Agent)
+		refused bool
+	}{
+		{"a program", func(_ *policy.RiskProfile, coder *policy.Agent) { coder.Exec = true }, true},
+		{"in a sandbox", func(_ *policy.RiskProfile, coder *policy.Agent) { coder.Exec, coder.Sandbox = true, "landlock" }, false},
+		{"from one that may do all", func(lead *policy.RiskProfile, coder *policy.Agent) { coder.Exec, lead.Level = true, policy.Full }, false},
+		{"a role", func(*policy.RiskProfile, *policy.Agent) {}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			co := newCompany(t, func(team *Team) {
+				lead, coder := team.Policies.RiskProfiles["lead"], team.Policies.Agents["coder"]
+				c.change(&lead, &coder)
+				team.Policies.RiskProfiles["lead"], team.Policies.Agents["coder"] = lead, coder
+			})
+			id := co.send("coordinator", "x", act("delegate", handsToCoder))
+			co.works("coordinator")
+			if c.refused {
+				co.wantFailed(id, "refused", "exec is true")
+				return
+			}
+			if task, state := co.task(id); state != mailbox.Pending || len(task.Mbox.WaitsFor) != 1 {
+				t.Errorf("it is %s: %+v", state, task.Result.Error)
+			}
+		})
+	}
+}
+
+// What was a role's when the work was handed on, and is worked at by a command, is
+// refused when it is claimed: the command does not run.
+func TestExecAgainstRoleAtClaim(t *testing.T) {
+	c := newCompany(t, nil)
+	c.send("coordinator", "x", act("delegate", handsToCoder))
+	c.works("coordinator")
+	own := c.send("coder", "From a person", nil)
+	w := c.worker(`echo "$MBOX_TASK_ID" >> "$OUT/ran"`)
+	w.Team = c.team
+	c.once(w)
+	if ran := strings.Fields(c.written("ran")); len(ran) != 1 || ran[0] != string(own) {
+		t.Errorf("the command has run for %v, not for %s alone", ran, own)
+	}
+	c.wantDecisions("human coordinator delegate delivered", "coordinator coder task delivered", "coordinator coder task rejected escalation")
+}
+
+// A brain is not told of agents that it cannot hand work to.
+func TestPeersHaveNoMoreRights(t *testing.T) {
+	c := newCompany(t, func(team *Team) {
+		coder := team.Policies.Agents["coder"]
+		coder.Exec = true
+		team.Policies.Agents["coder"] = coder
+	})
+	c.brains["coordinator"].says = []any{`{"actions":[],"answer":"Done."}`}
+	c.send("coordinator", "x", nil)
+	c.works("coordinator")
+	system := c.brains["coordinator"].asked[0].Messages[0].Content
+	if strings.Contains(system, "- coder:") || !strings.Contains(system, "- tester:") {
+		t.Errorf("it is told:\n%s", system)
+	}
+}

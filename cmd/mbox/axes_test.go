@@ -1,0 +1,54 @@
+package main
+
+import (
+	"maps"
+	"reflect"
+	"testing"
+
+	"mbox/agents/policy"
+)
+
+// noRight are the keys of an agent's table that no policy is made of, and why they
+// grant nothing that a delegation could gain.
+var noRight = map[string]string{
+	"Types":       "what it takes from any; a delegation names its agent",
+	"Actions":     "what it takes; a role's actions are judged one by one",
+	"OnlyNamed":   "what it takes from any; a delegation names its agent",
+	"Concurrency": "how many tasks at once",
+	"Timeout":     "how long a command runs; the tree's budget counts the seconds",
+	"Brain":       "what it thinks with: a command has to stand in allowed_commands, and what it replies is judged",
+	"Memory":      "there is none yet",
+}
+
+// inPolicy are the keys whose name there is another one.
+var inPolicy = map[string]string{"Role": "Exec"}
+
+// Each key of an agent's table goes into its policy, where an axis compares it, or
+// says why it grants nothing.
+func TestEveryAgentKeyHasAnAxis(t *testing.T) {
+	why, rights := maps.Clone(noRight), reflect.TypeFor[policy.Agent]()
+	for f := range reflect.TypeFor[Agent]().Fields() {
+		name := f.Name
+		if other := inPolicy[name]; other != "" {
+			name = other
+		}
+		if _, there := rights.FieldByName(name); there == (why[name] != "") {
+			t.Errorf("agents.*.%s: either policy.Agent has it, or noRight says why not", f.Name)
+		}
+		delete(why, name)
+	}
+	if len(why) > 0 {
+		t.Errorf("there is no key %v", why)
+	}
+}
+
+// An agent with a role is bounded by it, any other by nothing of mbox.
+func TestExecIsNoRole(t *testing.T) {
+	c := read(t, "[agents.coder]\nexec = 'true'\n[agents.outside]\ntypes = ['other']\n[agents.second]\nrole = 'coder'")
+	for name, want := range map[string]bool{"coder": true, "outside": true, "second": false, "tester": false} {
+		p, err := policy.ForAgent(c.policy(), name)
+		if err != nil || p.Exec != want {
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
+	}
+}
