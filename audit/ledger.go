@@ -13,7 +13,8 @@
 //
 // prev is the checksum of the line before, or Genesis for the first; seq counts
 // from 1 without gaps. The order is seq, not the file's name or ts: a clock
-// that goes back appends to the newest file.
+// that goes back appends to the newest file. The first line of each file carries
+// details.mailbox_id, so that a home whose .mbox is lost still knows its name.
 //
 // # What Append promises
 //
@@ -82,6 +83,7 @@ type Options struct {
 // Ledger is the open ledger of one mailbox. It is for use by many goroutines.
 type Ledger struct {
 	home    string
+	id      string // of the mailbox
 	genesis string
 	boot    string
 	mode    durable.Mode
@@ -126,7 +128,7 @@ func Open(home, mailboxID string, o Options) (*Ledger, error) {
 		return nil, fmt.Errorf("boot id: %w", err)
 	}
 	l := &Ledger{
-		home: home, genesis: Genesis(mailboxID), boot: boot,
+		home: home, id: mailboxID, genesis: Genesis(mailboxID), boot: boot,
 		mode: o.Mode, wait: o.Wait, now: o.Now, stands: o.Stands,
 		known: map[string]*copied{},
 	}
@@ -394,6 +396,9 @@ func (l *Ledger) put(e Entry, now time.Time, p Payload) (Line, ticket, error) {
 func (l *Ledger) putBehind(torn int64, closing []byte, e Entry, now time.Time, p Payload) (Line, ticket, error) {
 	at := Position{File: l.head.File, Offset: l.head.Length + torn, Seq: l.head.Seq, Checksum: l.head.Checksum}
 	e.TS, e.Seq, e.Prev, e.V = now.Format(timeLayout), at.Seq+1, at.Checksum, Format
+	if l.head.Length == 0 {
+		e.Details = signed(e.Details, l.id)
+	}
 	raw, err := e.encode()
 	if err != nil {
 		return Line{}, ticket{}, fmt.Errorf("%w: %w", ErrUnwritten, err)

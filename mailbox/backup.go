@@ -281,10 +281,8 @@ func Restore(ctx context.Context, r io.Reader, dir string, o Options) error {
 
 // prepare makes what a backup leaves out, and flushes the tree.
 func prepare(dir string, o Options) error {
-	for _, f := range folders {
-		if err := durable.MkdirAll(filepath.Join(dir, f), o.Sync); err != nil {
-			return err
-		}
+	if err := makeFolders(dir, "", o.Sync); err != nil {
+		return err
 	}
 	if err := makeLocks(dir, o.Sync); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -9,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -140,14 +142,18 @@ func privatePath(home string, parts ...string) string {
 }
 
 // Create makes a mailbox in dir, which may exist. It never opens one: where one
-// is, the error matches ErrExists. A Create that was cut short is finished by
-// calling it again, because VERSION is written last.
+// is, the error matches ErrExists; where what is left of one is, ErrLost. A
+// Create that was cut short is finished by calling it again, because VERSION is
+// written last.
 func Create(dir string, o Options) error {
 	o = o.withDefaults()
 	if _, err := os.Lstat(privatePath(dir, "VERSION")); err == nil {
 		return fmt.Errorf("%s: %w", dir, ErrExists)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err // perhaps there is one, and making another would take its id away
+	}
+	if err := CheckVacant(dir); err != nil {
+		return err
 	}
 	if err := durable.MkdirAll(dir, o.Sync); err != nil {
 		return err
@@ -158,10 +164,8 @@ func Create(dir string, o Options) error {
 	if err := os.Chmod(dir, durable.DirMode); err != nil {
 		return err
 	}
-	for _, f := range folders {
-		if err := durable.MkdirAll(filepath.Join(dir, f), o.Sync); err != nil {
-			return err
-		}
+	if err := makeFolders(dir, "", o.Sync); err != nil {
+		return err
 	}
 	if err := makeLocks(dir, o.Sync); err != nil {
 		return err
@@ -172,7 +176,24 @@ func Create(dir string, o Options) error {
 	if err := probeRenames(dir); err != nil {
 		return err
 	}
-	return makeVersion(dir, o.Sync)
+	boot, err := currentBoot(dir)
+	if err != nil {
+		return err
+	}
+	return makeVersion(dir, randomHex(16), boot, o.Sync)
+}
+
+// makeFolders makes the folders whose names begin so, where they are missing.
+func makeFolders(dir, prefix string, m durable.Mode) error {
+	for _, f := range folders {
+		if !strings.HasPrefix(f, prefix) {
+			continue
+		}
+		if err := durable.MkdirAll(filepath.Join(dir, f), m); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // probeRenames refuses a file system on which the renames that mbox rests on do
@@ -230,15 +251,11 @@ func makeSalt(dir string, m durable.Mode) error {
 	return durable.SyncDir(privatePath(dir, "keys"), m)
 }
 
-func makeVersion(dir string, m durable.Mode) error {
-	boot, err := currentBoot(dir)
-	if err != nil {
-		return err
-	}
+func makeVersion(dir, id string, boot bootRecord, m durable.Mode) error {
 	if err := writeBoot(dir, boot, m); err != nil {
 		return err
 	}
-	data, err := schemas.Encode(version{Format: format, MailboxID: randomHex(16)})
+	data, err := schemas.Encode(version{Format: format, MailboxID: id})
 	if err != nil {
 		return err
 	}
@@ -279,7 +296,7 @@ func readVersion(dir string) (version, error) {
 	var v version
 	data, err := durable.Read(privatePath(dir, "VERSION"), 4096)
 	if errors.Is(err, fs.ErrNotExist) {
-		return v, fmt.Errorf("%s: %w", dir, ErrNoMailbox)
+		return v, cmp.Or(CheckVacant(dir), fmt.Errorf("%s: %w", dir, ErrNoMailbox))
 	}
 	if err != nil {
 		return v, err

@@ -31,6 +31,7 @@ type Recovered struct {
 	Lost       int  `json:"lost"`        // content that the ledger names and that is nowhere
 	Adopted    int  `json:"adopted"`
 	Locks      int  `json:"locks"`    // lock files made anew
+	Rebuilt    bool `json:"rebuilt"`  // .mbox was lost, or its salt: see Recover
 	Replayed   int  `json:"replayed"` // contents that a power cut took and the journal had
 	Moved      bool `json:"moved"`    // the home is on another machine or inode than before
 }
@@ -38,8 +39,14 @@ type Recovered struct {
 // Recover settles everything, whatever the boot record says: it folds the
 // ledger, walks all folders, and for each id brings the content that the last
 // line names into that line's folder. Running it again changes no byte.
+//
+// Where .mbox is gone it is made anew. Its secrets are not: with another salt an
+// idempotency key of before is not known any more, nor is a claim's repeated
+// answer, and hashed identities differ from those in older lines.
 func Recover(ctx context.Context, dir string, o Options, r RecoverOptions) (Recovered, error) {
-	if _, err := readVersion(dir); err != nil {
+	o = o.withDefaults()
+	rebuilt, err := rebuild(dir, o, false)
+	if err != nil {
 		return Recovered{}, err
 	}
 	made, err := remakeLocks(dir, o.Sync)
@@ -57,7 +64,7 @@ func Recover(ctx context.Context, dir string, o Options, r RecoverOptions) (Reco
 	}
 	defer lock.Unlock()
 	out, err := b.recover(ctx, r)
-	out.Locks = made
+	out.Locks, out.Rebuilt = made, rebuilt
 	return out, err
 }
 

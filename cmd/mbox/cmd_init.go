@@ -30,7 +30,8 @@ func initVerb() *verb {
 		about: `Makes the folders, lock files and the identity of a mailbox, and a commented
 mbox.toml and a README.md beside them. DIR stands for --home. Nothing that is
 there already is changed, and an init that was cut short is finished by
-calling it again.`,
+calling it again. Where a ledger or tasks lie, there was a mailbox: then mbox
+recover rebuilds what is missing.`,
 		shows: []string{"mbox init", "mbox init /srv/agents --sync strict"},
 		exits: []int{exitConflict, exitData, exitIO},
 		flags: []cli.Flag{
@@ -70,6 +71,9 @@ func (o *initOptions) create(s *session, home string) error {
 	if _, err := os.Lstat(filepath.Join(home, ".mbox", "VERSION")); err == nil {
 		return fmt.Errorf("%s: %w", home, mailbox.ErrExists)
 	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := mailbox.CheckVacant(home); err != nil {
 		return err
 	}
 	mode := modes[o.sync.value]

@@ -63,6 +63,10 @@ func stillReadOnly(err error, followed bool) error {
 	return err
 }
 
+const costOfRebuilding = `.mbox was made anew, with another salt: an idempotency key or a verb of before, ` +
+	`sent once more, is not known again, and hashed sessions differ from those in older lines; ` +
+	`secrets that lay in .mbox/keys have to be put there again`
+
 func (s *session) printRecovered(r mailbox.Recovered) {
 	t := table{head: []string{"TASKS", "MENDED", "RECLAIMED", "QUARANTINED", "LOST", "ADOPTED", "LOCKS"}}
 	row := []cell{}
@@ -71,6 +75,9 @@ func (s *session) printRecovered(r mailbox.Recovered) {
 	}
 	t.add(row...)
 	t.print(s)
+	if r.Rebuilt {
+		s.warnf("%s", costOfRebuilding)
+	}
 	if r.Moved {
 		s.infof("the home is on another machine or disk than before")
 	}

@@ -106,6 +106,8 @@ func judge(err error) (code int, hint string) {
 		return exitError, "use a folder on a local disk, or allow_network_fs = true in mbox.toml at your own risk"
 	case errors.Is(err, mailbox.ErrBusy):
 		return exitBusy, "try again in a moment"
+	case errors.Is(err, mailbox.ErrLost):
+		return exitError, "mbox recover makes .mbox anew of the ledger and the tasks; mbox help damage tells what that costs"
 	case errors.Is(err, mailbox.ErrNoMailbox):
 		return exitNotFound, "mbox init makes one; --home or MBOX_HOME names another folder"
 	case errors.Is(err, mailbox.ErrNotFound):

@@ -1,0 +1,87 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"mbox/mailbox/durable"
+)
+
+// ErrNoIdentity says that no line of the ledger tells which mailbox it is of.
+var ErrNoIdentity = errors.New("the ledger does not say which mailbox it is of")
+
+// signed adds the mailbox's id to the details of a file's first line.
+func signed(details jsontext.Value, id string) jsontext.Value {
+	fields := map[string]jsontext.Value{}
+	if len(details) > 0 && (&Entry{Details: details}).Detail(&fields) != nil {
+		return details // encode says what is wrong with them
+	}
+	fields["mailbox_id"] = Details(id)
+	return Details(fields)
+}
+
+// Identity is the id of the mailbox whose ledger lies in the home, from the
+// ledger alone: the newest file that names one. It is proven by the genesis,
+// which the first line is chained on; where that line is not the first that was
+// ever written, the ledger has lost its beginning.
+func Identity(home string) (string, error) {
+	files, err := dayFiles(sharedDir(home))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	first, id := Line{}, ""
+	for i, name := range files {
+		line, named, err := beginning(filepath.Join(sharedDir(home), name))
+		if err != nil {
+			return "", err
+		}
+		if i == 0 {
+			first = line
+		}
+		if named != "" {
+			id = named
+		}
+	}
+	if id == "" {
+		return "", ErrNoIdentity
+	}
+	if first.At.Checksum != Genesis(id) {
+		return id, fmt.Errorf("%w: audit/shared/%s begins with seq %d, which is not the first line of mailbox %s", ErrDamaged, files[0], first.Seq, id)
+	}
+	return id, nil
+}
+
+// beginning is the first whole line of a day's file, and the mailbox's id that
+// one of its first lines names.
+func beginning(path string) (first Line, id string, err error) {
+	f, _, err := durable.OpenRegular(path)
+	if err != nil {
+		return first, "", err
+	}
+	defer f.Close()
+	day := &dayReader{file: f}
+	for tries := 0; tries < 100 && id == ""; tries++ { // bytes that were set aside stand before it, if anything
+		p, err := day.peek()
+		if err != nil || p.size == 0 {
+			return first, "", err
+		}
+		seq, prev, sum, bad := skim(p.raw)
+		if e, err := (Line{Raw: p.raw}).Decode(); bad == nil && err == nil {
+			if first.Seq == 0 {
+				first = Line{Seq: seq, Checksum: sum, At: Position{Checksum: prev}}
+			}
+			var d struct {
+				MailboxID string `json:"mailbox_id"`
+			}
+			if e.Detail(&d) == nil {
+				id = d.MailboxID
+			}
+		}
+		day.step(p)
+	}
+	return first, id, nil
+}

@@ -1,0 +1,93 @@
+package mailbox
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"mbox/audit"
+)
+
+// lived fills a mailbox with tasks in all states, a record and a quarantine entry.
+func lived(t *testing.T, b *Box) *Box {
+	t.Helper()
+	claim := func(id ID) *Claim {
+		sent(t, b, id)
+		c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
+		must(t, err)
+		return c
+	}
+	must(t, claim("done").Complete(t.Context(), Result{}))
+	claim("running")
+	sent(t, b, "failed")
+	must(t, b.Cancel(t.Context(), "failed", "human", "no"))
+	_, err := b.Decide(t.Context(), decision("decision-2026-02-16-001"))
+	must(t, err)
+	b.drop(t, "junk.json", `{"id":"other"}`)
+	must(t, scanNow(b))
+	sent(t, b, "waiting")
+	return b
+}
+
+var livedStates = map[ID]State{"done": Completed, "failed": Failed, "running": InProgress, "waiting": Pending}
+
+// The id, the ledger and every task survive the loss of .mbox, or of a part of
+// it; and no other identity is made over them.
+func TestMboxDeleted(t *testing.T) {
+	for _, gone := range []string{".", "VERSION", "keys/salt", "keys", "locks", "tmp", "leases", "spare", "boot", "index", "journal"} {
+		t.Run(gone, func(t *testing.T) {
+			b := lived(t, homes{}.open(t, Options{}))
+			id, end := b.MailboxID(), b.ledger.End()
+			must(t, b.Close())
+			must(t, os.RemoveAll(privatePath(b.home, filepath.FromSlash(gone))))
+			if err := Create(b.home, b.o); !errors.Is(err, ErrLost) && !errors.Is(err, ErrExists) {
+				t.Errorf("another mailbox was made over it: %v", err)
+			}
+			out, err := Recover(t.Context(), b.home, b.o, RecoverOptions{})
+			must(t, err)
+			if want := gone == "." || gone == "VERSION" || strings.HasPrefix(gone, "keys"); out.Rebuilt != want {
+				t.Errorf("rebuilt: %v, want %v", out.Rebuilt, want)
+			}
+			again := opened(t, b.home, b.o)
+			if again.MailboxID() != id || again.ledger.Check(end) != nil {
+				t.Errorf("mailbox %s, it was %s", again.MailboxID(), id)
+			}
+			for task, state := range livedStates {
+				if gone == "boot" && task == "running" {
+					state = Pending // nobody knows any more that its worker may live
+				}
+				if !stateIs(task, state)(t, again, nil) {
+					t.Errorf("%s is not %s", task, state)
+				}
+			}
+			whole(t, b.home)
+		})
+	}
+}
+
+// A ledger that has lost its beginning, or that tells of no mailbox, is no ground
+// to build on.
+func TestMboxDeletedWithoutLedger(t *testing.T) {
+	for name, spoilt := range map[string]func(path string) error{
+		"gone": os.Remove,
+		"a line lost": func(path string) error {
+			data, err := os.ReadFile(path)
+			_, rest, _ := strings.Cut(string(data), "\n")
+			return errors.Join(err, os.WriteFile(path, []byte(rest), 0o600))
+		},
+	} {
+		b := lived(t, homes{}.open(t, Options{}))
+		must(t, b.Close())
+		must(t, os.RemoveAll(privatePath(b.home)))
+		must(t, spoilt(onlyLedger(t, b.home)))
+		before := liveFiles(t, b.home)
+		if _, err := Recover(t.Context(), b.home, b.o, RecoverOptions{}); !errors.Is(err, ErrLost) || !errors.Is(err, audit.ErrNoIdentity) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if after := liveFiles(t, b.home); len(after) != len(before) {
+			t.Errorf("%s: files changed: %d, there were %d", name, len(after), len(before))
+		}
+	}
+}
