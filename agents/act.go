@@ -76,13 +76,13 @@ func (a *attempt) act(hard context.Context) {
 	a.end(hard, v)
 }
 
-// limit is how long the attempt may take: what the role says, or for an agentic
-// task what the runtime profile says; 0 is for ever.
+// limit is how long the attempt may take: what the agent's table says, else the
+// role, or for an agentic task the runtime profile; 0 is for ever.
 func (a *attempt) limit() time.Duration {
 	if a.policy.Runtime.Agentic && a.claim.Task.Mbox.Action == nil {
 		return time.Duration(cmp.Or(a.policy.Runtime.AgenticTimeoutSecs, agenticTimeout)) * time.Second
 	}
-	return cmp.Or(a.Team.role(a.Agent).Timeout, a.Timeout)
+	return cmp.Or(a.Timeout, a.Team.role(a.Agent).Timeout)
 }
 
 // agenticTimeout is agentic_timeout_secs where it is 0.

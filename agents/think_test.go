@@ -192,3 +192,21 @@ func TestAgenticTimeout(t *testing.T) {
 		t.Fatalf("%+v", task.Audit.StateChanges)
 	}
 }
+
+// The timeout of the agent's own table goes before its role's.
+func TestTimeoutOfARoleAgent(t *testing.T) {
+	c := newCompany(t, nil)
+	c.brains["coder"].says = []any{func(ctx context.Context) (Reply, error) {
+		<-ctx.Done()
+		return Reply{}, ctx.Err()
+	}}
+	id := c.send("coder", "Think for ever", nil)
+	w := c.member("coder")
+	w.Once, w.Timeout = true, time.Second
+	if err := w.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if task, _ := c.task(id); !strings.HasPrefix(task.Audit.StateChanges[1].Reason, "timeout: no end after 1s") {
+		t.Fatalf("%+v", task.Audit.StateChanges)
+	}
+}

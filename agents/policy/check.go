@@ -72,7 +72,6 @@ func CheckRiskProfile(name string, p RiskProfile) error {
 	checkEnvironment(f, p.ShellEnvPassthrough)
 	checkTools(f, p)
 	checkDelegation(f, p.DelegationPolicy)
-	checkRoute(f, p.ApprovalRoute)
 	checkSandbox(f, p)
 	return f.err()
 }
@@ -157,26 +156,7 @@ func checkDelegation(f *faults, d DelegationPolicy) {
 	}
 }
 
-func checkRoute(f *faults, r ApprovalRoute) {
-	if r.ApproverChannel != "" {
-		f.add("approval_route.approver_channel", "%s: mbox asks for approval in no channel; take the line out, and approve with mbox approve", schemas.Quote(r.ApproverChannel))
-	}
-	switch r.OnNoApprover {
-	case "", "deny":
-	case "inherit-originator":
-		f.add("approval_route.on_no_approver", `"inherit-originator" is not supported: a task's sender cannot be asked; write "deny"`)
-	default:
-		f.add("approval_route.on_no_approver", `%s is unknown; write "deny"`, schemas.Quote(r.OnNoApprover))
-	}
-	if r.TimeoutSecs < 0 {
-		f.add("approval_route.timeout_secs", "%d is below 0; write a number of seconds", r.TimeoutSecs)
-	}
-}
-
 func checkSandbox(f *faults, p RiskProfile) {
-	if len(p.FirejailArgs) > 0 {
-		f.add("firejail_args", `%s: mbox does not run firejail; take the line out, and write sandbox_backend = "landlock"`, schemas.Quote(strings.Join(p.FirejailArgs, " ")))
-	}
 	switch b := p.SandboxBackend; {
 	case b != "" && b != sandboxNone && b != sandboxLandlock:
 		f.add("sandbox_backend", "%s is not supported; write none or landlock", schemas.Quote(b))
@@ -193,19 +173,15 @@ func CheckRuntimeProfile(name string, p RuntimeProfile) error {
 	for _, n := range []struct {
 		key   string
 		value int
-		least int
 	}{
-		{"max_tool_iterations", p.MaxToolIterations, 0},
-		{"max_actions_per_hour", p.MaxActionsPerHour, 0},
-		{"max_cost_per_day_cents", p.MaxCostPerDayCents, 0},
-		{"shell_timeout_secs", p.ShellTimeoutSecs, 1},
-		{"max_delegation_depth", p.MaxDelegationDepth, 0},
-		{"delegation_timeout_secs", p.DelegationTimeout, 0},
-		{"agentic_timeout_secs", p.AgenticTimeoutSecs, 0},
-		{"memory_recall_limit", p.MemoryRecallLimit, 0},
+		{"max_tool_iterations", p.MaxToolIterations},
+		{"max_actions_per_hour", p.MaxActionsPerHour},
+		{"max_delegation_depth", p.MaxDelegationDepth},
+		{"delegation_timeout_secs", p.DelegationTimeout},
+		{"agentic_timeout_secs", p.AgenticTimeoutSecs},
 	} {
-		if n.value < n.least {
-			f.add(n.key, "%d is too small; write %d or more", n.value, n.least)
+		if n.value < 0 {
+			f.add(n.key, "%d is too small; write 0 or more", n.value)
 		}
 	}
 	return f.err()

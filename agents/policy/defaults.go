@@ -22,7 +22,6 @@ func DefaultRiskProfile() RiskProfile {
 		BlockHighRiskCommands:        true,
 		AutoApprove:                  defaultAutoApprove(),
 		DelegationPolicy:             DelegationPolicy{Mode: delegationForbidden},
-		ApprovalRoute:                ApprovalRoute{TimeoutSecs: 120},
 	}
 }
 
@@ -57,9 +56,6 @@ func defaultAutoApprove() []string {
 func DefaultRuntimeProfile() RuntimeProfile {
 	return RuntimeProfile{
 		MaxActionsPerHour:  20,
-		MaxCostPerDayCents: 500,
-		ShellTimeoutSecs:   60,
 		AgenticTimeoutSecs: 300,
-		MemoryRecallLimit:  5,
 	}
 }

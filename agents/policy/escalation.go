@@ -19,7 +19,7 @@ type axis struct {
 	key    string               // narrows it in mbox.toml; % is the agent's table, # that of its risk profile
 }
 
-// axes are all of them, in the order in which they are compared: the thirteen that
+// axes are all of them, in the order in which they are compared: those that
 // ZeroClaw has, memory, and those of mbox. A field of Policy that stands in none
 // grants nothing, and the tests say why.
 var axes = []axis{
@@ -50,8 +50,6 @@ var axes = []axis{
 		func(p *Policy) string { return list(p.EnvPassthrough) }, "#.shell_env_passthrough",
 	},
 	limit("max_actions_per_hour", "Runtime.MaxActionsPerHour", func(p *Policy) int { return p.Runtime.MaxActionsPerHour }),
-	limit("max_cost_per_day_cents", "Runtime.MaxCostPerDayCents", func(p *Policy) int { return p.Runtime.MaxCostPerDayCents }),
-	limit("shell_timeout_secs", "Runtime.ShellTimeoutSecs", func(p *Policy) int { return p.Runtime.ShellTimeoutSecs }),
 	brake("block_high_risk_commands", "BlockHighRisk", "#.block_high_risk_commands", func(p *Policy) bool { return p.BlockHighRisk }),
 	brake("require_approval_for_medium_risk", "RequireMediumApproval", "#.require_approval_for_medium_risk", func(p *Policy) bool { return p.RequireMediumApproval }),
 	{

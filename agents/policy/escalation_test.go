@@ -31,7 +31,7 @@ func somePolicy(t *rapid.T, label string) *Policy {
 		Delegates: rapid.SliceOfN(rapid.Just("d"), 0, 1).Draw(t, label+"delegates"), MaxDepth: few("depth"),
 		Exec: yes("exec"), Sandbox: rapid.SampledFrom([]string{sandboxNone, sandboxLandlock}).Draw(t, label+"sandbox"), SandboxNetwork: yes("network"),
 		WorkspaceOnly: yes("boundary"), BlockHighRisk: yes("high"), RequireMediumApproval: yes("medium"),
-		Runtime: RuntimeProfile{MaxActionsPerHour: few("actions"), MaxCostPerDayCents: few("cost"), ShellTimeoutSecs: few("timeout")},
+		Runtime: RuntimeProfile{MaxActionsPerHour: few("actions")},
 	}
 }
 
@@ -80,7 +80,7 @@ func parentOfAll() *Policy {
 		AllowedCommands: []string{"ls"}, EnvPassthrough: []string{"A"}, MemoryFrom: []string{"a"},
 		Sandbox: sandboxLandlock, AllowedTools: []string{"t", "u", "v"}, ExcludedTools: []string{"t"},
 		AutoApprove: []string{"u"}, AlwaysAsk: []string{"u"}, Delegates: []string{"d"}, MaxDepth: 1,
-		Runtime: RuntimeProfile{MaxActionsPerHour: 2, MaxCostPerDayCents: 2, ShellTimeoutSecs: 2},
+		Runtime: RuntimeProfile{MaxActionsPerHour: 2},
 	}
 }
 
@@ -100,7 +100,6 @@ var grantsNothing = map[string]string{
 	"Runtime.MaxDelegationDepth": "compared as MaxDepth",
 	"Runtime.DelegationTimeout":  "a bound on others, not on it",
 	"Runtime.AgenticTimeoutSecs": "how long it works; the tree's budget counts the seconds",
-	"Runtime.MemoryRecallLimit":  "how much it is told of what it may recall",
 }
 
 // fieldsOf are the leaves of a struct, by name; those of profiles and tables in it
@@ -314,12 +313,8 @@ func TestBeyondFollowsRoots(t *testing.T) {
 // inNoPolicy are the keys of profiles and agents that no policy is made of, and
 // why they grant nothing.
 var inNoPolicy = map[string]string{
-	"RiskProfile.ApprovalRoute.ApproverChannel": "refused",
-	"RiskProfile.ApprovalRoute.OnNoApprover":    "deny is all there is",
-	"RiskProfile.ApprovalRoute.TimeoutSecs":     "how long is waited, and for nobody to agree",
-	"RiskProfile.SandboxBackend":                "has to agree with sandbox_enabled",
-	"RiskProfile.FirejailArgs":                  "refused",
-	"Agent.Enabled":                             "whether it works at all",
+	"RiskProfile.SandboxBackend": "has to agree with sandbox_enabled",
+	"Agent.Enabled":              "whether it works at all",
 }
 
 // Each key of a profile and of an agent's table changes the policy that is made of
@@ -350,7 +345,7 @@ func TestEveryKeyIsInThePolicy(t *testing.T) {
 		}},
 		{reflect.TypeFor[Agent](), func(c *Config, set func(reflect.Value)) {
 			c.RiskProfiles = map[string]RiskProfile{"default": risk, "other": {Level: ReadOnly}}
-			c.RuntimeProfiles = map[string]RuntimeProfile{"default": c.RuntimeProfiles["default"], "other": {ShellTimeoutSecs: 1}}
+			c.RuntimeProfiles = map[string]RuntimeProfile{"default": c.RuntimeProfiles["default"], "other": {MaxActionsPerHour: 1}}
 			a := c.Agents["a"]
 			set(reflect.ValueOf(&a).Elem())
 			c.Agents = map[string]Agent{"a": a, "b": c.Agents["b"]}

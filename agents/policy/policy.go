@@ -47,13 +47,11 @@ type RiskProfile struct {
 	AlwaysAsk                    []string         `toml:"always_ask" json:"always_ask,omitzero" jsonschema:"description=tools that always need approval"`
 	AllowedRoots                 []string         `toml:"allowed_roots" json:"allowed_roots,omitzero" jsonschema:"description=folders besides the workspace\\, read and write; relative ones from the workspace"`
 	DelegationPolicy             DelegationPolicy `toml:"delegation_policy" json:"delegation_policy,omitzero"`
-	ApprovalRoute                ApprovalRoute    `toml:"approval_route" json:"approval_route,omitzero"`
 	AllowedTools                 []string         `toml:"allowed_tools" json:"allowed_tools,omitzero" jsonschema:"description=empty: any that the role allows"`
 	ExcludedTools                []string         `toml:"excluded_tools" json:"excluded_tools,omitzero"`
 	SandboxEnabled               bool             `toml:"sandbox_enabled" json:"sandbox_enabled,omitzero" jsonschema:"default=false"`
 	SandboxBackend               string           `toml:"sandbox_backend" json:"sandbox_backend,omitzero" jsonschema:"enum=,enum=none,enum=landlock"`
 	SandboxNetwork               bool             `toml:"sandbox_network" json:"sandbox_network,omitzero" jsonschema:"default=false,description=what is confined may use the network"`
-	FirejailArgs                 []string         `toml:"firejail_args" json:"firejail_args,omitzero" jsonschema:"description=refused: mbox confines with Landlock"`
 }
 
 // DelegationPolicy says whether an agent may hand work on.
@@ -61,24 +59,14 @@ type DelegationPolicy struct {
 	Mode string `toml:"mode" json:"mode,omitzero" jsonschema:"enum=forbidden,enum=allow,default=forbidden"`
 }
 
-// ApprovalRoute says who approves, and what happens where nobody does.
-type ApprovalRoute struct {
-	ApproverChannel string `toml:"approver_channel" json:"approver_channel,omitzero"`
-	OnNoApprover    string `toml:"on_no_approver" json:"on_no_approver,omitzero" jsonschema:"enum=,enum=deny,enum=inherit-originator"`
-	TimeoutSecs     int    `toml:"timeout_secs" json:"timeout_secs,omitzero" jsonschema:"default=120"`
-}
-
 // RuntimeProfile is a table [runtime_profiles.NAME]: how much an agent may use.
 type RuntimeProfile struct {
 	Agentic            bool `toml:"agentic" json:"agentic,omitzero" jsonschema:"default=false,description=the model sees what its actions did\\, and may act again"`
 	MaxToolIterations  int  `toml:"max_tool_iterations" json:"max_tool_iterations,omitzero" jsonschema:"default=0,minimum=0,description=rounds of an agentic task; 0: 10"`
 	MaxActionsPerHour  int  `toml:"max_actions_per_hour" json:"max_actions_per_hour,omitzero" jsonschema:"default=20,minimum=0,description=in any hour; 0: none at all"`
-	MaxCostPerDayCents int  `toml:"max_cost_per_day_cents" json:"max_cost_per_day_cents,omitzero" jsonschema:"default=500,minimum=0"`
-	ShellTimeoutSecs   int  `toml:"shell_timeout_secs" json:"shell_timeout_secs,omitzero" jsonschema:"default=60,minimum=1"`
 	MaxDelegationDepth int  `toml:"max_delegation_depth" json:"max_delegation_depth,omitzero" jsonschema:"default=0,minimum=0,description=0: the general limit"`
 	DelegationTimeout  int  `toml:"delegation_timeout_secs" json:"delegation_timeout_secs,omitzero" jsonschema:"default=0,minimum=0,description=a child that nobody has taken by then fails; 0: it waits\\, and start_within raises the alarm"`
 	AgenticTimeoutSecs int  `toml:"agentic_timeout_secs" json:"agentic_timeout_secs,omitzero" jsonschema:"default=300,minimum=0,description=of an agentic task; 0: 300"`
-	MemoryRecallLimit  int  `toml:"memory_recall_limit" json:"memory_recall_limit,omitzero" jsonschema:"default=5,minimum=0,description=0: 5"`
 }
 
 // Agent is what of a table [agents.NAME] decides its rights.

@@ -22,7 +22,7 @@ type Agent struct {
 	OnlyNamed               bool             `toml:"only_named" json:"only_named,omitzero" jsonschema:"default=false,description=takes only what names it; the default of an agent with a role and without types and actions is true"`
 	Exec                    string           `toml:"exec" json:"exec,omitzero" jsonschema:"description=the command that does its tasks under mbox up"`
 	Concurrency             int              `toml:"concurrency" json:"concurrency,omitzero" jsonschema:"default=1,minimum=1,maximum=64,description=tasks at once"`
-	Timeout                 Duration         `toml:"timeout" json:"timeout,omitzero" jsonschema:"default=1h,description=longest run of the command"`
+	Timeout                 Duration         `toml:"timeout" json:"timeout,omitzero" jsonschema:"default=1h,description=longest run of the command; with a role: longest work on a task\\, instead of the role's"`
 	Role                    string           `toml:"role" json:"role,omitzero" jsonschema:"description=a name of [roles]"`
 	RiskProfile             string           `toml:"risk_profile" json:"risk_profile,omitzero" jsonschema:"default=default,description=a name of [risk_profiles]"`
 	RuntimeProfile          string           `toml:"runtime_profile" json:"runtime_profile,omitzero" jsonschema:"default=default,description=a name of [runtime_profiles]"`
@@ -84,6 +84,10 @@ func (c *Config) fillAgent(name string, a *Agent) {
 	if role != "" {
 		def.OnlyNamed = len(a.Types)+len(a.Actions) == 0
 		def.Brain.Kind = or(c.provider, "ollama")
+		if r := c.Roles[role]; r != nil {
+			def.Timeout = r.Timeout
+			c.inherit(key+".timeout", "roles."+role+".timeout")
+		}
 		c.shareWorkspace(key, &def)
 	}
 	def.Brain = c.brainOf(key, or(a.Brain.Kind, def.Brain.Kind), role)

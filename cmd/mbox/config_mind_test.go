@@ -76,11 +76,10 @@ func TestDefaultProfiles(t *testing.T) {
 		ForbiddenPaths:               strings.Fields("/etc /root /home /usr /bin /sbin /lib /opt /boot /dev /proc /sys /var /tmp ~/.ssh ~/.gnupg ~/.aws ~/.config"),
 		RequireApprovalForMediumRisk: true, BlockHighRiskCommands: true,
 		AutoApprove:      strings.Fields("file_read memory_recall web_search_tool web_fetch calculator glob_search content_search image_info weather tool_search browser browser_open write_file read_file file_check http_check delegate"),
-		DelegationPolicy: policy.DelegationPolicy{Mode: "forbidden"}, ApprovalRoute: policy.ApprovalRoute{TimeoutSecs: 120},
+		DelegationPolicy: policy.DelegationPolicy{Mode: "forbidden"},
 	}
 	usage := policy.RuntimeProfile{
-		MaxActionsPerHour: 20, MaxCostPerDayCents: 500, ShellTimeoutSecs: 60,
-		AgenticTimeoutSecs: 300, MemoryRecallLimit: 5,
+		MaxActionsPerHour: 20, AgenticTimeoutSecs: 300,
 	}
 	have := read(t, "[risk_profiles.mine]\n[runtime_profiles.mine]\n").policy()
 	trusting := risk
@@ -146,6 +145,7 @@ max_actions_per_hour = 0
 max_tokens = 10
 [agents.coder]
 brain.kind = "none"
+timeout = "20s"
 [agents.reviewer]
 role = "reviewer"
 risk_profile = "careful"
@@ -169,11 +169,14 @@ enabled = false
 		t.Errorf("tester: %+v", r)
 	}
 	p := c.policy()
-	if r := p.RiskProfiles["careful"]; r.Level != "readonly" || r.WorkspaceOnly || r.DelegationPolicy.Mode != "allow" || !r.BlockHighRiskCommands || r.ApprovalRoute.TimeoutSecs != 120 {
+	if r := p.RiskProfiles["careful"]; r.Level != "readonly" || r.WorkspaceOnly || r.DelegationPolicy.Mode != "allow" || !r.BlockHighRiskCommands {
 		t.Errorf("careful: %+v", r)
 	}
-	if r := p.RuntimeProfiles["default"]; r.MaxActionsPerHour != 0 || r.MaxCostPerDayCents != 500 {
+	if r := p.RuntimeProfiles["default"]; r.MaxActionsPerHour != 0 || r.AgenticTimeoutSecs != 300 {
 		t.Errorf("default: %+v", r)
+	}
+	if c.Agents["coder"].Timeout != Duration(20*time.Second) || c.Agents["reviewer"].Timeout != Duration(300*time.Second) {
+		t.Errorf("timeouts: coder %v, reviewer %v", c.Agents["coder"].Timeout, c.Agents["reviewer"].Timeout)
 	}
 	if a := c.Agents["coder"]; a.Role != "coder" || a.Brain.Kind != "none" || a.Brain.Model != "" || !a.OnlyNamed {
 		t.Errorf("coder: %+v", a)

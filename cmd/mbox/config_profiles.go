@@ -111,7 +111,6 @@ func (c *Config) checkRiskProfile(key string, p *policy.RiskProfile) error {
 	}{
 		{".level", p.Level, []string{policy.ReadOnly, policy.Supervised, policy.Full}},
 		{".delegation_policy.mode", p.DelegationPolicy.Mode, []string{"forbidden", "allow"}},
-		{".approval_route.on_no_approver", p.ApprovalRoute.OnNoApprover, []string{"", "deny", "inherit-originator"}},
 		{".sandbox_backend", p.SandboxBackend, []string{"", "none", "landlock"}},
 	} {
 		if err := c.checkWord(key+w.key, w.value, w.known); err != nil {
@@ -121,16 +120,12 @@ func (c *Config) checkRiskProfile(key string, p *policy.RiskProfile) error {
 	if p.SandboxEnabled && p.SandboxBackend == "none" {
 		return c.wrong(key+".sandbox_backend", `"none" contradicts sandbox_enabled = true: want "landlock"`)
 	}
-	if len(p.FirejailArgs) > 0 {
-		return advise(c.wrong(key+".firejail_args", "mbox does not use firejail: it confines with Landlock"),
-			`leave firejail_args out; sandbox = "landlock" in the agent's table confines its commands`)
-	}
 	for _, path := range p.ForbiddenPaths {
 		if !filepath.IsAbs(path) && path != "~" && !strings.HasPrefix(path, "~/") || strings.ContainsRune(path, 0) {
 			return c.wrong(key+".forbidden_paths", "%s is not allowed: want a path that begins with / or ~/", quoted(path))
 		}
 	}
-	return c.checkNumber(key+".approval_route.timeout_secs", p.ApprovalRoute.TimeoutSecs, 1, 7*24*3600)
+	return nil
 }
 
 func (c *Config) checkRuntimeProfile(key string, p *policy.RuntimeProfile) error {
@@ -142,12 +137,9 @@ func (c *Config) checkRuntimeProfile(key string, p *policy.RuntimeProfile) error
 	}{
 		{".max_tool_iterations", p.MaxToolIterations, 0, 1000},
 		{".max_actions_per_hour", p.MaxActionsPerHour, 0, math.MaxInt32},
-		{".max_cost_per_day_cents", p.MaxCostPerDayCents, 0, math.MaxInt32},
-		{".shell_timeout_secs", p.ShellTimeoutSecs, 1, day},
 		{".max_delegation_depth", p.MaxDelegationDepth, 0, 10},
 		{".delegation_timeout_secs", p.DelegationTimeout, 0, day},
 		{".agentic_timeout_secs", p.AgenticTimeoutSecs, 0, day},
-		{".memory_recall_limit", p.MemoryRecallLimit, 0, 1000},
 	} {
 		if err := c.checkNumber(key+n.key, n.value, n.least, n.most); err != nil {
 			return err

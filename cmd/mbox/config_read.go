@@ -70,6 +70,14 @@ func (c *Config) unknownKey(e *toml.DecodeError) error {
 			hint:    "key_file names a file that holds it, key_env a variable",
 		}
 	}
+	for i, part := range e.Key() {
+		if advice, known := unsupported[part]; known {
+			return &configError{
+				file: c.path, line: line, excerpt: e.String(),
+				problem: clean(strings.Join(e.Key()[:i+1], "."), 100) + " is not supported", hint: advice,
+			}
+		}
+	}
 	out := &configError{
 		file: c.path, line: line, excerpt: e.String(),
 		problem: fmt.Sprintf("unknown key %s", clean(strings.Join(e.Key(), "."), 100)),
@@ -80,6 +88,16 @@ func (c *Config) unknownKey(e *toml.DecodeError) error {
 		out.hint = fmt.Sprintf("did you mean %s?", near)
 	}
 	return out
+}
+
+// unsupported are keys of ZeroClaw's profiles that would do nothing here, with
+// what does something instead.
+var unsupported = map[string]string{
+	"approval_route":         "mbox asks nobody by itself: what needs an approval waits for mbox approve, until its deadline if it has one",
+	"firejail_args":          `sandbox = "landlock" in the agent's table confines its commands`,
+	"max_cost_per_day_cents": "mbox does not know what a model costs; max_tokens in [delegation] bounds what a task may spend",
+	"memory_recall_limit":    "no memory is built yet: leave it out",
+	"shell_timeout_secs":     "timeout in [roles.NAME] ends the command of a brain, timeout in [agents.NAME] that of exec",
 }
 
 func splitKey(path []string) (table, key string) {
