@@ -29,13 +29,16 @@ type Worker struct {
 	// Confine, if not nil, puts each command into a sandbox before it is started;
 	// an error keeps it from being started.
 	Confine     func(*exec.Cmd) error
-	Env         []string       // of commands, besides the variables of their task; nil: the worker's own
-	Concurrency int            // tasks at once; 1
-	Timeout     time.Duration  // the longest an attempt may take; 0 is for ever
-	Type        string         // only tasks of this type; "" is all
-	Once        bool           // end when there is nothing to claim and nothing runs
-	Grace       time.Duration  // from SIGTERM to SIGKILL, and from a stop to giving back; 10 s
-	Log         zerolog.Logger // what the worker does; ids and names, no text of tasks
+	Env         []string      // of commands, besides the variables of their task; nil: the worker's own
+	Concurrency int           // tasks at once; 1
+	Timeout     time.Duration // the longest an attempt may take; 0 is for ever
+	Type        string        // only tasks of this type; "" is all
+	Once        bool          // end when there is nothing to claim and nothing runs
+	// Retired, if not nil, is closed when another worker takes the agent over: this
+	// one claims no more, finishes what it has without a limit, and ends.
+	Retired <-chan struct{}
+	Grace   time.Duration  // from SIGTERM to SIGKILL, and from a stop to giving back; 10 s
+	Log     zerolog.Logger // what the worker does; ids and names, no text of tasks
 }
 
 // Run works until the context ends, or with Once until there is nothing to
@@ -57,12 +60,31 @@ func (w *Worker) Run(ctx context.Context) error {
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
 	context.AfterFunc(ctx, func() { s.grant(hard, kill) })
-	err = s.work(ctx, hard)
-	stop()
+	err = s.work(s.claiming(ctx), hard)
+	if err != nil {
+		stop()
+	}
 	s.attempts.Wait()
+	stop()
 	kill()
 	s.watching.Wait()
 	return err
+}
+
+// claiming ends with ctx, or when the worker is retired.
+func (s *shift) claiming(ctx context.Context) context.Context {
+	if s.Retired == nil {
+		return ctx
+	}
+	claiming, end := context.WithCancel(ctx)
+	s.watching.Go(func() {
+		defer end()
+		select {
+		case <-s.Retired:
+		case <-ctx.Done():
+		}
+	})
+	return claiming
 }
 
 // begin checks the options and prepares the agent's folders.

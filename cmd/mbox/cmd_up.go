@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
+	"os/signal"
 	"runtime/debug"
-	"slices"
-	"sync"
+	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
-	"mbox/agents"
 	"mbox/mailbox"
 )
 
@@ -32,14 +30,14 @@ every command does the same when it is called.
 
 When it serves it says "mbox: ready, pid N, home DIR" on stderr. On a signal
 workers take no more tasks and finish what they have; after --grace they give it
-back. A second signal kills. A second mbox up for the same mailbox is refused
+back. A second signal kills. mbox.toml is read again when it changes, and on
+SIGHUP (with keys that it names): what it says holds from then on, a task that is
+being worked at ends as it began, and a file with a mistake changes nothing. A second mbox up for the same mailbox is refused
 with exit code 75.`,
 		shows: []string{"mbox up", "mbox up --log-level debug"},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{valueFlag("grace", "how long workers may finish after a signal: `DURATION` (10s)", &o.grace)},
-		run: func(ctx context.Context, s *session, _ []string) error {
-			return s.with(ctx, func(box *mailbox.Box) error { return o.run(ctx, s, box) })
-		},
+		run:   func(ctx context.Context, s *session, _ []string) error { return o.run(ctx, s) },
 	}
 }
 
@@ -48,30 +46,22 @@ with exit code 75.`,
 // garbage, and a router is to stay under 64 MiB whatever is dropped.
 const softLimit = 40 << 20
 
-func (o *upOptions) run(ctx context.Context, s *session, box *mailbox.Box) error {
+func (o *upOptions) run(ctx context.Context, s *session) error {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(softLimit)
 	}
-	s.warnUnsynced(box.Options().Sync)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	c := crew{stop: stop}
-	if err := s.config.checkSandbox(s.config.agentNames()...); err != nil {
-		return err
+	c := crew{stop: stop, grace: time.Duration(o.grace.Duration), ended: map[string]chan struct{}{}, hup: make(chan os.Signal, 1)}
+	signal.Notify(c.hup, syscall.SIGHUP)
+	defer signal.Stop(c.hup)
+	now, err := prepare(ctx, s)
+	if err == nil {
+		s.warnUnsynced(now.box.Options().Sync)
 	}
-	if err := s.recordLifted(ctx, box, s.config.agentNames()...); err != nil {
-		return err
+	for ready := now.ready; now != nil && err == nil; ready = func() {} {
+		now, err = c.serve(ctx, now, ready)
 	}
-	err := box.Route(ctx, mailbox.RouterOptions{
-		Ready: func() {
-			for _, w := range o.workers(s, box) {
-				c.start(ctx, w)
-			}
-			s.ready(box)
-			c.running.Go(func() { s.prepull(ctx) })
-		},
-		Scanned: s.scanned,
-	})
 	stop()
 	err = firstError(err, c.wait())
 	if errors.Is(err, mailbox.ErrRouted) {
@@ -93,52 +83,10 @@ func (s *session) prepull(ctx context.Context) {
 	}
 }
 
-// workers are those of the enabled agents that have a command or a role.
-func (o *upOptions) workers(s *session, box *mailbox.Box) []*agents.Worker {
-	var out []*agents.Worker
-	for _, name := range slices.Sorted(maps.Keys(s.config.Agents)) {
-		a := s.config.Agents[name]
-		if !a.Enabled || a.Exec == "" && a.Role == "" {
-			continue
-		}
-		w := s.worker(box, name, a)
-		w.Grace = time.Duration(o.grace.Duration)
-		out = append(out, w)
-	}
-	return out
-}
-
-// crew are the workers that run. One that cannot go on ends all: whoever
-// supervises mbox up shall see it.
-type crew struct {
-	stop    func()
-	running sync.WaitGroup
-	mu      sync.Mutex
-	failed  error
-}
-
-func (c *crew) start(ctx context.Context, w *agents.Worker) {
-	c.running.Go(func() {
-		err := w.Run(ctx)
-		if err == nil {
-			return
-		}
-		c.mu.Lock()
-		c.failed = firstError(c.failed, err)
-		c.mu.Unlock()
-		c.stop()
-	})
-}
-
-func (c *crew) wait() error {
-	c.running.Wait()
-	return c.failed
-}
-
 // ready is the line that scripts and supervisors wait for.
-func (s *session) ready(box *mailbox.Box) {
-	s.endProgress()
-	fmt.Fprintf(s.err, "mbox: ready, pid %d, home %s\n", os.Getpid(), clean(box.Home(), maxLine))
+func (v *service) ready() {
+	v.endProgress()
+	fmt.Fprintf(v.err, "mbox: ready, pid %d, home %s\n", os.Getpid(), clean(v.box.Home(), maxLine))
 }
 
 // scanned tells what a scan of the router did.

@@ -73,12 +73,20 @@ var modes = map[string]durable.Mode{"standard": durable.Standard, "strict": dura
 // loadConfig reads a home's mbox.toml and the environment; without either
 // everything is default.
 func loadConfig(home string) (*Config, error) {
-	path := filepath.Join(home, configFile)
-	data, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+	data, err := configSource(home)
+	if err != nil {
 		return nil, err
 	}
-	return readConfig(path, data, os.Getenv)
+	return readConfig(filepath.Join(home, configFile), data, os.Getenv)
+}
+
+// configSource is the text of a home's mbox.toml, nothing where there is none.
+func configSource(home string) ([]byte, error) {
+	data, err := os.ReadFile(filepath.Join(home, configFile))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return nil, nil
+	}
+	return data, err
 }
 
 // parseConfig reads the text of an mbox.toml by itself, without the

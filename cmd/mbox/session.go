@@ -27,7 +27,7 @@ type session struct {
 	wide     int           // columns of stdout's terminal; 0 where it is none
 	terminal bool          // stdout is a terminal
 	people   bool          // stderr is a terminal: somebody looks on
-	meter    meter
+	meter    *meter
 	home     string // --home, as given
 	level    choice // --log-level
 	config   *Config
@@ -35,7 +35,7 @@ type session struct {
 }
 
 func newSession() *session {
-	s := &session{in: os.Stdin, out: bufio.NewWriter(os.Stdout), err: os.Stderr, level: choice{among: levels, value: "info"}}
+	s := &session{in: os.Stdin, out: bufio.NewWriter(os.Stdout), err: os.Stderr, meter: &meter{}, level: choice{among: levels, value: "info"}}
 	if fd := int(os.Stdout.Fd()); term.IsTerminal(fd) {
 		s.terminal = true
 		s.wide, _, _ = term.GetSize(fd)

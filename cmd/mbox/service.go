@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"mbox/agents"
+	"mbox/mailbox"
+)
+
+// service is what mbox up does by one reading of mbox.toml: a router, and the
+// workers of its agents. When the file says something else, the next service
+// takes over: its router follows on this one's, and each of its agents begins
+// when this one's has finished what it has. Nothing of a service changes while
+// it runs, so no task is worked at by two readings.
+type service struct {
+	*session // of this reading alone
+	box      *mailbox.Box
+	retired  chan struct{} // closed when the next has taken over
+	working  sync.WaitGroup
+}
+
+// prepare makes a service that could start now. An error leaves nothing behind.
+func prepare(ctx context.Context, s *session) (*service, error) {
+	own := *s
+	v := &service{session: &own, retired: make(chan struct{})}
+	var err error
+	if v.box, err = own.open(ctx); err != nil {
+		return nil, err
+	}
+	if s.team != nil {
+		own.team.Actions = s.team.Actions // an hour's budget does not begin anew
+	}
+	err = own.config.checkSandbox(own.config.agentNames()...)
+	if err == nil {
+		err = own.recordLifted(ctx, v.box, own.config.agentNames()...)
+	}
+	if err != nil {
+		return nil, errors.Join(err, v.box.Close())
+	}
+	return v, nil
+}
+
+// workers are those of the enabled agents that have a command or a role.
+func (v *service) workers() []*agents.Worker {
+	var out []*agents.Worker
+	for _, name := range v.config.agentNames() {
+		a := v.config.Agents[name]
+		if a.Enabled && (a.Exec != "" || a.Role != "") {
+			w := v.worker(v.box, name, a)
+			w.Retired = v.retired
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// crew are the workers of all services. One that cannot go on ends all: whoever
+// supervises mbox up shall see it.
+type crew struct {
+	stop    func()
+	grace   time.Duration
+	hup     chan os.Signal
+	ended   map[string]chan struct{} // by agent: closed when its last worker has ended
+	running sync.WaitGroup
+	mu      sync.Mutex
+	failed  error
+}
+
+// serve runs a service until the context ends, or until the next one is to take
+// over, which it returns.
+func (c *crew) serve(ctx context.Context, v *service, ready func()) (next *service, err error) {
+	routing, end := context.WithCancel(ctx)
+	defer end()
+	var looking sync.WaitGroup
+	err = v.box.Route(routing, mailbox.RouterOptions{
+		Ready: func() {
+			for _, w := range v.workers() {
+				c.start(ctx, v, w)
+			}
+			ready()
+			looking.Go(func() { v.prepull(routing) })
+			looking.Go(func() {
+				if next = c.look(routing, v); next != nil {
+					end()
+				}
+			})
+		},
+		Scanned: v.scanned,
+	})
+	end()
+	looking.Wait()
+	c.running.Go(func() {
+		v.working.Wait()
+		c.note(v.box.Close())
+	})
+	if next != nil && (err != nil || ctx.Err() != nil) {
+		err = firstError(err, next.box.Close())
+		next = nil
+	}
+	close(v.retired)
+	return next, err
+}
+
+// start runs a worker when that of the service before has ended, so that no agent
+// works at more than its table allows.
+func (c *crew) start(ctx context.Context, v *service, w *agents.Worker) {
+	w.Grace = c.grace
+	before, ended := c.ended[w.Agent], make(chan struct{})
+	c.ended[w.Agent] = ended
+	v.working.Add(1)
+	c.running.Go(func() {
+		defer v.working.Done()
+		defer close(ended)
+		if before != nil {
+			<-before
+		}
+		if err := w.Run(ctx); err != nil {
+			c.note(err)
+			c.stop()
+		}
+	})
+}
+
+func (c *crew) note(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed = firstError(c.failed, err)
+}
+
+func (c *crew) wait() error {
+	c.running.Wait()
+	return c.failed
+}
+
+// look waits until mbox.toml has changed, or SIGHUP asks to read it again, and
+// makes the next service of it. What cannot be taken over is told once, and what
+// runs goes on.
+func (c *crew) look(ctx context.Context, v *service) *service {
+	seen := v.config.source
+	tick := time.NewTicker(time.Duration(v.config.PollInterval))
+	defer tick.Stop()
+	for {
+		asked := false
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.hup:
+			asked = true
+		case <-tick.C:
+		}
+		source, err := configSource(v.box.Home())
+		if err == nil && bytes.Equal(source, seen) && !asked {
+			continue
+		}
+		next, err := v.reread(ctx, err)
+		if next != nil {
+			v.infof("%s is read again: %s", configFile, v.config.changes(next.config))
+			return next
+		}
+		if ctx.Err() == nil && (asked || !bytes.Equal(source, seen)) {
+			v.warnf("%v; what runs goes on as it was", err)
+		}
+		seen = source
+	}
+}
+
+func (v *service) reread(ctx context.Context, err error) (*service, error) {
+	if err != nil {
+		return nil, err
+	}
+	return prepare(ctx, v.session)
+}
+
+// changes tells which settings another configuration has otherwise.
+func (c *Config) changes(other *Config) string {
+	before := map[string]string{}
+	for _, v := range c.values() {
+		before[v.Key] = v.Value
+	}
+	var keys []string
+	for _, v := range other.values() {
+		if was, known := before[v.Key]; !known || was != v.Value {
+			keys = append(keys, v.Key)
+		}
+		delete(before, v.Key)
+	}
+	for key := range before {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	const most = 12
+	switch n := len(keys); {
+	case n == 0:
+		return "no setting has changed"
+	case n > most:
+		return fmt.Sprintf("%s and %d more hold from now on", strings.Join(keys[:most], ", "), n-most)
+	}
+	return strings.Join(keys, ", ") + " from now on"
+}
