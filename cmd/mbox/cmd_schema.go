@@ -28,7 +28,9 @@ var kinds = []kind{
 	{"config", "the configuration, mbox.toml", Config{}, checkConfig},
 	{"decision", "a decision record, decisions/<id>.md", audit.Decision{}, checkDecision},
 	{"change", "a change record, changes/<id>.md", audit.Change{}, checkChange},
-	{"delegation", "an entry of mbox audit delegation --json", audit.Delegated{}, checkDelegation},
+	{"agent_state", "the view memory/agent_state.json", AgentState{}, checkBySchema(AgentState{})},
+	{"task_queue", "the view memory/task_queue.json", TaskQueue{}, checkBySchema(TaskQueue{})},
+	{"delegation", "an entry of mbox audit delegation --json", audit.Delegated{}, checkBySchema(audit.Delegated{})},
 }
 
 func kindNames() []string {
@@ -192,14 +194,17 @@ func checkChange(data []byte) error {
 	return err
 }
 
-func checkDelegation(data []byte) error {
-	source, err := schemas.Of(audit.Delegated{})
-	if err != nil {
-		return err
+// checkBySchema checks what mbox writes and never reads, by its schema alone.
+func checkBySchema(v any) func(data []byte) error {
+	return func(data []byte) error {
+		source, err := schemas.Of(v)
+		if err != nil {
+			return err
+		}
+		schema, err := schemas.Compile(source)
+		if err != nil {
+			return err
+		}
+		return schema.Validate(data)
 	}
-	schema, err := schemas.Compile(source)
-	if err != nil {
-		return err
-	}
-	return schema.Validate(data)
 }

@@ -36,6 +36,8 @@ func sendVerb() *verb {
 The argument is a title, or the name of an existing file that ends in .json,
 or - for standard input; a file or input holds the whole task, and flags that
 describe a task are refused beside it. The smallest is {"task":{"title":"…"}}.
+A file may also hold a queue, as memory/task_queue.json does, with priorities as
+numbers (0 is urgent, 3 low): then all tasks that wait in it are sent.
 
 The same --key a second time is the first task: its id is printed, and nothing
 is added. So is the same --id with the same content.`,
@@ -71,31 +73,40 @@ func (o *sendOptions) flags() []cli.Flag {
 }
 
 func (o *sendOptions) run(ctx context.Context, s *session, what string) error {
-	task, err := o.task(s, what)
+	tasks, err := o.tasks(s, what)
 	if err != nil {
 		return err
 	}
 	return s.tidied(ctx, func(box *mailbox.Box) error {
-		s.doubtTarget(task.Assignment.TargetAgent)
-		id, err := box.Submit(ctx, task)
-		if err != nil {
-			return hintData(err, "mbox send --help, or mbox schema print task")
+		for _, task := range tasks {
+			if err := o.submit(ctx, s, box, task); err != nil {
+				return err
+			}
 		}
-		if o.json {
-			return s.printLine(map[string]any{"id": id})
-		}
-		s.printf("%s\n", id)
 		return nil
 	})
 }
 
-// task makes the task of the flags, or reads it whole.
-func (o *sendOptions) task(s *session, what string) (*mailbox.Task, error) {
+func (o *sendOptions) submit(ctx context.Context, s *session, box *mailbox.Box, task *mailbox.Task) error {
+	s.doubtTarget(task.Assignment.TargetAgent)
+	id, err := box.Submit(ctx, task)
+	if err != nil {
+		return hintData(err, "mbox send --help, or mbox schema print task")
+	}
+	if o.json {
+		return s.printLine(map[string]any{"id": id})
+	}
+	s.printf("%s\n", id)
+	return nil
+}
+
+// tasks makes the task of the flags, or reads it whole, or reads a queue.
+func (o *sendOptions) tasks(s *session, what string) ([]*mailbox.Task, error) {
 	if what == "-" || isTaskFile(what) {
 		if name := o.described(); name != "" {
 			return nil, usagef("mbox send TITLE --"+name+" …, or put it into the JSON", "--%s beside %s: the file holds the whole task", name, what)
 		}
-		return s.readTask(what)
+		return s.readTasks(what)
 	}
 	if strings.TrimSpace(what) == "" {
 		return nil, usagef(`mbox send "Summarise README"`, "the title is empty")
@@ -103,7 +114,8 @@ func (o *sendOptions) task(s *session, what string) (*mailbox.Task, error) {
 	if !o.deadline.at.IsZero() && o.deadline.at.Before(o.notBefore.at) {
 		return nil, usagef("a later --deadline, or an earlier --not-before", "--deadline %s lies before --not-before %s", &o.deadline, &o.notBefore)
 	}
-	return o.compose(what)
+	task, err := o.compose(what)
+	return []*mailbox.Task{task}, err
 }
 
 func (o *sendOptions) compose(title string) (*mailbox.Task, error) {
@@ -174,17 +186,27 @@ func isTaskFile(what string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// readTask reads a whole task from a file or from standard input.
-func (s *session) readTask(what string) (*mailbox.Task, error) {
-	data, err := s.readInput(what, mailbox.MaxTask)
+// readTasks reads a whole task, or a queue, from a file or from standard input.
+func (s *session) readTasks(what string) ([]*mailbox.Task, error) {
+	data, err := s.readInput(what, maxQueue)
 	if err != nil {
 		return nil, err
+	}
+	if isQueue(data) {
+		tasks, ended, err := readQueue(data)
+		if ended > 0 && err == nil {
+			s.warnf("%d tasks of %s do not wait any more, and are left out", ended, what)
+		}
+		return tasks, hintData(inFile(err, what), "mbox schema print task_queue tells what a queue may hold")
+	}
+	if len(data) > mailbox.MaxTask {
+		return nil, tooLarge(what, mailbox.MaxTask)
 	}
 	t, err := mailbox.ParseDrop("", data)
 	if err == nil {
 		err = t.Validate()
 	}
-	return t, hintData(inFile(err, what), "mbox schema print task tells what a task may hold")
+	return []*mailbox.Task{t}, hintData(inFile(err, what), "mbox schema print task tells what a task may hold")
 }
 
 // hintData adds a hint to an error about bad data only.
@@ -224,9 +246,13 @@ func (s *session) readInput(name string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	if int64(len(data)) > most {
-		return nil, &schemas.Error{File: name, Path: "$", Problem: "is too large", Want: fmt.Sprintf("at most %d bytes", most), Code: schemas.CodeTooLarge}
+		return nil, tooLarge(name, most)
 	}
 	return data, nil
+}
+
+func tooLarge(name string, most int64) error {
+	return &schemas.Error{File: name, Path: "$", Problem: "is too large", Want: fmt.Sprintf("at most %d bytes", most), Code: schemas.CodeTooLarge}
 }
 
 // missingFile tells a file that is not there as not found.

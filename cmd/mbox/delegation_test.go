@@ -90,7 +90,7 @@ func TestDelegationsFitTheirSchema(t *testing.T) {
 	for _, d := range found {
 		data, err := schemas.Encode(d)
 		if err == nil {
-			err = checkDelegation(data)
+			err = checkBySchema(audit.Delegated{})(data)
 		}
 		if err != nil {
 			t.Errorf("%+v: %v", d, err)
