@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/rs/zerolog"
 
 	"mbox/agents/action"
 	"mbox/agents/policy"
@@ -60,7 +61,7 @@ func (a *attempt) act(hard context.Context) {
 	v := p.perform()
 	quiet()
 	if lapsed := a.lapsed(); lapsed != "" {
-		a.log.Warn().Str("claim", lapsed).Msg("the claim is over, the work was stopped")
+		a.tell(zerolog.WarnLevel, nil, "the claim is over, the work was stopped: "+lapsed)
 		return
 	}
 	decided := v.complete || v.failure != nil && v.failure.Final
@@ -253,6 +254,7 @@ func (p *performance) plan(steps []step) ([]planned, *denials) {
 
 // denied notes a refusal, and ends the task: asking again would change nothing.
 func (p *performance) denied(d *denials) verdict {
+	p.own.Warn().Str("action", d.name).Str("step", string(d.step)).Str("reason", reasonOf(d.ruling)).Msg("refused")
 	p.note(p.Team.refusals(p.Team.delegation(d.request), d.ruling, p.Agent))
 	return final("refused", fmt.Sprintf("refused at %s: %v", d.step, d.why))
 }
@@ -336,6 +338,7 @@ func (p *performance) do(s planned) (action.Result, *verdict) {
 	r, err := s.act.Do(p.ctx, p.env(approved))
 	reserved.Commit()
 	p.report.alive()
+	p.own.Info().Str("action", s.name).Str("status", r.Status).Bool("done", err == nil).Dur("took", time.Since(begun)).Msg("acted")
 	d := p.Team.delegation(s.request)
 	d.DurationMS = time.Since(begun).Milliseconds()
 	d.Decision, d.Root, d.Spent = audit.Delivered, string(p.root()), &audit.Spent{Actions: 1}

@@ -23,6 +23,7 @@ type attempt struct {
 	*shift
 	claim  *mailbox.Claim
 	log    zerolog.Logger
+	own    zerolog.Logger // the agent's log file
 	stdout *output
 	stderr *remarks
 	report *reporter
@@ -41,17 +42,17 @@ func (l lapse) Error() string { return string(l) }
 func newAttempt(hard context.Context, s *shift, claim *mailbox.Claim) *attempt {
 	a := &attempt{shift: s, claim: claim}
 	a.live, a.cut = context.WithCancelCause(hard)
-	a.log = s.logOf(claim)
+	a.log, a.own = s.logOf(s.Log, claim), s.logOf(s.journal.log(), claim)
 	a.report = newReporter(a)
 	a.stdout = &output{dir: s.workspace, heard: a.report.alive}
-	a.stderr = &remarks{log: s.journal.of(claim.ID()), heard: a.report.alive, progress: a.report.progress, delay: defaultDelay}
+	a.stderr = &remarks{log: remarksTo(a.own), heard: a.report.alive, progress: a.report.progress, delay: defaultDelay}
 	return a
 }
 
-// logOf is the worker's log with who works on what: these fields come from here
-// and from no other place.
-func (s *shift) logOf(c *mailbox.Claim) zerolog.Logger {
-	with := s.Log.With().Str("agent_alias", s.Agent).Str("task_id", string(c.ID())).Int64("attempt", c.Task.Mbox.Attempt)
+// logOf is a log with who works on what: these fields come from here and from no
+// other place.
+func (s *shift) logOf(log zerolog.Logger, c *mailbox.Claim) zerolog.Logger {
+	with := log.With().Str("agent_alias", s.Agent).Str("task_id", string(c.ID())).Int64("attempt", c.Task.Mbox.Attempt)
 	if session := s.Box.Session(c.Task); session != nil {
 		with = with.Str("session_key", schemas.Sentence(*session, 200))
 	}
@@ -59,6 +60,15 @@ func (s *shift) logOf(c *mailbox.Claim) zerolog.Logger {
 		with = with.Str("risk_profile", s.policy.RiskProfileName)
 	}
 	return with.Logger()
+}
+
+// tell writes into the worker's log, and into the agent's where that holds no
+// lines of a command.
+func (a *attempt) tell(level zerolog.Level, err error, what string) {
+	a.log.WithLevel(level).Err(err).Msg(what)
+	if a.byActions() {
+		a.own.WithLevel(level).Err(err).Msg(what)
+	}
 }
 
 // lapsed tells how somebody else ended the claim; "" if nobody did, or if the
@@ -74,7 +84,7 @@ func (a *attempt) run(ctx, hard context.Context) {
 	defer a.claim.Close()
 	defer a.stdout.close()
 	defer a.cut(nil)
-	a.log.Info().Msg("claimed")
+	a.tell(zerolog.InfoLevel, nil, "claimed")
 	if errors.Is(a.claim.Valid(context.WithoutCancel(hard)), mailbox.ErrStale) {
 		a.cut(lapse("over before it began"))
 	}
@@ -283,14 +293,14 @@ func (a *attempt) say(hard context.Context, what string, verb func() error) erro
 	err := a.insist(hard, verb)
 	switch {
 	case err == nil:
-		a.log.Info().Msg(what)
+		a.tell(zerolog.InfoLevel, nil, what)
 	case errors.Is(err, mailbox.ErrCommitted):
-		a.log.Warn().Err(err).Msg(what)
+		a.tell(zerolog.WarnLevel, err, what)
 		return nil
 	case settled(err):
-		a.log.Warn().Err(err).Msg("not " + what)
+		a.tell(zerolog.WarnLevel, err, "not "+what)
 	default:
-		a.log.Error().Err(err).Msg("not " + what + ": the worker stops")
+		a.tell(zerolog.ErrorLevel, err, "not "+what+": the worker stops")
 	}
 	return err
 }

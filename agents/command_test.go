@@ -216,6 +216,7 @@ func TestLog(t *testing.T) {
 		var l struct {
 			Agent   string `json:"agent_alias"`
 			Task    string `json:"task_id"`
+			Attempt int    `json:"attempt"`
 			Level   string `json:"level"`
 			Time    string `json:"time"`
 			Message string `json:"message"`

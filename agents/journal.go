@@ -1,43 +1,97 @@
 package agents
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"sync"
 	"syscall"
 
 	"github.com/rs/zerolog"
 
 	"mbox/audit"
-	"mbox/mailbox"
 	"mbox/mailbox/durable"
 	"mbox/schemas"
 )
 
 // journal is an agent's log file, agents/<agent>/logs/<agent>.log: one JSON
-// object a line, with agent_alias and task_id. Any number of workers append to
-// it, each line with one write.
+// object a line, with agent_alias, task_id, attempt, session_key and
+// risk_profile. Any number of workers append to it, each line with one write. A
+// file that has grown to maxLog is put aside as <agent>.log.1, whose like are kept
+// up to .3.
 type journal struct {
-	file *os.File
-	log  zerolog.Logger
+	path string
+	mu   sync.Mutex
+	file *os.File // guarded by mu
 }
 
+const keptLogs = 3
+
+// maxLog is how long a log file may grow. Tests make it small.
+var maxLog int64 = 10 << 20
+
 func openJournal(dir, agent string) (*journal, error) {
-	path := filepath.Join(dir, audit.Folder(agent)+".log")
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, durable.FileMode)
-	if err != nil {
-		return nil, err
-	}
-	return &journal{f, zerolog.New(f).With().Timestamp().Str("agent_alias", agent).Logger()}, nil
+	j := &journal{path: filepath.Join(dir, audit.Folder(agent)+".log")}
+	var err error
+	j.file, err = openLog(j.path)
+	return j, err
+}
+
+func openLog(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, durable.FileMode)
 }
 
 func (j *journal) close() { j.file.Close() }
 
+// log writes into the file.
+func (j *journal) log() zerolog.Logger { return zerolog.New(j).With().Timestamp().Logger() }
+
+// Write appends a line.
+func (j *journal) Write(line []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if info, err := j.file.Stat(); err == nil && info.Size() >= maxLog {
+		if err := j.turn(info); err != nil {
+			return 0, err
+		}
+	}
+	return j.file.Write(line)
+}
+
+// turn begins a new file. Who holds the lock of the full one puts it aside; for
+// anybody else it has another name by then, or the next line tries again.
+func (j *journal) turn(full fs.FileInfo) error {
+	if syscall.Flock(int(j.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		return nil
+	}
+	if there, err := os.Lstat(j.path); err == nil && os.SameFile(there, full) {
+		for n := keptLogs; n > 0; n-- {
+			from := j.path
+			if n > 1 {
+				from += "." + strconv.Itoa(n-1)
+			}
+			err := durable.Rename(from, j.path+"."+strconv.Itoa(n))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	next, err := openLog(j.path)
+	if err != nil {
+		return err
+	}
+	j.file.Close() // and with it goes the lock
+	j.file = next
+	return nil
+}
+
 // maxJournal is how many bytes of one attempt go into the log.
 const maxJournal = 16 << 20
 
-// of returns the function that logs an attempt's lines.
-func (j *journal) of(id mailbox.ID) func(line string) {
-	log := j.log.With().Str("task_id", string(id)).Logger()
+// remarksTo returns the function that logs an attempt's lines.
+func remarksTo(log zerolog.Logger) func(line string) {
 	left := maxJournal
 	return func(line string) {
 		if left < 0 {
