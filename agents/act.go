@@ -272,11 +272,17 @@ func (p *performance) note(lines []audit.Entry) {
 	}
 }
 
-// carryOut does what was planned, one after another. Delegations end the claim.
-// Where one of them has to be approved and is not, none is done.
+// carryOut does what was planned, one after another. Delegations end the claim, and
+// so does what somebody has to approve first.
 func (p *performance) carryOut(plan []planned) ([]action.Result, *verdict) {
-	if v := p.unapproved(plan); v != nil {
-		return nil, v
+	if slices.ContainsFunc(plan, func(s planned) bool { return p.Team.asks(p.policy, s.name) != "" }) {
+		if p.task.Mbox.Action == nil {
+			v := p.askFor(plan)
+			return nil, &v
+		}
+		if v := p.unapproved(plan[0]); v != nil {
+			return nil, v
+		}
 	}
 	if len(plan) > 0 && plan[0].name == "delegate" {
 		v := p.handOn(plan)
@@ -297,14 +303,9 @@ func (p *performance) carryOut(plan []planned) ([]action.Result, *verdict) {
 	return results, nil
 }
 
-// unapproved refuses a plan with an action that needs an approval, if nobody has
-// approved the task. The claim has asked already about the action that a task
-// carries; a brain asks for others.
-func (p *performance) unapproved(plan []planned) *verdict {
-	i := slices.IndexFunc(plan, func(s planned) bool { return asks(p.policy, s.name) })
-	if i < 0 {
-		return nil
-	}
+// unapproved refuses an action that the task carries, if the claim was had without
+// the approval that the action needs.
+func (p *performance) unapproved(s planned) *verdict {
 	approved, err := p.claim.Approved()
 	if err != nil {
 		v := failed("approval", err.Error())
@@ -313,9 +314,9 @@ func (p *performance) unapproved(plan []planned) *verdict {
 	if approved {
 		return nil
 	}
-	v := p.denied(&denials{plan[i].request, &ruling{audit.StepPolicy, &policy.Denied{
-		Rule: "needs_approval", What: "do " + plan[i].name, Why: "the risk profile asks for an approval, and nobody has approved the task",
-		Hint: "send the action as a task of its own (mbox.action): that one waits for mbox approve",
+	v := p.denied(&denials{s.request, &ruling{audit.StepApproval, &policy.Denied{
+		Rule: "needs_approval", What: "do " + s.name, Why: p.Team.asks(p.policy, s.name) + ", and nobody has approved the task",
+		Hint: "mbox retry puts it back, and mbox approve lets it run",
 	}}})
 	return &v
 }

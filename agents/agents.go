@@ -16,6 +16,11 @@
 // parameters. What it is told of tasks, files and other agents is data between
 // marks that nobody can guess, with its origin.
 //
+// What a person has to approve is one action with its parameters: a task that
+// carries it is held until then. Where a brain asks for such an action, those of its
+// reply become tasks of their own for the same agent, one after the other, and the
+// task waits for them; what has still to be thought up cannot be approved.
+//
 // The action delegate makes tasks for other agents. The one that handed them on
 // goes back to pending and waits; when they have ended it is claimed again, and
 // its brain is told what came of them, failures too.

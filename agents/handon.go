@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,11 @@ func (p *performance) handOn(plan []planned) verdict {
 		return *v
 	}
 	defer counted.release() // what was not committed by then
+	return p.hand(d, requests, counted)
+}
+
+// hand gives the children to the mailbox, and notes each.
+func (p *performance) hand(d mailbox.Delegation, requests []request, counted reservations) verdict {
 	p.debitTime()
 	var ids []mailbox.ID
 	err := p.say(p.hard, "handed on", func() (err error) {
@@ -69,6 +75,49 @@ func (p *performance) handOn(plan []planned) verdict {
 		p.note([]audit.Entry{line.Entry(p.Agent, "")})
 	}
 	return verdict{said: true}
+}
+
+// askFor makes a task of its own of each action of a reply of which some need an
+// approval: this agent does them too, one after the other, each once it may. So what
+// is approved is an action with its parameters, and not what a model will think of.
+func (p *performance) askFor(plan []planned) verdict {
+	d := mailbox.Delegation{Own: true, Budget: p.Team.Budget}
+	labels := labelsOf(plan)
+	var requests []request
+	for i, step := range plan {
+		child := mailbox.Child{Task: &mailbox.Task{
+			Task:       mailbox.Request{Type: "action", Title: step.name + " by " + p.Agent},
+			Assignment: mailbox.Assignment{TargetAgent: p.Agent},
+			Mbox:       mailbox.Meta{Action: &mailbox.Action{Name: step.name, Params: step.params}},
+		}}
+		if ask, ok := step.act.(*action.Delegate); ok {
+			d.Join = cmp.Or(d.Join, ask.Join)
+			if err := alone(ask, labels, &child); err != nil {
+				return p.notHandedOn(&denials{step.request, &ruling{audit.StepParameters, err}})
+			}
+		} else if i > 0 {
+			child.After = []int{i - 1}
+		}
+		d.Children = append(d.Children, child)
+		requests = append(requests, step.request)
+	}
+	return p.hand(d, requests, nil)
+}
+
+// alone makes a delegation one that needs no other of its reply: what it comes
+// after in the reply, its task comes after.
+func alone(ask *action.Delegate, labels map[string]int, child *mailbox.Child) (err error) {
+	own := *ask
+	own.Label, own.After = "", nil
+	for _, after := range ask.After {
+		if i, ok := labels[after]; ok {
+			child.After = append(child.After, i)
+		} else {
+			own.After = append(own.After, after)
+		}
+	}
+	child.Task.Mbox.Action.Params, err = schemas.Encode(&own)
+	return err
 }
 
 // count reserves an action of the hour for each delegation, or for none where there
@@ -114,8 +163,8 @@ func (p *performance) notHandedOn(d *denials) verdict {
 func labelsOf(plan []planned) map[string]int {
 	labels := map[string]int{}
 	for i, step := range plan {
-		if label := step.act.(*action.Delegate).Label; label != "" {
-			labels[label] = i
+		if ask, ok := step.act.(*action.Delegate); ok && ask.Label != "" {
+			labels[ask.Label] = i
 		}
 	}
 	return labels

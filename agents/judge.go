@@ -211,29 +211,32 @@ func denial(by, agent, what string, r *ruling) audit.Entry {
 }
 
 // Approval tells why a task needs an operator's approval, for
-// mailbox.Options.Approval; "" if it needs none.
+// mailbox.Options.Approval; "" if it needs none. Of an agent with a role that is one
+// which carries an action and has still to do it: who waited for children only
+// collects what they did.
 func (t *Team) Approval(task *mailbox.Task) string {
 	act, to := task.Mbox.Action, task.Assignment.TargetAgent
 	m, ours := t.Members[to]
-	if act == nil || !ours || m.Role == "" {
+	if act == nil || !ours || m.Role == "" || len(task.Mbox.WaitsFor) > 0 {
 		return ""
 	}
-	if act.Name == "deploy_compose" && t.Compose.Run {
-		return "deploy_compose starts containers"
-	}
 	p, err := policy.ForAgent(t.Policies, to)
-	if err == nil && asks(p, act.Name) {
-		return fmt.Sprintf("the risk profile %s asks for it (always_ask, auto_approve)", p.RiskProfileName)
+	if err != nil {
+		return "" // it is refused when it is claimed
 	}
-	return ""
+	return t.asks(p, act.Name)
 }
 
-// asks tells whether the policy wants an approval for the action. A dry run of
+// asks tells why an action needs an approval; "" if it needs none. A dry run of
 // deploy_compose needs none, unless always_ask names it; one that starts
 // containers always needs one, which is not for the policy to say.
-func asks(p *policy.Policy, name string) bool {
-	if name == "deploy_compose" {
-		return slices.Contains(p.AlwaysAsk, name) || slices.Contains(p.AlwaysAsk, "*")
+func (t *Team) asks(p *policy.Policy, name string) string {
+	always := slices.Contains(p.AlwaysAsk, name) || slices.Contains(p.AlwaysAsk, "*")
+	switch dry := name == "deploy_compose" && !t.Compose.Run; {
+	case name == "deploy_compose" && t.Compose.Run:
+		return "deploy_compose starts containers"
+	case dry && !always, !p.NeedsApproval(name):
+		return ""
 	}
-	return p.NeedsApproval(name)
+	return fmt.Sprintf("the risk profile %s asks for it (always_ask, auto_approve)", p.RiskProfileName)
 }

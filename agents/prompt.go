@@ -235,26 +235,34 @@ func (p *performance) before() string {
 // what the agent said then, as far as the children tell, and what they have to
 // say now.
 func (p *performance) handedOn(mark string) (said, results string) {
-	type delegated struct {
-		Action string `json:"action"`
-		Params struct {
-			Role  string `json:"role"`
-			Title string `json:"title"`
-			Task  string `json:"task,omitzero"`
-		} `json:"params"`
+	type params struct {
+		Role  string `json:"role,omitzero"`
+		Title string `json:"title,omitzero"`
+		Task  string `json:"task,omitzero"`
 	}
-	var list []delegated
+	type asked struct {
+		Action string `json:"action"`
+		Params params `json:"params"`
+	}
+	var list []asked
 	var b strings.Builder
-	b.WriteString("The agents that you handed work to have ended. This is what they report. If more has to be done, ask for it; else answer with no actions.\n")
+	what := "The agents that you handed work to have ended. This is what they report."
+	if p.kids[0].Agent == p.Agent {
+		what = "The actions that you asked for had to be approved. This is what came of them."
+	}
+	b.WriteString(what + " If more has to be done, ask for it; else answer with no actions.\n")
 	for _, k := range p.kids {
-		d := delegated{Action: "delegate"}
-		d.Params.Role, d.Params.Title, d.Params.Task = k.Agent, k.Title, k.Action
-		list = append(list, d)
-		text := string(k.Output)
+		origin, text := k.Agent, string(k.Output)
+		if k.Agent == p.Agent {
+			origin = k.Action
+			list = append(list, asked{Action: k.Action})
+		} else {
+			list = append(list, asked{"delegate", params{k.Agent, k.Title, k.Action}})
+		}
 		if k.Error != nil {
 			text = k.Error.Code + ": " + k.Error.Message
 		}
-		b.WriteString(data(mark, fmt.Sprintf("%s, task %s, %s", k.Agent, k.ID, k.Status), schemas.Cut(text, maxPromptFile)))
+		b.WriteString(data(mark, fmt.Sprintf("%s, task %s, %s", origin, k.ID, k.Status), schemas.Cut(text, maxPromptFile)))
 	}
 	text, err := json.Marshal(map[string]any{"actions": list}, json.Deterministic(true))
 	if err != nil {

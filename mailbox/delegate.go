@@ -47,6 +47,18 @@ type Delegation struct {
 	Children []Child
 	Join     string // one of Joins; "" is all
 	Budget   Budget // of the whole tree; counts for the first delegation of a tree only
+	// Own is what the claim's agent will do itself, once somebody has approved it:
+	// each child is for the agent and carries an action. Nothing is handed to anybody,
+	// so neither depth nor circles of agents count it.
+	Own bool
+}
+
+// depth is that of the children.
+func (d *Delegation) depth(parent *Task) int64 {
+	if d.Own {
+		return parent.Mbox.Depth
+	}
+	return parent.Mbox.Depth + 1
 }
 
 // Refusal says why work may not be handed on, or a task not be worked at.
@@ -183,7 +195,7 @@ func (d *Delegation) check() (order []int, err error) {
 // mayDelegate holds a delegation against the depth, the budget and the graph.
 func (c *Claim) mayDelegate(ctx context.Context, d Delegation) error {
 	t := c.Task
-	if depth := t.Mbox.Depth + 1; depth >= int64(c.box.o.MaxDepth) {
+	if depth := d.depth(t); depth >= int64(c.box.o.MaxDepth) {
 		return refusal("depth", "delegation depth limit reached (%d/%d)", depth, c.box.o.MaxDepth)
 	}
 	tree, err := c.box.Tree(ctx, t.root())
@@ -205,7 +217,10 @@ func (c *Claim) mayDelegate(ctx context.Context, d Delegation) error {
 	}
 	for _, child := range d.Children {
 		to := child.Task.Assignment.TargetAgent
-		if way := tree.circle(c.agent, to); way != nil {
+		if d.Own && (to != c.agent || child.Task.Mbox.Action == nil) {
+			return refusal("parameters", "%s would do it itself: it has to be for %s and to carry an action", c.agent, c.agent)
+		}
+		if way := tree.circle(c.agent, to); way != nil && !d.Own {
 			return refusal("cycle", "the agents would wait for one another: %s", strings.Join(way, " → "))
 		}
 		tree.edge(c.agent, to)
@@ -270,7 +285,7 @@ func (c *Claim) create(ctx context.Context, d Delegation, i int, ids []ID) (ID, 
 	if err := n.Validate(); err != nil {
 		return "", err
 	}
-	m.ParentID, m.RootID, m.Depth = parent.ID, parent.root(), parent.Mbox.Depth+1
+	m.ParentID, m.RootID, m.Depth = parent.ID, parent.root(), d.depth(parent)
 	m.Trigger = delegated + strconv.FormatInt(parent.Mbox.Epoch, 10)
 	m.Budget = parent.Mbox.Budget
 	if m.Budget == nil {

@@ -167,9 +167,14 @@ var familyScenes = []familyScene{
 	},
 	{
 		scene: scene{
-			name: "approve", before: func(t *testing.T, b *Box) any { submit(t, b, bossTask()); return nil },
+			name: "approve", before: func(t *testing.T, b *Box) any {
+				task := bossTask()
+				task.Mbox.Action = &Action{Name: "deploy"}
+				submit(t, b, task)
+				return nil
+			},
 			verb: func(ctx context.Context, b *Box, _ any) error {
-				_, err := b.Approve(ctx, "t1", "human", "looked at it", time.Hour)
+				_, err := b.Approve(ctx, "t1", "human", "a test", "looked at it", time.Hour)
 				return err
 			},
 			holds: func(t *testing.T, b *Box, _ any) bool {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mbox/audit"
+	"mbox/schemas"
 )
 
 // review asks Options.Review about a new task. What it refuses is noted before
@@ -130,13 +131,16 @@ func (b *Box) hold(id ID, held bool) {
 type Approval struct {
 	SHA256 string `json:"sha256"` // of the task file in pending
 	Until  Time   `json:"until"`
+	From   string `json:"from,omitzero"` // the terminal or door that it came by
 }
 
-// Approve writes a decision record that approves the task as it lies in pending,
-// for the time. Any later change of its bytes voids it, a claim's too: a task
-// that comes back to pending has to be approved again. A task that is not in
-// pending is ErrConflict. It returns the decision's id.
-func (b *Box) Approve(ctx context.Context, id ID, by, why string, valid time.Duration) (string, error) {
+// Approve writes a decision record that approves the action of the task as it lies
+// in pending, for the time; from is the terminal or door by which the approval
+// came. Any later change of the task's bytes voids it, a claim's too: a task that
+// comes back to pending has to be approved again. A task that is not in pending is
+// ErrConflict, one that carries no action a *Refusal: nobody knows yet what it will
+// do. It returns the decision's id.
+func (b *Box) Approve(ctx context.Context, id ID, by, from, why string, valid time.Duration) (string, error) {
 	if err := CheckID(id); err != nil {
 		return "", err
 	}
@@ -152,25 +156,21 @@ func (b *Box) Approve(ctx context.Context, id ID, by, why string, valid time.Dur
 	if r.state != Pending {
 		return "", taskError(id, fmt.Errorf("%w: it is %s, only a pending task can be approved", ErrConflict, r.state))
 	}
-	a := &Approval{SHA256: f.hash, Until: At(b.now().Add(valid))}
+	if f.task.Mbox.Action == nil {
+		return "", taskError(id, refusal("approval", "it carries no action, so nobody knows what it will do; what of that has to be approved becomes a task of its own"))
+	}
+	a := &Approval{SHA256: f.hash, Until: At(b.now().Add(valid)), From: schemas.Sentence(from, 200)}
 	needs := ""
 	if b.o.Approval != nil {
 		needs = b.o.Approval(f.task)
 	}
 	d := audit.Decision{
 		Agent: by, Task: string(id),
-		Context:  fmt.Sprintf("Task %s, %s, asks for %s. %s", id, f.hash, asked(f.task), needs),
+		Context:  fmt.Sprintf("Task %s, %s, asks for the action %s. %s", id, f.hash, f.task.Mbox.Action.Name, needs),
 		Options:  []string{"Approve: it runs once, exactly as it is now", "Cancel: it does not run"},
-		Decision: fmt.Sprintf("Approved by %s until %s. %s", by, a.Until, why),
+		Decision: fmt.Sprintf("Approved by %s (%s) until %s. %s", by, a.From, a.Until, why),
 	}
 	return b.decide(ctx, d, a)
-}
-
-func asked(t *Task) string {
-	if t.Mbox.Action == nil {
-		return "work without an action"
-	}
-	return "the action " + t.Mbox.Action.Name
 }
 
 // Approved tells whether the task was approved with exactly the bytes that this

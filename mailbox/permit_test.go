@@ -40,7 +40,7 @@ func TestApprove(t *testing.T) {
 	if err != nil || len(w.Waits) != 1 || !strings.Contains(w.Waits[0], "mbox approve one") {
 		t.Fatalf("why: %+v, %v", w, err)
 	}
-	decision, err := b.Approve(ctx, "one", "human", "looked at it", time.Hour)
+	decision, err := b.Approve(ctx, "one", "human", "a test", "looked at it", time.Hour)
 	if err != nil || !strings.HasPrefix(decision, "decision-") {
 		t.Fatalf("%q, %v", decision, err)
 	}
@@ -59,12 +59,12 @@ func TestApprovalEnds(t *testing.T) {
 	ctx, now := context.Background(), time.Now()
 	b := guarded(t, &now)
 	submit(t, b, deploy("one"))
-	if _, err := b.Approve(ctx, "one", "human", "", time.Hour); err != nil {
+	if _, err := b.Approve(ctx, "one", "human", "a test", "", time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	now = now.Add(time.Hour)
 	nothingFor(t, b, "d")
-	if _, err := b.Approve(ctx, "one", "human", "", time.Hour); err != nil {
+	if _, err := b.Approve(ctx, "one", "human", "a test", "", time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if c := claimAs(t, b, "d"); c.ID() != "one" {
@@ -79,17 +79,17 @@ func TestApproveOther(t *testing.T) {
 	b := guarded(t, &now)
 	submit(t, b, deploy("one"))
 	submit(t, b, deploy("two"))
-	if _, err := b.Approve(ctx, "one", "human", "", time.Hour); err != nil {
+	if _, err := b.Approve(ctx, "one", "human", "a test", "", time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if c := claimAs(t, b, "d"); c.ID() != "one" {
 		t.Fatalf("claimed %s", c.ID())
 	}
 	nothingFor(t, b, "d")
-	if _, err := b.Approve(ctx, "one", "human", "", time.Hour); !errors.Is(err, ErrConflict) {
+	if _, err := b.Approve(ctx, "one", "human", "a test", "", time.Hour); !errors.Is(err, ErrConflict) {
 		t.Fatalf("approving a claimed task: %v", err)
 	}
-	if _, err := b.Approve(ctx, "nobody", "human", "", time.Hour); !errors.Is(err, ErrNotFound) {
+	if _, err := b.Approve(ctx, "nobody", "human", "a test", "", time.Hour); !errors.Is(err, ErrNotFound) {
 		t.Fatalf("approving nothing: %v", err)
 	}
 }

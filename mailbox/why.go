@@ -22,9 +22,10 @@ type Why struct {
 	Tree    *Tree    `json:"tree,omitzero"` // that it belongs to; nil if it belongs to none
 	Summary string   `json:"summary"`       // one sentence
 	Waits   []string `json:"waits,omitempty"`
-	Able    []string `json:"able,omitempty"` // registered agents that could take it
-	Asks    []string `json:"asks,omitempty"` // anybody else who could
-	Lease   string   `json:"lease,omitzero"` // how the claim stands
+	Able    []string `json:"able,omitempty"`   // registered agents that could take it
+	Asks    []string `json:"asks,omitempty"`   // anybody else who could
+	Approve string   `json:"approve,omitzero"` // SHA-256 of the task whose action waits for an approval
+	Lease   string   `json:"lease,omitzero"`   // how the claim stands
 	Alarms  []string `json:"alarms,omitempty"`
 	Lines   []Proof  `json:"lines"`
 	Faults  []string `json:"faults,omitempty"` // where the file and the ledger differ
@@ -253,6 +254,7 @@ func (b *Box) explainApproval(w *Why, t *Task, r *record) error {
 	ok, err := b.approved(t.ID, r.after.String())
 	if err == nil && !ok {
 		w.Waits = append(w.Waits, fmt.Sprintf("an approval (mbox approve %s): %s", t.ID, why))
+		w.Approve = r.after.String()
 	}
 	return err
 }

@@ -1,13 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"os"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
-	"mbox/agents"
 	"mbox/mailbox"
 )
 
@@ -25,12 +26,21 @@ func approveVerb() *verb {
 	return &verb{
 		name: "approve", args: "ID", least: 1, most: 1,
 		brief: "let a task run that needs an operator's word",
-		about: `Approves a pending task as it is now: the approval names the SHA-256 of its
-file and ends after --for. Any later change of the task voids it, so a task that
-comes back to pending has to be approved again. It is a decision record, with its
-line in the ledger; its id is printed. mbox why ID tells what waits for an
-approval, mbox show ID what it asks for, and mbox cancel ID says no. An agent's
-command is refused: approving is for people.`,
+		about: `Approves the action that a pending task carries, as it is now: the approval names
+the SHA-256 of its file and ends after --for. Any later change of the task voids
+it, so a task that comes back to pending has to be approved again. It is a
+decision record, with its line in the ledger, and tells from which terminal it
+came; its id is printed. mbox why ID prints what is to be approved, whole, and
+mbox cancel ID says no.
+
+A task that still has to think cannot be approved: what it then wants to do and
+needs a person for becomes a task of its own, for which it waits.
+
+Approving is for people. Refused is who has MBOX_AGENT or MBOX_TASK_ID in its
+environment or, on Linux, in that of a process above it; and who is below a worker
+or a command of this mailbox, or in its session or process group, as long as the
+claim lasts. A program of the same user that leaves all of these can still
+approve, as it could write the files themselves: only a sandbox keeps it from that.`,
 		shows: []string{`mbox approve task-2026-02-16-001 --for 30m --reason "looked at the ports"`},
 		exits: []int{exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
 		flags: []cli.Flag{
@@ -39,8 +49,8 @@ command is refused: approving is for people.`,
 			jsonFlag(&o.json),
 		},
 		run: func(ctx context.Context, s *session, args []string) error {
-			if agent := os.Getenv("MBOX_AGENT"); agent != "" {
-				return &agents.RefusedError{Step: "approval", Reason: "this is a command of " + clean(agent, 128) + "; a person approves"}
+			if name := ofAgent(os.LookupEnv); name != "" {
+				return notAPerson("this is an agent's command: its environment has " + name)
 			}
 			if o.valid.Duration <= 0 {
 				return usagef("mbox approve "+quoteWord(args[0])+" --for 1h", "--for %s: an approval has to last", span(time.Duration(o.valid.Duration)))
@@ -53,7 +63,14 @@ command is refused: approving is for people.`,
 
 func (o *approveOptions) run(ctx context.Context, s *session, box *mailbox.Box, id mailbox.ID) error {
 	valid := time.Duration(o.valid.Duration)
-	decision, err := box.Approve(ctx, id, "human", o.reason, valid)
+	if why, err := worksForAgent(ctx, box); err != nil || why != "" {
+		return cmp.Or(err, notAPerson(why))
+	}
+	decision, err := box.Approve(ctx, id, "human", door(), o.reason, valid)
+	var refused *mailbox.Refusal
+	if errors.As(err, &refused) {
+		return hint(err, "mbox why %s tells what it waits for", quoteWord(string(id)))
+	}
 	if err != nil {
 		return err
 	}

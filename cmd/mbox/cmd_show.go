@@ -5,6 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +22,7 @@ func showVerb() *verb {
 	return &verb{
 		name: "show", args: "ID", least: 1, most: 1,
 		brief: "show a task",
-		about: "Shows what is asked, who has it, what came of it, and the states that it went\nthrough. With --json it prints the task file.",
+		about: "Shows what is asked, an action with all its parameters, who has it, what came of\nit, and the states that it went through. With --json it prints the task file.",
 		shows: []string{"mbox show task-2026-02-16-001", "mbox show task-2026-02-16-001 --json | jq .result.output"},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{jsonFlag(&inJSON)},
@@ -52,6 +55,7 @@ func (s *session) showTask(t *mailbox.Task, state mailbox.State) {
 	s.field("created", local(t.Created.Time))
 	s.showMeta(&t.Mbox)
 	s.showText("description", t.Task.Description)
+	s.showParams(t.Mbox.Action)
 	s.showResult(&t.Result)
 	s.showTrail(t.Audit.StateChanges)
 }
@@ -81,6 +85,21 @@ func (s *session) showMeta(m *mailbox.Meta) {
 	}
 	if m.Action != nil {
 		s.field("action", m.Action.Name)
+	}
+}
+
+// showParams prints the parameters of an action, each whole and set apart by its
+// indentation: who approves it has to see all of it.
+func (s *session) showParams(a *mailbox.Action) {
+	if a == nil {
+		return
+	}
+	var params map[string]jsontext.Value
+	if len(a.Params) > 0 && json.Unmarshal(a.Params, &params) != nil {
+		params = map[string]jsontext.Value{"params": a.Params}
+	}
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		s.printf("\n%s\n%s\n", s.paint.dim(a.Name+" "+clean(name, math.MaxInt)), indented(wholeLines(outputText(params[name]))))
 	}
 }
 

@@ -18,7 +18,8 @@ func whyVerb() *verb {
 		name: "why", args: "ID", least: 1, most: 1,
 		brief: "tell why a task is where it is, and what proves it",
 		about: `Tells what a task waits for, who can take it, how its claim stands, and which
-lines of the ledger prove the way that it took. It changes nothing.`,
+lines of the ledger prove the way that it took; of a task that waits for an
+approval also what is to be approved, whole. It changes nothing.`,
 		shows: []string{"mbox why task-2026-02-16-001"},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{jsonFlag(&inJSON)},
@@ -51,6 +52,11 @@ func (s *session) printWhy(w *mailbox.Why) {
 	s.fields(s.paint.green, "can take it", append(w.Able, w.Asks...))
 	s.fields(s.paint.yellow, "alarm", w.Alarms)
 	s.fields(s.paint.red, "fault", w.Faults)
+	if w.Approve != "" {
+		s.field("action", w.Task.Mbox.Action.Name)
+		s.field("of the bytes", w.Approve)
+		s.showParams(w.Task.Mbox.Action)
+	}
 	s.printTree(w)
 	if len(w.Lines) == 0 {
 		return

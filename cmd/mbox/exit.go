@@ -82,6 +82,7 @@ func judge(err error) (code int, hint string) {
 	var data *schemas.Error
 	var unsound *unwell
 	var denied *agents.RefusedError
+	var refused *mailbox.Refusal
 	var archive *badArchive
 	switch {
 	case err == nil:
@@ -92,7 +93,7 @@ func judge(err error) (code int, hint string) {
 		return exitUsage, usage.hint
 	case errors.As(err, &archive):
 		return exitData, "the file is no whole backup, as mbox backup writes it"
-	case errors.As(err, &denied):
+	case errors.As(err, &denied), errors.As(err, &refused):
 		return exitPolicy, "mbox audit delegation shows the decision; mbox.toml says who may do what"
 	case errors.Is(err, mailbox.ErrStale):
 		return exitStale, "the task was given to somebody else or has ended; a late result is kept in tasks/quarantine"

@@ -139,7 +139,7 @@ func (s *storm) strike(args ...string) (out string, done bool) {
 	switch code {
 	case 0, exitCommitted:
 		return strings.TrimSpace(data.String()), true
-	case -1, exitNotFound, exitConflict, exitStale, exitBusy:
+	case -1, exitNotFound, exitConflict, exitStale, exitBusy, exitPolicy:
 		return "", false
 	}
 	s.Errorf("mbox %s: exit code %d\n%s", strings.Join(args, " "), code, said.Bytes())
@@ -268,7 +268,18 @@ func (s *storm) decide() {
 	}
 }
 
+// approve approves a task that carries an action; others are refused.
 func (s *storm) approve() {
+	s.serial++
+	file := filepath.Join(s.dir, "task.json")
+	text := fmt.Sprintf(`{"task":{"title":"task %d"},"assignment":{"target_agent":"hand"},"mbox":{"action":{"name":"touch"}}}`, s.serial)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		s.Fatal(err)
+	}
+	if id, done := s.strike("send", file); done {
+		s.sent = append(s.sent, id)
+		s.note("task_created", id)
+	}
 	if id, done := s.strike("approve", s.any(s.sent)); done {
 		s.records = append(s.records, id)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -24,6 +25,15 @@ func cleanLines(text string) string {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	for i, l := range lines {
 		lines[i] = clean(strings.ReplaceAll(strings.TrimSuffix(l, "\r"), "\t", "    "), maxLine)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// wholeLines is cleanLines that cuts nothing and leaves nothing out.
+func wholeLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, l := range lines {
+		lines[i] = clean(strings.ReplaceAll(l, "\t", "    "), math.MaxInt)
 	}
 	return strings.Join(lines, "\n")
 }

@@ -32,6 +32,9 @@ type sweepScene struct {
 	after  func(h *sweepHome) error // what holds in the end, acknowledged or not
 }
 
+// acts is a task that carries an action.
+const acts = `{"task":{"title":"x"},"assignment":{"target_agent":"coder"},"mbox":{"action":{"name":"write_file","params":{"path":"a.md","content":"x"}}}}`
+
 var (
 	send    = []string{"send", "work", "--id", "a", "--to", "coder"}
 	claim   = []string{"claim", "--agent", "coder"}
@@ -202,7 +205,7 @@ var sweepScenes = []sweepScene{
 		effect: promise{event: "decision", holds: recordHas("decisions", "d")},
 	},
 	{
-		name: "approve", before: [][]string{send}, verb: []string{"approve", "a"}, again: []int{0}, often: true, told: anyOutput,
+		name: "approve", drop: map[string]string{"a.json": acts}, spoil: func(h *sweepHome) { h.must("ls") }, verb: []string{"approve", "a"}, again: []int{0}, often: true, told: anyOutput,
 		effect: promise{event: "decision", id: "a", in: []string{"pending"}, holds: recordHas("decisions", "Approved by human")},
 	},
 	{

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"mbox/agents"
+	"mbox/mailbox"
+)
+
+// notAPerson refuses an approval that an agent gives itself.
+func notAPerson(why string) error {
+	return hint(&agents.RefusedError{Step: "approval", Reason: why + "; a person approves"},
+		"approve from a shell that no agent has started, without MBOX_AGENT and MBOX_TASK_ID")
+}
+
+// ofAgent names the variable that mbox gives to agents' commands and that an
+// environment has; "" if it has none. MBOX_TOKEN is not among them: people who
+// claim by hand have it.
+func ofAgent(lookup func(name string) (string, bool)) string {
+	for _, name := range []string{"MBOX_AGENT", "MBOX_TASK_ID"} {
+		if value, set := lookup(name); set && value != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// worksForAgent tells why this process is an agent's: one above it, or the leader
+// of its or of their session or group, works for one. "" if none does, as far as
+// can be seen.
+func worksForAgent(ctx context.Context, box *mailbox.Box) (string, error) {
+	working, err := box.Working(ctx)
+	if err != nil {
+		return "", err
+	}
+	seen := map[int]bool{}
+	for pid := os.Getpid(); pid > 1 && !seen[pid]; pid, _ = parentOf(pid) {
+		seen[pid] = true
+		session, _ := unix.Getsid(pid) // of another user's process it may not be told
+		group, _ := unix.Getpgid(pid)
+		for _, kin := range []int{pid, session, group} {
+			if agent := working[kin]; agent != "" {
+				return fmt.Sprintf("this command belongs to process %d, which works for %s", kin, clean(agent, 128)), nil
+			}
+			if name := ofAgent(environment(kin)); name != "" {
+				return fmt.Sprintf("this command belongs to process %d, whose environment has %s", kin, name), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// door tells from where this command came: its terminal, and who started it.
+func door() string {
+	from := "no terminal"
+	for _, f := range []*os.File{os.Stdin, os.Stderr, os.Stdout} {
+		if term.IsTerminal(int(f.Fd())) {
+			from = "terminal " + terminalName(f)
+			break
+		}
+	}
+	parent := os.Getppid()
+	if _, name := parentOf(parent); name != "" {
+		from += fmt.Sprintf(", from %s (process %d)", name, parent)
+	}
+	return from
+}
+
+// terminalName finds the name of a terminal by its device.
+func terminalName(f *os.File) string {
+	for _, pattern := range []string{"/dev/pts/*", "/dev/tty*"} {
+		names, _ := filepath.Glob(pattern) // the pattern is right
+		for _, name := range names {
+			if device, ok := deviceOf(os.Stat(name)); ok {
+				if own, ok := deviceOf(f.Stat()); ok && own == device {
+					return name
+				}
+			}
+		}
+	}
+	return "without a name"
+}
+
+func deviceOf(info os.FileInfo, err error) (uint64, bool) {
+	if err != nil {
+		return 0, false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || info.Mode()&os.ModeCharDevice == 0 {
+		return 0, false
+	}
+	return uint64(stat.Rdev), true
+}
