@@ -59,7 +59,7 @@ var rest = []command{{pkg: "mailbox/durable"}, {pkg: "audit"}, {pkg: "mailbox"}}
 const enough = 95
 
 func table() []mutant {
-	return slices.Concat(durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants)
+	return slices.Concat(durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants, policyMutants)
 }
 
 func main() {

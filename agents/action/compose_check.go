@@ -3,7 +3,9 @@ package action
 import (
 	"fmt"
 	"net/netip"
+	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -25,6 +27,34 @@ func checkProject(project *types.Project) error {
 	for _, name := range project.ServiceNames() {
 		if err := checkService(project.Services[name]); err != nil {
 			return fmt.Errorf("services.%s.%w", name, err)
+		}
+	}
+	return checkShared(project)
+}
+
+// checkShared lets no service write what another one mounts or is built from: the
+// two would be one, and the first could change what the second runs.
+func checkShared(project *types.Project) error {
+	writes := map[string]string{} // folders, and which service writes them
+	for _, name := range project.ServiceNames() {
+		for _, v := range project.Services[name].Volumes {
+			if v.Type == types.VolumeTypeBind && !v.ReadOnly {
+				writes[filepath.Clean(v.Source)] = name
+			}
+		}
+	}
+	for _, name := range project.ServiceNames() {
+		s := project.Services[name]
+		for i, v := range s.Volumes {
+			if by := writes[filepath.Clean(v.Source)]; v.Type == types.VolumeTypeBind && by != "" && by != name {
+				return fmt.Errorf("services.%s.volumes[%d].source may be written by services.%s", name, i, by)
+			}
+		}
+		if s.Build == nil {
+			continue
+		}
+		if by := writes[filepath.Clean(s.Build.Context)]; by != "" {
+			return fmt.Errorf("services.%s.build.context may be written by services.%s", name, by)
 		}
 	}
 	return nil
@@ -53,7 +83,7 @@ func checkService(s types.ServiceConfig) error {
 	if s.Logging != nil && !slices.Contains([]string{"", "json-file", "local", "none"}, s.Logging.Driver) {
 		return fmt.Errorf("logging.driver is not allowed: want one of json-file, local, none")
 	}
-	for _, check := range []func(types.ServiceConfig) error{checkEnvironment, checkBuild, checkMounts, checkPorts} {
+	for _, check := range []func(types.ServiceConfig) error{checkImage, checkCopies, checkEnvironment, checkBuild, checkMounts, checkPorts} {
 		if err := check(s); err != nil {
 			return err
 		}
@@ -76,10 +106,10 @@ func checkBuild(s types.ServiceConfig) error {
 	if s.Build == nil {
 		return nil
 	}
-	if !inWorkspace(s.Build.Context) {
-		return fmt.Errorf("build.context is not below the workspace")
+	if !isFolder(s.Build.Context) {
+		return fmt.Errorf("build.context is no folder of the workspace: %s", wantFolder)
 	}
-	if s.Build.Dockerfile != "" && !inWorkspace(s.Build.Dockerfile) {
+	if s.Build.Dockerfile != "" && !filepath.IsLocal(s.Build.Dockerfile) {
 		return fmt.Errorf("build.dockerfile is not below its context")
 	}
 	for name, value := range s.Build.Args {
@@ -90,11 +120,14 @@ func checkBuild(s types.ServiceConfig) error {
 	return nil
 }
 
-// inWorkspace tells whether a path is a folder of the workspace: relative, not
-// home, no address of a repository.
-func inWorkspace(path string) bool {
-	return path != "" && filepath.IsLocal(path) && !strings.HasPrefix(path, "~") && !strings.ContainsAny(path, ":#@\\")
-}
+// folderForm is a folder that lies directly in the workspace. Two of them are the
+// same or have nothing in common, and none is the address of a repository, which
+// an engine takes out of a context such as github.com/a/b.
+var folderForm = regexp.MustCompile(`^(\./)?[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$`)
+
+const wantFolder = "want such as ./data, which lies directly in the workspace"
+
+func isFolder(path string) bool { return folderForm.MatchString(path) }
 
 // checkMounts lets a service have volumes of its own and folders of the
 // workspace; the engine's socket by its one name, for it may be allowed.
@@ -104,12 +137,55 @@ func checkMounts(s types.ServiceConfig) error {
 		case v.Type == types.VolumeTypeTmpfs, v.Type == types.VolumeTypeVolume:
 		case v.Type != types.VolumeTypeBind:
 			return fmt.Errorf("volumes[%d].type is not allowed: want volume, tmpfs or bind", i)
-		case v.Source != dockerSock && !inWorkspace(v.Source):
-			return fmt.Errorf("volumes[%d].source is not below the workspace", i)
+		case v.Source != dockerSock && !isFolder(v.Source):
+			return fmt.Errorf("volumes[%d].source is no folder of the workspace: %s", i, wantFolder)
+		}
+		for _, other := range s.Volumes[:i] {
+			if inside(v.Target, other.Target) || inside(other.Target, v.Target) {
+				return fmt.Errorf("volumes[%d].target lies in or over that of another one", i)
+			}
 		}
 		if v.Bind != nil && (v.Bind.Propagation != "" || v.Bind.SELinux != "") {
 			return fmt.Errorf("volumes[%d].bind is not allowed", i)
 		}
+	}
+	return nil
+}
+
+// inside tells whether a path in a container is a folder or lies in it.
+func inside(target, folder string) bool {
+	target, folder = path.Clean("/"+target), path.Clean("/"+folder)
+	return target == folder || folder == "/" || strings.HasPrefix(target, folder+"/")
+}
+
+// An image comes from a registry that has a name of the public internet, or from
+// Docker's own. By an address the engine could be had to ask this machine, or its
+// network.
+var (
+	imageForm    = regexp.MustCompile(`^[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
+	registryForm = regexp.MustCompile(`^([a-z0-9-]+\.)+[a-z]{2,}$`)
+)
+
+func checkImage(s types.ServiceConfig) error {
+	registry, _, several := strings.Cut(s.Image, "/")
+	named := several && (strings.ContainsAny(registry, ".:") || registry == "localhost")
+	private := func(suffix string) bool { return strings.HasSuffix(registry, "."+suffix) }
+	switch {
+	case s.Image == "":
+	case named && (!registryForm.MatchString(registry) || slices.ContainsFunc(privateNames, private)):
+		return fmt.Errorf("image is of a registry by its address: want one with a public name, without a port")
+	case !imageForm.MatchString(s.Image):
+		return fmt.Errorf("image is not allowed: want such as nginx:1.27")
+	}
+	return nil
+}
+
+// maxCopies is how many containers a service may have.
+const maxCopies = 10
+
+func checkCopies(s types.ServiceConfig) error {
+	if s.Deploy != nil && s.Deploy.Replicas != nil && (*s.Deploy.Replicas < 0 || *s.Deploy.Replicas > maxCopies) {
+		return fmt.Errorf("deploy.replicas is not allowed: want at most %d", maxCopies)
 	}
 	return nil
 }

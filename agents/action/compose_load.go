@@ -20,25 +20,26 @@ import (
 
 // What may stand in a file. Compose has three hundred fields, of which every
 // release adds some; one that reaches out of the container must not be let in by
-// being forgotten, so the list is of those that do not.
+// being forgotten, so the list is of those that do not. (labels do: by them other
+// programs of the machine, such as a proxy, take orders.)
 var (
 	topFields     = []string{"services", "networks", "volumes"}
 	serviceFields = []string{
 		"attach", "build", "cap_drop", "command", "container_name", "cpu_shares", "cpus", "depends_on",
 		"deploy", "domainname", "entrypoint", "environment", "expose", "healthcheck", "hostname", "image",
-		"init", "ipc", "labels", "logging", "mem_limit", "mem_reservation", "memswap_limit", "network_mode",
-		"networks", "pids_limit", "platform", "ports", "pull_policy", "read_only", "restart", "scale",
+		"init", "ipc", "logging", "mem_limit", "mem_reservation", "memswap_limit", "network_mode",
+		"networks", "pids_limit", "platform", "ports", "pull_policy", "read_only", "restart",
 		"security_opt", "shm_size", "stdin_open", "stop_grace_period", "stop_signal", "tmpfs", "tty", "ulimits",
 		"user", "volumes", "working_dir",
 	}
 	fieldsOf = map[string][]string{
-		"build":       {"args", "context", "dockerfile", "dockerfile_inline", "labels", "no_cache", "pull", "target"},
-		"deploy":      {"labels", "mode", "replicas", "resources", "restart_policy"},
+		"build":       {"args", "context", "dockerfile", "dockerfile_inline", "no_cache", "pull", "target"},
+		"deploy":      {"mode", "replicas", "resources", "restart_policy"},
 		"resources":   {"limits", "reservations"},
 		"limits":      {"cpus", "memory", "pids"},
 		"logging":     {"driver", "options"},
-		"own network": {"driver", "enable_ipv4", "enable_ipv6", "internal", "labels"},
-		"own volume":  {"driver", "labels"},
+		"own network": {"driver", "enable_ipv4", "enable_ipv6", "internal"},
+		"own volume":  {"driver"},
 		"network":     {"aliases"},
 		"volume":      {"bind", "read_only", "source", "target", "tmpfs", "type", "volume"},
 		"port":        {"app_protocol", "host_ip", "mode", "name", "protocol", "published", "target"},

@@ -92,6 +92,9 @@ func readyFolder(p *policy.Policy, file policy.Place, project *types.Project) er
 		if info.Mode()&fs.ModeSymlink != 0 {
 			return throughLink(path.path)
 		}
+		if !info.IsDir() {
+			return denied("compose_mount", path.path, "it is a "+kindName(info.Mode())+", not a folder")
+		}
 	}
 	return noSettings(file)
 }

@@ -161,6 +161,10 @@ func TestComposeRunLooks(t *testing.T) {
 			return os.Symlink("/", filepath.Join(dir, "html"))
 		},
 		"": func(dir string) error { return os.Remove(filepath.Join(dir, "html")) },
+		"compose_mount": func(dir string) error {
+			must(t, os.Remove(filepath.Join(dir, "html")))
+			return os.WriteFile(filepath.Join(dir, "html"), nil, 0o600)
+		},
 		"compose_env": func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, ".env"), []byte("COMPOSE_FILE=x"), 0o600)
 		},

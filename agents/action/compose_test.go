@@ -45,7 +45,6 @@ services:
   db:
     build: {context: ./db, dockerfile: Dockerfile.txt, args: {V: "1"}}
     network_mode: none
-    labels: [a=b]
 networks: {front: {driver: bridge, internal: true}}
 volumes: {data: {driver: local}}
 `
@@ -70,6 +69,14 @@ func TestComposeValid(t *testing.T) {
 	}
 	if err := (&DeployCompose{Template: goodCompose}).Validate(Limits{}); err != nil {
 		t.Error(err)
+	}
+	for _, more := range []string{
+		serviceWith("volumes: ['./a:/x:ro', './b:/y']") + "  other: {image: x, volumes: ['./a:/y:ro']}",
+		"services: {web: {image: ghcr.io/owner/na-me:1.2_x}, db: {image: 'docker.io/library/redis:7@sha256:" + strings.Repeat("0a", 32) + "'}}",
+	} {
+		if err := validate(more); err != nil {
+			t.Errorf("%v\n%s", err, more)
+		}
 	}
 	project, err := loadCompose(goodCompose)
 	if err != nil {
@@ -152,14 +159,14 @@ func TestComposeRefuses(t *testing.T) {
 		{serviceWith("deploy: {placement: {constraints: [x]}}"), "deploy.placement is not allowed"},
 		{serviceWith("deploy: {resources: {reservations: {generic_resources: []}}}"), ""},
 		{serviceWith("deploy: {resources: {reservations: {'devices' : [{capabilities: [gpu]}]}}}"), "devices is not allowed"},
-		{serviceWith("volumes: ['/:/host']"), "volumes[0].source is not below"},
-		{serviceWith("volumes: ['/etc/passwd:/x:ro']"), "volumes[0].source is not below"},
-		{serviceWith("volumes: ['../x:/x']"), "volumes[0].source is not below"},
-		{serviceWith("volumes: ['./a/../../x:/x']"), "volumes[0].source is not below"},
-		{serviceWith("volumes: ['~/.ssh:/x']"), "volumes[0].source is not below"},
-		{serviceWith("volumes: ['/run/docker.sock:/x']"), "volumes[0].source is not below"},
-		{serviceWith("volumes: ['/var/run/../run/docker.sock:/x']"), "volumes[0].source is not below"},
-		{serviceWith("volumes: [{type: bind, source: /, target: /x}]"), "volumes[0].source is not below"},
+		{serviceWith("volumes: ['/:/host']"), "volumes[0].source is no folder of"},
+		{serviceWith("volumes: ['/etc/passwd:/x:ro']"), "volumes[0].source is no folder of"},
+		{serviceWith("volumes: ['../x:/x']"), "volumes[0].source is no folder of"},
+		{serviceWith("volumes: ['./a/../../x:/x']"), "volumes[0].source is no folder of"},
+		{serviceWith("volumes: ['~/.ssh:/x']"), "volumes[0].source is no folder of"},
+		{serviceWith("volumes: ['/run/docker.sock:/x']"), "volumes[0].source is no folder of"},
+		{serviceWith("volumes: ['/var/run/../run/docker.sock:/x']"), "volumes[0].source is no folder of"},
+		{serviceWith("volumes: [{type: bind, source: /, target: /x}]"), "volumes[0].source is no folder of"},
 		{serviceWith("volumes: [{type: bind, source: ./a, target: /x, bind: {propagation: shared}}]"), "volumes[0].bind is not allowed"},
 		{serviceWith("volumes: [{type: npipe, source: a, target: /x}]"), "volumes[0].type is not allowed"},
 		{serviceWith("volumes: [{type: cluster, source: a, target: /x}]"), "volumes[0].type is not allowed"},
@@ -183,25 +190,52 @@ func TestComposeRefuses(t *testing.T) {
 		{serviceWith("ports: ['192.168.1.2:8080:80']"), "ports[0] is open to the network"},
 		{serviceWith("ports: [{target: 80, published: '80'}]"), "ports[0] is open to the network"},
 		{serviceWith("ports: [{target: 80, published: '80', host_ip: 127.0.0.1, mode: host}]"), "ports[0].mode"},
-		{serviceWith("build: ../x"), "build.context is not below"},
-		{serviceWith("build: /"), "build.context is not below"},
-		{serviceWith("build: https://github.com/x/y.git"), "build.context is not below"},
-		{serviceWith("build: git@github.com/x/y"), "build.context is not below"},
-		{serviceWith("build: {context: ., dockerfile: ../x}"), "build.dockerfile is not below"},
-		{serviceWith("build: {context: ., network: host}"), "build.network is not allowed"},
-		{serviceWith("build: {context: ., ssh: [default]}"), "build.ssh is not allowed"},
-		{serviceWith("build: {context: ., secrets: [x]}"), "build.secrets is not allowed"},
-		{serviceWith("build: {context: ., additional_contexts: {a: /}}"), "build.additional_contexts is not allowed"},
-		{serviceWith("build: {context: ., cache_to: ['type=local,dest=/x']}"), "build.cache_to is not allowed"},
-		{serviceWith("build: {context: ., entitlements: [security.insecure]}"), "build.entitlements is not allowed"},
-		{serviceWith("build: {context: ., args: [HOME]}"), "build.args.HOME has no value"},
+		{serviceWith("volumes: ['.:/x']"), "volumes[0].source is no folder of"},
+		{serviceWith("volumes: ['./a/b:/x']"), "volumes[0].source is no folder of"},
+		{serviceWith("volumes: ['./a:/x', './a/../b:/y']"), "volumes[1].source is no folder of"},
+		{serviceWith("volumes: ['./.git:/x']"), "volumes[0].source is no folder of"},
+		{serviceWith("volumes: ['./agents:/x', './tmp:/x/y']"), "volumes[1].target lies in or over"},
+		{serviceWith("volumes: ['data:/x/y/', './tmp:/x/./']") + "volumes: {data: {}}", "volumes[1].target lies in or over"},
+		{serviceWith("volumes: ['./a:/x']") + "  other: {image: x, volumes: ['./a:/y:ro']}", "services.other.volumes[0].source may be written by services.web"},
+		{serviceWith("volumes: ['./a:/x:ro']") + "  other: {image: x, volumes: ['a:/z', './a:/y']}\nvolumes: {a: {}}", "services.web.volumes[0].source may be written by services.other"},
+		{serviceWith("volumes: ['./a:/x']") + "  other: {build: a}", "services.other.build.context may be written by services.web"},
+		{serviceWith("scale: 1000"), "scale is not allowed"},
+		{serviceWith("deploy: {replicas: 1000}"), "deploy.replicas is not allowed"},
+		{serviceWith("labels: {traefik.enable: 'true'}"), "labels is not allowed"},
+		{serviceWith("deploy: {labels: [a=b]}"), "labels is not allowed"},
+		{serviceWith("build: {context: a, labels: [a=b]}"), "labels is not allowed"},
+		{serviceWith("") + "networks: {n: {labels: [a=b]}}", "labels is not allowed"},
+		{serviceWith("") + "volumes: {n: {labels: [a=b]}}", "labels is not allowed"},
+		{"services: {web: {image: 127.0.0.1:5000/x}}", "image is of a registry"},
+		{"services: {web: {image: 10.0.0.1/x}}", "image is of a registry"},
+		{"services: {web: {image: 0x7f.1/x}}", "image is of a registry"},
+		{"services: {web: {image: '[::1]:5000/x'}}", "image is of a registry"},
+		{"services: {web: {image: localhost/x}}", "image is of a registry"},
+		{"services: {web: {image: registry.example.com:5000/x}}", "image is of a registry"},
+		{"services: {web: {image: registry.internal/x}}", "image is of a registry"},
+		{"services: {web: {image: https://example.com/x}}", "image is"},
+		{serviceWith("build: ../x"), "build.context is no folder of"},
+		{serviceWith("build: /"), "build.context is no folder of"},
+		{serviceWith("build: https://github.com/x/y.git"), "build.context is no folder of"},
+		{serviceWith("build: github.com/x/y"), "build.context is no folder of"},
+		{serviceWith("build: ."), "build.context is no folder of"},
+		{serviceWith("build: a/b"), "build.context is no folder of"},
+		{serviceWith("build: git@github.com/x/y"), "build.context is no folder of"},
+		{serviceWith("build: {context: a, dockerfile: ../x}"), "build.dockerfile is not below"},
+		{serviceWith("build: {context: a, network: host}"), "build.network is not allowed"},
+		{serviceWith("build: {context: a, ssh: [default]}"), "build.ssh is not allowed"},
+		{serviceWith("build: {context: a, secrets: [x]}"), "build.secrets is not allowed"},
+		{serviceWith("build: {context: a, additional_contexts: {a: /}}"), "build.additional_contexts is not allowed"},
+		{serviceWith("build: {context: a, cache_to: ['type=local,dest=/x']}"), "build.cache_to is not allowed"},
+		{serviceWith("build: {context: a, entitlements: [security.insecure]}"), "build.entitlements is not allowed"},
+		{serviceWith("build: {context: a, args: [HOME]}"), "build.args.HOME has no value"},
 		{serviceWith("environment: [HOME]"), "environment.HOME has no value"},
 		{serviceWith("environment: {SECRET: }"), "environment.SECRET has no value"},
 		{serviceWith("command: echo $HOME"), "command"},
 		{serviceWith("command: 'echo ${HOME:-x}'"), "command"},
-		{serviceWith("labels: {a: $$$HOME}"), "has a variable"},
+		{serviceWith("hostname: $$$HOME"), "has a variable"},
 		{serviceWith(`command: "echo \x24{HOME}"`), "has a variable"},
-		{serviceWith("labels: {$HOME: x}"), "has a variable"},
+		{serviceWith("environment: {$HOME: x}"), "has a variable"},
 		{"services: {$HOME: {image: x}}", ""},
 		{serviceWith("image2: x\n---\nservices: {web: {image: y}}"), ""},
 		{serviceWith("") + "---\nservices: {web: {image: y}}", "more than one document"},

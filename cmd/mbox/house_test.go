@@ -51,7 +51,7 @@ var rooms = map[string]room{
 	},
 	"agents/action": {
 		layer: 2, ours: []string{"agents/policy", "mailbox/durable", "schemas"},
-		libraries: []string{jsonV2, xsys, "code.dny.dev/ssrf", "github.com/compose-spec/compose-go/v2", "github.com/sirupsen/logrus"},
+		libraries: []string{jsonV2, xsys, "code.dny.dev/ssrf", "github.com/compose-spec/compose-go/v2", "github.com/sirupsen/logrus", "go.yaml.in/yaml/v4"},
 	},
 	"agents": {
 		layer: 3, ours: []string{"agents/action", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "audit", "schemas", "mailbox/durable"},
