@@ -116,6 +116,9 @@ type Box struct {
 	closed  bool
 
 	settledAt time.Time // when every shard was last looked at
+	seenBoot  seenBoot
+	judgedAt  time.Time     // when a recovery last found that tasks are gone
+	judging   time.Duration // how long that took
 }
 
 // version is the content of .mbox/VERSION. It is written last by Create.
@@ -319,6 +322,9 @@ func Open(ctx context.Context, dir string, o Options) (*Box, error) {
 		return nil, err
 	}
 	err = b.afterBoot(ctx)
+	if errors.Is(err, ErrGone) {
+		err = nil // reading goes on, and whoever would write is told
+	}
 	if err == nil {
 		err = b.settleAll(ctx)
 	}
@@ -403,14 +409,17 @@ func (b *Box) now() time.Time { return b.o.Now() }
 
 // bootRecord says on which boot, machine and inode the mailbox was last
 // recovered. Any difference means that unflushed renames may be lost, or that
-// the home was moved or copied. Recovering stands while a recovery within one
-// boot is at work: if it dies, the next Open goes on with it.
+// the home was moved or copied, or a folder of tasks replaced. Recovering stands
+// while a recovery within one boot is at work: if it dies, the next Open goes on
+// with it. Stopped says which tasks a recovery found gone (ErrGone).
 type bootRecord struct {
 	Boot       string `json:"boot"`
 	Host       string `json:"host"`
 	Dev        uint64 `json:"dev"`
 	Inode      uint64 `json:"inode"`
+	Folders    inodes `json:"folders"` // of taskPlaces
 	Recovering bool   `json:"recovering,omitzero"`
+	Stopped    string `json:"stopped,omitzero"`
 }
 
 func currentBoot(dir string) (bootRecord, error) {
@@ -422,7 +431,8 @@ func currentBoot(dir string) (bootRecord, error) {
 	if err != nil {
 		return bootRecord{}, err
 	}
-	return bootRecord{Boot: boot, Host: audit.ThisWriter().Host, Dev: deviceOf(info), Inode: inode(info)}, nil
+	folders, err := taskInodes(dir)
+	return bootRecord{Boot: boot, Host: audit.ThisWriter().Host, Dev: deviceOf(info), Inode: inode(info), Folders: folders}, err
 }
 
 // readBoot returns the boot record; an empty one, which no machine has, where

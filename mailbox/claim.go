@@ -204,7 +204,7 @@ func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, h *heldT
 		case errors.Is(err, ErrNotFound), errors.Is(err, errNotReady), errors.Is(err, errHeld):
 			// Somebody else has it, or had it, or a line about it has to come first.
 		case errors.Is(err, errForeign):
-			if _, err := b.lookInto(ctx, rec.id); err != nil {
+			if _, err := b.lookInto(ctx, rec.id); err != nil && !errors.Is(err, errNowhere) {
 				return nil, nil, err
 			}
 		default:

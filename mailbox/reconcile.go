@@ -17,7 +17,8 @@ import (
 )
 
 // lookInto reconciles one task that does not look as the ledger says. busy
-// means that somebody holds its shard: look again later.
+// means that somebody holds its shard: look again later. errNowhere is for a
+// survey to judge, which sees how many are gone (judgeMissing).
 func (b *Box) lookInto(ctx context.Context, id ID) (busy bool, err error) {
 	s, err := b.tryShard(ctx, shardOf(string(id)))
 	if errors.Is(err, ErrBusy) {
@@ -31,8 +32,8 @@ func (b *Box) lookInto(ctx context.Context, id ID) (busy bool, err error) {
 }
 
 // reconcile adopts what a stranger did to a live task, as far as that may be
-// adopted: a move from pending to in-progress, one from in-progress to
-// completed, failed or pending, and a deletion from pending. It is the way in
+// adopted: a move from pending to in-progress, and one from in-progress to
+// completed, failed or pending (a deletion is adoptMissing's). It is the way in
 // which a worker that only uses mv takes part. Every other change stays as it
 // is, gets one alarm, and is named by verify until an operator adopts it.
 //
@@ -62,10 +63,7 @@ func (b *Box) reconcile(ctx context.Context, s *shard, id ID) error {
 		}
 		return b.adoptMove(ctx, s, r, f)
 	}
-	if r.state == Pending {
-		return b.adoptDeletion(ctx, s, r)
-	}
-	return b.alarm(ctx, s, id, "missing", fmt.Sprintf("its file is gone from %s; mbox recover --adopt %s gives it up", r.state, id))
+	return errNowhere
 }
 
 func (b *Box) adoptDeletion(ctx context.Context, s *shard, r *record) error {

@@ -20,6 +20,9 @@ type RecoverOptions struct {
 	// Adopt takes over, task by task, what a stranger did and what is never
 	// adopted by itself: edits, deletions, moves out of completed.
 	Adopt []ID
+	// AdoptDeleted gives up every task whose file is nowhere, and so ends the stop
+	// that ErrGone is.
+	AdoptDeleted bool
 }
 
 // Recovered says what a recovery did.
@@ -138,7 +141,13 @@ func (b *Box) recoverAll(ctx context.Context, anyway bool) error {
 			return err
 		}
 	}
+	begun := time.Now()
 	_, err = b.recover(ctx, RecoverOptions{})
+	if errors.Is(err, ErrGone) {
+		b.mu.Lock()
+		b.judgedAt, b.judging = time.Now(), time.Since(begun)
+		b.mu.Unlock()
+	}
 	return err
 }
 
@@ -150,6 +159,12 @@ type recovery struct {
 	last  map[ID]*fate
 	files map[ID][]string // where files of an id lie, from the home
 	adopt []ID
+
+	was, now bootRecord // the latter is written at the end
+
+	adoptDeleted bool // what is gone was deleted, an operator says
+	deleted      []ID // that is these
+	judged       bool // what is gone
 
 	journaled map[string]bool // hashes of the contents that the journal has
 
@@ -177,16 +192,16 @@ func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) 
 	if err != nil {
 		return Recovered{}, err
 	}
-	r := &recovery{b: b, ctx: ctx, adopt: o.Adopt, last: map[ID]*fate{}, files: map[ID][]string{}, journaled: map[string]bool{}}
+	r := &recovery{b: b, ctx: ctx, was: was, now: boot, adopt: o.Adopt, adoptDeleted: o.AdoptDeleted, journaled: map[string]bool{}}
 	r.suspect, r.restarted = o.AfterIOError, was.Boot != boot.Boot
 	r.out.Moved = was.Host != boot.Host || was.Dev != boot.Dev || was.Inode != boot.Inode
-	begin := []func() error{r.writable}
+	begin := []func() error{r.writable, r.goneFirst}
 	if o.AfterIOError {
 		// The mark comes first, because a crash after Renew leaves a mailbox that may
 		// be written; and the journal comes back before Renew begins another.
 		begin = []func() error{b.markRecovery, r.journal, func() error { return b.ledger.Renew(ctx) }}
 	}
-	for _, step := range append(begin, r.journal, r.ledger, b.markRecovery, r.fold, r.asides, r.walk, r.tasks, r.records, r.shards, r.staged, r.copies) {
+	for _, step := range append(begin, r.journal, r.ledger, b.markRecovery, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.copies) {
 		if err := step(); err != nil {
 			return r.out, err
 		}
@@ -199,6 +214,7 @@ func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) 
 	if err := r.leases(was.Boot == boot.Boot && was.Host == boot.Host); err != nil {
 		return r.out, err
 	}
+	boot.Folders = r.now.Folders
 	return r.out, writeBoot(b.home, boot, b.o.Sync)
 }
 
@@ -233,6 +249,11 @@ func (r *recovery) fold() error {
 	if err := removeIfThere(r.b.snapshotPath()); err != nil {
 		return err
 	}
+	return r.moves()
+}
+
+func (r *recovery) moves() error {
+	r.last = map[ID]*fate{}
 	return r.b.foldAll(func(id ID, agent string, m *move, at time.Time) {
 		r.last[id] = &fate{agent, m, at}
 	})

@@ -84,7 +84,7 @@ func (v *versions) add(tx string, rec audit.Journaled) error {
 // quarantine when it is moved there. After an I/O error every content is staged
 // anew, wherever it is.
 func (r *recovery) restore(v *versions) error {
-	if len(v.txs) == 0 {
+	if len(v.txs) == 0 || slices.Contains(r.deleted, v.id) {
 		return nil
 	}
 	s, err := r.shard(v.id)

@@ -15,6 +15,7 @@ import (
 
 // walk notes where the files of each id lie.
 func (r *recovery) walk() error {
+	r.files = map[ID][]string{}
 	dirs := []string{}
 	for _, s := range Folders {
 		dirs = append(dirs, filepath.Join("tasks", string(s)))
@@ -28,7 +29,7 @@ func (r *recovery) walk() error {
 	}
 	for _, dir := range dirs {
 		names, err := listNames(r.b.path(dir))
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a missing folder is judged by gone
 			return err
 		}
 		for _, name := range names {

@@ -57,6 +57,9 @@ func (b *Box) scan(ctx context.Context, folders []State, q *quota) (r ScanReport
 	if err := b.settleAll(ctx); err != nil {
 		return r, err
 	}
+	if err := b.judgeGone(ctx); err != nil {
+		return r, err
+	}
 	if err := b.update(); err != nil {
 		return r, err
 	}
@@ -188,9 +191,19 @@ func (b *Box) lookAt(ctx context.Context, folder State, unknown []string, missin
 		}
 		bad = append(bad, err)
 	}
+	var nowhere []ID
 	for _, id := range missing {
 		busy, err := b.lookInto(ctx, id)
+		if errors.Is(err, errNowhere) {
+			if nowhere = append(nowhere, id); len(nowhere) > byHandAtMost {
+				break
+			}
+			continue
+		}
 		note(0, busy, err)
+	}
+	if err := b.judgeMissing(ctx, nowhere); err != nil {
+		return 0, err
 	}
 	if folder == Pending {
 		q.keep(unknown)

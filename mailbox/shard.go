@@ -188,6 +188,10 @@ func readDirty(path string) (dirty, bool, error) {
 }
 
 func (b *Box) settled(ctx context.Context, s *shard) (*shard, error) {
+	if err := b.InPlace(); err != nil {
+		s.unlock()
+		return nil, err
+	}
 	record := make([]byte, recordSize)
 	n, err := s.lock.File().ReadAt(record, 0)
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -218,7 +218,7 @@ func (c *Claim) verb(ctx context.Context, verb string, content any, decide func(
 func (b *Box) claimed(ctx context.Context, s *shard, id ID) (*found, error) {
 	f, r, err := b.current(id)
 	if errors.Is(err, errForeign) {
-		if err := b.reconcile(ctx, s, id); err != nil {
+		if err := b.reconcile(ctx, s, id); err != nil && !errors.Is(err, errNowhere) {
 			return nil, err
 		}
 		f, r, err = b.current(id)

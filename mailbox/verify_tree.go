@@ -270,6 +270,8 @@ func (v *verifying) home() error {
 	v.due = was != now
 	switch {
 	case !v.due:
+	case was.Stopped != "":
+		v.note("nothing is written until the tasks are back: %s", was.Stopped)
 	case was.sameAs(now):
 		v.note("a recovery was interrupted; the next command goes on with it")
 	default:

@@ -203,7 +203,7 @@ func (b *Box) seek(id ID) (*found, error) {
 // months lists the archive's folders, the youngest first.
 func (b *Box) months() ([]string, error) {
 	entries, err := os.ReadDir(b.path("tasks", "archive"))
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	var out []string

@@ -156,6 +156,9 @@ func (b *Box) attendTo(ctx context.Context, folder State, name string, q *quota)
 		return b.admit(ctx, name, q)
 	case there != (state == folder) && state != None:
 		busy, err := b.lookInto(ctx, ID(trimJSON(name)))
+		if errors.Is(err, errNowhere) {
+			return settleTime, nil // others may go with it
+		}
 		return waitIf(busy), err
 	case there && folder == InProgress && state == None:
 		if !q.putAway(name) {

@@ -2,6 +2,7 @@ package main
 
 const (
 	recoverGo = "mailbox/recover.go"
+	goneGo    = "mailbox/gone.go"
 	tasksGo   = "mailbox/recover_tasks.go"
 	restGo    = "mailbox/recover_rest.go"
 	restoreGo = "mailbox/recover_journal.go"
@@ -87,7 +88,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"ledger-recovered-after-the-tasks", "21", recoverGo,
-		"r.journal, r.ledger, b.markRecovery, r.fold, r.asides, r.walk, r.tasks, r.records, r.shards, r.staged, r.copies", "r.journal, b.markRecovery, r.fold, r.asides, r.walk, r.tasks, r.records, r.shards, r.staged, r.ledger, r.copies",
+		"r.journal, r.ledger, b.markRecovery, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.copies", "r.journal, b.markRecovery, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.ledger, r.copies",
 		boxTest("TestRecoverNeedsALedger|TestRecoverLeavesDamage|TestStagedContentOfACutLine"),
 	},
 	{
@@ -154,6 +155,31 @@ var recoveryMutants = []mutant{
 		"boot-written-first", "20", recoverGo,
 		"\tif err := r.leases(", "\tif err := writeBoot(b.home, boot, b.o.Sync); err != nil {\n\t\treturn r.out, err\n\t}\n\tif err := r.leases(",
 		boxTest("TestOrderOfRecovery"),
+	},
+	{
+		"gone-is-not-asked", "9", shardGo,
+		"\tif err := b.InPlace(); err != nil {\n\t\ts.unlock()\n\t\treturn nil, err\n\t}\n", "",
+		boxTest("TestFolderGone|TestManyGone"),
+	},
+	{
+		"all-gone-is-deleted", "9", goneGo,
+		"if len(ids) > byHandAtMost {", "if len(ids) > 1000 {",
+		boxTest("TestManyGone"),
+	},
+	{
+		"some-are-back", "9", goneGo,
+		"case r.was.Stopped != \"\":", "case false:",
+		boxTest("TestManyGone"),
+	},
+	{
+		"gone-from-another-folder", "22", goneGo,
+		"most, why = 0, \"; \"", "most, why = byHandAtMost, \"; \"",
+		boxTest("TestFolderGone"),
+	},
+	{
+		"gone-judged-behind-the-journal", "22", recoverGo,
+		"{r.writable, r.goneFirst}", "{r.writable}",
+		boxTest("TestGoneIsNotReplayed"),
 	},
 	{
 		"boot-never-written", "20,22", recoverGo,

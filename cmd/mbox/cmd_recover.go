@@ -10,23 +10,27 @@ import (
 )
 
 func recoverVerb() *verb {
-	var afterIO, inJSON bool
+	var afterIO, deleted, inJSON bool
 	var adopt texts
 	return &verb{
 		name:  "recover",
 		brief: "bring files in line with the ledger",
 		about: `Folds the whole ledger, looks at every file, and brings each task to where its
 last line has it. Every command does this after a restart of the machine; it is
-for a disk that was away, a lock file that was removed, and for the two cases
+for a disk that was away, a lock file that was removed, and for the cases
 below. A second run changes nothing.
 
 --after-io-error ends the read-only state that a failed write to the ledger set.
 --adopt ID takes over what somebody did to a task by hand, and what is never
-taken over by itself: edits, deletions, moves out of completed.`,
+taken over by itself: edits, deletions, moves out of completed.
+--adopt-deleted gives up every task whose file is nowhere. More than 16 that are
+gone at once, or any from a folder that was replaced, make the mailbox read-only
+until they are back or this is said.`,
 		shows: []string{"mbox recover", "mbox recover --adopt task-2026-02-16-001"},
 		exits: []int{exitNotFound, exitIO, exitBusy, exitCommitted},
 		flags: []cli.Flag{
 			boolFlag("after-io-error", "the disk is well again: end the read-only state", &afterIO),
+			boolFlag("adopt-deleted", "give up every task whose file is nowhere", &deleted),
 			valueFlag("adopt", "take over what was done to task `ID` by hand; may be repeated", &adopt),
 			jsonFlag(&inJSON),
 		},
@@ -35,7 +39,7 @@ taken over by itself: edits, deletions, moves out of completed.`,
 			if err != nil {
 				return err
 			}
-			r := mailbox.RecoverOptions{AfterIOError: afterIO}
+			r := mailbox.RecoverOptions{AfterIOError: afterIO, AdoptDeleted: deleted}
 			for _, id := range adopt {
 				r.Adopt = append(r.Adopt, mailbox.ID(id))
 			}

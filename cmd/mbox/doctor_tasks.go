@@ -109,6 +109,10 @@ func (e *exam) tasks(ctx context.Context) {
 		return
 	}
 	defer box.Close()
+	if gone := box.InPlace(); gone != nil {
+		_, hint := judge(gone)
+		e.add("tasks", wrong, hint, "%v", gone)
+	}
 	if box.Routed() {
 		e.add("router", fine, "", "mbox up serves this mailbox")
 	} else {

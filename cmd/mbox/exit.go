@@ -97,6 +97,8 @@ func judge(err error) (code int, hint string) {
 		return exitPolicy, "mbox audit delegation shows the decision; mbox.toml says who may do what"
 	case errors.Is(err, mailbox.ErrStale):
 		return exitStale, "the task was given to somebody else or has ended; a late result is kept in tasks/quarantine"
+	case errors.Is(err, mailbox.ErrGone):
+		return exitIO, "put them back as they were, and it ends by itself; if they are to be deleted: mbox recover --adopt-deleted"
 	case errors.Is(err, mailbox.ErrReadOnly):
 		return exitIO, "mbox doctor tells why; when the disk is well again: mbox recover --after-io-error"
 	case errors.Is(err, mailbox.ErrIntegrity), errors.Is(err, audit.ErrDamaged):

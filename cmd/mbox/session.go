@@ -132,6 +132,9 @@ func (s *session) tidied(ctx context.Context, action func(*mailbox.Box) error) e
 		if err != nil {
 			return err
 		}
+		if gone := box.InPlace(); errors.Is(gone, mailbox.ErrGone) {
+			s.warnf("%v", gone)
+		}
 		return action(box)
 	})
 }

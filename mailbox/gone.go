@@ -1,0 +1,331 @@
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+)
+
+// ErrGone: tasks are gone from a folder, and not a few of them by somebody's
+// hand: the folder was replaced, removed, emptied, or is on a disk that is away.
+// That is a stop, not a verdict. Nothing is written until they are back, or an
+// operator says that they are deleted (RecoverOptions.AdoptDeleted).
+var ErrGone = fmt.Errorf("%w: tasks are gone", ErrReadOnly)
+
+// errNowhere says that the file of a live task is in no folder.
+var errNowhere = fmt.Errorf("%w: its file is in no folder", errForeign)
+
+// byHandAtMost is how many tasks may be gone at once from a folder that is the
+// same as before. It is what a person deletes by hand.
+const byHandAtMost = 16
+
+// taskPlaces are the folders whose inodes the boot record holds.
+var taskPlaces = [...]State{Pending, InProgress, Completed, Failed, Archived}
+
+type inodes [len(taskPlaces)]uint64
+
+// taskInodes are the inodes of the folders of tasks; 0 for one that is missing.
+func taskInodes(home string) (n inodes, err error) {
+	for i, s := range taskPlaces {
+		info, err := os.Stat(filepath.Join(home, "tasks", string(s)))
+		if err == nil {
+			n[i] = inode(info)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// InPlace returns ErrGone where a folder of tasks is not the one that it was at
+// the last recovery, or one has found that tasks are gone. It is asked whenever
+// a shard is taken, by every process, so it makes a few system calls and no more.
+func (b *Box) InPlace() error {
+	was, err := b.bootSeen()
+	if err != nil {
+		return err
+	}
+	if was.Stopped != "" {
+		return fmt.Errorf("%w: %s", ErrGone, was.Stopped)
+	}
+	if was.Folders == (inodes{}) {
+		return nil // no record: the next Open recovers everything
+	}
+	now, err := taskInodes(b.home)
+	if err != nil {
+		return err
+	}
+	for i, s := range taskPlaces {
+		if now[i] != was.Folders[i] {
+			return fmt.Errorf("%w: %s", ErrGone, notTheSame(s, now[i]))
+		}
+	}
+	return nil
+}
+
+// bootSeen is the boot record, read again where its file is another one.
+func (b *Box) bootSeen() (bootRecord, error) {
+	info, err := os.Lstat(privatePath(b.home, "boot"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return bootRecord{}, nil
+	}
+	if err != nil {
+		return bootRecord{}, err
+	}
+	b.mu.Lock()
+	last := b.seenBoot
+	b.mu.Unlock()
+	if last.info != nil && os.SameFile(last.info, info) && last.info.ModTime().Equal(info.ModTime()) {
+		return last.record, nil
+	}
+	r, err := readBoot(b.home)
+	if err == nil {
+		b.mu.Lock()
+		b.seenBoot = seenBoot{info, r}
+		b.mu.Unlock()
+	}
+	return r, err
+}
+
+// seenBoot is the boot record and the file that it was in.
+type seenBoot struct {
+	info   fs.FileInfo
+	record bootRecord
+}
+
+func notTheSame(s State, inode uint64) string {
+	if inode == 0 {
+		return fmt.Sprintf("tasks/%s is missing", s)
+	}
+	return fmt.Sprintf("tasks/%s is another folder than before", s)
+}
+
+// judgeGone looks anew where tasks were gone: a stop ends by itself when they
+// are back. While they are not, looking takes at most a tenth of the time.
+func (b *Box) judgeGone(ctx context.Context) error {
+	err := b.InPlace()
+	if !errors.Is(err, ErrGone) {
+		return err
+	}
+	b.mu.Lock()
+	rest := 10*b.judging - time.Since(b.judgedAt)
+	b.mu.Unlock()
+	if rest > 0 {
+		return err
+	}
+	return b.recoverAll(ctx, false)
+}
+
+// judgeMissing gives the verdict on live tasks whose files are in no folder. A
+// few in pending were deleted by hand; more at once are looked at by a recovery,
+// which stops the mailbox if they are gone.
+func (b *Box) judgeMissing(ctx context.Context, ids []ID) error {
+	if len(ids) > byHandAtMost {
+		return b.recoverAll(ctx, true)
+	}
+	for _, id := range ids {
+		if err := ignoreBusy(b.adoptMissing(ctx, id)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *Box) adoptMissing(ctx context.Context, id ID) error {
+	s, err := b.tryShard(ctx, shardOf(string(id)))
+	if err != nil {
+		return err
+	}
+	defer s.unlock()
+	err = b.reconcile(ctx, s, id)
+	if !errors.Is(err, errNowhere) {
+		return err
+	}
+	r, err := b.lookup(id)
+	if err != nil || r == nil {
+		return err
+	}
+	if r.state == Pending {
+		return b.adoptDeletion(ctx, s, r)
+	}
+	return b.alarm(ctx, s, id, "missing", fmt.Sprintf("its file is gone from %s; mbox recover --adopt %s gives it up", r.state, id))
+}
+
+// gone ends the recovery with nothing changed where tasks are gone: any from a
+// folder that is missing, that is another than before, or whose tasks were found
+// gone before; more than a person deletes from the same folder, or from one of
+// which nothing is known because the home was moved. What an alarm has named is
+// not counted again. Else the folders count as they are from now on.
+func (r *recovery) gone() error {
+	if r.judged {
+		return nil
+	}
+	found := map[State][]ID{}
+	for id, f := range r.last {
+		if to := f.m.to(); slices.Contains(taskPlaces[:], to) && len(r.files[id]) == 0 {
+			found[to] = append(found[to], id)
+		}
+	}
+	if r.adoptDeleted {
+		for _, ids := range found {
+			r.deleted = append(r.deleted, ids...)
+		}
+		r.adopt = append(r.adopt, r.deleted...)
+		return r.settleFolders()
+	}
+	for i, s := range taskPlaces {
+		most, why := byHandAtMost, ""
+		switch {
+		case r.now.Folders[i] == 0 || !r.out.Moved && r.was.Folders[i] != 0 && r.was.Folders[i] != r.now.Folders[i]:
+			most, why = 0, "; "+notTheSame(s, r.now.Folders[i])
+		case r.was.Stopped != "":
+			most = 0
+		}
+		n, err := r.confirmed(found[s], most)
+		if err != nil {
+			return err
+		}
+		if n > most {
+			return r.stop(fmt.Sprintf("%d files of tasks/%s are nowhere%s", n, s, why))
+		}
+	}
+	return r.settleFolders()
+}
+
+// goneFirst judges what is gone before the journal brings contents back. Within
+// one boot no power cut took them. Only a ledger that cannot be read has to be
+// mended before.
+func (r *recovery) goneFirst() error {
+	if r.restarted || r.suspect || r.moves() != nil {
+		return nil
+	}
+	err := r.walk()
+	if err == nil {
+		err = r.gone()
+	}
+	r.judged = true
+	return err
+}
+
+// confirmed is how many of the tasks are gone, looked at again one by one under
+// their shards until that is more than most; somebody may be at work, and the
+// rest is then believed.
+func (r *recovery) confirmed(ids []ID, most int) (int, error) {
+	if len(ids) <= most {
+		return 0, nil
+	}
+	said, err := r.saidGone()
+	if err != nil {
+		return 0, err
+	}
+	ids = slices.DeleteFunc(ids, func(id ID) bool { return said[id] })
+	slices.Sort(ids)
+	n := 0
+	for i, id := range ids {
+		if n > most {
+			return n + len(ids) - i, nil
+		}
+		gone, err := r.isGone(id)
+		if err != nil {
+			return 0, err
+		}
+		if gone {
+			n++
+		}
+	}
+	return n, nil
+}
+
+func (r *recovery) isGone(id ID) (bool, error) {
+	s, err := r.shard(id)
+	if err != nil {
+		return false, err
+	}
+	defer s.unlock()
+	f, err := r.again(id, r.last[id])
+	if err != nil || len(r.files[id]) > 0 || !slices.Contains(taskPlaces[:], f.m.to()) {
+		return false, err
+	}
+	for _, path := range []string{filepath.Join(r.b.folder(f.m.to(), f.at), id.file()), r.b.staged(string(id), f.m.TX)} {
+		if seen, err := look(path); err != nil || seen.there {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// saidGone are the tasks of which an alarm has said that their file is gone.
+func (r *recovery) saidGone() (map[ID]bool, error) {
+	said := map[ID]bool{}
+	rd := r.b.ledger.Read(audit.Position{})
+	defer rd.Close()
+	for {
+		line, err := rd.Next()
+		if errors.Is(err, io.EOF) {
+			return said, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !strings.Contains(string(line.Raw), `"alarm":"lost"`) && !strings.Contains(string(line.Raw), `"alarm":"missing"`) {
+			continue
+		}
+		e, err := line.Decode()
+		if err != nil {
+			return nil, err
+		}
+		said[ID(e.Task())] = true
+	}
+}
+
+// stop makes every process see that tasks are gone, and says so once.
+func (r *recovery) stop(why string) error {
+	if r.was.Stopped == "" {
+		e := r.b.alarmEntry("", randomHex(16), "gone", why, why)
+		e.TaskID, e.Action = nil, "mbox: "+why+"; nothing is written until they are back"
+		if _, err := r.b.ledger.Append(r.ctx, e); err != nil {
+			return err
+		}
+		if err := r.b.ledger.Copy(r.ctx, audit.MboxAgent); err != nil {
+			return err
+		}
+	}
+	if r.was.Stopped != why {
+		r.was.Stopped = why
+		if err := writeBoot(r.b.home, r.was, r.b.o.Sync); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %s", ErrGone, why)
+}
+
+// settleFolders makes the missing folders and ends a stop. The rest of the boot
+// record stays: it says until the end what has to be recovered.
+func (r *recovery) settleFolders() (err error) {
+	for _, f := range folders {
+		if _, err := os.Stat(r.b.path(f)); err == nil {
+			continue
+		}
+		if err := durable.MkdirAll(r.b.path(f), r.b.o.Sync); err != nil {
+			return err
+		}
+	}
+	if r.now.Folders, err = taskInodes(r.b.home); err != nil {
+		return err
+	}
+	if r.was.Stopped == "" && r.was.Folders == r.now.Folders {
+		return nil
+	}
+	r.was.Stopped, r.was.Folders, r.was.Recovering = "", r.now.Folders, true
+	return writeBoot(r.b.home, r.was, r.b.o.Sync)
+}
