@@ -1,0 +1,108 @@
+package main
+
+// agentsTest is a test of package agents.
+func agentsTest(run string) command { return command{"agents", run} }
+
+// rightsMutants break the rules of what a child may do, and of who has to agree.
+var rightsMutants = []mutant{
+	{
+		"sandbox-left-by-the-child", "rights", "agents/policy/escalation.go",
+		"return p.Sandbox == sandboxLandlock || q.Sandbox != sandboxLandlock", "return true",
+		command{"agents/policy", "TestEveryAxisHolds"},
+	},
+	{
+		"network-for-the-child", "rights", "agents/policy/escalation.go",
+		"return !p.SandboxNetwork || q.SandboxNetwork", "return true",
+		command{"agents/policy", "TestEveryAxisHolds"},
+	},
+	{
+		"program-below-a-role", "rights", "agents/policy/escalation.go",
+		"return !p.unbounded() || q.unbounded() || q.Level == Full", "return true",
+		command{"agents/policy", "TestEveryAxisHolds"},
+	},
+	{
+		"asked-less-than-the-parent", "rights", "agents/policy/escalation.go",
+		"p.free(tool) && listed(q.AlwaysAsk, tool)", "false",
+		command{"agents/policy", "TestEveryAxisHolds"},
+	},
+	{
+		"more-approved-than-the-parent", "rights", "agents/policy/escalation.go",
+		"p.free(tool) && q.NeedsApproval(tool)", "false",
+		command{"agents/policy", "TestEveryAxisHolds"},
+	},
+	{
+		"excluded-for-the-parent-only", "rights", "agents/policy/escalation.go",
+		"p.Tool(tool) == nil && slices.Contains(q.ExcludedTools, tool)", "false",
+		command{"agents/policy", "TestEveryAxisHolds"},
+	},
+	{
+		"any-tool-for-the-child", "rights", "agents/policy/escalation.go",
+		"p.Tool(tool) == nil && len(q.AllowedTools) > 0 && !slices.Contains(q.AllowedTools, tool)", "false",
+		command{"agents/policy", "TestEveryAxisHolds"},
+	},
+	{
+		"roots-as-they-are-written", "rights", "agents/policy/escalation.go",
+		"return within(led(path), led(folder))", "return led != nil && within(path, folder)",
+		command{"agents/policy", "TestBeyondFollowsRoots"},
+	},
+	{
+		"right-without-an-axis", "rights", "agents/policy/escalation.go",
+		"\tlimit(\"max_delegation_depth\", \"MaxDepth Delegates\", (*Policy).reach),\n", "",
+		command{"agents/policy", "TestEveryRightHasAnAxis"},
+	},
+	{
+		"command-unasked-at-claim", "rights", "agents/attempt.go",
+		"if v, refused := p.entitled(); refused {", "if v, refused := p.entitled(); refused && hard == nil {",
+		agentsTest("TestExecAgainstRoleAtClaim"),
+	},
+	{
+		"thought-approved-in-advance", "rights", "mailbox/permit.go",
+		"\tif f.task.Mbox.Action == nil {\n", "\tif f.task == nil {\n",
+		boxTest("TestApproveNeedsAnAction"),
+	},
+	{
+		"reply-done-unapproved", "rights", "agents/act.go",
+		"return p.Team.asks(p.policy, s.name) != \"\"", "return p.task.Mbox.Action != nil && p.Team.asks(p.policy, s.name) != \"\"",
+		agentsTest("TestAlwaysAskOfAReply"),
+	},
+	{
+		"out-of-turn", "rights", "agents/handon.go",
+		"child.After = []int{i - 1}", "child.After = nil",
+		agentsTest("TestAlwaysAskOfAReply"),
+	},
+	{
+		"own-child-is-deeper", "rights", "mailbox/delegate.go",
+		"\tif d.Own {\n\t\treturn parent.Mbox.Depth\n", "\tif d.Own {\n\t\treturn parent.Mbox.Depth + 1\n",
+		boxTest("TestOwnChildren$"),
+	},
+	{
+		"own-child-of-another", "rights", "mailbox/delegate.go",
+		"d.Own && (to != c.agent || child.Task.Mbox.Action == nil)", "d.Own && child.Task.Mbox.Action == nil",
+		boxTest("TestOwnChildrenRefused"),
+	},
+	{
+		"own-child-thinks", "rights", "mailbox/delegate.go",
+		"d.Own && (to != c.agent || child.Task.Mbox.Action == nil)", "d.Own && to != c.agent",
+		boxTest("TestOwnChildrenRefused"),
+	},
+	{
+		"collecting-is-asked-for", "rights", "agents/judge.go",
+		" || len(task.Mbox.WaitsFor) > 0", "",
+		agentsTest("TestDelegationsAreApproved"),
+	},
+	{
+		"approved-from-nowhere", "rights", "mailbox/permit.go",
+		"From: schemas.Sentence(from, 200)", "From: schemas.Sentence(\"\", 200)",
+		boxTest("TestApprovalTellsItsDoor"),
+	},
+	{
+		"agent-approves-from-its-claim", "rights", "cmd/mbox/approver.go",
+		"if agent := working[kin]; agent != \"\" {", "if agent := working[kin]; agent == \"\\x00\" {",
+		command{"cmd/mbox", "TestScripts/approve$"},
+	},
+	{
+		"agent-approves-by-a-clean-shell", "rights", "cmd/mbox/approver.go",
+		"ofAgent(environment(kin)); name != \"\"", "ofAgent(environment(kin)); name == \"\\x00\"",
+		command{"cmd/mbox", "TestScripts/approve$"},
+	},
+}
