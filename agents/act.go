@@ -29,7 +29,8 @@ type performance struct {
 	role   Role
 	policy *policy.Policy
 	brain  Brain
-	kids   []kid // the children that have ended, of a task that waited for them
+	inputs []string // what the task may read, from the workspace
+	kids   []kid    // the children that have ended, of a task that waited for them
 
 	debited time.Time // up to when the tree has been debited for the attempt's time
 }
@@ -58,7 +59,15 @@ func (a *attempt) act(hard context.Context) {
 	}
 	p := &performance{attempt: a, ctx: ctx, hard: hard, task: a.claim.Task, role: team.role(a.Agent), policy: a.policy, brain: agent.Brain, debited: time.Now()}
 	quiet := a.report.begin()
-	v := p.perform()
+	defer a.clear("inputs")
+	inputs, err := a.layInputs()
+	v := failed("inputs", fmt.Sprint(err))
+	if err == nil {
+		for _, input := range inputs {
+			p.inputs = append(p.inputs, input.Path)
+		}
+		v = p.perform()
+	}
 	quiet()
 	if lapsed := a.lapsed(); lapsed != "" {
 		a.tell(zerolog.WarnLevel, nil, "the claim is over, the work was stopped: "+lapsed)

@@ -46,6 +46,9 @@
 //	MBOX_ATTEMPT      which attempt this is, from 1
 //	MBOX_TOKEN        the claim's token, for mbox progress and its like
 //	MBOX_ARTIFACTS    a folder; the regular files left in it become artifacts
+//	MBOX_INPUTS       a folder: copies of what the task may read, the artifacts of
+//	                  the tasks that it depends on and of its children under
+//	                  <their id>/, what its sender attached under <its id>/
 //	descriptor 3      the lease: whoever holds it open holds the task
 //
 // The rest of the environment is the worker's, or with Worker.Env that. It gives:

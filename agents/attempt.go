@@ -3,6 +3,7 @@ package agents
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,6 +28,7 @@ type attempt struct {
 	stdout *output
 	stderr *remarks
 	report *reporter
+	laid   laid // what its command got
 
 	live context.Context // ends when the command has to be killed at once; its cause tells why
 	cut  context.CancelCauseFunc
@@ -107,12 +109,12 @@ func (a *attempt) run(ctx, hard context.Context) {
 // work runs the command and returns how it ended. When it returns nothing of
 // the command is left, and all that it wrote has been read.
 func (a *attempt) work() (e ending) {
-	files, err := a.lay()
-	defer files.remove()
+	err := a.lay()
+	defer a.takeAway()
 	if err != nil {
 		return ending{unstarted: err}
 	}
-	c, err := a.spawn(files)
+	c, err := a.spawn()
 	if err != nil {
 		return ending{unstarted: err}
 	}
@@ -177,39 +179,53 @@ type laid struct {
 	task      *os.File // open for reading
 	path      string
 	artifacts string
+	inputs    string
 }
 
-func (l laid) remove() {
+// takeAway removes what the command got, and the folder for its artifacts if it
+// left nothing. What a killed worker leaves a later sweep removes.
+func (a *attempt) takeAway() {
+	l := a.laid
 	if l.task != nil {
 		l.task.Close()
 	}
 	if l.path != "" {
-		_ = os.Remove(l.path) // else a later sweep does it
+		_ = os.Remove(l.path)
+	}
+	if l.inputs != "" {
+		a.clear("inputs")
 	}
 	if l.artifacts != "" {
-		_ = os.Remove(l.artifacts) // if the attempt left nothing
+		_ = os.Remove(l.artifacts)
 	}
 }
 
-// lay makes the folder for artifacts and the copy of the task. The file in
-// in-progress cannot be handed out: progress rewrites it.
-func (a *attempt) lay() (l laid, err error) {
+// lay makes the folder for artifacts, the copies of what the task may read, and
+// the copy of the task. The file in in-progress cannot be handed out: progress
+// rewrites it.
+func (a *attempt) lay() (err error) {
+	l := &a.laid
 	if l.artifacts, err = a.Box.ArtifactDir(a.claim); err != nil {
-		return l, err
+		return err
 	}
+	if _, err = a.layInputs(); err != nil {
+		return err
+	}
+	l.inputs = filepath.Join(a.workspace, a.folder("inputs"))
 	data, err := schemas.Encode(a.claim.Task)
 	if err != nil {
-		return l, err
+		return err
 	}
 	l.path = filepath.Join(a.workspace, taskFile(a.claim.Task))
 	if err := durable.Stage(l.path, data, durable.None); err != nil {
-		return l, err
+		return err
 	}
 	l.task, err = os.Open(l.path)
-	return l, err
+	return err
 }
 
-func (a *attempt) spawn(l laid) (*child, error) {
+func (a *attempt) spawn() (*child, error) {
+	l := a.laid
 	return spawn(command{
 		confine: a.Confine, line: a.Exec, dir: a.workspace, stdin: l.task, lease: a.claim.LeaseFile(),
 		env: append(a.environment(),
@@ -221,6 +237,7 @@ func (a *attempt) spawn(l laid) (*child, error) {
 			"MBOX_TOKEN="+a.claim.Token(),
 			"MBOX_TASK_FILE="+l.path,
 			"MBOX_ARTIFACTS="+l.artifacts,
+			"MBOX_INPUTS="+l.inputs,
 		),
 		stdout: a.stdout, stderr: a.stderr, started: a.claim.Started,
 	})
@@ -269,18 +286,26 @@ func (a *attempt) complete(hard context.Context, stale bool) verdict {
 	if err != nil {
 		return failed("output", err.Error())
 	}
-	artifacts, err := a.Box.CollectArtifacts(a.claim)
-	if err != nil {
+	artifacts, err := a.claim.Keep(hard, a.laid.artifacts)
+	if hard.Err() != nil && err != nil {
+		return verdict{release: "worker stopping"}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // it left nothing
 		return failed("artifacts", err.Error())
 	}
 	if stale && len(value) == 0 && len(artifacts) == 0 {
 		return verdict{said: true}
 	}
-	r := mailbox.Result{Output: value, Artifacts: artifacts}
+	r := mailbox.Result{Output: value}
 	err = a.say(hard, "completed", func() error { return a.claim.Complete(context.WithoutCancel(hard), r) })
 	var refused *schemas.Error
-	if errors.As(err, &refused) {
+	switch {
+	case errors.As(err, &refused) && refused.Path == "result.artifacts":
+		return failed("artifacts", refused.Error())
+	case refused != nil:
 		return failed("result", refused.Error())
+	case err == nil:
+		a.clear("artifacts") // mbox has copies
 	}
 	return verdict{said: true}
 }

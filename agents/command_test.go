@@ -62,7 +62,7 @@ func TestLongOutput(t *testing.T) {
 	if !strings.HasSuffix(string(task.Result.Output), `400000\nthe end"`) {
 		t.Errorf("the output's tail is %.60s", task.Result.Output[len(task.Result.Output)-60:])
 	}
-	data, err := os.ReadFile(filepath.Join(s.box.AgentDir("coder"), task.Result.Artifacts[0].Path))
+	data, err := os.ReadFile(filepath.Join(s.box.Home(), task.Result.Artifacts[0].Path))
 	if err != nil || len(data) <= maxMemory || !strings.HasPrefix(string(data), "1\n2\n3\n") || !strings.HasSuffix(string(data), "\nthe end") {
 		t.Errorf("the artifact has %d bytes: %v", len(data), err)
 	}
@@ -99,10 +99,21 @@ func TestArtifacts(t *testing.T) {
 	for _, a := range task.Result.Artifacts {
 		paths = append(paths, a.Path)
 	}
-	at := "workspace/artifacts/" + string(id) + ".1/"
+	at := "tasks/artifacts/" + string(id) + ".1/"
 	if got := strings.Join(paths, " "); got != at+"d/two "+at+"one" {
 		t.Errorf("artifacts %s", got)
 	}
+	if left, _ := filepath.Glob(filepath.Join(s.box.AgentDir("coder"), "workspace/*/*")); left != nil {
+		t.Errorf("the workspace keeps %q", left)
+	}
+	next := &mailbox.Task{Task: mailbox.Request{Title: "read"}, Mbox: mailbox.Meta{DependsOn: []mailbox.ID{id}}}
+	next.Assignment.TargetAgent = "coder"
+	reader, err := s.box.Submit(t.Context(), next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.once(s.worker(`cd $MBOX_INPUTS; cat */d/two */one; ls ` + string(id)))
+	s.wantOutput(reader, `"two\none\nd\none"`)
 	none := s.submit("y")
 	s.once(s.worker(`:`))
 	s.wantOutput(none, `""`)
@@ -110,7 +121,7 @@ func TestArtifacts(t *testing.T) {
 		t.Errorf("an empty folder stays: %q", left)
 	}
 	link := s.submit("z")
-	s.once(s.worker(`ln -s /etc/passwd $MBOX_ARTIFACTS/link`))
+	s.once(s.worker(`echo canary >canary; ln -s $PWD/canary $MBOX_ARTIFACTS/link`))
 	s.wantFailed(link, "artifacts", "link")
 }
 

@@ -414,12 +414,12 @@ func TestTaskFileNames(t *testing.T) {
 	t.Parallel()
 	for _, id := range []mailbox.ID{"a", "task-2026-02-16-001", "v1.2", "v1.2.json", "1.2"} {
 		name := taskFile(&mailbox.Task{ID: id, Mbox: mailbox.Meta{Epoch: 12}})
-		if got, ok := taskOf(name); !ok || got != id {
+		if got, _, ok := copyOf(name, taskPrefix, taskSuffix); !ok || got != id {
 			t.Errorf("%s: got %q, %v", name, got, ok)
 		}
 	}
 	for _, name := range []string{".task-a.json", ".task-a.x.json", "task-a.1.json", ".task-a.1.jsonl"} {
-		if id, ok := taskOf(name); ok {
+		if id, _, ok := copyOf(name, taskPrefix, taskSuffix); ok {
 			t.Errorf("%s: got %q", name, id)
 		}
 	}
@@ -624,12 +624,11 @@ func TestEndedInTheSameMoment(t *testing.T) {
 	s := newScene(t, mailbox.Options{})
 	s.submit("x")
 	a := s.attempt(`exit 0`)
-	files, err := a.lay()
-	if err != nil {
+	defer a.takeAway()
+	if err := a.lay(); err != nil {
 		t.Fatal(err)
 	}
-	defer files.remove()
-	c, err := a.spawn(files)
+	c, err := a.spawn()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -165,14 +165,15 @@ func (p *performance) assignment(mark string) string {
 	if len(c.Constraints) > 0 {
 		b.WriteString(data(mark, from+", constraints", "- "+strings.Join(c.Constraints, "\n- ")))
 	}
-	b.WriteString(p.files(mark, c.Files))
+	b.WriteString(p.files(mark, slices.Concat(c.Files, p.inputs)))
 	if again := p.before(); again != "" {
 		b.WriteString(data(mark, "mbox, about your last reply", again))
 	}
 	return b.String()
 }
 
-// files are those that the task names, as far as there is room for them.
+// files are those that the task names, and its inputs, as far as there is room
+// for them.
 func (p *performance) files(mark string, names []string) string {
 	var b strings.Builder
 	left := maxPromptFiles

@@ -12,8 +12,40 @@ import (
 )
 
 // taskFile is the name of the copy of a task that an attempt's command gets.
-func taskFile(t *mailbox.Task) string {
-	return taskPrefix + string(t.ID) + "." + strconv.FormatInt(t.Mbox.Epoch, 10) + taskSuffix
+func taskFile(t *mailbox.Task) string { return taskPrefix + attemptName(t) + taskSuffix }
+
+// attemptName is what the folders of an attempt are called.
+func attemptName(t *mailbox.Task) string {
+	return string(t.ID) + "." + strconv.FormatInt(t.Mbox.Epoch, 10)
+}
+
+// folder is the attempt's own below one of the workspace.
+func (a *attempt) folder(in string) string {
+	return filepath.Join(in, attemptName(a.claim.Task))
+}
+
+// layInputs copies what the task may read into the workspace, and into nothing
+// else, whatever symlinks the agent has put there.
+func (a *attempt) layInputs() ([]mailbox.Artifact, error) {
+	root, err := os.OpenRoot(a.workspace)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	if err := root.RemoveAll(a.folder("inputs")); err != nil {
+		return nil, err
+	}
+	return a.claim.Inputs(a.live, root, a.folder("inputs"))
+}
+
+// clear removes the attempt's folder in one of the workspace.
+func (a *attempt) clear(in string) { clearIn(a.workspace, a.folder(in)) }
+
+func clearIn(workspace, name string) {
+	if root, err := os.OpenRoot(workspace); err == nil {
+		_ = root.RemoveAll(name)
+		root.Close()
+	}
 }
 
 const (
@@ -21,29 +53,37 @@ const (
 	taskSuffix = ".json"
 )
 
-// taskOf is the id in the name of a copy.
-func taskOf(name string) (mailbox.ID, bool) {
-	inner, prefixed := strings.CutPrefix(name, taskPrefix)
-	inner, suffixed := strings.CutSuffix(inner, taskSuffix)
-	id := strings.TrimRight(inner, "0123456789")
-	return mailbox.ID(strings.TrimSuffix(id, ".")), prefixed && suffixed && strings.HasSuffix(id, ".")
+// copyOf is the id in the name of a copy, and that of the attempt, which stands
+// between prefix and suffix.
+func copyOf(name, prefix, suffix string) (id mailbox.ID, attempt string, ok bool) {
+	attempt, prefixed := strings.CutPrefix(name, prefix)
+	attempt, suffixed := strings.CutSuffix(attempt, suffix)
+	text := strings.TrimRight(attempt, "0123456789")
+	return mailbox.ID(strings.TrimSuffix(text, ".")), attempt, prefixed && suffixed && strings.HasSuffix(text, ".")
 }
 
 // sweep removes the copies that killed workers left: those of attempts that are
 // over. What cannot be looked at stays for the next time.
 func (s *shift) sweep(ctx context.Context) {
-	entries, err := os.ReadDir(s.workspace)
+	s.sweepIn(ctx, "", taskPrefix, taskSuffix)
+	s.sweepIn(ctx, "inputs", "", "")
+}
+
+// sweepIn does so in one folder of the workspace.
+func (s *shift) sweepIn(ctx context.Context, folder, prefix, suffix string) {
+	entries, err := os.ReadDir(filepath.Join(s.workspace, folder))
 	if err != nil {
 		return
 	}
 	for _, e := range entries {
-		id, ok := taskOf(e.Name())
+		id, attempt, ok := copyOf(e.Name(), prefix, suffix)
 		if !ok {
 			continue
 		}
 		t, state, err := s.Box.Task(ctx, id)
-		if errors.Is(err, mailbox.ErrNotFound) || err == nil && (state != mailbox.InProgress || taskFile(t) != e.Name()) {
-			_ = os.Remove(filepath.Join(s.workspace, e.Name()))
+		over := err == nil && (state != mailbox.InProgress || attemptName(t) != attempt)
+		if over || errors.Is(err, mailbox.ErrNotFound) {
+			clearIn(s.workspace, filepath.Join(folder, e.Name()))
 		}
 	}
 }

@@ -37,6 +37,16 @@ func (r *recovery) adopted(s *shard, id ID, f *fate, place string) (bool, error)
 			continue
 		}
 		var c *change
+		same := false
+		if err == nil && state == Archived {
+			err = r.b.archiveArtifacts(id, f.m.Epoch, found.path)
+		}
+		if err == nil {
+			same, err = r.b.describeAll(r.ctx, found.task)
+		}
+		if err == nil && same && found.hash == hashOf(f.m.After) && state == f.m.to() {
+			return len(r.files[id]) == 1, nil // nobody did anything to it
+		}
 		if err == nil {
 			c, err = r.b.adoptAsIs(id, f, found)
 		}

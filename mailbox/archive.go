@@ -6,14 +6,18 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"mbox/audit"
+	"mbox/mailbox/durable"
 )
 
 // Archive moves ended tasks that were last touched before olderThan ago to
-// tasks/archive/<month>, and returns how many. The result of a task that came
+// tasks/archive/<month>, with their artifacts, and returns how many. The result of a task that came
 // over a bridge stays until it was delivered.
 func (b *Box) Archive(ctx context.Context, olderThan time.Duration, by string) (int, error) {
 	if err := checkActor(by); err != nil {
@@ -113,8 +117,55 @@ func (b *Box) archive(ctx context.Context, id ID, e *endedTask, by string) (bool
 	if r, err := b.lookup(id); err != nil || r != nil {
 		return false, err
 	}
+	month := b.now().UTC().Format("2006-01")
+	for i := range f.task.Result.Artifacts {
+		a := &f.task.Result.Artifacts[i]
+		if rest, live := strings.CutPrefix(a.Path, artifactsDir+"/"); live {
+			if _, ok := f.task.keeps(i); ok {
+				a.Path = path.Join("tasks/archive", month, rest)
+			}
+		}
+	}
 	return true, taskError(id, b.commit(ctx, s, &change{
 		id: id, by: by, event: audit.TaskArchived, from: e.state, to: Archived, task: f.task, before: f.hash,
 		reason: "ended before " + e.at.Format(time.DateOnly), said: fmt.Sprintf("%s archived %s", by, id),
 	}))
+}
+
+// archiveArtifacts moves the artifacts of a task that lies in the archive, of all
+// its attempts, to where its file says they are: beside it, but for a task that
+// was archived as a month ended.
+func (b *Box) archiveArtifacts(id ID, epoch int64, file string) error {
+	month := ""
+	for e := range epoch + 1 {
+		from := b.path(artifactsDir, artifactFolder(id, e))
+		if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if month == "" {
+			f, err := b.read(id, Archived, file)
+			if err != nil {
+				return err
+			}
+			month = filepath.Dir(file)
+			for i := range f.task.Result.Artifacts {
+				if folder, ok := f.task.keeps(i); ok && strings.HasPrefix(folder, "tasks/archive/") {
+					month = b.path(path.Dir(folder))
+				}
+			}
+		}
+		if err := durable.MkdirAll(month, b.o.Sync); err != nil {
+			return err
+		}
+		err := durable.Move(from, filepath.Join(month, filepath.Base(from)))
+		if err != nil && !errors.Is(err, fs.ErrExist) { // whatever came there, verify names it
+			return err
+		}
+		if b.o.Sync == durable.Strict {
+			if err := errors.Join(durable.SyncDir(month, b.o.Sync), durable.SyncDir(filepath.Dir(from), b.o.Sync)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -1,231 +1,422 @@
 package mailbox
 
 import (
-	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/sys/unix"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/schemas"
 )
 
+// Artifacts are the files that a completion leaves besides its task's file. The
+// task names each in result.artifacts, with path, size and SHA-256.
+//
+//	agents/<agent>/workspace/artifacts/<id>.<epoch>/   where the attempt leaves them
+//	tasks/artifacts/<id>.<epoch>/                      where mbox keeps them
+//	tasks/archive/<month>/<id>.<epoch>/                once the task is archived
+//	tasks/artifacts/<id>.0/                            what a sender attached
+//
+// What an attempt leaves can still be written by it, and by what it left running.
+// So mbox never names those files: it copies their bytes, through handles and
+// following no symlink, into new files that only it can write, in
+// .mbox/tmp/<id>.<epoch>~<tx>/. That folder is flushed and moved into its place
+// before the line of the completion. A folder in tasks/artifacts that no task
+// names was left by a process that died before its line; the same claim replaces
+// it.
+//
+// Paths are from the mailbox's folder. The first versions of mbox had no
+// tasks/artifacts: their tasks name what lies in the agent's home, by a path from
+// there, and the agent can change it.
+
 // AgentDir is an agent's home: agents/<name>, where a ":" in the name is "_".
 func (b *Box) AgentDir(agent string) string { return b.path("agents", audit.Folder(agent)) }
 
-// artifactDir is where the files of one attempt lie, from the agent's home.
-func (c *Claim) artifactDir() string {
-	return filepath.Join("workspace", "artifacts", string(c.ID())+"."+strconv.FormatInt(c.Task.Mbox.Epoch, 10))
+const artifactsDir = "tasks/artifacts"
+
+// What one attempt may hand over.
+const (
+	maxArtifacts     = 1000 // files and folders
+	maxArtifactBytes = 1 << 30
+)
+
+// artifactFolder is the name of the folder of one attempt's artifacts.
+func artifactFolder(id ID, epoch int64) string {
+	return string(id) + "." + strconv.FormatInt(epoch, 10)
+}
+
+// attemptOf reads the name of such a folder.
+func attemptOf(folder string) (id ID, epoch int64, ok bool) {
+	name, number, ok := cutLast(folder, ".")
+	epoch, err := strconv.ParseInt(number, 10, 64)
+	id = ID(name)
+	return id, epoch, ok && err == nil && CheckID(id) == nil && artifactFolder(id, epoch) == folder
+}
+
+// keptIn tells in which folder an artifact's path lies, if it is one of those
+// that mbox keeps; the others lie in an agent's home.
+func (a *Artifact) keptIn() (folder string, ok bool) {
+	parts := strings.Split(a.Path, "/")
+	n := 2
+	if !strings.HasPrefix(a.Path, artifactsDir+"/") {
+		if n = 3; !strings.HasPrefix(a.Path, "tasks/archive/") {
+			return "", false
+		}
+	}
+	if len(parts) < n+2 || !filepath.IsLocal(a.Path) || path.Clean(a.Path) != a.Path {
+		return "", false
+	}
+	return path.Join(parts[:n+1]...), true
+}
+
+// keeps tells in which folder of its own mbox keeps the task's i-th artifact; it
+// keeps none of those that lie elsewhere.
+func (t *Task) keeps(i int) (folder string, ok bool) {
+	if folder, ok = t.Result.Artifacts[i].keptIn(); !ok {
+		return "", false
+	}
+	id, _, ok := attemptOf(path.Base(folder))
+	return folder, ok && id == t.ID
 }
 
 // ArtifactDir makes the folder for the files that this attempt leaves and
 // returns its path. Each attempt has its own.
 func (b *Box) ArtifactDir(c *Claim) (string, error) {
-	dir := filepath.Join(b.AgentDir(c.agent), c.artifactDir())
+	dir := filepath.Join(b.AgentDir(c.agent), "workspace", "artifacts", artifactFolder(c.ID(), c.Task.Mbox.Epoch))
 	return dir, durable.MkdirAll(dir, b.o.Sync)
 }
 
-// maxArtifacts bounds what one attempt may hand over.
-const maxArtifacts = 1000
-
-// CollectArtifacts describes the regular files that the attempt left, with size
-// and SHA-256, after flushing them: a line will name them. What is no regular
-// file is an error. An empty folder is removed.
-func (b *Box) CollectArtifacts(c *Claim) ([]Artifact, error) {
-	root := b.AgentDir(c.agent)
-	dir := filepath.Join(root, c.artifactDir())
-	artifacts := []Artifact{}
-	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		if len(artifacts) == maxArtifacts {
-			return fmt.Errorf("more than %d artifacts", maxArtifacts)
-		}
-		a, err := b.describe(root, path)
-		artifacts = append(artifacts, a)
-		return err
-	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return artifacts, nil
-	}
-	if err == nil && len(artifacts) == 0 {
-		_ = os.Remove(dir) // it may hold empty folders: then it stays
-	}
-	return artifacts, err
+// leaving is what a completion leaves: a folder in tasks/artifacts.
+type leaving struct {
+	folder string // its name
+	files  []leftFile
+	seen   int   // files and folders that were looked at
+	bytes  int64 // of all files
 }
 
-func (b *Box) describe(root, path string) (Artifact, error) {
-	name, err := filepath.Rel(root, path)
+// leftFile is a file that is to be copied there.
+type leftFile struct {
+	Artifact
+	dir, below string // where it lies: below dir, from where on no symlink is followed
+	data       []byte // or what it holds
+}
+
+// Keep hands over what lies at path with the next Complete: a file under its own
+// name, or all files of a folder under theirs. It returns them as they will stand
+// in the task, with size and SHA-256 as of now; Complete copies them, and refuses
+// what has changed by then. What is neither a regular file nor a folder, and more
+// than an attempt may hand over, is a *schemas.Error.
+func (c *Claim) Keep(ctx context.Context, path string) ([]Artifact, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.box.o.Lease)
+	defer cancel()
+	path, err := filepath.Abs(path)
 	if err != nil {
-		return Artifact{}, err
+		return nil, err
 	}
-	f, info, err := durable.OpenRegular(path)
+	dir := c.box.AgentDir(c.agent) // nothing in it is to be trusted
+	below, err := filepath.Rel(dir, path)
+	if err != nil || !filepath.IsLocal(below) {
+		dir, below = filepath.Split(path)
+	}
+	left := c.leaving()
+	if err := left.gather(ctx, dir, below, ""); err != nil {
+		return nil, err
+	}
+	c.left = left
+	return left.artifacts(), nil
+}
+
+// leaving is a copy of what was kept so far.
+func (c *Claim) leaving() *leaving {
+	if c.left == nil {
+		return &leaving{folder: artifactFolder(c.ID(), c.Task.Mbox.Epoch)}
+	}
+	l := *c.left
+	l.files = slices.Clone(l.files)
+	return &l
+}
+
+func (l *leaving) any() bool { return l != nil && len(l.files) > 0 }
+
+func (l *leaving) artifacts() []Artifact {
+	all := []Artifact{}
+	for i := range l.files {
+		all = append(all, l.files[i].Artifact)
+	}
+	return all
+}
+
+func refusedArtifact(name, code, problem, want string) error {
+	return &schemas.Error{Path: "result.artifacts", Code: code, Problem: fmt.Sprintf("artifact %s: %s", schemas.Sentence(name, 200), problem), Want: want}
+}
+
+// gather adds the file, or all files of the folder, that lie below dir. name is
+// what it will be called, "" for what was given by its path.
+func (l *leaving) gather(ctx context.Context, dir, below, name string) error {
+	if l.seen++; l.seen > maxArtifacts {
+		return refusedArtifact(below, "too_many", fmt.Sprintf("it is one of more than %d", maxArtifacts), "fewer, or one archive of them")
+	}
+	f, info, err := durable.OpenBelow(dir, below)
+	if errors.Is(err, durable.ErrNotRegular) {
+		return refusedArtifact(below, "not_regular", "it is not a regular file", "regular files and folders")
+	}
 	if err != nil {
-		return Artifact{}, fmt.Errorf("artifact %s: %w", schemas.Sentence(name, 200), err)
+		return err
 	}
 	defer f.Close()
+	if !info.IsDir() {
+		if name == "" {
+			name = filepath.Base(below)
+		}
+		return l.take(ctx, f, info, leftFile{dir: dir, below: below, Artifact: Artifact{Path: name}})
+	}
+	names, err := f.Readdirnames(maxArtifacts + 1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	f.Close() // folders may be deep
+	slices.Sort(names)
+	for _, n := range names {
+		if err := l.gather(ctx, dir, filepath.Join(below, n), path.Join(name, n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take adds one file, under its name in the folder.
+func (l *leaving) take(ctx context.Context, f *os.File, info fs.FileInfo, a leftFile) (err error) {
+	name := a.Path
+	room := maxArtifactBytes - l.bytes
 	if !utf8.ValidString(name) {
-		return Artifact{}, fmt.Errorf("artifact %s: the name is no UTF-8", schemas.Sentence(name, 200))
+		return refusedArtifact(name, schemas.CodeInvalidUTF8, "the name is no UTF-8", "a name in UTF-8")
 	}
-	if b.o.Sync != durable.None {
-		if err := durable.SyncFile(f); err != nil {
-			return Artifact{}, err
-		}
-		if err := durable.SyncDir(filepath.Dir(path), b.o.Sync); err != nil {
-			return Artifact{}, err
-		}
+	a.Size = info.Size()
+	if a.Size <= room {
+		a.Size, a.SHA256, err = pour(ctx, f, room, nil)
 	}
-	sum, err := hashFile(f, info.Size())
-	return Artifact{Path: filepath.ToSlash(name), Size: info.Size(), SHA256: sum}, err
+	if a.Size > room {
+		return refusedArtifact(name, "too_large", fmt.Sprintf("with it there are more than %d bytes", maxArtifactBytes), "less, or its place in the output")
+	}
+	if err != nil {
+		return err
+	}
+	l.add(a)
+	return nil
 }
 
-// AddArtifact copies a file into the attempt's folder and describes it.
-func (b *Box) AddArtifact(c *Claim, path string) (Artifact, error) {
-	in, _, err := durable.OpenRegular(path)
-	if err != nil {
-		return Artifact{}, err
-	}
-	defer in.Close()
-	dir, err := b.ArtifactDir(c)
-	if err != nil {
-		return Artifact{}, err
-	}
-	if same, err := filepath.Abs(path); err == nil && filepath.Dir(same) == dir {
-		return b.describe(b.AgentDir(c.agent), same)
-	}
-	to, err := freeName(dir, filepath.Base(path), in)
-	if err != nil {
-		return Artifact{}, err
-	}
-	if _, err := in.Seek(0, io.SeekStart); err != nil {
-		return Artifact{}, err
-	}
-	if err := copyInto(to, in); err != nil {
-		return Artifact{}, err
-	}
-	return b.describe(b.AgentDir(c.agent), to)
-}
-
-// freeName finds a path in dir for a file that is to be called name: that name,
-// if it is free or holds the same bytes already, else with a number.
-func freeName(dir, name string, content io.ReadSeeker) (string, error) {
-	want := sha256.New()
-	if _, err := io.Copy(want, content); err != nil {
-		return "", err
-	}
-	sum := "sha256:" + hex.EncodeToString(want.Sum(nil))
-	ext := filepath.Ext(name)
+// add puts a file into the folder: under its name if that is free, or once only
+// if the same bytes have it already, else with a number.
+func (l *leaving) add(a leftFile) {
+	name := a.Path
+	ext := path.Ext(name)
 	for n := 1; ; n++ {
-		to := filepath.Join(dir, name)
+		a.Path = path.Join(artifactsDir, l.folder, name)
 		if n > 1 {
-			to = filepath.Join(dir, fmt.Sprintf("%s-%d%s", strings.TrimSuffix(name, ext), n, ext))
+			a.Path = path.Join(artifactsDir, l.folder, fmt.Sprintf("%s-%d%s", strings.TrimSuffix(name, ext), n, ext))
 		}
-		have, err := hashAt(to)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && have == sum {
-			return to, nil
+		i := slices.IndexFunc(l.files, func(have leftFile) bool { return have.Path == a.Path })
+		if i < 0 {
+			l.files = append(l.files, a)
+			l.bytes += a.Size
+			return
+		}
+		if l.files[i].Artifact == a.Artifact {
+			return
+		}
+	}
+}
+
+// pour reads to the end, or until there are more than most bytes, and returns how
+// many there were and their SHA-256. Each piece is handed on, if to is given.
+func pour(ctx context.Context, from io.Reader, most int64, to func([]byte) error) (size int64, sum string, err error) {
+	hash, piece := sha256.New(), make([]byte, 256<<10)
+	for size <= most {
+		if err := ctx.Err(); err != nil {
+			return size, "", err
+		}
+		n, err := from.Read(piece)
+		size += int64(n)
+		hash.Write(piece[:n])
+		if n > 0 && to != nil && size <= most {
+			if err := to(piece[:n]); err != nil {
+				return size, "", err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			break
 		}
 		if err != nil {
-			return "", err
+			return size, "", err
 		}
 	}
+	return size, "sha256:" + hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// copyInto writes a file beside its name and renames it: a verb that is said
-// again copies again.
-func copyInto(to string, in io.Reader) error {
-	temp := to + ".part"
-	if err := removeIfThere(temp); err != nil {
+// stageLeft copies the files to a folder of the transition, flushes it, and moves
+// it into its place. A crash until the line is written leaves one or the other:
+// settle removes a staged folder, and the same claim replaces one in its place,
+// because only the file of a task that has ended by this claim would name it.
+func (b *Box) stageLeft(ctx context.Context, l *leaving, tx string) error {
+	ctx, cancel := context.WithTimeout(ctx, b.o.Lease)
+	defer cancel()
+	staged, dirs := b.staged(l.folder, tx), map[string]bool{}
+	for i := range l.files {
+		f := &l.files[i]
+		to := filepath.Join(staged, strings.TrimPrefix(f.Path, artifactsDir+"/"+l.folder))
+		for dir := filepath.Dir(to); dir != filepath.Dir(staged); dir = filepath.Dir(dir) {
+			dirs[dir] = true
+		}
+		if err := durable.MkdirAll(filepath.Dir(to), durable.None); err != nil {
+			return err
+		}
+		if err := b.copyLeft(ctx, f, to); err != nil {
+			return err
+		}
+	}
+	for _, dir := range slices.Backward(slices.Sorted(maps.Keys(dirs))) {
+		if err := durable.SyncDir(dir, b.o.Sync); err != nil {
+			return err
+		}
+	}
+	all := b.path(artifactsDir)
+	if err := durable.MkdirAll(all, b.o.Sync); err != nil {
 		return err
 	}
-	out, err := durable.Create(temp)
+	err := durable.Move(staged, filepath.Join(all, l.folder))
+	if errors.Is(err, fs.ErrExist) {
+		if err = durable.Exchange(staged, filepath.Join(all, l.folder)); err == nil {
+			err = durable.RemoveAll(staged)
+		}
+	}
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(out, in)
-	if err := errors.Join(err, out.Close()); err != nil {
-		return err
-	}
-	return durable.Rename(temp, to)
+	return durable.SyncDir(all, b.o.Sync)
 }
 
-// outputTail is how much of an output that became an artifact stays, in bytes.
-const outputTail = 8 << 10
-
-// laterRoom is what the last entries of history and lease take in the file.
-const laterRoom = 4 << 10
-
-// sizeWith is how long the task file would be with the result.
-func (c *Claim) sizeWith(r *Result) (int, error) {
-	t := *c.Task
-	t.Result.Output, t.Result.Artifacts = r.Output, r.Artifacts
-	data, err := schemas.Encode(t)
-	return len(data), err
-}
-
-// spill turns an output that is too long for the task file into an artifact.
-func (c *Claim) spill(r *Result) error {
-	size, err := c.sizeWith(r)
+// copyLeft copies one file, hashed while it is written: it has to be what the
+// task will name.
+func (b *Box) copyLeft(ctx context.Context, a *leftFile, to string) error {
+	out, err := durable.Create(to)
 	if err != nil {
 		return err
 	}
-	if len(r.Output) <= MaxOutput && size <= MaxTask-laterRoom {
+	defer out.Close()
+	if a.data != nil {
+		if err := durable.Append(out, a.data); err != nil {
+			return err
+		}
+	} else if err := a.copyTo(ctx, func(piece []byte) error { return durable.Append(out, piece) }); err != nil {
+		return err
+	}
+	if b.o.Sync == durable.None {
 		return nil
 	}
-	name, data := "output.json", []byte(r.Output)
-	var text string
-	if r.Output.Kind() == '"' {
-		if err := json.Unmarshal(r.Output, &text); err != nil {
-			return err
-		}
-		name, data = "output.txt", []byte(text)
-	}
-	dir, err := c.box.ArtifactDir(c)
-	if err != nil {
-		return err
-	}
-	path, err := freeName(dir, name, bytes.NewReader(data))
-	if err != nil {
-		return err
-	}
-	if err := copyInto(path, bytes.NewReader(data)); err != nil {
-		return err
-	}
-	a, err := c.box.describe(c.box.AgentDir(c.agent), path)
-	if err != nil {
-		return err
-	}
-	if !slices.Contains(r.Artifacts, a) {
-		r.Artifacts = append(slices.Clone(r.Artifacts), a)
-	}
-	return c.keepTail(r, data)
+	return durable.SyncFile(out)
 }
 
-// keepTail leaves as much of the output's end as the task file has room for.
-func (c *Claim) keepTail(r *Result, data []byte) error {
-	for keep := outputTail; ; keep /= 4 {
-		tail := strings.ToValidUTF8(string(data[max(0, len(data)-keep):]), "\uFFFD")
-		short, err := jsontext.AppendQuote(nil, tail)
+func (a *leftFile) copyTo(ctx context.Context, write func([]byte) error) error {
+	in, _, err := durable.OpenBelow(a.dir, a.below)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	size, sum, err := pour(ctx, in, a.Size, write)
+	if err == nil && (size != a.Size || sum != a.SHA256) {
+		err = refusedArtifact(a.below, "changed", "its bytes are not those that it is named with", "a file that nobody writes to")
+	}
+	return err
+}
+
+// takeOver copies again what a stranger's file names of its artifacts in
+// tasks/artifacts, which the stranger may have put there. What is not there as it
+// says is no artifact.
+func (c *Claim) takeOver(ctx context.Context) (err error) {
+	left, t := c.leaving(), c.Task
+	var artifacts []Artifact
+	for i, a := range t.Result.Artifacts {
+		if _, ok := a.keptIn(); !ok {
+			artifacts = append(artifacts, a)
+			continue
+		}
+		folder, _ := t.keeps(i)
+		if folder != path.Join(artifactsDir, left.folder) {
+			continue
+		}
+		now, err := c.box.describe(ctx, a)
 		if err != nil {
 			return err
 		}
-		r.Output = short
-		size, err := c.sizeWith(r)
-		if err != nil || size <= MaxTask-laterRoom || keep == 0 {
-			return err
+		if now == a {
+			left.files, left.bytes = append(left.files, leftFile{Artifact: a, dir: c.box.home, below: a.Path}), left.bytes+a.Size
+			artifacts = append(artifacts, a)
 		}
 	}
+	if c.left = left; len(artifacts) < len(t.Result.Artifacts) {
+		t.Result.Artifacts = append([]Artifact{}, artifacts...)
+	}
+	return nil
+}
+
+// describe tells of a kept artifact what size and SHA-256 it has now: the latter
+// only where the size is as it says, or it says -1. It is the zero artifact where
+// there is no such file.
+func (b *Box) describe(ctx context.Context, a Artifact) (Artifact, error) {
+	f, info, err := durable.OpenBelow(b.home, a.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, durable.ErrNotRegular), errors.Is(err, unix.ENOTDIR):
+		return Artifact{}, nil
+	case err != nil:
+		return Artifact{}, err
+	}
+	defer f.Close()
+	if info.IsDir() {
+		return Artifact{}, nil
+	}
+	hash := info.Size() <= maxArtifactBytes && (a.Size == info.Size() || a.Size < 0)
+	a.Size, a.SHA256 = info.Size(), ""
+	if hash {
+		a.Size, a.SHA256, err = pour(ctx, f, maxArtifactBytes, nil)
+	}
+	return a, err
+}
+
+// describeAll makes a task name its kept artifacts as they are now: those that
+// are gone no more, and those that were changed as they lie. It tells whether the
+// task had named them so before.
+func (b *Box) describeAll(ctx context.Context, t *Task) (same bool, err error) {
+	var artifacts []Artifact
+	for i, a := range t.Result.Artifacts {
+		if _, ok := a.keptIn(); ok {
+			a.Size = -1
+			now, err := b.describe(ctx, a)
+			if err != nil {
+				return false, err
+			}
+			if _, own := t.keeps(i); !own || now.SHA256 == "" {
+				continue
+			}
+			a = now
+		}
+		artifacts = append(artifacts, a)
+	}
+	same = slices.Equal(artifacts, t.Result.Artifacts)
+	t.Result.Artifacts = append([]Artifact{}, artifacts...)
+	return same, nil
 }

@@ -131,7 +131,7 @@ const format = 1
 
 // folders of a home, parents first.
 var folders = []string{
-	"tasks/pending", "tasks/in-progress", "tasks/completed", "tasks/failed", "tasks/quarantine", "tasks/archive",
+	"tasks/pending", "tasks/in-progress", "tasks/completed", "tasks/failed", "tasks/quarantine", "tasks/archive", artifactsDir,
 	"audit/shared", "decisions", "changes", "memory/context", "agents",
 	".mbox/tmp", ".mbox/locks", ".mbox/leases", ".mbox/spare", ".mbox/keys",
 }

@@ -35,6 +35,7 @@ type Claim struct {
 	token string
 	from  string // SHA-256 of the file in pending that was claimed
 	lease *os.File
+	left  *leaving // what Keep was given; nil for nothing
 
 	mu    sync.Mutex
 	spent Budget // not debited yet; guarded by mu

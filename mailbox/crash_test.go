@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -81,7 +82,60 @@ func dropFile(t *testing.T, b *Box, name, text string) {
 	}
 }
 
+// leaves claims a task and lays the files that its completion is to hand over.
+func leaves(t *testing.T, b *Box) any {
+	t.Helper()
+	token := claimed(t, b)
+	must(t, os.MkdirAll(b.path("left", "deep"), 0o700))
+	must(t, os.WriteFile(b.path("left", "one.txt"), []byte("one"), 0o600))
+	must(t, os.WriteFile(b.path("left", "deep", "two.txt"), []byte("two"), 0o600))
+	return token
+}
+
+// completeWith hands in those files and an output that becomes a third.
+func completeWith(ctx context.Context, b *Box, token any) error {
+	return held(b, token, func(c *Claim) error {
+		if _, err := c.Keep(ctx, b.path("left")); err != nil {
+			return err
+		}
+		return c.Complete(ctx, Result{Output: jsontext.Value(`"` + strings.Repeat("x", MaxOutput) + `"`)})
+	})
+}
+
+// hasArtifacts tells whether the task has the state and the three artifacts.
+func hasArtifacts(s State) func(*testing.T, *Box, any) bool {
+	return func(t *testing.T, b *Box, _ any) bool {
+		task, state, err := b.Task(context.Background(), "t1")
+		if err != nil || state != s || len(task.Result.Artifacts) != 3 {
+			return false
+		}
+		for _, a := range task.Result.Artifacts {
+			if data, err := os.ReadFile(b.path(a.Path)); err != nil || audit.Hash(data) != a.SHA256 {
+				t.Errorf("%s: %d bytes: %v", a.Path, len(data), err)
+			}
+		}
+		return true
+	}
+}
+
 var scenes = []scene{
+	{name: "complete with artifacts", before: leaves, verb: completeWith, holds: hasArtifacts(Completed)},
+	{
+		name: "archive with artifacts",
+		before: func(t *testing.T, b *Box) any {
+			t.Helper()
+			must(t, completeWith(t.Context(), b, leaves(t, b)))
+			return nil
+		},
+		verb: func(ctx context.Context, b *Box, _ any) error {
+			n, err := b.Archive(ctx, 0, "human")
+			if err == nil && n != 1 {
+				err = fmt.Errorf("%d archived", n)
+			}
+			return err
+		},
+		holds: hasArtifacts(Archived),
+	},
 	{
 		name:   "submit",
 		before: func(*testing.T, *Box) any { return nil },

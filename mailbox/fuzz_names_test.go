@@ -126,8 +126,8 @@ func checkFileName(t *testing.T, name string) {
 }
 
 // FuzzArtifactPath: whatever the files are called that an attempt leaves, each
-// is handed over under a path inside the agent's home, or refused; none is read
-// or written elsewhere.
+// is handed over under a path in tasks/artifacts, or refused; none is read or
+// written elsewhere.
 func FuzzArtifactPath(f *testing.F) {
 	for _, name := range []string{"a.txt", "dir/a.txt", "../up", "/etc/passwd", "a/../../b", "..", ".", "a\nb", "a\x1b[2J", "\u202ex", "a\xff", strings.Repeat("n", 255), "a.part", ".part", "a-2.txt"} {
 		f.Add(name, []byte("content"))
@@ -137,43 +137,38 @@ func FuzzArtifactPath(f *testing.F) {
 	b, err := Open(f.Context(), dir, Options{Sync: durable.None})
 	must(f, err)
 	f.Cleanup(func() { b.Close() })
-	c := &Claim{Task: &Task{ID: "t1", Mbox: Meta{Epoch: 1}}, box: b, agent: "coder"}
 	f.Fuzz(func(t *testing.T, name string, content []byte) {
+		c := &Claim{Task: &Task{ID: "t1", Mbox: Meta{Epoch: 1}}, box: b, agent: "coder"}
 		folder, err := b.ArtifactDir(c)
 		must(t, err)
 		defer os.RemoveAll(folder)
-		outside := filepath.Join(t.TempDir(), "made")
-		must(t, os.Mkdir(outside, 0o700))
-		source := filepath.Join(outside, filepath.Base(name))
+		source := filepath.Join(folder, filepath.Base(name))
 		if os.WriteFile(source, content, 0o600) != nil {
 			return // no file is called so
 		}
-		for range 2 { // said again it is the same
-			a, err := b.AddArtifact(c, source)
+		for _, path := range []string{source, source, folder} { // said again it is the same
+			all, err := c.Keep(t.Context(), path)
 			if err != nil {
-				if text := schemas.Sentence(err.Error(), 4000); utf8.ValidString(name) && len(name) < 200 && !strings.Contains(text, "not a regular") {
+				if text := schemas.Sentence(err.Error(), 4000); utf8.ValidString(name) && !strings.Contains(text, "not a regular") {
 					t.Errorf("%q is refused: %s", name, text)
 				}
 				return
 			}
-			checkArtifact(t, b, &a, string(content))
+			if len(all) != 1 {
+				t.Fatalf("%q: %d artifacts", name, len(all))
+			}
 		}
-		all, err := b.CollectArtifacts(c)
-		if err != nil || len(all) != 1 {
-			t.Errorf("%q: %d artifacts: %v", name, len(all), err)
-			return
-		}
-		checkArtifact(t, b, &all[0], string(content))
+		must(t, b.stageLeft(t.Context(), c.left, zeroTX))
+		checkArtifact(t, b, &c.left.files[0].Artifact, string(content))
 	})
 }
 
 func checkArtifact(t *testing.T, b *Box, a *Artifact, content string) {
 	t.Helper()
-	home := b.AgentDir("coder")
-	if !filepath.IsLocal(a.Path) || !strings.HasPrefix(a.Path, "workspace/artifacts/t1.1/") || !utf8.ValidString(a.Path) {
+	if !filepath.IsLocal(a.Path) || !strings.HasPrefix(a.Path, "tasks/artifacts/t1.1/") || !utf8.ValidString(a.Path) {
 		t.Errorf("the path is %q", a.Path)
 	}
-	data, err := os.ReadFile(filepath.Join(home, a.Path))
+	data, err := os.ReadFile(b.path(a.Path))
 	if err != nil || string(data) != content || a.Size != int64(len(content)) || a.SHA256 != audit.Hash(data) {
 		t.Errorf("%+v is %q: %v", a, data, err)
 	}

@@ -132,8 +132,14 @@ func (b *Box) adopt(ctx context.Context, s *shard, r *record, f *found) error {
 	if f.state != Pending && CheckAgent(by) != nil {
 		by = "unknown"
 	}
-	if err := (&Claim{Task: f.task, box: b, agent: by}).spill(&f.task.Result); err != nil {
-		return err
+	if f.state != Pending { // else nothing of its result stays
+		claim := &Claim{Task: f.task, box: b, agent: by}
+		if err := claim.takeOver(ctx); err != nil {
+			return err
+		}
+		if c.left, err = claim.spill(&f.task.Result); err != nil {
+			return err
+		}
 	}
 	return b.commit(ctx, s, c)
 }

@@ -158,6 +158,9 @@ type recovery struct {
 	out   Recovered
 	last  map[ID]*fate
 	files map[ID][]string // where files of an id lie, from the home
+
+	artifacts map[ID]bool // of which tasks/artifacts has some
+
 	adopt []ID
 
 	was, now bootRecord // the latter is written at the end

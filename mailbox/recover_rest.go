@@ -88,6 +88,10 @@ func (r *recovery) eachStaged(do func(s *shard, name string) error) error {
 	for _, name := range names {
 		owner, tx, _ := cutLast(strings.TrimSuffix(name, reasonSuffix), "~")
 		number := shardOf(trimJSON(owner))
+		if r.b.stagesArtifacts(name) {
+			id, _, _ := attemptOf(owner)
+			number = shardOf(string(id))
+		}
 		for i := range shards {
 			if d, set, err := readDirty(privatePath(r.b.home, "locks", shardName(i))); err == nil && set && d.tx == tx {
 				number = i // its owner said so

@@ -15,7 +15,7 @@ import (
 
 // walk notes where the files of each id lie.
 func (r *recovery) walk() error {
-	r.files = map[ID][]string{}
+	r.files, r.artifacts = map[ID][]string{}, map[ID]bool{}
 	dirs := []string{}
 	for _, s := range Folders {
 		dirs = append(dirs, filepath.Join("tasks", string(s)))
@@ -38,8 +38,16 @@ func (r *recovery) walk() error {
 			}
 		}
 	}
-	names, err := stagedNames(r.b.home)
-	if err != nil {
+	names, err := listNames(r.b.path(artifactsDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, name := range names {
+		if id, _, ok := attemptOf(name); ok {
+			r.artifacts[id] = true
+		}
+	}
+	if names, err = stagedNames(r.b.home); err != nil {
 		return err
 	}
 	for _, name := range names {
@@ -87,7 +95,9 @@ func (r *recovery) task(id ID, f *fate) error {
 	}
 	rest := slices.DeleteFunc(slices.Clone(r.files[id]), func(p string) bool { return r.b.path(p) == place })
 	if there.hash == hashOf(f.m.After) && len(rest) == 0 && f.m.Dropped == "" {
-		return nil
+		if (to != Archived || !r.artifacts[id]) && !slices.Contains(r.adopt, id) {
+			return nil
+		}
 	}
 	s, err := r.shard(id)
 	if err != nil {

@@ -167,17 +167,12 @@ func TestArtifactsAreFlushed(t *testing.T) {
 	must(t, err)
 	from := filepath.Join(t.TempDir(), "report.txt")
 	must(t, put(from, "a report"))
-	const dir = "agents/coder/workspace/artifacts/x.1"
-	got := steps(t, b.home, func() {
-		_, err := b.AddArtifact(c, from)
-		must(t, err)
-	})
-	inOrder(t, "added", got, "mkdir "+dir, "syncdir agents/coder/workspace/artifacts", "replace "+dir+"/report.txt", "sync "+dir+"/report.txt", "syncdir "+dir)
-	got = steps(t, b.home, func() {
-		_, err := b.CollectArtifacts(c)
-		must(t, err)
-	})
-	inOrder(t, "collected", got, "sync "+dir+"/report.txt", "syncdir "+dir)
+	_, err = c.Keep(t.Context(), from)
+	must(t, err)
+	got := steps(t, b.home, func() { must(t, c.Complete(t.Context(), Result{})) })
+	const dir = ".mbox/tmp/x.1~TX"
+	inOrder(t, "completed", got, "writeat .mbox/locks/shard-N", "append "+dir+"/report.txt", "sync "+dir+"/report.txt", "syncdir "+dir,
+		"move tasks/artifacts/x.1", "syncdir tasks/artifacts", "append audit/shared/DAY.jsonl")
 }
 
 // A new home is on disk when Create says so, and so is a new month of the archive.

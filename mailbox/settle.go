@@ -192,6 +192,9 @@ func (b *Box) sweepStaged(d dirty) error {
 		return err
 	}
 	for _, name := range names {
+		if _, tx, _ := cutLast(name, "~"); tx != d.tx && b.stagesArtifacts(name) {
+			continue // of the task whose id and epoch look like this one's id
+		}
 		if err := b.sweep(name); err != nil {
 			return err
 		}
@@ -199,8 +202,19 @@ func (b *Box) sweepStaged(d dirty) error {
 	return nil
 }
 
+// stagesArtifacts tells whether a name in tmp is that of a folder of artifacts.
+func (b *Box) stagesArtifacts(name string) bool {
+	folder, tx, _ := cutLast(name, "~")
+	_, _, ok := attemptOf(folder)
+	info, err := os.Lstat(privatePath(b.home, "tmp", name))
+	return ok && len(tx) == 32 && err == nil && info.IsDir()
+}
+
 func (b *Box) sweep(name string) error {
 	path := privatePath(b.home, "tmp", name)
+	if b.stagesArtifacts(name) {
+		return durable.RemoveAll(path)
+	}
 	if info, err := os.Lstat(path); err == nil && info.IsDir() {
 		return nil // nothing of mbox's; verify names it
 	}

@@ -46,7 +46,7 @@ func (v *vandal) byteOf(change func(line []byte, at int) []byte) named {
 
 // taskFile picks a task's file and its last seq.
 func (v *vandal) taskFile(prefixes ...string) (file string, id ID, seq int64) {
-	file = pick(v, v.files(prefixes...))
+	file = pick(v, slices.DeleteFunc(v.files(prefixes...), func(f string) bool { return !strings.HasSuffix(f, ".json") }))
 	id = ID(strings.TrimSuffix(filepath.Base(file), ".json"))
 	return file, id, v.last(id)
 }
@@ -200,6 +200,14 @@ var kinds = []struct {
 		file, _, seq := v.taskFile(taskFolders...)
 		v.mv(file, filepath.Join(filepath.Dir(file), "alias.json"))
 		return named{file, 0, []int64{seq}}
+	}},
+	{"a byte of an artifact", func(v *vandal) named {
+		file := pick(v, slices.DeleteFunc(v.files("tasks/artifacts/", "tasks/archive/"), func(f string) bool { return strings.HasSuffix(f, ".json") }))
+		id, _, _ := attemptOf(filepath.Base(filepath.Dir(file)))
+		data := []byte(v.read(file))
+		data[v.r.IntN(len(data))] ^= 1 << v.r.IntN(8)
+		v.write(file, string(data))
+		return named{file, 0, []int64{v.last(id)}}
 	}},
 	{"a task removed", func(v *vandal) named {
 		file, _, seq := v.taskFile(taskFolders...)

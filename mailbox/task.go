@@ -115,9 +115,9 @@ type Result struct {
 	Error     *TaskError     `json:"error" jsonschema:"nullable,description=null unless failed"`
 }
 
-// Artifact is a file that the work left, in the home of the agent that did it.
+// Artifact is a file that the work left, and that mbox has kept since.
 type Artifact struct {
-	Path   string `json:"path" jsonschema:"required,description=from the agent's home"`
+	Path   string `json:"path" jsonschema:"required,description=from the mailbox's folder; of tasks that the first versions of mbox ended from the agent's home"`
 	Size   int64  `json:"size" jsonschema:"minimum=0,description=bytes"`
 	SHA256 string `json:"sha256" jsonschema:"pattern=^sha256:[0-9a-f]{64}$"`
 }

@@ -21,7 +21,9 @@ import (
 //  1. Mark. The dirty record says: from this place of the ledger on, a line
 //     with this tx may stand. A crash before the line leaves a record and
 //     perhaps a lease and a staged file; settle finds no line and removes them.
-//  2. Stage. A claim's lease file is made and locked. The new content is written
+//  2. Stage. A completion's artifacts are copied to .mbox/tmp/<id>.<epoch>~<tx>/,
+//     flushed, and moved into their place. A claim's lease file is made and
+//     locked. The new content is written
 //     to .mbox/tmp/<id>~<tx>. tx is 128 random bits; it stands in the content,
 //     in the staged name and in the line. What goes to quarantine is flushed, and
 //     so is content that the ledger's journal does not take (a large one; all in
@@ -53,7 +55,7 @@ func (b *Box) commit(ctx context.Context, s *shard, c *change) error {
 	if err := s.mark(dirty{kind: "task", name: string(c.id), tx: tx, at: b.ledger.End()}); err != nil {
 		return err
 	}
-	if err := b.stage(c, tx, data); err != nil {
+	if err := b.stage(ctx, c, tx, data); err != nil {
 		return errors.Join(err, b.abort(s, c, tx))
 	}
 	entry, m := c.line(b, tx, after)
@@ -146,7 +148,12 @@ func (b *Box) staged(name, tx string) string {
 	return privatePath(b.home, "tmp", name+"~"+tx)
 }
 
-func (b *Box) stage(c *change, tx string, data []byte) error {
+func (b *Box) stage(ctx context.Context, c *change, tx string, data []byte) error {
+	if c.left.any() {
+		if err := b.stageLeft(ctx, c.left, tx); err != nil {
+			return err
+		}
+	}
 	if c.lease != nil {
 		if err := c.lease(); err != nil {
 			return err
@@ -185,6 +192,9 @@ func (b *Box) abort(s *shard, c *change, tx string) error {
 	if c.lease != nil {
 		errs = append(errs, b.dropLease(c.id, c.token))
 	}
+	if c.left.any() {
+		errs = append(errs, durable.RemoveAll(b.staged(c.left.folder, tx)))
+	}
 	errs = append(errs, removeIfThere(b.staged(string(c.id), tx)))
 	if err := errors.Join(errs...); err != nil {
 		return err // the record stays: settle removes what is left
@@ -213,7 +223,11 @@ func (b *Box) finish(ctx context.Context, id ID, m *move, agent string, at time.
 		p.to = filepath.Join(b.folder(m.to(), at), id.file())
 	}
 	p.from = b.cameFrom(p)
-	if err := p.place(); errors.Is(err, errLost) {
+	err = p.place()
+	if err == nil && m.to() == Archived {
+		err = b.archiveArtifacts(id, m.Epoch, p.to)
+	}
+	if errors.Is(err, errLost) {
 		// A stranger destroyed it between our renames. It has happened all the
 		// same; verify names what is missing, and a line says so now.
 		if err := b.sayLost(ctx, id); err != nil {

@@ -79,23 +79,22 @@ func (c *Claim) Progress(ctx context.Context, p Progress) error {
 	})
 }
 
-// Complete ends the task with a result: Output and Artifacts of r are taken. An
-// output over MaxOutput becomes an artifact, and its tail stays. A claim that is
-// over gets ErrStale, and the result is kept in quarantine.
+// Complete ends the task with a result: Output of r is taken, and what Keep was
+// given becomes its artifacts. An output over MaxOutput becomes one too, and its
+// tail stays. A claim that is over gets ErrStale, and the result is kept in
+// quarantine.
 func (c *Claim) Complete(ctx context.Context, r Result) error {
-	content := Result{Output: r.Output, Artifacts: r.Artifacts}
-	if content.Artifacts == nil {
-		content.Artifacts = []Artifact{}
-	}
+	content := Result{Output: r.Output, Artifacts: c.leaving().artifacts()}
 	if !given(content.Output) {
 		content.Output = jsontext.Value(`""`)
 	}
 	return c.verb(ctx, "complete", content, func(f *found) (*change, error) {
-		if err := c.spill(&content); err != nil {
+		left, err := c.spill(&content)
+		if err != nil {
 			return nil, err
 		}
 		f.task.Result.Output, f.task.Result.Artifacts = content.Output, content.Artifacts
-		return &change{event: audit.TaskCompleted, to: Completed, said: "completed", reason: "Completed"}, nil
+		return &change{event: audit.TaskCompleted, to: Completed, said: "completed", reason: "Completed", left: left}, nil
 	})
 }
 

@@ -54,6 +54,7 @@ type VerifyReport struct {
 //	13  no staged file, lease or quarantine entry without what explains it, and
 //	    no quarantine entry lost
 //	14  modes, kinds and links of files, one device, nothing missing
+//	15  artifacts have the bytes that their task names, and nothing lies among them
 type Fault struct {
 	Invariant int    `json:"invariant"`
 	File      string `json:"file"`          // path from the home
@@ -88,7 +89,7 @@ func Verify(ctx context.Context, dir string, o Options, vo VerifyOptions) (Verif
 	defer v.close()
 	steps := []func() error{v.awaitRecovery, v.ledger}
 	if !vo.LedgerOnly {
-		steps = append(steps, v.home, v.walk, v.suspects, v.allRecords, v.quarantine, v.staged, v.leases, v.shapes, v.interruptions)
+		steps = append(steps, v.home, v.walk, v.suspects, v.allRecords, v.quarantine, v.strangeArtifacts, v.staged, v.leases, v.shapes, v.interruptions)
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {

@@ -46,12 +46,15 @@ func newVerifyHome(t testing.TB) *verifyHome {
 	for _, id := range []ID{"v-done", "v-archived", "v-failed", "v-claimed", "v-held", "v-retried", "v-moved", "v-deleted", "v-pending"} {
 		h.submit(b, id)
 	}
-	h.must(h.claim(b, "v-archived").Complete(ctx, Result{Output: jsontext.Value(`"old"`)}))
+	archived := h.claim(b, "v-archived")
+	h.keep(archived, "old.txt")
+	h.must(archived.Complete(ctx, Result{Output: jsontext.Value(`"old"`)}))
 	_, err := b.Archive(ctx, 0, "human")
 	h.must(err)
 	done := h.claim(b, "v-done")
 	h.must(done.Progress(ctx, Progress{Message: "half"}))
 	h.now = h.now.AddDate(0, 0, 1)
+	h.keep(done, "report.txt")
 	h.must(done.Complete(ctx, Result{Output: jsontext.Value(`{"answer":42}`)}))
 	if err := done.Complete(ctx, Result{Output: jsontext.Value(`"late"`)}); !errors.Is(err, ErrStale) {
 		t.Fatal(err)
@@ -114,6 +117,15 @@ func (h *verifyHome) claim(b *Box, id ID) *Claim {
 	c, err := b.Claim(h.t.Context(), ClaimRequest{Agent: "to-" + string(id)})
 	h.must(err)
 	return c
+}
+
+// keep gives a claim an artifact.
+func (h *verifyHome) keep(c *Claim, name string) {
+	h.t.Helper()
+	path := filepath.Join(h.t.TempDir(), name)
+	h.must(os.WriteFile(path, []byte("an artifact"), 0o600))
+	_, err := c.Keep(h.t.Context(), path)
+	h.must(err)
 }
 
 func (h *verifyHome) path(name string) string { return filepath.Join(h.dir, name) }
@@ -601,6 +613,48 @@ var tamperings = []struct {
 	}, func(h *verifyHome) Fault {
 		return Fault{11, "audit/coder/2026-02-17.jsonl", 3, 0, "", "is not the agent's line"}
 	}, ""},
+	{
+		"an artifact changed", func(h *verifyHome) { h.write("tasks/artifacts/v-done.1/report.txt", "an artefact") },
+		func(h *verifyHome) Fault {
+			return Fault{15, "tasks/artifacts/v-done.1/report.txt", 0, h.last("v-done"), "v-done", "bytes are not those"}
+		}, "",
+	},
+	{
+		"an artifact cut", func(h *verifyHome) { h.must(os.Truncate(h.path("tasks/artifacts/v-done.1/report.txt"), 3)) },
+		func(h *verifyHome) Fault {
+			return Fault{15, "tasks/artifacts/v-done.1/report.txt", 0, h.last("v-done"), "v-done", "has 3 bytes, and its task names 11"}
+		}, "",
+	},
+	{
+		"an artifact gone", func(h *verifyHome) { h.must(os.Remove(h.path("tasks/artifacts/v-done.1/report.txt"))) },
+		func(h *verifyHome) Fault {
+			return Fault{15, "tasks/artifacts/v-done.1/report.txt", 0, h.last("v-done"), "v-done", "is gone"}
+		}, "",
+	},
+	{"an artifact that is a symlink", func(h *verifyHome) {
+		h.mv("tasks/artifacts/v-done.1", "x")
+		h.must(os.Symlink(h.path("x"), h.path("tasks/artifacts/v-done.1")))
+	}, func(h *verifyHome) Fault {
+		return Fault{14, "tasks/artifacts/v-done.1", 0, 0, "", "is a symlink"}
+	}, ""},
+	{
+		"a file among the artifacts", func(h *verifyHome) { h.write("tasks/artifacts/v-done.1/more.txt", "more") },
+		func(h *verifyHome) Fault {
+			return Fault{15, "tasks/artifacts/v-done.1/more.txt", 0, h.last("v-done"), "v-done", "does not name it"}
+		}, "",
+	},
+	{
+		"an archived artifact changed", func(h *verifyHome) { h.write("tasks/archive/2026-02/v-archived.1/old.txt", "an artefact") },
+		func(h *verifyHome) Fault {
+			return Fault{15, "tasks/archive/2026-02/v-archived.1/old.txt", 0, h.last("v-archived"), "v-archived", "bytes are not those"}
+		}, "",
+	},
+	{
+		"artifacts of nobody", func(h *verifyHome) { h.must(os.Mkdir(h.path("tasks/artifacts/v-done.2"), 0o700)) },
+		func(h *verifyHome) Fault {
+			return Fault{15, "tasks/artifacts/v-done.2", 0, 0, "", "is no folder of a task's artifacts"}
+		}, "",
+	},
 	{
 		"a copy gone", func(h *verifyHome) { h.must(os.RemoveAll(h.path("audit/coder"))) },
 		func(h *verifyHome) Fault {

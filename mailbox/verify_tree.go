@@ -71,8 +71,8 @@ func (v *verifying) folders() ([]place, error) {
 
 // file looks at one file.
 func (v *verifying) file(at place) error {
-	if ignored(at.name) {
-		return nil
+	if _, _, ok := attemptOf(at.name); ignored(at.name) || ok && v.isFolder(at) {
+		return nil // a folder is seen to by strangeArtifacts
 	}
 	key := ID(trimJSON(at.name)).Fold()
 	t := v.fold.tasks.of(key)
@@ -94,6 +94,11 @@ func (v *verifying) file(at place) error {
 	v.r.Tasks++
 	t.seen = len(faults) == 0
 	return nil
+}
+
+func (v *verifying) isFolder(at place) bool {
+	info, err := os.Lstat(v.b.path(at.path()))
+	return at.state == Archived && err == nil && info.IsDir()
 }
 
 // sortDrops keeps those of the unknown names in pending that are no task by now.
@@ -146,7 +151,8 @@ func (v *verifying) check(at place, t *lineage) ([]Fault, error) {
 	if what := task.Audit.strays(state); what != "" {
 		bad(5, "%s", what)
 	}
-	return faults, nil
+	more, err := v.artifacts(at, t, task)
+	return append(faults, more...), err
 }
 
 // open reads a task file. task is nil if it cannot be decoded; then, if its
@@ -239,8 +245,8 @@ func (t Trail) strays(s State) string {
 func (v *verifying) home() error {
 	for _, dir := range folders {
 		top, _, _ := strings.Cut(dir, "/")
-		if top == "memory" || top == "agents" {
-			continue // not of the mailbox itself
+		if top == "memory" || top == "agents" || dir == artifactsDir {
+			continue // not of the mailbox itself, or made when it is needed
 		}
 		if _, err := os.Lstat(v.b.path(dir)); errors.Is(err, fs.ErrNotExist) {
 			v.fault(Fault{Invariant: 14, File: dir, What: "the folder is missing"})

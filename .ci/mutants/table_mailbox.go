@@ -10,6 +10,7 @@ const (
 	verbsGo      = "mailbox/verbs.go"
 	viewGo       = "mailbox/view.go"
 	quarantineGo = "mailbox/quarantine.go"
+	artifactGo   = "mailbox/artifact.go"
 	boxGo        = "mailbox/box.go"
 )
 
@@ -236,14 +237,49 @@ var mailboxMutants = []mutant{
 		boxTest("TestSpareOfAnotherShard"),
 	},
 	{
-		"artifact-unflushed", "11", "mailbox/artifact.go",
-		"if err := durable.SyncFile(f); err != nil {", "if err := error(nil); err != nil {",
+		"artifact-unflushed", "11,36", artifactGo,
+		"return durable.SyncFile(out)", "return nil",
 		boxTest("TestArtifactsAreFlushed"),
 	},
 	{
-		"artifact-name-unflushed", "11,12", "mailbox/artifact.go",
-		"if err := durable.SyncDir(filepath.Dir(path), b.o.Sync); err != nil {", "if err := error(nil); err != nil {",
+		"artifact-name-unflushed", "11,12", artifactGo,
+		"if err := durable.SyncDir(dir, b.o.Sync); err != nil {", "if err := error(nil); err != nil {",
 		boxTest("TestArtifactsAreFlushed"),
+	},
+	{
+		"artifact-place-unflushed", "11,12", artifactGo,
+		"return durable.SyncDir(all, b.o.Sync)", "return nil",
+		boxTest("TestArtifactsAreFlushed"),
+	},
+	{
+		"artifact-linked", "36", artifactGo,
+		"\tout, err := durable.Create(to)\n", "\tif a.data == nil {\n\t\treturn os.Link(filepath.Join(a.dir, a.below), to)\n\t}\n\tout, err := durable.Create(to)\n",
+		boxTest("TestArtifactIsACopy"),
+	},
+	{
+		"artifact-follows-links", "36", "mailbox/durable/durable.go",
+		"unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)", "unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)",
+		boxTest("TestArtifactsFollowNoLink"),
+	},
+	{
+		"artifact-not-as-hashed", "36", artifactGo,
+		"if err == nil && (size != a.Size || sum != a.SHA256) {", "if err == nil && size != a.Size {",
+		boxTest("TestArtifactChangedMeanwhile"),
+	},
+	{
+		"artifact-of-before-stays", "36", artifactGo,
+		"if err = durable.Exchange(staged, filepath.Join(all, l.folder)); err == nil {", "if err = nil; err == nil {",
+		boxTest("TestCompleteAgainWithArtifacts"),
+	},
+	{
+		"staged-artifacts-stay", "36", "mailbox/settle.go",
+		"return durable.RemoveAll(path)", "return nil",
+		boxTest("TestStagedArtifactsOfAnother"),
+	},
+	{
+		"artifact-not-compared", "36", "mailbox/verify_artifact.go",
+		"case now.SHA256 != a.SHA256:", "case false:",
+		boxTest("TestVerifyTampering"),
 	},
 	{
 		"kept-bytes-unflushed", "11", quarantineGo,

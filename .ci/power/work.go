@@ -274,7 +274,7 @@ func (a *actor) complete() error {
 			return err
 		}
 		args = append(args, "--artifact", file)
-		done.Artifact = filepath.Join("agents", a.name, "workspace", "artifacts", fmt.Sprintf("%s.*", c.ID), filepath.Base(file))
+		done.Artifact = filepath.Join("tasks", "artifacts", fmt.Sprintf("%s.*", c.ID), filepath.Base(file))
 	}
 	_, err := a.act(done, args...)
 	return err

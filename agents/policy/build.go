@@ -198,7 +198,8 @@ func (b *builder) liftBoundary(p *Policy) {
 	}
 }
 
-// What mbox alone writes in its folder. The first two nobody else reads.
+// What mbox alone writes in its folder. The first two nobody else reads, nor the
+// artifacts: a task gets copies of those that it may read.
 var (
 	protectedFolders = []string{".mbox", "audit", "tasks", "decisions", "changes", "prompts"}
 	protectedFiles   = []string{"mbox.toml", "memory/agent_state.json", "memory/task_queue.json"}
@@ -210,7 +211,7 @@ func (b *builder) protect(p *Policy) {
 	for _, name := range slices.Concat(protectedFolders, protectedFiles) {
 		p.Protected = append(p.Protected, filepath.Join(b.Home, filepath.FromSlash(name)))
 	}
-	p.Private = slices.Clone(p.Protected[:2])
+	p.Private = append(slices.Clone(p.Protected[:2]), filepath.Join(b.Home, "tasks", "artifacts"), filepath.Join(b.Home, "tasks", "archive"))
 	for _, agent := range slices.Sorted(maps.Keys(b.Agents)) {
 		home := filepath.Join(b.Home, "agents", folder(agent))
 		p.Protected = append(p.Protected, filepath.Join(home, "agent.toml"), filepath.Join(home, "state.json"))

@@ -20,7 +20,7 @@ const (
 	rulePathUser      = "path_user"      // ~somebody, or ~ where nobody knows the home
 
 	rulePathUnresolved = "path_unresolved" // the file system does not tell where it leads
-	rulePathPrivate    = "path_private"    // .mbox, audit
+	rulePathPrivate    = "path_private"    // .mbox, audit, artifacts
 	rulePathProtected  = "path_protected"  // what mbox alone writes
 	rulePathWriteOnly  = "path_write_only"
 	rulePathReadOnly   = "path_read_only"

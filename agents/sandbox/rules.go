@@ -84,7 +84,10 @@ func granted(path string, a access) (grant, error) {
 
 // keepClosed refuses grants that lie in what is protected, or above it.
 func (r Rules) keepClosed(all []grant) error {
-	never := []string{filepath.Join(r.Mailbox, ".mbox"), filepath.Join(r.Mailbox, "audit")}
+	var never []string
+	for _, name := range []string{".mbox", "audit", "tasks/artifacts", "tasks/archive"} {
+		never = append(never, filepath.Join(r.Mailbox, name))
+	}
 	for _, g := range all {
 		closed := never
 		if g.Access&(write|remove) != 0 && g.Access&device == 0 {

@@ -31,7 +31,7 @@ func grounds(t *testing.T, names ...string) (dir string) {
 }
 
 var folders = []string{
-	"home/.mbox/keys", "home/audit/shared", "home/tasks", "home/agents/me", "home/agents/peer/in", "outside/data", "also/data",
+	"home/.mbox/keys", "home/audit/shared", "home/tasks/pending", "home/tasks/artifacts", "home/tasks/archive/2026-02/x.1", "home/agents/me", "home/agents/peer/in", "outside/data", "also/data",
 	"home/agents/me/to-mbox -> ../../.mbox", "outside/up -> ..", "outside/gone -> nowhere", "outside/alias -> ../also",
 }
 
@@ -63,7 +63,10 @@ func TestRules(t *testing.T) {
 		{name: "in .mbox by a symlink", own: "home/agents/me", ro: "home/agents/me/to-mbox/keys", want: ErrProtected},
 		{name: "above the mailbox by a symlink", own: "home/agents/me", rw: "outside/up", want: ErrProtected},
 		{name: "audit by dots", own: "home/agents/me", ro: "home/agents/../audit", want: ErrProtected},
-		{name: "tasks, to be read", own: "home/agents/me", ro: "home/tasks"},
+		{name: "waiting tasks, to be read", own: "home/agents/me", ro: "home/tasks/pending"},
+		{name: "tasks, to be read", own: "home/agents/me", ro: "home/tasks", want: ErrProtected},
+		{name: "artifacts, to be read", own: "home/agents/me", ro: "home/tasks/artifacts", want: ErrProtected},
+		{name: "archived artifacts, to be read", own: "home/agents/me", ro: "home/tasks/archive/2026-02/x.1", want: ErrProtected},
 		{name: "tasks, to be written", own: "home/agents/me", rw: "home/tasks", want: ErrProtected},
 		{name: "tasks, to be made", own: "home/agents/me", wo: "home/tasks", want: ErrProtected},
 		{name: "read only in read and write", own: "home/agents/me", rw: "outside", ro: "outside/data", want: ErrOverlap},

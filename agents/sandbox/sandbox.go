@@ -64,7 +64,7 @@ const (
 // once, when the rules are checked. A path of a list that is not there is left
 // out: it cannot be granted before it exists.
 type Rules struct {
-	Mailbox   string   // the mailbox's folder: its .mbox and audit are never open
+	Mailbox   string   // the mailbox's folder: its .mbox, audit, tasks/artifacts and tasks/archive are never open
 	Workspace string   // read, write, run; TMPDIR is made in it, as .tmp
 	ReadWrite []string // read, write, run
 	ReadOnly  []string // read, run

@@ -16,8 +16,9 @@ func completeVerb() *verb {
 		about: `Moves the task to completed, with its result. When the command returns 0 the
 result is on disk. The same line again answers 0 and changes nothing.
 
-A result over 256 KiB becomes an artifact, and its tail stays in the task. A
-result that comes after the claim was lost is refused with exit code 6; its
+Artifacts are copied to tasks/artifacts, at most 1000 files and 1 GiB; of a
+folder all files are. A result over 256 KiB becomes one too, and its tail stays in
+the task. A result that comes after the claim was lost is refused with exit code 6; its
 bytes are kept in tasks/quarantine.`,
 		shows: []string{
 			`mbox complete "$id" --output "All 30 files read"`,
@@ -34,26 +35,14 @@ bytes are kept in tasks/quarantine.`,
 				return err
 			}
 			return h.act(ctx, s, "complete", args[0], func(box *mailbox.Box, c *mailbox.Claim) error {
-				artifacts, err := r.keep(box, c)
-				if err != nil {
-					return err
+				for _, path := range r.artifacts {
+					if _, err := c.Keep(ctx, path); err != nil {
+						return missingFile(err, path)
+					}
 				}
-				return c.Complete(ctx, mailbox.Result{Output: output, Artifacts: artifacts})
+				return c.Complete(ctx, mailbox.Result{Output: output})
 			})
 		},
 		words: taskWords,
 	}
-}
-
-// keep copies the artifacts into the agent's home.
-func (r *resultFlags) keep(box *mailbox.Box, c *mailbox.Claim) ([]mailbox.Artifact, error) {
-	var kept []mailbox.Artifact
-	for _, path := range r.artifacts {
-		a, err := box.AddArtifact(c, path)
-		if err != nil {
-			return nil, missingFile(err, path)
-		}
-		kept = append(kept, a)
-	}
-	return kept, nil
 }

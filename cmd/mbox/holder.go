@@ -60,7 +60,7 @@ func (r *resultFlags) flags() []cli.Flag {
 		textFlag("output", "the result: `STRING`, JSON if it parses, else text", &r.output),
 		fileFlag("output-file", "read the result from `FILE`, or - for standard input", &r.file),
 		boolFlag("text", "the result is text even if it parses as JSON", &r.text),
-		&cli.GenericFlag{Name: "artifact", Usage: "keep a copy of `PATH` with the result; may be repeated", Value: &r.artifacts},
+		&cli.GenericFlag{Name: "artifact", Usage: "keep a copy of `PATH`, a file or a folder, with the result; may be repeated", Value: &r.artifacts},
 	}
 }
 

@@ -164,7 +164,7 @@ var sweepScenes = []sweepScene{
 		},
 		verb: []string{"complete", "a", "--token", "TOKEN", "--output-file", "base.long"}, again: []int{0},
 		effect: promise{event: "task_completed", id: "a", in: []string{"completed"}, holds: func(h *sweepHome) error {
-			kept, err := filepath.Glob(h.Path("agents", "coder", "workspace", "artifacts", "*", "*"))
+			kept, err := filepath.Glob(h.Path("tasks", "artifacts", "*", "*"))
 			if err == nil && len(kept) != 1 {
 				err = fmt.Errorf("%d artifacts", len(kept))
 			}

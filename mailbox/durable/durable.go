@@ -33,6 +33,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -345,6 +346,12 @@ func Remove(path string) error {
 	return step(OpRemove, path, func() error { return os.Remove(path) })
 }
 
+// RemoveAll removes a folder with all that is in it, and follows no symlink. What
+// is not there is no error.
+func RemoveAll(path string) error {
+	return step(OpRemove, path, func() error { return os.RemoveAll(path) })
+}
+
 // MkdirAll makes the folders of path that are missing, 0700, and flushes the
 // parent of each new one, so that what is put there later cannot be lost with
 // its folder.
@@ -430,6 +437,43 @@ func OpenRegular(path string) (*os.File, fs.FileInfo, error) {
 	}
 	f := os.NewFile(uintptr(fd), path)
 	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// OpenBelow opens the regular file or the folder at path below dir for reading.
+// It follows no symlink at any place of the path, also where somebody else may
+// rename what lies below dir meanwhile, and never blocks. What is neither of
+// both is ErrNotRegular.
+func OpenBelow(dir, path string) (*os.File, fs.FileInfo, error) {
+	at, err := open(dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	for name := range strings.SplitSeq(filepath.ToSlash(path), "/") {
+		below := -1
+		err := again(func() (err error) {
+			below, err = unix.Openat(at, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+			return err
+		})
+		unix.Close(at)
+		switch {
+		case name == "..", errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENXIO), errors.Is(err, unix.EOPNOTSUPP):
+			unix.Close(below)
+			return nil, nil, fmt.Errorf("%s: %w", filepath.Join(dir, path), ErrNotRegular)
+		case err != nil:
+			return nil, nil, pathError("open", filepath.Join(dir, path), err)
+		}
+		at = below
+	}
+	f := os.NewFile(uintptr(at), filepath.Join(dir, path))
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		err = fmt.Errorf("%s: %w", f.Name(), ErrNotRegular)
+	}
 	if err != nil {
 		f.Close()
 		return nil, nil, err

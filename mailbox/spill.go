@@ -1,0 +1,65 @@
+package mailbox
+
+import (
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"mbox/audit"
+	"mbox/schemas"
+)
+
+// outputTail is how much of an output that became an artifact stays, in bytes.
+const outputTail = 8 << 10
+
+// laterRoom is what the last entries of history and lease take in the file.
+const laterRoom = 4 << 10
+
+// sizeWith is how long the task file would be with the result.
+func (c *Claim) sizeWith(r *Result) (int, error) {
+	t := *c.Task
+	t.Result.Output, t.Result.Artifacts = r.Output, r.Artifacts
+	data, err := schemas.Encode(t)
+	return len(data), err
+}
+
+// spill turns an output that is too long for the task file into an artifact: it
+// joins what the claim leaves.
+func (c *Claim) spill(r *Result) (*leaving, error) {
+	left := c.leaving()
+	size, err := c.sizeWith(r)
+	if err != nil || len(r.Output) <= MaxOutput && size <= MaxTask-laterRoom {
+		return left, err
+	}
+	name, data := "output.json", []byte(r.Output)
+	var text string
+	if r.Output.Kind() == '"' {
+		if err := json.Unmarshal(r.Output, &text); err != nil {
+			return nil, err
+		}
+		name, data = "output.txt", []byte(text)
+	}
+	before := len(left.files)
+	left.add(leftFile{data: data, Artifact: Artifact{Path: name, Size: int64(len(data)), SHA256: audit.Hash(data)}})
+	for _, f := range left.files[before:] {
+		r.Artifacts = append(r.Artifacts[:len(r.Artifacts):len(r.Artifacts)], f.Artifact)
+	}
+	return left, c.keepTail(r, data)
+}
+
+// keepTail leaves as much of the output's end as the task file has room for.
+func (c *Claim) keepTail(r *Result, data []byte) error {
+	for keep := outputTail; ; keep /= 4 {
+		tail := strings.ToValidUTF8(string(data[max(0, len(data)-keep):]), "\uFFFD")
+		short, err := jsontext.AppendQuote(nil, tail)
+		if err != nil {
+			return err
+		}
+		r.Output = short
+		size, err := c.sizeWith(r)
+		if err != nil || size <= MaxTask-laterRoom || keep == 0 {
+			return err
+		}
+	}
+}
