@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,6 +79,9 @@ func (d *drop) admit(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	if bad != nil {
+		if wait := d.unfinished(bad); wait > 0 {
+			return wait, nil
+		}
 		if !d.q.putAway(d.name) {
 			return goOn, nil
 		}
@@ -150,12 +154,13 @@ func (d *drop) read() (bad, err error) {
 	case d.age < 0:
 		d.age = 0
 	}
-	if bad := fileFault(d.name, info); bad != nil {
+	bad = fileFault(d.name, info)
+	if !info.Mode().IsRegular() {
 		return bad, nil
 	}
 	f, _, err := durable.OpenRegular(d.path)
 	if errors.Is(err, durable.ErrNotRegular) || errors.Is(err, fs.ErrPermission) {
-		return kindFault("not_regular", "it cannot be opened as a regular file"), nil
+		return cmp.Or(bad, kindFault("not_regular", "it cannot be opened as a regular file")), nil
 	}
 	if err != nil {
 		return nil, err
@@ -163,6 +168,9 @@ func (d *drop) read() (bad, err error) {
 	defer f.Close()
 	idle, sure := durable.Idle(f)
 	d.held = sure && !idle || !sure && d.age < settleTime
+	if bad != nil {
+		return bad, nil
+	}
 	d.data, err = durable.Read(d.path, MaxTask)
 	if errors.Is(err, durable.ErrTooLarge) {
 		return kindFault("too_large", fmt.Sprintf("it has more than %d bytes", MaxTask)), nil

@@ -757,6 +757,47 @@ func TestHalfWritten(t *testing.T) {
 			}
 		})
 	}
+	for name, write := range map[string]func(f *os.File) error{
+		"another name": func(f *os.File) error { _, err := f.WriteString(half); return err },
+		"too large":    func(f *os.File) error { return f.Truncate(2 * MaxTask) },
+	} {
+		t.Run("held open for writing, "+name, func(t *testing.T) {
+			c := newClock()
+			b := newBox(t, c.options())
+			path := b.pending(map[bool]string{true: "drop", false: "drop.json"}[name == "another name"])
+			f, err := os.Create(path)
+			must(t, err)
+			defer f.Close()
+			must(t, write(f))
+			if _, known := durable.Idle(f); !known {
+				t.Skip("this system cannot say who holds a file open")
+			}
+			c.stamp(path)
+			mustScan(t, b)
+			alone(t, b, path, "at once")
+			c.turn(heldOpen + time.Millisecond)
+			mustScan(t, b)
+			_, err = f.WriteAt([]byte("more"), 0) // its writer goes on all the same
+			must(t, err)
+			wantClean(t, b)
+			must(t, f.Close())
+		})
+	}
+	t.Run("another name, is let go", func(t *testing.T) {
+		c := newClock()
+		b := newBox(t, c.options())
+		path := b.pending("drop")
+		must(t, put(path, half))
+		c.stamp(path)
+		c.turn(settleTime)
+		mustScan(t, b)
+		if r := quarantine(t, b); len(r) != 1 || r[0].Code != "name" {
+			t.Errorf("%+v", r)
+		}
+		must(t, os.WriteFile(b.path("tasks", "quarantine", quarantine(t, b)[0].Entry), []byte("tampered"), 0o600))
+		wantFault(t, b, 13)
+		must(t, os.WriteFile(b.path("tasks", "quarantine", quarantine(t, b)[0].Entry), []byte(half), 0o600))
+	})
 	t.Run("is let go", func(t *testing.T) {
 		b, c, path := setup(t, half)
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)

@@ -50,6 +50,7 @@ type kept struct {
 	Why    string `json:"why"`
 
 	ReasonSHA256 string `json:"reason_sha256,omitzero"` // of the reason file
+	Shared       bool   `json:"shared,omitzero"`        // its later bytes do not count (flushKept)
 }
 
 // queue is what claims are decided by: the envelope, never the content. Because
@@ -223,6 +224,8 @@ type keeping struct {
 	sha   string
 	why   reason
 	noted string // SHA-256 of the reason file
+
+	shared bool // somebody else could still write it
 }
 
 func (c *change) line(b *Box, tx string, after string) (audit.Entry, *move) {
@@ -242,7 +245,7 @@ func (c *change) line(b *Box, tx string, after string) (audit.Entry, *move) {
 	}
 	if c.keep != nil {
 		// The whole reason, which may quote what was dropped, lies beside the bytes.
-		m.Kept = &kept{Entry: c.keep.entry, SHA256: c.keep.sha, Why: oneLine(cmp.Or(c.brief, c.keep.why.Reason)), ReasonSHA256: c.keep.noted}
+		m.Kept = &kept{Entry: c.keep.entry, SHA256: c.keep.sha, Why: oneLine(cmp.Or(c.brief, c.keep.why.Reason)), ReasonSHA256: c.keep.noted, Shared: c.keep.shared}
 	}
 	if c.extra != nil {
 		c.extra(m)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
@@ -58,10 +59,11 @@ func (b *Box) stagedReason(entry string) string {
 
 // stageReason flushes the bytes that are to be kept, and stages their reason.
 func (b *Box) stageReason(k *keeping) error {
-	sha, size, err := b.flushKept(k.path)
+	sha, size, shared, err := b.flushKept(k.path)
 	if err != nil {
 		return err
 	}
+	k.shared = shared
 	if k.sha == "" {
 		k.sha = sha
 	}
@@ -76,30 +78,33 @@ func (b *Box) stageReason(k *keeping) error {
 }
 
 // flushKept brings a file that goes to quarantine to the disk, since a line
-// will name it. What is no regular file is not opened.
-func (b *Box) flushKept(path string) (sha string, size int64, err error) {
+// will name it. What is no regular file is not opened. shared tells that somebody
+// else can write it without coming by its new name: who holds it open for
+// writing, who has another name of it, or whom it belongs to. mbox does not copy
+// it, for it is to be kept as it came; so verify does not compare what it became.
+func (b *Box) flushKept(path string) (sha string, size int64, shared bool, err error) {
 	info, err := os.Lstat(path)
-	if err != nil {
-		return "", 0, err
-	}
-	if !info.Mode().IsRegular() {
-		return "", 0, nil
+	if err != nil || !info.Mode().IsRegular() {
+		return "", 0, false, err
 	}
 	f, info, err := durable.OpenRegular(path)
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, durable.ErrNotRegular) {
-		return "", 0, nil
+		return "", 0, false, nil
 	}
 	if err != nil {
-		return "", 0, err
+		return "", 0, false, err
 	}
 	defer f.Close()
 	if b.o.Sync != durable.None {
 		if err := durable.SyncFile(f); err != nil {
-			return "", 0, err
+			return "", 0, false, err
 		}
 	}
+	idle, sure := durable.Idle(f)
+	st, ok := info.Sys().(*syscall.Stat_t)
+	shared = sure && !idle || ok && (st.Nlink != 1 || int(st.Uid) != os.Getuid())
 	sha, err = hashKept(f, info)
-	return sha, info.Size(), err
+	return sha, info.Size(), shared, err
 }
 
 // maxHashed is from where on a kept file's bytes are not hashed: a sparse file
@@ -262,6 +267,7 @@ type asideDetails struct {
 	Place  string `json:"place"` // where it lay, from the home
 
 	ReasonSHA256 string `json:"reason_sha256,omitzero"` // of the reason file
+	Shared       bool   `json:"shared,omitzero"`        // its later bytes do not count (flushKept)
 
 	audit.Writer
 }
@@ -326,7 +332,7 @@ func (b *Box) asideEntry(k *keeping, tx string, event audit.Event) audit.Entry {
 		Action: "mbox put " + k.entry + " into quarantine",
 		Details: audit.Details(asideDetails{
 			TX: tx, Name: k.why.Name, Entry: k.entry, SHA256: k.sha, Size: k.why.Size, Reason: k.why.Reason, Code: k.why.Code,
-			Place: schemas.Sentence(place, 200), ReasonSHA256: k.noted, Writer: b.writer,
+			Place: schemas.Sentence(place, 200), ReasonSHA256: k.noted, Shared: k.shared, Writer: b.writer,
 		}),
 	}
 	if id := string(k.why.Task); id != "" && event != audit.TaskQuarantined {

@@ -17,6 +17,7 @@ type details struct {
 	uid, pid, host                      []byte
 	entry, gone, sha256, kept, file     []byte
 	why                                 []byte // hash of an entry's reason
+	shared                              []byte // others could write the entry
 	request, handedBy, handedTo, ruling []byte // of a delegation
 	adopted                             bool
 
@@ -73,6 +74,8 @@ func (d *details) set(key, value []byte) {
 		d.gone = value
 	case "reason_sha256":
 		d.why = value
+	case "shared":
+		d.shared = value
 	case "sha256":
 		d.sha256 = value
 	case "kept":

@@ -31,6 +31,7 @@ type recorded struct {
 type entry struct {
 	sha     digest
 	regular bool // it has a hash: it is a regular file
+	shared  bool // others could write it when it was put there
 	seq     int64
 	task    ID
 	why     digest // of its reason
@@ -65,7 +66,7 @@ func (f *folding) line(line *audit.Line, e *audit.Entry) (broken int, what strin
 	case audit.TaskQuarantined, audit.TaskLateResult, audit.Reconcile:
 		switch {
 		case d.entry != nil:
-			return breaks(13, f.enter(e, textOf(d.entry), d.sha256, d.why))
+			return breaks(13, f.enter(e, textOf(d.entry), d.sha256, d.why, d.shared))
 		case d.gone != nil && e.Event == audit.Reconcile:
 			return breaks(13, f.leave(textOf(d.gone)))
 		}
@@ -183,7 +184,7 @@ func (f *folding) keep(e *audit.Entry, kept []byte) string {
 	if kept == nil || kept[0] != '{' {
 		return ""
 	}
-	var name, sha, why []byte
+	var name, sha, why, shared []byte
 	for m := (members{b: kept, at: 1}); m.next(); {
 		switch string(m.key) {
 		case "entry":
@@ -192,12 +193,14 @@ func (f *folding) keep(e *audit.Entry, kept []byte) string {
 			sha = m.value
 		case "reason_sha256":
 			why = m.value
+		case "shared":
+			shared = m.value
 		}
 	}
-	return f.enter(e, textOf(name), sha, why)
+	return f.enter(e, textOf(name), sha, why, shared)
 }
 
-func (f *folding) enter(e *audit.Entry, name string, sha, why []byte) string {
+func (f *folding) enter(e *audit.Entry, name string, sha, why, shared []byte) string {
 	if name == "" || name != strings.Map(printable, name) {
 		return "it names a quarantine entry that cannot be one"
 	}
@@ -207,6 +210,7 @@ func (f *folding) enter(e *audit.Entry, name string, sha, why []byte) string {
 	}
 	noted := &entry{sha: hash, regular: regular, seq: e.Seq, task: ID(strings.Clone(e.Task()))}
 	noted.why, noted.noted = digestIn(why)
+	noted.shared = string(shared) == "true"
 	f.entries[name] = noted
 	return ""
 }

@@ -118,7 +118,10 @@ func (v *verifying) staging(file string, d dirty) (bool, error) {
 }
 
 // quarantine checks that each entry has its reason and a line that names it,
-// and that each entry that a line names is still what it was.
+// and that each entry that a line names is still what it was. Of an entry its
+// bytes count: not its mode, owner and times, which are as it came, nor the bytes
+// of what was no regular file, had more than maxHashed bytes, or could be written
+// by others when it was put there. Of a reason all counts.
 func (v *verifying) quarantine() error {
 	names, err := listNames(v.b.path("tasks", "quarantine"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -181,7 +184,8 @@ func (v *verifying) entryFault(name string) (*Fault, error) {
 		f.Seq, f.Task = e.seq, e.task
 	}
 	sum, there, err := v.kept(name)
-	if err != nil {
+	unreadable := errors.Is(err, fs.ErrPermission)
+	if err != nil && !unreadable {
 		return nil, err
 	}
 	why, err := v.reason(name)
@@ -200,7 +204,9 @@ func (v *verifying) entryFault(name string) (*Fault, error) {
 		return nil, nil
 	case !there:
 		f.What = fmt.Sprintf("the entry is gone; seq %d put it there", e.seq)
-	case e.regular && sum != e.sha.String():
+	case e.regular && !e.shared && unreadable:
+		f.What = "cannot be read: permission denied"
+	case e.regular && !e.shared && sum != e.sha.String():
 		f.What = fmt.Sprintf("its bytes are not those that seq %d names", e.seq)
 	case why != "":
 		f.File, f.What = f.File+reasonSuffix, why
@@ -210,8 +216,8 @@ func (v *verifying) entryFault(name string) (*Fault, error) {
 	return f, nil
 }
 
-// kept looks at an entry: there, and its hash where it is a regular file that
-// can be read and is not too large to have one.
+// kept looks at an entry: there, and its hash where it is a regular file that is
+// not too large to have one.
 func (v *verifying) kept(name string) (sum string, there bool, err error) {
 	path := v.b.path("tasks", "quarantine", name)
 	info, err := os.Lstat(path)
@@ -225,11 +231,11 @@ func (v *verifying) kept(name string) (sum string, there bool, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", false, nil
 	}
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, durable.ErrNotRegular) {
+	if errors.Is(err, durable.ErrNotRegular) {
 		return "", true, nil
 	}
 	if err != nil {
-		return "", false, err
+		return "", true, err
 	}
 	defer f.Close()
 	sum, err = hashKept(f, info)
@@ -254,7 +260,10 @@ func (v *verifying) reason(entry string) (what string, err error) {
 		return "is no reason: " + err.Error(), nil
 	}
 	e := v.fold.entries[entry]
+	info, err := os.Lstat(v.b.path("tasks", "quarantine", entry+reasonSuffix))
 	switch {
+	case err == nil && info.Mode() != durable.FileMode:
+		return fmt.Sprintf("mode is %04o, not %04o", info.Mode().Perm(), durable.FileMode), nil
 	case r.Entry != entry || e != nil && e.regular && r.SHA256 != e.sha.String():
 		return "speaks of another entry", nil
 	case e != nil && e.noted && audit.Hash(data) != e.why.String():

@@ -614,6 +614,20 @@ var tamperings = []struct {
 		return Fault{11, "audit/coder/2026-02-17.jsonl", 3, 0, "", "is not the agent's line"}
 	}, ""},
 	{
+		"a reason that all may read", func(h *verifyHome) { h.must(os.Chmod(h.path(h.entry("v-junk.json")+reasonSuffix), 0o644)) },
+		func(h *verifyHome) Fault {
+			seq, _, _ := h.seq(audit.TaskQuarantined, "")
+			return Fault{13, h.entry("v-junk.json") + reasonSuffix, 0, seq - 1, "", "mode is 0644, not 0600"}
+		}, "",
+	},
+	{
+		"a ledger with a second name", func(h *verifyHome) {
+			h.must(os.Link(h.path("audit/shared/2026-02-16.jsonl"), filepath.Join(h.t.TempDir(), "copy")))
+		}, func(h *verifyHome) Fault {
+			return Fault{14, "audit/shared/2026-02-16.jsonl", 0, 0, "", "has 2 names"}
+		}, "",
+	},
+	{
 		"an artifact changed", func(h *verifyHome) { h.write("tasks/artifacts/v-done.1/report.txt", "an artefact") },
 		func(h *verifyHome) Fault {
 			return Fault{15, "tasks/artifacts/v-done.1/report.txt", 0, h.last("v-done"), "v-done", "bytes are not those"}
