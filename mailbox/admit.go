@@ -231,12 +231,21 @@ func (d *drop) unfinished(fault error) time.Duration {
 		limit = heldOpen
 	case mayGrow(fault):
 		limit = halfWritten
+	case wrongKind(fault):
+		limit = settleTime // its writer may be about to rename it
 	}
 	if d.age >= limit {
 		return 0
 	}
 	// Soon at first, since most writers are done in a moment, then seldom.
 	return min(max(d.age/2, 10*time.Millisecond), limit-d.age+time.Millisecond)
+}
+
+// wrongKind tells whether a regular file with this fault may be one that another
+// program writes beside the one that it is for, as sed -i does.
+func wrongKind(fault error) bool {
+	var bad *schemas.Error
+	return errors.As(fault, &bad) && (bad.Code == "name" || bad.Code == schemas.CodeTooLarge) && bad.Path == "$"
 }
 
 // mayGrow tells whether a file with this fault may be one whose writer is not

@@ -789,6 +789,8 @@ func TestHalfWritten(t *testing.T) {
 		path := b.pending("drop")
 		must(t, put(path, half))
 		c.stamp(path)
+		mustScan(t, b)
+		alone(t, b, path, "at once") // as sed -i has it before its rename
 		c.turn(settleTime)
 		mustScan(t, b)
 		if r := quarantine(t, b); len(r) != 1 || r[0].Code != "name" {

@@ -282,6 +282,16 @@ var mailboxMutants = []mutant{
 		boxTest("TestVerifyTampering/an_artifact"),
 	},
 	{
+		"kept-while-written", "11", "mailbox/admit.go",
+		"\tif bad != nil {\n\t\tif wait := d.unfinished(bad); wait > 0 {\n\t\t\treturn wait, nil\n\t\t}\n", "\tif bad != nil {\n",
+		boxTest("TestHalfWritten"),
+	},
+	{
+		"shared-bytes-count", "11", quarantineGo,
+		"shared = sure && !idle || ok && (", "shared = sure && idle && ok && (",
+		boxTest("TestHalfWritten"),
+	},
+	{
 		"kept-bytes-unflushed", "11", quarantineGo,
 		"if err := durable.SyncFile(f); err != nil {", "if err := error(nil); err != nil {",
 		boxTest("TestFlushedBeforeTheLine"),
