@@ -313,7 +313,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"init-folders-unflushed", "12", boxGo,
-		"durable.MkdirAll(filepath.Join(dir, f), o.Sync)", "durable.MkdirAll(filepath.Join(dir, f), durable.None)",
+		"durable.MkdirAll(filepath.Join(dir, f), m)", "durable.MkdirAll(filepath.Join(dir, f), durable.None)",
 		boxTest("TestNewNamesAreFlushed"),
 	},
 	{
