@@ -67,14 +67,43 @@ func TestChildFailsWithoutBrain(t *testing.T) {
 	c.wantFailed(id, "child_failed", "the model said no")
 }
 
-func TestMayNotDelegate(t *testing.T) {
-	c := newCompany(t, nil)
-	id := c.send("coordinator", "x", act("delegate", `{"role":"tester","task":"write_file","payload":{"path":"a.md","content":"x"}}`))
-	c.works("coordinator")
-	c.wantFailed(id, "refused", "tester may not do")
-	if n := c.lines(audit.TaskCreated, nil); n != 1 {
+// Whom a delegation is for, and what that one may do, is asked before anything
+// else of it is looked at, at creation and at the claim.
+func TestDelegationIsJudgedInOrder(t *testing.T) {
+	c := newCompany(t, func(team *Team) {
+		off := team.Members["deployer"]
+		off.Enabled = false
+		team.Members["deployer"] = off
+	})
+	for _, q := range []struct {
+		to     string
+		act    *mailbox.Action
+		step   audit.DelegationStep
+		reason string
+	}{
+		{"coordinator", act("delegate", `{"role":"codr","task":"write_file","payload":{"path":1},"name":"/"}`), audit.StepRole, `no agent and no role "codr"`},
+		{"coordinator", act("delegate", `{"role":"codr","title":"x"}`), audit.StepRole, `no agent and no role "codr"`},
+		{"coordinator", act("delegate", `{"role":"deployer","task":"none","payload":{}}`), audit.StepRole, "deployer is not enabled"},
+		{"coordinator", act("delegate", `{"role":"tester","task":"write_file","payload":{"path":1},"name":"/"}`), audit.StepAction, "tester may not do"},
+		{"coordinator", act("delegate", `{"role":"coder","task":"write_file","payload":{"path":1}}`), audit.StepParameters, ""},
+		{"coordinator", act("delegate", `{"task":"write_file"}`), audit.StepParameters, ""},
+		{"codr", act("write_file", `{"path":1}`), audit.StepRole, `no agent "codr"`},
+		{"coder", act("delegate", `{"role":"codr"}`), audit.StepAction, "coder may not do"},
+	} {
+		task := &mailbox.Task{Task: mailbox.Request{Title: "x"}, Assignment: mailbox.Assignment{TargetAgent: q.to}, Mbox: mailbox.Meta{Action: q.act}}
+		if _, err := c.box.Submit(t.Context(), task); err == nil || !strings.Contains(err.Error(), q.reason) {
+			t.Errorf("%s %s: %v, want %s", q.to, q.act.Params, err, q.reason)
+		}
+		_, refused := c.team.judge(request{from: "human", to: q.to, name: q.act.Name, params: q.act.Params})
+		if refused == nil || refused.step != q.step {
+			t.Errorf("%s %s: refused at %v, want %s", q.to, q.act.Params, refused, q.step)
+		}
+	}
+	if n := c.lines(audit.TaskCreated, nil); n != 0 {
 		t.Errorf("%d tasks were created", n)
 	}
+	// Somebody outside may have actions of his own.
+	c.send("robot", "x", act("turn_left", `{}`))
 }
 
 func TestEscalation(t *testing.T) {
@@ -114,7 +143,7 @@ func TestHandOnToNobody(t *testing.T) {
 	c.brains["coordinator"].says = []any{nobody, nobody, nobody}
 	id := c.send("coordinator", "x", nil)
 	until(t, "the task to fail", func() bool { c.works("coordinator"); _, state := c.task(id); return state == mailbox.Failed })
-	c.wantFailed(id, "reply_forbidden", "delegate to nobody")
+	c.wantFailed(id, "reply_forbidden", "there is no agent and no role")
 	c.wantFailed(id, "reply_forbidden", "attempt 3 of 3")
 	if n := c.lines(audit.TaskCreated, nil); n != 1 {
 		t.Errorf("%d tasks were created", n)

@@ -60,30 +60,37 @@ func (j *journal) Write(line []byte) (int, error) {
 	return j.file.Write(line)
 }
 
-// turn begins a new file. Who holds the lock of the full one puts it aside; for
-// anybody else it has another name by then, or the next line tries again.
+// turn begins a new file. The first who has the lock of the full one puts it aside;
+// for anybody else it has another name by then.
 func (j *journal) turn(full fs.FileInfo) error {
-	if syscall.Flock(int(j.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
-		return nil
-	}
-	if there, err := os.Lstat(j.path); err == nil && os.SameFile(there, full) {
-		for n := keptLogs; n > 0; n-- {
-			from := j.path
-			if n > 1 {
-				from += "." + strconv.Itoa(n-1)
-			}
-			err := durable.Rename(from, j.path+"."+strconv.Itoa(n))
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-		}
-	}
-	next, err := openLog(j.path)
-	if err != nil {
+	old := j.file
+	if err := syscall.Flock(int(old.Fd()), syscall.LOCK_EX); err != nil {
 		return err
 	}
-	j.file.Close() // and with it goes the lock
-	j.file = next
+	err := j.putAside(full)
+	if err == nil {
+		j.file, err = openLog(j.path)
+	}
+	if err != nil {
+		j.file = old
+		return errors.Join(err, syscall.Flock(int(old.Fd()), syscall.LOCK_UN))
+	}
+	return old.Close() // and with it goes the lock
+}
+
+func (j *journal) putAside(full fs.FileInfo) error {
+	if there, err := os.Lstat(j.path); err != nil || !os.SameFile(there, full) {
+		return nil
+	}
+	for n := keptLogs; n > 0; n-- {
+		from := j.path
+		if n > 1 {
+			from += "." + strconv.Itoa(n-1)
+		}
+		if err := durable.Rename(from, j.path+"."+strconv.Itoa(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
 	return nil
 }
 

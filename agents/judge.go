@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -57,6 +58,11 @@ func (t *Team) judge(q request) (action.Action, *ruling) {
 	if m.Role == "" {
 		return nil, nil // its own command knows what the action means
 	}
+	if q.name == "delegate" {
+		if refused := t.addressee(q.params); refused != nil {
+			return nil, refused
+		}
+	}
 	act, err := action.Parse(q.name, q.params)
 	if err == nil {
 		err = act.Validate(t.Limits)
@@ -75,6 +81,25 @@ func (t *Team) judge(q request) (action.Action, *ruling) {
 		return nil, &ruling{audit.StepPolicy, err}
 	}
 	return act, nil
+}
+
+// addressee holds whom a delegation is for, and what that one is to do, against the
+// first two rules, before anything else of it is read.
+func (t *Team) addressee(params jsontext.Value) *ruling {
+	var ask struct{ Role, Task string }
+	if json.Unmarshal(params, &ask) != nil || ask.Role == "" {
+		return nil // the parameters are wrong, which is a later rule
+	}
+	to, m, known := t.member(ask.Role)
+	switch allowed := t.allowed(m); {
+	case !known:
+		return refuse(audit.StepRole, "there is no agent and no role %s in mbox.toml", schemas.Quote(ask.Role))
+	case !m.Enabled:
+		return refuse(audit.StepRole, "%s is not enabled in mbox.toml", to)
+	case ask.Task != "" && !slices.Contains(allowed, ask.Task):
+		return refuse(audit.StepAction, "%s may not do %s: %s", to, schemas.Quote(ask.Task), listed(allowed))
+	}
+	return nil
 }
 
 // allowed are the actions that an agent may do: deny by default.
@@ -122,13 +147,18 @@ func (t *Team) escalates(parent, child string, exec bool) *ruling {
 }
 
 // Review judges a task that is to be created and carries an action, for
-// mailbox.Options.Review. A task for "any" is judged when an agent takes it, one
-// for a name that is no agent of the team by whoever claims under that name, and
-// one for an agent that is not enabled when it is enabled and takes it: until
-// then nothing of it is parsed.
+// mailbox.Options.Review. A task for "any" is judged when an agent takes it. One
+// for a name that is no agent of the team is judged by whoever claims under that
+// name, but for mbox's own actions, which need a role. One for an agent that is not
+// enabled is judged when it is enabled and takes it: until then nothing of it is
+// parsed.
 func (t *Team) Review(task *mailbox.Task) ([]audit.Entry, error) {
 	act, to := task.Mbox.Action, task.Assignment.TargetAgent
-	if act == nil || !t.Members[to].Enabled {
+	if act == nil {
+		return nil, nil
+	}
+	m, ours := t.Members[to]
+	if ours && !m.Enabled || !ours && (to == "any" || !slices.Contains(action.Names(), act.Name)) {
 		return nil, nil
 	}
 	q := request{from: task.Source.Agent, to: to, name: act.Name, params: act.Params, depth: task.Mbox.Depth}
