@@ -264,7 +264,7 @@ func (p *performance) plan(steps []step) ([]planned, *denials) {
 // denied notes a refusal, and ends the task: asking again would change nothing.
 func (p *performance) denied(d *denials) verdict {
 	p.own.Warn().Str("action", d.name).Str("step", string(d.step)).Str("reason", reasonOf(d.ruling)).Msg("refused")
-	p.note(p.Team.refusals(p.Team.delegation(d.request), d.ruling, p.Agent))
+	p.note(p.Team.refusals(p.delegation(d.request), d.ruling, p.Agent))
 	return final("refused", fmt.Sprintf("refused at %s: %v", d.step, d.why))
 }
 
@@ -349,8 +349,7 @@ func (p *performance) do(s planned) (action.Result, *verdict) {
 	reserved.Commit()
 	p.report.alive()
 	p.own.Info().Str("action", s.name).Str("status", r.Status).Bool("done", err == nil).Dur("took", time.Since(begun)).Msg("acted")
-	d := p.Team.delegation(s.request)
-	d.DurationMS = time.Since(begun).Milliseconds()
+	d := p.delegation(s.request)
 	d.Decision, d.Root, d.Spent = audit.Delivered, string(p.root()), &audit.Spent{Actions: 1}
 	d.ResultSummary = r.Status
 	if s.name == "deploy_compose" && r.Status == "failed" {
@@ -387,6 +386,14 @@ func (p *performance) undone(d audit.Delegation, err error) *verdict {
 	return &v
 }
 
+// delegation is the ledger's form of a request that the task has led to. Its
+// duration counts from the task's creation, waiting included.
+func (p *performance) delegation(q request) audit.Delegation {
+	d := p.Team.delegation(q)
+	d.DurationMS = max(p.Box.Options().Now().Sub(p.task.Created.Time).Milliseconds(), 0)
+	return d
+}
+
 func (p *performance) deniedAs(d audit.Delegation, r *ruling) verdict {
 	p.note(p.Team.refusals(d, r, p.Agent))
 	return final("refused", fmt.Sprintf("refused at %s: %v", r.step, r.why))
@@ -394,7 +401,7 @@ func (p *performance) deniedAs(d audit.Delegation, r *ruling) verdict {
 
 // unaffordable gives a task back that has to wait for its hour to pass.
 func (p *performance) unaffordable(s planned, err error) *verdict {
-	p.note(p.Team.refusals(p.Team.delegation(s.request), &ruling{audit.StepBudget, err}, p.Agent))
+	p.note(p.Team.refusals(p.delegation(s.request), &ruling{audit.StepBudget, err}, p.Agent))
 	v := verdict{release: "its hourly budget of actions is spent", delay: time.Minute}
 	var denied *policy.Denied
 	if errors.As(err, &denied) && !denied.Free.IsZero() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"mbox/agents/policy"
 	"mbox/audit"
@@ -147,5 +148,19 @@ func TestHandOnToNobody(t *testing.T) {
 	c.wantFailed(id, "reply_forbidden", "attempt 3 of 3")
 	if n := c.lines(audit.TaskCreated, nil); n != 1 {
 		t.Errorf("%d tasks were created", n)
+	}
+}
+
+// What a line of the delegation audit tells of time is all of it: from the task's
+// creation, waiting included.
+func TestDurationCountsTheWaiting(t *testing.T) {
+	c := newCompany(t, nil)
+	id := c.send("coder", "x", act("write_file", `{"path":"a.md","content":"x"}`))
+	task, _ := c.task(id)
+	until(t, "some time to pass", func() bool { return time.Since(task.Created.Time) > 200*time.Millisecond })
+	c.works("coder")
+	found, err := c.box.Ledger().Delegations(t.Context(), audit.DelegationQuery{N: 1})
+	if err != nil || len(found) != 1 || found[0].DurationMS < 200 {
+		t.Errorf("%+v, %v", found, err)
 	}
 }

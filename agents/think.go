@@ -159,13 +159,13 @@ func (p *performance) noteRefused(err error) {
 	}
 	q := request{from: p.Agent, to: p.Agent, name: bad.Action, params: bad.Params, depth: p.task.Mbox.Depth}
 	if _, refused := p.Team.judge(q); refused != nil {
-		p.note(p.Team.refusals(p.Team.delegation(q), refused, p.Agent))
+		p.note(p.Team.refusals(p.delegation(q), refused, p.Agent))
 	}
 }
 
 // forbidden ends an attempt whose reply asks for what the agent may not do.
 func (p *performance) forbidden(reply Reply, q request, refused *ruling) *verdict {
-	p.note(p.Team.refusals(p.Team.delegation(q), refused, p.Agent))
+	p.note(p.Team.refusals(p.delegation(q), refused, p.Agent))
 	v := failed(string(ReplyForbidden), p.helpful(reply, fmt.Errorf("refused at %s: %w", refused.step, refused.why)))
 	return &v
 }

@@ -28,7 +28,7 @@ type Delegated struct {
 	Reason          *string            `json:"reason" jsonschema:"nullable,description=why not"`
 	TriedEndpoints  []string           `json:"tried_endpoints" jsonschema:"description=mailbox paths"`
 	ResultSummary   string             `json:"result_summary" jsonschema:"maxLength=1000,description=what came of it"`
-	DurationMS      int64              `json:"duration_ms" jsonschema:"minimum=0,description=time it took"`
+	DurationMS      int64              `json:"duration_ms" jsonschema:"minimum=0,description=from the creation of the task\\, waiting included"`
 	Host            string             `json:"host" jsonschema:"description=machine that decided"`
 	TimeISO         string             `json:"time_iso" jsonschema:"format=date-time,description=time in UTC"`
 	TaskID          *string            `json:"task_id" jsonschema:"nullable,description=task in the mailbox; null where there is none"`
