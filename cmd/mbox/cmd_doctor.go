@@ -19,15 +19,16 @@ func doctorVerb() *verb {
 		name:  "doctor",
 		brief: "look for what is wrong with the mailbox or the machine",
 		about: `Looks at folders, modes and owner, the file system and its renames, disk and
-memory, clock, limits, the sandbox, the brains of the agents, what crashes left, the
+memory, docker, clock, limits, the sandbox, the brains of the agents, what crashes left, the
 configuration and where each value comes from, and tasks that nobody can take or has
 taken. Something wrong is exit code 1; warnings are 0.
 
---fix mends what is safe to mend: modes and missing folders. --pull fetches models.`,
+--fix mends what is safe to mend: modes and missing folders, and where space is low
+it removes logs that were put aside. --pull fetches models.`,
 		shows: []string{"mbox doctor", "mbox doctor --json | jq '.findings[] | select(.level != \"ok\")'"},
 		exits: []int{exitNotFound, exitIO, exitBusy},
 		flags: []cli.Flag{
-			boolFlag("fix", "mend modes and missing folders", &o.fix),
+			boolFlag("fix", "mend modes and missing folders, and make room", &o.fix),
 			boolFlag("pull", "fetch the models that enabled agents ask Ollama for and that it does not have", &o.pull),
 			jsonFlag(&o.json),
 		},
@@ -92,6 +93,7 @@ func (o *doctorOptions) run(ctx context.Context, s *session) error {
 	e.space()
 	e.memory()
 	e.budget()
+	e.docker(ctx)
 	e.limits()
 	e.sandbox(e.confined())
 	e.minds(ctx, o.pull)

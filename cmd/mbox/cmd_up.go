@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"mbox/agents"
 	"mbox/mailbox"
 )
 
@@ -73,13 +74,30 @@ func (o *upOptions) run(ctx context.Context, s *session) error {
 	return err
 }
 
-// prepull fetches the models of [ollama] pull that are missing.
+// prepull fetches the models of [ollama] pull that are missing. A server that does
+// not answer yet is tried again until it does.
 func (s *session) prepull(ctx context.Context) {
 	if len(s.config.Ollama.Pull) == 0 {
 		return
 	}
-	if err := s.pull(ctx, false); err != nil && ctx.Err() == nil {
-		s.warnf("models: %v", err)
+	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
+		err := s.pull(ctx, false)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		var fault *agents.BrainError
+		if !errors.As(err, &fault) || fault.Fault != agents.BrainDown && fault.Fault != agents.BrainBusy {
+			s.warnf("models: %v", err)
+			return
+		}
+		if pause == time.Second {
+			s.warnf("models: %v; will try again until it answers", err)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

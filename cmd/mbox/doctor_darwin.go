@@ -8,7 +8,10 @@ import (
 
 // availableMemory is the machine's memory, in bytes: macOS does not tell what
 // is available without asking Mach.
-func availableMemory() (uint64, error) {
+func availableMemory() (uint64, error) { return machineMemory() }
+
+// machineMemory is all that there is.
+func machineMemory() (uint64, error) {
 	text, err := syscall.Sysctl("hw.memsize")
 	if err != nil {
 		return 0, err

@@ -11,18 +11,23 @@ import (
 )
 
 // availableMemory is what programs can still get, in bytes.
-func availableMemory() (uint64, error) {
+func availableMemory() (uint64, error) { return memoryOf("MemAvailable") }
+
+// machineMemory is all that there is.
+func machineMemory() (uint64, error) { return memoryOf("MemTotal") }
+
+func memoryOf(line string) (uint64, error) {
 	data, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return 0, err
 	}
 	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
 		var kilobytes uint64
-		if n, _ := fmt.Sscanf(lines.Text(), "MemAvailable: %d kB", &kilobytes); n == 1 {
+		if n, _ := fmt.Sscanf(lines.Text(), line+": %d kB", &kilobytes); n == 1 {
 			return kilobytes << 10, nil
 		}
 	}
-	return 0, errors.New("/proc/meminfo has no MemAvailable")
+	return 0, errors.New("/proc/meminfo has no " + line)
 }
 
 // watches looks at the limits of inotify. Without it mailboxes are scanned at

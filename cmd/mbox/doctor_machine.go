@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -93,18 +97,41 @@ func (e *exam) space() {
 	if !e.check("disk", syscall.Statfs(e.home, &st)) {
 		return
 	}
-	free := uint64(st.Bavail) * uint64(st.Bsize)
-	switch {
-	case free < leastDisk:
-		e.add("disk", wrong, "make room: a full disk stops every transition", "%s free, at least %s are needed", size(free), size(leastDisk))
-	case free < enoughDisk:
-		e.add("disk", doubt, "", "%s free, less than %s", size(free), size(enoughDisk))
-	default:
-		e.add("disk", fine, "", "%s free", size(free))
-	}
+	e.room(uint64(st.Bavail) * uint64(st.Bsize))
 	if st.Files > 0 && uint64(st.Ffree) < enoughInodes {
 		e.add("inodes", doubt, "mbox archive does not free any; old archives can be moved away", "%d left on this file system", st.Ffree)
 	}
+}
+
+// room judges the free space. Where there is too little, --fix removes the old
+// logs that agents have put aside, and nothing else.
+func (e *exam) room(free uint64) {
+	if free < enoughDisk && e.fix {
+		if n := e.pruneLogs(); n > 0 {
+			e.add("disk", fixed, "", "%s of old logs are removed", size(n))
+			free += n
+		}
+	}
+	switch {
+	case free < leastDisk:
+		e.add("disk", wrong, "make room: a full disk stops every transition; mbox doctor --fix removes old logs", "%s free, at least %s are needed", size(free), size(leastDisk))
+	case free < enoughDisk:
+		e.add("disk", doubt, "mbox doctor --fix removes old logs", "%s free, less than %s", size(free), size(enoughDisk))
+	default:
+		e.add("disk", fine, "", "%s free", size(free))
+	}
+}
+
+// pruneLogs removes the logs that were put aside, and tells how large they were.
+func (e *exam) pruneLogs() (freed uint64) {
+	old, _ := filepath.Glob(filepath.Join(e.home, "agents", "*", "logs", "*.log.[1-9]"))
+	for _, path := range old {
+		info, err := os.Lstat(path)
+		if err == nil && info.Mode().IsRegular() && e.check("disk", os.Remove(path)) {
+			freed += uint64(info.Size())
+		}
+	}
+	return freed
 }
 
 func (e *exam) memory() {
@@ -116,6 +143,56 @@ func (e *exam) memory() {
 		e.add("memory", doubt, "", "%s available, less than %s", size(free), size(enoughRAM))
 	default:
 		e.add("memory", fine, "", "%s available", size(free))
+	}
+	if total, err := machineMemory(); err == nil && e.s.config != nil {
+		e.claudeMemory(total, e.s.config.withClaude())
+	}
+}
+
+// claudeRAM is what a machine of 4 GB has when its system has taken a share.
+const claudeRAM = 15 * gigabyte / 4
+
+// claudeMemory warns where agents run Claude Code and the machine is too small.
+func (e *exam) claudeMemory(total uint64, agents []string) {
+	if len(agents) > 0 && total < claudeRAM {
+		e.add("memory", doubt, "a larger machine, or a model behind a server", "%s run Claude Code, which needs 4 GB: this machine has %s", strings.Join(agents, ", "), size(total))
+	}
+}
+
+// withClaude are the enabled agents whose command is Claude Code.
+func (c *Config) withClaude() (names []string) {
+	for _, name := range c.agentNames() {
+		a := c.Agents[name]
+		runs := slices.ContainsFunc(strings.Fields(a.Exec+" "+a.Brain.Command), func(word string) bool { return filepath.Base(word) == "claude" })
+		if a.Enabled && runs {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// docker looks for what deploy_compose runs. Without it that action is a dry run,
+// and nothing is wrong.
+func (e *exam) docker(ctx context.Context) {
+	needed := e.s.config != nil && e.s.config.Actions.DeployCompose.Run
+	path, err := exec.LookPath("docker")
+	switch {
+	case err != nil && needed:
+		e.add("docker", doubt, "install Docker with its compose plug-in, or run = false in [actions.deploy_compose]", "is not there: what deploy_compose is to run cannot start")
+	case err != nil:
+		e.add("docker", fine, "", "is not there, and not needed: deploy_compose is a dry run")
+	case needed:
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, path, "compose", "version")
+		cmd.WaitDelay = time.Second
+		if err := cmd.Run(); err != nil {
+			e.add("docker", doubt, "install its compose plug-in", "%s compose does not answer: %v", path, err)
+			return
+		}
+		fallthrough
+	default:
+		e.add("docker", fine, "", "%s", path)
 	}
 }
 

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// found are the findings of a check, each with its level.
+func (e *exam) found(check string) string {
+	var out []string
+	for _, f := range e.findings {
+		if f.Check == check {
+			out = append(out, string(f.Level)+" "+f.Text)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// Where space is low, --fix removes old logs and nothing else.
+func TestDoctorMakesRoom(t *testing.T) {
+	home := t.TempDir()
+	logs := filepath.Join(home, "agents", "coder", "logs")
+	archive := filepath.Join(home, "tasks", "archive", "2026-01")
+	for _, dir := range []string{logs, archive} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	paths := map[string]bool{ // and whether it stays
+		filepath.Join(logs, "coder.log"): true, filepath.Join(logs, "coder.log.1"): false, filepath.Join(logs, "coder.log.3"): false,
+		filepath.Join(logs, "mine.txt"): true, filepath.Join(archive, "old.json"): true,
+	}
+	for path := range paths {
+		if err := os.WriteFile(path, []byte("0123456789"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := func() (n int) {
+		for path := range paths {
+			if _, err := os.Lstat(path); err == nil {
+				n++
+			}
+		}
+		return n
+	}
+	for _, e := range []*exam{{home: home, fix: true}, {home: home}} {
+		if e.room(map[bool]uint64{true: enoughDisk, false: leastDisk - 1}[e.fix]); left() != len(paths) {
+			t.Errorf("files are gone with fix %v", e.fix)
+		}
+	}
+	e := &exam{home: home, fix: true}
+	e.room(leastDisk - 1)
+	if got := e.found("disk"); !strings.HasPrefix(got, "fixed 20 B of old logs are removed\nok") && !strings.HasPrefix(got, "fixed 20 B of old logs are removed\nwarn") {
+		t.Error(got)
+	}
+	for path, stays := range paths {
+		if _, err := os.Lstat(path); (err == nil) != stays {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+func TestDoctorAsksClaudesMemory(t *testing.T) {
+	c := read(t, "[risk_profiles.default]\nallowed_commands = ['claude']\n[agents.a]\nexec = '/opt/bin/claude -p'\n[agents.b]\nenabled = false\nexec = 'claude'\n"+
+		"[agents.c]\nrole = 'coder'\nbrain = { kind = 'exec', command = 'claude -p' }\n[agents.d]\nexec = 'echo claude.txt'")
+	e := &exam{}
+	e.claudeMemory(2*gigabyte, c.withClaude())
+	if got := e.found("memory"); !strings.HasPrefix(got, "warn a, c run Claude Code, which needs 4 GB") {
+		t.Error(got)
+	}
+	e = &exam{}
+	e.claudeMemory(4*gigabyte, c.withClaude())
+	e.claudeMemory(gigabyte, read(t, "").withClaude())
+	if got := e.found("memory"); got != "" {
+		t.Error(got)
+	}
+}
+
+func TestDoctorLooksForDocker(t *testing.T) {
+	bin := t.TempDir()
+	t.Setenv("PATH", bin)
+	runs := read(t, "[actions.deploy_compose]\nrun = true")
+	look := func(c *Config, script string) string {
+		if err := os.WriteFile(filepath.Join(bin, "docker"), []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if script == "" {
+			os.Remove(filepath.Join(bin, "docker"))
+		}
+		e := &exam{s: &session{config: c}}
+		e.docker(t.Context())
+		return e.found("docker")
+	}
+	for _, c := range []struct {
+		config       *Config
+		script, want string
+	}{
+		{read(t, ""), "", "ok is not there, and not needed"},
+		{read(t, ""), "#!/bin/sh\nexit 1\n", "ok " + bin},
+		{runs, "", "warn is not there"},
+		{runs, "#!/bin/sh\nexit 1\n", "warn " + bin + "/docker compose does not answer"},
+		{runs, "#!/bin/sh\ntest \"$1 $2\" = 'compose version'\n", "ok " + bin},
+	} {
+		if got := look(c.config, c.script); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%q with %q, want %q", got, c.script, c.want)
+		}
+	}
+}
+
+// A server of models that is not up yet is asked until it is.
+func TestPrepullWaitsForTheServer(t *testing.T) {
+	t.Parallel()
+	at, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := at.Addr().String()
+	at.Close()
+	told := &logbook{}
+	s := &session{err: told, meter: &meter{}, level: choice{value: "info"}}
+	s.config = read(t, "[ollama]\nurl = 'http://"+address+"'\npull = ['small']")
+	if s.team, err = s.config.assemble(t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); s.prepull(t.Context()) }()
+	for !strings.Contains(told.String(), "will try again until it answers") {
+		select {
+		case <-done:
+			t.Fatalf("it has given up: %s", told)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Write([]byte(`{"models":[{"name":"small:latest","model":"small:latest"}]}`))
+	}))
+	server.Listener.Close()
+	if server.Listener, err = net.Listen("tcp", address); err != nil {
+		t.Skip("somebody else has taken the port")
+	}
+	server.Start()
+	defer server.Close()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Fatal("it does not come back")
+	}
+}
