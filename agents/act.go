@@ -352,6 +352,9 @@ func (p *performance) do(s planned) (action.Result, *verdict) {
 	d := p.delegation(s.request)
 	d.Decision, d.Root, d.Spent = audit.Delivered, string(p.root()), &audit.Spent{Actions: 1}
 	d.ResultSummary = r.Status
+	if err == nil && (r.Status == "deployed" || s.name == "deploy_compose" && r.Status == "failed") {
+		p.recordDeployment(r.Status)
+	}
 	if s.name == "deploy_compose" && r.Status == "failed" {
 		return action.Result{}, p.notDeployed(d, r)
 	}
@@ -360,6 +363,26 @@ func (p *performance) do(s planned) (action.Result, *verdict) {
 		return r, nil
 	}
 	return action.Result{}, p.undone(d, err)
+}
+
+// recordDeployment writes a change record about containers that were started, or
+// perhaps some of them. What is deployed stands in the task, whose approval named it.
+func (p *performance) recordDeployment(status string) {
+	err := p.insist(p.hard, func() error {
+		_, err := p.Box.Change(context.WithoutCancel(p.hard), audit.Change{
+			Agent: p.Agent, Type: "system",
+			Description:  fmt.Sprintf("deploy_compose of %s ran docker compose up: %s.", p.task.ID, status),
+			Rationale:    fmt.Sprintf("%s asked for it, and it was approved.", p.task.Source.Agent),
+			Before:       "What ran is not known to mbox.",
+			After:        "The services of the task's compose file run, or where it failed perhaps some of them.",
+			Rollback:     "docker compose -p PROJECT down, with the project that the task's result names.",
+			Verification: "docker compose -p PROJECT ps",
+		})
+		return err
+	})
+	if err != nil && !errors.Is(err, mailbox.ErrCommitted) {
+		p.log.Error().Err(err).Msg("the change record of a deployment is missing")
+	}
 }
 
 // notDeployed ends a task whose deployment failed. It is final: another attempt

@@ -23,6 +23,7 @@ import (
 type service struct {
 	*session // of this reading alone
 	box      *mailbox.Box
+	was      *Config       // of the service before; nil for the first
 	retired  chan struct{} // closed when the next has taken over
 	working  sync.WaitGroup
 }
@@ -30,7 +31,7 @@ type service struct {
 // prepare makes a service that could start now. An error leaves nothing behind.
 func prepare(ctx context.Context, s *session) (*service, error) {
 	own := *s
-	v := &service{session: &own, retired: make(chan struct{})}
+	v := &service{session: &own, was: s.config, retired: make(chan struct{})}
 	var err error
 	if v.box, err = own.open(ctx); err != nil {
 		return nil, err
@@ -82,6 +83,9 @@ func (c *crew) serve(ctx context.Context, v *service, ready func()) (next *servi
 	var looking sync.WaitGroup
 	err = v.box.Route(routing, mailbox.RouterOptions{
 		Ready: func() {
+			if err := v.recordEdit(ctx, v.was); err != nil && ctx.Err() == nil {
+				v.warnf("the settings are not those of the last record in changes, and no new one could be written: %v", err)
+			}
 			for _, w := range v.workers() {
 				c.start(ctx, v, w)
 			}
