@@ -84,6 +84,17 @@ var testRooms = []string{"agents/brain/ollamatest"}
 // What the lowest three layers may not use: they return errors and never log.
 var loggers = []string{"log", "log/slog", "github.com/rs/zerolog"}
 
+// talkers are the packages that may open connections: a brain to its server, and
+// http_check. No agent calls another one; they leave tasks.
+var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest"}
+
+// connects are the packages that open connections or listen, and dials the
+// functions with which anybody could.
+var (
+	connects = []string{"net", "net/http", "net/rpc", "net/rpc/jsonrpc", "net/smtp", "net/textproto", "crypto/tls"}
+	dials    = []string{"Dial", "DialTimeout", "DialContext", "DialTCP", "DialUDP", "DialUnix", "DialIP", "Listen", "ListenTCP", "ListenUnix", "ListenPacket", "Socket", "Connect"}
+)
+
 var (
 	topFolders   = []string{"cmd", "mailbox", "agents", "audit", "schemas", "examples", "agents-home"}
 	emptyWords   = []string{"internal", "pkg", "util", "utils", "common", "helper", "helpers", "base", "types", "models", "misc", "lib", "shared"}
@@ -130,6 +141,16 @@ func TestHouseRulesBite(t *testing.T) {
 		{"mailbox/x.go", `"golang.org/x/sys/unix"`, "unix.Fdatasync(3)", "calls golang.org/x/sys/unix.Fdatasync"},
 		{"mailbox/x.go", "", "f.Sync()", "only mailbox/durable calls Sync"},
 		{"mailbox/x_test.go", `"os"`, `os.Rename("a", "b")`, ""},
+		{"agents/x.go", `"net/http"`, "", "agents imports net/http: agents talk by tasks alone"},
+		{"agents/policy/x.go", `"net"`, "", "agents/policy imports net: agents talk by tasks alone"},
+		{"agents/sandbox/x.go", `"golang.org/x/sys/unix"`, "unix.Connect(3, nil)", "only brains and http_check call golang.org/x/sys/unix.Connect"},
+		{"agents/policy/x.go", `"mbox/agents/brain"`, "", "agents/policy may not import mbox/agents/brain"},
+		{"agents/action/x.go", `"mbox/agents"`, "", "agents/action may not import mbox/agents"},
+		{"agents/brain/x.go", `"net/http"`, "", ""},
+		{"agents/x_test.go", `"net/http"`, "", ""},
+		{"agents/x.go", `"net/url"`, "", ""},
+		{"cmd/mbox/x.go", `"net"`, `net.Dial("tcp", "x:1")`, "only brains and http_check call net.Dial"},
+		{"cmd/mbox/x.go", `"net"`, `net.ParseIP("::1")`, ""},
 		{"mailbox/durable/x.go", `"os"`, `os.Rename("a", "b")`, ""},
 		{"mailbox/testdata/x.go", `"mbox/agents"`, "", ""},
 		{"mailbox/x_darwin.go", `"mbox/agents"`, "", "mailbox may not import"},
@@ -234,6 +255,9 @@ func inspectFile(t *testing.T, name string, source []byte) (faults []string) {
 		if room := rooms[dir]; room.layer <= 2 && slices.Contains(loggers, target) {
 			at(spec, "%s is in layer %d, which never logs: %s", dir, room.layer, target)
 		}
+		if !test && strings.HasPrefix(dir, "agents") && slices.Contains(connects, target) && !slices.Contains(talkers, dir) {
+			at(spec, "%s imports %s: agents talk by tasks alone", dir, target)
+		}
 		if !mayImport(dir, target, test) {
 			at(spec, "%s may not import %s", dir, target)
 		}
@@ -242,6 +266,9 @@ func inspectFile(t *testing.T, name string, source []byte) (faults []string) {
 		ast.Inspect(file, func(n ast.Node) bool {
 			if what := durableCall(n, imports); what != "" {
 				at(n, "only mailbox/durable calls %s", what)
+			}
+			if what := dialCall(n, imports); what != "" && !slices.Contains(talkers, dir) {
+				at(n, "only brains and http_check call %s", what)
 			}
 			return true
 		})
@@ -270,6 +297,22 @@ func mayImport(dir, target string, test bool) bool {
 	return slices.ContainsFunc(allowed, func(library string) bool {
 		return target == library || strings.HasPrefix(target, library+"/")
 	})
+}
+
+// dialCall names what a node uses of the functions that open connections.
+func dialCall(n ast.Node, imports map[string]string) string {
+	s, ok := n.(*ast.SelectorExpr)
+	if !ok || !slices.Contains(dials, s.Sel.Name) {
+		return ""
+	}
+	x, ok := s.X.(*ast.Ident)
+	if !ok {
+		return ""
+	}
+	if from := imports[x.Name]; slices.Contains(connects, from) || slices.Contains(onDisk, from) {
+		return from + "." + s.Sel.Name
+	}
+	return ""
 }
 
 // durableCall names what a node uses of the calls that only mailbox/durable may
