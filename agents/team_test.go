@@ -380,3 +380,32 @@ func TestAutoApprove(t *testing.T) {
 		t.Fatalf("what was approved is %s", state)
 	}
 }
+
+// An agent can write into the workspace of another one that has never worked.
+func TestWriteIntoAWorkspaceThatIsNotThereYet(t *testing.T) {
+	c := newCompany(t, func(team *Team) {
+		coder := team.Policies.Agents["coder"]
+		coder.Workspace.Access = map[string]string{"tester": "write"}
+		team.Policies.Agents["coder"] = coder
+	})
+	at := filepath.Join(c.box.AgentDir("tester"), "workspace")
+	if _, err := os.Lstat(at); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("the workspace is there already: %v", err)
+	}
+	id := c.send("coder", "x", act("write_file", `{"path":"tester:plans/a.md","content":"x"}`))
+	own := c.send("coder", "x", act("write_file", `{"path":"projects/site/a.md","content":"x"}`))
+	c.works("coder")
+	for id, path := range map[mailbox.ID]string{
+		id: filepath.Join(at, "plans", "a.md"), own: filepath.Join(c.box.AgentDir("coder"), "workspace", "projects", "site", "a.md"),
+	} {
+		if task, state := c.task(id); state != mailbox.Completed {
+			t.Errorf("%s: %s %+v", path, state, task.Result.Error)
+		}
+		if data, err := os.ReadFile(path); err != nil || string(data) != "x" {
+			t.Errorf("%q, %v", data, err)
+		}
+	}
+	if info, err := os.Lstat(c.box.AgentDir("tester")); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", info, err)
+	}
+}

@@ -127,9 +127,32 @@ func (s *shift) prepare(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	for _, dir := range s.siblings() {
+		if err := durable.MkdirAll(dir, mode); err != nil {
+			s.Log.Warn().Err(err).Msg("the workspace of another agent is not there")
+		}
+	}
 	s.sweep(ctx)
 	s.journal, err = openJournal(filepath.Join(home, "logs"), s.Agent)
 	return err
+}
+
+// siblings are the workspaces of other agents that this one may use: they may not
+// have begun to work yet.
+func (s *shift) siblings() (dirs []string) {
+	if s.Team == nil {
+		return nil
+	}
+	p, err := policy.ForAgent(s.Team.Policies, s.Agent)
+	if err != nil {
+		return nil // an agent of no table, which has none
+	}
+	for _, dir := range p.Siblings {
+		if dir != "" {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
 }
 
 // byActions tells whether the agent works by actions, not by a command.
