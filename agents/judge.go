@@ -65,7 +65,9 @@ func (t *Team) judge(q request) (action.Action, *ruling) {
 	}
 	act, err := action.Parse(q.name, q.params)
 	if err == nil {
-		err = act.Validate(t.Limits)
+		limits := t.Limits
+		limits.Autorun = t.Roles[m.Role].Autorun
+		err = act.Validate(limits)
 	}
 	if err != nil {
 		return nil, &ruling{audit.StepParameters, inTask(err)}

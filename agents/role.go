@@ -14,6 +14,7 @@ type Role struct {
 	Fallback     []string // models asked in this order where Model cannot answer
 	Capabilities []string // words for what it can do; they stand in prompts, and allow nothing
 	Actions      []string // that it may do; what is not listed is refused
+	Autorun      bool     // write_file takes names that programs run by themselves
 	MaxTokens    int      // of one reply
 	Timeout      time.Duration
 }

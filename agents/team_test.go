@@ -289,6 +289,30 @@ func TestNotEnabledIsNotParsed(t *testing.T) {
 	}
 }
 
+// What programs run by themselves an agent writes only if its role says so, which
+// a delegation does not change.
+func TestAutorunFiles(t *testing.T) {
+	c := newCompany(t, func(team *Team) {
+		r := team.Roles["deployer"]
+		r.Actions, r.Autorun = []string{"write_file"}, true
+		team.Roles["deployer"] = r
+	})
+	hook := `{"path":".vscode/tasks.json","content":"{}"}`
+	for to, want := range map[string]audit.DelegationStep{"coder": audit.StepParameters, "deployer": ""} {
+		var step audit.DelegationStep
+		if _, refused := c.team.judge(request{from: "human", to: to, name: "write_file", params: jsontext.Value(hook)}); refused != nil {
+			step = refused.step
+		}
+		if step != want {
+			t.Errorf("%s is refused at %q, want %q", to, step, want)
+		}
+	}
+	q := request{from: "human", to: "coordinator", name: "delegate", params: jsontext.Value(`{"role":"coder","task":"write_file","payload":` + hook + `}`)}
+	if _, refused := c.team.judge(q); refused != nil {
+		t.Errorf("the coordinator may not ask: %v", refused)
+	}
+}
+
 func TestRefusedAtClaim(t *testing.T) {
 	c := newCompany(t, nil)
 	id := c.send("coder", "Note", act("write_file", `{"path":"a.md","content":"x"}`))

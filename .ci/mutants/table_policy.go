@@ -3,7 +3,11 @@ package main
 const (
 	boundsGo  = "agents/action/compose_bounds.go"
 	composeGo = "agents/action/compose_check.go"
+	commandGo = "agents/policy/command.go"
+	wrapperGo = "agents/policy/wrapper.go"
 )
+
+func policyTest(run string) command { return command{"agents/policy", run} }
 
 func actionTest(run string) command { return command{"agents/action", run} }
 
@@ -43,5 +47,50 @@ var policyMutants = []mutant{
 		"compose-registry-by-address", "security", composeGo,
 		"strings.ContainsAny(registry, \".:\")", "strings.Contains(registry, \":\")",
 		actionTest("TestComposeRefuses"),
+	},
+	{
+		"command-by-its-base-name", "security", commandGo,
+		"return name == base || p.samePlace(name, at)", "return true",
+		policyTest("TestNamesLeadThroughPath"),
+	},
+	{
+		"command-before-in-path", "security", commandGo,
+		"!filepath.IsAbs(dir) || err != nil || slices.ContainsFunc(lists, in)", "err != nil || dir == base && slices.ContainsFunc(lists, in)",
+		policyTest("TestNamesLeadThroughPath"),
+	},
+	{
+		"wrapper-of-any-folder", "security", commandGo,
+		"case (wraps || shells[base]) && (filepath.Base(name.text) != base || !j.genuine(name.text)):", "case false:",
+		policyTest("TestNamesLeadThroughPath"),
+	},
+	{
+		"for-over-path", "security", commandGo,
+		"\t\t\t\tj.sets(words[1:2])\n", "",
+		policyTest("TestCommands"),
+	},
+	{
+		"option-in-short", "security", commandGo,
+		"strings.HasPrefix(short, \"--\") && strings.HasPrefix(name, short)", "false",
+		policyTest("TestCommands"),
+	},
+	{
+		"interactive-shell", "security", wrapperGo,
+		"-+abcefhkm", "-+abcefhikm",
+		policyTest("TestCommands"),
+	},
+	{
+		"commands-without-end", "security", commandGo,
+		"<= maxCommands {", "<= maxLine {",
+		policyTest("TestCommandBounds"),
+	},
+	{
+		"dotfile-in-a-folder", "security", "agents/action/write_file.go",
+		"if strings.HasPrefix(part, \".\") && part != \".\" {", "if part == name && strings.HasPrefix(part, \".\") {",
+		actionTest("TestWriteFileValidate"),
+	},
+	{
+		"delegated-past-the-role", "security", "agents/judge.go",
+		"limits.Autorun = t.Roles[m.Role].Autorun", "limits.Autorun = true",
+		command{"agents", "TestAutorunFiles"},
 	},
 }

@@ -41,6 +41,10 @@ func (w *WriteFile) Validate(l Limits) error {
 	if err := checkExtension(w.Path, l.Extensions); err != nil {
 		return err
 	}
+	if name := runsByItself(w.Path); name != "" && !l.Autorun {
+		return fault("path", schemas.CodeBadValue, schemas.Quote(name)+" is a name that programs run or obey by themselves",
+			"another name, or autorun_files = true in the role's table")
+	}
 	if !inRoots(w.Path, l.WriteRoots) {
 		return fault("path", schemas.CodeBadValue, schemas.Quote(w.Path)+" is in no folder that may be written",
 			"a path below "+strings.Join(l.WriteRoots, ", "))
@@ -66,6 +70,41 @@ func checkExtension(name string, allowed []string) error {
 		return fault("path", schemas.CodeBadValue, "the extension "+schemas.Quote(ext)+" is not allowed", "one of "+strings.Join(allowed, ", "))
 	}
 	return nil
+}
+
+// autorun are names, beside those that begin with a dot, of files that a program
+// runs or obeys as soon as somebody works in their folder: what a model writes
+// there is carried out with the rights of that person.
+var autorun = []string{
+	"package.json", "composer.json", "deno.json", "tasks.json", "launch.json", "devcontainer.json", "project.json", "lerna.json", "nx.json", "turbo.json",
+	"claude.md", "claude.local.md", "agents.md", "gemini.md", "copilot-instructions.md",
+	"compose.yaml", "compose.yml", "compose.override.yaml", "compose.override.yml", "compose.mbox.yaml",
+	"docker-compose.yml", "docker-compose.yaml", "docker-compose.override.yml", "docker-compose.override.yaml", "docker-bake.json",
+	"pnpm-workspace.yaml", "taskfile.yml", "taskfile.yaml", "lefthook.yml", "lefthook.yaml", "azure-pipelines.yml", "appveyor.yml",
+	"bitbucket-pipelines.yml", "cloudbuild.yaml", "mkdocs.yml", "ansible.cfg", "setup.cfg", "tox.ini", "pytest.ini", "pip.conf", "desktop.ini", "autorun.inf", "mbox.toml",
+	"setup.py", "conftest.py", "sitecustomize.py", "usercustomize.py", "noxfile.py", "pyproject.toml", "build.rs", "cargo.toml", "makefile", "gnumakefile",
+	"makefile.am", "justfile", "rakefile", "gemfile", "vagrantfile", "procfile", "jenkinsfile", "dockerfile", "gulpfile.js", "gruntfile.js", "build.gradle", "pom.xml",
+	"cmakelists.txt", "cmakepresets.json", "default.nix", "shell.nix", "flake.nix",
+}
+
+// runsByItself gives the part of a path that such a program looks for; "" if there
+// is none. Names in which only case differs are one on some disks, and so are those
+// with dots or spaces behind.
+func runsByItself(name string) string {
+	parts := strings.FieldsFunc(path.Clean(name), func(r rune) bool { return r == '/' || r == ':' }) // coder:.vscode
+	for _, part := range parts {
+		if strings.HasPrefix(part, ".") && part != "." {
+			return part
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	last := parts[len(parts)-1]
+	if slices.Contains(autorun, strings.TrimRight(strings.ToLower(last), ". ")) {
+		return last
+	}
+	return ""
 }
 
 // inRoots tells whether a path lies below one of the folders, name by name:

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -42,7 +43,8 @@ const (
 //   - A command of high risk is refused unless allowed_commands has its very
 //     name (* is not enough), or block_high_risk_commands is off.
 //   - Any other must stand in allowed_commands, by name or by path, or * there.
-//     A name does not stand for a program in a place that the agent may write.
+//     A name stands for the one program that PATH leads to, by that name or by its
+//     whole path, and for none in a place that the agent may write.
 //   - Files that redirections open are asked of Read and Write.
 //   - An agent of level readonly runs only what is known to write nothing.
 //
@@ -77,8 +79,9 @@ type judge struct {
 	words    [][]word // the arguments of each segment
 	outs     []word   // files that redirections open to write
 	ins      []word
-	moves    bool   // a cd: relative names then mean something else
-	unclear  string // why the line is not understood; "" if it is
+	known    map[string]bool // of [judge.genuine]
+	moves    bool            // a cd: relative names then mean something else
+	unclear  string          // why the line is not understood; "" if it is
 }
 
 func (j *judge) giveUp(why string) {
@@ -118,8 +121,11 @@ func (j *judge) command(words []word, depth int) {
 	for len(words) > 0 {
 		name, sets := words[0].assigns()
 		switch key := words[0].keyword(); {
-		case key == "for":
-			return // names and words; what it does comes after do
+		case key == "for": // a name and words; what it does comes after do
+			if len(words) > 1 {
+				j.sets(words[1:2])
+			}
+			return
 		case opensCommand[key] || closesCommand[key]:
 		case sets && changesWhatRuns(name):
 			j.giveUp("it sets " + name + ", which changes what runs")
@@ -151,8 +157,8 @@ func (j *judge) named(name word, args []word, depth int) {
 	switch {
 	case evaluates[base]:
 		j.giveUp(base + " runs what is not looked into")
-	case (wraps || shells[base]) && j.policy.own(name.text):
-		j.add(name.text, args, Low, "")
+	case (wraps || shells[base]) && (filepath.Base(name.text) != base || !j.genuine(name.text)):
+		j.plain(name.text, args)
 	case shells[base]:
 		j.shell(name.text, args, depth)
 	case wraps:
@@ -170,8 +176,10 @@ func (j *judge) plain(name string, args []word) {
 		j.moves = true
 	case base == "git" && gitRunsMore(args):
 		j.giveUp("git has an option that can run other commands")
-	case slices.Contains([]string{"export", "declare", "typeset", "local", "readonly"}, base):
+	case setters[base]:
 		j.sets(args)
+	case base == "printf" && len(args) > 0 && (strings.HasPrefix(args[0].text, "-v") || !args[0].fixed()):
+		j.giveUp("printf may set a variable")
 	}
 	risk, why := riskOf(name, args)
 	j.add(name, args, risk, why)
@@ -182,20 +190,33 @@ func (j *judge) add(name string, args []word, risk Risk, why string) {
 	j.words = append(j.words, args)
 }
 
+// setters are builtins whose arguments name variables.
+var setters = set("export declare typeset local readonly read unset getopts mapfile readarray")
+
+// gitRunners are subcommands of git that run other commands, or set what runs.
+var gitRunners = set("bisect submodule filter-branch difftool mergetool send-email instaweb daemon shell config hook for-each-repo")
+
 // gitRunsMore tells whether git has an option that sets what it runs, wherever it
-// stands, or may have one for its subcommand.
+// stands, or such a subcommand, or may have one.
 func gitRunsMore(args []word) bool {
-	options := []string{"-c", "--config", "--exec", "--extcmd", "--upload-pack", "--receive-pack", "--open-files", "ext::"}
+	options := []string{"-c", "--config", "--exec", "--extcmd", "--upload-pack", "--receive-pack", "--open-files", "--ext-diff", "ext::"}
 	switch words := operands("git", args); {
 	case len(words) == 0:
-	case !words[0].fixed():
+	case !words[0].fixed() || gitRunners[words[0].text]:
 		return true
-	case words[0].text == "clone":
-		options = append(options, "-u")
+	default:
+		options = append(options, map[string][]string{"clone": {"-u"}, "rebase": {"-x"}, "grep": {"-O"}}[words[0].text]...)
 	}
 	return slices.ContainsFunc(args, func(w word) bool {
-		return slices.ContainsFunc(options, func(o string) bool { return strings.HasPrefix(w.text, o) })
+		return slices.ContainsFunc(options, w.option)
 	})
+}
+
+// option tells whether a word is an option, with or without a value, also one in
+// short: programs take --upl for --upload-pack.
+func (w word) option(name string) bool {
+	short, _, _ := strings.Cut(w.text, "=")
+	return strings.HasPrefix(w.text, name) || len(short) > 2 && strings.HasPrefix(short, "--") && strings.HasPrefix(name, short)
 }
 
 func (j *judge) sets(args []word) {
@@ -280,12 +301,70 @@ func (p *Policy) own(name string) bool {
 }
 
 // exactly tells whether allowed_commands has the command itself, and not *.
-func (p *Policy) exactly(name string) bool {
-	if slices.Contains(p.AllowedCommands, name) && name != "*" {
+func (j *judge) exactly(name string) bool {
+	listed := func(name string) bool { return name != "*" && slices.Contains(j.policy.AllowedCommands, name) }
+	if strings.Contains(name, "/") && listed(name) {
 		return true
 	}
+	return listed(filepath.Base(name)) && j.genuine(name)
+}
+
+// genuine tells whether a command is the program of its base name that PATH leads
+// to, and whether the agent could not have put another one there, or before it. A
+// name that leads nowhere is a builtin, or nothing.
+func (j *judge) genuine(name string) bool {
+	real, asked := j.known[name]
+	if !asked {
+		if j.known == nil {
+			j.known = map[string]bool{}
+		}
+		real = j.policy.leadsTo(name)
+		j.known[name] = real
+	}
+	return real
+}
+
+func (p *Policy) leadsTo(name string) bool {
 	base := filepath.Base(name)
-	return base != "*" && slices.Contains(p.AllowedCommands, base) && !p.own(name)
+	if name != base && (p.own(name) || suspicious(name) != "") {
+		return false
+	}
+	lists := p.lists()
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		at := filepath.Join(dir, base)
+		led, err := resolve(at)
+		in := func(folder string) bool { return within(at, folder) || within(led, folder) }
+		if !filepath.IsAbs(dir) || err != nil || slices.ContainsFunc(lists, in) {
+			return false
+		}
+		if info, err := os.Stat(at); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+			continue
+		}
+		return name == base || p.samePlace(name, at)
+	}
+	return name == base
+}
+
+// lists are the folders that a list lets the agent write, as they are named and
+// where they lead. An agent without a boundary may write everywhere, which says
+// nothing of a name.
+func (p *Policy) lists() []string {
+	lists := slices.Concat([]string{p.Workspace}, p.ReadWrite, p.WriteOnly)
+	for _, folder := range lists {
+		if led, err := resolve(folder); err == nil && led != folder {
+			lists = append(lists, led)
+		}
+	}
+	return lists
+}
+
+// samePlace tells whether two paths are one name in one folder. Where the name
+// itself leads does not count: one program may have many names, as busybox has.
+func (p *Policy) samePlace(a, b string) bool {
+	a, rule := p.absolute(a)
+	one, err := resolve(filepath.Dir(a))
+	other, err2 := resolve(filepath.Dir(b))
+	return rule == "" && err == nil && err2 == nil && one == other && filepath.Base(a) == filepath.Base(b)
 }
 
 func texts(words []word) []string {

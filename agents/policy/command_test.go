@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -148,10 +149,52 @@ func TestCommandBounds(t *testing.T) {
 	for _, line := range []string{
 		strings.Repeat("$(", 5000), strings.Repeat("(", 30000), strings.Repeat("env ", 16000), "echo " + strings.Repeat("x", maxLine),
 		strings.Repeat("(ls;", 20) + strings.Repeat(")", 20), strings.Repeat("nice ", 20) + "ls",
+		strings.Repeat("ls;", maxCommands+2), "ls " + strings.Repeat("<a ", maxCommands+2),
 	} {
 		var d *Denied
 		if _, err := policies["star"].Command(line); !errors.As(err, &d) || d.Rule != ruleCommandUnclear {
 			t.Errorf("%.20s… (%d bytes): %v, want %s", line, len(line), err, ruleCommandUnclear)
+		}
+	}
+}
+
+// A name stands for the program that PATH leads to, unless the agent could put
+// another one there or before it.
+func TestNamesLeadThroughPath(t *testing.T) {
+	f, policies := commandPolicies(t)
+	program := func(at string) {
+		f.must(t, os.MkdirAll(filepath.Dir(f.at(at)), 0o700))
+		f.must(t, os.WriteFile(f.at(at), nil, 0o700))
+	}
+	for _, at := range []string{"bin/ls", "other/ls", "data/bin/wc", "bin/env"} {
+		program(at)
+	}
+	f.must(t, os.Symlink(f.at("bin"), f.at("linked")))
+	f.must(t, os.MkdirAll(f.at("aside"), 0o700))
+	f.must(t, os.Symlink(f.at("data/bin/wc"), f.at("aside/wc")))
+	for _, c := range []struct{ path, line, want string }{
+		{"{T}/bin:{T}/other", "ls", "low"},
+		{"{T}/bin:{T}/other", "{T}/bin/ls", "low"},
+		{"{T}/bin:{T}/other", "{T}/linked/ls", "low"},
+		{"{T}/linked:{T}/other", "{T}/bin/ls", "low"},
+		{"{T}/bin:{T}/other", "{T}/other/ls", ruleCommandOwn},
+		{"{T}/bin:{T}/data/bin", "ls", "low"},
+		{"{T}/data/bin:{T}/bin", "ls", ruleCommandOwn},
+		{"{W}:{T}/bin", "ls", ruleCommandOwn},
+		{"{W}/none:{T}/bin", "ls", ruleCommandOwn},
+		{".:{T}/bin", "ls", ruleCommandOwn},
+		{":{T}/bin", "ls", ruleCommandOwn},
+		{"{T}/bin:", "wc", ruleCommandOwn},
+		{"{T}/aside", "wc", ruleCommandOwn},
+		{"{T}/bin", "pwd", "low"},
+		{"{T}/bin", "{T}/bin/pwd", ruleCommandOwn},
+		{"{T}/bin", "env ls", "low"},
+		{"{W}:{T}/bin", "env ls", ruleCommandNotAllowed},
+	} {
+		t.Setenv("PATH", f.fill(c.path))
+		v, err := policies["default"].Command(f.fill(c.line))
+		if got := f.said(t, v, err); got != c.want {
+			t.Errorf("PATH=%s: %s: %s (%v), want %s", c.path, c.line, got, err, c.want)
 		}
 	}
 }

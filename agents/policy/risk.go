@@ -119,7 +119,7 @@ func onlyReads(name string, args []word) bool {
 	name = program(name)
 	is := func(prefixes ...string) bool {
 		return slices.ContainsFunc(args, func(w word) bool {
-			return !w.fixed() && name != "echo" || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(w.text, p) })
+			return !w.fixed() && name != "echo" || slices.ContainsFunc(prefixes, w.option)
 		})
 	}
 	switch words := operands(name, args); name {
@@ -142,10 +142,11 @@ func changesWhatRuns(name string) bool {
 	switch name {
 	case "PATH", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "BASHOPTS", "PS4", "PROMPT_COMMAND", "PAGER", "EDITOR", "VISUAL",
 		"BROWSER", "LESSOPEN", "LESSCLOSE", "NODE_OPTIONS", "NODE_PATH", "PERL5OPT", "PERL5LIB", "RUBYOPT", "RUBYLIB", "RUSTC_WRAPPER",
-		"RUSTC", "RUSTFLAGS", "ZDOTDIR", "SHELL", "HOME":
+		"RUSTC", "RUSTFLAGS", "ZDOTDIR", "SHELL", "HOME", "XDG_CONFIG_HOME", "CDPATH", "GLOBIGNORE", "MANPAGER", "LESS", "MAKEFLAGS", "MAKEFILES",
+		"CC", "CXX", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "CLASSPATH", "GCONV_PATH", "SSH_ASKPASS", "SUDO_ASKPASS", "CURL_HOME", "WGETRC":
 		return true
 	}
-	return slices.ContainsFunc([]string{"LD_", "DYLD_", "GIT_", "PYTHON", "BASH_FUNC_", "CARGO_", "npm_config_", "NPM_CONFIG_", "PIP_"}, func(p string) bool {
+	return slices.ContainsFunc([]string{"LD_", "DYLD_", "GIT_", "PYTHON", "BASH_FUNC_", "CARGO_", "RUSTUP_", "npm_config_", "NPM_CONFIG_", "PIP_"}, func(p string) bool {
 		return strings.HasPrefix(name, p)
 	})
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -43,10 +44,10 @@ func (j *judge) refused(risk Risk) (rule, command, why string) {
 	for _, s := range j.segments {
 		switch {
 		case s.Command == ">":
-		case s.Risk == High && p.BlockHighRisk && !p.exactly(s.Command):
+		case s.Risk == High && p.BlockHighRisk && !j.exactly(s.Command):
 			return ruleCommandHigh, s.Command, s.Why
-		case p.exactly(s.Command) || all:
-		case p.exactly(program(s.Command)) && p.own(s.Command):
+		case all || j.exactly(s.Command):
+		case slices.Contains(p.AllowedCommands, filepath.Base(s.Command)):
 			return ruleCommandOwn, s.Command, ""
 		default:
 			return ruleCommandNotAllowed, s.Command, ""
@@ -125,7 +126,7 @@ func (p *Policy) denyCommand(rule, line, command, why string) *Denied {
 	case ruleCommandHigh:
 		d.Why, d.Hint = why, "name "+name+" itself (not *) in "+key+".allowed_commands in mbox.toml"
 	case ruleCommandOwn:
-		d.Why, d.Hint = "the agent may write "+name+", so its name says nothing", "name the whole path in "+key+".allowed_commands in mbox.toml"
+		d.Why, d.Hint = "it is not the program that PATH leads to, or the agent could put another one there", "name the whole path in "+key+".allowed_commands in mbox.toml"
 	case ruleCommandReadOnly:
 		d.Why, d.Hint = "the agent's level lets it only read", "set "+key+`.level = "supervised" in mbox.toml`
 		if name != "" {

@@ -46,10 +46,15 @@ var wrappers = map[string]wrapper{
 
 // evaluates are commands whose arguments or files are commands again, in a way
 // that is not taken apart here.
-var evaluates = set("eval source . trap alias parallel watch script coproc select function case [[ ((  let complete enable hash unalias fish csh tcsh")
+var evaluates = set("eval source . trap alias parallel watch script coproc select function case [[ ((  let complete enable hash unalias fish csh tcsh zsh")
 
-// shells take a command line after -c.
-var shells = set("sh bash dash ash zsh ksh mksh")
+// shells take a command line after -c. (zsh reads a file before it, whatever its
+// options.)
+var shells = set("sh bash dash ash ksh mksh")
+
+// shellFlags are the options of shells that make them read no file: an interactive
+// shell, and one of a login, begin with files that the agent may write.
+const shellFlags = "-+abcefhkmnoptuvxBCEHOPT"
 
 // inside finds the words behind a wrapper; unclear says why they cannot be found.
 func (w wrapper) inside(name string, args []word) (rest []word, unclear string) {
@@ -79,6 +84,9 @@ func (w wrapper) inside(name string, args []word) (rest []word, unclear string) 
 		}
 		if key == "I" {
 			replaced = value
+		}
+		if name == "env" && (key == "u" || key == "--unset") && changesWhatRuns(value) {
+			return nil, "it unsets " + value + ", which changes what runs"
 		}
 	}
 	if rest, unclear = w.command(name, args); unclear == "" && name == "xargs" {
@@ -149,10 +157,13 @@ func scriptOf(shell string, args []word) (line string, there bool, unclear strin
 		switch arg := args[i]; {
 		case !arg.fixed():
 			return "", false, shell + " runs a line that is made at run time"
-		case slices.Contains([]string{"--login", "--norc", "--noprofile", "--posix", "--", "-"}, arg.text):
+		case slices.Contains([]string{"--norc", "--noprofile", "--posix", "--", "-"}, arg.text):
 		case strings.HasPrefix(arg.text, "--"):
 			return "", false, shell + " has the option " + arg.text + ", which is not looked over"
 		case len(arg.text) > 1 && (arg.text[0] == '-' || arg.text[0] == '+'):
+			if strings.Trim(arg.text, shellFlags) != "" {
+				return "", false, shell + " has the option " + arg.text + ", which is not looked over"
+			}
 			wanted = wanted || arg.text[0] == '-' && strings.Contains(arg.text, "c")
 			if strings.ContainsAny(arg.text, "oO") {
 				i++ // a name of an option; a dynamic one is none of -c

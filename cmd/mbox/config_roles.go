@@ -17,6 +17,7 @@ type Role struct {
 	Fallback     []string `toml:"fallback" json:"fallback,omitzero" jsonschema:"description=models for when that one cannot answer\\, in this order"`
 	Capabilities []string `toml:"capabilities" json:"capabilities,omitzero" jsonschema:"description=words for what it can do; they allow nothing"`
 	Actions      []string `toml:"actions" json:"actions,omitzero" jsonschema:"description=actions that it may do; all others are refused,enum=write_file,enum=read_file,enum=file_check,enum=http_check,enum=deploy_compose,enum=delegate"`
+	Autorun      bool     `toml:"autorun_files" json:"autorun_files,omitzero" jsonschema:"default=false,description=write_file takes names that programs run by themselves: dotfiles\\, package.json and the like"`
 	MaxTokens    int      `toml:"max_tokens" json:"max_tokens,omitzero" jsonschema:"default=2048,minimum=1,maximum=131072,description=longest reply"`
 	Timeout      Duration `toml:"timeout" json:"timeout,omitzero" jsonschema:"default=5m,description=longest wait for a reply"`
 }
@@ -67,7 +68,7 @@ func (r *Role) named(name string) agents.Role {
 	return agents.Role{
 		Name: name, Purpose: r.Purpose, Model: r.Model, Fallback: slices.Clone(r.Fallback),
 		Capabilities: slices.Clone(r.Capabilities), Actions: slices.Clone(r.Actions),
-		MaxTokens: r.MaxTokens, Timeout: time.Duration(r.Timeout),
+		Autorun: r.Autorun, MaxTokens: r.MaxTokens, Timeout: time.Duration(r.Timeout),
 	}
 }
 
