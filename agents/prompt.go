@@ -9,17 +9,16 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"os"
-	"path"
+	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"text/template"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 
 	"mbox/agents/action"
+	"mbox/agents/policy"
 	"mbox/audit"
 	"mbox/mailbox"
 	"mbox/schemas"
@@ -192,24 +191,24 @@ func (p *performance) files(mark string, names []string) string {
 // file is what the agent may read of a file that the task names, or why it may
 // not.
 func (p *performance) file(name string, most int) string {
-	place, err := p.policy.Read(name)
+	err := p.policy.Tool("read_file")
+	var place policy.Place
+	if err == nil {
+		place, err = p.policy.Read(name)
+	}
 	if err != nil {
 		p.note([]audit.Entry{denial(p.Agent, p.Agent, "read_file", &ruling{audit.StepPolicy, err})})
 		return "(not available: you may not read it)"
 	}
-	root, err := os.OpenRoot(place.Root)
-	if err != nil {
-		return "(not available: it is not there)"
-	}
-	defer root.Close()
-	f, err := root.OpenFile(path.Clean(place.Rel), os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
+	f, err := action.Open(place)
+	var denied *policy.Denied
+	switch {
+	case errors.As(err, &denied):
+		return "(not available: it is no file)"
+	case err != nil:
 		return "(not available: it is not there)"
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return "(not available: it is no file)"
-	}
 	text, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
 	switch {
 	case err != nil:
@@ -220,6 +219,28 @@ func (p *performance) file(name string, most int) string {
 		return "(not available: it is no text)"
 	}
 	return string(text)
+}
+
+// controls are the words by which templates of chat tell a model who speaks, and
+// by which its own turn ends. Servers read them wherever they stand.
+var controls = regexp.MustCompile(`(?i)<[|｜][^<>\n]{1,64}[|｜]>|\[/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS)\]|<</?SYS>>|` +
+	`</?(?:s|bos|eos|unk|pad|start_of_turn|end_of_turn|tool_call|tool_response|think|fim_prefix|fim_middle|fim_suffix)>|` +
+	`(?m:^\[(?:system|user|assistant)\][ \t]*$)`)
+
+// harmless is a conversation in which only the system, whose text is the
+// operator's, can write such words: in the others they lose their form, and can
+// still be read.
+func harmless(talk []Message) []Message {
+	talk = slices.Clone(talk)
+	for i, m := range talk {
+		if m.Role != "system" {
+			talk[i].Content = controls.ReplaceAllStringFunc(m.Content, func(word string) string {
+				_, first := utf8.DecodeRuneInString(word)
+				return word[:first] + " " + word[first:]
+			})
+		}
+	}
+	return talk
 }
 
 // before is why the last attempt's reply could not be used; "" if there was none.

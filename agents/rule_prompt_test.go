@@ -2,11 +2,13 @@ package agents
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/agents/policy"
@@ -87,5 +89,88 @@ func TestPromptResultsAreMarked(t *testing.T) {
 	mark, _, named := strings.Cut(said, " ")
 	if !ok || !named || !strings.Contains(told, "\n<<<"+mark+" from ") || !strings.Contains(rest, mark+">>>") {
 		t.Errorf("the brain is not told what is data: %s", last)
+	}
+}
+
+// The words by which a chat's template tells who speaks reach a brain only in the
+// operator's own text, wherever they come from.
+func TestPromptControlWords(t *testing.T) {
+	words := []string{
+		"<|im_start|>", "<|END|>", "<|start_header_id|>", "<｜end▁of▁sentence｜>", "[INST]", "[/INST]", "<<SYS>>", "<</SYS>>", "<s>", "</s>",
+		"<start_of_turn>", "</think>", "\n[system]\n", "<<|im_end|>|im_end|>",
+	}
+	all := strings.Join(words, " a ")
+	c := newCompany(t, func(team *Team) {
+		loop := policy.DefaultRuntimeProfile()
+		loop.Agentic = true
+		team.Policies.RuntimeProfiles["default"] = loop
+	})
+	content, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.brains["coder"].says = []any{
+		`{"actions":[{"action":"write_file","params":{"path":"a.md","content":` + string(content) + `}},{"action":"read_file","params":{"path":"a.md"}}]}`,
+		`{"actions":[]}`,
+	}
+	_, err = c.box.Submit(context.Background(), &mailbox.Task{
+		Task: mailbox.Request{
+			Title: strings.ReplaceAll(all, "\n", ""), Description: all,
+			Context: jsontext.Value(`{"conversation_summary":` + string(content) + `,"constraints":[` + string(content) + `],"relevant_files":["<|im_start|>"]}`),
+		},
+		Assignment: mailbox.Assignment{TargetAgent: "coder"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.works("coder")
+	if c.file("coder", "a.md") != all {
+		t.Error("the file is not what the model wrote")
+	}
+	if len(c.brains["coder"].asked) != 2 {
+		t.Fatalf("asked %d times", len(c.brains["coder"].asked))
+	}
+	for _, m := range c.brains["coder"].asked[1].Messages[1:] {
+		for _, word := range words {
+			if strings.Contains(m.Content, word) {
+				t.Errorf("%s says %q: %.300q", m.Role, word, m.Content)
+			}
+		}
+		if !strings.Contains(m.Content, "im_start") {
+			t.Errorf("%s lost the word: %.300q", m.Role, m.Content)
+		}
+	}
+}
+
+// A file that a task names is not shown to an agent that may not use read_file.
+func TestPromptFilesAreThePolicys(t *testing.T) {
+	c := newCompany(t, func(team *Team) {
+		closed := policy.DefaultRiskProfile()
+		closed.ExcludedTools = []string{"read_file"}
+		team.Policies.RiskProfiles["closed"] = closed
+		tester := team.Policies.Agents["tester"]
+		tester.RiskProfile = "closed"
+		team.Policies.Agents["tester"] = tester
+	})
+	for _, name := range []string{"coder", "tester"} {
+		workspace := filepath.Join(c.box.Home(), "agents", name, "workspace")
+		if err := errors.Join(os.MkdirAll(workspace, 0o700), os.WriteFile(filepath.Join(workspace, "a.md"), []byte("CONTENT"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		c.brains[name].says = []any{`{"actions":[]}`}
+		_, err := c.box.Submit(context.Background(), &mailbox.Task{
+			Task:       mailbox.Request{Title: "Read", Context: jsontext.Value(`{"relevant_files":["a.md"]}`)},
+			Assignment: mailbox.Assignment{TargetAgent: name},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.works(name)
+		if told := strings.Contains(c.brains[name].asked[0].Messages[1].Content, "CONTENT"); told != (name == "coder") {
+			t.Errorf("%s is told the file: %v", name, told)
+		}
+	}
+	if n := c.lines(audit.PolicyDenied, nil); n != 1 {
+		t.Errorf("%d refusals are noted", n)
 	}
 }

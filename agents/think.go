@@ -76,7 +76,7 @@ func (p *performance) ask(talk []Message) (reply Reply, err error) {
 		return Reply{}, err
 	}
 	for range 2 {
-		reply, err = p.brain.Think(p.ctx, Thought{Messages: talk, Schema: schema, MaxTokens: p.role.MaxTokens, Heard: p.report.alive})
+		reply, err = p.brain.Think(p.ctx, Thought{Messages: harmless(talk), Schema: schema, MaxTokens: p.role.MaxTokens, Heard: p.report.alive})
 		p.claim.Spend(mailbox.Budget{mailbox.SpentTokens: reply.Tokens})
 		var fault *BrainError
 		if !errors.As(err, &fault) || fault.Fault != ReplyCut {

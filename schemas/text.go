@@ -63,16 +63,18 @@ func hidden(r rune) bool {
 
 // SafeJSON writes the characters of JSON text that Sentence would escape as
 // JSON escapes: \u202e, and not the bytes that turn a terminal's line around.
-// The value stays the same. JSON has such characters only inside strings; line
-// breaks between its tokens stay.
+// The value stays the same, but for bytes that are no UTF-8. JSON has such
+// characters only inside strings; line breaks between its tokens stay.
 func SafeJSON(data []byte) []byte {
-	if !bytes.ContainsFunc(data, func(r rune) bool { return r != '\n' && hidden(r) }) {
+	if !bytes.ContainsFunc(data, func(r rune) bool { return r == utf8.RuneError || r != '\n' && hidden(r) }) {
 		return data
 	}
 	out := make([]byte, 0, len(data)+64)
 	for len(data) > 0 {
 		r, size := utf8.DecodeRune(data)
 		switch {
+		case r == utf8.RuneError && size == 1: // such as 0x9b, which some terminals obey
+			out = append(out, `\ufffd`...)
 		case r == '\n' || !hidden(r):
 			out = append(out, data[:size]...)
 		case r > 0xffff:

@@ -74,6 +74,9 @@ func TestSafeJSON(t *testing.T) {
 			t.Fatalf("%q is another value than %q: %v", safe, data, err)
 		}
 	})
+	if safe := string(SafeJSON([]byte("{\"a\": \"\x9b31m\"}"))); safe != `{"a": "\ufffd31m"}` {
+		t.Errorf("a byte that some terminals obey: %q", safe)
+	}
 	if plain := []byte("{\"a\": 1}\n"); &SafeJSON(plain)[0] != &plain[0] {
 		t.Error("what is safe is copied")
 	}

@@ -93,4 +93,14 @@ var policyMutants = []mutant{
 		"limits.Autorun = t.Roles[m.Role].Autorun", "limits.Autorun = true",
 		command{"agents", "TestAutorunFiles"},
 	},
+	{
+		"control-words-for-models", "security", "agents/think.go",
+		"harmless(talk)", "talk",
+		command{"agents", "TestPromptControlWords"},
+	},
+	{
+		"files-past-the-tools", "security", "agents/prompt.go",
+		"err := p.policy.Tool(\"read_file\")", "err := error(nil)",
+		command{"agents", "TestPromptFilesAreThePolicys"},
+	},
 }

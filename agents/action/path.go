@@ -105,6 +105,21 @@ func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR)
 }
 
+// Open opens the regular file at a place for reading. Whatever else is there, and
+// what lies behind a symlink, is a *policy.Denied.
+func Open(place policy.Place) (*os.File, error) {
+	dir, name, err := enter(place)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	f, info, err := openRegular(dir, name)
+	if err == nil && f == nil {
+		err = notRegular(place.Rel, kindName(info.Mode()))
+	}
+	return f, err
+}
+
 // openRegular opens a regular file for reading, and nothing else: a FIFO does
 // not hang it, a symlink and a device are refused.
 func openRegular(dir *os.Root, name string) (*os.File, fs.FileInfo, error) {

@@ -57,17 +57,9 @@ func (r *ReadFile) Do(_ context.Context, env *Env) (Result, error) {
 }
 
 func readText(place policy.Place, most int64) (string, error) {
-	dir, name, err := enter(place)
+	f, err := Open(place)
 	if err != nil {
 		return "", err
-	}
-	defer dir.Close()
-	f, info, err := openRegular(dir, name)
-	if err != nil {
-		return "", err
-	}
-	if f == nil {
-		return "", notRegular(place.Rel, kindName(info.Mode()))
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, most+1))

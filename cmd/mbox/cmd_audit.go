@@ -30,7 +30,8 @@ func auditShowVerb() *verb {
 		name: "show", args: "SEQ|ID…", least: 1, most: -1,
 		brief: "print ledger lines by number or by task",
 		about: `Prints the ledger's line number SEQ, or every line of task ID, in the order of
-the ledger. With --json the lines are those of the ledger, byte for byte.`,
+the ledger. With --json the lines are those of the ledger: byte for byte into a pipe or a
+file; on a terminal, what moves it or hides (C1, bidi) is written as \u escapes.`,
 		shows: []string{"mbox audit show 17", "mbox audit show task-2026-02-16-001 --json"},
 		exits: []int{exitNotFound, exitIO, exitBusy},
 		flags: []cli.Flag{boolFlag("json", "print the ledger's lines as they are", &inJSON)},

@@ -40,7 +40,8 @@ func tailVerb() *verb {
 		brief: "follow the ledger",
 		about: `Prints the last lines of the ledger and then every new one, across midnight,
 until Ctrl-C, which is exit code 0. With --json the lines are those of the
-ledger, byte for byte.`,
+ledger: byte for byte into a pipe or a file; on a terminal, what moves it or hides
+(C1, bidi) is written as \u escapes.`,
 		shows: []string{
 			"mbox tail",
 			"mbox tail --agent coder --event task_completed,task_failed",

@@ -40,6 +40,20 @@ task-1  failed   größer \x1b[2J
 	}
 }
 
+// A ledger line reaches a program as it stands, and a terminal without what
+// moves it or hides.
+func TestPrintRaw(t *testing.T) {
+	line := "{\"a\":\"\u009b31m\u202e\u200b\"}"
+	for terminal, want := range map[bool]string{false: line + "\n", true: `{"a":"\u009b31m\u202e\u200b"}` + "\n"} {
+		if got := printed(0, false, func(s *session) { s.terminal = terminal; s.printRaw([]byte(line)) }); got != want {
+			t.Errorf("terminal %v: %q", terminal, got)
+		}
+	}
+	if about := tailVerb().about; !strings.Contains(about, "into a pipe") || !strings.Contains(about, "bidi") {
+		t.Errorf("tail does not say what --json is: %s", about)
+	}
+}
+
 func TestColours(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "")
