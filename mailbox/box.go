@@ -342,6 +342,9 @@ func open(dir string, o Options) (*Box, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := CheckOwner(dir); err != nil {
+		return nil, err
+	}
 	v, err := readVersion(dir)
 	if err != nil {
 		return nil, err

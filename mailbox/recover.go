@@ -47,6 +47,9 @@ type Recovered struct {
 // idempotency key of before is not known any more, nor is a claim's repeated
 // answer, and hashed identities differ from those in older lines.
 func Recover(ctx context.Context, dir string, o Options, r RecoverOptions) (Recovered, error) {
+	if err := CheckOwner(dir); err != nil {
+		return Recovered{}, err
+	}
 	o = o.withDefaults()
 	rebuilt, err := rebuild(dir, o, false)
 	if err != nil {

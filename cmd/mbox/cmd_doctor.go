@@ -81,6 +81,9 @@ func (o *doctorOptions) run(ctx context.Context, s *session) error {
 		return err
 	}
 	e := &exam{s: s, home: home, fix: o.fix}
+	if err := mailbox.CheckOwner(home); err != nil {
+		return err
+	}
 	if err := e.isMailbox(); err != nil {
 		return err
 	}

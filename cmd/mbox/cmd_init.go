@@ -33,7 +33,7 @@ there already is changed, and an init that was cut short is finished by
 calling it again. Where a ledger or tasks lie, there was a mailbox: then mbox
 recover rebuilds what is missing.`,
 		shows: []string{"mbox init", "mbox init /srv/agents --sync strict"},
-		exits: []int{exitConflict, exitData, exitIO},
+		exits: []int{exitConflict, exitData, exitPolicy, exitIO},
 		flags: []cli.Flag{
 			valueFlag("sync", "what is flushed before an answer: `MODE` is standard (contents and ledger), strict (folders as well) or none (tmpfs and tests)", &o.sync),
 			boolFlag("allow-network-fs", "work on NFS, SMB, 9p or FUSE, where locks and renames promise less", &o.network),
@@ -71,6 +71,9 @@ func (o *initOptions) create(s *session, home string) error {
 	if _, err := os.Lstat(filepath.Join(home, ".mbox", "VERSION")); err == nil {
 		return fmt.Errorf("%s: %w", home, mailbox.ErrExists)
 	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := mailbox.CheckPlace(home); err != nil {
 		return err
 	}
 	if err := mailbox.CheckVacant(home); err != nil {

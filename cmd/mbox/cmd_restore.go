@@ -28,6 +28,9 @@ machine are over, and tasks that were in progress go back to pending.`,
 				defer f.Close()
 				from = f
 			}
+			if err := mailbox.CheckPlace(args[1]); err != nil {
+				return err
+			}
 			err := mailbox.Restore(ctx, from, args[1], mailbox.Options{Progress: s.progress})
 			if err != nil {
 				return refusedArchive(err)

@@ -71,15 +71,19 @@ func (e *exam) folders() {
 }
 
 // modes looks at owner and permissions of everything that is mbox's own. What
-// waits in pending or lies in quarantine is others', and so is what agents keep
-// in their homes.
+// lies in quarantine stays as it came. What waits in pending, and what agents
+// keep in their homes, is theirs: of that only the owner matters, for what is
+// another user's mbox cannot read.
 func (e *exam) modes() {
 	m := modeCheck{exam: e, device: -1}
 	err := filepath.WalkDir(e.home, func(path string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) { // moved on while we looked
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // moved on while we looked
 			return nil
-		}
-		if err != nil {
+		case errors.Is(err, fs.ErrPermission):
+			m.say(path, "cannot be read")
+			return fs.SkipDir
+		case err != nil:
 			return err
 		}
 		return m.look(path, d)
@@ -87,74 +91,108 @@ func (e *exam) modes() {
 	if !e.check("modes", err) {
 		return
 	}
+	found, hint := strings.Join(m.first, "; "), "mbox doctor --fix mends modes"
+	if m.bad > len(m.first) {
+		found += fmt.Sprintf(" and %d more", m.bad-len(m.first))
+	}
+	if m.foreign {
+		hint = fmt.Sprintf("sudo chown -Rh %s %s", quoteWord(userName(os.Geteuid())), quoteWord(e.home))
+	}
 	switch {
+	case m.bad > 0:
+		e.add("modes", wrong, hint, "%s", found)
 	case m.mended > 0:
 		e.add("modes", fixed, "", "%d mended", m.mended)
-	case m.bad == 0:
-		e.add("modes", fine, "", "folders 0700, files 0600, one owner, one device")
-	case m.bad > len(m.first):
-		e.add("modes", wrong, "mbox doctor --fix mends modes", "%s and %d more", strings.Join(m.first, "; "), m.bad-len(m.first))
 	default:
-		e.add("modes", wrong, "mbox doctor --fix mends modes", "%s", strings.Join(m.first, "; "))
+		e.add("modes", fine, "", "folders 0700, files 0600, one owner, one device")
+	}
+	if m.theirs > maxTheirs {
+		e.add("modes", doubt, "", "agents' homes: only the first %d files were looked at", maxTheirs)
 	}
 }
+
+// maxTheirs bounds how many files of agents are looked at.
+const maxTheirs = 50_000
 
 type modeCheck struct {
 	exam        *exam
 	device      int64
 	bad, mended int
 	first       []string // what is wrong, the first few
+	foreign     bool     // some of it is another user's
+	theirs      int      // files in agents' homes so far
 }
 
 func (m *modeCheck) look(path string, d fs.DirEntry) error {
 	name, _ := filepath.Rel(m.exam.home, path)
 	info, err := d.Info()
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	}
-	if err != nil {
+	case errors.Is(err, fs.ErrPermission):
+		m.say(path, "cannot be looked at")
+		return nil
+	case err != nil:
 		return err
 	}
-	switch dir := filepath.Dir(name); {
+	switch top, dir := strings.Split(name, string(filepath.Separator)), filepath.Dir(name); {
 	case dir == "." && strings.HasPrefix(name, probe):
 		return filepath.SkipDir
 	case dir == filepath.Join("tasks", "pending"), dir == filepath.Join("tasks", "quarantine"):
+		if filepath.Base(dir) == "pending" {
+			m.owner(path, info)
+		}
 		if d.IsDir() {
 			return filepath.SkipDir
 		}
 		return nil
-	case dir == "agents":
-		m.judge(path, name, info)
-		return filepath.SkipDir
+	case top[0] == "agents" && len(top) > 2:
+		if m.theirs++; m.theirs > maxTheirs {
+			return filepath.SkipDir
+		}
+		m.owner(path, info)
+		return nil
 	}
-	m.judge(path, name, info)
+	m.judge(path, info)
 	return nil
 }
 
-func (m *modeCheck) judge(path, name string, info fs.FileInfo) {
-	want, what := durable.FileMode, ""
+// owner tells whether the file is the user's own.
+func (m *modeCheck) owner(path string, info fs.FileInfo) bool {
+	stat := info.Sys().(*syscall.Stat_t)
+	if int(stat.Uid) == os.Geteuid() {
+		return true
+	}
+	m.foreign = true
+	m.say(path, fmt.Sprintf("belongs to user %d", stat.Uid))
+	return false
+}
+
+func (m *modeCheck) judge(path string, info fs.FileInfo) {
+	want := durable.FileMode
 	if info.IsDir() {
 		want = durable.DirMode
 	}
-	stat := info.Sys().(*syscall.Stat_t)
+	device := int64(info.Sys().(*syscall.Stat_t).Dev)
 	if m.device < 0 {
-		m.device = int64(stat.Dev)
+		m.device = device
 	}
 	switch {
 	case !info.IsDir() && !info.Mode().IsRegular():
-		what = "is no regular file"
-	case int(stat.Uid) != os.Getuid():
-		what = fmt.Sprintf("belongs to user %d", stat.Uid)
-	case int64(stat.Dev) != m.device:
-		what = "is on another device: one mailbox, one file system"
+		m.say(path, "is no regular file")
+	case !m.owner(path, info):
+	case device != m.device:
+		m.say(path, "is on another device: one mailbox, one file system")
 	case info.Mode().Perm() == want:
-		return
 	case m.exam.fix && mendMode(path, info, want) == nil:
 		m.mended++
-		return
 	default:
-		what = fmt.Sprintf("has mode %04o, not %04o", info.Mode().Perm(), want)
+		m.say(path, fmt.Sprintf("has mode %04o, not %04o", info.Mode().Perm(), want))
 	}
+}
+
+func (m *modeCheck) say(path, what string) {
+	name, _ := filepath.Rel(m.exam.home, path)
 	if m.bad++; len(m.first) < 5 {
 		m.first = append(m.first, name+" "+what)
 	}

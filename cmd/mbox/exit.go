@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/user"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -84,6 +86,7 @@ func judge(err error) (code int, hint string) {
 	var denied *agents.RefusedError
 	var refused *mailbox.Refusal
 	var archive *badArchive
+	var owner *mailbox.OwnerError
 	switch {
 	case err == nil:
 		return exitOK, ""
@@ -93,6 +96,8 @@ func judge(err error) (code int, hint string) {
 		return exitUsage, usage.hint
 	case errors.As(err, &archive):
 		return exitData, "the file is no whole backup, as mbox backup writes it"
+	case errors.As(err, &owner):
+		return exitPolicy, "sudo -u " + quoteWord(userName(owner.Owner)) + " mbox …"
 	case errors.As(err, &denied), errors.As(err, &refused):
 		return exitPolicy, "mbox audit delegation shows the decision; mbox.toml says who may do what"
 	case errors.Is(err, mailbox.ErrStale):
@@ -131,6 +136,15 @@ func judge(err error) (code int, hint string) {
 		return exitError, ""
 	}
 	return exitError, ""
+}
+
+// userName is how commands call a user.
+func userName(uid int) string {
+	u, err := user.LookupId(strconv.Itoa(uid))
+	if err != nil {
+		return "#" + strconv.Itoa(uid)
+	}
+	return u.Username
 }
 
 // refusedBySystem tells whether the disk or the system said no, as opposed to a

@@ -91,6 +91,9 @@ func (s *session) options() (home string, o mailbox.Options, err error) {
 	if home, err = s.homeDir(); err != nil {
 		return home, o, err
 	}
+	if err = mailbox.CheckOwner(home); err != nil {
+		return home, o, err
+	}
 	if s.config, err = loadConfig(home); err != nil {
 		return home, o, err
 	}
