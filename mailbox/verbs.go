@@ -186,6 +186,9 @@ func (c *Claim) verb(ctx context.Context, verb string, content any, decide func(
 	}
 	defer s.unlock()
 	f, err := b.claimed(ctx, s, id)
+	if errors.Is(err, errForeign) {
+		f, err = c.remembered(err)
+	}
 	if err != nil {
 		return err
 	}
@@ -231,6 +234,47 @@ func (b *Box) claimed(ctx context.Context, s *shard, id ID) (*found, error) {
 	return f, nil
 }
 
+// remembered is the task as this process claimed it, for a verb of a claim that
+// stands while its file was overwritten or removed, most likely by the claim's
+// own command: else the result would be lost, and the task would stay where it
+// is. What stands in its place is put aside by the move. Any other claim gets
+// the error.
+func (c *Claim) remembered(foreign error) (*found, error) {
+	b, id := c.box, c.ID()
+	r, err := b.lookup(id)
+	if err != nil {
+		return nil, err
+	}
+	if c.from == "" || r == nil || r.state != InProgress || r.claim != digestOf(b.saltedHash("token", c.token)) {
+		return nil, foreign
+	}
+	data, err := schemas.Encode(c.Task)
+	if err != nil {
+		return nil, err
+	}
+	t := new(Task)
+	if err := schemas.Decode(data, t); err != nil {
+		return nil, err
+	}
+	if !t.asksFor(r.asked) {
+		return nil, foreign
+	}
+	return &found{task: t, hash: r.after.String(), state: InProgress}, b.restore(t, r)
+}
+
+// notOurs refuses a token that another task was claimed with. Nothing is kept of
+// what came with it: it belongs elsewhere.
+func (c *Claim) notOurs() error {
+	e, err := c.box.lineWith(`"claim":` + quoted(c.box.saltedHash("token", c.token)))
+	if err != nil || e == nil || ID(e.Task()) == c.ID() {
+		return err
+	}
+	return taskError(c.ID(), &schemas.Error{
+		Path: "token", Code: "bad_value", Problem: "it is the token of another task, " + e.Task(),
+		Want: "the token that claim printed for this one",
+	})
+}
+
 // late answers a verb whose token is not that of the present claim.
 func (c *Claim) late(ctx context.Context, s *shard, verb, request string, content any) error {
 	b, id := c.box, c.ID()
@@ -240,6 +284,9 @@ func (c *Claim) late(ctx context.Context, s *shard, verb, request string, conten
 	}
 	if said != nil && ID(said.Task()) == id {
 		return nil
+	}
+	if err := c.notOurs(); err != nil {
+		return err
 	}
 	stale := taskError(id, fmt.Errorf("%w: its claim is over", ErrStale))
 	if verb != "complete" && verb != "fail" {

@@ -211,6 +211,16 @@ var mailboxMutants = []mutant{
 		boxTest("TestEditedByHand"),
 	},
 	{
+		"any-process-remembers", "9", verbsGo,
+		"if c.from == \"\" || r == nil ||", "if r == nil ||",
+		boxTest("TestOverwrittenFileOfAnotherProcess"),
+	},
+	{
+		"another-request-remembered", "9", verbsGo,
+		"if !t.asksFor(r.asked) {\n\t\treturn nil, foreign", "if t.ID == \"\" {\n\t\treturn nil, foreign",
+		boxTest("TestOverwrittenFileOfAnotherProcess"),
+	},
+	{
 		"verdict-without-the-ledger", "9", viewGo,
 		"func (b *Box) lookup(id ID) (*record, error) {\n\tif err := b.update(); err != nil {", "func (b *Box) lookup(id ID) (*record, error) {\n\tif err := error(nil); err != nil {",
 		boxTest("TestManyAtOnce"),
