@@ -309,16 +309,27 @@ func (r *recovery) stop(why string) error {
 	return fmt.Errorf("%w: %s", ErrGone, why)
 }
 
-// settleFolders makes the missing folders and ends a stop. The rest of the boot
-// record stays: it says until the end what has to be recovered.
-func (r *recovery) settleFolders() (err error) {
+// makePrivate makes mbox's own folders that are missing: a clone by git has no
+// empty ones. The ledger's is never empty.
+func (r *recovery) makePrivate() error { return r.makeFolders(".mbox/") }
+
+func (r *recovery) makeFolders(prefix string) error {
 	for _, f := range folders {
-		if _, err := os.Stat(r.b.path(f)); err == nil {
+		if _, err := os.Stat(r.b.path(f)); err == nil || f == "audit/shared" || !strings.HasPrefix(f, prefix) {
 			continue
 		}
 		if err := durable.MkdirAll(r.b.path(f), r.b.o.Sync); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// settleFolders makes the missing folders and ends a stop. The rest of the boot
+// record stays: it says until the end what has to be recovered.
+func (r *recovery) settleFolders() (err error) {
+	if err := r.makeFolders(""); err != nil {
+		return err
 	}
 	if r.now.Folders, err = taskInodes(r.b.home); err != nil {
 		return err

@@ -202,6 +202,9 @@ func TestAdoptDeleted(t *testing.T) {
 		if _, err := Recover(t.Context(), b.home, b.o, RecoverOptions{}); !errors.Is(err, ErrGone) {
 			t.Errorf("%s: recover: %v", what, err)
 		}
+		if _, _, err := b.Task(t.Context(), ids[Pending]); !errors.Is(err, ErrGone) {
+			t.Errorf("%s: show: %v", what, err)
+		}
 		for i, want := range []int{2, 0} {
 			r, err := Recover(t.Context(), b.home, b.o, RecoverOptions{AdoptDeleted: true})
 			if what == "all removed" && i == 0 {
@@ -231,7 +234,12 @@ func TestGoneFromACopy(t *testing.T) {
 		"without pending":    {30, func(dir string) error { return os.RemoveAll(filepath.Join(dir, "tasks/pending")) }, true},
 		"few, no pending":    {5, func(dir string) error { return os.RemoveAll(filepath.Join(dir, "tasks/pending")) }, true},
 		"pending is emptied": {30, func(dir string) error { return emptied(filepath.Join(dir, "tasks/pending")) }, true},
-		"no empty folders":   {5, func(dir string) error { return os.Remove(filepath.Join(dir, "tasks/failed")) }, false},
+		"no empty folders":   {5, func(dir string) error {
+			for _, f := range folders { // as git makes a clone
+				_ = os.Remove(filepath.Join(dir, f)) // what is not empty stays
+			}
+			return nil
+		}, false},
 	} {
 		b := homes{}.open(t, Options{})
 		ids := populated(t, b, c.tasks)

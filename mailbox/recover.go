@@ -201,7 +201,7 @@ func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) 
 	r := &recovery{b: b, ctx: ctx, was: was, now: boot, adopt: o.Adopt, adoptDeleted: o.AdoptDeleted, journaled: map[string]bool{}}
 	r.suspect, r.restarted = o.AfterIOError, was.Boot != boot.Boot
 	r.out.Moved = was.Host != boot.Host || was.Dev != boot.Dev || was.Inode != boot.Inode
-	begin := []func() error{r.writable, r.goneFirst}
+	begin := []func() error{r.writable, r.makePrivate, r.goneFirst}
 	if o.AfterIOError {
 		// The mark comes first, because a crash after Renew leaves a mailbox that may
 		// be written; and the journal comes back before Renew begins another.

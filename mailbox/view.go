@@ -197,6 +197,9 @@ func (b *Box) seek(id ID) (*found, error) {
 			return f, err
 		}
 	}
+	if gone := b.InPlace(); gone != nil {
+		return nil, taskError(id, gone) // it may be among them
+	}
 	return nil, taskError(id, ErrNotFound)
 }
 

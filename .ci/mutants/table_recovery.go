@@ -178,7 +178,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"gone-judged-behind-the-journal", "22", recoverGo,
-		"{r.writable, r.goneFirst}", "{r.writable}",
+		"r.makePrivate, r.goneFirst}", "r.makePrivate}",
 		boxTest("TestGoneIsNotReplayed"),
 	},
 	{
