@@ -288,25 +288,28 @@ func (r *recovery) saidGone() (map[ID]bool, error) {
 	}
 }
 
-// stop makes every process see that tasks are gone, and says so once.
+// stop makes every process see that tasks are gone, and says so once. The record
+// comes first: it ends with a recovery, which mends the copies where the line's
+// was cut short.
 func (r *recovery) stop(why string) error {
-	if r.was.Stopped == "" {
-		e := r.b.alarmEntry("", randomHex(16), "gone", why, why)
-		e.TaskID, e.Action = nil, "mbox: "+why+"; nothing is written until they are back"
-		if _, err := r.b.ledger.Append(r.ctx, e); err != nil {
-			return err
-		}
-		if err := r.b.ledger.Copy(r.ctx, audit.MboxAgent); err != nil {
-			return err
-		}
-	}
+	gone := fmt.Errorf("%w: %s", ErrGone, why)
+	said := r.was.Stopped != ""
 	if r.was.Stopped != why {
 		r.was.Stopped = why
 		if err := writeBoot(r.b.home, r.was, r.b.o.Sync); err != nil {
-			return err
+			return errors.Join(gone, err)
 		}
 	}
-	return fmt.Errorf("%w: %s", ErrGone, why)
+	if said {
+		return gone
+	}
+	e := r.b.alarmEntry("", randomHex(16), "gone", why, why)
+	e.TaskID, e.Action = nil, "mbox: "+why+"; nothing is written until they are back"
+	_, err := r.b.ledger.Append(r.ctx, e)
+	if err == nil {
+		err = r.b.ledger.Copy(r.ctx, audit.MboxAgent)
+	}
+	return errors.Join(gone, err)
 }
 
 // makePrivate makes mbox's own folders that are missing: a clone by git has no
