@@ -123,7 +123,7 @@ func TestArtifactLimits(t *testing.T) {
 			t.Errorf("%s: refused after %v", what, took)
 		}
 	}
-	big := filepath.Join(dir, "big")
+	big := filepath.Join(dir, "z") // after small.txt
 	must(t, os.WriteFile(big, nil, 0o600))
 	must(t, os.Truncate(big, 1<<40))
 	refused("a sparse file", "too_large")

@@ -264,7 +264,7 @@ func (h *verifyHome) lint() (bool, string) {
 	h.t.Helper()
 	script, err := filepath.Abs("../.ci/lint.py")
 	h.must(err)
-	out, err := exec.Command("python3", script, h.dir).CombinedOutput()
+	out, err := exec.Command("python3", script, "--whole", h.dir).CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		h.t.Fatal(err)
