@@ -99,6 +99,7 @@ func (o *doctorOptions) run(ctx context.Context, s *session) error {
 	e.docker(ctx)
 	e.limits()
 	e.sandbox(e.confined())
+	e.rights()
 	e.minds(ctx, o.pull)
 	e.readOnly()
 	e.leftovers()
