@@ -41,7 +41,7 @@ func worksForAgent(ctx context.Context, box *mailbox.Box) (string, error) {
 		return "", err
 	}
 	seen := map[int]bool{}
-	for pid := os.Getpid(); pid > 1 && !seen[pid]; pid, _ = parentOf(pid) {
+	for pid := os.Getpid(); pid > 0 && !seen[pid]; pid, _ = parentOf(pid) {
 		seen[pid] = true
 		session, _ := unix.Getsid(pid) // of another user's process it may not be told
 		group, _ := unix.Getpgid(pid)
