@@ -51,7 +51,9 @@
 //	                  <their id>/, what its sender attached under <its id>/
 //	descriptor 3      the lease: whoever holds it open holds the task
 //
-// The rest of the environment is the worker's, or with Worker.Env that. It gives:
+// The rest of the environment is Worker.Env (of mbox's own commands: what programs
+// need, and what the risk profile passes through), or without it the worker's. It
+// gives:
 //
 //	stdout            result.output: JSON if it is strict JSON, else text without
 //	                  the newlines at its end

@@ -97,12 +97,10 @@ func (o *workerOptions) override(w *agents.Worker) {
 
 // worker makes an agent's worker as its table in mbox.toml says, if it has one.
 func (s *session) worker(box *mailbox.Box, name string, a *Agent) *agents.Worker {
-	w := &agents.Worker{Box: box, Agent: name, Team: s.team, Timeout: time.Duration(defaultTimeout), Log: s.logger()}
+	w := &agents.Worker{Box: box, Agent: name, Team: s.team, Env: s.config.passedEnv(name), Timeout: time.Duration(defaultTimeout), Log: s.logger()}
 	if a != nil {
 		w.Exec, w.Concurrency, w.Timeout = a.Exec, a.Concurrency, time.Duration(a.Timeout)
-		if w.Confine = s.config.confinement(name); w.Confine != nil {
-			w.Env = s.config.passedEnv(name)
-		}
+		w.Confine = s.config.confinement(name)
 	}
 	return w
 }

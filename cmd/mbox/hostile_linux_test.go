@@ -49,7 +49,8 @@ func hostileHome(t *testing.T) (home string) {
 		hostileWrite(t, file, string(data))
 		s.must(append([]string{"send", file}, more...)...)
 	}
-	hostileWrite(t, filepath.Join(home, "mbox.toml"), "sync = \"none\"\nstart_within = \"1s\"\n[agents.coder]\nactions = [\"write_file\"]\n")
+	hostileWrite(t, filepath.Join(home, "mbox.toml"), "sync = \"none\"\nstart_within = \"1s\"\n[agents.coder]\nactions = [\"write_file\"]\n"+
+		"[risk_profiles.default]\nshell_env_passthrough = [\"MBOX_HOSTILE\"]\n")
 	for _, id := range []string{"done", "failed", "held", "again", "edited", "waiting"} {
 		send(id)
 	}

@@ -84,7 +84,7 @@ func (c *Config) brain(t *agents.Team, name string, a *Agent) (agents.Brain, err
 		if err != nil {
 			return nil, err
 		}
-		o = brain.Options{Command: a.Brain.Command, Dir: p.Workspace, Env: append(passedBy(p), "MBOX_AGENT="+name), Wrap: c.confinement(name)}
+		o = brain.Options{Command: a.Brain.Command, Dir: p.Workspace, Env: append(passed(p.EnvPassthrough), "MBOX_AGENT="+name), Wrap: c.confinement(name)}
 	}
 	switch {
 	case a.Brain.Temperature != nil:
@@ -96,17 +96,19 @@ func (c *Config) brain(t *agents.Team, name string, a *Agent) (agents.Brain, err
 }
 
 // passedEnv is the environment of an agent's commands: what every program needs,
-// and what its risk profile passes through.
+// and what its risk profile passes through. An agent without a table has none.
 func (c *Config) passedEnv(name string) []string {
 	p, err := policy.ForAgent(c.policy(), name)
 	if err != nil {
-		return []string{} // it will not be started
+		return passed(nil)
 	}
-	return passedBy(p)
+	return passed(p.EnvPassthrough)
 }
 
-func passedBy(p *policy.Policy) (env []string) {
-	for _, name := range slices.Concat([]string{"PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME"}, p.EnvPassthrough) {
+// passed is never nil, which would be all of mbox's own.
+func passed(names []string) []string {
+	env := []string{}
+	for _, name := range slices.Concat([]string{"PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME"}, names) {
 		if value, set := os.LookupEnv(name); set {
 			env = append(env, name+"="+value)
 		}
