@@ -2,7 +2,9 @@ package audit
 
 import (
 	"bytes"
+	"errors"
 	"io"
+	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
@@ -19,7 +21,7 @@ import (
 func (l *Ledger) Backward() iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
 		files, err := dayFiles(sharedDir(l.home))
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			yield(Line{}, err)
 			return
 		}

@@ -28,7 +28,7 @@ func TestReplayFlushFails(t *testing.T) {
 		appendNote(t, l, "coder", "one")
 		writeFile(t, newestPath(t, l), nil)
 		remove := durable.SetFault(failFlushes(part))
-		_, err := l.Replay(context.Background())
+		_, err := l.Replay(context.Background(), true)
 		remove()
 		if err == nil {
 			t.Errorf("%s: the replay said nothing", part)

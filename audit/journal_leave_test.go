@@ -51,7 +51,7 @@ func leaveJournal(t *testing.T, leaver durable.Mode, restarted bool) {
 			writeFile(t, JournalPath(l.home), journal)
 		}
 		last.boot = "another boot"
-		if _, err := last.Replay(context.Background()); err != nil {
+		if _, err := last.Replay(context.Background(), true); err != nil {
 			t.Fatal(err)
 		}
 		if err := last.Recover(context.Background()); err != nil {

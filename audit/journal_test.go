@@ -67,7 +67,7 @@ func TestReplay(t *testing.T) {
 			writeFile(t, path, c.spoil(bytes.Clone(whole), first.At.Offset))
 			spoilt := readFile(t, path)
 			for range 2 { // a second run changes nothing
-				if _, err := l.Replay(context.Background()); errors.Is(err, ErrDamaged) != c.damaged || err != nil && !c.damaged {
+				if _, err := l.Replay(context.Background(), true); errors.Is(err, ErrDamaged) != c.damaged || err != nil && !c.damaged {
 					t.Fatal(err)
 				}
 				now := readFile(t, path)
@@ -92,7 +92,7 @@ func TestJournalRecords(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := l.Replay(context.Background())
+	got, err := l.Replay(context.Background(), true)
 	if err != nil || len(got) != len(want) {
 		t.Fatalf("%d records: %v", len(got), err)
 	}
@@ -153,7 +153,7 @@ func TestJournalBeginsAnew(t *testing.T) {
 		step()
 		synced = 0
 		appendNote(t, l, "coder", name)
-		records, err := l.Replay(context.Background())
+		records, err := l.Replay(context.Background(), true)
 		if err != nil || synced != 1 || len(records) != 1 {
 			t.Errorf("%s: %d checkpoints, then %d records, want 1 and 1 (%v)", name, synced, len(records), err)
 		}
@@ -176,7 +176,7 @@ func TestJournalWithStrictNeighbour(t *testing.T) {
 	defer strict.Close()
 	appendNote(t, strict, "coder", "two")
 	appendNote(t, l, "coder", "three")
-	records, err := l.Replay(context.Background())
+	records, err := l.Replay(context.Background(), true)
 	if err != nil || len(records) != 1 || records[0].Seq != 3 {
 		t.Errorf("%d records: %v", len(records), err)
 	}
@@ -259,7 +259,7 @@ func TestUncoveredLine(t *testing.T) {
 			return "", nil
 		}
 		before := readFile(t, newestPath(t, l))
-		_, err := l.Replay(context.Background())
+		_, err := l.Replay(context.Background(), true)
 		if err == nil {
 			err = l.Recover(context.Background())
 		}
@@ -292,7 +292,7 @@ func TestStrictLinesAreCovered(t *testing.T) {
 	appendNote(t, strict, "coder", "two")
 	l.boot = "another boot"
 	recovered := func() {
-		if _, err := l.Replay(context.Background()); err != nil {
+		if _, err := l.Replay(context.Background(), true); err != nil {
 			t.Fatal(err)
 		}
 		if err := l.Recover(context.Background()); err != nil {

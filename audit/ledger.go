@@ -37,7 +37,14 @@
 // time, the file is compared with it: a longer file means that somebody died
 // between write and record, or wrote without the lock, and the tail is read and
 // mended; a shorter or missing one means damage, and the mailbox becomes
-// read-only.
+// read-only. So does a chain that a reader cannot follow to the record's seq.
+//
+// # A ledger that was given up
+//
+// Forget begins another chain, with seq 1, in a home whose ledger is lost. Its
+// first line has details.forgotten, the last seq and checksum that anything
+// remembered of the one before. What was left of that stays beside it as
+// .<name>.forgotten-<time>.
 package audit
 
 import (
@@ -50,6 +57,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -78,6 +86,9 @@ type Options struct {
 	// home. It is asked when whole lines lie behind damage: a line that was
 	// never acknowledged has left no file, so one that has is no crash.
 	Stands func(txs []string) (tx string, err error)
+	// Looks lets readers end where the chain does, without a verdict: for who
+	// tells of the damage, or shows what there is in spite of it.
+	Looks bool
 }
 
 // Ledger is the open ledger of one mailbox. It is for use by many goroutines.
@@ -90,6 +101,7 @@ type Ledger struct {
 	wait    time.Duration
 	now     func() time.Time
 	stands  func([]string) (string, error)
+	looks   bool
 
 	gate     *durable.LockFile // the ledger's lock; its file holds the head record
 	mu       sync.Mutex
@@ -129,7 +141,7 @@ func Open(home, mailboxID string, o Options) (*Ledger, error) {
 	}
 	l := &Ledger{
 		home: home, id: mailboxID, genesis: Genesis(mailboxID), boot: boot,
-		mode: o.Mode, wait: o.Wait, now: o.Now, stands: o.Stands,
+		mode: o.Mode, wait: o.Wait, now: o.Now, stands: o.Stands, looks: o.Looks,
 		known: map[string]*copied{},
 	}
 	l.gate = durable.NewLockFile(filepath.Join(home, ".mbox", "locks", "ledger"))
@@ -254,11 +266,21 @@ func CheckWritable(home string) error {
 	} else if err != nil {
 		return err // nobody knows, so nothing is written; but nothing has to be recovered for it
 	}
-	why, err := os.ReadFile(ReadOnlyPath(home))
+	why, err := durable.Read(ReadOnlyPath(home), MaxLine)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrReadOnly, err)
 	}
-	return fmt.Errorf("%w since %s", ErrReadOnly, why)
+	return &readOnly{string(why)}
+}
+
+// readOnly is the error of a mailbox that carries the mark. It matches ErrDamaged
+// as well where the mark says that the ledger is damaged, and no flush failed.
+type readOnly struct{ why string }
+
+func (e *readOnly) Error() string { return ErrReadOnly.Error() + " since " + e.why }
+
+func (e *readOnly) Is(target error) bool {
+	return target == ErrReadOnly || target == ErrDamaged && strings.Contains(e.why, ErrDamaged.Error())
 }
 
 // follow makes head's file the open one and returns its size. Under the lock.
@@ -278,7 +300,11 @@ func (l *Ledger) follow(head Head) (int64, error) {
 		return 0, err
 	}
 	if st.Size < head.Length {
-		return 0, l.damaged(fmt.Sprintf("audit/shared/%s has %d bytes, it had %d", head.File, st.Size, head.Length))
+		return 0, l.damaged(fmt.Sprintf("audit/shared/%s has %d bytes, it had %d, with seq %d", head.File, st.Size, head.Length, head.Seq))
+	}
+	// Another file, or more in it than was noted: then the last line is looked at.
+	if (st.Ino != head.Ino || uint64(st.Dev) != head.Dev || st.Size != head.Length) && head.Length > 0 && l.Check(head.position(l.genesis)) != nil {
+		return 0, l.damaged(fmt.Sprintf("audit/shared/%s does not hold seq %d, which was written there", head.File, head.Seq))
 	}
 	if l.open == nil || l.open.ino != st.Ino || l.open.dev != uint64(st.Dev) {
 		f, err := durable.OpenFile(path, os.O_RDWR|os.O_APPEND)
@@ -306,9 +332,11 @@ func (l *Ledger) replaceOpen(f *os.File, name string) error {
 
 // damaged turns the mailbox read-only: no crash of a process makes this, so
 // nothing is repaired by itself.
-func (l *Ledger) damaged(why string) error {
-	return errors.Join(fmt.Errorf("%w: %s", ErrDamaged, why), l.setReadOnly(why))
-}
+func (l *Ledger) damaged(why string) error { return l.Stop(fmt.Errorf("%w: %s", ErrDamaged, why)) }
+
+// Stop makes the mailbox read-only for a reason that matches ErrDamaged, and
+// returns it.
+func (l *Ledger) Stop(why error) error { return errors.Join(why, l.setReadOnly(why.Error())) }
 
 func (l *Ledger) setReadOnly(why string) error {
 	text := l.now().UTC().Format(timeLayout) + ": " + why

@@ -281,16 +281,7 @@ func (l *Ledger) Renew(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := l.dropJournal(); err != nil {
-		return err
-	}
-	if err := durable.Remove(ReadOnlyPath(l.home)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := durable.SyncDir(filepath.Join(l.home, ".mbox"), l.mode); err != nil {
-		return err
-	}
-	return l.rebuildHead()
+	return l.begunAnew()
 }
 
 func (l *Ledger) renewFile(name string) error {

@@ -58,7 +58,7 @@ func TestBlankDies(t *testing.T) {
 			t.Fatal("no line was written")
 		}
 		_, remove := dying(k)
-		_, died := l.Replay(context.Background())
+		_, died := l.Replay(context.Background(), true)
 		if died == nil {
 			died = l.Recover(context.Background())
 		}

@@ -83,7 +83,9 @@ func dayFiles(dir string) ([]string, error) {
 // the chain: what an audit_repaired line names is passed over, and bytes that
 // nobody has repaired yet end the walk with io.EOF, as does an unfinished last
 // line. After io.EOF the same reader can be asked again when the ledger has
-// grown. A Reader is not for concurrent use.
+// grown. Where the walk ends before a line that the head record tells of, lines
+// were lost or changed, and the error matches ErrDamaged: nobody may take that
+// end for the ledger's. A Reader is not for concurrent use.
 type Reader struct {
 	dir    string
 	at     Position
@@ -91,18 +93,31 @@ type Reader struct {
 	name   string // of file
 	buf    []byte // bytes of file from bufAt on
 	bufAt  int64
-	step   int           // how much the last fill asked for
-	line   int           // lines seen in this file, for messages
-	broken *Broken       // why the last step ended before the end of the bytes
-	newest func() string // names the newest file, or "" if that takes a listing
-	tail   bool          // the last step ended at a whole line without its newline
+	step   int     // how much the last fill asked for
+	line   int     // lines seen in this file, for messages
+	broken *Broken // why the last step ended before the end of the bytes
+	ledger *Ledger // whose head record tells of the end; nil if nothing does
+	tail   bool    // the last step ended at a whole line without its newline
 }
 
 // Read returns a reader that begins at p. It owns a descriptor until Close.
 func (l *Ledger) Read(p Position) *Reader {
 	r := newReader(l.home, l.genesis, p)
-	r.newest = l.newest
+	r.ledger = l
 	return r
+}
+
+// reaches refuses an end that lies before the one that the head record told of
+// before the reader came there.
+func (l *Ledger) reaches(known Head, r *Reader) error {
+	if known.Boot != l.boot || known.Seq <= r.at.Seq {
+		return nil
+	}
+	why := fmt.Errorf("audit/shared ends after seq %d", r.at.Seq)
+	if r.broken != nil {
+		why = r.broken
+	}
+	return fmt.Errorf("%w: seq %d was written, and cannot be read: %w", ErrDamaged, known.Seq, why)
 }
 
 // newest is the newest day file according to the head record, which saves a
@@ -171,6 +186,27 @@ func (r *Reader) Broken() *Broken { return r.broken }
 
 // Next returns the next line of the chain, or io.EOF.
 func (r *Reader) Next() (Line, error) {
+	line, err := r.next()
+	if err != io.EOF || r.ledger == nil || r.ledger.looks {
+		return line, err
+	}
+	known, err := r.ledger.seeHead()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Line{}, err
+	}
+	if known.Seq > r.at.Seq { // it may have been written since, or into another file of this name
+		r.Close()
+		if line, err = r.next(); err != io.EOF {
+			return line, err
+		}
+		if err := r.ledger.reaches(known, r); err != nil {
+			return Line{}, err
+		}
+	}
+	return Line{}, io.EOF
+}
+
+func (r *Reader) next() (Line, error) {
 	for {
 		if err := r.openFile(); err != nil {
 			return Line{}, err
@@ -198,7 +234,7 @@ func (r *Reader) openFile() error {
 	}
 	if r.at.File == "" {
 		files, err := dayFiles(r.dir)
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		if len(files) == 0 {
@@ -220,7 +256,7 @@ func (r *Reader) openFile() error {
 // nextFile goes on to the day after, once the file at hand is read to its end
 // for good: a younger file exists and this one has not grown since.
 func (r *Reader) nextFile() (bool, error) {
-	if r.newest != nil && r.newest() == r.name {
+	if r.ledger != nil && r.ledger.newest() == r.name {
 		return false, nil
 	}
 	files, err := dayFiles(r.dir)

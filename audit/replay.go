@@ -17,10 +17,15 @@ import (
 // ledger, flushes them, and returns the records, oldest first, for their
 // contents. It writes only where the file has nothing, or the NULs that a file
 // system leaves; a ledger that has other lines behind the base than the journal
-// is damaged, not cut, and stays as it is. A journal whose base is not in the
-// ledger is another ledger's, and nothing is replayed. Running it again changes
-// no byte.
-func (l *Ledger) Replay(ctx context.Context) ([]Journaled, error) {
+// is damaged, not cut, and stays as it is. From a journal whose base is not in
+// the ledger nothing is replayed: one of them is not what it was (Remembered).
+// Running it again changes no byte.
+//
+// lost tells that something may not have reached the disk: the machine was
+// restarted, or a write failed. Only then lines behind the journal's last are
+// taken for what was never flushed. Else bytes that are there were written, and
+// it is the journal that lacks them.
+func (l *Ledger) Replay(ctx context.Context, lost bool) ([]Journaled, error) {
 	unlock, err := l.lock(ctx)
 	if err != nil {
 		return nil, err
@@ -31,23 +36,23 @@ func (l *Ledger) Replay(ctx context.Context) ([]Journaled, error) {
 		return nil, err
 	}
 	records, covered, ok := parseJournal(data)
-	if !ok {
+	base, _ := parseBase(data)
+	if !ok || l.Check(base) != nil {
 		return nil, nil
 	}
-	base, _ := parseBase(data)
 	r := replay{dir: sharedDir(l.home), sync: l.syncFile}
 	defer r.close()
 	for i, rec := range records {
 		there, err := r.bring(rec)
-		if err == nil && !there && l.Check(base) == nil {
+		if err == nil && !there {
 			err = l.damaged(fmt.Sprintf("audit/shared/%s has at offset %d other bytes than .mbox/journal, for seq %d", rec.At.File, rec.At.Offset, rec.Seq))
 		}
 		if err != nil || !there {
 			return records[:i], err
 		}
 	}
-	if err := r.flush(); err != nil {
-		return nil, err
+	if err := r.flush(); err != nil || !lost {
+		return records, err
 	}
 	return records, l.blankUncovered(covered)
 }

@@ -158,7 +158,7 @@ func TestReplayFlushes(t *testing.T) {
 	path := newestPath(t, l)
 	must(t, os.Truncate(path, first.End.Offset))
 	got := steps(t, l, func() {
-		if _, err := l.Replay(context.Background()); err != nil {
+		if _, err := l.Replay(context.Background(), true); err != nil {
 			t.Error(err)
 		}
 	})

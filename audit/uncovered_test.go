@@ -27,7 +27,7 @@ func TestUncoveredLines(t *testing.T) {
 			writeFile(t, JournalPath(l.home), journal)
 			writeFile(t, newestPath(t, l), cut(readFile(t, newestPath(t, l)), second.Offset, third.Offset))
 			l.boot = "another boot"
-			if _, err := l.Replay(context.Background()); err != nil {
+			if _, err := l.Replay(context.Background(), true); err != nil {
 				t.Fatal(err)
 			}
 			for line, err := range l.Backward() {

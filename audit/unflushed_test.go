@@ -20,13 +20,13 @@ func TestEachFailedFlush(t *testing.T) {
 		do           func(l *Ledger) error
 	}{
 		{"recovery flushes the journal", "journal", durable.OpSync, func(l *Ledger) error {
-			_, err := l.Replay(context.Background())
+			_, err := l.Replay(context.Background(), true)
 			return err
 		}},
 		{"recovery flushes lines that it brought back", ".jsonl", durable.OpSync, func(l *Ledger) error {
 			clear := make([]byte, 10)
 			writeFile(t, newestPath(t, l), append(readFile(t, newestPath(t, l))[:20], clear...))
-			_, err := l.Replay(context.Background())
+			_, err := l.Replay(context.Background(), true)
 			return err
 		}},
 		{"the journal is left", "", durable.OpSyncFS, func(l *Ledger) error {

@@ -104,6 +104,7 @@ type Box struct {
 	// the ledger. It comes before any shard.
 	delegates *durable.LockFile
 	start     string // startTime of this process
+	looks     bool   // it was opened by Look
 
 	index *index
 	mu    sync.Mutex // guards index and what follows
@@ -335,13 +336,22 @@ func Open(ctx context.Context, dir string, o Options) (*Box, error) {
 	return b, nil
 }
 
-// open makes a Box without looking at what a crash left.
-func open(dir string, o Options) (*Box, error) {
-	o = o.withDefaults()
-	dir, err := filepath.Abs(dir)
-	if err != nil {
+// Look opens a mailbox that Open refuses, to show what there is: nothing is
+// settled, nothing may be written, and what the ledger says ends where its chain
+// does. Even .mbox may be missing.
+func Look(dir string, o Options) (*Box, error) {
+	v, err := readVersion(dir)
+	if errors.Is(err, ErrLost) {
+		v.MailboxID, _ = audit.Identity(dir) // without it the chain begins nowhere
+	} else if err != nil {
 		return nil, err
 	}
+	salt, _ := Salt(dir) // nothing is compared with what was hashed
+	return boxOf(dir, v, salt, o, true)
+}
+
+// open makes a Box without looking at what a crash left.
+func open(dir string, o Options) (*Box, error) {
 	if err := CheckOwner(dir); err != nil {
 		return nil, err
 	}
@@ -356,6 +366,15 @@ func open(dir string, o Options) (*Box, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the home's salt: %w", err)
 	}
+	return boxOf(dir, v, salt, o, false)
+}
+
+func boxOf(dir string, v version, salt []byte, o Options, looks bool) (*Box, error) {
+	o = o.withDefaults()
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
 	boot, err := durable.BootID()
 	if err != nil {
 		return nil, err
@@ -363,9 +382,9 @@ func open(dir string, o Options) (*Box, error) {
 	writer := audit.ThisWriter()
 	b := &Box{
 		home: dir, o: o, id: v.MailboxID, salt: salt, boot: boot, host: writer.Host, writer: writer,
-		start: startTime(os.Getpid()), paces: map[string]pace{},
+		start: startTime(os.Getpid()), paces: map[string]pace{}, looks: looks,
 	}
-	b.ledger, err = audit.Open(dir, v.MailboxID, audit.Options{Mode: o.Sync, Wait: o.LockWait, Now: o.Now, Stands: b.standing})
+	b.ledger, err = audit.Open(dir, v.MailboxID, audit.Options{Mode: o.Sync, Wait: o.LockWait, Now: o.Now, Stands: b.standing, Looks: looks})
 	if err != nil {
 		return nil, err
 	}

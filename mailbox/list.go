@@ -88,7 +88,7 @@ func (b *Box) dirsOf(s State) []string {
 
 func (b *Box) listDir(ctx context.Context, s State, dir string, f Filter) ([]Item, error) {
 	names, err := listNames(b.path(dir))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // verify and doctor tell of a missing folder
 		return nil, err
 	}
 	var items []Item

@@ -44,7 +44,7 @@ func cutPower(t *testing.T, seed uint64) {
 	ledger := onlyLedger(t, home)
 	before, err := os.ReadFile(ledger)
 	must(t, err)
-	records, err := b.ledger.Replay(t.Context())
+	records, err := b.ledger.Replay(t.Context(), true)
 	must(t, err)
 	must(t, b.Close())
 	if len(records) < 10 {

@@ -37,6 +37,19 @@ func CheckVacant(dir string) error {
 	return nil
 }
 
+// Identity is the id of the mailbox in dir, as VERSION has it, or the ledger.
+func Identity(dir string) (string, error) {
+	v, err := readVersion(dir)
+	if !errors.Is(err, ErrLost) {
+		return v.MailboxID, err
+	}
+	id, why := audit.Identity(dir)
+	if id == "" {
+		return "", fmt.Errorf("%w: %w", err, why)
+	}
+	return id, nil
+}
+
 // rebuild makes anew what is missing of .mbox. VERSION comes behind the boot
 // record, which says that a recovery is at work; a process that worked here
 // before finds its lock files replaced. The boot is taken for the one in which

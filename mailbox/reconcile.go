@@ -348,10 +348,26 @@ func (b *Box) alarmEntry(id ID, tx, kind, reason, said string) audit.Entry {
 	}
 }
 
-// saidLost tells whether the last alarm about lost content is of this task.
+// saidLost tells whether an alarm has said, since the task moved last, that its
+// content is lost.
 func (b *Box) saidLost(id ID) (bool, error) {
-	said, err := b.lineWith(`"alarm":"lost","host"`)
-	return said != nil && ID(said.Task()) == id, err
+	ours, lost := []byte(`"task_id":`+quoted(string(id))), []byte(`"alarm":"lost"`)
+	for line, err := range b.ledger.Backward() {
+		if err != nil {
+			return false, err
+		}
+		if !bytes.Contains(line.Raw, ours) {
+			continue
+		}
+		e, err := line.Decode()
+		if err != nil {
+			return false, err
+		}
+		if _, moved := moveOf(&e); moved || bytes.Contains(line.Raw, lost) {
+			return !moved, nil
+		}
+	}
+	return false, nil
 }
 
 // stray puts a file whose id has no line, and which lies where only mbox puts

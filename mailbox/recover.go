@@ -17,6 +17,9 @@ type RecoverOptions struct {
 	// the newest ledger file is copied to a new inode, checked, flushed and
 	// swapped in.
 	AfterIOError bool
+	// Forget gives a ledger up that is lost or damaged, and begins another with
+	// what the tree holds. It is refused where the ledger is whole.
+	Forget bool
 	// Adopt takes over, task by task, what a stranger did and what is never
 	// adopted by itself: edits, deletions, moves out of completed.
 	Adopt []ID
@@ -51,7 +54,7 @@ func Recover(ctx context.Context, dir string, o Options, r RecoverOptions) (Reco
 		return Recovered{}, err
 	}
 	o = o.withDefaults()
-	rebuilt, err := rebuild(dir, o, false)
+	rebuilt, err := rebuild(dir, o, r.Forget)
 	if err != nil {
 		return Recovered{}, err
 	}
@@ -176,6 +179,8 @@ type recovery struct {
 
 	restarted bool // the machine, since the mailbox was last recovered
 	suspect   bool // there was an I/O error: what is read may not be on the disk
+	unwritten bool // what was written may not have reached the disk
+	forgot    bool // the ledger: nothing tells what staged files were for
 }
 
 // fate is what the ledger says of an id in the end.
@@ -200,14 +205,19 @@ func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) 
 	}
 	r := &recovery{b: b, ctx: ctx, was: was, now: boot, adopt: o.Adopt, adoptDeleted: o.AdoptDeleted, journaled: map[string]bool{}}
 	r.suspect, r.restarted = o.AfterIOError, was.Boot != boot.Boot
+	mark := audit.CheckWritable(b.home)
+	r.unwritten = r.restarted || errors.Is(mark, ErrReadOnly) && !errors.Is(mark, audit.ErrDamaged)
 	r.out.Moved = was.Host != boot.Host || was.Dev != boot.Dev || was.Inode != boot.Inode
 	begin := []func() error{r.writable, r.makePrivate, r.goneFirst}
 	if o.AfterIOError {
 		// The mark comes first, because a crash after Renew leaves a mailbox that may
 		// be written; and the journal comes back before Renew begins another.
-		begin = []func() error{b.markRecovery, r.journal, func() error { return b.ledger.Renew(ctx) }}
+		begin = []func() error{b.markRecovery, r.journal, r.intact, func() error { return b.ledger.Renew(ctx) }}
 	}
-	for _, step := range append(begin, r.journal, r.ledger, b.markRecovery, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.copies) {
+	if o.Forget {
+		begin = []func() error{r.forget}
+	}
+	for _, step := range append(begin, r.journal, r.intact, r.ledger, b.markRecovery, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.copies) {
 		if err := step(); err != nil {
 			return r.out, err
 		}

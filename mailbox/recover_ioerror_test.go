@@ -34,7 +34,7 @@ func TestRecoverAfterIOErrorAndPowerCut(t *testing.T) {
 	ledger := onlyLedger(t, home)
 	before, err := os.ReadFile(ledger)
 	must(t, err)
-	records, err := b.ledger.Replay(t.Context())
+	records, err := b.ledger.Replay(t.Context(), true)
 	must(t, err)
 	must(t, b.Close())
 

@@ -18,7 +18,7 @@ import (
 // had on disk. It comes before everything else, and writes no ledger line: the
 // first new line would write over the journal.
 func (r *recovery) journal() error {
-	records, err := r.b.ledger.Replay(r.ctx)
+	records, err := r.b.ledger.Replay(r.ctx, r.unwritten)
 	if err != nil && !(r.suspect && errors.Is(err, audit.ErrDamaged)) {
 		return err // but who lifts the mark says that the lines behind the journal count
 	}

@@ -120,12 +120,16 @@ func (r *recovery) keepCut(name string) (bool, error) {
 	if there, err := look(privatePath(r.b.home, "tmp", name)); err != nil || !there.there {
 		return false, err
 	}
-	if cut, err := r.b.ledger.Cut(tx); !cut || err != nil {
-		return false, err
+	why := "staged when the ledger was forgotten"
+	if !r.forgot {
+		if cut, err := r.b.ledger.Cut(tx); !cut || err != nil {
+			return false, err
+		}
+		why = "staged for a ledger line that a power cut took"
 	}
 	r.out.Quarantine++
 	path := privatePath(r.b.home, "tmp", name)
-	return true, r.b.setAside(r.ctx, nil, path, name, audit.Reconcile, reason{Reason: "staged for a ledger line that a power cut took"})
+	return true, r.b.setAside(r.ctx, nil, path, name, audit.Reconcile, reason{Reason: why})
 }
 
 // shards settles what dirty records are left and blanks them. A damaged one

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/schemas"
 )
@@ -29,17 +30,20 @@ func (b *Box) Scan(ctx context.Context) (ScanReport, error) {
 	return b.scan(ctx, []State{Pending, InProgress}, nil)
 }
 
-// Tidy is a Scan, unless a router is up and does it.
+// Tidy is a Scan, unless a router is up and does it. Of a mailbox that is
+// read-only, or whose ledger is damaged, it makes nothing: looking is allowed,
+// and a verb that writes says so itself.
 func (b *Box) Tidy(ctx context.Context) error {
-	if err := b.settleAll(ctx); err != nil {
-		return err
+	err := b.settleAll(ctx)
+	switch {
+	case err != nil:
+	case b.Routed():
+		err = b.update()
+	default:
+		_, err = b.Scan(ctx)
 	}
-	if b.Routed() {
-		return b.update()
-	}
-	_, err := b.Scan(ctx)
-	if errors.Is(err, ErrReadOnly) {
-		return nil // looking is allowed; a verb that writes says so itself
+	if errors.Is(err, ErrReadOnly) || errors.Is(err, audit.ErrDamaged) {
+		return nil
 	}
 	return err
 }

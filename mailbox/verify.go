@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -141,10 +143,14 @@ func newVerifying(ctx context.Context, dir string, o Options, vo VerifyOptions) 
 		return nil, err
 	}
 	is, err := readVersion(home)
-	if err != nil {
+	lost := errors.Is(err, ErrLost)
+	if lost {
+		is.MailboxID, err = audit.Identity(home)
+	}
+	if err != nil && !lost {
 		return nil, err
 	}
-	ledger, err := audit.Open(home, is.MailboxID, audit.Options{Mode: durable.None})
+	ledger, err := audit.Open(home, is.MailboxID, audit.Options{Mode: durable.None, Looks: true})
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +158,14 @@ func newVerifying(ctx context.Context, dir string, o Options, vo VerifyOptions) 
 		vo.Progress = func(int64, int64) {}
 	}
 	b := &Box{home: home, id: is.MailboxID, o: o.withDefaults(), ledger: ledger}
-	return &verifying{ctx: ctx, o: vo, b: b, fold: newFolding(), owners: map[faultAt]ID{}, doubts: map[string][]place{}}, nil
+	v := &verifying{ctx: ctx, o: vo, b: b, fold: newFolding(), owners: map[faultAt]ID{}, doubts: map[string][]place{}}
+	if lost {
+		v.fault(Fault{Invariant: 14, File: ".mbox/VERSION", What: "is missing; mbox recover makes it anew"})
+	}
+	if _, err := os.Lstat(privatePath(home, "keys", "salt")); errors.Is(err, fs.ErrNotExist) {
+		v.fault(Fault{Invariant: 14, File: ".mbox/keys/salt", What: "is missing; mbox recover makes another"})
+	}
+	return v, nil
 }
 
 func (v *verifying) close() {
@@ -180,6 +193,9 @@ func (v *verifying) note(format string, args ...any) {
 // ledger verifies the ledger and folds it.
 func (v *verifying) ledger() error {
 	visit := func(line *audit.Line, e *audit.Entry) error {
+		if e.Seq == 1 {
+			v.forgotten(e)
+		}
 		broken, what := v.fold.line(line, e)
 		if broken == 0 {
 			return nil
@@ -196,12 +212,20 @@ func (v *verifying) ledger() error {
 		return err
 	}
 	v.r.Lines, v.r.Bytes, v.r.Seq, v.r.Checksum = r.Lines, r.Bytes, r.End.Seq, r.End.Checksum
-	v.r.Notes, v.r.Truncated = r.Notes, r.Truncated
+	v.r.Notes, v.r.Truncated = append(v.r.Notes, r.Notes...), r.Truncated
 	for _, f := range r.Faults {
 		v.fault(Fault{Invariant: f.Invariant, File: f.File, Line: f.Line, Seq: f.Seq, Task: v.owners[faultAt{f.Seq, f.What}], What: f.What})
 	}
 	v.behind = v.b.ledger.Read(r.End)
 	return nil
+}
+
+// forgotten notes, for ever, that this is not the mailbox's first ledger.
+func (v *verifying) forgotten(first *audit.Entry) {
+	var d forgottenDetails
+	if first.Detail(&d) == nil && d.Forgotten.Checksum != "" {
+		v.note("the ledger begins anew on %s: the one before was given up, its last known line is seq %d, %s", first.TS, d.Forgotten.Seq, d.Forgotten.Checksum)
+	}
 }
 
 // advance folds what was appended meanwhile, so that a second look compares the

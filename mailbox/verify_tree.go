@@ -266,6 +266,9 @@ func (v *verifying) home() error {
 		v.note("%s", err)
 	}
 	now, err := currentBoot(v.b.home)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // there is no .mbox, and it was said
+	}
 	if err != nil {
 		return err
 	}

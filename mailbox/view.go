@@ -41,12 +41,15 @@ func (b *Box) refresh() (*draft, error) {
 			b.index = newIndex()
 			return b.refresh()
 		}
+		if errors.Is(err, audit.ErrDamaged) {
+			return nil, b.ledger.Stop(err)
+		}
 		if err != nil {
 			return nil, err
 		}
 		e, err := line.Decode()
 		if err != nil {
-			return nil, fmt.Errorf("%w: ledger seq %d: %w", audit.ErrDamaged, line.Seq, err)
+			return nil, b.ledger.Stop(fmt.Errorf("%w: ledger seq %d: %w", audit.ErrDamaged, line.Seq, err))
 		}
 		x.fold(&e)
 		x.at = line.End
@@ -106,7 +109,7 @@ func (b *Box) update() error {
 	first := b.index.reader == nil
 	d, err := b.refresh()
 	b.mu.Unlock()
-	if err != nil || d == nil {
+	if err != nil || d == nil || b.looks {
 		return err
 	}
 	if err := b.writeSnapshot(d); err != nil {

@@ -67,10 +67,6 @@ func (l *line) argument(word string) error {
 		l.verb, l.path = sub, append(l.path, word)
 		return nil
 	}
-	if word == "help" && len(l.path) == 1 {
-		l.help = true
-		return nil
-	}
 	hint := strings.Join(l.path, " ") + " --help"
 	if near := schemas.Suggest(word, l.verb.names()); near != "" {
 		hint = l.corrected(near)
@@ -131,6 +127,11 @@ func flagNamed(flags []cli.Flag, name string) cli.Flag {
 }
 
 func takesValue(f cli.Flag) bool {
+	if g, ok := f.(*cli.GenericFlag); ok {
+		if _, word := g.Value.(*agreed); word {
+			return false
+		}
+	}
 	d, ok := f.(cli.DocGenerationFlag)
 	return ok && d.TakesValue()
 }

@@ -36,7 +36,7 @@ file; on a terminal, what moves it or hides (C1, bidi) is written as \u escapes.
 		exits: []int{exitNotFound, exitIO, exitBusy},
 		flags: []cli.Flag{boolFlag("json", "print the ledger's lines as they are", &inJSON)},
 		run: func(ctx context.Context, s *session, args []string) error {
-			return s.with(ctx, func(box *mailbox.Box) error { return s.auditShow(ctx, box, args, inJSON) })
+			return s.looking(ctx, func(box *mailbox.Box) error { return s.auditShow(ctx, box, args, inJSON) })
 		},
 		words: taskWords,
 	}

@@ -65,7 +65,7 @@ func (o *lsOptions) run(ctx context.Context, s *session) error {
 	if o.most < 0 {
 		return usagef("mbox ls -n 20", "-n %d: want 0 or more", o.most)
 	}
-	return s.tidied(ctx, func(box *mailbox.Box) error {
+	return s.looking(ctx, func(box *mailbox.Box) error {
 		rows := taskTable()
 		for item, err := range box.List(ctx, o.filter()) {
 			if err != nil {

@@ -1,36 +1,49 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"strings"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
 
+	"mbox/audit"
 	"mbox/mailbox"
 )
 
 func recoverVerb() *verb {
 	var afterIO, deleted, inJSON bool
 	var adopt texts
+	var forget agreed
 	return &verb{
 		name:  "recover",
 		brief: "bring files in line with the ledger",
 		about: `Folds the whole ledger, looks at every file, and brings each task to where its
 last line has it. Every command does this after a restart of the machine; it is
-for a disk that was away, a lock file that was removed, and for the cases
-below. A second run changes nothing.
+for a disk that was away, for a lock file or all of .mbox that was removed, and
+for the cases below. A second run changes nothing.
 
---after-io-error ends the read-only state that a failed write to the ledger set.
+--after-io-error ends the read-only state that a failed write to the ledger set,
+or damage to it, once the disk is well or the ledger is back.
+--forget-ledger gives a ledger up that is lost or damaged and of which there is
+no backup. The tasks stay as they lie, and another ledger begins, whose first
+line says where the one before ended. The mailbox's id is asked for, or given:
+--forget-ledger=ID.
 --adopt ID takes over what somebody did to a task by hand, and what is never
 taken over by itself: edits, deletions, moves out of completed.
 --adopt-deleted gives up every task whose file is nowhere. More than 16 that are
 gone at once, or any from a folder that was replaced, make the mailbox read-only
 until they are back or this is said.`,
-		shows: []string{"mbox recover", "mbox recover --adopt task-2026-02-16-001"},
+		shows: []string{"mbox recover", "mbox recover --adopt task-2026-02-16-001", "mbox recover --forget-ledger=4f1d6b2c9a0e4d3f8b7a6c5d4e3f2a1b"},
 		exits: []int{exitNotFound, exitIO, exitBusy, exitCommitted},
 		flags: []cli.Flag{
-			boolFlag("after-io-error", "the disk is well again: end the read-only state", &afterIO),
+			boolFlag("after-io-error", "the disk is well, or the ledger is back: end the read-only state", &afterIO),
 			boolFlag("adopt-deleted", "give up every task whose file is nowhere", &deleted),
+			valueFlag("forget-ledger", "begin another ledger with the tasks as they lie; `[=ID]` is the mailbox's id, as .mbox/VERSION has it", &forget),
 			valueFlag("adopt", "take over what was done to task `ID` by hand; may be repeated", &adopt),
 			jsonFlag(&inJSON),
 		},
@@ -39,14 +52,19 @@ until they are back or this is said.`,
 			if err != nil {
 				return err
 			}
-			r := mailbox.RecoverOptions{AfterIOError: afterIO, AdoptDeleted: deleted}
+			r := mailbox.RecoverOptions{AfterIOError: afterIO, AdoptDeleted: deleted, Forget: forget.given}
+			if forget.given {
+				if err := s.sure(home, forget.value); err != nil {
+					return err
+				}
+			}
 			for _, id := range adopt {
 				r.Adopt = append(r.Adopt, mailbox.ID(id))
 			}
 			done, err := mailbox.Recover(ctx, home, o, r)
 			s.endProgress()
 			if err != nil {
-				return stillReadOnly(err, afterIO)
+				return nothingLeft(err, r)
 			}
 			if inJSON {
 				return s.printLine(done)
@@ -58,11 +76,37 @@ until they are back or this is said.`,
 	}
 }
 
-// stillReadOnly gives the hint of a read-only mailbox to those who have not
-// followed it yet.
-func stillReadOnly(err error, followed bool) error {
-	if errors.Is(err, mailbox.ErrReadOnly) && followed {
-		return hint(err, "mbox verify --ledger-only names the damage; mbox restore makes a mailbox of a backup")
+// sure makes a person name the mailbox whose ledger is to be given up.
+func (s *session) sure(home, said string) error {
+	id, err := mailbox.Identity(home)
+	if err != nil {
+		return err
+	}
+	if said == "" && s.people && term.IsTerminal(int(s.in.Fd())) {
+		fmt.Fprintf(s.err, "What the ledger proved is given up for good. To go on, type the mailbox's id, %s: ", id)
+		line, err := bufio.NewReader(io.LimitReader(s.in, 1<<10)).ReadString('\n')
+		if err != nil {
+			return err
+		}
+		said = strings.TrimSpace(line)
+	}
+	if said != id {
+		return usagef("mbox recover --forget-ledger="+id, "to give the ledger of %s up, its id has to be named", clean(home, maxLine))
+	}
+	return nil
+}
+
+// nothingLeft gives a hint to those who have followed the last one already.
+func nothingLeft(err error, did mailbox.RecoverOptions) error {
+	switch {
+	case errors.Is(err, mailbox.ErrLost):
+		return hint(err, "the ledger does not tell the mailbox's id: restore the home from a backup; mbox help damage tells how to go on without one")
+	case errors.Is(err, audit.ErrDamaged) && did.Forget, errors.Is(err, mailbox.ErrReadOnly) && did.AfterIOError && !errors.Is(err, audit.ErrDamaged):
+		return hint(err, "restore from a backup: mbox restore makes a mailbox of it; mbox help damage tells more")
+	case errors.Is(err, mailbox.ErrConflict) && did.Forget:
+		return hint(err, "mbox recover brings the files in line with it")
+	case errors.Is(err, mailbox.ErrIntegrity):
+		return hint(err, "mbox verify names the place")
 	}
 	return err
 }

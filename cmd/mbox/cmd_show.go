@@ -27,7 +27,7 @@ func showVerb() *verb {
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{jsonFlag(&inJSON)},
 		run: func(ctx context.Context, s *session, args []string) error {
-			return s.tidied(ctx, func(box *mailbox.Box) error {
+			return s.looking(ctx, func(box *mailbox.Box) error {
 				t, state, err := box.Task(ctx, mailbox.ID(args[0]))
 				if err != nil {
 					return err

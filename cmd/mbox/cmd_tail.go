@@ -58,7 +58,7 @@ ledger: byte for byte into a pipe or a file; on a terminal, what moves it or hid
 			boolFlag("json", "print the ledger's lines as they are", &o.json),
 		},
 		run: func(ctx context.Context, s *session, _ []string) error {
-			return s.with(ctx, func(box *mailbox.Box) error { return o.run(ctx, s, box) })
+			return s.looking(ctx, func(box *mailbox.Box) error { return o.run(ctx, s, box) })
 		},
 	}
 }
@@ -97,7 +97,9 @@ func (o *tailOptions) catchUp(s *session, r *audit.Reader) error {
 			return err
 		}
 	}
-	if broken := r.Broken(); broken != nil {
+	if broken := r.Broken(); broken != nil && o.stay {
+		s.warnf("the ledger is damaged, and this is what stands before it: %s", clean(broken.Error(), maxLine))
+	} else if broken != nil {
 		return fmt.Errorf("%w: %w", audit.ErrDamaged, broken)
 	}
 	return s.out.Flush()

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -48,11 +49,24 @@ somewhere else.`,
 			}
 			if err == nil && len(report.Faults) > 0 {
 				err = fmt.Errorf("%w: %d faults, the first: %v", mailbox.ErrIntegrity, len(report.Faults), report.Faults[0])
-				err = hint(err, "mbox why ID tells more; mbox recover --adopt ID takes over what was done to a task by hand")
+				err = hint(err, "%s", nextStep(report.Faults[0]))
 			}
 			return err
 		},
 	}
+}
+
+// nextStep is the hint of a fault: what mends it, or shows that only a backup does.
+func nextStep(f mailbox.Fault) string {
+	switch private := strings.HasPrefix(f.File, ".mbox/"); {
+	case f.Invariant == 14 && !private:
+		return "mbox doctor --fix mends modes and missing folders; mbox help damage tells the rest"
+	case private, f.Invariant >= 9 && f.Invariant <= 11:
+		return "mbox recover mends what can be mended; mbox help damage tells the rest"
+	case f.Invariant == 12, f.Invariant == 13:
+		return "bring " + clean(f.File, maxLine) + " back from a backup; mbox help damage tells how"
+	}
+	return fmt.Sprintf("mbox why %[1]s tells more; mbox recover --adopt %[1]s takes over what was done by hand", or(clean(string(f.Task), 128), "ID"))
 }
 
 func (s *session) printVerified(r mailbox.VerifyReport, ledgerOnly bool) {

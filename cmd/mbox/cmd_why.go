@@ -24,7 +24,7 @@ approval also what is to be approved, whole. It changes nothing.`,
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{jsonFlag(&inJSON)},
 		run: func(ctx context.Context, s *session, args []string) error {
-			return s.with(ctx, func(box *mailbox.Box) error {
+			return s.looking(ctx, func(box *mailbox.Box) error {
 				w, err := box.Why(ctx, mailbox.ID(args[0]))
 				if err != nil {
 					return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,7 +24,7 @@ var homeFolders = []string{
 func (e *exam) isMailbox() error {
 	_, err := os.Lstat(filepath.Join(e.home, ".mbox", "VERSION"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: %w", e.home, mailbox.ErrNoMailbox)
+		return cmp.Or(mailbox.CheckVacant(e.home), fmt.Errorf("%s: %w", e.home, mailbox.ErrNoMailbox))
 	}
 	return err
 }

@@ -75,6 +75,9 @@ type unwell struct{ summary string }
 
 func (e *unwell) Error() string { return e.summary }
 
+// wayOut is the hint of a damaged ledger.
+const wayOut = "bring audit/ back from a backup, then mbox recover --after-io-error; without a backup, mbox recover --forget-ledger goes on with the tasks as they lie; mbox help damage tells what that costs"
+
 // judge is the one place where an error becomes an exit code and a hint. The
 // order matters: a committed operation counts whatever else went wrong, and a
 // mailbox that is read-only says so before the error that made it so.
@@ -104,18 +107,22 @@ func judge(err error) (code int, hint string) {
 		return exitStale, "the task was given to somebody else or has ended; a late result is kept in tasks/quarantine"
 	case errors.Is(err, mailbox.ErrGone):
 		return exitIO, "put them back as they were, and it ends by itself; if they are to be deleted: mbox recover --adopt-deleted"
+	case errors.Is(err, mailbox.ErrLost):
+		return exitError, "mbox recover makes .mbox anew of the ledger and the tasks; mbox help damage tells what that costs"
+	case errors.Is(err, mailbox.ErrReadOnly) && errors.Is(err, audit.ErrDamaged):
+		return exitIO, wayOut
+	case errors.Is(err, audit.ErrDamaged):
+		return exitError, wayOut
 	case errors.Is(err, mailbox.ErrReadOnly):
 		return exitIO, "mbox doctor tells why; when the disk is well again: mbox recover --after-io-error"
-	case errors.Is(err, mailbox.ErrIntegrity), errors.Is(err, audit.ErrDamaged):
-		return exitError, "mbox verify names the place"
+	case errors.Is(err, mailbox.ErrIntegrity):
+		return exitError, "mbox recover brings the files in line; mbox verify names what is left"
 	case errors.Is(err, mailbox.ErrFormat):
 		return exitError, "a newer mbox has made it; mbox version tells what this one reads"
 	case errors.Is(err, mailbox.ErrFileSystem):
 		return exitError, "use a folder on a local disk, or allow_network_fs = true in mbox.toml at your own risk"
 	case errors.Is(err, mailbox.ErrBusy):
 		return exitBusy, "try again in a moment"
-	case errors.Is(err, mailbox.ErrLost):
-		return exitError, "mbox recover makes .mbox anew of the ledger and the tasks; mbox help damage tells what that costs"
 	case errors.Is(err, mailbox.ErrNoMailbox):
 		return exitNotFound, "mbox init makes one; --home or MBOX_HOME names another folder"
 	case errors.Is(err, mailbox.ErrNotFound):

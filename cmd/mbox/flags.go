@@ -110,6 +110,23 @@ func (c *choices) Set(v string) error {
 	return nil
 }
 
+// agreed is a flag that is a person's word: alone it is asked for, with a value
+// it needs no terminal.
+type agreed struct {
+	given bool
+	value string
+}
+
+func (a *agreed) String() string   { return a.value }
+func (a *agreed) IsBoolFlag() bool { return true }
+
+func (a *agreed) Set(v string) error {
+	if a.given = true; v != "true" { // what the flag alone is
+		a.value = v
+	}
+	return nil
+}
+
 // number is an integer within bounds that knows whether it was given.
 type number struct {
 	min, max int

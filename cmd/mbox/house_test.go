@@ -63,8 +63,9 @@ var rooms = map[string]room{
 	},
 	"agents/brain/ollamatest": {layer: 0}, // for tests only, see testRooms
 	"examples":                {layer: 5}, // tests only: they run the examples as anybody would
+	"cmd/mbox/help":           {layer: 0},
 	"cmd/mbox": {
-		layer: 5, ours: []string{"agents", "agents/action", "agents/brain", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "audit", "schemas", "mailbox/durable"},
+		layer: 5, ours: []string{"cmd/mbox/help", "agents", "agents/action", "agents/brain", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "audit", "schemas", "mailbox/durable"},
 		libraries: []string{
 			jsonV2, xsys, "golang.org/x/term", "github.com/rs/zerolog", "github.com/urfave/cli/v2",
 			"github.com/pelletier/go-toml/v2", "github.com/schollz/progressbar/v3",

@@ -8,10 +8,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/term"
 
 	"mbox/agents"
+	"mbox/audit"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 )
@@ -140,6 +142,38 @@ func (s *session) tidied(ctx context.Context, action func(*mailbox.Box) error) e
 		}
 		return action(box)
 	})
+}
+
+// looking is tidied for verbs that only show. What there is can always be seen:
+// a mailbox that cannot be opened is shown as it lies, and what is wrong with it
+// is said beside that.
+func (s *session) looking(ctx context.Context, action func(*mailbox.Box) error) error {
+	home, o, err := s.options()
+	if err != nil {
+		return err
+	}
+	box, err := mailbox.Open(ctx, home, o)
+	if err == nil {
+		err = errors.Join(box.Tidy(ctx), audit.CheckWritable(home))
+	}
+	s.endProgress()
+	if err == nil {
+		return errors.Join(action(box), box.Close())
+	}
+	for _, no := range []error{mailbox.ErrNoMailbox, mailbox.ErrFormat, mailbox.ErrFileSystem, mailbox.ErrBusy, context.Canceled} {
+		if errors.Is(err, no) {
+			return err
+		}
+	}
+	if box != nil {
+		box.Close()
+	}
+	if box, failed := mailbox.Look(home, o); failed == nil {
+		s.warnf("%s", clean(strings.ReplaceAll(err.Error(), "\n", "; "), maxLine))
+		s.warnf("what follows is the tree as it lies; mbox help damage tells the way out")
+		return errors.Join(action(box), box.Close())
+	}
+	return err
 }
 
 // warnUnsynced says once that nothing is flushed, where that is configured.

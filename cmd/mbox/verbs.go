@@ -20,7 +20,7 @@ func proofVerbs() []*verb {
 }
 
 func otherVerbs() []*verb {
-	return in(partOthers, schemaVerb(), completionVerb(), manVerb())
+	return in(partOthers, helpVerb(), schemaVerb(), completionVerb(), manVerb())
 }
 
 func in(part string, verbs ...*verb) []*verb {

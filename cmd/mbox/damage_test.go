@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// damages are ways to break a home, each with where the way out ends: "" is a
+// clean home, else what the last hint speaks of.
+var damages = map[string]struct {
+	do  func(w *walk)
+	end string
+}{
+	"nothing":                  {func(*walk) {}, ""},
+	"the ledger deleted":       {func(w *walk) { w.remove("audit/shared") }, ""},
+	"audit deleted":            {func(w *walk) { w.remove("audit") }, ""},
+	"the ledger cut":           {func(w *walk) { w.edit(w.ledger(), func(b []byte) []byte { return b[:len(b)/3] }) }, ""},
+	"a line tampered with":     {func(w *walk) { w.edit(w.ledger(), func(b []byte) []byte { b[bytes.IndexByte(b, '\n')+30] ^= 1; return b }) }, ""},
+	"the first line gone":      {func(w *walk) { w.edit(w.ledger(), func(b []byte) []byte { return b[bytes.IndexByte(b, '\n')+1:] }) }, ""},
+	".mbox deleted":            {func(w *walk) { w.remove(".mbox") }, ""},
+	".mbox and ledger deleted": {func(w *walk) { w.remove(".mbox"); w.remove("audit") }, "backup"},
+	".mbox gone, ledger cut": {func(w *walk) {
+		w.remove(".mbox")
+		w.edit(w.ledger(), func(b []byte) []byte { return b[:bytes.IndexByte(b, '\n')+1] })
+	}, ""},
+	"VERSION gone":               {func(w *walk) { w.remove(".mbox/VERSION") }, ""},
+	"the salt gone":              {func(w *walk) { w.remove(".mbox/keys/salt") }, ""},
+	"locks gone":                 {func(w *walk) { w.remove(".mbox/locks") }, ""},
+	"one lock gone":              {func(w *walk) { w.remove(".mbox/locks/ledger") }, ""},
+	"a dirty record damaged":     {func(w *walk) { w.edit(".mbox/locks/shard-00", func([]byte) []byte { return []byte("dirty x\n") }) }, ""},
+	"the head record damaged":    {func(w *walk) { w.edit(".mbox/locks/ledger", func(b []byte) []byte { b[20] ^= 1; return b }) }, ""},
+	"the index damaged":          {func(w *walk) { w.edit(".mbox/index", func([]byte) []byte { return []byte("junk") }) }, ""},
+	"a folder of its own gone":   {func(w *walk) { w.remove(".mbox/tmp") }, ""},
+	"a folder of tasks gone":     {func(w *walk) { w.remove("tasks/failed") }, ""},
+	"a mode changed":             {func(w *walk) { w.must(os.Chmod(w.path("tasks/completed/done.json"), 0o644)) }, ""},
+	"a copy edited":              {func(w *walk) { w.edit(w.file("audit/coder/*.jsonl"), func(b []byte) []byte { return b[:20] }) }, ""},
+	"a staged file planted":      {func(w *walk) { w.edit(".mbox/tmp/x~00000000000000000000000000000000", nil) }, ""},
+	"read-only by an I/O error":  {func(w *walk) { w.edit(".mbox/readonly", func([]byte) []byte { return []byte("2026-01-01: the disk broke") }) }, ""},
+	"a task edited":              {func(w *walk) { w.edit("tasks/completed/done.json", func(b []byte) []byte { return append(b, ' ') }) }, ""},
+	"a task removed":             {func(w *walk) { w.remove("tasks/completed/done.json") }, ""},
+	"a decision edited":          {func(w *walk) { w.edit(w.file("decisions/*.md"), func(b []byte) []byte { return append(b, '\n') }) }, "backup"},
+	"a quarantine entry removed": {func(w *walk) { w.remove(w.file("tasks/quarantine/*~????????????????????????????????")) }, "backup"},
+}
+
+// Whoever reads the hints, and nothing else, comes out: at a clean home, or at a
+// backup. No hint leads in a circle, and looking works everywhere.
+func TestWayOutOfDamage(t *testing.T) {
+	bin, err := builtMbox()
+	if err != nil {
+		t.Fatal(err)
+	}
+	clean := &walk{T: t, bin: bin, home: filepath.Join(t.TempDir(), "home")}
+	clean.furnish()
+	for name, d := range damages {
+		t.Run(name, func(t *testing.T) {
+			w := &walk{T: t, bin: bin, home: filepath.Join(t.TempDir(), "home")}
+			if out, err := exec.Command("cp", "-a", clean.home, w.home).CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			w.command("recover") // a copy is another home, and says so once
+			d.do(w)
+			w.looks()
+			w.out(d.end)
+		})
+	}
+}
+
+// walk is a home that is damaged, and somebody who follows hints.
+type walk struct {
+	*testing.T
+	bin, home string
+	asked     string // the id that a hint or a message named
+}
+
+func (w *walk) path(name string) string { return filepath.Join(w.home, filepath.FromSlash(name)) }
+
+func (w *walk) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *walk) remove(name string) { w.Helper(); w.must(os.RemoveAll(w.path(name))) }
+
+func (w *walk) file(pattern string) string {
+	w.Helper()
+	found, err := filepath.Glob(w.path(pattern))
+	if err != nil || len(found) == 0 {
+		w.Fatalf("%s: %v", pattern, err)
+	}
+	name, _ := filepath.Rel(w.home, found[0])
+	return name
+}
+
+func (w *walk) ledger() string { w.Helper(); return w.file("audit/shared/*.jsonl") }
+
+func (w *walk) edit(name string, change func([]byte) []byte) {
+	w.Helper()
+	data, err := os.ReadFile(w.path(name))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		w.Fatal(err)
+	}
+	if change != nil {
+		data = change(data)
+	}
+	w.must(os.WriteFile(w.path(name), data, 0o600))
+}
+
+// command runs mbox, and returns its exit code and what it printed.
+func (w *walk) command(args ...string) (code int, out, said string) {
+	w.Helper()
+	cmd := exec.Command(w.bin, args...)
+	cmd.Env = append(os.Environ(), "MBOX_HOME="+w.home, "GOCOVERDIR=")
+	var data, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &data, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		w.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), data.String(), errs.String()
+}
+
+// furnish makes a home with something in every folder.
+func (w *walk) furnish() {
+	w.Helper()
+	token := func(out string) string { return regexp.MustCompile(`"token": ?"([0-9a-f]{32})"`).FindStringSubmatch(out)[1] }
+	for _, args := range [][]string{
+		{"init", "--sync", "none"},
+		{"send", "One", "--id", "done", "--to", "coder"}, {"claim", "--agent", "coder"},
+		{"complete", "done", "--output", "yes", "--token"},
+		{"send", "Two", "--id", "waiting", "--to", "coder"}, {"send", "Three", "--id", "running", "--to", "tester"}, {"claim", "--agent", "tester"},
+		{"decision", "new", "--agent", "coder", "--context", "c", "--option", "a", "--decision", "d"},
+	} {
+		if args[len(args)-1] == "--token" {
+			args = append(args, w.asked)
+		}
+		code, out, said := w.command(args...)
+		if code != 0 {
+			w.Fatalf("mbox %q: %s", args, said)
+		}
+		if args[0] == "claim" {
+			w.asked = token(out)
+		}
+	}
+	w.must(os.WriteFile(w.path("tasks/pending/x.json"), []byte(`{"id":"y"}`), 0o600))
+	w.command("ls")
+}
+
+// looks runs what only shows: each answers, and shows the tasks.
+func (w *walk) looks() {
+	w.Helper()
+	_, err := os.Stat(w.path("tasks/completed/done.json"))
+	for _, args := range [][]string{{"ls"}, {"show", "waiting"}, {"why", "waiting"}, {"tail", "--no-follow"}, {"verify"}} {
+		code, out, said := w.command(args...)
+		if shows := args[0] == "tail" || args[0] == "verify" || strings.Contains(out, "waiting"); !shows || code != 0 && args[0] != "verify" {
+			w.Errorf("mbox %s: %d\n%s%s", args[0], code, out, said)
+		}
+		if args[0] == "ls" && err == nil && !strings.Contains(out, "done") && !strings.Contains(out, "tasks/failed") {
+			w.Errorf("mbox ls shows %s%s", out, said)
+		}
+	}
+}
+
+var quotedCommand = regexp.MustCompile(`mbox ((?:recover|doctor|init|restore)(?: --?[a-z-]+(?:=[0-9a-f]+)?(?: [a-z]+\b)?)*)`)
+
+// out follows the hints: first verify's, then each one's in turn. What has been
+// tried is not tried again, unless something was done in between that counts.
+func (w *walk) out(end string) {
+	w.Helper()
+	var tried []string
+	for range 12 {
+		code, _, said := w.command("verify")
+		if code == 0 {
+			code, _, said = w.command("send", "More", "--to", "coder") // perhaps it can only be looked at
+		}
+		if code == 0 {
+			if end != "" {
+				w.Errorf("it ended well, and was to end with a %s: %q", end, tried)
+			}
+			w.works()
+			return
+		}
+		for next := w.next(said, tried); next != ""; next = w.next(said, tried) {
+			tried = append(tried, next)
+			if code, _, said = w.command(strings.Fields(next)...); code == 0 {
+				break
+			}
+		}
+		if code != 0 {
+			if end == "" || !strings.Contains(said, end) {
+				w.Errorf("the way ends after %q with %s", tried, said)
+			}
+			return
+		}
+	}
+	w.Errorf("in a circle: %q", tried)
+}
+
+// next is the first command of a hint that was not tried.
+func (w *walk) next(said string, tried []string) string {
+	_, hint, ok := strings.Cut(said, "hint: ")
+	if !ok {
+		w.Errorf("no hint: %s", said)
+	}
+	for _, found := range quotedCommand.FindAllStringSubmatch(hint, -1) {
+		command := regexp.MustCompile(` (mends|makes|brings|looks|goes|takes|tells)$`).ReplaceAllString(found[1], "")
+		if !slices.Contains(tried, command) && !strings.HasPrefix(command, "restore") {
+			return command
+		}
+	}
+	return ""
+}
+
+// works wants a home in which work goes on.
+func (w *walk) works() {
+	w.Helper()
+	for _, args := range [][]string{{"claim", "--agent", "coder"}, {"recover"}, {"verify"}} {
+		if code, out, said := w.command(args...); code != 0 {
+			w.Errorf("mbox %q: %d\n%s%s", args, code, out, said)
+		}
+	}
+	if out, err := exec.Command("python3", repoFile(".ci", "lint.py"), w.home).CombinedOutput(); err != nil {
+		w.Errorf("lint: %s", fmt.Sprintf("%s", out))
+	}
+}

@@ -1,0 +1,213 @@
+package mailbox
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+)
+
+// losses are ways in which a ledger is lost or replaced. Each says what was there.
+var losses = map[string]func(t *testing.T, home string){
+	"its files deleted": func(t *testing.T, home string) {
+		must(t, os.Remove(onlyLedger(t, home)))
+	},
+	"its folder deleted": func(t *testing.T, home string) {
+		must(t, os.RemoveAll(filepath.Join(home, "audit")))
+	},
+	"an older copy put back": func(t *testing.T, home string) {
+		path := onlyLedger(t, home)
+		data, err := os.ReadFile(path)
+		must(t, err)
+		cut := strings.Index(string(data), "\n") + 1
+		must(t, errors.Join(os.Remove(path), os.WriteFile(path, data[:cut], 0o600)))
+	},
+	"cut": func(t *testing.T, home string) {
+		path := onlyLedger(t, home)
+		data, err := os.ReadFile(path)
+		must(t, err)
+		must(t, os.Truncate(path, int64(strings.LastIndex(string(data[:len(data)-1]), "\n")+1)))
+	},
+	"another mailbox's": func(t *testing.T, home string) {
+		other := lived(t, homes{}.open(t, Options{}))
+		for range 3 {
+			sent(t, other, ID("more-"+randomHex(4)))
+		}
+		data, err := os.ReadFile(onlyLedger(t, other.home))
+		must(t, err)
+		path := onlyLedger(t, home)
+		must(t, errors.Join(os.Remove(path), os.WriteFile(path, data, 0o600)))
+	},
+	"a line tampered with": func(t *testing.T, home string) {
+		spoil(t, onlyLedger(t, home), func(data []byte) { data[strings.Index(string(data), "\n")+20] ^= 1 })
+	},
+}
+
+// Whoever comes to a mailbox whose ledger is lost or replaced changes no task: it
+// becomes read-only, and goes on when the ledger is back.
+func TestLedgerLost(t *testing.T) {
+	for name, lose := range losses {
+		for label, mode := range map[string]durable.Mode{"journaled": durable.Standard, "none": durable.None} {
+			for _, restarted := range []bool{false, true} {
+				t.Run(name+" "+label+map[bool]string{true: " restarted"}[restarted], func(t *testing.T) {
+					if restarted && mode == durable.None && (name == "cut" || name == "a line tampered with") {
+						t.Skip("nothing that a power cut does not do as well")
+					}
+					loseAndBringBack(t, mode, restarted, lose)
+				})
+			}
+		}
+	}
+}
+
+func loseAndBringBack(t *testing.T, mode durable.Mode, restarted bool, lose func(*testing.T, string)) {
+	home := filepath.Join(t.TempDir(), "home")
+	o := Options{Sync: mode}
+	must(t, Create(home, o))
+	b := lived(t, opened(t, home, o))
+	must(t, b.Close())
+	kept := filepath.Join(t.TempDir(), "audit")
+	must(t, os.CopyFS(kept, os.DirFS(filepath.Join(home, "audit"))))
+	tasks := tasksOf(t, home)
+	lose(t, home)
+	if restarted {
+		anotherBoot(t, home)
+	}
+	if again, err := Open(t.Context(), home, o); err == nil {
+		must(t, again.Tidy(t.Context()))
+		_, err := again.Submit(t.Context(), request("more"))
+		healed := err == nil && restarted && brought(t, home, kept)
+		if !healed && !errors.Is(err, audit.ErrDamaged) && !errors.Is(err, ErrReadOnly) {
+			t.Errorf("a new task: %v", err)
+		}
+		again.Close()
+	}
+	for _, r := range []RecoverOptions{{}, {AfterIOError: true}} {
+		_, err := Recover(t.Context(), home, o, r)
+		if err == nil && mode == durable.Standard && brought(t, home, kept) {
+			whole(t, home)
+			return
+		}
+		if !errors.Is(err, audit.ErrDamaged) || !strings.Contains(err.Error(), "seq ") {
+			t.Errorf("recover %+v: %v", r, err)
+		}
+	}
+	if now := tasksOf(t, home); !maps.Equal(tasks, now) {
+		t.Errorf("the tasks changed: %v, they were %v", now, tasks)
+	}
+	must(t, os.RemoveAll(filepath.Join(home, "audit")))
+	must(t, os.CopyFS(filepath.Join(home, "audit"), os.DirFS(kept)))
+	must(t, filepath.WalkDir(filepath.Join(home, "audit"), func(path string, e os.DirEntry, err error) error {
+		return errors.Join(err, os.Chmod(path, map[bool]os.FileMode{true: durable.DirMode, false: durable.FileMode}[e.IsDir()]))
+	}))
+	if _, err := Recover(t.Context(), home, o, RecoverOptions{AfterIOError: true}); err != nil {
+		t.Fatalf("with the ledger brought back: %v", err)
+	}
+	if got := tasksOf(t, home); !restarted && !maps.Equal(tasks, got) { // after a restart the worker's lease is over
+		t.Errorf("the tasks changed: %v, they were %v", got, tasks)
+	}
+	whole(t, home)
+}
+
+// brought tells whether the journal has brought back what the ledger had lost.
+func brought(t *testing.T, home, kept string) bool {
+	t.Helper()
+	path := onlyLedger(t, home)
+	was, err := os.ReadFile(filepath.Join(kept, "shared", filepath.Base(path)))
+	must(t, err)
+	is, err := os.ReadFile(path)
+	must(t, err)
+	return strings.HasPrefix(string(is), string(was))
+}
+
+// tasksOf is what lies in the folders of tasks: names and hashes.
+func tasksOf(t *testing.T, home string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for name, text := range liveFiles(t, home) {
+		if strings.HasPrefix(name, "tasks/") {
+			out[name] = audit.Hash([]byte(text))[7:19]
+		}
+	}
+	return out
+}
+
+// Given up by the operator, a lost ledger is followed by another that names it;
+// every task, record and quarantine entry stays as it is, and the claim of a
+// living worker goes on.
+func TestForgetLedger(t *testing.T) {
+	for name, lose := range losses {
+		t.Run(name, func(t *testing.T) {
+			h := homes{}
+			b := h.open(t, Options{})
+			running := lived(t, b)
+			sent(t, b, "archived")
+			must(t, b.Cancel(t.Context(), "archived", "human", "no"))
+			end := b.ledger.End()
+			must(t, put(privatePath(b.home, "tmp", "waiting~"+strings.Repeat("0", 32)), "staged, of a line that nobody can read"))
+			if _, err := Recover(t.Context(), b.home, b.o, RecoverOptions{Forget: true}); !errors.Is(err, ErrConflict) {
+				t.Fatalf("a ledger that is whole was forgotten: %v", err)
+			}
+			lose(t, b.home)
+			if _, err := Recover(t.Context(), b.home, b.o, RecoverOptions{}); !errors.Is(err, audit.ErrDamaged) {
+				t.Fatal(err)
+			}
+			tasks := tasksOf(t, b.home)
+			_, err := Recover(t.Context(), b.home, b.o, RecoverOptions{Forget: true})
+			must(t, err)
+			now := tasksOf(t, b.home)
+			for file, sum := range tasks {
+				if now[file] != sum {
+					t.Errorf("%s is %q, it was %q", file, now[file], sum)
+				}
+			}
+			if len(now) != len(tasks)+2 {
+				t.Errorf("beside the staged file and its reason, %d files, there were %d", len(now), len(tasks))
+			}
+			r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{})
+			must(t, err)
+			if text := strings.Join(r.Notes, " "); len(r.Faults) > 0 || !strings.Contains(text, end.Checksum) {
+				t.Errorf("%+v", r)
+			}
+			for id, state := range livedStates {
+				if !stateIs(id, state)(t, running, nil) {
+					t.Errorf("%s is not %s", id, state)
+				}
+			}
+			again := opened(t, b.home, b.o)
+			c, err := again.Claim(t.Context(), ClaimRequest{Agent: "coder"})
+			must(t, err)
+			must(t, c.Complete(t.Context(), Result{}))
+			sent(t, again, "after")
+			whole(t, b.home)
+		})
+	}
+}
+
+// Who may drop cannot stop the mailbox: where ledger and head record agree, a
+// drop that carries a transaction is a rejected drop.
+func TestDropWithTransaction(t *testing.T) {
+	for _, recover := range []bool{false, true} {
+		b := homes{}.open(t, Options{})
+		if recover {
+			sent(t, b, "x")
+			anotherBoot(t, b.home)
+		}
+		b.drop(t, "forged.json", `{"id":"forged","task":{"title":"x"},"mbox":{"tx":"`+strings.Repeat("0", 32)+`"}}`)
+		if recover {
+			_, err := Recover(t.Context(), b.home, b.o, RecoverOptions{})
+			must(t, err)
+		}
+		must(t, scanNow(b))
+		if !stateIs("forged", Failed)(t, b, nil) {
+			t.Error("the drop was not rejected")
+		}
+		must(t, audit.CheckWritable(b.home))
+		sent(t, b, "y")
+	}
+}
