@@ -356,6 +356,24 @@ func TestDamagedHead(t *testing.T) {
 	}
 }
 
+// Another file of the same length or longer, without the last line in its place,
+// is not the ledger.
+func TestLedgerFileOfAnother(t *testing.T) {
+	for _, more := range []string{"", "and more\n"} {
+		l := newLedger(t, nil)
+		appendNote(t, l, "coder", "one")
+		path := newestPath(t, l)
+		data := bytes.ToUpper(readFile(t, path))
+		must(t, errors.Join(os.Rename(path, path+".old"), os.WriteFile(path, append(data, more...), 0o600)))
+		if _, err := l.Append(context.Background(), note("coder", "two")); !errors.Is(err, ErrDamaged) || !errors.Is(err, ErrUnwritten) {
+			t.Errorf("%q: %v", more, err)
+		}
+		if err := CheckWritable(l.home); !errors.Is(err, ErrReadOnly) || !errors.Is(err, ErrDamaged) {
+			t.Errorf("the mark: %v", err)
+		}
+	}
+}
+
 // Where another file has the ledger's name, lines go into that one.
 func TestLedgerFileReplaced(t *testing.T) {
 	l := newLedger(t, nil)

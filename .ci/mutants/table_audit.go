@@ -207,8 +207,23 @@ var auditMutants = []mutant{
 		auditTest("TestReplayFlushes"),
 	},
 	{
+		"reader-takes-any-end", "14", "audit/reader.go",
+		"known.Boot != l.boot || known.Seq <= r.at.Seq {", "known.Boot != l.boot || known.Seq >= 0 {",
+		boxTest("TestLedgerLost"),
+	},
+	{
+		"replaced-file-unchecked", "14", ledgerGo,
+		"&& head.Length > 0 && l.Check(head.position(l.genesis)) != nil {", "&& head.Length < 0 {",
+		auditTest("TestLedgerFileOfAnother"),
+	},
+	{
+		"lines-blanked-in-the-same-boot", "37", replayGo,
+		"if err := r.flush(); err != nil || !lost {", "if err := r.flush(); err != nil {",
+		boxTest("TestOlderJournalBlanksNothing"),
+	},
+	{
 		"other-bytes-than-the-journal", "16", replayGo,
-		"if err == nil && !there && l.Check(base) == nil {", "if err == nil && !there && l.Check(base) == nil && rec.Seq < 0 {",
+		"if err == nil && !there {", "if err == nil && !there && rec.Seq < 0 {",
 		auditTest("TestReplay"),
 	},
 	{
@@ -257,7 +272,7 @@ var auditMutants = []mutant{
 		auditTest("TestRenewTakesOtherInodes"),
 	},
 	{
-		"renew-keeps-the-journal", "19", mendGo,
+		"renew-keeps-the-journal", "19", "audit/forget.go",
 		"\tif err := l.dropJournal(); err != nil {\n\t\treturn err\n\t}\n", "",
 		auditTest("TestRenewTakesOtherInodes"),
 	},

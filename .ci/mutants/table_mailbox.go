@@ -101,7 +101,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"look-does-not-settle", "5", "mailbox/scan.go",
-		"func (b *Box) Tidy(ctx context.Context) error {\n\tif err := b.settleAll(ctx); err != nil {\n\t\treturn err\n\t}\n", "func (b *Box) Tidy(ctx context.Context) error {\n",
+		"\terr := b.settleAll(ctx)\n\tswitch {", "\terr := ctx.Err()\n\tswitch {",
 		boxTest("TestKilledSendIsSeen"),
 	},
 	{

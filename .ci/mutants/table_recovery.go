@@ -88,7 +88,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"ledger-recovered-after-the-tasks", "21", recoverGo,
-		"r.journal, r.ledger, b.markRecovery, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.copies", "r.journal, b.markRecovery, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.ledger, r.copies",
+		"r.journal, r.intact, r.ledger, b.markRecovery, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.copies", "r.journal, b.markRecovery, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.ledger, r.copies",
 		boxTest("TestRecoverNeedsALedger|TestRecoverLeavesDamage|TestStagedContentOfACutLine"),
 	},
 	{
@@ -103,17 +103,37 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"mark-lifted-before-the-journal", "19", recoverGo,
-		"{b.markRecovery, r.journal, func() error", "{b.markRecovery, func() error",
+		"{b.markRecovery, r.journal, r.intact, func() error", "{b.markRecovery, func() error",
 		boxTest("TestRecoverAfterIOError"),
 	},
 	{
+		"lost-ledger-recovered", "14,16", recoverGo,
+		"append(begin, r.journal, r.intact, r.ledger,", "append(begin, r.journal, r.ledger,",
+		boxTest("TestLedgerLost"),
+	},
+	{
+		"drop-stops-the-mailbox", "9", "mailbox/evidence.go",
+		`case sure.Checksum != "" || seen.Checksum != "" && holds[seen]:`, `case sure.Checksum != "":`,
+		boxTest("TestDropWithTransaction"),
+	},
+	{
+		"second-identity", "22", boxGo,
+		"\tif err := CheckVacant(dir); err != nil {\n\t\treturn err\n\t}\n", "",
+		boxTest("TestMboxDeleted"),
+	},
+	{
+		"whole-ledger-forgotten", "21", "mailbox/forget.go",
+		`if why == "" && !errors.Is(`, `if why == "-" && !errors.Is(`,
+		boxTest("TestForgetLedger"),
+	},
+	{
 		"journal-unreplayed", "10", recoverGo,
-		"append(begin, r.journal, r.ledger,", "append(begin, r.ledger,",
+		"append(begin, r.journal, r.intact, r.ledger,", "append(begin, r.intact, r.ledger,",
 		boxTest("TestPowerCut"),
 	},
 	{
 		"ledger-before-the-journal", "16", recoverGo,
-		"append(begin, r.journal, r.ledger,", "append(begin, r.ledger, r.journal,",
+		"append(begin, r.journal, r.intact, r.ledger,", "append(begin, r.ledger, r.journal, r.intact,",
 		boxTest("TestPowerCut"),
 	},
 	{

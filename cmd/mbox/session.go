@@ -154,7 +154,7 @@ func (s *session) looking(ctx context.Context, action func(*mailbox.Box) error) 
 	}
 	box, err := mailbox.Open(ctx, home, o)
 	if err == nil {
-		err = errors.Join(box.Tidy(ctx), audit.CheckWritable(home))
+		err = errors.Join(box.Tidy(ctx), audit.CheckWritable(home), box.InPlace())
 	}
 	s.endProgress()
 	if err == nil {
