@@ -232,7 +232,9 @@ func TestStrangersArtifacts(t *testing.T) {
 	must(t, os.WriteFile(b.path("tasks/artifacts/x.1/a.txt"), []byte("a"), 0o644))
 	sum := func(text string) string { return audit.Hash([]byte(text)) }
 	c.Task.Result.Artifacts = []Artifact{
-		{"tasks/artifacts/x.1/a.txt", 1, sum("a")}, {"tasks/artifacts/x.1/gone.txt", 1, sum("a")}, {"tasks/artifacts/y.1/a.txt", 1, sum("a")},
+		{"tasks/artifacts/x.1/a.txt", 1, sum("a")},
+		{"tasks/artifacts/x.1/gone.txt", 1, sum("a")},
+		{"tasks/artifacts/y.1/a.txt", 1, sum("a")},
 		{"workspace/mine.txt", 1, sum("a")},
 	}
 	data, err := schemas.Encode(c.Task)
