@@ -105,4 +105,9 @@ var rightsMutants = []mutant{
 		"ofAgent(environment(kin)); name != \"\"", "ofAgent(environment(kin)); name == \"\\x00\"",
 		command{"cmd/mbox", "TestScripts/approve$"},
 	},
+	{
+		"delegated-to-nobody", "rights", "agents/judge.go",
+		"if refused := t.addressee(q.params); refused != nil {", "if refused := t.addressee(nil); refused != nil {",
+		agentsTest("TestDelegationIsJudgedInOrder"),
+	},
 }
