@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"syscall"
 )
 
 // Key is a secret that a server wants. However it is printed, logged or encoded,
@@ -44,19 +45,29 @@ func ReadKey(file, variable string, env func(string) string) (Key, error) {
 	return "", nil
 }
 
+// keyFile looks at what it has opened, and waits for no FIFO.
 func keyFile(name string) (string, error) {
-	info, err := os.Stat(name)
-	switch {
-	case err != nil:
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
 		return "", errors.Unwrap(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	owner, known := info.Sys().(*syscall.Stat_t)
+	switch {
 	case !info.Mode().IsRegular():
 		return "", errors.New("it is no regular file")
+	case known && owner.Uid != 0 && int(owner.Uid) != os.Geteuid():
+		return "", fmt.Errorf("it belongs to user %d, who can change it", owner.Uid)
 	case info.Mode().Perm()&0o077 != 0:
 		return "", fmt.Errorf("others can read it (mode %04o): chmod 600", info.Mode().Perm())
 	case info.Size() > maxKey:
 		return "", fmt.Errorf("it has %d bytes: a key has at most %d", info.Size(), maxKey)
 	}
-	data, err := os.ReadFile(name)
+	data, err := io.ReadAll(io.LimitReader(f, maxKey))
 	return string(data), err
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -82,11 +83,28 @@ func loadConfig(home string) (*Config, error) {
 
 // configSource is the text of a home's mbox.toml, nothing where there is none.
 func configSource(home string) ([]byte, error) {
-	data, err := os.ReadFile(filepath.Join(home, configFile))
+	path := filepath.Join(home, configFile)
+	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, nil
 	}
-	return data, err
+	if err != nil {
+		return nil, err
+	}
+	return data, checkWriters(path)
+}
+
+// checkWriters refuses a configuration that others can write: they would say what
+// is run. A folder that is closed to them keeps them from it too.
+func checkWriters(path string) error {
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm()&0o022 == 0 {
+		return nil // who reads it has told
+	}
+	if above, err := os.Stat(filepath.Dir(path)); err == nil && above.Mode().Perm()&0o077 == 0 {
+		return nil
+	}
+	return &configError{file: path, problem: fmt.Sprintf("others can write it (mode %04o)", info.Mode().Perm()), hint: "chmod go-w " + path}
 }
 
 // parseConfig reads the text of an mbox.toml by itself, without the

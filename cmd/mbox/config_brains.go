@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"mbox/agents/brain"
 )
 
 // Ollama is the table [ollama]: where models run on this machine.
@@ -197,28 +199,10 @@ func (c *Config) brainRefused(a *Agent) error {
 
 // key reads the key of an agent's brain; "" where none is configured. It is
 // never kept, and never part of an error.
-func (c *Config) key(b *Brain) (string, error) {
-	switch {
-	case b.KeyEnv != "":
-		key := strings.TrimSpace(os.Getenv(b.KeyEnv))
-		if key == "" {
-			return "", fmt.Errorf("the variable %s, which is to hold a key, is empty", b.KeyEnv)
-		}
-		return key, nil
-	case b.KeyFile != "":
-		path := b.KeyFile
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(c.home(), path)
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return "", err
-		}
-		key := strings.TrimSpace(string(data))
-		if key == "" {
-			return "", fmt.Errorf("%s, which is to hold a key, is empty", path)
-		}
-		return key, nil
+func (c *Config) key(b *Brain) (brain.Key, error) {
+	file := b.KeyFile
+	if file != "" && !filepath.IsAbs(file) {
+		file = filepath.Join(c.home(), file)
 	}
-	return "", nil
+	return brain.ReadKey(file, b.KeyEnv, os.Getenv)
 }

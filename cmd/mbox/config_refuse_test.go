@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -154,6 +156,43 @@ func TestSecretsStayOutOfTheFile(t *testing.T) {
 		var e *configError
 		if errors.As(err, &e) && strings.Contains(e.Error()+e.excerpt+e.hint, secret) {
 			t.Errorf("%s: shows the secret: %+v", text, e)
+		}
+	}
+}
+
+// A key's file that others can read gives no key, wherever the table names it.
+func TestKeyFiles(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, []byte("k1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := read(t, "[agents.coder]\nbrain = { kind = 'openai', model = 'm', url = 'https://a/v1', key_file = '"+file+"' }")
+	for mode, good := range map[os.FileMode]bool{0o600: true, 0o400: true, 0o640: false, 0o604: false, 0o620: false, 0o602: false} {
+		if err := os.Chmod(file, mode); err != nil {
+			t.Fatal(err)
+		}
+		if key, err := c.key(&c.Agents["coder"].Brain); (err == nil) != good || good != (key == "k1") {
+			t.Errorf("%o: %v", mode, err)
+		}
+	}
+}
+
+// A configuration that others can write is not read, unless its folder is closed.
+func TestConfigOfOthers(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, configFile)
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		folder, file os.FileMode
+		good         bool
+	}{{0o755, 0o644, true}, {0o755, 0o600, true}, {0o755, 0o664, false}, {0o755, 0o646, false}, {0o700, 0o666, true}, {0o710, 0o666, false}} {
+		if err := errors.Join(os.Chmod(dir, c.folder), os.Chmod(file, c.file)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := loadConfig(dir); (err == nil) != c.good {
+			t.Errorf("%+v: %v", c, err)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func (c *Config) brain(t *agents.Team, name string, a *Agent) (agents.Brain, err
 		if err != nil {
 			return nil, err
 		}
-		o = brain.Options{URL: a.Brain.URL, Model: role.Model, Key: brain.Key(key)}
+		o = brain.Options{URL: a.Brain.URL, Model: role.Model, Key: key}
 	case "exec":
 		p, err := policy.ForAgent(t.Policies, name)
 		if err == nil {
