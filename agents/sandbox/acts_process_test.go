@@ -119,6 +119,14 @@ func kernelActs() []act {
 		{name: "open a file system", try: calls(unix.SYS_FSOPEN, 0, 0), denied: noCall, free: []string{"EFAULT"}, root: true},
 		{name: "unshare", try: calls(unix.SYS_UNSHARE, unix.CLONE_NEWUTS), denied: noCall, root: true},
 		{name: "setns", try: calls(unix.SYS_SETNS, none, 0), denied: noCall, free: []string{"EBADF"}},
+		{name: "make a setuid file", try: func(scene) error {
+			fd, err := unix.Open("own-program", unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o700)
+			if err != nil {
+				return fmt.Errorf("open: %v", err)
+			}
+			defer unix.Close(fd)
+			return unix.Fchmod(fd, 0o4700)
+		}, denied: noCall},
 		{name: "clone3", try: calls(unix.SYS_CLONE3), denied: []string{"ENOSYS"}, free: []string{"EINVAL"}},
 		{name: "chroot", try: func(scene) error { return unix.Chroot(".") }, denied: noCall, root: true},
 		{name: "pivot_root", try: calls(unix.SYS_PIVOT_ROOT, memory, memory), denied: noCall, free: []string{"ENOENT"}, root: true},

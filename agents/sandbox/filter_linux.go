@@ -90,7 +90,7 @@ func careful(network bool) []call {
 	}
 	itself := []assembly{load(argument(0)), equal(0, answer(allow)), answer(deny)} // 0 is the caller
 	second := sequence(load(argument(1)), equal(0, answer(allow)))
-	return []call{
+	return append([]call{
 		// AF_UNIX among others: no namespace keeps sockets with a path apart.
 		{unix.SYS_SOCKET, []assembly{
 			load(argument(0)), equal(unix.AF_INET, answer(allow)), equal(unix.AF_INET6, answer(allow)), netlink, answer(deny),
@@ -118,5 +118,24 @@ func careful(network bool) []call {
 		{unix.SYS_IOPRIO_SET, []assembly{
 			load(argument(0)), equal(ioprioProcess, second), answer(deny),
 		}},
-	}
+		{unix.SYS_FCHMOD, modeIn(1)},
+		{unix.SYS_FCHMODAT, modeIn(2)},
+		{unix.SYS_FCHMODAT2, modeIn(2)},
+		{unix.SYS_MKNODAT, modeIn(2)},
+		{unix.SYS_OPENAT, madeWith(2, 3)},
+		// Its mode lies in memory too. Without it openat is used.
+		{unix.SYS_OPENAT2, []assembly{answer(unknown)}},
+	}, carefulHere...)
+}
+
+// modeIn refuses to make a file run as its owner or its group, who is the user of
+// mbox whoever runs it.
+func modeIn(number uint32) []assembly {
+	return []assembly{load(argument(number)), mask(unix.S_ISUID | unix.S_ISGID), equal(0, answer(allow)), answer(deny)}
+}
+
+// madeWith is modeIn for calls that look at a mode only when they make a file.
+func madeWith(flags, mode uint32) []assembly {
+	makes := []assembly{load(argument(flags)), mask(unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY), equal(0, answer(allow))}
+	return append(makes, modeIn(mode)...)
 }

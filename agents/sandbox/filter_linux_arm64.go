@@ -8,4 +8,5 @@ const nativeArch = unix.AUDIT_ARCH_AARCH64
 var (
 	foreign     assembly
 	refusedHere []uint32
+	carefulHere []call
 )

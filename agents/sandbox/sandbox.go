@@ -22,7 +22,8 @@
 //     neither Multipath TCP nor UDP.
 //   - seccomp refuses sockets with a path (Docker, D-Bus, ssh-agent), which no
 //     namespace separates, and the calls that an agent has no use for and
-//     attackers have: io_uring, bpf, mount, ptrace, keyctl, ….
+//     attackers have: io_uring, bpf, mount, ptrace, keyctl, …; and to make a file
+//     setuid or setgid, by which others would run it as the user of mbox.
 //
 // All of it holds or the command does not start: a kernel that lacks a part is
 // [ErrUnsupported], there is no best effort. A helper that fails writes one line
