@@ -103,4 +103,24 @@ var policyMutants = []mutant{
 		"err := p.policy.Tool(\"read_file\")", "err := error(nil)",
 		command{"agents", "TestPromptFilesAreThePolicys"},
 	},
+	{
+		"setuid-from-a-sandbox", "security", "agents/sandbox/filter_linux.go",
+		"mask(unix.S_ISUID | unix.S_ISGID)", "mask(unix.S_ISGID)",
+		command{"agents/sandbox", "TestFilter"},
+	},
+	{
+		"root-in-a-root", "security", "agents/policy/roots.go",
+		"return ok && rel != \".\"", "return ok && rel == \"\"",
+		policyTest("TestCheckRoots"),
+	},
+	{
+		"root-behind-a-link", "security", "agents/policy/roots.go",
+		"linkErr == nil && link != \"\"", "linkErr == nil && link == \"/\"",
+		policyTest("TestCheckRoots"),
+	},
+	{
+		"root-replaced", "security", "agents/action/path.go",
+		"opened, err := dir.Stat(\".\")\n\tif err == nil && !os.SameFile(seen, opened) {\n\t\terr = throughLink(path)", "_, err = dir.Stat(\".\")\n\tif err == nil && seen == nil {\n\t\terr = throughLink(path)",
+		actionTest("TestRootBecomesASymlink"),
+	},
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"golang.org/x/sys/unix"
 
+	"mbox/agents/policy"
 	"mbox/schemas"
 )
 
@@ -319,4 +320,21 @@ func compact(t *testing.T, v []byte) string {
 	again, err := json.Marshal(whole)
 	must(t, err)
 	return string(again)
+}
+
+// A symlink that comes to where a root was, after the decision, leads nowhere.
+func TestRootBecomesASymlink(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, "other"), 0o700))
+	must(t, os.WriteFile(filepath.Join(dir, "other/a.txt"), []byte("x"), 0o600))
+	must(t, os.Symlink("other", filepath.Join(dir, "root")))
+	for root, good := range map[string]bool{"other": true, "root": false} {
+		f, err := Open(policy.Place{Root: filepath.Join(dir, root), Rel: "a.txt"})
+		if (err == nil) != good {
+			t.Errorf("%s: %v", root, err)
+		}
+		if err == nil {
+			f.Close()
+		}
+	}
 }

@@ -46,12 +46,12 @@ func checkLocal(path string) error {
 	return nil
 }
 
-// enter opens the folder of a place, step by step, and returns the name in it.
-// No step follows a symlink, not even to another folder of the same root: what
+// enter opens the folder of a place, step by step from its root, and returns the
+// name in it. No step follows a symlink, not even to another folder of the same root: what
 // is opened is compared with what was looked at, so nobody can put a link there
 // in between.
 func enter(place policy.Place) (*os.Root, string, error) {
-	dir, err := os.OpenRoot(place.Root)
+	dir, err := openRoot(place.Root)
 	if err != nil {
 		return nil, "", err
 	}
@@ -65,6 +65,27 @@ func enter(place policy.Place) (*os.Root, string, error) {
 		dir = next
 	}
 	return dir, steps[len(steps)-1], nil
+}
+
+// openRoot opens a root as the decision named it: no symlink has come there since.
+func openRoot(path string) (*os.Root, error) {
+	seen, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := dir.Stat(".")
+	if err == nil && !os.SameFile(seen, opened) {
+		err = throughLink(path)
+	}
+	if err != nil {
+		dir.Close()
+		return nil, err
+	}
+	return dir, nil
 }
 
 func stepInto(dir *os.Root, name string) (*os.Root, error) {

@@ -70,7 +70,7 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 			s.warnf("%s is not enabled in mbox.toml: it takes nothing", o.agent)
 		}
 		s.warnUnsynced(box.Options().Sync)
-		if err := s.config.checkSandbox(o.agent); err != nil {
+		if err := s.config.mayStart(o.agent); err != nil {
 			return err
 		}
 		if err := s.recordLifted(ctx, box, o.agent); err != nil {

@@ -88,10 +88,13 @@ func configSource(home string) ([]byte, error) {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, nil
 	}
+	if err == nil {
+		err = checkWriters(path)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return data, checkWriters(path)
+	return data, nil
 }
 
 // checkWriters refuses a configuration that others can write: they would say what

@@ -39,7 +39,7 @@ func prepare(ctx context.Context, s *session) (*service, error) {
 	if s.team != nil {
 		own.team.Actions = s.team.Actions // an hour's budget does not begin anew
 	}
-	err = own.config.checkSandbox(own.config.agentNames()...)
+	err = own.config.mayStart(own.config.agentNames()...)
 	if err == nil {
 		err = own.recordLifted(ctx, v.box, own.config.agentNames()...)
 	}

@@ -147,6 +147,24 @@ func (c *Config) confinement(name string) func(*exec.Cmd) error {
 	return func(cmd *exec.Cmd) error { return sandbox.Confine(cmd, rules) }
 }
 
+// mayStart refuses to let agents work whose folders could become others, or
+// whose sandbox cannot be had.
+func (c *Config) mayStart(names ...string) error {
+	for _, name := range names {
+		if a := c.Agents[name]; a == nil || !a.Enabled {
+			continue
+		}
+		p, err := policy.ForAgent(c.policy(), name)
+		if err == nil {
+			err = p.CheckRoots()
+		}
+		if err != nil {
+			return &configError{file: c.path, problem: err.Error()}
+		}
+	}
+	return c.checkSandbox(names...)
+}
+
 // checkSandbox refuses to work where commands are to be confined and this
 // machine cannot.
 func (c *Config) checkSandbox(names ...string) error {
