@@ -234,7 +234,7 @@ func TestGoneFromACopy(t *testing.T) {
 		"without pending":    {30, func(dir string) error { return os.RemoveAll(filepath.Join(dir, "tasks/pending")) }, true},
 		"few, no pending":    {5, func(dir string) error { return os.RemoveAll(filepath.Join(dir, "tasks/pending")) }, true},
 		"pending is emptied": {30, func(dir string) error { return emptied(filepath.Join(dir, "tasks/pending")) }, true},
-		"no empty folders":   {5, func(dir string) error {
+		"no empty folders": {5, func(dir string) error {
 			for _, f := range folders { // as git makes a clone
 				_ = os.Remove(filepath.Join(dir, f)) // what is not empty stays
 			}
