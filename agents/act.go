@@ -58,7 +58,7 @@ func (a *attempt) act(hard context.Context) {
 		defer late()
 	}
 	p := &performance{attempt: a, ctx: ctx, hard: hard, task: a.claim.Task, role: team.role(a.Agent), policy: a.policy, brain: agent.Brain, debited: time.Now()}
-	quiet := a.report.begin()
+	quiet := a.report.begin(false)
 	defer a.clear("inputs")
 	inputs, err := a.layInputs()
 	v := failed("inputs", fmt.Sprint(err))

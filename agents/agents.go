@@ -36,7 +36,9 @@
 // # What a command gets and gives
 //
 // The command is run by /bin/sh -c in agents/<agent>/workspace, with umask 077,
-// in a process group of its own. It gets:
+// in a process group of its own, and is over when its process has ended: what it
+// left gets SIGTERM then, and SIGKILL after the grace, also what has left the
+// group or the session. It gets:
 //
 //	stdin             the task's JSON, the bytes of tasks/in-progress/<id>.json
 //	MBOX_TASK_FILE    a file with the same bytes, gone after the attempt
@@ -49,7 +51,7 @@
 //	MBOX_INPUTS       a folder: copies of what the task may read, the artifacts of
 //	                  the tasks that it depends on and of its children under
 //	                  <their id>/, what its sender attached under <its id>/
-//	descriptor 3      the lease: whoever holds it open holds the task
+//	descriptor 3      an empty file: whoever holds it open holds the task
 //
 // The rest of the environment is Worker.Env (of mbox's own commands: what programs
 // need, and what the risk profile passes through), or without it the worker's. It
@@ -59,7 +61,7 @@
 //	                  the newlines at its end
 //	exit 0            completes the task
 //	exit 75           gives it back for later, without burning the attempt
-//	any other end     ends the attempt: codes exit, signal, timeout, start
+//	any other end     ends the attempt: codes exit, signal, timeout, silence, start
 //	stderr            lines for the agent's log, logs/<agent>.log, but for
 //
 //	mbox:progress [PERCENT[%]] MESSAGE    how far the work is; one a second is passed on
@@ -70,13 +72,11 @@
 //
 // # What holds
 //
-// The lease follows the work. What the command writes, on stdout or stderr,
-// renews it; nothing else does, so that a command that hangs in silence loses
-// its task at the lease's deadline. A claim that is over (cancelled, reclaimed,
-// moved by hand) ends its process group at once. The command begins only when
-// its group stands in the lease file, so there is no moment in which a killed
-// worker leaves a command that nobody knows of; and no command outlives its
-// attempt, on success neither.
+// The lease follows the work. It is renewed while the command lives: one that hangs loses its task at Worker.Timeout,
+// and if it hangs in silence at Worker.Silence. A claim that is over (cancelled,
+// reclaimed, moved by hand) ends all of its command at once, and so does the
+// worker's death. The command begins only when the lease file says what ends it;
+// and no command outlives its attempt, on success neither.
 //
 // Any number of workers, in one process or many, may serve one mailbox and one
 // agent.

@@ -46,8 +46,8 @@ func newAttempt(hard context.Context, s *shift, claim *mailbox.Claim) *attempt {
 	a.live, a.cut = context.WithCancelCause(hard)
 	a.log, a.own = s.logOf(s.Log, claim), s.logOf(s.journal.log(), claim)
 	a.report = newReporter(a)
-	a.stdout = &output{dir: s.workspace, heard: a.report.alive}
-	a.stderr = &remarks{log: remarksTo(a.own), heard: a.report.alive, progress: a.report.progress, delay: defaultDelay}
+	a.stdout = &output{dir: s.workspace, heard: a.report.heard}
+	a.stderr = &remarks{log: remarksTo(a.own), heard: a.report.heard, progress: a.report.progress, delay: defaultDelay}
 	return a
 }
 
@@ -119,7 +119,7 @@ func (a *attempt) work() (e ending) {
 		return ending{unstarted: err}
 	}
 	begun := time.Now()
-	quiet := a.report.begin()
+	quiet := a.report.begin(true)
 	e = a.await(c)
 	// The end is a sign of life too: what follows should not race the deadline.
 	if err := a.claim.Renew(); err != nil {
@@ -127,11 +127,12 @@ func (a *attempt) work() (e ending) {
 	}
 	c.end(a.live, a.Grace)
 	if !c.drain() {
-		a.log.Warn().Msg("something that left the command's process group holds its output open")
+		a.log.Warn().Msg("something that could not be killed holds its output open")
 	}
 	quiet()
 	a.log.Debug().Dur("took", time.Since(begun)).Msg("the command has ended")
-	e.state, e.delay, e.tail = c.state, a.stderr.delay, a.stderr.end()
+	e.delay, e.tail = a.stderr.delay, a.stderr.end()
+	e.status, e.unstarted = c.Status()
 	return e
 }
 
@@ -143,20 +144,24 @@ func (a *attempt) await(c *child) (e ending) {
 		defer timer.Stop()
 		timeout = timer.C
 	}
-	late := false
+	late, silent := false, false
 	select {
-	case <-c.done:
+	case <-c.Ended():
 	case <-a.live.Done():
 	case <-timeout:
 		late = true
+	case <-a.report.silence():
+		silent = true
 	}
 	switch {
 	case c.killed(): // not by this worker
 		a.explain()
 		e.lapsed = a.lapsed()
-	case c.ended(): // by itself, whatever came at the same moment
+	case c.over(): // by itself, whatever came at the same moment
 	case late:
 		e.timedOut = a.Timeout
+	case silent:
+		e.silent = a.Silence
 	default:
 		e.lapsed, e.stopped = a.lapsed(), true
 	}
@@ -227,7 +232,7 @@ func (a *attempt) lay() (err error) {
 func (a *attempt) spawn() (*child, error) {
 	l := a.laid
 	return spawn(command{
-		confine: a.Confine, line: a.Exec, dir: a.workspace, stdin: l.task, lease: a.claim.LeaseFile(),
+		confine: a.Confine, line: a.Exec, dir: a.workspace, stdin: l.task, hold: a.claim.Hold,
 		env: append(a.environment(),
 			"PWD="+a.workspace,
 			"MBOX_HOME="+a.Box.Home(),

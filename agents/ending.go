@@ -2,7 +2,6 @@ package agents
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 	"syscall"
 	"time"
@@ -14,13 +13,14 @@ import (
 
 // ending is how a command ended.
 type ending struct {
-	unstarted error            // it never began
-	lapsed    string           // killed, or not begun, because somebody else had ended the claim: how; it goes first
-	stopped   bool             // killed, or not begun, because the worker stops
-	timedOut  time.Duration    // killed because it took so long
-	state     *os.ProcessState // how it ended
-	delay     time.Duration    // what it asks for with exit code 75
-	tail      string           // the end of its stderr
+	unstarted error              // it never began
+	lapsed    string             // killed, or not begun, because somebody else had ended the claim: how; it goes first
+	stopped   bool               // killed, or not begun, because the worker stops
+	timedOut  time.Duration      // killed because it took so long
+	silent    time.Duration      // killed because it wrote nothing for so long
+	status    syscall.WaitStatus // how it ended
+	delay     time.Duration      // what it asks for with exit code 75
+	tail      string             // the end of its stderr
 }
 
 // exitDefer is the exit code that gives the task back: EX_TEMPFAIL of sysexits.h.
@@ -50,15 +50,14 @@ func (e ending) verdict() verdict {
 	if e.stopped {
 		return verdict{release: "worker stopping"}
 	}
-	if e.state == nil {
-		return failed("exit", "its end was not seen")
-	}
-	status, _ := e.state.Sys().(syscall.WaitStatus)
+	status := e.status
 	switch {
 	case e.timedOut > 0:
 		return failed("timeout", e.with(fmt.Sprintf("no end after %v", e.timedOut)))
+	case e.silent > 0:
+		return failed("silence", e.with(fmt.Sprintf("it wrote nothing for %v", e.silent)))
 	case status.Signaled():
-		return failed("signal", e.with("killed by "+e.state.String()))
+		return failed("signal", e.with("killed by signal: "+status.Signal().String()))
 	case status.ExitStatus() == 0:
 		return verdict{complete: true}
 	case status.ExitStatus() == exitDefer:

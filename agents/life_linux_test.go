@@ -1,6 +1,8 @@
 package agents
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,8 +31,9 @@ func TestCommandGets(t *testing.T) {
 		echo $MBOX_HOME,$MBOX_AGENT,$MBOX_TASK_ID,$MBOX_ATTEMPT,$MBOX_ARTIFACTS,$INHERITED >$OUT/env
 		echo $MBOX_TOKEN >$OUT/token
 		ps -o pgid= -p $$ | tr -d ' ' >$OUT/group; echo $$ >$OUT/pid
-		readlink /proc/self/fd/3 >$OUT/lease
-		[ -e /proc/$$/fd/4 ] || echo closed >$OUT/gate
+		readlink /proc/self/fd/3 >$OUT/held; cat <&3 >$OUT/inheld
+		readlink /proc/self/fd/* | grep -c '/\.mbox/' >$OUT/ofmbox
+		[ -e /proc/$$/fd/4 ] || [ -e /proc/$$/fd/5 ] || echo closed >$OUT/orders
 	`))
 	task, state := s.task(id)
 	if state != mailbox.Completed {
@@ -56,8 +59,10 @@ func TestCommandGets(t *testing.T) {
 		"env":     strings.Join([]string{home, "coder", string(id), "1", filepath.Join(workspace, "artifacts", string(id)+".1"), "yes"}, ","),
 		"token":   given.Mbox.Lease.Token,
 		"group":   strings.TrimSpace(s.written("pid")),
-		"lease":   filepath.Join(home, ".mbox/leases", string(id)+"."+given.Mbox.Lease.Token),
-		"gate":    "closed",
+		"held":    filepath.Join(home, ".mbox/children", string(id)+"."+fmt.Sprintf("%x", sha256.Sum256([]byte(given.Mbox.Lease.Token)))[:32]),
+		"inheld":  "",
+		"ofmbox":  "1",
+		"orders":  "closed",
 	} {
 		if got := strings.TrimSuffix(s.written(name), "\n"); got != want {
 			t.Errorf("%s: got %q, want %q", name, got, want)
@@ -65,7 +70,8 @@ func TestCommandGets(t *testing.T) {
 	}
 }
 
-// A process that has left the group cannot hold the task up by its stdout.
+// A process that has left the group and the session ends with its command all the
+// same, and cannot hold the task up by its stdout.
 func TestEscapedProcess(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, mailbox.Options{})
@@ -78,11 +84,8 @@ func TestEscapedProcess(t *testing.T) {
 	if took := time.Since(begun); took > 10*time.Second {
 		t.Errorf("that took %v", took)
 	}
-	if dead(pid) {
-		t.Error("it did not escape: this test shows nothing")
-	}
-	if !strings.Contains(s.log.String(), "holds its output open") {
-		t.Error("nothing is said about it")
+	if !dead(pid) {
+		t.Error("it lives on")
 	}
 }
 
@@ -94,7 +97,7 @@ func TestEndIsASignOfLife(t *testing.T) {
 	s.submit("x")
 	a := s.attempt(`touch -d '1 hour ago' $MBOX_HOME/.mbox/leases/*`)
 	a.work()
-	info, err := a.claim.LeaseFile().Stat()
+	info, err := os.Stat(s.leaseFile())
 	if err != nil || time.Since(info.ModTime()) > time.Minute {
 		t.Errorf("the lease is of %v: %v", info.ModTime(), err)
 	}
@@ -103,23 +106,32 @@ func TestEndIsASignOfLife(t *testing.T) {
 	}
 }
 
-// What outlives a killed worker is killed before the task is handed out again.
+// otherWorker is a worker in a process of its own, with a command of which a part
+// leaves its session; both say their numbers.
+func (s *scene) otherWorker(env ...string) (cmd *exec.Cmd, pid, escaped int) {
+	s.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		s.Fatal(err)
+	}
+	cmd = exec.Command(path)
+	cmd.Env = append(append(os.Environ(), env...), "OUT="+s.dir, "AGENTS_TEST_AS=worker", "AGENTS_TEST_HOME="+s.box.Home(),
+		`AGENTS_TEST_EXEC=setsid sh -c 'trap "" TERM; echo $$ >$OUT/escaped; while :; do sleep 0.01; done' & echo $$ >$OUT/pid; wait`)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd, s.pid("pid"), s.pid("escaped")
+}
+
+// What works for a killed worker ends with it, and then its task is handed out
+// again.
 func TestKilledWorker(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, mailbox.Options{})
 	id := s.submit("x")
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(path)
-	cmd.Env = append(os.Environ(), "OUT="+s.dir, "AGENTS_TEST_AS=worker", "AGENTS_TEST_HOME="+s.box.Home(),
-		`AGENTS_TEST_EXEC=sh -c 'trap "" TERM; echo $$ >$OUT/inner; while :; do sleep 0.01; done' & echo $$ >$OUT/pid; wait`)
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	pid, inner := s.pid("pid"), s.pid("inner")
+	cmd, pid, escaped := s.otherWorker()
 	if _, state := s.task(id); state != mailbox.InProgress {
 		t.Fatalf("the task is %s", state)
 	}
@@ -127,14 +139,10 @@ func TestKilledWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd.Wait()
-	until(t, "the leader is dead", func() bool { return dead(pid) }) // by its parent-death signal
-	if dead(inner) {
-		t.Fatal("the inner process is dead too: this test shows nothing")
-	}
+	until(t, "all of its command is dead", func() bool { return dead(pid) && dead(escaped) })
 	if _, err := s.box.Scan(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "what outlived it is dead", func() bool { return dead(inner) })
 	task, state := s.task(id)
 	if state != mailbox.Pending || task.Mbox.Attempt != 1 {
 		t.Errorf("%s, attempt %d", state, task.Mbox.Attempt)
@@ -148,17 +156,28 @@ func TestKilledWorker(t *testing.T) {
 	s.wantOutput(id, `"done"`)
 }
 
-// Members of a group that are dead and not waited for do not count.
-func TestDeadGroup(t *testing.T) {
+// What works for a worker that stands still is ended at the deadline, before the
+// task is handed out again.
+func TestStoppedWorker(t *testing.T) {
 	t.Parallel()
-	cmd := exec.Command("true")
-	cmd.SysProcAttr = processAttr()
-	if err := cmd.Start(); err != nil {
+	s := newScene(t, mailbox.Options{Lease: time.Second})
+	id := s.submit("x")
+	cmd, pid, escaped := s.otherWorker("AGENTS_TEST_LEASE=1s")
+	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	defer cmd.Wait()
-	until(t, "a zombie", func() bool { return dead(cmd.Process.Pid) })
-	if groupLives(cmd.Process.Pid) {
-		t.Error("it lives")
+	until(t, "the task is taken back", func() bool {
+		if _, err := s.box.Scan(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_, state := s.task(id)
+		return state == mailbox.Pending
+	})
+	if !dead(pid) || !dead(escaped) {
+		t.Error("its command lives")
 	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	s.once(s.worker(`echo done`))
+	s.wantOutput(id, `"done"`)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"mbox/agents/sandbox"
 	"mbox/audit"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
@@ -24,6 +25,7 @@ import (
 // The test binary is also what the tests run: a worker that can be killed, and
 // a command that completes its own task.
 func TestMain(m *testing.M) {
+	sandbox.Main()
 	switch os.Getenv("AGENTS_TEST_AS") {
 	case "worker":
 		exit(runWorker(os.Getenv("AGENTS_TEST_HOME"), os.Getenv("AGENTS_TEST_EXEC")))
@@ -51,7 +53,8 @@ func exit(err error) {
 
 func runWorker(home, line string) error {
 	ctx := context.Background()
-	b, err := mailbox.Open(ctx, home, mailbox.Options{Sync: durable.None})
+	lease, _ := time.ParseDuration(os.Getenv("AGENTS_TEST_LEASE")) // 0 if it is not there
+	b, err := mailbox.Open(ctx, home, mailbox.Options{Sync: durable.None, Lease: lease})
 	if err != nil {
 		return err
 	}
@@ -156,11 +159,21 @@ func lint(t *testing.T, home string) {
 // noLeftovers checks that no attempt left its copy of the task, its spool or a
 // lease behind.
 func (s *scene) noLeftovers() {
-	for _, pattern := range []string{"agents/coder/workspace/.*", ".mbox/leases/*", ".mbox/tmp/*"} {
+	for _, pattern := range []string{"agents/coder/workspace/.*", ".mbox/leases/*", ".mbox/children/*", ".mbox/tmp/*"} {
 		if left, _ := filepath.Glob(filepath.Join(s.box.Home(), pattern)); len(left) > 0 {
 			s.Errorf("left behind: %q", left)
 		}
 	}
+}
+
+// leaseFile is the lease of the one claim that there is.
+func (s *scene) leaseFile() string {
+	s.Helper()
+	files, err := filepath.Glob(filepath.Join(s.box.Home(), ".mbox/leases/*"))
+	if err != nil || len(files) != 1 {
+		s.Fatalf("leases: %q (%v)", files, err)
+	}
+	return files[0]
 }
 
 func (s *scene) worker(line string) *Worker {

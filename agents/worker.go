@@ -32,6 +32,7 @@ type Worker struct {
 	Env         []string      // of commands, besides the variables of their task; nil: the worker's own
 	Concurrency int           // tasks at once; 1
 	Timeout     time.Duration // the longest an attempt may take; 0 is for ever
+	Silence     time.Duration // the longest a command may write nothing; 0 is for ever
 	Type        string        // only tasks of this type; "" is all
 	Once        bool          // end when there is nothing to claim and nothing runs
 	// Retired, if not nil, is closed when another worker takes the agent over: this
@@ -103,8 +104,8 @@ func (w *Worker) begin(ctx context.Context) (*shift, error) {
 		return nil, errors.New("it has neither a command nor a role")
 	case strings.ContainsRune(s.Exec, 0):
 		return nil, errors.New("its command has a NUL")
-	case s.Concurrency < 0 || s.Grace < 0 || s.Timeout < 0:
-		return nil, errors.New("concurrency, grace and timeout cannot be negative")
+	case s.Concurrency < 0 || s.Grace < 0 || s.Timeout < 0 || s.Silence < 0:
+		return nil, errors.New("concurrency, grace, timeout and silence cannot be negative")
 	}
 	if err := mailbox.CheckAgent(s.Agent); err != nil {
 		return nil, err

@@ -139,7 +139,7 @@ func inBackup(name string) bool {
 	case ".mbox/boot", ".mbox/index", ".mbox/index.new", ".mbox/readonly", ".mbox/journal":
 		return false
 	}
-	return !strings.HasPrefix(name, ".mbox/pace-") && !strings.HasPrefix(name, ".mbox/tmp/") && !strings.HasPrefix(name, ".mbox/leases/") && !strings.HasPrefix(name, ".mbox/spare/") && !strings.HasPrefix(name, ".mbox/locks/")
+	return !strings.HasPrefix(name, ".mbox/pace-") && !strings.HasPrefix(name, ".mbox/tmp/") && !strings.HasPrefix(name, ".mbox/leases/") && !strings.HasPrefix(name, ".mbox/children/") && !strings.HasPrefix(name, ".mbox/spare/") && !strings.HasPrefix(name, ".mbox/locks/")
 }
 
 // file copies one file if it is not the one that was copied before. What is no

@@ -95,7 +95,6 @@ type Box struct {
 	id     string // mailbox id
 	salt   []byte // for hashes of identities and keys
 	boot   string
-	host   string
 	writer audit.Writer
 	ledger *audit.Ledger
 	shards [shards]*durable.LockFile
@@ -104,6 +103,7 @@ type Box struct {
 	// the ledger. It comes before any shard.
 	delegates *durable.LockFile
 	start     string // startTime of this process
+	namespace string // of the numbers of processes
 	looks     bool   // it was opened by Look
 
 	index *index
@@ -381,8 +381,8 @@ func boxOf(dir string, v version, salt []byte, o Options, looks bool) (*Box, err
 	}
 	writer := audit.ThisWriter()
 	b := &Box{
-		home: dir, o: o, id: v.MailboxID, salt: salt, boot: boot, host: writer.Host, writer: writer,
-		start: startTime(os.Getpid()), paces: map[string]pace{}, looks: looks,
+		home: dir, o: o, id: v.MailboxID, salt: salt, boot: boot, writer: writer,
+		start: startTime(os.Getpid()), namespace: pidNamespace(), paces: map[string]pace{}, looks: looks,
 	}
 	b.ledger, err = audit.Open(dir, v.MailboxID, audit.Options{Mode: o.Sync, Wait: o.LockWait, Now: o.Now, Stands: b.standing, Looks: looks})
 	if err != nil {
@@ -429,14 +429,16 @@ func (b *Box) Options() Options { return b.o }
 
 func (b *Box) now() time.Time { return b.o.Now() }
 
-// bootRecord says on which boot, machine and inode the mailbox was last
-// recovered. Any difference means that unflushed renames may be lost, or that
-// the home was moved or copied, or a folder of tasks replaced. Recovering stands
-// while a recovery within one boot is at work: if it dies, the next Open goes on
-// with it. Stopped says which tasks a recovery found gone (ErrGone).
+// bootRecord says in which boot of a machine and on which inode the mailbox was
+// last recovered. Any difference means that unflushed renames may be lost, or
+// that the home was moved or copied, or a folder of tasks replaced. The boot
+// tells the machine too: the name of a host changes, and containers share it or
+// have one each. Recovering stands while a recovery within one boot is at work:
+// if it dies, the next Open goes on with it. Stopped says which tasks a recovery
+// found gone (ErrGone).
 type bootRecord struct {
 	Boot       string `json:"boot"`
-	Host       string `json:"host"`
+	Host       string `json:"host,omitzero"` // in records of earlier mboxes; it tells nothing
 	Dev        uint64 `json:"dev"`
 	Inode      uint64 `json:"inode"`
 	Folders    inodes `json:"folders"` // of taskPlaces
@@ -454,7 +456,7 @@ func currentBoot(dir string) (bootRecord, error) {
 		return bootRecord{}, err
 	}
 	folders, err := taskInodes(dir)
-	return bootRecord{Boot: boot, Host: audit.ThisWriter().Host, Dev: deviceOf(info), Inode: inode(info), Folders: folders}, err
+	return bootRecord{Boot: boot, Dev: deviceOf(info), Inode: inode(info), Folders: folders}, err
 }
 
 // readBoot returns the boot record; an empty one, which no machine has, where
@@ -472,6 +474,7 @@ func readBoot(dir string) (bootRecord, error) {
 	if schemas.Decode(data, &was) != nil {
 		return bootRecord{}, nil
 	}
+	was.Host = ""
 	return was, nil
 }
 

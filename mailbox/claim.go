@@ -21,8 +21,8 @@ type ClaimRequest struct {
 	// no action: false takes the next one that does. nil: yes.
 	Thinks func() bool
 	// Process makes a lease file that the claim holds locked as long as this
-	// process, or a child that inherits the descriptor, lives. Without it the
-	// lease is its deadline alone: for one-shot commands.
+	// process lives. Without it the lease is its deadline alone: for one-shot
+	// commands.
 	Process bool
 }
 
@@ -72,8 +72,9 @@ func (c *Claim) Token() string { return c.token }
 // Agent is who claimed.
 func (c *Claim) Agent() string { return c.agent }
 
-// Close gives up the lease file's descriptor. The lock on it is never released
-// by call, because that would release it for a child that inherited it.
+// Close gives up the lease file's descriptor, and the lock with it. The lock is
+// never released by call: that would release it for a child between its fork and
+// its exec, which has it too.
 func (c *Claim) Close() error {
 	if c.lease == nil {
 		return nil
@@ -277,7 +278,7 @@ func (b *Box) pick(c *Claim, before string) *change {
 	t, now := c.Task, At(b.now())
 	t.Mbox.Attempt++
 	t.Mbox.Epoch++
-	t.Mbox.Lease = &Lease{Token: c.token, Host: b.host, Deadline: At(now.Add(b.o.Lease))}
+	t.Mbox.Lease = &Lease{Token: c.token, Host: b.writer.Host, Deadline: At(now.Add(b.o.Lease))}
 	t.Mbox.NotBefore = nil
 	t.Assignment.PickedUpBy, t.Assignment.PickedUpAt = &c.agent, &now
 	return &change{

@@ -1754,12 +1754,17 @@ func init() {
 	os.Exit(1)
 }
 
-// work holds the claim, and with MBOX_TEST_CHILD starts a child that inherits the
-// lease, as a worker's command does.
+// work holds the claim, and with MBOX_TEST_CHILD starts a child that holds the
+// task too, as a worker's command does.
 func work(c *Claim) error {
 	if os.Getenv("MBOX_TEST_CHILD") != "" {
 		child := exec.Command("/bin/sh", "-c", "read -r line")
-		child.Stdin, child.Stdout, child.ExtraFiles = os.Stdin, os.Stdout, []*os.File{c.LeaseFile()}
+		held, err := c.Hold()
+		if err != nil {
+			return err
+		}
+		defer held.Close()
+		child.Stdin, child.Stdout, child.ExtraFiles = os.Stdin, os.Stdout, []*os.File{held}
 		child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		if err := child.Start(); err != nil {
 			return err
@@ -1891,7 +1896,7 @@ func late(t *testing.T, b *Box, w *claimer, times int64) {
 }
 
 // TestKilledWorkersChild: the child that does the work goes before the task is
-// handed out again, though it holds the lease's lock.
+// handed out again, though it holds the task.
 func TestKilledWorkersChild(t *testing.T) {
 	b := newBox(t, Options{})
 	sent(t, b, "t1")

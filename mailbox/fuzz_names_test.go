@@ -48,7 +48,7 @@ func checkID(t *testing.T, id ID) {
 	if name, tx, ok := cutLast(string(id)+"~"+zeroTX, "~"); !ok || name != string(id) || tx != zeroTX {
 		t.Errorf("%q is staged as that of %q", id, name)
 	}
-	if back, token, ok := leaseOf(string(id) + "." + zeroTX); !ok || back != id || token != zeroTX {
+	if back, ok := leaseOf(leaseName(id, zeroTX)); !ok || back != id {
 		t.Errorf("the lease of %q is that of %q, %v", id, back, ok)
 	}
 	drop, err := ParseDrop(file, []byte(titled("")))

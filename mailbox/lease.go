@@ -1,10 +1,13 @@
 package mailbox
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,57 +19,70 @@ import (
 	"mbox/schemas"
 )
 
-// A lease file, .mbox/leases/<id>.<token>, is made and locked before the
-// claim's line, under the task's shard. The flock belongs to the open file, so
-// it lasts as long as the worker or any child that inherited the descriptor
-// lives, and the kernel frees it when the last of them has died. It is tested
-// only under the shard. Its mtime is the last sign of life.
+// A lease file, .mbox/leases/<id>.<first 32 hex digits of the token's SHA-256>,
+// is made and locked before the claim's line, under the task's shard. The worker
+// alone has it open, so its flock lasts as long as the worker lives, and the
+// kernel frees it when that has died. It is tested only under the shard. Its
+// mtime is the last sign of life.
+//
+// The processes that do the work hold a shared flock on another file, which is
+// empty and that nobody reads: .mbox/children/, under the same name. Of the lease
+// itself they inherit nothing: who has a descriptor can free its lock, and write
+// what mbox would believe.
 //
 // gofrs/flock is not used here, because its Unlock would free a child's lock
 // with the parent's.
 
-// leaseNote is what a lease file holds: who works on the task, for whoever has
-// to kill a lost worker's process group.
+// leaseNote is what a lease file holds: who works on the task. The numbers of
+// processes mean something only in their boot and PID namespace.
 type leaseNote struct {
-	PID     int    `json:"pid"`   // the worker
-	Start   string `json:"start"` // its start time, against reuse of the pid
-	Group   int    `json:"group"` // the child's process group; 0 if none yet
-	Host    string `json:"host"`
-	Boot    string `json:"boot"`
-	Started string `json:"group_start"` // start time of the group's leader
+	PID        int    `json:"pid"`   // the worker
+	Start      string `json:"start"` // its start time, against reuse of the pid
+	Child      int    `json:"child"` // the process to end so that all ends that works on the task; 0 if none yet
+	ChildStart string `json:"child_start"`
+	Boot       string `json:"boot"`
+	Namespace  string `json:"pid_namespace"` // "" where there are none
+	Host       string `json:"host"`          // for people
 }
 
-func (b *Box) leasePath(id ID, token string) string {
-	return privatePath(b.home, "leases", string(id)+"."+token)
+// leaseName is the name of a lease file. It tells nobody the token.
+func leaseName(id ID, token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return string(id) + "." + hex.EncodeToString(sum[:16])
+}
+
+func (b *Box) leasePath(name string) string { return privatePath(b.home, "leases", name) }
+
+func (b *Box) childPath(name string) string { return privatePath(b.home, "children", name) }
+
+func (b *Box) leaseNote() leaseNote {
+	return leaseNote{PID: b.writer.PID, Start: b.start, Boot: b.boot, Namespace: b.namespace, Host: b.writer.Host}
+}
+
+// here tells whether the note's processes are those that this process sees.
+func (b *Box) here(n *leaseNote) bool {
+	return n != nil && n.Boot == b.boot && n.Namespace == b.namespace
 }
 
 // makeLease makes the claim's lease file and locks it.
 func (b *Box) makeLease(c *Claim) (*os.File, error) {
-	note, err := schemas.Canonical(leaseNote{PID: b.writer.PID, Start: b.start, Host: b.host, Boot: b.boot})
-	if err != nil {
-		return nil, err
+	f, err := durable.Create(b.leasePath(leaseName(c.ID(), c.token)))
+	if err == nil {
+		err = writeNote(f, b.leaseNote())
 	}
-	note = slices.Concat([]byte{'\n'}, note, []byte{'\n'}) // what stands before it may have no newline
-	f, err := durable.CreateSpare(b.spareLease(c.ID()), b.leasePath(c.ID(), c.token), 4<<10, note)
 	if err != nil {
 		return f, err
 	}
-	return f, flockNow(f)
+	return f, flockNow(f, unix.LOCK_EX)
 }
 
-// writeLease adds a note: the last line counts.
-func (b *Box) writeLease(f *os.File, n leaseNote) error {
+// writeNote adds a note: the last line counts.
+func writeNote(f *os.File, n leaseNote) error {
 	data, err := schemas.Canonical(n)
 	if err != nil {
 		return err
 	}
 	return durable.Append(f, append(data, '\n'))
-}
-
-// spareLease is where the lease file of a claim that has ended waits to be used
-// again: one for a shard.
-func (b *Box) spareLease(id ID) string {
-	return privatePath(b.home, "spare", fmt.Sprintf("lease-%02x", shardOf(string(id))))
 }
 
 // spareTasks are where the earlier versions of a shard's tasks wait to be used
@@ -82,8 +98,9 @@ func (b *Box) spareTasks(shard int) []string {
 	return names
 }
 
-func flockNow(f *os.File) error {
-	err := again(func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) })
+// flockNow takes the lock, shared or not, if nobody is in its way.
+func flockNow(f *os.File, how int) error {
+	err := again(func() error { return unix.Flock(int(f.Fd()), how|unix.LOCK_NB) })
 	if err != nil {
 		return &fs.PathError{Op: "flock", Path: f.Name(), Err: err}
 	}
@@ -99,19 +116,36 @@ func again(call func() error) error {
 	}
 }
 
-// LeaseFile is the locked lease file, to be handed to the process that does the
-// work; nil for a claim without one.
-func (c *Claim) LeaseFile() *os.File { return c.lease }
+// Hold makes the file that the processes inherit that are to do the work: while
+// one of them has it open, the task is handed out again only when they have been
+// ended, or at the deadline. nil for a claim without a lease file. The caller
+// closes it.
+func (c *Claim) Hold() (*os.File, error) {
+	if c.lease == nil {
+		return nil, nil
+	}
+	path := c.box.childPath(leaseName(c.ID(), c.token))
+	f, err := durable.Create(path)
+	if errors.Is(err, fs.ErrNotExist) { // a home without the folder: it is made when it is needed
+		if err = durable.MkdirAll(filepath.Dir(path), c.box.o.Sync); err == nil {
+			f, err = durable.Create(path)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, flockNow(f, unix.LOCK_SH)
+}
 
-// Started records the process group of the child that does the work.
-func (c *Claim) Started(group int) error {
+// Started records the process that ends whatever works on the task, at once,
+// when it gets SIGTERM.
+func (c *Claim) Started(child int) error {
 	if c.lease == nil {
 		return nil
 	}
-	return c.box.writeLease(c.lease, leaseNote{
-		PID: c.box.writer.PID, Start: c.box.start, Group: group, Started: startTime(group),
-		Host: c.box.host, Boot: c.box.boot,
-	})
+	n := c.box.leaseNote()
+	n.Child, n.ChildStart = child, startTime(child)
+	return writeNote(c.lease, n)
 }
 
 // Renew is a sign of life: it moves the lease's end to one lease time from now.
@@ -137,13 +171,16 @@ const (
 )
 
 // judge tells how the lease of an in-progress task stands. Under the task's
-// shard, so that a claim that is just being made is not judged.
+// shard, so that a claim that is just being made is not judged. A lock that is
+// held is the truth, whatever else is said: only what is left of a dead worker
+// does not count, if it can be ended from here.
 func (b *Box) judge(t *Task) (verdict, *leaseNote, error) {
 	l := t.Mbox.Lease
 	if l == nil {
 		return leaseLost, nil, nil
 	}
-	f, err := durable.OpenFile(b.leasePath(t.ID, l.Token), os.O_RDWR)
+	name := leaseName(t.ID, l.Token)
+	f, err := durable.OpenFile(b.leasePath(name), os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {
 		return b.byDeadline(l.Deadline.Time), nil, nil
 	}
@@ -156,20 +193,44 @@ func (b *Box) judge(t *Task) (verdict, *leaseNote, error) {
 		return leaseHeld, nil, err
 	}
 	note := readNote(f, info.Size())
-	switch err := flockNow(f); {
-	case err == nil:
-		return leaseLost, note, nil
-	case !errors.Is(err, unix.EWOULDBLOCK):
-		return leaseHeld, note, err
+	held, err := isLocked(f)
+	if err == nil && !held {
+		held, err = b.childLives(name)
+		held = held && !b.canEnd(note)
 	}
-	if note != nil && note.Boot == b.boot && note.PID != 0 && startTime(note.PID) != note.Start {
-		return leaseLost, note, nil // the worker is gone, its children are not
+	switch {
+	case err != nil:
+		return leaseHeld, note, err
+	case !held:
+		return leaseLost, note, nil
 	}
 	until := info.ModTime().Add(b.o.Lease)
 	if l.Deadline.After(until) {
 		until = l.Deadline.Time
 	}
 	return b.byDeadline(until), note, nil
+}
+
+// isLocked tells whether somebody else holds a lock on the file.
+func isLocked(f *os.File) (bool, error) {
+	err := flockNow(f, unix.LOCK_EX)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return true, nil
+	}
+	return false, err
+}
+
+// childLives tells whether a process has the file of the claim's children open.
+func (b *Box) childLives(name string) (bool, error) {
+	f, err := durable.OpenFile(b.childPath(name), os.O_RDWR)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	return isLocked(f)
 }
 
 func (b *Box) byDeadline(until time.Time) verdict {
@@ -180,7 +241,7 @@ func (b *Box) byDeadline(until time.Time) verdict {
 }
 
 func readNote(f *os.File, size int64) *leaseNote {
-	data := make([]byte, min(size, 1<<16))
+	data := make([]byte, min(size, 4<<10))
 	if _, err := f.ReadAt(data, size-int64(len(data))); err != nil {
 		return nil
 	}
@@ -192,22 +253,38 @@ func readNote(f *os.File, size int64) *leaseNote {
 	return n
 }
 
-// killGroup kills what is left of a lost worker's process group, so that two
-// attempts never run side by side. A group whose leader's pid now belongs to
-// another process is left alone.
-func (b *Box) killGroup(n *leaseNote) error {
-	if n == nil || n.Group <= 1 || n.Boot != b.boot || n.Host != b.host {
+// canEnd tells whether the note names a process that lives, and that this one
+// can see.
+func (b *Box) canEnd(n *leaseNote) bool {
+	return b.here(n) && n.Child > 1 && n.ChildStart != "" && startTime(n.Child) == n.ChildStart
+}
+
+// endTime is how long a process may take to end what it has started.
+const endTime = time.Second
+
+// endChild ends what still works on a task whose lease is over, so that two
+// attempts never run side by side.
+func (b *Box) endChild(n *leaseNote) error {
+	if !b.canEnd(n) {
 		return nil
 	}
-	if now := startTime(n.Group); now != "" && now != n.Started {
-		return nil
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} { // it may have been stopped
+		if err := signal(n.Child, s); err != nil {
+			return err
+		}
 	}
-	err := syscall.Kill(-n.Group, syscall.SIGKILL)
-	if errors.Is(err, syscall.ESRCH) {
-		return nil
+	for end := time.Now().Add(endTime); b.canEnd(n); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			return signal(n.Child, syscall.SIGKILL)
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("process group %d of a lost worker: %w", n.Group, err)
+	return nil
+}
+
+func signal(pid int, s syscall.Signal) error {
+	err := syscall.Kill(pid, s)
+	if err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("process %d of a lost worker: %w", pid, err)
 	}
 	return nil
 }
@@ -218,19 +295,25 @@ func (b *Box) dropLease(id ID, token string) error {
 	if token == "" {
 		return nil
 	}
-	err := durable.Spare(b.leasePath(id, token), b.spareLease(id))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	return b.dropLeaseFiles(leaseName(id, token))
+}
+
+// dropLeaseFiles removes the lease last: while it is there the other one is
+// looked for.
+func (b *Box) dropLeaseFiles(name string) error {
+	if err := removeIfThere(b.childPath(name)); err != nil {
+		return err
 	}
-	return err
+	return removeIfThere(b.leasePath(name))
 }
 
-// leaseOf splits the name of a lease file.
-func leaseOf(name string) (ID, string, bool) {
-	id, token, ok := cutLast(name, ".")
-	return ID(id), token, ok && id != ""
+// leaseOf tells from the name of a lease file whose it is.
+func leaseOf(name string) (ID, bool) {
+	id, _, ok := cutLast(name, ".")
+	return ID(id), ok && id != ""
 }
 
+// leases are the names of all lease files.
 func (b *Box) leases() ([]string, error) {
 	d, err := os.Open(privatePath(b.home, "leases"))
 	if err != nil {
@@ -238,6 +321,16 @@ func (b *Box) leases() ([]string, error) {
 	}
 	defer d.Close()
 	return d.Readdirnames(-1)
+}
+
+// leased tells whether a lease file is that of its task's present claim.
+func (b *Box) leased(name string) (bool, error) {
+	id, _ := leaseOf(name)
+	f, err := b.read(id, InProgress, b.path("tasks", string(InProgress), id.file()))
+	if err != nil && f == nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	return err == nil && f.task.Mbox.Lease != nil && leaseName(id, f.task.Mbox.Lease.Token) == name, nil
 }
 
 // dropOtherLeases removes the lease files of a task but for that of its present
@@ -248,13 +341,8 @@ func (b *Box) dropOtherLeases(id ID) error {
 	if err != nil {
 		return err
 	}
-	var others []string
-	for _, name := range names {
-		if of, token, ok := leaseOf(name); ok && of == id {
-			others = append(others, token)
-		}
-	}
-	if len(others) == 0 {
+	names = slices.DeleteFunc(names, func(name string) bool { of, ok := leaseOf(name); return !ok || of != id })
+	if len(names) == 0 {
 		return nil
 	}
 	f, err := b.read(id, InProgress, b.path("tasks", string(InProgress), id.file()))
@@ -264,11 +352,11 @@ func (b *Box) dropOtherLeases(id ID) error {
 		}
 		return err
 	}
-	for _, token := range others {
-		if f != nil && f.task.Mbox.Lease != nil && f.task.Mbox.Lease.Token == token {
+	for _, name := range names {
+		if f != nil && f.task.Mbox.Lease != nil && leaseName(id, f.task.Mbox.Lease.Token) == name {
 			continue
 		}
-		if err := b.dropLease(id, token); err != nil {
+		if err := b.dropLeaseFiles(name); err != nil {
 			return err
 		}
 	}

@@ -207,7 +207,7 @@ func (w *world) afterFault() {
 func (w *world) close() {
 	w.b.Close()
 	for _, h := range w.holds {
-		if h.claim.LeaseFile() == nil {
+		if h.claim.lease == nil {
 			continue
 		}
 		h.claim.Close()
@@ -339,8 +339,8 @@ func (w *world) clean() {
 	leases, err := w.b.leases()
 	must(w.t, err)
 	for _, name := range leases {
-		id, token, _ := leaseOf(name)
-		if task, state, err := w.b.Task(context.Background(), id); err != nil || state != InProgress || task.Mbox.Lease.Token != token {
+		id, _ := leaseOf(name)
+		if task, state, err := w.b.Task(context.Background(), id); err != nil || state != InProgress || leaseName(id, task.Mbox.Lease.Token) != name {
 			w.t.Fatalf("lease %s is left, its task is %s: %v", name, state, err)
 		}
 	}

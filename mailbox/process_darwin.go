@@ -19,3 +19,6 @@ func startTime(pid int) string {
 	}
 	return strconv.FormatInt(p.Proc.P_starttime.Sec, 10) + "." + strconv.FormatInt(int64(p.Proc.P_starttime.Usec), 10)
 }
+
+// pidNamespace is "": there is one namespace of processes.
+func pidNamespace() string { return "" }

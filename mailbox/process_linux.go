@@ -24,3 +24,10 @@ func startTime(pid int) string {
 	}
 	return fields[19]
 }
+
+// pidNamespace names what the numbers of processes that this one sees belong to;
+// "" where that cannot be told.
+func pidNamespace() string {
+	name, _ := os.Readlink("/proc/self/ns/pid") //nolint:errcheck // without /proc no number is looked up either
+	return name
+}

@@ -10,8 +10,8 @@ import (
 )
 
 // reclaim takes back the tasks whose lease is over: those of dead workers at
-// once, those of hung ones at the deadline. What is left of the worker's
-// process group is killed first. It returns how many came back.
+// once, those of hung ones at the deadline. What still works on them is ended
+// first. It returns how many came back.
 func (b *Box) reclaim(ctx context.Context) (int, error) {
 	b.mu.Lock()
 	ids := b.index.inProgress()
@@ -41,8 +41,9 @@ func (b *Box) working() bool {
 	return false
 }
 
-// reclaimDead takes back tasks whose worker is not running any more. It only
-// looks for the processes that the lease files name; the verdict is reclaim's.
+// reclaimDead takes back tasks whose worker is not running any more. Where the
+// process that a lease file names can be seen to live it looks no further; the
+// verdict is reclaim's.
 func (b *Box) reclaimDead(ctx context.Context) (int, error) {
 	names, err := b.leases()
 	if err != nil {
@@ -50,14 +51,14 @@ func (b *Box) reclaimDead(ctx context.Context) (int, error) {
 	}
 	back := 0
 	for _, name := range names {
-		id, _, ok := leaseOf(name)
-		f, info, err := durable.OpenRegular(privatePath(b.home, "leases", name))
+		id, ok := leaseOf(name)
+		f, info, err := durable.OpenRegular(b.leasePath(name))
 		if err != nil || !ok {
 			continue // it has just ended
 		}
 		note := readNote(f, info.Size())
 		f.Close()
-		if note == nil || note.Host != b.host || note.Boot == b.boot && startTime(note.PID) == note.Start {
+		if b.here(note) && startTime(note.PID) == note.Start {
 			continue
 		}
 		took, err := b.reclaimOne(ctx, id)
@@ -95,7 +96,7 @@ func (b *Box) reclaimOne(ctx context.Context, id ID) (bool, error) {
 	if err != nil || v == leaseHeld {
 		return false, err
 	}
-	if err := b.killGroup(note); err != nil {
+	if err := b.endChild(note); err != nil {
 		return false, err
 	}
 	return true, taskError(id, b.commit(ctx, s, b.takeBack(f, v)))
@@ -126,14 +127,12 @@ func (b *Box) dropStrayLeases(ctx context.Context) error {
 		return err
 	}
 	for _, name := range names {
-		id, token, _ := leaseOf(name)
-		r, err := b.lookup(id)
-		if err != nil {
+		if present, err := b.leased(name); err != nil {
 			return err
-		}
-		if r != nil && r.state == InProgress && r.claim == digestOf(b.saltedHash("token", token)) {
+		} else if present {
 			continue
 		}
+		id, _ := leaseOf(name)
 		s, err := b.tryShard(ctx, shardOf(string(id)))
 		if errors.Is(err, ErrBusy) {
 			continue

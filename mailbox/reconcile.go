@@ -207,7 +207,7 @@ func byHand(target string) string {
 func (b *Box) claimByHand(t *Task) {
 	by, now := byHand(t.Assignment.TargetAgent), At(b.now())
 	t.Assignment.PickedUpBy, t.Assignment.PickedUpAt = &by, &now
-	t.Mbox.Lease = &Lease{Token: randomHex(16), Host: b.host, Deadline: At(now.Add(b.o.Lease))}
+	t.Mbox.Lease = &Lease{Token: randomHex(16), Host: b.writer.Host, Deadline: At(now.Add(b.o.Lease))}
 }
 
 // restore puts back what is mbox's in a task file that a stranger rewrote. If
@@ -242,7 +242,7 @@ func (b *Box) restore(t *Task, r *record) error {
 		by := r.claimant
 		t.Assignment.PickedUpBy, t.Assignment.PickedUpAt = &by, &since
 		t.Mbox.NotBefore = nil
-		t.Mbox.Lease = &Lease{Token: randomHex(16), Host: b.host, Deadline: At(unixMillis(r.until))}
+		t.Mbox.Lease = &Lease{Token: randomHex(16), Host: b.writer.Host, Deadline: At(unixMillis(r.until))}
 		if old.Lease != nil && digestOf(b.saltedHash("token", old.Lease.Token)) == r.claim {
 			t.Mbox.Lease.Token = old.Lease.Token
 		}

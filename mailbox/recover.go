@@ -39,7 +39,7 @@ type Recovered struct {
 	Locks      int  `json:"locks"`    // lock files made anew
 	Rebuilt    bool `json:"rebuilt"`  // .mbox was lost, or its salt: see Recover
 	Replayed   int  `json:"replayed"` // contents that a power cut took and the journal had
-	Moved      bool `json:"moved"`    // the home is on another machine or inode than before
+	Moved      bool `json:"moved"`    // the home is on another device or inode than before
 }
 
 // Recover settles everything, whatever the boot record says: it folds the
@@ -207,7 +207,7 @@ func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) 
 	r.suspect, r.restarted = o.AfterIOError, was.Boot != boot.Boot
 	mark := audit.CheckWritable(b.home)
 	r.unwritten = r.restarted || errors.Is(mark, ErrReadOnly) && !errors.Is(mark, audit.ErrDamaged)
-	r.out.Moved = was.Host != boot.Host || was.Dev != boot.Dev || was.Inode != boot.Inode
+	r.out.Moved = was.Dev != boot.Dev || was.Inode != boot.Inode
 	begin := []func() error{r.writable, r.makePrivate, r.goneFirst}
 	if o.AfterIOError {
 		// The mark comes first, because a crash after Renew leaves a mailbox that may
@@ -227,7 +227,7 @@ func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) 
 			return r.out, err
 		}
 	}
-	if err := r.leases(was.Boot == boot.Boot && was.Host == boot.Host); err != nil {
+	if err := r.leases(was.Boot == boot.Boot); err != nil {
 		return r.out, err
 	}
 	boot.Folders = r.now.Folders

@@ -1,11 +1,15 @@
 package mailbox
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -174,24 +178,162 @@ func unlessOp(op, bad durable.Op) error {
 	return nil
 }
 
-// Closing a claim leaves the lease to the child that inherited it.
-func TestLeaseOfTheChild(t *testing.T) {
-	b := newBox(t, Options{})
+// claimedWith is a claim with a lease file whose note is what change makes of it.
+func claimedWith(t *testing.T, b *Box, change func(n *leaseNote)) *Claim {
+	t.Helper()
 	sent(t, b, "x")
 	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder", Process: true})
 	must(t, err)
-	fd, err := unix.Dup(int(c.LeaseFile().Fd()))
+	t.Cleanup(func() { c.Close() })
+	n := b.leaseNote()
+	change(&n)
+	must(t, writeNote(c.lease, n))
+	return c
+}
+
+func leaseScanned(t *testing.T, b *Box, want State, when string) {
+	t.Helper()
+	mustScan(t, b)
+	_, err := b.reclaimDead(t.Context())
 	must(t, err)
-	child := os.NewFile(uintptr(fd), "child")
-	must(t, c.Close())
-	mustScan(t, b)
-	if at := said(t, b, "x"); at != InProgress {
-		t.Errorf("while the child lives it is %s", at)
+	if at := said(t, b, "x"); at != want {
+		t.Errorf("%s it is %s", when, at)
 	}
+}
+
+// While the worker holds its lock it lives, whatever is said about it: seen from
+// another PID namespace, or after another process got its number.
+func TestHeldLockIsTheTruth(t *testing.T) {
+	for name, change := range map[string]func(n *leaseNote){
+		"nothing":             func(*leaseNote) {},
+		"another namespace":   func(n *leaseNote) { n.Namespace, n.PID, n.Start = "pid:[1]", 1<<22+1, "1" },
+		"no such process":     func(n *leaseNote) { n.PID, n.Start = 1<<22+1, "1" },
+		"another start":       func(n *leaseNote) { n.Start = "1" },
+		"another host's name": func(n *leaseNote) { n.Host = "another" },
+		"another boot":        func(n *leaseNote) { n.Boot = "another" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBox(t, Options{})
+			c := claimedWith(t, b, change)
+			leaseScanned(t, b, InProgress, "while its worker lives")
+			must(t, c.Close())
+			leaseScanned(t, b, Pending, "when its worker has died")
+		})
+	}
+}
+
+// The lease is held as long as anybody has its descriptor, as a child has between
+// its fork and its exec: the lock is never given up by call.
+func TestLeaseIsFreedByTheLast(t *testing.T) {
+	b := newBox(t, Options{})
+	c := claimedWith(t, b, func(*leaseNote) {})
+	fd, err := unix.Dup(int(c.lease.Fd()))
+	must(t, err)
+	other := os.NewFile(uintptr(fd), "other")
+	must(t, c.Close())
+	leaseScanned(t, b, InProgress, "while another has the descriptor")
+	must(t, other.Close())
+	leaseScanned(t, b, Pending, "when it is closed")
+}
+
+// A worker is not dead because the host got another name, for recovery neither.
+func TestHostRenamed(t *testing.T) {
+	b := newBox(t, Options{})
+	claimedWith(t, b, func(n *leaseNote) { n.Host = "another" })
+	was, err := currentBoot(b.home)
+	must(t, err)
+	was.Host = "another"
+	must(t, writeBoot(b.home, was, durable.None))
+	again := opened(t, b.home, b.o)
+	_, err = Recover(t.Context(), b.home, b.o, RecoverOptions{})
+	must(t, err)
+	if at := said(t, again, "x"); at != InProgress {
+		t.Errorf("it is %s", at)
+	}
+}
+
+// What still works on a dead worker's task holds it, until it has been ended or
+// the deadline comes.
+func TestLeaseOfTheChild(t *testing.T) {
+	clk := newClock()
+	b := newBox(t, clk.options())
+	c := claimedWith(t, b, func(*leaseNote) {})
+	child, err := c.Hold()
+	must(t, err)
+	defer child.Close()
+	if n, err := child.Write([]byte("{}")); err != nil || n != 2 { // it is not believed
+		t.Fatal(err)
+	}
+	must(t, c.Close())
+	leaseScanned(t, b, InProgress, "while the child lives")
+	clk.turn(b.o.Lease + time.Minute)
+	leaseScanned(t, b, Pending, "after the deadline")
+
+	clk.turn(time.Minute)
+	c, err = b.Claim(t.Context(), ClaimRequest{Agent: "coder", Process: true})
+	must(t, err)
+	child, err = c.Hold()
+	must(t, err)
+	must(t, c.Close())
+	leaseScanned(t, b, InProgress, "while the second child lives")
 	must(t, child.Close())
-	mustScan(t, b)
-	if at := said(t, b, "x"); at != Pending {
-		t.Errorf("after its death it is %s", at)
+	leaseScanned(t, b, Pending, "after its death")
+	for _, folder := range []string{"leases", "children"} {
+		if left, err := listNames(privatePath(b.home, folder)); err != nil || len(left) > 0 {
+			t.Errorf("left in %s: %q (%v)", folder, left, err)
+		}
+	}
+}
+
+// What works on a lost task is ended whichever it is: one that stands in the way
+// of the signal is killed. A number that another process got since, or of another
+// boot or namespace, is nobody's here.
+func TestChildIsEnded(t *testing.T) {
+	for name, c := range map[string]struct {
+		line   string
+		change func(n *leaseNote)
+		ended  bool
+	}{
+		"it ends":           {"read -r _", func(*leaseNote) {}, true},
+		"it stands still":   {"kill -STOP $$", func(*leaseNote) {}, true},
+		"it ignores":        {"trap '' TERM; echo; read -r _", func(*leaseNote) {}, true},
+		"another start":     {"read -r _", func(n *leaseNote) { n.ChildStart = "1" }, false},
+		"no start":          {"read -r _", func(n *leaseNote) { n.ChildStart = "" }, false},
+		"another boot":      {"read -r _", func(n *leaseNote) { n.Boot = "another" }, false},
+		"another namespace": {"read -r _", func(n *leaseNote) { n.Namespace = "pid:[1]" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command("/bin/sh", "-c", c.line)
+			in, err := cmd.StdinPipe()
+			must(t, err)
+			defer in.Close()
+			must(t, cmd.Start())
+			ended := make(chan struct{})
+			go func() { defer close(ended); _ = cmd.Wait() }()
+			defer func() { _ = cmd.Process.Kill(); <-ended }()
+			b := newBox(t, Options{})
+			n := b.leaseNote()
+			n.Child, n.ChildStart = cmd.Process.Pid, startTime(cmd.Process.Pid)
+			c.change(&n)
+			must(t, b.endChild(&n))
+			if lives := startTime(cmd.Process.Pid) != ""; c.ended {
+				<-ended
+			} else if !lives {
+				t.Error("it was ended")
+			}
+		})
+	}
+}
+
+// The name of a lease file tells the token to nobody.
+func TestLeaseNamesHoldNoToken(t *testing.T) {
+	b := newBox(t, Options{})
+	c := claimedWith(t, b, func(*leaseNote) {})
+	names, err := b.leases()
+	must(t, err)
+	sum := sha256.Sum256([]byte(c.token))
+	if want := []string{"x." + hex.EncodeToString(sum[:])[:32]}; !slices.Equal(names, want) {
+		t.Errorf("got %q, want %q", names, want)
 	}
 }
 

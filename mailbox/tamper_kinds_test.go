@@ -313,7 +313,7 @@ var kinds = []struct {
 		// Of a process that lives: what a dead one left is a claim that was interrupted.
 		boot, err := durable.BootID()
 		v.must(err)
-		note, err := schemas.Canonical(leaseNote{PID: os.Getpid(), Start: startTime(os.Getpid()), Boot: boot})
+		note, err := schemas.Canonical(leaseNote{PID: os.Getpid(), Start: startTime(os.Getpid()), Boot: boot, Namespace: pidNamespace()})
 		v.must(err)
 		v.write(lease, string(note)+"\n")
 		return named{lease, 0, []int64{seq}}

@@ -359,7 +359,7 @@ func (b *Box) cancel(ctx context.Context, id ID, by, why string, still func() bo
 	if err != nil {
 		return err
 	}
-	return b.killGroup(note)
+	return b.endChild(note)
 }
 
 // cancelEnded answers a cancel of a task that is not live. Under its shard: a

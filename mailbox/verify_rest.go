@@ -320,23 +320,19 @@ func (v *verifying) leases() error {
 
 // leased tells whether a task in progress has this lease.
 func (v *verifying) leased(name string) bool {
-	id, token, ok := leaseOf(name)
-	if !ok {
-		return false
-	}
-	f, err := v.b.read(id, InProgress, v.b.path("tasks", string(InProgress), id.file()))
-	return err == nil && f.task.Mbox.Lease != nil && f.task.Mbox.Lease.Token == token
+	present, err := v.b.leased(name)
+	return err == nil && present
 }
 
 // lease gives the verdict on a lease that looked stray, under its task's lock.
 func (v *verifying) lease(name string) error {
-	id, _, _ := leaseOf(name)
+	id, _ := leaseOf(name)
 	unlock, err := v.hold(shardOf(string(id)))
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	_, err = os.Lstat(privatePath(v.b.home, "leases", name))
+	_, err = os.Lstat(v.b.leasePath(name))
 	if errors.Is(err, fs.ErrNotExist) || v.leased(name) {
 		return nil
 	}

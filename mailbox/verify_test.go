@@ -538,7 +538,7 @@ var tamperings = []struct {
 	{"a lease of a process that lives", func(h *verifyHome) {
 		boot, err := durable.BootID()
 		h.must(err)
-		note, err := schemas.Canonical(leaseNote{PID: os.Getpid(), Start: startTime(os.Getpid()), Boot: boot})
+		note, err := schemas.Canonical(leaseNote{PID: os.Getpid(), Start: startTime(os.Getpid()), Boot: boot, Namespace: pidNamespace()})
 		h.must(err)
 		h.write(".mbox/leases/v-done.0123456789abcdef0123456789abcdef", string(note)+"\n")
 	}, func(h *verifyHome) Fault {

@@ -312,7 +312,7 @@ func (b *Box) explainClaim(w *Why, t *Task) error {
 		w.Lease = "its lease ends at " + l.Deadline.String() + " unless progress renews it"
 	default:
 		w.Lease = fmt.Sprintf("held by process %d on %s", note.PID, note.Host)
-		if info, err := os.Lstat(b.leasePath(t.ID, l.Token)); err == nil {
+		if info, err := os.Lstat(b.leasePath(leaseName(t.ID, l.Token))); err == nil {
 			w.Lease += ", last sign of life " + At(info.ModTime()).String()
 		}
 	}

@@ -8,8 +8,7 @@ import (
 )
 
 // Working are the processes that do tasks now: the workers that hold claims, and
-// the leaders of their commands' process groups, each with the agent that it works
-// for. What is below one of them is an agent's.
+// the keepers of their commands, each with the agent that it works for. What is below one of them is an agent's.
 func (b *Box) Working(ctx context.Context) (map[int]string, error) {
 	working := map[int]string{}
 	for it, err := range b.List(ctx, Filter{States: []State{InProgress}}) {
@@ -20,10 +19,10 @@ func (b *Box) Working(ctx context.Context) (map[int]string, error) {
 			continue
 		}
 		note := b.noteOf(it.Task)
-		if note == nil || note.Boot != b.boot {
+		if !b.here(note) {
 			continue
 		}
-		for pid, start := range map[int]string{note.PID: note.Start, note.Group: note.Started} {
+		for pid, start := range map[int]string{note.PID: note.Start, note.Child: note.ChildStart} {
 			if start != "" && startTime(pid) == start {
 				working[pid] = pickedBy(it.Task)
 			}
@@ -35,7 +34,7 @@ func (b *Box) Working(ctx context.Context) (map[int]string, error) {
 // noteOf reads the note of a claim's lease, without touching its lock; nil if there
 // is none.
 func (b *Box) noteOf(t *Task) *leaseNote {
-	f, err := durable.OpenFile(b.leasePath(t.ID, t.Mbox.Lease.Token), os.O_RDONLY)
+	f, err := durable.OpenFile(b.leasePath(leaseName(t.ID, t.Mbox.Lease.Token)), os.O_RDONLY)
 	if err != nil {
 		return nil // the claim has ended, or has no process
 	}

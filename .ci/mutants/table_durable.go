@@ -30,7 +30,7 @@ var durableMutants = []mutant{
 	{
 		"create-over-a-file", "8", durableGo,
 		"unix.O_RDWR|unix.O_APPEND|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW", "unix.O_RDWR|unix.O_APPEND|unix.O_CREAT|unix.O_NOFOLLOW",
-		durableTest("TestCreateSpare"),
+		durableTest("TestMoveNeverReplaces"),
 	},
 	{
 		"read-follows-symlinks", "9", durableGo,
@@ -158,20 +158,5 @@ var durableMutants = []mutant{
 		"spare-in-one-place", "8", reuseGo,
 		"if !errors.Is(err, fs.ErrExist) {\n\t\t\treturn err\n\t\t}", "if err == nil {\n\t\t\treturn nil\n\t\t}\n\t\tbreak",
 		durableTest("TestSpare"),
-	},
-	{
-		"lease-spare-over-a-file", "13", reuseGo,
-		"renameNoReplace(spare, path) }); err != nil {\n\t\tunix.Close(fd)", "unix.Rename(spare, path) }); err != nil {\n\t\tunix.Close(fd)",
-		durableTest("TestCreateSpare"),
-	},
-	{
-		"lease-spare-grows", "13", reuseGo,
-		"st.Size > max || ", "",
-		durableTest("TestCreateSpare"),
-	},
-	{
-		"lease-spare-that-is-open", "13", reuseGo,
-		"!alone(fd) || writeOnce(", "writeOnce(",
-		durableTest("TestCreateSpare"),
 	},
 }

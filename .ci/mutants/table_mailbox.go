@@ -338,13 +338,13 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"lease-unlocked", "13", leaseGo,
-		"\treturn f, flockNow(f)\n", "\treturn f, nil\n",
-		boxTest("TestLeaseOfTheChild"),
+		"\treturn f, flockNow(f, unix.LOCK_EX)\n", "\treturn f, nil\n",
+		boxTest("TestHeldLockIsTheTruth"),
 	},
 	{
 		"lease-freed-by-call", "13", claimGo,
 		"\terr := c.lease.Close()\n", "\t_ = again(func() error { return unix.Flock(int(c.lease.Fd()), unix.LOCK_UN) })\n\terr := c.lease.Close()\n",
-		boxTest("TestLeaseOfTheChild"),
+		boxTest("TestLeaseIsFreedByTheLast"),
 	},
 	{
 		"lease-after-the-line", "13", claimGo,
@@ -359,8 +359,53 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"dead-worker-keeps-its-task", "13", leaseGo,
-		"\tcase err == nil:\n\t\treturn leaseLost, note, nil\n", "\tcase err == nil:\n",
+		"\tcase !held:\n", "\tcase !held && note == nil:\n",
+		boxTest("TestHeldLockIsTheTruth"),
+	},
+	{
+		"proc-against-the-lock", "13", leaseGo,
+		"\tif err == nil && !held {\n", "\tif note != nil && startTime(note.PID) != note.Start {\n\t\theld = false\n\t}\n\tif err == nil && !held {\n",
+		boxTest("TestHeldLockIsTheTruth"),
+	},
+	{
+		"machine-by-host-name", "13", boxGo,
+		"\twas.Host = \"\"\n", "",
+		boxTest("TestHostRenamed|TestHomeMoved"),
+	},
+	{
+		"numbers-of-any-namespace", "13", leaseGo,
+		" && n.Namespace == b.namespace", "",
+		boxTest("TestChildIsEnded"),
+	},
+	{
+		"numbers-of-any-boot", "13", leaseGo,
+		"n.Boot == b.boot && ", "",
+		boxTest("TestChildIsEnded"),
+	},
+	{
+		"children-not-looked-for", "34", leaseGo,
+		"held, err = b.childLives(name)", "held, err = false, error(nil)",
 		boxTest("TestLeaseOfTheChild"),
+	},
+	{
+		"child-holds-nothing", "34", leaseGo,
+		"\treturn f, flockNow(f, unix.LOCK_SH)\n", "\treturn f, nil\n",
+		boxTest("TestLeaseOfTheChild"),
+	},
+	{
+		"lease-in-the-hands-of-the-child", "34", leaseGo,
+		"\tpath := c.box.childPath(leaseName(c.ID(), c.token))\n", "\tif f, err := durable.OpenFile(c.box.leasePath(leaseName(c.ID(), c.token)), os.O_RDWR); err == nil {\n\t\treturn f, nil\n\t}\n\tpath := c.box.childPath(leaseName(c.ID(), c.token))\n",
+		boxTest("TestLeaseOfTheChild"),
+	},
+	{
+		"child-is-not-ended", "34", "mailbox/reclaim.go",
+		"if err := b.endChild(note); err != nil {", "if err := error(nil); err != nil {",
+		boxTest("TestKilledWorkersChild"),
+	},
+	{
+		"another-process-is-ended", "34", leaseGo,
+		" && startTime(n.Child) == n.ChildStart", "",
+		boxTest("TestChildIsEnded"),
 	},
 	{
 		"index-of-any-boot", "18", "mailbox/snapshot.go",

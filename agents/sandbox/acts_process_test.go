@@ -32,6 +32,9 @@ func calls(trap uintptr, a ...uintptr) func(scene) error {
 	}
 }
 
+// noProcess: nothing outside of the PID namespace has a number in it.
+var noProcess = []string{"ESRCH"}
+
 func processActs() []act {
 	onVictim := func(trap uintptr, rest ...uintptr) func(scene) error {
 		return func(s scene) error { return calls(trap, append([]uintptr{uintptr(s.Victim)}, rest...)...)(s) }
@@ -39,17 +42,17 @@ func processActs() []act {
 	var limit unix.Rlimit
 	return []act{
 		{name: "look for the worker by signal 0", try: func(scene) error { return unix.Kill(os.Getppid(), 0) }, denied: noCall},
-		{name: "SIGTERM a process", try: func(s scene) error { return unix.Kill(s.Victim, unix.SIGTERM) }, denied: noCall},
-		{name: "SIGKILL a process", try: func(s scene) error { return unix.Kill(s.Victim, unix.SIGKILL) }, denied: noCall},
-		{name: "SIGSTOP a group", try: func(s scene) error { return unix.Kill(-s.Victim, unix.SIGSTOP) }, denied: noCall},
-		{name: "signal a thread", try: func(s scene) error { return unix.Tgkill(s.Victim, s.Victim, unix.SIGTERM) }, denied: noCall},
+		{name: "SIGTERM a process", try: func(s scene) error { return unix.Kill(s.Victim, unix.SIGTERM) }, denied: noProcess},
+		{name: "SIGKILL a process", try: func(s scene) error { return unix.Kill(s.Victim, unix.SIGKILL) }, denied: noProcess},
+		{name: "SIGSTOP a group", try: func(s scene) error { return unix.Kill(-s.Victim, unix.SIGSTOP) }, denied: noProcess},
+		{name: "signal a thread", try: func(s scene) error { return unix.Tgkill(s.Victim, s.Victim, unix.SIGTERM) }, denied: noProcess},
 		{name: "signal by a descriptor", try: func(s scene) error {
 			fd, err := unix.PidfdOpen(s.Victim, 0)
 			if err != nil {
-				return fmt.Errorf("pidfd: %v", err)
+				return err
 			}
 			return unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0)
-		}, denied: noCall},
+		}, denied: noProcess},
 		{name: "attach to a process", try: func(s scene) error {
 			runtime.LockOSThread()
 			return unix.PtraceAttach(s.Victim)
@@ -59,11 +62,11 @@ func processActs() []act {
 		{name: "take a process's descriptor", try: func(s scene) error {
 			fd, err := unix.PidfdOpen(s.Victim, 0)
 			if err != nil {
-				return fmt.Errorf("pidfd: %v", err)
+				return err
 			}
 			_, err = unix.PidfdGetfd(fd, 0, 0)
 			return err
-		}, denied: noCall, traces: true},
+		}, denied: noProcess, traces: true},
 		{name: "compare processes", try: func(s scene) error {
 			return calls(unix.SYS_KCMP, uintptr(os.Getpid()), uintptr(s.Victim), 0, 0, 0)(s)
 		}, denied: noCall, free: []string{"ok", "ENOSYS"}, traces: true},

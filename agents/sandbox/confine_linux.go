@@ -17,9 +17,6 @@ import (
 )
 
 const (
-	helper = "mbox-sandbox" // the name, argument 0, that makes this binary the helper
-	itself = "/proc/self/exe"
-
 	mountNamespace = "/proc/self/ns/mnt"
 
 	// leastABI is the Landlock that scopes signals and abstract sockets.
@@ -66,7 +63,10 @@ func Confine(cmd *exec.Cmd, r Rules) error {
 	if err := r.settle(cmd, grants[0].Path); err != nil {
 		return err
 	}
-	return through(cmd, plan{Grants: grants, Network: r.Network, Keep: 3 + len(cmd.ExtraFiles)})
+	if err := through(cmd, plan{Grants: grants, Network: r.Network, Keep: 3 + len(cmd.ExtraFiles)}); err != nil {
+		return err
+	}
+	return underKeeper(cmd)
 }
 
 // through makes the command start by the helper.
@@ -97,7 +97,7 @@ func isolate(cmd *exec.Cmd, network bool) error {
 	if a.Credential != nil || a.Chroot != "" || a.UidMappings != nil || a.GidMappings != nil {
 		return errors.New("sandbox: a command with a user, a root or mappings of its own cannot be confined")
 	}
-	a.Cloneflags |= unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWIPC
+	a.Cloneflags |= unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWPID
 	if !network {
 		a.Cloneflags |= unix.CLONE_NEWNET
 	}

@@ -270,7 +270,11 @@ func TestNothingStays(t *testing.T) {
 		_ = cmd.Wait()
 	}()
 	waitFor(t, out)
-	proc := "/proc/" + strconv.Itoa(cmd.Process.Pid) + "/"
+	below, err := descendants(cmd.Process.Pid)
+	if err != nil || len(below) != 1 {
+		t.Fatalf("the keeper has below it %v: %v", below, err)
+	}
+	proc := "/proc/" + strconv.Itoa(below[0]) + "/"
 	for name, words := range map[string][]string{
 		"status": {"CapInh:\t0000000000000000", "CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "CapAmb:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"},
 	} {
@@ -311,8 +315,8 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"not there", "/bin/not-there", as, ExitNotFound, "sandbox: /bin/not-there: no such file or directory\n"},
 		{"not granted", filepath.Join(s.Outside, "tool"), as, ExitRefused, "permission denied\n"},
-		{"no plan", "/bin/true", func(c *exec.Cmd) { c.Args = c.Args[:1] }, ExitRefused, "sandbox: this is the helper of mbox, not a command\n"},
-		{"a broken plan", "/bin/true", func(c *exec.Cmd) { c.Args[1] = "{" }, ExitRefused, "sandbox: plan: "},
+		{"no plan", "/bin/true", func(c *exec.Cmd) { c.Args = c.Args[:4] }, ExitRefused, "sandbox: this is the helper of mbox, not a command\n"},
+		{"a broken plan", "/bin/true", func(c *exec.Cmd) { c.Args[4] = "{" }, ExitRefused, "sandbox: plan: "},
 		{"no namespaces", "/bin/true", func(c *exec.Cmd) { *c.SysProcAttr = syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER} }, ExitRefused, "sandbox: the helper has no namespaces of its own\n"},
 		{"the caller's mounts", "/bin/true", func(c *exec.Cmd) { c.SysProcAttr.Cloneflags &^= unix.CLONE_NEWNS }, ExitRefused, "sandbox: the helper has no namespaces of its own\n"},
 		{"a path changed", "/bin/true", func(*exec.Cmd) { swap(t, s.Friend, s.Peer) }, ExitRefused, "friend: too many levels of symbolic links\n"},

@@ -99,7 +99,7 @@ func careful(network bool) []call {
 		{unix.SYS_SOCKETPAIR, []assembly{
 			load(argument(1)), mask(0xf), equal(unix.SOCK_STREAM, answer(allow)), equal(unix.SOCK_SEQPACKET, answer(allow)), answer(deny),
 		}},
-		{unix.SYS_CLONE, []assembly{load(argument(0)), mask(namespaces), equal(0, answer(allow)), answer(deny)}},
+		{unix.SYS_CLONE, []assembly{load(argument(0)), mask(namespaces | unix.CLONE_PARENT), equal(0, answer(allow)), answer(deny)}},
 		// Its flags lie in memory, where no filter looks. Without it clone is used.
 		{unix.SYS_CLONE3, []assembly{answer(unknown)}},
 		// Typing into the terminal that the worker was started from.

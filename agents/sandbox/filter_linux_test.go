@@ -89,6 +89,7 @@ func TestFilter(t *testing.T) {
 		{"a thread", unix.SYS_CLONE, []uint64{unix.CLONE_VM | unix.CLONE_THREAD | unix.CLONE_SIGHAND | unix.CLONE_FILES}, allow, allow},
 		{"a namespace", unix.SYS_CLONE, []uint64{unix.CLONE_NEWUSER | uint64(unix.SIGCHLD)}, deny, deny},
 		{"a mount namespace", unix.SYS_CLONE, []uint64{unix.CLONE_NEWNS}, deny, deny},
+		{"a brother", unix.SYS_CLONE, []uint64{unix.CLONE_PARENT | uint64(unix.SIGCHLD)}, deny, deny},
 		{"clone3", unix.SYS_CLONE3, nil, unknown, unknown},
 		{"ioctl", unix.SYS_IOCTL, []uint64{0, unix.TCGETS}, allow, allow},
 		{"TIOCSTI", unix.SYS_IOCTL, []uint64{0, unix.TIOCSTI}, deny, deny},
@@ -155,7 +156,7 @@ func TestIsolateMerges(t *testing.T) {
 	}
 	cmd := &exec.Cmd{SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Cloneflags: unix.CLONE_NEWUTS}}
 	err := isolate(cmd, true)
-	const want = unix.CLONE_NEWUTS | unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWIPC
+	const want = unix.CLONE_NEWUTS | unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWPID
 	if a := cmd.SysProcAttr; err != nil || !a.Setpgid || a.Pdeathsig != syscall.SIGKILL || a.Cloneflags != want {
 		t.Errorf("%+v, %v", a, err)
 	}

@@ -15,19 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ready tells that Main has been called, so that starting this binary by the
-// helper's name runs the helper.
-var ready bool
-
-// Main is the first call of every program that confines commands, tests too. It
-// returns at once, unless [Confine] has started the program as its helper: then
-// it never returns.
-func Main() {
-	ready = true
-	if len(os.Args) == 0 || os.Args[0] != helper {
-		return
-	}
-	err := enter(os.Args[1:])
+// help is the helper's main function. It never returns.
+func help(args []string) {
+	err := enter(args)
 	code := ExitRefused
 	if errors.Is(err, fs.ErrNotExist) && errors.As(err, new(*notStarted)) {
 		code = ExitNotFound

@@ -35,6 +35,10 @@ func perform(name string) error {
 	switch name {
 	case "be a worker":
 		return beWorker(s)
+	case "be a worker without a sandbox":
+		return beFreeWorker()
+	case "leave a brother":
+		return leaveBrother()
 	case "grant by another name":
 		return grantByAnotherName(s)
 	}

@@ -1,16 +1,18 @@
-// Package sandbox confines a child process to what its policy names. What it
-// does not name, the kernel refuses: to the child, to its children, and for
-// good.
+// Package sandbox starts commands of which nothing is left when they are over,
+// and confines them to what a policy names. What it does not name, the kernel
+// refuses: to the command, to its children, and for good.
 //
-// [Confine] makes a command start through this same binary: the helper, which
-// [Main] recognises by its name. The helper takes everything away from itself
-// and becomes the command:
+// [Start] has a command started by a keeper, which is this same binary once more,
+// recognised by its name in [Main]. [Process] tells what it keeps.
 //
-//	worker ── Confine, Start ──> helper ── execve ──> command
-//	           new user, mount,    no_new_privs, mounts,
-//	           ipc and (without    no capabilities, Landlock,
-//	           Network) net        seccomp, descriptors
-//	           namespaces
+// [Confine] makes a command start through two of them: the keeper, and the
+// helper, which takes everything away from itself and becomes the command:
+//
+//	worker ── Confine, Start ──> keeper ── fork ──> helper ── execve ──> command
+//	           new user, pid,     waits for         no_new_privs, mounts,
+//	           mount, ipc and     all below it      no capabilities, Landlock,
+//	           (without Network)                    seccomp, descriptors
+//	           net namespaces
 //
 // Each layer stands for what the others cannot do:
 //
@@ -18,6 +20,8 @@
 //     run; no signal to, no trace of and no abstract socket of a process outside.
 //   - The mount namespace makes every other file system read-only, because
 //     Landlock does not know chmod, chown, utime and extended attributes.
+//   - The PID namespace ends with the keeper, its first process: nothing that a
+//     command leaves behind can outlive it.
 //   - The network namespace has no way out: Landlock's rules for TCP bind
 //     neither Multipath TCP nor UDP.
 //   - seccomp refuses sockets with a path (Docker, D-Bus, ssh-agent), which no
@@ -49,8 +53,8 @@ var (
 	// ErrOverlap: one list would quietly widen what another one narrows.
 	ErrOverlap = errors.New("cannot be kept apart")
 
-	// ErrNotReady: [Main] was not called at the start of this program, so that the
-	// helper would be the whole program once more.
+	// ErrNotReady: [Main] was not called at the start of this program, so that
+	// keeper and helper would be the whole program once more.
 	ErrNotReady = errors.New("sandbox.Main has not been called")
 )
 

@@ -7,8 +7,7 @@ import (
 	"runtime"
 )
 
-// Main does nothing: there is no helper on this system.
-func Main() {}
+func help([]string) {}
 
 // Confine checks the rules and refuses: confinement needs Linux.
 func Confine(_ *exec.Cmd, r Rules) error {

@@ -100,6 +100,7 @@ func (s *session) worker(box *mailbox.Box, name string, a *Agent) *agents.Worker
 	w := &agents.Worker{Box: box, Agent: name, Team: s.team, Env: s.config.passedEnv(name), Timeout: time.Duration(defaultTimeout), Log: s.logger()}
 	if a != nil {
 		w.Exec, w.Concurrency, w.Timeout = a.Exec, a.Concurrency, time.Duration(a.Timeout)
+		w.Silence = time.Duration(a.Silence)
 		w.Confine = s.config.confinement(name)
 	}
 	return w

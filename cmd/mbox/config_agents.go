@@ -23,6 +23,7 @@ type Agent struct {
 	Exec                    string           `toml:"exec" json:"exec,omitzero" jsonschema:"description=the command that does its tasks under mbox up"`
 	Concurrency             int              `toml:"concurrency" json:"concurrency,omitzero" jsonschema:"default=1,minimum=1,maximum=64,description=tasks at once"`
 	Timeout                 Duration         `toml:"timeout" json:"timeout,omitzero" jsonschema:"default=1h,description=longest run of the command; with a role: longest work on a task\\, instead of the role's"`
+	Silence                 Duration         `toml:"silence" json:"silence,omitzero" jsonschema:"default=0s,description=longest that the command may write nothing; 0s: until timeout"`
 	Role                    string           `toml:"role" json:"role,omitzero" jsonschema:"description=a name of [roles]"`
 	RiskProfile             string           `toml:"risk_profile" json:"risk_profile,omitzero" jsonschema:"default=default,description=a name of [risk_profiles]"`
 	RuntimeProfile          string           `toml:"runtime_profile" json:"runtime_profile,omitzero" jsonschema:"default=default,description=a name of [runtime_profiles]"`

@@ -53,6 +53,9 @@ func (c *Config) checkTaking(key string, a *Agent) error {
 	if a.Timeout < Duration(time.Second) {
 		return c.wrong(key+".timeout", "%s is not allowed: want at least 1s", or(span(time.Duration(a.Timeout)), "0s"))
 	}
+	if a.Silence != 0 && a.Silence < Duration(time.Second) {
+		return c.wrong(key+".silence", "%s is not allowed: want at least 1s, or 0s for none", span(time.Duration(a.Silence)))
+	}
 	return nil
 }
 

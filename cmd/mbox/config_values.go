@@ -105,7 +105,7 @@ func (c *Config) plain(played map[string]bool, key string, something, set bool) 
 
 func (c *Config) plainOf(agent string) []string {
 	if c.Agents[agent].Exec != "" {
-		return append(plainOfAgent, "concurrency", "timeout")
+		return append(plainOfAgent, "concurrency", "timeout", "silence")
 	}
 	return plainOfAgent
 }

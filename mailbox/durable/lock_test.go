@@ -103,6 +103,9 @@ func TestMoveNeverReplaces(t *testing.T) {
 	if err := Move(filepath.Join(dir, "c"), a); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("move of nothing: %v", err)
 	}
+	if _, err := Create(a); !errors.Is(err, os.ErrExist) {
+		t.Errorf("create over a file: %v", err)
+	}
 	if err := Stage(a, nil, None); !errors.Is(err, os.ErrExist) {
 		t.Errorf("stage over a file: %v", err)
 	}

@@ -3,7 +3,6 @@ package durable
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -76,43 +75,4 @@ func refill(spare, path string, data []byte) (bool, error) {
 	}
 	err = again(func() error { return renameNoReplace(spare, path) })
 	return err == nil, linkError("rename", spare, path, err)
-}
-
-// CreateSpare makes a file for appending that ends in data, in the inode of a
-// spare if there is one that nobody else can reach; then at most max bytes of its
-// earlier life stand before data.
-func CreateSpare(spare, path string, max int64, data []byte) (*os.File, error) {
-	var f *os.File
-	err := step(OpCreate, path, func() (err error) {
-		f, err = reopen(spare, path, max, data)
-		return err
-	})
-	if err != nil && f != nil {
-		f.Close()
-		f = nil
-	}
-	if f != nil || err != nil {
-		return f, err
-	}
-	f, err = Create(path)
-	if err == nil {
-		err = Append(f, data)
-	}
-	return f, err
-}
-
-func reopen(spare, path string, max int64, data []byte) (*os.File, error) {
-	fd, err := open(spare, unix.O_RDWR|unix.O_APPEND|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil, nil
-	}
-	var st unix.Stat_t
-	if unix.Fstat(fd, &st) != nil || st.Size > max || !alone(fd) || writeOnce(fd, spare, data) != nil {
-		return nil, unix.Close(fd)
-	}
-	if err := again(func() error { return renameNoReplace(spare, path) }); err != nil {
-		unix.Close(fd)
-		return nil, linkError("rename", spare, path, err)
-	}
-	return os.NewFile(uintptr(fd), path), nil
 }

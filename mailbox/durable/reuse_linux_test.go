@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -134,47 +133,4 @@ func keepOpen(t *testing.T, path string, flags int) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
-}
-
-// CreateSpare keeps what stood in a spare, up to a limit, and ends in the new
-// bytes; one that somebody has open stays what it is.
-func TestCreateSpare(t *testing.T) {
-	dir := t.TempDir()
-	spare, path := filepath.Join(dir, "spare"), filepath.Join(dir, "path")
-	create := func(max int64, want string) {
-		t.Helper()
-		f, err := CreateSpare(spare, path, max, []byte("new\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		if err := Append(f, []byte("more\n")); err != nil {
-			t.Fatal(err)
-		}
-		holds(t, path, want+"new\nmore\n")
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-	}
-	create(10, "")
-	write(t, spare, "old\n")
-	create(10, "old\n")
-	gone(t, spare)
-	write(t, spare, strings.Repeat("o", 11))
-	create(10, "")
-	holds(t, spare, strings.Repeat("o", 11))
-	write(t, spare, "old\n")
-	keepOpen(t, spare, os.O_RDONLY)
-	create(10, "")
-	holds(t, spare, "old\n")
-
-	write(t, path, "taken")
-	spare = filepath.Join(dir, "another")
-	write(t, spare, "old\n")
-	for _, from := range []string{spare, filepath.Join(dir, "none")} {
-		if _, err := CreateSpare(from, path, 10, []byte("new\n")); !errors.Is(err, fs.ErrExist) {
-			t.Errorf("over a file: %v", err)
-		}
-	}
-	holds(t, path, "taken")
 }
