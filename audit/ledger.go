@@ -196,22 +196,23 @@ func (l *Ledger) lockPath() string { return l.gate.Path() }
 func ReadOnlyPath(home string) string { return filepath.Join(home, ".mbox", "readonly") }
 
 // Append commits one entry: it returns when the line is on disk. TS, Seq, Prev,
-// V and Checksum of e are set by the ledger.
-func (l *Ledger) Append(ctx context.Context, e Entry) (Line, error) {
-	return l.AppendWith(ctx, e, Payload{})
+// V and Checksum of e are set by the ledger. The locks are those under which the
+// entry is true: nothing is written if the file of one has been replaced.
+func (l *Ledger) Append(ctx context.Context, e Entry, locks ...*durable.LockFile) (Line, error) {
+	return l.AppendWith(ctx, e, Payload{}, locks...)
 }
 
 // AppendWith is Append of an entry that commits to staged content that was not
 // flushed (see Journals): when it returns, both are on disk.
-func (l *Ledger) AppendWith(ctx context.Context, e Entry, p Payload) (Line, error) {
-	line, flush, err := l.write(ctx, e, p)
+func (l *Ledger) AppendWith(ctx context.Context, e Entry, p Payload, locks ...*durable.LockFile) (Line, error) {
+	line, flush, err := l.write(ctx, e, p, locks)
 	if err != nil {
 		return line, err
 	}
 	return line, l.flush(flush)
 }
 
-func (l *Ledger) write(ctx context.Context, e Entry, p Payload) (Line, ticket, error) {
+func (l *Ledger) write(ctx context.Context, e Entry, p Payload, locks []*durable.LockFile) (Line, ticket, error) {
 	unlock, err := l.lock(ctx)
 	if err != nil {
 		return Line{}, ticket{}, fmt.Errorf("%w: %w", ErrUnwritten, err)
@@ -224,7 +225,7 @@ func (l *Ledger) write(ctx context.Context, e Entry, p Payload) (Line, ticket, e
 	if err := l.turnDay(now); err != nil {
 		return Line{}, ticket{}, fmt.Errorf("%w: %w", ErrUnwritten, err)
 	}
-	return l.put(e, now, p)
+	return l.put(e, now, p, locks)
 }
 
 // lock takes the ledger's lock.
@@ -414,14 +415,20 @@ func (l *Ledger) endDay() error {
 // then the head record. Under the lock, with the view brought up to date. A crash
 // before the record leaves a ledger that is longer than the head says; whoever
 // comes next mends it, and begins the journal anew.
-func (l *Ledger) put(e Entry, now time.Time, p Payload) (Line, ticket, error) {
-	return l.putBehind(0, nil, e, now, p)
+func (l *Ledger) put(e Entry, now time.Time, p Payload, locks []*durable.LockFile) (Line, ticket, error) {
+	return l.putBehind(0, nil, e, now, p, locks)
 }
 
 // putBehind is put behind so many torn bytes, which closing ends in the same
 // write. The head record counts them only with the line: until then whoever comes
 // next has to see them.
-func (l *Ledger) putBehind(torn int64, closing []byte, e Entry, now time.Time, p Payload) (Line, ticket, error) {
+//
+// The order lets no two processes speak for one task, whatever was done to the
+// lock files while one of them stood still: the place is fixed, the locks are
+// looked at by name, the line is written, and then it is asked where it went. Who
+// makes lock files anew appends a line before anybody can take one of them, so
+// what is written after the look lands behind that line, and does not count.
+func (l *Ledger) putBehind(torn int64, closing []byte, e Entry, now time.Time, p Payload, locks []*durable.LockFile) (Line, ticket, error) {
 	at := Position{File: l.head.File, Offset: l.head.Length + torn, Seq: l.head.Seq, Checksum: l.head.Checksum}
 	e.TS, e.Seq, e.Prev, e.V = now.Format(timeLayout), at.Seq+1, at.Checksum, Format
 	if l.head.Length == 0 {
@@ -439,6 +446,11 @@ func (l *Ledger) putBehind(torn int64, closing []byte, e Entry, now time.Time, p
 	}
 	if err := l.room(int64(len(record))); err != nil {
 		return Line{}, ticket{}, fmt.Errorf("%w: %w", ErrUnwritten, err)
+	}
+	for _, lock := range append(locks, l.gate) {
+		if err := lock.Check(); err != nil {
+			return Line{}, ticket{}, fmt.Errorf("%w: %w", ErrUnwritten, err)
+		}
 	}
 	if err := durable.Append(l.open.file, data); err != nil {
 		return Line{}, ticket{}, l.untouched(at.Offset, err)

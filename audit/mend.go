@@ -163,7 +163,7 @@ func (l *Ledger) repair(at Position, size int64) error {
 			Writer
 		}{Repair{"audit/shared/" + at.File, at.Offset, length, "sha256:" + hex.EncodeToString(sum.Sum(nil))}, ThisWriter()}),
 	}
-	_, t, err := l.putBehind(size-at.Offset, closing, e, l.now().UTC(), Payload{})
+	_, t, err := l.putBehind(size-at.Offset, closing, e, l.now().UTC(), Payload{}, nil)
 	if err == nil {
 		err = l.flush(t)
 	}

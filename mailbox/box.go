@@ -171,7 +171,7 @@ func Create(dir string, o Options) error {
 	if err := makeFolders(dir, "", o.Sync); err != nil {
 		return err
 	}
-	if err := makeLocks(dir, o.Sync); err != nil {
+	if _, err := makeLocks(dir, blankRecord, o.Sync); err != nil {
 		return err
 	}
 	if err := makeSalt(dir, o.Sync); err != nil {
@@ -228,15 +228,25 @@ func unsupported(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
-// makeLocks makes the lock files that are missing.
-func makeLocks(dir string, m durable.Mode) error {
+// makeLocks makes the lock files that are missing, those of shards with that
+// record.
+func makeLocks(dir string, record []byte, m durable.Mode) (made int, err error) {
 	for _, name := range lockNames() {
-		err := durable.Stage(privatePath(dir, "locks", name), blankRecord, m)
-		if err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
+		content := blankRecord
+		if strings.HasPrefix(name, "shard-") {
+			content = record
+		}
+		if err := makeLock(dir, name, content, m); err == nil {
+			made++
+		} else if !errors.Is(err, fs.ErrExist) {
+			return made, err
 		}
 	}
-	return durable.SyncDir(privatePath(dir, "locks"), m)
+	return made, durable.SyncDir(privatePath(dir, "locks"), m)
+}
+
+func makeLock(dir, name string, content []byte, m durable.Mode) error {
+	return durable.Stage(privatePath(dir, "locks", name), content, m)
 }
 
 func lockNames() []string {

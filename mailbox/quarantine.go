@@ -304,8 +304,8 @@ func (b *Box) putAside(ctx context.Context, s *shard, path string, data []byte, 
 		return errors.Join(err, b.abortAside(s, k))
 	}
 	e := b.asideEntry(k, tx, event)
-	if _, err := b.ledger.Append(ctx, e); errors.Is(err, audit.ErrUnwritten) {
-		return errors.Join(err, b.abortAside(s, k))
+	if _, err := b.ledger.Append(ctx, e, s.held()...); errors.Is(err, audit.ErrUnwritten) {
+		return errors.Join(lockError(err), b.abortAside(s, k))
 	} else if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"time"
 
 	"mbox/audit"
@@ -26,6 +25,8 @@ type RecoverOptions struct {
 	// AdoptDeleted gives up every task whose file is nowhere, and so ends the stop
 	// that ErrGone is.
 	AdoptDeleted bool
+
+	made int // lock files that were missing
 }
 
 // Recovered says what a recovery did.
@@ -58,8 +59,10 @@ func Recover(ctx context.Context, dir string, o Options, r RecoverOptions) (Reco
 	if err != nil {
 		return Recovered{}, err
 	}
-	made, err := remakeLocks(dir, o.Sync)
-	if err != nil {
+	alone := 0 // lock files that had to be made before a recovery could be alone
+	if err := makeLock(dir, "recover", blankRecord, o.Sync); err == nil {
+		alone = 1
+	} else if !errors.Is(err, fs.ErrExist) {
 		return Recovered{}, err
 	}
 	b, err := open(dir, o)
@@ -72,23 +75,15 @@ func Recover(ctx context.Context, dir string, o Options, r RecoverOptions) (Reco
 		return Recovered{}, lockError(err)
 	}
 	defer lock.Unlock()
+	// A lock file that is made while others hold the old one excludes nobody, but
+	// for what remadeRecord and sayRemade do.
+	if r.made, err = makeLocks(dir, remadeRecord, o.Sync); err != nil {
+		return Recovered{}, err
+	}
+	r.made += alone
 	out, err := b.recover(ctx, r)
-	out.Locks, out.Rebuilt = made, rebuilt
+	out.Rebuilt = rebuilt
 	return out, err
-}
-
-// remakeLocks makes missing lock files anew. It is for recovery only: a lock
-// file that is made while others hold the old one excludes nobody.
-func remakeLocks(dir string, m durable.Mode) (made int, err error) {
-	for _, name := range lockNames() {
-		if _, err := os.Lstat(privatePath(dir, "locks", name)); errors.Is(err, fs.ErrNotExist) {
-			made++
-		}
-	}
-	if made == 0 {
-		return 0, nil
-	}
-	return made, makeLocks(dir, m)
 }
 
 // afterBoot recovers everything when the machine was restarted or the home was
@@ -204,6 +199,7 @@ func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) 
 		return Recovered{}, err
 	}
 	r := &recovery{b: b, ctx: ctx, was: was, now: boot, adopt: o.Adopt, adoptDeleted: o.AdoptDeleted, journaled: map[string]bool{}}
+	r.out.Locks = o.made
 	r.suspect, r.restarted = o.AfterIOError, was.Boot != boot.Boot
 	mark := audit.CheckWritable(b.home)
 	r.unwritten = r.restarted || errors.Is(mark, ErrReadOnly) && !errors.Is(mark, audit.ErrDamaged)
@@ -217,7 +213,7 @@ func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) 
 	if o.Forget {
 		begin = []func() error{r.forget}
 	}
-	for _, step := range append(begin, r.journal, r.intact, r.ledger, b.markRecovery, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.copies) {
+	for _, step := range append(begin, r.journal, r.intact, r.ledger, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.copies) {
 		if err := step(); err != nil {
 			return r.out, err
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -191,6 +192,36 @@ func (r *recovery) finishAside(tx string) error {
 
 func (r *recovery) copies() error { return r.b.ledger.MendCopies(r.ctx) }
 
+// sayRemade appends a line if lock files were made anew, by this recovery or by
+// one that died, before any shard of which it was is let go of.
+func (r *recovery) sayRemade() error {
+	remade := r.out.Locks > 0
+	for i := range shards {
+		data, err := os.ReadFile(privatePath(r.b.home, "locks", shardName(i)))
+		if err != nil {
+			return lockError(err)
+		}
+		remade = remade || bytes.Equal(data, remadeRecord)
+	}
+	if !remade {
+		return nil
+	}
+	_, err := r.b.ledger.Append(r.ctx, r.saying("mbox: lock files made anew", "lock files made anew", randomHex(16)))
+	return err
+}
+
+// saying is a line about the home.
+func (r *recovery) saying(action, why, tx string) audit.Entry {
+	return audit.Entry{
+		Agent: audit.MboxAgent, Event: audit.Reconcile, Action: action,
+		Details: audit.Details(struct {
+			Reason string `json:"reason"`
+			TX     string `json:"tx"`
+			audit.Writer
+		}{why, tx, r.b.writer}),
+	}
+}
+
 func (r *recovery) sayMoved() error {
 	tx := randomHex(16)
 	s, err := r.b.lockShard(r.ctx, audit.MboxAgent)
@@ -198,14 +229,7 @@ func (r *recovery) sayMoved() error {
 		return err
 	}
 	defer s.unlock()
-	return r.b.note(r.ctx, s, tx, audit.Entry{
-		Agent: audit.MboxAgent, Event: audit.Reconcile, Action: "mbox: home moved or copied",
-		Details: audit.Details(struct {
-			Reason string `json:"reason"`
-			TX     string `json:"tx"`
-			audit.Writer
-		}{"home moved or copied", tx, r.b.writer}),
-	})
+	return r.b.note(r.ctx, s, tx, r.saying("mbox: home moved or copied", "home moved or copied", tx))
 }
 
 // leases gives back the tasks whose lease is over. After a restart all leases

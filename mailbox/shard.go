@@ -41,7 +41,7 @@ const recordSize = 2048
 //	dirty KIND NAME TX FILE OFFSET SEQ CHECKSUM PID CRC32
 //
 // NAME is quoted. A blank record is clean. Anything else is damaged, and means
-// full recovery.
+// full recovery; so does the one of a lock file that recovery has made anew.
 type dirty struct {
 	kind string // "task", "record", "drop" or "note"
 	name string // task id, record file name, name in a folder, or agent
@@ -51,6 +51,11 @@ type dirty struct {
 }
 
 var blankRecord = []byte(strings.Repeat(" ", recordSize-1) + "\n")
+
+// remadeRecord is in a shard's lock file that recovery has made anew, until a line
+// of the ledger says so: a damaged record, so nobody takes the lock before. Who
+// stood still with the old file's lock then finds that line in his way.
+var remadeRecord = []byte("made anew" + strings.Repeat(" ", recordSize-10) + "\n")
 
 var errDamagedRecord = errors.New("damaged dirty record")
 
@@ -152,7 +157,7 @@ func (b *Box) tryShard(ctx context.Context, number int) (*shard, error) {
 }
 
 func lockError(err error) error {
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, durable.ErrReplaced) {
+	if errors.Is(err, os.ErrNotExist) && !errors.Is(err, audit.ErrUnwritten) || errors.Is(err, durable.ErrReplaced) {
 		return fmt.Errorf("%w: %w (mbox recover makes missing lock files anew)", ErrIntegrity, err)
 	}
 	return err
@@ -232,3 +237,11 @@ func (s *shard) clean() error {
 }
 
 func (s *shard) unlock() { s.lock.Unlock() }
+
+// held is the lock for who may have none: nil has none.
+func (s *shard) held() []*durable.LockFile {
+	if s == nil {
+		return nil
+	}
+	return []*durable.LockFile{s.lock}
+}

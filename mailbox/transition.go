@@ -28,7 +28,8 @@ import (
 //     in the staged name and in the line. What goes to quarantine is flushed, and
 //     so is content that the ledger's journal does not take (a large one; all in
 //     mode strict and on macOS).
-//  3. Append one line. It goes into the ledger and, with the content, into the
+//  3. Append one line, if the lock files are still those that are held (somebody
+//     may have removed them, and recovery made others). It goes into the ledger and, with the content, into the
 //     journal, and the journal is flushed (package audit tells how; without a
 //     journal the ledger is). When that flush has ended the transition has
 //     happened: this is the commit. A crash of the process after it is finished
@@ -59,9 +60,9 @@ func (b *Box) commit(ctx context.Context, s *shard, c *change) error {
 		return errors.Join(err, b.abort(s, c, tx))
 	}
 	entry, m := c.line(b, tx, after)
-	line, err := b.ledger.AppendWith(ctx, entry, b.payload(string(c.id)+"~"+tx, data))
+	line, err := b.ledger.AppendWith(ctx, entry, b.payload(string(c.id)+"~"+tx, data), s.lock)
 	if errors.Is(err, audit.ErrUnwritten) {
-		return errors.Join(err, b.abort(s, c, tx))
+		return errors.Join(lockError(err), b.abort(s, c, tx))
 	}
 	if err != nil {
 		return fmt.Errorf("the ledger's line: %w", err)

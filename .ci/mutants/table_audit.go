@@ -22,7 +22,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"flush-under-the-lock", "4", ledgerGo,
-		"\treturn l.put(e, now, p)\n", "\tline, t, err := l.put(e, now, p)\n\tif err == nil && l.mode != durable.None {\n\t\terr = t.from.syncNow()\n\t}\n\treturn line, t, err\n",
+		"\treturn l.put(e, now, p, locks)\n", "\tline, t, err := l.put(e, now, p, locks)\n\tif err == nil && l.mode != durable.None {\n\t\terr = t.from.syncNow()\n\t}\n\treturn line, t, err\n",
 		auditTest("TestOrderOfAppend"),
 	},
 	{

@@ -50,7 +50,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"missing-lock-is-no-fault", "3", shardGo,
-		"if errors.Is(err, os.ErrNotExist) || errors.Is(err, durable.ErrReplaced) {", "if errors.Is(err, durable.ErrReplaced) {",
+		"if errors.Is(err, os.ErrNotExist) && !errors.Is(err, audit.ErrUnwritten) || errors.Is(err, durable.ErrReplaced) {", "if errors.Is(err, durable.ErrReplaced) {",
 		boxTest("TestLockFileGone"),
 	},
 	{
@@ -126,7 +126,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"torn-append-is-undone", "6", transitionGo,
-		"\tif errors.Is(err, audit.ErrUnwritten) {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n\tif err != nil {", "\tif err != nil && !errors.Is(err, ErrReadOnly) {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n\tif err != nil {",
+		"\tif errors.Is(err, audit.ErrUnwritten) {\n\t\treturn errors.Join(lockError(err), b.abort(s, c, tx))\n\t}\n\tif err != nil {", "\tif err != nil && !errors.Is(err, ErrReadOnly) {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n\tif err != nil {",
 		boxTest("TestEveryWriteFails/complete"),
 	},
 	{
@@ -156,8 +156,8 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"line-after-rename", "8", transitionGo,
-		"\tline, err := b.ledger.AppendWith(ctx, entry, b.payload(string(c.id)+\"~\"+tx, data))\n",
-		"\tif p, ok := b.placing(ctx, c.id, m); ok {\n\t\tif _, err := p.direct(); err != nil {\n\t\t\treturn err\n\t\t}\n\t}\n\tline, err := b.ledger.AppendWith(ctx, entry, b.payload(string(c.id)+\"~\"+tx, data))\n",
+		"\tline, err := b.ledger.AppendWith(ctx, entry, b.payload(string(c.id)+\"~\"+tx, data), s.lock)\n",
+		"\tif p, ok := b.placing(ctx, c.id, m); ok {\n\t\tif _, err := p.direct(); err != nil {\n\t\t\treturn err\n\t\t}\n\t}\n\tline, err := b.ledger.AppendWith(ctx, entry, b.payload(string(c.id)+\"~\"+tx, data), s.lock)\n",
 		boxTest("TestOrderOfTransition"),
 	},
 	{
@@ -328,7 +328,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"init-locks-unflushed", "12", boxGo,
-		"return durable.SyncDir(privatePath(dir, \"locks\"), m)", "return nil",
+		"return made, durable.SyncDir(privatePath(dir, \"locks\"), m)", "return made, nil",
 		boxTest("TestNewNamesAreFlushed"),
 	},
 	{
@@ -381,6 +381,26 @@ var mailboxMutants = []mutant{
 		"numbers-of-any-boot", "13", leaseGo,
 		"n.Boot == b.boot && ", "",
 		boxTest("TestChildIsEnded"),
+	},
+	{
+		"shard-not-looked-at-again", "31", transitionGo,
+		"b.payload(string(c.id)+\"~\"+tx, data), s.lock)", "b.payload(string(c.id)+\"~\"+tx, data))",
+		boxTest("TestOneTruth"),
+	},
+	{
+		"where-it-went-not-asked", "31", "audit/ledger.go",
+		"if reached != at.Offset+int64(len(data)) {", "if reached < at.Offset+int64(len(data)) {",
+		boxTest("TestOneTruth"),
+	},
+	{
+		"remade-without-a-line", "31", recoverGo,
+		" r.sayRemade,", "",
+		boxTest("TestOneTruth"),
+	},
+	{
+		"remade-and-free-at-once", "31", recoverGo,
+		"makeLocks(dir, remadeRecord, o.Sync)", "makeLocks(dir, blankRecord, o.Sync)",
+		boxTest("TestRemadeIsSaidBeforeItIsTaken"),
 	},
 	{
 		"children-not-looked-for", "34", leaseGo,

@@ -13,7 +13,7 @@ const (
 var recoveryMutants = []mutant{
 	{
 		"locks-not-remade", "3", recoverGo,
-		"\treturn made, makeLocks(dir, m)\n", "\treturn made, nil\n",
+		"r.made, err = makeLocks(dir, remadeRecord, o.Sync); err != nil", "r.made, err = 0, nil; err != nil",
 		boxTest("TestLockFileGone"),
 	},
 	{
@@ -88,7 +88,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"ledger-recovered-after-the-tasks", "21", recoverGo,
-		"r.journal, r.intact, r.ledger, b.markRecovery, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.copies", "r.journal, b.markRecovery, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.ledger, r.copies",
+		"r.journal, r.intact, r.ledger, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.copies", "r.journal, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.ledger, r.copies",
 		boxTest("TestRecoverNeedsALedger|TestRecoverLeavesDamage|TestStagedContentOfACutLine"),
 	},
 	{
@@ -168,7 +168,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"recovery-unmarked", "20", recoverGo,
-		"r.ledger, b.markRecovery, r.fold,", "r.ledger, r.fold,",
+		"r.ledger, b.markRecovery, r.sayRemade, r.fold,", "r.ledger, r.sayRemade, r.fold,",
 		boxTest("TestOrderOfRecovery"),
 	},
 	{

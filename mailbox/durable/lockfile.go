@@ -101,6 +101,16 @@ func (l *LockFile) takeTurn(ctx context.Context, wait time.Duration) error {
 	}
 }
 
+// Check tells, to who has the lock, whether the file that it holds still bears the
+// name: else (ErrReplaced) the lock excludes nobody any more.
+func (l *LockFile) Check() error {
+	err := l.named()
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: %w", l.path, ErrReplaced)
+	}
+	return err
+}
+
 // File is the lock file, for who has the lock.
 func (l *LockFile) File() *os.File { return l.file }
 
