@@ -162,7 +162,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 }
 
 // MarshalText writes a duration without the zero units that Go adds: 15m.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+func (d Duration) MarshalText() ([]byte, error) { return []byte(span(time.Duration(d))), nil }
 
 // Set makes a Duration a flag.
 func (d *Duration) Set(v string) error { return d.UnmarshalText([]byte(v)) }
