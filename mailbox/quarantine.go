@@ -119,16 +119,9 @@ func hashKept(f *os.File, info fs.FileInfo) (string, error) {
 	return hashFile(f, info.Size())
 }
 
-// hashAt hashes the regular file at path; "" for anything else.
-func hashAt(path string) (string, error) {
-	return hashWith(path, func(f *os.File, info fs.FileInfo) (string, error) { return hashFile(f, info.Size()) })
-}
-
 // hashKeptAt hashes what is to be kept at path; "" for what is no regular file,
 // and for one that is too large.
-func hashKeptAt(path string) (string, error) { return hashWith(path, hashKept) }
-
-func hashWith(path string, hash func(*os.File, fs.FileInfo) (string, error)) (string, error) {
+func hashKeptAt(path string) (string, error) {
 	f, info, err := durable.OpenRegular(path)
 	if errors.Is(err, durable.ErrNotRegular) {
 		return "", nil
@@ -137,7 +130,7 @@ func hashWith(path string, hash func(*os.File, fs.FileInfo) (string, error)) (st
 		return "", err
 	}
 	defer f.Close()
-	return hash(f, info)
+	return hashKept(f, info)
 }
 
 // finishKept moves a kept file and its reason into quarantine. It goes on from

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -244,6 +243,6 @@ func (w *walk) works() {
 		}
 	}
 	if out, err := exec.Command("python3", repoFile(".ci", "lint.py"), w.home).CombinedOutput(); err != nil {
-		w.Errorf("lint: %s", fmt.Sprintf("%s", out))
+		w.Errorf("lint: %s", out)
 	}
 }
