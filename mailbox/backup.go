@@ -3,18 +3,21 @@ package mailbox
 import (
 	"archive/tar"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
@@ -22,34 +25,54 @@ import (
 
 // BackupReport says what a backup holds.
 type BackupReport struct {
-	Files    int    `json:"files"`
-	Bytes    int64  `json:"bytes"`
-	Rounds   int    `json:"rounds"` // how often files were copied again because they had changed
-	Seq      int64  `json:"seq"`    // the ledger's last line in it
-	Checksum string `json:"checksum"`
+	Files    int       `json:"files"`
+	Bytes    int64     `json:"bytes"`
+	Rounds   int       `json:"rounds,omitzero"` // how often the home was walked for files that had changed
+	Seq      int64     `json:"seq"`             // the ledger's last line in it
+	Checksum string    `json:"checksum"`
+	Skipped  []Skipped `json:"skipped,omitzero"` // by path
+}
+
+// Skipped is a path of the home that a backup does not hold.
+type Skipped struct {
+	Path string `json:"path"`
+	Why  string `json:"why"`
+	// Unread: it could not be read, as opposed to what is no file or nearly all hole.
+	Unread bool `json:"unread,omitzero"`
 }
 
 // Backup writes the mailbox as a zstd-compressed tar while everything runs, and
-// what it writes is the mailbox as it was at one moment: the files are copied
-// first, then again those that changed meanwhile, until few are left; the last
+// what it holds is the mailbox as it was at one moment: the files are written
+// first, then again those that changed meanwhile, until few are left. The last
 // round and the cut of the ledger are made with all task locks held and then
 // the ledger's. Nothing is in it that a power cut could still take back.
 //
+// The archive is one stream: a file that changed stands in it again, further
+// back, so that tar alone ends with the newest bytes; one that went away stays
+// in it. Its last entry, .mbox/manifest, says what counts (see manifestLine).
+// What cannot be read, is no regular file or is sparse is named there and stops
+// nothing.
+//
 // A plain copy of a running home is no backup.
 func (b *Box) Backup(ctx context.Context, w io.Writer) (BackupReport, error) {
-	dir, err := os.MkdirTemp("", "mbox-backup-")
+	z, err := zstd.NewWriter(w)
 	if err != nil {
 		return BackupReport{}, err
 	}
-	defer os.RemoveAll(dir)
-	c := &copying{b: b, to: dir, have: map[string]stamp{}}
-	if err := c.rounds(ctx); err != nil {
+	c := &copying{b: b, t: tar.NewWriter(z), have: map[string]copied{}}
+	defer c.drop()
+	if f, ok := w.(*os.File); ok {
+		c.target, _ = f.Stat()
+	}
+	err = c.rounds(ctx)
+	if err == nil {
+		err = c.manifest()
+	}
+	if err != nil {
+		_ = z.Close() // without a manifest it is no backup
 		return c.report, err
 	}
-	if err := b.writeTar(ctx, w, dir, c); err != nil {
-		return c.report, err
-	}
-	return c.report, nil
+	return c.report, errors.Join(c.t.Close(), z.Close())
 }
 
 // stamp tells whether a file is still the one that was copied.
@@ -61,125 +84,93 @@ type stamp struct {
 
 func stampOf(info fs.FileInfo) stamp { return stamp{inode(info), info.Size(), info.ModTime()} }
 
-// copying is a home that is being copied into a folder, round by round.
+// copied is a path that has been dealt with.
+type copied struct {
+	stamp stamp
+	sum   string // SHA-256 of the bytes that were written, in hex; "" for a folder and what was skipped
+	round int    // in which it was last seen
+	Skipped
+}
+
+// copying is a home that is being written into an archive, round by round.
 type copying struct {
 	b      *Box
-	to     string
-	have   map[string]stamp
+	t      *tar.Writer
+	target fs.FileInfo       // of the archive, which may lie in the home; nil if it is no file
+	have   map[string]copied // by path; that of a folder ends in /
+	held   []heldFile
+	later  []changed
 	report BackupReport
 }
 
-// few is how many changed files the last round, which stops the world, may have.
-const few = 200
+// changed is a file whose bytes are not in the archive yet.
+type changed struct {
+	name string
+	now  stamp
+}
+
+// heldFile is a file that was opened in the last round. Its bytes are not changed in
+// place by any transition, only added to, so they can be read without a lock.
+type heldFile struct {
+	name string
+	f    *os.File
+	info fs.FileInfo
+}
+
+const (
+	few      = 200      // changed files that the last round, which stops the world, may have
+	maxHeld  = 1000     // descriptors
+	maxHoles = 64 << 20 // bytes of a file that are not there
+)
 
 func (c *copying) rounds(ctx context.Context) error {
+	write := func(it changed) error {
+		h, err := c.open(it)
+		if err != nil || h.f == nil {
+			return err
+		}
+		return c.write(ctx, h)
+	}
 	for range 8 {
-		n, err := c.round(ctx)
+		n, err := c.round(ctx, write)
 		if err != nil {
 			return err
 		}
-		c.report.Rounds++
 		if n <= few {
 			break
 		}
 	}
-	return c.lastRound(ctx)
+	if err := c.lastRound(ctx); err != nil {
+		return err
+	}
+	if err := c.writeHeld(ctx); err != nil {
+		return err
+	}
+	for _, it := range c.later {
+		if err := write(it); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// round copies every file that is new or changed, and forgets those that are
-// gone. It returns how many it copied.
-func (c *copying) round(ctx context.Context) (int, error) {
-	copied, seen := 0, map[string]bool{}
-	err := filepath.WalkDir(c.b.home, func(path string, e fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		name, err := filepath.Rel(c.b.home, path)
-		if err != nil || name == "." {
-			return err
-		}
-		if !inBackup(name) {
-			if e.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		if e.IsDir() {
-			seen[name] = true
-			return os.MkdirAll(filepath.Join(c.to, name), durable.DirMode)
-		}
-		ok, err := c.file(name, e)
-		if err != nil || !ok {
-			return err
-		}
-		copied++
-		seen[name] = true
-		return nil
-	})
-	for _, name := range slices.Sorted(maps.Keys(c.have)) {
-		if _, failed := os.Lstat(c.b.path(name)); errors.Is(failed, fs.ErrNotExist) {
-			delete(c.have, name)
-			err = errors.Join(err, removeIfThere(filepath.Join(c.to, name)))
-		}
-	}
-	return copied, err
-}
-
-// inBackup leaves out what means nothing elsewhere: staged files, leases, the
-// boot record (a restored home is recovered in full), the index, the journal
-// (what it has stands in the files that are copied).
-func inBackup(name string) bool {
-	switch name {
-	case ".mbox/boot", ".mbox/index", ".mbox/index.new", ".mbox/readonly", ".mbox/journal":
-		return false
-	}
-	return !strings.HasPrefix(name, ".mbox/pace-") && !strings.HasPrefix(name, ".mbox/tmp/") && !strings.HasPrefix(name, ".mbox/leases/") && !strings.HasPrefix(name, ".mbox/children/") && !strings.HasPrefix(name, ".mbox/spare/") && !strings.HasPrefix(name, ".mbox/locks/")
-}
-
-// file copies one file if it is not the one that was copied before. What is no
-// regular file (only a quarantine holds such) is left out.
-func (c *copying) file(name string, e fs.DirEntry) (bool, error) {
-	info, err := e.Info()
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil || c.have[name] == stampOf(info) {
-		return false, err
-	}
-	f, info, err := durable.OpenRegular(c.b.path(name))
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, durable.ErrNotRegular) {
-		return false, nil
-	}
+// open opens a file; there is none where it is gone, or was skipped.
+func (c *copying) open(it changed) (heldFile, error) {
+	f, info, err := durable.OpenRegular(c.b.path(it.name))
 	if err != nil {
-		return false, err
+		return heldFile{}, c.unread(it, err)
 	}
-	defer f.Close()
-	to := filepath.Join(c.to, name)
-	if err := os.MkdirAll(filepath.Dir(to), durable.DirMode); err != nil {
-		return false, err
-	}
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, info.Mode().Perm())
-	if err != nil {
-		return false, err
-	}
-	_, err = io.Copy(out, io.LimitReader(f, info.Size()))
-	c.have[name] = stampOf(info)
-	return true, errors.Join(err, out.Close())
+	return heldFile{it.name, f, info}, nil
 }
 
 // lastRound stops every transition for a moment: all shards in ascending order,
-// each settled, then the ledger.
+// each settled, then the ledger. Nothing is written meanwhile: whoever reads the
+// archive at the other end of a pipe holds nobody up.
 func (c *copying) lastRound(ctx context.Context) error {
 	b := c.b
-	var held []*shard
+	var locked []*shard
 	defer func() {
-		for _, s := range slices.Backward(held) {
+		for _, s := range slices.Backward(locked) {
 			s.unlock()
 		}
 	}()
@@ -188,161 +179,238 @@ func (c *copying) lastRound(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		held = append(held, s)
+		locked = append(locked, s)
 	}
 	return b.ledger.Frozen(ctx, func(end audit.Position) error {
 		c.report.Seq, c.report.Checksum = end.Seq, end.Checksum
-		_, err := c.round(ctx)
+		_, err := c.round(ctx, func(it changed) error { return c.hold(ctx, it) })
 		return err
 	})
 }
 
-// writeTar packs the copied folder. The lock files come blank: what stood in
-// them was this machine's.
-func (b *Box) writeTar(ctx context.Context, w io.Writer, dir string, c *copying) error {
-	z, err := zstd.NewWriter(w)
-	if err != nil {
+// hold opens a file to be written when the locks are free. What agents keep in
+// their own folders no lock protects: that is read later altogether.
+func (c *copying) hold(ctx context.Context, it changed) error {
+	if strings.HasPrefix(it.name, "agents/") {
+		c.later = append(c.later, it)
+		return nil
+	}
+	h, err := c.open(it)
+	if err != nil || h.f == nil {
 		return err
 	}
-	t := tar.NewWriter(z)
-	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil {
+	c.held = append(c.held, h)
+	if len(c.held) < maxHeld {
+		return nil
+	}
+	return c.writeHeld(ctx)
+}
+
+func (c *copying) writeHeld(ctx context.Context) error {
+	defer c.drop()
+	for len(c.held) > 0 {
+		h := c.held[0]
+		c.held = c.held[1:]
+		if err := c.write(ctx, h); err != nil {
 			return err
 		}
-		name, err := filepath.Rel(dir, path)
-		if err != nil || name == "." {
-			return err
+	}
+	return nil
+}
+
+func (c *copying) drop() {
+	for _, h := range c.held {
+		h.f.Close()
+	}
+	c.held = nil
+}
+
+// round calls do for every file that is new or has changed, and forgets what is
+// gone. It returns how many those were.
+func (c *copying) round(ctx context.Context, do func(changed) error) (int, error) {
+	c.report.Rounds++
+	n := 0
+	err := filepath.WalkDir(c.b.home, func(path string, e fs.DirEntry, err error) error {
+		name, failed := filepath.Rel(c.b.home, path)
+		if failed != nil || name == "." {
+			return errors.Join(failed, err)
 		}
-		c.report.Files++
-		b.o.Progress("packing", int64(c.report.Files), int64(len(c.have)))
-		n, err := pack(t, path, filepath.ToSlash(name))
-		c.report.Bytes += n
-		return errors.Join(err, ctx.Err())
-	})
-	return errors.Join(err, t.Close(), z.Close())
-}
-
-func pack(t *tar.Writer, path, name string) (int64, error) {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return 0, err
-	}
-	h, err := tar.FileInfoHeader(info, "")
-	if err != nil {
-		return 0, err
-	}
-	h.Name, h.Uid, h.Gid, h.Uname, h.Gname = name, 0, 0, "", ""
-	h.Format = tar.FormatPAX
-	if info.IsDir() {
-		h.Name += "/"
-		return 0, t.WriteHeader(h)
-	}
-	if err := t.WriteHeader(h); err != nil {
-		return 0, err
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	return io.Copy(t, f)
-}
-
-// Restore unpacks a backup into dir, which must not exist or be empty. The boot
-// record is left out, so the first Open recovers the home in full. A backup
-// that is cut short, or that names a path outside, leaves nothing behind.
-func Restore(ctx context.Context, r io.Reader, dir string, o Options) error {
-	if names, err := listNames(dir); err == nil && len(names) > 0 {
-		return fmt.Errorf("%s: %w: it is not empty", dir, ErrExists)
-	}
-	parent := filepath.Dir(filepath.Clean(dir))
-	temp, err := os.MkdirTemp(parent, ".mbox-restore-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(temp)
-	if err := unpack(ctx, r, temp); err != nil {
-		return fmt.Errorf("the backup: %w", err)
-	}
-	if _, err := readVersion(temp); err != nil {
-		return fmt.Errorf("the backup holds no mailbox: %w", err)
-	}
-	if err := prepare(temp, o); err != nil {
-		return err
-	}
-	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := durable.Move(temp, dir); err != nil {
-		return err
-	}
-	return durable.SyncDir(parent, o.Sync)
-}
-
-// prepare makes what a backup leaves out, and flushes the tree.
-func prepare(dir string, o Options) error {
-	if err := makeFolders(dir, "", o.Sync); err != nil {
-		return err
-	}
-	if _, err := makeLocks(dir, blankRecord, o.Sync); err != nil {
-		return err
-	}
-	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if e.IsDir() {
-			return durable.SyncDir(path, o.Sync)
-		}
-		return durable.SyncPath(path, o.Sync)
-	})
-}
-
-func unpack(ctx context.Context, r io.Reader, dir string) error {
-	z, err := zstd.NewReader(r)
-	if err != nil {
-		return err
-	}
-	defer z.Close()
-	root, err := os.OpenRoot(dir) // no name leads out of it
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	t := tar.NewReader(z)
-	for {
-		h, err := t.Next()
-		if errors.Is(err, io.EOF) {
+		if !inBackup(name) {
+			if e.IsDir() {
+				return fs.SkipDir
+			}
 			return nil
 		}
-		if err == nil {
-			err = errors.Join(unpackOne(root, h, t), ctx.Err())
-		}
 		if err != nil {
-			return err
+			return c.unread(changed{name: name + "/"}, err) // a folder: its names
+		}
+		it, err := c.see(name, e)
+		if it.name != "" {
+			n++
+			err = do(it)
+		}
+		return errors.Join(err, ctx.Err())
+	})
+	for name, was := range c.have {
+		if was.round != c.report.Rounds {
+			delete(c.have, name)
 		}
 	}
+	return n, err
 }
 
-func unpackOne(root *os.Root, h *tar.Header, data io.Reader) error {
-	name := strings.TrimSuffix(h.Name, "/")
-	switch h.Typeflag {
-	case tar.TypeDir:
-		return root.MkdirAll(name, durable.DirMode)
-	case tar.TypeReg:
-	default:
-		return fmt.Errorf("%s: neither file nor folder", name)
+// inBackup leaves out what of .mbox means nothing elsewhere, which is all but
+// the mailbox's identity and its keys. (Without the boot record a restored home
+// is recovered in full; what the journal has stands in the files.)
+func inBackup(name string) bool {
+	top, rest, _ := strings.Cut(name, string(filepath.Separator))
+	return top != ".mbox" || rest == "" || rest == "VERSION" || rest == "keys" || strings.HasPrefix(rest, "keys"+string(filepath.Separator))
+}
+
+// see looks at a path. It names the file if its bytes are not in the archive yet.
+func (c *copying) see(name string, e fs.DirEntry) (changed, error) {
+	info, err := e.Info()
+	if err != nil {
+		return changed{}, c.unread(changed{name: name}, err)
 	}
-	if err := root.MkdirAll(filepath.Dir(name), durable.DirMode); err != nil {
+	it := changed{name, stampOf(info)}
+	switch {
+	case c.target != nil && os.SameFile(info, c.target):
+		return changed{}, nil
+	case !utf8.ValidString(name):
+		c.skip(it, "its name is not UTF-8", false)
+		return changed{}, nil
+	case info.IsDir():
+		return changed{}, c.folder(name+"/", info)
+	case !info.Mode().IsRegular():
+		c.skip(it, "it is a "+kindOf(info.Mode()), false)
+		return changed{}, nil
+	}
+	was, ok := c.have[name]
+	if !ok {
+		return it, nil
+	}
+	was.round = c.report.Rounds
+	c.have[name] = was
+	if was.stamp != it.now {
+		return it, nil
+	}
+	return changed{}, nil
+}
+
+func (c *copying) folder(name string, info fs.FileInfo) error {
+	_, ok := c.have[name]
+	c.have[name] = copied{round: c.report.Rounds}
+	if ok {
+		return nil
+	}
+	return c.header(name, info)
+}
+
+// unread notes a path that cannot be read. What is gone is no fault, and what
+// this process lacks (descriptors, memory) is one of its own.
+func (c *copying) unread(it changed, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
 		return err
 	}
-	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fs.FileMode(h.Mode).Perm())
+	var cause unix.Errno
+	if errors.As(err, &cause) {
+		err = cause // the path is said already
+	}
+	c.skip(it, err.Error(), !errors.Is(err, durable.ErrNotRegular))
+	return nil
+}
+
+func (c *copying) skip(it changed, why string, unread bool) {
+	path := strings.ToValidUTF8(it.name, "\ufffd")
+	c.have[it.name] = copied{stamp: it.now, round: c.report.Rounds, Skipped: Skipped{path, why, unread}}
+}
+
+// write writes a file as long as it was when it was opened, and closes it. What
+// is missing when it was cut meanwhile, or cannot be read, is made up by zeros.
+func (c *copying) write(ctx context.Context, h heldFile) error {
+	defer h.f.Close()
+	size, it := h.info.Size(), changed{h.name, stampOf(h.info)}
+	if holesIn(h.f, h.info) > maxHoles {
+		c.skip(it, fmt.Sprintf("it is sparse: most of its %d bytes are not there", size), false)
+		return nil
+	}
+	if err := c.header(h.name, h.info); err != nil {
+		return err
+	}
+	from, sum := &source{ctx: ctx, from: io.LimitReader(h.f, size)}, sha256.New()
+	n, err := io.Copy(io.MultiWriter(c.t, sum), from)
+	if err != nil && err != from.err {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if _, err := io.CopyN(io.MultiWriter(c.t, sum), zeros{}, size-n); err != nil {
+		return err
+	}
+	if from.err != nil {
+		return c.unread(it, from.err)
+	}
+	c.have[h.name] = copied{stamp: it.now, sum: hex.EncodeToString(sum.Sum(nil)), round: c.report.Rounds}
+	c.b.o.Progress("packing", int64(len(c.have)), 0)
+	return nil
+}
+
+// source is a reader that ends with its context, and keeps its error apart from
+// that of whoever takes its bytes.
+type source struct {
+	ctx  context.Context
+	from io.Reader
+	err  error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	if s.err = s.ctx.Err(); s.err != nil {
+		return 0, s.err
+	}
+	n, err := s.from.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.err = err
+	}
+	return n, err
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// holesIn counts the bytes of a file for which nothing is on the disk, up to
+// more than maxHoles. A file with fewer blocks than bytes may also be compressed.
+func holesIn(f *os.File, info fs.FileInfo) (holes int64) {
+	if st, err := durable.Fstat(f); err != nil || info.Size()-st.Blocks*512 <= maxHoles {
+		return 0
+	}
+	for at := int64(0); at < info.Size() && holes <= maxHoles; {
+		data, err := f.Seek(at, unix.SEEK_DATA)
+		if err != nil {
+			data = info.Size() // nothing but hole up to there
+		}
+		holes += data - at
+		if at, err = f.Seek(data, unix.SEEK_HOLE); err != nil {
+			break
+		}
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return maxHoles + 1
+	}
+	return holes
+}
+
+func (c *copying) header(name string, info fs.FileInfo) error {
+	h, err := tar.FileInfoHeader(info, "")
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(f, data)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return root.Chtimes(name, h.ModTime, h.ModTime)
+	return c.t.WriteHeader(&tar.Header{
+		Typeflag: h.Typeflag, Name: filepath.ToSlash(name), Size: h.Size, Mode: int64(info.Mode().Perm()), ModTime: h.ModTime, Format: tar.FormatPAX,
+	})
 }

@@ -821,7 +821,8 @@ func TestVerifyRestored(t *testing.T) {
 	b.Close()
 	was := h.verify()
 	h.dir += "-restored"
-	h.must(Restore(t.Context(), &backup, h.dir, h.options()))
+	_, err = Restore(t.Context(), &backup, h.dir, h.options())
+	h.must(err)
 	r := h.verify()
 	if len(r.Faults) > 0 || r.Checksum != was.Checksum || r.Tasks != was.Tasks || !strings.Contains(strings.Join(r.Notes, "\n"), "the next command recovers everything first") {
 		t.Errorf("%+v", r)

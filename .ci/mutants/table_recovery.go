@@ -7,6 +7,7 @@ const (
 	restGo    = "mailbox/recover_rest.go"
 	restoreGo = "mailbox/recover_journal.go"
 	backupGo  = "mailbox/backup.go"
+	unpackGo  = "mailbox/restore.go"
 )
 
 // recoveryMutants break recovery, backup and restore.
@@ -223,7 +224,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"boot-in-the-backup", "22", backupGo,
-		"case \".mbox/boot\", \".mbox/index\",", "case \".mbox/index\",",
+		"rest == \"VERSION\" ||", "rest == \"VERSION\" || rest == \"boot\" ||",
 		boxTest("TestBackupIsOfOneMoment"),
 	},
 	{
@@ -238,14 +239,39 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"backup-without-a-last-round", "23", backupGo,
-		"\t\t_, err := c.round(ctx)\n\t\treturn err\n\t})", "\t\treturn nil\n\t})",
+		"\t\t_, err := c.round(ctx, func(it changed) error { return c.hold(ctx, it) })\n\t\treturn err\n\t})", "\t\treturn nil\n\t})",
 		boxTest("TestBackupIsOfOneMoment"),
 	},
 	{
 		"backup-of-a-growing-ledger", "23", backupGo,
-		"\treturn b.ledger.Frozen(ctx, func(end audit.Position) error {\n\t\tc.report.Seq, c.report.Checksum = end.Seq, end.Checksum\n\t\t_, err := c.round(ctx)\n\t\treturn err\n\t})",
-		"\tvar end audit.Position = b.ledger.End()\n\tc.report.Seq, c.report.Checksum = end.Seq, end.Checksum\n\t_, err := c.round(ctx)\n\treturn err",
+		"\treturn b.ledger.Frozen(ctx, func(end audit.Position) error {\n\t\tc.report.Seq, c.report.Checksum = end.Seq, end.Checksum\n\t\t_, err := c.round(ctx, func(it changed) error { return c.hold(ctx, it) })\n\t\treturn err\n\t})",
+		"\tvar end audit.Position = b.ledger.End()\n\tc.report.Seq, c.report.Checksum = end.Seq, end.Checksum\n\t_, err := c.round(ctx, func(it changed) error { return c.hold(ctx, it) })\n\treturn err",
 		boxTest("TestBackupIsOfOneMoment"),
+	},
+	{
+		"backup-written-under-the-locks", "23", backupGo,
+		"\tif len(c.held) < maxHeld {\n\t\treturn nil\n\t}\n", "",
+		boxTest("TestSlowBackupHoldsNobodyUp"),
+	},
+	{
+		"backup-with-what-went-away", "23", backupGo,
+		"if was.round != c.report.Rounds {", "if was.round < 0 {",
+		boxTest("TestBackupOfWhatMoves"),
+	},
+	{
+		"restore-unread-to-its-end", "23", unpackGo,
+		"\tif err := ends(t, from); err != nil {\n\t\treturn err\n\t}\n", "",
+		boxTest("TestDamagedBackup"),
+	},
+	{
+		"restore-of-other-bytes", "23", unpackGo,
+		"case f.size != line.Size || f.sum != line.SHA256:", "case f.size != line.Size:",
+		boxTest("TestForgedBackup"),
+	},
+	{
+		"restore-of-what-was-superseded", "23", unpackGo,
+		"if u.root != nil && !f.listed {", "if u.root == nil || f == nil {",
+		boxTest("TestBackupOfWhatMoves"),
 	},
 	{
 		"archived-in-the-month-of-now", "21", boxGo,

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
@@ -15,18 +18,29 @@ import (
 )
 
 func backupVerb() *verb {
-	var inJSON bool
+	var check, inJSON bool
 	return &verb{
 		name: "backup", args: "FILE.tar.zst|-", least: 1, most: 1,
 		brief: "copy a running mailbox",
 		about: `Writes the whole mailbox into one archive while others go on working, cut at one
 line of the ledger, so that mbox restore gives a mailbox that verifies. A plain
 copy of a running home does not. The file must not be there yet; - is standard
-output.`,
-		shows: []string{"mbox backup ~/agents-$(date +%F).tar.zst"},
-		exits: []int{exitNotFound, exitConflict, exitIO, exitBusy},
-		flags: []cli.Flag{boolFlag("json", "print what is in it, as JSON", &inJSON)},
+output. What is no file, sparse or cannot be read is named and left out; the exit
+code is 74 where that is part of the mailbox itself.
+
+The archive ends with a manifest of every path, size and SHA-256; --check reads
+it all and holds it against that. To restore by hand: tar --zstd -xf FILE, then
+mbox doctor --fix and mbox recover.`,
+		shows: []string{"mbox backup ~/agents-$(date +%F).tar.zst", "mbox backup --check ~/agents-2026-02-16.tar.zst"},
+		exits: []int{exitNotFound, exitConflict, exitData, exitIO, exitBusy},
+		flags: []cli.Flag{
+			boolFlag("check", "read FILE and say whether it is whole", &check),
+			boolFlag("json", "print what is in it, as JSON", &inJSON),
+		},
 		run: func(ctx context.Context, s *session, args []string) error {
+			if check {
+				return s.checkBackup(ctx, args[0], inJSON)
+			}
 			if args[0] == "-" && inJSON {
 				return usagef("mbox backup agents.tar.zst --json", "standard output is the archive, --json would be in it")
 			}
@@ -38,22 +52,38 @@ output.`,
 	}
 }
 
+// checkBackup reads an archive to its end.
+func (s *session) checkBackup(ctx context.Context, name string, inJSON bool) error {
+	from, err := s.openInput(name)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	report, err := mailbox.CheckBackup(ctx, from)
+	if err != nil {
+		return refusedArchive(fmt.Errorf("%s: %w", name, err))
+	}
+	return s.tellBackup(name, report, inJSON)
+}
+
 // backup writes to a file of another name first, so that what has the right
-// name is whole.
+// name is whole. That file is locked: two backups at once do not share it.
 func (s *session) backup(ctx context.Context, box *mailbox.Box, name string, inJSON bool) error {
 	if name == "-" {
-		_, err := box.Backup(ctx, s.out)
+		report, err := box.Backup(ctx, os.Stdout)
 		s.endProgress()
-		return err
+		s.warnSkipped(report)
+		return errors.Join(err, lacking(report))
 	}
 	if _, err := os.Lstat(name); err == nil {
 		return hint(fmt.Errorf("%s: %w: the file is there already", name, mailbox.ErrConflict), "give another name, or remove it")
 	}
 	part := name + ".part"
-	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, durable.FileMode)
+	f, lock, err := openPart(part)
 	if err != nil {
 		return err
 	}
+	defer lock.Unlock()
 	report, err := box.Backup(ctx, f)
 	s.endProgress()
 	if err == nil {
@@ -68,9 +98,59 @@ func (s *session) backup(ctx context.Context, box *mailbox.Box, name string, inJ
 	if err := durable.SyncDir(filepath.Dir(name), durable.Standard); err != nil {
 		return err
 	}
-	if inJSON {
-		return s.printLine(report)
+	return errors.Join(s.tellBackup(name, report, inJSON), lacking(report))
+}
+
+// openPart makes the file that a backup is written to. One that a killed backup
+// left is taken over.
+func openPart(part string) (*os.File, *durable.Lock, error) {
+	const flags = os.O_WRONLY | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+	made, err := os.OpenFile(part, flags|os.O_CREATE, durable.FileMode)
+	if err != nil {
+		return nil, nil, err
 	}
-	s.done("%s: %d files, %s, up to line %d of the ledger", name, report.Files, size(uint64(report.Bytes)), report.Seq)
+	made.Close()
+	lock, err := durable.TryLock(part)
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := os.OpenFile(part, flags|os.O_TRUNC, 0) // with the lock nobody else moves it away
+	if err != nil {
+		lock.Unlock()
+		return nil, nil, err
+	}
+	return f, lock, nil
+}
+
+func (s *session) tellBackup(name string, r mailbox.BackupReport, inJSON bool) error {
+	if inJSON {
+		return s.printLine(r)
+	}
+	s.warnSkipped(r)
+	s.done("%s: %d files, %s, up to line %d of the ledger", name, r.Files, size(uint64(r.Bytes)), r.Seq)
+	return nil
+}
+
+// warnSkipped names what a backup does not hold.
+func (s *session) warnSkipped(r mailbox.BackupReport) {
+	for i, skipped := range r.Skipped {
+		if i == 10 {
+			s.warnf("%d more are not in the backup: mbox backup --check --json names all", len(r.Skipped)-i)
+			return
+		}
+		s.warnf("not in the backup: %s: %s", clean(skipped.Path, maxLine), skipped.Why)
+	}
+}
+
+// lacking is an error where something of the mailbox itself could not be read.
+// What agents keep in their folders is theirs.
+func lacking(r mailbox.BackupReport) error {
+	for _, skipped := range r.Skipped {
+		top, _, _ := strings.Cut(skipped.Path, "/")
+		if skipped.Unread && slices.Contains([]string{".mbox", "audit", "changes", "channels", "decisions", "tasks"}, top) {
+			return hint(fmt.Errorf("%w: the backup lacks %s: %s", syscall.EIO, skipped.Path, skipped.Why),
+				"the rest is in it; mend this (mbox doctor), then make another one")
+		}
+	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -232,15 +233,11 @@ func inFile(err error, name string) error {
 
 // readInput reads a file, or standard input for "-", of at most most bytes.
 func (s *session) readInput(name string, most int64) ([]byte, error) {
-	from := io.Reader(s.in)
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, missingFile(err, name)
-		}
-		defer f.Close()
-		from = f
+	from, err := s.openInput(name)
+	if err != nil {
+		return nil, err
 	}
+	defer from.Close()
 	data, err := io.ReadAll(io.LimitReader(from, most+1))
 	if err != nil {
 		return nil, err
@@ -253,6 +250,19 @@ func (s *session) readInput(name string, most int64) ([]byte, error) {
 
 func tooLarge(name string, most int64) error {
 	return &schemas.Error{File: name, Path: "$", Problem: "is too large", Want: fmt.Sprintf("at most %d bytes", most), Code: schemas.CodeTooLarge}
+}
+
+// openInput opens a file to read; - is standard input. It waits for nobody: a
+// FIFO without a writer is empty.
+func (s *session) openInput(name string) (*os.File, error) {
+	if name == "-" {
+		return s.in, nil
+	}
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, missingFile(err, name)
+	}
+	return f, nil
 }
 
 // missingFile tells a file that is not there as not found.

@@ -98,7 +98,7 @@ func judge(err error) (code int, hint string) {
 	case errors.As(err, &usage):
 		return exitUsage, usage.hint
 	case errors.As(err, &archive):
-		return exitData, "the file is no whole backup, as mbox backup writes it"
+		return exitData, "the file is no whole backup, as mbox backup writes it; what can still be read of it: tar --zstd -xf FILE, then mbox doctor --fix and mbox recover"
 	case errors.As(err, &owner):
 		return exitPolicy, "sudo -u " + quoteWord(userName(owner.Owner)) + " mbox …"
 	case errors.As(err, &denied), errors.As(err, &refused):

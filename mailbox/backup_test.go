@@ -1,0 +1,365 @@
+package mailbox
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
+)
+
+// backedUp is a backup of a small mailbox.
+func backedUp(t *testing.T) (*Box, []byte) {
+	t.Helper()
+	b := newBox(t, Options{})
+	sent(t, b, "x")
+	var packed bytes.Buffer
+	_, err := b.Backup(t.Context(), &packed)
+	must(t, err)
+	return b, packed.Bytes()
+}
+
+func plain(t *testing.T, packed []byte) []byte {
+	t.Helper()
+	z, err := zstd.NewReader(nil)
+	must(t, err)
+	defer z.Close()
+	data, err := z.DecodeAll(packed, nil)
+	must(t, err)
+	return data
+}
+
+func compressed(t *testing.T, data []byte) []byte {
+	t.Helper()
+	z, err := zstd.NewWriter(nil)
+	must(t, err)
+	defer z.Close()
+	return z.EncodeAll(data, nil)
+}
+
+// restoredFrom restores into a folder that is not there yet, and tells whether
+// a failure leaves it so.
+func restoredFrom(t *testing.T, packed []byte) (dir string, err error) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "no", "folder")
+	_, err = Restore(t.Context(), bytes.NewReader(packed), dir, Options{Sync: 2})
+	if _, there := os.Lstat(filepath.Dir(dir)); err != nil && !errors.Is(there, fs.ErrNotExist) {
+		t.Errorf("after %v something is left", err)
+	}
+	return dir, err
+}
+
+// A flipped bit, a cut, and anything behind the end are seen, by a check as by a
+// restore, which then leaves nothing behind. (A bit that says nothing may flip.)
+func TestDamagedBackup(t *testing.T) {
+	_, packed := backedUp(t)
+	want := plain(t, packed)
+	if _, err := CheckBackup(t.Context(), bytes.NewReader(packed)); err != nil {
+		t.Fatal(err)
+	}
+	for at := 0; at < 8*len(packed); at += 1 + at/64 {
+		spoilt := bytes.Clone(packed)
+		spoilt[at/8] ^= 1 << (at % 8)
+		if _, err := CheckBackup(t.Context(), bytes.NewReader(spoilt)); err == nil && !bytes.Equal(plain(t, spoilt), want) {
+			t.Errorf("bit %d of %d is flipped", at, 8*len(packed))
+		}
+	}
+	end := len(packed)
+	for what, spoilt := range map[string][]byte{
+		"a flipped bit":   append(append(bytes.Clone(packed[:end-2]), packed[end-2]^4), packed[end-1]),
+		"a missing byte":  packed[:end-1],
+		"half of it":      packed[:end/2],
+		"nothing":         {},
+		"garbage behind":  append(bytes.Clone(packed), "garbage"...),
+		"a second one":    append(bytes.Clone(packed), packed...),
+		"zeros behind":    append(bytes.Clone(packed), make([]byte, 512)...),
+		"a frame behind":  append(bytes.Clone(packed), compressed(t, []byte("x"))...),
+		"no manifest":     compressed(t, append(bytes.Clone(want[:bytes.LastIndex(want, []byte(manifestName))]), make([]byte, 1024)...)),
+		"an open end":     compressed(t, want[:len(want)-1024]),
+		"an entry behind": compressed(t, append(bytes.Clone(want[:len(want)-1024]), want...)),
+		"a wide window":   {0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xf8, 1, 0, 0},
+		"only a manifest": compressed(t, tarOf(t, manifestName, `{"manifest":1}`)),
+	} {
+		if _, err := CheckBackup(t.Context(), bytes.NewReader(spoilt)); err == nil && what != "an open end" {
+			t.Errorf("check of %s: no error", what)
+		}
+		if _, err := restoredFrom(t, spoilt); err == nil && what != "an open end" {
+			t.Errorf("restore of %s: no error", what)
+		}
+	}
+}
+
+func tarOf(t *testing.T, pairs ...string) []byte {
+	t.Helper()
+	var data bytes.Buffer
+	w := tar.NewWriter(&data)
+	for p := range slices.Chunk(pairs, 2) {
+		must(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: p[0], Size: int64(len(p[1])), Mode: 0o600}))
+		_, err := io.WriteString(w, p[1])
+		must(t, err)
+	}
+	must(t, w.Close())
+	return data.Bytes()
+}
+
+// An archive that is a whole one, but not what was backed up.
+func TestForgedBackup(t *testing.T) {
+	b, packed := backedUp(t)
+	want := plain(t, packed)
+	forged := func(old, new string) []byte {
+		if !bytes.Contains(want, []byte(old)) || len(old) != len(new) {
+			t.Fatalf("%q for %q", new, old)
+		}
+		return compressed(t, bytes.ReplaceAll(want, []byte(old), []byte(new)))
+	}
+	sum := b.ledger.End().Checksum
+	const line = `{"path":"%s","size":1,"sha256":"2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"}`
+	listed := `{"manifest":1,"seq":1,"checksum":"sha256:0"}` + "\n" + fmt.Sprintf(line, ".mbox/VERSION") + "\n" + fmt.Sprintf(line, "audit/shared/2026-01-01.jsonl")
+	for what, c := range map[string]struct {
+		packed []byte
+		says   string
+	}{
+		"a task":        {forged("what was asked", "what was askew"), "x.json is not what was backed up"},
+		"the checksum":  {forged(`,"checksum":"`+sum, `,"checksum":"`+strings.Repeat("0", len(sum))), "not what was backed up"},
+		"another place": {compressed(t, tarOf(t, "../../x", "out")), "no path of a backup"},
+		"a boot record": {compressed(t, tarOf(t, ".mbox/boot", "{}")), "no path of a backup"},
+		"a lock":        {compressed(t, tarOf(t, ".mbox/locks/ledger", "{}")), "no path of a backup"},
+		"no mailbox":    {compressed(t, tarOf(t, "x", "", manifestName, `{"manifest":1}`)), "of no mailbox"},
+		"a later one":   {compressed(t, tarOf(t, manifestName, `{"manifest":2}`)), "this mbox knows 1"},
+		"another end":   {compressed(t, tarOf(t, ".mbox/VERSION", "x", "audit/shared/2026-01-01.jsonl", "x", manifestName, listed)), "does not end with sha256:0"},
+	} {
+		_, err := restoredFrom(t, c.packed)
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// doing calls do at the first write.
+type doing struct {
+	bytes.Buffer
+	do func()
+}
+
+func (d *doing) Write(p []byte) (int, error) {
+	if d.do != nil {
+		d.do()
+		d.do = nil
+	}
+	return d.Buffer.Write(p)
+}
+
+// What changes, moves, goes away or becomes something else while the backup is
+// made is in it as it was in the end; by tar alone at least the newest bytes win.
+func TestBackupOfWhatMoves(t *testing.T) {
+	b := newBox(t, Options{})
+	sent(t, b, "x")
+	sent(t, b, "y")
+	must(t, os.MkdirAll(b.path("agents", "coder", "was-folder"), 0o700))
+	for _, name := range []string{"was-folder/a", "was-file", "goes", "grows"} {
+		must(t, put(b.path("agents", "coder", name), "old"))
+	}
+	must(t, os.WriteFile(b.path("zz"), filler(), 0o600)) // so that something is written in the first round, last
+	w := &doing{do: func() {
+		must(t, b.Cancel(t.Context(), "x", "human", "no"))
+		dir := b.path("agents", "coder")
+		must(t, os.RemoveAll(filepath.Join(dir, "was-folder")))
+		must(t, put(filepath.Join(dir, "was-folder"), "now a file"))
+		must(t, os.Remove(filepath.Join(dir, "was-file")))
+		must(t, os.Mkdir(filepath.Join(dir, "was-file"), 0o700))
+		must(t, put(filepath.Join(dir, "was-file", "a"), "new"))
+		must(t, os.Remove(filepath.Join(dir, "goes")))
+		must(t, put(filepath.Join(dir, "grows"), "old and new"))
+	}}
+	r, err := b.Backup(t.Context(), w)
+	must(t, err)
+	if w.do != nil || r.Rounds < 2 {
+		t.Fatalf("%+v", r)
+	}
+	checked, err := CheckBackup(t.Context(), bytes.NewReader(w.Bytes()))
+	if err != nil || checked.Files != r.Files || checked.Bytes != r.Bytes || checked.Checksum != r.Checksum {
+		t.Fatalf("%+v %+v %v", checked, r, err)
+	}
+	dir, err := restoredFrom(t, w.Bytes())
+	must(t, err)
+	for name, want := range map[string]string{"was-folder": "now a file", "was-file/a": "new", "goes": "", "grows": "old and new"} {
+		data, err := os.ReadFile(filepath.Join(dir, "agents", "coder", name))
+		if string(data) != want || (err == nil) != (want != "") {
+			t.Errorf("%s: %q %v", name, data, err)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "tasks", "pending", "x.json")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("x is in pending still: %v", err)
+	}
+	opened(t, dir, Options{Sync: 2})
+	whole(t, dir)
+	if got := unpacked(t, bytes.NewReader(w.Bytes()))["agents/coder/grows"]; got != "old and new" {
+		t.Errorf("by tar alone: %q", got)
+	}
+}
+
+// filler is a megabyte that no compression makes much smaller.
+func filler() []byte {
+	data := make([]byte, 1<<20)
+	rand.NewChaCha8([32]byte{}).Read(data)
+	return data
+}
+
+// However slowly an archive is taken, nobody waits for a lock meanwhile.
+func TestSlowBackupHoldsNobodyUp(t *testing.T) {
+	b := newBox(t, Options{})
+	sent(t, b, "x")
+	other := opened(t, b.home, b.o)
+	free := func() {
+		for _, n := range []int{0, shards - 1} {
+			s, err := other.lockShardNumber(t.Context(), n)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			s.unlock()
+		}
+	}
+	w := &always{do: free}
+	data := filler()
+	b.o.Progress = func(string, int64, int64) { // with each file: it changes after it was written
+		data = append(data, 'x')
+		must(t, os.WriteFile(b.path("memory", "context", "filler"), data, 0o600))
+	}
+	_, err := b.Backup(t.Context(), w)
+	must(t, err)
+	if w.times < 2 {
+		t.Error("nothing was written")
+	}
+}
+
+type always struct {
+	do    func()
+	times int
+}
+
+func (a *always) Write(p []byte) (int, error) {
+	a.times++
+	a.do()
+	return len(p), nil
+}
+
+// What is no file is named and left out; so is what is nearly all hole, and a
+// name that no manifest can hold.
+func TestBackupLeavesOut(t *testing.T) {
+	b := newBox(t, Options{})
+	dir := b.path("agents", "coder")
+	must(t, os.MkdirAll(dir, 0o700))
+	must(t, os.Symlink("nowhere", filepath.Join(dir, "link")))
+	must(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
+	must(t, put(filepath.Join(dir, "latin-\xe9"), "x"))
+	sparse := filepath.Join(dir, "sparse")
+	must(t, put(sparse, "begin"))
+	must(t, os.Truncate(sparse, 1<<42))
+	must(t, put(filepath.Join(dir, "small"), "x"))
+	must(t, os.Truncate(filepath.Join(dir, "small"), 1<<20))
+	must(t, os.MkdirAll(b.path("tasks", "artifacts", "x.1"), 0o700))
+	must(t, put(b.path("tasks", "artifacts", "x.1", "a"), "made"))
+	archive, err := os.Create(b.path("itself.tar.zst"))
+	must(t, err)
+	defer archive.Close()
+	r, err := b.Backup(t.Context(), archive)
+	must(t, err)
+	var got []string
+	for _, s := range r.Skipped {
+		got = append(got, fmt.Sprintf("%s: %s %v", s.Path, s.Why, s.Unread))
+	}
+	want := []string{
+		"agents/coder/latin-\ufffd: its name is not UTF-8 false",
+		"agents/coder/link: it is a symlink false",
+		"agents/coder/pipe: it is a FIFO false",
+		"agents/coder/sparse: it is sparse: most of its 4398046511104 bytes are not there false",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	packed, err := os.ReadFile(archive.Name())
+	must(t, err)
+	restored, err := restoredFrom(t, packed)
+	must(t, err)
+	small, err := os.ReadFile(filepath.Join(restored, "agents", "coder", "small"))
+	if err != nil || len(small) != 1<<20 || small[0] != 'x' {
+		t.Errorf("%d bytes, %v", len(small), err)
+	}
+	if data, err := os.ReadFile(filepath.Join(restored, "tasks", "artifacts", "x.1", "a")); string(data) != "made" {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(filepath.Join(restored, "itself.tar.zst")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("the archive is in itself")
+	}
+}
+
+// Restoring into a folder that is there keeps that folder, which may be a mount
+// point, and where it is a symlink, what that leads to.
+func TestRestoreInto(t *testing.T) {
+	_, packed := backedUp(t)
+	restore := func(dir string) error {
+		_, err := Restore(t.Context(), bytes.NewReader(packed), dir, Options{Sync: 2})
+		return err
+	}
+	folder := func(names ...string) (string, fs.FileInfo) {
+		dir := t.TempDir()
+		for _, n := range names {
+			must(t, os.Mkdir(filepath.Join(dir, n), 0o700))
+		}
+		info, err := os.Stat(dir)
+		must(t, err)
+		return dir, info
+	}
+	holds := func(dir string, was fs.FileInfo) {
+		t.Helper()
+		if now, err := os.Stat(dir); err != nil || was != nil && !os.SameFile(was, now) || now.Mode().Perm() != 0o700 {
+			t.Errorf("%s: another folder, or open to others: %v", dir, err)
+		}
+		b := opened(t, dir, Options{Sync: 2})
+		b.Close()
+		whole(t, dir)
+		if names, err := listNames(dir); err != nil || slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, ".mbox-") }) {
+			t.Errorf("%q %v", names, err)
+		}
+	}
+	mount, was := folder("lost+found")
+	must(t, restore(mount))
+	holds(mount, was)
+
+	here, was := folder()
+	t.Chdir(here)
+	must(t, restore("."))
+	holds(here, was)
+
+	real, was := folder()
+	link := filepath.Join(t.TempDir(), "link")
+	must(t, os.Symlink(real, link))
+	must(t, restore(link))
+	holds(real, was)
+	must(t, restore(filepath.Join(link, "agents", "new", "home")))
+	holds(filepath.Join(real, "agents", "new", "home"), nil)
+
+	must(t, os.Symlink("nowhere", filepath.Join(here, "dangling")))
+	for dir, says := range map[string]string{
+		"dangling":     "leads nowhere",
+		"dangling/new": "leads nowhere",
+		"mbox.toml":    "not a directory",
+		real:           "is in it",
+	} {
+		must(t, put("mbox.toml", ""))
+		if err := restore(dir); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+}
