@@ -74,7 +74,7 @@ func TestOutputIsBounded(t *testing.T) {
 	o := &output{dir: t.TempDir(), heard: func() {}}
 	defer o.close()
 	block := bytes.Repeat([]byte("x"), 1<<20)
-	for range 65 {
+	for range maxOutput>>20 + 1 {
 		if n, err := o.Write(block); n != len(block) || err != nil {
 			t.Fatal(n, err)
 		}

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	maxMemory = 1 << 20  // bytes of stdout kept in memory; what follows goes to a file
-	maxOutput = 64 << 20 // bytes of stdout kept at all
+	maxMemory = 1 << 20 // bytes of stdout kept in memory; what follows goes to a file
+	maxOutput = 8 << 20 // bytes of stdout kept at all; what has more to say writes artifacts
 )
 
 // output keeps what a command writes to stdout. It takes everything, so that no

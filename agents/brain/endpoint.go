@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -131,8 +132,20 @@ func (w *witness) watch(ctx context.Context) context.Context {
 
 type witnessing struct{ next http.RoundTripper }
 
+// maxList is how much of a list of models, or a version, is read, in bytes:
+// Ollama's client reads all there is. A reply to a prompt has bounds of its own.
+const maxList = 4 << 20
+
+type limited struct {
+	io.Reader
+	io.Closer
+}
+
 func (w witnessing) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := w.next.RoundTrip(r)
+	if err == nil && r.Method == http.MethodGet {
+		resp.Body = limited{io.LimitReader(resp.Body, maxList), resp.Body}
+	}
 	if seen, ok := r.Context().Value(witnessKey{}).(*witness); ok && err == nil {
 		resp.Body = &body{resp.Body, seen}
 	}
