@@ -225,7 +225,7 @@ func (a *attempt) lay() (err error) {
 	if err := durable.Stage(l.path, data, durable.None); err != nil {
 		return err
 	}
-	l.task, err = os.Open(l.path)
+	l.task, err = durable.OpenFile(l.path, os.O_RDONLY)
 	return err
 }
 

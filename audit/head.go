@@ -212,7 +212,7 @@ func (l *Ledger) startOf(files []string) (Position, error) {
 // lastLine returns the last line of a file without its newline, nil if the file
 // is empty. Bytes without a newline count as a line.
 func lastLine(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := durable.OpenFile(path, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}

@@ -184,7 +184,7 @@ func (l *Ledger) checkpoint() error {
 	if l.journal != nil {
 		on = l.journal.file
 	} else {
-		dir, err := os.Open(filepath.Join(l.home, ".mbox"))
+		dir, err := durable.OpenDir(filepath.Join(l.home, ".mbox"))
 		if err != nil {
 			return err
 		}

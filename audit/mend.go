@@ -231,7 +231,7 @@ func (l *Ledger) Cut(tx string) (bool, error) {
 	if err != nil || len(files) == 0 {
 		return false, err
 	}
-	f, err := os.Open(filepath.Join(sharedDir(l.home), files[len(files)-1]))
+	f, err := durable.OpenFile(filepath.Join(sharedDir(l.home), files[len(files)-1]), os.O_RDONLY)
 	if err != nil {
 		return false, err
 	}
@@ -286,15 +286,16 @@ func (l *Ledger) Renew(ctx context.Context) error {
 
 func (l *Ledger) renewFile(name string) error {
 	path := filepath.Join(sharedDir(l.home), name)
-	data, err := os.ReadFile(path)
+	old, err := durable.OpenFile(path, os.O_RDONLY)
 	if err != nil {
 		return err
 	}
+	defer old.Close()
 	fresh := filepath.Join(sharedDir(l.home), "."+name+".new")
 	if err := durable.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := durable.Stage(fresh, data, l.mode); err != nil {
+	if err := durable.StageFrom(fresh, old, l.mode); err != nil {
 		return err
 	}
 	if err := durable.Exchange(fresh, path); err != nil {

@@ -65,7 +65,7 @@ func sharedDir(home string) string { return filepath.Join(home, "audit", "shared
 
 // dayFiles lists the ledger's files in order.
 func dayFiles(dir string) ([]string, error) {
-	d, err := os.Open(dir)
+	d, err := durable.OpenDir(dir)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -118,9 +117,8 @@ type heldFile struct {
 }
 
 const (
-	few      = 200      // changed files that the last round, which stops the world, may have
-	maxHeld  = 1000     // descriptors
-	maxHoles = 64 << 20 // bytes of a file that are not there
+	few     = 200  // changed files that the last round, which stops the world, may have
+	maxHeld = 1000 // descriptors
 )
 
 func (c *copying) rounds(ctx context.Context) error {
@@ -320,7 +318,11 @@ func (c *copying) unread(it changed, err error) error {
 	if errors.As(err, &cause) {
 		err = cause // the path is said already
 	}
-	c.skip(it, err.Error(), !errors.Is(err, durable.ErrNotRegular))
+	odd := errors.Is(err, durable.ErrNotRegular)
+	if errors.Is(err, durable.ErrSparse) {
+		err = durable.ErrSparse
+	}
+	c.skip(it, err.Error(), !odd)
 	return nil
 }
 
@@ -334,10 +336,6 @@ func (c *copying) skip(it changed, why string, unread bool) {
 func (c *copying) write(ctx context.Context, h heldFile) error {
 	defer h.f.Close()
 	size, it := h.info.Size(), changed{h.name, stampOf(h.info)}
-	if holesIn(h.f, h.info) > maxHoles {
-		c.skip(it, fmt.Sprintf("it is sparse: most of its %d bytes are not there", size), false)
-		return nil
-	}
 	if err := c.header(h.name, h.info); err != nil {
 		return err
 	}
@@ -382,28 +380,6 @@ func (s *source) Read(p []byte) (int, error) {
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
-
-// holesIn counts the bytes of a file for which nothing is on the disk, up to
-// more than maxHoles. A file with fewer blocks than bytes may also be compressed.
-func holesIn(f *os.File, info fs.FileInfo) (holes int64) {
-	if st, err := durable.Fstat(f); err != nil || info.Size()-st.Blocks*512 <= maxHoles {
-		return 0
-	}
-	for at := int64(0); at < info.Size() && holes <= maxHoles; {
-		data, err := f.Seek(at, unix.SEEK_DATA)
-		if err != nil {
-			data = info.Size() // nothing but hole up to there
-		}
-		holes += data - at
-		if at, err = f.Seek(data, unix.SEEK_HOLE); err != nil {
-			break
-		}
-	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return maxHoles + 1
-	}
-	return holes
-}
 
 func (c *copying) header(name string, info fs.FileInfo) error {
 	h, err := tar.FileInfoHeader(info, "")

@@ -498,7 +498,9 @@ func writeBoot(dir string, r bootRecord, m durable.Mode) error {
 
 // Salt reads the salt of the mailbox in dir, for hashes of what may not stand in
 // the ledger itself.
-func Salt(dir string) ([]byte, error) { return os.ReadFile(privatePath(dir, "keys", "salt")) }
+func Salt(dir string) ([]byte, error) {
+	return durable.Read(privatePath(dir, "keys", "salt"), 4096)
+}
 
 // saltedHash is how an identity or key stands in the ledger.
 func (b *Box) saltedHash(kind, text string) string {

@@ -315,7 +315,7 @@ func leaseOf(name string) (ID, bool) {
 
 // leases are the names of all lease files.
 func (b *Box) leases() ([]string, error) {
-	d, err := os.Open(privatePath(b.home, "leases"))
+	d, err := durable.OpenDir(privatePath(b.home, "leases"))
 	if err != nil {
 		return nil, err
 	}

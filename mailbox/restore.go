@@ -141,7 +141,7 @@ func prepare(dir string, o Options) error {
 	if err := makeFolders(dir, "", o.Sync); err != nil {
 		return err
 	}
-	if err := makeLocks(dir, o.Sync); err != nil {
+	if _, err := makeLocks(dir, blankRecord, o.Sync); err != nil {
 		return err
 	}
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {

@@ -239,7 +239,7 @@ func (b *Box) lookAt(ctx context.Context, folder State, unknown []string, missin
 }
 
 func listNames(dir string) ([]string, error) {
-	d, err := os.Open(dir)
+	d, err := durable.OpenDir(dir)
 	if err != nil {
 		return nil, err
 	}

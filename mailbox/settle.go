@@ -234,7 +234,7 @@ func (b *Box) sweep(name string) error {
 }
 
 func stagedNames(home string) ([]string, error) {
-	d, err := os.Open(privatePath(home, "tmp"))
+	d, err := durable.OpenDir(privatePath(home, "tmp"))
 	if err != nil {
 		return nil, err
 	}

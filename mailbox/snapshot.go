@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"mbox/audit"
+	"mbox/mailbox/durable"
 )
 
 // snapshot is the index as it was at one place of the ledger, in the file
@@ -93,7 +94,7 @@ var errNoSnapshot = errors.New("no usable snapshot")
 // openSnapshot opens the snapshot if it is of this mailbox and boot, and if the
 // ledger continues it.
 func (b *Box) openSnapshot() (*snapshot, error) {
-	f, err := os.Open(b.snapshotPath())
+	f, err := durable.OpenFile(b.snapshotPath(), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errNoSnapshot
 	}

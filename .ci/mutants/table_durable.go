@@ -34,12 +34,12 @@ var durableMutants = []mutant{
 	},
 	{
 		"read-follows-symlinks", "9", durableGo,
-		"open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)", "open(path, unix.O_RDONLY|unix.O_NONBLOCK, 0)",
+		"open(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)", "open(path, flags|unix.O_NONBLOCK, 0)",
 		durableTest("TestReadWantsRegularFiles"),
 	},
 	{
 		"read-waits-for-a-fifo", "9", durableGo,
-		"open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)", "open(path, unix.O_RDONLY|unix.O_NOFOLLOW, 0)",
+		"open(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)", "open(path, flags|unix.O_NOFOLLOW, 0)",
 		durableTest("TestReadWantsRegularFiles"),
 	},
 	{

@@ -77,7 +77,7 @@ func TestBackupOfTheUnreadable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	hostileWrite(t, at("agents/coder/secret"), "x")
+	writeText(t, at("agents/coder/secret"), "x")
 	for _, name := range []string{"agents/coder/secret", "agents/coder/closed"} {
 		if err := os.Chmod(at(name), 0); err != nil {
 			t.Fatal(err)
@@ -107,7 +107,7 @@ func TestKilledBackup(t *testing.T) {
 	s.says(0, "init", "--sync", "none")
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} { // 480 MB that take no place
 		path := filepath.Join(s.dir, "home", "agents", name)
-		hostileWrite(t, path, name)
+		writeText(t, path, name)
 		if err := os.Truncate(path, 60<<20); err != nil {
 			t.Fatal(err)
 		}
@@ -157,4 +157,11 @@ func TestKilledBackup(t *testing.T) {
 		t.Errorf("the .part is there still: %v", err)
 	}
 	s.says(0, "backup", "--check", "x.tar.zst")
+}
+
+func writeText(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -81,10 +81,13 @@ func loadConfig(home string) (*Config, error) {
 	return readConfig(filepath.Join(home, configFile), data, os.Getenv)
 }
 
+// maxConfig is how long an mbox.toml may be, in bytes.
+const maxConfig = 1 << 20
+
 // configSource is the text of a home's mbox.toml, nothing where there is none.
 func configSource(home string) ([]byte, error) {
 	path := filepath.Join(home, configFile)
-	data, err := os.ReadFile(path)
+	data, err := durable.ReadLinked(path, maxConfig)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, nil
 	}

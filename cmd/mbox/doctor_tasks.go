@@ -14,6 +14,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox"
+	"mbox/mailbox/durable"
 )
 
 func (e *exam) readOnly() {
@@ -75,7 +76,7 @@ func (e *exam) dirtyShards() ([]string, error) {
 		var dirty []string
 		for _, path := range paths {
 			head := make([]byte, 6)
-			f, err := os.Open(path)
+			f, err := durable.OpenFile(path, os.O_RDONLY)
 			if err != nil {
 				return nil, err
 			}

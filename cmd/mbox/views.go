@@ -151,7 +151,7 @@ func (w *views) put(name string, view any) error {
 		return err
 	}
 	path := w.viewPath(name)
-	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, data) {
+	if have, err := durable.Read(path, int64(len(data))); err == nil && bytes.Equal(have, data) {
 		return nil
 	}
 	return durable.Replace(path, data, durable.None) // after a crash it is written anew

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"mbox/mailbox"
+	"mbox/mailbox/durable"
 )
 
 // What the shell's completion offers besides commands and flags. It reads names
@@ -33,7 +34,7 @@ func taskWords(s *session) []string {
 }
 
 func fileWords(dir, suffix string) []string {
-	d, err := os.Open(dir)
+	d, err := durable.OpenDir(dir)
 	if err != nil {
 		return nil
 	}

@@ -61,6 +61,10 @@ const (
 // ErrNotRegular is returned by Read for anything that is no regular file.
 var ErrNotRegular = errors.New("not a regular file")
 
+// ErrSparse says that a file is nearly all hole. No file of mbox is, so it counts
+// as no regular one.
+var ErrSparse = fmt.Errorf("%w: nearly all of it is a hole", ErrNotRegular)
+
 // ErrTooLarge is returned by Read for a file beyond the caller's limit.
 var ErrTooLarge = errors.New("file too large")
 
@@ -149,6 +153,30 @@ func Stage(path string, data []byte, m Mode) error {
 	return err
 }
 
+// StageFrom is Stage for what another file holds from its position on, however
+// much that is.
+func StageFrom(path string, from io.Reader, m Mode) error {
+	f, err := Create(path)
+	if err != nil {
+		return err
+	}
+	for buf := make([]byte, 1<<20); err == nil; {
+		n := 0
+		if n, err = io.ReadFull(from, buf); n > 0 {
+			if failed := Append(f, buf[:n]); failed != nil {
+				err = failed
+			}
+		}
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	if err == nil && m != None {
+		err = SyncFile(f)
+	}
+	return errors.Join(err, f.Close())
+}
+
 // open is open(2) on a bare descriptor. An os.File for a file that is read or
 // written once costs five system calls more: the runtime tries to poll it.
 func open(path string, flags int, mode fs.FileMode) (fd int, err error) {
@@ -170,11 +198,20 @@ func pathError(op, path string, err error) error {
 }
 
 // OpenFile is os.OpenFile for a regular file that belongs to mbox: it never
-// follows a symlink, and the file is not polled.
+// follows a symlink and never blocks on a FIFO, and the file is not polled. One
+// that is nearly all hole is ErrSparse.
 func OpenFile(path string, flags int) (*os.File, error) {
-	fd, err := open(path, flags|unix.O_NOFOLLOW, 0)
+	fd, st, err := openRegular(path, flags)
+	if err == nil {
+		err = dense(fd, path, &st)
+	}
 	if err != nil {
 		return nil, err
+	}
+	// Only the opening must not block, and what is marked so would be polled.
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, flags&unix.O_APPEND); err != nil {
+		unix.Close(fd)
+		return nil, pathError("fcntl", path, err)
 	}
 	return os.NewFile(uintptr(fd), path), nil
 }
@@ -263,7 +300,7 @@ func SyncPath(path string, m Mode) error {
 	if m == None {
 		return nil
 	}
-	f, err := OpenFile(path, unix.O_RDONLY|unix.O_NONBLOCK)
+	f, err := OpenFile(path, unix.O_RDONLY)
 	if err != nil {
 		return err
 	}
@@ -278,13 +315,18 @@ func SyncDir(path string, m Mode) error {
 		return nil
 	}
 	return step(OpSyncDir, path, func() error {
-		d, err := os.Open(path)
+		d, err := OpenDir(path)
 		if err != nil {
 			return err
 		}
 		defer d.Close()
 		return flushFile(d, "fsync", fsync)
 	})
+}
+
+// OpenDir opens a folder; anything else is refused, a FIFO too, at once.
+func OpenDir(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
 }
 
 // SyncFS brings the whole file system that holds the open file to the disk:
@@ -379,7 +421,7 @@ func MkdirAll(path string, m Mode) error {
 // Read returns the bytes of a regular file of at most max bytes. It never
 // follows a symlink and never blocks on a FIFO.
 func Read(path string, max int64) ([]byte, error) {
-	fd, st, err := openRegular(path)
+	fd, st, err := openRegular(path, unix.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
@@ -406,10 +448,19 @@ func Read(path string, max int64) ([]byte, error) {
 	return nil, fmt.Errorf("%s: more than %d bytes: %w", path, max, ErrTooLarge)
 }
 
-// openRegular opens a file for reading, and closes it again if it is not a
-// regular one.
-func openRegular(path string) (fd int, st unix.Stat_t, err error) {
-	fd, err = open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+// ReadLinked is Read for a file that a person may have put elsewhere: where path
+// is a symlink, it reads what that leads to.
+func ReadLinked(path string, max int64) ([]byte, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, err
+	}
+	return Read(real, max)
+}
+
+// openRegular opens a file, and closes it again if it is not a regular one.
+func openRegular(path string, flags int) (fd int, st unix.Stat_t, err error) {
+	fd, err = open(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EOPNOTSUPP) {
 		return -1, st, fmt.Errorf("%s: %w", path, ErrNotRegular)
 	}
@@ -427,11 +478,46 @@ func openRegular(path string) (fd int, st unix.Stat_t, err error) {
 	return fd, st, nil
 }
 
+// maxHoles is how many bytes of a file may have no place on the disk.
+const maxHoles = 64 << 20
+
+// dense refuses, and closes, a file of which more is hole: reading a terabyte of
+// nothing takes an hour. Fewer blocks than bytes alone do not tell, for the file
+// system may compress.
+func dense(fd int, path string, st *unix.Stat_t) error {
+	if st.Size-st.Blocks*512 <= maxHoles {
+		return nil
+	}
+	holes := int64(0)
+	for at := int64(0); at < st.Size && holes <= maxHoles; {
+		data, err := unix.Seek(fd, at, unix.SEEK_DATA)
+		if err != nil {
+			data = st.Size // nothing but hole up to there
+		}
+		holes += data - at
+		if at, err = unix.Seek(fd, data, unix.SEEK_HOLE); err != nil {
+			break
+		}
+	}
+	_, err := unix.Seek(fd, 0, 0)
+	if err == nil && holes > maxHoles {
+		err = fmt.Errorf("%s: %w", path, ErrSparse)
+	}
+	if err != nil {
+		unix.Close(fd)
+	}
+	return err
+}
+
 // OpenRegular opens a regular file for reading, without following a symlink
 // and without blocking. Any other kind of file is ErrNotRegular, and is not
-// opened for longer than it takes to see that.
+// opened for longer than it takes to see that; one that is nearly all hole is
+// ErrSparse.
 func OpenRegular(path string) (*os.File, fs.FileInfo, error) {
-	fd, _, err := openRegular(path)
+	fd, st, err := openRegular(path, unix.O_RDONLY)
+	if err == nil {
+		err = dense(fd, path, &st)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
