@@ -95,6 +95,9 @@ func (o *initOptions) create(s *session, home string) error {
 	}
 	options := s.config.options()
 	s.warnUnsynced(options.Sync)
+	if name, _, _ := durable.FileSystem(home); name == "tmpfs" && options.Sync != durable.None {
+		s.warnf("%s is on tmpfs, %s", home, inMemory)
+	}
 	err = mailbox.Create(home, options)
 	if errors.Is(err, mailbox.ErrFileSystem) {
 		return hint(err, "mbox init --allow-network-fs %s, or a folder on a local disk", quoteWord(home))

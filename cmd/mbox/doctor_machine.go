@@ -29,6 +29,9 @@ const (
 	enoughWatches = 8192
 )
 
+// inMemory is what there is to know of tmpfs.
+const inMemory = "which is memory: a restart of the machine takes the mailbox with it"
+
 func (e *exam) fileSystem() {
 	name, network, err := durable.FileSystem(e.home)
 	if !e.check("filesystem", err) {
@@ -39,6 +42,8 @@ func (e *exam) fileSystem() {
 		e.add("filesystem", wrong, "allow_network_fs = true in mbox.toml, at your own risk", "%s: locks and renames promise less there", name)
 	case network:
 		e.add("filesystem", doubt, "", "%s: locks and renames promise less there", name)
+	case name == "tmpfs":
+		e.add("filesystem", doubt, "", "tmpfs, %s", inMemory)
 	default:
 		e.add("filesystem", fine, "", "%s", name)
 	}

@@ -165,7 +165,7 @@ func refusedBySystem(err error) bool {
 		return false
 	}
 	switch number {
-	case syscall.EIO, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EMFILE, syscall.ENFILE,
+	case syscall.EIO, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EMFILE, syscall.ENFILE, syscall.EFBIG,
 		syscall.EACCES, syscall.EPERM, syscall.EPIPE, syscall.EINTR:
 		return true
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"mbox/agents"
@@ -53,11 +54,35 @@ func newSession() *session {
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, argv []string) int {
 	s := newSession()
-	err := s.execute(ctx, argv)
+	err := enoughDescriptors()
+	if err == nil {
+		err = s.execute(ctx, argv)
+	}
 	if flushed := s.out.Flush(); err == nil && flushed != nil {
 		err = fmt.Errorf("stdout: %w", flushed)
 	}
 	return s.report(err)
+}
+
+// enoughDescriptors refuses to begin without them: Go's runtime crashes if it
+// cannot open its poller.
+func enoughDescriptors() error {
+	const least = 32
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return err
+	}
+	free, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 0)
+	if errors.Is(err, unix.EBADF) {
+		return nil // no standard input: the first that is opened will be that
+	}
+	if err == nil {
+		unix.Close(free)
+	}
+	if err != nil || uint64(free)+least > uint64(limit.Cur) {
+		return hint(fmt.Errorf("too few file descriptors: %d are allowed: %w", limit.Cur, unix.EMFILE), "ulimit -n 1024")
+	}
+	return nil
 }
 
 func (s *session) execute(ctx context.Context, argv []string) error {
