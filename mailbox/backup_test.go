@@ -275,6 +275,7 @@ func TestBackupLeavesOut(t *testing.T) {
 	defer archive.Close()
 	r, err := b.Backup(t.Context(), archive)
 	must(t, err)
+	must(t, os.RemoveAll(b.path("tasks", "artifacts", "x.1"))) // no task has made it
 	var got []string
 	for _, s := range r.Skipped {
 		got = append(got, fmt.Sprintf("%s: %s %v", s.Path, s.Why, s.Unread))
