@@ -356,11 +356,11 @@ func TestMvWorker(t *testing.T) {
 func TestThousandTasks(t *testing.T) {
 	const n = 1000
 	journal := filepath.Join(t.TempDir(), "done")
-	h := newHouse(t, "JOURNAL="+journal, "WAIT=1s")
+	h := newHouse(t, "WAIT=1s")
 	h.up()
-	work := `echo "$MBOX_TASK_ID $0" >>"$JOURNAL"; echo "done by $0"`
+	work := `echo "$MBOX_TASK_ID $0" >>'` + journal + `'; echo "done by $0"`
 	h.start(example("worker.py"), "snake", "sh", "-c", work, "snake")
-	h.start("mbox", "worker", "--agent", "badger", "--concurrency", "2", "--exec", `set -- badger; echo "$MBOX_TASK_ID $1" >>"$JOURNAL"; echo "done by $1"`)
+	h.start("mbox", "worker", "--agent", "badger", "--concurrency", "2", "--exec", `set -- badger; `+strings.ReplaceAll(work, "$0", "$1"))
 	begun := time.Now()
 	want := make([]string, n)
 	for i := range want {

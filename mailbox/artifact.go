@@ -124,6 +124,9 @@ type leftFile struct {
 func (c *Claim) Keep(ctx context.Context, path string) ([]Artifact, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.box.o.Lease)
 	defer cancel()
+	if path == "" { // which filepath.Abs would take for the working folder
+		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
+	}
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err

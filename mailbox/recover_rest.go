@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -197,7 +196,7 @@ func (r *recovery) copies() error { return r.b.ledger.MendCopies(r.ctx) }
 func (r *recovery) sayRemade() error {
 	remade := r.out.Locks > 0
 	for i := range shards {
-		data, err := os.ReadFile(privatePath(r.b.home, "locks", shardName(i)))
+		data, err := durable.Read(privatePath(r.b.home, "locks", shardName(i)), recordSize)
 		if err != nil {
 			return lockError(err)
 		}

@@ -177,7 +177,7 @@ func (b *Box) holderOf(path string) string {
 func readDirty(path string) (dirty, bool, error) {
 	var fd, n int
 	err := again(func() (err error) {
-		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 		return err
 	})
 	if err != nil {

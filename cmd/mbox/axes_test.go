@@ -16,6 +16,7 @@ var noRight = map[string]string{
 	"OnlyNamed":   "what it takes from any; a delegation names its agent",
 	"Concurrency": "how many tasks at once",
 	"Timeout":     "how long a command runs; the tree's budget counts the seconds",
+	"Silence":     "how long a command may write nothing",
 	"Brain":       "what it thinks with: a command has to stand in allowed_commands, and what it replies is judged",
 	"Memory":      "there is none yet",
 }
