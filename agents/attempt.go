@@ -125,7 +125,7 @@ func (a *attempt) work() (e ending) {
 	if err := a.claim.Renew(); err != nil {
 		a.log.Debug().Err(err).Msg("lease not renewed")
 	}
-	c.end(a.live, a.Grace)
+	c.End(a.live, a.Grace)
 	if !c.drain() {
 		a.log.Warn().Msg("something that could not be killed holds its output open")
 	}

@@ -55,7 +55,7 @@ func spawn(r command) (*child, error) {
 		err = c.Begin()
 	}
 	if err != nil {
-		c.kill()
+		c.End(context.Background(), 0)
 		c.drain()
 		return nil, err
 	}
@@ -109,24 +109,6 @@ func (c *child) read(from *os.File, to io.Writer) {
 		}
 	})
 }
-
-// end ends what lives of the command: by SIGTERM, and by SIGKILL after the grace
-// or when the context ends. It returns when nothing is left that can be killed.
-func (c *child) end(ctx context.Context, grace time.Duration) {
-	c.Terminate()
-	late := time.NewTimer(grace)
-	defer late.Stop()
-	select {
-	case <-c.Gone():
-	case <-late.C:
-	case <-ctx.Done():
-	}
-	c.kill()
-}
-
-// kill gives up on what is in the kernel's hands: that dies when the kernel lets
-// go of it.
-func (c *child) kill() { c.Kill(5 * time.Second) }
 
 // over tells whether the command has ended.
 func (c *child) over() bool {

@@ -109,6 +109,11 @@ var policyMutants = []mutant{
 		command{"agents/sandbox", "TestFilter"},
 	},
 	{
+		"brain-leaves-the-deaf", "security", "agents/brain/process.go",
+		"kept.End(context.WithoutCancel(ctx), p.grace)", "kept.Terminate()",
+		command{"agents/brain", "TestExecLeavesNothing"},
+	},
+	{
 		"root-in-a-root", "security", "agents/policy/roots.go",
 		"return ok && rel != \".\"", "return ok && rel == \"\"",
 		policyTest("TestCheckRoots"),

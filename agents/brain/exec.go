@@ -19,7 +19,8 @@ import (
 // the reply is whole. Exit 75 means that it is busy, for as long as a line
 // mbox:delay DURATION on standard error says.
 //
-// It runs in a process group of its own, of which nothing outlives the thought.
+// Nothing that comes from it outlives the thought: what it leaves gets SIGTERM, and
+// SIGKILL after the grace, also what has left its process group or session.
 type Exec struct {
 	o     Options
 	turns turns
@@ -100,11 +101,11 @@ func (e *Exec) Think(ctx context.Context, t agents.Thought) (agents.Reply, error
 		defer one.Unlock()
 		heard(t)
 	}}
-	err = p.run(ctx, e.cmd, prompt(t))
+	status, err := p.run(ctx, e.cmd, prompt(t))
 	if ctx.Err() != nil {
 		return agents.Reply{}, ctx.Err()
 	}
-	if fault := p.fault(err); fault != nil {
+	if fault := p.fault(status, err); fault != nil {
 		if fault.Fault == agents.BrainBusy {
 			fault.Delay = e.rest.begin(time.Now(), fault)
 		}
@@ -117,17 +118,11 @@ func (e *Exec) Think(ctx context.Context, t agents.Thought) (agents.Reply, error
 // cmd has an environment even if it is empty: exec would take nil for mbox's own.
 func (e *Exec) cmd() (*exec.Cmd, error) {
 	cmd := exec.Command("/bin/sh", "-c", e.o.Command)
-	cmd.Dir, cmd.Env, cmd.SysProcAttr = e.o.Dir, append([]string{}, e.o.Env...), &syscall.SysProcAttr{}
-	if e.o.Wrap != nil {
-		if err := e.o.Wrap(cmd); err != nil {
-			return nil, err
-		}
+	cmd.Dir, cmd.Env = e.o.Dir, append([]string{}, e.o.Env...)
+	if e.o.Wrap == nil {
+		return cmd, nil
 	}
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
-	ownGroup(cmd.SysProcAttr)
-	return cmd, nil
+	return cmd, e.o.Wrap(cmd)
 }
 
 // prompt is a thought as text: what the system says, the conversation, and the
@@ -159,28 +154,24 @@ func prompt(t agents.Thought) string {
 	return strings.Join(parts, "\n\n") + "\n"
 }
 
-// fault tells what the command's end means.
-func (p *process) fault(err error) *agents.BrainError {
-	var exit *exec.ExitError
+// fault tells what the command's end means, or why it did not start.
+func (p *process) fault(status syscall.WaitStatus, err error) *agents.BrainError {
 	words := p.words()
 	switch {
 	case p.stdout.full:
 		return &agents.BrainError{Fault: agents.ReplyTooLong, Text: fmt.Sprintf("the command wrote more than %d bytes", maxStdout)}
-	case err == nil && p.held:
-		return cut("the command's end left a process behind that holds its standard output")
-	case err == nil:
-		return nil
-	case !errors.As(err, &exit):
+	case err != nil:
 		return &agents.BrainError{Fault: agents.BrainCommand, Text: "the command cannot be run: " + line(err.Error())}
-	}
-	status, _ := exit.Sys().(syscall.WaitStatus)
-	switch {
+	case status == 0 && p.held:
+		return cut("the command's end left a process behind that holds its standard output")
+	case status == 0:
+		return nil
 	case status.Signaled():
 		return &agents.BrainError{Fault: agents.BrainCommand, Text: fmt.Sprintf("the command was ended by signal %d%s", status.Signal(), words)}
-	case exit.ExitCode() == exitBusy:
+	case status.ExitStatus() == exitBusy:
 		return &agents.BrainError{Fault: agents.BrainBusy, Text: "the command is busy" + words, Delay: p.delay()}
 	}
-	return &agents.BrainError{Fault: agents.BrainCommand, Text: fmt.Sprintf("the command ended with exit code %d%s", exit.ExitCode(), words)}
+	return &agents.BrainError{Fault: agents.BrainCommand, Text: fmt.Sprintf("the command ended with exit code %d%s", status.ExitStatus(), words)}
 }
 
 const delayMark = "mbox:delay "

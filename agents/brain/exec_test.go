@@ -159,23 +159,6 @@ func dies(pid int) bool {
 	return false
 }
 
-// A process that has left the group and holds the output: the reply may go on.
-func TestExecOutputHeld(t *testing.T) {
-	t.Parallel()
-	if _, err := exec.LookPath("setsid"); err != nil {
-		t.Skip("setsid is missing: util-linux")
-	}
-	dir := t.TempDir()
-	b := command(t, Options{Command: "setsid sh -c 'echo $$ >pid; exec sleep 1000' & while ! test -s pid; do :; done; echo part", Dir: dir})
-	r, err := b.Think(within(t), question("hi"))
-	faultOf(t, agents.ReplyCut, r, err)
-	pid, err := strconv.Atoi(strings.TrimSpace(read(dir, "pid")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = syscall.Kill(pid, syscall.SIGKILL)
-}
-
 func TestExecParallel(t *testing.T) {
 	dir := t.TempDir()
 	b := command(t, Options{Command: "touch on; while ! test -e off; do :; done; echo fine", Dir: dir, Parallel: 1})

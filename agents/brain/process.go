@@ -6,20 +6,21 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"mbox/agents/sandbox"
 )
 
-// process is one run of a command, whose group ends with it.
+// process is one run of a command.
 type process struct {
 	grace  time.Duration
 	heard  func() // never called twice at once
 	stdout head
 	stderr end
-	held   bool // somebody outside of the group still holds stdout
+	held   bool // somebody who could not be killed still holds stdout
 }
 
 // head keeps the beginning of a text, and calls stop when there is more.
@@ -77,26 +78,24 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// run runs the command to its end, or to ctx's. When it returns, nothing of the
-// group is left that could be killed.
-func (p *process) run(ctx context.Context, make func() (*exec.Cmd, error), prompt string) error {
+// run runs the command to its end, or to ctx's, and returns how it ended. When it
+// returns, nothing that has come from it is left that could be killed.
+func (p *process) run(ctx context.Context, make func() (*exec.Cmd, error), prompt string) (syscall.WaitStatus, error) {
 	cmd, err := make()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	streams, err := openPipes()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer closeAll(streams.ours[:])
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = streams.theirs[0], streams.theirs[1], streams.theirs[2]
-	started, ended := start(cmd)
-	err = <-started
+	kept, err := sandbox.Start(cmd)
 	closeAll(streams.theirs[:]) // else ours would not end with the command
 	if err != nil {
-		return err
+		return 0, err
 	}
-	group := cmd.Process.Pid
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	p.stdout.stop = stop
@@ -107,49 +106,18 @@ func (p *process) run(ctx context.Context, make func() (*exec.Cmd, error), promp
 		_, _ = io.WriteString(streams.ours[0], prompt) // a command need not read it
 		streams.ours[0].Close()
 	})
-	err = p.await(ctx, group, ended)
-	_ = syscall.Kill(-group, syscall.SIGKILL) // there may be none left
+	_ = kept.Begin() // else the keeper was killed, which the status tells
+	select {
+	case <-kept.Ended():
+	case <-ctx.Done():
+	}
+	kept.End(context.WithoutCancel(ctx), p.grace)
 	deadline := time.Now().Add(2 * time.Second)
 	for _, f := range streams.ours {
 		_ = f.SetDeadline(deadline)
 	}
 	readers.Wait()
-	return err
-}
-
-// start starts the process on a thread that stays until it has ended: on Linux
-// a child gets its parent-death signal when the thread that made it ends.
-func start(cmd *exec.Cmd) (started, ended chan error) {
-	started, ended = make(chan error), make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			ended <- cmd.Wait()
-		}
-	}()
-	return started, ended
-}
-
-// await waits for the leader's end, and brings it about when ctx ends.
-func (p *process) await(ctx context.Context, group int, ended chan error) error {
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
-	_ = syscall.Kill(-group, syscall.SIGTERM)
-	grace := time.NewTimer(p.grace)
-	defer grace.Stop()
-	select {
-	case err := <-ended:
-		return err
-	case <-grace.C:
-	}
-	_ = syscall.Kill(-group, syscall.SIGKILL)
-	return <-ended
+	return kept.Status()
 }
 
 // read ends with the last writer's end, or by the deadline.

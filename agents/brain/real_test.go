@@ -11,6 +11,7 @@ import (
 
 	"mbox/agents"
 	"mbox/agents/brain/ollamatest"
+	"mbox/agents/sandbox"
 	"mbox/schemas"
 )
 
@@ -23,6 +24,7 @@ var shared struct {
 }
 
 func TestMain(m *testing.M) {
+	sandbox.Main()
 	code := m.Run()
 	if shared.server != nil {
 		shared.server.Stop()

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -27,7 +28,7 @@ const keeper = "mbox-keeper"
 // parent is no way out.
 //
 // The keeper ends everything when the caller dies, when it gets SIGTERM, and by
-// [Process.Kill].
+// [Process.End].
 type Process struct {
 	Pid int // of the keeper
 
@@ -111,6 +112,22 @@ func (p *Process) Terminate() { _ = p.order(orderTerm) } // there may be none le
 func (p *Process) order(o byte) error {
 	_, err := p.orders.Write([]byte{o})
 	return err
+}
+
+// End ends what lives of the command and of all that has come from it: by
+// SIGTERM, and by SIGKILL after the grace or when the context ends. It returns
+// when nothing is left that can be killed: it gives up on what is in the kernel's
+// hands, which dies when the kernel lets go of it.
+func (p *Process) End(ctx context.Context, grace time.Duration) {
+	p.Terminate()
+	late := time.NewTimer(grace)
+	defer late.Stop()
+	select {
+	case <-p.gone:
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	p.Kill(5 * time.Second)
 }
 
 // Kill ends the command and all that has come from it at once, and returns when
