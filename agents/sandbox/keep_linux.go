@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -40,7 +41,9 @@ func (k *keeping) signal(s syscall.Signal) {
 	}
 }
 
-// descendants are the living processes that come from one.
+// descendants are the living processes that come from one, parents before their
+// children: a shell must not see the one that it waits for end by a signal that is
+// still to come to itself.
 func descendants(of int) (below []int, err error) {
 	d, err := os.Open("/proc")
 	if err != nil {
@@ -59,14 +62,16 @@ func descendants(of int) (below []int, err error) {
 			}
 		}
 	}
+	depth := map[int]int{}
 	for pid := range parents {
 		for up, steps := parents[pid], 0; up > 1 && steps < len(parents); up, steps = parents[up], steps+1 {
 			if up == of {
-				below = append(below, pid)
+				below, depth[pid] = append(below, pid), steps
 				break
 			}
 		}
 	}
+	slices.SortFunc(below, func(a, b int) int { return depth[a] - depth[b] })
 	return below, nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -106,6 +108,22 @@ func TestNothingGetsAway(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// Whoever waits for another knows of SIGTERM before the other ends of it.
+func TestTerminateParentsFirst(t *testing.T) {
+	const levels = 50
+	chain := filepath.Join(t.TempDir(), "chain")
+	if err := os.WriteFile(chain, []byte(`trap 'echo bye >&3; exit' TERM
+		if [ $1 -eq 0 ]; then trap - TERM; echo ready >&3; exec sleep 600; fi
+		sh "$0" $(($1-1)) & wait; echo lost >&3`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, held := start(t, exec.Command("/bin/sh", chain, strconv.Itoa(levels)), func(*exec.Cmd) {})
+	p.End(t.Context(), soon)
+	if got, err := io.ReadAll(held); err != nil || string(got) != strings.Repeat("bye\n", levels) {
+		t.Errorf("%q (%v)", got, err)
 	}
 }
 
