@@ -1,0 +1,92 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"mbox/cmd/mbox/help"
+)
+
+var (
+	testName = regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w*|\b\w+\.txtar\b`)
+	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Z]\w*)\(`)
+)
+
+// Every test that a topic names is there, and it fits a terminal.
+func TestHelpTopics(t *testing.T) {
+	there := allTests(t)
+	for _, topic := range help.Topics() {
+		for _, name := range testName.FindAllString(topic.Text, -1) {
+			if !there[name] {
+				t.Errorf("mbox help %s: there is no test %s", topic.Name, name)
+			}
+		}
+		for line := range strings.SplitSeq(topic.Text, "\n") {
+			if n := utf8.RuneCountInString(line); n > 85 {
+				t.Errorf("mbox help %s: %d characters: %s", topic.Name, n, line)
+			}
+		}
+	}
+}
+
+// Each attack of mbox help threats is held by a test, and the table is no sample.
+func TestHelpThreats(t *testing.T) {
+	topics := help.Topics()
+	at := slices.IndexFunc(topics, func(topic help.Topic) bool { return topic.Name == "threats" })
+	if at < 0 {
+		t.Fatal("there is no such topic")
+	}
+	rows := 0
+	_, table, _ := strings.Cut(topics[at].Text, "|---|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for row := range strings.SplitSeq(table, "\n") {
+		if cells := strings.Split(row, " | "); len(cells) != 3 || !testName.MatchString(cells[2]) {
+			t.Errorf("no attack, end and test: %s", row)
+		}
+		rows++
+	}
+	if rows < 30 {
+		t.Errorf("%d attacks, want 30 at least", rows)
+	}
+}
+
+// allTests are the names of all test functions of the module, whatever their build
+// tags, and of the scripts here.
+func allTests(t *testing.T) map[string]bool {
+	t.Helper()
+	there := map[string]bool{}
+	root := moduleRoot(t)
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil || path == root:
+			return err
+		case d.IsDir():
+			rel, _ := filepath.Rel(root, path)
+			return skipped(os.DirFS(root), filepath.ToSlash(rel))
+		case !strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range testFunc.FindAllSubmatch(text, -1) {
+			there[string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scripts, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("%d scripts: %v", len(scripts), err)
+	}
+	for _, path := range scripts {
+		there[filepath.Base(path)] = true
+	}
+	return there
+}
