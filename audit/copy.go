@@ -76,11 +76,13 @@ func (l *Ledger) Copy(ctx context.Context, agent string) error {
 	l.mu.Lock()
 	c := l.known[folder]
 	l.mu.Unlock()
-	if c != nil && end.File == c.through.File && c.through.Offset >= end.Offset && end.File != "" {
+	known := c != nil && c.name == end.File && c.unchanged(l.home, agent)
+	if known && c.through.Offset >= end.Offset && end.File != "" {
 		return nil
 	}
-	if c == nil || c.name != end.File || !c.unchanged(l.home, agent) {
-		// It is not known, or another process has written to it since.
+	if !known {
+		// It is not known, or another process has written to it since, or put it
+		// aside with a ledger that was given up.
 		l.forget(folder)
 		from, ok, err := l.copiedThrough(agent)
 		if err != nil {

@@ -194,6 +194,11 @@ func (r *Reader) Next() (Line, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Line{}, err
 	}
+	if known.Boot == r.ledger.boot && known.Checksum != r.at.Checksum { // more was written, or another ledger was begun
+		if err := r.ledger.Check(r.at); err != nil {
+			return Line{}, err
+		}
+	}
 	if known.Seq > r.at.Seq { // it may have been written since, or into another file of this name
 		r.Close()
 		if line, err = r.next(); err != io.EOF {

@@ -212,6 +212,11 @@ var auditMutants = []mutant{
 		boxTest("TestLedgerLost"),
 	},
 	{
+		"reader-stays-in-the-old-ledger", "14,18", "audit/reader.go",
+		"known.Checksum != r.at.Checksum {", "known.Boot == \"\" {",
+		boxTest("TestForgottenUnderAProcess"),
+	},
+	{
 		"replaced-file-unchecked", "14", ledgerGo,
 		"&& head.Length > 0 && l.Check(head.position(l.genesis)) != nil {", "&& head.Length < 0 {",
 		auditTest("TestLedgerFileOfAnother"),
