@@ -112,6 +112,19 @@ func tarOf(t *testing.T, pairs ...string) []byte {
 	return data.Bytes()
 }
 
+// holes is an archive of a file that is one hole.
+func holes(t *testing.T, size int) []byte {
+	t.Helper()
+	var data bytes.Buffer
+	w, where := tar.NewWriter(&data), fmt.Sprintf("%-512s", fmt.Sprintf("1\n%d\n0\n", size))
+	must(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "x", Size: int64(len(where)), Mode: 0o600, PAXRecords: map[string]string{
+		"LOW.sparse.major": "1", "LOW.sparse.minor": "0", "LOW.sparse.name": "x", "LOW.sparse.realsize": fmt.Sprint(size),
+	}}))
+	_, err := io.WriteString(w, where)
+	must(t, errors.Join(err, w.Close()))
+	return bytes.ReplaceAll(data.Bytes(), []byte("LOW.sparse"), []byte("GNU.sparse")) // which the writer does not write
+}
+
 // An archive that is a whole one, but not what was backed up.
 func TestForgedBackup(t *testing.T) {
 	b, packed := backedUp(t)
@@ -135,6 +148,7 @@ func TestForgedBackup(t *testing.T) {
 		"a boot record": {compressed(t, tarOf(t, ".mbox/boot", "{}")), "no path of a backup"},
 		"a lock":        {compressed(t, tarOf(t, ".mbox/locks/ledger", "{}")), "no path of a backup"},
 		"no mailbox":    {compressed(t, tarOf(t, "x", "", manifestName, `{"manifest":1}`)), "of no mailbox"},
+		"holes":         {compressed(t, holes(t, 1<<20)), "it is sparse"},
 		"a later one":   {compressed(t, tarOf(t, manifestName, `{"manifest":2}`)), "this mbox knows 1"},
 		"another end":   {compressed(t, tarOf(t, ".mbox/VERSION", "x", "audit/shared/2026-01-01.jsonl", "x", manifestName, listed)), "does not end with sha256:0"},
 	} {

@@ -242,6 +242,9 @@ func (u *unpacking) entry(h *tar.Header, data io.Reader) error {
 		}
 		return u.root.MkdirAll(name, durable.DirMode)
 	case tar.TypeReg:
+		if h.PAXRecords["GNU.sparse.major"] != "" || h.PAXRecords["GNU.sparse.map"] != "" {
+			return errors.New("it is sparse, which no backup is") // a few bytes could fill the disk
+		}
 		return u.file(name, h, data)
 	}
 	return errors.New("neither file nor folder")
