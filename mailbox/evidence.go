@@ -24,8 +24,9 @@ import (
 // may drop cannot stop the mailbox.
 
 // lostLines says what the ledger lacks; "" if it holds all that is known of it.
-// known is the furthest end that anything remembers.
-func (b *Box) lostLines(ctx context.Context, restarted bool) (known audit.Position, why string, err error) {
+// known is the furthest end that anything remembers. In a home that was moved
+// ledger and head record may be those of an older copy, which agree.
+func (b *Box) lostLines(ctx context.Context, restarted, moved bool) (known audit.Position, why string, err error) {
 	sure, seen, err := b.ledger.Remembered(!restarted)
 	if err != nil {
 		return known, "", err
@@ -57,10 +58,10 @@ func (b *Box) lostLines(ctx context.Context, restarted bool) (known audit.Positi
 	switch {
 	case !holds[sure]:
 		return known, lacks(sure), nil
-	case sure.Checksum != "" || seen.Checksum != "" && holds[seen]:
+	case !moved && (sure.Checksum != "" || seen.Checksum != "" && holds[seen]):
 		return known, "", nil
 	}
-	path, err := b.unheardOf(ctx, seen.Checksum == "")
+	path, err := b.unheardOf(ctx, seen.Checksum == "" || holds[seen])
 	if path == "" || err != nil {
 		return known, "", err
 	}
@@ -85,8 +86,8 @@ func (b *Box) snapshotEnd() audit.Position {
 }
 
 // unheardOf finds a task whose transaction no line of the ledger has; "" if there
-// is none. Where nothing is known of the ledger's end, what lies in pending may
-// be anybody's.
+// is none. Where the ledger's end is not known, or is there, what lies in pending
+// may be anybody's.
 func (b *Box) unheardOf(ctx context.Context, notPending bool) (path string, err error) {
 	said := map[string]bool{}
 	if _, err := b.ledger.Walk(ctx, func(line *audit.Line) {
@@ -110,8 +111,8 @@ func (b *Box) unheardOf(ctx context.Context, notPending bool) (path string, err 
 	return path, err
 }
 
-// stamped calls visit with each file in tasks/ that holds a whole task of its own
-// name with a transaction, until that answers false.
+// stamped calls visit with each file in a folder of tasks that holds a whole task
+// of its own name with a transaction, until that answers false.
 func (b *Box) stamped(visit func(path, tx string) bool) error {
 	err := filepath.WalkDir(b.path("tasks"), func(path string, e fs.DirEntry, err error) error {
 		switch {
@@ -119,7 +120,7 @@ func (b *Box) stamped(visit func(path, tx string) bool) error {
 			return nil
 		case err != nil:
 			return err
-		case e.IsDir() && path == b.path("tasks", "quarantine"):
+		case e.IsDir() && (path == b.path("tasks", "quarantine") || path == b.path(artifactsDir)):
 			return fs.SkipDir
 		case !e.Type().IsRegular() || ignored(e.Name()):
 			return nil
@@ -147,7 +148,7 @@ func (b *Box) stamped(visit func(path, tx string) bool) error {
 // intact ends the recovery of a mailbox whose ledger is short of what is known
 // of it, with nothing changed but the read-only mark.
 func (r *recovery) intact() error {
-	_, why, err := r.b.lostLines(r.ctx, r.restarted)
+	_, why, err := r.b.lostLines(r.ctx, r.restarted, r.out.Moved)
 	if err != nil || why == "" {
 		return err
 	}

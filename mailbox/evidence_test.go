@@ -211,3 +211,78 @@ func TestDropWithTransaction(t *testing.T) {
 		sent(t, b, "y")
 	}
 }
+
+// A process that lives through it reads the new ledger from its first line: it
+// would take for drops what others send from then on.
+func TestForgottenUnderAProcess(t *testing.T) {
+	for _, lose := range []string{"its files deleted", "cut", "another mailbox's"} {
+		b := homes{}.open(t, Options{})
+		running := lived(t, b)
+		must(t, scanNow(running))
+		losses[lose](t, b.home)
+		_, err := Recover(t.Context(), b.home, b.o, RecoverOptions{Forget: true})
+		must(t, err)
+		other := opened(t, b.home, b.o)
+		sent(t, other, "after")
+		must(t, scanNow(running))
+		sent(t, running, "more")
+		for _, id := range []ID{"after", "more"} {
+			if !stateIs(id, Pending)(t, running, nil) {
+				t.Errorf("%s: %s is not pending", lose, id)
+			}
+		}
+		must(t, other.Close())
+		whole(t, b.home)
+	}
+}
+
+// Ledger and .mbox of an older copy agree with each other. The tasks behind them
+// tell that they are not the newest, and none is changed.
+func TestOlderCopyPutBack(t *testing.T) {
+	b := homes{}.open(t, Options{})
+	lived(t, b)
+	must(t, b.Close())
+	copied := func(from, to string) {
+		t.Helper()
+		for _, dir := range []string{".mbox", "audit"} {
+			must(t, os.RemoveAll(filepath.Join(to, dir)))
+			must(t, os.CopyFS(filepath.Join(to, dir), os.DirFS(filepath.Join(from, dir))))
+		}
+	}
+	kept := t.TempDir()
+	copied(b.home, kept)
+	b = opened(t, b.home, b.o)
+	sent(t, b, "newer")
+	_, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
+	must(t, err)
+	must(t, b.Close())
+	tasks := tasksOf(t, b.home)
+	copied(kept, b.home)
+	if _, err := Recover(t.Context(), b.home, b.o, RecoverOptions{}); !errors.Is(err, audit.ErrDamaged) {
+		t.Errorf("recover: %v", err)
+	}
+	if now := tasksOf(t, b.home); !maps.Equal(tasks, now) {
+		t.Errorf("the tasks changed: %v, they were %v", now, tasks)
+	}
+	_, err = Recover(t.Context(), b.home, b.o, RecoverOptions{Forget: true})
+	must(t, err)
+	if now := tasksOf(t, b.home); !maps.Equal(tasks, now) {
+		t.Errorf("forgotten, the tasks changed: %v, they were %v", now, tasks)
+	}
+}
+
+// An artifact is what an agent wrote. It tells nothing of the ledger.
+func TestArtifactWithTransaction(t *testing.T) {
+	b := lived(t, homes{}.open(t, Options{}))
+	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
+	must(t, err)
+	forged := filepath.Join(t.TempDir(), "x.json")
+	must(t, put(forged, `{"id":"x","mbox":{"tx":"`+strings.Repeat("0", 32)+`"}}`))
+	_, err = c.Keep(t.Context(), forged)
+	must(t, errors.Join(err, c.Complete(t.Context(), Result{})))
+	must(t, b.Close())
+	must(t, os.RemoveAll(privatePath(b.home)))
+	_, err = Recover(t.Context(), b.home, b.o, RecoverOptions{})
+	must(t, err)
+	whole(t, b.home)
+}

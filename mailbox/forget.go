@@ -34,7 +34,7 @@ type forgottenDetails struct {
 // meanwhile, unsettled: what they had begun, only the old ledger could tell.
 func (r *recovery) forget() error {
 	b := r.b
-	known, why, err := b.lostLines(r.ctx, r.restarted)
+	known, why, err := b.lostLines(r.ctx, r.restarted, r.out.Moved)
 	if err != nil {
 		return err
 	}

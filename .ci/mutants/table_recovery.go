@@ -114,8 +114,18 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"drop-stops-the-mailbox", "9", "mailbox/evidence.go",
-		`case sure.Checksum != "" || seen.Checksum != "" && holds[seen]:`, `case sure.Checksum != "":`,
+		`case !moved && (sure.Checksum != "" || seen.Checksum != "" && holds[seen]):`, `case !moved && sure.Checksum != "":`,
 		boxTest("TestDropWithTransaction"),
+	},
+	{
+		"older-copy-taken-for-the-newest", "9,22", "mailbox/evidence.go",
+		`case !moved && (sure`, `case (sure`,
+		boxTest("TestOlderCopyPutBack"),
+	},
+	{
+		"artifact-is-evidence", "9", "mailbox/evidence.go",
+		` || path == b.path(artifactsDir)):`, `):`,
+		boxTest("TestArtifactWithTransaction"),
 	},
 	{
 		"second-identity", "22", boxGo,
