@@ -118,8 +118,8 @@ func again(call func() error) error {
 
 // Hold makes the file that the processes inherit that are to do the work: while
 // one of them has it open, the task is handed out again only when they have been
-// ended, or at the deadline. nil for a claim without a lease file. The caller
-// closes it.
+// ended, or at the deadline. They cannot write to it. nil for a claim without a
+// lease file. The caller closes it.
 func (c *Claim) Hold() (*os.File, error) {
 	if c.lease == nil {
 		return nil, nil
@@ -132,6 +132,10 @@ func (c *Claim) Hold() (*os.File, error) {
 		}
 	}
 	if err != nil {
+		return nil, err
+	}
+	f.Close()
+	if f, err = durable.OpenFile(path, os.O_RDONLY); err != nil {
 		return nil, err
 	}
 	return f, flockNow(f, unix.LOCK_SH)
@@ -181,7 +185,7 @@ func (b *Box) judge(t *Task) (verdict, *leaseNote, error) {
 	}
 	name := leaseName(t.ID, l.Token)
 	f, err := durable.OpenFile(b.leasePath(name), os.O_RDWR)
-	if errors.Is(err, fs.ErrNotExist) {
+	if noLock(err) {
 		return b.byDeadline(l.Deadline.Time), nil, nil
 	}
 	if err != nil {
@@ -223,7 +227,7 @@ func isLocked(f *os.File) (bool, error) {
 // childLives tells whether a process has the file of the claim's children open.
 func (b *Box) childLives(name string) (bool, error) {
 	f, err := durable.OpenFile(b.childPath(name), os.O_RDWR)
-	if errors.Is(err, fs.ErrNotExist) {
+	if noLock(err) {
 		return false, nil
 	}
 	if err != nil {
@@ -231,6 +235,13 @@ func (b *Box) childLives(name string) (bool, error) {
 	}
 	defer f.Close()
 	return isLocked(f)
+}
+
+// noLock tells from the error of opening a lease file, or that of its children,
+// that there is none to be asked: it is not there, or the children have made it
+// something else. No task of others waits for that.
+func noLock(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, durable.ErrNotRegular) || errors.Is(err, fs.ErrPermission)
 }
 
 func (b *Box) byDeadline(until time.Time) verdict {
