@@ -53,6 +53,7 @@ const artifactsDir = "tasks/artifacts"
 const (
 	maxArtifacts     = 1000 // files and folders
 	maxArtifactBytes = 1 << 30
+	maxArtifactName  = 1000 // bytes of a file's name below the folder
 )
 
 // artifactFolder is the name of the folder of one attempt's artifacts.
@@ -209,6 +210,9 @@ func (l *leaving) take(ctx context.Context, f *os.File, info fs.FileInfo, a left
 	if !utf8.ValidString(name) {
 		return refusedArtifact(name, schemas.CodeInvalidUTF8, "the name is no UTF-8", "a name in UTF-8")
 	}
+	if len(name) > maxArtifactName {
+		return refusedArtifact(name, "too_long", fmt.Sprintf("its name has more than %d bytes", maxArtifactName), "a shorter one, or fewer folders")
+	}
 	a.Size = info.Size()
 	if a.Size <= room {
 		a.Size, a.SHA256, err = pour(ctx, f, room, nil)
@@ -233,7 +237,9 @@ func (l *leaving) add(a leftFile) {
 		if n > 1 {
 			a.Path = path.Join(artifactsDir, l.folder, fmt.Sprintf("%s-%d%s", strings.TrimSuffix(name, ext), n, ext))
 		}
-		i := slices.IndexFunc(l.files, func(have leftFile) bool { return have.Path == a.Path })
+		i := slices.IndexFunc(l.files, func(have leftFile) bool {
+			return have.Path == a.Path || strings.HasPrefix(have.Path, a.Path+"/")
+		})
 		if i < 0 {
 			l.files = append(l.files, a)
 			l.bytes += a.Size
@@ -285,7 +291,9 @@ func (b *Box) stageLeft(ctx context.Context, l *leaving, tx string) error {
 		for dir := filepath.Dir(to); dir != filepath.Dir(staged); dir = filepath.Dir(dir) {
 			dirs[dir] = true
 		}
-		if err := durable.MkdirAll(filepath.Dir(to), durable.None); err != nil {
+		if err := durable.MkdirAll(filepath.Dir(to), durable.None); errors.Is(err, unix.ENOTDIR) {
+			return refusedArtifact(f.below, "taken", "another file has the name of its folder", "names that go together")
+		} else if err != nil {
 			return err
 		}
 		if err := b.copyLeft(ctx, f, to); err != nil {
@@ -336,6 +344,9 @@ func (b *Box) copyLeft(ctx context.Context, a *leftFile, to string) error {
 
 func (a *leftFile) copyTo(ctx context.Context, write func([]byte) error) error {
 	in, _, err := durable.OpenBelow(a.dir, a.below)
+	if noFile(err) || errors.Is(err, fs.ErrPermission) {
+		return refusedArtifact(a.below, "changed", "it is not there any more as it was", "a file that nobody removes")
+	}
 	if err != nil {
 		return err
 	}
@@ -377,15 +388,20 @@ func (c *Claim) takeOver(ctx context.Context) (err error) {
 	return nil
 }
 
+// noFile tells from an error that no regular file lies at a path.
+func noFile(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, durable.ErrNotRegular) || errors.Is(err, unix.ENOTDIR)
+}
+
 // describe tells of a kept artifact what size and SHA-256 it has now: the latter
 // only where the size is as it says, or it says -1. It is the zero artifact where
 // there is no such file.
 func (b *Box) describe(ctx context.Context, a Artifact) (Artifact, error) {
 	f, info, err := durable.OpenBelow(b.home, a.Path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, durable.ErrNotRegular), errors.Is(err, unix.ENOTDIR):
+	if noFile(err) {
 		return Artifact{}, nil
-	case err != nil:
+	}
+	if err != nil {
 		return Artifact{}, err
 	}
 	defer f.Close()

@@ -203,6 +203,60 @@ func TestArtifactChangedMeanwhile(t *testing.T) {
 	}
 }
 
+// What an agent may do to its files between Keep and Complete, and with their
+// names, is an answer: it is never tried again and again.
+func TestArtifactsThatCannotBe(t *testing.T) {
+	for name, harm := range map[string]func(t *testing.T, c *Claim, dir string){
+		"removed":      func(t *testing.T, _ *Claim, dir string) { must(t, os.Remove(filepath.Join(dir, "sub/a"))) },
+		"its folder":   func(t *testing.T, _ *Claim, dir string) { must(t, os.RemoveAll(dir)) },
+		"a file above": func(t *testing.T, _ *Claim, dir string) { must(t, os.RemoveAll(dir)); must(t, os.WriteFile(dir, nil, 0o600)) },
+		"a symlink": func(t *testing.T, _ *Claim, dir string) {
+			must(t, os.Rename(dir, dir+"-aside"))
+			must(t, os.Symlink(dir+"-aside", dir))
+		},
+		"a FIFO": func(t *testing.T, _ *Claim, dir string) {
+			must(t, os.Remove(filepath.Join(dir, "sub/a")))
+			must(t, syscall.Mkfifo(filepath.Join(dir, "sub/a"), 0o600))
+		},
+	} {
+		b := newBox(t, Options{})
+		c := claimOf(t, b, "x")
+		dir := leftBy(t, b, c, map[string]string{"sub/a": "first"})
+		_, err := c.Keep(t.Context(), dir)
+		must(t, err)
+		harm(t, c, dir)
+		var bad *schemas.Error
+		if err := c.Complete(t.Context(), Result{}); !errors.As(err, &bad) || bad.Code != "changed" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	b := newBox(t, Options{})
+	c := claimOf(t, b, "x")
+	_, err := c.Keep(t.Context(), leftBy(t, b, c, map[string]string{"output.txt/a": "a"}))
+	must(t, err)
+	long := jsontext.Value(`"` + strings.Repeat("x", MaxOutput) + `"`)
+	must(t, c.Complete(t.Context(), Result{Output: long})) // the output finds another name
+	wantClean(t, b)
+
+	b = newBox(t, Options{})
+	c = claimOf(t, b, "x")
+	below := strings.Repeat(strings.Repeat("n", 200)+"/", 5) + "a"
+	var bad *schemas.Error
+	if _, err := c.Keep(t.Context(), leftBy(t, b, c, map[string]string{below: "a"})); !errors.As(err, &bad) || bad.Code != "too_long" {
+		t.Errorf("a long name: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "sub")
+	must(t, os.WriteFile(file, nil, 0o600))
+	must(t, os.RemoveAll(filepath.Join(b.AgentDir("coder"), "workspace/artifacts")))
+	for _, path := range []string{file, leftBy(t, b, c, map[string]string{"sub/a": "a"})} {
+		_, err := c.Keep(t.Context(), path)
+		must(t, err)
+	}
+	if err := c.Complete(t.Context(), Result{}); !errors.As(err, &bad) || bad.Code != "taken" {
+		t.Errorf("a file for a folder: %v", err)
+	}
+}
+
 // A staged folder is swept by its own task's settle, not by that of a task whose
 // id is called like it.
 func TestStagedArtifactsOfAnother(t *testing.T) {
