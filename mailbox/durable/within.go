@@ -75,6 +75,53 @@ func MkdirIn(root *os.Root, name string, m Mode) error {
 	return syncIn(root, m)
 }
 
+// RemoveIn removes what bears the name in a folder that is open as a root, with
+// all that is in it, and follows no symlink. What is not there is no error. Unlike
+// os.RemoveAll it needs few descriptors and little stack, however deep a folder
+// is: what lies in those in it is brought up into it first.
+func RemoveIn(root *os.Root, name string) error {
+	return step(OpRemove, filepath.Join(root.Name(), name), func() error {
+		for {
+			failed := root.Remove(name)
+			if failed == nil || errors.Is(failed, fs.ErrNotExist) {
+				return nil
+			}
+			if !flatten(root, name) {
+				return failed
+			}
+		}
+	})
+}
+
+// flatten removes from a folder what can be removed, and brings up what lies in
+// the folders in it. It tells whether it did anything.
+func flatten(root *os.Root, folder string) (any bool) {
+	for _, name := range someNames(root, folder) {
+		name = filepath.Join(folder, name)
+		if root.Remove(name) == nil {
+			any = true
+			continue
+		}
+		for _, below := range someNames(root, name) {
+			if root.Rename(filepath.Join(name, below), filepath.Join(folder, rand.Text())) == nil {
+				any = true
+			}
+		}
+	}
+	return any
+}
+
+// someNames are up to 1000 of the names in a folder; none where it is no folder.
+func someNames(root *os.Root, folder string) []string {
+	d, err := root.OpenFile(folder, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	names, _ := d.Readdirnames(1000)
+	return names
+}
+
 func syncIn(root *os.Root, m Mode) error {
 	if m == None {
 		return nil

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func rootAt(t *testing.T, dir string) *os.Root {
@@ -129,5 +131,54 @@ func TestMkdirIn(t *testing.T) {
 	}
 	if err := MkdirIn(root, "../b", None); err == nil {
 		t.Error("a folder outside the root was made")
+	}
+}
+
+// A folder deeper than there are descriptors is removed, and nothing behind its
+// symlinks.
+func TestRemoveInDeep(t *testing.T) {
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	for range 300 { // the deepest is made first: no path grows long
+		for _, err := range []error{root.MkdirAll("d", 0o700), root.Mkdir("p", 0o700), root.Rename("d", "p/d"), root.Rename("p", "d")} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, err := range []error{
+		os.WriteFile(filepath.Join(elsewhere, "kept"), nil, 0o600), os.Symlink(elsewhere, filepath.Join(dir, "d/out")),
+		os.WriteFile(filepath.Join(dir, "d/d/file"), nil, 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	few := limit
+	few.Cur = 200
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	err = RemoveIn(root, "d")
+	_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
+	if err != nil {
+		t.Error(err)
+	}
+	if err := RemoveIn(root, "d"); err != nil {
+		t.Errorf("what is not there: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(elsewhere, "kept")); err != nil {
+		t.Error(err)
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) > 0 {
+		t.Errorf("left %v, %v", names, err)
 	}
 }
