@@ -207,9 +207,12 @@ func TestArtifactChangedMeanwhile(t *testing.T) {
 // names, is an answer: it is never tried again and again.
 func TestArtifactsThatCannotBe(t *testing.T) {
 	for name, harm := range map[string]func(t *testing.T, c *Claim, dir string){
-		"removed":      func(t *testing.T, _ *Claim, dir string) { must(t, os.Remove(filepath.Join(dir, "sub/a"))) },
-		"its folder":   func(t *testing.T, _ *Claim, dir string) { must(t, os.RemoveAll(dir)) },
-		"a file above": func(t *testing.T, _ *Claim, dir string) { must(t, os.RemoveAll(dir)); must(t, os.WriteFile(dir, nil, 0o600)) },
+		"removed":    func(t *testing.T, _ *Claim, dir string) { must(t, os.Remove(filepath.Join(dir, "sub/a"))) },
+		"its folder": func(t *testing.T, _ *Claim, dir string) { must(t, os.RemoveAll(dir)) },
+		"a file above": func(t *testing.T, _ *Claim, dir string) {
+			must(t, os.RemoveAll(dir))
+			must(t, os.WriteFile(dir, nil, 0o600))
+		},
 		"a symlink": func(t *testing.T, _ *Claim, dir string) {
 			must(t, os.Rename(dir, dir+"-aside"))
 			must(t, os.Symlink(dir+"-aside", dir))
