@@ -195,13 +195,14 @@ func (a *attempt) takeAway() {
 		l.task.Close()
 	}
 	if l.path != "" {
-		_ = os.Remove(l.path)
+		clearIn(a.workspace, filepath.Base(l.path))
 	}
 	if l.inputs != "" {
 		a.clear("inputs")
 	}
-	if l.artifacts != "" {
-		_ = os.Remove(l.artifacts)
+	if root, err := os.OpenRoot(a.workspace); err == nil { // the command may have put a symlink there
+		_ = root.Remove(a.folder("artifacts"))
+		root.Close()
 	}
 }
 
@@ -210,7 +211,7 @@ func (a *attempt) takeAway() {
 // rewrites it.
 func (a *attempt) lay() (err error) {
 	l := &a.laid
-	if l.artifacts, err = a.Box.ArtifactDir(a.claim); err != nil {
+	if l.artifacts, err = a.layArtifacts(); err != nil {
 		return err
 	}
 	if _, err = a.layInputs(); err != nil {
@@ -222,6 +223,7 @@ func (a *attempt) lay() (err error) {
 		return err
 	}
 	l.path = filepath.Join(a.workspace, taskFile(a.claim.Task))
+	clearIn(a.workspace, taskFile(a.claim.Task))
 	if err := durable.Stage(l.path, data, durable.None); err != nil {
 		return err
 	}

@@ -70,6 +70,40 @@ func TestCommandGets(t *testing.T) {
 	}
 }
 
+// Whatever an attempt puts in the place of the folders that the next one gets, it
+// is removed, and nothing that lies elsewhere.
+func TestNextAttemptFindsItsFolders(t *testing.T) {
+	for name, plant := range map[string]string{
+		"symlinks":  `rm -r artifacts inputs; ln -s $OUT/else artifacts; ln -s $OUT/else inputs`,
+		"files":     `rm -r artifacts inputs; : >artifacts; mkfifo inputs`,
+		"its files": `mkdir -p artifacts/$ID.2/d inputs/$ID.2/d .task-$ID.2.json; : >artifacts/$ID.2/d/evil; : >inputs/$ID.2/d/evil`,
+		"deep ones": `perl -e 'chdir "inputs/$ENV{ID}.1"; mkdir "d"; for (1 .. 3000) { mkdir "p"; rename "d", "p/d"; rename "p", "d" }'`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, mailbox.Options{})
+			id := s.submit("x")
+			stop := s.run(s.worker(`
+				export ID=$MBOX_TASK_ID; mkdir -p $OUT/else; : >$OUT/else/$ID.$MBOX_ATTEMPT
+				if [ $MBOX_ATTEMPT = 1 ]; then ` + plant + `; exit 1; fi
+				echo good >$MBOX_ARTIFACTS/good; ls $MBOX_INPUTS`))
+			task := s.untilState(id, mailbox.Completed)
+			stop()
+			s.wantOutput(id, `""`)
+			if a := task.Result.Artifacts; len(a) != 1 || filepath.Base(a[0].Path) != "good" {
+				t.Errorf("it left %+v", a)
+			}
+			for _, attempt := range []string{".1", ".2"} {
+				if _, err := os.Stat(filepath.Join(s.dir, "else", string(id)+attempt)); err != nil {
+					t.Error(err)
+				}
+			}
+			if left, _ := filepath.Glob(filepath.Join(s.box.Home(), "agents/coder/workspace/inputs/*")); len(left) > 0 {
+				t.Errorf("left behind: %q", left)
+			}
+		})
+	}
+}
+
 // A process that has left the group and the session ends with its command all the
 // same, and cannot hold the task up by its stdout.
 func TestEscapedProcess(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"mbox/mailbox"
+	"mbox/mailbox/durable"
 )
 
 // taskFile is the name of the copy of a task that an attempt's command gets.
@@ -32,10 +33,34 @@ func (a *attempt) layInputs() ([]mailbox.Artifact, error) {
 		return nil, err
 	}
 	defer root.Close()
-	if err := root.RemoveAll(a.folder("inputs")); err != nil {
+	if err := a.makeWay(root, "inputs"); err != nil {
 		return nil, err
 	}
 	return a.claim.Inputs(a.live, root, a.folder("inputs"))
+}
+
+// layArtifacts makes the folder for what the attempt leaves.
+func (a *attempt) layArtifacts() (string, error) {
+	root, err := os.OpenRoot(a.workspace)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	if err := a.makeWay(root, "artifacts"); err != nil {
+		return "", err
+	}
+	return a.Box.ArtifactDir(a.claim)
+}
+
+// makeWay removes what an earlier attempt may have put in the place of this one's
+// folder, or of the one around it, so that it harms no other task of its agent.
+func (a *attempt) makeWay(root *os.Root, in string) error {
+	if info, err := root.Lstat(in); err == nil && !info.IsDir() {
+		if err := root.Remove(in); err != nil {
+			return err
+		}
+	}
+	return durable.RemoveIn(root, a.folder(in))
 }
 
 // clear removes the attempt's folder in one of the workspace.
@@ -43,7 +68,7 @@ func (a *attempt) clear(in string) { clearIn(a.workspace, a.folder(in)) }
 
 func clearIn(workspace, name string) {
 	if root, err := os.OpenRoot(workspace); err == nil {
-		_ = root.RemoveAll(name)
+		_ = durable.RemoveIn(root, name)
 		root.Close()
 	}
 }
