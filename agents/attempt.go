@@ -191,6 +191,7 @@ type laid struct {
 // left nothing. What a killed worker leaves a later sweep removes.
 func (a *attempt) takeAway() {
 	l := a.laid
+	a.reopen()
 	if l.task != nil {
 		l.task.Close()
 	}
@@ -211,6 +212,7 @@ func (a *attempt) takeAway() {
 // rewrites it.
 func (a *attempt) lay() (err error) {
 	l := &a.laid
+	a.reopen()
 	if l.artifacts, err = a.layArtifacts(); err != nil {
 		return err
 	}

@@ -77,6 +77,7 @@ func TestNextAttemptFindsItsFolders(t *testing.T) {
 		"symlinks":  `rm -r artifacts inputs; ln -s $OUT/else artifacts; ln -s $OUT/else inputs`,
 		"files":     `rm -r artifacts inputs; : >artifacts; mkfifo inputs`,
 		"its files": `mkdir -p artifacts/$ID.2/d inputs/$ID.2/d .task-$ID.2.json; : >artifacts/$ID.2/d/evil; : >inputs/$ID.2/d/evil`,
+		"closed":    `mkdir -p inputs/$ID.2/d/e; chmod 0 inputs/$ID.2/d artifacts inputs .`, // which root does not see
 		"deep ones": `perl -e 'chdir "inputs/$ENV{ID}.1"; mkdir "d"; for (1 .. 3000) { mkdir "p"; rename "d", "p/d"; rename "p", "d" }'`,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -52,6 +52,23 @@ func (a *attempt) layArtifacts() (string, error) {
 	return a.Box.ArtifactDir(a.claim)
 }
 
+// reopen opens the folders that a command may have closed to its own user.
+func (a *attempt) reopen() {
+	if info, err := os.Lstat(a.workspace); err == nil && info.IsDir() && info.Mode()&0o700 != 0o700 {
+		_ = os.Chmod(a.workspace, info.Mode()|0o700)
+	}
+	root, err := os.OpenRoot(a.workspace)
+	if err != nil {
+		return
+	}
+	defer root.Close()
+	for _, in := range []string{"artifacts", "inputs"} {
+		if info, err := root.Lstat(in); err == nil && info.IsDir() {
+			_ = root.Chmod(in, durable.DirMode)
+		}
+	}
+}
+
 // makeWay removes what an earlier attempt may have put in the place of this one's
 // folder, or of the one around it, so that it harms no other task of its agent.
 func (a *attempt) makeWay(root *os.Root, in string) error {

@@ -94,14 +94,16 @@ func RemoveIn(root *os.Root, name string) error {
 }
 
 // flatten removes from a folder what can be removed, and brings up what lies in
-// the folders in it. It tells whether it did anything.
+// the folders in it, closed or not. It tells whether it did anything.
 func flatten(root *os.Root, folder string) (any bool) {
+	_ = root.Chmod(folder, DirMode)
 	for _, name := range someNames(root, folder) {
 		name = filepath.Join(folder, name)
 		if root.Remove(name) == nil {
 			any = true
 			continue
 		}
+		_ = root.Chmod(name, DirMode)
 		for _, below := range someNames(root, name) {
 			if root.Rename(filepath.Join(name, below), filepath.Join(folder, rand.Text())) == nil {
 				any = true
