@@ -196,7 +196,7 @@ func (r *recovery) copies() error { return r.b.ledger.MendCopies(r.ctx) }
 func (r *recovery) sayRemade() error {
 	remade := r.out.Locks > 0
 	for i := range shards {
-		data, err := durable.Read(privatePath(r.b.home, "locks", shardName(i)), recordSize)
+		data, err := durable.Read(privatePath(r.b.home, "locks", shardName(i)), MaxTask)
 		if err != nil {
 			return lockError(err)
 		}

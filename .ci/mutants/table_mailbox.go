@@ -413,6 +413,16 @@ var mailboxMutants = []mutant{
 		boxTest("TestLeaseOfTheChild"),
 	},
 	{
+		"child-may-write", "34", leaseGo,
+		"f, err = durable.OpenFile(path, os.O_RDONLY)", "f, err = durable.OpenFile(path, os.O_RDWR)",
+		boxTest("TestLeaseOfTheChild"),
+	},
+	{
+		"harmed-lease-stops-all", "34", leaseGo,
+		" || errors.Is(err, durable.ErrNotRegular) || errors.Is(err, fs.ErrPermission)", "",
+		boxTest("TestLeaseThatIsNone"),
+	},
+	{
 		"lease-in-the-hands-of-the-child", "34", leaseGo,
 		"\tpath := c.box.childPath(leaseName(c.ID(), c.token))\n", "\tif f, err := durable.OpenFile(c.box.leasePath(leaseName(c.ID(), c.token)), os.O_RDWR); err == nil {\n\t\treturn f, nil\n\t}\n\tpath := c.box.childPath(leaseName(c.ID(), c.token))\n",
 		boxTest("TestLeaseOfTheChild"),
