@@ -32,12 +32,12 @@ var rightsMutants = []mutant{
 	},
 	{
 		"excluded-for-the-parent-only", "rights", "agents/policy/escalation.go",
-		"p.Tool(tool) == nil && slices.Contains(q.ExcludedTools, tool)", "false",
+		"p.Tool(tool) == nil && listed(q.ExcludedTools, tool)", "false",
 		command{"agents/policy", "TestEveryAxisHolds"},
 	},
 	{
 		"any-tool-for-the-child", "rights", "agents/policy/escalation.go",
-		"p.Tool(tool) == nil && len(q.AllowedTools) > 0 && !slices.Contains(q.AllowedTools, tool)", "false",
+		"p.Tool(tool) == nil && len(q.AllowedTools) > 0 && !listed(q.AllowedTools, tool)", "false",
 		command{"agents/policy", "TestEveryAxisHolds"},
 	},
 	{

@@ -83,14 +83,14 @@ var axes = []axis{
 	{
 		"allowed_tools", "AllowedTools", func(p, q *Policy) bool {
 			return noTool(p, q, func(tool string) bool {
-				return p.Tool(tool) == nil && len(q.AllowedTools) > 0 && !slices.Contains(q.AllowedTools, tool)
+				return p.Tool(tool) == nil && len(q.AllowedTools) > 0 && !listed(q.AllowedTools, tool)
 			})
 		},
 		func(p *Policy) string { return list(p.AllowedTools) }, "#.allowed_tools",
 	},
 	{
 		"excluded_tools", "ExcludedTools", func(p, q *Policy) bool {
-			return noTool(p, q, func(tool string) bool { return p.Tool(tool) == nil && slices.Contains(q.ExcludedTools, tool) })
+			return noTool(p, q, func(tool string) bool { return p.Tool(tool) == nil && listed(q.ExcludedTools, tool) })
 		},
 		func(p *Policy) string { return list(p.ExcludedTools) }, "#.excluded_tools",
 	},

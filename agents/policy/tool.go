@@ -9,17 +9,17 @@ import (
 
 // Tool decides whether the agent may use a tool (an action of mbox, or a tool of
 // its brain) at all: not one of excluded_tools, and one of allowed_tools unless
-// that list is empty. It is one of two gates: an action needs the role's leave
-// too, which is denied by default. The error is a [*Denied].
+// that list is empty. In both * is every tool. It is one of two gates: an action
+// needs the role's leave too, which is denied by default. The error is a [*Denied].
 func (p *Policy) Tool(name string) error {
 	table := "risk_profiles." + p.RiskProfileName
 	switch {
-	case slices.Contains(p.ExcludedTools, name):
+	case listed(p.ExcludedTools, name):
 		return &Denied{
 			Rule: "tool_excluded", What: "use " + schemas.Quote(name), Why: "the risk profile excludes this tool",
 			Hint: "take it out of " + table + ".excluded_tools in mbox.toml",
 		}
-	case len(p.AllowedTools) > 0 && !slices.Contains(p.AllowedTools, name):
+	case len(p.AllowedTools) > 0 && !listed(p.AllowedTools, name):
 		return &Denied{
 			Rule: "tool_not_allowed", What: "use " + schemas.Quote(name), Why: "the risk profile allows only other tools",
 			Hint: "add it to " + table + ".allowed_tools in mbox.toml",

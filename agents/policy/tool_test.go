@@ -24,6 +24,9 @@ func TestTool(t *testing.T) {
 		{[]string{"x"}, nil, "x", ""},
 		{[]string{"x"}, nil, "y", "tool_not_allowed"},
 		{[]string{"x"}, []string{"x"}, "x", "tool_excluded"},
+		{nil, []string{"*"}, "x", "tool_excluded"},
+		{[]string{"x"}, []string{"*"}, "x", "tool_excluded"},
+		{[]string{"*"}, nil, "x", ""},
 	} {
 		p := &Policy{AllowedTools: c.allowed, ExcludedTools: c.excluded}
 		if got := rule(p.Tool(c.tool)); got != c.want {
