@@ -178,6 +178,8 @@ func (j *judge) plain(name string, args []word) {
 		j.giveUp("git has an option that can run other commands")
 	case setters[base]:
 		j.sets(args)
+	case (base == "test" || base == "[") && slices.ContainsFunc(args, func(w word) bool { return w.text == "-v" }):
+		j.giveUp(base + " -v may compute what it is given")
 	case base == "printf" && len(args) > 0 && (strings.HasPrefix(args[0].text, "-v") || !args[0].fixed()):
 		j.giveUp("printf may set a variable")
 	}
@@ -193,23 +195,40 @@ func (j *judge) add(name string, args []word, risk Risk, why string) {
 // setters are builtins whose arguments name variables.
 var setters = set("export declare typeset local readonly read unset getopts mapfile readarray")
 
-// gitRunners are subcommands of git that run other commands, or set what runs.
-var gitRunners = set("bisect submodule filter-branch difftool mergetool send-email instaweb daemon shell config hook for-each-repo")
+// gitPlain are the subcommands of git, besides those of the tables of risk, that
+// run no command which stands in their arguments. Any other one may, or be an alias
+// of the repository's own.
+var gitPlain = set(`add am annotate apply archive bundle cherry clean clone count-objects diff-files diff-index diff-tree
+	fetch for-each-ref format-patch fsck gc hash-object help init ls-remote merge-base mktree mv name-rev notes pull
+	range-diff reflog remote repack restore rm show-ref sparse-checkout stash symbolic-ref update-index update-ref
+	version whatchanged worktree write-tree`)
+
+// gitCommands are the subcommands that take a command as an option, with the
+// letters of those that have one.
+var gitCommands = map[string]string{"archive": "", "clone": "u", "fetch": "", "grep": "O", "ls-remote": "", "pull": "", "push": "", "rebase": "x"}
 
 // gitRunsMore tells whether git has an option that sets what it runs, wherever it
-// stands, or such a subcommand, or may have one.
+// stands, or a subcommand that may run anything, or may have one.
 func gitRunsMore(args []word) bool {
-	options := []string{"-c", "--config", "--exec", "--extcmd", "--upload-pack", "--receive-pack", "--open-files", "--ext-diff", "ext::"}
-	switch words := operands("git", args); {
-	case len(words) == 0:
-	case !words[0].fixed() || gitRunners[words[0].text]:
-		return true
-	default:
-		options = append(options, map[string][]string{"clone": {"-u"}, "rebase": {"-x"}, "grep": {"-O"}}[words[0].text]...)
+	words := operands("git", args)
+	letters, takes := "", false
+	if len(words) > 0 {
+		verb := words[0].text
+		if !words[0].fixed() || !gitPlain[verb] && !gitReaders[verb] && !mediumRisk["git"][verb] {
+			return true
+		}
+		letters, takes = gitCommands[verb]
 	}
+	options := []string{"-c", "--config", "--exec", "--extcmd", "--upload-pack", "--receive-pack", "--open-files", "--ext-diff", "--template", "ext::"}
 	return slices.ContainsFunc(args, func(w word) bool {
-		return slices.ContainsFunc(options, w.option)
+		short := strings.HasPrefix(w.text, "-") && !strings.HasPrefix(w.text, "--")
+		return short && strings.ContainsAny(w.text, letters) || takes && w.mayBeOption() || slices.ContainsFunc(options, w.option)
 	})
+}
+
+// mayBeOption tells whether a word that is made at run time may become an option.
+func (w word) mayBeOption() bool {
+	return !w.fixed() && (w.plain == 0 || strings.ContainsAny(w.text[:1], "-*?[{"))
 }
 
 // option tells whether a word is an option, with or without a value, also one in
@@ -219,10 +238,13 @@ func (w word) option(name string) bool {
 	return strings.HasPrefix(w.text, name) || len(short) > 2 && strings.HasPrefix(short, "--") && strings.HasPrefix(name, short)
 }
 
+// sets judges arguments that name variables. What stands in brackets, or is put into
+// a number (-i), is computed, for which a shell runs what stands in it.
 func (j *judge) sets(args []word) {
 	for _, arg := range args {
 		name, _, _ := strings.Cut(arg.text, "=")
-		if !arg.fixed() && !strings.Contains(arg.text, "=") || changesWhatRuns(name) {
+		runs := strings.Contains(arg.text, "[") || strings.ContainsAny(arg.text[:min(1, len(arg.text))], "-+") && strings.ContainsAny(arg.text, "iC")
+		if !arg.fixed() && !strings.Contains(arg.text, "=") || changesWhatRuns(name) || runs {
 			j.giveUp("it sets " + schemas.Sentence(name, 80) + ", which may change what runs")
 		}
 	}

@@ -102,7 +102,6 @@ func TestSegments(t *testing.T) {
 		"{ ls; } 2>&1 | (cat; wc)":                   {"ls", "cat", "wc"},
 		"echo a # ; rm b\npwd":                       {"echo a", "pwd"},
 		"echo 2>&1 3 2 >out":                         {"echo 3 2", "> out"},
-		"A=b\\\n B=c l\\\ns \\\n -l":                 {"ls -l"},
 		"sudo -u x ls":                               {"sudo -u x ls", "ls"},
 		"bash -o pipefail -ec 'ls | wc'":             {"ls", "wc"},
 		"echo '' \"\"":                               {"echo  "},

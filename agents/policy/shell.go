@@ -46,7 +46,7 @@ type simple struct {
 
 // A splitter takes a command line apart as a POSIX shell does, and gives up on
 // what it does not know for certain: here-documents, arithmetic, functions, case,
-// $'…'. Subshells and substitutions are commands like any other, wherever they
+// $'…', lines that go on. Subshells and substitutions are commands like any other, wherever they
 // stand. It also notes the first thing that it is not sure of; what it has found
 // until then does not count.
 type splitter struct {
@@ -178,7 +178,7 @@ func opens(w word) bool {
 
 func (s *splitter) plainWord(now *simple) {
 	w, there := s.word()
-	if !there { // only a line that goes on
+	if !there { // given up
 		return
 	}
 	next := s.peek(0)
@@ -291,8 +291,8 @@ func (s *splitter) escaped(b *spelling) {
 	switch s.peek(0) {
 	case 0:
 		s.giveUp("it ends in a backslash")
-	case '\n': // a line goes on
-		s.at++
+	case '\n': // within what it joins: $ and ( become $(, and what follows a blank a comment
+		s.giveUp("a line goes on in the next")
 	default:
 		b.put(s.take(), true)
 	}
