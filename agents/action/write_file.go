@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"mbox/agents/policy"
@@ -76,8 +77,8 @@ func checkExtension(name string, allowed []string) error {
 // runs or obeys as soon as somebody works in their folder: what a model writes
 // there is carried out with the rights of that person.
 var autorun = []string{
-	"package.json", "composer.json", "deno.json", "tasks.json", "launch.json", "devcontainer.json", "project.json", "lerna.json", "nx.json", "turbo.json",
-	"claude.md", "claude.local.md", "agents.md", "gemini.md", "copilot-instructions.md",
+	"package.json", "package.yaml", "nodemon.json", "babel.config.json", "jest.config.json", "devbox.json", "supervisord.conf", "composer.json", "deno.json", "tasks.json", "launch.json", "devcontainer.json", "project.json", "lerna.json", "nx.json", "turbo.json",
+	"claude.md", "claude.local.md", "agents.md", "agent.md", "gemini.md", "qwen.md", "warp.md", "opencode.json", "mcp.json", "copilot-instructions.md",
 	"compose.yaml", "compose.yml", "compose.override.yaml", "compose.override.yml", "compose.mbox.yaml",
 	"docker-compose.yml", "docker-compose.yaml", "docker-compose.override.yml", "docker-compose.override.yaml", "docker-bake.json",
 	"pnpm-workspace.yaml", "taskfile.yml", "taskfile.yaml", "lefthook.yml", "lefthook.yaml", "azure-pipelines.yml", "appveyor.yml",
@@ -88,10 +89,10 @@ var autorun = []string{
 }
 
 // runsByItself gives the part of a path that such a program looks for; "" if there
-// is none. Names in which only case differs are one on some disks, and so are those
-// with dots or spaces behind.
+// is none. Names in which only case differs, or what nobody sees, are one on some
+// disks, and so are those with dots or spaces behind.
 func runsByItself(name string) string {
-	parts := strings.FieldsFunc(path.Clean(name), func(r rune) bool { return r == '/' || r == ':' }) // coder:.vscode
+	parts := strings.FieldsFunc(path.Clean(visible(name)), func(r rune) bool { return r == '/' || r == ':' }) // coder:.vscode
 	for _, part := range parts {
 		if strings.HasPrefix(part, ".") && part != "." {
 			return part
@@ -101,10 +102,21 @@ func runsByItself(name string) string {
 		return ""
 	}
 	last := parts[len(parts)-1]
-	if slices.Contains(autorun, strings.TrimRight(strings.ToLower(last), ". ")) {
+	seen := strings.TrimRight(last, ". ")
+	if slices.ContainsFunc(autorun, func(name string) bool { return strings.EqualFold(name, seen) }) {
 		return last
 	}
 	return ""
+}
+
+// visible is a name without the characters that some disks leave out of it.
+func visible(name string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Cf, r) {
+			return -1
+		}
+		return r
+	}, name)
 }
 
 // inRoots tells whether a path lies below one of the folders, name by name:
