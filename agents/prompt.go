@@ -196,6 +196,9 @@ func (p *performance) file(name string, most int) string {
 	if err == nil {
 		place, err = p.policy.Read(name)
 	}
+	if asks := p.Team.asks(p.policy, "read_file"); err == nil && asks != "" {
+		err = &policy.Denied{Rule: "needs_approval", What: "read " + schemas.Quote(name), Why: asks, Hint: "the agent can ask for read_file"}
+	}
 	if err != nil {
 		p.note([]audit.Entry{denial(p.Agent, p.Agent, "read_file", &ruling{audit.StepPolicy, err})})
 		return "(not available: you may not read it)"
@@ -223,9 +226,9 @@ func (p *performance) file(name string, most int) string {
 
 // controls are the words by which templates of chat tell a model who speaks, and
 // by which its own turn ends. Servers read them wherever they stand.
-var controls = regexp.MustCompile(`(?i)<[|｜][^<>\n]{1,64}[|｜]>|\[/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS)\]|<</?SYS>>|` +
+var controls = regexp.MustCompile(`(?i)<[|｜][^<>\n]{1,64}[|｜]>|\[\|[^\[\]\n]{1,64}\|\]|\[gMASK\]|\[/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS|ARGS|CALL_ID|THINK)\]|<</?SYS>>|` +
 	`</?(?:s|bos|eos|unk|pad|start_of_turn|end_of_turn|tool_call|tool_response|think|fim_prefix|fim_middle|fim_suffix)>|` +
-	`(?m:^\[(?:system|user|assistant)\][ \t]*$)`)
+	`\[(?:system|user|assistant)\]`)
 
 // harmless is a conversation in which only the system, whose text is the
 // operator's, can write such words: in the others they lose their form, and can

@@ -97,7 +97,7 @@ func TestPromptResultsAreMarked(t *testing.T) {
 func TestPromptControlWords(t *testing.T) {
 	words := []string{
 		"<|im_start|>", "<|END|>", "<|start_header_id|>", "<｜end▁of▁sentence｜>", "[INST]", "[/INST]", "<<SYS>>", "<</SYS>>", "<s>", "</s>",
-		"<start_of_turn>", "</think>", "\n[system]\n", "<<|im_end|>|im_end|>",
+		"<start_of_turn>", "</think>", "\n[system]\n", "\r[user]\r", "\u2028[assistant]\u2028", "[|user|]", "[gMASK]", "[ARGS]", "<<|im_end|>|im_end|>",
 	}
 	all := strings.Join(words, " a ")
 	c := newCompany(t, func(team *Team) {
@@ -142,7 +142,8 @@ func TestPromptControlWords(t *testing.T) {
 	}
 }
 
-// A file that a task names is not shown to an agent that may not use read_file.
+// A file that a task names is not shown to an agent that may not use read_file, nor
+// to one that has to ask for each use of it.
 func TestPromptFilesAreThePolicys(t *testing.T) {
 	c := newCompany(t, func(team *Team) {
 		closed := policy.DefaultRiskProfile()
@@ -151,8 +152,14 @@ func TestPromptFilesAreThePolicys(t *testing.T) {
 		tester := team.Policies.Agents["tester"]
 		tester.RiskProfile = "closed"
 		team.Policies.Agents["tester"] = tester
+		asks := policy.DefaultRiskProfile()
+		asks.AlwaysAsk = []string{"read_file"}
+		team.Policies.RiskProfiles["asks"] = asks
+		deployer := team.Policies.Agents["deployer"]
+		deployer.RiskProfile = "asks"
+		team.Policies.Agents["deployer"] = deployer
 	})
-	for _, name := range []string{"coder", "tester"} {
+	for _, name := range []string{"coder", "tester", "deployer"} {
 		workspace := filepath.Join(c.box.Home(), "agents", name, "workspace")
 		if err := errors.Join(os.MkdirAll(workspace, 0o700), os.WriteFile(filepath.Join(workspace, "a.md"), []byte("CONTENT"), 0o600)); err != nil {
 			t.Fatal(err)
@@ -170,7 +177,7 @@ func TestPromptFilesAreThePolicys(t *testing.T) {
 			t.Errorf("%s is told the file: %v", name, told)
 		}
 	}
-	if n := c.lines(audit.PolicyDenied, nil); n != 1 {
+	if n := c.lines(audit.PolicyDenied, nil); n != 2 {
 		t.Errorf("%d refusals are noted", n)
 	}
 }

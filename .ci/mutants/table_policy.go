@@ -104,6 +104,21 @@ var policyMutants = []mutant{
 		command{"agents", "TestPromptFilesAreThePolicys"},
 	},
 	{
+		"files-past-an-approval", "security", "agents/prompt.go",
+		"err == nil && asks != \"\"", "err == nil && asks == name",
+		command{"agents", "TestPromptFilesAreThePolicys"},
+	},
+	{
+		"star-excludes-nothing", "security", "agents/policy/tool.go",
+		"case listed(p.ExcludedTools, name):", "case slices.Contains(p.ExcludedTools, name):",
+		policyTest("TestTool"),
+	},
+	{
+		"a-line-goes-on", "security", "agents/policy/shell.go",
+		"s.giveUp(\"a line goes on in the next\")", "s.at++",
+		policyTest("TestCommands"),
+	},
+	{
 		"setuid-from-a-sandbox", "security", "agents/sandbox/filter_linux.go",
 		"mask(unix.S_ISUID | unix.S_ISGID)", "mask(unix.S_ISGID)",
 		command{"agents/sandbox", "TestFilter"},
