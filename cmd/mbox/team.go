@@ -11,7 +11,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"mbox/agents"
 	agentshome "mbox/agents-home"
@@ -150,6 +152,9 @@ func (c *Config) confinement(name string) func(*exec.Cmd) error {
 // mayStart refuses to let agents work whose folders could become others, or
 // whose sandbox cannot be had.
 func (c *Config) mayStart(names ...string) error {
+	if err := inheritNothing(); err != nil {
+		return err
+	}
 	for _, name := range names {
 		if a := c.Agents[name]; a == nil || !a.Enabled {
 			continue
@@ -163,6 +168,18 @@ func (c *Config) mayStart(names ...string) error {
 		}
 	}
 	return c.checkSandbox(names...)
+}
+
+// inheritNothing keeps what mbox was begun with open, beside its three streams,
+// from the commands of agents. Its own files are closed for them already.
+func inheritNothing() error {
+	open, err := os.ReadDir("/dev/fd")
+	for _, f := range open {
+		if fd, err := strconv.Atoi(f.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
+	return err
 }
 
 // checkSandbox refuses to work where commands are to be confined and this
