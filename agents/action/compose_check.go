@@ -39,26 +39,29 @@ func checkShared(project *types.Project) error {
 	for _, name := range project.ServiceNames() {
 		for _, v := range project.Services[name].Volumes {
 			if v.Type == types.VolumeTypeBind && !v.ReadOnly {
-				writes[filepath.Clean(v.Source)] = name
+				writes[sameFolder(v.Source)] = name
 			}
 		}
 	}
 	for _, name := range project.ServiceNames() {
 		s := project.Services[name]
 		for i, v := range s.Volumes {
-			if by := writes[filepath.Clean(v.Source)]; v.Type == types.VolumeTypeBind && by != "" && by != name {
+			if by := writes[sameFolder(v.Source)]; v.Type == types.VolumeTypeBind && by != "" && by != name {
 				return fmt.Errorf("services.%s.volumes[%d].source may be written by services.%s", name, i, by)
 			}
 		}
 		if s.Build == nil {
 			continue
 		}
-		if by := writes[filepath.Clean(s.Build.Context)]; by != "" {
+		if by := writes[sameFolder(s.Build.Context)]; by != "" {
 			return fmt.Errorf("services.%s.build.context may be written by services.%s", name, by)
 		}
 	}
 	return nil
 }
+
+// sameFolder is a name that two folders share which are one on some disk.
+func sameFolder(path string) string { return strings.ToLower(filepath.Clean(path)) }
 
 // A choice is a field of which only some values are harmless.
 type choice struct {

@@ -42,6 +42,7 @@ var (
 		"own volume":  {"driver"},
 		"network":     {"aliases"},
 		"volume":      {"bind", "read_only", "source", "target", "tmpfs", "type", "volume"},
+		"options":     {"nocopy", "subpath"},
 		"port":        {"app_protocol", "host_ip", "mode", "name", "protocol", "published", "target"},
 	}
 )
@@ -184,7 +185,11 @@ func checkServiceFields(at string, s map[string]any) error {
 		entries, _ := s[list].([]any)
 		for i, entry := range entries {
 			entry, _ := entry.(map[string]any)
-			if err := only(fmt.Sprintf("%s.%s[%d]", at, list, i), entry, fieldsOf[each]); err != nil {
+			place := fmt.Sprintf("%s.%s[%d]", at, list, i)
+			if err := only(place, entry, fieldsOf[each]); err != nil {
+				return err
+			}
+			if err := only(place+".volume", fields(entry, "volume"), fieldsOf["options"]); err != nil {
 				return err
 			}
 		}

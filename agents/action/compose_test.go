@@ -198,6 +198,8 @@ func TestComposeRefuses(t *testing.T) {
 		{serviceWith("volumes: ['data:/x/y/', './tmp:/x/./']") + "volumes: {data: {}}", "volumes[1].target lies in or over"},
 		{serviceWith("volumes: ['./a:/x']") + "  other: {image: x, volumes: ['./a:/y:ro']}", "services.other.volumes[0].source may be written by services.web"},
 		{serviceWith("volumes: ['./a:/x:ro']") + "  other: {image: x, volumes: ['a:/z', './a:/y']}\nvolumes: {a: {}}", "services.web.volumes[0].source may be written by services.other"},
+		{serviceWith("volumes: ['./a:/x']") + "  other: {image: x, volumes: ['./A:/y:ro']}", "services.other.volumes[0].source may be written by services.web"},
+		{serviceWith("volumes: [{type: volume, target: /x, volume: {labels: {a: b}}}]"), "services.web.volumes[0].volume.labels is not allowed"},
 		{serviceWith("volumes: ['./a:/x']") + "  other: {build: a}", "services.other.build.context may be written by services.web"},
 		{serviceWith("scale: 1000"), "scale is not allowed"},
 		{serviceWith("deploy: {replicas: 1000}"), "deploy.replicas is not allowed"},
