@@ -96,6 +96,9 @@ func (l *Ledger) Copy(ctx context.Context, agent string) error {
 	if err := l.copyTo(c, agent, l.End()); err != nil {
 		l.forget(folder)
 		c.close()
+		if errors.Is(err, ErrMoved) { // it has lines that the ledger has no more
+			return l.recopy(ctx, agent)
+		}
 		return err
 	}
 	l.mu.Lock()

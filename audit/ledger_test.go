@@ -227,6 +227,7 @@ func TestShortLedger(t *testing.T) {
 	if said := chain(t, l); fmt.Sprint(said) != "[one three]" {
 		t.Errorf("%q", said)
 	}
+	sameCopies(t, l)
 }
 
 // The chain runs on over midnight, and a clock that goes back does not break it.
