@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -231,7 +232,15 @@ func unsupported(err error) bool {
 // makeLocks makes the lock files that are missing, those of shards with that
 // record.
 func makeLocks(dir string, record []byte, m durable.Mode) (made int, err error) {
+	there, err := listNames(privatePath(dir, "locks"))
+	if err != nil {
+		return 0, err
+	}
+	slices.Sort(there)
 	for _, name := range lockNames() {
+		if _, found := slices.BinarySearch(there, name); found {
+			continue
+		}
 		content := blankRecord
 		if strings.HasPrefix(name, "shard-") {
 			content = record

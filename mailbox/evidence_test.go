@@ -54,10 +54,10 @@ func TestLedgerLost(t *testing.T) {
 	for name, lose := range losses {
 		for label, mode := range map[string]durable.Mode{"journaled": durable.Standard, "none": durable.None} {
 			for _, restarted := range []bool{false, true} {
+				if restarted && mode == durable.None && (name == "cut" || name == "a line tampered with") {
+					continue // nothing that a power cut does not do as well
+				}
 				t.Run(name+" "+label+map[bool]string{true: " restarted"}[restarted], func(t *testing.T) {
-					if restarted && mode == durable.None && (name == "cut" || name == "a line tampered with") {
-						t.Skip("nothing that a power cut does not do as well")
-					}
 					loseAndBringBack(t, mode, restarted, lose)
 				})
 			}
