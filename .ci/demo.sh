@@ -16,7 +16,7 @@ run mbox init || die 'no mailbox'
 say '# A coordinator, a coder and a tester are there without any entry. An agent of your own
 # is one: here a command that reads a task and prints the result.'
 echo '$ cat >> mbox.toml'
-tee -a "$MBOX_HOME/mbox.toml" <<'END'
+tee -a "$MBOX_HOME/mbox.toml" <<END
 [agents.writer]
 types = ["research", "analysis", "other"]
 exec = '"$EXAMPLES"/summarise.sh'
