@@ -126,3 +126,34 @@ func TestRecoverLinesBehindTheJournal(t *testing.T) {
 	}
 	whole(t, home)
 }
+
+// Such a recovery that is killed leaves the task's bytes where they lay: verify
+// finds no fault before the next one.
+func TestRecoverAfterIOErrorDies(t *testing.T) {
+	for k := int64(1); ; k++ {
+		b := journaledBox(t)
+		submitted(t, b)
+		remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
+			if op == durable.OpSync && path == audit.JournalPath(b.Home()) {
+				return false, errInjected
+			}
+			return true, nil
+		})
+		_, err := b.Submit(t.Context(), request("lost"))
+		remove()
+		if err == nil || audit.CheckWritable(b.Home()) == nil {
+			t.Fatalf("a flush that failed: %v", err)
+		}
+		b.Close()
+		hit, _ := dieAt(k, func() error {
+			_, err := Recover(t.Context(), b.Home(), Options{}, RecoverOptions{AfterIOError: true})
+			return err
+		})
+		if r, err := Verify(t.Context(), b.Home(), Options{}, VerifyOptions{}); err != nil || len(r.Faults) > 0 {
+			t.Errorf("%s: %v %+v", hit, err, r)
+		}
+		if hit == "" {
+			return
+		}
+	}
+}

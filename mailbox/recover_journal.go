@@ -106,7 +106,7 @@ func (r *recovery) restore(v *versions) error {
 		return nil
 	}
 	if there == "" || r.suspect && m.TX == v.txs[newest] {
-		if there, err = r.stageAnew(staged, there, v.contents[newest]); err != nil {
+		if there, err = r.stageAnew(v, staged, there); err != nil {
 			return err
 		}
 	}
@@ -122,26 +122,26 @@ func (r *recovery) restore(v *versions) error {
 
 // stageAnew flushes a content in a new inode: as the staged file, or in the place
 // of the one that is there. A flush of that one would prove nothing: the kernel
-// reports a write error once, and perhaps somebody else has been told.
-func (r *recovery) stageAnew(staged, there string, content []byte) (string, error) {
-	if err := errors.Join(removeIfThere(staged), durable.Stage(staged, content, r.b.o.Sync)); err != nil {
+// reports a write error once, and perhaps somebody else has been told. A kill on
+// the way leaves the old file where it was, and a file that no line names.
+func (r *recovery) stageAnew(v *versions, staged, there string) (string, error) {
+	anew, content := r.b.staged(string(v.id), randomHex(16)), v.contents[len(v.contents)-1]
+	if err := durable.Stage(anew, content, r.b.o.Sync); err != nil {
 		return "", err
 	}
 	if there == "" {
 		r.out.Replayed++
+		return staged, errors.Join(removeIfThere(staged), durable.Move(anew, staged))
 	}
-	if there == "" || there == staged {
-		return staged, nil
-	}
-	if err := durable.Exchange(staged, there); err != nil {
+	if err := durable.Exchange(anew, there); err != nil {
 		return "", err
 	}
-	if out, err := look(staged); err != nil {
+	if out, err := look(anew); err != nil {
 		return "", err
 	} else if out.hash != audit.Hash(content) { // a stranger's edit of this moment
-		return there, durable.Exchange(staged, there)
+		return there, durable.Exchange(anew, there)
 	}
-	return there, removeIfThere(staged)
+	return there, removeIfThere(anew)
 }
 
 // places are where a task's bytes may lie: its own folder first.
