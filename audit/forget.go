@@ -81,6 +81,9 @@ func (l *Ledger) Forget(ctx context.Context, entries iter.Seq2[Entry, error]) er
 	if err := l.writeAnew(fresh, now.Format(timeLayout), entries); err != nil {
 		return err
 	}
+	if err := l.stillHeld(nil); err != nil {
+		return err // somebody else may have begun it anew by now
+	}
 	aside := ".forgotten-" + now.Format("20060102T150405.000")
 	if err := l.putAside(aside); err != nil {
 		return err

@@ -447,10 +447,8 @@ func (l *Ledger) putBehind(torn int64, closing []byte, e Entry, now time.Time, p
 	if err := l.room(int64(len(record))); err != nil {
 		return Line{}, ticket{}, fmt.Errorf("%w: %w", ErrUnwritten, err)
 	}
-	for _, lock := range append(locks, l.gate) {
-		if err := lock.Check(); err != nil {
-			return Line{}, ticket{}, fmt.Errorf("%w: %w", ErrUnwritten, err)
-		}
+	if err := l.stillHeld(locks); err != nil {
+		return Line{}, ticket{}, err
 	}
 	if err := durable.Append(l.open.file, data); err != nil {
 		return Line{}, ticket{}, l.untouched(at.Offset, err)
@@ -479,6 +477,17 @@ func (l *Ledger) putBehind(torn int64, closing []byte, e Entry, now time.Time, p
 		return line, ticket{}, err
 	}
 	return line, l.ticket(), nil
+}
+
+// stillHeld tells, under the ledger's lock, whether the files of that one and of
+// the others are still those that are held.
+func (l *Ledger) stillHeld(others []*durable.LockFile) error {
+	for _, lock := range append(others, l.gate) {
+		if err := lock.Check(); err != nil {
+			return fmt.Errorf("%w: %w", ErrUnwritten, err)
+		}
+	}
+	return nil
 }
 
 // ticket is for the flush that makes what was appended until now durable.

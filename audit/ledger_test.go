@@ -487,3 +487,33 @@ func BenchmarkRead(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.N)*5000/b.Elapsed().Seconds(), "lines/s")
 }
+
+// Who has lost the ledger's lock file to somebody else swaps no file of the ledger.
+func TestSwappedUnderALostLock(t *testing.T) {
+	for name, row := range map[string]struct {
+		copied string
+		swap   func(l *Ledger) error
+	}{
+		"renew": {".new", func(l *Ledger) error { return l.Renew(context.Background()) }},
+		"forget": {".forget.new", func(l *Ledger) error {
+			return l.Forget(context.Background(), func(yield func(Entry, error) bool) { yield(note("coder", "anew"), nil) })
+		}},
+	} {
+		l := newLedger(t, nil)
+		appendNote(t, l, "coder", "one")
+		defer durable.SetFault(func(op durable.Op, path string) (bool, error) {
+			if op == durable.OpCreate && strings.HasSuffix(path, row.copied) {
+				if err := errors.Join(os.Remove(l.lockPath()), os.WriteFile(l.lockPath(), nil, 0o600)); err != nil {
+					t.Error(err)
+				}
+			}
+			return true, nil
+		})()
+		if err := row.swap(l); !errors.Is(err, durable.ErrReplaced) {
+			t.Errorf("%s: it was not refused: %v", name, err)
+		}
+		if said := chain(t, l); fmt.Sprint(said) != "[one]" {
+			t.Errorf("%s: the ledger has %q", name, said)
+		}
+	}
+}

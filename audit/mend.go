@@ -298,6 +298,9 @@ func (l *Ledger) renewFile(name string) error {
 	if err := durable.StageFrom(fresh, old, l.mode); err != nil {
 		return err
 	}
+	if err := l.stillHeld(nil); err != nil {
+		return err // somebody else may have appended since it was copied
+	}
 	if err := durable.Exchange(fresh, path); err != nil {
 		return err
 	}

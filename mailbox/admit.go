@@ -275,6 +275,7 @@ func (d *drop) accept(ctx context.Context, t *Task) (time.Duration, error) {
 		if second != nil {
 			defer second.unlock()
 			s = second
+			s.locks = append(s.locks, d.s.lock)
 		}
 		t.ID = made
 	}
@@ -303,6 +304,7 @@ func (d *drop) accept(ctx context.Context, t *Task) (time.Duration, error) {
 				return settleTime, ignoreBusy(err)
 			}
 			defer held.unlock()
+			s.locks = append(s.locks, held.lock)
 		}
 		if first, err := b.idOfKey(key); err != nil || first != "" {
 			if err == nil {

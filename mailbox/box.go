@@ -98,14 +98,13 @@ type Box struct {
 	boot   string
 	writer audit.Writer
 	ledger *audit.Ledger
-	shards [shards]*durable.LockFile
+	shards [shards + 1]*durable.LockFile
 	serial *durable.LockFile
-	// delegates is held from the check of a delegation until its children stand in
-	// the ledger. It comes before any shard.
-	delegates *durable.LockFile
-	start     string // startTime of this process
-	namespace string // of the numbers of processes
-	looks     bool   // it was opened by Look
+	// recoveries is held by who recovers. It comes before all others.
+	recoveries *durable.LockFile
+	start      string // startTime of this process
+	namespace  string // of the numbers of processes
+	looks      bool   // it was opened by Look
 
 	index *index
 	mu    sync.Mutex // guards index and what follows
@@ -242,7 +241,7 @@ func makeLocks(dir string, record []byte, m durable.Mode) (made int, err error) 
 			continue
 		}
 		content := blankRecord
-		if strings.HasPrefix(name, "shard-") {
+		if strings.HasPrefix(name, "shard-") || name == shardName(delegating) {
 			content = record
 		}
 		if err := makeLock(dir, name, content, m); err == nil {
@@ -259,8 +258,8 @@ func makeLock(dir, name string, content []byte, m durable.Mode) error {
 }
 
 func lockNames() []string {
-	names := append(audit.LockNames(), "recover", "router", "index", "serial", "delegate")
-	for i := range shards {
+	names := append(audit.LockNames(), "recover", "router", "index", "serial")
+	for i := range shards + 1 {
 		names = append(names, shardName(i))
 	}
 	return names
@@ -412,7 +411,7 @@ func boxOf(dir string, v version, salt []byte, o Options, looks bool) (*Box, err
 		b.shards[i] = durable.NewLockFile(privatePath(dir, "locks", shardName(i)))
 	}
 	b.serial = durable.NewLockFile(privatePath(dir, "locks", "serial"))
-	b.delegates = durable.NewLockFile(privatePath(dir, "locks", "delegate"))
+	b.recoveries = durable.NewLockFile(privatePath(dir, "locks", "recover"))
 	return b, nil
 }
 
@@ -427,7 +426,7 @@ func (b *Box) Close() error {
 		l.Close()
 	}
 	b.serial.Close()
-	b.delegates.Close()
+	b.recoveries.Close()
 	if last != nil {
 		last.w.close()
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"mbox/audit"
+	"mbox/mailbox/durable"
 	"mbox/schemas"
 )
 
@@ -121,18 +122,19 @@ func (c *Claim) Delegate(ctx context.Context, d Delegation) ([]ID, error) {
 // time in the whole mailbox: two that were checked side by side would each find
 // what the other one closes, a circle or the budget, still open.
 func (c *Claim) createAll(ctx context.Context, d Delegation, order []int) (ids []ID, err error) {
-	if _, err := c.box.delegates.Acquire(ctx, c.box.o.LockWait); err != nil {
-		return nil, lockError(err)
+	s, err := c.box.lockShardNumber(ctx, delegating)
+	if err != nil {
+		return nil, err
 	}
-	defer c.box.delegates.Unlock()
+	defer s.unlock()
 	if err := c.mayDelegate(ctx, d); err != nil {
 		return nil, taskError(c.ID(), err)
 	}
 	ids = make([]ID, len(d.Children))
 	for _, i := range order {
-		ids[i], err = c.create(ctx, d, i, ids)
+		ids[i], err = c.create(ctx, s.locks, d, i, ids)
 		if errors.Is(err, ErrCommitted) { // said again it settles what the first left; the delegation itself is not committed
-			ids[i], err = c.create(ctx, d, i, ids)
+			ids[i], err = c.create(ctx, s.locks, d, i, ids)
 		}
 		if err != nil {
 			return nil, notYet(err)
@@ -270,8 +272,8 @@ func (c *Claim) childKey(i int) string {
 	return fmt.Sprintf("%s%s/%d/%d", delegated, c.ID(), c.Task.Mbox.Epoch, i)
 }
 
-// create submits one child.
-func (c *Claim) create(ctx context.Context, d Delegation, i int, ids []ID) (ID, error) {
+// create submits one child. Its line rests on these locks as well.
+func (c *Claim) create(ctx context.Context, under []*durable.LockFile, d Delegation, i int, ids []ID) (ID, error) {
 	b, parent := c.box, c.Task
 	n := *d.Children[i].Task
 	n.ID, n.Source = "", Source{Agent: c.agent, Session: parent.Source.Session, User: parent.Source.User}
@@ -291,7 +293,7 @@ func (c *Claim) create(ctx context.Context, d Delegation, i int, ids []ID) (ID, 
 	if m.Budget == nil {
 		m.Budget = d.Budget
 	}
-	return b.submitNew(ctx, &n, Budget{SpentChildren: 1})
+	return b.submitNew(ctx, under, &n, Budget{SpentChildren: 1})
 }
 
 // await gives the task back until the children have ended.

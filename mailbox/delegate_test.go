@@ -249,7 +249,7 @@ func TestParentEnds(t *testing.T) {
 func TestOrphans(t *testing.T) {
 	b, c := family(t, Options{})
 	d := Delegation{Children: []Child{child("a", "1"), child("b", "2")}, Join: JoinAll}
-	first, err := c.create(context.Background(), d, 0, make([]ID, 2))
+	first, err := c.create(context.Background(), nil, d, 0, make([]ID, 2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +274,7 @@ func TestOrphans(t *testing.T) {
 func TestDelegateAgain(t *testing.T) {
 	b, c := family(t, Options{})
 	d := Delegation{Children: []Child{child("a", "1"), child("b", "2")}, Join: JoinAll, Budget: Budget{SpentChildren: 2}}
-	first, err := c.create(context.Background(), d, 0, make([]ID, 2))
+	first, err := c.create(context.Background(), nil, d, 0, make([]ID, 2))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -139,7 +139,7 @@ func TestOldSnapshot(t *testing.T) {
 func TestOrphanOfAnEarlierClaim(t *testing.T) {
 	b, c := family(t, Options{})
 	d := Delegation{Children: []Child{child("a", "1")}, Join: JoinAll}
-	id, err := c.create(context.Background(), d, 0, make([]ID, 1))
+	id, err := c.create(context.Background(), nil, d, 0, make([]ID, 1))
 	must(t, err)
 	must(t, c.Fail(context.Background(), Failure{TaskError: TaskError{Code: "worker_lost"}}))
 	must(t, os.Rename(b.path("tasks/pending/parent.json"), b.path("tasks/in-progress/parent.json"))) // claimed before anybody tends

@@ -128,7 +128,7 @@ func (w *clan) halfDelegate(t *rapid.T) {
 	c := w.renewed(k)
 	n := rapid.IntRange(1, len(children)).Draw(t, "made")
 	for i := range n {
-		id, err := c.create(context.Background(), d, i, ids)
+		id, err := c.create(context.Background(), nil, d, i, ids)
 		must(t, err)
 		ids[i] = id
 		children[i].id = id

@@ -305,7 +305,7 @@ func (r *recovery) stop(why string) error {
 	}
 	e := r.b.alarmEntry("", randomHex(16), "gone", why, why)
 	e.TaskID, e.Action = nil, "mbox: "+why+"; nothing is written until they are back"
-	_, err := r.b.ledger.Append(r.ctx, e)
+	_, err := r.say(e)
 	if err == nil {
 		err = r.b.ledger.Copy(r.ctx, audit.MboxAgent)
 	}

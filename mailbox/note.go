@@ -50,8 +50,8 @@ func (b *Box) note(ctx context.Context, s *shard, tx string, e audit.Entry) erro
 	if err := s.mark(dirty{kind: "note", name: e.Agent, tx: tx, at: b.ledger.End()}); err != nil {
 		return err
 	}
-	if _, err := b.ledger.Append(ctx, e, s.lock); errors.Is(err, audit.ErrUnwritten) {
-		return errors.Join(lockError(err), s.clean())
+	if _, err := b.say(ctx, s.locks, e, audit.Payload{}); errors.Is(err, audit.ErrUnwritten) {
+		return errors.Join(err, s.clean())
 	} else if err != nil {
 		return err
 	}

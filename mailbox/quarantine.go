@@ -138,7 +138,7 @@ func hashKeptAt(path string) (string, error) {
 // are somebody's new file: they stay, or go back when they came along. What was
 // to be kept is gone then, and a line of its own says so, for the one before
 // names an entry that never came.
-func (b *Box) finishKept(ctx context.Context, k *kept, path string) error {
+func (b *Box) finishKept(ctx context.Context, s *shard, k *kept, path string) error {
 	to := b.path("tasks", "quarantine", k.Entry)
 	right, err := holds(path, k.SHA256)
 	if err != nil {
@@ -153,10 +153,10 @@ func (b *Box) finishKept(ctx context.Context, k *kept, path string) error {
 			return err
 		}
 	}
-	if err := b.sendBack(ctx, k, to, path); err != nil {
+	if err := b.sendBack(ctx, s, k, to, path); err != nil {
 		return err
 	}
-	if err := b.sayGone(ctx, k, to); err != nil {
+	if err := b.sayGone(ctx, s, k, to); err != nil {
 		return err
 	}
 	if err := b.sweep(k.Entry + reasonSuffix); err != nil {
@@ -184,7 +184,7 @@ func holds(path, hash string) (bool, error) {
 // sendBack undoes the move of a file that took the place of the one to be kept
 // after that was looked at last. The entry's own bytes are not touched later
 // than their reason has joined them.
-func (b *Box) sendBack(ctx context.Context, k *kept, to, path string) error {
+func (b *Box) sendBack(ctx context.Context, s *shard, k *kept, to, path string) error {
 	if staged, err := b.reasonStaged(k.Entry); err != nil || !staged {
 		return err
 	}
@@ -197,7 +197,7 @@ func (b *Box) sendBack(ctx context.Context, k *kept, to, path string) error {
 		return nil
 	case errors.Is(err, fs.ErrExist): // and yet another has come
 		why := reason{Reason: "it came while another file of its name was put into quarantine, and a third came then"}
-		return b.setAside(ctx, nil, to, filepath.Base(path), audit.Reconcile, why)
+		return b.setAside(ctx, s, to, filepath.Base(path), audit.Reconcile, why)
 	}
 	return err
 }
@@ -224,7 +224,7 @@ type goneDetails struct {
 // transition that names the entry, and again when that is settled. Its reason is
 // staged until then: without one the entry was there, and whoever took it away
 // is not excused.
-func (b *Box) sayGone(ctx context.Context, k *kept, to string) error {
+func (b *Box) sayGone(ctx context.Context, s *shard, k *kept, to string) error {
 	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -234,13 +234,13 @@ func (b *Box) sayGone(ctx context.Context, k *kept, to string) error {
 	if said, err := b.lineWith(`"gone":"` + k.Entry + `"`); err != nil || said != nil {
 		return err
 	}
-	_, err := b.ledger.Append(ctx, audit.Entry{
+	_, err := b.say(ctx, s.locks, audit.Entry{
 		Agent: audit.MboxAgent, Event: audit.Reconcile,
 		Action: "mbox could not keep " + k.Entry + ": it was replaced or removed on its way into quarantine",
 		Details: audit.Details(goneDetails{
 			Gone: k.Entry, SHA256: k.SHA256, Reason: "replaced or removed on its way into quarantine", TX: randomHex(16), Writer: b.writer,
 		}),
-	})
+	}, audit.Payload{})
 	if err != nil {
 		return err
 	}
@@ -266,9 +266,9 @@ type asideDetails struct {
 }
 
 // setAside moves a file of a stranger into quarantine: its bytes are flushed,
-// the reason is staged, the line is appended, and then the renames follow. With
-// a shard it marks the dirty record itself; without one it runs inside a
-// transition, whose own record makes settle come back to it.
+// the reason is staged, the line is appended, and then the renames follow. It
+// marks the dirty record itself, unless one stands there: then it runs inside a
+// transition, whose record makes settle come back to it.
 func (b *Box) setAside(ctx context.Context, s *shard, path, name string, event audit.Event, why reason) error {
 	return b.putAside(ctx, s, path, nil, name, event, why)
 }
@@ -282,7 +282,8 @@ func (b *Box) putAside(ctx context.Context, s *shard, path string, data []byte, 
 	tx := randomHex(16)
 	why.Name = schemas.Sentence(name, 120)
 	k := &keeping{path: path, entry: entryName(name, tx), why: why}
-	if s != nil {
+	inside := s.dirty
+	if !inside {
 		if err := s.mark(dirty{kind: "drop", name: name, tx: tx, at: b.ledger.End()}); err != nil {
 			return err
 		}
@@ -290,29 +291,29 @@ func (b *Box) putAside(ctx context.Context, s *shard, path string, data []byte, 
 	if data != nil {
 		k.path = privatePath(b.home, "tmp", k.entry)
 		if err := durable.Stage(k.path, data, durable.None); err != nil { // stageReason flushes it
-			return errors.Join(err, removeIfThere(k.path), b.abortAside(s, k))
+			return errors.Join(err, removeIfThere(k.path), b.abortAside(s, k, inside))
 		}
 	}
 	if err := b.stageReason(k); err != nil {
-		return errors.Join(err, b.abortAside(s, k))
+		return errors.Join(err, b.abortAside(s, k, inside))
 	}
 	e := b.asideEntry(k, tx, event)
-	if _, err := b.ledger.Append(ctx, e, s.held()...); errors.Is(err, audit.ErrUnwritten) {
-		return errors.Join(lockError(err), b.abortAside(s, k))
+	if _, err := b.say(ctx, s.locks, e, audit.Payload{}); errors.Is(err, audit.ErrUnwritten) {
+		return errors.Join(err, b.abortAside(s, k, inside))
 	} else if err != nil {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
-	if err := b.finishKept(ctx, &kept{Entry: k.entry, SHA256: k.sha}, k.path); err != nil {
+	if err := b.finishKept(ctx, s, &kept{Entry: k.entry, SHA256: k.sha}, k.path); err != nil {
 		return err
 	}
 	if err := b.ledger.Copy(ctx, e.Agent); err != nil {
 		return err
 	}
-	if s != nil {
-		return s.clean()
+	if inside {
+		return nil
 	}
-	return nil
+	return s.clean()
 }
 
 func (b *Box) asideEntry(k *keeping, tx string, event audit.Event) audit.Entry {
@@ -334,8 +335,8 @@ func (b *Box) asideEntry(k *keeping, tx string, event audit.Event) audit.Entry {
 	return e
 }
 
-func (b *Box) abortAside(s *shard, k *keeping) error {
-	if err := removeIfThere(b.stagedReason(k.entry)); err != nil || s == nil {
+func (b *Box) abortAside(s *shard, k *keeping, inside bool) error {
+	if err := removeIfThere(b.stagedReason(k.entry)); err != nil || inside {
 		return err
 	}
 	if k.path == privatePath(b.home, "tmp", k.entry) {

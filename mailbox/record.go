@@ -260,8 +260,8 @@ func (b *Box) writeRecord(ctx context.Context, s *shard, f *filing) error {
 	if f.task != "" && f.task != "none" {
 		e.TaskID = &f.task
 	}
-	if _, err := b.ledger.Append(ctx, e, s.lock); errors.Is(err, audit.ErrUnwritten) {
-		return errors.Join(lockError(err), removeIfThere(staged), s.clean())
+	if _, err := b.say(ctx, s.locks, e, audit.Payload{}); errors.Is(err, audit.ErrUnwritten) {
+		return errors.Join(err, removeIfThere(staged), s.clean())
 	} else if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"mbox/audit"
-	"mbox/mailbox/durable"
 )
 
 // RecoverOptions say what recovery may do beyond finishing what was begun.
@@ -70,11 +69,10 @@ func Recover(ctx context.Context, dir string, o Options, r RecoverOptions) (Reco
 		return Recovered{}, err
 	}
 	defer b.Close()
-	lock, err := durable.AcquireLock(ctx, privatePath(b.home, "locks", "recover"), b.o.LockWait)
-	if err != nil {
+	if _, err := b.recoveries.Acquire(ctx, b.o.LockWait); err != nil {
 		return Recovered{}, lockError(err)
 	}
-	defer lock.Unlock()
+	defer b.recoveries.Unlock()
 	// A lock file that is made while others hold the old one excludes nobody, but
 	// for what remadeRecord and sayRemade do.
 	if r.made, err = makeLocks(dir, remadeRecord, o.Sync); err != nil {
@@ -117,9 +115,9 @@ func (b *Box) recoversElsewhere() bool {
 	if errors.Is(audit.CheckWritable(b.home), ErrReadOnly) {
 		return true
 	}
-	lock, err := durable.TryLock(privatePath(b.home, "locks", "recover"))
+	_, err := b.recoveries.Try()
 	if err == nil {
-		lock.Unlock()
+		b.recoveries.Unlock()
 	}
 	return errors.Is(err, ErrBusy)
 }
@@ -128,11 +126,10 @@ func (b *Box) recoversElsewhere() bool {
 // record again: somebody else may have done it. Where the record says nothing
 // of what is wrong, anyway is true.
 func (b *Box) recoverAll(ctx context.Context, anyway bool) error {
-	lock, err := durable.AcquireLock(ctx, privatePath(b.home, "locks", "recover"), 10*time.Minute)
-	if err != nil {
+	if _, err := b.recoveries.Acquire(ctx, 10*time.Minute); err != nil {
 		return lockError(err)
 	}
-	defer lock.Unlock()
+	defer b.recoveries.Unlock()
 	if !anyway {
 		now, err := currentBoot(b.home)
 		if err != nil {
@@ -143,7 +140,7 @@ func (b *Box) recoverAll(ctx context.Context, anyway bool) error {
 		}
 	}
 	begun := time.Now()
-	_, err = b.recover(ctx, RecoverOptions{})
+	_, err := b.recover(ctx, RecoverOptions{})
 	if errors.Is(err, ErrGone) {
 		b.mu.Lock()
 		b.judgedAt, b.judging = time.Now(), time.Since(begun)

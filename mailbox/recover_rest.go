@@ -60,7 +60,7 @@ func (r *recovery) asides() error {
 		if d, set, err := readDirty(s.lock.Path()); set && err == nil && d.tx == tx {
 			return nil // shards sees to it: the record knows the file's true name
 		}
-		return r.finishAside(tx)
+		return r.finishAside(s, tx)
 	})
 }
 
@@ -72,7 +72,7 @@ func (r *recovery) staged() error {
 		if _, set, err := readDirty(s.lock.Path()); set || err != nil {
 			return err // its holder has died just now: the next one settles it
 		}
-		if kept, err := r.keepCut(name); kept || err != nil {
+		if kept, err := r.keepCut(s, name); kept || err != nil {
 			return err
 		}
 		return r.b.sweep(name)
@@ -112,7 +112,7 @@ func (r *recovery) eachStaged(do func(s *shard, name string) error) error {
 
 // keepCut puts a staged file away whose line a power cut took. What has a line
 // that counts was brought to its place before.
-func (r *recovery) keepCut(name string) (bool, error) {
+func (r *recovery) keepCut(s *shard, name string) (bool, error) {
 	_, tx, ok := cutLast(name, "~")
 	if !ok || strings.HasSuffix(name, reasonSuffix) {
 		return false, nil
@@ -129,13 +129,13 @@ func (r *recovery) keepCut(name string) (bool, error) {
 	}
 	r.out.Quarantine++
 	path := privatePath(r.b.home, "tmp", name)
-	return true, r.b.setAside(r.ctx, nil, path, name, audit.Reconcile, reason{Reason: why})
+	return true, r.b.setAside(r.ctx, s, path, name, audit.Reconcile, reason{Reason: why})
 }
 
 // shards settles what dirty records are left and blanks them. A damaged one
 // cannot be settled; the recovery until here has done it.
 func (r *recovery) shards() error {
-	for i := range shards {
+	for i := range r.b.shards {
 		_, set, err := readDirty(privatePath(r.b.home, "locks", shardName(i)))
 		if err != nil && !errors.Is(err, errDamagedRecord) {
 			return err
@@ -148,7 +148,7 @@ func (r *recovery) shards() error {
 			return err
 		}
 		if d, set, bad := readDirty(s.lock.Path()); set && bad == nil {
-			err = r.settle(d)
+			err = r.settle(s, d)
 		}
 		if err == nil {
 			err = s.clean()
@@ -163,22 +163,22 @@ func (r *recovery) shards() error {
 
 // settle settles a dirty record. What a power cut took the line of is kept
 // before that, because settle takes it for what was never written.
-func (r *recovery) settle(d dirty) error {
+func (r *recovery) settle(s *shard, d dirty) error {
 	found, _, _, err := r.b.linesSince(d, nil)
 	if err != nil {
 		return err
 	}
 	if len(found) == 0 {
-		if _, err := r.keepCut(d.name + "~" + d.tx); err != nil {
+		if _, err := r.keepCut(s, d.name+"~"+d.tx); err != nil {
 			return err
 		}
 	}
-	return r.b.settle(r.ctx, d)
+	return r.b.settle(r.ctx, s, d)
 }
 
 // finishAside finishes putting bytes away whose line is committed, where no
 // dirty record tells of it any more.
-func (r *recovery) finishAside(tx string) error {
+func (r *recovery) finishAside(s *shard, tx string) error {
 	e, err := r.b.lineWith(`"tx":"` + tx + `"`)
 	if err != nil || e == nil {
 		return err
@@ -186,7 +186,7 @@ func (r *recovery) finishAside(tx string) error {
 	if _, ok := moveOf(e); ok {
 		return nil // bring has seen to it
 	}
-	return r.b.redo(r.ctx, dirty{kind: "drop"}, e)
+	return r.b.redo(r.ctx, s, dirty{kind: "drop"}, e)
 }
 
 func (r *recovery) copies() error { return r.b.ledger.MendCopies(r.ctx) }
@@ -195,7 +195,7 @@ func (r *recovery) copies() error { return r.b.ledger.MendCopies(r.ctx) }
 // one that died, before any shard of which it was is let go of.
 func (r *recovery) sayRemade() error {
 	remade := r.out.Locks > 0
-	for i := range shards {
+	for i := range r.b.shards {
 		data, err := durable.Read(privatePath(r.b.home, "locks", shardName(i)), MaxTask)
 		if err != nil {
 			return lockError(err)
@@ -205,8 +205,13 @@ func (r *recovery) sayRemade() error {
 	if !remade {
 		return nil
 	}
-	_, err := r.b.ledger.Append(r.ctx, r.saying("mbox: lock files made anew", "lock files made anew", randomHex(16)))
+	_, err := r.say(r.saying("mbox: lock files made anew", "lock files made anew", randomHex(16)))
 	return err
+}
+
+// say appends a line of the recovery itself.
+func (r *recovery) say(e audit.Entry) (audit.Line, error) {
+	return r.b.say(r.ctx, []*durable.LockFile{r.b.recoveries}, e, audit.Payload{})
 }
 
 // saying is a line about the home.

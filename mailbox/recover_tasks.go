@@ -143,10 +143,17 @@ func (r *recovery) again(id ID, f *fate) (*fate, error) {
 	return &fate{e.Agent, m, e.Time()}, nil
 }
 
-// shard takes a task's lock without settling: recovery is the settling.
+// shard takes a task's lock without settling: recovery is the settling, and what
+// a dead holder's record tells is left for it.
 func (r *recovery) shard(id ID) (*shard, error) { return r.shardNumber(shardOf(string(id))) }
 
-func (r *recovery) shardNumber(number int) (*shard, error) { return r.b.holdShard(r.ctx, number) }
+func (r *recovery) shardNumber(number int) (*shard, error) {
+	s, err := r.b.holdShard(r.ctx, number)
+	if err == nil {
+		s.dirty, s.locks = true, append(s.locks, r.b.recoveries)
+	}
+	return s, err
+}
 
 // bring puts the right bytes into the right folder, wherever they lie.
 func (r *recovery) bring(s *shard, id ID, f *fate, place string, rest []string) error {
@@ -190,14 +197,14 @@ func (r *recovery) bring(s *shard, id ID, f *fate, place string, rest []string) 
 			return err
 		}
 	}
-	if _, err := b.finish(r.ctx, id, f.m, f.agent, f.at); err != nil {
+	if _, err := b.finish(r.ctx, s, id, f.m, f.agent, f.at); err != nil {
 		return err
 	}
 	if err := b.dropOtherLeases(id); err != nil {
 		return err
 	}
 	r.out.Mended++
-	return r.clear(id, f, place, rest)
+	return r.clear(s, id, f, place, rest)
 }
 
 // outOfReach tells whether the right bytes lie in another live folder, where
@@ -232,18 +239,18 @@ func (r *recovery) atHand(place, staged string, id ID, f *fate, rest []string) (
 
 // clear removes what is left of older versions once the right one is in place,
 // and keeps what is no version of ours.
-func (r *recovery) clear(id ID, f *fate, place string, rest []string) error {
+func (r *recovery) clear(s *shard, id ID, f *fate, place string, rest []string) error {
 	b := r.b
 	for _, p := range rest {
 		path := b.path(p)
-		s, err := look(path)
-		if err != nil || !s.there || path == place {
+		seen, err := look(path)
+		if err != nil || !seen.there || path == place {
 			if err != nil {
 				return err
 			}
 			continue
 		}
-		if s.hash != "" && (s.hash == hashOf(f.m.After) || s.hash == hashOf(f.m.Before) || s.hash == f.m.Found) {
+		if seen.hash != "" && (seen.hash == hashOf(f.m.After) || seen.hash == hashOf(f.m.Before) || seen.hash == f.m.Found) {
 			if err := removeIfThere(path); err != nil {
 				return err
 			}
@@ -255,7 +262,7 @@ func (r *recovery) clear(id ID, f *fate, place string, rest []string) error {
 		if strings.HasPrefix(p, ".mbox/tmp/") {
 			continue // staged for a move that was not made: swept with its dirty record
 		}
-		if err := b.setAside(r.ctx, nil, path, id.file(), audit.Reconcile, reason{Reason: "a file of a task that lies elsewhere", Task: id}); err != nil {
+		if err := b.setAside(r.ctx, s, path, id.file(), audit.Reconcile, reason{Reason: "a file of a task that lies elsewhere", Task: id}); err != nil {
 			return err
 		}
 		r.out.Quarantine++
@@ -290,7 +297,7 @@ func (r *recovery) lost(s *shard, id ID, f *fate, place string, rest []string) e
 		if seen, err := look(b.path(p)); err != nil || !seen.there {
 			continue
 		}
-		if err := b.setAside(r.ctx, nil, b.path(p), id.file(), audit.Reconcile, reason{Reason: "lost: the content that the ledger names is nowhere, this was left", Code: "lost", Task: id}); err != nil {
+		if err := b.setAside(r.ctx, s, b.path(p), id.file(), audit.Reconcile, reason{Reason: "lost: the content that the ledger names is nowhere, this was left", Code: "lost", Task: id}); err != nil {
 			return err
 		}
 		r.out.Quarantine++

@@ -2,10 +2,13 @@ package mailbox
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
@@ -31,6 +34,22 @@ func stoppedAt(t *testing.T, op durable.Op, path string, verb func() error, mean
 		t.Fatalf("there was no %s of %s", op, path)
 	}
 	return err
+}
+
+// lose removes lock files and makes them anew.
+func (b *Box) lose(t *testing.T, gone func(lock string) bool) {
+	t.Helper()
+	for _, lock := range lockNames() {
+		if gone(lock) {
+			must(t, os.Remove(privatePath(b.home, "locks", lock)))
+		}
+	}
+	_, err := Recover(t.Context(), b.home, b.o, RecoverOptions{})
+	must(t, err)
+}
+
+func only(locks ...string) func(string) bool {
+	return func(lock string) bool { return slices.Contains(locks, lock) }
 }
 
 // A process that stands still anywhere before its line, whose lock files are
@@ -62,14 +81,7 @@ func TestOneTruth(t *testing.T) {
 				held, err := other.Held(t.Context(), "x", c.Token())
 				must(t, err)
 				err = stoppedAt(t, at.op, at.path, func() error { return c.Complete(t.Context(), Result{Output: []byte(`"the stopped"`)}) }, func() {
-					for _, lock := range lockNames() {
-						if gone(lock) {
-							must(t, os.Remove(privatePath(b.home, "locks", lock)))
-						}
-					}
-					if _, err := Recover(t.Context(), b.home, b.o, RecoverOptions{}); err != nil {
-						t.Fatal(err)
-					}
+					b.lose(t, gone)
 					must(t, held.Complete(t.Context(), Result{Output: []byte(`"the other"`)}))
 				})
 				if err == nil {
@@ -102,13 +114,150 @@ func TestOneTruth(t *testing.T) {
 	}
 }
 
+// A line may rest on more locks than that of its task: one that is lost and made
+// anew while a process stands still with it lets that process say nothing.
+func TestOneTruthOfOtherLocks(t *testing.T) {
+	keyed := func(id ID) *Task {
+		return &Task{ID: id, Task: Request{Title: "x"}, Mbox: Meta{IdempotencyKey: "k"}}
+	}
+	for name, row := range map[string]struct {
+		lock    string
+		prepare func(t *testing.T, b, other *Box) (stopped, faster func() error)
+	}{
+		"of a key": {shardName(shardOf("key:k")), func(t *testing.T, b, other *Box) (stopped, faster func() error) {
+			submit := func(b *Box, id ID) func() error {
+				return func() error { _, err := b.Submit(t.Context(), keyed(id)); return err }
+			}
+			return submit(b, "a"), submit(other, "b")
+		}},
+		"of a drop": {shardName(shardOf("no id")), func(t *testing.T, b, other *Box) (stopped, faster func() error) {
+			b.drop(t, "no id.json", `{"task":{"title":"x"}}`)
+			return func() error { return scanNow(b) }, func() error { return scanNow(other) }
+		}},
+		"of a drop's key": {shardName(shardOf("key:k")), func(t *testing.T, b, other *Box) (stopped, faster func() error) {
+			b.drop(t, "a.json", `{"task":{"title":"x"},"mbox":{"idempotency_key":"k"}}`)
+			return func() error { return scanNow(b) }, func() error { _, err := other.Submit(t.Context(), keyed("b")); return err }
+		}},
+		"of delegations": {shardName(delegating), func(t *testing.T, b, other *Box) (stopped, faster func() error) {
+			submit(t, b, &Task{ID: "parent", Task: Request{Title: "x"}, Assignment: Assignment{TargetAgent: "boss"}})
+			delegate(t, claimAs(t, b, "boss"), "", child("coder", "1"), child("tester", "2"))
+			coder := claimAs(t, b, "coder")
+			claim := claimAs(t, b, "tester")
+			tester, err := other.Held(t.Context(), claim.ID(), claim.Token())
+			must(t, err)
+			to := func(c *Claim, agent string) func() error {
+				return func() error {
+					_, err := c.Delegate(t.Context(), Delegation{Children: []Child{child(agent, "3")}})
+					return err
+				}
+			}
+			return to(coder, "tester"), to(tester, "coder") // together they would be a circle
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBox(t, Options{})
+			other := opened(t, b.home, b.o)
+			stopped, faster := row.prepare(t, b, other)
+			before := len(created(t, b))
+			err := stoppedAt(t, durable.OpWriteAt, "locks/shard-", stopped, func() {
+				b.lose(t, only(row.lock))
+				must(t, faster())
+			})
+			if !errors.Is(err, durable.ErrReplaced) {
+				t.Errorf("it was not refused: %v", err)
+			}
+			if now := created(t, b); len(now) != before+1 {
+				t.Errorf("two of them happened: %v", now[before:])
+			}
+			mustScan(t, b)
+			whole(t, b.home)
+		})
+	}
+}
+
+// created are the tasks that were created, in the order of their lines.
+func created(t *testing.T, b *Box) (ids []ID) {
+	t.Helper()
+	for _, e := range lines(t, b, "") {
+		if e.Event == audit.TaskCreated {
+			ids = append(ids, ID(e.Task()))
+		}
+	}
+	return ids
+}
+
+// Who stood still behind his line, and finds his task where others have brought it
+// meanwhile, takes nothing for a stranger's and says nothing.
+func TestStoppedBehindTheLine(t *testing.T) {
+	for name, move := range map[string]func(c *Claim) error{
+		"and it has ended": func(c *Claim) error { return c.Complete(context.Background(), Result{}) },
+		"and it goes on":   func(c *Claim) error { return c.Progress(context.Background(), Progress{Message: "further"}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := newClock()
+			b := newBox(t, clock.options())
+			sent(t, b, "x")
+			c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
+			must(t, err)
+			other := opened(t, b.home, b.o)
+			held, err := other.Held(t.Context(), "x", c.Token())
+			must(t, err)
+			said := 0
+			err = stoppedAt(t, durable.OpExchange, "in-progress/x.json", func() error { return c.Progress(t.Context(), Progress{}) }, func() {
+				b.lose(t, only(shardName(shardOf("x"))))
+				clock.turn(2 * time.Second)
+				must(t, move(held))
+				said = len(lines(t, other, ""))
+			})
+			if err == nil {
+				t.Error("it was acknowledged")
+			}
+			again := opened(t, b.home, b.o)
+			if now := lines(t, again, ""); len(now) != said {
+				t.Errorf("it wrote lines: %+v", now[said:])
+			}
+			whole(t, b.home)
+		})
+	}
+}
+
+// A recovery that stood still while its lock was lost, and another did all of it,
+// says nothing any more.
+func TestOneRecoverySays(t *testing.T) {
+	b := newBox(t, Options{Sync: durable.Strict})
+	sent(t, b, "x")
+	must(t, os.Remove(privatePath(b.home, "locks", shardName(shardOf("x")))))
+	err := stoppedAt(t, durable.OpSyncDir, ".mbox/locks", func() error {
+		_, err := Recover(t.Context(), b.home, b.o, RecoverOptions{})
+		return err
+	}, func() { b.lose(t, only("recover")) })
+	if !errors.Is(err, durable.ErrReplaced) {
+		t.Errorf("it was not refused: %v", err)
+	}
+	said := 0
+	for _, e := range lines(t, b, "") {
+		if strings.Contains(e.Action, "made anew") {
+			said++
+		}
+	}
+	if said != 1 {
+		t.Errorf("lock files were made anew %d times", said)
+	}
+}
+
 // A recovery that was killed between making a lock file and saying so is gone on
 // with before anybody takes the lock.
 func TestRemadeIsSaidBeforeItIsTaken(t *testing.T) {
+	for _, number := range []int{shardOf("x"), delegating} {
+		t.Run(shardName(number), func(t *testing.T) { remadeIsSaid(t, number) })
+	}
+}
+
+func remadeIsSaid(t *testing.T, number int) {
 	b := newBox(t, Options{})
 	sent(t, b, "x")
 	must(t, b.Close())
-	path := privatePath(b.home, "locks", shardName(shardOf("x")))
+	path := privatePath(b.home, "locks", shardName(number))
 	must(t, os.Remove(path))
 	killed := errors.New("killed")
 	remove := durable.SetFault(func(op durable.Op, at string) (bool, error) {
@@ -124,7 +273,7 @@ func TestRemadeIsSaidBeforeItIsTaken(t *testing.T) {
 	}
 	again, err := open(b.home, b.o)
 	must(t, err)
-	if s, err := again.lockShard(t.Context(), "x"); err == nil {
+	if s, err := again.lockShardNumber(t.Context(), number); err == nil {
 		s.unlock()
 		t.Error("the lock is given")
 	} else if !errors.Is(err, errDamagedRecord) {

@@ -35,7 +35,7 @@ func (b *Box) settleAll(ctx context.Context) error {
 		b.settledAt = time.Now()
 		b.mu.Unlock()
 	}()
-	for i := range shards {
+	for i := range b.shards {
 		_, set, err := readDirty(privatePath(b.home, "locks", shardName(i)))
 		if !set && err == nil {
 			continue
@@ -70,7 +70,7 @@ func (b *Box) settleShard(ctx context.Context, number int) error {
 // disk, and then read from the record's place on. A line with the record's tx
 // means finish, none means undo. What it was putting aside on the way is put
 // aside first: its line names the entry, and finishing would make another one.
-func (b *Box) settle(ctx context.Context, d dirty) error {
+func (b *Box) settle(ctx context.Context, s *shard, d dirty) error {
 	if err := b.ledger.Flushed(ctx); err != nil {
 		return err
 	}
@@ -83,12 +83,12 @@ func (b *Box) settle(ctx context.Context, d dirty) error {
 		return err
 	}
 	for _, e := range asides {
-		if err := b.redo(ctx, dirty{kind: "drop"}, &e); err != nil {
+		if err := b.redo(ctx, s, dirty{kind: "drop"}, &e); err != nil {
 			return err
 		}
 	}
 	for _, e := range found {
-		if err := b.redo(ctx, d, &e); err != nil {
+		if err := b.redo(ctx, s, d, &e); err != nil {
 			return err
 		}
 	}
@@ -151,13 +151,13 @@ func (b *Box) linesSince(d dirty, names []string) (found, asides []audit.Entry, 
 // task's last was finished before the next was begun: the record that names it
 // is a stale one that a power cut brought back, and so may be the file that it
 // would find.
-func (b *Box) redo(ctx context.Context, d dirty, e *audit.Entry) error {
+func (b *Box) redo(ctx context.Context, s *shard, d dirty, e *audit.Entry) error {
 	if m, ok := moveOf(e); ok {
 		_, last, err := b.lastMove(ID(e.Task()))
 		if err != nil || last != nil && last.TX != m.TX {
 			return err
 		}
-		_, err = b.finish(ctx, ID(e.Task()), m, e.Agent, e.Time())
+		_, err = b.finish(ctx, s, ID(e.Task()), m, e.Agent, e.Time())
 		return err
 	}
 	switch d.kind {
@@ -170,7 +170,7 @@ func (b *Box) redo(ctx context.Context, d dirty, e *audit.Entry) error {
 		if d.name != "" && !strings.HasPrefix(a.Place, ".mbox/tmp/") {
 			path = filepath.Join(filepath.Dir(path), d.name) // the line has the name made printable
 		}
-		return b.finishKept(ctx, &kept{Entry: a.Entry, SHA256: a.SHA256}, path)
+		return b.finishKept(ctx, s, &kept{Entry: a.Entry, SHA256: a.SHA256}, path)
 	case "record":
 		return b.placeRecord(e)
 	}

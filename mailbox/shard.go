@@ -21,7 +21,16 @@ import (
 // its case-folded id, a record's by its file name.
 const shards = 256
 
-func shardName(i int) string { return fmt.Sprintf("shard-%02x", i) }
+// delegating is the lock behind those. It is held from the check of a delegation
+// until its children stand in the ledger, and comes before any shard.
+const delegating = shards
+
+func shardName(i int) string {
+	if i == delegating {
+		return "delegate"
+	}
+	return fmt.Sprintf("shard-%02x", i)
+}
 
 func shardOf(name string) int {
 	h := fnv.New32a()
@@ -117,7 +126,29 @@ type shard struct {
 	number int
 	pid    int
 	lock   *durable.LockFile // its file holds the dirty record
-	dirty  bool              // a record of ours stands in it
+	dirty  bool              // a record stands in it: what is put aside now needs none of its own
+
+	locks []*durable.LockFile // what a line rests on: this one, and others that were taken with it
+}
+
+func (b *Box) shard(number int) *shard {
+	lock := b.shards[number]
+	return &shard{number: number, lock: lock, pid: b.writer.PID, locks: []*durable.LockFile{lock}}
+}
+
+// say appends a line. Every line of the mailbox is appended here, and names the
+// locks under which it is true, so that nobody speaks whose lock files are not
+// those any more that he holds:
+//
+//   - a task's line, an alarm, and what is put aside on the way: the task's shard;
+//     a drop's and a key's, where it comes of one; that of delegations for a child
+//   - a record's, a note's: the shard of its file's or agent's name
+//   - recovery's: that of recoveries as well, and where it is about no task, alone
+//
+// Serial numbers are hints, so no line rests on their lock.
+func (b *Box) say(ctx context.Context, locks []*durable.LockFile, e audit.Entry, p audit.Payload) (audit.Line, error) {
+	line, err := b.ledger.AppendWith(ctx, e, p, locks...)
+	return line, lockError(err)
 }
 
 // lockShard takes the lock of the task id or file name and settles what a dead
@@ -136,24 +167,24 @@ func (b *Box) lockShardNumber(ctx context.Context, number int) (*shard, error) {
 
 // holdShard takes the lock alone: for recovery, which settles by itself.
 func (b *Box) holdShard(ctx context.Context, number int) (*shard, error) {
-	lock := b.shards[number]
-	_, err := lock.Acquire(ctx, b.o.LockWait)
+	s := b.shard(number)
+	_, err := s.lock.Acquire(ctx, b.o.LockWait)
 	if errors.Is(err, durable.ErrBusy) {
-		return nil, fmt.Errorf("%w%s", err, b.holderOf(lock.Path()))
+		return nil, fmt.Errorf("%w%s", err, b.holderOf(s.lock.Path()))
 	}
 	if err != nil {
 		return nil, lockError(err)
 	}
-	return &shard{number: number, lock: lock, pid: b.writer.PID}, nil
+	return s, nil
 }
 
 // tryShard is lockShard without waiting: ErrBusy if somebody holds the lock.
 func (b *Box) tryShard(ctx context.Context, number int) (*shard, error) {
-	lock := b.shards[number]
-	if _, err := lock.Try(); err != nil {
+	s := b.shard(number)
+	if _, err := s.lock.Try(); err != nil {
 		return nil, lockError(err)
 	}
-	return b.settled(ctx, &shard{number: number, lock: lock, pid: b.writer.PID})
+	return b.settled(ctx, s)
 }
 
 func lockError(err error) error {
@@ -206,7 +237,7 @@ func (b *Box) settled(ctx context.Context, s *shard) (*shard, error) {
 	d, set, err := decodeDirty(record[:n])
 	if err == nil && set {
 		s.dirty = true
-		if err = b.settle(ctx, d); err == nil {
+		if err = b.settle(ctx, s, d); err == nil {
 			err = s.clean()
 		}
 	}
@@ -237,11 +268,3 @@ func (s *shard) clean() error {
 }
 
 func (s *shard) unlock() { s.lock.Unlock() }
-
-// held is the lock for who may have none: nil has none.
-func (s *shard) held() []*durable.LockFile {
-	if s == nil {
-		return nil
-	}
-	return []*durable.LockFile{s.lock}
-}

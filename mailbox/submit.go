@@ -36,7 +36,7 @@ func (b *Box) Submit(ctx context.Context, t *Task) (ID, error) {
 	if err != nil {
 		return "", err
 	}
-	id, err := b.submitNew(ctx, &n, nil)
+	id, err := b.submitNew(ctx, nil, &n, nil)
 	if err != nil && !errors.Is(err, ErrCommitted) {
 		return "", err
 	}
@@ -47,20 +47,20 @@ func (b *Box) Submit(ctx context.Context, t *Task) (ID, error) {
 }
 
 // submitNew puts a task into pending whose fields are filled in and right. What
-// it costs its tree is debited with it.
-func (b *Box) submitNew(ctx context.Context, n *Task, spent Budget) (ID, error) {
+// it costs its tree is debited with it. Its line rests on these locks as well.
+func (b *Box) submitNew(ctx context.Context, under []*durable.LockFile, n *Task, spent Budget) (ID, error) {
 	request, err := b.request("submit", "", n.asked())
 	if err != nil {
 		return "", err
 	}
 	if n.ID != "" {
-		return b.submitAs(ctx, n, request, spent)
+		return b.submitAs(ctx, under, n, request, spent)
 	}
 	for {
 		if n.ID, err = b.nextID(ctx, b.now()); err != nil {
 			return "", err
 		}
-		id, err := b.submitAs(ctx, n, request, spent)
+		id, err := b.submitAs(ctx, under, n, request, spent)
 		if !errors.Is(err, ErrConflict) {
 			return id, err
 		}
@@ -85,12 +85,13 @@ func (b *Box) request(verb, token string, content any) (string, error) {
 	return b.saltedHash("request", verb+"\n"+token+"\n"+string(data)), nil
 }
 
-func (b *Box) submitAs(ctx context.Context, t *Task, request string, spent Budget) (ID, error) {
+func (b *Box) submitAs(ctx context.Context, under []*durable.LockFile, t *Task, request string, spent Budget) (ID, error) {
 	s, unlock, err := b.lockForSubmit(ctx, t)
 	if err != nil {
 		return "", taskError(t.ID, err)
 	}
 	defer unlock()
+	s.locks = append(s.locks, under...)
 	key := ""
 	if t.Mbox.IdempotencyKey != "" {
 		key = b.keyHash(t)
@@ -114,7 +115,7 @@ func (b *Box) submitAs(ctx context.Context, t *Task, request string, spent Budge
 }
 
 // lockForSubmit takes the id's shard and, with an idempotency key, the key's,
-// the lower number first.
+// the lower number first. The task's line rests on both.
 func (b *Box) lockForSubmit(ctx context.Context, t *Task) (s *shard, unlock func(), err error) {
 	id := shardOf(string(t.ID))
 	numbers := []int{id}
@@ -137,6 +138,11 @@ func (b *Box) lockForSubmit(ctx context.Context, t *Task) (s *shard, unlock func
 		held = append(held, h)
 		if n == id {
 			s = h
+		}
+	}
+	for _, h := range held {
+		if h != s {
+			s.locks = append(s.locks, h.lock)
 		}
 	}
 	return s, unlock, nil

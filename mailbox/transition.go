@@ -60,16 +60,16 @@ func (b *Box) commit(ctx context.Context, s *shard, c *change) error {
 		return errors.Join(err, b.abort(s, c, tx))
 	}
 	entry, m := c.line(b, tx, after)
-	line, err := b.ledger.AppendWith(ctx, entry, b.payload(string(c.id)+"~"+tx, data), s.lock)
+	line, err := b.say(ctx, s.locks, entry, b.payload(string(c.id)+"~"+tx, data))
 	if errors.Is(err, audit.ErrUnwritten) {
-		return errors.Join(lockError(err), b.abort(s, c, tx))
+		return errors.Join(err, b.abort(s, c, tx))
 	}
 	if err != nil {
 		return fmt.Errorf("the ledger's line: %w", err)
 	}
 	// From here on nobody's impatience counts: it has happened.
 	ctx = context.WithoutCancel(ctx)
-	if c.stolen, err = b.apply(ctx, c.id, m, entry.Agent, line); err != nil {
+	if c.stolen, err = b.apply(ctx, s, c.id, m, entry.Agent, line); err != nil {
 		return fmt.Errorf("%w: %w", ErrCommitted, err)
 	}
 	if c.endsLease() {
@@ -86,8 +86,8 @@ func (b *Box) commit(ctx context.Context, s *shard, c *change) error {
 // apply is step 4 and the copy of step 5 in the normal path: the renames that
 // have to be made where nobody else was at the files. Where somebody was, finish
 // looks before each step.
-func (b *Box) apply(ctx context.Context, id ID, m *move, agent string, line audit.Line) (stolen bool, err error) {
-	if p, ok := b.placing(ctx, id, m); ok {
+func (b *Box) apply(ctx context.Context, s *shard, id ID, m *move, agent string, line audit.Line) (stolen bool, err error) {
+	if p, ok := b.placing(ctx, s, id, m); ok {
 		done, err := p.direct()
 		if err != nil {
 			return false, err
@@ -106,17 +106,17 @@ func (b *Box) apply(ctx context.Context, id ID, m *move, agent string, line audi
 	if err != nil {
 		return false, err
 	}
-	return b.finish(ctx, id, m, agent, e.Time())
+	return b.finish(ctx, s, id, m, agent, e.Time())
 }
 
 // placing prepares the placement of a move between live folders that has no
 // drop to put away; false for any other.
-func (b *Box) placing(ctx context.Context, id ID, m *move) (*placement, bool) {
+func (b *Box) placing(ctx context.Context, s *shard, id ID, m *move) (*placement, bool) {
 	to := m.to()
 	if b.o.Sync == durable.Strict || folderIndex(to) < 0 || m.SourceSHA256 != "" || m.Found != "" || m.Kept != nil {
 		return nil, false
 	}
-	p := &placement{b: b, ctx: ctx, id: id, m: m, staged: b.staged(string(id), m.TX), to: b.path("tasks", string(to), id.file())}
+	p := &placement{b: b, ctx: ctx, s: s, id: id, m: m, staged: b.staged(string(id), m.TX), to: b.path("tasks", string(to), id.file())}
 	if m.from() != None {
 		p.from = b.path("tasks", string(m.from()), id.file())
 	}
@@ -215,8 +215,8 @@ func removeIfThere(path string) error {
 // runs in the normal path, in settle and in recovery, and running it again
 // changes nothing. stolen means that the file of a task that was to be claimed
 // lay in in-progress at the first look: somebody's mv was faster.
-func (b *Box) finish(ctx context.Context, id ID, m *move, agent string, at time.Time) (stolen bool, err error) {
-	p := &placement{b: b, ctx: ctx, id: id, m: m, staged: b.staged(string(id), m.TX)}
+func (b *Box) finish(ctx context.Context, s *shard, id ID, m *move, agent string, at time.Time) (stolen bool, err error) {
+	p := &placement{b: b, ctx: ctx, s: s, id: id, m: m, staged: b.staged(string(id), m.TX)}
 	if m.from() != None {
 		p.from = filepath.Join(b.folder(m.from(), at), id.file())
 	}
@@ -231,13 +231,13 @@ func (b *Box) finish(ctx context.Context, id ID, m *move, agent string, at time.
 	if errors.Is(err, errLost) {
 		// A stranger destroyed it between our renames. It has happened all the
 		// same; verify names what is missing, and a line says so now.
-		if err := b.sayLost(ctx, id); err != nil {
+		if err := b.sayLost(ctx, s, id); err != nil {
 			return false, err
 		}
 	} else if err != nil {
 		return false, err
 	}
-	if err := b.finishDrop(ctx, id, m); err != nil {
+	if err := b.finishDrop(ctx, s, id, m); err != nil {
 		return false, err
 	}
 	if b.o.Sync == durable.Strict {
@@ -252,6 +252,7 @@ func (b *Box) finish(ctx context.Context, id ID, m *move, agent string, at time.
 type placement struct {
 	b        *Box
 	ctx      context.Context
+	s        *shard
 	id       ID
 	m        *move
 	staged   string
@@ -441,12 +442,12 @@ var errLost = fmt.Errorf("%w: lost", ErrIntegrity)
 
 // sayLost writes one alarm about a task whose content a stranger destroyed
 // while it was moved. It runs inside the transition.
-func (b *Box) sayLost(ctx context.Context, id ID) error {
+func (b *Box) sayLost(ctx context.Context, s *shard, id ID) error {
 	if said, err := b.saidLost(id); err != nil || said {
 		return err
 	}
 	action := fmt.Sprintf("its content was destroyed while it was moved; mbox recover --adopt %s takes what there is", id)
-	if _, err := b.ledger.Append(ctx, b.alarmEntry(id, randomHex(16), "lost", "destroyed while it was moved", action)); err != nil {
+	if _, err := b.say(ctx, s.locks, b.alarmEntry(id, randomHex(16), "lost", "destroyed while it was moved", action), audit.Payload{}); err != nil {
 		return err
 	}
 	return b.ledger.Copy(ctx, audit.MboxAgent)
@@ -484,7 +485,7 @@ func (p *placement) leftover() error {
 }
 
 func (p *placement) setAside(path, why string) error {
-	return p.b.setAside(p.ctx, nil, path, p.id.file(), audit.Reconcile, reason{Reason: why, Task: p.id})
+	return p.b.setAside(p.ctx, p.s, path, p.id.file(), audit.Reconcile, reason{Reason: why, Task: p.id})
 }
 
 func (p *placement) syncFolders() error {
@@ -501,9 +502,9 @@ func (p *placement) syncFolders() error {
 
 // finishDrop removes a dropped file whose admitted task has another name, and
 // moves the original of a rejected drop into quarantine.
-func (b *Box) finishDrop(ctx context.Context, id ID, m *move) error {
+func (b *Box) finishDrop(ctx context.Context, s *shard, id ID, m *move) error {
 	if m.Kept != nil {
-		return b.finishKept(ctx, m.Kept, b.path("tasks", string(Pending), m.drop()))
+		return b.finishKept(ctx, s, m.Kept, b.path("tasks", string(Pending), m.drop()))
 	}
 	if m.Dropped == "" {
 		return nil
@@ -517,6 +518,6 @@ func (b *Box) finishDrop(ctx context.Context, id ID, m *move) error {
 	} else if err != nil {
 		return err
 	}
-	p := &placement{b: b, ctx: ctx, id: id, m: m, staged: out}
+	p := &placement{b: b, ctx: ctx, s: s, id: id, m: m, staged: out}
 	return p.discard()
 }

@@ -252,7 +252,7 @@ func (v *verifying) owned(name string) (bool, error) {
 
 // interruptions tells of each dirty record whose holder has died.
 func (v *verifying) interruptions() error {
-	for i := range shards {
+	for i := range v.b.shards {
 		path := privatePath(v.b.home, "locks", shardName(i))
 		if _, set, err := readDirty(path); err == nil && !set || errors.Is(err, fs.ErrNotExist) {
 			continue

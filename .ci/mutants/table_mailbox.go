@@ -55,7 +55,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"holder-unnamed", "3", shardGo,
-		"return nil, fmt.Errorf(\"%w%s\", err, b.holderOf(lock.Path()))", "return nil, err",
+		"return nil, fmt.Errorf(\"%w%s\", err, b.holderOf(s.lock.Path()))", "return nil, err",
 		boxTest("TestSendHoldsItsShards"),
 	},
 	{
@@ -106,7 +106,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"lock-does-not-settle", "5", shardGo,
-		"if err == nil && set {\n\t\ts.dirty = true\n\t\tif err = b.settle(ctx, d); err == nil {", "if err == nil && set {\n\t\ts.dirty = true\n\t\tif _ = d; err == nil {",
+		"if err == nil && set {\n\t\ts.dirty = true\n\t\tif err = b.settle(ctx, s, d); err == nil {", "if err == nil && set {\n\t\ts.dirty = true\n\t\tif _ = d; err == nil {",
 		boxTest("TestKilledSendIsSeen"),
 	},
 	{
@@ -126,7 +126,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"torn-append-is-undone", "6", transitionGo,
-		"\tif errors.Is(err, audit.ErrUnwritten) {\n\t\treturn errors.Join(lockError(err), b.abort(s, c, tx))\n\t}\n\tif err != nil {", "\tif err != nil && !errors.Is(err, ErrReadOnly) {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n\tif err != nil {",
+		"\tif errors.Is(err, audit.ErrUnwritten) {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n\tif err != nil {", "\tif err != nil && !errors.Is(err, ErrReadOnly) {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n\tif err != nil {",
 		boxTest("TestEveryWriteFails/complete"),
 	},
 	{
@@ -156,8 +156,8 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"line-after-rename", "8", transitionGo,
-		"\tline, err := b.ledger.AppendWith(ctx, entry, b.payload(string(c.id)+\"~\"+tx, data), s.lock)\n",
-		"\tif p, ok := b.placing(ctx, c.id, m); ok {\n\t\tif _, err := p.direct(); err != nil {\n\t\t\treturn err\n\t\t}\n\t}\n\tline, err := b.ledger.AppendWith(ctx, entry, b.payload(string(c.id)+\"~\"+tx, data), s.lock)\n",
+		"\tline, err := b.say(ctx, s.locks, entry, b.payload(string(c.id)+\"~\"+tx, data))\n",
+		"\tif p, ok := b.placing(ctx, s, c.id, m); ok {\n\t\tif _, err := p.direct(); err != nil {\n\t\t\treturn err\n\t\t}\n\t}\n\tline, err := b.say(ctx, s.locks, entry, b.payload(string(c.id)+\"~\"+tx, data))\n",
 		boxTest("TestOrderOfTransition"),
 	},
 	{
@@ -384,8 +384,58 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"shard-not-looked-at-again", "31", transitionGo,
-		"b.payload(string(c.id)+\"~\"+tx, data), s.lock)", "b.payload(string(c.id)+\"~\"+tx, data))",
-		boxTest("TestOneTruth"),
+		"b.say(ctx, s.locks, entry, b.payload(", "b.say(ctx, nil, entry, b.payload(",
+		boxTest("TestOneTruth$"),
+	},
+	{
+		"keys-shard-not-looked-at-again", "31", "mailbox/submit.go",
+		"s.locks = append(s.locks, h.lock)", "_ = h",
+		boxTest("TestOneTruthOfOtherLocks/of_a_key"),
+	},
+	{
+		"drops-shard-not-looked-at-again", "31", "mailbox/admit.go",
+		"\t\t\ts.locks = append(s.locks, d.s.lock)\n", "",
+		boxTest("TestOneTruthOfOtherLocks/of_a_drop$"),
+	},
+	{
+		"dropped-keys-shard-not-looked-at-again", "31", "mailbox/admit.go",
+		"\t\t\ts.locks = append(s.locks, held.lock)\n", "",
+		boxTest("TestOneTruthOfOtherLocks/of_a_drop's_key"),
+	},
+	{
+		"delegations-not-looked-at-again", "31", "mailbox/submit.go",
+		"\ts.locks = append(s.locks, under...)\n", "",
+		boxTest("TestOneTruthOfOtherLocks/of_delegations"),
+	},
+	{
+		"delegations-remade-and-free-at-once", "31", "mailbox/box.go",
+		" || name == shardName(delegating)", "",
+		boxTest("TestRemadeIsSaidBeforeItIsTaken/delegate"),
+	},
+	{
+		"put-aside-under-a-lost-lock", "31", "mailbox/quarantine.go",
+		"b.say(ctx, s.locks, e, audit.Payload{})", "b.say(ctx, nil, e, audit.Payload{})",
+		boxTest("TestStoppedBehindTheLine"),
+	},
+	{
+		"lost-under-a-lost-lock", "31", transitionGo,
+		"b.say(ctx, s.locks, b.alarmEntry(", "b.say(ctx, nil, b.alarmEntry(",
+		boxTest("TestStoppedBehindTheLine"),
+	},
+	{
+		"recovery-without-its-lock", "31", restGo,
+		"[]*durable.LockFile{r.b.recoveries}", "nil",
+		boxTest("TestOneRecoverySays"),
+	},
+	{
+		"renewed-under-a-lost-lock", "31", "audit/mend.go",
+		"\tif err := l.stillHeld(nil); err != nil {\n\t\treturn err // somebody else may have appended since it was copied\n\t}\n", "",
+		command{"audit", "TestSwappedUnderALostLock"},
+	},
+	{
+		"forgotten-under-a-lost-lock", "31", "audit/forget.go",
+		"\tif err := l.stillHeld(nil); err != nil {\n\t\treturn err // somebody else may have begun it anew by now\n\t}\n", "",
+		command{"audit", "TestSwappedUnderALostLock"},
 	},
 	{
 		"where-it-went-not-asked", "31", "audit/ledger.go",

@@ -159,12 +159,12 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"recoveries-side-by-side", "20", recoverGo,
-		"\tlock, err := durable.AcquireLock(ctx, privatePath(b.home, \"locks\", \"recover\"), 10*time.Minute)\n", "\tlock, err := durable.AcquireLock(ctx, privatePath(b.home, \"locks\", \"router\"), 10*time.Minute)\n",
+		"\tif _, err := b.recoveries.Acquire(ctx, 10*time.Minute); err != nil {\n\t\treturn lockError(err)\n\t}\n\tdefer b.recoveries.Unlock()\n", "",
 		boxTest("TestOneRecovery"),
 	},
 	{
 		"asked-recovery-beside-another", "20", recoverGo,
-		"\tlock, err := durable.AcquireLock(ctx, privatePath(b.home, \"locks\", \"recover\"), b.o.LockWait)\n", "\tlock, err := durable.AcquireLock(ctx, privatePath(b.home, \"locks\", \"router\"), b.o.LockWait)\n",
+		"\tif _, err := b.recoveries.Acquire(ctx, b.o.LockWait); err != nil {\n\t\treturn Recovered{}, lockError(err)\n\t}\n\tdefer b.recoveries.Unlock()\n", "",
 		boxTest("TestOneRecovery"),
 	},
 	{
