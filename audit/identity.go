@@ -11,8 +11,15 @@ import (
 	"mbox/mailbox/durable"
 )
 
-// ErrNoIdentity says that no line of the ledger tells which mailbox it is of.
-var ErrNoIdentity = errors.New("the ledger does not say which mailbox it is of")
+var (
+	// ErrNoIdentity says that no line of the ledger tells which mailbox it is of.
+	ErrNoIdentity = errors.New("the ledger does not say which mailbox it is of")
+	// ErrUnnamed is that of a ledger with its beginning, which was written before
+	// lines told it: somebody may name the id, and the first line proves it.
+	ErrUnnamed = fmt.Errorf("%w, for it is older than that", ErrNoIdentity)
+	// ErrOther says that the id that somebody names is not the ledger's.
+	ErrOther = errors.New("the ledger is that of another mailbox")
+)
 
 // signed adds the mailbox's id to the details of a file's first line.
 func signed(details jsontext.Value, id string) jsontext.Value {
@@ -25,29 +32,36 @@ func signed(details jsontext.Value, id string) jsontext.Value {
 }
 
 // Identity is the id of the mailbox whose ledger lies in the home, from the
-// ledger alone: the newest file that names one. It is proven by the genesis,
-// which the first line is chained on; where that line is not the first that was
-// ever written, the ledger has lost its beginning.
-func Identity(home string) (string, error) {
+// ledger alone: the newest file that names one, or named, if somebody knows it. It
+// is proven by the genesis, which the first line is chained on; where that line is
+// not the first that was ever written, the ledger has lost its beginning.
+func Identity(home, named string) (string, error) {
 	files, err := dayFiles(sharedDir(home))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
 	first, id := Line{}, ""
 	for i, name := range files {
-		line, named, err := beginning(filepath.Join(sharedDir(home), name))
+		line, says, err := beginning(filepath.Join(sharedDir(home), name))
 		if err != nil {
 			return "", err
 		}
 		if i == 0 {
 			first = line
 		}
-		if named != "" {
-			id = named
+		if says != "" {
+			id = says
 		}
 	}
-	if id == "" {
+	switch {
+	case id == "" && first.Seq != 1:
 		return "", ErrNoIdentity
+	case id == "" && named == "":
+		return "", ErrUnnamed
+	case id == "" && first.At.Checksum == Genesis(named):
+		return named, nil
+	case named != "" && id != named:
+		return "", fmt.Errorf("%w than %s", ErrOther, named)
 	}
 	if first.At.Checksum != Genesis(id) {
 		return id, fmt.Errorf("%w: audit/shared/%s begins with seq %d, which is not the first line of mailbox %s", ErrDamaged, files[0], first.Seq, id)

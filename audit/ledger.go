@@ -14,7 +14,8 @@
 // prev is the checksum of the line before, or Genesis for the first; seq counts
 // from 1 without gaps. The order is seq, not the file's name or ts: a clock
 // that goes back appends to the newest file. The first line of each file carries
-// details.mailbox_id, so that a home whose .mbox is lost still knows its name.
+// details.mailbox_id, so that a home whose .mbox is lost still knows its name. (Not
+// so in the first versions: there a recovery's line may have it, by an operator.)
 //
 // # What Append promises
 //

@@ -360,7 +360,7 @@ func Open(ctx context.Context, dir string, o Options) (*Box, error) {
 func Look(dir string, o Options) (*Box, error) {
 	v, err := readVersion(dir)
 	if errors.Is(err, ErrLost) {
-		v.MailboxID, _ = audit.Identity(dir) // without it the chain begins nowhere
+		v.MailboxID, _ = audit.Identity(dir, "") // without it the chain begins nowhere
 	} else if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"mbox/audit"
+	"mbox/schemas"
 )
 
 // What .mbox holds is derived from the ledger and the tree, or of this moment
@@ -43,7 +44,7 @@ func Identity(dir string) (string, error) {
 	if !errors.Is(err, ErrLost) {
 		return v.MailboxID, err
 	}
-	id, why := audit.Identity(dir)
+	id, why := audit.Identity(dir, "")
 	if id == "" {
 		return "", fmt.Errorf("%w: %w", err, why)
 	}
@@ -54,10 +55,23 @@ func Identity(dir string) (string, error) {
 // record, which says that a recovery is at work; a process that worked here
 // before finds its lock files replaced. The boot is taken for the one in which
 // the leases were made: a living worker keeps its task until the deadline.
-func rebuild(dir string, o Options, forget bool) (done bool, err error) {
-	_, missing := readVersion(dir)
+func rebuild(dir string, o Options, r RecoverOptions) (done bool, err error) {
+	v, missing := readVersion(dir)
 	if missing != nil && !errors.Is(missing, ErrLost) {
 		return false, missing
+	}
+	if missing == nil && r.MailboxID != "" && r.MailboxID != v.MailboxID {
+		return false, fmt.Errorf("%s: %w: it is mailbox %s, not %s", dir, ErrConflict, v.MailboxID, schemas.Sentence(r.MailboxID, 60))
+	}
+	id, unknown := "", error(nil)
+	if missing != nil {
+		id, unknown = audit.Identity(dir, r.MailboxID)
+	}
+	switch {
+	case errors.Is(unknown, audit.ErrOther):
+		return false, fmt.Errorf("%s: %w: %w", dir, ErrConflict, unknown)
+	case unknown != nil && !(r.Forget && id != ""):
+		return false, fmt.Errorf("%w: %w", missing, unknown)
 	}
 	if err := makeFolders(dir, ".mbox/", o.Sync); err != nil {
 		return false, err
@@ -72,10 +86,6 @@ func rebuild(dir string, o Options, forget bool) (done bool, err error) {
 	}
 	if missing == nil {
 		return done, nil
-	}
-	id, err := audit.Identity(dir)
-	if err != nil && !(forget && id != "") {
-		return done, fmt.Errorf("%w: %w", missing, err)
 	}
 	if err := probeRenames(dir); err != nil {
 		return done, err

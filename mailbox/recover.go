@@ -24,6 +24,10 @@ type RecoverOptions struct {
 	// AdoptDeleted gives up every task whose file is nowhere, and so ends the stop
 	// that ErrGone is.
 	AdoptDeleted bool
+	// MailboxID names the mailbox where .mbox is gone and the ledger is too old to
+	// tell. It is refused where it is not what the ledger's first line proves, or
+	// what .mbox says.
+	MailboxID string
 
 	made int // lock files that were missing
 }
@@ -54,9 +58,12 @@ func Recover(ctx context.Context, dir string, o Options, r RecoverOptions) (Reco
 		return Recovered{}, err
 	}
 	o = o.withDefaults()
-	rebuilt, err := rebuild(dir, o, r.Forget)
+	rebuilt, err := rebuild(dir, o, r)
 	if err != nil {
 		return Recovered{}, err
+	}
+	if !rebuilt {
+		r.MailboxID = "" // nothing rests on it
 	}
 	alone := 0 // lock files that had to be made before a recovery could be alone
 	if err := makeLock(dir, "recover", blankRecord, o.Sync); err == nil {
@@ -163,6 +170,8 @@ type recovery struct {
 
 	was, now bootRecord // the latter is written at the end
 
+	named string // the mailbox's id, by an operator
+
 	adoptDeleted bool // what is gone was deleted, an operator says
 	deleted      []ID // that is these
 	judged       bool // what is gone
@@ -196,7 +205,7 @@ func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) 
 		return Recovered{}, err
 	}
 	r := &recovery{b: b, ctx: ctx, was: was, now: boot, adopt: o.Adopt, adoptDeleted: o.AdoptDeleted, journaled: map[string]bool{}}
-	r.out.Locks = o.made
+	r.out.Locks, r.named = o.made, o.MailboxID
 	r.suspect, r.restarted = o.AfterIOError, was.Boot != boot.Boot
 	mark := audit.CheckWritable(b.home)
 	r.unwritten = r.restarted || errors.Is(mark, ErrReadOnly) && !errors.Is(mark, audit.ErrDamaged)

@@ -192,7 +192,8 @@ func (r *recovery) finishAside(s *shard, tx string) error {
 func (r *recovery) copies() error { return r.b.ledger.MendCopies(r.ctx) }
 
 // sayRemade appends a line if lock files were made anew, by this recovery or by
-// one that died, before any shard of which it was is let go of.
+// one that died, before any shard of which it was is let go of. It also tells of
+// an id that an operator had to name.
 func (r *recovery) sayRemade() error {
 	remade := r.out.Locks > 0
 	for i := range r.b.shards {
@@ -202,10 +203,13 @@ func (r *recovery) sayRemade() error {
 		}
 		remade = remade || bytes.Equal(data, remadeRecord)
 	}
-	if !remade {
+	why := "lock files made anew"
+	if r.named != "" {
+		why = "the files of .mbox made anew, for the id that the operator named"
+	} else if !remade {
 		return nil
 	}
-	_, err := r.say(r.saying("mbox: lock files made anew", "lock files made anew", randomHex(16)))
+	_, err := r.say(r.saying("mbox: "+why, why, randomHex(16)))
 	return err
 }
 
@@ -219,10 +223,11 @@ func (r *recovery) saying(action, why, tx string) audit.Entry {
 	return audit.Entry{
 		Agent: audit.MboxAgent, Event: audit.Reconcile, Action: action,
 		Details: audit.Details(struct {
-			Reason string `json:"reason"`
-			TX     string `json:"tx"`
+			Reason    string `json:"reason"`
+			TX        string `json:"tx"`
+			MailboxID string `json:"mailbox_id,omitzero"` // where an operator named it
 			audit.Writer
-		}{why, tx, r.b.writer}),
+		}{why, tx, r.named, r.b.writer}),
 	}
 }
 

@@ -145,7 +145,7 @@ func newVerifying(ctx context.Context, dir string, o Options, vo VerifyOptions) 
 	is, err := readVersion(home)
 	lost := errors.Is(err, ErrLost)
 	if lost {
-		is.MailboxID, err = audit.Identity(home)
+		is.MailboxID, err = audit.Identity(home, "")
 	}
 	if err != nil && !lost {
 		return nil, err

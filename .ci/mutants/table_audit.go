@@ -16,6 +16,16 @@ func auditTest(run string) command { return command{"audit", run} }
 
 var auditMutants = []mutant{
 	{
+		"named-without-proof", "recovery", "audit/identity.go",
+		"case id == \"\" && first.At.Checksum == Genesis(named):", "case id == \"\":",
+		command{"cmd/mbox", "TestScripts/unnamed"},
+	},
+	{
+		"named-over-what-is-told", "recovery", "audit/identity.go",
+		"case named != \"\" && id != named:", "case false:",
+		command{"cmd/mbox", "TestScripts/unnamed"},
+	},
+	{
 		"no-flush", "19", flushGo,
 		"if l.mode == durable.None {", "if l.mode != durable.Strict {",
 		auditTest("TestOrderOfAppend"),

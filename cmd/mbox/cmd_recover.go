@@ -19,6 +19,7 @@ func recoverVerb() *verb {
 	var afterIO, deleted, inJSON bool
 	var adopt texts
 	var forget agreed
+	var id string
 	return &verb{
 		name:  "recover",
 		brief: "bring files in line with the ledger",
@@ -37,14 +38,18 @@ line says where the one before ended. The mailbox's id is asked for, or given:
 taken over by itself: edits, deletions, moves out of completed.
 --adopt-deleted gives up every task whose file is nowhere. More than 16 that are
 gone at once, or any from a folder that was replaced, make the mailbox read-only
-until they are back or this is said.`,
+until they are back or this is said.
+--mailbox-id ID is for a home whose .mbox is gone and whose ledger is older than
+its own name: .mbox/VERSION in a backup has the id. The ledger's first line proves
+it; a wrong one is refused.`,
 		shows: []string{"mbox recover", "mbox recover --adopt task-2026-02-16-001", "mbox recover --forget-ledger=4f1d6b2c9a0e4d3f8b7a6c5d4e3f2a1b"},
-		exits: []int{exitNotFound, exitIO, exitBusy, exitCommitted},
+		exits: []int{exitNotFound, exitConflict, exitIO, exitBusy, exitCommitted},
 		flags: []cli.Flag{
 			boolFlag("after-io-error", "the disk is well, or the ledger is back: end the read-only state", &afterIO),
 			boolFlag("adopt-deleted", "give up every task whose file is nowhere", &deleted),
 			valueFlag("forget-ledger", "begin another ledger with the tasks as they lie; `[=ID]` is the mailbox's id, as .mbox/VERSION has it", &forget),
 			valueFlag("adopt", "take over what was done to task `ID` by hand; may be repeated", &adopt),
+			textFlag("mailbox-id", "the mailbox's id is `ID`, where .mbox is gone and the ledger does not tell", &id),
 			jsonFlag(&inJSON),
 		},
 		run: func(ctx context.Context, s *session, _ []string) error {
@@ -52,7 +57,7 @@ until they are back or this is said.`,
 			if err != nil {
 				return err
 			}
-			r := mailbox.RecoverOptions{AfterIOError: afterIO, AdoptDeleted: deleted, Forget: forget.given}
+			r := mailbox.RecoverOptions{AfterIOError: afterIO, AdoptDeleted: deleted, Forget: forget.given, MailboxID: id}
 			if forget.given {
 				if err := s.sure(home, forget.value); err != nil {
 					return err
@@ -99,6 +104,10 @@ func (s *session) sure(home, said string) error {
 // nothingLeft gives a hint to those who have followed the last one already.
 func nothingLeft(err error, did mailbox.RecoverOptions) error {
 	switch {
+	case errors.Is(err, audit.ErrUnnamed):
+		return hint(err, "mbox recover --mailbox-id ID: .mbox/VERSION of a backup has the id, and mbox restore BACKUP DIR unpacks one")
+	case errors.Is(err, mailbox.ErrConflict) && did.MailboxID != "":
+		return hint(err, "mbox recover takes the id that the home tells; where it tells none, .mbox/VERSION of a backup has it")
 	case errors.Is(err, mailbox.ErrLost):
 		return hint(err, "the ledger does not tell the mailbox's id: restore the home from a backup; mbox help damage tells how to go on without one")
 	case errors.Is(err, audit.ErrDamaged) && did.Forget, errors.Is(err, mailbox.ErrReadOnly) && did.AfterIOError && !errors.Is(err, audit.ErrDamaged):

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"mbox/agents/sandbox"
+	"mbox/audit"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -58,6 +60,7 @@ func TestScripts(t *testing.T) {
 			"exits":    exits,
 			"grab":     grab,
 			"lint":     lint,
+			"unname":   unname,
 			"waitfor":  waitFor,
 		},
 	})
@@ -153,4 +156,30 @@ func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
+}
+
+var (
+	namedID = regexp.MustCompile(`"mailbox_id":"[0-9a-f]+",`)
+	prevSum = regexp.MustCompile(`"prev":"sha256:[0-9a-f]{64}"`)
+)
+
+// unname HOME makes the ledger one of the first versions, which did not tell the
+// mailbox's id.
+func unname(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: unname HOME")
+	}
+	files, err := filepath.Glob(filepath.Join(ts.MkAbs(args[0]), "audit", "shared", "*.jsonl"))
+	ts.Check(err)
+	var made strings.Builder
+	prev := ""
+	for line := range strings.Lines(ts.ReadFile(files[0])) {
+		body := namedID.ReplaceAllString(line[:len(line)-1-86], "")
+		if prev != "" {
+			body = prevSum.ReplaceAllString(body, `"prev":"`+prev+`"`)
+		}
+		prev = audit.Hash([]byte(body + "}"))
+		fmt.Fprintf(&made, "%s,\"checksum\":%q}\n", body, prev)
+	}
+	ts.Check(os.WriteFile(files[0], []byte(made.String()), 0o600))
 }
