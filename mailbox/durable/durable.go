@@ -84,6 +84,7 @@ const (
 	OpMkdir    Op = "mkdir"
 	OpSyncDir  Op = "syncdir"
 	OpSyncFS   Op = "syncfs"
+	OpSeal     Op = "seal"
 )
 
 // A Fault decides about one step: it may let it pass (apply true, err nil),
@@ -335,6 +336,27 @@ func OpenDir(path string) (*os.File, error) {
 // CanSyncFS.
 func SyncFS(f *os.File) error {
 	return step(OpSyncFS, f.Name(), func() error { return flushFile(f, "syncfs", syncFS) })
+}
+
+// Seal makes a regular file append-only: until that is taken back nobody writes
+// over what it holds, renames it or removes it. On Linux only root may (or who has
+// CAP_LINUX_IMMUTABLE), on macOS the file's owner, and not every file system can.
+func Seal(path string) error {
+	return step(OpSeal, path, func() error {
+		f, _, err := OpenRegular(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return pathError("make append-only", path, control(f, seal))
+	})
+}
+
+// Sealed tells whether a file is append-only. Where the file system knows no such
+// thing the error matches errors.ErrUnsupported.
+func Sealed(path string) (is bool, err error) {
+	err = again(func() error { is, err = sealed(path); return err })
+	return is, pathError("stat", path, err)
 }
 
 // Move renames old to new and never replaces a file: a taken name is an error

@@ -28,6 +28,20 @@ func renameExchange(a, b string) error {
 	return unix.RenamexNp(a, b, unix.RENAME_SWAP)
 }
 
+func seal(fd int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	return unix.Fchflags(fd, int(st.Flags)|unix.UF_APPEND)
+}
+
+func sealed(path string) (bool, error) {
+	var st unix.Stat_t
+	err := unix.Lstat(path, &st)
+	return st.Flags&(unix.UF_APPEND|unix.SF_APPEND) != 0, err
+}
+
 // macOS has no read leases.
 func unwritten(int) (idle, known bool) { return false, false }
 

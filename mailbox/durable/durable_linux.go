@@ -25,6 +25,25 @@ func renameExchange(a, b string) error {
 	return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
 }
 
+const appendOnly = 0x20 // FS_APPEND_FL of linux/fs.h
+
+func seal(fd int) error {
+	flags, err := unix.IoctlGetUint32(fd, unix.FS_IOC_GETFLAGS)
+	if err != nil {
+		return err
+	}
+	return unix.IoctlSetPointerInt(fd, unix.FS_IOC_SETFLAGS, int(flags|appendOnly))
+}
+
+func sealed(path string) (bool, error) {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, 0, &st)
+	if err == nil && st.Attributes_mask&unix.STATX_ATTR_APPEND == 0 {
+		err = unix.EOPNOTSUPP
+	}
+	return st.Attributes&unix.STATX_ATTR_APPEND != 0, err
+}
+
 // unwritten asks for a read lease, which the kernel grants only while nobody
 // holds the file open for writing, and gives it back at once.
 func unwritten(fd int) (idle, known bool) {
