@@ -164,7 +164,7 @@ func (l *Ledger) putAside(suffix string) error {
 		}
 		for _, name := range names {
 			if err := durable.Move(filepath.Join(dir, name), filepath.Join(dir, "."+name+suffix)); err != nil {
-				return err
+				return refused(err, below(dir, names)...)
 			}
 		}
 		if err := durable.SyncDir(dir, l.mode); err != nil {

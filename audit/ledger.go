@@ -31,6 +31,10 @@
 // audit_repaired line, and count for nothing from then on. A last line that is
 // whole but for its newline counts, and gets the newline.
 //
+// With Options.Seal the files before the newest are append-only (chattr +a), where
+// the writer may do that. A file that somebody else made so is appended to like any
+// other; what has to write over it or rename it ends with a SealedError.
+//
 // # The head record
 //
 // The ledger's lock file holds file, device and inode, length, seq and checksum
@@ -87,6 +91,9 @@ type Options struct {
 	// home. It is asked when whole lines lie behind damage: a line that was
 	// never acknowledged has left no file, so one that has is no crash.
 	Stands func(txs []string) (tx string, err error)
+	// Seal makes each day's file append-only when a younger one is begun and in
+	// Recover, where this process may.
+	Seal bool
 	// Looks lets readers end where the chain does, without a verdict: for who
 	// tells of the damage, or shows what there is in spite of it.
 	Looks bool
@@ -102,6 +109,7 @@ type Ledger struct {
 	wait    time.Duration
 	now     func() time.Time
 	stands  func([]string) (string, error)
+	seals   bool
 	looks   bool
 
 	gate     *durable.LockFile // the ledger's lock; its file holds the head record
@@ -142,7 +150,7 @@ func Open(home, mailboxID string, o Options) (*Ledger, error) {
 	}
 	l := &Ledger{
 		home: home, id: mailboxID, genesis: Genesis(mailboxID), boot: boot,
-		mode: o.Mode, wait: o.Wait, now: o.Now, stands: o.Stands, looks: o.Looks,
+		mode: o.Mode, wait: o.Wait, now: o.Now, stands: o.Stands, seals: o.Seal, looks: o.Looks,
 		known: map[string]*copied{},
 	}
 	l.gate = durable.NewLockFile(filepath.Join(home, ".mbox", "locks", "ledger"))
@@ -388,6 +396,7 @@ func (l *Ledger) turnDay(now time.Time) error {
 	if err := l.writeHead(Head{File: name, Seq: l.head.Seq, Checksum: l.head.Checksum, Journal: l.head.Journal}); err != nil {
 		return err
 	}
+	l.sealOlder()
 	info, err := f.Stat()
 	if err != nil || info.Size() == 0 {
 		return err

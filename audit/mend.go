@@ -193,7 +193,11 @@ func (l *Ledger) Recover(ctx context.Context) error {
 	if err := l.rebuildHead(); err != nil {
 		return err
 	}
-	return l.syncOpen() // lines that recovery acts on, and that no journal may have
+	if err := l.syncOpen(); err != nil { // lines that recovery acts on, and that no journal may have
+		return err
+	}
+	l.sealOlder()
+	return nil
 }
 
 // checkOlder walks the chain up to the newest file.
@@ -302,7 +306,7 @@ func (l *Ledger) renewFile(name string) error {
 		return err // somebody else may have appended since it was copied
 	}
 	if err := durable.Exchange(fresh, path); err != nil {
-		return err
+		return refused(err, path)
 	}
 	l.forgetOpen()
 	kept := filepath.Join(sharedDir(l.home), "."+name+".before-"+l.now().UTC().Format("20060102T150405.000"))

@@ -113,7 +113,7 @@ func (l *Ledger) blankUncovered(covered Position) error {
 	if err := l.checkCut(covered, size); err != nil {
 		return err
 	}
-	f, err := durable.OpenFile(filepath.Join(sharedDir(l.home), begins.File), os.O_RDWR)
+	f, err := openOver(filepath.Join(sharedDir(l.home), begins.File))
 	if err != nil {
 		return err
 	}
@@ -129,9 +129,15 @@ func (l *Ledger) blankUncovered(covered Position) error {
 		return err
 	}
 	if err := durable.WriteAt(f, make([]byte, size-covered.Offset), covered.Offset); err != nil {
-		return err
+		return refused(err, f.Name())
 	}
 	return l.syncFile(f)
+}
+
+// openOver opens a day file to write over what it holds.
+func openOver(path string) (*os.File, error) {
+	f, err := durable.OpenFile(path, os.O_RDWR)
+	return f, refused(err, path)
 }
 
 // holdsLine tells whether a whole line stands in the open file between from and
@@ -152,7 +158,7 @@ func (l *Ledger) holdsLine(from, to int64) (bool, error) {
 type replay struct {
 	dir     string
 	sync    func(*os.File) error
-	file    *os.File // the open day file, for reading and writing
+	file    *os.File // the open day file, for reading and appending
 	name    string
 	changed bool
 }
@@ -183,7 +189,15 @@ func (r *replay) bring(rec Journaled) (bool, error) {
 		return false, nil
 	}
 	r.changed = true
-	return true, durable.WriteAt(r.file, rec.bytes, rec.At.Offset)
+	if rec.At.Offset+int64(n) == info.Size() && bytes.HasPrefix(rec.bytes, have[:n]) {
+		return true, durable.Append(r.file, rec.bytes[n:]) // which an append-only file takes, too
+	}
+	over, err := openOver(r.file.Name())
+	if err != nil {
+		return true, err
+	}
+	defer over.Close()
+	return true, refused(durable.WriteAt(over, rec.bytes, rec.At.Offset), over.Name())
 }
 
 // Torn tells whether a power cut can have made have of whole: nothing is there
@@ -208,7 +222,7 @@ func (r *replay) open(name string) error {
 	if !dayFile.MatchString(name) {
 		return fmt.Errorf("%s: %w", name, fs.ErrNotExist)
 	}
-	f, err := durable.OpenFile(filepath.Join(r.dir, name), os.O_RDWR)
+	f, err := durable.OpenFile(filepath.Join(r.dir, name), os.O_RDWR|os.O_APPEND)
 	if err != nil {
 		return err
 	}

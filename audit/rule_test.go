@@ -163,7 +163,7 @@ func TestReplayFlushes(t *testing.T) {
 		}
 	})
 	day := "audit/shared/" + filepath.Base(path)
-	sameSteps(t, "replay", got, "sync .mbox/journal", "writeat "+day, "sync "+day)
+	sameSteps(t, "replay", got, "sync .mbox/journal", "append "+day, "sync "+day)
 }
 
 // Who begins a day's file has flushed the one before it, and flushes file and

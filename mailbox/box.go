@@ -35,6 +35,7 @@ type Options struct {
 	RetryBase      time.Duration           // retry n waits RetryBase·2ⁿ, with jitter; 1 s
 	MaxDepth       int                     // of delegation: a task this deep is refused; 3
 	HashIdentities bool                    // sessions enter the ledger as salted hashes
+	AppendOnly     bool                    // finished files of the ledger become append-only, where this process may do that
 	Agents         map[string]Capabilities // the registry: who may take what
 	Now            func() time.Time        // the clock
 	// Review judges a task that is to be created, by Submit or from a drop; a task
@@ -402,7 +403,7 @@ func boxOf(dir string, v version, salt []byte, o Options, looks bool) (*Box, err
 		home: dir, o: o, id: v.MailboxID, salt: salt, boot: boot, writer: writer,
 		start: startTime(os.Getpid()), namespace: pidNamespace(), paces: map[string]pace{}, looks: looks,
 	}
-	b.ledger, err = audit.Open(dir, v.MailboxID, audit.Options{Mode: o.Sync, Wait: o.LockWait, Now: o.Now, Stands: b.standing, Looks: looks})
+	b.ledger, err = audit.Open(dir, v.MailboxID, audit.Options{Mode: o.Sync, Wait: o.LockWait, Now: o.Now, Stands: b.standing, Seal: o.AppendOnly, Looks: looks})
 	if err != nil {
 		return nil, err
 	}

@@ -207,6 +207,16 @@ var auditMutants = []mutant{
 		auditTest("TestReplay"),
 	},
 	{
+		"replay-writes-over", "37", replayGo,
+		"if rec.At.Offset+int64(n) == info.Size() && bytes.HasPrefix(rec.bytes, have[:n]) {", "if n < 0 {",
+		auditTest("TestReplayAppendOnly"),
+	},
+	{
+		"newest-file-sealed", "37", "audit/seal.go",
+		"filepath.Base(path) < l.head.File", "filepath.Base(path) <= l.head.File",
+		auditTest("TestSealsWhatIsFinished"),
+	},
+	{
 		"replay-unflushed", "10", replayGo,
 		"\tr.changed = false\n\treturn r.sync(r.file)", "\tr.changed = false\n\treturn nil",
 		auditTest("TestReplayFlushes"),
