@@ -102,6 +102,7 @@ func (o *doctorOptions) run(ctx context.Context, s *session) error {
 	e.rights()
 	e.minds(ctx, o.pull)
 	e.readOnly()
+	e.seals()
 	e.leftovers()
 	e.tasks(ctx)
 	return o.answer(s, e)

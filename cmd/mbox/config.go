@@ -56,6 +56,7 @@ type Config struct {
 // AuditConfig is the table [audit].
 type AuditConfig struct {
 	HashIdentities bool `toml:"hash_identities" json:"hash_identities,omitzero" jsonschema:"default=false,description=sessions enter the ledger as salted hashes"`
+	AppendOnly     bool `toml:"append_only" json:"append_only,omitzero" jsonschema:"default=false,description=finished files of the ledger become append-only (chattr +a)\\, by mbox where it may\\, else by hand: mbox doctor says how"`
 }
 
 // The defaults are those of mailbox.Options; a test holds the two together.
@@ -155,7 +156,7 @@ func (c *Config) options() mailbox.Options {
 		Sync: modes[c.Sync], AllowNetworkFS: c.AllowNetworkFS,
 		Lease: time.Duration(c.Lease), MaxAttempts: c.MaxAttempts, ScanInterval: time.Duration(c.PollInterval),
 		StartWithin: time.Duration(c.StartWithin), LockWait: time.Duration(c.LockWait), RetryBase: time.Duration(c.RetryBase),
-		MaxDepth: c.Delegation.MaxDepth, HashIdentities: c.Audit.HashIdentities, Agents: c.capabilities(),
+		MaxDepth: c.Delegation.MaxDepth, HashIdentities: c.Audit.HashIdentities, AppendOnly: c.Audit.AppendOnly, Agents: c.capabilities(),
 	}
 }
 

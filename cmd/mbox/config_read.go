@@ -93,7 +93,6 @@ func (c *Config) unknownKey(e *toml.DecodeError) error {
 // unsupported are keys that people look for and that would do nothing here, most
 // of them of ZeroClaw's profiles, with what does something instead.
 var unsupported = map[string]string{
-	"append_only":            "recovery after a power cut writes into the ledger's files, which chattr +a forbids; the chain shows every edit to mbox verify, and mbox backup keeps copies elsewhere",
 	"approval_route":         "mbox asks nobody by itself: what needs an approval waits for mbox approve, until its deadline if it has one",
 	"firejail_args":          `sandbox = "landlock" in the agent's table confines its commands`,
 	"max_cost_per_day_cents": "mbox does not know what a model costs; max_tokens in [delegation] bounds what a task may spend",

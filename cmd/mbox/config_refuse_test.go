@@ -68,7 +68,6 @@ func TestRefusedConfig(t *testing.T) {
 		{"[risk_profiles.x]\napproval_route = { on_no_approver = 'deny' }", "mbox.toml:2: risk_profiles.x.approval_route.*is not supported"},
 		{"[risk_profiles.x]\napproval_route.timeout_secs = 120", "mbox.toml:2: risk_profiles.x.approval_route.*is not supported"},
 		{"[risk_profiles.x.approval_route]\ntimeout_secs = 120", "mbox.toml:[12]: risk_profiles.x.approval_route.*is not supported"},
-		{"[audit]\nappend_only = true", "mbox.toml:2: audit.append_only is not supported"},
 		{"[risk_profiles.x]\nfirejail_args = []", "mbox.toml:2: risk_profiles.x.firejail_args is not supported"},
 		{"[risk_profiles.x]\nsandbox_backend = 'firejail'", "mbox.toml:2: .*sandbox_backend"},
 		{"[risk_profiles.x]\nsandbox_enabled = true\nsandbox_backend = 'none'", "mbox.toml:3: .*contradicts"},

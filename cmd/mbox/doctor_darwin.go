@@ -6,6 +6,12 @@ import (
 	"syscall"
 )
 
+// The commands that make files append-only, and take that back.
+const (
+	sealCommand   = "chflags uappnd"
+	unsealCommand = "chflags nouappnd"
+)
+
 // availableMemory is the machine's memory, in bytes: macOS does not tell what
 // is available without asking Mach.
 func availableMemory() (uint64, error) { return machineMemory() }

@@ -10,6 +10,12 @@ import (
 	"strings"
 )
 
+// The commands that make files append-only, and take that back.
+const (
+	sealCommand   = "sudo chattr +a"
+	unsealCommand = "sudo chattr -a"
+)
+
 // availableMemory is what programs can still get, in bytes.
 func availableMemory() (uint64, error) { return memoryOf("MemAvailable") }
 

@@ -90,6 +90,7 @@ func judge(err error) (code int, hint string) {
 	var refused *mailbox.Refusal
 	var archive *badArchive
 	var owner *mailbox.OwnerError
+	var sealed *audit.SealedError
 	switch {
 	case err == nil:
 		return exitOK, ""
@@ -101,6 +102,8 @@ func judge(err error) (code int, hint string) {
 		return exitData, "the file is no whole backup, as mbox backup writes it; what can still be read of it: tar --zstd -xf FILE, then mbox doctor --fix and mbox recover"
 	case errors.As(err, &owner):
 		return exitPolicy, "sudo -u " + quoteWord(userName(owner.Owner)) + " mbox …"
+	case errors.As(err, &sealed):
+		return exitIO, chattr(unsealCommand, sealed.Files) + ", then the same command again"
 	case errors.As(err, &denied), errors.As(err, &refused):
 		return exitPolicy, "mbox audit delegation shows the decision; mbox.toml says who may do what"
 	case errors.Is(err, mailbox.ErrStale):
