@@ -324,11 +324,15 @@ func readVersion(dir string) (version, error) {
 	if err != nil {
 		return v, err
 	}
+	damaged := func(why error) error { return fmt.Errorf("%s: %w: .mbox/VERSION is damaged: %w", dir, ErrLost, why) }
 	if err := schemas.Decode(data, &v); err != nil {
-		return v, fmt.Errorf("%s: %w", privatePath(dir, "VERSION"), err)
+		return version{}, damaged(err)
 	}
 	if v.Format != format {
 		return v, fmt.Errorf("%s: %w: format %d, this mbox knows %d", dir, ErrFormat, v.Format, format)
+	}
+	if id, err := hex.DecodeString(v.MailboxID); err != nil || len(id) != 16 {
+		return version{}, damaged(fmt.Errorf("%q is no mailbox's id", v.MailboxID))
 	}
 	return v, nil
 }

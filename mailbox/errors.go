@@ -12,7 +12,7 @@ var (
 	// ErrNoMailbox: the folder holds no mailbox.
 	ErrNoMailbox = errors.New("no mailbox here")
 	// ErrLost: the folder holds the ledger or tasks of a mailbox, and what is
-	// mbox's own (.mbox) is gone. Recover makes it anew.
+	// mbox's own (.mbox) is gone, or VERSION damaged. Recover makes it anew.
 	ErrLost = errors.New("the mailbox's own files are lost")
 	// ErrExists: the folder holds a mailbox already.
 	ErrExists = errors.New("a mailbox is here already")

@@ -67,6 +67,28 @@ func TestMboxDeleted(t *testing.T) {
 	}
 }
 
+// A VERSION that is damaged is as good as none.
+func TestVersionDamaged(t *testing.T) {
+	b := lived(t, homes{}.open(t, Options{}))
+	id, path := b.MailboxID(), privatePath(b.home, "VERSION")
+	must(t, b.Close())
+	for _, text := range []string{"", "\x00\x00", `{"format":1,"mailbox_id":"` + id[:8], `{"format":1,"mailbox_id":"v` + id[1:] + `"}`} {
+		must(t, os.WriteFile(path, []byte(text), 0o600))
+		if _, err := Open(t.Context(), b.home, b.o); !errors.Is(err, ErrLost) {
+			t.Errorf("%q: %v", text, err)
+		}
+		seen, err := Look(b.home, b.o)
+		must(t, err)
+		if seen.MailboxID() != id {
+			t.Errorf("%q: mailbox %q, it was %s", text, seen.MailboxID(), id)
+		}
+		must(t, seen.Close())
+		_, err = Recover(t.Context(), b.home, b.o, RecoverOptions{})
+		must(t, err)
+		whole(t, b.home)
+	}
+}
+
 // A ledger that has lost its beginning, or that tells of no mailbox, is no ground
 // to build on.
 func TestMboxDeletedWithoutLedger(t *testing.T) {

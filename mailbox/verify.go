@@ -160,7 +160,7 @@ func newVerifying(ctx context.Context, dir string, o Options, vo VerifyOptions) 
 	b := &Box{home: home, id: is.MailboxID, o: o.withDefaults(), ledger: ledger}
 	v := &verifying{ctx: ctx, o: vo, b: b, fold: newFolding(), owners: map[faultAt]ID{}, doubts: map[string][]place{}}
 	if lost {
-		v.fault(Fault{Invariant: 14, File: ".mbox/VERSION", What: "is missing; mbox recover makes it anew"})
+		v.fault(Fault{Invariant: 14, File: ".mbox/VERSION", What: "is missing or damaged; mbox recover makes it anew"})
 	}
 	if _, err := os.Lstat(privatePath(home, "keys", "salt")); errors.Is(err, fs.ErrNotExist) {
 		v.fault(Fault{Invariant: 14, File: ".mbox/keys/salt", What: "is missing; mbox recover makes another"})

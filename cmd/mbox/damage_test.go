@@ -35,6 +35,7 @@ var damages = map[string]struct {
 		w.edit(w.ledger(), func(b []byte) []byte { return b[:bytes.IndexByte(b, '\n')+1] })
 	}, ""},
 	"VERSION gone":             {func(w *walk) { w.remove(".mbox/VERSION") }, ""},
+	"VERSION cut":              {func(w *walk) { w.edit(".mbox/VERSION", func(b []byte) []byte { return b[:len(b)/2] }) }, ""},
 	"the salt gone":            {func(w *walk) { w.remove(".mbox/keys/salt") }, ""},
 	"locks gone":               {func(w *walk) { w.remove(".mbox/locks") }, ""},
 	"one lock gone":            {func(w *walk) { w.remove(".mbox/locks/ledger") }, ""},
