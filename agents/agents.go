@@ -36,9 +36,9 @@
 // # What a command gets and gives
 //
 // The command is run by /bin/sh -c in agents/<agent>/workspace, with umask 077,
-// in a process group of its own, and is over when its process has ended: what it
-// left gets SIGTERM then, and SIGKILL after the grace, also what has left the
-// group or the session. It gets:
+// in a process group and a session of its own, without a terminal, and is over
+// when its process has ended: what it left gets SIGTERM then, and SIGKILL after
+// the grace, also what has left the group or the session. It gets:
 //
 //	stdin             the task's JSON, the bytes of tasks/in-progress/<id>.json
 //	MBOX_TASK_FILE    a file with the same bytes, gone after the attempt

@@ -124,6 +124,21 @@ func TestEscapedProcess(t *testing.T) {
 	}
 }
 
+// A command that kills what keeps it loses its attempt, and nothing of it is left
+// when that has ended.
+func TestKeeperKilled(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{MaxAttempts: 1})
+	id := s.submit("x")
+	s.once(s.worker(`(setsid sh -c 'trap "" TERM; echo $$ >$OUT/pid; exec sleep 600' &)
+		until [ -s $OUT/pid ]; do sleep 0.01; done; kill -KILL $PPID; sleep 600`))
+	s.wantFailed(id, "signal", "killed by signal: killed")
+	if pid := s.pid("pid"); !dead(pid) {
+		syscall.Kill(pid, syscall.SIGKILL)
+		t.Error("it lives on")
+	}
+}
+
 // A command's end renews the lease, so that the grace for what it left behind
 // does not cost the result.
 func TestEndIsASignOfLife(t *testing.T) {

@@ -4,6 +4,7 @@ const (
 	boundsGo  = "agents/action/compose_bounds.go"
 	composeGo = "agents/action/compose_check.go"
 	commandGo = "agents/policy/command.go"
+	orphansGo = "agents/sandbox/orphans_linux.go"
 	wrapperGo = "agents/policy/wrapper.go"
 )
 
@@ -122,6 +123,41 @@ var policyMutants = []mutant{
 		"setuid-from-a-sandbox", "security", "agents/sandbox/filter_linux.go",
 		"mask(unix.S_ISUID | unix.S_ISGID)", "mask(unix.S_ISGID)",
 		command{"agents/sandbox", "TestFilter"},
+	},
+	{
+		"orphans-to-nobody", "security", orphansGo,
+		"if err := adoptOrphans(); err != nil {", "if err := error(nil); err != nil {",
+		command{"agents", "TestKeeperKilled"},
+	},
+	{
+		"orphans-of-keepers-live", "security", orphansGo,
+		"if !failed {", "if failed {",
+		command{"agents/sandbox", "TestKeeperKilledFromBelow"},
+	},
+	{
+		"keepers-end-as-orphans", "security", orphansGo,
+		" || keepers.by[pid] != nil", "",
+		command{"agents/sandbox", "TestOrphansEndAmongOthers"},
+	},
+	{
+		"own-children-end-as-orphans", "security", orphansGo,
+		" || k.session == all[self].session", "",
+		command{"agents/sandbox", "TestOnlyOrphansEnd"},
+	},
+	{
+		"elders-end-as-orphans", "security", orphansGo,
+		" || k.born < born", "",
+		command{"agents/sandbox", "TestOnlyOrphansEnd"},
+	},
+	{
+		"reports-without-end", "security", "agents/sandbox/keep.go",
+		"SetReadDeadline(time.Now().Add(time.Second))", "SetReadDeadline(time.Now().Add(time.Hour))",
+		command{"agents/sandbox", "TestReportsHeld"},
+	},
+	{
+		"keeper-in-our-session", "security", "agents/sandbox/keep.go",
+		"cmd.SysProcAttr.Setsid = true", "cmd.SysProcAttr.Setpgid = true",
+		command{"agents/sandbox", "TestKeeperStoppedFromBelow"},
 	},
 	{
 		"brain-leaves-the-deaf", "security", "agents/brain/process.go",

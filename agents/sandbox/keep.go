@@ -28,13 +28,17 @@ const keeper = "mbox-keeper"
 // parent is no way out.
 //
 // The keeper ends everything when the caller dies, when it gets SIGTERM, and by
-// [Process.End].
+// [Process.End]. What a keeper leaves that was killed itself, the caller ends, to
+// whom it falls.
 type Process struct {
 	Pid int // of the keeper
 
 	cmd             *exec.Cmd
+	born            uint64        // when the keeper was, in ticks
 	orders, reports *os.File      // ours: to the keeper, from the keeper
 	ended, gone     chan struct{} // closed when the command has ended, and everything
+	group           int           // the command's, if the number means something here
+	told            bool          // how the command has ended
 	status          syscall.WaitStatus
 	err             error // why it did not start
 }
@@ -57,7 +61,7 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	if err := underKeeper(cmd); err != nil {
 		return nil, err
 	}
-	p := &Process{cmd: cmd, ended: make(chan struct{}), gone: make(chan struct{})}
+	p := &Process{cmd: cmd, ended: make(chan struct{}), gone: make(chan struct{}), status: syscall.WaitStatus(syscall.SIGKILL)}
 	theirOrders, orders, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -74,14 +78,14 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = new(syscall.SysProcAttr)
 	}
-	cmd.SysProcAttr.Setpgid = true // a terminal's signals are for the caller
-	if err := cmd.Start(); err != nil {
+	cmd.SysProcAttr.Setsid = true // a terminal is for the caller; and see launch
+	if err := p.launch(); err != nil {
 		orders.Close()
 		reports.Close()
 		return nil, err
 	}
 	p.Pid, p.orders, p.reports = cmd.Process.Pid, orders, reports
-	go p.listen()
+	go p.follow()
 	return p, nil
 }
 
@@ -154,33 +158,37 @@ func (p *Process) Gone() <-chan struct{} { return p.gone }
 // its keeper was killed. After Ended.
 func (p *Process) Status() (syscall.WaitStatus, error) { return p.status, p.err }
 
-// listen follows the keeper to its end.
+// follow follows the keeper to its end, and ends what it left.
+func (p *Process) follow() {
+	heard := make(chan struct{})
+	go func() { defer close(heard); p.listen() }()
+	failed := p.cmd.Wait() != nil
+	_ = p.reports.SetReadDeadline(time.Now().Add(time.Second)) // a command may have got hold of the other end
+	<-heard
+	p.buried(failed)
+	if !p.told {
+		close(p.ended)
+	}
+	p.reports.Close()
+	close(p.gone)
+}
+
+// listen reads what the keeper reports.
 func (p *Process) listen() {
-	p.status = syscall.WaitStatus(syscall.SIGKILL)
 	lines := bufio.NewScanner(p.reports)
-	group, told := 0, false
 	for lines.Scan() {
 		what, text, _ := strings.Cut(lines.Text(), " ")
 		n, _ := strconv.Atoi(text) // 0 for a text
 		switch {
 		case what == reportStarted:
-			group = n
+			p.group = n
 		case what == reportFailed:
 			p.err = errors.New(text)
-		case what == reportEnded && !told:
-			p.status, told = syscall.WaitStatus(n), true
+		case what == reportEnded && !p.told:
+			p.status, p.told = syscall.WaitStatus(n), true
 			close(p.ended)
 		}
 	}
-	_ = p.cmd.Wait() // the reports tell
-	if !told {
-		if group > 1 { // the keeper was killed, and its command with it, but not who is left of its group
-			_ = syscall.Kill(-group, syscall.SIGKILL)
-		}
-		close(p.ended)
-	}
-	p.reports.Close()
-	close(p.gone)
 }
 
 // helper is the name that makes this binary what confines a command.
@@ -212,7 +220,7 @@ type keeping struct {
 	pid     int            // of the command
 	alone   chan struct{}  // closed when nothing is left
 	kill    chan struct{}  // has an element when everything is to be ended
-	code    int            // the command's, as a shell would tell it
+	code    int            // of exit: 0 if nothing is left; where nobody listens, the command's as a shell would tell it
 }
 
 // keep is a keeper: arguments are the number of the descriptor that orders come
@@ -343,14 +351,15 @@ func (k *keeping) reap(last bool) {
 		case pid != k.pid:
 			continue
 		}
+		k.report(reportEnded, strconv.Itoa(int(status)))
+		if !last {
+			continue
+		}
 		k.code = status.ExitStatus()
 		if status.Signaled() {
 			k.code = 128 + int(status.Signal())
 		}
-		k.report(reportEnded, strconv.Itoa(int(status)))
-		if last {
-			k.end()
-		}
+		k.end()
 	}
 }
 

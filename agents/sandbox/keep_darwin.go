@@ -11,6 +11,16 @@ func ownBinary() (string, error) { return os.Executable() }
 // adoptOrphans does nothing: macOS gives orphans to nobody but launchd.
 func adoptOrphans() error { return nil }
 
+func (p *Process) launch() error { return p.cmd.Start() }
+
+// buried is told that the keeper has ended. If it was killed, and its command with
+// it, its group can still be named.
+func (p *Process) buried(bool) {
+	if !p.told && p.group > 1 {
+		_ = syscall.Kill(-p.group, syscall.SIGKILL)
+	}
+}
+
 func childAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // untilEmpty waits for the group to be empty: its orphans are nobody's children.

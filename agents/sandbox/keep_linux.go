@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"strconv"
@@ -45,26 +46,13 @@ func (k *keeping) signal(s syscall.Signal) {
 // children: a shell must not see the one that it waits for end by a signal that is
 // still to come to itself.
 func descendants(of int) (below []int, err error) {
-	d, err := os.Open("/proc")
+	all, err := processes()
 	if err != nil {
 		return nil, err
-	}
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
-	parents := map[int]int{}
-	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil {
-			if parent, ok := parentOf(name); ok {
-				parents[pid] = parent
-			}
-		}
 	}
 	depth := map[int]int{}
-	for pid := range parents {
-		for up, steps := parents[pid], 0; up > 1 && steps < len(parents); up, steps = parents[up], steps+1 {
+	for pid := range all {
+		for up, steps := all[pid].parent, 0; up > 1 && steps < len(all); up, steps = all[up].parent, steps+1 {
 			if up == of {
 				below, depth[pid] = append(below, pid), steps
 				break
@@ -75,20 +63,51 @@ func descendants(of int) (below []int, err error) {
 	return below, nil
 }
 
-// parentOf is the parent of a process: pid (name) state ppid …; the name may hold
-// anything.
-func parentOf(pid string) (int, bool) {
+// kin is what the kernel tells of a process.
+type kin struct {
+	parent, session int
+	born            uint64 // in ticks
+}
+
+// processes are all that this one sees.
+func processes() (map[int]kin, error) {
+	d, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	all := map[int]kin{}
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			if k, ok := kinOf(name); ok {
+				all[pid] = k
+			}
+		}
+	}
+	return all, nil
+}
+
+// kinOf reads of a process: pid (name) state parent group session … birth …; the
+// name may hold anything.
+func kinOf(pid string) (k kin, ok bool) {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
-		return 0, false
+		return kin{}, false
 	}
 	i := strings.LastIndex(string(stat), ") ")
 	fields := strings.Fields(string(stat[max(0, i+1):]))
-	if i < 0 || len(fields) < 2 {
-		return 0, false
+	if i < 0 || len(fields) < 20 {
+		return kin{}, false
 	}
-	parent, err := strconv.Atoi(fields[1])
-	return parent, err == nil
+	var errs [3]error
+	k.parent, errs[0] = strconv.Atoi(fields[1])
+	k.session, errs[1] = strconv.Atoi(fields[3])
+	k.born, errs[2] = strconv.ParseUint(fields[19], 10, 64)
+	return k, errors.Join(errs[:]...) == nil
 }
 
 func dropStreams() error {
