@@ -315,12 +315,12 @@ func (p *performance) carryOut(plan []planned) ([]action.Result, *verdict) {
 // unapproved refuses an action that the task carries, if the claim was had without
 // the approval that the action needs.
 func (p *performance) unapproved(s planned) *verdict {
-	approved, err := p.claim.Approved()
+	approval, err := p.claim.Approved()
 	if err != nil {
 		v := failed("approval", err.Error())
 		return &v
 	}
-	if approved {
+	if approval != nil {
 		return nil
 	}
 	v := p.denied(&denials{s.request, &ruling{audit.StepApproval, &policy.Denied{
@@ -336,16 +336,16 @@ func (p *performance) do(s planned) (action.Result, *verdict) {
 	if err != nil {
 		return action.Result{}, p.unaffordable(s, err)
 	}
-	approved := false
+	var approval *mailbox.Approval
 	if s.name == "deploy_compose" { // no other action cares, and the ledger is asked
-		if approved, err = p.claim.Approved(); err != nil {
+		if approval, err = p.claim.Approved(); err != nil {
 			reserved.Release()
 			v := failed("approval", err.Error())
 			return action.Result{}, &v
 		}
 	}
 	begun := time.Now()
-	r, err := s.act.Do(p.ctx, p.env(approved))
+	r, err := s.act.Do(p.ctx, p.env(approval))
 	reserved.Commit()
 	p.report.alive()
 	p.own.Info().Str("action", s.name).Str("status", r.Status).Bool("done", err == nil).Dur("took", time.Since(begun)).Msg("acted")
@@ -447,9 +447,13 @@ func (p *performance) root() mailbox.ID {
 	return cmp.Or(p.task.Mbox.RootID, p.task.ID)
 }
 
-func (p *performance) env(approved bool) *action.Env {
-	return &action.Env{
-		Agent: p.Agent, Policy: p.policy, Limits: p.Team.Limits, HTTP: p.Team.HTTP, Compose: p.Team.Compose, Approved: approved,
+func (p *performance) env(approval *mailbox.Approval) *action.Env {
+	env := &action.Env{
+		Agent: p.Agent, Policy: p.policy, Limits: p.Team.Limits, HTTP: p.Team.HTTP, Compose: p.Team.Compose,
 		Sync: p.Box.Options().Sync,
 	}
+	if approval != nil {
+		env.Approved, env.Folders = true, approval.Folders
+	}
+	return env
 }

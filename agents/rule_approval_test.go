@@ -23,7 +23,7 @@ func asking(t *testing.T) *company {
 // approve lets a task run, as a person does.
 func (c *company) approve(id mailbox.ID) {
 	c.Helper()
-	if _, err := c.box.Approve(context.Background(), id, "human", "a test", "", time.Hour); err != nil {
+	if _, err := c.box.Approve(context.Background(), id, mailbox.Consent{By: "human", From: "a test", For: time.Hour}); err != nil {
 		c.Fatal(err)
 	}
 }
@@ -96,12 +96,12 @@ func TestThoughtNotApproved(t *testing.T) {
 	c.brains["coder"].says = []any{writesTwice}
 	id := c.send("coder", "Write", nil)
 	var refused *mailbox.Refusal
-	if _, err := c.box.Approve(context.Background(), id, "human", "a test", "", time.Hour); !errors.As(err, &refused) {
+	if _, err := c.box.Approve(context.Background(), id, mailbox.Consent{By: "human", From: "a test", For: time.Hour}); !errors.As(err, &refused) {
 		t.Fatalf("approved: %v", err)
 	}
 	c.works("coder")
 	c.waitsFor(id, 2)
-	if _, err := c.box.Approve(context.Background(), id, "human", "a test", "", time.Hour); !errors.As(err, &refused) {
+	if _, err := c.box.Approve(context.Background(), id, mailbox.Consent{By: "human", From: "a test", For: time.Hour}); !errors.As(err, &refused) {
 		t.Fatalf("approved: %v", err)
 	}
 }

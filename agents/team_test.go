@@ -396,7 +396,7 @@ func TestAutoApprove(t *testing.T) {
 	if _, state := c.task(read); state != mailbox.Completed {
 		t.Fatalf("what needs no approval is %s", state)
 	}
-	if _, err := c.box.Approve(context.Background(), wrote, "human", "a test", "fine", time.Hour); err != nil {
+	if _, err := c.box.Approve(context.Background(), wrote, mailbox.Consent{By: "human", From: "a test", Why: "fine", For: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	c.works("coder")

@@ -47,6 +47,10 @@ type Options struct {
 	// Approval tells why a task needs an operator's approval before it is worked
 	// at; "" if it needs none. nil: none does.
 	Approval func(*Task) string
+	// Folders lists what else than its own bytes an approval of a task binds, in
+	// the order of the names. An error says that it cannot be bound, so that the
+	// task cannot be approved. nil: nothing.
+	Folders func(context.Context, *Task) ([]Folder, error)
 	// Unable tells why a registered agent cannot take a task now that it has to
 	// think about; "" if it can. It is asked for alarms. nil: all can.
 	Unable func(agent string) string

@@ -174,7 +174,7 @@ var familyScenes = []familyScene{
 				return nil
 			},
 			verb: func(ctx context.Context, b *Box, _ any) error {
-				_, err := b.Approve(ctx, "t1", "human", "a test", "looked at it", time.Hour)
+				_, err := b.Approve(ctx, "t1", Consent{By: "human", From: "a test", Why: "looked at it", For: time.Hour})
 				return err
 			},
 			holds: func(t *testing.T, b *Box, _ any) bool {
@@ -182,8 +182,8 @@ var familyScenes = []familyScene{
 				if err != nil {
 					return false
 				}
-				ok, err := b.approved("t1", f.hash)
-				return ok && err == nil
+				a, err := b.approved("t1", f.hash)
+				return a != nil && err == nil
 			},
 		},
 		options: func(o *Options) {

@@ -37,7 +37,7 @@ func TestOwnChildren(t *testing.T) {
 	if err != nil || !strings.HasPrefix(w.Approve, "sha256:") || !strings.Contains(w.Summary, "mbox approve "+string(ids[0])) {
 		t.Fatalf("why: %+v, %v", w, err)
 	}
-	if _, err := b.Approve(ctx, ids[0], "human", "a test", "", time.Hour); err != nil {
+	if _, err := b.Approve(ctx, ids[0], Consent{By: "human", From: "a test", For: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	c := claimAs(t, b, "two")
@@ -76,10 +76,10 @@ func TestOwnChildrenRefused(t *testing.T) {
 func TestApproveNeedsAnAction(t *testing.T) {
 	b := newBox(t, Options{Approval: func(*Task) string { return "always" }})
 	submit(t, b, &Task{ID: "think", Task: Request{Title: "Think"}})
-	id, err := b.Approve(context.Background(), "think", "human", "a test", "", time.Hour)
+	a, err := b.Approve(context.Background(), "think", Consent{By: "human", From: "a test", For: time.Hour})
 	var r *Refusal
-	if !errors.As(err, &r) || r.Step != "approval" || id != "" {
-		t.Fatalf("got %q, %v", id, err)
+	if !errors.As(err, &r) || r.Step != "approval" || a != nil {
+		t.Fatalf("got %+v, %v", a, err)
 	}
 	if ds, err := b.Decisions(context.Background()); err != nil || len(ds) != 0 {
 		t.Fatalf("%d decisions, %v", len(ds), err)
@@ -91,7 +91,7 @@ func TestApprovalTellsItsDoor(t *testing.T) {
 	ctx, now := context.Background(), time.Now()
 	b := guarded(t, &now)
 	submit(t, b, deploy("one"))
-	if _, err := b.Approve(ctx, "one", "human", "terminal /dev/pts/\x1b[2J7", "", time.Hour); err != nil {
+	if _, err := b.Approve(ctx, "one", Consent{By: "human", From: "terminal /dev/pts/\x1b[2J7", For: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	ds, err := b.Decisions(ctx)

@@ -66,8 +66,8 @@ func (b *Box) mayRun(ctx context.Context, s *shard, f *found, agent string) erro
 		return nil
 	}
 	b.hold(t.ID, true) // first: an approval that comes behind the look lets it go
-	ok, err := b.approved(t.ID, f.hash)
-	if err == nil && !ok {
+	a, err := b.approved(t.ID, f.hash)
+	if err == nil && a == nil {
 		return errHeld
 	}
 	b.hold(t.ID, false)
@@ -127,63 +127,129 @@ func (b *Box) hold(id ID, held bool) {
 }
 
 // Approval is what a decision line says that approves a task: exactly these
-// bytes, until then.
+// bytes, with what lies in the folders that its action binds, until then.
 type Approval struct {
 	SHA256 string `json:"sha256"` // of the task file in pending
-	Until  Time   `json:"until"`
-	From   string `json:"from,omitzero"` // the terminal or door that it came by
+	// Folders are the SHA-256s of the folders that the action binds, in the order
+	// of their names, which stand in the task.
+	Folders []string `json:"folders,omitempty"`
+	Until   Time     `json:"until"`
+	From    string   `json:"from,omitzero"` // the terminal or door that it came by
+
+	Decision string `json:"-"` // the id of the record
+}
+
+// Folder is a folder besides the task that its action uses. Its SHA-256 is over
+// all that lies in it; "" where an approval does not bind that, because what is
+// approved may itself write there.
+type Folder struct {
+	Path   string `json:"path"` // as the task's action names it
+	SHA256 string `json:"sha256,omitzero"`
+}
+
+// bound are the SHA-256s of the folders that an approval binds.
+func bound(folders []Folder) (sums []string) {
+	for _, f := range folders {
+		if f.SHA256 != "" {
+			sums = append(sums, f.SHA256)
+		}
+	}
+	return sums
+}
+
+// Sum is one SHA-256 over all that is approved: that of the task's file, or where
+// folders are bound that of the lines which name it and them. [Box.Why] tells it, and
+// [Consent] takes it.
+func (a *Approval) Sum() string {
+	if len(a.Folders) == 0 {
+		return a.SHA256
+	}
+	return audit.Hash([]byte(a.SHA256 + "\n" + strings.Join(a.Folders, "\n") + "\n"))
+}
+
+// folders asks what else than the task an approval of it binds.
+func (b *Box) folders(ctx context.Context, t *Task) ([]Folder, error) {
+	if b.o.Folders == nil {
+		return nil, nil
+	}
+	return b.o.Folders(ctx, t)
+}
+
+// Consent is a person's word for a task.
+type Consent struct {
+	By   string        // who gives it
+	From string        // the terminal or door by which it came
+	Why  string        // in the person's words
+	For  time.Duration // how long it counts
+	// SHA256 is what the person has seen, as [Box.Why] tells it; "" for the task as
+	// it is found.
+	SHA256 string
 }
 
 // Approve writes a decision record that approves the action of the task as it lies
-// in pending, for the time; from is the terminal or door by which the approval
-// came. Any later change of the task's bytes voids it, a claim's too: a task that
-// comes back to pending has to be approved again. A task that is not in pending is
-// ErrConflict, one that carries no action a *Refusal: nobody knows yet what it will
-// do. It returns the decision's id.
-func (b *Box) Approve(ctx context.Context, id ID, by, from, why string, valid time.Duration) (string, error) {
+// in pending. Any later change of the task's bytes voids it, a claim's too: a task
+// that comes back to pending has to be approved again. A task that is not in pending,
+// or is not what was seen, is ErrConflict; one that carries no action is a *Refusal:
+// nobody knows yet what it will do. So is one whose folders cannot be bound.
+func (b *Box) Approve(ctx context.Context, id ID, c Consent) (*Approval, error) {
 	if err := CheckID(id); err != nil {
-		return "", err
+		return nil, err
 	}
 	f, r, err := b.current(id)
 	if errors.Is(err, ErrNotFound) {
 		if f, err := b.seek(id); err == nil {
-			return "", taskError(id, fmt.Errorf("%w: it is %s, only a pending task can be approved", ErrConflict, f.state))
+			return nil, taskError(id, fmt.Errorf("%w: it is %s, only a pending task can be approved", ErrConflict, f.state))
 		}
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if r.state != Pending {
-		return "", taskError(id, fmt.Errorf("%w: it is %s, only a pending task can be approved", ErrConflict, r.state))
+		return nil, taskError(id, fmt.Errorf("%w: it is %s, only a pending task can be approved", ErrConflict, r.state))
 	}
 	if f.task.Mbox.Action == nil {
-		return "", taskError(id, refusal("approval", "it carries no action, so nobody knows what it will do; what of that has to be approved becomes a task of its own"))
+		return nil, taskError(id, refusal("approval", "it carries no action, so nobody knows what it will do; what of that has to be approved becomes a task of its own"))
 	}
-	a := &Approval{SHA256: f.hash, Until: At(b.now().Add(valid)), From: schemas.Sentence(from, 200)}
-	needs := ""
+	folders, err := b.folders(ctx, f.task)
+	if err != nil {
+		return nil, taskError(id, refusal("approval", "what it uses cannot be bound: %v", err))
+	}
+	a := &Approval{SHA256: f.hash, Folders: bound(folders), Until: At(b.now().Add(c.For)), From: schemas.Sentence(c.From, 200)}
+	if c.SHA256 != "" && c.SHA256 != a.Sum() {
+		return nil, taskError(id, fmt.Errorf("%w: it is not what was seen: its SHA-256 is %s now", ErrConflict, a.Sum()))
+	}
+	a.Decision, err = b.decide(ctx, b.approval(f, folders, a, c), a)
+	return a, err
+}
+
+// approval is the record of an approval.
+func (b *Box) approval(f *found, folders []Folder, a *Approval, c Consent) audit.Decision {
+	id, needs := f.task.ID, ""
 	if b.o.Approval != nil {
 		needs = b.o.Approval(f.task)
 	}
-	d := audit.Decision{
-		Agent: by, Task: string(id),
+	for _, folder := range folders {
+		needs += fmt.Sprintf(" It uses the folder %s: %s.", schemas.Quote(folder.Path), cmp.Or(folder.SHA256, "not bound"))
+	}
+	return audit.Decision{
+		Agent: c.By, Task: string(id),
 		Context:  fmt.Sprintf("Task %s, %s, asks for the action %s. %s", id, f.hash, f.task.Mbox.Action.Name, needs),
 		Options:  []string{"Approve: it runs once, exactly as it is now", "Cancel: it does not run"},
-		Decision: fmt.Sprintf("Approved by %s (%s) until %s. %s", by, a.From, a.Until, why),
+		Decision: fmt.Sprintf("Approved by %s (%s) until %s. %s", c.By, a.From, a.Until, c.Why),
 	}
-	return b.decide(ctx, d, a)
 }
 
-// Approved tells whether the task was approved with exactly the bytes that this
-// claim took.
-func (c *Claim) Approved() (bool, error) { return c.box.approved(c.ID(), c.from) }
+// Approved is the approval of exactly the bytes that this claim took; nil if there
+// is none. Whether the folders are still what it names, who does the action tells.
+func (c *Claim) Approved() (*Approval, error) { return c.box.approved(c.ID(), c.from) }
 
-// approved looks for an approval of these bytes, back to the line that created
-// the task.
-func (b *Box) approved(id ID, hash string) (bool, error) {
+// approved looks for the last approval of these bytes that counts still, back to
+// the line that created the task.
+func (b *Box) approved(id ID, hash string) (*Approval, error) {
 	want := `"task_id":` + quoted(string(id))
 	for line, err := range b.ledger.Backward() {
 		if err != nil {
-			return false, err
+			return nil, err
 		}
 		text := string(line.Raw)
 		if !strings.Contains(text, want) {
@@ -197,15 +263,15 @@ func (b *Box) approved(id ID, hash string) (bool, error) {
 		}
 		e, err := line.Decode()
 		if err != nil {
-			return false, err
+			return nil, err
 		}
 		var d recordDetails
 		if ID(e.Task()) != id || e.Event != audit.DecisionEvent || e.Detail(&d) != nil || d.Approves == nil {
 			continue
 		}
 		if d.Approves.SHA256 == hash && b.now().Before(d.Approves.Until.Time) {
-			return true, nil
+			return d.Approves, nil
 		}
 	}
-	return false, nil
+	return nil, nil
 }

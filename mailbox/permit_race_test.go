@@ -22,7 +22,7 @@ func TestApprovedDuringClaim(t *testing.T) {
 			}
 			b.mu.Unlock()
 			if left--; left == 0 {
-				_, err := b.Approve(ctx, "one", "human", "a test", "", 2*time.Hour)
+				_, err := b.Approve(ctx, "one", Consent{By: "human", From: "a test", For: 2 * time.Hour})
 				if err := errors.Join(err, b.update()); err != nil {
 					t.Error(err)
 				}
@@ -33,7 +33,7 @@ func TestApprovedDuringClaim(t *testing.T) {
 	submit(t, b, deploy("one"))
 	tried := 0
 	for call := 1; ; call++ { // of the clock: at one of them the look at what has ended is over
-		if _, err := b.Approve(ctx, "one", "human", "a test", "", time.Minute); err != nil {
+		if _, err := b.Approve(ctx, "one", Consent{By: "human", From: "a test", For: time.Minute}); err != nil {
 			t.Fatal(err)
 		}
 		now = now.Add(time.Hour)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -40,13 +41,13 @@ func TestApprove(t *testing.T) {
 	if err != nil || len(w.Waits) != 1 || !strings.Contains(w.Waits[0], "mbox approve one") {
 		t.Fatalf("why: %+v, %v", w, err)
 	}
-	decision, err := b.Approve(ctx, "one", "human", "a test", "looked at it", time.Hour)
-	if err != nil || !strings.HasPrefix(decision, "decision-") {
-		t.Fatalf("%q, %v", decision, err)
+	decision, err := b.Approve(ctx, "one", Consent{By: "human", From: "a test", Why: "looked at it", For: time.Hour})
+	if err != nil || !strings.HasPrefix(decision.Decision, "decision-") {
+		t.Fatalf("%+v, %v", decision, err)
 	}
 	c := claimAs(t, b, "d")
-	if ok, err := c.Approved(); !ok || err != nil {
-		t.Fatalf("approved: %v, %v", ok, err)
+	if a, err := c.Approved(); a == nil || err != nil {
+		t.Fatalf("approved: %v, %v", a, err)
 	}
 	// It comes back with other bytes: the approval was for the old ones.
 	if err := c.Release(ctx, "not now", 0); err != nil {
@@ -59,12 +60,12 @@ func TestApprovalEnds(t *testing.T) {
 	ctx, now := context.Background(), time.Now()
 	b := guarded(t, &now)
 	submit(t, b, deploy("one"))
-	if _, err := b.Approve(ctx, "one", "human", "a test", "", time.Hour); err != nil {
+	if _, err := b.Approve(ctx, "one", Consent{By: "human", From: "a test", For: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	now = now.Add(time.Hour)
 	nothingFor(t, b, "d")
-	if _, err := b.Approve(ctx, "one", "human", "a test", "", time.Hour); err != nil {
+	if _, err := b.Approve(ctx, "one", Consent{By: "human", From: "a test", For: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	if c := claimAs(t, b, "d"); c.ID() != "one" {
@@ -79,18 +80,81 @@ func TestApproveOther(t *testing.T) {
 	b := guarded(t, &now)
 	submit(t, b, deploy("one"))
 	submit(t, b, deploy("two"))
-	if _, err := b.Approve(ctx, "one", "human", "a test", "", time.Hour); err != nil {
+	if _, err := b.Approve(ctx, "one", Consent{By: "human", From: "a test", For: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	if c := claimAs(t, b, "d"); c.ID() != "one" {
 		t.Fatalf("claimed %s", c.ID())
 	}
 	nothingFor(t, b, "d")
-	if _, err := b.Approve(ctx, "one", "human", "a test", "", time.Hour); !errors.Is(err, ErrConflict) {
+	if _, err := b.Approve(ctx, "one", Consent{By: "human", From: "a test", For: time.Hour}); !errors.Is(err, ErrConflict) {
 		t.Fatalf("approving a claimed task: %v", err)
 	}
-	if _, err := b.Approve(ctx, "nobody", "human", "a test", "", time.Hour); !errors.Is(err, ErrNotFound) {
+	if _, err := b.Approve(ctx, "nobody", Consent{By: "human", From: "a test", For: time.Hour}); !errors.Is(err, ErrNotFound) {
 		t.Fatalf("approving nothing: %v", err)
+	}
+}
+
+// Who says what he has seen approves that and nothing else: the task's bytes, and
+// what lies in the folders that its action binds.
+func TestApproveWhatWasSeen(t *testing.T) {
+	ctx := context.Background()
+	folders, unbound := []Folder{{Path: "data"}, {Path: "site", SHA256: audit.Hash([]byte("a"))}}, error(nil)
+	b := newBox(t, Options{
+		Approval: func(*Task) string { return "it deploys" },
+		Folders:  func(context.Context, *Task) ([]Folder, error) { return folders, unbound },
+	})
+	submit(t, b, deploy("one"))
+	whyOf := func() *Why {
+		t.Helper()
+		w, err := b.Why(ctx, "one")
+		must(t, err)
+		return w
+	}
+	seen := whyOf()
+	if !slices.Equal(seen.Folders, folders) || seen.Approve == "" {
+		t.Fatalf("why: %+v", seen)
+	}
+	consent := Consent{By: "human", From: "a test", For: time.Hour, SHA256: seen.Approve}
+	for what, change := range map[string]func(){
+		"a folder": func() { folders = []Folder{{Path: "data"}, {Path: "site", SHA256: audit.Hash([]byte("b"))}} },
+		"unbound":  func() { folders = []Folder{{Path: "data"}, {Path: "site"}} },
+		"none":     func() { folders = nil },
+		"more":     func() { folders = append(slices.Clone(folders), Folder{"x", audit.Hash([]byte("a"))}) },
+	} {
+		before := folders
+		change()
+		if a, err := b.Approve(ctx, "one", consent); !errors.Is(err, ErrConflict) || a != nil || whyOf().Approve == seen.Approve {
+			t.Errorf("%s: %+v, %v", what, a, err)
+		}
+		folders = before
+	}
+	unbound = errors.New("site/fifo: it is a fifo")
+	var r *Refusal
+	if _, err := b.Approve(ctx, "one", consent); !errors.As(err, &r) || !strings.Contains(err.Error(), "site/fifo") {
+		t.Errorf("what cannot be bound: %v", err)
+	}
+	if w := whyOf(); w.Approve != "" || !strings.Contains(strings.Join(w.Waits, " "), "site/fifo") {
+		t.Errorf("why: %+v", w)
+	}
+	unbound = nil
+	if ds, err := b.Decisions(ctx); err != nil || len(ds) != 0 {
+		t.Fatalf("recorded: %+v, %v", ds, err)
+	}
+	nothingFor(t, b, "d")
+	a, err := b.Approve(ctx, "one", consent)
+	if err != nil || !slices.Equal(a.Folders, []string{folders[1].SHA256}) {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	ds, err := b.Decisions(ctx)
+	if err != nil || len(ds) != 1 || !strings.Contains(ds[0].Context, `"data": not bound. It uses the folder "site": sha256:`) {
+		t.Errorf("%+v, %v", ds, err)
+	}
+	if e, err := b.lineWith(`"approves":{"folders":["` + folders[1].SHA256 + `"],"from":"a test"`); err != nil || e == nil {
+		t.Errorf("no line: %v", err)
+	}
+	if a, err := claimAs(t, b, "d").Approved(); err != nil || a == nil || !slices.Equal(a.Folders, []string{folders[1].SHA256}) {
+		t.Errorf("the claim has %+v, %v", a, err)
 	}
 }
 

@@ -22,10 +22,11 @@ type Why struct {
 	Tree    *Tree    `json:"tree,omitzero"` // that it belongs to; nil if it belongs to none
 	Summary string   `json:"summary"`       // one sentence
 	Waits   []string `json:"waits,omitempty"`
-	Able    []string `json:"able,omitempty"`   // registered agents that could take it
-	Asks    []string `json:"asks,omitempty"`   // anybody else who could
-	Approve string   `json:"approve,omitzero"` // SHA-256 of the task whose action waits for an approval
-	Lease   string   `json:"lease,omitzero"`   // how the claim stands
+	Able    []string `json:"able,omitempty"`    // registered agents that could take it
+	Asks    []string `json:"asks,omitempty"`    // anybody else who could
+	Approve string   `json:"approve,omitzero"`  // [Approval.Sum] of what waits for an approval
+	Folders []Folder `json:"folders,omitempty"` // that it uses
+	Lease   string   `json:"lease,omitzero"`    // how the claim stands
 	Alarms  []string `json:"alarms,omitempty"`
 	Lines   []Proof  `json:"lines"`
 	Faults  []string `json:"faults,omitempty"` // where the file and the ledger differ
@@ -187,7 +188,7 @@ func (b *Box) explainPending(ctx context.Context, w *Why, t *Task) error {
 	if err := b.explainChildren(w, t); err != nil {
 		return err
 	}
-	if err := b.explainApproval(w, t, r); err != nil {
+	if err := b.explainApproval(ctx, w, t, r); err != nil {
 		return err
 	}
 	able, paused := b.whoCan(r.class)
@@ -242,8 +243,8 @@ func (b *Box) explainChildren(w *Why, t *Task) error {
 	return nil
 }
 
-// explainApproval says that a task waits for an operator.
-func (b *Box) explainApproval(w *Why, t *Task, r *record) error {
+// explainApproval says that a task waits for an operator, and for what.
+func (b *Box) explainApproval(ctx context.Context, w *Why, t *Task, r *record) error {
 	if b.o.Approval == nil {
 		return nil
 	}
@@ -251,12 +252,18 @@ func (b *Box) explainApproval(w *Why, t *Task, r *record) error {
 	if why == "" {
 		return nil
 	}
-	ok, err := b.approved(t.ID, r.after.String())
-	if err == nil && !ok {
-		w.Waits = append(w.Waits, fmt.Sprintf("an approval (mbox approve %s): %s", t.ID, why))
-		w.Approve = r.after.String()
+	hash := r.after.String()
+	if a, err := b.approved(t.ID, hash); a != nil || err != nil {
+		return err
 	}
-	return err
+	w.Waits = append(w.Waits, fmt.Sprintf("an approval (mbox approve %s): %s", t.ID, why))
+	folders, err := b.folders(ctx, t)
+	if err != nil {
+		w.Waits = append(w.Waits, "what it uses: it cannot be approved as that is: "+err.Error())
+		return ctx.Err()
+	}
+	w.Approve, w.Folders = (&Approval{SHA256: hash, Folders: bound(folders)}).Sum(), folders
+	return nil
 }
 
 // explainBrains says why the agent that the task is for cannot think about it now;

@@ -86,7 +86,7 @@ var familyMutants = []mutant{
 	},
 	{
 		"approval-overlooked", "delegation", "mailbox/permit.go",
-		"\tb.hold(t.ID, true) // first: an approval that comes behind the look lets it go\n\tok, err := b.approved(t.ID, f.hash)\n", "\tok, err := b.approved(t.ID, f.hash)\n\tb.hold(t.ID, true)\n",
+		"\tb.hold(t.ID, true) // first: an approval that comes behind the look lets it go\n\ta, err := b.approved(t.ID, f.hash)\n", "\ta, err := b.approved(t.ID, f.hash)\n\tb.hold(t.ID, true)\n",
 		boxTest("TestApprovedDuringClaim"),
 	},
 	{

@@ -92,8 +92,18 @@ var rightsMutants = []mutant{
 	},
 	{
 		"approved-from-nowhere", "rights", "mailbox/permit.go",
-		"From: schemas.Sentence(from, 200)", "From: schemas.Sentence(\"\", 200)",
+		"From: schemas.Sentence(c.From, 200)", "From: schemas.Sentence(\"\", 200)",
 		boxTest("TestApprovalTellsItsDoor"),
+	},
+	{
+		"approved-unseen", "rights", "mailbox/permit.go",
+		"c.SHA256 != \"\" && c.SHA256 != a.Sum()", "len(c.SHA256) == 1",
+		boxTest("TestApproveWhatWasSeen"),
+	},
+	{
+		"folders-unseen", "rights", "mailbox/permit.go",
+		"if len(a.Folders) == 0 {", "if len(a.Folders) >= 0 {",
+		boxTest("TestApproveWhatWasSeen"),
 	},
 	{
 		"agent-approves-from-its-claim", "rights", "cmd/mbox/approver.go",

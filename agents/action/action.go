@@ -65,6 +65,7 @@ type Env struct {
 	Compose  ComposeOptions
 	Sync     durable.Mode // how write_file writes; the zero value flushes
 	Approved bool         // somebody has approved exactly this task
+	Folders  []string     // the SHA-256s of the folders that the approval binds, in the order of their names
 }
 
 // HTTPOptions are the table [actions.http_check].

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"os"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -18,8 +20,11 @@ const approvalLasts = time.Hour
 type approveOptions struct {
 	valid  length
 	reason string
+	sha256 string
 	json   bool
 }
+
+var hexHash = regexp.MustCompile(`^(sha256:)?[0-9a-f]{64}$`)
 
 func approveVerb() *verb {
 	o := approveOptions{valid: length{Duration: Duration(approvalLasts)}}
@@ -33,6 +38,13 @@ decision record, with its line in the ledger, and tells from which terminal it
 came; its id is printed. mbox why ID prints what is to be approved, whole, and
 mbox cancel ID says no.
 
+A deployment's approval also binds what lies in the folders that images are built
+from and that services mount read-only: what is deployed is a copy that has the
+SHA-256 as of now. A folder that a service may write is not bound.
+
+A script that has read mbox why ID --json gives its "approve" with --sha256: what
+is not that any more is not approved, with exit code 5.
+
 A task that still has to think cannot be approved: what it then wants to do and
 needs a person for becomes a task of its own, for which it waits.
 
@@ -41,11 +53,15 @@ environment or, on Linux, in that of a process above it; and who is below a work
 or a command of this mailbox, or in its session or process group, as long as the
 claim lasts. A program of the same user that leaves all of these can still
 approve, as it could write the files themselves: only a sandbox keeps it from that.`,
-		shows: []string{`mbox approve task-2026-02-16-001 --for 30m --reason "looked at the ports"`},
+		shows: []string{
+			`mbox approve task-2026-02-16-001 --for 30m --reason "looked at the ports"`,
+			`mbox approve task-2026-02-16-001 --sha256 "$(mbox why task-2026-02-16-001 --json | jq -r .approve)"`,
+		},
 		exits: []int{exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
 		flags: []cli.Flag{
 			valueFlag("for", "how long it counts: `DURATION` (1h)", &o.valid),
 			textFlag("reason", "why: `TEXT`", &o.reason),
+			textFlag("sha256", "only what has this SHA-256, as mbox why tells it: `HEX`", &o.sha256),
 			jsonFlag(&o.json),
 		},
 		run: func(ctx context.Context, s *session, args []string) error {
@@ -54,6 +70,9 @@ approve, as it could write the files themselves: only a sandbox keeps it from th
 			}
 			if o.valid.Duration <= 0 {
 				return usagef("mbox approve "+quoteWord(args[0])+" --for 1h", "--for %s: an approval has to last", span(time.Duration(o.valid.Duration)))
+			}
+			if o.sha256 != "" && !hexHash.MatchString(o.sha256) {
+				return usagef("mbox why "+quoteWord(args[0]), "--sha256 %s: want 64 hexadecimal digits", clean(o.sha256, 80))
 			}
 			return s.tidied(ctx, func(box *mailbox.Box) error { return o.run(ctx, s, box, mailbox.ID(args[0])) })
 		},
@@ -66,7 +85,11 @@ func (o *approveOptions) run(ctx context.Context, s *session, box *mailbox.Box, 
 	if why, err := worksForAgent(ctx, box); err != nil || why != "" {
 		return cmp.Or(err, notAPerson(why))
 	}
-	decision, err := box.Approve(ctx, id, "human", door(), o.reason, valid)
+	c := mailbox.Consent{By: "human", From: door(), Why: o.reason, For: valid}
+	if o.sha256 != "" {
+		c.SHA256 = "sha256:" + strings.TrimPrefix(o.sha256, "sha256:")
+	}
+	a, err := box.Approve(ctx, id, c)
 	var refused *mailbox.Refusal
 	if errors.As(err, &refused) {
 		return hint(err, "mbox why %s tells what it waits for", quoteWord(string(id)))
@@ -75,9 +98,9 @@ func (o *approveOptions) run(ctx context.Context, s *session, box *mailbox.Box, 
 		return err
 	}
 	if o.json {
-		return s.printLine(map[string]any{"id": string(id), "decision": decision, "until": mailbox.At(time.Now().Add(valid))})
+		return s.printLine(map[string]any{"id": string(id), "decision": a.Decision, "until": a.Until, "sha256": a.Sum()})
 	}
-	s.printf("%s\n", decision)
-	s.done("approved %s for %s", id, span(valid))
+	s.printf("%s\n", a.Decision)
+	s.done("approved %s for %s: %s", id, span(valid), a.Sum())
 	return nil
 }

@@ -35,7 +35,13 @@ func showVerb() *verb {
 				if inJSON {
 					return s.printJSON(t)
 				}
-				s.showTask(t, state)
+				var bound *mailbox.Why
+				if state == mailbox.Pending && t.Mbox.Action != nil {
+					if bound, err = box.Why(ctx, t.ID); err != nil {
+						s.warnf("%v", err)
+					}
+				}
+				s.showTask(t, state, bound)
 				return nil
 			})
 		},
@@ -43,8 +49,9 @@ func showVerb() *verb {
 	}
 }
 
-// showTask prints a task for people.
-func (s *session) showTask(t *mailbox.Task, state mailbox.State) {
+// showTask prints a task for people, with what an approval would bind if it waits
+// for one.
+func (s *session) showTask(t *mailbox.Task, state mailbox.State, w *mailbox.Why) {
 	s.printf("%s  %s\n%s\n\n", s.paint.bold(clean(string(t.ID), 128)), s.stateColour(state)(string(state)), clean(t.Task.Title, maxLine))
 	s.field("for", t.Assignment.TargetAgent)
 	if by := t.Assignment.PickedUpBy; by != nil {
@@ -54,6 +61,9 @@ func (s *session) showTask(t *mailbox.Task, state mailbox.State) {
 	s.field("type", t.Task.Type+", "+t.Task.Priority)
 	s.field("created", local(t.Created.Time))
 	s.showMeta(&t.Mbox)
+	if w != nil && w.Approve != "" {
+		s.showBound(w)
+	}
 	s.showText("description", t.Task.Description)
 	s.showParams(t.Mbox.Action)
 	s.showResult(&t.Result)

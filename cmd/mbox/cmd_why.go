@@ -54,7 +54,7 @@ func (s *session) printWhy(w *mailbox.Why) {
 	s.fields(s.paint.red, "fault", w.Faults)
 	if w.Approve != "" {
 		s.field("action", w.Task.Mbox.Action.Name)
-		s.field("of the bytes", w.Approve)
+		s.showBound(w)
 		s.showParams(w.Task.Mbox.Action)
 	}
 	s.printTree(w)
@@ -67,6 +67,14 @@ func (s *session) printWhy(w *mailbox.Why) {
 		if l.Reason != "" {
 			s.printf("           %s\n", s.paint.dim(clean(l.Reason, maxLine)))
 		}
+	}
+}
+
+// showBound prints what an approval would name, and what it would leave open.
+func (s *session) showBound(w *mailbox.Why) {
+	s.field("sha256", w.Approve)
+	for _, f := range w.Folders {
+		s.field("folder", f.Path+"  "+or(f.SHA256, "not bound: a service may write it"))
 	}
 }
 
