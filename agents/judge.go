@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -257,6 +258,29 @@ func (t *Team) Approval(task *mailbox.Task) string {
 		return "" // it is refused when it is claimed
 	}
 	return t.asks(p, act.Name)
+}
+
+// Folders lists what else than the task an approval of it binds, for
+// mailbox.Options.Folders: what a deployment uses, if containers are started.
+func (t *Team) Folders(ctx context.Context, task *mailbox.Task) ([]mailbox.Folder, error) {
+	asked, to := task.Mbox.Action, task.Assignment.TargetAgent
+	if asked == nil || asked.Name != "deploy_compose" || t.Members[to].Role == "" || !t.Compose.Run {
+		return nil, nil
+	}
+	act, err := action.Parse(asked.Name, asked.Params)
+	if err != nil {
+		return nil, inTask(err)
+	}
+	p, err := policy.ForAgent(t.Policies, to)
+	if err != nil {
+		return nil, err
+	}
+	used, err := act.(*action.DeployCompose).Folders(ctx, p)
+	var all []mailbox.Folder
+	for _, f := range used {
+		all = append(all, mailbox.Folder(f))
+	}
+	return all, err
 }
 
 // asks tells why an action needs an approval; "" if it needs none. A dry run of

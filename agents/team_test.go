@@ -112,7 +112,7 @@ func newCompany(t *testing.T, change func(*Team)) *company {
 	if change != nil {
 		change(c.team)
 	}
-	c.scene = newScene(t, mailbox.Options{Agents: registry, Review: c.team.Review, Approval: c.team.Approval})
+	c.scene = newScene(t, mailbox.Options{Agents: registry, Review: c.team.Review, Approval: c.team.Approval, Folders: c.team.Folders})
 	c.team.Policies.Home = c.box.Home()
 	return c
 }

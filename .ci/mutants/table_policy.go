@@ -3,6 +3,8 @@ package main
 const (
 	boundsGo  = "agents/action/compose_bounds.go"
 	composeGo = "agents/action/compose_check.go"
+	bindGo    = "agents/action/compose_bind.go"
+	copiesGo  = "agents/action/compose_copy.go"
 	commandGo = "agents/policy/command.go"
 	orphansGo = "agents/sandbox/orphans_linux.go"
 	wrapperGo = "agents/policy/wrapper.go"
@@ -48,6 +50,51 @@ var policyMutants = []mutant{
 		"compose-registry-by-address", "security", composeGo,
 		"strings.ContainsAny(registry, \".:\")", "strings.Contains(registry, \":\")",
 		actionTest("TestComposeRefuses"),
+	},
+	{
+		"compose-changed-since", "security", copiesGo,
+		"if sum != want {", "if sum == \"\" {",
+		actionTest("TestApprovalBindsFolders"),
+	},
+	{
+		"compose-rights-changed-since", "security", bindGo,
+		"s.line(\"file\", info.Mode().Perm(), at,", "s.line(\"file\", 0, at,",
+		actionTest("TestApprovalBindsFolders"),
+	},
+	{
+		"compose-link-changed-since", "security", bindGo,
+		"s.line(\"symlink\", 0, at, target)", "s.line(\"symlink\", 0, at, \"\")",
+		actionTest("TestApprovalBindsFolders"),
+	},
+	{
+		"compose-of-other-folders", "security", copiesGo,
+		"if len(left) > 0 {", "if len(left) > 9 {",
+		actionTest("TestApprovalOfOtherFolders"),
+	},
+	{
+		"compose-with-the-originals", "security", copiesGo,
+		"\treturn moved(project, at), nil\n", "\treturn project, nil\n",
+		actionTest("TestDeployedIsACopy"),
+	},
+	{
+		"compose-with-a-spoilt-copy", "security", copiesGo,
+		"err == nil && have == sum {", "err == nil && have != \"\" {",
+		actionTest("TestDeployedIsACopy"),
+	},
+	{
+		"compose-copies-to-write", "security", "agents/policy/build.go",
+		"\"state.json\", deployed}", "\"state.json\"}",
+		actionTest("TestDeployedIsACopy"),
+	},
+	{
+		"compose-setuid", "security", bindGo,
+		"if info.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0 {", "if info.Mode()&fs.ModeSetgid != 0 {",
+		actionTest("TestFoldersAreBounded"),
+	},
+	{
+		"compose-by-another-name", "security", "agents/action/compose_run.go",
+		"if place.Rel != filepath.Clean(h.path) {", "if place.Rel == \"\" {",
+		actionTest("TestComposeRunLooks"),
 	},
 	{
 		"command-by-its-base-name", "security", commandGo,

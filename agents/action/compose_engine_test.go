@@ -86,7 +86,6 @@ func engine(t *testing.T) (env *Env, dir string) {
 	}
 	env, dir = workspace(t)
 	env.Agent, env.Sync = "engine-test", durable.None
-	env.Compose.Run, env.Approved = true, true
 	must(t, os.Mkdir(filepath.Join(dir, "html"), 0o755))
 	must(t, os.WriteFile(filepath.Join(dir, "html", "page.txt"), []byte("page "), 0o644))
 	buildWeb(t, filepath.Join(dir, "web"))
@@ -129,6 +128,7 @@ func TestComposeEngine(t *testing.T) {
 	env, _ := engine(t)
 	at := freeAddress(t)
 	text := fmt.Sprintf(webService, at)
+	approve(t, env, text)
 	result, d, err := deployed(t, env, text)
 	if err != nil || result.Status != "deployed" || result.Error != "" || result.Path != composeFile {
 		t.Fatalf("%+v, %v\n%s", result, err, d.Log)
@@ -164,7 +164,9 @@ func TestComposeEngine(t *testing.T) {
 		{`["CMD", "/web", "check"], interval: 1s, retries: 30`, `["CMD", "/none"], interval: 1s, retries: 1`, "is unhealthy"},
 		{`command: ["a", "$$b"]`, `entrypoint: ["/none"]`, "no such file"},
 	} {
-		result, d, err := deployed(t, env, strings.Replace(text, c.from, c.to, 1))
+		broke := strings.Replace(text, c.from, c.to, 1)
+		approve(t, env, broke)
+		result, d, err := deployed(t, env, broke)
 		broken(t, c.words, result, d, err)
 	}
 }

@@ -23,13 +23,24 @@ const (
 	composeLog  = 8 << 10          // bytes of docker's words that are kept, from the end
 )
 
-// run writes what was checked into the workspace and has docker start it.
+// run writes what was checked into the workspace and has docker start it, with
+// copies of what was approved.
 func (d *deployment) run(ctx context.Context, env *Env, project *types.Project) (status, problem string, err error) {
 	place, err := env.Policy.Write(composeFile)
 	if err != nil {
 		return "", "", err
 	}
-	if err := readyFolder(env.Policy, place, project); err != nil {
+	if err := noSettings(place); err != nil {
+		return "", "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, composeTime)
+	defer cancel()
+	copies, err := openCopies(ctx, env)
+	if err != nil {
+		return "", "", err
+	}
+	defer copies.close()
+	if project, err = copies.bind(ctx, env, project); err != nil {
 		return "", "", err
 	}
 	// Not the text that came in: docker might understand it in another way.
@@ -40,12 +51,11 @@ func (d *deployment) run(ctx context.Context, env *Env, project *types.Project) 
 	if err := put(place, text, env.Sync); err != nil {
 		return "", "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, composeTime)
-	defer cancel()
 	log := &tail{most: composeLog}
 	err = dockerUp(ctx, filepath.Dir(filepath.Join(place.Root, place.Rel)), text, d.Project, log)
 	d.Log = strings.ToValidUTF8(string(log.kept), "\ufffd")
 	if err == nil {
+		copies.clear()
 		return "deployed", "", nil
 	}
 	if ctx.Err() != nil {
@@ -63,42 +73,40 @@ func lastWords(log string) string {
 	return ": " + schemas.Sentence(log[strings.LastIndexByte(log, '\n')+1:], 300)
 }
 
-// readyFolder checks on the disk what the file names. The folders that it mounts
-// have to be there (docker would make them as root), in the workspace, behind no
-// symlink; and no .env may lie beside it, from which docker compose takes
-// settings.
-func readyFolder(p *policy.Policy, file policy.Place, project *types.Project) error {
-	for _, path := range hostPaths(project) {
-		ask := p.Write
-		if path.readOnly {
-			ask = p.Read
-		}
-		place, err := ask(path.path)
-		if err != nil {
-			return err
-		}
-		if place.Root != file.Root {
-			return denied("compose_mount", path.path, "it is not below the workspace")
-		}
-		dir, name, err := enter(place)
-		if err != nil {
-			return err
-		}
-		info, err := dir.Lstat(name)
-		dir.Close()
-		if err != nil {
-			return err
-		}
-		if info.Mode()&fs.ModeSymlink != 0 {
-			return throughLink(path.path)
-		}
-		if !info.IsDir() {
-			return denied("compose_mount", path.path, "it is a "+kindName(info.Mode())+", not a folder")
-		}
+// open opens a folder that the file names. It has to be there (docker would make it
+// as root), directly in the workspace, behind no symlink.
+func (h hostPath) open(p *policy.Policy) (*os.Root, error) {
+	ask := p.Write
+	if h.readOnly {
+		ask = p.Read
 	}
-	return noSettings(file)
+	place, err := ask(h.path)
+	if err != nil {
+		return nil, err
+	}
+	if file, err := p.Write(composeFile); err != nil || place.Root != file.Root {
+		return nil, denied("compose_mount", h.path, "it is not below the workspace")
+	}
+	if place.Rel != filepath.Clean(h.path) {
+		return nil, throughLink(h.path)
+	}
+	dir, name, err := enter(place)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	info, err := dir.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if mode := info.Mode(); !mode.IsDir() && mode&fs.ModeSymlink == 0 {
+		return nil, denied("compose_mount", h.path, "it is a "+kindName(mode)+", not a folder")
+	}
+	return stepInto(dir, name)
 }
 
+// noSettings sees that no .env lies beside the file, from which docker compose takes
+// settings.
 func noSettings(file policy.Place) error {
 	dir, _, err := enter(file)
 	if err != nil {

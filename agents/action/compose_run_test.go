@@ -47,6 +47,24 @@ func ready(t *testing.T) (*Env, string) {
 	return env, dir
 }
 
+// approve is a person's word for a file, with what lies in its folders.
+func approve(t *testing.T, env *Env, text string) {
+	t.Helper()
+	env.Compose.Run, env.Approved, env.Folders = true, true, nil
+	for _, f := range folders(t, env, text) {
+		if f.SHA256 != "" {
+			env.Folders = append(env.Folders, f.SHA256)
+		}
+	}
+}
+
+func folders(t *testing.T, env *Env, text string) []Folder {
+	t.Helper()
+	all, err := parsed(t, "deploy_compose", composeParams(t, text)).(*DeployCompose).Folders(t.Context(), env.Policy)
+	must(t, err)
+	return all
+}
+
 func deployed(t *testing.T, env *Env, text string) (Result, deployment, error) {
 	t.Helper()
 	result, err := do(t, env, "deploy_compose", composeParams(t, text))
@@ -95,7 +113,7 @@ func same(a, b service) bool {
 func TestComposeRun(t *testing.T) {
 	notes := standIn(t, "echo started; echo warned >&2")
 	env, dir := ready(t)
-	env.Compose.Run, env.Approved = true, true
+	approve(t, env, goodCompose)
 	result, d, err := deployed(t, env, goodCompose)
 	if err != nil || result.Status != "deployed" || result.Path != composeFile || d.Log != "started\nwarned\n" || d.DryRun != "" {
 		t.Fatalf("%+v, %+v, %v", result, d, err)
@@ -118,8 +136,8 @@ func TestComposeRun(t *testing.T) {
 	if got := noted(t, notes, "input"); strings.Join(got, "\n")+"\n" != string(text) {
 		t.Errorf("docker read %q", got)
 	}
-	if err != nil || validate(string(text)) != nil {
-		t.Errorf("%v: %s", err, text)
+	if err != nil {
+		t.Error(err)
 	}
 }
 
@@ -133,7 +151,7 @@ func noted(t *testing.T, notes, what string) []string {
 func TestComposeRunFails(t *testing.T) {
 	standIn(t, "i=0; while [ $i -lt 3000 ]; do echo line $i; i=$((i+1)); done; exit 7")
 	env, _ := ready(t)
-	env.Compose.Run, env.Approved = true, true
+	approve(t, env, goodCompose)
 	result, d, err := deployed(t, env, goodCompose)
 	if err != nil || result.Status != "failed" || result.Error != "docker compose: exit status 7: line 2999" {
 		t.Errorf("%+v, %v", result, err)
@@ -156,6 +174,10 @@ func TestComposeRunFails(t *testing.T) {
 // of it, docker makes no folder as root, and takes no settings from a file.
 func TestComposeRunLooks(t *testing.T) {
 	for name, spoil := range map[string]func(dir string) error{
+		"path_symlink": func(dir string) error {
+			must(t, os.Remove(filepath.Join(dir, "html")))
+			return os.Symlink("db", filepath.Join(dir, "html"))
+		},
 		"path_outside": func(dir string) error {
 			must(t, os.Remove(filepath.Join(dir, "html")))
 			return os.Symlink("/", filepath.Join(dir, "html"))
@@ -171,7 +193,7 @@ func TestComposeRunLooks(t *testing.T) {
 	} {
 		notes := standIn(t, "exit 0")
 		env, dir := ready(t)
-		env.Compose.Run, env.Approved = true, true
+		approve(t, env, goodCompose)
 		must(t, spoil(dir))
 		_, _, err := deployed(t, env, goodCompose)
 		if d := refusal(err); err == nil || name != "" && (d == nil || d.Rule != name) {

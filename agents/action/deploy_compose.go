@@ -1,8 +1,10 @@
 package action
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -180,6 +182,8 @@ type hostPath struct {
 	readOnly bool
 }
 
+// hostPaths are those of a file, each once, in the order of their names. What is
+// read only is bound by an approval.
 func hostPaths(project *types.Project) (paths []hostPath) {
 	for _, name := range project.ServiceNames() {
 		s := project.Services[name]
@@ -192,7 +196,13 @@ func hostPaths(project *types.Project) (paths []hostPath) {
 			}
 		}
 	}
-	return paths
+	for i, p := range paths {
+		paths[i].path = filepath.Clean(p.path)
+	}
+	slices.SortFunc(paths, func(a, b hostPath) int {
+		return cmp.Or(strings.Compare(a.path, b.path), cmp.Compare(fmt.Sprint(a.readOnly), fmt.Sprint(b.readOnly)))
+	})
+	return slices.Compact(paths)
 }
 
 func mountsSocket(project *types.Project) bool {

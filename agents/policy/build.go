@@ -203,7 +203,18 @@ func (b *builder) liftBoundary(p *Policy) {
 var (
 	protectedFolders = []string{".mbox", "audit", "tasks", "decisions", "changes", "prompts"}
 	protectedFiles   = []string{"mbox.toml", "memory/agent_state.json", "memory/task_queue.json"}
+
+	protectedOfAgents = []string{"agent.toml", "state.json", deployed} // in agents/<name>
 )
+
+// deployed is the folder of an agent's home with the copies of folders that its
+// services run with.
+const deployed = "deployed"
+
+// Deployed is where the agent's services have the folders that were approved.
+func (p *Policy) Deployed() string {
+	return filepath.Join(p.Home, "agents", folder(p.Agent), deployed)
+}
 
 // protect names what mbox alone writes. It is no step of its own: no key of the
 // configuration has a say in it.
@@ -214,7 +225,9 @@ func (b *builder) protect(p *Policy) {
 	p.Private = append(slices.Clone(p.Protected[:2]), filepath.Join(b.Home, "tasks", "artifacts"), filepath.Join(b.Home, "tasks", "archive"))
 	for _, agent := range slices.Sorted(maps.Keys(b.Agents)) {
 		home := filepath.Join(b.Home, "agents", folder(agent))
-		p.Protected = append(p.Protected, filepath.Join(home, "agent.toml"), filepath.Join(home, "state.json"))
+		for _, name := range protectedOfAgents {
+			p.Protected = append(p.Protected, filepath.Join(home, name))
+		}
 	}
 }
 

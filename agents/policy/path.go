@@ -170,7 +170,7 @@ func ownFile(rel string) bool {
 	case len(at[0]) >= len("mbox.toml") && sameName(at[0][:len("mbox.toml")], "mbox.toml"):
 		return true
 	case len(at) >= 3 && sameName(at[0], "agents"):
-		return sameName(at[2], "agent.toml") || sameName(at[2], "state.json")
+		return slices.ContainsFunc(protectedOfAgents, func(own string) bool { return sameName(at[2], own) })
 	}
 	return false
 }

@@ -128,7 +128,7 @@ func (s *session) options() (home string, o mailbox.Options, err error) {
 		return home, o, err
 	}
 	o = s.config.options()
-	o.Review, o.Approval, o.Unable = s.team.Review, s.team.Approval, s.team.Unable
+	o.Review, o.Approval, o.Folders, o.Unable = s.team.Review, s.team.Approval, s.team.Folders, s.team.Unable
 	o.Progress = s.progress
 	return home, o, nil
 }
