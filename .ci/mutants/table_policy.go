@@ -112,6 +112,11 @@ var policyMutants = []mutant{
 		policyTest("TestNamesLeadThroughPath"),
 	},
 	{
+		"variables-of-any-name", "security", "agents/policy/risk.go",
+		"return !known && (!ownName.MatchString(name) || strings", "return !known && (strings",
+		policyTest("TestCommands"),
+	},
+	{
 		"for-over-path", "security", commandGo,
 		"\t\t\t\tj.sets(words[1:2])\n", "",
 		policyTest("TestCommands"),

@@ -127,8 +127,8 @@ func (j *judge) command(words []word, depth int) {
 			}
 			return
 		case opensCommand[key] || closesCommand[key]:
-		case sets && changesWhatRuns(name):
-			j.giveUp("it sets " + name + ", which changes what runs")
+		case sets && mayChangeWhatRuns(name):
+			j.giveUp("it sets " + name + ", which may change what runs")
 			return
 		case sets:
 		default:
@@ -243,8 +243,9 @@ func (w word) option(name string) bool {
 func (j *judge) sets(args []word) {
 	for _, arg := range args {
 		name, _, _ := strings.Cut(arg.text, "=")
+		option := strings.HasPrefix(name, "-") || strings.HasPrefix(name, "+")
 		runs := strings.Contains(arg.text, "[") || strings.ContainsAny(arg.text[:min(1, len(arg.text))], "-+") && strings.ContainsAny(arg.text, "iC")
-		if !arg.fixed() && !strings.Contains(arg.text, "=") || changesWhatRuns(name) || runs {
+		if !arg.fixed() && !strings.Contains(arg.text, "=") || !option && mayChangeWhatRuns(name) || runs {
 			j.giveUp("it sets " + schemas.Sentence(name, 80) + ", which may change what runs")
 		}
 	}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -137,16 +138,21 @@ func onlyReads(name string, args []word) bool {
 	return readers[name]
 }
 
-// changesWhatRuns are variables that make a harmless command run another one.
-func changesWhatRuns(name string) bool {
-	switch name {
-	case "PATH", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "BASHOPTS", "PS4", "PROMPT_COMMAND", "PAGER", "EDITOR", "VISUAL",
-		"BROWSER", "LESSOPEN", "LESSCLOSE", "NODE_OPTIONS", "NODE_PATH", "PERL5OPT", "PERL5LIB", "RUBYOPT", "RUBYLIB", "RUSTC_WRAPPER",
-		"RUSTC", "RUSTFLAGS", "ZDOTDIR", "SHELL", "HOME", "XDG_CONFIG_HOME", "CDPATH", "GLOBIGNORE", "MANPAGER", "LESS", "MAKEFLAGS", "MAKEFILES",
-		"CC", "CXX", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "CLASSPATH", "GCONV_PATH", "SSH_ASKPASS", "SUDO_ASKPASS", "CURL_HOME", "WGETRC":
-		return true
-	}
-	return slices.ContainsFunc([]string{"LD_", "DYLD_", "GIT_", "PYTHON", "BASH_FUNC_", "CARGO_", "RUSTUP_", "npm_config_", "NPM_CONFIG_", "PIP_"}, func(p string) bool {
-		return strings.HasPrefix(name, p)
-	})
+// harmless are variables that programs know and that lead none of them to another
+// program, library or file of settings.
+var harmless = map[string]bool{
+	"LANG": true, "LANGUAGE": true, "TZ": true, "TERM": true, "COLORTERM": true, "COLUMNS": true, "LINES": true,
+	"NO_COLOR": true, "CLICOLOR": true, "FORCE_COLOR": true, "CI": true, "NODE_ENV": true,
+}
+
+// ownName are names such as a line gives its own variables. Those of programs are
+// longer, and all that end in path are left out: zsh searches programs in path.
+var ownName = regexp.MustCompile(`^([A-Z]|[a-z][a-z0-9]*)$`)
+
+// mayChangeWhatRuns tells of a variable that it could make a harmless command run
+// another one, as PATH, LD_PRELOAD and OPENSSL_CONF do. There are too many to list:
+// what is not known to be harmless may.
+func mayChangeWhatRuns(name string) bool {
+	known := harmless[name] || strings.HasPrefix(name, "LC_")
+	return !known && (!ownName.MatchString(name) || strings.HasSuffix(name, "path"))
 }

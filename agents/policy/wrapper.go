@@ -85,8 +85,8 @@ func (w wrapper) inside(name string, args []word) (rest []word, unclear string) 
 		if key == "I" {
 			replaced = value
 		}
-		if name == "env" && (key == "u" || key == "--unset") && changesWhatRuns(value) {
-			return nil, "it unsets " + value + ", which changes what runs"
+		if name == "env" && (key == "u" || key == "--unset") && mayChangeWhatRuns(value) {
+			return nil, "it unsets " + value + ", which may change what runs"
 		}
 	}
 	if rest, unclear = w.command(name, args); unclear == "" && name == "xargs" {
@@ -123,8 +123,8 @@ func (w wrapper) option(text string) (key, value string, takes bool) {
 func (w wrapper) command(name string, args []word) (rest []word, unclear string) {
 	for w.assigns && len(args) > 0 && strings.Contains(args[0].text, "=") {
 		key, _, _ := strings.Cut(args[0].text, "=")
-		if changesWhatRuns(key) {
-			return nil, "it sets " + key + ", which changes what runs"
+		if mayChangeWhatRuns(key) {
+			return nil, "it sets " + key + ", which may change what runs"
 		}
 		args = args[1:]
 	}
