@@ -218,8 +218,28 @@ var policyMutants = []mutant{
 	},
 	{
 		"root-in-a-root", "security", "agents/policy/roots.go",
-		"return ok && rel != \".\"", "return ok && rel == \"\"",
+		"ok && rel != \".\"", "ok && rel == \"\"",
 		policyTest("TestCheckRoots"),
+	},
+	{
+		"root-in-a-root-of-others", "security", "agents/policy/roots.go",
+		"slices.Concat([]*Policy{p}, others)", "slices.Concat([]*Policy{p}, others[:0])",
+		policyTest("TestCheckRootsOfOthers"),
+	},
+	{
+		"workspace-in-a-root", "security", "agents/policy/roots.go",
+		"slices.Concat([]string{p.Workspace}, p.ReadWrite", "slices.Concat([]string{\"/\"}, p.ReadWrite",
+		policyTest("TestCheckRootsOfOthers"),
+	},
+	{
+		"root-as-it-is-written", "security", "agents/policy/roots.go",
+		"[]string{root, at}", "[]string{at}",
+		policyTest("TestCheckRootsOfOthers"),
+	},
+	{
+		"others-are-not-asked", "security", "cmd/mbox/team.go",
+		"p.CheckRoots(c.others(name)...)", "p.CheckRoots()",
+		command{"cmd/mbox", "TestMayStartBesideOthers"},
 	},
 	{
 		"root-behind-a-link", "security", "agents/policy/roots.go",

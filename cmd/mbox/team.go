@@ -161,13 +161,24 @@ func (c *Config) mayStart(names ...string) error {
 		}
 		p, err := policy.ForAgent(c.policy(), name)
 		if err == nil {
-			err = p.CheckRoots()
+			err = p.CheckRoots(c.others(name)...)
 		}
 		if err != nil {
 			return &configError{file: c.path, problem: err.Error()}
 		}
 	}
 	return c.checkSandbox(names...)
+}
+
+// others are the policies of the other enabled agents: they may run in another
+// process.
+func (c *Config) others(than string) (all []*policy.Policy) {
+	for _, name := range c.agentNames() {
+		if p, err := policy.ForAgent(c.policy(), name); err == nil && name != than && c.Agents[name].Enabled {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // inheritNothing keeps what mbox was begun with open, beside its three streams,

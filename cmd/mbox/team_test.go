@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"mbox/agents"
@@ -41,5 +42,26 @@ func TestTemperature(t *testing.T) {
 			t.Errorf("%q: the server is asked with temperature %v, want %v", line, got, want)
 		}
 		server.Close()
+	}
+}
+
+// No agent starts whose folders another one, in this process or in another, can
+// make a symlink.
+func TestMayStartBesideOthers(t *testing.T) {
+	for lines, want := range map[string]string{
+		"":                "lies in",
+		"enabled = false": "",
+	} {
+		home := t.TempDir()
+		text := "[risk_profiles.all]\nallowed_roots = ['" + home + "/shared']\n[risk_profiles.part]\nallowed_roots = ['" + home + "/shared/part']\n" +
+			"[agents.a]\nexec = 'true'\nrisk_profile = 'all'\n" + lines + "\n[agents.b]\nexec = 'true'\nrisk_profile = 'part'\n"
+		c, err := parseConfig(filepath.Join(home, configFile), []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = c.mayStart("b")
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", lines, err, want)
+		}
 	}
 }
