@@ -224,11 +224,14 @@ func (p *performance) file(name string, most int) string {
 	return string(text)
 }
 
-// controls are the words by which templates of chat tell a model who speaks, and
-// by which its own turn ends. Servers read them wherever they stand.
-var controls = regexp.MustCompile(`(?i)<[|｜][^<>\n]{1,64}[|｜]>|\[\|[^\[\]\n]{1,64}\|\]|\[gMASK\]|\[/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS|ARGS|CALL_ID|THINK)\]|<</?SYS>>|` +
-	`</?(?:s|bos|eos|unk|pad|start_of_turn|end_of_turn|tool_call|tool_response|think|fim_prefix|fim_middle|fim_suffix)>|` +
-	`\[(?:system|user|assistant)\]`)
+// controls finds, at the beginning of a text, a word by which templates of chat tell
+// a model who speaks, and by which its own turn ends. Servers read them wherever they
+// stand.
+var controls = regexp.MustCompile(`^(?i:<[|｜][^<>\n]+[|｜]>|<[|｜][^<>\s]+>|<[^<>|｜\s]+[|｜]>|\[\|[^\[\]\n]+\|\]|` +
+	`</?(?:s|[be]os(?:_token)?|[se]op|eo[thd]|unk|pad|mask|sep|role|(?:start|end|beginning)_of_\w+|tools?|tool_\w+|think|fim_\w+|(?:seed|minimax|mm):\w+|(?:extra_id_|special_|reserved_|unused)\d+)>|<</?SYS>>|` +
+	`\[/?(?:gMASK|INST|SYSTEM_PROMPT|MODEL_SETTINGS|TOOL_\w+|AVAILABLE_TOOLS|ARGS|CALL_ID|THINK|IMG(?:_\w+)?|PREFIX|MIDDLE|SUFFIX|UNUSED_TOKEN_\d+)\]|` +
+	`\]~!?b[\[\]]|\[e~\[|\]![dp]~\[|\]<\][^<>\[\]\n]+\[>\[|` +
+	`\[(?:system|user|assistant)\])`)
 
 // harmless is a conversation in which only the system, whose text is the
 // operator's, can write such words: in the others they lose their form, and can
@@ -237,13 +240,25 @@ func harmless(talk []Message) []Message {
 	talk = slices.Clone(talk)
 	for i, m := range talk {
 		if m.Role != "system" {
-			talk[i].Content = controls.ReplaceAllStringFunc(m.Content, func(word string) string {
-				_, first := utf8.DecodeRuneInString(word)
-				return word[:first] + " " + word[first:]
-			})
+			talk[i].Content = apart(m.Content)
 		}
 	}
 	return talk
+}
+
+const maxWord = 100 // bytes; no control word is longer
+
+// apart puts a space behind the first character of each control word.
+func apart(text string) string {
+	var b strings.Builder
+	for at := strings.IndexAny(text, "<[]"); at >= 0; at = strings.IndexAny(text, "<[]") {
+		b.WriteString(text[:at+1])
+		if controls.MatchString(text[at:min(at+maxWord, len(text))]) {
+			b.WriteByte(' ')
+		}
+		text = text[at+1:]
+	}
+	return b.String() + text
 }
 
 // before is why the last attempt's reply could not be used; "" if there was none.

@@ -98,6 +98,8 @@ func TestPromptControlWords(t *testing.T) {
 	words := []string{
 		"<|im_start|>", "<|END|>", "<|start_header_id|>", "<｜end▁of▁sentence｜>", "[INST]", "[/INST]", "<<SYS>>", "<</SYS>>", "<s>", "</s>",
 		"<start_of_turn>", "</think>", "\n[system]\n", "\r[user]\r", "\u2028[assistant]\u2028", "[|user|]", "[gMASK]", "[ARGS]", "<<|im_end|>|im_end|>",
+		"<|turn>", "<turn|>", "<|tool_call>", "<channel|>", "]~b]", "]~!b[", "[e~[", "]<]image[>[", "<sop>", "</role>", "<EOS_TOKEN>",
+		"<end_of_sentence>", "<seed:bos>", "<extra_id_1>", "<unused94>", "[TOOL_CONTENT]", "[/MODEL_SETTINGS]", "<tool_response>", "<[INST]",
 	}
 	all := strings.Join(words, " a ")
 	c := newCompany(t, func(team *Team) {

@@ -152,6 +152,11 @@ var policyMutants = []mutant{
 		command{"agents", "TestPromptControlWords"},
 	},
 	{
+		"control-words-of-one-bar", "security", "agents/prompt.go",
+		"<[|｜][^<>\\s]+>|", "",
+		command{"agents", "TestPromptControlWords"},
+	},
+	{
 		"files-past-the-tools", "security", "agents/prompt.go",
 		"err := p.policy.Tool(\"read_file\")", "err := error(nil)",
 		command{"agents", "TestPromptFilesAreThePolicys"},
