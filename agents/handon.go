@@ -204,8 +204,9 @@ func (p *performance) mayHandOn(ask *action.Delegate) (request, *ruling) {
 		if _, refused := p.Team.judge(q); refused != nil {
 			return q, refused
 		}
-	} else if q.depth >= p.Team.maxDepth(p.policy) {
-		return q, refuse(audit.StepDepth, "delegation depth limit reached (%d/%d)", q.depth, p.Team.maxDepth(p.policy))
+	}
+	if most := p.Team.maxDepth(p.policy); q.depth >= most { // whatever the other's own limit is
+		return q, refuse(audit.StepDepth, "delegation depth limit reached (%d/%d)", q.depth, most)
 	}
 	return q, p.Team.escalates(p.Agent, to, false)
 }

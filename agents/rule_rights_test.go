@@ -42,6 +42,24 @@ func TestExecAgainstRole(t *testing.T) {
 	}
 }
 
+// How deep an agent's work may go is for its own profile to say, also where what it
+// hands on is an action of somebody whose profile says more.
+func TestDepthIsTheParents(t *testing.T) {
+	for _, handsOn := range []string{handsToCoder, `{"role":"coder","task":"write_file","payload":{"path":"a.md","content":"x"}}`} {
+		c := newCompany(t, func(team *Team) {
+			shallow := policy.DefaultRuntimeProfile()
+			shallow.MaxDelegationDepth = 1
+			team.Policies.RuntimeProfiles["shallow"] = shallow
+			lead := team.Policies.Agents["coordinator"]
+			lead.RuntimeProfile = "shallow"
+			team.Policies.Agents["coordinator"] = lead
+		})
+		id := c.send("coordinator", "x", act("delegate", handsOn))
+		c.works("coordinator")
+		c.wantFailed(id, "refused", "delegation depth limit reached (1/1)")
+	}
+}
+
 // What was a role's when the work was handed on, and is worked at by a command, is
 // refused when it is claimed: the command does not run.
 func TestExecAgainstRoleAtClaim(t *testing.T) {

@@ -51,6 +51,11 @@ var rightsMutants = []mutant{
 		command{"agents/policy", "TestEveryRightHasAnAxis"},
 	},
 	{
+		"depth-is-the-childs", "rights", "agents/handon.go",
+		"most := p.Team.maxDepth(p.policy); q.depth >= most {", "most := p.Team.maxDepth(p.policy); q.depth >= most && ask.Task == \"\" {",
+		command{"agents", "TestDepthIsTheParents"},
+	},
+	{
 		"command-unasked-at-claim", "rights", "agents/attempt.go",
 		"if v, refused := p.entitled(); refused {", "if v, refused := p.entitled(); refused && hard == nil {",
 		agentsTest("TestExecAgainstRoleAtClaim"),
