@@ -97,6 +97,16 @@ var policyMutants = []mutant{
 		actionTest("TestComposeRunLooks"),
 	},
 	{
+		"parameters-without-end", "security", "agents/action/registry.go",
+		"if crowded(params) {", "if crowded(nil) {",
+		actionTest("TestCrowdedParameters"),
+	},
+	{
+		"compose-others-containers", "security", composeGo,
+		"[]string{\"none\"}},", "[]string{\"none\", \"bridge\"}},",
+		actionTest("TestComposeRefuses"),
+	},
+	{
 		"command-by-its-base-name", "security", commandGo,
 		"return name == base || p.samePlace(name, at)", "return true",
 		policyTest("TestNamesLeadThroughPath"),

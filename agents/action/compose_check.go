@@ -71,7 +71,7 @@ type choice struct {
 
 func checkService(s types.ServiceConfig) error {
 	for _, c := range []choice{
-		{"network_mode", s.NetworkMode, []string{"none", "bridge"}},
+		{"network_mode", s.NetworkMode, []string{"none"}}, // on bridge are other people's containers
 		{"ipc", s.Ipc, []string{"private", "none"}},
 	} {
 		if c.value != "" && !slices.Contains(c.allowed, c.value) {
@@ -83,7 +83,8 @@ func checkService(s types.ServiceConfig) error {
 			return fmt.Errorf("security_opt is not allowed: want no-new-privileges")
 		}
 	}
-	if s.Logging != nil && !slices.Contains([]string{"", "json-file", "local", "none"}, s.Logging.Driver) {
+	// Without a driver the options are for the engine's own, which may send them away.
+	if s.Logging != nil && !slices.Contains([]string{"json-file", "local", "none"}, s.Logging.Driver) {
 		return fmt.Errorf("logging.driver is not allowed: want one of json-file, local, none")
 	}
 	for _, check := range []func(types.ServiceConfig) error{checkImage, checkCopies, checkEnvironment, checkBuild, checkMounts, checkPorts} {
@@ -98,8 +99,8 @@ func checkService(s types.ServiceConfig) error {
 // runs the file.
 func checkEnvironment(s types.ServiceConfig) error {
 	for name, value := range s.Environment {
-		if value == nil {
-			return fmt.Errorf("environment.%s has no value", name)
+		if value == nil || name == "" {
+			return fmt.Errorf("environment.%s has no value, or no name", name)
 		}
 	}
 	return nil
@@ -112,7 +113,7 @@ func checkBuild(s types.ServiceConfig) error {
 	if !isFolder(s.Build.Context) {
 		return fmt.Errorf("build.context is no folder of the workspace: %s", wantFolder)
 	}
-	if s.Build.Dockerfile != "" && !filepath.IsLocal(s.Build.Dockerfile) {
+	if s.Build.Dockerfile != "" && (!filepath.IsLocal(s.Build.Dockerfile) || strings.Contains(s.Build.Dockerfile, ":")) {
 		return fmt.Errorf("build.dockerfile is not below its context")
 	}
 	for name, value := range s.Build.Args {

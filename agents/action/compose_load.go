@@ -158,9 +158,18 @@ func checkModel(model map[string]any) error {
 	return nil
 }
 
+// maxCommandLine bounds what compose-go takes apart in time that grows with the
+// square of its length.
+const maxCommandLine = 4 << 10
+
 func checkServiceFields(at string, s map[string]any) error {
 	if err := only(at, s, serviceFields); err != nil {
 		return err
+	}
+	for _, part := range []string{"command", "entrypoint"} {
+		if line, _ := s[part].(string); len(line) > maxCommandLine {
+			return fmt.Errorf("%s.%s has more than %d bytes: want a list", at, part, maxCommandLine)
+		}
 	}
 	for _, part := range []string{"build", "deploy", "logging"} {
 		if err := only(at+"."+part, fields(s, part), fieldsOf[part]); err != nil {

@@ -1,6 +1,8 @@
 package action
 
 import (
+	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"syscall"
@@ -39,6 +41,26 @@ func used(t testing.TB) time.Duration {
 		t.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// What has more keys and values than any action is not read in full, however deep
+// in delegations it lies.
+func TestCrowdedParameters(t *testing.T) {
+	keys := many(100_000, func(i int) string { return fmt.Sprintf(`"k%d":1,`, i) }) + `"k":1`
+	for params, path := range map[string]string{
+		`{` + keys + `}`: "params",
+		`{"role":"a","task":"delegate","payload":{"role":"b","task":"delegate","payload":{"role":"c","task":"write_file","payload":{` + keys + `}}}}`: "params",
+		`{"role":"a","title":"b","after":[` + strings.Repeat("1,", maxValues) + `1]}`:                                                                 "params",
+		`{"role":"a","title":"b","after":[` + strings.Repeat("1,", maxValues/2) + `1]}`:                                                               "params.after[0]",
+		strings.Repeat("[", 900_000): "params",
+	} {
+		var err error
+		cheap(t, params, func() { _, err = Parse("delegate", jsontext.Value(params)) })
+		var bad *schemas.Error
+		if !errors.As(err, &bad) || bad.Path != path {
+			t.Errorf("%.60s: %v, want a fault of %s", params, err, path)
+		}
+	}
 }
 
 // FuzzChecks: nothing that may stand in a task takes long to check, and who says

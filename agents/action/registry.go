@@ -1,7 +1,9 @@
 package action
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -62,7 +64,24 @@ func (u *Unknown) Error() string {
 // reply. The error is an [*Unknown], or a [*schemas.Error] whose path begins
 // with params; nothing is done, and nothing but the shape is checked yet.
 func Parse(name string, params jsontext.Value) (Action, error) {
+	if crowded(params) {
+		return nil, &schemas.Error{Path: "params", Problem: fmt.Sprintf("has more than %d keys and values", maxValues), Code: schemas.CodeTooLong}
+	}
 	return parse(name, params, 1)
+}
+
+// maxValues is far more than any action has. Parameters are read several times,
+// and those of a delegation again at each level.
+const maxValues = 1000
+
+func crowded(params jsontext.Value) bool {
+	d := jsontext.NewDecoder(bytes.NewBuffer(params), jsontext.AllowDuplicateNames(true))
+	for range maxValues {
+		if _, err := d.ReadToken(); err != nil {
+			return false // their end, or no JSON
+		}
+	}
+	return true
 }
 
 // parse is Parse at a depth of delegations.

@@ -46,6 +46,8 @@ func TestComposeIsBounded(t *testing.T) {
 		{"services", "services:\n" + many(1000, func(i int) string { return fmt.Sprintf(" a%d: {image: b}\n", i) }), "more than 1000 keys"},
 		{"a ladder", ladder(12), "more than 1000 ways"},
 		{"a circle behind a ladder", strings.Replace(ladder(12), "a0: {image: b}", "a0: {image: b, depends_on: [a12]}", 1), "leads back"},
+		{"a long command", "services: {a: {image: b, command: '" + strings.Repeat("𝔘", 18000) + "'}}", "more than 4096 bytes"},
+		{"a long entrypoint", "x-e: &e " + strings.Repeat("𝔘", 18000) + "\nservices: {a: {image: b, entrypoint: *e}}", "more than 4096 bytes"},
 		{"a small range", "services: {a: {image: b, ports: ['127.0.0.1:8000-8010:80-90']}}", ""},
 		{"no range", "services: {a: {image: b, command: ['1-2', 'a-b']}}", ""},
 	} {
