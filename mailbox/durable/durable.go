@@ -484,14 +484,14 @@ func ReadLinked(path string, max int64) ([]byte, error) {
 func openRegular(path string, flags int) (fd int, st unix.Stat_t, err error) {
 	fd, err = open(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EOPNOTSUPP) {
-		return -1, st, fmt.Errorf("%s: %w", path, ErrNotRegular)
+		return -1, st, pathError("open", path, ErrNotRegular)
 	}
 	if err != nil {
 		return -1, st, err
 	}
 	err = pathError("fstat", path, again(func() error { return unix.Fstat(fd, &st) }))
 	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
-		err = fmt.Errorf("%s: %w", path, ErrNotRegular)
+		err = pathError("open", path, ErrNotRegular)
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -523,7 +523,7 @@ func dense(fd int, path string, st *unix.Stat_t) error {
 	}
 	_, err := unix.Seek(fd, 0, 0)
 	if err == nil && holes > maxHoles {
-		err = fmt.Errorf("%s: %w", path, ErrSparse)
+		err = pathError("open", path, ErrSparse)
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -571,7 +571,7 @@ func OpenBelow(dir, path string) (*os.File, fs.FileInfo, error) {
 		switch {
 		case name == "..", errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENXIO), errors.Is(err, unix.EOPNOTSUPP):
 			unix.Close(below)
-			return nil, nil, fmt.Errorf("%s: %w", filepath.Join(dir, path), ErrNotRegular)
+			return nil, nil, pathError("open", filepath.Join(dir, path), ErrNotRegular)
 		case err != nil:
 			return nil, nil, pathError("open", filepath.Join(dir, path), err)
 		}
@@ -580,7 +580,7 @@ func OpenBelow(dir, path string) (*os.File, fs.FileInfo, error) {
 	f := os.NewFile(uintptr(at), filepath.Join(dir, path))
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
-		err = fmt.Errorf("%s: %w", f.Name(), ErrNotRegular)
+		err = pathError("open", f.Name(), ErrNotRegular)
 	}
 	if err != nil {
 		f.Close()

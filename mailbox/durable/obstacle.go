@@ -1,0 +1,49 @@
+package durable
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Obstacle names what stands in the place of a file or folder, where an error of
+// this package comes of that: a FIFO, a socket, a symlink, a file for a folder, a
+// folder for a file. It looks at the disk, so an error of the disk is none; then
+// path is how far the error's path can be followed.
+func Obstacle(err error) (path string, ok bool) {
+	of := pathOf(err)
+	if of == "" {
+		return "", false
+	}
+	path = of
+	info, failed := os.Lstat(path)
+	for failed != nil && path != filepath.Dir(path) {
+		path = filepath.Dir(path)
+		info, failed = os.Lstat(path)
+	}
+	switch {
+	case failed != nil:
+		return "", false
+	case info.Mode().IsRegular():
+		return path, path != of || errors.Is(err, unix.ENOTDIR) || errors.Is(err, ErrSparse)
+	case info.IsDir():
+		return path, path == of && (errors.Is(err, ErrNotRegular) || errors.Is(err, unix.EISDIR) || errors.Is(err, fs.ErrExist))
+	}
+	return path, true
+}
+
+// pathOf is the path that an error is about; "" if it names none.
+func pathOf(err error) string {
+	var at *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &at):
+		return at.Path
+	case errors.As(err, &link):
+		return link.New
+	}
+	return ""
+}
