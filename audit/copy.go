@@ -66,7 +66,26 @@ func (c *copied) close() {
 //
 // Whoever waits for his turn in the same process finds, most of the time, that
 // the one before has copied his line as well.
+//
+// What stands in the place of a copy or of its folder is no error: the line counts
+// without it, Verify names it, and Recover clears the place.
 func (l *Ledger) Copy(ctx context.Context, agent string) error {
+	err := l.copy(ctx, agent)
+	if _, ok := l.inPlaceOf(agent, err); ok {
+		return nil
+	}
+	return err
+}
+
+// inPlaceOf names what stands in the place of the agent's copy, or of a file of
+// it, where the error comes of that.
+func (l *Ledger) inPlaceOf(agent string, err error) (path string, ok bool) {
+	path, ok = durable.Obstacle(err)
+	dir := copyDir(l.home, agent)
+	return path, ok && (path == dir || strings.HasPrefix(path, dir+"/"))
+}
+
+func (l *Ledger) copy(ctx context.Context, agent string) error {
 	end, folder := l.End(), Folder(agent)
 	gate := l.copyGates[copySlot(agent)]
 	if _, err := gate.Acquire(ctx, l.wait); err != nil {
@@ -140,6 +159,9 @@ func (l *Ledger) copiedThrough(agent string) (Position, bool, error) {
 func (l *Ledger) locate(agent, name string) (Position, bool, error) {
 	path := filepath.Join(copyDir(l.home, agent), name)
 	last, err := lastLine(path)
+	if errors.Is(err, durable.ErrNotRegular) {
+		err = nil
+	}
 	if err != nil || last == nil {
 		return Position{}, false, err
 	}
@@ -383,7 +405,17 @@ func (l *Ledger) recopy(ctx context.Context, agent string) error {
 
 // MendCopies compares every agent's copy with the ledger and writes anew those
 // that differ: torn, short, or with lines that a power cut took from the ledger.
-func (l *Ledger) MendCopies(ctx context.Context) error {
+// What stands in the place of one or lies among them is given to aside first.
+func (l *Ledger) MendCopies(ctx context.Context, aside func(path string) error) error {
+	strange, err := strangers(l.home)
+	if err != nil {
+		return err
+	}
+	for _, name := range strange {
+		if err := aside(filepath.Join(l.home, name)); err != nil {
+			return err
+		}
+	}
 	check := newCopyCheck(l.home)
 	defer check.close()
 	r := l.Read(Position{})
@@ -403,15 +435,31 @@ func (l *Ledger) MendCopies(ctx context.Context) error {
 		return err
 	}
 	for _, d := range differing {
-		gate := l.copyGates[copySlot(d.Agent)]
-		if _, err := gate.Acquire(ctx, l.wait); err != nil {
-			return fmt.Errorf("copy of %s: %w", d.Agent, err)
-		}
-		err = l.recopy(ctx, d.Agent)
-		gate.Unlock()
-		if err != nil {
+		if err := l.mendCopy(ctx, d.Agent, aside); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (l *Ledger) mendCopy(ctx context.Context, agent string, aside func(path string) error) error {
+	for {
+		err := l.recopyAlone(ctx, agent)
+		path, ok := l.inPlaceOf(agent, err)
+		if !ok {
+			return err
+		}
+		if err := aside(path); err != nil {
+			return err
+		}
+	}
+}
+
+func (l *Ledger) recopyAlone(ctx context.Context, agent string) error {
+	gate := l.copyGates[copySlot(agent)]
+	if _, err := gate.Acquire(ctx, l.wait); err != nil {
+		return fmt.Errorf("copy of %s: %w", agent, err)
+	}
+	defer gate.Unlock()
+	return l.recopy(ctx, agent)
 }

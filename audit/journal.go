@@ -2,7 +2,6 @@ package audit
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -229,9 +228,6 @@ func (l *Ledger) openJournal() error {
 		return err
 	}
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s: %w", path, durable.ErrNotRegular)
-	}
 	if err != nil {
 		f.Close()
 		return err

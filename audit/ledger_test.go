@@ -306,7 +306,7 @@ func TestRestart(t *testing.T) {
 	if said := chain(t, l); len(said) != 3 || said[0] != "one" || !strings.Contains(said[1], "set aside") || said[2] != "four" {
 		t.Errorf("%q", said)
 	}
-	if err := l.MendCopies(context.Background()); err != nil {
+	if err := l.MendCopies(context.Background(), nil); err != nil {
 		t.Fatal(err)
 	}
 	sameCopies(t, l)
@@ -366,7 +366,7 @@ func TestCopiesAreMended(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := l.MendCopies(context.Background()); err != nil {
+			if err := l.MendCopies(context.Background(), nil); err != nil {
 				t.Fatal(err)
 			}
 			sameCopies(t, l)

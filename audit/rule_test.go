@@ -552,7 +552,7 @@ func TestCopyIsRenamedIntoPlace(t *testing.T) {
 	path := filepath.Join(l.home, "audit", "coder", filepath.Base(newestPath(t, l)))
 	must(t, os.Chmod(path, 0o600))
 	writeFile(t, path, []byte("torn"))
-	got := steps(t, l, func() { must(t, l.MendCopies(context.Background())) })
+	got := steps(t, l, func() { must(t, l.MendCopies(context.Background(), nil)) })
 	name := strings.TrimPrefix(path, l.home+"/")
 	sameSteps(t, "mended", got, "remove "+name+".new", "create "+name+".new", "append "+name+".new", "replace "+name)
 }

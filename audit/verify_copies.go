@@ -189,23 +189,33 @@ func (r *copyReader) lacks(home string, raw []byte) bool {
 
 // strangers finds what belongs to no copy in the folders of the copies.
 func (v *verification) strangers() error {
-	folders, err := os.ReadDir(filepath.Join(v.home, "audit"))
+	found, err := strangers(v.home)
+	for _, name := range found {
+		v.fault(Fault{Invariant: 11, File: name, What: "is no <date>.jsonl file, and only those belong to a copy"})
+	}
+	return err
+}
+
+// strangers lists, from the home, what is named like no file of a copy in the
+// folders of the copies.
+func strangers(home string) (found []string, err error) {
+	folders, err := os.ReadDir(filepath.Join(home, "audit"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, folder := range folders {
 		if !folder.IsDir() || folder.Name() == "shared" || strings.HasPrefix(folder.Name(), ".") {
 			continue
 		}
-		files, err := os.ReadDir(filepath.Join(v.home, "audit", folder.Name()))
+		files, err := os.ReadDir(filepath.Join(home, "audit", folder.Name()))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, f := range files {
 			if n := f.Name(); !dayFile.MatchString(strings.TrimSuffix(n, ".new")) && !strings.HasPrefix(n, ".") {
-				v.fault(Fault{Invariant: 11, File: filepath.Join("audit", folder.Name(), n), What: "is no <date>.jsonl file, and only those belong to a copy"})
+				found = append(found, filepath.Join("audit", folder.Name(), n))
 			}
 		}
 	}
-	return nil
+	return found, nil
 }

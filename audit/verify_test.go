@@ -521,7 +521,7 @@ func TestVerifyRepairs(t *testing.T) {
 		}
 		l.add(2)
 	}
-	if err := l.MendCopies(t.Context()); err != nil {
+	if err := l.MendCopies(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	r := l.verify(VerifyOptions{})

@@ -324,7 +324,16 @@ func leaseOf(name string) (ID, bool) {
 	return ID(id), ok && id != ""
 }
 
-// leases are the names of all lease files.
+// isLease tells whether what bears a name in .mbox/leases can be a lease file.
+// What cannot is a stranger's: recovery puts it into quarantine.
+func (b *Box) isLease(name string) bool {
+	_, sum, _ := cutLast(name, ".")
+	_, err := hex.DecodeString(sum)
+	info, gone := os.Lstat(b.leasePath(name))
+	return err == nil && len(sum) == 32 && (gone != nil || !info.IsDir())
+}
+
+// leases are the names of all that lies in .mbox/leases.
 func (b *Box) leases() ([]string, error) {
 	d, err := durable.OpenDir(privatePath(b.home, "leases"))
 	if err != nil {
@@ -352,7 +361,7 @@ func (b *Box) dropOtherLeases(id ID) error {
 	if err != nil {
 		return err
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { of, ok := leaseOf(name); return !ok || of != id })
+	names = slices.DeleteFunc(names, func(name string) bool { of, _ := leaseOf(name); return of != id || !b.isLease(name) })
 	if len(names) == 0 {
 		return nil
 	}

@@ -129,7 +129,7 @@ func (b *Box) dropStrayLeases(ctx context.Context) error {
 	for _, name := range names {
 		if present, err := b.leased(name); err != nil {
 			return err
-		} else if present {
+		} else if present || !b.isLease(name) {
 			continue
 		}
 		id, _ := leaseOf(name)

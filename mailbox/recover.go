@@ -219,7 +219,7 @@ func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) 
 	if o.Forget {
 		begin = []func() error{r.forget}
 	}
-	for _, step := range append(begin, r.journal, r.intact, r.ledger, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.copies) {
+	for _, step := range append(begin, r.journal, r.intact, r.ledger, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.strays, r.copies) {
 		if err := step(); err != nil {
 			return r.out, err
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -189,7 +190,54 @@ func (r *recovery) finishAside(s *shard, tx string) error {
 	return r.b.redo(r.ctx, s, dirty{kind: "drop"}, e)
 }
 
-func (r *recovery) copies() error { return r.b.ledger.MendCopies(r.ctx) }
+// strays puts away what lies among leases and staged files and is neither.
+func (r *recovery) strays() error {
+	leases, err := r.b.leases()
+	if err != nil {
+		return err
+	}
+	for _, name := range leases {
+		if r.b.isLease(name) {
+			continue
+		}
+		if err := r.putAway(r.b.leasePath(name), "it lay among the leases and is none"); err != nil {
+			return err
+		}
+	}
+	staged, err := stagedNames(r.b.home)
+	if err != nil {
+		return err
+	}
+	for _, name := range staged {
+		path := privatePath(r.b.home, "tmp", name)
+		if info, err := os.Lstat(path); err != nil || !info.IsDir() || r.b.stagesArtifacts(name) {
+			continue
+		}
+		if err := r.putAway(path, "a folder among the staged files"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copies mends the agents' copies of the ledger, and puts away what stands in
+// their place.
+func (r *recovery) copies() error {
+	return r.b.ledger.MendCopies(r.ctx, func(path string) error {
+		return r.putAway(path, "it lay where only agents' copies of the ledger lie")
+	})
+}
+
+// putAway puts what is not mbox's, and lies in a folder of its own, into quarantine.
+func (r *recovery) putAway(path, why string) error {
+	s, err := r.b.lockShard(r.ctx, audit.MboxAgent)
+	if err != nil {
+		return err
+	}
+	defer s.unlock()
+	r.out.Quarantine++
+	return r.b.setAside(r.ctx, s, path, filepath.Base(path), audit.Reconcile, reason{Reason: why})
+}
 
 // sayRemade appends a line if lock files were made anew, by this recovery or by
 // one that died, before any shard of which it was is let go of. It also tells of
