@@ -65,12 +65,21 @@ func (b *Box) InPlace() error {
 	if err != nil {
 		return err
 	}
-	for i, s := range taskPlaces {
-		if now[i] != was.Folders[i] {
-			return fmt.Errorf("%w: %s", ErrGone, notTheSame(s, now[i]))
-		}
+	if why := was.replaced(now); why != "" {
+		return fmt.Errorf("%w: %s", ErrGone, why)
 	}
 	return nil
+}
+
+// replaced names a folder of tasks that is not the one of the record; "" if there
+// is none.
+func (r bootRecord) replaced(now inodes) string {
+	for i, s := range taskPlaces {
+		if now[i] != r.Folders[i] {
+			return notTheSame(s, now[i])
+		}
+	}
+	return ""
 }
 
 // bootSeen is the boot record, read again where its file is another one.

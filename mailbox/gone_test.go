@@ -35,6 +35,30 @@ func populated(t *testing.T, b *Box, n int) map[State]ID {
 	return ids
 }
 
+// Verify says that tasks are gone, also before anybody else has looked.
+func TestVerifyTellsOfGone(t *testing.T) {
+	b := newBox(t, Options{})
+	populated(t, b, 4)
+	dir := b.path("tasks", "pending")
+	for _, scan := range []bool{false, true} {
+		must(t, errors.Join(os.Rename(dir, dir+".aside"), os.Mkdir(dir, 0o700)))
+		if scan {
+			if _, err := b.Scan(t.Context()); !errors.Is(err, ErrGone) {
+				t.Fatal(err)
+			}
+		}
+		if r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{}); err != nil || r.Gone == "" {
+			t.Errorf("gone: %q, %v", r.Gone, err)
+		}
+		must(t, errors.Join(os.Remove(dir), os.Rename(dir+".aside", dir)))
+	}
+	_, err := Recover(t.Context(), b.home, b.o, RecoverOptions{})
+	must(t, err)
+	if r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{}); err != nil || r.Gone != "" {
+		t.Errorf("back again: %q, %v", r.Gone, err)
+	}
+}
+
 // stopped checks that every process sees that tasks are gone: nothing is
 // written, and reading goes on.
 func stopped(t *testing.T, b *Box, what string) {

@@ -32,8 +32,9 @@ type VerifyReport struct {
 	Seq       int64    `json:"seq"`
 	Checksum  string   `json:"checksum"` // of the last line: whoever keeps it can later prove a rollback
 	Faults    []Fault  `json:"faults"`
-	Notes     []string `json:"notes"`     // what is no fault: the next command sees to it
-	Truncated bool     `json:"truncated"` // there are more than audit.MaxFaults faults
+	Notes     []string `json:"notes"`         // what is no fault: the next command sees to it
+	Truncated bool     `json:"truncated"`     // there are more than audit.MaxFaults faults
+	Gone      string   `json:"gone,omitzero"` // why the mailbox has stopped, or will, until tasks are back: see ErrGone
 }
 
 // Fault is one invariant that does not hold at one place. The invariants:

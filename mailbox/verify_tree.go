@@ -280,13 +280,20 @@ func (v *verifying) home() error {
 	switch {
 	case !v.due:
 	case was.Stopped != "":
-		v.note("nothing is written until the tasks are back: %s", was.Stopped)
+		v.gone(was.Stopped)
+	case was.Dev == now.Dev && was.Inode == now.Inode && was.Folders != (inodes{}) && was.replaced(now.Folders) != "":
+		v.gone(was.replaced(now.Folders))
 	case was.sameAs(now):
 		v.note("a recovery was interrupted; the next command goes on with it")
 	default:
 		v.note("the machine was restarted, or the home was moved or restored, since the last recovery: the next command recovers everything first")
 	}
 	return nil
+}
+
+func (v *verifying) gone(why string) {
+	v.r.Gone = why
+	v.note("nothing is written until the tasks are back: %s", why)
 }
 
 // shapes checks kinds, modes, links and the device of all files and folders of
