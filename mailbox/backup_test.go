@@ -3,6 +3,7 @@ package mailbox
 import (
 	"archive/tar"
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -138,6 +139,11 @@ func TestForgedBackup(t *testing.T) {
 	sum := b.ledger.End().Checksum
 	const line = `{"path":"%s","size":1,"sha256":"2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"}`
 	listed := `{"manifest":1,"seq":1,"checksum":"sha256:0"}` + "\n" + fmt.Sprintf(line, ".mbox/VERSION") + "\n" + fmt.Sprintf(line, "audit/shared/2026-01-01.jsonl")
+	version, err := os.ReadFile(privatePath(b.home, "VERSION"))
+	must(t, err)
+	of := func(data []byte) string {
+		return fmt.Sprintf(`{"path":".mbox/VERSION","size":%d,"sha256":"%x"}`, len(data), sha256.Sum256(data))
+	}
 	for what, c := range map[string]struct {
 		packed []byte
 		says   string
@@ -151,10 +157,23 @@ func TestForgedBackup(t *testing.T) {
 		"holes":         {compressed(t, holes(t, 1<<20)), "it is sparse"},
 		"a later one":   {compressed(t, tarOf(t, manifestName, `{"manifest":2}`)), "this mbox knows 1"},
 		"another end":   {compressed(t, tarOf(t, ".mbox/VERSION", "x", "audit/shared/2026-01-01.jsonl", "x", manifestName, listed)), "does not end with sha256:0"},
+		"itself":        {compressed(t, tarOf(t, ".", "x")), "no path of a backup"},
+		"a long name":   {compressed(t, tarOf(t, "tasks/"+strings.Repeat("x", 300), "x")), "no path of a backup"},
+		"in a file":     {compressed(t, tarOf(t, "x", "", "x/y", "")), "lies in a file"},
+		"was a folder":  {compressed(t, tarOf(t, "x/y/z", "x", "x", "", "x/y", "", manifestName, "{}")), "lies in a file"},
+		"another kind":  {compressed(t, tarOf(t, "x/y", "x", manifestName, `{"manifest":1}`+"\n"+fmt.Sprintf(line, "x"))), "x is missing"},
+		"under a file":  {compressed(t, tarOf(t, "x/y", "x", "x", "x", manifestName, `{"manifest":1}`+"\n"+fmt.Sprintf(line, "x/y"))), "x/y is missing"},
+		"what is no id": {compressed(t, tarOf(t, ".mbox/VERSION", "x", manifestName, `{"manifest":1}`+"\n"+fmt.Sprintf(line, ".mbox/VERSION"))), "of no mailbox: "},
+		"a skipped end": {compressed(t, tarOf(t, manifestName, `{"manifest":1}`+"\n"+`{"path":"audit/shared/2026-01-01.jsonl","size":1,"skipped":"no"}`)), "of no mailbox"},
+		"no folder":     {compressed(t, tarOf(t, ".mbox/VERSION", string(version), "tasks", "x", manifestName, `{"manifest":1}`+"\n"+of(version)+"\n"+fmt.Sprintf(line, "tasks"))), "tasks is no folder"},
 	} {
 		_, err := restoredFrom(t, c.packed)
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", what, err)
+		}
+		_, checked := CheckBackup(t.Context(), bytes.NewReader(c.packed))
+		if checked == nil || !strings.Contains(checked.Error(), c.says) {
+			t.Errorf("%s: the check says %v", what, checked)
 		}
 	}
 }

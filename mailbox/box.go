@@ -328,15 +328,21 @@ func readVersion(dir string) (version, error) {
 	if err != nil {
 		return v, err
 	}
-	damaged := func(why error) error { return fmt.Errorf("%s: %w: .mbox/VERSION is damaged: %w", dir, ErrLost, why) }
+	if v, err = decodeVersion(versionName, data); err != nil && !errors.Is(err, ErrFormat) {
+		return version{}, fmt.Errorf("%s: %w: damaged: %w", dir, ErrLost, err)
+	}
+	return v, err
+}
+
+func decodeVersion(path string, data []byte) (v version, err error) {
 	if err := schemas.Decode(data, &v); err != nil {
-		return version{}, damaged(err)
+		return v, fmt.Errorf("%s: %w", path, err)
 	}
 	if v.Format != format {
-		return v, fmt.Errorf("%s: %w: format %d, this mbox knows %d", dir, ErrFormat, v.Format, format)
+		return v, fmt.Errorf("%s: %w: format %d, this mbox knows %d", path, ErrFormat, v.Format, format)
 	}
 	if id, err := hex.DecodeString(v.MailboxID); err != nil || len(id) != 16 {
-		return version{}, damaged(fmt.Errorf("%q is no mailbox's id", v.MailboxID))
+		return v, fmt.Errorf("%s: %q is no mailbox's id", path, v.MailboxID)
 	}
 	return v, nil
 }

@@ -18,15 +18,14 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/klauspost/compress/zstd"
-	"golang.org/x/sys/unix"
-
 	"mbox/mailbox/durable"
 )
 
 // CheckBackup reads a backup to its end and holds every file against the
-// manifest. It writes nothing. An error says what is wrong with it.
+// manifest. It writes nothing. An error says what is wrong with it. It judges by
+// the code that Restore unpacks with, so the two agree.
 func CheckBackup(ctx context.Context, r io.Reader) (BackupReport, error) {
-	u := &unpacking{found: map[string]*newestEntry{}}
+	u := &unpacking{tree: newFolder()}
 	err := u.read(ctx, r)
 	return u.report, err
 }
@@ -60,12 +59,9 @@ func Restore(ctx context.Context, r io.Reader, dir string, o Options) (report Ba
 		return report, err
 	}
 	defer root.Close()
-	u := &unpacking{root: root, sync: o.Sync, found: map[string]*newestEntry{}}
+	u := &unpacking{tree: newFolder(), root: root, sync: o.Sync}
 	if err := u.read(ctx, r); err != nil {
 		return u.report, fmt.Errorf("the backup: %w", err)
-	}
-	if _, err := readVersion(temp); err != nil {
-		return u.report, fmt.Errorf("the backup holds no mailbox: %w", err)
 	}
 	if err := prepare(temp, o); err != nil {
 		return u.report, err
@@ -156,16 +152,8 @@ func prepare(dir string, o Options) error {
 type unpacking struct {
 	root   *os.Root // where the files go; nil: nowhere
 	sync   durable.Mode
-	found  map[string]*newestEntry // by path; that of a folder ends in /
+	tree   *packed // what lies there
 	report BackupReport
-}
-
-// newestEntry is the newest entry of a path.
-type newestEntry struct {
-	size   int64
-	sum    string
-	end    string // the last bytes of a file of the ledger
-	listed bool   // the manifest names it
 }
 
 // maxWindow bounds what a decoder keeps in memory; no backup needs more.
@@ -200,7 +188,11 @@ func (u *unpacking) read(ctx context.Context, r io.Reader) error {
 	if err := ends(t, from); err != nil {
 		return err
 	}
-	return u.dropSuperseded()
+	if u.root == nil {
+		return nil
+	}
+	_, err = u.dropSuperseded(u.tree, "")
+	return err
 }
 
 // ends reads the stream to its end, where its checksum stands, and refuses
@@ -228,17 +220,13 @@ func clip(name string) string {
 
 func (u *unpacking) entry(h *tar.Header, data io.Reader) error {
 	name := strings.TrimSuffix(h.Name, "/")
-	if !fs.ValidPath(name) || !inBackup(filepath.FromSlash(name)) || len(name) > 1<<12 {
+	if !fits(name) {
 		return errors.New("this is no path of a backup")
 	}
 	switch h.Typeflag {
 	case tar.TypeDir:
-		if err := u.clear(name, name); err != nil {
+		if err := u.put(name, newFolder()); err != nil || u.root == nil {
 			return err
-		}
-		u.found[name+"/"] = &newestEntry{}
-		if u.root == nil {
-			return nil
 		}
 		return u.root.MkdirAll(name, durable.DirMode)
 	case tar.TypeReg:
@@ -251,14 +239,12 @@ func (u *unpacking) entry(h *tar.Header, data io.Reader) error {
 }
 
 func (u *unpacking) file(name string, h *tar.Header, data io.Reader) (err error) {
-	if err := u.clear(name, name, name+"/"); err != nil {
+	it := &packed{}
+	if err := u.put(name, it); err != nil {
 		return err
 	}
 	sum, end := sha256.New(), &lastBytes{}
-	into := []io.Writer{sum}
-	if strings.HasPrefix(name, "audit/shared/") {
-		into = append(into, end)
-	}
+	into := []io.Writer{sum, end}
 	if u.root != nil {
 		if err := u.root.MkdirAll(path.Dir(name), durable.DirMode); err != nil {
 			return err
@@ -270,8 +256,11 @@ func (u *unpacking) file(name string, h *tar.Header, data io.Reader) (err error)
 		defer func() { err = errors.Join(err, u.finish(f, name, h)) }()
 		into = append(into, f)
 	}
-	n, err := io.Copy(io.MultiWriter(into...), data)
-	u.found[name] = &newestEntry{size: n, sum: hex.EncodeToString(sum.Sum(nil)), end: string(end.bytes)}
+	it.size, err = io.Copy(io.MultiWriter(into...), data)
+	it.sum = hex.EncodeToString(sum.Sum(nil))
+	if name == versionName || strings.HasPrefix(name, "audit/shared/") {
+		it.end = string(end.bytes)
+	}
 	return err
 }
 
@@ -281,23 +270,6 @@ func (u *unpacking) finish(f *os.File, name string, h *tar.Header) error {
 		err = durable.SyncFile(f)
 	}
 	return errors.Join(err, f.Close(), u.root.Chtimes(name, h.ModTime, h.ModTime))
-}
-
-// clear makes place for a newer entry: the path was a file, or a folder, before.
-func (u *unpacking) clear(name string, was ...string) error {
-	for _, w := range was {
-		if u.found[w] == nil {
-			continue
-		}
-		delete(u.found, w)
-		if u.root == nil {
-			continue
-		}
-		if err := u.root.RemoveAll(name); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // lastBytes keeps the end of what is written to it.
@@ -333,7 +305,7 @@ func (u *unpacking) manifest(r io.Reader) error {
 		if err := u.compare(line); err != nil {
 			return err
 		}
-		if day, _ := path.Match("audit/shared/????-??-??.jsonl", line.Path); day && line.Size > 0 {
+		if day, _ := path.Match("audit/shared/????-??-??.jsonl", line.Path); day && line.Size > 0 && line.Skipped == "" {
 			newest = max(newest, line.Path)
 		}
 		u.report.add(line)
@@ -341,46 +313,29 @@ func (u *unpacking) manifest(r io.Reader) error {
 	if err := lines.Err(); err != nil {
 		return err
 	}
-	if v := u.found[".mbox/VERSION"]; v == nil || !v.listed {
-		return errors.New("it is of no mailbox")
-	}
-	if newest != "" && !strings.HasSuffix(u.found[newest].end, `"`+head.Checksum+"\"}\n") {
+	if newest != "" && !strings.HasSuffix(u.tree.at(newest).end, `"`+head.Checksum+"\"}\n") {
 		return fmt.Errorf("%s does not end with %s", newest, head.Checksum)
 	}
-	return nil
+	return u.tree.isHome()
 }
 
 func (u *unpacking) compare(line manifestLine) error {
-	f := u.found[line.Path]
+	name, folder := strings.CutSuffix(line.Path, "/")
+	f := u.tree.at(name)
+	if f != nil && f.isFolder() != folder {
+		f = nil
+	}
 	switch {
 	case line.Skipped != "":
 		if f != nil {
-			f.listed = strings.HasSuffix(line.Path, "/") // a folder that could not be read to its end
+			f.listed = folder // one that could not be read to its end
 		}
 		return nil
 	case f == nil:
-		return fmt.Errorf("%s is missing", line.Path)
+		return fmt.Errorf("%s is missing", clip(line.Path))
 	case f.size != line.Size || f.sum != line.SHA256:
-		return fmt.Errorf("%s is not what was backed up", line.Path)
+		return fmt.Errorf("%s is not what was backed up", clip(line.Path))
 	}
 	f.listed = true
-	return nil
-}
-
-// dropSuperseded removes what was moved or removed while the backup was made.
-func (u *unpacking) dropSuperseded() error {
-	var names []string
-	for name, f := range u.found {
-		if u.root != nil && !f.listed {
-			names = append(names, strings.TrimSuffix(name, "/"))
-		}
-	}
-	slices.Sort(names)
-	for _, name := range slices.Backward(names) {
-		err := u.root.Remove(name)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
-			return err
-		}
-	}
 	return nil
 }

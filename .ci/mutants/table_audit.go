@@ -312,6 +312,11 @@ var auditMutants = []mutant{
 		auditTest("TestNextLineMendsItsCopy"),
 	},
 	{
+		"copy-spoils-an-answer", "17", copyGo,
+		"\tif _, ok := l.inPlaceOf(agent, err); ok {\n\t\treturn nil\n\t}\n", "",
+		boxTest("TestStrangeCopy"),
+	},
+	{
 		"copies-stay-as-they-are", "17", copyGo,
 		"for _, d := range differing {", "for _, d := range differing[:0] {",
 		auditTest("TestCopiesAreMended"),

@@ -8,6 +8,7 @@ const (
 	restoreGo = "mailbox/recover_journal.go"
 	backupGo  = "mailbox/backup.go"
 	unpackGo  = "mailbox/restore.go"
+	packedGo  = "mailbox/restore_tree.go"
 )
 
 // recoveryMutants break recovery, backup and restore.
@@ -89,12 +90,12 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"ledger-recovered-after-the-tasks", "21", recoverGo,
-		"r.journal, r.intact, r.ledger, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.copies", "r.journal, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.ledger, r.copies",
+		"r.journal, r.intact, r.ledger, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.strays, r.copies", "r.journal, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.ledger, r.copies",
 		boxTest("TestRecoverNeedsALedger|TestRecoverLeavesDamage|TestStagedContentOfACutLine"),
 	},
 	{
 		"copies-unmended", "17", recoverGo,
-		"r.shards, r.staged, r.copies) {", "r.shards, r.staged) {",
+		"r.shards, r.staged, r.strays, r.copies) {", "r.shards, r.staged, r.strays) {",
 		boxTest("TestOpenGoesOnWithRecovery"),
 	},
 	{
@@ -279,8 +280,13 @@ var recoveryMutants = []mutant{
 		boxTest("TestForgedBackup"),
 	},
 	{
-		"restore-of-what-was-superseded", "23", unpackGo,
-		"if u.root != nil && !f.listed {", "if u.root == nil || f == nil {",
+		"restore-of-what-no-check-refuses", "23", packedGo,
+		"if len(part) > 255 {", "if len(part) > 1<<12 {",
+		boxTest("TestForgedBackup"),
+	},
+	{
+		"restore-of-what-was-superseded", "23", packedGo,
+		"return false, u.root.RemoveAll(name)", "return false, nil",
 		boxTest("TestBackupOfWhatMoves"),
 	},
 	{
