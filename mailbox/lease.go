@@ -28,7 +28,8 @@ import (
 // The processes that do the work hold a shared flock on another file, which is
 // empty and that nobody reads: .mbox/children/, under the same name. Of the lease
 // itself they inherit nothing: who has a descriptor can free its lock, and write
-// what mbox would believe.
+// what mbox would believe. A dead worker's task is handed out again when both are
+// free, after what was left has been ended, or at the deadline.
 //
 // gofrs/flock is not used here, because its Unlock would free a child's lock
 // with the parent's.
@@ -157,10 +158,14 @@ func (c *Claim) Renew() error {
 	if c.lease == nil {
 		return nil
 	}
-	now := unix.NsecToTimeval(c.box.now().UnixNano())
-	err := again(func() error { return unix.Futimes(int(c.lease.Fd()), []unix.Timeval{now, now}) })
+	return signOfLife(c.lease, c.box.now())
+}
+
+func signOfLife(lease *os.File, at time.Time) error {
+	seen := unix.NsecToTimeval(at.UnixNano())
+	err := again(func() error { return unix.Futimes(int(lease.Fd()), []unix.Timeval{seen, seen}) })
 	if err != nil {
-		return &fs.PathError{Op: "utimes", Path: c.lease.Name(), Err: err}
+		return &fs.PathError{Op: "utimes", Path: lease.Name(), Err: err}
 	}
 	return nil
 }
@@ -208,11 +213,26 @@ func (b *Box) judge(t *Task) (verdict, *leaseNote, error) {
 	case !held:
 		return leaseLost, note, nil
 	}
-	until := info.ModTime().Add(b.o.Lease)
+	seen, err := b.lastSeen(f, info.ModTime())
+	if err != nil {
+		return leaseHeld, note, err
+	}
+	until := seen.Add(b.o.Lease)
 	if l.Deadline.After(until) {
 		until = l.Deadline.Time
 	}
 	return b.byDeadline(until), note, nil
+}
+
+// lastSeen is the last sign of life. One from the future becomes one from now: a
+// clock that is put back ends nobody who lives, and who can set the file's time
+// puts his end off by one lease.
+func (b *Box) lastSeen(lease *os.File, seen time.Time) (time.Time, error) {
+	now := b.now()
+	if !seen.After(now) {
+		return seen, nil
+	}
+	return now, signOfLife(lease, now)
 }
 
 // isLocked tells whether somebody else holds a lock on the file.
@@ -290,6 +310,21 @@ func (b *Box) endChild(n *leaseNote) error {
 		}
 	}
 	return nil
+}
+
+// freed waits a moment for the end of all that works on a task, and tells whether
+// it has come. What has left the process that was to end it may live on.
+func (b *Box) freed(t *Task) (bool, error) {
+	l := t.Mbox.Lease
+	if l == nil {
+		return true, nil
+	}
+	for end := time.Now().Add(endTime); ; time.Sleep(time.Millisecond) {
+		lives, err := b.childLives(leaseName(t.ID, l.Token))
+		if err != nil || !lives || time.Now().After(end) {
+			return !lives, err
+		}
+	}
 }
 
 func signal(pid int, s syscall.Signal) error {

@@ -99,6 +99,10 @@ func (b *Box) reclaimOne(ctx context.Context, id ID) (bool, error) {
 	if err := b.endChild(note); err != nil {
 		return false, err
 	}
+	free, err := b.freed(f.task)
+	if err != nil || !free && v == leaseLost { // then it is the deadline's turn
+		return false, err
+	}
 	return true, taskError(id, b.commit(ctx, s, b.takeBack(f, v)))
 }
 

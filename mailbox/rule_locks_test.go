@@ -285,6 +285,61 @@ func TestLeaseOfTheChild(t *testing.T) {
 	}
 }
 
+// Once the process that ends them all has gone, what it did not take with it is
+// waited for a moment, and holds the task until the deadline.
+func TestChildOutlivesItsEnd(t *testing.T) {
+	for _, outlives := range []bool{true, false} {
+		t.Run(fmt.Sprint(outlives), func(t *testing.T) {
+			clk := newClock()
+			b := newBox(t, clk.options())
+			c := claimedWith(t, b, func(*leaseNote) {})
+			child, err := c.Hold()
+			must(t, err)
+			defer child.Close()
+			cmd := exec.Command("/bin/sh", "-c", "read -r _")
+			in, err := cmd.StdinPipe()
+			must(t, err)
+			defer in.Close()
+			must(t, cmd.Start())
+			must(t, c.Started(cmd.Process.Pid))
+			must(t, c.Close())
+			go func() {
+				_ = cmd.Wait()
+				if !outlives {
+					time.Sleep(endTime / 10) // as the kernel may take to end a process
+					child.Close()
+				}
+			}()
+			if !outlives {
+				leaseScanned(t, b, Pending, "when all have ended")
+				return
+			}
+			leaseScanned(t, b, InProgress, "while one lives on")
+			leaseScanned(t, b, InProgress, "while it still does")
+			clk.turn(b.o.Lease + time.Minute)
+			leaseScanned(t, b, Pending, "after the deadline")
+		})
+	}
+}
+
+// A sign of life from the future, of a clock that was put back or of who can set
+// the time of the lease file, is one from now: it puts the deadline off by a lease.
+func TestLeaseFromTheFuture(t *testing.T) {
+	for _, ahead := range []time.Duration{time.Minute, 24 * 365 * time.Hour} {
+		clk := newClock()
+		b := newBox(t, clk.options())
+		c := claimedWith(t, b, func(*leaseNote) {})
+		clk.turn(b.o.Lease - time.Minute)
+		later := clk.now().Add(ahead)
+		must(t, os.Chtimes(c.lease.Name(), later, later))
+		leaseScanned(t, b, InProgress, "with a sign of life")
+		clk.turn(b.o.Lease - time.Second)
+		leaseScanned(t, b, InProgress, "a lease later")
+		clk.turn(2 * time.Second)
+		leaseScanned(t, b, Pending, "after the deadline")
+	}
+}
+
 // Whatever a command makes of its own claim's files, no other task waits for it.
 func TestLeaseThatIsNone(t *testing.T) {
 	for name, harm := range map[string]func(path string) error{

@@ -479,8 +479,28 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"child-is-not-ended", "34", "mailbox/reclaim.go",
-		"if err := b.endChild(note); err != nil {", "if err := error(nil); err != nil {",
+		"if err := b.endChild(note); err != nil {", "if err := error(nil); err != nil && note != nil {",
 		boxTest("TestKilledWorkersChild"),
+	},
+	{
+		"outlived-is-handed-out", "34", "mailbox/reclaim.go",
+		"!free && v == leaseLost", "!free && v == leaseHeld",
+		boxTest("TestChildOutlivesItsEnd"),
+	},
+	{
+		"outlived-holds-for-ever", "34", "mailbox/reclaim.go",
+		"!free && v == leaseLost", "!free",
+		boxTest("TestChildOutlivesItsEnd"),
+	},
+	{
+		"end-is-not-waited-for", "34", leaseGo,
+		"!lives || time.Now().After(end) {", "!lives || time.Now().Before(end) {",
+		boxTest("TestChildOutlivesItsEnd"),
+	},
+	{
+		"lease-from-the-future", "13", leaseGo,
+		"if !seen.After(now) {", "if !now.IsZero() {",
+		boxTest("TestLeaseFromTheFuture"),
 	},
 	{
 		"another-process-is-ended", "34", leaseGo,
