@@ -47,8 +47,8 @@ var policyMutants = []mutant{
 		actionTest("TestComposeRefuses"),
 	},
 	{
-		"compose-registry-by-address", "security", composeGo,
-		"strings.ContainsAny(registry, \".:\")", "strings.Contains(registry, \":\")",
+		"compose-of-any-registry", "security", composeGo,
+		"image != \"\" && !slices.Contains(allowed, registry)", "image != \"\" && !strings.Contains(registry, \".\")",
 		actionTest("TestComposeRefuses"),
 	},
 	{

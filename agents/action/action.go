@@ -53,6 +53,7 @@ type Limits struct {
 	Extensions []string // that write_file takes, with the dot; nil: .txt .md .json .yaml .yml .cfg .conf .ini .log
 	MaxBytes   int      // of a file's content; 0: 100,000
 	WriteRoots []string // folders of the workspace that write_file may write into; nil: all of it
+	Registries []string // that images of deploy_compose may come from; nil: DefaultRegistries
 	Autorun    bool     // write_file takes names that programs run by themselves; the role says so
 }
 

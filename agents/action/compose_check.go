@@ -1,6 +1,7 @@
 package action
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"path"
@@ -162,24 +163,43 @@ func inside(target, folder string) bool {
 	return target == folder || folder == "/" || strings.HasPrefix(target, folder+"/")
 }
 
-// An image comes from a registry that has a name of the public internet, or from
-// Docker's own. By an address the engine could be had to ask this machine, or its
-// network.
-var (
-	imageForm    = regexp.MustCompile(`^[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
-	registryForm = regexp.MustCompile(`^([a-z0-9-]+\.)+[a-z]{2,}$`)
-)
+// DefaultRegistries are public registries. By any other name the engine could be had
+// to ask this machine or its network: names lead to any address that their owner
+// likes.
+func DefaultRegistries() []string {
+	return []string{"docker.io", "ghcr.io", "quay.io", "registry.gitlab.com", "registry.k8s.io", "gcr.io", "mcr.microsoft.com", "public.ecr.aws"}
+}
+
+var imageForm = regexp.MustCompile(`^[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
 
 func checkImage(s types.ServiceConfig) error {
-	registry, _, several := strings.Cut(s.Image, "/")
-	named := several && (strings.ContainsAny(registry, ".:") || registry == "localhost")
-	private := func(suffix string) bool { return strings.HasSuffix(registry, "."+suffix) }
-	switch {
-	case s.Image == "":
-	case named && (!registryForm.MatchString(registry) || slices.ContainsFunc(privateNames, private)):
-		return fmt.Errorf("image is of a registry by its address: want one with a public name, without a port")
-	case !imageForm.MatchString(s.Image):
+	if s.Image != "" && !imageForm.MatchString(s.Image[len(registryOf(s.Image)):]) {
 		return fmt.Errorf("image is not allowed: want such as nginx:1.27")
+	}
+	return nil
+}
+
+// registryOf is what comes before the image's own name, with the slash behind it;
+// "" where the image is of Docker's registry, because it names none.
+func registryOf(image string) string {
+	registry, _, several := strings.Cut(image, "/")
+	if several && (strings.ContainsAny(registry, ".:") || registry == "localhost" || strings.ToLower(registry) != registry) {
+		return registry + "/"
+	}
+	return ""
+}
+
+// checkRegistries wants every image to come from a registry that is listed.
+func checkRegistries(project *types.Project, allowed []string) error {
+	if allowed == nil {
+		allowed = DefaultRegistries()
+	}
+	for _, name := range project.ServiceNames() {
+		image := project.Services[name].Image
+		registry := cmp.Or(strings.TrimSuffix(registryOf(image), "/"), "docker.io")
+		if image != "" && !slices.Contains(allowed, registry) {
+			return fmt.Errorf("services.%s.image is of a registry that is not among registries in [actions.deploy_compose]: want one of %s", name, strings.Join(allowed, ", "))
+		}
 	}
 	return nil
 }

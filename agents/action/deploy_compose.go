@@ -62,7 +62,7 @@ var bannedTexts = []string{"privileged:", "cap_add", "NET_ADMIN", "devices:"}
 
 // Validate checks the file: that it is one, and that nothing in it reaches out of
 // its containers. Only what is known to be harmless is allowed.
-func (d *DeployCompose) Validate(Limits) error {
+func (d *DeployCompose) Validate(l Limits) error {
 	text, param := d.text()
 	switch {
 	case d.Compose != "" && d.Template != "":
@@ -77,7 +77,11 @@ func (d *DeployCompose) Validate(Limits) error {
 			return fault(param, schemas.CodeBadValue, "has "+schemas.Quote(banned), "a file without")
 		}
 	}
-	if _, err := d.load(); err != nil {
+	project, err := d.load()
+	if err == nil {
+		err = checkRegistries(project, l.Registries)
+	}
+	if err != nil {
 		return fault(param, schemas.CodeBadValue, schemas.Sentence(err.Error(), 300), "")
 	}
 	return nil

@@ -46,6 +46,8 @@ type HTTPCheck struct {
 type DeployCompose struct {
 	Run    bool `toml:"run" json:"run,omitzero" jsonschema:"default=false,description=run docker compose for a task that was approved; else it is a dry run"`
 	Socket bool `toml:"socket" json:"socket,omitzero" jsonschema:"default=false,description=services may mount the engine's socket"`
+
+	Registries []string `toml:"registries" json:"registries,omitzero" jsonschema:"description=where images may come from\\, as image names begin; docker.io: those that name none"`
 }
 
 func defaultDelegation() Delegation {
@@ -56,13 +58,13 @@ func defaultActions() Actions {
 	return Actions{WriteFile: WriteFile{
 		Extensions: []string{".txt", ".md", ".json", ".yaml", ".yml", ".cfg", ".conf", ".ini", ".log"},
 		MaxBytes:   100_000,
-	}}
+	}, DeployCompose: DeployCompose{Registries: action.DefaultRegistries()}}
 }
 
 // limits bound the parameters of actions.
 func (c *Config) limits() action.Limits {
 	w := c.Actions.WriteFile
-	return action.Limits{Extensions: slices.Clone(w.Extensions), MaxBytes: w.MaxBytes, WriteRoots: slices.Clone(w.Roots)}
+	return action.Limits{Extensions: slices.Clone(w.Extensions), MaxBytes: w.MaxBytes, WriteRoots: slices.Clone(w.Roots), Registries: slices.Clone(c.Actions.DeployCompose.Registries)}
 }
 
 // gateway is where mbox and what it replaces listen.
@@ -117,8 +119,15 @@ func (c *Config) checkLimits() error {
 			return c.wrong("actions.http_check.loopback", `%q is not allowed: want host:port of this machine, such as "127.0.0.1:8080"`, clean(at, 60))
 		}
 	}
+	for _, r := range c.Actions.DeployCompose.Registries {
+		if !registry.MatchString(r) {
+			return c.wrong("actions.deploy_compose.registries", `%s is no registry: want a host's name, perhaps with a port, such as "ghcr.io" or "localhost:5000"`, quoted(r))
+		}
+	}
 	return nil
 }
+
+var registry = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?$`)
 
 var extension = regexp.MustCompile(`^(\.[a-z0-9][a-z0-9_+-]{0,15})?$`)
 

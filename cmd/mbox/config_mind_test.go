@@ -123,6 +123,7 @@ func TestDefaultLimits(t *testing.T) {
 	equal(t, "openai", c.OpenAI, OpenAI{})
 	equal(t, "write_file", c.limits(), action.Limits{
 		Extensions: strings.Fields(".txt .md .json .yaml .yml .cfg .conf .ini .log"), MaxBytes: 100_000,
+		Registries: strings.Fields("docker.io ghcr.io quay.io registry.gitlab.com registry.k8s.io gcr.io mcr.microsoft.com public.ecr.aws"),
 	})
 	equal(t, "http_check", c.httpOptions(), action.HTTPOptions{Never: []string{"127.0.0.1:42617", "127.0.0.1:11434"}})
 	equal(t, "deploy_compose", c.composeOptions(), action.ComposeOptions{})

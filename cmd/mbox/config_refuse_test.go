@@ -69,6 +69,14 @@ func TestRefusedConfig(t *testing.T) {
 		{"[risk_profiles.x]\napproval_route.timeout_secs = 120", "mbox.toml:2: risk_profiles.x.approval_route.*is not supported"},
 		{"[risk_profiles.x.approval_route]\ntimeout_secs = 120", "mbox.toml:[12]: risk_profiles.x.approval_route.*is not supported"},
 		{"[risk_profiles.x]\nfirejail_args = []", "mbox.toml:2: risk_profiles.x.firejail_args is not supported"},
+		{"[risk_profiles.x]\nalways_ask = ['write_file', 'deploy_compse']", `mbox.toml:2: risk_profiles.x.always_ask: "deploy_compse" is no action: .*did you mean deploy_compose\?`},
+		{"[risk_profiles.x]\nalways_ask = ['web_fetch']", `mbox.toml:2: risk_profiles.x.always_ask: "web_fetch" is no action`},
+		{"[risk_profiles.x]\nexcluded_tools = ['htp_check']", `mbox.toml:2: risk_profiles.x.excluded_tools: .*did you mean http_check\?`},
+		{"[risk_profiles.x]\nauto_approve = ['read_fiel']", `mbox.toml:2: risk_profiles.x.auto_approve: .*did you mean read_file\?`},
+		{"[risk_profiles.x]\nallowed_tools = ['WRITE_FILE']", `mbox.toml:2: risk_profiles.x.allowed_tools: "WRITE_FILE" is no action`},
+		{"[actions.deploy_compose]\nregistries = ['https://ghcr.io']", `mbox.toml:2: actions.deploy_compose.registries: "https://ghcr.io" is no registry`},
+		{"[actions.deploy_compose]\nregistries = ['ghcr.io/owner']", `mbox.toml:2: actions.deploy_compose.registries: "ghcr.io/owner" is no registry`},
+		{"[actions.deploy_compose]\nregistries = ['*']", `mbox.toml:2: actions.deploy_compose.registries: .* is no registry`},
 		{"[risk_profiles.x]\nsandbox_backend = 'firejail'", "mbox.toml:2: .*sandbox_backend"},
 		{"[risk_profiles.x]\nsandbox_enabled = true\nsandbox_backend = 'none'", "mbox.toml:3: .*contradicts"},
 		{"[risk_profiles.x]\nforbidden_paths = ['etc']", "mbox.toml:2: .*begins with /"},
@@ -216,5 +224,18 @@ func TestKeys(t *testing.T) {
 	}
 	if key, err := c.key(&c.Agents["tester"].Brain); err != nil || key != "" {
 		t.Errorf("%q, %v", key, err)
+	}
+}
+
+// Names of tools that mean something, or nothing by default, are taken.
+func TestToolsTaken(t *testing.T) {
+	for _, text := range []string{
+		"[risk_profiles.x]\nalways_ask = ['*', 'deploy_compose', ' ']", "[risk_profiles.x]\nexcluded_tools = ['*']",
+		"[risk_profiles.x]\nauto_approve = ['file_read', 'write_file']", "[risk_profiles.x]\nallowed_tools = ['web_fetch', 'read_file']",
+		"[actions.deploy_compose]\nregistries = ['localhost:5000', 'ghcr.io', 'registry.lan']",
+	} {
+		if _, err := parseConfig(configFile, []byte(text)); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }
