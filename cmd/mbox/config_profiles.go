@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"mbox/agents/action"
 	"mbox/agents/policy"
 )
 
@@ -117,12 +118,40 @@ func (c *Config) checkRiskProfile(key string, p *policy.RiskProfile) error {
 			return err
 		}
 	}
+	if err := c.checkTools(key, p); err != nil {
+		return err
+	}
 	if p.SandboxEnabled && p.SandboxBackend == "none" {
 		return c.wrong(key+".sandbox_backend", `"none" contradicts sandbox_enabled = true: want "landlock"`)
 	}
 	for _, path := range p.ForbiddenPaths {
 		if !filepath.IsAbs(path) && path != "~" && !strings.HasPrefix(path, "~/") || strings.ContainsRune(path, 0) {
 			return c.wrong(key+".forbidden_paths", "%s is not allowed: want a path that begins with / or ~/", quoted(path))
+		}
+	}
+	return nil
+}
+
+// checkTools refuses names of tools that nobody has: who mistypes one would ask for
+// nothing, or exclude nothing. Those that ZeroClaw has besides can be allowed, as
+// they are by default, which means nothing; to ask for them would be a promise.
+func (c *Config) checkTools(key string, p *policy.RiskProfile) error {
+	own := append(action.Names(), "*")
+	others := slices.Concat(own, policy.DefaultRiskProfile().AutoApprove)
+	for _, l := range []struct {
+		key          string
+		tools, known []string
+	}{
+		{".always_ask", p.AlwaysAsk, own},
+		{".excluded_tools", p.ExcludedTools, own},
+		{".auto_approve", p.AutoApprove, others},
+		{".allowed_tools", p.AllowedTools, others},
+	} {
+		for _, tool := range l.tools {
+			if slices.Contains(l.known, tool) || strings.TrimSpace(tool) == "" {
+				continue
+			}
+			return c.wrong(key+l.key, "%s is no action: want %s%s", quoted(tool), oneOfThese(own), meant(tool, l.known))
 		}
 	}
 	return nil
