@@ -332,21 +332,21 @@ func (p *performance) unapproved(s planned) *verdict {
 
 // do does one action, within the hourly budget, and notes what came of it.
 func (p *performance) do(s planned) (action.Result, *verdict) {
-	reserved, err := p.Team.Actions.Narrow(p.policy.Runtime.MaxActionsPerHour).Reserve(p.account())
+	reserved, err := p.reserve()
 	if err != nil {
 		return action.Result{}, p.unaffordable(s, err)
 	}
 	var approval *mailbox.Approval
 	if s.name == "deploy_compose" { // no other action cares, and the ledger is asked
 		if approval, err = p.claim.Approved(); err != nil {
-			reserved.Release()
+			reserved.release()
 			v := failed("approval", err.Error())
 			return action.Result{}, &v
 		}
 	}
 	begun := time.Now()
 	r, err := s.act.Do(p.ctx, p.env(approval))
-	reserved.Commit()
+	reserved.commit()
 	p.report.alive()
 	p.own.Info().Str("action", s.name).Str("status", r.Status).Bool("done", err == nil).Dur("took", time.Since(begun)).Msg("acted")
 	d := p.delegation(s.request)
@@ -433,14 +433,31 @@ func (p *performance) unaffordable(s planned, err error) *verdict {
 	return &v
 }
 
-// account is what an action is counted under: the sender and the agent, for a
-// child its parent's agent, since those two share one budget.
-func (p *performance) account() string {
-	agent := p.Agent
+// manySenders is how many times what one sender may have done in an hour an agent
+// does for all: senders are who the tasks say, and each name would have an hour.
+const manySenders = 10
+
+// reserve counts an action of the hour twice: for the sender and the agent, and for
+// the agent alone. For a child that is its parent's agent, since those two share one
+// budget.
+func (p *performance) reserve() (reserved reservations, err error) {
+	agent, most := p.Agent, p.policy.Runtime.MaxActionsPerHour
 	if p.task.Mbox.ParentID != "" {
 		agent = p.task.Source.Agent
 	}
-	return agent + " for " + cmp.Or(p.task.Source.User, p.task.Source.Session, policy.NoSender)
+	sender := cmp.Or(p.task.Source.User, p.task.Source.Session, policy.NoSender)
+	for _, account := range []struct {
+		key  string
+		most int
+	}{{agent + " for " + sender, most}, {agent, manySenders * most}} {
+		r, err := p.Team.Actions.Narrow(account.most).Reserve(account.key)
+		if err != nil {
+			reserved.release()
+			return nil, err
+		}
+		reserved = append(reserved, r)
+	}
+	return reserved, nil
 }
 
 func (p *performance) root() mailbox.ID {

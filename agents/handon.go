@@ -123,14 +123,13 @@ func alone(ask *action.Delegate, labels map[string]int, child *mailbox.Child) (e
 // count reserves an action of the hour for each delegation, or for none where there
 // are not enough left.
 func (p *performance) count(plan []planned) (counted reservations, v *verdict) {
-	window := p.Team.Actions.Narrow(p.policy.Runtime.MaxActionsPerHour)
 	for _, step := range plan {
-		r, err := window.Reserve(p.account())
+		r, err := p.reserve()
 		if err != nil {
 			counted.release()
 			return nil, p.unaffordable(step, err)
 		}
-		counted = append(counted, r)
+		counted = append(counted, r...)
 	}
 	return counted, nil
 }

@@ -2,6 +2,7 @@ package agents
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -29,6 +30,37 @@ func TestDelegationsCount(t *testing.T) {
 		if _, state := c.task(id); state != mailbox.Pending {
 			t.Errorf("%d an hour: the task is %s", most, state)
 		}
+	}
+}
+
+// Names of senders are what tasks say: an agent does no more for many of them than
+// for ten.
+func TestHourOfManySenders(t *testing.T) {
+	c := newCompany(t, func(team *Team) {
+		few := policy.DefaultRuntimeProfile()
+		few.MaxActionsPerHour = 1
+		team.Policies.RuntimeProfiles["default"] = few
+	})
+	for i := range manySenders + 2 {
+		sender := fmt.Sprintf("user-%d", i)
+		_, err := c.box.Submit(context.Background(), &mailbox.Task{
+			Task: mailbox.Request{Title: "x"}, Source: mailbox.Source{Agent: "human", User: sender},
+			Assignment: mailbox.Assignment{TargetAgent: "coder"},
+			Mbox:       mailbox.Meta{Action: act("write_file", fmt.Sprintf(`{"path":"%d.md","content":"x"}`, i))},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.works("coder")
+	done := 0
+	for i := range manySenders + 2 {
+		if c.file("coder", fmt.Sprintf("%d.md", i)) != "" {
+			done++
+		}
+	}
+	if done != manySenders {
+		t.Errorf("%d actions were done, want %d", done, manySenders)
 	}
 }
 

@@ -101,6 +101,11 @@ var rightsMutants = []mutant{
 		boxTest("TestApprovalTellsItsDoor"),
 	},
 	{
+		"an-hour-for-each-name", "rights", "agents/act.go",
+		"{agent, manySenders * most}", "{agent + sender, manySenders * most}",
+		agentsTest("TestHourOfManySenders"),
+	},
+	{
 		"approved-unseen", "rights", "mailbox/permit.go",
 		"c.SHA256 != \"\" && c.SHA256 != a.Sum()", "len(c.SHA256) == 1",
 		boxTest("TestApproveWhatWasSeen"),
