@@ -101,6 +101,11 @@ var rightsMutants = []mutant{
 		boxTest("TestApprovalTellsItsDoor"),
 	},
 	{
+		"works-without-the-sandbox", "rights", "cmd/mbox/team.go",
+		"if len(asking) == 0 {", "if len(asking) >= 0 {",
+		command{"cmd/mbox", "TestScripts/no_landlock$"},
+	},
+	{
 		"an-hour-for-each-name", "rights", "agents/act.go",
 		"{agent, manySenders * most}", "{agent + sender, manySenders * most}",
 		agentsTest("TestHourOfManySenders"),

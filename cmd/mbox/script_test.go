@@ -22,10 +22,13 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// In a script, mbox is this test binary under another name: a real process.
+// In a script, mbox is this test binary under another name: a real process. So are
+// the others.
+var programs = map[string]func(){"mbox": main}
+
 func TestMain(m *testing.M) {
 	sandbox.Main() // the helper has a name that testscript does not know
-	testscript.Main(tidying{m}, map[string]func(){"mbox": main})
+	testscript.Main(tidying{m}, programs)
 }
 
 // tidying removes what tests have shared when they have run.
