@@ -101,8 +101,17 @@ func copyOf(name, prefix, suffix string) (id mailbox.ID, attempt string, ok bool
 	attempt, prefixed := strings.CutPrefix(name, prefix)
 	attempt, suffixed := strings.CutSuffix(attempt, suffix)
 	text := strings.TrimRight(attempt, "0123456789")
-	return mailbox.ID(strings.TrimSuffix(text, ".")), attempt, prefixed && suffixed && strings.HasSuffix(text, ".")
+	id = mailbox.ID(strings.TrimSuffix(text, "."))
+	return id, attempt, prefixed && suffixed && strings.HasSuffix(text, ".") && mailbox.CheckID(id) == nil
 }
+
+// A command may leave any number of files under such names. So a sweep reads a
+// folder batch by batch, and of one folder no more than sweptAtMost attempts; the
+// next worker goes on with what is left.
+const (
+	sweptBatch  = 1000
+	sweptAtMost = 1000
+)
 
 // sweep removes the copies that killed workers left: those of attempts that are
 // over. What cannot be looked at stays for the next time.
@@ -113,19 +122,35 @@ func (s *shift) sweep(ctx context.Context) {
 
 // sweepIn does so in one folder of the workspace.
 func (s *shift) sweepIn(ctx context.Context, folder, prefix, suffix string) {
-	entries, err := os.ReadDir(filepath.Join(s.workspace, folder))
+	d, err := durable.OpenDir(filepath.Join(s.workspace, folder))
 	if err != nil {
 		return
 	}
-	for _, e := range entries {
-		id, attempt, ok := copyOf(e.Name(), prefix, suffix)
-		if !ok {
-			continue
-		}
-		t, state, err := s.Box.Task(ctx, id)
-		over := err == nil && (state != mailbox.InProgress || attemptName(t) != attempt)
-		if over || errors.Is(err, mailbox.ErrNotFound) {
-			clearIn(s.workspace, filepath.Join(folder, e.Name()))
+	defer d.Close()
+	looked := 0
+	for err == nil && ctx.Err() == nil {
+		var names []string
+		names, err = d.Readdirnames(sweptBatch)
+		for _, name := range names {
+			id, attempt, ok := copyOf(name, prefix, suffix)
+			if !ok {
+				continue
+			}
+			if looked++; looked > sweptAtMost {
+				return
+			}
+			if s.isOver(ctx, id, attempt) {
+				clearIn(s.workspace, filepath.Join(folder, name))
+			}
 		}
 	}
+}
+
+// isOver tells whether nobody works at the attempt any more.
+func (s *shift) isOver(ctx context.Context, id mailbox.ID, attempt string) bool {
+	t, state, err := s.Box.Task(ctx, id)
+	if err != nil {
+		return errors.Is(err, mailbox.ErrNotFound)
+	}
+	return state != mailbox.InProgress || attemptName(t) != attempt
 }
