@@ -280,8 +280,15 @@ func pour(ctx context.Context, from io.Reader, most int64, to func([]byte) error
 // stageLeft copies the files to a folder of the transition, flushes it, and moves
 // it into its place. A crash until the line is written leaves one or the other:
 // settle removes a staged folder, and the same claim replaces one in its place,
-// because only the file of a task that has ended by this claim would name it.
-func (b *Box) stageLeft(ctx context.Context, l *leaving, tx string) error {
+// because only the file of a task that has ended by this claim would name it: so
+// nothing is replaced by who has lost his lock, and may have been overtaken.
+//
+// A gigabyte takes seconds, and whoever shows or cancels a task of the same shard
+// waits for them. It is copied under the lock all the same. What is in tmp belongs
+// to whoever holds its shard: recovery takes everything else for what a dead
+// process left, verify names it, and nobody would remove the copy of a worker that
+// was killed before it had the lock.
+func (b *Box) stageLeft(ctx context.Context, s *shard, l *leaving, tx string) error {
 	ctx, cancel := context.WithTimeout(ctx, b.o.Lease)
 	defer cancel()
 	staged, dirs := b.staged(l.folder, tx), map[string]bool{}
@@ -307,6 +314,9 @@ func (b *Box) stageLeft(ctx context.Context, l *leaving, tx string) error {
 	}
 	all := b.path(artifactsDir)
 	if err := durable.MkdirAll(all, b.o.Sync); err != nil {
+		return err
+	}
+	if err := s.stillHeld(); err != nil {
 		return err
 	}
 	err := durable.Move(staged, filepath.Join(all, l.folder))

@@ -158,7 +158,7 @@ func FuzzArtifactPath(f *testing.F) {
 				t.Fatalf("%q: %d artifacts", name, len(all))
 			}
 		}
-		must(t, b.stageLeft(t.Context(), c.left, zeroTX))
+		must(t, b.stageLeft(t.Context(), &shard{}, c.left, zeroTX))
 		checkArtifact(t, b, &c.left.files[0].Artifact, string(content))
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -219,6 +220,36 @@ func TestStoppedBehindTheLine(t *testing.T) {
 			whole(t, b.home)
 		})
 	}
+}
+
+// Who stood still and was overtaken does not put its artifacts in the place of
+// those that the completion of the other names.
+func TestOvertakenArtifacts(t *testing.T) {
+	b := newBox(t, Options{})
+	sent(t, b, "x")
+	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
+	must(t, err)
+	other := opened(t, b.home, b.o)
+	held, err := other.Held(t.Context(), "x", c.Token())
+	must(t, err)
+	complete := func(c *Claim, text string) error {
+		path := filepath.Join(t.TempDir(), "out.txt")
+		must(t, put(path, text))
+		_, err := c.Keep(t.Context(), path)
+		must(t, err)
+		return c.Complete(t.Context(), Result{})
+	}
+	err = stoppedAt(t, durable.OpWriteAt, "locks/shard-", func() error { return complete(c, "the stopped") }, func() {
+		b.lose(t, only(shardName(shardOf("x"))))
+		must(t, complete(held, "the other"))
+	})
+	if !errors.Is(err, durable.ErrReplaced) {
+		t.Errorf("it was not refused: %v", err)
+	}
+	if data, err := os.ReadFile(b.path(artifactsDir, "x.1", "out.txt")); err != nil || string(data) != "the other" {
+		t.Errorf("the artifact is %q (%v)", data, err)
+	}
+	whole(t, b.home)
 }
 
 // A recovery that stood still while its lock was lost, and another did all of it,

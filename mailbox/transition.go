@@ -56,7 +56,7 @@ func (b *Box) commit(ctx context.Context, s *shard, c *change) error {
 	if err := s.mark(dirty{kind: "task", name: string(c.id), tx: tx, at: b.ledger.End()}); err != nil {
 		return err
 	}
-	if err := b.stage(ctx, c, tx, data); err != nil {
+	if err := b.stage(ctx, s, c, tx, data); err != nil {
 		return errors.Join(err, b.abort(s, c, tx))
 	}
 	entry, m := c.line(b, tx, after)
@@ -149,9 +149,9 @@ func (b *Box) staged(name, tx string) string {
 	return privatePath(b.home, "tmp", name+"~"+tx)
 }
 
-func (b *Box) stage(ctx context.Context, c *change, tx string, data []byte) error {
+func (b *Box) stage(ctx context.Context, s *shard, c *change, tx string, data []byte) error {
 	if c.left.any() {
-		if err := b.stageLeft(ctx, c.left, tx); err != nil {
+		if err := b.stageLeft(ctx, s, c.left, tx); err != nil {
 			return err
 		}
 	}

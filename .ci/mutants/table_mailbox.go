@@ -65,8 +65,8 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"record-after-staging", "5", transitionGo,
-		"\tif err := s.mark(dirty{kind: \"task\", name: string(c.id), tx: tx, at: b.ledger.End()}); err != nil {\n\t\treturn err\n\t}\n\tif err := b.stage(ctx, c, tx, data); err != nil {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n",
-		"\tif err := b.stage(ctx, c, tx, data); err != nil {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n\tif err := s.mark(dirty{kind: \"task\", name: string(c.id), tx: tx, at: b.ledger.End()}); err != nil {\n\t\treturn err\n\t}\n",
+		"\tif err := s.mark(dirty{kind: \"task\", name: string(c.id), tx: tx, at: b.ledger.End()}); err != nil {\n\t\treturn err\n\t}\n\tif err := b.stage(ctx, s, c, tx, data); err != nil {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n",
+		"\tif err := b.stage(ctx, s, c, tx, data); err != nil {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n\tif err := s.mark(dirty{kind: \"task\", name: string(c.id), tx: tx, at: b.ledger.End()}); err != nil {\n\t\treturn err\n\t}\n",
 		boxTest("TestOrderOfTransition"),
 	},
 	{
@@ -421,6 +421,11 @@ var mailboxMutants = []mutant{
 		"lost-under-a-lost-lock", "31", transitionGo,
 		"b.say(ctx, s.locks, b.alarmEntry(", "b.say(ctx, nil, b.alarmEntry(",
 		boxTest("TestStoppedBehindTheLine"),
+	},
+	{
+		"overtaken-artifacts-put-in-place", "31", "mailbox/artifact.go",
+		"\tif err := s.stillHeld(); err != nil {\n\t\treturn err\n\t}\n", "",
+		boxTest("TestOvertakenArtifacts"),
 	},
 	{
 		"recovery-without-its-lock", "31", restGo,
