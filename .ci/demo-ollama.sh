@@ -82,7 +82,7 @@ run mbox why note || die 'mbox why'
 run mbox show note || die 'mbox show'
 run mbox audit delegation || die 'mbox audit delegation'
 done=$(mbox ls --state completed --json | grep -c '"id": *"note"')
-if [ -f "$MBOX_HOME/agents/coder/workspace/note.md" ]; then run cat "$MBOX_HOME/agents/coder/workspace/note.md"; fi
+if [ -f "$MBOX_HOME/agents/coder/workspace/projects/note.md" ]; then run cat "$MBOX_HOME/agents/coder/workspace/projects/note.md"; fi
 
 go_down
 test -z "${KEEP:-}" || say "The mailbox is $MBOX_HOME."

@@ -66,7 +66,7 @@ run mbox why ask-coder || die 'mbox why'
 run mbox show check-note || die 'mbox show'
 run mbox show sweep || die 'mbox show'
 run mbox audit delegation --decision rejected || die 'mbox audit delegation'
-run cat "$MBOX_HOME/agents/coder/workspace/note.md" || die 'the coder wrote no note'
+run cat "$MBOX_HOME/agents/coder/workspace/projects/note.md" || die 'the coder wrote no note'
 
 ended() { mbox ls --state "$1" --json | wc -l; }
 test "$(ended completed)" -eq 7 && test "$(ended failed)" -eq 1 ||

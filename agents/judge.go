@@ -66,6 +66,7 @@ func (t *Team) judge(q request) (action.Action, *ruling) {
 	}
 	act, err := action.Parse(q.name, q.params)
 	if err == nil {
+		action.Locate(act, func(path string) string { return t.fromWorkspace(q.to, path) })
 		limits := t.Limits
 		limits.Autorun = t.Roles[m.Role].Autorun
 		err = act.Validate(limits)

@@ -194,7 +194,7 @@ func (p *performance) file(name string, most int) string {
 	err := p.policy.Tool("read_file")
 	var place policy.Place
 	if err == nil {
-		place, err = p.policy.Read(name)
+		place, err = p.policy.Read(p.Team.fromWorkspace(p.Agent, name))
 	}
 	if asks := p.Team.asks(p.policy, "read_file"); err == nil && asks != "" {
 		err = &policy.Denied{Rule: "needs_approval", What: "read " + schemas.Quote(name), Why: asks, Hint: "the agent can ask for read_file"}

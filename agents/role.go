@@ -14,6 +14,7 @@ type Role struct {
 	Fallback     []string // models asked in this order where Model cannot answer
 	Capabilities []string // words for what it can do; they stand in prompts, and allow nothing
 	Actions      []string // that it may do; what is not listed is refused
+	Folder       string   // of its agent's workspace, in which its relative paths begin; "" for the workspace
 	Autorun      bool     // write_file takes names that programs run by themselves
 	MaxTokens    int      // of one reply
 	Timeout      time.Duration
@@ -40,7 +41,7 @@ func DefaultRoles() map[string]Role {
 		},
 		{
 			Name: "coder", Purpose: "Writes text, code and configuration into files of its workspace.",
-			Model: "phi4-mini", Capabilities: []string{"code", "files"},
+			Model: "phi4-mini", Capabilities: []string{"code", "files"}, Folder: "projects",
 			Actions: []string{"write_file", "read_file"}, MaxTokens: 3072, Timeout: 300 * time.Second,
 		},
 		{

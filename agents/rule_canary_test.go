@@ -67,7 +67,7 @@ var poisoned = []struct{ to, name, params string }{
 // wild is a company in whose workspaces lie things that actions stumble over.
 func wild(t *testing.T) *company {
 	c := newCompany(t, nil)
-	workspace := filepath.Join(c.box.Home(), "agents/coder/workspace")
+	workspace := filepath.Join(c.box.Home(), "agents/coder/workspace/projects")
 	for _, dir := range []string{"folder.md", "folder"} {
 		if err := os.MkdirAll(filepath.Join(workspace, dir), 0o700); err != nil {
 			t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 func TestPromptFilesAreBounded(t *testing.T) {
 	c := newCompany(t, nil)
 	c.brains["coder"].says = []any{`{"actions":[]}`}
-	workspace := filepath.Join(c.box.Home(), "agents/coder/workspace")
+	workspace := filepath.Join(c.box.Home(), "agents/coder/workspace/projects")
 	if err := os.MkdirAll(workspace, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestPromptFilesAreThePolicys(t *testing.T) {
 		team.Policies.Agents["deployer"] = deployer
 	})
 	for _, name := range []string{"coder", "tester", "deployer"} {
-		workspace := filepath.Join(c.box.Home(), "agents", name, "workspace")
+		workspace := filepath.Join(c.box.Home(), "agents", name, "workspace", c.team.role(name).Folder)
 		if err := errors.Join(os.MkdirAll(workspace, 0o700), os.WriteFile(filepath.Join(workspace, "a.md"), []byte("CONTENT"), 0o600)); err != nil {
 			t.Fatal(err)
 		}

@@ -33,10 +33,10 @@ func (a *attempt) layInputs() ([]mailbox.Artifact, error) {
 		return nil, err
 	}
 	defer root.Close()
-	if err := a.makeWay(root, "inputs"); err != nil {
+	if err := a.makeWay(root, inputsFolder); err != nil {
 		return nil, err
 	}
-	return a.claim.Inputs(a.live, root, a.folder("inputs"))
+	return a.claim.Inputs(a.live, root, a.folder(inputsFolder))
 }
 
 // layArtifacts makes the folder for what the attempt leaves.
@@ -62,7 +62,7 @@ func (a *attempt) reopen() {
 		return
 	}
 	defer root.Close()
-	for _, in := range []string{"artifacts", "inputs"} {
+	for _, in := range []string{"artifacts", inputsFolder} {
 		if info, err := root.Lstat(in); err == nil && info.IsDir() {
 			_ = root.Chmod(in, durable.DirMode)
 		}

@@ -161,7 +161,7 @@ func (c *company) member(name string) *Worker {
 // file is the content of a file in an agent's workspace; "" if it is not there.
 
 func (c *company) file(agent, name string) string {
-	data, err := os.ReadFile(filepath.Join(c.box.Home(), "agents", agent, "workspace", name))
+	data, err := os.ReadFile(filepath.Join(c.box.Home(), "agents", agent, "workspace", c.team.role(agent).Folder, name))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		c.Fatal(err)
 	}

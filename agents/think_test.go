@@ -100,10 +100,10 @@ func TestCancelThought(t *testing.T) {
 func TestPromptData(t *testing.T) {
 	c := newCompany(t, nil)
 	c.brains["coder"].says = []any{`{"actions":[]}`}
-	if err := os.MkdirAll(filepath.Join(c.box.Home(), "agents/coder/workspace"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(c.box.Home(), "agents/coder/workspace/projects"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(c.box.Home(), "agents/coder/workspace/spec.md"), []byte("THE SPEC"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(c.box.Home(), "agents/coder/workspace/projects/spec.md"), []byte("THE SPEC"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, err := c.box.Submit(context.Background(), &mailbox.Task{

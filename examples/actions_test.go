@@ -51,18 +51,18 @@ func TestActions(t *testing.T) {
 		t.Fatalf("failed %v, completed %v", failed, h.names("completed"))
 	}
 	want := readAction(t, example("actions/write-note.json"))
-	note, err := os.ReadFile(filepath.Join(h.home, "agents/coder/workspace/note.md"))
+	note, err := os.ReadFile(filepath.Join(h.home, "agents/coder/workspace/projects/note.md"))
 	if err != nil || string(note) != want.Mbox.Action.Params.Content {
 		t.Errorf("note.md is %q: %v", note, err)
 	}
-	if found := result(h.completed("check-note")); found["status"] != "exists" || found["path"] != "coder:note.md" {
+	if found := result(h.completed("check-note")); found["status"] != "exists" || found["path"] != "coder:projects/note.md" {
 		t.Errorf("the tester found %v", found)
 	}
 	children, _ := result(h.completed("ask-coder"))["children"].([]any)
 	if len(children) != 1 || children[0].(map[string]any)["status"] != "completed" {
 		t.Errorf("the coordinator got %v", children)
 	}
-	if _, err := os.Stat(filepath.Join(h.home, "agents/coder/workspace/plan.md")); err != nil {
+	if _, err := os.Stat(filepath.Join(h.home, "agents/coder/workspace/projects/plan.md")); err != nil {
 		t.Error(err)
 	}
 }

@@ -38,12 +38,24 @@ type Action interface {
 	Do(context.Context, *Env) (Result, error)
 }
 
+// Locate puts another path in the place of the one that an action on a file names.
+func Locate(a Action, to func(path string) string) {
+	switch a := a.(type) {
+	case *WriteFile:
+		a.Path = to(a.Path)
+	case *ReadFile:
+		a.Path = to(a.Path)
+	case *FileCheck:
+		a.Path = to(a.Path)
+	}
+}
+
 // Result is what an action leaves: status, path and error are the fields of the
 // delegation protocol, the rest is what this action has found.
 type Result struct {
 	Action string         `json:"action"`
 	Status string         `json:"status"`         // written, exists, missing, read, ok, failed, validated, deployed, …
-	Path   string         `json:"path,omitzero"`  // as it was asked for
+	Path   string         `json:"path,omitzero"`  // from the workspace
 	Error  string         `json:"error,omitzero"` // what went wrong, one line
 	Output jsontext.Value `json:"output,omitzero"`
 }

@@ -46,7 +46,7 @@ func (w *WriteFile) Validate(l Limits) error {
 		return fault("path", schemas.CodeBadValue, schemas.Quote(name)+" is a name that programs run or obey by themselves",
 			"another name, or autorun_files = true in the role's table")
 	}
-	if !inRoots(w.Path, l.WriteRoots) {
+	if len(l.WriteRoots) > 0 && !Below(w.Path, l.WriteRoots...) {
 		return fault("path", schemas.CodeBadValue, schemas.Quote(w.Path)+" is in no folder that may be written",
 			"a path below "+strings.Join(l.WriteRoots, ", "))
 	}
@@ -119,12 +119,9 @@ func visible(name string) string {
 	}, name)
 }
 
-// inRoots tells whether a path lies below one of the folders, name by name:
+// Below tells whether a path lies below one of the folders, name by name:
 // e2e holds e2e/a.txt and not e2e-old/a.txt.
-func inRoots(name string, roots []string) bool {
-	if len(roots) == 0 {
-		return true
-	}
+func Below(name string, roots ...string) bool {
 	name = path.Clean(name)
 	return slices.ContainsFunc(roots, func(root string) bool {
 		root = path.Clean(root)

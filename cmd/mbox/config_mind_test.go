@@ -57,6 +57,9 @@ func TestDefaultRoles(t *testing.T) {
 		if r.Name != want.name || r.Model != want.model || strings.Join(r.Actions, " ") != want.actions || r.MaxTokens != want.tokens || r.Timeout != want.timeout {
 			t.Errorf("have %+v, want %+v", r, want)
 		}
+		if r.Folder != map[string]string{"coder": "projects"}[want.name] {
+			t.Errorf("the folder of %s is %q", want.name, r.Folder)
+		}
 		if r.Purpose == "" || len(r.Capabilities) == 0 || len(r.Fallback) != 0 {
 			t.Errorf("%+v", r)
 		}

@@ -57,6 +57,7 @@ func TestRefusedConfig(t *testing.T) {
 		{"[roles.coder]\nmodel = ''", "mbox.toml:2: roles.coder.model: .*no name of a model"},
 		{"[roles.coder]\nfallback = ['a b']", "mbox.toml:2: roles.coder.fallback"},
 		{"[roles.coder]\nmax_tokens = 0", "mbox.toml:2: roles.coder.max_tokens: 0 is not allowed: want 1 to"},
+		{"[roles.coder]\nfolder = '../x'", `mbox.toml:2: roles.coder.folder: "../x" is not allowed`},
 		{"[roles.coder]\ntimeout = '0s'", "mbox.toml:2: roles.coder.timeout: 0s is not allowed"},
 		{"[roles.coder]\ncapabilities = ['a\\u0000']", "mbox.toml:2"},
 		{"[roles.'No Role']\n", "mbox.toml:1: roles.No Role: .*no name of a role"},

@@ -17,6 +17,7 @@ type Role struct {
 	Fallback     []string `toml:"fallback" json:"fallback,omitzero" jsonschema:"description=models for when that one cannot answer\\, in this order"`
 	Capabilities []string `toml:"capabilities" json:"capabilities,omitzero" jsonschema:"description=words for what it can do; they allow nothing"`
 	Actions      []string `toml:"actions" json:"actions,omitzero" jsonschema:"description=actions that it may do; all others are refused,enum=write_file,enum=read_file,enum=file_check,enum=http_check,enum=deploy_compose,enum=delegate"`
+	Folder       string   `toml:"folder" json:"folder,omitzero" jsonschema:"description=where its relative paths begin\\, from the workspace of its agent"`
 	Autorun      bool     `toml:"autorun_files" json:"autorun_files,omitzero" jsonschema:"default=false,description=write_file takes names that programs run by themselves: dotfiles\\, package.json and the like"`
 	MaxTokens    int      `toml:"max_tokens" json:"max_tokens,omitzero" jsonschema:"default=2048,minimum=1,maximum=131072,description=longest reply"`
 	Timeout      Duration `toml:"timeout" json:"timeout,omitzero" jsonschema:"default=5m,description=longest wait for a reply"`
@@ -50,7 +51,7 @@ func (c *Config) fillRoles() {
 		}
 		fill(c, "roles."+name, r, &Role{
 			Purpose: base.Purpose, Model: base.Model, Fallback: base.Fallback, Capabilities: base.Capabilities,
-			Actions: base.Actions, MaxTokens: base.MaxTokens, Timeout: Duration(base.Timeout),
+			Actions: base.Actions, Folder: base.Folder, MaxTokens: base.MaxTokens, Timeout: Duration(base.Timeout),
 		})
 	}
 }
@@ -68,7 +69,7 @@ func (r *Role) named(name string) agents.Role {
 	return agents.Role{
 		Name: name, Purpose: r.Purpose, Model: r.Model, Fallback: slices.Clone(r.Fallback),
 		Capabilities: slices.Clone(r.Capabilities), Actions: slices.Clone(r.Actions),
-		Autorun: r.Autorun, MaxTokens: r.MaxTokens, Timeout: time.Duration(r.Timeout),
+		Folder: r.Folder, Autorun: r.Autorun, MaxTokens: r.MaxTokens, Timeout: time.Duration(r.Timeout),
 	}
 }
 
@@ -112,6 +113,9 @@ func (c *Config) checkRole(key string, r *Role) error {
 	}
 	if err := c.checkWords(key+".actions", r.Actions, actionNames); err != nil {
 		return err
+	}
+	if r.Folder != "" && rootProblem(r.Folder) != "" {
+		return c.wrong(key+".folder", "%s", rootProblem(r.Folder))
 	}
 	if err := c.checkNumber(key+".max_tokens", r.MaxTokens, 1, 131072); err != nil {
 		return err

@@ -223,7 +223,7 @@ func (f *forestSeen) effect(t *treeTask) error {
 	case a.Name != "write_file":
 		return nil
 	}
-	data, err := os.ReadFile(filepath.Join(f.home, "agents", t.Assignment.Target, "workspace", a.Params.Path))
+	data, err := os.ReadFile(filepath.Join(f.home, "agents", t.Assignment.Target, "workspace", "projects", a.Params.Path))
 	if err == nil && !strings.Contains(string(data), a.Params.Content) {
 		err = fmt.Errorf("%s holds %q, want %q", a.Params.Path, data, a.Params.Content)
 	}

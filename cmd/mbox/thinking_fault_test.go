@@ -31,7 +31,7 @@ func writes(characters int, names ...string) string {
 // wrote wants that the coder's file is there, whole.
 func (m *mind) wrote(name string, characters int) {
 	m.Helper()
-	data, err := os.ReadFile(filepath.Join(m.home, "agents", "coder", "workspace", name))
+	data, err := os.ReadFile(filepath.Join(m.home, "agents", "coder", "workspace", "projects", name))
 	if err != nil || len(data) != characters {
 		m.Errorf("%s: %d characters, %v", name, len(data), err)
 	}

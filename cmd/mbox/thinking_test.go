@@ -248,11 +248,11 @@ func TestThinkingHandsOn(t *testing.T) {
 	}
 	note, check := output.Children[0], output.Children[1]
 	if output.Answer != "The note is written, and it is there." ||
-		note.Agent != "coder" || note.Status != "completed" || note.Output.Status != "written" || note.Output.Path != "note.md" ||
+		note.Agent != "coder" || note.Status != "completed" || note.Output.Status != "written" || note.Output.Path != "projects/note.md" ||
 		check.Agent != "tester" || check.Status != "completed" || check.Output.Status != "exists" {
 		t.Errorf("%s", task.Result.Output)
 	}
-	written, err := os.ReadFile(filepath.Join(m.home, "agents", "coder", "workspace", "note.md"))
+	written, err := os.ReadFile(filepath.Join(m.home, "agents", "coder", "workspace", "projects", "note.md"))
 	if err != nil || string(written) != "# A note\n" {
 		t.Errorf("the note: %q %v", written, err)
 	}
