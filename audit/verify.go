@@ -40,6 +40,9 @@ func (f *Fault) Error() string {
 	return where + ": " + f.What
 }
 
+// NoDay begins what is said of files that do not belong where the ledger lies.
+const NoDay = "is no <date>.jsonl file"
+
 // VerifyOptions of Verify. The zero value is the default.
 type VerifyOptions struct {
 	Progress func(done, total int64) // called now and then with bytes of the ledger
@@ -179,7 +182,7 @@ func (v *verification) checkNames() error {
 	}
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), ".") && !dayFile.MatchString(e.Name()) {
-			v.fault(Fault{Invariant: 9, File: "audit/shared/" + e.Name(), What: "is no <date>.jsonl file, and only those belong to the ledger"})
+			v.fault(Fault{Invariant: 9, File: "audit/shared/" + e.Name(), What: NoDay + ", and only those belong to the ledger"})
 		}
 	}
 	return err

@@ -191,7 +191,7 @@ func (r *copyReader) lacks(home string, raw []byte) bool {
 func (v *verification) strangers() error {
 	found, err := strangers(v.home)
 	for _, name := range found {
-		v.fault(Fault{Invariant: 11, File: name, What: "is no <date>.jsonl file, and only those belong to a copy"})
+		v.fault(Fault{Invariant: 11, File: name, What: NoDay + ", and only those belong to a copy"})
 	}
 	return err
 }

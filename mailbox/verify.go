@@ -74,6 +74,25 @@ func (f Fault) String() string {
 	return (&audit.Fault{File: f.File, Line: f.Line, Seq: f.Seq, What: f.What}).Error()
 }
 
+// What is said of files that mbox knows nothing of.
+const (
+	noLineKnows = "no ledger line knows it"
+	noLineNames = "no ledger line names it"
+	noArtifacts = "is no folder of a task's artifacts"
+	noArtifact  = "lies among a task's artifacts, and the task does not name it"
+)
+
+// Strange tells whether the fault is a file that mbox knows nothing of. It takes
+// none away, and none is missing: a person moves it out of the home.
+func (f Fault) Strange() bool {
+	return slices.Contains([]string{noLineKnows, noLineNames, noArtifacts, noArtifact}, f.What) || strings.HasPrefix(f.What, audit.NoDay)
+}
+
+// Linked tells whether the fault is a file with more than one name.
+func (f Fault) Linked() bool { return strings.HasSuffix(f.What, linked) }
+
+const linked = "names (hard links): what is written by another one changes it"
+
 // Verify checks the whole mailbox: every hash of the ledger, its chain, its
 // copies, and that the tree is what the ledger's lines add up to. It writes
 // nothing, and everything may be at work meanwhile: what looks wrong is looked

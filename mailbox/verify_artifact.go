@@ -49,7 +49,7 @@ func (v *verifying) artifacts(at place, t *lineage, task *Task) (faults []Fault,
 				return ignoreGone(err)
 			}
 			if path, err = filepath.Rel(v.b.home, path); err == nil && !named[filepath.ToSlash(path)] {
-				bad(filepath.ToSlash(path), "lies among a task's artifacts, and the task does not name it")
+				bad(filepath.ToSlash(path), noArtifact)
 			}
 			return err
 		})
@@ -94,7 +94,7 @@ func (v *verifying) strangeArtifacts() error {
 			}
 			id, epoch, ok := attemptOf(name)
 			if t := v.fold.tasks.of(id.Fold()); !ok || !info.IsDir() || t == nil || t.id != id || epoch > t.epoch {
-				v.fault(Fault{Invariant: 15, File: dir + "/" + name, What: "is no folder of a task's artifacts"})
+				v.fault(Fault{Invariant: 15, File: dir + "/" + name, What: noArtifacts})
 			}
 		}
 	}

@@ -82,7 +82,7 @@ func (v *verifying) unknown(seen []place) error {
 		} else if err != nil {
 			return err
 		}
-		v.fault(Fault{Invariant: 8, File: at.path(), Task: ID(trimJSON(at.name)), What: "no ledger line knows it"})
+		v.fault(Fault{Invariant: 8, File: at.path(), Task: ID(trimJSON(at.name)), What: noLineKnows})
 	}
 	return nil
 }

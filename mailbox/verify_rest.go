@@ -82,7 +82,7 @@ func (v *verifying) recordFault(file string) (what string, seq int64, err error)
 	case err != nil:
 		return "", 0, err
 	case last == nil && now.there:
-		return "no ledger line knows it", 0, nil
+		return noLineKnows, 0, nil
 	case last == nil:
 		return "", 0, nil
 	case !now.there:
@@ -194,7 +194,7 @@ func (v *verifying) entryFault(name string) (*Fault, error) {
 	}
 	switch {
 	case e == nil && there:
-		f.What = "no ledger line names it"
+		f.What = noLineNames
 	case e == nil && why != missing:
 		f.File, f.What = f.File+reasonSuffix, "is the reason of an entry that is not there"
 	case e == nil:

@@ -411,7 +411,7 @@ func (s *shape) wrong(file string, info fs.FileInfo) string {
 	case deviceOf(info) != s.device:
 		return "is on another file system than the home"
 	case st != nil && st.Nlink != 1 && !info.IsDir():
-		return fmt.Sprintf("has %d names (hard links): what is written by another one changes it", st.Nlink)
+		return fmt.Sprintf("has %d %s", st.Nlink, linked)
 	}
 	return ""
 }

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"mbox/audit"
 	"mbox/mailbox"
 )
 
@@ -49,7 +51,7 @@ somewhere else.`,
 			}
 			if err == nil && len(report.Faults) > 0 {
 				err = fmt.Errorf("%w: %d faults, the first: %v", mailbox.ErrIntegrity, len(report.Faults), report.Faults[0])
-				err = hint(err, "%s", nextStep(report.Faults[0]))
+				err = hint(err, "%s", nextStep(home, report.Faults[0]))
 			}
 			return err
 		},
@@ -57,8 +59,14 @@ somewhere else.`,
 }
 
 // nextStep is the hint of a fault: what mends it, or shows that only a backup does.
-func nextStep(f mailbox.Fault) string {
+func nextStep(home string, f mailbox.Fault) string {
 	switch private := strings.HasPrefix(f.File, ".mbox/"); {
+	case errors.Is(audit.CheckWritable(home), audit.ErrDamaged):
+		return wayOut // the rest may follow from that
+	case f.Strange():
+		return "mbox knows nothing of " + clean(f.File, maxLine) + ": move it out of the home; mbox help damage tells more"
+	case f.Linked():
+		return "remove the other names of " + clean(f.File, maxLine) + ", or copy the home while nothing runs: cp -a HOME NEW"
 	case f.Invariant == 14 && !private:
 		return "mbox doctor --fix mends modes and missing folders; mbox help damage tells the rest"
 	case private, f.Invariant >= 9 && f.Invariant <= 11:

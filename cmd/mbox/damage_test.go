@@ -52,6 +52,11 @@ var damages = map[string]struct {
 	}, ""},
 	"a task edited":              {func(w *walk) { w.edit("tasks/completed/done.json", func(b []byte) []byte { return append(b, ' ') }) }, ""},
 	"a task removed":             {func(w *walk) { w.remove("tasks/completed/done.json") }, ""},
+	"a copy beside a task":       {func(w *walk) { w.edit("tasks/completed/done (copy).json", nil) }, "move it out"},
+	"a note among decisions":     {func(w *walk) { w.edit("decisions/notes.md", nil) }, "move it out"},
+	"a file among artifacts":     {func(w *walk) { w.edit("tasks/artifacts/.DS_Store", nil) }, "move it out"},
+	"a file beside the ledger":   {func(w *walk) { w.edit("audit/shared/old.bak", nil) }, "move it out"},
+	"another name of a task":     {func(w *walk) { w.must(os.Link(w.path("tasks/completed/done.json"), w.home+".link")) }, "other names"},
 	"a decision edited":          {func(w *walk) { w.edit(w.file("decisions/*.md"), func(b []byte) []byte { return append(b, '\n') }) }, "backup"},
 	"a quarantine entry removed": {func(w *walk) { w.remove(w.file("tasks/quarantine/*~????????????????????????????????")) }, "backup"},
 }
