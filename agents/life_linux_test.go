@@ -2,6 +2,7 @@ package agents
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"mbox/mailbox"
+	"mbox/mailbox/durable"
 	"mbox/schemas"
 )
 
@@ -102,6 +104,34 @@ func TestNextAttemptFindsItsFolders(t *testing.T) {
 				t.Errorf("left behind: %q", left)
 			}
 		})
+	}
+}
+
+// A symlink that another command of the agent puts into a folder's place while
+// mbox works there leads out of the workspace for neither.
+func TestFoldersBesideAnotherCommand(t *testing.T) {
+	s := newScene(t, mailbox.Options{MaxAttempts: 1})
+	workspace, outside := filepath.Join(s.box.Home(), "agents/coder/workspace"), filepath.Join(s.dir, "outside")
+	if err := os.MkdirAll(outside, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	times := 0
+	defer durable.SetFault(func(op durable.Op, path string) (bool, error) {
+		for _, in := range []string{"artifacts", "inputs"} {
+			if place := filepath.Join(workspace, in); op == durable.OpMkdir && strings.HasPrefix(path, place+"/") {
+				times++
+				if err := errors.Join(os.RemoveAll(place), os.Symlink(outside, place)); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		return true, nil
+	})()
+	id := s.submit("x")
+	s.once(s.worker(":"))
+	s.wantFailed(id, "start", "escapes")
+	if left, err := os.ReadDir(outside); err != nil || len(left) > 0 || times != 1 {
+		t.Errorf("outside: %v (%v), after %d swaps", left, err, times)
 	}
 }
 

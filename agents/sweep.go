@@ -39,7 +39,8 @@ func (a *attempt) layInputs() ([]mailbox.Artifact, error) {
 	return a.claim.Inputs(a.live, root, a.folder(inputsFolder))
 }
 
-// layArtifacts makes the folder for what the attempt leaves.
+// layArtifacts makes the folder for what the attempt leaves, in the workspace and
+// nowhere else.
 func (a *attempt) layArtifacts() (string, error) {
 	root, err := os.OpenRoot(a.workspace)
 	if err != nil {
@@ -49,7 +50,13 @@ func (a *attempt) layArtifacts() (string, error) {
 	if err := a.makeWay(root, "artifacts"); err != nil {
 		return "", err
 	}
-	return a.Box.ArtifactDir(a.claim)
+	folder := a.folder("artifacts")
+	for _, dir := range []string{"artifacts", folder} {
+		if err := durable.MkdirIn(root, dir, durable.None); err != nil {
+			return "", err
+		}
+	}
+	return filepath.Join(a.workspace, folder), nil
 }
 
 // reopen opens the folders that a command may have closed to its own user.

@@ -95,13 +95,6 @@ func (t *Task) keeps(i int) (folder string, ok bool) {
 	return folder, ok && id == t.ID
 }
 
-// ArtifactDir makes the folder for the files that this attempt leaves and
-// returns its path. Each attempt has its own.
-func (b *Box) ArtifactDir(c *Claim) (string, error) {
-	dir := filepath.Join(b.AgentDir(c.agent), "workspace", "artifacts", artifactFolder(c.ID(), c.Task.Mbox.Epoch))
-	return dir, durable.MkdirAll(dir, b.o.Sync)
-}
-
 // leaving is what a completion leaves: a folder in tasks/artifacts.
 type leaving struct {
 	folder string // its name
@@ -289,7 +282,7 @@ func pour(ctx context.Context, from io.Reader, most int64, to func([]byte) error
 // process left, verify names it, and nobody would remove the copy of a worker that
 // was killed before it had the lock.
 func (b *Box) stageLeft(ctx context.Context, s *shard, l *leaving, tx string) error {
-	ctx, cancel := context.WithTimeout(ctx, b.o.Lease)
+	limited, cancel := context.WithTimeout(ctx, b.o.Lease)
 	defer cancel()
 	staged, dirs := b.staged(l.folder, tx), map[string]bool{}
 	for i := range l.files {
@@ -303,7 +296,9 @@ func (b *Box) stageLeft(ctx context.Context, s *shard, l *leaving, tx string) er
 		} else if err != nil {
 			return err
 		}
-		if err := b.copyLeft(ctx, f, to); err != nil {
+		if err := b.copyLeft(limited, f, to); errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			return refusedArtifact(f.below, "too_slow", fmt.Sprintf("its copy was not ready after %v", b.o.Lease), "less")
+		} else if err != nil {
 			return err
 		}
 	}
@@ -353,14 +348,16 @@ func (b *Box) copyLeft(ctx context.Context, a *leftFile, to string) error {
 }
 
 func (a *leftFile) copyTo(ctx context.Context, write func([]byte) error) error {
-	in, _, err := durable.OpenBelow(a.dir, a.below)
-	if noFile(err) || errors.Is(err, fs.ErrPermission) {
-		return refusedArtifact(a.below, "changed", "it is not there any more as it was", "a file that nobody removes")
+	in, info, err := durable.OpenBelow(a.dir, a.below)
+	if err == nil {
+		defer in.Close()
 	}
-	if err != nil {
+	if lacking(err) {
 		return err
 	}
-	defer in.Close()
+	if err != nil || info.IsDir() { // to try again would be for as long as somebody wants
+		return refusedArtifact(a.below, "changed", "it is not there any more as it was", "a file that nobody removes")
+	}
 	size, sum, err := pour(ctx, in, a.Size, write)
 	if err == nil && (size != a.Size || sum != a.SHA256) {
 		err = refusedArtifact(a.below, "changed", "its bytes are not those that it is named with", "a file that nobody writes to")
@@ -396,6 +393,12 @@ func (c *Claim) takeOver(ctx context.Context) (err error) {
 		t.Result.Artifacts = append([]Artifact{}, artifacts...)
 	}
 	return nil
+}
+
+// lacking tells that this process lacks something: that is no fault of the file
+// that it was to open.
+func lacking(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }
 
 // noFile tells from an error that no regular file lies at a path.

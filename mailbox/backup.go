@@ -311,7 +311,7 @@ func (c *copying) unread(it changed, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
+	case lacking(err):
 		return err
 	}
 	var cause unix.Errno

@@ -23,10 +23,7 @@ func TestSpillKeepsArtifacts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := b.ArtifactDir(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := attemptDir(t, b, c)
 	own := filepath.Join(dir, "output.txt")
 	if err := os.WriteFile(own, []byte("the work's own file"), 0o600); err != nil {
 		t.Fatal(err)

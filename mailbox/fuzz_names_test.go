@@ -139,8 +139,7 @@ func FuzzArtifactPath(f *testing.F) {
 	f.Cleanup(func() { b.Close() })
 	f.Fuzz(func(t *testing.T, name string, content []byte) {
 		c := &Claim{Task: &Task{ID: "t1", Mbox: Meta{Epoch: 1}}, box: b, agent: "coder"}
-		folder, err := b.ArtifactDir(c)
-		must(t, err)
+		folder := attemptDir(t, b, c)
 		defer os.RemoveAll(folder)
 		source := filepath.Join(folder, filepath.Base(name))
 		if os.WriteFile(source, content, 0o600) != nil {

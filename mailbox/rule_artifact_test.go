@@ -18,11 +18,18 @@ import (
 	"mbox/schemas"
 )
 
+// attemptDir makes the folder for what an attempt leaves, as a worker does.
+func attemptDir(t testing.TB, b *Box, c *Claim) string {
+	t.Helper()
+	dir := filepath.Join(b.AgentDir(c.agent), "workspace", "artifacts", artifactFolder(c.ID(), c.Task.Mbox.Epoch))
+	must(t, os.MkdirAll(dir, 0o700))
+	return dir
+}
+
 // leftBy makes the folder of an attempt with files in it.
 func leftBy(t *testing.T, b *Box, c *Claim, files map[string]string) string {
 	t.Helper()
-	dir, err := b.ArtifactDir(c)
-	must(t, err)
+	dir := attemptDir(t, b, c)
 	for name, text := range files {
 		must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
@@ -217,6 +224,10 @@ func TestArtifactsThatCannotBe(t *testing.T) {
 			must(t, os.Rename(dir, dir+"-aside"))
 			must(t, os.Symlink(dir+"-aside", dir))
 		},
+		"a folder": func(t *testing.T, _ *Claim, dir string) {
+			must(t, os.Remove(filepath.Join(dir, "sub/a")))
+			must(t, os.Mkdir(filepath.Join(dir, "sub/a"), 0o700))
+		},
 		"a FIFO": func(t *testing.T, _ *Claim, dir string) {
 			must(t, os.Remove(filepath.Join(dir, "sub/a")))
 			must(t, syscall.Mkfifo(filepath.Join(dir, "sub/a"), 0o600))
@@ -257,6 +268,25 @@ func TestArtifactsThatCannotBe(t *testing.T) {
 	}
 	if err := c.Complete(t.Context(), Result{}); !errors.As(err, &bad) || bad.Code != "taken" {
 		t.Errorf("a file for a folder: %v", err)
+	}
+}
+
+// A disk that takes longer than a lease makes no completion that is tried for
+// ever, each time with the shard held.
+func TestArtifactOnASlowDisk(t *testing.T) {
+	b := newBox(t, Options{Lease: 300 * time.Millisecond})
+	c := claimOf(t, b, "x")
+	_, err := c.Keep(t.Context(), leftBy(t, b, c, map[string]string{"a.txt": "a"}))
+	must(t, err)
+	defer durable.SetFault(func(op durable.Op, path string) (bool, error) {
+		if op == durable.OpAppend && filepath.Base(path) == "a.txt" {
+			time.Sleep(2 * b.o.Lease)
+		}
+		return true, nil
+	})()
+	var bad *schemas.Error
+	if err := c.Complete(t.Context(), Result{}); !errors.As(err, &bad) || bad.Code != "too_slow" {
+		t.Error(err)
 	}
 }
 

@@ -277,6 +277,16 @@ var mailboxMutants = []mutant{
 		boxTest("TestArtifactChangedMeanwhile"),
 	},
 	{
+		"artifact-tried-for-ever", "36", artifactGo,
+		"if err != nil || info.IsDir() {", "if err != nil || info.IsDir() && in == nil {",
+		boxTest("TestArtifactsThatCannotBe"),
+	},
+	{
+		"artifact-too-slow-for-ever", "36", artifactGo,
+		"errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {", "err != nil && ctx.Err() != nil {",
+		boxTest("TestArtifactOnASlowDisk"),
+	},
+	{
 		"artifact-of-before-stays", "36", artifactGo,
 		"if err = durable.Exchange(staged, filepath.Join(all, l.folder)); err == nil {", "if err = nil; err == nil {",
 		boxTest("TestCompleteAgainWithArtifacts"),

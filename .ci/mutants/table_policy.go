@@ -262,6 +262,11 @@ var policyMutants = []mutant{
 		policyTest("TestCheckRoots"),
 	},
 	{
+		"artifacts-laid-by-path", "security", "agents/sweep.go",
+		"durable.MkdirIn(root, dir, durable.None)", "durable.MkdirAll(filepath.Join(a.workspace, dir), durable.None)",
+		command{"agents", "TestFoldersBesideAnotherCommand"},
+	},
+	{
 		"root-replaced", "security", "agents/action/path.go",
 		"opened, err := dir.Stat(\".\")\n\tif err == nil && !os.SameFile(seen, opened) {\n\t\terr = throughLink(path)", "_, err = dir.Stat(\".\")\n\tif err == nil && seen == nil {\n\t\terr = throughLink(path)",
 		actionTest("TestRootBecomesASymlink"),
