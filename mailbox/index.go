@@ -90,7 +90,7 @@ type index struct {
 	kids    map[string][]ID // folded parent → its live children
 	tend    map[ID]bool     // children whose parent may have ended or forgotten them
 	sets    [4]idSet        // what each folder should hold
-	special map[uint64]bool // hashes of all ids ever, case-folded, and of idempotency keys
+	special map[uint64]bool // hashes of all ids ever, case-folded, of idempotency keys, and of what was approved
 	folded  int             // lines folded since base
 }
 
@@ -234,6 +234,9 @@ func (x *index) foldNote(e *audit.Entry) {
 		return
 	}
 	id := ID(e.Task())
+	if d := new(recordDetails); strings.Contains(string(e.Details), `"approves":`) && e.Detail(d) == nil && d.Approves != nil {
+		x.special[hash64(approves+d.Approves.SHA256)] = true
+	}
 	if r, ok := x.live[id]; ok && r.held {
 		r.held = false
 		if r.state == Pending && r.place < 0 && !r.taken {

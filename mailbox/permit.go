@@ -243,9 +243,17 @@ func (b *Box) approval(f *found, folders []Folder, a *Approval, c Consent) audit
 // is none. Whether the folders are still what it names, who does the action tells.
 func (c *Claim) Approved() (*Approval, error) { return c.box.approved(c.ID(), c.from) }
 
+// approves stands before the SHA-256 of what was approved, among the hashes of the
+// index.
+const approves = "approves "
+
 // approved looks for the last approval of these bytes that counts still, back to
-// the line that created the task.
+// the line that created the task; where the index has none, no line is read: of
+// tasks that wait for one there may be many.
 func (b *Box) approved(id ID, hash string) (*Approval, error) {
+	if err := b.update(); err != nil || !b.specially(approves+hash) {
+		return nil, err
+	}
 	want := `"task_id":` + quoted(string(id))
 	for line, err := range b.ledger.Backward() {
 		if err != nil {

@@ -271,3 +271,22 @@ func TestSlowReview(t *testing.T) {
 		t.Fatalf("%d are pending when there is room again, want 2", pendingAtLast)
 	}
 }
+
+// However many tasks wait for an approval, the ledger is not read for each of them;
+// and what was approved is known to who begins with a snapshot.
+func TestManyWaitForApproval(t *testing.T) {
+	ctx, now := context.Background(), time.Now()
+	b := guarded(t, &now)
+	for i := range 100 {
+		submit(t, b, deploy(ID(fmt.Sprintf("d%02d", i))))
+	}
+	bounded(t, "looking at 100 tasks that wait", 8<<20, func() { nothingFor(t, b, "d") })
+	f, _, err := b.current("d42")
+	must(t, err)
+	_, err = b.decide(ctx, audit.Decision{Agent: "human", Task: "d42", Context: "c", Options: []string{"o"}, Decision: "d"}, &Approval{SHA256: f.hash, Until: At(now.Add(time.Hour))})
+	must(t, err)
+	if c, err := reopened(t, b).Claim(ctx, ClaimRequest{Agent: "d"}); err != nil || c.ID() != "d42" {
+		t.Errorf("claimed %v, %v; want d42", c, err)
+	}
+	nothingFor(t, b, "d")
+}

@@ -85,7 +85,7 @@ type run struct {
 
 func (r run) class() class { return class{r.Target, r.Type, r.Action} }
 
-const snapshotVersion = 3
+const snapshotVersion = 4
 
 func (b *Box) snapshotPath() string { return privatePath(b.home, "index") }
 

@@ -135,4 +135,9 @@ var rightsMutants = []mutant{
 		"if refused := t.addressee(q.params); refused != nil {", "if refused := t.addressee(nil); refused != nil {",
 		agentsTest("TestDelegationIsJudgedInOrder"),
 	},
+	{
+		"approval-outside-the-index", "rights", "mailbox/index.go",
+		"x.special[hash64(approves+d.Approves.SHA256)] = true", "_ = x.special[hash64(approves+d.Approves.SHA256)]",
+		command{"mailbox", "TestManyWaitForApproval"},
+	},
 }
