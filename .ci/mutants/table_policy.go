@@ -142,6 +142,11 @@ var policyMutants = []mutant{
 		policyTest("TestCommands"),
 	},
 	{
+		"redirection-where-the-file-is", "security", commandGo,
+		"j.moves = j.moves || strings.HasSuffix(text, \"dir\")", "j.moves = j.moves || strings.HasSuffix(text, \"dirs\")",
+		policyTest("TestCommands"),
+	},
+	{
 		"commands-without-end", "security", commandGo,
 		"<= maxCommands {", "<= maxLine {",
 		policyTest("TestCommandBounds"),

@@ -295,6 +295,7 @@ func (j *judge) found(name string, args []word, depth int) {
 			j.add(name, args[i:i+1], Medium, "find "+text+" writes a file")
 		case slices.Contains([]string{"-exec", "-execdir", "-ok", "-okdir"}, text):
 			inner := args[i+1:]
+			j.moves = j.moves || strings.HasSuffix(text, "dir") // it runs where the file is
 			for end, w := range inner {
 				if w.text == ";" || w.text == "+" && end > 0 && inner[end-1].text == "{}" {
 					inner = inner[:end]

@@ -7,7 +7,8 @@ import (
 
 // A wrapper runs the command that stands behind its own options. Only options
 // that are known here are looked over; behind another one nobody is sure where
-// the command begins.
+// the command begins. Those that write a file, or go to another folder, are not
+// known: what a redirection behind them opens would be asked for in the wrong one.
 type wrapper struct {
 	flags, valued         string   // letters of short options, without and with a value
 	longFlags, longValued []string // long options, in full
@@ -18,11 +19,11 @@ type wrapper struct {
 // wrappers by name. They add nothing of their own, so they need not be allowed
 // by name; sudo and doas do, and must.
 var wrappers = map[string]wrapper{
-	"env":     {flags: "iv0", valued: "uC", longFlags: []string{"--ignore-environment", "--debug"}, longValued: []string{"--unset", "--chdir"}, assigns: true},
+	"env":     {flags: "iv0", valued: "u", longFlags: []string{"--ignore-environment", "--debug"}, longValued: []string{"--unset"}, assigns: true},
 	"nice":    {flags: "0123456789", valued: "n", longValued: []string{"--adjustment"}},
 	"nohup":   {},
 	"timeout": {flags: "fpv", valued: "ks", longFlags: []string{"--foreground", "--preserve-status", "--verbose"}, longValued: []string{"--kill-after", "--signal"}, operands: 1},
-	"time":    {flags: "pvaqlh", valued: "of", longFlags: []string{"--portability", "--verbose", "--append"}, longValued: []string{"--output", "--format"}},
+	"time":    {flags: "pvqlh", valued: "f", longFlags: []string{"--portability", "--verbose"}, longValued: []string{"--format"}},
 	"command": {flags: "pvV"},
 	"builtin": {},
 	"exec":    {flags: "cl", valued: "a"},
@@ -37,9 +38,9 @@ var wrappers = map[string]wrapper{
 		longValued: []string{"--arg-file", "--delimiter", "--max-args", "--max-procs", "--max-chars", "--max-lines"},
 	},
 	"sudo": {
-		flags: "AbEHiknPSsv", valued: "CDghpRrTtUu", assigns: true,
+		flags: "AbEHiknPSsv", valued: "CghprTtUu", assigns: true,
 		longFlags:  []string{"--background", "--preserve-env", "--login", "--non-interactive", "--shell", "--stdin", "--set-home"},
-		longValued: []string{"--user", "--group", "--chdir", "--host", "--prompt", "--chroot"},
+		longValued: []string{"--user", "--group", "--host", "--prompt"},
 	},
 	"doas": {flags: "Lns", valued: "aCu"},
 }
