@@ -85,8 +85,15 @@ var autorun = []string{
 	"bitbucket-pipelines.yml", "cloudbuild.yaml", "mkdocs.yml", "ansible.cfg", "setup.cfg", "tox.ini", "pytest.ini", "pip.conf", "desktop.ini", "autorun.inf", "mbox.toml",
 	"setup.py", "conftest.py", "sitecustomize.py", "usercustomize.py", "noxfile.py", "pyproject.toml", "build.rs", "cargo.toml", "makefile", "gnumakefile",
 	"makefile.am", "justfile", "rakefile", "gemfile", "vagrantfile", "procfile", "jenkinsfile", "dockerfile", "gulpfile.js", "gruntfile.js", "build.gradle", "pom.xml",
-	"cmakelists.txt", "cmakepresets.json", "default.nix", "shell.nix", "flake.nix",
+	"cmakelists.txt", "cmakepresets.json", "cmakeuserpresets.json", "default.nix", "shell.nix", "flake.nix",
+	"agents.override.md", "crush.md", "crush.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "cdk.json", "cdktf.json",
+	"serverless.yml", "serverless.yaml", "serverless.json", "pulumi.yaml", "pulumi.yml", "skaffold.yaml", "firebase.json", "vercel.json", "wrangler.json",
+	"mkdocs.yaml", "taskfile.dist.yml", "taskfile.dist.yaml", "lefthook.json", "lefthook-local.yml", "lefthook-local.yaml", "process-compose.yml", "process-compose.yaml",
+	"docker-bake.override.json", "cloudbuild.yml", "cloudbuild.json", "buildspec.yml", "mypy.ini", "alembic.ini", "dub.json", "shard.yml", "_config.yml",
 }
+
+// autorunEndings are those of files that a program obeys by any name.
+var autorunEndings = []string{".tf.json", ".tofu.json", ".pkr.json"}
 
 // runsByItself gives the part of a path that such a program looks for; "" if there
 // is none. Names in which only case differs, or what nobody sees, are one on some
@@ -103,7 +110,9 @@ func runsByItself(name string) string {
 	}
 	last := parts[len(parts)-1]
 	seen := strings.TrimRight(last, ". ")
-	if slices.ContainsFunc(autorun, func(name string) bool { return strings.EqualFold(name, seen) }) {
+	lower := strings.ToLower(seen)
+	if slices.ContainsFunc(autorun, func(name string) bool { return strings.EqualFold(name, seen) }) ||
+		slices.ContainsFunc(autorunEndings, func(ending string) bool { return strings.HasSuffix(lower, ending) }) {
 		return last
 	}
 	return ""
@@ -112,7 +121,7 @@ func runsByItself(name string) string {
 // visible is a name without the characters that some disks leave out of it.
 func visible(name string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.Is(unicode.Cf, r) {
+		if unicode.In(r, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) {
 			return -1
 		}
 		return r
