@@ -13,8 +13,10 @@ import (
 // Inputs copies what the task may read into the folder dir below to, which must
 // not be there yet: the artifacts of the tasks that it depends on and of its
 // children, under <their id>/, and what its sender attached, under <its own id>/.
-// Each copy has the bytes that its task names, or it is an error. It returns the
-// copies, by their paths below to.
+// Of a task of another tree a child gets them only if its parent does: who hands work
+// on may let it come after any task, and reads no more by that. Each copy has the
+// bytes that its task names, or it is an error. It returns the copies, by their paths
+// below to.
 func (c *Claim) Inputs(ctx context.Context, to *os.Root, dir string) ([]Artifact, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.box.o.Lease)
 	defer cancel()
@@ -57,6 +59,12 @@ func (c *Claim) inputs(ctx context.Context) ([]leftFile, error) {
 		if err != nil {
 			return nil, err
 		}
+		switch ok, err := b.reads(ctx, c.Task, t); {
+		case err != nil:
+			return nil, err
+		case !ok:
+			continue
+		}
 		for i, a := range t.Result.Artifacts {
 			folder, ok := t.keeps(i)
 			if !ok {
@@ -71,6 +79,24 @@ func (c *Claim) inputs(ctx context.Context) ([]leftFile, error) {
 		}
 	}
 	return files, nil
+}
+
+// reads tells whether a task gets what another one left that it depends on.
+func (b *Box) reads(ctx context.Context, t, other *Task) (bool, error) {
+	for t.Mbox.ParentID != "" && t.root() != other.root() {
+		parent, _, err := b.Task(ctx, t.Mbox.ParentID)
+		if err != nil {
+			if errors.Is(err, ErrNotFound) { // deleted by hand
+				err = nil
+			}
+			return false, err
+		}
+		if !slices.Contains(parent.Mbox.DependsOn, other.ID) {
+			return false, nil
+		}
+		t = parent
+	}
+	return true, nil
 }
 
 func (a *leftFile) copyBelow(ctx context.Context, to *os.Root) error {

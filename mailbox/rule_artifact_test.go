@@ -417,6 +417,44 @@ func TestInputs(t *testing.T) {
 	must(t, os.WriteFile(b.path("tasks/artifacts/first.1/d/a.txt"), []byte("a"), 0o600)) // lint.py reads this home
 }
 
+// A child gets what a task of another tree left only if its parent depends on that
+// task too; what a task of its own tree left it gets.
+func TestInputsOfAnotherTree(t *testing.T) {
+	b := newBox(t, Options{})
+	leaves := func(c *Claim) ID {
+		t.Helper()
+		_, err := c.Keep(t.Context(), leftBy(t, b, c, map[string]string{"a.txt": "a"}))
+		must(t, err)
+		must(t, c.Complete(t.Context(), Result{}))
+		return c.ID()
+	}
+	first := leaves(claimOf(t, b, "first"))
+	for name, dependsOn := range map[string][]ID{"stranger": nil, "kin": {first}} {
+		parent := request(name)
+		parent.ID, parent.Assignment.TargetAgent, parent.Mbox.DependsOn = ID(name), "boss", dependsOn
+		_, err := b.Submit(t.Context(), parent)
+		must(t, err)
+		after := child("coder", "after", 0)
+		after.Task.Mbox.DependsOn = []ID{first}
+		delegate(t, claimAs(t, b, "boss"), JoinAll, child("coder", "before"), after)
+		before := leaves(claimAs(t, b, "coder"))
+		c := claimAs(t, b, "coder")
+		dir := t.TempDir()
+		root, err := os.OpenRoot(dir)
+		must(t, err)
+		defer root.Close()
+		_, err = c.Inputs(t.Context(), root, "in")
+		must(t, err)
+		for id, want := range map[ID]bool{before: true, first: name == "kin"} {
+			if _, err := os.Stat(filepath.Join(dir, "in", string(id), "a.txt")); (err == nil) != want {
+				t.Errorf("the child of %s gets what %s left: %v", name, id, err)
+			}
+		}
+		must(t, c.Complete(t.Context(), Result{}))
+		must(t, claimAs(t, b, "boss").Complete(t.Context(), Result{}))
+	}
+}
+
 func wantFault(t *testing.T, b *Box, invariant int) {
 	t.Helper()
 	r, err := Verify(t.Context(), b.home, Options{}, VerifyOptions{})

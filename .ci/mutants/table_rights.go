@@ -51,6 +51,11 @@ var rightsMutants = []mutant{
 		command{"agents/policy", "TestEveryRightHasAnAxis"},
 	},
 	{
+		"artifacts-of-any-tree", "rights", "mailbox/inputs.go",
+		"if !slices.Contains(parent.Mbox.DependsOn, other.ID) {", "if other.ID == \"\" {",
+		command{"mailbox", "TestInputsOfAnotherTree"},
+	},
+	{
 		"depth-is-the-childs", "rights", "agents/handon.go",
 		"most := p.Team.maxDepth(p.policy); q.depth >= most {", "most := p.Team.maxDepth(p.policy); q.depth >= most && ask.Task == \"\" {",
 		command{"agents", "TestDepthIsTheParents"},
