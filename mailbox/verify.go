@@ -78,6 +78,7 @@ func (f Fault) String() string {
 const (
 	noLineKnows = "no ledger line knows it"
 	noLineNames = "no ledger line names it"
+	noEntry     = "is the reason of an entry that is not there"
 	noArtifacts = "is no folder of a task's artifacts"
 	noArtifact  = "lies among a task's artifacts, and the task does not name it"
 )
@@ -85,7 +86,7 @@ const (
 // Strange tells whether the fault is a file that mbox knows nothing of. It takes
 // none away, and none is missing: a person moves it out of the home.
 func (f Fault) Strange() bool {
-	return slices.Contains([]string{noLineKnows, noLineNames, noArtifacts, noArtifact}, f.What) || strings.HasPrefix(f.What, audit.NoDay)
+	return slices.Contains([]string{noLineKnows, noLineNames, noEntry, noArtifacts, noArtifact}, f.What) || strings.HasPrefix(f.What, audit.NoDay)
 }
 
 // Linked tells whether the fault is a file with more than one name.

@@ -196,7 +196,7 @@ func (v *verifying) entryFault(name string) (*Fault, error) {
 	case e == nil && there:
 		f.What = noLineNames
 	case e == nil && why != missing:
-		f.File, f.What = f.File+reasonSuffix, "is the reason of an entry that is not there"
+		f.File, f.What = f.File+reasonSuffix, noEntry
 	case e == nil:
 		return nil, nil
 	case !there && !e.regular:

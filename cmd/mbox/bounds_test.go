@@ -124,8 +124,18 @@ func placesOf(t *testing.T, home string) (places []string) {
 	return places
 }
 
+// endOf is where the way out ends when a place of the home was lost: of decisions
+// and changes there is no second copy.
+func endOf(place string) string {
+	if strings.HasPrefix(place, "decisions") || strings.HasPrefix(place, "changes") {
+		return "backup"
+	}
+	return ""
+}
+
 // TestBoundedHome puts something unexpected in each place of a home, one at a
-// time. Whatever it is: every command answers, and in little memory.
+// time. Whatever it is: every command answers, and in little memory, and the hints
+// lead out.
 func TestBoundedHome(t *testing.T) {
 	bin, err := builtMbox()
 	if err != nil {
@@ -165,8 +175,8 @@ func TestBoundedHome(t *testing.T) {
 			if (i*len(kinds)+j)%every != 0 {
 				continue
 			}
-			if err := os.CopyFS(home, os.DirFS(template)); err != nil {
-				t.Fatal(err)
+			if out, err := exec.Command("cp", "-a", template, home).CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
 			}
 			_ = mbox(home, "ls").Run() // the copy is taken over
 			path := filepath.Join(home, place)
@@ -181,6 +191,7 @@ func TestBoundedHome(t *testing.T) {
 				answers(t, fmt.Sprintf("%s is %s: %s", place, kind, args[0]), mbox(home, args...))
 			}
 			end()
+			t.Run(place+" is "+kind, func(t *testing.T) { (&walk{T: t, bin: bin, home: home}).out(endOf(place)) })
 			if err := os.RemoveAll(home); err != nil {
 				t.Fatal(err)
 			}
@@ -205,12 +216,14 @@ func TestBoundedInputs(t *testing.T) {
 	}
 	answers(t, "init", mbox("init", "--sync", "none"))
 	for kind, replace := range replacements {
-		path := filepath.Join(dir, strings.ReplaceAll(kind, " ", "-")+".json")
+		path := filepath.Join(dir, "home", "agents", strings.ReplaceAll(kind, " ", "-")+".json")
 		end, err := replace(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		answers(t, "send of "+kind, mbox("send", path))
+		if out := answers(t, "send of "+kind, mbox("send", path)); strings.Contains(out, "out of the home") {
+			t.Errorf("send of %s speaks of a damaged home: %s", kind, out)
+		}
 		for _, args := range [][]string{{"restore", path, "restored"}, {"backup", "--check", path}} {
 			if out := answers(t, args[0]+" of "+kind, mbox(args...)); !strings.Contains(out, "mbox: ") {
 				t.Errorf("%s of %s: it was taken: %s", args[0], kind, out)

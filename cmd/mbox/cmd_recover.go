@@ -68,8 +68,11 @@ it; a wrong one is refused.`,
 			}
 			done, err := mailbox.Recover(ctx, home, o, r)
 			s.endProgress()
+			if err != nil && s.wayFree(err) == "" {
+				err = nothingLeft(err, r)
+			}
 			if err != nil {
-				return nothingLeft(err, r)
+				return err
 			}
 			if inJSON {
 				return s.printLine(done)

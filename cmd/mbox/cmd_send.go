@@ -240,7 +240,7 @@ func (s *session) readInput(name string, most int64) ([]byte, error) {
 	defer from.Close()
 	data, err := io.ReadAll(io.LimitReader(from, most+1))
 	if err != nil {
-		return nil, err
+		return nil, missingFile(err, name)
 	}
 	if int64(len(data)) > most {
 		return nil, tooLarge(name, most)
@@ -265,12 +265,13 @@ func (s *session) openInput(name string) (*os.File, error) {
 	return f, nil
 }
 
-// missingFile tells a file that is not there as not found.
+// missingFile is the error of a file that was asked for: one that is not there is
+// not found.
 func missingFile(err error, name string) error {
 	if errors.Is(err, os.ErrNotExist) {
-		return hint(fmt.Errorf("%s: %w", name, mailbox.ErrNotFound), "give the name of a file, or - for standard input")
+		err = fmt.Errorf("%s: %w", name, mailbox.ErrNotFound)
 	}
-	return err
+	return hint(err, "give the name of a file, or - for standard input")
 }
 
 // doubtTarget warns of a target that looks like a misspelt agent. It may still

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -51,23 +54,35 @@ somewhere else.`,
 			}
 			if err == nil && len(report.Faults) > 0 {
 				err = fmt.Errorf("%w: %d faults, the first: %v", mailbox.ErrIntegrity, len(report.Faults), report.Faults[0])
-				err = hint(err, "%s", nextStep(home, report.Faults[0]))
+				err = hint(err, "%s", nextStep(home, report))
 			}
 			return err
 		},
 	}
 }
 
-// nextStep is the hint of a fault: what mends it, or shows that only a backup does.
-func nextStep(home string, f mailbox.Fault) string {
-	switch private := strings.HasPrefix(f.File, ".mbox/"); {
+// nextStep is the hint of the first fault: what mends it, or shows that only a
+// backup does.
+func nextStep(home string, r mailbox.VerifyReport) string {
+	f := r.Faults[0]
+	path, mode := filepath.Join(home, f.File), strings.HasPrefix(f.What, "mode is")
+	info, err := os.Lstat(path)
+	private := strings.HasPrefix(f.File, ".mbox/")
+	switch {
 	case errors.Is(audit.CheckWritable(home), audit.ErrDamaged):
 		return wayOut // the rest may follow from that
-	case f.Strange():
-		return "mbox knows nothing of " + clean(f.File, maxLine) + ": move it out of the home; mbox help damage tells more"
+	case r.Gone != "":
+		_, hint := judge(mailbox.ErrGone)
+		return hint
+	case err == nil && isStrange(info, f):
+		return moveOut(path)
 	case f.Linked():
 		return "remove the other names of " + clean(f.File, maxLine) + ", or copy the home while nothing runs: cp -a HOME NEW"
-	case f.Invariant == 14 && !private:
+	case err == nil && info.Mode()&0o600 != 0o600:
+		return openUp(home)
+	case mode && (strings.HasPrefix(f.File, "tasks/pending/") || f.Invariant == 13): // doctor leaves others' files alone
+		return "chmod 0600 " + quoteWord(clean(path, maxLine))
+	case mode, f.Invariant == 14 && !private:
 		return "mbox doctor --fix mends modes and missing folders; mbox help damage tells the rest"
 	case private, f.Invariant >= 9 && f.Invariant <= 11:
 		return "mbox recover mends what can be mended; mbox help damage tells the rest"
@@ -75,6 +90,19 @@ func nextStep(home string, f mailbox.Fault) string {
 		return "bring " + clean(f.File, maxLine) + " back from a backup; mbox help damage tells how"
 	}
 	return fmt.Sprintf("mbox why %[1]s tells more; mbox recover --adopt %[1]s takes over what was done by hand", or(clean(string(f.Task), 128), "ID"))
+}
+
+// isStrange tells whether the fault is that something lies there at all: what mbox
+// knows nothing of, what is neither file nor folder, a folder for a file.
+func isStrange(info fs.FileInfo, f mailbox.Fault) bool {
+	kept := f.Invariant == 12 || f.Invariant == 13 && !strings.HasPrefix(f.File, ".mbox/")
+	switch {
+	case info.IsDir():
+		return f.Strange() || kept || strings.HasSuffix(f.What, "regular file")
+	case info.Mode().IsRegular():
+		return f.Strange()
+	}
+	return true
 }
 
 func (s *session) printVerified(r mailbox.VerifyReport, ledgerOnly bool) {

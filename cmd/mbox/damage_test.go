@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mbox/mailbox"
 )
 
 // damages are ways to break a home, each with where the way out ends: "" is a
@@ -50,15 +52,70 @@ var damages = map[string]struct {
 	"read-only by an I/O error": {func(w *walk) {
 		w.edit(".mbox/readonly", func([]byte) []byte { return []byte("2026-01-01: the disk broke") })
 	}, ""},
-	"a task edited":              {func(w *walk) { w.edit("tasks/completed/done.json", func(b []byte) []byte { return append(b, ' ') }) }, ""},
-	"a task removed":             {func(w *walk) { w.remove("tasks/completed/done.json") }, ""},
-	"a copy beside a task":       {func(w *walk) { w.edit("tasks/completed/done (copy).json", nil) }, "move it out"},
-	"a note among decisions":     {func(w *walk) { w.edit("decisions/notes.md", nil) }, "move it out"},
-	"a file among artifacts":     {func(w *walk) { w.edit("tasks/artifacts/.DS_Store", nil) }, "move it out"},
-	"a file beside the ledger":   {func(w *walk) { w.edit("audit/shared/old.bak", nil) }, "move it out"},
-	"another name of a task":     {func(w *walk) { w.must(os.Link(w.path("tasks/completed/done.json"), w.home+".link")) }, "other names"},
-	"a decision edited":          {func(w *walk) { w.edit(w.file("decisions/*.md"), func(b []byte) []byte { return append(b, '\n') }) }, "backup"},
-	"a quarantine entry removed": {func(w *walk) { w.remove(w.file("tasks/quarantine/*~????????????????????????????????")) }, "backup"},
+	"a task edited":               {func(w *walk) { w.edit("tasks/completed/done.json", func(b []byte) []byte { return append(b, ' ') }) }, ""},
+	"a task removed":              {func(w *walk) { w.remove("tasks/completed/done.json") }, ""},
+	"a decision edited":           {func(w *walk) { w.edit(w.file("decisions/*.md"), func(b []byte) []byte { return append(b, '\n') }) }, "backup"},
+	"a quarantine entry removed":  {func(w *walk) { w.remove(w.file("tasks/quarantine/*~????????????????????????????????")) }, "backup"},
+	"a copy beside a task":        {func(w *walk) { w.edit("tasks/completed/done (copy).json", nil) }, ""},
+	"a note among decisions":      {func(w *walk) { w.edit("decisions/notes.md", nil) }, ""},
+	"a file among artifacts":      {func(w *walk) { w.edit("tasks/artifacts/.DS_Store", nil) }, ""},
+	"a file beside the ledger":    {func(w *walk) { w.edit("audit/shared/old.bak", nil) }, ""},
+	"another name of a task":      {func(w *walk) { w.must(os.Link(w.path("tasks/completed/done.json"), w.home+".link")) }, "other names"},
+	"a folder of tasks swapped":   {func(w *walk) { w.remove("tasks/completed"); w.must(os.Mkdir(w.path("tasks/completed"), 0o700)) }, ""},
+	"a private file open to all":  {func(w *walk) { w.must(os.Chmod(w.path(".mbox/VERSION"), 0o666)) }, ""},
+	"a private file closed":       {func(w *walk) { w.must(os.Chmod(w.path(".mbox/locks/serial"), 0)) }, ""},
+	"a waiting task open to all":  {func(w *walk) { w.must(os.Chmod(w.path("tasks/pending/waiting.json"), 0o644)) }, ""},
+	"a reason open to all":        {func(w *walk) { w.must(os.Chmod(w.path(w.file("tasks/quarantine/*.reason.json")), 0o644)) }, ""},
+	"junk among the leases":       {func(w *walk) { w.edit(".mbox/leases/junk", nil); w.plant(".mbox/leases/a.b") }, ""},
+	"junk among the staged files": {func(w *walk) { w.plant(".mbox/tmp/junk") }, ""},
+	"junk among the copies":       {func(w *walk) { w.edit("audit/coder/junk", nil); w.plant("audit/mbox/more") }, ""},
+	"junk in the quarantine":      {func(w *walk) { w.plant("tasks/quarantine/junk") }, ""},
+	"a folder for a task": {func(w *walk) {
+		w.remove("tasks/completed/done.json")
+		w.plant("tasks/completed/done.json")
+	}, ""},
+	"a file for a copy":          {func(w *walk) { w.remove("audit/tester"); w.edit("audit/tester", nil) }, ""},
+	"a folder for a copy's file": {func(w *walk) { name := w.file("audit/coder/*.jsonl"); w.remove(name); w.plant(name) }, ""},
+}
+
+// The hint of a fault says what mends just that.
+func TestHintOfFault(t *testing.T) {
+	home := t.TempDir()
+	for name, make := range map[string]func(path string) error{
+		"folder": func(path string) error { return os.Mkdir(path, 0o700) },
+		"link":   func(path string) error { return os.Symlink("nowhere", path) },
+		"file":   func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"closed": func(path string) error { return os.WriteFile(path, nil, 0) },
+	} {
+		for _, dir := range []string{".mbox", "tasks/pending", "tasks/completed", "audit/coder", "decisions"} {
+			if err := errors.Join(os.MkdirAll(filepath.Join(home, dir), 0o700), make(filepath.Join(home, dir, name))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, c := range []struct {
+		gone string
+		f    mailbox.Fault
+		want string
+	}{
+		{"", mailbox.Fault{Invariant: 8, File: "tasks/pending/gone", Seq: 1, Task: "x"}, "--adopt x"},
+		{"why", mailbox.Fault{Invariant: 8, File: "tasks/pending/gone", Seq: 1, Task: "x"}, "--adopt-deleted"},
+		{"", mailbox.Fault{Invariant: 8, File: "tasks/completed/file", What: "no ledger line knows it"}, "move " + home + "/tasks/completed/file out"},
+		{"", mailbox.Fault{Invariant: 14, File: "tasks/completed/folder", Seq: 1, What: "is no regular file"}, "move "},
+		{"", mailbox.Fault{Invariant: 14, File: ".mbox/link", What: "is a symlink, not a regular file"}, "move "},
+		{"", mailbox.Fault{Invariant: 14, File: ".mbox/file", What: "mode is 0644, not 0600"}, "mbox doctor --fix"},
+		{"", mailbox.Fault{Invariant: 14, File: ".mbox/closed", What: "mode is 0000, not 0600"}, "chmod -R u+rwX " + home + ", then"},
+		{"", mailbox.Fault{Invariant: 14, File: "tasks/pending/file", What: "mode is 0644, not 0600"}, "chmod 0600 " + home},
+		{"", mailbox.Fault{Invariant: 14, File: ".mbox/locks/ledger", What: "the lock file is missing"}, "mbox recover mends"},
+		{"", mailbox.Fault{Invariant: 13, File: ".mbox/folder", What: "is the lease of no task in progress"}, "mbox recover mends"},
+		{"", mailbox.Fault{Invariant: 11, File: "audit/coder/file", What: "seq 1 of the ledger is missing"}, "mbox recover mends"},
+		{"", mailbox.Fault{Invariant: 12, File: "decisions/file", Seq: 1, What: "its bytes are not those"}, "backup"},
+		{"", mailbox.Fault{Invariant: 12, File: "decisions/file", What: "no ledger line knows it"}, "move "},
+	} {
+		if got := nextStep(home, mailbox.VerifyReport{Gone: c.gone, Faults: []mailbox.Fault{c.f}}); !strings.Contains(got, c.want) {
+			t.Errorf("%+v: %s", c.f, got)
+		}
+	}
 }
 
 // Whoever reads the hints, and nothing else, comes out: at a clean home, or at a
@@ -113,6 +170,13 @@ func (w *walk) file(pattern string) string {
 	}
 	name, _ := filepath.Rel(w.home, found[0])
 	return name
+}
+
+// plant makes a folder with something in it.
+func (w *walk) plant(name string) {
+	w.Helper()
+	w.must(os.Mkdir(w.path(name), 0o700))
+	w.edit(name+"/more", nil)
 }
 
 func (w *walk) ledger() string { w.Helper(); return w.file("audit/shared/*.jsonl") }
@@ -178,13 +242,13 @@ func (w *walk) furnish() {
 // looks runs what only shows: each answers, and shows the tasks.
 func (w *walk) looks() {
 	w.Helper()
-	_, err := os.Stat(w.path("tasks/completed/done.json"))
+	done, err := os.Stat(w.path("tasks/completed/done.json"))
 	for _, args := range [][]string{{"ls"}, {"show", "waiting"}, {"why", "waiting"}, {"tail", "--no-follow"}, {"verify"}} {
 		code, out, said := w.command(args...)
 		if shows := args[0] == "tail" || args[0] == "verify" || strings.Contains(out, "waiting"); !shows || code != 0 && args[0] != "verify" {
 			w.Errorf("mbox %s: %d\n%s%s", args[0], code, out, said)
 		}
-		if args[0] == "ls" && err == nil && !strings.Contains(out, "done") && !strings.Contains(out, "tasks/failed") {
+		if args[0] == "ls" && err == nil && done.Mode().IsRegular() && !strings.Contains(out, "done") && !strings.Contains(out, "tasks/failed") {
 			w.Errorf("mbox ls shows %s%s", out, said)
 		}
 	}
@@ -203,15 +267,25 @@ func (w *walk) out(end string) {
 			code, _, said = w.command("send", "More", "--to", "coder") // perhaps it can only be looked at
 		}
 		if code == 0 {
+			code, _, said = w.command("recover")
+		}
+		if code == 0 {
 			if end != "" {
 				w.Errorf("it ended well, and was to end with a %s: %q", end, tried)
 			}
 			w.works()
 			return
 		}
+		if code != 0 && w.byHand(said) {
+			tried = nil
+			continue
+		}
 		for next := w.next(said, tried); next != ""; next = w.next(said, tried) {
 			tried = append(tried, next)
-			if code, _, said = w.command(strings.Fields(next)...); code == 0 {
+			if code, _, said = w.command(strings.Fields(next)...); code != 0 && w.byHand(said) {
+				code, tried = 0, nil
+			}
+			if code == 0 {
 				break
 			}
 		}
@@ -223,6 +297,30 @@ func (w *walk) out(end string) {
 		}
 	}
 	w.Errorf("in a circle: %q", tried)
+}
+
+var (
+	toMove = regexp.MustCompile(`move (?:"([^"]+)"|(\S+)) out of the home`)
+	toOpen = regexp.MustCompile(`chmod (-R u\+rwX|0600) "?([^" ,\n]+)`)
+)
+
+// byHand does what a hint asks a person to do with a file, if it does.
+func (w *walk) byHand(said string) bool {
+	w.Helper()
+	_, hint, _ := strings.Cut(said, "hint: ")
+	if m := toMove.FindStringSubmatch(hint); m != nil {
+		w.must(os.Rename(m[1]+m[2], filepath.Join(w.TempDir(), "moved")))
+		return true
+	}
+	m := toOpen.FindStringSubmatch(hint)
+	if m == nil {
+		return false
+	}
+	args := append(strings.Fields(m[1]), m[2])
+	if out, err := exec.Command("chmod", args...).CombinedOutput(); err != nil {
+		w.Fatalf("chmod %q: %v\n%s", args, err, out)
+	}
+	return true
 }
 
 // next is the first command of a hint that was not tried.

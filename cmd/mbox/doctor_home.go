@@ -63,7 +63,7 @@ func (e *exam) folders() {
 			e.add("folders", wrong, "mbox doctor --fix makes it", "%s is missing", name)
 		default:
 			bad++
-			e.add("folders", wrong, "", "%s is no folder", name)
+			e.add("folders", wrong, moveOut(path), "%s is no folder", name)
 		}
 	}
 	if bad == 0 {
@@ -82,6 +82,7 @@ func (e *exam) modes() {
 		case errors.Is(err, fs.ErrNotExist): // moved on while we looked
 			return nil
 		case errors.Is(err, fs.ErrPermission):
+			m.closed = true
 			m.say(path, "cannot be read")
 			return fs.SkipDir
 		case err != nil:
@@ -95,6 +96,12 @@ func (e *exam) modes() {
 	found, hint := strings.Join(m.first, "; "), "mbox doctor --fix mends modes"
 	if m.bad > len(m.first) {
 		found += fmt.Sprintf(" and %d more", m.bad-len(m.first))
+	}
+	if m.odd != "" {
+		hint = moveOut(m.odd)
+	}
+	if m.closed {
+		hint = openUp(e.home)
 	}
 	if m.foreign {
 		hint = fmt.Sprintf("sudo chown -Rh %s %s", quoteWord(userName(os.Geteuid())), quoteWord(e.home))
@@ -120,6 +127,8 @@ type modeCheck struct {
 	device      int64
 	bad, mended int
 	first       []string // what is wrong, the first few
+	odd         string   // the first that is neither file nor folder
+	closed      bool     // some of it cannot be opened, so not mended
 	foreign     bool     // some of it is another user's
 	theirs      int      // files in agents' homes so far
 }
@@ -131,6 +140,7 @@ func (m *modeCheck) look(path string, d fs.DirEntry) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, fs.ErrPermission):
+		m.closed = true
 		m.say(path, "cannot be looked at")
 		return nil
 	case err != nil:
@@ -180,6 +190,7 @@ func (m *modeCheck) judge(path string, info fs.FileInfo) {
 	}
 	switch {
 	case !info.IsDir() && !info.Mode().IsRegular():
+		m.odd = or(m.odd, path)
 		m.say(path, "is no regular file")
 	case !m.owner(path, info):
 	case device != m.device:
@@ -188,6 +199,7 @@ func (m *modeCheck) judge(path string, info fs.FileInfo) {
 	case m.exam.fix && mendMode(path, info, want) == nil:
 		m.mended++
 	default:
+		m.closed = m.closed || info.Mode()&0o400 == 0
 		m.say(path, fmt.Sprintf("has mode %04o, not %04o", info.Mode().Perm(), want))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os/user"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"mbox/agents"
 	"mbox/audit"
 	"mbox/mailbox"
+	"mbox/mailbox/durable"
 	"mbox/schemas"
 )
 
@@ -148,6 +150,32 @@ func judge(err error) (code int, hint string) {
 	return exitError, ""
 }
 
+// wayFree is the hint of an error that comes of what lies in the home and not of
+// the disk: something in the place of a file or folder, or one that is closed.
+func (s *session) wayFree(err error) string {
+	home, failed := s.homeDir()
+	path, ok := durable.Obstacle(err)
+	switch {
+	case failed != nil || path != home && !strings.HasPrefix(path, home+"/"):
+		return ""
+	case ok:
+		return moveOut(path)
+	case errors.Is(err, fs.ErrPermission):
+		return openUp(home)
+	}
+	return ""
+}
+
+// moveOut is the hint of what is not mbox's and lies in its way.
+func moveOut(path string) string {
+	return "that is nothing of mbox's: move " + quoteWord(clean(path, maxLine)) + " out of the home, then mbox recover; mbox help damage tells the rest"
+}
+
+// openUp is the hint of a home of which something may not even be read.
+func openUp(home string) string {
+	return "chmod -R u+rwX " + quoteWord(clean(home, maxLine)) + ", then mbox doctor --fix, which names what is another user's"
+}
+
 // userName is how commands call a user.
 func userName(uid int) string {
 	u, err := user.LookupId(strconv.Itoa(uid))
@@ -182,6 +210,8 @@ func (s *session) report(err error) int {
 	var own *hinted
 	if errors.As(err, &own) {
 		hint = own.hint
+	} else if way := s.wayFree(err); way != "" && code != exitCommitted {
+		hint = way
 	}
 	if err == nil {
 		return code
