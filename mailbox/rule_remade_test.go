@@ -325,3 +325,20 @@ func remadeIsSaid(t *testing.T, number int) {
 		t.Errorf("it is said again: %d lines, then %d", len(all), len(now))
 	}
 }
+
+// Every line of the mailbox goes through say, which asks for its locks.
+func TestLinesAreSaid(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	must(t, err)
+	n := 0
+	for _, file := range files {
+		if data, err := os.ReadFile(file); err != nil {
+			t.Error(err)
+		} else if !strings.HasSuffix(file, "_test.go") {
+			n += bytes.Count(data, []byte("ledger.Append"))
+		}
+	}
+	if n != 1 {
+		t.Errorf("lines are appended in %d places", n)
+	}
+}
