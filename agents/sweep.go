@@ -124,7 +124,7 @@ const (
 // over. What cannot be looked at stays for the next time.
 func (s *shift) sweep(ctx context.Context) {
 	s.sweepIn(ctx, "", taskPrefix, taskSuffix)
-	s.sweepIn(ctx, "inputs", "", "")
+	s.sweepIn(ctx, inputsFolder, "", "")
 }
 
 // sweepIn does so in one folder of the workspace.
