@@ -9,27 +9,29 @@ import (
 	"mbox/audit"
 )
 
-// foldAll calls visit with every move of the ledger, in order.
-func (b *Box) foldAll(visit func(id ID, agent string, m *move, at time.Time)) error {
-	r := b.ledger.Read(audit.Position{})
+// foldFrom calls visit with every move of the ledger behind from, in order, and
+// returns where the ledger ends.
+func (b *Box) foldFrom(from audit.Position, visit func(id ID, agent string, m *move, at time.Time)) (end audit.Position, err error) {
+	r, end := b.ledger.Read(from), from
 	defer r.Close()
 	for {
 		line, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			if broken := r.Broken(); broken != nil {
-				return fmt.Errorf("%w: %w", audit.ErrDamaged, broken)
+				return end, fmt.Errorf("%w: %w", audit.ErrDamaged, broken)
 			}
-			return nil
+			return end, nil
 		}
 		if err != nil {
-			return err
+			return end, err
 		}
 		e, err := line.Decode()
 		if err != nil {
-			return fmt.Errorf("%w: ledger seq %d: %w", audit.ErrDamaged, line.Seq, err)
+			return end, fmt.Errorf("%w: ledger seq %d: %w", audit.ErrDamaged, line.Seq, err)
 		}
 		if m, ok := moveOf(&e); ok {
 			visit(ID(e.Task()), e.Agent, m, e.Time())
 		}
+		end = line.End
 	}
 }

@@ -162,6 +162,7 @@ type recovery struct {
 	ctx   context.Context
 	out   Recovered
 	last  map[ID]*fate
+	end   audit.Position // up to here the ledger is in last
 	files map[ID][]string // where files of an id lie, from the home
 
 	artifacts map[ID]bool // of which tasks/artifacts has some
@@ -271,8 +272,14 @@ func (r *recovery) fold() error {
 }
 
 func (r *recovery) moves() error {
-	r.last = map[ID]*fate{}
-	return r.b.foldAll(func(id ID, agent string, m *move, at time.Time) {
+	r.last, r.end = map[ID]*fate{}, audit.Position{}
+	return r.follow()
+}
+
+// follow folds what was appended since.
+func (r *recovery) follow() (err error) {
+	r.end, err = r.b.foldFrom(r.end, func(id ID, agent string, m *move, at time.Time) {
 		r.last[id] = &fate{agent, m, at}
 	})
+	return err
 }

@@ -121,9 +121,11 @@ func (r *recovery) task(id ID, f *fate) error {
 // again reads the id's last move and where its files lie once more, now that
 // its shard is held: somebody may have been at work since the fold.
 func (r *recovery) again(id ID, f *fate) (*fate, error) {
-	e, m, err := r.b.lastMove(id)
-	if err != nil || e == nil {
-		return f, err
+	if err := r.follow(); err != nil {
+		return nil, err
+	}
+	if now := r.last[id]; now != nil {
+		f = now
 	}
 	var files []string
 	for _, p := range r.files[id] {
@@ -140,7 +142,7 @@ func (r *recovery) again(id ID, f *fate) (*fate, error) {
 		}
 	}
 	r.files[id] = files
-	return &fate{e.Agent, m, e.Time()}, nil
+	return f, nil
 }
 
 // shard takes a task's lock without settling: recovery is the settling, and what

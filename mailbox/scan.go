@@ -329,7 +329,7 @@ func (b *Box) expected(folder State) ([]ID, error) {
 // ended lists the ids whose last line put them into the folder.
 func (b *Box) ended(folder State) ([]ID, error) {
 	in := map[ID]bool{}
-	err := b.foldAll(func(id ID, _ string, m *move, _ time.Time) {
+	_, err := b.foldFrom(audit.Position{}, func(id ID, _ string, m *move, _ time.Time) {
 		if m.to() == folder {
 			in[id] = true
 		} else {
