@@ -4,11 +4,11 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"mbox/agents"
 	"mbox/agents/policy"
+	"mbox/audit"
 	"mbox/mailbox"
 )
 
@@ -72,7 +72,7 @@ func (c *Config) fillAgent(name string, a *Agent) {
 	def := Agent{
 		Enabled: true, Concurrency: 1, Timeout: defaultTimeout, RiskProfile: "default", RuntimeProfile: "default",
 		DelegateSameRiskProfile: true, Memory: Memory{Backend: "none"}, Brain: Brain{Kind: "none"},
-		Workspace: policy.Workspace{Path: filepath.Join("agents", strings.ReplaceAll(name, ":", "_"), "workspace")},
+		Workspace: policy.Workspace{Path: workspaceOf(name)},
 	}
 	if name == "deployer" && a.Exec == "" && len(a.Types)+len(a.Actions) == 0 {
 		def.Enabled = false
@@ -94,6 +94,10 @@ func (c *Config) fillAgent(name string, a *Agent) {
 	def.Brain = c.brainOf(key, or(a.Brain.Kind, def.Brain.Kind), role)
 	fill(c, key, a, &def)
 }
+
+// workspaceOf is where an agent works whose table names no other folder, from the
+// home.
+func workspaceOf(name string) string { return filepath.Join("agents", audit.Folder(name), "workspace") }
 
 // builtinAgent makes def what the agent of this name is without a table.
 func builtinAgent(name string, def *Agent) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"mbox/audit"
 	"mbox/mailbox"
 )
 
@@ -14,6 +15,9 @@ func (c *Config) checkAgents() error {
 	for _, name := range c.agentNames() {
 		if problem := agentProblem(name); problem != "" {
 			return c.wrong("agents."+name, "%s", problem)
+		}
+		if other := audit.Folder(name); other != name && c.Agents[other] != nil {
+			return c.wrong("agents."+name, "its folder, agents/%s, is that of another agent: want one name or the other", other)
 		}
 		if err := c.checkAgent(name, c.Agents[name]); err != nil {
 			return err
@@ -65,6 +69,9 @@ func (c *Config) checkMind(key string, a *Agent) error {
 	if a.Exec != "" && (a.Role != "" || thinks) {
 		return advise(c.wrong(key+".exec", "does a task whole, and role and brain are for an agent that thinks: an agent has the one or the other"),
 			`leave exec out, or role and brain; a command that only thinks is brain = { kind = "exec", command = "…" }`)
+	}
+	if own := workspaceOf(strings.TrimPrefix(key, "agents.")); a.Exec != "" && filepath.Clean(a.Workspace.Path) != own {
+		return c.wrong(key+".workspace.path", "a command works in %s: leave it out, or name the folder in allowed_roots of its risk profile", own)
 	}
 	if a.Role == "" && thinks {
 		return advise(c.wrong(key+".brain.kind", "what thinks needs a role, which tells what it may do"), `role = "coder" in [%s], or another name of [roles]`, key)

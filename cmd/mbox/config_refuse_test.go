@@ -110,6 +110,8 @@ func TestRefusedConfig(t *testing.T) {
 		{"[agents.coder.workspace]\npath = 'tasks/pending'", "mbox.toml:2: .*no place for an agent"},
 		{"[agents.coder.workspace]\npath = '.'", "mbox.toml:2: .*no place for an agent"},
 		{"[agents.coder.workspace]\npath = '/'", "mbox.toml:2: .*no place for an agent"},
+		{"[agents.x]\nexec = 'true'\nworkspace = { path = 'w' }", "mbox.toml:3: .*a command works in"},
+		{"[agents.'bridge:x']\nexec = 'true'\n[agents.bridge_x]\nexec = 'true'", "mbox.toml:1: .*agents/bridge_x, is that of another"},
 		{"[agents.coder.workspace]\naccess = { codr = 'read' }", `mbox.toml:2: .*there is no \[agents.codr\].*did you mean coder`},
 		{"[agents.coder.workspace.access]\ncoder = 'read'", "mbox.toml:2: .*the agent itself"},
 		{"[agents.coder.workspace.access]\ntester = 'rw'", "mbox.toml:2: .*want one of read, write, read_write"},
