@@ -109,7 +109,7 @@ func TestNextAttemptFindsItsFolders(t *testing.T) {
 
 // A symlink that another command of the agent puts into a folder's place while
 // mbox works there leads out of the workspace for neither.
-func TestFoldersBesideAnotherCommand(t *testing.T) {
+func TestFoldersBesideAnother(t *testing.T) {
 	s := newScene(t, mailbox.Options{MaxAttempts: 1})
 	workspace, outside := filepath.Join(s.box.Home(), "agents/coder/workspace"), filepath.Join(s.dir, "outside")
 	if err := os.MkdirAll(outside, 0o700); err != nil {

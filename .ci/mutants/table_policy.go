@@ -269,7 +269,7 @@ var policyMutants = []mutant{
 	{
 		"artifacts-laid-by-path", "security", "agents/sweep.go",
 		"durable.MkdirIn(root, dir, durable.None)", "durable.MkdirAll(filepath.Join(a.workspace, dir), durable.None)",
-		command{"agents", "TestFoldersBesideAnotherCommand"},
+		command{"agents", "TestFoldersBesideAnother"},
 	},
 	{
 		"root-replaced", "security", "agents/action/path.go",

@@ -35,10 +35,11 @@
 // the command is not there.
 //
 // What stays possible: to stat, chdir to and watch (inotify) what the file
-// system's modes let the user see, though never to list or open it; to read the
-// time, the load and the machine's name; to use up CPU, memory, processes and
-// the disk of the workspace. To write in the workspace what others trust, as
-// hooks or scripts, is to be prevented by those who run them.
+// system's modes let the user see, with its extended attributes and where symlinks
+// lead, though never to list or open it; to read the time, the load and the
+// machine's name; to use up CPU, memory, processes and the disk of the workspace.
+// To write in the workspace what others trust, as hooks or scripts, is to be
+// prevented by those who run them.
 package sandbox
 
 import "errors"
