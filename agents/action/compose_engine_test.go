@@ -86,6 +86,7 @@ func engine(t *testing.T) (env *Env, dir string) {
 	}
 	env, dir = workspace(t)
 	env.Agent, env.Sync = "engine-test", durable.None
+	env.Limits.Registries = []string{"docker.io", "registry.invalid"}
 	must(t, os.Mkdir(filepath.Join(dir, "html"), 0o755))
 	must(t, os.WriteFile(filepath.Join(dir, "html", "page.txt"), []byte("page "), 0o644))
 	buildWeb(t, filepath.Join(dir, "web"))
