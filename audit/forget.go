@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"iter"
@@ -42,6 +43,59 @@ func (l *Ledger) Remembered(sameBoot bool) (sure, seen Position, err error) {
 		sure = covered
 	}
 	return sure, seen, err
+}
+
+// CheckJournal makes the mailbox read-only, with ErrDamaged, where the journal has
+// a line that the ledger lacks. Within one boot that cannot be: a line is in the
+// ledger before it is in the journal. So an older ledger was put back, together
+// with its head record: the two agree. Where they are the newest this is two reads.
+func (l *Ledger) CheckJournal() error {
+	head, err := l.seeHead()
+	if errors.Is(err, fs.ErrNotExist) || err == nil && head.Boot != l.boot {
+		return nil // that is for a recovery
+	}
+	if err != nil {
+		return err
+	}
+	f, _, err := durable.OpenRegular(JournalPath(l.home))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if newer, err := goesOn(f, head); !newer {
+		return err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, journalLimit+journalChunk))
+	if err != nil {
+		return err
+	}
+	if _, covered, ok := parseJournal(data); ok && l.Check(covered) != nil {
+		return l.damaged(fmt.Sprintf("seq %d was written (%s), and audit/shared does not hold it", covered.Seq, covered.Checksum))
+	}
+	return nil
+}
+
+// goesOn tells whether a journal has a line behind the one that the head record
+// names.
+func goesOn(f *os.File, head Head) (bool, error) {
+	block := make([]byte, journalChunk)
+	n, err := f.ReadAt(block[:journalBlock], 0)
+	if base, ok := parseBase(block[:n]); ok && base.Seq > head.Seq {
+		return true, nil
+	}
+	if at := head.Journal.Offset; at > 0 && (err == nil || errors.Is(err, io.EOF)) {
+		n, err = f.ReadAt(block, at)
+		if rec, _, ok := parseJournaled(block[:n]); ok && rec.prev == head.Checksum {
+			return true, nil
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return false, err
 }
 
 // Walk calls visit with every line of the chain, from the first on, and returns

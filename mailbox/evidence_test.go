@@ -114,6 +114,57 @@ func loseAndBringBack(t *testing.T, mode durable.Mode, restarted bool, lose func
 	whole(t, home)
 }
 
+// An older ledger and the head record of that time agree; the journal does not.
+func TestOlderLedgerAndHeadRecord(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "home")
+	must(t, Create(home, Options{}))
+	must(t, lived(t, opened(t, home, Options{})).Close())
+	paths := []string{onlyLedger(t, home), privatePath(home, "locks", "ledger")}
+	var older, newer [2][]byte
+	read := func(into *[2][]byte) {
+		for i, path := range paths {
+			data, err := os.ReadFile(path)
+			must(t, err)
+			into[i] = data
+		}
+	}
+	read(&older)
+	b := opened(t, home, Options{})
+	sent(t, b, "later")
+	sent(t, b, "last")
+	read(&newer)
+	tasks := tasksOf(t, home)
+	put := func(bytes [2][]byte) {
+		for i, path := range paths {
+			must(t, os.WriteFile(path, bytes[i], 0o600))
+		}
+	}
+	put(older)
+	for _, at := range []*Box{b, nil} { // one that works, and the next one
+		var err error
+		if at == nil {
+			at, err = Open(t.Context(), home, Options{})
+		}
+		if err == nil {
+			err = at.Tidy(t.Context())
+			at.Close()
+		}
+		if err != nil && !errors.Is(err, audit.ErrDamaged) {
+			t.Error(err)
+		}
+	}
+	if _, err := Recover(t.Context(), home, Options{}, RecoverOptions{}); !errors.Is(err, audit.ErrDamaged) {
+		t.Errorf("recover: %v", err)
+	}
+	if got := tasksOf(t, home); !maps.Equal(tasks, got) {
+		t.Errorf("the tasks changed: %v, they were %v", got, tasks)
+	}
+	put(newer)
+	_, err := Recover(t.Context(), home, Options{}, RecoverOptions{AfterIOError: true})
+	must(t, err)
+	whole(t, home)
+}
+
 // brought tells whether the journal has brought back what the ledger had lost.
 func brought(t *testing.T, home, kept string) bool {
 	t.Helper()

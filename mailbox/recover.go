@@ -162,7 +162,7 @@ type recovery struct {
 	ctx   context.Context
 	out   Recovered
 	last  map[ID]*fate
-	end   audit.Position // up to here the ledger is in last
+	end   audit.Position  // up to here the ledger is in last
 	files map[ID][]string // where files of an id lie, from the home
 
 	artifacts map[ID]bool // of which tasks/artifacts has some

@@ -73,6 +73,11 @@ func (b *Box) refresh() (*draft, error) {
 
 // loadIndex begins the index with the snapshot, or with nothing.
 func (b *Box) loadIndex() error {
+	if !b.looks {
+		if err := b.ledger.CheckJournal(); err != nil {
+			return err
+		}
+	}
 	x := newIndex()
 	s, err := b.openSnapshot()
 	switch {

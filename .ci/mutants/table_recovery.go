@@ -114,6 +114,11 @@ var recoveryMutants = []mutant{
 		boxTest("TestLedgerLost"),
 	},
 	{
+		"older-head-believed", "14", "mailbox/view.go",
+		"if err := b.ledger.CheckJournal(); err != nil {", "if err := error(nil); err != nil {",
+		boxTest("TestOlderLedgerAndHeadRecord"),
+	},
+	{
 		"drop-stops-the-mailbox", "9", "mailbox/evidence.go",
 		`case !moved && (sure.Checksum != "" || seen.Checksum != "" && holds[seen]):`, `case !moved && sure.Checksum != "":`,
 		boxTest("TestDropWithTransaction"),
