@@ -165,6 +165,9 @@ func (b *Box) adoptMissing(ctx context.Context, id ID) error {
 		return err
 	}
 	if r.state == Pending {
+		if said, err := b.saidLost(id); said || err != nil {
+			return err // a recovery put away what was left of it: nobody deleted it
+		}
 		return b.adoptDeletion(ctx, s, r)
 	}
 	return b.alarm(ctx, s, id, "missing", fmt.Sprintf("its file is gone from %s; mbox recover --adopt %s gives it up", r.state, id))

@@ -309,3 +309,27 @@ func TestGoneIsNotReplayed(t *testing.T) {
 	}
 	goesOn(t, b, nil, "given up")
 }
+
+// What a recovery found torn, put away and called lost was deleted by nobody.
+func TestLostIsNotDeleted(t *testing.T) {
+	b := homes{}.open(t, Options{})
+	sent(t, b, "torn")
+	must(t, os.WriteFile(b.path("tasks", "pending", "torn.json"), []byte(`{"id":"to`), 0o600))
+	must(t, b.Close())
+	out, err := Recover(t.Context(), b.home, b.o, RecoverOptions{})
+	must(t, err)
+	if out.Lost != 1 {
+		t.Fatalf("lost: %d", out.Lost)
+	}
+	b = opened(t, b.home, b.o)
+	must(t, scanNow(b))
+	must(t, b.Tidy(t.Context()))
+	_, m, err := b.lastMove("torn")
+	must(t, err)
+	if m.to() != Pending {
+		t.Errorf("its last line has it in %q: %s", m.to(), m.Reason)
+	}
+	_, err = Recover(t.Context(), b.home, b.o, RecoverOptions{Adopt: []ID{"torn"}})
+	must(t, err)
+	whole(t, b.home)
+}
