@@ -145,7 +145,7 @@ func TestExecOutputHeld(t *testing.T) {
 		}
 		held <- f
 	}()
-	r, err := s.brain(t, `echo $$ >pid; until [ -e go ]; do sleep 0.01; done; echo part`, 0).Think(within(t), question("hi"))
+	r, err := s.brain(t, `(echo $$ >pid); until [ -e go ]; do sleep 0.01; done; echo part`, 0).Think(within(t), question("hi"))
 	faultOf(t, agents.ReplyCut, r, err)
 	(<-held).Close()
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os/user"
 	"strconv"
 	"strings"
@@ -160,7 +159,7 @@ func (s *session) wayFree(err error) string {
 		return ""
 	case ok:
 		return moveOut(path)
-	case errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, syscall.EACCES): // EPERM is no matter of modes
 		return openUp(home)
 	}
 	return ""
