@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -86,7 +87,7 @@ func beginning(path string) (first Line, id string, err error) {
 		seq, prev, sum, bad := skim(p.raw)
 		if e, err := (Line{Raw: p.raw}).Decode(); bad == nil && err == nil {
 			if first.Seq == 0 {
-				first = Line{Seq: seq, Checksum: sum, At: Position{Checksum: prev}}
+				first = Line{Raw: bytes.Clone(p.raw), Seq: seq, Checksum: sum, At: Position{Checksum: prev}}
 			}
 			var d struct {
 				MailboxID string `json:"mailbox_id"`

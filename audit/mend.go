@@ -12,6 +12,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"time"
 
 	"mbox/mailbox/durable"
 )
@@ -200,11 +201,24 @@ func (l *Ledger) Recover(ctx context.Context) error {
 	return nil
 }
 
-// checkOlder walks the chain up to the newest file.
+// checkOlder looks for files that were renamed, and walks the chain up to the
+// newest file.
 func (l *Ledger) checkOlder() error {
 	files, err := dayFiles(sharedDir(l.home))
-	if err != nil || len(files) < 2 {
+	if err != nil {
 		return err
+	}
+	for _, name := range files {
+		first, _, err := beginning(filepath.Join(sharedDir(l.home), name))
+		if err != nil {
+			return err
+		}
+		if e, err := first.Decode(); err == nil && e.Event != AuditRepaired && e.TS[:len(time.DateOnly)] > name[:len(time.DateOnly)] {
+			return l.damaged(fmt.Sprintf("audit/shared/%s begins with a line of %s: was it renamed?", name, e.TS))
+		}
+	}
+	if len(files) < 2 {
+		return nil
 	}
 	r := newReader(l.home, l.genesis, Position{})
 	defer r.Close()

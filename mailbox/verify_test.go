@@ -364,7 +364,9 @@ var tamperings = []struct {
 		}, "",
 	},
 	{"another mailbox's ledger", func(h *verifyHome) {
-		h.replace(".mbox/VERSION", `"mailbox_id": "`, `"mailbox_id": "x`)
+		v, err := readVersion(h.dir)
+		h.must(err)
+		h.replace(".mbox/VERSION", v.MailboxID, strings.Repeat("0f", 16))
 	}, func(h *verifyHome) Fault {
 		return Fault{10, "audit/shared/2026-02-16.jsonl", 1, 1, "", "prev is not"}
 	}, ""},
