@@ -45,37 +45,47 @@ func (l *Ledger) Remembered(sameBoot bool) (sure, seen Position, err error) {
 	return sure, seen, err
 }
 
-// CheckJournal makes the mailbox read-only, with ErrDamaged, where the journal has
-// a line that the ledger lacks. Within one boot that cannot be: a line is in the
-// ledger before it is in the journal. So an older ledger was put back, together
-// with its head record: the two agree. Where they are the newest this is two reads.
+// CheckJournal makes the mailbox read-only, with ErrDamaged, where the ledger is
+// Outdated.
 func (l *Ledger) CheckJournal() error {
+	why, err := l.Outdated()
+	if why != "" {
+		return l.damaged(why)
+	}
+	return err
+}
+
+// Outdated names a line that the journal has and the ledger lacks; "" where there
+// is none. Within one boot that cannot be: a line is in the ledger before it is in
+// the journal. So an older ledger was put back, together with its head record: the
+// two agree. Where they are the newest this is two reads.
+func (l *Ledger) Outdated() (why string, err error) {
 	head, err := l.seeHead()
 	if errors.Is(err, fs.ErrNotExist) || err == nil && head.Boot != l.boot {
-		return nil // that is for a recovery
+		return "", nil // that is for a recovery
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
 	f, _, err := durable.OpenRegular(JournalPath(l.home))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return "", nil
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer f.Close()
 	if newer, err := goesOn(f, head); !newer {
-		return err
+		return "", err
 	}
 	data, err := io.ReadAll(io.LimitReader(f, journalLimit+journalChunk))
 	if err != nil {
-		return err
+		return "", err
 	}
 	if _, covered, ok := parseJournal(data); ok && l.Check(covered) != nil {
-		return l.damaged(fmt.Sprintf("seq %d was written (%s), and audit/shared does not hold it", covered.Seq, covered.Checksum))
+		why = fmt.Sprintf("seq %d was written (%s), and audit/shared does not hold it", covered.Seq, covered.Checksum)
 	}
-	return nil
+	return why, nil
 }
 
 // goesOn tells whether a journal has a line behind the one that the head record

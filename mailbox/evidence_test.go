@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -140,6 +141,11 @@ func TestOlderLedgerAndHeadRecord(t *testing.T) {
 		}
 	}
 	put(older)
+	r, err := Verify(t.Context(), home, Options{}, VerifyOptions{})
+	must(t, err)
+	if !slices.ContainsFunc(r.Faults, func(f Fault) bool { return f.Invariant == 10 && strings.Contains(f.What, "does not hold it") }) {
+		t.Errorf("verify: %v", r.Faults)
+	}
 	for _, at := range []*Box{b, nil} { // one that works, and the next one
 		var err error
 		if at == nil {
@@ -160,7 +166,7 @@ func TestOlderLedgerAndHeadRecord(t *testing.T) {
 		t.Errorf("the tasks changed: %v, they were %v", got, tasks)
 	}
 	put(newer)
-	_, err := Recover(t.Context(), home, Options{}, RecoverOptions{AfterIOError: true})
+	_, err = Recover(t.Context(), home, Options{}, RecoverOptions{AfterIOError: true})
 	must(t, err)
 	whole(t, home)
 }

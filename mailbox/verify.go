@@ -238,7 +238,14 @@ func (v *verifying) ledger() error {
 		v.fault(Fault{Invariant: f.Invariant, File: f.File, Line: f.Line, Seq: f.Seq, Task: v.owners[faultAt{f.Seq, f.What}], What: f.What})
 	}
 	v.behind = v.b.ledger.Read(r.End)
-	return nil
+	why, err := v.b.ledger.Outdated()
+	if why != "" {
+		v.fault(Fault{Invariant: 10, File: "audit/shared", Seq: r.End.Seq + 1, What: why})
+	}
+	if _, is := durable.Obstacle(err); is {
+		return nil // of which shapes tells
+	}
+	return err
 }
 
 // forgotten notes, for ever, that this is not the mailbox's first ledger.
