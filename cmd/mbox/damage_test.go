@@ -70,6 +70,11 @@ var damages = map[string]struct {
 	"junk among the staged files": {func(w *walk) { w.plant(".mbox/tmp/junk") }, ""},
 	"junk among the copies":       {func(w *walk) { w.edit("audit/coder/junk", nil); w.plant("audit/mbox/more") }, ""},
 	"junk in the quarantine":      {func(w *walk) { w.plant("tasks/quarantine/junk") }, ""},
+	"VERSION of another mailbox": {func(w *walk) {
+		w.edit(".mbox/VERSION", func(b []byte) []byte {
+			return regexp.MustCompile(`[0-9a-f]{32}`).ReplaceAll(b, bytes.Repeat([]byte("0f"), 16))
+		})
+	}, ""},
 	"a folder for a task": {func(w *walk) {
 		w.remove("tasks/completed/done.json")
 		w.plant("tasks/completed/done.json")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -78,6 +79,20 @@ func (e *unwell) Error() string { return e.summary }
 
 // wayOut is the hint of a damaged ledger.
 const wayOut = "bring audit/ back from a backup, then mbox recover --after-io-error; without a backup, mbox recover --forget-ledger goes on with the tasks as they lie; mbox help damage tells what that costs"
+
+// wayOutOf is wayOut, but for a home whose ledger and VERSION are of two mailboxes.
+func wayOutOf(home string) string {
+	b, err := mailbox.Look(home, mailbox.Options{})
+	if err != nil {
+		return wayOut
+	}
+	defer b.Close()
+	if _, err := audit.Identity(home, b.MailboxID()); !errors.Is(err, audit.ErrOther) {
+		return wayOut
+	}
+	return "audit/ and .mbox are of two mailboxes; is it .mbox that is not this home's: move " +
+		quoteWord(clean(filepath.Join(home, ".mbox", "VERSION"), maxLine)) + " out of the home, else bring audit/ back from a backup; then mbox recover --after-io-error; mbox help damage tells the rest"
+}
 
 // judge is the one place where an error becomes an exit code and a hint. The
 // order matters: a committed operation counts whatever else went wrong, and a
@@ -211,6 +226,9 @@ func (s *session) report(err error) int {
 		hint = own.hint
 	} else if way := s.wayFree(err); way != "" && code != exitCommitted {
 		hint = way
+	}
+	if home, failed := s.homeDir(); hint == wayOut && failed == nil {
+		hint = wayOutOf(home)
 	}
 	if err == nil {
 		return code
