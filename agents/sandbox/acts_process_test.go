@@ -73,6 +73,9 @@ func processActs() []act {
 		{name: "limit a process", try: func(s scene) error {
 			return calls(unix.SYS_PRLIMIT64, uintptr(s.Victim), unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&limit)), 0)(s)
 		}, denied: noCall},
+		{name: "leave a core dump", try: func(scene) error {
+			return unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1 << 20, Max: 1 << 20})
+		}, denied: noCall, root: true},
 		{name: "slow a process down", try: func(s scene) error { return unix.Setpriority(unix.PRIO_PROCESS, s.Victim, 19) }, denied: noCall},
 		{name: "slow the user down", try: func(s scene) error { return unix.Setpriority(unix.PRIO_PGRP, s.Victim, 19) }, denied: noCall},
 		{name: "starve a process of disk", try: func(s scene) error {

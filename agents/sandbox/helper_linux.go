@@ -67,6 +67,9 @@ func confine(p plan) error {
 	if err := p.alone(); err != nil {
 		return err
 	}
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: noDump, Max: noDump}); err != nil {
+		return fmt.Errorf("core dumps: %w", err)
+	}
 	open, err := mounts(p.Grants)
 	if err != nil {
 		return err
@@ -88,6 +91,10 @@ func confine(p plan) error {
 	}
 	return nil
 }
+
+// noDump keeps a crash from running the program of the system that takes dumps: 0
+// would only keep files from being written (core(5)).
+const noDump = 1
 
 // alone makes sure that this process has left the caller's namespaces. Root that
 // calls the helper by hand would else make the machine's file systems read-only.

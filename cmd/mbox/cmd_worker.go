@@ -29,12 +29,12 @@ its brain replies with. For any other agent, and with --exec for any, a command 
 run for each: by /bin/sh, in agents/NAME/workspace, in a process group of its own.
 
 The command gets the task's JSON on stdin, and MBOX_TASK_ID, MBOX_TASK_FILE,
-MBOX_ATTEMPT, MBOX_TOKEN, MBOX_ARTIFACTS (a folder for files), MBOX_AGENT and
-MBOX_HOME. What it writes on stdout is the result: JSON if it parses, else text.
-Exit code 0 completes the task, 75 gives it back for later, any other ends the
-attempt. Lines on stderr go to the agent's log; "mbox:progress 40% reading"
-tells how far it is. A command that writes nothing for as long as the lease
-lasts has lost its task.
+MBOX_ATTEMPT, MBOX_TOKEN, MBOX_ARTIFACTS (a folder for files), MBOX_INPUTS (what
+the task may read), MBOX_AGENT and MBOX_HOME. What it writes on stdout is the
+result: JSON if it parses, else text. Exit code 0 completes the task, 75 gives it
+back for later, any other ends the attempt. Lines on stderr go to the agent's log;
+"mbox:progress 40% reading" tells how far it is. With silence in its table a
+command that writes nothing for that long is ended.
 
 Flags that are not given come from [agents.NAME] in mbox.toml. On SIGTERM or
 Ctrl-C no more tasks are taken; after --grace what still runs is given back.`,
