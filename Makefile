@@ -42,7 +42,7 @@ torture: ## the long forms: storms, sweeps, histories, tampering, power cuts; ho
 mutants: ## break mbox in 373 places, one at a time: the tests must notice
 	CGO_ENABLED=0 $(GO) run ./.ci/mutants
 
-race: ## the tests under the race detector, long sweeps cut short; needs gcc
+race: ## the tests under the race detector, shorter, without those of the built program; needs gcc
 	.ci/need $(NEED)
 	$(OLLAMA) RAPID_SEED=$${MBOX_SEED:-1} CGO_ENABLED=1 $(GO) run ./.ci/gotest -race -short $(TESTFLAGS) -timeout 30m ./...
 

@@ -1,5 +1,5 @@
 // Command gotest is go test that counts: it prints what go test prints, then
-// every test that was skipped and why, then one plain line.
+// every test that was skipped and why, then the slowest, then one plain line.
 //
 //	go run ./.ci/gotest [go test's flags] ./...
 //
@@ -11,6 +11,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,12 +33,15 @@ var place = regexp.MustCompile(`^\s*[\w.-]+\.go:\d+: `)
 // event is a line of go test -json, see go doc test2json.
 type event struct {
 	Action, Package, Test, Output string
+
+	Elapsed float64 // seconds
 }
 
 type tally struct {
 	passed, failed int
 	skips          []string
 	forbidden      int
+	slow           []event // the tests, not their parts, that took 10 s and more
 
 	said   map[string][]string // by package and test
 	broken map[string]bool     // packages in which a test has failed
@@ -104,6 +108,9 @@ func (t *tally) take(line []byte) {
 	case "build-output":
 		fmt.Print(e.Output)
 	case "pass", "fail", "skip":
+		if e.Test != "" && !strings.Contains(e.Test, "/") && e.Elapsed >= 10 {
+			t.slow = append(t.slow, e)
+		}
 		said := t.said[key]
 		delete(t.said, key)
 		t.end(e, said)
@@ -176,6 +183,10 @@ func (t *tally) skip(e event, why string) {
 func (t *tally) print() (code int) {
 	for _, s := range t.skips {
 		fmt.Println("skipped:", s)
+	}
+	slices.SortFunc(t.slow, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
+	for _, e := range t.slow[:min(len(t.slow), 20)] {
+		fmt.Printf("slow: %s %s %.0f s\n", e.Package, e.Test, e.Elapsed)
 	}
 	fmt.Printf("%d passed, %d failed\n", t.passed, t.failed)
 	if t.forbidden > 0 || t.failed > 0 {

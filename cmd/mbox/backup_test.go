@@ -18,10 +18,7 @@ type somebody struct {
 
 func newSomebody(t *testing.T) *somebody {
 	t.Helper()
-	bin, err := builtMbox()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := program(t)
 	dir, err := os.MkdirTemp("/tmp", "mbox-somebody-")
 	if err != nil {
 		t.Fatal(err)

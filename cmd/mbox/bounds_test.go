@@ -137,10 +137,7 @@ func endOf(place string) string {
 // time. Whatever it is: every command answers, and in little memory, and the hints
 // lead out.
 func TestBoundedHome(t *testing.T) {
-	bin, err := builtMbox()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := program(t)
 	dir := t.TempDir()
 	template, home := filepath.Join(dir, "template"), filepath.Join(dir, "home")
 	mbox := func(home string, args ...string) *exec.Cmd {
@@ -202,10 +199,7 @@ func TestBoundedHome(t *testing.T) {
 // TestBoundedInputs gives every kind of input without an end, and a FIFO that
 // nobody writes to.
 func TestBoundedInputs(t *testing.T) {
-	bin, err := builtMbox()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := program(t)
 	dir := t.TempDir()
 	mbox := func(args ...string) *exec.Cmd {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
@@ -241,10 +235,7 @@ func TestBoundedInputs(t *testing.T) {
 // TestTooFewDescriptors is an error, no crash, and a file that may not grow is
 // one of the disk.
 func TestTooFewDescriptors(t *testing.T) {
-	bin, err := builtMbox()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := program(t)
 	dir := t.TempDir()
 	mbox := func(limit string, args ...string) *exec.Cmd {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
@@ -278,10 +269,7 @@ func TestHomeInMemory(t *testing.T) {
 	if err != nil || name != "tmpfs" {
 		t.Skip("SKIPPED: no tmpfs")
 	}
-	bin, err := builtMbox()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := program(t)
 	dir, err := os.MkdirTemp("/dev/shm", "mbox-memory-")
 	if err != nil {
 		t.Fatal(err)

@@ -24,10 +24,7 @@ const mostMemory = 64 << 20
 // about, each piece of junk ends in quarantine or is rejected, with a reason,
 // the process never has more than 64 MiB resident, and verify is content.
 func TestCrowd(t *testing.T) {
-	bin, err := builtMbox()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := program(t)
 	s := &storm{T: t, bin: bin, dir: t.TempDir()}
 	s.home = filepath.Join(s.dir, "home")
 	s.must("init", "--sync", "none")
@@ -214,10 +211,7 @@ func peak(t *testing.T, pid int) int64 {
 // TestSparse drops a file of a terabyte, which takes no room, on a file system
 // that has such files. It is put away without being read.
 func TestSparse(t *testing.T) {
-	bin, err := builtMbox()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := program(t)
 	s := &storm{T: t, bin: bin, dir: diskDir(t)}
 	s.home = filepath.Join(s.dir, "home")
 	s.must("init", "--sync", "none")

@@ -126,10 +126,7 @@ func TestHintOfFault(t *testing.T) {
 // Whoever reads the hints, and nothing else, comes out: at a clean home, or at a
 // backup. No hint leads in a circle, and looking works everywhere.
 func TestWayOutOfDamage(t *testing.T) {
-	bin, err := builtMbox()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := program(t)
 	clean := &walk{T: t, bin: bin, home: filepath.Join(t.TempDir(), "home")}
 	clean.furnish()
 	names := slices.Sorted(maps.Keys(damages))

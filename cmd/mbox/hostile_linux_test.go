@@ -262,10 +262,7 @@ var hostileLines = [][]string{
 // come. Nothing hidden gets through; ledger lines asked for as they are come to
 // a program byte for byte and are the one exception.
 func TestHostileText(t *testing.T) {
-	bin, err := builtMbox()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := program(t)
 	t.Setenv("PATH", filepath.Dir(bin)+":"+os.Getenv("PATH"))
 	t.Setenv("MBOX_HOSTILE", hostile)
 	home := hostileHome(t)

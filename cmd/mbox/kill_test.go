@@ -40,6 +40,20 @@ var builtMbox = sync.OnceValues(func() (string, error) {
 	return bin, nil
 })
 
+// program is the path of the real program. It is built as it is shipped, without
+// the race detector, so under that a test of it shows only what it shows without.
+func program(t *testing.T) string {
+	t.Helper()
+	if raced && testing.Short() {
+		t.Skip("what it starts is built without the race detector")
+	}
+	bin, err := builtMbox()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bin
+}
+
 // diskDir is a folder on a real disk, where a flush is one.
 func diskDir(t *testing.T) string {
 	t.Helper()
@@ -445,10 +459,7 @@ func TestKillStorm(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Fatal("python3 is missing: the format checker cannot run")
 	}
-	bin, err := builtMbox()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := program(t)
 	rounds := sized(40, 200, 2000)
 	dir := diskDir(t)
 	s := &storm{

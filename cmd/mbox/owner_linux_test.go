@@ -28,10 +28,7 @@ func newOwnedHome(t *testing.T) *ownedHome {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: root is missing: the tests of another user's mailbox need it")
 	}
-	built, err := builtMbox()
-	if err != nil {
-		t.Fatal(err)
-	}
+	built := program(t)
 	dir, err := os.MkdirTemp("/tmp", "mbox-owner-") // t.TempDir lets nobody else in
 	if err != nil {
 		t.Fatal(err)

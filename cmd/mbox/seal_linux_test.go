@@ -16,10 +16,7 @@ import (
 // append_only from the beginning, whoever begins the second seals the first.
 func twoDays(t *testing.T, home, config string) *walk {
 	t.Helper()
-	bin, err := builtMbox()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := program(t)
 	w := &walk{T: t, bin: bin, home: home}
 	w.must(mailbox.Create(home, mailbox.Options{}))
 	box, err := mailbox.Open(t.Context(), home, mailbox.Options{Now: func() time.Time { return time.Now().Add(-24 * time.Hour) }})

@@ -26,10 +26,7 @@ func TestDelegationStorm(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Fatal("python3 is missing: the format checker cannot run")
 	}
-	bin, err := builtMbox()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := program(t)
 	s := &treeStorm{
 		random: rand.New(rand.NewPCG(seedOf(t), 4)), over: make(chan struct{}),
 		sweepHome: sweepHome{T: t, bin: bin, home: filepath.Join(diskDir(t), "home")},

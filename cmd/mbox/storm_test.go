@@ -137,10 +137,7 @@ func TestStorm(t *testing.T) {
 
 func newCrowd(t *testing.T) *crowd {
 	t.Helper()
-	bin, err := builtMbox()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := program(t)
 	dir := diskDir(t) // a flush takes time there, so that a kill meets one
 	c := &crowd{
 		storm: &storm{
@@ -151,6 +148,7 @@ func newCrowd(t *testing.T) *crowd {
 		targets: map[*target]bool{}, kills: map[string]int{},
 		told: journal{sent: map[string]bool{}, completed: map[string]string{}, refused: map[string]string{}},
 	}
+	var err error
 	if c.journal, err = os.OpenFile(filepath.Join(dir, "journal"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 		t.Fatal(err)
 	}

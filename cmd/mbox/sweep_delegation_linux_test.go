@@ -42,10 +42,7 @@ var changingCalls = []string{"renameat2", "fdatasync", "pwrite64", "unlinkat", "
 // the root has ended once, with all that it waited for.
 func TestKillDelegation(t *testing.T) {
 	needSweeps(t)
-	bin, err := builtMbox()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := program(t)
 	for _, sc := range workerScenes {
 		t.Run(sc.name, func(t *testing.T) {
 			t.Parallel()

@@ -58,10 +58,7 @@ func smallDisk(t *testing.T) (dir string) {
 // lost, and as soon as there is room the same home works on.
 func TestFullDisk(t *testing.T) {
 	needSweeps(t)
-	bin, err := builtMbox()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := program(t)
 	disk := smallDisk(t)
 	d := &fullDisk{
 		sweepHome: &sweepHome{T: t, bin: bin, home: filepath.Join(disk, "home")}, disk: disk, lint: newLinter(t),

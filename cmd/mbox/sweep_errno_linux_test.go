@@ -33,10 +33,7 @@ var sweepErrors = []struct {
 // after an error. The short form takes points by a stride.
 func TestErrnoSweep(t *testing.T) {
 	needSweeps(t)
-	bin, err := builtMbox()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := program(t)
 	sweep := &errnoSweep{seed: seedOf(t), bin: bin}
 	t.Cleanup(func() {
 		t.Logf("%d errors: exit code 0 %d times, 74 %d times, 76 %d times; read-only %d times; %d calls came late", sweep.points.Load(),
@@ -237,10 +234,7 @@ func (e *errnoRun) doneAtLast(h *sweepHome) error {
 // its id would be lost, and with it the beginning of the ledger's chain.
 func TestInitTakesNoIDAway(t *testing.T) {
 	needSweeps(t)
-	bin, err := builtMbox()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := program(t)
 	h := &sweepHome{T: t, bin: bin, home: filepath.Join(fastDir(t), "home")}
 	h.must("init")
 	before, err := os.ReadFile(h.Path(".mbox", "VERSION"))
@@ -260,10 +254,7 @@ func TestInitTakesNoIDAway(t *testing.T) {
 // it was the ledger's the mailbox is read-only.
 func TestInterruptedFlush(t *testing.T) {
 	needSweeps(t)
-	bin, err := builtMbox()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := program(t)
 	for name, c := range map[string]struct {
 		inject   string
 		args     []string

@@ -17,10 +17,7 @@ import (
 // left. The short form takes points by a stride.
 func TestKillSweep(t *testing.T) {
 	needSweeps(t)
-	bin, err := builtMbox()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := program(t)
 	sweep := &killSweep{seed: seedOf(t), bin: bin}
 	t.Cleanup(func() {
 		first, second := sweep.first.Load(), sweep.second.Load()

@@ -29,10 +29,7 @@ type mind struct {
 // for quick tests; more of it comes behind, and may begin with plain keys.
 func newMind(t *testing.T, server *ollamatest.Server, url, config string) *mind {
 	t.Helper()
-	bin, err := builtMbox()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := program(t)
 	m := &mind{storm: &storm{T: t, bin: bin, dir: t.TempDir()}, server: server}
 	m.home = filepath.Join(m.dir, "home")
 	m.must("init", "--sync", "none")
