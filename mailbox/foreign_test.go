@@ -2089,7 +2089,7 @@ var interposed = []string{"admit", "claim", "progress", "complete", "fail", "rel
 // was acknowledged stands in the ledger, and after an operator has said what
 // counts the home passes the checker.
 func TestStrangerBetweenWrites(t *testing.T) {
-	stride := amount(11, 3, 1)
+	stride := amount(11, 5, 1)
 	n := 0
 	for _, sc := range scenes {
 		if !slices.Contains(interposed, sc.name) {

@@ -152,7 +152,7 @@ func TestThinkingRandom(t *testing.T) {
 	before := o.untouchable()
 
 	tasks := map[string]mailbox.ID{}
-	for i := range sized(20, 200, 2000) {
+	for i := range sized(20, 100, 2000) {
 		title := fmt.Sprintf("number-%d", i)
 		tasks[title] = o.send(names[i%len(names)], title)
 	}
