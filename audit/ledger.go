@@ -492,10 +492,8 @@ func (l *Ledger) putBehind(torn int64, closing []byte, e Entry, now time.Time, p
 // stillHeld tells, under the ledger's lock, whether the files of that one and of
 // the others are still those that are held.
 func (l *Ledger) stillHeld(others []*durable.LockFile) error {
-	for _, lock := range append(others, l.gate) {
-		if err := lock.Check(); err != nil {
-			return fmt.Errorf("%w: %w", ErrUnwritten, err)
-		}
+	if err := durable.StillHeld(append(others, l.gate)...); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnwritten, err)
 	}
 	return nil
 }

@@ -49,6 +49,17 @@ func (b *Box) lose(t *testing.T, gone func(lock string) bool) {
 	must(t, err)
 }
 
+// heldTwice is a claim of the task x, and the same in another process.
+func (b *Box) heldTwice(t *testing.T) (c, held *Claim) {
+	t.Helper()
+	sent(t, b, "x")
+	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
+	must(t, err)
+	held, err = opened(t, b.home, b.o).Held(t.Context(), "x", c.Token())
+	must(t, err)
+	return c, held
+}
+
 func only(locks ...string) func(string) bool {
 	return func(lock string) bool { return slices.Contains(locks, lock) }
 }
@@ -75,13 +86,8 @@ func TestOneTruth(t *testing.T) {
 			}
 			t.Run(name+", "+which, func(t *testing.T) {
 				b := newBox(t, Options{})
-				sent(t, b, "x")
-				c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
-				must(t, err)
-				other := opened(t, b.home, b.o)
-				held, err := other.Held(t.Context(), "x", c.Token())
-				must(t, err)
-				err = stoppedAt(t, at.op, at.path, func() error { return c.Complete(t.Context(), Result{Output: []byte(`"the stopped"`)}) }, func() {
+				c, held := b.heldTwice(t)
+				err := stoppedAt(t, at.op, at.path, func() error { return c.Complete(t.Context(), Result{Output: []byte(`"the stopped"`)}) }, func() {
 					b.lose(t, gone)
 					must(t, held.Complete(t.Context(), Result{Output: []byte(`"the other"`)}))
 				})
@@ -197,18 +203,13 @@ func TestStoppedBehindTheLine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			clock := newClock()
 			b := newBox(t, clock.options())
-			sent(t, b, "x")
-			c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
-			must(t, err)
-			other := opened(t, b.home, b.o)
-			held, err := other.Held(t.Context(), "x", c.Token())
-			must(t, err)
+			c, held := b.heldTwice(t)
 			said := 0
-			err = stoppedAt(t, durable.OpExchange, "in-progress/x.json", func() error { return c.Progress(t.Context(), Progress{}) }, func() {
+			err := stoppedAt(t, durable.OpExchange, "in-progress/x.json", func() error { return c.Progress(t.Context(), Progress{}) }, func() {
 				b.lose(t, only(shardName(shardOf("x"))))
 				clock.turn(2 * time.Second)
 				must(t, move(held))
-				said = len(lines(t, other, ""))
+				said = len(lines(t, held.box, ""))
 			})
 			if err == nil {
 				t.Error("it was acknowledged")
@@ -226,12 +227,7 @@ func TestStoppedBehindTheLine(t *testing.T) {
 // those that the completion of the other names.
 func TestOvertakenArtifacts(t *testing.T) {
 	b := newBox(t, Options{})
-	sent(t, b, "x")
-	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
-	must(t, err)
-	other := opened(t, b.home, b.o)
-	held, err := other.Held(t.Context(), "x", c.Token())
-	must(t, err)
+	c, held := b.heldTwice(t)
 	complete := func(c *Claim, text string) error {
 		path := filepath.Join(t.TempDir(), "out.txt")
 		must(t, put(path, text))
@@ -239,7 +235,7 @@ func TestOvertakenArtifacts(t *testing.T) {
 		must(t, err)
 		return c.Complete(t.Context(), Result{})
 	}
-	err = stoppedAt(t, durable.OpWriteAt, "locks/shard-", func() error { return complete(c, "the stopped") }, func() {
+	err := stoppedAt(t, durable.OpWriteAt, "locks/shard-", func() error { return complete(c, "the stopped") }, func() {
 		b.lose(t, only(shardName(shardOf("x"))))
 		must(t, complete(held, "the other"))
 	})

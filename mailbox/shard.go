@@ -270,12 +270,7 @@ func (s *shard) clean() error {
 // stillHeld tells whether the lock files are still those that are held. say asks
 // that as well, at the right moment for a line.
 func (s *shard) stillHeld() error {
-	for _, lock := range s.locks {
-		if err := lock.Check(); err != nil {
-			return lockError(err)
-		}
-	}
-	return nil
+	return lockError(durable.StillHeld(s.locks...))
 }
 
 func (s *shard) unlock() { s.lock.Unlock() }

@@ -79,7 +79,7 @@ func (c *copies) bind(ctx context.Context, env *Env, project *types.Project) (*t
 		if err != nil {
 			return nil, err
 		}
-		at[filepath.Clean(used.path)], left = filepath.Join(c.path, name), left[1:]
+		at[used.path], left = filepath.Join(c.path, name), left[1:]
 	}
 	if len(left) > 0 {
 		return nil, changed(composeFile)
@@ -135,21 +135,12 @@ func (c *copies) make(name string) (*os.Root, error) {
 // clear removes the copies that are not used any more. One that cannot be removed
 // is tried again by the next deployment.
 func (c *copies) clear() {
-	for _, name := range names(c.root) {
-		if name != copiesLock && !slices.Contains(c.kept, name) {
+	all, _ := fs.ReadDir(c.root.FS(), ".")
+	for _, e := range all {
+		if name := e.Name(); name != copiesLock && !slices.Contains(c.kept, name) {
 			_ = durable.RemoveIn(c.root, name)
 		}
 	}
-}
-
-func names(dir *os.Root) []string {
-	d, err := dir.Open(".")
-	if err != nil {
-		return nil
-	}
-	defer d.Close()
-	all, _ := d.Readdirnames(-1)
-	return all
 }
 
 // moved is the project with folders in other places, by their paths.

@@ -87,7 +87,7 @@ func (h hostPath) open(p *policy.Policy) (*os.Root, error) {
 	if file, err := p.Write(composeFile); err != nil || place.Root != file.Root {
 		return nil, denied("compose_mount", h.path, "it is not below the workspace")
 	}
-	if place.Rel != filepath.Clean(h.path) {
+	if place.Rel != h.path {
 		return nil, throughLink(h.path)
 	}
 	dir, name, err := enter(place)

@@ -186,7 +186,7 @@ type hostPath struct {
 	readOnly bool
 }
 
-// hostPaths are those of a file, each once, in the order of their names. What is
+// hostPaths are those of a file, clean, each once, in the order of their names. What is
 // read only is bound by an approval.
 func hostPaths(project *types.Project) (paths []hostPath) {
 	for _, name := range project.ServiceNames() {

@@ -24,8 +24,6 @@ type approveOptions struct {
 	json   bool
 }
 
-var hexHash = regexp.MustCompile(`^(sha256:)?[0-9a-f]{64}$`)
-
 func approveVerb() *verb {
 	o := approveOptions{valid: length{Duration: Duration(approvalLasts)}}
 	return &verb{
@@ -71,7 +69,7 @@ approve, as it could write the files themselves: only a sandbox keeps it from th
 			if o.valid.Duration <= 0 {
 				return usagef("mbox approve "+quoteWord(args[0])+" --for 1h", "--for %s: an approval has to last", span(time.Duration(o.valid.Duration)))
 			}
-			if o.sha256 != "" && !hexHash.MatchString(o.sha256) {
+			if ok, _ := regexp.MatchString(`^(sha256:)?[0-9a-f]{64}$`, o.sha256); o.sha256 != "" && !ok {
 				return usagef("mbox why "+quoteWord(args[0]), "--sha256 %s: want 64 hexadecimal digits", clean(o.sha256, 80))
 			}
 			return s.tidied(ctx, func(box *mailbox.Box) error { return o.run(ctx, s, box, mailbox.ID(args[0])) })

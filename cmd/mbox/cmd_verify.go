@@ -70,7 +70,7 @@ func nextStep(home string, r mailbox.VerifyReport) string {
 	private := strings.HasPrefix(f.File, ".mbox/")
 	switch {
 	case errors.Is(audit.CheckWritable(home), audit.ErrDamaged):
-		return wayOutOf(home) // the rest may follow from that
+		return wayOut // the rest may follow from that
 	case r.Gone != "":
 		_, hint := judge(mailbox.ErrGone)
 		return hint

@@ -80,8 +80,12 @@ func (e *unwell) Error() string { return e.summary }
 // wayOut is the hint of a damaged ledger.
 const wayOut = "bring audit/ back from a backup, then mbox recover --after-io-error; without a backup, mbox recover --forget-ledger goes on with the tasks as they lie; mbox help damage tells what that costs"
 
-// wayOutOf is wayOut, but for a home whose ledger and VERSION are of two mailboxes.
-func wayOutOf(home string) string {
+// wayOut is that hint, but for a home whose ledger and VERSION are of two mailboxes.
+func (s *session) wayOut() string {
+	home, err := s.homeDir()
+	if err != nil {
+		return wayOut
+	}
 	b, err := mailbox.Look(home, mailbox.Options{})
 	if err != nil {
 		return wayOut
@@ -227,8 +231,8 @@ func (s *session) report(err error) int {
 	} else if way := s.wayFree(err); way != "" && code != exitCommitted {
 		hint = way
 	}
-	if home, failed := s.homeDir(); hint == wayOut && failed == nil {
-		hint = wayOutOf(home)
+	if hint == wayOut {
+		hint = s.wayOut()
 	}
 	if err == nil {
 		return code

@@ -193,3 +193,13 @@ func (l *LockFile) named() error {
 	}
 	return nil
 }
+
+// StillHeld is Check of several locks: the first error.
+func StillHeld(locks ...*LockFile) error {
+	for _, l := range locks {
+		if err := l.Check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
