@@ -250,6 +250,10 @@ func (sc *sweepScene) prepare(t *testing.T, bin, dir string) (*sweepHome, promis
 		return h, nil
 	}
 	h.must("init", "--sync", "standard")
+	// A scene's claim must outlive its sweep, however slow the machine is.
+	if err := os.WriteFile(h.Path("mbox.toml"), []byte("lease = \"7d\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	var j promises
 	for _, line := range sc.before {
 		h.said = strings.TrimSpace(h.must(line...).out)
