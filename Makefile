@@ -54,6 +54,7 @@ lint: ## go vet, staticcheck, gofumpt and the table of imports
 	$(TOOL) staticcheck ./... $(OWN)
 	@unformatted=$$($(TOOL) gofumpt -l .) && test -z "$$unformatted" || \
 		{ echo "gofumpt would change:" $$unformatted; exit 1; }
+	cd examples/peers && $(GO) list -m all >/dev/null
 	$(GO) test -count=1 -run House ./cmd/mbox
 
 cross: ## build and vet for linux and darwin, amd64 and arm64

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -14,9 +15,9 @@ import (
 // passes the task to a worker and waits until the worker has completed it; what
 // asynq writes then overlaps with the worker's next task, and drain waits for
 // the last of it. That favours asynq.
-func asynqPeer() *peer {
-	return &peer{
-		name: "asynq", base: "mbox", missing: needRedis,
+func asynqPeer(name, base string, processes bool) *peer {
+	p := &peer{
+		name: name, base: base, missing: needRedis, processes: processes,
 		what:   "hibiken/asynq v0.26 on redis, appendfsync always; done tasks are deleted",
 		create: func(string) error { return nil },
 		open: func(ctx context.Context, dir string, workers int) (queue, error) {
@@ -24,15 +25,30 @@ func asynqPeer() *peer {
 			if err != nil {
 				return nil, err
 			}
-			return startAsynq(s, workers)
+			return newAsynq(s, workers), nil
 		},
 	}
+	if processes {
+		p.what = "the same on one redis, with a client or a server of asynq in each process"
+		p.serve = func(ctx context.Context, dir string, workers int) (func() error, error) {
+			s, err := startRedis(ctx, dir, workers)
+			if err != nil {
+				return nil, err
+			}
+			return s.stop, nil
+		}
+		p.open = func(_ context.Context, dir string, workers int) (queue, error) {
+			return newAsynq(dialRedis(dir, workers), workers), nil
+		}
+	}
+	return p
 }
 
 type asynqQueue struct {
 	redis  *redisServer
 	client *asynq.Client
 	server *asynq.Server
+	start  func() error // starts the server, with the first claim: who only sends needs none
 	look   *asynq.Inspector
 	jobs   chan *asynqJob
 }
@@ -43,14 +59,15 @@ type asynqJob struct {
 	done chan struct{}
 }
 
-func startAsynq(s *redisServer, workers int) (*asynqQueue, error) {
+func newAsynq(s *redisServer, workers int) *asynqQueue {
 	at := asynq.RedisClientOpt{Network: "unix", Addr: s.socket, PoolSize: workers + 4}
 	q := &asynqQueue{redis: s, client: asynq.NewClient(at), look: asynq.NewInspector(at), jobs: make(chan *asynqJob)}
 	q.server = asynq.NewServer(at, asynq.Config{
 		Concurrency: workers, LogLevel: asynq.FatalLevel,
 		TaskCheckInterval: pause, // the pause of every other peer's worker that finds nothing
 	})
-	return q, q.server.Start(asynq.HandlerFunc(q.handle))
+	q.start = sync.OnceValue(func() error { return q.server.Start(asynq.HandlerFunc(q.handle)) })
+	return q
 }
 
 func (q *asynqQueue) handle(ctx context.Context, t *asynq.Task) error {
@@ -108,7 +125,12 @@ func (w asynqWorker) submit(ctx context.Context, body []byte) error {
 }
 
 func (w asynqWorker) claim(ctx context.Context) (job, error) {
+	if err := w.q.start(); err != nil {
+		return job{}, err
+	}
 	select {
+	case <-time.After(time.Second):
+		return job{}, errEmpty
 	case j := <-w.q.jobs:
 		return job{body: j.body, handle: j}, nil
 	case <-ctx.Done():

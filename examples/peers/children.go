@@ -9,22 +9,27 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
 
-// childEnv makes this program a child: one worker of a lap. It says "ready" when
-// it has opened the queue, begins when its standard input ends, and prints its
-// score.
+// childEnv makes this program a child: a producer or a worker of a lap. It says
+// "ready" when it has opened the queue, begins with the first line of its standard
+// input, and prints its score. A producer ends when its time is over, a worker
+// when its standard input has ended and it finds nothing any more.
 const childEnv = "PEERS_CHILD"
 
 // order is what a child is told.
 type order struct {
-	Peer   string
-	Dir    string
-	Worker int
-	Time   time.Duration
-	Tasks  int64
+	Peer    string
+	Dir     string
+	Worker  int
+	Workers int // how many there are
+	Sends   bool
+	Time    time.Duration
+	Tasks   int64
 }
 
 // child runs this process as a child if it is one.
@@ -47,51 +52,122 @@ func child() (is bool, err error) {
 
 func (o *order) obey(p *peer) (err error) {
 	ctx := context.Background()
-	q, err := p.open(ctx, o.Dir, 1)
+	q, err := p.open(ctx, o.Dir, o.Workers)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, q.close()) }()
-	fmt.Println("ready")
-	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
+	w, err := q.worker(ctx, o.Worker)
+	if err != nil {
 		return err
 	}
-	l := &lap{peer: p, dir: o.Dir, workers: 1, first: o.Worker, time: o.Time, tasks: o.Tasks}
-	s, err := l.race(ctx, q, 1)
-	if err != nil {
+	fmt.Println("ready")
+	in := bufio.NewReader(os.Stdin)
+	if _, err := in.ReadString('\n'); err != nil {
+		return err
+	}
+	r := &runner{lap: &lap{tasks: o.Tasks, first: o.Worker}, deadline: time.Now().Add(o.Time)}
+	s := new(score)
+	if o.Sends {
+		err = r.produce(ctx, w, s)
+	} else {
+		err = consume(ctx, w, s, in)
+	}
+	if err == nil && !o.Sends {
+		err = q.drain(ctx)
+	}
+	if err = errors.Join(err, w.close()); err != nil {
 		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode(s)
 }
 
-// children is the lap with a process for each worker.
+func (r *runner) produce(ctx context.Context, w worker, s *score) error {
+	for n := 0; r.more(); n++ {
+		body := newBody(r.first, n)
+		if err := w.submit(ctx, body); err != nil {
+			return fmt.Errorf("submit: %w", err)
+		}
+		s.Sent = append(s.Sent, serialOf(body))
+	}
+	return nil
+}
+
+// consume works until nothing more will come, which the end of in says, and
+// nothing is left.
+func consume(ctx context.Context, w worker, s *score, in io.Reader) error {
+	begun := time.Now()
+	var sent atomic.Bool
+	go func() {
+		_, _ = io.Copy(io.Discard, in)
+		sent.Store(true)
+	}()
+	for {
+		last := sent.Load()
+		j, err := w.claim(ctx)
+		if errors.Is(err, errEmpty) {
+			if last {
+				return nil
+			}
+			s.Empties++
+			time.Sleep(pause)
+			continue
+		}
+		if err == nil {
+			err = w.complete(ctx, j)
+		}
+		if err != nil {
+			return err
+		}
+		s.Done = append(s.Done, serialOf(j.body))
+		s.Took = time.Since(begun)
+	}
+}
+
+// children is the lap with so many processes that send and as many that work.
 func (l *lap) children(ctx context.Context) (*score, tally, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var all []*childProcess
-	for i := range l.workers {
-		c, err := l.begin(ctx, i)
+	if l.peer.serve != nil {
+		stop, err := l.peer.serve(ctx, l.dir, l.workers)
+		if err != nil {
+			return nil, tally{}, err
+		}
+		defer stop()
+	}
+	var producers, workers []*childProcess
+	for i := range 2 * l.workers {
+		sends := i < l.workers
+		c, err := l.begin(ctx, i%l.workers, sends)
 		if err != nil {
 			return nil, tally{}, err
 		}
 		defer c.kill()
-		all = append(all, c)
+		if sends {
+			producers = append(producers, c)
+		} else {
+			workers = append(workers, c)
+		}
 	}
-	for _, c := range all {
+	for _, c := range slices.Concat(producers, workers) {
 		if err := c.ready(); err != nil {
 			return nil, tally{}, err
 		}
 	}
-	for _, c := range all {
-		c.in.Close()
-	}
 	s := new(score)
-	for _, c := range all {
-		one, err := c.end()
-		if err != nil {
+	for _, c := range slices.Concat(workers, producers) {
+		if _, err := io.WriteString(c.in, "go\n"); err != nil {
 			return nil, tally{}, err
 		}
-		s.add(one)
+	}
+	if err := s.end(producers); err != nil {
+		return nil, tally{}, err
+	}
+	for _, c := range workers {
+		c.in.Close()
+	}
+	if err := s.end(workers); err != nil {
+		return nil, tally{}, err
 	}
 	q, err := l.peer.open(ctx, l.dir, 1)
 	if err != nil {
@@ -103,16 +179,16 @@ func (l *lap) children(ctx context.Context) (*score, tally, error) {
 
 type childProcess struct {
 	cmd *exec.Cmd
-	in  io.Closer
+	in  io.WriteCloser
 	out *bufio.Reader
 }
 
-func (l *lap) begin(ctx context.Context, i int) (*childProcess, error) {
+func (l *lap) begin(ctx context.Context, i int, sends bool) (*childProcess, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	o := order{Peer: l.peer.name, Dir: l.dir, Worker: i, Time: l.time, Tasks: share(l.tasks, l.workers, i)}
+	o := order{Peer: l.peer.name, Dir: l.dir, Worker: i, Workers: l.workers, Sends: sends, Time: l.time, Tasks: share(l.tasks, l.workers, i)}
 	text, err := json.Marshal(o)
 	if err != nil {
 		return nil, err
@@ -149,12 +225,19 @@ func (c *childProcess) ready() error {
 	return nil
 }
 
-func (c *childProcess) end() (*score, error) {
-	s := new(score)
-	if err := json.NewDecoder(c.out).Decode(s); err != nil {
-		return nil, fmt.Errorf("a worker process has failed: %w", err)
+// end waits for the children and adds what they did.
+func (s *score) end(children []*childProcess) error {
+	for _, c := range children {
+		var one score
+		if err := json.NewDecoder(c.out).Decode(&one); err != nil {
+			return fmt.Errorf("a process has failed: %w", err)
+		}
+		if err := c.cmd.Wait(); err != nil {
+			return err
+		}
+		s.add(&one)
 	}
-	return s, c.cmd.Wait()
+	return nil
 }
 
 // kill ends a child that is still there; after end it does nothing.

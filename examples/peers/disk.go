@@ -1,15 +1,81 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// The disks that a run works on.
+const (
+	journaled = "journaled" // what people have
+	own       = "own"       // what the folder lies on
+)
+
+// disk is where the peers work.
+type disk struct {
+	Name       string  `json:"name"`
+	FileSystem string  `json:"file_system"`
+	Probes     []probe `json:"probes"`
+
+	dir   string
+	image string // of a loop device; "" for the folder itself
+}
+
+// errNoDisk says that a disk cannot be had here.
+var errNoDisk = errors.New("cannot be made here")
+
+// imageSize is what a loop device shows; the image takes what is written.
+const imageSize = 8 << 30
+
+// mount makes the disk available below root.
+func (o *options) mount(ctx context.Context, name, root string) (*disk, error) {
+	d := &disk{Name: name, dir: filepath.Join(root, name)}
+	if err := os.Mkdir(d.dir, 0o700); err != nil || name == own {
+		return d, err
+	}
+	d.image = filepath.Join(root, name+".img")
+	f, err := os.Create(d.image)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(f.Truncate(imageSize), f.Close()); err != nil {
+		return nil, err
+	}
+	for _, argv := range [][]string{{"mkfs.ext4", "-q", d.image}, {"mount", "-o", "loop", d.image, d.dir}} {
+		if text, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("%w: %s: %w: %s", errNoDisk, argv[0], err, strings.TrimSpace(string(text)))
+		}
+	}
+	return d, nil
+}
+
+func (d *disk) unmount() error {
+	if d.image == "" {
+		return nil
+	}
+	if text, err := exec.Command("umount", d.dir).CombinedOutput(); err != nil {
+		return fmt.Errorf("umount: %w: %s", err, strings.TrimSpace(string(text)))
+	}
+	return os.Remove(d.image)
+}
+
+func (d *disk) print(w io.Writer) {
+	fmt.Fprintf(w, "\n%-60s %8s %10s %9s %9s\n", "disk: "+d.Name+", "+d.FileSystem, "writers", "a second", "p50 ms", "p99 ms")
+	for _, p := range d.Probes {
+		fmt.Fprintf(w, "%-60s %8d %10.0f %9.2f %9.2f\n", p.What, p.Writers, p.Rate, p.P50, p.P99)
+	}
+}
 
 // probe is what the disk gives, measured in the same run.
 type probe struct {

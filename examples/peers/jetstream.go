@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -11,26 +13,45 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// jetstreamPeer is a nats-server in this process with a work-queue stream in
-// files. Every message is flushed before it is acknowledged (sync always; the
+// jetstreamPeer is a nats-server with a work-queue stream in files, in this
+// process, or on a loopback port for the processes of a lap. Every message is flushed before it is acknowledged (sync always; the
 // default is every two minutes). Each worker has a connection of its own within
 // the process, publishes and waits, fetches one, and acknowledges with
 // DoubleAck, which waits for the server. To complete is to delete the message;
 // no result is kept.
-func jetstreamPeer() *peer {
-	return &peer{
-		name: "jetstream", base: "mbox",
+func jetstreamPeer(name, base string, processes bool) *peer {
+	p := &peer{
+		name: name, base: base, processes: processes,
 		what:   "nats-server " + server.VERSION + " in process, file stream, work queue, sync always; acknowledged messages are deleted",
 		create: func(string) error { return nil },
 		open: func(ctx context.Context, dir string, workers int) (queue, error) {
-			q := &jetstreamQueue{}
-			if err := q.start(ctx, dir, workers); err != nil {
-				return nil, errors.Join(err, q.close())
-			}
-			return q, nil
+			return startJetstream(ctx, dir, workers, false)
 		},
 	}
+	if processes {
+		p.what = "the same as one server, with a connection from each process"
+		p.serve = func(ctx context.Context, dir string, workers int) (func() error, error) {
+			q, err := startJetstream(ctx, dir, workers, true)
+			if err != nil {
+				return nil, err
+			}
+			return q.close, os.WriteFile(filepath.Join(dir, addressFile), []byte(q.server.ClientURL()), 0o600)
+		}
+		p.open = func(_ context.Context, dir string, _ int) (queue, error) {
+			url, err := os.ReadFile(filepath.Join(dir, addressFile))
+			if err != nil {
+				return nil, err
+			}
+			q := &jetstreamQueue{url: string(url)}
+			q.conn, q.js, err = q.connect()
+			return q, err
+		}
+	}
+	return p
 }
+
+// addressFile is where a server says how it is reached.
+const addressFile = "address"
 
 const (
 	streamName   = "JOBS"
@@ -39,15 +60,25 @@ const (
 )
 
 type jetstreamQueue struct {
-	server *server.Server
+	server *server.Server // nil in a process that is but a client
+	url    string         // of the server then
 	conn   *nats.Conn
 	js     jetstream.JetStream
 }
 
-func (q *jetstreamQueue) start(ctx context.Context, dir string, workers int) error {
+func startJetstream(ctx context.Context, dir string, workers int, listen bool) (*jetstreamQueue, error) {
+	q := &jetstreamQueue{}
+	if err := q.start(ctx, dir, workers, listen); err != nil {
+		return nil, errors.Join(err, q.close())
+	}
+	return q, nil
+}
+
+func (q *jetstreamQueue) start(ctx context.Context, dir string, workers int, listen bool) error {
 	var err error
 	q.server, err = server.NewServer(&server.Options{
-		DontListen: true, NoLog: true, NoSigs: true, JetStream: true, StoreDir: dir, SyncAlways: true,
+		DontListen: !listen, Host: "127.0.0.1", Port: server.RANDOM_PORT,
+		NoLog: true, NoSigs: true, JetStream: true, StoreDir: dir, SyncAlways: true,
 	})
 	if err != nil {
 		return err
@@ -72,7 +103,12 @@ func (q *jetstreamQueue) start(ctx context.Context, dir string, workers int) err
 }
 
 func (q *jetstreamQueue) connect() (*nats.Conn, jetstream.JetStream, error) {
-	conn, err := nats.Connect("", nats.InProcessServer(q.server))
+	conn, err := nats.Connect(q.url, func(o *nats.Options) error {
+		if q.server != nil {
+			return nats.InProcessServer(q.server)(o)
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -19,8 +19,9 @@ const (
 	pause      = 200 * time.Microsecond
 )
 
-// A lap is one peer at work: every worker submits a task, claims one (its own or
-// another's) and completes it, over and over.
+// A lap is one peer at work. Goroutines: every worker submits a task, claims one
+// (its own or another's) and completes it, over and over. Processes: half of
+// them submit, the others claim and complete.
 type lap struct {
 	peer    *peer
 	dir     string        // an empty folder
@@ -35,7 +36,7 @@ type score struct {
 	Sent    []string      // the serials that were acknowledged
 	Done    []string      // the serials whose completion was acknowledged
 	Took    time.Duration // from the first submit to the last completion
-	CPU     time.Duration // of all processes that took part, servers and setting up included
+	used                  // by all processes that took part, servers and setting up included
 	Empties int64         // claims that found nothing
 }
 
@@ -50,7 +51,7 @@ var errStuck = fmt.Errorf("still at work %v after the end: a task is lost", pati
 // run runs the lap and checks its end: whatever was acknowledged as sent was
 // completed exactly once, and the peer says the same of itself.
 func (l *lap) run(ctx context.Context) (*score, error) {
-	begun := cpuTime()
+	begun := usage()
 	if err := l.peer.create(l.dir); err != nil {
 		return nil, err
 	}
@@ -67,20 +68,27 @@ func (l *lap) run(ctx context.Context) (*score, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.CPU = cpuTime() - begun
+	end := usage()
+	s.used = used{end.CPU - begun.CPU, end.Switches - begun.Switches}
 	return s, nil
 }
 
-// cpuTime is what this process and its ended children have used.
-func cpuTime() time.Duration {
-	var sum int64
+// used is what work has taken of the machine.
+type used struct {
+	CPU      time.Duration
+	Switches int64 // voluntary context switches
+}
+
+// usage is what this process and its ended children have used.
+func usage() (u used) {
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
 		var r syscall.Rusage
 		if syscall.Getrusage(who, &r) == nil {
-			sum += r.Utime.Nano() + r.Stime.Nano()
+			u.CPU += time.Duration(r.Utime.Nano() + r.Stime.Nano())
+			u.Switches += int64(r.Nvcsw)
 		}
 	}
-	return time.Duration(sum)
+	return u
 }
 
 func (l *lap) goroutines(ctx context.Context) (s *score, t tally, err error) {

@@ -1,10 +1,11 @@
 // Command peers runs the same work through mbox and through other durable
 // queues, on one disk, in one run, and prints how they compare.
 //
-//	go run . [-workers 1,4,16,64] [-seconds 2] [-rounds 3] [-only mbox,goqite] [-dir DIR] [-json]
+//	go run . [-workers 1,4,16] [-seconds 2] [-rounds 3] [-only mbox,goqite] [-disks journaled,own] [-dir DIR] [-json]
 //
-// The work: each worker submits a task of 1.5 KB, claims one and completes it,
-// over and over. Every step is on the disk before the next. All peers of one
+// The work: tasks of 1.5 KB are submitted, claimed and completed, by goroutines
+// that do all three, or by as many processes that submit as processes that claim
+// and complete. Every step is on the disk before the next. All peers of one
 // number of workers take short turns, in an order that rotates, so that what
 // else the machine does falls on all of them; a rate is the median of the
 // rounds, a ratio the median of the ratios within each round. A peer that loses
@@ -25,6 +26,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"mbox/mailbox/durable"
 )
 
 func main() {
@@ -46,6 +49,7 @@ type options struct {
 	seconds float64
 	rounds  int
 	only    []string
+	disks   []string
 	dir     string
 	json    bool
 }
@@ -53,8 +57,9 @@ type options struct {
 func parse(args []string) (*options, error) {
 	o := new(options)
 	f := flag.NewFlagSet("peers", flag.ExitOnError)
-	workers := f.String("workers", "1,4,16,64", "numbers of workers")
+	workers := f.String("workers", "1,4,16", "numbers of workers")
 	only := f.String("only", "", "the peers to run, by name, all if empty: "+strings.Join(names(peers()), ","))
+	disks := f.String("disks", journaled+","+own, "where to work: "+journaled+", on a new ext4 with a journal on a loop device, where that may be made; "+own+", in the folder")
 	f.Float64Var(&o.seconds, "seconds", 2, "how long each peer works in each round")
 	f.IntVar(&o.rounds, "rounds", 3, "how many rounds")
 	f.StringVar(&o.dir, "dir", "", "where to work, on a real disk; a temporary folder if empty")
@@ -74,6 +79,12 @@ func parse(args []string) (*options, error) {
 	}
 	if *only != "" {
 		o.only = strings.Split(*only, ",")
+	}
+	o.disks = strings.Split(*disks, ",")
+	for _, d := range o.disks {
+		if d != journaled && d != own {
+			return nil, fmt.Errorf("-disks: %q is neither %s nor %s", d, journaled, own)
+		}
 	}
 	if o.rounds < 1 || o.seconds <= 0 {
 		return nil, errors.New("-rounds and -seconds: more than 0")
@@ -126,27 +137,53 @@ func run(ctx context.Context, args []string) error {
 	}
 	defer os.RemoveAll(root)
 	r := &report{LeftOut: out, Seconds: o.seconds, Rounds: o.rounds}
-	if err := r.machine(root); err != nil {
-		return err
-	}
-	if r.Disk, err = probeDisk(root, time.Duration(o.seconds/4*float64(time.Second))); err != nil {
-		return err
-	}
+	r.machine()
 	if !o.json {
 		r.printHead(os.Stdout, chosen)
 	}
-	for _, workers := range o.workers {
-		rows, err := compare(ctx, o, root, chosen, workers)
+	for _, name := range o.disks {
+		d, err := o.mount(ctx, name, root)
+		if err == nil {
+			r.Disks = append(r.Disks, d)
+			err = errors.Join(r.measure(ctx, o, d, chosen), d.unmount())
+		}
+		if errors.Is(err, errNoDisk) {
+			fmt.Fprintf(os.Stderr, "peers: LEFT OUT: the disk %s: %v\n", name, err)
+			continue
+		}
 		if err != nil {
 			return err
+		}
+	}
+	if o.json {
+		return json.NewEncoder(os.Stdout).Encode(r)
+	}
+	return nil
+}
+
+// measure runs everything on one disk.
+func (r *report) measure(ctx context.Context, o *options, d *disk, chosen []*peer) (err error) {
+	if d.FileSystem, _, err = durable.FileSystem(d.dir); err != nil {
+		return err
+	}
+	if d.Probes, err = probeDisk(d.dir, time.Duration(o.seconds/4*float64(time.Second))); err != nil {
+		return err
+	}
+	if !o.json {
+		d.print(os.Stdout)
+	}
+	for _, workers := range o.workers {
+		rows, err := compare(ctx, o, d.dir, chosen, workers)
+		if err != nil {
+			return err
+		}
+		for i := range rows {
+			rows[i].Disk = d.Name
 		}
 		r.Results = append(r.Results, rows...)
 		if !o.json {
 			printRows(os.Stdout, workers, rows)
 		}
-	}
-	if o.json {
-		return json.NewEncoder(os.Stdout).Encode(r)
 	}
 	return nil
 }

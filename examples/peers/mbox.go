@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -12,21 +13,10 @@ import (
 	"mbox/mailbox/durable"
 )
 
-// sharing says how the workers of one process open the mailbox.
-type sharing bool
-
-const (
-	shared  sharing = false // one Box for all of them
-	boxEach sharing = true
-)
-
-func mboxPeer(name string, s sharing, processes bool) *peer {
+func mboxPeer(name string, processes bool) *peer {
 	what := "package mailbox, sync standard, one Box"
-	switch {
-	case processes:
-		what = "package mailbox, sync standard, a process for each worker"
-	case s == boxEach:
-		what = "package mailbox, sync standard, a Box for each worker"
+	if processes {
+		what = "package mailbox, sync standard, a Box in each process"
 	}
 	base := "mbox"
 	if processes {
@@ -38,34 +28,21 @@ func mboxPeer(name string, s sharing, processes bool) *peer {
 			return mailbox.Create(filepath.Join(dir, "home"), mailbox.Options{Sync: durable.None})
 		},
 		open: func(ctx context.Context, dir string, _ int) (queue, error) {
-			q := &mboxQueue{home: filepath.Join(dir, "home"), each: s == boxEach}
-			var err error
-			q.box, err = mailbox.Open(ctx, q.home, mailbox.Options{})
-			return q, err
+			box, err := mailbox.Open(ctx, filepath.Join(dir, "home"), mailbox.Options{})
+			return mboxQueue{box}, err
 		},
 	}
 }
 
-type mboxQueue struct {
-	home string
-	each bool
-	box  *mailbox.Box
-}
+type mboxQueue struct{ box *mailbox.Box }
 
-func (q *mboxQueue) worker(ctx context.Context, _ int) (worker, error) {
-	if !q.each {
-		return &mboxWorker{box: q.box}, nil
-	}
-	b, err := mailbox.Open(ctx, q.home, mailbox.Options{})
-	return &mboxWorker{box: b, own: true}, err
-}
-
-func (q *mboxQueue) drain(context.Context) error { return nil }
+func (q mboxQueue) worker(context.Context, int) (worker, error) { return mboxWorker{q.box}, nil }
+func (q mboxQueue) drain(context.Context) error                 { return nil }
 
 // tally trusts mbox verify, and counts what lies where.
-func (q *mboxQueue) tally(ctx context.Context) (tally, error) {
+func (q mboxQueue) tally(ctx context.Context) (tally, error) {
 	var t tally
-	r, err := mailbox.Verify(ctx, q.home, mailbox.Options{}, mailbox.VerifyOptions{})
+	r, err := mailbox.Verify(ctx, q.box.Home(), mailbox.Options{}, mailbox.VerifyOptions{})
 	if err != nil {
 		return t, err
 	}
@@ -85,18 +62,15 @@ func (q *mboxQueue) tally(ctx context.Context) (tally, error) {
 	return t, nil
 }
 
-func (q *mboxQueue) close() error { return q.box.Close() }
+func (q mboxQueue) close() error { return q.box.Close() }
 
-type mboxWorker struct {
-	box *mailbox.Box
-	own bool
-}
+type mboxWorker struct{ box *mailbox.Box }
 
 const agent = "coder"
 
 // submit makes of the body a task whose file has about the body's size: the
 // serial is the title, and the description leaves room for the other fields.
-func (w *mboxWorker) submit(ctx context.Context, body []byte) error {
+func (w mboxWorker) submit(ctx context.Context, body []byte) error {
 	_, err := w.box.Submit(ctx, &mailbox.Task{
 		Task:       mailbox.Request{Title: serialOf(body), Description: string(body[serialSize : len(body)-mboxFields])},
 		Assignment: mailbox.Assignment{TargetAgent: agent},
@@ -107,9 +81,11 @@ func (w *mboxWorker) submit(ctx context.Context, body []byte) error {
 // mboxFields is what the other fields of a new task file take.
 const mboxFields = 600
 
-func (w *mboxWorker) claim(ctx context.Context) (job, error) {
-	c, err := w.box.Claim(ctx, mailbox.ClaimRequest{Agent: agent, Process: true})
-	if errors.Is(err, mailbox.ErrEmpty) {
+func (w mboxWorker) claim(ctx context.Context) (job, error) {
+	soon, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	c, err := w.box.Wait(soon, mailbox.ClaimRequest{Agent: agent, Process: true})
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return job{}, errEmpty
 	}
 	if err != nil {
@@ -118,14 +94,9 @@ func (w *mboxWorker) claim(ctx context.Context) (job, error) {
 	return job{body: []byte(c.Task.Task.Title + strings.Repeat("x", bodySize-serialSize)), handle: c}, nil
 }
 
-func (w *mboxWorker) complete(ctx context.Context, j job) error {
+func (w mboxWorker) complete(ctx context.Context, j job) error {
 	c := j.handle.(*mailbox.Claim)
 	return errors.Join(c.Complete(ctx, mailbox.Result{Output: jsontext.Value(`"done"`)}), c.Close())
 }
 
-func (w *mboxWorker) close() error {
-	if w.own {
-		return w.box.Close()
-	}
-	return nil
-}
+func (w mboxWorker) close() error { return nil }

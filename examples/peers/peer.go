@@ -18,8 +18,11 @@ type peer struct {
 	// processes says.
 	create func(dir string) error
 	open   func(ctx context.Context, dir string, workers int) (queue, error)
-	// processes: each worker is a process that opens the queue for itself.
+	// processes: so many processes send and as many work, and each opens the
+	// queue for itself.
 	processes bool
+	// serve starts the server that those processes share; nil where there is none.
+	serve func(ctx context.Context, dir string, workers int) (stop func() error, err error)
 }
 
 // A queue is an open peer. What it acknowledges is on the disk.
@@ -37,7 +40,7 @@ type queue interface {
 // acknowledged it.
 type worker interface {
 	submit(ctx context.Context, body []byte) error
-	claim(ctx context.Context) (job, error) // errEmpty where there is nothing now
+	claim(ctx context.Context) (job, error) // errEmpty where there is nothing now; it may wait for up to a second
 	complete(ctx context.Context, j job) error
 	close() error
 }
@@ -56,15 +59,16 @@ var errEmpty = errors.New("nothing to claim")
 // peers are all there are, mbox first.
 func peers() []*peer {
 	return []*peer{
-		mboxPeer("mbox", shared, false),
-		mboxPeer("mbox/boxes", boxEach, false),
+		mboxPeer("mbox", false),
 		maildirPeer("maildir", "mbox", false),
 		goqitePeer("goqite", "mbox", false),
-		jetstreamPeer(),
-		asynqPeer(),
+		jetstreamPeer("jetstream", "mbox", false),
+		asynqPeer("asynq", "mbox", false),
 		redisPeer(),
-		mboxPeer("mbox/processes", shared, true),
+		mboxPeer("mbox/processes", true),
 		maildirPeer("maildir/processes", "mbox/processes", true),
 		goqitePeer("goqite/processes", "mbox/processes", true),
+		jetstreamPeer("jetstream/processes", "mbox/processes", true),
+		asynqPeer("asynq/processes", "mbox/processes", true),
 	}
 }

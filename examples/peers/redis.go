@@ -41,7 +41,7 @@ func startRedis(ctx context.Context, dir string, workers int) (*redisServer, err
 	if err != nil {
 		return nil, err
 	}
-	s := &redisServer{socket: filepath.Join(dir, "redis.sock")}
+	s := dialRedis(dir, workers)
 	s.child = exec.Command(binary, "--port", "0", "--unixsocket", "redis.sock", "--dir", dir, "--save", "",
 		"--appendonly", "yes", "--appendfsync", "always", "--logfile", "redis.log", "--daemonize", "no")
 	s.child.Dir = dir
@@ -50,11 +50,19 @@ func startRedis(ctx context.Context, dir string, workers int) (*redisServer, err
 	if err := s.child.Start(); err != nil {
 		return nil, err
 	}
-	s.client = redis.NewClient(&redis.Options{Network: "unix", Addr: s.socket, PoolSize: workers + 4})
 	if err := s.ready(ctx); err != nil {
 		return nil, errors.Join(err, s.stop())
 	}
 	return s, nil
+}
+
+// dialRedis is a client of the redis in dir, which connects when it is used.
+func dialRedis(dir string, workers int) *redisServer {
+	socket := filepath.Join(dir, "redis.sock")
+	return &redisServer{
+		socket: socket,
+		client: redis.NewClient(&redis.Options{Network: "unix", Addr: socket, PoolSize: workers + 4}),
+	}
 }
 
 // ready waits until the server answers and has made its log.
@@ -77,6 +85,9 @@ func (s *redisServer) ready(ctx context.Context) error {
 
 func (s *redisServer) stop() error {
 	err := s.client.Close()
+	if s.child == nil {
+		return err // somebody else's
+	}
 	_ = s.child.Process.Signal(syscall.SIGTERM) // it may have ended by itself
 	return errors.Join(err, s.child.Wait())
 }

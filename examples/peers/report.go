@@ -7,21 +7,18 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-
-	"mbox/mailbox/durable"
 )
 
 // report is what --json prints.
 type report struct {
-	CPU        string    `json:"cpu"`
-	Cores      int       `json:"cores"`
-	Go         string    `json:"go"`
-	FileSystem string    `json:"file_system"`
-	Seconds    float64   `json:"seconds"`
-	Rounds     int       `json:"rounds"`
-	Disk       []probe   `json:"disk"`
-	Results    []row     `json:"results"`
-	LeftOut    []leftOut `json:"left_out"`
+	CPU     string    `json:"cpu"`
+	Cores   int       `json:"cores"`
+	Go      string    `json:"go"`
+	Seconds float64   `json:"seconds"`
+	Rounds  int       `json:"rounds"`
+	Disks   []*disk   `json:"disks"`
+	Results []row     `json:"results"`
+	LeftOut []leftOut `json:"left_out"`
 }
 
 // leftOut is a peer that cannot be had here.
@@ -30,28 +27,32 @@ type leftOut struct {
 	Why  string `json:"why"`
 }
 
-// row is one peer with one number of workers.
+// row is one peer with one number of workers on one disk.
 type row struct {
+	Disk    string    `json:"disk"`
 	Peer    string    `json:"peer"`
 	Base    string    `json:"base"` // the mbox that it is compared with
 	Workers int       `json:"workers"`
 	Rates   []float64 `json:"rates"` // of each round, tasks a second
 	Rate    float64   `json:"rate"`  // their median
 	CPU     float64   `json:"cpu_us"`
+	// Switches are voluntary context switches a task.
+	Switches float64 `json:"switches"`
 	// Ratio is the median of the base's rate through the peer's in each round;
 	// 0 where the base did not run.
 	Ratio float64 `json:"mbox_by_peer"`
 
-	cpus []float64
+	cpus, switches []float64
 }
 
 func (r *row) add(s *score) {
 	r.Rates = append(r.Rates, s.rate())
 	r.cpus = append(r.cpus, float64(s.CPU.Microseconds())/float64(len(s.Done)))
+	r.switches = append(r.switches, float64(s.Switches)/float64(len(s.Done)))
 }
 
 func (r *row) finish(all []row) {
-	r.Rate, r.CPU = median(r.Rates), median(r.cpus)
+	r.Rate, r.CPU, r.Switches = median(r.Rates), median(r.cpus), median(r.switches)
 	i := slices.IndexFunc(all, func(o row) bool { return o.Peer == r.Base })
 	if i < 0 {
 		return
@@ -72,15 +73,11 @@ func median(of []float64) float64 {
 	return (sorted[n/2-1] + sorted[n/2]) / 2
 }
 
-func (r *report) machine(root string) error {
-	var err error
+func (r *report) machine() {
 	r.Cores, r.Go, r.CPU = runtime.NumCPU(), runtime.Version(), "unknown CPU"
-	if r.FileSystem, _, err = durable.FileSystem(root); err != nil {
-		return err
-	}
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
-		return nil // another system: it stays unknown
+		return // another system: it stays unknown
 	}
 	for line := range strings.Lines(string(info)) {
 		if name, ok := strings.CutPrefix(line, "model name"); ok {
@@ -88,16 +85,10 @@ func (r *report) machine(root string) error {
 			break
 		}
 	}
-	return nil
 }
 
 func (r *report) printHead(w io.Writer, chosen []*peer) {
-	fmt.Fprintf(w, "machine: %s, %d cores, %s, %s\n\n", r.CPU, r.Cores, r.Go, r.FileSystem)
-	fmt.Fprintf(w, "%-60s %8s %10s %9s %9s\n", "disk", "writers", "a second", "p50 ms", "p99 ms")
-	for _, p := range r.Disk {
-		fmt.Fprintf(w, "%-60s %8d %10.0f %9.2f %9.2f\n", p.What, p.Writers, p.Rate, p.P50, p.P99)
-	}
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, "machine: %s, %d cores, %s\n\n", r.CPU, r.Cores, r.Go)
 	for _, p := range chosen {
 		fmt.Fprintf(w, "%-18s %s\n", p.name, p.what)
 	}
@@ -108,12 +99,12 @@ func (r *report) printHead(w io.Writer, chosen []*peer) {
 }
 
 func printRows(w io.Writer, workers int, rows []row) {
-	fmt.Fprintf(w, "\n%-20s %10s %21s %12s %12s\n", fmt.Sprintf("%d worker(s)", workers), "tasks/s", "(slowest - fastest)", "CPU µs/task", "mbox/peer")
+	fmt.Fprintf(w, "\n%-20s %10s %21s %12s %14s %12s\n", fmt.Sprintf("%d worker(s)", workers), "tasks/s", "(slowest - fastest)", "CPU µs/task", "switches/task", "mbox/peer")
 	for _, r := range rows {
 		ratio := "-"
 		if r.Ratio > 0 && r.Peer != r.Base {
 			ratio = fmt.Sprintf("%.2f", r.Ratio)
 		}
-		fmt.Fprintf(w, "%-20s %10.0f %10.0f -%9.0f %12.0f %12s\n", r.Peer, r.Rate, slices.Min(r.Rates), slices.Max(r.Rates), r.CPU, ratio)
+		fmt.Fprintf(w, "%-20s %10.0f %10.0f -%9.0f %12.0f %14.0f %12s\n", r.Peer, r.Rate, slices.Min(r.Rates), slices.Max(r.Rates), r.CPU, r.Switches, ratio)
 	}
 }
