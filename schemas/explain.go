@@ -1,125 +1,125 @@
 package schemas
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"math/big"
-	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/go-json-experiment/json/jsontext"
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// explain says what a failure means to whoever wrote the document.
-func (s *Schema) explain(data []byte, f failure) *Error {
-	var pointer jsontext.Pointer
-	for _, token := range f.at {
-		pointer = pointer.AppendToken(token)
-	}
-	path := pathIn(data, pointer)
-	switch k := f.kind.(type) {
-	case *kind.AdditionalProperties:
-		key := slices.Min(k.Properties)
-		return unknownField(member(path, key), key, s.known(f.schema))
-	case *kind.PropertyNames:
-		return &Error{Path: path, Problem: "the key " + Quote(k.Property) + " is not allowed", Code: CodeUnknownField}
-	case *kind.Required:
-		return &Error{Path: member(path, k.Missing[0]), Problem: "missing", Code: CodeMissingField}
-	case *kind.DependentRequired:
-		return &Error{Path: member(path, slices.Min(k.Missing)), Problem: "missing beside " + Quote(k.Prop), Code: CodeMissingField}
-	}
-	e := explainValue(f.kind)
-	e.Path = path
-	return e
+// spot is where in the document a value stands.
+type spot struct {
+	path  string
+	depth int
 }
 
-func explainValue(k jsonschema.ErrorKind) *Error {
-	switch k := k.(type) {
-	case *kind.Type:
-		return &Error{Problem: "is " + typeName(k.Got), Want: joinTypes(k.Want), Code: CodeWrongType}
-	case *kind.Enum:
-		return &Error{Problem: show(k.Got) + " is not allowed", Want: listValues(k.Want), Code: CodeBadValue}
-	case *kind.Const:
-		return &Error{Problem: show(k.Got) + " is not allowed", Want: listValues([]any{k.Want}), Code: CodeBadValue}
-	case *kind.Pattern:
-		return &Error{Problem: Quote(k.Got) + " is not allowed", Want: "text that matches " + Sentence(k.Want, 2*maxQuoted), Code: CodeBadValue}
-	case *kind.Format:
-		return &Error{Problem: show(k.Got) + " is not allowed", Want: "text in the format " + Sentence(k.Want, maxQuoted), Code: CodeBadValue}
-	case *kind.UniqueItems:
-		return &Error{Problem: fmt.Sprintf("items %d and %d are equal", k.Duplicates[0], k.Duplicates[1]), Want: "each item once", Code: CodeBadValue}
-	}
-	return explainSize(k)
+func (p spot) field(key string) spot { return spot{member(p.path, key), p.depth + 1} }
+
+func (p spot) item(i int) spot { return spot{element(p.path, strconv.Itoa(i)), p.depth + 1} }
+
+// fault is one reason why a document does not fit.
+type fault struct {
+	depth  int
+	rank   int
+	err    *Error
+	types  []string // what the value's type should have been
+	values []any    // what the value should have been
 }
 
-// explainSize tells values that are too small, too large, too few or too many.
-func explainSize(k jsonschema.ErrorKind) *Error {
-	switch k := k.(type) {
-	case *kind.MaxLength:
-		return &Error{Problem: fmt.Sprintf("has %d characters", k.Got), Want: fmt.Sprintf("at most %d", k.Want), Code: CodeTooLong}
-	case *kind.MaxItems:
-		return &Error{Problem: fmt.Sprintf("has %d items", k.Got), Want: fmt.Sprintf("at most %d", k.Want), Code: CodeTooLong}
-	case *kind.MaxProperties:
-		return &Error{Problem: fmt.Sprintf("has %d keys", k.Got), Want: fmt.Sprintf("at most %d", k.Want), Code: CodeTooLong}
-	case *kind.MinLength:
-		return &Error{Problem: fmt.Sprintf("has %d characters", k.Got), Want: fmt.Sprintf("at least %d", k.Want), Code: CodeBadValue}
-	case *kind.MinItems:
-		return &Error{Problem: fmt.Sprintf("has %d items", k.Got), Want: fmt.Sprintf("at least %d", k.Want), Code: CodeBadValue}
-	case *kind.MinProperties:
-		return &Error{Problem: fmt.Sprintf("has %d keys", k.Got), Want: fmt.Sprintf("at least %d", k.Want), Code: CodeBadValue}
-	case *kind.Minimum:
-		return &Error{Problem: decimal(k.Got) + " is too small", Want: "at least " + decimal(k.Want), Code: CodeBadValue}
-	case *kind.Maximum:
-		return &Error{Problem: decimal(k.Got) + " is too large", Want: "at most " + decimal(k.Want), Code: CodeBadValue}
-	case *kind.ExclusiveMinimum:
-		return &Error{Problem: decimal(k.Got) + " is too small", Want: "more than " + decimal(k.Want), Code: CodeBadValue}
-	case *kind.ExclusiveMaximum:
-		return &Error{Problem: decimal(k.Got) + " is too large", Want: "less than " + decimal(k.Want), Code: CodeBadValue}
+// Of faults at one depth the lowest is told.
+const (
+	unknown = iota
+	bad
+	missing
+	never
+)
+
+func (p spot) fault(rank int, err *Error) fault {
+	if err.Path == "" {
+		err.Path = p.path
 	}
-	return explainRest(k)
+	return fault{depth: p.depth, rank: rank, err: err}
 }
 
-func explainRest(k jsonschema.ErrorKind) *Error {
-	switch k := k.(type) {
-	case *kind.FalseSchema, *kind.Not:
-		return &Error{Problem: "is not allowed", Code: CodeBadValue}
-	case *kind.OneOf:
-		if len(k.Subschemas) > 0 {
-			return &Error{Problem: "can be read in two ways", Want: "what matches one form only", Code: CodeBadValue}
+func (p spot) wrongType(v any, want ...string) fault {
+	f := p.fault(bad, &Error{Problem: "is " + typeOf(v), Want: joinTypes(want), Code: CodeWrongType})
+	f.types = want
+	return f
+}
+
+func (p spot) wrongValue(v any, want ...any) fault {
+	f := p.fault(bad, &Error{Problem: show(v) + " is not allowed", Want: listValues(want), Code: CodeBadValue})
+	f.values = want
+	return f
+}
+
+func worst(faults []fault) fault { return slices.MinFunc(faults, compare) }
+
+func compare(a, b fault) int {
+	return cmp.Or(cmp.Compare(b.depth, a.depth), cmp.Compare(a.rank, b.rank))
+}
+
+// checkBranches holds a value against alternatives, of which one has to fit, and
+// one only where that is asked for.
+func checkBranches(branches []*rule, one bool, v any, at spot) []fault {
+	var faults [][]fault
+	for _, b := range branches {
+		if f := b.check(v, at); len(f) > 0 {
+			faults = append(faults, f)
 		}
 	}
-	return &Error{Problem: "breaks the rule " + Sentence(strings.Join(k.KeywordPath(), " "), maxQuoted), Code: CodeBadValue}
-}
-
-// known are the fields that the schema at a location names.
-func (s *Schema) known(location string) []string {
-	_, escaped, _ := strings.Cut(location, "#")
-	fragment, err := url.PathUnescape(escaped)
-	if err != nil {
+	switch fit := len(branches) - len(faults); {
+	case len(branches) == 0, fit == 1, fit > 1 && !one:
 		return nil
+	case fit > 1:
+		return []fault{at.fault(bad, &Error{Problem: "can be read in two ways", Want: "what matches one form only", Code: CodeBadValue})}
 	}
-	at := s.source
-	for token := range jsontext.Pointer(fragment).Tokens() {
-		switch in := at.(type) {
-		case map[string]any:
-			at = in[token]
-		case []any:
-			i, err := strconv.Atoi(token)
-			if err != nil || i < 0 || i >= len(in) {
-				return nil
+	return nearest(faults, at.depth)
+}
+
+// nearest is the branch of an alternative that the author probably meant: one
+// for values of this type, with its constants; the alternatives become one list
+// where nothing but types or constants told them apart.
+func nearest(branches [][]fault, depth int) []fault {
+	miss := func(branch []fault) (most int) {
+		for _, f := range branch {
+			switch {
+			case f.types != nil && f.depth == depth:
+				return 2
+			case f.values != nil:
+				most = 1
 			}
-			at = in[i]
-		default:
-			return nil
 		}
+		return most
 	}
-	object, _ := at.(map[string]any)
-	fields, _ := object["properties"].(map[string]any)
-	return slices.Sorted(maps.Keys(fields))
+	least := miss(slices.MinFunc(branches, func(a, b []fault) int { return cmp.Compare(miss(a), miss(b)) }))
+	branches = slices.DeleteFunc(branches, func(b []fault) bool { return miss(b) > least })
+	if f, ok := merge(branches); ok {
+		return []fault{f}
+	}
+	return slices.MinFunc(branches, func(a, b []fault) int { return compare(worst(a), worst(b)) })
+}
+
+// merge makes one fault of branches that each failed at the same place for want
+// of another type, or of another constant.
+func merge(branches [][]fault) (fault, bool) {
+	first := branches[0][0]
+	var types []string
+	var values []any
+	for _, b := range branches {
+		if len(b) != 1 || b[0].err.Path != first.err.Path || b[0].types == nil && b[0].values == nil {
+			return fault{}, false
+		}
+		types, values = append(types, b[0].types...), append(values, b[0].values...)
+	}
+	if types != nil && values != nil {
+		return fault{}, false
+	}
+	first.err.Want = joinTypes(types) + listValues(values)
+	first.types, first.values = types, values
+	return first, true
 }
 
 var typeNames = map[string]string{
@@ -127,11 +127,21 @@ var typeNames = map[string]string{
 	"boolean": "true or false", "array": "an array", "object": "an object", "null": "null",
 }
 
-func typeName(name string) string {
-	if name == "boolean" {
+// typeOf tells what a value is.
+func typeOf(v any) string {
+	switch v.(type) {
+	case nil:
+		return "null"
+	case bool:
 		return "a boolean"
+	case string:
+		return "a string"
+	case []any:
+		return "an array"
+	case map[string]any:
+		return "an object"
 	}
-	return typeNames[name]
+	return "a number"
 }
 
 func joinTypes(names []string) string {
@@ -159,14 +169,12 @@ func show(v any) string {
 	return Sentence(fmt.Sprint(v), 24)
 }
 
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_.:/-]{1,80}$`)
-
-// listValues lists values of a schema.
+// listValues lists values of a schema; only strange ones are quoted.
 func listValues(values []any) string {
 	var out []string
 	for _, v := range values {
 		text := show(v)
-		if s, ok := v.(string); ok && plainWord.MatchString(s) {
+		if s, ok := v.(string); ok && made(s, letters+"0123456789_.:/-") {
 			text = s
 		}
 		if !slices.Contains(out, text) {

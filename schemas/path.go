@@ -2,8 +2,8 @@ package schemas
 
 import (
 	"bytes"
-	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -11,12 +11,24 @@ import (
 // root is the path of a document itself.
 const root = "$"
 
-var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,79}$`)
+const (
+	letters  = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	maxQuiet = 80 // bytes of what is shown without quotes
+)
+
+// made tells whether a short text has these characters and no others.
+func made(text, of string) bool {
+	return text != "" && len(text) <= maxQuiet && strings.Trim(text, of) == ""
+}
+
+func identifier(key string) bool {
+	return made(key, letters+"0123456789_") && !strings.ContainsAny(key[:1], "0123456789")
+}
 
 // member is the path of a key in the object at path.
 func member(path, key string) string {
 	switch {
-	case !identifier.MatchString(key):
+	case !identifier(key):
 		return path + "[" + Quote(key) + "]"
 	case path == root:
 		return key

@@ -14,8 +14,7 @@
 // any field and leaves its zero value, as everywhere in Go; missing fields are
 // taken too. Who cares about either checks the schema as well, or the value.
 //
-// Schemas are generated from Go types ([Of], by invopop/jsonschema) and held
-// against documents ([Compile], by santhosh-tekuri/jsonschema); no other
-// package uses these libraries. Nothing here reads a file or the network, keeps
+// Schemas are generated from Go types ([Of], by invopop/jsonschema, which no
+// other package uses) and held against documents ([Compile]). Nothing here reads a file or the network, keeps
 // state, or starts a goroutine; everything may be called at once.
 package schemas

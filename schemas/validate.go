@@ -2,196 +2,175 @@ package schemas
 
 import (
 	"bytes"
-	"cmp"
+	"encoding/json"
+	"maps"
+	"math/big"
 	"slices"
-
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"strconv"
+	"time"
+	"unicode/utf8"
 )
 
-// here is the address that a schema gets while it is compiled. Nothing can be
-// loaded from it, or from anywhere else.
-const here = "https://mbox.invalid/schema.json"
-
-// Schema is a compiled JSON Schema. It may be used by many goroutines at once.
-type Schema struct {
-	compiled *jsonschema.Schema
-	source   any // the schema as it was read, to look up which fields are known
-}
-
-// Compile reads a JSON Schema (draft 2020-12 unless it says otherwise) as
-// strictly as [Decode] reads documents. Formats are checked, not only noted.
-// References reach definitions in the same schema and the published
-// meta-schemas, never a file or the network.
-func Compile(schema []byte) (*Schema, error) {
-	source, err := parse(schema)
-	if err != nil {
-		return nil, err
-	}
-	c := jsonschema.NewCompiler()
-	c.UseLoader(jsonschema.SchemeURLLoader{}) // the default one reads file: references
-	c.DefaultDraft(jsonschema.Draft2020)
-	c.AssertFormat()
-	if err := c.AddResource(here, source); err != nil {
-		return nil, unusable(err)
-	}
-	compiled, err := c.Compile(here)
-	if err != nil {
-		return nil, unusable(err)
-	}
-	return &Schema{compiled: compiled, source: source}, nil
-}
-
-func unusable(err error) *Error {
-	return &Error{Path: root, Problem: "is no usable JSON Schema: " + Sentence(err.Error(), 4*maxQuoted), Code: CodeBadValue}
-}
-
-// parse inspects a document and reads it into maps, slices and json.Numbers.
-func parse(data []byte) (any, error) {
-	if e := inspect(data, anyNumber); e != nil {
-		return nil, e
-	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-	if err != nil {
-		return nil, syntaxError(data, err)
-	}
-	return doc, nil
-}
-
 // Validate is nil when data is a document that the schema allows, read as
-// strictly as by [Decode]. Of several failures the [*Error] tells the deepest,
-// at one depth an unknown field before a bad value before a missing field, and
+// strictly as by [Decode]. Of several faults the [*Error] tells the deepest, at
+// one depth an unknown field before a bad value before a missing field, and
 // always the same one. Where a value fails all branches of a oneOf or anyOf,
 // those of its type count first.
 func (s *Schema) Validate(data []byte) error {
-	doc, err := parse(data)
-	if err != nil {
-		return err
+	if e := inspect(data, anyNumber); e != nil {
+		return e
 	}
-	err = s.compiled.Validate(doc)
-	if err == nil {
-		return nil
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber() // a double would be too coarse for integers
+	var doc any
+	if err := d.Decode(&doc); err != nil {
+		return syntaxError(data, err)
 	}
-	tree, ok := err.(*jsonschema.ValidationError)
-	if !ok {
-		return &Error{Path: root, Problem: Sentence(err.Error(), 2*maxQuoted), Code: CodeBadValue}
+	if faults := s.top.check(doc, spot{path: root}); len(faults) > 0 {
+		return worst(faults).err
 	}
-	return s.explain(data, worst(leaves(tree)))
+	return nil
 }
 
-// failure is one reason why a document does not match.
-type failure struct {
-	at     []string // where in the document
-	kind   jsonschema.ErrorKind
-	schema string // where in the schema
+// check holds a value against a rule. What it returns has the same order each
+// time, for [worst] tells the first of several that are equally bad.
+func (r *rule) check(v any, at spot) (faults []fault) {
+	if r.never {
+		return []fault{at.fault(never, &Error{Problem: "is not allowed", Code: CodeBadValue})}
+	}
+	if r.target != nil {
+		faults = r.target.check(v, at)
+	}
+	if r.Type != "" && !isOf(r.Type, v) {
+		return append(faults, at.wrongType(v, r.Type))
+	}
+	if r.Enum != nil && !slices.ContainsFunc(r.Enum, func(want any) bool { return equal(v, want) }) {
+		faults = append(faults, at.wrongValue(v, r.Enum...))
+	}
+	if r.Const != nil && v != any(*r.Const) {
+		faults = append(faults, at.wrongValue(v, *r.Const))
+	}
+	switch v := v.(type) {
+	case string:
+		faults = append(faults, r.checkText(v, at)...)
+	case json.Number:
+		faults = append(faults, r.checkNumber(v, at)...)
+	case []any:
+		faults = append(faults, r.checkArray(v, at)...)
+	case map[string]any:
+		faults = append(faults, r.checkObject(v, at)...)
+	}
+	return slices.Concat(faults, checkBranches(r.OneOf, true, v, at), checkBranches(r.AnyOf, false, v, at))
 }
 
-// leaves are the failures that a tree of them comes down to.
-func leaves(e *jsonschema.ValidationError) []failure {
-	var branches [][]failure
-	for _, cause := range e.Causes {
-		branches = append(branches, leaves(cause))
+func isOf(kind string, v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return kind == "null"
+	case bool:
+		return kind == "boolean"
+	case string:
+		return kind == "string"
+	case []any:
+		return kind == "array"
+	case map[string]any:
+		return kind == "object"
+	case json.Number:
+		return kind == "number" || kind == "integer" && rational(v).IsInt()
 	}
-	switch e.ErrorKind.(type) {
-	case *kind.OneOf, *kind.AnyOf:
-		if len(branches) > 0 {
-			return nearest(branches, len(e.InstanceLocation))
+	return false
+}
+
+// equal compares a value of a document with one of a schema, which is a double
+// where it is a number.
+func equal(v, want any) bool {
+	if n, ok := v.(json.Number); ok {
+		f, ok := want.(float64)
+		return ok && rational(n).Cmp(new(big.Rat).SetFloat64(f)) == 0
+	}
+	return v == want
+}
+
+// rational is a number as it is written: [inspect] bounds what that costs.
+func rational(n json.Number) *big.Rat {
+	r, _ := new(big.Rat).SetString(n.String())
+	return r
+}
+
+func (r *rule) checkText(v string, at spot) (faults []fault) {
+	if f, wrong := at.size(utf8.RuneCountInString(v), "characters", r.MinLength, r.MaxLength); wrong {
+		faults = append(faults, f)
+	}
+	if r.Shape != nil && !r.Shape.MatchString(v) {
+		faults = append(faults, at.fault(bad, &Error{Problem: Quote(v) + " is not allowed", Want: "text that matches " + Sentence(r.Shape.String(), 2*maxQuoted), Code: CodeBadValue}))
+	}
+	if r.Format != "" && !formatted(r.Format, v) {
+		faults = append(faults, at.fault(bad, &Error{Problem: Quote(v) + " is not allowed", Want: "text in the format " + r.Format, Code: CodeBadValue}))
+	}
+	return faults
+}
+
+func formatted(format, v string) bool {
+	if format == "date" {
+		v += "T00:00:00Z"
+	}
+	return new(time.Time).UnmarshalText([]byte(v)) == nil
+}
+
+// size tells a value that has too few or too many of something.
+func (p spot) size(n int, of string, least, most *int) (fault, bool) {
+	problem := "has " + strconv.Itoa(n) + " " + of
+	switch {
+	case least != nil && n < *least:
+		return p.fault(bad, &Error{Problem: problem, Want: "at least " + strconv.Itoa(*least), Code: CodeBadValue}), true
+	case most != nil && n > *most:
+		return p.fault(bad, &Error{Problem: problem, Want: "at most " + strconv.Itoa(*most), Code: CodeTooLong}), true
+	}
+	return fault{}, false
+}
+
+func plain(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+
+func (r *rule) checkNumber(v json.Number, at spot) []fault {
+	n := rational(v)
+	switch {
+	case r.Minimum != nil && n.Cmp(new(big.Rat).SetFloat64(*r.Minimum)) < 0:
+		return []fault{at.fault(bad, &Error{Problem: decimal(n) + " is too small", Want: "at least " + plain(*r.Minimum), Code: CodeBadValue})}
+	case r.Maximum != nil && n.Cmp(new(big.Rat).SetFloat64(*r.Maximum)) > 0:
+		return []fault{at.fault(bad, &Error{Problem: decimal(n) + " is too large", Want: "at most " + plain(*r.Maximum), Code: CodeBadValue})}
+	}
+	return nil
+}
+
+func (r *rule) checkArray(items []any, at spot) (faults []fault) {
+	if f, wrong := at.size(len(items), "items", r.MinItems, r.MaxItems); wrong {
+		faults = append(faults, f)
+	}
+	if r.Items != nil {
+		for i, v := range items {
+			faults = append(faults, r.Items.check(v, at.item(i))...)
 		}
-	case *kind.PropertyNames:
-		// Its causes speak of the key as if it were the document, and its
-		// location shares memory with those that were validated later.
-		return []failure{{nil, e.ErrorKind, e.SchemaURL}}
 	}
-	if len(branches) == 0 {
-		return []failure{{e.InstanceLocation, e.ErrorKind, e.SchemaURL}}
-	}
-	return slices.Concat(branches...)
+	return faults
 }
 
-// nearest is the branch of an alternative that the author probably meant: one
-// for values of this type, with its constants; the alternatives become one list
-// where nothing but types or constants told them apart.
-func nearest(branches [][]failure, depth int) []failure {
-	byMiss := func(b []failure) int { return miss(b, depth) }
-	least := byMiss(slices.MinFunc(branches, func(a, b []failure) int { return cmp.Compare(byMiss(a), byMiss(b)) }))
-	branches = slices.DeleteFunc(branches, func(b []failure) bool { return byMiss(b) > least })
-	if merged, ok := merge(branches); ok {
-		return []failure{merged}
-	}
-	return slices.MinFunc(branches, func(a, b []failure) int { return compare(worst(a), worst(b)) })
-}
-
-func miss(branch []failure, depth int) int {
-	total := 0
-	for _, f := range branch {
-		switch f.kind.(type) {
-		case *kind.Type:
-			if len(f.at) == depth {
-				return 2
-			}
-		case *kind.Const, *kind.Enum:
-			total = 1
-		}
-	}
-	return total
-}
-
-// merge makes one failure of branches that each failed at the same place for
-// want of another type, or of another constant.
-func merge(branches [][]failure) (failure, bool) {
-	first := branches[0][0]
-	var types []string
-	var values []any
-	for _, b := range branches {
-		if len(b) != 1 || !slices.Equal(b[0].at, first.at) {
-			return failure{}, false
-		}
-		switch k := b[0].kind.(type) {
-		case *kind.Type:
-			types = append(types, k.Want...)
-		case *kind.Const:
-			values = append(values, k.Want)
-		case *kind.Enum:
-			values = append(values, k.Want...)
+func (r *rule) checkObject(fields map[string]any, at spot) (faults []fault) {
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		rule, known := r.Fields[key]
+		switch {
+		case known:
+			faults = append(faults, rule.check(fields[key], at.field(key))...)
+		case r.Others == nil:
+		case r.Others.never:
+			faults = append(faults, at.fault(unknown, unknownField(member(at.path, key), key, slices.Sorted(maps.Keys(r.Fields)))))
 		default:
-			return failure{}, false
+			faults = append(faults, r.Others.check(fields[key], at.field(key))...)
 		}
 	}
-	switch k := first.kind.(type) {
-	case *kind.Type:
-		first.kind = &kind.Type{Got: k.Got, Want: types}
-	case *kind.Const:
-		first.kind = &kind.Enum{Got: k.Got, Want: values}
-	case *kind.Enum:
-		first.kind = &kind.Enum{Got: k.Got, Want: values}
+	for _, key := range r.Required {
+		if _, there := fields[key]; !there {
+			faults = append(faults, at.fault(missing, &Error{Path: member(at.path, key), Problem: "missing", Code: CodeMissingField}))
+		}
 	}
-	return first, types == nil || values == nil
-}
-
-func worst(failures []failure) failure {
-	return slices.MinFunc(failures, compare)
-}
-
-// compare orders failures by how specific they are. The library walks over Go
-// maps, so the order has to be total for an error to be always the same.
-func compare(a, b failure) int {
-	return cmp.Or(
-		cmp.Compare(len(b.at), len(a.at)),
-		cmp.Compare(rank(a.kind), rank(b.kind)),
-		slices.Compare(a.at, b.at),
-		cmp.Compare(a.schema, b.schema),
-		slices.Compare(a.kind.KeywordPath(), b.kind.KeywordPath()),
-	)
-}
-
-func rank(k jsonschema.ErrorKind) int {
-	switch k.(type) {
-	case *kind.AdditionalProperties, *kind.PropertyNames:
-		return 0
-	case *kind.Required:
-		return 2
-	case *kind.Not, *kind.FalseSchema:
-		return 3
-	}
-	return 1
+	return faults
 }

@@ -33,14 +33,13 @@ const (
 // is a line here first.
 //
 // Each outside library enters the house through one package: cli and toml
-// through cmd/mbox, fsnotify through mailbox, the two jsonschemas through
-// schemas. flock enters through mailbox/durable and not, as was planned,
-// through mailbox and audit: both need the same lock with the same traps shut
-// (its own descriptor, a file that still has its name, a deadline), so it is
-// written once, below both.
+// through cmd/mbox, fsnotify through mailbox, jsonschema through schemas. flock
+// enters through mailbox/durable and not, as was planned, through mailbox and
+// audit: both need the same lock with the same traps shut (its own descriptor, a
+// file that still has its name, a deadline), so it is written once, below both.
 var rooms = map[string]room{
 	"mailbox/durable": {layer: 0, libraries: []string{xsys, "github.com/gofrs/flock"}},
-	"schemas":         {layer: 0, libraries: []string{jsonV2, "github.com/invopop/jsonschema", "github.com/santhosh-tekuri/jsonschema/v6"}},
+	"schemas":         {layer: 0, libraries: []string{jsonV2, "github.com/invopop/jsonschema"}},
 	"agents-home":     {layer: 0},
 	"audit":           {layer: 1, ours: []string{"mailbox/durable", "schemas"}, libraries: []string{jsonV2, xsys}},
 	"agents/policy":   {layer: 1, ours: []string{"schemas"}},
@@ -76,6 +75,7 @@ var rooms = map[string]room{
 // What any test file may use besides.
 var testLibraries = []string{
 	"github.com/rogpeppe/go-internal", "pgregory.net/rapid", "github.com/anishathalye/porcupine", "github.com/google/go-cmp",
+	"github.com/santhosh-tekuri/jsonschema/v6",
 }
 
 // testRooms are the packages of this module that any test file may use, and
