@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"text/template"
@@ -227,7 +226,7 @@ func (p *performance) file(name string, most int) string {
 // controls finds, at the beginning of a text, a word by which templates of chat tell
 // a model who speaks, and by which its own turn ends. Servers read them wherever they
 // stand.
-var controls = regexp.MustCompile(`^(?i:<[|｜][^<>\n]+[|｜]>|<[|｜][^<>\s]+>|<[^<>|｜\s]+[|｜]>|\[\|[^\[\]\n]+\|\]|` +
+var controls = schemas.Pattern(`^(?i:<[|｜][^<>\n]+[|｜]>|<[|｜][^<>\s]+>|<[^<>|｜\s]+[|｜]>|\[\|[^\[\]\n]+\|\]|` +
 	`</?(?:s|[be]os(?:_token)?|[se]op|eo[thd]|unk|pad|mask|sep|role|(?:start|end|beginning)_of_\w+|tools?|tool_\w+|think|fim_\w+|(?:seed|minimax|mm):\w+|(?:extra_id_|special_|reserved_|unused)\d+)>|<</?SYS>>|` +
 	`\[/?(?:gMASK|INST|SYSTEM_PROMPT|MODEL_SETTINGS|TOOL_\w+|AVAILABLE_TOOLS|ARGS|CALL_ID|THINK|IMG(?:_\w+)?|PREFIX|MIDDLE|SUFFIX|UNUSED_TOKEN_\d+)\]|` +
 	`\]~!?b[\[\]]|\[e~\[|\]![dp]~\[|\]<\][^<>\[\]\n]+\[>\[|` +
@@ -253,7 +252,7 @@ func apart(text string) string {
 	var b strings.Builder
 	for at := strings.IndexAny(text, "<[]"); at >= 0; at = strings.IndexAny(text, "<[]") {
 		b.WriteString(text[:at+1])
-		if controls.MatchString(text[at:min(at+maxWord, len(text))]) {
+		if controls().MatchString(text[at:min(at+maxWord, len(text))]) {
 			b.WriteByte(' ')
 		}
 		text = text[at+1:]

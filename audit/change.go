@@ -2,7 +2,6 @@ package audit
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -38,7 +37,7 @@ type ChangeFront struct {
 var ChangeTypes = []string{"config", "code", "data", "system"}
 
 var (
-	changeID   = regexp.MustCompile(`^change-\d{4}-\d{2}-\d{2}-\d{3,}$`)
+	changeID   = schemas.Pattern(`^change-\d{4}-\d{2}-\d{2}-\d{3,}$`)
 	changeForm = recordForm{
 		kind:     "Change",
 		fields:   []string{"Date", "Agent", "Type"},
@@ -102,9 +101,9 @@ func (c Change) normal() Change {
 // check expects a normal change.
 func (c Change) check() error {
 	err := cmp.Or(
-		checkField("# Change", c.ID, changeID, "an id such as change-2026-02-16-001"),
+		checkField("# Change", c.ID, changeID(), "an id such as change-2026-02-16-001"),
 		checkDate(c.Date),
-		checkField("Agent", c.Agent, agentForm, "the name of an agent"),
+		checkField("Agent", c.Agent, agentForm(), "the name of an agent"),
 		checkType(c.Type),
 	)
 	var texts []string

@@ -3,7 +3,6 @@ package audit
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -44,7 +43,7 @@ func optionHeading(i int) string { return fmt.Sprintf("%s, option %d", optionsHe
 const noTask = "none"
 
 var (
-	decisionID   = regexp.MustCompile(`^decision-\d{4}-\d{2}-\d{2}-\d{3,}$`)
+	decisionID   = schemas.Pattern(`^decision-\d{4}-\d{2}-\d{2}-\d{3,}$`)
 	decisionForm = recordForm{
 		kind:     "Decision",
 		fields:   []string{"Date", "Agent", "Task"},
@@ -127,9 +126,9 @@ func normalOption(option string) string {
 // check expects a normal decision.
 func (d Decision) check() error {
 	return cmp.Or(
-		checkField("# Decision", d.ID, decisionID, "an id such as decision-2026-02-16-001"),
+		checkField("# Decision", d.ID, decisionID(), "an id such as decision-2026-02-16-001"),
 		checkDate(d.Date),
-		checkField("Agent", d.Agent, agentForm, "the name of an agent"),
+		checkField("Agent", d.Agent, agentForm(), "the name of an agent"),
 		checkTask(d.Task),
 		decisionForm.checkPresent([]string{d.Context, strings.Join(d.Options, ""), d.Decision, d.Outcome}),
 		checkBody("## Context", d.Context),
@@ -146,7 +145,7 @@ func checkTask(task string) error {
 	case noTask:
 		return &schemas.Error{Path: "Task", Problem: `"none" is not allowed: it stands for no task`, Want: "an id, or nothing", Code: schemas.CodeBadValue}
 	}
-	return checkField("Task", task, taskForm, "the id of a task, or nothing")
+	return checkField("Task", task, taskForm(), "the id of a task, or nothing")
 }
 
 func checkOptions(options []string) error {

@@ -98,7 +98,7 @@ const (
 	maxInteger   = 1<<53 - 1
 )
 
-var actionForm = regexp.MustCompile(`^[a-z][a-z0-9_.-]{0,63}$`)
+var actionForm = schemas.Pattern(`^[a-z][a-z0-9_.-]{0,63}$`)
 
 // Entry is the line that says this, by agent, about a task ("" where there is
 // none). The writer is this process if the delegation names none. It panics on a
@@ -129,10 +129,10 @@ func (d Delegation) normal() Delegation {
 	if d.Writer == (Writer{}) {
 		d.Writer = ThisWriter()
 	}
-	d.FromAgent, d.ToAgent = nameOrSize(d.FromAgent, agentForm), nameOrSize(d.ToAgent, agentForm)
-	d.Task = nameOrSize(d.Task, actionForm)
+	d.FromAgent, d.ToAgent = nameOrSize(d.FromAgent, agentForm()), nameOrSize(d.ToAgent, agentForm())
+	d.Task = nameOrSize(d.Task, actionForm())
 	if d.Root != "" {
-		d.Root = nameOrSize(d.Root, taskForm)
+		d.Root = nameOrSize(d.Root, taskForm())
 	}
 	if d.Reason != nil {
 		reason := plainly(*d.Reason, maxReason)

@@ -10,13 +10,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 
 	"mbox/mailbox/durable"
+	"mbox/schemas"
 )
 
 // Position is a place in the ledger between two lines: a file of audit/shared,
@@ -59,7 +59,7 @@ func (b *Broken) Error() string {
 	return fmt.Sprintf("%s, after seq %d: %s", where, b.Seq, b.Why)
 }
 
-var dayFile = regexp.MustCompile(`^\d{4}-\d\d-\d\d\.jsonl$`)
+var dayFile = schemas.Pattern(`^\d{4}-\d\d-\d\d\.jsonl$`)
 
 func sharedDir(home string) string { return filepath.Join(home, "audit", "shared") }
 
@@ -74,7 +74,7 @@ func dayFiles(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names = slices.DeleteFunc(names, func(n string) bool { return !dayFile.MatchString(n) })
+	names = slices.DeleteFunc(names, func(n string) bool { return !dayFile().MatchString(n) })
 	slices.Sort(names)
 	return names, nil
 }

@@ -215,8 +215,8 @@ func normalBody(text string) string { return trimBlank(oneNewline(text)) }
 // in text, and, in code, only what the form itself would read. The second group
 // are the backslashes that are there already.
 var (
-	formInText = regexp.MustCompile(`^( {0,3})(\\*)(?:##?(?:[ \t]|$)|\*\*(?:Date|Agent|Task|Type):\*\*)`)
-	formInCode = regexp.MustCompile(`^()(\\*)(?:##(?:[ \t]|$)|# (?:Decision|Change):|\*\*(?:Date|Agent|Task|Type):\*\*)`)
+	formInText = schemas.Pattern(`^( {0,3})(\\*)(?:##?(?:[ \t]|$)|\*\*(?:Date|Agent|Task|Type):\*\*)`)
+	formInCode = schemas.Pattern(`^()(\\*)(?:##(?:[ \t]|$)|# (?:Decision|Change):|\*\*(?:Date|Agent|Task|Type):\*\*)`)
 )
 
 // backslashes tells from where to where the backslashes stand in a line that
@@ -226,7 +226,7 @@ func backslashes(line string, code bool) (from, to int) {
 	if code {
 		pattern = formInCode
 	}
-	if at := pattern.FindStringSubmatchIndex(line); at != nil {
+	if at := pattern().FindStringSubmatchIndex(line); at != nil {
 		return at[4], at[5]
 	}
 	return -1, -1
@@ -337,8 +337,8 @@ func isForbidden(r rune) bool {
 }
 
 var (
-	agentForm = regexp.MustCompile(`^(bridge:)?[a-z0-9][a-z0-9_-]{0,63}$`)
-	taskForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+	agentForm = schemas.Pattern(`^(bridge:)?[a-z0-9][a-z0-9_-]{0,63}$`)
+	taskForm  = schemas.Pattern(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 )
 
 func checkField(path, value string, form *regexp.Regexp, want string) error {

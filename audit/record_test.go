@@ -319,7 +319,7 @@ func TestRecordSchemas(t *testing.T) {
 		t.Error(err)
 	}
 	text, err := schemas.Of(DecisionFront{})
-	for _, pattern := range []string{decisionID.String(), agentForm.String(), taskForm.String()} {
+	for _, pattern := range []string{decisionID().String(), agentForm().String(), taskForm().String()} {
 		if quoted := strings.ReplaceAll(pattern, `\`, `\\`); err != nil || !strings.Contains(string(text), `"`+quoted+`"`) {
 			t.Errorf("the schema does not have %s (%v)", pattern, err)
 		}

@@ -3,13 +3,14 @@ package audit
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"mbox/schemas"
 )
 
 // How much of a payload's shape is told. What lies beyond is counted.
@@ -163,12 +164,12 @@ func textIn(v jsontext.Value) string {
 }
 
 var (
-	keyForm        = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,39}$`)
+	keyForm        = schemas.Pattern(`^[A-Za-z_][A-Za-z0-9_.-]{0,39}$`)
 	sensitiveWords = []string{"content", "compose", "template", "password", "secret", "token", "key"}
 )
 
 func plainKey(name string) string {
-	if keyForm.MatchString(name) && !looksSecret(name) {
+	if keyForm().MatchString(name) && !looksSecret(name) {
 		return name
 	}
 	return sized("key", utf8.RuneCountInString(name))

@@ -165,7 +165,7 @@ func TestSealsWhatIsFinished(t *testing.T) {
 		var order []string
 		durable.SetFault(func(op durable.Op, path string) (bool, error) {
 			name := filepath.Base(path)
-			if op == durable.OpSeal || op == durable.OpSync && dayFile.MatchString(name) || op == durable.OpCreate {
+			if op == durable.OpSeal || op == durable.OpSync && dayFile().MatchString(name) || op == durable.OpCreate {
 				order = append(order, string(op)+" "+name)
 			}
 			if op == durable.OpSeal && refuses {

@@ -1,10 +1,10 @@
 package audit
 
 import (
-	"regexp"
 	"strings"
-	"sync"
 	"unicode/utf8"
+
+	"mbox/schemas"
 )
 
 // searched is how many bytes of a text are searched for a secret.
@@ -15,7 +15,7 @@ const searched = 64 << 10
 
 // markedSecrets are keys and passwords that can be told by their form: services
 // mark theirs, and the others stand where such things do.
-var markedSecrets = pattern(strings.Join([]string{
+var markedSecrets = schemas.Pattern(strings.Join([]string{
 	`-----BEGIN [A-Z0-9 ]+-----[^-]*(?:-----END [A-Z0-9 ]+-----)?`,   // PEM
 	`\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{12,}`,                           // OpenAI, Anthropic, Stripe
 	`\b(?:gh[opsur]_[A-Za-z0-9]{12,}|github_pat_\w{12,})`,            // GitHub
@@ -33,7 +33,7 @@ var markedSecrets = pattern(strings.Join([]string{
 }, "|"))
 
 // longRuns are digits and letters as nobody writes them by hand: hex and base64.
-var longRuns = pattern(`\b(?:sha256:)?[0-9A-Fa-f]{32,}\b|[A-Za-z0-9+/_-]{40,}={0,2}`)
+var longRuns = schemas.Pattern(`\b(?:sha256:)?[0-9A-Fa-f]{32,}\b|[A-Za-z0-9+/_-]{40,}={0,2}`)
 
 // looksSecret tells whether a text has something in it that looks like a secret.
 // It errs to that side: a hash is taken for one, too.
@@ -60,10 +60,6 @@ func withoutSecrets(text string) string {
 func blackened(secret string) string { return sized("redacted", utf8.RuneCountInString(secret)) }
 
 var (
-	ownHash   = pattern(`^sha256:[0-9a-f]{64}$`)
-	wordsForm = pattern(`^[a-z0-9]{0,24}(?:[/_-][a-z0-9]{0,24})+$`) // a long id, a path
+	ownHash   = schemas.Pattern(`^sha256:[0-9a-f]{64}$`)
+	wordsForm = schemas.Pattern(`^[a-z0-9]{0,24}(?:[/_-][a-z0-9]{0,24})+$`) // a long id, a path
 )
-
-func pattern(text string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
-}

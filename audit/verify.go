@@ -181,7 +181,7 @@ func (v *verification) checkNames() error {
 		return nil
 	}
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), ".") && !dayFile.MatchString(e.Name()) {
+		if !strings.HasPrefix(e.Name(), ".") && !dayFile().MatchString(e.Name()) {
 			v.fault(Fault{Invariant: 9, File: "audit/shared/" + e.Name(), What: NoDay + ", and only those belong to the ledger"})
 		}
 	}

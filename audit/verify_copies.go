@@ -18,7 +18,7 @@ import (
 func (v *verification) copy(line *Line, agent string) {
 	if agent == "" {
 		agent = agentOf(line.Raw)
-		if !agentForm.MatchString(agent) {
+		if !agentForm().MatchString(agent) {
 			return // that is a fault already
 		}
 	}
@@ -212,7 +212,7 @@ func strangers(home string) (found []string, err error) {
 			return nil, err
 		}
 		for _, f := range files {
-			if n := f.Name(); !dayFile.MatchString(strings.TrimSuffix(n, ".new")) && !strings.HasPrefix(n, ".") {
+			if n := f.Name(); !dayFile().MatchString(strings.TrimSuffix(n, ".new")) && !strings.HasPrefix(n, ".") {
 				found = append(found, filepath.Join("audit", folder.Name(), n))
 			}
 		}

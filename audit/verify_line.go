@@ -160,7 +160,7 @@ func (v *verification) agent(value []byte) (string, error) {
 		return known, nil
 	}
 	name := string(inner(value))
-	if !agentForm.MatchString(name) || name == "shared" {
+	if !agentForm().MatchString(name) || name == "shared" {
 		return "", fmt.Errorf("agent %s is no proper name", value)
 	}
 	v.agents[string(value)] = name
@@ -173,7 +173,7 @@ func strictly(line *Line) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	if !agentForm.MatchString(e.Agent) {
+	if !agentForm().MatchString(e.Agent) {
 		return Entry{}, fmt.Errorf("agent %q is no proper name", e.Agent)
 	}
 	return e, nil

@@ -3,7 +3,6 @@ package mailbox
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -16,9 +15,9 @@ import (
 )
 
 var (
-	idForm     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
-	agentForm  = regexp.MustCompile(`^(bridge:)?[a-z0-9][a-z0-9_-]{0,63}$`)
-	actionForm = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
+	idForm     = schemas.Pattern(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+	agentForm  = schemas.Pattern(`^(bridge:)?[a-z0-9][a-z0-9_-]{0,63}$`)
+	actionForm = schemas.Pattern(`^[a-z][a-z0-9_]{0,63}$`)
 )
 
 // Reserved agent names. human and unknown may be a source, any may be a
@@ -27,7 +26,7 @@ var Reserved = []string{"shared", "mbox", "any", "unknown", "human"}
 
 // CheckAgent returns an error if name cannot be an agent's.
 func CheckAgent(name string) error {
-	if !agentForm.MatchString(name) {
+	if !agentForm().MatchString(name) {
 		return &schemas.Error{Path: "agent", Code: "bad_value", Problem: fmt.Sprintf("%q is no agent name", schemas.Sentence(name, 80)), Want: "lower-case letters, digits, _ and -, at most 64, perhaps behind bridge:"}
 	}
 	if slices.Contains(Reserved, name) {
@@ -47,7 +46,7 @@ func checkActor(name string) error {
 
 // CheckID returns an error if id cannot be a task's.
 func CheckID(id ID) error {
-	if !idForm.MatchString(string(id)) {
+	if !idForm().MatchString(string(id)) {
 		return &schemas.Error{Path: "id", Code: "bad_value", Problem: fmt.Sprintf("%q is no task id", schemas.Sentence(string(id), 80)), Want: "a letter or digit, then at most 127 letters, digits, '.', '_' and '-'"}
 	}
 	return nil
@@ -68,7 +67,7 @@ func ParseDrop(name string, data []byte) (*Task, error) {
 	}
 	stem, json := strings.CutSuffix(name, ".json")
 	switch {
-	case t.ID == "" && json && idForm.MatchString(stem):
+	case t.ID == "" && json && idForm().MatchString(stem):
 		t.ID = ID(stem)
 	case t.ID != "" && name != "" && t.ID.file() != name:
 		return nil, &schemas.Error{File: name, Path: "id", Code: "id_mismatch", Problem: fmt.Sprintf("id %q is not the file's name", schemas.Sentence(string(t.ID), 80)), Want: "the file name without .json, or no id at all"}
@@ -350,7 +349,7 @@ func (t *Task) checkMeta() error {
 	}
 	for i, d := range m.DependsOn {
 		path := fmt.Sprintf("mbox.depends_on[%d]", i)
-		if !idForm.MatchString(string(d)) {
+		if !idForm().MatchString(string(d)) {
 			return fault(path, fmt.Sprintf("%q is no task id", schemas.Sentence(string(d), 60)), "the id of another task")
 		}
 		if t.ID != "" && d.Fold() == t.ID.Fold() {
@@ -360,7 +359,7 @@ func (t *Task) checkMeta() error {
 			return fault(path, fmt.Sprintf("%s stands there twice", d), "each id once")
 		}
 	}
-	if m.Action != nil && !actionForm.MatchString(m.Action.Name) {
+	if m.Action != nil && !actionForm().MatchString(m.Action.Name) {
 		return fault("mbox.action.name", fmt.Sprintf("%q is no action name", schemas.Sentence(m.Action.Name, 60)), "lower-case letters, digits and _")
 	}
 	if given(m.Labels) && m.Labels.Kind() != '{' {

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +19,7 @@ import (
 	"mbox/schemas"
 )
 
-var decisionID = regexp.MustCompile(`^decision-\d{4}-\d{2}-\d{2}-\d{3,}$`)
+var decisionID = schemas.Pattern(`^decision-\d{4}-\d{2}-\d{2}-\d{3,}$`)
 
 // recordDetails are the details of a decision or change line.
 type recordDetails struct {
@@ -84,7 +83,7 @@ func (b *Box) Change(ctx context.Context, c audit.Change) (string, error) {
 // Outcome fills in the outcome of a decision: the file is replaced and another
 // line names its new hash.
 func (b *Box) Outcome(ctx context.Context, id, by, text string) error {
-	if !decisionID.MatchString(id) {
+	if !decisionID().MatchString(id) {
 		return fmt.Errorf("decision %s: %w", schemas.Sentence(id, 60), ErrNotFound)
 	}
 	if err := checkActor(by); err != nil {

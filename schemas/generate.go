@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"regexp"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -16,7 +15,7 @@ import (
 var (
 	textOutput   = reflect.TypeFor[encoding.TextMarshaler]()
 	ownSchema    = reflect.TypeFor[interface{ JSONSchema() *jsonschema.Schema }]()
-	notInDefName = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
+	notInDefName = Pattern(`[^A-Za-z0-9_.-]+`)
 )
 
 // Of gives the JSON Schema (draft 2020-12) of v's type, indented, with a
@@ -77,7 +76,7 @@ func (d definitionNames) of(t reflect.Type) string {
 	if t.PkgPath() == "" {
 		return t.Name()
 	}
-	name := notInDefName.ReplaceAllString(t.Name(), "_")
+	name := notInDefName().ReplaceAllString(t.Name(), "_")
 	if d.taken(name, t) {
 		name = strings.ReplaceAll(t.PkgPath(), "/", ".") + "." + name
 	}

@@ -3,11 +3,19 @@ package schemas
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 )
+
+// Pattern is a regular expression that is compiled when it is first used: of
+// those that mbox knows a command needs few.
+func Pattern(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
 
 // maxQuoted is how many runes of foreign text an error repeats.
 const maxQuoted = 80

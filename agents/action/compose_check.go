@@ -6,11 +6,12 @@ import (
 	"net/netip"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/compose-spec/compose-go/v2/types"
+
+	"mbox/schemas"
 )
 
 // checkProject checks the values of the fields that may be there.
@@ -128,11 +129,11 @@ func checkBuild(s types.ServiceConfig) error {
 // folderForm is a folder that lies directly in the workspace. Two of them are the
 // same or have nothing in common, and none is the address of a repository, which
 // an engine takes out of a context such as github.com/a/b.
-var folderForm = regexp.MustCompile(`^(\./)?[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$`)
+var folderForm = schemas.Pattern(`^(\./)?[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$`)
 
 const wantFolder = "want such as ./data, which lies directly in the workspace"
 
-func isFolder(path string) bool { return folderForm.MatchString(path) }
+func isFolder(path string) bool { return folderForm().MatchString(path) }
 
 // checkMounts lets a service have volumes of its own and folders of the
 // workspace; the engine's socket by its one name, for it may be allowed.
@@ -170,10 +171,10 @@ func DefaultRegistries() []string {
 	return []string{"docker.io", "ghcr.io", "quay.io", "registry.gitlab.com", "registry.k8s.io", "gcr.io", "mcr.microsoft.com", "public.ecr.aws"}
 }
 
-var imageForm = regexp.MustCompile(`^[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
+var imageForm = schemas.Pattern(`^[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
 
 func checkImage(s types.ServiceConfig) error {
-	if s.Image != "" && !imageForm.MatchString(s.Image[len(registryOf(s.Image)):]) {
+	if s.Image != "" && !imageForm().MatchString(s.Image[len(registryOf(s.Image)):]) {
 		return fmt.Errorf("image is not allowed: want such as nginx:1.27")
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -33,9 +32,9 @@ type Delegate struct {
 }
 
 var (
-	agentForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
-	labelForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-	taskForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+	agentForm = schemas.Pattern(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+	labelForm = schemas.Pattern(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	taskForm  = schemas.Pattern(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 )
 
 // Name is delegate.
@@ -111,9 +110,9 @@ func (d *Delegate) Validate(l Limits) error {
 
 func (d *Delegate) checkNames() error {
 	switch {
-	case !agentForm.MatchString(d.Role):
+	case !agentForm().MatchString(d.Role):
 		return fault("role", schemas.CodeBadValue, schemas.Quote(d.Role)+" is no agent's name", "such as coder")
-	case d.Label != "" && !labelForm.MatchString(d.Label):
+	case d.Label != "" && !labelForm().MatchString(d.Label):
 		return fault("name", schemas.CodeBadValue, schemas.Quote(d.Label)+" is no name", "letters, digits, . _ -")
 	case !slices.Contains([]string{"", "all", "any", "quorum"}, d.Join):
 		return fault("join", schemas.CodeBadValue, schemas.Quote(d.Join)+" is not allowed", "one of all, any, quorum")
@@ -121,7 +120,7 @@ func (d *Delegate) checkNames() error {
 	for i, after := range d.After {
 		path := fmt.Sprintf("after[%d]", i)
 		switch {
-		case !taskForm.MatchString(after):
+		case !taskForm().MatchString(after):
 			return fault(path, schemas.CodeBadValue, schemas.Quote(after)+" is neither a name nor a task's id", "")
 		case after == d.Label:
 			return fault(path, schemas.CodeBadValue, schemas.Quote(after)+" is this delegation itself", "")

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -127,11 +126,11 @@ func checkRoots(f *faults, roots []string) {
 	}
 }
 
-var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variable = schemas.Pattern(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func checkEnvironment(f *faults, names []string) {
 	for i, name := range names {
-		if !variable.MatchString(name) {
+		if !variable().MatchString(name) {
 			f.add(fmt.Sprintf("shell_env_passthrough[%d]", i), "%s is no variable's name; write the name alone, without = and patterns", schemas.Quote(name))
 		}
 	}

@@ -2,9 +2,10 @@ package policy
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+
+	"mbox/schemas"
 )
 
 // Risk is how much harm a command can do.
@@ -147,12 +148,12 @@ var harmless = map[string]bool{
 
 // ownName are names such as a line gives its own variables. Those of programs are
 // longer, and all that end in path are left out: zsh searches programs in path.
-var ownName = regexp.MustCompile(`^([A-Z]|[a-z][a-z0-9]*)$`)
+var ownName = schemas.Pattern(`^([A-Z]|[a-z][a-z0-9]*)$`)
 
 // mayChangeWhatRuns tells of a variable that it could make a harmless command run
 // another one, as PATH, LD_PRELOAD and OPENSSL_CONF do. There are too many to list:
 // what is not known to be harmless may.
 func mayChangeWhatRuns(name string) bool {
 	known := harmless[name] || strings.HasPrefix(name, "LC_")
-	return !known && (!ownName.MatchString(name) || strings.HasSuffix(name, "path"))
+	return !known && (!ownName().MatchString(name) || strings.HasSuffix(name, "path"))
 }

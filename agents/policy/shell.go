@@ -34,7 +34,7 @@ func (w word) keyword() string {
 func (w word) assigns() (name string, ok bool) {
 	name, _, ok = strings.Cut(w.text, "=")
 	name = strings.TrimSuffix(name, "+")
-	return name, ok && len(name) < w.plain && variable.MatchString(name)
+	return name, ok && len(name) < w.plain && variable().MatchString(name)
 }
 
 // A simple is one simple command as a shell means it: words, and the files that
@@ -349,7 +349,7 @@ func (s *splitter) expansion(b *spelling, quoted bool) {
 		s.braced()
 	case !quoted && (next == '\'' || next == '"' || next == '['):
 		s.giveUp("it has a kind of quotation that shells differ in")
-	case next != 0 && (strings.IndexByte("@*#?$!-_", next) >= 0 || variable.MatchString(string(next)) || isDigits(string(next))):
+	case next != 0 && (strings.IndexByte("@*#?$!-_", next) >= 0 || variable().MatchString(string(next)) || isDigits(string(next))):
 		b.dynamic = true
 		s.at += 2
 	default:
@@ -361,7 +361,7 @@ func (s *splitter) expansion(b *spelling, quoted bool) {
 // braced reads ${NAME}; what else can stand there may run commands.
 func (s *splitter) braced() {
 	inside, _, closed := strings.Cut(s.text[s.at+2:], "}")
-	if !closed || !variable.MatchString(inside) && !isDigits(inside) {
+	if !closed || !variable().MatchString(inside) && !isDigits(inside) {
 		s.giveUp("it has an expansion with an operator")
 		return
 	}

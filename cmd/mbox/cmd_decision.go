@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"regexp"
 
 	"github.com/urfave/cli/v2"
 
 	"mbox/audit"
 	"mbox/mailbox"
+	"mbox/schemas"
 )
 
 func decisionVerb() *verb {
@@ -21,7 +21,7 @@ ledger line that holds its hash.`,
 	}
 }
 
-var decisionID = regexp.MustCompile(`^decision-\d{4}-\d{2}-\d{2}-\d{3,}$`)
+var decisionID = schemas.Pattern(`^decision-\d{4}-\d{2}-\d{2}-\d{3,}$`)
 
 type decisionOptions struct {
 	agent, task, context, decision, outcome string
@@ -141,7 +141,7 @@ func decisionOutcomeVerb() *verb {
 			if err != nil {
 				return err
 			}
-			if !decisionID.MatchString(args[0]) {
+			if !decisionID().MatchString(args[0]) {
 				return hint(fmt.Errorf("%s: no such decision: %w", clean(args[0], 128), mailbox.ErrNotFound), "mbox decision list")
 			}
 			text := args[1]

@@ -6,13 +6,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"syscall"
 	"time"
 
 	"mbox/agents/policy"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/schemas"
 )
 
 // configFile is the configuration's name in the home.
@@ -160,7 +160,7 @@ func (c *Config) options() mailbox.Options {
 	}
 }
 
-var actionName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
+var actionName = schemas.Pattern(`^[a-z][a-z0-9_]{0,63}$`)
 
 // check refuses values that make no sense, with the line where they stand.
 func (c *Config) check() error {

@@ -47,8 +47,8 @@ func (c *Config) checkTaking(key string, a *Agent) error {
 		}
 	}
 	for _, action := range a.Actions {
-		if !actionName.MatchString(action) {
-			return c.wrong(key+".actions", "%q is no action name: want %s", clean(action, 40), actionName)
+		if !actionName().MatchString(action) {
+			return c.wrong(key+".actions", "%q is no action name: want %s", clean(action, 40), actionName())
 		}
 	}
 	if err := c.checkNumber(key+".concurrency", a.Concurrency, 1, 64); err != nil {

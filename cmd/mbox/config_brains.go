@@ -6,11 +6,11 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"mbox/agents/brain"
+	"mbox/schemas"
 )
 
 // Ollama is the table [ollama]: where models run on this machine.
@@ -96,7 +96,7 @@ func (o *Ollama) keepAlive() time.Duration {
 	return d
 }
 
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+var variableName = schemas.Pattern(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
 // checkKey checks how a server's key is named. It never shows what stands
 // there: it may be the key itself, by mistake.
@@ -104,7 +104,7 @@ func (c *Config) checkKey(table, address, file, variable string) error {
 	switch {
 	case file != "" && variable != "":
 		return c.wrong(table+".key_env", "the key is named twice: want key_file or key_env")
-	case variable != "" && !variableName.MatchString(variable):
+	case variable != "" && !variableName().MatchString(variable):
 		return advise(c.wrongSecret(table+".key_env", "is no name of a variable"), `key_env is the name of a variable that holds the key, such as "OPENAI_API_KEY"`)
 	case len(file) > 1024 || strings.ContainsAny(file, "\x00\n"):
 		return c.wrongSecret(table+".key_file", "is no path of a file")

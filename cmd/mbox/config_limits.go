@@ -4,13 +4,13 @@ import (
 	"net"
 	"net/netip"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"mbox/agents/action"
+	"mbox/schemas"
 )
 
 // Delegation is the table [delegation]: how far a tree of tasks may grow. The
@@ -105,7 +105,7 @@ func (c *Config) checkLimits() error {
 		}
 	}
 	for _, e := range w.Extensions {
-		if !extension.MatchString(e) {
+		if !extension().MatchString(e) {
 			return c.wrong("actions.write_file.extensions", `%q is no extension: want one like ".txt", or "" for names without`, clean(e, 40))
 		}
 	}
@@ -120,16 +120,16 @@ func (c *Config) checkLimits() error {
 		}
 	}
 	for _, r := range c.Actions.DeployCompose.Registries {
-		if !registry.MatchString(r) {
+		if !registry().MatchString(r) {
 			return c.wrong("actions.deploy_compose.registries", `%s is no registry: want a host's name, perhaps with a port, such as "ghcr.io" or "localhost:5000"`, quoted(r))
 		}
 	}
 	return nil
 }
 
-var registry = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?$`)
+var registry = schemas.Pattern(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?$`)
 
-var extension = regexp.MustCompile(`^(\.[a-z0-9][a-z0-9_+-]{0,15})?$`)
+var extension = schemas.Pattern(`^(\.[a-z0-9][a-z0-9_+-]{0,15})?$`)
 
 // rootProblem tells why a folder cannot be a root to write into; "" if it can.
 func rootProblem(root string) string {

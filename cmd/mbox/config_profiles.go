@@ -83,8 +83,8 @@ func (c *Config) checkPolicies() error {
 func (c *Config) checkProfiles() error {
 	for _, name := range slices.Sorted(maps.Keys(c.RiskProfiles)) {
 		key := "risk_profiles." + name
-		if !tableName.MatchString(name) {
-			return c.wrong(key, "%q is no name of a profile: want %s", clean(name, 40), tableName)
+		if !tableName().MatchString(name) {
+			return c.wrong(key, "%q is no name of a profile: want %s", clean(name, 40), tableName())
 		}
 		if err := c.checkRiskProfile(key, c.RiskProfiles[name]); err != nil {
 			return err
@@ -92,8 +92,8 @@ func (c *Config) checkProfiles() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.RuntimeProfiles)) {
 		key := "runtime_profiles." + name
-		if !tableName.MatchString(name) {
-			return c.wrong(key, "%q is no name of a profile: want %s", clean(name, 40), tableName)
+		if !tableName().MatchString(name) {
+			return c.wrong(key, "%q is no name of a profile: want %s", clean(name, 40), tableName())
 		}
 		if err := c.checkRuntimeProfile(key, c.RuntimeProfiles[name]); err != nil {
 			return err

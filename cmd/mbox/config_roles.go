@@ -2,12 +2,12 @@ package main
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"mbox/agents"
+	"mbox/schemas"
 )
 
 // Role is a table [roles.NAME].
@@ -28,9 +28,9 @@ var actionNames = []string{"write_file", "read_file", "file_check", "http_check"
 
 // Names that tables and models may have.
 var (
-	tableName  = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
-	modelName  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}$`)
-	abilityFit = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$`)
+	tableName  = schemas.Pattern(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+	modelName  = schemas.Pattern(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}$`)
+	abilityFit = schemas.Pattern(`^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$`)
 )
 
 // fillRoles puts the built-in roles under what the file says of them.
@@ -86,8 +86,8 @@ func (c *Config) roleOf(agent string) (role agents.Role, has bool) {
 
 func (c *Config) checkRoles() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Roles)) {
-		if !tableName.MatchString(name) {
-			return c.wrong("roles."+name, "%q is no name of a role: want %s", clean(name, 40), tableName)
+		if !tableName().MatchString(name) {
+			return c.wrong("roles."+name, "%q is no name of a role: want %s", clean(name, 40), tableName())
 		}
 		if err := c.checkRole("roles."+name, c.Roles[name]); err != nil {
 			return err
@@ -107,7 +107,7 @@ func (c *Config) checkRole(key string, r *Role) error {
 		return err
 	}
 	for _, word := range r.Capabilities {
-		if !abilityFit.MatchString(word) {
+		if !abilityFit().MatchString(word) {
 			return c.wrong(key+".capabilities", "%q is not allowed: want a word or two", clean(word, 40))
 		}
 	}
@@ -133,7 +133,7 @@ func (c *Config) checkModels(key string, names ...string) error {
 }
 
 func modelProblem(name string) string {
-	if modelName.MatchString(name) {
+	if modelName().MatchString(name) {
 		return ""
 	}
 	return quoted(name) + ` is no name of a model: want something like "phi4-mini" or "llama3.2:3b"`

@@ -4,12 +4,12 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/schemas"
 )
 
 // What the shell's completion offers besides commands and flags. It reads names
@@ -18,7 +18,7 @@ import (
 
 const mostWords = 500
 
-var harmless = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
+var harmless = schemas.Pattern(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
 
 // taskWords are the ids of live and ended tasks.
 func taskWords(s *session) []string {
@@ -42,7 +42,7 @@ func fileWords(dir, suffix string) []string {
 	names, _ := d.Readdirnames(mostWords)
 	var words []string
 	for _, n := range names {
-		if word, ok := strings.CutSuffix(n, suffix); ok && harmless.MatchString(word) {
+		if word, ok := strings.CutSuffix(n, suffix); ok && harmless().MatchString(word) {
 			words = append(words, word)
 		}
 	}
