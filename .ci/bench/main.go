@@ -232,30 +232,58 @@ func spread(all []time.Duration) string {
 	return fmt.Sprintf("p50 %7.2f ms   p99 %7.2f ms", ms(all[len(all)/2]), ms(all[len(all)*99/100]))
 }
 
-// commands times whole one-shot commands of the binary.
+// commands times whole one-shot commands of the binary on a mailbox with 1,000
+// pending tasks, in turn, beside a Go program that does nothing.
 func commands(root string) error {
 	if _, err := os.Stat(*binary); err != nil {
 		fmt.Printf("(no binary at %s: build it with make build for the figures of whole commands)\n\n", *binary)
 		return nil
 	}
-	home := filepath.Join(root, "oneshot")
-	call := func(args ...string) error {
-		out, err := exec.Command(*binary, append([]string{"--home", home}, args...)...).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("mbox %s: %w\n%s", strings.Join(args, " "), err, out)
-		}
-		return nil
-	}
-	if err := call("init"); err != nil {
+	empty, err := buildEmpty(root)
+	if err != nil {
 		return err
 	}
-	for _, c := range [][]string{{"version"}, {"ls"}, {"send", "hello"}, {"claim", "--agent", "clerk"}} {
-		if err := times("one command: mbox "+strings.Join(c, " "), 50, func(int) error { return call(c...) }); err != nil {
-			return err
+	b, err := newHome(root, "oneshot", durable.None)
+	if err != nil {
+		return err
+	}
+	err = fill(b, 1000)
+	b.Close()
+	if err != nil {
+		return err
+	}
+	all := [][]string{{empty}}
+	for _, verb := range [][]string{{"version"}, {"ls"}, {"send", "hello"}, {"claim", "--agent", "coder"}} {
+		all = append(all, append([]string{*binary, "--home", b.Home()}, verb...))
+	}
+	took := make([][]time.Duration, len(all))
+	for range 200 {
+		for i, c := range all {
+			begun := time.Now()
+			if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
+				return fmt.Errorf("%s: %w\n%s", strings.Join(c, " "), err, out)
+			}
+			took[i] = append(took[i], time.Since(begun))
 		}
+	}
+	fmt.Printf("  %-56s %s\n", "a Go program that does nothing:", spread(took[0]))
+	for i, c := range all[1:] {
+		fmt.Printf("  %-56s %s\n", "mbox "+strings.Join(c[3:], " ")+":", spread(took[i+1]))
 	}
 	fmt.Println()
 	return nil
+}
+
+func buildEmpty(root string) (path string, err error) {
+	source := filepath.Join(root, "empty.go")
+	if err := os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o600); err != nil {
+		return "", err
+	}
+	path = filepath.Join(root, "empty")
+	if out, err := exec.Command("go", "build", "-o", path, source).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return path, nil
 }
 
 // latency is the time from rename into pending to the claim being held, by a
