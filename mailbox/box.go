@@ -139,7 +139,7 @@ const format = 1
 var folders = []string{
 	"tasks/pending", "tasks/in-progress", "tasks/completed", "tasks/failed", "tasks/quarantine", "tasks/archive", artifactsDir,
 	"audit/shared", "decisions", "changes", "memory/context", "agents",
-	".mbox/tmp", ".mbox/locks", ".mbox/leases", ".mbox/spare", ".mbox/keys",
+	".mbox/tmp", ".mbox/locks", ".mbox/leases", ".mbox/keys",
 }
 
 func (b *Box) path(parts ...string) string {

@@ -86,19 +86,6 @@ func writeNote(f *os.File, n leaseNote) error {
 	return durable.Append(f, append(data, '\n'))
 }
 
-// spareTasks are where the earlier versions of a shard's tasks wait to be used
-// again. The tasks of the shard before take from there, so that a file is never
-// used twice for one task while a power cut can still lose its renames: then it
-// lies under its old name with what was written into it last, and a task's own
-// name is where recovery asks whether a transition took place (see standing).
-func (b *Box) spareTasks(shard int) []string {
-	names := make([]string, 4)
-	for i := range names {
-		names[i] = privatePath(b.home, "spare", fmt.Sprintf("task-%02x-%d", shard, i))
-	}
-	return names
-}
-
 // flockNow takes the lock, shared or not, if nobody is in its way.
 func flockNow(f *os.File, how int) error {
 	err := again(func() error { return unix.Flock(int(f.Fd()), how|unix.LOCK_NB) })

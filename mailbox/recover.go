@@ -233,6 +233,9 @@ func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) 
 	if err := r.leases(was.Boot == boot.Boot); err != nil {
 		return r.out, err
 	}
+	if err := dropSpares(b.home); err != nil {
+		return r.out, err
+	}
 	boot.Folders = r.now.Folders
 	return r.out, writeBoot(b.home, boot, b.o.Sync)
 }

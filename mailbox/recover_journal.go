@@ -190,9 +190,15 @@ func (r *recovery) look(v *versions, places []string, hash string) (remains []st
 	return remains, there, nil
 }
 
+// dropSpares removes the folder in which a home of format 1 kept files that were
+// to be used again. Each task is in its place by now, so what they hold has been
+// superseded.
+func dropSpares(home string) error { return durable.RemoveAll(privatePath(home, "spare")) }
+
 // superseded tells whether the bytes are a version of some task that another one
-// has taken the place of: what stood in a spare's inode before. (What was written
-// into it since is in the journal.)
+// has taken the place of. Only a home of format 1 can have them in a task's place:
+// it used files again, so a power cut leaves there what a file held before. (What
+// was written into it since is in the journal.)
 func (r *recovery) superseded(data []byte, hash string) bool {
 	t := new(Task)
 	if schemas.Decode(data, t) != nil || t.Mbox.TX == "" {

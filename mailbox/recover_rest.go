@@ -337,8 +337,8 @@ func (r *recovery) endLease(id ID) error {
 
 // standing tells which of the transactions, if any, stands in a file of the
 // home, for the ledger, before it sets lines aside. A task under another one's
-// name, or one that is torn, does not count: that is a file that was used again,
-// and nothing tells that it was renamed since.
+// name, or one that is torn, does not count: that is a file that a home of format 1
+// used again, and nothing tells that it was renamed since.
 func (b *Box) standing(txs []string) (string, error) {
 	in := map[string]bool{}
 	for _, tx := range txs {

@@ -52,40 +52,6 @@ func TestVerdictNeedsTheShard(t *testing.T) {
 	}
 }
 
-// A task's content is never written into a file that the task had before: after
-// a power cut that lies under the task's own name, and would stand for a
-// transition.
-func TestSpareOfAnotherShard(t *testing.T) {
-	b := newBox(t, Options{})
-	sent(t, b, "x")
-	inode := func(path string) uint64 {
-		st, err := durable.Lstat(path)
-		must(t, err)
-		return st.Ino
-	}
-	first := inode(b.pending("x.json"))
-	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
-	must(t, err)
-	spare := b.spareTasks(shardOf("x"))[0]
-	if inode(spare) != first {
-		t.Fatal("the file of before is not kept for use again")
-	}
-	must(t, c.Complete(t.Context(), Result{}))
-	if inode(b.path("tasks", "completed", "x.json")) == first {
-		t.Error("it was used again for the same task")
-	}
-	neighbour := ID("")
-	for n := 0; neighbour == ""; n++ {
-		if id := serialID("2026-02-16", int64(n)); shardOf(string(id)) == (shardOf("x")+shards-1)%shards {
-			neighbour = id
-		}
-	}
-	sent(t, b, neighbour)
-	if inode(b.pending(neighbour.file())) != first {
-		t.Error("it was not used again for a task of the shard before")
-	}
-}
-
 // A record whose renames and dirty record a power cut took comes to its place.
 func TestRecordIsRecovered(t *testing.T) {
 	b := newBox(t, Options{})

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,7 +29,7 @@ func killedAtMove(t *testing.T, n int, do func() error) {
 	t.Helper()
 	dead, moves := false, 0
 	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
-		if op == durable.OpMove && !strings.Contains(path, "/spare/") || op == durable.OpExchange {
+		if op == durable.OpMove || op == durable.OpExchange {
 			moves++
 		}
 		if dead = dead || moves == n; dead {
@@ -234,6 +235,35 @@ func TestStanding(t *testing.T) {
 		if err != nil || (got == tx(digit)) != stands || !stands && got != "" {
 			t.Errorf("%s stands: %q (%v), want %v", digit, got, err, stands)
 		}
+	}
+}
+
+// A home of format 1 has a folder with files that were to be used again. Nobody
+// minds them, and a full recovery removes them.
+func TestRecoverDropsSpares(t *testing.T) {
+	for name, spare := range map[string]func(dir string) error{
+		"files":  func(dir string) error { return errors.Join(os.Mkdir(dir, 0o700), put(filepath.Join(dir, "task-0a-3"), "{}")) },
+		"a link": func(dir string) error { return os.Symlink("tmp", dir) },
+		"none":   func(string) error { return nil },
+	} {
+		b := homes{}.open(t, Options{})
+		sent(t, b, "x")
+		dir := privatePath(b.home, "spare")
+		must(t, spare(dir))
+		if name != "a link" {
+			whole(t, b.home)
+		}
+		for range 2 {
+			_, err := Recover(t.Context(), b.home, b.o, RecoverOptions{})
+			must(t, err)
+			if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s: still there (%v)", name, err)
+			}
+			if _, err := os.Stat(privatePath(b.home, "tmp")); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		whole(t, b.home)
 	}
 }
 

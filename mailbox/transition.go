@@ -169,8 +169,8 @@ func (b *Box) stage(ctx context.Context, s *shard, c *change, tx string, data []
 		return nil
 	}
 	staged := b.staged(string(c.id), tx)
-	if b.ledger.Journals(len(data)) || b.o.Sync == durable.None { // the line's flush brings it to the disk
-		return durable.StageSpare(staged, data, b.spareTasks((shardOf(string(c.id))+1)%shards)...)
+	if b.ledger.Journals(len(data)) { // the line's flush brings it to the disk
+		return durable.Stage(staged, data, durable.None)
 	}
 	return durable.Stage(staged, data, b.o.Sync)
 }
@@ -395,16 +395,13 @@ func (p *placement) putOver(path string) error {
 }
 
 // discard removes the bytes that came out of an exchange, if they are the
-// expected ones; others are kept. Our own file is put away for use again.
+// expected ones; others are kept.
 func (p *placement) discard() error {
 	out, err := look(p.staged)
 	if err != nil || !out.there {
 		return err
 	}
-	switch {
-	case out.hash != "" && out.hash == hashOf(p.m.Before):
-		return durable.Spare(p.staged, p.b.spareTasks(shardOf(string(p.id)))...)
-	case p.old(out):
+	if p.old(out) {
 		return durable.Remove(p.staged)
 	}
 	return p.setAside(p.staged, "edited by hand while a transition was made")

@@ -4,8 +4,6 @@ const (
 	durableGo  = "mailbox/durable/durable.go"
 	lockFileGo = "mailbox/durable/lockfile.go"
 	lockGo     = "mailbox/durable/lock.go"
-	reuseGo    = "mailbox/durable/reuse.go"
-	aloneGo    = "mailbox/durable/reuse_linux.go"
 	linuxGo    = "mailbox/durable/durable_linux.go"
 )
 
@@ -112,51 +110,5 @@ var durableMutants = []mutant{
 		"named-says-yes", "3", lockGo,
 		"err == nil && !os.SameFile(mine, now)", "err == nil && mine == now && !os.SameFile(mine, now)",
 		durableTest("TestLockOfAReplacedFile"),
-	},
-	{
-		"spare-of-two-names", "8", aloneGo,
-		" || st.Nlink != 1", "",
-		durableTest("TestStageSpare"),
-	},
-	{
-		"spare-that-is-open", "8", aloneGo,
-		"unix.F_SETLEASE, unix.F_WRLCK); err != nil {", "unix.F_GETFD, 0); err != nil {",
-		durableTest("TestStageSpare"),
-	},
-	{
-		"spare-of-another-owner", "8", aloneGo,
-		" || int(st.Uid) != unix.Geteuid()", "",
-		durableTest("TestStageSpare"),
-	},
-	{
-		"spare-of-another-mode", "8", aloneGo,
-		"st.Mode != unix.S_IFREG|uint32(FileMode)", "st.Mode&unix.S_IFMT != unix.S_IFREG",
-		durableTest("TestStageSpare"),
-	},
-	{
-		"spare-behind-a-symlink", "8", reuseGo,
-		"open(spare, unix.O_RDWR|unix.O_NOFOLLOW, 0)", "open(spare, unix.O_RDWR, 0)",
-		durableTest("TestStageSpare"),
-	},
-	{
-		"spare-not-truncated", "10", reuseGo,
-		"unix.Ftruncate(fd, int64(len(data)))", "unix.Ftruncate(fd, max(int64(len(data)), 36))",
-		durableTest("TestStageSpare"),
-	},
-	{
-		"spare-over-a-file", "8", reuseGo,
-		"\terr = again(func() error { return renameNoReplace(spare, path) })\n\treturn err == nil,",
-		"\terr = again(func() error { return unix.Rename(spare, path) })\n\treturn err == nil,",
-		durableTest("TestStageSpare"),
-	},
-	{
-		"spare-over-a-spare", "8", reuseGo,
-		"err := Move(path, spare)", "err := Rename(path, spare)",
-		durableTest("TestSpare"),
-	},
-	{
-		"spare-in-one-place", "8", reuseGo,
-		"if !errors.Is(err, fs.ErrExist) {\n\t\t\treturn err\n\t\t}", "if err == nil {\n\t\t\treturn nil\n\t\t}\n\t\tbreak",
-		durableTest("TestSpare"),
 	},
 }

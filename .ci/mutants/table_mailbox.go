@@ -177,7 +177,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"what-comes-out-unchecked", "8", transitionGo,
-		"\tcase p.old(out):\n\t\treturn durable.Remove(p.staged)\n\t}", "\tdefault:\n\t\treturn durable.Remove(p.staged)\n\t}",
+		"\tif p.old(out) {\n\t\treturn durable.Remove(p.staged)", "\tif out.there {\n\t\treturn durable.Remove(p.staged)",
 		boxTest("TestDeadInAnAside"),
 	},
 	{
@@ -233,18 +233,13 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"large-content-unflushed", "10", transitionGo,
-		"if b.ledger.Journals(len(data)) || b.o.Sync == durable.None {", "if b.o.Sync != durable.Strict {",
+		"if b.ledger.Journals(len(data)) { // the line", "if b.o.Sync != durable.Strict { // the line",
 		boxTest("TestFlushedBeforeTheLine"),
 	},
 	{
 		"content-not-journaled", "10", transitionGo,
 		"if data == nil || !b.ledger.Journals(len(data)) {\n\t\treturn audit.Payload{}", "if data == nil || b.ledger.Journals(len(data)) {\n\t\treturn audit.Payload{}",
 		boxTest("TestPowerCut"),
-	},
-	{
-		"spare-of-the-own-shard", "10", transitionGo,
-		"b.spareTasks((shardOf(string(c.id))+1)%shards)", "b.spareTasks(shardOf(string(c.id)))",
-		boxTest("TestSpareOfAnotherShard"),
 	},
 	{
 		"artifact-unflushed", "11,36", artifactGo,

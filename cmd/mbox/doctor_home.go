@@ -18,7 +18,7 @@ import (
 var homeFolders = []string{
 	"tasks/pending", "tasks/in-progress", "tasks/completed", "tasks/failed", "tasks/quarantine", "tasks/archive",
 	"audit/shared", "decisions", "changes", "memory/context", "agents",
-	".mbox/tmp", ".mbox/locks", ".mbox/leases", ".mbox/spare", ".mbox/keys",
+	".mbox/tmp", ".mbox/locks", ".mbox/leases", ".mbox/keys",
 }
 
 func (e *exam) isMailbox() error {

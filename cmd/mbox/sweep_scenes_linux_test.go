@@ -93,9 +93,8 @@ func refuse(h *sweepHome) {
 }
 
 // unsettle leaves a transition half-way: its line stands, its renames do not.
-// The first rename, of a spare that is used again, comes before the line.
 func unsettle(h *sweepHome) {
-	if r := h.traced("renameat2:signal=KILL:when=2", "cancel", "a"); r.code != -1 {
+	if r := h.traced("renameat2:signal=KILL:when=1", "cancel", "a"); r.code != -1 {
 		h.Fatalf("cancel could not be killed: exit code %d\n%s", r.code, r.err)
 	}
 }
