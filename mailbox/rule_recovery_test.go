@@ -242,7 +242,9 @@ func TestStanding(t *testing.T) {
 // minds them, and a full recovery removes them.
 func TestRecoverDropsSpares(t *testing.T) {
 	for name, spare := range map[string]func(dir string) error{
-		"files":  func(dir string) error { return errors.Join(os.Mkdir(dir, 0o700), put(filepath.Join(dir, "task-0a-3"), "{}")) },
+		"files": func(dir string) error {
+			return errors.Join(os.Mkdir(dir, 0o700), put(filepath.Join(dir, "task-0a-3"), "{}"))
+		},
 		"a link": func(dir string) error { return os.Symlink("tmp", dir) },
 		"none":   func(string) error { return nil },
 	} {
