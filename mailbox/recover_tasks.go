@@ -199,7 +199,7 @@ func (r *recovery) bring(s *shard, id ID, f *fate, place string, rest []string) 
 			return err
 		}
 	}
-	if _, err := b.finish(r.ctx, s, id, f.m, f.agent, f.at); err != nil {
+	if _, err := b.finish(r.ctx, s, id, f.m, f.at, false); err != nil {
 		return err
 	}
 	if err := b.dropOtherLeases(id); err != nil {

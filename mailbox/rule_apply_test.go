@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"testing"
@@ -31,6 +32,32 @@ func TestFinishPutsBeforeItMoves(t *testing.T) {
 	killedAtMove(t, 1, func() error { _, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"}); return err })
 	got = steps(t, b.home, func() { opened(t, b.home, b.o) })
 	inOrder(t, "a claim", got, "move tasks/in-progress/y.json", "exchange tasks/in-progress/y.json")
+}
+
+// A copy that comes into the way of a move between our two renames takes nothing
+// with it: the content that the line names comes to its place.
+func TestCopyInTheWay(t *testing.T) {
+	b := newBox(t, Options{})
+	sent(t, b, "x")
+	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
+	must(t, err)
+	was, err := os.ReadFile(b.path("tasks", "in-progress", "x.json"))
+	must(t, err)
+	done := b.path("tasks", "completed", "x.json")
+	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
+		if op == durable.OpMove && path == done {
+			if _, err := os.Lstat(done); errors.Is(err, fs.ErrNotExist) && was != nil {
+				must(t, os.WriteFile(done, was, 0o600))
+				was = nil
+			}
+		}
+		return true, nil
+	})
+	must(t, c.Complete(t.Context(), Result{}))
+	remove()
+	if !stateIs("x", Completed)(t, b, nil) || was != nil {
+		t.Error("it was lost")
+	}
 }
 
 // That a task was moved by hand is said only by who has its shard.

@@ -157,7 +157,7 @@ func (b *Box) redo(ctx context.Context, s *shard, d dirty, e *audit.Entry) error
 		if err != nil || last != nil && last.TX != m.TX {
 			return err
 		}
-		_, err = b.finish(ctx, s, ID(e.Task()), m, e.Agent, e.Time())
+		_, err = b.finish(ctx, s, ID(e.Task()), m, e.Time(), false)
 		return err
 	}
 	switch d.kind {

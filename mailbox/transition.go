@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"mbox/audit"
@@ -67,60 +68,36 @@ func (b *Box) commit(ctx context.Context, s *shard, c *change) error {
 	if err != nil {
 		return fmt.Errorf("the ledger's line: %w", err)
 	}
-	// From here on nobody's impatience counts: it has happened.
-	ctx = context.WithoutCancel(ctx)
-	if c.stolen, err = b.apply(ctx, s, c.id, m, entry.Agent, line); err != nil {
-		return fmt.Errorf("%w: %w", ErrCommitted, err)
-	}
-	if c.endsLease() {
-		if err := b.dropLease(c.id, c.token); err != nil {
-			return fmt.Errorf("%w: %w", ErrCommitted, err)
-		}
-	}
-	if err := s.clean(); err != nil {
+	// It has happened: from here on cancellation is ignored.
+	if err := b.apply(context.WithoutCancel(ctx), s, c, m, line); err != nil {
 		return fmt.Errorf("%w: %w", ErrCommitted, err)
 	}
 	return nil
 }
 
-// apply is step 4 and the copy of step 5 in the normal path: the renames that
-// have to be made where nobody else was at the files. Where somebody was, finish
-// looks before each step.
-func (b *Box) apply(ctx context.Context, s *shard, id ID, m *move, agent string, line audit.Line) (stolen bool, err error) {
-	if p, ok := b.placing(ctx, s, id, m); ok {
-		done, err := p.direct()
+// apply is steps 4 and 5.
+func (b *Box) apply(ctx context.Context, s *shard, c *change, m *move, line audit.Line) error {
+	at := time.Time{}
+	if c.from == Archived || c.to == Archived { // only there a folder has the line's time
+		e, err := line.Decode()
 		if err != nil {
-			return false, err
+			return err
 		}
-		if !done {
-			err = p.place()
-		}
-		if err == nil {
-			return p.stolen, b.ledger.Copy(ctx, agent)
-		}
-		if !errors.Is(err, errLost) {
-			return false, err
+		at = e.Time()
+	}
+	var err error
+	if c.stolen, err = b.finish(ctx, s, c.id, m, at, true); err != nil {
+		return err
+	}
+	if err := b.ledger.Copy(ctx, c.by); err != nil {
+		return err
+	}
+	if c.endsLease() {
+		if err := b.dropLease(c.id, c.token); err != nil {
+			return err
 		}
 	}
-	e, err := line.Decode()
-	if err != nil {
-		return false, err
-	}
-	return b.finish(ctx, s, id, m, agent, e.Time())
-}
-
-// placing prepares the placement of a move between live folders that has no
-// drop to put away; false for any other.
-func (b *Box) placing(ctx context.Context, s *shard, id ID, m *move) (*placement, bool) {
-	to := m.to()
-	if b.o.Sync == durable.Strict || folderIndex(to) < 0 || m.SourceSHA256 != "" || m.Found != "" || m.Kept != nil {
-		return nil, false
-	}
-	p := &placement{b: b, ctx: ctx, s: s, id: id, m: m, staged: b.staged(string(id), m.TX), to: b.path("tasks", string(to), id.file())}
-	if m.from() != None {
-		p.from = b.path("tasks", string(m.from()), id.file())
-	}
-	return p, m.from() == None || folderIndex(m.from()) >= 0
+	return s.clean()
 }
 
 // encode stamps the task and renders it; data is nil where no file is left.
@@ -211,41 +188,39 @@ func removeIfThere(path string) error {
 	return err
 }
 
-// finish brings the tree and the agent's copy in line with a committed line. It
-// runs in the normal path, in settle and in recovery, and running it again
-// changes nothing. stolen means that the file of a task that was to be claimed
-// lay in in-progress at the first look: somebody's mv was faster.
-func (b *Box) finish(ctx context.Context, s *shard, id ID, m *move, agent string, at time.Time) (stolen bool, err error) {
+// finish brings the tree in line with a committed line. Commit, settle and
+// recovery call it, and calling it again changes nothing. fresh tells that the
+// caller has staged the content himself; else it may be torn, or have been used.
+// stolen means that the file of a task that was to be claimed lay in in-progress
+// before ours was moved there: somebody's mv was faster.
+func (b *Box) finish(ctx context.Context, s *shard, id ID, m *move, at time.Time, fresh bool) (stolen bool, err error) {
 	p := &placement{b: b, ctx: ctx, s: s, id: id, m: m, staged: b.staged(string(id), m.TX)}
-	if m.from() != None {
-		p.from = filepath.Join(b.folder(m.from(), at), id.file())
-	}
 	if m.to() != None {
 		p.to = filepath.Join(b.folder(m.to(), at), id.file())
 	}
+	switch {
+	case m.from() != None:
+		p.from = filepath.Join(b.folder(m.from(), at), id.file())
+	case m.SourceSHA256 != "" && m.Dropped == "":
+		p.from = p.to // a drop in its task's place
+	}
 	p.from = b.cameFrom(p)
-	err = p.place()
+	err = p.place(fresh)
 	if err == nil && m.to() == Archived {
 		err = b.archiveArtifacts(id, m.Epoch, p.to)
 	}
 	if errors.Is(err, errLost) {
 		// A stranger destroyed it between our renames. It has happened all the
 		// same; verify names what is missing, and a line says so now.
-		if err := b.sayLost(ctx, s, id); err != nil {
-			return false, err
-		}
-	} else if err != nil {
-		return false, err
+		err = b.sayLost(ctx, s, id)
 	}
-	if err := b.finishDrop(ctx, s, id, m); err != nil {
-		return false, err
+	if err == nil {
+		err = b.finishDrop(ctx, s, id, m)
 	}
-	if b.o.Sync == durable.Strict {
-		if err := p.syncFolders(); err != nil {
-			return false, err
-		}
+	if err == nil && b.o.Sync == durable.Strict {
+		err = p.syncFolders()
 	}
-	return p.stolen, b.ledger.Copy(ctx, agent)
+	return p.stolen, err
 }
 
 // placement brings the file of one committed move into its place.
@@ -257,7 +232,7 @@ type placement struct {
 	m        *move
 	staged   string
 	from, to string // "" where there is none
-	rounds   int
+	looks    int
 	stolen   bool
 }
 
@@ -288,14 +263,14 @@ func (p *placement) old(s sight) bool {
 	return s.hash != "" && (s.hash == hashOf(p.m.Before) || s.hash == p.m.SourceSHA256 || s.hash == p.m.Found)
 }
 
-// maxLooks bounds the rounds of place: each round that is not the last has met a
-// rename by somebody else or put a stranger's file aside.
+// maxLooks bounds the looks of place: each that is not the last has met a rename
+// by somebody else or put a stranger's file aside.
 const maxLooks = 64
 
-// place renames until the content with the hash after lies at to. It asks
-// nothing of the past: each round looks at what lies where, so it goes on from
-// wherever a crash has stopped it.
-func (p *placement) place() error {
+// place renames until the content with the hash after lies at to. What is fresh
+// is renamed first, for as a rule nobody else is at the files. Where somebody was,
+// or a crash came between, each further step follows from what lies where.
+func (p *placement) place(fresh bool) error {
 	if p.to == "" {
 		return removeIfThere(p.staged)
 	}
@@ -304,43 +279,45 @@ func (p *placement) place() error {
 			return err
 		}
 	}
-	for ; p.rounds < maxLooks; p.rounds++ {
-		done, err := p.round()
+	done, err := false, error(nil)
+	if fresh {
+		err = p.rename()
+		done = err == nil
+	}
+	for ; !done; p.looks++ {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		if done {
-			return p.tidy()
+		if p.looks == maxLooks {
+			return fmt.Errorf("%w: task %s does not come to rest in %s", ErrIntegrity, p.id, p.m.to())
 		}
+		done, err = p.step()
 	}
-	return fmt.Errorf("%w: task %s does not come to rest in %s", ErrIntegrity, p.id, p.m.to())
+	return nil
 }
 
-// direct makes the renames without looking first: none of them replaces what is
-// not there to be replaced, and what an exchange brings out is looked at. False
-// means that somebody was at the files; place goes on from wherever that is.
-func (p *placement) direct() (done bool, err error) {
+// rename makes the renames of the move. None of them replaces what is not there
+// to be replaced, and what an exchange brings out is looked at.
+func (p *placement) rename() error {
 	switch {
 	case p.from == "":
-		err = durable.Move(p.staged, p.to)
+		return durable.Move(p.staged, p.to)
 	case p.from == p.to:
-		err = p.exchange(p.to)
+		return p.exchange(p.to)
 	case p.m.to() == InProgress:
-		if err = durable.Move(p.from, p.to); err == nil {
-			p.rounds++
-			err = p.exchange(p.to)
+		if err := durable.Move(p.from, p.to); err != nil {
+			return err
 		}
-	default:
-		if err = p.exchange(p.from); err == nil {
-			err = durable.Move(p.from, p.to)
-		}
+		p.looks++ // what lies there from now on we have put there
+		return p.exchange(p.to)
 	}
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
-		return false, nil
+	if err := p.exchange(p.from); err != nil {
+		return err
 	}
-	return err == nil, err
+	return durable.Move(p.from, p.to)
 }
 
+// exchange puts the staged content over the file at path.
 func (p *placement) exchange(path string) error {
 	if err := durable.Exchange(p.staged, path); err != nil {
 		return err
@@ -348,90 +325,88 @@ func (p *placement) exchange(path string) error {
 	return p.discard()
 }
 
-func (p *placement) round() (done bool, err error) {
+// step looks at what lies where and does what follows. It asks nothing of the
+// past, so it goes on from wherever a crash or a stranger has stopped the move.
+func (p *placement) step() (done bool, err error) {
 	after := hashOf(p.m.After)
-	there, err := look(p.to)
+	var to, from, staged sight
+	if to, err = look(p.to); err != nil {
+		return false, err
+	}
+	if to.there && to.hash == after {
+		err = p.tidy()
+		return err == nil, err
+	}
+	if p.from != p.to {
+		from, err = look(p.from)
+	}
+	if err == nil {
+		staged, err = look(p.staged)
+	}
 	if err != nil {
 		return false, err
 	}
+	ready := staged.there && staged.hash == after
 	switch {
-	case there.there && there.hash == after:
-		return true, nil
-	case p.old(there):
-		p.stolen = p.rounds == 0 && p.m.from() == Pending && p.m.to() == InProgress && p.m.Found == ""
-		return false, p.putOver(p.to)
-	case there.there:
+	case p.old(to) && ready:
+		p.stolen = p.looks == 0 && p.m.from() == Pending && p.m.to() == InProgress && p.m.Found == ""
+		return false, p.exchange(p.to)
+	case p.old(to) && from.hash == after:
+		return false, durable.Remove(p.to) // a copy: the right one has been seen
+	case to.there && !p.old(to):
 		return false, p.setAside(p.to, "another file stood where a committed task belongs")
-	}
-	if p.from == p.to {
-		return p.fromStaged()
-	}
-	here, err := look(p.from)
-	if err != nil {
-		return false, err
-	}
-	switch {
-	case !here.there:
-		return p.fromStaged()
-	case here.hash == after, p.old(here) && p.m.to() == InProgress:
+	case to.there, !ready && p.old(from):
+		return false, p.lost()
+	case from.there && from.hash == after:
 		return false, durable.Move(p.from, p.to)
-	case p.old(here):
-		return false, p.putOver(p.from)
-	}
-	return false, p.setAside(p.from, "edited by hand while a transition was made")
-}
-
-// putOver exchanges the staged content with the file at path and checks what
-// came out.
-func (p *placement) putOver(path string) error {
-	ready, err := look(p.staged)
-	if err != nil {
-		return err
-	}
-	if !ready.there || ready.hash != hashOf(p.m.After) {
-		return p.lost(path)
-	}
-	return p.exchange(path)
-}
-
-// discard removes the bytes that came out of an exchange, if they are the
-// expected ones; others are kept.
-func (p *placement) discard() error {
-	out, err := look(p.staged)
-	if err != nil || !out.there {
-		return err
-	}
-	if p.old(out) {
-		return durable.Remove(p.staged)
-	}
-	return p.setAside(p.staged, "edited by hand while a transition was made")
-}
-
-// fromStaged moves the staged content to a place where nothing stands.
-func (p *placement) fromStaged() (bool, error) {
-	ready, err := look(p.staged)
-	if err != nil {
-		return false, err
-	}
-	if ready.there && ready.hash == hashOf(p.m.After) {
+	case from.there && ready:
+		return false, p.rename()
+	case from.there:
+		return false, p.setAside(p.from, "edited by hand while a transition was made")
+	case ready:
 		return false, durable.Move(p.staged, p.to)
 	}
 	// Neither here nor there nor staged: somebody moved our file on.
 	for _, s := range Folders {
 		elsewhere, err := look(p.b.path("tasks", string(s), p.id.file()))
-		if err != nil {
-			return false, err
-		}
-		if elsewhere.hash == hashOf(p.m.After) {
-			return true, nil
+		if err != nil || elsewhere.hash == after {
+			return err == nil, err
 		}
 	}
-	return false, p.lost(p.to)
+	return false, p.lost()
 }
 
-func (p *placement) lost(path string) error {
+// discard removes the bytes that came out of an exchange, if they are the
+// expected ones, or a copy of what is in place already; others are kept.
+func (p *placement) discard() error {
+	out, err := look(p.staged)
+	switch {
+	case err != nil || !out.there:
+		return err
+	case p.old(out), out.hash == hashOf(p.m.After):
+		return durable.Remove(p.staged)
+	}
+	return p.setAside(p.staged, "edited by hand while a transition was made")
+}
+
+// tidy removes what is left once the content is in its place.
+func (p *placement) tidy() error {
+	if err := p.discard(); err != nil || p.from == "" || p.from == p.to {
+		return err
+	}
+	second, err := look(p.from)
+	switch {
+	case err != nil || !second.there:
+		return err
+	case p.old(second):
+		return durable.Remove(p.from) // the right one has been seen
+	}
+	return p.setAside(p.from, "a second file of a task that has moved on")
+}
+
+func (p *placement) lost() error {
 	return fmt.Errorf("%w: task %s: the content that the ledger names (%s) is nowhere, %s cannot be brought up to date",
-		errLost, p.id, hashOf(p.m.After), path)
+		errLost, p.id, hashOf(p.m.After), p.to)
 }
 
 // errLost says that the content of a committed line is nowhere any more.
@@ -450,43 +425,12 @@ func (b *Box) sayLost(ctx context.Context, s *shard, id ID) error {
 	return b.ledger.Copy(ctx, audit.MboxAgent)
 }
 
-// tidy removes what is left once the content is in its place.
-func (p *placement) tidy() error {
-	if err := p.leftover(); err != nil {
-		return err
-	}
-	if p.from == "" || p.from == p.to {
-		return nil
-	}
-	second, err := look(p.from)
-	switch {
-	case err != nil || !second.there:
-		return err
-	case p.old(second):
-		return durable.Remove(p.from) // the right one has been seen
-	}
-	return p.setAside(p.from, "a second file of a task that has moved on")
-}
-
-// leftover removes the staged name: the bytes that an exchange brought out
-// before a crash, or a copy of what is in place already.
-func (p *placement) leftover() error {
-	left, err := look(p.staged)
-	if err != nil || !left.there {
-		return err
-	}
-	if left.hash == hashOf(p.m.After) {
-		return durable.Remove(p.staged)
-	}
-	return p.discard()
-}
-
 func (p *placement) setAside(path, why string) error {
 	return p.b.setAside(p.ctx, p.s, path, p.id.file(), audit.Reconcile, reason{Reason: why, Task: p.id})
 }
 
 func (p *placement) syncFolders() error {
-	for _, path := range []string{p.from, p.to} {
+	for _, path := range slices.Compact([]string{p.from, p.to}) {
 		if path == "" {
 			continue
 		}

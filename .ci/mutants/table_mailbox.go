@@ -71,7 +71,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"record-never-blank", "5", transitionGo,
-		"\tif err := s.clean(); err != nil {\n\t\treturn fmt.Errorf(\"%w: %w\", ErrCommitted, err)\n\t}\n\treturn nil\n}\n\n// apply is", "\treturn nil\n}\n\n// apply is",
+		"\treturn s.clean()\n}\n\n// encode", "\treturn nil\n}\n\n// encode",
 		boxTest("TestOrderOfTransition"),
 	},
 	{
@@ -157,32 +157,32 @@ var mailboxMutants = []mutant{
 	{
 		"line-after-rename", "8", transitionGo,
 		"\tline, err := b.say(ctx, s.locks, entry, b.payload(string(c.id)+\"~\"+tx, data))\n",
-		"\tif p, ok := b.placing(ctx, s, c.id, m); ok {\n\t\tif _, err := p.direct(); err != nil {\n\t\t\treturn err\n\t\t}\n\t}\n\tline, err := b.say(ctx, s.locks, entry, b.payload(string(c.id)+\"~\"+tx, data))\n",
+		"\tif _, err := b.finish(ctx, s, c.id, m, time.Time{}, true); err != nil {\n\t\treturn err\n\t}\n\tline, err := b.say(ctx, s.locks, entry, b.payload(string(c.id)+\"~\"+tx, data))\n",
 		boxTest("TestOrderOfTransition"),
 	},
 	{
 		"put-before-move-of-a-claim", "8", transitionGo,
-		"\tcase p.m.to() == InProgress:\n\t\tif err = durable.Move(p.from, p.to); err == nil {", "\tcase p.m.to() == None:\n\t\tif err = durable.Move(p.from, p.to); err == nil {",
+		"\tcase p.m.to() == InProgress:\n\t\tif err := durable.Move", "\tcase p.m.to() == None:\n\t\tif err := durable.Move",
 		boxTest("TestOrderOfTransition"),
 	},
 	{
 		"move-before-put-of-a-result", "8", transitionGo,
-		"\tcase p.m.to() == InProgress:\n\t\tif err = durable.Move(p.from, p.to); err == nil {", "\tcase p.m.to() != None:\n\t\tif err = durable.Move(p.from, p.to); err == nil {",
+		"\tcase p.m.to() == InProgress:\n\t\tif err := durable.Move", "\tcase p.m.to() != None:\n\t\tif err := durable.Move",
 		boxTest("TestOrderOfTransition"),
 	},
 	{
 		"finish-moves-before-it-puts", "8", transitionGo,
-		"case here.hash == after, p.old(here) && p.m.to() == InProgress:", "case here.hash == after, p.old(here):",
+		"\tcase from.there && from.hash == after:\n", "\tcase from.there && from.hash == after, p.old(from) && ready && p.m.to() != InProgress:\n",
 		boxTest("TestFinishPutsBeforeItMoves"),
 	},
 	{
 		"what-comes-out-unchecked", "8", transitionGo,
-		"\tif p.old(out) {\n\t\treturn durable.Remove(p.staged)", "\tif out.there {\n\t\treturn durable.Remove(p.staged)",
+		"\tcase p.old(out), out.hash == hashOf(p.m.After):\n\t\treturn durable.Remove(p.staged)", "\tcase out.there:\n\t\treturn durable.Remove(p.staged)",
 		boxTest("TestDeadInAnAside"),
 	},
 	{
 		"stranger-in-our-place-is-put-over", "8", transitionGo,
-		"\tcase there.there:\n\t\treturn false, p.setAside(p.to, \"another file stood where a committed task belongs\")", "\tcase there.there:\n\t\treturn false, p.putOver(p.to)",
+		"return false, p.setAside(p.to, \"another file stood where a committed task belongs\")", "return false, durable.Remove(p.to)",
 		boxTest("TestDeathWhilePuttingAside"),
 	},
 	{
@@ -192,12 +192,12 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"torn-content-put-over", "10", transitionGo,
-		"if !ready.there || ready.hash != hashOf(p.m.After) {", "if !ready.there {",
+		"ready := staged.there && staged.hash == after", "ready := staged.there",
 		boxTest("TestTornContentIsNotPutInPlace"),
 	},
 	{
 		"torn-content-moved", "10", transitionGo,
-		"if ready.there && ready.hash == hashOf(p.m.After) {\n\t\treturn false, durable.Move(p.staged, p.to)", "if ready.there {\n\t\treturn false, durable.Move(p.staged, p.to)",
+		"\tif fresh {\n\t\terr = p.rename()", "\tif fresh || p.looks == 0 {\n\t\terr = p.rename()",
 		boxTest("TestTornContentIsNotPutInPlace"),
 	},
 	{
@@ -338,7 +338,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"strict-folders-unflushed", "12", transitionGo,
-		"if err := p.syncFolders(); err != nil {", "if err := error(nil); err != nil {",
+		"\t\terr = p.syncFolders()\n", "",
 		boxTest("TestOrderOfTransition"),
 	},
 	{
