@@ -65,7 +65,7 @@ cross: ## build and vet for linux and darwin, amd64 and arm64
 		$(GO) vet ./...; \
 	done; done
 
-bench: build ## the figures of the README, and mbox beside other queues
+bench: build ## the figures of mbox help performance, and mbox beside other queues
 	$(GO) run ./.ci/bench
 	.ci/need redis-server
 	cd examples/peers && CGO_ENABLED=0 $(GO) run .

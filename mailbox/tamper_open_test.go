@@ -46,7 +46,7 @@ func (v *vandal) chainAnew(days [][]string) {
 }
 
 // unshown are the kinds of damage that a plain chain cannot show, since nothing
-// outside the home knows how it was. They are open, and the README says so.
+// outside the home knows how it was. They are open, and mbox help ledger says so.
 // Whoever keeps the last checksum that verify printed elsewhere sees each of
 // them: that seq has another checksum then, or none.
 var unshown = []struct {
@@ -108,7 +108,7 @@ func TestTamperingUnshown(t *testing.T) {
 					t.Fatal("there was nothing to do")
 				}
 				if r := v.verify(); len(r.Faults) > 0 {
-					t.Fatalf("verify shows it now: take it out of the list, and out of the README: %v", r.Faults)
+					t.Fatalf("verify shows it now: take it out of the list, and out of mbox help ledger: %v", r.Faults)
 				} else if r.Checksum == before.Checksum {
 					t.Error("the last checksum is the same")
 				}

@@ -1,4 +1,4 @@
-// Command bench measures what the README promises, on the disk that TMPDIR
+// Command bench measures what mbox help performance tells, on the disk that TMPDIR
 // names, and prints each figure beside the flush rate of the same disk measured
 // in the same run. Timings here never fail a test.
 //

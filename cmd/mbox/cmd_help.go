@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -13,15 +14,17 @@ func helpVerb() *verb {
 	return &verb{
 		name: "help", args: "[COMMAND|TOPIC]", most: -1,
 		brief: "explain a command or a topic",
-		about: "Prints what mbox --help prints, the help of a command, or one of these texts:\n\n" + topicList(),
+		about: `Prints what mbox --help prints, with a list of the topics; or the help of a
+command; or a topic. What is both, as backup is, is a topic here, and the
+command's help is mbox backup --help.`,
 		shows: []string{"mbox help send", "mbox help decision new", "mbox help damage"},
 		run: func(_ context.Context, s *session, args []string) error {
 			v, path := tree(), []string{"mbox"}
-			for i, word := range args {
+			if len(args) == 1 && (v.verb(args[0]) == nil || slices.Contains(topicNames(), args[0])) {
+				return s.printTopic(args[0])
+			}
+			for _, word := range args {
 				sub := v.verb(word)
-				if sub == nil && i == 0 && len(args) == 1 {
-					return s.printTopic(word)
-				}
 				if sub == nil {
 					return usagef(strings.Join(path, " ")+" --help", "%s has no command %q", strings.Join(path, " "), clean(word, 40))
 				}
@@ -30,7 +33,7 @@ func helpVerb() *verb {
 			s.printHelp(v, path)
 			return nil
 		},
-		words: func(*session) []string { return slices.Concat(tree().names(), topicNames()) },
+		words: func(*session) []string { return helpWords() },
 	}
 }
 
@@ -42,11 +45,18 @@ func (s *session) printTopic(name string) error {
 			return nil
 		}
 	}
-	hint := "mbox --help"
-	if near := schemas.Suggest(name, append(tree().names(), topicNames()...)); near != "" {
+	hint := "mbox --help lists the commands; the topics are " + strings.Join(topicNames(), ", ")
+	if near := schemas.Suggest(name, helpWords()); near != "" {
 		hint = "mbox help " + near
 	}
 	return usagef(hint, "mbox has no command or topic %q", clean(name, 40))
+}
+
+// helpWords are what there is help for.
+func helpWords() []string {
+	words := slices.Concat(tree().names(), topicNames())
+	slices.Sort(words)
+	return slices.Compact(words)
 }
 
 func topicNames() []string {
@@ -61,7 +71,7 @@ func topicNames() []string {
 func topicList() string {
 	var lines []string
 	for _, t := range help.Topics() {
-		lines = append(lines, "   mbox help "+t.Name+"   "+t.Title)
+		lines = append(lines, fmt.Sprintf("%-13s  %s", t.Name, t.Title))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"mbox/cmd/mbox/help"
 )
 
 func manVerb() *verb {
@@ -37,6 +39,10 @@ func manPage(root *verb, globals []cli.Flag) string {
 	m.line(".SH COMMANDS")
 	for _, v := range root.verbs {
 		m.verb(v, []string{root.name, v.name})
+	}
+	m.line(".SH TOPICS\nEach is read by\n.BR \"mbox help TOPIC\" .")
+	for _, t := range help.Topics() {
+		m.line(".TP\n.B %s\n%s", t.Name, roff(t.Title))
 	}
 	m.line(".SH \"EXIT STATUS\"")
 	for _, c := range root.codes() {

@@ -54,13 +54,32 @@ func TestTemplate(t *testing.T) {
 	if len(plain.where) != 1 { // the table [audit]
 		t.Errorf("the template sets %v", plain.where)
 	}
-	full, err := parseConfig(configFile, []byte(uncommented(text)))
+	checkDocumented(t, "the template", uncommented(text))
+}
+
+// mbox help configuration has every key, too, with its default.
+func TestConfigurationTopic(t *testing.T) {
+	const name = "help/configuration.md"
+	var text strings.Builder
+	for _, b := range blocksOf(manuals(t)[name]) {
+		if b.lang == "toml" {
+			text.WriteString(b.text)
+		}
+	}
+	checkDocumented(t, name, text.String())
+}
+
+// checkDocumented wants a file that sets every key, to its default but for the tables
+// of agents, which are examples.
+func checkDocumented(t *testing.T, name, text string) {
+	t.Helper()
+	full, err := parseConfig(configFile, []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range keysOf(reflect.TypeFor[Config](), "") {
 		if !documents(full, key) {
-			t.Errorf("the template does not document %s", key)
+			t.Errorf("%s does not document %s", name, key)
 		}
 	}
 	want, err := parseConfig(configFile, nil)
@@ -75,14 +94,14 @@ func TestTemplate(t *testing.T) {
 		values[v.Key] = v.Value
 	}
 	for key, value := range values {
-		if strings.HasPrefix(key, "agents.") { // there the template shows examples
+		if strings.HasPrefix(key, "agents.") {
 			continue
 		}
 		if runtime.GOOS == "linux" && key == "risk_profiles.default.allowed_commands" {
 			value = strings.TrimSuffix(value, ", free")
 		}
 		if shown[key] != value {
-			t.Errorf("the template shows %s = %q, the default is %q", key, shown[key], value)
+			t.Errorf("%s shows %s = %q, the default is %q", name, key, shown[key], value)
 		}
 	}
 }

@@ -19,6 +19,7 @@ func (s *session) printHelp(v *verb, path []string) {
 		s.printFlags("Flags", flags)
 	}
 	if len(path) == 1 {
+		s.printf("\nTopics, read by mbox help TOPIC:\n%s\n", indented(topicList()))
 		s.printFlags("Global flags, anywhere in the line", s.globals())
 	}
 	if len(v.shows) > 0 {

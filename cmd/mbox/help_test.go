@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,10 +19,27 @@ var (
 	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Z]\w*)\(`)
 )
 
-// Every test that a topic names is there, and it fits a terminal.
+// Every file is a topic, listed by mbox help and in the man page. Every test that a
+// topic names is there, and it fits a terminal.
 func TestHelpTopics(t *testing.T) {
-	there := allTests(t)
-	for _, topic := range help.Topics() {
+	there, topics := allTests(t), help.Topics()
+	if files, err := filepath.Glob("help/*.md"); err != nil || len(files) != len(topics) {
+		t.Errorf("%d files %v are %d topics: %v", len(files), files, len(topics), err)
+	}
+	var printed strings.Builder
+	s := &session{out: bufio.NewWriter(&printed)}
+	s.printHelp(tree(), []string{"mbox"})
+	if err := s.out.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	page := manPage(tree(), nil)
+	for _, topic := range topics {
+		if !regexp.MustCompile(`(?m)^   ` + topic.Name + ` +` + regexp.QuoteMeta(topic.Title) + `$`).MatchString(printed.String()) {
+			t.Errorf("mbox help does not list %s", topic.Name)
+		}
+		if !strings.Contains(page, "\n.B "+topic.Name+"\n"+roff(topic.Title)+"\n") {
+			t.Errorf("the man page does not list %s", topic.Name)
+		}
 		for _, name := range testName.FindAllString(topic.Text, -1) {
 			if !there[name] {
 				t.Errorf("mbox help %s: there is no test %s", topic.Name, name)

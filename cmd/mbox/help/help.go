@@ -4,27 +4,31 @@ package help
 
 import (
 	"embed"
-	"io/fs"
 	"strings"
 )
 
 //go:embed *.md
 var files embed.FS
 
+// names is the order in which the topics are listed: use, bounds, proof.
+var names = []string{
+	"tasks", "agents", "roles", "actions", "delegation", "models", "policies", "sandbox",
+	"ledger", "configuration", "backup", "damage", "threats", "performance", "proof",
+}
+
 // Topic is one text.
 type Topic struct{ Name, Title, Text string }
 
-// Topics lists all there are, by name.
+// Topics lists all there are.
 func Topics() []Topic {
-	names, _ := fs.Glob(files, "*.md") // the pattern is well-formed
 	var out []Topic
 	for _, name := range names {
-		text, err := files.ReadFile(name)
+		text, err := files.ReadFile(name + ".md")
 		if err != nil {
 			panic("help: a file that is embedded cannot be read: " + err.Error())
 		}
 		title, _, _ := strings.Cut(strings.TrimPrefix(string(text), "# "), "\n")
-		out = append(out, Topic{strings.TrimSuffix(name, ".md"), title, string(text)})
+		out = append(out, Topic{name, title, string(text)})
 	}
 	return out
 }
