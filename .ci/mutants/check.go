@@ -19,7 +19,7 @@ const rules = 23
 
 // check tells what is wrong with the tables: an old text that is not exactly
 // once in its file, a new one that does not parse, a test that is not there, a
-// rule without a mutant.
+// rule without a mutant, a count elsewhere that is not theirs.
 func check(all []mutant, explained map[string]bool) error {
 	var errs []error
 	names, covered := map[string]bool{}, map[string]bool{}
@@ -49,8 +49,17 @@ func check(all []mutant, explained map[string]bool) error {
 			errs = append(errs, fmt.Errorf("survivors.md explains %s, which is no mutant", name))
 		}
 	}
+	for _, file := range counts {
+		data, err := os.ReadFile(file)
+		if count := fmt.Sprintf("mbox in %d places", len(all)); err != nil || !strings.Contains(string(data), count) {
+			errs = append(errs, fmt.Errorf("%s does not say %q (%v)", file, count, err))
+		}
+	}
 	return errors.Join(errs...)
 }
+
+// counts are the files that say how many mutants there are.
+var counts = []string{"Makefile", "cmd/mbox/help/proof.md"}
 
 // unixImport comes along with a change that calls the system.
 const unixImport = `"golang.org/x/sys/unix"`
