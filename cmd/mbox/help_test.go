@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	testName = regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w*|\b\w+\.txtar\b`)
+	testName = regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w*|\b\w+(?:\.txtar|_test\.go)\b`)
 	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Z]\w*)\(`)
 )
 
@@ -75,7 +75,7 @@ func TestHelpThreats(t *testing.T) {
 }
 
 // allTests are the names of all test functions of the module, whatever their build
-// tags, and of the scripts here.
+// tags, of their files, and of the scripts here.
 func allTests(t *testing.T) map[string]bool {
 	t.Helper()
 	there := map[string]bool{}
@@ -90,6 +90,7 @@ func allTests(t *testing.T) map[string]bool {
 		case !strings.HasSuffix(path, "_test.go"):
 			return nil
 		}
+		there[d.Name()] = true
 		text, err := os.ReadFile(path)
 		for _, m := range testFunc.FindAllSubmatch(text, -1) {
 			there[string(m[1])] = true
