@@ -123,7 +123,7 @@ var policyMutants = []mutant{
 	},
 	{
 		"variables-of-any-name", "security", "agents/policy/risk.go",
-		"return !known && (!ownName.MatchString(name) || strings", "return !known && (strings",
+		"return !known && (!ownName().MatchString(name) || strings", "return !known && (strings",
 		policyTest("TestCommands"),
 	},
 	{
