@@ -157,6 +157,35 @@ func TestReplacedTwice(t *testing.T) {
 	lint(t, b.Home())
 }
 
+// What is to be kept is looked at when mbox has it, not before: then nobody can
+// put another file in its place any more.
+func TestPossessionBeforeTheLook(t *testing.T) {
+	b := homes{}.open(t, newClock().options())
+	b.drop(t, "drop.json", `[]`)
+	path, written := b.pending("drop.json"), false
+	var moved []string
+	remove := durable.SetFault(func(op durable.Op, at string) (bool, error) {
+		if op == durable.OpMove {
+			moved = append(moved, filepath.Base(filepath.Dir(at)))
+		}
+		if !written && op == durable.OpAppend && strings.HasPrefix(at, b.path("audit", "shared")) {
+			written = true
+			must(t, rewrite(path, "", "[2]"))
+		}
+		return true, nil
+	})
+	err := scanNow(b)
+	remove()
+	must(t, err)
+	if strings.Join(moved, " ") != "quarantine pending" {
+		t.Errorf("moved to %q", moved)
+	}
+	if data, err := os.ReadFile(path); !strings.HasPrefix(string(data), "[2]") {
+		t.Errorf("the next drop: %q %v", data, err)
+	}
+	whole(t, b.Home())
+}
+
 // TestGoneIsNoExcuse: recovery does not take back an entry that was there, and
 // a line that takes back what no line named is a fault.
 func TestGoneIsNoExcuse(t *testing.T) {

@@ -134,38 +134,57 @@ func hashKeptAt(path string) (string, error) {
 }
 
 // finishKept moves a kept file and its reason into quarantine. It goes on from
-// wherever a crash has stopped it. If other bytes lie in its place by now, they
-// are somebody's new file: they stay, or go back when they came along. What was
-// to be kept is gone then, and a line of its own says so, for the one before
-// names an entry that never came.
+// wherever a crash has stopped it. If other bytes have come along, they are
+// somebody's new file and go back. What was to be kept is gone then, and a line
+// of its own says so, for the one before names an entry that never came.
 func (b *Box) finishKept(ctx context.Context, s *shard, k *kept, path string) error {
 	to := b.path("tasks", "quarantine", k.Entry)
-	right, err := holds(path, k.SHA256)
+	_, err := os.Lstat(b.stagedReason(k.Entry))
+	switch {
+	case err == nil:
+		err = b.finishEntry(ctx, s, k, path, to)
+	case errors.Is(err, fs.ErrNotExist):
+		// The entry was there: whoever took it away is not excused. A power cut may
+		// have taken its move alone; else somebody's next file lies at path.
+		right := false
+		if right, err = holds(path, k.SHA256); right {
+			err = moveKept(path, to)
+		}
+	}
+	if err == nil && b.o.Sync == durable.Strict {
+		err = durable.SyncDir(b.path("tasks", "quarantine"), b.o.Sync)
+	}
+	return err
+}
+
+// finishEntry takes possession of what lies at path, and then looks what it is.
+// The entry's own bytes are not touched later than their reason has joined them.
+func (b *Box) finishEntry(ctx context.Context, s *shard, k *kept, path, to string) error {
+	if err := moveKept(path, to); err != nil {
+		return err
+	}
+	right, err := holds(to, k.SHA256)
+	if err == nil && !right {
+		if err = b.sendBack(ctx, s, to, path); err == nil {
+			err = b.sayGone(ctx, s, k)
+		}
+	}
 	if err != nil {
 		return err
 	}
-	if right {
-		err = durable.Move(path, to)
-		if errors.Is(err, fs.ErrPermission) && os.Chmod(path, durable.DirMode) == nil {
-			err = durable.Move(path, to) // a folder that may not be written may not be moved
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
+	return b.sweep(k.Entry + reasonSuffix)
+}
+
+// moveKept moves a file into quarantine, if it is there and has not been moved.
+func moveKept(path, to string) error {
+	err := durable.Move(path, to)
+	if errors.Is(err, fs.ErrPermission) && os.Chmod(path, durable.DirMode) == nil {
+		err = durable.Move(path, to) // a folder that may not be written may not be moved
 	}
-	if err := b.sendBack(ctx, s, k, to, path); err != nil {
-		return err
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
+		return nil
 	}
-	if err := b.sayGone(ctx, s, k, to); err != nil {
-		return err
-	}
-	if err := b.sweep(k.Entry + reasonSuffix); err != nil {
-		return err
-	}
-	if b.o.Sync == durable.Strict {
-		return durable.SyncDir(b.path("tasks", "quarantine"), b.o.Sync)
-	}
-	return nil
+	return err
 }
 
 // holds tells whether a file with this hash lies at path; hash is "" for what
@@ -181,16 +200,8 @@ func holds(path, hash string) (bool, error) {
 	return err == nil && now == hash, err
 }
 
-// sendBack undoes the move of a file that took the place of the one to be kept
-// after that was looked at last. The entry's own bytes are not touched later
-// than their reason has joined them.
-func (b *Box) sendBack(ctx context.Context, s *shard, k *kept, to, path string) error {
-	if staged, err := b.reasonStaged(k.Entry); err != nil || !staged {
-		return err
-	}
-	if right, err := holds(to, k.SHA256); err != nil || right {
-		return err
-	}
+// sendBack undoes the move of a file that took the place of the one to be kept.
+func (b *Box) sendBack(ctx context.Context, s *shard, to, path string) error {
 	err := durable.Move(to, path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -200,14 +211,6 @@ func (b *Box) sendBack(ctx context.Context, s *shard, k *kept, to, path string) 
 		return b.setAside(ctx, s, to, filepath.Base(path), audit.Reconcile, why)
 	}
 	return err
-}
-
-func (b *Box) reasonStaged(entry string) (bool, error) {
-	_, err := os.Lstat(b.stagedReason(entry))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 // goneDetails are the details of the line that takes back what another said of
@@ -221,16 +224,8 @@ type goneDetails struct {
 }
 
 // sayGone writes, once, that an entry is not there to come. It runs inside the
-// transition that names the entry, and again when that is settled. Its reason is
-// staged until then: without one the entry was there, and whoever took it away
-// is not excused.
-func (b *Box) sayGone(ctx context.Context, s *shard, k *kept, to string) error {
-	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if staged, err := b.reasonStaged(k.Entry); err != nil || !staged {
-		return err
-	}
+// transition that names the entry, and again when that is settled.
+func (b *Box) sayGone(ctx context.Context, s *shard, k *kept) error {
 	if said, err := b.lineWith(`"gone":"` + k.Entry + `"`); err != nil || said != nil {
 		return err
 	}

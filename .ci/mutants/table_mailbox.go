@@ -312,6 +312,11 @@ var mailboxMutants = []mutant{
 		boxTest("TestFlushedBeforeTheLine"),
 	},
 	{
+		"kept-is-looked-at-before-it-is-ours", "11", quarantineGo,
+		"\tcase err == nil:\n\t\terr = b.finishEntry(", "\tcase err == nil:\n\t\tif right, _ := holds(path, k.SHA256); !right {\n\t\t\tpath = to\n\t\t}\n\t\terr = b.finishEntry(",
+		boxTest("TestPossessionBeforeTheLook"),
+	},
+	{
 		"reason-unflushed", "11", quarantineGo,
 		"return durable.Stage(b.stagedReason(k.entry), data, b.o.Sync)", "return durable.Stage(b.stagedReason(k.entry), data, durable.None)",
 		boxTest("TestFlushedBeforeTheLine"),
