@@ -101,8 +101,9 @@ func taskCost(data []byte) {
 // TestTaskCost holds what the largest and worst files cost, to read and to save
 // something of, and that twice as much costs about twice as much.
 func TestTaskCost(t *testing.T) {
-	half := costly(MaxTask / 2)
-	for name, text := range costly(MaxTask) {
+	size := MaxTask / amount(8, 1, 1)
+	half := costly(size / 2)
+	for name, text := range costly(size) {
 		if len(text) > MaxTask {
 			t.Fatalf("%s: %d bytes", name, len(text))
 		}

@@ -27,7 +27,7 @@ func TestPowerCut(t *testing.T) {
 		t.Skip("syncfs is missing: there is no journal on this system")
 	}
 	seed := seedOf(t)
-	for n := range uint64(amount(60, 60, 600)) {
+	for n := range uint64(amount(15, 60, 600)) {
 		cutPower(t, seed+n)
 	}
 }
