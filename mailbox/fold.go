@@ -10,7 +10,8 @@ import (
 )
 
 // foldFrom calls visit with every move of the ledger behind from, in order, and
-// returns where the ledger ends.
+// with every alarm that a task is gone, which has no move. It returns where the
+// ledger ends.
 func (b *Box) foldFrom(from audit.Position, visit func(id ID, agent string, m *move, at time.Time)) (end audit.Position, err error) {
 	r, end := b.ledger.Read(from), from
 	defer r.Close()
@@ -29,7 +30,7 @@ func (b *Box) foldFrom(from audit.Position, visit func(id ID, agent string, m *m
 		if err != nil {
 			return end, fmt.Errorf("%w: ledger seq %d: %w", audit.ErrDamaged, line.Seq, err)
 		}
-		if m, ok := moveOf(&e); ok {
+		if m, ok := moveOf(&e); ok || saysGone(&e) {
 			visit(ID(e.Task()), e.Agent, m, e.Time())
 		}
 		end = line.End

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -165,7 +164,7 @@ func (b *Box) adoptMissing(ctx context.Context, id ID) error {
 		return err
 	}
 	if r.state == Pending {
-		if said, err := b.saidLost(id); said || err != nil {
+		if said, err := b.saidGone(id); said || err != nil {
 			return err // a recovery put away what was left of it: nobody deleted it
 		}
 		return b.adoptDeletion(ctx, s, r)
@@ -236,11 +235,7 @@ func (r *recovery) confirmed(ids []ID, most int) (int, error) {
 	if len(ids) <= most {
 		return 0, nil
 	}
-	said, err := r.saidGone()
-	if err != nil {
-		return 0, err
-	}
-	ids = slices.DeleteFunc(ids, func(id ID) bool { return said[id] })
+	ids = slices.DeleteFunc(ids, func(id ID) bool { return r.last[id].gone })
 	slices.Sort(ids)
 	n := 0
 	for i, id := range ids {
@@ -274,30 +269,6 @@ func (r *recovery) isGone(id ID) (bool, error) {
 		}
 	}
 	return true, nil
-}
-
-// saidGone are the tasks of which an alarm has said that their file is gone.
-func (r *recovery) saidGone() (map[ID]bool, error) {
-	said := map[ID]bool{}
-	rd := r.b.ledger.Read(audit.Position{})
-	defer rd.Close()
-	for {
-		line, err := rd.Next()
-		if errors.Is(err, io.EOF) {
-			return said, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if !strings.Contains(string(line.Raw), `"alarm":"lost"`) && !strings.Contains(string(line.Raw), `"alarm":"missing"`) {
-			continue
-		}
-		e, err := line.Decode()
-		if err != nil {
-			return nil, err
-		}
-		said[ID(e.Task())] = true
-	}
 }
 
 // stop makes every process see that tasks are gone, and says so once. The record

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -348,10 +349,16 @@ func (b *Box) alarmEntry(id ID, tx, kind, reason, said string) audit.Entry {
 	}
 }
 
-// saidLost tells whether an alarm has said, since the task moved last, that its
-// content is lost.
-func (b *Box) saidLost(id ID) (bool, error) {
-	ours, lost := []byte(`"task_id":`+quoted(string(id))), []byte(`"alarm":"lost"`)
+// saysGone tells whether the line is an alarm that a task's file, or what it held,
+// is gone.
+func saysGone(e *audit.Entry) bool {
+	d := string(e.Details)
+	return e.Event == audit.ErrorEvent && e.TaskID != nil && (strings.Contains(d, `"alarm":"lost"`) || strings.Contains(d, `"alarm":"missing"`))
+}
+
+// saidGone tells whether an alarm has said so since the task moved last.
+func (b *Box) saidGone(id ID) (bool, error) {
+	ours := []byte(`"task_id":` + quoted(string(id)))
 	for line, err := range b.ledger.Backward() {
 		if err != nil {
 			return false, err
@@ -363,7 +370,7 @@ func (b *Box) saidLost(id ID) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if _, moved := moveOf(&e); moved || bytes.Contains(line.Raw, lost) {
+		if _, moved := moveOf(&e); moved || saysGone(&e) {
 			return !moved, nil
 		}
 	}

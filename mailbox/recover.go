@@ -190,6 +190,7 @@ type fate struct {
 	agent string
 	m     *move
 	at    time.Time
+	gone  bool // an alarm has said since that its file, or what it held, is gone
 }
 
 // recover does the work, with the recover lock held. The boot record is written
@@ -282,7 +283,11 @@ func (r *recovery) moves() error {
 // follow folds what was appended since.
 func (r *recovery) follow() (err error) {
 	r.end, err = r.b.foldFrom(r.end, func(id ID, agent string, m *move, at time.Time) {
-		r.last[id] = &fate{agent, m, at}
+		if m != nil {
+			r.last[id] = &fate{agent: agent, m: m, at: at}
+		} else if f := r.last[id]; f != nil {
+			f.gone = true
+		}
 	})
 	return err
 }

@@ -147,6 +147,8 @@ func TestDeathWhilePuttingAside(t *testing.T) {
 				if err := os.Remove(stranger); err != nil && !errors.Is(err, os.ErrNotExist) {
 					t.Fatal(err)
 				}
+			} else if kept := quarantine(t, b); len(kept) != 1 || kept[0].SHA256 != audit.Hash([]byte(`"somebody's"`)) {
+				t.Errorf("%s, then %s: somebody's file is not kept: %+v", hit, mend, kept)
 			}
 			if r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{}); err != nil || len(r.Faults)+len(r.Notes) > 0 {
 				t.Errorf("%s, then %s: %v %+v; cancel said: %v", hit, mend, err, r, said)

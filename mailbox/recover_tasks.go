@@ -304,8 +304,8 @@ func (r *recovery) lost(s *shard, id ID, f *fate, place string, rest []string) e
 		}
 		r.out.Quarantine++
 	}
-	if said, err := b.saidLost(id); err != nil || said {
-		return err
+	if f.gone {
+		return nil
 	}
 	return b.sayAlarm(r.ctx, s, id, "lost", fmt.Sprintf("its content is lost; mbox recover --adopt %s gives it up", id))
 }

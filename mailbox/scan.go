@@ -330,9 +330,11 @@ func (b *Box) expected(folder State) ([]ID, error) {
 func (b *Box) ended(folder State) ([]ID, error) {
 	in := map[ID]bool{}
 	_, err := b.foldFrom(audit.Position{}, func(id ID, _ string, m *move, _ time.Time) {
-		if m.to() == folder {
+		switch {
+		case m == nil:
+		case m.to() == folder:
 			in[id] = true
-		} else {
+		default:
 			delete(in, id)
 		}
 	})

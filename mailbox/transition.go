@@ -415,7 +415,7 @@ var errLost = fmt.Errorf("%w: lost", ErrIntegrity)
 // sayLost writes one alarm about a task whose content a stranger destroyed
 // while it was moved. It runs inside the transition.
 func (b *Box) sayLost(ctx context.Context, s *shard, id ID) error {
-	if said, err := b.saidLost(id); err != nil || said {
+	if said, err := b.saidGone(id); err != nil || said {
 		return err
 	}
 	action := fmt.Sprintf("its content was destroyed while it was moved; mbox recover --adopt %s takes what there is", id)

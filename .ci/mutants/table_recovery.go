@@ -300,6 +300,11 @@ var recoveryMutants = []mutant{
 		boxTest("TestMonthOfTheLine"),
 	},
 	{
+		"lost-is-said-again", "21", tasksGo,
+		"\tif f.gone {\n\t\treturn nil\n\t}\n", "",
+		boxTest("TestRecoverLostTwice"),
+	},
+	{
 		"archive-not-searched", "21", tasksGo,
 		"dirs = append(dirs, filepath.Join(\"tasks\", \"archive\", m))", "dirs = append(dirs[:len(dirs):len(dirs)], dirs[:0]...)\n\t\t_ = m",
 		boxTest("TestMonthOfTheLine"),

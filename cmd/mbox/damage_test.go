@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"testing"
 
 	"mbox/mailbox"
+	"mbox/mailbox/durable"
 )
 
 // damages are ways to break a home, each with where the way out ends: "" is a
@@ -54,6 +56,7 @@ var damages = map[string]struct {
 	}, ""},
 	"a task edited":               {func(w *walk) { w.edit("tasks/completed/done.json", func(b []byte) []byte { return append(b, ' ') }) }, ""},
 	"a task removed":              {func(w *walk) { w.remove("tasks/completed/done.json") }, ""},
+	"two tasks removed":           {func(w *walk) { w.remove("tasks/completed/done.json"); w.remove("tasks/in-progress/running.json") }, ""},
 	"a decision edited":           {func(w *walk) { w.edit(w.file("decisions/*.md"), func(b []byte) []byte { return append(b, '\n') }) }, "backup"},
 	"a quarantine entry removed":  {func(w *walk) { w.remove(w.file("tasks/quarantine/*~????????????????????????????????")) }, "backup"},
 	"a copy beside a task":        {func(w *walk) { w.edit("tasks/completed/done (copy).json", nil) }, ""},
@@ -126,24 +129,78 @@ func TestHintOfFault(t *testing.T) {
 // Whoever reads the hints, and nothing else, comes out: at a clean home, or at a
 // backup. No hint leads in a circle, and looking works everywhere.
 func TestWayOutOfDamage(t *testing.T) {
-	bin := program(t)
-	clean := &walk{T: t, bin: bin, home: filepath.Join(t.TempDir(), "home")}
+	clean := &walk{T: t, bin: program(t), home: filepath.Join(t.TempDir(), "home")}
 	clean.furnish()
-	names := slices.Sorted(maps.Keys(damages))
-	rand.New(rand.NewPCG(seedOf(t), 9)).Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-	for _, name := range names[:min(len(names), sized(4, 9, 99))] {
-		d := damages[name]
+	for _, name := range someDamages(t, sized(4, 9, 99)) {
 		t.Run(name, func(t *testing.T) {
-			w := &walk{T: t, bin: bin, home: filepath.Join(t.TempDir(), "home")}
-			if out, err := exec.Command("cp", "-a", clean.home, w.home).CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			w.command("recover") // a copy is another home, and says so once
-			d.do(w)
+			w := clean.copied(t)
+			damages[name].do(w)
 			w.looks()
-			w.out(d.end)
+			w.out(damages[name].end)
 		})
 	}
+}
+
+// Whatever is damaged, the second recover changes no byte of what the first left.
+func TestRecoverDamageTwice(t *testing.T) {
+	clean := &walk{T: t, bin: program(t), home: filepath.Join(t.TempDir(), "home")}
+	clean.furnish()
+	for _, name := range someDamages(t, sized(9, 99, 99)) {
+		t.Run(name, func(t *testing.T) {
+			w := clean.copied(t)
+			damages[name].do(w)
+			first, second := w.recover(), w.recover()
+			for name := range maps.Keys(second) {
+				if first[name] != second[name] {
+					t.Errorf("%s was changed from %q to %q", name, first[name], second[name])
+				}
+			}
+			if len(first) != len(second) {
+				t.Errorf("%d files, then %d", len(first), len(second))
+			}
+		})
+	}
+}
+
+// someDamages draws n of them.
+func someDamages(t *testing.T, n int) []string {
+	names := slices.Sorted(maps.Keys(damages))
+	rand.New(rand.NewPCG(seedOf(t), 9)).Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	return names[:min(len(names), n)]
+}
+
+// copied is a copy of the home to damage.
+func (w *walk) copied(t *testing.T) *walk {
+	t.Helper()
+	c := &walk{T: t, bin: w.bin, home: filepath.Join(t.TempDir(), "home")}
+	if out, err := exec.Command("cp", "-a", w.home, c.home).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	c.recover() // a copy is another home, and says so once
+	return c
+}
+
+// recover recovers, if that can be done, and returns all that is kept.
+func (w *walk) recover() map[string]string {
+	w.Helper()
+	_, _ = mailbox.Recover(w.Context(), w.home, mailbox.Options{Sync: durable.None}, mailbox.RecoverOptions{}) // or the hint tells more
+	files := map[string]string{}
+	w.must(filepath.WalkDir(w.home, func(path string, e fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(w.home, path)
+		switch {
+		case err != nil:
+			return err
+		case name == ".mbox/boot" || name == ".mbox/index":
+			return nil
+		case !e.Type().IsRegular():
+			files[name] = e.Type().String()
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		files[name] = string(data)
+		return err
+	}))
+	return files
 }
 
 // walk is a home that is damaged, and somebody who follows hints.
