@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -121,8 +120,9 @@ func (b *Box) whyBlocked(ctx context.Context, r *record) (string, error) {
 			return why, err
 		}
 	}
-	if circle := b.circle(r.id); circle != "" {
-		return "it waits for itself: " + circle, nil
+	isIt := func(id ID) bool { return id.Fold() == r.id.Fold() }
+	if circle := b.waiters(r.id, isIt); circle != nil {
+		return "it waits for itself: " + joinWay(circle), nil
 	}
 	return "", nil
 }
@@ -150,42 +150,6 @@ func (b *Box) whyNever(ctx context.Context, id ID) (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf("it waits for %s, whose file is not where and as it ended; mbox recover --adopt %s takes what there is", id, id), nil
-}
-
-// circle finds the way on which a blocked task waits for itself; "" if it does
-// not.
-func (b *Box) circle(id ID) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	spelled := map[string]*record{}
-	for _, r := range b.index.live {
-		if r.blocked {
-			spelled[r.id.Fold()] = r
-		}
-	}
-	seen := map[string]bool{}
-	var walk func(at string, way []string) string
-	walk = func(at string, way []string) string {
-		r := spelled[at]
-		if r == nil {
-			return ""
-		}
-		way = append(way, string(r.id))
-		if at == id.Fold() && len(way) > 1 {
-			return strings.Join(way, " → ")
-		}
-		if seen[at] {
-			return ""
-		}
-		seen[at] = true
-		for d := range r.awaits() {
-			if found := walk(d.Fold(), way); found != "" {
-				return found
-			}
-		}
-		return ""
-	}
-	return walk(id.Fold(), nil)
 }
 
 // whoCan lists the registered agents that may take tasks of the class.

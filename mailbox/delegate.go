@@ -163,32 +163,28 @@ func (d *Delegation) check() (order []int, err error) {
 	case !slices.Contains(Joins, d.Join):
 		return nil, refusal("join", "%q is no join rule: want one of %s", schemas.Sentence(d.Join, 40), strings.Join(Joins, ", "))
 	}
-	state := make([]int, len(d.Children)) // 1: on the way here, 2: done
-	var visit func(i int, way []string) error
-	visit = func(i int, way []string) error {
-		if i < 0 || i >= len(d.Children) {
-			return refusal("parameters", "child %d is to come after child %d, which is none", len(way), i+1)
-		}
-		way = append(way, strconv.Itoa(i+1))
-		switch state[i] {
-		case 1:
-			return refusal("cycle", "the children would wait for one another: %s", strings.Join(way, " → "))
-		case 2:
-			return nil
-		}
-		state[i] = 1
-		for _, before := range d.Children[i].After {
-			if err := visit(before, way); err != nil {
-				return err
+	for i, c := range d.Children {
+		for _, before := range c.After {
+			if before < 0 || before >= len(d.Children) {
+				return nil, refusal("parameters", "child %d is to come after child %d, which is none", i+1, before+1)
 			}
 		}
-		state[i] = 2
-		order = append(order, i)
-		return nil
 	}
 	for i := range d.Children {
-		if err := visit(i, nil); err != nil {
-			return nil, err
+		way := wayTo(i, func(at int) bool { return at == i }, func(at int) []int { return d.Children[at].After })
+		if way != nil {
+			for i := range way {
+				way[i]++ // people count from one
+			}
+			return nil, refusal("cycle", "the children would wait for one another: %s", joinWay(way))
+		}
+	}
+	done := make([]bool, len(d.Children))
+	for len(order) < len(done) { // no circle, so one of the others comes next
+		for i, c := range d.Children {
+			if !done[i] && !slices.ContainsFunc(c.After, func(before int) bool { return !done[before] }) {
+				done[i], order = true, append(order, i)
+			}
 		}
 	}
 	return order, nil
@@ -223,47 +219,31 @@ func (c *Claim) mayDelegate(ctx context.Context, d Delegation) error {
 			return refusal("parameters", "%s would do it itself: it has to be for %s and to carry an action", c.agent, c.agent)
 		}
 		if way := tree.circle(c.agent, to); way != nil && !d.Own {
-			return refusal("cycle", "the agents would wait for one another: %s", strings.Join(way, " → "))
+			return refusal("cycle", "the agents would wait for one another: %s", joinWay(way))
 		}
 		tree.edge(c.agent, to)
-		for _, dep := range child.Task.Mbox.DependsOn {
-			if way, err := c.box.reaches(dep, c.ID()); err != nil || way != nil {
-				if err == nil {
-					err = refusal("cycle", "the tasks would wait for one another: %s → its child → %s", c.ID(), strings.Join(way, " → "))
-				}
-				return err
+		if way, err := c.waitsForChild(child); err != nil || way != nil {
+			if err == nil {
+				err = refusal("cycle", "the tasks would wait for one another: %s → its child → %s", c.ID(), joinWay(way))
 			}
+			return err
 		}
 	}
 	return nil
 }
 
-// reaches finds the way on which a task waits, over dependencies and children,
-// for another; nil if it does not.
-func (b *Box) reaches(from, to ID) (way []string, err error) {
-	seen := map[string]bool{}
-	var walk func(at ID, way []string) ([]string, error)
-	walk = func(at ID, way []string) ([]string, error) {
-		way = append(way, string(at))
-		if at.Fold() == to.Fold() {
-			return way, nil
-		}
-		if seen[at.Fold()] {
-			return nil, nil
-		}
-		seen[at.Fold()] = true
-		r, err := b.lookup(at)
-		if err != nil || r == nil {
-			return nil, err
-		}
-		for next := range r.awaits() {
-			if found, err := walk(next, way); err != nil || found != nil {
-				return found, err
-			}
-		}
-		return nil, nil
+// waitsForChild is the way on which what the child depends on waits for the
+// claim's task, which waits for the child; nil if there is none.
+func (c *Claim) waitsForChild(child Child) (way []ID, err error) {
+	if err := c.box.update(); err != nil {
+		return nil, err
 	}
-	return walk(from, nil)
+	deps := child.Task.Mbox.DependsOn
+	isDep := func(at ID) bool { return slices.ContainsFunc(deps, func(d ID) bool { return d.Fold() == at.Fold() }) }
+	if isDep(c.ID()) {
+		return []ID{c.ID()}, nil
+	}
+	return c.box.waiters(c.ID(), isDep), nil
 }
 
 // childKey is the idempotency key of a claim's child: the same claim that says

@@ -180,6 +180,45 @@ func TestDelegateRefused(t *testing.T) {
 	}
 }
 
+// A circle over tasks that wait for one another is found however their ids are
+// spelled, and told as those who wait spell themselves.
+func TestDelegateAround(t *testing.T) {
+	b, c := family(t, Options{})
+	between := request("between")
+	between.ID, between.Mbox.DependsOn = "Between", []ID{"PARENT"}
+	_, err := b.Submit(t.Context(), between)
+	must(t, err)
+	task := child("x", "1")
+	task.Task.Mbox.DependsOn = []ID{"other", "between"}
+	_, err = c.Delegate(t.Context(), Delegation{Children: []Child{task}})
+	var r *Refusal
+	if !errors.As(err, &r) || r.Step != "cycle" || !strings.HasSuffix(r.Reason, "parent → its child → Between → parent") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// A way is found wherever it begins and however long it is, and each place is
+// looked at once.
+func TestWayTo(t *testing.T) {
+	steps := map[int][]int{1: {2, 3}, 2: {2, 1}, 3: {4, 5}, 4: {5}, 5: {6}, 6: {3}}
+	for _, c := range []struct {
+		from, to, looks int
+		way             []int
+	}{
+		{1, 1, 2, []int{1, 2, 1}},
+		{1, 6, 5, []int{1, 3, 4, 5, 6}},
+		{3, 3, 4, []int{3, 4, 5, 6, 3}},
+		{4, 1, 4, nil},
+		{7, 7, 1, nil},
+	} {
+		looks := 0
+		way := wayTo(c.from, func(at int) bool { return at == c.to }, func(at int) []int { looks++; return steps[at] })
+		if !slices.Equal(way, c.way) || looks != c.looks {
+			t.Errorf("from %d to %d: %v at %d looks", c.from, c.to, way, looks)
+		}
+	}
+}
+
 func TestDelegateDepth(t *testing.T) {
 	b, c := family(t, Options{})
 	delegate(t, c, "", child("one", "1"))

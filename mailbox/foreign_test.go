@@ -1730,6 +1730,13 @@ func TestDependencies(t *testing.T) {
 		if !failed && alarmsOf(t, b, "a")+alarmsOf(t, b, "b") == 0 {
 			t.Error("two tasks wait for one another for ever, and nobody is told")
 		}
+		for id, way := range map[ID]string{"a": "a → b → a", "b": "b → a → b"} {
+			for _, e := range lines(t, b, id) {
+				if e.Event == audit.ErrorEvent && !strings.Contains(e.Action, "it waits for itself: "+way) {
+					t.Errorf("%s", e.Action)
+				}
+			}
+		}
 	})
 }
 

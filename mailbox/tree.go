@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"mbox/audit"
@@ -229,25 +230,54 @@ func (t *Tree) edge(from, to string) {
 // circle is the way from an agent back to itself that a delegation to another
 // would close, over every delegation of the tree; nil if there is none.
 func (t *Tree) circle(from, to string) []string {
-	seen := map[string]bool{}
-	var walk func(at string, way []string) []string
-	walk = func(at string, way []string) []string {
-		way = append(way, at)
+	return wayTo(from, func(at string) bool { return at == from }, func(at string) []string {
 		if at == from {
-			return way
+			return []string{to}
 		}
-		if seen[at] {
-			return nil
-		}
-		seen[at] = true
-		for _, next := range t.graph[at] {
-			if found := walk(next, way); found != nil {
+		return t.graph[at]
+	})
+}
+
+// waiters is the way on which tasks wait, over dependencies and children, for
+// one with the id: from a task that is there to that one; nil if there is none.
+func (b *Box) waiters(id ID, there func(ID) bool) []ID {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	way := wayTo(id, there, func(at ID) []ID { return b.index.needs[at.Fold()] })
+	slices.Reverse(way)
+	return way
+}
+
+// wayTo finds a way, over the steps that next names, to a place that is there;
+// nil if there is none. A way has one step at least.
+func wayTo[P comparable](from P, there func(P) bool, next func(P) []P) []P {
+	seen := map[P]bool{from: true}
+	var walk func(way []P) []P
+	walk = func(way []P) []P {
+		for _, n := range next(way[len(way)-1]) {
+			way := append(way, n)
+			if there(n) {
+				return way
+			}
+			if seen[n] {
+				continue
+			}
+			seen[n] = true
+			if found := walk(way); found != nil {
 				return found
 			}
 		}
 		return nil
 	}
-	return walk(to, []string{from})
+	return walk([]P{from})
+}
+
+func joinWay[P any](way []P) string {
+	text := make([]string, len(way))
+	for i, at := range way {
+		text[i] = fmt.Sprint(at)
+	}
+	return strings.Join(text, " → ")
 }
 
 // Children are those of one task, in the order of their creation.

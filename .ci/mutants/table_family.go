@@ -111,7 +111,7 @@ var familyMutants = []mutant{
 	},
 	{
 		"circle-of-tasks", "delegation", "mailbox/delegate.go",
-		"at.Fold() == to.Fold()", "at.Fold() == \"\"",
+		"\tif isDep(c.ID()) {\n", "\tif c.box == nil {\n",
 		boxTest("TestDelegateRefused/on_its_parent"),
 	},
 	{
