@@ -4,6 +4,8 @@ const (
 	boundsGo  = "agents/action/compose_bounds.go"
 	composeGo = "agents/action/compose_check.go"
 	bindGo    = "agents/action/compose_bind.go"
+	loadGo    = "agents/action/compose_load.go"
+	fileGo    = "agents/action/compose_file.go"
 	copiesGo  = "agents/action/compose_copy.go"
 	commandGo = "agents/policy/command.go"
 	orphansGo = "agents/sandbox/orphans_linux.go"
@@ -35,6 +37,31 @@ var policyMutants = []mutant{
 		"compose-many-documents", "security", boundsGo,
 		"!errors.Is(err, io.EOF)", "!errors.Is(err, io.EOF) && false",
 		actionTest("TestComposeIsBounded"),
+	},
+	{
+		"compose-keys-unseen", "security", loadGo,
+		"case map[any]any:", "case chan any:",
+		actionTest("TestComposeRefuses"),
+	},
+	{
+		"compose-volume-of-a-path", "security", fileGo,
+		"if !composeName().MatchString(name) {", "if name == \"\" {",
+		actionTest("TestComposeRefuses"),
+	},
+	{
+		"compose-volume-of-others", "security", fileGo,
+		"v.Type == volumeMount && v.Source != \"\" && !ok", "false && !ok",
+		actionTest("TestComposeRefuses"),
+	},
+	{
+		"compose-wide-ports", "security", fileGo,
+		"if *ports += rangeOf(short); *ports > maxPorts {", "if *ports += rangeOf(short); false {",
+		actionTest("TestComposeIsBounded"),
+	},
+	{
+		"compose-mount-to-write", "security", fileGo,
+		"m[\"read_only\"] = option == \"ro\"", "m[\"read_only\"] = false",
+		actionTest("TestComposeMeansTheSame"),
 	},
 	{
 		"compose-shared-folder", "security", composeGo,

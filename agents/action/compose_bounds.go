@@ -10,8 +10,8 @@ import (
 )
 
 // The most that a file may have. Who reads YAML alone takes time in proportion to
-// its length, whatever stands in it; what compose-go then does with it grows with
-// the square of the levels, and doubles with each service that two others need.
+// its length, whatever stands in it; what docker compose then does with it grows
+// with the square of the levels, and doubles with each service that two others need.
 const (
 	maxNodes  = 1000 // keys and values, each alias counted as what it stands for
 	maxLevels = 16   // Compose itself has eight
@@ -51,7 +51,7 @@ func count(n *yaml.Node, level int, nodes *int) error {
 }
 
 // checkDependencies refuses circles, and more ways from service to service than
-// anybody should follow: compose-go and docker both follow each one to its end.
+// anybody should follow: docker compose follows each one to its end.
 func checkDependencies(model map[string]any) error {
 	begun, ways, all := map[string]bool{}, map[string]int{}, 0
 	var from func(name string) error

@@ -9,13 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/compose-spec/compose-go/v2/types"
-
 	"mbox/schemas"
 )
 
 // checkProject checks the values of the fields that may be there.
-func checkProject(project *types.Project) error {
+func checkProject(project *composeProject) error {
 	for name, n := range project.Networks {
 		if n.Driver != "" && n.Driver != "bridge" {
 			return fmt.Errorf("networks.%s.driver is not allowed: want bridge", name)
@@ -36,11 +34,11 @@ func checkProject(project *types.Project) error {
 
 // checkShared lets no service write what another one mounts or is built from: the
 // two would be one, and the first could change what the second runs.
-func checkShared(project *types.Project) error {
+func checkShared(project *composeProject) error {
 	writes := map[string]string{} // folders, and which service writes them
 	for _, name := range project.ServiceNames() {
 		for _, v := range project.Services[name].Volumes {
-			if v.Type == types.VolumeTypeBind && !v.ReadOnly {
+			if v.Type == bindMount && !v.ReadOnly {
 				writes[sameFolder(v.Source)] = name
 			}
 		}
@@ -48,7 +46,7 @@ func checkShared(project *types.Project) error {
 	for _, name := range project.ServiceNames() {
 		s := project.Services[name]
 		for i, v := range s.Volumes {
-			if by := writes[sameFolder(v.Source)]; v.Type == types.VolumeTypeBind && by != "" && by != name {
+			if by := writes[sameFolder(v.Source)]; v.Type == bindMount && by != "" && by != name {
 				return fmt.Errorf("services.%s.volumes[%d].source may be written by services.%s", name, i, by)
 			}
 		}
@@ -71,7 +69,7 @@ type choice struct {
 	allowed      []string
 }
 
-func checkService(s types.ServiceConfig) error {
+func checkService(s composeService) error {
 	for _, c := range []choice{
 		{"network_mode", s.NetworkMode, []string{"none"}}, // on bridge are other people's containers
 		{"ipc", s.Ipc, []string{"private", "none"}},
@@ -89,7 +87,7 @@ func checkService(s types.ServiceConfig) error {
 	if s.Logging != nil && !slices.Contains([]string{"json-file", "local", "none"}, s.Logging.Driver) {
 		return fmt.Errorf("logging.driver is not allowed: want one of json-file, local, none")
 	}
-	for _, check := range []func(types.ServiceConfig) error{checkImage, checkCopies, checkEnvironment, checkBuild, checkMounts, checkPorts} {
+	for _, check := range []func(composeService) error{checkImage, checkCopies, checkEnvironment, checkBuild, checkMounts, checkPorts} {
 		if err := check(s); err != nil {
 			return err
 		}
@@ -99,7 +97,7 @@ func checkService(s types.ServiceConfig) error {
 
 // checkEnvironment refuses variables without a value: they take one from whoever
 // runs the file.
-func checkEnvironment(s types.ServiceConfig) error {
+func checkEnvironment(s composeService) error {
 	for name, value := range s.Environment {
 		if value == nil || name == "" {
 			return fmt.Errorf("environment.%s has no value, or no name", name)
@@ -108,7 +106,7 @@ func checkEnvironment(s types.ServiceConfig) error {
 	return nil
 }
 
-func checkBuild(s types.ServiceConfig) error {
+func checkBuild(s composeService) error {
 	if s.Build == nil {
 		return nil
 	}
@@ -137,11 +135,11 @@ func isFolder(path string) bool { return folderForm().MatchString(path) }
 
 // checkMounts lets a service have volumes of its own and folders of the
 // workspace; the engine's socket by its one name, for it may be allowed.
-func checkMounts(s types.ServiceConfig) error {
+func checkMounts(s composeService) error {
 	for i, v := range s.Volumes {
 		switch {
-		case v.Type == types.VolumeTypeTmpfs, v.Type == types.VolumeTypeVolume:
-		case v.Type != types.VolumeTypeBind:
+		case v.Type == tmpfsMount, v.Type == volumeMount:
+		case v.Type != bindMount:
 			return fmt.Errorf("volumes[%d].type is not allowed: want volume, tmpfs or bind", i)
 		case v.Source != dockerSock && !isFolder(v.Source):
 			return fmt.Errorf("volumes[%d].source is no folder of the workspace: %s", i, wantFolder)
@@ -173,7 +171,7 @@ func DefaultRegistries() []string {
 
 var imageForm = schemas.Pattern(`^[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
 
-func checkImage(s types.ServiceConfig) error {
+func checkImage(s composeService) error {
 	if s.Image != "" && !imageForm().MatchString(s.Image[len(registryOf(s.Image)):]) {
 		return fmt.Errorf("image is not allowed: want such as nginx:1.27")
 	}
@@ -191,7 +189,7 @@ func registryOf(image string) string {
 }
 
 // checkRegistries wants every image to come from a registry that is listed.
-func checkRegistries(project *types.Project, allowed []string) error {
+func checkRegistries(project *composeProject, allowed []string) error {
 	if allowed == nil {
 		allowed = DefaultRegistries()
 	}
@@ -208,7 +206,7 @@ func checkRegistries(project *types.Project, allowed []string) error {
 // maxCopies is how many containers a service may have.
 const maxCopies = 10
 
-func checkCopies(s types.ServiceConfig) error {
+func checkCopies(s composeService) error {
 	if s.Deploy != nil && s.Deploy.Replicas != nil && (*s.Deploy.Replicas < 0 || *s.Deploy.Replicas > maxCopies) {
 		return fmt.Errorf("deploy.replicas is not allowed: want at most %d", maxCopies)
 	}
@@ -218,7 +216,7 @@ func checkCopies(s types.ServiceConfig) error {
 // checkPorts lets ports be published on loopback only. An engine opens the others
 // to the whole network, past the machine's firewall; who wants that puts a proxy
 // in front, by hand.
-func checkPorts(s types.ServiceConfig) error {
+func checkPorts(s composeService) error {
 	for i, p := range s.Ports {
 		ip, err := netip.ParseAddr(p.HostIP)
 		if err != nil || !ip.IsLoopback() {

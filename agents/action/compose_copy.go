@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/compose-spec/compose-go/v2/types"
-
 	"mbox/agents/policy"
 	"mbox/mailbox/durable"
 )
@@ -60,7 +58,7 @@ func (c *copies) close() {
 // bind copies the folders that the approval binds, and gives a project that uses
 // the copies. What they hold is compared as it is copied: nothing else than what
 // was approved is ever used.
-func (c *copies) bind(ctx context.Context, env *Env, project *types.Project) (*types.Project, error) {
+func (c *copies) bind(ctx context.Context, env *Env, project *composeProject) (*composeProject, error) {
 	s, left, at := newSeal(ctx), env.Folders, map[string]string{}
 	for _, used := range hostPaths(project) {
 		from, err := used.open(env.Policy)
@@ -144,9 +142,9 @@ func (c *copies) clear() {
 }
 
 // moved is the project with folders in other places, by their paths.
-func moved(project *types.Project, at map[string]string) *types.Project {
+func moved(project *composeProject, at map[string]string) *composeProject {
 	out := *project
-	out.Services = types.Services{}
+	out.Services = map[string]composeService{}
 	for name, s := range project.Services {
 		if s.Build != nil {
 			build := *s.Build
@@ -155,7 +153,7 @@ func moved(project *types.Project, at map[string]string) *types.Project {
 		}
 		s.Volumes = slices.Clone(s.Volumes)
 		for i, v := range s.Volumes {
-			if to := at[filepath.Clean(v.Source)]; v.Type == types.VolumeTypeBind && v.ReadOnly && to != "" {
+			if to := at[filepath.Clean(v.Source)]; v.Type == bindMount && v.ReadOnly && to != "" {
 				s.Volumes[i].Source = to
 			}
 		}

@@ -1,21 +1,13 @@
 package action
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-
-	"github.com/compose-spec/compose-go/v2/interpolation"
-	"github.com/compose-spec/compose-go/v2/loader"
-	"github.com/compose-spec/compose-go/v2/template"
-	"github.com/compose-spec/compose-go/v2/types"
-	"github.com/sirupsen/logrus"
 )
 
 // What may stand in a file. Compose has three hundred fields, of which every
@@ -33,9 +25,12 @@ var (
 		"user", "volumes", "working_dir",
 	}
 	fieldsOf = map[string][]string{
+		"bind":        {"create_host_path", "propagation", "recursive", "selinux"},
 		"build":       {"args", "context", "dockerfile", "dockerfile_inline", "no_cache", "pull", "target"},
+		"dependency":  {"condition", "required", "restart"},
 		"deploy":      {"mode", "replicas", "resources", "restart_policy"},
 		"resources":   {"limits", "reservations"},
+		"healthcheck": {"disable", "interval", "retries", "start_interval", "start_period", "test", "timeout"},
 		"limits":      {"cpus", "memory", "pids"},
 		"logging":     {"driver", "options"},
 		"own network": {"driver", "enable_ipv4", "enable_ipv6", "internal"},
@@ -47,69 +42,42 @@ var (
 	}
 )
 
-var quiet sync.Once
-
 // loadCompose reads a Compose file, and refuses it if it holds anything that is
 // not known to be harmless. It reads no other file and no variable: what would
 // (include, extends, env_file, $NAME) is refused.
-func loadCompose(text string) (project *types.Project, err error) {
-	// compose-go writes warnings by logrus, which nothing else in mbox uses.
-	quiet.Do(func() { logrus.SetOutput(io.Discard) })
+//
+// Compose's own reader links libraries that take 6 to 10 ms when any command of
+// mbox starts, for this one action. So it is read here, and docker compose, which
+// has that reader, gets nothing but what was read, written anew. The tests hold
+// the one to the other.
+func loadCompose(text string) (p *composeProject, err error) {
 	defer func() {
-		if p := recover(); p != nil { // it is a large library, and the file a model's
-			project, err = nil, fmt.Errorf("is no Compose file: %v", p)
+		if v := recover(); v != nil { // of YAML's reader: the file is a model's
+			p, err = nil, fmt.Errorf("is no Compose file: %v", v)
 		}
 	}()
-	details := types.ConfigDetails{
-		WorkingDir:  "/",
-		ConfigFiles: []types.ConfigFile{{Filename: composeFile, Content: []byte(text)}},
-		Environment: types.Mapping{},
-	}
 	if err := checkSize(text); err != nil {
 		return nil, err
 	}
-	ctx := context.Background()
-	model, err := loader.LoadModelWithContext(ctx, details, readNothing, boundPorts)
+	model, err := readModel(text)
 	if err != nil {
 		return nil, fmt.Errorf("is no Compose file: %w", err)
 	}
-	maps.DeleteFunc(model, func(key string, _ any) bool { return key == "name" || strings.HasPrefix(key, "x-") })
 	if err := checkModel(model); err != nil {
 		return nil, err
 	}
-	project, err = loader.ModelToProject(model, loader.ToOptions(&details, []func(*loader.Options){readNothing}), details)
+	p, err = asProject(model)
+	if err == nil {
+		err = p.checkLinks()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("is no Compose file: %w", err)
 	}
-	return project, checkProject(project)
-}
-
-func readNothing(o *loader.Options) {
-	o.SetProjectName("mbox", true)
-	o.SkipInterpolation, o.SkipInclude, o.SkipExtends = true, true, true
-	o.SkipNormalization, o.SkipResolveEnvironment, o.SkipResolveLabels = true, true, true
-	o.SkipDefaultValues, o.ResolvePaths = true, false
+	return p, checkProject(p)
 }
 
 // maxPorts is how many ports the ranges of a file may have.
 const maxPorts = 1000
-
-// boundPorts refuses wide ranges of ports before compose-go makes an entry of each
-// port: a line of a few bytes would take gigabytes. Where interpolation would fill
-// variables in, it shows every string, and here none is changed.
-func boundPorts(o *loader.Options) {
-	ports := uint64(0)
-	o.SkipInterpolation = false
-	o.Interpolate = &interpolation.Options{
-		LookupValue: func(string) (string, bool) { return "", false },
-		Substitute: func(text string, _ template.Mapping) (string, error) {
-			if ports += rangeOf(text); ports > maxPorts {
-				return "", fmt.Errorf("has more than %d ports", maxPorts)
-			}
-			return text, nil
-		},
-	}
-}
 
 // rangeOf is how many ports a text names, if it names a range of them; 0 if not.
 func rangeOf(text string) (ports uint64) {
@@ -158,7 +126,7 @@ func checkModel(model map[string]any) error {
 	return nil
 }
 
-// maxCommandLine bounds what compose-go takes apart in time that grows with the
+// maxCommandLine bounds what docker compose takes apart in time that grows with the
 // square of its length.
 const maxCommandLine = 4 << 10
 
@@ -171,7 +139,7 @@ func checkServiceFields(at string, s map[string]any) error {
 			return fmt.Errorf("%s.%s has more than %d bytes: want a list", at, part, maxCommandLine)
 		}
 	}
-	for _, part := range []string{"build", "deploy", "logging"} {
+	for _, part := range []string{"build", "deploy", "healthcheck", "logging"} {
 		if err := only(at+"."+part, fields(s, part), fieldsOf[part]); err != nil {
 			return err
 		}
@@ -190,6 +158,11 @@ func checkServiceFields(at string, s map[string]any) error {
 			return err
 		}
 	}
+	for _, name := range sorted(s["depends_on"]) {
+		if err := only(at+".depends_on."+name, fields(s, "depends_on", name), fieldsOf["dependency"]); err != nil {
+			return err
+		}
+	}
 	for list, each := range map[string]string{"volumes": "volume", "ports": "port"} {
 		entries, _ := s[list].([]any)
 		for i, entry := range entries {
@@ -199,6 +172,9 @@ func checkServiceFields(at string, s map[string]any) error {
 				return err
 			}
 			if err := only(place+".volume", fields(entry, "volume"), fieldsOf["options"]); err != nil {
+				return err
+			}
+			if err := only(place+".bind", fields(entry, "bind"), fieldsOf["bind"]); err != nil {
 				return err
 			}
 		}
@@ -243,6 +219,8 @@ func checkStrings(at string, v any) error {
 				return err
 			}
 		}
+	case map[any]any:
+		return fmt.Errorf("%s has a key that is no text", cmp.Or(at, "the file"))
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			place := strings.TrimPrefix(at+"."+key, ".")

@@ -12,8 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/compose-spec/compose-go/v2/types"
-
 	"mbox/agents/policy"
 	"mbox/schemas"
 )
@@ -25,7 +23,7 @@ const (
 
 // run writes what was checked into the workspace and has docker start it, with
 // copies of what was approved.
-func (d *deployment) run(ctx context.Context, env *Env, project *types.Project) (status, problem string, err error) {
+func (d *deployment) run(ctx context.Context, env *Env, project *composeProject) (status, problem string, err error) {
 	place, err := env.Policy.Write(composeFile)
 	if err != nil {
 		return "", "", err
@@ -44,7 +42,7 @@ func (d *deployment) run(ctx context.Context, env *Env, project *types.Project) 
 		return "", "", err
 	}
 	// Not the text that came in: docker might understand it in another way.
-	text, err := project.MarshalYAML()
+	text, err := project.text()
 	if err != nil {
 		return "", "", err
 	}

@@ -82,7 +82,7 @@ func TestComposeValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := project.MarshalYAML()
+	again, err := project.text()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,31 @@ func TestComposeRefuses(t *testing.T) {
 		{"services: {}", "has no services"},
 		{"a", "is no Compose file"},
 		{"networks: {a: {}}", "no services"},
-		{"services: {web: {imagee: x}}", "is no Compose file"},
+		{"services: {web: {imagee: x}}", "services.web.imagee is not allowed"},
+		{"services: {web: {image: x, 5: y}}", "is no"},
+		{"services: {web: nginx}", "services.web is no object"},
+		{"services: {'a b': {image: x}}", "has \"a b\" for a name"},
+		{serviceWith("healthcheck: {tset: [CMD]}"), "healthcheck.tset is not allowed"},
+		{serviceWith("depends_on: {web2: {condition: x, on: y}}"), "depends_on.web2.on is not allowed"},
+		{serviceWith("deploy: {5: x, placement: {constraints: [x]}}"), "services.web.deploy has a key that is no text"},
+		{serviceWith("build: {context: a, network: host, true: x}"), "services.web.build has a key that is no text"},
+		{serviceWith("volumes: [{type: bind, source: ./a, target: /x, 1: x, bind: {propagation: shared}}]"), "has a key that is no text"},
+		{"services: {web: {image: x}, 5: {image: y}}", "has a key that is no text"},
+		{serviceWith("user: 5"), "has a user of another kind"},
+		{serviceWith("command: [a, 5]"), "has a command of another kind"},
+		{serviceWith("user: [a]"), "has a user of another kind"},
+		{serviceWith("command: [[a]]"), "has a command of another kind"},
+		{serviceWith("read_only: {a: b}"), "has a read_only of another kind"},
+		{serviceWith("network_mode: none\nnetworks: [n]") + "networks: {n: {}}", "has both network_mode and networks"},
+		{serviceWith("networks: [n]"), "has the network \"n\", which is not defined"},
+		{serviceWith("volumes: [{type: volume, source: /etc, target: /x}]"), "has the volume \"/etc\", which is not defined"},
+		{serviceWith("volumes: [{type: volume, source: /etc, target: /x}]") + "volumes: {/etc: {}}", "has \"/etc\" for a name"},
+		{serviceWith("volumes: ['./a:/x:ro,z']"), "the option \"z\" is not allowed"},
+		{serviceWith("volumes: ['./a:/x:ro:rw']"), "is no mount"},
+		{serviceWith("volumes: [{type: bind, source: ./a, target: /x, bind: {selinux: z}}]"), "volumes[0].bind is not allowed"},
+		{serviceWith("ports: ['127.0.0.1:x:80']"), "ports:"},
+		{serviceWith("ports: ['127.0.0.1:1-3:80-81']"), "ports:"},
+		{serviceWith("environment: [{A: b}]"), "is no Compose file"},
 		{"services: {web: {command: x}}", "neither an image nor a build"},
 		{"services: {web: {image: a, depends_on: [none]}}", "is no Compose file"},
 		{"services: {web: {image: a, image: b}}", "is no Compose file"},
@@ -308,7 +332,7 @@ func FuzzCompose(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := project.MarshalYAML()
+		again, err := project.text()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/compose-spec/compose-go/v2/types"
-
 	"mbox/agents/policy"
 	"mbox/schemas"
 )
@@ -28,7 +26,7 @@ type DeployCompose struct {
 	Compose  string `json:"compose,omitzero" jsonschema:"maxLength=20000,description=a Compose file\\, in YAML"`
 	Template string `json:"template,omitzero" jsonschema:"maxLength=20000,description=the same under another name"`
 
-	project *types.Project // of the text, once it has been read
+	project *composeProject // of the text, once it has been read
 }
 
 // Name is deploy_compose.
@@ -43,7 +41,7 @@ func (d *DeployCompose) text() (text, param string) {
 }
 
 // load reads the file, once.
-func (d *DeployCompose) load() (*types.Project, error) {
+func (d *DeployCompose) load() (*composeProject, error) {
 	if d.project != nil {
 		return d.project, nil
 	}
@@ -159,7 +157,7 @@ type service struct {
 	Mounts []string `json:"mounts,omitempty"` // of folders of the workspace
 }
 
-func services(project *types.Project) []service {
+func services(project *composeProject) []service {
 	var out []service
 	for _, name := range project.ServiceNames() {
 		s := project.Services[name]
@@ -171,7 +169,7 @@ func services(project *types.Project) []service {
 			one.Ports = append(one.Ports, fmt.Sprintf("%s:%s->%d", p.HostIP, p.Published, p.Target))
 		}
 		for _, v := range s.Volumes {
-			if v.Type == types.VolumeTypeBind {
+			if v.Type == bindMount {
 				one.Mounts = append(one.Mounts, v.Source)
 			}
 		}
@@ -188,14 +186,14 @@ type hostPath struct {
 
 // hostPaths are those of a file, clean, each once, in the order of their names. What is
 // read only is bound by an approval.
-func hostPaths(project *types.Project) (paths []hostPath) {
+func hostPaths(project *composeProject) (paths []hostPath) {
 	for _, name := range project.ServiceNames() {
 		s := project.Services[name]
 		if s.Build != nil {
 			paths = append(paths, hostPath{s.Build.Context, true})
 		}
 		for _, v := range s.Volumes {
-			if v.Type == types.VolumeTypeBind && v.Source != dockerSock {
+			if v.Type == bindMount && v.Source != dockerSock {
 				paths = append(paths, hostPath{v.Source, v.ReadOnly})
 			}
 		}
@@ -209,9 +207,9 @@ func hostPaths(project *types.Project) (paths []hostPath) {
 	return slices.Compact(paths)
 }
 
-func mountsSocket(project *types.Project) bool {
+func mountsSocket(project *composeProject) bool {
 	for _, s := range project.Services {
-		if slices.ContainsFunc(s.Volumes, func(v types.ServiceVolumeConfig) bool { return v.Source == dockerSock }) {
+		if slices.ContainsFunc(s.Volumes, func(v composeMount) bool { return v.Source == dockerSock }) {
 			return true
 		}
 	}

@@ -116,10 +116,10 @@ func TestDeployedIsACopy(t *testing.T) {
 		for _, m := range regexp.MustCompile(`(context|source): (\S+)`).FindAllStringSubmatch(input, -1) {
 			paths = append(paths, m[2])
 		}
-		if len(paths) != 3 || paths[1] != "./data" {
+		if len(paths) != 3 || paths[2] != "./data" {
 			t.Fatalf("%q in %s", paths, input)
 		}
-		return []string{paths[2], paths[0]}
+		return paths[:2]
 	}
 	free := *env.Policy
 	free.Level, free.WorkspaceOnly, free.Forbidden = policy.Full, false, nil

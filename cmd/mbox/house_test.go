@@ -50,7 +50,7 @@ var rooms = map[string]room{
 	},
 	"agents/action": {
 		layer: 2, ours: []string{"agents/policy", "mailbox/durable", "schemas"},
-		libraries: []string{jsonV2, xsys, "code.dny.dev/ssrf", "github.com/compose-spec/compose-go/v2", "github.com/sirupsen/logrus", "go.yaml.in/yaml/v4"},
+		libraries: []string{jsonV2, xsys, "code.dny.dev/ssrf", "github.com/docker/go-connections/nat", "go.yaml.in/yaml/v4"},
 	},
 	"agents": {
 		layer: 3, ours: []string{"agents/action", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "audit", "schemas", "mailbox/durable"},
@@ -75,7 +75,7 @@ var rooms = map[string]room{
 // What any test file may use besides.
 var testLibraries = []string{
 	"github.com/rogpeppe/go-internal", "pgregory.net/rapid", "github.com/anishathalye/porcupine", "github.com/google/go-cmp",
-	"github.com/santhosh-tekuri/jsonschema/v6",
+	"github.com/santhosh-tekuri/jsonschema/v6", "github.com/compose-spec/compose-go/v2",
 }
 
 // testRooms are the packages of this module that any test file may use, and
