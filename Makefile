@@ -18,8 +18,10 @@ NEED = python3 strace jq bash ps=procps setsid=util-linux mkfs.ext4=e2fsprogs lo
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile | expand -t 20
 
+# Without the tag cli makes tables for man pages at every start, of which mbox's
+# own is not made.
 build: ## the static binary ./mbox
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -o mbox \
+	CGO_ENABLED=0 $(GO) build -tags urfave_cli_no_docs -trimpath -buildvcs=false -o mbox \
 		-ldflags "-s -w -X main.version=$$(git describe --tags --always --dirty 2>/dev/null)" ./cmd/mbox
 
 demo: build ## agents at work in a temporary home, 10 seconds (KEEP=1 keeps the home)
