@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"slices"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
@@ -12,9 +14,22 @@ import (
 // reclaim takes back the tasks whose lease is over: those of dead workers at
 // once, those of hung ones at the deadline. What still works on them is ended
 // first. It returns how many came back.
+//
+// Without a lease file only the deadline ends a lease, and the index knows it:
+// such a task is not read before. A claim made meanwhile waits for the next time.
 func (b *Box) reclaim(ctx context.Context) (int, error) {
+	names, err := b.leases()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, err
+	}
+	leased := map[ID]bool{}
+	for _, name := range names {
+		id, _ := leaseOf(name)
+		leased[id] = true
+	}
 	b.mu.Lock()
-	ids := b.index.inProgress()
+	now := b.now().UnixMilli()
+	ids := slices.DeleteFunc(b.index.inProgress(), func(id ID) bool { return !leased[id] && now < b.index.live[id].until })
 	b.mu.Unlock()
 	back := 0
 	for _, id := range ids {

@@ -362,6 +362,16 @@ var mailboxMutants = []mutant{
 		boxTest("TestOrderOfTransition"),
 	},
 	{
+		"dead-workers-wait-for-the-deadline", "13", "mailbox/reclaim.go",
+		"return !leased[id] && now <", "return now <",
+		boxTest("TestKilledWorkersChild"),
+	},
+	{
+		"deadline-of-no-lease-file", "13", "mailbox/reclaim.go",
+		"return !leased[id] && now < b.index.live[id].until", "return !leased[id] && now > 0",
+		boxTest("TestRule13_DeadlineIsKnownWithoutTheFile"),
+	},
+	{
 		"lease-judged-without-the-shard", "13", "mailbox/reclaim.go",
 		"\ts, err := b.tryShard(ctx, shardOf(string(id)))\n\tif errors.Is(err, ErrBusy) {\n\t\treturn false, nil\n\t}\n\tif err != nil {\n\t\treturn false, err\n\t}\n\tdefer s.unlock()\n\tf, r, err := b.current(id)\n",
 		"\ts := &shard{number: shardOf(string(id)), lock: b.shards[shardOf(string(id))], pid: b.writer.PID}\n\t_, err := s.lock.Try()\n\tif err == nil {\n\t\tdefer s.unlock()\n\t}\n\tf, r, err := b.current(id)\n",
