@@ -123,6 +123,7 @@ type Box struct {
 
 	settledAt time.Time // when every shard was last looked at
 	seenBoot  seenBoot
+	seenTasks seenTasks
 	judgedAt  time.Time     // when a recovery last found that tasks are gone
 	judging   time.Duration // how long that took
 }

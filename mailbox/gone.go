@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"mbox/audit"
@@ -48,7 +47,10 @@ func taskInodes(home string) (n inodes, err error) {
 
 // InPlace returns ErrGone where a folder of tasks is not the one that it was at
 // the last recovery, or one has found that tasks are gone. It is asked whenever
-// a shard is taken, by every process, so it makes a few system calls and no more.
+// a shard is taken, by every process, so as a rule it makes two system calls: a
+// folder that is made, renamed or removed in tasks/ changes the ctime of that,
+// which nobody can set. What is mounted over a folder does not, but no rename
+// leads there; reconcile looks at all folders before it says that a file is gone.
 func (b *Box) InPlace() error {
 	was, err := b.bootSeen()
 	if err != nil {
@@ -60,6 +62,46 @@ func (b *Box) InPlace() error {
 	if was.Folders == (inodes{}) {
 		return nil // no record: the next Open recovers everything
 	}
+	st, err := durable.Lstat(b.path("tasks"))
+	now := seenTasks{uint64(st.Dev), st.Ino, st.Ctim.Nano(), was}
+	b.mu.Lock()
+	same := err == nil && now == b.seenTasks
+	b.mu.Unlock()
+	if same {
+		return nil
+	}
+	if err := b.inPlace(was); err != nil {
+		return err
+	}
+	if b.now().UnixNano()-now.changed > int64(coarseTime) && b.ownFolders() { // else the next change may have the same ctime
+		b.mu.Lock()
+		b.seenTasks = now
+		b.mu.Unlock()
+	}
+	return nil
+}
+
+// seenTasks is the folder tasks/ at a look at what is in it, and the record that
+// those agreed with.
+type seenTasks struct {
+	dev, inode uint64
+	changed    int64 // in nanoseconds
+	record     bootRecord
+}
+
+// coarseTime is the coarsest step in which a file system counts ctimes.
+const coarseTime = 2 * time.Second
+
+// ownFolders tells whether the folders of tasks are folders: what a symlink leads
+// to may be replaced without a trace in tasks/.
+func (b *Box) ownFolders() bool {
+	return !slices.ContainsFunc(taskPlaces[:], func(s State) bool {
+		info, err := os.Lstat(b.path("tasks", string(s)))
+		return err != nil || !info.IsDir()
+	})
+}
+
+func (b *Box) inPlace(was bootRecord) error {
 	now, err := taskInodes(b.home)
 	if err != nil {
 		return err
@@ -297,25 +339,18 @@ func (r *recovery) stop(why string) error {
 
 // makePrivate makes mbox's own folders that are missing: a clone by git has no
 // empty ones. The ledger's is never empty.
-func (r *recovery) makePrivate() error { return r.makeFolders(".mbox/") }
-
-func (r *recovery) makeFolders(prefix string) error {
-	for _, f := range folders {
-		if _, err := os.Stat(r.b.path(f)); err == nil || f == "audit/shared" || !strings.HasPrefix(f, prefix) {
-			continue
-		}
-		if err := durable.MkdirAll(r.b.path(f), r.b.o.Sync); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func (r *recovery) makePrivate() error { return makeFolders(r.b.home, ".mbox/", r.b.o.Sync) }
 
 // settleFolders makes the missing folders and ends a stop. The rest of the boot
 // record stays: it says until the end what has to be recovered.
 func (r *recovery) settleFolders() (err error) {
-	if err := r.makeFolders(""); err != nil {
-		return err
+	for _, f := range folders {
+		if _, err := os.Stat(r.b.path(f)); err == nil || f == "audit/shared" {
+			continue
+		}
+		if err := makeFolders(r.b.home, f, r.b.o.Sync); err != nil {
+			return err
+		}
 	}
 	if r.now.Folders, err = taskInodes(r.b.home); err != nil {
 		return err

@@ -128,7 +128,7 @@ func TestFolderGone(t *testing.T) {
 			"replaced and moved back":  {replace, moveBack},
 			"removed and filled again": {os.Rename, fill},
 		} {
-			b := homes{}.open(t, Options{})
+			b := homes{}.open(t, Options{Now: later}) // so late, one look at tasks/ is enough
 			ids := populated(t, b, 5)
 			if s == Failed {
 				must(t, b.Cancel(t.Context(), ids[Pending], "human", "no"))
@@ -142,6 +142,33 @@ func TestFolderGone(t *testing.T) {
 			must(t, c.restore(dir, aside))
 			goesOn(t, b, ids, what)
 		}
+	}
+}
+
+func later() time.Time { return time.Now().Add(time.Hour) }
+
+// What is replaced so soon that tasks/ keeps its ctime is seen, and so is what a
+// symlink leads to, which leaves no trace there.
+func TestFolderGoneUnseen(t *testing.T) {
+	for range 20 {
+		b := homes{}.open(t, Options{})
+		must(t, b.InPlace())
+		dir := b.path("tasks", "failed")
+		must(t, errors.Join(os.Rename(dir, b.home+"-aside"), os.Mkdir(dir, 0o700)))
+		if err := b.InPlace(); !errors.Is(err, ErrGone) {
+			t.Fatalf("replaced at once: %v", err)
+		}
+	}
+	b := homes{}.open(t, Options{Now: later})
+	dir, aside := b.path("tasks", "failed"), b.home+"-aside"
+	must(t, errors.Join(os.Rename(dir, aside), os.Symlink(aside, dir)))
+	must(t, b.InPlace())
+	if b.seenTasks != (seenTasks{}) {
+		t.Error("a look at tasks/ is taken to be enough")
+	}
+	must(t, errors.Join(os.Remove(aside), os.Mkdir(b.home+"-x", 0o700), os.Rename(b.home+"-x", aside)))
+	if err := b.InPlace(); !errors.Is(err, ErrGone) {
+		t.Errorf("what the symlink leads to was replaced: %v", err)
 	}
 }
 

@@ -64,6 +64,11 @@ func (b *Box) reconcile(ctx context.Context, s *shard, id ID) error {
 		}
 		return b.adoptMove(ctx, s, r, f)
 	}
+	if was, err := b.bootSeen(); err != nil || was.Folders != (inodes{}) {
+		if err = errors.Join(err, b.inPlace(was)); err != nil {
+			return err
+		}
+	}
 	return errNowhere
 }
 

@@ -214,6 +214,16 @@ var recoveryMutants = []mutant{
 		boxTest("TestFolderGone"),
 	},
 	{
+		"ctime-of-this-moment-is-enough", "22", goneGo,
+		"b.now().UnixNano()-now.changed > int64(coarseTime) && ", "",
+		boxTest("TestFolderGoneUnseen"),
+	},
+	{
+		"symlink-is-enough", "22", goneGo,
+		" && b.ownFolders() {", " {",
+		boxTest("TestFolderGoneUnseen"),
+	},
+	{
 		"gone-judged-behind-the-journal", "22", recoverGo,
 		"r.makePrivate, r.goneFirst}", "r.makePrivate}",
 		boxTest("TestGoneIsNotReplayed"),

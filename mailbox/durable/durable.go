@@ -407,7 +407,9 @@ func Rename(old, new string) error {
 
 // Remove unlinks one file.
 func Remove(path string) error {
-	return step(OpRemove, path, func() error { return os.Remove(path) })
+	return step(OpRemove, path, func() error {
+		return pathError("remove", path, again(func() error { return unix.Unlink(path) }))
+	})
 }
 
 // RemoveAll removes a folder with all that is in it, and follows no symlink. What
