@@ -1,411 +1,178 @@
 package audit
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
+	"hash/crc32"
 	"io"
 	"io/fs"
+	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"mbox/mailbox/durable"
 )
 
-// copyLocks is the number of lock files that agents' copies are hashed to. They
-// are made with the home, because a lock file that is made on demand could be
-// made twice.
-const copyLocks = 32
-
-func copyLockName(i int) string { return fmt.Sprintf("copy-%02x", i) }
+// The agents' copies, audit/<agent>/<date>.jsonl, are written behind the ledger:
+// lines that wait are copied together after Options.CopyDelay, when copyLines of
+// this process wait, and by Close. A process does that for the lines of all. Each
+// line is written to the place that it has in its copy, so a copy is at any moment
+// a byte prefix of its agent's lines, wherever a kill stops it, and doing it again
+// changes nothing. Nothing is flushed, for a copy is never evidence.
+//
+// The lock file "copies" holds how far they are (ends). Whoever finds a copy that
+// does not end as noted there writes it anew.
+const (
+	copiesLock = "copies"
+	copyLines  = 256         // of this process that wait: more are copied at once
+	copyBytes  = 1 << 20     // of lines that are written together, and under one lock
+	newSuffix  = ".new"      // of files that are not in their places yet
+	copyWait   = time.Second // how long Close waits for others and works
+)
 
 // Folder is the name of an agent's folder: a ":" in the name becomes "_".
 func Folder(agent string) string { return strings.ReplaceAll(agent, ":", "_") }
 
-func copyDir(home, agent string) string { return filepath.Join(home, "audit", Folder(agent)) }
+const shared = "shared" // the ledger's own folder, and no agent's
 
-func copySlot(agent string) int {
-	h := fnv.New32a()
-	h.Write([]byte(Folder(agent)))
-	return int(h.Sum32() % copyLocks)
+// folderOf is the folder of the copy that a line belongs into; "" if into none:
+// the chain holds such a line of a stranger, and Verify names it.
+func folderOf(agent string) string {
+	if folder := Folder(agent); agentForm().MatchString(agent) && folder != shared {
+		return folder
+	}
+	return ""
 }
 
-func copyLock(home, agent string) string {
-	return filepath.Join(home, ".mbox", "locks", copyLockName(copySlot(agent)))
+// ends tells by folder where the copies end, and under "shared" up to where the
+// ledger has been copied.
+type ends map[string]Position
+
+// endsRecord is how ends stand in the lock file: believed in one boot only, because
+// nothing is flushed, and with a CRC, because a kill may tear it.
+type endsRecord struct {
+	Boot string `json:"boot"`
+	Ends ends   `json:"ends"`
 }
 
-// copied is what a process knows of an agent's copy, under its lock: the newest
-// file, held open, and how far the ledger was read for it.
-type copied struct {
-	name    string // of the day's file; "" while there is none
-	file    *os.File
-	ino     uint64
-	size    int64
-	through Position
-	reader  *Reader // stands at through
+func readEnds(f io.ReaderAt, boot string) ends {
+	line, _ := bufio.NewReaderSize(io.NewSectionReader(f, 0, math.MaxInt64), 16<<10).ReadBytes('\n') // what cannot be read says nothing
+	sum, text, _ := bytes.Cut(bytes.TrimSuffix(line, []byte{'\n'}), []byte{' '})
+	var r endsRecord
+	if string(sum) != fmt.Sprintf("%08x", crc32.ChecksumIEEE(text)) || json.Unmarshal(text, &r) != nil || r.Boot != boot || r.Ends == nil {
+		return ends{}
+	}
+	return r.Ends
 }
 
-func (c *copied) close() {
-	if c.file != nil {
-		c.file.Close()
-	}
-	if c.reader != nil {
-		c.reader.Close()
-	}
-}
-
-// Copy brings the copy of an agent's lines, audit/<agent>/, up to the end of
-// the ledger as this process knows it: every line of the agent behind the copy's
-// last one is appended in seq order to the file of the same date. It flushes
-// nothing, for a copy is never evidence: one that is torn, or that does not fit,
-// is written anew.
-//
-// Whoever waits for his turn in the same process finds, most of the time, that
-// the one before has copied his line as well.
-//
-// What stands in the place of a copy or of its folder is no error: the line counts
-// without it, Verify names it, and Recover clears the place.
-func (l *Ledger) Copy(ctx context.Context, agent string) error {
-	err := l.copy(ctx, agent)
-	if _, ok := l.inPlaceOf(agent, err); ok {
-		return nil
-	}
-	return err
-}
-
-// inPlaceOf names what stands in the place of the agent's copy, or of a file of
-// it, where the error comes of that.
-func (l *Ledger) inPlaceOf(agent string, err error) (path string, ok bool) {
-	path, ok = durable.Obstacle(err)
-	dir := copyDir(l.home, agent)
-	return path, ok && (path == dir || strings.HasPrefix(path, dir+"/"))
-}
-
-func (l *Ledger) copy(ctx context.Context, agent string) error {
-	end, folder := l.End(), Folder(agent)
-	gate := l.copyGates[copySlot(agent)]
-	if _, err := gate.Acquire(ctx, l.wait); err != nil {
-		return fmt.Errorf("copy of %s: %w", agent, err)
-	}
-	defer gate.Unlock()
-	l.mu.Lock()
-	c := l.known[folder]
-	l.mu.Unlock()
-	known := c != nil && c.name == end.File && c.unchanged(l.home, agent)
-	if known && c.through.Offset >= end.Offset && end.File != "" {
-		return nil
-	}
-	if !known {
-		// It is not known, or another process has written to it since, or put it
-		// aside with a ledger that was given up.
-		l.forget(folder)
-		from, ok, err := l.copiedThrough(agent)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			return l.recopy(ctx, agent)
-		}
-		c = &copied{through: from}
-	}
-	if err := l.copyTo(c, agent, l.End()); err != nil {
-		l.forget(folder)
-		c.close()
-		if errors.Is(err, ErrMoved) { // it has lines that the ledger has no more
-			return l.recopy(ctx, agent)
-		}
+func (e ends) write(f *os.File, boot string) error {
+	text, err := json.Marshal(endsRecord{boot, e}, json.Deterministic(true))
+	if err != nil {
 		return err
 	}
-	l.mu.Lock()
-	l.known[folder] = c
-	l.mu.Unlock()
-	return nil
+	return durable.WriteAt(f, fmt.Appendf(nil, "%08x %s\n", crc32.ChecksumIEEE(text), text), 0)
 }
 
-// forget drops what is known of a copy.
-func (l *Ledger) forget(folder string) {
+// owe notes that a line of this process waits to be copied.
+func (l *Ledger) owe() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c := l.known[folder]; c != nil {
-		c.close()
-		delete(l.known, folder)
+	l.owed++
+	switch {
+	case l.behind == nil:
+	case l.owed == 1:
+		l.behind.Reset(l.copyDelay)
+	case l.owed%copyLines == 0:
+		l.behind.Reset(0)
 	}
 }
 
-// unchanged tells whether the file is still as this process left it.
-func (c *copied) unchanged(home, agent string) bool {
-	st, err := durable.Lstat(filepath.Join(copyDir(home, agent), c.name))
-	return err == nil && st.Ino == c.ino && st.Size == c.size
+// beginBehind makes the timer that copies.
+func (l *Ledger) beginBehind() {
+	l.endBehind = func() {}
+	if l.copyDelay == 0 {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l.behind = time.AfterFunc(time.Hour, func() {
+		// Verify tells of an error that lasts. The next lines try again, and Close.
+		if err := l.Copy(ctx, 0); errors.Is(err, durable.ErrBusy) {
+			l.behind.Reset(l.copyDelay)
+		}
+	})
+	l.behind.Stop()
+	l.endBehind = func() { l.behind.Stop(); cancel() }
 }
 
-// copiedThrough tells up to where the ledger is in the copy on disk, or that the
-// copy has to be written anew.
-func (l *Ledger) copiedThrough(agent string) (Position, bool, error) {
-	files, err := dayFiles(copyDir(l.home, agent))
-	if errors.Is(err, fs.ErrNotExist) || (err == nil && len(files) == 0) {
-		return Position{}, true, nil
+func (l *Ledger) takeOwed() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	owed := l.owed
+	l.owed = 0
+	return owed
+}
+
+// endCopies copies what waits, once a batch that is at work has ended.
+func (l *Ledger) endCopies() {
+	l.endBehind()
+	ctx, cancel := context.WithTimeout(context.Background(), copyWait)
+	defer cancel()
+	_ = l.Copy(ctx, copyWait) // never the answer of who closes: a copy that is behind is as good
+	l.copies.Close()
+}
+
+// Copy brings the agents' copies up to the end of the ledger, if lines of this
+// process wait for that. It waits so long for the lock.
+func (l *Ledger) Copy(ctx context.Context, wait time.Duration) error {
+	l.copying.Lock()
+	defer l.copying.Unlock()
+	owed := l.takeOwed()
+	err := ctx.Err()
+	for more := owed > 0; more && err == nil; {
+		more, err = l.copyMore(ctx, wait)
 	}
 	if err != nil {
-		return Position{}, false, err
+		l.mu.Lock()
+		l.owed += owed
+		l.mu.Unlock()
 	}
-	return l.locate(agent, files[len(files)-1])
-}
-
-// locate finds the copy's last line in the ledger's file of the same date.
-func (l *Ledger) locate(agent, name string) (Position, bool, error) {
-	path := filepath.Join(copyDir(l.home, agent), name)
-	last, err := lastLine(path)
-	if errors.Is(err, durable.ErrNotRegular) {
-		err = nil
-	}
-	if err != nil || last == nil {
-		return Position{}, false, err
-	}
-	f, info, err := durable.OpenRegular(path)
-	if err != nil {
-		return Position{}, false, nil
-	}
-	defer f.Close()
-	end := make([]byte, 1)
-	if _, err := f.ReadAt(end, info.Size()-1); err != nil || end[0] != '\n' {
-		return Position{}, false, err
-	}
-	seq, _, sum, err := skim(last)
-	if err != nil || Folder(agentOf(last)) != Folder(agent) {
-		return Position{}, false, nil
-	}
-	return l.find(name, seq, sum, last)
-}
-
-// find returns the position behind the line with these bytes in a day file. It
-// halves the file by seq; where torn bytes mislead that, it gives up.
-func (l *Ledger) find(name string, seq int64, sum string, raw []byte) (Position, bool, error) {
-	f, info, err := durable.OpenRegular(filepath.Join(sharedDir(l.home), name))
-	if err != nil {
-		return Position{}, false, nil
-	}
-	defer f.Close()
-	lo, hi := int64(0), info.Size()
-	for lo < hi {
-		start, line, err := lineFrom(f, (lo+hi)/2, lo)
-		if err != nil {
-			return Position{}, false, err
-		}
-		got, _, _, err := skim(line)
-		switch {
-		case len(line) == 0 || start >= hi:
-			hi = (lo + hi) / 2
-		case err != nil:
-			return Position{}, false, nil
-		case got == seq && bytes.Equal(line, raw):
-			return Position{File: name, Offset: start + int64(len(line)) + 1, Seq: seq, Checksum: sum}, true, nil
-		case got < seq:
-			lo = start + int64(len(line)) + 1
-		default:
-			hi = (lo + hi) / 2
-		}
-	}
-	return Position{}, false, nil
-}
-
-// lineFrom returns the first whole line that begins at or behind at; lo is a
-// known line start.
-func lineFrom(f *os.File, at, lo int64) (int64, []byte, error) {
-	from := at
-	if at > lo {
-		from = at - 1
-	}
-	for _, size := range []int{8 << 10, 2*MaxLine + 4} {
-		buf := make([]byte, size)
-		n, err := f.ReadAt(buf, from)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return 0, nil, err
-		}
-		start, rest := from, buf[:n]
-		if at > lo {
-			_, after, ok := bytes.Cut(rest, []byte{'\n'})
-			if !ok {
-				continue
-			}
-			start, rest = from+int64(n-len(after)), after
-		}
-		if line, _, ok := bytes.Cut(rest, []byte{'\n'}); ok {
-			return start, line, nil
-		}
-	}
-	return at, nil, nil
-}
-
-// copyTo appends the agent's lines up to end to its copy.
-func (l *Ledger) copyTo(c *copied, agent string, end Position) error {
-	if c.reader == nil {
-		c.reader = l.Read(c.through)
-	}
-	w := copyWriter{home: l.home, agent: agent, mode: l.mode, file: c.file, name: c.name}
-	c.file = nil
-	for c.reader.Position().Before(end) {
-		line, err := c.reader.Next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			w.close()
-			return err
-		}
-		if Folder(line.Agent()) == Folder(agent) {
-			w.add(line)
-		}
-	}
-	if err := w.flush(); err != nil {
-		w.close()
-		return err
-	}
-	c.file, c.name, c.through = w.file, w.name, c.reader.Position()
-	if c.file == nil {
-		return nil
-	}
-	st, err := durable.Fstat(c.file)
-	if err != nil {
-		return err
-	}
-	c.ino, c.size = st.Ino, st.Size
-	return nil
-}
-
-// copyWriter appends lines to an agent's day files, one write a file. A fresh
-// one writes new files beside the old and renames them into place.
-type copyWriter struct {
-	home, agent string
-	mode        durable.Mode
-	fresh       bool
-	name        string   // of the open file
-	written     []string // all names, with that one
-	file        *os.File
-	pending     []byte
-	failed      error
-}
-
-func (w *copyWriter) add(line Line) {
-	if w.failed == nil && line.At.File != w.name {
-		w.failed = w.begin(line.At.File)
-	}
-	w.pending = append(append(w.pending, line.Raw...), '\n')
-	if len(w.pending) > 1<<20 {
-		w.failed = w.flush()
-	}
-}
-
-func (w *copyWriter) begin(name string) error {
-	if err := w.finish(); err != nil {
-		return err
-	}
-	dir := copyDir(w.home, w.agent)
-	if err := durable.MkdirAll(dir, w.mode); err != nil {
-		return err
-	}
-	path := filepath.Join(dir, name)
-	f, err := w.openDay(path)
-	if err != nil {
-		return err
-	}
-	w.file, w.name, w.written = f, name, append(w.written, name)
-	return nil
-}
-
-func (w *copyWriter) openDay(path string) (*os.File, error) {
-	if w.fresh {
-		path += ".new"
-		if err := durable.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-		return durable.Create(path)
-	}
-	f, err := durable.OpenFile(path, os.O_RDWR|os.O_APPEND)
-	if errors.Is(err, fs.ErrNotExist) {
-		if f, err = durable.Create(path); err == nil {
-			err = durable.SyncDir(filepath.Dir(path), w.mode)
-		}
-	}
-	return f, err
-}
-
-func (w *copyWriter) flush() error {
-	if w.failed != nil || len(w.pending) == 0 {
-		return w.failed
-	}
-	err := durable.Append(w.file, w.pending)
-	w.pending = w.pending[:0]
 	return err
 }
 
-// finish writes what is pending and, for a fresh file, puts it into place.
-func (w *copyWriter) finish() error {
-	if err := w.flush(); err != nil || w.file == nil {
-		return err
+// copyMore copies the next lines, at most copyBytes, and tells whether there are more.
+func (l *Ledger) copyMore(ctx context.Context, wait time.Duration) (more bool, err error) {
+	f, err := l.copies.Acquire(ctx, wait)
+	if err != nil {
+		return false, fmt.Errorf("agents' copies: %w", err)
 	}
-	w.close()
-	if !w.fresh {
-		return nil
+	defer l.copies.Unlock()
+	e := readEnds(f, l.boot)
+	if l.Check(e[shared]) != nil {
+		e = ends{} // of another ledger: what the copies have is compared with this one
 	}
-	path := filepath.Join(copyDir(w.home, w.agent), w.name)
-	return durable.Rename(path+".new", path)
+	c := l.copier(ctx, e, nil, "")
+	more, err = c.run(l.Read(e[shared]), math.MaxInt64, copyBytes)
+	if err == nil {
+		err = l.anew(c)
+	}
+	if err == nil {
+		err = c.ends.write(f, l.boot)
+	}
+	return more, err
 }
 
-func (w *copyWriter) close() {
-	if w.file != nil {
-		w.file.Close()
-		w.file = nil
-	}
-}
-
-// recopy writes an agent's whole copy anew from the ledger: each day's file
-// beside the old one, then renamed into its place. Under the copy's lock.
-func (l *Ledger) recopy(ctx context.Context, agent string) error {
-	l.forget(Folder(agent))
-	dir := copyDir(l.home, agent)
-	old, err := dayFiles(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	w := copyWriter{home: l.home, agent: agent, mode: l.mode, fresh: true}
-	defer w.close()
-	r := l.Read(Position{})
-	defer r.Close()
-	for {
-		line, err := r.Next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		if Folder(line.Agent()) == Folder(agent) {
-			w.add(line)
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-	}
-	if err := w.finish(); err != nil {
-		return err
-	}
-	for _, name := range old {
-		if !slices.Contains(w.written, name) {
-			if err := durable.Remove(filepath.Join(dir, name)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// MendCopies compares every agent's copy with the ledger and writes anew those
-// that differ: torn, short, or with lines that a power cut took from the ledger.
-// What stands in the place of one or lies among them is given to aside first.
+// MendCopies makes every agent's copy hold its lines, all of them and nothing
+// else. What stands in the place of one or lies among them is given to aside first.
 func (l *Ledger) MendCopies(ctx context.Context, aside func(path string) error) error {
 	strange, err := strangers(l.home)
 	if err != nil {
@@ -416,37 +183,10 @@ func (l *Ledger) MendCopies(ctx context.Context, aside func(path string) error) 
 			return err
 		}
 	}
-	check := newCopyCheck(l.home)
-	defer check.close()
-	r := l.Read(Position{})
-	defer r.Close()
 	for {
-		line, err := r.Next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		check.line(line)
-	}
-	differing, err := check.finish()
-	if err != nil {
-		return err
-	}
-	for _, d := range differing {
-		if err := l.mendCopy(ctx, d.Agent, aside); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (l *Ledger) mendCopy(ctx context.Context, agent string, aside func(path string) error) error {
-	for {
-		err := l.recopyAlone(ctx, agent)
-		path, ok := l.inPlaceOf(agent, err)
-		if !ok {
+		err := l.mendCopies(ctx)
+		path, ok := durable.Obstacle(err)
+		if !ok || !strings.HasPrefix(path, filepath.Join(l.home, "audit")+"/") || strings.HasPrefix(path, sharedDir(l.home)) {
 			return err
 		}
 		if err := aside(path); err != nil {
@@ -455,11 +195,231 @@ func (l *Ledger) mendCopy(ctx context.Context, agent string, aside func(path str
 	}
 }
 
-func (l *Ledger) recopyAlone(ctx context.Context, agent string) error {
-	gate := l.copyGates[copySlot(agent)]
-	if _, err := gate.Acquire(ctx, l.wait); err != nil {
-		return fmt.Errorf("copy of %s: %w", agent, err)
+func (l *Ledger) mendCopies(ctx context.Context) error {
+	f, err := l.copies.Acquire(ctx, l.wait)
+	if err != nil {
+		return fmt.Errorf("agents' copies: %w", err)
 	}
-	defer gate.Unlock()
-	return l.recopy(ctx, agent)
+	defer l.copies.Unlock()
+	l.takeOwed()
+	c := l.copier(ctx, ends{}, nil, "")
+	if _, err := c.run(l.Read(Position{}), math.MaxInt64, math.MaxInt); err != nil {
+		return err
+	}
+	there, err := copySizes(l.home)
+	if err != nil {
+		return err
+	}
+	c.compare(l.home, there)
+	if err := l.anew(c); err != nil {
+		return err
+	}
+	return c.ends.write(f, l.boot)
 }
+
+// copier gathers lines for the copies that they belong into, and keeps count of
+// what those should hold.
+type copier struct {
+	ctx     context.Context
+	ends    ends
+	only    map[string]*Fault                       // these folders, all if nil
+	put     func(folder string, k *copyChunk) error // brings a chunk to its place, or looks there
+	folders map[string]string                       // by agent
+	waiting map[string]*copyChunk                   // by folder
+	size    int                                     // bytes that wait
+	days    sizes                                   // what files should have
+	differ  map[string]*Fault                       // folders that have something else
+}
+
+// sizes are bytes by folder and file.
+type sizes map[string]map[string]int64
+
+func (s sizes) set(folder, file string, size int64) {
+	if s[folder] == nil {
+		s[folder] = map[string]int64{}
+	}
+	s[folder][file] = size
+}
+
+// copyChunk is what goes into one file of a copy.
+type copyChunk struct {
+	data []byte
+	end  Position // of the copy, behind it
+}
+
+func (k *copyChunk) at() int64 { return k.end.Offset - int64(len(k.data)) }
+
+func newCopier(ctx context.Context, e ends) *copier {
+	return &copier{ctx: ctx, ends: e, folders: map[string]string{}, waiting: map[string]*copyChunk{}, days: sizes{}, differ: map[string]*Fault{}}
+}
+
+// copier writes the copies of some folders, or all, to files whose names end so.
+func (l *Ledger) copier(ctx context.Context, e ends, only map[string]*Fault, suffix string) *copier {
+	c := newCopier(ctx, e)
+	c.only = only
+	c.put = func(folder string, k *copyChunk) error { return l.place(c, folder, k, suffix) }
+	return c
+}
+
+// run takes the reader's lines up to that seq, or so many bytes, and closes it.
+func (c *copier) run(r *Reader, to int64, most int) (more bool, err error) {
+	defer r.Close()
+	for size := 0; r.Position().Seq < to && !more; {
+		line, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err == nil {
+			err = c.add(&line, line.Agent())
+		}
+		if err != nil {
+			return false, err
+		}
+		size += len(line.Raw)
+		more = size > most
+	}
+	c.ends[shared] = r.Position()
+	return more, c.flush()
+}
+
+// add takes the next line of the ledger.
+func (c *copier) add(line *Line, agent string) error {
+	folder, known := c.folders[agent]
+	if !known {
+		folder = folderOf(agent)
+		c.folders[agent] = folder
+	}
+	_, wanted := c.only[folder]
+	if folder == "" || c.differ[folder] != nil || c.only != nil && !wanted {
+		return nil
+	}
+	if k := c.waiting[folder]; k != nil && k.end.File != line.At.File || c.size > copyBytes {
+		if err := c.flush(); err != nil {
+			return err
+		}
+	}
+	k := c.waiting[folder]
+	if k == nil {
+		k = &copyChunk{end: Position{File: line.At.File}}
+		if end := c.ends[folder]; end.File == line.At.File {
+			k.end = end
+		}
+		c.waiting[folder] = k
+	}
+	k.data = append(append(k.data, line.Raw...), '\n')
+	k.end.Offset, k.end.Seq, k.end.Checksum = k.end.Offset+int64(len(line.Raw))+1, line.Seq, line.Checksum
+	c.size += len(line.Raw) + 1
+	return nil
+}
+
+// flush brings what waits to its places, always in the same order.
+func (c *copier) flush() error {
+	for _, folder := range slices.Sorted(maps.Keys(c.waiting)) {
+		k := c.waiting[folder]
+		if err := c.put(folder, k); err != nil {
+			return err
+		}
+		c.ends[folder] = k.end
+		c.days.set(folder, k.end.File, k.end.Offset)
+	}
+	clear(c.waiting)
+	c.size = 0
+	return c.ctx.Err()
+}
+
+// place writes what is not there yet of a chunk: a killed process may have begun.
+func (l *Ledger) place(c *copier, folder string, k *copyChunk, suffix string) error {
+	f, err := l.openCopy(filepath.Join(copyDir(l.home, folder), k.end.File+suffix), k.at() == 0, suffix != "")
+	if errors.Is(err, fs.ErrNotExist) {
+		c.differ[folder] = &Fault{}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	have, err := io.ReadAll(io.NewSectionReader(f, k.at(), int64(len(k.data))))
+	if err != nil {
+		return err
+	}
+	if before := c.ends[folder]; !bytes.HasPrefix(k.data, have) || before.File == k.end.File && !holds(f, before) {
+		c.differ[folder] = &Fault{}
+		return nil
+	}
+	if len(have) == len(k.data) {
+		return nil
+	}
+	return durable.WriteAt(f, k.data[len(have):], k.at()+int64(len(have)))
+}
+
+// openCopy opens a file of a copy. One that begins is made, where it is missing
+// or a fresh one is wanted.
+func (l *Ledger) openCopy(path string, begins, fresh bool) (*os.File, error) {
+	if err := isFolder(filepath.Dir(path)); err != nil && (!begins || !errors.Is(err, fs.ErrNotExist)) {
+		return nil, err
+	}
+	if begins && fresh {
+		if err := durable.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	f, err := durable.OpenFile(path, os.O_RDWR)
+	if !begins || !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	if err := durable.MkdirAll(filepath.Dir(path), l.mode); err != nil {
+		return nil, err
+	}
+	if err := durable.Stage(path, nil, durable.None); err != nil {
+		return nil, err
+	}
+	if err := durable.SyncDir(filepath.Dir(path), l.mode); err != nil {
+		return nil, err
+	}
+	return durable.OpenFile(path, os.O_RDWR)
+}
+
+// anew writes the copies that differ whole, as far as the others are: each day's
+// file beside the old one, then renamed into its place.
+func (l *Ledger) anew(c *copier) error {
+	if len(c.differ) == 0 {
+		return nil
+	}
+	w := l.copier(c.ctx, ends{}, c.differ, newSuffix)
+	if _, err := w.run(l.Read(Position{}), c.ends[shared].Seq, math.MaxInt); err != nil {
+		return err
+	}
+	for _, folder := range slices.Sorted(maps.Keys(c.differ)) {
+		dir, days := copyDir(l.home, folder), w.days[folder]
+		for _, file := range slices.Sorted(maps.Keys(days)) {
+			if err := durable.Rename(filepath.Join(dir, file+newSuffix), filepath.Join(dir, file)); err != nil {
+				return err
+			}
+		}
+		files, err := dayFiles(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, file := range files {
+			if _, ok := days[file]; ok {
+				continue
+			}
+			if err := durable.Remove(filepath.Join(dir, file)); err != nil {
+				return err
+			}
+		}
+		c.ends[folder] = w.ends[folder]
+	}
+	return nil
+}
+
+// isFolder refuses what is no folder, as a link to one.
+func isFolder(dir string) error {
+	st, err := durable.Lstat(dir)
+	if err == nil && st.Mode&syscall.S_IFMT != syscall.S_IFDIR {
+		err = &fs.PathError{Op: "open", Path: dir, Err: syscall.ENOTDIR}
+	}
+	return err
+}
+
+func copyDir(home, folder string) string { return filepath.Join(home, "audit", folder) }

@@ -1,104 +1,85 @@
 package audit
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"mbox/mailbox/durable"
 )
 
-// Difference says where an agent's copy differs from the ledger.
-type Difference struct {
-	Agent string
-	File  string // path from the home
-	Line  int    // from 1; 0 if the file as a whole is meant
-	Why   string
+// copyLook compares what the agents' copies hold when it begins with the ledger's
+// lines. A copy may end before its agent's lines do, even inside one, but not
+// before the place where it was noted to end.
+type copyLook struct {
+	*copier
+	home  string
+	noted ends
+	there sizes
 }
 
-func (d Difference) String() string {
-	if d.Line == 0 {
-		return d.File + ": " + d.Why
+func lookAtCopies(ctx context.Context, home, boot string) (*copyLook, error) {
+	c := &copyLook{copier: newCopier(ctx, ends{}), home: home}
+	c.put = c.look
+	if f, _, err := durable.OpenRegular(filepath.Join(home, ".mbox", "locks", copiesLock)); err == nil {
+		c.noted = readEnds(f, boot) // before the sizes, which grow
+		f.Close()
 	}
-	return fmt.Sprintf("%s:%d: %s", d.File, d.Line, d.Why)
-}
-
-// copyCheck compares the copies of all agents with the ledger's lines while
-// those stream by. Its memory grows with the number of agents only.
-type copyCheck struct {
-	home   string
-	agents map[string]*copyReader // by folder
-}
-
-type copyReader struct {
-	agent  string
-	names  []string // files of the copy that were opened
-	file   *os.File
-	lines  *bufio.Reader
-	number int
-	differ *Difference
-}
-
-func newCopyCheck(home string) *copyCheck {
-	return &copyCheck{home: home, agents: map[string]*copyReader{}}
-}
-
-func (c *copyCheck) line(line Line) {
-	if r := c.of(agentOf(line.Raw)); r.differ == nil {
-		r.compare(c.home, &line)
+	var err error
+	if c.there, err = copySizes(home); errors.Is(err, fs.ErrNotExist) {
+		err = nil // that the ledger is missing is told elsewhere
 	}
+	return c, err
 }
 
-// of is the reader of an agent's copy. Agents whose folder is the same share it.
-func (c *copyCheck) of(agent string) *copyReader {
-	r := c.agents[Folder(agent)]
-	if r == nil {
-		r = &copyReader{agent: agent}
-		c.agents[Folder(agent)] = r
+// look compares a chunk with what is in its place.
+func (c *copyLook) look(folder string, k *copyChunk) error {
+	path := filepath.Join(copyDir(c.home, folder), k.end.File)
+	err := isFolder(filepath.Dir(path))
+	var f *os.File
+	if err == nil {
+		f, _, err = durable.OpenRegular(path)
 	}
-	return r
-}
-
-func (r *copyReader) compare(home string, line *Line) {
-	if len(r.names) == 0 || r.names[len(r.names)-1] != line.At.File {
-		if r.atEnd(); r.differ == nil {
-			r.begin(home, line.At.File)
-		}
-		if r.differ != nil {
-			return
-		}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	r.number++
-	n := len(line.Raw)
-	have, err := r.lines.Peek(n + 1)
-	switch {
-	case err == nil && have[n] == '\n' && bytes.Equal(have[:n], line.Raw):
-		_, _ = r.lines.Discard(n + 1) // what Peek has returned
-	case errors.Is(err, io.EOF) && len(have) == 0:
-		r.fault(fmt.Sprintf("seq %d of the ledger is missing", line.Seq))
-	default:
-		r.fault(fmt.Sprintf("is not the agent's line with seq %d", line.Seq))
-	}
-}
-
-// copyBuffer holds more than the longest line with its newline.
-const copyBuffer = 4 * MaxLine
-
-func (r *copyReader) begin(home, name string) {
-	r.names, r.number = append(r.names, name), 0
-	f, _, err := durable.OpenRegular(filepath.Join(copyDir(home, r.agent), name))
 	if err != nil {
-		r.differ = &Difference{Agent: r.agent, File: r.path(), Why: "cannot be read: " + reason(err)}
-		return
+		c.fault(folder, k.end.File, 0, "cannot be read: "+reason(err))
+		return nil
 	}
-	r.file, r.lines = f, bufio.NewReaderSize(f, copyBuffer)
+	defer f.Close()
+	have, err := io.ReadAll(io.NewSectionReader(f, k.at(), min(int64(len(k.data)), c.there[folder][k.end.File]-k.at())))
+	if err != nil || bytes.HasPrefix(k.data, have) {
+		return err
+	}
+	same := 0
+	for same < len(have) && have[same] == k.data[same] {
+		same++
+	}
+	start := bytes.LastIndexByte(k.data[:same], '\n') + 1
+	line, _, _ := bytes.Cut(k.data[start:], []byte{'\n'})
+	seq, _, _, _ := skim(line) // the ledger's line: it was skimmed before
+	c.fault(folder, k.end.File, lineAt(path, k.at()+int64(start)), fmt.Sprintf("is not the agent's line with seq %d", seq))
+	return nil
+}
+
+// lineAt is the number of the line that begins there in a file, 0 without a file.
+func lineAt(path string, offset int64) int {
+	data, err := durable.Read(path, 1<<40)
+	if err != nil {
+		return 0
+	}
+	return 1 + bytes.Count(data[:min(offset, int64(len(data)))], []byte{'\n'})
 }
 
 func reason(err error) string {
@@ -109,76 +90,137 @@ func reason(err error) string {
 	return err.Error()
 }
 
-func (r *copyReader) path() string {
-	return filepath.Join("audit", Folder(r.agent), r.names[len(r.names)-1])
+func (c *copier) fault(folder, file string, line int, what string) {
+	c.differ[folder] = &Fault{Invariant: 11, File: filepath.Join("audit", folder, file), Line: line, What: what}
 }
 
-func (r *copyReader) fault(why string) {
-	r.differ = &Difference{Agent: r.agent, File: r.path(), Line: r.number, Why: why}
-}
-
-// atEnd checks that the file at hand holds no more lines, and closes it.
-func (r *copyReader) atEnd() {
-	if r.file == nil {
-		return
+// compare finds, once all lines were gathered, the copies that hold more than those
+// or lack some before others. It returns how many bytes each lacks at its end.
+func (c *copier) compare(home string, there sizes) (behind map[string]int64) {
+	behind = map[string]int64{}
+	for _, folder := range keys(c.days, there) {
+		short := ""
+		for _, file := range keys(c.days[folder], there[folder]) {
+			want, ours := c.days[folder][file]
+			size := there[folder][file]
+			line := func(file string) int { return lineAt(filepath.Join(copyDir(home, folder), file), c.days[folder][file]) }
+			switch {
+			case c.differ[folder] != nil:
+			case !ours:
+				c.fault(folder, file, 0, "the agent has no line of that day in the ledger")
+			case size > want:
+				c.fault(folder, file, line(file), "is a line that the ledger does not have")
+			case size > 0 && short != "":
+				c.fault(folder, short, line(short), fmt.Sprintf("lacks %d bytes, and %s does not", behind[folder], file))
+			case size < want:
+				short = cmp.Or(short, file)
+				behind[folder] += want - size
+			}
+		}
 	}
-	if _, err := r.lines.ReadByte(); r.differ == nil && !errors.Is(err, io.EOF) {
-		r.number++
-		r.fault("is a line that the ledger does not have")
-	}
-	r.file.Close()
-	r.file = nil
+	return behind
 }
 
-// finish reports the copies that differ, in the order of their folders.
-func (c *copyCheck) finish() ([]Difference, error) {
-	entries, err := os.ReadDir(filepath.Join(c.home, "audit"))
-	if err != nil {
+// keys are those of both maps, in order.
+func keys[V any](a, b map[string]V) []string {
+	all := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// finish is compare, and finds the copies that were cut.
+func (c *copyLook) finish() (behind map[string]int64, err error) {
+	if err := c.flush(); err != nil {
 		return nil, err
 	}
-	for _, e := range entries {
-		if !e.IsDir() || e.Name() == "shared" {
-			continue
-		}
-		if err := c.leftOver(e.Name()); err != nil {
-			return nil, err
+	behind = c.compare(c.home, c.there)
+	for folder, end := range c.noted {
+		if size := c.there[folder][end.File]; folder != shared && c.differ[folder] == nil && size < end.Offset {
+			c.fault(folder, end.File, lineAt(filepath.Join(copyDir(c.home, folder), end.File), size), fmt.Sprintf("has lost %d bytes that were there, up to seq %d", end.Offset-size, end.Seq))
 		}
 	}
-	var differing []Difference
-	for _, folder := range slices.Sorted(maps.Keys(c.agents)) { // always the same calls in the same order
-		r := c.agents[folder]
-		r.atEnd()
-		if r.differ != nil {
-			differing = append(differing, *r.differ)
-		}
-	}
-	slices.SortFunc(differing, func(a, b Difference) int { return bytes.Compare([]byte(a.File), []byte(b.File)) })
-	return differing, nil
+	return behind, nil
 }
 
-// leftOver finds day files of a copy for days on which the agent has no line.
-func (c *copyCheck) leftOver(folder string) error {
-	files, err := dayFiles(filepath.Join(c.home, "audit", folder))
-	if err != nil {
+// checkCopies gives the verdict on copies. One that looked different is compared
+// again with nobody at it; where the ledger cannot be read to its end, the first
+// verdict stays.
+func (v *verification) checkCopies() error {
+	if _, err := v.copies.finish(); err != nil {
 		return err
 	}
-	r := c.agents[folder]
-	for _, name := range files {
-		if r == nil {
-			r = &copyReader{agent: folder}
-			c.agents[folder] = r
+	differ := v.copies.differ
+	if len(differ) > 0 {
+		unlock, err := v.hold(filepath.Join(v.home, ".mbox", "locks", copiesLock))
+		if err != nil {
+			return err
 		}
-		if r.differ == nil && !slices.Contains(r.names, name) {
-			r.differ = &Difference{Agent: r.agent, File: filepath.Join("audit", folder, name), Why: "the agent has no line of that day in the ledger"}
+		defer unlock()
+		again, err := lookAtCopies(v.ctx, v.home, v.boot)
+		if err != nil {
+			return err
+		}
+		lines := newReader(v.home, v.genesis, Position{})
+		if _, err = again.run(lines, math.MaxInt64, math.MaxInt); err == nil && lines.Broken() == nil {
+			_, err = again.finish()
+			differ = again.differ
 		}
 	}
-	return nil
+	for _, folder := range slices.Sorted(maps.Keys(differ)) {
+		v.fault(*differ[folder])
+	}
+	found, err := strangers(v.home)
+	for _, name := range found {
+		v.fault(Fault{Invariant: 11, File: name, What: NoDay + ", and only those belong to a copy"})
+	}
+	return err
 }
 
-func (c *copyCheck) close() {
-	for _, r := range c.agents {
-		if r.file != nil {
-			r.file.Close()
+// copyFolders lists what lies in the folders of the copies.
+func copyFolders(home string) (map[string][]fs.DirEntry, error) {
+	entries, err := os.ReadDir(filepath.Join(home, "audit"))
+	found := map[string][]fs.DirEntry{}
+	for _, e := range entries {
+		if err == nil && e.IsDir() && e.Name() != shared && !strings.HasPrefix(e.Name(), ".") {
+			found[e.Name()], err = os.ReadDir(copyDir(home, e.Name()))
 		}
 	}
+	return found, err
+}
+
+// copySizes are those of the files of the copies.
+func copySizes(home string) (sizes, error) {
+	folders, err := copyFolders(home)
+	there := sizes{}
+	for folder, files := range folders {
+		for _, f := range files {
+			if !dayFile().MatchString(f.Name()) {
+				continue
+			}
+			info, err := f.Info()
+			if err != nil {
+				return nil, err
+			}
+			there.set(folder, f.Name(), info.Size())
+		}
+	}
+	return there, err
+}
+
+// strangers lists, from the home, what is named like no file of a copy in the
+// folders of the copies.
+func strangers(home string) (found []string, err error) {
+	folders, err := copyFolders(home)
+	for folder, files := range folders {
+		for _, f := range files {
+			if n := f.Name(); !dayFile().MatchString(strings.TrimSuffix(n, newSuffix)) && !strings.HasPrefix(n, ".") {
+				found = append(found, filepath.Join("audit", folder, n))
+			}
+		}
+	}
+	slices.Sort(found)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return found, err
 }

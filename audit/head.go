@@ -156,14 +156,8 @@ func (l *Ledger) writeHead(h Head) error {
 }
 
 // LockNames are the lock files of this package in .mbox/locks, made by Create
-// and never removed: the ledger's, and those that an agent's copy is hashed to.
-func LockNames() []string {
-	names := []string{"ledger"}
-	for i := range copyLocks {
-		names = append(names, copyLockName(i))
-	}
-	return names
-}
+// and never removed.
+func LockNames() []string { return []string{"ledger", copiesLock} }
 
 // rebuildHead reads the newest file to its end when the head record is of no
 // use: there is none yet, it is damaged, or it is of another boot. Under the lock.

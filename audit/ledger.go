@@ -44,6 +44,18 @@
 // mended; a shorter or missing one means damage, and the mailbox becomes
 // read-only. So does a chain that a reader cannot follow to the record's seq.
 //
+// # The agents' copies
+//
+// audit/<agent>/<date>.jsonl has that agent's own lines, byte by byte, in files of
+// the same dates. Copies are written behind the ledger, by whoever is at work, for
+// all (copy.go): one is at any moment a byte prefix of its agent's lines, and has
+// all of them after a recovery or where every process has ended by itself. They are
+// not flushed and never evidence: a copy that holds anything else is written anew.
+// The lock file "copies" holds one line, the CRC-32 in hex, a space, and {"boot":…,
+// "ends":{…}}: for each folder where its copy ends, as file, offset, seq and
+// checksum, and under "shared" up to where the ledger was copied. It counts in that
+// boot only; Verify takes a copy that ends before for one that was cut.
+//
 // # A ledger that was given up
 //
 // Forget begins another chain, with seq 1, in a home whose ledger is lost. Its
@@ -58,10 +70,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -97,6 +107,9 @@ type Options struct {
 	// Looks lets readers end where the chain does, without a verdict: for who
 	// tells of the damage, or shows what there is in spite of it.
 	Looks bool
+	// CopyDelay is how long lines of this process may wait until they stand in
+	// their agents' copies. If zero, they wait for Copy or Close.
+	CopyDelay time.Duration
 }
 
 // Ledger is the open ledger of one mailbox. It is for use by many goroutines.
@@ -119,9 +132,13 @@ type Ledger struct {
 	head     Head
 	heads    *os.File // the lock file once more, for reading the head record without the lock
 	headsIno uint64
-	known    map[string]*copied
 
-	copyGates [copyLocks]*durable.LockFile
+	copies    *durable.LockFile // its file holds how far the agents' copies are
+	copying   sync.Mutex        // held by the goroutine that is at them
+	owed      int               // lines of this process that wait to be copied
+	copyDelay time.Duration
+	behind    *time.Timer // copies them; nil if only Close does
+	endBehind func()
 }
 
 // Create makes an empty ledger in a new home: the folder and the lock files.
@@ -151,12 +168,11 @@ func Open(home, mailboxID string, o Options) (*Ledger, error) {
 	l := &Ledger{
 		home: home, id: mailboxID, genesis: Genesis(mailboxID), boot: boot,
 		mode: o.Mode, wait: o.Wait, now: o.Now, stands: o.Stands, seals: o.Seal, looks: o.Looks,
-		known: map[string]*copied{},
+		copyDelay: o.CopyDelay,
 	}
 	l.gate = durable.NewLockFile(filepath.Join(home, ".mbox", "locks", "ledger"))
-	for i := range l.copyGates {
-		l.copyGates[i] = durable.NewLockFile(filepath.Join(home, ".mbox", "locks", copyLockName(i)))
-	}
+	l.copies = durable.NewLockFile(filepath.Join(home, ".mbox", "locks", copiesLock))
+	l.beginBehind()
 	if l.wait == 0 {
 		l.wait = 10 * time.Second
 	}
@@ -166,15 +182,10 @@ func Open(home, mailboxID string, o Options) (*Ledger, error) {
 	return l, nil
 }
 
-// Close releases the ledger's descriptors.
+// Close copies what waits for that and releases the ledger's descriptors.
 func (l *Ledger) Close() error {
-	for _, folder := range l.knownCopies() {
-		l.forget(folder)
-	}
+	l.endCopies()
 	l.gate.Close()
-	for _, g := range l.copyGates {
-		g.Close()
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var err error
@@ -191,12 +202,6 @@ func (l *Ledger) Close() error {
 		l.heads = nil
 	}
 	return err
-}
-
-func (l *Ledger) knownCopies() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Sorted(maps.Keys(l.known)) // always the same calls in the same order
 }
 
 func (l *Ledger) lockPath() string { return l.gate.Path() }
@@ -486,6 +491,7 @@ func (l *Ledger) putBehind(torn int64, closing []byte, e Entry, now time.Time, p
 	if err := l.writeHead(Head{File: end.File, Length: end.Offset, Seq: end.Seq, Checksum: end.Checksum, Journal: next}); err != nil {
 		return line, ticket{}, err
 	}
+	l.owe()
 	return line, l.ticket(), nil
 }
 

@@ -168,9 +168,6 @@ func (l *Ledger) repair(at Position, size int64) error {
 	if err == nil {
 		err = l.flush(t)
 	}
-	if err == nil {
-		err = l.Copy(context.Background(), MboxAgent)
-	}
 	return err
 }
 

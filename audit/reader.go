@@ -142,12 +142,21 @@ func (l *Ledger) Check(p Position) error {
 		return fmt.Errorf("%w: %w", moved, err)
 	}
 	defer f.Close()
-	want := suffixKey + p.Checksum + "\"}\n"
-	have := make([]byte, len(want))
-	if _, err := f.ReadAt(have, p.Offset-int64(len(want))); err != nil || string(have) != want {
+	if !holds(f, p) {
 		return moved
 	}
 	return nil
+}
+
+// holds tells whether p's line ends there in its file.
+func holds(f *os.File, p Position) bool {
+	if p.Offset == 0 {
+		return true
+	}
+	want := suffixKey + p.Checksum + "\"}\n"
+	have := make([]byte, len(want))
+	_, err := f.ReadAt(have, p.Offset-int64(len(want)))
+	return err == nil && string(have) == want
 }
 
 func newReader(home, genesis string, p Position) *Reader {

@@ -520,7 +520,7 @@ func TestNextLineMendsItsCopy(t *testing.T) {
 		"torn":         func(d []byte) []byte { return d[:len(d)-10] },
 		"no newline":   func(d []byte) []byte { return d[:len(d)-1] },
 		"empty":        func([]byte) []byte { return nil },
-		"another line": func(d []byte) []byte { d[len(d)-200] ^= 1; return d },
+		"another line": func(d []byte) []byte { d[len(d)-20] ^= 1; return d },
 		"longer":       func(d []byte) []byte { return append(d, "{}\n"...) },
 		"somebody's":   func([]byte) []byte { return []byte("hello\n") },
 		"of another ledger": func([]byte) []byte { // a power cut took that one's line
@@ -554,7 +554,8 @@ func TestCopyIsRenamedIntoPlace(t *testing.T) {
 	writeFile(t, path, []byte("torn"))
 	got := steps(t, l, func() { must(t, l.MendCopies(context.Background(), nil)) })
 	name := strings.TrimPrefix(path, l.home+"/")
-	sameSteps(t, "mended", got, "remove "+name+".new", "create "+name+".new", "append "+name+".new", "replace "+name)
+	sameSteps(t, "mended", got, "remove "+name+".new", "create "+name+".new", "append "+name+".new", "syncdir "+filepath.Dir(name),
+		"writeat "+name+".new", "replace "+name, "writeat .mbox/locks/copies")
 }
 
 // After an I/O error the newest file and the journal are in other inodes than

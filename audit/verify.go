@@ -88,9 +88,12 @@ func Verify(ctx context.Context, home, mailboxID string, visit func(*Line, *Entr
 	}
 	v := &verification{
 		ctx: ctx, home: home, genesis: Genesis(mailboxID), boot: boot, o: o, visit: visit,
-		copies: newCopyCheck(home), differs: map[string]Position{}, agents: map[string]string{}, readers: map[string]*copyReader{},
+		agents: map[string]string{},
 	}
 	v.at.Checksum = v.genesis
+	if v.copies, err = lookAtCopies(ctx, home, boot); err != nil {
+		return LedgerReport{}, err
+	}
 	defer v.close()
 	for _, step := range []func() error{v.begin, v.walk, v.checkHead, v.checkNames, v.checkCopies} {
 		if err := step(); err != nil {
@@ -120,10 +123,8 @@ type verification struct {
 	repaired bool  // a repair led to this line
 	torn     bool  // the walk ended before bytes that are being written
 
-	copies  *copyCheck
-	differs map[string]Position    // by folder: where the ledger is at a copy's first difference
-	readers map[string]*copyReader // of copies, by agent
-	agents  map[string]string      // names that are good, by their JSON
+	copies *copyLook
+	agents map[string]string // names that are good, by their JSON
 
 	// The line at hand: taken apart, and as the visitor sees it.
 	line          parsed
@@ -136,7 +137,6 @@ type verification struct {
 }
 
 func (v *verification) close() {
-	v.copies.close()
 	if v.day != nil {
 		v.day.file.Close()
 	}
@@ -321,7 +321,13 @@ func (v *verification) count(l *parsed, p piece) error {
 	if v.head.Seq == l.seq && v.head.Boot != "" && v.head.Checksum != sum {
 		v.faultHere(10, l.seq, "the head record knows another line with this seq: lines were cut off and others written")
 	}
-	v.copy(line, e.Agent)
+	agent := e.Agent
+	if agent == "" {
+		agent = agentOf(line.Raw)
+	}
+	if err := v.copies.add(line, agent); err != nil {
+		return err
+	}
 	v.at, v.lost, v.repaired = line.End, false, false
 	v.report.Lines++
 	v.report.Bytes += p.size

@@ -32,6 +32,7 @@ type Options struct {
 	ScanInterval   time.Duration           // 5 s, between 1 s and 60 s
 	StartWithin    time.Duration           // a ready task not taken by then is an alarm; 10 min
 	LockWait       time.Duration           // for any lock; 10 s
+	CopyDelay      time.Duration           // after which lines stand in their agents' copies; if zero, when the box is closed
 	RetryBase      time.Duration           // retry n waits RetryBase·2ⁿ, with jitter; 1 s
 	MaxDepth       int                     // of delegation: a task this deep is refused; 3
 	HashIdentities bool                    // sessions enter the ledger as salted hashes
@@ -418,7 +419,7 @@ func boxOf(dir string, v version, salt []byte, o Options, looks bool) (*Box, err
 		home: dir, o: o, id: v.MailboxID, salt: salt, boot: boot, writer: writer,
 		start: startTime(os.Getpid()), namespace: pidNamespace(), paces: map[string]pace{}, looks: looks,
 	}
-	b.ledger, err = audit.Open(dir, v.MailboxID, audit.Options{Mode: o.Sync, Wait: o.LockWait, Now: o.Now, Stands: b.standing, Seal: o.AppendOnly, Looks: looks})
+	b.ledger, err = audit.Open(dir, v.MailboxID, audit.Options{Mode: o.Sync, Wait: o.LockWait, Now: o.Now, Stands: b.standing, Seal: o.AppendOnly, Looks: looks, CopyDelay: o.CopyDelay})
 	if err != nil {
 		return nil, err
 	}
@@ -431,7 +432,7 @@ func boxOf(dir string, v version, salt []byte, o Options, looks bool) (*Box, err
 	return b, nil
 }
 
-// Close releases what the box holds open.
+// Close copies what waits for that and releases what the box holds open.
 func (b *Box) Close() error {
 	b.mu.Lock()
 	b.index.close()

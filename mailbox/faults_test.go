@@ -92,19 +92,14 @@ func TestClaimThatIsCommittedIsNotBusy(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var held []*durable.Lock
-	names, _ := filepath.Glob(b.path(".mbox/locks/copy-*"))
-	for _, n := range names {
-		l, err := durable.TryLock(n)
-		if err != nil {
-			t.Fatal(err)
+	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
+		if op == durable.OpExchange && filepath.Dir(path) == b.path("tasks/in-progress") {
+			return false, durable.ErrBusy
 		}
-		held = append(held, l)
-	}
+		return true, nil
+	})
 	_, err := b.Claim(context.Background(), ClaimRequest{Agent: "coder", Process: true})
-	for _, l := range held {
-		l.Unlock()
-	}
+	remove()
 	taken, _ := os.ReadDir(b.path("tasks/in-progress"))
 	if !errors.Is(err, ErrCommitted) || len(taken) != 1 {
 		t.Errorf("%d tasks were claimed by one call, which said: %v", len(taken), err)

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"mbox/audit"
 	"mbox/mailbox/durable"
 )
 
@@ -313,9 +312,7 @@ func (r *recovery) isGone(id ID) (bool, error) {
 	return true, nil
 }
 
-// stop makes every process see that tasks are gone, and says so once. The record
-// comes first: it ends with a recovery, which mends the copies where the line's
-// was cut short.
+// stop makes every process see that tasks are gone, and says so once.
 func (r *recovery) stop(why string) error {
 	gone := fmt.Errorf("%w: %s", ErrGone, why)
 	said := r.was.Stopped != ""
@@ -331,9 +328,6 @@ func (r *recovery) stop(why string) error {
 	e := r.b.alarmEntry("", randomHex(16), "gone", why, why)
 	e.TaskID, e.Action = nil, "mbox: "+why+"; nothing is written until they are back"
 	_, err := r.say(e)
-	if err == nil {
-		err = r.b.ledger.Copy(r.ctx, audit.MboxAgent)
-	}
 	return errors.Join(gone, err)
 }
 

@@ -44,8 +44,8 @@ func (b *Box) noteUnder(ctx context.Context, s *shard, e audit.Entry) error {
 	return b.note(ctx, s, tx, e)
 }
 
-// note appends a line without a move, with a dirty record around it, so that a
-// crash between the line and its copy is mended.
+// note appends a line without a move, with a dirty record around it, which tells
+// verify what a crash may leave of it.
 func (b *Box) note(ctx context.Context, s *shard, tx string, e audit.Entry) error {
 	if err := s.mark(dirty{kind: "note", name: e.Agent, tx: tx, at: b.ledger.End()}); err != nil {
 		return err
@@ -53,9 +53,6 @@ func (b *Box) note(ctx context.Context, s *shard, tx string, e audit.Entry) erro
 	if _, err := b.say(ctx, s.locks, e, audit.Payload{}); errors.Is(err, audit.ErrUnwritten) {
 		return errors.Join(err, s.clean())
 	} else if err != nil {
-		return err
-	}
-	if err := b.ledger.Copy(ctx, e.Agent); err != nil {
 		return err
 	}
 	return s.clean()

@@ -236,10 +236,7 @@ func (b *Box) sayGone(ctx context.Context, s *shard, k *kept) error {
 			Gone: k.Entry, SHA256: k.SHA256, Reason: "replaced or removed on its way into quarantine", TX: randomHex(16), Writer: b.writer,
 		}),
 	}, audit.Payload{})
-	if err != nil {
-		return err
-	}
-	return b.ledger.Copy(ctx, audit.MboxAgent)
+	return err
 }
 
 // asideDetails are the details of a line that puts bytes into quarantine
@@ -300,9 +297,6 @@ func (b *Box) putAside(ctx context.Context, s *shard, path string, data []byte, 
 	}
 	ctx = context.WithoutCancel(ctx)
 	if err := b.finishKept(ctx, s, &kept{Entry: k.entry, SHA256: k.sha}, k.path); err != nil {
-		return err
-	}
-	if err := b.ledger.Copy(ctx, e.Agent); err != nil {
 		return err
 	}
 	if inside {

@@ -264,11 +264,7 @@ func (b *Box) writeRecord(ctx context.Context, s *shard, f *filing) error {
 	} else if err != nil {
 		return err
 	}
-	ctx = context.WithoutCancel(ctx)
 	if err := b.placeRecord(&e); err != nil {
-		return fmt.Errorf("%w: %w", ErrCommitted, err)
-	}
-	if err := b.ledger.Copy(ctx, e.Agent); err != nil {
 		return fmt.Errorf("%w: %w", ErrCommitted, err)
 	}
 	return s.clean()

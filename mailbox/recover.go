@@ -221,7 +221,7 @@ func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) 
 	if o.Forget {
 		begin = []func() error{r.forget}
 	}
-	for _, step := range append(begin, r.journal, r.intact, r.ledger, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.strays, r.copies) {
+	for _, step := range append(begin, r.journal, r.intact, r.ledger, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.strays) {
 		if err := step(); err != nil {
 			return r.out, err
 		}
@@ -235,6 +235,9 @@ func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) 
 		return r.out, err
 	}
 	if err := dropSpares(b.home); err != nil {
+		return r.out, err
+	}
+	if err := r.copies(); err != nil { // of these lines too
 		return r.out, err
 	}
 	boot.Folders = r.now.Folders

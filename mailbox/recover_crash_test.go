@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
@@ -68,6 +69,7 @@ func unwell(t *testing.T) string {
 	t.Helper()
 	b := newBox(t, Options{})
 	claimed(t, b)
+	must(t, b.ledger.Copy(t.Context(), time.Second))
 	for path, text := range map[string]string{
 		b.path("audit", "coder", "2026-01-01.jsonl"):                          "torn",
 		privatePath(b.home, "tmp", "t9~"+strings.Repeat("0", 32)):             "{}",

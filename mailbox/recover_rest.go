@@ -165,7 +165,7 @@ func (r *recovery) shards() error {
 // settle settles a dirty record. What a power cut took the line of is kept
 // before that, because settle takes it for what was never written.
 func (r *recovery) settle(s *shard, d dirty) error {
-	found, _, _, err := r.b.linesSince(d, nil)
+	found, _, err := r.b.linesSince(d, nil)
 	if err != nil {
 		return err
 	}

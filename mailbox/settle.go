@@ -78,7 +78,7 @@ func (b *Box) settle(ctx context.Context, s *shard, d dirty) error {
 	if err != nil {
 		return err
 	}
-	found, asides, agents, err := b.linesSince(d, names)
+	found, asides, err := b.linesSince(d, names)
 	if err != nil {
 		return err
 	}
@@ -92,11 +92,6 @@ func (b *Box) settle(ctx context.Context, s *shard, d dirty) error {
 			return err
 		}
 	}
-	for _, agent := range agents {
-		if err := b.ledger.Copy(ctx, agent); err != nil {
-			return err
-		}
-	}
 	if d.kind == "task" {
 		if err := b.dropOtherLeases(ID(d.name)); err != nil {
 			return err
@@ -105,10 +100,10 @@ func (b *Box) settle(ctx context.Context, s *shard, d dirty) error {
 	return b.sweepStaged(d)
 }
 
-// linesSince returns the entries of the dead holder's transaction; those of
+// linesSince returns the entries of the dead holder's transaction, and those of
 // files that it was setting aside on the way, whose reasons are among the staged
-// names; and the agents of all lines since, for such a line may lack in a copy.
-func (b *Box) linesSince(d dirty, names []string) (found, asides []audit.Entry, agents []string, err error) {
+// names.
+func (b *Box) linesSince(d dirty, names []string) (found, asides []audit.Entry, err error) {
 	var others []string
 	for _, name := range names {
 		if _, tx, ok := cutLast(strings.TrimSuffix(name, reasonSuffix), "~"); ok && tx != d.tx && strings.HasSuffix(name, reasonSuffix) {
@@ -124,13 +119,10 @@ func (b *Box) linesSince(d dirty, names []string) (found, asides []audit.Entry, 
 	for {
 		line, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			return found, asides, agents, nil
+			return found, asides, nil
 		}
 		if err != nil {
-			return nil, nil, nil, err
-		}
-		if agent := line.Agent(); !slices.Contains(agents, agent) {
-			agents = append(agents, agent)
+			return nil, nil, err
 		}
 		has := func(tx string) bool { return strings.Contains(string(line.Raw), tx) }
 		into := &found
@@ -141,7 +133,7 @@ func (b *Box) linesSince(d dirty, names []string) (found, asides []audit.Entry, 
 		}
 		e, err := line.Decode()
 		if err != nil {
-			return nil, nil, nil, fmt.Errorf("ledger seq %d: %w", line.Seq, err)
+			return nil, nil, fmt.Errorf("ledger seq %d: %w", line.Seq, err)
 		}
 		*into = append(*into, e)
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -31,6 +32,7 @@ func TestStrangeCopy(t *testing.T) {
 			b := newBox(t, Options{Sync: durable.None})
 			sent(t, b, "a")
 			claimed(t, b)
+			must(t, b.ledger.Copy(t.Context(), time.Second))
 			place := b.path("audit", "coder")
 			if name == "a folder" {
 				place = onlyFile(t, place)
@@ -47,6 +49,12 @@ func TestStrangeCopy(t *testing.T) {
 				t.Fatalf("%s: %v", name, err)
 			}
 			if err := c.Complete(t.Context(), Result{}); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if err := b.ledger.Copy(t.Context(), time.Second); err == nil {
+				t.Errorf("%s is no copy", name)
+			}
+			if err := b.Close(); err != nil { // a copy spoils no answer
 				t.Errorf("%s: %v", name, err)
 			}
 			r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{LedgerOnly: true})
@@ -96,6 +104,7 @@ func TestStraysAreKept(t *testing.T) {
 		b := newBox(t, Options{Sync: durable.None})
 		sent(t, b, "a")
 		claimed(t, b)
+		must(t, b.ledger.Copy(t.Context(), time.Second))
 		must(t, planted(b.path(place)))
 		mustScan(t, b)
 		if _, err := os.Lstat(b.path(place, "kept")); err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // chainAnew writes checksums and prevs anew from the first line on, with the
-// agents' copies, and blanks the head record: what one does who holds the whole
+// agents' copies, and blanks the head record and that of the copies: what one does who holds the whole
 // home and knows the format.
 func (v *vandal) chainAnew(days [][]string) {
 	version := v.read(".mbox/VERSION")
@@ -43,6 +43,7 @@ func (v *vandal) chainAnew(days [][]string) {
 		v.write(name, text)
 	}
 	v.write(".mbox/locks/ledger", "")
+	v.write(".mbox/locks/copies", "")
 }
 
 // unshown are the kinds of damage that a plain chain cannot show, since nothing

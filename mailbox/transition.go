@@ -42,8 +42,8 @@ import (
 //     over it; everywhere else the content is put over the file first and moved
 //     then. So no reader sees a completed task without its result, and no task
 //     is in two folders.
-//  5. Copy the line to its agent's copy, drop the lease that ended, blank the
-//     record, answer.
+//  5. Drop the lease that ended, blank the record, answer. The agent's copy of
+//     the line follows behind (package audit).
 //
 // An error that matches ErrCommitted means that step 3 has happened. After any
 // other error either nothing has happened, or nobody can tell without reading
@@ -87,9 +87,6 @@ func (b *Box) apply(ctx context.Context, s *shard, c *change, m *move, line audi
 	}
 	var err error
 	if c.stolen, err = b.finish(ctx, s, c.id, m, at, true); err != nil {
-		return err
-	}
-	if err := b.ledger.Copy(ctx, c.by); err != nil {
 		return err
 	}
 	if c.endsLease() {
@@ -419,10 +416,8 @@ func (b *Box) sayLost(ctx context.Context, s *shard, id ID) error {
 		return err
 	}
 	action := fmt.Sprintf("its content was destroyed while it was moved; mbox recover --adopt %s takes what there is", id)
-	if _, err := b.say(ctx, s.locks, b.alarmEntry(id, randomHex(16), "lost", "destroyed while it was moved", action), audit.Payload{}); err != nil {
-		return err
-	}
-	return b.ledger.Copy(ctx, audit.MboxAgent)
+	_, err := b.say(ctx, s.locks, b.alarmEntry(id, randomHex(16), "lost", "destroyed while it was moved", action), audit.Payload{})
+	return err
 }
 
 func (p *placement) setAside(path, why string) error {

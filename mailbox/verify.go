@@ -52,7 +52,7 @@ type VerifyReport struct {
 //	 8  every file has lines, and every id with lines has its file
 //	 9  every byte of the ledger belongs to a line or to a repaired range
 //	10  checksum, canonical form, fields, prev, and seq without gaps
-//	11  each agent's copy holds exactly its lines
+//	11  each agent's copy holds the first of its lines, as many as it was noted to hold
 //	12  decisions and changes have the bytes that their last line recorded
 //	13  no staged file, lease or quarantine entry without what explains it, and
 //	    no quarantine entry lost

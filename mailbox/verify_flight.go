@@ -16,8 +16,8 @@ import (
 // While verify reads, everything is at work. These rules tell what is on its way
 // from what is wrong:
 //
-// A process blanks its dirty record only when the ledger, the tree and the copy
-// agree, and it holds its shard until then. So a task that looks wrong is looked
+// A process blanks its dirty record only when the ledger and the tree agree, and
+// it holds its shard until then. So a task that looks wrong is looked
 // at again under its shard's lock, with the ledger read to its end. If the
 // shard's record is dirty then, a process has died, and what lies there has to
 // be one of the stages in which a transition can stop.
@@ -298,14 +298,14 @@ func (v *verifying) interruption(number int, path string) error {
 
 // written tells whether the ledger has a line of the record's transaction.
 func (v *verifying) written(d dirty) (bool, error) {
-	lines, _, _, err := v.b.linesSince(d, nil)
+	lines, _, err := v.b.linesSince(d, nil)
 	return len(lines) > 0, err
 }
 
 // halfway tells whether what lies there is a stage in which the transition of a
 // dead process can have stopped: then the next holder of its shard finishes it.
 func (v *verifying) halfway(d dirty) (bool, error) {
-	lines, _, _, err := v.b.linesSince(d, nil)
+	lines, _, err := v.b.linesSince(d, nil)
 	if err != nil || len(lines) == 0 {
 		return false, err // nothing was committed: all has to be as it was before
 	}

@@ -104,7 +104,7 @@ func (v *verifying) staging(file string, d dirty) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	lines, _, _, err := v.b.linesSince(d, nil)
+	lines, _, err := v.b.linesSince(d, nil)
 	if err != nil {
 		return false, err
 	}

@@ -613,7 +613,7 @@ var tamperings = []struct {
 	{"a copy short", func(h *verifyHome) {
 		h.must(os.Truncate(h.path("audit/coder/2026-02-17.jsonl"), int64(len(h.read("audit/coder/2026-02-17.jsonl"))-1)))
 	}, func(h *verifyHome) Fault {
-		return Fault{11, "audit/coder/2026-02-17.jsonl", 3, 0, "", "is not the agent's line"}
+		return Fault{11, "audit/coder/2026-02-17.jsonl", 3, 0, "", "has lost 1 bytes"}
 	}, ""},
 	{
 		"a reason that all may read", func(h *verifyHome) { h.must(os.Chmod(h.path(h.entry("v-junk.json")+reasonSuffix), 0o644)) },
@@ -674,7 +674,7 @@ var tamperings = []struct {
 	{
 		"a copy gone", func(h *verifyHome) { h.must(os.RemoveAll(h.path("audit/coder"))) },
 		func(h *verifyHome) Fault {
-			return Fault{11, "audit/coder/2026-02-17.jsonl", 0, 0, "", "cannot be read"}
+			return Fault{11, "audit/coder/2026-02-17.jsonl", 0, 0, "", "bytes that were there"}
 		}, "",
 	},
 }

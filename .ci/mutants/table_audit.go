@@ -303,37 +303,72 @@ var auditMutants = []mutant{
 	},
 	{
 		"torn-copy-goes-on", "17", copyGo,
-		"err != nil || end[0] != '\\n' {", "err != nil {",
+		"!bytes.HasPrefix(k.data, have) || ", "",
 		auditTest("TestNextLineMendsItsCopy"),
 	},
 	{
 		"copy-unlike-the-ledger", "17", copyGo,
-		"case got == seq && bytes.Equal(line, raw):", "case got == seq:",
+		" || before.File == k.end.File && !holds(f, before) {", " || before.File == k.end.File && before.File == \"\" {",
 		auditTest("TestNextLineMendsItsCopy"),
 	},
 	{
-		"copy-spoils-an-answer", "17", copyGo,
-		"\tif _, ok := l.inPlaceOf(agent, err); ok {\n\t\treturn nil\n\t}\n", "",
-		boxTest("TestStrangeCopy"),
-	},
-	{
 		"copies-stay-as-they-are", "17", copyGo,
-		"for _, d := range differing {", "for _, d := range differing[:0] {",
+		"\tc.compare(l.home, there)\n", "\t_ = there\n",
 		auditTest("TestCopiesAreMended"),
 	},
 	{
 		"copy-written-in-place", "17", copyGo,
-		"\t\tpath += \".new\"\n", "\t\tpath += \"\"\n",
+		"newSuffix  = \".new\" ", "newSuffix  = \"\" ",
 		auditTest("TestCopyIsRenamedIntoPlace"),
 	},
 	{
 		"copy-name-unflushed", "12", copyGo,
-		"err = durable.SyncDir(filepath.Dir(path), w.mode)", "err = nil",
+		"err := durable.SyncDir(filepath.Dir(path), l.mode)", "err := error(nil)",
 		auditTest("TestNewNamesAreFlushed"),
 	},
 	{
+		"copy-spoils-an-answer", "29", ledgerGo,
+		"return line, l.flush(flush)", "return line, errors.Join(l.flush(flush), l.Copy(ctx, 0))",
+		boxTest("TestStrangeCopy"),
+	},
+	{
+		"copy-goes-on-behind-an-error", "29", copyGo,
+		"\t\tif err := c.put(folder, k); err != nil {\n\t\t\treturn err\n\t\t}\n", "\t\tif err := c.put(folder, k); err != nil {\n\t\t\tcontinue\n\t\t}\n",
+		auditTest("TestRule29_DaysInOrder"),
+	},
+	{
+		"copies-skip-a-line", "29", copyGo,
+		"if err == nil {\n\t\t\terr = c.add(", "if err == nil && size+len(line.Raw) <= most {\n\t\t\terr = c.add(",
+		auditTest("TestRule29_CopiesInSteps"),
+	},
+	{
+		"copies-counted-before-they-are-written", "29", copyGo,
+		"\tmore, err = c.run(l.Read(e[shared]), math.MaxInt64, copyBytes)\n", "\te[shared] = l.End()\n\t_ = e.write(f, l.boot)\n\tmore, err = c.run(l.Read(readEnds(f, l.boot)[shared]), math.MaxInt64, copyBytes)\n",
+		auditTest("TestRule29_KilledCopies"),
+	},
+	{
+		"copies-of-the-idle-wait", "29", copyGo,
+		"case l.owed == 1:", "case l.owed == 2:",
+		auditTest("TestRule29_CopiesFollow"),
+	},
+	{
+		"copies-left-by-close", "29", ledgerGo,
+		"\tl.endCopies()\n", "\tl.copies.Close()\n",
+		auditTest("TestRule29_CopiesFollow"),
+	},
+	{
+		"copies-wait-for-the-stopped", "29", copyGo,
+		"copyWait   = time.Second", "copyWait   = time.Minute",
+		auditTest("TestRule29_CopiesAreTried"),
+	},
+	{
+		"cut-copy-unseen", "17", "audit/copycheck.go",
+		"size < end.Offset {", "size < 0 {",
+		auditTest("TestVerifyCopies"),
+	},
+	{
 		"kept-position-believed", "18", readerGo,
-		"err != nil || string(have) != want {", "err != nil {",
+		"return err == nil && string(have) == want", "return err == nil",
 		auditTest("TestKeptPosition"),
 	},
 	{

@@ -90,12 +90,12 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"ledger-recovered-after-the-tasks", "21", recoverGo,
-		"r.journal, r.intact, r.ledger, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.strays, r.copies", "r.journal, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.ledger, r.copies",
+		"r.journal, r.intact, r.ledger, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.strays", "r.journal, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.ledger",
 		boxTest("TestRecoverNeedsALedger|TestRecoverLeavesDamage|TestStagedContentOfACutLine"),
 	},
 	{
 		"copies-unmended", "17", recoverGo,
-		"r.shards, r.staged, r.strays, r.copies) {", "r.shards, r.staged, r.strays) {",
+		"\tif err := r.copies(); err != nil { // of these lines too\n\t\treturn r.out, err\n\t}\n", "",
 		boxTest("TestOpenGoesOnWithRecovery"),
 	},
 	{

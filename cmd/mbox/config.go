@@ -157,6 +157,7 @@ func (c *Config) options() mailbox.Options {
 		Lease: time.Duration(c.Lease), MaxAttempts: c.MaxAttempts, ScanInterval: time.Duration(c.PollInterval),
 		StartWithin: time.Duration(c.StartWithin), LockWait: time.Duration(c.LockWait), RetryBase: time.Duration(c.RetryBase),
 		MaxDepth: c.Delegation.MaxDepth, HashIdentities: c.Audit.HashIdentities, AppendOnly: c.Audit.AppendOnly, Agents: c.capabilities(),
+		CopyDelay: time.Second,
 	}
 }
 

@@ -255,8 +255,8 @@ func writeOnce(fd int, path string, data []byte) error {
 	return err
 }
 
-// WriteAt writes data with one pwrite(2). It is for records of a fixed size in
-// space that was allocated before.
+// WriteAt writes data with one pwrite(2), at a place that one lock's holder has
+// for himself.
 func WriteAt(f *os.File, data []byte, offset int64) error {
 	return step(OpWriteAt, f.Name(), func() error {
 		_, err := f.WriteAt(data, offset)
