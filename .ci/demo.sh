@@ -76,7 +76,7 @@ mbox audit delegation --decision rejected --json | grep -q '"step": *"action"\|m
 go_down
 if command -v python3 >/dev/null; then
 	say '# The same by a checker that shares no code with mbox.'
-	run python3 .ci/lint.py "$MBOX_HOME" || die 'lint.py found something'
+	run python3 .ci/lint.py --whole "$MBOX_HOME" || die 'lint.py found something'
 fi
 
 if [ -n "${KEEP:-}" ]; then

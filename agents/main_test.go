@@ -130,6 +130,7 @@ func newScene(t *testing.T, o mailbox.Options) *scene {
 			return
 		}
 		s.noLeftovers()
+		s.box.Close()
 		lint(t, home)
 	})
 	return s
@@ -150,7 +151,7 @@ func (s *scene) another() *mailbox.Box { return s.open(s.box.Home(), s.box.Optio
 
 func lint(t *testing.T, home string) {
 	t.Helper()
-	out, err := exec.Command("python3", "../.ci/lint.py", home).CombinedOutput()
+	out, err := exec.Command("python3", "../.ci/lint.py", "--whole", home).CombinedOutput()
 	if err != nil {
 		t.Errorf("lint.py: %v\n%s", err, out)
 	}

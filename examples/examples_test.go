@@ -68,7 +68,7 @@ func newHouse(t *testing.T, env ...string) *house {
 			return
 		}
 		h.mbox("verify")
-		if out, err := h.command("python3", filepath.Join(here, "../.ci/lint.py"), h.home).CombinedOutput(); err != nil {
+		if out, err := h.command("python3", filepath.Join(here, "../.ci/lint.py"), "--whole", h.home).CombinedOutput(); err != nil {
 			t.Errorf("lint.py: %v\n%s", err, out)
 		}
 	})

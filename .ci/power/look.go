@@ -80,7 +80,7 @@ func (l *look) whole() { l.must("verify") }
 
 // lint asks the checker that shares no code with mbox.
 func (l *look) lint() {
-	cmd := exec.Command("python3", filepath.Join(l.Root, ".ci", "lint.py"), l.home)
+	cmd := exec.Command("python3", filepath.Join(l.Root, ".ci", "lint.py"), "--whole", l.home)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		l.fault("lint.py: %v\n%s", err, out)
 	}

@@ -405,7 +405,7 @@ func (w *walk) works() {
 			w.Errorf("mbox %q: %d\n%s%s", args, code, out, said)
 		}
 	}
-	if out, err := exec.Command("python3", repoFile(".ci", "lint.py"), w.home).CombinedOutput(); err != nil {
+	if out, err := exec.Command("python3", repoFile(".ci", "lint.py"), "--whole", w.home).CombinedOutput(); err != nil {
 		w.Errorf("lint: %s", out)
 	}
 }

@@ -223,7 +223,7 @@ func afterPowerCut(home string, done int) (faults []string) {
 	must(`test $(grep -h '"event":"task_completed"' $MBOX_HOME/audit/shared/* | grep -c '"task_id":"a"') -le 1`)
 	must(`mbox send last --id last --to last && mbox claim --agent last > $MBOX_HOME.claim && mbox complete last --output done` + tokenOf)
 	must("mbox verify")
-	must("python3 " + repoFile(".ci", "lint.py") + " $MBOX_HOME")
+	must("python3 " + repoFile(".ci", "lint.py") + " --whole $MBOX_HOME")
 	os.Remove(home + ".claim")
 	return faults
 }

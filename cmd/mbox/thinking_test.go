@@ -86,7 +86,7 @@ func (m *mind) stop() {
 	if err != nil {
 		m.Fatal("python3 is missing: the format checker cannot run")
 	}
-	if out, err := exec.Command(python, repoFile(".ci", "lint.py"), m.home).CombinedOutput(); err != nil {
+	if out, err := exec.Command(python, repoFile(".ci", "lint.py"), "--whole", m.home).CombinedOutput(); err != nil {
 		m.Errorf("lint.py: %v\n%s", err, out)
 	}
 }
