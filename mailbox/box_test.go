@@ -41,10 +41,10 @@ func newBox(t testing.TB, o Options) *Box {
 	return b
 }
 
-// lint runs the independent checker on a home.
+// lint runs the independent checker on a home in which everybody has ended.
 func lint(t testing.TB, home string) {
 	t.Helper()
-	lintAll(t, map[string]string{home: home})
+	lintAll(t, map[string]string{home: home}, "--whole")
 }
 
 // lintMany runs the checker on many homes in one Python process.
@@ -52,10 +52,11 @@ const lintMany = `
 import importlib.util, sys
 spec = importlib.util.spec_from_file_location("lint", sys.argv[1])
 lint = importlib.util.module_from_spec(spec)
+options = sys.argv[2:]
 spec.loader.exec_module(lint)
 for home in sys.stdin.read().splitlines():
     lint.problems.clear()
-    sys.argv = ["lint.py", "--whole", home]
+    sys.argv = ["lint.py", *options, home]
     try:
         lint.main()
     except SystemExit as end:
@@ -64,12 +65,12 @@ for home in sys.stdin.read().splitlines():
 `
 
 // lintAll runs the independent checker on homes, which are labelled.
-func lintAll(t testing.TB, homes map[string]string) {
+func lintAll(t testing.TB, homes map[string]string, options ...string) {
 	t.Helper()
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Fatal("python3 is missing: the format checker cannot run")
 	}
-	cmd := exec.Command("python3", "-c", lintMany, "../.ci/lint.py")
+	cmd := exec.Command("python3", append([]string{"-c", lintMany, "../.ci/lint.py"}, options...)...)
 	cmd.Stdin = strings.NewReader(strings.Join(slices.Sorted(maps.Keys(homes)), "\n"))
 	out, err := cmd.Output()
 	if err != nil {

@@ -354,7 +354,7 @@ func TestCleanHomes(t *testing.T) {
 		tears, steps = tears+l.tears, steps+l.steps
 		all[l.dir] = fmt.Sprintf("home %d: %s", n, strings.Join(l.did, ", "))
 	}
-	lintAll(t, all)
+	lintAll(t, all, "--whole")
 	t.Logf("%d homes, %d torn writes, %d repairs, %d steps back of the clock", homes, tears, repairs, steps)
 	if tears < homes || steps < homes || repairs < homes/2 {
 		t.Error("these lives were too quiet to prove anything")

@@ -154,7 +154,7 @@ func TestReplacedTwice(t *testing.T) {
 		t.Errorf("kept %q: %v", data, err)
 	}
 	whole(t, b.Home())
-	lint(t, b.Home())
+	lintAll(t, map[string]string{b.Home(): b.Home()})
 }
 
 // What is to be kept is looked at when mbox has it, not before: then nobody can
