@@ -356,14 +356,7 @@ func (b *Box) isLease(name string) bool {
 }
 
 // leases are the names of all that lies in .mbox/leases.
-func (b *Box) leases() ([]string, error) {
-	d, err := durable.OpenDir(privatePath(b.home, "leases"))
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	return d.Readdirnames(-1)
-}
+func (b *Box) leases() ([]string, error) { return listNames(privatePath(b.home, "leases")) }
 
 // leased tells whether a lease file is that of its task's present claim.
 func (b *Box) leased(name string) (bool, error) {

@@ -116,7 +116,11 @@ func hashKept(f *os.File, info fs.FileInfo) (string, error) {
 	if info.Size() > maxHashed {
 		return "", nil
 	}
-	return hashFile(f, info.Size())
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, info.Size())); err != nil {
+		return "", err
+	}
+	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
 }
 
 // hashKeptAt hashes what is to be kept at path; "" for what is no regular file,
@@ -334,12 +338,4 @@ func (b *Box) abortAside(s *shard, k *keeping, inside bool) error {
 		}
 	}
 	return s.clean()
-}
-
-func hashFile(f *os.File, size int64) (string, error) {
-	sum := sha256.New()
-	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, size)); err != nil {
-		return "", err
-	}
-	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
 }

@@ -161,43 +161,32 @@ func (r *recovery) shardNumber(number int) (*shard, error) {
 func (r *recovery) bring(s *shard, id ID, f *fate, place string, rest []string) error {
 	b, after := r.b, hashOf(f.m.After)
 	staged := b.staged(string(id), f.m.TX)
-	for _, p := range rest {
+	there, err := look(place)
+	if err != nil {
+		return err
+	}
+	found := there.hash == after
+	for _, p := range append(rest[:len(rest):len(rest)], strings.TrimPrefix(staged, b.home+"/")) {
 		seen, err := look(b.path(p))
 		if err != nil {
 			return err
 		}
-		if seen.hash != after || b.path(p) == staged {
+		if there.hash == after || seen.hash != after {
+			continue // a second copy of the right bytes is removed below
+		}
+		if found = true; b.path(p) == staged {
 			continue
 		}
-		now, err := look(place)
-		if err != nil {
-			return err
-		}
-		if now.hash == after {
-			break // a second copy of the right bytes: removed below
-		}
 		if r.outOfReach(f, p) {
-			// A stranger moved the right bytes on: that is reconciled, not undone.
-			return nil
+			return nil // a stranger moved the right bytes on: that is reconciled, not undone
 		}
-		if _, err := os.Lstat(staged); errors.Is(err, fs.ErrNotExist) {
-			if err := durable.Move(b.path(p), staged); err != nil {
-				return err
-			}
-		} else if err != nil {
+		if err := durable.Move(b.path(p), staged); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 		break
 	}
-	if there, err := r.atHand(place, staged, id, f, rest); err != nil {
-		return err
-	} else if !there {
+	if !found {
 		return r.lost(s, id, f, place, rest)
-	}
-	if f.m.to() == Archived {
-		if err := durable.MkdirAll(filepath.Dir(place), b.o.Sync); err != nil {
-			return err
-		}
 	}
 	if _, err := b.finish(r.ctx, s, id, f.m, f.at, false); err != nil {
 		return err
@@ -217,26 +206,6 @@ func (r *recovery) outOfReach(f *fate, p string) bool {
 		return false // our own move, not yet made
 	}
 	return strings.HasPrefix(dir, "tasks/") && !strings.HasPrefix(dir, "tasks/archive")
-}
-
-// atHand tells whether the bytes that the last line names can be had.
-func (r *recovery) atHand(place, staged string, id ID, f *fate, rest []string) (bool, error) {
-	paths := []string{place, staged}
-	for _, p := range rest {
-		if strings.HasPrefix(p, "tasks/archive/") {
-			paths = append(paths, r.b.path(p))
-		}
-	}
-	if f.m.from() != None {
-		paths = append(paths, filepath.Join(r.b.folder(f.m.from(), f.at), id.file()))
-	}
-	for _, p := range paths {
-		s, err := look(p)
-		if err != nil || s.hash == hashOf(f.m.After) {
-			return err == nil, err
-		}
-	}
-	return false, nil
 }
 
 // clear removes what is left of older versions once the right one is in place,

@@ -225,14 +225,7 @@ func (b *Box) sweep(name string) error {
 	return removeIfThere(path)
 }
 
-func stagedNames(home string) ([]string, error) {
-	d, err := durable.OpenDir(privatePath(home, "tmp"))
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	return d.Readdirnames(-1)
-}
+func stagedNames(home string) ([]string, error) { return listNames(privatePath(home, "tmp")) }
 
 func cutLast(s, sep string) (before, after string, found bool) {
 	i := strings.LastIndex(s, sep)

@@ -321,7 +321,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"old-copy-removed-unseen", "21", tasksGo,
-		"\t} else if !there {\n\t\treturn r.lost(s, id, f, place, rest)\n\t}", "\t} else if !there {\n\t\treturn r.clear(id, f, place, rest)\n\t}",
+		"\tif !found {\n\t\treturn r.lost(s, id, f, place, rest)\n", "\tif !found {\n\t\treturn r.clear(s, id, f, place, rest)\n",
 		boxTest("TestVoidedClaim"),
 	},
 	{
