@@ -161,8 +161,10 @@ func (v *verification) checkCopies() error {
 			return err
 		}
 		lines := newReader(v.home, v.genesis, Position{})
-		if _, err = again.run(lines, math.MaxInt64, math.MaxInt); err == nil && lines.Broken() == nil {
-			_, err = again.finish()
+		if _, err := again.run(lines, math.MaxInt64, math.MaxInt); err == nil && lines.Broken() == nil {
+			if _, err := again.finish(); err != nil {
+				return err
+			}
 			differ = again.differ
 		}
 	}
