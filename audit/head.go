@@ -17,11 +17,20 @@ import (
 // headSize is the space that Create allocates for the head record.
 const headSize = 512
 
+// HomeFormat is the format of a home in which this package may append. Whoever
+// finds that of a later one in the head record appends no more, though he had
+// the home open before it was brought there.
+const HomeFormat = 2
+
+// ErrFormat says that a home has a format that this mbox does not know.
+var ErrFormat = errors.New("unknown mailbox format")
+
 // Head is the record of the ledger's end, kept in the ledger's lock file as one
-// line of text: "head FILE DEV INODE LENGTH SEQ CHECKSUM BOOT JOURNAL OFFSET
-// CRC32". It is written after every append, by one pwrite, and valid in its boot
-// only.
+// line of text: "head FORMAT FILE DEV INODE LENGTH SEQ CHECKSUM BOOT JOURNAL OFFSET
+// GENERATION CRC32". It is written after every append, by one pwrite, and valid in
+// its boot only. (In homes of format 1 it had neither FORMAT nor GENERATION.)
 type Head struct {
+	Format   int
 	File     string // name in audit/shared; "" while there is none
 	Dev, Ino uint64
 	Length   int64 // bytes of File
@@ -43,7 +52,7 @@ func (h Head) encode() []byte {
 	if file == "" {
 		file = "-"
 	}
-	text := fmt.Sprintf("head %s %d %d %d %d %s %s %d %d", file, h.Dev, h.Ino, h.Length, h.Seq, h.Checksum, h.Boot, h.Journal.Ino, h.Journal.Offset)
+	text := fmt.Sprintf("head %d %s %d %d %d %d %s %s %d %d %d", h.Format, file, h.Dev, h.Ino, h.Length, h.Seq, h.Checksum, h.Boot, h.Journal.Ino, h.Journal.Offset, h.Journal.Generation)
 	text += fmt.Sprintf(" %08x\n", crc32.ChecksumIEEE([]byte(text)))
 	record := bytes.Repeat([]byte{' '}, headSize)
 	copy(record, text)
@@ -58,21 +67,32 @@ func decodeHead(record []byte) (Head, bool) {
 		return Head{}, false
 	}
 	f := strings.Fields(text[:i])
-	if len(f) != 10 || f[0] != "head" {
+	if len(f) == 10 {
+		f = append(append([]string{f[0], "1"}, f[1:]...), "0")
+	}
+	if len(f) < 12 || f[0] != "head" {
 		return Head{}, false
 	}
-	h := Head{File: f[1], Checksum: f[6], Boot: f[7]}
-	var errs [6]error
-	h.Dev, errs[0] = strconv.ParseUint(f[2], 10, 64)
-	h.Ino, errs[1] = strconv.ParseUint(f[3], 10, 64)
-	h.Length, errs[2] = strconv.ParseInt(f[4], 10, 64)
-	h.Seq, errs[3] = strconv.ParseInt(f[5], 10, 64)
-	h.Journal.Ino, errs[4] = strconv.ParseUint(f[8], 10, 64)
-	h.Journal.Offset, errs[5] = strconv.ParseInt(f[9], 10, 64)
+	h := Head{File: f[2], Checksum: f[7], Boot: f[8]}
+	var errs [8]error
+	h.Format, errs[0] = strconv.Atoi(f[1])
+	h.Dev, errs[1] = strconv.ParseUint(f[3], 10, 64)
+	h.Ino, errs[2] = strconv.ParseUint(f[4], 10, 64)
+	h.Length, errs[3] = strconv.ParseInt(f[5], 10, 64)
+	h.Seq, errs[4] = strconv.ParseInt(f[6], 10, 64)
+	h.Journal.Ino, errs[5] = strconv.ParseUint(f[9], 10, 64)
+	h.Journal.Offset, errs[6] = strconv.ParseInt(f[10], 10, 64)
+	h.Journal.Generation, errs[7] = strconv.ParseUint(f[11], 10, 64)
+	if h.Format > HomeFormat {
+		return Head{Format: h.Format}, true // the rest may mean anything
+	}
 	if h.File == "-" {
 		h.File = ""
 	}
-	return h, errors.Join(errs[:]...) == nil
+	if errors.Join(errs[:]...) != nil {
+		return Head{}, false
+	}
+	return h, true
 }
 
 // headFile is the lock file, for reading without the lock.
@@ -129,9 +149,9 @@ func readHead(f *os.File) (Head, error) {
 	if _, err := f.ReadAt(record, 0); err != nil && !errors.Is(err, io.EOF) {
 		return Head{}, err
 	}
-	h, ok := decodeHead(record)
-	if !ok {
-		return Head{}, nil
+	h, _ := decodeHead(record)
+	if h.Format > HomeFormat {
+		return Head{}, fmt.Errorf("%s: %w: format %d, this mbox knows %d", f.Name(), ErrFormat, h.Format, HomeFormat)
 	}
 	return h, nil
 }
@@ -139,7 +159,7 @@ func readHead(f *os.File) (Head, error) {
 // writeHead records h as the end, with the open file's identity and this boot.
 // Under the lock.
 func (l *Ledger) writeHead(h Head) error {
-	h.Boot = l.boot
+	h.Format, h.Boot = HomeFormat, l.boot
 	l.mu.Lock()
 	file := l.open
 	l.mu.Unlock()
@@ -156,8 +176,12 @@ func (l *Ledger) writeHead(h Head) error {
 }
 
 // LockNames are the lock files of this package in .mbox/locks, made by Create
-// and never removed.
-func LockNames() []string { return []string{"ledger", copiesLock} }
+// and never removed: the ledger's, that of the flush which processes share, and
+// that of the agents' copies.
+func LockNames() []string { return []string{"chain", "sync", copiesLock} }
+
+// ChainPath is the ledger's lock file.
+func ChainPath(home string) string { return filepath.Join(home, ".mbox", "locks", "chain") }
 
 // rebuildHead reads the newest file to its end when the head record is of no
 // use: there is none yet, it is damaged, or it is of another boot. Under the lock.

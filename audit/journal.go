@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"io/fs"
 	"os"
@@ -88,9 +90,14 @@ type journal struct {
 // next record goes. Offset 0 means that the ledger has lines that are not in it.
 // Ino 0 means that a power cut brings no journal back: there is none, and its
 // removal is on the disk.
+//
+// Generation is drawn at random whenever the records begin anew, for no position
+// of theirs names them: a sequence number recurs after a recovery in one boot. 0 is
+// none.
 type journalAt struct {
-	Ino    uint64
-	Offset int64
+	Ino        uint64
+	Offset     int64
+	Generation uint64
 }
 
 // room makes sure that the next record of n bytes can be written, with a
@@ -111,7 +118,7 @@ func (l *Ledger) room(n int64) error {
 			return err
 		}
 	}
-	if at := l.head.Journal; at.Ino != l.journal.ino || at.Offset == 0 || at.Offset+n > journalLimit {
+	if at := l.head.Journal; at.Ino != l.journal.ino || at.Offset == 0 || at.Generation == 0 || at.Offset+n > journalLimit {
 		if err := l.beginJournal(); err != nil {
 			return err
 		}
@@ -146,8 +153,14 @@ func (l *Ledger) beginJournal() error {
 	if err := l.journal.syncNow(); err != nil {
 		return errors.Join(err, l.setReadOnly("flushing .mbox/journal failed: "+err.Error()))
 	}
-	head.Journal = journalAt{Ino: l.journal.ino, Offset: journalBlock}
+	head.Journal = journalAt{l.journal.ino, journalBlock, newGeneration()}
 	return l.writeHead(head)
+}
+
+func newGeneration() uint64 {
+	var b [8]byte
+	rand.Read(b[:]) // never fails (crypto/rand)
+	return max(1, binary.NativeEndian.Uint64(b[:]))
 }
 
 // leaveJournal ends the use of a journal by a process that has none: what only

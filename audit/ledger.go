@@ -37,8 +37,10 @@
 //
 // # The head record
 //
-// The ledger's lock file holds file, device and inode, length, seq and checksum
-// after the last append, and the boot in which that was. Under the lock, every
+// The ledger's lock file, .mbox/locks/chain, holds file, device and inode, length,
+// seq and checksum after the last append, the boot in which that was, the journal's
+// generation, and the home's format: of a later one nothing is appended, though the
+// home was open before (HomeFormat). Under the lock, every
 // time, the file is compared with it: a longer file means that somebody died
 // between write and record, or wrote without the lock, and the tail is read and
 // mended; a shorter or missing one means damage, and the mailbox becomes
@@ -170,7 +172,7 @@ func Open(home, mailboxID string, o Options) (*Ledger, error) {
 		mode: o.Mode, wait: o.Wait, now: o.Now, stands: o.Stands, seals: o.Seal, looks: o.Looks,
 		copyDelay: o.CopyDelay,
 	}
-	l.gate = durable.NewLockFile(filepath.Join(home, ".mbox", "locks", "ledger"))
+	l.gate = durable.NewLockFile(ChainPath(home))
 	l.copies = durable.NewLockFile(filepath.Join(home, ".mbox", "locks", copiesLock))
 	l.beginBehind()
 	if l.wait == 0 {
@@ -212,13 +214,13 @@ func ReadOnlyPath(home string) string { return filepath.Join(home, ".mbox", "rea
 // Append commits one entry: it returns when the line is on disk. TS, Seq, Prev,
 // V and Checksum of e are set by the ledger. The locks are those under which the
 // entry is true: nothing is written if the file of one has been replaced.
-func (l *Ledger) Append(ctx context.Context, e Entry, locks ...*durable.LockFile) (Line, error) {
+func (l *Ledger) Append(ctx context.Context, e Entry, locks ...durable.Held) (Line, error) {
 	return l.AppendWith(ctx, e, Payload{}, locks...)
 }
 
 // AppendWith is Append of an entry that commits to staged content that was not
 // flushed (see Journals): when it returns, both are on disk.
-func (l *Ledger) AppendWith(ctx context.Context, e Entry, p Payload, locks ...*durable.LockFile) (Line, error) {
+func (l *Ledger) AppendWith(ctx context.Context, e Entry, p Payload, locks ...durable.Held) (Line, error) {
 	line, flush, err := l.write(ctx, e, p, locks)
 	if err != nil {
 		return line, err
@@ -226,7 +228,7 @@ func (l *Ledger) AppendWith(ctx context.Context, e Entry, p Payload, locks ...*d
 	return line, l.flush(flush)
 }
 
-func (l *Ledger) write(ctx context.Context, e Entry, p Payload, locks []*durable.LockFile) (Line, ticket, error) {
+func (l *Ledger) write(ctx context.Context, e Entry, p Payload, locks []durable.Held) (Line, ticket, error) {
 	unlock, err := l.lock(ctx)
 	if err != nil {
 		return Line{}, ticket{}, fmt.Errorf("%w: %w", ErrUnwritten, err)
@@ -430,7 +432,7 @@ func (l *Ledger) endDay() error {
 // then the head record. Under the lock, with the view brought up to date. A crash
 // before the record leaves a ledger that is longer than the head says; whoever
 // comes next mends it, and begins the journal anew.
-func (l *Ledger) put(e Entry, now time.Time, p Payload, locks []*durable.LockFile) (Line, ticket, error) {
+func (l *Ledger) put(e Entry, now time.Time, p Payload, locks []durable.Held) (Line, ticket, error) {
 	return l.putBehind(0, nil, e, now, p, locks)
 }
 
@@ -443,7 +445,7 @@ func (l *Ledger) put(e Entry, now time.Time, p Payload, locks []*durable.LockFil
 // looked at by name, the line is written, and then it is asked where it went. Who
 // makes lock files anew appends a line before anybody can take one of them, so
 // what is written after the look lands behind that line, and does not count.
-func (l *Ledger) putBehind(torn int64, closing []byte, e Entry, now time.Time, p Payload, locks []*durable.LockFile) (Line, ticket, error) {
+func (l *Ledger) putBehind(torn int64, closing []byte, e Entry, now time.Time, p Payload, locks []durable.Held) (Line, ticket, error) {
 	at := Position{File: l.head.File, Offset: l.head.Length + torn, Seq: l.head.Seq, Checksum: l.head.Checksum}
 	e.TS, e.Seq, e.Prev, e.V = now.Format(timeLayout), at.Seq+1, at.Checksum, Format
 	if l.head.Length == 0 {
@@ -497,7 +499,7 @@ func (l *Ledger) putBehind(torn int64, closing []byte, e Entry, now time.Time, p
 
 // stillHeld tells, under the ledger's lock, whether the files of that one and of
 // the others are still those that are held.
-func (l *Ledger) stillHeld(others []*durable.LockFile) error {
+func (l *Ledger) stillHeld(others []durable.Held) error {
 	if err := durable.StillHeld(append(others, l.gate)...); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnwritten, err)
 	}

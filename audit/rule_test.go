@@ -53,9 +53,9 @@ func lockFree(l *Ledger) bool {
 // all is flushed, by one flush and with the ledger's lock free.
 func TestOrderOfAppend(t *testing.T) {
 	for mode, want := range map[durable.Mode][]string{
-		durable.Standard: {"append audit/shared/DAY", "writeat .mbox/journal", "writeat .mbox/locks/ledger", "sync .mbox/journal"},
-		durable.Strict:   {"append audit/shared/DAY", "writeat .mbox/locks/ledger", "sync audit/shared/DAY"},
-		durable.None:     {"append audit/shared/DAY", "writeat .mbox/locks/ledger"},
+		durable.Standard: {"append audit/shared/DAY", "writeat .mbox/journal", "writeat .mbox/locks/chain", "sync .mbox/journal"},
+		durable.Strict:   {"append audit/shared/DAY", "writeat .mbox/locks/chain", "sync audit/shared/DAY"},
+		durable.None:     {"append audit/shared/DAY", "writeat .mbox/locks/chain"},
 	} {
 		if mode == durable.Standard && !durable.CanSyncFS {
 			continue
@@ -102,10 +102,10 @@ func TestOrderOfJournal(t *testing.T) {
 	got := steps(t, l, func() { must(t, l.room(0)) })
 	day := "audit/shared/" + filepath.Base(newestPath(t, l))
 	sameSteps(t, "begun anew", got,
-		"writeat .mbox/locks/ledger", // no journal, says the head record
+		"writeat .mbox/locks/chain", // no journal, says the head record
 		"create .mbox/journal", "append .mbox/journal", "sync .mbox/journal", "syncdir .mbox",
-		"syncfs .mbox/journal", "sync "+day, "writeat .mbox/locks/ledger",
-		"writeat .mbox/journal", "writeat .mbox/journal", "sync .mbox/journal", "writeat .mbox/locks/ledger")
+		"syncfs .mbox/journal", "sync "+day, "writeat .mbox/locks/chain",
+		"writeat .mbox/journal", "writeat .mbox/journal", "sync .mbox/journal", "writeat .mbox/locks/chain")
 }
 
 func must(t testing.TB, err error) {
@@ -184,7 +184,7 @@ func TestOrderOfMidnight(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		want := []string{before, "sync " + old, "create " + young, "sync " + young, "syncdir audit/shared", "writeat .mbox/locks/ledger", "append " + young}
+		want := []string{before, "sync " + old, "create " + young, "sync " + young, "syncdir audit/shared", "writeat .mbox/locks/chain", "append " + young}
 		want = slices.DeleteFunc(want, func(s string) bool { return s == "" })
 		if i := slices.Index(got, "append "+young); i >= 0 {
 			got = got[:i+1]

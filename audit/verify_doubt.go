@@ -39,7 +39,7 @@ func (v *verification) readHead() Head {
 	return Head{}
 }
 
-func (v *verification) lockPath() string { return filepath.Join(v.home, ".mbox", "locks", "ledger") }
+func (v *verification) lockPath() string { return ChainPath(v.home) }
 
 // sight is what a second look at doubtful bytes shows.
 type sight int

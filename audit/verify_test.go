@@ -138,7 +138,7 @@ func TestVerifyLedgerDamage(t *testing.T) {
 				return s
 			})
 			l.edit(day2, func(s []string) []string { return rechain(append([]string{last}, s...), 1)[1:] })
-			os.Remove(filepath.Join(l.home, ".mbox", "locks", "ledger")) // and the head record with it
+			os.Remove(filepath.Join(l.home, ".mbox", "locks", "chain")) // and the head record with it
 		}
 	}
 	tests := []struct {
@@ -431,7 +431,7 @@ func lastLineOf(t testing.TB, path string) string {
 }
 
 // A process that died while it appended leaves torn bytes or a whole line without
-// its newline. That is no fault while its dirty record stands.
+// its newline. That is no fault while its intent record stands.
 func TestVerifyInterrupted(t *testing.T) {
 	lines := func(l *verifyLedger) (next string) { // of the line that comes next
 		other := newVerifyLedger(t)
@@ -645,7 +645,7 @@ func verifyAlive(t *testing.T, l *verifyLedger, appender func() *verifyLedger) {
 	t.Logf("%d runs, %+v", runs, end.End)
 }
 
-// begun is what the dirty records of a mailbox say.
+// begun is what the intent records of a mailbox say.
 type begun struct {
 	mu sync.Mutex
 	at map[Position]int

@@ -149,7 +149,7 @@ func (h *house) up() {
 	h.Helper()
 	h.start("mbox", "up")
 	h.until("the router is up", func() bool {
-		lock, err := os.OpenFile(filepath.Join(h.home, ".mbox/locks/router"), os.O_RDWR, 0)
+		lock, err := os.OpenFile(filepath.Join(h.home, ".mbox/locks/routing"), os.O_RDWR, 0)
 		if err != nil {
 			h.Fatal(err)
 		}

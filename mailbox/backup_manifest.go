@@ -15,8 +15,6 @@ import (
 // is a manifestHead, each other one a manifestLine, by path.
 const manifestName = ".mbox/manifest"
 
-const manifestFormat = 1
-
 // manifestHead says what the archive is of.
 type manifestHead struct {
 	Manifest  int    `json:"manifest"` // the format: 1

@@ -152,7 +152,7 @@ func TestForgedBackup(t *testing.T) {
 		"the checksum":  {forged(`,"checksum":"`+sum, `,"checksum":"`+strings.Repeat("0", len(sum))), "not what was backed up"},
 		"another place": {compressed(t, tarOf(t, "../../x", "out")), "no path of a backup"},
 		"a boot record": {compressed(t, tarOf(t, ".mbox/boot", "{}")), "no path of a backup"},
-		"a lock":        {compressed(t, tarOf(t, ".mbox/locks/ledger", "{}")), "no path of a backup"},
+		"a lock":        {compressed(t, tarOf(t, ".mbox/locks/chain", "{}")), "no path of a backup"},
 		"no mailbox":    {compressed(t, tarOf(t, "x", "", manifestName, `{"manifest":1}`)), "of no mailbox"},
 		"holes":         {compressed(t, holes(t, 1<<20)), "it is sparse"},
 		"a later one":   {compressed(t, tarOf(t, manifestName, `{"manifest":2}`)), "this mbox knows 1"},

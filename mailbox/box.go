@@ -1,7 +1,6 @@
 package mailbox
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -104,10 +103,11 @@ type Box struct {
 	boot   string
 	writer audit.Writer
 	ledger *audit.Ledger
-	shards [shards + 1]*durable.LockFile
-	serial *durable.LockFile
+	shards [shards + 1]*durable.Lock
+	serial *durable.Lock
 	// recoveries is held by who recovers. It comes before all others.
-	recoveries *durable.LockFile
+	recoveries *durable.Lock
+	intents    *intents
 	start      string // startTime of this process
 	namespace  string // of the numbers of processes
 	looks      bool   // it was opened by Look
@@ -128,14 +128,6 @@ type Box struct {
 	judgedAt  time.Time     // when a recovery last found that tasks are gone
 	judging   time.Duration // how long that took
 }
-
-// version is the content of .mbox/VERSION. It is written last by Create.
-type version struct {
-	Format    int    `json:"format"`
-	MailboxID string `json:"mailbox_id"`
-}
-
-const format = 1
 
 // folders of a home, parents first.
 var folders = []string{
@@ -178,7 +170,7 @@ func Create(dir string, o Options) error {
 	if err := makeFolders(dir, "", o.Sync); err != nil {
 		return err
 	}
-	if _, err := makeLocks(dir, blankRecord, o.Sync); err != nil {
+	if _, err := makeLocks(dir, blankSlot, o.Sync); err != nil {
 		return err
 	}
 	if err := makeSalt(dir, o.Sync); err != nil {
@@ -235,41 +227,59 @@ func unsupported(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
-// makeLocks makes the lock files that are missing, those of shards with that
-// record.
-func makeLocks(dir string, record []byte, m durable.Mode) (made int, err error) {
+// makeLocks makes the file of intent records and the lock files, where they are
+// missing. That goes into the slots of those that it makes, before anybody can take
+// them.
+func makeLocks(dir string, slot []byte, m durable.Mode) (made int, err error) {
 	there, err := listNames(privatePath(dir, "locks"))
 	if err != nil {
 		return 0, err
 	}
+	all := makeIntents(dir, slot, m)
+	if all == nil {
+		made++
+	} else if !errors.Is(all, fs.ErrExist) {
+		return 0, all
+	}
+	slots, err := durable.OpenNamed(intentsPath(dir), os.O_RDWR)
+	if err != nil {
+		return made, err
+	}
+	defer slots.Close()
 	slices.Sort(there)
-	for _, name := range lockNames() {
+	for i, name := range lockNames() {
 		if _, found := slices.BinarySearch(there, name); found {
 			continue
 		}
-		content := blankRecord
-		if strings.HasPrefix(name, "shard-") || name == shardName(delegating) {
-			content = record
+		if i <= delegating && all != nil {
+			err = writeSlot(slots, i, slot)
 		}
-		if err := makeLock(dir, name, content, m); err == nil {
+		if err == nil {
+			err = makeLock(dir, name, m)
+		}
+		if err == nil {
 			made++
 		} else if !errors.Is(err, fs.ErrExist) {
 			return made, err
 		}
 	}
-	return made, durable.SyncDir(privatePath(dir, "locks"), m)
+	return made, errors.Join(durable.SyncDir(privatePath(dir, "locks"), m), durable.SyncDir(privatePath(dir), m))
 }
 
-func makeLock(dir, name string, content []byte, m durable.Mode) error {
-	return durable.Stage(privatePath(dir, "locks", name), content, m)
+// makeLock makes an empty lock file, with room for the one record that it may hold.
+func makeLock(dir, name string, m durable.Mode) error {
+	return durable.Stage(lockPath(dir, name), slotOf(""), m)
 }
 
+func lockPath(home, name string) string { return privatePath(home, "locks", name) }
+
+// lockNames are the names of all lock files, those with a slot first, in its order.
 func lockNames() []string {
-	names := append(audit.LockNames(), "recover", "router", "index", "serial")
+	var names []string
 	for i := range shards + 1 {
 		names = append(names, shardName(i))
 	}
-	return names
+	return append(append(names, audit.LockNames()...), "recovery", "routing", "snapshot", "numbers")
 }
 
 func makeSalt(dir string, m durable.Mode) error {
@@ -284,15 +294,7 @@ func makeVersion(dir, id string, boot bootRecord, m durable.Mode) error {
 	if err := writeBoot(dir, boot, m); err != nil {
 		return err
 	}
-	data, err := schemas.Encode(version{Format: format, MailboxID: id})
-	if err != nil {
-		return err
-	}
-	err = durable.Replace(privatePath(dir, "VERSION"), data, m)
-	if err != nil {
-		return err
-	}
-	return durable.SyncDir(dir, m)
+	return writeVersion(dir, id, m)
 }
 
 func inode(info fs.FileInfo) uint64 {
@@ -321,39 +323,11 @@ func checkFileSystem(dir string, o Options) error {
 	return nil
 }
 
-func readVersion(dir string) (version, error) {
-	var v version
-	data, err := durable.Read(privatePath(dir, "VERSION"), 4096)
-	if errors.Is(err, fs.ErrNotExist) {
-		return v, cmp.Or(CheckVacant(dir), fmt.Errorf("%s: %w", dir, ErrNoMailbox))
-	}
-	if err != nil {
-		return v, err
-	}
-	if v, err = decodeVersion(versionName, data); err != nil && !errors.Is(err, ErrFormat) {
-		return version{}, fmt.Errorf("%s: %w: damaged: %w", dir, ErrLost, err)
-	}
-	return v, err
-}
-
-func decodeVersion(path string, data []byte) (v version, err error) {
-	if err := schemas.Decode(data, &v); err != nil {
-		return v, fmt.Errorf("%s: %w", path, err)
-	}
-	if v.Format != format {
-		return v, fmt.Errorf("%s: %w: format %d, this mbox knows %d", path, ErrFormat, v.Format, format)
-	}
-	if id, err := hex.DecodeString(v.MailboxID); err != nil || len(id) != 16 {
-		return v, fmt.Errorf("%s: %q is no mailbox's id", path, v.MailboxID)
-	}
-	return v, nil
-}
-
 // Open opens the mailbox in dir. It never makes one (ErrNoMailbox). What a
 // crash left is settled first: one task's transition where only a process died,
 // everything where the machine was restarted or the home was moved.
 func Open(ctx context.Context, dir string, o Options) (*Box, error) {
-	b, err := open(dir, o)
+	b, err := open(ctx, dir, o)
 	if err != nil {
 		return nil, err
 	}
@@ -375,7 +349,7 @@ func Open(ctx context.Context, dir string, o Options) (*Box, error) {
 // settled, nothing may be written, and what the ledger says ends where its chain
 // does. Even .mbox may be missing.
 func Look(dir string, o Options) (*Box, error) {
-	v, err := readVersion(dir)
+	v, err := present(dir)
 	if errors.Is(err, ErrLost) {
 		v.MailboxID, _ = audit.Identity(dir, "") // without it the chain begins nowhere
 	} else if err != nil {
@@ -386,15 +360,21 @@ func Look(dir string, o Options) (*Box, error) {
 }
 
 // open makes a Box without looking at what a crash left.
-func open(dir string, o Options) (*Box, error) {
+func open(ctx context.Context, dir string, o Options) (*Box, error) {
 	if err := CheckOwner(dir); err != nil {
 		return nil, err
 	}
-	v, err := readVersion(dir)
-	if err != nil {
+	if _, err := readVersion(dir); err != nil {
 		return nil, err
 	}
 	if err := checkFileSystem(dir, o); err != nil {
+		return nil, err
+	}
+	if err := upgrade(ctx, dir, o.withDefaults()); err != nil {
+		return nil, err
+	}
+	v, err := present(dir)
+	if err != nil {
 		return nil, err
 	}
 	salt, err := Salt(dir)
@@ -425,10 +405,11 @@ func boxOf(dir string, v version, salt []byte, o Options, looks bool) (*Box, err
 	}
 	b.index = newIndex()
 	for i := range b.shards {
-		b.shards[i] = durable.NewLockFile(privatePath(dir, "locks", shardName(i)))
+		b.shards[i] = durable.NewLock(lockPath(dir, shardName(i)))
 	}
-	b.serial = durable.NewLockFile(privatePath(dir, "locks", "serial"))
-	b.recoveries = durable.NewLockFile(privatePath(dir, "locks", "recover"))
+	b.serial = durable.NewLock(lockPath(dir, "numbers"))
+	b.recoveries = durable.NewLock(lockPath(dir, "recovery"))
+	b.intents = &intents{path: intentsPath(dir), flag: os.O_RDWR}
 	return b, nil
 }
 
@@ -440,10 +421,11 @@ func (b *Box) Close() error {
 	b.lookout, b.closed = nil, true
 	b.mu.Unlock()
 	for _, l := range b.shards {
-		l.Close()
+		l.Idle()
 	}
-	b.serial.Close()
-	b.recoveries.Close()
+	b.serial.Idle()
+	b.recoveries.Idle()
+	b.intents.close()
 	if last != nil {
 		last.w.close()
 	}

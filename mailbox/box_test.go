@@ -158,3 +158,11 @@ func TestDrop(t *testing.T) {
 		t.Errorf("%+v %v %v", bad, state, err)
 	}
 }
+
+// slot writes a slot of the intents.
+func (b *Box) slot(t *testing.T, number int, slot []byte) {
+	t.Helper()
+	f, err := b.intents.open()
+	must(t, err)
+	must(t, writeSlot(f, number, slot))
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -34,7 +33,7 @@ type Claim struct {
 	agent string
 	token string
 	from  string // SHA-256 of the file in pending that was claimed
-	lease *os.File
+	lease *lease
 	left  *leaving // what Keep was given; nil for nothing
 
 	mu    sync.Mutex
@@ -72,9 +71,7 @@ func (c *Claim) Token() string { return c.token }
 // Agent is who claimed.
 func (c *Claim) Agent() string { return c.agent }
 
-// Close gives up the lease file's descriptor, and the lock with it. The lock is
-// never released by call: that would release it for a child between its fork and
-// its exec, which has it too.
+// Close gives up the lease file and its lock.
 func (c *Claim) Close() error {
 	if c.lease == nil {
 		return nil
@@ -151,7 +148,7 @@ func (b *Box) letGo(ctx context.Context, h *heldTask, most time.Duration) error 
 		}
 	}
 	lock := b.shards[shardOf(string(h.id))]
-	_, err := lock.Acquire(ctx, most)
+	err := lock.Acquire(ctx, most)
 	switch {
 	case err == nil:
 		return lock.Unlock()

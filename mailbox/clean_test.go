@@ -236,7 +236,7 @@ func (l *life) tearLedger() error {
 func (l *life) dieAtTheNewline() error {
 	dead := false
 	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
-		dead = dead || op == durable.OpWriteAt && path == privatePath(l.dir, "locks", "ledger")
+		dead = dead || op == durable.OpWriteAt && path == privatePath(l.dir, "locks", "chain")
 		if dead {
 			return false, errInjected
 		}

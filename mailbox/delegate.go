@@ -253,7 +253,7 @@ func (c *Claim) childKey(i int) string {
 }
 
 // create submits one child. Its line rests on these locks as well.
-func (c *Claim) create(ctx context.Context, under []*durable.LockFile, d Delegation, i int, ids []ID) (ID, error) {
+func (c *Claim) create(ctx context.Context, under []durable.Held, d Delegation, i int, ids []ID) (ID, error) {
 	b, parent := c.box, c.Task
 	n := *d.Children[i].Task
 	n.ID, n.Source = "", Source{Agent: c.agent, Session: parent.Source.Session, User: parent.Source.User}

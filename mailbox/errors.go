@@ -16,8 +16,12 @@ var (
 	ErrLost = errors.New("the mailbox's own files are lost")
 	// ErrExists: the folder holds a mailbox already.
 	ErrExists = errors.New("a mailbox is here already")
-	// ErrFormat: the mailbox has a format that this mbox does not know.
-	ErrFormat = errors.New("unknown mailbox format")
+	// ErrFormat: the mailbox has a format that this mbox does not know, or has to
+	// be brought to this one's first.
+	ErrFormat = audit.ErrFormat
+	// ErrOldFormat: the mailbox is one of an earlier mbox, and this command changes
+	// nothing. Open brings it to the present format.
+	ErrOldFormat = fmt.Errorf("%w: it is of an earlier mbox", ErrFormat)
 	// ErrFileSystem: the file system cannot keep mbox's promises.
 	ErrFileSystem = errors.New("file system refused")
 	// ErrEmpty: there is no task that the claimant could take.

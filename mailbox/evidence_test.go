@@ -120,7 +120,7 @@ func TestOlderLedgerAndHeadRecord(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")
 	must(t, Create(home, Options{}))
 	must(t, lived(t, opened(t, home, Options{})).Close())
-	paths := []string{onlyLedger(t, home), privatePath(home, "locks", "ledger")}
+	paths := []string{onlyLedger(t, home), privatePath(home, "locks", "chain")}
 	var older, newer [2][]byte
 	read := func(into *[2][]byte) {
 		for i, path := range paths {

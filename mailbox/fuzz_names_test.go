@@ -122,7 +122,7 @@ func checkFileName(t *testing.T, name string) {
 	if _, err := ParseDrop(name, []byte(titled(`,"id":"other"`))); name != "other.json" {
 		checkRefusal(t, err)
 	}
-	checkDirty(t, dirty{kind: "drop", name: name, tx: zeroTX, at: audit.Position{File: "2026-01-01.jsonl", Checksum: audit.Hash(nil)}, pid: 1})
+	checkIntent(t, intent{kind: "drop", name: name, tx: zeroTX, at: audit.Position{File: "2026-01-01.jsonl", Checksum: audit.Hash(nil)}, pid: 1})
 }
 
 // FuzzArtifactPath: whatever the files are called that an attempt leaves, each

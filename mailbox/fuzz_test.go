@@ -147,34 +147,34 @@ func FuzzTaskFile(f *testing.F) {
 	})
 }
 
-// FuzzDirtyRecord: a record is read, or it is damaged; what is written is read
+// FuzzIntent: a record is read, or it is damaged; what is written is read
 // as it was, and fits in its place.
-func FuzzDirtyRecord(f *testing.F) {
-	d := dirty{kind: "task", name: "t1", tx: "00", at: audit.Position{File: "2026-01-01.jsonl", Offset: 1, Seq: 2, Checksum: "sha256:00"}, pid: 3}
+func FuzzIntent(f *testing.F) {
+	d := intent{kind: "task", name: "t1", tx: "00", at: audit.Position{File: "2026-01-01.jsonl", Offset: 1, Seq: 2, Checksum: "sha256:00"}, pid: 3}
 	f.Add(d.encode(), "t1", int64(7))
-	f.Add([]byte(strings.Repeat(" ", recordSize-1)+"\n"), "a b\n\x1b", int64(-1))
-	f.Add([]byte("dirty task \"t1\" 00 - 0 0  1 00000000\n"), strings.Repeat("\x01", 255), int64(1<<40))
+	f.Add([]byte(strings.Repeat(" ", slotSize-1)+"\n"), "a b\n\x1b", int64(-1))
+	f.Add([]byte("intent task \"t1\" 00 - 0 0  1 00000000\n"), strings.Repeat("\x01", 255), int64(1<<40))
 	f.Add([]byte{}, "\xff\xfe\u202e\U000e0001", int64(0))
 	f.Fuzz(func(t *testing.T, record []byte, name string, offset int64) {
-		if got, set, err := decodeDirty(record); err == nil && set {
-			checkDirty(t, got)
+		if got, set, err := decodeIntent(record); err == nil && set {
+			checkIntent(t, got)
 		}
 		if len(name) > 255 { // no file name is longer
 			name = name[:255]
 		}
-		checkDirty(t, dirty{kind: "drop", name: name, tx: strings.Repeat("f", 32), at: audit.Position{
+		checkIntent(t, intent{kind: "drop", name: name, tx: strings.Repeat("f", 32), at: audit.Position{
 			File: "2026-01-01.jsonl", Offset: offset, Seq: offset, Checksum: audit.Hash(nil),
 		}, pid: 1 << 22})
 	})
 }
 
-func checkDirty(t *testing.T, d dirty) {
+func checkIntent(t *testing.T, d intent) {
 	t.Helper()
 	text := d.encode()
-	if len(text) != recordSize && len(d.name) <= 255 && len(d.kind+d.tx+d.at.File+d.at.Checksum) < 300 {
+	if len(text) != slotSize && len(d.name) <= 255 && len(d.kind+d.tx+d.at.File+d.at.Checksum) < 300 {
 		t.Errorf("%d bytes for a name of %d", len(text), len(d.name))
 	}
-	got, set, err := decodeDirty(text)
+	got, set, err := decodeIntent(text)
 	if err != nil || !set || got != d {
 		t.Errorf("%+v was read as %+v: %v", d, got, err)
 	}

@@ -30,9 +30,6 @@ import (
 // itself they inherit nothing: who has a descriptor can free its lock, and write
 // what mbox would believe. A dead worker's task is handed out again when both are
 // free, after what was left has been ended, or at the deadline.
-//
-// gofrs/flock is not used here, because its Unlock would free a child's lock
-// with the parent's.
 
 // leaseNote is what a lease file holds: who works on the task. The numbers of
 // processes mean something only in their boot and PID namespace.
@@ -65,17 +62,30 @@ func (b *Box) here(n *leaseNote) bool {
 	return n != nil && n.Boot == b.boot && n.Namespace == b.namespace
 }
 
+// lease is a lease file and its lock, which no other process has open.
+type lease struct {
+	*os.File
+	lock *durable.Lock
+}
+
 // makeLease makes the claim's lease file and locks it.
-func (b *Box) makeLease(c *Claim) (*os.File, error) {
+func (b *Box) makeLease(c *Claim) (*lease, error) {
 	f, err := durable.Create(b.leasePath(leaseName(c.ID(), c.token)))
 	if err == nil {
 		err = writeNote(f, b.leaseNote())
 	}
-	if err != nil {
-		return f, err
+	l := &lease{File: f}
+	if err == nil {
+		l.lock, err = durable.TryLock(f.Name())
 	}
-	return f, flockNow(f, unix.LOCK_EX)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return l, nil
 }
+
+func (l *lease) Close() error { return errors.Join(l.lock.Unlock(), l.File.Close()) }
 
 // writeNote adds a note: the last line counts.
 func writeNote(f *os.File, n leaseNote) error {
@@ -84,15 +94,6 @@ func writeNote(f *os.File, n leaseNote) error {
 		return err
 	}
 	return durable.Append(f, append(data, '\n'))
-}
-
-// flockNow takes the lock, shared or not, if nobody is in its way.
-func flockNow(f *os.File, how int) error {
-	err := again(func() error { return unix.Flock(int(f.Fd()), how|unix.LOCK_NB) })
-	if err != nil {
-		return &fs.PathError{Op: "flock", Path: f.Name(), Err: err}
-	}
-	return nil
 }
 
 // again repeats a system call that a signal interrupted.
@@ -126,7 +127,11 @@ func (c *Claim) Hold() (*os.File, error) {
 	if f, err = durable.OpenFile(path, os.O_RDONLY); err != nil {
 		return nil, err
 	}
-	return f, flockNow(f, unix.LOCK_SH)
+	err = again(func() error { return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) })
+	if err != nil {
+		err = &fs.PathError{Op: "flock", Path: path, Err: err}
+	}
+	return f, err
 }
 
 // Started records the process that ends whatever works on the task, at once,
@@ -137,7 +142,7 @@ func (c *Claim) Started(child int) error {
 	}
 	n := c.box.leaseNote()
 	n.Child, n.ChildStart = child, startTime(child)
-	return writeNote(c.lease, n)
+	return writeNote(c.lease.File, n)
 }
 
 // Renew is a sign of life: it moves the lease's end to one lease time from now.
@@ -145,7 +150,7 @@ func (c *Claim) Renew() error {
 	if c.lease == nil {
 		return nil
 	}
-	return signOfLife(c.lease, c.box.now())
+	return signOfLife(c.lease.File, c.box.now())
 }
 
 func signOfLife(lease *os.File, at time.Time) error {
@@ -189,9 +194,9 @@ func (b *Box) judge(t *Task) (verdict, *leaseNote, error) {
 		return leaseHeld, nil, err
 	}
 	note := readNote(f, info.Size())
-	held, err := isLocked(f)
+	held, err := locked(f.Name())
 	if err == nil && !held {
-		held, err = b.childLives(name)
+		held, err = locked(b.childPath(name))
 		held = held && !b.canEnd(note)
 	}
 	switch {
@@ -222,26 +227,19 @@ func (b *Box) lastSeen(lease *os.File, seen time.Time) (time.Time, error) {
 	return now, signOfLife(lease, now)
 }
 
-// isLocked tells whether somebody else holds a lock on the file.
-func isLocked(f *os.File) (bool, error) {
-	err := flockNow(f, unix.LOCK_EX)
-	if errors.Is(err, unix.EWOULDBLOCK) {
+// locked tells whether somebody holds a lock on the lease file, or that of the
+// claim's children.
+func locked(path string) (bool, error) {
+	l, err := durable.TryLock(path)
+	switch {
+	case err == nil:
+		return false, l.Unlock()
+	case errors.Is(err, ErrBusy):
 		return true, nil
-	}
-	return false, err
-}
-
-// childLives tells whether a process has the file of the claim's children open.
-func (b *Box) childLives(name string) (bool, error) {
-	f, err := durable.OpenFile(b.childPath(name), os.O_RDWR)
-	if noLock(err) {
+	case noLock(err):
 		return false, nil
 	}
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	return isLocked(f)
+	return false, err
 }
 
 // noLock tells from the error of opening a lease file, or that of its children,
@@ -307,7 +305,7 @@ func (b *Box) freed(t *Task) (bool, error) {
 		return true, nil
 	}
 	for end := time.Now().Add(endTime); ; time.Sleep(time.Millisecond) {
-		lives, err := b.childLives(leaseName(t.ID, l.Token))
+		lives, err := locked(b.childPath(leaseName(t.ID, l.Token)))
 		if err != nil || !lives || time.Now().After(end) {
 			return !lives, err
 		}

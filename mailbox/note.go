@@ -12,7 +12,7 @@ import (
 // error. The writer is added to its details, which must be an object.
 func (b *Box) Note(ctx context.Context, e audit.Entry) error { return b.noteUnder(ctx, nil, e) }
 
-// noteUnder is Note for who may hold a shard already: then that one's dirty
+// noteUnder is Note for who may hold a shard already: then that one's intent
 // record is used.
 func (b *Box) noteUnder(ctx context.Context, s *shard, e audit.Entry) error {
 	if e.Agent != audit.MboxAgent {
@@ -44,14 +44,14 @@ func (b *Box) noteUnder(ctx context.Context, s *shard, e audit.Entry) error {
 	return b.note(ctx, s, tx, e)
 }
 
-// note appends a line without a move, with a dirty record around it, which tells
+// note appends a line without a move, with an intent record around it, which tells
 // verify what a crash may leave of it.
 func (b *Box) note(ctx context.Context, s *shard, tx string, e audit.Entry) error {
-	if err := s.mark(dirty{kind: "note", name: e.Agent, tx: tx, at: b.ledger.End()}); err != nil {
+	if err := s.mark(intent{kind: "note", name: e.Agent, tx: tx, at: b.ledger.End()}); err != nil {
 		return err
 	}
 	if _, err := b.say(ctx, s.locks, e, audit.Payload{}); errors.Is(err, audit.ErrUnwritten) {
-		return errors.Join(err, s.clean())
+		return errors.Join(err, s.withdraw())
 	} else if err != nil {
 		return err
 	}

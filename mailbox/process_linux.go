@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -30,4 +31,20 @@ func startTime(pid int) string {
 func pidNamespace() string {
 	name, _ := os.Readlink("/proc/self/ns/pid") //nolint:errcheck // without /proc no number is looked up either
 	return name
+}
+
+// flockHolder names the process that has a file locked, for people.
+func flockHolder(path string) string {
+	info, err := os.Stat(path)
+	locks, failed := os.ReadFile("/proc/locks")
+	if err != nil || failed != nil {
+		return "a process"
+	}
+	for line := range strings.Lines(string(locks)) { // 1: FLOCK ADVISORY WRITE 42 fd:01:1234 0 EOF
+		f := strings.Fields(line)
+		if len(f) > 5 && f[1] == "FLOCK" && strings.HasSuffix(f[5], fmt.Sprintf(":%d", inode(info))) {
+			return "process " + f[4]
+		}
+	}
+	return "a process"
 }

@@ -263,7 +263,7 @@ type asideDetails struct {
 
 // setAside moves a file of a stranger into quarantine: its bytes are flushed,
 // the reason is staged, the line is appended, and then the renames follow. It
-// marks the dirty record itself, unless one stands there: then it runs inside a
+// marks the intent record itself, unless one stands there: then it runs inside a
 // transition, whose record makes settle come back to it.
 func (b *Box) setAside(ctx context.Context, s *shard, path, name string, event audit.Event, why reason) error {
 	return b.putAside(ctx, s, path, nil, name, event, why)
@@ -278,9 +278,9 @@ func (b *Box) putAside(ctx context.Context, s *shard, path string, data []byte, 
 	tx := randomHex(16)
 	why.Name = schemas.Sentence(name, 120)
 	k := &keeping{path: path, entry: entryName(name, tx), why: why}
-	inside := s.dirty
+	inside := s.marked
 	if !inside {
-		if err := s.mark(dirty{kind: "drop", name: name, tx: tx, at: b.ledger.End()}); err != nil {
+		if err := s.mark(intent{kind: "drop", name: name, tx: tx, at: b.ledger.End()}); err != nil {
 			return err
 		}
 	}
@@ -337,5 +337,5 @@ func (b *Box) abortAside(s *shard, k *keeping, inside bool) error {
 			return err
 		}
 	}
-	return s.clean()
+	return s.withdraw()
 }

@@ -242,12 +242,12 @@ func recordNumber(name, prefix string) (int, bool) {
 // writeRecord writes a record like a task: mark, stage, line, rename.
 func (b *Box) writeRecord(ctx context.Context, s *shard, f *filing) error {
 	tx, name := randomHex(16), f.id+".md"
-	if err := s.mark(dirty{kind: "record", name: name, tx: tx, at: b.ledger.End()}); err != nil {
+	if err := s.mark(intent{kind: "record", name: name, tx: tx, at: b.ledger.End()}); err != nil {
 		return err
 	}
 	staged := b.staged(name, tx)
 	if err := durable.Stage(staged, f.data, b.o.Sync); err != nil {
-		return errors.Join(err, removeIfThere(staged), s.clean())
+		return errors.Join(err, removeIfThere(staged), s.withdraw())
 	}
 	e := audit.Entry{
 		Agent: f.by, Event: f.event, Action: f.said,
@@ -260,7 +260,7 @@ func (b *Box) writeRecord(ctx context.Context, s *shard, f *filing) error {
 		e.TaskID = &f.task
 	}
 	if _, err := b.say(ctx, s.locks, e, audit.Payload{}); errors.Is(err, audit.ErrUnwritten) {
-		return errors.Join(err, removeIfThere(staged), s.clean())
+		return errors.Join(err, removeIfThere(staged), s.withdraw())
 	} else if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -66,23 +67,23 @@ func Recover(ctx context.Context, dir string, o Options, r RecoverOptions) (Reco
 		r.MailboxID = "" // nothing rests on it
 	}
 	alone := 0 // lock files that had to be made before a recovery could be alone
-	if err := makeLock(dir, "recover", blankRecord, o.Sync); err == nil {
+	if err := makeLock(dir, "recovery", o.Sync); err == nil {
 		alone = 1
 	} else if !errors.Is(err, fs.ErrExist) {
 		return Recovered{}, err
 	}
-	b, err := open(dir, o)
+	b, err := open(ctx, dir, o)
 	if err != nil {
 		return Recovered{}, err
 	}
 	defer b.Close()
-	if _, err := b.recoveries.Acquire(ctx, b.o.LockWait); err != nil {
+	if err := b.recoveries.Acquire(ctx, b.o.LockWait); err != nil {
 		return Recovered{}, lockError(err)
 	}
 	defer b.recoveries.Unlock()
 	// A lock file that is made while others hold the old one excludes nobody, but
-	// for what remadeRecord and sayRemade do.
-	if r.made, err = makeLocks(dir, remadeRecord, o.Sync); err != nil {
+	// for what remadeSlot and sayRemade do.
+	if r.made, err = makeLocks(dir, remadeSlot, o.Sync); err != nil {
 		return Recovered{}, err
 	}
 	r.made += alone
@@ -122,7 +123,7 @@ func (b *Box) recoversElsewhere() bool {
 	if errors.Is(audit.CheckWritable(b.home), ErrReadOnly) {
 		return true
 	}
-	_, err := b.recoveries.Try()
+	err := b.recoveries.Try()
 	if err == nil {
 		b.recoveries.Unlock()
 	}
@@ -133,7 +134,7 @@ func (b *Box) recoversElsewhere() bool {
 // record again: somebody else may have done it. Where the record says nothing
 // of what is wrong, anyway is true.
 func (b *Box) recoverAll(ctx context.Context, anyway bool) error {
-	if _, err := b.recoveries.Acquire(ctx, 10*time.Minute); err != nil {
+	if err := b.recoveries.Acquire(ctx, 10*time.Minute); err != nil {
 		return lockError(err)
 	}
 	defer b.recoveries.Unlock()
@@ -179,6 +180,8 @@ type recovery struct {
 
 	journaled map[string]bool // hashes of the contents that the journal has
 
+	says string // what one that died, or an upgrade, has left to be said
+
 	restarted bool // the machine, since the mailbox was last recovered
 	suspect   bool // there was an I/O error: what is read may not be on the disk
 	unwritten bool // what was written may not have reached the disk
@@ -206,8 +209,15 @@ func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) 
 	if err != nil {
 		return Recovered{}, err
 	}
+	slots, err := b.intents.filled()
+	if err != nil {
+		return Recovered{}, lockError(err)
+	}
 	r := &recovery{b: b, ctx: ctx, was: was, now: boot, adopt: o.Adopt, adoptDeleted: o.AdoptDeleted, journaled: map[string]bool{}}
 	r.out.Locks, r.named = o.made, o.MailboxID
+	for _, s := range slots {
+		r.says = cmp.Or(r.says, s.say)
+	}
 	r.suspect, r.restarted = o.AfterIOError, was.Boot != boot.Boot
 	mark := audit.CheckWritable(b.home)
 	r.unwritten = r.restarted || errors.Is(mark, ErrReadOnly) && !errors.Is(mark, audit.ErrDamaged)

@@ -23,11 +23,17 @@ func TestRecoverBoundsLocks(t *testing.T) {
 		b := homes{}.open(t, Options{})
 		sent(t, b, "x")
 		must(t, b.Close())
-		path := privatePath(b.home, "locks", shardName(3))
+		path := lockPath(b.home, shardName(3))
+		if what == "a sparse file" {
+			path = intentsPath(b.home)
+		}
 		must(t, errors.Join(os.Remove(path), replace(path)))
 		ended := make(chan error, 1)
 		go func() {
 			_, err := Recover(t.Context(), b.home, b.o, RecoverOptions{})
+			if err == nil { // it had no use for the lock
+				_, err = opened(t, b.home, b.o).lockShardNumber(t.Context(), 3)
+			}
 			ended <- err
 		}()
 		select {

@@ -15,7 +15,7 @@ import (
 )
 
 // A recovery that dies at any of its writes is gone on with by the next Open:
-// also where no dirty record is left that would lead there (a copy that
+// also where no intent record is left that would lead there (a copy that
 // differs, a staged file, a lease, all of nobody).
 func TestOpenGoesOnWithRecovery(t *testing.T) {
 	deaths := 0
@@ -113,7 +113,7 @@ func TestOpenBesideRecovery(t *testing.T) {
 	if err := b.markRecovery(); err != nil {
 		t.Fatal(err)
 	}
-	lock, err := durable.TryLock(privatePath(b.home, "locks", "recover"))
+	lock, err := durable.TryLock(privatePath(b.home, "locks", "recovery"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -180,7 +180,7 @@ func (r *recovery) look(v *versions, places []string, hash string) (remains []st
 		case sum == v.kept:
 		case sum == hash && there == "":
 			there = p
-		case strings.HasPrefix(p, privatePath(r.b.home)), v.known[sum], r.superseded(data, sum), r.restarted && r.journaled[sum],
+		case strings.HasPrefix(p, privatePath(r.b.home)), v.known[sum], r.says == upgradedSays && r.superseded(data, sum), r.restarted && r.journaled[sum],
 			slices.ContainsFunc(v.contents, func(c []byte) bool { return audit.Torn(data, c) }):
 			remains = append(remains, p)
 		default:

@@ -58,7 +58,7 @@ func (r *recovery) asides() error {
 		if !ok || !strings.HasSuffix(name, reasonSuffix) {
 			return nil
 		}
-		if d, set, err := readDirty(s.lock.Path()); set && err == nil && d.tx == tx {
+		if d, _, err := r.b.intents.read(s.number); err == nil && d.tx == tx {
 			return nil // shards sees to it: the record knows the file's true name
 		}
 		return r.finishAside(s, tx)
@@ -70,7 +70,7 @@ func (r *recovery) asides() error {
 // line a power cut took is kept; the rest was not committed and goes.
 func (r *recovery) staged() error {
 	return r.eachStaged(func(s *shard, name string) error {
-		if _, set, err := readDirty(s.lock.Path()); set || err != nil {
+		if _, set, err := r.b.intents.read(s.number); set || err != nil {
 			return err // its holder has died just now: the next one settles it
 		}
 		if kept, err := r.keepCut(s, name); kept || err != nil {
@@ -86,6 +86,10 @@ func (r *recovery) eachStaged(do func(s *shard, name string) error) error {
 	if err != nil {
 		return err
 	}
+	all, err := r.b.intents.filled()
+	if err != nil {
+		return err
+	}
 	for _, name := range names {
 		owner, tx, _ := cutLast(strings.TrimSuffix(name, reasonSuffix), "~")
 		number := shardOf(trimJSON(owner))
@@ -93,9 +97,9 @@ func (r *recovery) eachStaged(do func(s *shard, name string) error) error {
 			id, _, _ := attemptOf(owner)
 			number = shardOf(string(id))
 		}
-		for i := range shards {
-			if d, set, err := readDirty(privatePath(r.b.home, "locks", shardName(i))); err == nil && set && d.tx == tx {
-				number = i // its owner said so
+		for _, d := range all {
+			if d.tx == tx {
+				number = d.number // its owner said so
 			}
 		}
 		s, err := r.shardNumber(number)
@@ -133,26 +137,23 @@ func (r *recovery) keepCut(s *shard, name string) (bool, error) {
 	return true, r.b.setAside(r.ctx, s, path, name, audit.Reconcile, reason{Reason: why})
 }
 
-// shards settles what dirty records are left and blanks them. A damaged one
+// shards settles what intent records are left and blanks their slots. A damaged one
 // cannot be settled; the recovery until here has done it.
 func (r *recovery) shards() error {
-	for i := range r.b.shards {
-		_, set, err := readDirty(privatePath(r.b.home, "locks", shardName(i)))
-		if err != nil && !errors.Is(err, errDamagedRecord) {
-			return err
-		}
-		if !set {
-			continue
-		}
-		s, err := r.shardNumber(i)
+	all, err := r.b.intents.filled()
+	if err != nil {
+		return err
+	}
+	for _, d := range all {
+		s, err := r.shardNumber(d.number)
 		if err != nil {
 			return err
 		}
-		if d, set, bad := readDirty(s.lock.Path()); set && bad == nil {
+		if d, set, bad := readIntent(s.slots, s.number); set && bad == nil {
 			err = r.settle(s, d)
 		}
 		if err == nil {
-			err = s.clean()
+			err = writeSlot(s.slots, s.number, blankSlot)
 		}
 		s.unlock()
 		if err != nil {
@@ -162,9 +163,9 @@ func (r *recovery) shards() error {
 	return nil
 }
 
-// settle settles a dirty record. What a power cut took the line of is kept
+// settle settles an intent record. What a power cut took the line of is kept
 // before that, because settle takes it for what was never written.
-func (r *recovery) settle(s *shard, d dirty) error {
+func (r *recovery) settle(s *shard, d intent) error {
 	found, _, err := r.b.linesSince(d, nil)
 	if err != nil {
 		return err
@@ -178,7 +179,7 @@ func (r *recovery) settle(s *shard, d dirty) error {
 }
 
 // finishAside finishes putting bytes away whose line is committed, where no
-// dirty record tells of it any more.
+// intent record tells of it any more.
 func (r *recovery) finishAside(s *shard, tx string) error {
 	e, err := r.b.lineWith(`"tx":"` + tx + `"`)
 	if err != nil || e == nil {
@@ -187,7 +188,7 @@ func (r *recovery) finishAside(s *shard, tx string) error {
 	if _, ok := moveOf(e); ok {
 		return nil // bring has seen to it
 	}
-	return r.b.redo(r.ctx, s, dirty{kind: "drop"}, e)
+	return r.b.redo(r.ctx, s, intent{kind: "drop"}, e)
 }
 
 // strays puts away what lies among leases and staged files and is neither.
@@ -243,18 +244,13 @@ func (r *recovery) putAway(path, why string) error {
 // one that died, before any shard of which it was is let go of. It also tells of
 // an id that an operator had to name.
 func (r *recovery) sayRemade() error {
-	remade := r.out.Locks > 0
-	for i := range r.b.shards {
-		data, err := durable.Read(privatePath(r.b.home, "locks", shardName(i)), MaxTask)
-		if err != nil {
-			return lockError(err)
-		}
-		remade = remade || bytes.Equal(data, remadeRecord)
+	why := r.says
+	if why == "" && r.out.Locks > 0 {
+		why = madeAnew
 	}
-	why := "lock files made anew"
 	if r.named != "" {
 		why = "the files of .mbox made anew, for the id that the operator named"
-	} else if !remade {
+	} else if why == "" {
 		return nil
 	}
 	_, err := r.say(r.saying("mbox: "+why, why, randomHex(16)))
@@ -263,7 +259,7 @@ func (r *recovery) sayRemade() error {
 
 // say appends a line of the recovery itself.
 func (r *recovery) say(e audit.Entry) (audit.Line, error) {
-	return r.b.say(r.ctx, []*durable.LockFile{r.b.recoveries}, e, audit.Payload{})
+	return r.b.say(r.ctx, []durable.Held{r.b.recoveries}, e, audit.Payload{})
 }
 
 // saying is a line about the home.

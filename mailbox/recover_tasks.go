@@ -152,7 +152,7 @@ func (r *recovery) shard(id ID) (*shard, error) { return r.shardNumber(shardOf(s
 func (r *recovery) shardNumber(number int) (*shard, error) {
 	s, err := r.b.holdShard(r.ctx, number)
 	if err == nil {
-		s.dirty, s.locks = true, append(s.locks, r.b.recoveries)
+		s.marked, s.locks = true, append(s.locks, r.b.recoveries)
 	}
 	return s, err
 }
@@ -231,7 +231,7 @@ func (r *recovery) clear(s *shard, id ID, f *fate, place string, rest []string) 
 			continue // a drop with a used id: the scan after this sees to it
 		}
 		if strings.HasPrefix(p, ".mbox/tmp/") {
-			continue // staged for a move that was not made: swept with its dirty record
+			continue // staged for a move that was not made: swept with its intent record
 		}
 		if err := b.setAside(r.ctx, s, path, id.file(), audit.Reconcile, reason{Reason: "a file of a task that lies elsewhere", Task: id}); err != nil {
 			return err

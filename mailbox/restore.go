@@ -137,7 +137,14 @@ func prepare(dir string, o Options) error {
 	if err := makeFolders(dir, "", o.Sync); err != nil {
 		return err
 	}
-	if _, err := makeLocks(dir, blankRecord, o.Sync); err != nil {
+	if _, err := makeLocks(dir, blankSlot, o.Sync); err != nil {
+		return err
+	}
+	v, err := readVersion(dir)
+	if err == nil && v.Format != format {
+		err = writeVersion(dir, v.MailboxID, o.Sync)
+	}
+	if err != nil {
 		return err
 	}
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {

@@ -19,8 +19,6 @@ type packed struct {
 	listed bool   // the manifest names it
 }
 
-const versionName = ".mbox/VERSION"
-
 func newFolder() *packed { return &packed{below: map[string]*packed{}} }
 
 func (p *packed) isFolder() bool { return p.below != nil }

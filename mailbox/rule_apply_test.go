@@ -79,7 +79,7 @@ func TestVerdictNeedsTheShard(t *testing.T) {
 	}
 }
 
-// A record whose renames and dirty record a power cut took comes to its place.
+// A record whose renames and intent record a power cut took comes to its place.
 func TestRecordIsRecovered(t *testing.T) {
 	b := newBox(t, Options{})
 	killedAtMove(t, 1, func() error { _, err := b.Decide(t.Context(), decision("")); return err })
@@ -90,7 +90,7 @@ func TestRecordIsRecovered(t *testing.T) {
 	want, err := os.ReadFile(privatePath(b.home, "tmp", names[0]))
 	must(t, err)
 	record, _, _ := cutLast(names[0], "~")
-	must(t, os.WriteFile(privatePath(b.home, "locks", shardName(shardOf(record))), blankRecord, 0o600))
+	b.slot(t, shardOf(record), blankSlot)
 	anotherBoot(t, b.home)
 	opened(t, b.home, b.o)
 	if got, err := os.ReadFile(b.path("decisions", record)); err != nil || !bytes.Equal(got, want) {

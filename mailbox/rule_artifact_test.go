@@ -296,7 +296,7 @@ func TestStagedArtifactsOfAnother(t *testing.T) {
 	b := newBox(t, Options{})
 	for name, swept := range map[string]bool{"x.1~" + zeroTX: true, "x.1~" + strings.Repeat("1", 32): false} {
 		must(t, os.MkdirAll(privatePath(b.home, "tmp", name, "d"), 0o700))
-		must(t, b.sweepStaged(dirty{kind: "task", name: "x.1", tx: zeroTX}))
+		must(t, b.sweepStaged(intent{kind: "task", name: "x.1", tx: zeroTX}))
 		if _, err := os.Lstat(privatePath(b.home, "tmp", name)); errors.Is(err, os.ErrNotExist) != swept {
 			t.Errorf("%s: %v", name, err)
 		}

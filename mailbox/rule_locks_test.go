@@ -57,7 +57,7 @@ func TestSendHoldsItsShards(t *testing.T) {
 		for _, n := range held {
 			s, err := other.holdShard(t.Context(), n)
 			must(t, err)
-			must(t, s.mark(dirty{kind: "note", name: "somebody", tx: strings.Repeat("0", 32), at: other.ledger.End()}))
+			must(t, s.mark(intent{kind: "note", name: "somebody", tx: strings.Repeat("0", 32), at: other.ledger.End()}))
 			locks = append(locks, s)
 		}
 		_, err := b.Submit(t.Context(), task)
@@ -124,7 +124,7 @@ func TestSerialIsTried(t *testing.T) {
 	b := newBox(t, Options{})
 	now := b.now()
 	sent(t, b, serialID(now.UTC().Format(time.DateOnly), 1))
-	must(t, put(privatePath(b.home, "locks", "serial"), fmt.Sprintf("%-63s\n", now.UTC().Format(time.DateOnly)+" 0")))
+	b.slot(t, serialSlot, slotOf(now.UTC().Format(time.DateOnly)+" 0"))
 	id, err := b.Submit(t.Context(), request("the next"))
 	if err != nil || id != serialID(now.UTC().Format(time.DateOnly), 2) {
 		t.Errorf("%s (%v)", id, err)
@@ -187,7 +187,7 @@ func claimedWith(t *testing.T, b *Box, change func(n *leaseNote)) *Claim {
 	t.Cleanup(func() { c.Close() })
 	n := b.leaseNote()
 	change(&n)
-	must(t, writeNote(c.lease, n))
+	must(t, writeNote(c.lease.File, n))
 	return c
 }
 
@@ -220,20 +220,6 @@ func TestHeldLockIsTheTruth(t *testing.T) {
 			leaseScanned(t, b, Pending, "when its worker has died")
 		})
 	}
-}
-
-// The lease is held as long as anybody has its descriptor, as a child has between
-// its fork and its exec: the lock is never given up by call.
-func TestLeaseIsFreedByTheLast(t *testing.T) {
-	b := newBox(t, Options{})
-	c := claimedWith(t, b, func(*leaseNote) {})
-	fd, err := unix.Dup(int(c.lease.Fd()))
-	must(t, err)
-	other := os.NewFile(uintptr(fd), "other")
-	must(t, c.Close())
-	leaseScanned(t, b, InProgress, "while another has the descriptor")
-	must(t, other.Close())
-	leaseScanned(t, b, Pending, "when it is closed")
 }
 
 // A worker is not dead because the host got another name, for recovery neither.

@@ -70,14 +70,14 @@ func inOrder(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-// The order of a transition, step by step: the dirty record, the lease, the
+// The order of a transition, step by step: the intent record, the lease, the
 // staged content, the line, one flush, the renames, the copy, the blank record.
 func TestOrderOfTransition(t *testing.T) {
-	mark := "writeat .mbox/locks/shard-N"
+	mark := "writeat .mbox/intents"
 	const staged = ".mbox/tmp/x~TX"
 	line := map[durable.Mode][]string{
-		durable.Standard: {"append audit/shared/DAY.jsonl", "writeat .mbox/journal", "writeat .mbox/locks/ledger", "sync .mbox/journal"},
-		durable.Strict:   {"append audit/shared/DAY.jsonl", "writeat .mbox/locks/ledger", "sync audit/shared/DAY.jsonl"},
+		durable.Standard: {"append audit/shared/DAY.jsonl", "writeat .mbox/journal", "writeat .mbox/locks/chain", "sync .mbox/journal"},
+		durable.Strict:   {"append audit/shared/DAY.jsonl", "writeat .mbox/locks/chain", "sync audit/shared/DAY.jsonl"},
 	}
 	stage := map[durable.Mode][]string{
 		durable.Standard: {"create " + staged, "append " + staged},
@@ -154,7 +154,7 @@ func TestFlushedBeforeTheLine(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	inOrder(t, "a decision", got, "writeat .mbox/locks/shard-N", "sync .mbox/tmp/decision-DAY-001.md~TX", line, "move decisions/decision-DAY-001.md")
+	inOrder(t, "a decision", got, "writeat .mbox/intents", "sync .mbox/tmp/decision-DAY-001.md~TX", line, "move decisions/decision-DAY-001.md")
 }
 
 // Artifacts, and the folders that they lie in, are on disk before anything names
@@ -170,7 +170,7 @@ func TestArtifactsAreFlushed(t *testing.T) {
 	must(t, err)
 	got := steps(t, b.home, func() { must(t, c.Complete(t.Context(), Result{})) })
 	const dir = ".mbox/tmp/x.1~TX"
-	inOrder(t, "completed", got, "writeat .mbox/locks/shard-N", "append "+dir+"/report.txt", "sync "+dir+"/report.txt", "syncdir "+dir,
+	inOrder(t, "completed", got, "writeat .mbox/intents", "append "+dir+"/report.txt", "sync "+dir+"/report.txt", "syncdir "+dir,
 		"move tasks/artifacts/x.1", "syncdir tasks/artifacts", "append audit/shared/DAY.jsonl")
 }
 

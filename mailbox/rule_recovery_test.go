@@ -68,7 +68,7 @@ func TestKilledSendIsSeen(t *testing.T) {
 		if name == "open" {
 			opened(t, b.home, b.o)
 		} else {
-			router, err := durable.TryLock(privatePath(b.home, "locks", "router")) // one that does not get to it
+			router, err := durable.TryLock(privatePath(b.home, "locks", "routing")) // one that does not get to it
 			must(t, err)
 			defer router.Unlock()
 			b.mu.Lock()
@@ -85,31 +85,27 @@ func TestKilledSendIsSeen(t *testing.T) {
 	}
 }
 
-// Nobody waits for a dirty shard that is held, and a damaged record means that
+// Nobody waits for a shard that is held, and a damaged record means that
 // everything is recovered.
-func TestDirtyRecordThatHelpsNobody(t *testing.T) {
+func TestIntentThatHelpsNobody(t *testing.T) {
 	b := newBox(t, Options{})
 	killedAtMove(t, 1, sendX(t, b))
 	other := opened(t, b.home, b.o)
 	s, err := other.holdShard(t.Context(), shardOf("x"))
 	must(t, err)
-	must(t, s.mark(dirty{kind: "task", name: "x", tx: strings.Repeat("1", 32), at: other.ledger.End()}))
+	must(t, s.mark(intent{kind: "task", name: "x", tx: strings.Repeat("1", 32), at: other.ledger.End()}))
 	patient := b.o
 	patient.LockWait = time.Hour
 	opened(t, b.home, patient) // it does not wait
 	s.unlock()
-	path := privatePath(b.home, "locks", shardName(shardOf("y")))
-	record, err := os.ReadFile(path)
-	must(t, err)
-	copy(record, "dirty task \"y\" 0 - 0 0 - 1 00000000")
-	must(t, os.WriteFile(path, record, 0o600))
+	b.slot(t, shardOf("y"), slotOf("intent task \"y\" 0 - 0 0 - 1 00000000"))
 	must(t, put(privatePath(b.home, "tmp", "t9~"+strings.Repeat("0", 32)), "{}"))
 	opened(t, b.home, b.o)
 	if left, _ := stagedNames(b.home); len(left) > 0 {
 		t.Errorf("not recovered: %q", left)
 	}
-	if record, err = os.ReadFile(path); err != nil || !bytes.Equal(record, blankRecord) {
-		t.Errorf("%q (%v)", bytes.TrimSpace(record), err)
+	if all, err := b.intents.filled(); err != nil || len(all) > 0 {
+		t.Errorf("%+v (%v)", all, err)
 	}
 	if !stateIs("x", Pending)(t, b, nil) {
 		t.Error("the task that was sent is not there")
@@ -327,13 +323,13 @@ func TestOrderOfRecovery(t *testing.T) {
 // anything is left to do.
 func TestOneRecovery(t *testing.T) {
 	home := unwell(t)
-	b, err := open(home, Options{Sync: durable.None, LockWait: time.Millisecond})
+	b, err := open(t.Context(), home, Options{Sync: durable.None, LockWait: time.Millisecond})
 	must(t, err)
 	defer b.Close()
 	if got := steps(t, home, func() { must(t, b.recoverAll(t.Context(), false)) }); len(got) > 0 {
 		t.Errorf("nothing was left to do: %q", got)
 	}
-	lock, err := durable.TryLock(privatePath(home, "locks", "recover"))
+	lock, err := durable.TryLock(privatePath(home, "locks", "recovery"))
 	must(t, err)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -21,17 +21,23 @@ import (
 // what others do while the process of the verb stands still.
 func stoppedAt(t *testing.T, op durable.Op, path string, verb func() error, meanwhile func()) error {
 	t.Helper()
-	stopped := false
+	return stoppedAtNth(t, 1, op, path, verb, meanwhile)
+}
+
+// stoppedAtNth is stoppedAt of the nth such step.
+func stoppedAtNth(t *testing.T, n int, op durable.Op, path string, verb func() error, meanwhile func()) error {
+	t.Helper()
 	remove := durable.SetFault(func(o durable.Op, at string) (bool, error) {
-		if !stopped && o == op && strings.Contains(at, path) {
-			stopped = true
-			meanwhile()
+		if o == op && strings.Contains(at, path) {
+			if n--; n == 0 {
+				meanwhile()
+			}
 		}
 		return true, nil
 	})
 	defer remove()
 	err := verb()
-	if !stopped {
+	if n > 0 {
 		t.Fatalf("there was no %s of %s", op, path)
 	}
 	return err
@@ -44,6 +50,9 @@ func (b *Box) lose(t *testing.T, gone func(lock string) bool) {
 		if gone(lock) {
 			must(t, os.Remove(privatePath(b.home, "locks", lock)))
 		}
+	}
+	if gone("intents") {
+		must(t, os.Remove(intentsPath(b.home)))
 	}
 	_, err := Recover(t.Context(), b.home, b.o, RecoverOptions{})
 	must(t, err)
@@ -72,14 +81,15 @@ func TestOneTruth(t *testing.T) {
 		op   durable.Op
 		path string
 	}{
-		"before the record": {durable.OpWriteAt, "locks/" + shardName(shardOf("x"))},
+		"before the record": {durable.OpWriteAt, ".mbox/intents"},
 		"before staging":    {durable.OpCreate, "tmp/x~"},
 		"before the line":   {durable.OpAppend, "audit/shared/"},
 	} {
 		for which, gone := range map[string]func(lock string) bool{
 			"all locks":        func(string) bool { return true },
 			"the shard's":      func(lock string) bool { return lock == shardName(shardOf("x")) },
-			"the recover lock": func(lock string) bool { return strings.HasPrefix(lock, "shard-") || lock == "recover" },
+			"the intents, too": func(lock string) bool { return lock == shardName(shardOf("x")) || lock == "intents" },
+			"the recover lock": func(lock string) bool { return strings.HasPrefix(lock, "task-") || lock == "recovery" },
 		} {
 			if name == "before the line" && which != "all locks" {
 				continue // the ledger's lock is held: recovery has to wait for it
@@ -129,23 +139,24 @@ func TestOneTruthOfOtherLocks(t *testing.T) {
 	}
 	for name, row := range map[string]struct {
 		lock    string
+		drawn   int // serial numbers, before the record
 		prepare func(t *testing.T, b, other *Box) (stopped, faster func() error)
 	}{
-		"of a key": {shardName(shardOf("key:k")), func(t *testing.T, b, other *Box) (stopped, faster func() error) {
+		"of a key": {shardName(shardOf("key:k")), 0, func(t *testing.T, b, other *Box) (stopped, faster func() error) {
 			submit := func(b *Box, id ID) func() error {
 				return func() error { _, err := b.Submit(t.Context(), keyed(id)); return err }
 			}
 			return submit(b, "a"), submit(other, "b")
 		}},
-		"of a drop": {shardName(shardOf("no id")), func(t *testing.T, b, other *Box) (stopped, faster func() error) {
+		"of a drop": {shardName(shardOf("no id")), 1, func(t *testing.T, b, other *Box) (stopped, faster func() error) {
 			b.drop(t, "no id.json", `{"task":{"title":"x"}}`)
 			return func() error { return scanNow(b) }, func() error { return scanNow(other) }
 		}},
-		"of a drop's key": {shardName(shardOf("key:k")), func(t *testing.T, b, other *Box) (stopped, faster func() error) {
+		"of a drop's key": {shardName(shardOf("key:k")), 0, func(t *testing.T, b, other *Box) (stopped, faster func() error) {
 			b.drop(t, "a.json", `{"task":{"title":"x"},"mbox":{"idempotency_key":"k"}}`)
 			return func() error { return scanNow(b) }, func() error { _, err := other.Submit(t.Context(), keyed("b")); return err }
 		}},
-		"of delegations": {shardName(delegating), func(t *testing.T, b, other *Box) (stopped, faster func() error) {
+		"of delegations": {shardName(delegating), 1, func(t *testing.T, b, other *Box) (stopped, faster func() error) {
 			submit(t, b, &Task{ID: "parent", Task: Request{Title: "x"}, Assignment: Assignment{TargetAgent: "boss"}})
 			delegate(t, claimAs(t, b, "boss"), "", child("coder", "1"), child("tester", "2"))
 			coder := claimAs(t, b, "coder")
@@ -166,7 +177,7 @@ func TestOneTruthOfOtherLocks(t *testing.T) {
 			other := opened(t, b.home, b.o)
 			stopped, faster := row.prepare(t, b, other)
 			before := len(created(t, b))
-			err := stoppedAt(t, durable.OpWriteAt, "locks/shard-", stopped, func() {
+			err := stoppedAtNth(t, row.drawn+1, durable.OpWriteAt, ".mbox/intents", stopped, func() {
 				b.lose(t, only(row.lock))
 				must(t, faster())
 			})
@@ -235,7 +246,7 @@ func TestOvertakenArtifacts(t *testing.T) {
 		must(t, err)
 		return c.Complete(t.Context(), Result{})
 	}
-	err := stoppedAt(t, durable.OpWriteAt, "locks/shard-", func() error { return complete(c, "the stopped") }, func() {
+	err := stoppedAt(t, durable.OpWriteAt, ".mbox/intents", func() error { return complete(c, "the stopped") }, func() {
 		b.lose(t, only(shardName(shardOf("x"))))
 		must(t, complete(held, "the other"))
 	})
@@ -257,7 +268,7 @@ func TestOneRecoverySays(t *testing.T) {
 	err := stoppedAt(t, durable.OpSyncDir, ".mbox/locks", func() error {
 		_, err := Recover(t.Context(), b.home, b.o, RecoverOptions{})
 		return err
-	}, func() { b.lose(t, only("recover")) })
+	}, func() { b.lose(t, only("recovery")) })
 	if !errors.Is(err, durable.ErrReplaced) {
 		t.Errorf("it was not refused: %v", err)
 	}
@@ -298,12 +309,12 @@ func remadeIsSaid(t *testing.T, number int) {
 	if !errors.Is(err, killed) {
 		t.Fatal(err)
 	}
-	again, err := open(b.home, b.o)
+	again, err := open(t.Context(), b.home, b.o)
 	must(t, err)
 	if s, err := again.lockShardNumber(t.Context(), number); err == nil {
 		s.unlock()
 		t.Error("the lock is given")
-	} else if !errors.Is(err, errDamagedRecord) {
+	} else if !errors.Is(err, errDamagedIntent) {
 		t.Error(err)
 	}
 	must(t, again.Close())
@@ -312,8 +323,8 @@ func remadeIsSaid(t *testing.T, number int) {
 	if last := all[len(all)-1]; !strings.Contains(last.Action, "made anew") {
 		t.Errorf("the last line is %q", last.Action)
 	}
-	if data, err := os.ReadFile(path); err != nil || !bytes.Equal(data, blankRecord) {
-		t.Errorf("the record is %.20q (%v)", data, err)
+	if all, err := b.intents.filled(); err != nil || len(all) > 0 {
+		t.Errorf("the slots have %+v (%v)", all, err)
 	}
 	_, err = Recover(t.Context(), b.home, b.o, RecoverOptions{})
 	must(t, err)

@@ -50,7 +50,7 @@ func (b *Box) Tidy(ctx context.Context) error {
 
 // Routed tells whether a router is up for this mailbox.
 func (b *Box) Routed() bool {
-	l, err := durable.TryLock(privatePath(b.home, "locks", "router"))
+	l, err := durable.TryLock(lockPath(b.home, "routing"))
 	if err == nil {
 		l.Unlock()
 	}

@@ -35,28 +35,25 @@ func (b *Box) settleAll(ctx context.Context) error {
 		b.settledAt = time.Now()
 		b.mu.Unlock()
 	}()
-	for i := range b.shards {
-		_, set, err := readDirty(privatePath(b.home, "locks", shardName(i)))
-		if !set && err == nil {
-			continue
-		}
-		if err != nil && !errors.Is(err, errDamagedRecord) {
-			return lockError(err)
-		}
-		if err := b.settleShard(ctx, i); err != nil {
+	all, err := b.intents.filled()
+	if err != nil {
+		return lockError(err)
+	}
+	for _, s := range all {
+		if err := b.settleShard(ctx, s.number); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// settleShard settles one dirty shard if nobody holds it.
+// settleShard settles one shard with an intent record, if nobody holds it.
 func (b *Box) settleShard(ctx context.Context, number int) error {
 	s, err := b.tryShard(ctx, number)
 	if errors.Is(err, ErrBusy) || errors.Is(err, ErrReadOnly) {
 		return nil
 	}
-	if errors.Is(err, errDamagedRecord) {
+	if errors.Is(err, errDamagedIntent) {
 		return b.recoverAll(ctx, true)
 	}
 	if err == nil {
@@ -70,7 +67,7 @@ func (b *Box) settleShard(ctx context.Context, number int) error {
 // disk, and then read from the record's place on. A line with the record's tx
 // means finish, none means undo. What it was putting aside on the way is put
 // aside first: its line names the entry, and finishing would make another one.
-func (b *Box) settle(ctx context.Context, s *shard, d dirty) error {
+func (b *Box) settle(ctx context.Context, s *shard, d intent) error {
 	if err := b.ledger.Flushed(ctx); err != nil {
 		return err
 	}
@@ -83,7 +80,7 @@ func (b *Box) settle(ctx context.Context, s *shard, d dirty) error {
 		return err
 	}
 	for _, e := range asides {
-		if err := b.redo(ctx, s, dirty{kind: "drop"}, &e); err != nil {
+		if err := b.redo(ctx, s, intent{kind: "drop"}, &e); err != nil {
 			return err
 		}
 	}
@@ -103,7 +100,7 @@ func (b *Box) settle(ctx context.Context, s *shard, d dirty) error {
 // linesSince returns the entries of the dead holder's transaction, and those of
 // files that it was setting aside on the way, whose reasons are among the staged
 // names.
-func (b *Box) linesSince(d dirty, names []string) (found, asides []audit.Entry, err error) {
+func (b *Box) linesSince(d intent, names []string) (found, asides []audit.Entry, err error) {
 	var others []string
 	for _, name := range names {
 		if _, tx, ok := cutLast(strings.TrimSuffix(name, reasonSuffix), "~"); ok && tx != d.tx && strings.HasSuffix(name, reasonSuffix) {
@@ -143,7 +140,7 @@ func (b *Box) linesSince(d dirty, names []string) (found, asides []audit.Entry, 
 // task's last was finished before the next was begun: the record that names it
 // is a stale one that a power cut brought back, and so may be the file that it
 // would find.
-func (b *Box) redo(ctx context.Context, s *shard, d dirty, e *audit.Entry) error {
+func (b *Box) redo(ctx context.Context, s *shard, d intent, e *audit.Entry) error {
 	if m, ok := moveOf(e); ok {
 		_, last, err := b.lastMove(ID(e.Task()))
 		if err != nil || last != nil && last.TX != m.TX {
@@ -171,14 +168,14 @@ func (b *Box) redo(ctx context.Context, s *shard, d dirty, e *audit.Entry) error
 
 // stagedBy lists the staged files of a dead holder: those of its transaction,
 // and those of its task, which exist only under the lock that is now ours.
-func (b *Box) stagedBy(d dirty) ([]string, error) {
+func (b *Box) stagedBy(d intent) ([]string, error) {
 	names, err := stagedNames(b.home)
 	return slices.DeleteFunc(names, func(name string) bool { return !d.owns(name) }), err
 }
 
 // sweepStaged removes the staged files of a dead holder once its line, if there
 // was one, is applied. A reason whose entry is in quarantine is moved to it.
-func (b *Box) sweepStaged(d dirty) error {
+func (b *Box) sweepStaged(d intent) error {
 	names, err := b.stagedBy(d)
 	if err != nil {
 		return err

@@ -85,8 +85,6 @@ type run struct {
 
 func (r run) class() class { return class{r.Target, r.Type, r.Action} }
 
-const snapshotVersion = 4
-
 func (b *Box) snapshotPath() string { return privatePath(b.home, "index") }
 
 var errNoSnapshot = errors.New("no usable snapshot")

@@ -94,7 +94,7 @@ func (x *index) draft() *draft {
 // cut the boot id differs, and the file counts for nothing. One process at a
 // time writes; the others go without.
 func (b *Box) writeSnapshot(d *draft) error {
-	lock, err := durable.TryLock(privatePath(b.home, "locks", "index"))
+	lock, err := durable.TryLock(lockPath(b.home, "snapshot"))
 	if errors.Is(err, durable.ErrBusy) {
 		return nil
 	}

@@ -7,11 +7,11 @@ import (
 	"mbox/audit"
 )
 
-// Dirty records are not flushed, and neither are renames: after a power cut a
+// Intent records are not flushed, and neither are renames: after a power cut a
 // record may stand that was blanked long ago, and an old version of a file lie
 // where it once lay (btrfs brings both back). The old line must not be finished
 // over a newer one.
-func TestStaleDirtyRecord(t *testing.T) {
+func TestStaleIntent(t *testing.T) {
 	b := newBox(t, Options{})
 	sent(t, b, "x")
 	pending, err := os.ReadFile(b.pending("x.json"))
@@ -19,11 +19,11 @@ func TestStaleDirtyRecord(t *testing.T) {
 	before := b.ledger.End()
 	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
 	must(t, err)
-	claim := dirty{kind: "task", name: "x", tx: c.Task.Mbox.TX, at: before}
+	claim := intent{kind: "task", name: "x", tx: c.Task.Mbox.TX, at: before}
 	must(t, c.Complete(t.Context(), Result{Output: []byte(`"done"`)}))
 
 	must(t, os.WriteFile(b.pending("x.json"), pending, 0o600))
-	must(t, os.WriteFile(privatePath(b.home, "locks", shardName(shardOf("x"))), claim.encode(), 0o600))
+	b.slot(t, shardOf("x"), claim.encode())
 	must(t, os.Remove(privatePath(b.home, "boot"))) // another boot
 	_, err = Recover(t.Context(), b.Home(), b.Options(), RecoverOptions{})
 	must(t, err)

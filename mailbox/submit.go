@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,7 +47,7 @@ func (b *Box) Submit(ctx context.Context, t *Task) (ID, error) {
 
 // submitNew puts a task into pending whose fields are filled in and right. What
 // it costs its tree is debited with it. Its line rests on these locks as well.
-func (b *Box) submitNew(ctx context.Context, under []*durable.LockFile, n *Task, spent Budget) (ID, error) {
+func (b *Box) submitNew(ctx context.Context, under []durable.Held, n *Task, spent Budget) (ID, error) {
 	request, err := b.request("submit", "", n.asked())
 	if err != nil {
 		return "", err
@@ -85,7 +84,7 @@ func (b *Box) request(verb, token string, content any) (string, error) {
 	return b.saltedHash("request", verb+"\n"+token+"\n"+string(data)), nil
 }
 
-func (b *Box) submitAs(ctx context.Context, under []*durable.LockFile, t *Task, request string, spent Budget) (ID, error) {
+func (b *Box) submitAs(ctx context.Context, under []durable.Held, t *Task, request string, spent Budget) (ID, error) {
 	s, unlock, err := b.lockForSubmit(ctx, t)
 	if err != nil {
 		return "", taskError(t.ID, err)
@@ -185,16 +184,18 @@ func (b *Box) sameAgain(id ID, request string) (ID, error) {
 }
 
 // nextID makes an id of today: task-<UTC date>-<serial>. The number is drawn
-// from .mbox/locks/serial under that file's lock, so that senders do not race
-// for one. The draw is only a hint: submitAs tries the id under its own lock.
+// from a slot of the intents, under a lock, so that senders do not race for one. The draw is only a hint: submitAs tries the id under its own lock.
 func (b *Box) nextID(ctx context.Context, now time.Time) (ID, error) {
-	f, err := b.serial.Acquire(ctx, b.o.LockWait)
-	if err != nil {
+	if err := b.serial.Acquire(ctx, b.o.LockWait); err != nil {
 		return "", lockError(err)
 	}
 	defer b.serial.Unlock()
-	record := make([]byte, 64)
-	if _, err := f.ReadAt(record, 0); err != nil && !errors.Is(err, io.EOF) {
+	f, err := b.intents.open()
+	if err != nil {
+		return "", lockError(err)
+	}
+	record, err := readSlot(f, serialSlot)
+	if err != nil {
 		return "", err
 	}
 	date := now.UTC().Format(time.DateOnly)
@@ -204,8 +205,7 @@ func (b *Box) nextID(ctx context.Context, now time.Time) (ID, error) {
 			return "", err
 		}
 	}
-	text := fmt.Sprintf("%s %d", date, n+1)
-	if err := durable.WriteAt(f, []byte(fmt.Sprintf("%-63s\n", text)), 0); err != nil {
+	if err := writeSlot(f, serialSlot, slotOf(fmt.Sprintf("%s %d", date, n+1))); err != nil {
 		return "", err
 	}
 	return serialID(date, n+1), nil

@@ -42,7 +42,7 @@ func (v *vandal) chainAnew(days [][]string) {
 	for name, text := range copies {
 		v.write(name, text)
 	}
-	v.write(".mbox/locks/ledger", "")
+	v.write(".mbox/locks/chain", "")
 	v.write(".mbox/locks/copies", "")
 }
 

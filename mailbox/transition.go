@@ -19,7 +19,7 @@ import (
 // the task's shard, has settled what a dead holder left (lockShard does), and
 // has checked state, epoch and token against what it read under that lock.
 //
-//  1. Mark. The dirty record says: from this place of the ledger on, a line
+//  1. Mark. The intent record says: from this place of the ledger on, a line
 //     with this tx may stand. A crash before the line leaves a record and
 //     perhaps a lease and a staged file; settle finds no line and removes them.
 //  2. Stage. A completion's artifacts are copied to .mbox/tmp/<id>.<epoch>~<tx>/,
@@ -54,7 +54,7 @@ func (b *Box) commit(ctx context.Context, s *shard, c *change) error {
 	if err != nil {
 		return err
 	}
-	if err := s.mark(dirty{kind: "task", name: string(c.id), tx: tx, at: b.ledger.End()}); err != nil {
+	if err := s.mark(intent{kind: "task", name: string(c.id), tx: tx, at: b.ledger.End()}); err != nil {
 		return err
 	}
 	if err := b.stage(ctx, s, c, tx, data); err != nil {
@@ -174,7 +174,7 @@ func (b *Box) abort(s *shard, c *change, tx string) error {
 	if err := errors.Join(errs...); err != nil {
 		return err // the record stays: settle removes what is left
 	}
-	return s.clean()
+	return s.withdraw()
 }
 
 func removeIfThere(path string) error {

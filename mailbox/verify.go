@@ -163,7 +163,7 @@ func newVerifying(ctx context.Context, dir string, o Options, vo VerifyOptions) 
 	if err != nil {
 		return nil, err
 	}
-	is, err := readVersion(home)
+	is, err := present(home)
 	lost := errors.Is(err, ErrLost)
 	if lost {
 		is.MailboxID, err = audit.Identity(home, "")
@@ -178,7 +178,7 @@ func newVerifying(ctx context.Context, dir string, o Options, vo VerifyOptions) 
 	if vo.Progress == nil {
 		vo.Progress = func(int64, int64) {}
 	}
-	b := &Box{home: home, id: is.MailboxID, o: o.withDefaults(), ledger: ledger}
+	b := &Box{home: home, id: is.MailboxID, o: o.withDefaults(), ledger: ledger, intents: &intents{path: intentsPath(home), flag: os.O_RDONLY}}
 	v := &verifying{ctx: ctx, o: vo, b: b, fold: newFolding(), owners: map[faultAt]ID{}, doubts: map[string][]place{}}
 	if lost {
 		v.fault(Fault{Invariant: 14, File: ".mbox/VERSION", What: "is missing or damaged; mbox recover makes it anew"})
@@ -193,6 +193,7 @@ func (v *verifying) close() {
 	if v.behind != nil {
 		v.behind.Close()
 	}
+	v.b.intents.close()
 	v.b.ledger.Close()
 }
 
@@ -301,9 +302,9 @@ func (v *verifying) finish() VerifyReport {
 }
 
 // awaitRecovery waits until no full recovery is at work, for that puts things
-// right without saying so in a dirty record.
+// right without saying so in an intent record.
 func (v *verifying) awaitRecovery() error {
-	lock, err := durable.AcquireLock(v.ctx, privatePath(v.b.home, "locks", "recover"), v.b.o.LockWait)
+	lock, err := durable.AcquireLock(v.ctx, lockPath(v.b.home, "recovery"), v.b.o.LockWait)
 	if errors.Is(err, ErrBusy) {
 		return fmt.Errorf("a recovery is at work: %w", err)
 	}

@@ -16,15 +16,15 @@ import (
 // While verify reads, everything is at work. These rules tell what is on its way
 // from what is wrong:
 //
-// A process blanks its dirty record only when the ledger and the tree agree, and
+// A process blanks its intent record only when the ledger and the tree agree, and
 // it holds its shard until then. So a task that looks wrong is looked
 // at again under its shard's lock, with the ledger read to its end. If the
-// shard's record is dirty then, a process has died, and what lies there has to
+// shard has a record then, a process has died, and what lies there has to
 // be one of the stages in which a transition can stop.
 //
 // What belongs to no one shard (staged files, quarantine entries) is looked at
-// again after the dirty records were read: whoever had put it there, or was
-// about to, had its record dirty then, or is done by now.
+// again after the intent records were read: whoever had put it there, or was
+// about to, had its record intent then, or is done by now.
 
 // suspects looks again at each task that looked wrong, and at those whose file
 // was not seen.
@@ -58,7 +58,7 @@ func (v *verifying) lookAgain(key string, seen []place) error {
 	if err := v.advance(); err != nil {
 		return err
 	}
-	d, set, err := v.dirtyOf(shardOf(key))
+	d, set, err := v.intentOf(shardOf(key))
 	if err != nil {
 		return err
 	}
@@ -183,10 +183,9 @@ func (v *verifying) hold(number int) (unlock func(), err error) {
 	if err := v.awaitRecovery(); err != nil {
 		return nil, err
 	}
-	path := privatePath(v.b.home, "locks", shardName(number))
-	lock, err := durable.AcquireLock(v.ctx, path, v.wait())
+	lock, err := durable.AcquireLock(v.ctx, lockPath(v.b.home, shardName(number)), v.wait())
 	if errors.Is(err, ErrBusy) {
-		return nil, fmt.Errorf("something looks wrong and cannot be told from work under way: %w%s", err, v.b.holderOf(path))
+		return nil, fmt.Errorf("something looks wrong and cannot be told from work under way: %w%s", err, v.b.holderOf(number))
 	}
 	if err != nil {
 		return func() {}, nil //nolint:nilerr // see above; home names a missing lock file
@@ -194,50 +193,53 @@ func (v *verifying) hold(number int) (unlock func(), err error) {
 	return func() { lock.Unlock() }, nil
 }
 
-// dirtyOf reads a shard's dirty record. Without the lock half of it may be seen
+// intentOf reads a shard's intent record. Without the lock half of it may be seen
 // while it is written: then it is read again.
-func (v *verifying) dirtyOf(number int) (d dirty, set bool, err error) {
+func (v *verifying) intentOf(number int) (d intent, set bool, err error) {
 	for range 5 {
-		d, set, err = readDirty(privatePath(v.b.home, "locks", shardName(number)))
-		if !errors.Is(err, errDamagedRecord) {
+		d, set, err = v.b.intents.read(number)
+		if !errors.Is(err, errDamagedIntent) {
 			break
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errDamagedRecord) {
-		return dirty{}, false, nil // home and interruptions tell it
+	if noIntents(err) || errors.Is(err, errDamagedIntent) {
+		return intent{}, false, nil // home and interruptions tell it
 	}
 	return d, set, err
 }
 
-// atWork reads all dirty records that are set.
-func (v *verifying) atWork() ([]dirty, error) {
-	var out []dirty
-	for i := range shards {
-		d, set, err := v.dirtyOf(i)
-		if err != nil {
-			return nil, err
+// noIntents tells of an error that there is no file of intent records: shapes or home
+// tell of it.
+func noIntents(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, durable.ErrNotRegular)
+}
+
+// atWork reads all intent records.
+func (v *verifying) atWork() (out []intent, err error) {
+	all, err := v.b.intents.filled()
+	for _, s := range all {
+		d, set := s.intent, true
+		if s.damaged != nil { // or half written
+			if d, set, err = v.intentOf(s.number); err != nil {
+				return nil, err
+			}
 		}
 		if set {
 			out = append(out, d)
 		}
 	}
-	return out, nil
+	if noIntents(err) {
+		err = nil
+	}
+	return out, err
 }
 
 // inFlight tells whether somebody has begun to write at p or before and is not
 // done.
 func (v *verifying) inFlight(p audit.Position) bool {
 	all, err := v.atWork()
-	return err == nil && slices.ContainsFunc(all, func(d dirty) bool { return !p.Before(d.at) })
-}
-
-// owns tells whether a staged file or a quarantine entry is that of the dirty
-// record's transaction, or of its task, whose transition puts strangers' files
-// aside under transactions of their own.
-func (d dirty) owns(name string) bool {
-	owner, tx, _ := cutLast(strings.TrimSuffix(name, reasonSuffix), "~")
-	return tx == d.tx || d.kind == "task" && (owner == d.name || owner == ID(d.name).file())
+	return err == nil && slices.ContainsFunc(all, func(d intent) bool { return !p.Before(d.at) })
 }
 
 // owned tells whether any transaction that is under way, or was interrupted,
@@ -247,37 +249,36 @@ func (v *verifying) owned(name string) (bool, error) {
 		return false, err
 	}
 	all, err := v.atWork()
-	return slices.ContainsFunc(all, func(d dirty) bool { return d.owns(name) }), err
+	return slices.ContainsFunc(all, func(d intent) bool { return d.owns(name) }), err
 }
 
-// interruptions tells of each dirty record whose holder has died.
+// interruptions tells of each intent record whose holder has died.
 func (v *verifying) interruptions() error {
-	for i := range v.b.shards {
-		path := privatePath(v.b.home, "locks", shardName(i))
-		if _, set, err := readDirty(path); err == nil && !set || errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		lock, err := durable.TryLock(path)
+	all, err := v.b.intents.filled()
+	if noIntents(err) {
+		return nil
+	}
+	for _, s := range all {
+		lock, err := durable.TryLock(lockPath(v.b.home, shardName(s.number)))
 		if errors.Is(err, ErrBusy) {
 			continue // at work
 		}
-		if err == nil {
-			err = v.interruption(i, path)
+		free := err == nil
+		err = v.interruption(s.number)
+		if free {
 			lock.Unlock()
-		} else {
-			err = v.interruption(i, path)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return nil
+	return err
 }
 
-func (v *verifying) interruption(number int, path string) error {
-	d, set, err := readDirty(path)
-	if errors.Is(err, errDamagedRecord) {
-		v.note("the dirty record of %s is damaged; the next command recovers everything", shardName(number))
+func (v *verifying) interruption(number int) error {
+	d, set, err := v.b.intents.read(number)
+	if errors.Is(err, errDamagedIntent) {
+		v.note("an intent record is damaged; the next command recovers everything")
 		return nil
 	}
 	if err != nil || !set {
@@ -297,14 +298,14 @@ func (v *verifying) interruption(number int, path string) error {
 }
 
 // written tells whether the ledger has a line of the record's transaction.
-func (v *verifying) written(d dirty) (bool, error) {
+func (v *verifying) written(d intent) (bool, error) {
 	lines, _, err := v.b.linesSince(d, nil)
 	return len(lines) > 0, err
 }
 
 // halfway tells whether what lies there is a stage in which the transition of a
 // dead process can have stopped: then the next holder of its shard finishes it.
-func (v *verifying) halfway(d dirty) (bool, error) {
+func (v *verifying) halfway(d intent) (bool, error) {
 	lines, _, err := v.b.linesSince(d, nil)
 	if err != nil || len(lines) == 0 {
 		return false, err // nothing was committed: all has to be as it was before

@@ -62,7 +62,7 @@ func (v *verifying) record(file string) (good bool, err error) {
 	if what == "" || err != nil {
 		return what == "", err
 	}
-	d, set, err := v.dirtyOf(shardOf(name))
+	d, set, err := v.intentOf(shardOf(name))
 	if err != nil {
 		return false, err
 	}
@@ -95,7 +95,7 @@ func (v *verifying) recordFault(file string) (what string, seq int64, err error)
 
 // staging tells whether a record that is not in place is staged, and what lies
 // in its place is the one before.
-func (v *verifying) staging(file string, d dirty) (bool, error) {
+func (v *verifying) staging(file string, d intent) (bool, error) {
 	staged, err := look(v.b.staged(d.name, d.tx))
 	if err != nil {
 		return false, err
@@ -336,7 +336,7 @@ func (v *verifying) lease(name string) error {
 	if errors.Is(err, fs.ErrNotExist) || v.leased(name) {
 		return nil
 	}
-	d, set, err := v.dirtyOf(shardOf(string(id)))
+	d, set, err := v.intentOf(shardOf(string(id)))
 	if err != nil {
 		return err
 	}

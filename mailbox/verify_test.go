@@ -256,7 +256,7 @@ func (h *verifyHome) rewrite(seq int64, old, text string) {
 	for name, text := range copies {
 		h.write(name, text)
 	}
-	h.write(".mbox/locks/ledger", "") // no head record tells the old end
+	h.write(".mbox/locks/chain", "") // no head record tells the old end
 }
 
 // lint runs the independent checker; true if it finds nothing.
@@ -515,9 +515,9 @@ var tamperings = []struct {
 		func(h *verifyHome) Fault { return Fault{14, "tasks/failed", 0, 0, "", "the folder is missing"} }, "",
 	},
 	{
-		"a lock file missing", func(h *verifyHome) { h.must(os.Remove(h.path(".mbox/locks/shard-07"))) },
+		"a lock file missing", func(h *verifyHome) { h.must(os.Remove(h.path(".mbox/locks/task-07"))) },
 		func(h *verifyHome) Fault {
-			return Fault{14, ".mbox/locks/shard-07", 0, 0, "", "mbox recover makes it anew"}
+			return Fault{14, ".mbox/locks/task-07", 0, 0, "", "mbox recover makes it anew"}
 		}, "it knows nothing of locks",
 	},
 	{"a staged file left", func(h *verifyHome) {

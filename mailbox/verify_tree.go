@@ -262,6 +262,11 @@ func (v *verifying) home() error {
 			return err
 		}
 	}
+	if _, err := os.Lstat(intentsPath(v.b.home)); errors.Is(err, fs.ErrNotExist) {
+		v.fault(Fault{Invariant: 14, File: ".mbox/intents", What: "is missing; mbox recover makes it anew"})
+	} else if err != nil {
+		return err
+	}
 	if err := audit.CheckWritable(v.b.home); err != nil {
 		v.note("%s", err)
 	}

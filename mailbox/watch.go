@@ -254,7 +254,7 @@ var ErrRouted = errors.New("a router is up for this mailbox already")
 // it.
 func (b *Box) Route(ctx context.Context, o RouterOptions) error {
 	// Routed takes the lock for a moment: a command that just asks is waited out.
-	lock, err := durable.AcquireLock(ctx, privatePath(b.home, "locks", "router"), time.Second)
+	lock, err := durable.AcquireLock(ctx, lockPath(b.home, "routing"), time.Second)
 	if errors.Is(err, durable.ErrBusy) {
 		return fmt.Errorf("%w: %w", ErrBusy, ErrRouted)
 	}

@@ -72,7 +72,7 @@ var durableMutants = []mutant{
 		durableTest("TestWhatIsFlushed"),
 	},
 	{
-		"lock-for-many-goroutines", "2", lockFileGo,
+		"lock-for-many-goroutines", "2", lockGo,
 		"make(chan struct{}, 1)}", "make(chan struct{}, 16)}",
 		durableTest("TestBusyLockFile"),
 	},
@@ -82,13 +82,13 @@ var durableMutants = []mutant{
 		durableTest("TestBusyLockFile"),
 	},
 	{
-		"lock-waits-for-ever", "3", lockFileGo,
+		"lock-waits-for-ever", "3", lockGo,
 		"if errors.Is(err, ErrBusy) && time.Now().After(deadline) {", "if errors.Is(err, ErrBusy) && deadline.IsZero() {",
 		durableTest("TestBusyLockFile"),
 	},
 	{
 		"lock-made-on-demand", "3", lockFileGo,
-		"OpenFile(l.path, os.O_RDWR)", "OpenFile(l.path, os.O_RDWR|os.O_CREATE)",
+		"OpenNamed(l.path, os.O_RDWR)", "OpenNamed(l.path, os.O_RDWR|os.O_CREATE)",
 		durableTest("TestLockFileIsTheOneOfThatName"),
 	},
 	{
@@ -97,8 +97,8 @@ var durableMutants = []mutant{
 		durableTest("TestLockFileIsTheOneOfThatName"),
 	},
 	{
-		"lock-by-device-alone", "3", lockFileGo,
-		"uint64(st.Dev) != l.dev || st.Ino != l.ino", "uint64(st.Dev) != l.dev",
+		"lock-by-device-alone", "3", lockGo,
+		"(uint64(st.Dev) != n.dev || st.Ino != n.ino)", "uint64(st.Dev) != n.dev",
 		durableTest("TestLockFileIsTheOneOfThatName"),
 	},
 	{
@@ -108,7 +108,17 @@ var durableMutants = []mutant{
 	},
 	{
 		"named-says-yes", "3", lockGo,
-		"err == nil && !os.SameFile(mine, now)", "err == nil && mine == now && !os.SameFile(mine, now)",
+		"errors.Is(err, fs.ErrNotExist) {\n\t\treturn fmt.Errorf(\"%s: %w\", n.path, ErrReplaced)\n\t}\n\treturn err", "errors.Is(err, fs.ErrNotExist) {\n\t\treturn fmt.Errorf(\"%s: %w\", n.path, ErrReplaced)\n\t}\n\treturn nil",
 		durableTest("TestLockOfAReplacedFile"),
+	},
+	{
+		"lock-behind-a-symlink", "3", lockGo,
+		"os.O_RDWR|unix.O_NOFOLLOW", "os.O_RDWR",
+		durableTest("TestLockOfAReplacedFile"),
+	},
+	{
+		"task-lock-made-on-demand", "3", lockGo,
+		"os.O_RDWR|unix.O_NOFOLLOW", "os.O_RDWR|unix.O_NOFOLLOW|os.O_CREATE",
+		durableTest("TestLockIsNeverMade"),
 	},
 }

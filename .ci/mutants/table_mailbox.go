@@ -3,6 +3,8 @@ package main
 const (
 	transitionGo = "mailbox/transition.go"
 	shardGo      = "mailbox/shard.go"
+	intentGo     = "mailbox/intent.go"
+	upgradeGo    = "mailbox/upgrade.go"
 	settleGo     = "mailbox/settle.go"
 	submitGo     = "mailbox/submit.go"
 	claimGo      = "mailbox/claim.go"
@@ -55,18 +57,18 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"holder-unnamed", "3", shardGo,
-		"return nil, fmt.Errorf(\"%w%s\", err, b.holderOf(s.lock.Path()))", "return nil, err",
+		"return nil, fmt.Errorf(\"%w%s\", err, b.holderOf(number))", "return nil, err",
 		boxTest("TestSendHoldsItsShards"),
 	},
 	{
-		"no-dirty-record", "5", shardGo,
-		"\ts.dirty = true\n\treturn durable.WriteAt(s.lock.File(), d.encode(), 0)", "\ts.dirty = true\n\treturn nil",
+		"no-intent-record", "5", shardGo,
+		"\treturn writeSlot(s.slots, s.number, d.encode())", "\treturn nil",
 		boxTest("TestKilledSendIsSeen"),
 	},
 	{
 		"record-after-staging", "5", transitionGo,
-		"\tif err := s.mark(dirty{kind: \"task\", name: string(c.id), tx: tx, at: b.ledger.End()}); err != nil {\n\t\treturn err\n\t}\n\tif err := b.stage(ctx, s, c, tx, data); err != nil {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n",
-		"\tif err := b.stage(ctx, s, c, tx, data); err != nil {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n\tif err := s.mark(dirty{kind: \"task\", name: string(c.id), tx: tx, at: b.ledger.End()}); err != nil {\n\t\treturn err\n\t}\n",
+		"\tif err := s.mark(intent{kind: \"task\", name: string(c.id), tx: tx, at: b.ledger.End()}); err != nil {\n\t\treturn err\n\t}\n\tif err := b.stage(ctx, s, c, tx, data); err != nil {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n",
+		"\tif err := b.stage(ctx, s, c, tx, data); err != nil {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n\tif err := s.mark(intent{kind: \"task\", name: string(c.id), tx: tx, at: b.ledger.End()}); err != nil {\n\t\treturn err\n\t}\n",
 		boxTest("TestOrderOfTransition"),
 	},
 	{
@@ -75,19 +77,39 @@ var mailboxMutants = []mutant{
 		boxTest("TestOrderOfTransition"),
 	},
 	{
-		"damaged-record-is-ours", "5", shardGo,
-		"fmt.Sprintf(\"%08x\", crc32.ChecksumIEEE([]byte(text[:i]))) != text[i+1:]", "len(text[i+1:]) != 8",
-		boxTest("TestDirtyRecordThatHelpsNobody"),
+		"damaged-record-is-ours", "5,30", intentGo,
+		"if err != nil || !bytes.Equal(d.encode(), slot) {", "if err != nil {",
+		boxTest("TestRule30_DamagedSlots"),
+	},
+	{
+		"nuls-are-blank", "30", intentGo,
+		"bytes.Equal(slot, blankSlot)", "len(bytes.Trim(slot, \" \\x00\\n\")) == 0",
+		boxTest("TestRule30_DamagedSlots"),
+	},
+	{
+		"anybodys-record-blanked", "30", shardGo,
+		"if err == nil && d.tx == s.tx {", "if err == nil && d.tx != \"\" {",
+		boxTest("TestRule30_OnlyTheOwnRecordIsBlanked"),
+	},
+	{
+		"overwritten-record-is-nothing", "30", shardGo,
+		"return writeSlot(s.slots, s.number, doubtedSlot)", "return s.clean()",
+		boxTest("TestRule30_RecordOverAnothers"),
+	},
+	{
+		"intents-not-looked-at-again", "31", shardGo,
+		"locks: []durable.Held{lock, slots}", "locks: []durable.Held{lock}",
+		boxTest("TestRule31_IntentsReplaced"),
 	},
 	{
 		"damaged-record-skipped", "5", settleGo,
 		"return b.recoverAll(ctx, true)", "return nil",
-		boxTest("TestDirtyRecordThatHelpsNobody"),
+		boxTest("TestIntentThatHelpsNobody"),
 	},
 	{
 		"settle-waits", "5", settleGo,
 		"s, err := b.tryShard(ctx, number)", "s, err := b.lockShardNumber(ctx, number)",
-		boxTest("TestDirtyRecordThatHelpsNobody"),
+		boxTest("TestIntentThatHelpsNobody"),
 	},
 	{
 		"open-does-not-settle", "5", boxGo,
@@ -106,7 +128,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"lock-does-not-settle", "5", shardGo,
-		"if err == nil && set {\n\t\ts.dirty = true\n\t\tif err = b.settle(ctx, s, d); err == nil {", "if err == nil && set {\n\t\ts.dirty = true\n\t\tif _ = d; err == nil {",
+		"if err = b.settle(ctx, s, d); err == nil {", "if _ = d; err == nil {",
 		boxTest("TestKilledSendIsSeen"),
 	},
 	{
@@ -117,7 +139,7 @@ var mailboxMutants = []mutant{
 	{
 		"settle-finishes-the-past", "5", settleGo,
 		"if err != nil || last != nil && last.TX != m.TX {", "if err != nil || last == nil {",
-		boxTest("TestStaleDirtyRecord"),
+		boxTest("TestStaleIntent"),
 	},
 	{
 		"settle-leaves-what-is-staged", "5", settleGo,
@@ -338,7 +360,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"init-locks-unflushed", "12", boxGo,
-		"return made, durable.SyncDir(privatePath(dir, \"locks\"), m)", "return made, nil",
+		"return made, errors.Join(durable.SyncDir(privatePath(dir, \"locks\"), m), ", "return made, errors.Join(nil, ",
 		boxTest("TestNewNamesAreFlushed"),
 	},
 	{
@@ -348,13 +370,8 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"lease-unlocked", "13", leaseGo,
-		"\treturn f, flockNow(f, unix.LOCK_EX)\n", "\treturn f, nil\n",
+		"l.lock, err = durable.TryLock(f.Name())", "l.lock, err = durable.TryLock(lockPath(b.home, \"sync\"))",
 		boxTest("TestHeldLockIsTheTruth"),
-	},
-	{
-		"lease-freed-by-call", "13", claimGo,
-		"\terr := c.lease.Close()\n", "\t_ = again(func() error { return unix.Flock(int(c.lease.Fd()), unix.LOCK_UN) })\n\terr := c.lease.Close()\n",
-		boxTest("TestLeaseIsFreedByTheLast"),
 	},
 	{
 		"lease-after-the-line", "13", claimGo,
@@ -429,7 +446,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"delegations-remade-and-free-at-once", "31", "mailbox/box.go",
-		" || name == shardName(delegating)", "",
+		"if i <= delegating && all != nil {", "if i < delegating && all != nil {",
 		boxTest("TestRemadeIsSaidBeforeItIsTaken/delegate"),
 	},
 	{
@@ -449,7 +466,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"recovery-without-its-lock", "31", restGo,
-		"[]*durable.LockFile{r.b.recoveries}", "nil",
+		"[]durable.Held{r.b.recoveries}", "nil",
 		boxTest("TestOneRecoverySays"),
 	},
 	{
@@ -474,17 +491,17 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"remade-and-free-at-once", "31", recoverGo,
-		"makeLocks(dir, remadeRecord, o.Sync)", "makeLocks(dir, blankRecord, o.Sync)",
+		"makeLocks(dir, remadeSlot, o.Sync)", "makeLocks(dir, blankSlot, o.Sync)",
 		boxTest("TestRemadeIsSaidBeforeItIsTaken"),
 	},
 	{
 		"children-not-looked-for", "34", leaseGo,
-		"held, err = b.childLives(name)", "held, err = false, error(nil)",
+		"held, err = locked(b.childPath(name))", "held, err = false, error(nil)",
 		boxTest("TestLeaseOfTheChild"),
 	},
 	{
 		"child-holds-nothing", "34", leaseGo,
-		"\treturn f, flockNow(f, unix.LOCK_SH)\n", "\treturn f, nil\n",
+		"\terr = again(func() error { return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) })\n", "\terr = nil\n",
 		boxTest("TestLeaseOfTheChild"),
 	},
 	{

@@ -15,7 +15,7 @@ const (
 var recoveryMutants = []mutant{
 	{
 		"locks-not-remade", "3", recoverGo,
-		"r.made, err = makeLocks(dir, remadeRecord, o.Sync); err != nil", "r.made, err = 0, nil; err != nil",
+		"r.made, err = makeLocks(dir, remadeSlot, o.Sync); err != nil", "r.made, err = 0, nil; err != nil",
 		boxTest("TestLockFileGone"),
 	},
 	{
@@ -165,12 +165,12 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"recoveries-side-by-side", "20", recoverGo,
-		"\tif _, err := b.recoveries.Acquire(ctx, 10*time.Minute); err != nil {\n\t\treturn lockError(err)\n\t}\n\tdefer b.recoveries.Unlock()\n", "",
+		"\tif err := b.recoveries.Acquire(ctx, 10*time.Minute); err != nil {\n\t\treturn lockError(err)\n\t}\n\tdefer b.recoveries.Unlock()\n", "",
 		boxTest("TestOneRecovery"),
 	},
 	{
 		"asked-recovery-beside-another", "20", recoverGo,
-		"\tif _, err := b.recoveries.Acquire(ctx, b.o.LockWait); err != nil {\n\t\treturn Recovered{}, lockError(err)\n\t}\n\tdefer b.recoveries.Unlock()\n", "",
+		"\tif err := b.recoveries.Acquire(ctx, b.o.LockWait); err != nil {\n\t\treturn Recovered{}, lockError(err)\n\t}\n\tdefer b.recoveries.Unlock()\n", "",
 		boxTest("TestOneRecovery"),
 	},
 	{
@@ -328,5 +328,50 @@ var recoveryMutants = []mutant{
 		"loss-unsaid", "21", tasksGo,
 		"\treturn b.sayAlarm(r.ctx, s, id, \"lost\",", "\treturn nil\n\treturn b.sayAlarm(r.ctx, s, id, \"lost\",",
 		boxTest("TestLossIsSaid"),
+	},
+	{
+		"upgrade-beside-a-lease", "38", upgradeGo,
+		"if held, err := locked(path); err == nil && held {", "if held, err := locked(path); err == nil && held && id == \"\" {",
+		boxTest("TestRule38_OldProcessesAreLeftAlone"),
+	},
+	{
+		"upgrade-beside-a-router", "38", upgradeGo,
+		"{oldRecover, \"router\", \"delegate\"", "{oldRecover, \"delegate\"",
+		boxTest("TestRule38_OldProcessesAreLeftAlone"),
+	},
+	{
+		"upgrade-beside-a-transition", "38", upgradeGo,
+		"if err := u.hold(ctx, name); err != nil && !errors.Is(err, fs.ErrNotExist) {", "if err := u.hold(ctx, name); err != nil && name != \"shard-ff\" && !errors.Is(err, fs.ErrNotExist) {",
+		boxTest("TestRule38_OldProcessesAreLeftAlone"),
+	},
+	{
+		"upgrade-leaves-the-old-locks", "38,39", upgradeGo,
+		"if err := removeIfThere(lockPath(u.dir, name)); err != nil {", "if err := removeIfThere(lockPath(u.dir, name)); err != nil || name == \"shard-00\" {",
+		boxTest("TestRule39_UpgradeIsGoneOnWith"),
+	},
+	{
+		"upgrade-not-gone-on-with", "39", upgradeGo,
+		"v.Format == format && !oldLocksStand(dir) {\n\t\treturn err", "v.Format == format {\n\t\treturn err",
+		boxTest("TestRule39_FinishedUnderTheOldLocks"),
+	},
+	{
+		"version-before-the-locks", "39", upgradeGo,
+		"\t\tfunc() error { return u.make(v) },\n\t\tfunc() error { return writeVersion(dir, v.MailboxID, o.Sync) },\n", "\t\tfunc() error { return writeVersion(dir, v.MailboxID, o.Sync) },\n\t\tfunc() error { return u.make(v) },\n",
+		boxTest("TestRule39_Order"),
+	},
+	{
+		"upgrade-untold", "39", upgradeGo,
+		"makeLocks(u.dir, upgradedSlot, u.o.Sync)", "makeLocks(u.dir, blankSlot, u.o.Sync)",
+		boxTest("TestRule39_UpgradeIsGoneOnWith"),
+	},
+	{
+		"head-of-a-later-format", "39", "audit/head.go",
+		"if h.Format > HomeFormat {\n\t\treturn Head{}, fmt", "if h.Format > 9+HomeFormat {\n\t\treturn Head{}, fmt",
+		command{"audit", "TestRule39_LaterHead"},
+	},
+	{
+		"no-generation", "25", "audit/journal.go",
+		"journalAt{l.journal.ino, journalBlock, newGeneration()}", "journalAt{l.journal.ino, journalBlock, 1}",
+		command{"audit", "TestRule25_Generation"},
 	},
 }

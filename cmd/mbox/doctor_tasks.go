@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +12,6 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox"
-	"mbox/mailbox/durable"
 )
 
 func (e *exam) readOnly() {
@@ -34,11 +31,11 @@ func (e *exam) leftovers() {
 	} else if err == nil {
 		e.add("leases", fine, "", "each belongs to a task in progress")
 	}
-	dirty, err := e.dirtyShards()
-	if e.check("shards", err) && len(dirty) > 0 {
-		e.add("shards", doubt, "the next command settles them", "%d were left in the middle of a transition: %s", len(dirty), few(dirty))
+	begun, err := twice(func() ([]string, error) { return mailbox.Interrupted(e.home) })
+	if e.check("intents", err) && len(begun) > 0 {
+		e.add("intents", doubt, "the next command settles them", "%d were left in the middle of a transition: %s", len(begun), few(begun))
 	} else if err == nil {
-		e.add("shards", fine, "", "none was left in the middle of a transition")
+		e.add("intents", fine, "", "nothing was left in the middle of a transition")
 	}
 }
 
@@ -66,28 +63,6 @@ func (e *exam) staleLeases() ([]string, error) {
 		return stale, nil
 	}
 	return twice(look)
-}
-
-// dirtyShards are shards with a dirty record, twice in a row: once may be
-// somebody at work.
-func (e *exam) dirtyShards() ([]string, error) {
-	return twice(func() ([]string, error) {
-		paths, err := filepath.Glob(filepath.Join(e.home, ".mbox", "locks", "shard-*"))
-		var dirty []string
-		for _, path := range paths {
-			head := make([]byte, 6)
-			f, err := durable.OpenFile(path, os.O_RDONLY)
-			if err != nil {
-				return nil, err
-			}
-			_, err = io.ReadFull(f, head)
-			f.Close()
-			if err == nil && bytes.Equal(head, []byte("dirty ")) {
-				dirty = append(dirty, filepath.Base(path))
-			}
-		}
-		return dirty, err
-	})
 }
 
 // twice keeps what was seen at two looks a moment apart.

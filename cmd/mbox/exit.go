@@ -140,6 +140,8 @@ func judge(err error) (code int, hint string) {
 		return exitIO, "mbox doctor tells why; when the disk is well again: mbox recover --after-io-error"
 	case errors.Is(err, mailbox.ErrIntegrity):
 		return exitError, "mbox recover brings the files in line; mbox verify names what is left"
+	case errors.Is(err, mailbox.ErrOldFormat):
+		return exitError, "mbox ls brings it to the format of this mbox, for good; mbox help damage tells what that changes"
 	case errors.Is(err, mailbox.ErrFormat):
 		return exitError, "a newer mbox has made it; mbox version tells what this one reads"
 	case errors.Is(err, mailbox.ErrFileSystem):

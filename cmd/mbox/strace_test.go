@@ -278,12 +278,12 @@ func TestTraceReader(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "trace")
 	text := `9 openat(AT_FDCWD, "/before", O_RDONLY) = 3</before>
 9 openat(AT_FDCWD, "` + claimBegins + `", O_RDONLY|O_CLOEXEC) = -1 ENOENT (No such file or directory)
-9 flock(3</h/.mbox/locks/shard-0b>, LOCK_EX|LOCK_NB) = 0
-9 flock(4</h/.mbox/locks/ledger>, LOCK_EX|LOCK_NB) = 0
+9 flock(3</h/.mbox/locks/task-0b>, LOCK_EX|LOCK_NB) = 0
+9 flock(4</h/.mbox/locks/chain>, LOCK_EX|LOCK_NB) = 0
 9 fdatasync(5</h/audit/shared/x.jsonl> <unfinished ...>
 8 openat(AT_FDCWD, "/other", O_RDONLY) = 6</other>
 9 <... fdatasync resumed>)                = 0
-9 close(4</h/.mbox/locks/ledger>)         = 0
+9 close(4</h/.mbox/locks/chain>)         = 0
 9 fsync(7</h/.mbox/tmp/t~0>) = 0
 9 getdents64(8</h/tasks/pending>, 0x1 /* 2 entries */, 32768) = 48
 9 openat(AT_FDCWD, "` + claimEnds + `", O_RDONLY|O_CLOEXEC) = -1 ENOENT (No such file or directory)
@@ -301,14 +301,14 @@ func TestTraceReader(t *testing.T) {
 		names = append(names, c.name+" "+c.path)
 	}
 	want := []string{
-		"flock /h/.mbox/locks/shard-0b", "flock /h/.mbox/locks/ledger", "openat /other", "fdatasync /h/audit/shared/x.jsonl",
-		"close /h/.mbox/locks/ledger", "fsync /h/.mbox/tmp/t~0", "getdents64 /h/tasks/pending",
+		"flock /h/.mbox/locks/task-0b", "flock /h/.mbox/locks/chain", "openat /other", "fdatasync /h/audit/shared/x.jsonl",
+		"close /h/.mbox/locks/chain", "fsync /h/.mbox/tmp/t~0", "getdents64 /h/tasks/pending",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("read %q", names)
 	}
 	faults := heldOverFlushes(claims[0], false)
-	if len(faults) != 1 || faults[0] != "fdatasync of /h/audit/shared/x.jsonl while /h/.mbox/locks/ledger is locked" {
+	if len(faults) != 1 || faults[0] != "fdatasync of /h/audit/shared/x.jsonl while /h/.mbox/locks/chain is locked" {
 		t.Errorf("found %q", faults)
 	}
 }

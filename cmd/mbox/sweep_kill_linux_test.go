@@ -128,7 +128,7 @@ func (k *killRun) trace(i int) (trace []sysCall, labels []string) {
 		k.Fatalf("under strace: exit code %d, want %d\n%s%s", r.code, k.sc.code, r.out, r.err)
 	}
 	for _, c := range r.trace {
-		if !c.scan && c.inHome {
+		if c.inHome {
 			labels = append(labels, c.label)
 		}
 	}

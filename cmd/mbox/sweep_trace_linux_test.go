@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 )
@@ -17,7 +16,6 @@ type sysCall struct {
 	label    string // the call without what differs from run to run
 	inHome   bool   // has to do with the mailbox, or with what is printed
 	changing bool   // changes something on disk, or is seen from outside
-	scan     bool   // of the look at all dirty records
 	broken   bool   // hit by the injection
 }
 
@@ -56,7 +54,6 @@ func mainCalls(data []byte) (lines []string) {
 // parseTrace reads a trace of strace -y of a command that worked in the home.
 func parseTrace(data []byte, home string) (calls []sysCall) {
 	counts := map[string]int{}
-	scans := map[string]bool{} // descriptors of lock files that are only read
 	for _, line := range mainCalls(data) {
 		m := callLine.FindStringSubmatch(line)
 		if m == nil {
@@ -75,12 +72,7 @@ func parseTrace(data []byte, home string) (calls []sysCall) {
 		}
 		if r := callResult.FindStringSubmatch(m[2]); r != nil && c.name == "openat" {
 			c.fd = r[1]
-			delete(scans, c.fd)
-			if strings.Contains(c.path, "/locks/shard-") && strings.Contains(m[2], "O_RDONLY") {
-				scans[c.fd] = true
-			}
 		}
-		c.scan = scans[c.fd]
 		c.changing, c.inHome, c.label = changes(c), c.isIn(home), c.without(home)
 		calls = append(calls, c)
 	}
@@ -138,14 +130,14 @@ func (c sysCall) isIn(home string) bool {
 	return c.path == home || strings.HasPrefix(c.path, home+"/") || strings.HasPrefix(c.path, "/proc/sys/kernel/random")
 }
 
-var lockNumber = regexp.MustCompile(`/locks/(shard|copy)-[0-9a-f]{2}`)
+var lockNumber = regexp.MustCompile(`/locks/([a-z]+)-[0-9a-f]{2}|/(intents)$`)
 
 // breakable are the calls of a trace that a sweep breaks. Where the same is done
-// with very many lock files one after the other (init makes 300, every command
-// reads 256 dirty records), the first, the middle one and the last stand for all.
+// with very many lock files, or slots, one after the other (init makes 260), the
+// first, the middle one and the last stand for all.
 func breakable(calls []sysCall) (out []sysCall) {
 	kind := func(c sysCall) string {
-		return fmt.Sprint(lockNumber.ReplaceAllString(c.label, "/locks/$1"), c.scan)
+		return lockNumber.ReplaceAllString(c.label, "/locks/$1$2")
 	}
 	alike, seen := map[string]int{}, map[string]int{}
 	for _, c := range calls {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Sixteen goroutines count under one lock file: a lock object that was shared
-// would let two of them in.
+// Sixteen goroutines count under one lock file, half of them by one Lock, as in one
+// process: a lock object that was shared would let two of them in.
 func TestLockExcludesGoroutines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -20,11 +20,15 @@ func TestLockExcludesGoroutines(t *testing.T) {
 	}
 	var inside, count atomic.Int64 // the race detector does not see flock's order
 	var wg sync.WaitGroup
-	for range 16 {
+	one := NewLock(path)
+	for i := range 16 {
+		l := one
+		if i%2 == 0 {
+			l = NewLock(path)
+		}
 		wg.Go(func() {
 			for range 50 {
-				l, err := AcquireLock(context.Background(), path, 30*time.Second)
-				if err != nil {
+				if err := l.Acquire(context.Background(), 30*time.Second); err != nil {
 					t.Error(err)
 					return
 				}

@@ -174,25 +174,40 @@ func fileInfo(t *testing.T, f *os.File) fs.FileInfo {
 	return info
 }
 
-// TryLock and AcquireLock, too, take no lock on a file that has lost its name in
-// between: that is told by ErrReplaced.
+// A Lock, too, is taken on no file that has lost its name, nor kept: that is told
+// by ErrReplaced. What is no regular file is no lock file.
 func TestLockOfAReplacedFile(t *testing.T) {
 	path := lockFileAt(t)
 	l, err := TryLock(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := StillHeld(l); err != nil {
+		t.Error(err)
+	}
 	if err := errors.Join(os.Rename(path, path+".old"), os.WriteFile(path, nil, FileMode)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := named(l.held); !errors.Is(err, ErrReplaced) {
+	if err := StillHeld(l); !errors.Is(err, ErrReplaced) {
 		t.Errorf("the old file: %v", err)
 	}
 	fresh, err := TryLock(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := fresh.Unlock(); err != nil {
-		t.Error(err)
+	if err := errors.Join(fresh.Unlock(), l.Unlock(), os.Remove(path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(path+".old", path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := TryLock(path); !errors.Is(err, ErrNotRegular) {
+		t.Errorf("a symlink: %v", err)
+	}
+	if err := errors.Join(os.Remove(path), mkfifo(path)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := TryLock(path); !errors.Is(err, ErrNotRegular) {
+		t.Errorf("a FIFO: %v", err)
 	}
 }
