@@ -857,7 +857,7 @@ func TestVerifyCannot(t *testing.T) {
 	if r := h.verify(); len(r.Faults) != 1 || r.Faults[0].Invariant != 6 {
 		t.Errorf("%+v", r)
 	}
-	h.replace(".mbox/VERSION", `"format": 1`, `"format": 2`)
+	h.replace(".mbox/VERSION", `"format": 2`, `"format": 3`)
 	if _, err := Verify(t.Context(), h.dir, h.options(), VerifyOptions{}); !errors.Is(err, ErrFormat) {
 		t.Error(err)
 	}
