@@ -3,16 +3,15 @@ package audit
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 
 	"mbox/mailbox/durable"
-
-	"github.com/go-json-experiment/json"
 )
 
 // Backward yields the ledger's lines from the last to the first. What an
@@ -25,8 +24,8 @@ func (l *Ledger) Backward() iter.Seq2[Line, error] {
 			yield(Line{}, err)
 			return
 		}
-		for i := len(files) - 1; i >= 0; i-- {
-			more, err := l.backwardIn(files[i], yield)
+		for _, name := range slices.Backward(files) {
+			more, err := l.backwardIn(name, yield)
 			if err != nil {
 				yield(Line{}, err)
 				return
@@ -48,42 +47,38 @@ func (l *Ledger) backwardIn(name string, yield func(Line, error) bool) (more boo
 	if err != nil {
 		return false, err
 	}
+	day := &dayReader{file: f, name: name}
+	var parts parsed
 	cut := info.Size() // bytes from here on are done, or set aside by a repair
-	for line, offset := range linesBackward(f, info.Size(), &err) {
-		if offset+int64(len(line)) > cut {
+	for raw, offset := range linesBackward(f, info.Size(), &err) {
+		if offset+int64(len(raw)) > cut || parts.parse(raw) != nil {
 			continue
 		}
-		seq, prev, sum, bad := skim(line)
-		if bad != nil {
-			continue
+		if r, ok := repairOf(&parts, raw); ok && r.File == day.path() && r.Offset < cut {
+			cut = r.Offset
 		}
-		if from, ok := setAside(line, name); ok && from < cut {
-			cut = from
-		}
-		got := Line{
-			Raw: line, Seq: seq, Checksum: sum,
-			At:  Position{File: name, Offset: offset, Seq: seq - 1, Checksum: prev},
-			End: Position{File: name, Offset: offset + int64(len(line)) + 1, Seq: seq, Checksum: sum},
-		}
-		if !yield(got, nil) {
+		day.offset = offset
+		before := Position{Seq: parts.seq - 1, Checksum: string(parts.prev)}
+		if !yield(day.lineAt(piece{raw, int64(len(raw)) + 1, true}, before, &parts, string(parts.sum)), nil) {
 			return false, nil
 		}
 	}
 	return true, err
 }
 
-// setAside returns the offset from which a repair line sets bytes of its own
-// file aside.
-func setAside(line []byte, name string) (int64, bool) {
-	if !bytes.Contains(line, []byte(`"event":"audit_repaired"`)) {
-		return 0, false
+// LinesOf yields the lines about a task from the last to the first. One that
+// nobody can decode is ErrDamaged: it may be the task's.
+func (l *Ledger) LinesOf(id string) iter.Seq2[Line, error] {
+	return func(yield func(Line, error) bool) {
+		for line, err := range l.Backward() {
+			if bad := line.Sound(); err == nil && bad != nil {
+				err = fmt.Errorf("%w: ledger seq %d: %w", ErrDamaged, line.Seq, bad)
+			}
+			if (err != nil || line.Of(id)) && (!yield(line, err) || err != nil) {
+				return
+			}
+		}
 	}
-	e, err := Line{Raw: line}.Decode()
-	var d Repair
-	if err != nil || json.Unmarshal(e.Details, &d) != nil || strings.TrimPrefix(d.File, "audit/shared/") != name {
-		return 0, false
-	}
-	return d.Offset, true
 }
 
 // linesBackward yields the whole lines of f from the last to the first, but for

@@ -83,6 +83,12 @@ func (c *cursor) object(key string, found *[]Member) []byte {
 	return c.end(object(c.b, c.at+1, 2, found))
 }
 
+// objectAt tells whether b is an object that is proven to be canonical, and adds
+// its members to found.
+func objectAt(b []byte, found *[]Member) bool {
+	return len(b) > 1 && b[0] == '{' && object(b, 1, 2, found) == len(b)
+}
+
 // maxDepth is how deep objects and arrays may lie in one another, the line
 // itself counted (schemas.MaxDepth).
 const maxDepth = 32

@@ -1,11 +1,9 @@
 package audit
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -113,17 +111,15 @@ func (l *Ledger) lastDelegations(ctx context.Context, q DelegationQuery) (found 
 func (l *Ledger) firstDelegations(ctx context.Context, q DelegationQuery) (found []Delegated, err error) {
 	found = []Delegated{}
 	r := l.Read(Position{})
-	defer r.Close()
-	for len(found) < q.N {
-		line, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
+	for line, err := range r.Lines() {
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return nil, err
 		}
 		if found, err = q.take(found, line); err != nil {
 			return nil, err
+		}
+		if len(found) == q.N {
+			return found, nil
 		}
 	}
 	if broken := r.Broken(); broken != nil {
@@ -134,11 +130,11 @@ func (l *Ledger) firstDelegations(ctx context.Context, q DelegationQuery) (found
 
 // take adds the line to those found if it is wanted.
 func (q *DelegationQuery) take(found []Delegated, line Line) ([]Delegated, error) {
-	if !bytes.Contains(line.Raw, []byte(`,"event":"delegation","prev":"`)) {
+	if line.Event() != DelegationEvent || q.Task != "" && !strings.EqualFold(line.Task(), q.Task) {
 		return found, nil
 	}
 	e, err := line.Decode()
-	if err != nil || e.Event != DelegationEvent || q.Task != "" && !strings.EqualFold(e.Task(), q.Task) {
+	if err != nil {
 		return found, err
 	}
 	d, err := e.Delegated()

@@ -1,10 +1,8 @@
 package audit
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -13,8 +11,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-
-	"mbox/schemas"
 )
 
 // Event names what happened. The set is closed: a reader refuses others.
@@ -53,13 +49,15 @@ var Events = []Event{
 	DelegationEvent, DecisionEvent, ChangeEvent, PolicyDenied, AgentState, Reconcile, AuditRepaired, ErrorEvent,
 }
 
-var knownEvents = func() map[Event]bool {
-	known := make(map[Event]bool, len(Events))
+// eventOf is the event with this name, "" if there is none.
+func eventOf(name []byte) Event {
 	for _, e := range Events {
-		known[e] = true
+		if string(name) == string(e) {
+			return e
+		}
 	}
-	return known
-}()
+	return ""
+}
 
 // MaxLine is the longest ledger line in bytes, without its newline.
 const MaxLine = 64 << 10
@@ -186,116 +184,4 @@ func appendOptional(line []byte, s *string) []byte {
 		return append(line, "null"...)
 	}
 	return appendString(line, *s)
-}
-
-// Line is one line of the ledger as it stands on disk.
-type Line struct {
-	Raw      []byte   // without the newline; valid until the reader's next step
-	At       Position // where the line begins, and the chain before it
-	End      Position // behind its newline, and the chain after it
-	Seq      int64
-	Checksum string
-	Members  []Member // of the details, where Verify has proven them canonical; else nil
-}
-
-// Decode parses the line's entry. The line has passed its checksum; Decode also
-// refuses unknown events, missing fields and a ts in another form.
-func (l Line) Decode() (Entry, error) {
-	var e Entry
-	if err := json.Unmarshal(l.Raw, &e, json.RejectUnknownMembers(true)); err != nil {
-		return e, err
-	}
-	switch {
-	case !knownEvents[e.Event]:
-		return e, fmt.Errorf("event %q is unknown", e.Event)
-	case e.V != Format:
-		return e, fmt.Errorf("line format %d is unknown, this mbox knows %d", e.V, Format)
-	case e.Agent == "" || e.Agent == "shared":
-		return e, fmt.Errorf("agent %q is no proper name", e.Agent)
-	case !validTS([]byte(e.TS)):
-		return e, fmt.Errorf("ts %q is not UTC with three decimals", e.TS)
-	case len(e.Details) == 0 || e.Details[0] != '{':
-		return e, errors.New("details are no object")
-	case !bytes.HasPrefix(l.Raw, []byte(`{"action":"`)), e.Prev == "", e.Seq < 1, e.Checksum == "",
-		e.Session == nil && !l.says(`"session":null`), e.TaskID == nil && !l.says(`"task_id":null`):
-		return e, errMember
-	}
-	return e, nil
-}
-
-// says tells whether the member stands in the line behind prev, where only
-// seq, session, task_id, ts and v do: JSON makes no difference between a null
-// and a field that is missing, and the ledger does.
-func (l Line) says(member string) bool {
-	tail := l.Raw[max(bytes.LastIndex(l.Raw, []byte(`,"prev":"`)), 0):]
-	return bytes.Contains(tail, []byte(","+member+","))
-}
-
-// checkStrictly is what verify asks of a line beyond its checksum.
-func (l Line) checkStrictly() (Entry, error) {
-	body := append(bytes.Clone(l.Raw[:len(l.Raw)-suffixSize]), '}')
-	if err := schemas.CheckCanonical(body); err != nil {
-		return Entry{}, fmt.Errorf("not in canonical form: %w", err)
-	}
-	return l.Decode()
-}
-
-var (
-	errNoSuffix = errors.New("no checksum suffix")
-	errChecksum = errors.New("checksum does not match")
-	errLink     = errors.New("prev or seq missing")
-)
-
-// skim checks a line's checksum and takes prev and seq out of it, without
-// parsing the rest.
-func skim(raw []byte) (seq int64, prev, checksum string, err error) {
-	cut := len(raw) - suffixSize
-	if cut < 1 || len(raw) > MaxLine || !bytes.HasPrefix(raw[cut:], []byte(suffixKey)) || !bytes.HasSuffix(raw, []byte(`"}`)) {
-		return 0, "", "", errNoSuffix
-	}
-	sum := sha256.New()
-	sum.Write(raw[:cut])
-	sum.Write([]byte{'}'})
-	var digest [sha256.Size]byte
-	var text [71]byte
-	copy(text[:], "sha256:")
-	hex.Encode(text[7:], sum.Sum(digest[:0]))
-	if !bytes.Equal(text[:], raw[cut+len(suffixKey):len(raw)-2]) {
-		return 0, "", "", errChecksum
-	}
-	// Behind prev stand only seq, session, task_id, ts and v, and a quote inside
-	// a string is escaped: the last match is the top-level key.
-	const key = `,"prev":"`
-	i := bytes.LastIndex(raw[:cut], []byte(key))
-	if i < 0 || i+len(key)+71 > cut {
-		return 0, "", "", errLink
-	}
-	prev = string(raw[i+len(key) : i+len(key)+71])
-	rest, ok := bytes.CutPrefix(raw[i+len(key)+71:cut], []byte(`","seq":`))
-	if !ok {
-		return 0, "", "", errLink
-	}
-	end := bytes.IndexByte(rest, ',')
-	if end < 0 {
-		return 0, "", "", errLink
-	}
-	seq, err = strconv.ParseInt(string(rest[:end]), 10, 64)
-	if err != nil {
-		return 0, "", "", errLink
-	}
-	return seq, prev, string(text[:]), nil
-}
-
-// Agent is the line's agent, taken out without parsing the rest.
-func (l Line) Agent() string { return agentOf(l.Raw) }
-
-// agentOf takes the agent out of a canonical line without parsing it: the key
-// follows action, and a quote inside a string is escaped.
-func agentOf(raw []byte) string {
-	_, rest, ok := bytes.Cut(raw, []byte(`,"agent":"`))
-	if !ok {
-		return ""
-	}
-	name, _, _ := bytes.Cut(rest, []byte(`"`))
-	return string(name)
 }

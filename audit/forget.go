@@ -112,13 +112,8 @@ func goesOn(f *os.File, head Head) (bool, error) {
 // where the chain ends, whatever stands behind.
 func (l *Ledger) Walk(ctx context.Context, visit func(*Line)) (end Position, err error) {
 	r := newReader(l.home, l.genesis, Position{})
-	defer r.Close()
-	for ctx.Err() == nil {
-		line, err := r.Next()
-		if err == io.EOF {
-			return r.at, nil
-		}
-		if err != nil {
+	for line, err := range r.Lines() {
+		if err = errors.Join(err, ctx.Err()); err != nil {
 			return r.at, err
 		}
 		visit(&line)

@@ -28,8 +28,8 @@ func walk(t *testing.T, l *Ledger) (seqs []int64, broken *Broken) {
 	for {
 		line, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			if cap(r.buf) > 1<<20 {
-				t.Errorf("the reader holds %d bytes", cap(r.buf))
+			if r.day != nil && cap(r.day.buf) > 1<<20 {
+				t.Errorf("the reader holds %d bytes", cap(r.day.buf))
 			}
 			return seqs, r.Broken()
 		}

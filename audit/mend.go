@@ -60,16 +60,12 @@ func (l *Ledger) mend(size int64) error {
 // line without its newline stands there.
 func (l *Ledger) chainEnd(p Position) (at Position, unfinished bool, err error) {
 	r := newReader(l.home, l.genesis, p)
-	defer r.Close()
-	for {
-		_, err := r.Next()
-		if err == io.EOF {
-			return r.at, r.tail, nil
-		}
+	for _, err := range r.Lines() {
 		if err != nil {
 			return r.at, false, err
 		}
 	}
+	return r.at, r.tail, nil
 }
 
 // checkCut refuses to name a range that holds a line whose effect is in the
@@ -105,17 +101,11 @@ func (l *Ledger) wholeLines(at Position, size int64) ([]string, error) {
 
 // txOf is the transaction of a whole line, "" of anything else.
 func txOf(raw []byte) string {
-	if _, _, _, err := skim(raw); err != nil {
+	var l parsed
+	if l.parse(raw) != nil {
 		return ""
 	}
-	var d struct {
-		TX string `json:"tx"`
-	}
-	e, err := Line{Raw: raw}.Decode()
-	if err != nil || e.Detail(&d) != nil {
-		return ""
-	}
-	return d.TX
+	return Line{Raw: raw, parts: &l}.Text("tx")
 }
 
 // pieces are the bytes of the open file between from and to, cut at newlines and
@@ -217,25 +207,24 @@ func (l *Ledger) checkOlder() error {
 	if len(files) < 2 {
 		return nil
 	}
+	newest := files[len(files)-1]
 	r := newReader(l.home, l.genesis, Position{})
-	defer r.Close()
-	for r.at.File < files[len(files)-1] {
-		_, err := r.Next()
-		if err == io.EOF && r.at.File != files[len(files)-1] {
-			why := fmt.Sprintf("audit/shared/%s ends before its last line", r.at.File)
-			if r.broken != nil {
-				why = r.broken.Error()
-			}
-			return l.damaged(why)
-		}
-		if err == io.EOF {
-			return nil
-		}
+	for line, err := range r.Lines() {
 		if err != nil {
 			return err
 		}
+		if line.At.File == newest {
+			return nil
+		}
 	}
-	return nil
+	if r.at.File == newest {
+		return nil
+	}
+	why := fmt.Sprintf("audit/shared/%s ends before its last line", r.at.File)
+	if r.broken != nil {
+		why = r.broken.Error()
+	}
+	return l.damaged(why)
 }
 
 // Cut tells whether a transaction stands only in bytes that an audit_repaired

@@ -1,19 +1,14 @@
 package audit
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-
-	"github.com/go-json-experiment/json"
 
 	"mbox/mailbox/durable"
 	"mbox/schemas"
@@ -89,15 +84,12 @@ func dayFiles(dir string) ([]string, error) {
 type Reader struct {
 	dir    string
 	at     Position
-	file   *os.File
-	name   string // of file
-	buf    []byte // bytes of file from bufAt on
-	bufAt  int64
-	step   int     // how much the last fill asked for
-	line   int     // lines seen in this file, for messages
-	broken *Broken // why the last step ended before the end of the bytes
-	ledger *Ledger // whose head record tells of the end; nil if nothing does
-	tail   bool    // the last step ended at a whole line without its newline
+	day    *dayReader // the file at hand; nil before the first, and between two
+	parts  parsed     // of the line at hand
+	left   int64      // bytes behind the last line, at the last look
+	broken *Broken    // why the last step ended before the end of the bytes
+	ledger *Ledger    // whose head record tells of the end; nil if nothing does
+	tail   bool       // the last step ended at a whole line without its newline
 }
 
 // Read returns a reader that begins at p. It owns a descriptor until Close.
@@ -168,11 +160,11 @@ func newReader(home, genesis string, p Position) *Reader {
 
 // Close releases the reader's file.
 func (r *Reader) Close() error {
-	if r.file == nil {
+	if r.day == nil {
 		return nil
 	}
-	err := r.file.Close()
-	r.file = nil
+	err := r.day.file.Close()
+	r.day = nil
 	return err
 }
 
@@ -182,11 +174,25 @@ func (r *Reader) Position() Position { return r.at }
 // Reached tells that nothing stands behind end in the ledger: the reader is there,
 // and so is the end of the file. If not, Next tells more.
 func (r *Reader) Reached(end Position) bool {
-	if r.at != end || r.file == nil || r.name != end.File {
+	if r.at != end || r.day == nil || r.day.name != end.File {
 		return false
 	}
-	st, err := durable.Fstat(r.file)
+	st, err := durable.Fstat(r.day.file)
 	return err == nil && st.Size == end.Offset
+}
+
+// Lines yields the lines from where the reader is to the end that Next tells, and
+// closes the reader's file. Position and Broken still tell of that end.
+func (r *Reader) Lines() iter.Seq2[Line, error] {
+	return func(yield func(Line, error) bool) {
+		defer r.Close()
+		for {
+			line, err := r.Next()
+			if err == io.EOF || !yield(line, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // Broken is the reason why the last Next answered io.EOF before the end of the
@@ -226,11 +232,8 @@ func (r *Reader) next() (Line, error) {
 			return Line{}, err
 		}
 		line, err := r.nextHere()
-		if err == nil {
-			return line, nil
-		}
-		if !errors.Is(err, io.EOF) || r.broken != nil {
-			return Line{}, err
+		if err != io.EOF || r.broken != nil {
+			return line, err
 		}
 		moved, err := r.nextFile()
 		if err != nil {
@@ -243,7 +246,7 @@ func (r *Reader) next() (Line, error) {
 }
 
 func (r *Reader) openFile() error {
-	if r.file != nil {
+	if r.day != nil {
 		return nil
 	}
 	if r.at.File == "" {
@@ -263,184 +266,95 @@ func (r *Reader) openFile() error {
 	if err != nil {
 		return err
 	}
-	r.file, r.name, r.buf, r.bufAt, r.line = f, r.at.File, nil, r.at.Offset, 0
+	r.day = &dayReader{file: f, name: r.at.File, offset: r.at.Offset, line: 1}
 	return nil
 }
 
 // nextFile goes on to the day after, once the file at hand is read to its end
 // for good: a younger file exists and this one has not grown since.
 func (r *Reader) nextFile() (bool, error) {
-	if r.ledger != nil && r.ledger.newest() == r.name {
+	if r.ledger != nil && r.ledger.newest() == r.day.name {
 		return false, nil
 	}
 	files, err := dayFiles(r.dir)
 	if err != nil {
 		return false, err
 	}
-	i := slices.IndexFunc(files, func(n string) bool { return n > r.name })
+	i := slices.IndexFunc(files, func(n string) bool { return n > r.day.name })
 	if i < 0 {
 		return false, nil
 	}
-	if len(r.buf) <= MaxLine {
-		if grown, err := r.fill(); err != nil || grown {
-			return grown, err
-		}
+	p, err := r.day.peek()
+	if err != nil || p.size != r.left {
+		return true, err // it has grown
 	}
-	if len(r.buf) > 0 { // bytes without a newline, and nobody will write behind them any more
+	if p.size > 0 { // bytes without a newline, and nobody will write behind them any more
 		r.broken = r.fault("the last line has no newline, and a younger file exists")
 		return false, nil
 	}
-	r.Close()
+	err = r.Close()
 	r.at.File, r.at.Offset = files[i], 0
-	return true, nil
-}
-
-// fill reads more of the file behind the buffer.
-func (r *Reader) fill() (bool, error) {
-	// A reader of a few lines stays small, one of many reads in large steps.
-	r.step = min(max(4<<10, 2*r.step), 256<<10)
-	r.buf = slices.Grow(r.buf, r.step)
-	n, err := r.file.ReadAt(r.buf[len(r.buf):cap(r.buf)], r.bufAt+int64(len(r.buf)))
-	if err != nil && !errors.Is(err, io.EOF) {
-		return false, err
-	}
-	r.buf = r.buf[:len(r.buf)+n]
-	return n > 0, nil
-}
-
-// rawLine returns the bytes up to the next newline from r.at on. Of a piece that
-// is too long to be a line it returns the beginning.
-func (r *Reader) rawLine() (raw []byte, whole bool, err error) {
-	for searched := int64(0); ; {
-		if i := bytes.IndexByte(r.buf[searched:], '\n'); i >= 0 {
-			return r.buf[:searched+int64(i)], true, nil
-		}
-		if searched = int64(len(r.buf)); searched > MaxLine {
-			return r.buf, false, nil
-		}
-		more, err := r.fill()
-		if err != nil {
-			return nil, false, err
-		}
-		if !more {
-			return r.buf, false, nil
-		}
-	}
+	return true, err
 }
 
 func (r *Reader) nextHere() (Line, error) {
 	r.broken, r.tail = nil, false
-	r.drop()
-	raw, whole, err := r.rawLine()
+	p, err := r.day.peek()
 	if err != nil {
 		return Line{}, err
 	}
-	if len(raw) == 0 && !whole {
+	if r.left = p.size; p.size == 0 {
 		return Line{}, io.EOF
 	}
-	line, why := r.accept(raw, r.at.Offset)
-	if why == "" && whole {
-		r.pass(line)
-		return line, nil
+	why := r.accept(p)
+	if why != "" {
+		repair, err := r.day.findRepair(r.at)
+		if err != nil {
+			return Line{}, err
+		}
+		if repair != nil {
+			return r.jump(repair)
+		}
 	}
-	if why == "" {
-		r.tail = true
-		return Line{}, io.EOF // a whole line, but for its newline
-	}
-	line, found, whole, err := r.behindRepair()
-	if err != nil {
-		return Line{}, err
-	}
-	if found {
-		r.pass(line)
-		return line, nil
-	}
-	if whole {
+	switch {
+	case why == "" && p.whole:
+		return r.pass(p), nil
+	case why == "":
+		r.tail = true // a whole line, but for its newline
+	case p.whole:
 		r.broken = r.fault(why)
 	}
 	return Line{}, io.EOF
 }
 
-// drop forgets the bytes before r.at.
-func (r *Reader) drop() {
-	if n := r.at.Offset - r.bufAt; n <= int64(len(r.buf)) {
-		r.buf = r.buf[n:]
-	} else {
-		r.buf = r.buf[:0] // behind a repair
+// jump goes on with the line that names the bytes at hand.
+func (r *Reader) jump(repair *repairLine) (Line, error) {
+	line := r.day.line
+	r.day.seek(repair.at, repair.line)
+	p, err := r.day.peek()
+	if err == nil && p.whole && r.accept(p) == "" {
+		return r.pass(p), nil
 	}
-	r.bufAt = r.at.Offset
+	r.day.seek(r.at.Offset, line) // it has changed since it was found
+	return Line{}, errors.Join(err, io.EOF)
 }
 
-func (r *Reader) pass(line Line) {
+// accept says why a piece is no line that continues the chain; "" if it is.
+func (r *Reader) accept(p piece) string {
+	if err := r.parts.parse(p.raw); err != nil {
+		return err.Error()
+	}
+	return r.parts.continues(r.at)
+}
+
+// pass takes the piece at hand, which is the next line.
+func (r *Reader) pass(p piece) Line {
+	line := r.day.lineAt(p, r.at, &r.parts, string(r.parts.sum))
 	r.at = line.End
-	r.line++
+	r.day.step(p)
+	return line
 }
 
 func (r *Reader) fault(why string) *Broken {
-	return &Broken{File: "audit/shared/" + r.name, Line: r.line + 1, Offset: r.at.Offset, Seq: r.at.Seq, Why: why}
-}
-
-// accept checks that raw, found at offset, continues the chain at r.at.
-func (r *Reader) accept(raw []byte, offset int64) (Line, string) {
-	seq, prev, sum, err := skim(raw)
-	switch {
-	case err != nil:
-		return Line{}, err.Error()
-	case prev != r.at.Checksum:
-		return Line{}, fmt.Sprintf("prev of seq %d is not the checksum of the line before", seq)
-	case seq != r.at.Seq+1:
-		return Line{}, fmt.Sprintf("seq %d after %d", seq, r.at.Seq)
-	}
-	at := Position{File: r.name, Offset: offset, Seq: r.at.Seq, Checksum: r.at.Checksum}
-	end := Position{File: r.name, Offset: offset + int64(len(raw)) + 1, Seq: seq, Checksum: sum}
-	return Line{Raw: raw, At: at, End: end, Seq: seq, Checksum: sum}, ""
-}
-
-// Repair is what an audit_repaired line says: these bytes count for nothing.
-type Repair struct {
-	File   string `json:"file"`   // path from the home
-	Offset int64  `json:"offset"` // of the first byte
-	Length int64  `json:"length"`
-	SHA256 string `json:"sha256"` // of the bytes
-}
-
-// behindRepair looks for the audit_repaired line that names the bytes from r.at
-// on and continues the chain. If there are several, the last counts: it was
-// written by somebody who had seen the others and found them inside the damage.
-// whole tells whether a newline stands behind r.at. Whatever stands there, no
-// more of it than a few lines is held in memory.
-func (r *Reader) behindRepair() (found Line, ok, whole bool, err error) {
-	ahead := &dayReader{file: r.file, name: r.name, offset: r.at.Offset}
-	for {
-		p, err := ahead.peek()
-		if err != nil || !p.whole {
-			return found, ok, whole, err
-		}
-		whole = true
-		if p.size <= MaxLine+1 && bytes.Contains(p.raw, []byte(`"event":"audit_repaired"`)) {
-			if line, why := r.accept(p.raw, ahead.offset); why == "" && r.names(line) {
-				line.Raw = bytes.Clone(p.raw)
-				found, ok = line, true
-			}
-		}
-		ahead.step(p)
-	}
-}
-
-// names tells whether the repair line covers exactly the bytes from r.at to itself.
-func (r *Reader) names(line Line) bool {
-	e, err := line.Decode()
-	if err != nil {
-		return false
-	}
-	var d Repair
-	if json.Unmarshal(e.Details, &d) != nil {
-		return false
-	}
-	if strings.TrimPrefix(d.File, "audit/shared/") != r.name || d.Offset != r.at.Offset || d.Offset+d.Length != line.At.Offset {
-		return false
-	}
-	sum := sha256.New()
-	n, err := io.Copy(sum, io.NewSectionReader(r.file, d.Offset, d.Length))
-	return err == nil && n == d.Length && "sha256:"+hex.EncodeToString(sum.Sum(nil)) == d.SHA256
+	return &Broken{File: r.day.path(), Line: r.day.line, Offset: r.at.Offset, Seq: r.at.Seq, Why: why}
 }

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -132,8 +133,6 @@ type verification struct {
 	entry         Entry
 	session, task string
 	texts         texts
-	unquoted      []byte
-	second        [len("0000-00-00T00:00:00.")]byte // of the last ts that was valid
 }
 
 func (v *verification) close() {
@@ -283,9 +282,6 @@ func (v *verification) reject(l *parsed, bad *Fault, p piece) {
 func (v *verification) accept(p piece) (l *parsed, bad *Fault) {
 	l = &v.line
 	err := l.parse(p.raw)
-	if err != nil {
-		*l = parsed{members: l.members}
-	}
 	switch {
 	case p.size > MaxLine+1:
 		return l, v.broken(9, v.at.Seq+1, fmt.Sprintf("%d bytes without a newline are no ledger line, and no audit_repaired line names them", p.size))
@@ -294,10 +290,10 @@ func (v *verification) accept(p piece) (l *parsed, bad *Fault) {
 	case err != nil:
 		return l, v.broken(10, v.at.Seq+1, err.Error())
 	case v.lost && l.seq > v.at.Seq:
-	case string(l.prev) != v.at.Checksum:
-		return l, v.broken(10, l.seq, fmt.Sprintf("prev is not the checksum of the line before, seq %d", v.at.Seq))
-	case l.seq != v.at.Seq+1:
-		return l, v.broken(10, l.seq, fmt.Sprintf("seq %d after %d", l.seq, v.at.Seq))
+	default:
+		if what := l.continues(v.at); what != "" {
+			return l, v.broken(10, l.seq, what)
+		}
 	}
 	return l, nil
 }
@@ -310,9 +306,8 @@ func (v *verification) broken(invariant int, seq int64, what string) *Fault {
 func (v *verification) count(l *parsed, p piece) error {
 	sum := v.texts.add(l.sum)
 	line, e := &v.shown, &v.entry
-	*line = Line{Raw: p.raw, Seq: l.seq, Checksum: sum, At: v.at, Members: l.members}
-	line.At.File, line.At.Offset = v.day.name, v.day.offset
-	line.End = Position{File: v.day.name, Offset: v.day.offset + int64(len(p.raw)) + 1, Seq: l.seq, Checksum: sum}
+	*line = v.day.lineAt(p, v.at, l, sum)
+	line.End.Offset = v.day.offset + int64(len(p.raw)) + 1 // its newline may be missing yet
 	if err := v.read(l, line, e); err != nil {
 		v.faultHere(10, l.seq, err.Error())
 	} else if err := v.look(line, e); err != nil {
@@ -323,7 +318,7 @@ func (v *verification) count(l *parsed, p piece) error {
 	}
 	agent := e.Agent
 	if agent == "" {
-		agent = agentOf(line.Raw)
+		agent = line.Agent()
 	}
 	if err := v.copies.add(line, agent); err != nil {
 		return err
@@ -333,6 +328,62 @@ func (v *verification) count(l *parsed, p piece) error {
 	v.report.Bytes += p.size
 	v.day.step(p)
 	return nil
+}
+
+// read makes the entry of a line of the chain, or says why it is none.
+func (v *verification) read(l *parsed, line *Line, e *Entry) (err error) {
+	if !l.proven {
+		if *e, err = line.checkStrictly(); err == nil && !agentForm().MatchString(e.Agent) {
+			err = fmt.Errorf("agent %q is no proper name", e.Agent)
+		}
+		return err
+	}
+	agent, ok := v.agents[string(l.agent)]
+	if !ok {
+		if agent = string(inner(l.agent)); !agentForm().MatchString(agent) {
+			return fmt.Errorf("agent %s is no proper name", l.agent)
+		}
+		v.agents[string(l.agent)] = agent
+	}
+	*e = Entry{
+		Action: v.texts.string(l.action), Agent: agent, Details: l.details, Event: l.known, Prev: v.at.Checksum, Seq: l.seq,
+		TS: v.texts.string(l.ts), V: Format, Checksum: line.Checksum,
+	}
+	if v.lost {
+		e.Prev = string(l.prev)
+	}
+	if l.session[0] == '"' {
+		v.session = v.texts.string(l.session)
+		e.Session = &v.session
+	}
+	if l.task[0] == '"' {
+		v.task = v.texts.string(l.task)
+		e.TaskID = &v.task
+	}
+	return nil
+}
+
+// texts makes strings, many in one piece of memory: one that is kept keeps its
+// neighbours too.
+type texts struct{ piece strings.Builder }
+
+// string decodes a JSON string.
+func (t *texts) string(value []byte) string {
+	if bytes.IndexByte(value, '\\') >= 0 {
+		return unquoted(value)
+	}
+	return t.add(inner(value))
+}
+
+func (t *texts) add(text []byte) string {
+	begin := t.piece.Len()
+	if t.piece.Cap()-begin < len(text) {
+		t.piece.Reset()
+		t.piece.Grow(max(16<<10, len(text)))
+		begin = 0
+	}
+	t.piece.Write(text)
+	return t.piece.String()[begin:]
 }
 
 // look checks what the place of a line demands of it, and shows it to the visitor.

@@ -2,15 +2,11 @@ package audit
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"mbox/mailbox/durable"
@@ -70,7 +66,7 @@ func (v *verification) lookAgain(p piece) (sight, error) {
 	if s, err := v.peekAgain(p); err != nil || s == changed {
 		return s, err
 	}
-	if found, err := v.findRepair(); err != nil || found != nil {
+	if found, err := v.day.findRepair(v.at); err != nil || found != nil {
 		return changed, err
 	}
 	here := v.at
@@ -152,7 +148,7 @@ func (v *verification) checkHeadFile(head Head) error {
 
 // jump goes on behind the bytes at hand if an audit_repaired line names them.
 func (v *verification) jump() (bool, error) {
-	r, err := v.findRepair()
+	r, err := v.day.findRepair(v.at)
 	if r == nil || err != nil {
 		return false, err
 	}
@@ -160,27 +156,4 @@ func (v *verification) jump() (bool, error) {
 	v.day.seek(r.at, r.line)
 	v.repaired, v.lost = true, false
 	return true, nil
-}
-
-// findRepair finds the line that names the bytes from here to itself and
-// continues the chain. If there are several, the last counts: it was written by
-// somebody who had seen the others and found them inside the damage.
-func (v *verification) findRepair() (*repairLine, error) {
-	d := v.day
-	if err := d.scanRepairs(); err != nil {
-		return nil, err
-	}
-	for _, r := range slices.Backward(d.repairs) {
-		if r.File != d.path() || r.Offset != d.offset || r.Offset+r.Length != r.at || r.seq != v.at.Seq+1 || r.prev != v.at.Checksum {
-			continue
-		}
-		sum := sha256.New()
-		if _, err := io.Copy(sum, io.NewSectionReader(d.file, r.Offset, r.Length)); err != nil {
-			return nil, err
-		}
-		if r.SHA256 == "sha256:"+hex.EncodeToString(sum.Sum(nil)) {
-			return &r, nil
-		}
-	}
-	return nil, nil
 }

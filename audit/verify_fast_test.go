@@ -4,41 +4,80 @@ import (
 	"bytes"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// checkFast holds what the fast way makes of a proven line to what strict
-// decoding makes of it: the same verdict, the same entry, the same members.
-func checkFast(t testing.TB, raw []byte, l *parsed) {
+// checkSkim holds what a skim takes out of a line, proven or not, to what the JSON
+// decoder makes of it: the same verdict, the same entry, the same members.
+func checkSkim(t testing.TB, raw []byte, l *parsed) {
 	t.Helper()
-	line := Line{Raw: raw, Seq: l.seq, Checksum: string(l.sum), Members: l.members}
+	line := Line{Raw: raw, Seq: l.seq, Checksum: string(l.sum), parts: l}
+	want, bad := decode(raw)
+	if (line.Sound() == nil) != (bad == nil) || l.proven && bad != nil {
+		t.Fatalf("%q: skimmed %v, decoded %v, proven %v", raw, line.Sound(), bad, l.proven)
+	}
+	if bad != nil {
+		return
+	}
+	if l.seq != want.Seq || string(l.prev) != want.Prev || string(l.sum) != want.Checksum {
+		t.Fatalf("%q: %d %s %s, want %+v", raw, l.seq, l.prev, l.sum, want)
+	}
+	want.Details = slices.Clip(want.Details)
+	e, err := line.Decode()
+	if e.Details = slices.Clip(e.Details); err != nil || !reflect.DeepEqual(e, want) {
+		t.Fatalf("%q: %v\nskimmed %+v\ndecoded %+v", raw, err, e, want)
+	}
+	if line.Agent() != want.Agent || line.Event() != want.Event || line.Task() != want.Task() || !line.Time().Equal(want.Time()) {
+		t.Fatalf("%q: %s %s %q %s, want %+v", raw, line.Agent(), line.Event(), line.Task(), line.Time(), want)
+	}
+	if line.Of(want.Task()) != (want.Task() != "") || line.Of(want.Task()+"x") || line.Of("") {
+		t.Fatalf("%q: of its task %v, of another %v", raw, line.Of(want.Task()), line.Of(want.Task()+"x"))
+	}
+	var members map[string]jsontext.Value
+	if err := json.Unmarshal(want.Details, &members); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for key, value := range line.Members() {
+		if n++; !bytes.Equal(value, members[string(key)]) {
+			t.Fatalf("%q: %s is %s, want %s", raw, key, value, members[string(key)])
+		}
+	}
+	if n != len(members) {
+		t.Fatalf("%q: %d members, want %d", raw, n, len(members))
+	}
+	for key, value := range members {
+		if text := ""; json.Unmarshal(value, &text) == nil && line.Text(key) != text {
+			t.Fatalf("%q: %s is %q, want %q", raw, key, line.Text(key), text)
+		}
+	}
+}
+
+// checkRead holds the entry that verify makes to the strict one.
+func checkRead(t testing.TB, raw []byte, l *parsed) {
+	t.Helper()
+	line := Line{Raw: raw, Seq: l.seq, Checksum: string(l.sum), parts: l}
 	v := &verification{agents: map[string]string{}}
 	v.at.Checksum = string(l.prev)
-	copy(v.second[:], "2026-02-16T10:30:00.") // that a ts in it takes the shorter way
 	var fast Entry
 	quick := v.read(l, &line, &fast)
-	strict, slow := strictly(&line)
+	strict, slow := line.checkStrictly()
+	if !agentForm().MatchString(strict.Agent) {
+		slow = errMember
+	}
 	if (quick == nil) != (slow == nil) {
 		t.Fatalf("%q: fast %v, strict %v", raw, quick, slow)
 	}
 	if quick != nil {
 		return
 	}
-	strict.Details = slices.Clip(strict.Details)
+	strict.Details, fast.Details = slices.Clip(strict.Details), slices.Clip(fast.Details)
 	if !reflect.DeepEqual(fast, strict) {
 		t.Fatalf("%q:\nfast   %+v\nstrict %+v", raw, fast, strict)
-	}
-	var members map[string]jsontext.Value
-	if err := json.Unmarshal(strict.Details, &members); err != nil || len(members) != len(l.members) {
-		t.Fatalf("%q: %v: %d members, want %d", raw, err, len(l.members), len(members))
-	}
-	for _, m := range line.Members {
-		if !bytes.Equal(m.Value(raw), members[string(m.Key(raw))]) {
-			t.Fatalf("%q: %s is %s, want %s", raw, m.Key(raw), m.Value(raw), members[string(m.Key(raw))])
-		}
 	}
 }
 
@@ -107,6 +146,34 @@ func TestParseFlips(t *testing.T) {
 			if err := l.parse(raw); err == nil || err != want {
 				t.Errorf("%q: %v, want %v", raw, err, want)
 			}
+		}
+	}
+}
+
+// TestRule32_ByPosition has lines whose text and details hold what looks like other
+// members, in canonical form and not: what a skim says of them is what decoding says.
+func TestRule32_ByPosition(t *testing.T) {
+	const fake = `,"agent":"other","event":"audit_repaired","prev":"sha256:0","seq":9,"task_id":"other","to":"pending","tx":"0"`
+	action, _ := jsontext.AppendQuote(nil, "x"+fake)
+	head, tail := `{"action":`+string(action)+`,"agent":"coder","details":`, `,"event":"error","prev":"`+Genesis("id")+`","seq":7,"session":null,"task_id":"mine","ts":"2026-02-16T10:30:00.123Z","v":1}`
+	for _, row := range []struct {
+		name, body string
+		proven     bool
+	}{
+		{"text", head + `{"a":` + string(action) + `}` + tail, true},
+		{"details", head + `{"agent":"other","event":"audit_repaired","tx":"t","z":{"seq":1,"to":"pending","tx":"u"}}` + tail, true},
+		{"a list", head + `{"a":[{"task_id":"other","to":"pending"}]}` + tail, true},
+		{"a space", head + `{"a": {"to":"pending"}}` + tail, false},
+		{"order", head + `{"tx":"t","event":"audit_repaired","a":"b"}` + tail, false},
+		{"an escape", head + `{"\u0061":{"to":"pending"}}` + tail, false},
+		{"a key", head + `{"é":{"to":"pending"},"tx":"t"}` + tail, false},
+		{"a key twice", head + `{"tx":"t","tx":"u"}` + tail, false},
+		{"a task in escapes", strings.Replace(head+`{}`+tail, `"mine"`, `"mi\u006ee"`, 1), false},
+		{"the end first", `{"v":1,"ts":"2026-02-16T10:30:00.123Z",` + strings.TrimPrefix(strings.Replace(head+`{"tx":"t"}`+tail, `,"ts":"2026-02-16T10:30:00.123Z","v":1`, ``, 1), `{`), false},
+		{"another event", strings.Replace(head+`{}`+tail, `"event":"error"`, `"event":"errors"`, 1), false},
+	} {
+		if proven := checkProof(t, []byte(row.body)); proven != row.proven {
+			t.Errorf("%s: proven %v, want %v", row.name, proven, row.proven)
 		}
 	}
 }

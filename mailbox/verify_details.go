@@ -1,7 +1,6 @@
 package mailbox
 
 import (
-	"bytes"
 	"strconv"
 
 	"github.com/go-json-experiment/json"
@@ -27,18 +26,11 @@ type details struct {
 	hasID          bool
 }
 
-// read takes the details of a line apart, which is in canonical form. Where the
-// ledger's verification has done so already, its result is taken.
-func (d *details) read(line *audit.Line, e *audit.Entry) {
+// read takes the details of a line apart.
+func (d *details) read(line *audit.Line) {
 	*d = details{}
-	if len(line.Members) > 0 {
-		for _, m := range line.Members {
-			d.set(m.Key(line.Raw), m.Value(line.Raw))
-		}
-		return
-	}
-	for m := (members{b: e.Details, at: 1}); m.next(); {
-		d.set(m.key, m.value)
+	for key, value := range line.Members() {
+		d.set(key, value)
 	}
 }
 
@@ -170,68 +162,4 @@ func txIn(value []byte) (tx [16]byte, ok bool) {
 		return tx, false
 	}
 	return tx, audit.Unhex(tx[:], value[1:])
-}
-
-// members walks over the members of a JSON object in canonical form.
-type members struct {
-	b          []byte
-	at         int // behind the brace or comma
-	key, value []byte
-}
-
-func (m *members) next() bool {
-	if m.at >= len(m.b) || m.b[m.at] != '"' {
-		return false
-	}
-	key := endOf(m.b, m.at)
-	end := endOf(m.b, key+1)
-	m.key, m.value = m.b[m.at+1:key-1], m.b[key+1:end]
-	m.at = end + 1
-	return true
-}
-
-// endOf returns where the value that begins at i ends.
-func endOf(b []byte, i int) int {
-	for depth := 0; i < len(b); {
-		switch b[i] {
-		case '"':
-			i = endOfText(b, i)
-		case '{', '[':
-			depth++
-			i++
-			continue
-		case '}', ']':
-			depth--
-			i++
-		case ',', ':':
-			i++
-			continue
-		default:
-			for i < len(b) && b[i] != ',' && b[i] != '}' && b[i] != ']' {
-				i++
-			}
-		}
-		if depth == 0 {
-			return i
-		}
-	}
-	return i
-}
-
-func endOfText(b []byte, i int) int {
-	for i++; i < len(b); i++ {
-		n := bytes.IndexByte(b[i:], '"')
-		if n < 0 {
-			return len(b)
-		}
-		i += n
-		slashes := 0
-		for b[i-1-slashes] == '\\' {
-			slashes++
-		}
-		if slashes%2 == 0 {
-			return i + 1
-		}
-	}
-	return len(b)
 }

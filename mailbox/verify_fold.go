@@ -42,7 +42,7 @@ type entry struct {
 // line counts all the same, so that one fault is not followed by more.
 func (f *folding) line(line *audit.Line, e *audit.Entry) (broken int, what string) {
 	d := &f.now
-	d.read(line, e)
+	d.read(line)
 	if d.to != nil {
 		what = f.move(e, d)
 		if what == "" {
@@ -185,16 +185,16 @@ func (f *folding) keep(e *audit.Entry, kept []byte) string {
 		return ""
 	}
 	var name, sha, why, shared []byte
-	for m := (members{b: kept, at: 1}); m.next(); {
-		switch string(m.key) {
+	for key, value := range audit.Members(kept) {
+		switch string(key) {
 		case "entry":
-			name = m.value
+			name = value
 		case "sha256":
-			sha = m.value
+			sha = value
 		case "reason_sha256":
-			why = m.value
+			why = value
 		case "shared":
-			shared = m.value
+			shared = value
 		}
 	}
 	return f.enter(e, textOf(name), sha, why, shared)

@@ -10,6 +10,8 @@ const (
 	mendGo    = "audit/mend.go"
 	copyGo    = "audit/copy.go"
 	readerGo  = "audit/reader.go"
+	lineGo    = "audit/line.go"
+	dayGo     = "audit/day.go"
 )
 
 func auditTest(run string) command { return command{"audit", run} }
@@ -72,29 +74,34 @@ var auditMutants = []mutant{
 		auditTest("TestFailedFlush"),
 	},
 	{
-		"prev-unchecked", "16", readerGo,
-		"case prev != r.at.Checksum:", "case prev == \"\":",
+		"prev-unchecked", "16", lineGo,
+		"case string(l.prev) != p.Checksum:", "case len(l.prev) == 0:",
 		auditTest("TestForgedTail"),
 	},
 	{
-		"seq-unchecked", "16", readerGo,
-		"case seq != r.at.Seq+1:", "case seq < 1:",
+		"seq-unchecked", "16", lineGo,
+		"case l.seq != p.Seq+1:", "case l.seq < 1:",
 		auditTest("TestForgedTail"),
 	},
 	{
-		"checksum-unchecked", "16", "audit/entry.go",
-		"if !bytes.Equal(text[:], raw[cut+len(suffixKey):len(raw)-2]) {", "if copy(text[:], raw[cut+len(suffixKey):len(raw)-2]) == 0 {",
+		"checksum-unchecked", "16", lineGo,
+		"|| said != digest {", "|| len(said) != len(digest) {",
 		auditTest("TestRestart"),
 	},
 	{
-		"first-repair-counts", "16", readerGo,
-		"\t\t\t\tfound, ok = line, true\n", "\t\t\t\treturn line, true, true, nil\n",
+		"first-repair-counts", "16", dayGo,
+		"range slices.Backward(d.repairs) {", "range slices.All(d.repairs) {",
 		auditTest("TestLastRepairCounts"),
 	},
 	{
-		"repair-of-any-bytes", "16", readerGo,
-		"return err == nil && n == d.Length && \"sha256:\"+hex.EncodeToString(sum.Sum(nil)) == d.SHA256", "return err == nil && n == d.Length && hex.EncodeToString(sum.Sum(nil)) != \"\"",
+		"repair-of-any-bytes", "16", dayGo,
+		"if n == r.Length && r.SHA256 == \"sha256:\"+hex.EncodeToString(sum.Sum(nil)) {", "if n == r.Length && hex.EncodeToString(sum.Sum(nil)) != \"\" {",
 		auditTest("TestRepairOfOtherBytes"),
+	},
+	{
+		"skim-by-substring", "32", lineGo,
+		"l.known = eventOf(inner(l.event))", "_, after, _ := bytes.Cut(body, []byte(`\"event\":\"`))\n\tname, _, _ := bytes.Cut(after, []byte{'\"'})\n\tl.known = eventOf(name)",
+		auditTest("TestRule32_ByPosition"),
 	},
 	{
 		"head-of-any-boot", "14,16", ledgerGo,

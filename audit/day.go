@@ -2,11 +2,12 @@ package audit
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io"
 	"os"
-
-	"github.com/go-json-experiment/json"
+	"slices"
 )
 
 // dayReader reads one file piece by piece, in bounded memory whatever stands in
@@ -18,6 +19,7 @@ type dayReader struct {
 	line   int   // its number, from 1
 	buf    []byte
 	from   int // where the piece at hand begins in buf
+	ask    int // how much the last fill asked for
 
 	damaged   bool         // a piece was found to be no line with nobody at it
 	repairs   []repairLine // the audit_repaired lines behind the first such piece
@@ -79,18 +81,23 @@ func (d *dayReader) skipHole() error {
 	}
 }
 
-// fill reads more of the file behind the buffer.
+// fill reads more of the file behind the buffer. Who reads a few lines stays
+// small, who reads many does it in large steps, and a follower at the end in small
+// ones again; the memory is used again.
 func (d *dayReader) fill() (bool, error) {
-	const chunk = 512 << 10
+	d.ask = min(max(4<<10, 2*d.ask), 512<<10)
 	kept := copy(d.buf[:cap(d.buf)], d.buf[d.from:])
-	if cap(d.buf) < kept+chunk {
-		grown := make([]byte, kept+chunk)
+	if cap(d.buf) < kept+d.ask {
+		grown := make([]byte, kept+d.ask)
 		copy(grown, d.buf[:kept])
 		d.buf = grown
 	}
 	d.from = 0
-	n, err := d.file.ReadAt(d.buf[kept:kept+chunk], d.offset+int64(kept))
+	n, err := d.file.ReadAt(d.buf[kept:kept+d.ask], d.offset+int64(kept))
 	d.buf = d.buf[:kept+n]
+	if n < d.ask/4 {
+		d.ask /= 4
+	}
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
@@ -128,6 +135,13 @@ func (d *dayReader) step(p piece) {
 	d.from += int(p.size)
 }
 
+// lineAt is the line that the piece at hand is, behind p in the chain.
+func (d *dayReader) lineAt(at piece, p Position, parts *parsed, sum string) Line {
+	p.File, p.Offset = d.name, d.offset
+	end := Position{File: d.name, Offset: d.offset + at.size, Seq: parts.seq, Checksum: sum}
+	return Line{Raw: at.raw, At: p, End: end, Seq: parts.seq, Checksum: sum, parts: parts}
+}
+
 func (d *dayReader) seek(offset int64, line int) {
 	d.offset, d.line = offset, line
 	d.forget()
@@ -135,6 +149,14 @@ func (d *dayReader) seek(offset int64, line int) {
 
 // forget drops the buffer: the next peek reads the file.
 func (d *dayReader) forget() { d.buf, d.from = d.buf[:0], 0 }
+
+// Repair is what an audit_repaired line says: these bytes count for nothing.
+type Repair struct {
+	File   string `json:"file"`   // path from the home
+	Offset int64  `json:"offset"` // of the first byte
+	Length int64  `json:"length"`
+	SHA256 string `json:"sha256"` // of the bytes
+}
 
 // repairLine is an audit_repaired line ahead.
 type repairLine struct {
@@ -156,6 +178,7 @@ func (d *dayReader) scanRepairs() error {
 		d.scanned, d.scannedAt = d.offset, d.line
 	}
 	ahead := &dayReader{file: d.file, name: d.name, offset: d.scanned, line: d.scannedAt}
+	var l parsed
 	for {
 		p, err := ahead.peek()
 		if err != nil {
@@ -165,25 +188,47 @@ func (d *dayReader) scanRepairs() error {
 			d.scanned, d.scannedAt = ahead.offset, ahead.line
 			return nil
 		}
-		if p.size <= MaxLine+1 && bytes.Contains(p.raw, []byte(`"event":"audit_repaired"`)) {
-			if r, ok := repairOf(p.raw); ok {
-				r.at, r.line = ahead.offset, ahead.line
-				d.repairs = append(d.repairs, r)
-			}
+		if r, ok := repairOf(&l, p.raw); ok && p.size <= MaxLine+1 {
+			r.at, r.line = ahead.offset, ahead.line
+			d.repairs = append(d.repairs, r)
 		}
 		ahead.step(p)
 	}
 }
 
-func repairOf(raw []byte) (r repairLine, ok bool) {
-	seq, prev, _, err := skim(raw)
-	if err != nil {
+// repairOf reads the line as an audit_repaired line, if it is one.
+func repairOf(l *parsed, raw []byte) (r repairLine, ok bool) {
+	if l.parse(raw) != nil {
 		return r, false
 	}
-	e, err := Line{Raw: raw}.Decode()
-	if err != nil || json.Unmarshal(e.Details, &r.Repair) != nil {
+	line := Line{Raw: raw, parts: l}
+	if line.Event() != AuditRepaired || line.Sound() != nil {
 		return r, false
 	}
-	r.seq, r.prev = seq, prev
-	return r, true
+	e, _ := line.Decode()
+	r.seq, r.prev = l.seq, string(l.prev)
+	return r, e.Detail(&r.Repair) == nil
+}
+
+// findRepair finds the line that names the bytes from the piece at hand to itself
+// and continues the chain at p. If there are several, the last counts: it was
+// written by somebody who had seen the others and found them inside the damage.
+func (d *dayReader) findRepair(p Position) (*repairLine, error) {
+	if err := d.scanRepairs(); err != nil {
+		return nil, err
+	}
+	for _, r := range slices.Backward(d.repairs) {
+		if r.File != d.path() || r.Offset != d.offset || r.Offset+r.Length != r.at || r.seq != p.Seq+1 || r.prev != p.Checksum {
+			continue
+		}
+		sum := sha256.New()
+		n, err := io.Copy(sum, io.NewSectionReader(d.file, r.Offset, r.Length))
+		if err != nil {
+			return nil, err
+		}
+		if n == r.Length && r.SHA256 == "sha256:"+hex.EncodeToString(sum.Sum(nil)) {
+			return &r, nil
+		}
+	}
+	return nil, nil
 }

@@ -1,0 +1,367 @@
+package audit
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"mbox/schemas"
+)
+
+// Line is one line of the ledger as it stands on disk. What is asked of it is
+// taken out of its bytes by position where they are proven to be an entry in
+// canonical form, and by the JSON decoder where not; both give the same.
+type Line struct {
+	Raw      []byte   // without the newline; valid until the reader's next step
+	At       Position // where the line begins, and the chain before it
+	End      Position // behind its newline, and the chain after it
+	Seq      int64
+	Checksum string
+	parts    *parsed // of Raw, valid as long; nil if nobody has looked yet
+}
+
+// parsed is a line taken apart. If it is proven, the parts are the JSON values as
+// they stand in an entry that Decode takes; else only what the chain needs is known.
+type parsed struct {
+	proven                        bool
+	action, agent, details, event []byte
+	session, task, ts             []byte
+	seq                           int64
+	prev                          []byte
+	sum                           []byte // nil if it does not match
+	members                       []Member
+	known                         Event
+
+	decoded bool // what is not proven was given to the decoder
+	entry   Entry
+	bad     error
+}
+
+var (
+	errNoSuffix = errors.New("no checksum suffix")
+	errChecksum = errors.New("checksum does not match")
+	errLink     = errors.New("prev or seq missing")
+	errMember   = errors.New("a field is missing, unknown or malformed")
+)
+
+// parse checks a line's checksum and takes it apart, in one pass without a copy.
+// raw is changed and restored meanwhile; what l holds afterwards lies in raw.
+func (l *parsed) parse(raw []byte) (err error) {
+	*l = parsed{members: l.members[:0]}
+	cut := len(raw) - suffixSize
+	if cut < 1 || len(raw) > MaxLine {
+		return errNoSuffix
+	}
+	sum, err := checksum(raw, cut)
+	if err != nil {
+		return err
+	}
+	if !l.prove(raw[:cut]) {
+		*l = parsed{members: l.members[:0]}
+		var link struct {
+			Prev string `json:"prev"`
+			Seq  int64  `json:"seq"`
+		}
+		if json.Unmarshal(raw, &link, jsontext.AllowDuplicateNames(true)) != nil || link.Prev == "" {
+			return errLink
+		}
+		l.prev, l.seq = []byte(link.Prev), link.Seq
+	}
+	l.sum = sum
+	return nil
+}
+
+// prove takes apart a line without its suffix, if it can prove that the line has
+// exactly the fields of an entry, in canonical form and with values that Decode
+// takes.
+func (l *parsed) prove(body []byte) bool {
+	c := cursor{b: body}
+	l.action = c.text(`{"action":`)
+	l.agent = c.text(`,"agent":`)
+	l.details = c.object(`,"details":`, &l.members)
+	l.event = c.text(`,"event":`)
+	prev := c.text(`,"prev":`)
+	seq := c.positive(`,"seq":`)
+	l.session = c.optional(`,"session":`)
+	l.task = c.optional(`,"task_id":`)
+	l.ts = c.text(`,"ts":`)
+	if c.failed || string(c.b[c.at:]) != `,"v":1` || len(prev) != 73 || bytes.IndexByte(prev, '\\') >= 0 || len(seq) > 16 {
+		return false
+	}
+	l.prev = inner(prev)
+	for _, digit := range seq {
+		l.seq = 10*l.seq + int64(digit-'0')
+	}
+	l.known = eventOf(inner(l.event))
+	l.proven = l.known != "" && properName(l.agent) && validTS(inner(l.ts))
+	return l.proven
+}
+
+// properName tells whether a JSON string can be who wrote a line.
+func properName(value []byte) bool {
+	return len(value) > 2 && bytes.IndexByte(value, '\\') < 0 && string(value) != `"shared"`
+}
+
+// checksum returns the line's checksum if it is the right one. What is hashed
+// is the line without its suffix, closed by a brace.
+func checksum(raw []byte, cut int) ([]byte, error) {
+	suffix, ok := bytes.CutPrefix(raw[cut:], []byte(suffixKey))
+	if !ok || string(suffix[len(suffix)-2:]) != `"}` {
+		return nil, errNoSuffix
+	}
+	was := raw[cut]
+	raw[cut] = '}'
+	digest := sha256.Sum256(raw[:cut+1])
+	raw[cut] = was
+	sum := suffix[:len(suffix)-2]
+	var said [sha256.Size]byte
+	if string(sum[:7]) != "sha256:" || !Unhex(said[:], sum[7:]) || said != digest {
+		return nil, errChecksum
+	}
+	return sum, nil
+}
+
+// continues says why the line does not continue the chain at p; "" if it does.
+func (l *parsed) continues(p Position) string {
+	switch {
+	case string(l.prev) != p.Checksum:
+		return fmt.Sprintf("prev is not the checksum of the line before, seq %d", p.Seq)
+	case l.seq != p.Seq+1:
+		return fmt.Sprintf("seq %d after %d", l.seq, p.Seq)
+	}
+	return ""
+}
+
+// skim checks a line's checksum and returns what chains it.
+func skim(raw []byte) (seq int64, prev, checksum string, err error) {
+	var l parsed
+	if err := l.parse(raw); err != nil {
+		return 0, "", "", err
+	}
+	return l.seq, string(l.prev), string(l.sum), nil
+}
+
+// taken is the line taken apart. One that is not proven has been decoded.
+func (l Line) taken() *parsed {
+	p := l.parts
+	if p == nil {
+		p = new(parsed)
+		p.prove(l.Raw[:max(len(l.Raw)-suffixSize, 0)])
+	}
+	if !p.proven && !p.decoded {
+		p.decoded = true
+		p.entry, p.bad = decode(l.Raw)
+	}
+	return p
+}
+
+// Sound tells whether Decode takes the line. Of one that it does not take, what
+// follows may be missing.
+func (l Line) Sound() error { return l.taken().bad }
+
+// Agent is the line's agent.
+func (l Line) Agent() string {
+	p := l.taken()
+	if !p.proven {
+		return p.entry.Agent
+	}
+	return string(inner(p.agent))
+}
+
+// Event is the line's event.
+func (l Line) Event() Event {
+	p := l.taken()
+	if !p.proven {
+		return p.entry.Event
+	}
+	return p.known
+}
+
+// Task is the line's task id, "" where there is none.
+func (l Line) Task() string {
+	p := l.taken()
+	if !p.proven {
+		return p.entry.Task()
+	}
+	return unquoted(p.task)
+}
+
+// Of tells whether the line is about the task.
+func (l Line) Of(id string) bool {
+	p := l.taken()
+	if !p.proven || bytes.IndexByte(p.task, '\\') >= 0 {
+		return id != "" && l.Task() == id
+	}
+	return id != "" && p.task[0] == '"' && string(inner(p.task)) == id
+}
+
+// Time is the line's ts as a time.
+func (l Line) Time() time.Time {
+	p := l.taken()
+	if !p.proven {
+		return p.entry.Time()
+	}
+	return timeOf(inner(p.ts))
+}
+
+// Members yields name and JSON value of the members of the line's details. Both
+// are valid as long as Raw.
+func (l Line) Members() iter.Seq2[[]byte, []byte] {
+	p := l.taken()
+	if !p.proven {
+		return Members(p.entry.Details)
+	}
+	return func(yield func(key, value []byte) bool) {
+		for _, m := range p.members {
+			if !yield(m.Key(l.Raw), m.Value(l.Raw)) {
+				return
+			}
+		}
+	}
+}
+
+// Members yields name and value of the members of a JSON object; nothing of what
+// is none.
+func Members(object []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, value []byte) bool) {
+		var room [24]Member
+		if found := room[:0]; objectAt(object, &found) {
+			for _, m := range found {
+				if !yield(m.Key(object), m.Value(object)) {
+					return
+				}
+			}
+			return
+		}
+		var members map[string]jsontext.Value
+		_ = json.Unmarshal(object, &members) // see above
+		for key, value := range members {
+			if !yield([]byte(key), value) {
+				return
+			}
+		}
+	}
+}
+
+// Detail is the JSON value of a member of the line's details, nil if there is none.
+func (l Line) Detail(name string) []byte {
+	for key, value := range l.Members() {
+		if string(key) == name {
+			return value
+		}
+	}
+	return nil
+}
+
+// Text is a member of the line's details that is a string, "" if there is none.
+func (l Line) Text(name string) string { return unquoted(l.Detail(name)) }
+
+// Decode makes the line's entry. The line has passed its checksum; Decode also
+// refuses unknown events, missing fields and a ts in another form.
+func (l Line) Decode() (Entry, error) {
+	p := l.taken()
+	if !p.proven {
+		return p.entry, p.bad
+	}
+	e := Entry{
+		Action: unquoted(p.action), Agent: l.Agent(), Details: bytes.Clone(p.details), Event: p.known, Prev: string(p.prev), Seq: p.seq,
+		TS: string(inner(p.ts)), V: Format, Checksum: string(l.Raw[len(l.Raw)-73 : len(l.Raw)-2]),
+	}
+	if p.session[0] == '"' {
+		session := unquoted(p.session)
+		e.Session = &session
+	}
+	if p.task[0] == '"' {
+		task := unquoted(p.task)
+		e.TaskID = &task
+	}
+	return e, nil
+}
+
+// decode is Decode by the JSON decoder.
+func decode(raw []byte) (Entry, error) {
+	var e Entry
+	if err := json.Unmarshal(raw, &e, json.RejectUnknownMembers(true)); err != nil {
+		return e, err
+	}
+	switch {
+	case eventOf([]byte(e.Event)) == "":
+		return e, fmt.Errorf("event %q is unknown", e.Event)
+	case e.V != Format:
+		return e, fmt.Errorf("line format %d is unknown, this mbox knows %d", e.V, Format)
+	case e.Agent == "" || e.Agent == "shared":
+		return e, fmt.Errorf("agent %q is no proper name", e.Agent)
+	case !validTS([]byte(e.TS)):
+		return e, fmt.Errorf("ts %q is not UTC with three decimals", e.TS)
+	case len(e.Details) == 0 || e.Details[0] != '{':
+		return e, errors.New("details are no object")
+	case e.Prev == "", e.Seq < 1, e.Checksum == "":
+		return e, errMember
+	}
+	// JSON makes no difference between a null and a field that is missing, and the
+	// ledger does: only session and task_id may be null, and all are there.
+	var fields map[string]jsontext.Value
+	if err := json.Unmarshal(raw, &fields); err != nil || len(fields) != 11 || fields["action"].Kind() != '"' {
+		return e, errMember
+	}
+	return e, nil
+}
+
+// checkStrictly is what verify asks of a line beyond its checksum, where it is
+// not proven.
+func (l Line) checkStrictly() (Entry, error) {
+	body := append(bytes.Clone(l.Raw[:len(l.Raw)-suffixSize]), '}')
+	if err := schemas.CheckCanonical(body); err != nil {
+		return Entry{}, fmt.Errorf("not in canonical form: %w", err)
+	}
+	return decode(l.Raw)
+}
+
+// inner is what stands between the quotes.
+func inner(value []byte) []byte { return value[1 : len(value)-1] }
+
+// unquoted decodes a JSON string, "" for anything else.
+func unquoted(value []byte) string {
+	if len(value) < 2 || value[0] != '"' {
+		return ""
+	}
+	if bytes.IndexByte(value, '\\') < 0 {
+		return string(inner(value))
+	}
+	text, _ := jsontext.AppendUnquote(nil, value) // it is one, so it can be unquoted
+	return string(text)
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// validTS tells whether a ts is in the one form that it has: the parser of
+// package time also takes hours of one digit and a comma.
+func validTS(ts []byte) bool {
+	const form = "0000-00-00T00:00:00.000Z"
+	if len(ts) != len(form) {
+		return false
+	}
+	for i := range form {
+		if digit := isDigit(ts[i]); digit != (form[i] == '0') || !digit && ts[i] != form[i] {
+			return false
+		}
+	}
+	if m := two(ts[5:]); m < 1 || m > 12 || two(ts[8:]) < 1 || two(ts[11:]) > 23 || two(ts[14:]) > 59 || two(ts[17:]) > 59 {
+		return false
+	}
+	return two(ts[8:]) <= 28 || timeOf(ts).Day() == two(ts[8:])
+}
+
+func two(digits []byte) int { return int(digits[0]-'0')*10 + int(digits[1]-'0') }
+
+// timeOf is the time of a valid ts.
+func timeOf(ts []byte) time.Time {
+	ms := int(ts[20]-'0')*100 + two(ts[21:])
+	return time.Date(100*two(ts)+two(ts[2:]), time.Month(two(ts[5:])), two(ts[8:]), two(ts[11:]), two(ts[14:]), two(ts[17:]), ms*1e6, time.UTC)
+}
