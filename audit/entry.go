@@ -102,6 +102,16 @@ func (e *Entry) Task() string {
 // Detail decodes the details into v, ignoring what v does not name.
 func (e *Entry) Detail(v any) error { return json.Unmarshal(e.Details, v) }
 
+// Has tells whether the details have a member with this name.
+func (e *Entry) Has(name string) bool {
+	for key := range Members(e.Details) {
+		if string(key) == name {
+			return true
+		}
+	}
+	return false
+}
+
 // Details encodes v, a struct or map, for Entry.Details. It panics if v cannot
 // be JSON, which is a broken invariant of the caller.
 func Details(v any) jsontext.Value {

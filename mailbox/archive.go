@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -65,33 +64,28 @@ type endedTask struct {
 // endedTasks folds the ledger to its ended tasks.
 func (b *Box) endedTasks() (map[ID]*endedTask, error) {
 	ended := map[ID]*endedTask{}
-	r := b.ledger.Read(audit.Position{})
-	defer r.Close()
-	for {
-		line, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return ended, nil
+	for line, err := range b.ledger.Read(audit.Position{}).Lines() {
+		if err == nil {
+			err = damagedAt(line)
 		}
 		if err != nil {
 			return nil, err
 		}
-		e, err := line.Decode()
-		if err != nil {
-			return nil, fmt.Errorf("%w: ledger seq %d: %w", audit.ErrDamaged, line.Seq, err)
+		if line.Event() == audit.ResultDelivered {
+			if t := ended[ID(line.Task())]; t != nil {
+				t.delivered = true
+			}
 		}
-		id := ID(e.Task())
-		if t := ended[id]; t != nil && e.Event == audit.ResultDelivered {
-			t.delivered = true
-		}
-		m, ok := moveOf(&e)
+		e, m := moveIn(line)
 		switch {
-		case !ok:
+		case m == nil:
 		case m.to() == Completed || m.to() == Failed:
-			ended[id] = &endedTask{state: m.to(), after: hashOf(m.After), at: e.Time()}
+			ended[ID(e.Task())] = &endedTask{state: m.to(), after: hashOf(m.After), at: e.Time()}
 		default:
-			delete(ended, id)
+			delete(ended, ID(e.Task()))
 		}
 	}
+	return ended, nil
 }
 
 // archive moves one ended task, if it may go and still is what the ledger said.

@@ -344,8 +344,7 @@ var scenes = []scene{
 			return b.Note(ctx, audit.Entry{Agent: "coder", Event: audit.AgentState, Action: "coder is up"})
 		},
 		holds: func(t *testing.T, b *Box, _ any) bool {
-			e, err := b.lineWith(`"event":"agent_state"`)
-			return err == nil && e != nil
+			return lineOf(t, b, audit.AgentState) != nil
 		},
 	},
 }

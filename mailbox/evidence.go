@@ -91,13 +91,8 @@ func (b *Box) snapshotEnd() audit.Position {
 func (b *Box) unheardOf(ctx context.Context, notPending bool) (path string, err error) {
 	said := map[string]bool{}
 	if _, err := b.ledger.Walk(ctx, func(line *audit.Line) {
-		for rest := string(line.Raw); ; {
-			_, after, ok := strings.Cut(rest, `"tx":"`)
-			if !ok || len(after) < 32 {
-				return
-			}
-			said[strings.Clone(after[:32])] = true
-			rest = after
+		if tx := line.Text("tx"); tx != "" {
+			said[tx] = true
 		}
 	}); err != nil {
 		return "", err

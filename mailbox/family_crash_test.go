@@ -158,8 +158,8 @@ var familyScenes = []familyScene{
 				return err
 			},
 			holds: func(t *testing.T, b *Box, _ any) bool {
-				e, err := b.lineWith(`"event":"delegation"`)
-				return err == nil && e != nil && e.Task() == "t1" && stateIs("t1", Pending)(t, b, nil)
+				e := lineOf(t, b, audit.DelegationEvent)
+				return e != nil && e.Task() == "t1" && stateIs("t1", Pending)(t, b, nil)
 			},
 		},
 		options: reviewed, least: stateIs("t1", Pending),

@@ -1,9 +1,7 @@
 package mailbox
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"mbox/audit"
@@ -13,26 +11,28 @@ import (
 // with every alarm that a task is gone, which has no move. It returns where the
 // ledger ends.
 func (b *Box) foldFrom(from audit.Position, visit func(id ID, agent string, m *move, at time.Time)) (end audit.Position, err error) {
-	r, end := b.ledger.Read(from), from
-	defer r.Close()
-	for {
-		line, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			if broken := r.Broken(); broken != nil {
-				return end, fmt.Errorf("%w: %w", audit.ErrDamaged, broken)
-			}
-			return end, nil
+	r := b.ledger.Read(from)
+	for line, err := range r.Lines() {
+		if err == nil {
+			err = damagedAt(line)
 		}
 		if err != nil {
-			return end, err
+			return r.Position(), err
 		}
-		e, err := line.Decode()
-		if err != nil {
-			return end, fmt.Errorf("%w: ledger seq %d: %w", audit.ErrDamaged, line.Seq, err)
+		if _, m := moveIn(line); m != nil || saysGone(line) {
+			visit(ID(line.Task()), line.Agent(), m, line.Time())
 		}
-		if m, ok := moveOf(&e); ok || saysGone(&e) {
-			visit(ID(e.Task()), e.Agent, m, e.Time())
-		}
-		end = line.End
 	}
+	if broken := r.Broken(); broken != nil {
+		return r.Position(), fmt.Errorf("%w: %w", audit.ErrDamaged, broken)
+	}
+	return r.Position(), nil
+}
+
+// damagedAt is ErrDamaged where nobody can decode the line.
+func damagedAt(line audit.Line) error {
+	if bad := line.Sound(); bad != nil {
+		return fmt.Errorf("%w: ledger seq %d: %w", audit.ErrDamaged, line.Seq, bad)
+	}
+	return nil
 }

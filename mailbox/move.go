@@ -174,7 +174,7 @@ func hashOf(h *string) string {
 
 // moveOf decodes the move of a ledger line; false if the line moves nothing.
 func moveOf(e *audit.Entry) (*move, bool) {
-	if !strings.Contains(string(e.Details), `"to":`) {
+	if !e.Has("to") {
 		return nil, false
 	}
 	m := new(move)
@@ -182,6 +182,26 @@ func moveOf(e *audit.Entry) (*move, bool) {
 		return nil, false
 	}
 	return m, true
+}
+
+// moveIn is moveOf for a line, with its entry; nil if the line moves nothing.
+func moveIn(line audit.Line) (*audit.Entry, *move) {
+	if line.Detail("to") == nil {
+		return nil, nil
+	}
+	e, err := line.Decode()
+	if err != nil {
+		return nil, nil // of which whoever looks for lines is told
+	}
+	if m, ok := moveOf(&e); ok {
+		return &e, m
+	}
+	return nil, nil
+}
+
+// creates tells whether the line made its task.
+func creates(line audit.Line) bool {
+	return line.Detail("to") != nil && string(line.Detail("from")) == "null"
 }
 
 // oneLine makes text fit for a reason: one line, no control characters, short.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mbox/audit"
 )
 
 // own is a child that its agent will do itself.
@@ -98,8 +100,8 @@ func TestApprovalTellsItsDoor(t *testing.T) {
 	if err != nil || len(ds) != 1 || !strings.Contains(ds[0].Decision, `Approved by human (terminal /dev/pts/\x1b[2J7) until`) {
 		t.Fatalf("%+v, %v", ds, err)
 	}
-	if e, err := b.lineWith(`"from":"terminal /dev/pts/\\x1b[2J7"`); err != nil || e == nil {
-		t.Fatalf("no line: %v", err)
+	if e := lineOf(t, b, audit.DecisionEvent); e == nil || !strings.Contains(string(e.Details), `"from":"terminal /dev/pts/\\x1b[2J7"`) {
+		t.Fatalf("no line: %v", e)
 	}
 }
 

@@ -254,19 +254,14 @@ func (b *Box) approved(id ID, hash string) (*Approval, error) {
 	if err := b.update(); err != nil || !b.specially(approves+hash) {
 		return nil, err
 	}
-	want := `"task_id":` + quoted(string(id))
-	for line, err := range b.ledger.Backward() {
+	for line, err := range b.ledger.LinesOf(string(id)) {
 		if err != nil {
 			return nil, err
 		}
-		text := string(line.Raw)
-		if !strings.Contains(text, want) {
-			continue
-		}
-		if strings.Contains(text, `"from":null`) {
+		if creates(line) {
 			break
 		}
-		if !strings.Contains(text, `"approves":`) {
+		if line.Event() != audit.DecisionEvent || line.Detail("approves") == nil {
 			continue
 		}
 		e, err := line.Decode()
@@ -274,7 +269,7 @@ func (b *Box) approved(id ID, hash string) (*Approval, error) {
 			return nil, err
 		}
 		var d recordDetails
-		if ID(e.Task()) != id || e.Event != audit.DecisionEvent || e.Detail(&d) != nil || d.Approves == nil {
+		if e.Detail(&d) != nil || d.Approves == nil {
 			continue
 		}
 		if d.Approves.SHA256 == hash && b.now().Before(d.Approves.Until.Time) {

@@ -150,8 +150,8 @@ func TestApproveWhatWasSeen(t *testing.T) {
 	if err != nil || len(ds) != 1 || !strings.Contains(ds[0].Context, `"data": not bound. It uses the folder "site": sha256:`) {
 		t.Errorf("%+v, %v", ds, err)
 	}
-	if e, err := b.lineWith(`"approves":{"folders":["` + folders[1].SHA256 + `"],"from":"a test"`); err != nil || e == nil {
-		t.Errorf("no line: %v", err)
+	if e := lineOf(t, b, audit.DecisionEvent); e == nil || !strings.Contains(string(e.Details), `"approves":{"folders":["`+folders[1].SHA256+`"],"from":"a test"`) {
+		t.Errorf("no line: %v", e)
 	}
 	if a, err := claimAs(t, b, "d").Approved(); err != nil || a == nil || !slices.Equal(a.Folders, []string{folders[1].SHA256}) {
 		t.Errorf("the claim has %+v, %v", a, err)

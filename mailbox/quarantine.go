@@ -230,7 +230,7 @@ type goneDetails struct {
 // sayGone writes, once, that an entry is not there to come. It runs inside the
 // transition that names the entry, and again when that is settled.
 func (b *Box) sayGone(ctx context.Context, s *shard, k *kept) error {
-	if said, err := b.lineWith(`"gone":"` + k.Entry + `"`); err != nil || said != nil {
+	if said, err := b.lineWith("gone", k.Entry); err != nil || said != nil {
 		return err
 	}
 	_, err := b.say(ctx, s.locks, audit.Entry{

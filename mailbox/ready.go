@@ -1,7 +1,6 @@
 package mailbox
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -156,21 +155,14 @@ func (b *Box) dependencyState(id ID) (s State, settled bool, err error) {
 // hand or given up. Where its last line says that it lies in a folder, the
 // question stays open: recovery or an operator has to look at it.
 func (b *Box) endOf(id ID) (s State, settled bool, err error) {
-	want, last := []byte(`"task_id":`+quoted(string(id))), true
-	for line, err := range b.ledger.Backward() {
+	last := true
+	for line, err := range b.ledger.LinesOf(string(id)) {
 		if err != nil {
 			return None, false, err
 		}
-		if !bytes.Contains(line.Raw, want) {
-			continue
-		}
-		e, err := line.Decode()
-		if err != nil {
-			return None, false, fmt.Errorf("%w: ledger seq %d: %w", audit.ErrDamaged, line.Seq, err)
-		}
-		m, moved := moveOf(&e)
+		_, m := moveIn(line)
 		switch {
-		case !moved || ID(e.Task()) != id:
+		case m == nil:
 			continue
 		case last && m.to() != None && m.to() != pruned:
 			return None, false, nil

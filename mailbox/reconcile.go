@@ -1,14 +1,12 @@
 package mailbox
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -269,19 +267,12 @@ func timeOf(ms int64) *Time {
 // history tells a task's way through the states from the ledger.
 func (b *Box) history(id ID) ([]StateChange, error) {
 	trail := []StateChange{}
-	for line, err := range b.ledger.Backward() {
+	for line, err := range b.ledger.LinesOf(string(id)) {
 		if err != nil {
 			return nil, err
 		}
-		if !bytes.Contains(line.Raw, []byte(`"task_id":`+quoted(string(id)))) {
-			continue
-		}
-		e, err := line.Decode()
-		if err != nil {
-			return nil, err
-		}
-		m, ok := moveOf(&e)
-		if !ok {
+		e, m := moveIn(line)
+		if m == nil {
 			continue
 		}
 		if m.from() == None {
@@ -356,27 +347,19 @@ func (b *Box) alarmEntry(id ID, tx, kind, reason, said string) audit.Entry {
 
 // saysGone tells whether the line is an alarm that a task's file, or what it held,
 // is gone.
-func saysGone(e *audit.Entry) bool {
-	d := string(e.Details)
-	return e.Event == audit.ErrorEvent && e.TaskID != nil && (strings.Contains(d, `"alarm":"lost"`) || strings.Contains(d, `"alarm":"missing"`))
+func saysGone(line audit.Line) bool {
+	kind := line.Text("alarm")
+	return line.Event() == audit.ErrorEvent && line.Task() != "" && (kind == "lost" || kind == "missing")
 }
 
 // saidGone tells whether an alarm has said so since the task moved last.
 func (b *Box) saidGone(id ID) (bool, error) {
-	ours := []byte(`"task_id":` + quoted(string(id)))
-	for line, err := range b.ledger.Backward() {
+	for line, err := range b.ledger.LinesOf(string(id)) {
 		if err != nil {
 			return false, err
 		}
-		if !bytes.Contains(line.Raw, ours) {
-			continue
-		}
-		e, err := line.Decode()
-		if err != nil {
-			return false, err
-		}
-		if _, moved := moveOf(&e); moved || saysGone(&e) {
-			return !moved, nil
+		if _, m := moveIn(line); m != nil || saysGone(line) {
+			return m == nil, nil
 		}
 	}
 	return false, nil

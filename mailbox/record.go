@@ -1,11 +1,9 @@
 package mailbox
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -125,7 +123,7 @@ func (b *Box) Outcome(ctx context.Context, id, by, text string) error {
 
 // checkRecord refuses to replace a record that was edited by hand.
 func (b *Box) checkRecord(file, hash string) error {
-	e, err := b.lineWith(`"file":"` + file + `"`)
+	e, err := b.lineWith("file", file)
 	if err != nil {
 		return err
 	}
@@ -212,23 +210,17 @@ func (b *Box) lastRecord(ctx context.Context, folder, prefix string, since audit
 // number: its lines tell of it.
 func (b *Box) recordNumbers(ctx context.Context, folder, prefix string, since audit.Position) (used map[int]bool, end audit.Position, err error) {
 	used = map[int]bool{}
-	mark := []byte(`"file":"` + folder + "/")
 	r := b.ledger.Read(since)
-	defer r.Close()
-	for {
-		line, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return used, r.Position(), ctx.Err()
-		}
+	for line, err := range r.Lines() {
 		if err != nil {
 			return nil, since, err
 		}
-		_, rest, ok := bytes.Cut(line.Raw, mark)
-		name, _, _ := bytes.Cut(rest, []byte(`"`))
-		if n, is := recordNumber(string(name), prefix); ok && is {
+		name, ok := strings.CutPrefix(line.Text("file"), folder+"/")
+		if n, is := recordNumber(name, prefix); ok && is {
 			used[n] = true
 		}
 	}
+	return used, r.Position(), ctx.Err()
 }
 
 // recordNumber takes the number out of <prefix><number>.md.

@@ -204,7 +204,7 @@ func (r *recovery) superseded(data []byte, hash string) bool {
 	if schemas.Decode(data, t) != nil || t.Mbox.TX == "" {
 		return false
 	}
-	e, err := r.b.lineWith(`"tx":"` + t.Mbox.TX + `"`)
+	e, err := r.b.lineWith("tx", t.Mbox.TX)
 	if err != nil || e == nil || ID(e.Task()) != t.ID {
 		return false
 	}

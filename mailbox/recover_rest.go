@@ -3,7 +3,6 @@ package mailbox
 import (
 	"bytes"
 	"errors"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -20,17 +19,11 @@ import (
 // records brings decision and change files to what their last lines name.
 func (r *recovery) records() error {
 	last := map[string]*audit.Entry{}
-	rd := r.b.ledger.Read(audit.Position{})
-	defer rd.Close()
-	for {
-		line, err := rd.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
+	for line, err := range r.b.ledger.Read(audit.Position{}).Lines() {
 		if err != nil {
 			return err
 		}
-		if !bytes.Contains(line.Raw, []byte(`"event":"decision"`)) && !bytes.Contains(line.Raw, []byte(`"event":"change"`)) {
+		if line.Event() != audit.DecisionEvent && line.Event() != audit.ChangeEvent {
 			continue
 		}
 		e, err := line.Decode()
@@ -181,7 +174,7 @@ func (r *recovery) settle(s *shard, d intent) error {
 // finishAside finishes putting bytes away whose line is committed, where no
 // intent record tells of it any more.
 func (r *recovery) finishAside(s *shard, tx string) error {
-	e, err := r.b.lineWith(`"tx":"` + tx + `"`)
+	e, err := r.b.lineWith("tx", tx)
 	if err != nil || e == nil {
 		return err
 	}

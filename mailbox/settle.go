@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -104,29 +103,23 @@ func (b *Box) linesSince(d intent, names []string) (found, asides []audit.Entry,
 	var others []string
 	for _, name := range names {
 		if _, tx, ok := cutLast(strings.TrimSuffix(name, reasonSuffix), "~"); ok && tx != d.tx && strings.HasSuffix(name, reasonSuffix) {
-			others = append(others, `"tx":"`+tx+`"`)
+			others = append(others, tx)
 		}
 	}
 	at := d.at
 	if b.ledger.Check(at) != nil {
 		at = audit.Position{}
 	}
-	r := b.ledger.Read(at)
-	defer r.Close()
-	for {
-		line, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return found, asides, nil
-		}
+	for line, err := range b.ledger.Read(at).Lines() {
 		if err != nil {
 			return nil, nil, err
 		}
-		has := func(tx string) bool { return strings.Contains(string(line.Raw), tx) }
-		into := &found
-		if !has(`"tx":"` + d.tx + `"`) {
-			if into = &asides; !slices.ContainsFunc(others, has) {
-				continue
-			}
+		into, tx := &found, line.Text("tx")
+		if tx != d.tx {
+			into = &asides
+		}
+		if tx != d.tx && !slices.Contains(others, tx) {
+			continue
 		}
 		e, err := line.Decode()
 		if err != nil {
@@ -134,6 +127,7 @@ func (b *Box) linesSince(d intent, names []string) (found, asides []audit.Entry,
 		}
 		*into = append(*into, e)
 	}
+	return found, asides, nil
 }
 
 // redo finishes what one line of the dead holder says. A move that is not its

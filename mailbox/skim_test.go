@@ -25,3 +25,21 @@ func asLine(t testing.TB, e audit.Entry) *audit.Line {
 	}
 	return line
 }
+
+// lineOf is the last line with the event; nil if there is none.
+func lineOf(t testing.TB, b *Box, event audit.Event) *audit.Entry {
+	t.Helper()
+	for line, err := range b.ledger.Backward() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line.Event() == event {
+			e, err := line.Decode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return &e
+		}
+	}
+	return nil
+}

@@ -152,7 +152,7 @@ func (b *Box) idOfKey(key string) (ID, error) {
 	if err := b.update(); err != nil || !b.specially(key) {
 		return "", err
 	}
-	e, err := b.lineWith(`"key":"` + key + `"`)
+	e, err := b.lineWith("key", key)
 	if err != nil || e == nil {
 		return "", err
 	}

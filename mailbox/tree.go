@@ -1,11 +1,9 @@
 package mailbox
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -120,27 +118,25 @@ func (b *Box) grow(ctx context.Context, root ID) (*Tree, error) {
 }
 
 func (b *Box) foldTree(ctx context.Context, t *Tree) error {
-	own, inTree := []byte(`"task_id":`+quoted(string(t.Root))), []byte(`"root":`+quoted(string(t.Root)))
 	r := b.ledger.Read(t.at)
-	defer r.Close()
-	for {
-		line, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			t.at = r.Position()
-			return ctx.Err()
+	for line, err := range r.Lines() {
+		if err == nil {
+			err = damagedAt(line)
 		}
 		if err != nil {
 			return err
 		}
-		if !bytes.Contains(line.Raw, own) && !bytes.Contains(line.Raw, inTree) {
+		if !line.Of(string(t.Root)) && line.Text("root") != string(t.Root) {
 			continue
 		}
 		e, err := line.Decode()
 		if err != nil {
-			return fmt.Errorf("%w: ledger seq %d: %w", audit.ErrDamaged, line.Seq, err)
+			return err
 		}
 		t.fold(&e)
 	}
+	t.at = r.Position()
+	return ctx.Err()
 }
 
 // clone is a copy that shares nothing with t.
@@ -172,16 +168,12 @@ func (b *Box) spentIn(ctx context.Context, root ID) (Budget, error) {
 
 // beginning is the place of the line that created the task.
 func (b *Box) beginning(ctx context.Context, id ID) (audit.Position, error) {
-	want, created := []byte(`"task_id":`+quoted(string(id))), []byte(`"from":null`)
-	for line, err := range b.ledger.Backward() {
-		if err != nil {
+	for line, err := range b.ledger.LinesOf(string(id)) {
+		if err = errors.Join(err, ctx.Err()); err != nil {
 			return audit.Position{}, err
 		}
-		if bytes.Contains(line.Raw, want) && bytes.Contains(line.Raw, created) {
+		if creates(line) {
 			return line.At, nil
-		}
-		if err := ctx.Err(); err != nil {
-			return audit.Position{}, err
 		}
 	}
 	return audit.Position{}, taskError(id, ErrNotFound)

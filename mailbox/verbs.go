@@ -265,7 +265,7 @@ func (c *Claim) remembered(foreign error) (*found, error) {
 // notOurs refuses a token that another task was claimed with. Nothing is kept of
 // what came with it: it belongs elsewhere.
 func (c *Claim) notOurs() error {
-	e, err := c.box.lineWith(`"claim":` + quoted(c.box.saltedHash("token", c.token)))
+	e, err := c.box.lineWith("claim", c.box.saltedHash("token", c.token))
 	if err != nil || e == nil || ID(e.Task()) == c.ID() {
 		return err
 	}

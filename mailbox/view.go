@@ -1,7 +1,6 @@
 package mailbox
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -227,35 +226,27 @@ func (b *Box) months() ([]string, error) {
 	return out, nil
 }
 
-// lastMove finds the last ledger line that moved the task, by reading the
-// ledger backwards; nil if there is none.
+// lastMove finds the last ledger line that moved the task; nil if there is none.
 func (b *Box) lastMove(id ID) (*audit.Entry, *move, error) {
-	want := []byte(`"task_id":` + quoted(string(id)))
-	for line, err := range b.ledger.Backward() {
+	for line, err := range b.ledger.LinesOf(string(id)) {
 		if err != nil {
 			return nil, nil, err
 		}
-		if !bytes.Contains(line.Raw, want) {
-			continue
-		}
-		e, err := line.Decode()
-		if err != nil {
-			return nil, nil, fmt.Errorf("%w: ledger seq %d: %w", audit.ErrDamaged, line.Seq, err)
-		}
-		if m, ok := moveOf(&e); ok && ID(e.Task()) == id {
-			return &e, m, nil
+		if e, m := moveIn(line); m != nil {
+			return e, m, nil
 		}
 	}
 	return nil, nil, nil
 }
 
-// lineWith finds the last line that contains the text.
-func (b *Box) lineWith(text string) (*audit.Entry, error) {
+// lineWith finds the last line whose details have the text as that member; nil if
+// there is none.
+func (b *Box) lineWith(member, text string) (*audit.Entry, error) {
 	for line, err := range b.ledger.Backward() {
 		if err != nil {
 			return nil, err
 		}
-		if bytes.Contains(line.Raw, []byte(text)) {
+		if line.Text(member) == text {
 			e, err := line.Decode()
 			return &e, err
 		}
@@ -267,17 +258,15 @@ func (b *Box) lineWith(text string) (*audit.Entry, error) {
 // none. It reads back to the line that created the task, not to the ledger's
 // beginning.
 func (b *Box) said(id ID, request string) (*audit.Entry, error) {
-	carries := []byte(`"request":` + quoted(request))
-	created, ours := []byte(`"event":`+quoted(string(audit.TaskCreated))), []byte(`"task_id":`+quoted(string(id)))
-	for line, err := range b.ledger.Backward() {
+	for line, err := range b.ledger.LinesOf(string(id)) {
 		if err != nil {
 			return nil, err
 		}
-		if bytes.Contains(line.Raw, carries) {
+		if line.Text("request") == request {
 			e, err := line.Decode()
 			return &e, err
 		}
-		if bytes.Contains(line.Raw, created) && bytes.Contains(line.Raw, ours) {
+		if creates(line) {
 			break
 		}
 	}
@@ -368,18 +357,12 @@ func (b *Box) hasLine(id ID) (bool, error) {
 // spelling is how an id is written that the ledger knows in some case of its
 // letters; "" if it does not.
 func (b *Box) spelling(id ID) (ID, error) {
-	key := []byte(`"task_id":"`)
 	for line, err := range b.ledger.Backward() {
 		if err != nil {
 			return "", err
 		}
-		i := bytes.LastIndex(line.Raw, key)
-		if i < 0 {
-			continue
-		}
-		rest := line.Raw[i+len(key):]
-		if end := bytes.IndexByte(rest, '"'); end >= 0 && strings.EqualFold(string(rest[:end]), string(id)) {
-			return ID(rest[:end]), nil
+		if as := line.Task(); as != "" && strings.EqualFold(as, string(id)) {
+			return ID(as), nil
 		}
 	}
 	return "", nil

@@ -1,11 +1,11 @@
 package mailbox
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,13 +81,9 @@ func (b *Box) Why(ctx context.Context, id ID) (*Why, error) {
 
 // proofs collects the ledger's lines about the task and returns its last move.
 func (b *Box) proofs(ctx context.Context, w *Why) (last *move, err error) {
-	want := []byte(`"task_id":` + quoted(string(w.ID)))
-	for line, err := range b.ledger.Backward() {
+	for line, err := range b.ledger.LinesOf(string(w.ID)) {
 		if err != nil {
 			return nil, err
-		}
-		if !bytes.Contains(line.Raw, want) {
-			continue
 		}
 		e, err := line.Decode()
 		if err != nil {
@@ -113,9 +109,7 @@ func (b *Box) proofs(ctx context.Context, w *Why) (last *move, err error) {
 			return nil, err
 		}
 	}
-	for i, j := 0, len(w.Lines)-1; i < j; i, j = i+1, j-1 {
-		w.Lines[i], w.Lines[j] = w.Lines[j], w.Lines[i]
-	}
+	slices.Reverse(w.Lines)
 	return last, nil
 }
 

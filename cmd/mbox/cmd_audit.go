@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -61,12 +60,7 @@ func (s *session) auditShow(ctx context.Context, box *mailbox.Box, args []string
 		want[strings.ToLower(a)] = false
 	}
 	r := box.Ledger().Read(audit.Position{})
-	defer r.Close()
-	for {
-		line, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
+	for line, err := range r.Lines() {
 		if err == nil {
 			err = s.showLine(line, want, raw)
 		}

@@ -124,14 +124,13 @@ func (o *tailOptions) start(l *audit.Ledger) (audit.Position, error) {
 		if most == 0 {
 			return at, nil
 		}
-		e, err := line.Decode()
-		if err != nil {
+		if err := line.Sound(); err != nil {
 			return at, err
 		}
-		if e.Time().Before(o.since.at) {
+		if line.Time().Before(o.since.at) {
 			return at, nil
 		}
-		if o.wants(&e) {
+		if o.wants(line) {
 			at = line.At
 			most--
 		}
@@ -142,15 +141,15 @@ func (o *tailOptions) start(l *audit.Ledger) (audit.Position, error) {
 	return at, nil
 }
 
-func (o *tailOptions) wants(e *audit.Entry) bool {
-	return (o.agent == "" || e.Agent == o.agent) &&
-		(o.task == "" || strings.EqualFold(e.Task(), o.task)) &&
-		(len(o.events.values) == 0 || slices.Contains(o.events.values, string(e.Event)))
+func (o *tailOptions) wants(line audit.Line) bool {
+	return (o.agent == "" || line.Agent() == o.agent) &&
+		(o.task == "" || strings.EqualFold(line.Task(), o.task)) &&
+		(len(o.events.values) == 0 || slices.Contains(o.events.values, string(line.Event())))
 }
 
 func (o *tailOptions) print(s *session, line audit.Line) error {
 	e, err := line.Decode()
-	if err != nil || !o.wants(&e) || e.Time().Before(o.since.at) {
+	if err != nil || !o.wants(line) || e.Time().Before(o.since.at) {
 		return err
 	}
 	if o.json {

@@ -104,12 +104,11 @@ func (e *exam) clock(box *mailbox.Box) {
 		if !e.check("clock", err) {
 			return
 		}
-		last, err := line.Decode()
-		if !e.check("clock", err) {
+		if !e.check("clock", line.Sound()) {
 			return
 		}
-		if ahead := time.Until(last.Time()); ahead > time.Second {
-			e.add("clock", doubt, "set the clock; the ledger's order is that of its numbers, whatever the time", "the ledger's last line, %d, lies %s in the future", last.Seq, span(ahead.Round(time.Second)))
+		if ahead := time.Until(line.Time()); ahead > time.Second {
+			e.add("clock", doubt, "set the clock; the ledger's order is that of its numbers, whatever the time", "the ledger's last line, %d, lies %s in the future", line.Seq, span(ahead.Round(time.Second)))
 			return
 		}
 		break
