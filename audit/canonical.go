@@ -7,14 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Member is where a member of a line's details stands in the line.
-type Member struct{ key, colon, end int32 }
-
-// Key is the member's key, which is ASCII without escapes.
-func (m Member) Key(raw []byte) []byte { return raw[m.key+1 : m.colon-1] }
-
-// Value is the member's JSON value.
-func (m Member) Value(raw []byte) []byte { return raw[m.colon+1 : m.end] }
+// Member is a member of an object: its name, and its JSON value.
+type Member struct{ Name, Value []byte }
 
 // cursor reads JSON that should be canonical. It proves less than is true, never
 // more: keys with escapes or beyond ASCII fail, and are looked at in another way.
@@ -157,7 +151,6 @@ func object(b []byte, i, depth int, found *[]Member) int {
 		if !first && head <= lastHead && (head < lastHead || bytes.Compare(last, key) >= 0) {
 			return -1
 		}
-		begin := i
 		if b[colon+1] == '"' {
 			i, _ = text(b, colon+1)
 		} else {
@@ -167,7 +160,7 @@ func object(b []byte, i, depth int, found *[]Member) int {
 			return -1
 		}
 		if found != nil {
-			*found = append(*found, Member{int32(begin), int32(colon), int32(i)})
+			*found = append(*found, Member{key, b[colon+1 : i]})
 		}
 		switch b[i] {
 		case ',':

@@ -41,7 +41,7 @@ func TestObjectOrder(t *testing.T) {
 					t.Errorf("%s is taken", b)
 				case i < j && end != bytes.IndexByte(b, '}')+1:
 					t.Errorf("%s is not taken", b)
-				case i < j && (len(found) != 2 || string(found[0].Key(b)) != first || string(found[1].Key(b)) != second || string(found[1].Value(b)) != "2"):
+				case i < j && (len(found) != 2 || string(found[0].Name) != first || string(found[1].Name) != second || string(found[1].Value) != "2"):
 					t.Errorf("%s: %v", b, found)
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -104,12 +105,7 @@ func (e *Entry) Detail(v any) error { return json.Unmarshal(e.Details, v) }
 
 // Has tells whether the details have a member with this name.
 func (e *Entry) Has(name string) bool {
-	for key := range Members(e.Details) {
-		if string(key) == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(Members(e.Details, nil), func(m Member) bool { return string(m.Name) == name })
 }
 
 // Details encodes v, a struct or map, for Entry.Details. It panics if v cannot

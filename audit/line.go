@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"iter"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -155,7 +154,7 @@ func (l Line) taken() *parsed {
 		p.prove(l.Raw[:max(len(l.Raw)-suffixSize, 0)])
 	}
 	if !p.proven && !p.decoded {
-		p.decoded = true
+		p.decoded, p.members = true, nil
 		p.entry, p.bad = decode(l.Raw)
 	}
 	return p
@@ -166,12 +165,15 @@ func (l Line) taken() *parsed {
 func (l Line) Sound() error { return l.taken().bad }
 
 // Agent is the line's agent.
-func (l Line) Agent() string {
+func (l Line) Agent() string { return string(l.AgentBytes()) }
+
+// AgentBytes is Agent, valid as long as Raw.
+func (l Line) AgentBytes() []byte {
 	p := l.taken()
 	if !p.proven {
-		return p.entry.Agent
+		return []byte(p.entry.Agent)
 	}
-	return string(inner(p.agent))
+	return inner(p.agent)
 }
 
 // Event is the line's event.
@@ -210,50 +212,33 @@ func (l Line) Time() time.Time {
 	return timeOf(inner(p.ts))
 }
 
-// Members yields name and JSON value of the members of the line's details. Both
-// are valid as long as Raw.
-func (l Line) Members() iter.Seq2[[]byte, []byte] {
+// Members are those of the line's details, valid as long as Raw.
+func (l Line) Members() []Member {
 	p := l.taken()
-	if !p.proven {
-		return Members(p.entry.Details)
+	if !p.proven && p.members == nil {
+		p.members = Members(p.entry.Details, nil)
 	}
-	return func(yield func(key, value []byte) bool) {
-		for _, m := range p.members {
-			if !yield(m.Key(l.Raw), m.Value(l.Raw)) {
-				return
-			}
-		}
-	}
+	return p.members
 }
 
-// Members yields name and value of the members of a JSON object; nothing of what
-// is none.
-func Members(object []byte) iter.Seq2[[]byte, []byte] {
-	return func(yield func(key, value []byte) bool) {
-		var room [24]Member
-		if found := room[:0]; objectAt(object, &found) {
-			for _, m := range found {
-				if !yield(m.Key(object), m.Value(object)) {
-					return
-				}
-			}
-			return
-		}
-		var members map[string]jsontext.Value
-		_ = json.Unmarshal(object, &members) // see above
-		for key, value := range members {
-			if !yield([]byte(key), value) {
-				return
-			}
-		}
+// Members appends the members of a JSON object; none of what is no object.
+func Members(object []byte, to []Member) []Member {
+	if found := to; objectAt(object, &found) {
+		return found
 	}
+	var members map[string]jsontext.Value
+	_ = json.Unmarshal(object, &members) // see above
+	for name, value := range members {
+		to = append(to, Member{[]byte(name), value})
+	}
+	return to
 }
 
 // Detail is the JSON value of a member of the line's details, nil if there is none.
 func (l Line) Detail(name string) []byte {
-	for key, value := range l.Members() {
-		if string(key) == name {
-			return value
+	for _, m := range l.Members() {
+		if string(m.Name) == name {
+			return m.Value
 		}
 	}
 	return nil
@@ -359,6 +344,14 @@ func validTS(ts []byte) bool {
 }
 
 func two(digits []byte) int { return int(digits[0]-'0')*10 + int(digits[1]-'0') }
+
+// ParseTime reads a time in the form of a ts.
+func ParseTime(ts []byte) (time.Time, bool) {
+	if !validTS(ts) {
+		return time.Time{}, false
+	}
+	return timeOf(ts), true
+}
 
 // timeOf is the time of a valid ts.
 func timeOf(ts []byte) time.Time {

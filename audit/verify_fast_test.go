@@ -41,13 +41,12 @@ func checkSkim(t testing.TB, raw []byte, l *parsed) {
 	if err := json.Unmarshal(want.Details, &members); err != nil {
 		t.Fatal(err)
 	}
-	n := 0
-	for key, value := range line.Members() {
-		if n++; !bytes.Equal(value, members[string(key)]) {
-			t.Fatalf("%q: %s is %s, want %s", raw, key, value, members[string(key)])
+	for _, m := range line.Members() {
+		if !bytes.Equal(m.Value, members[string(m.Name)]) {
+			t.Fatalf("%q: %s is %s, want %s", raw, m.Name, m.Value, members[string(m.Name)])
 		}
 	}
-	if n != len(members) {
+	if n := len(line.Members()); n != len(members) {
 		t.Fatalf("%q: %d members, want %d", raw, n, len(members))
 	}
 	for key, value := range members {

@@ -39,9 +39,8 @@ func foldOn(w *clan, x *index) {
 			return
 		}
 		must(w.t, err)
-		e, err := line.Decode()
-		must(w.t, err)
-		x.fold(&e)
+		must(w.t, line.Sound())
+		x.fold(line)
 		x.at = line.End
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"container/heap"
 	"encoding/hex"
-	"hash/fnv"
-	"io"
 	"iter"
 	"slices"
 	"strings"
@@ -92,6 +90,8 @@ type index struct {
 	sets    [4]idSet        // what each folder should hold
 	special map[uint64]bool // hashes of all ids ever, case-folded, of idempotency keys, and of what was approved
 	folded  int             // lines folded since base
+	names   bool            // special alone is kept: nobody has asked for the queue yet
+	skimmer skimmer
 }
 
 func newIndex() *index {
@@ -122,10 +122,11 @@ type idSet struct {
 
 func (s *idSet) add(id ID)    { s.count++; s.sum += hash64(string(id)) }
 func (s *idSet) remove(id ID) { s.count--; s.sum -= hash64(string(id)) }
-func hash64(s string) uint64 {
-	h := fnv.New64a()
-	io.WriteString(h, s)
-	v := h.Sum64()
+func hash64[T string | []byte](s T) uint64 {
+	v := uint64(14695981039346656037) // FNV-1a
+	for i := range len(s) {
+		v = (v ^ uint64(s[i])) * 1099511628211
+	}
 	v ^= v >> 33 // FNV's high bits are weak for short, similar strings
 	v *= 0xff51afd7ed558ccd
 	return v ^ v>>33
@@ -175,22 +176,25 @@ func (x *index) own(id ID) *record {
 }
 
 // fold takes one ledger line in.
-func (x *index) fold(e *audit.Entry) {
-	id := ID(e.Task())
-	m, ok := moveOf(e)
-	if !ok {
-		x.foldNote(e)
+func (x *index) fold(line audit.Line) {
+	s := x.skimmer.of(line)
+	if !s.moves {
+		x.foldNote(line, s)
 		return
 	}
-	x.count(id, m)
-	if m.Key != "" {
-		x.special[hash64(m.Key)] = true
+	if len(s.key) > 0 {
+		x.special[hash64(s.key)] = true
 	}
-	if m.from() == None {
-		x.special[hash64(id.Fold())] = true
+	if s.from == None {
+		x.special[hash64(s.id.Fold())] = true
 	}
+	if x.names {
+		return
+	}
+	id := s.id
+	x.count(s)
 	var r *record
-	if m.from() != None { // a new id is in no snapshot
+	if s.from != None { // a new id is in no snapshot
 		r = x.own(id)
 	}
 	if r != nil {
@@ -199,7 +203,7 @@ func (x *index) fold(e *audit.Entry) {
 	for _, child := range x.kids[id.Fold()] {
 		x.tend[child] = true
 	}
-	if m.to() != Pending && m.to() != InProgress {
+	if s.to != Pending && s.to != InProgress {
 		if r != nil {
 			x.orphan(r)
 		}
@@ -211,89 +215,85 @@ func (x *index) fold(e *audit.Entry) {
 		r = &record{id: id, place: -1, rest: -1}
 		x.live[id] = r
 	}
-	x.update(r, m, e.Time())
+	x.update(r, s)
 	x.adopt(r)
 	switch {
 	case r.state == Pending:
 		r.claimant = ""
-	case e.Event == audit.TaskPicked:
-		r.claimant = e.Agent
-	case e.Event == audit.Reconcile:
+	case s.event == audit.TaskPicked:
+		r.claimant = s.agent
+	case s.event == audit.Reconcile:
 		r.claimant = byHand(r.class.target)
 	}
 	x.ended(id) // who waits for an id nobody had heard of learns of it
 	if r.state == Pending {
-		x.enqueue(r, e.Time())
+		x.enqueue(r, s.at)
 	}
 }
 
 // foldNote takes in a line about a task that moves nothing: an alarm has been
 // given, or something has been decided for which a held task waits.
-func (x *index) foldNote(e *audit.Entry) {
-	if e.TaskID == nil {
+func (x *index) foldNote(line audit.Line, s *skimmed) {
+	if s.id == "" {
 		return
 	}
-	id := ID(e.Task())
-	if d := new(recordDetails); strings.Contains(string(e.Details), `"approves":`) && e.Detail(d) == nil && d.Approves != nil {
-		x.special[hash64(approves+d.Approves.SHA256)] = true
+	if line.Detail("approves") != nil {
+		var d recordDetails
+		if e, err := line.Decode(); err == nil && e.Detail(&d) == nil && d.Approves != nil {
+			x.special[hash64(approves+d.Approves.SHA256)] = true
+		}
 	}
-	if r, ok := x.live[id]; ok && r.held {
+	if r, ok := x.live[s.id]; ok && r.held {
 		r.held = false
 		if r.state == Pending && r.place < 0 && !r.taken {
 			x.unqueue(r)
-			x.enqueue(r, e.Time())
+			x.enqueue(r, s.at)
 		}
 	}
-	if e.Event != audit.ErrorEvent || !strings.Contains(string(e.Details), `"alarm":`) {
+	if s.event != audit.ErrorEvent || x.names || line.Detail("alarm") == nil {
 		return
 	}
-	if r, ok := x.live[id]; ok {
+	if r, ok := x.live[s.id]; ok {
 		r.alarmed = true
 		return
 	}
-	if r := x.own(id); r != nil {
+	if r := x.own(s.id); r != nil {
 		r.alarmed = true
-		x.enqueue(r, e.Time())
+		x.enqueue(r, s.at)
 	}
 }
 
-func (x *index) count(id ID, m *move) {
-	from, to := folderIndex(m.from()), folderIndex(m.to())
+func (x *index) count(s *skimmed) {
+	from, to := folderIndex(s.from), folderIndex(s.to)
 	if from == to {
 		return
 	}
 	if from >= 0 {
-		x.sets[from].remove(id)
+		x.sets[from].remove(s.id)
 	}
 	if to >= 0 {
-		x.sets[to].add(id)
+		x.sets[to].add(s.id)
 	}
 }
 
-func (x *index) update(r *record, m *move, at time.Time) {
-	if r.state != m.to() {
-		r.since, r.alarmed = at.UnixMilli(), false
+func (x *index) update(r *record, s *skimmed) {
+	if r.state != s.to {
+		r.since, r.alarmed = s.at.UnixMilli(), false
 	}
-	r.state, r.held = m.to(), false
-	r.after = digestOf(hashOf(m.After))
-	r.revision, r.epoch, r.attempt = m.Revision, m.Epoch, m.Attempt
-	r.until, r.claim = 0, digestOf(m.Claim)
-	if m.Until != nil {
-		r.until = m.Until.UnixMilli()
-	}
-	q := m.Queue
-	if q == nil {
+	r.state, r.held = s.to, false
+	r.after, r.claim = s.after, s.claim
+	r.revision, r.epoch, r.attempt, r.until = s.revision, s.epoch, s.attempt, s.until
+	if !s.queued {
 		return
 	}
-	r.class = class{q.Target, q.Type, q.Action}
-	r.priority, r.created, r.max = rank(q.Priority), q.Created.UnixMilli(), q.Max
-	r.notBefore, r.deadline = millis(q.NotBefore), millis(q.Deadline)
-	r.dependsOn, r.asked = q.DependsOn, digestOf(q.Asked)
-	if r.parent != "" && r.parent != q.Parent {
+	q := &s.seat
+	r.class, r.priority, r.created, r.max = q.class, q.priority, q.created, q.max
+	r.notBefore, r.deadline, r.dependsOn, r.asked = q.notBefore, q.deadline, q.dependsOn, q.asked
+	if r.parent != "" && r.parent != q.parent {
 		x.orphan(r)
 	}
-	r.parent, r.born, r.waitsFor, r.join = q.Parent, q.Born, q.WaitsFor, q.Join
-	r.blocked = len(q.DependsOn) > 0 || len(q.WaitsFor) > 0
+	r.parent, r.born, r.waitsFor, r.join = q.parent, q.born, q.waitsFor, q.join
+	r.blocked = len(q.dependsOn) > 0 || len(q.waitsFor) > 0
 	r.check = r.blocked
 }
 

@@ -2,9 +2,17 @@ package mailbox
 
 import (
 	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/audit"
 )
@@ -42,4 +50,165 @@ func lineOf(t testing.TB, b *Box, event audit.Event) *audit.Entry {
 		}
 	}
 	return nil
+}
+
+// checkSkimmed holds the skim of a line to what decoding makes of it.
+func checkSkimmed(t testing.TB, line audit.Line) (skimmed bool) {
+	t.Helper()
+	var fast, slow skimmer
+	got := *fast.of(line)
+	slow.begin(line)
+	e, err := line.Decode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, ok := moveOf(&e); ok {
+		slow.last.decoded(m)
+	}
+	want := slow.last
+	if string(got.key) == string(want.key) {
+		got.key = want.key
+	}
+	if got.id != ID(e.Task()) || string(got.event) != string(e.Event) || got.agent != e.Agent || !got.at.Equal(e.Time()) {
+		t.Fatalf("%s: %+v", line.Raw, got)
+	}
+	if got.moves == want.moves && !got.moves { // the rest counts for nothing
+		return false
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Fatalf("%s:\nskimmed %+v\ndecoded %+v", line.Raw, got, want)
+	}
+	fast.begin(line)
+	return fast.skim(line)
+}
+
+const skimDetails = `{"after":"sha256:00000000000000000000000000000000000000000000000000000000000000ff","attempt":0,"before":null,"epoch":0,"from":null,"host":"vm","key":"sha256:k","pid":1,"queue":{"asked":"sha256:00000000000000000000000000000000000000000000000000000000000000ee","created":"2026-02-16T10:30:00.12Z","max_attempts":3,"priority":"high","target":"coder","type":"thinking"},"reason":"submitted","request":"sha256:r","revision":1,"to":"pending","tx":"0123456789abcdef0123456789abcdef","uid":0}`
+
+// TestRule32_SkimOfMoves puts values that mbox does not write into every member of a
+// move and of its queue: the skim is what decoding says, or leaves it to that.
+func TestRule32_SkimOfMoves(t *testing.T) {
+	id := "t1"
+	line := func(details string) audit.Line {
+		value := jsontext.Value(details)
+		if err := value.Canonicalize(); err != nil {
+			t.Fatalf("%s: %v", details, err)
+		}
+		return *asLine(t, audit.Entry{Agent: "coder", Event: audit.TaskCreated, TaskID: &id, Details: value})
+	}
+	if !checkSkimmed(t, line(skimDetails)) {
+		t.Error("what mbox writes is left to the decoder")
+	}
+	values := []string{`null`, `0`, `-1`, `1.5`, `1e3`, `9007199254740993`, `""`, `"x"`, `"a\"b"`, `"pending"`, `"nowhere"`, `true`, `[]`, `{}`, `{"to":"failed"}`, `"2026-02-30T10:30:00Z"`, `"2026-02-16T10:30:00.1Z"`, `"2026-02-16T10:30:00.1234Z"`, `"2026-02-16T10:30:00+01:00"`, `"0000-02-16T10:30:00Z"`, `["a"]`, `{"entry":"x"}`}
+	var members, queue map[string]jsontext.Value
+	_ = json.Unmarshal([]byte(skimDetails), &members)
+	_ = json.Unmarshal(members["queue"], &queue)
+	for _, name := range []string{"after", "attempt", "before", "claim", "epoch", "from", "host", "key", "pid", "queue", "reason", "request", "revision", "to", "tx", "uid", "until", "root", "spent", "kept", "adopted", "dropped", "found", "unknown"} {
+		was := members[name]
+		for _, value := range append(values, "") {
+			members[name] = jsontext.Value(value)
+			if value == "" {
+				delete(members, name)
+			}
+			checkSkimmed(t, line(string(audit.Details(members))))
+		}
+		if members[name] = was; was == nil {
+			delete(members, name)
+		}
+	}
+	for _, name := range []string{"asked", "created", "max_attempts", "priority", "target", "type", "action", "not_before", "deadline", "depends_on", "parent", "born", "waits_for", "join", "unknown"} {
+		was := queue[name]
+		for _, value := range append(values, "") {
+			queue[name] = jsontext.Value(value)
+			if value == "" {
+				delete(queue, name)
+			}
+			members["queue"] = audit.Details(queue)
+			checkSkimmed(t, line(string(audit.Details(members))))
+		}
+		if queue[name] = was; was == nil {
+			delete(queue, name)
+		}
+	}
+}
+
+// FuzzSkim does the same with any details.
+func FuzzSkim(f *testing.F) {
+	f.Add([]byte(skimDetails))
+	f.Add([]byte(`{"to":null,"tx":"a"}`))
+	f.Add([]byte(`{"queue":{"to":"pending"},"tx":"a"}`))
+	f.Fuzz(func(t *testing.T, details []byte) {
+		value, id := jsontext.Value(details).Clone(), "t1"
+		if value.Kind() != '{' || value.Canonicalize() != nil || len(value) > audit.MaxLine/2 {
+			return
+		}
+		checkSkimmed(t, *asLine(t, audit.Entry{Agent: "coder", Event: audit.TaskCreated, TaskID: &id, Details: value}))
+	})
+}
+
+// worked is a mailbox in which n tasks were sent, claimed and completed.
+func worked(t testing.TB, n int) *Box {
+	t.Helper()
+	b, ctx := newBox(t, Options{}), context.Background()
+	for i := range n {
+		if _, err := b.Submit(ctx, &Task{ID: ID(fmt.Sprintf("t%d", i)), Task: Request{Title: "a task", Description: strings.Repeat("x", 100)}}); err != nil {
+			t.Fatal(err)
+		}
+		c, err := b.Claim(ctx, ClaimRequest{Agent: "coder"})
+		if err == nil {
+			err = c.Complete(ctx, Result{Output: jsontext.Value(`"done"`)})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
+}
+
+// follow folds the whole ledger into a new index, and returns how many lines it has.
+func follow(t testing.TB, b *Box, names bool) (lines int) {
+	x := newIndex()
+	x.names = names
+	defer x.close()
+	x.reader = b.ledger.Read(audit.Position{})
+	for {
+		line, err := x.reader.Next()
+		if errors.Is(err, io.EOF) {
+			return lines
+		}
+		if err = errors.Join(err, line.Sound()); err != nil {
+			t.Fatal(err)
+		}
+		x.fold(line)
+		lines++
+	}
+}
+
+// TestFollowAllocates holds what a process allocates for each line of another one.
+func TestFollowAllocates(t *testing.T) {
+	b := worked(t, 60)
+	lines := follow(t, b, false)
+	for _, row := range []struct {
+		names bool
+		most  float64
+	}{{false, 4}, {true, 3}} {
+		n := testing.AllocsPerRun(20, func() { follow(t, b, row.names) }) / float64(lines)
+		t.Logf("names only %v: %.2f allocations a line", row.names, n)
+		if n > row.most {
+			t.Errorf("names only %v: %.2f allocations a line, at most %.0f", row.names, n, row.most)
+		}
+	}
+}
+
+func BenchmarkFollow(b *testing.B) {
+	box := worked(b, 500)
+	for _, names := range []bool{false, true} {
+		b.Run(map[bool]string{false: "queue", true: "names"}[names], func(b *testing.B) {
+			b.ReportAllocs()
+			lines, begun := 0, time.Now()
+			for b.Loop() {
+				lines += follow(b, box, names)
+			}
+			b.ReportMetric(float64(lines)/time.Since(begun).Seconds(), "lines/s")
+		})
+	}
 }

@@ -29,8 +29,8 @@ type details struct {
 // read takes the details of a line apart.
 func (d *details) read(line *audit.Line) {
 	*d = details{}
-	for key, value := range line.Members() {
-		d.set(key, value)
+	for _, m := range line.Members() {
+		d.set(m.Name, m.Value)
 	}
 }
 

@@ -185,16 +185,16 @@ func (f *folding) keep(e *audit.Entry, kept []byte) string {
 		return ""
 	}
 	var name, sha, why, shared []byte
-	for key, value := range audit.Members(kept) {
-		switch string(key) {
+	for _, m := range audit.Members(kept, nil) {
+		switch string(m.Name) {
 		case "entry":
-			name = value
+			name = m.Value
 		case "sha256":
-			sha = value
+			sha = m.Value
 		case "reason_sha256":
-			why = value
+			why = m.Value
 		case "shared":
-			shared = value
+			shared = m.Value
 		}
 	}
 	return f.enter(e, textOf(name), sha, why, shared)

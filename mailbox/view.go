@@ -46,11 +46,10 @@ func (b *Box) refresh() (*draft, error) {
 		if err != nil {
 			return nil, err
 		}
-		e, err := line.Decode()
-		if err != nil {
-			return nil, b.ledger.Stop(fmt.Errorf("%w: ledger seq %d: %w", audit.ErrDamaged, line.Seq, err))
+		if err := damagedAt(line); err != nil {
+			return nil, b.ledger.Stop(err)
 		}
-		x.fold(&e)
+		x.fold(line)
 		x.at = line.End
 		if x.folded++; x.folded%4096 == 0 {
 			b.o.Progress("reading the ledger", line.Seq, 0)
