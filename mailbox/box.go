@@ -112,10 +112,11 @@ type Box struct {
 	namespace  string // of the numbers of processes
 	looks      bool   // it was opened by Look
 
-	index *index
-	mu    sync.Mutex // guards index and what follows
-	paces map[string]pace
-	out   int // records that claims of this process have taken from the index
+	index  *index
+	mu     sync.Mutex // guards index and what follows
+	queued bool       // somebody has asked for the queue
+	paces  map[string]pace
+	out    int // records that claims of this process have taken from the index
 
 	forest  forest   // delegation trees; it has a lock of its own
 	lookout *lookout // of the last Wait, for the next one

@@ -20,7 +20,7 @@ func (w *clan) shadow() {
 	defer w.b.mu.Unlock()
 	must(w.t, w.b.writeSnapshot(w.b.index.draft()))
 	live := w.b.index
-	must(w.t, w.b.loadIndex())
+	must(w.t, w.b.loadIndex(true))
 	w.base.close()
 	w.base, w.b.index = w.b.index, live
 	if w.base.base == nil {

@@ -149,7 +149,7 @@ func (b *Box) lockForSubmit(ctx context.Context, t *Task) (s *shard, unlock func
 
 // idOfKey returns the task that was sent with the key; "" if none was.
 func (b *Box) idOfKey(key string) (ID, error) {
-	if err := b.update(); err != nil || !b.specially(key) {
+	if err := b.hear(); err != nil || !b.specially(key) {
 		return "", err
 	}
 	e, err := b.lineWith("key", key)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -14,121 +13,6 @@ import (
 	"mbox/mailbox/durable"
 	"mbox/schemas"
 )
-
-// snapshotLines is how many lines may have to be folded before a new snapshot
-// is written; with many live tasks a fiftieth of their number. Tests make it small.
-var snapshotLines = 2000
-
-// refresh folds what the ledger has that the index has not. It returns a draft
-// where a new snapshot is due. With b.mu held.
-func (b *Box) refresh() (*draft, error) {
-	x := b.index
-	if x.reader == nil {
-		if err := b.loadIndex(); err != nil {
-			return nil, err
-		}
-		x = b.index
-	}
-	end, seen := b.ledger.Seen()
-	for !seen || !x.reader.Reached(end) {
-		line, err := x.reader.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if errors.Is(err, audit.ErrMoved) {
-			x.close()
-			b.index = newIndex()
-			return b.refresh()
-		}
-		if errors.Is(err, audit.ErrDamaged) {
-			return nil, b.ledger.Stop(err)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if err := damagedAt(line); err != nil {
-			return nil, b.ledger.Stop(err)
-		}
-		x.fold(line)
-		x.at = line.End
-		if x.folded++; x.folded%4096 == 0 {
-			b.o.Progress("reading the ledger", line.Seq, 0)
-		}
-	}
-	size := len(x.live)
-	if x.base != nil {
-		size += int(x.base.head.Ready) - len(x.gone)
-	}
-	if x.base != nil {
-		size += int(x.base.head.Specials) / 8
-	}
-	if x.folded < max(snapshotLines, size/50) {
-		return nil, nil
-	}
-	x.folded = 0
-	return x.draft(), nil
-}
-
-// loadIndex begins the index with the snapshot, or with nothing.
-func (b *Box) loadIndex() error {
-	if !b.looks {
-		if err := b.ledger.CheckJournal(); err != nil {
-			return err
-		}
-	}
-	x := newIndex()
-	s, err := b.openSnapshot()
-	switch {
-	case errors.Is(err, errNoSnapshot):
-	case err != nil:
-		return err
-	default:
-		others, err := s.others()
-		if err != nil {
-			s.close()
-			break
-		}
-		x.base, x.at = s, s.head.At
-		for i, set := range s.head.Sets {
-			x.sets[i] = idSet{int64(set[0]), set[1]}
-		}
-		for _, r := range others {
-			r.calls = int(x.at.Seq) // no look of before it was loaded settles it
-			x.live[r.id] = r
-			x.adopt(r)
-			if r.state == Pending {
-				x.enqueue(r, b.now())
-			}
-		}
-	}
-	x.reader = b.ledger.Read(x.at)
-	b.index = x
-	return nil
-}
-
-// update refreshes the index and writes a snapshot where one is due.
-func (b *Box) update() error {
-	b.mu.Lock()
-	first := b.index.reader == nil
-	d, err := b.refresh()
-	b.mu.Unlock()
-	if err != nil || d == nil || b.looks {
-		return err
-	}
-	if err := b.writeSnapshot(d); err != nil {
-		return fmt.Errorf("writing the index: %w", err)
-	}
-	if !first {
-		return nil
-	}
-	// The first fold of a long ledger: go on from the file, not from memory.
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.index.close()
-	b.index = newIndex()
-	_, err = b.refresh()
-	return err
-}
 
 // lookup returns a copy of a live task's record; nil if the task is not live.
 func (b *Box) lookup(id ID) (*record, error) {
@@ -305,7 +189,7 @@ var errForeign = fmt.Errorf("%w: changed by hand", ErrIntegrity)
 // known tells whether an id has ever had a line, in any case of its letters.
 // Most of the time the answer is no, and costs a look into a table.
 func (b *Box) known(id ID) (bool, error) {
-	if err := b.update(); err != nil || !b.specially(id.Fold()) {
+	if err := b.hear(); err != nil || !b.specially(id.Fold()) {
 		return false, err
 	}
 	for _, name := range slices.Compact([]ID{id, ID(id.Fold())}) {

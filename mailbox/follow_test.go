@@ -1,0 +1,52 @@
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+)
+
+// TestProducerFollowsNames has a process that only sends beside one that works:
+// it keeps no queue, knows every id and key all the same, over snapshots that are
+// due, and has the queue as soon as it asks for it.
+func TestProducerFollowsNames(t *testing.T) {
+	for _, lines := range []int{snapshotLines, 5} {
+		t.Run(fmt.Sprint(lines), func(t *testing.T) {
+			old := snapshotLines
+			snapshotLines = lines
+			defer func() { snapshotLines = old }()
+			ctx, b := context.Background(), newBox(t, Options{})
+			sends, err := Open(ctx, b.home, b.o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer sends.Close()
+			task := func(i int) *Task {
+				return &Task{ID: ID(fmt.Sprintf("t%d", i)), Task: Request{Title: "x"}, Mbox: Meta{IdempotencyKey: fmt.Sprint("key", i)}}
+			}
+			for i := range 12 {
+				submit(t, sends, task(i))
+				if i%2 == 0 {
+					finish(t, b, "coder", true)
+				}
+				if x := sends.index; !x.names || len(x.live) > 0 || sends.queued {
+					t.Fatalf("after %d tasks it keeps %d of the queue", i+1, len(x.live))
+				}
+			}
+			other := task(3)
+			other.Mbox.IdempotencyKey, other.Task.Title = "", "y"
+			if _, err := sends.Submit(ctx, other); !errors.Is(err, ErrConflict) {
+				t.Errorf("another task with a known id: %v", err)
+			}
+			again := task(4)
+			again.ID = ""
+			if id, err := sends.Submit(ctx, again); err != nil || id != "t4" {
+				t.Errorf("a known key: %s, %v", id, err)
+			}
+			if id := finish(t, sends, "coder", true); sends.index.names {
+				t.Errorf("it has claimed %s without a queue", id)
+			}
+		})
+	}
+}
