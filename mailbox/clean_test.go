@@ -347,7 +347,7 @@ func TestCleanHomes(t *testing.T) {
 			}
 		}
 		l.b.Close()
-		r, err := Verify(t.Context(), l.dir, l.b.o, VerifyOptions{})
+		r, err := Verify(t.Context(), l.dir, l.b.o, VerifyOptions{Deep: true})
 		if err != nil || len(r.Faults) > 0 {
 			t.Fatalf("home %d, %s: %v %v", n, strings.Join(l.did, ", "), err, r.Faults)
 		}

@@ -141,7 +141,7 @@ func TestOlderLedgerAndHeadRecord(t *testing.T) {
 		}
 	}
 	put(older)
-	r, err := Verify(t.Context(), home, Options{}, VerifyOptions{})
+	r, err := Verify(t.Context(), home, Options{}, VerifyOptions{Deep: true})
 	must(t, err)
 	if !slices.ContainsFunc(r.Faults, func(f Fault) bool { return f.Invariant == 10 && strings.Contains(f.What, "does not hold it") }) {
 		t.Errorf("verify: %v", r.Faults)
@@ -226,7 +226,7 @@ func TestForgetLedger(t *testing.T) {
 			if len(now) != len(tasks)+2 {
 				t.Errorf("beside the staged file and its reason, %d files, there were %d", len(now), len(tasks))
 			}
-			r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{})
+			r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{Deep: true})
 			must(t, err)
 			if text := strings.Join(r.Notes, " "); len(r.Faults) > 0 || !strings.Contains(text, end.Checksum) {
 				t.Errorf("%+v", r)

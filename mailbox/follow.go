@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"mbox/audit"
 )
@@ -117,17 +118,17 @@ func (b *Box) hear() error { return b.follow(false) }
 func (b *Box) follow(queue bool) error {
 	b.mu.Lock()
 	b.queued = b.queued || queue
-	first := b.index.reader == nil
+	first, names := b.index.reader == nil, b.index.names
 	d, err := b.refresh(b.queued)
 	// After the first fold of a long ledger go on from the file, not from memory;
 	// and without the queue, if it was folded for the sake of the snapshot.
-	anew := first && d != nil || !b.queued && !b.index.names
+	anew := first && d != nil || (first || names) && !b.index.names && !b.queued
 	b.mu.Unlock()
 	if err != nil || b.looks {
 		return err
 	}
 	if d != nil {
-		if err := b.writeSnapshot(d); err != nil {
+		if err := b.writeSnapshot(d); err != nil && !errors.Is(err, fs.ErrClosed) { // somebody has begun anew meanwhile
 			return fmt.Errorf("writing the index: %w", err)
 		}
 	}

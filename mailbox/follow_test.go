@@ -50,3 +50,33 @@ func TestProducerFollowsNames(t *testing.T) {
 		})
 	}
 }
+
+// TestProducerOfMany sends from many goroutines of one process while snapshots are
+// due all the time.
+func TestProducerOfMany(t *testing.T) {
+	old := snapshotLines
+	snapshotLines = 3
+	defer func() { snapshotLines = old }()
+	b, failed := newBox(t, Options{}), make(chan error, 8)
+	for w := range cap(failed) {
+		go func() {
+			for i := range 15 {
+				if _, err := b.Submit(context.Background(), &Task{ID: ID(fmt.Sprintf("t%d-%d", w, i)), Task: Request{Title: "x"}}); err != nil {
+					failed <- err
+					return
+				}
+			}
+			failed <- nil
+		}()
+	}
+	for range cap(failed) {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+	for w := range cap(failed) {
+		if known, err := b.known(ID(fmt.Sprintf("t%d-14", w))); !known || err != nil {
+			t.Errorf("sender %d: known %v, %v", w, known, err)
+		}
+	}
+}

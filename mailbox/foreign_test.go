@@ -53,7 +53,7 @@ func whole(t interface {
 }, dir string,
 ) {
 	t.Helper()
-	r, err := Verify(context.Background(), dir, Options{}, VerifyOptions{})
+	r, err := Verify(context.Background(), dir, Options{}, VerifyOptions{Deep: true})
 	if err != nil {
 		t.Errorf("verify: %v", err)
 	}
@@ -2169,7 +2169,7 @@ func interpose(t *testing.T, sc scene, act func(*Box, string) error, k int, all 
 			fail("recover %v: %v", r, err)
 		}
 	}
-	if r, err := Verify(ctx, dir, o, VerifyOptions{}); err != nil || len(r.Faults) > 0 {
+	if r, err := Verify(ctx, dir, o, VerifyOptions{Deep: true}); err != nil || len(r.Faults) > 0 {
 		fail("verify: %v %v", err, r.Faults)
 	}
 	all[dir] = fmt.Sprintf("%s; verb said: %v", hit, said)

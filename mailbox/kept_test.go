@@ -199,7 +199,7 @@ func TestGoneIsNoExcuse(t *testing.T) {
 	b.Close()
 	_, err := Recover(t.Context(), b.Home(), b.o, RecoverOptions{})
 	must(t, err)
-	r, err := Verify(t.Context(), b.Home(), b.o, VerifyOptions{})
+	r, err := Verify(t.Context(), b.Home(), b.o, VerifyOptions{Deep: true})
 	must(t, err)
 	if text := fmt.Sprint(r.Faults); !strings.Contains(text, "the entry is gone") {
 		t.Errorf("verify: %s", text)

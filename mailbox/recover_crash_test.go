@@ -58,7 +58,7 @@ func TestOpenGoesOnWithRecovery(t *testing.T) {
 			t.Fatalf("%s: opening again: %v", hit, err)
 		}
 		b.Close()
-		if r, err := Verify(t.Context(), home, Options{}, VerifyOptions{}); err != nil || len(r.Faults)+len(r.Notes) > 0 {
+		if r, err := Verify(t.Context(), home, Options{}, VerifyOptions{Deep: true}); err != nil || len(r.Faults)+len(r.Notes) > 0 {
 			t.Fatalf("%s, then opened: %v %+v", hit, err, r)
 		}
 	}
@@ -80,7 +80,7 @@ func unwell(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	if r, err := Verify(t.Context(), b.home, Options{}, VerifyOptions{}); err != nil || len(r.Faults) < 4 {
+	if r, err := Verify(t.Context(), b.home, Options{}, VerifyOptions{Deep: true}); err != nil || len(r.Faults) < 4 {
 		t.Fatalf("%v %+v", err, r)
 	}
 	return b.home
@@ -152,7 +152,7 @@ func TestDeathWhilePuttingAside(t *testing.T) {
 			} else if kept := quarantine(t, b); len(kept) != 1 || kept[0].SHA256 != audit.Hash([]byte(`"somebody's"`)) {
 				t.Errorf("%s, then %s: somebody's file is not kept: %+v", hit, mend, kept)
 			}
-			if r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{}); err != nil || len(r.Faults)+len(r.Notes) > 0 {
+			if r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{Deep: true}); err != nil || len(r.Faults)+len(r.Notes) > 0 {
 				t.Errorf("%s, then %s: %v %+v; cancel said: %v", hit, mend, err, r, said)
 			}
 		}
@@ -207,7 +207,7 @@ func TestRecoveryOfWhatWasOnlyStaged(t *testing.T) {
 		}
 		hit, _ := dieAt(k, func() error { _, err := Recover(t.Context(), b.home, b.o, RecoverOptions{}); return err })
 		mended(t, b, "recover")
-		r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{})
+		r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{Deep: true})
 		kept, _ := listNames(b.path("tasks", "quarantine"))
 		if err != nil || len(r.Faults)+len(r.Notes)+len(kept) > 0 {
 			t.Errorf("%s: %v %+v, in quarantine %q", hit, err, r, kept)

@@ -149,7 +149,7 @@ func TestRecoverAfterIOErrorDies(t *testing.T) {
 			_, err := Recover(t.Context(), b.Home(), Options{}, RecoverOptions{AfterIOError: true})
 			return err
 		})
-		if r, err := Verify(t.Context(), b.Home(), Options{}, VerifyOptions{}); err != nil || len(r.Faults) > 0 {
+		if r, err := Verify(t.Context(), b.Home(), Options{}, VerifyOptions{Deep: true}); err != nil || len(r.Faults) > 0 {
 			t.Errorf("%s: %v %+v", hit, err, r)
 		}
 		if hit == "" {

@@ -50,7 +50,7 @@ func claimOf(t *testing.T, b *Box, id ID) *Claim {
 
 func wantClean(t *testing.T, b *Box) {
 	t.Helper()
-	r, err := Verify(t.Context(), b.home, Options{}, VerifyOptions{})
+	r, err := Verify(t.Context(), b.home, Options{}, VerifyOptions{Deep: true})
 	must(t, err)
 	if len(r.Faults) > 0 {
 		t.Errorf("faults %v", r.Faults)
@@ -457,7 +457,7 @@ func TestInputsOfAnotherTree(t *testing.T) {
 
 func wantFault(t *testing.T, b *Box, invariant int) {
 	t.Helper()
-	r, err := Verify(t.Context(), b.home, Options{}, VerifyOptions{})
+	r, err := Verify(t.Context(), b.home, Options{}, VerifyOptions{Deep: true})
 	if err != nil || len(r.Faults) == 0 || r.Faults[0].Invariant != invariant {
 		t.Errorf("faults %v: %v", r.Faults, err)
 	}

@@ -123,7 +123,7 @@ func TestOneTruth(t *testing.T) {
 					t.Errorf("%d completions, %d lines about lock files", completions, remade)
 				}
 				mustScan(t, again)
-				if r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{}); err != nil || len(r.Faults) > 0 {
+				if r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{Deep: true}); err != nil || len(r.Faults) > 0 {
 					t.Errorf("%v %+v", err, r.Faults)
 				}
 			})

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"mbox/audit"
@@ -20,6 +21,7 @@ import (
 // VerifyOptions of Verify. The zero value is the default.
 type VerifyOptions struct {
 	LedgerOnly bool                    // only what the ledger and its copies say of themselves
+	Deep       bool                    // decode every task again, though the ledger confirms its bytes
 	Progress   func(done, total int64) // called now and then: bytes of the ledger, then tasks
 }
 
@@ -103,6 +105,8 @@ const linked = "names (hard links): what is written by another one changes it"
 // The report's first fault is the first bad line of the ledger, if there is
 // one. The error is for what could not be checked: ErrNoMailbox, ErrFormat, an
 // I/O error, or ErrBusy where something looked wrong and its lock was not had.
+// A task whose bytes the ledger confirms is what a mailbox wrote, and is decoded
+// once more only for its artifacts, or with Deep.
 // Memory grows with the tasks, not with the ledger's lines.
 func Verify(ctx context.Context, dir string, o Options, vo VerifyOptions) (VerifyReport, error) {
 	v, err := newVerifying(ctx, dir, o, vo)
@@ -135,6 +139,8 @@ type verifying struct {
 	doubts map[string][]place
 	drops  []string // names in pending that no line knows
 	due    bool     // the next command recovers everything first
+
+	mu sync.Mutex // guards r, while tasks are checked on all cores
 }
 
 // faultAt is what was found wrong with the line at seq.
@@ -207,6 +213,8 @@ func (v *verifying) fault(f Fault) {
 
 func (v *verifying) note(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	if !slices.Contains(v.r.Notes, text) {
 		v.r.Notes = append(v.r.Notes, text)
 	}

@@ -15,7 +15,7 @@ func TestVerifyStagedByARecovery(t *testing.T) {
 	must(t, put(b.staged("x", randomHex(16)), "{}"))
 	faults := func() int {
 		t.Helper()
-		r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{})
+		r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{Deep: true})
 		must(t, err)
 		return len(r.Faults)
 	}

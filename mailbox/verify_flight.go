@@ -148,7 +148,7 @@ func (v *verifying) misplaced(t *lineage, at place, second bool) error {
 	bad := func(invariant int, format string, args ...any) {
 		v.fault(Fault{Invariant: invariant, File: at.path(), Seq: t.seq, Task: t.id, What: fmt.Sprintf(format, args...)})
 	}
-	task, hash, faults, err := v.open(at, t)
+	task, hash, faults, err := v.open(at, t, true)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -725,7 +725,7 @@ func verifyFailed(t *testing.T, sc scene, k int) bool {
 	b, err := Open(ctx, h.dir, o)
 	h.must(err)
 	prior := sc.before(t, b)
-	r, err := Verify(ctx, h.dir, o, VerifyOptions{})
+	r, err := Verify(ctx, h.dir, o, VerifyOptions{Deep: true})
 	h.must(err)
 	strange := len(r.Faults) > 0 // a scene that begins with a stranger's deed
 	var n atomic.Int64
@@ -746,7 +746,7 @@ func verifyFailed(t *testing.T, sc scene, k int) bool {
 	if n.Load() < int64(k) {
 		return false
 	}
-	r, err = Verify(ctx, h.dir, o, VerifyOptions{})
+	r, err = Verify(ctx, h.dir, o, VerifyOptions{Deep: true})
 	if err != nil || len(r.Faults) > 0 && !strange {
 		t.Errorf("%s (%v): %v %+v", label, said, err, r)
 	}
@@ -757,7 +757,7 @@ func verifyFailed(t *testing.T, sc scene, k int) bool {
 	h.must(err)
 	_, err = b.Scan(ctx)
 	b.Close()
-	if after, failed := Verify(ctx, h.dir, o, VerifyOptions{}); failed != nil || err == nil && len(after.Faults)+len(after.Notes) > 0 {
+	if after, failed := Verify(ctx, h.dir, o, VerifyOptions{Deep: true}); failed != nil || err == nil && len(after.Faults)+len(after.Notes) > 0 {
 		t.Errorf("%s (%v), then settled (%v): %v %+v", label, said, err, failed, after)
 	}
 	return true
@@ -886,7 +886,7 @@ func TestVerifyRandom(t *testing.T) {
 			if i%40 != 39 {
 				continue
 			}
-			if r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{}); err != nil || len(r.Faults) > 0 {
+			if r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{Deep: true}); err != nil || len(r.Faults) > 0 {
 				t.Fatalf("seed %d, act %d: %v %+v", seed, i, err, r.Faults)
 			}
 		}
@@ -924,7 +924,7 @@ func TestVerifyWhileWorking(t *testing.T) {
 	}
 	runs, lines := 0, int64(0)
 	for ; ctx.Err() == nil; runs++ {
-		r, err := Verify(t.Context(), first.home, first.o, VerifyOptions{})
+		r, err := Verify(t.Context(), first.home, first.o, VerifyOptions{Deep: true})
 		if err != nil || len(r.Faults) > 0 {
 			t.Errorf("run %d: %v %+v", runs, err, r)
 			break
@@ -1009,7 +1009,7 @@ func TestVerifyKilled(t *testing.T) {
 	}
 	runs, notes := 0, map[string]int{}
 	for ; ctx.Err() == nil; runs++ {
-		r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{})
+		r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{Deep: true})
 		if err != nil || len(r.Faults) > 0 {
 			t.Errorf("run %d: %v %v %q", runs, err, r.Faults, r.Notes)
 			break
@@ -1029,7 +1029,7 @@ func TestVerifyKilled(t *testing.T) {
 	if err := w.rest(); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{}); err != nil || len(r.Faults)+len(r.Notes) > 0 {
+	if r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{Deep: true}); err != nil || len(r.Faults)+len(r.Notes) > 0 {
 		t.Errorf("at the end: %v %v %q", err, r.Faults, r.Notes)
 	}
 	t.Logf("%d kills, %d runs, %v", kills.Load(), runs, notes)

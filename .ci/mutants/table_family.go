@@ -21,7 +21,7 @@ var familyMutants = []mutant{
 	},
 	{
 		"children-outlive-their-parent", "delegation", "mailbox/index.go",
-		"\t\tx.tend[child] = true\n\t}\n\tif m.to()", "\t\tdelete(x.tend, child)\n\t}\n\tif m.to()",
+		"\t\tx.tend[child] = true\n\t}\n\tif s.to", "\t\tdelete(x.tend, child)\n\t}\n\tif s.to",
 		boxTest("TestParentEnds"),
 	},
 	{
@@ -140,7 +140,7 @@ var familyMutants = []mutant{
 		boxTest("TestReview$"),
 	},
 	{
-		"snapshot-forgets-families", "delegation", "mailbox/view.go",
+		"snapshot-forgets-families", "delegation", "mailbox/follow.go",
 		"\t\t\tx.adopt(r)\n", "",
 		boxTest("TestSnapshotKeepsFamilies"),
 	},

@@ -314,6 +314,26 @@ var mailboxMutants = []mutant{
 		boxTest("TestStagedArtifactsOfAnother"),
 	},
 	{
+		"edited-bytes-taken", "verify", "mailbox/verify_tree.go",
+		"if hash != t.after {\n\t\tbad(6", "if false {\n\t\tbad(6",
+		boxTest("TestVerifyTampering"),
+	},
+	{
+		"artifacts-undecoded", "36", "mailbox/verify_tree.go",
+		"!deep && bytes.Contains(data, noArtifactsNamed) {", "!deep && noArtifactsNamed != nil {",
+		boxTest("TestVerifyDeep"),
+	},
+	{
+		"skim-takes-any-text", "32", "mailbox/skim.go",
+		"\tif !isPlain(value) {\n", "\tif !isText(value) {\n",
+		boxTest("TestRule32_SkimOfMoves"),
+	},
+	{
+		"nested-to-moves", "32", "mailbox/move.go",
+		"if !e.Has(\"to\") {", "if !strings.Contains(string(e.Details), `\"to\":`) {",
+		boxTest("TestRule32_SkimOfMoves"),
+	},
+	{
 		"artifact-not-compared", "36", "mailbox/verify_artifact.go",
 		"case now.SHA256 != a.SHA256:", "case false:",
 		boxTest("TestVerifyTampering/an_artifact"),

@@ -114,7 +114,7 @@ var recoveryMutants = []mutant{
 		boxTest("TestLedgerLost"),
 	},
 	{
-		"older-head-believed", "14", "mailbox/view.go",
+		"older-head-believed", "14", "mailbox/follow.go",
 		"if err := b.ledger.CheckJournal(); err != nil {", "if err := error(nil); err != nil {",
 		boxTest("TestOlderLedgerAndHeadRecord"),
 	},

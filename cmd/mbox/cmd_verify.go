@@ -16,31 +16,37 @@ import (
 )
 
 func verifyVerb() *verb {
-	var ledgerOnly, inJSON bool
+	var ledgerOnly, deep, inJSON bool
 	return &verb{
 		name:  "verify",
 		brief: "prove the whole home",
 		about: `Recomputes every hash of the ledger and its chain, folds it, and compares the
 result with every file: the 14 invariants of the format. It writes nothing and
 runs while everything works; a transition in flight is no fault. The first
-fault, file, line and seq, comes first.
+fault, file, line and seq, comes first. A task whose bytes the ledger confirms is
+what mbox wrote; --deep decodes it again all the same.
 
 The last line of the output holds the checksum of the ledger's last line. A
 chain proves tampering only to someone who kept an older checksum: keep it
 somewhere else.`,
-		shows: []string{"mbox verify", "mbox verify --ledger-only", "mbox verify --json"},
+		shows: []string{"mbox verify", "mbox verify --ledger-only", "mbox verify --deep", "mbox verify --json"},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{
 			boolFlag("ledger-only", "check the ledger and the agents' copies, not the files", &ledgerOnly),
+			boolFlag("deep", "decode every task again, though the ledger confirms its bytes", &deep),
 			jsonFlag(&inJSON),
 		},
 		run: func(ctx context.Context, s *session, _ []string) error {
+			if ledgerOnly && deep {
+				return usagef("mbox verify --deep", "--ledger-only looks at no task, and --deep at all of them")
+			}
 			home, o, err := s.options()
 			if err != nil {
 				return err
 			}
 			report, err := mailbox.Verify(ctx, home, o, mailbox.VerifyOptions{
 				LedgerOnly: ledgerOnly,
+				Deep:       deep,
 				Progress:   func(done, total int64) { s.progress("verifying", done, total) },
 			})
 			s.endProgress()
