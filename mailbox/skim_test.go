@@ -98,6 +98,9 @@ func TestRule32_SkimOfMoves(t *testing.T) {
 	if !checkSkimmed(t, line(skimDetails)) {
 		t.Error("what mbox writes is left to the decoder")
 	}
+	for _, details := range []string{`{"to":null,"tx":"a"}`, `{"tx":"a","x":{"to":"pending"}}`, `{"tx":"a","x":"\"to\":"}`} {
+		checkSkimmed(t, line(details))
+	}
 	values := []string{`null`, `0`, `-1`, `1.5`, `1e3`, `9007199254740993`, `""`, `"x"`, `"a\"b"`, `"pending"`, `"nowhere"`, `true`, `[]`, `{}`, `{"to":"failed"}`, `"2026-02-30T10:30:00Z"`, `"2026-02-16T10:30:00.1Z"`, `"2026-02-16T10:30:00.1234Z"`, `"2026-02-16T10:30:00+01:00"`, `"0000-02-16T10:30:00Z"`, `["a"]`, `{"entry":"x"}`}
 	var members, queue map[string]jsontext.Value
 	_ = json.Unmarshal([]byte(skimDetails), &members)
