@@ -467,7 +467,7 @@ var mailboxMutants = []mutant{
 	{
 		"delegations-remade-and-free-at-once", "31", "mailbox/box.go",
 		"if i <= delegating && all != nil {", "if i < delegating && all != nil {",
-		boxTest("TestRemadeIsSaidBeforeItIsTaken/delegate"),
+		boxTest("TestRemadeIsSaidBeforeItIsTaken/delegation"),
 	},
 	{
 		"put-aside-under-a-lost-lock", "31", "mailbox/quarantine.go",

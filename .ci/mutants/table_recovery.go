@@ -331,7 +331,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"upgrade-beside-a-lease", "38", upgradeGo,
-		"if held, err := locked(path); err == nil && held {", "if held, err := locked(path); err == nil && held && id == \"\" {",
+		"if held, err := locked(path); err == nil && held {", "if held, err := locked(path); err == nil && held && name == \"\" {",
 		boxTest("TestRule38_OldProcessesAreLeftAlone"),
 	},
 	{
