@@ -203,13 +203,19 @@ func (l Line) Of(id string) bool {
 	return id != "" && p.task[0] == '"' && string(inner(p.task)) == id
 }
 
-// Time is the line's ts as a time.
-func (l Line) Time() time.Time {
+// TS is the line's ts, valid as long as Raw.
+func (l Line) TS() []byte {
 	p := l.taken()
 	if !p.proven {
-		return p.entry.Time()
+		return []byte(p.entry.TS)
 	}
-	return timeOf(inner(p.ts))
+	return inner(p.ts)
+}
+
+// Time is the line's ts as a time.
+func (l Line) Time() time.Time {
+	at, _ := ParseTime(l.TS())
+	return at
 }
 
 // Members are those of the line's details, valid as long as Raw.

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -72,14 +71,12 @@ type LedgerReport struct {
 // writes nothing, appenders may be at work meanwhile, and its memory does not
 // grow with the ledger.
 //
-// visit is called with every line that counts, in order; both arguments are
-// valid until it returns. Strings may be kept, but each keeps some KiB of others
-// with it: clone what is kept long. A *Fault that
-// it returns is put into the report, with the line's place; any other error
-// ends the walk. Behind a fault the walk goes on as well as it can.
+// visit is called with every line that counts, in order; it is valid until that
+// returns. A *Fault that it returns is put into the report, with the line's place;
+// any other error ends the walk. Behind a fault the walk goes on as well as it can.
 //
 // The error is for what could not be checked. A damaged ledger is no error.
-func Verify(ctx context.Context, home, mailboxID string, visit func(*Line, *Entry) error, o VerifyOptions) (LedgerReport, error) {
+func Verify(ctx context.Context, home, mailboxID string, visit func(*Line) error, o VerifyOptions) (LedgerReport, error) {
 	boot, err := durable.BootID()
 	if err != nil {
 		return LedgerReport{}, fmt.Errorf("boot id: %w", err)
@@ -112,7 +109,7 @@ type verification struct {
 	genesis string
 	boot    string
 	o       VerifyOptions
-	visit   func(*Line, *Entry) error
+	visit   func(*Line) error
 	report  LedgerReport
 
 	at       Position // the chain up to here
@@ -128,11 +125,8 @@ type verification struct {
 	agents map[string]string // names that are good, by their JSON
 
 	// The line at hand: taken apart, and as the visitor sees it.
-	line          parsed
-	shown         Line
-	entry         Entry
-	session, task string
-	texts         texts
+	line  parsed
+	shown Line
 }
 
 func (v *verification) close() {
@@ -304,21 +298,17 @@ func (v *verification) broken(invariant int, seq int64, what string) *Fault {
 
 // count takes a line of the chain in.
 func (v *verification) count(l *parsed, p piece) error {
-	sum := v.texts.add(l.sum)
-	line, e := &v.shown, &v.entry
-	*line = v.day.lineAt(p, v.at, l, sum)
+	line := &v.shown
+	*line = v.day.lineAt(p, v.at, l, string(l.sum))
 	line.End.Offset = v.day.offset + int64(len(p.raw)) + 1 // its newline may be missing yet
-	if err := v.read(l, line, e); err != nil {
+	agent, err := v.form(line)
+	if err != nil {
 		v.faultHere(10, l.seq, err.Error())
-	} else if err := v.look(line, e); err != nil {
+	} else if err := v.look(line); err != nil {
 		return err
 	}
-	if v.head.Seq == l.seq && v.head.Boot != "" && v.head.Checksum != sum {
+	if v.head.Seq == l.seq && v.head.Boot != "" && v.head.Checksum != line.Checksum {
 		v.faultHere(10, l.seq, "the head record knows another line with this seq: lines were cut off and others written")
-	}
-	agent := e.Agent
-	if agent == "" {
-		agent = line.Agent()
 	}
 	if err := v.copies.add(line, agent); err != nil {
 		return err
@@ -330,77 +320,38 @@ func (v *verification) count(l *parsed, p piece) error {
 	return nil
 }
 
-// read makes the entry of a line of the chain, or says why it is none.
-func (v *verification) read(l *parsed, line *Line, e *Entry) (err error) {
-	if !l.proven {
-		if *e, err = line.checkStrictly(); err == nil && !agentForm().MatchString(e.Agent) {
-			err = fmt.Errorf("agent %q is no proper name", e.Agent)
+// form says why a line of the chain is no entry, and whose it is.
+func (v *verification) form(line *Line) (agent string, err error) {
+	if !v.line.proven {
+		_, err = line.checkStrictly()
+	}
+	agent, good := v.agents[string(line.AgentBytes())]
+	if !good {
+		if agent = line.Agent(); err == nil && !agentForm().MatchString(agent) {
+			err = fmt.Errorf("agent %q is no proper name", agent)
 		}
-		return err
 	}
-	agent, ok := v.agents[string(l.agent)]
-	if !ok {
-		if agent = string(inner(l.agent)); !agentForm().MatchString(agent) {
-			return fmt.Errorf("agent %s is no proper name", l.agent)
-		}
-		v.agents[string(l.agent)] = agent
+	if err == nil && !good {
+		v.agents[agent] = agent
 	}
-	*e = Entry{
-		Action: v.texts.string(l.action), Agent: agent, Details: l.details, Event: l.known, Prev: v.at.Checksum, Seq: l.seq,
-		TS: v.texts.string(l.ts), V: Format, Checksum: line.Checksum,
-	}
-	if v.lost {
-		e.Prev = string(l.prev)
-	}
-	if l.session[0] == '"' {
-		v.session = v.texts.string(l.session)
-		e.Session = &v.session
-	}
-	if l.task[0] == '"' {
-		v.task = v.texts.string(l.task)
-		e.TaskID = &v.task
-	}
-	return nil
-}
-
-// texts makes strings, many in one piece of memory: one that is kept keeps its
-// neighbours too.
-type texts struct{ piece strings.Builder }
-
-// string decodes a JSON string.
-func (t *texts) string(value []byte) string {
-	if bytes.IndexByte(value, '\\') >= 0 {
-		return unquoted(value)
-	}
-	return t.add(inner(value))
-}
-
-func (t *texts) add(text []byte) string {
-	begin := t.piece.Len()
-	if t.piece.Cap()-begin < len(text) {
-		t.piece.Reset()
-		t.piece.Grow(max(16<<10, len(text)))
-		begin = 0
-	}
-	t.piece.Write(text)
-	return t.piece.String()[begin:]
+	return agent, err
 }
 
 // look checks what the place of a line demands of it, and shows it to the visitor.
-func (v *verification) look(line *Line, e *Entry) error {
+func (v *verification) look(line *Line) error {
 	switch {
-	case e.Event == AuditRepaired && !v.repaired:
-		v.faultHere(9, e.Seq, "names bytes that do not lie right before it, or that differ, or that count")
-	case e.Event != AuditRepaired && e.TS[:len(time.DateOnly)] > v.day.name[:len(time.DateOnly)]:
-		v.faultHere(10, e.Seq, "ts is later than the file's date: it belongs to a younger file")
+	case line.Event() == AuditRepaired && !v.repaired:
+		v.faultHere(9, line.Seq, "names bytes that do not lie right before it, or that differ, or that count")
+	case line.Event() != AuditRepaired && string(line.TS()[:len(time.DateOnly)]) > v.day.name[:len(time.DateOnly)]:
+		v.faultHere(10, line.Seq, "ts is later than the file's date: it belongs to a younger file")
 	}
-	err := v.visit(line, e)
+	err := v.visit(line)
 	if err == nil {
 		return nil
 	}
 	var f *Fault
 	if errors.As(err, &f) {
-		v.faultHere(f.Invariant, e.Seq, f.What)
+		v.faultHere(f.Invariant, line.Seq, f.What)
 		return nil
 	}
 	return err

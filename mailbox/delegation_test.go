@@ -31,7 +31,7 @@ func TestVerifyDelegation(t *testing.T) {
 			if err := e.Details.Canonicalize(); err != nil {
 				t.Fatal(err)
 			}
-			_, what := f.line(asLine(t, e), &e)
+			_, what := f.line(asLine(t, e))
 			if c.want == "" && what != "" || !strings.Contains(what, c.want) {
 				t.Errorf("verify says %q of %s, want %q", what, e.Details, c.want)
 			}

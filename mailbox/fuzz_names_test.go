@@ -102,7 +102,7 @@ func checkFileName(t *testing.T, name string) {
 		t.Errorf("the transaction of %q is %q", entry, tx)
 	}
 	fold := newFolding()
-	if what := fold.enter(&audit.Entry{}, entry, []byte(`""`), nil, nil); what != "" {
+	if what := fold.enter(&audit.Line{}, entry, []byte(`""`), nil, nil); what != "" {
 		t.Errorf("verify does not take %q: %s", entry, what)
 	}
 	m := &move{Dropped: droppedName(name)}

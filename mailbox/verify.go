@@ -222,16 +222,16 @@ func (v *verifying) note(format string, args ...any) {
 
 // ledger verifies the ledger and folds it.
 func (v *verifying) ledger() error {
-	visit := func(line *audit.Line, e *audit.Entry) error {
-		if e.Seq == 1 {
-			v.forgotten(e)
+	visit := func(line *audit.Line) error {
+		if line.Seq == 1 {
+			v.forgotten(line)
 		}
-		broken, what := v.fold.line(line, e)
+		broken, what := v.fold.line(line)
 		if broken == 0 {
 			return nil
 		}
 		if len(v.owners) < audit.MaxFaults {
-			v.owners[faultAt{e.Seq, what}] = ID(e.Task())
+			v.owners[faultAt{line.Seq, what}] = ID(line.Task())
 		}
 		return &audit.Fault{Invariant: broken, What: what}
 	}
@@ -258,10 +258,10 @@ func (v *verifying) ledger() error {
 }
 
 // forgotten notes, for ever, that this is not the mailbox's first ledger.
-func (v *verifying) forgotten(first *audit.Entry) {
+func (v *verifying) forgotten(line *audit.Line) {
 	var d forgottenDetails
-	if first.Detail(&d) == nil && d.Forgotten.Checksum != "" {
-		v.note("the ledger begins anew on %s: the one before was given up, its last known line is seq %d, %s", first.TS, d.Forgotten.Seq, d.Forgotten.Checksum)
+	if first, err := line.Decode(); err == nil && first.Detail(&d) == nil && d.Forgotten.Checksum != "" {
+		v.note("the ledger begins anew on %s: the one before was given up, its last known line is seq %d, %s", line.TS(), d.Forgotten.Seq, d.Forgotten.Checksum)
 	}
 }
 
@@ -276,13 +276,12 @@ func (v *verifying) advance() error {
 		if err != nil {
 			return err
 		}
-		e, err := line.Decode()
-		if err != nil {
+		if err := line.Sound(); err != nil {
 			v.fault(Fault{Invariant: 10, File: "audit/shared/" + line.At.File, Seq: line.Seq, What: err.Error()})
 			continue
 		}
-		if broken, what := v.fold.line(&line, &e); broken != 0 {
-			v.fault(Fault{Invariant: broken, File: "audit/shared/" + line.At.File, Seq: line.Seq, Task: ID(e.Task()), What: what})
+		if broken, what := v.fold.line(&line); broken != 0 {
+			v.fault(Fault{Invariant: broken, File: "audit/shared/" + line.At.File, Seq: line.Seq, Task: ID(line.Task()), What: what})
 		}
 	}
 }

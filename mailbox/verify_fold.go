@@ -40,9 +40,9 @@ type entry struct {
 
 // line takes a line in. If it breaks an invariant it says which, and how; the
 // line counts all the same, so that one fault is not followed by more.
-func (f *folding) line(line *audit.Line, e *audit.Entry) (broken int, what string) {
+func (f *folding) line(e *audit.Line) (broken int, what string) {
 	d := &f.now
-	d.read(line)
+	d.read(e)
 	if d.to != nil {
 		what = f.move(e, d)
 		if what == "" {
@@ -51,14 +51,14 @@ func (f *folding) line(line *audit.Line, e *audit.Entry) (broken int, what strin
 		return breaks(7, what)
 	}
 	switch {
-	case len(moves[e.Event]) > 0 && e.Event != audit.Reconcile:
-		return 7, fmt.Sprintf("%s moves no task: its details have no to", e.Event)
+	case len(moves[e.Event()]) > 0 && e.Event() != audit.Reconcile:
+		return 7, fmt.Sprintf("%s moves no task: its details have no to", e.Event())
 	case d.from != nil:
 		return 7, "its details have from, but no to"
 	case !isNumber(d.uid) || !isNumber(d.pid) || !isText(d.host):
 		return 10, "its details do not say who wrote it (uid, pid, host)"
 	}
-	switch e.Event {
+	switch e.Event() {
 	case audit.DecisionEvent, audit.ChangeEvent:
 		return breaks(12, f.record(e, d))
 	case audit.DelegationEvent:
@@ -67,7 +67,7 @@ func (f *folding) line(line *audit.Line, e *audit.Entry) (broken int, what strin
 		switch {
 		case d.entry != nil:
 			return breaks(13, f.enter(e, textOf(d.entry), d.sha256, d.why, d.shared))
-		case d.gone != nil && e.Event == audit.Reconcile:
+		case d.gone != nil && e.Event() == audit.Reconcile:
 			return breaks(13, f.leave(textOf(d.gone)))
 		}
 	}
@@ -83,7 +83,7 @@ func breaks(invariant int, what string) (int, string) {
 }
 
 // move folds a line that moves a task.
-func (f *folding) move(e *audit.Entry, d *details) (what string) {
+func (f *folding) move(e *audit.Line, d *details) (what string) {
 	id := ID(e.Task())
 	t := f.tasks.of(id.Fold())
 	d.decode()
@@ -91,29 +91,29 @@ func (f *folding) move(e *audit.Entry, d *details) (what string) {
 	to, knownTo := stateIn(d.to)
 	epoch := numberIn(d.epoch)
 	switch form := d.malformed(from, to); {
-	case e.TaskID == nil:
+	case id == "":
 		return "it moves no task: task_id is null"
 	case !knownFrom || !knownTo:
 		what = fmt.Sprintf("it moves %s from %s to %s, and these are no states", id, d.from, d.to)
 	case form != "":
 		what = form
-	case !allowed(e.Event, from, to, d.adopted):
-		what = fmt.Sprintf("%s may not move %s from %s to %s", e.Event, id, folderName(from), folderName(to))
+	case !allowed(e.Event(), from, to, d.adopted):
+		what = fmt.Sprintf("%s may not move %s from %s to %s", e.Event(), id, folderName(from), folderName(to))
 	case t == nil && !plainID(id) && CheckID(id) != nil:
 		what = "its task_id is none"
 	case t == nil && from != None:
 		what = fmt.Sprintf("it moves %s from %s, and no line before has put it there", id, from)
 	case t != nil:
-		what = t.refuses(e.Event, id, from, epoch, d)
+		what = t.refuses(e.Event(), id, from, epoch, d)
 	}
 	if t == nil {
-		t = f.tasks.add(ID(strings.Clone(string(id))))
+		t = f.tasks.add(id)
 	}
 	t.state, t.after, t.seq, t.seen = to, d.new, e.Seq, false
 	t.epoch = max(t.epoch, epoch)
-	t.completed = t.completed || e.Event == audit.TaskCompleted
+	t.completed = t.completed || e.Event() == audit.TaskCompleted
 	t.tx = d.id
-	copy(t.month[:], e.TS)
+	copy(t.month[:], e.TS())
 	return what
 }
 
@@ -180,7 +180,7 @@ func (t *lineage) refuses(event audit.Event, id ID, from State, epoch int64, d *
 }
 
 // keep notes the entry that a move puts into quarantine.
-func (f *folding) keep(e *audit.Entry, kept []byte) string {
+func (f *folding) keep(e *audit.Line, kept []byte) string {
 	if kept == nil || kept[0] != '{' {
 		return ""
 	}
@@ -200,7 +200,7 @@ func (f *folding) keep(e *audit.Entry, kept []byte) string {
 	return f.enter(e, textOf(name), sha, why, shared)
 }
 
-func (f *folding) enter(e *audit.Entry, name string, sha, why, shared []byte) string {
+func (f *folding) enter(e *audit.Line, name string, sha, why, shared []byte) string {
 	if name == "" || name != strings.Map(printable, name) {
 		return "it names a quarantine entry that cannot be one"
 	}
@@ -208,7 +208,7 @@ func (f *folding) enter(e *audit.Entry, name string, sha, why, shared []byte) st
 	if !regular && string(sha) != `""` {
 		return "it names a quarantine entry without its sha256"
 	}
-	noted := &entry{sha: hash, regular: regular, seq: e.Seq, task: ID(strings.Clone(e.Task()))}
+	noted := &entry{sha: hash, regular: regular, seq: e.Seq, task: ID(e.Task())}
 	noted.why, noted.noted = digestIn(why)
 	noted.shared = string(shared) == "true"
 	f.entries[name] = noted
@@ -233,9 +233,9 @@ func printable(r rune) rune {
 }
 
 // record folds the line of a decision or change.
-func (f *folding) record(e *audit.Entry, d *details) string {
+func (f *folding) record(e *audit.Line, d *details) string {
 	folder := "decisions/"
-	if e.Event == audit.ChangeEvent {
+	if e.Event() == audit.ChangeEvent {
 		folder = "changes/"
 	}
 	file := textOf(d.file)

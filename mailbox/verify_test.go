@@ -1191,20 +1191,21 @@ func BenchmarkVerifyFold(b *testing.B) {
 		TX: strings.Repeat("0", 32), To: stateField(Pending), After: hashField(audit.Hash(nil)), Revision: 1, Reason: "submitted", Writer: audit.ThisWriter(),
 		Queue: queueOf(request("x")), Request: audit.Hash(nil),
 	}
-	entries := make([]audit.Entry, 10000)
-	for i := range entries {
+	lines := make([]*audit.Line, 10000)
+	for i := range lines {
 		id := fmt.Sprintf("task-2026-02-16-%06d", i)
-		entries[i] = audit.Entry{Agent: "human", Event: audit.TaskCreated, TaskID: &id, Seq: int64(i + 1), TS: "2026-02-16T10:30:00.123Z", Details: audit.Details(created)}
-		if err := entries[i].Details.Canonicalize(); err != nil {
+		e := audit.Entry{Agent: "human", Event: audit.TaskCreated, TaskID: &id, Seq: int64(i + 1), TS: "2026-02-16T10:30:00.123Z", Details: audit.Details(created)}
+		if err := e.Details.Canonicalize(); err != nil {
 			b.Fatal(err)
 		}
+		lines[i] = asLine(b, e)
 	}
 	n := 0
 	for b.Loop() {
-		if n++; n%len(entries) == 0 {
+		if n++; n%len(lines) == 0 {
 			f = newFolding()
 		}
-		if broken, what := f.line(&audit.Line{}, &entries[n%len(entries)]); broken != 0 {
+		if broken, what := f.line(lines[n%len(lines)]); broken != 0 {
 			b.Fatal(what)
 		}
 	}
