@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"mbox/audit"
-	"mbox/mailbox/durable"
 )
 
 // ClaimRequest says who asks for a task.
@@ -107,81 +107,56 @@ func takesAny(own Capabilities, registered bool, c class) bool {
 }
 
 // Claim takes the next task that is ready and fits, by priority (with ageing),
-// then age, then id. ErrEmpty if there is none; before it says so, it gives
-// tasks whose lock is held a tenth of a second, since who holds it may be about
-// to give the task back, or may be at another task of the same shard. It does
-// not admit drops or reclaim lost tasks; Tidy does.
+// then age, then id. Where another claim is at that task, any other one of the
+// same standing may come before it. ErrEmpty if there is none; before it says so,
+// it gives tasks whose lock is held a tenth of a second, since who holds it may be
+// about to give the task back, or may be at another task of the same shard. It
+// does not admit drops or reclaim lost tasks; Tidy does.
 func (b *Box) Claim(ctx context.Context, r ClaimRequest) (*Claim, error) {
-	c, _, err := b.claimSoon(ctx, r)
-	return c, err
-}
-
-// claimSoon is claimNext that waits for what is held, at most busyPauseMax. busy
-// tells that something still is.
-func (b *Box) claimSoon(ctx context.Context, r ClaimRequest) (c *Claim, busy bool, err error) {
 	deadline := time.Now().Add(busyPauseMax)
-	for {
-		c, held, err := b.claimNext(ctx, r)
+	for pause := busyPause; ; pause *= 2 {
+		c, busy, err := b.claimNext(ctx, r)
 		left := time.Until(deadline)
-		if held == nil || left <= 0 {
-			return c, held != nil, err
+		if !busy || left <= 0 {
+			return c, err
 		}
-		if err := b.letGo(ctx, held, left); err != nil {
-			return nil, false, err
-		}
-	}
-}
-
-// heldTask is why there was nothing to take although there are tasks that fit: the
-// lock of this one is held by somebody, or with id "" another goroutine has some
-// in its hands.
-type heldTask struct{ id ID }
-
-// letGo waits until the lock of the held task is free, at most for the time.
-func (b *Box) letGo(ctx context.Context, h *heldTask, most time.Duration) error {
-	if h.id == "" {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(min(most, busyPause)):
-			return nil
+			return nil, ctx.Err()
+		case <-time.After(min(pause, left)):
 		}
 	}
-	lock := b.shards[shardOf(string(h.id))]
-	err := lock.Acquire(ctx, most)
-	switch {
-	case err == nil:
-		return lock.Unlock()
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case errors.Is(err, durable.ErrBusy):
-		return nil
-	}
-	return lockError(err)
 }
 
-// claimNext is Claim that does not wait: held tells, with ErrEmpty, that there
-// may be a task nevertheless. Who holds a lock gives it back without a sign that
-// a watcher sees.
-func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, h *heldTask, err error) {
+// claimNext is Claim that does not wait: busy tells, with ErrEmpty, that there may
+// be a task nevertheless, which somebody else has in his hands. Who gives a lock
+// back gives no sign of it that a watcher sees.
+func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, busy bool, err error) {
 	if err := CheckAgent(r.Agent); err != nil {
-		return nil, nil, err
+		return nil, false, err
 	}
 	if err := b.resolve(ctx); err != nil {
-		return nil, nil, err
+		return nil, false, err
 	}
-	fits, asked := b.fits(r), false
-	var passed []*record
-	defer func() { b.putBack(passed) }()
-	for {
-		rec, others := b.takeNext(fits, len(passed))
-		if rec == nil {
-			if h == nil && others {
-				h = new(heldTask)
+	fits, asked, at := b.fits(r), false, 0
+	var taken []*record
+	defer func() { b.putBack(taken) }()
+	for ; ; at++ {
+		if at == len(taken) {
+			most := 1
+			if busy {
+				most = amongHeads
 			}
-			return nil, h, ErrEmpty
+			more, others := b.takeNext(fits, most, len(taken))
+			if len(more) == 0 {
+				return nil, busy || others, ErrEmpty
+			}
+			taken = append(taken, more...)
 		}
-		passed = append(passed, rec)
+		rec := taken[at]
+		if !fits(rec.class) {
+			continue
+		}
 		if rec.class.action == "" && r.Thinks != nil && !asked {
 			asked = true
 			if !r.Thinks() {
@@ -193,35 +168,44 @@ func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, h *heldT
 		c, err := b.claim(ctx, r, rec.id)
 		switch {
 		case err == nil:
-			return c, nil, nil
+			return c, false, nil
 		case errors.Is(err, ErrCommitted):
-			return nil, nil, err // it is claimed; busy was what came after
+			return nil, false, err // it is claimed; busy was what came after
 		case errors.Is(err, ErrBusy):
-			if h == nil { // somebody else is claiming it, or still sending it
-				h = &heldTask{rec.id}
-			}
+			busy = true // somebody else is claiming it, or still sending it
 		case errors.Is(err, ErrNotFound), errors.Is(err, errNotReady), errors.Is(err, errHeld):
 			// Somebody else has it, or had it, or a line about it has to come first.
 		case errors.Is(err, errForeign):
 			if _, err := b.lookInto(ctx, rec.id); err != nil && !errors.Is(err, errNowhere) {
-				return nil, nil, err
+				return nil, false, err
 			}
 		default:
-			return nil, nil, err
+			return nil, false, err
 		}
 	}
 }
 
-// takeNext takes a record out of the index, nil if none fits. others tells
-// whether more are out than the caller's own.
-func (b *Box) takeNext(fits func(class) bool, own int) (rec *record, others bool) {
+// amongHeads is among how many tasks those choose who found the first one taken. All
+// of them would meet again at the second one.
+const amongHeads = 32
+
+// takeNext takes records out of the index: the one whose turn it is, and where the
+// caller asks for more some that stand like it, in any order. others tells whether
+// more are out than those and the caller's own.
+func (b *Box) takeNext(fits func(class) bool, most, own int) (recs []*record, others bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	rec = b.index.take(fits, b.now())
-	if rec != nil {
-		b.out++
+	now, least := b.now(), 0
+	for len(recs) < most {
+		rec := b.index.take(fits, now, least)
+		if rec == nil {
+			break
+		}
+		recs, least = append(recs, rec), standing(rec, now)
 	}
-	return rec, b.out > own
+	b.out += len(recs)
+	rand.Shuffle(len(recs), func(i, j int) { recs[i], recs[j] = recs[j], recs[i] })
+	return recs, b.out > own+len(recs)
 }
 
 func (b *Box) putBack(records []*record) {
@@ -285,30 +269,29 @@ func (b *Box) pick(c *Claim, before string) *change {
 	}
 }
 
-// How soon Wait looks again at a task whose lock is held: a transition holds it
-// for a few flushes, a stopped process for long.
+// How soon a task is looked at again whose lock is held: a transition holds it for
+// a few flushes, a stopped process for long.
 const (
 	busyPause    = 500 * time.Microsecond
 	busyPauseMax = 100 * time.Millisecond
 )
 
-// Wait is Claim that waits until there is a task. It watches the folders and
-// the ledger; without a router it admits and reclaims on its own. What it
-// watches with is kept for the next Wait, until Close.
+// Wait is Claim that waits until there is a task. It watches for new ones; without
+// a router it admits and reclaims on its own. What it watches with is kept for the
+// next Wait, until Close.
 func (b *Box) Wait(ctx context.Context, r ClaimRequest) (*Claim, error) {
-	l, fresh, err := b.borrowLookout()
-	if err != nil {
-		return nil, err
-	}
+	l, fresh := b.borrowLookout()
 	defer b.returnLookout(l)
 	if err := l.first(ctx, fresh); err != nil {
 		return nil, err
 	}
-	pause := busyPause
-	for {
-		c, busy, err := b.claimSoon(ctx, r)
+	for pause := busyPause; ; {
+		c, busy, err := b.claimNext(ctx, r)
 		if !errors.Is(err, ErrEmpty) {
 			return c, err
+		}
+		if l.listen() {
+			continue // what was said before is heard by looking once more
 		}
 		most := l.p.next()
 		if busy {

@@ -244,7 +244,7 @@ func FuzzSnapshotFile(f *testing.F) {
 		_, _ = s.find("b")
 		_ = s.has(7)
 		if len(s.next) == len(s.head.Runs) {
-			s.heads(func(class) bool { return true }, map[uint32]bool{}, func(*record) {})
+			s.heads(func(class) bool { return true }, map[uint32]bool{}, func(uint32, *record) {})
 		}
 	})
 }

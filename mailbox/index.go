@@ -92,6 +92,7 @@ type index struct {
 	folded  int             // lines folded since base
 	names   bool            // special alone is kept: nobody has asked for the queue yet
 	skimmer skimmer
+	waits   bool // a task has waited for somebody else's line
 }
 
 func newIndex() *index {
@@ -316,6 +317,7 @@ func (x *index) adopt(r *record) {
 	if r.parent == "" {
 		return
 	}
+	x.waits = true
 	key := r.parent.Fold()
 	if !slices.Contains(x.kids[key], r.id) {
 		x.kids[key] = append(x.kids[key], r.id)
@@ -350,6 +352,7 @@ func millis(t *Time) int64 {
 func (x *index) enqueue(r *record, now time.Time) {
 	switch {
 	case r.blocked:
+		x.waits = true
 		for d := range r.awaits() {
 			x.needs[d.Fold()] = append(x.needs[d.Fold()], r.id)
 		}
@@ -479,13 +482,14 @@ func ahead(a, b *record, now time.Time) bool {
 }
 
 // take removes the best record that fits from the queues and returns it; nil if
-// there is none. The caller gives it back with putBack, unless its claim came
-// to pass.
-func (x *index) take(fits func(class) bool, now time.Time) *record {
+// there is none of that standing or a higher one. The caller gives it back with
+// putBack, unless its claim came to pass.
+func (x *index) take(fits func(class) bool, now time.Time, least int) *record {
 	var best *record
-	better := func(r *record) {
-		if r != nil && (best == nil || ahead(r, best, now)) {
-			best = r
+	var number uint32 // in the base
+	better := func(n uint32, r *record) {
+		if best == nil || ahead(r, best, now) {
+			best, number = r, n
 		}
 	}
 	for c, q := range x.queues {
@@ -494,22 +498,24 @@ func (x *index) take(fits func(class) bool, now time.Time) *record {
 		}
 		for p := range q {
 			if len(q[p]) > 0 {
-				better(q[p][0])
+				better(0, q[p][0])
 			}
 		}
 	}
 	if x.base != nil {
 		x.base.heads(fits, x.gone, better)
 	}
-	if best == nil {
+	if best == nil || standing(best, now) < least {
 		return nil
 	}
-	r := x.own(best.id)
-	if r.place >= 0 {
-		heap.Remove(&x.queues[r.class][r.priority], r.place)
+	if best.place >= 0 {
+		heap.Remove(&x.queues[best.class][best.priority], best.place)
+	} else {
+		x.gone[number] = true
+		x.live[best.id] = best
 	}
-	r.taken = true
-	return r
+	best.taken = true
+	return best
 }
 
 // putBack returns a taken record to its queue, if it is still to be had.

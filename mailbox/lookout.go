@@ -11,24 +11,27 @@ import (
 // takes the kernel 5 to 15 ms (inotify waits for every reader of its marks),
 // which each claim would pay; and because what it has seen in between saves the
 // next Wait a whole scan. fsnotify's goroutine lives as long, until Close.
+//
+// It watches pending. What strangers do in the other folders is seen by its scans,
+// or at once by a router.
 type lookout struct {
-	w *watcher
-	p pass
+	w      *watcher
+	p      pass
+	lines  bool      // it watches the ledger as well
+	routed bool      // a router was up
+	asked  time.Time // when
 }
 
 // borrowLookout takes the kept lookout, or makes one: fresh.
-func (b *Box) borrowLookout() (l *lookout, fresh bool, err error) {
+func (b *Box) borrowLookout() (l *lookout, fresh bool) {
 	b.mu.Lock()
 	l, b.lookout = b.lookout, nil
 	b.mu.Unlock()
 	if l != nil {
-		return l, false, nil
+		return l, false
 	}
-	w, err := b.newWatcher()
-	if err != nil {
-		return nil, true, err
-	}
-	return &lookout{w: w, p: pass{b: b, folders: []State{Pending, InProgress}, last: time.Now(), quota: newQuota(perPass)}}, true, nil
+	p := pass{b: b, folders: []State{Pending, InProgress}, last: time.Now(), quota: newQuota(perPass)}
+	return &lookout{w: b.newWatcher("tasks/pending"), p: p}, true
 }
 
 // returnLookout keeps l, unless there is one already or the box is closed.
@@ -51,7 +54,7 @@ func (l *lookout) first(ctx context.Context, fresh bool) error {
 		l.heed(ctx, l.w.seenNow())
 		return ctx.Err()
 	}
-	if l.p.b.Routed() {
+	if l.isRouted() {
 		return nil
 	}
 	if err := l.p.scan(ctx); err != nil && !errors.Is(err, ErrBusy) {
@@ -60,11 +63,34 @@ func (l *lookout) first(ctx context.Context, fresh bool) error {
 	return nil
 }
 
+// isRouted tells whether a router was up a moment ago.
+func (l *lookout) isRouted() bool {
+	if now := time.Now(); now.Sub(l.asked) >= leaseCheck {
+		l.routed, l.asked = l.p.b.Routed(), now
+	}
+	return l.routed
+}
+
+// listen begins to watch the ledger once a task waits for what others have to say:
+// that what it depends on has ended, or that it is approved. True if it has just
+// begun.
+func (l *lookout) listen() bool {
+	b := l.p.b
+	b.mu.Lock()
+	begins := !l.lines && b.index.waits
+	b.mu.Unlock()
+	if begins {
+		l.lines = true
+		l.w.add(ledgerDir)
+	}
+	return begins
+}
+
 // heed acts on what was seen. With a router up that is the router's work.
 func (l *lookout) heed(ctx context.Context, s seen) {
-	if !l.p.b.Routed() {
-		l.p.after(ctx, s)
-	} else if time.Since(l.p.last) >= l.p.b.o.ScanInterval {
-		l.p.last = time.Now()
+	if l.isRouted() {
+		l.p.idle()
+		return
 	}
+	l.p.after(ctx, s)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -113,4 +114,63 @@ func watchers(t *testing.T) (n int) {
 		}
 	}
 	return n
+}
+
+// A worker that waits is woken by what comes into pending; by the ledger only once
+// a task waits for what others have to say, and then at once.
+func TestWaitListensForALine(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	home := t.TempDir() + "/home"
+	must(t, Create(home, Options{Sync: durable.None}))
+	o := Options{Sync: durable.None, ScanInterval: time.Minute}
+	b, other := opened(t, home, o), opened(t, home, o)
+	_, err := other.Submit(ctx, request("first"))
+	must(t, err)
+	take(ctx, t, b)
+	if watched := b.lookout.w.fs.WatchList(); len(watched) != 1 || filepath.Base(watched[0]) != "pending" {
+		t.Errorf("it watches %v", watched)
+	}
+	before, err := other.Submit(ctx, request("before"))
+	must(t, err)
+	c, err := other.Claim(ctx, ClaimRequest{Agent: "coder"})
+	must(t, err)
+	behind := request("behind")
+	behind.Mbox.DependsOn = []ID{before}
+	id, err := other.Submit(ctx, behind)
+	must(t, err)
+	got := make(chan ID, 1)
+	go func() { got <- take(ctx, t, b) }()
+	for listens := false; !listens; runtime.Gosched() {
+		must(t, ctx.Err())
+		b.mu.Lock()
+		listens = b.index.waits
+		b.mu.Unlock()
+	}
+	must(t, c.Complete(ctx, Result{}))
+	if taken := <-got; taken != id {
+		t.Errorf("it took %s, want %s", taken, id)
+	}
+}
+
+// Rule 33: where a lock is held, that name is looked at again, and nothing else.
+func TestRule33_NoScanForALock(t *testing.T) {
+	b := homes{}.open(t, newClock().options())
+	scans := 0
+	p := pass{b: b, folders: Folders, quota: newQuota(perPass), last: time.Now(), scanned: func(ScanReport, error) { scans++ }}
+	b.drop(t, "x.json", titled(""))
+	lock, err := durable.TryLock(privatePath(b.Home(), "locks", shardName(shardOf("x"))))
+	must(t, err)
+	var s seen
+	s.put(Pending, "x.json", true)
+	p.after(t.Context(), s)
+	if !p.again.IsZero() || len(p.later.names) != 1 || time.Until(p.look) > 200*time.Millisecond {
+		t.Errorf("a scan is due at %v, %v are looked at at %v", p.again, p.later.names, p.look)
+	}
+	must(t, lock.Unlock())
+	p.look = time.Now()
+	p.after(t.Context(), seen{})
+	if r, err := b.lookup("x"); err != nil || r == nil || scans != 0 || len(p.later.names) != 0 {
+		t.Errorf("after the second look: %v, %v, %d scans, %v left", r, err, scans, p.later.names)
+	}
 }

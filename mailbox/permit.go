@@ -121,6 +121,7 @@ func (b *Box) hold(id ID, held bool) {
 		return
 	}
 	r.held = held
+	b.index.waits = b.index.waits || held
 	if !held && !r.taken {
 		b.index.putBack(r, b.now())
 	}

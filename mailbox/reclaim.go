@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"time"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
@@ -48,31 +49,39 @@ func (b *Box) reclaim(ctx context.Context) (int, error) {
 func (b *Box) working() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, r := range b.index.live {
-		if r.state == InProgress {
-			return true
-		}
-	}
-	return false
+	return b.index.sets[folderIndex(InProgress)].count > 0
+}
+
+// leaseLook is what a look at the lease files leaves for the next one. Which
+// process a lease is of never changes.
+type leaseLook struct {
+	last  time.Time
+	notes map[string]*leaseNote
 }
 
 // reclaimDead takes back tasks whose worker is not running any more. Where the
 // process that a lease file names can be seen to live it looks no further; the
 // verdict is reclaim's.
-func (b *Box) reclaimDead(ctx context.Context) (int, error) {
+func (b *Box) reclaimDead(ctx context.Context, l *leaseLook) (int, error) {
 	names, err := b.leases()
 	if err != nil {
 		return 0, err
 	}
+	known := l.notes
+	l.last, l.notes = time.Now(), map[string]*leaseNote{}
 	back := 0
 	for _, name := range names {
 		id, ok := leaseOf(name)
-		f, info, err := durable.OpenRegular(b.leasePath(name))
-		if err != nil || !ok {
-			continue // it has just ended
+		note := known[name]
+		if note == nil {
+			f, info, err := durable.OpenRegular(b.leasePath(name))
+			if err != nil || !ok {
+				continue // it has just ended
+			}
+			note = readNote(f, info.Size())
+			f.Close()
 		}
-		note := readNote(f, info.Size())
-		f.Close()
+		l.notes[name] = note
 		if b.here(note) && startTime(note.PID) == note.Start {
 			continue
 		}

@@ -194,7 +194,7 @@ func claimedWith(t *testing.T, b *Box, change func(n *leaseNote)) *Claim {
 func leaseScanned(t *testing.T, b *Box, want State, when string) {
 	t.Helper()
 	mustScan(t, b)
-	_, err := b.reclaimDead(t.Context())
+	_, err := b.reclaimDead(t.Context(), new(leaseLook))
 	must(t, err)
 	if at := said(t, b, "x"); at != want {
 		t.Errorf("%s it is %s", when, at)

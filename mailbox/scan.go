@@ -20,6 +20,9 @@ type ScanReport struct {
 	Looked    int           // files in pending that were no known task
 	Again     time.Duration // when to look again at files that were not ready; 0: no need
 	Alarms    int
+
+	later seen          // which files those are
+	list  time.Duration // when to list a folder again because not all of it was looked at; 0: no need
 }
 
 // Scan is the truth that watching only hurries: it settles what dead processes
@@ -119,6 +122,7 @@ func (b *Box) survey(ctx context.Context, folder State, q *quota, r *ScanReport)
 		return nil
 	}
 	if rest := 10*p.took - begun.Sub(p.ended); rest > 0 {
+		r.list = shorter(r.list, rest)
 		r.Again = shorter(r.Again, rest)
 		return nil
 	}
@@ -186,9 +190,12 @@ func shorter(a, b time.Duration) time.Duration {
 
 func (b *Box) lookAt(ctx context.Context, folder State, unknown []string, missing []ID, q *quota, r *ScanReport) (again time.Duration, err error) {
 	var bad []error
-	note := func(wait time.Duration, busy bool, err error) {
-		if busy {
-			wait = settleTime
+	note := func(name string, came bool, wait time.Duration, err error) {
+		switch {
+		case wait == goOn:
+			r.list = goOn
+		case wait > 0:
+			r.later.put(folder, name, came)
 		}
 		if wait > 0 {
 			again = shorter(again, wait)
@@ -204,7 +211,7 @@ func (b *Box) lookAt(ctx context.Context, folder State, unknown []string, missin
 			}
 			continue
 		}
-		note(0, busy, err)
+		note(id.file(), false, waitIf(busy), err)
 	}
 	if err := b.judgeMissing(ctx, nowhere); err != nil {
 		return 0, err
@@ -218,11 +225,11 @@ func (b *Box) lookAt(ctx context.Context, folder State, unknown []string, missin
 		}
 		if folder != Pending {
 			if !q.putAway(name) {
-				again = shorter(again, goOn)
+				note(name, true, goOn, nil)
 				break
 			}
 			busy, err := b.stray(ctx, folder, name)
-			note(0, busy, err)
+			note(name, true, waitIf(busy), err)
 			continue
 		}
 		r.Looked++
@@ -230,7 +237,7 @@ func (b *Box) lookAt(ctx context.Context, folder State, unknown []string, missin
 		if err != nil {
 			err = fmt.Errorf("%s: %w", schemas.Sentence(name, 80), err)
 		}
-		note(wait, false, err)
+		note(name, true, wait, err)
 		if i%1000 == 999 {
 			b.o.Progress("admitting", int64(i+1), int64(len(unknown)))
 		}

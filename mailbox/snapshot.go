@@ -221,8 +221,9 @@ func (s *snapshot) special(i int) uint64 {
 	return binary.LittleEndian.Uint64(v[:])
 }
 
-// heads offers the first record of each fitting run that is not gone.
-func (s *snapshot) heads(fits func(class) bool, gone map[uint32]bool, offer func(*record)) {
+// heads offers the first record of each fitting run that is not gone, with its
+// number.
+func (s *snapshot) heads(fits func(class) bool, gone map[uint32]bool, offer func(uint32, *record)) {
 	for i, r := range s.head.Runs {
 		if s.next[i] == r.End || !fits(r.class()) {
 			continue
@@ -232,7 +233,7 @@ func (s *snapshot) heads(fits func(class) bool, gone map[uint32]bool, offer func
 		}
 		if s.next[i] < r.End {
 			if head := s.at(s.next[i]); head != nil {
-				offer(head)
+				offer(s.next[i], head)
 			}
 		}
 	}

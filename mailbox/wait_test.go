@@ -41,79 +41,120 @@ func TestWaitLooksAgainAtATaskThatWasHeld(t *testing.T) {
 	}
 }
 
-// What Wait goes by: a claim that found nothing says whether that was for a
-// lock.
+// What Wait goes by: a claim that found nothing says whether that was for a lock
+// that somebody holds, or for what another claim of the process has in its hands.
 func TestClaimTellsOfAHeldLock(t *testing.T) {
 	home := t.TempDir() + "/home"
-	if err := Create(home, Options{Sync: durable.None}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Create(home, Options{Sync: durable.None}))
 	b := opened(t, home, Options{Sync: durable.None})
-	r := ClaimRequest{Agent: "coder", Process: true}
-	if _, h, err := b.claimNext(t.Context(), r); h != nil || !errors.Is(err, ErrEmpty) {
-		t.Fatalf("an empty mailbox: held %v, %v", h, err)
+	r := ClaimRequest{Agent: "coder"}
+	empty := func(want bool, why string) {
+		t.Helper()
+		if _, busy, err := b.claimNext(t.Context(), r); busy != want || !errors.Is(err, ErrEmpty) {
+			t.Errorf("%s: busy %v, %v", why, busy, err)
+		}
 	}
+	empty(false, "an empty mailbox")
 	id, err := b.Submit(t.Context(), request("held"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lock, err := durable.TryLock(privatePath(home, "locks", shardName(shardOf(string(id)))))
-	if err != nil {
-		t.Fatal(err)
+	must(t, err)
+	empty(true, "a task whose lock is held")
+	if _, err := b.Claim(t.Context(), r); !errors.Is(err, ErrEmpty) {
+		t.Errorf("a lock that is never given back: %v", err)
 	}
-	if _, h, err := b.claimNext(t.Context(), r); h == nil || h.id != id || !errors.Is(err, ErrEmpty) {
-		t.Errorf("a task whose lock is held: held %v, %v", h, err)
+	must(t, lock.Unlock())
+	recs, others := b.takeNext(b.fits(r), 1, 0)
+	if len(recs) != 1 || others {
+		t.Fatalf("taken %v, out %v", recs, others)
 	}
-	if err := lock.Unlock(); err != nil {
-		t.Fatal(err)
-	}
-	c, _, err := b.claimNext(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
+	empty(true, "what another claim has in its hands")
+	b.putBack(recs)
+	c, err := b.Claim(t.Context(), r)
+	must(t, err)
+	if c.ID() != id {
+		t.Errorf("it claimed %s", c.ID())
 	}
 }
 
-// A claim waits for a task whose lock is held for a moment by somebody else, and
-// for what another claim of the process has in its hands.
+// A claim waits for a task whose lock is held for a moment by somebody else.
 func TestClaimWaitsForAHeldLock(t *testing.T) {
 	home := t.TempDir() + "/home"
 	must(t, Create(home, Options{Sync: durable.None}))
 	b := opened(t, home, Options{Sync: durable.None})
-	id, err := b.Submit(t.Context(), request("held"))
+	for range 20 {
+		id, err := b.Submit(t.Context(), request("held"))
+		must(t, err)
+		lock, err := durable.TryLock(privatePath(home, "locks", shardName(shardOf(string(id)))))
+		must(t, err)
+		gaveBack := make(chan error, 1)
+		go func() { gaveBack <- lock.Unlock() }()
+		_, err = b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
+		must(t, errors.Join(err, <-gaveBack))
+	}
+}
+
+// Rule 33: the head of the queue comes first. While somebody else is at it, others
+// of its standing come before all that stand lower, not all of them in one order,
+// and every one of them is tried before there is nothing.
+func TestRule33_OthersStandAlike(t *testing.T) {
+	home := t.TempDir() + "/home"
+	must(t, Create(home, Options{Sync: durable.None}))
+	o := Options{Sync: durable.None}
+	first, second := opened(t, home, o), opened(t, home, o)
+	submit := func(priority string) ID {
+		task := request("one of many")
+		task.Task.Priority = priority
+		id, err := first.Submit(t.Context(), task)
+		must(t, err)
+		return id
+	}
+	head := submit("high")
+	for range 12 {
+		submit("high")
+	}
+	low := submit("low")
+	r := ClaimRequest{Agent: "coder"}
+	lock, err := durable.TryLock(privatePath(home, "locks", shardName(shardOf(string(head)))))
 	must(t, err)
-	lock, err := durable.TryLock(privatePath(home, "locks", shardName(shardOf(string(id)))))
+	then, order := map[ID]bool{}, []ID{}
+	for range 20 {
+		must(t, second.update())
+		one, _ := second.takeNext(second.fits(r), 1, 0)
+		others, _ := second.takeNext(second.fits(r), amongHeads, 1)
+		if len(one) != 1 || one[0].id != head || len(others) != 12 {
+			t.Fatalf("first %v, then %d", one, len(others))
+		}
+		then[others[0].id] = true
+		second.putBack(append(one, others...))
+	}
+	if len(then) < 2 {
+		t.Error("all that find the head taken meet again at the same task")
+	}
+	for {
+		c, busy, err := second.claimNext(t.Context(), r)
+		if errors.Is(err, ErrEmpty) {
+			if !busy {
+				t.Error("nothing is said to be there although the head is held")
+			}
+			break
+		}
+		must(t, err)
+		order = append(order, c.ID())
+	}
+	must(t, lock.Unlock())
+	for _, id := range order {
+		if shardOf(string(id)) == shardOf(string(head)) {
+			t.Errorf("%s was claimed under a lock that is held", id)
+		}
+	}
+	if shardOf(string(low)) != shardOf(string(head)) && (len(order) == 0 || order[len(order)-1] != low) {
+		t.Errorf("the order was %v, want %s behind all that stand higher", order, low)
+	}
+	c, err := first.Claim(t.Context(), r)
 	must(t, err)
-	if _, busy, err := b.claimSoon(t.Context(), ClaimRequest{Agent: "coder"}); !busy || !errors.Is(err, ErrEmpty) {
-		t.Errorf("a lock that is never given back: busy %v, %v", busy, err)
-	}
-	gaveBack := make(chan error, 1)
-	asked := make(chan struct{})
-	go func() {
-		<-asked
-		gaveBack <- lock.Unlock()
-	}()
-	_, h, err := b.claimNext(t.Context(), ClaimRequest{Agent: "coder"})
-	if h == nil || !errors.Is(err, ErrEmpty) {
-		t.Fatalf("held %v, %v", h, err)
-	}
-	close(asked)
-	must(t, b.letGo(t.Context(), h, time.Minute))
-	must(t, <-gaveBack)
-	rec, others := b.takeNext(b.fits(ClaimRequest{Agent: "coder"}), 0)
-	if rec == nil || !others {
-		t.Fatalf("taken %v, out %v", rec, others)
-	}
-	if _, h, err := b.claimNext(t.Context(), ClaimRequest{Agent: "coder"}); h == nil || h.id != "" || !errors.Is(err, ErrEmpty) {
-		t.Errorf("what another claim has in its hands: held %v, %v", h, err)
-	}
-	b.putBack([]*record{rec})
-	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
-	must(t, err)
-	if c.ID() != id {
-		t.Errorf("it claimed %s", c.ID())
+	if c.ID() != head {
+		t.Errorf("then comes %s, want the head %s", c.ID(), head)
 	}
 }
 

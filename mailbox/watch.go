@@ -22,23 +22,30 @@ type watcher struct {
 	fs *fsnotify.Watcher
 }
 
-// watched are the folders in which something happens that somebody waits for.
-var watched = []string{"tasks/pending", "tasks/in-progress", "tasks/completed", "tasks/failed", "audit/shared"}
+// ledgerDir is where who waits for lines looks.
+const ledgerDir = "audit/shared"
 
-func (b *Box) newWatcher() (*watcher, error) {
+// newWatcher watches these folders: who waits is woken by nothing that he does not
+// act on.
+func (b *Box) newWatcher(dirs ...string) *watcher {
 	w := &watcher{b: b}
 	fs, err := fsnotify.NewBufferedWatcher(4096)
 	if err != nil {
-		return w, nil //nolint:nilerr // without a watcher every wait ends at the scan interval
-	}
-	for _, dir := range watched {
-		if err := fs.Add(b.path(dir)); err != nil {
-			fs.Close()
-			return w, nil
-		}
+		return w // without a watcher every wait ends at the scan interval
 	}
 	w.fs = fs
-	return w, nil
+	for _, dir := range dirs {
+		w.add(dir)
+	}
+	return w
+}
+
+// add watches one more folder. Where that cannot be had, nothing is watched.
+func (w *watcher) add(dir string) {
+	if w.fs != nil && w.fs.Add(w.b.path(dir)) != nil {
+		w.fs.Close()
+		w.fs = nil
+	}
 }
 
 func (w *watcher) close() {
@@ -50,8 +57,8 @@ func (w *watcher) close() {
 // seen is what a watcher saw while somebody waited: names that came into or
 // went from the folders of tasks. It only says where to look.
 type seen struct {
-	names map[State]map[string]bool
-	lost  bool // events were lost, or there is no watcher: scan
+	names map[State]map[string]bool // whether the last that was seen was that it came
+	lost  bool                      // events were lost, or there is no watcher: scan
 }
 
 // wait returns when something has changed, or after at most so long. What came
@@ -67,7 +74,7 @@ func (w *watcher) wait(ctx context.Context, most time.Duration) (seen, error) {
 			return seen{lost: true}, nil
 		}
 	}
-	s := seen{names: map[State]map[string]bool{}}
+	var s seen
 	select {
 	case <-ctx.Done():
 		return s, ctx.Err()
@@ -84,7 +91,7 @@ func (w *watcher) wait(ctx context.Context, most time.Duration) (seen, error) {
 
 // seenNow is what has been seen by now, without waiting.
 func (w *watcher) seenNow() seen {
-	s := seen{names: map[State]map[string]bool{}, lost: w.fs == nil}
+	s := seen{lost: w.fs == nil}
 	if w.fs != nil {
 		w.drain(&s)
 	}
@@ -108,46 +115,32 @@ func (w *watcher) drain(s *seen) {
 // is being written in pending, where only a dropper writes in place.
 func (s *seen) note(b *Box, e fsnotify.Event) {
 	folder := State(filepath.Base(filepath.Dir(e.Name)))
-	matters := e.Has(fsnotify.Create) || e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename) || e.Has(fsnotify.Write) && folder == Pending
-	if folderIndex(folder) < 0 || !matters {
-		return
+	came := e.Has(fsnotify.Create) || e.Has(fsnotify.Write) && folder == Pending
+	if folderIndex(folder) >= 0 && (came || e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename)) {
+		s.put(folder, filepath.Base(e.Name), came)
+	}
+}
+
+func (s *seen) put(folder State, name string, came bool) {
+	if s.names == nil {
+		s.names = map[State]map[string]bool{}
 	}
 	if s.names[folder] == nil {
 		s.names[folder] = map[string]bool{}
 	}
-	s.names[folder][filepath.Base(e.Name)] = true
+	s.names[folder][name] = came
 }
 
-// attend looks at the names that a watcher saw. Most of them are the traces of
-// transitions, which the ledger told before they showed; what is left are drops
-// and what strangers moved.
-func (b *Box) attend(ctx context.Context, s seen, q *quota) (again time.Duration, err error) {
-	if err := b.update(); err != nil {
-		return 0, err
-	}
-	var bad []error
-	for folder, names := range s.names {
-		for name := range names {
-			if ignored(name) || ctx.Err() != nil {
-				continue
-			}
-			wait, err := b.attendTo(ctx, folder, name, q)
-			bad = append(bad, err)
-			if wait > 0 {
-				again = shorter(again, wait)
-			}
-		}
-	}
-	return again, errors.Join(bad...) // one bad file does not keep the others out
-}
-
-func (b *Box) attendTo(ctx context.Context, folder State, name string, q *quota) (time.Duration, error) {
+func (b *Box) attendTo(ctx context.Context, folder State, name string, came bool, q *quota) (time.Duration, error) {
 	b.mu.Lock()
 	var state State
 	if r := b.index.find(ID(trimJSON(name))); r != nil {
 		state = r.state
 	}
 	b.mu.Unlock()
+	if came == (state == folder) {
+		return 0, nil
+	}
 	_, err := os.Lstat(b.path("tasks", string(folder), name))
 	there := err == nil
 	switch {
@@ -156,9 +149,6 @@ func (b *Box) attendTo(ctx context.Context, folder State, name string, q *quota)
 		return b.admit(ctx, name, q)
 	case there != (state == folder) && state != None:
 		busy, err := b.lookInto(ctx, ID(trimJSON(name)))
-		if errors.Is(err, errNowhere) {
-			return settleTime, nil // others may go with it
-		}
 		return waitIf(busy), err
 	case there && folder == InProgress && state == None:
 		if !q.putAway(name) {
@@ -177,26 +167,10 @@ func waitIf(busy bool) time.Duration {
 	return 0
 }
 
-// WaitChange blocks until the mailbox or its ledger may have changed, at most
-// for the scan interval. Each call watches anew; Watch and Wait keep a watcher.
-func (b *Box) WaitChange(ctx context.Context) error {
-	w, err := b.newWatcher()
-	if err != nil {
-		return err
-	}
-	defer w.close()
-	_, err = w.wait(ctx, b.o.ScanInterval)
-	return err
-}
-
 // Follow yields the ledger's entries from p on, for ever, as they come.
 func (b *Box) Follow(ctx context.Context, p audit.Position) iter.Seq2[audit.Entry, error] {
 	return func(yield func(audit.Entry, error) bool) {
-		w, err := b.newWatcher()
-		if err != nil {
-			yield(audit.Entry{}, err)
-			return
-		}
+		w := b.newWatcher(ledgerDir)
 		defer w.close()
 		wait := func(ctx context.Context) error { _, err := w.wait(ctx, b.o.ScanInterval); return err }
 		for e, err := range b.ledger.Tail(ctx, p, wait) {
@@ -262,10 +236,7 @@ func (b *Box) Route(ctx context.Context, o RouterOptions) error {
 		return lockError(err)
 	}
 	defer lock.Unlock()
-	w, err := b.newWatcher()
-	if err != nil {
-		return err
-	}
+	w := b.newWatcher("tasks/pending", "tasks/in-progress", "tasks/completed", "tasks/failed", ledgerDir)
 	defer w.close()
 	p := pass{b: b, folders: Folders, scanned: o.Scanned, quota: newQuota(perPass)}
 	if err := p.scan(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, ErrBusy) {
@@ -280,6 +251,9 @@ func (b *Box) Route(ctx context.Context, o RouterOptions) error {
 			break
 		}
 		p.after(ctx, s)
+		if err := b.resolve(ctx); err != nil && ctx.Err() == nil {
+			p.report(ScanReport{}, err)
+		}
 	}
 	return nil
 }
@@ -292,7 +266,10 @@ type pass struct {
 	scanned func(ScanReport, error)
 	quota   *quota
 	last    time.Time // of the last whole scan
-	again   time.Time // when to look again at what was not ready; zero: no need
+	again   time.Time // when the next one is due before its time; zero: it is not
+	later   seen      // names to be looked at again
+	look    time.Time // when
+	leases  leaseLook
 }
 
 // leaseCheck is how often the workers of tasks in progress are looked for.
@@ -305,16 +282,26 @@ func (p *pass) report(r ScanReport, err error) {
 }
 
 func (p *pass) scan(ctx context.Context) error {
-	p.last, p.again = time.Now(), time.Time{}
+	p.last, p.again, p.later = time.Now(), time.Time{}, seen{}
+	p.leases.last = p.last // it looks at all of them
 	p.quota.renew()
 	r, err := p.b.scan(ctx, p.folders, p.quota)
-	if r.Again > 0 {
-		p.again = time.Now().Add(r.Again)
+	if r.list > 0 {
+		p.again = time.Now().Add(r.list)
 	}
+	p.later, p.look = r.later, time.Now().Add(r.Again)
 	if ctx.Err() == nil {
 		p.report(r, err)
 	}
 	return err
+}
+
+// idle is a turn of who has nothing to look after.
+func (p *pass) idle() {
+	p.again, p.later, p.leases.last = time.Time{}, seen{}, time.Now()
+	if time.Since(p.last) >= p.b.o.ScanInterval {
+		p.last = time.Now()
+	}
 }
 
 // next is how long to wait at most.
@@ -323,18 +310,68 @@ func (p *pass) next() time.Duration {
 	if !p.again.IsZero() {
 		most = min(most, time.Until(p.again))
 	}
+	if len(p.later.names) > 0 {
+		most = min(most, time.Until(p.look))
+	}
 	if p.b.working() {
-		most = min(most, leaseCheck)
+		most = min(most, time.Until(p.leases.last.Add(leaseCheck)))
 	}
 	return max(most, time.Millisecond)
+}
+
+// attend looks at the names that a watcher saw, and at those whose time has come to
+// be looked at again. Most of them are the traces of transitions, which the ledger
+// told before they showed; what is left are drops and what strangers moved.
+func (p *pass) attend(ctx context.Context, s seen) error {
+	if len(p.later.names) > 0 && !time.Now().Before(p.look) {
+		for folder, names := range s.names {
+			for name, came := range names {
+				p.later.put(folder, name, came)
+			}
+		}
+		s, p.later = p.later, seen{}
+	}
+	if len(s.names) == 0 {
+		return nil
+	}
+	if err := p.b.update(); err != nil {
+		return err
+	}
+	var bad []error
+	for folder, names := range s.names {
+		for name, came := range names {
+			if !ignored(name) && ctx.Err() == nil {
+				wait, err := p.b.attendTo(ctx, folder, name, came, p.quota)
+				bad = append(bad, p.put(folder, name, came, wait, err))
+			}
+		}
+	}
+	return errors.Join(bad...) // one bad file does not keep the others out
+}
+
+// put notes when to look again at a name.
+func (p *pass) put(folder State, name string, came bool, wait time.Duration, err error) error {
+	at := time.Now().Add(wait)
+	switch {
+	case errors.Is(err, errNowhere): // others may go with it, which only a scan sees
+		p.again, err = at.Add(settleTime), nil
+	case wait == goOn:
+		p.again = at
+	case wait > 0:
+		if len(p.later.names) == 0 || at.Before(p.look) {
+			p.look = at
+		}
+		p.later.put(folder, name, came)
+	}
+	return err
 }
 
 // after does what is to be done after a wait. Errors are reported, not
 // returned: the next scan tries again.
 func (p *pass) after(ctx context.Context, s seen) {
-	due := time.Since(p.last) >= p.b.o.ScanInterval || !p.again.IsZero() && !time.Now().Before(p.again)
 	p.quota.renew()
-	wait, err := p.b.attend(ctx, s, p.quota) // what has just come goes before what lies about
+	due := time.Since(p.last) >= p.b.o.ScanInterval || !p.again.IsZero() && !time.Now().Before(p.again)
+	err := p.attend(ctx, s) // what has just come goes before what lies about
 	if s.lost || due {
 		if err != nil && ctx.Err() == nil {
 			p.report(ScanReport{}, err)
@@ -342,15 +379,9 @@ func (p *pass) after(ctx context.Context, s seen) {
 		_ = p.scan(ctx) // it has been reported
 		return
 	}
-	if wait > 0 {
-		p.again = time.Now().Add(wait)
-	}
 	var r ScanReport
-	if err == nil {
-		r.Reclaimed, err = p.b.reclaimDead(ctx)
-	}
-	if err == nil {
-		err = p.b.resolve(ctx)
+	if err == nil && time.Since(p.leases.last) >= leaseCheck {
+		r.Reclaimed, err = p.b.reclaimDead(ctx, &p.leases)
 	}
 	if ctx.Err() == nil && (err != nil || r.Reclaimed > 0) {
 		p.report(r, err)
