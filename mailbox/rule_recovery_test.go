@@ -495,6 +495,12 @@ func TestKeptIndex(t *testing.T) {
 	if !usable() {
 		t.Fatal("it is of no use here")
 	}
+	one, err := os.Lstat(b.snapshotPath())
+	must(t, err)
+	must(t, b.writeSnapshot(d))
+	if two, err := os.Lstat(b.snapshotPath()); err != nil || !os.SameFile(one, two) {
+		t.Errorf("one that is new is written again: %v", err)
+	}
 	boot, id := b.boot, b.id
 	b.boot = "another"
 	if usable() {
@@ -505,6 +511,7 @@ func TestKeptIndex(t *testing.T) {
 		t.Error("in another mailbox")
 	}
 	b.id = id
+	must(t, os.Remove(b.snapshotPath()))
 	d.at.Checksum = "sha256:" + strings.Repeat("0", 64)
 	must(t, b.writeSnapshot(d))
 	if usable() {

@@ -92,7 +92,7 @@ func (x *index) draft() *draft {
 
 // writeSnapshot writes a draft to .mbox/index. It is not flushed: after a power
 // cut the boot id differs, and the file counts for nothing. One process at a
-// time writes; the others go without.
+// time writes; the others go without, and so does who finds one that is new.
 func (b *Box) writeSnapshot(d *draft) error {
 	lock, err := durable.TryLock(lockPath(b.home, "snapshot"))
 	if errors.Is(err, durable.ErrBusy) {
@@ -102,6 +102,12 @@ func (b *Box) writeSnapshot(d *draft) error {
 		return err
 	}
 	defer lock.Unlock()
+	if s, err := b.openSnapshot(); err == nil {
+		s.close()
+		if d.at.Seq-s.head.At.Seq < int64(snapshotLines/2) {
+			return nil
+		}
+	}
 	if d.base != nil {
 		old, special, err := d.base.ready(d.gone)
 		if err != nil {
