@@ -515,6 +515,26 @@ var mailboxMutants = []mutant{
 		boxTest("TestRemadeIsSaidBeforeItIsTaken"),
 	},
 	{
+		"all-in-one-order", "33", claimGo,
+		"\trand.Shuffle(len(recs), func(i, j int) { recs[i], recs[j] = recs[j], recs[i] })\n", "\t_ = rand.Shuffle\n",
+		boxTest("TestRule33"),
+	},
+	{
+		"lower-ones-among-the-first", "33", "mailbox/index.go",
+		"standing(best, now) < least {", "least < 0 {",
+		boxTest("TestRule33"),
+	},
+	{
+		"held-name-is-forgotten", "33", "mailbox/watch.go",
+		"\t\tp.later.put(folder, name, came)\n\t}\n\treturn err", "\t}\n\treturn err",
+		boxTest("TestRule33"),
+	},
+	{
+		"scan-for-a-held-lock", "33", "mailbox/watch.go",
+		"\tcase wait == goOn:\n\t\tp.again = at", "\tcase wait > 0:\n\t\tp.again = at",
+		boxTest("TestRule33"),
+	},
+	{
 		"children-not-looked-for", "34", leaseGo,
 		"held, err = locked(b.childPath(name))", "held, err = false, error(nil)",
 		boxTest("TestLeaseOfTheChild"),
