@@ -174,3 +174,20 @@ func TestRule33_NoScanForALock(t *testing.T) {
 		t.Errorf("after the second look: %v, %v, %d scans, %v left", r, err, scans, p.later.names)
 	}
 }
+
+// A drop that is being written under another name wakes nobody.
+func TestHalfWrittenWakesNobody(t *testing.T) {
+	b := homes{}.open(t, newClock().options())
+	w := b.newWatcher("tasks/pending")
+	defer w.close()
+	must(t, os.WriteFile(b.pending("x.part"), []byte("{}"), 0o600))
+	begun, most := time.Now(), 50*time.Millisecond
+	if _, err := w.wait(t.Context(), most); err != nil || time.Since(begun) < most {
+		t.Errorf("it wakes after %v, %v", time.Since(begun), err)
+	}
+	must(t, os.Rename(b.pending("x.part"), b.pending("x.json")))
+	s, err := w.wait(t.Context(), time.Minute)
+	if must(t, err); !s.names[Pending]["x.json"] {
+		t.Errorf("what has come is not seen: %v", s.names)
+	}
+}

@@ -61,8 +61,8 @@ type seen struct {
 	lost  bool                      // events were lost, or there is no watcher: scan
 }
 
-// wait returns when something has changed, or after at most so long. What came
-// together is taken together.
+// wait returns when something has changed that is no half-written drop, or after
+// at most so long. What came together is taken together.
 func (w *watcher) wait(ctx context.Context, most time.Duration) (seen, error) {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -75,15 +75,18 @@ func (w *watcher) wait(ctx context.Context, most time.Duration) (seen, error) {
 		}
 	}
 	var s seen
-	select {
-	case <-ctx.Done():
-		return s, ctx.Err()
-	case <-timer.C:
-		return s, nil
-	case e := <-w.fs.Events:
-		s.note(w.b, e)
-	case <-w.fs.Errors: // an overflow arrives as an error
-		s.lost = true
+	for matters := false; !matters; {
+		select {
+		case <-ctx.Done():
+			return s, ctx.Err()
+		case <-timer.C:
+			return s, nil
+		case e := <-w.fs.Events:
+			s.note(w.b, e)
+			matters = !ignored(filepath.Base(e.Name))
+		case <-w.fs.Errors: // an overflow arrives as an error
+			s.lost, matters = true, true
+		}
 	}
 	w.drain(&s)
 	return s, nil
