@@ -3,6 +3,7 @@ package main
 const (
 	durableGo  = "mailbox/durable/durable.go"
 	lockFileGo = "mailbox/durable/lockfile.go"
+	waiterGo   = "mailbox/durable/waiter.go"
 	lockGo     = "mailbox/durable/lock.go"
 	linuxGo    = "mailbox/durable/durable_linux.go"
 )
@@ -84,7 +85,27 @@ var durableMutants = []mutant{
 	{
 		"lock-waits-for-ever", "3", lockGo,
 		"if errors.Is(err, ErrBusy) && time.Now().After(deadline) {", "if errors.Is(err, ErrBusy) && deadline.IsZero() {",
+		durableTest("TestBusyLock$"),
+	},
+	{
+		"lock-file-waits-for-ever", "3,35", waiterGo,
+		"time.NewTimer(time.Until(deadline))", "time.NewTimer(time.Hour)",
 		durableTest("TestBusyLockFile"),
+	},
+	{
+		"abandoned-grant-kept", "35", waiterGo,
+		"if w.state.Swap(granted) == abandoned {", "if w.state.Swap(granted) == abandoned && err != nil {",
+		durableTest("TestRule35_AbandonedWaiter"),
+	},
+	{
+		"waiter-a-call", "35", waiterGo,
+		"w.ino == l.ino && w.state", "w.ino != l.ino && w.state",
+		durableTest("TestRule35_AbandonedWaiter"),
+	},
+	{
+		"waiter-of-a-lost-name", "3,35", waiterGo,
+		"err == nil {\n\t\terr = l.named()\n\t}", "err == nil {\n\t}",
+		durableTest("TestRule35_GrantOfAReplacedFile"),
 	},
 	{
 		"lock-made-on-demand", "3", lockFileGo,

@@ -111,37 +111,6 @@ func (t *turns) try(take func() error) error {
 	return err
 }
 
-// acquire waits for the lock until it has it, the context ends, or wait has
-// passed; then the error matches ErrBusy. Among goroutines it waits its turn;
-// for other processes it polls, from 20 µs on with growing, random pauses of at
-// most 500 µs: a blocking flock could not be given up at a deadline.
-func (t *turns) acquire(ctx context.Context, wait time.Duration, take func() error) error {
-	deadline := time.Now().Add(wait)
-	if err := t.takeTurn(ctx, wait); err != nil {
-		return err
-	}
-	pause := 20 * time.Microsecond
-	for {
-		err := take()
-		if err == nil {
-			return nil
-		}
-		if errors.Is(err, ErrBusy) && time.Now().After(deadline) {
-			err = fmt.Errorf("%w for %v", err, wait)
-		} else if errors.Is(err, ErrBusy) {
-			select {
-			case <-ctx.Done():
-				err = fmt.Errorf("%w: %w", err, ctx.Err())
-			case <-time.After(pause/2 + rand.N(pause)):
-				pause = min(2*pause, 500*time.Microsecond)
-				continue
-			}
-		}
-		<-t.turn
-		return err
-	}
-}
-
 // Idle waits until no goroutine of this process has the lock or asks for it.
 func (t *turns) Idle() {
 	t.turn <- struct{}{}
@@ -192,9 +161,35 @@ func AcquireLock(ctx context.Context, path string, wait time.Duration) (*Lock, e
 func (l *Lock) Try() error { return l.try(l.take) }
 
 // Acquire waits for the lock until it has it, the context ends, or wait has
-// passed; then the error matches ErrBusy.
+// passed; then the error matches ErrBusy. Among goroutines it waits its turn;
+// for other processes it polls, from 20 µs on with growing, random pauses of at
+// most 500 µs: a blocking flock could not be given up at a deadline, and only for
+// a LockFile a thread is worth its while.
 func (l *Lock) Acquire(ctx context.Context, wait time.Duration) error {
-	return l.acquire(ctx, wait, l.take)
+	deadline := time.Now().Add(wait)
+	if err := l.takeTurn(ctx, wait); err != nil {
+		return err
+	}
+	pause := 20 * time.Microsecond
+	for {
+		err := l.take()
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, ErrBusy) && time.Now().After(deadline) {
+			err = fmt.Errorf("%w for %v", err, wait)
+		} else if errors.Is(err, ErrBusy) {
+			select {
+			case <-ctx.Done():
+				err = fmt.Errorf("%w: %w", err, ctx.Err())
+			case <-time.After(pause/2 + rand.N(pause)):
+				pause = min(2*pause, 500*time.Microsecond)
+				continue
+			}
+		}
+		<-l.turn
+		return err
+	}
 }
 
 // Unlock gives the lock back.

@@ -15,7 +15,8 @@ import (
 // opened anew if that is another file.
 type LockFile struct {
 	turns
-	file *os.File // Invariant: used only by who has the turn
+	file  *os.File // Invariant: used only by who has the turn
+	waits *waiter  // whose thread still waits, though nobody wants the lock
 }
 
 // NewLockFile returns the lock of the file at path. It opens nothing yet.
@@ -31,12 +32,26 @@ func (l *LockFile) Try() (*os.File, error) {
 }
 
 // Acquire waits for the lock until it has it, the context ends, or wait has
-// passed; then the error matches ErrBusy.
+// passed; then the error matches ErrBusy. Among goroutines it waits its turn, for
+// other processes in flock(2) (see waiter).
 func (l *LockFile) Acquire(ctx context.Context, wait time.Duration) (*os.File, error) {
-	if err := l.acquire(ctx, wait, l.flock); err != nil {
+	deadline := time.Now().Add(wait)
+	if err := l.takeTurn(ctx, wait); err != nil {
 		return nil, err
 	}
-	return l.file, nil
+	for {
+		err := l.flock()
+		if errors.Is(err, ErrBusy) {
+			if err = l.await(ctx, deadline); errors.Is(err, ErrReplaced) {
+				continue
+			}
+		}
+		if err == nil {
+			return l.file, nil
+		}
+		<-l.turn
+		return nil, err
+	}
 }
 
 // File is the lock file, for who has the lock.
