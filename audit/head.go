@@ -52,21 +52,29 @@ func (h Head) encode() []byte {
 	if file == "" {
 		file = "-"
 	}
-	text := fmt.Sprintf("head %d %s %d %d %d %d %s %s %d %d %d", h.Format, file, h.Dev, h.Ino, h.Length, h.Seq, h.Checksum, h.Boot, h.Journal.Ino, h.Journal.Offset, h.Journal.Generation)
-	text += fmt.Sprintf(" %08x\n", crc32.ChecksumIEEE([]byte(text)))
+	return lockRecord(fmt.Sprintf("head %d %s %d %d %d %d %s %s %d %d %d", h.Format, file, h.Dev, h.Ino, h.Length, h.Seq, h.Checksum, h.Boot, h.Journal.Ino, h.Journal.Offset, h.Journal.Generation))
+}
+
+// lockRecord is a line of text with its CRC32, as a lock file holds it.
+func lockRecord(text string) []byte {
 	record := bytes.Repeat([]byte{' '}, headSize)
-	copy(record, text)
+	copy(record, fmt.Sprintf("%s %08x\n", text, crc32.ChecksumIEEE([]byte(text))))
 	return record
 }
 
-func decodeHead(record []byte) (Head, bool) {
-	text, _, ok := strings.Cut(string(record), "\n")
+func parseLockRecord(record []byte) (text string, ok bool) {
+	text, _, ok = strings.Cut(string(record), "\n")
 	text = strings.TrimRight(text, " ")
 	i := strings.LastIndexByte(text, ' ')
 	if !ok || i < 0 || fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(text[:i]))) != text[i+1:] {
-		return Head{}, false
+		return "", false
 	}
-	f := strings.Fields(text[:i])
+	return text[:i], true
+}
+
+func decodeHead(record []byte) (Head, bool) {
+	text, _ := parseLockRecord(record)
+	f := strings.Fields(text)
 	if len(f) == 10 {
 		f = append(append([]string{f[0], "1"}, f[1:]...), "0")
 	}

@@ -14,7 +14,7 @@ import (
 // The journal, .mbox/journal, is what makes one flush of one file a commit. In
 // mode Standard a line and the staged content that it commits to are written to
 // their files, and are not flushed there; both are written to the journal as
-// well, and the journal is flushed. A killed process loses nothing by that,
+// well, and the journal is flushed, by one process for all (flush.go). A killed process loses nothing by that,
 // since what was written is in the kernel's memory. After a power cut Replay
 // brings the lines back, and package mailbox the contents.
 //
@@ -93,7 +93,7 @@ type journal struct {
 //
 // Generation is drawn at random whenever the records begin anew, for no position
 // of theirs names them: a sequence number recurs after a recovery in one boot. 0 is
-// none.
+// none. A generation whose lines count ends only after a checkpoint.
 type journalAt struct {
 	Ino        uint64
 	Offset     int64
@@ -150,8 +150,8 @@ func (l *Ledger) beginJournal() error {
 	if err := durable.WriteAt(l.journal.file, baseRecord(head.position(l.genesis)), 0); err != nil {
 		return err
 	}
-	if err := l.journal.syncNow(); err != nil {
-		return errors.Join(err, l.setReadOnly("flushing .mbox/journal failed: "+err.Error()))
+	if err := l.flushNow(l.journal.flusher); err != nil {
+		return err
 	}
 	head.Journal = journalAt{l.journal.ino, journalBlock, newGeneration()}
 	return l.writeHead(head)
@@ -249,10 +249,11 @@ func (l *Ledger) openJournal() error {
 	if err != nil {
 		return err
 	}
+	fresh.opened = l.head.Journal
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.journal != nil {
-		l.journal.retire()
+		l.journal.release()
 	}
 	l.journal = &journal{flusher: fresh, size: info.Size()}
 	return nil

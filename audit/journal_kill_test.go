@@ -58,8 +58,8 @@ func TestJournalMadeAnewByTheKilled(t *testing.T) {
 		renumber(t, l)
 		next := inMode(t, l, l.mode)
 		appendNote(t, next, "coder", "three")
-		records, covered, ok := parseJournal(readFile(t, JournalPath(l.home)))
-		if !ok || len(records) == 0 || covered != next.End() {
+		_, covered, ok := parseJournal(readFile(t, JournalPath(l.home)))
+		if !ok || covered != next.End() {
 			t.Fatalf("killed at step %d: the journal covers %d lines, the ledger has %d", n, covered.Seq, next.End().Seq)
 		}
 		if err == nil {

@@ -22,7 +22,7 @@
 // When Append returns nil, the line is on disk and chained. Any number of
 // processes may append at once: the line is written under the ledger's lock, by
 // one write, and flushed after the lock is released, so that processes share
-// the disk's flush. When it returns an error that matches ErrUnwritten, not a
+// a flush (flush.go). When it returns an error that matches ErrUnwritten, not a
 // byte was written. Any other error leaves open whether the line counts: only
 // reading the ledger tells (Settle in package mailbox does).
 //
@@ -128,6 +128,7 @@ type Ledger struct {
 	looks   bool
 
 	gate     *durable.LockFile // the ledger's lock; its file holds the head record
+	sync     *durable.LockFile // of who flushes for others; its file holds flushed
 	mu       sync.Mutex
 	open     *flusher // the newest file as this process knows it
 	journal  *journal
@@ -173,6 +174,7 @@ func Open(home, mailboxID string, o Options) (*Ledger, error) {
 		copyDelay: o.CopyDelay,
 	}
 	l.gate = durable.NewLockFile(ChainPath(home))
+	l.sync = durable.NewLockFile(filepath.Join(home, ".mbox", "locks", "sync"))
 	l.copies = durable.NewLockFile(filepath.Join(home, ".mbox", "locks", copiesLock))
 	l.beginBehind()
 	if l.wait == 0 {
@@ -188,6 +190,7 @@ func Open(home, mailboxID string, o Options) (*Ledger, error) {
 func (l *Ledger) Close() error {
 	l.endCopies()
 	l.gate.Close()
+	l.sync.Close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var err error
@@ -341,7 +344,7 @@ func (l *Ledger) replaceOpen(f *os.File, name string) error {
 		return err
 	}
 	if l.open != nil {
-		l.open.retire()
+		l.open.release()
 	}
 	l.open = fresh
 	return nil
@@ -421,8 +424,8 @@ func (l *Ledger) endDay() error {
 		return err
 	}
 	if l.journaled() {
-		if err := l.journal.syncNow(); err != nil {
-			return errors.Join(err, l.setReadOnly(err.Error()))
+		if err := l.flushNow(l.journal.flusher); err != nil {
+			return err
 		}
 	}
 	return l.syncOpen()
@@ -506,14 +509,6 @@ func (l *Ledger) stillHeld(others []durable.Held) error {
 	return nil
 }
 
-// ticket is for the flush that makes what was appended until now durable.
-func (l *Ledger) ticket() ticket {
-	if l.journaled() {
-		return l.journal.ticket()
-	}
-	return l.open.ticket()
-}
-
 // untouched adds ErrUnwritten to the error of an append that put not a byte
 // into the file.
 func (l *Ledger) untouched(length int64, err error) error {
@@ -568,7 +563,7 @@ func (l *Ledger) Frozen(ctx context.Context, do func(end Position) error) error 
 		return err
 	}
 	if l.open != nil {
-		if err := l.flush(l.ticket()); err != nil {
+		if err := l.flushNow(l.target()); err != nil {
 			return err
 		}
 	}

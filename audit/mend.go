@@ -156,7 +156,8 @@ func (l *Ledger) repair(at Position, size int64) error {
 	}
 	_, t, err := l.putBehind(size-at.Offset, closing, e, l.now().UTC(), Payload{}, nil)
 	if err == nil {
-		err = l.flush(t)
+		err = l.flushNow(t.from)
+		t.from.release()
 	}
 	return err
 }

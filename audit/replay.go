@@ -22,7 +22,8 @@ import (
 // Running it again changes no byte.
 //
 // lost tells that something may not have reached the disk: the machine was
-// restarted, or a write failed. Only then lines behind the journal's last are
+// restarted, or a write failed. So it may be where a leader was killed in its
+// flush. Only then lines behind the journal's last are
 // taken for what was never flushed. Else bytes that are there were written, and
 // it is the journal that lacks them.
 func (l *Ledger) Replay(ctx context.Context, lost bool) ([]Journaled, error) {
@@ -51,7 +52,7 @@ func (l *Ledger) Replay(ctx context.Context, lost bool) ([]Journaled, error) {
 			return records[:i], err
 		}
 	}
-	if err := r.flush(); err != nil || !lost {
+	if err := r.flush(); err != nil || !lost && !l.inDoubt() {
 		return records, err
 	}
 	return records, l.blankUncovered(covered)

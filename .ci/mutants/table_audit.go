@@ -29,12 +29,12 @@ var auditMutants = []mutant{
 	},
 	{
 		"no-flush", "19", flushGo,
-		"if l.mode == durable.None {", "if l.mode != durable.Strict {",
+		"\tdefer t.from.release()\n\tif l.mode == durable.None {", "\tdefer t.from.release()\n\tif l.mode != durable.Strict {",
 		auditTest("TestOrderOfAppend"),
 	},
 	{
 		"flush-under-the-lock", "4", ledgerGo,
-		"\treturn l.put(e, now, p, locks)\n", "\tline, t, err := l.put(e, now, p, locks)\n\tif err == nil && l.mode != durable.None {\n\t\terr = t.from.syncNow()\n\t}\n\treturn line, t, err\n",
+		"\treturn l.put(e, now, p, locks)\n", "\tline, t, err := l.put(e, now, p, locks)\n\tif err == nil && l.mode != durable.None {\n\t\terr = l.flushNow(t.from)\n\t}\n\treturn line, t, err\n",
 		auditTest("TestOrderOfAppend"),
 	},
 	{
@@ -50,23 +50,68 @@ var auditMutants = []mutant{
 	},
 	{
 		"running-flush-counts", "15", flushGo,
-		"return ticket{f, f.next}", "return ticket{f, f.ended + 1}",
+		"f.done = ticket{generation: t.generation, end: to}", "f.done = ticket{generation: t.generation, end: l.written(t)}",
 		auditTest("TestFlushOfEarlierLines"),
 	},
 	{
 		"failed-flush-again", "19", flushGo,
-		"err := durable.Flush(f.file)\n", "err := durable.Flush(f.file)\n\tif err != nil {\n\t\terr = durable.Flush(f.file)\n\t}\n",
+		"f.failed = durable.Flush(f.file)\n", "f.failed = durable.Flush(f.file)\n\t\tif f.failed != nil {\n\t\t\tf.failed = durable.Flush(f.file)\n\t\t}\n",
 		auditTest("TestFailedFlush"),
 	},
 	{
 		"flush-error-swallowed", "19", flushGo,
-		"\t\tf.failed = err\n", "\t\tf.ended = number\n",
+		"f.failed = durable.Flush(f.file)", "durable.Flush(f.file)",
 		auditTest("TestFailedFlush"),
 	},
 	{
 		"failed-flush-unmarked", "19", flushGo,
-		"return errors.Join(err, l.setReadOnly(\"flushing \"+t.from.name+\" failed: \"+err.Error()))", "return errors.Join(err)",
+		"return errors.Join(f.failed, l.setReadOnly(\"flushing \"+f.name+\" failed: \"+f.failed.Error()))", "return errors.Join(f.failed)",
 		auditTest("TestFailedFlush"),
+	},
+	{
+		"no-generation", "24,25", flushGo,
+		"return journalUse{l.boot, t.from.dev, t.from.ino, t.generation}", "return journalUse{l.boot, t.from.dev, t.from.ino, 0}",
+		auditTest("TestRule24_FlushModel"),
+	},
+	{
+		"byte-read-after-the-flush", "26", flushGo,
+		"r.to = r.begun\n", "r.to = l.written(t)\n",
+		auditTest("TestRule24_FlushModel"),
+	},
+	{
+		"published-before-the-flush", "26", flushGo,
+		"\tr.begun = l.written(t)\n", "\tr.begun = l.written(t)\n\tr.to = r.begun\n",
+		auditTest("TestRule24_FlushModel"),
+	},
+	{
+		"published-though-read-only", "19,26", flushGo,
+		"\tf.done = ticket{generation: t.generation, end: to}\n\treturn CheckWritable(l.home)", "\tf.done = ticket{generation: t.generation, end: to}\n\treturn nil",
+		auditTest("TestRule26_ReadOnlyMeanwhile"),
+	},
+	{
+		"no-patience", "27", flushGo,
+		"return max(leaderPatience, 8*time.Duration(f.took.Load()))", "return time.Hour",
+		auditTest("TestRule27_StoppedLeader"),
+	},
+	{
+		"begun-ignored", "28", flushGo,
+		"case r.boot == l.boot && r.begun != 0:", "case r.boot == l.boot && r.begun < 0:",
+		auditTest("TestRule24_FlushModel"),
+	},
+	{
+		"doubt-without-checkpoint", "28", flushGo,
+		"\tif err := l.uncover(l.head.Journal.Ino); err != nil {\n\t\treturn err\n\t}\n", "",
+		auditTest("TestRule24_FlushModel"),
+	},
+	{
+		"leader-vouches-for-all", "28", flushGo,
+		"opened.Generation != t.generation || opened.Offset <= r.to {", "opened.Offset >= 0 {",
+		auditTest("TestRule28_LeaderVouchesForWhatItSaw"),
+	},
+	{
+		"in-doubt-nothing-is-blanked", "37", replayGo,
+		"err != nil || !lost && !l.inDoubt() {", "err != nil || !lost {",
+		auditTest("TestRule37_BlankedInDoubt"),
 	},
 	{
 		"read-only-is-written", "19", ledgerGo,
@@ -155,7 +200,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"midnight-journal-unflushed", "15", ledgerGo,
-		"if l.journaled() {\n\t\tif err := l.journal.syncNow(); err != nil {", "if l.mode == durable.None {\n\t\tif err := l.journal.syncNow(); err != nil {",
+		"if l.journaled() {\n\t\tif err := l.flushNow(l.journal.flusher); err != nil {", "if l.mode == durable.None {\n\t\tif err := l.flushNow(l.journal.flusher); err != nil {",
 		auditTest("TestOrderOfMidnight"),
 	},
 	{
@@ -175,7 +220,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"frozen-unflushed", "18,23", ledgerGo,
-		"if err := l.flush(l.ticket()); err != nil {", "if err := error(nil); err != nil {",
+		"if err := l.flushNow(l.target()); err != nil {", "if err := error(nil); err != nil {",
 		auditTest("TestFrozen"),
 	},
 	{
@@ -185,7 +230,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"base-unflushed", "10", journalGo,
-		"if err := l.journal.syncNow(); err != nil {", "if err := error(nil); err != nil {",
+		"if err := l.flushNow(l.journal.flusher); err != nil {", "if err := error(nil); err != nil {",
 		auditTest("TestOrderOfJournal"),
 	},
 	{
@@ -250,7 +295,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"lines-blanked-in-the-same-boot", "37", replayGo,
-		"if err := r.flush(); err != nil || !lost {", "if err := r.flush(); err != nil {",
+		"err != nil || !lost && !l.inDoubt() {", "err != nil {",
 		boxTest("TestOlderJournalBlanksNothing"),
 	},
 	{

@@ -1,0 +1,221 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"mbox/mailbox/durable"
+)
+
+// Processes that append at once share their flushes: there are fewer than lines.
+func TestRule24_FlushesAreShared(t *testing.T) {
+	needJournal(t)
+	home := newLedger(t, nil).home
+	var flushes atomic.Int64
+	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
+		if op == durable.OpSync && strings.HasSuffix(path, "journal") {
+			flushes.Add(1)
+			time.Sleep(time.Millisecond) // that of a disk
+		}
+		return true, nil
+	})
+	defer remove()
+	const processes, lines = 4, 25
+	var wg sync.WaitGroup
+	for range processes {
+		l := openLedger(t, home, nil)
+		wg.Go(func() {
+			for range lines {
+				if _, err := l.Append(context.Background(), note("coder", "said")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := flushes.Load(); n > processes*lines*3/4 {
+		t.Errorf("%d flushes for %d lines", n, processes*lines)
+	}
+}
+
+// Where the mailbox becomes read-only while it is flushed, nobody is answered that
+// his line is on disk, and nothing is published.
+func TestRule26_ReadOnlyMeanwhile(t *testing.T) {
+	needJournal(t)
+	l := newLedger(t, nil)
+	appendNote(t, l, "coder", "one")
+	before := readFlushed(openRead(t, l))
+	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
+		if op == durable.OpSync && path == JournalPath(l.home) {
+			writeFile(t, ReadOnlyPath(l.home), []byte("another flush failed"))
+		}
+		return true, nil
+	})
+	defer remove()
+	if _, err := l.Append(context.Background(), note("coder", "two")); !errors.Is(err, ErrReadOnly) {
+		t.Error(err)
+	}
+	if after := readFlushed(openRead(t, l)); after.to != before.to {
+		t.Errorf("published: %+v, it was %+v", after, before)
+	}
+}
+
+func openRead(t *testing.T, l *Ledger) *os.File {
+	t.Helper()
+	f, err := os.Open(filepath.Join(l.home, ".mbox", "locks", "sync"))
+	must(t, err)
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// A leader who is stopped holds nobody up, and who flushes for himself publishes
+// nothing.
+func TestRule27_StoppedLeader(t *testing.T) {
+	needJournal(t)
+	l := newLedger(t, nil)
+	appendNote(t, l, "coder", "one")
+	path := filepath.Join(l.home, ".mbox", "locks", "sync")
+	leader, err := durable.TryLock(path)
+	must(t, err)
+	before := readFile(t, path)
+	acknowledged := make(chan error, 1)
+	flushed := false
+	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
+		flushed = flushed || op == durable.OpSync && path == JournalPath(l.home)
+		return true, nil
+	})
+	defer remove()
+	go func() {
+		_, err := l.Append(context.Background(), note("coder", "two"))
+		acknowledged <- err
+	}()
+	select {
+	case err := <-acknowledged:
+		must(t, err)
+	case <-time.After(10 * time.Second):
+		t.Fatal("it waits for the leader")
+	}
+	if !flushed || string(readFile(t, path)) != string(before) {
+		t.Errorf("flushed %v, and the record is %q, it was %q", flushed, readFile(t, path), before)
+	}
+	must(t, leader.Unlock())
+}
+
+// dieInFlush appends a line and is killed in the flush.
+func dieInFlush(t *testing.T, l *Ledger) {
+	t.Helper()
+	killed := false
+	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
+		if killed = killed || op == durable.OpSync && path == JournalPath(l.home); killed {
+			return false, errKilled
+		}
+		return true, nil
+	})
+	defer remove()
+	if _, err := l.Append(context.Background(), note("coder", "killed")); !errors.Is(err, errKilled) {
+		t.Fatal(err)
+	}
+}
+
+// After a leader was killed in its flush there is one checkpoint, and the journal
+// begins anew; a checkpoint that fails makes the mailbox read-only.
+func TestRule28_FlushInDoubt(t *testing.T) {
+	needJournal(t)
+	l := newLedger(t, nil)
+	appendNote(t, l, "coder", "one")
+	generation := l.head.Journal.Generation
+	dieInFlush(t, l)
+	next := openLedger(t, l.home, nil)
+	checkpoints := 0
+	remove := durable.SetFault(func(op durable.Op, _ string) (bool, error) {
+		if op == durable.OpSyncFS {
+			checkpoints++
+		}
+		return true, nil
+	})
+	defer remove()
+	for range 3 {
+		appendNote(t, next, "coder", "two")
+	}
+	if checkpoints != 1 || next.head.Journal.Generation == generation {
+		t.Errorf("%d checkpoints, the generation is %x, it was %x", checkpoints, next.head.Journal.Generation, generation)
+	}
+	dieInFlush(t, next)
+	last := openLedger(t, l.home, nil)
+	remove = durable.SetFault(func(op durable.Op, _ string) (bool, error) {
+		if op == durable.OpSyncFS {
+			return true, errLost
+		}
+		return true, nil
+	})
+	defer remove()
+	if _, err := last.Append(context.Background(), note("coder", "three")); !errors.Is(err, errLost) {
+		t.Errorf("the checkpoint failed: %v", err)
+	}
+	if err := CheckWritable(l.home); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// A process that has opened the journal only after a line was written does not
+// vouch for that line, whose write error it would not be told of.
+func TestRule28_LeaderVouchesForWhatItSaw(t *testing.T) {
+	needJournal(t)
+	l := newLedger(t, nil)
+	appendNote(t, l, "coder", "one")
+	_, mine, err := l.write(context.Background(), note("coder", "two"), Payload{}, nil)
+	must(t, err)
+	appendNote(t, openLedger(t, l.home, nil), "coder", "three")
+	got := steps(t, l, func() { must(t, l.flush(mine)) })
+	sameSteps(t, "its own flush", got, "writeat .mbox/locks/sync", "sync .mbox/journal", "writeat .mbox/locks/sync")
+	late := openLedger(t, l.home, nil)
+	appendNote(t, late, "coder", "four")
+	_, mine, err = l.write(context.Background(), note("coder", "five"), Payload{}, nil)
+	must(t, err)
+	appendNote(t, late, "coder", "six")
+	sameSteps(t, "covered", steps(t, l, func() { must(t, l.flush(mine)) }))
+}
+
+// Where a leader was killed in its flush, what the journal lacks may be lost as
+// after a restart; where one is alive, nothing is.
+func TestRule37_BlankedInDoubt(t *testing.T) {
+	needJournal(t)
+	for name, want := range map[string]int{"killed": 1, "alive": 2} {
+		l := newLedger(t, nil)
+		appendNote(t, l, "coder", "one")
+		dieInFlush(t, l)
+		journal := readFile(t, JournalPath(l.home))
+		clear(journal[2*journalBlock:])
+		writeFile(t, JournalPath(l.home), journal)
+		if name == "alive" {
+			leader, err := durable.TryLock(filepath.Join(l.home, ".mbox", "locks", "sync"))
+			must(t, err)
+			defer leader.Unlock()
+		}
+		if _, err := l.Replay(context.Background(), false); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(readFile(t, newestPath(t, l))), "\n"); n != want {
+			t.Errorf("%s: %d lines", name, n)
+		}
+	}
+}
+
+// A ledger whose lock file for flushes is gone still acknowledges nothing that is
+// not flushed.
+func TestRule27_NoSyncFile(t *testing.T) {
+	needJournal(t)
+	l := newLedger(t, nil)
+	must(t, os.Remove(filepath.Join(l.home, ".mbox", "locks", "sync")))
+	got := steps(t, l, func() { appendNote(t, l, "coder", "one") })
+	if !strings.Contains(strings.Join(got, "\n"), "writeat .mbox/locks/chain\nsync .mbox/journal") {
+		t.Errorf("%q", got)
+	}
+}
