@@ -14,9 +14,9 @@ import (
 // The journal, .mbox/journal, is what makes one flush of one file a commit. In
 // mode Standard a line and the staged content that it commits to are written to
 // their files, and are not flushed there; both are written to the journal as
-// well, and the journal is flushed, by one process for all (flush.go). A killed process loses nothing by that,
-// since what was written is in the kernel's memory. After a power cut Replay
-// brings the lines back, and package mailbox the contents.
+// well, and the journal is flushed, by one process for all (flush.go). A killed
+// process loses nothing by that, since what was written is in the kernel's memory.
+// After a power cut Replay brings the lines back, and package mailbox the contents.
 //
 // # The format
 //
