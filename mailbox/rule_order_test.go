@@ -76,7 +76,7 @@ func TestOrderOfTransition(t *testing.T) {
 	mark := "writeat .mbox/intents"
 	const staged = ".mbox/tmp/x~TX"
 	line := map[durable.Mode][]string{
-		durable.Standard: {"append audit/shared/DAY.jsonl", "writeat .mbox/journal", "writeat .mbox/locks/chain", "sync .mbox/journal"},
+		durable.Standard: {"append audit/shared/DAY.jsonl", "writeat .mbox/journal", "writeat .mbox/locks/chain", "writeat .mbox/locks/sync", "sync .mbox/journal", "writeat .mbox/locks/sync"},
 		durable.Strict:   {"append audit/shared/DAY.jsonl", "writeat .mbox/locks/chain", "sync audit/shared/DAY.jsonl"},
 	}
 	stage := map[durable.Mode][]string{
