@@ -69,7 +69,7 @@ var auditMutants = []mutant{
 		auditTest("TestFailedFlush"),
 	},
 	{
-		"no-generation", "24,25", flushGo,
+		"flush-of-any-generation", "24,25", flushGo,
 		"return journalUse{l.boot, t.from.dev, t.from.ino, t.generation}", "return journalUse{l.boot, t.from.dev, t.from.ino, 0}",
 		auditTest("TestRule24_FlushModel"),
 	},
