@@ -250,7 +250,7 @@ func heldOverFlushes(calls []traced, process bool) (faults []string) {
 			locks := 0
 			for _, path := range held {
 				switch dir, base := filepath.Dir(path), filepath.Base(path); {
-				case strings.HasSuffix(dir, "/.mbox/locks") && strings.HasPrefix(base, "shard-"):
+				case strings.HasSuffix(dir, "/.mbox/locks") && strings.HasPrefix(base, "task-"):
 					locks++
 					shards[base] = true
 				case strings.HasSuffix(path, "/.mbox/locks/sync"): // who flushes for others has it
