@@ -6,7 +6,7 @@ PREFIX = /usr/local
 TOOL   = $(GO) tool -modfile=.ci/tools/go.mod
 
 # What the packages with a main of their own for CI are; ./... leaves them out.
-OWN = ./.ci/bench ./.ci/gotest ./.ci/mutants ./.ci/tinygguf
+OWN = ./.ci/gotest ./.ci/tinygguf
 
 # A real Ollama server for the tests, built once. Where none can be built they skip,
 # and say so; in CI they fail.
@@ -38,11 +38,11 @@ torture: ## the long forms: storms, sweeps, histories, tampering, power cuts; ho
 	.ci/need $(NEED) mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs
 	$(OLLAMA) MBOX_TORTURE=1 CGO_ENABLED=0 $(GO) run ./.ci/gotest -count=1 -timeout 12h -skip Engine ./audit ./mailbox ./agents/... ./cmd/mbox
 	.ci/engine env MBOX_TORTURE=1 CGO_ENABLED=0 $(GO) run ./.ci/gotest -count=1 -run Engine ./agents/action ./cmd/mbox
-	cd .ci/power && $(GO) run .
+	cd cmd/prove/power && $(GO) run .
 	$(MAKE) mutants
 
 mutants: ## break mbox in 417 places, one at a time: the tests must notice
-	CGO_ENABLED=0 $(GO) run ./.ci/mutants
+	CGO_ENABLED=0 $(GO) run ./cmd/prove/mutants
 
 race: ## the tests under the race detector, shorter, without those of the built program; needs gcc
 	.ci/need $(NEED)
@@ -54,6 +54,7 @@ fuzz: ## every fuzz target for 5 seconds (FUZZTIME=1m for longer)
 lint: ## go vet, staticcheck, gofumpt and the table of imports
 	$(GO) vet ./... $(OWN)
 	$(TOOL) staticcheck ./... $(OWN)
+	cd cmd/prove/power && $(GO) vet .
 	@unformatted=$$($(TOOL) gofumpt -l .) && test -z "$$unformatted" || \
 		{ echo "gofumpt would change:" $$unformatted; exit 1; }
 	cd examples/peers && $(GO) list -m all >/dev/null
@@ -68,7 +69,7 @@ cross: ## build and vet for linux and darwin, amd64 and arm64
 	done; done
 
 bench: build ## the figures of mbox help performance, and mbox beside other queues
-	$(GO) run ./.ci/bench
+	$(GO) run ./cmd/prove/bench
 	.ci/need redis-server
 	cd examples/peers && CGO_ENABLED=0 $(GO) run .
 

@@ -15,10 +15,10 @@ import (
 	"mbox/mailbox/durable"
 )
 
-// cannotCut is the exit code of .ci/power on a machine that lacks what it needs.
+// cannotCut is the exit code of cmd/prove/power on a machine that lacks what it needs.
 const cannotCut = 77
 
-// TestPowerLoss cuts the power under a real ext4: the short form of .ci/power,
+// TestPowerLoss cuts the power under a real ext4: the short form of cmd/prove/power,
 // which says what it does. TestPowerLossReplay needs neither root nor FUSE.
 func TestPowerLoss(t *testing.T) {
 	if testing.Short() {
@@ -48,7 +48,7 @@ func builtPower(t *testing.T) string {
 	bin := filepath.Join(t.TempDir(), "power")
 	for _, args := range [][]string{{"mod", "download"}, {"build", "-buildvcs=false", "-o", bin, "."}} {
 		cmd := exec.Command("go", args...)
-		cmd.Dir, cmd.Env = repoFile(".ci", "power"), append(os.Environ(), "GOFLAGS=")
+		cmd.Dir, cmd.Env = repoFile("cmd", "prove", "power"), append(os.Environ(), "GOFLAGS=")
 		if out, err := cmd.CombinedOutput(); err != nil && args[0] == "mod" {
 			t.Skipf("SKIPPED: the library for FUSE is missing: %s", out)
 		} else if err != nil {

@@ -2,7 +2,7 @@
 // names, and prints each figure beside the flush rate of the same disk measured
 // in the same run. Timings here never fail a test.
 //
-//	go run ./.ci/bench [-dir DIR] [-mbox BINARY] [-pending 100000] [-seconds 2] [-only PARTS]
+//	go run ./cmd/prove/bench [-dir DIR] [-mbox BINARY] [-pending 100000] [-seconds 2] [-only PARTS]
 package main
 
 import (

@@ -90,7 +90,7 @@ func main() {
 	flag.IntVar(&p.run.Images, "images", 400, "disks to look at for each file system, at most")
 	flag.IntVar(&p.run.Deep, "deep", 20, "recoveries to cut short for each file system")
 	flag.Uint64Var(&p.run.Seed, "seed", 0, "of the workload and the cuts; 0 draws one")
-	flag.StringVar(&p.run.Root, "root", "../..", "the repository")
+	flag.StringVar(&p.run.Root, "root", "../../..", "the repository")
 	flag.BoolVar(&p.keep, "keep", false, "keep the working folder")
 	flag.StringVar(&p.only, "mutant", "", "build only this mutant, and show what is found")
 	flag.Parse()

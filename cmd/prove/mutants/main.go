@@ -4,8 +4,8 @@
 // and mailbox. A change that they all pass survives: it is a hole in the tests, or
 // survivors.md says why it is none.
 //
-//	go run ./.ci/mutants [-run regexp] [-j n]	from the top folder
-//	go run ./.ci/mutants -check	only holds the tables against the source
+//	go run ./cmd/prove/mutants [-run regexp] [-j n]	from the top folder
+//	go run ./cmd/prove/mutants -check	only holds the tables against the source
 //
 // The tree is not touched: the changed file comes in by go's -overlay. Before,
 // each test is run on what is not changed, and has to pass there. A change that
@@ -184,7 +184,7 @@ func verdict(ends []ending, explained map[string]bool, whole bool) (code int) {
 
 // readSurvivors takes the names out of survivors.md: its headings of level two.
 func readSurvivors() (map[string]bool, error) {
-	text, err := os.ReadFile(".ci/mutants/survivors.md")
+	text, err := os.ReadFile("cmd/prove/mutants/survivors.md")
 	if err != nil {
 		return nil, fmt.Errorf("%w: run it from the top folder", err)
 	}

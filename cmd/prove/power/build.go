@@ -24,7 +24,7 @@ type mutant struct {
 var mutants = []mutant{
 	{
 		"journal-unflushed", "audit/flush.go",
-		"err := durable.Flush(f.file)", "var err error", true,
+		"f.failed = durable.Flush(f.file)", "f.failed = nil", true,
 	},
 	{
 		"content-not-journaled", "mailbox/transition.go",
@@ -62,7 +62,7 @@ func (m *mutant) overlay(root, bin string) (list string, err error) {
 		return "", err
 	}
 	if n := bytes.Count(source, []byte(m.text)); n != 1 {
-		return "", fmt.Errorf("%s has %q %d times: the table in .ci/power/build.go is out of date", m.file, m.text, n)
+		return "", fmt.Errorf("%s has %q %d times: the table in cmd/prove/power/build.go is out of date", m.file, m.text, n)
 	}
 	changed := bin + ".go"
 	if err := os.WriteFile(changed, bytes.Replace(source, []byte(m.text), []byte(m.change), 1), 0o600); err != nil {
