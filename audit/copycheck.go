@@ -194,8 +194,8 @@ func copyFolders(home string) (map[string][]fs.DirEntry, error) {
 func copySizes(home string) (sizes, error) {
 	folders, err := copyFolders(home)
 	there := sizes{}
-	for folder, files := range folders {
-		for _, f := range files {
+	for _, folder := range slices.Sorted(maps.Keys(folders)) { // always the same calls in the same order
+		for _, f := range folders[folder] {
 			if !dayFile().MatchString(f.Name()) {
 				continue
 			}

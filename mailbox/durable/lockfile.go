@@ -89,7 +89,7 @@ func (l *LockFile) flock() error {
 			if err != nil {
 				return err
 			}
-			l.file, l.name = f.File, f.name
+			l.file, l.dev, l.ino = f.File, f.dev, f.ino // the path stays: others read it
 		}
 		err := again(func() error { return unix.Flock(int(l.file.Fd()), unix.LOCK_EX|unix.LOCK_NB) })
 		if errors.Is(err, unix.EWOULDBLOCK) {
