@@ -17,7 +17,7 @@ import (
 type lookout struct {
 	w      *watcher
 	p      pass
-	lines  bool      // it watches the ledger as well
+	lines  bool      // it watches the ledger as well, and where tasks end
 	routed bool      // a router was up
 	asked  time.Time // when
 }
@@ -71,9 +71,9 @@ func (l *lookout) isRouted() bool {
 	return l.routed
 }
 
-// listen begins to watch the ledger once a task waits for what others have to say:
-// that what it depends on has ended, or that it is approved. True if it has just
-// begun.
+// listen begins to watch what else a task may wait for, once one does: a line that
+// approves it, and the file of what it depends on, which ends behind its line. True
+// if it has just begun.
 func (l *lookout) listen() bool {
 	b := l.p.b
 	b.mu.Lock()
@@ -81,7 +81,9 @@ func (l *lookout) listen() bool {
 	b.mu.Unlock()
 	if begins {
 		l.lines = true
-		l.w.add(ledgerDir)
+		for _, dir := range []string{ledgerDir, "tasks/completed", "tasks/failed"} {
+			l.w.add(dir)
+		}
 	}
 	return begins
 }

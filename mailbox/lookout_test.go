@@ -140,14 +140,24 @@ func TestWaitListensForALine(t *testing.T) {
 	id, err := other.Submit(ctx, behind)
 	must(t, err)
 	got := make(chan ID, 1)
-	go func() { got <- take(ctx, t, b) }()
+	go func() { defer close(got); got <- take(ctx, t, b) }()
 	for listens := false; !listens; runtime.Gosched() {
 		must(t, ctx.Err())
 		b.mu.Lock()
 		listens = b.index.waits
 		b.mu.Unlock()
 	}
-	must(t, c.Complete(ctx, Result{}))
+	// Between the line and the file a disk may take its time: the line alone does not
+	// tell that the task has ended.
+	remove := durable.SetFault(func(op durable.Op, _ string) (bool, error) {
+		if op == durable.OpExchange {
+			time.Sleep(50 * time.Millisecond)
+		}
+		return true, nil
+	})
+	err = c.Complete(ctx, Result{})
+	remove()
+	must(t, err)
 	if taken := <-got; taken != id {
 		t.Errorf("it took %s, want %s", taken, id)
 	}
