@@ -260,6 +260,9 @@ func TestSlowReview(t *testing.T) {
 		t.Fatalf("it is %s, %+v", state, task.Result)
 	}
 	close(end)
+	for _, r := range b.checks.runs {
+		<-r.done
+	}
 	scan()
 	pendingAtLast := 0
 	for i := range maxChecks + 2 {
