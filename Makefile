@@ -36,7 +36,7 @@ test: ## every test; installs what the tests need
 
 torture: ## the long forms: storms, sweeps, histories, tampering, power cuts; hours
 	.ci/need $(NEED) mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs
-	$(OLLAMA) MBOX_TORTURE=1 CGO_ENABLED=0 $(GO) run ./.ci/gotest -count=1 -timeout 12h -skip Engine ./audit ./mailbox ./agents/... ./cmd/mbox
+	$(OLLAMA) MBOX_TORTURE=1 CGO_ENABLED=0 $(GO) run ./.ci/gotest -count=1 -timeout 12h -skip Engine ./audit/... ./mailbox ./agents/... ./cmd/mbox
 	.ci/engine env MBOX_TORTURE=1 CGO_ENABLED=0 $(GO) run ./.ci/gotest -count=1 -run Engine ./agents/action ./cmd/mbox
 	cd cmd/prove/power && $(GO) run .
 	$(MAKE) mutants

@@ -14,6 +14,7 @@ import (
 	"mbox/agents/action"
 	"mbox/agents/policy"
 	"mbox/audit"
+	"mbox/audit/record"
 	"mbox/mailbox"
 	"mbox/schemas"
 )
@@ -369,7 +370,7 @@ func (p *performance) do(s planned) (action.Result, *verdict) {
 // perhaps some of them. What is deployed stands in the task, whose approval named it.
 func (p *performance) recordDeployment(status string) {
 	err := p.insist(p.hard, func() error {
-		_, err := p.Box.Change(context.WithoutCancel(p.hard), audit.Change{
+		_, err := p.Box.Change(context.WithoutCancel(p.hard), record.Change{
 			Agent: p.Agent, Type: "system",
 			Description:  fmt.Sprintf("deploy_compose of %s ran docker compose up: %s.", p.task.ID, status),
 			Rationale:    fmt.Sprintf("%s asked for it, and it was approved.", p.task.Source.Agent),

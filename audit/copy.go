@@ -48,7 +48,7 @@ const shared = "shared" // the ledger's own folder, and no agent's
 // folderOf is the folder of the copy that a line belongs into; "" if into none:
 // the chain holds such a line of a stranger, and Verify names it.
 func folderOf(agent string) string {
-	if folder := Folder(agent); agentForm().MatchString(agent) && folder != shared {
+	if folder := Folder(agent); AgentForm().MatchString(agent) && folder != shared {
 		return folder
 	}
 	return ""

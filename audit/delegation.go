@@ -129,10 +129,10 @@ func (d Delegation) normal() Delegation {
 	if d.Writer == (Writer{}) {
 		d.Writer = ThisWriter()
 	}
-	d.FromAgent, d.ToAgent = nameOrSize(d.FromAgent, agentForm()), nameOrSize(d.ToAgent, agentForm())
+	d.FromAgent, d.ToAgent = nameOrSize(d.FromAgent, AgentForm()), nameOrSize(d.ToAgent, AgentForm())
 	d.Task = nameOrSize(d.Task, actionForm())
 	if d.Root != "" {
-		d.Root = nameOrSize(d.Root, taskForm())
+		d.Root = nameOrSize(d.Root, TaskForm())
 	}
 	if d.Reason != nil {
 		reason := plainly(*d.Reason, maxReason)

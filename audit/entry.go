@@ -12,6 +12,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"mbox/schemas"
 )
 
 // Event names what happened. The set is closed: a reader refuses others.
@@ -65,6 +67,12 @@ const MaxLine = 64 << 10
 
 // Format is the version of the line format, the field v.
 const Format = 1
+
+// The names of agents and tasks.
+var (
+	AgentForm = schemas.Pattern(`^(bridge:)?[a-z0-9][a-z0-9_-]{0,63}$`)
+	TaskForm  = schemas.Pattern(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+)
 
 const timeLayout = "2006-01-02T15:04:05.000Z"
 

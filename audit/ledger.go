@@ -1,5 +1,4 @@
-// Package audit keeps the ledger of a mailbox, its agents' copies, and the
-// decision and change records.
+// Package audit keeps the ledger of a mailbox and its agents' copies.
 //
 // # The format
 //

@@ -327,7 +327,7 @@ func (v *verification) form(line *Line) (agent string, err error) {
 	}
 	agent, good := v.agents[string(line.AgentBytes())]
 	if !good {
-		if agent = line.Agent(); err == nil && !agentForm().MatchString(agent) {
+		if agent = line.Agent(); err == nil && !AgentForm().MatchString(agent) {
 			err = fmt.Errorf("agent %q is no proper name", agent)
 		}
 	}

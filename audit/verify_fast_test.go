@@ -62,7 +62,7 @@ func checkForm(t testing.TB, raw []byte, l *parsed) {
 	line := Line{Raw: raw, Seq: l.seq, Checksum: string(l.sum), parts: l}
 	v := &verification{agents: map[string]string{}, line: *l}
 	strict, slow := line.checkStrictly()
-	if !agentForm().MatchString(strict.Agent) {
+	if !AgentForm().MatchString(strict.Agent) {
 		slow = errMember
 	}
 	for range 2 { // the second time the agent is known

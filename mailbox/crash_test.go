@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/audit"
+	records "mbox/audit/record"
 	"mbox/mailbox/durable"
 )
 
@@ -312,7 +313,7 @@ var scenes = []scene{
 		name:   "decision",
 		before: func(*testing.T, *Box) any { return nil },
 		verb: func(ctx context.Context, b *Box, _ any) error {
-			_, err := b.Decide(ctx, audit.Decision{Agent: "coder", Context: "c", Options: []string{"a: good"}, Decision: "a"})
+			_, err := b.Decide(ctx, records.Decision{Agent: "coder", Context: "c", Options: []string{"a: good"}, Decision: "a"})
 			return err
 		},
 		holds: func(t *testing.T, b *Box, _ any) bool {
@@ -323,7 +324,7 @@ var scenes = []scene{
 	{
 		name: "outcome",
 		before: func(t *testing.T, b *Box) any {
-			id, err := b.Decide(context.Background(), audit.Decision{Agent: "coder", Context: "c", Options: []string{"a: good"}, Decision: "a"})
+			id, err := b.Decide(context.Background(), records.Decision{Agent: "coder", Context: "c", Options: []string{"a: good"}, Decision: "a"})
 			if err != nil {
 				t.Fatal(err)
 			}

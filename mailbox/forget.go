@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"mbox/audit"
+	records "mbox/audit/record"
 	"mbox/mailbox/durable"
 	"mbox/schemas"
 )
@@ -195,10 +196,10 @@ func (b *Box) recordLine(folder, name string, data []byte) audit.Entry {
 	d := recordDetails{File: folder + "/" + name, SHA256: audit.Hash(data), TX: randomHex(16), Writer: b.writer}
 	if folder == "changes" {
 		e.Event = audit.ChangeEvent
-		if c, err := audit.ParseChange(data); err == nil {
+		if c, err := records.ParseChange(data); err == nil {
 			d.Kind = c.Type
 		}
-	} else if decided, err := audit.ParseDecision(data); err == nil && decided.Task != "" && decided.Task != "none" {
+	} else if decided, err := records.ParseDecision(data); err == nil && decided.Task != "" && decided.Task != "none" {
 		e.TaskID = &decided.Task
 	}
 	e.Details = audit.Details(d)

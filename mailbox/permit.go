@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mbox/audit"
+	records "mbox/audit/record"
 	"mbox/schemas"
 )
 
@@ -224,7 +225,7 @@ func (b *Box) Approve(ctx context.Context, id ID, c Consent) (*Approval, error) 
 }
 
 // approval is the record of an approval.
-func (b *Box) approval(f *found, folders []Folder, a *Approval, c Consent) audit.Decision {
+func (b *Box) approval(f *found, folders []Folder, a *Approval, c Consent) records.Decision {
 	id, needs := f.task.ID, ""
 	if b.o.Approval != nil {
 		needs = b.o.Approval(f.task)
@@ -232,7 +233,7 @@ func (b *Box) approval(f *found, folders []Folder, a *Approval, c Consent) audit
 	for _, folder := range folders {
 		needs += fmt.Sprintf(" It uses the folder %s: %s.", schemas.Quote(folder.Path), cmp.Or(folder.SHA256, "not bound"))
 	}
-	return audit.Decision{
+	return records.Decision{
 		Agent: c.By, Task: string(id),
 		Context:  fmt.Sprintf("Task %s, %s, asks for the action %s. %s", id, f.hash, f.task.Mbox.Action.Name, needs),
 		Options:  []string{"Approve: it runs once, exactly as it is now", "Cancel: it does not run"},

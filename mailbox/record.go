@@ -13,11 +13,10 @@ import (
 	"time"
 
 	"mbox/audit"
+	records "mbox/audit/record"
 	"mbox/mailbox/durable"
 	"mbox/schemas"
 )
-
-var decisionID = schemas.Pattern(`^decision-\d{4}-\d{2}-\d{2}-\d{3,}$`)
 
 // recordDetails are the details of a decision or change line.
 type recordDetails struct {
@@ -48,11 +47,11 @@ type filing struct {
 
 // Decide writes a decision record and returns its id. ID and Date are made
 // where they are empty.
-func (b *Box) Decide(ctx context.Context, d audit.Decision) (string, error) {
+func (b *Box) Decide(ctx context.Context, d records.Decision) (string, error) {
 	return b.decide(ctx, d, nil)
 }
 
-func (b *Box) decide(ctx context.Context, d audit.Decision, approves *Approval) (string, error) {
+func (b *Box) decide(ctx context.Context, d records.Decision, approves *Approval) (string, error) {
 	if d.Date == "" {
 		d.Date = b.now().UTC().Format(time.DateOnly)
 	}
@@ -67,7 +66,7 @@ func (b *Box) decide(ctx context.Context, d audit.Decision, approves *Approval) 
 
 // Change writes a change record and returns its id. ID and Date are made where
 // they are empty.
-func (b *Box) Change(ctx context.Context, c audit.Change) (string, error) {
+func (b *Box) Change(ctx context.Context, c records.Change) (string, error) {
 	if c.Date == "" {
 		c.Date = b.now().UTC().Format(time.DateOnly)
 	}
@@ -81,7 +80,7 @@ func (b *Box) Change(ctx context.Context, c audit.Change) (string, error) {
 // Outcome fills in the outcome of a decision: the file is replaced and another
 // line names its new hash.
 func (b *Box) Outcome(ctx context.Context, id, by, text string) error {
-	if !decisionID().MatchString(id) {
+	if !records.IsDecision(id) {
 		return fmt.Errorf("decision %s: %w", schemas.Sentence(id, 60), ErrNotFound)
 	}
 	if err := checkActor(by); err != nil {
@@ -100,7 +99,7 @@ func (b *Box) Outcome(ctx context.Context, id, by, text string) error {
 	if err != nil {
 		return err
 	}
-	d, err := audit.ParseDecision(data)
+	d, err := records.ParseDecision(data)
 	if err != nil {
 		return inFile(err, "decisions/"+name)
 	}
@@ -298,13 +297,13 @@ func (b *Box) placeRecord(e *audit.Entry) error {
 }
 
 // Decisions reads all decision records, in the order of their ids.
-func (b *Box) Decisions(ctx context.Context) ([]audit.Decision, error) {
-	return readRecords(ctx, b.path("decisions"), audit.ParseDecision)
+func (b *Box) Decisions(ctx context.Context) ([]records.Decision, error) {
+	return readRecords(ctx, b.path("decisions"), records.ParseDecision)
 }
 
 // Changes reads all change records, in the order of their ids.
-func (b *Box) Changes(ctx context.Context) ([]audit.Change, error) {
-	return readRecords(ctx, b.path("changes"), audit.ParseChange)
+func (b *Box) Changes(ctx context.Context) ([]records.Change, error) {
+	return readRecords(ctx, b.path("changes"), records.ParseChange)
 }
 
 func readRecords[T any](ctx context.Context, dir string, parse func([]byte) (T, error)) ([]T, error) {

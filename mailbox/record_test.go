@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"mbox/audit"
+	records "mbox/audit/record"
 )
 
-func decision(id string) audit.Decision {
-	return audit.Decision{ID: id, Agent: "coder", Context: "c", Options: []string{"a"}, Decision: "d"}
+func decision(id string) records.Decision {
+	return records.Decision{ID: id, Agent: "coder", Context: "c", Options: []string{"a"}, Decision: "d"}
 }
 
 // TestRecordNumbers removes records by hand: the ledger tells which numbers were
@@ -50,7 +50,7 @@ func TestRecordNumbers(t *testing.T) {
 	decide("", "decision-2026-02-16-1301")
 	c.turn(24 * time.Hour)
 	decide("", "decision-2026-02-17-001") // each day begins anew, and so does each folder
-	id, err := b.Change(t.Context(), audit.Change{Agent: "coder", Type: "code", Description: "d", Rationale: "r", Before: "b", After: "a", Rollback: "r", Verification: "v"})
+	id, err := b.Change(t.Context(), records.Change{Agent: "coder", Type: "code", Description: "d", Rationale: "r", Before: "b", After: "a", Rollback: "r", Verification: "v"})
 	if err != nil || id != "change-2026-02-17-001" {
 		t.Errorf("%s: %v", id, err)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"mbox/audit"
+	records "mbox/audit/record"
 )
 
 // vandal does damage to a home at random places, and takes it back.
@@ -62,7 +62,7 @@ func newVandal(t *testing.T, seed uint64) *vandal {
 			_, err := b.Archive(ctx, 0, "human")
 			h.must(err)
 		}
-		_, err := b.Decide(ctx, audit.Decision{Agent: "coder", Context: "c", Options: []string{"a"}, Decision: "d"})
+		_, err := b.Decide(ctx, records.Decision{Agent: "coder", Context: "c", Options: []string{"a"}, Decision: "d"})
 		h.must(err)
 		junk := h.path(fmt.Sprintf("tasks/pending/junk-%d.json", i))
 		h.must(os.WriteFile(junk, []byte(`[]`), 0o600))

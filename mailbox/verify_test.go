@@ -24,6 +24,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/audit"
+	records "mbox/audit/record"
 	"mbox/mailbox/durable"
 	"mbox/schemas"
 )
@@ -74,10 +75,10 @@ func newVerifyHome(t testing.TB) *verifyHome {
 	}
 	_, err = b.Scan(ctx)
 	h.must(err)
-	id, err := b.Decide(ctx, audit.Decision{Agent: "coder", Context: "c", Options: []string{"a"}, Decision: "d"})
+	id, err := b.Decide(ctx, records.Decision{Agent: "coder", Context: "c", Options: []string{"a"}, Decision: "d"})
 	h.must(err)
 	h.must(b.Outcome(ctx, id, "coder", "well"))
-	_, err = b.Change(ctx, audit.Change{Agent: "coder", Type: "code", Description: "d", Rationale: "r", Before: "b", After: "a", Rollback: "r", Verification: "v"})
+	_, err = b.Change(ctx, records.Change{Agent: "coder", Type: "code", Description: "d", Rationale: "r", Before: "b", After: "a", Rollback: "r", Verification: "v"})
 	h.must(err)
 	h.claim(b, "v-held")
 	c, err := b.Claim(ctx, ClaimRequest{Agent: "to-v-claimed", Process: true})
@@ -1090,7 +1091,7 @@ func (w *verifyWorker) acts() error {
 		_, err := b.Scan(ctx)
 		return err
 	case 8:
-		_, err := b.Decide(ctx, audit.Decision{Agent: "coder", Context: "c", Options: []string{"a"}, Decision: "d"})
+		_, err := b.Decide(ctx, records.Decision{Agent: "coder", Context: "c", Options: []string{"a"}, Decision: "d"})
 		return err
 	case 9:
 		_, err := b.Archive(ctx, 0, "human")

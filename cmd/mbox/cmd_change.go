@@ -6,7 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"mbox/audit"
+	"mbox/audit/record"
 	"mbox/mailbox"
 )
 
@@ -22,12 +22,12 @@ line that holds its hash.`,
 
 type changeOptions struct {
 	kind choice
-	c    audit.Change
+	c    record.Change
 	json bool
 }
 
 func changeNewVerb() *verb {
-	o := changeOptions{kind: oneOf(audit.ChangeTypes...)}
+	o := changeOptions{kind: oneOf(record.ChangeTypes...)}
 	return &verb{
 		name: "new", args: "[FILE|-]", most: 1,
 		brief: "write a change record",
@@ -68,7 +68,7 @@ func (o *changeOptions) run(ctx context.Context, s *session, args []string) erro
 		if err != nil {
 			return err
 		}
-		if c, err = audit.ParseChange(text); err != nil {
+		if c, err = record.ParseChange(text); err != nil {
 			return inFile(err, args[0])
 		}
 	}

@@ -6,9 +6,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"mbox/audit"
+	"mbox/audit/record"
 	"mbox/mailbox"
-	"mbox/schemas"
 )
 
 func decisionVerb() *verb {
@@ -20,8 +19,6 @@ ledger line that holds its hash.`,
 		verbs: []*verb{decisionNewVerb(), decisionListVerb(), decisionOutcomeVerb()},
 	}
 }
-
-var decisionID = schemas.Pattern(`^decision-\d{4}-\d{2}-\d{2}-\d{3,}$`)
 
 type decisionOptions struct {
 	agent, task, context, decision, outcome string
@@ -59,7 +56,7 @@ outcome may be empty, and is added later by mbox decision outcome.`,
 }
 
 func (o *decisionOptions) run(ctx context.Context, s *session, args []string) error {
-	d := audit.Decision{Context: o.context, Options: o.options, Decision: o.decision, Outcome: o.outcome}
+	d := record.Decision{Context: o.context, Options: o.options, Decision: o.decision, Outcome: o.outcome}
 	if len(args) == 1 {
 		if o.context+o.decision+o.outcome != "" || len(o.options) > 0 {
 			return usagef("mbox decision new "+quoteWord(args[0]), "sections come from flags or from %s, not from both", args[0])
@@ -68,7 +65,7 @@ func (o *decisionOptions) run(ctx context.Context, s *session, args []string) er
 		if err != nil {
 			return err
 		}
-		if d, err = audit.ParseDecision(text); err != nil {
+		if d, err = record.ParseDecision(text); err != nil {
 			return inFile(err, args[0])
 		}
 	}
@@ -141,12 +138,12 @@ func decisionOutcomeVerb() *verb {
 			if err != nil {
 				return err
 			}
-			if !decisionID().MatchString(args[0]) {
+			if !record.IsDecision(args[0]) {
 				return hint(fmt.Errorf("%s: no such decision: %w", clean(args[0], 128), mailbox.ErrNotFound), "mbox decision list")
 			}
 			text := args[1]
 			if text == "-" {
-				data, err := s.readInput("-", audit.MaxBody)
+				data, err := s.readInput("-", record.MaxBody)
 				if err != nil {
 					return err
 				}

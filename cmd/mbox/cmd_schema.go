@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"mbox/audit"
+	"mbox/audit/record"
 	"mbox/mailbox"
 	"mbox/schemas"
 )
@@ -26,8 +27,8 @@ var kinds = []kind{
 	{"task", "a task file, tasks/<state>/<id>.json", mailbox.Task{}, checkTask},
 	{"ledger", "a line of the ledger, audit/shared/<date>.jsonl", audit.Entry{}, checkLedger},
 	{"config", "the configuration, mbox.toml", Config{}, checkConfig},
-	{"decision", "a decision record, decisions/<id>.md", audit.Decision{}, checkDecision},
-	{"change", "a change record, changes/<id>.md", audit.Change{}, checkChange},
+	{"decision", "a decision record, decisions/<id>.md", record.Decision{}, checkDecision},
+	{"change", "a change record, changes/<id>.md", record.Change{}, checkChange},
 	{"agent_state", "the view memory/agent_state.json", AgentState{}, checkBySchema(AgentState{})},
 	{"task_queue", "the view memory/task_queue.json", TaskQueue{}, checkBySchema(TaskQueue{})},
 	{"delegation", "an entry of mbox audit delegation --json", audit.Delegated{}, checkBySchema(audit.Delegated{})},
@@ -185,12 +186,12 @@ func checkConfig(data []byte) error {
 }
 
 func checkDecision(data []byte) error {
-	_, err := audit.ParseDecision(data)
+	_, err := record.ParseDecision(data)
 	return err
 }
 
 func checkChange(data []byte) error {
-	_, err := audit.ParseChange(data)
+	_, err := record.ParseChange(data)
 	return err
 }
 

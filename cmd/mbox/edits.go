@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"mbox/audit"
+	"mbox/audit/record"
 )
 
 // editedConfig is how the description of a record begins that recordEdit writes.
@@ -36,7 +37,7 @@ func (v *service) recordEdit(ctx context.Context, was *Config) error {
 	if was != nil {
 		what = was.changes(v.config)
 	}
-	_, err = v.box.Change(ctx, audit.Change{
+	_, err = v.box.Change(ctx, record.Change{
 		Agent: "human", Type: "config",
 		Description:  editedConfig + what + ".",
 		Rationale:    "Somebody who may write mbox.toml or set mbox's environment has changed it. mbox up records it when it takes it over.",

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"mbox/audit"
+	"mbox/audit/record"
 	"mbox/mailbox"
 )
 
@@ -29,10 +29,10 @@ func (s *session) recordLifted(ctx context.Context, box *mailbox.Box, names ...s
 	}
 	for _, name := range lifted {
 		what := "agents." + name + ".workspace.unrestricted_filesystem"
-		if slices.ContainsFunc(known, func(c audit.Change) bool { return strings.HasPrefix(c.Description, what+" ") }) {
+		if slices.ContainsFunc(known, func(c record.Change) bool { return strings.HasPrefix(c.Description, what+" ") }) {
 			continue
 		}
-		_, err := box.Change(ctx, audit.Change{
+		_, err := box.Change(ctx, record.Change{
 			Agent: name, Type: "config",
 			Description:  what + " is true in mbox.toml: the agent is no longer kept in its workspace.",
 			Rationale:    "Somebody who may write mbox.toml has set it. mbox records it when the agent is about to work.",
