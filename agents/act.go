@@ -14,6 +14,7 @@ import (
 	"mbox/agents/action"
 	"mbox/agents/policy"
 	"mbox/audit"
+	"mbox/audit/delegation"
 	"mbox/audit/record"
 	"mbox/mailbox"
 	"mbox/schemas"
@@ -324,7 +325,7 @@ func (p *performance) unapproved(s planned) *verdict {
 	if approval != nil {
 		return nil
 	}
-	v := p.denied(&denials{s.request, &ruling{audit.StepApproval, &policy.Denied{
+	v := p.denied(&denials{s.request, &ruling{delegation.StepApproval, &policy.Denied{
 		Rule: "needs_approval", What: "do " + s.name, Why: p.Team.asks(p.policy, s.name) + ", and nobody has approved the task",
 		Hint: "mbox retry puts it back, and mbox approve lets it run",
 	}}})
@@ -351,7 +352,7 @@ func (p *performance) do(s planned) (action.Result, *verdict) {
 	p.report.alive()
 	p.own.Info().Str("action", s.name).Str("status", r.Status).Bool("done", err == nil).Dur("took", time.Since(begun)).Msg("acted")
 	d := p.delegation(s.request)
-	d.Decision, d.Root, d.Spent = audit.Delivered, string(p.root()), &audit.Spent{Actions: 1}
+	d.Decision, d.Root, d.Spent = delegation.Delivered, string(p.root()), &delegation.Spent{Actions: 1}
 	d.ResultSummary = r.Status
 	if err == nil && (r.Status == "deployed" || s.name == "deploy_compose" && r.Status == "failed") {
 		p.recordDeployment(r.Status)
@@ -388,23 +389,23 @@ func (p *performance) recordDeployment(status string) {
 
 // notDeployed ends a task whose deployment failed. It is final: another attempt
 // would need another approval.
-func (p *performance) notDeployed(d audit.Delegation, r action.Result) *verdict {
+func (p *performance) notDeployed(d delegation.Details, r action.Result) *verdict {
 	why := "docker compose failed"
-	d.Decision, d.Reason = audit.DeliveryFailed, &why
+	d.Decision, d.Reason = delegation.Failed, &why
 	p.note([]audit.Entry{d.Entry(p.Agent, "")})
 	v := final("action_failed", "deploy_compose: "+r.Error)
 	return &v
 }
 
 // undone notes that an action was not done, and why.
-func (p *performance) undone(d audit.Delegation, err error) *verdict {
+func (p *performance) undone(d delegation.Details, err error) *verdict {
 	var denied *policy.Denied
 	if errors.As(err, &denied) {
-		v := p.deniedAs(d, &ruling{audit.StepPolicy, err})
+		v := p.deniedAs(d, &ruling{delegation.StepPolicy, err})
 		return &v
 	}
 	why := "it could not be done"
-	d.Decision, d.Reason = audit.DeliveryFailed, &why
+	d.Decision, d.Reason = delegation.Failed, &why
 	p.note([]audit.Entry{d.Entry(p.Agent, "")})
 	v := failed("action_failed", d.Task+": "+err.Error())
 	return &v
@@ -412,20 +413,20 @@ func (p *performance) undone(d audit.Delegation, err error) *verdict {
 
 // delegation is the ledger's form of a request that the task has led to. Its
 // duration counts from the task's creation, waiting included.
-func (p *performance) delegation(q request) audit.Delegation {
+func (p *performance) delegation(q request) delegation.Details {
 	d := p.Team.delegation(q)
 	d.DurationMS = max(p.Box.Options().Now().Sub(p.task.Created.Time).Milliseconds(), 0)
 	return d
 }
 
-func (p *performance) deniedAs(d audit.Delegation, r *ruling) verdict {
+func (p *performance) deniedAs(d delegation.Details, r *ruling) verdict {
 	p.note(p.Team.refusals(d, r, p.Agent))
 	return final("refused", fmt.Sprintf("refused at %s: %v", r.step, r.why))
 }
 
 // unaffordable gives a task back that has to wait for its hour to pass.
 func (p *performance) unaffordable(s planned, err error) *verdict {
-	p.note(p.Team.refusals(p.delegation(s.request), &ruling{audit.StepBudget, err}, p.Agent))
+	p.note(p.Team.refusals(p.delegation(s.request), &ruling{delegation.StepBudget, err}, p.Agent))
 	v := verdict{release: "its hourly budget of actions is spent", delay: time.Minute}
 	var denied *policy.Denied
 	if errors.As(err, &denied) && !denied.Free.IsZero() {

@@ -11,6 +11,7 @@ import (
 	"mbox/agents/action"
 	"mbox/agents/policy"
 	"mbox/audit"
+	"mbox/audit/delegation"
 	"mbox/mailbox"
 	"mbox/schemas"
 )
@@ -30,13 +31,13 @@ func (p *performance) handOn(plan []planned) verdict {
 		requests = append(requests, q)
 		child, err := childOf(ask, q.to, labels)
 		if err != nil {
-			return p.notHandedOn(&denials{q, &ruling{audit.StepParameters, err}})
+			return p.notHandedOn(&denials{q, &ruling{delegation.StepParameters, err}})
 		}
 		p.limitStart(child.Task)
 		d.Children = append(d.Children, child)
 		if ask.Join != "" {
 			if d.Join != "" && d.Join != ask.Join {
-				return p.notHandedOn(&denials{q, refuse(audit.StepParameters, "one says join %s, another %s", d.Join, ask.Join)})
+				return p.notHandedOn(&denials{q, refuse(delegation.StepParameters, "one says join %s, another %s", d.Join, ask.Join)})
 			}
 			d.Join = ask.Join
 		}
@@ -70,7 +71,7 @@ func (p *performance) hand(d mailbox.Delegation, requests []request, counted res
 	counted.commit()
 	for i, q := range requests {
 		line := p.Team.delegation(q)
-		line.Decision, line.TriedEndpoints = audit.Delivered, []string{"tasks/pending/" + string(ids[i]) + ".json"}
+		line.Decision, line.TriedEndpoints = delegation.Delivered, []string{"tasks/pending/" + string(ids[i]) + ".json"}
 		line.Root = string(p.root())
 		p.note([]audit.Entry{line.Entry(p.Agent, "")})
 	}
@@ -93,7 +94,7 @@ func (p *performance) askFor(plan []planned) verdict {
 		if ask, ok := step.act.(*action.Delegate); ok {
 			d.Join = cmp.Or(d.Join, ask.Join)
 			if err := alone(ask, labels, &child); err != nil {
-				return p.notHandedOn(&denials{step.request, &ruling{audit.StepParameters, err}})
+				return p.notHandedOn(&denials{step.request, &ruling{delegation.StepParameters, err}})
 			}
 		} else if i > 0 {
 			child.After = []int{i - 1}
@@ -179,13 +180,13 @@ func failedOn(err error) verdict {
 	return verdict{said: true} // say has told why
 }
 
-func stepOf(r *mailbox.Refusal) audit.DelegationStep {
-	for _, step := range audit.DelegationSteps {
+func stepOf(r *mailbox.Refusal) delegation.Step {
+	for _, step := range delegation.Steps {
 		if string(step) == r.Step {
 			return step
 		}
 	}
-	return audit.StepParameters
+	return delegation.StepParameters
 }
 
 // mayHandOn judges one delegation: whom it is for, whether this agent may hand
@@ -197,7 +198,7 @@ func (p *performance) mayHandOn(ask *action.Delegate) (request, *ruling) {
 		q.name = "task"
 	}
 	if err := p.policy.MayDelegate(to); err != nil {
-		return q, &ruling{audit.StepPolicy, err}
+		return q, &ruling{delegation.StepPolicy, err}
 	}
 	if ask.Task != "" {
 		if _, refused := p.Team.judge(q); refused != nil {
@@ -205,7 +206,7 @@ func (p *performance) mayHandOn(ask *action.Delegate) (request, *ruling) {
 		}
 	}
 	if most := p.Team.maxDepth(p.policy); q.depth >= most { // whatever the other's own limit is
-		return q, refuse(audit.StepDepth, "delegation depth limit reached (%d/%d)", q.depth, most)
+		return q, refuse(delegation.StepDepth, "delegation depth limit reached (%d/%d)", q.depth, most)
 	}
 	return q, p.Team.escalates(p.Agent, to, false)
 }

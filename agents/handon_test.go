@@ -8,6 +8,7 @@ import (
 
 	"mbox/agents/policy"
 	"mbox/audit"
+	"mbox/audit/delegation"
 	"mbox/mailbox"
 )
 
@@ -79,17 +80,17 @@ func TestDelegationIsJudgedInOrder(t *testing.T) {
 	for _, q := range []struct {
 		to     string
 		act    *mailbox.Action
-		step   audit.DelegationStep
+		step   delegation.Step
 		reason string
 	}{
-		{"coordinator", act("delegate", `{"role":"codr","task":"write_file","payload":{"path":1},"name":"/"}`), audit.StepRole, `no agent and no role "codr"`},
-		{"coordinator", act("delegate", `{"role":"codr","title":"x"}`), audit.StepRole, `no agent and no role "codr"`},
-		{"coordinator", act("delegate", `{"role":"deployer","task":"none","payload":{}}`), audit.StepRole, "deployer is not enabled"},
-		{"coordinator", act("delegate", `{"role":"tester","task":"write_file","payload":{"path":1},"name":"/"}`), audit.StepAction, "tester may not do"},
-		{"coordinator", act("delegate", `{"role":"coder","task":"write_file","payload":{"path":1}}`), audit.StepParameters, ""},
-		{"coordinator", act("delegate", `{"task":"write_file"}`), audit.StepParameters, ""},
-		{"codr", act("write_file", `{"path":1}`), audit.StepRole, `no agent "codr"`},
-		{"coder", act("delegate", `{"role":"codr"}`), audit.StepAction, "coder may not do"},
+		{"coordinator", act("delegate", `{"role":"codr","task":"write_file","payload":{"path":1},"name":"/"}`), delegation.StepRole, `no agent and no role "codr"`},
+		{"coordinator", act("delegate", `{"role":"codr","title":"x"}`), delegation.StepRole, `no agent and no role "codr"`},
+		{"coordinator", act("delegate", `{"role":"deployer","task":"none","payload":{}}`), delegation.StepRole, "deployer is not enabled"},
+		{"coordinator", act("delegate", `{"role":"tester","task":"write_file","payload":{"path":1},"name":"/"}`), delegation.StepAction, "tester may not do"},
+		{"coordinator", act("delegate", `{"role":"coder","task":"write_file","payload":{"path":1}}`), delegation.StepParameters, ""},
+		{"coordinator", act("delegate", `{"task":"write_file"}`), delegation.StepParameters, ""},
+		{"codr", act("write_file", `{"path":1}`), delegation.StepRole, `no agent "codr"`},
+		{"coder", act("delegate", `{"role":"codr"}`), delegation.StepAction, "coder may not do"},
 	} {
 		task := &mailbox.Task{Task: mailbox.Request{Title: "x"}, Assignment: mailbox.Assignment{TargetAgent: q.to}, Mbox: mailbox.Meta{Action: q.act}}
 		if _, err := c.box.Submit(t.Context(), task); err == nil || !strings.Contains(err.Error(), q.reason) {
@@ -159,7 +160,7 @@ func TestDurationCountsTheWaiting(t *testing.T) {
 	task, _ := c.task(id)
 	until(t, "some time to pass", func() bool { return time.Since(task.Created.Time) > 200*time.Millisecond })
 	c.works("coder")
-	found, err := c.box.Ledger().Delegations(t.Context(), audit.DelegationQuery{N: 1})
+	found, err := delegation.Find(t.Context(), c.box.Ledger(), delegation.Query{N: 1})
 	if err != nil || len(found) != 1 || found[0].DurationMS < 200 {
 		t.Errorf("%+v, %v", found, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"mbox/agents/action"
 	"mbox/agents/policy"
 	"mbox/audit"
+	"mbox/audit/delegation"
 	"mbox/mailbox"
 	"mbox/schemas"
 )
@@ -29,14 +30,14 @@ type request struct {
 
 // ruling is a refusal: which check refused, and why.
 type ruling struct {
-	step audit.DelegationStep
+	step delegation.Step
 	why  error
 }
 
 func (r *ruling) Error() string { return r.why.Error() }
 func (r *ruling) Unwrap() error { return r.why }
 
-func refuse(step audit.DelegationStep, format string, a ...any) *ruling {
+func refuse(step delegation.Step, format string, a ...any) *ruling {
 	return &ruling{step, fmt.Errorf(format, a...)}
 }
 
@@ -49,12 +50,12 @@ func (t *Team) judge(q request) (action.Action, *ruling) {
 	m, known := t.Members[q.to]
 	switch {
 	case !known:
-		return nil, refuse(audit.StepRole, "there is no agent %s in mbox.toml", schemas.Quote(q.to))
+		return nil, refuse(delegation.StepRole, "there is no agent %s in mbox.toml", schemas.Quote(q.to))
 	case m.Role != "" && t.Roles[m.Role].Name == "":
-		return nil, refuse(audit.StepRole, "the role %s of %s is not known", schemas.Quote(m.Role), q.to)
+		return nil, refuse(delegation.StepRole, "the role %s of %s is not known", schemas.Quote(m.Role), q.to)
 	}
 	if allowed := t.allowed(m); !slices.Contains(allowed, q.name) {
-		return nil, refuse(audit.StepAction, "%s may not do %s: %s", q.to, schemas.Quote(q.name), listed(allowed))
+		return nil, refuse(delegation.StepAction, "%s may not do %s: %s", q.to, schemas.Quote(q.name), listed(allowed))
 	}
 	if m.Role == "" {
 		return nil, nil // its own command knows what the action means
@@ -72,17 +73,17 @@ func (t *Team) judge(q request) (action.Action, *ruling) {
 		err = act.Validate(limits)
 	}
 	if err != nil {
-		return nil, &ruling{audit.StepParameters, inTask(err)}
+		return nil, &ruling{delegation.StepParameters, inTask(err)}
 	}
 	p, err := policy.ForAgent(t.Policies, q.to)
 	if err != nil {
-		return nil, &ruling{audit.StepPolicy, err}
+		return nil, &ruling{delegation.StepPolicy, err}
 	}
 	if most := t.maxDepth(p); q.depth >= most {
-		return nil, refuse(audit.StepDepth, "delegation depth limit reached (%d/%d)", q.depth, most)
+		return nil, refuse(delegation.StepDepth, "delegation depth limit reached (%d/%d)", q.depth, most)
 	}
 	if err := act.Permit(p); err != nil {
-		return nil, &ruling{audit.StepPolicy, err}
+		return nil, &ruling{delegation.StepPolicy, err}
 	}
 	return act, nil
 }
@@ -97,11 +98,11 @@ func (t *Team) addressee(params jsontext.Value) *ruling {
 	to, m, known := t.member(ask.Role)
 	switch allowed := t.allowed(m); {
 	case !known:
-		return refuse(audit.StepRole, "there is no agent and no role %s in mbox.toml", schemas.Quote(ask.Role))
+		return refuse(delegation.StepRole, "there is no agent and no role %s in mbox.toml", schemas.Quote(ask.Role))
 	case !m.Enabled:
-		return refuse(audit.StepRole, "%s is not enabled in mbox.toml", to)
+		return refuse(delegation.StepRole, "%s is not enabled in mbox.toml", to)
 	case ask.Task != "" && !slices.Contains(allowed, ask.Task):
-		return refuse(audit.StepAction, "%s may not do %s: %s", to, schemas.Quote(ask.Task), listed(allowed))
+		return refuse(delegation.StepAction, "%s may not do %s: %s", to, schemas.Quote(ask.Task), listed(allowed))
 	}
 	return nil
 }
@@ -137,15 +138,15 @@ func inTask(err error) error {
 func (t *Team) escalates(parent, child string, exec bool) *ruling {
 	mine, err := policy.ForAgent(t.Policies, parent)
 	if err != nil {
-		return &ruling{audit.StepEscalation, err}
+		return &ruling{delegation.StepEscalation, err}
 	}
 	its, err := policy.ForAgent(t.Policies, child)
 	if err != nil {
-		return &ruling{audit.StepEscalation, err}
+		return &ruling{delegation.StepEscalation, err}
 	}
 	its.Exec = its.Exec || exec
 	if err := its.Beyond(mine); err != nil {
-		return &ruling{audit.StepEscalation, err}
+		return &ruling{delegation.StepEscalation, err}
 	}
 	return nil
 }
@@ -169,7 +170,7 @@ func (t *Team) Review(task *mailbox.Task) ([]audit.Entry, error) {
 	_, refused := t.judge(q)
 	d := t.delegation(q)
 	if refused == nil {
-		d.Decision, d.TriedEndpoints = audit.Delivered, []string{"tasks/pending"}
+		d.Decision, d.TriedEndpoints = delegation.Delivered, []string{"tasks/pending"}
 		return []audit.Entry{d.Entry(audit.MboxAgent, "")}, nil
 	}
 	notes := t.refusals(d, refused, audit.MboxAgent)
@@ -194,22 +195,22 @@ type RefusedError struct {
 func (e *RefusedError) Error() string { return "refused at " + e.Step + ": " + e.Reason }
 
 // delegation is the ledger's form of a request.
-func (t *Team) delegation(q request) audit.Delegation {
-	keys, summary, hashes := audit.Redact(q.params, t.Salt)
-	return audit.Delegation{
-		RequestID: audit.NextRequestID(time.Now()), FromAgent: q.from, ToAgent: q.to, Task: q.name, DelegationDepth: q.depth,
+func (t *Team) delegation(q request) delegation.Details {
+	keys, summary, hashes := delegation.Redact(q.params, t.Salt)
+	return delegation.Details{
+		RequestID: delegation.NextRequestID(time.Now()), FromAgent: q.from, ToAgent: q.to, Task: q.name, DelegationDepth: q.depth,
 		PayloadKeys: keys, PayloadSummary: summary, SensitiveHashes: hashes,
 	}
 }
 
 // refusals are the lines of a refusal: the decision, and where it was the policy
 // that said no, that too.
-func (t *Team) refusals(d audit.Delegation, r *ruling, by string) []audit.Entry {
+func (t *Team) refusals(d delegation.Details, r *ruling, by string) []audit.Entry {
 	why := reasonOf(r)
-	d.Decision, d.Step, d.Reason = audit.Rejected, r.step, &why
+	d.Decision, d.Step, d.Reason = delegation.Rejected, r.step, &why
 	notes := []audit.Entry{d.Entry(by, "")}
 	switch r.step {
-	case audit.StepRole, audit.StepAction, audit.StepParameters:
+	case delegation.StepRole, delegation.StepAction, delegation.StepParameters:
 		return notes
 	}
 	return append(notes, denial(by, d.ToAgent, d.Task, r))

@@ -19,6 +19,7 @@ import (
 	"mbox/agents/action"
 	"mbox/agents/policy"
 	"mbox/audit"
+	"mbox/audit/delegation"
 	"mbox/mailbox"
 	"mbox/schemas"
 )
@@ -199,7 +200,7 @@ func (p *performance) file(name string, most int) string {
 		err = &policy.Denied{Rule: "needs_approval", What: "read " + schemas.Quote(name), Why: asks, Hint: "the agent can ask for read_file"}
 	}
 	if err != nil {
-		p.note([]audit.Entry{denial(p.Agent, p.Agent, "read_file", &ruling{audit.StepPolicy, err})})
+		p.note([]audit.Entry{denial(p.Agent, p.Agent, "read_file", &ruling{delegation.StepPolicy, err})})
 		return "(not available: you may not read it)"
 	}
 	f, err := action.Open(place)

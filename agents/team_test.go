@@ -20,6 +20,7 @@ import (
 	agentshome "mbox/agents-home"
 	"mbox/agents/policy"
 	"mbox/audit"
+	"mbox/audit/delegation"
 	"mbox/mailbox"
 	"mbox/schemas"
 )
@@ -173,7 +174,7 @@ func (c *company) file(agent, name string) string {
 func (c *company) decisions() (out []string) {
 	c.Helper()
 	c.lines(audit.DelegationEvent, func(e *audit.Entry) {
-		var d audit.Delegation
+		var d delegation.Details
 		if err := e.Detail(&d); err != nil {
 			c.Fatal(err)
 		}
@@ -298,8 +299,8 @@ func TestAutorunFiles(t *testing.T) {
 		team.Roles["deployer"] = r
 	})
 	hook := `{"path":".vscode/tasks.json","content":"{}"}`
-	for to, want := range map[string]audit.DelegationStep{"coder": audit.StepParameters, "deployer": ""} {
-		var step audit.DelegationStep
+	for to, want := range map[string]delegation.Step{"coder": delegation.StepParameters, "deployer": ""} {
+		var step delegation.Step
 		if _, refused := c.team.judge(request{from: "human", to: to, name: "write_file", params: jsontext.Value(hook)}); refused != nil {
 			step = refused.step
 		}

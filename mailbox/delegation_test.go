@@ -4,13 +4,13 @@ import (
 	"strings"
 	"testing"
 
-	"mbox/audit"
+	"mbox/audit/delegation"
 )
 
 // verify takes a delegation line as the ledger's type writes it, and none that
 // does not say who, what request and which decision.
 func TestVerifyDelegation(t *testing.T) {
-	whole := audit.Delegation{RequestID: 1771237800123456, FromAgent: "coordinator", ToAgent: "coder", Task: "write_file", Decision: audit.Delivered}
+	whole := delegation.Details{RequestID: 1771237800123456, FromAgent: "coordinator", ToAgent: "coder", Task: "write_file", Decision: delegation.Delivered}
 	for _, c := range []struct{ name, old, new, want string }{
 		{"whole", "", "", ""},
 		{"nobody handed it", `"from_agent":"coordinator"`, `"from_agent":""`, "from_agent"},

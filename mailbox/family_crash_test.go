@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mbox/audit"
+	"mbox/audit/delegation"
 	"mbox/mailbox/durable"
 )
 
@@ -127,7 +128,7 @@ func reviewed(o *Options) {
 		if t.Task.Title == "one more" {
 			return nil, nil
 		}
-		note := audit.Delegation{RequestID: 1, FromAgent: "human", ToAgent: "a", Task: "write_file", Decision: audit.Delivered}
+		note := delegation.Details{RequestID: 1, FromAgent: "human", ToAgent: "a", Task: "write_file", Decision: delegation.Delivered}
 		return []audit.Entry{note.Entry(audit.MboxAgent, "")}, nil
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"mbox/audit"
+	"mbox/audit/delegation"
 )
 
 // folding is what the ledger's lines add up to. Its memory grows with the
@@ -148,13 +149,13 @@ func (d *details) malformed(from, to State) string {
 
 // delegation says what is missing in the details of a delegation line.
 func (d *details) delegation() string {
-	known := func(r audit.DelegationDecision) bool { return string(r) == textOf(d.ruling) }
+	known := func(r delegation.Decision) bool { return string(r) == textOf(d.ruling) }
 	switch {
 	case textOf(d.handedBy) == "" || textOf(d.handedTo) == "":
 		return "its details do not say who hands over to whom (from_agent, to_agent)"
 	case !isNumber(d.request):
 		return "its details have no request_id"
-	case !slices.ContainsFunc(audit.DelegationDecisions, known):
+	case !slices.ContainsFunc(delegation.Decisions, known):
 		return "its decision is none of those that a delegation has"
 	}
 	return ""

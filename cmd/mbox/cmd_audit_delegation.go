@@ -8,7 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"mbox/audit"
+	"mbox/audit/delegation"
 	"mbox/mailbox"
 )
 
@@ -23,7 +23,7 @@ type delegationOptions struct {
 
 func decisionNames() []string {
 	var names []string
-	for _, d := range audit.DelegationDecisions {
+	for _, d := range delegation.Decisions {
 		names = append(names, string(d))
 	}
 	return names
@@ -59,8 +59,8 @@ form of an entry.`,
 	}
 }
 
-func (o *delegationOptions) query() audit.DelegationQuery {
-	q := audit.DelegationQuery{N: 100, Head: o.head || !o.tail, Task: o.task, Decision: audit.DelegationDecision(o.decision.value)}
+func (o *delegationOptions) query() delegation.Query {
+	q := delegation.Query{N: 100, Head: o.head || !o.tail, Task: o.task, Decision: delegation.Decision(o.decision.value)}
 	if o.most.value != nil {
 		q.N = *o.most.value
 	}
@@ -68,14 +68,14 @@ func (o *delegationOptions) query() audit.DelegationQuery {
 }
 
 func (o *delegationOptions) run(ctx context.Context, s *session, box *mailbox.Box) error {
-	found, err := box.Ledger().Delegations(ctx, o.query())
+	found, err := delegation.Find(ctx, box.Ledger(), o.query())
 	if err != nil {
 		return err
 	}
 	if o.json {
 		return s.printJSON(struct {
 			Count   int               `json:"count"`
-			Entries []audit.Delegated `json:"entries"`
+			Entries []delegation.View `json:"entries"`
 		}{len(found), found})
 	}
 	t := &table{head: []string{"TIME", "FROM → TO", "ACTION", "DECISION", "TASK", "RESULT OR REASON"}}
@@ -86,7 +86,7 @@ func (o *delegationOptions) run(ctx context.Context, s *session, box *mailbox.Bo
 	return nil
 }
 
-func (s *session) delegationRow(d *audit.Delegated) []cell {
+func (s *session) delegationRow(d *delegation.View) []cell {
 	at, task, reason := "-", "-", "-"
 	if when, err := time.Parse(time.RFC3339, d.TimeISO); err == nil {
 		at = when.Local().Format(time.DateTime)
@@ -106,11 +106,11 @@ func (s *session) delegationRow(d *audit.Delegated) []cell {
 	}
 }
 
-func (s *session) decisionColour(d audit.DelegationDecision) paint {
+func (s *session) decisionColour(d delegation.Decision) paint {
 	switch d {
-	case audit.Delivered:
+	case delegation.Delivered:
 		return s.paint.green
-	case audit.Rejected, audit.DeliveryFailed:
+	case delegation.Rejected, delegation.Failed:
 		return s.paint.red
 	}
 	return s.paint.dim
@@ -118,7 +118,7 @@ func (s *session) decisionColour(d audit.DelegationDecision) paint {
 
 // delegationLine is a hand-over on one line, for people who follow the ledger:
 // why it was refused is what they want to know.
-func (s *session) delegationLine(d *audit.Delegation) string {
+func (s *session) delegationLine(d *delegation.Details) string {
 	decided := string(d.Decision)
 	if d.Step != "" {
 		decided += " at " + string(d.Step)

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"mbox/audit"
+	"mbox/audit/delegation"
 	"mbox/audit/record"
 	"mbox/mailbox"
 	"mbox/schemas"
@@ -31,7 +32,7 @@ var kinds = []kind{
 	{"change", "a change record, changes/<id>.md", record.Change{}, checkChange},
 	{"agent_state", "the view memory/agent_state.json", AgentState{}, checkBySchema(AgentState{})},
 	{"task_queue", "the view memory/task_queue.json", TaskQueue{}, checkBySchema(TaskQueue{})},
-	{"delegation", "an entry of mbox audit delegation --json", audit.Delegated{}, checkBySchema(audit.Delegated{})},
+	{"delegation", "an entry of mbox audit delegation --json", delegation.View{}, checkBySchema(delegation.View{})},
 }
 
 func kindNames() []string {

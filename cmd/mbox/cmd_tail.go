@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"mbox/audit"
+	"mbox/audit/delegation"
 	"mbox/mailbox"
 )
 
@@ -167,7 +168,7 @@ func (o *tailOptions) print(s *session, line audit.Line) error {
 // entryLine is a ledger line for people.
 func (s *session) entryLine(e *audit.Entry) string {
 	colour, said := s.eventColour(e.Event), clean(e.Action, maxLine)
-	if d, err := e.Delegation(); err == nil {
+	if d, err := delegation.Of(e); err == nil {
 		colour, said = s.decisionColour(d.Decision), s.delegationLine(&d)
 	}
 	return fmt.Sprintf("%s  %s  %s  %s  %s",

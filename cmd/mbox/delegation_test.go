@@ -10,6 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"mbox/audit"
+	"mbox/audit/delegation"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 	"mbox/schemas"
@@ -21,18 +22,18 @@ func delegate(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 5 && len(args) != 7 {
 		ts.Fatalf("usage: delegate FROM TO ACTION DECISION PARAMS [STEP REASON]")
 	}
-	d := audit.Delegation{
+	d := delegation.Details{
 		RequestID: 1771237800123456, FromAgent: args[0], ToAgent: args[1], Task: args[2],
-		Decision: audit.DelegationDecision(args[3]), TriedEndpoints: []string{"tasks/pending/one.json"}, DelegationDepth: 1, DurationMS: 12,
+		Decision: delegation.Decision(args[3]), TriedEndpoints: []string{"tasks/pending/one.json"}, DelegationDepth: 1, DurationMS: 12,
 	}
-	d.PayloadKeys, d.PayloadSummary, d.SensitiveHashes = audit.Redact(jsontext.Value(args[4]), []byte("salt"))
+	d.PayloadKeys, d.PayloadSummary, d.SensitiveHashes = delegation.Redact(jsontext.Value(args[4]), []byte("salt"))
 	if len(args) == 7 {
-		d.Step, d.Reason = audit.DelegationStep(args[5]), &args[6]
+		d.Step, d.Reason = delegation.Step(args[5]), &args[6]
 	}
 	ts.Check(writeDelegation(context.Background(), ts.Getenv("MBOX_HOME"), args[0], d))
 }
 
-func writeDelegation(ctx context.Context, home, agent string, d audit.Delegation) error {
+func writeDelegation(ctx context.Context, home, agent string, d delegation.Details) error {
 	box, err := mailbox.Open(ctx, home, mailbox.Options{Sync: durable.None})
 	if err != nil {
 		return err
@@ -44,7 +45,7 @@ func writeDelegation(ctx context.Context, home, agent string, d audit.Delegation
 // Who follows the ledger on a terminal sees at once what was refused.
 func TestDelegationLine(t *testing.T) {
 	reason := "coder may not\x1b[2J deploy"
-	d := audit.Delegation{FromAgent: "coder", ToAgent: "deployer", Task: "deploy_compose", Decision: audit.Rejected, Step: audit.StepAction, Reason: &reason}
+	d := delegation.Details{FromAgent: "coder", ToAgent: "deployer", Task: "deploy_compose", Decision: delegation.Rejected, Step: delegation.StepAction, Reason: &reason}
 	e := d.Entry("coder", "one")
 	e.Details = audit.Details(d) // as another program may write it
 	s := &session{paint: palette{on: true}}
@@ -70,9 +71,9 @@ func TestDelegationsFitTheirSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	reason := "no"
-	for _, d := range []audit.Delegation{
-		{FromAgent: "coder", ToAgent: "tester", Task: "file_check", Decision: audit.Delivered},
-		{FromAgent: "\x1b[2J", ToAgent: "\u202e\n", Task: "no action", Decision: audit.Rejected, Step: audit.StepRole, Reason: &reason, ResultSummary: strings.Repeat("ü", 2000)},
+	for _, d := range []delegation.Details{
+		{FromAgent: "coder", ToAgent: "tester", Task: "file_check", Decision: delegation.Delivered},
+		{FromAgent: "\x1b[2J", ToAgent: "\u202e\n", Task: "no action", Decision: delegation.Rejected, Step: delegation.StepRole, Reason: &reason, ResultSummary: strings.Repeat("ü", 2000)},
 	} {
 		if err := writeDelegation(t.Context(), home, "coder", d); err != nil {
 			t.Fatal(err)
@@ -83,14 +84,14 @@ func TestDelegationsFitTheirSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer box.Close()
-	found, err := box.Ledger().Delegations(t.Context(), audit.DelegationQuery{N: 2})
+	found, err := delegation.Find(t.Context(), box.Ledger(), delegation.Query{N: 2})
 	if err != nil || len(found) != 2 {
 		t.Fatalf("%+v, %v", found, err)
 	}
 	for _, d := range found {
 		data, err := schemas.Encode(d)
 		if err == nil {
-			err = checkBySchema(audit.Delegated{})(data)
+			err = checkBySchema(delegation.View{})(data)
 		}
 		if err != nil {
 			t.Errorf("%+v: %v", d, err)

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"mbox/audit"
+	"mbox/audit/delegation"
 	"mbox/schemas"
 )
 
@@ -103,8 +103,8 @@ func hostileHome(t *testing.T) (home string) {
 func hostileDelegation(t *testing.T, home string) {
 	t.Helper()
 	reason := hostile
-	d := audit.Delegation{FromAgent: "coder", ToAgent: hostile, Task: hostile, Decision: audit.Rejected, Step: audit.StepRole, Reason: &reason, ResultSummary: hostile, TriedEndpoints: []string{hostile}}
-	d.PayloadKeys, d.PayloadSummary, d.SensitiveHashes = audit.Redact([]byte("{"+hostileQuoted(t)+":1}"), nil)
+	d := delegation.Details{FromAgent: "coder", ToAgent: hostile, Task: hostile, Decision: delegation.Rejected, Step: delegation.StepRole, Reason: &reason, ResultSummary: hostile, TriedEndpoints: []string{hostile}}
+	d.PayloadKeys, d.PayloadSummary, d.SensitiveHashes = delegation.Redact([]byte("{"+hostileQuoted(t)+":1}"), nil)
 	if err := writeDelegation(t.Context(), home, "coder", d); err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"mbox/agents/brain/ollamatest"
 	"mbox/agents/policy"
 	"mbox/audit"
+	"mbox/audit/delegation"
 	"mbox/mailbox"
 )
 
@@ -108,8 +109,8 @@ func (o *office) delivered() map[mailbox.ID]int {
 		if err != nil {
 			o.Fatal(err)
 		}
-		var d audit.Delegation
-		if e.Event == audit.DelegationEvent && e.Detail(&d) == nil && d.Decision == audit.Delivered {
+		var d delegation.Details
+		if e.Event == audit.DelegationEvent && e.Detail(&d) == nil && d.Decision == delegation.Delivered {
 			counts[mailbox.ID(*e.TaskID)]++
 		}
 	}

@@ -1,4 +1,4 @@
-package audit
+package delegation
 
 import (
 	"crypto/rand"
@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"pgregory.net/rapid"
 
+	"mbox/audit"
 	"mbox/schemas"
 )
 
@@ -74,7 +75,7 @@ func TestRedact(t *testing.T) {
 // that there is more.
 func TestRedactIsBounded(t *testing.T) {
 	for _, size := range []int{5, 20, 38} {
-		keys, summary, hashes := Redact(jsontext.Value(Details(wide(500, size))), nil)
+		keys, summary, hashes := Redact(jsontext.Value(audit.Details(wide(500, size))), nil)
 		var shape map[string]any
 		if err := json.Unmarshal(summary, &shape); err != nil {
 			t.Fatal(err)
@@ -94,7 +95,7 @@ func TestRedactIsBounded(t *testing.T) {
 	for i := range 100 {
 		flat[fmt.Sprintf("n%02d", i)] = i
 	}
-	keys, _, _ := Redact(jsontext.Value(Details(flat)), nil)
+	keys, _, _ := Redact(jsontext.Value(audit.Details(flat)), nil)
 	if len(keys) != maxMembers+1 || keys[0] != "<more:68>" || keys[maxMembers] != "n31" {
 		t.Errorf("of a hundred keys %q", keys)
 	}
@@ -104,7 +105,7 @@ func TestRedactIsBounded(t *testing.T) {
 // program can compare it.
 func TestRedactHashes(t *testing.T) {
 	_, _, hashes := Redact(jsontext.Value(`{"content":"h\u00e4user","keys":{"b":1, "a":1.0}}`), []byte("salt"))
-	want := map[string]string{"content": Hash([]byte("saltpayload\nhäuser")), "keys": Hash([]byte("saltpayload\n" + `{"a":1,"b":1}`))}
+	want := map[string]string{"content": audit.Hash([]byte("saltpayload\nhäuser")), "keys": audit.Hash([]byte("saltpayload\n" + `{"a":1,"b":1}`))}
 	if !maps.Equal(hashes, want) {
 		t.Errorf("hashes %v, want %v", hashes, want)
 	}
@@ -180,7 +181,7 @@ func TestRedactLeaksNothing(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		v := rapid.MapOfN(key, doc(4), 1, 6).Draw(t, "params")
-		params := Details(v)
+		params := audit.Details(v)
 		text := told(Redact(params, []byte("salt")))
 		for _, leaf := range leaves(v) {
 			for i := range len(leaf) - 5 {
@@ -219,7 +220,7 @@ func FuzzRedact(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Add([]byte(strings.Repeat(`{"a":`, 40) + `"x"` + strings.Repeat(`}`, 40)))
-	f.Add([]byte(Details(wide(200, 40))))
+	f.Add([]byte(audit.Details(wide(200, 40))))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		keys, summary, hashes := Redact(data, []byte("salt"))
 		if !slices.IsSorted(keys) || schemas.CheckCanonical(summary) != nil || summary.Kind() != '{' {
@@ -265,7 +266,7 @@ func twinOf(data []byte) jsontext.Value {
 	if json.Unmarshal(data, &v) != nil {
 		return nil
 	}
-	return Details(other(v))
+	return audit.Details(other(v))
 }
 
 func other(v any) any {

@@ -1,4 +1,4 @@
-package audit
+package delegation
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"mbox/audit"
 	"mbox/schemas"
 )
 
@@ -23,27 +24,25 @@ const (
 	maxPath    = 160 // bytes
 )
 
-// Redact tells of an action's parameters what may stand in the ledger: the
-// names of their members, sorted; a summary, which is an object of the same
-// shape; and salted hashes of what is sensitive, by path ("env.password",
-// "files[0].content").
+// Redact tells of an action's parameters what may stand in the ledger: the names of their
+// members, sorted; a summary, which is an object of the same shape; and salted hashes of
+// what is sensitive, by path ("env.password", "files[0].content"). No value gets into it,
+// sensitive or not: not the path of a file, not a number.
 //
-// No value gets into it, sensitive or not: not the path of a file, not a number.
-// In the summary stands its kind with its size: <string:12> (runes), <number>,
-// <boolean>, <null>, <array:3> (items). Objects keep their members. A value is
-// sensitive if its key contains one of content, compose, template, password,
-// secret, token and key in whatever case (private_key and api_key among them),
-// or if it is a string that looks like a secret. It is <redacted:LEN>, LEN in
-// runes of a string and in bytes of anything else, and its hash is that of the
-// salt, "payload\n" and the string, or the canonical JSON of what is none: it
-// proves later which value it was, to who has the salt and the value.
+// In the summary stands a value's kind with its size: <string:12> (runes), <number>,
+// <boolean>, <null>, <array:3> (items). Objects keep their members. A value is sensitive
+// if its key contains one of content, compose, template, password, secret, token and key
+// in whatever case, or if it is a string that looks like a secret. It is <redacted:LEN>,
+// LEN in runes of a string and in bytes of anything else. Its hash is that of the salt,
+// "payload\n" and the string, or the canonical JSON of anything else: who has salt and
+// value can prove later which value it was.
 //
-// Keys are chosen by who wrote the payload as well. One that is no plain name of
-// at most 40 characters, or looks like a secret, is <key:LEN>.
+// Keys are chosen by who wrote the payload as well. One that is no plain name of at most
+// 40 characters, or looks like a secret, is <key:LEN>.
 //
-// The result is bounded whatever params is: see the limits above. What is
-// beyond them is <object:N> or a last key <more:N>. Parameters that are no
-// object are told as the member "$", and <invalid:BYTES> if they are no JSON.
+// The result is bounded whatever params is, by the limits above. What is beyond them is
+// <object:N> or a last key <more:N>. Parameters that are no object are told as the member
+// "$", and <invalid:BYTES> if they are no JSON.
 func Redact(params jsontext.Value, salt []byte) (keys []string, summary jsontext.Value, hashes map[string]string) {
 	r := redaction{salt: string(salt), hashes: map[string]string{}}
 	keys = []string{}
@@ -60,7 +59,7 @@ func Redact(params jsontext.Value, salt []byte) (keys []string, summary jsontext
 		keys, shape = slices.AppendSeq(keys, maps.Keys(object)), object
 		slices.Sort(keys)
 	}
-	return keys, Details(shape), r.hashes
+	return keys, audit.Details(shape), r.hashes
 }
 
 func sized(kind string, n int) string { return fmt.Sprintf("<%s:%d>", kind, n) }
@@ -74,17 +73,18 @@ type redaction struct {
 
 // value is what stands for a value: a text, or an object's shape.
 func (r *redaction) value(v jsontext.Value, path string, sensitive bool, depth int) any {
-	if sensitive || v.Kind() == '"' {
+	switch kind := v.Kind(); {
+	case sensitive || kind == '"':
 		return r.text(v, path, sensitive)
-	}
-	switch v.Kind() {
-	case '{':
+	case kind == '{' && (depth >= maxNesting || r.told == maxShape):
+		return sized("object", len(members(v)))
+	case kind == '{':
 		return r.object(v, path, depth)
-	case '[':
+	case kind == '[':
 		return r.array(v, path, depth)
-	case '0':
+	case kind == '0':
 		return "<number>"
-	case 'n':
+	case kind == 'n':
 		return "<null>"
 	}
 	return "<boolean>"
@@ -97,7 +97,8 @@ func (r *redaction) text(v jsontext.Value, path string, sensitive bool) string {
 		_ = v.Canonicalize() // what cannot be is hashed as it stands
 		return r.redacted(path, string(v), len(v))
 	}
-	s := textIn(v)
+	var s string
+	_ = json.Unmarshal(v, &s) // there may be space around it
 	n := utf8.RuneCountInString(s)
 	if sensitive || looksSecret(s) {
 		return r.redacted(path, s, n)
@@ -107,34 +108,24 @@ func (r *redaction) text(v jsontext.Value, path string, sensitive bool) string {
 
 func (r *redaction) redacted(path, text string, size int) string {
 	if path = unique(r.hashes, path); len(r.hashes) < maxHashes && len(path) <= maxPath {
-		r.hashes[path] = Hash([]byte(r.salt + "payload\n" + text))
+		r.hashes[path] = audit.Hash([]byte(r.salt + "payload\n" + text))
 	}
 	return sized("redacted", size)
 }
 
 // object keeps an object's members, sorted by their names.
 func (r *redaction) object(v jsontext.Value, path string, depth int) map[string]any {
-	var members map[string]jsontext.Value
-	_ = json.Unmarshal(v, &members) // v is valid
-	shape := map[string]any{}
-	for i, name := range slices.Sorted(maps.Keys(members)) {
+	all, shape := members(v), map[string]any{}
+	for i, name := range slices.Sorted(maps.Keys(all)) {
 		if i == maxMembers || r.told == maxShape {
-			shape[sized("more", len(members)-i)] = "<more>"
+			shape[sized("more", len(all)-i)] = "<more>"
 			break
 		}
 		r.told++
 		key := unique(shape, plainKey(name))
-		shape[key] = r.member(members[name], strings.TrimPrefix(path+"."+key, "."), isSensitive(name), depth+1)
+		shape[key] = r.value(all[name], strings.TrimPrefix(path+"."+key, "."), isSensitive(name), depth+1)
 	}
 	return shape
-}
-
-// member is value, but for objects that lie too deep.
-func (r *redaction) member(v jsontext.Value, path string, sensitive bool, depth int) any {
-	if v.Kind() == '{' && !sensitive && (depth >= maxNesting || r.told == maxShape) {
-		return sized("object", count(v))
-	}
-	return r.value(v, path, sensitive, depth)
 }
 
 // array counts an array's items, and looks among the first for what is sensitive.
@@ -144,23 +135,17 @@ func (r *redaction) array(v jsontext.Value, path string, depth int) string {
 	if depth < maxNesting {
 		for i, item := range items[:min(len(items), maxItems)] {
 			told := r.told // its shape is not told: it costs nothing
-			r.member(item, fmt.Sprintf("%s[%d]", path, i), false, depth+1)
+			r.value(item, fmt.Sprintf("%s[%d]", path, i), false, depth+1)
 			r.told = told
 		}
 	}
 	return sized("array", len(items))
 }
 
-func count(v jsontext.Value) int {
-	var members map[string]jsontext.Value
-	_ = json.Unmarshal(v, &members)
-	return len(members)
-}
-
-func textIn(v jsontext.Value) string {
-	var s string
-	_ = json.Unmarshal(v, &s) // there may be space around it
-	return s
+// members takes an object apart that is valid.
+func members(v jsontext.Value) (all map[string]jsontext.Value) {
+	_ = json.Unmarshal(v, &all)
+	return all
 }
 
 var (

@@ -1,4 +1,4 @@
-package audit
+package delegation
 
 import (
 	"strings"
@@ -9,9 +9,6 @@ import (
 
 // searched is how many bytes of a text are searched for a secret.
 const searched = 64 << 10
-
-// The patterns are compiled when the first text is searched: most commands search
-// none, and every one of them would pay for it at its start.
 
 // markedSecrets are keys and passwords that can be told by their form: services
 // mark theirs, and the others stand where such things do.
