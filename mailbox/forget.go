@@ -199,7 +199,7 @@ func (b *Box) recordLine(folder, name string, data []byte) audit.Entry {
 		if c, err := records.ParseChange(data); err == nil {
 			d.Kind = c.Type
 		}
-	} else if decided, err := records.ParseDecision(data); err == nil && decided.Task != "" && decided.Task != "none" {
+	} else if decided, err := records.ParseDecision(data); err == nil && decided.Task != "" {
 		e.TaskID = &decided.Task
 	}
 	e.Details = audit.Details(d)

@@ -247,7 +247,7 @@ func (b *Box) writeRecord(ctx context.Context, s *shard, f *filing) error {
 			Approves: f.approves, Writer: b.writer,
 		}),
 	}
-	if f.task != "" && f.task != "none" {
+	if f.task != "" {
 		e.TaskID = &f.task
 	}
 	if _, err := b.say(ctx, s.locks, e, audit.Payload{}); errors.Is(err, audit.ErrUnwritten) {

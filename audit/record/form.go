@@ -15,13 +15,12 @@ import (
 const maxRecord = 4 << 20
 
 // form is a record in its order on paper. It points to where the parts of the record
-// lie, so that reading and writing are the same for both kinds.
+// lie, so that both kinds are read and written by the same code.
 type form struct {
 	kind     string // Decision
 	idForm   func() *regexp.Regexp
 	id       *string
 	fields   []field
-	none     string // what stands for the last field if that has no value
 	sections []section
 }
 
@@ -29,6 +28,7 @@ type field struct {
 	name  string
 	value *string
 	check func(string) error
+	none  string // what is written where there is no value
 }
 
 // section has a text or a list of texts.
@@ -41,42 +41,16 @@ type section struct {
 
 func (s *section) heading() string { return "## " + s.name }
 
-func (s *section) texts() []string {
+// print makes the section normal, checks it, and tells what stands under its heading.
+func (s *section) print() (string, error) {
 	if s.list != nil {
-		return *s.list
+		return printList(s.heading(), s.list)
 	}
-	return []string{*s.text}
+	*s.text = trimBlank(oneNewline(*s.text))
+	return mark(s.heading(), *s.text)
 }
 
-// normalize makes one text of all that are the same but for blank lines and line ends.
-func (s *section) normalize() {
-	if s.list == nil {
-		*s.text = normalText(*s.text)
-		return
-	}
-	items := make([]string, len(*s.list))
-	for i, item := range *s.list {
-		items[i] = normalItem(item)
-	}
-	*s.list = items
-}
-
-func (s *section) check() error {
-	if s.list != nil {
-		return checkList(s.heading(), *s.list)
-	}
-	return checkText(s.heading(), *s.text)
-}
-
-// marked is what stands under the heading.
-func (s *section) marked() string {
-	if s.list != nil {
-		return printList(*s.list)
-	}
-	return mark(*s.text)
-}
-
-func (s *section) unmark(text string) (err error) {
+func (s *section) parse(text string) (err error) {
 	if s.list != nil {
 		*s.list, err = parseList(s.heading(), text)
 	} else {
@@ -85,28 +59,33 @@ func (s *section) unmark(text string) (err error) {
 	return err
 }
 
-// settle makes the texts normal and checks the whole.
-func (f *form) settle() error {
-	for _, s := range f.sections {
-		s.normalize()
-	}
-	return f.check()
-}
-
+// write makes the record normal, checks it, and writes it. Sections without text are
+// named all at once.
 func (f *form) write() ([]byte, error) {
-	if err := f.settle(); err != nil {
-		return nil, err
-	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# %s: %s\n\n", f.kind, *f.id)
+	err := allowed(f.idForm().MatchString(*f.id), "# "+f.kind, *f.id, "an id such as "+strings.ToLower(f.kind)+"-2026-02-16-001")
 	for _, field := range f.fields {
-		fmt.Fprintf(&b, "**%s:** %s\n", field.name, cmp.Or(*field.value, f.none))
+		fmt.Fprintf(&b, "**%s:** %s\n", field.name, cmp.Or(*field.value, field.none))
+		err = cmp.Or(err, field.check(*field.value))
 	}
+	var blank []string
+	var inText error
 	for _, s := range f.sections {
 		fmt.Fprintf(&b, "\n%s\n", s.heading())
-		if text := s.marked(); text != "" {
+		text, bad := s.print()
+		if text != "" {
 			fmt.Fprintf(&b, "\n%s\n", text)
+		} else if bad == nil && !s.optional {
+			blank = append(blank, s.heading())
 		}
+		inText = cmp.Or(inText, bad)
+	}
+	if len(blank) > 0 {
+		inText = wrong(schemas.CodeMissingField, blank[0], "no text under "+strings.Join(blank, ", "), "text under each")
+	}
+	if err = cmp.Or(err, inText); err != nil {
+		return nil, err
 	}
 	return b.Bytes(), nil
 }
@@ -121,38 +100,28 @@ func (f *form) read(data []byte) error {
 	r := &reader{lines: strings.Split(text, "\n")}
 	*f.id = r.value("# "+f.kind, "# "+f.kind+": ", "<id>")
 	for _, field := range f.fields {
-		*field.value = r.value(field.name, "**"+field.name+":**", " …")
+		value := r.value(field.name, "**"+field.name+":**", " …")
+		if value == "" && field.none != "" {
+			r.fail(wrong(schemas.CodeMissingField, field.name, "no value", `a task id, or "none"`))
+		}
+		if *field.value = value; value == field.none {
+			*field.value = ""
+		}
 	}
-	var bodies []string
+	var texts []string
 	for _, s := range f.sections {
-		bodies = append(bodies, r.section(s.heading()))
+		texts = append(texts, r.section(s.heading()))
 	}
-	if r.end(); r.err != nil {
-		return r.err
-	}
-	if err := f.takeNone(); err != nil {
-		return err
-	}
+	r.end()
 	for i, s := range f.sections {
-		err = cmp.Or(err, s.unmark(bodies[i]))
+		if r.err == nil {
+			r.fail(s.parse(texts[i]))
+		}
 	}
-	if err != nil {
-		return err
+	if r.err == nil {
+		_, r.err = f.write()
 	}
-	return f.settle()
-}
-
-// takeNone takes the word for no value out of the last field.
-func (f *form) takeNone() error {
-	last := f.fields[len(f.fields)-1]
-	switch {
-	case f.none == "":
-	case *last.value == "":
-		return wrong(schemas.CodeMissingField, last.name, "no value", `a task id, or "none"`)
-	case *last.value == f.none:
-		*last.value = ""
-	}
-	return nil
+	return r.err
 }
 
 func plain(data []byte) (string, error) {
@@ -194,8 +163,7 @@ func (r *reader) value(path, prefix, example string) string {
 
 // section reads a heading and what stands under it, up to the next heading.
 func (r *reader) section(heading string) string {
-	r.skipBlank()
-	if r.next >= len(r.lines) || strings.TrimRight(r.lines[r.next], " \t") != heading {
+	if r.skipBlank(); r.next >= len(r.lines) || strings.TrimRight(r.lines[r.next], " \t") != heading {
 		r.missing(heading, schemas.Quote(heading)+r.hint())
 		return ""
 	}
@@ -209,9 +177,9 @@ func (r *reader) section(heading string) string {
 
 // end demands that nothing follows the last section: only a heading can.
 func (r *reader) end() {
-	if r.err == nil && r.next < len(r.lines) {
+	if r.next < len(r.lines) {
 		problem := fmt.Sprintf("line %d is %s, after the last section", r.next+1, schemas.Quote(r.lines[r.next]))
-		r.err = wrong(schemas.CodeUnknownField, "$", problem, "nothing more"+r.hint())
+		r.fail(wrong(schemas.CodeUnknownField, "$", problem, "nothing more"+r.hint()))
 	}
 }
 
@@ -220,8 +188,10 @@ func (r *reader) missing(path, want string) {
 	if r.next < len(r.lines) {
 		problem = fmt.Sprintf("missing: line %d is %s", r.next+1, schemas.Quote(r.lines[r.next]))
 	}
-	r.err = cmp.Or(r.err, wrong(schemas.CodeMissingField, path, problem, want))
+	r.fail(wrong(schemas.CodeMissingField, path, problem, want))
 }
+
+func (r *reader) fail(err error) { r.err = cmp.Or(r.err, err) }
 
 // hint tells how to write a heading that was meant as text.
 func (r *reader) hint() string {

@@ -18,7 +18,6 @@
 package record
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -59,10 +58,8 @@ type Change struct {
 // ChangeTypes are what a change can be a change of.
 var ChangeTypes = []string{"config", "code", "data", "system"}
 
-const (
-	maxOptions = 100
-	noTask     = "none" // stands in a decision that belongs to no task
-)
+// noTask stands in a decision that belongs to no task.
+const noTask = "none"
 
 var (
 	decisionID = schemas.Pattern(`^decision-\d{4}-\d{2}-\d{2}-\d{3,}$`)
@@ -74,8 +71,8 @@ func IsDecision(id string) bool { return decisionID().MatchString(id) }
 
 func (d *Decision) form() *form {
 	return &form{
-		kind: "Decision", idForm: decisionID, id: &d.ID, none: noTask,
-		fields: []field{{"Date", &d.Date, checkDate}, {"Agent", &d.Agent, checkAgent}, {"Task", &d.Task, checkTask}},
+		kind: "Decision", idForm: decisionID, id: &d.ID,
+		fields: []field{{"Date", &d.Date, checkDate, ""}, {"Agent", &d.Agent, checkAgent, ""}, {"Task", &d.Task, checkTask, noTask}},
 		sections: []section{
 			{name: "Context", text: &d.Context},
 			{name: "Options Considered", list: &d.Options},
@@ -88,7 +85,7 @@ func (d *Decision) form() *form {
 func (c *Change) form() *form {
 	return &form{
 		kind: "Change", idForm: changeID, id: &c.ID,
-		fields: []field{{"Date", &c.Date, checkDate}, {"Agent", &c.Agent, checkAgent}, {"Type", &c.Type, checkType}},
+		fields: []field{{"Date", &c.Date, checkDate, ""}, {"Agent", &c.Agent, checkAgent, ""}, {"Type", &c.Type, checkType, ""}},
 		sections: []section{
 			{name: "Description", text: &c.Description},
 			{name: "Rationale", text: &c.Rationale},
@@ -162,31 +159,4 @@ func allowed(is bool, path, value, want string) error {
 
 func wrong(code, path, problem, want string) error {
 	return &schemas.Error{Path: path, Problem: problem, Want: want, Code: code}
-}
-
-// check expects a form whose texts are normal.
-func (f *form) check() error {
-	err := allowed(f.idForm().MatchString(*f.id), "# "+f.kind, *f.id, "an id such as "+strings.ToLower(f.kind)+"-2026-02-16-001")
-	for _, field := range f.fields {
-		err = cmp.Or(err, field.check(*field.value))
-	}
-	err = cmp.Or(err, f.checkPresent())
-	for _, s := range f.sections {
-		err = cmp.Or(err, s.check())
-	}
-	return err
-}
-
-// checkPresent names every section that has no text, all at once.
-func (f *form) checkPresent() error {
-	var blank []string
-	for _, s := range f.sections {
-		if !s.optional && strings.Join(s.texts(), "") == "" {
-			blank = append(blank, s.heading())
-		}
-	}
-	if len(blank) == 0 {
-		return nil
-	}
-	return wrong(schemas.CodeMissingField, blank[0], "no text under "+strings.Join(blank, ", "), "text under each")
 }

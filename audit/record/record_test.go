@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"pgregory.net/rapid"
 
@@ -143,8 +144,8 @@ func TestRecordMarking(t *testing.T) {
 		{"a\n\n# b", "a\n\n\\# b"},
 	}
 	for _, test := range tests {
-		if got := mark(test.in); got != test.want {
-			t.Errorf("mark(%q) = %q, want %q", test.in, got, test.want)
+		if got, err := mark("", test.in); err != nil || got != test.want {
+			t.Errorf("mark(%q) = %q (%v), want %q", test.in, got, err, test.want)
 		}
 		if got, err := unmark("", test.want); err != nil || got != test.in {
 			t.Errorf("unmark(%q) = %q (%v), want %q", test.want, got, err, test.in)
@@ -356,7 +357,7 @@ func bodyGen() *rapid.Generator[string] {
 	)
 	return rapid.Custom(func(t *rapid.T) string {
 		text := strings.Join(rapid.SliceOfN(piece, 0, 20).Draw(t, "pieces"), "")
-		if checkText("", normalText(text)) != nil { // a fence stays open
+		if _, err := mark("", trimBlank(oneNewline(text))); err != nil { // a fence stays open
 			return strings.NewReplacer("```", "", "~~~", "").Replace(text)
 		}
 		return text
@@ -491,4 +492,14 @@ func FuzzChange(f *testing.F) {
 		}
 		checkChangeRoundTrip(t, c)
 	})
+}
+
+// What a text may not have is told for each character.
+func TestRecordForbids(t *testing.T) {
+	for r := rune(0); r < 0x3000; r++ {
+		want := unicode.IsControl(r) && r != '\n' && r != '\t' || r >= '\u2028' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069'
+		if _, err := mark("", "a"+string(r)); (err != nil) != want {
+			t.Errorf("%U: %v", r, err)
+		}
+	}
 }
