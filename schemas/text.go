@@ -114,6 +114,14 @@ func escape(r rune, raw string) string {
 	return fmt.Sprintf(`\U%08x`, r)
 }
 
+// Meant is "; did you mean x?" where a word is near one of those known.
+func Meant(word string, among []string) string {
+	if near := Suggest(word, among); near != "" {
+		return fmt.Sprintf("; did you mean %s?", near)
+	}
+	return ""
+}
+
 // Suggest finds the word that was probably meant: the nearest one within two
 // edits (fewer for short words; capitals do not count), else one that begins
 // with word or that word begins with. It gives "" where nothing is near, and

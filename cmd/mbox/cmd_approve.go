@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 )
 
@@ -25,7 +26,7 @@ type approveOptions struct {
 }
 
 func approveVerb() *verb {
-	o := approveOptions{valid: length{Duration: Duration(approvalLasts)}}
+	o := approveOptions{valid: length{Duration: config.Duration(approvalLasts)}}
 	return &verb{
 		name: "approve", args: "ID", least: 1, most: 1,
 		brief: "let a task run that needs an operator's word",
@@ -67,7 +68,7 @@ approve, as it could write the files themselves: only a sandbox keeps it from th
 				return notAPerson("this is an agent's command: its environment has " + name)
 			}
 			if o.valid.Duration <= 0 {
-				return usagef("mbox approve "+quoteWord(args[0])+" --for 1h", "--for %s: an approval has to last", span(time.Duration(o.valid.Duration)))
+				return usagef("mbox approve "+quoteWord(args[0])+" --for 1h", "--for %s: an approval has to last", config.Span(time.Duration(o.valid.Duration)))
 			}
 			if ok, _ := regexp.MatchString(`^(sha256:)?[0-9a-f]{64}$`, o.sha256); o.sha256 != "" && !ok {
 				return usagef("mbox why "+quoteWord(args[0]), "--sha256 %s: want 64 hexadecimal digits", clean(o.sha256, 80))
@@ -99,6 +100,6 @@ func (o *approveOptions) run(ctx context.Context, s *session, box *mailbox.Box, 
 		return s.printLine(map[string]any{"id": string(id), "decision": a.Decision, "until": a.Until, "sha256": a.Sum()})
 	}
 	s.printf("%s\n", a.Decision)
-	s.done("approved %s for %s: %s", id, span(valid), a.Sum())
+	s.done("approved %s for %s: %s", id, config.Span(valid), a.Sum())
 	return nil
 }

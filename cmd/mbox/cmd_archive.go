@@ -6,12 +6,13 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 )
 
 func archiveVerb() *verb {
 	var o operator
-	older := Duration(30 * 24 * time.Hour)
+	older := config.Duration(30 * 24 * time.Hour)
 	return &verb{
 		name:  "archive",
 		brief: "put old ended tasks away",

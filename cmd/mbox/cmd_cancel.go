@@ -1,13 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
 
 	"github.com/urfave/cli/v2"
 
+	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
-	"mbox/schemas"
 )
 
 // operator is what cancel, retry and archive share: who does it, and why.
@@ -32,19 +32,10 @@ func actor(flag, name string) (string, error) {
 	if name == "" || name == "human" {
 		return "human", nil
 	}
-	if problem := agentProblem(name); problem != "" {
+	if problem := config.AgentProblem(name); problem != "" {
 		return "", usagef("--"+flag+" human, or the name of an agent", "--%s: %s", flag, problem)
 	}
 	return name, nil
-}
-
-// agentProblem tells why name cannot be an agent's; "" if it can.
-func agentProblem(name string) string {
-	var e *schemas.Error
-	if !errors.As(mailbox.CheckAgent(name), &e) {
-		return ""
-	}
-	return e.Problem + "; want " + e.Want
 }
 
 // answer prints where the task is now.
@@ -82,7 +73,7 @@ it learns of it at its next word, and its result is refused.`,
 			}
 			return s.tidied(ctx, func(box *mailbox.Box) error {
 				id := mailbox.ID(args[0])
-				if err := box.Cancel(ctx, id, by, or(o.reason, "Cancelled")); err != nil {
+				if err := box.Cancel(ctx, id, by, cmp.Or(o.reason, "Cancelled")); err != nil {
 					return err
 				}
 				return o.answer(ctx, s, box, id, "cancelled")

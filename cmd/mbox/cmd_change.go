@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 
 	"github.com/urfave/cli/v2"
@@ -73,13 +74,13 @@ func (o *changeOptions) run(ctx context.Context, s *session, args []string) erro
 		}
 	}
 	var err error
-	if c.Agent, err = actor("agent", or(o.c.Agent, c.Agent)); err != nil {
+	if c.Agent, err = actor("agent", cmp.Or(o.c.Agent, c.Agent)); err != nil {
 		return err
 	}
 	if c.Date == noDate {
 		c.ID, c.Date = "", "" // mbox makes them
 	}
-	c.Type = or(o.kind.value, or(c.Type, "system"))
+	c.Type = cmp.Or(o.kind.value, c.Type, "system")
 	return s.with(ctx, func(box *mailbox.Box) error {
 		id, err := box.Change(ctx, c)
 		return s.wrote(id, err, o.json)

@@ -7,13 +7,14 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 )
 
 type claimOptions struct {
 	agent string
 	kind  choice
-	wait  Duration
+	wait  config.Duration
 	json  bool
 }
 
@@ -47,7 +48,7 @@ func needAgent(verb, name string) error {
 	if name == "" {
 		return usagef("mbox "+verb+" --agent NAME", "%s needs --agent", verb)
 	}
-	if problem := agentProblem(name); problem != "" {
+	if problem := config.AgentProblem(name); problem != "" {
 		return usagef("mbox "+verb+" --agent coder", "--agent: %s", problem)
 	}
 	return nil

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+
+	"mbox/schemas"
 )
 
 func completionVerb() *verb {
@@ -35,7 +37,7 @@ func (s *session) completionScript(shell string) (string, error) {
 	case "fish":
 		return s.app(tree()).ToFishCompletion()
 	}
-	return "", usagef("mbox completion bash", "no completion for %q: want bash, zsh or fish%s", clean(shell, 40), meant(shell, []string{"bash", "zsh", "fish"}))
+	return "", usagef("mbox completion bash", "no completion for %q: want bash, zsh or fish%s", clean(shell, 40), schemas.Meant(shell, []string{"bash", "zsh", "fish"}))
 }
 
 // The scripts call mbox with the line so far and completionFlag. Neither needs

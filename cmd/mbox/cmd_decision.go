@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -70,10 +71,10 @@ func (o *decisionOptions) run(ctx context.Context, s *session, args []string) er
 		}
 	}
 	var err error
-	if d.Agent, err = actor("agent", or(o.agent, d.Agent)); err != nil {
+	if d.Agent, err = actor("agent", cmp.Or(o.agent, d.Agent)); err != nil {
 		return err
 	}
-	d.Task = or(o.task, d.Task)
+	d.Task = cmp.Or(o.task, d.Task)
 	if d.Date == noDate {
 		d.ID, d.Date = "", "" // mbox makes them
 	}
@@ -115,7 +116,7 @@ func decisionListVerb() *verb {
 					if d.Outcome != "" {
 						outcome = "known"
 					}
-					t.add(text(d.ID), text(d.Date), text(d.Agent), text(or(d.Task, "-")), text(outcome), text(d.Decision))
+					t.add(text(d.ID), text(d.Date), text(d.Agent), text(cmp.Or(d.Task, "-")), text(outcome), text(d.Decision))
 				}
 				t.printIfAny(s)
 				return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 )
 
@@ -113,7 +114,7 @@ func (e *exam) confined() []string {
 	if e.s.config == nil {
 		return nil
 	}
-	return e.s.config.confined()
+	return e.s.config.Confined()
 }
 
 func (o *doctorOptions) answer(s *session, e *exam) error {
@@ -150,7 +151,7 @@ func (s *session) printFindings(e *exam) {
 	}
 	t := table{head: []string{"SETTING", "VALUE", "FROM"}}
 	for _, v := range e.values() {
-		if v.plain {
+		if v.Plain {
 			t.add(text(v.Key), text(v.Value), text(v.From))
 		}
 	}
@@ -160,7 +161,7 @@ func (s *session) printFindings(e *exam) {
 	}
 }
 
-func (e *exam) values() []value {
+func (e *exam) values() []config.Value {
 	from := "--home"
 	switch e.s.home {
 	case "":
@@ -168,9 +169,9 @@ func (e *exam) values() []value {
 	case os.Getenv("MBOX_HOME"):
 		from = "MBOX_HOME"
 	}
-	out := []value{{"home", e.home, from, true}}
+	out := []config.Value{{Key: "home", Value: e.home, From: from, Plain: true}}
 	if e.s.config == nil {
 		return out
 	}
-	return slices.Concat(out, e.s.config.values())
+	return slices.Concat(out, e.s.config.Values())
 }

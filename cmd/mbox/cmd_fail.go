@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -30,7 +31,7 @@ pause that doubles, until its attempts are used up; then, or at once with
 			if f.Message == "" {
 				return usagef("mbox fail "+quoteWord(args[0])+` --reason "what went wrong"`, "fail needs --reason")
 			}
-			f.Code = or(f.Code, "failed")
+			f.Code = cmp.Or(f.Code, "failed")
 			return h.act(ctx, s, "fail", args[0], func(_ *mailbox.Box, c *mailbox.Claim) error {
 				return c.Fail(ctx, f)
 			})

@@ -7,11 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	agentshome "mbox/agents-home"
+	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 )
@@ -79,7 +79,7 @@ func (o *initOptions) create(s *session, home string) error {
 	if err := mailbox.CheckVacant(home); err != nil {
 		return err
 	}
-	mode := modes[o.sync.value]
+	mode := config.Mode(o.sync.value)
 	if err := durable.MkdirAll(home, mode); err != nil {
 		return err
 	}
@@ -87,13 +87,13 @@ func (o *initOptions) create(s *session, home string) error {
 		return err
 	}
 	var err error
-	if s.config, err = loadConfig(home); err != nil {
+	if s.config, err = config.Load(home); err != nil {
 		return err
 	}
-	if err := o.contradicts(s.config); err != nil {
+	if err := s.config.Contradicts(o.sync.value, o.network); err != nil {
 		return err
 	}
-	options := s.config.options()
+	options := s.config.Options()
 	s.warnUnsynced(options.Sync)
 	if name, _, _ := durable.FileSystem(home); name == "tmpfs" && options.Sync != durable.None {
 		s.warnf("%s is on tmpfs, %s", home, inMemory)
@@ -103,17 +103,6 @@ func (o *initOptions) create(s *session, home string) error {
 		return hint(err, "mbox init --allow-network-fs %s, or a folder on a local disk", quoteWord(home))
 	}
 	return err
-}
-
-// contradicts refuses flags that an mbox.toml from before does not follow.
-func (o *initOptions) contradicts(c *Config) error {
-	switch {
-	case o.sync.value != "" && o.sync.value != c.Sync:
-		return c.wrong("sync", "is %q here, and --sync %s was asked for", c.Sync, o.sync.value)
-	case o.network && !c.AllowNetworkFS:
-		return c.wrong("allow_network_fs", "is false here, and --allow-network-fs was asked for")
-	}
-	return nil
 }
 
 // copyTemplate copies the template home out of the binary, leaving what is there.
@@ -134,8 +123,8 @@ func (o *initOptions) copyTemplate(home string, mode durable.Mode) error {
 		if err != nil {
 			return err
 		}
-		if path == configFile {
-			data = []byte(o.chosen(string(data)))
+		if path == config.Name {
+			data = config.Template(o.sync.value, o.network)
 		}
 		if err := durable.Stage(target, data, mode); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
@@ -143,15 +132,4 @@ func (o *initOptions) copyTemplate(home string, mode durable.Mode) error {
 		return nil
 	})
 	return errors.Join(err, durable.SyncDir(home, mode))
-}
-
-// chosen puts what the flags chose into the template's commented lines.
-func (o *initOptions) chosen(config string) string {
-	if o.sync.value != "" {
-		config = strings.Replace(config, `# sync = "standard"`, fmt.Sprintf("sync = %q", o.sync.value), 1)
-	}
-	if o.network {
-		config = strings.Replace(config, "# allow_network_fs = false", "allow_network_fs = true", 1)
-	}
-	return config
 }

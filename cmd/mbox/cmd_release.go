@@ -1,16 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
 
+	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 )
 
 func releaseVerb() *verb {
 	var h holder
-	var delay Duration
+	var delay config.Duration
 	var reason string
 	return &verb{
 		name: "release", args: "ID", least: 1, most: 1,
@@ -24,7 +26,7 @@ func releaseVerb() *verb {
 		)),
 		run: func(ctx context.Context, s *session, args []string) error {
 			return h.act(ctx, s, "release", args[0], func(_ *mailbox.Box, c *mailbox.Claim) error {
-				return c.Release(ctx, or(reason, "Released"), time.Duration(delay))
+				return c.Release(ctx, cmp.Or(reason, "Released"), time.Duration(delay))
 			})
 		},
 		words: taskWords,

@@ -12,6 +12,7 @@ import (
 	"mbox/audit"
 	"mbox/audit/delegation"
 	"mbox/audit/record"
+	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/schemas"
 )
@@ -27,7 +28,7 @@ type kind struct {
 var kinds = []kind{
 	{"task", "a task file, tasks/<state>/<id>.json", mailbox.Task{}, checkTask},
 	{"ledger", "a line of the ledger, audit/shared/<date>.jsonl", audit.Entry{}, checkLedger},
-	{"config", "the configuration, mbox.toml", Config{}, checkConfig},
+	{"config", "the configuration, mbox.toml", config.File{}, checkConfig},
 	{"decision", "a decision record, decisions/<id>.md", record.Decision{}, checkDecision},
 	{"change", "a change record, changes/<id>.md", record.Change{}, checkChange},
 	{"agent_state", "the view memory/agent_state.json", AgentState{}, checkBySchema(AgentState{})},
@@ -49,7 +50,7 @@ func kindNamed(name string) (*kind, error) {
 			return &kinds[i], nil
 		}
 	}
-	return nil, usagef("mbox schema list", "no schema %q: want one of %s%s", clean(name, 40), strings.Join(kindNames(), ", "), meant(name, kindNames()))
+	return nil, usagef("mbox schema list", "no schema %q: want one of %s%s", clean(name, 40), strings.Join(kindNames(), ", "), schemas.Meant(name, kindNames()))
 }
 
 func schemaVerb() *verb {
@@ -182,7 +183,7 @@ func checkLedgerLine(raw []byte) error {
 }
 
 func checkConfig(data []byte) error {
-	_, err := parseConfig(configFile, data)
+	_, err := config.Parse(config.Name, data)
 	return err
 }
 

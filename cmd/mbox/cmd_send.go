@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,7 +122,7 @@ func (o *sendOptions) tasks(s *session, what string) ([]*mailbox.Task, error) {
 
 func (o *sendOptions) compose(title string) (*mailbox.Task, error) {
 	t := &mailbox.Task{ID: mailbox.ID(o.id)}
-	t.Source = mailbox.Source{Agent: or(o.from, "human"), Session: o.session, User: o.user}
+	t.Source = mailbox.Source{Agent: cmp.Or(o.from, "human"), Session: o.session, User: o.user}
 	t.Task = mailbox.Request{Type: o.kind.value, Priority: o.priority.value, Title: title, Description: o.description}
 	t.Assignment.TargetAgent = o.to
 	t.Mbox.IdempotencyKey = o.key

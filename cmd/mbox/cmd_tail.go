@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -175,7 +176,7 @@ func (s *session) entryLine(e *audit.Entry) string {
 		s.paint.dim(e.Time().Local().Format(time.TimeOnly)),
 		s.paint.bold(fmt.Sprintf("%-12s", clean(e.Agent, 72))),
 		colour(fmt.Sprintf("%-16s", clean(string(e.Event), 40))),
-		or(clean(e.Task(), 128), "-"),
+		cmp.Or(clean(e.Task(), 128), "-"),
 		said)
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,7 +96,7 @@ func nextStep(home string, r mailbox.VerifyReport) string {
 	case f.Invariant == 12, f.Invariant == 13:
 		return "bring " + clean(f.File, maxLine) + " back from a backup; mbox help damage tells how"
 	}
-	return fmt.Sprintf("mbox why %[1]s tells more; mbox recover --adopt %[1]s takes over what was done by hand", or(clean(string(f.Task), 128), "ID"))
+	return fmt.Sprintf("mbox why %[1]s tells more; mbox recover --adopt %[1]s takes over what was done by hand", cmp.Or(clean(string(f.Task), 128), "ID"))
 }
 
 // isStrange tells whether the fault is that something lies there at all: what mbox

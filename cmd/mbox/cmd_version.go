@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"runtime/debug"
@@ -49,7 +50,7 @@ func thisVersion() versionInfo {
 		}
 	}
 	if v.Version == "" {
-		v.Version = or(info.Main.Version, "(devel)")
+		v.Version = cmp.Or(info.Main.Version, "(devel)")
 	}
 	return v
 }

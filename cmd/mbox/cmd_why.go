@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -74,7 +75,7 @@ func (s *session) printWhy(w *mailbox.Why) {
 func (s *session) showBound(w *mailbox.Why) {
 	s.field("sha256", w.Approve)
 	for _, f := range w.Folders {
-		s.field("folder", f.Path+"  "+or(f.SHA256, "not bound: a service may write it"))
+		s.field("folder", f.Path+"  "+cmp.Or(f.SHA256, "not bound: a service may write it"))
 	}
 }
 
@@ -122,7 +123,7 @@ func spentText(b mailbox.Budget) string {
 	for _, kind := range slices.Sorted(maps.Keys(b)) {
 		name := kind
 		if b[kind] == 1 {
-			name = or(oneOfMany[kind], kind)
+			name = cmp.Or(oneOfMany[kind], kind)
 		}
 		spent = append(spent, fmt.Sprintf("%d %s", b[kind], name))
 	}

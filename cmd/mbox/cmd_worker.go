@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"mbox/agents"
+	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 )
 
@@ -70,7 +72,7 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 			s.warnf("%s is not enabled in mbox.toml: it takes nothing", o.agent)
 		}
 		s.warnUnsynced(box.Options().Sync)
-		if err := s.config.mayStart(o.agent); err != nil {
+		if err := mayStart(s.config, o.agent); err != nil {
 			return err
 		}
 		if err := s.recordLifted(ctx, box, o.agent); err != nil {
@@ -82,7 +84,7 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 
 // override puts the flags that were given over what mbox.toml says.
 func (o *workerOptions) override(w *agents.Worker) {
-	w.Exec = or(o.exec, w.Exec)
+	w.Exec = cmp.Or(o.exec, w.Exec)
 	w.Type, w.Once = o.kind.value, o.once
 	if o.concurrency.value != nil {
 		w.Concurrency = *o.concurrency.value
@@ -96,12 +98,12 @@ func (o *workerOptions) override(w *agents.Worker) {
 }
 
 // worker makes an agent's worker as its table in mbox.toml says, if it has one.
-func (s *session) worker(box *mailbox.Box, name string, a *Agent) *agents.Worker {
-	w := &agents.Worker{Box: box, Agent: name, Team: s.team, Env: s.config.passedEnv(name), Timeout: time.Duration(defaultTimeout), Log: s.logger()}
+func (s *session) worker(box *mailbox.Box, name string, a *config.Agent) *agents.Worker {
+	w := &agents.Worker{Box: box, Agent: name, Team: s.team, Env: passedEnv(s.config, name), Timeout: time.Duration(config.DefaultTimeout), Log: s.logger()}
 	if a != nil {
 		w.Exec, w.Concurrency, w.Timeout = a.Exec, a.Concurrency, time.Duration(a.Timeout)
 		w.Silence = time.Duration(a.Silence)
-		w.Confine = s.config.confinement(name)
+		w.Confine = confinement(s.config, name)
 	}
 	return w
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 )
@@ -30,16 +31,16 @@ func (e *exam) isMailbox() error {
 }
 
 func (e *exam) config() {
-	config, err := loadConfig(e.home)
+	c, err := config.Load(e.home)
 	if err != nil {
 		_, hint := judge(err)
 		e.add("config", wrong, hint, "%v", err)
-		config, _ = parseConfig(configFile, nil) // the defaults
+		c = config.Default()
 	} else {
-		e.s.config = config
-		e.add("config", fine, "", "%s is read", configFile)
+		e.s.config = c
+		e.add("config", fine, "", "%s is read", config.Name)
 	}
-	e.options = config.options()
+	e.options = c.Options()
 	e.options.Progress = e.s.progress
 	if e.options.Sync == durable.None {
 		e.add("sync", doubt, `sync = "standard" in mbox.toml`, "nothing is flushed: a power cut loses what was acknowledged")
@@ -190,7 +191,7 @@ func (m *modeCheck) judge(path string, info fs.FileInfo) {
 	}
 	switch {
 	case !info.IsDir() && !info.Mode().IsRegular():
-		m.odd = or(m.odd, path)
+		m.odd = cmp.Or(m.odd, path)
 		m.say(path, "is no regular file")
 	case !m.owner(path, info):
 	case device != m.device:

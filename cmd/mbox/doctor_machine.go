@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"mbox/cmd/mbox/config"
 	"mbox/mailbox/durable"
 )
 
@@ -150,7 +151,7 @@ func (e *exam) memory() {
 		e.add("memory", fine, "", "%s available", size(free))
 	}
 	if total, err := machineMemory(); err == nil && e.s.config != nil {
-		e.claudeMemory(total, e.s.config.withClaude())
+		e.claudeMemory(total, withClaude(e.s.config))
 	}
 }
 
@@ -165,8 +166,8 @@ func (e *exam) claudeMemory(total uint64, agents []string) {
 }
 
 // withClaude are the enabled agents whose command is Claude Code.
-func (c *Config) withClaude() (names []string) {
-	for _, name := range c.agentNames() {
+func withClaude(c *config.File) (names []string) {
+	for _, name := range c.AgentNames() {
 		a := c.Agents[name]
 		runs := slices.ContainsFunc(strings.Fields(a.Exec+" "+a.Brain.Command), func(word string) bool { return filepath.Base(word) == "claude" })
 		if a.Enabled && runs {

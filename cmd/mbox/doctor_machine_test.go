@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mbox/cmd/mbox/config"
 )
 
 // found are the findings of a check, each with its level.
@@ -70,13 +72,13 @@ func TestDoctorAsksClaudesMemory(t *testing.T) {
 	c := read(t, "[risk_profiles.default]\nallowed_commands = ['claude']\n[agents.a]\nexec = '/opt/bin/claude -p'\n[agents.b]\nenabled = false\nexec = 'claude'\n"+
 		"[agents.c]\nrole = 'coder'\nbrain = { kind = 'exec', command = 'claude -p' }\n[agents.d]\nexec = 'echo claude.txt'")
 	e := &exam{}
-	e.claudeMemory(2*gigabyte, c.withClaude())
+	e.claudeMemory(2*gigabyte, withClaude(c))
 	if got := e.found("memory"); !strings.HasPrefix(got, "warn a, c run Claude Code, which needs 4 GB") {
 		t.Error(got)
 	}
 	e = &exam{}
-	e.claudeMemory(4*gigabyte, c.withClaude())
-	e.claudeMemory(gigabyte, read(t, "").withClaude())
+	e.claudeMemory(4*gigabyte, withClaude(c))
+	e.claudeMemory(gigabyte, withClaude(read(t, "")))
 	if got := e.found("memory"); got != "" {
 		t.Error(got)
 	}
@@ -86,7 +88,7 @@ func TestDoctorLooksForDocker(t *testing.T) {
 	bin := t.TempDir()
 	t.Setenv("PATH", bin)
 	runs := read(t, "[actions.deploy_compose]\nrun = true")
-	look := func(c *Config, script string) string {
+	look := func(c *config.File, script string) string {
 		if err := os.WriteFile(filepath.Join(bin, "docker"), []byte(script), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +100,7 @@ func TestDoctorLooksForDocker(t *testing.T) {
 		return e.found("docker")
 	}
 	for _, c := range []struct {
-		config       *Config
+		config       *config.File
 		script, want string
 	}{
 		{read(t, ""), "", "ok is not there, and not needed"},
@@ -125,7 +127,7 @@ func TestPrepullWaitsForTheServer(t *testing.T) {
 	told := &logbook{}
 	s := &session{err: told, meter: &meter{}, level: choice{value: "info"}}
 	s.config = read(t, "[ollama]\nurl = 'http://"+address+"'\npull = ['small']")
-	if s.team, err = s.config.assemble(t.TempDir()); err != nil {
+	if s.team, err = assemble(s.config, t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
@@ -150,5 +152,20 @@ func TestPrepullWaitsForTheServer(t *testing.T) {
 	case <-done:
 	case <-time.After(30 * time.Second):
 		t.Fatal("it does not come back")
+	}
+}
+
+func TestMemoryBudget(t *testing.T) {
+	for text, want := range map[string]uint64{
+		"":                                  1<<30 + 640<<20, // Ollama, coordinator, coder, tester
+		"[agents.deployer]\nenabled = true": 1<<30 + 896<<20,
+		"[agents.coder]\nenabled = false":   1<<30 + 384<<20,
+		"[agents.coder]\nexec = 'x'":        1<<30 + 384<<20,
+		"[agents]\ncoder.enabled = false\ncoordinator.enabled = false\ntester.enabled = false":     0,
+		"[agents]\ncoder.brain.kind = 'none'\ncoordinator.enabled = false\ntester.enabled = false": 256 << 20,
+	} {
+		if have, _ := budget(read(t, text)); have != want {
+			t.Errorf("%q: %d MiB, want %d", text, have>>20, want>>20)
+		}
 	}
 }

@@ -1,8 +1,9 @@
 package main
 
 import (
-	"errors"
 	"fmt"
+
+	"mbox/cmd/mbox/config"
 )
 
 // environment names variables that are set in vain, and model servers that are
@@ -12,20 +13,18 @@ func (e *exam) environment() {
 	if c == nil {
 		return
 	}
-	for _, text := range c.unread {
+	for _, text := range c.Unread() {
 		e.add("environment", doubt, "", "%s", text)
 	}
 	told := map[string]bool{}
-	for _, name := range c.agentNames() {
+	for _, name := range c.AgentNames() {
 		a := c.Agents[name]
-		err := c.brainRefused(a)
-		if err == nil || !a.Enabled || told[err.Error()] {
+		err := c.BrainRefused(a)
+		if err == nil || !a.Enabled || told[err.Problem] {
 			continue
 		}
-		told[err.Error()] = true
-		var advice *hinted
-		errors.As(err, &advice)
-		e.add("models", doubt, advice.hint, "%v", err)
+		told[err.Problem] = true
+		e.add("models", doubt, err.Hint, "%v", err)
 	}
 }
 
@@ -40,7 +39,7 @@ const (
 )
 
 // budget estimates what the agents that are on need of this machine's memory.
-func (c *Config) budget() (need uint64, text string) {
+func budget(c *config.File) (need uint64, text string) {
 	count, here := 0, false
 	for _, a := range c.Agents {
 		if !a.Enabled || a.Role == "" {
@@ -52,7 +51,7 @@ func (c *Config) budget() (need uint64, text string) {
 		} else {
 			need += agentMemory
 		}
-		here = here || a.Brain.Kind == "ollama" && isLocal(a.Brain.URL)
+		here = here || a.Brain.Here()
 	}
 	text = fmt.Sprintf("%d agents %s", count, size(need))
 	if here {
@@ -68,7 +67,7 @@ func (e *exam) budget() {
 	if e.s.config == nil || err != nil {
 		return // is told elsewhere
 	}
-	switch need, text := e.s.config.budget(); {
+	switch need, text := budget(e.s.config); {
 	case need == 0:
 	case need+spareMemory > free:
 		e.add("budget", doubt, "a lighter model for all (MBOX_MODEL=tinyllama), or enabled = false for an agent",

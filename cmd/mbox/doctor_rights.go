@@ -12,8 +12,8 @@ func (e *exam) rights() {
 	if e.s.config == nil {
 		return
 	}
-	policies := e.s.config.policy()
-	for _, parent := range e.s.config.agentNames() {
+	policies := e.s.config.Policy()
+	for _, parent := range e.s.config.AgentNames() {
 		mine, err := policy.ForAgent(policies, parent)
 		if err != nil || !e.s.config.Agents[parent].Enabled {
 			continue

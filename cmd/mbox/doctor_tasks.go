@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mbox/audit"
+	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 )
 
@@ -108,7 +109,7 @@ func (e *exam) clock(box *mailbox.Box) {
 			return
 		}
 		if ahead := time.Until(line.Time()); ahead > time.Second {
-			e.add("clock", doubt, "set the clock; the ledger's order is that of its numbers, whatever the time", "the ledger's last line, %d, lies %s in the future", line.Seq, span(ahead.Round(time.Second)))
+			e.add("clock", doubt, "set the clock; the ledger's order is that of its numbers, whatever the time", "the ledger's last line, %d, lies %s in the future", line.Seq, config.Span(ahead.Round(time.Second)))
 			return
 		}
 		break
@@ -134,7 +135,7 @@ func (e *exam) waiting(ctx context.Context, box *mailbox.Box) {
 	}
 	switch {
 	case found == 0:
-		e.add("tasks", fine, "", "every waiting task can be taken, and none has waited for more than %s", span(e.options.StartWithin))
+		e.add("tasks", fine, "", "every waiting task can be taken, and none has waited for more than %s", config.Span(e.options.StartWithin))
 	case found > shown:
 		e.add("tasks", doubt, "mbox ls --state pending", "and perhaps %d more", found-shown)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"mbox/agents"
 	"mbox/audit"
+	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 	"mbox/schemas"
@@ -103,7 +104,7 @@ func (s *session) wayOut() string {
 // mailbox that is read-only says so before the error that made it so.
 func judge(err error) (code int, hint string) {
 	var usage *usageError
-	var config *configError
+	var unread *config.Error
 	var data *schemas.Error
 	var unsound *unwell
 	var denied *agents.RefusedError
@@ -158,8 +159,8 @@ func judge(err error) (code int, hint string) {
 		return exitConflict, "mbox doctor looks at the one that is here"
 	case errors.Is(err, mailbox.ErrConflict):
 		return exitConflict, "mbox show ID tells the state that it is in"
-	case errors.As(err, &config):
-		return exitData, config.hint
+	case errors.As(err, &unread):
+		return exitData, unread.Hint
 	case errors.As(err, &data):
 		return exitData, ""
 	case refusedBySystem(err):
@@ -239,14 +240,14 @@ func (s *session) report(err error) int {
 	if err == nil {
 		return code
 	}
-	var excerpt *configError
+	var excerpt *config.Error
 	text := strings.ReplaceAll(err.Error(), "\n", "; ") // of errors that are joined
 	if code == exitError && errors.Is(err, context.Canceled) {
 		text = "interrupted"
 	}
 	fmt.Fprintln(s.err, s.tells.red("mbox: ")+clean(text, maxLine))
-	if errors.As(err, &excerpt) && excerpt.excerpt != "" {
-		fmt.Fprintln(s.err, cleanLines(excerpt.excerpt))
+	if errors.As(err, &excerpt) && excerpt.Excerpt != "" {
+		fmt.Fprintln(s.err, cleanLines(excerpt.Excerpt))
 	}
 	if hint != "" {
 		fmt.Fprintln(s.err, s.tells.dim("hint: ")+clean(hint, maxLine))

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"mbox/audit"
+	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/schemas"
 )
@@ -34,7 +35,7 @@ func TestExitCodes(t *testing.T) {
 		{mailbox.ErrEmpty, 5},
 		{mailbox.ErrStale, 6},
 		{&schemas.Error{Problem: "x"}, 65},
-		{&configError{problem: "x"}, 65},
+		{&config.Error{Problem: "x"}, 65},
 		{mailbox.ErrReadOnly, 74},
 		{&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}, 74},
 		{syscall.ENOSPC, 74},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"mbox/cmd/mbox/config"
 	"mbox/schemas"
 )
 
@@ -80,15 +81,7 @@ func (c *choice) Set(v string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("want one of %s%s", strings.Join(c.among, ", "), meant(v, c.among))
-}
-
-// meant is "; did you mean x?" where a word is near one of those known.
-func meant(word string, among []string) string {
-	if near := schemas.Suggest(word, among); near != "" {
-		return fmt.Sprintf("; did you mean %s?", near)
-	}
-	return ""
+	return fmt.Errorf("want one of %s%s", strings.Join(c.among, ", "), schemas.Meant(v, c.among))
 }
 
 // choices is a repeated choice, also separated by commas.
@@ -149,76 +142,6 @@ func (n *number) Set(v string) error {
 	return nil
 }
 
-// Duration is a length of time as people write it: 90s, 15m, 1h30m, 7d, 2w.
-type Duration time.Duration
-
-// UnmarshalText reads a duration that is not negative.
-func (d *Duration) UnmarshalText(text []byte) error {
-	parsed, err := parseDuration(string(text))
-	if err == nil {
-		*d = Duration(parsed)
-	}
-	return err
-}
-
-// MarshalText writes a duration without the zero units that Go adds: 15m.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(span(time.Duration(d))), nil }
-
-// Set makes a Duration a flag.
-func (d *Duration) Set(v string) error { return d.UnmarshalText([]byte(v)) }
-
-func (d Duration) String() string {
-	if d == 0 {
-		return ""
-	}
-	return span(time.Duration(d))
-}
-
-// span writes a duration short and exact: 7d, 15m, 1h30m, 1.5s.
-func span(d time.Duration) string {
-	const day = 24 * time.Hour
-	if d >= day && d%day == 0 {
-		return strconv.Itoa(int(d/day)) + "d"
-	}
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
-
-// parseDuration is time.ParseDuration with days and weeks in front: 1d12h.
-func parseDuration(text string) (time.Duration, error) {
-	bad := fmt.Errorf("want a duration such as 90s, 15m, 1h30m or 7d")
-	var sum time.Duration
-	rest := text
-	for _, unit := range []struct {
-		letter string
-		length time.Duration
-	}{{"w", 7 * 24 * time.Hour}, {"d", 24 * time.Hour}} {
-		count, after, ok := strings.Cut(rest, unit.letter)
-		if !ok {
-			continue
-		}
-		n, err := strconv.ParseUint(count, 10, 16)
-		if err != nil {
-			return 0, bad
-		}
-		sum, rest = sum+time.Duration(n)*unit.length, after
-	}
-	if rest == "" && text != "" {
-		return sum, nil
-	}
-	d, err := time.ParseDuration(rest)
-	if err != nil || d < 0 || strings.HasPrefix(text, "+") {
-		return 0, bad
-	}
-	return sum + d, nil
-}
-
 // moment is a point in time: RFC 3339, a date, or a duration from now, which
 // lies ahead or, for past, behind.
 type moment struct {
@@ -242,7 +165,7 @@ func (m *moment) Set(v string) error {
 		m.at = at
 		return nil
 	}
-	d, err := parseDuration(v)
+	d, err := config.ParseDuration(v)
 	if err != nil {
 		return fmt.Errorf("want a time such as 2026-02-16T10:30:00Z, a date, or a duration such as 2h or 7d")
 	}
@@ -257,7 +180,7 @@ func flags(f ...cli.Flag) []cli.Flag { return f }
 
 // length is a Duration that knows whether it was given.
 type length struct {
-	Duration
+	config.Duration
 	given bool
 }
 

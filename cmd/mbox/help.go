@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -93,7 +94,7 @@ func describe(f cli.Flag) (name, usage string) {
 		name += dashed(n)
 	}
 	if d.TakesValue() {
-		name += " " + or(what, "VALUE")
+		name += " " + cmp.Or(what, "VALUE")
 	}
 	if def := d.GetDefaultText(); def != "" && def != `""` && def != "0" && d.TakesValue() {
 		usage += " (" + strings.Trim(def, `"`) + ")"

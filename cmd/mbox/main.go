@@ -6,7 +6,7 @@
 //
 //   - args.go puts flags in front of arguments and refuses what nobody meant,
 //     before anything is touched;
-//   - config.go reads mbox.toml, strictly;
+//   - team.go makes the agents of what package config read;
 //   - exit.go is the one place where an error becomes an exit code and a hint;
 //   - print.go is the one way from a task's text to a terminal.
 //

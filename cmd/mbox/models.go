@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -70,7 +71,7 @@ func (e *exam) minds(ctx context.Context, pull bool) {
 		return
 	}
 	var err error
-	if e.s.team, err = e.s.config.assemble(e.home); !e.check("agents", err) {
+	if e.s.team, err = assemble(e.s.config, e.home); !e.check("agents", err) {
 		return
 	}
 	if pull {
@@ -80,7 +81,7 @@ func (e *exam) minds(ctx context.Context, pull bool) {
 	}
 	thinkers := e.s.thinkers()
 	for _, name := range slices.Sorted(maps.Keys(thinkers)) {
-		role, _ := e.s.config.roleOf(name)
+		role, _ := e.s.config.RoleOf(name)
 		err := thinkers[name].Ready(ctx)
 		var fault *agents.BrainError
 		switch {
@@ -91,7 +92,7 @@ func (e *exam) minds(ctx context.Context, pull bool) {
 			}
 			e.add("brain", fine, "", "%s can think, with %s", name, with)
 		case errors.As(err, &fault):
-			e.add("brain", doubt, or(fault.Hint, "tasks that carry an action need no brain"), "%s cannot think: %s", name, fault.Text)
+			e.add("brain", doubt, cmp.Or(fault.Hint, "tasks that carry an action need no brain"), "%s cannot think: %s", name, fault.Text)
 		default:
 			e.add("brain", doubt, "", "%s cannot think: %v", name, err)
 		}

@@ -198,14 +198,6 @@ func size(bytes uint64) string {
 	return fmt.Sprintf("%.1f %s", f, units[i])
 }
 
-// or is text, or instead where there is none.
-func or(text, instead string) string {
-	if text == "" {
-		return instead
-	}
-	return text
-}
-
 func (t *table) printIfAny(s *session) {
 	if len(t.rows) > 0 {
 		t.print(s)

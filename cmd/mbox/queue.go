@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -54,7 +55,7 @@ func readQueue(data []byte) (tasks []*mailbox.Task, ended int, err error) {
 		name, list = "tasks", q.Tasks
 	}
 	for i, old := range list {
-		if !strings.EqualFold(or(old.Status, "pending"), "pending") {
+		if !strings.EqualFold(cmp.Or(old.Status, "pending"), "pending") {
 			ended++
 			continue
 		}
@@ -80,7 +81,7 @@ func (old *oldTask) task() (*mailbox.Task, error) {
 	if old.Priority != nil {
 		t.Task.Priority = priorityOf(*old.Priority)
 	}
-	t.Source.Agent, t.Assignment.TargetAgent = or(old.Source, "human"), old.Target
+	t.Source.Agent, t.Assignment.TargetAgent = cmp.Or(old.Source, "human"), old.Target
 	if old.CreatedAt != "" {
 		data, err := schemas.Encode(map[string]string{"queued_at": old.CreatedAt})
 		if err != nil {

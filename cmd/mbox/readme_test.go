@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"mbox/cmd/mbox/config"
 	"mbox/cmd/mbox/help"
 )
 
@@ -67,7 +68,7 @@ func TestReadmeBlocks(t *testing.T) {
 			case b.lang == "sh" && regexp.MustCompile(`(?m)^[$>] `).MatchString(b.text):
 				t.Errorf("%s:%d: a prompt cannot be pasted: %s", name, b.line, first)
 			case b.lang == "toml":
-				if _, err := parseConfig(configFile, []byte(b.text)); err != nil {
+				if _, err := config.Parse(config.Name, []byte(b.text)); err != nil {
 					t.Errorf("%s:%d: %v", name, b.line, err)
 				}
 			case b.lang != "sh" && b.lang != "text":

@@ -1,17 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"mbox/agents"
+	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 )
 
@@ -23,7 +20,7 @@ import (
 type service struct {
 	*session // of this reading alone
 	box      *mailbox.Box
-	was      *Config       // of the service before; nil for the first
+	was      *config.File  // of the service before; nil for the first
 	retired  chan struct{} // closed when the next has taken over
 	working  sync.WaitGroup
 }
@@ -39,9 +36,9 @@ func prepare(ctx context.Context, s *session) (*service, error) {
 	if s.team != nil {
 		own.team.Actions = s.team.Actions // an hour's budget does not begin anew
 	}
-	err = own.config.mayStart(own.config.agentNames()...)
+	err = mayStart(own.config, own.config.AgentNames()...)
 	if err == nil {
-		err = own.recordLifted(ctx, v.box, own.config.agentNames()...)
+		err = own.recordLifted(ctx, v.box, own.config.AgentNames()...)
 	}
 	if err != nil {
 		return nil, errors.Join(err, v.box.Close())
@@ -52,7 +49,7 @@ func prepare(ctx context.Context, s *session) (*service, error) {
 // workers are those of the enabled agents that have a command or a role.
 func (v *service) workers() []*agents.Worker {
 	var out []*agents.Worker
-	for _, name := range v.config.agentNames() {
+	for _, name := range v.config.AgentNames() {
 		a := v.config.Agents[name]
 		if a.Enabled && (a.Exec != "" || a.Role != "") {
 			w := v.worker(v.box, name, a)
@@ -149,7 +146,7 @@ func (c *crew) wait() error {
 // makes the next service of it. What cannot be taken over is told once, and what
 // runs goes on.
 func (c *crew) look(ctx context.Context, v *service) *service {
-	seen := v.config.source
+	file := v.config.Watch()
 	tick := time.NewTicker(time.Duration(v.config.PollInterval))
 	defer tick.Stop()
 	for {
@@ -161,19 +158,18 @@ func (c *crew) look(ctx context.Context, v *service) *service {
 			asked = true
 		case <-tick.C:
 		}
-		source, err := configSource(v.box.Home())
-		if err == nil && bytes.Equal(source, seen) && !asked {
+		changed, err := file.Changed()
+		if err == nil && !changed && !asked {
 			continue
 		}
 		next, err := v.reread(ctx, err)
 		if next != nil {
-			v.infof("%s is read again: %s", configFile, v.config.changes(next.config))
+			v.infof("%s is read again: %s", config.Name, v.config.Changes(next.config))
 			return next
 		}
-		if ctx.Err() == nil && (asked || !bytes.Equal(source, seen)) {
+		if ctx.Err() == nil && (asked || changed) {
 			v.warnf("%v; what runs goes on as it was", err)
 		}
-		seen = source
 	}
 }
 
@@ -182,31 +178,4 @@ func (v *service) reread(ctx context.Context, err error) (*service, error) {
 		return nil, err
 	}
 	return prepare(ctx, v.session)
-}
-
-// changes tells which settings another configuration has otherwise.
-func (c *Config) changes(other *Config) string {
-	before := map[string]string{}
-	for _, v := range c.values() {
-		before[v.Key] = v.Value
-	}
-	var keys []string
-	for _, v := range other.values() {
-		if was, known := before[v.Key]; !known || was != v.Value {
-			keys = append(keys, v.Key)
-		}
-		delete(before, v.Key)
-	}
-	for key := range before {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	const most = 12
-	switch n := len(keys); {
-	case n == 0:
-		return "no setting has changed"
-	case n > most:
-		return fmt.Sprintf("%s and %d more hold from now on", strings.Join(keys[:most], ", "), n-most)
-	}
-	return strings.Join(keys, ", ") + " from now on"
 }

@@ -15,6 +15,7 @@ import (
 
 	"mbox/agents"
 	"mbox/audit"
+	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 )
@@ -33,7 +34,7 @@ type session struct {
 	meter    *meter
 	home     string // --home, as given
 	level    choice // --log-level
-	config   *Config
+	config   *config.File
 	team     *agents.Team // of config
 }
 
@@ -121,13 +122,13 @@ func (s *session) options() (home string, o mailbox.Options, err error) {
 	if err = mailbox.CheckOwner(home); err != nil {
 		return home, o, err
 	}
-	if s.config, err = loadConfig(home); err != nil {
+	if s.config, err = config.Load(home); err != nil {
 		return home, o, err
 	}
-	if s.team, err = s.config.assemble(home); err != nil {
+	if s.team, err = assemble(s.config, home); err != nil {
 		return home, o, err
 	}
-	o = s.config.options()
+	o = s.config.Options()
 	o.Review, o.Approval, o.Folders, o.Unable = s.team.Review, s.team.Approval, s.team.Folders, s.team.Unable
 	o.Progress = s.progress
 	return home, o, nil

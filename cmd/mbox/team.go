@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -20,13 +19,14 @@ import (
 	"mbox/agents/brain"
 	"mbox/agents/policy"
 	"mbox/agents/sandbox"
+	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 )
 
 // assemble makes the agents of a mailbox from its configuration. Nothing is asked
 // and nothing is started: a brain that cannot be made (a key that is missing)
 // is one that says so when it is asked.
-func (c *Config) assemble(home string) (*agents.Team, error) {
+func assemble(c *config.File, home string) (*agents.Team, error) {
 	salt, err := mailbox.Salt(home)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -36,9 +36,9 @@ func (c *Config) assemble(home string) (*agents.Team, error) {
 		return nil, err
 	}
 	t := &agents.Team{
-		Roles: c.roles(), Members: map[string]agents.Member{}, Policies: c.policy(),
+		Roles: c.TeamRoles(), Members: map[string]agents.Member{}, Policies: c.Policy(),
 		Actions: policy.NewWindow(math.MaxInt, nil),
-		Limits:  c.limits(), HTTP: c.httpOptions(), Compose: c.composeOptions(),
+		Limits:  c.Limits(), HTTP: c.HTTP(), Compose: c.Compose(),
 		MaxDepth: c.Delegation.MaxDepth, Salt: salt,
 		Budget: mailbox.Budget{
 			mailbox.SpentChildren: int64(c.Delegation.MaxChildren), mailbox.SpentActions: int64(c.Delegation.MaxActions),
@@ -46,11 +46,11 @@ func (c *Config) assemble(home string) (*agents.Team, error) {
 		},
 		Prompts: agents.Prompts{Own: os.DirFS(filepath.Join(home, "prompts")), Builtin: prompts},
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
+	for _, name := range c.AgentNames() {
 		a := c.Agents[name]
 		m := agents.Member{Enabled: a.Enabled, Role: a.Role, Actions: a.Actions}
 		if a.Role != "" && a.Brain.Kind != "none" {
-			if m.Brain, err = c.brain(t, name, a); err != nil {
+			if m.Brain, err = brainOf(c, t, name, a); err != nil {
 				m.Brain = noBrain{err}
 			}
 		}
@@ -59,12 +59,12 @@ func (c *Config) assemble(home string) (*agents.Team, error) {
 	return t, nil
 }
 
-// brain makes an agent's brain.
-func (c *Config) brain(t *agents.Team, name string, a *Agent) (agents.Brain, error) {
-	if err := c.brainRefused(a); err != nil {
+// brainOf makes an agent's brain.
+func brainOf(c *config.File, t *agents.Team, name string, a *config.Agent) (agents.Brain, error) {
+	if err := c.BrainRefused(a); err != nil {
 		return nil, err
 	}
-	role, _ := c.roleOf(name)
+	role, _ := c.RoleOf(name)
 	o := brain.Options{}
 	switch a.Brain.Kind {
 	case "ollama":
@@ -73,7 +73,7 @@ func (c *Config) brain(t *agents.Team, name string, a *Agent) (agents.Brain, err
 			NumThread: c.Ollama.NumThread, KeepAlive: c.Ollama.KeepAlive, AllowRemoteLLM: c.Ollama.AllowRemote,
 		}
 	case "openai":
-		key, err := c.key(&a.Brain)
+		key, err := keyOf(c, &a.Brain)
 		if err != nil {
 			return nil, err
 		}
@@ -86,7 +86,7 @@ func (c *Config) brain(t *agents.Team, name string, a *Agent) (agents.Brain, err
 		if err != nil {
 			return nil, err
 		}
-		o = brain.Options{Command: a.Brain.Command, Dir: p.Workspace, Env: append(passed(p.EnvPassthrough), "MBOX_AGENT="+name), Wrap: c.confinement(name)}
+		o = brain.Options{Command: a.Brain.Command, Dir: p.Workspace, Env: append(passed(p.EnvPassthrough), "MBOX_AGENT="+name), Wrap: confinement(c, name)}
 	}
 	switch {
 	case a.Brain.Temperature != nil:
@@ -97,10 +97,20 @@ func (c *Config) brain(t *agents.Team, name string, a *Agent) (agents.Brain, err
 	return brain.New(a.Brain.Kind, o)
 }
 
+// keyOf reads the key of an agent's brain; "" where none is configured. It is
+// never kept, and never part of an error.
+func keyOf(c *config.File, b *config.Brain) (brain.Key, error) {
+	file := b.KeyFile
+	if file != "" && !filepath.IsAbs(file) {
+		file = filepath.Join(c.Home(), file)
+	}
+	return brain.ReadKey(file, b.KeyEnv, os.Getenv)
+}
+
 // passedEnv is the environment of an agent's commands: what every program needs,
 // and what its risk profile passes through. An agent without a table has none.
-func (c *Config) passedEnv(name string) []string {
-	p, err := policy.ForAgent(c.policy(), name)
+func passedEnv(c *config.File, name string) []string {
+	p, err := policy.ForAgent(c.Policy(), name)
 	if err != nil {
 		return passed(nil)
 	}
@@ -134,8 +144,8 @@ func mayThinkWith(p *policy.Policy, command string) error {
 
 // confinement is what puts an agent's commands into its sandbox; nil if it has
 // none.
-func (c *Config) confinement(name string) func(*exec.Cmd) error {
-	p, err := policy.ForAgent(c.policy(), name)
+func confinement(c *config.File, name string) func(*exec.Cmd) error {
+	p, err := policy.ForAgent(c.Policy(), name)
 	if err != nil {
 		return func(*exec.Cmd) error { return err }
 	}
@@ -143,7 +153,7 @@ func (c *Config) confinement(name string) func(*exec.Cmd) error {
 		return nil
 	}
 	rules := sandbox.Rules{
-		Mailbox: c.home(), Workspace: p.Workspace, ReadWrite: p.ReadWrite, ReadOnly: p.ReadOnlyRoots, WriteOnly: p.WriteOnly,
+		Mailbox: c.Home(), Workspace: p.Workspace, ReadWrite: p.ReadWrite, ReadOnly: p.ReadOnlyRoots, WriteOnly: p.WriteOnly,
 		Protected: p.Protected, Network: p.SandboxNetwork,
 	}
 	return func(cmd *exec.Cmd) error { return sandbox.Confine(cmd, rules) }
@@ -151,7 +161,7 @@ func (c *Config) confinement(name string) func(*exec.Cmd) error {
 
 // mayStart refuses to let agents work whose folders could become others, or
 // whose sandbox cannot be had.
-func (c *Config) mayStart(names ...string) error {
+func mayStart(c *config.File, names ...string) error {
 	if err := inheritNothing(); err != nil {
 		return err
 	}
@@ -159,22 +169,22 @@ func (c *Config) mayStart(names ...string) error {
 		if a := c.Agents[name]; a == nil || !a.Enabled {
 			continue
 		}
-		p, err := policy.ForAgent(c.policy(), name)
+		p, err := policy.ForAgent(c.Policy(), name)
 		if err == nil {
-			err = p.CheckRoots(c.others(name)...)
+			err = p.CheckRoots(others(c, name)...)
 		}
 		if err != nil {
-			return &configError{file: c.path, problem: err.Error()}
+			return &config.Error{File: filepath.Join(c.Home(), config.Name), Problem: err.Error()}
 		}
 	}
-	return c.checkSandbox(names...)
+	return checkSandbox(c, names...)
 }
 
 // others are the policies of the other enabled agents: they may run in another
 // process.
-func (c *Config) others(than string) (all []*policy.Policy) {
-	for _, name := range c.agentNames() {
-		if p, err := policy.ForAgent(c.policy(), name); err == nil && name != than && c.Agents[name].Enabled {
+func others(c *config.File, than string) (all []*policy.Policy) {
+	for _, name := range c.AgentNames() {
+		if p, err := policy.ForAgent(c.Policy(), name); err == nil && name != than && c.Agents[name].Enabled {
 			all = append(all, p)
 		}
 	}
@@ -195,9 +205,9 @@ func inheritNothing() error {
 
 // checkSandbox refuses to work where commands are to be confined and this
 // machine cannot.
-func (c *Config) checkSandbox(names ...string) error {
+func checkSandbox(c *config.File, names ...string) error {
 	var asking []string
-	for _, name := range c.confined() {
+	for _, name := range c.Confined() {
 		if slices.Contains(names, name) {
 			asking = append(asking, name)
 		}
@@ -210,16 +220,6 @@ func (c *Config) checkSandbox(names ...string) error {
 			`sandbox = "none" in the agent's table lets it work without; mbox doctor tells what this machine offers`)
 	}
 	return nil
-}
-
-// confined are the enabled agents whose commands are to be confined.
-func (c *Config) confined() (names []string) {
-	for _, name := range c.agentNames() {
-		if c.Agents[name].Enabled && c.confinement(name) != nil {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // noBrain is a brain that could not be made.

@@ -23,6 +23,7 @@ import (
 	"mbox/agents/policy"
 	"mbox/audit"
 	"mbox/audit/delegation"
+	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 )
 
@@ -48,7 +49,7 @@ func (o *overheard) Think(ctx context.Context, t agents.Thought) (agents.Reply, 
 // office is a home whose workers run inside the test.
 type office struct {
 	*mind
-	config *Config
+	config *config.File
 	team   *agents.Team
 	box    *mailbox.Box
 }
@@ -58,13 +59,13 @@ func (m *mind) within() *office {
 	m.Helper()
 	o := &office{mind: m}
 	var err error
-	if o.config, err = loadConfig(m.home); err != nil {
+	if o.config, err = config.Load(m.home); err != nil {
 		m.Fatal(err)
 	}
-	if o.team, err = o.config.assemble(m.home); err != nil {
+	if o.team, err = assemble(o.config, m.home); err != nil {
 		m.Fatal(err)
 	}
-	options := o.config.options()
+	options := o.config.Options()
 	options.Review, options.Approval, options.Unable = o.team.Review, o.team.Approval, o.team.Unable
 	if o.box, err = mailbox.Open(m.Context(), m.home, options); err != nil {
 		m.Fatal(err)

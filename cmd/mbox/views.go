@@ -234,7 +234,7 @@ func (w *views) agents(ctx context.Context, recent []audit.Entry) (*AgentState, 
 		}
 	}
 	w.ended(ctx, s, recent)
-	for _, name := range w.config.agentNames() {
+	for _, name := range w.config.AgentNames() {
 		s.Agents[name] = w.agent(name, busy[name], recent)
 	}
 	return s, nil
@@ -272,7 +272,7 @@ var oldRoles = map[string]string{
 
 func (w *views) agent(name string, busy bool, recent []audit.Entry) AgentView {
 	a := w.config.Agents[name]
-	v := AgentView{ID: name + "-1", Status: "idle", Role: or(oldRoles[a.Role], a.Role), LastActivity: w.state.Agents[name].LastActivity}
+	v := AgentView{ID: name + "-1", Status: "idle", Role: cmp.Or(oldRoles[a.Role], a.Role), LastActivity: w.state.Agents[name].LastActivity}
 	switch {
 	case !a.Enabled:
 		v.Status = "offline"

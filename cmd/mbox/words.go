@@ -1,12 +1,11 @@
 package main
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
+	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 	"mbox/schemas"
@@ -56,11 +55,11 @@ func agentWords(s *session) []string {
 		if err != nil {
 			return nil
 		}
-		if s.config, err = loadConfig(home); err != nil {
+		if s.config, err = config.Load(home); err != nil {
 			return nil
 		}
 	}
-	return slices.Sorted(maps.Keys(s.config.Agents))
+	return s.config.AgentNames()
 }
 
 // completesFlag tells whether the word at the cursor is a flag.

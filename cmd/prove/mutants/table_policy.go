@@ -285,7 +285,7 @@ var policyMutants = []mutant{
 	},
 	{
 		"others-are-not-asked", "security", "cmd/mbox/team.go",
-		"p.CheckRoots(c.others(name)...)", "p.CheckRoots()",
+		"p.CheckRoots(others(c, name)...)", "p.CheckRoots()",
 		command{"cmd/mbox", "TestMayStartBesideOthers"},
 	},
 	{

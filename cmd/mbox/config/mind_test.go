@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"reflect"
@@ -13,9 +13,9 @@ import (
 )
 
 // read reads a configuration with an environment of NAME=VALUE.
-func read(t *testing.T, text string, env ...string) *Config {
+func read(t *testing.T, text string, env ...string) *File {
 	t.Helper()
-	c, err := readConfig("/home/you/agents/mbox.toml", []byte(text), environ(env))
+	c, err := parse("/home/you/agents/mbox.toml", []byte(text), environ(env))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
@@ -42,7 +42,7 @@ func equal(t *testing.T, what string, have, want any) {
 
 // The four roles, as agents/roles.yml of ColDBase and its allowed table have them.
 func TestDefaultRoles(t *testing.T) {
-	have := read(t, "").roles()
+	have := read(t, "").TeamRoles()
 	for _, want := range []struct {
 		name, model, actions string
 		tokens               int
@@ -84,7 +84,7 @@ func TestDefaultProfiles(t *testing.T) {
 	usage := policy.RuntimeProfile{
 		MaxActionsPerHour: 20, AgenticTimeoutSecs: 300,
 	}
-	have := read(t, "[risk_profiles.mine]\n[runtime_profiles.mine]\n").policy()
+	have := read(t, "[risk_profiles.mine]\n[runtime_profiles.mine]\n").Policy()
 	trusting := risk
 	trusting.DelegationPolicy.Mode = "allow"
 	equal(t, "risk profiles", have.RiskProfiles, map[string]policy.RiskProfile{"default": risk, "mine": risk, "coordinator": trusting})
@@ -95,7 +95,7 @@ func TestDefaultProfiles(t *testing.T) {
 // Without a table there are four agents, and three of them are on.
 func TestDefaultAgents(t *testing.T) {
 	c := read(t, "")
-	equal(t, "registry", c.agentNames(), []string{"coder", "coordinator", "deployer", "tester"})
+	equal(t, "registry", c.AgentNames(), []string{"coder", "coordinator", "deployer", "tester"})
 	reads := map[string]string{"coder": "read"}
 	want := map[string]policy.Agent{
 		"coder":       {Enabled: true, RiskProfile: "default"},
@@ -110,11 +110,11 @@ func TestDefaultAgents(t *testing.T) {
 		if a.Role != name || a.Exec != "" || a.Brain.Kind != "ollama" || a.Brain.URL != "http://127.0.0.1:11434" || a.Concurrency != 1 || a.Memory.Backend != "none" {
 			t.Errorf("%s: %+v", name, a)
 		}
-		if own := c.options().Agents[name]; !own.OnlyNamed || own.Paused == a.Enabled {
+		if own := c.Options().Agents[name]; !own.OnlyNamed || own.Paused == a.Enabled {
 			t.Errorf("%s may take %+v", name, own)
 		}
 	}
-	equal(t, "policies", c.policy().Agents, want)
+	equal(t, "policies", c.Policy().Agents, want)
 	equal(t, "with the deployer", read(t, "[agents.deployer]\nenabled = true").Agents["coordinator"].Delegates, []string{"coder", "tester", "deployer"})
 	equal(t, "without the tester", read(t, "[agents.tester]\nenabled = false").Agents["coordinator"].Delegates, []string{"coder"})
 }
@@ -124,17 +124,19 @@ func TestDefaultLimits(t *testing.T) {
 	equal(t, "delegation", c.Delegation, Delegation{MaxDepth: 3, MaxChildren: 16, MaxActions: 100, MaxTokens: 200_000, MaxSeconds: 3600})
 	equal(t, "ollama", c.Ollama, Ollama{URL: "http://127.0.0.1:11434", KeepAlive: "5m", NumCtx: 4096, Parallel: 1})
 	equal(t, "openai", c.OpenAI, OpenAI{})
-	equal(t, "write_file", c.limits(), action.Limits{
+	equal(t, "write_file", c.Limits(), action.Limits{
 		Extensions: strings.Fields(".txt .md .json .yaml .yml .cfg .conf .ini .log"), MaxBytes: 100_000,
 		Registries: strings.Fields("docker.io ghcr.io quay.io registry.gitlab.com registry.k8s.io gcr.io mcr.microsoft.com public.ecr.aws"),
 	})
-	equal(t, "http_check", c.httpOptions(), action.HTTPOptions{Never: []string{"127.0.0.1:42617", "127.0.0.1:11434"}})
-	equal(t, "deploy_compose", c.composeOptions(), action.ComposeOptions{})
-	equal(t, "keep_alive", c.Ollama.keepAlive(), 5*time.Minute)
+	equal(t, "http_check", c.HTTP(), action.HTTPOptions{Never: []string{"127.0.0.1:42617", "127.0.0.1:11434"}})
+	equal(t, "deploy_compose", c.Compose(), action.ComposeOptions{})
+	if d, err := parseKeepAlive(c.Ollama.KeepAlive); err != nil || d != 5*time.Minute {
+		t.Errorf("keep_alive is %v, %v", d, err)
+	}
 	list := read(t, "[actions.write_file]\nextensions = ['.py', '']\n[ollama]\nkeep_alive = '-1'")
-	equal(t, "a shorter list", list.limits().Extensions, []string{".py", ""})
-	if list.Ollama.keepAlive() >= 0 {
-		t.Error("-1 is not for good")
+	equal(t, "a shorter list", list.Limits().Extensions, []string{".py", ""})
+	if d, err := parseKeepAlive(list.Ollama.KeepAlive); err != nil || d >= 0 {
+		t.Errorf("-1 is not for good: %v, %v", d, err)
 	}
 }
 
@@ -164,7 +166,7 @@ role = "reviewer"
 types = ["other"]
 enabled = false
 `)
-	roles := c.roles()
+	roles := c.TeamRoles()
 	equal(t, "a fifth role", roles["reviewer"], agents.Role{
 		Name: "reviewer", Purpose: "Reads.", Model: "phi4-mini", Fallback: []string{"tinyllama"},
 		Actions: []string{"read_file"}, MaxTokens: 2048, Timeout: 300 * time.Second,
@@ -172,7 +174,7 @@ enabled = false
 	if r := roles["tester"]; r.MaxTokens != 10 || r.Model != "tinyllama" || !r.Allows("http_check") || r.Allows("write_file") {
 		t.Errorf("tester: %+v", r)
 	}
-	p := c.policy()
+	p := c.Policy()
 	if r := p.RiskProfiles["careful"]; r.Level != "readonly" || r.WorkspaceOnly || r.DelegationPolicy.Mode != "allow" || !r.BlockHighRiskCommands {
 		t.Errorf("careful: %+v", r)
 	}
@@ -190,10 +192,10 @@ enabled = false
 		t.Errorf("reviewer: %+v", a)
 	}
 	equal(t, "access", p.Agents["reviewer"].Workspace.Access, map[string]string{"coder": "read", "tester": "read_write"})
-	if role, has := c.roleOf("reviewer"); !has || role.Model != "qwen3:1.7b" || role.Purpose != "Reads." {
+	if role, has := c.RoleOf("reviewer"); !has || role.Model != "qwen3:1.7b" || role.Purpose != "Reads." {
 		t.Errorf("its role: %+v", role)
 	}
-	if _, has := c.roleOf("plain"); has || c.Agents["plain"].Brain.Kind != "none" || c.Agents["plain"].Enabled {
+	if _, has := c.RoleOf("plain"); has || c.Agents["plain"].Brain.Kind != "none" || c.Agents["plain"].Enabled {
 		t.Errorf("plain: %+v", c.Agents["plain"])
 	}
 	equal(t, "access by one dotted key", read(t, "[agents.tester]\nworkspace.access.deployer = 'write'").Agents["tester"].Workspace.Access, map[string]string{"deployer": "write"})
@@ -237,19 +239,4 @@ func TestInlineTables(t *testing.T) {
 	}
 	equal(t, "origin", c.origin("agents.a.enabled"), "mbox.toml:1")
 	equal(t, "origin", c.origin("risk_profiles.x.workspace_only"), "mbox.toml:2")
-}
-
-func TestMemoryBudget(t *testing.T) {
-	for text, want := range map[string]uint64{
-		"":                                  1<<30 + 640<<20, // Ollama, coordinator, coder, tester
-		"[agents.deployer]\nenabled = true": 1<<30 + 896<<20,
-		"[agents.coder]\nenabled = false":   1<<30 + 384<<20,
-		"[agents.coder]\nexec = 'x'":        1<<30 + 384<<20,
-		"[agents]\ncoder.enabled = false\ncoordinator.enabled = false\ntester.enabled = false":     0,
-		"[agents]\ncoder.brain.kind = 'none'\ncoordinator.enabled = false\ntester.enabled = false": 256 << 20,
-	} {
-		if have, _ := read(t, text).budget(); have != want {
-			t.Errorf("%q: %d MiB, want %d", text, have>>20, want>>20)
-		}
-	}
 }

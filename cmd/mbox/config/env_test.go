@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -8,9 +8,9 @@ import (
 )
 
 // setting is a key of values, with what it is and where it comes from.
-func setting(t *testing.T, c *Config, key string) (value, from string) {
+func setting(t *testing.T, c *File, key string) (value, from string) {
 	t.Helper()
-	for _, v := range c.values() {
+	for _, v := range c.Values() {
 		if v.Key == key {
 			return v.Value, v.From
 		}
@@ -106,16 +106,16 @@ func TestBadVariables(t *testing.T) {
 		{"MAX_DELEGATION_DEPTH=99", "MAX_DELEGATION_DEPTH: "},
 		{"ALLOWED_WRITE_ROOTS=ok,../up", `ALLOWED_WRITE_ROOTS: "../up" is not allowed`},
 	} {
-		_, err := readConfig("/home/you/agents/mbox.toml", nil, environ([]string{c.env}))
+		_, err := parse("/home/you/agents/mbox.toml", nil, environ([]string{c.env}))
 		refuses(t, c.env, err, c.want)
-		var e *configError
-		if errors.As(err, &e) && (!strings.Contains(e.hint, "unset ") || strings.Contains(e.Error()+e.hint, "hunter2")) {
-			t.Errorf("%s: %v, hint %q", c.env, e, e.hint)
+		var e *Error
+		if errors.As(err, &e) && (!strings.Contains(e.Hint, "unset ") || strings.Contains(e.Error()+e.Hint, "hunter2")) {
+			t.Errorf("%s: %v, hint %q", c.env, e, e.Hint)
 		}
 	}
-	_, err := readConfig("/h/mbox.toml", nil, environ([]string{"PROVIDER=aws", "ZEROCLAW_PROVIDER_URL=https://p"}))
+	_, err := parse("/h/mbox.toml", nil, environ([]string{"PROVIDER=aws", "ZEROCLAW_PROVIDER_URL=https://p"}))
 	refuses(t, "PROVIDER", err, `PROVIDER: "aws" is not allowed: want ollama or openai`)
-	_, err = readConfig("/h/mbox.toml", nil, environ([]string{"PROVIDER=openai", "ZEROCLAW_PROVIDER_URL=https://p"}))
+	_, err = parse("/h/mbox.toml", nil, environ([]string{"PROVIDER=openai", "ZEROCLAW_PROVIDER_URL=https://p"}))
 	refuses(t, "a model of Ollama's", err, `brain: kind "openai" needs a model`)
 }
 
@@ -137,20 +137,20 @@ func TestVariablesInVain(t *testing.T) {
 // the file allows that. The file itself may not.
 func TestRemoteModels(t *testing.T) {
 	c := read(t, "", "OLLAMA_URL=http://ollama-brain:11434")
-	if err := c.brainRefused(c.Agents["coder"]); err == nil || !strings.Contains(err.Error(), "OLLAMA_URL: http://ollama-brain:11434 is another machine") {
+	if err := c.BrainRefused(c.Agents["coder"]); err == nil || !strings.Contains(err.Error(), "OLLAMA_URL: http://ollama-brain:11434 is another machine") {
 		t.Errorf("%v", err)
 	}
 	c = read(t, "[ollama]\nallow_remote = true", "OLLAMA_URL=http://ollama-brain:11434")
-	if err := c.brainRefused(c.Agents["coder"]); err != nil {
+	if err := c.BrainRefused(c.Agents["coder"]); err != nil {
 		t.Error(err)
 	}
 	c = read(t, "[agents.coder]\nbrain.kind = 'none'\n", "OLLAMA_URL=http://ollama-brain:11434")
-	if err := c.brainRefused(c.Agents["coder"]); err != nil {
+	if err := c.BrainRefused(c.Agents["coder"]); err != nil {
 		t.Error(err)
 	}
 	for _, here := range []string{"127.9.9.9", "localhost:1", "[::1]:5", "0.0.0.0", "[::]:77", ":8", "http://localhost/"} {
 		c := read(t, "", "OLLAMA_HOST="+here)
-		if err := c.brainRefused(c.Agents["coder"]); err != nil {
+		if err := c.BrainRefused(c.Agents["coder"]); err != nil {
 			t.Errorf("%s: %v", here, err)
 		}
 	}

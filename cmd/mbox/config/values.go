@@ -1,6 +1,7 @@
-package main
+package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -9,47 +10,47 @@ import (
 	"mbox/agents"
 )
 
-// value is a setting and where it comes from.
-type value struct {
+// Value is a setting and where it comes from.
+type Value struct {
 	Key   string `json:"key"`
 	Value string `json:"value"`
 	From  string `json:"from"`
 
-	plain bool // stands in the table that people read, too
+	Plain bool `json:"-"` // stands in the table that people read, too
 }
 
 const isDefault = "default"
 
 // origin tells where a key's value comes from: "default", "mbox.toml:LINE" or
 // the name of a variable.
-func (c *Config) origin(key string) string {
+func (c *File) origin(key string) string {
 	if line, ok := c.where[key]; ok {
-		return fmt.Sprintf("%s:%d", configFile, line)
+		return fmt.Sprintf("%s:%d", Name, line)
 	}
-	return or(c.from[key], isDefault)
+	return cmp.Or(c.from[key], isDefault)
 }
 
 // inherit notes that a key takes its value from another one.
-func (c *Config) inherit(key, other string) {
+func (c *File) inherit(key, other string) {
 	if from := c.origin(other); !c.has(key) && from != isDefault {
 		c.from[key] = from
 	}
 }
 
-// values lists every setting in force and where it comes from.
-func (c *Config) values() []value {
-	var out []value
+// Values lists every setting in force and where it comes from.
+func (c *File) Values() []Value {
+	var out []Value
 	played := c.played()
 	c.walk("", reflect.ValueOf(*c), func(key string, v any) {
 		text, from := fmt.Sprint(v), c.origin(key)
-		out = append(out, value{key, text, from, c.has(key) || c.plain(played, key, text != "", from != isDefault)})
+		out = append(out, Value{key, text, from, c.has(key) || c.plain(played, key, text != "", from != isDefault)})
 	})
 	return out
 }
 
 // walk calls visit for every key, tables in the order of the struct, names
 // sorted.
-func (c *Config) walk(key string, v reflect.Value, visit func(key string, v any)) {
+func (c *File) walk(key string, v reflect.Value, visit func(key string, v any)) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if !v.IsNil() {
@@ -89,7 +90,7 @@ var (
 // plain tells whether people see a key that the file does not set: what is in
 // force, as long as it is something; of roles and agents the chief of it, and
 // what a variable has set.
-func (c *Config) plain(played map[string]bool, key string, something, set bool) bool {
+func (c *File) plain(played map[string]bool, key string, something, set bool) bool {
 	table, rest, _ := strings.Cut(key, ".")
 	name, rest, _ := strings.Cut(rest, ".")
 	switch table {
@@ -103,7 +104,7 @@ func (c *Config) plain(played map[string]bool, key string, something, set bool) 
 	return something
 }
 
-func (c *Config) plainOf(agent string) []string {
+func (c *File) plainOf(agent string) []string {
 	if c.Agents[agent].Exec != "" {
 		return append(plainOfAgent, "concurrency", "timeout", "silence")
 	}
@@ -111,7 +112,7 @@ func (c *Config) plainOf(agent string) []string {
 }
 
 // played are the roles that enabled agents have.
-func (c *Config) played() map[string]bool {
+func (c *File) played() map[string]bool {
 	roles := map[string]bool{}
 	for _, a := range c.Agents {
 		roles[a.Role] = roles[a.Role] || a.Enabled
@@ -121,7 +122,7 @@ func (c *Config) played() map[string]bool {
 
 // agentsThatThink are the names of agents that have a role, by their tables or
 // because they are built in. It is asked before the tables are completed.
-func (c *Config) agentsThatThink() (names []string) {
+func (c *File) agentsThatThink() (names []string) {
 	builtin := agents.DefaultRoles()
 	for name, a := range c.Agents {
 		if _, known := builtin[name]; a.Role != "" || known && a.Exec == "" && !c.has("agents."+name+".role") {

@@ -1,15 +1,11 @@
-package main
+package config
 
 import (
-	"fmt"
 	"net"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
-	"mbox/agents/brain"
 	"mbox/schemas"
 )
 
@@ -50,7 +46,7 @@ func defaultOllama() Ollama {
 	return Ollama{URL: loopbackOllama, KeepAlive: "5m", NumCtx: 4096, Parallel: 1}
 }
 
-func (c *Config) checkBrains() error {
+func (c *File) checkBrains() error {
 	o := &c.Ollama
 	address, problem := ollamaURL(o.URL)
 	if problem != "" {
@@ -87,20 +83,14 @@ func parseKeepAlive(text string) (time.Duration, error) {
 	if text == "-1" {
 		return -1, nil
 	}
-	return parseDuration(text)
-}
-
-// keepAlive is how long a model stays loaded; negative is for good.
-func (o *Ollama) keepAlive() time.Duration {
-	d, _ := parseKeepAlive(o.KeepAlive) // checked
-	return d
+	return ParseDuration(text)
 }
 
 var variableName = schemas.Pattern(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
 // checkKey checks how a server's key is named. It never shows what stands
 // there: it may be the key itself, by mistake.
-func (c *Config) checkKey(table, address, file, variable string) error {
+func (c *File) checkKey(table, address, file, variable string) error {
 	switch {
 	case file != "" && variable != "":
 		return c.wrong(table+".key_env", "the key is named twice: want key_file or key_env")
@@ -185,24 +175,18 @@ func isLocal(address string) bool {
 	return err == nil && isLoopback(u.Hostname())
 }
 
-// brainRefused tells why the agent's brain may not be asked; nil if it may. A
+// Here tells whether the brain's model runs on this machine, by Ollama.
+func (b *Brain) Here() bool { return b.Kind == "ollama" && isLocal(b.URL) }
+
+// BrainRefused tells why the agent's brain may not be asked; nil if it may. A
 // variable that names another machine is no error of the configuration, since
 // Ollama itself reads the same one: but nothing is sent there unasked.
-func (c *Config) brainRefused(a *Agent) error {
-	if a.Brain.Kind != "ollama" || c.Ollama.AllowRemote || isLocal(a.Brain.URL) {
+func (c *File) BrainRefused(a *Agent) *Error {
+	if a.Brain.Kind != "ollama" || c.Ollama.AllowRemote || a.Brain.Here() {
 		return nil
 	}
-	from := c.origin("ollama.url")
-	return hint(fmt.Errorf("%s: %s is another machine: what agents read would leave this one", from, a.Brain.URL),
-		"allow_remote = true in [ollama] of mbox.toml, if that is wanted")
-}
-
-// key reads the key of an agent's brain; "" where none is configured. It is
-// never kept, and never part of an error.
-func (c *Config) key(b *Brain) (brain.Key, error) {
-	file := b.KeyFile
-	if file != "" && !filepath.IsAbs(file) {
-		file = filepath.Join(c.home(), file)
+	return &Error{
+		File: c.origin("ollama.url"), Problem: a.Brain.URL + " is another machine: what agents read would leave this one",
+		Hint: "allow_remote = true in [ollama] of mbox.toml, if that is wanted",
 	}
-	return brain.ReadKey(file, b.KeyEnv, os.Getenv)
 }

@@ -1,6 +1,7 @@
-package main
+package config
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -34,7 +35,7 @@ var (
 )
 
 // fillRoles puts the built-in roles under what the file says of them.
-func (c *Config) fillRoles() {
+func (c *File) fillRoles() {
 	if c.Roles == nil {
 		c.Roles = map[string]*Role{}
 	}
@@ -56,8 +57,8 @@ func (c *Config) fillRoles() {
 	}
 }
 
-// roles are all roles, as package agents takes them.
-func (c *Config) roles() map[string]agents.Role {
+// TeamRoles are all roles, as package agents takes them.
+func (c *File) TeamRoles() map[string]agents.Role {
 	out := map[string]agents.Role{}
 	for name, r := range c.Roles {
 		out[name] = r.named(name)
@@ -73,21 +74,21 @@ func (r *Role) named(name string) agents.Role {
 	}
 }
 
-// roleOf is an agent's role, with the model that this agent asks.
-func (c *Config) roleOf(agent string) (role agents.Role, has bool) {
+// RoleOf is an agent's role, with the model that this agent asks.
+func (c *File) RoleOf(agent string) (role agents.Role, has bool) {
 	a := c.Agents[agent]
 	if a == nil || c.Roles[a.Role] == nil {
 		return role, false
 	}
 	role = c.Roles[a.Role].named(a.Role)
-	role.Model = or(a.Brain.Model, role.Model)
+	role.Model = cmp.Or(a.Brain.Model, role.Model)
 	return role, true
 }
 
-func (c *Config) checkRoles() error {
+func (c *File) checkRoles() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Roles)) {
 		if !tableName().MatchString(name) {
-			return c.wrong("roles."+name, "%q is no name of a role: want %s", clean(name, 40), tableName())
+			return c.wrong("roles."+name, "%q is no name of a role: want %s", schemas.Sentence(name, 40), tableName())
 		}
 		if err := c.checkRole("roles."+name, c.Roles[name]); err != nil {
 			return err
@@ -96,7 +97,7 @@ func (c *Config) checkRoles() error {
 	return nil
 }
 
-func (c *Config) checkRole(key string, r *Role) error {
+func (c *File) checkRole(key string, r *Role) error {
 	if len(r.Purpose) > 1000 {
 		return c.wrong(key+".purpose", "has %d bytes: want at most 1000", len(r.Purpose))
 	}
@@ -108,7 +109,7 @@ func (c *Config) checkRole(key string, r *Role) error {
 	}
 	for _, word := range r.Capabilities {
 		if !abilityFit().MatchString(word) {
-			return c.wrong(key+".capabilities", "%q is not allowed: want a word or two", clean(word, 40))
+			return c.wrong(key+".capabilities", "%q is not allowed: want a word or two", schemas.Sentence(word, 40))
 		}
 	}
 	if err := c.checkWords(key+".actions", r.Actions, actionNames); err != nil {
@@ -123,7 +124,7 @@ func (c *Config) checkRole(key string, r *Role) error {
 	return c.checkSpan(key+".timeout", r.Timeout, time.Second, 24*time.Hour)
 }
 
-func (c *Config) checkModels(key string, names ...string) error {
+func (c *File) checkModels(key string, names ...string) error {
 	for _, name := range names {
 		if problem := modelProblem(name); problem != "" {
 			return c.wrong(key, "%s", problem)

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 // refuses wants an error whose text fits.
 func refuses(t *testing.T, what string, err error, want string) {
 	t.Helper()
-	var e *configError
+	var e *Error
 	if !errors.As(err, &e) {
 		t.Errorf("%s: taken, or another error (%v); want %s", what, err, want)
 	} else if !regexp.MustCompile(want).MatchString(err.Error()) {
@@ -40,11 +40,11 @@ func TestUnknownKeys(t *testing.T) {
 		{"actions.deploy_compose", "runn", "run"},
 		{"actions", "write_fil", "write_file"},
 	} {
-		_, err := parseConfig(configFile, []byte("\n["+c.table+"]\n"+c.wrong+" = 1\n"))
+		_, err := Parse(Name, []byte("\n["+c.table+"]\n"+c.wrong+" = 1\n"))
 		refuses(t, c.table, err, "^mbox.toml:3: unknown key "+regexp.QuoteMeta(c.table+"."+c.wrong)+"$")
-		var e *configError
-		if errors.As(err, &e) && e.hint != "did you mean "+c.near+"?" {
-			t.Errorf("%s.%s: hint %q, want %s", c.table, c.wrong, e.hint, c.near)
+		var e *Error
+		if errors.As(err, &e) && e.Hint != "did you mean "+c.near+"?" {
+			t.Errorf("%s.%s: hint %q, want %s", c.table, c.wrong, e.Hint, c.near)
 		}
 	}
 }
@@ -142,7 +142,7 @@ func TestRefusedConfig(t *testing.T) {
 		{"[actions.http_check]\nloopback = ['127.0.0.1']", "mbox.toml:2: .*host:port of this machine"},
 		{"[actions.http_check]\nloopback = ['localhost:0']", "mbox.toml:2: .*host:port of this machine"},
 	} {
-		_, err := parseConfig(configFile, []byte(c.text))
+		_, err := Parse(Name, []byte(c.text))
 		refuses(t, c.text, err, c.want)
 	}
 }
@@ -161,28 +161,11 @@ func TestSecretsStayOutOfTheFile(t *testing.T) {
 		"[ollama]\nurl = 'http://me:" + secret + "@localhost'":                    "mbox.toml:2: ollama.url: has a user or a password",
 		"[agents.coder.brain]\nurl = 'http://me:" + secret + "@localhost'":        "mbox.toml:2: .*has a user or a password",
 	} {
-		_, err := parseConfig(configFile, []byte(text))
+		_, err := Parse(Name, []byte(text))
 		refuses(t, text, err, want)
-		var e *configError
-		if errors.As(err, &e) && strings.Contains(e.Error()+e.excerpt+e.hint, secret) {
+		var e *Error
+		if errors.As(err, &e) && strings.Contains(e.Error()+e.Excerpt+e.Hint, secret) {
 			t.Errorf("%s: shows the secret: %+v", text, e)
-		}
-	}
-}
-
-// A key's file that others can read gives no key, wherever the table names it.
-func TestKeyFiles(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(file, []byte("k1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c := read(t, "[agents.coder]\nbrain = { kind = 'openai', model = 'm', url = 'https://a/v1', key_file = '"+file+"' }")
-	for mode, good := range map[os.FileMode]bool{0o600: true, 0o400: true, 0o640: false, 0o604: false, 0o620: false, 0o602: false} {
-		if err := os.Chmod(file, mode); err != nil {
-			t.Fatal(err)
-		}
-		if key, err := c.key(&c.Agents["coder"].Brain); (err == nil) != good || good != (key == "k1") {
-			t.Errorf("%o: %v", mode, err)
 		}
 	}
 }
@@ -190,7 +173,7 @@ func TestKeyFiles(t *testing.T) {
 // A configuration that others can write is not read, unless its folder is closed.
 func TestConfigOfOthers(t *testing.T) {
 	dir := t.TempDir()
-	file := filepath.Join(dir, configFile)
+	file := filepath.Join(dir, Name)
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -201,32 +184,9 @@ func TestConfigOfOthers(t *testing.T) {
 		if err := errors.Join(os.Chmod(dir, c.folder), os.Chmod(file, c.file)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := loadConfig(dir); (err == nil) != c.good {
+		if _, err := Load(dir); (err == nil) != c.good {
 			t.Errorf("%+v: %v", c, err)
 		}
-	}
-}
-
-// A key is read when it is needed, from where the file says.
-func TestKeys(t *testing.T) {
-	c := read(t, "[openai]\nurl = 'https://a/v1'\nkey_env = 'MBOX_TEST_KEY'\n[agents.coder]\nbrain = { kind = 'openai', model = 'm' }\n"+
-		"[agents.tester]\nbrain = { kind = 'openai', model = 'm', url = 'https://b/v1' }")
-	if b := c.Agents["coder"].Brain; b.KeyEnv != "MBOX_TEST_KEY" || b.URL != "https://a/v1" {
-		t.Errorf("%+v", b)
-	}
-	if b := c.Agents["tester"].Brain; b.KeyEnv != "" || b.KeyFile != "" {
-		t.Errorf("another server gets the key of the first: %+v", b)
-	}
-	t.Setenv("MBOX_TEST_KEY", " k1\n")
-	if key, err := c.key(&c.Agents["coder"].Brain); err != nil || key != "k1" {
-		t.Errorf("%q, %v", key, err)
-	}
-	t.Setenv("MBOX_TEST_KEY", "")
-	if key, err := c.key(&c.Agents["coder"].Brain); err == nil || key != "" {
-		t.Errorf("%q, %v", key, err)
-	}
-	if key, err := c.key(&c.Agents["tester"].Brain); err != nil || key != "" {
-		t.Errorf("%q, %v", key, err)
 	}
 }
 
@@ -237,7 +197,7 @@ func TestToolsTaken(t *testing.T) {
 		"[risk_profiles.x]\nauto_approve = ['file_read', 'write_file']", "[risk_profiles.x]\nallowed_tools = ['web_fetch', 'read_file']",
 		"[actions.deploy_compose]\nregistries = ['localhost:5000', 'ghcr.io', 'registry.lan']",
 	} {
-		if _, err := parseConfig(configFile, []byte(text)); err != nil {
+		if _, err := Parse(Name, []byte(text)); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

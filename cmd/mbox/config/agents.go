@@ -1,6 +1,7 @@
-package main
+package config
 
 import (
+	"cmp"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -43,11 +44,12 @@ type Memory struct {
 // memoryBackends are those that have a name. Only the first is built.
 var memoryBackends = []string{"none", "sqlite", "postgres", "qdrant", "markdown", "lucid"}
 
-const defaultTimeout = Duration(time.Hour)
+// DefaultTimeout is how long a command may run where nothing else is said.
+const DefaultTimeout = Duration(time.Hour)
 
 // fillAgents adds the four built-in agents and puts the defaults under what the
 // file says of any.
-func (c *Config) fillAgents() {
+func (c *File) fillAgents() {
 	if c.Agents == nil {
 		c.Agents = map[string]*Agent{}
 	}
@@ -67,10 +69,10 @@ func (c *Config) fillAgents() {
 // fillAgent fills in what an agent's table leaves open. The deployer is off
 // until it is switched on; a table that gives it a command or says what it takes
 // from any is one for an agent of the owner's, and switches it on.
-func (c *Config) fillAgent(name string, a *Agent) {
+func (c *File) fillAgent(name string, a *Agent) {
 	key := "agents." + name
 	def := Agent{
-		Enabled: true, Concurrency: 1, Timeout: defaultTimeout, RiskProfile: "default", RuntimeProfile: "default",
+		Enabled: true, Concurrency: 1, Timeout: DefaultTimeout, RiskProfile: "default", RuntimeProfile: "default",
 		DelegateSameRiskProfile: true, Memory: Memory{Backend: "none"}, Brain: Brain{Kind: "none"},
 		Workspace: policy.Workspace{Path: workspaceOf(name)},
 	}
@@ -84,14 +86,14 @@ func (c *Config) fillAgent(name string, a *Agent) {
 	}
 	if role != "" {
 		def.OnlyNamed = len(a.Types)+len(a.Actions) == 0
-		def.Brain.Kind = or(c.provider, "ollama")
+		def.Brain.Kind = cmp.Or(c.provider, "ollama")
 		if r := c.Roles[role]; r != nil {
 			def.Timeout = r.Timeout
 			c.inherit(key+".timeout", "roles."+role+".timeout")
 		}
 		c.shareWorkspace(key, &def)
 	}
-	def.Brain = c.brainOf(key, or(a.Brain.Kind, def.Brain.Kind), role)
+	def.Brain = c.brainOf(key, cmp.Or(a.Brain.Kind, def.Brain.Kind), role)
 	fill(c, key, a, &def)
 }
 
@@ -114,7 +116,7 @@ func builtinAgent(name string, def *Agent) {
 
 // shareWorkspace puts an agent into the folder that WORKSPACE_DIR names: there
 // all agents with a role work together.
-func (c *Config) shareWorkspace(key string, def *Agent) {
+func (c *File) shareWorkspace(key string, def *Agent) {
 	if c.workspaces == "" {
 		return
 	}
@@ -126,7 +128,7 @@ func (c *Config) shareWorkspace(key string, def *Agent) {
 
 // brainOf is the brain that an agent has where its table says no more than the
 // kind. The rest comes from [ollama] or [openai], and the role.
-func (c *Config) brainOf(agent, kind, role string) Brain {
+func (c *File) brainOf(agent, kind, role string) Brain {
 	b := Brain{Kind: kind}
 	table := ""
 	switch kind {
@@ -149,7 +151,7 @@ func (c *Config) brainOf(agent, kind, role string) Brain {
 }
 
 // team is whom the built-in coordinator may hand work to.
-func (c *Config) team(chief *Agent) (names []string) {
+func (c *File) team(chief *Agent) (names []string) {
 	if p := c.RiskProfiles[chief.RiskProfile]; p == nil || p.DelegationPolicy.Mode != "allow" {
 		return nil
 	}
@@ -162,7 +164,7 @@ func (c *Config) team(chief *Agent) (names []string) {
 }
 
 // capabilities are the mailbox's part of the agents: who may take what.
-func (c *Config) capabilities() map[string]mailbox.Capabilities {
+func (c *File) capabilities() map[string]mailbox.Capabilities {
 	out := map[string]mailbox.Capabilities{}
 	for name, a := range c.Agents {
 		out[name] = mailbox.Capabilities{Types: a.Types, Actions: a.Actions, OnlyNamed: a.OnlyNamed, Paused: !a.Enabled}
@@ -170,5 +172,5 @@ func (c *Config) capabilities() map[string]mailbox.Capabilities {
 	return out
 }
 
-// agentNames are those of all agents there are.
-func (c *Config) agentNames() []string { return slices.Sorted(maps.Keys(c.Agents)) }
+// AgentNames are those of all agents there are.
+func (c *File) AgentNames() []string { return slices.Sorted(maps.Keys(c.Agents)) }

@@ -1,7 +1,8 @@
-package main
+package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -14,24 +15,24 @@ import (
 	"mbox/schemas"
 )
 
-// configError is something wrong in mbox.toml.
-type configError struct {
-	file    string
-	line    int // from 1; 0 where none is known
-	problem string
-	excerpt string // the lines around it, with a mark
-	hint    string
+// Error is something wrong in mbox.toml.
+type Error struct {
+	File    string
+	Line    int // from 1; 0 where none is known
+	Problem string
+	Excerpt string // the lines around it, with a mark
+	Hint    string
 }
 
-func (e *configError) Error() string {
-	if e.line == 0 {
-		return e.file + ": " + e.problem
+func (e *Error) Error() string {
+	if e.Line == 0 {
+		return e.File + ": " + e.Problem
 	}
-	return fmt.Sprintf("%s:%d: %s", e.file, e.line, e.problem)
+	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Problem)
 }
 
 // decode reads the text strictly into c and notes where each key stands.
-func (c *Config) decode(data []byte) error {
+func (c *File) decode(data []byte) error {
 	d := toml.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	err := d.Decode(c)
@@ -42,9 +43,9 @@ func (c *Config) decode(data []byte) error {
 		return c.unknownKey(&unknown.Errors[0])
 	case errors.As(err, &bad):
 		line, _ := bad.Position()
-		return &configError{file: c.path, line: line, problem: badValue(bad), excerpt: bad.String()}
+		return &Error{File: c.path, Line: line, Problem: badValue(bad), Excerpt: bad.String()}
 	case err != nil:
-		return &configError{file: c.path, problem: err.Error()}
+		return &Error{File: c.path, Problem: err.Error()}
 	}
 	c.where = linesOf(data)
 	c.above = above(c.where)
@@ -61,31 +62,31 @@ func badValue(e *toml.DecodeError) string {
 	return text
 }
 
-func (c *Config) unknownKey(e *toml.DecodeError) error {
+func (c *File) unknownKey(e *toml.DecodeError) error {
 	line, _ := e.Position()
 	if table, key := splitKey(e.Key()); isSecret(key) {
-		return &configError{ // without the excerpt: it would show the secret
-			file: c.path, line: line,
-			problem: fmt.Sprintf("%s: a secret does not stand in %s", clean(table+key, 100), configFile),
-			hint:    "key_file names a file that holds it, key_env a variable",
+		return &Error{ // without the Excerpt: it would show the secret
+			File: c.path, Line: line,
+			Problem: fmt.Sprintf("%s: a secret does not stand in %s", schemas.Sentence(table+key, 100), Name),
+			Hint:    "key_file names a file that holds it, key_env a variable",
 		}
 	}
 	for i, part := range e.Key() {
 		if advice, known := unsupported[part]; known {
-			return &configError{
-				file: c.path, line: line, excerpt: e.String(),
-				problem: clean(strings.Join(e.Key()[:i+1], "."), 100) + " is not supported", hint: advice,
+			return &Error{
+				File: c.path, Line: line, Excerpt: e.String(),
+				Problem: schemas.Sentence(strings.Join(e.Key()[:i+1], "."), 100) + " is not supported", Hint: advice,
 			}
 		}
 	}
-	out := &configError{
-		file: c.path, line: line, excerpt: e.String(),
-		problem: fmt.Sprintf("unknown key %s", clean(strings.Join(e.Key(), "."), 100)),
-		hint:    "mbox schema print config lists every key",
+	out := &Error{
+		File: c.path, Line: line, Excerpt: e.String(),
+		Problem: fmt.Sprintf("unknown key %s", schemas.Sentence(strings.Join(e.Key(), "."), 100)),
+		Hint:    "mbox schema print config lists every key",
 	}
-	known, wrong := knownKeys(reflect.TypeFor[Config](), e.Key())
+	known, wrong := knownKeys(reflect.TypeFor[File](), e.Key())
 	if near := schemas.Suggest(wrong, known); near != "" {
-		out.hint = fmt.Sprintf("did you mean %s?", near)
+		out.Hint = fmt.Sprintf("did you mean %s?", near)
 	}
 	return out
 }
@@ -204,7 +205,7 @@ func keyOf(e *unstable.Node, data []byte) (key string, line int) {
 }
 
 // line is where a key is set, or the table that would hold it; 0 for neither.
-func (c *Config) line(key string) int {
+func (c *File) line(key string) int {
 	for key != "" {
 		if line, ok := c.where[key]; ok {
 			return line
@@ -215,45 +216,45 @@ func (c *Config) line(key string) int {
 }
 
 // wrong is an error about the value of a key.
-func (c *Config) wrong(key, format string, a ...any) error {
-	e := &configError{file: c.path, line: c.line(key), problem: key + ": " + fmt.Sprintf(format, a...)}
-	if e.line > 0 {
-		text := strings.TrimRight(strings.Split(string(c.source), "\n")[e.line-1], "\r")
-		e.excerpt = fmt.Sprintf("%d| %s\n%s| %s", e.line, text, strings.Repeat(" ", len(fmt.Sprint(e.line))), strings.Repeat("~", len([]rune(text))))
+func (c *File) wrong(key, format string, a ...any) error {
+	e := &Error{File: c.path, Line: c.line(key), Problem: key + ": " + fmt.Sprintf(format, a...)}
+	if e.Line > 0 {
+		text := strings.TrimRight(strings.Split(string(c.source), "\n")[e.Line-1], "\r")
+		e.Excerpt = fmt.Sprintf("%d| %s\n%s| %s", e.Line, text, strings.Repeat(" ", len(fmt.Sprint(e.Line))), strings.Repeat("~", len([]rune(text))))
 	}
 	return e
 }
 
 // wrongSecret is wrong without the line, which may hold a secret.
-func (c *Config) wrongSecret(key, format string, a ...any) error {
+func (c *File) wrongSecret(key, format string, a ...any) error {
 	err := c.wrong(key, format, a...)
-	err.(*configError).excerpt = ""
+	err.(*Error).Excerpt = ""
 	return err
 }
 
 // advise adds what helps to an error about a value.
 func advise(err error, format string, a ...any) error {
-	err.(*configError).hint = fmt.Sprintf(format, a...)
+	err.(*Error).Hint = fmt.Sprintf(format, a...)
 	return err
 }
 
 // quoted shows a word of the file, cut where it is long.
-func quoted(word string) string { return fmt.Sprintf("%q", clean(word, 60)) }
+func quoted(word string) string { return fmt.Sprintf("%q", schemas.Sentence(word, 60)) }
 
 // oneOfThese lists what is allowed.
 func oneOfThese(known []string) string {
 	var words []string
 	for _, w := range known {
-		words = append(words, or(w, `""`))
+		words = append(words, cmp.Or(w, `""`))
 	}
 	return "one of " + strings.Join(words, ", ")
 }
 
 // has tells whether the file sets a key.
-func (c *Config) has(key string) bool { _, set := c.where[key]; return set }
+func (c *File) has(key string) bool { _, set := c.where[key]; return set }
 
 // mentions tells whether the file sets a key or one below it.
-func (c *Config) mentions(key string) bool { return c.has(key) || c.above[key] }
+func (c *File) mentions(key string) bool { return c.has(key) || c.above[key] }
 
 // above are the tables of keys, whether they have a line of their own or not.
 func above(where map[string]int) map[string]bool {
@@ -270,11 +271,11 @@ func above(where map[string]int) map[string]bool {
 }
 
 // fill sets every field of a table that the file does not set.
-func fill[T any](c *Config, table string, to, from *T) {
+func fill[T any](c *File, table string, to, from *T) {
 	c.fillValue(table, reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem())
 }
 
-func (c *Config) fillValue(key string, to, from reflect.Value) {
+func (c *File) fillValue(key string, to, from reflect.Value) {
 	for i := range to.NumField() {
 		tag := to.Type().Field(i).Tag.Get("toml")
 		if tag == "" {

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"maps"
@@ -47,7 +47,7 @@ func TestEveryAgentKeyHasAnAxis(t *testing.T) {
 func TestExecIsNoRole(t *testing.T) {
 	c := read(t, "[agents.coder]\nexec = 'true'\n[agents.outside]\ntypes = ['other']\n[agents.second]\nrole = 'coder'")
 	for name, want := range map[string]bool{"coder": true, "outside": true, "second": false, "tester": false} {
-		p, err := policy.ForAgent(c.policy(), name)
+		p, err := policy.ForAgent(c.Policy(), name)
 		if err != nil || p.Exec != want {
 			t.Errorf("%s: %+v, %v", name, p, err)
 		}

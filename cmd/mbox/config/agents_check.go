@@ -1,6 +1,8 @@
-package main
+package config
 
 import (
+	"cmp"
+	"errors"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -9,11 +11,12 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox"
+	"mbox/schemas"
 )
 
-func (c *Config) checkAgents() error {
-	for _, name := range c.agentNames() {
-		if problem := agentProblem(name); problem != "" {
+func (c *File) checkAgents() error {
+	for _, name := range c.AgentNames() {
+		if problem := AgentProblem(name); problem != "" {
 			return c.wrong("agents."+name, "%s", problem)
 		}
 		if other := audit.Folder(name); other != name && c.Agents[other] != nil {
@@ -27,7 +30,7 @@ func (c *Config) checkAgents() error {
 }
 
 // checkAgent refuses what makes no sense in an agent's table.
-func (c *Config) checkAgent(name string, a *Agent) error {
+func (c *File) checkAgent(name string, a *Agent) error {
 	key := "agents." + name
 	for _, check := range []func(key string, a *Agent) error{
 		c.checkTaking, c.checkMind, c.checkBrain, c.checkRights, c.checkWorkspace, c.checkDelegates, c.checkMemory,
@@ -40,7 +43,7 @@ func (c *Config) checkAgent(name string, a *Agent) error {
 }
 
 // checkTaking checks what the agent takes, and how.
-func (c *Config) checkTaking(key string, a *Agent) error {
+func (c *File) checkTaking(key string, a *Agent) error {
 	for _, t := range a.Types {
 		if err := c.checkWord(key+".types", t, mailbox.Types); err != nil {
 			return err
@@ -48,23 +51,23 @@ func (c *Config) checkTaking(key string, a *Agent) error {
 	}
 	for _, action := range a.Actions {
 		if !actionName().MatchString(action) {
-			return c.wrong(key+".actions", "%q is no action name: want %s", clean(action, 40), actionName())
+			return c.wrong(key+".actions", "%q is no action name: want %s", schemas.Sentence(action, 40), actionName())
 		}
 	}
 	if err := c.checkNumber(key+".concurrency", a.Concurrency, 1, 64); err != nil {
 		return err
 	}
 	if a.Timeout < Duration(time.Second) {
-		return c.wrong(key+".timeout", "%s is not allowed: want at least 1s", or(span(time.Duration(a.Timeout)), "0s"))
+		return c.wrong(key+".timeout", "%s is not allowed: want at least 1s", cmp.Or(Span(time.Duration(a.Timeout)), "0s"))
 	}
 	if a.Silence != 0 && a.Silence < Duration(time.Second) {
-		return c.wrong(key+".silence", "%s is not allowed: want at least 1s, or 0s for none", span(time.Duration(a.Silence)))
+		return c.wrong(key+".silence", "%s is not allowed: want at least 1s, or 0s for none", Span(time.Duration(a.Silence)))
 	}
 	return nil
 }
 
 // checkMind holds exec, role and brain apart.
-func (c *Config) checkMind(key string, a *Agent) error {
+func (c *File) checkMind(key string, a *Agent) error {
 	thinks := a.Brain.Kind != "none"
 	if a.Exec != "" && (a.Role != "" || thinks) {
 		return advise(c.wrong(key+".exec", "does a task whole, and role and brain are for an agent that thinks: an agent has the one or the other"),
@@ -97,7 +100,7 @@ func (c *Config) checkMind(key string, a *Agent) error {
 }
 
 // checkBrain refuses an unknown kind, and keys that are for another one.
-func (c *Config) checkBrain(key string, a *Agent) error {
+func (c *File) checkBrain(key string, a *Agent) error {
 	b := &a.Brain
 	key += ".brain"
 	if err := c.checkWord(key+".kind", b.Kind, brainKinds); err != nil {
@@ -134,7 +137,7 @@ func (c *Config) checkBrain(key string, a *Agent) error {
 	return nil
 }
 
-func (c *Config) checkServer(key string, a *Agent) error {
+func (c *File) checkServer(key string, a *Agent) error {
 	b := &a.Brain
 	if b.Kind == "ollama" {
 		address, problem := ollamaURL(b.URL)
@@ -162,7 +165,7 @@ func (c *Config) checkServer(key string, a *Agent) error {
 }
 
 // checkRights checks the names of profiles and of the sandbox.
-func (c *Config) checkRights(key string, a *Agent) error {
+func (c *File) checkRights(key string, a *Agent) error {
 	if err := checkName(c, key+".risk_profile", a.RiskProfile, "risk_profiles", c.RiskProfiles); err != nil {
 		return err
 	}
@@ -175,7 +178,7 @@ func (c *Config) checkRights(key string, a *Agent) error {
 // ownFolders are those of the home where no agent works.
 var ownFolders = []string{".", ".mbox", "audit", "tasks", "decisions", "changes", "memory"}
 
-func (c *Config) checkWorkspace(key string, a *Agent) error {
+func (c *File) checkWorkspace(key string, a *Agent) error {
 	w := a.Workspace
 	if !filepath.IsAbs(w.Path) && !filepath.IsLocal(w.Path) {
 		return c.wrong(key+".workspace.path", "%s is not allowed: want a folder of the mailbox, or an absolute path", quoted(w.Path))
@@ -205,7 +208,7 @@ func (c *Config) checkWorkspace(key string, a *Agent) error {
 }
 
 // placeProblem tells why no agent may work in a folder; "" if one may.
-func (c *Config) placeProblem(path string) string {
+func (c *File) placeProblem(path string) string {
 	inside := path
 	if filepath.IsAbs(path) {
 		inside = c.inHome(path)
@@ -218,14 +221,14 @@ func (c *Config) placeProblem(path string) string {
 }
 
 // holdsHome tells whether the mailbox lies in a folder.
-func (c *Config) holdsHome(path string) bool {
-	rel, err := filepath.Rel(path, c.home())
+func (c *File) holdsHome(path string) bool {
+	rel, err := filepath.Rel(path, c.Home())
 	return err == nil && filepath.IsLocal(rel)
 }
 
 // inHome makes an absolute path relative to the home, where it lies in it.
-func (c *Config) inHome(path string) string {
-	rel, err := filepath.Rel(c.home(), path)
+func (c *File) inHome(path string) string {
+	rel, err := filepath.Rel(c.Home(), path)
 	if err != nil || !filepath.IsLocal(rel) {
 		return filepath.Clean(path)
 	}
@@ -233,14 +236,14 @@ func (c *Config) inHome(path string) string {
 }
 
 // checkSibling wants another agent of the registry.
-func (c *Config) checkSibling(at, key, other string) error {
+func (c *File) checkSibling(at, key, other string) error {
 	if key == "agents."+other {
 		return c.wrong(at, "%s is the agent itself", other)
 	}
 	return checkName(c, at, other, "agents", c.Agents)
 }
 
-func (c *Config) checkDelegates(key string, a *Agent) error {
+func (c *File) checkDelegates(key string, a *Agent) error {
 	for _, other := range a.Delegates {
 		if err := c.checkSibling(key+".delegates", key, other); err != nil {
 			return err
@@ -253,7 +256,7 @@ func (c *Config) checkDelegates(key string, a *Agent) error {
 	return nil
 }
 
-func (c *Config) checkMemory(key string, a *Agent) error {
+func (c *File) checkMemory(key string, a *Agent) error {
 	if err := c.checkWord(key+".memory.backend", a.Memory.Backend, memoryBackends); err != nil {
 		return err
 	}
@@ -264,10 +267,19 @@ func (c *Config) checkMemory(key string, a *Agent) error {
 }
 
 // checkName wants a name that has a table.
-func checkName[T any](c *Config, key, name, table string, tables map[string]T) error {
+func checkName[T any](c *File, key, name, table string, tables map[string]T) error {
 	if _, known := tables[name]; known {
 		return nil
 	}
 	known := slices.Sorted(maps.Keys(tables))
-	return c.wrong(key, "there is no [%s.%s]: want one of %s%s", table, clean(name, 40), clean(strings.Join(known, ", "), 200), meant(name, known))
+	return c.wrong(key, "there is no [%s.%s]: want one of %s%s", table, schemas.Sentence(name, 40), schemas.Sentence(strings.Join(known, ", "), 200), schemas.Meant(name, known))
+}
+
+// AgentProblem tells why name cannot be an agent's; "" if it can.
+func AgentProblem(name string) string {
+	var e *schemas.Error
+	if !errors.As(mailbox.CheckAgent(name), &e) {
+		return ""
+	}
+	return e.Problem + "; want " + e.Want
 }

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -21,7 +21,7 @@ var unusedVariables = map[string]string{
 }
 
 // readEnvironment sets what the file does not.
-func (c *Config) readEnvironment() error {
+func (c *File) readEnvironment() error {
 	for _, read := range []func() error{c.readModels, c.readOllama, c.readProvider, c.readTimeouts, c.readWorkspaces, c.readLimits} {
 		if err := read(); err != nil {
 			return err
@@ -38,7 +38,7 @@ func (c *Config) readEnvironment() error {
 // take sets a key from the first variable that is set, if the file does not set
 // it. set returns what is wrong with the value, without the value where that
 // may hold a secret.
-func (c *Config) take(key string, set func(value string) (problem string), variables ...string) error {
+func (c *File) take(key string, set func(value string) (problem string), variables ...string) error {
 	if c.has(key) {
 		return nil
 	}
@@ -57,10 +57,10 @@ func (c *Config) take(key string, set func(value string) (problem string), varia
 }
 
 func wrongVariable(name, problem string) error {
-	return &configError{file: "the variable " + name, problem: problem, hint: "unset " + name + ", or set it right; mbox.toml goes before it"}
+	return &Error{File: "the variable " + name, Problem: problem, Hint: "unset " + name + ", or set it right; mbox.toml goes before it"}
 }
 
-func (c *Config) readModels() error {
+func (c *File) readModels() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Roles)) {
 		set := func(value string) string { c.Roles[name].Model = value; return modelProblem(value) }
 		if err := c.take("roles."+name+".model", set, "MBOX_MODEL", roleVariable(name), "ZEROCLAW_MODEL"); err != nil {
@@ -70,7 +70,7 @@ func (c *Config) readModels() error {
 	return c.take("ollama.pull", c.setPull, "OLLAMA_MODELS_PREPULL", "ZEROCLAW_MODEL")
 }
 
-func (c *Config) setPull(value string) string {
+func (c *File) setPull(value string) string {
 	c.Ollama.Pull = commaList(value)
 	for _, model := range c.Ollama.Pull {
 		if problem := modelProblem(model); problem != "" {
@@ -80,18 +80,18 @@ func (c *Config) setPull(value string) string {
 	return ""
 }
 
-func (c *Config) readOllama() error {
+func (c *File) readOllama() error {
 	return c.take("ollama.url", c.setOllama, "OLLAMA_URL", "OLLAMA_HOST", "ZEROCLAW_API_ENDPOINT")
 }
 
-func (c *Config) setOllama(value string) (problem string) {
+func (c *File) setOllama(value string) (problem string) {
 	c.Ollama.URL, problem = ollamaURL(value)
 	return problem
 }
 
 // readProvider reads the pair of variables that choose another model server.
 // PROVIDER alone is a name that many programs use for something else.
-func (c *Config) readProvider() error {
+func (c *File) readProvider() error {
 	const provider, address = "PROVIDER", "ZEROCLAW_PROVIDER_URL"
 	kind := c.env(provider)
 	if c.env(address) == "" {
@@ -124,7 +124,7 @@ func (c *Config) readProvider() error {
 	}, address)
 }
 
-func (c *Config) readTimeouts() error {
+func (c *File) readTimeouts() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Roles)) {
 		err := c.take("roles."+name+".timeout", func(value string) string {
 			n, problem := variableNumber(value, 1, 24*3600)
@@ -138,7 +138,7 @@ func (c *Config) readTimeouts() error {
 	return nil
 }
 
-func (c *Config) readWorkspaces() error {
+func (c *File) readWorkspaces() error {
 	dir := c.env("WORKSPACE_DIR")
 	if dir == "" {
 		return nil
@@ -153,7 +153,7 @@ func (c *Config) readWorkspaces() error {
 	return nil
 }
 
-func (c *Config) readLimits() error {
+func (c *File) readLimits() error {
 	err := c.take("delegation.max_depth", func(value string) (problem string) {
 		c.Delegation.MaxDepth, problem = variableNumber(value, 1, 10)
 		return problem

@@ -1,7 +1,7 @@
-package main
+package config
 
 import (
-	"io/fs"
+	"os"
 	"reflect"
 	"regexp"
 	"runtime"
@@ -9,19 +9,9 @@ import (
 	"testing"
 	"time"
 
-	agentshome "mbox/agents-home"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 )
-
-func template(t *testing.T) string {
-	t.Helper()
-	data, err := fs.ReadFile(agentshome.FS, "template/"+configFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
-}
 
 // The defaults that the help and the template name are those in force.
 func TestDefaults(t *testing.T) {
@@ -34,7 +24,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer box.Close()
-	have, want := box.Options(), defaultConfig().options()
+	have, want := box.Options(), defaults().Options()
 	for _, o := range []*mailbox.Options{&have, &want} {
 		o.Now, o.Progress, o.Agents = nil, nil, nil
 		o.CopyDelay = 0 // no key: only the commands copy by time
@@ -47,8 +37,8 @@ func TestDefaults(t *testing.T) {
 // The template is valid as it is and with every line uncommented, documents
 // every key, and its comments show the defaults.
 func TestTemplate(t *testing.T) {
-	text := template(t)
-	plain, err := parseConfig(configFile, []byte(text))
+	text := string(Template("", false))
+	plain, err := Parse(Name, []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,38 +50,40 @@ func TestTemplate(t *testing.T) {
 
 // mbox help configuration has every key, too, with its default.
 func TestConfigurationTopic(t *testing.T) {
-	const name = "help/configuration.md"
-	var text strings.Builder
-	for _, b := range blocksOf(manuals(t)[name]) {
-		if b.lang == "toml" {
-			text.WriteString(b.text)
-		}
+	const topic = "../help/configuration.md"
+	page, err := os.ReadFile(topic)
+	if err != nil {
+		t.Fatal(err)
 	}
-	checkDocumented(t, name, text.String())
+	var text strings.Builder
+	for _, block := range regexp.MustCompile("(?s)\n```toml\n(.*?)```\n").FindAllSubmatch(page, -1) {
+		text.Write(block[1])
+	}
+	checkDocumented(t, topic, text.String())
 }
 
 // checkDocumented wants a file that sets every key, to its default but for the tables
 // of agents, which are examples.
 func checkDocumented(t *testing.T, name, text string) {
 	t.Helper()
-	full, err := parseConfig(configFile, []byte(text))
+	full, err := Parse(Name, []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range keysOf(reflect.TypeFor[Config](), "") {
+	for _, key := range keysOf(reflect.TypeFor[File](), "") {
 		if !documents(full, key) {
 			t.Errorf("%s does not document %s", name, key)
 		}
 	}
-	want, err := parseConfig(configFile, nil)
+	want, err := Parse(Name, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	shown, values := map[string]string{}, map[string]string{}
-	for _, v := range full.values() {
+	for _, v := range full.Values() {
 		shown[v.Key] = v.Value
 	}
-	for _, v := range want.values() {
+	for _, v := range want.Values() {
 		values[v.Key] = v.Value
 	}
 	for key, value := range values {
@@ -109,7 +101,7 @@ func checkDocumented(t *testing.T, name, text string) {
 
 // documents tells whether a text sets a key, in any of its tables where the key
 // has a * for a name.
-func documents(c *Config, key string) bool {
+func documents(c *File, key string) bool {
 	pattern := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(key), `\*`, `[^.]+`) + "$")
 	for set := range c.where {
 		if pattern.MatchString(set) {
@@ -153,9 +145,9 @@ func keysOf(t reflect.Type, prefix string) []string {
 }
 
 // The JSON names of a key, from which its schema is made, are its TOML names.
-func TestConfigNames(t *testing.T) {
+func TestNames(t *testing.T) {
 	for _, typ := range []reflect.Type{
-		reflect.TypeFor[Config](), reflect.TypeFor[Agent](), reflect.TypeFor[AuditConfig](), reflect.TypeFor[Role](), reflect.TypeFor[Brain](),
+		reflect.TypeFor[File](), reflect.TypeFor[Agent](), reflect.TypeFor[Audit](), reflect.TypeFor[Role](), reflect.TypeFor[Brain](),
 		reflect.TypeFor[Memory](), reflect.TypeFor[Ollama](), reflect.TypeFor[OpenAI](), reflect.TypeFor[Delegation](),
 		reflect.TypeFor[Actions](), reflect.TypeFor[WriteFile](), reflect.TypeFor[HTTPCheck](), reflect.TypeFor[DeployCompose](),
 	} {
@@ -172,7 +164,7 @@ func TestConfigNames(t *testing.T) {
 }
 
 func TestAgentsOfConfig(t *testing.T) {
-	c, err := parseConfig(configFile, []byte(`
+	c, err := Parse(Name, []byte(`
 agents.inline = { types = ["action"], actions = ["write_file"] }
 agents.off = { enabled = false, concurrency = 7 }
 [agents."bridge:slack"]
@@ -184,7 +176,7 @@ timeout = "90s"
 		t.Fatal(err)
 	}
 	inline, bridge := c.Agents["inline"], c.Agents["bridge:slack"]
-	if !inline.Enabled || inline.Concurrency != 1 || inline.Timeout != defaultTimeout {
+	if !inline.Enabled || inline.Concurrency != 1 || inline.Timeout != DefaultTimeout {
 		t.Errorf("inline: %+v", inline)
 	}
 	if bridge.Enabled || !bridge.OnlyNamed || bridge.Timeout != Duration(90*time.Second) {
@@ -193,7 +185,7 @@ timeout = "90s"
 	if off := c.Agents["off"]; off.Enabled || off.Concurrency != 7 || c.origin("agents.off.enabled") != "mbox.toml:3" {
 		t.Errorf("off: %+v, from %s", off, c.origin("agents.off.enabled"))
 	}
-	o := c.options().Agents
+	o := c.Options().Agents
 	if !o["bridge:slack"].Paused || o["inline"].Paused || o["inline"].Actions[0] != "write_file" {
 		t.Errorf("options: %+v", o)
 	}
@@ -212,19 +204,19 @@ func FuzzConfig(f *testing.F) {
 	f.Add([]byte("[agents.coder]\nrole = ''\n[openai]\napi_key = 'x'\n"))
 	f.Add([]byte("lease = 1979-05-27T07:32:00Z\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var c *Config
+		var c *File
 		var err error
-		bounded(t, func() { c, err = parseConfig(configFile, data) })
+		bounded(t, func() { c, err = Parse(Name, data) })
 		if err == nil {
-			c.values()
-			c.options()
-			c.policy()
+			c.Values()
+			c.Options()
+			c.Policy()
 			for name, a := range c.Agents {
-				if role, has := c.roleOf(name); has && (role.Name != a.Role || a.Exec != "" || role.MaxTokens < 1) {
+				if role, has := c.RoleOf(name); has && (role.Name != a.Role || a.Exec != "" || role.MaxTokens < 1) {
 					t.Errorf("%s: role %+v of %+v", name, role, a)
 				}
 			}
-			checkConfigRoundTrip(t, c)
+			checkRoundTrip(t, c)
 		} else if err.Error() == "" {
 			t.Error("an error without words")
 		}

@@ -1,4 +1,11 @@
-package main
+// Package config reads mbox.toml and the environment: what each key is set to,
+// where that comes from, and whether it makes sense. A key that nobody knows, and
+// a value that cannot be, are errors that name file and line.
+//
+// A File is complete: what file and environment leave open has its default. From
+// it come the mailbox's options, the policies of its agents and the bounds of their
+// actions. Nothing is kept between two readings.
+package config
 
 import (
 	"errors"
@@ -15,13 +22,13 @@ import (
 	"mbox/schemas"
 )
 
-// configFile is the configuration's name in the home.
-const configFile = "mbox.toml"
+// Name is the configuration's name in the home.
+const Name = "mbox.toml"
 
-// Config is mbox.toml. Every key is optional; a key that is not here is an
+// File is an mbox.toml. Every key is optional; a key that is not here is an
 // error that names file and line. agents-home/template/mbox.toml documents
 // each of them for people.
-type Config struct {
+type File struct {
 	Sync           string            `toml:"sync" json:"sync,omitzero" jsonschema:"enum=standard,enum=strict,enum=none,default=standard,description=what is flushed before an answer: contents and ledger; also folders; nothing"`
 	Lease          Duration          `toml:"lease" json:"lease,omitzero" jsonschema:"default=15m,description=how long a claim lasts without a sign of life\\, 1s to 7d"`
 	MaxAttempts    int               `toml:"max_attempts" json:"max_attempts,omitzero" jsonschema:"default=3,minimum=1,maximum=100,description=claims before a task has failed for good"`
@@ -30,7 +37,7 @@ type Config struct {
 	LockWait       Duration          `toml:"lock_wait" json:"lock_wait,omitzero" jsonschema:"default=10s,description=how long a lock is waited for"`
 	RetryBase      Duration          `toml:"retry_base" json:"retry_base,omitzero" jsonschema:"default=1s,description=retry n waits retry_base times 2^n\\, with jitter"`
 	AllowNetworkFS bool              `toml:"allow_network_fs" json:"allow_network_fs,omitzero" jsonschema:"default=false,description=work on NFS\\, SMB\\, 9p and FUSE\\, where locks and renames promise less"`
-	Audit          AuditConfig       `toml:"audit" json:"audit,omitzero" jsonschema:"description=the ledger"`
+	Audit          Audit             `toml:"audit" json:"audit,omitzero" jsonschema:"description=the ledger"`
 	Agents         map[string]*Agent `toml:"agents" json:"agents,omitzero" jsonschema:"description=the registry of agents\\, by name"`
 
 	Roles           map[string]*Role                  `toml:"roles" json:"roles,omitzero" jsonschema:"description=what agents that think are there for\\, by name"`
@@ -53,15 +60,25 @@ type Config struct {
 	workspaces string // WORKSPACE_DIR
 }
 
-// AuditConfig is the table [audit].
-type AuditConfig struct {
+// Audit is the table [audit].
+type Audit struct {
 	HashIdentities bool `toml:"hash_identities" json:"hash_identities,omitzero" jsonschema:"default=false,description=sessions enter the ledger as salted hashes"`
 	AppendOnly     bool `toml:"append_only" json:"append_only,omitzero" jsonschema:"default=false,description=finished files of the ledger become append-only (chattr +a)\\, by mbox where it may\\, else by hand: mbox doctor says how"`
 }
 
+// Default is the configuration of a home without mbox.toml, whatever the
+// environment says.
+func Default() *File {
+	c, err := Parse(Name, nil)
+	if err != nil {
+		panic(err) // the defaults are valid; a test holds that
+	}
+	return c
+}
+
 // The defaults are those of mailbox.Options; a test holds the two together.
-func defaultConfig() *Config {
-	return &Config{
+func defaults() *File {
+	return &File{
 		Sync: "standard", Lease: Duration(15 * time.Minute), MaxAttempts: 3,
 		PollInterval: Duration(5 * time.Second), StartWithin: Duration(10 * time.Minute),
 		LockWait: Duration(10 * time.Second), RetryBase: Duration(time.Second),
@@ -72,23 +89,26 @@ func defaultConfig() *Config {
 
 var modes = map[string]durable.Mode{"standard": durable.Standard, "strict": durable.Strict, "none": durable.None}
 
-// loadConfig reads a home's mbox.toml and the environment; without either
-// everything is default.
-func loadConfig(home string) (*Config, error) {
-	data, err := configSource(home)
+// Mode is the mode of flushing that a word names; standard for none.
+func Mode(sync string) durable.Mode { return modes[sync] }
+
+// Load reads a home's mbox.toml and the environment; without either everything is
+// default.
+func Load(home string) (*File, error) {
+	data, err := source(home)
 	if err != nil {
 		return nil, err
 	}
-	return readConfig(filepath.Join(home, configFile), data, os.Getenv)
+	return parse(filepath.Join(home, Name), data, os.Getenv)
 }
 
-// maxConfig is how long an mbox.toml may be, in bytes.
-const maxConfig = 1 << 20
+// maxSize is how long an mbox.toml may be, in bytes.
+const maxSize = 1 << 20
 
-// configSource is the text of a home's mbox.toml, nothing where there is none.
-func configSource(home string) ([]byte, error) {
-	path := filepath.Join(home, configFile)
-	data, err := durable.ReadLinked(path, maxConfig)
+// source is the text of a home's mbox.toml, nothing where there is none.
+func source(home string) ([]byte, error) {
+	path := filepath.Join(home, Name)
+	data, err := durable.ReadLinked(path, maxSize)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, nil
 	}
@@ -111,20 +131,19 @@ func checkWriters(path string) error {
 	if above, err := os.Stat(filepath.Dir(path)); err == nil && above.Mode().Perm()&0o077 == 0 {
 		return nil
 	}
-	return &configError{file: path, problem: fmt.Sprintf("others can write it (mode %04o)", info.Mode().Perm()), hint: "chmod go-w " + path}
+	return &Error{File: path, Problem: fmt.Sprintf("others can write it (mode %04o)", info.Mode().Perm()), Hint: "chmod go-w " + path}
 }
 
-// parseConfig reads the text of an mbox.toml by itself, without the
-// environment. Errors are *configError.
-func parseConfig(path string, data []byte) (*Config, error) {
-	return readConfig(path, data, func(string) string { return "" })
+// Parse reads the text of an mbox.toml by itself, without the environment. Errors are *Error.
+func Parse(path string, data []byte) (*File, error) {
+	return parse(path, data, func(string) string { return "" })
 }
 
-// readConfig reads the text of an mbox.toml, completes it with what the
+// parse reads the text of an mbox.toml, completes it with what the
 // environment and the defaults say, and checks the whole. Errors are
-// *configError.
-func readConfig(path string, data []byte, env func(string) string) (*Config, error) {
-	c := defaultConfig()
+// *Error.
+func parse(path string, data []byte, env func(string) string) (*File, error) {
+	c := defaults()
 	c.path, c.source, c.env = path, data, env
 	if err := c.decode(data); err != nil {
 		return nil, err
@@ -141,8 +160,12 @@ func readConfig(path string, data []byte, env func(string) string) (*Config, err
 	return c, c.checkPolicies()
 }
 
-// home is the folder that the file lies in, absolute.
-func (c *Config) home() string {
+// Unread names the variables that are set and mean nothing to this mbox, each
+// with the reason.
+func (c *File) Unread() []string { return c.unread }
+
+// Home is the folder that the file lies in, absolute.
+func (c *File) Home() string {
 	dir := filepath.Dir(c.path)
 	if abs, err := filepath.Abs(dir); err == nil {
 		return abs
@@ -150,8 +173,8 @@ func (c *Config) home() string {
 	return dir // there is no working folder: no policy can be built
 }
 
-// options are the mailbox's part of the configuration.
-func (c *Config) options() mailbox.Options {
+// Options are the mailbox's part of the configuration.
+func (c *File) Options() mailbox.Options {
 	return mailbox.Options{
 		Sync: modes[c.Sync], AllowNetworkFS: c.AllowNetworkFS,
 		Lease: time.Duration(c.Lease), MaxAttempts: c.MaxAttempts, ScanInterval: time.Duration(c.PollInterval),
@@ -164,9 +187,9 @@ func (c *Config) options() mailbox.Options {
 var actionName = schemas.Pattern(`^[a-z][a-z0-9_]{0,63}$`)
 
 // check refuses values that make no sense, with the line where they stand.
-func (c *Config) check() error {
+func (c *File) check() error {
 	if _, known := modes[c.Sync]; !known {
-		return c.wrong("sync", "%q is not allowed: want standard, strict or none%s", c.Sync, meant(c.Sync, []string{"standard", "strict", "none"}))
+		return c.wrong("sync", "%q is not allowed: want standard, strict or none%s", c.Sync, schemas.Meant(c.Sync, []string{"standard", "strict", "none"}))
 	}
 	if err := c.checkNumber("max_attempts", c.MaxAttempts, 1, 100); err != nil {
 		return err

@@ -1,6 +1,7 @@
-package main
+package config
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 	"path"
@@ -61,8 +62,8 @@ func defaultActions() Actions {
 	}, DeployCompose: DeployCompose{Registries: action.DefaultRegistries()}}
 }
 
-// limits bound the parameters of actions.
-func (c *Config) limits() action.Limits {
+// Limits bound the parameters of actions.
+func (c *File) Limits() action.Limits {
 	w := c.Actions.WriteFile
 	return action.Limits{Extensions: slices.Clone(w.Extensions), MaxBytes: w.MaxBytes, WriteRoots: slices.Clone(w.Roots), Registries: slices.Clone(c.Actions.DeployCompose.Registries)}
 }
@@ -70,9 +71,9 @@ func (c *Config) limits() action.Limits {
 // gateway is where mbox and what it replaces listen.
 const gateway = "127.0.0.1:42617"
 
-// httpOptions are what http_check may ask on this machine, and what it may not
+// HTTP is what http_check may ask on this machine, and what it may not
 // whatever that list says.
-func (c *Config) httpOptions() action.HTTPOptions {
+func (c *File) HTTP() action.HTTPOptions {
 	o := action.HTTPOptions{Loopback: slices.Clone(c.Actions.HTTPCheck.Loopback), Never: []string{gateway}}
 	for _, own := range []string{c.Ollama.URL, c.OpenAI.URL} {
 		if at := hostPort(own); at != "" {
@@ -82,11 +83,12 @@ func (c *Config) httpOptions() action.HTTPOptions {
 	return o
 }
 
-func (c *Config) composeOptions() action.ComposeOptions {
+// Compose is what deploy_compose may do besides.
+func (c *File) Compose() action.ComposeOptions {
 	return action.ComposeOptions{Run: c.Actions.DeployCompose.Run, Socket: c.Actions.DeployCompose.Socket}
 }
 
-func (c *Config) checkLimits() error {
+func (c *File) checkLimits() error {
 	d, w := c.Delegation, c.Actions.WriteFile
 	for _, n := range []struct {
 		key         string
@@ -106,7 +108,7 @@ func (c *Config) checkLimits() error {
 	}
 	for _, e := range w.Extensions {
 		if !extension().MatchString(e) {
-			return c.wrong("actions.write_file.extensions", `%q is no extension: want one like ".txt", or "" for names without`, clean(e, 40))
+			return c.wrong("actions.write_file.extensions", `%q is no extension: want one like ".txt", or "" for names without`, schemas.Sentence(e, 40))
 		}
 	}
 	for _, r := range w.Roots {
@@ -116,7 +118,7 @@ func (c *Config) checkLimits() error {
 	}
 	for _, at := range c.Actions.HTTPCheck.Loopback {
 		if !isLoopbackPair(at) {
-			return c.wrong("actions.http_check.loopback", `%q is not allowed: want host:port of this machine, such as "127.0.0.1:8080"`, clean(at, 60))
+			return c.wrong("actions.http_check.loopback", `%q is not allowed: want host:port of this machine, such as "127.0.0.1:8080"`, schemas.Sentence(at, 60))
 		}
 	}
 	for _, r := range c.Actions.DeployCompose.Registries {
@@ -161,22 +163,22 @@ func isLoopback(host string) bool {
 
 // The checks that many keys share.
 
-func (c *Config) checkNumber(key string, n, least, most int) error {
+func (c *File) checkNumber(key string, n, least, most int) error {
 	if n < least || n > most {
 		return c.wrong(key, "%d is not allowed: want %d to %d", n, least, most)
 	}
 	return nil
 }
 
-func (c *Config) checkSpan(key string, d Duration, least, most time.Duration) error {
+func (c *File) checkSpan(key string, d Duration, least, most time.Duration) error {
 	if v := time.Duration(d); v < least || v > most {
-		return c.wrong(key, "%s is not allowed: want %s to %s", or(span(v), "0s"), span(least), span(most))
+		return c.wrong(key, "%s is not allowed: want %s to %s", cmp.Or(Span(v), "0s"), Span(least), Span(most))
 	}
 	return nil
 }
 
 // checkWords wants each word among those known, and none twice.
-func (c *Config) checkWords(key string, words, known []string) error {
+func (c *File) checkWords(key string, words, known []string) error {
 	for i, w := range words {
 		if err := c.checkWord(key, w, known); err != nil {
 			return err
@@ -188,9 +190,9 @@ func (c *Config) checkWords(key string, words, known []string) error {
 	return nil
 }
 
-func (c *Config) checkWord(key, word string, known []string) error {
+func (c *File) checkWord(key, word string, known []string) error {
 	if slices.Contains(known, word) {
 		return nil
 	}
-	return c.wrong(key, "%s is not allowed: want %s%s", quoted(word), oneOfThese(known), meant(word, known))
+	return c.wrong(key, "%s is not allowed: want %s%s", quoted(word), oneOfThese(known), schemas.Meant(word, known))
 }

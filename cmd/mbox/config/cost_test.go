@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"bytes"
@@ -22,14 +22,14 @@ func bounded(t testing.TB, do func()) {
 	}
 }
 
-// checkConfigRoundTrip writes what was read, and reads it again.
-func checkConfigRoundTrip(t *testing.T, c *Config) {
+// checkRoundTrip writes what was read, and reads it again.
+func checkRoundTrip(t *testing.T, c *File) {
 	t.Helper()
 	text, err := toml.Marshal(c)
 	if err != nil {
 		t.Fatalf("was read but is not written: %v", err)
 	}
-	again, err := parseConfig(configFile, text)
+	again, err := Parse(Name, text)
 	if err != nil {
 		t.Fatalf("its own encoding is refused: %v\n%s", err, text)
 	}

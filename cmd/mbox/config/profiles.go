@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 
 	"mbox/agents/action"
 	"mbox/agents/policy"
+	"mbox/schemas"
 )
 
 // coordinatorProfile is the risk profile of the built-in coordinator: the
@@ -18,7 +19,7 @@ const coordinatorProfile = "coordinator"
 
 // fillProfiles makes the built-in profiles, and puts the defaults under what
 // the file says of any.
-func (c *Config) fillProfiles() {
+func (c *File) fillProfiles() {
 	if c.RiskProfiles == nil {
 		c.RiskProfiles = map[string]*policy.RiskProfile{}
 	}
@@ -46,10 +47,10 @@ func (c *Config) fillProfiles() {
 	}
 }
 
-// policy is what policies are made from, with everything filled in.
-func (c *Config) policy() policy.Config {
+// Policy is what policies are made from, with everything filled in.
+func (c *File) Policy() policy.Config {
 	out := policy.Config{
-		Home:            c.home(),
+		Home:            c.Home(),
 		RiskProfiles:    map[string]policy.RiskProfile{},
 		RuntimeProfiles: map[string]policy.RuntimeProfile{},
 		Agents:          map[string]policy.Agent{},
@@ -69,22 +70,34 @@ func (c *Config) policy() policy.Config {
 	return out
 }
 
+// Confined are the enabled agents whose commands are to be confined.
+func (c *File) Confined() (names []string) {
+	all := c.Policy()
+	for _, name := range c.AgentNames() {
+		p, err := policy.ForAgent(all, name)
+		if c.Agents[name].Enabled && (err != nil || p.Sandbox == "landlock") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // checkPolicies builds every agent's policy: what cannot be one is an error of
 // the key at fault.
-func (c *Config) checkPolicies() error {
-	err := policy.Check(c.policy())
+func (c *File) checkPolicies() error {
+	err := policy.Check(c.Policy())
 	var bad *policy.Invalid
 	if errors.As(err, &bad) {
-		return c.wrong(bad.Key, "%s", clean(bad.Problem, 300))
+		return c.wrong(bad.Key, "%s", schemas.Sentence(bad.Problem, 300))
 	}
 	return err
 }
 
-func (c *Config) checkProfiles() error {
+func (c *File) checkProfiles() error {
 	for _, name := range slices.Sorted(maps.Keys(c.RiskProfiles)) {
 		key := "risk_profiles." + name
 		if !tableName().MatchString(name) {
-			return c.wrong(key, "%q is no name of a profile: want %s", clean(name, 40), tableName())
+			return c.wrong(key, "%q is no name of a profile: want %s", schemas.Sentence(name, 40), tableName())
 		}
 		if err := c.checkRiskProfile(key, c.RiskProfiles[name]); err != nil {
 			return err
@@ -93,7 +106,7 @@ func (c *Config) checkProfiles() error {
 	for _, name := range slices.Sorted(maps.Keys(c.RuntimeProfiles)) {
 		key := "runtime_profiles." + name
 		if !tableName().MatchString(name) {
-			return c.wrong(key, "%q is no name of a profile: want %s", clean(name, 40), tableName())
+			return c.wrong(key, "%q is no name of a profile: want %s", schemas.Sentence(name, 40), tableName())
 		}
 		if err := c.checkRuntimeProfile(key, c.RuntimeProfiles[name]); err != nil {
 			return err
@@ -102,7 +115,7 @@ func (c *Config) checkProfiles() error {
 	return nil
 }
 
-func (c *Config) checkRiskProfile(key string, p *policy.RiskProfile) error {
+func (c *File) checkRiskProfile(key string, p *policy.RiskProfile) error {
 	if strings.EqualFold(p.Level, "read_only") || strings.EqualFold(p.Level, "read-only") {
 		return c.wrong(key+".level", `%q is spelled "readonly"`, p.Level)
 	}
@@ -135,7 +148,7 @@ func (c *Config) checkRiskProfile(key string, p *policy.RiskProfile) error {
 // checkTools refuses names of tools that nobody has: who mistypes one would ask for
 // nothing, or exclude nothing. Those that ZeroClaw has besides can be allowed, as
 // they are by default, which means nothing; to ask for them would be a promise.
-func (c *Config) checkTools(key string, p *policy.RiskProfile) error {
+func (c *File) checkTools(key string, p *policy.RiskProfile) error {
 	own := append(action.Names(), "*")
 	others := slices.Concat(own, policy.DefaultRiskProfile().AutoApprove)
 	for _, l := range []struct {
@@ -151,13 +164,13 @@ func (c *Config) checkTools(key string, p *policy.RiskProfile) error {
 			if slices.Contains(l.known, tool) || strings.TrimSpace(tool) == "" {
 				continue
 			}
-			return c.wrong(key+l.key, "%s is no action: want %s%s", quoted(tool), oneOfThese(own), meant(tool, l.known))
+			return c.wrong(key+l.key, "%s is no action: want %s%s", quoted(tool), oneOfThese(own), schemas.Meant(tool, l.known))
 		}
 	}
 	return nil
 }
 
-func (c *Config) checkRuntimeProfile(key string, p *policy.RuntimeProfile) error {
+func (c *File) checkRuntimeProfile(key string, p *policy.RuntimeProfile) error {
 	const day = 24 * 3600
 	for _, n := range []struct {
 		key         string

@@ -1,0 +1,80 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"mbox/audit"
+)
+
+// Watch tells whether a home's mbox.toml has changed since it was last looked at.
+type Watch struct {
+	home string
+	seen []byte
+}
+
+// Watch begins with what c was read from.
+func (c *File) Watch() *Watch { return &Watch{c.Home(), c.source} }
+
+// Changed looks at the file. What cannot be read is nothing, with an error.
+func (w *Watch) Changed() (bool, error) {
+	data, err := source(w.home)
+	changed := !bytes.Equal(data, w.seen)
+	w.seen = data
+	return changed, err
+}
+
+// Changes tells which settings another configuration has otherwise.
+func (c *File) Changes(other *File) string {
+	before := map[string]string{}
+	for _, v := range c.Values() {
+		before[v.Key] = v.Value
+	}
+	var keys []string
+	for _, v := range other.Values() {
+		if was, known := before[v.Key]; !known || was != v.Value {
+			keys = append(keys, v.Key)
+		}
+		delete(before, v.Key)
+	}
+	for key := range before {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	const most = 12
+	switch n := len(keys); {
+	case n == 0:
+		return "no setting has changed"
+	case n > most:
+		return fmt.Sprintf("%s and %d more hold from now on", strings.Join(keys[:most], ", "), n-most)
+	}
+	return strings.Join(keys, ", ") + " from now on"
+}
+
+// State is what a record tells of the settings.
+func (c *File) State() string {
+	var off, models []string
+	for _, name := range c.AgentNames() {
+		role, thinks := c.RoleOf(name)
+		switch a := c.Agents[name]; {
+		case !a.Enabled:
+			off = append(off, name)
+		case thinks && (a.Brain.Kind == "ollama" || a.Brain.Kind == "openai"):
+			models = append(models, name+" "+role.Model)
+		}
+	}
+	settings := map[string]string{}
+	for _, v := range c.Values() {
+		settings[v.Key] = v.Value
+	}
+	var all strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		fmt.Fprintf(&all, "%s = %q\n", key, settings[key])
+	}
+	return fmt.Sprintf("Disabled agents: %s\n\nModels: %s\n\nAll settings: %s",
+		cmp.Or(strings.Join(off, ", "), "none"), cmp.Or(strings.Join(models, ", "), "none"), audit.Hash([]byte(all.String())))
+}
