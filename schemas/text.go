@@ -114,6 +114,31 @@ func escape(r rune, raw string) string {
 	return fmt.Sprintf(`\U%08x`, r)
 }
 
+// Size writes bytes as people do.
+func Size(bytes uint64) string {
+	units := []string{"B", "KB", "MB", "GB", "TB"}
+	f, i := float64(bytes), 0
+	for f >= 1000 && i < len(units)-1 {
+		f, i = f/1000, i+1
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", bytes)
+	}
+	return fmt.Sprintf("%.1f %s", f, units[i])
+}
+
+// ShellWord writes a word so that a shell reads it back.
+func ShellWord(w string) string {
+	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./:,@%"
+	if w != "" && strings.Trim(w, safe) == "" {
+		return w
+	}
+	if !strings.ContainsAny(w, `"$\`+"`!") {
+		return `"` + w + `"`
+	}
+	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+}
+
 // Meant is "; did you mean x?" where a word is near one of those known.
 func Meant(word string, among []string) string {
 	if near := Suggest(word, among); near != "" {

@@ -248,20 +248,9 @@ func dashed(name string) string {
 func shell(words []string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
-		quoted[i] = quoteWord(clean(w, 200))
+		quoted[i] = schemas.ShellWord(clean(w, 200))
 	}
 	return strings.Join(quoted, " ")
-}
-
-func quoteWord(w string) string {
-	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./:,@%"
-	if w != "" && strings.Trim(w, safe) == "" {
-		return w
-	}
-	if !strings.ContainsAny(w, `"$\`+"`!") {
-		return `"` + w + `"`
-	}
-	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
 }
 
 const completionFlag = "--generate-bash-completion"

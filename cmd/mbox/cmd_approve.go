@@ -13,6 +13,7 @@ import (
 
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
+	"mbox/schemas"
 )
 
 // approvalLasts is how long an approval counts that names no time.
@@ -68,10 +69,10 @@ approve, as it could write the files themselves: only a sandbox keeps it from th
 				return notAPerson("this is an agent's command: its environment has " + name)
 			}
 			if o.valid.Duration <= 0 {
-				return usagef("mbox approve "+quoteWord(args[0])+" --for 1h", "--for %s: an approval has to last", config.Span(time.Duration(o.valid.Duration)))
+				return usagef("mbox approve "+schemas.ShellWord(args[0])+" --for 1h", "--for %s: an approval has to last", config.Span(time.Duration(o.valid.Duration)))
 			}
 			if ok, _ := regexp.MatchString(`^(sha256:)?[0-9a-f]{64}$`, o.sha256); o.sha256 != "" && !ok {
-				return usagef("mbox why "+quoteWord(args[0]), "--sha256 %s: want 64 hexadecimal digits", clean(o.sha256, 80))
+				return usagef("mbox why "+schemas.ShellWord(args[0]), "--sha256 %s: want 64 hexadecimal digits", clean(o.sha256, 80))
 			}
 			return s.tidied(ctx, func(box *mailbox.Box) error { return o.run(ctx, s, box, mailbox.ID(args[0])) })
 		},
@@ -91,7 +92,7 @@ func (o *approveOptions) run(ctx context.Context, s *session, box *mailbox.Box, 
 	a, err := box.Approve(ctx, id, c)
 	var refused *mailbox.Refusal
 	if errors.As(err, &refused) {
-		return hint(err, "mbox why %s tells what it waits for", quoteWord(string(id)))
+		return hint(err, "mbox why %s tells what it waits for", schemas.ShellWord(string(id)))
 	}
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/schemas"
 )
 
 func backupVerb() *verb {
@@ -127,7 +128,7 @@ func (s *session) tellBackup(name string, r mailbox.BackupReport, inJSON bool) e
 		return s.printLine(r)
 	}
 	s.warnSkipped(r)
-	s.done("%s: %d files, %s, up to line %d of the ledger", name, r.Files, size(uint64(r.Bytes)), r.Seq)
+	s.done("%s: %d files, %s, up to line %d of the ledger", name, r.Files, schemas.Size(uint64(r.Bytes)), r.Seq)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"mbox/audit/record"
 	"mbox/mailbox"
+	"mbox/schemas"
 )
 
 func changeVerb() *verb {
@@ -63,7 +64,7 @@ func (o *changeOptions) run(ctx context.Context, s *session, args []string) erro
 	c := o.c
 	if len(args) == 1 {
 		if c.Description+c.Rationale+c.Before+c.After+c.Rollback+c.Verification != "" {
-			return usagef("mbox change new "+quoteWord(args[0]), "sections come from flags or from %s, not from both", args[0])
+			return usagef("mbox change new "+schemas.ShellWord(args[0]), "sections come from flags or from %s, not from both", args[0])
 		}
 		text, err := s.readRecord(args[0], recordHead("Change", "change", "**Type:** system"))
 		if err != nil {

@@ -60,7 +60,7 @@ func (o *decisionOptions) run(ctx context.Context, s *session, args []string) er
 	d := record.Decision{Context: o.context, Options: o.options, Decision: o.decision, Outcome: o.outcome}
 	if len(args) == 1 {
 		if o.context+o.decision+o.outcome != "" || len(o.options) > 0 {
-			return usagef("mbox decision new "+quoteWord(args[0]), "sections come from flags or from %s, not from both", args[0])
+			return usagef("mbox decision new "+schemas.ShellWord(args[0]), "sections come from flags or from %s, not from both", args[0])
 		}
 		text, err := s.readRecord(args[0], recordHead("Decision", "decision", "**Task:** none"))
 		if err != nil {

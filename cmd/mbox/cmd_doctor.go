@@ -8,8 +8,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"mbox/agents"
+	"mbox/cmd/mbox/check"
 	"mbox/cmd/mbox/config"
-	"mbox/mailbox"
 )
 
 type doctorOptions struct{ fix, pull, json bool }
@@ -37,96 +38,39 @@ it removes logs that were put aside. --pull fetches models.`,
 	}
 }
 
-// level is how bad a finding is.
-type level string
-
-const (
-	fine  level = "ok"
-	fixed level = "fixed"
-	doubt level = "warn"
-	wrong level = "wrong"
-)
-
-// finding is the result of one check.
-type finding struct {
-	Check string `json:"check"`
-	Level level  `json:"level"`
-	Text  string `json:"text"`
-	Hint  string `json:"hint,omitzero"`
-}
-
-// exam is one examination of a home.
-type exam struct {
-	s        *session
-	home     string
-	fix      bool
-	options  mailbox.Options
-	findings []finding
-}
-
-func (e *exam) add(check string, l level, hint, format string, a ...any) {
-	e.findings = append(e.findings, finding{check, l, fmt.Sprintf(format, a...), hint})
-}
-
-// check adds a finding, or tells that the check itself did not work.
-func (e *exam) check(name string, err error) bool {
-	if err != nil {
-		e.add(name, wrong, "", "%v", err)
-	}
-	return err == nil
-}
-
 func (o *doctorOptions) run(ctx context.Context, s *session) error {
 	home, err := s.homeDir()
 	if err != nil {
 		return err
 	}
-	e := &exam{s: s, home: home, fix: o.fix}
-	if err := mailbox.CheckOwner(home); err != nil {
+	e := &check.Exam{Home: home, Fix: o.fix, Progress: s.progress}
+	e.Team = func(c *config.File) (_ *agents.Team, err error) {
+		s.config = c
+		s.team, err = assemble(c, home)
+		return s.team, err
+	}
+	if o.pull {
+		e.Pull = func(ctx context.Context) error { return s.pull(ctx, true) }
+	}
+	if err := e.Run(ctx); err != nil {
 		return err
 	}
-	if err := e.isMailbox(); err != nil {
-		return err
-	}
-	e.config()
-	e.environment()
-	e.folders()
-	e.modes()
-	e.fileSystem()
-	e.renames()
-	e.space()
-	e.memory()
-	e.budget()
-	e.docker(ctx)
-	e.limits()
-	e.sandbox(e.confined())
-	e.rights()
-	e.minds(ctx, o.pull)
-	e.readOnly()
-	e.seals()
-	e.leftovers()
-	e.tasks(ctx)
 	return o.answer(s, e)
 }
 
-// confined are the agents whose commands are to be confined.
-func (e *exam) confined() []string {
-	if e.s.config == nil {
-		return nil
-	}
-	return e.s.config.Confined()
-}
-
-func (o *doctorOptions) answer(s *session, e *exam) error {
+func (o *doctorOptions) answer(s *session, e *check.Exam) error {
 	s.endProgress()
 	bad := 0
-	for _, f := range e.findings {
-		if f.Level == wrong {
+	for i, f := range e.Findings {
+		if f.Level == check.Wrong {
 			bad++
+		}
+		if f.Err != nil {
+			_, e.Findings[i].Hint = judge(f.Err)
 		}
 	}
 	if o.json {
-		if err := s.printJSON(map[string]any{"home": e.home, "ok": bad == 0, "findings": e.findings, "config": e.values()}); err != nil {
+		if err := s.printJSON(map[string]any{"home": e.Home, "ok": bad == 0, "findings": e.Findings, "config": s.settings(e)}); err != nil {
 			return err
 		}
 	} else {
@@ -141,16 +85,16 @@ func (o *doctorOptions) answer(s *session, e *exam) error {
 	return &unwell{fmt.Sprintf("%d things are wrong", bad)}
 }
 
-func (s *session) printFindings(e *exam) {
-	paints := map[level]paint{fine: s.paint.green, fixed: s.paint.cyan, doubt: s.paint.yellow, wrong: s.paint.red}
-	for _, f := range e.findings {
+func (s *session) printFindings(e *check.Exam) {
+	paints := map[check.Level]paint{check.Fine: s.paint.green, check.Fixed: s.paint.cyan, check.Doubt: s.paint.yellow, check.Wrong: s.paint.red}
+	for _, f := range e.Findings {
 		s.printf("%s  %-12s %s\n", paints[f.Level](fmt.Sprintf("%-5s", f.Level)), f.Check, clean(f.Text, maxLine))
 		if f.Hint != "" {
 			s.printf("       %-12s %s\n", "", s.paint.dim(clean(f.Hint, maxLine)))
 		}
 	}
 	t := table{head: []string{"SETTING", "VALUE", "FROM"}}
-	for _, v := range e.values() {
+	for _, v := range s.settings(e) {
 		if v.Plain {
 			t.add(text(v.Key), text(v.Value), text(v.From))
 		}
@@ -161,17 +105,18 @@ func (s *session) printFindings(e *exam) {
 	}
 }
 
-func (e *exam) values() []config.Value {
+// settings are the home and what the configuration says.
+func (s *session) settings(e *check.Exam) []config.Value {
 	from := "--home"
-	switch e.s.home {
+	switch s.home {
 	case "":
 		from = "default"
 	case os.Getenv("MBOX_HOME"):
 		from = "MBOX_HOME"
 	}
-	out := []config.Value{{Key: "home", Value: e.home, From: from, Plain: true}}
-	if e.s.config == nil {
+	out := []config.Value{{Key: "home", Value: e.Home, From: from, Plain: true}}
+	if e.Config == nil {
 		return out
 	}
-	return slices.Concat(out, e.s.config.Values())
+	return slices.Concat(out, e.Config.Values())
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"mbox/mailbox"
+	"mbox/schemas"
 )
 
 func failVerb() *verb {
@@ -29,7 +30,7 @@ pause that doubles, until its attempts are used up; then, or at once with
 		)),
 		run: func(ctx context.Context, s *session, args []string) error {
 			if f.Message == "" {
-				return usagef("mbox fail "+quoteWord(args[0])+` --reason "what went wrong"`, "fail needs --reason")
+				return usagef("mbox fail "+schemas.ShellWord(args[0])+` --reason "what went wrong"`, "fail needs --reason")
 			}
 			f.Code = cmp.Or(f.Code, "failed")
 			return h.act(ctx, s, "fail", args[0], func(_ *mailbox.Box, c *mailbox.Claim) error {

@@ -11,9 +11,11 @@ import (
 	"github.com/urfave/cli/v2"
 
 	agentshome "mbox/agents-home"
+	"mbox/cmd/mbox/check"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/schemas"
 )
 
 type initOptions struct {
@@ -46,7 +48,7 @@ recover rebuilds what is missing.`,
 func (o *initOptions) run(s *session, args []string) error {
 	if len(args) == 1 {
 		if s.home != "" && s.home != args[0] && os.Getenv("MBOX_HOME") != s.home {
-			return usagef("mbox init "+quoteWord(args[0]), "the folder is given twice: %s and --home %s", args[0], s.home)
+			return usagef("mbox init "+schemas.ShellWord(args[0]), "the folder is given twice: %s and --home %s", args[0], s.home)
 		}
 		s.home = args[0]
 	}
@@ -96,11 +98,11 @@ func (o *initOptions) create(s *session, home string) error {
 	options := s.config.Options()
 	s.warnUnsynced(options.Sync)
 	if name, _, _ := durable.FileSystem(home); name == "tmpfs" && options.Sync != durable.None {
-		s.warnf("%s is on tmpfs, %s", home, inMemory)
+		s.warnf("%s is on tmpfs, %s", home, check.InMemory)
 	}
 	err = mailbox.Create(home, options)
 	if errors.Is(err, mailbox.ErrFileSystem) {
-		return hint(err, "mbox init --allow-network-fs %s, or a folder on a local disk", quoteWord(home))
+		return hint(err, "mbox init --allow-network-fs %s, or a folder on a local disk", schemas.ShellWord(home))
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"mbox/mailbox"
+	"mbox/schemas"
 )
 
 func restoreVerb() *verb {
@@ -32,7 +33,7 @@ old machine are over, and tasks that were in progress go back to pending.`,
 				return refusedArchive(err)
 			}
 			s.warnSkipped(report)
-			s.done("restored; check it: mbox --home %s verify", quoteWord(args[1]))
+			s.done("restored; check it: mbox --home %s verify", schemas.ShellWord(args[1]))
 			return nil
 		},
 	}

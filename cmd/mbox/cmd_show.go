@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"mbox/mailbox"
+	"mbox/schemas"
 )
 
 func showVerb() *verb {
@@ -118,7 +119,7 @@ func (s *session) showResult(r *mailbox.Result) {
 		s.fieldIn(s.paint.red, "error", r.Error.Code+": "+r.Error.Message)
 	}
 	for _, a := range r.Artifacts {
-		s.field("artifact", fmt.Sprintf("%s (%s, %s)", a.Path, size(uint64(max(a.Size, 0))), a.SHA256))
+		s.field("artifact", fmt.Sprintf("%s (%s, %s)", a.Path, schemas.Size(uint64(max(a.Size, 0))), a.SHA256))
 	}
 	s.showText("output", outputText(r.Output))
 }

@@ -13,7 +13,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"mbox/audit"
+	"mbox/cmd/mbox/check"
 	"mbox/mailbox"
+	"mbox/schemas"
 )
 
 func verifyVerb() *verb {
@@ -82,13 +84,13 @@ func nextStep(home string, r mailbox.VerifyReport) string {
 		_, hint := judge(mailbox.ErrGone)
 		return hint
 	case err == nil && isStrange(info, f):
-		return moveOut(path)
+		return check.MoveOut(path)
 	case f.Linked():
 		return "remove the other names of " + clean(f.File, maxLine) + ", or copy the home while nothing runs: cp -a HOME NEW"
 	case err == nil && info.Mode()&0o600 != 0o600:
-		return openUp(home)
+		return check.OpenUp(home)
 	case mode && (strings.HasPrefix(f.File, "tasks/pending/") || f.Invariant == 13): // doctor leaves others' files alone
-		return "chmod 0600 " + quoteWord(clean(path, maxLine))
+		return "chmod 0600 " + schemas.ShellWord(clean(path, maxLine))
 	case mode, f.Invariant == 14 && !private:
 		return "mbox doctor --fix mends modes and missing folders; mbox help damage tells the rest"
 	case private, f.Invariant >= 9 && f.Invariant <= 11:

@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 
 	"mbox/agents"
 	"mbox/audit"
+	"mbox/cmd/mbox/check"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
@@ -96,7 +95,7 @@ func (s *session) wayOut() string {
 		return wayOut
 	}
 	return "audit/ and .mbox are of two mailboxes; is it .mbox that is not this home's: move " +
-		quoteWord(clean(filepath.Join(home, ".mbox", "VERSION"), maxLine)) + " out of the home, else bring audit/ back from a backup; then mbox recover --after-io-error; mbox help damage tells the rest"
+		schemas.ShellWord(clean(filepath.Join(home, ".mbox", "VERSION"), maxLine)) + " out of the home, else bring audit/ back from a backup; then mbox recover --after-io-error; mbox help damage tells the rest"
 }
 
 // judge is the one place where an error becomes an exit code and a hint. The
@@ -122,9 +121,9 @@ func judge(err error) (code int, hint string) {
 	case errors.As(err, &archive):
 		return exitData, "the file is no whole backup, as mbox backup writes it; what can still be read of it: tar --zstd -xf FILE, then mbox doctor --fix and mbox recover"
 	case errors.As(err, &owner):
-		return exitPolicy, "sudo -u " + quoteWord(userName(owner.Owner)) + " mbox …"
+		return exitPolicy, "sudo -u " + schemas.ShellWord(check.UserName(owner.Owner)) + " mbox …"
 	case errors.As(err, &sealed):
-		return exitIO, chattr(unsealCommand, sealed.Files) + ", then the same command again"
+		return exitIO, check.Unseal(sealed.Files) + ", then the same command again"
 	case errors.As(err, &denied), errors.As(err, &refused):
 		return exitPolicy, "mbox audit delegation shows the decision; mbox.toml says who may do what"
 	case errors.Is(err, mailbox.ErrStale):
@@ -180,30 +179,11 @@ func (s *session) wayFree(err error) string {
 	case failed != nil || path != home && !strings.HasPrefix(path, home+"/"):
 		return ""
 	case ok:
-		return moveOut(path)
+		return check.MoveOut(path)
 	case errors.Is(err, syscall.EACCES): // EPERM is no matter of modes
-		return openUp(home)
+		return check.OpenUp(home)
 	}
 	return ""
-}
-
-// moveOut is the hint of what is not mbox's and lies in its way.
-func moveOut(path string) string {
-	return "that is nothing of mbox's: move " + quoteWord(clean(path, maxLine)) + " out of the home, then mbox recover; mbox help damage tells the rest"
-}
-
-// openUp is the hint of a home of which something may not even be read.
-func openUp(home string) string {
-	return "chmod -R u+rwX " + quoteWord(clean(home, maxLine)) + ", then mbox doctor --fix, which names what is another user's"
-}
-
-// userName is how commands call a user.
-func userName(uid int) string {
-	u, err := user.LookupId(strconv.Itoa(uid))
-	if err != nil {
-		return "#" + strconv.Itoa(uid)
-	}
-	return u.Username
 }
 
 // refusedBySystem tells whether the disk or the system said no, as opposed to a

@@ -30,7 +30,7 @@ var holderExits = []int{exitNotFound, exitConflict, exitStale, exitData, exitIO,
 // own claim might be taken back a moment before its result comes in.
 func (h *holder) act(ctx context.Context, s *session, verb, id string, do func(*mailbox.Box, *mailbox.Claim) error) error {
 	if h.token == "" {
-		return usagef("mbox "+verb+" "+quoteWord(id)+" --token TOKEN", "%s needs --token or MBOX_TOKEN: mbox claim printed it as mbox.lease.token", verb)
+		return usagef("mbox "+verb+" "+schemas.ShellWord(id)+" --token TOKEN", "%s needs --token or MBOX_TOKEN: mbox claim printed it as mbox.lease.token", verb)
 	}
 	return s.with(ctx, func(box *mailbox.Box) error {
 		claim, err := box.Held(ctx, mailbox.ID(id), h.token)
@@ -71,7 +71,7 @@ const maxInput = 64 << 20
 // check refuses what contradicts itself before anything is opened.
 func (r *resultFlags) check(verb, id string) error {
 	if r.output != "" && r.file != "" {
-		return usagef("mbox "+verb+" "+quoteWord(id)+" --output-file "+quoteWord(r.file), "--output and --output-file are two results")
+		return usagef("mbox "+verb+" "+schemas.ShellWord(id)+" --output-file "+schemas.ShellWord(r.file), "--output and --output-file are two results")
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -62,39 +61,4 @@ func (s *session) pullOne(ctx context.Context, o *brain.Ollama, model string) er
 	s.infof("pulling %s from %s", clean(model, 80), o.URL())
 	defer s.endProgress()
 	return o.Pull(ctx, model, func(done, total int64, _ string) { s.progress("pulling "+model, done, total) })
-}
-
-// minds looks whether the enabled agents can think. That they cannot is no more
-// than a warning: they do tasks that carry an action all the same.
-func (e *exam) minds(ctx context.Context, pull bool) {
-	if e.s.config == nil {
-		return
-	}
-	var err error
-	if e.s.team, err = assemble(e.s.config, e.home); !e.check("agents", err) {
-		return
-	}
-	if pull {
-		if err := e.s.pull(ctx, true); err != nil {
-			e.add("models", wrong, "is Ollama there, and can it reach the network?", "%v", err)
-		}
-	}
-	thinkers := e.s.thinkers()
-	for _, name := range slices.Sorted(maps.Keys(thinkers)) {
-		role, _ := e.s.config.RoleOf(name)
-		err := thinkers[name].Ready(ctx)
-		var fault *agents.BrainError
-		switch {
-		case err == nil:
-			with := role.Model
-			if b := e.s.config.Agents[name].Brain; b.Kind == "exec" {
-				with = clean(b.Command, 60)
-			}
-			e.add("brain", fine, "", "%s can think, with %s", name, with)
-		case errors.As(err, &fault):
-			e.add("brain", doubt, cmp.Or(fault.Hint, "tasks that carry an action need no brain"), "%s cannot think: %s", name, fault.Text)
-		default:
-			e.add("brain", doubt, "", "%s cannot think: %v", name, err)
-		}
-	}
 }

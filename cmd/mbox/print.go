@@ -185,19 +185,6 @@ func ago(t, now time.Time) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// size writes bytes as people do.
-func size(bytes uint64) string {
-	units := []string{"B", "KB", "MB", "GB", "TB"}
-	f, i := float64(bytes), 0
-	for f >= 1000 && i < len(units)-1 {
-		f, i = f/1000, i+1
-	}
-	if i == 0 {
-		return fmt.Sprintf("%d B", bytes)
-	}
-	return fmt.Sprintf("%.1f %s", f, units[i])
-}
-
 func (t *table) printIfAny(s *session) {
 	if len(t.rows) > 0 {
 		t.print(s)

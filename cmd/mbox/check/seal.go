@@ -1,4 +1,4 @@
-package main
+package check
 
 import (
 	"errors"
@@ -7,12 +7,13 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/schemas"
 )
 
 // seals looks which files of the ledger are append-only: with audit.append_only
 // all before the newest should be. mbox does that where it may; else root does.
-func (e *exam) seals() {
-	files, err := audit.Files(e.home)
+func (e *Exam) seals() {
+	files, err := audit.Files(e.Home)
 	if err != nil || len(files) == 0 {
 		return // of a missing folder folders has told
 	}
@@ -26,17 +27,17 @@ func (e *exam) seals() {
 	}
 	is, err := durable.Sealed(newest[0])
 	if is {
-		e.add("append-only", doubt, chattr(unsealCommand, newest), "%s is written to by appending only; recovery after a power cut may have to write over its end", filepath.Base(newest[0]))
+		e.add("append-only", Doubt, Unseal(newest), "%s is written to by appending only; recovery after a power cut may have to write over its end", filepath.Base(newest[0]))
 	}
 	switch {
 	case !e.options.AppendOnly:
 	case errors.Is(err, errors.ErrUnsupported):
-		e.add("append-only", doubt, "append_only = false in [audit] of mbox.toml", "this file system has no append-only files")
+		e.add("append-only", Doubt, "append_only = false in [audit] of mbox.toml", "this file system has no append-only files")
 	case !e.check("append-only", err):
 	case len(open) > 0:
-		e.add("append-only", doubt, chattr(sealCommand, open), "%d of %d finished files of the ledger can be written over: %s", len(open), len(finished), few(bases(open)))
+		e.add("append-only", Doubt, chattr(sealCommand, open), "%d of %d finished files of the ledger can be written over: %s", len(open), len(finished), few(bases(open)))
 	default:
-		e.add("append-only", fine, "", "all %d finished files of the ledger", len(finished))
+		e.add("append-only", Fine, "", "all %d finished files of the ledger", len(finished))
 	}
 }
 
@@ -44,7 +45,7 @@ func (e *exam) seals() {
 // the first hundred.
 func chattr(command string, files []string) string {
 	names := bases(files[:min(len(files), 100)])
-	return "cd " + quoteWord(filepath.Dir(files[0])) + " && " + command + " " + strings.Join(names, " ")
+	return "cd " + schemas.ShellWord(filepath.Dir(files[0])) + " && " + command + " " + strings.Join(names, " ")
 }
 
 func bases(files []string) []string {

@@ -1,4 +1,4 @@
-package main
+package check
 
 import (
 	"strings"
@@ -14,10 +14,10 @@ func TestDoctorRights(t *testing.T) {
 		{"[agents.coder]\nexec = 'true'\nenabled = false", ""},
 		{"[risk_profiles.coordinator]\nalways_ask = ['write_file']", "its always_ask is []"},
 	} {
-		e := &exam{s: &session{config: read(t, c.config)}}
+		e := &Exam{Config: read(t, c.config)}
 		e.rights()
 		text := ""
-		for _, f := range e.findings {
+		for _, f := range e.Findings {
 			text += f.Text + "\n" + f.Hint + "\n"
 		}
 		if (text == "") != (c.want == "") || !strings.Contains(text, c.want) {

@@ -1,22 +1,28 @@
-package main
+package check
 
 import (
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"mbox/cmd/mbox/config"
 )
 
+// read reads a configuration by itself.
+func read(t *testing.T, text string) *config.File {
+	t.Helper()
+	c, err := config.Parse("/home/you/agents/mbox.toml", []byte(text))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return c
+}
+
 // found are the findings of a check, each with its level.
-func (e *exam) found(check string) string {
+func (e *Exam) found(check string) string {
 	var out []string
-	for _, f := range e.findings {
+	for _, f := range e.Findings {
 		if f.Check == check {
 			out = append(out, string(f.Level)+" "+f.Text)
 		}
@@ -51,12 +57,12 @@ func TestDoctorMakesRoom(t *testing.T) {
 		}
 		return n
 	}
-	for _, e := range []*exam{{home: home, fix: true}, {home: home}} {
-		if e.room(map[bool]uint64{true: enoughDisk, false: leastDisk - 1}[e.fix]); left() != len(paths) {
-			t.Errorf("files are gone with fix %v", e.fix)
+	for _, e := range []*Exam{{Home: home, Fix: true}, {Home: home}} {
+		if e.room(map[bool]uint64{true: enoughDisk, false: leastDisk - 1}[e.Fix]); left() != len(paths) {
+			t.Errorf("files are gone with fix %v", e.Fix)
 		}
 	}
-	e := &exam{home: home, fix: true}
+	e := &Exam{Home: home, Fix: true}
 	e.room(leastDisk - 1)
 	if got := e.found("disk"); !strings.HasPrefix(got, "fixed 20 B of old logs are removed\nok") && !strings.HasPrefix(got, "fixed 20 B of old logs are removed\nwarn") {
 		t.Error(got)
@@ -71,12 +77,12 @@ func TestDoctorMakesRoom(t *testing.T) {
 func TestDoctorAsksClaudesMemory(t *testing.T) {
 	c := read(t, "[risk_profiles.default]\nallowed_commands = ['claude']\n[agents.a]\nexec = '/opt/bin/claude -p'\n[agents.b]\nenabled = false\nexec = 'claude'\n"+
 		"[agents.c]\nrole = 'coder'\nbrain = { kind = 'exec', command = 'claude -p' }\n[agents.d]\nexec = 'echo claude.txt'")
-	e := &exam{}
+	e := &Exam{}
 	e.claudeMemory(2*gigabyte, withClaude(c))
 	if got := e.found("memory"); !strings.HasPrefix(got, "warn a, c run Claude Code, which needs 4 GB") {
 		t.Error(got)
 	}
-	e = &exam{}
+	e = &Exam{}
 	e.claudeMemory(4*gigabyte, withClaude(c))
 	e.claudeMemory(gigabyte, withClaude(read(t, "")))
 	if got := e.found("memory"); got != "" {
@@ -95,7 +101,7 @@ func TestDoctorLooksForDocker(t *testing.T) {
 		if script == "" {
 			os.Remove(filepath.Join(bin, "docker"))
 		}
-		e := &exam{s: &session{config: c}}
+		e := &Exam{Config: c}
 		e.docker(t.Context())
 		return e.found("docker")
 	}
@@ -112,46 +118,6 @@ func TestDoctorLooksForDocker(t *testing.T) {
 		if got := look(c.config, c.script); !strings.HasPrefix(got, c.want) {
 			t.Errorf("%q with %q, want %q", got, c.script, c.want)
 		}
-	}
-}
-
-// A server of models that is not up yet is asked until it is.
-func TestPrepullWaitsForTheServer(t *testing.T) {
-	t.Parallel()
-	at, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := at.Addr().String()
-	at.Close()
-	told := &logbook{}
-	s := &session{err: told, meter: &meter{}, level: choice{value: "info"}}
-	s.config = read(t, "[ollama]\nurl = 'http://"+address+"'\npull = ['small']")
-	if s.team, err = assemble(s.config, t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() { defer close(done); s.prepull(t.Context()) }()
-	for !strings.Contains(told.String(), "will try again until it answers") {
-		select {
-		case <-done:
-			t.Fatalf("it has given up: %s", told)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Write([]byte(`{"models":[{"name":"small:latest","model":"small:latest"}]}`))
-	}))
-	server.Listener.Close()
-	if server.Listener, err = net.Listen("tcp", address); err != nil {
-		t.Skip("somebody else has taken the port")
-	}
-	server.Start()
-	defer server.Close()
-	select {
-	case <-done:
-	case <-time.After(30 * time.Second):
-		t.Fatal("it does not come back")
 	}
 }
 

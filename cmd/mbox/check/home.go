@@ -1,4 +1,4 @@
-package main
+package check
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/schemas"
 )
 
 // The folders of a home, as the format's description lists them.
@@ -22,53 +23,52 @@ var homeFolders = []string{
 	".mbox/tmp", ".mbox/locks", ".mbox/leases", ".mbox/keys",
 }
 
-func (e *exam) isMailbox() error {
-	_, err := os.Lstat(filepath.Join(e.home, ".mbox", "VERSION"))
+func (e *Exam) isMailbox() error {
+	_, err := os.Lstat(filepath.Join(e.Home, ".mbox", "VERSION"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return cmp.Or(mailbox.CheckVacant(e.home), fmt.Errorf("%s: %w", e.home, mailbox.ErrNoMailbox))
+		return cmp.Or(mailbox.CheckVacant(e.Home), fmt.Errorf("%s: %w", e.Home, mailbox.ErrNoMailbox))
 	}
 	return err
 }
 
-func (e *exam) config() {
-	c, err := config.Load(e.home)
+func (e *Exam) config() {
+	c, err := config.Load(e.Home)
 	if err != nil {
-		_, hint := judge(err)
-		e.add("config", wrong, hint, "%v", err)
+		e.fault("config", "", err)
 		c = config.Default()
 	} else {
-		e.s.config = c
-		e.add("config", fine, "", "%s is read", config.Name)
+		e.Config = c
+		e.add("config", Fine, "", "%s is read", config.Name)
 	}
 	e.options = c.Options()
-	e.options.Progress = e.s.progress
+	e.options.Progress = e.Progress
 	if e.options.Sync == durable.None {
-		e.add("sync", doubt, `sync = "standard" in mbox.toml`, "nothing is flushed: a power cut loses what was acknowledged")
+		e.add("sync", Doubt, `sync = "standard" in mbox.toml`, "nothing is flushed: a power cut loses what was acknowledged")
 	}
 }
 
 // folders looks for missing folders and for what is none.
-func (e *exam) folders() {
+func (e *Exam) folders() {
 	bad := 0
 	for _, name := range homeFolders {
-		path := filepath.Join(e.home, name)
+		path := filepath.Join(e.Home, name)
 		info, err := os.Lstat(path)
 		switch {
 		case err == nil && info.IsDir():
-		case errors.Is(err, fs.ErrNotExist) && e.fix:
+		case errors.Is(err, fs.ErrNotExist) && e.Fix:
 			if bad++; e.check("folders", durable.MkdirAll(path, e.options.Sync)) {
-				e.add("folders", fixed, "", "%s is made", name)
+				e.add("folders", Fixed, "", "%s is made", name)
 			}
 		case errors.Is(err, fs.ErrNotExist):
 			bad++
-			e.add("folders", wrong, "mbox doctor --fix makes it", "%s is missing", name)
+			e.add("folders", Wrong, "mbox doctor --fix makes it", "%s is missing", name)
 		default:
 			bad++
-			e.add("folders", wrong, moveOut(path), "%s is no folder", name)
+			e.add("folders", Wrong, MoveOut(path), "%s is no folder", name)
 		}
 	}
 	if bad == 0 {
-		e.add("folders", fine, "", "all %d are there", len(homeFolders))
+		e.add("folders", Fine, "", "all %d are there", len(homeFolders))
 	}
 }
 
@@ -76,9 +76,9 @@ func (e *exam) folders() {
 // lies in quarantine stays as it came. What waits in pending, and what agents
 // keep in their homes, is theirs: of that only the owner matters, for what is
 // another user's mbox cannot read.
-func (e *exam) modes() {
-	m := modeCheck{exam: e, device: -1}
-	err := filepath.WalkDir(e.home, func(path string, d fs.DirEntry, err error) error {
+func (e *Exam) modes() {
+	m := modeCheck{e: e, device: -1}
+	err := filepath.WalkDir(e.Home, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // moved on while we looked
 			return nil
@@ -99,24 +99,24 @@ func (e *exam) modes() {
 		found += fmt.Sprintf(" and %d more", m.bad-len(m.first))
 	}
 	if m.odd != "" {
-		hint = moveOut(m.odd)
+		hint = MoveOut(m.odd)
 	}
 	if m.closed {
-		hint = openUp(e.home)
+		hint = OpenUp(e.Home)
 	}
 	if m.foreign {
-		hint = fmt.Sprintf("sudo chown -Rh %s %s", quoteWord(userName(os.Geteuid())), quoteWord(e.home))
+		hint = fmt.Sprintf("sudo chown -Rh %s %s", schemas.ShellWord(UserName(os.Geteuid())), schemas.ShellWord(e.Home))
 	}
 	switch {
 	case m.bad > 0:
-		e.add("modes", wrong, hint, "%s", found)
+		e.add("modes", Wrong, hint, "%s", found)
 	case m.mended > 0:
-		e.add("modes", fixed, "", "%d mended", m.mended)
+		e.add("modes", Fixed, "", "%d mended", m.mended)
 	default:
-		e.add("modes", fine, "", "folders 0700, files 0600, one owner, one device")
+		e.add("modes", Fine, "", "folders 0700, files 0600, one owner, one device")
 	}
 	if m.theirs > maxTheirs {
-		e.add("modes", doubt, "", "agents' homes: only the first %d files were looked at", maxTheirs)
+		e.add("modes", Doubt, "", "agents' homes: only the first %d files were looked at", maxTheirs)
 	}
 }
 
@@ -124,7 +124,7 @@ func (e *exam) modes() {
 const maxTheirs = 50_000
 
 type modeCheck struct {
-	exam        *exam
+	e           *Exam
 	device      int64
 	bad, mended int
 	first       []string // what is wrong, the first few
@@ -135,7 +135,7 @@ type modeCheck struct {
 }
 
 func (m *modeCheck) look(path string, d fs.DirEntry) error {
-	name, _ := filepath.Rel(m.exam.home, path)
+	name, _ := filepath.Rel(m.e.Home, path)
 	info, err := d.Info()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -197,7 +197,7 @@ func (m *modeCheck) judge(path string, info fs.FileInfo) {
 	case device != m.device:
 		m.say(path, "is on another device: one mailbox, one file system")
 	case info.Mode().Perm() == want:
-	case m.exam.fix && mendMode(path, info, want) == nil:
+	case m.e.Fix && mendMode(path, info, want) == nil:
 		m.mended++
 	default:
 		m.closed = m.closed || info.Mode()&0o400 == 0
@@ -206,7 +206,7 @@ func (m *modeCheck) judge(path string, info fs.FileInfo) {
 }
 
 func (m *modeCheck) say(path, what string) {
-	name, _ := filepath.Rel(m.exam.home, path)
+	name, _ := filepath.Rel(m.e.Home, path)
 	if m.bad++; len(m.first) < 5 {
 		m.first = append(m.first, name+" "+what)
 	}

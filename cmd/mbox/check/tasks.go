@@ -1,4 +1,4 @@
-package main
+package check
 
 import (
 	"context"
@@ -15,28 +15,28 @@ import (
 	"mbox/mailbox"
 )
 
-func (e *exam) readOnly() {
-	if err := audit.CheckWritable(e.home); err != nil {
-		e.add("writable", wrong, "when the disk is well again: mbox recover --after-io-error", "%v", err)
+func (e *Exam) readOnly() {
+	if err := audit.CheckWritable(e.Home); err != nil {
+		e.add("writable", Wrong, "when the disk is well again: mbox recover --after-io-error", "%v", err)
 		return
 	}
-	e.add("writable", fine, "", "the mailbox is not read-only")
+	e.add("writable", Fine, "", "the mailbox is not read-only")
 }
 
 // leftovers looks at what a crash may have left, before anything is opened:
 // the next command that opens the mailbox settles it.
-func (e *exam) leftovers() {
+func (e *Exam) leftovers() {
 	stale, err := e.staleLeases()
 	if e.check("leases", err) && len(stale) > 0 {
-		e.add("leases", doubt, "mbox recover removes them", "%d without a task in progress: %s", len(stale), few(stale))
+		e.add("leases", Doubt, "mbox recover removes them", "%d without a task in progress: %s", len(stale), few(stale))
 	} else if err == nil {
-		e.add("leases", fine, "", "each belongs to a task in progress")
+		e.add("leases", Fine, "", "each belongs to a task in progress")
 	}
-	begun, err := twice(func() ([]string, error) { return mailbox.Interrupted(e.home) })
+	begun, err := twice(func() ([]string, error) { return mailbox.Interrupted(e.Home) })
 	if e.check("intents", err) && len(begun) > 0 {
-		e.add("intents", doubt, "the next command settles them", "%d were left in the middle of a transition: %s", len(begun), few(begun))
+		e.add("intents", Doubt, "the next command settles them", "%d were left in the middle of a transition: %s", len(begun), few(begun))
 	} else if err == nil {
-		e.add("intents", fine, "", "nothing was left in the middle of a transition")
+		e.add("intents", Fine, "", "nothing was left in the middle of a transition")
 	}
 }
 
@@ -48,16 +48,16 @@ func few(names []string) string {
 }
 
 // staleLeases are lease files whose task is not in progress, twice in a row.
-func (e *exam) staleLeases() ([]string, error) {
+func (e *Exam) staleLeases() ([]string, error) {
 	look := func() ([]string, error) {
-		entries, err := os.ReadDir(filepath.Join(e.home, ".mbox", "leases"))
+		entries, err := os.ReadDir(filepath.Join(e.Home, ".mbox", "leases"))
 		if err != nil {
 			return nil, err
 		}
 		var stale []string
 		for _, f := range entries {
 			id := strings.TrimSuffix(f.Name(), filepath.Ext(f.Name()))
-			if _, err := os.Lstat(filepath.Join(e.home, "tasks", "in-progress", id+".json")); errors.Is(err, os.ErrNotExist) {
+			if _, err := os.Lstat(filepath.Join(e.Home, "tasks", "in-progress", id+".json")); errors.Is(err, os.ErrNotExist) {
 				stale = append(stale, f.Name())
 			}
 		}
@@ -78,29 +78,27 @@ func twice(look func() ([]string, error)) ([]string, error) {
 }
 
 // tasks opens the mailbox and looks at the clock and at what waits.
-func (e *exam) tasks(ctx context.Context) {
-	box, err := mailbox.Open(ctx, e.home, e.options)
+func (e *Exam) tasks(ctx context.Context) {
+	box, err := mailbox.Open(ctx, e.Home, e.options)
 	if err != nil {
-		_, hint := judge(err)
-		e.add("mailbox", wrong, hint, "it cannot be opened: %v", err)
+		e.fault("mailbox", "it cannot be opened: ", err)
 		return
 	}
 	defer box.Close()
 	if gone := box.InPlace(); gone != nil {
-		_, hint := judge(gone)
-		e.add("tasks", wrong, hint, "%v", gone)
+		e.fault("tasks", "", gone)
 	}
 	if box.Routed() {
-		e.add("router", fine, "", "mbox up serves this mailbox")
+		e.add("router", Fine, "", "mbox up serves this mailbox")
 	} else {
-		e.add("router", fine, "", "none: every command does its work when it is called")
+		e.add("router", Fine, "", "none: every command does its work when it is called")
 	}
 	e.clock(box)
 	e.waiting(ctx, box)
 }
 
 // clock compares the ledger's last time with the clock.
-func (e *exam) clock(box *mailbox.Box) {
+func (e *Exam) clock(box *mailbox.Box) {
 	for line, err := range box.Ledger().Backward() {
 		if !e.check("clock", err) {
 			return
@@ -109,17 +107,17 @@ func (e *exam) clock(box *mailbox.Box) {
 			return
 		}
 		if ahead := time.Until(line.Time()); ahead > time.Second {
-			e.add("clock", doubt, "set the clock; the ledger's order is that of its numbers, whatever the time", "the ledger's last line, %d, lies %s in the future", line.Seq, config.Span(ahead.Round(time.Second)))
+			e.add("clock", Doubt, "set the clock; the ledger's order is that of its numbers, whatever the time", "the ledger's last line, %d, lies %s in the future", line.Seq, config.Span(ahead.Round(time.Second)))
 			return
 		}
 		break
 	}
-	e.add("clock", fine, "", "not behind the ledger")
+	e.add("clock", Fine, "", "not behind the ledger")
 }
 
 // waiting looks for pending tasks that nobody can take, and for ready ones that
 // nobody has taken in time.
-func (e *exam) waiting(ctx context.Context, box *mailbox.Box) {
+func (e *Exam) waiting(ctx context.Context, box *mailbox.Box) {
 	const shown = 10
 	found := 0
 	for item, err := range box.List(ctx, mailbox.Filter{States: []mailbox.State{mailbox.Pending}}) {
@@ -135,14 +133,14 @@ func (e *exam) waiting(ctx context.Context, box *mailbox.Box) {
 	}
 	switch {
 	case found == 0:
-		e.add("tasks", fine, "", "every waiting task can be taken, and none has waited for more than %s", config.Span(e.options.StartWithin))
+		e.add("tasks", Fine, "", "every waiting task can be taken, and none has waited for more than %s", config.Span(e.options.StartWithin))
 	case found > shown:
-		e.add("tasks", doubt, "mbox ls --state pending", "and perhaps %d more", found-shown)
+		e.add("tasks", Doubt, "mbox ls --state pending", "and perhaps %d more", found-shown)
 	}
 }
 
 // suspect tells whether a waiting task deserves a closer look.
-func (e *exam) suspect(t *mailbox.Task, now time.Time) bool {
+func (e *Exam) suspect(t *mailbox.Task, now time.Time) bool {
 	ready := t.Updated.Time
 	if t.Mbox.NotBefore != nil && t.Mbox.NotBefore.After(ready) {
 		ready = t.Mbox.NotBefore.Time
@@ -151,7 +149,7 @@ func (e *exam) suspect(t *mailbox.Task, now time.Time) bool {
 }
 
 // stuck adds a finding where a waiting task is not going to be taken.
-func (e *exam) stuck(ctx context.Context, box *mailbox.Box, t *mailbox.Task) bool {
+func (e *Exam) stuck(ctx context.Context, box *mailbox.Box, t *mailbox.Task) bool {
 	reason := nobody(t, e.options.Agents)
 	if reason == "" {
 		why, err := box.Why(ctx, t.ID)
@@ -163,7 +161,7 @@ func (e *exam) stuck(ctx context.Context, box *mailbox.Box, t *mailbox.Task) boo
 		}
 		reason = why.Alarms[len(why.Alarms)-1]
 	}
-	e.add("tasks", doubt, "mbox why "+string(t.ID), "%s: %s", t.ID, reason)
+	e.add("tasks", Doubt, "mbox why "+string(t.ID), "%s: %s", t.ID, reason)
 	return true
 }
 

@@ -1,4 +1,4 @@
-package main
+package check
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox/durable"
+	"mbox/schemas"
 )
 
 // Thresholds of free space: below the first mbox should not run, below the
@@ -30,23 +31,23 @@ const (
 	enoughWatches = 8192
 )
 
-// inMemory is what there is to know of tmpfs.
-const inMemory = "which is memory: a restart of the machine takes the mailbox with it"
+// InMemory is what there is to know of tmpfs.
+const InMemory = "which is memory: a restart of the machine takes the mailbox with it"
 
-func (e *exam) fileSystem() {
-	name, network, err := durable.FileSystem(e.home)
+func (e *Exam) fileSystem() {
+	name, network, err := durable.FileSystem(e.Home)
 	if !e.check("filesystem", err) {
 		return
 	}
 	switch {
 	case network && !e.options.AllowNetworkFS:
-		e.add("filesystem", wrong, "allow_network_fs = true in mbox.toml, at your own risk", "%s: locks and renames promise less there", name)
+		e.add("filesystem", Wrong, "allow_network_fs = true in mbox.toml, at your own risk", "%s: locks and renames promise less there", name)
 	case network:
-		e.add("filesystem", doubt, "", "%s: locks and renames promise less there", name)
+		e.add("filesystem", Doubt, "", "%s: locks and renames promise less there", name)
 	case name == "tmpfs":
-		e.add("filesystem", doubt, "", "tmpfs, %s", inMemory)
+		e.add("filesystem", Doubt, "", "tmpfs, %s", InMemory)
 	default:
-		e.add("filesystem", fine, "", "%s", name)
+		e.add("filesystem", Fine, "", "%s", name)
 	}
 }
 
@@ -56,23 +57,23 @@ func (e *exam) fileSystem() {
 const probe = ".doctor-"
 
 // renames tries the two flags that every transition needs, on files of its own.
-func (e *exam) renames() {
+func (e *Exam) renames() {
 	e.sweep()
-	dir, err := os.MkdirTemp(e.home, probe)
+	dir, err := os.MkdirTemp(e.Home, probe)
 	if !e.check("renames", err) {
 		return
 	}
 	defer os.RemoveAll(dir)
 	if err := tryRenames(filepath.Join(dir, "a"), filepath.Join(dir, "b")); err != nil {
-		e.add("renames", wrong, "use a local file system such as ext4, xfs, btrfs or APFS", "%v", err)
+		e.add("renames", Wrong, "use a local file system such as ext4, xfs, btrfs or APFS", "%v", err)
 		return
 	}
-	e.add("renames", fine, "", "exchange and no-replace work")
+	e.add("renames", Fine, "", "exchange and no-replace work")
 }
 
 // sweep removes what a doctor that was killed has left.
-func (e *exam) sweep() {
-	left, _ := filepath.Glob(filepath.Join(e.home, probe+"*"))
+func (e *Exam) sweep() {
+	left, _ := filepath.Glob(filepath.Join(e.Home, probe+"*"))
 	for _, dir := range left {
 		if info, err := os.Lstat(dir); err == nil && time.Since(info.ModTime()) > time.Minute {
 			e.check("renames", os.RemoveAll(dir))
@@ -98,39 +99,39 @@ func tryRenames(a, b string) error {
 	return nil
 }
 
-func (e *exam) space() {
+func (e *Exam) space() {
 	var st syscall.Statfs_t
-	if !e.check("disk", syscall.Statfs(e.home, &st)) {
+	if !e.check("disk", syscall.Statfs(e.Home, &st)) {
 		return
 	}
 	e.room(uint64(st.Bavail) * uint64(st.Bsize))
 	if st.Files > 0 && uint64(st.Ffree) < enoughInodes {
-		e.add("inodes", doubt, "mbox archive does not free any; old archives can be moved away", "%d left on this file system", st.Ffree)
+		e.add("inodes", Doubt, "mbox archive does not free any; old archives can be moved away", "%d left on this file system", st.Ffree)
 	}
 }
 
 // room judges the free space. Where there is too little, --fix removes the old
 // logs that agents have put aside, and nothing else.
-func (e *exam) room(free uint64) {
-	if free < enoughDisk && e.fix {
+func (e *Exam) room(free uint64) {
+	if free < enoughDisk && e.Fix {
 		if n := e.pruneLogs(); n > 0 {
-			e.add("disk", fixed, "", "%s of old logs are removed", size(n))
+			e.add("disk", Fixed, "", "%s of old logs are removed", schemas.Size(n))
 			free += n
 		}
 	}
 	switch {
 	case free < leastDisk:
-		e.add("disk", wrong, "make room: a full disk stops every transition; mbox doctor --fix removes old logs", "%s free, at least %s are needed", size(free), size(leastDisk))
+		e.add("disk", Wrong, "make room: a full disk stops every transition; mbox doctor --fix removes old logs", "%s free, at least %s are needed", schemas.Size(free), schemas.Size(leastDisk))
 	case free < enoughDisk:
-		e.add("disk", doubt, "mbox doctor --fix removes old logs", "%s free, less than %s", size(free), size(enoughDisk))
+		e.add("disk", Doubt, "mbox doctor --fix removes old logs", "%s free, less than %s", schemas.Size(free), schemas.Size(enoughDisk))
 	default:
-		e.add("disk", fine, "", "%s free", size(free))
+		e.add("disk", Fine, "", "%s free", schemas.Size(free))
 	}
 }
 
 // pruneLogs removes the logs that were put aside, and tells how large they were.
-func (e *exam) pruneLogs() (freed uint64) {
-	old, _ := filepath.Glob(filepath.Join(e.home, "agents", "*", "logs", "*.log.[1-9]"))
+func (e *Exam) pruneLogs() (freed uint64) {
+	old, _ := filepath.Glob(filepath.Join(e.Home, "agents", "*", "logs", "*.log.[1-9]"))
 	for _, path := range old {
 		info, err := os.Lstat(path)
 		if err == nil && info.Mode().IsRegular() && e.check("disk", os.Remove(path)) {
@@ -140,18 +141,18 @@ func (e *exam) pruneLogs() (freed uint64) {
 	return freed
 }
 
-func (e *exam) memory() {
+func (e *Exam) memory() {
 	free, err := availableMemory()
 	switch {
 	case err != nil:
-		e.add("memory", doubt, "", "not known: %v", err)
+		e.add("memory", Doubt, "", "not known: %v", err)
 	case free < enoughRAM:
-		e.add("memory", doubt, "", "%s available, less than %s", size(free), size(enoughRAM))
+		e.add("memory", Doubt, "", "%s available, less than %s", schemas.Size(free), schemas.Size(enoughRAM))
 	default:
-		e.add("memory", fine, "", "%s available", size(free))
+		e.add("memory", Fine, "", "%s available", schemas.Size(free))
 	}
-	if total, err := machineMemory(); err == nil && e.s.config != nil {
-		e.claudeMemory(total, withClaude(e.s.config))
+	if total, err := machineMemory(); err == nil && e.Config != nil {
+		e.claudeMemory(total, withClaude(e.Config))
 	}
 }
 
@@ -159,9 +160,9 @@ func (e *exam) memory() {
 const claudeRAM = 15 * gigabyte / 4
 
 // claudeMemory warns where agents run Claude Code and the machine is too small.
-func (e *exam) claudeMemory(total uint64, agents []string) {
+func (e *Exam) claudeMemory(total uint64, agents []string) {
 	if len(agents) > 0 && total < claudeRAM {
-		e.add("memory", doubt, "a larger machine, or a model behind a server", "%s run Claude Code, which needs 4 GB: this machine has %s", strings.Join(agents, ", "), size(total))
+		e.add("memory", Doubt, "a larger machine, or a model behind a server", "%s run Claude Code, which needs 4 GB: this machine has %s", strings.Join(agents, ", "), schemas.Size(total))
 	}
 }
 
@@ -179,36 +180,36 @@ func withClaude(c *config.File) (names []string) {
 
 // docker looks for what deploy_compose runs. Without it that action is a dry run,
 // and nothing is wrong.
-func (e *exam) docker(ctx context.Context) {
-	needed := e.s.config != nil && e.s.config.Actions.DeployCompose.Run
+func (e *Exam) docker(ctx context.Context) {
+	needed := e.Config != nil && e.Config.Actions.DeployCompose.Run
 	path, err := exec.LookPath("docker")
 	switch {
 	case err != nil && needed:
-		e.add("docker", doubt, "install Docker with its compose plug-in, or run = false in [actions.deploy_compose]", "is not there: what deploy_compose is to run cannot start")
+		e.add("docker", Doubt, "install Docker with its compose plug-in, or run = false in [actions.deploy_compose]", "is not there: what deploy_compose is to run cannot start")
 	case err != nil:
-		e.add("docker", fine, "", "is not there, and not needed: deploy_compose is a dry run")
+		e.add("docker", Fine, "", "is not there, and not needed: deploy_compose is a dry run")
 	case needed:
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, path, "compose", "version")
 		cmd.WaitDelay = time.Second
 		if err := cmd.Run(); err != nil {
-			e.add("docker", doubt, "install its compose plug-in", "%s compose does not answer: %v", path, err)
+			e.add("docker", Doubt, "install its compose plug-in", "%s compose does not answer: %v", path, err)
 			return
 		}
 		fallthrough
 	default:
-		e.add("docker", fine, "", "%s", path)
+		e.add("docker", Fine, "", "%s", path)
 	}
 }
 
-func (e *exam) limits() {
+func (e *Exam) limits() {
 	var files syscall.Rlimit
 	if e.check("open files", syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files)) {
 		if files.Cur < enoughFiles {
-			e.add("open files", doubt, fmt.Sprintf("ulimit -n %d", enoughFiles), "at most %d, less than %d", files.Cur, enoughFiles)
+			e.add("open files", Doubt, fmt.Sprintf("ulimit -n %d", enoughFiles), "at most %d, less than %d", files.Cur, enoughFiles)
 		} else {
-			e.add("open files", fine, "", "at most %d", files.Cur)
+			e.add("open files", Fine, "", "at most %d", files.Cur)
 		}
 	}
 	e.watches()

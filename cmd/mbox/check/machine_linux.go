@@ -1,4 +1,4 @@
-package main
+package check
 
 import (
 	"bufio"
@@ -38,17 +38,17 @@ func memoryOf(line string) (uint64, error) {
 
 // watches looks at the limits of inotify. Without it mailboxes are scanned at
 // poll_interval only, so this is never wrong, only slow.
-func (e *exam) watches() {
+func (e *Exam) watches() {
 	const dir = "/proc/sys/fs/inotify/"
 	watches, err1 := readNumber(dir + "max_user_watches")
 	instances, err2 := readNumber(dir + "max_user_instances")
 	switch {
 	case err1 != nil || err2 != nil:
-		e.add("inotify", doubt, "", "its limits are not known")
+		e.add("inotify", Doubt, "", "its limits are not known")
 	case watches < enoughWatches || instances < 64:
-		e.add("inotify", doubt, "sysctl fs.inotify.max_user_watches=65536 fs.inotify.max_user_instances=256", "%d watches and %d instances a user: changes may be seen at poll_interval only", watches, instances)
+		e.add("inotify", Doubt, "sysctl fs.inotify.max_user_watches=65536 fs.inotify.max_user_instances=256", "%d watches and %d instances a user: changes may be seen at poll_interval only", watches, instances)
 	default:
-		e.add("inotify", fine, "", "%d watches, %d instances", watches, instances)
+		e.add("inotify", Fine, "", "%d watches, %d instances", watches, instances)
 	}
 }
 

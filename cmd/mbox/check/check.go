@@ -1,0 +1,95 @@
+// Package check is what mbox doctor examines: the home, the machine, the brains and
+// rights of the agents, and what crashes left. It prints nothing: each result is a
+// Finding. Only where Fix is set does it change anything, and then no more than
+// modes, missing folders and old logs.
+package check
+
+import (
+	"context"
+	"fmt"
+
+	"mbox/agents"
+	"mbox/cmd/mbox/config"
+	"mbox/mailbox"
+)
+
+// Level is how bad a finding is.
+type Level string
+
+// The levels. Only what is Wrong needs to be mended before mbox can be relied on.
+const (
+	Fine  Level = "ok"
+	Fixed Level = "fixed"
+	Doubt Level = "warn"
+	Wrong Level = "wrong"
+)
+
+// Finding is the result of one check.
+type Finding struct {
+	Check string `json:"check"`
+	Level Level  `json:"level"`
+	Text  string `json:"text"`
+	Hint  string `json:"hint,omitzero"`
+	Err   error  `json:"-"` // what was wrong, where the hint is that of this error
+}
+
+// Exam is one examination of a home.
+type Exam struct {
+	Home     string
+	Fix      bool                                     // mend what is safe to mend
+	Progress func(what string, done, total int64)     // for what takes long
+	Team     func(*config.File) (*agents.Team, error) // makes the agents
+	Pull     func(context.Context) error              // fetches the models that they miss; nil: not asked for
+
+	Config   *config.File // what is in force; nil where it cannot be read
+	Findings []Finding
+
+	options mailbox.Options
+}
+
+// Run makes every check. An error says that there is no mailbox to look at, or that
+// it is another user's.
+func (e *Exam) Run(ctx context.Context) error {
+	if err := mailbox.CheckOwner(e.Home); err != nil {
+		return err
+	}
+	if err := e.isMailbox(); err != nil {
+		return err
+	}
+	e.config()
+	e.environment()
+	e.folders()
+	e.modes()
+	e.fileSystem()
+	e.renames()
+	e.space()
+	e.memory()
+	e.budget()
+	e.docker(ctx)
+	e.limits()
+	e.sandbox()
+	e.rights()
+	e.minds(ctx)
+	e.readOnly()
+	e.seals()
+	e.leftovers()
+	e.tasks(ctx)
+	return nil
+}
+
+func (e *Exam) add(check string, l Level, hint, format string, a ...any) {
+	e.Findings = append(e.Findings, Finding{Check: check, Level: l, Text: fmt.Sprintf(format, a...), Hint: hint})
+}
+
+// fault adds an error whose hint is that which every command gives with it.
+func (e *Exam) fault(check, text string, err error) {
+	e.Findings = append(e.Findings, Finding{Check: check, Level: Wrong, Text: text + err.Error(), Err: err})
+}
+
+// check tells whether a check could be made, and adds a finding if not.
+func (e *Exam) check(name string, err error) bool {
+	if err != nil {
+		e.add(name, Wrong, "", "%v", err)
+	}
+	return err == nil
+}

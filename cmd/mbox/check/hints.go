@@ -1,0 +1,35 @@
+package check
+
+import (
+	"os/user"
+	"strconv"
+
+	"mbox/schemas"
+)
+
+// Hints that other commands give as well.
+
+// maxLine is how many runes of a path a hint has.
+const maxLine = 2000
+
+// MoveOut is the hint of what is not mbox's and lies in its way.
+func MoveOut(path string) string {
+	return "that is nothing of mbox's: move " + schemas.ShellWord(schemas.Sentence(path, maxLine)) + " out of the home, then mbox recover; mbox help damage tells the rest"
+}
+
+// OpenUp is the hint of a home of which something may not even be read.
+func OpenUp(home string) string {
+	return "chmod -R u+rwX " + schemas.ShellWord(schemas.Sentence(home, maxLine)) + ", then mbox doctor --fix, which names what is another user's"
+}
+
+// UserName is how commands call a user.
+func UserName(uid int) string {
+	u, err := user.LookupId(strconv.Itoa(uid))
+	if err != nil {
+		return "#" + strconv.Itoa(uid)
+	}
+	return u.Username
+}
+
+// Unseal is the command that lets append-only files be written over again.
+func Unseal(files []string) string { return chattr(unsealCommand, files) }
