@@ -27,16 +27,19 @@ func (e *Exam) readOnly() {
 // the next command that opens the mailbox settles it.
 func (e *Exam) leftovers() {
 	stale, err := e.staleLeases()
-	if e.check("leases", err) && len(stale) > 0 {
-		e.add("leases", Doubt, "mbox recover removes them", "%d without a task in progress: %s", len(stale), few(stale))
-	} else if err == nil {
-		e.add("leases", Fine, "", "each belongs to a task in progress")
-	}
+	e.left("leases", stale, err, "mbox recover removes them", "%d without a task in progress: %s", "each belongs to a task in progress")
 	begun, err := twice(func() ([]string, error) { return mailbox.Interrupted(e.Home) })
-	if e.check("intents", err) && len(begun) > 0 {
-		e.add("intents", Doubt, "the next command settles them", "%d were left in the middle of a transition: %s", len(begun), few(begun))
-	} else if err == nil {
-		e.add("intents", Fine, "", "nothing was left in the middle of a transition")
+	e.left("intents", begun, err, "the next command settles them", "%d were left in the middle of a transition: %s", "nothing was left in the middle of a transition")
+}
+
+// left adds a finding about what a crash has left of a kind, or that it left none.
+func (e *Exam) left(check string, names []string, err error, hint, some, none string) {
+	switch {
+	case !e.check(check, err):
+	case len(names) > 0:
+		e.add(check, Doubt, hint, some, len(names), few(names))
+	default:
+		e.add(check, Fine, "", "%s", none)
 	}
 }
 

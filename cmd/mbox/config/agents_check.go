@@ -54,7 +54,7 @@ func (c *File) checkTaking(key string, a *Agent) error {
 			return c.wrong(key+".actions", "%q is no action name: want %s", schemas.Sentence(action, 40), actionName())
 		}
 	}
-	if err := c.checkNumber(key+".concurrency", a.Concurrency, 1, 64); err != nil {
+	if err := c.checkNumbers(key, bound{".concurrency", a.Concurrency, 1, 64}); err != nil {
 		return err
 	}
 	if a.Timeout < Duration(time.Second) {
@@ -140,12 +140,8 @@ func (c *File) checkBrain(key string, a *Agent) error {
 func (c *File) checkServer(key string, a *Agent) error {
 	b := &a.Brain
 	if b.Kind == "ollama" {
-		address, problem := ollamaURL(b.URL)
-		if problem != "" {
-			return c.wrongSecret(key+".url", "%s", problem)
-		}
-		if b.URL = address; c.has(key+".url") && !c.Ollama.AllowRemote && !isLocal(b.URL) {
-			return advise(c.wrong(key+".url", "%s is another machine: what the agent reads would leave this one", b.URL), "allow_remote = true in [ollama], if that is wanted")
+		if err := c.checkOllama(key+".url", &b.URL); err != nil {
+			return err
 		}
 		return c.checkModels(key+".model", b.Model)
 	}

@@ -48,24 +48,14 @@ func defaultOllama() Ollama {
 
 func (c *File) checkBrains() error {
 	o := &c.Ollama
-	address, problem := ollamaURL(o.URL)
-	if problem != "" {
-		return c.wrongSecret("ollama.url", "%s", problem)
-	}
-	if o.URL = address; c.has("ollama.url") && !o.AllowRemote && !isLocal(o.URL) {
-		return advise(c.wrong("ollama.url", "%s is another machine: what agents read would leave this one", o.URL), "allow_remote = true in [ollama], if that is wanted")
+	if err := c.checkOllama("ollama.url", &o.URL); err != nil {
+		return err
 	}
 	if _, err := parseKeepAlive(o.KeepAlive); err != nil {
 		return c.wrong("ollama.keep_alive", "%s: %v, 0 or -1", quoted(o.KeepAlive), err)
 	}
-	for _, n := range []struct {
-		key         string
-		value       int
-		least, most int
-	}{{"num_ctx", o.NumCtx, 256, 1 << 20}, {"num_thread", o.NumThread, 0, 1024}, {"parallel", o.Parallel, 1, 64}} {
-		if err := c.checkNumber("ollama."+n.key, n.value, n.least, n.most); err != nil {
-			return err
-		}
+	if err := c.checkNumbers("ollama", bound{".num_ctx", o.NumCtx, 256, 1 << 20}, bound{".num_thread", o.NumThread, 0, 1024}, bound{".parallel", o.Parallel, 1, 64}); err != nil {
+		return err
 	}
 	if err := c.checkModels("ollama.pull", o.Pull...); err != nil {
 		return err
@@ -76,6 +66,19 @@ func (c *File) checkBrains() error {
 		}
 	}
 	return c.checkKey("openai", c.OpenAI.URL, c.OpenAI.KeyFile, c.OpenAI.KeyEnv)
+}
+
+// checkOllama writes an address of Ollama out. One that the file names is on this
+// machine, unless it allows another.
+func (c *File) checkOllama(key string, address *string) error {
+	whole, problem := ollamaURL(*address)
+	if problem != "" {
+		return c.wrongSecret(key, "%s", problem)
+	}
+	if *address = whole; c.has(key) && !c.Ollama.AllowRemote && !isLocal(whole) {
+		return advise(c.wrong(key, "%s is another machine: what agents read would leave this one", whole), "allow_remote = true in [ollama], if that is wanted")
+	}
+	return nil
 }
 
 // parseKeepAlive reads how long a model stays loaded; negative is for good.

@@ -30,21 +30,15 @@ func (w *Watch) Changed() (bool, error) {
 
 // Changes tells which settings another configuration has otherwise.
 func (c *File) Changes(other *File) string {
-	before := map[string]string{}
-	for _, v := range c.Values() {
-		before[v.Key] = v.Value
-	}
-	var keys []string
-	for _, v := range other.Values() {
-		if was, known := before[v.Key]; !known || was != v.Value {
-			keys = append(keys, v.Key)
+	before, after := c.settings(), other.settings()
+	for key, was := range before {
+		if is, known := after[key]; known && is == was {
+			delete(before, key)
+			delete(after, key)
 		}
-		delete(before, v.Key)
 	}
-	for key := range before {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
+	maps.Copy(before, after)
+	keys := slices.Sorted(maps.Keys(before))
 	const most = 12
 	switch n := len(keys); {
 	case n == 0:
@@ -67,14 +61,20 @@ func (c *File) State() string {
 			models = append(models, name+" "+role.Model)
 		}
 	}
-	settings := map[string]string{}
-	for _, v := range c.Values() {
-		settings[v.Key] = v.Value
-	}
+	settings := c.settings()
 	var all strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
 		fmt.Fprintf(&all, "%s = %q\n", key, settings[key])
 	}
 	return fmt.Sprintf("Disabled agents: %s\n\nModels: %s\n\nAll settings: %s",
 		cmp.Or(strings.Join(off, ", "), "none"), cmp.Or(strings.Join(models, ", "), "none"), audit.Hash([]byte(all.String())))
+}
+
+// settings are the values of all keys.
+func (c *File) settings() map[string]string {
+	all := map[string]string{}
+	for _, v := range c.Values() {
+		all[v.Key] = v.Value
+	}
+	return all
 }

@@ -191,7 +191,7 @@ func (c *File) check() error {
 	if _, known := modes[c.Sync]; !known {
 		return c.wrong("sync", "%q is not allowed: want standard, strict or none%s", c.Sync, schemas.Meant(c.Sync, []string{"standard", "strict", "none"}))
 	}
-	if err := c.checkNumber("max_attempts", c.MaxAttempts, 1, 100); err != nil {
+	if err := c.checkNumbers("", bound{"max_attempts", c.MaxAttempts, 1, 100}); err != nil {
 		return err
 	}
 	const day = 24 * time.Hour

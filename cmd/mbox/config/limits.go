@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"maps"
 	"net"
 	"net/netip"
 	"path"
@@ -90,21 +91,14 @@ func (c *File) Compose() action.ComposeOptions {
 
 func (c *File) checkLimits() error {
 	d, w := c.Delegation, c.Actions.WriteFile
-	for _, n := range []struct {
-		key         string
-		value       int
-		least, most int
-	}{
-		{"delegation.max_depth", d.MaxDepth, 1, 10},
-		{"delegation.max_children", d.MaxChildren, 1, 1000},
-		{"delegation.max_actions", d.MaxActions, 1, 1_000_000},
-		{"delegation.max_tokens", d.MaxTokens, 1, 1_000_000_000},
-		{"delegation.max_seconds", d.MaxSeconds, 1, 30 * 24 * 3600},
-		{"actions.write_file.max_bytes", w.MaxBytes, 1, 1_000_000},
-	} {
-		if err := c.checkNumber(n.key, n.value, n.least, n.most); err != nil {
-			return err
-		}
+	if err := c.checkNumbers("",
+		bound{"delegation.max_depth", d.MaxDepth, 1, 10},
+		bound{"delegation.max_children", d.MaxChildren, 1, 1000},
+		bound{"delegation.max_actions", d.MaxActions, 1, 1_000_000},
+		bound{"delegation.max_tokens", d.MaxTokens, 1, 1_000_000_000},
+		bound{"delegation.max_seconds", d.MaxSeconds, 1, 30 * 24 * 3600},
+		bound{"actions.write_file.max_bytes", w.MaxBytes, 1, 1_000_000}); err != nil {
+		return err
 	}
 	for _, e := range w.Extensions {
 		if !extension().MatchString(e) {
@@ -163,9 +157,32 @@ func isLoopback(host string) bool {
 
 // The checks that many keys share.
 
-func (c *File) checkNumber(key string, n, least, most int) error {
-	if n < least || n > most {
-		return c.wrong(key, "%d is not allowed: want %d to %d", n, least, most)
+// checkTables checks the tables of one kind, and their names.
+func checkTables[T any](c *File, kind, what string, tables map[string]T, check func(key string, table T) error) error {
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		key := kind + "." + name
+		if !tableName().MatchString(name) {
+			return c.wrong(key, "%q is no name of a %s: want %s", schemas.Sentence(name, 40), what, tableName())
+		}
+		if err := check(key, tables[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bound is a number that a key is set to, and what it may be.
+type bound struct {
+	key            string
+	n, least, most int
+}
+
+// checkNumbers checks the numbers of a table.
+func (c *File) checkNumbers(table string, numbers ...bound) error {
+	for _, b := range numbers {
+		if b.n < b.least || b.n > b.most {
+			return c.wrong(table+b.key, "%d is not allowed: want %d to %d", b.n, b.least, b.most)
+		}
 	}
 	return nil
 }

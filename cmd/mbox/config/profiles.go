@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -94,25 +93,10 @@ func (c *File) checkPolicies() error {
 }
 
 func (c *File) checkProfiles() error {
-	for _, name := range slices.Sorted(maps.Keys(c.RiskProfiles)) {
-		key := "risk_profiles." + name
-		if !tableName().MatchString(name) {
-			return c.wrong(key, "%q is no name of a profile: want %s", schemas.Sentence(name, 40), tableName())
-		}
-		if err := c.checkRiskProfile(key, c.RiskProfiles[name]); err != nil {
-			return err
-		}
+	if err := checkTables(c, "risk_profiles", "profile", c.RiskProfiles, c.checkRiskProfile); err != nil {
+		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.RuntimeProfiles)) {
-		key := "runtime_profiles." + name
-		if !tableName().MatchString(name) {
-			return c.wrong(key, "%q is no name of a profile: want %s", schemas.Sentence(name, 40), tableName())
-		}
-		if err := c.checkRuntimeProfile(key, c.RuntimeProfiles[name]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return checkTables(c, "runtime_profiles", "profile", c.RuntimeProfiles, c.checkRuntimeProfile)
 }
 
 func (c *File) checkRiskProfile(key string, p *policy.RiskProfile) error {
@@ -172,20 +156,10 @@ func (c *File) checkTools(key string, p *policy.RiskProfile) error {
 
 func (c *File) checkRuntimeProfile(key string, p *policy.RuntimeProfile) error {
 	const day = 24 * 3600
-	for _, n := range []struct {
-		key         string
-		value       int
-		least, most int
-	}{
-		{".max_tool_iterations", p.MaxToolIterations, 0, 1000},
-		{".max_actions_per_hour", p.MaxActionsPerHour, 0, math.MaxInt32},
-		{".max_delegation_depth", p.MaxDelegationDepth, 0, 10},
-		{".delegation_timeout_secs", p.DelegationTimeout, 0, day},
-		{".agentic_timeout_secs", p.AgenticTimeoutSecs, 0, day},
-	} {
-		if err := c.checkNumber(key+n.key, n.value, n.least, n.most); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.checkNumbers(key,
+		bound{".max_tool_iterations", p.MaxToolIterations, 0, 1000},
+		bound{".max_actions_per_hour", p.MaxActionsPerHour, 0, math.MaxInt32},
+		bound{".max_delegation_depth", p.MaxDelegationDepth, 0, 10},
+		bound{".delegation_timeout_secs", p.DelegationTimeout, 0, day},
+		bound{".agentic_timeout_secs", p.AgenticTimeoutSecs, 0, day})
 }

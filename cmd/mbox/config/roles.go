@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -85,17 +84,7 @@ func (c *File) RoleOf(agent string) (role agents.Role, has bool) {
 	return role, true
 }
 
-func (c *File) checkRoles() error {
-	for _, name := range slices.Sorted(maps.Keys(c.Roles)) {
-		if !tableName().MatchString(name) {
-			return c.wrong("roles."+name, "%q is no name of a role: want %s", schemas.Sentence(name, 40), tableName())
-		}
-		if err := c.checkRole("roles."+name, c.Roles[name]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func (c *File) checkRoles() error { return checkTables(c, "roles", "role", c.Roles, c.checkRole) }
 
 func (c *File) checkRole(key string, r *Role) error {
 	if len(r.Purpose) > 1000 {
@@ -118,7 +107,7 @@ func (c *File) checkRole(key string, r *Role) error {
 	if r.Folder != "" && rootProblem(r.Folder) != "" {
 		return c.wrong(key+".folder", "%s", rootProblem(r.Folder))
 	}
-	if err := c.checkNumber(key+".max_tokens", r.MaxTokens, 1, 131072); err != nil {
+	if err := c.checkNumbers(key, bound{".max_tokens", r.MaxTokens, 1, 131072}); err != nil {
 		return err
 	}
 	return c.checkSpan(key+".timeout", r.Timeout, time.Second, 24*time.Hour)
