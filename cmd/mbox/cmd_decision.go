@@ -9,6 +9,7 @@ import (
 
 	"mbox/audit/record"
 	"mbox/mailbox"
+	"mbox/schemas"
 )
 
 func decisionVerb() *verb {
