@@ -17,6 +17,7 @@ import (
 	"mbox/audit/delegation"
 	"mbox/audit/record"
 	"mbox/mailbox"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -225,7 +226,7 @@ func (p *performance) joined() verdict {
 			lost += fmt.Sprintf("; %s by %s: %s: %s", k.ID, k.Agent, k.Error.Code, k.Error.Message)
 		}
 	}
-	if mailbox.Succeeded(p.task.Mbox.Join, done, len(p.kids)) {
+	if task.Succeeded(p.task.Mbox.Join, done, len(p.kids)) {
 		return completed(map[string]any{"children": p.kids})
 	}
 	return final("child_failed", fmt.Sprintf("%d of %d completed%s", done, len(p.kids), lost))

@@ -13,6 +13,7 @@ import (
 	"mbox/audit"
 	"mbox/audit/delegation"
 	"mbox/mailbox"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -214,7 +215,7 @@ func (p *performance) mayHandOn(ask *action.Delegate) (request, *ruling) {
 // limitStart gives a child the time by which somebody has to have taken it.
 func (p *performance) limitStart(t *mailbox.Task) {
 	if secs := p.policy.Runtime.DelegationTimeout; secs > 0 {
-		at := mailbox.At(time.Now().Add(time.Duration(secs) * time.Second))
+		at := task.At(time.Now().Add(time.Duration(secs) * time.Second))
 		t.Mbox.Deadline = &at
 	}
 }
@@ -239,7 +240,7 @@ func childOf(ask *action.Delegate, to string, labels map[string]int) (mailbox.Ch
 			continue
 		}
 		id := mailbox.ID(after)
-		if err := mailbox.CheckID(id); err != nil {
+		if err := task.CheckID(id); err != nil {
 			return child, fmt.Errorf("after names %s, which is neither a name of this reply nor a task", schemas.Quote(after))
 		}
 		if !slices.Contains(t.Mbox.DependsOn, id) {

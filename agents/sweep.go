@@ -10,6 +10,7 @@ import (
 
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 )
 
 // taskFile is the name of the copy of a task that an attempt's command gets.
@@ -109,7 +110,7 @@ func copyOf(name, prefix, suffix string) (id mailbox.ID, attempt string, ok bool
 	attempt, suffixed := strings.CutSuffix(attempt, suffix)
 	text := strings.TrimRight(attempt, "0123456789")
 	id = mailbox.ID(strings.TrimSuffix(text, "."))
-	return id, attempt, prefixed && suffixed && strings.HasSuffix(text, ".") && mailbox.CheckID(id) == nil
+	return id, attempt, prefixed && suffixed && strings.HasSuffix(text, ".") && task.CheckID(id) == nil
 }
 
 // A command may leave any number of files under such names. So a sweep reads a

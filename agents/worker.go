@@ -16,6 +16,7 @@ import (
 	"mbox/agents/policy"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 )
 
 // Worker claims an agent's tasks and does them: by a command, or as a member of
@@ -107,7 +108,7 @@ func (w *Worker) begin(ctx context.Context) (*shift, error) {
 	case s.Concurrency < 0 || s.Grace < 0 || s.Timeout < 0 || s.Silence < 0:
 		return nil, errors.New("concurrency, grace, timeout and silence cannot be negative")
 	}
-	if err := mailbox.CheckAgent(s.Agent); err != nil {
+	if err := task.CheckAgent(s.Agent); err != nil {
 		return nil, err
 	}
 	return s, s.prepare(ctx)

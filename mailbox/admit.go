@@ -13,6 +13,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -23,24 +24,17 @@ const (
 	heldOpen    = 60 * time.Second       // a file that somebody holds open for writing
 )
 
-// ignored tells names that are nobody's drop yet.
-func ignored(name string) bool {
-	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".tmp") || strings.HasSuffix(name, ".part") || strings.HasSuffix(name, "~")
-}
-
-func trimJSON(name string) string { return strings.TrimSuffix(name, ".json") }
-
 // admit looks at a file in pending that is not known to be a task of ours. It
 // becomes a task, is rejected, goes to quarantine, or is left alone for now: then
 // again is how long to wait before looking again.
 func (b *Box) admit(ctx context.Context, name string, q *quota) (again time.Duration, err error) {
-	if ignored(name) {
+	if task.Ignored(name) {
 		return 0, nil
 	}
 	if !q.look(name) {
 		return goOn, nil
 	}
-	s, err := b.tryShard(ctx, shardOf(trimJSON(name)))
+	s, err := b.tryShard(ctx, shardOf(task.TrimJSON(name)))
 	if errors.Is(err, ErrBusy) {
 		return settleTime, nil
 	}
@@ -96,7 +90,7 @@ func (d *drop) admit(ctx context.Context) (time.Duration, error) {
 		return goOn, nil
 	case fault == nil:
 		return d.accept(ctx, t)
-	case notATask(fault):
+	case task.NotATask(fault):
 		return 0, d.quarantine(ctx, fault)
 	}
 	return 0, d.reject(ctx, fault)
@@ -106,8 +100,8 @@ func (d *drop) admit(ctx context.Context) (time.Duration, error) {
 // it where it does not look as it should. An ended task that somebody moved back
 // here stays as it lies: such a move is never adopted by itself.
 func (d *drop) known(ctx context.Context) (bool, error) {
-	id := ID(trimJSON(d.name))
-	if id.file() != d.name {
+	id := ID(task.TrimJSON(d.name))
+	if id.File() != d.name {
 		return false, nil
 	}
 	r, err := d.b.lookup(id)
@@ -120,7 +114,7 @@ func (d *drop) known(ctx context.Context) (bool, error) {
 	if r.state == Pending {
 		return true, nil
 	}
-	if _, err := os.Lstat(d.b.path("tasks", string(r.state), id.file())); err == nil {
+	if _, err := os.Lstat(d.b.path("tasks", string(r.state), id.File())); err == nil {
 		return false, nil // the task is where it belongs, this is another file
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return false, err
@@ -215,11 +209,11 @@ func kindOf(m fs.FileMode) string {
 }
 
 func (d *drop) parse() (*Task, error) {
-	t, err := ParseDrop(d.name, d.data)
+	t, err := task.ParseDrop(d.name, d.data)
 	if err != nil {
 		return nil, err
 	}
-	return t, inFile(t.Validate(), d.name)
+	return t, task.InFile(t.Validate(), d.name)
 }
 
 // unfinished is how long to leave the file alone: while somebody holds it open
@@ -265,7 +259,7 @@ func mayGrow(fault error) bool {
 // accept makes the drop a task: the normalised file takes its place.
 func (d *drop) accept(ctx context.Context, t *Task) (time.Duration, error) {
 	b := d.b
-	t.complete(d.mtime, b.now(), "unknown", b.o.MaxAttempts)
+	t.Complete(d.mtime, b.now(), "unknown", b.o.MaxAttempts)
 	s := d.s
 	if t.ID == "" {
 		made, second, err := d.makeID(ctx)
@@ -316,15 +310,15 @@ func (d *drop) accept(ctx context.Context, t *Task) (time.Duration, error) {
 	err = b.commit(ctx, s, &change{
 		id: t.ID, by: audit.MboxAgent, event: audit.TaskCreated, from: None, to: Pending, task: t,
 		reason: "admitted", said: fmt.Sprintf("mbox admitted %s for %s", t.ID, t.Assignment.TargetAgent),
-		extra: func(m *move) {
+		extra: func(m *task.Move) {
 			m.SourceSHA256, m.Key = d.hash, key
-			if t.ID.file() != d.name {
-				m.Dropped = droppedName(d.name)
+			if t.ID.File() != d.name {
+				m.Dropped = task.DroppedName(d.name)
 			}
 		},
 	})
 	if err != nil {
-		return 0, taskError(t.ID, err)
+		return 0, task.About(t.ID, err)
 	}
 	return 0, b.noteAll(ctx, s, t.ID, notes)
 }
@@ -370,29 +364,29 @@ func (d *drop) reject(ctx context.Context, fault error) error {
 	if !errors.As(fault, &bad) {
 		return fault
 	}
-	id := ID(trimJSON(d.name))
-	if CheckID(id) != nil {
+	id := ID(task.TrimJSON(d.name))
+	if task.CheckID(id) != nil {
 		return d.quarantine(ctx, fault)
 	}
-	t := salvage(id, d.data)
+	t := task.Salvage(id, d.data)
 	if known, err := b.known(id); err != nil || known {
 		if err == nil {
 			err = d.quarantine(ctx, fault)
 		}
 		return err
 	}
-	t.complete(d.mtime, b.now(), "unknown", b.o.MaxAttempts)
+	t.Complete(d.mtime, b.now(), "unknown", b.o.MaxAttempts)
 	message := bad.Problem
 	if bad.Want != "" {
 		message += "; want " + bad.Want
 	}
 	t.Result.Error = &TaskError{Code: bad.Code, Message: message, Path: bad.Path}
-	return taskError(t.ID, b.commit(ctx, d.s, &change{
+	return task.About(t.ID, b.commit(ctx, d.s, &change{
 		id: t.ID, by: audit.MboxAgent, event: audit.TaskRejected, from: None, to: Failed, task: t,
 		reason: fmt.Sprintf("rejected: %s: %s", bad.Path, message), brief: fmt.Sprintf("%s at %s", bad.Code, bad.Path),
 		said:  fmt.Sprintf("mbox rejected %s", t.ID),
 		keep:  &keeping{path: d.path, sha: d.hash, why: reason{Name: schemas.Sentence(d.name, 120), Reason: bad.Problem, Code: bad.Code, Path: bad.Path, Want: bad.Want, Task: t.ID}},
-		extra: func(m *move) { m.SourceSHA256, m.Dropped = d.hash, droppedName(d.name) },
+		extra: func(m *task.Move) { m.SourceSHA256, m.Dropped = d.hash, task.DroppedName(d.name) },
 	}))
 }
 

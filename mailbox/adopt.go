@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/audit"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -26,10 +27,10 @@ func (r *recovery) adopted(s *shard, id ID, f *fate, place string) (bool, error)
 	}
 	for _, p := range r.files[id] {
 		state := State(filepath.Base(filepath.Dir(p)))
-		if folderIndex(state) < 0 && filepath.Base(filepath.Dir(filepath.Dir(p))) == string(Archived) {
+		if task.FolderIndex(state) < 0 && filepath.Base(filepath.Dir(filepath.Dir(p))) == string(Archived) {
 			state = Archived
 		}
-		if folderIndex(state) < 0 && state != Archived {
+		if task.FolderIndex(state) < 0 && state != Archived {
 			continue
 		}
 		found, err := r.b.read(id, state, r.b.path(p))
@@ -44,7 +45,7 @@ func (r *recovery) adopted(s *shard, id ID, f *fate, place string) (bool, error)
 		if err == nil {
 			same, err = r.b.describeAll(r.ctx, found.task)
 		}
-		if err == nil && same && found.hash == hashOf(f.m.After) && state == f.m.to() {
+		if err == nil && same && found.hash == task.HashOf(f.m.After) && state == f.m.Enters() {
 			return len(r.files[id]) == 1, nil // nobody did anything to it
 		}
 		if err == nil {
@@ -58,9 +59,9 @@ func (r *recovery) adopted(s *shard, id ID, f *fate, place string) (bool, error)
 	}
 	r.out.Adopted++
 	return true, r.b.commit(r.ctx, s, &change{
-		id: id, by: audit.MboxAgent, event: audit.Reconcile, from: f.m.to(), to: None, before: hashOf(f.m.After),
+		id: id, by: audit.MboxAgent, event: audit.Reconcile, from: f.m.Enters(), to: None, before: task.HashOf(f.m.After),
 		reason: "given up by the operator: its file is gone", said: fmt.Sprintf("mbox gave up %s, as the operator said", id),
-		extra: func(m *move) {
+		extra: func(m *task.Move) {
 			m.Adopted, m.Revision, m.Epoch, m.Attempt = true, f.m.Revision, f.m.Epoch, f.m.Attempt
 		},
 	})
@@ -72,10 +73,10 @@ func (r *recovery) adopted(s *shard, id ID, f *fate, place string) (bool, error)
 func (b *Box) adoptAsIs(id ID, f *fate, found *found) (*change, error) {
 	t := found.task
 	if t.ID != id {
-		return nil, fault("id", fmt.Sprintf("%s is not the file's name", schemas.Quote(string(t.ID))), string(id))
+		return nil, task.Fault("id", fmt.Sprintf("%s is not the file's name", schemas.Quote(string(t.ID))), string(id))
 	}
-	if err := t.sound(); err != nil {
-		return nil, inFile(err, strings.TrimPrefix(found.path, b.home+"/"))
+	if err := t.Sound(); err != nil {
+		return nil, task.InFile(err, strings.TrimPrefix(found.path, b.home+"/"))
 	}
 	t.Version = 1
 	t.Mbox.Revision, t.Mbox.Epoch, t.Mbox.Attempt = f.m.Revision, f.m.Epoch, f.m.Attempt
@@ -87,16 +88,16 @@ func (b *Box) adoptAsIs(id ID, f *fate, found *found) (*change, error) {
 		}
 		t.Result.Status = status
 	}
-	from := f.m.to()
-	plain := from != status && t.Audit.strays(from) == "" && stepInFile(from, status)
-	if !plain && t.Audit.strays(status) != "" {
-		t.Audit.StateChanges = shortestTrail(status, At(b.now()))
+	from := f.m.Enters()
+	plain := from != status && t.Audit.Strays(from) == "" && task.StepInFile(from, status)
+	if !plain && t.Audit.Strays(status) != "" {
+		t.Audit.StateChanges = shortestTrail(status, task.At(b.now()))
 	}
 	b.fillIn(t, status)
 	return &change{
-		id: t.ID, by: audit.MboxAgent, event: audit.Reconcile, from: from, to: found.state, task: t, before: hashOf(f.m.After),
+		id: t.ID, by: audit.MboxAgent, event: audit.Reconcile, from: from, to: found.state, task: t, before: task.HashOf(f.m.After),
 		reason: "adopted by the operator", settled: !plain, said: fmt.Sprintf("mbox adopted %s as it lies in %s, as the operator said", t.ID, found.state),
-		extra: func(m *move) { m.Adopted, m.Found = true, found.hash },
+		extra: func(m *task.Move) { m.Adopted, m.Found = true, found.hash },
 	}, nil
 }
 
@@ -118,7 +119,7 @@ func (b *Box) fillIn(t *Task, s State) {
 			b.claimByHand(t)
 		}
 	}
-	if s == Completed && !given(r.Output) {
+	if s == Completed && !task.Given(r.Output) {
 		r.Output = jsontext.Value(`""`)
 	}
 	if s == Failed && (r.Error == nil || r.Error.Code == "") {
@@ -130,7 +131,7 @@ func (b *Box) fillIn(t *Task, s State) {
 // that was adopted from the archive, or in it, lies in the month in which it was
 // found, which the line's time does not tell.
 func (b *Box) cameFrom(p *placement) string {
-	if p.m.Found == "" || p.m.from() != Archived && p.m.to() != Archived {
+	if p.m.Found == "" || p.m.Leaves() != Archived && p.m.Enters() != Archived {
 		return p.from
 	}
 	months, err := b.months()
@@ -138,9 +139,9 @@ func (b *Box) cameFrom(p *placement) string {
 		return p.from
 	}
 	for _, month := range months {
-		path := b.path("tasks", "archive", month, p.id.file())
+		path := b.path("tasks", "archive", month, p.id.File())
 		s, err := look(path)
-		if err == nil && s.there && path != p.to && (s.hash == p.m.Found || s.hash == hashOf(p.m.After)) {
+		if err == nil && s.there && path != p.to && (s.hash == p.m.Found || s.hash == task.HashOf(p.m.After)) {
 			return path
 		}
 	}
@@ -150,7 +151,7 @@ func (b *Box) cameFrom(p *placement) string {
 // shortestTrail is the trail of a task whose history cannot be told any more.
 func shortestTrail(s State, at Time) []StateChange {
 	step := func(from, to State) StateChange {
-		return StateChange{from, to, audit.MboxAgent, at, "adopted by the operator"}
+		return StateChange{From: from, To: to, By: audit.MboxAgent, At: at, Reason: "adopted by the operator"}
 	}
 	switch s {
 	case InProgress:

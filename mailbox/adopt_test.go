@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -21,7 +22,7 @@ import (
 func TestVerifyLargeTasks(t *testing.T) {
 	b := newBox(t, newClock().options())
 	for id, size := range map[ID]int{"full": MaxNew - 1100, "half": MaxNew / 2} {
-		task, err := ParseDrop("", []byte(padded(size)))
+		task, err := task.ParseDrop("", []byte(padded(size)))
 		must(t, err)
 		task.ID = id
 		_, err = b.Submit(t.Context(), task)

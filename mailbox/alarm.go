@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 )
 
 // maxAlarms bounds the alarms of one scan; the others follow with the next.
@@ -178,5 +177,3 @@ func joinNames(names []string) string {
 	}
 	return fmt.Sprintf("%s, %s and %d more", names[0], names[1], len(names)-2)
 }
-
-func unixMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

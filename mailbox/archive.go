@@ -13,13 +13,14 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 )
 
 // Archive moves ended tasks that were last touched before olderThan ago to
 // tasks/archive/<month>, with their artifacts, and returns how many. The result of a task that came
 // over a bridge stays until it was delivered.
 func (b *Box) Archive(ctx context.Context, olderThan time.Duration, by string) (int, error) {
-	if err := checkActor(by); err != nil {
+	if err := task.CheckActor(by); err != nil {
 		return 0, err
 	}
 	ended, err := b.endedTasks()
@@ -37,11 +38,11 @@ func (b *Box) Archive(ctx context.Context, olderThan time.Duration, by string) (
 			if seen++; seen%500 == 0 {
 				b.o.Progress("archiving", seen, int64(len(ended)))
 			}
-			e := ended[ID(trimJSON(name))]
+			e := ended[ID(task.TrimJSON(name))]
 			if e == nil || e.state != s || e.at.After(limit) {
 				continue
 			}
-			ok, err := b.archive(ctx, ID(trimJSON(name)), e, by)
+			ok, err := b.archive(ctx, ID(task.TrimJSON(name)), e, by)
 			if err != nil {
 				return moved, err
 			}
@@ -76,11 +77,11 @@ func (b *Box) endedTasks() (map[ID]*endedTask, error) {
 				t.delivered = true
 			}
 		}
-		e, m := moveIn(line)
+		e, m := task.MoveIn(line)
 		switch {
 		case m == nil:
-		case m.to() == Completed || m.to() == Failed:
-			ended[ID(e.Task())] = &endedTask{state: m.to(), after: hashOf(m.After), at: e.Time()}
+		case m.Enters() == Completed || m.Enters() == Failed:
+			ended[ID(e.Task())] = &endedTask{state: m.Enters(), after: task.HashOf(m.After), at: e.Time()}
 		default:
 			delete(ended, ID(e.Task()))
 		}
@@ -92,15 +93,15 @@ func (b *Box) endedTasks() (map[ID]*endedTask, error) {
 func (b *Box) archive(ctx context.Context, id ID, e *endedTask, by string) (bool, error) {
 	s, err := b.lockShard(ctx, string(id))
 	if err != nil {
-		return false, taskError(id, err)
+		return false, task.About(id, err)
 	}
 	defer s.unlock()
-	f, err := b.read(id, e.state, b.path("tasks", string(e.state), id.file()))
+	f, err := b.read(id, e.state, b.path("tasks", string(e.state), id.File()))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if f == nil {
-		return false, taskError(id, err)
+		return false, task.About(id, err)
 	}
 	if f.task == nil || f.hash != e.after {
 		return false, nil // edited by hand, which verify names, or retried meanwhile
@@ -114,13 +115,13 @@ func (b *Box) archive(ctx context.Context, id ID, e *endedTask, by string) (bool
 	month := b.now().UTC().Format("2006-01")
 	for i := range f.task.Result.Artifacts {
 		a := &f.task.Result.Artifacts[i]
-		if rest, live := strings.CutPrefix(a.Path, artifactsDir+"/"); live {
-			if _, ok := f.task.keeps(i); ok {
+		if rest, live := strings.CutPrefix(a.Path, task.ArtifactsDir+"/"); live {
+			if _, ok := f.task.Keeps(i); ok {
 				a.Path = path.Join("tasks/archive", month, rest)
 			}
 		}
 	}
-	return true, taskError(id, b.commit(ctx, s, &change{
+	return true, task.About(id, b.commit(ctx, s, &change{
 		id: id, by: by, event: audit.TaskArchived, from: e.state, to: Archived, task: f.task, before: f.hash,
 		reason: "ended before " + e.at.Format(time.DateOnly), said: fmt.Sprintf("%s archived %s", by, id),
 	}))
@@ -132,7 +133,7 @@ func (b *Box) archive(ctx context.Context, id ID, e *endedTask, by string) (bool
 func (b *Box) archiveArtifacts(id ID, epoch int64, file string) error {
 	month := ""
 	for e := range epoch + 1 {
-		from := b.path(artifactsDir, artifactFolder(id, e))
+		from := b.path(task.ArtifactsDir, task.ArtifactFolder(id, e))
 		if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -143,7 +144,7 @@ func (b *Box) archiveArtifacts(id ID, epoch int64, file string) error {
 			}
 			month = filepath.Dir(file)
 			for i := range f.task.Result.Artifacts {
-				if folder, ok := f.task.keeps(i); ok && strings.HasPrefix(folder, "tasks/archive/") {
+				if folder, ok := f.task.Keeps(i); ok && strings.HasPrefix(folder, "tasks/archive/") {
 					month = b.path(path.Dir(folder))
 				}
 			}

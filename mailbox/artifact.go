@@ -13,7 +13,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -21,6 +20,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -47,53 +47,12 @@ import (
 // AgentDir is an agent's home: agents/<name>, where a ":" in the name is "_".
 func (b *Box) AgentDir(agent string) string { return b.path("agents", audit.Folder(agent)) }
 
-const artifactsDir = "tasks/artifacts"
-
 // What one attempt may hand over.
 const (
 	maxArtifacts     = 1000 // files and folders
 	maxArtifactBytes = 1 << 30
 	maxArtifactName  = 1000 // bytes of a file's name below the folder
 )
-
-// artifactFolder is the name of the folder of one attempt's artifacts.
-func artifactFolder(id ID, epoch int64) string {
-	return string(id) + "." + strconv.FormatInt(epoch, 10)
-}
-
-// attemptOf reads the name of such a folder.
-func attemptOf(folder string) (id ID, epoch int64, ok bool) {
-	name, number, ok := cutLast(folder, ".")
-	epoch, err := strconv.ParseInt(number, 10, 64)
-	id = ID(name)
-	return id, epoch, ok && err == nil && CheckID(id) == nil && artifactFolder(id, epoch) == folder
-}
-
-// keptIn tells in which folder an artifact's path lies, if it is one of those
-// that mbox keeps; the others lie in an agent's home.
-func (a *Artifact) keptIn() (folder string, ok bool) {
-	parts := strings.Split(a.Path, "/")
-	n := 2
-	if !strings.HasPrefix(a.Path, artifactsDir+"/") {
-		if n = 3; !strings.HasPrefix(a.Path, "tasks/archive/") {
-			return "", false
-		}
-	}
-	if len(parts) < n+2 || !filepath.IsLocal(a.Path) || path.Clean(a.Path) != a.Path {
-		return "", false
-	}
-	return path.Join(parts[:n+1]...), true
-}
-
-// keeps tells in which folder of its own mbox keeps the task's i-th artifact; it
-// keeps none of those that lie elsewhere.
-func (t *Task) keeps(i int) (folder string, ok bool) {
-	if folder, ok = t.Result.Artifacts[i].keptIn(); !ok {
-		return "", false
-	}
-	id, _, ok := attemptOf(path.Base(folder))
-	return folder, ok && id == t.ID
-}
 
 // leaving is what a completion leaves: a folder in tasks/artifacts.
 type leaving struct {
@@ -141,7 +100,7 @@ func (c *Claim) Keep(ctx context.Context, path string) ([]Artifact, error) {
 // leaving is a copy of what was kept so far.
 func (c *Claim) leaving() *leaving {
 	if c.left == nil {
-		return &leaving{folder: artifactFolder(c.ID(), c.Task.Mbox.Epoch)}
+		return &leaving{folder: task.ArtifactFolder(c.ID(), c.Task.Mbox.Epoch)}
 	}
 	l := *c.left
 	l.files = slices.Clone(l.files)
@@ -226,9 +185,9 @@ func (l *leaving) add(a leftFile) {
 	name := a.Path
 	ext := path.Ext(name)
 	for n := 1; ; n++ {
-		a.Path = path.Join(artifactsDir, l.folder, name)
+		a.Path = path.Join(task.ArtifactsDir, l.folder, name)
 		if n > 1 {
-			a.Path = path.Join(artifactsDir, l.folder, fmt.Sprintf("%s-%d%s", strings.TrimSuffix(name, ext), n, ext))
+			a.Path = path.Join(task.ArtifactsDir, l.folder, fmt.Sprintf("%s-%d%s", strings.TrimSuffix(name, ext), n, ext))
 		}
 		i := slices.IndexFunc(l.files, func(have leftFile) bool {
 			return have.Path == a.Path || strings.HasPrefix(have.Path, a.Path+"/")
@@ -287,7 +246,7 @@ func (b *Box) stageLeft(ctx context.Context, s *shard, l *leaving, tx string) er
 	staged, dirs := b.staged(l.folder, tx), map[string]bool{}
 	for i := range l.files {
 		f := &l.files[i]
-		to := filepath.Join(staged, strings.TrimPrefix(f.Path, artifactsDir+"/"+l.folder))
+		to := filepath.Join(staged, strings.TrimPrefix(f.Path, task.ArtifactsDir+"/"+l.folder))
 		for dir := filepath.Dir(to); dir != filepath.Dir(staged); dir = filepath.Dir(dir) {
 			dirs[dir] = true
 		}
@@ -307,7 +266,7 @@ func (b *Box) stageLeft(ctx context.Context, s *shard, l *leaving, tx string) er
 			return err
 		}
 	}
-	all := b.path(artifactsDir)
+	all := b.path(task.ArtifactsDir)
 	if err := durable.MkdirAll(all, b.o.Sync); err != nil {
 		return err
 	}
@@ -372,12 +331,12 @@ func (c *Claim) takeOver(ctx context.Context) (err error) {
 	left, t := c.leaving(), c.Task
 	var artifacts []Artifact
 	for i, a := range t.Result.Artifacts {
-		if _, ok := a.keptIn(); !ok {
+		if _, ok := a.KeptIn(); !ok {
 			artifacts = append(artifacts, a)
 			continue
 		}
-		folder, _ := t.keeps(i)
-		if folder != path.Join(artifactsDir, left.folder) {
+		folder, _ := t.Keeps(i)
+		if folder != path.Join(task.ArtifactsDir, left.folder) {
 			continue
 		}
 		now, err := c.box.describe(ctx, a)
@@ -435,13 +394,13 @@ func (b *Box) describe(ctx context.Context, a Artifact) (Artifact, error) {
 func (b *Box) describeAll(ctx context.Context, t *Task) (same bool, err error) {
 	var artifacts []Artifact
 	for i, a := range t.Result.Artifacts {
-		if _, ok := a.keptIn(); ok {
+		if _, ok := a.KeptIn(); ok {
 			a.Size = -1
 			now, err := b.describe(ctx, a)
 			if err != nil {
 				return false, err
 			}
-			if _, own := t.keeps(i); !own || now.SHA256 == "" {
+			if _, own := t.Keeps(i); !own || now.SHA256 == "" {
 				continue
 			}
 			a = now

@@ -19,6 +19,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -132,7 +133,7 @@ type Box struct {
 
 // folders of a home, parents first.
 var folders = []string{
-	"tasks/pending", "tasks/in-progress", "tasks/completed", "tasks/failed", "tasks/quarantine", "tasks/archive", artifactsDir,
+	"tasks/pending", "tasks/in-progress", "tasks/completed", "tasks/failed", "tasks/quarantine", "tasks/archive", task.ArtifactsDir,
 	"audit/shared", "decisions", "changes", "memory/context", "agents",
 	".mbox/tmp", ".mbox/locks", ".mbox/leases", ".mbox/keys",
 }

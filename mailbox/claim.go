@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mbox/audit"
+	"mbox/mailbox/task"
 )
 
 // ClaimRequest says who asks for a task.
@@ -51,7 +52,7 @@ func (c *Claim) Spend(spent Budget) {
 	if c.spent == nil {
 		c.spent = Budget{}
 	}
-	c.spent.add(spent)
+	c.spent.Add(spent)
 }
 
 func (c *Claim) takeSpent() Budget {
@@ -132,7 +133,7 @@ func (b *Box) Claim(ctx context.Context, r ClaimRequest) (*Claim, error) {
 // be a task nevertheless, which somebody else has in his hands. Who gives a lock
 // back gives no sign of it that a watcher sees.
 func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, busy bool, err error) {
-	if err := CheckAgent(r.Agent); err != nil {
+	if err := task.CheckAgent(r.Agent); err != nil {
 		return nil, false, err
 	}
 	if err := b.resolve(ctx); err != nil {
@@ -249,17 +250,17 @@ func (b *Box) claim(ctx context.Context, r ClaimRequest, id ID) (*Claim, error) 
 	}
 	if err != nil {
 		c.Close() // the lease file went with what was staged, or settle drops it
-		return nil, taskError(id, err)
+		return nil, task.About(id, err)
 	}
 	return c, nil
 }
 
 // pick makes the claim's change of the task.
 func (b *Box) pick(c *Claim, before string) *change {
-	t, now := c.Task, At(b.now())
+	t, now := c.Task, task.At(b.now())
 	t.Mbox.Attempt++
 	t.Mbox.Epoch++
-	t.Mbox.Lease = &Lease{Token: c.token, Host: b.writer.Host, Deadline: At(now.Add(b.o.Lease))}
+	t.Mbox.Lease = &Lease{Token: c.token, Host: b.writer.Host, Deadline: task.At(now.Add(b.o.Lease))}
 	t.Mbox.NotBefore = nil
 	t.Assignment.PickedUpBy, t.Assignment.PickedUpAt = &c.agent, &now
 	return &change{

@@ -17,6 +17,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 )
 
 // life is what a home goes through without anybody doing it harm: work, crashes,
@@ -77,7 +78,7 @@ func (l *life) submit() error {
 func (l *life) drop() error {
 	id := l.newID("d")
 	text := []string{titled(""), `[]`, `{"task":{"title":"x","priority":"soon"}}`}[l.r.IntN(3)]
-	path := l.b.pending(id.file())
+	path := l.b.pending(id.File())
 	if err := put(path, text); err != nil {
 		return err
 	}
@@ -174,14 +175,14 @@ func (l *life) byHand() error {
 		if l.r.IntN(2) == 0 {
 			from, to = InProgress, Completed
 		}
-		if os.Rename(l.b.path("tasks", string(from), id.file()), l.b.path("tasks", string(to), id.file())) != nil {
+		if os.Rename(l.b.path("tasks", string(from), id.File()), l.b.path("tasks", string(to), id.File())) != nil {
 			return nil // it is not there
 		}
 		return l.scan()
 	})
 }
 
-func (l *life) scan() error { return scanNow(l.b, Folders...) }
+func (l *life) scan() error { return scanNow(l.b, task.Folders...) }
 
 // clock sets the clock: on by moments or days, or back.
 func (l *life) clock() error {
@@ -253,7 +254,7 @@ func (l *life) dieAtTheNewline() error {
 		return err
 	}
 	data, err := os.ReadFile(path)
-	if err != nil || !bytes.Contains(data[bytes.LastIndexByte(data[:len(data)-1], '\n')+1:], []byte(quoted(string(l.ids[len(l.ids)-1])))) {
+	if err != nil || !bytes.Contains(data[bytes.LastIndexByte(data[:len(data)-1], '\n')+1:], []byte(`"`+string(l.ids[len(l.ids)-1])+`"`)) {
 		return err // it died before its line: at the head record of a new day
 	}
 	return os.Truncate(path, info.Size()-1)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -89,7 +90,7 @@ func costly(n int) map[string]string {
 
 // taskCost does with a text what is done with a drop and with a task's file.
 func taskCost(data []byte) {
-	if t, err := ParseDrop("drop.json", data); err != nil {
+	if t, err := task.ParseDrop("drop.json", data); err != nil {
 		_ = err.Error()
 	} else if err := t.Validate(); err != nil {
 		_ = err.Error()
@@ -109,7 +110,7 @@ func TestTaskCost(t *testing.T) {
 		}
 		for what, do := range map[string]func([]byte){
 			"reading": taskCost,
-			"saving":  func(data []byte) { salvage("drop", data) },
+			"saving":  func(data []byte) { task.Salvage("drop", data) },
 		} {
 			runtime.GC() // what others left is not counted, but pools are filled anew
 			small := bounded(t, what+" half of "+name, mostForLargest, func() { do([]byte(half[name])) })
@@ -127,7 +128,7 @@ func BenchmarkTaskCost(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				taskCost([]byte(text))
-				salvage("drop", []byte(text))
+				task.Salvage("drop", []byte(text))
 			}
 		})
 	}
@@ -144,7 +145,7 @@ func TestIndents(t *testing.T) {
 		whole, err := schemas.Encode(v)
 		must(t, err)
 		must(t, v.Compact())
-		if n := indents(v); n > len(whole)-len(v) {
+		if n := task.Indents(v); n > len(whole)-len(v) {
 			t.Errorf("%s: indenting adds %d bytes, told are %d", name, len(whole)-len(v), n)
 		} else if name == "nested lists" && n < (len(whole)-len(v))/2 {
 			t.Errorf("%s: indenting adds %d bytes, told are only %d", name, len(whole)-len(v), n)
@@ -155,7 +156,7 @@ func TestIndents(t *testing.T) {
 		whole, err := schemas.Encode(v)
 		must(t, err)
 		must(t, v.Compact())
-		if n := indents(v); n > len(whole)-len(v) {
+		if n := task.Indents(v); n > len(whole)-len(v) {
 			t.Errorf("%s: indenting adds %d bytes, told are %d", text, len(whole)-len(v), n)
 		}
 	}

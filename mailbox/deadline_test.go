@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"mbox/mailbox/task"
 )
 
 // A task that nobody has taken by its deadline fails, whether it is ready, waits
@@ -13,7 +15,7 @@ func TestDeadlinePasses(t *testing.T) {
 	ctx, now := context.Background(), time.Now()
 	clock := func() time.Time { return now }
 	b := newBox(t, Options{Now: clock})
-	soon, later := At(now.Add(time.Minute)), At(now.Add(time.Hour))
+	soon, later := task.At(now.Add(time.Minute)), task.At(now.Add(time.Hour))
 	for id, m := range map[ID]Meta{
 		"ready": {Deadline: &soon}, "early": {Deadline: &soon, NotBefore: &later}, "blocked": {Deadline: &soon, DependsOn: []ID{"never"}},
 		"taken": {Deadline: &soon}, "patient": {Deadline: &later}, "without": {},
@@ -57,7 +59,7 @@ func TestDeadlinePasses(t *testing.T) {
 func TestDeadlineBusy(t *testing.T) {
 	ctx, now := context.Background(), time.Now()
 	b := newBox(t, Options{Now: func() time.Time { return now }, LockWait: time.Millisecond})
-	soon := At(now.Add(time.Minute))
+	soon := task.At(now.Add(time.Minute))
 	submit(t, b, &Task{ID: "late", Task: Request{Title: "x"}, Mbox: Meta{Deadline: &soon}})
 	other, err := Open(ctx, b.Home(), b.Options())
 	if err != nil {

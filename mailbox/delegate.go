@@ -10,6 +10,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -20,22 +21,6 @@ import (
 // that nobody waits for: their parent's next claim, or its way back to pending,
 // cancels them (tend). The same rule takes a cancelled parent's children away,
 // however the one who cancelled it ended.
-
-// Limits of delegation.
-const (
-	MaxChildren = 100 // of one delegation
-	MaxDepth    = 3   // default of Options.MaxDepth: depths 0, 1 and 2 run
-)
-
-// How many children a parent waits for.
-const (
-	JoinAll    = "all"    // until all have ended
-	JoinAny    = "any"    // until one has completed
-	JoinQuorum = "quorum" // until more than half have completed
-)
-
-// Joins are the join rules; the first is the default.
-var Joins = []string{JoinAll, JoinAny, JoinQuorum}
 
 // Child is a task that a claim hands on.
 type Child struct {
@@ -74,25 +59,6 @@ func refusal(step, format string, a ...any) error {
 	return &Refusal{step, fmt.Sprintf(format, a...)}
 }
 
-// delegated marks the trigger of a child: "delegate:<parent's epoch>".
-const delegated = "delegate:"
-
-// born is the epoch of the parent in which a child was made; false for a task
-// that is no child, or that nobody waits for any more.
-func (t *Task) born() (int64, bool) {
-	text, ok := strings.CutPrefix(t.Mbox.Trigger, delegated)
-	n, err := strconv.ParseInt(text, 10, 64)
-	return n, ok && err == nil && t.Mbox.ParentID != ""
-}
-
-// root is the id of the tree that the task belongs to.
-func (t *Task) root() ID {
-	if t.Mbox.RootID != "" {
-		return t.Mbox.RootID
-	}
-	return t.ID
-}
-
 // Delegate creates the children, and gives the task back to wait for them,
 // without burning an attempt: the claim is over then. It is checked first: the
 // depth, the tree's budget, and that nobody comes to wait for itself, neither a
@@ -106,7 +72,7 @@ func (c *Claim) Delegate(ctx context.Context, d Delegation) ([]ID, error) {
 	}
 	order, err := d.check()
 	if err != nil {
-		return nil, taskError(c.ID(), err)
+		return nil, task.About(c.ID(), err)
 	}
 	if err := c.Valid(ctx); err != nil {
 		return nil, err
@@ -128,7 +94,7 @@ func (c *Claim) createAll(ctx context.Context, d Delegation, order []int) (ids [
 	}
 	defer s.unlock()
 	if err := c.mayDelegate(ctx, d); err != nil {
-		return nil, taskError(c.ID(), err)
+		return nil, task.About(c.ID(), err)
 	}
 	ids = make([]ID, len(d.Children))
 	for _, i := range order {
@@ -160,8 +126,8 @@ func (d *Delegation) check() (order []int, err error) {
 		return nil, refusal("parameters", "there is nobody to hand work to")
 	case n > MaxChildren:
 		return nil, refusal("parameters", "%d children at once, at most %d are allowed", n, MaxChildren)
-	case !slices.Contains(Joins, d.Join):
-		return nil, refusal("join", "%q is no join rule: want one of %s", schemas.Sentence(d.Join, 40), strings.Join(Joins, ", "))
+	case !slices.Contains(task.Joins, d.Join):
+		return nil, refusal("join", "%q is no join rule: want one of %s", schemas.Sentence(d.Join, 40), strings.Join(task.Joins, ", "))
 	}
 	for i, c := range d.Children {
 		for _, before := range c.After {
@@ -196,7 +162,7 @@ func (c *Claim) mayDelegate(ctx context.Context, d Delegation) error {
 	if depth := d.depth(t); depth >= int64(c.box.o.MaxDepth) {
 		return refusal("depth", "delegation depth limit reached (%d/%d)", depth, c.box.o.MaxDepth)
 	}
-	tree, err := c.box.Tree(ctx, t.root())
+	tree, err := c.box.Tree(ctx, t.Root())
 	if err != nil {
 		return err
 	}
@@ -249,7 +215,7 @@ func (c *Claim) waitsForChild(child Child) (way []ID, err error) {
 // childKey is the idempotency key of a claim's child: the same claim that says
 // it again, after an error, means the same child.
 func (c *Claim) childKey(i int) string {
-	return fmt.Sprintf("%s%s/%d/%d", delegated, c.ID(), c.Task.Mbox.Epoch, i)
+	return fmt.Sprintf("%s%s/%d/%d", task.Delegated, c.ID(), c.Task.Mbox.Epoch, i)
 }
 
 // create submits one child. Its line rests on these locks as well.
@@ -263,12 +229,12 @@ func (c *Claim) create(ctx context.Context, under []durable.Held, d Delegation, 
 		m.DependsOn = append(slices.Clone(m.DependsOn), ids[before])
 	}
 	now := b.now()
-	n.complete(now, now, c.agent, b.o.MaxAttempts)
+	n.Complete(now, now, c.agent, b.o.MaxAttempts)
 	if err := n.Validate(); err != nil {
 		return "", err
 	}
-	m.ParentID, m.RootID, m.Depth = parent.ID, parent.root(), d.depth(parent)
-	m.Trigger = delegated + strconv.FormatInt(parent.Mbox.Epoch, 10)
+	m.ParentID, m.RootID, m.Depth = parent.ID, parent.Root(), d.depth(parent)
+	m.Trigger = task.Delegated + strconv.FormatInt(parent.Mbox.Epoch, 10)
 	m.Budget = parent.Mbox.Budget
 	if m.Budget == nil {
 		m.Budget = d.Budget
@@ -285,7 +251,7 @@ func (c *Claim) await(ctx context.Context, d Delegation, ids []ID) error {
 	return c.verb(ctx, "delegate", content, func(f *found) (*change, error) {
 		m := &f.task.Mbox
 		m.Attempt = max(0, m.Attempt-1)
-		m.WaitsFor, m.Join, m.RootID = ids, d.Join, f.task.root()
+		m.WaitsFor, m.Join, m.RootID = ids, d.Join, f.task.Root()
 		if m.Budget == nil {
 			m.Budget = d.Budget
 		}
@@ -301,27 +267,6 @@ func plural(n int, one, many string) string {
 		return "1 " + one
 	}
 	return strconv.Itoa(n) + " " + many
-}
-
-// joined tells whether a parent's children have ended, as far as its join rule
-// asks.
-func joined(rule string, completed, failed, all int) bool {
-	if rule != JoinAny && rule != JoinQuorum {
-		return completed+failed == all
-	}
-	return Succeeded(rule, completed, all) || !Succeeded(rule, all-failed, all)
-}
-
-// Succeeded tells whether as many of a parent's children have completed as its
-// join rule asks.
-func Succeeded(rule string, completed, all int) bool {
-	switch rule {
-	case JoinAny:
-		return completed >= 1
-	case JoinQuorum:
-		return completed >= all/2+1
-	}
-	return completed == all
 }
 
 // tend cancels the children that nobody waits for any more: their parent has

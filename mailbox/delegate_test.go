@@ -385,7 +385,7 @@ func listed(t *testing.T, b *Box, s State) (items []Item) {
 func TestChildDeleted(t *testing.T) {
 	b, c := family(t, Options{})
 	ids := delegate(t, c, "", child("a", "1"), child("b", "2"))
-	if err := os.Remove(b.path("tasks", string(Pending), ids[0].file())); err != nil {
+	if err := os.Remove(b.path("tasks", string(Pending), ids[0].File())); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Scan(context.Background()); err != nil {

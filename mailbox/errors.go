@@ -44,11 +44,3 @@ var (
 	// ErrReadOnly: the mailbox is read-only after an I/O error or damage.
 	ErrReadOnly = audit.ErrReadOnly
 )
-
-// task puts the id in front of an error.
-func taskError(id ID, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("task %s: %w", id, err)
-}

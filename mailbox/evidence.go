@@ -12,6 +12,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 )
 
 // A ledger that was deleted, cut or replaced must not be taken for one that has
@@ -115,9 +116,9 @@ func (b *Box) stamped(visit func(path, tx string) bool) error {
 			return nil
 		case err != nil:
 			return err
-		case e.IsDir() && (path == b.path("tasks", "quarantine") || path == b.path(artifactsDir)):
+		case e.IsDir() && (path == b.path("tasks", "quarantine") || path == b.path(task.ArtifactsDir)):
 			return fs.SkipDir
-		case !e.Type().IsRegular() || ignored(e.Name()):
+		case !e.Type().IsRegular() || task.Ignored(e.Name()):
 			return nil
 		}
 		data, err := durable.Read(path, MaxTask)

@@ -12,6 +12,7 @@ import (
 	"mbox/audit"
 	"mbox/audit/delegation"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 )
 
 // familyScene is a scene of a delegation. Besides what a scene has, it says what
@@ -275,7 +276,7 @@ func folkOf(t *testing.T, b *Box) *folk {
 	t.Helper()
 	f := &folk{map[string][]State{}, map[string][]string{}, map[string]int{}}
 	titles := map[ID]string{}
-	for it, err := range b.List(context.Background(), Filter{States: Folders}) {
+	for it, err := range b.List(context.Background(), Filter{States: task.Folders}) {
 		must(t, err)
 		title := it.Task.Task.Title
 		titles[it.Task.ID] = title
@@ -285,7 +286,7 @@ func folkOf(t *testing.T, b *Box) *folk {
 		}
 	}
 	for _, e := range lines(t, b, "") {
-		if m, ok := moveOf(&e); ok && m.to() == Completed {
+		if m, ok := task.MoveOf(&e); ok && m.Enters() == Completed {
 			f.done[titles[ID(e.Task())]]++
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 	"testing"
+
+	"mbox/mailbox/task"
 )
 
 // reopened closes nothing: it is another process that begins with the snapshot.
@@ -46,7 +48,7 @@ func TestSnapshotKeepsFamilies(t *testing.T) {
 // A parent that waits goes on waiting in a box that begins with a snapshot, for
 // the same children and by the same rule.
 func TestSnapshotKeepsWaiting(t *testing.T) {
-	for _, join := range Joins {
+	for _, join := range task.Joins {
 		b, c := family(t, Options{})
 		ids := delegate(t, c, join, child("a", "1"), child("b", "2"), child("c", "3", 0))
 		other := reopened(t, b)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"mbox/mailbox/task"
 )
 
 // The operations of TestFamilies: each on the mailbox and on the model.
@@ -52,7 +54,7 @@ func (w *clan) take(k *kin) {
 }
 
 func (w *clan) plan(t *rapid.T, parent *kin) (d Delegation, children []*kin) {
-	d.Join = rapid.SampledFrom(Joins).Draw(t, "join")
+	d.Join = rapid.SampledFrom(task.Joins).Draw(t, "join")
 	for i := range rapid.IntRange(1, 4).Draw(t, "children") {
 		k := w.newKin(parent.depth + 1)
 		k.agent += string("wxyz"[i])
@@ -231,7 +233,7 @@ func (w *clan) byHand(t *rapid.T) {
 	if k.state == InProgress {
 		from, to = InProgress, rapid.SampledFrom([]State{Pending, Completed, Failed}).Draw(t, "to")
 	}
-	must(t, os.Rename(w.b.path("tasks", string(from), k.id.file()), w.b.path("tasks", string(to), k.id.file())))
+	must(t, os.Rename(w.b.path("tasks", string(from), k.id.File()), w.b.path("tasks", string(to), k.id.File())))
 	must(t, scanNow(w.b))
 	k.state, k.either = to, false
 	switch to {
@@ -250,7 +252,7 @@ func (w *clan) remove(t *rapid.T) {
 		return
 	}
 	w.turn(t, "delete")
-	must(t, os.Remove(w.b.pending(k.id.file())))
+	must(t, os.Remove(w.b.pending(k.id.File())))
 	k.state = None
 }
 

@@ -19,10 +19,10 @@ func TestHarmedChildAlarms(t *testing.T) {
 		name string
 		harm func(b *Box, id ID) error
 	}{
-		{"deleted", func(b *Box, id ID) error { return os.Remove(b.path("tasks/completed", id.file())) }},
-		{"damaged", func(b *Box, id ID) error { return put(b.path("tasks/completed", id.file()), `{"task":`) }},
+		{"deleted", func(b *Box, id ID) error { return os.Remove(b.path("tasks/completed", id.File())) }},
+		{"damaged", func(b *Box, id ID) error { return put(b.path("tasks/completed", id.File()), `{"task":`) }},
 		{"moved back", func(b *Box, id ID) error {
-			return os.Rename(b.path("tasks/completed", id.file()), b.path("tasks/pending", id.file()))
+			return os.Rename(b.path("tasks/completed", id.File()), b.path("tasks/pending", id.File()))
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 )
 
 // An output that becomes an artifact must not replace an artifact of the work.
@@ -34,7 +35,7 @@ func TestSpillKeepsArtifacts(t *testing.T) {
 	if err := c.Complete(t.Context(), Result{Output: []byte(`"` + strings.Repeat("x", 300<<10) + `"`)}); err != nil {
 		t.Fatal(err)
 	}
-	if data, err := os.ReadFile(b.path(artifactsDir, artifactFolder(c.ID(), 1), "output.txt")); err != nil || !bytes.Equal(data, []byte("the work's own file")) {
+	if data, err := os.ReadFile(b.path(task.ArtifactsDir, task.ArtifactFolder(c.ID(), 1), "output.txt")); err != nil || !bytes.Equal(data, []byte("the work's own file")) {
 		t.Errorf("the artifact now has %d bytes: %v", len(data), err)
 	}
 	done, _, err := b.Task(t.Context(), c.ID())

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"mbox/audit"
+	"mbox/mailbox/task"
 )
 
 // foldFrom calls visit with every move of the ledger behind from, in order, and
 // with every alarm that a task is gone, which has no move. It returns where the
 // ledger ends.
-func (b *Box) foldFrom(from audit.Position, visit func(id ID, agent string, m *move, at time.Time)) (end audit.Position, err error) {
+func (b *Box) foldFrom(from audit.Position, visit func(id ID, agent string, m *task.Move, at time.Time)) (end audit.Position, err error) {
 	r := b.ledger.Read(from)
 	for line, err := range r.Lines() {
 		if err == nil {
@@ -19,7 +20,7 @@ func (b *Box) foldFrom(from audit.Position, visit func(id ID, agent string, m *m
 		if err != nil {
 			return r.Position(), err
 		}
-		if _, m := moveIn(line); m != nil || saysGone(line) {
+		if _, m := task.MoveIn(line); m != nil || saysGone(line) {
 			visit(ID(line.Task()), line.Agent(), m, line.Time())
 		}
 	}

@@ -26,6 +26,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -611,13 +612,13 @@ func (d *dropped) check(t *testing.T, b *Box, sha string, before fs.FileInfo) {
 		d.checkKept(t, b, sha)
 		return
 	}
-	id := ID(trimJSON(d.fileName()))
+	id := ID(task.TrimJSON(d.fileName()))
 	if d.ends.made {
 		if id = madeID(t, b); err == nil {
 			t.Error("the drop is still there")
 		}
 	}
-	task, state, err := b.Task(t.Context(), id)
+	parsed, state, err := b.Task(t.Context(), id)
 	if err != nil || state != d.ends.state {
 		t.Fatalf("it is %q: %v", state, err)
 	}
@@ -625,13 +626,13 @@ func (d *dropped) check(t *testing.T, b *Box, sha string, before fs.FileInfo) {
 	if len(about) == 0 {
 		t.Fatal("it has no ledger line")
 	}
-	var m move
+	var m task.Move
 	must(t, about[0].Detail(&m))
 	if m.SourceSHA256 != sha {
 		t.Errorf("its line names the dropped bytes as %s, they were %s", m.SourceSHA256, sha)
 	}
 	if state == Failed {
-		if e := task.Result.Error; e.Path != d.ends.path || e.Code != d.ends.code || e.Message == "" {
+		if e := parsed.Result.Error; e.Path != d.ends.path || e.Code != d.ends.code || e.Message == "" {
 			t.Errorf("error %+v", e)
 		}
 		d.checkKept(t, b, sha)
@@ -824,7 +825,7 @@ func TestHalfWritten(t *testing.T) {
 // sent submits a task with everything in it that an edit could spoil.
 func sent(t testing.TB, b *Box, id ID) {
 	t.Helper()
-	task, err := ParseDrop(id.file(), []byte(`{"task":{"title":"what was asked","description":"naïve ☂ 🙂","context":{"a":[1,2],"conversation_summary":"s","z":1}},
+	task, err := task.ParseDrop(id.File(), []byte(`{"task":{"title":"what was asked","description":"naïve ☂ 🙂","context":{"a":[1,2],"conversation_summary":"s","z":1}},
 		"source":{"agent":"asker","session":"s"}}`))
 	must(t, err)
 	_, err = b.Submit(t.Context(), task)
@@ -833,14 +834,14 @@ func sent(t testing.TB, b *Box, id ID) {
 
 func mv(t testing.TB, b *Box, id ID, from, to State) {
 	t.Helper()
-	must(t, os.Rename(b.path("tasks", string(from), id.file()), b.path("tasks", string(to), id.file())))
+	must(t, os.Rename(b.path("tasks", string(from), id.File()), b.path("tasks", string(to), id.File())))
 }
 
 // edit rewrites a task's file as a script in another language does: keys in
 // another order, other white space, characters escaped, another mode.
 func edit(t testing.TB, b *Box, id ID, in State, change func(task map[string]any)) {
 	t.Helper()
-	path := b.path("tasks", string(in), id.file())
+	path := b.path("tasks", string(in), id.File())
 	data, err := os.ReadFile(path)
 	must(t, err)
 	var task map[string]any
@@ -1087,21 +1088,21 @@ func TestMovedByHand(t *testing.T) {
 			w := world{t, newBox(t, newClock().options())}
 			sent(w, w.b, "t1")
 			row.do(w)
-			mustScan(w, w.b, Folders...)
-			task, s := state(w)
-			if s != row.ends || task.Result.Status != row.ends {
+			mustScan(w, w.b, task.Folders...)
+			parsed, s := state(w)
+			if s != row.ends || parsed.Result.Status != row.ends {
 				t.Fatalf("it is %s", s)
 			}
-			if task.Task.Title != "what was asked" || task.Source.Session != "s" {
-				t.Errorf("what was asked is not what it was: %+v", task)
+			if parsed.Task.Title != "what was asked" || parsed.Source.Session != "s" {
+				t.Errorf("what was asked is not what it was: %+v", parsed)
 			}
 			end := w.b.ledger.End()
-			mustScan(w, w.b, Folders...)
+			mustScan(w, w.b, task.Folders...)
 			if w.b.ledger.End() != end {
 				t.Error("a second scan adopted something again")
 			}
 			if row.then != nil {
-				row.then(w, task)
+				row.then(w, parsed)
 			}
 		})
 	}
@@ -1113,10 +1114,10 @@ func TestDeletedByHand(t *testing.T) {
 	sent(t, b, "t1")
 	must(t, os.Remove(b.pending("t1.json")))
 	mustScan(t, b)
-	var m move
+	var m task.Move
 	about := lines(t, b, "t1")
 	must(t, about[len(about)-1].Detail(&m))
-	if m.to() != None || about[len(about)-1].Event != audit.Reconcile {
+	if m.Enters() != None || about[len(about)-1].Event != audit.Reconcile {
 		t.Errorf("the last line is %+v", about[len(about)-1])
 	}
 	again := request("other")
@@ -1205,7 +1206,7 @@ func alarmsOf(t testing.TB, b *Box, id ID) (n int) {
 func movesOf(t testing.TB, b *Box, id ID) (n int) {
 	t.Helper()
 	for _, e := range lines(t, b, id) {
-		if _, ok := moveOf(&e); ok {
+		if _, ok := task.MoveOf(&e); ok {
 			n++
 		}
 	}
@@ -1216,8 +1217,8 @@ func movesOf(t testing.TB, b *Box, id ID) (n int) {
 func said(t testing.TB, b *Box, id ID) (s State) {
 	t.Helper()
 	for _, e := range lines(t, b, id) {
-		if m, ok := moveOf(&e); ok {
-			s = m.to()
+		if m, ok := task.MoveOf(&e); ok {
+			s = m.Enters()
 		}
 	}
 	return s
@@ -1335,7 +1336,7 @@ func TestNeverAdopted(t *testing.T) {
 			row.act(t, b)
 			c.turn(time.Minute) // nothing is half-written any more
 			for range 2 {
-				mustScan(t, b, Folders...)
+				mustScan(t, b, task.Folders...)
 			}
 			if n := movesOf(t, b, "t1") + movesOf(t, b, "T1"); n != had {
 				all := lines(t, b, "")
@@ -1366,7 +1367,7 @@ func TestStrays(t *testing.T) {
 			must(t, put(at(".hidden"), "left alone"))
 			b.drop(t, "good-1.json", titled(""))
 			b.drop(t, "good-2.json", titled(""))
-			within(t, 10*time.Second, "scan", nil, func() error { return scanNow(b, Folders...) })
+			within(t, 10*time.Second, "scan", nil, func() error { return scanNow(b, task.Folders...) })
 			names, err := listNames(b.path("tasks", string(s)))
 			must(t, err)
 			if len(names) != 1 || names[0] != ".hidden" {
@@ -1411,7 +1412,7 @@ func TestReplacedByHand(t *testing.T) {
 				path := b.path("tasks", string(s), "t1.json")
 				must(t, os.Remove(path))
 				must(t, thing(b, path))
-				within(t, 10*time.Second, "scan", nil, func() error { return scanNow(b, Folders...) })
+				within(t, 10*time.Second, "scan", nil, func() error { return scanNow(b, task.Folders...) })
 				claimGood(t, b)
 				if _, err := Open(t.Context(), b.Home(), b.Options()); err != nil {
 					t.Errorf("opening: %v", err)
@@ -1511,7 +1512,7 @@ func TestLargeTasks(t *testing.T) {
 			clk := newClock()
 			b := newBox(t, clk.options())
 			for size := MaxTask - 4000; size <= MaxTask; size += 211 {
-				task, err := ParseDrop("", []byte(padded(size)))
+				task, err := task.ParseDrop("", []byte(padded(size)))
 				must(t, err)
 				id, err := b.Submit(ctx, task)
 				var refused *schemas.Error
@@ -1555,7 +1556,7 @@ func TestLargeOutputs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBox(t, Options{})
-			task, err := ParseDrop("", []byte(row.task))
+			task, err := task.ParseDrop("", []byte(row.task))
 			must(t, err)
 			_, err = b.Submit(t.Context(), task)
 			must(t, err)
@@ -2065,7 +2066,7 @@ func moveTo(b *Box, path string, to State) error {
 
 // where t1's file lies; "" if nowhere.
 func where(b *Box) string {
-	for _, s := range Folders {
+	for _, s := range task.Folders {
 		path := b.path("tasks", string(s), "t1.json")
 		if _, err := os.Lstat(path); err == nil {
 			return path
@@ -2156,7 +2157,7 @@ func interpose(t *testing.T, sc scene, act func(*Box, string) error, k int, all 
 		return true
 	}
 	for range 3 {
-		if err := scanNow(b, Folders...); err != nil {
+		if err := scanNow(b, task.Folders...); err != nil {
 			fail("scan: %v", err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"mbox/audit"
 	records "mbox/audit/record"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -99,7 +100,7 @@ func (r *recovery) lines(known audit.Position) iter.Seq2[audit.Entry, error] {
 func (r *recovery) taskLines(yield func(audit.Entry) bool) error {
 	b, best := r.b, map[string]*found{}
 	err := b.stamped(func(path, _ string) bool {
-		f, err := b.read(ID(trimJSON(filepath.Base(path))), stateAt(path), b.path(path))
+		f, err := b.read(ID(task.TrimJSON(filepath.Base(path))), stateAt(path), b.path(path))
 		if err != nil || f.state == None {
 			return true
 		}
@@ -122,9 +123,9 @@ func (r *recovery) taskLines(yield func(audit.Entry) bool) error {
 		c := &change{
 			id: t.ID, by: audit.MboxAgent, event: audit.Reconcile, from: None, to: f.state, task: t,
 			reason: "it lay here when the ledger was forgotten", said: fmt.Sprintf("mbox found %s in %s when the ledger was forgotten", t.ID, f.state),
-			extra: func(m *move) {
+			extra: func(m *task.Move) {
 				if m.Adopted = true; !f.state.Terminal() {
-					m.Queue = queueOf(t)
+					m.Queue = task.EnvelopeOf(t)
 				}
 			},
 		}
@@ -149,7 +150,7 @@ func (b *Box) unsound(f *found) bool {
 	if state == Archived {
 		state = t.Result.Status
 	}
-	return t.Result.Status != state || !state.Terminal() && f.state == Archived || t.sound() != nil || t.lacks(state) != "" || t.Audit.strays(state) != ""
+	return t.Result.Status != state || !state.Terminal() && f.state == Archived || t.Sound() != nil || t.Lacks(state) != "" || t.Audit.Strays(state) != ""
 }
 
 // stateAt is the state of a task that lies at the path; None for what is no
@@ -157,7 +158,7 @@ func (b *Box) unsound(f *found) bool {
 func stateAt(path string) State {
 	dir := strings.Split(filepath.ToSlash(path), "/")
 	switch {
-	case len(dir) == 3 && folderIndex(State(dir[1])) >= 0:
+	case len(dir) == 3 && task.FolderIndex(State(dir[1])) >= 0:
 		return State(dir[1])
 	case len(dir) == 4 && dir[1] == string(Archived):
 		return Archived
@@ -175,7 +176,7 @@ func (r *recovery) recordLines(yield func(audit.Entry) bool) error {
 		}
 		slices.Sort(names)
 		for _, name := range names {
-			if ignored(name) || !strings.HasSuffix(name, ".md") {
+			if task.Ignored(name) || !strings.HasSuffix(name, ".md") {
 				continue
 			}
 			data, err := durable.Read(b.path(folder, name), MaxTask)

@@ -9,6 +9,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -31,15 +32,15 @@ func FuzzID(f *testing.F) {
 
 func checkID(t *testing.T, id ID) {
 	t.Helper()
-	if err := CheckID(id); err != nil {
+	if err := task.CheckID(id); err != nil {
 		checkRefusal(t, err)
 		return
 	}
-	file := id.file()
-	if filepath.Base(file) != file || !filepath.IsLocal(file) || ignored(file) || len(file) > 255 || ID(trimJSON(file)) != id {
+	file := id.File()
+	if filepath.Base(file) != file || !filepath.IsLocal(file) || task.Ignored(file) || len(file) > 255 || ID(task.TrimJSON(file)) != id {
 		t.Errorf("%q is the file %q", id, file)
 	}
-	if id.Fold() != ID(id.Fold()).Fold() || shardOf(string(id)) != shardOf(id.Fold()) || CheckID(ID(id.Fold())) != nil {
+	if id.Fold() != ID(id.Fold()).Fold() || shardOf(string(id)) != shardOf(id.Fold()) || task.CheckID(ID(id.Fold())) != nil {
 		t.Errorf("%q folds to %q", id, id.Fold())
 	}
 	if n := shardOf(string(id)); n < 0 || n >= shards {
@@ -51,18 +52,18 @@ func checkID(t *testing.T, id ID) {
 	if back, ok := leaseOf(leaseName(id, zeroTX)); !ok || back != id {
 		t.Errorf("the lease of %q is that of %q, %v", id, back, ok)
 	}
-	drop, err := ParseDrop(file, []byte(titled("")))
+	drop, err := task.ParseDrop(file, []byte(titled("")))
 	if err != nil || drop.ID != id {
 		t.Errorf("dropped as %q it is %v: %v", file, drop, err)
 	}
-	if !plainID(id) && CheckID(id) != nil {
+	if !plainID(id) && task.CheckID(id) != nil {
 		t.Errorf("verify does not know %q", id)
 	}
 }
 
 func checkAgentName(t *testing.T, name string) {
 	t.Helper()
-	if err := CheckAgent(name); err != nil {
+	if err := task.CheckAgent(name); err != nil {
 		checkRefusal(t, err)
 		return
 	}
@@ -70,7 +71,7 @@ func checkAgentName(t *testing.T, name string) {
 	if filepath.Base(folder) != folder || folder == "shared" || strings.HasPrefix(folder, ".") || strings.Contains(folder, ":") {
 		t.Errorf("the agent %q has the folder %q", name, folder)
 	}
-	if schemas.Sentence(name, 100) != name || checkActor(name) != nil {
+	if schemas.Sentence(name, 100) != name || task.CheckActor(name) != nil {
 		t.Errorf("%q is an agent's name", name)
 	}
 }
@@ -105,21 +106,21 @@ func checkFileName(t *testing.T, name string) {
 	if what := fold.enter(&audit.Line{}, entry, []byte(`""`), nil, nil); what != "" {
 		t.Errorf("verify does not take %q: %s", entry, what)
 	}
-	m := &move{Dropped: droppedName(name)}
-	if !utf8.ValidString(m.Dropped) || m.drop() != name {
-		t.Errorf("the drop %q is named %q in the line, and that is %q", name, m.Dropped, m.drop())
+	m := &task.Move{Dropped: task.DroppedName(name)}
+	if !utf8.ValidString(m.Dropped) || m.DropName() != name {
+		t.Errorf("the drop %q is named %q in the line, and that is %q", name, m.Dropped, m.DropName())
 	}
-	if n := shardOf(trimJSON(name)); n < 0 || n >= shards {
+	if n := shardOf(task.TrimJSON(name)); n < 0 || n >= shards {
 		t.Errorf("%q has shard %d", name, n)
 	}
-	task, err := ParseDrop(name, []byte(titled("")))
+	parsed, err := task.ParseDrop(name, []byte(titled("")))
 	switch {
 	case err != nil:
 		t.Errorf("a task may have any file name: %v", err)
-	case task.ID != "" && (CheckID(task.ID) != nil || task.ID.file() != name):
-		t.Errorf("%q gives the id %q", name, task.ID)
+	case parsed.ID != "" && (task.CheckID(parsed.ID) != nil || parsed.ID.File() != name):
+		t.Errorf("%q gives the id %q", name, parsed.ID)
 	}
-	if _, err := ParseDrop(name, []byte(titled(`,"id":"other"`))); name != "other.json" {
+	if _, err := task.ParseDrop(name, []byte(titled(`,"id":"other"`))); name != "other.json" {
 		checkRefusal(t, err)
 	}
 	checkIntent(t, intent{kind: "drop", name: name, tx: zeroTX, at: audit.Position{File: "2026-01-01.jsonl", Checksum: audit.Hash(nil)}, pid: 1})

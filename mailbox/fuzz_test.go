@@ -13,6 +13,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -44,7 +45,7 @@ func FuzzParseDrop(f *testing.F) {
 		if len(data) <= 128<<10 {
 			bounded(t, "it", mostAllocated, func() { taskCost(data) })
 		}
-		drop, err := ParseDrop(name, data)
+		drop, err := task.ParseDrop(name, data)
 		if err == nil {
 			err = drop.Validate()
 		}
@@ -57,14 +58,14 @@ func FuzzParseDrop(f *testing.F) {
 		if len(again) > MaxTask {
 			return
 		}
-		same, err := ParseDrop(name, again)
+		same, err := task.ParseDrop(name, again)
 		if err != nil {
 			t.Fatalf("its own encoding is refused: %v\n%s", err, again)
 		}
 		checkSame(t, drop, same)
 		must(t, same.Validate())
 
-		drop.complete(time.Unix(1e9, 0), time.Unix(2e9, 0), "unknown", 3)
+		drop.Complete(time.Unix(1e9, 0), time.Unix(2e9, 0), "unknown", 3)
 		becomes, err := schemas.Encode(drop)
 		must(t, err)
 		if len(becomes) > MaxTask {
@@ -75,7 +76,7 @@ func FuzzParseDrop(f *testing.F) {
 			t.Fatalf("the task that it becomes cannot be read: %v\n%s", err, becomes)
 		}
 		checkSame(t, drop, read)
-		if drop.askedHash() != read.askedHash() {
+		if drop.AskedHash() != read.AskedHash() {
 			t.Error("what was asked is not the same when it is read again")
 		}
 	})
@@ -114,31 +115,31 @@ func FuzzTaskFile(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		task := new(Task)
-		if err := schemas.Decode(data, task); err != nil {
+		parsed := new(Task)
+		if err := schemas.Decode(data, parsed); err != nil {
 			checkRefusal(t, err)
-		} else if text, err := schemas.Encode(task); err == nil && len(text) <= MaxTask {
+		} else if text, err := schemas.Encode(parsed); err == nil && len(text) <= MaxTask {
 			again := new(Task)
 			if err := schemas.Decode(text, again); err != nil {
 				t.Fatalf("its own encoding is refused: %v\n%s", err, text)
 			}
-			checkSame(t, task, again)
-			if task.askedHash() != again.askedHash() {
+			checkSame(t, parsed, again)
+			if parsed.AskedHash() != again.AskedHash() {
 				t.Error("what was asked is not the same when it is read again")
 			}
-			task.Audit.trim()
-			_, _ = task.Validate(), task.forged()
+			parsed.Audit.Trim()
+			_, _ = parsed.Validate(), parsed.Forged()
 		}
 		var rest *Task
 		most := uint64(mostForLargest)
 		if len(data) <= 128<<10 {
 			most = mostAllocated
 		}
-		bounded(t, "saving it", most, func() { rest = salvage("drop", data) })
-		if err := errors.Join(rest.Validate(), rest.forged()); err != nil {
+		bounded(t, "saving it", most, func() { rest = task.Salvage("drop", data) })
+		if err := errors.Join(rest.Validate(), rest.Forged()); err != nil {
 			t.Errorf("what was saved of it is no task: %v", err)
 		}
-		rest.complete(time.Unix(1e9, 0), time.Unix(2e9, 0), "unknown", 3)
+		rest.Complete(time.Unix(1e9, 0), time.Unix(2e9, 0), "unknown", 3)
 		text, err := schemas.Encode(rest)
 		must(t, err)
 		if err := schemas.Decode(text, new(Task)); err != nil && len(text) <= MaxTask {
@@ -211,12 +212,12 @@ func FuzzSnapshotFile(f *testing.F) {
 	must(f, err)
 	f.Cleanup(func() { b.Close() })
 	for _, id := range []ID{"a", "b", "c", "d"} {
-		task := request("x")
-		task.ID, task.Task.Priority = id, Priorities[len(id)]
+		parsed := request("x")
+		parsed.ID, parsed.Task.Priority = id, task.Priorities[len(id)]
 		if id == "d" {
-			task.Mbox.DependsOn = []ID{"a"}
+			parsed.Mbox.DependsOn = []ID{"a"}
 		}
-		_, err := b.Submit(f.Context(), task)
+		_, err := b.Submit(f.Context(), parsed)
 		must(f, err)
 	}
 	must(f, b.update())

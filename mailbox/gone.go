@@ -224,7 +224,7 @@ func (r *recovery) gone() error {
 	}
 	found := map[State][]ID{}
 	for id, f := range r.last {
-		if to := f.m.to(); slices.Contains(taskPlaces[:], to) && len(r.files[id]) == 0 {
+		if to := f.m.Enters(); slices.Contains(taskPlaces[:], to) && len(r.files[id]) == 0 {
 			found[to] = append(found[to], id)
 		}
 	}
@@ -301,10 +301,10 @@ func (r *recovery) isGone(id ID) (bool, error) {
 	}
 	defer s.unlock()
 	f, err := r.again(id, r.last[id])
-	if err != nil || len(r.files[id]) > 0 || !slices.Contains(taskPlaces[:], f.m.to()) {
+	if err != nil || len(r.files[id]) > 0 || !slices.Contains(taskPlaces[:], f.m.Enters()) {
 		return false, err
 	}
-	for _, path := range []string{filepath.Join(r.b.folder(f.m.to(), f.at), id.file()), r.b.staged(string(id), f.m.TX)} {
+	for _, path := range []string{filepath.Join(r.b.folder(f.m.Enters(), f.at), id.File()), r.b.staged(string(id), f.m.TX)} {
 		if seen, err := look(path); err != nil || seen.there {
 			return false, err
 		}

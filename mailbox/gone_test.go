@@ -108,7 +108,7 @@ func goesOn(t *testing.T, b *Box, ids map[State]ID, what string) {
 		must(t, err)
 	}
 	for s, id := range ids {
-		if _, m, err := fresh.lastMove(id); err != nil || m.to() != s {
+		if _, m, err := fresh.lastMove(id); err != nil || m.Enters() != s {
 			t.Errorf("%s: %s of %s is %v (%v)", what, id, s, m, err)
 		}
 	}
@@ -223,7 +223,7 @@ func TestManyGone(t *testing.T) {
 		}
 		for range 2 { // several times as many as a person deletes
 			for _, id := range pendingIDs(t, b)[:byHandAtMost] {
-				must(t, os.Remove(b.pending(id.file())))
+				must(t, os.Remove(b.pending(id.File())))
 			}
 			mustScan(t, b)
 		}
@@ -268,7 +268,7 @@ func TestAdoptDeleted(t *testing.T) {
 				t.Errorf("%s: %+v, %v", what, r, err)
 			}
 		}
-		if _, m, err := b.lastMove(ids[Pending]); err != nil || m.to() != None {
+		if _, m, err := b.lastMove(ids[Pending]); err != nil || m.Enters() != None {
 			t.Errorf("%s: %v (%v)", what, m, err)
 		}
 		goesOn(t, b, nil, what)
@@ -356,8 +356,8 @@ func TestLostIsNotDeleted(t *testing.T) {
 	must(t, b.Tidy(t.Context()))
 	_, m, err := b.lastMove("torn")
 	must(t, err)
-	if m.to() != Pending {
-		t.Errorf("its last line has it in %q: %s", m.to(), m.Reason)
+	if m.Enters() != Pending {
+		t.Errorf("its last line has it in %q: %s", m.Enters(), m.Reason)
 	}
 	_, err = Recover(t.Context(), b.home, b.o, RecoverOptions{Adopt: []ID{"torn"}})
 	must(t, err)

@@ -3,27 +3,13 @@ package mailbox
 import (
 	"cmp"
 	"container/heap"
-	"encoding/hex"
 	"iter"
 	"slices"
-	"strings"
 	"time"
 
 	"mbox/audit"
+	"mbox/mailbox/task"
 )
-
-// digest is a SHA-256 without its prefix.
-type digest [32]byte
-
-func digestOf(hash string) (d digest) {
-	text, ok := strings.CutPrefix(hash, "sha256:")
-	if ok && len(text) == 2*len(d) {
-		hex.Decode(d[:], []byte(text))
-	}
-	return d
-}
-
-func (d digest) String() string { return "sha256:" + hex.EncodeToString(d[:]) }
 
 // class is what tasks have in common that decides who may take them.
 type class struct {
@@ -44,9 +30,9 @@ type record struct {
 	deadline  int64 // 0: none
 	until     int64 // lease's deadline as the last line knows it
 	since     int64 // in this state
-	after     digest
-	asked     digest
-	claim     digest // of the token, while in progress
+	after     task.Digest
+	asked     task.Digest
+	claim     task.Digest // of the token, while in progress
 	claimant  string
 	revision  int64
 	epoch     int64
@@ -132,8 +118,6 @@ func hash64[T string | []byte](s T) uint64 {
 	v *= 0xff51afd7ed558ccd
 	return v ^ v>>33
 }
-
-func folderIndex(s State) int { return slices.Index(Folders, s) }
 
 // find returns the record of a live task.
 func (x *index) find(id ID) *record {
@@ -265,7 +249,7 @@ func (x *index) foldNote(line audit.Line, s *skimmed) {
 }
 
 func (x *index) count(s *skimmed) {
-	from, to := folderIndex(s.from), folderIndex(s.to)
+	from, to := task.FolderIndex(s.from), task.FolderIndex(s.to)
 	if from == to {
 		return
 	}
@@ -338,13 +322,6 @@ func (x *index) orphan(r *record) {
 		return
 	}
 	x.kids[key] = left
-}
-
-func millis(t *Time) int64 {
-	if t == nil {
-		return 0
-	}
-	return t.UnixMilli()
 }
 
 // enqueue puts a pending record where it belongs: behind its dependencies,
@@ -470,7 +447,7 @@ const ageStep = 15 * time.Minute
 // first, so a queue's head is its best.
 func standing(r *record, now time.Time) int {
 	aged := int(time.Duration(now.UnixMilli()-r.created) * time.Millisecond / ageStep)
-	return min(r.priority+max(0, aged), len(Priorities)-1)
+	return min(r.priority+max(0, aged), len(task.Priorities)-1)
 }
 
 func ahead(a, b *record, now time.Time) bool {

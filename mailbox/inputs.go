@@ -8,6 +8,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"mbox/mailbox/task"
 )
 
 // Inputs copies what the task may read into the folder dir below to, which must
@@ -42,14 +44,14 @@ func (c *Claim) Inputs(ctx context.Context, to *os.Root, dir string) ([]Artifact
 // inputs lists what is to be copied, under the names that the copies will have.
 func (c *Claim) inputs(ctx context.Context) ([]leftFile, error) {
 	b := c.box
-	attached := &leaving{folder: artifactFolder(c.ID(), 0)}
-	err := attached.gather(ctx, b.home, path.Join(artifactsDir, attached.folder), "")
+	attached := &leaving{folder: task.ArtifactFolder(c.ID(), 0)}
+	err := attached.gather(ctx, b.home, path.Join(task.ArtifactsDir, attached.folder), "")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	files, bytes := attached.files, attached.bytes
 	for i := range files {
-		files[i].Path = path.Join(string(c.ID()), strings.TrimPrefix(files[i].Path, path.Join(artifactsDir, attached.folder)))
+		files[i].Path = path.Join(string(c.ID()), strings.TrimPrefix(files[i].Path, path.Join(task.ArtifactsDir, attached.folder)))
 	}
 	for _, id := range slices.Concat(c.Task.Mbox.DependsOn, c.Task.Mbox.WaitsFor) {
 		t, _, err := b.Task(ctx, id)
@@ -66,7 +68,7 @@ func (c *Claim) inputs(ctx context.Context) ([]leftFile, error) {
 			continue
 		}
 		for i, a := range t.Result.Artifacts {
-			folder, ok := t.keeps(i)
+			folder, ok := t.Keeps(i)
 			if !ok {
 				continue
 			}
@@ -83,7 +85,7 @@ func (c *Claim) inputs(ctx context.Context) ([]leftFile, error) {
 
 // reads tells whether a task gets what another one left that it depends on.
 func (b *Box) reads(ctx context.Context, t, other *Task) (bool, error) {
-	for t.Mbox.ParentID != "" && t.root() != other.root() {
+	for t.Mbox.ParentID != "" && t.Root() != other.Root() {
 		parent, _, err := b.Task(ctx, t.Mbox.ParentID)
 		if err != nil {
 			if errors.Is(err, ErrNotFound) { // deleted by hand

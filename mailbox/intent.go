@@ -100,7 +100,7 @@ func decodeIntent(slot []byte) (d intent, set bool, err error) {
 // aside under transactions of their own.
 func (d intent) owns(name string) bool {
 	owner, tx, _ := cutLast(strings.TrimSuffix(name, reasonSuffix), "~")
-	return tx == d.tx || d.kind == "task" && (owner == d.name || owner == ID(d.name).file())
+	return tx == d.tx || d.kind == "task" && (owner == d.name || owner == ID(d.name).File())
 }
 
 // intents is the file of slots, opened when it is first needed.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 )
 
 // lateActs are what somebody does to a file that a line has just put into
@@ -88,7 +89,7 @@ func replacedOnTheWay(t *testing.T, file, text string, act func(string) error, l
 		}
 		return true, nil
 	})
-	said := scanNow(b, Folders...)
+	said := scanNow(b, task.Folders...)
 	remove()
 	b.Close()
 	if !acted {
@@ -101,7 +102,7 @@ func replacedOnTheWay(t *testing.T, file, text string, act func(string) error, l
 	must(t, err)
 	defer b.Close()
 	for range 2 {
-		must(t, scanNow(b, Folders...))
+		must(t, scanNow(b, task.Folders...))
 	}
 	whole(t, dir)
 	told := 0

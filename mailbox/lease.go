@@ -359,7 +359,7 @@ func (b *Box) leases() ([]string, error) { return listNames(privatePath(b.home, 
 // leased tells whether a lease file is that of its task's present claim.
 func (b *Box) leased(name string) (bool, error) {
 	id, _ := leaseOf(name)
-	f, err := b.read(id, InProgress, b.path("tasks", string(InProgress), id.file()))
+	f, err := b.read(id, InProgress, b.path("tasks", string(InProgress), id.File()))
 	if err != nil && f == nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
@@ -378,7 +378,7 @@ func (b *Box) dropOtherLeases(id ID) error {
 	if len(names) == 0 {
 		return nil
 	}
-	f, err := b.read(id, InProgress, b.path("tasks", string(InProgress), id.file()))
+	f, err := b.read(id, InProgress, b.path("tasks", string(InProgress), id.File()))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		if f != nil {
 			return nil // a stranger's file, which verify names

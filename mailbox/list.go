@@ -8,12 +8,14 @@ import (
 	"iter"
 	"slices"
 	"strings"
+
+	"mbox/mailbox/task"
 )
 
 // Task returns a task and where it is. A file that somebody made unreadable is
 // an error that names it; an id that is nowhere is ErrNotFound.
 func (b *Box) Task(ctx context.Context, id ID) (*Task, State, error) {
-	if err := CheckID(id); err != nil {
+	if err := task.CheckID(id); err != nil {
 		return nil, None, err
 	}
 	f, err := b.seek(id)
@@ -49,7 +51,7 @@ func (b *Box) List(ctx context.Context, f Filter) iter.Seq2[Item, error] {
 		left := f.Limit
 		states := f.States
 		if len(states) == 0 {
-			states = Folders
+			states = task.Folders
 		}
 		for _, s := range states {
 			for _, dir := range b.dirsOf(s) {
@@ -93,10 +95,10 @@ func (b *Box) listDir(ctx context.Context, s State, dir string, f Filter) ([]Ite
 	}
 	var items []Item
 	for _, name := range names {
-		if ignored(name) || !strings.HasSuffix(name, ".json") {
+		if task.Ignored(name) || !strings.HasSuffix(name, ".json") {
 			continue
 		}
-		got, err := b.read(ID(trimJSON(name)), s, b.path(dir, name))
+		got, err := b.read(ID(task.TrimJSON(name)), s, b.path(dir, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -107,7 +109,7 @@ func (b *Box) listDir(ctx context.Context, s State, dir string, f Filter) ([]Ite
 		if err == nil {
 			it.Task = got.task
 			if it.Task.ID == "" { // a drop that waits for admission
-				it.Task.ID = ID(trimJSON(name))
+				it.Task.ID = ID(task.TrimJSON(name))
 			}
 		}
 		if f.matches(it) {

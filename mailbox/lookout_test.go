@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 )
 
 // take waits for a task and completes it.
@@ -167,7 +168,7 @@ func TestWaitListensForALine(t *testing.T) {
 func TestRule33_NoScanForALock(t *testing.T) {
 	b := homes{}.open(t, newClock().options())
 	scans := 0
-	p := pass{b: b, folders: Folders, quota: newQuota(perPass), last: time.Now(), scanned: func(ScanReport, error) { scans++ }}
+	p := pass{b: b, folders: task.Folders, quota: newQuota(perPass), last: time.Now(), scanned: func(ScanReport, error) { scans++ }}
 	b.drop(t, "x.json", titled(""))
 	lock, err := durable.TryLock(privatePath(b.Home(), "locks", shardName(shardOf("x"))))
 	must(t, err)

@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 )
 
 // TestModel runs random sequences of operations, with faults, against the model.
@@ -74,7 +75,7 @@ func (w *world) submit(t *rapid.T) {
 	rank := rapid.IntRange(0, 3).Draw(t, "priority")
 	m := &told{title: w.fresh("submit "), may: []mem{{rank: int64(rank)}}}
 	m.task = request(m.title)
-	m.task.Task.Priority = Priorities[rank]
+	m.task.Task.Priority = task.Priorities[rank]
 	switch rapid.IntRange(0, 2).Draw(t, "how") {
 	case 0:
 		m.task.ID = ID(w.fresh("s"))
@@ -143,9 +144,9 @@ func (w *world) drop(t *rapid.T) {
 }
 
 func (w *world) write(t *rapid.T, m *told, text string) {
-	must(t, put(w.b.pending(m.id.file()+".part"), text))
-	w.clk.stamp(w.b.pending(m.id.file() + ".part"))
-	must(t, os.Rename(w.b.pending(m.id.file()+".part"), w.b.pending(m.id.file())))
+	must(t, put(w.b.pending(m.id.File()+".part"), text))
+	w.clk.stamp(w.b.pending(m.id.File() + ".part"))
+	must(t, os.Rename(w.b.pending(m.id.File()+".part"), w.b.pending(m.id.File())))
 }
 
 // finishDrop writes the rest of a file that was half-written.

@@ -14,6 +14,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -257,7 +258,7 @@ func (w *world) look(t *rapid.T) {
 	}
 	w.all("scan", nil, scanned)
 	seen := map[string]Item{}
-	for it, err := range w.b.List(context.Background(), Filter{States: append(slices.Clone(Folders), Archived)}) {
+	for it, err := range w.b.List(context.Background(), Filter{States: append(slices.Clone(task.Folders), Archived)}) {
 		must(t, err)
 		if it.Err == nil {
 			seen[it.Task.Task.Title] = it

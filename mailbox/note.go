@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	"mbox/audit"
+	"mbox/mailbox/task"
 )
 
 // Note appends a line that moves no task: a refusal, an agent's state, an
@@ -16,7 +17,7 @@ func (b *Box) Note(ctx context.Context, e audit.Entry) error { return b.noteUnde
 // record is used.
 func (b *Box) noteUnder(ctx context.Context, s *shard, e audit.Entry) error {
 	if e.Agent != audit.MboxAgent {
-		if err := checkActor(e.Agent); err != nil {
+		if err := task.CheckActor(e.Agent); err != nil {
 			return err
 		}
 	}

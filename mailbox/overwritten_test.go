@@ -44,7 +44,7 @@ func TestClaimOfAnOverwrittenFile(t *testing.T) {
 				t.Fatalf("it claimed %s, not %s", c.ID(), id)
 			}
 			kept := len(quarantine(t, b))
-			must(t, spoil(b.path("tasks", "in-progress", id.file())))
+			must(t, spoil(b.path("tasks", "in-progress", id.File())))
 			if err := verb(c); err != nil {
 				t.Errorf("%s, to %s: %v", what, to, err)
 				continue

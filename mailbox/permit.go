@@ -10,6 +10,7 @@ import (
 
 	"mbox/audit"
 	records "mbox/audit/record"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -95,7 +96,7 @@ func (b *Box) overspent(ctx context.Context, t *Task) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	kind := spent.over(t.Mbox.Budget)
+	kind := spent.Over(t.Mbox.Budget)
 	if kind == "" {
 		return "", nil
 	}
@@ -194,31 +195,31 @@ type Consent struct {
 // or is not what was seen, is ErrConflict; one that carries no action is a *Refusal:
 // nobody knows yet what it will do. So is one whose folders cannot be bound.
 func (b *Box) Approve(ctx context.Context, id ID, c Consent) (*Approval, error) {
-	if err := CheckID(id); err != nil {
+	if err := task.CheckID(id); err != nil {
 		return nil, err
 	}
 	f, r, err := b.current(id)
 	if errors.Is(err, ErrNotFound) {
 		if f, err := b.seek(id); err == nil {
-			return nil, taskError(id, fmt.Errorf("%w: it is %s, only a pending task can be approved", ErrConflict, f.state))
+			return nil, task.About(id, fmt.Errorf("%w: it is %s, only a pending task can be approved", ErrConflict, f.state))
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	if r.state != Pending {
-		return nil, taskError(id, fmt.Errorf("%w: it is %s, only a pending task can be approved", ErrConflict, r.state))
+		return nil, task.About(id, fmt.Errorf("%w: it is %s, only a pending task can be approved", ErrConflict, r.state))
 	}
 	if f.task.Mbox.Action == nil {
-		return nil, taskError(id, refusal("approval", "it carries no action, so nobody knows what it will do; what of that has to be approved becomes a task of its own"))
+		return nil, task.About(id, refusal("approval", "it carries no action, so nobody knows what it will do; what of that has to be approved becomes a task of its own"))
 	}
 	folders, err := b.folders(ctx, f.task)
 	if err != nil {
-		return nil, taskError(id, refusal("approval", "what it uses cannot be bound: %v", err))
+		return nil, task.About(id, refusal("approval", "what it uses cannot be bound: %v", err))
 	}
-	a := &Approval{SHA256: f.hash, Folders: bound(folders), Until: At(b.now().Add(c.For)), From: schemas.Sentence(c.From, 200)}
+	a := &Approval{SHA256: f.hash, Folders: bound(folders), Until: task.At(b.now().Add(c.For)), From: schemas.Sentence(c.From, 200)}
 	if c.SHA256 != "" && c.SHA256 != a.Sum() {
-		return nil, taskError(id, fmt.Errorf("%w: it is not what was seen: its SHA-256 is %s now", ErrConflict, a.Sum()))
+		return nil, task.About(id, fmt.Errorf("%w: it is not what was seen: its SHA-256 is %s now", ErrConflict, a.Sum()))
 	}
 	a.Decision, err = b.decide(ctx, b.approval(f, folders, a, c), a)
 	return a, err
@@ -260,7 +261,7 @@ func (b *Box) approved(id ID, hash string) (*Approval, error) {
 		if err != nil {
 			return nil, err
 		}
-		if creates(line) {
+		if task.Creates(line) {
 			break
 		}
 		if line.Event() != audit.DecisionEvent || line.Detail("approves") == nil {

@@ -16,6 +16,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -54,7 +55,7 @@ func cutPower(t *testing.T, seed uint64) {
 	tearLedger(t, r, ledger, before, records[0].At.Offset)
 	lives := formerLives(records)
 	for id := range want {
-		tearTask(t, r, b, ID(trimJSON(filepath.Base(id))), records, lives)
+		tearTask(t, r, b, ID(task.TrimJSON(filepath.Base(id))), records, lives)
 	}
 	anotherBoot(t, home)
 	b, err = Open(t.Context(), home, Options{})
@@ -188,18 +189,18 @@ func tearLedger(t *testing.T, r *rand.Rand, path string, data []byte, from int64
 func tearTask(t *testing.T, r *rand.Rand, b *Box, id ID, records []audit.Journaled, lives [][]byte) {
 	t.Helper()
 	var contents [][]byte
-	var moves []*move
+	var moves []*task.Move
 	large := false
 	for _, rec := range records {
 		e, err := rec.Entry()
 		must(t, err)
-		m, ok := moveOf(&e)
+		m, ok := task.MoveOf(&e)
 		if !ok || ID(e.Task()) != id {
 			continue
 		}
 		data := rec.Payload.Data
 		if rec.Payload.Name == "" { // a large one was flushed by itself
-			data, err = os.ReadFile(filepath.Join(b.folder(m.to(), e.Time()), id.file()))
+			data, err = os.ReadFile(filepath.Join(b.folder(m.Enters(), e.Time()), id.File()))
 			if errors.Is(err, fs.ErrNotExist) {
 				continue // it has moved on
 			}
@@ -214,20 +215,20 @@ func tearTask(t *testing.T, r *rand.Rand, b *Box, id ID, records []audit.Journal
 	lives = slices.DeleteFunc(slices.Clone(lives), func(life []byte) bool { // an inode goes to other shards
 		return slices.ContainsFunc(contents, func(c []byte) bool { return bytes.Equal(c, life) })
 	})
-	for _, s := range Folders {
-		must(t, removeIfThere(b.path("tasks", string(s), id.file())))
+	for _, s := range task.Folders {
+		must(t, removeIfThere(b.path("tasks", string(s), id.File())))
 	}
 	months, err := b.months()
 	must(t, err)
 	for _, month := range months {
-		must(t, removeIfThere(b.path("tasks", "archive", month, id.file())))
+		must(t, removeIfThere(b.path("tasks", "archive", month, id.File())))
 	}
 	if large { // its content stays, staged
 		moves, contents = moves[:len(moves)-1], contents[:len(contents)-1]
 	}
 	k := r.IntN(len(moves) + 1)
 	if k < len(moves) { // this version's rename was the last to reach the disk
-		must(t, os.WriteFile(filepath.Join(b.folder(moves[k].to(), time.Now()), id.file()), torn(r, contents[k], lives), 0o600))
+		must(t, os.WriteFile(filepath.Join(b.folder(moves[k].Enters(), time.Now()), id.File()), torn(r, contents[k], lives), 0o600))
 	}
 	for i := range moves {
 		if i > k && r.IntN(2) == 0 {

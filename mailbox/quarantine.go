@@ -14,6 +14,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -67,8 +68,8 @@ func (b *Box) stageReason(k *keeping) error {
 	if k.sha == "" {
 		k.sha = sha
 	}
-	k.why.Entry, k.why.SHA256, k.why.Size, k.why.At = k.entry, k.sha, size, At(b.now())
-	k.why.Reason = oneLine(k.why.Reason)
+	k.why.Entry, k.why.SHA256, k.why.Size, k.why.At = k.entry, k.sha, size, task.At(b.now())
+	k.why.Reason = task.OneLine(k.why.Reason)
 	data, err := schemas.Encode(k.why)
 	if err != nil {
 		return err
@@ -141,7 +142,7 @@ func hashKeptAt(path string) (string, error) {
 // wherever a crash has stopped it. If other bytes have come along, they are
 // somebody's new file and go back. What was to be kept is gone then, and a line
 // of its own says so, for the one before names an entry that never came.
-func (b *Box) finishKept(ctx context.Context, s *shard, k *kept, path string) error {
+func (b *Box) finishKept(ctx context.Context, s *shard, k *task.Kept, path string) error {
 	to := b.path("tasks", "quarantine", k.Entry)
 	_, err := os.Lstat(b.stagedReason(k.Entry))
 	switch {
@@ -163,7 +164,7 @@ func (b *Box) finishKept(ctx context.Context, s *shard, k *kept, path string) er
 
 // finishEntry takes possession of what lies at path, and then looks what it is.
 // The entry's own bytes are not touched later than their reason has joined them.
-func (b *Box) finishEntry(ctx context.Context, s *shard, k *kept, path, to string) error {
+func (b *Box) finishEntry(ctx context.Context, s *shard, k *task.Kept, path, to string) error {
 	if err := moveKept(path, to); err != nil {
 		return err
 	}
@@ -229,7 +230,7 @@ type goneDetails struct {
 
 // sayGone writes, once, that an entry is not there to come. It runs inside the
 // transition that names the entry, and again when that is settled.
-func (b *Box) sayGone(ctx context.Context, s *shard, k *kept) error {
+func (b *Box) sayGone(ctx context.Context, s *shard, k *task.Kept) error {
 	if said, err := b.lineWith("gone", k.Entry); err != nil || said != nil {
 		return err
 	}
@@ -300,7 +301,7 @@ func (b *Box) putAside(ctx context.Context, s *shard, path string, data []byte, 
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
-	if err := b.finishKept(ctx, s, &kept{Entry: k.entry, SHA256: k.sha}, k.path); err != nil {
+	if err := b.finishKept(ctx, s, &task.Kept{Entry: k.entry, SHA256: k.sha}, k.path); err != nil {
 		return err
 	}
 	if inside {

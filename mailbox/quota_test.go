@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"mbox/audit"
+	"mbox/mailbox/task"
 )
 
 // fewer are the bounds of a pass in these tests.
@@ -43,7 +44,7 @@ func TestPassIsBounded(t *testing.T) {
 		b.drop(t, fmt.Sprintf("good-%d.json", i), titled(""))
 	}
 	dropJunk(t, b, junk)
-	p := pass{b: b, folders: Folders, quota: newQuota(fewer)}
+	p := pass{b: b, folders: task.Folders, quota: newQuota(fewer)}
 	lines, passes := 0, 0
 	for more := true; more; passes++ {
 		must(t, p.scan(t.Context()))
@@ -74,7 +75,7 @@ func TestManyTasksAreBounded(t *testing.T) {
 	for i := range fewer.good + 10 {
 		b.drop(t, fmt.Sprintf("good-%d.json", i), titled(""))
 	}
-	p := pass{b: b, folders: Folders, quota: newQuota(fewer)}
+	p := pass{b: b, folders: task.Folders, quota: newQuota(fewer)}
 	for _, want := range []int{fewer.good, fewer.good + 10} {
 		must(t, p.scan(t.Context()))
 		if ids, _ := admittedIDs(t, b); len(ids) != want {
@@ -89,7 +90,7 @@ func TestManyTasksAreBounded(t *testing.T) {
 func TestNewsGoesFirst(t *testing.T) {
 	b := homes{}.open(t, newClock().options())
 	dropJunk(t, b, fewer.looks+fewer.bad)
-	p := pass{b: b, folders: Folders, quota: newQuota(fewer)}
+	p := pass{b: b, folders: task.Folders, quota: newQuota(fewer)}
 	must(t, p.scan(t.Context()))
 	left, err := listNames(b.path("tasks", "pending"))
 	must(t, err)
@@ -128,7 +129,7 @@ func TestManyStrays(t *testing.T) {
 	for i := range fewer.bad + 5 {
 		must(t, put(b.path("tasks/completed", fmt.Sprintf("stray-%d.json", i)), "x"))
 	}
-	p := pass{b: b, folders: Folders, quota: newQuota(fewer)}
+	p := pass{b: b, folders: task.Folders, quota: newQuota(fewer)}
 	for _, want := range []int{fewer.bad, fewer.bad + 5} {
 		must(t, p.scan(t.Context()))
 		if _, all := admittedIDs(t, b); all != want {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"mbox/audit"
+	"mbox/mailbox/task"
 )
 
 // resolve brings readiness up to date: waiting tasks whose time has come become
@@ -95,7 +96,7 @@ func (b *Box) childrenJoined(r *record) (bool, error) {
 			settled = settled && sure
 		}
 	}
-	if joined(r.join, completed, failed, len(r.waitsFor)) {
+	if task.Joined(r.join, completed, failed, len(r.waitsFor)) {
 		return true, nil
 	}
 	if settled {
@@ -160,15 +161,15 @@ func (b *Box) endOf(id ID) (s State, settled bool, err error) {
 		if err != nil {
 			return None, false, err
 		}
-		_, m := moveIn(line)
+		_, m := task.MoveIn(line)
 		switch {
 		case m == nil:
 			continue
-		case last && m.to() != None && m.to() != pruned:
+		case last && m.Enters() != None && m.Enters() != task.Pruned:
 			return None, false, nil
-		case m.to() == Completed:
+		case m.Enters() == Completed:
 			return Completed, true, nil
-		case m.from() == None:
+		case m.Leaves() == None:
 			return Failed, true, nil
 		}
 		last = false

@@ -10,6 +10,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 )
 
 // reclaim takes back the tasks whose lease is over: those of dead workers at
@@ -49,7 +50,7 @@ func (b *Box) reclaim(ctx context.Context) (int, error) {
 func (b *Box) working() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.index.sets[folderIndex(InProgress)].count > 0
+	return b.index.sets[task.FolderIndex(InProgress)].count > 0
 }
 
 // leaseLook is what a look at the lease files leaves for the next one. Which
@@ -127,7 +128,7 @@ func (b *Box) reclaimOne(ctx context.Context, id ID) (bool, error) {
 	if err != nil || !free && v == leaseLost { // then it is the deadline's turn
 		return false, err
 	}
-	return true, taskError(id, b.commit(ctx, s, b.takeBack(f, v)))
+	return true, task.About(id, b.commit(ctx, s, b.takeBack(f, v)))
 }
 
 // takeBack makes the change of a task whose lease is over.

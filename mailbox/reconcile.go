@@ -12,6 +12,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -49,11 +50,11 @@ func (b *Box) reconcile(ctx context.Context, s *shard, id ID) error {
 	if f != nil {
 		return b.alarm(ctx, s, id, "edited", fmt.Sprintf("edited by hand in %s; mbox recover --adopt %s takes it as it is", r.state, id))
 	}
-	for _, to := range Folders {
+	for _, to := range task.Folders {
 		if to == r.state {
 			continue
 		}
-		f, err := b.read(id, to, b.path("tasks", string(to), id.file()))
+		f, err := b.read(id, to, b.path("tasks", string(to), id.File()))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -74,7 +75,7 @@ func (b *Box) adoptDeletion(ctx context.Context, s *shard, r *record) error {
 	return b.commit(ctx, s, &change{
 		id: r.id, by: audit.MboxAgent, event: audit.Reconcile, from: Pending, to: None, before: r.after.String(),
 		reason: "deleted by hand", said: fmt.Sprintf("mbox saw that %s was deleted by hand", r.id),
-		extra: func(m *move) { m.Revision, m.Epoch, m.Attempt = r.revision, r.epoch, r.attempt },
+		extra: func(m *task.Move) { m.Revision, m.Epoch, m.Attempt = r.revision, r.epoch, r.attempt },
 	})
 }
 
@@ -84,18 +85,18 @@ func (b *Box) adoptMove(ctx context.Context, s *shard, r *record, f *found) erro
 	if f.task == nil {
 		return b.alarm(ctx, s, r.id, "unreadable", fmt.Sprintf("moved by hand to %s, where it is no valid task", f.state))
 	}
-	if !f.task.asksFor(r.asked) {
+	if !f.task.AsksFor(r.asked) {
 		return b.alarm(ctx, s, r.id, "edited", fmt.Sprintf("moved by hand to %s with what was asked changed; mbox recover --adopt %s takes it as it is", f.state, r.id))
 	}
 	if r.state == Pending && f.state != InProgress {
 		// It was moved twice before anybody looked. It goes back one step, so that
 		// each of the two moves has its line.
-		err := durable.Move(f.path, b.path("tasks", string(InProgress), r.id.file()))
+		err := durable.Move(f.path, b.path("tasks", string(InProgress), r.id.File()))
 		if err != nil {
 			return err
 		}
 		last := f.state
-		if f, err = b.read(r.id, InProgress, b.path("tasks", string(InProgress), r.id.file())); err != nil {
+		if f, err = b.read(r.id, InProgress, b.path("tasks", string(InProgress), r.id.File())); err != nil {
 			return err
 		}
 		if err := b.adopt(ctx, s, r, f); err != nil {
@@ -106,22 +107,6 @@ func (b *Box) adoptMove(ctx context.Context, s *shard, r *record, f *found) erro
 	return b.adopt(ctx, s, r, f)
 }
 
-// asksFor tells whether the task asks for what it was created with. Fields that
-// only mbox fills, and that were empty, are emptied again.
-func (t *Task) asksFor(asked digest) bool {
-	if digestOf(t.askedHash()) == asked {
-		return true
-	}
-	c := *t
-	m := &c.Mbox
-	m.RootID, m.Depth, m.Join, m.WaitsFor, m.Budget, m.Trigger, m.IdempotencyKey = "", 0, "", nil, nil, "", ""
-	if digestOf(c.askedHash()) != asked {
-		return false
-	}
-	*t = c
-	return true
-}
-
 // adopt commits the adoption of a file as it lies. A result that does not fit
 // into the task file becomes an artifact, as with Complete.
 func (b *Box) adopt(ctx context.Context, s *shard, r *record, f *found) error {
@@ -130,10 +115,10 @@ func (b *Box) adopt(ctx context.Context, s *shard, r *record, f *found) error {
 		return err
 	}
 	if f.task.Result.Error != nil {
-		f.task.Result.Error.bound()
+		f.task.Result.Error.Bound()
 	}
 	by := pickedBy(f.task)
-	if f.state != Pending && CheckAgent(by) != nil {
+	if f.state != Pending && task.CheckAgent(by) != nil {
 		by = "unknown"
 	}
 	if f.state != Pending { // else nothing of its result stays
@@ -183,7 +168,7 @@ func (b *Box) adoption(r *record, f *found) (*change, error) {
 		t.Mbox.Attempt = max(0, t.Mbox.Attempt-1)
 	case Completed:
 		t.Result.Error = nil
-		if !given(t.Result.Output) {
+		if !task.Given(t.Result.Output) {
 			t.Result.Output = jsontext.Value(`""`)
 		}
 	case Failed:
@@ -194,7 +179,7 @@ func (b *Box) adoption(r *record, f *found) (*change, error) {
 	return &change{
 		id: r.id, by: audit.MboxAgent, event: audit.Reconcile, from: r.state, to: f.state, task: t, before: r.after.String(),
 		reason: "moved by hand", said: fmt.Sprintf("mbox saw that %s was moved by hand from %s to %s", r.id, r.state, f.state),
-		token: token, extra: func(m *move) { m.Found = f.hash },
+		token: token, extra: func(m *task.Move) { m.Found = f.hash },
 	}, nil
 }
 
@@ -209,9 +194,9 @@ func byHand(target string) string {
 // claimByHand gives a task that was taken by a mv its claimant, token and
 // deadline.
 func (b *Box) claimByHand(t *Task) {
-	by, now := byHand(t.Assignment.TargetAgent), At(b.now())
+	by, now := byHand(t.Assignment.TargetAgent), task.At(b.now())
 	t.Assignment.PickedUpBy, t.Assignment.PickedUpAt = &by, &now
-	t.Mbox.Lease = &Lease{Token: randomHex(16), Host: b.writer.Host, Deadline: At(now.Add(b.o.Lease))}
+	t.Mbox.Lease = &Lease{Token: randomHex(16), Host: b.writer.Host, Deadline: task.At(now.Add(b.o.Lease))}
 }
 
 // restore puts back what is mbox's in a task file that a stranger rewrote. If
@@ -236,32 +221,24 @@ func (b *Box) restore(t *Task, r *record) error {
 	t.Version = 1
 	t.Mbox = Meta{
 		Revision: r.revision, Epoch: r.epoch, Attempt: r.attempt, MaxAttempts: r.max,
-		NotBefore: timeOf(r.notBefore), Deadline: timeOf(r.deadline), DependsOn: old.DependsOn,
+		NotBefore: task.TimeOf(r.notBefore), Deadline: task.TimeOf(r.deadline), DependsOn: old.DependsOn,
 		ParentID: old.ParentID, RootID: old.RootID, Depth: old.Depth, Join: old.Join, WaitsFor: old.WaitsFor, Budget: old.Budget,
 		Trigger: old.Trigger, Action: old.Action, IdempotencyKey: old.IdempotencyKey, Labels: old.Labels,
 	}
 	t.Assignment.PickedUpBy, t.Assignment.PickedUpAt = nil, nil
 	if r.state == InProgress {
-		since := At(unixMillis(r.since))
+		since := task.At(task.UnixMillis(r.since))
 		by := r.claimant
 		t.Assignment.PickedUpBy, t.Assignment.PickedUpAt = &by, &since
 		t.Mbox.NotBefore = nil
-		t.Mbox.Lease = &Lease{Token: randomHex(16), Host: b.writer.Host, Deadline: At(unixMillis(r.until))}
-		if old.Lease != nil && digestOf(b.saltedHash("token", old.Lease.Token)) == r.claim {
+		t.Mbox.Lease = &Lease{Token: randomHex(16), Host: b.writer.Host, Deadline: task.At(task.UnixMillis(r.until))}
+		if old.Lease != nil && task.DigestOf(b.saltedHash("token", old.Lease.Token)) == r.claim {
 			t.Mbox.Lease.Token = old.Lease.Token
 		}
 	}
 	t.Audit.StateChanges, err = b.history(r.id)
-	t.Audit.trim()
+	t.Audit.Trim()
 	return err
-}
-
-func timeOf(ms int64) *Time {
-	if ms == 0 {
-		return nil
-	}
-	at := At(unixMillis(ms))
-	return &at
 }
 
 // history tells a task's way through the states from the ledger.
@@ -271,29 +248,19 @@ func (b *Box) history(id ID) ([]StateChange, error) {
 		if err != nil {
 			return nil, err
 		}
-		e, m := moveIn(line)
+		e, m := task.MoveIn(line)
 		if m == nil {
 			continue
 		}
-		if m.from() == None {
+		if m.Leaves() == None {
 			break
 		}
-		if m.from() != m.to() {
-			trail = append(trail, StateChange{m.from(), m.to(), e.Agent, At(e.Time()), stateReason(m.Reason)})
+		if m.Leaves() != m.Enters() {
+			trail = append(trail, StateChange{From: m.Leaves(), To: m.Enters(), By: e.Agent, At: task.At(e.Time()), Reason: task.StateReason(m.Reason)})
 		}
 	}
 	slices.Reverse(trail)
 	return trail, nil
-}
-
-// stepInFile tells whether any event makes the step, so that a file may have it.
-func stepInFile(from, to State) bool {
-	for event := range moves {
-		if allowed(event, from, to, false) {
-			return true
-		}
-	}
-	return false
 }
 
 // yield gives a task to a stranger whose mv was faster than our claim: our claim
@@ -309,7 +276,7 @@ func (b *Box) yield(ctx context.Context, s *shard, c *Claim) error {
 	return b.commit(ctx, s, &change{
 		id: c.ID(), by: audit.MboxAgent, event: audit.Reconcile, from: InProgress, to: InProgress, task: f.task, before: f.hash,
 		reason: "moved by hand first", said: fmt.Sprintf("mbox gave %s to whoever moved it by hand before %s", c.ID(), c.agent),
-		token: c.token, extra: func(m *move) { m.Adopted = true },
+		token: c.token, extra: func(m *task.Move) { m.Adopted = true },
 	})
 }
 
@@ -358,7 +325,7 @@ func (b *Box) saidGone(id ID) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if _, m := moveIn(line); m != nil || saysGone(line) {
+		if _, m := task.MoveIn(line); m != nil || saysGone(line) {
 			return m == nil, nil
 		}
 	}
@@ -368,7 +335,7 @@ func (b *Box) saidGone(id ID) (bool, error) {
 // stray puts a file whose id has no line, and which lies where only mbox puts
 // files, into quarantine.
 func (b *Box) stray(ctx context.Context, state State, name string) (busy bool, err error) {
-	s, err := b.tryShard(ctx, shardOf(trimJSON(name)))
+	s, err := b.tryShard(ctx, shardOf(task.TrimJSON(name)))
 	if errors.Is(err, ErrBusy) {
 		return true, nil
 	}
@@ -380,12 +347,12 @@ func (b *Box) stray(ctx context.Context, state State, name string) (busy bool, e
 }
 
 func (b *Box) strayHeld(ctx context.Context, s *shard, state State, name string) error {
-	id := ID(trimJSON(name))
+	id := ID(task.TrimJSON(name))
 	path := b.path("tasks", string(state), name)
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if CheckID(id) == nil && id.file() == name {
+	if task.CheckID(id) == nil && id.File() == name {
 		if r, err := b.lookup(id); err != nil || r != nil {
 			if err == nil && r.state != state {
 				err = b.reconcile(ctx, s, id)

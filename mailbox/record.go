@@ -15,6 +15,7 @@ import (
 	"mbox/audit"
 	records "mbox/audit/record"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -83,7 +84,7 @@ func (b *Box) Outcome(ctx context.Context, id, by, text string) error {
 	if !records.IsDecision(id) {
 		return fmt.Errorf("decision %s: %w", schemas.Sentence(id, 60), ErrNotFound)
 	}
-	if err := checkActor(by); err != nil {
+	if err := task.CheckActor(by); err != nil {
 		return err
 	}
 	name := id + ".md"
@@ -101,7 +102,7 @@ func (b *Box) Outcome(ctx context.Context, id, by, text string) error {
 	}
 	d, err := records.ParseDecision(data)
 	if err != nil {
-		return inFile(err, "decisions/"+name)
+		return task.InFile(err, "decisions/"+name)
 	}
 	if err := b.checkRecord("decisions/"+name, audit.Hash(data)); err != nil {
 		return err
@@ -158,7 +159,7 @@ func (b *Box) fileAs(ctx context.Context, folder, id string, since audit.Positio
 		return err
 	}
 	f.folder, f.id = folder, id
-	if err := checkActor(f.by); err != nil {
+	if err := task.CheckActor(f.by); err != nil {
 		return err
 	}
 	s, err := b.lockShard(ctx, id+".md")
@@ -323,7 +324,7 @@ func readRecords[T any](ctx context.Context, dir string, parse func([]byte) (T, 
 		}
 		r, err := parse(data)
 		if err != nil {
-			return nil, inFile(err, filepath.Base(dir)+"/"+name)
+			return nil, task.InFile(err, filepath.Base(dir)+"/"+name)
 		}
 		out = append(out, r)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mbox/audit"
+	"mbox/mailbox/task"
 )
 
 // RecoverOptions say what recovery may do beyond finishing what was begun.
@@ -191,7 +192,7 @@ type recovery struct {
 // fate is what the ledger says of an id in the end.
 type fate struct {
 	agent string
-	m     *move
+	m     *task.Move
 	at    time.Time
 	gone  bool // an alarm has said since that its file, or what it held, is gone
 }
@@ -295,7 +296,7 @@ func (r *recovery) moves() error {
 
 // follow folds what was appended since.
 func (r *recovery) follow() (err error) {
-	r.end, err = r.b.foldFrom(r.end, func(id ID, agent string, m *move, at time.Time) {
+	r.end, err = r.b.foldFrom(r.end, func(id ID, agent string, m *task.Move, at time.Time) {
 		if m != nil {
 			r.last[id] = &fate{agent: agent, m: m, at: at}
 		} else if f := r.last[id]; f != nil {

@@ -40,7 +40,7 @@ func TestRecoverAfterIOErrorAndPowerCut(t *testing.T) {
 
 	must(t, os.WriteFile(audit.ReadOnlyPath(home), []byte("a flush failed"), 0o600))
 	must(t, os.Truncate(ledger, records[0].At.Offset))
-	must(t, os.Remove(b.path("tasks", "pending", id.file())))
+	must(t, os.Remove(b.path("tasks", "pending", id.File())))
 	anotherBoot(t, home)
 
 	if _, err = Recover(t.Context(), home, Options{}, RecoverOptions{AfterIOError: true}); err != nil {
@@ -71,7 +71,7 @@ func TestRecoverAfterIOErrorWritesAnew(t *testing.T) {
 	second.ID = "t2"
 	_, err = b.Submit(t.Context(), second)
 	must(t, err)
-	places := []string{b.path("tasks", "in-progress", running.ID().file()), b.path("tasks", "pending", "t2.json")}
+	places := []string{b.path("tasks", "in-progress", running.ID().File()), b.path("tasks", "pending", "t2.json")}
 	must(t, os.WriteFile(audit.ReadOnlyPath(b.Home()), []byte("a flush failed"), 0o600))
 	var was []os.FileInfo
 	for _, p := range places {

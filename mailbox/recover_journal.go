@@ -11,6 +11,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -25,7 +26,7 @@ func (r *recovery) journal() error {
 	tasks := map[ID]*versions{}
 	for _, rec := range records {
 		id, tx, ok := cutLast(rec.Payload.Name, "~")
-		if !ok || CheckID(ID(id)) != nil {
+		if !ok || task.CheckID(ID(id)) != nil {
 			continue
 		}
 		r.journaled[audit.Hash(rec.Payload.Data)] = true
@@ -60,11 +61,11 @@ func (v *versions) add(tx string, rec audit.Journaled) error {
 	if err != nil {
 		return err
 	}
-	m, ok := moveOf(&e)
+	m, ok := task.MoveOf(&e)
 	if !ok {
 		return nil
 	}
-	for _, h := range []string{hashOf(m.Before), hashOf(m.After), m.SourceSHA256, m.Found} {
+	for _, h := range []string{task.HashOf(m.Before), task.HashOf(m.After), m.SourceSHA256, m.Found} {
 		if h != "" {
 			v.known[h] = true
 		}
@@ -98,7 +99,7 @@ func (r *recovery) restore(v *versions) error {
 	}
 	newest := len(v.txs) - 1
 	staged := r.b.staged(string(v.id), m.TX)
-	remains, there, err := r.look(v, r.places(v, m.TX, m.to(), e.Time()), hashOf(m.After))
+	remains, there, err := r.look(v, r.places(v, m.TX, m.Enters(), e.Time()), task.HashOf(m.After))
 	if err != nil || there == "" && m.TX != v.txs[newest] {
 		return err // a later content, too large for the journal, was flushed by itself
 	}
@@ -146,10 +147,10 @@ func (r *recovery) stageAnew(v *versions, staged, there string) (string, error) 
 
 // places are where a task's bytes may lie: its own folder first.
 func (r *recovery) places(v *versions, last string, to State, at time.Time) []string {
-	places := []string{filepath.Join(r.b.folder(to, at), v.id.file())}
-	for _, f := range Folders {
+	places := []string{filepath.Join(r.b.folder(to, at), v.id.File())}
+	for _, f := range task.Folders {
 		if f != to {
-			places = append(places, r.b.path("tasks", string(f), v.id.file()))
+			places = append(places, r.b.path("tasks", string(f), v.id.File()))
 		}
 	}
 	for _, tx := range append([]string{last}, v.txs...) {
@@ -208,7 +209,7 @@ func (r *recovery) superseded(data []byte, hash string) bool {
 	if err != nil || e == nil || ID(e.Task()) != t.ID {
 		return false
 	}
-	m, ok := moveOf(e)
+	m, ok := task.MoveOf(e)
 	_, last, err := r.b.lastMove(t.ID)
-	return ok && err == nil && hashOf(m.After) == hash && last != nil && last.TX != t.Mbox.TX
+	return ok && err == nil && task.HashOf(m.After) == hash && last != nil && last.TX != t.Mbox.TX
 }

@@ -14,6 +14,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 )
 
 // records brings decision and change files to what their last lines name.
@@ -85,9 +86,9 @@ func (r *recovery) eachStaged(do func(s *shard, name string) error) error {
 	}
 	for _, name := range names {
 		owner, tx, _ := cutLast(strings.TrimSuffix(name, reasonSuffix), "~")
-		number := shardOf(trimJSON(owner))
+		number := shardOf(task.TrimJSON(owner))
 		if r.b.stagesArtifacts(name) {
-			id, _, _ := attemptOf(owner)
+			id, _, _ := task.AttemptOf(owner)
 			number = shardOf(string(id))
 		}
 		for _, d := range all {
@@ -178,7 +179,7 @@ func (r *recovery) finishAside(s *shard, tx string) error {
 	if err != nil || e == nil {
 		return err
 	}
-	if _, ok := moveOf(e); ok {
+	if _, ok := task.MoveOf(e); ok {
 		return nil // bring has seen to it
 	}
 	return r.b.redo(r.ctx, s, intent{kind: "drop"}, e)
@@ -368,5 +369,5 @@ func ownName(path string, data []byte) bool {
 	var t struct {
 		ID ID `json:"id"`
 	}
-	return json.Unmarshal(data, &t) == nil && strings.EqualFold(filepath.Base(path), t.ID.file())
+	return json.Unmarshal(data, &t) == nil && strings.EqualFold(filepath.Base(path), t.ID.File())
 }

@@ -11,13 +11,14 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 )
 
 // walk notes where the files of each id lie.
 func (r *recovery) walk() error {
 	r.files, r.artifacts = map[ID][]string{}, map[ID]bool{}
 	dirs := []string{}
-	for _, s := range Folders {
+	for _, s := range task.Folders {
 		dirs = append(dirs, filepath.Join("tasks", string(s)))
 	}
 	months, err := r.b.months()
@@ -33,17 +34,17 @@ func (r *recovery) walk() error {
 			return err
 		}
 		for _, name := range names {
-			if id := ID(trimJSON(name)); id.file() == name {
+			if id := ID(task.TrimJSON(name)); id.File() == name {
 				r.files[id] = append(r.files[id], filepath.Join(dir, name))
 			}
 		}
 	}
-	names, err := listNames(r.b.path(artifactsDir))
+	names, err := listNames(r.b.path(task.ArtifactsDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	for _, name := range names {
-		if id, _, ok := attemptOf(name); ok {
+		if id, _, ok := task.AttemptOf(name); ok {
 			r.artifacts[id] = true
 		}
 	}
@@ -84,17 +85,17 @@ func (r *recovery) tasks() error {
 // task brings one id to rest under its shard: by the function of the normal
 // path where the content is at hand, else by looking for it everywhere.
 func (r *recovery) task(id ID, f *fate) error {
-	to := f.m.to()
+	to := f.m.Enters()
 	if to == None || to == "pruned" {
 		return nil
 	}
-	place := filepath.Join(r.b.folder(to, f.at), id.file())
+	place := filepath.Join(r.b.folder(to, f.at), id.File())
 	there, err := look(place)
 	if err != nil {
 		return err
 	}
 	rest := slices.DeleteFunc(slices.Clone(r.files[id]), func(p string) bool { return r.b.path(p) == place })
-	if there.hash == hashOf(f.m.After) && len(rest) == 0 && f.m.Dropped == "" {
+	if there.hash == task.HashOf(f.m.After) && len(rest) == 0 && f.m.Dropped == "" {
 		if (to != Archived || !r.artifacts[id]) && !slices.Contains(r.adopt, id) {
 			return nil
 		}
@@ -107,10 +108,10 @@ func (r *recovery) task(id ID, f *fate) error {
 	if f, err = r.again(id, f); err != nil {
 		return err
 	}
-	if to = f.m.to(); to == None || to == "pruned" {
+	if to = f.m.Enters(); to == None || to == "pruned" {
 		return nil
 	}
-	place = filepath.Join(r.b.folder(to, f.at), id.file())
+	place = filepath.Join(r.b.folder(to, f.at), id.File())
 	rest = slices.DeleteFunc(slices.Clone(r.files[id]), func(p string) bool { return r.b.path(p) == place })
 	if adopted, err := r.adopted(s, id, f, place); adopted || err != nil {
 		return err
@@ -133,8 +134,8 @@ func (r *recovery) again(id ID, f *fate) (*fate, error) {
 			files = append(files, p)
 		}
 	}
-	for _, s := range Folders {
-		p := filepath.Join("tasks", string(s), id.file())
+	for _, s := range task.Folders {
+		p := filepath.Join("tasks", string(s), id.File())
 		if _, err := os.Lstat(r.b.path(p)); err == nil {
 			files = append(files, p)
 		} else if !errors.Is(err, fs.ErrNotExist) {
@@ -159,7 +160,7 @@ func (r *recovery) shardNumber(number int) (*shard, error) {
 
 // bring puts the right bytes into the right folder, wherever they lie.
 func (r *recovery) bring(s *shard, id ID, f *fate, place string, rest []string) error {
-	b, after := r.b, hashOf(f.m.After)
+	b, after := r.b, task.HashOf(f.m.After)
 	staged := b.staged(string(id), f.m.TX)
 	there, err := look(place)
 	if err != nil {
@@ -202,7 +203,7 @@ func (r *recovery) bring(s *shard, id ID, f *fate, place string, rest []string) 
 // only a stranger's mv puts them.
 func (r *recovery) outOfReach(f *fate, p string) bool {
 	dir := filepath.ToSlash(filepath.Dir(p))
-	if dir == "tasks/"+string(f.m.from()) {
+	if dir == "tasks/"+string(f.m.Leaves()) {
 		return false // our own move, not yet made
 	}
 	return strings.HasPrefix(dir, "tasks/") && !strings.HasPrefix(dir, "tasks/archive")
@@ -221,7 +222,7 @@ func (r *recovery) clear(s *shard, id ID, f *fate, place string, rest []string) 
 			}
 			continue
 		}
-		if seen.hash != "" && (seen.hash == hashOf(f.m.After) || seen.hash == hashOf(f.m.Before) || seen.hash == f.m.Found) {
+		if seen.hash != "" && (seen.hash == task.HashOf(f.m.After) || seen.hash == task.HashOf(f.m.Before) || seen.hash == f.m.Found) {
 			if err := removeIfThere(path); err != nil {
 				return err
 			}
@@ -233,7 +234,7 @@ func (r *recovery) clear(s *shard, id ID, f *fate, place string, rest []string) 
 		if strings.HasPrefix(p, ".mbox/tmp/") {
 			continue // staged for a move that was not made: swept with its intent record
 		}
-		if err := b.setAside(r.ctx, s, path, id.file(), audit.Reconcile, reason{Reason: "a file of a task that lies elsewhere", Task: id}); err != nil {
+		if err := b.setAside(r.ctx, s, path, id.File(), audit.Reconcile, reason{Reason: "a file of a task that lies elsewhere", Task: id}); err != nil {
 			return err
 		}
 		r.out.Quarantine++
@@ -254,12 +255,12 @@ func (r *recovery) lost(s *shard, id ID, f *fate, place string, rest []string) e
 		if err != nil {
 			return err
 		}
-		if seen.there && seen.hash == hashOf(f.m.Before) && f.m.to() == InProgress && f.m.from() == Pending {
+		if seen.there && seen.hash == task.HashOf(f.m.Before) && f.m.Enters() == InProgress && f.m.Leaves() == Pending {
 			return r.void(s, id, f, p)
 		}
 	}
 	for _, p := range best {
-		if found, err := b.read(id, None, b.path(p)); err == nil && found.task.ID == id && found.hash != hashOf(f.m.Before) {
+		if found, err := b.read(id, None, b.path(p)); err == nil && found.task.ID == id && found.hash != task.HashOf(f.m.Before) {
 			return nil
 		}
 	}
@@ -268,7 +269,7 @@ func (r *recovery) lost(s *shard, id ID, f *fate, place string, rest []string) e
 		if seen, err := look(b.path(p)); err != nil || !seen.there {
 			continue
 		}
-		if err := b.setAside(r.ctx, s, b.path(p), id.file(), audit.Reconcile, reason{Reason: "lost: the content that the ledger names is nowhere, this was left", Code: "lost", Task: id}); err != nil {
+		if err := b.setAside(r.ctx, s, b.path(p), id.File(), audit.Reconcile, reason{Reason: "lost: the content that the ledger names is nowhere, this was left", Code: "lost", Task: id}); err != nil {
 			return err
 		}
 		r.out.Quarantine++
@@ -289,12 +290,12 @@ func (r *recovery) void(s *shard, id ID, f *fate, p string) error {
 	}
 	t := found.task
 	t.Mbox.Epoch = f.m.Epoch
-	t.Audit.StateChanges = append(t.Audit.StateChanges, StateChange{Pending, InProgress, f.agent, At(f.at), stateReason(f.m.Reason)})
+	t.Audit.StateChanges = append(t.Audit.StateChanges, StateChange{From: Pending, To: InProgress, By: f.agent, At: task.At(f.at), Reason: task.StateReason(f.m.Reason)})
 	err = b.commit(r.ctx, s, &change{
-		id: id, by: audit.MboxAgent, event: audit.Reconcile, from: InProgress, to: Pending, task: t, before: hashOf(f.m.After),
+		id: id, by: audit.MboxAgent, event: audit.Reconcile, from: InProgress, to: Pending, task: t, before: task.HashOf(f.m.After),
 		reason: "the claim was voided: a power cut took its content",
 		said:   fmt.Sprintf("mbox voided the claim on %s", id),
-		extra:  func(m *move) { m.Found = found.hash },
+		extra:  func(m *task.Move) { m.Found = found.hash },
 	})
 	r.out.Mended++
 	return err

@@ -60,7 +60,7 @@ func TestRecoverLostTwice(t *testing.T) {
 		sent(t, b, id)
 		_, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
 		must(t, err)
-		must(t, os.Remove(b.path("tasks", "in-progress", id.file())))
+		must(t, os.Remove(b.path("tasks", "in-progress", id.File())))
 	}
 	for range 3 {
 		_, err := Recover(t.Context(), b.home, b.o, RecoverOptions{})

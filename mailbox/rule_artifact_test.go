@@ -15,13 +15,14 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
 // attemptDir makes the folder for what an attempt leaves, as a worker does.
 func attemptDir(t testing.TB, b *Box, c *Claim) string {
 	t.Helper()
-	dir := filepath.Join(b.AgentDir(c.agent), "workspace", "artifacts", artifactFolder(c.ID(), c.Task.Mbox.Epoch))
+	dir := filepath.Join(b.AgentDir(c.agent), "workspace", "artifacts", task.ArtifactFolder(c.ID(), c.Task.Mbox.Epoch))
 	must(t, os.MkdirAll(dir, 0o700))
 	return dir
 }
@@ -319,10 +320,10 @@ func TestStrangersArtifacts(t *testing.T) {
 	must(t, os.WriteFile(b.path("tasks/artifacts/x.1/a.txt"), []byte("a"), 0o644))
 	sum := func(text string) string { return audit.Hash([]byte(text)) }
 	c.Task.Result.Artifacts = []Artifact{
-		{"tasks/artifacts/x.1/a.txt", 1, sum("a")},
-		{"tasks/artifacts/x.1/gone.txt", 1, sum("a")},
-		{"tasks/artifacts/y.1/a.txt", 1, sum("a")},
-		{"workspace/mine.txt", 1, sum("a")},
+		{Path: "tasks/artifacts/x.1/a.txt", Size: 1, SHA256: sum("a")},
+		{Path: "tasks/artifacts/x.1/gone.txt", Size: 1, SHA256: sum("a")},
+		{Path: "tasks/artifacts/y.1/a.txt", Size: 1, SHA256: sum("a")},
+		{Path: "workspace/mine.txt", Size: 1, SHA256: sum("a")},
 	}
 	data, err := schemas.Encode(c.Task)
 	must(t, err)

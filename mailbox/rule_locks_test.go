@@ -18,6 +18,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 )
 
 // Tests of single rules of the protocol: locks, names and leases.
@@ -83,18 +84,18 @@ func TestSendHoldsItsShards(t *testing.T) {
 // A line tells of a key by a hash that nobody can make who has not the home.
 func TestKeyInTheLedger(t *testing.T) {
 	b := newBox(t, Options{})
-	task := request("with a key")
-	task.Mbox.IdempotencyKey = "an open secret"
-	first, err := b.Submit(t.Context(), task)
+	parsed := request("with a key")
+	parsed.Mbox.IdempotencyKey = "an open secret"
+	first, err := b.Submit(t.Context(), parsed)
 	must(t, err)
-	if again, err := b.Submit(t.Context(), task); err != nil || again != first {
+	if again, err := b.Submit(t.Context(), parsed); err != nil || again != first {
 		t.Errorf("sent again: %s (%v), want %s", again, err, first)
 	}
 	e := lines(t, b, first)
 	if len(e) != 1 {
 		t.Fatalf("%d lines", len(e))
 	}
-	m, _ := moveOf(&e[0])
+	m, _ := task.MoveOf(&e[0])
 	for _, plain := range []string{"an open secret", audit.Hash([]byte("an open secret")), audit.Hash([]byte("key\nan open secret"))} {
 		if m.Key == "" || strings.Contains(string(e[0].Details), plain) {
 			t.Errorf("the line has %q", plain)

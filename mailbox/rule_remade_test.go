@@ -13,6 +13,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 )
 
 // Tests of what holds when lock files are removed while somebody holds them.
@@ -253,7 +254,7 @@ func TestOvertakenArtifacts(t *testing.T) {
 	if !errors.Is(err, durable.ErrReplaced) {
 		t.Errorf("it was not refused: %v", err)
 	}
-	if data, err := os.ReadFile(b.path(artifactsDir, "x.1", "out.txt")); err != nil || string(data) != "the other" {
+	if data, err := os.ReadFile(b.path(task.ArtifactsDir, "x.1", "out.txt")); err != nil || string(data) != "the other" {
 		t.Errorf("the artifact is %q (%v)", data, err)
 	}
 	whole(t, b.home)

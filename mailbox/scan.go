@@ -11,6 +11,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -211,7 +212,7 @@ func (b *Box) lookAt(ctx context.Context, folder State, unknown []string, missin
 			}
 			continue
 		}
-		note(id.file(), false, waitIf(busy), err)
+		note(id.File(), false, waitIf(busy), err)
 	}
 	if err := b.judgeMissing(ctx, nowhere); err != nil {
 		return 0, err
@@ -265,15 +266,15 @@ func (b *Box) differences(folder State, names []string) (unknown []string, missi
 	ids := names[:0]
 	for _, name := range names {
 		switch {
-		case strings.HasSuffix(name, ".json") && !ignored(name):
-			have.add(ID(trimJSON(name)))
+		case strings.HasSuffix(name, ".json") && !task.Ignored(name):
+			have.add(ID(task.TrimJSON(name)))
 			ids = append(ids, name)
-		case !ignored(name):
+		case !task.Ignored(name):
 			unknown = append(unknown, name)
 		}
 	}
 	b.mu.Lock()
-	expected := b.index.sets[folderIndex(folder)]
+	expected := b.index.sets[task.FolderIndex(folder)]
 	b.mu.Unlock()
 	if have == expected {
 		return unknown, nil, nil
@@ -294,10 +295,10 @@ func apart(names []string, known []ID) (unknown []string, missing []ID) {
 	i, j := 0, 0
 	for i < len(names) || j < len(known) {
 		switch {
-		case j == len(known) || i < len(names) && trimJSON(names[i]) < string(known[j]):
+		case j == len(known) || i < len(names) && task.TrimJSON(names[i]) < string(known[j]):
 			unknown = append(unknown, names[i])
 			i++
-		case i == len(names) || trimJSON(names[i]) > string(known[j]):
+		case i == len(names) || task.TrimJSON(names[i]) > string(known[j]):
 			missing = append(missing, known[j])
 			j++
 		default:
@@ -336,10 +337,10 @@ func (b *Box) expected(folder State) ([]ID, error) {
 // ended lists the ids whose last line put them into the folder.
 func (b *Box) ended(folder State) ([]ID, error) {
 	in := map[ID]bool{}
-	_, err := b.foldFrom(audit.Position{}, func(id ID, _ string, m *move, _ time.Time) {
+	_, err := b.foldFrom(audit.Position{}, func(id ID, _ string, m *task.Move, _ time.Time) {
 		switch {
 		case m == nil:
-		case m.to() == folder:
+		case m.Enters() == folder:
 			in[id] = true
 		default:
 			delete(in, id)

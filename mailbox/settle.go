@@ -13,6 +13,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 )
 
 // settledFor is how long nobody looks again: Open settles, and the first scan
@@ -135,7 +136,7 @@ func (b *Box) linesSince(d intent, names []string) (found, asides []audit.Entry,
 // is a stale one that a power cut brought back, and so may be the file that it
 // would find.
 func (b *Box) redo(ctx context.Context, s *shard, d intent, e *audit.Entry) error {
-	if m, ok := moveOf(e); ok {
+	if m, ok := task.MoveOf(e); ok {
 		_, last, err := b.lastMove(ID(e.Task()))
 		if err != nil || last != nil && last.TX != m.TX {
 			return err
@@ -153,7 +154,7 @@ func (b *Box) redo(ctx context.Context, s *shard, d intent, e *audit.Entry) erro
 		if d.name != "" && !strings.HasPrefix(a.Place, ".mbox/tmp/") {
 			path = filepath.Join(filepath.Dir(path), d.name) // the line has the name made printable
 		}
-		return b.finishKept(ctx, s, &kept{Entry: a.Entry, SHA256: a.SHA256}, path)
+		return b.finishKept(ctx, s, &task.Kept{Entry: a.Entry, SHA256: a.SHA256}, path)
 	case "record":
 		return b.placeRecord(e)
 	}
@@ -188,7 +189,7 @@ func (b *Box) sweepStaged(d intent) error {
 // stagesArtifacts tells whether a name in tmp is that of a folder of artifacts.
 func (b *Box) stagesArtifacts(name string) bool {
 	folder, tx, _ := cutLast(name, "~")
-	_, _, ok := attemptOf(folder)
+	_, _, ok := task.AttemptOf(folder)
 	info, err := os.Lstat(privatePath(b.home, "tmp", name))
 	return ok && len(tx) == 32 && err == nil && info.IsDir()
 }

@@ -1,10 +1,10 @@
 package mailbox
 
 import (
-	"bytes"
 	"time"
 
 	"mbox/audit"
+	"mbox/mailbox/task"
 )
 
 // skimmed is what a ledger line means for the queue. Every process asks that of each
@@ -17,8 +17,8 @@ type skimmed struct {
 	at       time.Time
 	moves    bool // it moves the task; the rest is of that
 	from, to State
-	after    digest
-	claim    digest
+	after    task.Digest
+	claim    task.Digest
 	key      []byte // hash of an idempotency key
 	revision int64
 	epoch    int64
@@ -58,7 +58,7 @@ func (k *skimmer) of(line audit.Line) *skimmed {
 	}
 	k.begin(line)
 	e, err := line.Decode()
-	if m, ok := moveOf(&e); ok && err == nil {
+	if m, ok := task.MoveOf(&e); ok && err == nil {
 		s.decoded(m)
 	}
 	return s
@@ -69,15 +69,15 @@ func (k *skimmer) begin(line audit.Line) {
 }
 
 // decoded fills in what a decoded move says.
-func (s *skimmed) decoded(m *move) {
-	s.moves, s.from, s.to = true, m.from(), m.to()
-	s.after, s.claim, s.key = digestOf(hashOf(m.After)), digestOf(m.Claim), []byte(m.Key)
-	s.revision, s.epoch, s.attempt, s.until = m.Revision, m.Epoch, m.Attempt, millis(m.Until)
+func (s *skimmed) decoded(m *task.Move) {
+	s.moves, s.from, s.to = true, m.Leaves(), m.Enters()
+	s.after, s.claim, s.key = task.DigestOf(task.HashOf(m.After)), task.DigestOf(m.Claim), []byte(m.Key)
+	s.revision, s.epoch, s.attempt, s.until = m.Revision, m.Epoch, m.Attempt, task.Millis(m.Until)
 	if q := m.Queue; q != nil {
 		s.queued = true
 		s.seat = record{
-			class: class{q.Target, q.Type, q.Action}, priority: rank(q.Priority), created: q.Created.UnixMilli(), max: q.Max,
-			notBefore: millis(q.NotBefore), deadline: millis(q.Deadline), dependsOn: q.DependsOn, asked: digestOf(q.Asked),
+			class: class{q.Target, q.Type, q.Action}, priority: task.Rank(q.Priority), created: q.Created.UnixMilli(), max: q.Max,
+			notBefore: task.Millis(q.NotBefore), deadline: task.Millis(q.Deadline), dependsOn: q.DependsOn, asked: task.DigestOf(q.Asked),
 			parent: q.Parent, born: q.Born, waitsFor: q.WaitsFor, join: q.Join,
 		}
 	}
@@ -90,35 +90,35 @@ func (k *skimmer) skim(line audit.Line) bool {
 		value, ok := m.Value, true
 		switch string(m.Name) {
 		case "tx":
-			tx, ok = true, len(value) > 2 && isPlain(value)
+			tx, ok = true, len(value) > 2 && task.IsPlain(value)
 		case "from":
-			s.from, ok = stateIn(value)
+			s.from, ok = task.StateIn(value)
 		case "to":
-			s.to, ok = stateIn(value)
+			s.to, ok = task.StateIn(value)
 		case "after":
 			if string(value) != "null" {
-				s.after, ok = digestIn(value)
+				s.after, ok = task.DigestIn(value)
 			}
 		case "claim":
-			s.claim, ok = digestIn(value)
+			s.claim, ok = task.DigestIn(value)
 		case "key":
-			s.key, ok = plainIn(value)
+			s.key, ok = task.PlainIn(value)
 		case "revision":
-			s.revision, ok = intIn(value)
+			s.revision, ok = task.IntIn(value)
 		case "epoch":
-			s.epoch, ok = intIn(value)
+			s.epoch, ok = task.IntIn(value)
 		case "attempt":
-			s.attempt, ok = intIn(value)
+			s.attempt, ok = task.IntIn(value)
 		case "until":
-			s.until, ok = millisIn(value)
+			s.until, ok = task.MillisIn(value)
 		case "queue":
 			s.queued, ok = true, k.seat(value)
 		case "uid", "pid":
-			_, ok = intIn(value)
+			_, ok = task.IntIn(value)
 		case "before":
-			ok = isText(value) || string(value) == "null"
+			ok = task.IsText(value) || string(value) == "null"
 		case "reason", "host", "request", "root", "source_sha256", "dropped", "found":
-			ok = isText(value)
+			ok = task.IsText(value)
 		case "adopted", "kept", "spent":
 			ok = false
 		}
@@ -133,14 +133,14 @@ func (k *skimmer) skim(line audit.Line) bool {
 // seat fills in what the queue of a move says.
 func (k *skimmer) seat(queue []byte) bool {
 	r, seen := &k.last.seat, false
-	r.priority = rank("")
+	r.priority = task.Rank("")
 	k.members = audit.Members(queue, k.members[:0])
 	for _, m := range k.members {
 		var text []byte
 		value, ok := m.Value, true
 		switch string(m.Name) {
 		case "target", "type", "action", "priority", "join":
-			text, ok = plainIn(value)
+			text, ok = task.PlainIn(value)
 		}
 		switch string(m.Name) {
 		case "target":
@@ -150,20 +150,20 @@ func (k *skimmer) seat(queue []byte) bool {
 		case "action":
 			r.class.action = k.name(text)
 		case "priority":
-			r.priority = rank(k.name(text))
+			r.priority = task.Rank(k.name(text))
 		case "join":
 			r.join = k.name(text)
 		case "created":
 			seen = true
-			r.created, ok = millisIn(value)
+			r.created, ok = task.MillisIn(value)
 		case "not_before":
-			r.notBefore, ok = millisIn(value)
+			r.notBefore, ok = task.MillisIn(value)
 		case "deadline":
-			r.deadline, ok = millisIn(value)
+			r.deadline, ok = task.MillisIn(value)
 		case "max_attempts":
-			r.max, ok = intIn(value)
+			r.max, ok = task.IntIn(value)
 		case "asked":
-			r.asked, ok = digestIn(value)
+			r.asked, ok = task.DigestIn(value)
 		default: // a family, dependencies, or what nobody knows
 			ok = false
 		}
@@ -172,40 +172,4 @@ func (k *skimmer) seat(queue []byte) bool {
 		}
 	}
 	return seen // the decoder has a time of its own for none
-}
-
-func isPlain(value []byte) bool { return isText(value) && bytes.IndexByte(value, '\\') < 0 }
-
-// plainIn reads a string without escapes.
-func plainIn(value []byte) ([]byte, bool) {
-	if !isPlain(value) {
-		return nil, false
-	}
-	return value[1 : len(value)-1], true
-}
-
-// intIn reads an integer in the one way to write it.
-func intIn(value []byte) (int64, bool) {
-	digits := bytes.TrimPrefix(value, []byte{'-'})
-	for _, c := range digits {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-	}
-	return numberIn(value), len(digits) > 0 && len(digits) <= 16
-}
-
-// millisIn reads a time as mbox writes it, with up to three decimals.
-func millisIn(value []byte) (int64, bool) {
-	text, ok := plainIn(value)
-	if !ok || len(text) < len("2006-01-02T15:04:05Z") || text[len(text)-1] != 'Z' {
-		return 0, false
-	}
-	ts := [...]byte{19: '.', '0', '0', '0', 'Z'}
-	if n := len(text) - 1; n > 19 && (n < 21 || n > 23) {
-		return 0, false
-	}
-	copy(ts[:23], text[:len(text)-1])
-	at, ok := audit.ParseTime(ts[:])
-	return at.UnixMilli(), ok && at.Year() > 0
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/audit"
+	"mbox/mailbox/task"
 )
 
 // asLine is the line that the ledger has of an entry, but for its chain.
@@ -62,7 +63,7 @@ func checkSkimmed(t testing.TB, line audit.Line) (skimmed bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, ok := moveOf(&e); ok {
+	if m, ok := task.MoveOf(&e); ok {
 		slow.last.decoded(m)
 	}
 	want := slow.last

@@ -12,6 +12,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 )
 
 // snapshot is the index as it was at one place of the ledger, in the file
@@ -142,7 +143,7 @@ func (h *snapshotHead) check(length int64) error {
 		h.Specials >= 0 && h.Specials <= length/8 && length == h.Special+8*h.Specials
 	at := uint32(0)
 	for _, r := range h.Runs {
-		fits = fits && r.First == at && r.End > r.First && r.End <= h.Ready && r.Priority >= 0 && r.Priority < len(Priorities)
+		fits = fits && r.First == at && r.End > r.First && r.End <= h.Ready && r.Priority >= 0 && r.Priority < len(task.Priorities)
 		at = r.End
 	}
 	if !fits || at != h.Ready || h.Ready > h.Records {
@@ -306,7 +307,7 @@ func decodeRecord(data []byte) (*record, error) {
 	r.blocked, r.check, r.alarmed = flags&1 != 0, flags&2 != 0, flags&4 != 0
 	r.dependsOn = d.ids(MaxDependsOn)
 	r.parent, r.born, r.join, r.waitsFor = ID(d.str()), d.num(), d.str(), d.ids(MaxChildren)
-	if d.bad || r.priority < 0 || r.priority >= len(Priorities) {
+	if d.bad || r.priority < 0 || r.priority >= len(task.Priorities) {
 		return nil, errNoSnapshot
 	}
 	return r, nil

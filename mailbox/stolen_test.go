@@ -33,7 +33,7 @@ func TestStolenClaim(t *testing.T) {
 	}
 	e, m, err := b.lastMove("x")
 	must(t, err)
-	if e.Event != audit.Reconcile || !m.Adopted || m.to() != InProgress {
+	if e.Event != audit.Reconcile || !m.Adopted || m.Enters() != InProgress {
 		t.Errorf("its last line: %s %+v", e.Event, m)
 	}
 	if task, state, err := b.Task(t.Context(), "x"); err != nil || state != InProgress || task.Mbox.Epoch != 2 {

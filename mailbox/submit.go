@@ -11,6 +11,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -22,12 +23,12 @@ import (
 // A task that is wrong is a *schemas.Error; one that Options.Review refuses is
 // refused with its error.
 func (b *Box) Submit(ctx context.Context, t *Task) (ID, error) {
-	if err := t.forged(); err != nil {
+	if err := t.Forged(); err != nil {
 		return "", err
 	}
 	n := *t
 	now := b.now()
-	n.complete(now, now, "human", b.o.MaxAttempts)
+	n.Complete(now, now, "human", b.o.MaxAttempts)
 	if err := n.Validate(); err != nil {
 		return "", err
 	}
@@ -48,7 +49,7 @@ func (b *Box) Submit(ctx context.Context, t *Task) (ID, error) {
 // submitNew puts a task into pending whose fields are filled in and right. What
 // it costs its tree is debited with it. Its line rests on these locks as well.
 func (b *Box) submitNew(ctx context.Context, under []durable.Held, n *Task, spent Budget) (ID, error) {
-	request, err := b.request("submit", "", n.asked())
+	request, err := b.request("submit", "", n.Asked())
 	if err != nil {
 		return "", err
 	}
@@ -66,14 +67,6 @@ func (b *Box) submitNew(ctx context.Context, under []durable.Held, n *Task, spen
 	}
 }
 
-// asked is the part of a new task that its sender decided, for comparing two
-// sends of one id.
-func (t *Task) asked() Task {
-	c := *t
-	c.Created, c.Updated = Time{}, Time{}
-	return c
-}
-
 // request is the salted hash of a verb with its token and content. A line
 // carries it, so that the same verb said again is known.
 func (b *Box) request(verb, token string, content any) (string, error) {
@@ -87,7 +80,7 @@ func (b *Box) request(verb, token string, content any) (string, error) {
 func (b *Box) submitAs(ctx context.Context, under []durable.Held, t *Task, request string, spent Budget) (ID, error) {
 	s, unlock, err := b.lockForSubmit(ctx, t)
 	if err != nil {
-		return "", taskError(t.ID, err)
+		return "", task.About(t.ID, err)
 	}
 	defer unlock()
 	s.locks = append(s.locks, under...)
@@ -108,9 +101,9 @@ func (b *Box) submitAs(ctx context.Context, under []durable.Held, t *Task, reque
 	c := &change{
 		id: t.ID, by: t.Source.Agent, event: audit.TaskCreated, from: None, to: Pending, task: t,
 		reason: "submitted", spent: spent, said: fmt.Sprintf("%s sent %s to %s", t.Source.Agent, t.ID, t.Assignment.TargetAgent),
-		extra: func(m *move) { m.Request, m.Key = request, key },
+		extra: func(m *task.Move) { m.Request, m.Key = request, key },
 	}
-	return t.ID, taskError(t.ID, b.commit(ctx, s, c))
+	return t.ID, task.About(t.ID, b.commit(ctx, s, c))
 }
 
 // lockForSubmit takes the id's shard and, with an idempotency key, the key's,
@@ -163,7 +156,7 @@ func (b *Box) idOfKey(key string) (ID, error) {
 // children are of a kind of their own: whoever guesses one and sends a task with
 // it does not become the child.
 func (b *Box) keyHash(t *Task) string {
-	if _, child := t.born(); child {
+	if _, child := t.Born(); child {
 		return b.childHash(t.Mbox.IdempotencyKey)
 	}
 	return b.saltedHash("key", t.Mbox.IdempotencyKey)
@@ -180,7 +173,7 @@ func (b *Box) sameAgain(id ID, request string) (ID, error) {
 	if e != nil && ID(e.Task()).Fold() == id.Fold() {
 		return ID(e.Task()), nil
 	}
-	return "", taskError(id, fmt.Errorf("%w: the id is taken, with other content", ErrConflict))
+	return "", task.About(id, fmt.Errorf("%w: the id is taken, with other content", ErrConflict))
 }
 
 // nextID makes an id of today: task-<UTC date>-<serial>. The number is drawn

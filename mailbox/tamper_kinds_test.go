@@ -11,6 +11,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -203,7 +204,7 @@ var kinds = []struct {
 	}},
 	{"a byte of an artifact", func(v *vandal) named {
 		file := pick(v, slices.DeleteFunc(v.files("tasks/artifacts/", "tasks/archive/"), func(f string) bool { return strings.HasSuffix(f, ".json") }))
-		id, _, _ := attemptOf(filepath.Base(filepath.Dir(file)))
+		id, _, _ := task.AttemptOf(filepath.Base(filepath.Dir(file)))
 		data := []byte(v.read(file))
 		data[v.r.IntN(len(data))] ^= 1 << v.r.IntN(8)
 		v.write(file, string(data))

@@ -11,6 +11,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -76,7 +77,7 @@ func (b *Box) commit(ctx context.Context, s *shard, c *change) error {
 }
 
 // apply is steps 4 and 5.
-func (b *Box) apply(ctx context.Context, s *shard, c *change, m *move, line audit.Line) error {
+func (b *Box) apply(ctx context.Context, s *shard, c *change, m *task.Move, line audit.Line) error {
 	at := time.Time{}
 	if c.from == Archived || c.to == Archived { // only there a folder has the line's time
 		e, err := line.Decode()
@@ -190,20 +191,20 @@ func removeIfThere(path string) error {
 // caller has staged the content himself; else it may be torn, or have been used.
 // stolen means that the file of a task that was to be claimed lay in in-progress
 // before ours was moved there: somebody's mv was faster.
-func (b *Box) finish(ctx context.Context, s *shard, id ID, m *move, at time.Time, fresh bool) (stolen bool, err error) {
+func (b *Box) finish(ctx context.Context, s *shard, id ID, m *task.Move, at time.Time, fresh bool) (stolen bool, err error) {
 	p := &placement{b: b, ctx: ctx, s: s, id: id, m: m, staged: b.staged(string(id), m.TX)}
-	if m.to() != None {
-		p.to = filepath.Join(b.folder(m.to(), at), id.file())
+	if m.Enters() != None {
+		p.to = filepath.Join(b.folder(m.Enters(), at), id.File())
 	}
 	switch {
-	case m.from() != None:
-		p.from = filepath.Join(b.folder(m.from(), at), id.file())
+	case m.Leaves() != None:
+		p.from = filepath.Join(b.folder(m.Leaves(), at), id.File())
 	case m.SourceSHA256 != "" && m.Dropped == "":
 		p.from = p.to // a drop in its task's place
 	}
 	p.from = b.cameFrom(p)
 	err = p.place(fresh)
-	if err == nil && m.to() == Archived {
+	if err == nil && m.Enters() == Archived {
 		err = b.archiveArtifacts(id, m.Epoch, p.to)
 	}
 	if errors.Is(err, errLost) {
@@ -226,7 +227,7 @@ type placement struct {
 	ctx      context.Context
 	s        *shard
 	id       ID
-	m        *move
+	m        *task.Move
 	staged   string
 	from, to string // "" where there is none
 	looks    int
@@ -257,7 +258,7 @@ func look(path string) (sight, error) {
 
 // old tells whether the bytes are those that the move replaces.
 func (p *placement) old(s sight) bool {
-	return s.hash != "" && (s.hash == hashOf(p.m.Before) || s.hash == p.m.SourceSHA256 || s.hash == p.m.Found)
+	return s.hash != "" && (s.hash == task.HashOf(p.m.Before) || s.hash == p.m.SourceSHA256 || s.hash == p.m.Found)
 }
 
 // maxLooks bounds the looks of place: each that is not the last has met a rename
@@ -271,7 +272,7 @@ func (p *placement) place(fresh bool) error {
 	if p.to == "" {
 		return removeIfThere(p.staged)
 	}
-	if p.m.to() == Archived {
+	if p.m.Enters() == Archived {
 		if err := durable.MkdirAll(filepath.Dir(p.to), p.b.o.Sync); err != nil {
 			return err
 		}
@@ -286,7 +287,7 @@ func (p *placement) place(fresh bool) error {
 			return err
 		}
 		if p.looks == maxLooks {
-			return fmt.Errorf("%w: task %s does not come to rest in %s", ErrIntegrity, p.id, p.m.to())
+			return fmt.Errorf("%w: task %s does not come to rest in %s", ErrIntegrity, p.id, p.m.Enters())
 		}
 		done, err = p.step()
 	}
@@ -301,7 +302,7 @@ func (p *placement) rename() error {
 		return durable.Move(p.staged, p.to)
 	case p.from == p.to:
 		return p.exchange(p.to)
-	case p.m.to() == InProgress:
+	case p.m.Enters() == InProgress:
 		if err := durable.Move(p.from, p.to); err != nil {
 			return err
 		}
@@ -325,7 +326,7 @@ func (p *placement) exchange(path string) error {
 // step looks at what lies where and does what follows. It asks nothing of the
 // past, so it goes on from wherever a crash or a stranger has stopped the move.
 func (p *placement) step() (done bool, err error) {
-	after := hashOf(p.m.After)
+	after := task.HashOf(p.m.After)
 	var to, from, staged sight
 	if to, err = look(p.to); err != nil {
 		return false, err
@@ -346,7 +347,7 @@ func (p *placement) step() (done bool, err error) {
 	ready := staged.there && staged.hash == after
 	switch {
 	case p.old(to) && ready:
-		p.stolen = p.looks == 0 && p.m.from() == Pending && p.m.to() == InProgress && p.m.Found == ""
+		p.stolen = p.looks == 0 && p.m.Leaves() == Pending && p.m.Enters() == InProgress && p.m.Found == ""
 		return false, p.exchange(p.to)
 	case p.old(to) && from.hash == after:
 		return false, durable.Remove(p.to) // a copy: the right one has been seen
@@ -364,8 +365,8 @@ func (p *placement) step() (done bool, err error) {
 		return false, durable.Move(p.staged, p.to)
 	}
 	// Neither here nor there nor staged: somebody moved our file on.
-	for _, s := range Folders {
-		elsewhere, err := look(p.b.path("tasks", string(s), p.id.file()))
+	for _, s := range task.Folders {
+		elsewhere, err := look(p.b.path("tasks", string(s), p.id.File()))
 		if err != nil || elsewhere.hash == after {
 			return err == nil, err
 		}
@@ -380,7 +381,7 @@ func (p *placement) discard() error {
 	switch {
 	case err != nil || !out.there:
 		return err
-	case p.old(out), out.hash == hashOf(p.m.After):
+	case p.old(out), out.hash == task.HashOf(p.m.After):
 		return durable.Remove(p.staged)
 	}
 	return p.setAside(p.staged, "edited by hand while a transition was made")
@@ -403,7 +404,7 @@ func (p *placement) tidy() error {
 
 func (p *placement) lost() error {
 	return fmt.Errorf("%w: task %s: the content that the ledger names (%s) is nowhere, %s cannot be brought up to date",
-		errLost, p.id, hashOf(p.m.After), p.to)
+		errLost, p.id, task.HashOf(p.m.After), p.to)
 }
 
 // errLost says that the content of a committed line is nowhere any more.
@@ -421,7 +422,7 @@ func (b *Box) sayLost(ctx context.Context, s *shard, id ID) error {
 }
 
 func (p *placement) setAside(path, why string) error {
-	return p.b.setAside(p.ctx, p.s, path, p.id.file(), audit.Reconcile, reason{Reason: why, Task: p.id})
+	return p.b.setAside(p.ctx, p.s, path, p.id.File(), audit.Reconcile, reason{Reason: why, Task: p.id})
 }
 
 func (p *placement) syncFolders() error {
@@ -438,14 +439,14 @@ func (p *placement) syncFolders() error {
 
 // finishDrop removes a dropped file whose admitted task has another name, and
 // moves the original of a rejected drop into quarantine.
-func (b *Box) finishDrop(ctx context.Context, s *shard, id ID, m *move) error {
+func (b *Box) finishDrop(ctx context.Context, s *shard, id ID, m *task.Move) error {
 	if m.Kept != nil {
-		return b.finishKept(ctx, s, m.Kept, b.path("tasks", string(Pending), m.drop()))
+		return b.finishKept(ctx, s, m.Kept, b.path("tasks", string(Pending), m.DropName()))
 	}
 	if m.Dropped == "" {
 		return nil
 	}
-	drop, out := b.path("tasks", string(Pending), m.drop()), b.staged(string(id), m.TX)
+	drop, out := b.path("tasks", string(Pending), m.DropName()), b.staged(string(id), m.TX)
 	if now, err := look(drop); err != nil || now.hash != m.SourceSHA256 {
 		return err // gone, or already somebody's next drop of that name
 	}

@@ -10,36 +10,8 @@ import (
 	"sync"
 
 	"mbox/audit"
+	"mbox/mailbox/task"
 )
-
-// Budget is what a delegation tree may spend, or has spent, by kind.
-type Budget map[string]int64
-
-// The kinds of a budget.
-const (
-	SpentActions  = "actions"  // carried out
-	SpentTokens   = "tokens"   // of models
-	SpentSeconds  = "seconds"  // of attempts
-	SpentChildren = "children" // created
-)
-
-// add adds what was spent.
-func (s Budget) add(more Budget) {
-	for kind, n := range more {
-		s[kind] += n
-	}
-}
-
-// over names the first kind of which nothing is left; "" if there is none. A
-// tree that has had all its children may go on without more.
-func (s Budget) over(limit Budget) string {
-	for _, kind := range slices.Sorted(maps.Keys(limit)) {
-		if kind != SpentChildren && s[kind] >= limit[kind] {
-			return kind
-		}
-	}
-	return ""
-}
 
 // Tree is a root task with its children, their children, and what all of them
 // have spent. It is folded from the ledger alone.
@@ -172,11 +144,11 @@ func (b *Box) beginning(ctx context.Context, id ID) (audit.Position, error) {
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return audit.Position{}, err
 		}
-		if creates(line) {
+		if task.Creates(line) {
 			return line.At, nil
 		}
 	}
-	return audit.Position{}, taskError(id, ErrNotFound)
+	return audit.Position{}, task.About(id, ErrNotFound)
 }
 
 func (t *Tree) fold(e *audit.Entry) {
@@ -184,9 +156,9 @@ func (t *Tree) fold(e *audit.Entry) {
 		Spent Budget `json:"spent"`
 	}
 	if e.Detail(&d) == nil {
-		t.Spent.add(d.Spent)
+		t.Spent.Add(d.Spent)
 	}
-	m, ok := moveOf(e)
+	m, ok := task.MoveOf(e)
 	if !ok {
 		return
 	}
@@ -200,13 +172,13 @@ func (t *Tree) fold(e *audit.Entry) {
 			t.keys[m.Key] = id
 		}
 	}
-	n.State, n.Reason = m.to(), m.Reason
+	n.State, n.Reason = m.Enters(), m.Reason
 	if q := m.Queue; q != nil {
 		n.Agent, n.Action = q.Target, q.Action
 		if q.Parent != "" {
 			n.Parent = q.Parent
 		}
-		if m.from() == None && q.Parent != "" {
+		if m.Leaves() == None && q.Parent != "" {
 			t.edge(e.Agent, q.Target)
 		}
 	}

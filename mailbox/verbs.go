@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/audit"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -24,7 +24,7 @@ type Failure struct {
 // that did not make it. The token is not judged here: every verb judges it
 // under the task's lock.
 func (b *Box) Held(ctx context.Context, id ID, token string) (*Claim, error) {
-	if err := CheckID(id); err != nil {
+	if err := task.CheckID(id); err != nil {
 		return nil, err
 	}
 	if token == "" {
@@ -49,7 +49,7 @@ func (c *Claim) Valid(ctx context.Context) error {
 		return err
 	}
 	if r == nil || r.state != InProgress || r.epoch != c.Task.Mbox.Epoch {
-		return taskError(c.ID(), ErrStale)
+		return task.About(c.ID(), ErrStale)
 	}
 	return nil
 }
@@ -72,9 +72,9 @@ func (c *Claim) Progress(ctx context.Context, p Progress) error {
 		if last != nil && now.Sub(last.At.Time) < time.Second {
 			return nil, nil
 		}
-		p.At = At(now)
+		p.At = task.At(now)
 		f.task.Mbox.Progress = &p
-		f.task.Mbox.Lease.Deadline = At(now.Add(b.o.Lease))
+		f.task.Mbox.Lease.Deadline = task.At(now.Add(b.o.Lease))
 		return &change{event: audit.TaskProgress, to: InProgress, said: "reported progress on", reason: "progress"}, nil
 	})
 }
@@ -85,7 +85,7 @@ func (c *Claim) Progress(ctx context.Context, p Progress) error {
 // quarantine.
 func (c *Claim) Complete(ctx context.Context, r Result) error {
 	content := Result{Output: r.Output, Artifacts: c.leaving().artifacts()}
-	if !given(content.Output) {
+	if !task.Given(content.Output) {
 		content.Output = jsontext.Value(`""`)
 	}
 	return c.verb(ctx, "complete", content, func(f *found) (*change, error) {
@@ -104,23 +104,10 @@ func (c *Claim) Fail(ctx context.Context, fail Failure) error {
 	if fail.Code == "" {
 		fail.Code = "failed"
 	}
-	fail.bound()
+	fail.Bound()
 	return c.verb(ctx, "fail", fail, func(f *found) (*change, error) {
 		return c.box.failed(f.task, fail), nil
 	})
-}
-
-// maxMessage bounds an error's texts in the task file, in runes.
-const maxMessage = 1000
-
-// bound cuts an error's texts to what a task file has room for. The end of a
-// message says most.
-func (e *TaskError) bound() {
-	e.Code = schemas.Sentence(e.Code, 64)
-	e.Path = schemas.Sentence(e.Path, 500)
-	if text := []rune(strings.ToValidUTF8(e.Message, "\uFFFD")); len(text) > maxMessage {
-		e.Message = "…" + string(text[len(text)-maxMessage:])
-	}
 }
 
 // failed decides what a failed attempt leads to.
@@ -134,7 +121,7 @@ func (b *Box) failed(t *Task, fail Failure) *change {
 		return &change{event: audit.TaskFailed, to: Failed, said: "failed", reason: why, brief: fail.Code}
 	}
 	wait := b.backoff(t.Mbox.Attempt)
-	at := At(b.now().Add(wait))
+	at := task.At(b.now().Add(wait))
 	t.Mbox.NotBefore = &at
 	return &change{
 		event: audit.TaskRetried, to: Pending, said: "will be tried again:", reason: why,
@@ -163,7 +150,7 @@ func (c *Claim) Release(ctx context.Context, why string, delay time.Duration) er
 	return c.verb(ctx, "release", content, func(f *found) (*change, error) {
 		f.task.Mbox.Attempt = max(0, f.task.Mbox.Attempt-1)
 		if delay > 0 {
-			at := At(c.box.now().Add(delay))
+			at := task.At(c.box.now().Add(delay))
 			f.task.Mbox.NotBefore = &at
 		}
 		return &change{event: audit.TaskReleased, to: Pending, said: "gave back", reason: why, brief: "given back"}, nil
@@ -182,7 +169,7 @@ func (c *Claim) verb(ctx context.Context, verb string, content any, decide func(
 	}
 	s, err := b.lockShard(ctx, string(id))
 	if err != nil {
-		return taskError(id, err)
+		return task.About(id, err)
 	}
 	defer s.unlock()
 	f, err := b.claimed(ctx, s, id)
@@ -202,17 +189,17 @@ func (c *Claim) verb(ctx context.Context, verb string, content any, decide func(
 	ch.id, ch.by, ch.from, ch.task, ch.before, ch.token = id, c.agent, InProgress, f.task, f.hash, c.token
 	ch.spent = c.takeSpent()
 	ch.said = fmt.Sprintf("%s %s %s", c.agent, ch.said, id)
-	ch.extra = func(m *move) {
+	ch.extra = func(m *task.Move) {
 		m.Request = request
 		if ch.spent != nil {
-			m.Root = f.task.root()
+			m.Root = f.task.Root()
 		}
 	}
 	err = b.commit(ctx, s, ch)
 	if err != nil && !errors.Is(err, ErrCommitted) && ch.spent != nil {
 		c.Spend(ch.spent) // it stands in no line yet
 	}
-	return taskError(id, err)
+	return task.About(id, err)
 }
 
 // claimed reads the task if it is in progress; nil if it is not. A task that
@@ -245,7 +232,7 @@ func (c *Claim) remembered(foreign error) (*found, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.from == "" || r == nil || r.state != InProgress || r.claim != digestOf(b.saltedHash("token", c.token)) {
+	if c.from == "" || r == nil || r.state != InProgress || r.claim != task.DigestOf(b.saltedHash("token", c.token)) {
 		return nil, foreign
 	}
 	data, err := schemas.Encode(c.Task)
@@ -256,7 +243,7 @@ func (c *Claim) remembered(foreign error) (*found, error) {
 	if err := schemas.Decode(data, t); err != nil {
 		return nil, err
 	}
-	if !t.asksFor(r.asked) {
+	if !t.AsksFor(r.asked) {
 		return nil, foreign
 	}
 	return &found{task: t, hash: r.after.String(), state: InProgress}, b.restore(t, r)
@@ -269,7 +256,7 @@ func (c *Claim) notOurs() error {
 	if err != nil || e == nil || ID(e.Task()) == c.ID() {
 		return err
 	}
-	return taskError(c.ID(), &schemas.Error{
+	return task.About(c.ID(), &schemas.Error{
 		Path: "token", Code: "bad_value", Problem: "it is the token of another task, " + e.Task(),
 		Want: "the token that claim printed for this one",
 	})
@@ -288,7 +275,7 @@ func (c *Claim) late(ctx context.Context, s *shard, verb, request string, conten
 	if err := c.notOurs(); err != nil {
 		return err
 	}
-	stale := taskError(id, fmt.Errorf("%w: its claim is over", ErrStale))
+	stale := task.About(id, fmt.Errorf("%w: its claim is over", ErrStale))
 	if verb != "complete" && verb != "fail" {
 		return stale
 	}
@@ -304,7 +291,7 @@ func (c *Claim) late(ctx context.Context, s *shard, verb, request string, conten
 	why := reason{Reason: verb + " with a token whose claim is over", Code: "late_result", Task: id}
 	if err := b.keepBytes(ctx, s, data, string(id)+".result.json", audit.TaskLateResult, why); err != nil {
 		// Not ErrStale, for that would say that the bytes are kept.
-		return taskError(id, fmt.Errorf("its claim is over, and its result could not be kept: %w", err))
+		return task.About(id, fmt.Errorf("its claim is over, and its result could not be kept: %w", err))
 	}
 	return stale
 }
@@ -314,7 +301,7 @@ func (c *Claim) late(ctx context.Context, s *shard, verb, request string, conten
 // cancelled already is fine; one that has ended otherwise is ErrConflict. What it
 // has handed on is cancelled with it, down the whole tree.
 func (b *Box) Cancel(ctx context.Context, id ID, by, why string) error {
-	if err := checkActor(by); err != nil {
+	if err := task.CheckActor(by); err != nil {
 		return err
 	}
 	if err := b.cancel(ctx, id, by, why, nil); err != nil {
@@ -334,7 +321,7 @@ func (b *Box) Cancel(ctx context.Context, id ID, by, why string) error {
 func (b *Box) cancel(ctx context.Context, id ID, by, why string, still func() bool) error {
 	s, err := b.lockShard(ctx, string(id))
 	if err != nil {
-		return taskError(id, err)
+		return task.About(id, err)
 	}
 	defer s.unlock()
 	var note *leaseNote
@@ -350,7 +337,7 @@ func (b *Box) cancel(ctx context.Context, id ID, by, why string, still func() bo
 			c.token = l.Token
 			_, note, _ = b.judge(f.task)
 		}
-		f.task.Result.Error = &TaskError{Code: "cancelled", Message: oneLine(why)}
+		f.task.Result.Error = &TaskError{Code: "cancelled", Message: task.OneLine(why)}
 		return c, nil
 	})
 	if errors.Is(err, ErrNotFound) {
@@ -372,18 +359,18 @@ func (b *Box) cancelEnded(id ID) error {
 	if f.state == Failed && f.task.Result.Error != nil && f.task.Result.Error.Code == "cancelled" {
 		return nil
 	}
-	return taskError(id, fmt.Errorf("%w: it is %s already", ErrConflict, f.state))
+	return task.About(id, fmt.Errorf("%w: it is %s already", ErrConflict, f.state))
 }
 
 // Retry puts a failed task back into pending, with all its attempts; the epoch
 // goes on. A task that is in no failed state is ErrConflict.
 func (b *Box) Retry(ctx context.Context, id ID, by, why string) error {
-	if err := checkActor(by); err != nil {
+	if err := task.CheckActor(by); err != nil {
 		return err
 	}
 	s, err := b.lockShard(ctx, string(id))
 	if err != nil {
-		return taskError(id, err)
+		return task.About(id, err)
 	}
 	defer s.unlock()
 	f, err := b.seek(id)
@@ -395,20 +382,20 @@ func (b *Box) Retry(ctx context.Context, id ID, by, why string) error {
 	case err != nil:
 		return err
 	case e == nil:
-		return taskError(id, fmt.Errorf("%w: the ledger knows nothing of it", ErrIntegrity))
-	case f.state == Pending && last.to() == Pending && e.Event == audit.TaskRetried && last.from() == Failed:
+		return task.About(id, fmt.Errorf("%w: the ledger knows nothing of it", ErrIntegrity))
+	case f.state == Pending && last.Enters() == Pending && e.Event == audit.TaskRetried && last.Leaves() == Failed:
 		return nil // said again
-	case f.state != Failed || last.to() != Failed:
-		return taskError(id, fmt.Errorf("%w: it is %s, only a failed task can be retried", ErrConflict, f.state))
-	case f.hash != hashOf(last.After):
-		return taskError(id, fmt.Errorf("%w: its bytes are not those of its last ledger line", errForeign))
+	case f.state != Failed || last.Enters() != Failed:
+		return task.About(id, fmt.Errorf("%w: it is %s, only a failed task can be retried", ErrConflict, f.state))
+	case f.hash != task.HashOf(last.After):
+		return task.About(id, fmt.Errorf("%w: its bytes are not those of its last ledger line", errForeign))
 	}
 	m := &f.task.Mbox
 	m.Attempt, m.NotBefore, m.WaitsFor, m.Join = 0, nil, nil, ""
-	if _, child := f.task.born(); child {
+	if _, child := f.task.Born(); child {
 		m.Trigger = "retry" // its parent may have ended: it works for itself now
 	}
-	return taskError(id, b.commit(ctx, s, &change{
+	return task.About(id, b.commit(ctx, s, &change{
 		id: id, by: by, event: audit.TaskRetried, from: Failed, to: Pending, task: f.task, before: f.hash,
 		reason: why, said: fmt.Sprintf("%s retried %s", by, id),
 	}))

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"mbox/mailbox/task"
 )
 
 // artifacts says what is wrong with the files that a task names as its artifacts:
@@ -18,8 +20,8 @@ func (v *verifying) artifacts(at place, t *lineage, task *Task) (faults []Fault,
 	}
 	named, folders := map[string]bool{}, map[string]bool{}
 	for i, a := range task.Result.Artifacts {
-		folder, own := task.keeps(i)
-		if _, kept := a.keptIn(); !kept {
+		folder, own := task.Keeps(i)
+		if _, kept := a.KeptIn(); !kept {
 			v.note("artifacts of older tasks lie in the homes of their agents, who can change them: they are not compared")
 			continue
 		}
@@ -71,7 +73,7 @@ func ignoreGone(err error) error {
 // folder that its task does not name is what a process left that died before its
 // line, or what a sender attached.
 func (v *verifying) strangeArtifacts() error {
-	dirs := []string{artifactsDir}
+	dirs := []string{task.ArtifactsDir}
 	months, err := v.b.months()
 	if err = ignoreGone(err); err != nil {
 		return err
@@ -89,10 +91,10 @@ func (v *verifying) strangeArtifacts() error {
 		}
 		for _, name := range names {
 			info, err := os.Lstat(v.b.path(dir, name))
-			if err != nil || !info.IsDir() && dir != artifactsDir {
+			if err != nil || !info.IsDir() && dir != task.ArtifactsDir {
 				continue // walk has seen the archive's files
 			}
-			id, epoch, ok := attemptOf(name)
+			id, epoch, ok := task.AttemptOf(name)
 			if t := v.fold.tasks.of(id.Fold()); !ok || !info.IsDir() || t == nil || t.id != id || epoch > t.epoch {
 				v.fault(Fault{Invariant: 15, File: dir + "/" + name, What: noArtifacts})
 			}

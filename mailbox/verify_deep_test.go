@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"mbox/audit"
+	"mbox/mailbox/task"
 )
 
 // TestVerifyDeep edits tasks and makes the ledger confirm the edit, which only one
@@ -39,7 +40,7 @@ func TestVerifyDeep(t *testing.T) {
 				t.Fatalf("no %s in %s", row.old, was)
 			}
 			h.write(row.file, now)
-			id := ID(trimJSON(filepath.Base(row.file)))
+			id := ID(task.TrimJSON(filepath.Base(row.file)))
 			h.rewrite(h.last(id), audit.Hash([]byte(was)), audit.Hash([]byte(now)))
 			for _, deep := range []bool{false, true} {
 				r, err := Verify(t.Context(), h.dir, h.options(), VerifyOptions{Deep: deep})

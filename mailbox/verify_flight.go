@@ -11,6 +11,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 )
 
 // While verify reads, everything is at work. These rules tell what is on its way
@@ -62,7 +63,7 @@ func (v *verifying) lookAgain(key string, seen []place) error {
 	if err != nil {
 		return err
 	}
-	if set && (d.kind == "task" && ID(d.name).Fold() == key || d.kind == "drop" && ID(trimJSON(d.name)).Fold() == key) {
+	if set && (d.kind == "task" && ID(d.name).Fold() == key || d.kind == "drop" && ID(task.TrimJSON(d.name)).Fold() == key) {
 		if ok, err := v.halfway(d); ok || err != nil {
 			return err
 		}
@@ -82,14 +83,14 @@ func (v *verifying) unknown(seen []place) error {
 		} else if err != nil {
 			return err
 		}
-		v.fault(Fault{Invariant: 8, File: at.path(), Task: ID(trimJSON(at.name)), What: noLineKnows})
+		v.fault(Fault{Invariant: 8, File: at.path(), Task: ID(task.TrimJSON(at.name)), What: noLineKnows})
 	}
 	return nil
 }
 
 // judge opens the task's name in every folder and says what is wrong.
 func (v *verifying) judge(t *lineage, seen []place) error {
-	home := place{dir: t.dir(), name: t.id.file(), state: t.state}
+	home := place{dir: t.dir(), name: t.id.File(), state: t.state}
 	places := v.everywhere(t)
 	for _, at := range seen {
 		if !slices.Contains(places, at) {
@@ -134,11 +135,11 @@ func (v *verifying) judge(t *lineage, seen []place) error {
 // everywhere lists the places where a file of the task could lie.
 func (v *verifying) everywhere(t *lineage) []place {
 	var out []place
-	for _, s := range Folders {
-		out = append(out, place{dir: "tasks/" + string(s), name: t.id.file(), state: s})
+	for _, s := range task.Folders {
+		out = append(out, place{dir: "tasks/" + string(s), name: t.id.File(), state: s})
 	}
 	if t.state == Archived {
-		out = append(out, place{dir: t.dir(), name: t.id.file(), state: Archived})
+		out = append(out, place{dir: t.dir(), name: t.id.File(), state: Archived})
 	}
 	return out
 }
@@ -148,7 +149,7 @@ func (v *verifying) misplaced(t *lineage, at place, second bool) error {
 	bad := func(invariant int, format string, args ...any) {
 		v.fault(Fault{Invariant: invariant, File: at.path(), Seq: t.seq, Task: t.id, What: fmt.Sprintf(format, args...)})
 	}
-	task, hash, faults, err := v.open(at, t, true)
+	parsed, hash, faults, err := v.open(at, t, true)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -158,17 +159,17 @@ func (v *verifying) misplaced(t *lineage, at place, second bool) error {
 	for _, f := range faults {
 		v.fault(f)
 	}
-	if second || at.name != t.id.file() {
-		bad(1, "a second file of task %s, which lies in %s", t.id, folderName(t.state))
+	if second || at.name != t.id.File() {
+		bad(1, "a second file of task %s, which lies in %s", t.id, task.FolderName(t.state))
 		return nil
 	}
 	if t.dir() == "" {
-		bad(7, "seq %d left no file of it: the task is %s", t.seq, map[State]string{None: "given up", pruned: "pruned"}[t.state])
+		bad(7, "seq %d left no file of it: the task is %s", t.seq, map[State]string{None: "given up", task.Pruned: "pruned"}[t.state])
 		return nil
 	}
 	bad(7, "seq %d left it in %s: moved by hand", t.seq, strings.TrimPrefix(t.dir(), "tasks/"))
-	if task != nil && task.Result.Status != at.state && at.state != Archived {
-		bad(3, "result.status is %q in tasks/%s", task.Result.Status, at.state)
+	if parsed != nil && parsed.Result.Status != at.state && at.state != Archived {
+		bad(3, "result.status is %q in tasks/%s", parsed.Result.Status, at.state)
 	}
 	if hash != t.after && len(faults) == 0 {
 		bad(6, "its bytes are not those that seq %d names: edited by hand", t.seq)
@@ -311,7 +312,7 @@ func (v *verifying) halfway(d intent) (bool, error) {
 		return false, err // nothing was committed: all has to be as it was before
 	}
 	for _, e := range lines {
-		if m, ok := moveOf(&e); ok {
+		if m, ok := task.MoveOf(&e); ok {
 			return v.stage(ID(e.Task()), m, e.Time())
 		}
 		var a asideDetails
@@ -324,17 +325,17 @@ func (v *verifying) halfway(d intent) (bool, error) {
 
 // stage tells whether the content of a committed move is staged or in place,
 // and beside it lies nothing but what the move replaces.
-func (v *verifying) stage(id ID, m *move, at time.Time) (bool, error) {
+func (v *verifying) stage(id ID, m *task.Move, at time.Time) (bool, error) {
 	p := &placement{m: m}
 	paths := []string{v.b.staged(string(id), m.TX)}
-	for _, s := range append(slices.Clone(Folders), Archived) {
-		paths = append(paths, v.b.folder(s, at)+"/"+id.file())
+	for _, s := range append(slices.Clone(task.Folders), Archived) {
+		paths = append(paths, v.b.folder(s, at)+"/"+id.File())
 	}
-	mine := []string{paths[0], v.b.folder(m.from(), at) + "/" + id.file(), v.b.folder(m.to(), at) + "/" + id.file()}
+	mine := []string{paths[0], v.b.folder(m.Leaves(), at) + "/" + id.File(), v.b.folder(m.Enters(), at) + "/" + id.File()}
 	if m.Dropped != "" {
 		mine = append(mine, v.b.path("tasks", string(Pending), m.Dropped))
 	}
-	there := m.to() == None
+	there := m.Enters() == None
 	for _, path := range paths {
 		s, err := look(path)
 		switch {
@@ -343,7 +344,7 @@ func (v *verifying) stage(id ID, m *move, at time.Time) (bool, error) {
 		case !s.there:
 		case !slices.Contains(mine, path):
 			return false, nil
-		case s.hash == hashOf(m.After):
+		case s.hash == task.HashOf(m.After):
 			there = true
 		case !p.old(s):
 			return false, nil

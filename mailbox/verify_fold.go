@@ -7,6 +7,7 @@ import (
 
 	"mbox/audit"
 	"mbox/audit/delegation"
+	"mbox/mailbox/task"
 )
 
 // folding is what the ledger's lines add up to. Its memory grows with the
@@ -24,19 +25,19 @@ func newFolding() folding {
 
 // recorded is the last line of a decision or change.
 type recorded struct {
-	sha digest
+	sha task.Digest
 	seq int64
 }
 
 // entry is a quarantine entry that a line names.
 type entry struct {
-	sha     digest
+	sha     task.Digest
 	regular bool // it has a hash: it is a regular file
 	shared  bool // others could write it when it was put there
 	seq     int64
 	task    ID
-	why     digest // of its reason
-	noted   bool   // the line names that hash; the first versions of mbox did not
+	why     task.Digest // of its reason
+	noted   bool        // the line names that hash; the first versions of mbox did not
 }
 
 // line takes a line in. If it breaks an invariant it says which, and how; the
@@ -52,11 +53,11 @@ func (f *folding) line(e *audit.Line) (broken int, what string) {
 		return breaks(7, what)
 	}
 	switch {
-	case len(moves[e.Event()]) > 0 && e.Event() != audit.Reconcile:
+	case len(task.Moves[e.Event()]) > 0 && e.Event() != audit.Reconcile:
 		return 7, fmt.Sprintf("%s moves no task: its details have no to", e.Event())
 	case d.from != nil:
 		return 7, "its details have from, but no to"
-	case !isNumber(d.uid) || !isNumber(d.pid) || !isText(d.host):
+	case !task.IsNumber(d.uid) || !task.IsNumber(d.pid) || !task.IsText(d.host):
 		return 10, "its details do not say who wrote it (uid, pid, host)"
 	}
 	switch e.Event() {
@@ -67,9 +68,9 @@ func (f *folding) line(e *audit.Line) (broken int, what string) {
 	case audit.TaskQuarantined, audit.TaskLateResult, audit.Reconcile:
 		switch {
 		case d.entry != nil:
-			return breaks(13, f.enter(e, textOf(d.entry), d.sha256, d.why, d.shared))
+			return breaks(13, f.enter(e, task.TextOf(d.entry), d.sha256, d.why, d.shared))
 		case d.gone != nil && e.Event() == audit.Reconcile:
-			return breaks(13, f.leave(textOf(d.gone)))
+			return breaks(13, f.leave(task.TextOf(d.gone)))
 		}
 	}
 	return 0, ""
@@ -88,9 +89,9 @@ func (f *folding) move(e *audit.Line, d *details) (what string) {
 	id := ID(e.Task())
 	t := f.tasks.of(id.Fold())
 	d.decode()
-	from, knownFrom := stateIn(d.from)
-	to, knownTo := stateIn(d.to)
-	epoch := numberIn(d.epoch)
+	from, knownFrom := task.StateIn(d.from)
+	to, knownTo := task.StateIn(d.to)
+	epoch := task.NumberIn(d.epoch)
 	switch form := d.malformed(from, to); {
 	case id == "":
 		return "it moves no task: task_id is null"
@@ -98,9 +99,9 @@ func (f *folding) move(e *audit.Line, d *details) (what string) {
 		what = fmt.Sprintf("it moves %s from %s to %s, and these are no states", id, d.from, d.to)
 	case form != "":
 		what = form
-	case !allowed(e.Event(), from, to, d.adopted):
-		what = fmt.Sprintf("%s may not move %s from %s to %s", e.Event(), id, folderName(from), folderName(to))
-	case t == nil && !plainID(id) && CheckID(id) != nil:
+	case !task.Allowed(e.Event(), from, to, d.adopted):
+		what = fmt.Sprintf("%s may not move %s from %s to %s", e.Event(), id, task.FolderName(from), task.FolderName(to))
+	case t == nil && !plainID(id) && task.CheckID(id) != nil:
 		what = "its task_id is none"
 	case t == nil && from != None:
 		what = fmt.Sprintf("it moves %s from %s, and no line before has put it there", id, from)
@@ -133,15 +134,15 @@ func (d *details) malformed(from, to State) string {
 	switch {
 	case !d.hasID:
 		return "its details have no tx of 32 hex digits"
-	case d.from == nil || d.before == nil || d.after == nil || !isText(d.reason):
+	case d.from == nil || d.before == nil || d.after == nil || !task.IsText(d.reason):
 		return "its details lack from, before, after or reason"
-	case !isNumber(d.revision) || !isNumber(d.epoch) || !isNumber(d.attempt):
+	case !task.IsNumber(d.revision) || !task.IsNumber(d.epoch) || !task.IsNumber(d.attempt):
 		return "its details lack revision, epoch or attempt"
-	case !isNumber(d.uid) || !isNumber(d.pid) || !isText(d.host):
+	case !task.IsNumber(d.uid) || !task.IsNumber(d.pid) || !task.IsText(d.host):
 		return "its details do not say who wrote it (uid, pid, host)"
 	case d.hasOld != (from != None), !d.hasOld && string(d.before) != "null":
 		return "before is not the hash of a file, or there was none"
-	case d.hasNew != (to != None && to != pruned), !d.hasNew && string(d.after) != "null":
+	case d.hasNew != (to != None && to != task.Pruned), !d.hasNew && string(d.after) != "null":
 		return "after is not the hash of a file, or there is none"
 	}
 	return ""
@@ -149,11 +150,11 @@ func (d *details) malformed(from, to State) string {
 
 // delegation says what is missing in the details of a delegation line.
 func (d *details) delegation() string {
-	known := func(r delegation.Decision) bool { return string(r) == textOf(d.ruling) }
+	known := func(r delegation.Decision) bool { return string(r) == task.TextOf(d.ruling) }
 	switch {
-	case textOf(d.handedBy) == "" || textOf(d.handedTo) == "":
+	case task.TextOf(d.handedBy) == "" || task.TextOf(d.handedTo) == "":
 		return "its details do not say who hands over to whom (from_agent, to_agent)"
-	case !isNumber(d.request):
+	case !task.IsNumber(d.request):
 		return "its details have no request_id"
 	case !slices.ContainsFunc(delegation.Decisions, known):
 		return "its decision is none of those that a delegation has"
@@ -169,7 +170,7 @@ func (t *lineage) refuses(event audit.Event, id ID, from State, epoch int64, d *
 	case from == None:
 		return fmt.Sprintf("it makes %s, which was there already: seq %d", id, t.seq)
 	case from != t.state && !(event == audit.Reconcile && d.adopted):
-		return fmt.Sprintf("it moves %s from %s, but seq %d left it in %s", id, folderName(from), t.seq, folderName(t.state))
+		return fmt.Sprintf("it moves %s from %s, but seq %d left it in %s", id, task.FolderName(from), t.seq, task.FolderName(t.state))
 	case d.old != t.after && event != audit.Reconcile:
 		return fmt.Sprintf("before is not the after of seq %d, the last move of %s", t.seq, id)
 	case event == audit.TaskCompleted && t.completed:
@@ -198,19 +199,19 @@ func (f *folding) keep(e *audit.Line, kept []byte) string {
 			shared = m.Value
 		}
 	}
-	return f.enter(e, textOf(name), sha, why, shared)
+	return f.enter(e, task.TextOf(name), sha, why, shared)
 }
 
 func (f *folding) enter(e *audit.Line, name string, sha, why, shared []byte) string {
 	if name == "" || name != strings.Map(printable, name) {
 		return "it names a quarantine entry that cannot be one"
 	}
-	hash, regular := digestIn(sha)
+	hash, regular := task.DigestIn(sha)
 	if !regular && string(sha) != `""` {
 		return "it names a quarantine entry without its sha256"
 	}
 	noted := &entry{sha: hash, regular: regular, seq: e.Seq, task: ID(e.Task())}
-	noted.why, noted.noted = digestIn(why)
+	noted.why, noted.noted = task.DigestIn(why)
 	noted.shared = string(shared) == "true"
 	f.entries[name] = noted
 	return ""
@@ -239,14 +240,14 @@ func (f *folding) record(e *audit.Line, d *details) string {
 	if e.Event() == audit.ChangeEvent {
 		folder = "changes/"
 	}
-	file := textOf(d.file)
+	file := task.TextOf(d.file)
 	name, ok := strings.CutPrefix(file, folder)
-	sha, hashed := digestIn(d.sha256)
+	sha, hashed := task.DigestIn(d.sha256)
 	if !ok || strings.Contains(name, "/") || !strings.HasSuffix(name, ".md") || !hashed {
 		return fmt.Sprintf("its details name no file %s<id>.md with its sha256", folder)
 	}
 	last := f.records[file]
-	before, replaced := digestIn(d.before)
+	before, replaced := task.DigestIn(d.before)
 	what := ""
 	switch {
 	case last == nil && replaced:

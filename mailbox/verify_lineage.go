@@ -3,13 +3,15 @@ package mailbox
 import (
 	"hash/maphash"
 	"iter"
+
+	"mbox/mailbox/task"
 )
 
 // lineage is what the ledger says of one task in the end.
 type lineage struct {
 	id        ID
 	state     State // the folder; None or pruned where no file is left
-	after     digest
+	after     task.Digest
 	tx        [16]byte
 	seq       int64   // of its last move
 	epoch     int64   // the highest
@@ -18,12 +20,10 @@ type lineage struct {
 	seen      bool    // its file is as it should be
 }
 
-const pruned State = "pruned"
-
 // dir is the folder in which the file should lie; "" if there should be none.
 func (t *lineage) dir() string {
 	switch t.state {
-	case None, pruned:
+	case None, task.Pruned:
 		return ""
 	case Archived:
 		return "tasks/archive/" + string(t.month[:])

@@ -26,6 +26,7 @@ import (
 	"mbox/audit"
 	records "mbox/audit/record"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -1166,7 +1167,7 @@ func (w *verifyWorker) rest() error {
 				}
 				continue
 			}
-			if known, err := w.b.lookup(ID(trimJSON(name))); err == nil && known == nil {
+			if known, err := w.b.lookup(ID(task.TrimJSON(name))); err == nil && known == nil {
 				waiting++
 			}
 		}
@@ -1188,9 +1189,9 @@ func scanNowFor(b *Box) error {
 // BenchmarkVerifyFold is what a line costs beyond audit.Verify.
 func BenchmarkVerifyFold(b *testing.B) {
 	f := newFolding()
-	created := move{
-		TX: strings.Repeat("0", 32), To: stateField(Pending), After: hashField(audit.Hash(nil)), Revision: 1, Reason: "submitted", Writer: audit.ThisWriter(),
-		Queue: queueOf(request("x")), Request: audit.Hash(nil),
+	created := task.Move{
+		TX: strings.Repeat("0", 32), To: task.StateField(Pending), After: task.HashField(audit.Hash(nil)), Revision: 1, Reason: "submitted", Writer: audit.ThisWriter(),
+		Queue: task.EnvelopeOf(request("x")), Request: audit.Hash(nil),
 	}
 	lines := make([]*audit.Line, 10000)
 	for i := range lines {

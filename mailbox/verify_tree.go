@@ -18,6 +18,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -78,7 +79,7 @@ func onAllCores(ctx context.Context, names []string, do func(name string) error)
 // folders lists the folders in which tasks lie.
 func (v *verifying) folders() ([]place, error) {
 	var out []place
-	for _, s := range Folders {
+	for _, s := range task.Folders {
 		out = append(out, place{dir: "tasks/" + string(s), state: s})
 	}
 	months, err := v.b.months()
@@ -93,12 +94,12 @@ func (v *verifying) folders() ([]place, error) {
 
 // file looks at one file.
 func (v *verifying) file(at place, total int64) error {
-	if _, _, ok := attemptOf(at.name); ignored(at.name) || ok && v.isFolder(at) {
+	if _, _, ok := task.AttemptOf(at.name); task.Ignored(at.name) || ok && v.isFolder(at) {
 		return nil // a folder is seen to by strangeArtifacts
 	}
-	key := ID(trimJSON(at.name)).Fold()
+	key := ID(task.TrimJSON(at.name)).Fold()
 	t := v.fold.tasks.of(key)
-	if t == nil || t.dir() != at.dir || t.id.file() != at.name {
+	if t == nil || t.dir() != at.dir || t.id.File() != at.name {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		if t == nil && at.state == Pending {
@@ -138,16 +139,16 @@ func (v *verifying) sortDrops() error {
 		return err
 	}
 	v.drops = slices.DeleteFunc(v.drops, func(name string) bool {
-		t := v.fold.tasks.of(ID(trimJSON(name)).Fold())
+		t := v.fold.tasks.of(ID(task.TrimJSON(name)).Fold())
 		_, err := os.Lstat(v.b.path("tasks", string(Pending), name))
-		return t != nil && t.id.file() == name || err != nil
+		return t != nil && t.id.File() == name || err != nil
 	})
 	return nil
 }
 
 // check tells what is wrong with the file of a task that lies where it should.
 func (v *verifying) check(at place, t *lineage) ([]Fault, error) {
-	task, hash, faults, err := v.open(at, t, v.o.Deep)
+	parsed, hash, faults, err := v.open(at, t, v.o.Deep)
 	if err != nil || len(faults) > 0 {
 		return faults, err
 	}
@@ -157,36 +158,36 @@ func (v *verifying) check(at place, t *lineage) ([]Fault, error) {
 	if hash != t.after {
 		bad(6, "its bytes are not those that seq %d names: edited by hand", t.seq)
 	}
-	if task == nil {
+	if parsed == nil {
 		return faults, nil
 	}
-	if tx, _ := txIn([]byte(quoted(task.Mbox.TX))); tx != t.tx {
+	if tx, _ := task.TxIn([]byte(`"` + parsed.Mbox.TX + `"`)); tx != t.tx {
 		bad(6, "mbox.tx is not that of seq %d", t.seq)
 	}
-	if task.ID != t.id {
-		bad(2, "its id is %s", schemas.Quote(string(task.ID)))
+	if parsed.ID != t.id {
+		bad(2, "its id is %s", schemas.Quote(string(parsed.ID)))
 	}
 	state := at.state
 	if state == Archived {
-		state = task.Result.Status
+		state = parsed.Result.Status
 	}
-	if state != task.Result.Status || !state.Terminal() && at.state == Archived {
-		bad(3, "result.status is %s in tasks/%s", schemas.Quote(string(task.Result.Status)), at.state)
+	if state != parsed.Result.Status || !state.Terminal() && at.state == Archived {
+		bad(3, "result.status is %s in tasks/%s", schemas.Quote(string(parsed.Result.Status)), at.state)
 	}
-	if what := task.lacks(state); what != "" {
+	if what := parsed.Lacks(state); what != "" {
 		bad(4, "%s", what)
 	}
-	if what := task.Audit.strays(state); what != "" {
+	if what := parsed.Audit.Strays(state); what != "" {
 		bad(5, "%s", what)
 	}
-	more, err := v.artifacts(at, t, task)
+	more, err := v.artifacts(at, t, parsed)
 	return append(faults, more...), err
 }
 
 // open reads a task file. task is nil if it cannot be decoded; then, if its
 // bytes are not the ledger's either, that is told by the hash alone. Nor is it
 // decoded if its bytes are the ledger's and it names no artifacts, unless deep.
-func (v *verifying) open(at place, t *lineage, deep bool) (task *Task, hash digest, faults []Fault, err error) {
+func (v *verifying) open(at place, t *lineage, deep bool) (task *Task, hash task.Digest, faults []Fault, err error) {
 	bad := func(invariant int, what string) {
 		faults = append(faults, Fault{Invariant: invariant, File: at.path(), Seq: t.seq, Task: t.id, What: what})
 	}
@@ -211,7 +212,7 @@ func (v *verifying) open(at place, t *lineage, deep bool) (task *Task, hash dige
 	task = new(Task)
 	why := schemas.Decode(data, task)
 	if why == nil {
-		why = task.sound()
+		why = task.Sound()
 	}
 	if why != nil {
 		task = nil
@@ -226,62 +227,12 @@ func (v *verifying) open(at place, t *lineage, deep bool) (task *Task, hash dige
 // this depth no other member stands that has the name, and in a text no line ends.
 var noArtifactsNamed = []byte("\n    \"artifacts\": [],\n")
 
-// lacks says what a task in a state must have, or must not have, and does not.
-func (t *Task) lacks(s State) string {
-	claimed := t.Assignment.PickedUpBy != nil && *t.Assignment.PickedUpBy != ""
-	token := t.Mbox.Lease != nil && t.Mbox.Lease.Token != ""
-	done := given(t.Result.Output) || len(t.Result.Artifacts) > 0
-	switch s {
-	case Pending:
-		switch {
-		case t.Assignment.PickedUpBy != nil || t.Assignment.PickedUpAt != nil || t.Mbox.Lease != nil:
-			return "it is pending and has a claimant or a lease"
-		case done || t.Result.Error != nil:
-			return "it is pending and has a result or an error"
-		}
-	case InProgress:
-		if !claimed || !token {
-			return "it is in progress without a claimant or a token"
-		}
-	case Completed:
-		switch {
-		case !done:
-			return "it is completed without a result"
-		case !claimed || !token:
-			return "it is completed without a claimant or a token"
-		}
-	case Failed:
-		if t.Result.Error == nil || t.Result.Error.Code == "" {
-			return "it is failed without an error"
-		}
-	}
-	return ""
-}
-
-// strays says where the trail is no path of the automaton from pending to s.
-func (t Trail) strays(s State) string {
-	at := Pending
-	for i, c := range t.StateChanges {
-		switch {
-		case c.From != at || !stepInFile(c.From, c.To):
-			return fmt.Sprintf("audit.state_changes[%d] goes from %s to %s, and the task was %s", i, schemas.Quote(string(c.From)), schemas.Quote(string(c.To)), at)
-		case c.By == "" || c.At.IsZero() || c.Reason == "":
-			return fmt.Sprintf("audit.state_changes[%d] does not say by whom, when or why", i)
-		}
-		at = c.To
-	}
-	if at != s {
-		return fmt.Sprintf("audit.state_changes end in %s", schemas.Quote(string(at)))
-	}
-	return ""
-}
-
 // home checks that the folders and lock files are there, and tells what state
 // the mailbox is in.
 func (v *verifying) home() error {
 	for _, dir := range folders {
 		top, _, _ := strings.Cut(dir, "/")
-		if top == "memory" || top == "agents" || dir == artifactsDir {
+		if top == "memory" || top == "agents" || dir == task.ArtifactsDir {
 			continue // not of the mailbox itself, or made when it is needed
 		}
 		if _, err := os.Lstat(v.b.path(dir)); errors.Is(err, fs.ErrNotExist) {
@@ -411,8 +362,8 @@ func (s *shape) again(file string) error {
 		return nil // with its task
 	}
 	if name, ok := strings.CutPrefix(file, "tasks/pending/"); ok {
-		t := s.v.fold.tasks.of(ID(trimJSON(name)).Fold())
-		if t == nil || t.id.file() != name {
+		t := s.v.fold.tasks.of(ID(task.TrimJSON(name)).Fold())
+		if t == nil || t.id.File() != name {
 			return nil
 		}
 		unlock, err := s.v.hold(shardOf(string(t.id)))

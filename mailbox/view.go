@@ -11,6 +11,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -50,28 +51,18 @@ func (b *Box) read(id ID, s State, path string) (*found, error) {
 	f := &found{data: data, hash: audit.Hash(data), state: s, path: path}
 	t := new(Task)
 	if err := schemas.Decode(data, t); err != nil {
-		return f, inFile(err, strings.TrimPrefix(path, b.home+"/"))
+		return f, task.InFile(err, strings.TrimPrefix(path, b.home+"/"))
 	}
 	f.task = t
 	return f, nil
-}
-
-func inFile(err error, file string) error {
-	var bad *schemas.Error
-	if errors.As(err, &bad) && bad.File == "" {
-		c := *bad
-		c.File = file
-		return &c
-	}
-	return err
 }
 
 // seek looks for the task's file in every folder. A file that moves on while it
 // is looked for is found in the second or third round.
 func (b *Box) seek(id ID) (*found, error) {
 	for range 3 {
-		for _, s := range Folders {
-			f, err := b.read(id, s, b.path("tasks", string(s), id.file()))
+		for _, s := range task.Folders {
+			f, err := b.read(id, s, b.path("tasks", string(s), id.File()))
 			if !errors.Is(err, fs.ErrNotExist) {
 				return f, err
 			}
@@ -82,15 +73,15 @@ func (b *Box) seek(id ID) (*found, error) {
 		return nil, err
 	}
 	for _, m := range months {
-		f, err := b.read(id, Archived, b.path("tasks", "archive", m, id.file()))
+		f, err := b.read(id, Archived, b.path("tasks", "archive", m, id.File()))
 		if !errors.Is(err, fs.ErrNotExist) {
 			return f, err
 		}
 	}
 	if gone := b.InPlace(); gone != nil {
-		return nil, taskError(id, gone) // it may be among them
+		return nil, task.About(id, gone) // it may be among them
 	}
-	return nil, taskError(id, ErrNotFound)
+	return nil, task.About(id, ErrNotFound)
 }
 
 // months lists the archive's folders, the youngest first.
@@ -110,12 +101,12 @@ func (b *Box) months() ([]string, error) {
 }
 
 // lastMove finds the last ledger line that moved the task; nil if there is none.
-func (b *Box) lastMove(id ID) (*audit.Entry, *move, error) {
+func (b *Box) lastMove(id ID) (*audit.Entry, *task.Move, error) {
 	for line, err := range b.ledger.LinesOf(string(id)) {
 		if err != nil {
 			return nil, nil, err
 		}
-		if e, m := moveIn(line); m != nil {
+		if e, m := task.MoveIn(line); m != nil {
 			return e, m, nil
 		}
 	}
@@ -149,14 +140,14 @@ func (b *Box) said(id ID, request string) (*audit.Entry, error) {
 			e, err := line.Decode()
 			return &e, err
 		}
-		if creates(line) {
+		if task.Creates(line) {
 			break
 		}
 	}
 	return nil, nil
 }
 
-func quoted(s string) string { return `"` + s + `"` } // ids need no escapes
+// ids need no escapes
 
 // current reads a live task under its shard and checks its bytes against the
 // id's last line. A task that is not live is ErrNotFound; bytes that differ, or
@@ -167,16 +158,16 @@ func (b *Box) current(id ID) (*found, *record, error) {
 		return nil, nil, err
 	}
 	if r == nil {
-		return nil, nil, taskError(id, ErrNotFound)
+		return nil, nil, task.About(id, ErrNotFound)
 	}
-	f, err := b.read(id, r.state, b.path("tasks", string(r.state), id.file()))
+	f, err := b.read(id, r.state, b.path("tasks", string(r.state), id.File()))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, r, taskError(id, fmt.Errorf("%w: it is not in tasks/%s", errForeign, r.state))
+		return nil, r, task.About(id, fmt.Errorf("%w: it is not in tasks/%s", errForeign, r.state))
 	case errors.Is(err, fs.ErrPermission):
-		return f, r, taskError(id, fmt.Errorf("%w: %w", errForeign, err))
+		return f, r, task.About(id, fmt.Errorf("%w: %w", errForeign, err))
 	case f != nil && f.hash != r.after.String():
-		return f, r, taskError(id, fmt.Errorf("%w: its bytes are not those of its last ledger line", errForeign))
+		return f, r, task.About(id, fmt.Errorf("%w: its bytes are not those of its last ledger line", errForeign))
 	case err != nil:
 		return f, r, err
 	}
@@ -210,9 +201,9 @@ func (b *Box) anywhere(id ID) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	paths := []string{b.path("tasks", string(Completed), id.file()), b.path("tasks", string(Failed), id.file())}
+	paths := []string{b.path("tasks", string(Completed), id.File()), b.path("tasks", string(Failed), id.File())}
 	for _, m := range months {
-		paths = append(paths, b.path("tasks", "archive", m, id.file()))
+		paths = append(paths, b.path("tasks", "archive", m, id.File()))
 	}
 	for _, p := range paths {
 		if _, err := os.Lstat(p); err == nil {
@@ -256,7 +247,7 @@ func (b *Box) spelling(id ID) (ID, error) {
 func (b *Box) transition(ctx context.Context, id ID, decide func(*found, *record) (*change, error)) error {
 	s, err := b.lockShard(ctx, string(id))
 	if err != nil {
-		return taskError(id, err)
+		return task.About(id, err)
 	}
 	defer s.unlock()
 	return b.transitionIn(ctx, s, id, decide)
@@ -272,5 +263,5 @@ func (b *Box) transitionIn(ctx context.Context, s *shard, id ID, decide func(*fo
 	if err != nil || c == nil {
 		return err
 	}
-	return taskError(id, b.commit(ctx, s, c))
+	return task.About(id, b.commit(ctx, s, c))
 }

@@ -13,6 +13,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 )
 
 // watcher wakes whoever waits for the mailbox to change. It is a hint only:
@@ -83,7 +84,7 @@ func (w *watcher) wait(ctx context.Context, most time.Duration) (seen, error) {
 			return s, nil
 		case e := <-w.fs.Events:
 			s.note(w.b, e)
-			matters = !ignored(filepath.Base(e.Name))
+			matters = !task.Ignored(filepath.Base(e.Name))
 		case <-w.fs.Errors: // an overflow arrives as an error
 			s.lost, matters = true, true
 		}
@@ -119,7 +120,7 @@ func (w *watcher) drain(s *seen) {
 func (s *seen) note(b *Box, e fsnotify.Event) {
 	folder := State(filepath.Base(filepath.Dir(e.Name)))
 	came := e.Has(fsnotify.Create) || e.Has(fsnotify.Write) && folder == Pending
-	if folderIndex(folder) >= 0 && (came || e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename)) {
+	if task.FolderIndex(folder) >= 0 && (came || e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename)) {
 		s.put(folder, filepath.Base(e.Name), came)
 	}
 }
@@ -137,7 +138,7 @@ func (s *seen) put(folder State, name string, came bool) {
 func (b *Box) attendTo(ctx context.Context, folder State, name string, came bool, q *quota) (time.Duration, error) {
 	b.mu.Lock()
 	var state State
-	if r := b.index.find(ID(trimJSON(name))); r != nil {
+	if r := b.index.find(ID(task.TrimJSON(name))); r != nil {
 		state = r.state
 	}
 	b.mu.Unlock()
@@ -151,7 +152,7 @@ func (b *Box) attendTo(ctx context.Context, folder State, name string, came bool
 		q.changed(name)
 		return b.admit(ctx, name, q)
 	case there != (state == folder) && state != None:
-		busy, err := b.lookInto(ctx, ID(trimJSON(name)))
+		busy, err := b.lookInto(ctx, ID(task.TrimJSON(name)))
 		return waitIf(busy), err
 	case there && folder == InProgress && state == None:
 		if !q.putAway(name) {
@@ -208,7 +209,7 @@ func (b *Box) Watch(ctx context.Context) iter.Seq2[Event, error] {
 				yield(Event{}, err)
 				return
 			}
-			if m, ok := moveOf(&e); ok && !yield(Event{ID(e.Task()), m.from(), m.to(), e}, nil) {
+			if m, ok := task.MoveOf(&e); ok && !yield(Event{ID(e.Task()), m.Leaves(), m.Enters(), e}, nil) {
 				return
 			}
 		}
@@ -241,7 +242,7 @@ func (b *Box) Route(ctx context.Context, o RouterOptions) error {
 	defer lock.Unlock()
 	w := b.newWatcher("tasks/pending", "tasks/in-progress", "tasks/completed", "tasks/failed", ledgerDir)
 	defer w.close()
-	p := pass{b: b, folders: Folders, scanned: o.Scanned, quota: newQuota(perPass)}
+	p := pass{b: b, folders: task.Folders, scanned: o.Scanned, quota: newQuota(perPass)}
 	if err := p.scan(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, ErrBusy) {
 		return err
 	}
@@ -343,7 +344,7 @@ func (p *pass) attend(ctx context.Context, s seen) error {
 	var bad []error
 	for folder, names := range s.names {
 		for name, came := range names {
-			if !ignored(name) && ctx.Err() == nil {
+			if !task.Ignored(name) && ctx.Err() == nil {
 				wait, err := p.b.attendTo(ctx, folder, name, came, p.quota)
 				bad = append(bad, p.put(folder, name, came, wait, err))
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mbox/audit"
+	"mbox/mailbox/task"
 )
 
 // Why says why a task is where it is, who could take it, what it waits for,
@@ -46,7 +47,7 @@ type Proof struct {
 
 // Why explains a task. It changes nothing.
 func (b *Box) Why(ctx context.Context, id ID) (*Why, error) {
-	if err := CheckID(id); err != nil {
+	if err := task.CheckID(id); err != nil {
 		return nil, err
 	}
 	w := &Why{ID: id, Lines: []Proof{}}
@@ -80,7 +81,7 @@ func (b *Box) Why(ctx context.Context, id ID) (*Why, error) {
 }
 
 // proofs collects the ledger's lines about the task and returns its last move.
-func (b *Box) proofs(ctx context.Context, w *Why) (last *move, err error) {
+func (b *Box) proofs(ctx context.Context, w *Why) (last *task.Move, err error) {
 	for line, err := range b.ledger.LinesOf(string(w.ID)) {
 		if err != nil {
 			return nil, err
@@ -89,7 +90,7 @@ func (b *Box) proofs(ctx context.Context, w *Why) (last *move, err error) {
 		if err != nil {
 			return nil, err
 		}
-		m, moved := moveOf(&e)
+		m, moved := task.MoveOf(&e)
 		if moved && last == nil {
 			last = m
 		}
@@ -102,7 +103,7 @@ func (b *Box) proofs(ctx context.Context, w *Why) (last *move, err error) {
 			w.Alarms = append([]string{d.Reason}, w.Alarms...)
 		}
 		w.Lines = append(w.Lines, Proof{e.Seq, "audit/shared/" + line.At.File, e.TS, e.Agent, e.Event, e.Action, d.Reason, e.Checksum})
-		if moved && m.from() == None {
+		if moved && m.Leaves() == None {
 			break
 		}
 		if err := ctx.Err(); err != nil {
@@ -114,15 +115,15 @@ func (b *Box) proofs(ctx context.Context, w *Why) (last *move, err error) {
 }
 
 // compare says where the file is not what the ledger's last move says.
-func (w *Why) compare(f *found, last *move) {
+func (w *Why) compare(f *found, last *task.Move) {
 	switch {
 	case last == nil && f.state == Pending:
 		w.Waits = append(w.Waits, "admission: mbox has not taken the dropped file in yet")
 	case last == nil:
 		w.Faults = append(w.Faults, "the ledger has no line about it")
-	case last.to() != f.state:
-		w.Faults = append(w.Faults, fmt.Sprintf("the ledger has it in %q, the file lies in %s: moved by hand", last.to(), f.state))
-	case hashOf(last.After) != f.hash:
+	case last.Enters() != f.state:
+		w.Faults = append(w.Faults, fmt.Sprintf("the ledger has it in %q, the file lies in %s: moved by hand", last.Enters(), f.state))
+	case task.HashOf(last.After) != f.hash:
 		w.Faults = append(w.Faults, "its bytes are not those that the ledger names: edited by hand")
 	}
 }
@@ -201,8 +202,8 @@ func (b *Box) explainPending(ctx context.Context, w *Why, t *Task) error {
 		w.Summary = "pending: it waits for " + w.Waits[0]
 		return nil
 	}
-	w.Summary = fmt.Sprintf("pending and ready since %s", unixMillis(max(r.since, r.notBefore)).Format(time.RFC3339))
-	if waited := now.Sub(unixMillis(max(r.since, r.notBefore))); waited > b.o.StartWithin {
+	w.Summary = fmt.Sprintf("pending and ready since %s", task.UnixMillis(max(r.since, r.notBefore)).Format(time.RFC3339))
+	if waited := now.Sub(task.UnixMillis(max(r.since, r.notBefore))); waited > b.o.StartWithin {
 		why, err := b.whyNotStarted(ctx, r)
 		if err != nil {
 			return err
@@ -231,7 +232,7 @@ func (b *Box) explainChildren(w *Why, t *Task) error {
 			left = append(left, string(child))
 		}
 	}
-	if !joined(t.Mbox.Join, completed, failed, len(t.Mbox.WaitsFor)) {
+	if !task.Joined(t.Mbox.Join, completed, failed, len(t.Mbox.WaitsFor)) {
 		w.Waits = append(w.Waits, fmt.Sprintf("%s of its children: %s", t.Mbox.Join, strings.Join(left, ", ")))
 	}
 	return nil
@@ -314,7 +315,7 @@ func (b *Box) explainClaim(w *Why, t *Task) error {
 	default:
 		w.Lease = fmt.Sprintf("held by process %d on %s", note.PID, note.Host)
 		if info, err := os.Lstat(b.leasePath(leaseName(t.ID, l.Token))); err == nil {
-			w.Lease += ", last sign of life " + At(info.ModTime()).String()
+			w.Lease += ", last sign of life " + task.At(info.ModTime()).String()
 		}
 	}
 	if p := t.Mbox.Progress; p != nil {

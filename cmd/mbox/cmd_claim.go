@@ -9,6 +9,7 @@ import (
 
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
+	"mbox/mailbox/task"
 )
 
 type claimOptions struct {
@@ -19,7 +20,7 @@ type claimOptions struct {
 }
 
 func claimVerb() *verb {
-	o := claimOptions{kind: oneOf(mailbox.Types...)}
+	o := claimOptions{kind: oneOf(task.Types...)}
 	return &verb{
 		name:  "claim",
 		brief: "take the next task",

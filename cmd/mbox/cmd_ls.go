@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"mbox/mailbox"
+	"mbox/mailbox/task"
 )
 
 type lsOptions struct {
@@ -21,14 +22,14 @@ type lsOptions struct {
 
 func stateNames() []string {
 	var names []string
-	for _, state := range mailbox.Folders {
+	for _, state := range task.Folders {
 		names = append(names, string(state))
 	}
 	return append(names, string(mailbox.Archived))
 }
 
 func lsVerb() *verb {
-	o := lsOptions{states: choices{among: stateNames()}, kind: oneOf(mailbox.Types...), priority: oneOf(mailbox.Priorities...)}
+	o := lsOptions{states: choices{among: stateNames()}, kind: oneOf(task.Types...), priority: oneOf(task.Priorities...)}
 	return &verb{
 		name:  "ls",
 		brief: "list tasks",

@@ -14,6 +14,7 @@ import (
 	"mbox/audit/record"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -140,7 +141,7 @@ func checkTask(data []byte) error {
 		return err
 	}
 	if t.Mbox.TX == "" {
-		if _, err := mailbox.ParseDrop("", data); err != nil {
+		if _, err := task.ParseDrop("", data); err != nil {
 			return err
 		}
 	}

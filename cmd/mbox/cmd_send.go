@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"mbox/mailbox"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -29,7 +30,7 @@ type sendOptions struct {
 }
 
 func sendVerb() *verb {
-	o := sendOptions{kind: oneOf(mailbox.Types...), priority: oneOf(mailbox.Priorities...), attempts: number{min: 1, max: 100}}
+	o := sendOptions{kind: oneOf(task.Types...), priority: oneOf(task.Priorities...), attempts: number{min: 1, max: 100}}
 	return &verb{
 		name: "send", args: "TITLE|FILE|-", least: 1, most: 1,
 		brief: "leave a task in the mailbox",
@@ -147,7 +148,7 @@ func optional(t time.Time) *mailbox.Time {
 	if t.IsZero() {
 		return nil
 	}
-	at := mailbox.At(t)
+	at := task.At(t)
 	return &at
 }
 
@@ -204,7 +205,7 @@ func (s *session) readTasks(what string) ([]*mailbox.Task, error) {
 	if len(data) > mailbox.MaxTask {
 		return nil, tooLarge(what, mailbox.MaxTask)
 	}
-	t, err := mailbox.ParseDrop("", data)
+	t, err := task.ParseDrop("", data)
 	if err == nil {
 		err = t.Validate()
 	}

@@ -10,6 +10,7 @@ import (
 	"mbox/agents"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
+	"mbox/mailbox/task"
 )
 
 type workerOptions struct {
@@ -21,7 +22,7 @@ type workerOptions struct {
 }
 
 func workerVerb() *verb {
-	o := workerOptions{concurrency: number{min: 1, max: 64}, kind: oneOf(mailbox.Types...)}
+	o := workerOptions{concurrency: number{min: 1, max: 64}, kind: oneOf(task.Types...)}
 	return &verb{
 		name:  "worker",
 		brief: "do an agent's tasks, by its role or by a command",

@@ -9,6 +9,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -102,7 +103,7 @@ func (old *oldTask) task() (*mailbox.Task, error) {
 // priorityOf is the priority that a number stands for in an old queue: 0 is the
 // most urgent, and whatever is above 2 is low.
 func priorityOf(number int) string {
-	return mailbox.Priorities[max(len(mailbox.Priorities)-1-number, 0)]
+	return task.Priorities[max(len(task.Priorities)-1-number, 0)]
 }
 
 // below puts a path in front of the one of an error about data.

@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/mailbox"
+	"mbox/mailbox/task"
 )
 
 // TestDelegationStorm has several processes of each agent work at random trees
@@ -86,7 +87,7 @@ func (s *treeStorm) branch(box *mailbox.Box, id string) {
 	if err != nil {
 		s.T.Fatal(err)
 	}
-	d := mailbox.Delegation{Join: mailbox.Joins[s.random.IntN(3)], Budget: mailbox.Budget{mailbox.SpentActions: 50, mailbox.SpentChildren: 50}}
+	d := mailbox.Delegation{Join: task.Joins[s.random.IntN(3)], Budget: mailbox.Budget{mailbox.SpentActions: 50, mailbox.SpentChildren: 50}}
 	for k := range 2 + s.random.IntN(3) {
 		path := fmt.Sprintf("notes/%s-%d.txt", id, k)
 		write := fmt.Sprintf(`{"path":%q,"content":%q}`, path, id)

@@ -13,6 +13,7 @@ import (
 	"mbox/audit"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -209,12 +210,12 @@ func (w *views) queue(ctx context.Context) (*TaskQueue, error) {
 
 // numberOf is a priority as older queues write it: 0 is the most urgent.
 func numberOf(priority string) int {
-	return len(mailbox.Priorities) - 1 - slices.Index(mailbox.Priorities, priority)
+	return len(task.Priorities) - 1 - slices.Index(task.Priorities, priority)
 }
 
 // agents makes the view of the agents and of what they did lately.
 func (w *views) agents(ctx context.Context, recent []audit.Entry) (*AgentState, error) {
-	now := mailbox.At(time.Now())
+	now := task.At(time.Now())
 	s := &AgentState{
 		Agents: map[string]AgentView{},
 		Tasks:  TaskLists{Current: []TaskSummary{}, Completed: []TaskSummary{}, Failed: []TaskSummary{}},
@@ -280,7 +281,7 @@ func (w *views) agent(name string, busy bool, recent []audit.Entry) AgentView {
 		v.Status = "busy"
 	}
 	if i := slices.IndexFunc(recent, func(e audit.Entry) bool { return e.Agent == name }); i >= 0 {
-		at := mailbox.At(recent[i].Time())
+		at := task.At(recent[i].Time())
 		v.LastActivity = &at
 	}
 	return v

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"mbox/cmd/mbox/config"
-	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -26,7 +26,7 @@ func taskWords(s *session) []string {
 		return nil
 	}
 	var ids []string
-	for _, state := range mailbox.Folders {
+	for _, state := range task.Folders {
 		ids = append(ids, fileWords(filepath.Join(home, "tasks", string(state)), ".json")...)
 	}
 	return ids

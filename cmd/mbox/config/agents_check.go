@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"mbox/audit"
-	"mbox/mailbox"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -45,7 +45,7 @@ func (c *File) checkAgent(name string, a *Agent) error {
 // checkTaking checks what the agent takes, and how.
 func (c *File) checkTaking(key string, a *Agent) error {
 	for _, t := range a.Types {
-		if err := c.checkWord(key+".types", t, mailbox.Types); err != nil {
+		if err := c.checkWord(key+".types", t, task.Types); err != nil {
 			return err
 		}
 	}
@@ -274,7 +274,7 @@ func checkName[T any](c *File, key, name, table string, tables map[string]T) err
 // AgentProblem tells why name cannot be an agent's; "" if it can.
 func AgentProblem(name string) string {
 	var e *schemas.Error
-	if !errors.As(mailbox.CheckAgent(name), &e) {
+	if !errors.As(task.CheckAgent(name), &e) {
 		return ""
 	}
 	return e.Problem + "; want " + e.Want

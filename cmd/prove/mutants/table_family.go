@@ -25,22 +25,22 @@ var familyMutants = []mutant{
 		boxTest("TestParentEnds"),
 	},
 	{
-		"any-is-all", "delegation", "mailbox/delegate.go",
+		"any-is-all", "delegation", "mailbox/task/budget.go",
 		"return completed >= 1", "return completed >= all",
 		boxTest("TestJoin$"),
 	},
 	{
-		"quorum-is-half", "delegation", "mailbox/delegate.go",
+		"quorum-is-half", "delegation", "mailbox/task/budget.go",
 		"completed >= all/2+1", "completed >= all/2",
 		boxTest("TestJoin$"),
 	},
 	{
-		"hopeless-join-waits", "delegation", "mailbox/delegate.go",
+		"hopeless-join-waits", "delegation", "mailbox/task/budget.go",
 		"!Succeeded(rule, all-failed, all)", "completed+failed == all",
 		boxTest("TestJoin$"),
 	},
 	{
-		"failed-child-never-ends", "delegation", "mailbox/delegate.go",
+		"failed-child-never-ends", "delegation", "mailbox/task/budget.go",
 		"return completed+failed == all", "return completed == all",
 		boxTest("TestJoin$"),
 	},
@@ -55,18 +55,18 @@ var familyMutants = []mutant{
 		boxTest("TestDelegateAgain"),
 	},
 	{
-		"spent-budget-allows-one", "delegation", "mailbox/tree.go",
+		"spent-budget-allows-one", "delegation", "mailbox/task/budget.go",
 		"s[kind] >= limit[kind]", "s[kind] > limit[kind]",
 		boxTest("TestBudget$"),
 	},
 	{
-		"full-family-may-not-go-on", "delegation", "mailbox/tree.go",
+		"full-family-may-not-go-on", "delegation", "mailbox/task/budget.go",
 		"kind != SpentChildren && s[kind]", "s[kind]",
 		boxTest("TestEveryFamilyWriteFails/delegate"),
 	},
 	{
 		"budget-unasked-at-claim", "delegation", "mailbox/permit.go",
-		"\tkind := spent.over(t.Mbox.Budget)\n", "\tkind := spent.over(nil)\n",
+		"\tkind := spent.Over(t.Mbox.Budget)\n", "\tkind := spent.Over(nil)\n",
 		boxTest("TestBudget$"),
 	},
 	{
@@ -106,7 +106,7 @@ var familyMutants = []mutant{
 	},
 	{
 		"circle-only-upwards", "delegation", "mailbox/tree.go",
-		"m.from() == None && q.Parent != \"\"", "m.from() == None && q.Parent == t.Root",
+		"m.Leaves() == None && q.Parent != \"\"", "m.Leaves() == None && q.Parent == t.Root",
 		boxTest("TestDelegateSideways"),
 	},
 	{

@@ -184,12 +184,12 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"put-before-move-of-a-claim", "8", transitionGo,
-		"\tcase p.m.to() == InProgress:\n\t\tif err := durable.Move", "\tcase p.m.to() == None:\n\t\tif err := durable.Move",
+		"\tcase p.m.Enters() == InProgress:\n\t\tif err := durable.Move", "\tcase p.m.Enters() == None:\n\t\tif err := durable.Move",
 		boxTest("TestOrderOfTransition"),
 	},
 	{
 		"move-before-put-of-a-result", "8", transitionGo,
-		"\tcase p.m.to() == InProgress:\n\t\tif err := durable.Move", "\tcase p.m.to() != None:\n\t\tif err := durable.Move",
+		"\tcase p.m.Enters() == InProgress:\n\t\tif err := durable.Move", "\tcase p.m.Enters() != None:\n\t\tif err := durable.Move",
 		boxTest("TestOrderOfTransition"),
 	},
 	{
@@ -199,7 +199,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"what-comes-out-unchecked", "8", transitionGo,
-		"\tcase p.old(out), out.hash == hashOf(p.m.After):\n\t\treturn durable.Remove(p.staged)", "\tcase out.there:\n\t\treturn durable.Remove(p.staged)",
+		"\tcase p.old(out), out.hash == task.HashOf(p.m.After):\n\t\treturn durable.Remove(p.staged)", "\tcase out.there:\n\t\treturn durable.Remove(p.staged)",
 		boxTest("TestDeadInAnAside"),
 	},
 	{
@@ -239,7 +239,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"another-request-remembered", "9", verbsGo,
-		"if !t.asksFor(r.asked) {\n\t\treturn nil, foreign", "if t.ID == \"\" {\n\t\treturn nil, foreign",
+		"if !t.AsksFor(r.asked) {\n\t\treturn nil, foreign", "if t.ID == \"\" {\n\t\treturn nil, foreign",
 		boxTest("TestOverwrittenFileOfAnotherProcess"),
 	},
 	{
@@ -324,12 +324,12 @@ var mailboxMutants = []mutant{
 		boxTest("TestVerifyDeep"),
 	},
 	{
-		"skim-takes-any-text", "32", "mailbox/skim.go",
-		"\tif !isPlain(value) {\n", "\tif !isText(value) {\n",
+		"skim-takes-any-text", "32", "mailbox/task/detail.go",
+		"\tif !IsPlain(value) {\n", "\tif !IsText(value) {\n",
 		boxTest("TestRule32_SkimOfMoves"),
 	},
 	{
-		"nested-to-moves", "32", "mailbox/move.go",
+		"nested-to-moves", "32", "mailbox/task/move.go",
 		"if !e.Has(\"to\") {", "if !strings.Contains(string(e.Details), `\"to\":`) {",
 		boxTest("TestRule32_SkimOfMoves"),
 	},

@@ -40,7 +40,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"trail-without-the-pick", "10", tasksGo,
-		"\tt.Audit.StateChanges = append(t.Audit.StateChanges, StateChange{Pending, InProgress, f.agent, At(f.at), stateReason(f.m.Reason)})\n", "",
+		"\tt.Audit.StateChanges = append(t.Audit.StateChanges, StateChange{From: Pending, To: InProgress, By: f.agent, At: task.At(f.at), Reason: task.StateReason(f.m.Reason)})\n", "",
 		boxTest("TestVoidedClaim"),
 	},
 	{
@@ -65,7 +65,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"own-name-minds-case", "16", restGo,
-		"strings.EqualFold(filepath.Base(path), t.ID.file())", "filepath.Base(path) == t.ID.file()",
+		"strings.EqualFold(filepath.Base(path), t.ID.File())", "filepath.Base(path) == t.ID.File()",
 		boxTest("TestStanding"),
 	},
 	{
@@ -130,7 +130,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"artifact-is-evidence", "9", "mailbox/evidence.go",
-		` || path == b.path(artifactsDir)):`, `):`,
+		` || path == b.path(task.ArtifactsDir)):`, `):`,
 		boxTest("TestArtifactWithTransaction"),
 	},
 	{

@@ -1,6 +1,8 @@
-package mailbox
+package task
 
 import (
+	"slices"
+
 	"mbox/audit"
 )
 
@@ -41,9 +43,9 @@ var Folders = []State{Pending, InProgress, Completed, Failed}
 
 type step struct{ from, to State }
 
-// moves tells which event makes which moves. It is the automaton that every
+// Moves tells which event makes which moves. It is the automaton that every
 // writer obeys and verify checks.
-var moves = map[audit.Event][]step{
+var Moves = map[audit.Event][]step{
 	audit.TaskCreated:   {{None, Pending}},
 	audit.TaskRejected:  {{None, Failed}},
 	audit.TaskPicked:    {{Pending, InProgress}},
@@ -59,13 +61,13 @@ var moves = map[audit.Event][]step{
 	},
 }
 
-// allowed tells whether the event may make the move. What an operator adopted
+// Allowed tells whether the event may make the move. What an operator adopted
 // by name may be any move.
-func allowed(e audit.Event, from, to State, adopted bool) bool {
+func Allowed(e audit.Event, from, to State, adopted bool) bool {
 	if e == audit.Reconcile && adopted {
 		return true
 	}
-	for _, m := range moves[e] {
+	for _, m := range Moves[e] {
 		if m.from == from && m.to == to {
 			return true
 		}
@@ -75,3 +77,9 @@ func allowed(e audit.Event, from, to State, adopted bool) bool {
 
 // Terminal tells whether the task has ended.
 func (s State) Terminal() bool { return s == Completed || s == Failed || s == Archived }
+
+// FolderIndex is a state's place among [Folders]; -1 for the others.
+func FolderIndex(s State) int { return slices.Index(Folders, s) }
+
+// Pruned is where a task is whose archive was pruned: only lines of it are left.
+const Pruned State = "pruned"

@@ -1,6 +1,12 @@
-package mailbox
+// Package task says what a task is: its file, the states it may be in and the moves
+// between them, what a drop may say, and what a ledger line tells of a move. It reads
+// and writes nothing.
+package task
 
 import (
+	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,7 +23,16 @@ type ID string
 // Fold is the case-folded id, under which an id is known.
 func (id ID) Fold() string { return strings.ToLower(string(id)) }
 
-func (id ID) file() string { return string(id) + ".json" }
+// File is the name of the task's file.
+func (id ID) File() string { return string(id) + ".json" }
+
+// Ignored tells the names of files that are nobody's drop yet.
+func Ignored(name string) bool {
+	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".tmp") || strings.HasSuffix(name, ".part") || strings.HasSuffix(name, "~")
+}
+
+// TrimJSON is the id that a file name stands for.
+func TrimJSON(name string) string { return strings.TrimSuffix(name, ".json") }
 
 // Time is a time as mbox writes it: UTC, RFC 3339, milliseconds where they are
 // not zero. Any RFC 3339 time is read.
@@ -35,7 +50,7 @@ func (t Time) MarshalText() ([]byte, error) {
 
 // MarshalJSON hides the embedded time's, which writes another precision.
 func (t Time) MarshalJSON() ([]byte, error) {
-	return []byte(quoted(t.String())), nil
+	return []byte(`"` + t.String() + `"`), nil
 }
 
 // UnmarshalText reads RFC 3339 of the years 1 to 9999 (UTC), which alone can be
@@ -65,6 +80,26 @@ func (t *Time) UnmarshalJSON(data []byte) error {
 func inYears(t time.Time) bool {
 	year := t.UTC().Year()
 	return year >= 1 && year <= 9999
+}
+
+// UnixMillis is the time of so many milliseconds since 1970.
+func UnixMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// Millis are the milliseconds since 1970; 0 for nil.
+func Millis(t *Time) int64 {
+	if t == nil {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// TimeOf is the reverse of [Millis].
+func TimeOf(ms int64) *Time {
+	if ms == 0 {
+		return nil
+	}
+	at := At(UnixMillis(ms))
+	return &at
 }
 
 func (t Time) String() string { return t.UTC().Format(timeLayout) }
@@ -207,11 +242,119 @@ var Priorities = []string{"low", "normal", "high", "urgent"}
 // Types of task.
 var Types = []string{"research", "action", "analysis", "other"}
 
-func rank(priority string) int {
+// Rank is a priority's place among [Priorities]; any other text counts as normal.
+func Rank(priority string) int {
 	for i, p := range Priorities {
 		if p == priority {
 			return i
 		}
 	}
 	return 1
+}
+
+// Lacks says what a task in a state must have, or must not have, and does not.
+func (t *Task) Lacks(s State) string {
+	claimed := t.Assignment.PickedUpBy != nil && *t.Assignment.PickedUpBy != ""
+	token := t.Mbox.Lease != nil && t.Mbox.Lease.Token != ""
+	done := Given(t.Result.Output) || len(t.Result.Artifacts) > 0
+	switch s {
+	case Pending:
+		switch {
+		case t.Assignment.PickedUpBy != nil || t.Assignment.PickedUpAt != nil || t.Mbox.Lease != nil:
+			return "it is pending and has a claimant or a lease"
+		case done || t.Result.Error != nil:
+			return "it is pending and has a result or an error"
+		}
+	case InProgress:
+		if !claimed || !token {
+			return "it is in progress without a claimant or a token"
+		}
+	case Completed:
+		switch {
+		case !done:
+			return "it is completed without a result"
+		case !claimed || !token:
+			return "it is completed without a claimant or a token"
+		}
+	case Failed:
+		if t.Result.Error == nil || t.Result.Error.Code == "" {
+			return "it is failed without an error"
+		}
+	}
+	return ""
+}
+
+// Delegated marks the trigger of a child: "delegate:<parent's epoch>".
+const Delegated = "delegate:"
+
+// Born is the epoch of the parent in which a child was made; false for a task
+// that is no child, or that nobody waits for any more.
+func (t *Task) Born() (int64, bool) {
+	text, ok := strings.CutPrefix(t.Mbox.Trigger, Delegated)
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, ok && err == nil && t.Mbox.ParentID != ""
+}
+
+// Root is the id of the tree that the task belongs to.
+func (t *Task) Root() ID {
+	if t.Mbox.RootID != "" {
+		return t.Mbox.RootID
+	}
+	return t.ID
+}
+
+// maxMessage bounds an error's texts in the task file, in runes.
+const maxMessage = 1000
+
+// Bound cuts an error's texts to what a task file has room for. The end of a
+// message says most.
+func (e *TaskError) Bound() {
+	e.Code = schemas.Sentence(e.Code, 64)
+	e.Path = schemas.Sentence(e.Path, 500)
+	if text := []rune(strings.ToValidUTF8(e.Message, "\uFFFD")); len(text) > maxMessage {
+		e.Message = "…" + string(text[len(text)-maxMessage:])
+	}
+}
+
+// InFile names the file in a *schemas.Error that names none.
+func InFile(err error, file string) error {
+	var bad *schemas.Error
+	if errors.As(err, &bad) && bad.File == "" {
+		c := *bad
+		c.File = file
+		return &c
+	}
+	return err
+}
+
+// AsksFor tells whether the task asks for what it was created with. Fields that
+// only mbox fills, and that were empty, are emptied again.
+func (t *Task) AsksFor(asked Digest) bool {
+	if DigestOf(t.AskedHash()) == asked {
+		return true
+	}
+	c := *t
+	m := &c.Mbox
+	m.RootID, m.Depth, m.Join, m.WaitsFor, m.Budget, m.Trigger, m.IdempotencyKey = "", 0, "", nil, nil, "", ""
+	if DigestOf(c.AskedHash()) != asked {
+		return false
+	}
+	*t = c
+	return true
+}
+
+// About puts the id in front of an error.
+func About(id ID, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("task %s: %w", id, err)
+}
+
+// Asked is the part of a new task that its sender decided, for comparing two
+// sends of one id.
+func (t *Task) Asked() Task {
+	c := *t
+	c.Created, c.Updated = Time{}, Time{}
+	return c
 }

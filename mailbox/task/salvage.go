@@ -1,4 +1,4 @@
-package mailbox
+package task
 
 import (
 	"reflect"
@@ -10,10 +10,10 @@ import (
 	"mbox/schemas"
 )
 
-// salvage makes a task with an id of those fields of a bad drop that are valid by
+// Salvage makes a task with an id of those fields of a bad drop that are valid by
 // themselves and beside each other. Each field of a task is tried once, however
 // many others there are.
-func salvage(id ID, data []byte) *Task {
+func Salvage(id ID, data []byte) *Task {
 	t := &Task{ID: id}
 	var sections map[string]jsontext.Value
 	if json.Unmarshal(data, &sections) == nil {
@@ -77,7 +77,7 @@ func (t *Task) salvageField(field map[string]jsontext.Value) {
 		return
 	}
 	alone := Task{ID: t.ID, Task: Request{Title: "x"}}
-	if schemas.Decode(data, &alone) != nil || alone.forged() != nil || alone.Validate() != nil {
+	if schemas.Decode(data, &alone) != nil || alone.Forged() != nil || alone.Validate() != nil {
 		return
 	}
 	with := *t

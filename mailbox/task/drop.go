@@ -1,4 +1,4 @@
-package mailbox
+package task
 
 import (
 	"errors"
@@ -35,9 +35,9 @@ func CheckAgent(name string) error {
 	return nil
 }
 
-// checkActor returns an error if name cannot stand in the ledger as who did
+// CheckActor returns an error if name cannot stand in the ledger as who did
 // something: an agent, or a human.
-func checkActor(name string) error {
+func CheckActor(name string) error {
 	if name == "human" {
 		return nil
 	}
@@ -60,16 +60,16 @@ func CheckID(id ID) error {
 func ParseDrop(name string, data []byte) (*Task, error) {
 	t := new(Task)
 	if err := schemas.Decode(data, t); err != nil {
-		return nil, inFile(err, name)
+		return nil, InFile(err, name)
 	}
-	if err := t.forged(); err != nil {
-		return nil, inFile(err, name)
+	if err := t.Forged(); err != nil {
+		return nil, InFile(err, name)
 	}
 	stem, json := strings.CutSuffix(name, ".json")
 	switch {
 	case t.ID == "" && json && idForm().MatchString(stem):
 		t.ID = ID(stem)
-	case t.ID != "" && name != "" && t.ID.file() != name:
+	case t.ID != "" && name != "" && t.ID.File() != name:
 		return nil, &schemas.Error{File: name, Path: "id", Code: "id_mismatch", Problem: fmt.Sprintf("id %q is not the file's name", schemas.Sentence(string(t.ID), 80)), Want: "the file name without .json, or no id at all"}
 	}
 	return t, nil
@@ -79,8 +79,8 @@ func refused(path, problem, want string) error {
 	return &schemas.Error{Path: path, Code: "not_yours", Problem: problem, Want: want}
 }
 
-// forged refuses what only mbox may say.
-func (t *Task) forged() error {
+// Forged refuses what only mbox may say.
+func (t *Task) Forged() error {
 	const state = "the state of a task is the folder it lies in; leave it out"
 	m := &t.Mbox
 	for _, c := range []struct {
@@ -88,7 +88,7 @@ func (t *Task) forged() error {
 		path string
 	}{
 		{t.Result.Status != "" && t.Result.Status != Pending, "result.status"},
-		{given(t.Result.Output), "result.output"},
+		{Given(t.Result.Output), "result.output"},
 		{len(t.Result.Artifacts) > 0, "result.artifacts"},
 		{t.Result.Error != nil, "result.error"},
 		{t.Assignment.PickedUpBy != nil, "assignment.picked_up_by"},
@@ -124,10 +124,11 @@ func (t *Task) forged() error {
 	return nil
 }
 
-func given(v jsontext.Value) bool { return len(v) > 0 && string(v) != "null" }
+// Given tells whether a JSON value is there and not null.
+func Given(v jsontext.Value) bool { return len(v) > 0 && string(v) != "null" }
 
-// complete fills in a new task's defaults. created is the time of the drop.
-func (t *Task) complete(created, now time.Time, source string, maxAttempts int) {
+// Complete fills in a new task's defaults. created is the time of the drop.
+func (t *Task) Complete(created, now time.Time, source string, maxAttempts int) {
 	set := func(s *string, v string) {
 		if *s == "" {
 			*s = v
@@ -158,13 +159,13 @@ func (t *Task) Validate() error {
 	return firstOf(t.checkVersion(), t.checkSize(), t.checkFields())
 }
 
-// sound is Validate for a task that is one already: its claim and its result
+// Sound is Validate for a task that is one already: its claim and its result
 // may have filled the room that a new task has to leave.
-func (t *Task) sound() error { return firstOf(t.checkVersion(), t.checkFields()) }
+func (t *Task) Sound() error { return firstOf(t.checkVersion(), t.checkFields()) }
 
 func (t *Task) checkVersion() error {
 	if t.Version != 0 && t.Version != 1 {
-		return fault("version", fmt.Sprintf("version %d is unknown", t.Version), "1")
+		return Fault("version", fmt.Sprintf("version %d is unknown", t.Version), "1")
 	}
 	if t.ID != "" {
 		return CheckID(t.ID)
@@ -187,7 +188,7 @@ func (t *Task) checkFields() error {
 func (t *Task) checkSize() error {
 	size := 0
 	for _, raw := range t.raw() {
-		size += indents(raw)
+		size += Indents(raw)
 	}
 	if size <= MaxNew {
 		data, err := schemas.Encode(t)
@@ -211,8 +212,8 @@ func (t *Task) raw() []jsontext.Value {
 	return raw
 }
 
-// indents is how many bytes indenting well-formed JSON adds at least.
-func indents(v jsontext.Value) (n int) {
+// Indents is how many bytes indenting well-formed JSON adds at least.
+func Indents(v jsontext.Value) (n int) {
 	depth := 0
 	for i := 0; i < len(v); i++ {
 		switch v[i] {
@@ -242,7 +243,8 @@ func indents(v jsontext.Value) (n int) {
 	return n
 }
 
-func fault(path, problem, want string) error {
+// Fault is an error about the value at a JSON path.
+func Fault(path, problem, want string) error {
 	return &schemas.Error{Path: path, Code: "bad_value", Problem: problem, Want: want}
 }
 
@@ -254,7 +256,7 @@ func oneOf(path, value string, values []string) error {
 	if near := schemas.Suggest(value, values); near != "" {
 		want += fmt.Sprintf("; did you mean %q?", near)
 	}
-	return fault(path, fmt.Sprintf("%q is not allowed", schemas.Sentence(value, 60)), want)
+	return Fault(path, fmt.Sprintf("%q is not allowed", schemas.Sentence(value, 60)), want)
 }
 
 func tooLong(path, text string, runes int) error {
@@ -289,7 +291,7 @@ func firstOf(errs ...error) error {
 
 // checkContext looks at the three fields of the free context that have a meaning.
 func (t *Task) checkContext() error {
-	if !given(t.Task.Context) {
+	if !Given(t.Task.Context) {
 		return nil
 	}
 	if t.Task.Context.Kind() != '{' {
@@ -306,13 +308,13 @@ func (t *Task) checkContext() error {
 	}
 	var text string
 	var list []string
-	if given(c.Summary) && json.Unmarshal(c.Summary, &text) != nil {
+	if Given(c.Summary) && json.Unmarshal(c.Summary, &text) != nil {
 		return &schemas.Error{Path: "task.context.conversation_summary", Code: "wrong_type", Problem: "it is no string", Want: "a string"}
 	}
-	if given(c.Files) && json.Unmarshal(c.Files, &list) != nil {
+	if Given(c.Files) && json.Unmarshal(c.Files, &list) != nil {
 		return &schemas.Error{Path: "task.context.relevant_files", Code: "wrong_type", Problem: "it is no list of strings", Want: "a list of strings"}
 	}
-	if given(c.Constraints) && json.Unmarshal(c.Constraints, &list) != nil {
+	if Given(c.Constraints) && json.Unmarshal(c.Constraints, &list) != nil {
 		return &schemas.Error{Path: "task.context.constraints", Code: "wrong_type", Problem: "it is no list of strings", Want: "a list of strings"}
 	}
 	return nil
@@ -342,7 +344,7 @@ func (t *Task) checkNames() error {
 func (t *Task) checkMeta() error {
 	m := &t.Mbox
 	if m.MaxAttempts < 0 || m.MaxAttempts > 100 {
-		return fault("mbox.max_attempts", fmt.Sprintf("%d is not allowed", m.MaxAttempts), "1 to 100")
+		return Fault("mbox.max_attempts", fmt.Sprintf("%d is not allowed", m.MaxAttempts), "1 to 100")
 	}
 	if len(m.DependsOn) > MaxDependsOn {
 		return &schemas.Error{Path: "mbox.depends_on", Code: "too_long", Problem: fmt.Sprintf("%d ids", len(m.DependsOn)), Want: fmt.Sprintf("at most %d", MaxDependsOn)}
@@ -350,27 +352,27 @@ func (t *Task) checkMeta() error {
 	for i, d := range m.DependsOn {
 		path := fmt.Sprintf("mbox.depends_on[%d]", i)
 		if !idForm().MatchString(string(d)) {
-			return fault(path, fmt.Sprintf("%q is no task id", schemas.Sentence(string(d), 60)), "the id of another task")
+			return Fault(path, fmt.Sprintf("%q is no task id", schemas.Sentence(string(d), 60)), "the id of another task")
 		}
 		if t.ID != "" && d.Fold() == t.ID.Fold() {
-			return fault(path, "a task cannot depend on itself", "the id of another task")
+			return Fault(path, "a task cannot depend on itself", "the id of another task")
 		}
 		if slices.ContainsFunc(m.DependsOn[:i], func(o ID) bool { return o.Fold() == d.Fold() }) {
-			return fault(path, fmt.Sprintf("%s stands there twice", d), "each id once")
+			return Fault(path, fmt.Sprintf("%s stands there twice", d), "each id once")
 		}
 	}
 	if m.Action != nil && !actionForm().MatchString(m.Action.Name) {
-		return fault("mbox.action.name", fmt.Sprintf("%q is no action name", schemas.Sentence(m.Action.Name, 60)), "lower-case letters, digits and _")
+		return Fault("mbox.action.name", fmt.Sprintf("%q is no action name", schemas.Sentence(m.Action.Name, 60)), "lower-case letters, digits and _")
 	}
-	if given(m.Labels) && m.Labels.Kind() != '{' {
+	if Given(m.Labels) && m.Labels.Kind() != '{' {
 		return &schemas.Error{Path: "mbox.labels", Code: "wrong_type", Problem: "it is no object", Want: "an object"}
 	}
 	return tooLong("mbox.idempotency_key", m.IdempotencyKey, 256)
 }
 
-// notATask tells whether a drop's fault means that it is no task at all, so
+// NotATask tells whether a drop's fault means that it is no task at all, so
 // that it goes to quarantine; a task with a bad field is rejected instead.
-func notATask(err error) bool {
+func NotATask(err error) bool {
 	var bad *schemas.Error
 	if !errors.As(err, &bad) {
 		return true

@@ -1,0 +1,50 @@
+package mailbox
+
+import "mbox/mailbox/task"
+
+// The words of package task that everybody uses who has a mailbox.
+
+type (
+	Action      = task.Action
+	Artifact    = task.Artifact
+	Assignment  = task.Assignment
+	Budget      = task.Budget
+	ID          = task.ID
+	Lease       = task.Lease
+	Meta        = task.Meta
+	Progress    = task.Progress
+	Request     = task.Request
+	Result      = task.Result
+	Source      = task.Source
+	State       = task.State
+	StateChange = task.StateChange
+	Task        = task.Task
+	TaskError   = task.TaskError
+	Time        = task.Time
+	Trail       = task.Trail
+)
+
+const (
+	Archived       = task.Archived
+	Completed      = task.Completed
+	Failed         = task.Failed
+	InProgress     = task.InProgress
+	JoinAll        = task.JoinAll
+	JoinAny        = task.JoinAny
+	JoinQuorum     = task.JoinQuorum
+	MaxChildren    = task.MaxChildren
+	MaxDependsOn   = task.MaxDependsOn
+	MaxDepth       = task.MaxDepth
+	MaxDescription = task.MaxDescription
+	MaxNew         = task.MaxNew
+	MaxOutput      = task.MaxOutput
+	MaxReason      = task.MaxReason
+	MaxTask        = task.MaxTask
+	MaxTitle       = task.MaxTitle
+	None           = task.None
+	Pending        = task.Pending
+	SpentActions   = task.SpentActions
+	SpentChildren  = task.SpentChildren
+	SpentSeconds   = task.SpentSeconds
+	SpentTokens    = task.SpentTokens
+)
