@@ -13,6 +13,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -34,7 +35,7 @@ func (b *Box) admit(ctx context.Context, name string, q *quota) (again time.Dura
 	if !q.look(name) {
 		return goOn, nil
 	}
-	s, err := b.tryShard(ctx, shardOf(task.TrimJSON(name)))
+	s, err := b.tryShard(ctx, home.Shard(task.TrimJSON(name)))
 	if errors.Is(err, ErrBusy) {
 		return settleTime, nil
 	}
@@ -131,8 +132,8 @@ func (d *drop) endedHere(id ID) (bool, error) {
 	if err != nil || m == nil || m.After == nil {
 		return false, err
 	}
-	now, err := look(d.path)
-	return now.hash == *m.After, err
+	now, err := home.Look(d.path)
+	return now.Hash == *m.After, err
 }
 
 // read takes the bytes, and says what is wrong with the file as a file.
@@ -181,7 +182,7 @@ func fileFault(name string, info fs.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case !info.Mode().IsRegular():
-		return kindFault("not_regular", "it is a "+kindOf(info.Mode())+", not a regular file")
+		return kindFault("not_regular", "it is a "+durable.KindOf(info.Mode())+", not a regular file")
 	case ok && st.Nlink != 1:
 		return kindFault("hard_link", fmt.Sprintf("it has %d names (hard links)", st.Nlink))
 	case ok && int(st.Uid) != os.Getuid():
@@ -192,20 +193,6 @@ func fileFault(name string, info fs.FileInfo) error {
 		return kindFault("name", "its name does not end in .json")
 	}
 	return nil
-}
-
-func kindOf(m fs.FileMode) string {
-	switch {
-	case m.IsDir():
-		return "folder"
-	case m&fs.ModeSymlink != 0:
-		return "symlink"
-	case m&fs.ModeNamedPipe != 0:
-		return "FIFO"
-	case m&fs.ModeSocket != 0:
-		return "socket"
-	}
-	return "device"
 }
 
 func (d *drop) parse() (*Task, error) {
@@ -291,7 +278,7 @@ func (d *drop) accept(ctx context.Context, t *Task) (time.Duration, error) {
 	key := ""
 	if k := t.Mbox.IdempotencyKey; k != "" {
 		key = b.saltedHash("key", k)
-		n := shardOf("key:" + k)
+		n := home.Shard("key:" + k)
 		if n != s.number && n != d.s.number {
 			held, err := b.tryShard(ctx, n)
 			if err != nil {
@@ -346,10 +333,10 @@ func (d *drop) makeID(ctx context.Context) (ID, *shard, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	if shardOf(string(id)) == d.s.number {
+	if home.Shard(string(id)) == d.s.number {
 		return id, nil, nil
 	}
-	s, err := d.b.tryShard(ctx, shardOf(string(id)))
+	s, err := d.b.tryShard(ctx, home.Shard(string(id)))
 	if err != nil {
 		return "", nil, ignoreBusy(err)
 	}
@@ -385,14 +372,14 @@ func (d *drop) reject(ctx context.Context, fault error) error {
 		id: t.ID, by: audit.MboxAgent, event: audit.TaskRejected, from: None, to: Failed, task: t,
 		reason: fmt.Sprintf("rejected: %s: %s", bad.Path, message), brief: fmt.Sprintf("%s at %s", bad.Code, bad.Path),
 		said:  fmt.Sprintf("mbox rejected %s", t.ID),
-		keep:  &keeping{path: d.path, sha: d.hash, why: reason{Name: schemas.Sentence(d.name, 120), Reason: bad.Problem, Code: bad.Code, Path: bad.Path, Want: bad.Want, Task: t.ID}},
+		keep:  &keeping{path: d.path, sha: d.hash, why: home.Reason{Name: schemas.Sentence(d.name, 120), Reason: bad.Problem, Code: bad.Code, Path: bad.Path, Want: bad.Want, Task: t.ID}},
 		extra: func(m *task.Move) { m.SourceSHA256, m.Dropped = d.hash, task.DroppedName(d.name) },
 	}))
 }
 
 // quarantine puts what is no task away, with the reason.
 func (d *drop) quarantine(ctx context.Context, fault error) error {
-	why := reason{Reason: fault.Error()}
+	why := home.Reason{Reason: fault.Error()}
 	var bad *schemas.Error
 	if errors.As(fault, &bad) {
 		why.Reason, why.Code, why.Path, why.Want = bad.Problem, bad.Code, bad.Path, bad.Want

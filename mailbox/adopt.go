@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/audit"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -22,7 +23,7 @@ func (r *recovery) adopted(s *shard, id ID, f *fate, place string) (bool, error)
 	if !slices.Contains(r.adopt, id) {
 		return false, nil
 	}
-	if left, err := look(r.b.staged(string(id), f.m.TX)); err != nil || left.there {
+	if left, err := home.Look(home.StagedPath(r.b.home, string(id), f.m.TX)); err != nil || left.There {
 		return false, err // a committed move is finished first: perhaps it was this adoption
 	}
 	for _, p := range r.files[id] {
@@ -33,19 +34,19 @@ func (r *recovery) adopted(s *shard, id ID, f *fate, place string) (bool, error)
 		if task.FolderIndex(state) < 0 && state != Archived {
 			continue
 		}
-		found, err := r.b.read(id, state, r.b.path(p))
+		found, err := home.Read(r.b.home, state, r.b.path(p))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		var c *change
 		same := false
 		if err == nil && state == Archived {
-			err = r.b.archiveArtifacts(id, f.m.Epoch, found.path)
+			err = r.b.archiveArtifacts(id, f.m.Epoch, found.Path)
 		}
 		if err == nil {
-			same, err = r.b.describeAll(r.ctx, found.task)
+			same, err = r.b.describeAll(r.ctx, found.Task)
 		}
-		if err == nil && same && found.hash == task.HashOf(f.m.After) && state == f.m.Enters() {
+		if err == nil && same && found.Hash == task.HashOf(f.m.After) && state == f.m.Enters() {
 			return len(r.files[id]) == 1, nil // nobody did anything to it
 		}
 		if err == nil {
@@ -70,17 +71,17 @@ func (r *recovery) adopted(s *shard, id ID, f *fate, place string) (bool, error)
 // adoptAsIs makes the change for a file that is taken over as it lies. What an
 // operator may say is what counts, not what a task is: a file that is none is
 // refused, and what its state must have or must not have is put right.
-func (b *Box) adoptAsIs(id ID, f *fate, found *found) (*change, error) {
-	t := found.task
+func (b *Box) adoptAsIs(id ID, f *fate, found *home.File) (*change, error) {
+	t := found.Task
 	if t.ID != id {
 		return nil, task.Fault("id", fmt.Sprintf("%s is not the file's name", schemas.Quote(string(t.ID))), string(id))
 	}
 	if err := t.Sound(); err != nil {
-		return nil, task.InFile(err, strings.TrimPrefix(found.path, b.home+"/"))
+		return nil, task.InFile(err, strings.TrimPrefix(found.Path, b.home+"/"))
 	}
 	t.Version = 1
 	t.Mbox.Revision, t.Mbox.Epoch, t.Mbox.Attempt = f.m.Revision, f.m.Epoch, f.m.Attempt
-	status := found.state
+	status := found.State
 	if status == Archived {
 		status = t.Result.Status
 		if status != Completed {
@@ -95,9 +96,9 @@ func (b *Box) adoptAsIs(id ID, f *fate, found *found) (*change, error) {
 	}
 	b.fillIn(t, status)
 	return &change{
-		id: t.ID, by: audit.MboxAgent, event: audit.Reconcile, from: from, to: found.state, task: t, before: task.HashOf(f.m.After),
-		reason: "adopted by the operator", settled: !plain, said: fmt.Sprintf("mbox adopted %s as it lies in %s, as the operator said", t.ID, found.state),
-		extra: func(m *task.Move) { m.Adopted, m.Found = true, found.hash },
+		id: t.ID, by: audit.MboxAgent, event: audit.Reconcile, from: from, to: found.State, task: t, before: task.HashOf(f.m.After),
+		reason: "adopted by the operator", settled: !plain, said: fmt.Sprintf("mbox adopted %s as it lies in %s, as the operator said", t.ID, found.State),
+		extra: func(m *task.Move) { m.Adopted, m.Found = true, found.Hash },
 	}, nil
 }
 
@@ -134,14 +135,14 @@ func (b *Box) cameFrom(p *placement) string {
 	if p.m.Found == "" || p.m.Leaves() != Archived && p.m.Enters() != Archived {
 		return p.from
 	}
-	months, err := b.months()
+	months, err := home.Months(b.home)
 	if err != nil {
 		return p.from
 	}
 	for _, month := range months {
 		path := b.path("tasks", "archive", month, p.id.File())
-		s, err := look(path)
-		if err == nil && s.there && path != p.to && (s.hash == p.m.Found || s.hash == task.HashOf(p.m.After)) {
+		s, err := home.Look(path)
+		if err == nil && s.There && path != p.to && (s.Hash == p.m.Found || s.Hash == task.HashOf(p.m.After)) {
 			return path
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"mbox/mailbox/home"
 )
 
 // maxAlarms bounds the alarms of one scan; the others follow with the next.
@@ -37,7 +39,7 @@ func (b *Box) alarms(ctx context.Context) (int, error) {
 // alarmOverdue says it once among all processes: under the task's shard, with
 // the ledger read to its end.
 func (b *Box) alarmOverdue(ctx context.Context, r *record, why string) error {
-	s, err := b.tryShard(ctx, shardOf(string(r.id)))
+	s, err := b.tryShard(ctx, home.Shard(string(r.id)))
 	if err != nil {
 		return ignoreBusy(err)
 	}
@@ -139,7 +141,7 @@ func (b *Box) whyNever(ctx context.Context, id ID) (string, error) {
 	if r, err := b.lookup(id); err != nil || r != nil {
 		return "", err // it has alarms of its own
 	}
-	s, err := b.tryShard(ctx, shardOf(string(id))) // or it may just be moved
+	s, err := b.tryShard(ctx, home.Shard(string(id))) // or it may just be moved
 	if err != nil {
 		return "", ignoreBusy(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
 
@@ -30,7 +31,7 @@ func (b *Box) Archive(ctx context.Context, olderThan time.Duration, by string) (
 	limit := b.now().Add(-olderThan)
 	moved, seen := 0, int64(0)
 	for _, s := range []State{Completed, Failed} {
-		names, err := listNames(b.path("tasks", string(s)))
+		names, err := durable.Names(b.path("tasks", string(s)))
 		if err != nil {
 			return moved, err
 		}
@@ -96,33 +97,33 @@ func (b *Box) archive(ctx context.Context, id ID, e *endedTask, by string) (bool
 		return false, task.About(id, err)
 	}
 	defer s.unlock()
-	f, err := b.read(id, e.state, b.path("tasks", string(e.state), id.File()))
+	f, err := home.Read(b.home, e.state, b.path("tasks", string(e.state), id.File()))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if f == nil {
 		return false, task.About(id, err)
 	}
-	if f.task == nil || f.hash != e.after {
+	if f.Task == nil || f.Hash != e.after {
 		return false, nil // edited by hand, which verify names, or retried meanwhile
 	}
-	if strings.HasPrefix(f.task.Source.Agent, "bridge:") && !e.delivered {
+	if strings.HasPrefix(f.Task.Source.Agent, "bridge:") && !e.delivered {
 		return false, nil
 	}
 	if r, err := b.lookup(id); err != nil || r != nil {
 		return false, err
 	}
 	month := b.now().UTC().Format("2006-01")
-	for i := range f.task.Result.Artifacts {
-		a := &f.task.Result.Artifacts[i]
+	for i := range f.Task.Result.Artifacts {
+		a := &f.Task.Result.Artifacts[i]
 		if rest, live := strings.CutPrefix(a.Path, task.ArtifactsDir+"/"); live {
-			if _, ok := f.task.Keeps(i); ok {
+			if _, ok := f.Task.Keeps(i); ok {
 				a.Path = path.Join("tasks/archive", month, rest)
 			}
 		}
 	}
 	return true, task.About(id, b.commit(ctx, s, &change{
-		id: id, by: by, event: audit.TaskArchived, from: e.state, to: Archived, task: f.task, before: f.hash,
+		id: id, by: by, event: audit.TaskArchived, from: e.state, to: Archived, task: f.Task, before: f.Hash,
 		reason: "ended before " + e.at.Format(time.DateOnly), said: fmt.Sprintf("%s archived %s", by, id),
 	}))
 }
@@ -138,13 +139,13 @@ func (b *Box) archiveArtifacts(id ID, epoch int64, file string) error {
 			continue
 		}
 		if month == "" {
-			f, err := b.read(id, Archived, file)
+			f, err := home.Read(b.home, Archived, file)
 			if err != nil {
 				return err
 			}
 			month = filepath.Dir(file)
-			for i := range f.task.Result.Artifacts {
-				if folder, ok := f.task.Keeps(i); ok && strings.HasPrefix(folder, "tasks/archive/") {
+			for i := range f.Task.Result.Artifacts {
+				if folder, ok := f.Task.Keeps(i); ok && strings.HasPrefix(folder, "tasks/archive/") {
 					month = b.path(path.Dir(folder))
 				}
 			}

@@ -20,6 +20,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -243,7 +244,7 @@ func pour(ctx context.Context, from io.Reader, most int64, to func([]byte) error
 func (b *Box) stageLeft(ctx context.Context, s *shard, l *leaving, tx string) error {
 	limited, cancel := context.WithTimeout(ctx, b.o.Lease)
 	defer cancel()
-	staged, dirs := b.staged(l.folder, tx), map[string]bool{}
+	staged, dirs := home.StagedPath(b.home, l.folder, tx), map[string]bool{}
 	for i := range l.files {
 		f := &l.files[i]
 		to := filepath.Join(staged, strings.TrimPrefix(f.Path, task.ArtifactsDir+"/"+l.folder))

@@ -20,6 +20,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 )
 
 // BackupReport says what a backup holds.
@@ -81,7 +82,7 @@ type stamp struct {
 	mtime time.Time
 }
 
-func stampOf(info fs.FileInfo) stamp { return stamp{inode(info), info.Size(), info.ModTime()} }
+func stampOf(info fs.FileInfo) stamp { return stamp{home.Inode(info), info.Size(), info.ModTime()} }
 
 // copied is a path that has been dealt with.
 type copied struct {
@@ -172,7 +173,7 @@ func (c *copying) lastRound(ctx context.Context) error {
 			s.unlock()
 		}
 	}()
-	for n := range shards {
+	for n := range home.Shards {
 		s, err := b.lockShardNumber(ctx, n)
 		if err != nil {
 			return err
@@ -281,7 +282,7 @@ func (c *copying) see(name string, e fs.DirEntry) (changed, error) {
 	case info.IsDir():
 		return changed{}, c.folder(name+"/", info)
 	case !info.Mode().IsRegular():
-		c.skip(it, "it is a "+kindOf(info.Mode()), false)
+		c.skip(it, "it is a "+durable.KindOf(info.Mode()), false)
 		return changed{}, nil
 	}
 	was, ok := c.have[name]

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 )
 
 // manifestName is the last entry of a backup: JSON, one value a line. The first
@@ -63,7 +64,7 @@ func (c *copying) lines(w io.Writer, r *BackupReport) error {
 		}
 		return err
 	}
-	err := put(manifestHead{manifestFormat, c.b.id, c.report.Seq, c.report.Checksum})
+	err := put(manifestHead{home.ManifestFormat, c.b.id, c.report.Seq, c.report.Checksum})
 	for _, name := range slices.Sorted(maps.Keys(c.have)) {
 		if err != nil {
 			return err

@@ -17,6 +17,9 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
+
+	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 )
 
 // backedUp is a backup of a small mailbox.
@@ -139,7 +142,7 @@ func TestForgedBackup(t *testing.T) {
 	sum := b.ledger.End().Checksum
 	const line = `{"path":"%s","size":1,"sha256":"2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"}`
 	listed := `{"manifest":1,"seq":1,"checksum":"sha256:0"}` + "\n" + fmt.Sprintf(line, ".mbox/VERSION") + "\n" + fmt.Sprintf(line, "audit/shared/2026-01-01.jsonl")
-	version, err := os.ReadFile(privatePath(b.home, "VERSION"))
+	version, err := os.ReadFile(home.Private(b.home, "VERSION"))
 	must(t, err)
 	of := func(data []byte) string {
 		return fmt.Sprintf(`{"path":".mbox/VERSION","size":%d,"sha256":"%x"}`, len(data), sha256.Sum256(data))
@@ -254,7 +257,7 @@ func TestSlowBackupHoldsNobodyUp(t *testing.T) {
 	sent(t, b, "x")
 	other := opened(t, b.home, b.o)
 	free := func() {
-		for _, n := range []int{0, shards - 1} {
+		for _, n := range []int{0, home.Shards - 1} {
 			s, err := other.lockShardNumber(t.Context(), n)
 			if err != nil {
 				t.Error(err)
@@ -363,7 +366,7 @@ func TestRestoreInto(t *testing.T) {
 		b := opened(t, dir, Options{Sync: 2})
 		b.Close()
 		whole(t, dir)
-		if names, err := listNames(dir); err != nil || slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, ".mbox-") }) {
+		if names, err := durable.Names(dir); err != nil || slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, ".mbox-") }) {
 			t.Errorf("%q %v", names, err)
 		}
 	}

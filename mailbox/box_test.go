@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 )
 
 // newBox makes a mailbox in a temporary folder and opens it. At the end of the
@@ -162,7 +163,7 @@ func TestDrop(t *testing.T) {
 // slot writes a slot of the intents.
 func (b *Box) slot(t *testing.T, number int, slot []byte) {
 	t.Helper()
-	f, err := b.intents.open()
+	f, err := b.intents.Open()
 	must(t, err)
-	must(t, writeSlot(f, number, slot))
+	must(t, home.WriteSlot(f, number, slot))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mbox/audit"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
 
@@ -224,7 +225,7 @@ var errNotReady = errors.New("not ready")
 // claim tries to claim one task. It does not wait for the shard: who holds it
 // is most likely claiming this task.
 func (b *Box) claim(ctx context.Context, r ClaimRequest, id ID) (*Claim, error) {
-	s, err := b.tryShard(ctx, shardOf(string(id)))
+	s, err := b.tryShard(ctx, home.Shard(string(id)))
 	if err != nil {
 		return nil, err
 	}
@@ -239,8 +240,8 @@ func (b *Box) claim(ctx context.Context, r ClaimRequest, id ID) (*Claim, error) 
 	if err := b.mayRun(ctx, s, f, r.Agent); err != nil {
 		return nil, err
 	}
-	c := &Claim{Task: f.task, box: b, agent: r.Agent, token: randomHex(16), from: f.hash}
-	ch := b.pick(c, f.hash)
+	c := &Claim{Task: f.Task, box: b, agent: r.Agent, token: home.RandomHex(16), from: f.Hash}
+	ch := b.pick(c, f.Hash)
 	if r.Process {
 		ch.lease = func() (err error) { c.lease, err = b.makeLease(c); return err }
 	}

@@ -17,6 +17,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
 
@@ -237,7 +238,7 @@ func (l *life) tearLedger() error {
 func (l *life) dieAtTheNewline() error {
 	dead := false
 	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
-		dead = dead || op == durable.OpWriteAt && path == privatePath(l.dir, "locks", "chain")
+		dead = dead || op == durable.OpWriteAt && path == home.Private(l.dir, "locks", "chain")
 		if dead {
 			return false, errInjected
 		}
@@ -301,7 +302,7 @@ func (l *life) reopen() error { return errors.Join(l.b.Close(), l.open()) }
 // restart is a start of the machine: everything is recovered, leases are over.
 func (l *life) restart() error {
 	l.b.Close()
-	if err := os.Remove(privatePath(l.dir, "boot")); err != nil {
+	if err := os.Remove(home.Private(l.dir, "boot")); err != nil {
 		return err
 	}
 	return l.open()

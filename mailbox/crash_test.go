@@ -159,7 +159,7 @@ var scenes = []scene{
 		before: func(t *testing.T, b *Box) any { dropFile(t, b, "a name.json", `{"task":{"title":"drop"}}`); return nil },
 		verb:   func(ctx context.Context, b *Box, _ any) error { _, err := b.Scan(ctx); return err },
 		holds: func(t *testing.T, b *Box, _ any) bool {
-			names, err := listNames(b.path("tasks", "pending"))
+			names, err := durable.Names(b.path("tasks", "pending"))
 			return err == nil && len(names) == 1
 		},
 	},
@@ -177,7 +177,7 @@ var scenes = []scene{
 		before: func(t *testing.T, b *Box) any { dropFile(t, b, "t1.json", `[]`); return nil },
 		verb:   func(ctx context.Context, b *Box, _ any) error { _, err := b.Scan(ctx); return err },
 		holds: func(t *testing.T, b *Box, _ any) bool {
-			names, err := listNames(b.path("tasks", "quarantine"))
+			names, err := durable.Names(b.path("tasks", "quarantine"))
 			return err == nil && len(names) == 2
 		},
 	},
@@ -251,7 +251,7 @@ var scenes = []scene{
 			return fmt.Errorf("not refused as it should be: %w", err)
 		},
 		holds: func(t *testing.T, b *Box, _ any) bool {
-			names, err := listNames(b.path("tasks", "quarantine"))
+			names, err := durable.Names(b.path("tasks", "quarantine"))
 			return err == nil && len(names) >= 2
 		},
 	},

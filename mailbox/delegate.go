@@ -10,6 +10,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -88,7 +89,7 @@ func (c *Claim) Delegate(ctx context.Context, d Delegation) ([]ID, error) {
 // time in the whole mailbox: two that were checked side by side would each find
 // what the other one closes, a circle or the budget, still open.
 func (c *Claim) createAll(ctx context.Context, d Delegation, order []int) (ids []ID, err error) {
-	s, err := c.box.lockShardNumber(ctx, delegating)
+	s, err := c.box.lockShardNumber(ctx, home.Delegations)
 	if err != nil {
 		return nil, err
 	}
@@ -248,10 +249,10 @@ func (c *Claim) await(ctx context.Context, d Delegation, ids []ID) error {
 		Children []ID   `json:"children"`
 		Join     string `json:"join"`
 	}{ids, d.Join}
-	return c.verb(ctx, "delegate", content, func(f *found) (*change, error) {
-		m := &f.task.Mbox
+	return c.verb(ctx, "delegate", content, func(f *home.File) (*change, error) {
+		m := &f.Task.Mbox
 		m.Attempt = max(0, m.Attempt-1)
-		m.WaitsFor, m.Join, m.RootID = ids, d.Join, f.task.Root()
+		m.WaitsFor, m.Join, m.RootID = ids, d.Join, f.Task.Root()
 		if m.Budget == nil {
 			m.Budget = d.Budget
 		}

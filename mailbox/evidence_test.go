@@ -11,6 +11,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 )
 
 // losses are ways in which a ledger is lost or replaced. Each says what was there.
@@ -34,14 +35,14 @@ var losses = map[string]func(t *testing.T, home string){
 		must(t, err)
 		must(t, os.Truncate(path, int64(strings.LastIndex(string(data[:len(data)-1]), "\n")+1)))
 	},
-	"another mailbox's": func(t *testing.T, home string) {
+	"another mailbox's": func(t *testing.T, dir string) {
 		other := lived(t, homes{}.open(t, Options{}))
 		for range 3 {
-			sent(t, other, ID("more-"+randomHex(4)))
+			sent(t, other, ID("more-"+home.RandomHex(4)))
 		}
 		data, err := os.ReadFile(onlyLedger(t, other.home))
 		must(t, err)
-		path := onlyLedger(t, home)
+		path := onlyLedger(t, dir)
 		must(t, errors.Join(os.Remove(path), os.WriteFile(path, data, 0o600)))
 	},
 	"a line tampered with": func(t *testing.T, home string) {
@@ -117,10 +118,10 @@ func loseAndBringBack(t *testing.T, mode durable.Mode, restarted bool, lose func
 
 // An older ledger and the head record of that time agree; the journal does not.
 func TestOlderLedgerAndHeadRecord(t *testing.T) {
-	home := filepath.Join(t.TempDir(), "home")
-	must(t, Create(home, Options{}))
-	must(t, lived(t, opened(t, home, Options{})).Close())
-	paths := []string{onlyLedger(t, home), privatePath(home, "locks", "chain")}
+	dir := filepath.Join(t.TempDir(), "home")
+	must(t, Create(dir, Options{}))
+	must(t, lived(t, opened(t, dir, Options{})).Close())
+	paths := []string{onlyLedger(t, dir), home.Private(dir, "locks", "chain")}
 	var older, newer [2][]byte
 	read := func(into *[2][]byte) {
 		for i, path := range paths {
@@ -130,18 +131,18 @@ func TestOlderLedgerAndHeadRecord(t *testing.T) {
 		}
 	}
 	read(&older)
-	b := opened(t, home, Options{})
+	b := opened(t, dir, Options{})
 	sent(t, b, "later")
 	sent(t, b, "last")
 	read(&newer)
-	tasks := tasksOf(t, home)
+	tasks := tasksOf(t, dir)
 	put := func(bytes [2][]byte) {
 		for i, path := range paths {
 			must(t, os.WriteFile(path, bytes[i], 0o600))
 		}
 	}
 	put(older)
-	r, err := Verify(t.Context(), home, Options{}, VerifyOptions{Deep: true})
+	r, err := Verify(t.Context(), dir, Options{}, VerifyOptions{Deep: true})
 	must(t, err)
 	if !slices.ContainsFunc(r.Faults, func(f Fault) bool { return f.Invariant == 10 && strings.Contains(f.What, "does not hold it") }) {
 		t.Errorf("verify: %v", r.Faults)
@@ -149,7 +150,7 @@ func TestOlderLedgerAndHeadRecord(t *testing.T) {
 	for _, at := range []*Box{b, nil} { // one that works, and the next one
 		var err error
 		if at == nil {
-			at, err = Open(t.Context(), home, Options{})
+			at, err = Open(t.Context(), dir, Options{})
 		}
 		if err == nil {
 			err = at.Tidy(t.Context())
@@ -159,16 +160,16 @@ func TestOlderLedgerAndHeadRecord(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := Recover(t.Context(), home, Options{}, RecoverOptions{}); !errors.Is(err, audit.ErrDamaged) {
+	if _, err := Recover(t.Context(), dir, Options{}, RecoverOptions{}); !errors.Is(err, audit.ErrDamaged) {
 		t.Errorf("recover: %v", err)
 	}
-	if got := tasksOf(t, home); !maps.Equal(tasks, got) {
+	if got := tasksOf(t, dir); !maps.Equal(tasks, got) {
 		t.Errorf("the tasks changed: %v, they were %v", got, tasks)
 	}
 	put(newer)
-	_, err = Recover(t.Context(), home, Options{}, RecoverOptions{AfterIOError: true})
+	_, err = Recover(t.Context(), dir, Options{}, RecoverOptions{AfterIOError: true})
 	must(t, err)
-	whole(t, home)
+	whole(t, dir)
 }
 
 // brought tells whether the journal has brought back what the ledger had lost.
@@ -206,7 +207,7 @@ func TestForgetLedger(t *testing.T) {
 			sent(t, b, "archived")
 			must(t, b.Cancel(t.Context(), "archived", "human", "no"))
 			end := b.ledger.End()
-			must(t, put(privatePath(b.home, "tmp", "waiting~"+strings.Repeat("0", 32)), "staged, of a line that nobody can read"))
+			must(t, put(home.Private(b.home, "tmp", "waiting~"+strings.Repeat("0", 32)), "staged, of a line that nobody can read"))
 			if _, err := Recover(t.Context(), b.home, b.o, RecoverOptions{Forget: true}); !errors.Is(err, ErrConflict) {
 				t.Fatalf("a ledger that is whole was forgotten: %v", err)
 			}
@@ -338,7 +339,7 @@ func TestArtifactWithTransaction(t *testing.T) {
 	_, err = c.Keep(t.Context(), forged)
 	must(t, errors.Join(err, c.Complete(t.Context(), Result{})))
 	must(t, b.Close())
-	must(t, os.RemoveAll(privatePath(b.home)))
+	must(t, os.RemoveAll(home.Private(b.home)))
 	_, err = Recover(t.Context(), b.home, b.o, RecoverOptions{})
 	must(t, err)
 	whole(t, b.home)

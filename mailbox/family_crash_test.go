@@ -184,7 +184,7 @@ var familyScenes = []familyScene{
 				if err != nil {
 					return false
 				}
-				a, err := b.approved("t1", f.hash)
+				a, err := b.approved("t1", f.Hash)
 				return a != nil && err == nil
 			},
 		},

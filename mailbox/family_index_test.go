@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
 
@@ -107,7 +108,7 @@ func TestOldSnapshot(t *testing.T) {
 	reopened(t, b)
 	data, err := os.ReadFile(b.snapshotPath())
 	must(t, err)
-	now, before := fmt.Sprintf(`"v":%d,`, snapshotVersion), fmt.Sprintf(`"v":%d,`, snapshotVersion-1)
+	now, before := fmt.Sprintf(`"v":%d,`, home.SnapshotVersion), fmt.Sprintf(`"v":%d,`, home.SnapshotVersion-1)
 	if bytes.Count(data, []byte(now)) != 1 {
 		t.Fatalf("the snapshot does not say %s once", now)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"mbox/mailbox/durable"
 	"mbox/mailbox/task"
 )
 
@@ -272,7 +273,7 @@ func (w *clan) reopen(t *rapid.T) {
 		w.did["reopen with a snapshot"]++
 	} else {
 		w.did["reopen without one"]++
-		must(t, removeIfThere(w.b.snapshotPath()))
+		must(t, durable.RemoveIfThere(w.b.snapshotPath()))
 	}
 	w.open(i)
 	w.b = w.boxes[i]

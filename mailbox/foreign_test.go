@@ -26,6 +26,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -155,19 +156,19 @@ func mustScan(t testing.TB, b *Box, folders ...State) {
 }
 
 // quarantine lists the reasons of the quarantine whose bytes are there.
-func quarantine(t testing.TB, b *Box) []reason {
+func quarantine(t testing.TB, b *Box) []home.Reason {
 	t.Helper()
-	names, err := listNames(b.path("tasks", "quarantine"))
+	names, err := durable.Names(b.path("tasks", "quarantine"))
 	must(t, err)
-	var out []reason
+	var out []home.Reason
 	for _, name := range names {
-		entry, ok := strings.CutSuffix(name, reasonSuffix)
+		entry, ok := strings.CutSuffix(name, home.ReasonSuffix)
 		if !ok {
 			continue
 		}
 		data, err := os.ReadFile(b.path("tasks", "quarantine", name))
 		must(t, err)
-		var r reason
+		var r home.Reason
 		must(t, json.Unmarshal(data, &r))
 		if _, err := os.Lstat(b.path("tasks", "quarantine", entry)); err != nil {
 			t.Errorf("%s is there, its entry is not: %v", name, err)
@@ -521,8 +522,8 @@ func (d *dropped) put(t *testing.T, b *Box) (path, sha string) {
 			old(path)
 		}
 	}
-	if s, err := look(path); err == nil {
-		sha = s.hash
+	if s, err := home.Look(path); err == nil {
+		sha = s.Hash
 	}
 	return path, sha
 }
@@ -665,8 +666,8 @@ func (d *dropped) checkKept(t *testing.T, b *Box, sha string) {
 		t.Errorf("a reason is not fit for a terminal: %+q", text)
 	}
 	entry := b.path("tasks", "quarantine", r.Entry)
-	if s, err := look(entry); (err != nil || s.hash != sha) && !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("the kept bytes are %s (%v), they were %s", s.hash, err, sha)
+	if s, err := home.Look(entry); (err != nil || s.Hash != sha) && !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("the kept bytes are %s (%v), they were %s", s.Hash, err, sha)
 	}
 	if strings.HasPrefix(d.name, "folder") {
 		if text, err := os.ReadFile(filepath.Join(entry, "inside")); string(text) != "kept" {
@@ -1368,7 +1369,7 @@ func TestStrays(t *testing.T) {
 			b.drop(t, "good-1.json", titled(""))
 			b.drop(t, "good-2.json", titled(""))
 			within(t, 10*time.Second, "scan", nil, func() error { return scanNow(b, task.Folders...) })
-			names, err := listNames(b.path("tasks", string(s)))
+			names, err := durable.Names(b.path("tasks", string(s)))
 			must(t, err)
 			if len(names) != 1 || names[0] != ".hidden" {
 				t.Errorf("left: %q", names)
@@ -1591,7 +1592,7 @@ func TestBusyShard(t *testing.T) {
 	mv(t, b, "t1", Pending, InProgress)
 	var locks []*durable.Lock
 	for _, name := range []string{"t1", "stray"} {
-		l, err := durable.TryLock(privatePath(b.Home(), "locks", shardName(shardOf(name))))
+		l, err := durable.TryLock(home.Private(b.Home(), "locks", home.ShardName(home.Shard(name))))
 		must(t, err)
 		locks = append(locks, l)
 	}

@@ -12,6 +12,7 @@ import (
 	"mbox/audit"
 	records "mbox/audit/record"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -54,14 +55,14 @@ func (r *recovery) forget() error {
 			s.unlock()
 		}
 	}()
-	for n := range shards {
+	for n := range home.Shards {
 		s, err := b.holdShard(r.ctx, n)
 		if err != nil {
 			return err
 		}
 		held = append(held, s)
 	}
-	if err := removeIfThere(b.snapshotPath()); err != nil {
+	if err := durable.RemoveIfThere(b.snapshotPath()); err != nil {
 		return err
 	}
 	r.forgot = true
@@ -76,7 +77,7 @@ func (r *recovery) lines(known audit.Position) iter.Seq2[audit.Entry, error] {
 			Agent: audit.MboxAgent, Event: audit.Reconcile,
 			Action: fmt.Sprintf("mbox began the ledger anew: the one before ended with seq %d, as far as is known", known.Seq),
 			Details: audit.Details(forgottenDetails{
-				Forgotten: Forgotten{known.Seq, known.Checksum}, Reason: "the operator gave the lost ledger up", TX: randomHex(16), Writer: b.writer,
+				Forgotten: Forgotten{known.Seq, known.Checksum}, Reason: "the operator gave the lost ledger up", TX: home.RandomHex(16), Writer: b.writer,
 			}),
 		}
 		if !yield(first, nil) {
@@ -98,33 +99,33 @@ func (r *recovery) lines(known audit.Position) iter.Seq2[audit.Entry, error] {
 // taskLines tells of each task that had a line. Of several files with one id the
 // one of the highest revision counts; the others go to quarantine afterwards.
 func (r *recovery) taskLines(yield func(audit.Entry) bool) error {
-	b, best := r.b, map[string]*found{}
+	b, best := r.b, map[string]*home.File{}
 	err := b.stamped(func(path, _ string) bool {
-		f, err := b.read(ID(task.TrimJSON(filepath.Base(path))), stateAt(path), b.path(path))
-		if err != nil || f.state == None {
+		f, err := home.Read(b.home, stateAt(path), b.path(path))
+		if err != nil || f.State == None {
 			return true
 		}
-		key := f.task.ID.Fold()
-		if have := best[key]; have == nil || f.task.Mbox.Revision > have.task.Mbox.Revision {
-			best[key] = &found{task: f.task, hash: f.hash, state: f.state}
+		key := f.Task.ID.Fold()
+		if have := best[key]; have == nil || f.Task.Mbox.Revision > have.Task.Mbox.Revision {
+			best[key] = &home.File{Task: f.Task, Hash: f.Hash, State: f.State}
 		}
 		return true
 	})
 	if err != nil {
 		return err
 	}
-	ordered := make([]*found, 0, len(best))
+	ordered := make([]*home.File, 0, len(best))
 	for _, f := range best {
 		ordered = append(ordered, f)
 	}
-	slices.SortFunc(ordered, func(a, b *found) int { return strings.Compare(string(a.task.ID), string(b.task.ID)) })
+	slices.SortFunc(ordered, func(a, b *home.File) int { return strings.Compare(string(a.Task.ID), string(b.Task.ID)) })
 	for _, f := range ordered {
-		t := f.task
+		t := f.Task
 		c := &change{
-			id: t.ID, by: audit.MboxAgent, event: audit.Reconcile, from: None, to: f.state, task: t,
-			reason: "it lay here when the ledger was forgotten", said: fmt.Sprintf("mbox found %s in %s when the ledger was forgotten", t.ID, f.state),
+			id: t.ID, by: audit.MboxAgent, event: audit.Reconcile, from: None, to: f.State, task: t,
+			reason: "it lay here when the ledger was forgotten", said: fmt.Sprintf("mbox found %s in %s when the ledger was forgotten", t.ID, f.State),
 			extra: func(m *task.Move) {
-				if m.Adopted = true; !f.state.Terminal() {
+				if m.Adopted = true; !f.State.Terminal() {
 					m.Queue = task.EnvelopeOf(t)
 				}
 			},
@@ -132,10 +133,10 @@ func (r *recovery) taskLines(yield func(audit.Entry) bool) error {
 		if b.unsound(f) {
 			r.adopt = append(r.adopt, t.ID)
 		}
-		if f.state == InProgress && t.Mbox.Lease == nil {
+		if f.State == InProgress && t.Mbox.Lease == nil {
 			t.Mbox.Lease = &Lease{}
 		}
-		e, _ := c.line(b, t.Mbox.TX, f.hash)
+		e, _ := c.line(b, t.Mbox.TX, f.Hash)
 		if !yield(e) {
 			return nil
 		}
@@ -145,12 +146,12 @@ func (r *recovery) taskLines(yield func(audit.Entry) bool) error {
 
 // unsound tells whether the file is not what its folder says: an adoption puts
 // that right.
-func (b *Box) unsound(f *found) bool {
-	t, state := f.task, f.state
+func (b *Box) unsound(f *home.File) bool {
+	t, state := f.Task, f.State
 	if state == Archived {
 		state = t.Result.Status
 	}
-	return t.Result.Status != state || !state.Terminal() && f.state == Archived || t.Sound() != nil || t.Lacks(state) != "" || t.Audit.Strays(state) != ""
+	return t.Result.Status != state || !state.Terminal() && f.State == Archived || t.Sound() != nil || t.Lacks(state) != "" || t.Audit.Strays(state) != ""
 }
 
 // stateAt is the state of a task that lies at the path; None for what is no
@@ -170,7 +171,7 @@ func stateAt(path string) State {
 func (r *recovery) recordLines(yield func(audit.Entry) bool) error {
 	b := r.b
 	for _, folder := range []string{"decisions", "changes"} {
-		names, err := listNames(b.path(folder))
+		names, err := durable.Names(b.path(folder))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -194,7 +195,7 @@ func (r *recovery) recordLines(yield func(audit.Entry) bool) error {
 // recordLine is the line of a record as it lies.
 func (b *Box) recordLine(folder, name string, data []byte) audit.Entry {
 	e := audit.Entry{Agent: audit.MboxAgent, Event: audit.DecisionEvent, Action: "mbox found " + name + " when the ledger was forgotten"}
-	d := recordDetails{File: folder + "/" + name, SHA256: audit.Hash(data), TX: randomHex(16), Writer: b.writer}
+	d := recordDetails{File: folder + "/" + name, SHA256: audit.Hash(data), TX: home.RandomHex(16), Writer: b.writer}
 	if folder == "changes" {
 		e.Event = audit.ChangeEvent
 		if c, err := records.ParseChange(data); err == nil {
@@ -210,20 +211,20 @@ func (b *Box) recordLine(folder, name string, data []byte) audit.Entry {
 // entryLines tells of each entry of the quarantine that has its reason.
 func (r *recovery) entryLines(yield func(audit.Entry) bool) error {
 	b := r.b
-	names, err := listNames(b.path("tasks", "quarantine"))
+	names, err := durable.Names(b.path("tasks", "quarantine"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	slices.Sort(names)
 	for _, name := range names {
 		data, err := durable.Read(b.path("tasks", "quarantine", name), MaxTask)
-		entry, ok := strings.CutSuffix(name, reasonSuffix)
-		var why reason
+		entry, ok := strings.CutSuffix(name, home.ReasonSuffix)
+		var why home.Reason
 		if err != nil || !ok || schemas.Decode(data, &why) != nil || why.Entry != entry || !slices.Contains(names, entry) {
 			continue
 		}
 		k := &keeping{path: b.path("tasks", "quarantine", entry), entry: entry, sha: why.SHA256, why: why, noted: audit.Hash(data)}
-		if !yield(b.asideEntry(k, randomHex(16), audit.Reconcile)) {
+		if !yield(b.asideEntry(k, home.RandomHex(16), audit.Reconcile)) {
 			return nil
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -40,16 +41,16 @@ func checkID(t *testing.T, id ID) {
 	if filepath.Base(file) != file || !filepath.IsLocal(file) || task.Ignored(file) || len(file) > 255 || ID(task.TrimJSON(file)) != id {
 		t.Errorf("%q is the file %q", id, file)
 	}
-	if id.Fold() != ID(id.Fold()).Fold() || shardOf(string(id)) != shardOf(id.Fold()) || task.CheckID(ID(id.Fold())) != nil {
+	if id.Fold() != ID(id.Fold()).Fold() || home.Shard(string(id)) != home.Shard(id.Fold()) || task.CheckID(ID(id.Fold())) != nil {
 		t.Errorf("%q folds to %q", id, id.Fold())
 	}
-	if n := shardOf(string(id)); n < 0 || n >= shards {
+	if n := home.Shard(string(id)); n < 0 || n >= home.Shards {
 		t.Errorf("%q has shard %d", id, n)
 	}
-	if name, tx, ok := cutLast(string(id)+"~"+zeroTX, "~"); !ok || name != string(id) || tx != zeroTX {
+	if name, tx, ok := home.CutLast(string(id)+"~"+zeroTX, "~"); !ok || name != string(id) || tx != zeroTX {
 		t.Errorf("%q is staged as that of %q", id, name)
 	}
-	if back, ok := leaseOf(leaseName(id, zeroTX)); !ok || back != id {
+	if back, ok := home.LeaseOf(home.LeaseName(id, zeroTX)); !ok || back != id {
 		t.Errorf("the lease of %q is that of %q, %v", id, back, ok)
 	}
 	drop, err := task.ParseDrop(file, []byte(titled("")))
@@ -95,11 +96,11 @@ func FuzzFileName(f *testing.F) {
 
 func checkFileName(t *testing.T, name string) {
 	t.Helper()
-	entry := entryName(name, zeroTX)
-	if filepath.Base(entry) != entry || strings.HasPrefix(entry, ".") || len(entry+reasonSuffix) > 255 || schemas.Sentence(entry, 300) != entry {
+	entry := home.EntryName(name, zeroTX)
+	if filepath.Base(entry) != entry || strings.HasPrefix(entry, ".") || len(entry+home.ReasonSuffix) > 255 || schemas.Sentence(entry, 300) != entry {
 		t.Errorf("%q goes to quarantine as %q", name, entry)
 	}
-	if _, tx, ok := cutLast(entry, "~"); !ok || tx != zeroTX {
+	if _, tx, ok := home.CutLast(entry, "~"); !ok || tx != zeroTX {
 		t.Errorf("the transaction of %q is %q", entry, tx)
 	}
 	fold := newFolding()
@@ -110,7 +111,7 @@ func checkFileName(t *testing.T, name string) {
 	if !utf8.ValidString(m.Dropped) || m.DropName() != name {
 		t.Errorf("the drop %q is named %q in the line, and that is %q", name, m.Dropped, m.DropName())
 	}
-	if n := shardOf(task.TrimJSON(name)); n < 0 || n >= shards {
+	if n := home.Shard(task.TrimJSON(name)); n < 0 || n >= home.Shards {
 		t.Errorf("%q has shard %d", name, n)
 	}
 	parsed, err := task.ParseDrop(name, []byte(titled("")))
@@ -123,7 +124,7 @@ func checkFileName(t *testing.T, name string) {
 	if _, err := task.ParseDrop(name, []byte(titled(`,"id":"other"`))); name != "other.json" {
 		checkRefusal(t, err)
 	}
-	checkIntent(t, intent{kind: "drop", name: name, tx: zeroTX, at: audit.Position{File: "2026-01-01.jsonl", Checksum: audit.Hash(nil)}, pid: 1})
+	checkIntent(t, home.Intent{Kind: "drop", Name: name, TX: zeroTX, At: audit.Position{File: "2026-01-01.jsonl", Checksum: audit.Hash(nil)}, PID: 1})
 }
 
 // FuzzArtifactPath: whatever the files are called that an attempt leaves, each

@@ -13,6 +13,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -151,31 +152,31 @@ func FuzzTaskFile(f *testing.F) {
 // FuzzIntent: a record is read, or it is damaged; what is written is read
 // as it was, and fits in its place.
 func FuzzIntent(f *testing.F) {
-	d := intent{kind: "task", name: "t1", tx: "00", at: audit.Position{File: "2026-01-01.jsonl", Offset: 1, Seq: 2, Checksum: "sha256:00"}, pid: 3}
-	f.Add(d.encode(), "t1", int64(7))
-	f.Add([]byte(strings.Repeat(" ", slotSize-1)+"\n"), "a b\n\x1b", int64(-1))
+	d := home.Intent{Kind: "task", Name: "t1", TX: "00", At: audit.Position{File: "2026-01-01.jsonl", Offset: 1, Seq: 2, Checksum: "sha256:00"}, PID: 3}
+	f.Add(d.Encode(), "t1", int64(7))
+	f.Add([]byte(strings.Repeat(" ", home.SlotSize-1)+"\n"), "a b\n\x1b", int64(-1))
 	f.Add([]byte("intent task \"t1\" 00 - 0 0  1 00000000\n"), strings.Repeat("\x01", 255), int64(1<<40))
 	f.Add([]byte{}, "\xff\xfe\u202e\U000e0001", int64(0))
 	f.Fuzz(func(t *testing.T, record []byte, name string, offset int64) {
-		if got, set, err := decodeIntent(record); err == nil && set {
+		if got, set, err := home.DecodeIntent(record); err == nil && set {
 			checkIntent(t, got)
 		}
 		if len(name) > 255 { // no file name is longer
 			name = name[:255]
 		}
-		checkIntent(t, intent{kind: "drop", name: name, tx: strings.Repeat("f", 32), at: audit.Position{
+		checkIntent(t, home.Intent{Kind: "drop", Name: name, TX: strings.Repeat("f", 32), At: audit.Position{
 			File: "2026-01-01.jsonl", Offset: offset, Seq: offset, Checksum: audit.Hash(nil),
-		}, pid: 1 << 22})
+		}, PID: 1 << 22})
 	})
 }
 
-func checkIntent(t *testing.T, d intent) {
+func checkIntent(t *testing.T, d home.Intent) {
 	t.Helper()
-	text := d.encode()
-	if len(text) != slotSize && len(d.name) <= 255 && len(d.kind+d.tx+d.at.File+d.at.Checksum) < 300 {
-		t.Errorf("%d bytes for a name of %d", len(text), len(d.name))
+	text := d.Encode()
+	if len(text) != home.SlotSize && len(d.Name) <= 255 && len(d.Kind+d.TX+d.At.File+d.At.Checksum) < 300 {
+		t.Errorf("%d bytes for a name of %d", len(text), len(d.Name))
 	}
-	got, set, err := decodeIntent(text)
+	got, set, err := home.DecodeIntent(text)
 	if err != nil || !set || got != d {
 		t.Errorf("%+v was read as %+v: %v", d, got, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 )
 
 // ErrGone: tasks are gone from a folder, and not a few of them by somebody's
@@ -26,24 +27,6 @@ var errNowhere = fmt.Errorf("%w: its file is in no folder", errForeign)
 // same as before. It is what a person deletes by hand.
 const byHandAtMost = 16
 
-// taskPlaces are the folders whose inodes the boot record holds.
-var taskPlaces = [...]State{Pending, InProgress, Completed, Failed, Archived}
-
-type inodes [len(taskPlaces)]uint64
-
-// taskInodes are the inodes of the folders of tasks; 0 for one that is missing.
-func taskInodes(home string) (n inodes, err error) {
-	for i, s := range taskPlaces {
-		info, err := os.Stat(filepath.Join(home, "tasks", string(s)))
-		if err == nil {
-			n[i] = inode(info)
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return n, err
-		}
-	}
-	return n, nil
-}
-
 // InPlace returns ErrGone where a folder of tasks is not the one that it was at
 // the last recovery, or one has found that tasks are gone. It is asked whenever
 // a shard is taken, by every process, so as a rule it makes two system calls: a
@@ -58,7 +41,7 @@ func (b *Box) InPlace() error {
 	if was.Stopped != "" {
 		return fmt.Errorf("%w: %s", ErrGone, was.Stopped)
 	}
-	if was.Folders == (inodes{}) {
+	if was.Folders == (home.Inodes{}) {
 		return nil // no record: the next Open recovers everything
 	}
 	st, err := durable.Lstat(b.path("tasks"))
@@ -85,7 +68,7 @@ func (b *Box) InPlace() error {
 type seenTasks struct {
 	dev, inode uint64
 	changed    int64 // in nanoseconds
-	record     bootRecord
+	record     home.Boot
 }
 
 // coarseTime is the coarsest step in which a file system counts ctimes.
@@ -94,42 +77,31 @@ const coarseTime = 2 * time.Second
 // ownFolders tells whether the folders of tasks are folders: what a symlink leads
 // to may be replaced without a trace in tasks/.
 func (b *Box) ownFolders() bool {
-	return !slices.ContainsFunc(taskPlaces[:], func(s State) bool {
+	return !slices.ContainsFunc(home.TaskPlaces[:], func(s State) bool {
 		info, err := os.Lstat(b.path("tasks", string(s)))
 		return err != nil || !info.IsDir()
 	})
 }
 
-func (b *Box) inPlace(was bootRecord) error {
-	now, err := taskInodes(b.home)
+func (b *Box) inPlace(was home.Boot) error {
+	now, err := home.TaskInodes(b.home)
 	if err != nil {
 		return err
 	}
-	if why := was.replaced(now); why != "" {
+	if why := was.Replaced(now); why != "" {
 		return fmt.Errorf("%w: %s", ErrGone, why)
 	}
 	return nil
 }
 
-// replaced names a folder of tasks that is not the one of the record; "" if there
-// is none.
-func (r bootRecord) replaced(now inodes) string {
-	for i, s := range taskPlaces {
-		if now[i] != r.Folders[i] {
-			return notTheSame(s, now[i])
-		}
-	}
-	return ""
-}
-
 // bootSeen is the boot record, read again where its file is another one.
-func (b *Box) bootSeen() (bootRecord, error) {
-	info, err := os.Lstat(privatePath(b.home, "boot"))
+func (b *Box) bootSeen() (home.Boot, error) {
+	info, err := os.Lstat(home.Private(b.home, "boot"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return bootRecord{}, nil
+		return home.Boot{}, nil
 	}
 	if err != nil {
-		return bootRecord{}, err
+		return home.Boot{}, err
 	}
 	b.mu.Lock()
 	last := b.seenBoot
@@ -137,7 +109,7 @@ func (b *Box) bootSeen() (bootRecord, error) {
 	if last.info != nil && os.SameFile(last.info, info) && last.info.ModTime().Equal(info.ModTime()) {
 		return last.record, nil
 	}
-	r, err := readBoot(b.home)
+	r, err := home.ReadBoot(b.home)
 	if err == nil {
 		b.mu.Lock()
 		b.seenBoot = seenBoot{info, r}
@@ -149,14 +121,7 @@ func (b *Box) bootSeen() (bootRecord, error) {
 // seenBoot is the boot record and the file that it was in.
 type seenBoot struct {
 	info   fs.FileInfo
-	record bootRecord
-}
-
-func notTheSame(s State, inode uint64) string {
-	if inode == 0 {
-		return fmt.Sprintf("tasks/%s is missing", s)
-	}
-	return fmt.Sprintf("tasks/%s is another folder than before", s)
+	record home.Boot
 }
 
 // judgeGone looks anew where tasks were gone: a stop ends by itself when they
@@ -191,7 +156,7 @@ func (b *Box) judgeMissing(ctx context.Context, ids []ID) error {
 }
 
 func (b *Box) adoptMissing(ctx context.Context, id ID) error {
-	s, err := b.tryShard(ctx, shardOf(string(id)))
+	s, err := b.tryShard(ctx, home.Shard(string(id)))
 	if err != nil {
 		return err
 	}
@@ -224,7 +189,7 @@ func (r *recovery) gone() error {
 	}
 	found := map[State][]ID{}
 	for id, f := range r.last {
-		if to := f.m.Enters(); slices.Contains(taskPlaces[:], to) && len(r.files[id]) == 0 {
+		if to := f.m.Enters(); slices.Contains(home.TaskPlaces[:], to) && len(r.files[id]) == 0 {
 			found[to] = append(found[to], id)
 		}
 	}
@@ -235,11 +200,11 @@ func (r *recovery) gone() error {
 		r.adopt = append(r.adopt, r.deleted...)
 		return r.settleFolders()
 	}
-	for i, s := range taskPlaces {
+	for i, s := range home.TaskPlaces {
 		most, why := byHandAtMost, ""
 		switch {
 		case r.now.Folders[i] == 0 || !r.out.Moved && r.was.Folders[i] != 0 && r.was.Folders[i] != r.now.Folders[i]:
-			most, why = 0, "; "+notTheSame(s, r.now.Folders[i])
+			most, why = 0, "; "+home.NotTheSame(s, r.now.Folders[i])
 		case r.was.Stopped != "":
 			most = 0
 		}
@@ -301,11 +266,11 @@ func (r *recovery) isGone(id ID) (bool, error) {
 	}
 	defer s.unlock()
 	f, err := r.again(id, r.last[id])
-	if err != nil || len(r.files[id]) > 0 || !slices.Contains(taskPlaces[:], f.m.Enters()) {
+	if err != nil || len(r.files[id]) > 0 || !slices.Contains(home.TaskPlaces[:], f.m.Enters()) {
 		return false, err
 	}
-	for _, path := range []string{filepath.Join(r.b.folder(f.m.Enters(), f.at), id.File()), r.b.staged(string(id), f.m.TX)} {
-		if seen, err := look(path); err != nil || seen.there {
+	for _, path := range []string{filepath.Join(home.Folder(r.b.home, f.m.Enters(), f.at), id.File()), home.StagedPath(r.b.home, string(id), f.m.TX)} {
+		if seen, err := home.Look(path); err != nil || seen.There {
 			return false, err
 		}
 	}
@@ -318,14 +283,14 @@ func (r *recovery) stop(why string) error {
 	said := r.was.Stopped != ""
 	if r.was.Stopped != why {
 		r.was.Stopped = why
-		if err := writeBoot(r.b.home, r.was, r.b.o.Sync); err != nil {
+		if err := home.WriteBoot(r.b.home, r.was, r.b.o.Sync); err != nil {
 			return errors.Join(gone, err)
 		}
 	}
 	if said {
 		return gone
 	}
-	e := r.b.alarmEntry("", randomHex(16), "gone", why, why)
+	e := r.b.alarmEntry("", home.RandomHex(16), "gone", why, why)
 	e.TaskID, e.Action = nil, "mbox: "+why+"; nothing is written until they are back"
 	_, err := r.say(e)
 	return errors.Join(gone, err)
@@ -333,25 +298,25 @@ func (r *recovery) stop(why string) error {
 
 // makePrivate makes mbox's own folders that are missing: a clone by git has no
 // empty ones. The ledger's is never empty.
-func (r *recovery) makePrivate() error { return makeFolders(r.b.home, ".mbox/", r.b.o.Sync) }
+func (r *recovery) makePrivate() error { return home.MakeFolders(r.b.home, ".mbox/", r.b.o.Sync) }
 
 // settleFolders makes the missing folders and ends a stop. The rest of the boot
 // record stays: it says until the end what has to be recovered.
 func (r *recovery) settleFolders() (err error) {
-	for _, f := range folders {
+	for _, f := range home.Folders {
 		if _, err := os.Stat(r.b.path(f)); err == nil || f == "audit/shared" {
 			continue
 		}
-		if err := makeFolders(r.b.home, f, r.b.o.Sync); err != nil {
+		if err := home.MakeFolders(r.b.home, f, r.b.o.Sync); err != nil {
 			return err
 		}
 	}
-	if r.now.Folders, err = taskInodes(r.b.home); err != nil {
+	if r.now.Folders, err = home.TaskInodes(r.b.home); err != nil {
 		return err
 	}
 	if r.was.Stopped == "" && r.was.Folders == r.now.Folders {
 		return nil
 	}
 	r.was.Stopped, r.was.Folders, r.was.Recovering = "", r.now.Folders, true
-	return writeBoot(r.b.home, r.was, r.b.o.Sync)
+	return home.WriteBoot(r.b.home, r.was, r.b.o.Sync)
 }

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 )
 
 // populated sends tasks and brings the first three of them into progress, into
@@ -123,7 +126,7 @@ func TestFolderGone(t *testing.T) {
 	fill := func(dir, aside string) error {
 		return errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(aside)), modes(dir), os.RemoveAll(aside))
 	}
-	for _, s := range taskPlaces {
+	for _, s := range home.TaskPlaces {
 		for how, c := range map[string]struct{ take, restore func(dir, aside string) error }{
 			"replaced and moved back":  {replace, moveBack},
 			"removed and filled again": {os.Rename, fill},
@@ -202,7 +205,7 @@ func TestManyGone(t *testing.T) {
 		dir, aside := b.path("tasks", string(s)), t.TempDir()
 		take := func(from, to string, n int) {
 			t.Helper()
-			names, err := listNames(from)
+			names, err := durable.Names(from)
 			must(t, err)
 			for _, name := range names[:n] {
 				must(t, os.Rename(filepath.Join(from, name), filepath.Join(to, name)))
@@ -289,7 +292,7 @@ func TestGoneFromACopy(t *testing.T) {
 		"few, no pending":    {5, func(dir string) error { return os.RemoveAll(filepath.Join(dir, "tasks/pending")) }, true},
 		"pending is emptied": {30, func(dir string) error { return emptied(filepath.Join(dir, "tasks/pending")) }, true},
 		"no empty folders": {5, func(dir string) error {
-			for _, f := range folders { // as git makes a clone
+			for _, f := range home.Folders { // as git makes a clone
 				_ = os.Remove(filepath.Join(dir, f)) // what is not empty stays
 			}
 			return nil
@@ -330,7 +333,7 @@ func TestGoneIsNotReplayed(t *testing.T) {
 	dir := b.path("tasks", "pending")
 	must(t, errors.Join(os.Rename(dir, home+"-aside"), os.Mkdir(dir, 0o700)))
 	stopped(t, b, "replaced")
-	if names, err := listNames(dir); err != nil || len(names) > 0 {
+	if names, err := durable.Names(dir); err != nil || len(names) > 0 {
 		t.Errorf("the new folder has %q (%v)", names, err)
 	}
 	r, err := Recover(t.Context(), home, b.o, RecoverOptions{AdoptDeleted: true})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
 
@@ -114,7 +115,7 @@ func replacedOnTheWay(t *testing.T, file, text string, act func(string) error, l
 	if told != 1 {
 		t.Errorf("dying at %d: %d lines say what is gone", die, told)
 	}
-	if names, err := listNames(privatePath(dir, "tmp")); err != nil || len(names) > 0 {
+	if names, err := durable.Names(home.Private(dir, "tmp")); err != nil || len(names) > 0 {
 		t.Errorf("dying at %d: left in tmp: %v %v", die, names, err)
 	}
 	return true
@@ -195,8 +196,8 @@ func TestGoneIsNoExcuse(t *testing.T) {
 	mustScan(t, b)
 	entry := b.path("tasks", "quarantine", quarantine(t, b)[0].Entry)
 	must(t, os.Remove(entry))
-	must(t, os.Remove(entry+reasonSuffix))
-	must(t, os.Rename(b.path("tasks/failed/drop.json"), privatePath(b.home, "tmp", "drop~"+strings.Repeat("0", 32))))
+	must(t, os.Remove(entry+home.ReasonSuffix))
+	must(t, os.Rename(b.path("tasks/failed/drop.json"), home.Private(b.home, "tmp", "drop~"+strings.Repeat("0", 32))))
 	b.Close()
 	_, err := Recover(t.Context(), b.Home(), b.o, RecoverOptions{})
 	must(t, err)

@@ -1,22 +1,19 @@
 package mailbox
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"mbox/mailbox/durable"
-	"mbox/schemas"
+	"mbox/mailbox/home"
 )
 
 // A lease file, .mbox/leases/<id>.<first 32 hex digits of the token's SHA-256>,
@@ -31,34 +28,12 @@ import (
 // what mbox would believe. A dead worker's task is handed out again when both are
 // free, after what was left has been ended, or at the deadline.
 
-// leaseNote is what a lease file holds: who works on the task. The numbers of
-// processes mean something only in their boot and PID namespace.
-type leaseNote struct {
-	PID        int    `json:"pid"`   // the worker
-	Start      string `json:"start"` // its start time, against reuse of the pid
-	Child      int    `json:"child"` // the process to end so that all ends that works on the task; 0 if none yet
-	ChildStart string `json:"child_start"`
-	Boot       string `json:"boot"`
-	Namespace  string `json:"pid_namespace"` // "" where there are none
-	Host       string `json:"host"`          // for people
-}
-
-// leaseName is the name of a lease file. It tells nobody the token.
-func leaseName(id ID, token string) string {
-	sum := sha256.Sum256([]byte(token))
-	return string(id) + "." + hex.EncodeToString(sum[:16])
-}
-
-func (b *Box) leasePath(name string) string { return privatePath(b.home, "leases", name) }
-
-func (b *Box) childPath(name string) string { return privatePath(b.home, "children", name) }
-
-func (b *Box) leaseNote() leaseNote {
-	return leaseNote{PID: b.writer.PID, Start: b.start, Boot: b.boot, Namespace: b.namespace, Host: b.writer.Host}
+func (b *Box) leaseNote() home.Note {
+	return home.Note{PID: b.writer.PID, Start: b.start, Boot: b.boot, Namespace: b.namespace, Host: b.writer.Host}
 }
 
 // here tells whether the note's processes are those that this process sees.
-func (b *Box) here(n *leaseNote) bool {
+func (b *Box) here(n *home.Note) bool {
 	return n != nil && n.Boot == b.boot && n.Namespace == b.namespace
 }
 
@@ -70,9 +45,9 @@ type lease struct {
 
 // makeLease makes the claim's lease file and locks it.
 func (b *Box) makeLease(c *Claim) (*lease, error) {
-	f, err := durable.Create(b.leasePath(leaseName(c.ID(), c.token)))
+	f, err := durable.Create(home.LeasePath(b.home, home.LeaseName(c.ID(), c.token)))
 	if err == nil {
-		err = writeNote(f, b.leaseNote())
+		err = home.WriteNote(f, b.leaseNote())
 	}
 	l := &lease{File: f}
 	if err == nil {
@@ -86,15 +61,6 @@ func (b *Box) makeLease(c *Claim) (*lease, error) {
 }
 
 func (l *lease) Close() error { return errors.Join(l.lock.Unlock(), l.File.Close()) }
-
-// writeNote adds a note: the last line counts.
-func writeNote(f *os.File, n leaseNote) error {
-	data, err := schemas.Canonical(n)
-	if err != nil {
-		return err
-	}
-	return durable.Append(f, append(data, '\n'))
-}
 
 // again repeats a system call that a signal interrupted.
 func again(call func() error) error {
@@ -113,7 +79,7 @@ func (c *Claim) Hold() (*os.File, error) {
 	if c.lease == nil {
 		return nil, nil
 	}
-	path := c.box.childPath(leaseName(c.ID(), c.token))
+	path := home.ChildPath(c.box.home, home.LeaseName(c.ID(), c.token))
 	f, err := durable.Create(path)
 	if errors.Is(err, fs.ErrNotExist) { // a home without the folder: it is made when it is needed
 		if err = durable.MkdirAll(filepath.Dir(path), c.box.o.Sync); err == nil {
@@ -141,8 +107,8 @@ func (c *Claim) Started(child int) error {
 		return nil
 	}
 	n := c.box.leaseNote()
-	n.Child, n.ChildStart = child, startTime(child)
-	return writeNote(c.lease.File, n)
+	n.Child, n.ChildStart = child, home.StartTime(child)
+	return home.WriteNote(c.lease.File, n)
 }
 
 // Renew is a sign of life: it moves the lease's end to one lease time from now.
@@ -175,14 +141,14 @@ const (
 // shard, so that a claim that is just being made is not judged. A lock that is
 // held is the truth, whatever else is said: only what is left of a dead worker
 // does not count, if it can be ended from here.
-func (b *Box) judge(t *Task) (verdict, *leaseNote, error) {
+func (b *Box) judge(t *Task) (verdict, *home.Note, error) {
 	l := t.Mbox.Lease
 	if l == nil {
 		return leaseLost, nil, nil
 	}
-	name := leaseName(t.ID, l.Token)
-	f, err := durable.OpenFile(b.leasePath(name), os.O_RDWR)
-	if noLock(err) {
+	name := home.LeaseName(t.ID, l.Token)
+	f, err := durable.OpenFile(home.LeasePath(b.home, name), os.O_RDWR)
+	if home.NoLock(err) {
 		return b.byDeadline(l.Deadline.Time), nil, nil
 	}
 	if err != nil {
@@ -193,10 +159,10 @@ func (b *Box) judge(t *Task) (verdict, *leaseNote, error) {
 	if err != nil {
 		return leaseHeld, nil, err
 	}
-	note := readNote(f, info.Size())
-	held, err := locked(f.Name())
+	note := home.ReadNote(f, info.Size())
+	held, err := home.Locked(f.Name())
 	if err == nil && !held {
-		held, err = locked(b.childPath(name))
+		held, err = home.Locked(home.ChildPath(b.home, name))
 		held = held && !b.canEnd(note)
 	}
 	switch {
@@ -227,28 +193,6 @@ func (b *Box) lastSeen(lease *os.File, seen time.Time) (time.Time, error) {
 	return now, signOfLife(lease, now)
 }
 
-// locked tells whether somebody holds a lock on the lease file, or that of the
-// claim's children.
-func locked(path string) (bool, error) {
-	l, err := durable.TryLock(path)
-	switch {
-	case err == nil:
-		return false, l.Unlock()
-	case errors.Is(err, ErrBusy):
-		return true, nil
-	case noLock(err):
-		return false, nil
-	}
-	return false, err
-}
-
-// noLock tells from the error of opening a lease file, or that of its children,
-// that there is none to be asked: it is not there, or the children have made it
-// something else. No task of others waits for that.
-func noLock(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, durable.ErrNotRegular) || errors.Is(err, fs.ErrPermission)
-}
-
 func (b *Box) byDeadline(until time.Time) verdict {
 	if b.now().After(until) {
 		return leaseHung
@@ -256,23 +200,10 @@ func (b *Box) byDeadline(until time.Time) verdict {
 	return leaseHeld
 }
 
-func readNote(f *os.File, size int64) *leaseNote {
-	data := make([]byte, min(size, 4<<10))
-	if _, err := f.ReadAt(data, size-int64(len(data))); err != nil {
-		return nil
-	}
-	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
-	n := new(leaseNote)
-	if schemas.Decode([]byte(lines[len(lines)-1]), n) != nil {
-		return nil
-	}
-	return n
-}
-
 // canEnd tells whether the note names a process that lives, and that this one
 // can see.
-func (b *Box) canEnd(n *leaseNote) bool {
-	return b.here(n) && n.Child > 1 && n.ChildStart != "" && startTime(n.Child) == n.ChildStart
+func (b *Box) canEnd(n *home.Note) bool {
+	return b.here(n) && n.Child > 1 && n.ChildStart != "" && home.StartTime(n.Child) == n.ChildStart
 }
 
 // endTime is how long a process may take to end what it has started.
@@ -280,7 +211,7 @@ const endTime = time.Second
 
 // endChild ends what still works on a task whose lease is over, so that two
 // attempts never run side by side.
-func (b *Box) endChild(n *leaseNote) error {
+func (b *Box) endChild(n *home.Note) error {
 	if !b.canEnd(n) {
 		return nil
 	}
@@ -305,7 +236,7 @@ func (b *Box) freed(t *Task) (bool, error) {
 		return true, nil
 	}
 	for end := time.Now().Add(endTime); ; time.Sleep(time.Millisecond) {
-		lives, err := locked(b.childPath(leaseName(t.ID, l.Token)))
+		lives, err := home.Locked(home.ChildPath(b.home, home.LeaseName(t.ID, l.Token)))
 		if err != nil || !lives || time.Now().After(end) {
 			return !lives, err
 		}
@@ -326,59 +257,41 @@ func (b *Box) dropLease(id ID, token string) error {
 	if token == "" {
 		return nil
 	}
-	return b.dropLeaseFiles(leaseName(id, token))
+	return b.dropLeaseFiles(home.LeaseName(id, token))
 }
 
 // dropLeaseFiles removes the lease last: while it is there the other one is
 // looked for.
 func (b *Box) dropLeaseFiles(name string) error {
-	if err := removeIfThere(b.childPath(name)); err != nil {
+	if err := durable.RemoveIfThere(home.ChildPath(b.home, name)); err != nil {
 		return err
 	}
-	return removeIfThere(b.leasePath(name))
+	return durable.RemoveIfThere(home.LeasePath(b.home, name))
 }
-
-// leaseOf tells from the name of a lease file whose it is.
-func leaseOf(name string) (ID, bool) {
-	id, _, ok := cutLast(name, ".")
-	return ID(id), ok && id != ""
-}
-
-// isLease tells whether what bears a name in .mbox/leases can be a lease file.
-// What cannot is a stranger's: recovery puts it into quarantine.
-func (b *Box) isLease(name string) bool {
-	_, sum, _ := cutLast(name, ".")
-	_, err := hex.DecodeString(sum)
-	info, gone := os.Lstat(b.leasePath(name))
-	return err == nil && len(sum) == 32 && (gone != nil || !info.IsDir())
-}
-
-// leases are the names of all that lies in .mbox/leases.
-func (b *Box) leases() ([]string, error) { return listNames(privatePath(b.home, "leases")) }
 
 // leased tells whether a lease file is that of its task's present claim.
 func (b *Box) leased(name string) (bool, error) {
-	id, _ := leaseOf(name)
-	f, err := b.read(id, InProgress, b.path("tasks", string(InProgress), id.File()))
+	id, _ := home.LeaseOf(name)
+	f, err := home.Read(b.home, InProgress, b.path("tasks", string(InProgress), id.File()))
 	if err != nil && f == nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	return err == nil && f.task.Mbox.Lease != nil && leaseName(id, f.task.Mbox.Lease.Token) == name, nil
+	return err == nil && f.Task.Mbox.Lease != nil && home.LeaseName(id, f.Task.Mbox.Lease.Token) == name, nil
 }
 
 // dropOtherLeases removes the lease files of a task but for that of its present
 // claim. Under the task's shard. Where the task cannot be read, nobody knows
 // which lease is that: then all stay.
 func (b *Box) dropOtherLeases(id ID) error {
-	names, err := b.leases()
+	names, err := home.LeaseNames(b.home)
 	if err != nil {
 		return err
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { of, _ := leaseOf(name); return of != id || !b.isLease(name) })
+	names = slices.DeleteFunc(names, func(name string) bool { of, _ := home.LeaseOf(name); return of != id || !home.IsLease(b.home, name) })
 	if len(names) == 0 {
 		return nil
 	}
-	f, err := b.read(id, InProgress, b.path("tasks", string(InProgress), id.File()))
+	f, err := home.Read(b.home, InProgress, b.path("tasks", string(InProgress), id.File()))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		if f != nil {
 			return nil // a stranger's file, which verify names
@@ -386,7 +299,7 @@ func (b *Box) dropOtherLeases(id ID) error {
 		return err
 	}
 	for _, name := range names {
-		if f != nil && f.task.Mbox.Lease != nil && leaseName(id, f.task.Mbox.Lease.Token) == name {
+		if f != nil && f.Task.Mbox.Lease != nil && home.LeaseName(id, f.Task.Mbox.Lease.Token) == name {
 			continue
 		}
 		if err := b.dropLeaseFiles(name); err != nil {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
 
@@ -22,7 +24,7 @@ func (b *Box) Task(ctx context.Context, id ID) (*Task, State, error) {
 	if err != nil {
 		return nil, None, err
 	}
-	return f.task, f.state, ctx.Err()
+	return f.Task, f.State, ctx.Err()
 }
 
 // Filter chooses tasks. Empty fields choose all.
@@ -77,7 +79,7 @@ func (b *Box) dirsOf(s State) []string {
 	if s != Archived {
 		return []string{"tasks/" + string(s)}
 	}
-	months, err := b.months()
+	months, err := home.Months(b.home)
 	if err != nil {
 		return nil
 	}
@@ -89,7 +91,7 @@ func (b *Box) dirsOf(s State) []string {
 }
 
 func (b *Box) listDir(ctx context.Context, s State, dir string, f Filter) ([]Item, error) {
-	names, err := listNames(b.path(dir))
+	names, err := durable.Names(b.path(dir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // verify and doctor tell of a missing folder
 		return nil, err
 	}
@@ -98,7 +100,7 @@ func (b *Box) listDir(ctx context.Context, s State, dir string, f Filter) ([]Ite
 		if task.Ignored(name) || !strings.HasSuffix(name, ".json") {
 			continue
 		}
-		got, err := b.read(ID(task.TrimJSON(name)), s, b.path(dir, name))
+		got, err := home.Read(b.home, s, b.path(dir, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -107,7 +109,7 @@ func (b *Box) listDir(ctx context.Context, s State, dir string, f Filter) ([]Ite
 		}
 		it := Item{State: s, Path: dir + "/" + name, Err: err}
 		if err == nil {
-			it.Task = got.task
+			it.Task = got.Task
 			if it.Task.ID == "" { // a drop that waits for admission
 				it.Task.ID = ID(task.TrimJSON(name))
 			}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
 
@@ -170,7 +171,7 @@ func TestRule33_NoScanForALock(t *testing.T) {
 	scans := 0
 	p := pass{b: b, folders: task.Folders, quota: newQuota(perPass), last: time.Now(), scanned: func(ScanReport, error) { scans++ }}
 	b.drop(t, "x.json", titled(""))
-	lock, err := durable.TryLock(privatePath(b.Home(), "locks", shardName(shardOf("x"))))
+	lock, err := durable.TryLock(home.Private(b.Home(), "locks", home.ShardName(home.Shard("x"))))
 	must(t, err)
 	var s seen
 	s.put(Pending, "x.json", true)

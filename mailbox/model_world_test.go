@@ -14,6 +14,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -318,30 +319,30 @@ func (w *world) finish(t *rapid.T) {
 // clean fails if something is left that belongs to nothing. The checker says so
 // too, but only here does rapid shrink the run that led to it.
 func (w *world) clean() {
-	names, err := listNames(w.b.path("tasks", "quarantine"))
+	names, err := durable.Names(w.b.path("tasks", "quarantine"))
 	must(w.t, err)
 	entries := 0
 	for _, name := range names {
-		if strings.HasSuffix(name, reasonSuffix) {
+		if strings.HasSuffix(name, home.ReasonSuffix) {
 			continue
 		}
-		if entries++; !slices.Contains(names, name+reasonSuffix) {
+		if entries++; !slices.Contains(names, name+home.ReasonSuffix) {
 			w.t.Fatalf("quarantine/%s has no reason", name)
 		}
 	}
 	if entries < w.kept {
 		w.t.Fatalf("%d entries in quarantine, %d drops were no tasks or results came late", entries, w.kept)
 	}
-	staged, err := stagedNames(w.dir)
+	staged, err := home.StagedNames(w.dir)
 	must(w.t, err)
 	if len(staged) > 0 {
 		w.t.Fatalf("staged files are left: %v", staged)
 	}
-	leases, err := w.b.leases()
+	leases, err := home.LeaseNames(w.b.home)
 	must(w.t, err)
 	for _, name := range leases {
-		id, _ := leaseOf(name)
-		if task, state, err := w.b.Task(context.Background(), id); err != nil || state != InProgress || leaseName(id, task.Mbox.Lease.Token) != name {
+		id, _ := home.LeaseOf(name)
+		if task, state, err := w.b.Task(context.Background(), id); err != nil || state != InProgress || home.LeaseName(id, task.Mbox.Lease.Token) != name {
 			w.t.Fatalf("lease %s is left, its task is %s: %v", name, state, err)
 		}
 	}
@@ -352,9 +353,9 @@ func snapshotOf(t *rapid.T, dir string) (text string) {
 	for _, top := range []string{"tasks", "audit", ".mbox/tmp", ".mbox/leases"} {
 		must(t, filepath.WalkDir(filepath.Join(dir, top), func(path string, e os.DirEntry, err error) error {
 			if err == nil && e.Type().IsRegular() {
-				var s sight
-				s, err = look(path)
-				text += path[len(dir):] + " " + s.hash + "\n"
+				var s home.Sight
+				s, err = home.Look(path)
+				text += path[len(dir):] + " " + s.Hash + "\n"
 			}
 			return err
 		}))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"mbox/audit"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
 
@@ -41,7 +42,7 @@ type keeping struct {
 	path  string // where it lies
 	entry string
 	sha   string
-	why   reason
+	why   home.Reason
 	noted string // SHA-256 of the reason file
 
 	shared bool // somebody else could still write it

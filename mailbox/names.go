@@ -1,6 +1,9 @@
 package mailbox
 
-import "mbox/mailbox/task"
+import (
+	"mbox/mailbox/home"
+	"mbox/mailbox/task"
+)
 
 // The words of package task that everybody uses who has a mailbox.
 
@@ -47,4 +50,16 @@ const (
 	SpentChildren  = task.SpentChildren
 	SpentSeconds   = task.SpentSeconds
 	SpentTokens    = task.SpentTokens
+)
+
+type OwnerError = home.OwnerError
+
+var (
+	ErrExists     = home.ErrExists
+	ErrFileSystem = home.ErrFileSystem
+	ErrFormat     = home.ErrFormat
+	ErrIntegrity  = home.ErrIntegrity
+	ErrLost       = home.ErrLost
+	ErrNoMailbox  = home.ErrNoMailbox
+	ErrOldFormat  = home.ErrOldFormat
 )

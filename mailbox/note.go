@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	"mbox/audit"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
 
@@ -21,7 +22,7 @@ func (b *Box) noteUnder(ctx context.Context, s *shard, e audit.Entry) error {
 			return err
 		}
 	}
-	tx := randomHex(16)
+	tx := home.RandomHex(16)
 	var details map[string]any
 	if len(e.Details) > 0 {
 		if err := e.Detail(&details); err != nil {
@@ -48,7 +49,7 @@ func (b *Box) noteUnder(ctx context.Context, s *shard, e audit.Entry) error {
 // note appends a line without a move, with an intent record around it, which tells
 // verify what a crash may leave of it.
 func (b *Box) note(ctx context.Context, s *shard, tx string, e audit.Entry) error {
-	if err := s.mark(intent{kind: "note", name: e.Agent, tx: tx, at: b.ledger.End()}); err != nil {
+	if err := s.mark(home.Intent{Kind: "note", Name: e.Agent, TX: tx, At: b.ledger.End()}); err != nil {
 		return err
 	}
 	if _, err := b.say(ctx, s.locks, e, audit.Payload{}); errors.Is(err, audit.ErrUnwritten) {

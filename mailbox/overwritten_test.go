@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"mbox/mailbox/home"
 	"mbox/schemas"
 )
 
@@ -116,7 +117,7 @@ func TestTokenOfAnotherTask(t *testing.T) {
 	if now := b.ledger.End(); now != end {
 		t.Errorf("it wrote %d lines", now.Seq-end.Seq)
 	}
-	c, err := b.Held(t.Context(), "one", randomHex(16))
+	c, err := b.Held(t.Context(), "one", home.RandomHex(16))
 	must(t, err)
 	if err := c.Complete(t.Context(), Result{}); !errors.Is(err, ErrStale) {
 		t.Errorf("a token that nobody was given: %v", err)

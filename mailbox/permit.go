@@ -10,6 +10,7 @@ import (
 
 	"mbox/audit"
 	records "mbox/audit/record"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -54,8 +55,8 @@ var errHeld = errors.New("it waits for an approval")
 // mayRun tells whether a task that is ready may be worked at. One that is too
 // deep, or whose tree has spent its budget, fails; one that needs an approval is
 // held. The caller holds the task's shard.
-func (b *Box) mayRun(ctx context.Context, s *shard, f *found, agent string) error {
-	t := f.task
+func (b *Box) mayRun(ctx context.Context, s *shard, f *home.File, agent string) error {
+	t := f.Task
 	switch over, err := b.overspent(ctx, t); {
 	case err != nil:
 		return err
@@ -68,7 +69,7 @@ func (b *Box) mayRun(ctx context.Context, s *shard, f *found, agent string) erro
 		return nil
 	}
 	b.hold(t.ID, true) // first: an approval that comes behind the look lets it go
-	a, err := b.approved(t.ID, f.hash)
+	a, err := b.approved(t.ID, f.Hash)
 	if err == nil && a == nil {
 		return errHeld
 	}
@@ -104,11 +105,11 @@ func (b *Box) overspent(ctx context.Context, t *Task) (string, error) {
 }
 
 // refuseClaim fails a task that may not be worked at, and returns errNotReady.
-func (b *Box) refuseClaim(ctx context.Context, s *shard, f *found, code, why string) error {
-	id := f.task.ID
-	f.task.Result.Error = &TaskError{Code: code, Message: why}
+func (b *Box) refuseClaim(ctx context.Context, s *shard, f *home.File, code, why string) error {
+	id := f.Task.ID
+	f.Task.Result.Error = &TaskError{Code: code, Message: why}
 	err := b.commit(ctx, s, &change{
-		id: id, by: audit.MboxAgent, event: audit.TaskFailed, from: Pending, to: Failed, task: f.task, before: f.hash,
+		id: id, by: audit.MboxAgent, event: audit.TaskFailed, from: Pending, to: Failed, task: f.Task, before: f.Hash,
 		reason: code + ": " + why, said: fmt.Sprintf("mbox failed %s: %s", id, code),
 	})
 	return cmp.Or(err, errNotReady)
@@ -201,7 +202,7 @@ func (b *Box) Approve(ctx context.Context, id ID, c Consent) (*Approval, error) 
 	f, r, err := b.current(id)
 	if errors.Is(err, ErrNotFound) {
 		if f, err := b.seek(id); err == nil {
-			return nil, task.About(id, fmt.Errorf("%w: it is %s, only a pending task can be approved", ErrConflict, f.state))
+			return nil, task.About(id, fmt.Errorf("%w: it is %s, only a pending task can be approved", ErrConflict, f.State))
 		}
 	}
 	if err != nil {
@@ -210,14 +211,14 @@ func (b *Box) Approve(ctx context.Context, id ID, c Consent) (*Approval, error) 
 	if r.state != Pending {
 		return nil, task.About(id, fmt.Errorf("%w: it is %s, only a pending task can be approved", ErrConflict, r.state))
 	}
-	if f.task.Mbox.Action == nil {
+	if f.Task.Mbox.Action == nil {
 		return nil, task.About(id, refusal("approval", "it carries no action, so nobody knows what it will do; what of that has to be approved becomes a task of its own"))
 	}
-	folders, err := b.folders(ctx, f.task)
+	folders, err := b.folders(ctx, f.Task)
 	if err != nil {
 		return nil, task.About(id, refusal("approval", "what it uses cannot be bound: %v", err))
 	}
-	a := &Approval{SHA256: f.hash, Folders: bound(folders), Until: task.At(b.now().Add(c.For)), From: schemas.Sentence(c.From, 200)}
+	a := &Approval{SHA256: f.Hash, Folders: bound(folders), Until: task.At(b.now().Add(c.For)), From: schemas.Sentence(c.From, 200)}
 	if c.SHA256 != "" && c.SHA256 != a.Sum() {
 		return nil, task.About(id, fmt.Errorf("%w: it is not what was seen: its SHA-256 is %s now", ErrConflict, a.Sum()))
 	}
@@ -226,17 +227,17 @@ func (b *Box) Approve(ctx context.Context, id ID, c Consent) (*Approval, error) 
 }
 
 // approval is the record of an approval.
-func (b *Box) approval(f *found, folders []Folder, a *Approval, c Consent) records.Decision {
-	id, needs := f.task.ID, ""
+func (b *Box) approval(f *home.File, folders []Folder, a *Approval, c Consent) records.Decision {
+	id, needs := f.Task.ID, ""
 	if b.o.Approval != nil {
-		needs = b.o.Approval(f.task)
+		needs = b.o.Approval(f.Task)
 	}
 	for _, folder := range folders {
 		needs += fmt.Sprintf(" It uses the folder %s: %s.", schemas.Quote(folder.Path), cmp.Or(folder.SHA256, "not bound"))
 	}
 	return records.Decision{
 		Agent: c.By, Task: string(id),
-		Context:  fmt.Sprintf("Task %s, %s, asks for the action %s. %s", id, f.hash, f.task.Mbox.Action.Name, needs),
+		Context:  fmt.Sprintf("Task %s, %s, asks for the action %s. %s", id, f.Hash, f.Task.Mbox.Action.Name, needs),
 		Options:  []string{"Approve: it runs once, exactly as it is now", "Cancel: it does not run"},
 		Decision: fmt.Sprintf("Approved by %s (%s) until %s. %s", c.By, a.From, a.Until, c.Why),
 	}

@@ -16,6 +16,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -93,16 +94,16 @@ func cutPower(t *testing.T, seed uint64) {
 }
 
 // anotherBoot makes the boot record that of an earlier start of the machine.
-func anotherBoot(t *testing.T, home string) {
+func anotherBoot(t *testing.T, dir string) {
 	t.Helper()
-	var was bootRecord
-	data, err := os.ReadFile(privatePath(home, "boot"))
+	var was home.Boot
+	data, err := os.ReadFile(home.Private(dir, "boot"))
 	must(t, err)
 	must(t, schemas.Decode(data, &was))
 	was.Boot = "another"
 	data, err = schemas.Encode(was)
 	must(t, err)
-	must(t, os.WriteFile(privatePath(home, "boot"), data, 0o600))
+	must(t, os.WriteFile(home.Private(dir, "boot"), data, 0o600))
 }
 
 // busyHour leaves tasks in all states, with all that was done in the journal.
@@ -200,12 +201,12 @@ func tearTask(t *testing.T, r *rand.Rand, b *Box, id ID, records []audit.Journal
 		}
 		data := rec.Payload.Data
 		if rec.Payload.Name == "" { // a large one was flushed by itself
-			data, err = os.ReadFile(filepath.Join(b.folder(m.Enters(), e.Time()), id.File()))
+			data, err = os.ReadFile(filepath.Join(home.Folder(b.home, m.Enters(), e.Time()), id.File()))
 			if errors.Is(err, fs.ErrNotExist) {
 				continue // it has moved on
 			}
 			must(t, err)
-			must(t, os.WriteFile(b.staged(string(id), m.TX), data, 0o600))
+			must(t, os.WriteFile(home.StagedPath(b.home, string(id), m.TX), data, 0o600))
 		}
 		contents, moves, large = append(contents, data), append(moves, m), rec.Payload.Name == ""
 	}
@@ -216,23 +217,23 @@ func tearTask(t *testing.T, r *rand.Rand, b *Box, id ID, records []audit.Journal
 		return slices.ContainsFunc(contents, func(c []byte) bool { return bytes.Equal(c, life) })
 	})
 	for _, s := range task.Folders {
-		must(t, removeIfThere(b.path("tasks", string(s), id.File())))
+		must(t, durable.RemoveIfThere(b.path("tasks", string(s), id.File())))
 	}
-	months, err := b.months()
+	months, err := home.Months(b.home)
 	must(t, err)
 	for _, month := range months {
-		must(t, removeIfThere(b.path("tasks", "archive", month, id.File())))
+		must(t, durable.RemoveIfThere(b.path("tasks", "archive", month, id.File())))
 	}
 	if large { // its content stays, staged
 		moves, contents = moves[:len(moves)-1], contents[:len(contents)-1]
 	}
 	k := r.IntN(len(moves) + 1)
 	if k < len(moves) { // this version's rename was the last to reach the disk
-		must(t, os.WriteFile(filepath.Join(b.folder(moves[k].Enters(), time.Now()), id.File()), torn(r, contents[k], lives), 0o600))
+		must(t, os.WriteFile(filepath.Join(home.Folder(b.home, moves[k].Enters(), time.Now()), id.File()), torn(r, contents[k], lives), 0o600))
 	}
 	for i := range moves {
 		if i > k && r.IntN(2) == 0 {
-			must(t, os.WriteFile(b.staged(string(id), moves[i].TX), torn(r, contents[i], lives), 0o600))
+			must(t, os.WriteFile(home.StagedPath(b.home, string(id), moves[i].TX), torn(r, contents[i], lives), 0o600))
 		}
 	}
 }

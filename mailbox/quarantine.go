@@ -2,10 +2,7 @@ package mailbox
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,49 +11,10 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
-
-// reason is the content of <entry>.reason.json beside an entry of the
-// quarantine: what it was and why it lies there.
-type reason struct {
-	Name   string `json:"name"`   // as it was called, made printable
-	Entry  string `json:"entry"`  // as it is called in tasks/quarantine
-	SHA256 string `json:"sha256"` // "" for what is no regular file
-	Size   int64  `json:"size"`
-	Reason string `json:"reason"`
-	Code   string `json:"code,omitzero"`
-	Path   string `json:"path,omitzero"` // JSON path of what is wrong
-	Want   string `json:"want,omitzero"`
-	Task   ID     `json:"task,omitzero"` // where it belongs to one
-	At     Time   `json:"at"`
-}
-
-const reasonSuffix = ".reason.json"
-
-// entryName is the name of a quarantine entry: the file's own name, made
-// printable and short enough, and the transaction.
-func entryName(name, tx string) string {
-	clean := strings.Map(func(r rune) rune {
-		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '.' || r == '_' || r == '-' {
-			return r
-		}
-		return '_'
-	}, name)
-	clean = strings.TrimLeft(clean, ".")
-	if len(clean) > 180 {
-		clean = clean[:180]
-	}
-	if clean == "" {
-		clean = "_"
-	}
-	return clean + "~" + tx
-}
-
-func (b *Box) stagedReason(entry string) string {
-	return privatePath(b.home, "tmp", entry+reasonSuffix)
-}
 
 // stageReason flushes the bytes that are to be kept, and stages their reason.
 func (b *Box) stageReason(k *keeping) error {
@@ -75,7 +33,7 @@ func (b *Box) stageReason(k *keeping) error {
 		return err
 	}
 	k.noted = audit.Hash(data)
-	return durable.Stage(b.stagedReason(k.entry), data, b.o.Sync)
+	return durable.Stage(home.StagedReason(b.home, k.entry), data, b.o.Sync)
 }
 
 // flushKept brings a file that goes to quarantine to the disk, since a line
@@ -104,38 +62,8 @@ func (b *Box) flushKept(path string) (sha string, size int64, shared bool, err e
 	idle, sure := durable.Idle(f)
 	st, ok := info.Sys().(*syscall.Stat_t)
 	shared = sure && !idle || ok && (st.Nlink != 1 || int(st.Uid) != os.Getuid())
-	sha, err = hashKept(f, info)
+	sha, err = home.HashKept(f, info)
 	return sha, info.Size(), shared, err
-}
-
-// maxHashed is from where on a kept file's bytes are not hashed: a sparse file
-// of a terabyte must stop neither a scan nor mbox verify.
-const maxHashed = 64 << 20
-
-// hashKept hashes a kept file; "" for one that is too large.
-func hashKept(f *os.File, info fs.FileInfo) (string, error) {
-	if info.Size() > maxHashed {
-		return "", nil
-	}
-	sum := sha256.New()
-	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, info.Size())); err != nil {
-		return "", err
-	}
-	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
-}
-
-// hashKeptAt hashes what is to be kept at path; "" for what is no regular file,
-// and for one that is too large.
-func hashKeptAt(path string) (string, error) {
-	f, info, err := durable.OpenRegular(path)
-	if errors.Is(err, durable.ErrNotRegular) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	return hashKept(f, info)
 }
 
 // finishKept moves a kept file and its reason into quarantine. It goes on from
@@ -144,7 +72,7 @@ func hashKeptAt(path string) (string, error) {
 // of its own says so, for the one before names an entry that never came.
 func (b *Box) finishKept(ctx context.Context, s *shard, k *task.Kept, path string) error {
 	to := b.path("tasks", "quarantine", k.Entry)
-	_, err := os.Lstat(b.stagedReason(k.Entry))
+	_, err := os.Lstat(home.StagedReason(b.home, k.Entry))
 	switch {
 	case err == nil:
 		err = b.finishEntry(ctx, s, k, path, to)
@@ -177,7 +105,7 @@ func (b *Box) finishEntry(ctx context.Context, s *shard, k *task.Kept, path, to 
 	if err != nil {
 		return err
 	}
-	return b.sweep(k.Entry + reasonSuffix)
+	return b.sweep(k.Entry + home.ReasonSuffix)
 }
 
 // moveKept moves a file into quarantine, if it is there and has not been moved.
@@ -195,7 +123,7 @@ func moveKept(path, to string) error {
 // holds tells whether a file with this hash lies at path; hash is "" for what
 // has none.
 func holds(path, hash string) (bool, error) {
-	now, err := hashKeptAt(path)
+	now, err := home.HashKeptAt(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
@@ -212,7 +140,7 @@ func (b *Box) sendBack(ctx context.Context, s *shard, to, path string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, fs.ErrExist): // and yet another has come
-		why := reason{Reason: "it came while another file of its name was put into quarantine, and a third came then"}
+		why := home.Reason{Reason: "it came while another file of its name was put into quarantine, and a third came then"}
 		return b.setAside(ctx, s, to, filepath.Base(path), audit.Reconcile, why)
 	}
 	return err
@@ -238,7 +166,7 @@ func (b *Box) sayGone(ctx context.Context, s *shard, k *task.Kept) error {
 		Agent: audit.MboxAgent, Event: audit.Reconcile,
 		Action: "mbox could not keep " + k.Entry + ": it was replaced or removed on its way into quarantine",
 		Details: audit.Details(goneDetails{
-			Gone: k.Entry, SHA256: k.SHA256, Reason: "replaced or removed on its way into quarantine", TX: randomHex(16), Writer: b.writer,
+			Gone: k.Entry, SHA256: k.SHA256, Reason: "replaced or removed on its way into quarantine", TX: home.RandomHex(16), Writer: b.writer,
 		}),
 	}, audit.Payload{})
 	return err
@@ -266,29 +194,29 @@ type asideDetails struct {
 // the reason is staged, the line is appended, and then the renames follow. It
 // marks the intent record itself, unless one stands there: then it runs inside a
 // transition, whose record makes settle come back to it.
-func (b *Box) setAside(ctx context.Context, s *shard, path, name string, event audit.Event, why reason) error {
+func (b *Box) setAside(ctx context.Context, s *shard, path, name string, event audit.Event, why home.Reason) error {
 	return b.putAside(ctx, s, path, nil, name, event, why)
 }
 
 // keepBytes puts bytes that are in no file yet into quarantine: a late result.
-func (b *Box) keepBytes(ctx context.Context, s *shard, data []byte, name string, event audit.Event, why reason) error {
+func (b *Box) keepBytes(ctx context.Context, s *shard, data []byte, name string, event audit.Event, why home.Reason) error {
 	return b.putAside(ctx, s, "", data, name, event, why)
 }
 
-func (b *Box) putAside(ctx context.Context, s *shard, path string, data []byte, name string, event audit.Event, why reason) error {
-	tx := randomHex(16)
+func (b *Box) putAside(ctx context.Context, s *shard, path string, data []byte, name string, event audit.Event, why home.Reason) error {
+	tx := home.RandomHex(16)
 	why.Name = schemas.Sentence(name, 120)
-	k := &keeping{path: path, entry: entryName(name, tx), why: why}
+	k := &keeping{path: path, entry: home.EntryName(name, tx), why: why}
 	inside := s.marked
 	if !inside {
-		if err := s.mark(intent{kind: "drop", name: name, tx: tx, at: b.ledger.End()}); err != nil {
+		if err := s.mark(home.Intent{Kind: "drop", Name: name, TX: tx, At: b.ledger.End()}); err != nil {
 			return err
 		}
 	}
 	if data != nil {
-		k.path = privatePath(b.home, "tmp", k.entry)
+		k.path = home.Private(b.home, "tmp", k.entry)
 		if err := durable.Stage(k.path, data, durable.None); err != nil { // stageReason flushes it
-			return errors.Join(err, removeIfThere(k.path), b.abortAside(s, k, inside))
+			return errors.Join(err, durable.RemoveIfThere(k.path), b.abortAside(s, k, inside))
 		}
 	}
 	if err := b.stageReason(k); err != nil {
@@ -330,11 +258,11 @@ func (b *Box) asideEntry(k *keeping, tx string, event audit.Event) audit.Entry {
 }
 
 func (b *Box) abortAside(s *shard, k *keeping, inside bool) error {
-	if err := removeIfThere(b.stagedReason(k.entry)); err != nil || inside {
+	if err := durable.RemoveIfThere(home.StagedReason(b.home, k.entry)); err != nil || inside {
 		return err
 	}
-	if k.path == privatePath(b.home, "tmp", k.entry) {
-		if err := removeIfThere(k.path); err != nil {
+	if k.path == home.Private(b.home, "tmp", k.entry) {
+		if err := durable.RemoveIfThere(k.path); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"mbox/audit"
+	"mbox/mailbox/durable"
 	"mbox/mailbox/task"
 )
 
@@ -58,7 +59,7 @@ func TestPassIsBounded(t *testing.T) {
 		if lines = all; passes > junk/fewer.bad+10 {
 			t.Fatal("it does not come to an end")
 		}
-		left, err := listNames(b.path("tasks", "pending"))
+		left, err := durable.Names(b.path("tasks", "pending"))
 		must(t, err)
 		more = len(left) > 10
 	}
@@ -92,7 +93,7 @@ func TestNewsGoesFirst(t *testing.T) {
 	dropJunk(t, b, fewer.looks+fewer.bad)
 	p := pass{b: b, folders: task.Folders, quota: newQuota(fewer)}
 	must(t, p.scan(t.Context()))
-	left, err := listNames(b.path("tasks", "pending"))
+	left, err := durable.Names(b.path("tasks", "pending"))
 	must(t, err)
 	var rewritten string
 	for _, name := range left {

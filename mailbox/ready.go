@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"mbox/audit"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
 
@@ -138,15 +139,15 @@ func (b *Box) dependencyState(id ID) (s State, settled bool, err error) {
 	if f == nil {
 		return None, false, err
 	}
-	if f.task == nil {
+	if f.Task == nil {
 		return None, false, nil // damaged by hand: an alarm says so, others go on
 	}
-	switch f.task.Result.Status {
+	switch f.Task.Result.Status {
 	case Completed, Failed:
-		if f.state == Pending || f.state == InProgress {
+		if f.State == Pending || f.State == InProgress {
 			return None, false, nil
 		}
-		return f.task.Result.Status, true, nil
+		return f.Task.Result.Status, true, nil
 	}
 	return None, false, nil
 }
@@ -209,13 +210,13 @@ func (b *Box) lookAgain(id ID) {
 
 // failPending fails a task that waits.
 func (b *Box) failPending(ctx context.Context, id ID, code, why string) error {
-	err := b.transition(ctx, id, func(f *found, r *record) (*change, error) {
+	err := b.transition(ctx, id, func(f *home.File, r *record) (*change, error) {
 		if r.state != Pending || code == "deadline_passed" && r.expires() == 0 {
 			return nil, nil
 		}
-		f.task.Result.Error = &TaskError{Code: code, Message: why}
+		f.Task.Result.Error = &TaskError{Code: code, Message: why}
 		return &change{
-			id: id, by: audit.MboxAgent, event: audit.TaskFailed, from: Pending, to: Failed, task: f.task, before: f.hash,
+			id: id, by: audit.MboxAgent, event: audit.TaskFailed, from: Pending, to: Failed, task: f.Task, before: f.Hash,
 			reason: code + ": " + why, said: fmt.Sprintf("mbox failed %s: %s", id, code),
 		}, nil
 	})

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"mbox/audit"
+	"mbox/mailbox/home"
 )
 
 // lived fills a mailbox with tasks in all states, a record and a quarantine entry.
@@ -41,7 +42,7 @@ func TestMboxDeleted(t *testing.T) {
 			b := lived(t, homes{}.open(t, Options{}))
 			id, end := b.MailboxID(), b.ledger.End()
 			must(t, b.Close())
-			must(t, os.RemoveAll(privatePath(b.home, filepath.FromSlash(gone))))
+			must(t, os.RemoveAll(home.Private(b.home, filepath.FromSlash(gone))))
 			if err := Create(b.home, b.o); !errors.Is(err, ErrLost) && !errors.Is(err, ErrExists) {
 				t.Errorf("another mailbox was made over it: %v", err)
 			}
@@ -70,7 +71,7 @@ func TestMboxDeleted(t *testing.T) {
 // A VERSION that is damaged is as good as none.
 func TestVersionDamaged(t *testing.T) {
 	b := lived(t, homes{}.open(t, Options{}))
-	id, path := b.MailboxID(), privatePath(b.home, "VERSION")
+	id, path := b.MailboxID(), home.Private(b.home, "VERSION")
 	must(t, b.Close())
 	for _, text := range []string{"", "\x00\x00", `{"format":1,"mailbox_id":"` + id[:8], `{"format":1,"mailbox_id":"v` + id[1:] + `"}`} {
 		must(t, os.WriteFile(path, []byte(text), 0o600))
@@ -102,7 +103,7 @@ func TestMboxDeletedWithoutLedger(t *testing.T) {
 	} {
 		b := lived(t, homes{}.open(t, Options{}))
 		must(t, b.Close())
-		must(t, os.RemoveAll(privatePath(b.home)))
+		must(t, os.RemoveAll(home.Private(b.home)))
 		must(t, spoilt(onlyLedger(t, b.home)))
 		before := liveFiles(t, b.home)
 		if _, err := Recover(t.Context(), b.home, b.o, RecoverOptions{}); !errors.Is(err, ErrLost) || !errors.Is(err, audit.ErrNoIdentity) {

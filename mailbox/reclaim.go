@@ -10,6 +10,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
 
@@ -20,13 +21,13 @@ import (
 // Without a lease file only the deadline ends a lease, and the index knows it:
 // such a task is not read before. A claim made meanwhile waits for the next time.
 func (b *Box) reclaim(ctx context.Context) (int, error) {
-	names, err := b.leases()
+	names, err := home.LeaseNames(b.home)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, err
 	}
 	leased := map[ID]bool{}
 	for _, name := range names {
-		id, _ := leaseOf(name)
+		id, _ := home.LeaseOf(name)
 		leased[id] = true
 	}
 	b.mu.Lock()
@@ -57,33 +58,33 @@ func (b *Box) working() bool {
 // process a lease is of never changes.
 type leaseLook struct {
 	last  time.Time
-	notes map[string]*leaseNote
+	notes map[string]*home.Note
 }
 
 // reclaimDead takes back tasks whose worker is not running any more. Where the
 // process that a lease file names can be seen to live it looks no further; the
 // verdict is reclaim's.
 func (b *Box) reclaimDead(ctx context.Context, l *leaseLook) (int, error) {
-	names, err := b.leases()
+	names, err := home.LeaseNames(b.home)
 	if err != nil {
 		return 0, err
 	}
 	known := l.notes
-	l.last, l.notes = time.Now(), map[string]*leaseNote{}
+	l.last, l.notes = time.Now(), map[string]*home.Note{}
 	back := 0
 	for _, name := range names {
-		id, ok := leaseOf(name)
+		id, ok := home.LeaseOf(name)
 		note := known[name]
 		if note == nil {
-			f, info, err := durable.OpenRegular(b.leasePath(name))
+			f, info, err := durable.OpenRegular(home.LeasePath(b.home, name))
 			if err != nil || !ok {
 				continue // it has just ended
 			}
-			note = readNote(f, info.Size())
+			note = home.ReadNote(f, info.Size())
 			f.Close()
 		}
 		l.notes[name] = note
-		if b.here(note) && startTime(note.PID) == note.Start {
+		if b.here(note) && home.StartTime(note.PID) == note.Start {
 			continue
 		}
 		took, err := b.reclaimOne(ctx, id)
@@ -98,7 +99,7 @@ func (b *Box) reclaimDead(ctx context.Context, l *leaseLook) (int, error) {
 }
 
 func (b *Box) reclaimOne(ctx context.Context, id ID) (bool, error) {
-	s, err := b.tryShard(ctx, shardOf(string(id)))
+	s, err := b.tryShard(ctx, home.Shard(string(id)))
 	if errors.Is(err, ErrBusy) {
 		return false, nil
 	}
@@ -117,14 +118,14 @@ func (b *Box) reclaimOne(ctx context.Context, id ID) (bool, error) {
 	case r.state != InProgress:
 		return false, nil
 	}
-	v, note, err := b.judge(f.task)
+	v, note, err := b.judge(f.Task)
 	if err != nil || v == leaseHeld {
 		return false, err
 	}
 	if err := b.endChild(note); err != nil {
 		return false, err
 	}
-	free, err := b.freed(f.task)
+	free, err := b.freed(f.Task)
 	if err != nil || !free && v == leaseLost { // then it is the deadline's turn
 		return false, err
 	}
@@ -132,18 +133,18 @@ func (b *Box) reclaimOne(ctx context.Context, id ID) (bool, error) {
 }
 
 // takeBack makes the change of a task whose lease is over.
-func (b *Box) takeBack(f *found, v verdict) *change {
+func (b *Box) takeBack(f *home.File, v verdict) *change {
 	fail := Failure{TaskError: TaskError{Code: "worker_lost", Message: "the worker died"}}
 	if v == leaseHung {
 		fail.TaskError = TaskError{Code: "lease_expired", Message: "no sign of life until the lease's deadline"}
 	}
-	t := f.task
+	t := f.Task
 	token := ""
 	if t.Mbox.Lease != nil {
 		token = t.Mbox.Lease.Token
 	}
 	c := b.failed(t, fail)
-	c.id, c.by, c.from, c.task, c.before, c.token = t.ID, audit.MboxAgent, InProgress, t, f.hash, token
+	c.id, c.by, c.from, c.task, c.before, c.token = t.ID, audit.MboxAgent, InProgress, t, f.Hash, token
 	c.said = fmt.Sprintf("mbox %s %s (%s)", c.said, t.ID, fail.Code)
 	return c
 }
@@ -151,18 +152,18 @@ func (b *Box) takeBack(f *found, v verdict) *change {
 // dropStrayLeases removes lease files of tasks that are not in progress with
 // their token, under each task's shard.
 func (b *Box) dropStrayLeases(ctx context.Context) error {
-	names, err := b.leases()
+	names, err := home.LeaseNames(b.home)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
 		if present, err := b.leased(name); err != nil {
 			return err
-		} else if present || !b.isLease(name) {
+		} else if present || !home.IsLease(b.home, name) {
 			continue
 		}
-		id, _ := leaseOf(name)
-		s, err := b.tryShard(ctx, shardOf(string(id)))
+		id, _ := home.LeaseOf(name)
+		s, err := b.tryShard(ctx, home.Shard(string(id)))
 		if errors.Is(err, ErrBusy) {
 			continue
 		}

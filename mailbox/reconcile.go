@@ -12,6 +12,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -20,7 +21,7 @@ import (
 // means that somebody holds its shard: look again later. errNowhere is for a
 // survey to judge, which sees how many are gone (judgeMissing).
 func (b *Box) lookInto(ctx context.Context, id ID) (busy bool, err error) {
-	s, err := b.tryShard(ctx, shardOf(string(id)))
+	s, err := b.tryShard(ctx, home.Shard(string(id)))
 	if errors.Is(err, ErrBusy) {
 		return true, nil
 	}
@@ -54,7 +55,7 @@ func (b *Box) reconcile(ctx context.Context, s *shard, id ID) error {
 		if to == r.state {
 			continue
 		}
-		f, err := b.read(id, to, b.path("tasks", string(to), id.File()))
+		f, err := home.Read(b.home, to, b.path("tasks", string(to), id.File()))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -63,7 +64,7 @@ func (b *Box) reconcile(ctx context.Context, s *shard, id ID) error {
 		}
 		return b.adoptMove(ctx, s, r, f)
 	}
-	if was, err := b.bootSeen(); err != nil || was.Folders != (inodes{}) {
+	if was, err := b.bootSeen(); err != nil || was.Folders != (home.Inodes{}) {
 		if err = errors.Join(err, b.inPlace(was)); err != nil {
 			return err
 		}
@@ -81,22 +82,22 @@ func (b *Box) adoptDeletion(ctx context.Context, s *shard, r *record) error {
 
 // adoptMove adopts a move by hand, if it is one that may be adopted and what
 // was asked is unchanged.
-func (b *Box) adoptMove(ctx context.Context, s *shard, r *record, f *found) error {
-	if f.task == nil {
-		return b.alarm(ctx, s, r.id, "unreadable", fmt.Sprintf("moved by hand to %s, where it is no valid task", f.state))
+func (b *Box) adoptMove(ctx context.Context, s *shard, r *record, f *home.File) error {
+	if f.Task == nil {
+		return b.alarm(ctx, s, r.id, "unreadable", fmt.Sprintf("moved by hand to %s, where it is no valid task", f.State))
 	}
-	if !f.task.AsksFor(r.asked) {
-		return b.alarm(ctx, s, r.id, "edited", fmt.Sprintf("moved by hand to %s with what was asked changed; mbox recover --adopt %s takes it as it is", f.state, r.id))
+	if !f.Task.AsksFor(r.asked) {
+		return b.alarm(ctx, s, r.id, "edited", fmt.Sprintf("moved by hand to %s with what was asked changed; mbox recover --adopt %s takes it as it is", f.State, r.id))
 	}
-	if r.state == Pending && f.state != InProgress {
+	if r.state == Pending && f.State != InProgress {
 		// It was moved twice before anybody looked. It goes back one step, so that
 		// each of the two moves has its line.
-		err := durable.Move(f.path, b.path("tasks", string(InProgress), r.id.File()))
+		err := durable.Move(f.Path, b.path("tasks", string(InProgress), r.id.File()))
 		if err != nil {
 			return err
 		}
-		last := f.state
-		if f, err = b.read(r.id, InProgress, b.path("tasks", string(InProgress), r.id.File())); err != nil {
+		last := f.State
+		if f, err = home.Read(b.home, InProgress, b.path("tasks", string(InProgress), r.id.File())); err != nil {
 			return err
 		}
 		if err := b.adopt(ctx, s, r, f); err != nil {
@@ -109,24 +110,24 @@ func (b *Box) adoptMove(ctx context.Context, s *shard, r *record, f *found) erro
 
 // adopt commits the adoption of a file as it lies. A result that does not fit
 // into the task file becomes an artifact, as with Complete.
-func (b *Box) adopt(ctx context.Context, s *shard, r *record, f *found) error {
+func (b *Box) adopt(ctx context.Context, s *shard, r *record, f *home.File) error {
 	c, err := b.adoption(r, f)
 	if err != nil {
 		return err
 	}
-	if f.task.Result.Error != nil {
-		f.task.Result.Error.Bound()
+	if f.Task.Result.Error != nil {
+		f.Task.Result.Error.Bound()
 	}
-	by := pickedBy(f.task)
-	if f.state != Pending && task.CheckAgent(by) != nil {
+	by := pickedBy(f.Task)
+	if f.State != Pending && task.CheckAgent(by) != nil {
 		by = "unknown"
 	}
-	if f.state != Pending { // else nothing of its result stays
-		claim := &Claim{Task: f.task, box: b, agent: by}
+	if f.State != Pending { // else nothing of its result stays
+		claim := &Claim{Task: f.Task, box: b, agent: by}
 		if err := claim.takeOver(ctx); err != nil {
 			return err
 		}
-		if c.left, err = claim.spill(&f.task.Result); err != nil {
+		if c.left, err = claim.spill(&f.Task.Result); err != nil {
 			return err
 		}
 	}
@@ -140,15 +141,15 @@ func (b *Box) adoptSecond(ctx context.Context, s *shard, id ID, to State) error 
 	if err != nil {
 		return err
 	}
-	f.state = to
+	f.State = to
 	return b.adopt(ctx, s, r, f)
 }
 
 // adoption makes the change for a file of ours that a stranger moved to
 // f.state. Of his edits it takes output, artifacts and error; what mbox keeps in
 // the file is restored where he changed it.
-func (b *Box) adoption(r *record, f *found) (*change, error) {
-	t := f.task
+func (b *Box) adoption(r *record, f *home.File) (*change, error) {
+	t := f.Task
 	if err := b.restore(t, r); err != nil {
 		return nil, err
 	}
@@ -156,10 +157,10 @@ func (b *Box) adoption(r *record, f *found) (*change, error) {
 	if t.Mbox.Lease != nil {
 		token = t.Mbox.Lease.Token
 	}
-	if f.state == InProgress || t.Mbox.Lease == nil {
+	if f.State == InProgress || t.Mbox.Lease == nil {
 		b.claimByHand(t)
 	}
-	switch f.state {
+	switch f.State {
 	case InProgress:
 		t.Mbox.Attempt++
 		t.Mbox.Epoch++
@@ -177,9 +178,9 @@ func (b *Box) adoption(r *record, f *found) (*change, error) {
 		}
 	}
 	return &change{
-		id: r.id, by: audit.MboxAgent, event: audit.Reconcile, from: r.state, to: f.state, task: t, before: r.after.String(),
-		reason: "moved by hand", said: fmt.Sprintf("mbox saw that %s was moved by hand from %s to %s", r.id, r.state, f.state),
-		token: token, extra: func(m *task.Move) { m.Found = f.hash },
+		id: r.id, by: audit.MboxAgent, event: audit.Reconcile, from: r.state, to: f.State, task: t, before: r.after.String(),
+		reason: "moved by hand", said: fmt.Sprintf("mbox saw that %s was moved by hand from %s to %s", r.id, r.state, f.State),
+		token: token, extra: func(m *task.Move) { m.Found = f.Hash },
 	}, nil
 }
 
@@ -196,7 +197,7 @@ func byHand(target string) string {
 func (b *Box) claimByHand(t *Task) {
 	by, now := byHand(t.Assignment.TargetAgent), task.At(b.now())
 	t.Assignment.PickedUpBy, t.Assignment.PickedUpAt = &by, &now
-	t.Mbox.Lease = &Lease{Token: randomHex(16), Host: b.writer.Host, Deadline: task.At(now.Add(b.o.Lease))}
+	t.Mbox.Lease = &Lease{Token: home.RandomHex(16), Host: b.writer.Host, Deadline: task.At(now.Add(b.o.Lease))}
 }
 
 // restore puts back what is mbox's in a task file that a stranger rewrote. If
@@ -231,7 +232,7 @@ func (b *Box) restore(t *Task, r *record) error {
 		by := r.claimant
 		t.Assignment.PickedUpBy, t.Assignment.PickedUpAt = &by, &since
 		t.Mbox.NotBefore = nil
-		t.Mbox.Lease = &Lease{Token: randomHex(16), Host: b.writer.Host, Deadline: task.At(task.UnixMillis(r.until))}
+		t.Mbox.Lease = &Lease{Token: home.RandomHex(16), Host: b.writer.Host, Deadline: task.At(task.UnixMillis(r.until))}
 		if old.Lease != nil && task.DigestOf(b.saltedHash("token", old.Lease.Token)) == r.claim {
 			t.Mbox.Lease.Token = old.Lease.Token
 		}
@@ -271,10 +272,10 @@ func (b *Box) yield(ctx context.Context, s *shard, c *Claim) error {
 	if err != nil {
 		return err
 	}
-	b.claimByHand(f.task)
-	f.task.Mbox.Epoch++
+	b.claimByHand(f.Task)
+	f.Task.Mbox.Epoch++
 	return b.commit(ctx, s, &change{
-		id: c.ID(), by: audit.MboxAgent, event: audit.Reconcile, from: InProgress, to: InProgress, task: f.task, before: f.hash,
+		id: c.ID(), by: audit.MboxAgent, event: audit.Reconcile, from: InProgress, to: InProgress, task: f.Task, before: f.Hash,
 		reason: "moved by hand first", said: fmt.Sprintf("mbox gave %s to whoever moved it by hand before %s", c.ID(), c.agent),
 		token: c.token, extra: func(m *task.Move) { m.Adopted = true },
 	})
@@ -297,7 +298,7 @@ type alarmDetails struct {
 }
 
 func (b *Box) sayAlarm(ctx context.Context, s *shard, id ID, kind, why string) error {
-	tx := randomHex(16)
+	tx := home.RandomHex(16)
 	return b.note(ctx, s, tx, b.alarmEntry(id, tx, kind, why, why))
 }
 
@@ -335,7 +336,7 @@ func (b *Box) saidGone(id ID) (bool, error) {
 // stray puts a file whose id has no line, and which lies where only mbox puts
 // files, into quarantine.
 func (b *Box) stray(ctx context.Context, state State, name string) (busy bool, err error) {
-	s, err := b.tryShard(ctx, shardOf(task.TrimJSON(name)))
+	s, err := b.tryShard(ctx, home.Shard(task.TrimJSON(name)))
 	if errors.Is(err, ErrBusy) {
 		return true, nil
 	}
@@ -363,5 +364,5 @@ func (b *Box) strayHeld(ctx context.Context, s *shard, state State, name string)
 			return err // verify names it
 		}
 	}
-	return b.setAside(ctx, s, path, name, audit.TaskQuarantined, reason{Reason: "a file without a ledger line in tasks/" + string(state), Code: "stray"})
+	return b.setAside(ctx, s, path, name, audit.TaskQuarantined, home.Reason{Reason: "a file without a ledger line in tasks/" + string(state), Code: "stray"})
 }

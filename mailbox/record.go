@@ -15,6 +15,7 @@ import (
 	"mbox/audit"
 	records "mbox/audit/record"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -172,7 +173,7 @@ func (b *Box) fileAs(ctx context.Context, folder, id string, since audit.Positio
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	prefix, number, _ := cutLast(id, "-")
+	prefix, number, _ := home.CutLast(id, "-")
 	used, _, err := b.recordNumbers(ctx, folder, prefix+"-", since)
 	if n, bad := strconv.Atoi(number); err == nil && bad == nil && used[n] {
 		err = fmt.Errorf("%s/%s.md: %w: there was one, and a number is used once", folder, id, ErrConflict)
@@ -190,7 +191,7 @@ func (b *Box) lastRecord(ctx context.Context, folder, prefix string, since audit
 	if err != nil {
 		return 0, end, err
 	}
-	names, err := listNames(b.path(folder))
+	names, err := durable.Names(b.path(folder))
 	if err != nil {
 		return 0, end, err
 	}
@@ -233,13 +234,13 @@ func recordNumber(name, prefix string) (int, bool) {
 
 // writeRecord writes a record like a task: mark, stage, line, rename.
 func (b *Box) writeRecord(ctx context.Context, s *shard, f *filing) error {
-	tx, name := randomHex(16), f.id+".md"
-	if err := s.mark(intent{kind: "record", name: name, tx: tx, at: b.ledger.End()}); err != nil {
+	tx, name := home.RandomHex(16), f.id+".md"
+	if err := s.mark(home.Intent{Kind: "record", Name: name, TX: tx, At: b.ledger.End()}); err != nil {
 		return err
 	}
-	staged := b.staged(name, tx)
+	staged := home.StagedPath(b.home, name, tx)
 	if err := durable.Stage(staged, f.data, b.o.Sync); err != nil {
-		return errors.Join(err, removeIfThere(staged), s.withdraw())
+		return errors.Join(err, durable.RemoveIfThere(staged), s.withdraw())
 	}
 	e := audit.Entry{
 		Agent: f.by, Event: f.event, Action: f.said,
@@ -252,7 +253,7 @@ func (b *Box) writeRecord(ctx context.Context, s *shard, f *filing) error {
 		e.TaskID = &f.task
 	}
 	if _, err := b.say(ctx, s.locks, e, audit.Payload{}); errors.Is(err, audit.ErrUnwritten) {
-		return errors.Join(err, removeIfThere(staged), s.withdraw())
+		return errors.Join(err, durable.RemoveIfThere(staged), s.withdraw())
 	} else if err != nil {
 		return err
 	}
@@ -270,21 +271,21 @@ func (b *Box) placeRecord(e *audit.Entry) error {
 		return err
 	}
 	to := b.path(d.File)
-	staged := b.staged(filepath.Base(d.File), d.TX)
-	ready, err := look(staged)
+	staged := home.StagedPath(b.home, filepath.Base(d.File), d.TX)
+	ready, err := home.Look(staged)
 	if err != nil {
 		return err
 	}
-	there, err := look(to)
+	there, err := home.Look(to)
 	if err != nil {
 		return err
 	}
 	switch {
-	case there.hash == d.SHA256:
-		return removeIfThere(staged)
-	case !ready.there:
+	case there.Hash == d.SHA256:
+		return durable.RemoveIfThere(staged)
+	case !ready.There:
 		return fmt.Errorf("%s: %w: the content that the ledger names is nowhere", d.File, ErrIntegrity)
-	case !there.there:
+	case !there.There:
 		err = durable.Move(staged, to)
 	default:
 		if err = durable.Exchange(staged, to); err == nil {
@@ -308,7 +309,7 @@ func (b *Box) Changes(ctx context.Context) ([]records.Change, error) {
 }
 
 func readRecords[T any](ctx context.Context, dir string, parse func([]byte) (T, error)) ([]T, error) {
-	names, err := listNames(dir)
+	names, err := durable.Names(dir)
 	if err != nil {
 		return nil, err
 	}

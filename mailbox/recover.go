@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"mbox/audit"
+	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
 
@@ -56,7 +58,7 @@ type Recovered struct {
 // idempotency key of before is not known any more, nor is a claim's repeated
 // answer, and hashed identities differ from those in older lines.
 func Recover(ctx context.Context, dir string, o Options, r RecoverOptions) (Recovered, error) {
-	if err := CheckOwner(dir); err != nil {
+	if err := home.CheckOwner(dir); err != nil {
 		return Recovered{}, err
 	}
 	o = o.withDefaults()
@@ -68,7 +70,7 @@ func Recover(ctx context.Context, dir string, o Options, r RecoverOptions) (Reco
 		r.MailboxID = "" // nothing rests on it
 	}
 	alone := 0 // lock files that had to be made before a recovery could be alone
-	if err := makeLock(dir, "recovery", o.Sync); err == nil {
+	if err := home.MakeLock(dir, "recovery", o.Sync); err == nil {
 		alone = 1
 	} else if !errors.Is(err, fs.ErrExist) {
 		return Recovered{}, err
@@ -79,12 +81,12 @@ func Recover(ctx context.Context, dir string, o Options, r RecoverOptions) (Reco
 	}
 	defer b.Close()
 	if err := b.recoveries.Acquire(ctx, b.o.LockWait); err != nil {
-		return Recovered{}, lockError(err)
+		return Recovered{}, home.LockError(err)
 	}
 	defer b.recoveries.Unlock()
 	// A lock file that is made while others hold the old one excludes nobody, but
 	// for what remadeSlot and sayRemade do.
-	if r.made, err = makeLocks(dir, remadeSlot, o.Sync); err != nil {
+	if r.made, err = home.MakeLocks(dir, home.RemadeSlot, o.Sync); err != nil {
 		return Recovered{}, err
 	}
 	r.made += alone
@@ -97,24 +99,18 @@ func Recover(ctx context.Context, dir string, o Options, r RecoverOptions) (Reco
 // moved since the last recovery, because unflushed renames may be lost then, and
 // when the last recovery died.
 func (b *Box) afterBoot(ctx context.Context) error {
-	now, err := currentBoot(b.home)
+	now, err := home.CurrentBoot(b.home)
 	if err != nil {
 		return err
 	}
-	was, err := readBoot(b.home)
+	was, err := home.ReadBoot(b.home)
 	if err != nil || was == now {
 		return err
 	}
-	if was.sameAs(now) && b.recoversElsewhere() {
+	if was.SameAs(now) && b.recoversElsewhere() {
 		return nil
 	}
 	return b.recoverAll(ctx, false)
-}
-
-// sameAs tells whether the records differ in nothing but a recovery at work.
-func (r bootRecord) sameAs(now bootRecord) bool {
-	r.Recovering, now.Recovering = false, false
-	return r == now
 }
 
 // recoversElsewhere tells whether a recovery within this boot needs no help:
@@ -136,15 +132,15 @@ func (b *Box) recoversElsewhere() bool {
 // of what is wrong, anyway is true.
 func (b *Box) recoverAll(ctx context.Context, anyway bool) error {
 	if err := b.recoveries.Acquire(ctx, 10*time.Minute); err != nil {
-		return lockError(err)
+		return home.LockError(err)
 	}
 	defer b.recoveries.Unlock()
 	if !anyway {
-		now, err := currentBoot(b.home)
+		now, err := home.CurrentBoot(b.home)
 		if err != nil {
 			return err
 		}
-		if was, err := readBoot(b.home); err != nil || was == now {
+		if was, err := home.ReadBoot(b.home); err != nil || was == now {
 			return err
 		}
 	}
@@ -171,7 +167,7 @@ type recovery struct {
 
 	adopt []ID
 
-	was, now bootRecord // the latter is written at the end
+	was, now home.Boot // the latter is written at the end
 
 	named string // the mailbox's id, by an operator
 
@@ -202,22 +198,22 @@ type fate struct {
 // on where this one is killed. A ledger that cannot be recovered changes not
 // even that.
 func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) {
-	boot, err := currentBoot(b.home)
+	boot, err := home.CurrentBoot(b.home)
 	if err != nil {
 		return Recovered{}, err
 	}
-	was, err := readBoot(b.home)
+	was, err := home.ReadBoot(b.home)
 	if err != nil {
 		return Recovered{}, err
 	}
-	slots, err := b.intents.filled()
+	slots, err := b.intents.Filled()
 	if err != nil {
-		return Recovered{}, lockError(err)
+		return Recovered{}, home.LockError(err)
 	}
 	r := &recovery{b: b, ctx: ctx, was: was, now: boot, adopt: o.Adopt, adoptDeleted: o.AdoptDeleted, journaled: map[string]bool{}}
 	r.out.Locks, r.named = o.made, o.MailboxID
 	for _, s := range slots {
-		r.says = cmp.Or(r.says, s.say)
+		r.says = cmp.Or(r.says, s.Say)
 	}
 	r.suspect, r.restarted = o.AfterIOError, was.Boot != boot.Boot
 	mark := audit.CheckWritable(b.home)
@@ -252,23 +248,23 @@ func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) 
 		return r.out, err
 	}
 	boot.Folders = r.now.Folders
-	return r.out, writeBoot(b.home, boot, b.o.Sync)
+	return r.out, home.WriteBoot(b.home, boot, b.o.Sync)
 }
 
 // markRecovery notes in the boot record that a recovery is at work. A record of
 // another boot, or none, says that already, and stays: it tells what the leases
 // are worth.
 func (b *Box) markRecovery() error {
-	now, err := currentBoot(b.home)
+	now, err := home.CurrentBoot(b.home)
 	if err != nil {
 		return err
 	}
-	was, err := readBoot(b.home)
+	was, err := home.ReadBoot(b.home)
 	if err != nil || was != now {
 		return err
 	}
 	now.Recovering = true
-	return writeBoot(b.home, now, b.o.Sync)
+	return home.WriteBoot(b.home, now, b.o.Sync)
 }
 
 // writable ends the recovery of a mailbox that is read-only with nothing changed.
@@ -283,7 +279,7 @@ func (r *recovery) fold() error {
 	r.b.index.close()
 	r.b.index = newIndex()
 	r.b.mu.Unlock()
-	if err := removeIfThere(r.b.snapshotPath()); err != nil {
+	if err := durable.RemoveIfThere(r.b.snapshotPath()); err != nil {
 		return err
 	}
 	return r.moves()

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"mbox/mailbox/home"
 )
 
 // A recovery looks into every shard's lock file. What it finds in the place of
@@ -23,9 +25,9 @@ func TestRecoverBoundsLocks(t *testing.T) {
 		b := homes{}.open(t, Options{})
 		sent(t, b, "x")
 		must(t, b.Close())
-		path := lockPath(b.home, shardName(3))
+		path := home.LockPath(b.home, home.ShardName(3))
 		if what == "a sparse file" {
-			path = intentsPath(b.home)
+			path = home.IntentsPath(b.home)
 		}
 		must(t, errors.Join(os.Remove(path), replace(path)))
 		ended := make(chan error, 1)

@@ -12,6 +12,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 )
 
 // A recovery that dies at any of its writes is gone on with by the next Open:
@@ -71,10 +72,10 @@ func unwell(t *testing.T) string {
 	claimed(t, b)
 	must(t, b.ledger.Copy(t.Context(), time.Second))
 	for path, text := range map[string]string{
-		b.path("audit", "coder", "2026-01-01.jsonl"):                          "torn",
-		privatePath(b.home, "tmp", "t9~"+strings.Repeat("0", 32)):             "{}",
-		privatePath(b.home, "leases", "t1."+strings.Repeat("0", 32)):          "",
-		privatePath(b.home, "tmp", "x~"+strings.Repeat("1", 32)+reasonSuffix): "{}",
+		b.path("audit", "coder", "2026-01-01.jsonl"):                                "torn",
+		home.Private(b.home, "tmp", "t9~"+strings.Repeat("0", 32)):                  "{}",
+		home.Private(b.home, "leases", "t1."+strings.Repeat("0", 32)):               "",
+		home.Private(b.home, "tmp", "x~"+strings.Repeat("1", 32)+home.ReasonSuffix): "{}",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -113,7 +114,7 @@ func TestOpenBesideRecovery(t *testing.T) {
 	if err := b.markRecovery(); err != nil {
 		t.Fatal(err)
 	}
-	lock, err := durable.TryLock(privatePath(b.home, "locks", "recovery"))
+	lock, err := durable.TryLock(home.Private(b.home, "locks", "recovery"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,13 +203,13 @@ func TestRecoveryOfWhatWasOnlyStaged(t *testing.T) {
 		b := newBox(t, Options{})
 		submitted(t, b)
 		_, err := dieAt(4, func() error { _, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"}); return err })
-		if staged, _ := stagedNames(b.home); err == nil || len(staged) != 1 {
+		if staged, _ := home.StagedNames(b.home); err == nil || len(staged) != 1 {
 			t.Fatalf("%d staged files; claim said: %v", len(staged), err)
 		}
 		hit, _ := dieAt(k, func() error { _, err := Recover(t.Context(), b.home, b.o, RecoverOptions{}); return err })
 		mended(t, b, "recover")
 		r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{Deep: true})
-		kept, _ := listNames(b.path("tasks", "quarantine"))
+		kept, _ := durable.Names(b.path("tasks", "quarantine"))
 		if err != nil || len(r.Faults)+len(r.Notes)+len(kept) > 0 {
 			t.Errorf("%s: %v %+v, in quarantine %q", hit, err, r, kept)
 		}

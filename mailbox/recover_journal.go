@@ -11,6 +11,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -25,7 +26,7 @@ func (r *recovery) journal() error {
 	}
 	tasks := map[ID]*versions{}
 	for _, rec := range records {
-		id, tx, ok := cutLast(rec.Payload.Name, "~")
+		id, tx, ok := home.CutLast(rec.Payload.Name, "~")
 		if !ok || task.CheckID(ID(id)) != nil {
 			continue
 		}
@@ -98,7 +99,7 @@ func (r *recovery) restore(v *versions) error {
 		return err
 	}
 	newest := len(v.txs) - 1
-	staged := r.b.staged(string(v.id), m.TX)
+	staged := home.StagedPath(r.b.home, string(v.id), m.TX)
 	remains, there, err := r.look(v, r.places(v, m.TX, m.Enters(), e.Time()), task.HashOf(m.After))
 	if err != nil || there == "" && m.TX != v.txs[newest] {
 		return err // a later content, too large for the journal, was flushed by itself
@@ -113,7 +114,7 @@ func (r *recovery) restore(v *versions) error {
 	}
 	for _, p := range remains {
 		if p != "" && p != there {
-			if err := removeIfThere(p); err != nil {
+			if err := durable.RemoveIfThere(p); err != nil {
 				return err
 			}
 		}
@@ -126,35 +127,35 @@ func (r *recovery) restore(v *versions) error {
 // reports a write error once, and perhaps somebody else has been told. A kill on
 // the way leaves the old file where it was, and a file that no line names.
 func (r *recovery) stageAnew(v *versions, staged, there string) (string, error) {
-	anew, content := r.b.staged(string(v.id), randomHex(16)), v.contents[len(v.contents)-1]
+	anew, content := home.StagedPath(r.b.home, string(v.id), home.RandomHex(16)), v.contents[len(v.contents)-1]
 	if err := durable.Stage(anew, content, r.b.o.Sync); err != nil {
 		return "", err
 	}
 	if there == "" {
 		r.out.Replayed++
-		return staged, errors.Join(removeIfThere(staged), durable.Move(anew, staged))
+		return staged, errors.Join(durable.RemoveIfThere(staged), durable.Move(anew, staged))
 	}
 	if err := durable.Exchange(anew, there); err != nil {
 		return "", err
 	}
-	if out, err := look(anew); err != nil {
+	if out, err := home.Look(anew); err != nil {
 		return "", err
-	} else if out.hash != audit.Hash(content) { // a stranger's edit of this moment
+	} else if out.Hash != audit.Hash(content) { // a stranger's edit of this moment
 		return there, durable.Exchange(anew, there)
 	}
-	return there, removeIfThere(anew)
+	return there, durable.RemoveIfThere(anew)
 }
 
 // places are where a task's bytes may lie: its own folder first.
 func (r *recovery) places(v *versions, last string, to State, at time.Time) []string {
-	places := []string{filepath.Join(r.b.folder(to, at), v.id.File())}
+	places := []string{filepath.Join(home.Folder(r.b.home, to, at), v.id.File())}
 	for _, f := range task.Folders {
 		if f != to {
 			places = append(places, r.b.path("tasks", string(f), v.id.File()))
 		}
 	}
 	for _, tx := range append([]string{last}, v.txs...) {
-		if p := r.b.staged(string(v.id), tx); !slices.Contains(places, p) {
+		if p := home.StagedPath(r.b.home, string(v.id), tx); !slices.Contains(places, p) {
 			places = append(places, p)
 		}
 	}
@@ -181,7 +182,7 @@ func (r *recovery) look(v *versions, places []string, hash string) (remains []st
 		case sum == v.kept:
 		case sum == hash && there == "":
 			there = p
-		case strings.HasPrefix(p, privatePath(r.b.home)), v.known[sum], r.says == upgradedSays && r.superseded(data, sum), r.restarted && r.journaled[sum],
+		case strings.HasPrefix(p, home.Private(r.b.home)), v.known[sum], r.says == home.UpgradedSays && r.superseded(data, sum), r.restarted && r.journaled[sum],
 			slices.ContainsFunc(v.contents, func(c []byte) bool { return audit.Torn(data, c) }):
 			remains = append(remains, p)
 		default:
@@ -194,7 +195,7 @@ func (r *recovery) look(v *versions, places []string, hash string) (remains []st
 // dropSpares removes the folder in which a home of format 1 kept files that were
 // to be used again. Each task is in its place by now, so what they hold has been
 // superseded.
-func dropSpares(home string) error { return durable.RemoveAll(privatePath(home, "spare")) }
+func dropSpares(dir string) error { return durable.RemoveAll(home.Private(dir, "spare")) }
 
 // superseded tells whether the bytes are a version of some task that another one
 // has taken the place of. Only a home of format 1 can have them in a task's place:

@@ -14,6 +14,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
 
@@ -48,11 +49,11 @@ func (r *recovery) records() error {
 // else looks at the bytes: it would put them away once more.
 func (r *recovery) asides() error {
 	return r.eachStaged(func(s *shard, name string) error {
-		_, tx, ok := cutLast(strings.TrimSuffix(name, reasonSuffix), "~")
-		if !ok || !strings.HasSuffix(name, reasonSuffix) {
+		_, tx, ok := home.CutLast(strings.TrimSuffix(name, home.ReasonSuffix), "~")
+		if !ok || !strings.HasSuffix(name, home.ReasonSuffix) {
 			return nil
 		}
-		if d, _, err := r.b.intents.read(s.number); err == nil && d.tx == tx {
+		if d, _, err := r.b.intents.Read(s.number); err == nil && d.TX == tx {
 			return nil // shards sees to it: the record knows the file's true name
 		}
 		return r.finishAside(s, tx)
@@ -64,7 +65,7 @@ func (r *recovery) asides() error {
 // line a power cut took is kept; the rest was not committed and goes.
 func (r *recovery) staged() error {
 	return r.eachStaged(func(s *shard, name string) error {
-		if _, set, err := r.b.intents.read(s.number); set || err != nil {
+		if _, set, err := r.b.intents.Read(s.number); set || err != nil {
 			return err // its holder has died just now: the next one settles it
 		}
 		if kept, err := r.keepCut(s, name); kept || err != nil {
@@ -76,24 +77,24 @@ func (r *recovery) staged() error {
 
 // eachStaged calls do for each staged file, under the shard of its owner.
 func (r *recovery) eachStaged(do func(s *shard, name string) error) error {
-	names, err := stagedNames(r.b.home)
+	names, err := home.StagedNames(r.b.home)
 	if err != nil {
 		return err
 	}
-	all, err := r.b.intents.filled()
+	all, err := r.b.intents.Filled()
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		owner, tx, _ := cutLast(strings.TrimSuffix(name, reasonSuffix), "~")
-		number := shardOf(task.TrimJSON(owner))
-		if r.b.stagesArtifacts(name) {
+		owner, tx, _ := home.CutLast(strings.TrimSuffix(name, home.ReasonSuffix), "~")
+		number := home.Shard(task.TrimJSON(owner))
+		if home.StagesArtifacts(r.b.home, name) {
 			id, _, _ := task.AttemptOf(owner)
-			number = shardOf(string(id))
+			number = home.Shard(string(id))
 		}
 		for _, d := range all {
-			if d.tx == tx {
-				number = d.number // its owner said so
+			if d.TX == tx {
+				number = d.Number // its owner said so
 			}
 		}
 		s, err := r.shardNumber(number)
@@ -112,11 +113,11 @@ func (r *recovery) eachStaged(do func(s *shard, name string) error) error {
 // keepCut puts a staged file away whose line a power cut took. What has a line
 // that counts was brought to its place before.
 func (r *recovery) keepCut(s *shard, name string) (bool, error) {
-	_, tx, ok := cutLast(name, "~")
-	if !ok || strings.HasSuffix(name, reasonSuffix) {
+	_, tx, ok := home.CutLast(name, "~")
+	if !ok || strings.HasSuffix(name, home.ReasonSuffix) {
 		return false, nil
 	}
-	if there, err := look(privatePath(r.b.home, "tmp", name)); err != nil || !there.there {
+	if there, err := home.Look(home.Private(r.b.home, "tmp", name)); err != nil || !there.There {
 		return false, err
 	}
 	why := "staged when the ledger was forgotten"
@@ -127,27 +128,27 @@ func (r *recovery) keepCut(s *shard, name string) (bool, error) {
 		why = "staged for a ledger line that a power cut took"
 	}
 	r.out.Quarantine++
-	path := privatePath(r.b.home, "tmp", name)
-	return true, r.b.setAside(r.ctx, s, path, name, audit.Reconcile, reason{Reason: why})
+	path := home.Private(r.b.home, "tmp", name)
+	return true, r.b.setAside(r.ctx, s, path, name, audit.Reconcile, home.Reason{Reason: why})
 }
 
 // shards settles what intent records are left and blanks their slots. A damaged one
 // cannot be settled; the recovery until here has done it.
 func (r *recovery) shards() error {
-	all, err := r.b.intents.filled()
+	all, err := r.b.intents.Filled()
 	if err != nil {
 		return err
 	}
 	for _, d := range all {
-		s, err := r.shardNumber(d.number)
+		s, err := r.shardNumber(d.Number)
 		if err != nil {
 			return err
 		}
-		if d, set, bad := readIntent(s.slots, s.number); set && bad == nil {
+		if d, set, bad := home.ReadIntent(s.slots, s.number); set && bad == nil {
 			err = r.settle(s, d)
 		}
 		if err == nil {
-			err = writeSlot(s.slots, s.number, blankSlot)
+			err = home.WriteSlot(s.slots, s.number, home.BlankSlot)
 		}
 		s.unlock()
 		if err != nil {
@@ -159,13 +160,13 @@ func (r *recovery) shards() error {
 
 // settle settles an intent record. What a power cut took the line of is kept
 // before that, because settle takes it for what was never written.
-func (r *recovery) settle(s *shard, d intent) error {
+func (r *recovery) settle(s *shard, d home.Intent) error {
 	found, _, err := r.b.linesSince(d, nil)
 	if err != nil {
 		return err
 	}
 	if len(found) == 0 {
-		if _, err := r.keepCut(s, d.name+"~"+d.tx); err != nil {
+		if _, err := r.keepCut(s, d.Name+"~"+d.TX); err != nil {
 			return err
 		}
 	}
@@ -182,30 +183,30 @@ func (r *recovery) finishAside(s *shard, tx string) error {
 	if _, ok := task.MoveOf(e); ok {
 		return nil // bring has seen to it
 	}
-	return r.b.redo(r.ctx, s, intent{kind: "drop"}, e)
+	return r.b.redo(r.ctx, s, home.Intent{Kind: "drop"}, e)
 }
 
 // strays puts away what lies among leases and staged files and is neither.
 func (r *recovery) strays() error {
-	leases, err := r.b.leases()
+	leases, err := home.LeaseNames(r.b.home)
 	if err != nil {
 		return err
 	}
 	for _, name := range leases {
-		if r.b.isLease(name) {
+		if home.IsLease(r.b.home, name) {
 			continue
 		}
-		if err := r.putAway(r.b.leasePath(name), "it lay among the leases and is none"); err != nil {
+		if err := r.putAway(home.LeasePath(r.b.home, name), "it lay among the leases and is none"); err != nil {
 			return err
 		}
 	}
-	staged, err := stagedNames(r.b.home)
+	staged, err := home.StagedNames(r.b.home)
 	if err != nil {
 		return err
 	}
 	for _, name := range staged {
-		path := privatePath(r.b.home, "tmp", name)
-		if info, err := os.Lstat(path); err != nil || !info.IsDir() || r.b.stagesArtifacts(name) {
+		path := home.Private(r.b.home, "tmp", name)
+		if info, err := os.Lstat(path); err != nil || !info.IsDir() || home.StagesArtifacts(r.b.home, name) {
 			continue
 		}
 		if err := r.putAway(path, "a folder among the staged files"); err != nil {
@@ -231,7 +232,7 @@ func (r *recovery) putAway(path, why string) error {
 	}
 	defer s.unlock()
 	r.out.Quarantine++
-	return r.b.setAside(r.ctx, s, path, filepath.Base(path), audit.Reconcile, reason{Reason: why})
+	return r.b.setAside(r.ctx, s, path, filepath.Base(path), audit.Reconcile, home.Reason{Reason: why})
 }
 
 // sayRemade appends a line if lock files were made anew, by this recovery or by
@@ -240,14 +241,14 @@ func (r *recovery) putAway(path, why string) error {
 func (r *recovery) sayRemade() error {
 	why := r.says
 	if why == "" && r.out.Locks > 0 {
-		why = madeAnew
+		why = home.MadeAnew
 	}
 	if r.named != "" {
 		why = "the files of .mbox made anew, for the id that the operator named"
 	} else if why == "" {
 		return nil
 	}
-	_, err := r.say(r.saying("mbox: "+why, why, randomHex(16)))
+	_, err := r.say(r.saying("mbox: "+why, why, home.RandomHex(16)))
 	return err
 }
 
@@ -270,7 +271,7 @@ func (r *recovery) saying(action, why, tx string) audit.Entry {
 }
 
 func (r *recovery) sayMoved() error {
-	tx := randomHex(16)
+	tx := home.RandomHex(16)
 	s, err := r.b.lockShard(r.ctx, audit.MboxAgent)
 	if err != nil {
 		return err

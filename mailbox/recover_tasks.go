@@ -11,6 +11,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
 
@@ -21,7 +22,7 @@ func (r *recovery) walk() error {
 	for _, s := range task.Folders {
 		dirs = append(dirs, filepath.Join("tasks", string(s)))
 	}
-	months, err := r.b.months()
+	months, err := home.Months(r.b.home)
 	if err != nil {
 		return err
 	}
@@ -29,7 +30,7 @@ func (r *recovery) walk() error {
 		dirs = append(dirs, filepath.Join("tasks", "archive", m))
 	}
 	for _, dir := range dirs {
-		names, err := listNames(r.b.path(dir))
+		names, err := durable.Names(r.b.path(dir))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a missing folder is judged by gone
 			return err
 		}
@@ -39,7 +40,7 @@ func (r *recovery) walk() error {
 			}
 		}
 	}
-	names, err := listNames(r.b.path(task.ArtifactsDir))
+	names, err := durable.Names(r.b.path(task.ArtifactsDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -48,11 +49,11 @@ func (r *recovery) walk() error {
 			r.artifacts[id] = true
 		}
 	}
-	if names, err = stagedNames(r.b.home); err != nil {
+	if names, err = home.StagedNames(r.b.home); err != nil {
 		return err
 	}
 	for _, name := range names {
-		if id, tx, ok := cutLast(name, "~"); ok && len(tx) == 32 {
+		if id, tx, ok := home.CutLast(name, "~"); ok && len(tx) == 32 {
 			r.files[ID(id)] = append(r.files[ID(id)], filepath.Join(".mbox", "tmp", name))
 		}
 	}
@@ -89,13 +90,13 @@ func (r *recovery) task(id ID, f *fate) error {
 	if to == None || to == "pruned" {
 		return nil
 	}
-	place := filepath.Join(r.b.folder(to, f.at), id.File())
-	there, err := look(place)
+	place := filepath.Join(home.Folder(r.b.home, to, f.at), id.File())
+	there, err := home.Look(place)
 	if err != nil {
 		return err
 	}
 	rest := slices.DeleteFunc(slices.Clone(r.files[id]), func(p string) bool { return r.b.path(p) == place })
-	if there.hash == task.HashOf(f.m.After) && len(rest) == 0 && f.m.Dropped == "" {
+	if there.Hash == task.HashOf(f.m.After) && len(rest) == 0 && f.m.Dropped == "" {
 		if (to != Archived || !r.artifacts[id]) && !slices.Contains(r.adopt, id) {
 			return nil
 		}
@@ -111,7 +112,7 @@ func (r *recovery) task(id ID, f *fate) error {
 	if to = f.m.Enters(); to == None || to == "pruned" {
 		return nil
 	}
-	place = filepath.Join(r.b.folder(to, f.at), id.File())
+	place = filepath.Join(home.Folder(r.b.home, to, f.at), id.File())
 	rest = slices.DeleteFunc(slices.Clone(r.files[id]), func(p string) bool { return r.b.path(p) == place })
 	if adopted, err := r.adopted(s, id, f, place); adopted || err != nil {
 		return err
@@ -148,7 +149,7 @@ func (r *recovery) again(id ID, f *fate) (*fate, error) {
 
 // shard takes a task's lock without settling: recovery is the settling, and what
 // a dead holder's record tells is left for it.
-func (r *recovery) shard(id ID) (*shard, error) { return r.shardNumber(shardOf(string(id))) }
+func (r *recovery) shard(id ID) (*shard, error) { return r.shardNumber(home.Shard(string(id))) }
 
 func (r *recovery) shardNumber(number int) (*shard, error) {
 	s, err := r.b.holdShard(r.ctx, number)
@@ -161,18 +162,18 @@ func (r *recovery) shardNumber(number int) (*shard, error) {
 // bring puts the right bytes into the right folder, wherever they lie.
 func (r *recovery) bring(s *shard, id ID, f *fate, place string, rest []string) error {
 	b, after := r.b, task.HashOf(f.m.After)
-	staged := b.staged(string(id), f.m.TX)
-	there, err := look(place)
+	staged := home.StagedPath(b.home, string(id), f.m.TX)
+	there, err := home.Look(place)
 	if err != nil {
 		return err
 	}
-	found := there.hash == after
+	found := there.Hash == after
 	for _, p := range append(rest[:len(rest):len(rest)], strings.TrimPrefix(staged, b.home+"/")) {
-		seen, err := look(b.path(p))
+		seen, err := home.Look(b.path(p))
 		if err != nil {
 			return err
 		}
-		if there.hash == after || seen.hash != after {
+		if there.Hash == after || seen.Hash != after {
 			continue // a second copy of the right bytes is removed below
 		}
 		if found = true; b.path(p) == staged {
@@ -215,15 +216,15 @@ func (r *recovery) clear(s *shard, id ID, f *fate, place string, rest []string) 
 	b := r.b
 	for _, p := range rest {
 		path := b.path(p)
-		seen, err := look(path)
-		if err != nil || !seen.there || path == place {
+		seen, err := home.Look(path)
+		if err != nil || !seen.There || path == place {
 			if err != nil {
 				return err
 			}
 			continue
 		}
-		if seen.hash != "" && (seen.hash == task.HashOf(f.m.After) || seen.hash == task.HashOf(f.m.Before) || seen.hash == f.m.Found) {
-			if err := removeIfThere(path); err != nil {
+		if seen.Hash != "" && (seen.Hash == task.HashOf(f.m.After) || seen.Hash == task.HashOf(f.m.Before) || seen.Hash == f.m.Found) {
+			if err := durable.RemoveIfThere(path); err != nil {
 				return err
 			}
 			continue
@@ -234,7 +235,7 @@ func (r *recovery) clear(s *shard, id ID, f *fate, place string, rest []string) 
 		if strings.HasPrefix(p, ".mbox/tmp/") {
 			continue // staged for a move that was not made: swept with its intent record
 		}
-		if err := b.setAside(r.ctx, s, path, id.File(), audit.Reconcile, reason{Reason: "a file of a task that lies elsewhere", Task: id}); err != nil {
+		if err := b.setAside(r.ctx, s, path, id.File(), audit.Reconcile, home.Reason{Reason: "a file of a task that lies elsewhere", Task: id}); err != nil {
 			return err
 		}
 		r.out.Quarantine++
@@ -251,25 +252,25 @@ func (r *recovery) lost(s *shard, id ID, f *fate, place string, rest []string) e
 	b := r.b
 	best := append([]string{strings.TrimPrefix(place, b.home+"/")}, rest...)
 	for _, p := range best {
-		seen, err := look(b.path(p))
+		seen, err := home.Look(b.path(p))
 		if err != nil {
 			return err
 		}
-		if seen.there && seen.hash == task.HashOf(f.m.Before) && f.m.Enters() == InProgress && f.m.Leaves() == Pending {
+		if seen.There && seen.Hash == task.HashOf(f.m.Before) && f.m.Enters() == InProgress && f.m.Leaves() == Pending {
 			return r.void(s, id, f, p)
 		}
 	}
 	for _, p := range best {
-		if found, err := b.read(id, None, b.path(p)); err == nil && found.task.ID == id && found.hash != task.HashOf(f.m.Before) {
+		if found, err := home.Read(b.home, None, b.path(p)); err == nil && found.Task.ID == id && found.Hash != task.HashOf(f.m.Before) {
 			return nil
 		}
 	}
 	r.out.Lost++
 	for _, p := range best {
-		if seen, err := look(b.path(p)); err != nil || !seen.there {
+		if seen, err := home.Look(b.path(p)); err != nil || !seen.There {
 			continue
 		}
-		if err := b.setAside(r.ctx, s, b.path(p), id.File(), audit.Reconcile, reason{Reason: "lost: the content that the ledger names is nowhere, this was left", Code: "lost", Task: id}); err != nil {
+		if err := b.setAside(r.ctx, s, b.path(p), id.File(), audit.Reconcile, home.Reason{Reason: "lost: the content that the ledger names is nowhere, this was left", Code: "lost", Task: id}); err != nil {
 			return err
 		}
 		r.out.Quarantine++
@@ -284,18 +285,18 @@ func (r *recovery) lost(s *shard, id ID, f *fate, place string, rest []string) e
 // pending with its old content, and its epoch stays used.
 func (r *recovery) void(s *shard, id ID, f *fate, p string) error {
 	b := r.b
-	found, err := b.read(id, Pending, b.path(p))
+	found, err := home.Read(b.home, Pending, b.path(p))
 	if err != nil {
 		return err
 	}
-	t := found.task
+	t := found.Task
 	t.Mbox.Epoch = f.m.Epoch
 	t.Audit.StateChanges = append(t.Audit.StateChanges, StateChange{From: Pending, To: InProgress, By: f.agent, At: task.At(f.at), Reason: task.StateReason(f.m.Reason)})
 	err = b.commit(r.ctx, s, &change{
 		id: id, by: audit.MboxAgent, event: audit.Reconcile, from: InProgress, to: Pending, task: t, before: task.HashOf(f.m.After),
 		reason: "the claim was voided: a power cut took its content",
 		said:   fmt.Sprintf("mbox voided the claim on %s", id),
-		extra:  func(m *task.Move) { m.Found = found.hash },
+		extra:  func(m *task.Move) { m.Found = found.Hash },
 	})
 	r.out.Mended++
 	return err

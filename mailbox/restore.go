@@ -18,7 +18,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/klauspost/compress/zstd"
+
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 )
 
 // CheckBackup reads a backup to its end and holds every file against the
@@ -76,7 +78,7 @@ func emptyDir(dir string, m durable.Mode) (real string, made []string, err error
 	if err != nil || len(made) > 0 {
 		return real, made, err
 	}
-	names, err := listNames(real)
+	names, err := durable.Names(real)
 	if err != nil {
 		return "", nil, err
 	}
@@ -111,7 +113,7 @@ func resolve(dir string, m durable.Mode) (real string, made []string, err error)
 // moveUp brings what was unpacked into its place. What a crash leaves of that is
 // no mailbox, because .mbox comes last.
 func moveUp(temp, dir string, m durable.Mode) error {
-	names, err := listNames(temp)
+	names, err := durable.Names(temp)
 	if err != nil {
 		return err
 	}
@@ -134,15 +136,15 @@ func moveUp(temp, dir string, m durable.Mode) error {
 
 // prepare makes what a backup leaves out, and flushes the folders.
 func prepare(dir string, o Options) error {
-	if err := makeFolders(dir, "", o.Sync); err != nil {
+	if err := home.MakeFolders(dir, "", o.Sync); err != nil {
 		return err
 	}
-	if _, err := makeLocks(dir, blankSlot, o.Sync); err != nil {
+	if _, err := home.MakeLocks(dir, home.BlankSlot, o.Sync); err != nil {
 		return err
 	}
-	v, err := readVersion(dir)
-	if err == nil && v.Format != format {
-		err = writeVersion(dir, v.MailboxID, o.Sync)
+	v, err := home.ReadVersion(dir)
+	if err == nil && v.Format != home.Format {
+		err = home.WriteVersion(dir, v.MailboxID, o.Sync)
 	}
 	if err != nil {
 		return err
@@ -265,7 +267,7 @@ func (u *unpacking) file(name string, h *tar.Header, data io.Reader) (err error)
 	}
 	it.size, err = io.Copy(io.MultiWriter(into...), data)
 	it.sum = hex.EncodeToString(sum.Sum(nil))
-	if name == versionName || strings.HasPrefix(name, "audit/shared/") {
+	if name == home.VersionName || strings.HasPrefix(name, "audit/shared/") {
 		it.end = string(end.bytes)
 	}
 	return err
@@ -299,8 +301,8 @@ func (u *unpacking) manifest(r io.Reader) error {
 			return err
 		}
 	}
-	if head.Manifest != manifestFormat {
-		return fmt.Errorf("its format is %d, this mbox knows %d", head.Manifest, manifestFormat)
+	if head.Manifest != home.ManifestFormat {
+		return fmt.Errorf("its format is %d, this mbox knows %d", head.Manifest, home.ManifestFormat)
 	}
 	u.report.Seq, u.report.Checksum = head.Seq, head.Checksum
 	newest := ""

@@ -7,6 +7,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"mbox/mailbox/home"
 )
 
 // packed is what an archive holds at a path: a file, or a folder. Whether anything
@@ -73,14 +75,14 @@ func (u *unpacking) put(name string, it *packed) error {
 // isHome tells what is missing for a mailbox: what it is, and that its folders
 // are folders.
 func (p *packed) isHome() error {
-	v := p.at(versionName)
+	v := p.at(home.VersionName)
 	if v == nil || !v.listed {
 		return errors.New("it is of no mailbox")
 	}
-	if _, err := decodeVersion(versionName, []byte(v.end)); err != nil {
+	if _, err := home.DecodeVersion(home.VersionName, []byte(v.end)); err != nil {
 		return fmt.Errorf("it is of no mailbox: %w", err)
 	}
-	for _, name := range folders {
+	for _, name := range home.Folders {
 		for ; name != "."; name = path.Dir(name) {
 			if f := p.at(name); f != nil && f.listed && !f.isFolder() {
 				return fmt.Errorf("%s is no folder", name)

@@ -12,6 +12,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 )
 
 // Tests of single rules of the protocol: bringing the tree in line with the
@@ -83,14 +84,14 @@ func TestVerdictNeedsTheShard(t *testing.T) {
 func TestRecordIsRecovered(t *testing.T) {
 	b := newBox(t, Options{})
 	killedAtMove(t, 1, func() error { _, err := b.Decide(t.Context(), decision("")); return err })
-	names, err := stagedNames(b.home)
+	names, err := home.StagedNames(b.home)
 	if err != nil || len(names) != 1 {
 		t.Fatalf("%q %v", names, err)
 	}
-	want, err := os.ReadFile(privatePath(b.home, "tmp", names[0]))
+	want, err := os.ReadFile(home.Private(b.home, "tmp", names[0]))
 	must(t, err)
-	record, _, _ := cutLast(names[0], "~")
-	b.slot(t, shardOf(record), blankSlot)
+	record, _, _ := home.CutLast(names[0], "~")
+	b.slot(t, home.Shard(record), home.BlankSlot)
 	anotherBoot(t, b.home)
 	opened(t, b.home, b.o)
 	if got, err := os.ReadFile(b.path("decisions", record)); err != nil || !bytes.Equal(got, want) {
@@ -154,13 +155,13 @@ func TestLossIsSaid(t *testing.T) {
 func TestBackupLocksInOrder(t *testing.T) {
 	b := newBox(t, Options{LockWait: time.Millisecond})
 	other := opened(t, b.home, b.o)
-	for _, n := range []int{0, shards - 1} {
+	for _, n := range []int{0, home.Shards - 1} {
 		s, err := other.holdShard(t.Context(), n)
 		must(t, err)
 		defer s.unlock()
 	}
-	if _, err := b.Backup(t.Context(), io.Discard); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), shardName(0)) {
-		t.Errorf("%v, want %s first", err, shardName(0))
+	if _, err := b.Backup(t.Context(), io.Discard); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), home.ShardName(0)) {
+		t.Errorf("%v, want %s first", err, home.ShardName(0))
 	}
 }
 

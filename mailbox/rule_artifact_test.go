@@ -15,6 +15,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -204,7 +205,7 @@ func TestArtifactChangedMeanwhile(t *testing.T) {
 		if _, state, err := b.Task(t.Context(), "x"); state != InProgress {
 			t.Errorf("%s %v", state, err)
 		}
-		if names, err := stagedNames(b.home); err != nil || len(names) > 0 {
+		if names, err := home.StagedNames(b.home); err != nil || len(names) > 0 {
 			t.Errorf("staged %q: %v", names, err)
 		}
 		wantClean(t, b)
@@ -296,16 +297,16 @@ func TestArtifactOnASlowDisk(t *testing.T) {
 func TestStagedArtifactsOfAnother(t *testing.T) {
 	b := newBox(t, Options{})
 	for name, swept := range map[string]bool{"x.1~" + zeroTX: true, "x.1~" + strings.Repeat("1", 32): false} {
-		must(t, os.MkdirAll(privatePath(b.home, "tmp", name, "d"), 0o700))
-		must(t, b.sweepStaged(intent{kind: "task", name: "x.1", tx: zeroTX}))
-		if _, err := os.Lstat(privatePath(b.home, "tmp", name)); errors.Is(err, os.ErrNotExist) != swept {
+		must(t, os.MkdirAll(home.Private(b.home, "tmp", name, "d"), 0o700))
+		must(t, b.sweepStaged(home.Intent{Kind: "task", Name: "x.1", TX: zeroTX}))
+		if _, err := os.Lstat(home.Private(b.home, "tmp", name)); errors.Is(err, os.ErrNotExist) != swept {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if _, err := Recover(t.Context(), b.home, Options{}, RecoverOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if names, err := stagedNames(b.home); err != nil || len(names) > 0 {
+	if names, err := home.StagedNames(b.home); err != nil || len(names) > 0 {
 		t.Errorf("recovery leaves %q: %v", names, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 )
 
 // A hole in the newest file before a line whose effect is in the tree is damage:
@@ -27,7 +28,7 @@ func TestRecoverLeavesDamage(t *testing.T) {
 	lines := bytes.SplitAfter(data, []byte("\n"))
 	clear(lines[1])
 	must(t, os.WriteFile(path, data, 0o600))
-	must(t, put(privatePath(b.home, "tmp", "t9~"+strings.Repeat("0", 32)), "{}"))
+	must(t, put(home.Private(b.home, "tmp", "t9~"+strings.Repeat("0", 32)), "{}"))
 	anotherBoot(t, b.home)
 	before := liveFiles(t, b.home)
 	if _, err := Recover(t.Context(), b.home, b.o, RecoverOptions{}); !errors.Is(err, audit.ErrDamaged) {
@@ -36,7 +37,7 @@ func TestRecoverLeavesDamage(t *testing.T) {
 	if now := liveFiles(t, b.home); !maps.Equal(now, before) {
 		t.Errorf("%d files, %d before", len(now), len(before))
 	}
-	if staged, err := stagedNames(b.home); err != nil || len(staged) != 1 {
+	if staged, err := home.StagedNames(b.home); err != nil || len(staged) != 1 {
 		t.Errorf("staged: %q %v", staged, err)
 	}
 	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, data) {

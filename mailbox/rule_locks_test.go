@@ -18,6 +18,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
 
@@ -27,7 +28,7 @@ import (
 func TestShardFoldsCase(t *testing.T) {
 	for n := range 50 {
 		id := fmt.Sprintf("Task-%dX", n)
-		if shardOf(id) != shardOf(strings.ToLower(id)) || shardOf(id) != shardOf(strings.ToUpper(id)) {
+		if home.Shard(id) != home.Shard(strings.ToLower(id)) || home.Shard(id) != home.Shard(strings.ToUpper(id)) {
 			t.Errorf("%s has several locks", id)
 		}
 	}
@@ -38,7 +39,7 @@ func TestShardFoldsCase(t *testing.T) {
 func keyAndID() (key string, id ID) {
 	for n := 0; ; n++ {
 		key, id = fmt.Sprintf("key-%d", n), ID(fmt.Sprintf("t%d", n))
-		if shardOf("key:"+key) < shardOf(string(id)) {
+		if home.Shard("key:"+key) < home.Shard(string(id)) {
 			return key, id
 		}
 	}
@@ -52,17 +53,17 @@ func TestSendHoldsItsShards(t *testing.T) {
 	key, id := keyAndID()
 	task := request("with a key")
 	task.ID, task.Mbox.IdempotencyKey = id, key
-	low, high := shardOf("key:"+key), shardOf(string(id))
+	low, high := home.Shard("key:"+key), home.Shard(string(id))
 	for _, held := range [][]int{{low}, {high}, {low, high}} {
 		var locks []*shard
 		for _, n := range held {
 			s, err := other.holdShard(t.Context(), n)
 			must(t, err)
-			must(t, s.mark(intent{kind: "note", name: "somebody", tx: strings.Repeat("0", 32), at: other.ledger.End()}))
+			must(t, s.mark(home.Intent{Kind: "note", Name: "somebody", TX: strings.Repeat("0", 32), At: other.ledger.End()}))
 			locks = append(locks, s)
 		}
 		_, err := b.Submit(t.Context(), task)
-		if !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), shardName(held[0])) {
+		if !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), home.ShardName(held[0])) {
 			t.Errorf("with %v of %d and %d held: %v", held, low, high, err)
 		}
 		if want := fmt.Sprintf("held by process %d for somebody", os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
@@ -125,7 +126,7 @@ func TestSerialIsTried(t *testing.T) {
 	b := newBox(t, Options{})
 	now := b.now()
 	sent(t, b, serialID(now.UTC().Format(time.DateOnly), 1))
-	b.slot(t, serialSlot, slotOf(now.UTC().Format(time.DateOnly)+" 0"))
+	b.slot(t, home.SerialSlot, home.SlotOf(now.UTC().Format(time.DateOnly)+" 0"))
 	id, err := b.Submit(t.Context(), request("the next"))
 	if err != nil || id != serialID(now.UTC().Format(time.DateOnly), 2) {
 		t.Errorf("%s (%v)", id, err)
@@ -135,7 +136,7 @@ func TestSerialIsTried(t *testing.T) {
 // A lock file that is gone is made by recovery alone.
 func TestLockFileGone(t *testing.T) {
 	b := newBox(t, Options{})
-	path := privatePath(b.home, "locks", shardName(shardOf("x")))
+	path := home.Private(b.home, "locks", home.ShardName(home.Shard("x")))
 	must(t, os.Remove(path))
 	task := request("x")
 	task.ID = "x"
@@ -180,7 +181,7 @@ func unlessOp(op, bad durable.Op) error {
 }
 
 // claimedWith is a claim with a lease file whose note is what change makes of it.
-func claimedWith(t *testing.T, b *Box, change func(n *leaseNote)) *Claim {
+func claimedWith(t *testing.T, b *Box, change func(n *home.Note)) *Claim {
 	t.Helper()
 	sent(t, b, "x")
 	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder", Process: true})
@@ -188,7 +189,7 @@ func claimedWith(t *testing.T, b *Box, change func(n *leaseNote)) *Claim {
 	t.Cleanup(func() { c.Close() })
 	n := b.leaseNote()
 	change(&n)
-	must(t, writeNote(c.lease.File, n))
+	must(t, home.WriteNote(c.lease.File, n))
 	return c
 }
 
@@ -205,13 +206,13 @@ func leaseScanned(t *testing.T, b *Box, want State, when string) {
 // While the worker holds its lock it lives, whatever is said about it: seen from
 // another PID namespace, or after another process got its number.
 func TestHeldLockIsTheTruth(t *testing.T) {
-	for name, change := range map[string]func(n *leaseNote){
-		"nothing":             func(*leaseNote) {},
-		"another namespace":   func(n *leaseNote) { n.Namespace, n.PID, n.Start = "pid:[1]", 1<<22+1, "1" },
-		"no such process":     func(n *leaseNote) { n.PID, n.Start = 1<<22+1, "1" },
-		"another start":       func(n *leaseNote) { n.Start = "1" },
-		"another host's name": func(n *leaseNote) { n.Host = "another" },
-		"another boot":        func(n *leaseNote) { n.Boot = "another" },
+	for name, change := range map[string]func(n *home.Note){
+		"nothing":             func(*home.Note) {},
+		"another namespace":   func(n *home.Note) { n.Namespace, n.PID, n.Start = "pid:[1]", 1<<22+1, "1" },
+		"no such process":     func(n *home.Note) { n.PID, n.Start = 1<<22+1, "1" },
+		"another start":       func(n *home.Note) { n.Start = "1" },
+		"another host's name": func(n *home.Note) { n.Host = "another" },
+		"another boot":        func(n *home.Note) { n.Boot = "another" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBox(t, Options{})
@@ -226,11 +227,11 @@ func TestHeldLockIsTheTruth(t *testing.T) {
 // A worker is not dead because the host got another name, for recovery neither.
 func TestHostRenamed(t *testing.T) {
 	b := newBox(t, Options{})
-	claimedWith(t, b, func(n *leaseNote) { n.Host = "another" })
-	was, err := currentBoot(b.home)
+	claimedWith(t, b, func(n *home.Note) { n.Host = "another" })
+	was, err := home.CurrentBoot(b.home)
 	must(t, err)
 	was.Host = "another"
-	must(t, writeBoot(b.home, was, durable.None))
+	must(t, home.WriteBoot(b.home, was, durable.None))
 	again := opened(t, b.home, b.o)
 	_, err = Recover(t.Context(), b.home, b.o, RecoverOptions{})
 	must(t, err)
@@ -244,7 +245,7 @@ func TestHostRenamed(t *testing.T) {
 func TestLeaseOfTheChild(t *testing.T) {
 	clk := newClock()
 	b := newBox(t, clk.options())
-	c := claimedWith(t, b, func(*leaseNote) {})
+	c := claimedWith(t, b, func(*home.Note) {})
 	child, err := c.Hold()
 	must(t, err)
 	defer child.Close()
@@ -266,7 +267,7 @@ func TestLeaseOfTheChild(t *testing.T) {
 	must(t, child.Close())
 	leaseScanned(t, b, Pending, "after its death")
 	for _, folder := range []string{"leases", "children"} {
-		if left, err := listNames(privatePath(b.home, folder)); err != nil || len(left) > 0 {
+		if left, err := durable.Names(home.Private(b.home, folder)); err != nil || len(left) > 0 {
 			t.Errorf("left in %s: %q (%v)", folder, left, err)
 		}
 	}
@@ -279,7 +280,7 @@ func TestChildOutlivesItsEnd(t *testing.T) {
 		t.Run(fmt.Sprint(outlives), func(t *testing.T) {
 			clk := newClock()
 			b := newBox(t, clk.options())
-			c := claimedWith(t, b, func(*leaseNote) {})
+			c := claimedWith(t, b, func(*home.Note) {})
 			child, err := c.Hold()
 			must(t, err)
 			defer child.Close()
@@ -315,7 +316,7 @@ func TestLeaseFromTheFuture(t *testing.T) {
 	for _, ahead := range []time.Duration{time.Minute, 24 * 365 * time.Hour} {
 		clk := newClock()
 		b := newBox(t, clk.options())
-		c := claimedWith(t, b, func(*leaseNote) {})
+		c := claimedWith(t, b, func(*home.Note) {})
 		clk.turn(b.o.Lease - time.Minute)
 		later := clk.now().Add(ahead)
 		must(t, os.Chtimes(c.lease.Name(), later, later))
@@ -341,11 +342,11 @@ func TestLeaseThatIsNone(t *testing.T) {
 			t.Run(name+" in "+folder, func(t *testing.T) {
 				clk := newClock()
 				b := newBox(t, clk.options())
-				c := claimedWith(t, b, func(*leaseNote) {})
+				c := claimedWith(t, b, func(*home.Note) {})
 				child, err := c.Hold()
 				must(t, err)
 				defer child.Close()
-				must(t, harm(privatePath(b.home, folder, leaseName(c.ID(), c.token))))
+				must(t, harm(home.Private(b.home, folder, home.LeaseName(c.ID(), c.token))))
 				must(t, c.Close())
 				clk.turn(b.o.Lease + time.Minute)
 				leaseScanned(t, b, Pending, "after the deadline")
@@ -360,16 +361,16 @@ func TestLeaseThatIsNone(t *testing.T) {
 func TestChildIsEnded(t *testing.T) {
 	for name, c := range map[string]struct {
 		line   string
-		change func(n *leaseNote)
+		change func(n *home.Note)
 		ended  bool
 	}{
-		"it ends":           {"read -r _", func(*leaseNote) {}, true},
-		"it stands still":   {"kill -STOP $$", func(*leaseNote) {}, true},
-		"it ignores":        {"trap '' TERM; echo; read -r _", func(*leaseNote) {}, true},
-		"another start":     {"read -r _", func(n *leaseNote) { n.ChildStart = "1" }, false},
-		"no start":          {"read -r _", func(n *leaseNote) { n.ChildStart = "" }, false},
-		"another boot":      {"read -r _", func(n *leaseNote) { n.Boot = "another" }, false},
-		"another namespace": {"read -r _", func(n *leaseNote) { n.Namespace = "pid:[1]" }, false},
+		"it ends":           {"read -r _", func(*home.Note) {}, true},
+		"it stands still":   {"kill -STOP $$", func(*home.Note) {}, true},
+		"it ignores":        {"trap '' TERM; echo; read -r _", func(*home.Note) {}, true},
+		"another start":     {"read -r _", func(n *home.Note) { n.ChildStart = "1" }, false},
+		"no start":          {"read -r _", func(n *home.Note) { n.ChildStart = "" }, false},
+		"another boot":      {"read -r _", func(n *home.Note) { n.Boot = "another" }, false},
+		"another namespace": {"read -r _", func(n *home.Note) { n.Namespace = "pid:[1]" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command("/bin/sh", "-c", c.line)
@@ -382,10 +383,10 @@ func TestChildIsEnded(t *testing.T) {
 			defer func() { _ = cmd.Process.Kill(); <-ended }()
 			b := newBox(t, Options{})
 			n := b.leaseNote()
-			n.Child, n.ChildStart = cmd.Process.Pid, startTime(cmd.Process.Pid)
+			n.Child, n.ChildStart = cmd.Process.Pid, home.StartTime(cmd.Process.Pid)
 			c.change(&n)
 			must(t, b.endChild(&n))
-			if lives := startTime(cmd.Process.Pid) != ""; c.ended {
+			if lives := home.StartTime(cmd.Process.Pid) != ""; c.ended {
 				<-ended
 			} else if !lives {
 				t.Error("it was ended")
@@ -397,8 +398,8 @@ func TestChildIsEnded(t *testing.T) {
 // The name of a lease file tells the token to nobody.
 func TestLeaseNamesHoldNoToken(t *testing.T) {
 	b := newBox(t, Options{})
-	c := claimedWith(t, b, func(*leaseNote) {})
-	names, err := b.leases()
+	c := claimedWith(t, b, func(*home.Note) {})
+	names, err := home.LeaseNames(b.home)
 	must(t, err)
 	sum := sha256.Sum256([]byte(c.token))
 	if want := []string{"x." + hex.EncodeToString(sum[:])[:32]}; !slices.Equal(names, want) {

@@ -18,6 +18,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/schemas"
 )
 
@@ -68,7 +69,7 @@ func TestKilledSendIsSeen(t *testing.T) {
 		if name == "open" {
 			opened(t, b.home, b.o)
 		} else {
-			router, err := durable.TryLock(privatePath(b.home, "locks", "routing")) // one that does not get to it
+			router, err := durable.TryLock(home.Private(b.home, "locks", "routing")) // one that does not get to it
 			must(t, err)
 			defer router.Unlock()
 			b.mu.Lock()
@@ -91,20 +92,20 @@ func TestIntentThatHelpsNobody(t *testing.T) {
 	b := newBox(t, Options{})
 	killedAtMove(t, 1, sendX(t, b))
 	other := opened(t, b.home, b.o)
-	s, err := other.holdShard(t.Context(), shardOf("x"))
+	s, err := other.holdShard(t.Context(), home.Shard("x"))
 	must(t, err)
-	must(t, s.mark(intent{kind: "task", name: "x", tx: strings.Repeat("1", 32), at: other.ledger.End()}))
+	must(t, s.mark(home.Intent{Kind: "task", Name: "x", TX: strings.Repeat("1", 32), At: other.ledger.End()}))
 	patient := b.o
 	patient.LockWait = time.Hour
 	opened(t, b.home, patient) // it does not wait
 	s.unlock()
-	b.slot(t, shardOf("y"), slotOf("intent task \"y\" 0 - 0 0 - 1 00000000"))
-	must(t, put(privatePath(b.home, "tmp", "t9~"+strings.Repeat("0", 32)), "{}"))
+	b.slot(t, home.Shard("y"), home.SlotOf("intent task \"y\" 0 - 0 0 - 1 00000000"))
+	must(t, put(home.Private(b.home, "tmp", "t9~"+strings.Repeat("0", 32)), "{}"))
 	opened(t, b.home, b.o)
-	if left, _ := stagedNames(b.home); len(left) > 0 {
+	if left, _ := home.StagedNames(b.home); len(left) > 0 {
 		t.Errorf("not recovered: %q", left)
 	}
-	if all, err := b.intents.filled(); err != nil || len(all) > 0 {
+	if all, err := b.intents.Filled(); err != nil || len(all) > 0 {
 		t.Errorf("%+v (%v)", all, err)
 	}
 	if !stateIs("x", Pending)(t, b, nil) {
@@ -129,12 +130,12 @@ func TestTornContentIsNotPutInPlace(t *testing.T) {
 			do = func() error { return c.Complete(t.Context(), Result{}) }
 		}
 		killedAtMove(t, 1, do)
-		names, err := stagedNames(b.home)
+		names, err := home.StagedNames(b.home)
 		if err != nil || len(names) != 1 {
 			t.Fatalf("%q %v", names, err)
 		}
 		const torn = "{\n  \"id\": \"x"
-		must(t, put(privatePath(b.home, "tmp", names[0]), torn))
+		must(t, put(home.Private(b.home, "tmp", names[0]), torn))
 		if c.reboot {
 			anotherBoot(t, b.home)
 		}
@@ -246,7 +247,7 @@ func TestRecoverDropsSpares(t *testing.T) {
 	} {
 		b := homes{}.open(t, Options{})
 		sent(t, b, "x")
-		dir := privatePath(b.home, "spare")
+		dir := home.Private(b.home, "spare")
 		must(t, spare(dir))
 		if name != "a link" {
 			whole(t, b.home)
@@ -257,7 +258,7 @@ func TestRecoverDropsSpares(t *testing.T) {
 			if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s: still there (%v)", name, err)
 			}
-			if _, err := os.Stat(privatePath(b.home, "tmp")); err != nil {
+			if _, err := os.Stat(home.Private(b.home, "tmp")); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -280,7 +281,7 @@ func TestRecoverNeedsALedger(t *testing.T) {
 	data[10] ^= 1
 	must(t, os.WriteFile(older, data, 0o600))
 	must(t, os.Remove(b.pending("x.json")))
-	must(t, put(privatePath(b.home, "tmp", "t9~"+strings.Repeat("0", 32)), "{}"))
+	must(t, put(home.Private(b.home, "tmp", "t9~"+strings.Repeat("0", 32)), "{}"))
 	anotherBoot(t, b.home)
 	before := liveFiles(t, b.home)
 	for range 2 {
@@ -288,7 +289,7 @@ func TestRecoverNeedsALedger(t *testing.T) {
 			t.Errorf("recover: %v", err)
 		}
 	}
-	if staged, _ := stagedNames(b.home); len(staged) != 1 || len(liveFiles(t, b.home)) != len(before) {
+	if staged, _ := home.StagedNames(b.home); len(staged) != 1 || len(liveFiles(t, b.home)) != len(before) {
 		t.Errorf("it has changed something: %q", staged)
 	}
 	if now, err := os.ReadFile(older); err != nil || !bytes.Equal(now, data) {
@@ -322,31 +323,31 @@ func TestOrderOfRecovery(t *testing.T) {
 // There is one recovery at a time, and who waited for another looks whether
 // anything is left to do.
 func TestOneRecovery(t *testing.T) {
-	home := unwell(t)
-	b, err := open(t.Context(), home, Options{Sync: durable.None, LockWait: time.Millisecond})
+	dir := unwell(t)
+	b, err := open(t.Context(), dir, Options{Sync: durable.None, LockWait: time.Millisecond})
 	must(t, err)
 	defer b.Close()
-	if got := steps(t, home, func() { must(t, b.recoverAll(t.Context(), false)) }); len(got) > 0 {
+	if got := steps(t, dir, func() { must(t, b.recoverAll(t.Context(), false)) }); len(got) > 0 {
 		t.Errorf("nothing was left to do: %q", got)
 	}
-	lock, err := durable.TryLock(privatePath(home, "locks", "recovery"))
+	lock, err := durable.TryLock(home.Private(dir, "locks", "recovery"))
 	must(t, err)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := b.recoverAll(ended, true); !errors.Is(err, ErrBusy) {
 		t.Errorf("beside another: %v", err)
 	}
-	if _, err := Recover(t.Context(), home, b.o, RecoverOptions{}); !errors.Is(err, ErrBusy) {
+	if _, err := Recover(t.Context(), dir, b.o, RecoverOptions{}); !errors.Is(err, ErrBusy) {
 		t.Errorf("beside another, asked for: %v", err)
 	}
 	must(t, lock.Unlock())
-	s, err := b.holdShard(t.Context(), shardOf("t9"))
+	s, err := b.holdShard(t.Context(), home.Shard("t9"))
 	must(t, err)
-	if _, err := Recover(t.Context(), home, b.o, RecoverOptions{}); !errors.Is(err, ErrBusy) {
+	if _, err := Recover(t.Context(), dir, b.o, RecoverOptions{}); !errors.Is(err, ErrBusy) {
 		t.Errorf("with the shard of a staged file held: %v", err)
 	}
 	s.unlock()
-	_, err = Recover(t.Context(), home, b.o, RecoverOptions{})
+	_, err = Recover(t.Context(), dir, b.o, RecoverOptions{})
 	must(t, err)
 }
 
@@ -355,37 +356,37 @@ func TestOneRecovery(t *testing.T) {
 // name of the host means nothing.
 func TestHomeMoved(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(r *bootRecord)
+		change func(r *home.Boot)
 		moved  bool
 	}{
-		"the same":       {func(*bootRecord) {}, false},
-		"another boot":   {func(r *bootRecord) { r.Boot = "another" }, false},
-		"another host":   {func(r *bootRecord) { r.Host = "another" }, false},
-		"another device": {func(r *bootRecord) { r.Dev++ }, true},
-		"another inode":  {func(r *bootRecord) { r.Inode++ }, true},
-		"no record":      {func(r *bootRecord) { *r = bootRecord{} }, true},
+		"the same":       {func(*home.Boot) {}, false},
+		"another boot":   {func(r *home.Boot) { r.Boot = "another" }, false},
+		"another host":   {func(r *home.Boot) { r.Host = "another" }, false},
+		"another device": {func(r *home.Boot) { r.Dev++ }, true},
+		"another inode":  {func(r *home.Boot) { r.Inode++ }, true},
+		"no record":      {func(r *home.Boot) { *r = home.Boot{} }, true},
 	} {
 		b := newBox(t, Options{})
 		sent(t, b, "x")
-		must(t, put(privatePath(b.home, "tmp", "t9~"+strings.Repeat("0", 32)), "{}"))
-		now, err := currentBoot(b.home)
+		must(t, put(home.Private(b.home, "tmp", "t9~"+strings.Repeat("0", 32)), "{}"))
+		now, err := home.CurrentBoot(b.home)
 		must(t, err)
 		was := now
 		c.change(&was)
-		must(t, writeBoot(b.home, was, durable.None))
+		must(t, home.WriteBoot(b.home, was, durable.None))
 		again := opened(t, b.home, b.o)
 		all := lines(t, again, "")
 		if moved := strings.Contains(all[len(all)-1].Action, "home moved or copied"); moved != c.moved {
 			t.Errorf("%s: %q", name, all[len(all)-1].Action)
 		}
-		staged, err := stagedNames(b.home)
+		staged, err := home.StagedNames(b.home)
 		if recovered := len(staged) == 0; err != nil || recovered != (was != now && was.Host == "") {
 			t.Errorf("%s: recovered: %v (%v)", name, recovered, err)
 		}
-		if is, err := readBoot(b.home); err != nil || is != now {
+		if is, err := home.ReadBoot(b.home); err != nil || is != now {
 			t.Errorf("%s: the record is %+v (%v)", name, is, err)
 		}
-		must(t, removeIfThere(privatePath(b.home, "tmp", "t9~"+strings.Repeat("0", 32))))
+		must(t, durable.RemoveIfThere(home.Private(b.home, "tmp", "t9~"+strings.Repeat("0", 32))))
 	}
 }
 
@@ -410,7 +411,7 @@ func TestMonthOfTheLine(t *testing.T) {
 	if now, err := os.ReadFile(in("2026-01")); err != nil || !bytes.Equal(now, data) {
 		t.Errorf("it is not in the month of its line (%v)", err)
 	}
-	if names, err := listNames(filepath.Dir(in("2026-03"))); err != nil || len(names) > 0 {
+	if names, err := durable.Names(filepath.Dir(in("2026-03"))); err != nil || len(names) > 0 {
 		t.Errorf("%q %v", names, err)
 	}
 }
@@ -422,18 +423,18 @@ func TestBackupIsOfOneMoment(t *testing.T) {
 	b.o.LockWait = time.Millisecond
 	sent(t, b, "x")
 	other := opened(t, b.home, b.o)
-	for _, n := range []int{0, shards - 1} {
+	for _, n := range []int{0, home.Shards - 1} {
 		s, err := other.holdShard(t.Context(), n)
 		must(t, err)
 		if _, err := b.Backup(t.Context(), io.Discard); !errors.Is(err, ErrBusy) {
-			t.Errorf("with %s held: %v", shardName(n), err)
+			t.Errorf("with %s held: %v", home.ShardName(n), err)
 		}
 		s.unlock()
 	}
 	held := false
 	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
 		if op == durable.OpSync && strings.HasSuffix(path, "journal") {
-			_, err := other.tryShard(context.Background(), shardOf("x"))
+			_, err := other.tryShard(context.Background(), home.Shard("x"))
 			held = errors.Is(err, ErrBusy)
 			must(t, put(b.path("memory", "context", "shared_context.md"), "the last word"))
 		}

@@ -13,6 +13,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
 
@@ -47,13 +48,13 @@ func stoppedAtNth(t *testing.T, n int, op durable.Op, path string, verb func() e
 // lose removes lock files and makes them anew.
 func (b *Box) lose(t *testing.T, gone func(lock string) bool) {
 	t.Helper()
-	for _, lock := range lockNames() {
+	for _, lock := range home.LockNames() {
 		if gone(lock) {
-			must(t, os.Remove(privatePath(b.home, "locks", lock)))
+			must(t, os.Remove(home.Private(b.home, "locks", lock)))
 		}
 	}
 	if gone("intents") {
-		must(t, os.Remove(intentsPath(b.home)))
+		must(t, os.Remove(home.IntentsPath(b.home)))
 	}
 	_, err := Recover(t.Context(), b.home, b.o, RecoverOptions{})
 	must(t, err)
@@ -88,8 +89,8 @@ func TestOneTruth(t *testing.T) {
 	} {
 		for which, gone := range map[string]func(lock string) bool{
 			"all locks":        func(string) bool { return true },
-			"the shard's":      func(lock string) bool { return lock == shardName(shardOf("x")) },
-			"the intents, too": func(lock string) bool { return lock == shardName(shardOf("x")) || lock == "intents" },
+			"the shard's":      func(lock string) bool { return lock == home.ShardName(home.Shard("x")) },
+			"the intents, too": func(lock string) bool { return lock == home.ShardName(home.Shard("x")) || lock == "intents" },
 			"the recover lock": func(lock string) bool { return strings.HasPrefix(lock, "task-") || lock == "recovery" },
 		} {
 			if name == "before the line" && which != "all locks" {
@@ -143,21 +144,21 @@ func TestOneTruthOfOtherLocks(t *testing.T) {
 		drawn   int // serial numbers, before the record
 		prepare func(t *testing.T, b, other *Box) (stopped, faster func() error)
 	}{
-		"of a key": {shardName(shardOf("key:k")), 0, func(t *testing.T, b, other *Box) (stopped, faster func() error) {
+		"of a key": {home.ShardName(home.Shard("key:k")), 0, func(t *testing.T, b, other *Box) (stopped, faster func() error) {
 			submit := func(b *Box, id ID) func() error {
 				return func() error { _, err := b.Submit(t.Context(), keyed(id)); return err }
 			}
 			return submit(b, "a"), submit(other, "b")
 		}},
-		"of a drop": {shardName(shardOf("no id")), 1, func(t *testing.T, b, other *Box) (stopped, faster func() error) {
+		"of a drop": {home.ShardName(home.Shard("no id")), 1, func(t *testing.T, b, other *Box) (stopped, faster func() error) {
 			b.drop(t, "no id.json", `{"task":{"title":"x"}}`)
 			return func() error { return scanNow(b) }, func() error { return scanNow(other) }
 		}},
-		"of a drop's key": {shardName(shardOf("key:k")), 0, func(t *testing.T, b, other *Box) (stopped, faster func() error) {
+		"of a drop's key": {home.ShardName(home.Shard("key:k")), 0, func(t *testing.T, b, other *Box) (stopped, faster func() error) {
 			b.drop(t, "a.json", `{"task":{"title":"x"},"mbox":{"idempotency_key":"k"}}`)
 			return func() error { return scanNow(b) }, func() error { _, err := other.Submit(t.Context(), keyed("b")); return err }
 		}},
-		"of delegations": {shardName(delegating), 1, func(t *testing.T, b, other *Box) (stopped, faster func() error) {
+		"of delegations": {home.ShardName(home.Delegations), 1, func(t *testing.T, b, other *Box) (stopped, faster func() error) {
 			submit(t, b, &Task{ID: "parent", Task: Request{Title: "x"}, Assignment: Assignment{TargetAgent: "boss"}})
 			delegate(t, claimAs(t, b, "boss"), "", child("coder", "1"), child("tester", "2"))
 			coder := claimAs(t, b, "coder")
@@ -218,7 +219,7 @@ func TestStoppedBehindTheLine(t *testing.T) {
 			c, held := b.heldTwice(t)
 			said := 0
 			err := stoppedAt(t, durable.OpExchange, "in-progress/x.json", func() error { return c.Progress(t.Context(), Progress{}) }, func() {
-				b.lose(t, only(shardName(shardOf("x"))))
+				b.lose(t, only(home.ShardName(home.Shard("x"))))
 				clock.turn(2 * time.Second)
 				must(t, move(held))
 				said = len(lines(t, held.box, ""))
@@ -248,7 +249,7 @@ func TestOvertakenArtifacts(t *testing.T) {
 		return c.Complete(t.Context(), Result{})
 	}
 	err := stoppedAt(t, durable.OpWriteAt, ".mbox/intents", func() error { return complete(c, "the stopped") }, func() {
-		b.lose(t, only(shardName(shardOf("x"))))
+		b.lose(t, only(home.ShardName(home.Shard("x"))))
 		must(t, complete(held, "the other"))
 	})
 	if !errors.Is(err, durable.ErrReplaced) {
@@ -265,7 +266,7 @@ func TestOvertakenArtifacts(t *testing.T) {
 func TestOneRecoverySays(t *testing.T) {
 	b := newBox(t, Options{Sync: durable.Strict})
 	sent(t, b, "x")
-	must(t, os.Remove(privatePath(b.home, "locks", shardName(shardOf("x")))))
+	must(t, os.Remove(home.Private(b.home, "locks", home.ShardName(home.Shard("x")))))
 	err := stoppedAt(t, durable.OpSyncDir, ".mbox/locks", func() error {
 		_, err := Recover(t.Context(), b.home, b.o, RecoverOptions{})
 		return err
@@ -287,8 +288,8 @@ func TestOneRecoverySays(t *testing.T) {
 // A recovery that was killed between making a lock file and saying so is gone on
 // with before anybody takes the lock.
 func TestRemadeIsSaidBeforeItIsTaken(t *testing.T) {
-	for _, number := range []int{shardOf("x"), delegating} {
-		t.Run(shardName(number), func(t *testing.T) { remadeIsSaid(t, number) })
+	for _, number := range []int{home.Shard("x"), home.Delegations} {
+		t.Run(home.ShardName(number), func(t *testing.T) { remadeIsSaid(t, number) })
 	}
 }
 
@@ -296,7 +297,7 @@ func remadeIsSaid(t *testing.T, number int) {
 	b := newBox(t, Options{})
 	sent(t, b, "x")
 	must(t, b.Close())
-	path := privatePath(b.home, "locks", shardName(number))
+	path := home.Private(b.home, "locks", home.ShardName(number))
 	must(t, os.Remove(path))
 	killed := errors.New("killed")
 	remove := durable.SetFault(func(op durable.Op, at string) (bool, error) {
@@ -315,7 +316,7 @@ func remadeIsSaid(t *testing.T, number int) {
 	if s, err := again.lockShardNumber(t.Context(), number); err == nil {
 		s.unlock()
 		t.Error("the lock is given")
-	} else if !errors.Is(err, errDamagedIntent) {
+	} else if !errors.Is(err, home.ErrDamagedIntent) {
 		t.Error(err)
 	}
 	must(t, again.Close())
@@ -324,7 +325,7 @@ func remadeIsSaid(t *testing.T, number int) {
 	if last := all[len(all)-1]; !strings.Contains(last.Action, "made anew") {
 		t.Errorf("the last line is %q", last.Action)
 	}
-	if all, err := b.intents.filled(); err != nil || len(all) > 0 {
+	if all, err := b.intents.Filled(); err != nil || len(all) > 0 {
 		t.Errorf("the slots have %+v (%v)", all, err)
 	}
 	_, err = Recover(t.Context(), b.home, b.o, RecoverOptions{})

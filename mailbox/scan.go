@@ -11,6 +11,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -54,7 +55,7 @@ func (b *Box) Tidy(ctx context.Context) error {
 
 // Routed tells whether a router is up for this mailbox.
 func (b *Box) Routed() bool {
-	l, err := durable.TryLock(lockPath(b.home, "routing"))
+	l, err := durable.TryLock(home.LockPath(b.home, "routing"))
 	if err == nil {
 		l.Unlock()
 	}
@@ -127,7 +128,7 @@ func (b *Box) survey(ctx context.Context, folder State, q *quota, r *ScanReport)
 		r.Again = shorter(r.Again, rest)
 		return nil
 	}
-	names, err := listNames(path)
+	names, err := durable.Names(path)
 	if err != nil {
 		return err
 	}
@@ -158,7 +159,7 @@ func (b *Box) survey(ctx context.Context, folder State, q *quota, r *ScanReport)
 // looking for drops, not all of it.
 const crowd = 5000
 
-func (b *Box) pacePath(folder State) string { return privatePath(b.home, "pace-"+string(folder)) }
+func (b *Box) pacePath(folder State) string { return home.Private(b.home, "pace-"+string(folder)) }
 
 func (b *Box) sharePace(folder State, p pace) error {
 	return durable.Replace(b.pacePath(folder), []byte(p.took.String()+"\n"), durable.None)
@@ -244,15 +245,6 @@ func (b *Box) lookAt(ctx context.Context, folder State, unknown []string, missin
 		}
 	}
 	return again, errors.Join(bad...) // one bad file does not keep the others out
-}
-
-func listNames(dir string) ([]string, error) {
-	d, err := durable.OpenDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	return d.Readdirnames(-1)
 }
 
 // differences returns the names in a folder that the index does not expect

@@ -13,6 +13,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
 
@@ -35,12 +36,12 @@ func (b *Box) settleAll(ctx context.Context) error {
 		b.settledAt = time.Now()
 		b.mu.Unlock()
 	}()
-	all, err := b.intents.filled()
+	all, err := b.intents.Filled()
 	if err != nil {
-		return lockError(err)
+		return home.LockError(err)
 	}
 	for _, s := range all {
-		if err := b.settleShard(ctx, s.number); err != nil {
+		if err := b.settleShard(ctx, s.Number); err != nil {
 			return err
 		}
 	}
@@ -53,7 +54,7 @@ func (b *Box) settleShard(ctx context.Context, number int) error {
 	if errors.Is(err, ErrBusy) || errors.Is(err, ErrReadOnly) {
 		return nil
 	}
-	if errors.Is(err, errDamagedIntent) {
+	if errors.Is(err, home.ErrDamagedIntent) {
 		return b.recoverAll(ctx, true)
 	}
 	if err == nil {
@@ -67,7 +68,7 @@ func (b *Box) settleShard(ctx context.Context, number int) error {
 // disk, and then read from the record's place on. A line with the record's tx
 // means finish, none means undo. What it was putting aside on the way is put
 // aside first: its line names the entry, and finishing would make another one.
-func (b *Box) settle(ctx context.Context, s *shard, d intent) error {
+func (b *Box) settle(ctx context.Context, s *shard, d home.Intent) error {
 	if err := b.ledger.Flushed(ctx); err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func (b *Box) settle(ctx context.Context, s *shard, d intent) error {
 		return err
 	}
 	for _, e := range asides {
-		if err := b.redo(ctx, s, intent{kind: "drop"}, &e); err != nil {
+		if err := b.redo(ctx, s, home.Intent{Kind: "drop"}, &e); err != nil {
 			return err
 		}
 	}
@@ -89,8 +90,8 @@ func (b *Box) settle(ctx context.Context, s *shard, d intent) error {
 			return err
 		}
 	}
-	if d.kind == "task" {
-		if err := b.dropOtherLeases(ID(d.name)); err != nil {
+	if d.Kind == "task" {
+		if err := b.dropOtherLeases(ID(d.Name)); err != nil {
 			return err
 		}
 	}
@@ -100,14 +101,14 @@ func (b *Box) settle(ctx context.Context, s *shard, d intent) error {
 // linesSince returns the entries of the dead holder's transaction, and those of
 // files that it was setting aside on the way, whose reasons are among the staged
 // names.
-func (b *Box) linesSince(d intent, names []string) (found, asides []audit.Entry, err error) {
+func (b *Box) linesSince(d home.Intent, names []string) (found, asides []audit.Entry, err error) {
 	var others []string
 	for _, name := range names {
-		if _, tx, ok := cutLast(strings.TrimSuffix(name, reasonSuffix), "~"); ok && tx != d.tx && strings.HasSuffix(name, reasonSuffix) {
+		if _, tx, ok := home.CutLast(strings.TrimSuffix(name, home.ReasonSuffix), "~"); ok && tx != d.TX && strings.HasSuffix(name, home.ReasonSuffix) {
 			others = append(others, tx)
 		}
 	}
-	at := d.at
+	at := d.At
 	if b.ledger.Check(at) != nil {
 		at = audit.Position{}
 	}
@@ -116,10 +117,10 @@ func (b *Box) linesSince(d intent, names []string) (found, asides []audit.Entry,
 			return nil, nil, err
 		}
 		into, tx := &found, line.Text("tx")
-		if tx != d.tx {
+		if tx != d.TX {
 			into = &asides
 		}
-		if tx != d.tx && !slices.Contains(others, tx) {
+		if tx != d.TX && !slices.Contains(others, tx) {
 			continue
 		}
 		e, err := line.Decode()
@@ -135,7 +136,7 @@ func (b *Box) linesSince(d intent, names []string) (found, asides []audit.Entry,
 // task's last was finished before the next was begun: the record that names it
 // is a stale one that a power cut brought back, and so may be the file that it
 // would find.
-func (b *Box) redo(ctx context.Context, s *shard, d intent, e *audit.Entry) error {
+func (b *Box) redo(ctx context.Context, s *shard, d home.Intent, e *audit.Entry) error {
 	if m, ok := task.MoveOf(e); ok {
 		_, last, err := b.lastMove(ID(e.Task()))
 		if err != nil || last != nil && last.TX != m.TX {
@@ -144,15 +145,15 @@ func (b *Box) redo(ctx context.Context, s *shard, d intent, e *audit.Entry) erro
 		_, err = b.finish(ctx, s, ID(e.Task()), m, e.Time(), false)
 		return err
 	}
-	switch d.kind {
+	switch d.Kind {
 	case "drop":
 		var a asideDetails
 		if err := e.Detail(&a); err != nil {
 			return err
 		}
 		path := b.path(a.Place)
-		if d.name != "" && !strings.HasPrefix(a.Place, ".mbox/tmp/") {
-			path = filepath.Join(filepath.Dir(path), d.name) // the line has the name made printable
+		if d.Name != "" && !strings.HasPrefix(a.Place, ".mbox/tmp/") {
+			path = filepath.Join(filepath.Dir(path), d.Name) // the line has the name made printable
 		}
 		return b.finishKept(ctx, s, &task.Kept{Entry: a.Entry, SHA256: a.SHA256}, path)
 	case "record":
@@ -163,20 +164,20 @@ func (b *Box) redo(ctx context.Context, s *shard, d intent, e *audit.Entry) erro
 
 // stagedBy lists the staged files of a dead holder: those of its transaction,
 // and those of its task, which exist only under the lock that is now ours.
-func (b *Box) stagedBy(d intent) ([]string, error) {
-	names, err := stagedNames(b.home)
-	return slices.DeleteFunc(names, func(name string) bool { return !d.owns(name) }), err
+func (b *Box) stagedBy(d home.Intent) ([]string, error) {
+	names, err := home.StagedNames(b.home)
+	return slices.DeleteFunc(names, func(name string) bool { return !d.Owns(name) }), err
 }
 
 // sweepStaged removes the staged files of a dead holder once its line, if there
 // was one, is applied. A reason whose entry is in quarantine is moved to it.
-func (b *Box) sweepStaged(d intent) error {
+func (b *Box) sweepStaged(d home.Intent) error {
 	names, err := b.stagedBy(d)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if _, tx, _ := cutLast(name, "~"); tx != d.tx && b.stagesArtifacts(name) {
+		if _, tx, _ := home.CutLast(name, "~"); tx != d.TX && home.StagesArtifacts(b.home, name) {
 			continue // of the task whose id and epoch look like this one's id
 		}
 		if err := b.sweep(name); err != nil {
@@ -186,27 +187,19 @@ func (b *Box) sweepStaged(d intent) error {
 	return nil
 }
 
-// stagesArtifacts tells whether a name in tmp is that of a folder of artifacts.
-func (b *Box) stagesArtifacts(name string) bool {
-	folder, tx, _ := cutLast(name, "~")
-	_, _, ok := task.AttemptOf(folder)
-	info, err := os.Lstat(privatePath(b.home, "tmp", name))
-	return ok && len(tx) == 32 && err == nil && info.IsDir()
-}
-
 func (b *Box) sweep(name string) error {
-	path := privatePath(b.home, "tmp", name)
-	if b.stagesArtifacts(name) {
+	path := home.Private(b.home, "tmp", name)
+	if home.StagesArtifacts(b.home, name) {
 		return durable.RemoveAll(path)
 	}
 	if info, err := os.Lstat(path); err == nil && info.IsDir() {
 		return nil // nothing of mbox's; verify names it
 	}
-	if entry, ok := strings.CutSuffix(name, reasonSuffix); ok {
+	if entry, ok := strings.CutSuffix(name, home.ReasonSuffix); ok {
 		kept := b.path("tasks", "quarantine", entry)
 		_, err := os.Lstat(kept)
 		if err == nil {
-			err = durable.Move(path, kept+reasonSuffix)
+			err = durable.Move(path, kept+home.ReasonSuffix)
 			if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
 				return err
 			}
@@ -214,15 +207,5 @@ func (b *Box) sweep(name string) error {
 			return err // only an entry that is not there needs no reason
 		}
 	}
-	return removeIfThere(path)
-}
-
-func stagedNames(home string) ([]string, error) { return listNames(privatePath(home, "tmp")) }
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
+	return durable.RemoveIfThere(path)
 }

@@ -4,35 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"io"
-	"os"
-	"strings"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 )
-
-// shards is the number of task locks. A task's lock is chosen by the hash of
-// its case-folded id, a record's by its file name.
-const shards = 256
-
-// delegating is the lock behind those. It is held from the check of a delegation
-// until its children stand in the ledger, and comes before any shard.
-const delegating = shards
-
-func shardName(i int) string {
-	if i == delegating {
-		return "delegation"
-	}
-	return fmt.Sprintf("task-%02x", i)
-}
-
-func shardOf(name string) int {
-	h := fnv.New32a()
-	io.WriteString(h, strings.ToLower(name))
-	return int(h.Sum32() % shards)
-}
 
 // shard is a held task lock.
 type shard struct {
@@ -58,13 +34,13 @@ type shard struct {
 // Serial numbers are hints, so no line rests on their lock.
 func (b *Box) say(ctx context.Context, locks []durable.Held, e audit.Entry, p audit.Payload) (audit.Line, error) {
 	line, err := b.ledger.AppendWith(ctx, e, p, locks...)
-	return line, lockError(err)
+	return line, home.LockError(err)
 }
 
 // lockShard takes the lock of the task id or file name and settles what a dead
 // holder left, so that what the caller then reads is consistent.
 func (b *Box) lockShard(ctx context.Context, name string) (*shard, error) {
-	return b.lockShardNumber(ctx, shardOf(name))
+	return b.lockShardNumber(ctx, home.Shard(name))
 }
 
 func (b *Box) lockShardNumber(ctx context.Context, number int) (*shard, error) {
@@ -98,30 +74,23 @@ func (b *Box) tryShard(ctx context.Context, number int) (*shard, error) {
 // held is a shard whose lock was just taken.
 func (b *Box) held(number int, lock *durable.Lock, err error) (*shard, error) {
 	if err != nil {
-		return nil, lockError(err)
+		return nil, home.LockError(err)
 	}
-	slots, err := b.intents.open()
+	slots, err := b.intents.Open()
 	if err != nil {
 		lock.Unlock()
-		return nil, lockError(err)
+		return nil, home.LockError(err)
 	}
 	return &shard{number: number, lock: lock, slots: slots, pid: b.writer.PID, locks: []durable.Held{lock, slots}}, nil
 }
 
-func lockError(err error) error {
-	if errors.Is(err, os.ErrNotExist) && !errors.Is(err, audit.ErrUnwritten) || errors.Is(err, durable.ErrReplaced) {
-		return fmt.Errorf("%w: %w (mbox recover makes missing lock files anew)", ErrIntegrity, err)
-	}
-	return err
-}
-
 // holderOf names the process in a busy lock's intent record, for the message.
 func (b *Box) holderOf(number int) string {
-	d, set, err := b.intents.read(number)
+	d, set, err := b.intents.Read(number)
 	if err != nil || !set {
 		return ""
 	}
-	return fmt.Sprintf(", held by process %d for %s", d.pid, d.name)
+	return fmt.Sprintf(", held by process %d for %s", d.PID, d.Name)
 }
 
 func (b *Box) settled(ctx context.Context, s *shard) (*shard, error) {
@@ -129,37 +98,37 @@ func (b *Box) settled(ctx context.Context, s *shard) (*shard, error) {
 		s.unlock()
 		return nil, err
 	}
-	d, set, err := readIntent(s.slots, s.number)
+	d, set, err := home.ReadIntent(s.slots, s.number)
 	if err == nil && set {
-		s.tx, s.marked = d.tx, true
+		s.tx, s.marked = d.TX, true
 		if err = b.settle(ctx, s, d); err == nil {
 			err = s.clean()
 		}
 	}
 	if err != nil {
 		s.unlock()
-		return nil, fmt.Errorf("settling what a process left in %s: %w", shardName(s.number), err)
+		return nil, fmt.Errorf("settling what a process left in %s: %w", home.ShardName(s.number), err)
 	}
 	return s, nil
 }
 
 // mark writes the intent record: from here on a crash is settled.
-func (s *shard) mark(d intent) error {
-	d.pid = s.pid
-	d.name = d.name[:min(len(d.name), 255)] // no name is longer
-	s.tx, s.marked = d.tx, true
-	return writeSlot(s.slots, s.number, d.encode())
+func (s *shard) mark(d home.Intent) error {
+	d.PID = s.pid
+	d.Name = d.Name[:min(len(d.Name), 255)] // no name is longer
+	s.tx, s.marked = d.TX, true
+	return home.WriteSlot(s.slots, s.number, d.Encode())
 }
 
 // clean blanks the slot: what its record announced is done, or never happened. It
 // looks before, for the lock may be lost: then somebody else's record may stand in
 // the slot by now.
 func (s *shard) clean() error {
-	d, _, err := readIntent(s.slots, s.number)
-	if err == nil && d.tx == s.tx {
-		err = writeSlot(s.slots, s.number, blankSlot)
+	d, _, err := home.ReadIntent(s.slots, s.number)
+	if err == nil && d.TX == s.tx {
+		err = home.WriteSlot(s.slots, s.number, home.BlankSlot)
 	}
-	if err == nil || errors.Is(err, errDamagedIntent) {
+	if err == nil || errors.Is(err, home.ErrDamagedIntent) {
 		s.marked = false
 		return nil
 	}
@@ -171,7 +140,7 @@ func (s *shard) clean() error {
 // a full recovery tells.
 func (s *shard) withdraw() error {
 	if s.stillHeld() != nil {
-		return writeSlot(s.slots, s.number, doubtedSlot)
+		return home.WriteSlot(s.slots, s.number, home.DoubtedSlot)
 	}
 	return s.clean()
 }
@@ -179,7 +148,7 @@ func (s *shard) withdraw() error {
 // stillHeld tells whether the files are still those that are held. say asks that
 // as well, at the right moment for a line.
 func (s *shard) stillHeld() error {
-	return lockError(durable.StillHeld(s.locks...))
+	return home.LockError(durable.StillHeld(s.locks...))
 }
 
 func (s *shard) unlock() { s.lock.Unlock() }

@@ -12,6 +12,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
 
@@ -86,7 +87,7 @@ type run struct {
 
 func (r run) class() class { return class{r.Target, r.Type, r.Action} }
 
-func (b *Box) snapshotPath() string { return privatePath(b.home, "index") }
+func (b *Box) snapshotPath() string { return home.Private(b.home, "index") }
 
 var errNoSnapshot = errors.New("no usable snapshot")
 
@@ -101,7 +102,7 @@ func (b *Box) openSnapshot() (*snapshot, error) {
 		return nil, err
 	}
 	s := &snapshot{file: f, blocks: map[int64][]byte{}}
-	if err := s.readHead(); err != nil || s.head.V != snapshotVersion || s.head.Mailbox != b.id || s.head.Boot != b.boot || b.ledger.Check(s.head.At) != nil {
+	if err := s.readHead(); err != nil || s.head.V != home.SnapshotVersion || s.head.Mailbox != b.id || s.head.Boot != b.boot || b.ledger.Check(s.head.At) != nil {
 		f.Close()
 		return nil, errNoSnapshot
 	}

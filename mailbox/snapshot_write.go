@@ -13,6 +13,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 )
 
 // encode appends the record's binary form.
@@ -94,7 +95,7 @@ func (x *index) draft() *draft {
 // cut the boot id differs, and the file counts for nothing. One process at a
 // time writes; the others go without, and so does who finds one that is new.
 func (b *Box) writeSnapshot(d *draft) error {
-	lock, err := durable.TryLock(lockPath(b.home, "snapshot"))
+	lock, err := durable.TryLock(home.LockPath(b.home, "snapshot"))
 	if errors.Is(err, durable.ErrBusy) {
 		return nil
 	}
@@ -116,7 +117,7 @@ func (b *Box) writeSnapshot(d *draft) error {
 		d.records, d.oldSpecial = append(d.records, old...), special
 	}
 	temp := b.snapshotPath() + ".new"
-	if err := removeIfThere(temp); err != nil {
+	if err := durable.RemoveIfThere(temp); err != nil {
 		return err
 	}
 	f, err := durable.Create(temp)
@@ -127,7 +128,7 @@ func (b *Box) writeSnapshot(d *draft) error {
 	w := &snapshotWriter{w: bufio.NewWriterSize(f, 1<<20)}
 	w.write(b, d, b.now().UnixMilli())
 	if err := errors.Join(w.err, w.w.Flush()); err != nil {
-		return errors.Join(err, removeIfThere(temp))
+		return errors.Join(err, durable.RemoveIfThere(temp))
 	}
 	return durable.Rename(temp, b.snapshotPath())
 }
@@ -156,7 +157,7 @@ func (w *snapshotWriter) write(b *Box, d *draft, now int64) {
 		}
 		return r.order(o)
 	})
-	head := snapshotHead{V: snapshotVersion, Mailbox: b.id, Boot: b.boot, At: d.at, Records: uint32(len(records))}
+	head := snapshotHead{V: home.SnapshotVersion, Mailbox: b.id, Boot: b.boot, At: d.at, Records: uint32(len(records))}
 	for i, s := range d.sets {
 		head.Sets[i] = [2]uint64{uint64(s.count), s.sum}
 	}

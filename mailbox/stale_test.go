@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"mbox/audit"
+	"mbox/mailbox/home"
 )
 
 // Intent records are not flushed, and neither are renames: after a power cut a
@@ -19,12 +20,12 @@ func TestStaleIntent(t *testing.T) {
 	before := b.ledger.End()
 	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
 	must(t, err)
-	claim := intent{kind: "task", name: "x", tx: c.Task.Mbox.TX, at: before}
+	claim := home.Intent{Kind: "task", Name: "x", TX: c.Task.Mbox.TX, At: before}
 	must(t, c.Complete(t.Context(), Result{Output: []byte(`"done"`)}))
 
 	must(t, os.WriteFile(b.pending("x.json"), pending, 0o600))
-	b.slot(t, shardOf("x"), claim.encode())
-	must(t, os.Remove(privatePath(b.home, "boot"))) // another boot
+	b.slot(t, home.Shard("x"), claim.Encode())
+	must(t, os.Remove(home.Private(b.home, "boot"))) // another boot
 	_, err = Recover(t.Context(), b.Home(), b.Options(), RecoverOptions{})
 	must(t, err)
 	mustScan(t, b)

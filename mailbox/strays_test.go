@@ -89,7 +89,7 @@ func aside(t *testing.T, b *Box, names ...string) {
 
 func onlyFile(t *testing.T, dir string) string {
 	t.Helper()
-	names, err := listNames(dir)
+	names, err := durable.Names(dir)
 	must(t, err)
 	if len(names) != 1 {
 		t.Fatalf("%s holds %q", dir, names)

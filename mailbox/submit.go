@@ -11,6 +11,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -109,10 +110,10 @@ func (b *Box) submitAs(ctx context.Context, under []durable.Held, t *Task, reque
 // lockForSubmit takes the id's shard and, with an idempotency key, the key's,
 // the lower number first. The task's line rests on both.
 func (b *Box) lockForSubmit(ctx context.Context, t *Task) (s *shard, unlock func(), err error) {
-	id := shardOf(string(t.ID))
+	id := home.Shard(string(t.ID))
 	numbers := []int{id}
 	if t.Mbox.IdempotencyKey != "" {
-		numbers = append(numbers, shardOf("key:"+t.Mbox.IdempotencyKey))
+		numbers = append(numbers, home.Shard("key:"+t.Mbox.IdempotencyKey))
 	}
 	slices.Sort(numbers)
 	var held []*shard
@@ -180,14 +181,14 @@ func (b *Box) sameAgain(id ID, request string) (ID, error) {
 // from a slot of the intents, under a lock, so that senders do not race for one. The draw is only a hint: submitAs tries the id under its own lock.
 func (b *Box) nextID(ctx context.Context, now time.Time) (ID, error) {
 	if err := b.serial.Acquire(ctx, b.o.LockWait); err != nil {
-		return "", lockError(err)
+		return "", home.LockError(err)
 	}
 	defer b.serial.Unlock()
-	f, err := b.intents.open()
+	f, err := b.intents.Open()
 	if err != nil {
-		return "", lockError(err)
+		return "", home.LockError(err)
 	}
-	record, err := readSlot(f, serialSlot)
+	record, err := home.ReadSlot(f, home.SerialSlot)
 	if err != nil {
 		return "", err
 	}
@@ -198,7 +199,7 @@ func (b *Box) nextID(ctx context.Context, now time.Time) (ID, error) {
 			return "", err
 		}
 	}
-	if err := writeSlot(f, serialSlot, slotOf(fmt.Sprintf("%s %d", date, n+1))); err != nil {
+	if err := home.WriteSlot(f, home.SerialSlot, home.SlotOf(fmt.Sprintf("%s %d", date, n+1))); err != nil {
 		return "", err
 	}
 	return serialID(date, n+1), nil

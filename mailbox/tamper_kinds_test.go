@@ -11,6 +11,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -266,7 +267,7 @@ var kinds = []struct {
 		entry := v.anyEntry()
 		v.must(os.Remove(v.path(entry)))
 		if v.r.IntN(2) == 0 {
-			v.must(os.Remove(v.path(entry + reasonSuffix)))
+			v.must(os.Remove(v.path(entry + home.ReasonSuffix)))
 		}
 		return named{entry, 0, []int64{v.entrySeq(entry)}}
 	}},
@@ -277,15 +278,15 @@ var kinds = []struct {
 	}},
 	{"a reason edited", func(v *vandal) named {
 		entry := v.anyEntry()
-		text := []byte(v.read(entry + reasonSuffix))
+		text := []byte(v.read(entry + home.ReasonSuffix))
 		text[v.r.IntN(len(text))] ^= 1 << v.r.IntN(8)
-		v.write(entry+reasonSuffix, string(text))
-		return named{entry + reasonSuffix, 0, []int64{v.entrySeq(entry)}}
+		v.write(entry+home.ReasonSuffix, string(text))
+		return named{entry + home.ReasonSuffix, 0, []int64{v.entrySeq(entry)}}
 	}},
 	{"a reason removed", func(v *vandal) named {
 		entry := v.anyEntry()
-		v.must(os.Remove(v.path(entry + reasonSuffix)))
-		return named{entry + reasonSuffix, 0, []int64{v.entrySeq(entry)}}
+		v.must(os.Remove(v.path(entry + home.ReasonSuffix)))
+		return named{entry + home.ReasonSuffix, 0, []int64{v.entrySeq(entry)}}
 	}},
 	{"an agent's copy edited", func(v *vandal) named {
 		file := pick(v, v.copies())
@@ -314,7 +315,7 @@ var kinds = []struct {
 		// Of a process that lives: what a dead one left is a claim that was interrupted.
 		boot, err := durable.BootID()
 		v.must(err)
-		note, err := schemas.Canonical(leaseNote{PID: os.Getpid(), Start: startTime(os.Getpid()), Boot: boot, Namespace: pidNamespace()})
+		note, err := schemas.Canonical(home.Note{PID: os.Getpid(), Start: home.StartTime(os.Getpid()), Boot: boot, Namespace: home.PIDNamespace()})
 		v.must(err)
 		v.write(lease, string(note)+"\n")
 		return named{lease, 0, []int64{seq}}

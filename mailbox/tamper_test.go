@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	records "mbox/audit/record"
+	"mbox/mailbox/home"
 )
 
 // vandal does damage to a home at random places, and takes it back.
@@ -217,7 +218,7 @@ func (v *vandal) copies() []string {
 
 // anyEntry is an entry of the quarantine that is a regular file.
 func (v *vandal) anyEntry() string {
-	return pick(v, slices.DeleteFunc(v.files("tasks/quarantine/"), func(name string) bool { return strings.HasSuffix(name, reasonSuffix) }))
+	return pick(v, slices.DeleteFunc(v.files("tasks/quarantine/"), func(name string) bool { return strings.HasSuffix(name, home.ReasonSuffix) }))
 }
 
 // seqOf is the seq of the last clean line with this text.

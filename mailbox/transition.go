@@ -11,6 +11,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -50,12 +51,12 @@ import (
 // other error either nothing has happened, or nobody can tell without reading
 // the ledger; then the record stays and the next holder of the shard decides.
 func (b *Box) commit(ctx context.Context, s *shard, c *change) error {
-	tx := randomHex(16)
+	tx := home.RandomHex(16)
 	data, after, err := c.encode(tx, b.now())
 	if err != nil {
 		return err
 	}
-	if err := s.mark(intent{kind: "task", name: string(c.id), tx: tx, at: b.ledger.End()}); err != nil {
+	if err := s.mark(home.Intent{Kind: "task", Name: string(c.id), TX: tx, At: b.ledger.End()}); err != nil {
 		return err
 	}
 	if err := b.stage(ctx, s, c, tx, data); err != nil {
@@ -101,7 +102,7 @@ func (b *Box) apply(ctx context.Context, s *shard, c *change, m *task.Move, line
 // encode stamps the task and renders it; data is nil where no file is left.
 func (c *change) encode(tx string, now time.Time) (data []byte, after string, err error) {
 	if c.keep != nil {
-		c.keep.entry = entryName(filepath.Base(c.keep.path), tx)
+		c.keep.entry = home.EntryName(filepath.Base(c.keep.path), tx)
 	}
 	if c.task == nil {
 		return nil, "", nil
@@ -118,10 +119,6 @@ func (c *change) encode(tx string, now time.Time) (data []byte, after string, er
 		}
 	}
 	return data, audit.Hash(data), nil
-}
-
-func (b *Box) staged(name, tx string) string {
-	return privatePath(b.home, "tmp", name+"~"+tx)
 }
 
 func (b *Box) stage(ctx context.Context, s *shard, c *change, tx string, data []byte) error {
@@ -143,7 +140,7 @@ func (b *Box) stage(ctx context.Context, s *shard, c *change, tx string, data []
 	if data == nil {
 		return nil
 	}
-	staged := b.staged(string(c.id), tx)
+	staged := home.StagedPath(b.home, string(c.id), tx)
 	if b.ledger.Journals(len(data)) { // the line's flush brings it to the disk
 		return durable.Stage(staged, data, durable.None)
 	}
@@ -163,27 +160,19 @@ func (b *Box) payload(name string, data []byte) audit.Payload {
 func (b *Box) abort(s *shard, c *change, tx string) error {
 	var errs []error
 	if c.keep != nil {
-		errs = append(errs, removeIfThere(b.stagedReason(c.keep.entry)))
+		errs = append(errs, durable.RemoveIfThere(home.StagedReason(b.home, c.keep.entry)))
 	}
 	if c.lease != nil {
 		errs = append(errs, b.dropLease(c.id, c.token))
 	}
 	if c.left.any() {
-		errs = append(errs, durable.RemoveAll(b.staged(c.left.folder, tx)))
+		errs = append(errs, durable.RemoveAll(home.StagedPath(b.home, c.left.folder, tx)))
 	}
-	errs = append(errs, removeIfThere(b.staged(string(c.id), tx)))
+	errs = append(errs, durable.RemoveIfThere(home.StagedPath(b.home, string(c.id), tx)))
 	if err := errors.Join(errs...); err != nil {
 		return err // the record stays: settle removes what is left
 	}
 	return s.withdraw()
-}
-
-func removeIfThere(path string) error {
-	err := durable.Remove(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }
 
 // finish brings the tree in line with a committed line. Commit, settle and
@@ -192,13 +181,13 @@ func removeIfThere(path string) error {
 // stolen means that the file of a task that was to be claimed lay in in-progress
 // before ours was moved there: somebody's mv was faster.
 func (b *Box) finish(ctx context.Context, s *shard, id ID, m *task.Move, at time.Time, fresh bool) (stolen bool, err error) {
-	p := &placement{b: b, ctx: ctx, s: s, id: id, m: m, staged: b.staged(string(id), m.TX)}
+	p := &placement{b: b, ctx: ctx, s: s, id: id, m: m, staged: home.StagedPath(b.home, string(id), m.TX)}
 	if m.Enters() != None {
-		p.to = filepath.Join(b.folder(m.Enters(), at), id.File())
+		p.to = filepath.Join(home.Folder(b.home, m.Enters(), at), id.File())
 	}
 	switch {
 	case m.Leaves() != None:
-		p.from = filepath.Join(b.folder(m.Leaves(), at), id.File())
+		p.from = filepath.Join(home.Folder(b.home, m.Leaves(), at), id.File())
 	case m.SourceSHA256 != "" && m.Dropped == "":
 		p.from = p.to // a drop in its task's place
 	}
@@ -234,31 +223,9 @@ type placement struct {
 	stolen   bool
 }
 
-// sight is what a look at a path shows.
-type sight struct {
-	there bool
-	hash  string // "" for what is no regular file
-}
-
-func look(path string) (sight, error) {
-	if path == "" {
-		return sight{}, nil
-	}
-	data, err := durable.Read(path, 4*MaxTask)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return sight{}, nil
-	case errors.Is(err, durable.ErrNotRegular), errors.Is(err, durable.ErrTooLarge):
-		return sight{there: true}, nil
-	case err != nil:
-		return sight{}, err
-	}
-	return sight{true, audit.Hash(data)}, nil
-}
-
 // old tells whether the bytes are those that the move replaces.
-func (p *placement) old(s sight) bool {
-	return s.hash != "" && (s.hash == task.HashOf(p.m.Before) || s.hash == p.m.SourceSHA256 || s.hash == p.m.Found)
+func (p *placement) old(s home.Sight) bool {
+	return s.Hash != "" && (s.Hash == task.HashOf(p.m.Before) || s.Hash == p.m.SourceSHA256 || s.Hash == p.m.Found)
 }
 
 // maxLooks bounds the looks of place: each that is not the last has met a rename
@@ -270,7 +237,7 @@ const maxLooks = 64
 // or a crash came between, each further step follows from what lies where.
 func (p *placement) place(fresh bool) error {
 	if p.to == "" {
-		return removeIfThere(p.staged)
+		return durable.RemoveIfThere(p.staged)
 	}
 	if p.m.Enters() == Archived {
 		if err := durable.MkdirAll(filepath.Dir(p.to), p.b.o.Sync); err != nil {
@@ -327,47 +294,47 @@ func (p *placement) exchange(path string) error {
 // past, so it goes on from wherever a crash or a stranger has stopped the move.
 func (p *placement) step() (done bool, err error) {
 	after := task.HashOf(p.m.After)
-	var to, from, staged sight
-	if to, err = look(p.to); err != nil {
+	var to, from, staged home.Sight
+	if to, err = home.Look(p.to); err != nil {
 		return false, err
 	}
-	if to.there && to.hash == after {
+	if to.There && to.Hash == after {
 		err = p.tidy()
 		return err == nil, err
 	}
 	if p.from != p.to {
-		from, err = look(p.from)
+		from, err = home.Look(p.from)
 	}
 	if err == nil {
-		staged, err = look(p.staged)
+		staged, err = home.Look(p.staged)
 	}
 	if err != nil {
 		return false, err
 	}
-	ready := staged.there && staged.hash == after
+	ready := staged.There && staged.Hash == after
 	switch {
 	case p.old(to) && ready:
 		p.stolen = p.looks == 0 && p.m.Leaves() == Pending && p.m.Enters() == InProgress && p.m.Found == ""
 		return false, p.exchange(p.to)
-	case p.old(to) && from.hash == after:
+	case p.old(to) && from.Hash == after:
 		return false, durable.Remove(p.to) // a copy: the right one has been seen
-	case to.there && !p.old(to):
+	case to.There && !p.old(to):
 		return false, p.setAside(p.to, "another file stood where a committed task belongs")
-	case to.there, !ready && p.old(from):
+	case to.There, !ready && p.old(from):
 		return false, p.lost()
-	case from.there && from.hash == after:
+	case from.There && from.Hash == after:
 		return false, durable.Move(p.from, p.to)
-	case from.there && ready:
+	case from.There && ready:
 		return false, p.rename()
-	case from.there:
+	case from.There:
 		return false, p.setAside(p.from, "edited by hand while a transition was made")
 	case ready:
 		return false, durable.Move(p.staged, p.to)
 	}
 	// Neither here nor there nor staged: somebody moved our file on.
 	for _, s := range task.Folders {
-		elsewhere, err := look(p.b.path("tasks", string(s), p.id.File()))
-		if err != nil || elsewhere.hash == after {
+		elsewhere, err := home.Look(p.b.path("tasks", string(s), p.id.File()))
+		if err != nil || elsewhere.Hash == after {
 			return err == nil, err
 		}
 	}
@@ -377,11 +344,11 @@ func (p *placement) step() (done bool, err error) {
 // discard removes the bytes that came out of an exchange, if they are the
 // expected ones, or a copy of what is in place already; others are kept.
 func (p *placement) discard() error {
-	out, err := look(p.staged)
+	out, err := home.Look(p.staged)
 	switch {
-	case err != nil || !out.there:
+	case err != nil || !out.There:
 		return err
-	case p.old(out), out.hash == task.HashOf(p.m.After):
+	case p.old(out), out.Hash == task.HashOf(p.m.After):
 		return durable.Remove(p.staged)
 	}
 	return p.setAside(p.staged, "edited by hand while a transition was made")
@@ -392,9 +359,9 @@ func (p *placement) tidy() error {
 	if err := p.discard(); err != nil || p.from == "" || p.from == p.to {
 		return err
 	}
-	second, err := look(p.from)
+	second, err := home.Look(p.from)
 	switch {
-	case err != nil || !second.there:
+	case err != nil || !second.There:
 		return err
 	case p.old(second):
 		return durable.Remove(p.from) // the right one has been seen
@@ -417,12 +384,12 @@ func (b *Box) sayLost(ctx context.Context, s *shard, id ID) error {
 		return err
 	}
 	action := fmt.Sprintf("its content was destroyed while it was moved; mbox recover --adopt %s takes what there is", id)
-	_, err := b.say(ctx, s.locks, b.alarmEntry(id, randomHex(16), "lost", "destroyed while it was moved", action), audit.Payload{})
+	_, err := b.say(ctx, s.locks, b.alarmEntry(id, home.RandomHex(16), "lost", "destroyed while it was moved", action), audit.Payload{})
 	return err
 }
 
 func (p *placement) setAside(path, why string) error {
-	return p.b.setAside(p.ctx, p.s, path, p.id.File(), audit.Reconcile, reason{Reason: why, Task: p.id})
+	return p.b.setAside(p.ctx, p.s, path, p.id.File(), audit.Reconcile, home.Reason{Reason: why, Task: p.id})
 }
 
 func (p *placement) syncFolders() error {
@@ -446,8 +413,8 @@ func (b *Box) finishDrop(ctx context.Context, s *shard, id ID, m *task.Move) err
 	if m.Dropped == "" {
 		return nil
 	}
-	drop, out := b.path("tasks", string(Pending), m.DropName()), b.staged(string(id), m.TX)
-	if now, err := look(drop); err != nil || now.hash != m.SourceSHA256 {
+	drop, out := b.path("tasks", string(Pending), m.DropName()), home.StagedPath(b.home, string(id), m.TX)
+	if now, err := home.Look(drop); err != nil || now.Hash != m.SourceSHA256 {
 		return err // gone, or already somebody's next drop of that name
 	}
 	if err := durable.Move(drop, out); errors.Is(err, fs.ErrNotExist) {

@@ -18,41 +18,42 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 )
 
 // asFormat1 makes a home that nobody has open one of format 1, as the mbox before
 // left it.
-func asFormat1(t testing.TB, home string) {
+func asFormat1(t testing.TB, dir string) {
 	t.Helper()
-	records := make([]string, shards)
-	f := &intents{path: intentsPath(home)}
-	all, err := f.filled()
+	records := make([]string, home.Shards)
+	f := home.NewIntents(dir, os.O_RDONLY)
+	all, err := f.Filled()
 	must(t, err)
-	f.close()
+	f.Close()
 	for _, s := range all {
-		records[s.number] = summed(fmt.Sprintf("dirty %s %q %s %s %d %d %s %d", s.kind, s.name, s.tx, s.at.File, s.at.Offset, s.at.Seq, s.at.Checksum, s.pid))
+		records[s.Number] = summed(fmt.Sprintf("dirty %s %q %s %s %d %d %s %d", s.Kind, s.Name, s.TX, s.At.File, s.At.Offset, s.At.Seq, s.At.Checksum, s.PID))
 	}
-	head, err := os.ReadFile(audit.ChainPath(home))
+	head, err := os.ReadFile(audit.ChainPath(dir))
 	must(t, err)
 	if h := strings.Fields(string(head)); len(h) > 11 {
 		head = []byte(summed(strings.Join(append([]string{"head"}, h[2:11]...), " ")))
 	}
-	v, err := readVersion(home)
+	v, err := home.ReadVersion(dir)
 	must(t, err)
-	must(t, os.RemoveAll(privatePath(home, "locks")))
-	must(t, os.Remove(intentsPath(home)))
-	must(t, os.MkdirAll(privatePath(home, "locks"), 0o700))
-	must(t, os.MkdirAll(privatePath(home, "spare"), 0o700))
-	must(t, put(privatePath(home, "spare", "task-00-0"), "{}"))
-	for _, name := range oldNames() {
+	must(t, os.RemoveAll(home.Private(dir, "locks")))
+	must(t, os.Remove(home.IntentsPath(dir)))
+	must(t, os.MkdirAll(home.Private(dir, "locks"), 0o700))
+	must(t, os.MkdirAll(home.Private(dir, "spare"), 0o700))
+	must(t, put(home.Private(dir, "spare", "task-00-0"), "{}"))
+	for _, name := range home.OldNames() {
 		content := ""
-		if n := slices.Index(oldNames(), "shard-00"); strings.HasPrefix(name, "shard-") {
-			content = records[slices.Index(oldNames(), name)-n]
+		if n := slices.Index(home.OldNames(), "shard-00"); strings.HasPrefix(name, "shard-") {
+			content = records[slices.Index(home.OldNames(), name)-n]
 		}
-		must(t, put(lockPath(home, name), fmt.Sprintf("%-2047s\n", content)))
+		must(t, put(home.LockPath(dir, name), fmt.Sprintf("%-2047s\n", content)))
 	}
-	must(t, os.WriteFile(lockPath(home, oldLedger), fmt.Appendf(nil, "%-512s", head), 0o600))
-	must(t, put(privatePath(home, "VERSION"), fmt.Sprintf(`{"format": 1, "mailbox_id": %q}`, v.MailboxID)))
+	must(t, os.WriteFile(home.LockPath(dir, home.OldLedger), fmt.Appendf(nil, "%-512s", head), 0o600))
+	must(t, put(home.Private(dir, "VERSION"), fmt.Sprintf(`{"format": 1, "mailbox_id": %q}`, v.MailboxID)))
 }
 
 func summed(text string) string {
@@ -71,24 +72,24 @@ func formerly(t *testing.T) string {
 	return b.home
 }
 
-func copied1(t *testing.T, home string) string {
+func copied1(t *testing.T, dir string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "home")
-	if out, err := exec.Command("cp", "-a", home, to).CombinedOutput(); err != nil {
+	if out, err := exec.Command("cp", "-a", dir, to).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	was, err := currentBoot(to)
+	was, err := home.CurrentBoot(to)
 	must(t, err)
-	must(t, writeBoot(to, was, durable.None)) // it lies where it always lay
+	must(t, home.WriteBoot(to, was, durable.None)) // it lies where it always lay
 	return to
 }
 
 var unhurried = Options{Sync: durable.None, LockWait: time.Minute}
 
 // upgraded opens a home that was of format 1, and sees that all is well.
-func upgraded(t *testing.T, home, when string) {
+func upgraded(t *testing.T, dir, when string) {
 	t.Helper()
-	b, err := Open(t.Context(), home, unhurried)
+	b, err := Open(t.Context(), dir, unhurried)
 	if err != nil {
 		t.Fatalf("%s: %v", when, err)
 	}
@@ -107,12 +108,12 @@ func upgraded(t *testing.T, home, when string) {
 	if told == 0 {
 		t.Errorf("%s: no line says that it was upgraded", when)
 	}
-	for _, name := range append(oldNames(), "../spare") {
-		if _, err := os.Lstat(lockPath(home, name)); !errors.Is(err, fs.ErrNotExist) {
+	for _, name := range append(home.OldNames(), "../spare") {
+		if _, err := os.Lstat(home.LockPath(dir, name)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %s is there still (%v)", when, name, err)
 		}
 	}
-	r, err := Verify(t.Context(), home, unhurried, VerifyOptions{})
+	r, err := Verify(t.Context(), dir, unhurried, VerifyOptions{})
 	if err != nil || len(r.Faults)+len(r.Notes) > 0 {
 		t.Errorf("%s: %v %+v %q", when, err, r.Faults, r.Notes)
 	}
@@ -124,8 +125,8 @@ var alike = regexp.MustCompile(`[0-9a-f]{32}|-[0-9a-f]{2}$|\d+`)
 // An upgrade that is killed at any step is gone on with. Before VERSION the home is
 // one of format 1 as before, with all its locks.
 func TestRule39_UpgradeIsGoneOnWith(t *testing.T) {
-	home := formerly(t)
-	first := copied1(t, home)
+	dir := formerly(t)
+	first := copied1(t, dir)
 	var steps []string
 	labels := map[string][]int{}
 	record := durable.SetFault(func(op durable.Op, path string) (bool, error) {
@@ -154,7 +155,7 @@ func TestRule39_UpgradeIsGoneOnWith(t *testing.T) {
 				continue
 			}
 			when := fmt.Sprintf("killed at step %d, %s, applied %v", n, steps[n], applied)
-			h := copied1(t, home)
+			h := copied1(t, dir)
 			i, dead := 0, false
 			remove := durable.SetFault(func(durable.Op, string) (bool, error) {
 				if dead {
@@ -172,10 +173,10 @@ func TestRule39_UpgradeIsGoneOnWith(t *testing.T) {
 			if err == nil {
 				b.Close()
 			}
-			v, err := readVersion(h)
+			v, err := home.ReadVersion(h)
 			must(t, err)
-			for _, name := range oldNames() {
-				if _, err := os.Lstat(lockPath(h, name)); v.Format == oldFormat && err != nil {
+			for _, name := range home.OldNames() {
+				if _, err := os.Lstat(home.LockPath(h, name)); v.Format == home.OldFormat && err != nil {
 					t.Errorf("%s: format 1 without %s", when, name)
 				}
 			}
@@ -202,22 +203,22 @@ var namedHolder = map[bool]string{true: fmt.Sprintf("process %d of an older mbox
 // Where somebody of the older mbox is at work, nothing is done, and he is named: who
 // has any of its locks, a router, a worker with a lease.
 func TestRule38_OldProcessesAreLeftAlone(t *testing.T) {
-	home := formerly(t)
-	must(t, put(privatePath(home, "leases", "done.0123456789abcdef0123456789abcdef"), "{}"))
-	before := treeOf(t, filepath.Join(home, "audit"))
+	dir := formerly(t)
+	must(t, put(home.Private(dir, "leases", "done.0123456789abcdef0123456789abcdef"), "{}"))
+	before := treeOf(t, filepath.Join(dir, "audit"))
 	for _, path := range []string{
 		"locks/recover", "locks/shard-00", "locks/shard-ff", "locks/delegate", "locks/ledger", "locks/router",
 		"leases/done.0123456789abcdef0123456789abcdef",
 	} {
-		held, err := durable.TryLock(privatePath(home, filepath.FromSlash(path)))
+		held, err := durable.TryLock(home.Private(dir, filepath.FromSlash(path)))
 		must(t, err)
 		for what, open := range map[string]func() error{
 			"Open": func() error {
-				_, err := Open(t.Context(), home, Options{Sync: durable.None, LockWait: time.Millisecond})
+				_, err := Open(t.Context(), dir, Options{Sync: durable.None, LockWait: time.Millisecond})
 				return err
 			},
 			"Recover": func() error {
-				_, err := Recover(t.Context(), home, Options{Sync: durable.None, LockWait: time.Millisecond}, RecoverOptions{})
+				_, err := Recover(t.Context(), dir, Options{Sync: durable.None, LockWait: time.Millisecond}, RecoverOptions{})
 				return err
 			},
 		} {
@@ -226,52 +227,52 @@ func TestRule38_OldProcessesAreLeftAlone(t *testing.T) {
 				t.Errorf("%s with %s held: %v", what, path, err)
 			}
 		}
-		if v, err := readVersion(home); err != nil || v.Format != oldFormat {
+		if v, err := home.ReadVersion(dir); err != nil || v.Format != home.OldFormat {
 			t.Errorf("with %s held it is of format %d (%v)", path, v.Format, err)
 		}
 		must(t, held.Unlock())
 	}
-	if treeOf(t, filepath.Join(home, "audit")) != before {
+	if treeOf(t, filepath.Join(dir, "audit")) != before {
 		t.Error("something was written")
 	}
-	upgraded(t, home, "when all are gone")
+	upgraded(t, dir, "when all are gone")
 }
 
 // A home of this format in which an old lock stands is not opened while that is held.
 func TestRule39_FinishedUnderTheOldLocks(t *testing.T) {
-	home := formerly(t)
+	dir := formerly(t)
 	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
-		if op == durable.OpRemove && path == lockPath(home, oldLedger) {
+		if op == durable.OpRemove && path == home.LockPath(dir, home.OldLedger) {
 			return false, errInjected
 		}
 		return true, nil
 	})
-	_, err := Open(t.Context(), home, unhurried)
+	_, err := Open(t.Context(), dir, unhurried)
 	remove()
-	if v, failed := readVersion(home); !errors.Is(err, errInjected) || failed != nil || v.Format != format {
+	if v, failed := home.ReadVersion(dir); !errors.Is(err, errInjected) || failed != nil || v.Format != home.Format {
 		t.Fatalf("%v, format %d (%v)", err, v.Format, failed)
 	}
-	held, err := durable.TryLock(lockPath(home, "shard-07"))
+	held, err := durable.TryLock(home.LockPath(dir, "shard-07"))
 	must(t, err)
-	if _, err := Open(t.Context(), home, Options{Sync: durable.None, LockWait: time.Millisecond}); !errors.Is(err, ErrBusy) {
+	if _, err := Open(t.Context(), dir, Options{Sync: durable.None, LockWait: time.Millisecond}); !errors.Is(err, ErrBusy) {
 		t.Errorf("with an old lock held: %v", err)
 	}
 	must(t, held.Unlock())
-	upgraded(t, home, "afterwards")
+	upgraded(t, dir, "afterwards")
 }
 
 // The order: everything under its new name, VERSION, and then the ledger's old lock
 // first, so that no line of the older mbox stands behind that.
 func TestRule39_Order(t *testing.T) {
-	home := formerly(t)
+	dir := formerly(t)
 	var steps []string
 	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
-		if name, in := strings.CutPrefix(path, privatePath(home)+"/"); in {
+		if name, in := strings.CutPrefix(path, home.Private(dir)+"/"); in {
 			steps = append(steps, fmt.Sprint(op, " ", name))
 		}
 		return true, nil
 	})
-	b, err := Open(t.Context(), home, Options{Sync: durable.Strict, LockWait: time.Minute})
+	b, err := Open(t.Context(), dir, Options{Sync: durable.Strict, LockWait: time.Minute})
 	remove()
 	must(t, err)
 	must(t, b.Close())
@@ -291,26 +292,26 @@ func TestRule39_Order(t *testing.T) {
 // Who only looks refuses a home of an earlier format, and a later one is refused by
 // all, with nothing changed.
 func TestOtherFormats(t *testing.T) {
-	home := formerly(t)
-	before := treeOf(t, home)
-	if _, err := Look(home, unhurried); !errors.Is(err, ErrOldFormat) {
+	dir := formerly(t)
+	before := treeOf(t, dir)
+	if _, err := Look(dir, unhurried); !errors.Is(err, ErrOldFormat) {
 		t.Errorf("Look: %v", err)
 	}
-	if _, err := Verify(t.Context(), home, unhurried, VerifyOptions{}); !errors.Is(err, ErrOldFormat) {
+	if _, err := Verify(t.Context(), dir, unhurried, VerifyOptions{}); !errors.Is(err, ErrOldFormat) {
 		t.Errorf("Verify: %v", err)
 	}
-	v, err := readVersion(home)
+	v, err := home.ReadVersion(dir)
 	must(t, err)
-	must(t, put(privatePath(home, "VERSION"), fmt.Sprintf(`{"format": %d, "mailbox_id": %q}`, format+1, v.MailboxID)))
-	later := treeOf(t, home)
-	_, opened := Open(t.Context(), home, unhurried)
-	_, recovered := Recover(t.Context(), home, unhurried, RecoverOptions{})
+	must(t, put(home.Private(dir, "VERSION"), fmt.Sprintf(`{"format": %d, "mailbox_id": %q}`, home.Format+1, v.MailboxID)))
+	later := treeOf(t, dir)
+	_, opened := Open(t.Context(), dir, unhurried)
+	_, recovered := Recover(t.Context(), dir, unhurried, RecoverOptions{})
 	for _, err := range []error{opened, recovered} {
 		if !errors.Is(err, ErrFormat) || errors.Is(err, ErrOldFormat) {
 			t.Errorf("of a later format: %v", err)
 		}
 	}
-	if now := treeOf(t, home); now != later || before == later {
+	if now := treeOf(t, dir); now != later || before == later {
 		t.Error("something was changed")
 	}
 }
@@ -319,15 +320,15 @@ func TestOtherFormats(t *testing.T) {
 func TestRestoreOfFormat1(t *testing.T) {
 	b := newBox(t, Options{})
 	sent(t, b, "x")
-	v, err := readVersion(b.home)
+	v, err := home.ReadVersion(b.home)
 	must(t, err)
-	must(t, put(privatePath(b.home, "VERSION"), fmt.Sprintf(`{"format": 1, "mailbox_id": %q}`, v.MailboxID)))
+	must(t, put(home.Private(b.home, "VERSION"), fmt.Sprintf(`{"format": 1, "mailbox_id": %q}`, v.MailboxID)))
 	archive := filepath.Join(t.TempDir(), "backup")
 	f, err := os.Create(archive)
 	must(t, err)
 	_, err = b.Backup(t.Context(), f)
 	must(t, errors.Join(err, f.Close()))
-	must(t, writeVersion(b.home, v.MailboxID, durable.None))
+	must(t, home.WriteVersion(b.home, v.MailboxID, durable.None))
 	f, err = os.Open(archive)
 	must(t, err)
 	defer f.Close()
@@ -339,7 +340,7 @@ func TestRestoreOfFormat1(t *testing.T) {
 	to := filepath.Join(t.TempDir(), "home")
 	_, err = Restore(t.Context(), f, to, unhurried)
 	must(t, err)
-	if v, err := readVersion(to); err != nil || v.Format != format || oldLocksStand(to) {
+	if v, err := home.ReadVersion(to); err != nil || v.Format != home.Format || home.OldLocksStand(to) {
 		t.Errorf("format %d (%v)", v.Format, err)
 	}
 	again := opened(t, to, unhurried)

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/audit"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -34,8 +35,8 @@ func (b *Box) Held(ctx context.Context, id ID, token string) (*Claim, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Claim{Task: f.task, box: b, agent: "unknown", token: token}
-	if by := f.task.Assignment.PickedUpBy; by != nil {
+	c := &Claim{Task: f.Task, box: b, agent: "unknown", token: token}
+	if by := f.Task.Assignment.PickedUpBy; by != nil {
 		c.agent = *by
 	}
 	return c, nil
@@ -66,15 +67,15 @@ func (c *Claim) Progress(ctx context.Context, p Progress) error {
 	if err := c.Renew(); err != nil {
 		return err
 	}
-	return c.verb(ctx, "progress", p, func(f *found) (*change, error) {
+	return c.verb(ctx, "progress", p, func(f *home.File) (*change, error) {
 		now := b.now()
-		last := f.task.Mbox.Progress
+		last := f.Task.Mbox.Progress
 		if last != nil && now.Sub(last.At.Time) < time.Second {
 			return nil, nil
 		}
 		p.At = task.At(now)
-		f.task.Mbox.Progress = &p
-		f.task.Mbox.Lease.Deadline = task.At(now.Add(b.o.Lease))
+		f.Task.Mbox.Progress = &p
+		f.Task.Mbox.Lease.Deadline = task.At(now.Add(b.o.Lease))
 		return &change{event: audit.TaskProgress, to: InProgress, said: "reported progress on", reason: "progress"}, nil
 	})
 }
@@ -88,12 +89,12 @@ func (c *Claim) Complete(ctx context.Context, r Result) error {
 	if !task.Given(content.Output) {
 		content.Output = jsontext.Value(`""`)
 	}
-	return c.verb(ctx, "complete", content, func(f *found) (*change, error) {
+	return c.verb(ctx, "complete", content, func(f *home.File) (*change, error) {
 		left, err := c.spill(&content)
 		if err != nil {
 			return nil, err
 		}
-		f.task.Result.Output, f.task.Result.Artifacts = content.Output, content.Artifacts
+		f.Task.Result.Output, f.Task.Result.Artifacts = content.Output, content.Artifacts
 		return &change{event: audit.TaskCompleted, to: Completed, said: "completed", reason: "Completed", left: left}, nil
 	})
 }
@@ -105,8 +106,8 @@ func (c *Claim) Fail(ctx context.Context, fail Failure) error {
 		fail.Code = "failed"
 	}
 	fail.Bound()
-	return c.verb(ctx, "fail", fail, func(f *found) (*change, error) {
-		return c.box.failed(f.task, fail), nil
+	return c.verb(ctx, "fail", fail, func(f *home.File) (*change, error) {
+		return c.box.failed(f.Task, fail), nil
 	})
 }
 
@@ -147,11 +148,11 @@ func (c *Claim) Release(ctx context.Context, why string, delay time.Duration) er
 		Why   string `json:"why"`
 		Delay int64  `json:"delay"`
 	}{why, int64(delay)}
-	return c.verb(ctx, "release", content, func(f *found) (*change, error) {
-		f.task.Mbox.Attempt = max(0, f.task.Mbox.Attempt-1)
+	return c.verb(ctx, "release", content, func(f *home.File) (*change, error) {
+		f.Task.Mbox.Attempt = max(0, f.Task.Mbox.Attempt-1)
 		if delay > 0 {
 			at := task.At(c.box.now().Add(delay))
-			f.task.Mbox.NotBefore = &at
+			f.Task.Mbox.NotBefore = &at
 		}
 		return &change{event: audit.TaskReleased, to: Pending, said: "gave back", reason: why, brief: "given back"}, nil
 	})
@@ -161,7 +162,7 @@ func (c *Claim) Release(ctx context.Context, why string, delay time.Duration) er
 // checked, and decide makes the change from what was read there. The same verb
 // with the same token and content, said again after it was done, is fine and
 // writes nothing.
-func (c *Claim) verb(ctx context.Context, verb string, content any, decide func(*found) (*change, error)) error {
+func (c *Claim) verb(ctx context.Context, verb string, content any, decide func(*home.File) (*change, error)) error {
 	b, id := c.box, c.ID()
 	request, err := b.request(verb, c.token, content)
 	if err != nil {
@@ -179,20 +180,20 @@ func (c *Claim) verb(ctx context.Context, verb string, content any, decide func(
 	if err != nil {
 		return err
 	}
-	if f == nil || f.task.Mbox.Lease == nil || f.task.Mbox.Lease.Token != c.token {
+	if f == nil || f.Task.Mbox.Lease == nil || f.Task.Mbox.Lease.Token != c.token {
 		return c.late(ctx, s, verb, request, content)
 	}
 	ch, err := decide(f)
 	if err != nil || ch == nil {
 		return err
 	}
-	ch.id, ch.by, ch.from, ch.task, ch.before, ch.token = id, c.agent, InProgress, f.task, f.hash, c.token
+	ch.id, ch.by, ch.from, ch.task, ch.before, ch.token = id, c.agent, InProgress, f.Task, f.Hash, c.token
 	ch.spent = c.takeSpent()
 	ch.said = fmt.Sprintf("%s %s %s", c.agent, ch.said, id)
 	ch.extra = func(m *task.Move) {
 		m.Request = request
 		if ch.spent != nil {
-			m.Root = f.task.Root()
+			m.Root = f.Task.Root()
 		}
 	}
 	err = b.commit(ctx, s, ch)
@@ -204,7 +205,7 @@ func (c *Claim) verb(ctx context.Context, verb string, content any, decide func(
 
 // claimed reads the task if it is in progress; nil if it is not. A task that
 // somebody moved by hand is reconciled first.
-func (b *Box) claimed(ctx context.Context, s *shard, id ID) (*found, error) {
+func (b *Box) claimed(ctx context.Context, s *shard, id ID) (*home.File, error) {
 	f, r, err := b.current(id)
 	if errors.Is(err, errForeign) {
 		if err := b.reconcile(ctx, s, id); err != nil && !errors.Is(err, errNowhere) {
@@ -226,7 +227,7 @@ func (b *Box) claimed(ctx context.Context, s *shard, id ID) (*found, error) {
 // own command: else the result would be lost, and the task would stay where it
 // is. What stands in its place is put aside by the move. Any other claim gets
 // the error.
-func (c *Claim) remembered(foreign error) (*found, error) {
+func (c *Claim) remembered(foreign error) (*home.File, error) {
 	b, id := c.box, c.ID()
 	r, err := b.lookup(id)
 	if err != nil {
@@ -246,7 +247,7 @@ func (c *Claim) remembered(foreign error) (*found, error) {
 	if !t.AsksFor(r.asked) {
 		return nil, foreign
 	}
-	return &found{task: t, hash: r.after.String(), state: InProgress}, b.restore(t, r)
+	return &home.File{Task: t, Hash: r.after.String(), State: InProgress}, b.restore(t, r)
 }
 
 // notOurs refuses a token that another task was claimed with. Nothing is kept of
@@ -288,7 +289,7 @@ func (c *Claim) late(ctx context.Context, s *shard, verb, request string, conten
 	if err != nil {
 		return err
 	}
-	why := reason{Reason: verb + " with a token whose claim is over", Code: "late_result", Task: id}
+	why := home.Reason{Reason: verb + " with a token whose claim is over", Code: "late_result", Task: id}
 	if err := b.keepBytes(ctx, s, data, string(id)+".result.json", audit.TaskLateResult, why); err != nil {
 		// Not ErrStale, for that would say that the bytes are kept.
 		return task.About(id, fmt.Errorf("its claim is over, and its result could not be kept: %w", err))
@@ -324,20 +325,20 @@ func (b *Box) cancel(ctx context.Context, id ID, by, why string, still func() bo
 		return task.About(id, err)
 	}
 	defer s.unlock()
-	var note *leaseNote
-	err = b.transitionIn(ctx, s, id, func(f *found, r *record) (*change, error) {
+	var note *home.Note
+	err = b.transitionIn(ctx, s, id, func(f *home.File, r *record) (*change, error) {
 		if still != nil && !still() {
 			return nil, nil
 		}
 		c := &change{
-			id: id, by: by, event: audit.TaskCancelled, from: r.state, to: Failed, task: f.task, before: f.hash,
+			id: id, by: by, event: audit.TaskCancelled, from: r.state, to: Failed, task: f.Task, before: f.Hash,
 			reason: why, said: fmt.Sprintf("%s cancelled %s", by, id),
 		}
-		if l := f.task.Mbox.Lease; r.state == InProgress && l != nil {
+		if l := f.Task.Mbox.Lease; r.state == InProgress && l != nil {
 			c.token = l.Token
-			_, note, _ = b.judge(f.task)
+			_, note, _ = b.judge(f.Task)
 		}
-		f.task.Result.Error = &TaskError{Code: "cancelled", Message: task.OneLine(why)}
+		f.Task.Result.Error = &TaskError{Code: "cancelled", Message: task.OneLine(why)}
 		return c, nil
 	})
 	if errors.Is(err, ErrNotFound) {
@@ -356,10 +357,10 @@ func (b *Box) cancelEnded(id ID) error {
 	if err != nil {
 		return err
 	}
-	if f.state == Failed && f.task.Result.Error != nil && f.task.Result.Error.Code == "cancelled" {
+	if f.State == Failed && f.Task.Result.Error != nil && f.Task.Result.Error.Code == "cancelled" {
 		return nil
 	}
-	return task.About(id, fmt.Errorf("%w: it is %s already", ErrConflict, f.state))
+	return task.About(id, fmt.Errorf("%w: it is %s already", ErrConflict, f.State))
 }
 
 // Retry puts a failed task back into pending, with all its attempts; the epoch
@@ -383,20 +384,20 @@ func (b *Box) Retry(ctx context.Context, id ID, by, why string) error {
 		return err
 	case e == nil:
 		return task.About(id, fmt.Errorf("%w: the ledger knows nothing of it", ErrIntegrity))
-	case f.state == Pending && last.Enters() == Pending && e.Event == audit.TaskRetried && last.Leaves() == Failed:
+	case f.State == Pending && last.Enters() == Pending && e.Event == audit.TaskRetried && last.Leaves() == Failed:
 		return nil // said again
-	case f.state != Failed || last.Enters() != Failed:
-		return task.About(id, fmt.Errorf("%w: it is %s, only a failed task can be retried", ErrConflict, f.state))
-	case f.hash != task.HashOf(last.After):
+	case f.State != Failed || last.Enters() != Failed:
+		return task.About(id, fmt.Errorf("%w: it is %s, only a failed task can be retried", ErrConflict, f.State))
+	case f.Hash != task.HashOf(last.After):
 		return task.About(id, fmt.Errorf("%w: its bytes are not those of its last ledger line", errForeign))
 	}
-	m := &f.task.Mbox
+	m := &f.Task.Mbox
 	m.Attempt, m.NotBefore, m.WaitsFor, m.Join = 0, nil, nil, ""
-	if _, child := f.task.Born(); child {
+	if _, child := f.Task.Born(); child {
 		m.Trigger = "retry" // its parent may have ended: it works for itself now
 	}
 	return task.About(id, b.commit(ctx, s, &change{
-		id: id, by: by, event: audit.TaskRetried, from: Failed, to: Pending, task: f.task, before: f.hash,
+		id: id, by: by, event: audit.TaskRetried, from: Failed, to: Pending, task: f.Task, before: f.Hash,
 		reason: why, said: fmt.Sprintf("%s retried %s", by, id),
 	}))
 }

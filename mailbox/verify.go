@@ -16,6 +16,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 )
 
 // VerifyOptions of Verify. The zero value is the default.
@@ -165,31 +166,31 @@ const verifyWait = 3 * time.Second
 func (v *verifying) wait() time.Duration { return min(verifyWait, v.b.o.LockWait) }
 
 func newVerifying(ctx context.Context, dir string, o Options, vo VerifyOptions) (*verifying, error) {
-	home, err := filepath.Abs(dir)
+	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	is, err := present(home)
+	is, err := home.Present(dir)
 	lost := errors.Is(err, ErrLost)
 	if lost {
-		is.MailboxID, err = audit.Identity(home, "")
+		is.MailboxID, err = audit.Identity(dir, "")
 	}
 	if err != nil && !lost {
 		return nil, err
 	}
-	ledger, err := audit.Open(home, is.MailboxID, audit.Options{Mode: durable.None, Looks: true})
+	ledger, err := audit.Open(dir, is.MailboxID, audit.Options{Mode: durable.None, Looks: true})
 	if err != nil {
 		return nil, err
 	}
 	if vo.Progress == nil {
 		vo.Progress = func(int64, int64) {}
 	}
-	b := &Box{home: home, id: is.MailboxID, o: o.withDefaults(), ledger: ledger, intents: &intents{path: intentsPath(home), flag: os.O_RDONLY}}
+	b := &Box{home: dir, id: is.MailboxID, o: o.withDefaults(), ledger: ledger, intents: home.NewIntents(dir, os.O_RDONLY)}
 	v := &verifying{ctx: ctx, o: vo, b: b, fold: newFolding(), owners: map[faultAt]ID{}, doubts: map[string][]place{}}
 	if lost {
 		v.fault(Fault{Invariant: 14, File: ".mbox/VERSION", What: "is missing or damaged; mbox recover makes it anew"})
 	}
-	if _, err := os.Lstat(privatePath(home, "keys", "salt")); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(home.Private(dir, "keys", "salt")); errors.Is(err, fs.ErrNotExist) {
 		v.fault(Fault{Invariant: 14, File: ".mbox/keys/salt", What: "is missing; mbox recover makes another"})
 	}
 	return v, nil
@@ -199,7 +200,7 @@ func (v *verifying) close() {
 	if v.behind != nil {
 		v.behind.Close()
 	}
-	v.b.intents.close()
+	v.b.intents.Close()
 	v.b.ledger.Close()
 }
 
@@ -311,7 +312,7 @@ func (v *verifying) finish() VerifyReport {
 // awaitRecovery waits until no full recovery is at work, for that puts things
 // right without saying so in an intent record.
 func (v *verifying) awaitRecovery() error {
-	lock, err := durable.AcquireLock(v.ctx, lockPath(v.b.home, "recovery"), v.b.o.LockWait)
+	lock, err := durable.AcquireLock(v.ctx, home.LockPath(v.b.home, "recovery"), v.b.o.LockWait)
 	if errors.Is(err, ErrBusy) {
 		return fmt.Errorf("a recovery is at work: %w", err)
 	}

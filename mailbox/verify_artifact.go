@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
 
@@ -74,7 +76,7 @@ func ignoreGone(err error) error {
 // line, or what a sender attached.
 func (v *verifying) strangeArtifacts() error {
 	dirs := []string{task.ArtifactsDir}
-	months, err := v.b.months()
+	months, err := home.Months(v.b.home)
 	if err = ignoreGone(err); err != nil {
 		return err
 	}
@@ -85,7 +87,7 @@ func (v *verifying) strangeArtifacts() error {
 		return err
 	}
 	for _, dir := range dirs {
-		names, err := listNames(v.b.path(dir))
+		names, err := durable.Names(v.b.path(dir))
 		if err = ignoreGone(err); err != nil {
 			return err
 		}

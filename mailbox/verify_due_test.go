@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 )
 
 // What a recovery that was killed had staged is no fault: the next command goes
@@ -12,7 +13,7 @@ func TestVerifyStagedByARecovery(t *testing.T) {
 	b := realBox(t, durable.None)
 	sent(t, b, "x")
 	must(t, b.Close())
-	must(t, put(b.staged("x", randomHex(16)), "{}"))
+	must(t, put(home.StagedPath(b.home, "x", home.RandomHex(16)), "{}"))
 	faults := func() int {
 		t.Helper()
 		r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{Deep: true})

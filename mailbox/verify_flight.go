@@ -11,6 +11,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
 
@@ -51,7 +52,7 @@ func (v *verifying) suspects() error {
 
 // lookAgain gives the verdict on one task.
 func (v *verifying) lookAgain(key string, seen []place) error {
-	unlock, err := v.hold(shardOf(key))
+	unlock, err := v.hold(home.Shard(key))
 	if err != nil {
 		return err
 	}
@@ -59,11 +60,11 @@ func (v *verifying) lookAgain(key string, seen []place) error {
 	if err := v.advance(); err != nil {
 		return err
 	}
-	d, set, err := v.intentOf(shardOf(key))
+	d, set, err := v.intentOf(home.Shard(key))
 	if err != nil {
 		return err
 	}
-	if set && (d.kind == "task" && ID(d.name).Fold() == key || d.kind == "drop" && ID(task.TrimJSON(d.name)).Fold() == key) {
+	if set && (d.Kind == "task" && ID(d.Name).Fold() == key || d.Kind == "drop" && ID(task.TrimJSON(d.Name)).Fold() == key) {
 		if ok, err := v.halfway(d); ok || err != nil {
 			return err
 		}
@@ -184,7 +185,7 @@ func (v *verifying) hold(number int) (unlock func(), err error) {
 	if err := v.awaitRecovery(); err != nil {
 		return nil, err
 	}
-	lock, err := durable.AcquireLock(v.ctx, lockPath(v.b.home, shardName(number)), v.wait())
+	lock, err := durable.AcquireLock(v.ctx, home.LockPath(v.b.home, home.ShardName(number)), v.wait())
 	if errors.Is(err, ErrBusy) {
 		return nil, fmt.Errorf("something looks wrong and cannot be told from work under way: %w%s", err, v.b.holderOf(number))
 	}
@@ -196,16 +197,16 @@ func (v *verifying) hold(number int) (unlock func(), err error) {
 
 // intentOf reads a shard's intent record. Without the lock half of it may be seen
 // while it is written: then it is read again.
-func (v *verifying) intentOf(number int) (d intent, set bool, err error) {
+func (v *verifying) intentOf(number int) (d home.Intent, set bool, err error) {
 	for range 5 {
-		d, set, err = v.b.intents.read(number)
-		if !errors.Is(err, errDamagedIntent) {
+		d, set, err = v.b.intents.Read(number)
+		if !errors.Is(err, home.ErrDamagedIntent) {
 			break
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if noIntents(err) || errors.Is(err, errDamagedIntent) {
-		return intent{}, false, nil // home and interruptions tell it
+	if noIntents(err) || errors.Is(err, home.ErrDamagedIntent) {
+		return home.Intent{}, false, nil // home and interruptions tell it
 	}
 	return d, set, err
 }
@@ -217,12 +218,12 @@ func noIntents(err error) bool {
 }
 
 // atWork reads all intent records.
-func (v *verifying) atWork() (out []intent, err error) {
-	all, err := v.b.intents.filled()
+func (v *verifying) atWork() (out []home.Intent, err error) {
+	all, err := v.b.intents.Filled()
 	for _, s := range all {
-		d, set := s.intent, true
-		if s.damaged != nil { // or half written
-			if d, set, err = v.intentOf(s.number); err != nil {
+		d, set := s.Intent, true
+		if s.Damaged != nil { // or half written
+			if d, set, err = v.intentOf(s.Number); err != nil {
 				return nil, err
 			}
 		}
@@ -240,7 +241,7 @@ func (v *verifying) atWork() (out []intent, err error) {
 // done.
 func (v *verifying) inFlight(p audit.Position) bool {
 	all, err := v.atWork()
-	return err == nil && slices.ContainsFunc(all, func(d intent) bool { return !p.Before(d.at) })
+	return err == nil && slices.ContainsFunc(all, func(d home.Intent) bool { return !p.Before(d.At) })
 }
 
 // owned tells whether any transaction that is under way, or was interrupted,
@@ -250,22 +251,22 @@ func (v *verifying) owned(name string) (bool, error) {
 		return false, err
 	}
 	all, err := v.atWork()
-	return slices.ContainsFunc(all, func(d intent) bool { return d.owns(name) }), err
+	return slices.ContainsFunc(all, func(d home.Intent) bool { return d.Owns(name) }), err
 }
 
 // interruptions tells of each intent record whose holder has died.
 func (v *verifying) interruptions() error {
-	all, err := v.b.intents.filled()
+	all, err := v.b.intents.Filled()
 	if noIntents(err) {
 		return nil
 	}
 	for _, s := range all {
-		lock, err := durable.TryLock(lockPath(v.b.home, shardName(s.number)))
+		lock, err := durable.TryLock(home.LockPath(v.b.home, home.ShardName(s.Number)))
 		if errors.Is(err, ErrBusy) {
 			continue // at work
 		}
 		free := err == nil
-		err = v.interruption(s.number)
+		err = v.interruption(s.Number)
 		if free {
 			lock.Unlock()
 		}
@@ -277,8 +278,8 @@ func (v *verifying) interruptions() error {
 }
 
 func (v *verifying) interruption(number int) error {
-	d, set, err := v.b.intents.read(number)
-	if errors.Is(err, errDamagedIntent) {
+	d, set, err := v.b.intents.Read(number)
+	if errors.Is(err, home.ErrDamagedIntent) {
 		v.note("an intent record is damaged; the next command recovers everything")
 		return nil
 	}
@@ -289,24 +290,24 @@ func (v *verifying) interruption(number int) error {
 	if err != nil {
 		return err
 	}
-	what := map[string]string{"task": "transition", "record": "writing", "drop": "quarantining", "note": "noting"}[d.kind]
+	what := map[string]string{"task": "transition", "record": "writing", "drop": "quarantining", "note": "noting"}[d.Kind]
 	if written {
-		v.note("the %s of %s was interrupted; the next command finishes it", what, d.name)
+		v.note("the %s of %s was interrupted; the next command finishes it", what, d.Name)
 	} else {
-		v.note("the %s of %s was begun and never committed; the next command takes it back", what, d.name)
+		v.note("the %s of %s was begun and never committed; the next command takes it back", what, d.Name)
 	}
 	return nil
 }
 
 // written tells whether the ledger has a line of the record's transaction.
-func (v *verifying) written(d intent) (bool, error) {
+func (v *verifying) written(d home.Intent) (bool, error) {
 	lines, _, err := v.b.linesSince(d, nil)
 	return len(lines) > 0, err
 }
 
 // halfway tells whether what lies there is a stage in which the transition of a
 // dead process can have stopped: then the next holder of its shard finishes it.
-func (v *verifying) halfway(d intent) (bool, error) {
+func (v *verifying) halfway(d home.Intent) (bool, error) {
 	lines, _, err := v.b.linesSince(d, nil)
 	if err != nil || len(lines) == 0 {
 		return false, err // nothing was committed: all has to be as it was before
@@ -316,7 +317,7 @@ func (v *verifying) halfway(d intent) (bool, error) {
 			return v.stage(ID(e.Task()), m, e.Time())
 		}
 		var a asideDetails
-		if d.kind == "drop" && e.Detail(&a) == nil {
+		if d.Kind == "drop" && e.Detail(&a) == nil {
 			return v.aside(a.Entry, a.Place)
 		}
 	}
@@ -327,24 +328,24 @@ func (v *verifying) halfway(d intent) (bool, error) {
 // and beside it lies nothing but what the move replaces.
 func (v *verifying) stage(id ID, m *task.Move, at time.Time) (bool, error) {
 	p := &placement{m: m}
-	paths := []string{v.b.staged(string(id), m.TX)}
+	paths := []string{home.StagedPath(v.b.home, string(id), m.TX)}
 	for _, s := range append(slices.Clone(task.Folders), Archived) {
-		paths = append(paths, v.b.folder(s, at)+"/"+id.File())
+		paths = append(paths, home.Folder(v.b.home, s, at)+"/"+id.File())
 	}
-	mine := []string{paths[0], v.b.folder(m.Leaves(), at) + "/" + id.File(), v.b.folder(m.Enters(), at) + "/" + id.File()}
+	mine := []string{paths[0], home.Folder(v.b.home, m.Leaves(), at) + "/" + id.File(), home.Folder(v.b.home, m.Enters(), at) + "/" + id.File()}
 	if m.Dropped != "" {
 		mine = append(mine, v.b.path("tasks", string(Pending), m.Dropped))
 	}
 	there := m.Enters() == None
 	for _, path := range paths {
-		s, err := look(path)
+		s, err := home.Look(path)
 		switch {
 		case err != nil:
 			return false, err
-		case !s.there:
+		case !s.There:
 		case !slices.Contains(mine, path):
 			return false, nil
-		case s.hash == task.HashOf(m.After):
+		case s.Hash == task.HashOf(m.After):
 			there = true
 		case !p.old(s):
 			return false, nil
@@ -355,7 +356,7 @@ func (v *verifying) stage(id ID, m *task.Move, at time.Time) (bool, error) {
 
 // aside tells whether a file that goes to quarantine is on its way.
 func (v *verifying) aside(entry, from string) (bool, error) {
-	for _, path := range []string{v.b.path("tasks", "quarantine", entry), privatePath(v.b.home, "tmp", entry), v.b.path(from)} {
+	for _, path := range []string{v.b.path("tasks", "quarantine", entry), home.Private(v.b.home, "tmp", entry), v.b.path(from)} {
 		if _, err := os.Lstat(path); err == nil {
 			return true, nil
 		} else if !errors.Is(err, fs.ErrNotExist) {

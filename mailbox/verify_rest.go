@@ -10,6 +10,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/schemas"
 )
 
@@ -18,7 +19,7 @@ import (
 func (v *verifying) allRecords() error {
 	files := map[string]bool{}
 	for _, folder := range []string{"decisions", "changes"} {
-		names, err := listNames(v.b.path(folder))
+		names, err := durable.Names(v.b.path(folder))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -50,7 +51,7 @@ func (v *verifying) record(file string) (good bool, err error) {
 		return what == "", err
 	}
 	name := file[strings.Index(file, "/")+1:]
-	unlock, err := v.hold(shardOf(name))
+	unlock, err := v.hold(home.Shard(name))
 	if err != nil {
 		return false, err
 	}
@@ -62,11 +63,11 @@ func (v *verifying) record(file string) (good bool, err error) {
 	if what == "" || err != nil {
 		return what == "", err
 	}
-	d, set, err := v.intentOf(shardOf(name))
+	d, set, err := v.intentOf(home.Shard(name))
 	if err != nil {
 		return false, err
 	}
-	if set && d.kind == "record" && d.name == name {
+	if set && d.Kind == "record" && d.Name == name {
 		if ok, err := v.staging(file, d); ok || err != nil {
 			return ok, err
 		}
@@ -77,17 +78,17 @@ func (v *verifying) record(file string) (good bool, err error) {
 
 func (v *verifying) recordFault(file string) (what string, seq int64, err error) {
 	last := v.fold.records[file]
-	now, err := look(v.b.path(file))
+	now, err := home.Look(v.b.path(file))
 	switch {
 	case err != nil:
 		return "", 0, err
-	case last == nil && now.there:
+	case last == nil && now.There:
 		return noLineKnows, 0, nil
 	case last == nil:
 		return "", 0, nil
-	case !now.there:
+	case !now.There:
 		return fmt.Sprintf("the file is gone; seq %d recorded it", last.seq), last.seq, nil
-	case now.hash != last.sha.String():
+	case now.Hash != last.sha.String():
 		return fmt.Sprintf("its bytes are not those that seq %d recorded", last.seq), last.seq, nil
 	}
 	return "", 0, nil
@@ -95,12 +96,12 @@ func (v *verifying) recordFault(file string) (what string, seq int64, err error)
 
 // staging tells whether a record that is not in place is staged, and what lies
 // in its place is the one before.
-func (v *verifying) staging(file string, d intent) (bool, error) {
-	staged, err := look(v.b.staged(d.name, d.tx))
+func (v *verifying) staging(file string, d home.Intent) (bool, error) {
+	staged, err := home.Look(home.StagedPath(v.b.home, d.Name, d.TX))
 	if err != nil {
 		return false, err
 	}
-	now, err := look(v.b.path(file))
+	now, err := home.Look(v.b.path(file))
 	if err != nil {
 		return false, err
 	}
@@ -110,7 +111,7 @@ func (v *verifying) staging(file string, d intent) (bool, error) {
 	}
 	for _, e := range lines {
 		var r recordDetails
-		if e.Detail(&r) == nil && r.File == file && staged.hash == r.SHA256 && (!now.there || now.hash == r.Before) {
+		if e.Detail(&r) == nil && r.File == file && staged.Hash == r.SHA256 && (!now.There || now.Hash == r.Before) {
 			return true, nil
 		}
 	}
@@ -123,7 +124,7 @@ func (v *verifying) staging(file string, d intent) (bool, error) {
 // of what was no regular file, had more than maxHashed bytes, or could be written
 // by others when it was put there. Of a reason all counts.
 func (v *verifying) quarantine() error {
-	names, err := listNames(v.b.path("tasks", "quarantine"))
+	names, err := durable.Names(v.b.path("tasks", "quarantine"))
 	if errors.Is(err, fs.ErrNotExist) {
 		names, err = nil, nil
 	}
@@ -135,7 +136,7 @@ func (v *verifying) quarantine() error {
 	}
 	entries := map[string]bool{}
 	for _, name := range names {
-		entries[strings.TrimSuffix(name, reasonSuffix)] = true
+		entries[strings.TrimSuffix(name, home.ReasonSuffix)] = true
 	}
 	for name := range v.fold.entries {
 		entries[name] = true
@@ -196,7 +197,7 @@ func (v *verifying) entryFault(name string) (*Fault, error) {
 	case e == nil && there:
 		f.What = noLineNames
 	case e == nil && why != missing:
-		f.File, f.What = f.File+reasonSuffix, noEntry
+		f.File, f.What = f.File+home.ReasonSuffix, noEntry
 	case e == nil:
 		return nil, nil
 	case !there && !e.regular:
@@ -209,7 +210,7 @@ func (v *verifying) entryFault(name string) (*Fault, error) {
 	case e.regular && !e.shared && sum != e.sha.String():
 		f.What = fmt.Sprintf("its bytes are not those that seq %d names", e.seq)
 	case why != "":
-		f.File, f.What = f.File+reasonSuffix, why
+		f.File, f.What = f.File+home.ReasonSuffix, why
 	default:
 		return nil, nil
 	}
@@ -238,7 +239,7 @@ func (v *verifying) kept(name string) (sum string, there bool, err error) {
 		return "", true, err
 	}
 	defer f.Close()
-	sum, err = hashKept(f, info)
+	sum, err = home.HashKept(f, info)
 	return sum, true, err
 }
 
@@ -246,7 +247,7 @@ const missing = "is missing"
 
 // reason says what is wrong with an entry's reason file.
 func (v *verifying) reason(entry string) (what string, err error) {
-	data, err := durable.Read(v.b.path("tasks", "quarantine", entry+reasonSuffix), MaxTask)
+	data, err := durable.Read(v.b.path("tasks", "quarantine", entry+home.ReasonSuffix), MaxTask)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return missing, nil
@@ -255,12 +256,12 @@ func (v *verifying) reason(entry string) (what string, err error) {
 	case err != nil:
 		return "", err
 	}
-	var r reason
+	var r home.Reason
 	if err := schemas.Decode(data, &r); err != nil {
 		return "is no reason: " + err.Error(), nil
 	}
 	e := v.fold.entries[entry]
-	info, err := os.Lstat(v.b.path("tasks", "quarantine", entry+reasonSuffix))
+	info, err := os.Lstat(v.b.path("tasks", "quarantine", entry+home.ReasonSuffix))
 	switch {
 	case err == nil && info.Mode() != durable.FileMode:
 		return fmt.Sprintf("mode is %04o, not %04o", info.Mode().Perm(), durable.FileMode), nil
@@ -278,7 +279,7 @@ func (v *verifying) staged() error {
 	if v.due {
 		return nil
 	}
-	names, err := stagedNames(v.b.home)
+	names, err := home.StagedNames(v.b.home)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -290,7 +291,7 @@ func (v *verifying) staged() error {
 		if err != nil {
 			return err
 		}
-		if _, gone := os.Lstat(privatePath(v.b.home, "tmp", name)); owned || errors.Is(gone, fs.ErrNotExist) {
+		if _, gone := os.Lstat(home.Private(v.b.home, "tmp", name)); owned || errors.Is(gone, fs.ErrNotExist) {
 			continue
 		}
 		v.fault(Fault{Invariant: 13, File: ".mbox/tmp/" + name, What: "is staged, and no transition is at it"})
@@ -300,7 +301,7 @@ func (v *verifying) staged() error {
 
 // leases checks that each lease belongs to a task in progress.
 func (v *verifying) leases() error {
-	names, err := v.b.leases()
+	names, err := home.LeaseNames(v.b.home)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -326,21 +327,21 @@ func (v *verifying) leased(name string) bool {
 
 // lease gives the verdict on a lease that looked stray, under its task's lock.
 func (v *verifying) lease(name string) error {
-	id, _ := leaseOf(name)
-	unlock, err := v.hold(shardOf(string(id)))
+	id, _ := home.LeaseOf(name)
+	unlock, err := v.hold(home.Shard(string(id)))
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	_, err = os.Lstat(v.b.leasePath(name))
+	_, err = os.Lstat(home.LeasePath(v.b.home, name))
 	if errors.Is(err, fs.ErrNotExist) || v.leased(name) {
 		return nil
 	}
-	d, set, err := v.intentOf(shardOf(string(id)))
+	d, set, err := v.intentOf(home.Shard(string(id)))
 	if err != nil {
 		return err
 	}
-	if set && d.kind == "task" && ID(d.name) == id {
+	if set && d.Kind == "task" && ID(d.Name) == id {
 		return nil
 	}
 	f := Fault{Invariant: 13, File: ".mbox/leases/" + name, What: "is the lease of no task in progress"}

@@ -26,6 +26,7 @@ import (
 	"mbox/audit"
 	records "mbox/audit/record"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -165,7 +166,7 @@ func (h *verifyHome) entry(prefix string) string {
 	names, err := filepath.Glob(h.path("tasks/quarantine/" + prefix + "~*"))
 	h.must(err)
 	for _, n := range names {
-		if !strings.HasSuffix(n, reasonSuffix) {
+		if !strings.HasSuffix(n, home.ReasonSuffix) {
 			return strings.TrimPrefix(n, h.dir+"/")
 		}
 	}
@@ -366,7 +367,7 @@ var tamperings = []struct {
 		}, "",
 	},
 	{"another mailbox's ledger", func(h *verifyHome) {
-		v, err := readVersion(h.dir)
+		v, err := home.ReadVersion(h.dir)
 		h.must(err)
 		h.replace(".mbox/VERSION", v.MailboxID, strings.Repeat("0f", 16))
 	}, func(h *verifyHome) Fault {
@@ -542,7 +543,7 @@ var tamperings = []struct {
 	{"a lease of a process that lives", func(h *verifyHome) {
 		boot, err := durable.BootID()
 		h.must(err)
-		note, err := schemas.Canonical(leaseNote{PID: os.Getpid(), Start: startTime(os.Getpid()), Boot: boot, Namespace: pidNamespace()})
+		note, err := schemas.Canonical(home.Note{PID: os.Getpid(), Start: home.StartTime(os.Getpid()), Boot: boot, Namespace: home.PIDNamespace()})
 		h.must(err)
 		h.write(".mbox/leases/v-done.0123456789abcdef0123456789abcdef", string(note)+"\n")
 	}, func(h *verifyHome) Fault {
@@ -577,7 +578,7 @@ var tamperings = []struct {
 	},
 	{"a quarantine entry removed with its reason", func(h *verifyHome) {
 		entry := h.entry("v-done.result.json")
-		h.must(errors.Join(os.Remove(h.path(entry)), os.Remove(h.path(entry+reasonSuffix))))
+		h.must(errors.Join(os.Remove(h.path(entry)), os.Remove(h.path(entry+home.ReasonSuffix))))
 	}, func(h *verifyHome) Fault {
 		seq, _, _ := h.seq(audit.TaskLateResult, "v-done")
 		return Fault{13, h.entry("v-done.result.json"), 0, seq, "v-done", "the entry is gone"}
@@ -589,17 +590,17 @@ var tamperings = []struct {
 		}, "it does not read entries",
 	},
 	{
-		"a reason removed", func(h *verifyHome) { h.must(os.Remove(h.path(h.entry("v-link.json") + reasonSuffix))) },
+		"a reason removed", func(h *verifyHome) { h.must(os.Remove(h.path(h.entry("v-link.json") + home.ReasonSuffix))) },
 		func(h *verifyHome) Fault {
 			seq, _, _ := h.seq(audit.TaskQuarantined, "")
-			return Fault{13, h.entry("v-link.json") + reasonSuffix, 0, seq, "", "is missing"}
+			return Fault{13, h.entry("v-link.json") + home.ReasonSuffix, 0, seq, "", "is missing"}
 		}, "",
 	},
 	{"a reason of another entry", func(h *verifyHome) {
-		h.write(h.entry("v-link.json")+reasonSuffix, h.read(h.entry("v-junk.json")+reasonSuffix))
+		h.write(h.entry("v-link.json")+home.ReasonSuffix, h.read(h.entry("v-junk.json")+home.ReasonSuffix))
 	}, func(h *verifyHome) Fault {
 		seq, _, _ := h.seq(audit.TaskQuarantined, "")
-		return Fault{13, h.entry("v-link.json") + reasonSuffix, 0, seq, "", "speaks of another entry"}
+		return Fault{13, h.entry("v-link.json") + home.ReasonSuffix, 0, seq, "", "speaks of another entry"}
 	}, "it does not read reasons"},
 	{"an entry that no line names", func(h *verifyHome) {
 		h.write("tasks/quarantine/x~0123456789abcdef0123456789abcdef", "x")
@@ -618,10 +619,10 @@ var tamperings = []struct {
 		return Fault{11, "audit/coder/2026-02-17.jsonl", 3, 0, "", "has lost 1 bytes"}
 	}, ""},
 	{
-		"a reason that all may read", func(h *verifyHome) { h.must(os.Chmod(h.path(h.entry("v-junk.json")+reasonSuffix), 0o644)) },
+		"a reason that all may read", func(h *verifyHome) { h.must(os.Chmod(h.path(h.entry("v-junk.json")+home.ReasonSuffix), 0o644)) },
 		func(h *verifyHome) Fault {
 			seq, _, _ := h.seq(audit.TaskQuarantined, "")
-			return Fault{13, h.entry("v-junk.json") + reasonSuffix, 0, seq - 1, "", "mode is 0644, not 0600"}
+			return Fault{13, h.entry("v-junk.json") + home.ReasonSuffix, 0, seq - 1, "", "mode is 0644, not 0600"}
 		}, "",
 	},
 	{
@@ -848,7 +849,7 @@ func TestVerifyCannot(t *testing.T) {
 		t.Error(err)
 	}
 	h.replace("tasks/completed/v-done.json", `42`, `43`)
-	lock, err := durable.TryLock(privatePath(h.dir, "locks", shardName(shardOf("v-done"))))
+	lock, err := durable.TryLock(home.Private(h.dir, "locks", home.ShardName(home.Shard("v-done"))))
 	h.must(err)
 	o := h.options()
 	o.LockWait = 50 * time.Millisecond
@@ -1155,7 +1156,7 @@ func (w *verifyWorker) rest() error {
 		if err := scanNowFor(w.b); err != nil {
 			return err
 		}
-		names, err := listNames(w.b.path("tasks", "pending"))
+		names, err := durable.Names(w.b.path("tasks", "pending"))
 		if err != nil || time.Now().After(deadline) {
 			return err
 		}

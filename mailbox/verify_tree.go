@@ -18,6 +18,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -37,7 +38,7 @@ func (v *verifying) walk() error {
 		return err
 	}
 	for _, at := range places {
-		names, err := listNames(v.b.path(at.dir))
+		names, err := durable.Names(v.b.path(at.dir))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // home tells it
 		}
@@ -82,7 +83,7 @@ func (v *verifying) folders() ([]place, error) {
 	for _, s := range task.Folders {
 		out = append(out, place{dir: "tasks/" + string(s), state: s})
 	}
-	months, err := v.b.months()
+	months, err := home.Months(v.b.home)
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, nil
 	}
@@ -230,7 +231,7 @@ var noArtifactsNamed = []byte("\n    \"artifacts\": [],\n")
 // home checks that the folders and lock files are there, and tells what state
 // the mailbox is in.
 func (v *verifying) home() error {
-	for _, dir := range folders {
+	for _, dir := range home.Folders {
 		top, _, _ := strings.Cut(dir, "/")
 		if top == "memory" || top == "agents" || dir == task.ArtifactsDir {
 			continue // not of the mailbox itself, or made when it is needed
@@ -241,7 +242,7 @@ func (v *verifying) home() error {
 			return err
 		}
 	}
-	for _, name := range lockNames() {
+	for _, name := range home.LockNames() {
 		file := ".mbox/locks/" + name
 		if _, err := os.Lstat(v.b.path(file)); errors.Is(err, fs.ErrNotExist) {
 			v.fault(Fault{Invariant: 14, File: file, What: "the lock file is missing; mbox recover makes it anew"})
@@ -249,7 +250,7 @@ func (v *verifying) home() error {
 			return err
 		}
 	}
-	if _, err := os.Lstat(intentsPath(v.b.home)); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(home.IntentsPath(v.b.home)); errors.Is(err, fs.ErrNotExist) {
 		v.fault(Fault{Invariant: 14, File: ".mbox/intents", What: "is missing; mbox recover makes it anew"})
 	} else if err != nil {
 		return err
@@ -257,14 +258,14 @@ func (v *verifying) home() error {
 	if err := audit.CheckWritable(v.b.home); err != nil {
 		v.note("%s", err)
 	}
-	now, err := currentBoot(v.b.home)
+	now, err := home.CurrentBoot(v.b.home)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // there is no .mbox, and it was said
 	}
 	if err != nil {
 		return err
 	}
-	was, err := readBoot(v.b.home)
+	was, err := home.ReadBoot(v.b.home)
 	if err != nil {
 		return err
 	}
@@ -273,9 +274,9 @@ func (v *verifying) home() error {
 	case !v.due:
 	case was.Stopped != "":
 		v.gone(was.Stopped)
-	case was.Dev == now.Dev && was.Inode == now.Inode && was.Folders != (inodes{}) && was.replaced(now.Folders) != "":
-		v.gone(was.replaced(now.Folders))
-	case was.sameAs(now):
+	case was.Dev == now.Dev && was.Inode == now.Inode && was.Folders != (home.Inodes{}) && was.Replaced(now.Folders) != "":
+		v.gone(was.Replaced(now.Folders))
+	case was.SameAs(now):
 		v.note("a recovery was interrupted; the next command goes on with it")
 	default:
 		v.note("the machine was restarted, or the home was moved or restored, since the last recovery: the next command recovers everything first")
@@ -296,7 +297,7 @@ func (v *verifying) shapes() error {
 	if err != nil {
 		return err
 	}
-	s := &shape{v: v, device: deviceOf(info)}
+	s := &shape{v: v, device: home.DeviceOf(info)}
 	if what := s.wrong(".", info); what != "" {
 		v.fault(Fault{Invariant: 14, File: ".", What: what})
 	}
@@ -304,7 +305,7 @@ func (v *verifying) shapes() error {
 	for s.dirs = []string{""}; len(s.dirs) > 0; {
 		dir := s.dirs[0]
 		if s.dirs = s.dirs[1:]; dir != "" {
-			if names, err = listNames(v.b.path(dir)); ignoreGone(err) != nil {
+			if names, err = durable.Names(v.b.path(dir)); ignoreGone(err) != nil {
 				return err
 			}
 		}
@@ -327,13 +328,6 @@ type shape struct {
 
 	dirs   []string // that are to be visited
 	doubts []string // what looks wrong
-}
-
-func deviceOf(info fs.FileInfo) uint64 {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return uint64(st.Dev)
-	}
-	return 0
 }
 
 // visit looks at a file or folder, named from the home.
@@ -366,7 +360,7 @@ func (s *shape) again(file string) error {
 		if t == nil || t.id.File() != name {
 			return nil
 		}
-		unlock, err := s.v.hold(shardOf(string(t.id)))
+		unlock, err := s.v.hold(home.Shard(string(t.id)))
 		if err != nil {
 			return err
 		}
@@ -374,7 +368,7 @@ func (s *shape) again(file string) error {
 		if err := s.v.advance(); err != nil {
 			return err
 		}
-		if now, err := look(s.v.b.path(file)); err != nil || t.state != Pending || now.hash != t.after.String() {
+		if now, err := home.Look(s.v.b.path(file)); err != nil || t.state != Pending || now.Hash != t.after.String() {
 			return err
 		}
 	}
@@ -400,10 +394,10 @@ func (s *shape) wrong(file string, info fs.FileInfo) string {
 	st, _ := info.Sys().(*syscall.Stat_t)
 	switch {
 	case !info.IsDir() && !info.Mode().IsRegular():
-		return fmt.Sprintf("is a %s, not a regular file", kindOf(info.Mode()))
+		return fmt.Sprintf("is a %s, not a regular file", durable.KindOf(info.Mode()))
 	case info.Mode()&(fs.ModePerm|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky) != want:
 		return fmt.Sprintf("mode is %04o, not %04o", info.Mode().Perm(), want)
-	case deviceOf(info) != s.device:
+	case home.DeviceOf(info) != s.device:
 		return "is on another file system than the home"
 	case st != nil && st.Nlink != 1 && !info.IsDir():
 		return fmt.Sprintf("has %d %s", st.Nlink, linked)

@@ -10,9 +10,8 @@ import (
 	"strings"
 
 	"mbox/audit"
-	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
-	"mbox/schemas"
 )
 
 // lookup returns a copy of a live task's record; nil if the task is not live.
@@ -30,50 +29,23 @@ func (b *Box) lookup(id ID) (*record, error) {
 	return &c, nil
 }
 
-// found is a task as it was read: the bytes, what they parse to, and where.
-type found struct {
-	task  *Task
-	data  []byte
-	hash  string
-	state State
-	path  string
-}
-
-// read opens the task's file in one place.
-func (b *Box) read(id ID, s State, path string) (*found, error) {
-	data, err := durable.Read(path, 4*MaxTask)
-	if errors.Is(err, durable.ErrNotRegular) || errors.Is(err, durable.ErrTooLarge) || errors.Is(err, fs.ErrPermission) {
-		return &found{state: s, path: path}, err // something is there, and it is no task
-	}
-	if err != nil {
-		return nil, err
-	}
-	f := &found{data: data, hash: audit.Hash(data), state: s, path: path}
-	t := new(Task)
-	if err := schemas.Decode(data, t); err != nil {
-		return f, task.InFile(err, strings.TrimPrefix(path, b.home+"/"))
-	}
-	f.task = t
-	return f, nil
-}
-
 // seek looks for the task's file in every folder. A file that moves on while it
 // is looked for is found in the second or third round.
-func (b *Box) seek(id ID) (*found, error) {
+func (b *Box) seek(id ID) (*home.File, error) {
 	for range 3 {
 		for _, s := range task.Folders {
-			f, err := b.read(id, s, b.path("tasks", string(s), id.File()))
+			f, err := home.Read(b.home, s, b.path("tasks", string(s), id.File()))
 			if !errors.Is(err, fs.ErrNotExist) {
 				return f, err
 			}
 		}
 	}
-	months, err := b.months()
+	months, err := home.Months(b.home)
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range months {
-		f, err := b.read(id, Archived, b.path("tasks", "archive", m, id.File()))
+		f, err := home.Read(b.home, Archived, b.path("tasks", "archive", m, id.File()))
 		if !errors.Is(err, fs.ErrNotExist) {
 			return f, err
 		}
@@ -82,22 +54,6 @@ func (b *Box) seek(id ID) (*found, error) {
 		return nil, task.About(id, gone) // it may be among them
 	}
 	return nil, task.About(id, ErrNotFound)
-}
-
-// months lists the archive's folders, the youngest first.
-func (b *Box) months() ([]string, error) {
-	entries, err := os.ReadDir(b.path("tasks", "archive"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	var out []string
-	for _, e := range entries {
-		if e.IsDir() {
-			out = append(out, e.Name())
-		}
-	}
-	slices.Reverse(out)
-	return out, nil
 }
 
 // lastMove finds the last ledger line that moved the task; nil if there is none.
@@ -152,7 +108,7 @@ func (b *Box) said(id ID, request string) (*audit.Entry, error) {
 // current reads a live task under its shard and checks its bytes against the
 // id's last line. A task that is not live is ErrNotFound; bytes that differ, or
 // a missing file, are errForeign with what was seen.
-func (b *Box) current(id ID) (*found, *record, error) {
+func (b *Box) current(id ID) (*home.File, *record, error) {
 	r, err := b.lookup(id)
 	if err != nil {
 		return nil, nil, err
@@ -160,13 +116,13 @@ func (b *Box) current(id ID) (*found, *record, error) {
 	if r == nil {
 		return nil, nil, task.About(id, ErrNotFound)
 	}
-	f, err := b.read(id, r.state, b.path("tasks", string(r.state), id.File()))
+	f, err := home.Read(b.home, r.state, b.path("tasks", string(r.state), id.File()))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, r, task.About(id, fmt.Errorf("%w: it is not in tasks/%s", errForeign, r.state))
 	case errors.Is(err, fs.ErrPermission):
 		return f, r, task.About(id, fmt.Errorf("%w: %w", errForeign, err))
-	case f != nil && f.hash != r.after.String():
+	case f != nil && f.Hash != r.after.String():
 		return f, r, task.About(id, fmt.Errorf("%w: its bytes are not those of its last ledger line", errForeign))
 	case err != nil:
 		return f, r, err
@@ -197,7 +153,7 @@ func (b *Box) known(id ID) (bool, error) {
 // anywhere tells whether a file of this id lies in a folder of ended tasks or
 // in the archive.
 func (b *Box) anywhere(id ID) (bool, error) {
-	months, err := b.months()
+	months, err := home.Months(b.home)
 	if err != nil {
 		return false, err
 	}
@@ -244,7 +200,7 @@ func (b *Box) spelling(id ID) (ID, error) {
 
 // transition takes the task's shard, reads the task, lets decide make a change
 // of it, and commits that. A nil change is nothing to do.
-func (b *Box) transition(ctx context.Context, id ID, decide func(*found, *record) (*change, error)) error {
+func (b *Box) transition(ctx context.Context, id ID, decide func(*home.File, *record) (*change, error)) error {
 	s, err := b.lockShard(ctx, string(id))
 	if err != nil {
 		return task.About(id, err)
@@ -254,7 +210,7 @@ func (b *Box) transition(ctx context.Context, id ID, decide func(*found, *record
 }
 
 // transitionIn is transition for who holds the task's shard.
-func (b *Box) transitionIn(ctx context.Context, s *shard, id ID, decide func(*found, *record) (*change, error)) error {
+func (b *Box) transitionIn(ctx context.Context, s *shard, id ID, decide func(*home.File, *record) (*change, error)) error {
 	f, r, err := b.current(id)
 	if err != nil {
 		return err

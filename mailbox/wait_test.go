@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 )
 
 // A worker that waits finds a task whose sender still held its lock at the
@@ -44,9 +45,9 @@ func TestWaitLooksAgainAtATaskThatWasHeld(t *testing.T) {
 // What Wait goes by: a claim that found nothing says whether that was for a lock
 // that somebody holds, or for what another claim of the process has in its hands.
 func TestClaimTellsOfAHeldLock(t *testing.T) {
-	home := t.TempDir() + "/home"
-	must(t, Create(home, Options{Sync: durable.None}))
-	b := opened(t, home, Options{Sync: durable.None})
+	dir := t.TempDir() + "/home"
+	must(t, Create(dir, Options{Sync: durable.None}))
+	b := opened(t, dir, Options{Sync: durable.None})
 	r := ClaimRequest{Agent: "coder"}
 	empty := func(want bool, why string) {
 		t.Helper()
@@ -57,7 +58,7 @@ func TestClaimTellsOfAHeldLock(t *testing.T) {
 	empty(false, "an empty mailbox")
 	id, err := b.Submit(t.Context(), request("held"))
 	must(t, err)
-	lock, err := durable.TryLock(privatePath(home, "locks", shardName(shardOf(string(id)))))
+	lock, err := durable.TryLock(home.Private(dir, "locks", home.ShardName(home.Shard(string(id)))))
 	must(t, err)
 	empty(true, "a task whose lock is held")
 	if _, err := b.Claim(t.Context(), r); !errors.Is(err, ErrEmpty) {
@@ -79,13 +80,13 @@ func TestClaimTellsOfAHeldLock(t *testing.T) {
 
 // A claim waits for a task whose lock is held for a moment by somebody else.
 func TestClaimWaitsForAHeldLock(t *testing.T) {
-	home := t.TempDir() + "/home"
-	must(t, Create(home, Options{Sync: durable.None}))
-	b := opened(t, home, Options{Sync: durable.None})
+	dir := t.TempDir() + "/home"
+	must(t, Create(dir, Options{Sync: durable.None}))
+	b := opened(t, dir, Options{Sync: durable.None})
 	for range 20 {
 		id, err := b.Submit(t.Context(), request("held"))
 		must(t, err)
-		lock, err := durable.TryLock(privatePath(home, "locks", shardName(shardOf(string(id)))))
+		lock, err := durable.TryLock(home.Private(dir, "locks", home.ShardName(home.Shard(string(id)))))
 		must(t, err)
 		gaveBack := make(chan error, 1)
 		go func() { gaveBack <- lock.Unlock() }()
@@ -98,10 +99,10 @@ func TestClaimWaitsForAHeldLock(t *testing.T) {
 // of its standing come before all that stand lower, not all of them in one order,
 // and every one of them is tried before there is nothing.
 func TestRule33_OthersStandAlike(t *testing.T) {
-	home := t.TempDir() + "/home"
-	must(t, Create(home, Options{Sync: durable.None}))
+	dir := t.TempDir() + "/home"
+	must(t, Create(dir, Options{Sync: durable.None}))
 	o := Options{Sync: durable.None}
-	first, second := opened(t, home, o), opened(t, home, o)
+	first, second := opened(t, dir, o), opened(t, dir, o)
 	submit := func(priority string) ID {
 		task := request("one of many")
 		task.Task.Priority = priority
@@ -115,7 +116,7 @@ func TestRule33_OthersStandAlike(t *testing.T) {
 	}
 	low := submit("low")
 	r := ClaimRequest{Agent: "coder"}
-	lock, err := durable.TryLock(privatePath(home, "locks", shardName(shardOf(string(head)))))
+	lock, err := durable.TryLock(home.Private(dir, "locks", home.ShardName(home.Shard(string(head)))))
 	must(t, err)
 	then, order := map[ID]bool{}, []ID{}
 	for range 20 {
@@ -144,11 +145,11 @@ func TestRule33_OthersStandAlike(t *testing.T) {
 	}
 	must(t, lock.Unlock())
 	for _, id := range order {
-		if shardOf(string(id)) == shardOf(string(head)) {
+		if home.Shard(string(id)) == home.Shard(string(head)) {
 			t.Errorf("%s was claimed under a lock that is held", id)
 		}
 	}
-	if shardOf(string(low)) != shardOf(string(head)) && (len(order) == 0 || order[len(order)-1] != low) {
+	if home.Shard(string(low)) != home.Shard(string(head)) && (len(order) == 0 || order[len(order)-1] != low) {
 		t.Errorf("the order was %v, want %s behind all that stand higher", order, low)
 	}
 	c, err := first.Claim(t.Context(), r)

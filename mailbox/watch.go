@@ -13,6 +13,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
 
@@ -232,12 +233,12 @@ var ErrRouted = errors.New("a router is up for this mailbox already")
 // it.
 func (b *Box) Route(ctx context.Context, o RouterOptions) error {
 	// Routed takes the lock for a moment: a command that just asks is waited out.
-	lock, err := durable.AcquireLock(ctx, lockPath(b.home, "routing"), time.Second)
+	lock, err := durable.AcquireLock(ctx, home.LockPath(b.home, "routing"), time.Second)
 	if errors.Is(err, durable.ErrBusy) {
 		return fmt.Errorf("%w: %w", ErrBusy, ErrRouted)
 	}
 	if err != nil {
-		return lockError(err)
+		return home.LockError(err)
 	}
 	defer lock.Unlock()
 	w := b.newWatcher("tasks/pending", "tasks/in-progress", "tasks/completed", "tasks/failed", ledgerDir)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mbox/audit"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
 
@@ -66,14 +67,14 @@ func (b *Box) Why(ctx context.Context, id ID) (*Why, error) {
 	if err != nil {
 		w.Faults = append(w.Faults, err.Error())
 	}
-	w.State, w.Task, w.Path = f.state, f.task, f.path[len(b.home)+1:]
+	w.State, w.Task, w.Path = f.State, f.Task, f.Path[len(b.home)+1:]
 	w.compare(f, last)
-	if f.task == nil {
+	if f.Task == nil {
 		w.Summary = "its file cannot be read as a task"
 		return w, nil
 	}
-	if f.task.Mbox.RootID != "" {
-		if w.Tree, err = b.Tree(ctx, f.task.Mbox.RootID); err != nil && !errors.Is(err, ErrNotFound) {
+	if f.Task.Mbox.RootID != "" {
+		if w.Tree, err = b.Tree(ctx, f.Task.Mbox.RootID); err != nil && !errors.Is(err, ErrNotFound) {
 			return nil, err
 		}
 	}
@@ -115,22 +116,22 @@ func (b *Box) proofs(ctx context.Context, w *Why) (last *task.Move, err error) {
 }
 
 // compare says where the file is not what the ledger's last move says.
-func (w *Why) compare(f *found, last *task.Move) {
+func (w *Why) compare(f *home.File, last *task.Move) {
 	switch {
-	case last == nil && f.state == Pending:
+	case last == nil && f.State == Pending:
 		w.Waits = append(w.Waits, "admission: mbox has not taken the dropped file in yet")
 	case last == nil:
 		w.Faults = append(w.Faults, "the ledger has no line about it")
-	case last.Enters() != f.state:
-		w.Faults = append(w.Faults, fmt.Sprintf("the ledger has it in %q, the file lies in %s: moved by hand", last.Enters(), f.state))
-	case task.HashOf(last.After) != f.hash:
+	case last.Enters() != f.State:
+		w.Faults = append(w.Faults, fmt.Sprintf("the ledger has it in %q, the file lies in %s: moved by hand", last.Enters(), f.State))
+	case task.HashOf(last.After) != f.Hash:
 		w.Faults = append(w.Faults, "its bytes are not those that the ledger names: edited by hand")
 	}
 }
 
-func (b *Box) explain(ctx context.Context, w *Why, f *found) error {
-	t := f.task
-	switch f.state {
+func (b *Box) explain(ctx context.Context, w *Why, f *home.File) error {
+	t := f.Task
+	switch f.State {
 	case Pending:
 		return b.explainPending(ctx, w, t)
 	case InProgress:
@@ -287,13 +288,13 @@ func (b *Box) explainDependency(id ID) (string, error) {
 		}
 		return fmt.Sprintf("%s, which nobody has heard of", id), nil
 	}
-	if f == nil || f.task == nil {
+	if f == nil || f.Task == nil {
 		return "", err
 	}
-	if f.task.Result.Status == Completed {
+	if f.Task.Result.Status == Completed {
 		return "", nil
 	}
-	return fmt.Sprintf("%s, which is %s", id, f.state), nil
+	return fmt.Sprintf("%s, which is %s", id, f.State), nil
 }
 
 func (b *Box) explainClaim(w *Why, t *Task) error {
@@ -314,7 +315,7 @@ func (b *Box) explainClaim(w *Why, t *Task) error {
 		w.Lease = "its lease ends at " + l.Deadline.String() + " unless progress renews it"
 	default:
 		w.Lease = fmt.Sprintf("held by process %d on %s", note.PID, note.Host)
-		if info, err := os.Lstat(b.leasePath(leaseName(t.ID, l.Token))); err == nil {
+		if info, err := os.Lstat(home.LeasePath(b.home, home.LeaseName(t.ID, l.Token))); err == nil {
 			w.Lease += ", last sign of life " + task.At(info.ModTime()).String()
 		}
 	}

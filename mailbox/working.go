@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 )
 
 // Working are the processes that do tasks now: the workers that hold claims, and
@@ -23,7 +24,7 @@ func (b *Box) Working(ctx context.Context) (map[int]string, error) {
 			continue
 		}
 		for pid, start := range map[int]string{note.PID: note.Start, note.Child: note.ChildStart} {
-			if start != "" && startTime(pid) == start {
+			if start != "" && home.StartTime(pid) == start {
 				working[pid] = pickedBy(it.Task)
 			}
 		}
@@ -33,8 +34,8 @@ func (b *Box) Working(ctx context.Context) (map[int]string, error) {
 
 // noteOf reads the note of a claim's lease, without touching its lock; nil if there
 // is none.
-func (b *Box) noteOf(t *Task) *leaseNote {
-	f, err := durable.OpenFile(b.leasePath(leaseName(t.ID, t.Mbox.Lease.Token)), os.O_RDONLY)
+func (b *Box) noteOf(t *Task) *home.Note {
+	f, err := durable.OpenFile(home.LeasePath(b.home, home.LeaseName(t.ID, t.Mbox.Lease.Token)), os.O_RDONLY)
 	if err != nil {
 		return nil // the claim has ended, or has no process
 	}
@@ -43,5 +44,5 @@ func (b *Box) noteOf(t *Task) *leaseNote {
 	if err != nil {
 		return nil
 	}
-	return readNote(f, info.Size())
+	return home.ReadNote(f, info.Size())
 }

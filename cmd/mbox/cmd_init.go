@@ -15,6 +15,7 @@ import (
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/schemas"
 )
 
@@ -69,27 +70,27 @@ func (o *initOptions) run(s *session, args []string) error {
 
 // create makes the mailbox. The configuration goes first: VERSION, which makes
 // a folder a mailbox, is written last, so that what --sync chose is never lost.
-func (o *initOptions) create(s *session, home string) error {
-	if _, err := os.Lstat(filepath.Join(home, ".mbox", "VERSION")); err == nil {
-		return fmt.Errorf("%s: %w", home, mailbox.ErrExists)
+func (o *initOptions) create(s *session, dir string) error {
+	if _, err := os.Lstat(filepath.Join(dir, ".mbox", "VERSION")); err == nil {
+		return fmt.Errorf("%s: %w", dir, mailbox.ErrExists)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := mailbox.CheckPlace(home); err != nil {
+	if err := home.CheckPlace(dir); err != nil {
 		return err
 	}
-	if err := mailbox.CheckVacant(home); err != nil {
+	if err := home.CheckVacant(dir); err != nil {
 		return err
 	}
 	mode := config.Mode(o.sync.value)
-	if err := durable.MkdirAll(home, mode); err != nil {
+	if err := durable.MkdirAll(dir, mode); err != nil {
 		return err
 	}
-	if err := o.copyTemplate(home, mode); err != nil {
+	if err := o.copyTemplate(dir, mode); err != nil {
 		return err
 	}
 	var err error
-	if s.config, err = config.Load(home); err != nil {
+	if s.config, err = config.Load(dir); err != nil {
 		return err
 	}
 	if err := s.config.Contradicts(o.sync.value, o.network); err != nil {
@@ -97,12 +98,12 @@ func (o *initOptions) create(s *session, home string) error {
 	}
 	options := s.config.Options()
 	s.warnUnsynced(options.Sync)
-	if name, _, _ := durable.FileSystem(home); name == "tmpfs" && options.Sync != durable.None {
-		s.warnf("%s is on tmpfs, %s", home, check.InMemory)
+	if name, _, _ := durable.FileSystem(dir); name == "tmpfs" && options.Sync != durable.None {
+		s.warnf("%s is on tmpfs, %s", dir, check.InMemory)
 	}
-	err = mailbox.Create(home, options)
+	err = mailbox.Create(dir, options)
 	if errors.Is(err, mailbox.ErrFileSystem) {
-		return hint(err, "mbox init --allow-network-fs %s, or a folder on a local disk", schemas.ShellWord(home))
+		return hint(err, "mbox init --allow-network-fs %s, or a folder on a local disk", schemas.ShellWord(dir))
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox"
+	"mbox/mailbox/home"
 )
 
 func recoverVerb() *verb {
@@ -85,8 +86,8 @@ it; a wrong one is refused.`,
 }
 
 // sure makes a person name the mailbox whose ledger is to be given up.
-func (s *session) sure(home, said string) error {
-	id, err := mailbox.Identity(home)
+func (s *session) sure(dir, said string) error {
+	id, err := home.Identity(dir)
 	if err != nil {
 		return err
 	}
@@ -99,7 +100,7 @@ func (s *session) sure(home, said string) error {
 		said = strings.TrimSpace(line)
 	}
 	if said != id {
-		return usagef("mbox recover --forget-ledger="+id, "to give the ledger of %s up, its id has to be named", clean(home, maxLine))
+		return usagef("mbox recover --forget-ledger="+id, "to give the ledger of %s up, its id has to be named", clean(dir, maxLine))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"mbox/mailbox"
+	"mbox/mailbox/home"
 	"mbox/schemas"
 )
 
@@ -25,7 +26,7 @@ old machine are over, and tasks that were in progress go back to pending.`,
 				return err
 			}
 			defer from.Close()
-			if err := mailbox.CheckPlace(args[1]); err != nil {
+			if err := home.CheckPlace(args[1]); err != nil {
 				return err
 			}
 			report, err := mailbox.Restore(ctx, from, args[1], mailbox.Options{Progress: s.progress})

@@ -48,8 +48,9 @@ var rooms = map[string]room{
 	"agents/policy":    {layer: 1, ours: []string{"schemas"}},
 	"agents/sandbox":   {layer: 1, libraries: []string{xsys, "github.com/landlock-lsm/go-landlock"}},
 	"mailbox/task":     {layer: 2, ours: []string{"audit", "schemas"}, libraries: []string{jsonV2}},
+	"mailbox/home":     {layer: 2, ours: []string{"mailbox/task", "audit", "mailbox/durable", "schemas"}, libraries: []string{xsys}},
 	"mailbox": {
-		layer: 2, ours: []string{"mailbox/task", "audit", "audit/delegation", "audit/record", "mailbox/durable", "schemas"},
+		layer: 2, ours: []string{"mailbox/home", "mailbox/task", "audit", "audit/delegation", "audit/record", "mailbox/durable", "schemas"},
 		libraries: []string{jsonV2, xsys, "github.com/fsnotify/fsnotify", "github.com/klauspost/compress/zstd"},
 	},
 	"agents/action": {
@@ -57,7 +58,7 @@ var rooms = map[string]room{
 		libraries: []string{jsonV2, xsys, "code.dny.dev/ssrf", "github.com/docker/go-connections/nat", "go.yaml.in/yaml/v4"},
 	},
 	"agents": {
-		layer: 3, ours: []string{"agents/action", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable"},
+		layer: 3, ours: []string{"agents/action", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/task", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable"},
 		libraries: []string{jsonV2, xsys, "github.com/rs/zerolog"},
 	},
 	"agents/brain": {
@@ -70,14 +71,14 @@ var rooms = map[string]room{
 	"cmd/prove/bench":         {layer: 5, ours: []string{"mailbox", "mailbox/durable"}, libraries: []string{jsonV2, xsys}},
 	"cmd/prove/mutants":       {layer: 5},
 	"cmd/mbox/config": {
-		layer: 5, ours: []string{"agents", "agents/action", "agents/policy", "agents-home", "mailbox", "audit", "schemas", "mailbox/durable"},
+		layer: 5, ours: []string{"agents", "agents/action", "agents/policy", "agents-home", "mailbox", "mailbox/task", "audit", "schemas", "mailbox/durable"},
 		libraries: []string{"github.com/pelletier/go-toml/v2"},
 	},
 	"cmd/mbox/check": {
-		layer: 5, ours: []string{"cmd/mbox/config", "agents", "agents/policy", "agents/sandbox", "mailbox", "audit", "schemas", "mailbox/durable"},
+		layer: 5, ours: []string{"cmd/mbox/config", "agents", "agents/policy", "agents/sandbox", "mailbox", "mailbox/home", "audit", "schemas", "mailbox/durable"},
 	},
 	"cmd/mbox": {
-		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/help", "agents", "agents/action", "agents/brain", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable"},
+		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/help", "agents", "agents/action", "agents/brain", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/home", "mailbox/task", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable"},
 		libraries: []string{
 			jsonV2, xsys, "golang.org/x/term", "github.com/rs/zerolog", "github.com/urfave/cli/v2",
 			"github.com/schollz/progressbar/v3",

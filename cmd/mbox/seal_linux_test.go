@@ -10,6 +10,7 @@ import (
 
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 )
 
 // twoDays makes a home whose ledger has a file of yesterday and one of today. With
@@ -134,7 +135,7 @@ func TestAppendOnlyHome(t *testing.T) {
 
 	w.remove("audit/shared/" + filepath.Base(days[1]))
 	code, _, said := w.command("recover")
-	id, err := mailbox.Identity(w.home)
+	id, err := home.Identity(w.home)
 	w.must(err)
 	if code == 0 {
 		t.Errorf("the newest file is gone, and recover says %s", said)

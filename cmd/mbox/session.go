@@ -18,6 +18,7 @@ import (
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 )
 
 // session is one run of mbox: its streams, the global flags, and what has been
@@ -115,23 +116,23 @@ func (s *session) homeDir() (string, error) {
 }
 
 // options reads the home's configuration and makes the mailbox's options of it.
-func (s *session) options() (home string, o mailbox.Options, err error) {
-	if home, err = s.homeDir(); err != nil {
-		return home, o, err
+func (s *session) options() (dir string, o mailbox.Options, err error) {
+	if dir, err = s.homeDir(); err != nil {
+		return dir, o, err
 	}
-	if err = mailbox.CheckOwner(home); err != nil {
-		return home, o, err
+	if err = home.CheckOwner(dir); err != nil {
+		return dir, o, err
 	}
-	if s.config, err = config.Load(home); err != nil {
-		return home, o, err
+	if s.config, err = config.Load(dir); err != nil {
+		return dir, o, err
 	}
-	if s.team, err = assemble(s.config, home); err != nil {
-		return home, o, err
+	if s.team, err = assemble(s.config, dir); err != nil {
+		return dir, o, err
 	}
 	o = s.config.Options()
 	o.Review, o.Approval, o.Folders, o.Unable = s.team.Review, s.team.Approval, s.team.Folders, s.team.Unable
 	o.Progress = s.progress
-	return home, o, nil
+	return dir, o, nil
 }
 
 // open opens the mailbox. What a crash left is settled on the way.

@@ -21,13 +21,14 @@ import (
 	"mbox/agents/sandbox"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
+	"mbox/mailbox/home"
 )
 
 // assemble makes the agents of a mailbox from its configuration. Nothing is asked
 // and nothing is started: a brain that cannot be made (a key that is missing)
 // is one that says so when it is asked.
-func assemble(c *config.File, home string) (*agents.Team, error) {
-	salt, err := mailbox.Salt(home)
+func assemble(c *config.File, dir string) (*agents.Team, error) {
+	salt, err := home.Salt(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -44,7 +45,7 @@ func assemble(c *config.File, home string) (*agents.Team, error) {
 			mailbox.SpentChildren: int64(c.Delegation.MaxChildren), mailbox.SpentActions: int64(c.Delegation.MaxActions),
 			mailbox.SpentTokens: int64(c.Delegation.MaxTokens), mailbox.SpentSeconds: int64(c.Delegation.MaxSeconds),
 		},
-		Prompts: agents.Prompts{Own: os.DirFS(filepath.Join(home, "prompts")), Builtin: prompts},
+		Prompts: agents.Prompts{Own: os.DirFS(filepath.Join(dir, "prompts")), Builtin: prompts},
 	}
 	for _, name := range c.AgentNames() {
 		a := c.Agents[name]

@@ -11,6 +11,7 @@ import (
 	"mbox/agents"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
+	"mbox/mailbox/home"
 )
 
 // Level is how bad a finding is.
@@ -50,7 +51,7 @@ type Exam struct {
 // Run makes every check. An error says that there is no mailbox to look at, or that
 // it is another user's.
 func (e *Exam) Run(ctx context.Context) error {
-	if err := mailbox.CheckOwner(e.Home); err != nil {
+	if err := home.CheckOwner(e.Home); err != nil {
 		return err
 	}
 	if err := e.isMailbox(); err != nil {

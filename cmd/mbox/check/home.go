@@ -13,6 +13,7 @@ import (
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/schemas"
 )
 
@@ -26,7 +27,7 @@ var homeFolders = []string{
 func (e *Exam) isMailbox() error {
 	_, err := os.Lstat(filepath.Join(e.Home, ".mbox", "VERSION"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return cmp.Or(mailbox.CheckVacant(e.Home), fmt.Errorf("%s: %w", e.Home, mailbox.ErrNoMailbox))
+		return cmp.Or(home.CheckVacant(e.Home), fmt.Errorf("%s: %w", e.Home, mailbox.ErrNoMailbox))
 	}
 	return err
 }

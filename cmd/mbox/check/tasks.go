@@ -13,6 +13,7 @@ import (
 	"mbox/audit"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
+	"mbox/mailbox/home"
 )
 
 func (e *Exam) readOnly() {
@@ -28,7 +29,7 @@ func (e *Exam) readOnly() {
 func (e *Exam) leftovers() {
 	stale, err := e.staleLeases()
 	e.left("leases", stale, err, "mbox recover removes them", "%d without a task in progress: %s", "each belongs to a task in progress")
-	begun, err := twice(func() ([]string, error) { return mailbox.Interrupted(e.Home) })
+	begun, err := twice(func() ([]string, error) { return home.Interrupted(e.Home) })
 	e.left("intents", begun, err, "the next command settles them", "%d were left in the middle of a transition: %s", "nothing was left in the middle of a transition")
 }
 

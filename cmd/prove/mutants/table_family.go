@@ -86,7 +86,7 @@ var familyMutants = []mutant{
 	},
 	{
 		"approval-overlooked", "delegation", "mailbox/permit.go",
-		"\tb.hold(t.ID, true) // first: an approval that comes behind the look lets it go\n\ta, err := b.approved(t.ID, f.hash)\n", "\ta, err := b.approved(t.ID, f.hash)\n\tb.hold(t.ID, true)\n",
+		"\tb.hold(t.ID, true) // first: an approval that comes behind the look lets it go\n\ta, err := b.approved(t.ID, f.Hash)\n", "\ta, err := b.approved(t.ID, f.Hash)\n\tb.hold(t.ID, true)\n",
 		boxTest("TestApprovedDuringClaim"),
 	},
 	{
@@ -151,7 +151,7 @@ var familyMutants = []mutant{
 	},
 	{
 		"snapshot-of-any-version", "delegation", "mailbox/snapshot.go",
-		"s.head.V != snapshotVersion || ", "",
+		"s.head.V != home.SnapshotVersion || ", "",
 		boxTest("TestOldSnapshot"),
 	},
 	{

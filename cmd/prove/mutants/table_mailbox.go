@@ -4,7 +4,7 @@ const (
 	transitionGo = "mailbox/transition.go"
 	shardGo      = "mailbox/shard.go"
 	intentGo     = "mailbox/intent.go"
-	upgradeGo    = "mailbox/upgrade.go"
+	upgradeGo    = "mailbox/home/upgrade.go"
 	settleGo     = "mailbox/settle.go"
 	submitGo     = "mailbox/submit.go"
 	claimGo      = "mailbox/claim.go"
@@ -21,13 +21,13 @@ func boxTest(run string) command { return command{"mailbox", run} }
 // mailboxMutants break locks and transitions.
 var mailboxMutants = []mutant{
 	{
-		"shard-minds-case", "1", shardGo,
+		"shard-minds-case", "1", "mailbox/home/locks.go",
 		"io.WriteString(h, strings.ToLower(name))", "io.WriteString(h, strings.TrimSpace(name))",
 		boxTest("TestShardFoldsCase"),
 	},
 	{
 		"key-without-its-shard", "1", submitGo,
-		"numbers = append(numbers, shardOf(\"key:\"+t.Mbox.IdempotencyKey))", "numbers = append(numbers, id)",
+		"numbers = append(numbers, home.Shard(\"key:\"+t.Mbox.IdempotencyKey))", "numbers = append(numbers, id)",
 		boxTest("TestSendHoldsItsShards"),
 	},
 	{
@@ -51,7 +51,7 @@ var mailboxMutants = []mutant{
 		boxTest("TestSerialIsTried"),
 	},
 	{
-		"missing-lock-is-no-fault", "3", shardGo,
+		"missing-lock-is-no-fault", "3", "mailbox/home/locks.go",
 		"if errors.Is(err, os.ErrNotExist) && !errors.Is(err, audit.ErrUnwritten) || errors.Is(err, durable.ErrReplaced) {", "if errors.Is(err, durable.ErrReplaced) {",
 		boxTest("TestLockFileGone"),
 	},
@@ -62,13 +62,12 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"no-intent-record", "5", shardGo,
-		"\treturn writeSlot(s.slots, s.number, d.encode())", "\treturn nil",
+		"\treturn home.WriteSlot(s.slots, s.number, d.Encode())", "\treturn nil",
 		boxTest("TestKilledSendIsSeen"),
 	},
 	{
 		"record-after-staging", "5", transitionGo,
-		"\tif err := s.mark(intent{kind: \"task\", name: string(c.id), tx: tx, at: b.ledger.End()}); err != nil {\n\t\treturn err\n\t}\n\tif err := b.stage(ctx, s, c, tx, data); err != nil {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n",
-		"\tif err := b.stage(ctx, s, c, tx, data); err != nil {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n\tif err := s.mark(intent{kind: \"task\", name: string(c.id), tx: tx, at: b.ledger.End()}); err != nil {\n\t\treturn err\n\t}\n",
+		"\tif err := s.mark(home.Intent{Kind: \"task\", Name: string(c.id), TX: tx, At: b.ledger.End()}); err != nil {\n\t\treturn err\n\t}\n\tif err := b.stage(ctx, s, c, tx, data); err != nil {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n", "\tif err := b.stage(ctx, s, c, tx, data); err != nil {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n\tif err := s.mark(home.Intent{Kind: \"task\", Name: string(c.id), tx: tx, At: b.ledger.End()}); err != nil {\n\t\treturn err\n\t}\n",
 		boxTest("TestOrderOfTransition"),
 	},
 	{
@@ -77,23 +76,23 @@ var mailboxMutants = []mutant{
 		boxTest("TestOrderOfTransition"),
 	},
 	{
-		"damaged-record-is-ours", "5,30", intentGo,
-		"if err != nil || !bytes.Equal(d.encode(), slot) {", "if err != nil {",
+		"damaged-record-is-ours", "5,30", "mailbox/home/intent.go",
+		"if err != nil || !bytes.Equal(d.Encode(), slot) {", "if err != nil {",
 		boxTest("TestRule30_DamagedSlots"),
 	},
 	{
-		"nuls-are-blank", "30", intentGo,
-		"bytes.Equal(slot, blankSlot)", "len(bytes.Trim(slot, \" \\x00\\n\")) == 0",
+		"nuls-are-blank", "30", "mailbox/home/intent.go",
+		"bytes.Equal(slot, BlankSlot)", "len(bytes.Trim(slot, \" \\x00\\n\")) == 0",
 		boxTest("TestRule30_DamagedSlots"),
 	},
 	{
 		"anybodys-record-blanked", "30", shardGo,
-		"if err == nil && d.tx == s.tx {", "if err == nil && d.tx != \"\" {",
+		"if err == nil && d.TX == s.tx {", "if err == nil && d.tx != \"\" {",
 		boxTest("TestRule30_OnlyTheOwnRecordIsBlanked"),
 	},
 	{
 		"overwritten-record-is-nothing", "30", shardGo,
-		"return writeSlot(s.slots, s.number, doubtedSlot)", "return s.clean()",
+		"return home.WriteSlot(s.slots, s.number, home.DoubtedSlot)", "return s.clean()",
 		boxTest("TestRule30_RecordOverAnothers"),
 	},
 	{
@@ -168,7 +167,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"token-untested", "13", verbsGo,
-		"f.task.Mbox.Lease == nil || f.task.Mbox.Lease.Token != c.token {", "f.task.Mbox.Lease == nil {",
+		"f.Task.Mbox.Lease == nil || f.Task.Mbox.Lease.Token != c.token {", "f.Task.Mbox.Lease == nil {",
 		boxTest("TestEveryWriteFails/late_result"),
 	},
 	{
@@ -194,12 +193,12 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"finish-moves-before-it-puts", "8", transitionGo,
-		"\tcase from.there && from.hash == after:\n", "\tcase from.there && from.hash == after, p.old(from) && ready && p.m.to() != InProgress:\n",
+		"\tcase from.There && from.Hash == after:\n", "\tcase from.There && from.Hash == after, p.old(from) && ready && p.m.to() != InProgress:\n",
 		boxTest("TestFinishPutsBeforeItMoves"),
 	},
 	{
 		"what-comes-out-unchecked", "8", transitionGo,
-		"\tcase p.old(out), out.hash == task.HashOf(p.m.After):\n\t\treturn durable.Remove(p.staged)", "\tcase out.there:\n\t\treturn durable.Remove(p.staged)",
+		"\tcase p.old(out), out.Hash == task.HashOf(p.m.After):\n\t\treturn durable.Remove(p.staged)", "\tcase out.There:\n\t\treturn durable.Remove(p.staged)",
 		boxTest("TestDeadInAnAside"),
 	},
 	{
@@ -214,7 +213,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"torn-content-put-over", "10", transitionGo,
-		"ready := staged.there && staged.hash == after", "ready := staged.there",
+		"ready := staged.There && staged.Hash == after", "ready := staged.There",
 		boxTest("TestTornContentIsNotPutInPlace"),
 	},
 	{
@@ -224,12 +223,12 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"renames-unprobed", "8", boxGo,
-		"if err := probeRenames(dir); err != nil {", "if err := error(nil); err != nil {",
+		"if err := home.ProbeRenames(dir); err != nil {", "if err := error(nil); err != nil {",
 		boxTest("TestRenamesAreProbed"),
 	},
 	{
 		"edited-task-is-claimed", "9", viewGo,
-		"case f != nil && f.hash != r.after.String():", "case f != nil && f.hash == \"\":",
+		"case f != nil && f.Hash != r.after.String():", "case f != nil && f.Hash == \"\":",
 		boxTest("TestEditedByHand"),
 	},
 	{
@@ -249,8 +248,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"verdict-without-the-shard", "9", "mailbox/reconcile.go",
-		"\ts, err := b.tryShard(ctx, shardOf(string(id)))\n\tif errors.Is(err, ErrBusy) {\n\t\treturn true, nil\n\t}\n\tif err != nil {\n\t\treturn false, err\n\t}\n\tdefer s.unlock()\n\treturn false, b.reconcile(ctx, s, id)",
-		"\ts, err := b.tryShard(ctx, shardOf(string(id)))\n\tif errors.Is(err, ErrBusy) {\n\t\treturn true, b.reconcile(ctx, &shard{lock: b.shards[shardOf(string(id))]}, id)\n\t}\n\tif err != nil {\n\t\treturn false, err\n\t}\n\tdefer s.unlock()\n\treturn false, b.reconcile(ctx, s, id)",
+		"\ts, err := b.tryShard(ctx, home.Shard(string(id)))\n\tif errors.Is(err, ErrBusy) {\n\t\treturn true, nil\n\t}\n\tif err != nil {\n\t\treturn false, err\n\t}\n\tdefer s.unlock()\n\treturn false, b.reconcile(ctx, s, id)", "\ts, err := b.tryShard(ctx, home.Shard(string(id)))\n\tif errors.Is(err, ErrBusy) {\n\t\treturn true, b.reconcile(ctx, &shard{lock: b.shards[home.Shard(string(id))]}, id)\n\t}\n\tif err != nil {\n\t\treturn false, err\n\t}\n\tdefer s.unlock()\n\treturn false, b.reconcile(ctx, s, id)",
 		boxTest("TestVerdictNeedsTheShard"),
 	},
 	{
@@ -360,7 +358,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"reason-unflushed", "11", quarantineGo,
-		"return durable.Stage(b.stagedReason(k.entry), data, b.o.Sync)", "return durable.Stage(b.stagedReason(k.entry), data, durable.None)",
+		"return durable.Stage(home.StagedReason(b.home, k.entry), data, b.o.Sync)", "return durable.Stage(home.StagedReason(b.home, k.entry), data, durable.None)",
 		boxTest("TestFlushedBeforeTheLine"),
 	},
 	{
@@ -374,13 +372,13 @@ var mailboxMutants = []mutant{
 		boxTest("TestNewNamesAreFlushed"),
 	},
 	{
-		"init-folders-unflushed", "12", boxGo,
+		"init-folders-unflushed", "12", "mailbox/home/home.go",
 		"durable.MkdirAll(filepath.Join(dir, f), m)", "durable.MkdirAll(filepath.Join(dir, f), durable.None)",
 		boxTest("TestNewNamesAreFlushed"),
 	},
 	{
-		"init-locks-unflushed", "12", boxGo,
-		"return made, errors.Join(durable.SyncDir(privatePath(dir, \"locks\"), m), ", "return made, errors.Join(nil, ",
+		"init-locks-unflushed", "12", "mailbox/home/locks.go",
+		"return made, errors.Join(durable.SyncDir(Private(dir, \"locks\"), m), ", "return made, errors.Join(nil, ",
 		boxTest("TestNewNamesAreFlushed"),
 	},
 	{
@@ -410,8 +408,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"lease-judged-without-the-shard", "13", "mailbox/reclaim.go",
-		"\ts, err := b.tryShard(ctx, shardOf(string(id)))\n\tif errors.Is(err, ErrBusy) {\n\t\treturn false, nil\n\t}\n\tif err != nil {\n\t\treturn false, err\n\t}\n\tdefer s.unlock()\n\tf, r, err := b.current(id)\n",
-		"\ts := &shard{number: shardOf(string(id)), lock: b.shards[shardOf(string(id))], pid: b.writer.PID}\n\t_, err := s.lock.Try()\n\tif err == nil {\n\t\tdefer s.unlock()\n\t}\n\tf, r, err := b.current(id)\n",
+		"\ts, err := b.tryShard(ctx, home.Shard(string(id)))\n\tif errors.Is(err, ErrBusy) {\n\t\treturn false, nil\n\t}\n\tif err != nil {\n\t\treturn false, err\n\t}\n\tdefer s.unlock()\n\tf, r, err := b.current(id)\n", "\ts := &shard{number: home.Shard(string(id)), lock: b.shards[home.Shard(string(id))], pid: b.writer.PID}\n\t_, err := s.lock.Try()\n\tif err == nil {\n\t\tdefer s.unlock()\n\t}\n\tf, r, err := b.current(id)\n",
 		boxTest("TestLeaseIsJudgedUnderTheShard"),
 	},
 	{
@@ -425,7 +422,7 @@ var mailboxMutants = []mutant{
 		boxTest("TestHeldLockIsTheTruth"),
 	},
 	{
-		"machine-by-host-name", "13", boxGo,
+		"machine-by-host-name", "13", "mailbox/home/boot.go",
 		"\twas.Host = \"\"\n", "",
 		boxTest("TestHostRenamed|TestHomeMoved"),
 	},
@@ -465,8 +462,8 @@ var mailboxMutants = []mutant{
 		boxTest("TestOneTruthOfOtherLocks/of_delegations"),
 	},
 	{
-		"delegations-remade-and-free-at-once", "31", "mailbox/box.go",
-		"if i <= delegating && all != nil {", "if i < delegating && all != nil {",
+		"delegations-remade-and-free-at-once", "31", "mailbox/home/locks.go",
+		"if i <= Delegations && all != nil {", "if i < Delegations && all != nil {",
 		boxTest("TestRemadeIsSaidBeforeItIsTaken/delegation"),
 	},
 	{
@@ -511,7 +508,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"remade-and-free-at-once", "31", recoverGo,
-		"makeLocks(dir, remadeSlot, o.Sync)", "makeLocks(dir, blankSlot, o.Sync)",
+		"home.MakeLocks(dir, home.RemadeSlot, o.Sync)", "home.MakeLocks(dir, blankSlot, o.Sync)",
 		boxTest("TestRemadeIsSaidBeforeItIsTaken"),
 	},
 	{
@@ -536,7 +533,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"children-not-looked-for", "34", leaseGo,
-		"held, err = locked(b.childPath(name))", "held, err = false, error(nil)",
+		"held, err = home.Locked(home.ChildPath(b.home, name))", "held, err = false, error(nil)",
 		boxTest("TestLeaseOfTheChild"),
 	},
 	{
@@ -550,13 +547,13 @@ var mailboxMutants = []mutant{
 		boxTest("TestLeaseOfTheChild"),
 	},
 	{
-		"harmed-lease-stops-all", "34", leaseGo,
+		"harmed-lease-stops-all", "34", "mailbox/home/lease.go",
 		" || errors.Is(err, durable.ErrNotRegular) || errors.Is(err, fs.ErrPermission)", "",
 		boxTest("TestLeaseThatIsNone"),
 	},
 	{
 		"lease-in-the-hands-of-the-child", "34", leaseGo,
-		"\tpath := c.box.childPath(leaseName(c.ID(), c.token))\n", "\tif f, err := durable.OpenFile(c.box.leasePath(leaseName(c.ID(), c.token)), os.O_RDWR); err == nil {\n\t\treturn f, nil\n\t}\n\tpath := c.box.childPath(leaseName(c.ID(), c.token))\n",
+		"\tpath := home.ChildPath(c.box.home, home.LeaseName(c.ID(), c.token))\n", "\tif f, err := durable.OpenFile(home.LeasePath(c.box.home, home.LeaseName(c.ID(), c.token)), os.O_RDWR); err == nil {\n\t\treturn f, nil\n\t}\n\tpath := home.ChildPath(c.box.home, home.LeaseName(c.ID(), c.token))\n",
 		boxTest("TestLeaseOfTheChild"),
 	},
 	{
@@ -586,7 +583,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"another-process-is-ended", "34", leaseGo,
-		" && startTime(n.Child) == n.ChildStart", "",
+		" && home.StartTime(n.Child) == n.ChildStart", "",
 		boxTest("TestChildIsEnded"),
 	},
 	{

@@ -15,7 +15,7 @@ const (
 var recoveryMutants = []mutant{
 	{
 		"locks-not-remade", "3", recoverGo,
-		"r.made, err = makeLocks(dir, remadeSlot, o.Sync); err != nil", "r.made, err = 0, nil; err != nil",
+		"r.made, err = home.MakeLocks(dir, home.RemadeSlot, o.Sync); err != nil", "r.made, err = 0, nil; err != nil",
 		boxTest("TestLockFileGone"),
 	},
 	{
@@ -135,7 +135,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"second-identity", "22", boxGo,
-		"\tif err := CheckVacant(dir); err != nil {\n\t\treturn err\n\t}\n", "",
+		"\tif err := home.CheckVacant(dir); err != nil {\n\t\treturn err\n\t}\n", "",
 		boxTest("TestMboxDeleted"),
 	},
 	{
@@ -165,17 +165,17 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"recoveries-side-by-side", "20", recoverGo,
-		"\tif err := b.recoveries.Acquire(ctx, 10*time.Minute); err != nil {\n\t\treturn lockError(err)\n\t}\n\tdefer b.recoveries.Unlock()\n", "",
+		"\tif err := b.recoveries.Acquire(ctx, 10*time.Minute); err != nil {\n\t\treturn home.LockError(err)\n\t}\n\tdefer b.recoveries.Unlock()\n", "",
 		boxTest("TestOneRecovery"),
 	},
 	{
 		"asked-recovery-beside-another", "20", recoverGo,
-		"\tif err := b.recoveries.Acquire(ctx, b.o.LockWait); err != nil {\n\t\treturn Recovered{}, lockError(err)\n\t}\n\tdefer b.recoveries.Unlock()\n", "",
+		"\tif err := b.recoveries.Acquire(ctx, b.o.LockWait); err != nil {\n\t\treturn Recovered{}, home.LockError(err)\n\t}\n\tdefer b.recoveries.Unlock()\n", "",
 		boxTest("TestOneRecovery"),
 	},
 	{
 		"recovered-twice", "20", recoverGo,
-		"if was, err := readBoot(b.home); err != nil || was == now {\n\t\t\treturn err", "if was, err := readBoot(b.home); err != nil || was == now && was.Boot == \"\" {\n\t\t\treturn err",
+		"if was, err := home.ReadBoot(b.home); err != nil || was == now {\n\t\t\treturn err", "if was, err := home.ReadBoot(b.home); err != nil || was == now && was.Boot == \"\" {\n\t\t\treturn err",
 		boxTest("TestOneRecovery"),
 	},
 	{
@@ -230,12 +230,12 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"boot-never-written", "20,22", recoverGo,
-		"return r.out, writeBoot(b.home, boot, b.o.Sync)", "return r.out, nil",
+		"return r.out, home.WriteBoot(b.home, boot, b.o.Sync)", "return r.out, nil",
 		boxTest("TestHomeMoved"),
 	},
 	{
 		"boot-unread", "22", recoverGo,
-		"\tif err != nil || was == now {\n\t\treturn err\n\t}\n\tif was.sameAs(now)", "\tif err != nil || was.Boot == now.Boot {\n\t\treturn err\n\t}\n\tif was.sameAs(now)",
+		"\tif err != nil || was == now {\n\t\treturn err\n\t}\n\tif was.SameAs(now)", "\tif err != nil || was.Boot == now.Boot {\n\t\treturn err\n\t}\n\tif was.SameAs(now)",
 		boxTest("TestHomeMoved"),
 	},
 	{
@@ -255,7 +255,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"backup-without-locks", "23", backupGo,
-		"for n := range shards {", "for n := range 1 {",
+		"for n := range home.Shards {", "for n := range 1 {",
 		boxTest("TestBackupIsOfOneMoment"),
 	},
 	{
@@ -305,7 +305,7 @@ var recoveryMutants = []mutant{
 		boxTest("TestBackupOfWhatMoves"),
 	},
 	{
-		"archived-in-the-month-of-now", "21", boxGo,
+		"archived-in-the-month-of-now", "21", "mailbox/home/home.go",
 		"archivedAt.UTC().Format(\"2006-01\")", "b.now().UTC().Format(\"2006-01\")",
 		boxTest("TestMonthOfTheLine"),
 	},
@@ -330,38 +330,38 @@ var recoveryMutants = []mutant{
 		boxTest("TestLossIsSaid"),
 	},
 	{
-		"upgrade-beside-a-lease", "38", upgradeGo,
-		"if held, err := locked(path); err == nil && held {", "if held, err := locked(path); err == nil && held && name == \"\" {",
+		"upgrade-beside-a-lease", "38", "mailbox/home/upgrade.go",
+		"if held, err := Locked(path); err == nil && held {", "if held, err := Locked(path); err == nil && held && name == \"\" {",
 		boxTest("TestRule38_OldProcessesAreLeftAlone"),
 	},
 	{
-		"upgrade-beside-a-router", "38", upgradeGo,
+		"upgrade-beside-a-router", "38", "mailbox/home/upgrade.go",
 		"{oldRecover, \"router\", \"delegate\"", "{oldRecover, \"delegate\"",
 		boxTest("TestRule38_OldProcessesAreLeftAlone"),
 	},
 	{
-		"upgrade-beside-a-transition", "38", upgradeGo,
+		"upgrade-beside-a-transition", "38", "mailbox/home/upgrade.go",
 		"if err := u.hold(ctx, name); err != nil && !errors.Is(err, fs.ErrNotExist) {", "if err := u.hold(ctx, name); err != nil && name != \"shard-ff\" && !errors.Is(err, fs.ErrNotExist) {",
 		boxTest("TestRule38_OldProcessesAreLeftAlone"),
 	},
 	{
 		"upgrade-leaves-the-old-locks", "38,39", upgradeGo,
-		"if err := removeIfThere(lockPath(u.dir, name)); err != nil {", "if err := removeIfThere(lockPath(u.dir, name)); err != nil || name == \"shard-00\" {",
+		"if err := durable.RemoveIfThere(LockPath(u.dir, name)); err != nil {", "if err := durable.RemoveIfThere(LockPath(u.dir, name)); err != nil || name == \"shard-00\" {",
 		boxTest("TestRule39_UpgradeIsGoneOnWith"),
 	},
 	{
-		"upgrade-not-gone-on-with", "39", upgradeGo,
-		"v.Format == format && !oldLocksStand(dir) {\n\t\treturn err", "v.Format == format {\n\t\treturn err",
+		"upgrade-not-gone-on-with", "39", "mailbox/home/upgrade.go",
+		"v.Format == Format && !OldLocksStand(dir) {\n\t\treturn err", "v.Format == Format {\n\t\treturn err",
 		boxTest("TestRule39_FinishedUnderTheOldLocks"),
 	},
 	{
 		"version-before-the-locks", "39", upgradeGo,
-		"\t\tfunc() error { return u.make(v) },\n\t\tfunc() error { return writeVersion(dir, v.MailboxID, o.Sync) },\n", "\t\tfunc() error { return writeVersion(dir, v.MailboxID, o.Sync) },\n\t\tfunc() error { return u.make(v) },\n",
+		"\t\tfunc() error { return u.make(v) },\n\t\tfunc() error { return WriteVersion(dir, v.MailboxID, m) },\n", "\t\tfunc() error { return WriteVersion(dir, v.MailboxID, m) },\n\t\tfunc() error { return u.make(v) },\n",
 		boxTest("TestRule39_Order"),
 	},
 	{
 		"upgrade-untold", "39", upgradeGo,
-		"makeLocks(u.dir, upgradedSlot, u.o.Sync)", "makeLocks(u.dir, blankSlot, u.o.Sync)",
+		"MakeLocks(u.dir, upgradedSlot, u.mode)", "MakeLocks(u.dir, BlankSlot, u.mode)",
 		boxTest("TestRule39_UpgradeIsGoneOnWith"),
 	},
 	{

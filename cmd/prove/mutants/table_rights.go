@@ -67,7 +67,7 @@ var rightsMutants = []mutant{
 	},
 	{
 		"thought-approved-in-advance", "rights", "mailbox/permit.go",
-		"\tif f.task.Mbox.Action == nil {\n", "\tif f.task == nil {\n",
+		"\tif f.Task.Mbox.Action == nil {\n", "\tif f.Task == nil {\n",
 		boxTest("TestApproveNeedsAnAction"),
 	},
 	{

@@ -1,4 +1,4 @@
-package mailbox
+package home
 
 import (
 	"strconv"
@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startTime names the start of a running process, so that a pid that was used
+// StartTime names the start of a running process, so that a pid that was used
 // again is not taken for the old one; "" if there is none. A zombie has ended.
-func startTime(pid int) string {
+func StartTime(pid int) string {
 	if pid <= 0 {
 		return ""
 	}
@@ -20,8 +20,8 @@ func startTime(pid int) string {
 	return strconv.FormatInt(p.Proc.P_starttime.Sec, 10) + "." + strconv.FormatInt(int64(p.Proc.P_starttime.Usec), 10)
 }
 
-// pidNamespace is "": there is one namespace of processes.
-func pidNamespace() string { return "" }
+// PIDNamespace is "": there is one namespace of processes.
+func PIDNamespace() string { return "" }
 
 // flockHolder names the process that has a file locked: the system does not tell.
 func flockHolder(string) string { return "a process" }

@@ -1,4 +1,4 @@
-package mailbox
+package home
 
 import (
 	"errors"
@@ -23,7 +23,7 @@ func (e *OwnerError) Error() string {
 
 // CheckOwner returns an OwnerError where the mailbox in dir is not the user's own.
 func CheckOwner(dir string) error {
-	path := privatePath(dir)
+	path := Private(dir)
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) { // nobody else is let in, or .mbox is lost
 		path = dir

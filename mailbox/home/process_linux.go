@@ -1,4 +1,4 @@
-package mailbox
+package home
 
 import (
 	"fmt"
@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// startTime names the start of a running process, so that a pid that was used
+// StartTime names the start of a running process, so that a pid that was used
 // again is not taken for the old one; "" if there is none. A zombie has ended.
-func startTime(pid int) string {
+func StartTime(pid int) string {
 	if pid <= 0 {
 		return ""
 	}
@@ -18,7 +18,7 @@ func startTime(pid int) string {
 		return ""
 	}
 	// The name in parentheses may hold anything; behind it the fields are plain.
-	_, rest, ok := cutLast(string(stat), ") ")
+	_, rest, ok := CutLast(string(stat), ") ")
 	fields := strings.Fields(rest)
 	if !ok || len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
 		return ""
@@ -26,9 +26,9 @@ func startTime(pid int) string {
 	return fields[19]
 }
 
-// pidNamespace names what the numbers of processes that this one sees belong to;
+// PIDNamespace names what the numbers of processes that this one sees belong to;
 // "" where that cannot be told.
-func pidNamespace() string {
+func PIDNamespace() string {
 	name, _ := os.Readlink("/proc/self/ns/pid") //nolint:errcheck // without /proc no number is looked up either
 	return name
 }
@@ -42,7 +42,7 @@ func flockHolder(path string) string {
 	}
 	for line := range strings.Lines(string(locks)) { // 1: FLOCK ADVISORY WRITE 42 fd:01:1234 0 EOF
 		f := strings.Fields(line)
-		if len(f) > 5 && f[1] == "FLOCK" && strings.HasSuffix(f[5], fmt.Sprintf(":%d", inode(info))) {
+		if len(f) > 5 && f[1] == "FLOCK" && strings.HasSuffix(f[5], fmt.Sprintf(":%d", Inode(info))) {
 			return "process " + f[4]
 		}
 	}

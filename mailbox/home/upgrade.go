@@ -1,4 +1,4 @@
-package mailbox
+package home
 
 import (
 	"context"
@@ -9,11 +9,13 @@ import (
 	"slices"
 	"time"
 
+	"mbox/mailbox/task"
+
 	"mbox/audit"
 	"mbox/mailbox/durable"
 )
 
-// upgrade brings a home of format 1 to the present one. Open and Recover call it
+// Upgrade brings a home of format 1 to the present one. Open and Recover call it
 // first. Nobody of an older mbox may be at work: its locks are taken, all of them,
 // and held to the end, and a router or a worker with a lease is named and left
 // alone (ErrBusy). Whoever of them only has the home open does not write a line
@@ -26,24 +28,24 @@ import (
 // lock still, and is gone on with under what is there of the old locks. That recovery
 // settles what the old intent records told of, and mends what a power cut left of
 // inodes that were used again.
-func upgrade(ctx context.Context, dir string, o Options) error {
-	v, err := readVersion(dir)
-	if err != nil || v.Format == format && !oldLocksStand(dir) {
+func Upgrade(ctx context.Context, dir string, m durable.Mode, lockWait time.Duration) error {
+	v, err := ReadVersion(dir)
+	if err != nil || v.Format == Format && !OldLocksStand(dir) {
 		return err
 	}
-	u := &upgrading{dir: dir, o: o}
+	u := &upgrading{dir: dir, mode: m, wait: lockWait}
 	defer u.unlock()
-	ctx, cancel := context.WithTimeout(ctx, o.LockWait)
+	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
 	if err := u.alone(ctx, &v); err != nil {
-		return fmt.Errorf("bringing %s from format %d to %d: %w", dir, oldFormat, format, lockError(err))
+		return fmt.Errorf("bringing %s from format %d to %d: %w", dir, OldFormat, Format, LockError(err))
 	}
-	if v.Format == format && !oldLocksStand(dir) {
+	if v.Format == Format && !OldLocksStand(dir) {
 		return nil // it was done meanwhile
 	}
 	for _, step := range []func() error{
 		func() error { return u.make(v) },
-		func() error { return writeVersion(dir, v.MailboxID, o.Sync) },
+		func() error { return WriteVersion(dir, v.MailboxID, m) },
 		u.leave,
 	} {
 		if err := step(); err != nil {
@@ -53,32 +55,33 @@ func upgrade(ctx context.Context, dir string, o Options) error {
 	return nil
 }
 
-// oldNames are the lock files of format 1, in the order in which they are held.
-func oldNames() []string {
+// OldNames are the lock files of format 1, in the order in which they are held.
+func OldNames() []string {
 	names := []string{oldRecover, "router", "delegate", "index", "serial"}
-	for i := range shards {
+	for i := range Shards {
 		names = append(names, fmt.Sprintf("shard-%02x", i))
 	}
 	for i := range 32 {
 		names = append(names, fmt.Sprintf("copy-%02x", i))
 	}
-	return append(names, oldLedger)
+	return append(names, OldLedger)
 }
 
 const (
 	oldRecover = "recover" // the last that goes
-	oldLedger  = "ledger"
+	OldLedger  = "ledger"
 )
 
-// oldLocksStand tells whether a home is not wholly of this format yet.
-func oldLocksStand(dir string) bool {
-	_, err := os.Lstat(lockPath(dir, oldRecover))
+// OldLocksStand tells whether a home is not wholly of this format yet.
+func OldLocksStand(dir string) bool {
+	_, err := os.Lstat(LockPath(dir, oldRecover))
 	return err == nil
 }
 
 type upgrading struct {
 	dir  string
-	o    Options
+	mode durable.Mode
+	wait time.Duration
 	held []*durable.Lock
 }
 
@@ -89,20 +92,20 @@ func (u *upgrading) unlock() {
 }
 
 // alone makes sure that nobody else is at work, and reads VERSION again.
-func (u *upgrading) alone(ctx context.Context, v *version) (err error) {
-	if err := makeLock(u.dir, "recovery", u.o.Sync); err != nil && !errors.Is(err, fs.ErrExist) {
+func (u *upgrading) alone(ctx context.Context, v *Version) (err error) {
+	if err := MakeLock(u.dir, "recovery", u.mode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	if err := u.hold(ctx, "recovery"); err != nil {
 		return err
 	}
-	if *v, err = readVersion(u.dir); err != nil || v.Format == format && !oldLocksStand(u.dir) {
+	if *v, err = ReadVersion(u.dir); err != nil || v.Format == Format && !OldLocksStand(u.dir) {
 		return err
 	}
-	if err := makeLock(u.dir, oldRecover, u.o.Sync); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := MakeLock(u.dir, oldRecover, u.mode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err // it may have been lost, and tells that this is not done
 	}
-	for _, name := range oldNames() {
+	for _, name := range OldNames() {
 		if err := u.hold(ctx, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -112,14 +115,14 @@ func (u *upgrading) alone(ctx context.Context, v *version) (err error) {
 
 // hold takes a lock, and names who has it. What is missing nobody has.
 func (u *upgrading) hold(ctx context.Context, name string) error {
-	wait := u.o.LockWait
+	wait := u.wait
 	if name == "router" {
 		wait = min(wait, time.Second) // it is asked for a moment now and then, and a router keeps it
 	}
-	l, err := durable.AcquireLock(ctx, lockPath(u.dir, name), wait)
+	l, err := durable.AcquireLock(ctx, LockPath(u.dir, name), wait)
 	if err == nil {
 		u.held = append(u.held, l)
-	} else if errors.Is(err, ErrBusy) {
+	} else if errors.Is(err, durable.ErrBusy) {
 		err = fmt.Errorf("%w, held by %s of an older mbox, which has to end first", err, flockHolder(l.Path()))
 	}
 	return err
@@ -127,15 +130,15 @@ func (u *upgrading) hold(ctx context.Context, name string) error {
 
 // noLease makes sure that no worker has a lease: its task would be lost to it.
 func (u *upgrading) noLease() error {
-	names, err := listNames(privatePath(u.dir, "leases"))
+	names, err := durable.Names(Private(u.dir, "leases"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	for _, name := range names {
-		path := privatePath(u.dir, "leases", name)
-		if held, err := locked(path); err == nil && held {
-			id, _ := leaseOf(name)
-			return fmt.Errorf("task %s: %w: %s of an older mbox works at it, and has to end first", id, ErrBusy, flockHolder(path))
+		path := Private(u.dir, "leases", name)
+		if held, err := Locked(path); err == nil && held {
+			id, _ := LeaseOf(name)
+			return fmt.Errorf("task %s: %w: %s of an older mbox works at it, and has to end first", id, durable.ErrBusy, flockHolder(path))
 		}
 	}
 	return err
@@ -143,25 +146,25 @@ func (u *upgrading) noLease() error {
 
 // make makes what the present format has. What an upgrade left that was killed
 // before VERSION is made anew: the old locks may have been at work since.
-func (u *upgrading) make(v version) error {
-	if v.Format == oldFormat {
-		if err := errors.Join(removeIfThere(intentsPath(u.dir)), removeIfThere(audit.ChainPath(u.dir))); err != nil {
+func (u *upgrading) make(v Version) error {
+	if v.Format == OldFormat {
+		if err := errors.Join(durable.RemoveIfThere(IntentsPath(u.dir)), durable.RemoveIfThere(audit.ChainPath(u.dir))); err != nil {
 			return err
 		}
 	}
 	if err := u.chain(); err != nil {
 		return err
 	}
-	_, err := makeLocks(u.dir, upgradedSlot, u.o.Sync)
+	_, err := MakeLocks(u.dir, upgradedSlot, u.mode)
 	return err
 }
 
 // chain makes the ledger's lock with the head record that the old one has: it tells
 // how long the ledger was.
 func (u *upgrading) chain() error {
-	head, err := durable.Read(lockPath(u.dir, oldLedger), MaxTask)
+	head, err := durable.Read(LockPath(u.dir, OldLedger), task.MaxTask)
 	if err == nil {
-		err = durable.Stage(audit.ChainPath(u.dir), head, u.o.Sync)
+		err = durable.Stage(audit.ChainPath(u.dir), head, u.mode)
 	}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
 		return nil
@@ -171,10 +174,10 @@ func (u *upgrading) chain() error {
 
 // leave takes the old locks away.
 func (u *upgrading) leave() error {
-	for _, name := range slices.Backward(oldNames()) {
-		if err := removeIfThere(lockPath(u.dir, name)); err != nil {
+	for _, name := range slices.Backward(OldNames()) {
+		if err := durable.RemoveIfThere(LockPath(u.dir, name)); err != nil {
 			return err
 		}
 	}
-	return durable.SyncDir(privatePath(u.dir, "locks"), u.o.Sync)
+	return durable.SyncDir(Private(u.dir, "locks"), u.mode)
 }

@@ -1,0 +1,40 @@
+package durable
+
+import (
+	"errors"
+	"io/fs"
+)
+
+// KindOf names what is no regular file.
+func KindOf(m fs.FileMode) string {
+	switch {
+	case m.IsDir():
+		return "folder"
+	case m&fs.ModeSymlink != 0:
+		return "symlink"
+	case m&fs.ModeNamedPipe != 0:
+		return "FIFO"
+	case m&fs.ModeSocket != 0:
+		return "socket"
+	}
+	return "device"
+}
+
+// Names lists what lies in a folder, in no order.
+func Names(dir string) ([]string, error) {
+	d, err := OpenDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdirnames(-1)
+}
+
+// RemoveIfThere is Remove, to which a file that is not there is no error.
+func RemoveIfThere(path string) error {
+	err := Remove(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,88 @@
+package home
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
+	"mbox/schemas"
+)
+
+// StagesArtifacts tells whether a name in tmp is that of a folder of artifacts.
+func StagesArtifacts(home, name string) bool {
+	folder, tx, _ := CutLast(name, "~")
+	_, _, ok := task.AttemptOf(folder)
+	info, err := os.Lstat(Private(home, "tmp", name))
+	return ok && len(tx) == 32 && err == nil && info.IsDir()
+}
+
+// StagedNames are the names of all that lies in .mbox/tmp.
+func StagedNames(home string) ([]string, error) { return durable.Names(Private(home, "tmp")) }
+
+// CutLast cuts a text at the last separator.
+func CutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// StagedPath is where the content of a transition is staged.
+func StagedPath(home, name, tx string) string {
+	return Private(home, "tmp", name+"~"+tx)
+}
+
+// Sight is what a look at a path shows.
+type Sight struct {
+	There bool
+	Hash  string // "" for what is no regular file
+}
+
+// Look is what lies at a path; nothing for "".
+func Look(path string) (Sight, error) {
+	if path == "" {
+		return Sight{}, nil
+	}
+	data, err := durable.Read(path, 4*task.MaxTask)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Sight{}, nil
+	case errors.Is(err, durable.ErrNotRegular), errors.Is(err, durable.ErrTooLarge):
+		return Sight{There: true}, nil
+	case err != nil:
+		return Sight{}, err
+	}
+	return Sight{true, audit.Hash(data)}, nil
+}
+
+// File is a task as it was read: the bytes, what they parse to, and where.
+type File struct {
+	Task  *task.Task
+	data  []byte
+	Hash  string
+	State task.State
+	Path  string
+}
+
+// Read opens the task's file in one place.
+func Read(home string, s task.State, path string) (*File, error) {
+	data, err := durable.Read(path, 4*task.MaxTask)
+	if errors.Is(err, durable.ErrNotRegular) || errors.Is(err, durable.ErrTooLarge) || errors.Is(err, fs.ErrPermission) {
+		return &File{State: s, Path: path}, err // something is there, and it is no task
+	}
+	if err != nil {
+		return nil, err
+	}
+	f := &File{data: data, Hash: audit.Hash(data), State: s, Path: path}
+	t := new(task.Task)
+	if err := schemas.Decode(data, t); err != nil {
+		return f, task.InFile(err, strings.TrimPrefix(path, home+"/"))
+	}
+	f.Task = t
+	return f, nil
+}

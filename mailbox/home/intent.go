@@ -1,0 +1,245 @@
+package home
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+
+	"mbox/mailbox/task"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+)
+
+// .mbox/intents holds the intent records, each in a slot of its own: that of shard n
+// is slot n, that of the lock of delegations the one behind them. The last slot
+// remembers which serial number was drawn. The file is made by init, of blank slots,
+// and never grows.
+const (
+	SlotSize   = 1024
+	SerialSlot = Delegations + 1
+	slotCount  = SerialSlot + 1
+)
+
+// Intent is an intent record: what the holder of a shard is about to do. While it
+// stands, a line with TX may be in the ledger from At on; whoever finds it with
+// the lock free settles it.
+//
+// On disk it is one line of text, padded to slotSize:
+//
+//	intent KIND "NAME" TX FILE OFFSET SEQ CHECKSUM PID CRC32
+//
+// NAME is escaped as in a URL. A slot of spaces is blank. Anything else is damaged
+// (NULs, a slot that is cut short), and means full recovery; so does that of a lock
+// file that recovery has made anew.
+type Intent struct {
+	Kind string // "task", "record", "drop" or "note"
+	Name string // task id, record file name, name in a folder, or agent
+	TX   string
+	At   audit.Position // a place before the line
+	PID  int
+}
+
+// What a slot holds where it is no intent record. The others are damage to
+// whoever wants the shard, so that nobody takes it before a recovery has been there.
+// With remade and upgraded that one appends a line, which whoever stood still with
+// the lock of the file before finds in his way.
+var (
+	BlankSlot    = SlotOf("")
+	RemadeSlot   = SlotOf("made anew")
+	upgradedSlot = SlotOf("of format 1")
+	DoubtedSlot  = SlotOf("written by two")
+
+	toSay = map[string]string{string(RemadeSlot): MadeAnew, string(upgradedSlot): UpgradedSays}
+)
+
+const (
+	MadeAnew     = "lock files made anew"
+	UpgradedSays = "brought from format 1 to 2"
+)
+
+var ErrDamagedIntent = errors.New("damaged intent record")
+
+// SlotOf is a text, padded to a slot.
+func SlotOf(text string) []byte { return fmt.Appendf(nil, "%-*s\n", SlotSize-1, text) }
+
+// Encode is the slot that holds the record.
+func (d Intent) Encode() []byte {
+	file := d.At.File
+	if file == "" {
+		file = "-"
+	}
+	text := fmt.Sprintf("intent %s %q %s %s %d %d %s %d", d.Kind, url.PathEscape(d.Name), d.TX, file, d.At.Offset, d.At.Seq, d.At.Checksum, d.PID)
+	return SlotOf(fmt.Sprintf("%s %08x", text, crc32.ChecksumIEEE([]byte(text))))
+}
+
+// DecodeIntent reads a slot. What would not be written so again is damaged.
+func DecodeIntent(slot []byte) (d Intent, set bool, err error) {
+	if bytes.Equal(slot, BlankSlot) {
+		return d, false, nil
+	}
+	var name string
+	_, err = fmt.Sscanf(string(slot), "intent %s %s %s %s %d %d %s %d", &d.Kind, &name, &d.TX, &d.At.File, &d.At.Offset, &d.At.Seq, &d.At.Checksum, &d.PID)
+	if err == nil {
+		d.Name, err = url.PathUnescape(strings.Trim(name, `"`))
+	}
+	if d.At.File == "-" {
+		d.At.File = ""
+	}
+	if err != nil || !bytes.Equal(d.Encode(), slot) {
+		return Intent{}, true, ErrDamagedIntent
+	}
+	return d, true, nil
+}
+
+// Owns tells whether a staged file or a quarantine entry is that of the intent
+// record's transaction, or of its task, whose transition puts strangers' files
+// aside under transactions of their own.
+func (d Intent) Owns(name string) bool {
+	owner, tx, _ := CutLast(strings.TrimSuffix(name, ReasonSuffix), "~")
+	return tx == d.TX || d.Kind == "task" && (owner == d.Name || owner == task.ID(d.Name).File())
+}
+
+// Intents is the file of slots, opened when it is first needed.
+type Intents struct {
+	path string
+	flag int
+
+	mu   sync.Mutex // guards what follows
+	file *durable.File
+	all  []byte // of the last look at all slots
+}
+
+// NewIntents is the file of a home; flag is os.O_RDONLY for who only looks.
+func NewIntents(dir string, flag int) *Intents { return &Intents{path: IntentsPath(dir), flag: flag} }
+
+// Open returns the file that bears the name. One that was open before stays so as
+// long as somebody holds a shard with it.
+func (f *Intents) Open() (*durable.File, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.opened()
+}
+
+func (f *Intents) opened() (*durable.File, error) {
+	if f.file != nil && f.file.Check() == nil {
+		return f.file, nil
+	}
+	file, err := durable.OpenNamed(f.path, f.flag)
+	if err == nil {
+		f.file = file
+	}
+	return file, err
+}
+
+// Close closes the file.
+func (f *Intents) Close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.file != nil {
+		f.file.Close()
+		f.file = nil
+	}
+}
+
+// Read reads the record of one shard, whose lock the caller need not hold.
+func (f *Intents) Read(number int) (Intent, bool, error) {
+	file, err := f.Open()
+	if err != nil {
+		return Intent{}, false, err
+	}
+	return ReadIntent(file, number)
+}
+
+// ReadIntent reads the record in a slot of an open file.
+func ReadIntent(file *durable.File, number int) (Intent, bool, error) {
+	slot, err := ReadSlot(file, number)
+	if err != nil {
+		return Intent{}, false, err
+	}
+	return DecodeIntent(slot)
+}
+
+// ReadSlot reads a slot; one that is cut short, as far as it goes.
+func ReadSlot(file *durable.File, number int) ([]byte, error) {
+	slot := make([]byte, SlotSize)
+	n, err := file.ReadAt(slot, int64(number)*SlotSize)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return slot[:n], err
+}
+
+// WriteSlot writes a slot.
+func WriteSlot(file *durable.File, number int, slot []byte) error {
+	return durable.WriteAt(file.File, slot, int64(number)*SlotSize)
+}
+
+// filledSlot is a slot that is not blank.
+type filledSlot struct {
+	Number int
+	Intent
+	Damaged error
+	Say     string // what a recovery has yet to tell the ledger
+}
+
+// Filled returns all slots that are not blank, by one read: those of others who
+// are at work as well, which may be half written.
+func (f *Intents) Filled() ([]filledSlot, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	file, err := f.opened()
+	if err != nil {
+		return nil, err
+	}
+	if f.all == nil {
+		f.all = make([]byte, SerialSlot*SlotSize)
+	}
+	n, err := file.ReadAt(f.all, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	var out []filledSlot
+	for i := range SerialSlot {
+		slot := f.all[min(n, i*SlotSize):min(n, (i+1)*SlotSize)]
+		if d, set, err := DecodeIntent(slot); set {
+			out = append(out, filledSlot{i, d, err, toSay[string(slot)]})
+		}
+	}
+	return out, nil
+}
+
+// makeIntents makes the file, where it is missing.
+func makeIntents(dir string, slot []byte, m durable.Mode) error {
+	all := append(bytes.Repeat(slot, SerialSlot), BlankSlot...)
+	return durable.Stage(IntentsPath(dir), all, m)
+}
+
+// IntentsPath is the place of the file of slots.
+func IntentsPath(dir string) string { return Private(dir, "intents") }
+
+// Interrupted names what somebody is about to do in a home, or was when he died:
+// task ids, names of files, agents.
+func Interrupted(home string) ([]string, error) {
+	f := NewIntents(home, os.O_RDONLY)
+	defer f.Close()
+	all, err := f.Filled()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // of an earlier format; or lost, which Verify tells
+	}
+	var out []string
+	for _, s := range all {
+		if s.Damaged != nil {
+			s.Name = "something in " + ShardName(s.Number)
+		}
+		out = append(out, s.Name)
+	}
+	return out, err
+}

@@ -1,0 +1,86 @@
+package home
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"mbox/mailbox/task"
+
+	"mbox/mailbox/durable"
+)
+
+// Reason is the content of <entry>.reason.json beside an entry of the
+// quarantine: what it was and why it lies there.
+type Reason struct {
+	Name   string    `json:"name"`   // as it was called, made printable
+	Entry  string    `json:"entry"`  // as it is called in tasks/quarantine
+	SHA256 string    `json:"sha256"` // "" for what is no regular file
+	Size   int64     `json:"size"`
+	Reason string    `json:"reason"`
+	Code   string    `json:"code,omitzero"`
+	Path   string    `json:"path,omitzero"` // JSON path of what is wrong
+	Want   string    `json:"want,omitzero"`
+	Task   task.ID   `json:"task,omitzero"` // where it belongs to one
+	At     task.Time `json:"at"`
+}
+
+const ReasonSuffix = ".reason.json"
+
+// EntryName is the name of a quarantine entry: the file's own name, made
+// printable and short enough, and the transaction.
+func EntryName(name, tx string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '.' || r == '_' || r == '-' {
+			return r
+		}
+		return '_'
+	}, name)
+	clean = strings.TrimLeft(clean, ".")
+	if len(clean) > 180 {
+		clean = clean[:180]
+	}
+	if clean == "" {
+		clean = "_"
+	}
+	return clean + "~" + tx
+}
+
+// StagedReason is where the reason of a quarantine entry is staged.
+func StagedReason(home, entry string) string {
+	return Private(home, "tmp", entry+ReasonSuffix)
+}
+
+// maxHashed is from where on a kept file's bytes are not hashed: a sparse file
+// of a terabyte must stop neither a scan nor mbox verify.
+const maxHashed = 64 << 20
+
+// HashKept hashes a kept file; "" for one that is too large.
+func HashKept(f *os.File, info fs.FileInfo) (string, error) {
+	if info.Size() > maxHashed {
+		return "", nil
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, info.Size())); err != nil {
+		return "", err
+	}
+	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// HashKeptAt hashes what is to be kept at path; "" for what is no regular file,
+// and for one that is too large.
+func HashKeptAt(path string) (string, error) {
+	f, info, err := durable.OpenRegular(path)
+	if errors.Is(err, durable.ErrNotRegular) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return HashKept(f, info)
+}
