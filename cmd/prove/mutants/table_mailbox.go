@@ -67,7 +67,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"record-after-staging", "5", transitionGo,
-		"\tif err := s.mark(home.Intent{Kind: \"task\", Name: string(c.id), TX: tx, At: b.ledger.End()}); err != nil {\n\t\treturn err\n\t}\n\tif err := b.stage(ctx, s, c, tx, data); err != nil {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n", "\tif err := b.stage(ctx, s, c, tx, data); err != nil {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n\tif err := s.mark(home.Intent{Kind: \"task\", Name: string(c.id), tx: tx, At: b.ledger.End()}); err != nil {\n\t\treturn err\n\t}\n",
+		"\tif err := s.mark(home.Intent{Kind: \"task\", Name: string(c.id), TX: tx, At: b.ledger.End()}); err != nil {\n\t\treturn err\n\t}\n\tif err := b.stage(ctx, s, c, tx, data); err != nil {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n", "\tif err := b.stage(ctx, s, c, tx, data); err != nil {\n\t\treturn errors.Join(err, b.abort(s, c, tx))\n\t}\n\tif err := s.mark(home.Intent{Kind: \"task\", Name: string(c.id), TX: tx, At: b.ledger.End()}); err != nil {\n\t\treturn err\n\t}\n",
 		boxTest("TestOrderOfTransition"),
 	},
 	{
