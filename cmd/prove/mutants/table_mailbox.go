@@ -193,7 +193,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"finish-moves-before-it-puts", "8", transitionGo,
-		"\tcase from.There && from.Hash == after:\n", "\tcase from.There && from.Hash == after, p.old(from) && ready && p.m.to() != InProgress:\n",
+		"\tcase from.There && from.Hash == after:\n", "\tcase from.There && from.Hash == after, p.old(from) && ready && p.m.Enters() != InProgress:\n",
 		boxTest("TestFinishPutsBeforeItMoves"),
 	},
 	{
