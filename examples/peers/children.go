@@ -15,11 +15,16 @@ import (
 	"time"
 )
 
-// childEnv makes this program a child: a producer or a worker of a lap. It says
-// "ready" when it has opened the queue, begins with the first line of its standard
-// input, and prints its score. A producer ends when its time is over, a worker
-// when its standard input has ended and it finds nothing any more.
+// childEnv makes this program a child. It says "ready" when it has opened the
+// queue, begins with the first line of its standard input, and prints its score.
 const childEnv = "PEERS_CHILD"
+
+// The roles of a child.
+const (
+	sends = "sends" // until its time is over
+	works = "works" // until its standard input has ended and it finds nothing any more
+	picks = "picks" // so many tasks, when they come, and prints when it held each
+)
 
 // order is what a child is told.
 type order struct {
@@ -27,7 +32,7 @@ type order struct {
 	Dir     string
 	Worker  int
 	Workers int // how many there are
-	Sends   bool
+	Role    string
 	Time    time.Duration
 	Tasks   int64
 }
@@ -67,14 +72,14 @@ func (o *order) obey(p *peer) (err error) {
 		return err
 	}
 	r := &runner{lap: &lap{tasks: o.Tasks, first: o.Worker}, deadline: time.Now().Add(o.Time)}
-	s := new(score)
-	if o.Sends {
-		err = r.produce(ctx, w, s)
-	} else {
-		err = consume(ctx, w, s, in)
-	}
-	if err == nil && !o.Sends {
-		err = q.drain(ctx)
+	s := &score{Apart: usage()}
+	switch o.Role {
+	case sends:
+		err = r.produce(ctx, w, o.Worker, s)
+	case works:
+		err = errors.Join(consume(ctx, w, s, in), q.drain(ctx))
+	case picks:
+		err = pick(ctx, w, o.Tasks)
 	}
 	if err = errors.Join(err, w.close()); err != nil {
 		return err
@@ -82,9 +87,10 @@ func (o *order) obey(p *peer) (err error) {
 	return json.NewEncoder(os.Stdout).Encode(s)
 }
 
-func (r *runner) produce(ctx context.Context, w worker, s *score) error {
+// produce sends as worker number i.
+func (r *runner) produce(ctx context.Context, w worker, i int, s *score) error {
 	for n := 0; r.more(); n++ {
-		body := newBody(r.first, n)
+		body := newBody(i, n)
 		if err := w.submit(ctx, body); err != nil {
 			return fmt.Errorf("submit: %w", err)
 		}
@@ -136,27 +142,30 @@ func (l *lap) children(ctx context.Context) (*score, tally, error) {
 		defer stop()
 	}
 	var producers, workers []*childProcess
-	for i := range 2 * l.workers {
-		sends := i < l.workers
-		c, err := l.begin(ctx, i%l.workers, sends)
+	for i := range l.workers {
+		if l.filled == nil {
+			c, err := l.begin(ctx, i, sends)
+			if err != nil {
+				return nil, tally{}, err
+			}
+			defer c.kill()
+			producers = append(producers, c)
+		}
+		c, err := l.begin(ctx, i, works)
 		if err != nil {
 			return nil, tally{}, err
 		}
 		defer c.kill()
-		if sends {
-			producers = append(producers, c)
-		} else {
-			workers = append(workers, c)
-		}
+		workers = append(workers, c)
 	}
 	for _, c := range slices.Concat(producers, workers) {
 		if err := c.ready(); err != nil {
 			return nil, tally{}, err
 		}
 	}
-	s := new(score)
+	s := &score{Sent: l.filled}
 	for _, c := range slices.Concat(workers, producers) {
-		if _, err := io.WriteString(c.in, "go\n"); err != nil {
+		if err := c.start(); err != nil {
 			return nil, tally{}, err
 		}
 	}
@@ -169,12 +178,15 @@ func (l *lap) children(ctx context.Context) (*score, tally, error) {
 	if err := s.end(workers); err != nil {
 		return nil, tally{}, err
 	}
-	q, err := l.peer.open(ctx, l.dir, 1)
-	if err != nil {
-		return nil, tally{}, err
-	}
-	t, err := q.tally(ctx)
-	return s, t, errors.Join(err, q.close())
+	var t tally
+	return s, t, s.apart(func() error {
+		q, err := l.peer.open(ctx, l.dir, 1)
+		if err != nil {
+			return err
+		}
+		t, err = q.tally(ctx)
+		return errors.Join(err, q.close())
+	})
 }
 
 type childProcess struct {
@@ -183,17 +195,21 @@ type childProcess struct {
 	out *bufio.Reader
 }
 
-func (l *lap) begin(ctx context.Context, i int, sends bool) (*childProcess, error) {
+func (l *lap) begin(ctx context.Context, i int, role string) (*childProcess, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	o := order{Peer: l.peer.name, Dir: l.dir, Worker: i, Workers: l.workers, Sends: sends, Time: l.time, Tasks: share(l.tasks, l.workers, i)}
+	o := order{Peer: l.peer.name, Dir: l.dir, Worker: i, Workers: l.workers, Role: role, Time: l.time, Tasks: share(l.tasks, l.workers, i)}
 	text, err := json.Marshal(o)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self)
+	argv := []string{self}
+	if l.trace != "" {
+		argv = slices.Concat(strace, []string{"-o", fmt.Sprintf("%s-%s-%d", l.trace, role, i), self})
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), childEnv+"="+string(text))
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -223,6 +239,11 @@ func (c *childProcess) ready() error {
 		return fmt.Errorf("a worker process did not get ready (%q, %w)", line, err)
 	}
 	return nil
+}
+
+func (c *childProcess) start() error {
+	_, err := io.WriteString(c.in, "go\n")
+	return err
 }
 
 // end waits for the children and adds what they did.

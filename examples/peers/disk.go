@@ -36,7 +36,7 @@ type disk struct {
 var errNoDisk = errors.New("cannot be made here")
 
 // imageSize is what a loop device shows; the image takes what is written.
-const imageSize = 8 << 30
+const imageSize = 16 << 30
 
 // mount makes the disk available below root.
 func (o *options) mount(ctx context.Context, name, root string) (*disk, error) {
@@ -52,7 +52,7 @@ func (o *options) mount(ctx context.Context, name, root string) (*disk, error) {
 	if err := errors.Join(f.Truncate(imageSize), f.Close()); err != nil {
 		return nil, err
 	}
-	for _, argv := range [][]string{{"mkfs.ext4", "-q", d.image}, {"mount", "-o", "loop", d.image, d.dir}} {
+	for _, argv := range [][]string{{"mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", d.image}, {"mount", "-o", "loop", d.image, d.dir}} {
 		if text, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("%w: %s: %w: %s", errNoDisk, argv[0], err, strings.TrimSpace(string(text)))
 		}
@@ -199,9 +199,14 @@ func repeat(span time.Duration, step func(i int) error) (took []time.Duration, e
 }
 
 func (p *probe) sum(took []time.Duration, span time.Duration) {
-	slices.Sort(took)
 	p.Rate = float64(len(took)) / span.Seconds()
-	p.P50, p.P99 = milliseconds(took[len(took)/2]), milliseconds(took[len(took)*99/100])
+	p.P50, p.P99 = spread(took)
+}
+
+// spread sorts and returns the median and the 99th percentile in milliseconds.
+func spread(took []time.Duration) (p50, p99 float64) {
+	slices.Sort(took)
+	return milliseconds(took[len(took)/2]), milliseconds(took[len(took)*99/100])
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -39,7 +39,7 @@ func goqitePeer(name, base string, processes bool) *peer {
 		name: name, base: base, processes: processes,
 		what: "goqite v0.4.0, modernc sqlite, WAL, synchronous=FULL; completed rows are deleted",
 		create: func(dir string) error {
-			db, err := openSQLite(dir)
+			db, err := openSQLite(dir, "FULL")
 			if err != nil {
 				return err
 			}
@@ -47,20 +47,23 @@ func goqitePeer(name, base string, processes bool) *peer {
 			_, err = db.Exec(goqiteSchema)
 			return err
 		},
-		open: func(_ context.Context, dir string, _ int) (queue, error) {
-			db, err := openSQLite(dir)
-			if err != nil {
-				return nil, err
-			}
-			q := goqite.New(goqite.NewOpts{DB: db, Name: "jobs", Timeout: time.Hour})
-			return &goqiteQueue{db: db, queue: q}, nil
-		},
+		open: func(_ context.Context, dir string, _ int) (queue, error) { return openGoqite(dir, "FULL") },
+		lazy: func(_ context.Context, dir string) (queue, error) { return openGoqite(dir, "OFF") },
 	}
 }
 
-func openSQLite(dir string) (*sql.DB, error) {
+func openGoqite(dir, synchronous string) (queue, error) {
+	db, err := openSQLite(dir, synchronous)
+	if err != nil {
+		return nil, err
+	}
+	q := goqite.New(goqite.NewOpts{DB: db, Name: "jobs", Timeout: time.Hour})
+	return &goqiteQueue{db: db, queue: q}, nil
+}
+
+func openSQLite(dir, synchronous string) (*sql.DB, error) {
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "queue.db")+
-		"?_txlock=immediate&_pragma=busy_timeout(30000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
+		"?_txlock=immediate&_pragma=busy_timeout(30000)&_pragma=journal_mode(WAL)&_pragma=synchronous("+synchronous+")")
 	if err == nil {
 		db.SetMaxOpenConns(1)
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 // jetstreamPeer is a nats-server with a work-queue stream in files, in this
-// process, or on a loopback port for the processes of a lap. Every message is flushed before it is acknowledged (sync always; the
-// default is every two minutes). Each worker has a connection of its own within
+// process, or on a loopback port for the processes of a lap. Every message is flushed
+// before it is acknowledged (sync always; the default is every two minutes). Each worker has a connection of its own within
 // the process, publishes and waits, fetches one, and acknowledges with
 // DoubleAck, which waits for the server. To complete is to delete the message;
 // no result is kept.
@@ -25,13 +25,16 @@ func jetstreamPeer(name, base string, processes bool) *peer {
 		what:   "nats-server " + server.VERSION + " in process, file stream, work queue, sync always; acknowledged messages are deleted",
 		create: func(string) error { return nil },
 		open: func(ctx context.Context, dir string, workers int) (queue, error) {
-			return startJetstream(ctx, dir, workers, false)
+			return startJetstream(ctx, dir, workers, server.Options{DontListen: true, SyncAlways: true})
+		},
+		lazy: func(ctx context.Context, dir string) (queue, error) {
+			return startJetstream(ctx, dir, 1, server.Options{DontListen: true})
 		},
 	}
 	if processes {
 		p.what = "the same as one server, with a connection from each process"
 		p.serve = func(ctx context.Context, dir string, workers int) (func() error, error) {
-			q, err := startJetstream(ctx, dir, workers, true)
+			q, err := startJetstream(ctx, dir, workers, server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, SyncAlways: true})
 			if err != nil {
 				return nil, err
 			}
@@ -66,21 +69,17 @@ type jetstreamQueue struct {
 	js     jetstream.JetStream
 }
 
-func startJetstream(ctx context.Context, dir string, workers int, listen bool) (*jetstreamQueue, error) {
+func startJetstream(ctx context.Context, dir string, workers int, o server.Options) (*jetstreamQueue, error) {
 	q := &jetstreamQueue{}
-	if err := q.start(ctx, dir, workers, listen); err != nil {
+	o.NoLog, o.NoSigs, o.JetStream, o.StoreDir = true, true, true, dir
+	if err := q.start(ctx, workers, &o); err != nil {
 		return nil, errors.Join(err, q.close())
 	}
 	return q, nil
 }
 
-func (q *jetstreamQueue) start(ctx context.Context, dir string, workers int, listen bool) error {
-	var err error
-	q.server, err = server.NewServer(&server.Options{
-		DontListen: !listen, Host: "127.0.0.1", Port: server.RANDOM_PORT,
-		NoLog: true, NoSigs: true, JetStream: true, StoreDir: dir, SyncAlways: true,
-	})
-	if err != nil {
+func (q *jetstreamQueue) start(ctx context.Context, workers int, o *server.Options) (err error) {
+	if q.server, err = server.NewServer(o); err != nil {
 		return err
 	}
 	q.server.Start()

@@ -24,11 +24,13 @@ const (
 // them submit, the others claim and complete.
 type lap struct {
 	peer    *peer
-	dir     string        // an empty folder
+	dir     string        // an empty folder, or
+	filled  []string      // the serials of the tasks in it, which one worker drains
 	workers int           // in all
 	first   int           // the number of this process's first worker
 	time    time.Duration // how long, or
 	tasks   int64         // how many tasks in all where that is not 0
+	trace   string        // where strace counts the calls of the processes; "" without it
 }
 
 // A score is what a lap has done.
@@ -36,11 +38,14 @@ type score struct {
 	Sent    []string      // the serials that were acknowledged
 	Done    []string      // the serials whose completion was acknowledged
 	Took    time.Duration // from the first submit to the last completion
-	used                  // by all processes that took part, servers and setting up included
+	used                  // by all processes that took part, servers included
 	Empties int64         // claims that found nothing
+	Apart   used          // what opening in processes and checking took, which is not counted
 }
 
 func (s *score) rate() float64 { return float64(len(s.Done)) / s.Took.Seconds() }
+
+func (s *score) cpu() float64 { return float64(s.CPU.Microseconds()) / float64(len(s.Done)) }
 
 // patience is how long a lap may go on after its time. A queue that has lost a
 // task leaves a worker waiting for it.
@@ -52,8 +57,10 @@ var errStuck = fmt.Errorf("still at work %v after the end: a task is lost", pati
 // completed exactly once, and the peer says the same of itself.
 func (l *lap) run(ctx context.Context) (*score, error) {
 	begun := usage()
-	if err := l.peer.create(l.dir); err != nil {
-		return nil, err
+	if l.filled == nil {
+		if err := l.peer.create(l.dir); err != nil {
+			return nil, err
+		}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, l.time+patience, errStuck)
 	defer cancel()
@@ -68,8 +75,7 @@ func (l *lap) run(ctx context.Context) (*score, error) {
 	if err != nil {
 		return nil, err
 	}
-	end := usage()
-	s.used = used{end.CPU - begun.CPU, end.Switches - begun.Switches}
+	s.used = usage().without(begun).without(s.Apart)
 	return s, nil
 }
 
@@ -78,6 +84,10 @@ type used struct {
 	CPU      time.Duration
 	Switches int64 // voluntary context switches
 }
+
+func (u used) without(o used) used { return used{u.CPU - o.CPU, u.Switches - o.Switches} }
+
+func (u used) with(o used) used { return used{u.CPU + o.CPU, u.Switches + o.Switches} }
 
 // usage is what this process and its ended children have used.
 func usage() (u used) {
@@ -100,8 +110,19 @@ func (l *lap) goroutines(ctx context.Context) (s *score, t tally, err error) {
 	if s, err = l.race(ctx, q, l.workers); err != nil {
 		return nil, t, err
 	}
-	t, err = q.tally(ctx)
+	err = s.apart(func() error {
+		t, err = q.tally(ctx)
+		return err
+	})
 	return s, t, err
+}
+
+// apart does what is not counted.
+func (s *score) apart(f func() error) error {
+	begun := usage()
+	err := f()
+	s.Apart = s.Apart.with(usage().without(begun))
+	return err
 }
 
 // race lets the workers of this process run.
@@ -225,6 +246,7 @@ func (s *score) add(o *score) {
 	s.Done = append(s.Done, o.Done...)
 	s.Took = max(s.Took, o.Took)
 	s.Empties += o.Empties
+	s.Apart = s.Apart.with(o.Apart)
 }
 
 // check fails for a queue that lost or doubled a task, or disagrees with us.

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The Maildir loop is what a careful worker writes by hand: files are made in
@@ -35,16 +37,24 @@ func maildirPeer(name, base string, processes bool) *peer {
 			}
 			return nil
 		},
-		open: func(_ context.Context, dir string, _ int) (queue, error) { return maildir(dir), nil },
+		open: func(_ context.Context, dir string, _ int) (queue, error) { return maildir{dir: dir}, nil },
+		lazy: func(_ context.Context, dir string) (queue, error) { return maildir{dir, true}, nil },
+		drop: func(dir string, n int) (part, to string) {
+			name := fmt.Sprintf("drop-%d", n)
+			return filepath.Join(dir, "tmp", name), filepath.Join(dir, "new", name)
+		},
 	}
 }
 
 var maildirFolders = []string{"tmp", "new", "cur", "done"}
 
-type maildir string
+type maildir struct {
+	dir  string
+	lazy bool // flushes nothing
+}
 
 func (m maildir) worker(_ context.Context, n int) (worker, error) {
-	w := &maildirWorker{dir: string(m), n: n, folders: map[string]*os.File{}}
+	w := &maildirWorker{maildir: m, n: n, folders: map[string]*os.File{}}
 	for _, f := range maildirFolders {
 		d, err := os.Open(filepath.Join(w.dir, f))
 		if err != nil {
@@ -61,7 +71,7 @@ func (m maildir) close() error                { return nil }
 func (m maildir) tally(context.Context) (tally, error) {
 	var t tally
 	for _, f := range maildirFolders {
-		names, err := readNames(filepath.Join(string(m), f))
+		names, err := readNames(filepath.Join(m.dir, f))
 		if err != nil {
 			return t, err
 		}
@@ -93,16 +103,20 @@ func readNames(dir string) ([]string, error) {
 const result = ".result"
 
 type maildirWorker struct {
-	dir     string
+	maildir
 	n       int
 	made    int
 	folders map[string]*os.File
 	listed  []string // what is left of the last listing, oldest first
+	news    *os.File // tells of what comes to new; nil before the first wait
 }
 
 func (w *maildirWorker) path(folder, name string) string { return w.dir + "/" + folder + "/" + name }
 
 func (w *maildirWorker) flush(folders ...string) error {
+	if w.lazy {
+		return nil
+	}
 	for _, f := range folders {
 		if err := w.folders[f].Sync(); err != nil {
 			return err
@@ -118,7 +132,7 @@ func (w *maildirWorker) deliver(name, folder string, data []byte) error {
 		return err
 	}
 	_, err = f.Write(data)
-	if err == nil {
+	if err == nil && !w.lazy {
 		err = f.Sync()
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
@@ -169,6 +183,22 @@ func (w *maildirWorker) take() (string, error) {
 	return "", errEmpty
 }
 
+// wait returns when something has come to new; the first returns at once and looks
+// out from then on.
+func (w *maildirWorker) wait() error {
+	if w.news != nil {
+		_, err := w.news.Read(make([]byte, 4096))
+		return err
+	}
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	w.news = os.NewFile(uintptr(fd), "inotify")
+	_, err = unix.InotifyAddWatch(fd, w.path("new", ""), unix.IN_MOVED_TO)
+	return err
+}
+
 func (w *maildirWorker) complete(_ context.Context, j job) error {
 	name := j.handle.(string)
 	if err := w.deliver(name+result, "done", []byte(`"done"`)); err != nil {
@@ -182,6 +212,9 @@ func (w *maildirWorker) complete(_ context.Context, j job) error {
 
 func (w *maildirWorker) close() error {
 	var errs []error
+	if w.news != nil {
+		errs = append(errs, w.news.Close())
+	}
 	for _, d := range w.folders {
 		errs = append(errs, d.Close())
 	}

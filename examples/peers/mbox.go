@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
@@ -22,16 +23,53 @@ func mboxPeer(name string, processes bool) *peer {
 	if processes {
 		base = "mbox/processes"
 	}
+	open := func(ctx context.Context, dir string, o mailbox.Options) (queue, error) {
+		box, err := mailbox.Open(ctx, mboxHome(dir), o)
+		return mboxQueue{box}, err
+	}
 	return &peer{
 		name: name, what: what, base: base, processes: processes,
 		create: func(dir string) error {
-			return mailbox.Create(filepath.Join(dir, "home"), mailbox.Options{Sync: durable.None})
+			return mailbox.Create(mboxHome(dir), mailbox.Options{Sync: durable.None})
 		},
 		open: func(ctx context.Context, dir string, _ int) (queue, error) {
-			box, err := mailbox.Open(ctx, filepath.Join(dir, "home"), mailbox.Options{})
-			return mboxQueue{box}, err
+			return open(ctx, dir, mailbox.Options{})
+		},
+		lazy: func(ctx context.Context, dir string) (queue, error) {
+			return open(ctx, dir, mailbox.Options{Sync: durable.None})
+		},
+		drop: func(dir string, n int) (part, to string) {
+			to = filepath.Join(mboxHome(dir), "tasks", "pending", fmt.Sprintf("drop-%d.json", n))
+			return to + ".part", to
 		},
 	}
+}
+
+func mboxHome(dir string) string { return filepath.Join(dir, "home") }
+
+// verified is how long mbox verify took.
+type verified struct {
+	What  string        `json:"what"`
+	Lines int64         `json:"lines"`
+	Took  time.Duration `json:"took_ns"`
+}
+
+// verify times mbox verify, whole and of the ledger alone, on the mailbox in dir.
+func verify(ctx context.Context, dir string) ([]verified, error) {
+	var out []verified
+	for _, ledgerOnly := range []bool{false, true} {
+		begun := time.Now()
+		r, err := mailbox.Verify(ctx, mboxHome(dir), mailbox.Options{}, mailbox.VerifyOptions{LedgerOnly: ledgerOnly})
+		if err != nil {
+			return nil, err
+		}
+		v := verified{"mbox verify", r.Lines, time.Since(begun)}
+		if ledgerOnly {
+			v.What += " --ledger-only"
+		}
+		out = append(out, v)
+	}
+	return out, nil
 }
 
 type mboxQueue struct{ box *mailbox.Box }

@@ -18,6 +18,11 @@ type peer struct {
 	// processes says.
 	create func(dir string) error
 	open   func(ctx context.Context, dir string, workers int) (queue, error)
+	// lazy opens it without flushes, to fill it; nil where it cannot be filled.
+	lazy func(ctx context.Context, dir string) (queue, error)
+	// drop names the file in which anybody may leave task n, and where a rename
+	// then delivers it; nil where there is no such way.
+	drop func(dir string, n int) (part, to string)
 	// processes: so many processes send and as many work, and each opens the
 	// queue for itself.
 	processes bool

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The test program is its own worker process.
@@ -68,10 +70,82 @@ func TestCheckBites(t *testing.T) {
 	}
 }
 
+// One worker process drains what another process has filled, and all of it.
+func TestDrain(t *testing.T) {
+	out, proved, err := drain(t.Context(), t.TempDir(), peers(), 50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var of []string
+	for _, d := range out {
+		of = append(of, d.Peer)
+		if d.Rate <= 0 || d.Ratio <= 0 {
+			t.Errorf("%+v is no figure", d)
+		}
+	}
+	if want := []string{ours, "maildir/processes", "goqite/processes", "jetstream/processes"}; !slices.Equal(of, want) {
+		t.Errorf("%v were drained, want %v", of, want)
+	}
+	if len(proved) != 2 || proved[0].Lines < 150 || proved[1].Lines != proved[0].Lines {
+		t.Errorf("mbox verify has read %+v, want the lines of 50 tasks twice", proved)
+	}
+}
+
+// What anybody drops comes to a worker that waits.
+func TestPickUp(t *testing.T) {
+	out, err := pickUp(t.Context(), t.TempDir(), peers(), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out) != 2 || out[0].Peer != ours || out[0].P50 <= 0 || out[1].P99 < out[1].P50 {
+		t.Errorf("got %+v", out)
+	}
+}
+
+// The calls of a task are those of both processes, without those of the start.
+func TestCallsOfATask(t *testing.T) {
+	if exec.Command(strace[0], "-o", os.DevNull, "true").Run() != nil {
+		t.Skip("strace may not trace here")
+	}
+	r := new(report)
+	if err := r.calls(t.Context(), nil, &disk{dir: t.TempDir()}, peers()); err != nil {
+		t.Fatal(err)
+	}
+	// Six renames, three lines and a new file or two need so many at least.
+	if r.Calls < 20 || r.Calls > 1000 {
+		t.Errorf("a task takes %v calls", r.Calls)
+	}
+}
+
+// The table takes each figure from its place, and shows what is missing.
+func TestFigures(t *testing.T) {
+	r := &report{
+		Disks: []*disk{{Name: journaled}},
+		Results: []row{
+			{Disk: journaled, Peer: ours, Workers: 1, Rates: []float64{100, 300}, CPU: 900},
+			{Disk: journaled, Peer: ours, Workers: 4, Rates: []float64{200, 900}, CPU: 1300, Switches: 12},
+			{Disk: journaled, Peer: "goqite/processes", Workers: 4, Ratio: 1.4},
+		},
+		Drained: []drained{{Peer: ours, Rate: 1500, Ratio: 1}, {Peer: "goqite/processes", Ratio: 0.9}},
+		Pickups: []pickup{{journaled, ours, 1.25, 3}},
+		Proved:  []verified{{"mbox verify", 50_000, time.Second / 2}},
+	}
+	want := []string{
+		"-", "-", "0.90 / 1.30 / -", "12", "1.40 / - / - / -", "2.50 / -", "1500", "- / 0.90 / -", "1.25 / 3.00", "100000",
+	}
+	var got []string
+	for _, f := range r.figures() {
+		got = append(got, f.measured)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
 // What cannot be had is named in the report, and nothing else is left out.
 func TestMissingPeerIsNamed(t *testing.T) {
 	t.Setenv("PATH", "")
-	run, out, err := new(options).choose()
+	run, out, err := (&options{only: names(peers())}).choose()
 	if err != nil {
 		t.Fatal(err)
 	}

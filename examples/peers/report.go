@@ -11,14 +11,20 @@ import (
 
 // report is what --json prints.
 type report struct {
-	CPU     string    `json:"cpu"`
-	Cores   int       `json:"cores"`
-	Go      string    `json:"go"`
-	Seconds float64   `json:"seconds"`
-	Rounds  int       `json:"rounds"`
-	Disks   []*disk   `json:"disks"`
-	Results []row     `json:"results"`
-	LeftOut []leftOut `json:"left_out"`
+	CPU     string     `json:"cpu"`
+	Cores   int        `json:"cores"`
+	Go      string     `json:"go"`
+	Seconds float64    `json:"seconds"`
+	Rounds  int        `json:"rounds"`
+	Disks   []*disk    `json:"disks"`
+	Results []row      `json:"results"`
+	Pickups []pickup   `json:"pickups"`
+	Alone   float64    `json:"alone_cpu_us"` // a task in one process that has no other
+	Calls   float64    `json:"system_calls"` // a task
+	Drained []drained  `json:"drained"`
+	Proved  []verified `json:"verified"`
+	Took    []span     `json:"took"`
+	LeftOut []leftOut  `json:"left_out"`
 }
 
 // leftOut is a peer that cannot be had here.
@@ -47,24 +53,33 @@ type row struct {
 
 func (r *row) add(s *score) {
 	r.Rates = append(r.Rates, s.rate())
-	r.cpus = append(r.cpus, float64(s.CPU.Microseconds())/float64(len(s.Done)))
+	r.cpus = append(r.cpus, s.cpu())
 	r.switches = append(r.switches, float64(s.Switches)/float64(len(s.Done)))
 }
 
 func (r *row) finish(all []row) {
 	r.Rate, r.CPU, r.Switches = median(r.Rates), median(r.cpus), median(r.switches)
-	i := slices.IndexFunc(all, func(o row) bool { return o.Peer == r.Base })
+	i := slices.IndexFunc(all, func(o row) bool { return o.Peer == r.Base && o.Workers == r.Workers })
 	if i < 0 {
 		return
 	}
-	var ratios []float64
-	for round, rate := range r.Rates {
-		ratios = append(ratios, all[i].Rates[round]/rate)
-	}
-	r.Ratio = median(ratios)
+	r.Ratio = all[i].beside(r)
 }
 
+// beside is the median of the ratios of each round, 0 if one of them did not run.
+func (r *row) beside(o *row) float64 {
+	var ratios []float64
+	for round := range min(len(r.Rates), len(o.Rates)) {
+		ratios = append(ratios, r.Rates[round]/o.Rates[round])
+	}
+	return median(ratios)
+}
+
+// median is 0 where there is none.
 func median(of []float64) float64 {
+	if len(of) == 0 {
+		return 0
+	}
 	sorted := slices.Sorted(slices.Values(of))
 	n := len(sorted)
 	if n%2 == 1 {
@@ -90,16 +105,16 @@ func (r *report) machine() {
 func (r *report) printHead(w io.Writer, chosen []*peer) {
 	fmt.Fprintf(w, "machine: %s, %d cores, %s\n\n", r.CPU, r.Cores, r.Go)
 	for _, p := range chosen {
-		fmt.Fprintf(w, "%-18s %s\n", p.name, p.what)
+		fmt.Fprintf(w, "%-20s %s\n", p.name, p.what)
 	}
 	for _, l := range r.LeftOut {
-		fmt.Fprintf(w, "%-18s LEFT OUT: %s\n", l.Peer, l.Why)
+		fmt.Fprintf(w, "%-20s LEFT OUT: %s\n", l.Peer, l.Why)
 	}
 	fmt.Fprintf(w, "\nsubmit, claim, complete of 1.5 KB tasks; median of %d rounds of %g s\n", r.Rounds, r.Seconds)
 }
 
-func printRows(w io.Writer, workers int, rows []row) {
-	fmt.Fprintf(w, "\n%-20s %10s %21s %12s %14s %12s\n", fmt.Sprintf("%d worker(s)", workers), "tasks/s", "(slowest - fastest)", "CPU µs/task", "switches/task", "mbox/peer")
+func printRows(w io.Writer, rows []row) {
+	fmt.Fprintf(w, "\n%-20s %10s %21s %12s %14s %12s\n", fmt.Sprintf("%d worker(s)", rows[0].Workers), "tasks/s", "(slowest - fastest)", "CPU µs/task", "switches/task", "mbox/peer")
 	for _, r := range rows {
 		ratio := "-"
 		if r.Ratio > 0 && r.Peer != r.Base {
