@@ -120,12 +120,6 @@ var (
 	}
 )
 
-// durableExceptions are the files outside mailbox/durable that may rename and
-// flush all the same, and why.
-var durableExceptions = map[string]string{
-	"cmd/prove/bench/main.go": "it drops tasks as anybody does",
-}
-
 func TestHouse(t *testing.T) {
 	for _, fault := range inspect(t, os.DirFS(moduleRoot(t))) {
 		t.Error(fault)
@@ -284,7 +278,7 @@ func inspectFile(t *testing.T, name string, source []byte) (faults []string) {
 			at(spec, "%s may not import %s", dir, target)
 		}
 	}
-	if _, excepted := durableExceptions[name]; !test && !excepted && dir != "mailbox/durable" {
+	if !test && dir != "mailbox/durable" {
 		ast.Inspect(file, func(n ast.Node) bool {
 			if what := durableCall(n, imports); what != "" {
 				at(n, "only mailbox/durable calls %s", what)
@@ -373,11 +367,6 @@ func TestHouseTable(t *testing.T) {
 			if !known || lower.layer >= room.layer && !kin {
 				t.Errorf("%s is in layer %d and may import %s, which does not lie below", dir, room.layer, below)
 			}
-		}
-	}
-	for file, why := range durableExceptions {
-		if _, err := os.Stat(filepath.Join(moduleRoot(t), filepath.FromSlash(file))); err != nil || why == "" {
-			t.Errorf("the exception for %s is not needed, or has no reason", file)
 		}
 	}
 }

@@ -2,13 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -112,49 +109,5 @@ func verified(home, what string, o mailbox.VerifyOptions) error {
 	}
 	took, worked := time.Since(begun).Seconds(), (cpuTime(os.Getpid()) - used).Seconds()
 	fmt.Printf("  %-56s %7.2f s, %.0f lines a second (%.0f a second of CPU time)\n", what, took, float64(r.Lines)/took, float64(r.Lines)/worked)
-	return nil
-}
-
-// busyLedger verifies the ledger of a mailbox in which many tasks have been sent,
-// claimed and completed. The work is done in memory where there is such a place,
-// and the ledger then lies on the disk, in the page cache.
-func busyLedger(root string) error {
-	const tasks = 60_000
-	work := root
-	if memory, err := os.MkdirTemp("/dev/shm", "mbox-bench-"); err == nil {
-		defer os.RemoveAll(memory)
-		work = memory
-	}
-	b, err := newHome(work, "busy", durable.None)
-	if err != nil {
-		return err
-	}
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	failed := make([]error, 4)
-	for w := range failed {
-		wg.Go(func() {
-			for i := next.Add(1); i <= tasks && failed[w] == nil; i = next.Add(1) {
-				failed[w] = one(b, int(i))
-			}
-		})
-	}
-	wg.Wait()
-	if err := errors.Join(errors.Join(failed...), b.Close()); err != nil {
-		return err
-	}
-	home := filepath.Join(root, "ledger")
-	for _, part := range []string{"audit", ".mbox"} {
-		if err := os.CopyFS(filepath.Join(home, part), os.DirFS(filepath.Join(b.Home(), part))); err != nil {
-			return err
-		}
-	}
-	fmt.Printf("%d tasks sent, claimed and completed:\n", tasks)
-	for range 3 {
-		if err := verified(home, "mbox verify --ledger-only on one core:", mailbox.VerifyOptions{LedgerOnly: true}); err != nil {
-			return err
-		}
-	}
-	fmt.Println()
 	return nil
 }
