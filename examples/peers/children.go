@@ -21,9 +21,10 @@ const childEnv = "PEERS_CHILD"
 
 // The roles of a child.
 const (
-	sends = "sends" // until its time is over
-	works = "works" // until its standard input has ended and it finds nothing any more
-	picks = "picks" // so many tasks, when they come, and prints when it held each
+	sends   = "sends"   // until its time is over
+	works   = "works"   // until its standard input has ended and it finds nothing any more
+	empties = "empties" // the same, or until its time is over
+	picks   = "picks"   // so many tasks, when they come, and prints when it held each
 )
 
 // order is what a child is told.
@@ -77,7 +78,9 @@ func (o *order) obey(p *peer) (err error) {
 	case sends:
 		err = r.produce(ctx, w, o.Worker, s)
 	case works:
-		err = errors.Join(consume(ctx, w, s, in), q.drain(ctx))
+		err = errors.Join(consume(ctx, w, s, in, time.Time{}), q.drain(ctx))
+	case empties:
+		err = consume(ctx, w, s, in, r.deadline)
 	case picks:
 		err = pick(ctx, w, o.Tasks)
 	}
@@ -100,15 +103,15 @@ func (r *runner) produce(ctx context.Context, w worker, i int, s *score) error {
 }
 
 // consume works until nothing more will come, which the end of in says, and
-// nothing is left.
-func consume(ctx context.Context, w worker, s *score, in io.Reader) error {
+// nothing is left, or until a deadline.
+func consume(ctx context.Context, w worker, s *score, in io.Reader, deadline time.Time) error {
 	begun := time.Now()
 	var sent atomic.Bool
 	go func() {
 		_, _ = io.Copy(io.Discard, in)
 		sent.Store(true)
 	}()
-	for {
+	for deadline.IsZero() || time.Now().Before(deadline) {
 		last := sent.Load()
 		j, err := w.claim(ctx)
 		if errors.Is(err, errEmpty) {
@@ -128,6 +131,7 @@ func consume(ctx context.Context, w worker, s *score, in io.Reader) error {
 		s.Done = append(s.Done, serialOf(j.body))
 		s.Took = time.Since(begun)
 	}
+	return nil
 }
 
 // children is the lap with so many processes that send and as many that work.
@@ -143,7 +147,9 @@ func (l *lap) children(ctx context.Context) (*score, tally, error) {
 	}
 	var producers, workers []*childProcess
 	for i := range l.workers {
+		role := empties
 		if l.filled == nil {
+			role = works
 			c, err := l.begin(ctx, i, sends)
 			if err != nil {
 				return nil, tally{}, err
@@ -151,7 +157,7 @@ func (l *lap) children(ctx context.Context) (*score, tally, error) {
 			defer c.kill()
 			producers = append(producers, c)
 		}
-		c, err := l.begin(ctx, i, works)
+		c, err := l.begin(ctx, i, role)
 		if err != nil {
 			return nil, tally{}, err
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// drained is how one worker process has emptied a queue of many tasks.
+// drained is how fast one worker process empties a queue of many tasks.
 type drained struct {
 	Peer  string  `json:"peer"`
 	Rate  float64 `json:"rate"`
@@ -44,9 +44,9 @@ func (l *lap) fill(ctx context.Context) (err error) {
 	return errors.Join(errs...)
 }
 
-// drain lets one worker process of each peer that can be filled empty its queue,
-// one after the other, and verifies mbox's then.
-func drain(ctx context.Context, root string, chosen []*peer, tasks int64) ([]drained, []verified, error) {
+// drain lets one worker process of each peer that can be filled empty its queue for
+// so long, one after the other, and verifies mbox's then.
+func drain(ctx context.Context, root string, chosen []*peer, tasks int64, span time.Duration) ([]drained, []verified, error) {
 	var (
 		out    []drained
 		proved []verified
@@ -59,7 +59,7 @@ func drain(ctx context.Context, root string, chosen []*peer, tasks int64) ([]dra
 		if err != nil {
 			return nil, nil, err
 		}
-		l := &lap{peer: p, dir: dir, workers: 1, tasks: tasks, time: time.Hour}
+		l := &lap{peer: p, dir: dir, workers: 1, tasks: tasks, time: span}
 		if err := errors.Join(l.fill(ctx), settleDisk(root)); err != nil {
 			return nil, nil, fmt.Errorf("%s, fill: %w", p.name, err)
 		}

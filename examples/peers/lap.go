@@ -25,7 +25,7 @@ const (
 type lap struct {
 	peer    *peer
 	dir     string        // an empty folder, or
-	filled  []string      // the serials of the tasks in it, which one worker drains
+	filled  []string      // the serials of the tasks in it, which a worker drains as long as there is time
 	workers int           // in all
 	first   int           // the number of this process's first worker
 	time    time.Duration // how long, or
@@ -69,6 +69,9 @@ func (l *lap) run(ctx context.Context) (*score, error) {
 		race = l.children
 	}
 	s, t, err := race(ctx)
+	if err == nil && l.filled != nil {
+		s.leave(&t)
+	}
 	if err == nil {
 		err = s.check(t)
 	}
@@ -247,6 +250,18 @@ func (s *score) add(o *score) {
 	s.Took = max(s.Took, o.Took)
 	s.Empties += o.Empties
 	s.Apart = s.Apart.with(o.Apart)
+}
+
+// leave takes what was not done in its time from what was sent and from what the
+// queue says is left.
+func (s *score) leave(t *tally) {
+	done := map[string]bool{}
+	for _, serial := range s.Done {
+		done[serial] = true
+	}
+	all := len(s.Sent)
+	s.Sent = slices.DeleteFunc(s.Sent, func(serial string) bool { return !done[serial] })
+	t.left -= int64(all - len(s.Sent))
 }
 
 // check fails for a queue that lost or doubled a task, or disagrees with us.

@@ -1,7 +1,7 @@
 // Command peers runs the same work through mbox and through other durable
 // queues, on one disk, in one run, and prints how they compare.
 //
-//	go run . [-workers 1,4,16] [-seconds 2] [-rounds 3] [-drain 100000] [-only mbox,goqite] [-disks journaled,own] [-dir DIR] [-json]
+//	go run . [-workers 1,4,16] [-seconds 2] [-rounds 3] [-drain 100000] [-drain-seconds 15] [-only mbox,goqite] [-disks journaled,own] [-dir DIR] [-json]
 //
 // The work: tasks of 1.5 KB are submitted, claimed and completed, by goroutines
 // that do all three, or by as many processes that submit as processes that claim
@@ -52,14 +52,15 @@ func main() {
 
 // options are the flags.
 type options struct {
-	workers []int
-	seconds float64
-	rounds  int
-	drain   int64
-	only    []string
-	disks   []string
-	dir     string
-	json    bool
+	workers      []int
+	seconds      float64
+	rounds       int
+	drain        int64
+	drainSeconds float64
+	only         []string
+	disks        []string
+	dir          string
+	json         bool
 }
 
 func parse(args []string) (*options, error) {
@@ -71,6 +72,7 @@ func parse(args []string) (*options, error) {
 	f.Float64Var(&o.seconds, "seconds", 1.5, "how long each peer works in each round")
 	f.IntVar(&o.rounds, "rounds", 3, "how many rounds")
 	f.Int64Var(&o.drain, "drain", 100_000, "how many tasks one worker drains, 0 for none")
+	f.Float64Var(&o.drainSeconds, "drain-seconds", 15, "how long it drains them at most")
 	f.StringVar(&o.dir, "dir", "", "where to work, on a real disk; a temporary folder if empty")
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	if err := f.Parse(args); err != nil {
@@ -95,8 +97,8 @@ func parse(args []string) (*options, error) {
 			return nil, fmt.Errorf("-disks: %q is neither %s nor %s", d, journaled, own)
 		}
 	}
-	if o.rounds < 1 || o.seconds <= 0 {
-		return nil, errors.New("-rounds and -seconds: more than 0")
+	if o.rounds < 1 || o.seconds <= 0 || o.drainSeconds <= 0 {
+		return nil, errors.New("-rounds, -seconds and -drain-seconds: more than 0")
 	}
 	return o, nil
 }
@@ -145,7 +147,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer os.RemoveAll(root)
-	r := &report{LeftOut: out, Seconds: o.seconds, Rounds: o.rounds}
+	r := &report{LeftOut: out, Seconds: o.seconds, Rounds: o.rounds, Pending: o.drain}
 	r.machine()
 	if !o.json {
 		r.printHead(os.Stdout, chosen)

@@ -122,8 +122,12 @@ const mboxFields = 600
 func (w mboxWorker) claim(ctx context.Context) (job, error) {
 	soon, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	c, err := w.box.Wait(soon, mailbox.ClaimRequest{Agent: agent, Process: true})
+	what := mailbox.ClaimRequest{Agent: agent, Process: true}
+	c, err := w.box.Wait(soon, what)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		c, err = w.box.Claim(ctx, what) // a second may be short on a busy disk
+	}
+	if errors.Is(err, mailbox.ErrEmpty) {
 		return job{}, errEmpty
 	}
 	if err != nil {

@@ -72,7 +72,7 @@ func TestCheckBites(t *testing.T) {
 
 // One worker process drains what another process has filled, and all of it.
 func TestDrain(t *testing.T) {
-	out, proved, err := drain(t.Context(), t.TempDir(), peers(), 50)
+	out, proved, err := drain(t.Context(), t.TempDir(), peers(), 50, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,6 +163,17 @@ func TestMissingPeerIsNamed(t *testing.T) {
 	(&report{LeftOut: out}).printHead(&printed, run)
 	if n := strings.Count(printed.String(), "LEFT OUT"); n != 3 {
 		t.Errorf("%d peers are said to be left out, want 3:\n%s", n, printed.String())
+	}
+}
+
+// What a worker had no time for is left, no more and no less.
+func TestLeave(t *testing.T) {
+	for left, want := range map[int64]string{1: "", 0: "-1 left", 2: "1 left"} {
+		s, q := score{Sent: []string{"a", "b", "c"}, Done: []string{"c", "a"}}, tally{left, 2}
+		s.leave(&q)
+		if err := s.check(q); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%d left: got %v, want %q", left, err, want)
+		}
 	}
 }
 

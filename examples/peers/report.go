@@ -21,6 +21,7 @@ type report struct {
 	Pickups []pickup   `json:"pickups"`
 	Alone   float64    `json:"alone_cpu_us"` // a task in one process that has no other
 	Calls   float64    `json:"system_calls"` // a task
+	Pending int64      `json:"pending"`      // what there was to drain
 	Drained []drained  `json:"drained"`
 	Proved  []verified `json:"verified"`
 	Took    []span     `json:"took"`
