@@ -132,32 +132,32 @@ func (r *report) figures() []figure {
 	main := r.Disks[0].Name
 	one, four, many := r.row(main, "mbox", 1), r.row(main, "mbox", 4), r.row(main, "mbox", 16)
 	out := []figure{
-		{"system calls a task, 1 + 1", slash("%.0f", r.Calls), "<= 110"},
-		{"CPU ms a task, one process and goroutine, tmpfs, no flushes", slash("%.2f", r.Alone/1000), "<= 0.4"},
-		{"CPU ms a task, 1 + 1 / 4 + 4 / 16 + 16", slash("%.2f", one.CPU/1000, four.CPU/1000, many.CPU/1000), "<= 1.0 / 1.4 / 2.5"},
-		{"voluntary context switches a task, 4 + 4", slash("%.0f", four.Switches), "<= 20"},
+		{"system calls a task, 1+1", slash("%.0f", r.Calls), "<= 110"},
+		{"CPU ms a task, alone, tmpfs, no flushes", slash("%.2f", r.Alone/1000), "<= 0.4"},
+		{"CPU ms a task, 1+1 / 4+4 / 16+16", slash("%.2f", one.CPU/1000, four.CPU/1000, many.CPU/1000), "<= 1.0/1.4/2.5"},
+		{"voluntary switches a task, 4+4", slash("%.0f", four.Switches), "<= 20"},
 	}
-	wanted := map[string]string{journaled: ">= 1.3 / 0.7 / 1.2 / 0.6", own: ">= 0.8 / 0.5 / 0.4 / 0.4"}
+	wanted := map[string]string{journaled: ">= 1.3/0.7/1.2/0.6", own: ">= 0.8/0.5/0.4/0.4"}
 	for _, d := range r.Disks {
 		ratio := func(peer string) float64 { return r.row(d.Name, peer, 4).Ratio }
 		measured := slash("%.2f", ratio("goqite"), ratio("maildir"), ratio("jetstream"), ratio("asynq"))
-		out = append(out, figure{"tasks/s, 4 + 4, beside goqite / Maildir / JetStream / asynq, " + d.Name, measured, wanted[d.Name]})
+		out = append(out, figure{"tasks/s, 4+4, beside G/M/J/A, " + d.Name, measured, wanted[d.Name]})
 	}
 	drained := func(peer string) float64 { return r.drained(peer).Ratio }
 	out = append(out,
-		figure{"tasks/s, 4 + 4 beside 1 + 1, 16 + 16 beside 4 + 4", slash("%.2f", four.beside(&one), many.beside(&four)), ">= 1.5 / 0.9"},
-		figure{"one worker drains " + strconv.FormatInt(r.Pending, 10) + " pending, tasks a second", slash("%.0f", r.drained("mbox").Rate), ""},
-		figure{"the same, beside Maildir / goqite / JetStream", slash("%.2f", drained("maildir"), drained("goqite"), drained("jetstream")), ">= 0.5 / 0.8 / 0.6"},
+		figure{"tasks/s, 4+4 beside 1+1, 16+16 beside 4+4", slash("%.2f", four.beside(&one), many.beside(&four)), ">= 1.5/0.9"},
+		figure{fmt.Sprintf("one worker, %d pending, tasks/s", r.Pending), slash("%.0f", r.drained("mbox").Rate), ""},
+		figure{"  the same beside M/G/J", slash("%.2f", drained("maildir"), drained("goqite"), drained("jetstream")), ">= 0.5/0.8/0.6"},
 	)
 	for _, p := range r.Pickups {
-		f := figure{"ms from drop to pickup, p50 / p99, " + p.Disk, slash("%.2f", p.P50, p.P99), "<= 1.5 / 4"}
+		f := figure{"drop to pickup, ms, p50/p99, " + p.Disk, slash("%.2f", p.P50, p.P99), "<= 1.5/4"}
 		if p.Peer != ours {
-			f.what, f.wanted = "  "+p.Peer+" with inotify", ""
+			f.what, f.wanted = "  the same, Maildir with inotify", ""
 		}
 		out = append(out, f)
 	}
 	for i, p := range r.Proved {
-		f := figure{p.What + ", lines a second", slash("%.0f", float64(p.Lines)/p.Took.Seconds()), ""}
+		f := figure{p.What + ", lines/s", slash("%.0f", float64(p.Lines)/p.Took.Seconds()), ""}
 		if i == 0 {
 			f.wanted = ">= 100000"
 		}
@@ -194,16 +194,17 @@ func slash(format string, values ...float64) string {
 		}
 		out = append(out, fmt.Sprintf(format, v))
 	}
-	return strings.Join(out, " / ")
+	return strings.Join(out, "/")
 }
 
 func (r *report) printFigures(w io.Writer) {
 	if len(r.Disks) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\n%-62s %-26s %s\n", "figure of mbox", "measured", "wanted")
+	fmt.Fprintf(w, "\nW+W: processes that send and that work. G goqite, M Maildir, J JetStream, A asynq.\n\n")
+	fmt.Fprintf(w, "%-42s %-21s %s\n", "figure", "measured", "wanted")
 	for _, f := range r.figures() {
-		fmt.Fprintf(w, "%-62s %-26s %s\n", f.what, f.measured, f.wanted)
+		fmt.Fprintf(w, "%-42s %-21s %s\n", f.what, f.measured, f.wanted)
 	}
 	fmt.Fprintln(w)
 	for _, s := range r.Took {
