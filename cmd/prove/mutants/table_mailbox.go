@@ -388,7 +388,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"lease-unlocked", "13", leaseGo,
-		"l.lock, err = durable.TryLock(f.Name())", "l.lock, err = durable.TryLock(lockPath(b.home, \"sync\"))",
+		"l.lock, err = durable.TryLock(f.Name())", "l.lock, err = durable.TryLock(home.LockPath(b.home, \"sync\"))",
 		boxTest("TestHeldLockIsTheTruth"),
 	},
 	{
@@ -408,7 +408,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"lease-judged-without-the-shard", "13", "mailbox/reclaim.go",
-		"\ts, err := b.tryShard(ctx, home.Shard(string(id)))\n\tif errors.Is(err, ErrBusy) {\n\t\treturn false, nil\n\t}\n\tif err != nil {\n\t\treturn false, err\n\t}\n\tdefer s.unlock()\n\tf, r, err := b.current(id)\n", "\ts := &shard{number: home.Shard(string(id)), lock: b.shards[home.Shard(string(id))], pid: b.writer.PID}\n\t_, err := s.lock.Try()\n\tif err == nil {\n\t\tdefer s.unlock()\n\t}\n\tf, r, err := b.current(id)\n",
+		"\ts, err := b.tryShard(ctx, home.Shard(string(id)))\n\tif errors.Is(err, ErrBusy) {\n\t\treturn false, nil\n\t}\n\tif err != nil {\n\t\treturn false, err\n\t}\n\tdefer s.unlock()\n\tf, r, err := b.current(id)\n", "\ts := &shard{number: home.Shard(string(id)), lock: b.shards[home.Shard(string(id))], pid: b.writer.PID}\n\terr := s.lock.Try()\n\tif err == nil {\n\t\tdefer s.unlock()\n\t}\n\tf, r, err := b.current(id)\n",
 		boxTest("TestLeaseIsJudgedUnderTheShard"),
 	},
 	{
@@ -418,7 +418,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"proc-against-the-lock", "13", leaseGo,
-		"\tif err == nil && !held {\n", "\tif note != nil && startTime(note.PID) != note.Start {\n\t\theld = false\n\t}\n\tif err == nil && !held {\n",
+		"\tif err == nil && !held {\n", "\tif note != nil && home.StartTime(note.PID) != note.Start {\n\t\theld = false\n\t}\n\tif err == nil && !held {\n",
 		boxTest("TestHeldLockIsTheTruth"),
 	},
 	{
@@ -508,7 +508,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"remade-and-free-at-once", "31", recoverGo,
-		"home.MakeLocks(dir, home.RemadeSlot, o.Sync)", "home.MakeLocks(dir, blankSlot, o.Sync)",
+		"home.MakeLocks(dir, home.RemadeSlot, o.Sync)", "home.MakeLocks(dir, home.BlankSlot, o.Sync)",
 		boxTest("TestRemadeIsSaidBeforeItIsTaken"),
 	},
 	{
