@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"slices"
+
+	"mbox/mailbox/durable"
 )
 
 // dayReader reads one file piece by piece, in bounded memory whatever stands in
@@ -18,8 +20,9 @@ type dayReader struct {
 	offset int64 // of the piece at hand
 	line   int   // its number, from 1
 	buf    []byte
-	from   int // where the piece at hand begins in buf
-	ask    int // how much the last fill asked for
+	from   int  // where the piece at hand begins in buf
+	ask    int  // how much the last fill asked for
+	short  bool // it got less, so that the file ended there
 
 	damaged   bool         // a piece was found to be no line with nobody at it
 	repairs   []repairLine // the audit_repaired lines behind the first such piece
@@ -93,13 +96,10 @@ func (d *dayReader) fill() (bool, error) {
 		d.buf = grown
 	}
 	d.from = 0
-	n, err := d.file.ReadAt(d.buf[kept:kept+d.ask], d.offset+int64(kept))
-	d.buf = d.buf[:kept+n]
+	n, err := durable.ReadOnce(d.file, d.buf[kept:kept+d.ask], d.offset+int64(kept))
+	d.buf, d.short = d.buf[:kept+n], n < d.ask
 	if n < d.ask/4 {
 		d.ask /= 4
-	}
-	if errors.Is(err, io.EOF) {
-		err = nil
 	}
 	return n > 0, err
 }

@@ -90,6 +90,7 @@ type Reader struct {
 	broken *Broken    // why the last step ended before the end of the bytes
 	ledger *Ledger    // whose head record tells of the end; nil if nothing does
 	tail   bool       // the last step ended at a whole line without its newline
+	ended  bool       // the last step read the file to its end, which is behind its line
 }
 
 // Read returns a reader that begins at p. It owns a descriptor until Close.
@@ -172,10 +173,14 @@ func (r *Reader) Close() error {
 func (r *Reader) Position() Position { return r.at }
 
 // Reached tells that nothing stands behind end in the ledger: the reader is there,
-// and so is the end of the file. If not, Next tells more.
-func (r *Reader) Reached(end Position) bool {
+// and so is the end of the file. If not, Next tells more. stepped means that the
+// reader has made its last step since end was asked for.
+func (r *Reader) Reached(end Position, stepped bool) bool {
 	if r.at != end || r.day == nil || r.day.name != end.File {
 		return false
+	}
+	if stepped && r.ended {
+		return true
 	}
 	st, err := durable.Fstat(r.day.file)
 	return err == nil && st.Size == end.Offset
@@ -298,7 +303,7 @@ func (r *Reader) nextFile() (bool, error) {
 }
 
 func (r *Reader) nextHere() (Line, error) {
-	r.broken, r.tail = nil, false
+	r.broken, r.tail, r.day.short = nil, false, false
 	p, err := r.day.peek()
 	if err != nil {
 		return Line{}, err
@@ -352,6 +357,7 @@ func (r *Reader) pass(p piece) Line {
 	line := r.day.lineAt(p, r.at, &r.parts, string(r.parts.sum))
 	r.at = line.End
 	r.day.step(p)
+	r.ended = r.day.short && r.day.from == len(r.day.buf)
 	return line
 }
 

@@ -25,7 +25,7 @@ func (b *Box) refresh(queue bool) (*draft, error) {
 		x = b.index
 	}
 	end, seen := b.ledger.Seen()
-	for !seen || !x.reader.Reached(end) {
+	for stepped := false; !seen || !x.reader.Reached(end, stepped); stepped = true {
 		line, err := x.reader.Next()
 		if errors.Is(err, io.EOF) {
 			break

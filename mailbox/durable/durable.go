@@ -472,6 +472,13 @@ func Read(path string, max int64) ([]byte, error) {
 	return nil, fmt.Errorf("%s: more than %d bytes: %w", path, max, ErrTooLarge)
 }
 
+// ReadOnce reads with one pread(2). Of a regular file it reads less than buf holds
+// only at the end.
+func ReadOnce(f *os.File, buf []byte, offset int64) (n int, err error) {
+	err = again(func() (err error) { n, err = unix.Pread(int(f.Fd()), buf, offset); return err })
+	return max(n, 0), pathError("read", f.Name(), err)
+}
+
 // ReadLinked is Read for a file that a person may have put elsewhere: where path
 // is a symlink, it reads what that leads to.
 func ReadLinked(path string, max int64) ([]byte, error) {
