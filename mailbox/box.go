@@ -100,7 +100,7 @@ type Box struct {
 	writer audit.Writer
 	ledger *audit.Ledger
 	shards [home.Shards + 1]*durable.Lock
-	serial *durable.Lock
+	serial *durable.LockFile
 	// recoveries is held by who recovers. It comes before all others.
 	recoveries *durable.Lock
 	intents    *home.Intents
@@ -256,7 +256,7 @@ func boxOf(dir string, v home.Version, salt []byte, o Options, looks bool) (*Box
 	for i := range b.shards {
 		b.shards[i] = durable.NewLock(home.LockPath(dir, home.ShardName(i)))
 	}
-	b.serial = durable.NewLock(home.LockPath(dir, "numbers"))
+	b.serial = durable.NewLockFile(home.LockPath(dir, "numbers"))
 	b.recoveries = durable.NewLock(home.LockPath(dir, "recovery"))
 	b.intents = home.NewIntents(dir, os.O_RDWR)
 	return b, nil
@@ -272,7 +272,7 @@ func (b *Box) Close() error {
 	for _, l := range b.shards {
 		l.Idle()
 	}
-	b.serial.Idle()
+	b.serial.Close()
 	b.recoveries.Idle()
 	b.intents.Close()
 	if last != nil {

@@ -180,11 +180,11 @@ func (b *Box) sameAgain(id ID, request string) (ID, error) {
 // nextID makes an id of today: task-<UTC date>-<serial>. The number is drawn
 // from a slot of the intents, under a lock, so that senders do not race for one. The draw is only a hint: submitAs tries the id under its own lock.
 func (b *Box) nextID(ctx context.Context, now time.Time) (ID, error) {
-	if err := b.serial.Acquire(ctx, b.o.LockWait); err != nil {
+	if _, err := b.serial.Acquire(ctx, b.o.LockWait); err != nil {
 		return "", home.LockError(err)
 	}
 	defer b.serial.Unlock()
-	f, err := b.intents.Open()
+	f, err := b.intents.Last()
 	if err != nil {
 		return "", home.LockError(err)
 	}

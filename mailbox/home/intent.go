@@ -128,6 +128,23 @@ func (f *Intents) Open() (*durable.File, error) {
 	return f.opened()
 }
 
+// Last returns the file as it was opened last, unless that was forgotten.
+func (f *Intents) Last() (*durable.File, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.file != nil {
+		return f.file, nil
+	}
+	return f.opened()
+}
+
+// Forget lets Last open the file anew.
+func (f *Intents) Forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.file = nil // who holds a shard with it may still use it
+}
+
 func (f *Intents) opened() (*durable.File, error) {
 	if f.file != nil && f.file.Check() == nil {
 		return f.file, nil
