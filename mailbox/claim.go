@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mbox/audit"
+	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
@@ -34,9 +35,9 @@ type Claim struct {
 	box   *Box
 	agent string
 	token string
-	from  string // SHA-256 of the file in pending that was claimed
-	lease *lease
-	left  *leaving // what Keep was given; nil for nothing
+	from  string        // SHA-256 of the file in pending that was claimed
+	lease *durable.Lock // of its lease file; nil for a claim without one
+	left  *leaving      // what Keep was given; nil for nothing
 
 	mu    sync.Mutex
 	spent Budget // not debited yet; guarded by mu
@@ -78,7 +79,7 @@ func (c *Claim) Close() error {
 	if c.lease == nil {
 		return nil
 	}
-	err := c.lease.Close()
+	err := c.lease.Unlock()
 	c.lease = nil
 	return err
 }

@@ -94,10 +94,12 @@ func (b *Box) inPlace(was home.Boot) error {
 	return nil
 }
 
-// bootSeen is the boot record, read again where its file is another one.
+// bootSeen is the boot record, read again where its file is another one. Then the
+// file of intent records may be another one too.
 func (b *Box) bootSeen() (home.Boot, error) {
 	info, err := os.Lstat(home.Private(b.home, "boot"))
 	if errors.Is(err, fs.ErrNotExist) {
+		b.intents.Forget()
 		return home.Boot{}, nil
 	}
 	if err != nil {
@@ -111,6 +113,7 @@ func (b *Box) bootSeen() (home.Boot, error) {
 	}
 	r, err := home.ReadBoot(b.home)
 	if err == nil {
+		b.intents.Forget() // there may have been a recovery
 		b.mu.Lock()
 		b.seenBoot = seenBoot{info, r}
 		b.mu.Unlock()

@@ -37,30 +37,22 @@ func (b *Box) here(n *home.Note) bool {
 	return n != nil && n.Boot == b.boot && n.Namespace == b.namespace
 }
 
-// lease is a lease file and its lock, which no other process has open.
-type lease struct {
-	*os.File
-	lock *durable.Lock
-}
-
 // makeLease makes the claim's lease file and locks it.
-func (b *Box) makeLease(c *Claim) (*lease, error) {
-	f, err := durable.Create(home.LeasePath(b.home, home.LeaseName(c.ID(), c.token)))
-	if err == nil {
-		err = home.WriteNote(f, b.leaseNote())
-	}
-	l := &lease{File: f}
-	if err == nil {
-		l.lock, err = durable.TryLock(f.Name())
-	}
+func (b *Box) makeLease(c *Claim) (*durable.Lock, error) {
+	note, err := b.leaseNote().Line()
 	if err != nil {
-		f.Close()
 		return nil, err
 	}
-	return l, nil
+	path := home.LeasePath(b.home, home.LeaseName(c.ID(), c.token))
+	if err := durable.Stage(path, note, durable.None); err != nil {
+		return nil, err
+	}
+	lock := durable.NewLock(path)
+	if err := lock.Try(); err != nil {
+		return nil, err
+	}
+	return lock, nil
 }
-
-func (l *lease) Close() error { return errors.Join(l.lock.Unlock(), l.File.Close()) }
 
 // again repeats a system call that a signal interrupted.
 func again(call func() error) error {
@@ -108,7 +100,7 @@ func (c *Claim) Started(child int) error {
 	}
 	n := c.box.leaseNote()
 	n.Child, n.ChildStart = child, home.StartTime(child)
-	return home.WriteNote(c.lease.File, n)
+	return home.AddNote(c.lease.Path(), n)
 }
 
 // Renew is a sign of life: it moves the lease's end to one lease time from now.
@@ -116,14 +108,20 @@ func (c *Claim) Renew() error {
 	if c.lease == nil {
 		return nil
 	}
-	return signOfLife(c.lease.File, c.box.now())
+	err := signOfLife(c.lease.Path(), c.box.now())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // the claim is over, as its next verb tells
+	}
+	return err
 }
 
-func signOfLife(lease *os.File, at time.Time) error {
-	seen := unix.NsecToTimeval(at.UnixNano())
-	err := again(func() error { return unix.Futimes(int(lease.Fd()), []unix.Timeval{seen, seen}) })
+func signOfLife(lease string, at time.Time) error {
+	seen := unix.NsecToTimespec(at.UnixNano())
+	err := again(func() error {
+		return unix.UtimesNanoAt(unix.AT_FDCWD, lease, []unix.Timespec{seen, seen}, unix.AT_SYMLINK_NOFOLLOW)
+	})
 	if err != nil {
-		return &fs.PathError{Op: "utimes", Path: lease.Name(), Err: err}
+		return &fs.PathError{Op: "utimes", Path: lease, Err: err}
 	}
 	return nil
 }
@@ -171,7 +169,7 @@ func (b *Box) judge(t *Task) (verdict, *home.Note, error) {
 	case !held:
 		return leaseLost, note, nil
 	}
-	seen, err := b.lastSeen(f, info.ModTime())
+	seen, err := b.lastSeen(f.Name(), info.ModTime())
 	if err != nil {
 		return leaseHeld, note, err
 	}
@@ -185,7 +183,7 @@ func (b *Box) judge(t *Task) (verdict, *home.Note, error) {
 // lastSeen is the last sign of life. One from the future becomes one from now: a
 // clock that is put back ends nobody who lives, and who can set the file's time
 // puts his end off by one lease.
-func (b *Box) lastSeen(lease *os.File, seen time.Time) (time.Time, error) {
+func (b *Box) lastSeen(lease string, seen time.Time) (time.Time, error) {
 	now := b.now()
 	if !seen.After(now) {
 		return seen, nil

@@ -189,7 +189,7 @@ func claimedWith(t *testing.T, b *Box, change func(n *home.Note)) *Claim {
 	t.Cleanup(func() { c.Close() })
 	n := b.leaseNote()
 	change(&n)
-	must(t, home.WriteNote(c.lease.File, n))
+	must(t, home.AddNote(c.lease.Path(), n))
 	return c
 }
 
@@ -319,7 +319,7 @@ func TestLeaseFromTheFuture(t *testing.T) {
 		c := claimedWith(t, b, func(*home.Note) {})
 		clk.turn(b.o.Lease - time.Minute)
 		later := clk.now().Add(ahead)
-		must(t, os.Chtimes(c.lease.Name(), later, later))
+		must(t, os.Chtimes(c.lease.Path(), later, later))
 		leaseScanned(t, b, InProgress, "with a sign of life")
 		clk.turn(b.o.Lease - time.Second)
 		leaseScanned(t, b, InProgress, "a lease later")

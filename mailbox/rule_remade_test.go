@@ -335,6 +335,25 @@ func remadeIsSaid(t *testing.T, number int) {
 	}
 }
 
+// Who had the file of intent records open before another one was made finds in the
+// new one what somebody has left who was killed.
+func TestRule05_IntentsMadeAnew(t *testing.T) {
+	b := newBox(t, Options{})
+	sent(t, b, "x")
+	must(t, os.Remove(home.IntentsPath(b.home)))
+	_, err := Recover(t.Context(), b.home, b.o, RecoverOptions{})
+	must(t, err)
+	other := opened(t, b.home, b.o)
+	number := home.Shard("x")
+	other.slot(t, number, home.Intent{Kind: "note", Name: "coder", TX: zeroTX, At: b.ledger.End()}.Encode())
+	s, err := b.lockShard(t.Context(), "x")
+	must(t, err)
+	s.unlock()
+	if _, set, err := other.intents.Read(number); set || err != nil {
+		t.Errorf("the record stands: %v %v", set, err)
+	}
+}
+
 // Every line of the mailbox goes through say, which asks for its locks.
 func TestLinesAreSaid(t *testing.T) {
 	files, err := filepath.Glob("*.go")

@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ type shard struct {
 	pid    int
 	lock   *durable.Lock
 	slots  *durable.File // .mbox/intents
-	tx     string        // of the intent record in its slot
+	slot   []byte        // of the intent record that stands in it
 	marked bool          // one stands there: what is put aside now needs none of its own
 
 	locks []durable.Held // what a line rests on: lock and slots, and others that were taken with it
@@ -34,6 +35,9 @@ type shard struct {
 // Serial numbers are hints, so no line rests on their lock.
 func (b *Box) say(ctx context.Context, locks []durable.Held, e audit.Entry, p audit.Payload) (audit.Line, error) {
 	line, err := b.ledger.AppendWith(ctx, e, p, locks...)
+	if errors.Is(err, durable.ErrReplaced) {
+		b.intents.Forget()
+	}
 	return line, home.LockError(err)
 }
 
@@ -44,39 +48,34 @@ func (b *Box) lockShard(ctx context.Context, name string) (*shard, error) {
 }
 
 func (b *Box) lockShardNumber(ctx context.Context, number int) (*shard, error) {
-	s, err := b.holdShard(ctx, number)
-	if err != nil {
-		return nil, err
-	}
-	return b.settled(ctx, s)
+	return b.settled(ctx, number, b.awaitShard(ctx, number))
 }
 
 // holdShard takes the lock alone: for recovery, which settles by itself.
 func (b *Box) holdShard(ctx context.Context, number int) (*shard, error) {
-	lock := b.shards[number]
-	err := lock.Acquire(ctx, b.o.LockWait)
-	if errors.Is(err, durable.ErrBusy) {
-		return nil, fmt.Errorf("%w%s", err, b.holderOf(number))
-	}
-	return b.held(number, lock, err)
+	return b.held(number, b.awaitShard(ctx, number), b.intents.Open)
 }
 
 // tryShard is lockShard without waiting: ErrBusy if somebody holds the lock.
 func (b *Box) tryShard(ctx context.Context, number int) (*shard, error) {
-	lock := b.shards[number]
-	s, err := b.held(number, lock, lock.Try())
-	if err != nil {
-		return nil, err
-	}
-	return b.settled(ctx, s)
+	return b.settled(ctx, number, b.shards[number].Try())
 }
 
-// held is a shard whose lock was just taken.
-func (b *Box) held(number int, lock *durable.Lock, err error) (*shard, error) {
+func (b *Box) awaitShard(ctx context.Context, number int) error {
+	err := b.shards[number].Acquire(ctx, b.o.LockWait)
+	if errors.Is(err, durable.ErrBusy) {
+		err = fmt.Errorf("%w%s", err, b.holderOf(number))
+	}
+	return err
+}
+
+// held is a shard whose lock was just taken, unless there was this error.
+func (b *Box) held(number int, err error, intents func() (*durable.File, error)) (*shard, error) {
 	if err != nil {
 		return nil, home.LockError(err)
 	}
-	slots, err := b.intents.Open()
+	lock := b.shards[number]
+	slots, err := intents()
 	if err != nil {
 		lock.Unlock()
 		return nil, home.LockError(err)
@@ -93,45 +92,54 @@ func (b *Box) holderOf(number int) string {
 	return fmt.Sprintf(", held by process %d for %s", d.PID, d.Name)
 }
 
-func (b *Box) settled(ctx context.Context, s *shard) (*shard, error) {
-	if err := b.InPlace(); err != nil {
-		s.unlock()
+// settled is held, with what a dead holder left brought to its end.
+func (b *Box) settled(ctx context.Context, number int, err error) (*shard, error) {
+	s, err := b.held(number, err, b.intentsInPlace)
+	if err != nil {
 		return nil, err
 	}
-	d, set, err := home.ReadIntent(s.slots, s.number)
+	d, set, err := home.ReadIntent(s.slots, number)
 	if err == nil && set {
-		s.tx, s.marked = d.TX, true
+		s.slot, s.marked = d.Encode(), true
 		if err = b.settle(ctx, s, d); err == nil {
 			err = s.clean()
 		}
 	}
 	if err != nil {
 		s.unlock()
-		return nil, fmt.Errorf("settling what a process left in %s: %w", home.ShardName(s.number), err)
+		return nil, fmt.Errorf("settling what a process left in %s: %w", home.ShardName(number), err)
 	}
 	return s, nil
+}
+
+// intentsInPlace is the file of slots, in a home where nothing is gone. Only a
+// recovery makes another one, and InPlace sees its mark in the boot record before
+// it lets go of a shard. Where it marks nothing, because the record told of doubts
+// already, a line finds that its file is another one.
+func (b *Box) intentsInPlace() (*durable.File, error) {
+	if err := b.InPlace(); err != nil {
+		return nil, err
+	}
+	return b.intents.Last()
 }
 
 // mark writes the intent record: from here on a crash is settled.
 func (s *shard) mark(d home.Intent) error {
 	d.PID = s.pid
 	d.Name = d.Name[:min(len(d.Name), 255)] // no name is longer
-	s.tx, s.marked = d.TX, true
-	return home.WriteSlot(s.slots, s.number, d.Encode())
+	s.slot, s.marked = d.Encode(), true
+	return home.WriteSlot(s.slots, s.number, s.slot)
 }
 
 // clean blanks the slot: what its record announced is done, or never happened. It
 // looks before, for the lock may be lost: then somebody else's record may stand in
 // the slot by now.
 func (s *shard) clean() error {
-	d, _, err := home.ReadIntent(s.slots, s.number)
-	if err == nil && d.TX == s.tx {
+	slot, err := home.ReadSlot(s.slots, s.number)
+	if err == nil && bytes.Equal(slot, s.slot) {
 		err = home.WriteSlot(s.slots, s.number, home.BlankSlot)
 	}
-	if err == nil || errors.Is(err, home.ErrDamagedIntent) {
-		s.marked = false
-		return nil
-	}
+	s.marked = s.marked && err != nil
 	return err
 }
 

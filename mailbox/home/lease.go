@@ -38,13 +38,24 @@ func LeasePath(home, name string) string { return Private(home, "leases", name) 
 // ChildPath is the place of the file that the processes of a claim hold.
 func ChildPath(home, name string) string { return Private(home, "children", name) }
 
-// WriteNote adds a note: the last line counts.
-func WriteNote(f *os.File, n Note) error {
+// Line is how the note stands in a lease file, of which the last line counts.
+func (n Note) Line() ([]byte, error) {
 	data, err := schemas.Canonical(n)
+	return append(data, '\n'), err
+}
+
+// AddNote adds a note to a lease file.
+func AddNote(lease string, n Note) error {
+	note, err := n.Line()
 	if err != nil {
 		return err
 	}
-	return durable.Append(f, append(data, '\n'))
+	f, err := durable.OpenFile(lease, os.O_WRONLY|os.O_APPEND)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return durable.Append(f, note)
 }
 
 // Locked tells whether somebody holds a lock on the lease file, or that of the

@@ -57,12 +57,12 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"holder-unnamed", "3", shardGo,
-		"return nil, fmt.Errorf(\"%w%s\", err, b.holderOf(number))", "return nil, err",
+		"err = fmt.Errorf(\"%w%s\", err, b.holderOf(number))", "",
 		boxTest("TestSendHoldsItsShards"),
 	},
 	{
 		"no-intent-record", "5", shardGo,
-		"\treturn home.WriteSlot(s.slots, s.number, d.Encode())", "\treturn nil",
+		"\treturn home.WriteSlot(s.slots, s.number, s.slot)", "\treturn nil",
 		boxTest("TestKilledSendIsSeen"),
 	},
 	{
@@ -87,7 +87,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"anybodys-record-blanked", "30", shardGo,
-		"if err == nil && d.TX == s.tx {", "if err == nil && d.tx != \"\" {",
+		"if err == nil && bytes.Equal(slot, s.slot) {", "if err == nil && !bytes.Equal(slot, home.BlankSlot) {",
 		boxTest("TestRule30_OnlyTheOwnRecordIsBlanked"),
 	},
 	{
@@ -99,6 +99,11 @@ var mailboxMutants = []mutant{
 		"intents-not-looked-at-again", "31", shardGo,
 		"locks: []durable.Held{lock, slots}", "locks: []durable.Held{lock}",
 		boxTest("TestRule31_IntentsReplaced"),
+	},
+	{
+		"old-intents-kept", "5", goneGo,
+		"\t\tb.intents.Forget() // there may have been a recovery\n", "",
+		boxTest("TestRule05_IntentsMadeAnew"),
 	},
 	{
 		"damaged-record-skipped", "5", settleGo,
@@ -388,7 +393,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"lease-unlocked", "13", leaseGo,
-		"l.lock, err = durable.TryLock(f.Name())", "l.lock, err = durable.TryLock(home.LockPath(b.home, \"sync\"))",
+		"lock := durable.NewLock(path)", "lock := durable.NewLock(home.LockPath(b.home, \"sync\"))",
 		boxTest("TestHeldLockIsTheTruth"),
 	},
 	{

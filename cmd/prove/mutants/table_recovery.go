@@ -195,7 +195,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"gone-is-not-asked", "9", shardGo,
-		"\tif err := b.InPlace(); err != nil {\n\t\ts.unlock()\n\t\treturn nil, err\n\t}\n", "",
+		"\tif err := b.InPlace(); err != nil {\n\t\treturn nil, err\n\t}\n\treturn b.intents.Last()", "\treturn b.intents.Last()",
 		boxTest("TestFolderGone|TestManyGone"),
 	},
 	{
