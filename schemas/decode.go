@@ -51,13 +51,19 @@ func Decode(data []byte, v any) error {
 	if target.Kind() != reflect.Pointer || target.IsNil() {
 		return fmt.Errorf("schemas: cannot decode into %T: want a pointer", v)
 	}
-	if e := inspect(data, anyNumber); e != nil {
-		return e
+	if len(data) > MaxSize {
+		return inspect(data, anyNumber)
+	}
+	err := json.Unmarshal(data, v, strict)
+	if err != nil || deepest(data) > MaxDepth || !onlyIntegers(data) {
+		if e := inspect(data, anyNumber); e != nil {
+			return e
+		}
 	}
 	if want := wantNotNull(target.Type().Elem()); want != "" && string(bytes.TrimSpace(data)) == "null" {
 		return &Error{Path: root, Problem: "is null", Want: want, Code: CodeWrongType}
 	}
-	if err := json.Unmarshal(data, v, strict); err != nil {
+	if err != nil {
 		return decodeError(data, err)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package schemas
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -62,10 +63,19 @@ func deepest(data []byte) int {
 
 // endOfString is where the string that begins at i has its closing quote.
 func endOfString(data []byte, i int) int {
-	for i++; i < len(data) && data[i] != '"'; i++ {
-		if data[i] == '\\' {
-			i++
+	i++
+	for quote := i - 1; ; {
+		if quote < i {
+			next := bytes.IndexByte(data[i:], '"')
+			if next < 0 {
+				return len(data)
+			}
+			quote = i + next
 		}
+		escape := bytes.IndexByte(data[i:quote], '\\')
+		if escape < 0 {
+			return quote
+		}
+		i += escape + 2
 	}
-	return i
 }
