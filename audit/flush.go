@@ -271,7 +271,7 @@ type flushed struct {
 }
 
 func (s flushed) encode() []byte {
-	return lockRecord(fmt.Sprintf("sync %s %d %d %d %d %d", s.boot, s.dev, s.ino, s.generation, s.to, s.begun))
+	return lockRecord(fmt.Appendf(make([]byte, 0, headSize), "sync %s %d %d %d %d %d", s.boot, s.dev, s.ino, s.generation, s.to, s.begun))
 }
 
 // readFlushed reads the record. One that is none says nothing.

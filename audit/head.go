@@ -52,24 +52,24 @@ func (h Head) encode() []byte {
 	if file == "" {
 		file = "-"
 	}
-	return lockRecord(fmt.Sprintf("head %d %s %d %d %d %d %s %s %d %d %d", h.Format, file, h.Dev, h.Ino, h.Length, h.Seq, h.Checksum, h.Boot, h.Journal.Ino, h.Journal.Offset, h.Journal.Generation))
+	return lockRecord(fmt.Appendf(make([]byte, 0, headSize), "head %d %s %d %d %d %d %s %s %d %d %d", h.Format, file, h.Dev, h.Ino, h.Length, h.Seq, h.Checksum, h.Boot, h.Journal.Ino, h.Journal.Offset, h.Journal.Generation))
 }
 
 // lockRecord is a line of text with its CRC32, as a lock file holds it.
-func lockRecord(text string) []byte {
-	record := bytes.Repeat([]byte{' '}, headSize)
-	copy(record, fmt.Sprintf("%s %08x\n", text, crc32.ChecksumIEEE([]byte(text))))
-	return record
+func lockRecord(text []byte) []byte {
+	record := fmt.Appendf(text, " %08x\n", crc32.ChecksumIEEE(text))
+	return append(record, bytes.Repeat([]byte{' '}, headSize-len(record))...)
 }
 
 func parseLockRecord(record []byte) (text string, ok bool) {
-	text, _, ok = strings.Cut(string(record), "\n")
-	text = strings.TrimRight(text, " ")
-	i := strings.LastIndexByte(text, ' ')
-	if !ok || i < 0 || fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(text[:i]))) != text[i+1:] {
+	line, _, ok := bytes.Cut(record, []byte{'\n'})
+	line = bytes.TrimRight(line, " ")
+	i := bytes.LastIndexByte(line, ' ')
+	sum, err := strconv.ParseUint(string(line[i+1:]), 16, 32)
+	if !ok || i < 0 || err != nil || len(line)-i != 9 || crc32.ChecksumIEEE(line[:i]) != uint32(sum) {
 		return "", false
 	}
-	return text[:i], true
+	return string(line[:i]), true
 }
 
 func decodeHead(record []byte) (Head, bool) {

@@ -52,7 +52,7 @@ type Intent struct {
 // With remade and upgraded that one appends a line, which whoever stood still with
 // the lock of the file before finds in his way.
 var (
-	BlankSlot    = SlotOf("")
+	BlankSlot    = append(bytes.Repeat([]byte{' '}, SlotSize-1), '\n')
 	RemadeSlot   = SlotOf("made anew")
 	upgradedSlot = SlotOf("of format 1")
 	DoubtedSlot  = SlotOf("written by two")
@@ -68,7 +68,9 @@ const (
 var ErrDamagedIntent = errors.New("damaged intent record")
 
 // SlotOf is a text, padded to a slot.
-func SlotOf(text string) []byte { return fmt.Appendf(nil, "%-*s\n", SlotSize-1, text) }
+func SlotOf(text string) []byte { return padded([]byte(text)) }
+
+func padded(text []byte) []byte { return append(text, BlankSlot[len(text):]...) }
 
 // Encode is the slot that holds the record.
 func (d Intent) Encode() []byte {
@@ -76,8 +78,9 @@ func (d Intent) Encode() []byte {
 	if file == "" {
 		file = "-"
 	}
-	text := fmt.Sprintf("intent %s %q %s %s %d %d %s %d", d.Kind, url.PathEscape(d.Name), d.TX, file, d.At.Offset, d.At.Seq, d.At.Checksum, d.PID)
-	return SlotOf(fmt.Sprintf("%s %08x", text, crc32.ChecksumIEEE([]byte(text))))
+	slot := make([]byte, 0, SlotSize)
+	slot = fmt.Appendf(slot, "intent %s %q %s %s %d %d %s %d", d.Kind, url.PathEscape(d.Name), d.TX, file, d.At.Offset, d.At.Seq, d.At.Checksum, d.PID)
+	return padded(fmt.Appendf(slot, " %08x", crc32.ChecksumIEEE(slot)))
 }
 
 // DecodeIntent reads a slot. What would not be written so again is damaged.
