@@ -103,7 +103,7 @@ func (l *Ledger) ticket() ticket {
 
 // written is up to where the ticket's file is written by now.
 func (l *Ledger) written(t ticket) int64 {
-	h, err := l.seeHead()
+	h, err := l.lastHead()
 	switch {
 	case err != nil:
 	case t.generation != 0 && h.Journal.Generation == t.generation && h.Journal.Ino == t.from.ino:

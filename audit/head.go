@@ -141,6 +141,18 @@ func (l *Ledger) Seen() (Position, bool) {
 	return head.position(l.genesis), true
 }
 
+// lastHead is seeHead without a look at the name. In a file that has lost its name
+// the record tells of what was true once.
+func (l *Ledger) lastHead() (Head, error) {
+	l.mu.Lock()
+	f := l.heads
+	l.mu.Unlock()
+	if f == nil {
+		return l.seeHead()
+	}
+	return readHead(f)
+}
+
 // seeHead returns the head record as it is just now, without the lock.
 func (l *Ledger) seeHead() (Head, error) {
 	f, err := l.headFile()

@@ -16,6 +16,9 @@ const outputTail = 8 << 10
 // laterRoom is what the last entries of history and lease take in the file.
 const laterRoom = 4 << 10
 
+// mostIndented is how much longer indenting makes JSON at most.
+const mostIndented = 2 + 2*schemas.MaxDepth
+
 // sizeWith is how long the task file would be with the result.
 func (c *Claim) sizeWith(r *Result) (int, error) {
 	t := *c.Task

@@ -90,7 +90,10 @@ func (c *Claim) Complete(ctx context.Context, r Result) error {
 		content.Output = jsontext.Value(`""`)
 	}
 	return c.verb(ctx, "complete", content, func(f *home.File) (*change, error) {
-		left, err := c.spill(&content)
+		left, err := c.leaving(), error(nil)
+		if f.Size == 0 || len(content.Artifacts) > 0 || f.Size+mostIndented*len(content.Output) > MaxTask-laterRoom {
+			left, err = c.spill(&content)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -60,10 +60,10 @@ func Look(path string) (Sight, error) {
 	return Sight{true, audit.Hash(data)}, nil
 }
 
-// File is a task as it was read: the bytes, what they parse to, and where.
+// File is a task as it was read: its length and hash, what it parses to, and where.
 type File struct {
 	Task  *task.Task
-	data  []byte
+	Size  int // of the file; 0 where nothing was read
 	Hash  string
 	State task.State
 	Path  string
@@ -78,7 +78,7 @@ func Read(home string, s task.State, path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{data: data, Hash: audit.Hash(data), State: s, Path: path}
+	f := &File{Size: len(data), Hash: audit.Hash(data), State: s, Path: path}
 	t := new(task.Task)
 	if err := schemas.Decode(data, t); err != nil {
 		return f, task.InFile(err, strings.TrimPrefix(path, home+"/"))

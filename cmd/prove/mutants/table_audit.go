@@ -155,7 +155,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"damaged-head-counts", "14", headGo,
-		"fmt.Sprintf(\"%08x\", crc32.ChecksumIEEE([]byte(text[:i]))) != text[i+1:]", "crc32.ChecksumIEEE([]byte(text[:i])) == 0",
+		"crc32.ChecksumIEEE(line[:i]) != uint32(sum) {", "sum == 0 {",
 		auditTest("TestDamagedHead"),
 	},
 	{
