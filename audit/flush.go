@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -275,16 +277,24 @@ func (s flushed) encode() []byte {
 }
 
 // readFlushed reads the record. One that is none says nothing.
-func readFlushed(f *os.File) (s flushed) {
+func readFlushed(f *os.File) flushed {
 	record := make([]byte, headSize)
 	if n, _ := f.ReadAt(record, 0); n < len(record) {
 		return flushed{}
 	}
-	text, ok := parseLockRecord(record)
-	if n, _ := fmt.Sscanf(text, "sync %s %d %d %d %d %d", &s.boot, &s.dev, &s.ino, &s.generation, &s.to, &s.begun); !ok || n != 6 {
+	text, _ := parseLockRecord(record)
+	t := strings.Fields(text)
+	if len(t) != 7 || t[0] != "sync" {
 		return flushed{}
 	}
-	return s
+	var n [5]uint64
+	for i := range n {
+		var err error
+		if n[i], err = strconv.ParseUint(t[i+2], 10, 64); err != nil {
+			return flushed{}
+		}
+	}
+	return flushed{journalUse{t[1], n[0], n[1], n[2]}, int64(n[3]), int64(n[4])}
 }
 
 // syncOpen flushes the newest file. Under the lock.
