@@ -169,7 +169,21 @@ func Create(dir string, o Options) error {
 	if err != nil {
 		return err
 	}
-	return home.MakeVersion(dir, home.RandomHex(16), boot, o.Sync)
+	id := home.RandomHex(16)
+	if err := home.MakeVersion(dir, id, boot, o.Sync); err != nil {
+		return err
+	}
+	return beginLedger(dir, id, o)
+}
+
+// beginLedger pays for the journal's first checkpoint, which the first line would
+// pay for. A mailbox that is killed here lacks nothing.
+func beginLedger(dir, id string, o Options) error {
+	l, err := audit.Open(dir, id, audit.Options{Mode: o.Sync, Wait: o.LockWait, Now: o.Now})
+	if err != nil {
+		return err
+	}
+	return errors.Join(l.Flushed(context.Background()), l.Close())
 }
 
 // Open opens the mailbox in dir. It never makes one (ErrNoMailbox). What a

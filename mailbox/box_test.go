@@ -160,6 +160,20 @@ func TestDrop(t *testing.T) {
 	}
 }
 
+// The first task of a new mailbox waits for no checkpoint: that was made with it.
+func TestFirstTaskNeedsNoCheckpoint(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "home")
+	must(t, Create(dir, Options{}))
+	b := opened(t, dir, Options{})
+	defer durable.SetFault(func(op durable.Op, _ string) (bool, error) {
+		if op == durable.OpSyncFS {
+			t.Error("a checkpoint")
+		}
+		return true, nil
+	})()
+	sent(t, b, "x")
+}
+
 // slot writes a slot of the intents.
 func (b *Box) slot(t *testing.T, number int, slot []byte) {
 	t.Helper()
