@@ -3,6 +3,7 @@ package audit
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,9 @@ const (
 	newSuffix  = ".new"      // of files that are not in their places yet
 	copyWait   = time.Second // how long Close waits for others and works
 )
+
+// CopiesPath is the copies' lock file.
+func CopiesPath(home string) string { return filepath.Join(home, ".mbox", "locks", copiesLock) }
 
 // Folder is the name of an agent's folder: a ":" in the name becomes "_".
 func Folder(agent string) string { return strings.ReplaceAll(agent, ":", "_") }
@@ -139,7 +143,7 @@ func (l *Ledger) Copy(ctx context.Context, wait time.Duration) error {
 	owed := l.takeOwed()
 	err := ctx.Err()
 	for more := owed > 0; more && err == nil; {
-		more, err = l.copyMore(ctx, wait)
+		more, err = l.copyMore(ctx, wait, false)
 	}
 	if err != nil {
 		l.mu.Lock()
@@ -149,21 +153,29 @@ func (l *Ledger) Copy(ctx context.Context, wait time.Duration) error {
 	return err
 }
 
-// copyMore copies the next lines, at most copyBytes, and tells whether there are more.
-func (l *Ledger) copyMore(ctx context.Context, wait time.Duration) (more bool, err error) {
+// copyMore copies the next lines, at most copyBytes, and tells whether there are
+// more; or it compares and mends everything.
+func (l *Ledger) copyMore(ctx context.Context, wait time.Duration, mend bool) (more bool, err error) {
 	f, err := l.copies.Acquire(ctx, wait)
 	if err != nil {
 		return false, fmt.Errorf("agents' copies: %w", err)
 	}
 	defer l.copies.Unlock()
-	e := readEnds(f, l.boot)
-	if l.Check(e[shared]) != nil {
-		e = ends{} // of another ledger: what the copies have is compared with this one
+	e, most := readEnds(f, l.boot), copyBytes
+	if mend {
+		l.takeOwed()
+		most = math.MaxInt
 	}
-	c := l.copier(ctx, e, nil, "")
-	more, err = c.run(l.Read(e[shared]), math.MaxInt64, copyBytes)
+	if mend || l.Check(e[shared]) != nil {
+		e = ends{} // where they are of another ledger: what the copies have is compared with this one
+	}
+	c := l.copier(ctx, e)
+	more, err = c.run(l.Read(e[shared]), math.MaxInt64, most)
+	if err == nil && mend {
+		err = c.compare()
+	}
 	if err == nil {
-		err = l.anew(c)
+		err = c.anew()
 	}
 	if err == nil {
 		err = c.ends.write(f, l.boot)
@@ -174,7 +186,7 @@ func (l *Ledger) copyMore(ctx context.Context, wait time.Duration) (more bool, e
 // MendCopies makes every agent's copy hold its lines, all of them and nothing
 // else. What stands in the place of one or lies among them is given to aside first.
 func (l *Ledger) MendCopies(ctx context.Context, aside func(path string) error) error {
-	strange, err := strangers(l.home)
+	_, strange, err := listCopies(l.home)
 	if err != nil {
 		return err
 	}
@@ -184,7 +196,7 @@ func (l *Ledger) MendCopies(ctx context.Context, aside func(path string) error) 
 		}
 	}
 	for {
-		err := l.mendCopies(ctx)
+		_, err := l.copyMore(ctx, l.wait, true)
 		path, ok := durable.Obstacle(err)
 		if !ok || !strings.HasPrefix(path, filepath.Join(l.home, "audit")+"/") || strings.HasPrefix(path, sharedDir(l.home)) {
 			return err
@@ -195,40 +207,29 @@ func (l *Ledger) MendCopies(ctx context.Context, aside func(path string) error) 
 	}
 }
 
-func (l *Ledger) mendCopies(ctx context.Context) error {
-	f, err := l.copies.Acquire(ctx, l.wait)
-	if err != nil {
-		return fmt.Errorf("agents' copies: %w", err)
-	}
-	defer l.copies.Unlock()
-	l.takeOwed()
-	c := l.copier(ctx, ends{}, nil, "")
-	if _, err := c.run(l.Read(Position{}), math.MaxInt64, math.MaxInt); err != nil {
-		return err
-	}
-	there, err := copySizes(l.home)
-	if err != nil {
-		return err
-	}
-	c.compare(l.home, there)
-	if err := l.anew(c); err != nil {
-		return err
-	}
-	return c.ends.write(f, l.boot)
+// copier brings lines to the copies that they belong into, or compares them with
+// what is there, and keeps count of what the copies should hold.
+type copier struct {
+	l       *Ledger
+	ctx     context.Context
+	looks   bool                  // writes nothing
+	suffix  string                // of the files that are written
+	only    map[string]*CopyFault // these folders, all if nil
+	ends    ends
+	folders map[string]string     // by agent
+	waiting map[string]*copyChunk // by folder
+	size    int                   // bytes that wait
+	days    sizes                 // what files should have
+	there   sizes                 // what they have, once listed
+	differ  map[string]*CopyFault // folders that have something else
+	lacks   map[string]int64      // bytes at the ends of the others, once compared
 }
 
-// copier gathers lines for the copies that they belong into, and keeps count of
-// what those should hold.
-type copier struct {
-	ctx     context.Context
-	ends    ends
-	only    map[string]*Fault                       // these folders, all if nil
-	put     func(folder string, k *copyChunk) error // brings a chunk to its place, or looks there
-	folders map[string]string                       // by agent
-	waiting map[string]*copyChunk                   // by folder
-	size    int                                     // bytes that wait
-	days    sizes                                   // what files should have
-	differ  map[string]*Fault                       // folders that have something else
+// CopyFault is where a copy holds something else than its agent's lines.
+type CopyFault struct {
+	File string // path from the home
+	Line int    // from 1; 0 if the file as a whole is meant
+	What string
 }
 
 // sizes are bytes by folder and file.
@@ -249,16 +250,11 @@ type copyChunk struct {
 
 func (k *copyChunk) at() int64 { return k.end.Offset - int64(len(k.data)) }
 
-func newCopier(ctx context.Context, e ends) *copier {
-	return &copier{ctx: ctx, ends: e, folders: map[string]string{}, waiting: map[string]*copyChunk{}, days: sizes{}, differ: map[string]*Fault{}}
-}
-
-// copier writes the copies of some folders, or all, to files whose names end so.
-func (l *Ledger) copier(ctx context.Context, e ends, only map[string]*Fault, suffix string) *copier {
-	c := newCopier(ctx, e)
-	c.only = only
-	c.put = func(folder string, k *copyChunk) error { return l.place(c, folder, k, suffix) }
-	return c
+func (l *Ledger) copier(ctx context.Context, e ends) *copier {
+	return &copier{
+		l: l, ctx: ctx, ends: e, folders: map[string]string{}, waiting: map[string]*copyChunk{},
+		days: sizes{}, differ: map[string]*CopyFault{},
+	}
 }
 
 // run takes the reader's lines up to that seq, or so many bytes, and closes it.
@@ -270,7 +266,7 @@ func (c *copier) run(r *Reader, to int64, most int) (more bool, err error) {
 			break
 		}
 		if err == nil {
-			err = c.add(&line, line.Agent())
+			err = c.add(&line)
 		}
 		if err != nil {
 			return false, err
@@ -283,11 +279,11 @@ func (c *copier) run(r *Reader, to int64, most int) (more bool, err error) {
 }
 
 // add takes the next line of the ledger.
-func (c *copier) add(line *Line, agent string) error {
-	folder, known := c.folders[agent]
+func (c *copier) add(line *Line) error {
+	folder, known := c.folders[string(line.AgentBytes())]
 	if !known {
-		folder = folderOf(agent)
-		c.folders[agent] = folder
+		folder = folderOf(line.Agent())
+		c.folders[line.Agent()] = folder
 	}
 	_, wanted := c.only[folder]
 	if folder == "" || c.differ[folder] != nil || c.only != nil && !wanted {
@@ -316,7 +312,7 @@ func (c *copier) add(line *Line, agent string) error {
 func (c *copier) flush() error {
 	for _, folder := range slices.Sorted(maps.Keys(c.waiting)) {
 		k := c.waiting[folder]
-		if err := c.put(folder, k); err != nil {
+		if err := c.place(folder, k); err != nil {
 			return err
 		}
 		c.ends[folder] = k.end
@@ -327,14 +323,22 @@ func (c *copier) flush() error {
 	return c.ctx.Err()
 }
 
-// place writes what is not there yet of a chunk: a killed process may have begun.
-func (l *Ledger) place(c *copier, folder string, k *copyChunk, suffix string) error {
-	f, err := l.openCopy(filepath.Join(copyDir(l.home, folder), k.end.File+suffix), k.at() == 0, suffix != "")
-	if errors.Is(err, fs.ErrNotExist) {
-		c.differ[folder] = &Fault{}
+// place compares a chunk with what is in its place, and writes what is not there
+// yet: a killed process may have begun. Who only looks takes that for a copy that
+// is behind.
+func (c *copier) place(folder string, k *copyChunk) error {
+	path := c.path(folder, k.end.File)
+	f, err := c.openCopy(path+c.suffix, k.at() == 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && c.looks:
 		return nil
-	}
-	if err != nil {
+	case errors.Is(err, fs.ErrNotExist):
+		c.fault(folder, k.end.File, 0, "is missing")
+		return nil
+	case err != nil && c.looks:
+		c.fault(folder, k.end.File, 0, "cannot be read: "+reason(err))
+		return nil
+	case err != nil:
 		return err
 	}
 	defer f.Close()
@@ -342,61 +346,139 @@ func (l *Ledger) place(c *copier, folder string, k *copyChunk, suffix string) er
 	if err != nil {
 		return err
 	}
-	if before := c.ends[folder]; !bytes.HasPrefix(k.data, have) || before.File == k.end.File && !holds(f, before) {
-		c.differ[folder] = &Fault{}
+	before := c.ends[folder]
+	if !bytes.HasPrefix(k.data, have) || !c.looks && before.File == k.end.File && !holds(f, before) {
+		c.differs(folder, k, have)
 		return nil
 	}
-	if len(have) == len(k.data) {
+	if c.looks || len(have) == len(k.data) {
 		return nil
 	}
 	return durable.WriteAt(f, k.data[len(have):], k.at()+int64(len(have)))
 }
 
-// openCopy opens a file of a copy. One that begins is made, where it is missing
-// or a fresh one is wanted.
-func (l *Ledger) openCopy(path string, begins, fresh bool) (*os.File, error) {
-	if err := isFolder(filepath.Dir(path)); err != nil && (!begins || !errors.Is(err, fs.ErrNotExist)) {
-		return nil, err
+// differs notes the line of a chunk that is not what the copy has there.
+func (c *copier) differs(folder string, k *copyChunk, have []byte) {
+	same := 0
+	for same < len(have) && have[same] == k.data[same] {
+		same++
 	}
-	if begins && fresh {
-		if err := durable.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
+	start := bytes.LastIndexByte(k.data[:same], '\n') + 1
+	line, _, _ := bytes.Cut(k.data[start:], []byte{'\n'})
+	seq, _, _, _ := skim(line) // the ledger's line: it was skimmed before
+	c.fault(folder, k.end.File, c.lineAt(folder, k.end.File, k.at()+int64(start)), fmt.Sprintf("is not the agent's line with seq %d", seq))
+}
+
+func (c *copier) fault(folder, file string, line int, what string) {
+	c.differ[folder] = &CopyFault{File: filepath.Join("audit", folder, file), Line: line, What: what}
+}
+
+func (c *copier) path(folder, file string) string {
+	return filepath.Join(copyDir(c.l.home, folder), file)
+}
+
+// lineAt is the number of the line that begins there in a file, 0 without a file.
+func (c *copier) lineAt(folder, file string, offset int64) int {
+	data, err := durable.Read(c.path(folder, file), 1<<40)
+	if err != nil {
+		return 0
 	}
-	f, err := durable.OpenFile(path, os.O_RDWR)
-	if !begins || !errors.Is(err, fs.ErrNotExist) {
+	return 1 + bytes.Count(data[:min(offset, int64(len(data)))], []byte{'\n'})
+}
+
+func reason(err error) string {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return at.Err.Error()
+	}
+	return err.Error()
+}
+
+// openCopy opens a file of a copy. For who writes, one that begins is made where it
+// is missing, or a fresh one is wanted.
+func (c *copier) openCopy(path string, begins bool) (f *os.File, err error) {
+	dir, flags := filepath.Dir(path), os.O_RDWR
+	if c.looks {
+		flags = os.O_RDONLY
+	}
+	err = isFolder(dir)
+	if err == nil && begins && c.suffix != "" {
+		err = durable.Remove(path)
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		f, err = durable.OpenFile(path, flags)
+	}
+	if c.looks || !begins || !errors.Is(err, fs.ErrNotExist) {
 		return f, err
 	}
-	if err := durable.MkdirAll(filepath.Dir(path), l.mode); err != nil {
+	if err := durable.MkdirAll(dir, c.l.mode); err != nil {
 		return nil, err
 	}
 	if err := durable.Stage(path, nil, durable.None); err != nil {
 		return nil, err
 	}
-	if err := durable.SyncDir(filepath.Dir(path), l.mode); err != nil {
+	if err := durable.SyncDir(dir, c.l.mode); err != nil {
 		return nil, err
 	}
 	return durable.OpenFile(path, os.O_RDWR)
 }
 
+// compare finds, once all lines were taken, the copies that hold more than those
+// or lack some before others.
+func (c *copier) compare() (err error) {
+	if c.there == nil {
+		c.there, _, err = listCopies(c.l.home)
+	}
+	c.lacks = map[string]int64{}
+	for _, folder := range keys(c.days, c.there) {
+		short := ""
+		for _, file := range keys(c.days[folder], c.there[folder]) {
+			want, ours := c.days[folder][file]
+			size := c.there[folder][file]
+			line := func(file string) int { return c.lineAt(folder, file, c.days[folder][file]) }
+			switch {
+			case c.differ[folder] != nil:
+			case !ours:
+				c.fault(folder, file, 0, "the agent has no line of that day in the ledger")
+			case size > want:
+				c.fault(folder, file, line(file), "is a line that the ledger does not have")
+			case size > 0 && short != "":
+				c.fault(folder, short, line(short), fmt.Sprintf("lacks %d bytes, and %s does not", c.lacks[folder], file))
+			case size < want:
+				short = cmp.Or(short, file)
+				c.lacks[folder] += want - size
+			}
+		}
+	}
+	return err
+}
+
+// keys are those of both maps, in order.
+func keys[V any](a, b map[string]V) []string {
+	all := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // anew writes the copies that differ whole, as far as the others are: each day's
 // file beside the old one, then renamed into its place.
-func (l *Ledger) anew(c *copier) error {
+func (c *copier) anew() error {
 	if len(c.differ) == 0 {
 		return nil
 	}
-	w := l.copier(c.ctx, ends{}, c.differ, newSuffix)
-	if _, err := w.run(l.Read(Position{}), c.ends[shared].Seq, math.MaxInt); err != nil {
+	w := c.l.copier(c.ctx, ends{})
+	w.only, w.suffix = c.differ, newSuffix
+	if _, err := w.run(c.l.Read(Position{}), c.ends[shared].Seq, math.MaxInt); err != nil {
 		return err
 	}
 	for _, folder := range slices.Sorted(maps.Keys(c.differ)) {
-		dir, days := copyDir(l.home, folder), w.days[folder]
+		days := w.days[folder]
 		for _, file := range slices.Sorted(maps.Keys(days)) {
-			if err := durable.Rename(filepath.Join(dir, file+newSuffix), filepath.Join(dir, file)); err != nil {
+			if err := durable.Rename(c.path(folder, file+newSuffix), c.path(folder, file)); err != nil {
 				return err
 			}
 		}
-		files, err := dayFiles(dir)
+		files, err := dayFiles(copyDir(c.l.home, folder))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -404,7 +486,7 @@ func (l *Ledger) anew(c *copier) error {
 			if _, ok := days[file]; ok {
 				continue
 			}
-			if err := durable.Remove(filepath.Join(dir, file)); err != nil {
+			if err := durable.Remove(c.path(folder, file)); err != nil {
 				return err
 			}
 		}
@@ -423,3 +505,75 @@ func isFolder(dir string) error {
 }
 
 func copyDir(home, folder string) string { return filepath.Join(home, "audit", folder) }
+
+// listCopies are the sizes of the files of the copies, and the paths from the home
+// of what is named like none in their folders.
+func listCopies(home string) (there sizes, strange []string, err error) {
+	there = sizes{}
+	folders, err := os.ReadDir(filepath.Join(home, "audit"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return there, nil, nil // that the ledger is missing is told elsewhere
+	}
+	for _, e := range folders {
+		if err != nil || !e.IsDir() || e.Name() == shared || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		var files []fs.DirEntry
+		files, err = os.ReadDir(copyDir(home, e.Name()))
+		for _, f := range files {
+			switch n := f.Name(); {
+			case IsDay(n):
+				info, failed := f.Info()
+				if failed != nil {
+					return nil, nil, failed
+				}
+				there.set(e.Name(), n, info.Size())
+			case !IsDay(strings.TrimSuffix(n, newSuffix)) && !strings.HasPrefix(n, "."):
+				strange = append(strange, filepath.Join("audit", e.Name(), n))
+			}
+		}
+	}
+	return there, strange, err
+}
+
+// CopyCheck compares what the agents' copies hold when it begins with the ledger's
+// lines. A copy may end before its agent's lines do, even inside one, but not
+// before the place where it was noted to end.
+type CopyCheck struct {
+	*copier
+	noted   ends
+	Strange []string // paths from the home of what is no file of a copy
+}
+
+// CheckCopies begins to compare; it takes no lock and writes nothing.
+func (l *Ledger) CheckCopies(ctx context.Context) (*CopyCheck, error) {
+	c := &CopyCheck{copier: l.copier(ctx, ends{})}
+	c.looks = true
+	if f, err := durable.OpenFile(CopiesPath(l.home), os.O_RDONLY); err == nil {
+		c.noted = readEnds(f, l.boot) // before the sizes, which grow
+		f.Close()
+	}
+	var err error
+	c.there, c.Strange, err = listCopies(l.home)
+	return c, err
+}
+
+// Add takes the next line of the ledger.
+func (c *CopyCheck) Add(line *Line) error { return c.add(line) }
+
+// Finish tells, once all lines were added, of the copies that hold something else,
+// or were cut.
+func (c *CopyCheck) Finish() (differ []*CopyFault, err error) {
+	if err := errors.Join(c.flush(), c.compare()); err != nil {
+		return nil, err
+	}
+	for folder, end := range c.noted {
+		if size := c.there[folder][end.File]; folder != shared && c.differ[folder] == nil && size < end.Offset {
+			c.fault(folder, end.File, c.lineAt(folder, end.File, size), fmt.Sprintf("has lost %d bytes that were there, up to seq %d", end.Offset-size, end.Seq))
+		}
+	}
+	for _, folder := range slices.Sorted(maps.Keys(c.differ)) {
+		differ = append(differ, c.differ[folder])
+	}
+	return differ, nil
+}

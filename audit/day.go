@@ -24,8 +24,7 @@ type dayReader struct {
 	ask    int  // how much the last fill asked for
 	short  bool // it got less, so that the file ended there
 
-	damaged   bool         // a piece was found to be no line with nobody at it
-	repairs   []repairLine // the audit_repaired lines behind the first such piece
+	repairs   []repairLine // the audit_repaired lines behind the first piece that is no line
 	scanned   int64        // offset up to which they were looked for
 	scannedAt int          // number of the line there
 	size      int64        // of the file at that time

@@ -52,8 +52,8 @@ func check(t *testing.T, raw []byte) {
 	if err != nil {
 		return
 	}
-	e, err := line.checkStrictly()
-	if err != nil {
+	e, err := line.Decode()
+	if err != nil || line.Strict() != nil {
 		return
 	}
 	if e.Seq != seq || e.Prev != prev || e.Checksum != sum {

@@ -79,8 +79,8 @@ func chain(t testing.TB, l *Ledger) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := line.checkStrictly()
-		if err != nil {
+		e, bad := line.Decode()
+		if err := errors.Join(bad, line.Strict()); err != nil {
 			t.Fatalf("seq %d: %v", line.Seq, err)
 		}
 		said = append(said, e.Action)
@@ -101,20 +101,21 @@ func sameCopies(t testing.TB, l *Ledger) {
 // tells how many bytes each lacks.
 func prefixCopies(t testing.TB, l *Ledger) (behind map[string]int64) {
 	t.Helper()
-	c, err := lookAtCopies(t.Context(), l.home, l.boot)
+	c, err := l.CheckCopies(t.Context())
 	if err == nil {
 		_, err = c.run(l.Read(Position{}), math.MaxInt64, math.MaxInt)
-	}
-	if err == nil {
-		behind, err = c.finish()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range c.differ {
-		t.Errorf("copy: %v", d)
+	differ, err := c.Finish()
+	for _, d := range differ {
+		t.Errorf("copy: %+v", *d)
 	}
-	return behind
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.lacks
 }
 
 func newestPath(t testing.TB, l *Ledger) string {

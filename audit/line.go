@@ -42,8 +42,10 @@ type parsed struct {
 	bad     error
 }
 
+// ErrNoLine says that bytes do not even end as a line does.
+var ErrNoLine = errors.New("no checksum suffix")
+
 var (
-	errNoSuffix = errors.New("no checksum suffix")
 	errChecksum = errors.New("checksum does not match")
 	errLink     = errors.New("prev or seq missing")
 	errMember   = errors.New("a field is missing, unknown or malformed")
@@ -55,7 +57,7 @@ func (l *parsed) parse(raw []byte) (err error) {
 	*l = parsed{members: l.members[:0]}
 	cut := len(raw) - suffixSize
 	if cut < 1 || len(raw) > MaxLine {
-		return errNoSuffix
+		return ErrNoLine
 	}
 	sum, err := checksum(raw, cut)
 	if err != nil {
@@ -112,7 +114,7 @@ func properName(value []byte) bool {
 func checksum(raw []byte, cut int) ([]byte, error) {
 	suffix, ok := bytes.CutPrefix(raw[cut:], []byte(suffixKey))
 	if !ok || string(suffix[len(suffix)-2:]) != `"}` {
-		return nil, errNoSuffix
+		return nil, ErrNoLine
 	}
 	was := raw[cut]
 	raw[cut] = '}'
@@ -126,15 +128,15 @@ func checksum(raw []byte, cut int) ([]byte, error) {
 	return sum, nil
 }
 
-// continues says why the line does not continue the chain at p; "" if it does.
-func (l *parsed) continues(p Position) string {
+// continues says why the line does not continue the chain at p; nil if it does.
+func (l *parsed) continues(p Position) error {
 	switch {
 	case string(l.prev) != p.Checksum:
-		return fmt.Sprintf("prev is not the checksum of the line before, seq %d", p.Seq)
+		return fmt.Errorf("prev is not the checksum of the line before, seq %d", p.Seq)
 	case l.seq != p.Seq+1:
-		return fmt.Sprintf("seq %d after %d", l.seq, p.Seq)
+		return fmt.Errorf("seq %d after %d", l.seq, p.Seq)
 	}
-	return ""
+	return nil
 }
 
 // skim checks a line's checksum and returns what chains it.
@@ -304,14 +306,17 @@ func decode(raw []byte) (Entry, error) {
 	return e, nil
 }
 
-// checkStrictly is what verify asks of a line beyond its checksum, where it is
-// not proven.
-func (l Line) checkStrictly() (Entry, error) {
+// Strict is what may be asked of a line beyond its checksum: that it has the
+// canonical form, and is Sound.
+func (l Line) Strict() error {
+	if l.taken().proven {
+		return nil
+	}
 	body := append(bytes.Clone(l.Raw[:len(l.Raw)-suffixSize]), '}')
 	if err := schemas.CheckCanonical(body); err != nil {
-		return Entry{}, fmt.Errorf("not in canonical form: %w", err)
+		return fmt.Errorf("not in canonical form: %w", err)
 	}
-	return decode(l.Raw)
+	return l.Sound()
 }
 
 // inner is what stands between the quotes.

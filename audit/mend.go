@@ -65,7 +65,7 @@ func (l *Ledger) chainEnd(p Position) (at Position, unfinished bool, err error) 
 			return r.at, false, err
 		}
 	}
-	return r.at, r.tail, nil
+	return r.at, r.stuck != nil && r.stuck.Err == nil, nil
 }
 
 // checkCut refuses to name a range that holds a line whose effect is in the
@@ -222,8 +222,8 @@ func (l *Ledger) checkOlder() error {
 		return nil
 	}
 	why := fmt.Sprintf("audit/shared/%s ends before its last line", r.at.File)
-	if r.broken != nil {
-		why = r.broken.Error()
+	if broken := r.Broken(); broken != nil {
+		why = broken.Error()
 	}
 	return l.damaged(why)
 }

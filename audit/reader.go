@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -37,24 +38,34 @@ func (p Position) Before(q Position) bool {
 // ErrMoved says that the ledger no longer holds what a kept position names.
 var ErrMoved = errors.New("the ledger does not continue this position")
 
-// Broken says where the ledger stops being a chain.
+// Broken describes the bytes at which a reader has ended.
 type Broken struct {
 	File   string // path from the home
-	Line   int    // from 1; 0 where only the offset is known
+	Line   int    // from 1, for a reader that has begun with the file
 	Offset int64  // of the first bad byte
 	Seq    int64  // of the last good line before it
-	Why    string
+	Err    error  // why it does not continue the chain; nil where only its newline is missing
+	Here   int64  // seq of the line with the right checksum that stands there, 0 if there is none
+	Size   int64  // of the piece, with its newline
+	Left   int64  // bytes from there to the end of the file
+	Whole  bool   // a newline ends the piece
+	Final  bool   // so it stays: Whole, or a younger file exists
 }
 
 func (b *Broken) Error() string {
-	where := fmt.Sprintf("%s: offset %d", b.File, b.Offset)
-	if b.Line > 0 {
-		where = fmt.Sprintf("%s:%d: offset %d", b.File, b.Line, b.Offset)
+	why := b.Err
+	if !b.Whole {
+		why = errUnfinished
 	}
-	return fmt.Sprintf("%s, after seq %d: %s", where, b.Seq, b.Why)
+	return fmt.Sprintf("%s:%d: offset %d, after seq %d: %v", b.File, b.Line, b.Offset, b.Seq, why)
 }
 
+var errUnfinished = errors.New("the last line has no newline, and a younger file exists")
+
 var dayFile = schemas.Pattern(`^\d{4}-\d\d-\d\d\.jsonl$`)
+
+// IsDay tells whether a file of the ledger, or of a copy, may have this name.
+func IsDay(name string) bool { return dayFile().MatchString(name) }
 
 func sharedDir(home string) string { return filepath.Join(home, "audit", "shared") }
 
@@ -69,7 +80,7 @@ func dayFiles(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names = slices.DeleteFunc(names, func(n string) bool { return !dayFile().MatchString(n) })
+	names = slices.DeleteFunc(names, func(n string) bool { return !IsDay(n) })
 	slices.Sort(names)
 	return names, nil
 }
@@ -87,10 +98,18 @@ type Reader struct {
 	day    *dayReader // the file at hand; nil before the first, and between two
 	parts  parsed     // of the line at hand
 	left   int64      // bytes behind the last line, at the last look
-	broken *Broken    // why the last step ended before the end of the bytes
+	stuck  *Broken    // where the last step ended before the end of the bytes
 	ledger *Ledger    // whose head record tells of the end; nil if nothing does
-	tail   bool       // the last step ended at a whole line without its newline
 	ended  bool       // the last step read the file to its end, which is behind its line
+
+	lost bool // Skip has passed bytes over: the next line may have any later seq
+	open bool // Skip takes the line at hand without its newline
+}
+
+// NewReader returns a reader of a home's whole ledger that asks no head record: it
+// ends where the chain does, and with Skip goes on behind that.
+func NewReader(home, mailboxID string) *Reader {
+	return newReader(home, Genesis(mailboxID), Position{})
 }
 
 // Read returns a reader that begins at p. It owns a descriptor until Close.
@@ -107,8 +126,8 @@ func (l *Ledger) reaches(known Head, r *Reader) error {
 		return nil
 	}
 	why := fmt.Errorf("audit/shared ends after seq %d", r.at.Seq)
-	if r.broken != nil {
-		why = r.broken
+	if broken := r.Broken(); broken != nil {
+		why = broken
 	}
 	return fmt.Errorf("%w: seq %d was written, and cannot be read: %w", ErrDamaged, known.Seq, why)
 }
@@ -202,7 +221,62 @@ func (r *Reader) Lines() iter.Seq2[Line, error] {
 
 // Broken is the reason why the last Next answered io.EOF before the end of the
 // bytes; nil when it was the end, or an unfinished last line.
-func (r *Reader) Broken() *Broken { return r.broken }
+func (r *Reader) Broken() *Broken {
+	if r.stuck == nil || !r.stuck.Final {
+		return nil
+	}
+	return r.stuck
+}
+
+// Stuck is Broken, and also tells of an unfinished last line.
+func (r *Reader) Stuck() *Broken { return r.stuck }
+
+// Number is that of the last line in its file, from 1, for a reader that has begun
+// with the file.
+func (r *Reader) Number() int { return r.day.line - 1 }
+
+// Again is Next, but reads the bytes at hand anew.
+func (r *Reader) Again() (Line, error) {
+	if r.day != nil {
+		r.day.forget()
+	}
+	return r.Next()
+}
+
+// Skip goes on behind what ended the last Next, for who looks for all that is
+// wrong: a line with the right checksum counts, whatever stands before it, and so
+// does one that lacks its newline; other bytes are passed over, and the next line
+// may have any later seq. A file that could not be opened is passed over too; false
+// if none is behind it.
+func (r *Reader) Skip() (more bool, err error) {
+	switch b := r.stuck; {
+	case r.day == nil:
+		name, err := r.Younger()
+		if name != "" {
+			r.at.File, r.at.Offset = name, 0
+		}
+		return name != "", err
+	case b.Err == nil:
+		r.open = true
+	case b.Here > 0:
+		r.at.Seq, r.at.Checksum = b.Here-1, string(r.parts.prev)
+	default:
+		r.lost = true
+		r.at.Offset += b.Size
+		r.day.step(piece{size: b.Size})
+	}
+	return true, nil
+}
+
+// Younger is the file behind the one at hand, "" if there is none.
+func (r *Reader) Younger() (string, error) {
+	files, err := dayFiles(r.dir)
+	i := slices.IndexFunc(files, func(n string) bool { return n > r.at.File })
+	if i < 0 {
+		return "", err
+	}
+	return files[i], nil
+}
 
 // Next returns the next line of the chain, or io.EOF.
 func (r *Reader) Next() (Line, error) {
@@ -237,7 +311,7 @@ func (r *Reader) next() (Line, error) {
 			return Line{}, err
 		}
 		line, err := r.nextHere()
-		if err != io.EOF || r.broken != nil {
+		if err != io.EOF || r.Broken() != nil {
 			return line, err
 		}
 		moved, err := r.nextFile()
@@ -281,29 +355,25 @@ func (r *Reader) nextFile() (bool, error) {
 	if r.ledger != nil && r.ledger.newest() == r.day.name {
 		return false, nil
 	}
-	files, err := dayFiles(r.dir)
-	if err != nil {
+	younger, err := r.Younger()
+	if err != nil || younger == "" {
 		return false, err
-	}
-	i := slices.IndexFunc(files, func(n string) bool { return n > r.day.name })
-	if i < 0 {
-		return false, nil
 	}
 	p, err := r.day.peek()
 	if err != nil || p.size != r.left {
 		return true, err // it has grown
 	}
 	if p.size > 0 { // bytes without a newline, and nobody will write behind them any more
-		r.broken = r.fault("the last line has no newline, and a younger file exists")
+		r.stuck.Final = true
 		return false, nil
 	}
 	err = r.Close()
-	r.at.File, r.at.Offset = files[i], 0
+	r.at.File, r.at.Offset = younger, 0
 	return true, err
 }
 
 func (r *Reader) nextHere() (Line, error) {
-	r.broken, r.tail, r.day.short = nil, false, false
+	r.stuck, r.day.short = nil, false
 	p, err := r.day.peek()
 	if err != nil {
 		return Line{}, err
@@ -311,8 +381,11 @@ func (r *Reader) nextHere() (Line, error) {
 	if r.left = p.size; p.size == 0 {
 		return Line{}, io.EOF
 	}
-	why := r.accept(p)
-	if why != "" {
+	bad := r.accept(p)
+	if bad == nil && (p.whole || r.open) {
+		return r.pass(p), nil
+	}
+	if bad != nil {
 		repair, err := r.day.findRepair(r.at)
 		if err != nil {
 			return Line{}, err
@@ -321,15 +394,19 @@ func (r *Reader) nextHere() (Line, error) {
 			return r.jump(repair)
 		}
 	}
-	switch {
-	case why == "" && p.whole:
-		return r.pass(p), nil
-	case why == "":
-		r.tail = true // a whole line, but for its newline
-	case p.whole:
-		r.broken = r.fault(why)
+	r.stop(p.size, p.whole, bad)
+	if r.parts.sum != nil {
+		r.stuck.Here = r.parts.seq
 	}
 	return Line{}, io.EOF
+}
+
+// stop notes why a step ends at the piece at hand.
+func (r *Reader) stop(size int64, whole bool, why error) {
+	r.stuck = &Broken{
+		File: r.day.path(), Line: r.day.line, Offset: r.at.Offset, Seq: r.at.Seq, Err: why,
+		Size: size, Left: r.day.left(), Whole: whole, Final: whole,
+	}
 }
 
 // jump goes on with the line that names the bytes at hand.
@@ -337,30 +414,30 @@ func (r *Reader) jump(repair *repairLine) (Line, error) {
 	line := r.day.line
 	r.day.seek(repair.at, repair.line)
 	p, err := r.day.peek()
-	if err == nil && p.whole && r.accept(p) == "" {
+	if err == nil && p.whole && r.accept(p) == nil {
 		return r.pass(p), nil
 	}
-	r.day.seek(r.at.Offset, line) // it has changed since it was found
-	return Line{}, errors.Join(err, io.EOF)
+	r.day.seek(r.at.Offset, line)
+	r.stop(repair.at-r.at.Offset, true, errors.New("what named these bytes has changed since"))
+	return Line{}, cmp.Or(err, io.EOF)
 }
 
-// accept says why a piece is no line that continues the chain; "" if it is.
-func (r *Reader) accept(p piece) string {
-	if err := r.parts.parse(p.raw); err != nil {
-		return err.Error()
+// accept says why a piece is no line that continues the chain; nil if it is.
+func (r *Reader) accept(p piece) error {
+	if err := r.parts.parse(p.raw); err != nil || r.lost && r.parts.seq > r.at.Seq {
+		return err
 	}
 	return r.parts.continues(r.at)
 }
 
 // pass takes the piece at hand, which is the next line.
 func (r *Reader) pass(p piece) Line {
+	if !p.whole {
+		p.size++ // its newline may be missing yet
+	}
 	line := r.day.lineAt(p, r.at, &r.parts, string(r.parts.sum))
-	r.at = line.End
+	r.at, r.lost, r.open = line.End, false, false
 	r.day.step(p)
 	r.ended = r.day.short && r.day.from == len(r.day.buf)
 	return line
-}
-
-func (r *Reader) fault(why string) *Broken {
-	return &Broken{File: r.day.path(), Line: r.day.line, Offset: r.at.Offset, Seq: r.at.Seq, Why: why}
 }

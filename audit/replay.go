@@ -220,7 +220,7 @@ func (r *replay) open(name string) error {
 		return err
 	}
 	r.close()
-	if !dayFile().MatchString(name) {
+	if !IsDay(name) {
 		return fmt.Errorf("%s: %w", name, fs.ErrNotExist)
 	}
 	f, err := durable.OpenFile(filepath.Join(r.dir, name), os.O_RDWR|os.O_APPEND)

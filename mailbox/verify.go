@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"mbox/audit"
+	"mbox/audit/verify"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 )
@@ -36,7 +37,7 @@ type VerifyReport struct {
 	Checksum  string   `json:"checksum"` // of the last line: whoever keeps it can later prove a rollback
 	Faults    []Fault  `json:"faults"`
 	Notes     []string `json:"notes"`         // what is no fault: the next command sees to it
-	Truncated bool     `json:"truncated"`     // there are more than audit.MaxFaults faults
+	Truncated bool     `json:"truncated"`     // there are more than verify.MaxFaults faults
 	Gone      string   `json:"gone,omitzero"` // why the mailbox has stopped, or will, until tasks are back: see ErrGone
 }
 
@@ -74,7 +75,7 @@ type Fault struct {
 //
 //	audit/shared/2026-02-16.jsonl:12: seq 12: checksum does not match
 func (f Fault) String() string {
-	return (&audit.Fault{File: f.File, Line: f.Line, Seq: f.Seq, What: f.What}).Error()
+	return verify.Fault{File: f.File, Line: f.Line, Seq: f.Seq, What: f.What}.String()
 }
 
 // What is said of files that mbox knows nothing of.
@@ -89,7 +90,7 @@ const (
 // Strange tells whether the fault is a file that mbox knows nothing of. It takes
 // none away, and none is missing: a person moves it out of the home.
 func (f Fault) Strange() bool {
-	return slices.Contains([]string{noLineKnows, noLineNames, noEntry, noArtifacts, noArtifact}, f.What) || strings.HasPrefix(f.What, audit.NoDay)
+	return slices.Contains([]string{noLineKnows, noLineNames, noEntry, noArtifacts, noArtifact}, f.What) || strings.HasPrefix(f.What, verify.NoDay)
 }
 
 // Linked tells whether the fault is a file with more than one name.
@@ -135,19 +136,12 @@ type verifying struct {
 	fold folding
 	r    VerifyReport
 
-	behind *audit.Reader  // reads what is appended after the ledger was verified
-	owners map[faultAt]ID // the tasks of lines with a fault
+	behind *audit.Reader // reads what is appended after the ledger was verified
 	doubts map[string][]place
 	drops  []string // names in pending that no line knows
 	due    bool     // the next command recovers everything first
 
 	mu sync.Mutex // guards r, while tasks are checked on all cores
-}
-
-// faultAt is what was found wrong with the line at seq.
-type faultAt struct {
-	seq  int64
-	what string
 }
 
 // place is a file in a folder of tasks.
@@ -186,7 +180,7 @@ func newVerifying(ctx context.Context, dir string, o Options, vo VerifyOptions) 
 		vo.Progress = func(int64, int64) {}
 	}
 	b := &Box{home: dir, id: is.MailboxID, o: o.withDefaults(), ledger: ledger, intents: home.NewIntents(dir, os.O_RDONLY)}
-	v := &verifying{ctx: ctx, o: vo, b: b, fold: newFolding(), owners: map[faultAt]ID{}, doubts: map[string][]place{}}
+	v := &verifying{ctx: ctx, o: vo, b: b, fold: newFolding(), doubts: map[string][]place{}}
 	if lost {
 		v.fault(Fault{Invariant: 14, File: ".mbox/VERSION", What: "is missing or damaged; mbox recover makes it anew"})
 	}
@@ -205,7 +199,7 @@ func (v *verifying) close() {
 }
 
 func (v *verifying) fault(f Fault) {
-	if len(v.r.Faults) >= audit.MaxFaults {
+	if len(v.r.Faults) >= verify.MaxFaults {
 		v.r.Truncated = true
 		return
 	}
@@ -223,29 +217,30 @@ func (v *verifying) note(format string, args ...any) {
 
 // ledger verifies the ledger and folds it.
 func (v *verifying) ledger() error {
-	visit := func(line *audit.Line) error {
+	chain, err := verify.Open(v.ctx, v.b.home, v.b.id, verify.Options{Progress: v.o.Progress, Wait: v.wait(), InFlight: v.inFlight})
+	if err != nil {
+		return err
+	}
+	defer chain.Close()
+	for line, err := range chain.Lines() {
+		if err != nil {
+			return err
+		}
 		if line.Seq == 1 {
 			v.forgotten(line)
 		}
-		broken, what := v.fold.line(line)
-		if broken == 0 {
-			return nil
+		if broken, what := v.fold.line(line); broken != 0 {
+			chain.Fault(broken, what)
 		}
-		if len(v.owners) < audit.MaxFaults {
-			v.owners[faultAt{line.Seq, what}] = ID(line.Task())
-		}
-		return &audit.Fault{Invariant: broken, What: what}
 	}
-	r, err := audit.Verify(v.ctx, v.b.home, v.b.id, visit, audit.VerifyOptions{
-		Progress: v.o.Progress, Wait: v.wait(), InFlight: v.inFlight,
-	})
+	r, err := chain.Finish()
 	if err != nil {
 		return err
 	}
 	v.r.Lines, v.r.Bytes, v.r.Seq, v.r.Checksum = r.Lines, r.Bytes, r.End.Seq, r.End.Checksum
 	v.r.Notes, v.r.Truncated = append(v.r.Notes, r.Notes...), r.Truncated
 	for _, f := range r.Faults {
-		v.fault(Fault{Invariant: f.Invariant, File: f.File, Line: f.Line, Seq: f.Seq, Task: v.owners[faultAt{f.Seq, f.What}], What: f.What})
+		v.fault(Fault{f.Invariant, f.File, f.Line, f.Seq, ID(f.Task), f.What})
 	}
 	v.behind = v.b.ledger.Read(r.End)
 	why, err := v.b.ledger.Outdated()

@@ -25,6 +25,7 @@ import (
 
 	"mbox/audit"
 	records "mbox/audit/record"
+	"mbox/audit/verify"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
@@ -868,10 +869,10 @@ func TestVerifyCannot(t *testing.T) {
 
 func TestVerifyTruncates(t *testing.T) {
 	h := newVerifyHome(t)
-	for i := range audit.MaxFaults + 1 {
+	for i := range verify.MaxFaults + 1 {
 		h.write(fmt.Sprintf("tasks/failed/x%d.json", i), "{}")
 	}
-	if r := h.verify(); len(r.Faults) != audit.MaxFaults || !r.Truncated {
+	if r := h.verify(); len(r.Faults) != verify.MaxFaults || !r.Truncated {
 		t.Errorf("%d faults, truncated %v", len(r.Faults), r.Truncated)
 	}
 }
@@ -1187,7 +1188,7 @@ func scanNowFor(b *Box) error {
 	return err
 }
 
-// BenchmarkVerifyFold is what a line costs beyond audit.Verify.
+// BenchmarkVerifyFold is what a line costs beyond audit/verify.
 func BenchmarkVerifyFold(b *testing.B) {
 	f := newFolding()
 	created := task.Move{

@@ -44,13 +44,14 @@ var rooms = map[string]room{
 	"agents-home":      {layer: 0},
 	"audit":            {layer: 1, ours: []string{"mailbox/durable", "schemas"}, libraries: []string{jsonV2, xsys}},
 	"audit/record":     {layer: 1, ours: []string{"audit", "schemas"}},
+	"audit/verify":     {layer: 1, ours: []string{"audit", "mailbox/durable"}},
 	"audit/delegation": {layer: 1, ours: []string{"audit", "mailbox/durable", "schemas"}, libraries: []string{jsonV2}},
 	"agents/policy":    {layer: 1, ours: []string{"schemas"}},
 	"agents/sandbox":   {layer: 1, libraries: []string{xsys, "github.com/landlock-lsm/go-landlock"}},
 	"mailbox/task":     {layer: 2, ours: []string{"audit", "schemas"}, libraries: []string{jsonV2}},
 	"mailbox/home":     {layer: 2, ours: []string{"mailbox/task", "audit", "mailbox/durable", "schemas"}, libraries: []string{xsys}},
 	"mailbox": {
-		layer: 2, ours: []string{"mailbox/home", "mailbox/task", "audit", "audit/delegation", "audit/record", "mailbox/durable", "schemas"},
+		layer: 2, ours: []string{"mailbox/home", "mailbox/task", "audit", "audit/delegation", "audit/record", "audit/verify", "mailbox/durable", "schemas"},
 		libraries: []string{jsonV2, xsys, "github.com/fsnotify/fsnotify", "github.com/klauspost/compress/zstd"},
 	},
 	"agents/action": {
@@ -133,6 +134,7 @@ func TestHouseRulesBite(t *testing.T) {
 		{"mailbox/x.go", `"mbox/agents"`, "", "mailbox may not import mbox/agents"},
 		{"audit/x.go", `"mbox/mailbox"`, "", "audit may not import mbox/mailbox"},
 		{"audit/x.go", `"mbox/audit/record"`, "", "audit may not import mbox/audit/record"},
+		{"audit/x.go", `"mbox/audit/verify"`, "", "audit may not import mbox/audit/verify"},
 		{"audit/x.go", `"mbox/audit/delegation"`, "", "audit may not import mbox/audit/delegation"},
 		{"audit/x_test.go", `"mbox/mailbox"`, "", "audit may not import mbox/mailbox"},
 		{"audit/x_test.go", `"mbox/audit"; "pgregory.net/rapid"`, "", ""},

@@ -53,7 +53,7 @@ func (c command) String() string {
 }
 
 // rest is what runs before a mutant is called a survivor, in the short form.
-var rest = []command{{pkg: "mailbox/durable"}, {pkg: "audit"}, {pkg: "audit/delegation"}, {pkg: "mailbox"}}
+var rest = []command{{pkg: "mailbox/durable"}, {pkg: "audit"}, {pkg: "audit/verify"}, {pkg: "audit/delegation"}, {pkg: "mailbox"}}
 
 // enough is how many of a hundred must be killed.
 const enough = 95

@@ -360,12 +360,12 @@ var auditMutants = []mutant{
 	},
 	{
 		"copy-unlike-the-ledger", "17", copyGo,
-		" || before.File == k.end.File && !holds(f, before) {", " || before.File == k.end.File && before.File == \"\" {",
+		"before.File == k.end.File && !holds(f, before) {", "before.File == k.end.File && before.File == \"\" {",
 		auditTest("TestNextLineMendsItsCopy"),
 	},
 	{
 		"copies-stay-as-they-are", "17", copyGo,
-		"\tc.compare(l.home, there)\n", "\t_ = there\n",
+		"err == nil && mend {\n\t\terr = c.compare()", "err == nil && mend {\n\t\terr = nil",
 		auditTest("TestCopiesAreMended"),
 	},
 	{
@@ -375,7 +375,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"copy-name-unflushed", "12", copyGo,
-		"err := durable.SyncDir(filepath.Dir(path), l.mode)", "err := error(nil)",
+		"err := durable.SyncDir(dir, c.l.mode)", "err := error(nil)",
 		auditTest("TestNewNamesAreFlushed"),
 	},
 	{
@@ -385,7 +385,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"copy-goes-on-behind-an-error", "29", copyGo,
-		"\t\tif err := c.put(folder, k); err != nil {\n\t\t\treturn err\n\t\t}\n", "\t\tif err := c.put(folder, k); err != nil {\n\t\t\tcontinue\n\t\t}\n",
+		"\t\tif err := c.place(folder, k); err != nil {\n\t\t\treturn err\n\t\t}\n", "\t\tif err := c.place(folder, k); err != nil {\n\t\t\tcontinue\n\t\t}\n",
 		auditTest("TestRule29_DaysInOrder"),
 	},
 	{
@@ -395,7 +395,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"copies-counted-before-they-are-written", "29", copyGo,
-		"\tmore, err = c.run(l.Read(e[shared]), math.MaxInt64, copyBytes)\n", "\te[shared] = l.End()\n\t_ = e.write(f, l.boot)\n\tmore, err = c.run(l.Read(readEnds(f, l.boot)[shared]), math.MaxInt64, copyBytes)\n",
+		"\tmore, err = c.run(l.Read(e[shared]), math.MaxInt64, most)\n", "\te[shared] = l.End()\n\t_ = e.write(f, l.boot)\n\tmore, err = c.run(l.Read(readEnds(f, l.boot)[shared]), math.MaxInt64, most)\n",
 		auditTest("TestRule29_KilledCopies"),
 	},
 	{
@@ -414,9 +414,9 @@ var auditMutants = []mutant{
 		auditTest("TestRule29_CopiesAreTried"),
 	},
 	{
-		"cut-copy-unseen", "17", "audit/copycheck.go",
+		"cut-copy-unseen", "17", copyGo,
 		"size < end.Offset {", "size < 0 {",
-		auditTest("TestVerifyCopies"),
+		command{"audit/verify", "TestVerifyCopies"},
 	},
 	{
 		"kept-position-believed", "18", readerGo,

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"mbox/schemas"
 )
 
 // checkSkim holds what a skim takes out of a line, proven or not, to what the JSON
@@ -56,19 +59,15 @@ func checkSkim(t testing.TB, raw []byte, l *parsed) {
 	}
 }
 
-// checkForm holds what verify says of a line to the strict verdict.
+// checkForm holds what verify asks of a line to the strict verdict.
 func checkForm(t testing.TB, raw []byte, l *parsed) {
 	t.Helper()
-	line := Line{Raw: raw, Seq: l.seq, Checksum: string(l.sum), parts: l}
-	v := &verification{agents: map[string]string{}, line: *l}
-	strict, slow := line.checkStrictly()
-	if !AgentForm().MatchString(strict.Agent) {
-		slow = errMember
+	slow := schemas.CheckCanonical(append(bytes.Clone(raw[:len(raw)-suffixSize]), '}'))
+	if slow == nil {
+		_, slow = decode(raw)
 	}
-	for range 2 { // the second time the agent is known
-		if agent, quick := v.form(&line); (quick == nil) != (slow == nil) || quick == nil && agent != strict.Agent {
-			t.Fatalf("%q: %s, fast %v, strict %v", raw, agent, quick, slow)
-		}
+	if quick := (Line{Raw: raw, parts: l}).Strict(); (quick == nil) != (slow == nil) {
+		t.Fatalf("%q: fast %v, strict %v", raw, quick, slow)
 	}
 }
 
@@ -167,4 +166,81 @@ func TestRule32_ByPosition(t *testing.T) {
 			t.Errorf("%s: proven %v, want %v", row.name, proven, row.proven)
 		}
 	}
+}
+
+// What the fast way proves, the slow way finds true.
+func FuzzParseLine(f *testing.F) {
+	f.Add(plainBody(f))
+	f.Add([]byte(`{"action":"\u001f\b\"\\","agent":"a","details":{"a":[],"b":{},"c":[1,-2,null,true,false,"x"]},"event":"error","prev":"sha256:0000000000000000000000000000000000000000000000000000000000000000","seq":1,"session":null,"task_id":null,"ts":"2026-02-16T10:30:00.000Z","v":1}`))
+	f.Fuzz(func(t *testing.T, body []byte) { checkProof(t, body) })
+}
+
+// checkProof holds the fast way to the slow one on one body.
+func checkProof(t testing.TB, body []byte) (proven bool) {
+	if len(body) == 0 || body[len(body)-1] != '}' || bytes.IndexByte(body, '\n') >= 0 {
+		return false
+	}
+	raw := append(append(bytes.Clone(body[:len(body)-1]), suffixKey...), Hash(body)+`"}`...)
+	before := bytes.Clone(raw)
+	var l parsed
+	err := l.parse(raw)
+	if !bytes.Equal(raw, before) {
+		t.Fatal("the line was changed")
+	}
+	if _, bad := decode(raw); err != nil && bad == nil {
+		t.Fatalf("%q: decoded, but %v", raw, err)
+	}
+	if err != nil {
+		return false
+	}
+	checkForm(t, raw, &l)
+	checkSkim(t, raw, &l)
+	if l.proven {
+		if err := schemas.CheckCanonical(body); err != nil {
+			t.Fatalf("%q: proven, but %v", raw, err)
+		}
+		var fields map[string]any
+		if err := json.Unmarshal(raw, &fields); err != nil || len(fields) != 11 {
+			t.Fatalf("%q: %v %v", raw, fields, err)
+		}
+	}
+	return l.proven
+}
+
+func TestParseLineMutations(t *testing.T) {
+	body := plainBody(t)
+	body = bytes.Replace(body, []byte("\u00e9\":true"), []byte("z\":true"), 1) // a key beyond ASCII takes the slow way
+	if !checkProof(t, body) {
+		t.Error("a plain line is not proven")
+	}
+	r, proven := rand.New(rand.NewPCG(1, 2)), 0
+	pieces := []string{`"`, `\`, `\u001f`, `\u0008`, `\n`, `\/`, `,`, `:`, `{`, `}`, `[`, `]`, `{}`, `[]`, `0`, `-0`, `-`, `1e3`, `9007199254740992`, `null`, "\x00", "\x7f", "\xff", "é", "😀", " ", `"a":1,`, `,"v":1`, `"é":1,`}
+	for range 30000 {
+		m := bytes.Clone(body)
+		for range 1 + r.IntN(2) {
+			at := r.IntN(len(m) - 1)
+			m = slices.Concat(m[:at], []byte(pieces[r.IntN(len(pieces))]), m[at+r.IntN(2):])
+		}
+		if checkProof(t, m) {
+			proven++
+		}
+	}
+	if proven < 1000 {
+		t.Errorf("only %d of the mutations were proven", proven)
+	}
+}
+
+// plainBody is a line without its checksum.
+func plainBody(t testing.TB) []byte {
+	id, session := "task-2026-02-16-001", "agent:pi:dm:+123"
+	e := Entry{
+		TS: "2026-02-16T10:30:00.000Z", Seq: 1, Prev: Genesis("id"), V: Format,
+		Agent: "coder", Event: PolicyDenied, Action: "coder may not write_file \"x\"\n\u00e9\u2028", TaskID: &id, Session: &session,
+		Details: Details(map[string]any{"tx": "0123", "uid": 1, "pid": 2, "host": "h", "list": []int{-1, 0}, "\u00e9": true, "none": nil}),
+	}
+	raw, err := e.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(bytes.Clone(raw[:len(raw)-suffixSize]), '}')
 }
