@@ -140,23 +140,16 @@ func object(b []byte, i, depth int, found *[]Member) int {
 		return i + 1
 	}
 	var last []byte
-	lastHead := uint64(0)
 	for first := true; i < len(b); first = false {
 		colon, plain := text(b, i)
 		if colon < 0 || !plain || colon+1 >= len(b) || b[colon] != ':' {
 			return -1
 		}
 		key := b[i+1 : colon-1]
-		head := keyHead(b, i+1, len(key))
-		if !first && head <= lastHead && (head < lastHead || bytes.Compare(last, key) >= 0) {
+		if !first && bytes.Compare(last, key) >= 0 {
 			return -1
 		}
-		if b[colon+1] == '"' {
-			i, _ = text(b, colon+1)
-		} else {
-			i = value(b, colon+1, depth+1)
-		}
-		if i < 0 || i >= len(b) {
+		if i = value(b, colon+1, depth+1); i < 0 || i >= len(b) {
 			return -1
 		}
 		if found != nil {
@@ -170,24 +163,9 @@ func object(b []byte, i, depth int, found *[]Member) int {
 		default:
 			return -1
 		}
-		last, lastHead = key, head
+		last = key
 	}
 	return -1
-}
-
-// keyHead returns the first eight bytes of a key as a number that orders as they
-// do; a shorter key has zeros behind it, which no key has in it.
-func keyHead(b []byte, i, n int) uint64 {
-	if i+8 > len(b) {
-		var padded [8]byte
-		copy(padded[:], b[i:i+n])
-		return binary.BigEndian.Uint64(padded[:])
-	}
-	head := binary.BigEndian.Uint64(b[i:])
-	if n < 8 {
-		head &= ^uint64(0) << (64 - 8*n)
-	}
-	return head
 }
 
 // number takes integers below 2^53 in the one way to write them.
@@ -212,24 +190,15 @@ func text(b []byte, i int) (end int, plain bool) {
 	if i >= len(b) || b[i] != '"' {
 		return -1, false
 	}
-	for i++; i+8 <= len(b); i += 8 {
-		found := specials(binary.LittleEndian.Uint64(b[i:]))
-		if found == 0 {
-			continue
-		}
-		if i += bits.TrailingZeros64(found) / 8; b[i] == '"' {
-			return i + 1, true
-		}
-		break
-	}
-	return restOfText(b, i)
-}
-
-// restOfText is text from a byte on, where what stands before it is plain.
-func restOfText(b []byte, i int) (end int, plain bool) {
-	for plain = true; ; {
-		if i = special(b, i); i >= len(b) {
-			return -1, false
+	plain = true
+	for i++; i < len(b); {
+		if i+8 <= len(b) {
+			found := specials(binary.LittleEndian.Uint64(b[i:]))
+			if found == 0 {
+				i += 8
+				continue
+			}
+			i += bits.TrailingZeros64(found) / 8
 		}
 		switch c := b[i]; {
 		case c == '"':
@@ -242,6 +211,8 @@ func restOfText(b []byte, i int) (end int, plain bool) {
 				return -1, false
 			}
 			i, plain = i+1+n, false
+		case c < utf8.RuneSelf:
+			i++ // among the last few bytes
 		default:
 			r, size := utf8.DecodeRune(b[i:])
 			if r == utf8.RuneError && size == 1 {
@@ -250,6 +221,7 @@ func restOfText(b []byte, i int) (end int, plain bool) {
 			i, plain = i+size, false
 		}
 	}
+	return -1, false
 }
 
 // escape returns how many bytes of a canonical escape stand behind the
@@ -271,22 +243,6 @@ func escape(b []byte) int {
 		return 0
 	}
 	return 5
-}
-
-// special returns the index of the next byte from i on that is no plain ASCII
-// of a string: a quote, a backslash, a control character, or beyond ASCII.
-func special(b []byte, i int) int {
-	for ; i+8 <= len(b); i += 8 {
-		if found := specials(binary.LittleEndian.Uint64(b[i:])); found != 0 {
-			return i + bits.TrailingZeros64(found)/8
-		}
-	}
-	for ; i < len(b); i++ {
-		if c := b[i]; c == '"' || c == '\\' || c < ' ' || c >= utf8.RuneSelf {
-			return i
-		}
-	}
-	return i
 }
 
 // specials marks the highest bits of the bytes that are special. Below the

@@ -6,20 +6,26 @@ import (
 	"unicode/utf8"
 )
 
-// TestSpecial tries every byte at every place, with neighbours from which a
-// borrow could come.
-func TestSpecial(t *testing.T) {
+// TestText tries every byte at every place of a string, with neighbours from which
+// a borrow could come.
+func TestText(t *testing.T) {
 	for c := range 256 {
 		for _, around := range []byte{'a', ' ', '!', '#', 0x7f, '[', ']'} {
 			for at := range 17 {
 				b := bytes.Repeat([]byte{around}, 17)
 				b[at] = byte(c)
+				b = append(append([]byte{'"'}, b...), '"')
 				want := len(b)
-				if c == '"' || c == '\\' || c < ' ' || c >= utf8.RuneSelf {
-					want = at
+				if c == '"' {
+					want = at + 2
+				} else if c == '\\' || c < ' ' || c >= utf8.RuneSelf {
+					want = -1 // and a backslash escapes nothing
 				}
-				if got := special(b, 0); got != want {
-					t.Fatalf("%q: %d, want %d", b, got, want)
+				if c == '\\' && at == 16 {
+					continue // it escapes the quote
+				}
+				if end, plain := text(b, 0); end != want || plain != (want > 0) {
+					t.Fatalf("%q: %d %v, want %d", b, end, plain, want)
 				}
 			}
 		}

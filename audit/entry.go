@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -93,11 +94,8 @@ type Entry struct {
 
 // Time is the entry's ts as a time; zero if ts is malformed.
 func (e *Entry) Time() time.Time {
-	t, err := time.Parse(timeLayout, e.TS)
-	if err != nil {
-		return time.Time{}
-	}
-	return t
+	at, _ := ParseTime([]byte(e.TS))
+	return at
 }
 
 // Task is the entry's task id, "" where there is none.
@@ -146,6 +144,17 @@ func ThisWriter() Writer {
 func Hash(data []byte) string {
 	sum := sha256.Sum256(data)
 	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// Unhex reads lower-case hex digits, two for each byte of to. False if there are too
+// few digits, or if what stands there is none.
+func Unhex(to, from []byte) bool {
+	if len(from) < 2*len(to) {
+		return false
+	}
+	from = from[:2*len(to)]
+	_, err := hex.Decode(to, from)
+	return err == nil && !bytes.ContainsAny(from, "ABCDEF")
 }
 
 // Genesis is the prev of a mailbox's first entry.

@@ -187,9 +187,8 @@ func (m *model) holds(line Line) bool {
 	if has(m.ledger.data, line.At.Offset, line.Raw) {
 		return true
 	}
-	base, ok := parseBase(m.journal.data)
-	records, _, _ := parseJournal(m.journal.data)
-	return ok && base.Offset <= int64(len(m.ledger.data)) && slices.ContainsFunc(records, func(j Journaled) bool {
+	read := parseJournal(m.journal.data)
+	return read != nil && read.base.Offset <= int64(len(m.ledger.data)) && slices.ContainsFunc(read.records, func(j Journaled) bool {
 		return j.Seq == line.Seq && j.sum == line.Checksum
 	})
 }

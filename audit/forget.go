@@ -30,19 +30,28 @@ func (l *Ledger) Remembered(sameBoot bool) (sure, seen Position, err error) {
 	if sameBoot && head.Boot == l.boot {
 		sure = seen
 	}
-	f, _, err := durable.OpenRegular(JournalPath(l.home))
-	if errors.Is(err, fs.ErrNotExist) {
-		return sure, seen, nil
-	}
-	if err != nil {
-		return sure, seen, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, journalLimit+journalChunk))
-	if _, covered, ok := parseJournal(data); ok && (sure.Checksum == "" || covered.Seq > sure.Seq) {
-		sure = covered
+	j, err := l.readJournal(func(*os.File) (bool, error) { return true, nil })
+	if j != nil && (sure.Checksum == "" || j.end.Seq > sure.Seq) {
+		sure = j.end
 	}
 	return sure, seen, err
+}
+
+// readJournal reads the journal if it is wanted; nil where there is none with a base.
+func (l *Ledger) readJournal(wanted func(*os.File) (bool, error)) (*journaled, error) {
+	f, _, err := durable.OpenRegular(JournalPath(l.home))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if is, err := wanted(f); !is || err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, journalLimit+journalChunk))
+	return parseJournal(data), err
 }
 
 // CheckJournal makes the mailbox read-only, with ErrDamaged, where the ledger is
@@ -67,25 +76,11 @@ func (l *Ledger) Outdated() (why string, err error) {
 	if err != nil {
 		return "", err
 	}
-	f, _, err := durable.OpenRegular(JournalPath(l.home))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+	j, err := l.readJournal(func(f *os.File) (bool, error) { return goesOn(f, head) })
+	if j != nil && l.Check(j.end) != nil {
+		why = fmt.Sprintf("seq %d was written (%s), and audit/shared does not hold it", j.end.Seq, j.end.Checksum)
 	}
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	if newer, err := goesOn(f, head); !newer {
-		return "", err
-	}
-	data, err := io.ReadAll(io.LimitReader(f, journalLimit+journalChunk))
-	if err != nil {
-		return "", err
-	}
-	if _, covered, ok := parseJournal(data); ok && l.Check(covered) != nil {
-		why = fmt.Sprintf("seq %d was written (%s), and audit/shared does not hold it", covered.Seq, covered.Checksum)
-	}
-	return why, nil
+	return why, err
 }
 
 // goesOn tells whether a journal has a line behind the one that the head record
@@ -106,19 +101,6 @@ func goesOn(f *os.File, head Head) (bool, error) {
 		err = nil
 	}
 	return false, err
-}
-
-// Walk calls visit with every line of the chain, from the first on, and returns
-// where the chain ends, whatever stands behind.
-func (l *Ledger) Walk(ctx context.Context, visit func(*Line)) (end Position, err error) {
-	r := newReader(l.home, l.genesis, Position{})
-	for line, err := range r.Lines() {
-		if err = errors.Join(err, ctx.Err()); err != nil {
-			return r.at, err
-		}
-		visit(&line)
-	}
-	return r.at, ctx.Err()
 }
 
 // Forget puts a new ledger in the place of one that is lost, and lifts the

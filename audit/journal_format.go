@@ -108,23 +108,30 @@ func parseJournaled(data []byte) (rec Journaled, n int, ok bool) {
 	return rec, (n + journalBlock - 1) / journalBlock * journalBlock, true
 }
 
+// journaled is what stands in a journal.
+type journaled struct {
+	base    Position // up to which all is on disk without it
+	records []Journaled
+	end     Position // up to which base and records reach
+}
+
 // parseJournal takes the records that stand in a journal, up to where the chain
 // breaks: what stands behind was of an earlier use of the file, or was never
-// flushed. covered is the position up to which base and records reach; false
-// where there is no base.
-func parseJournal(data []byte) (records []Journaled, covered Position, ok bool) {
-	if covered, ok = parseBase(data); !ok {
-		return nil, covered, false
+// flushed. nil where there is no base.
+func parseJournal(data []byte) *journaled {
+	base, ok := parseBase(data)
+	if !ok {
+		return nil
 	}
-	data = data[min(len(data), journalBlock):]
-	for len(data) > 0 {
+	j := &journaled{base: base, end: base}
+	for data = data[min(len(data), journalBlock):]; len(data) > 0; {
 		rec, n, ok := parseJournaled(data)
-		if !ok || rec.prev != covered.Checksum || rec.Seq != covered.Seq+1 {
+		if !ok || rec.prev != j.end.Checksum || rec.Seq != j.end.Seq+1 {
 			break
 		}
-		records = append(records, rec)
-		covered = Position{File: rec.At.File, Offset: rec.At.Offset + int64(len(rec.bytes)), Seq: rec.Seq, Checksum: rec.sum}
+		j.records = append(j.records, rec)
+		j.end = Position{File: rec.At.File, Offset: rec.At.Offset + int64(len(rec.bytes)), Seq: rec.Seq, Checksum: rec.sum}
 		data = data[min(n, len(data)):]
 	}
-	return records, covered, true
+	return j
 }

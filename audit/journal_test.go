@@ -225,7 +225,10 @@ func FuzzJournal(f *testing.F) {
 	f.Add([]byte("journal 2026-01-01.jsonl 0 1 - 0 00000000\n"))
 	f.Add([]byte("journal 2026-01-01.jsonl -1 99999999999999999999 a 65537 ffffffff\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		records, _, _ := parseJournal(data)
+		var records []Journaled
+		if j := parseJournal(data); j != nil {
+			records = j.records
+		}
 		for _, rec := range records {
 			again := journalRecord(rec.At, rec.bytes, rec.Payload)
 			back, n, ok := parseJournaled(again)

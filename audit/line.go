@@ -3,6 +3,7 @@ package audit
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -100,7 +101,8 @@ func (l *parsed) prove(body []byte) bool {
 		l.seq = 10*l.seq + int64(digit-'0')
 	}
 	l.known = eventOf(inner(l.event))
-	l.proven = l.known != "" && properName(l.agent) && validTS(inner(l.ts))
+	_, isTime := ParseTime(inner(l.ts))
+	l.proven = l.known != "" && properName(l.agent) && isTime
 	return l.proven
 }
 
@@ -121,8 +123,9 @@ func checksum(raw []byte, cut int) ([]byte, error) {
 	digest := sha256.Sum256(raw[:cut+1])
 	raw[cut] = was
 	sum := suffix[:len(suffix)-2]
-	var said [sha256.Size]byte
-	if string(sum[:7]) != "sha256:" || !Unhex(said[:], sum[7:]) || said != digest {
+	var text [2 * sha256.Size]byte
+	hex.Encode(text[:], digest[:])
+	if string(sum[:7]) != "sha256:" || string(sum[7:]) != string(text[:]) {
 		return nil, errChecksum
 	}
 	return sum, nil
@@ -283,6 +286,7 @@ func decode(raw []byte) (Entry, error) {
 	if err := json.Unmarshal(raw, &e, json.RejectUnknownMembers(true)); err != nil {
 		return e, err
 	}
+	_, isTime := ParseTime([]byte(e.TS))
 	switch {
 	case eventOf([]byte(e.Event)) == "":
 		return e, fmt.Errorf("event %q is unknown", e.Event)
@@ -290,7 +294,7 @@ func decode(raw []byte) (Entry, error) {
 		return e, fmt.Errorf("line format %d is unknown, this mbox knows %d", e.V, Format)
 	case e.Agent == "" || e.Agent == "shared":
 		return e, fmt.Errorf("agent %q is no proper name", e.Agent)
-	case !validTS([]byte(e.TS)):
+	case !isTime:
 		return e, fmt.Errorf("ts %q is not UTC with three decimals", e.TS)
 	case len(e.Details) == 0 || e.Details[0] != '{':
 		return e, errors.New("details are no object")
@@ -334,38 +338,12 @@ func unquoted(value []byte) string {
 	return string(text)
 }
 
-func isDigit(c byte) bool { return c >= '0' && c <= '9' }
-
-// validTS tells whether a ts is in the one form that it has: the parser of
-// package time also takes hours of one digit and a comma.
-func validTS(ts []byte) bool {
-	const form = "0000-00-00T00:00:00.000Z"
-	if len(ts) != len(form) {
-		return false
+// ParseTime reads a time in the one form of a ts: RFC 3339 in UTC, with exactly
+// three decimals.
+func ParseTime(ts []byte) (at time.Time, ok bool) {
+	if len(ts) != len(timeLayout) || ts[19] != '.' || ts[23] != 'Z' {
+		return at, false
 	}
-	for i := range form {
-		if digit := isDigit(ts[i]); digit != (form[i] == '0') || !digit && ts[i] != form[i] {
-			return false
-		}
-	}
-	if m := two(ts[5:]); m < 1 || m > 12 || two(ts[8:]) < 1 || two(ts[11:]) > 23 || two(ts[14:]) > 59 || two(ts[17:]) > 59 {
-		return false
-	}
-	return two(ts[8:]) <= 28 || timeOf(ts).Day() == two(ts[8:])
-}
-
-func two(digits []byte) int { return int(digits[0]-'0')*10 + int(digits[1]-'0') }
-
-// ParseTime reads a time in the form of a ts.
-func ParseTime(ts []byte) (time.Time, bool) {
-	if !validTS(ts) {
-		return time.Time{}, false
-	}
-	return timeOf(ts), true
-}
-
-// timeOf is the time of a valid ts.
-func timeOf(ts []byte) time.Time {
-	ms := int(ts[20]-'0')*100 + two(ts[21:])
-	return time.Date(100*two(ts)+two(ts[2:]), time.Month(two(ts[5:])), two(ts[8:]), two(ts[11:]), two(ts[14:]), two(ts[17:]), ms*1e6, time.UTC)
+	err := at.UnmarshalText(ts) // takes no hour of one digit and no comma
+	return at, err == nil
 }

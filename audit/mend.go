@@ -43,7 +43,7 @@ func (l *Ledger) mend(size int64) error {
 		return err
 	}
 	if at.Offset < size {
-		if err := l.checkCut(at, size); err != nil {
+		if _, err := l.checkCut(at, size); err != nil {
 			return err
 		}
 		if err := l.repair(at, size); err != nil {
@@ -68,44 +68,32 @@ func (l *Ledger) chainEnd(p Position) (at Position, unfinished bool, err error) 
 	return r.at, r.stuck != nil && r.stuck.Err == nil, nil
 }
 
-// checkCut refuses to name a range that holds a line whose effect is in the
-// tree: such a line was flushed once, so this is damage and no crash.
-func (l *Ledger) checkCut(at Position, size int64) error {
-	if l.stands == nil {
-		return nil
-	}
-	txs, err := l.wholeLines(at, size)
-	if err != nil || len(txs) == 0 {
-		return err
-	}
-	tx, err := l.stands(txs)
-	if err != nil || tx == "" {
-		return err
-	}
-	return l.damaged(fmt.Sprintf("audit/shared/%s is broken at offset %d, after seq %d, before a line whose transaction %s stands in a file", at.File, at.Offset, at.Seq, tx))
-}
-
-// wholeLines collects the transactions of the whole lines between at and size.
-func (l *Ledger) wholeLines(at Position, size int64) ([]string, error) {
+// checkCut refuses to name or blank a range that holds a line whose effect is in
+// the tree: such a line was flushed once, so this is damage and no crash. It counts
+// the whole lines there.
+func (l *Ledger) checkCut(at Position, size int64) (lines int, err error) {
 	var txs []string
 	for raw, err := range l.pieces(at.Offset, size) {
+		var p parsed
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
-		if tx := txOf(raw); tx != "" {
+		if p.parse(raw) != nil {
+			continue
+		}
+		lines++
+		if tx := (Line{Raw: raw, parts: &p}).Text("tx"); tx != "" {
 			txs = append(txs, tx)
 		}
 	}
-	return txs, nil
-}
-
-// txOf is the transaction of a whole line, "" of anything else.
-func txOf(raw []byte) string {
-	var l parsed
-	if l.parse(raw) != nil {
-		return ""
+	if l.stands == nil || len(txs) == 0 {
+		return lines, nil
 	}
-	return Line{Raw: raw, parts: &l}.Text("tx")
+	tx, err := l.stands(txs)
+	if err != nil || tx == "" {
+		return lines, err
+	}
+	return lines, l.damaged(fmt.Sprintf("audit/shared/%s is broken at offset %d, after seq %d, before a line whose transaction %s stands in a file", at.File, at.Offset, at.Seq, tx))
 }
 
 // pieces are the bytes of the open file between from and to, cut at newlines and

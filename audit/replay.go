@@ -32,47 +32,25 @@ func (l *Ledger) Replay(ctx context.Context, lost bool) ([]Journaled, error) {
 		return nil, err
 	}
 	defer unlock()
-	data, err := l.readJournal()
-	if err != nil {
+	j, err := l.readJournal(func(f *os.File) (bool, error) { return true, l.syncFile(f) }) // what is acted on must be on disk
+	if err != nil || j == nil || l.Check(j.base) != nil {
 		return nil, err
-	}
-	records, covered, ok := parseJournal(data)
-	base, _ := parseBase(data)
-	if !ok || l.Check(base) != nil {
-		return nil, nil
 	}
 	r := replay{dir: sharedDir(l.home), sync: l.syncFile}
 	defer r.close()
-	for i, rec := range records {
+	for i, rec := range j.records {
 		there, err := r.bring(rec)
 		if err == nil && !there {
 			err = l.damaged(fmt.Sprintf("audit/shared/%s has at offset %d other bytes than .mbox/journal, for seq %d", rec.At.File, rec.At.Offset, rec.Seq))
 		}
 		if err != nil || !there {
-			return records[:i], err
+			return j.records[:i], err
 		}
 	}
 	if err := r.flush(); err != nil || !lost && !l.inDoubt() {
-		return records, err
+		return j.records, err
 	}
-	return records, l.blankUncovered(covered)
-}
-
-// readJournal reads the journal, and flushes it before that: what is acted on
-// must be on disk. nil where there is none.
-func (l *Ledger) readJournal() ([]byte, error) {
-	f, _, err := durable.OpenRegular(JournalPath(l.home))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if err := l.syncFile(f); err != nil {
-		return nil, err
-	}
-	return io.ReadAll(io.LimitReader(f, journalLimit+journalChunk))
+	return j.records, l.blankUncovered(j.end)
 }
 
 // syncFile flushes a file that recovery reads or has written. An error makes the
@@ -108,10 +86,7 @@ func (l *Ledger) blankUncovered(covered Position) error {
 	if err != nil || covered.File != begins.File || covered.Offset >= size {
 		return err
 	}
-	if there, err := l.holdsLine(covered.Offset, size); err != nil || !there {
-		return err
-	}
-	if err := l.checkCut(covered, size); err != nil {
+	if lines, err := l.checkCut(covered, size); err != nil || lines == 0 {
 		return err
 	}
 	f, err := openOver(filepath.Join(sharedDir(l.home), begins.File))
@@ -139,20 +114,6 @@ func (l *Ledger) blankUncovered(covered Position) error {
 func openOver(path string) (*os.File, error) {
 	f, err := durable.OpenFile(path, os.O_RDWR)
 	return f, refused(err, path)
-}
-
-// holdsLine tells whether a whole line stands in the open file between from and
-// to.
-func (l *Ledger) holdsLine(from, to int64) (bool, error) {
-	for raw, err := range l.pieces(from, to) {
-		if err != nil {
-			return false, err
-		}
-		if _, _, _, err := skim(raw); err == nil {
-			return true, nil
-		}
-	}
-	return false, nil
 }
 
 // replay writes lines into the day files that lack them.

@@ -138,13 +138,13 @@ func TestJournalOfEarlierUse(t *testing.T) {
 		want   int
 	}{"the next line": {two, 2}, "another prev": {twoOfOthers, 1}, "another seq": {threeAfterOne, 1}} {
 		data := slices.Concat(base, first, journalRecord(at(len(one)), c.second, Payload{}))
-		if records, covered, ok := parseJournal(data); !ok || len(records) != c.want || covered.Seq != int64(c.want) {
-			t.Errorf("%s: %d records, covered up to seq %d", name, len(records), covered.Seq)
+		if j := parseJournal(data); j == nil || len(j.records) != c.want || j.end.Seq != int64(c.want) {
+			t.Errorf("%s: %+v, want %d records", name, j, c.want)
 		}
 	}
 	torn := slices.Concat(base, journalRecord(at(0), one, Payload{"a~1", []byte("content")}))
 	torn[bytes.Index(torn, []byte("content"))] ^= 1 // the line has a checksum of its own
-	if records, _, _ := parseJournal(torn); len(records) != 0 {
+	if j := parseJournal(torn); j != nil && len(j.records) != 0 {
 		t.Error("a torn record counts")
 	}
 }

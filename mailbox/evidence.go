@@ -44,10 +44,14 @@ func (b *Box) lostLines(ctx context.Context, restarted, moved bool) (known audit
 		}
 	}
 	note(audit.Position{Checksum: audit.Genesis(b.id)})
-	end, err := b.ledger.Walk(ctx, func(line *audit.Line) { note(line.End) })
-	if err != nil {
-		return known, "", err
+	lines := audit.NewReader(b.home, b.id)
+	for line, err := range lines.Lines() {
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return known, "", err
+		}
+		note(line.End)
 	}
+	end := lines.Position()
 	for _, p := range []audit.Position{sure, seen, end} {
 		if p.Seq >= known.Seq && p.Checksum != "" {
 			known = p
@@ -91,12 +95,13 @@ func (b *Box) snapshotEnd() audit.Position {
 // may be anybody's.
 func (b *Box) unheardOf(ctx context.Context, notPending bool) (path string, err error) {
 	said := map[string]bool{}
-	if _, err := b.ledger.Walk(ctx, func(line *audit.Line) {
+	for line, err := range audit.NewReader(b.home, b.id).Lines() {
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return "", err
+		}
 		if tx := line.Text("tx"); tx != "" {
 			said[tx] = true
 		}
-	}); err != nil {
-		return "", err
 	}
 	err = b.stamped(func(at, tx string) bool {
 		if !said[tx] && !(notPending && strings.HasPrefix(at, "tasks/pending/")) {

@@ -130,7 +130,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"checksum-unchecked", "16", lineGo,
-		"|| said != digest {", "|| len(said) != len(digest) {",
+		"|| string(sum[7:]) != string(text[:]) {", "|| len(sum[7:]) != len(text) {",
 		auditTest("TestRestart"),
 	},
 	{
@@ -245,7 +245,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"journal-of-an-earlier-use", "10", formatGo,
-		"if !ok || rec.prev != covered.Checksum || rec.Seq != covered.Seq+1 {", "if !ok {",
+		"if !ok || rec.prev != j.end.Checksum || rec.Seq != j.end.Seq+1 {", "if !ok {",
 		auditTest("TestJournalOfEarlierUse"),
 	},
 	{
@@ -275,7 +275,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"journal-read-unflushed", "5,10", replayGo,
-		"\tif err := l.syncFile(f); err != nil {\n\t\treturn nil, err\n\t}\n", "",
+		"return true, l.syncFile(f) }", "return true, nil }",
 		auditTest("TestReplayFlushes"),
 	},
 	{
@@ -305,7 +305,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"whole-lines-behind-a-hole", "16", replayGo,
-		"if there, err := l.holdsLine(covered.Offset, size); err != nil || !there {", "if next, _, err := l.chainEnd(covered); err != nil || next == covered {",
+		"if lines, err := l.checkCut(covered, size); err != nil || lines == 0 {", "if next, _, err := l.chainEnd(covered); err != nil || next == covered {",
 		boxTest("TestUncoveredLineBehindAHole"),
 	},
 	{
@@ -320,22 +320,22 @@ var auditMutants = []mutant{
 	},
 	{
 		"uncovered-lines-count", "16", replayGo,
-		"return records, l.blankUncovered(covered)", "_ = covered\n\treturn records, nil",
+		"return j.records, l.blankUncovered(j.end)", "return j.records, nil",
 		auditTest("TestUncoveredLine"),
 	},
 	{
 		"uncovered-though-it-stands", "16", replayGo,
-		"if err := l.checkCut(covered, size); err != nil {\n\t\treturn err\n\t}\n", "",
+		"if lines, err := l.checkCut(covered, size); err != nil || lines == 0 {", "if lines, err := l.checkCut(covered, size); lines == 0 {",
 		auditTest("TestUncoveredLine"),
 	},
 	{
 		"cut-though-it-stands", "16", mendGo,
-		"if err != nil || tx == \"\" {\n\t\treturn err\n\t}\n\treturn l.damaged(", "if err != nil || tx != \"\" {\n\t\treturn err\n\t}\n\treturn l.damaged(",
+		"if err != nil || tx == \"\" {\n\t\treturn lines, err", "if err != nil || tx != \"\" {\n\t\treturn lines, err",
 		auditTest("TestRestart"),
 	},
 	{
 		"cut-unasked", "16", mendGo,
-		"if l.stands == nil {", "if l.stands != nil {",
+		"if l.stands == nil || ", "if l.stands != nil || ",
 		auditTest("TestRestartWithDamage"),
 	},
 	{
