@@ -207,9 +207,9 @@ func (l *Ledger) MendCopies(ctx context.Context, aside func(path string) error) 
 	}
 }
 
-// copier brings lines to the copies that they belong into, or compares them with
+// Copies brings lines to the copies that they belong into, or compares them with
 // what is there, and keeps count of what the copies should hold.
-type copier struct {
+type Copies struct {
 	l       *Ledger
 	ctx     context.Context
 	looks   bool                  // writes nothing
@@ -223,6 +223,8 @@ type copier struct {
 	there   sizes                 // what they have, once listed
 	differ  map[string]*CopyFault // folders that have something else
 	lacks   map[string]int64      // bytes at the ends of the others, once compared
+	noted   ends                  // where they were noted to end
+	strange []string              // paths from the home of what is no file of a copy
 }
 
 // CopyFault is where a copy holds something else than its agent's lines.
@@ -250,15 +252,15 @@ type copyChunk struct {
 
 func (k *copyChunk) at() int64 { return k.end.Offset - int64(len(k.data)) }
 
-func (l *Ledger) copier(ctx context.Context, e ends) *copier {
-	return &copier{
+func (l *Ledger) copier(ctx context.Context, e ends) *Copies {
+	return &Copies{
 		l: l, ctx: ctx, ends: e, folders: map[string]string{}, waiting: map[string]*copyChunk{},
 		days: sizes{}, differ: map[string]*CopyFault{},
 	}
 }
 
 // run takes the reader's lines up to that seq, or so many bytes, and closes it.
-func (c *copier) run(r *Reader, to int64, most int) (more bool, err error) {
+func (c *Copies) run(r *Reader, to int64, most int) (more bool, err error) {
 	defer r.Close()
 	for size := 0; r.Position().Seq < to && !more; {
 		line, err := r.Next()
@@ -266,7 +268,7 @@ func (c *copier) run(r *Reader, to int64, most int) (more bool, err error) {
 			break
 		}
 		if err == nil {
-			err = c.add(&line)
+			err = c.Add(&line)
 		}
 		if err != nil {
 			return false, err
@@ -278,8 +280,8 @@ func (c *copier) run(r *Reader, to int64, most int) (more bool, err error) {
 	return more, c.flush()
 }
 
-// add takes the next line of the ledger.
-func (c *copier) add(line *Line) error {
+// Add takes the next line of the ledger.
+func (c *Copies) Add(line *Line) error {
 	folder, known := c.folders[string(line.AgentBytes())]
 	if !known {
 		folder = folderOf(line.Agent())
@@ -309,7 +311,7 @@ func (c *copier) add(line *Line) error {
 }
 
 // flush brings what waits to its places, always in the same order.
-func (c *copier) flush() error {
+func (c *Copies) flush() error {
 	for _, folder := range slices.Sorted(maps.Keys(c.waiting)) {
 		k := c.waiting[folder]
 		if err := c.place(folder, k); err != nil {
@@ -326,7 +328,7 @@ func (c *copier) flush() error {
 // place compares a chunk with what is in its place, and writes what is not there
 // yet: a killed process may have begun. Who only looks takes that for a copy that
 // is behind.
-func (c *copier) place(folder string, k *copyChunk) error {
+func (c *Copies) place(folder string, k *copyChunk) error {
 	path := c.path(folder, k.end.File)
 	f, err := c.openCopy(path+c.suffix, k.at() == 0)
 	switch {
@@ -358,7 +360,7 @@ func (c *copier) place(folder string, k *copyChunk) error {
 }
 
 // differs notes the line of a chunk that is not what the copy has there.
-func (c *copier) differs(folder string, k *copyChunk, have []byte) {
+func (c *Copies) differs(folder string, k *copyChunk, have []byte) {
 	same := 0
 	for same < len(have) && have[same] == k.data[same] {
 		same++
@@ -369,16 +371,16 @@ func (c *copier) differs(folder string, k *copyChunk, have []byte) {
 	c.fault(folder, k.end.File, c.lineAt(folder, k.end.File, k.at()+int64(start)), fmt.Sprintf("is not the agent's line with seq %d", seq))
 }
 
-func (c *copier) fault(folder, file string, line int, what string) {
+func (c *Copies) fault(folder, file string, line int, what string) {
 	c.differ[folder] = &CopyFault{File: filepath.Join("audit", folder, file), Line: line, What: what}
 }
 
-func (c *copier) path(folder, file string) string {
+func (c *Copies) path(folder, file string) string {
 	return filepath.Join(copyDir(c.l.home, folder), file)
 }
 
 // lineAt is the number of the line that begins there in a file, 0 without a file.
-func (c *copier) lineAt(folder, file string, offset int64) int {
+func (c *Copies) lineAt(folder, file string, offset int64) int {
 	data, err := durable.Read(c.path(folder, file), 1<<40)
 	if err != nil {
 		return 0
@@ -396,7 +398,7 @@ func reason(err error) string {
 
 // openCopy opens a file of a copy. For who writes, one that begins is made where it
 // is missing, or a fresh one is wanted.
-func (c *copier) openCopy(path string, begins bool) (f *os.File, err error) {
+func (c *Copies) openCopy(path string, begins bool) (f *os.File, err error) {
 	dir, flags := filepath.Dir(path), os.O_RDWR
 	if c.looks {
 		flags = os.O_RDONLY
@@ -425,7 +427,7 @@ func (c *copier) openCopy(path string, begins bool) (f *os.File, err error) {
 
 // compare finds, once all lines were taken, the copies that hold more than those
 // or lack some before others.
-func (c *copier) compare() (err error) {
+func (c *Copies) compare() (err error) {
 	if c.there == nil {
 		c.there, _, err = listCopies(c.l.home)
 	}
@@ -462,7 +464,7 @@ func keys[V any](a, b map[string]V) []string {
 
 // anew writes the copies that differ whole, as far as the others are: each day's
 // file beside the old one, then renamed into its place.
-func (c *copier) anew() error {
+func (c *Copies) anew() error {
 	if len(c.differ) == 0 {
 		return nil
 	}
@@ -536,36 +538,25 @@ func listCopies(home string) (there sizes, strange []string, err error) {
 	return there, strange, err
 }
 
-// CopyCheck compares what the agents' copies hold when it begins with the ledger's
-// lines. A copy may end before its agent's lines do, even inside one, but not
-// before the place where it was noted to end.
-type CopyCheck struct {
-	*copier
-	noted   ends
-	Strange []string // paths from the home of what is no file of a copy
-}
-
-// CheckCopies begins to compare; it takes no lock and writes nothing.
-func (l *Ledger) CheckCopies(ctx context.Context) (*CopyCheck, error) {
-	c := &CopyCheck{copier: l.copier(ctx, ends{})}
+// CheckCopies begins to compare what the agents' copies hold now with the ledger's
+// lines; it takes no lock and writes nothing. A copy may end before its agent's
+// lines do, even inside one, but not before the place where it was noted to end.
+func (l *Ledger) CheckCopies(ctx context.Context) (c *Copies, err error) {
+	c = l.copier(ctx, ends{})
 	c.looks = true
 	if f, err := durable.OpenFile(CopiesPath(l.home), os.O_RDONLY); err == nil {
 		c.noted = readEnds(f, l.boot) // before the sizes, which grow
 		f.Close()
 	}
-	var err error
-	c.there, c.Strange, err = listCopies(l.home)
+	c.there, c.strange, err = listCopies(l.home)
 	return c, err
 }
 
-// Add takes the next line of the ledger.
-func (c *CopyCheck) Add(line *Line) error { return c.add(line) }
-
 // Finish tells, once all lines were added, of the copies that hold something else,
-// or were cut.
-func (c *CopyCheck) Finish() (differ []*CopyFault, err error) {
+// or were cut. strange are the paths from the home of what is no file of a copy.
+func (c *Copies) Finish() (differ []*CopyFault, strange []string, err error) {
 	if err := errors.Join(c.flush(), c.compare()); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for folder, end := range c.noted {
 		if size := c.there[folder][end.File]; folder != shared && c.differ[folder] == nil && size < end.Offset {
@@ -575,5 +566,5 @@ func (c *CopyCheck) Finish() (differ []*CopyFault, err error) {
 	for _, folder := range slices.Sorted(maps.Keys(c.differ)) {
 		differ = append(differ, c.differ[folder])
 	}
-	return differ, nil
+	return differ, c.strange, nil
 }

@@ -84,16 +84,10 @@ func beginning(path string) (first Line, id string, err error) {
 		if err != nil || p.size == 0 {
 			return first, "", err
 		}
-		seq, prev, sum, bad := skim(p.raw)
-		if e, err := (Line{Raw: p.raw}).Decode(); bad == nil && err == nil {
-			if first.Seq == 0 {
+		line := Line{Raw: p.raw}
+		if seq, prev, sum, bad := skim(p.raw); bad == nil && line.Sound() == nil {
+			if id = line.Text("mailbox_id"); first.Seq == 0 {
 				first = Line{Raw: bytes.Clone(p.raw), Seq: seq, Checksum: sum, At: Position{Checksum: prev}}
-			}
-			var d struct {
-				MailboxID string `json:"mailbox_id"`
-			}
-			if e.Detail(&d) == nil {
-				id = d.MailboxID
 			}
 		}
 		day.step(p)

@@ -108,7 +108,7 @@ func prefixCopies(t testing.TB, l *Ledger) (behind map[string]int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	differ, err := c.Finish()
+	differ, _, err := c.Finish()
 	for _, d := range differ {
 		t.Errorf("copy: %+v", *d)
 	}

@@ -49,6 +49,7 @@ type Broken struct {
 	Size   int64  // of the piece, with its newline
 	Left   int64  // bytes from there to the end of the file
 	Whole  bool   // a newline ends the piece
+	Behind bool   // the bytes before it were passed over by Skip
 	Final  bool   // so it stays: Whole, or a younger file exists
 }
 
@@ -405,7 +406,7 @@ func (r *Reader) nextHere() (Line, error) {
 func (r *Reader) stop(size int64, whole bool, why error) {
 	r.stuck = &Broken{
 		File: r.day.path(), Line: r.day.line, Offset: r.at.Offset, Seq: r.at.Seq, Err: why,
-		Size: size, Left: r.day.left(), Whole: whole, Final: whole,
+		Size: size, Left: r.day.left(), Whole: whole, Behind: r.lost, Final: whole,
 	}
 }
 

@@ -36,19 +36,14 @@ func (l *Ledger) Replay(ctx context.Context, lost bool) ([]Journaled, error) {
 	if err != nil || j == nil || l.Check(j.base) != nil {
 		return nil, err
 	}
-	r := replay{dir: sharedDir(l.home), sync: l.syncFile}
-	defer r.close()
-	for i, rec := range j.records {
-		there, err := r.bring(rec)
-		if err == nil && !there {
-			err = l.damaged(fmt.Sprintf("audit/shared/%s has at offset %d other bytes than .mbox/journal, for seq %d", rec.At.File, rec.At.Offset, rec.Seq))
-		}
-		if err != nil || !there {
+	for i := 0; i < len(j.records); {
+		n, err := l.replayDay(j.records[i:])
+		if i += n; err != nil {
 			return j.records[:i], err
 		}
 	}
-	if err := r.flush(); err != nil || !lost && !l.inDoubt() {
-		return j.records, err
+	if !lost && !l.inDoubt() {
+		return j.records, nil
 	}
 	return j.records, l.blankUncovered(j.end)
 }
@@ -116,50 +111,69 @@ func openOver(path string) (*os.File, error) {
 	return f, refused(err, path)
 }
 
-// replay writes lines into the day files that lack them.
-type replay struct {
-	dir     string
-	sync    func(*os.File) error
-	file    *os.File // the open day file, for reading and appending
-	name    string
-	changed bool
-}
-
-// bring makes sure that a record's line stands in its place; false if other
-// bytes stand there.
-func (r *replay) bring(rec Journaled) (bool, error) {
-	if rec.At.File != r.name {
-		if err := r.open(rec.At.File); errors.Is(err, fs.ErrNotExist) {
-			return false, nil
-		} else if err != nil {
-			return false, err
+// replayDay makes sure that the lines of the first record's file stand in their
+// places, flushes what it had to write, and tells how many records there are.
+func (l *Ledger) replayDay(records []Journaled) (n int, err error) {
+	name, changed := records[0].At.File, false
+	var f *os.File
+	if err = fs.ErrNotExist; IsDay(name) {
+		f, err = durable.OpenFile(filepath.Join(sharedDir(l.home), name), os.O_RDWR|os.O_APPEND)
+	}
+	if err != nil {
+		return 0, l.unlike(records[0], err)
+	}
+	defer f.Close()
+	for ; n < len(records) && records[n].At.File == name; n++ {
+		there, wrote, err := bring(f, records[n])
+		if err == nil && !there {
+			err = fs.ErrNotExist
+		}
+		if changed = changed || wrote; err != nil {
+			return n, l.unlike(records[n], err)
 		}
 	}
-	info, err := r.file.Stat()
+	if changed {
+		err = l.syncFile(f)
+	}
+	return n, err
+}
+
+// unlike is the error of a record whose line cannot be brought to its place: damage
+// if that, or the file, is not there.
+func (l *Ledger) unlike(rec Journaled, err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return l.damaged(fmt.Sprintf("audit/shared/%s has at offset %d other bytes than .mbox/journal, for seq %d", rec.At.File, rec.At.Offset, rec.Seq))
+}
+
+// bring makes sure that a record's line stands in its place in the file; it is not
+// there if other bytes are.
+func bring(f *os.File, rec Journaled) (there, wrote bool, err error) {
+	info, err := f.Stat()
 	if err != nil || info.Size() < rec.At.Offset {
-		return false, err
+		return false, false, err
 	}
 	have := make([]byte, len(rec.bytes))
-	n, err := r.file.ReadAt(have, rec.At.Offset)
+	n, err := f.ReadAt(have, rec.At.Offset)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return false, err
+		return false, false, err
 	}
 	if bytes.Equal(have[:n], rec.bytes) {
-		return true, nil
+		return true, false, nil
 	}
 	if !Torn(have[:n], rec.bytes) {
-		return false, nil
+		return false, false, nil
 	}
-	r.changed = true
 	if rec.At.Offset+int64(n) == info.Size() && bytes.HasPrefix(rec.bytes, have[:n]) {
-		return true, durable.Append(r.file, rec.bytes[n:]) // which an append-only file takes, too
+		return true, true, durable.Append(f, rec.bytes[n:]) // which an append-only file takes, too
 	}
-	over, err := openOver(r.file.Name())
+	over, err := openOver(f.Name())
 	if err != nil {
-		return true, err
+		return true, true, err
 	}
 	defer over.Close()
-	return true, refused(durable.WriteAt(over, rec.bytes, rec.At.Offset), over.Name())
+	return true, true, refused(durable.WriteAt(over, rec.bytes, rec.At.Offset), over.Name())
 }
 
 // Torn tells whether a power cut can have made have of whole: nothing is there
@@ -174,35 +188,4 @@ func Torn(have, whole []byte) bool {
 		}
 	}
 	return true
-}
-
-func (r *replay) open(name string) error {
-	if err := r.flush(); err != nil {
-		return err
-	}
-	r.close()
-	if !IsDay(name) {
-		return fmt.Errorf("%s: %w", name, fs.ErrNotExist)
-	}
-	f, err := durable.OpenFile(filepath.Join(r.dir, name), os.O_RDWR|os.O_APPEND)
-	if err != nil {
-		return err
-	}
-	r.file, r.name = f, name
-	return nil
-}
-
-func (r *replay) flush() error {
-	if !r.changed {
-		return nil
-	}
-	r.changed = false
-	return r.sync(r.file)
-}
-
-func (r *replay) close() {
-	if r.file != nil {
-		r.file.Close()
-		r.file, r.name = nil, ""
-	}
 }

@@ -65,7 +65,6 @@ func (c *Chain) step(before audit.Position) {
 		c.faultHere(9, "names bytes that do not lie right before it, or that differ, or that count")
 	}
 	c.report.Bytes += c.line.End.Offset - from
-	c.passed = false
 }
 
 // skipFile goes on behind a file that is none.
@@ -95,11 +94,10 @@ func (c *Chain) doubt(b *audit.Broken) error {
 		}
 		c.damaged = b.File
 	}
-	if b.Here > 0 || !c.passed {
+	if b.Here > 0 || !b.Behind {
 		c.fault(faultOf(b))
 	}
-	if b.Err != nil && b.Here == 0 {
-		c.passed = true
+	if b.Here == 0 {
 		c.report.Bytes += b.Size
 	}
 	_, err := c.reader.Skip()

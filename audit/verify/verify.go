@@ -7,6 +7,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,7 +83,7 @@ type Chain struct {
 	o      Options
 	ledger *audit.Ledger // for its head record, and the copies
 	reader *audit.Reader
-	copies *audit.CopyCheck
+	copies *audit.Copies
 	report Report
 
 	line    audit.Line      // at hand
@@ -93,7 +94,6 @@ type Chain struct {
 	last    bool            // the head record was read again at the end of the files
 	ended   bool
 	damaged string // the file in which a piece was found to be no line with nobody at it
-	passed  bool   // Skip has passed bytes over
 }
 
 // Open begins to prove a ledger. Close ends it.
@@ -243,39 +243,36 @@ func (c *Chain) form() error {
 // again with nobody at it; where the ledger cannot be read to its end, the first
 // verdict stays.
 func (c *Chain) checkCopies() error {
-	differ, err := c.copies.Finish()
+	differ, strange, err := c.copies.Finish()
 	if err == nil && len(differ) > 0 {
 		var unlock func()
 		if unlock, err = c.hold(audit.CopiesPath(c.home)); err == nil {
-			differ, err = c.compareAgain(differ)
+			differ, strange, err = c.compareAgain(differ, strange)
 			unlock()
 		}
 	}
 	for _, d := range differ {
 		c.fault(Fault{Invariant: 11, File: d.File, Line: d.Line, What: d.What})
 	}
-	for _, name := range c.copies.Strange {
+	for _, name := range strange {
 		c.fault(Fault{Invariant: 11, File: name, What: NoDay + ", and only those belong to a copy"})
 	}
 	return err
 }
 
-func (c *Chain) compareAgain(first []*audit.CopyFault) ([]*audit.CopyFault, error) {
+func (c *Chain) compareAgain(differ []*audit.CopyFault, strange []string) ([]*audit.CopyFault, []string, error) {
 	again, err := c.ledger.CheckCopies(c.ctx)
-	if err != nil {
-		return first, err
-	}
 	lines := audit.NewReader(c.home, c.id)
-	for line, err := range lines.Lines() {
-		if err == nil {
+	for line, failed := range lines.Lines() {
+		if err = cmp.Or(err, failed); err == nil {
 			err = again.Add(&line)
 		}
 		if err != nil {
-			return first, nil //nolint:nilerr // the first verdict stays
+			break
 		}
 	}
-	if lines.Broken() != nil {
-		return first, nil
+	if err != nil || lines.Broken() != nil {
+		return differ, strange, nil //nolint:nilerr // the first verdict stays
 	}
 	return again.Finish()
 }

@@ -110,7 +110,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"in-doubt-nothing-is-blanked", "37", replayGo,
-		"err != nil || !lost && !l.inDoubt() {", "err != nil || !lost {",
+		"if !lost && !l.inDoubt() {", "if !lost {",
 		auditTest("TestRule37_BlankedInDoubt"),
 	},
 	{
@@ -270,7 +270,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"replay-unflushed", "10", replayGo,
-		"\tr.changed = false\n\treturn r.sync(r.file)", "\tr.changed = false\n\treturn nil",
+		"err = l.syncFile(f)", "err = nil",
 		auditTest("TestReplayFlushes"),
 	},
 	{
@@ -295,12 +295,12 @@ var auditMutants = []mutant{
 	},
 	{
 		"lines-blanked-in-the-same-boot", "37", replayGo,
-		"err != nil || !lost && !l.inDoubt() {", "err != nil {",
+		"if !lost && !l.inDoubt() {", "if ctx == nil {",
 		boxTest("TestOlderJournalBlanksNothing"),
 	},
 	{
 		"other-bytes-than-the-journal", "16", replayGo,
-		"if err == nil && !there {", "if err == nil && !there && rec.Seq < 0 {",
+		"if err == nil && !there {", "if err == nil && !there && n < 0 {",
 		auditTest("TestReplay"),
 	},
 	{
@@ -390,7 +390,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"copies-skip-a-line", "29", copyGo,
-		"if err == nil {\n\t\t\terr = c.add(", "if err == nil && size+len(line.Raw) <= most {\n\t\t\terr = c.add(",
+		"if err == nil {\n\t\t\terr = c.Add(", "if err == nil && size+len(line.Raw) <= most {\n\t\t\terr = c.Add(",
 		auditTest("TestRule29_CopiesInSteps"),
 	},
 	{
