@@ -74,13 +74,13 @@ func (c *cursor) object(key string, found *[]Member) []byte {
 		c.failed = true
 		return nil
 	}
-	return c.end(object(c.b, c.at+1, 2, found))
+	return c.end(items(c.b, c.at+1, 2, found))
 }
 
 // objectAt tells whether b is an object that is proven to be canonical, and adds
 // its members to found.
 func objectAt(b []byte, found *[]Member) bool {
-	return len(b) > 1 && b[0] == '{' && object(b, 1, 2, found) == len(b)
+	return len(b) > 1 && b[0] == '{' && items(b, 1, 2, found) == len(b)
 }
 
 // maxDepth is how deep objects and arrays may lie in one another, the line
@@ -96,10 +96,8 @@ func value(b []byte, i, depth int) int {
 		return end
 	case c >= '0' && c <= '9' || c == '-':
 		return number(b, i)
-	case c == '{' && depth <= maxDepth:
-		return object(b, i+1, depth, nil)
-	case c == '[' && depth <= maxDepth:
-		return array(b, i+1, depth)
+	case (c == '{' || c == '[') && depth <= maxDepth:
+		return items(b, i+1, depth, nil)
 	}
 	return word(b, i)
 }
@@ -113,57 +111,41 @@ func word(b []byte, i int) int {
 	return -1
 }
 
-func array(b []byte, i, depth int) int {
-	if i < len(b) && b[i] == ']' {
+// items returns where the array or object ends whose bracket stands before i. Each
+// key has to be behind the one before: for ASCII the order of bytes is that of
+// UTF-16. Members are added to found, if that is not nil.
+func items(b []byte, i, depth int, found *[]Member) int {
+	closing := b[i-1] + 2 // ASCII
+	if i < len(b) && b[i] == closing {
 		return i + 1
 	}
-	for i < len(b) {
+	var key, last []byte
+	for first := true; i < len(b); first = false {
+		if closing == '}' {
+			colon, plain := text(b, i)
+			if colon < 0 || !plain || colon+1 >= len(b) || b[colon] != ':' {
+				return -1
+			}
+			key, last = b[i+1:colon-1], key
+			if i = colon + 1; !first && bytes.Compare(last, key) >= 0 {
+				return -1
+			}
+		}
+		begin := i
 		if i = value(b, i, depth+1); i < 0 || i >= len(b) {
 			return -1
 		}
-		switch b[i] {
-		case ',':
-			i++
-		case ']':
-			return i + 1
-		default:
-			return -1
-		}
-	}
-	return -1
-}
-
-// object demands that each key is behind the one before: for ASCII the order of
-// bytes is that of UTF-16. Its members are added to found, if that is not nil.
-func object(b []byte, i, depth int, found *[]Member) int {
-	if i < len(b) && b[i] == '}' {
-		return i + 1
-	}
-	var last []byte
-	for first := true; i < len(b); first = false {
-		colon, plain := text(b, i)
-		if colon < 0 || !plain || colon+1 >= len(b) || b[colon] != ':' {
-			return -1
-		}
-		key := b[i+1 : colon-1]
-		if !first && bytes.Compare(last, key) >= 0 {
-			return -1
-		}
-		if i = value(b, colon+1, depth+1); i < 0 || i >= len(b) {
-			return -1
-		}
 		if found != nil {
-			*found = append(*found, Member{key, b[colon+1 : i]})
+			*found = append(*found, Member{key, b[begin:i]})
 		}
 		switch b[i] {
 		case ',':
 			i++
-		case '}':
+		case closing:
 			return i + 1
 		default:
 			return -1
 		}
-		last = key
 	}
 	return -1
 }

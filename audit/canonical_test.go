@@ -39,9 +39,9 @@ func TestObjectOrder(t *testing.T) {
 	for i, first := range keys {
 		for j, second := range keys {
 			for _, tail := range []string{"}", "}        "} {
-				b := []byte(`"` + first + `":1,"` + second + `":2` + tail)
+				b := []byte(`{"` + first + `":1,"` + second + `":2` + tail)
 				var found []Member
-				end := object(b, 0, 2, &found)
+				end := items(b, 1, 2, &found)
 				switch {
 				case i >= j && end >= 0:
 					t.Errorf("%s is taken", b)
