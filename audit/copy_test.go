@@ -198,7 +198,7 @@ func TestRule29_CopiesInSteps(t *testing.T) {
 
 // A line in the chain whose agent has no name that an agent may have is copied
 // nowhere: not over the ledger, and not outside of it.
-func TestLineOfNoAgentIsNotCopied(t *testing.T) {
+func TestRule29_LineOfNoAgentIsNotCopied(t *testing.T) {
 	l := newLedger(t, nil)
 	before := readFile(t, newestPath(t, l.after(t, "coder")))
 	for _, agent := range []string{"shared", "../../x", ""} {

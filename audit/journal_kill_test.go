@@ -22,7 +22,7 @@ func killAt(n int) durable.Fault {
 }
 
 // Who repairs a torn end may be killed at any step: the next one repairs it.
-func TestRepairByTheKilled(t *testing.T) {
+func TestRule06_RepairByTheKilled(t *testing.T) {
 	for n := range 40 {
 		l := newLedger(t, nil)
 		appendNote(t, l, "coder", "one")

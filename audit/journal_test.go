@@ -37,7 +37,7 @@ func writeFile(t testing.TB, path string, data []byte) {
 
 // What a power cut does to the ledger behind the journal's beginning comes
 // back byte by byte; bytes that no power cut makes stay as they are.
-func TestReplay(t *testing.T) {
+func TestRule16_Replay(t *testing.T) {
 	needJournal(t)
 	cases := map[string]struct {
 		spoil         func(data []byte, from int64) []byte
@@ -83,7 +83,7 @@ func TestReplay(t *testing.T) {
 }
 
 // The journal holds what was appended since its beginning, with the contents.
-func TestJournalRecords(t *testing.T) {
+func TestRule10_JournalRecords(t *testing.T) {
 	needJournal(t)
 	l := newLedger(t, nil)
 	want := []Payload{{"a~1", []byte("one")}, {}, {"b~2", bytes.Repeat([]byte("x"), MaxPayload)}, {"c~3", nil}}
@@ -109,7 +109,7 @@ func TestJournalRecords(t *testing.T) {
 
 // A full journal is checkpointed and begun again, and so is one that another
 // process left behind, lost or replaced.
-func TestJournalBeginsAnew(t *testing.T) {
+func TestRule10_JournalBeginsAnew(t *testing.T) {
 	needJournal(t)
 	l := newLedger(t, nil)
 	synced := 0
@@ -242,7 +242,7 @@ func FuzzJournal(f *testing.F) {
 // A line that reached the disk by itself, before the journal did, was never
 // flushed: it is blanked and set aside. One whose transaction stands in a file
 // is none of those.
-func TestUncoveredLine(t *testing.T) {
+func TestRule16_UncoveredLine(t *testing.T) {
 	needJournal(t)
 	for _, stands := range []bool{false, true} {
 		l := newLedger(t, nil)

@@ -141,7 +141,7 @@ func addBytes(t testing.TB, path, text string) {
 
 // What a dead appender or a stranger leaves behind the last line: it is named
 // by an audit_repaired line and counts for nothing, and the chain goes on.
-func TestTornTail(t *testing.T) {
+func TestRule14_TornTail(t *testing.T) {
 	for name, torn := range map[string]string{
 		"half a line":          `{"action":"half`,
 		"a line of a stranger": "hello\n",
@@ -211,7 +211,7 @@ func TestStaleHead(t *testing.T) {
 
 // A ledger that is shorter than it was is damage: nothing more is written until
 // an operator has seen to it.
-func TestShortLedger(t *testing.T) {
+func TestRule14_ShortLedger(t *testing.T) {
 	l := newLedger(t, nil)
 	first := appendNote(t, l, "coder", "one")
 	appendNote(t, l, "coder", "two")
@@ -289,7 +289,7 @@ func TestEmptyDayFile(t *testing.T) {
 
 // After a restart the head record counts for nothing, and what stands behind
 // the longest valid chain is named in one range, whole lines in it included.
-func TestRestart(t *testing.T) {
+func TestRule16_Restart(t *testing.T) {
 	l := newLedger(t, nil)
 	appendNote(t, l, "coder", "one")
 	cut := appendNote(t, l, "coder", "two")
@@ -320,7 +320,7 @@ func TestRestart(t *testing.T) {
 }
 
 // A hole before a line whose transaction stands in a file is damage, not a crash.
-func TestRestartWithDamage(t *testing.T) {
+func TestRule16_RestartWithDamage(t *testing.T) {
 	l := newLedger(t, nil)
 	cut := appendNote(t, l, "coder", "one")
 	e := note("coder", "two")
@@ -349,7 +349,7 @@ func TestRestartWithDamage(t *testing.T) {
 }
 
 // A copy that is torn, short, longer or different is written anew.
-func TestCopiesAreMended(t *testing.T) {
+func TestRule17_CopiesAreMended(t *testing.T) {
 	for name, spoil := range map[string]func(path string, data []byte) error{
 		"short":     func(p string, d []byte) error { return os.WriteFile(p, d[:len(d)/2], 0o600) },
 		"gone":      func(p string, d []byte) error { return os.Remove(p) },
@@ -413,7 +413,7 @@ func TestAppendersAtOnce(t *testing.T) {
 
 // The flush that fails makes the mailbox read-only before anybody is told, and
 // is not tried again on that descriptor.
-func TestFailedFlush(t *testing.T) {
+func TestRule19_FailedFlush(t *testing.T) {
 	for mode, file := range map[durable.Mode]string{durable.Standard: "journal", durable.Strict: ".jsonl"} {
 		t.Run(file, func(t *testing.T) { failFlush(t, mode, file) })
 	}
@@ -495,7 +495,7 @@ func BenchmarkRead(b *testing.B) {
 }
 
 // Who has lost the ledger's lock file to somebody else swaps no file of the ledger.
-func TestSwappedUnderALostLock(t *testing.T) {
+func TestRule31_SwappedUnderALostLock(t *testing.T) {
 	for name, row := range map[string]struct {
 		copied string
 		swap   func(l *Ledger) error

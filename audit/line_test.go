@@ -71,9 +71,9 @@ func checkForm(t testing.TB, raw []byte, l *parsed) {
 	}
 }
 
-// TestReadMutations puts bytes and longer texts to every place of a line, and
+// TestRule32_ReadMutations puts bytes and longer texts to every place of a line, and
 // makes its checksum right afterwards.
-func TestReadMutations(t *testing.T) {
+func TestRule32_ReadMutations(t *testing.T) {
 	id, session := "task-2026-02-16-001", "agent:pi:x"
 	bodies := [][]byte{}
 	for i, event := range Events {
@@ -115,9 +115,9 @@ func TestReadMutations(t *testing.T) {
 	}
 }
 
-// TestParseFlips flips every byte of a line that is proven: neither way takes
+// TestRule32_ParseFlips flips every byte of a line that is proven: neither way takes
 // it, and both say the same.
-func TestParseFlips(t *testing.T) {
+func TestRule32_ParseFlips(t *testing.T) {
 	id := "task-2026-02-16-001"
 	e := Entry{TS: "2026-02-16T10:30:00.123Z", Seq: 7, Prev: Genesis("id"), V: Format, Agent: "coder", Event: TaskPicked, Action: "coder picked " + id, TaskID: &id, Details: Details(ThisWriter())}
 	good, err := e.encode()
@@ -207,7 +207,7 @@ func checkProof(t testing.TB, body []byte) (proven bool) {
 	return l.proven
 }
 
-func TestParseLineMutations(t *testing.T) {
+func TestRule32_ParseLineMutations(t *testing.T) {
 	body := plainBody(t)
 	body = bytes.Replace(body, []byte("\u00e9\":true"), []byte("z\":true"), 1) // a key beyond ASCII takes the slow way
 	if !checkProof(t, body) {

@@ -22,7 +22,7 @@ func dying(k int) (n *int, remove func()) {
 
 // Whoever dies while he mends a torn tail leaves a ledger that the next one
 // mends: the head record never counts bytes as passed that no line names.
-func TestMendDies(t *testing.T) {
+func TestRule06_MendDies(t *testing.T) {
 	for k := 1; ; k++ {
 		l := newLedger(t, nil)
 		l.mode = durable.Standard
@@ -44,7 +44,7 @@ func TestMendDies(t *testing.T) {
 
 // Whoever dies while he takes a line back that the journal does not cover leaves
 // a ledger that the next one goes on with.
-func TestBlankDies(t *testing.T) {
+func TestRule14_BlankDies(t *testing.T) {
 	needJournal(t)
 	for k := 1; ; k++ {
 		l := newLedger(t, nil)

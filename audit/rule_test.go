@@ -52,7 +52,7 @@ func lockFree(l *Ledger) bool {
 // The line is written, then the journal's record, then the head record, and then
 // all is flushed, by one flush and with the ledger's lock free. It is noted before
 // that a flush was begun, and afterwards up to where it counts.
-func TestOrderOfAppend(t *testing.T) {
+func TestRule04_OrderOfAppend(t *testing.T) {
 	for mode, want := range map[durable.Mode][]string{
 		durable.Standard: {"append audit/shared/DAY", "writeat .mbox/journal", "writeat .mbox/locks/chain", "writeat .mbox/locks/sync", "sync .mbox/journal", "writeat .mbox/locks/sync"},
 		durable.Strict:   {"append audit/shared/DAY", "writeat .mbox/locks/chain", "sync audit/shared/DAY"},
@@ -93,7 +93,7 @@ func TestOrderOfAppend(t *testing.T) {
 
 // A journal that is begun says up to where the ledger is on the disk: that is
 // brought there first, and the base is flushed before a record is believed.
-func TestOrderOfJournal(t *testing.T) {
+func TestRule10_OrderOfJournal(t *testing.T) {
 	needJournal(t)
 	l := newLedger(t, nil)
 	appendNote(t, l, "coder", "one")
@@ -117,7 +117,7 @@ func must(t testing.TB, err error) {
 }
 
 // The records of an earlier use of the file, behind those of this one, are none.
-func TestJournalOfEarlierUse(t *testing.T) {
+func TestRule10_JournalOfEarlierUse(t *testing.T) {
 	line := func(seq int64, prev string) (raw []byte, sum string) {
 		e := note("coder", fmt.Sprint(seq))
 		e.TS, e.Seq, e.Prev, e.V = "2026-02-16T12:00:00.000Z", seq, prev, Format
@@ -151,7 +151,7 @@ func TestJournalOfEarlierUse(t *testing.T) {
 
 // What Replay acts on is flushed first, and what it has put back before it says
 // that it is there.
-func TestReplayFlushes(t *testing.T) {
+func TestRule10_ReplayFlushes(t *testing.T) {
 	needJournal(t)
 	l := newLedger(t, nil)
 	first := appendNote(t, l, "coder", "one")
@@ -169,7 +169,7 @@ func TestReplayFlushes(t *testing.T) {
 
 // Who begins a day's file has flushed the one before it, and flushes file and
 // folder before a line stands there.
-func TestOrderOfMidnight(t *testing.T) {
+func TestRule15_OrderOfMidnight(t *testing.T) {
 	const old, young = "audit/shared/2026-02-16.jsonl", "audit/shared/2026-02-17.jsonl"
 	for mode, before := range map[durable.Mode]string{durable.Standard: "sync .mbox/journal", durable.Strict: ""} {
 		if mode == durable.Standard && !durable.CanSyncFS {
@@ -195,7 +195,7 @@ func TestOrderOfMidnight(t *testing.T) {
 }
 
 // A flush that had begun before a line was written does not count for the line.
-func TestFlushOfEarlierLines(t *testing.T) {
+func TestRule15_FlushOfEarlierLines(t *testing.T) {
 	for mode, file := range map[durable.Mode]string{durable.Standard: "journal", durable.Strict: ".jsonl"} {
 		if mode == durable.Standard && !durable.CanSyncFS {
 			continue
@@ -239,7 +239,7 @@ func TestFlushOfEarlierLines(t *testing.T) {
 
 // The time of a line is taken under the lock: the order of lines is that of
 // their times, as long as the clock goes forward.
-func TestTimeIsTakenUnderTheLock(t *testing.T) {
+func TestRule15_TimeIsTakenUnderTheLock(t *testing.T) {
 	l := newLedger(t, nil)
 	asked := 0
 	l.now = func() time.Time {
@@ -254,7 +254,7 @@ func TestTimeIsTakenUnderTheLock(t *testing.T) {
 }
 
 // A whole line with a right checksum that does not continue the chain is no line.
-func TestForgedTail(t *testing.T) {
+func TestRule16_ForgedTail(t *testing.T) {
 	for name, forge := range map[string]func(e *Entry, last Line){
 		"another prev": func(e *Entry, last Line) { e.Seq, e.Prev = last.Seq+1, last.At.Checksum },
 		"a seq ahead":  func(e *Entry, last Line) { e.Seq, e.Prev = last.Seq+2, last.Checksum },
@@ -276,7 +276,7 @@ func TestForgedTail(t *testing.T) {
 }
 
 // Of several repair lines that name the same place, the last counts.
-func TestLastRepairCounts(t *testing.T) {
+func TestRule16_LastRepairCounts(t *testing.T) {
 	l := newLedger(t, nil)
 	last := appendNote(t, l, "coder", "one")
 	junk := "junk\n"
@@ -301,7 +301,7 @@ func TestLastRepairCounts(t *testing.T) {
 }
 
 // A repair line sets nothing aside but the very bytes that it names.
-func TestRepairOfOtherBytes(t *testing.T) {
+func TestRule16_RepairOfOtherBytes(t *testing.T) {
 	l := newLedger(t, nil)
 	appendNote(t, l, "coder", "one")
 	path := newestPath(t, l)
@@ -323,7 +323,7 @@ func TestRepairOfOtherBytes(t *testing.T) {
 
 // The head record is of one boot: in another one the ledger's end is read, for a
 // power cut leaves a file of that length with a hole in it.
-func TestHeadOfAnotherBoot(t *testing.T) {
+func TestRule14_HeadOfAnotherBoot(t *testing.T) {
 	l := newLedger(t, nil)
 	appendNote(t, l, "coder", "one")
 	cut := appendNote(t, l, "coder", "two")
@@ -340,7 +340,7 @@ func TestHeadOfAnotherBoot(t *testing.T) {
 }
 
 // A head record that was damaged counts for nothing.
-func TestDamagedHead(t *testing.T) {
+func TestRule14_DamagedHead(t *testing.T) {
 	l := newLedger(t, nil)
 	appendNote(t, l, "coder", "one")
 	appendNote(t, l, "coder", "two")
@@ -359,7 +359,7 @@ func TestDamagedHead(t *testing.T) {
 
 // Another file of the same length or longer, without the last line in its place,
 // is not the ledger.
-func TestLedgerFileOfAnother(t *testing.T) {
+func TestRule14_LedgerFileOfAnother(t *testing.T) {
 	for _, more := range []string{"", "and more\n"} {
 		l := newLedger(t, nil)
 		appendNote(t, l, "coder", "one")
@@ -376,7 +376,7 @@ func TestLedgerFileOfAnother(t *testing.T) {
 }
 
 // Where another file has the ledger's name, lines go into that one.
-func TestLedgerFileReplaced(t *testing.T) {
+func TestRule14_LedgerFileReplaced(t *testing.T) {
 	l := newLedger(t, nil)
 	appendNote(t, l, "coder", "one")
 	path := newestPath(t, l)
@@ -392,7 +392,7 @@ func TestLedgerFileReplaced(t *testing.T) {
 }
 
 // A ledger file that is gone is damage: no other is begun in its place.
-func TestLedgerFileGone(t *testing.T) {
+func TestRule14_LedgerFileGone(t *testing.T) {
 	l := newLedger(t, nil)
 	appendNote(t, l, "coder", "one")
 	must(t, os.Remove(newestPath(t, l)))
@@ -406,7 +406,7 @@ func TestLedgerFileGone(t *testing.T) {
 
 // A stranger who writes between the look at the ledger's length and our line:
 // our line does not count, and says so, and both are set aside.
-func TestForeignWrite(t *testing.T) {
+func TestRule14_ForeignWrite(t *testing.T) {
 	l := newLedger(t, nil)
 	appendNote(t, l, "coder", "one")
 	path := newestPath(t, l)
@@ -429,7 +429,7 @@ func TestForeignWrite(t *testing.T) {
 
 // After a failed append only the ledger tells what is in it: it is unwritten
 // only where the file has not grown.
-func TestFailedAppend(t *testing.T) {
+func TestRule06_FailedAppend(t *testing.T) {
 	for name, part := range map[string]int{"nothing": 0, "a part": 10} {
 		l := newLedger(t, nil)
 		appendNote(t, l, "coder", "one")
@@ -451,7 +451,7 @@ func TestFailedAppend(t *testing.T) {
 
 // A break in an older file is no crash: that file was flushed before the next
 // was begun. Nothing is changed but the read-only mark.
-func TestDamageInAnOlderFile(t *testing.T) {
+func TestRule16_DamageInAnOlderFile(t *testing.T) {
 	c := &clock{time.Date(2026, 2, 16, 12, 0, 0, 0, time.UTC)}
 	l := newLedger(t, c)
 	broken := appendNote(t, l, "coder", "one")
@@ -476,7 +476,7 @@ func TestDamageInAnOlderFile(t *testing.T) {
 }
 
 // A position that was kept counts only while the ledger has that line there.
-func TestKeptPosition(t *testing.T) {
+func TestRule18_KeptPosition(t *testing.T) {
 	l := newLedger(t, nil)
 	appendNote(t, l, "coder", "one")
 	end := appendNote(t, l, "coder", "two").End
@@ -496,7 +496,7 @@ func TestKeptPosition(t *testing.T) {
 }
 
 // What was frozen is flushed, and nobody appends to it meanwhile.
-func TestFrozen(t *testing.T) {
+func TestRule23_Frozen(t *testing.T) {
 	l := newLedger(t, nil)
 	last := appendNote(t, l, "coder", "one")
 	inside := false
@@ -516,7 +516,7 @@ func TestFrozen(t *testing.T) {
 
 // A copy that was torn, or has what the ledger has not, is written anew by the
 // next line of its agent.
-func TestNextLineMendsItsCopy(t *testing.T) {
+func TestRule17_NextLineMendsItsCopy(t *testing.T) {
 	for name, spoil := range map[string]func(d []byte) []byte{
 		"torn":         func(d []byte) []byte { return d[:len(d)-10] },
 		"no newline":   func(d []byte) []byte { return d[:len(d)-1] },
@@ -547,7 +547,7 @@ func TestNextLineMendsItsCopy(t *testing.T) {
 
 // A copy is written anew beside the old one and renamed: a death leaves the old
 // one whole.
-func TestCopyIsRenamedIntoPlace(t *testing.T) {
+func TestRule17_CopyIsRenamedIntoPlace(t *testing.T) {
 	l := newLedger(t, nil)
 	appendNote(t, l, "coder", "one")
 	path := filepath.Join(l.home, "audit", "coder", filepath.Base(newestPath(t, l)))
@@ -561,7 +561,7 @@ func TestCopyIsRenamedIntoPlace(t *testing.T) {
 
 // After an I/O error the newest file and the journal are in other inodes than
 // those whose flush failed, and the old bytes are kept.
-func TestRenewTakesOtherInodes(t *testing.T) {
+func TestRule19_RenewTakesOtherInodes(t *testing.T) {
 	needJournal(t)
 	l := newLedger(t, nil)
 	appendNote(t, l, "coder", "one")
@@ -597,7 +597,7 @@ func TestRenewTakesOtherInodes(t *testing.T) {
 
 // Everything that is made is flushed into its folder: the ledger's in a new home,
 // an agent's folder and each of its files.
-func TestNewNamesAreFlushed(t *testing.T) {
+func TestRule12_NewNamesAreFlushed(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")
 	l := &Ledger{home: home}
 	got := steps(t, l, func() { must(t, Create(home, durable.Standard)) })
@@ -617,7 +617,7 @@ func TestNewNamesAreFlushed(t *testing.T) {
 
 // A line of another process, which may have died before its flush, is acted on
 // only after one.
-func TestFlushedFlushesForOthers(t *testing.T) {
+func TestRule05_FlushedFlushesForOthers(t *testing.T) {
 	for _, mode := range []durable.Mode{durable.Standard, durable.Strict} {
 		l := newLedger(t, nil)
 		l.mode = mode

@@ -67,7 +67,7 @@ func wantSealed(t *testing.T, err error, path string) {
 
 // Rule 37: on append-only day files replay appends where it can. What has to be
 // written over it leaves as it is, and says which file is in the way.
-func TestReplayAppendOnly(t *testing.T) {
+func TestRule37_ReplayAppendOnly(t *testing.T) {
 	needJournal(t)
 	for name, c := range map[string]struct {
 		spoil   func(data []byte, from int64) []byte
@@ -157,7 +157,7 @@ func TestRenewAndForgetAppendOnly(t *testing.T) {
 
 // A finished file is sealed once it is on the disk: when the next one is begun, and
 // in Recover. The newest never is; and where the system refuses, nothing fails.
-func TestSealsWhatIsFinished(t *testing.T) {
+func TestRule37_SealsWhatIsFinished(t *testing.T) {
 	for _, refuses := range []bool{false, true} {
 		c := &clock{time.Date(2026, 2, 16, 23, 59, 0, 0, time.UTC)}
 		l := newLedger(t, c)

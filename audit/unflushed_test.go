@@ -12,7 +12,7 @@ import (
 // Whoever is told that a flush failed is the last to be told, so each of them
 // makes the mailbox read-only: those of recovery, and of who does without a
 // journal, too.
-func TestEachFailedFlush(t *testing.T) {
+func TestRule19_EachFailedFlush(t *testing.T) {
 	needJournal(t)
 	for _, c := range []struct {
 		name, suffix string

@@ -358,7 +358,7 @@ func TestVerifyLedgerDamage(t *testing.T) {
 	}
 }
 
-func TestVerifyCopies(t *testing.T) {
+func TestRule17_VerifyCopies(t *testing.T) {
 	const file = "audit/coder/" + day1
 	tests := []struct {
 		name   string
@@ -514,7 +514,7 @@ func TestVerifyInterrupted(t *testing.T) {
 
 // Repaired ranges count for nothing, lines inside them included; the last of
 // several repairs of one place counts.
-func TestVerifyRepairs(t *testing.T) {
+func TestRule16_VerifyRepairs(t *testing.T) {
 	l := newVerifyLedger(t)
 	l.add(4)
 	for i, junk := range []string{"torn", "torn\n", "\n", strings.Repeat("\x00", 200<<10), "a\nb\nc"} {

@@ -494,12 +494,12 @@ var mailboxMutants = []mutant{
 	{
 		"renewed-under-a-lost-lock", "31", "audit/mend.go",
 		"\tif err := l.stillHeld(nil); err != nil {\n\t\treturn err // somebody else may have appended since it was copied\n\t}\n", "",
-		command{"audit", "TestSwappedUnderALostLock"},
+		command{"audit", "TestRule31_SwappedUnderALostLock"},
 	},
 	{
 		"forgotten-under-a-lost-lock", "31", "audit/forget.go",
 		"\tif err := l.stillHeld(nil); err != nil {\n\t\treturn err // somebody else may have begun it anew by now\n\t}\n", "",
-		command{"audit", "TestSwappedUnderALostLock"},
+		command{"audit", "TestRule31_SwappedUnderALostLock"},
 	},
 	{
 		"where-it-went-not-asked", "31", "audit/ledger.go",
