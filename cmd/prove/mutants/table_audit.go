@@ -414,7 +414,7 @@ var auditMutants = []mutant{
 		auditTest("TestRule29_CopiesAreTried"),
 	},
 	{
-		"cut-copy-unseen", "17", copyGo,
+		"cut-copy-unseen", "17", "audit/copycheck.go",
 		"size < end.Offset {", "size < 0 {",
 		command{"audit/verify", "TestRule17_VerifyCopies"},
 	},
