@@ -159,8 +159,11 @@ func (l Line) taken() *parsed {
 		p.prove(l.Raw[:max(len(l.Raw)-suffixSize, 0)])
 	}
 	if !p.proven && !p.decoded {
-		p.decoded, p.members = true, nil
+		p.decoded = true
 		p.entry, p.bad = decode(l.Raw)
+		e := &p.entry
+		p.agent, p.known, p.ts, p.task = appendString(nil, e.Agent), e.Event, appendString(nil, e.TS), appendOptional(nil, e.TaskID)
+		p.members = Members(e.Details, nil)
 	}
 	return p
 }
@@ -170,52 +173,28 @@ func (l Line) taken() *parsed {
 func (l Line) Sound() error { return l.taken().bad }
 
 // Agent is the line's agent.
-func (l Line) Agent() string { return string(l.AgentBytes()) }
+func (l Line) Agent() string { return unquoted(l.taken().agent) }
 
-// AgentBytes is Agent, valid as long as Raw.
-func (l Line) AgentBytes() []byte {
-	p := l.taken()
-	if !p.proven {
-		return []byte(p.entry.Agent)
-	}
-	return inner(p.agent)
-}
+// AgentBytes is Agent where that is a proper name, valid as long as Raw.
+func (l Line) AgentBytes() []byte { return inner(l.taken().agent) }
 
 // Event is the line's event.
-func (l Line) Event() Event {
-	p := l.taken()
-	if !p.proven {
-		return p.entry.Event
-	}
-	return p.known
-}
+func (l Line) Event() Event { return l.taken().known }
 
 // Task is the line's task id, "" where there is none.
-func (l Line) Task() string {
-	p := l.taken()
-	if !p.proven {
-		return p.entry.Task()
-	}
-	return unquoted(p.task)
-}
+func (l Line) Task() string { return unquoted(l.taken().task) }
 
 // Of tells whether the line is about the task.
 func (l Line) Of(id string) bool {
-	p := l.taken()
-	if !p.proven || bytes.IndexByte(p.task, '\\') >= 0 {
-		return id != "" && l.Task() == id
+	task := l.taken().task
+	if bytes.IndexByte(task, '\\') >= 0 {
+		return id != "" && unquoted(task) == id
 	}
-	return id != "" && p.task[0] == '"' && string(inner(p.task)) == id
+	return id != "" && task[0] == '"' && string(inner(task)) == id
 }
 
 // TS is the line's ts, valid as long as Raw.
-func (l Line) TS() []byte {
-	p := l.taken()
-	if !p.proven {
-		return []byte(p.entry.TS)
-	}
-	return inner(p.ts)
-}
+func (l Line) TS() []byte { return inner(l.taken().ts) }
 
 // Time is the line's ts as a time.
 func (l Line) Time() time.Time {
@@ -224,13 +203,7 @@ func (l Line) Time() time.Time {
 }
 
 // Members are those of the line's details, valid as long as Raw.
-func (l Line) Members() []Member {
-	p := l.taken()
-	if !p.proven && p.members == nil {
-		p.members = Members(p.entry.Details, nil)
-	}
-	return p.members
-}
+func (l Line) Members() []Member { return l.taken().members }
 
 // Members appends the members of a JSON object; none of what is no object.
 func Members(object []byte, to []Member) []Member {
@@ -262,7 +235,7 @@ func (l Line) Text(name string) string { return unquoted(l.Detail(name)) }
 // refuses unknown events, missing fields and a ts in another form.
 func (l Line) Decode() (Entry, error) {
 	p := l.taken()
-	if !p.proven {
+	if p.decoded {
 		return p.entry, p.bad
 	}
 	e := Entry{
