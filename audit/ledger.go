@@ -55,7 +55,7 @@
 // The lock file "copies" holds one line, the CRC-32 in hex, a space, and {"boot":…,
 // "ends":{…}}: for each folder where its copy ends, as file, offset, seq and
 // checksum, and under "shared" up to where the ledger was copied. It counts in that
-// boot only; Verify takes a copy that ends before for one that was cut.
+// boot only; audit/verify takes a copy that ends before for one that was cut.
 //
 // # A ledger that was given up
 //

@@ -301,6 +301,10 @@ func TestVerifyLedgerDamage(t *testing.T) {
 			os.Remove(l.path("shared", day1))
 			os.Mkdir(l.path("shared", day1), 0o700)
 		}, Fault{14, f1, 0, 0, "", "is no regular file"}, false},
+		{"the newest file a folder", func(l *verifyLedger) {
+			os.Remove(l.path("shared", day2))
+			os.Mkdir(l.path("shared", day2), 0o700)
+		}, Fault{14, f2, 0, 0, "", "is no regular file"}, true},
 		{
 			"the last line cut", func(l *verifyLedger) { l.edit(day2, func(s []string) []string { return s[:4] }) },
 			Fault{10, f2, 5, 15, "", "the ledger ends with seq 14, but seq 15 was written"},
