@@ -289,6 +289,11 @@ var auditMutants = []mutant{
 		boxTest("TestForgottenUnderAProcess"),
 	},
 	{
+		"reader-trusts-an-old-end", "9,14", "audit/reader.go",
+		"if stepped && r.ended {", "if r.ended {",
+		auditTest("TestReachedLooksAnew"),
+	},
+	{
 		"replaced-file-unchecked", "14", ledgerGo,
 		"&& head.Length > 0 && l.Check(head.position(l.genesis)) != nil {", "&& head.Length < 0 {",
 		auditTest("TestRule14_LedgerFileOfAnother"),
