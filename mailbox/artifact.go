@@ -312,7 +312,7 @@ func (a *leftFile) copyTo(ctx context.Context, write func([]byte) error) error {
 	if err == nil {
 		defer in.Close()
 	}
-	if lacking(err) {
+	if durable.Lacking(err) {
 		return err
 	}
 	if err != nil || info.IsDir() { // to try again would be for as long as somebody wants
@@ -353,12 +353,6 @@ func (c *Claim) takeOver(ctx context.Context) (err error) {
 		t.Result.Artifacts = append([]Artifact{}, artifacts...)
 	}
 	return nil
-}
-
-// lacking tells that this process lacks something: that is no fault of the file
-// that it was to open.
-func lacking(err error) bool {
-	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }
 
 // noFile tells from an error that no regular file lies at a path.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"mbox/audit"
+	"mbox/mailbox/backup"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 )
@@ -332,13 +333,13 @@ func TestRestoreOfFormat1(t *testing.T) {
 	f, err = os.Open(archive)
 	must(t, err)
 	defer f.Close()
-	if _, err := CheckBackup(context.Background(), f); err != nil {
+	if _, err := backup.Check(context.Background(), f); err != nil {
 		t.Error(err)
 	}
 	_, err = f.Seek(0, 0)
 	must(t, err)
 	to := filepath.Join(t.TempDir(), "home")
-	_, err = Restore(t.Context(), f, to, unhurried)
+	_, err = backup.Restore(t.Context(), f, to, durable.None)
 	must(t, err)
 	if v, err := home.ReadVersion(to); err != nil || v.Format != home.Format || home.OldLocksStand(to) {
 		t.Errorf("format %d (%v)", v.Format, err)

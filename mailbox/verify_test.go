@@ -26,6 +26,7 @@ import (
 	"mbox/audit"
 	records "mbox/audit/record"
 	"mbox/audit/verify"
+	"mbox/mailbox/backup"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
@@ -821,13 +822,13 @@ func TestVerifyDrops(t *testing.T) {
 func TestVerifyRestored(t *testing.T) {
 	h := newVerifyHome(t)
 	b := h.open()
-	var backup bytes.Buffer
-	_, err := b.Backup(t.Context(), &backup)
+	var packed bytes.Buffer
+	_, err := b.Backup(t.Context(), &packed)
 	h.must(err)
 	b.Close()
 	was := h.verify()
 	h.dir += "-restored"
-	_, err = Restore(t.Context(), &backup, h.dir, h.options())
+	_, err = backup.Restore(t.Context(), &packed, h.dir, durable.None)
 	h.must(err)
 	r := h.verify()
 	if len(r.Faults) > 0 || r.Checksum != was.Checksum || r.Tasks != was.Tasks || !strings.Contains(strings.Join(r.Notes, "\n"), "the next command recovers everything first") {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"mbox/mailbox"
+	"mbox/mailbox/backup"
 	"mbox/mailbox/durable"
 	"mbox/schemas"
 )
@@ -60,7 +61,7 @@ func (s *session) checkBackup(ctx context.Context, name string, inJSON bool) err
 		return err
 	}
 	defer from.Close()
-	report, err := mailbox.CheckBackup(ctx, from)
+	report, err := backup.Check(ctx, from)
 	if err != nil {
 		return refusedArchive(fmt.Errorf("%s: %w", name, err))
 	}
@@ -123,7 +124,7 @@ func openPart(part string) (*os.File, *durable.Lock, error) {
 	return f, lock, nil
 }
 
-func (s *session) tellBackup(name string, r mailbox.BackupReport, inJSON bool) error {
+func (s *session) tellBackup(name string, r backup.Report, inJSON bool) error {
 	if inJSON {
 		return s.printLine(r)
 	}
@@ -133,7 +134,7 @@ func (s *session) tellBackup(name string, r mailbox.BackupReport, inJSON bool) e
 }
 
 // warnSkipped names what a backup does not hold.
-func (s *session) warnSkipped(r mailbox.BackupReport) {
+func (s *session) warnSkipped(r backup.Report) {
 	for i, skipped := range r.Skipped {
 		if i == 10 {
 			s.warnf("%d more are not in the backup: mbox backup --check --json names all", len(r.Skipped)-i)
@@ -145,7 +146,7 @@ func (s *session) warnSkipped(r mailbox.BackupReport) {
 
 // lacking is an error where something of the mailbox itself could not be read.
 // What agents keep in their folders is theirs.
-func lacking(r mailbox.BackupReport) error {
+func lacking(r backup.Report) error {
 	for _, skipped := range r.Skipped {
 		top, _, _ := strings.Cut(skipped.Path, "/")
 		if skipped.Unread && slices.Contains([]string{".mbox", "audit", "changes", "channels", "decisions", "tasks"}, top) {

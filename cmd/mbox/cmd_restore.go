@@ -6,6 +6,8 @@ import (
 	"syscall"
 
 	"mbox/mailbox"
+	"mbox/mailbox/backup"
+	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/schemas"
 )
@@ -29,7 +31,7 @@ old machine are over, and tasks that were in progress go back to pending.`,
 			if err := home.CheckPlace(args[1]); err != nil {
 				return err
 			}
-			report, err := mailbox.Restore(ctx, from, args[1], mailbox.Options{Progress: s.progress})
+			report, err := backup.Restore(ctx, from, args[1], durable.Standard)
 			if err != nil {
 				return refusedArchive(err)
 			}

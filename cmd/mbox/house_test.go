@@ -34,7 +34,7 @@ const (
 // is a line here first.
 //
 // Each outside library enters the house through one package: cli through
-// cmd/mbox, toml through cmd/mbox/config, fsnotify through mailbox, jsonschema through schemas. flock
+// cmd/mbox, toml through cmd/mbox/config, fsnotify through mailbox, zstd through mailbox/backup, jsonschema through schemas. flock
 // enters through mailbox/durable and not, as was planned, through mailbox and
 // audit: both need the same lock with the same traps shut (its own descriptor, a
 // file that still has its name, a deadline), so it is written once, below both.
@@ -50,9 +50,13 @@ var rooms = map[string]room{
 	"agents/sandbox":   {layer: 1, libraries: []string{xsys, "github.com/landlock-lsm/go-landlock"}},
 	"mailbox/task":     {layer: 2, ours: []string{"audit", "schemas"}, libraries: []string{jsonV2}},
 	"mailbox/home":     {layer: 2, ours: []string{"mailbox/task", "audit", "mailbox/durable", "schemas"}, libraries: []string{xsys}},
+	"mailbox/backup": {
+		layer: 2, ours: []string{"mailbox/home", "audit", "mailbox/durable"},
+		libraries: []string{jsonV2, xsys, "github.com/klauspost/compress/zstd"},
+	},
 	"mailbox": {
-		layer: 2, ours: []string{"mailbox/home", "mailbox/task", "audit", "audit/delegation", "audit/record", "audit/verify", "mailbox/durable", "schemas"},
-		libraries: []string{jsonV2, xsys, "github.com/fsnotify/fsnotify", "github.com/klauspost/compress/zstd"},
+		layer: 2, ours: []string{"mailbox/backup", "mailbox/home", "mailbox/task", "audit", "audit/delegation", "audit/record", "audit/verify", "mailbox/durable", "schemas"},
+		libraries: []string{jsonV2, xsys, "github.com/fsnotify/fsnotify"},
 	},
 	"agents/action": {
 		layer: 2, ours: []string{"agents/policy", "mailbox/durable", "schemas"},
@@ -79,7 +83,7 @@ var rooms = map[string]room{
 		layer: 5, ours: []string{"cmd/mbox/config", "agents", "agents/policy", "agents/sandbox", "mailbox", "mailbox/home", "audit", "schemas", "mailbox/durable"},
 	},
 	"cmd/mbox": {
-		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/help", "agents", "agents/action", "agents/brain", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/home", "mailbox/task", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable"},
+		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/help", "agents", "agents/action", "agents/brain", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/task", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable"},
 		libraries: []string{
 			jsonV2, xsys, "golang.org/x/term", "github.com/rs/zerolog", "github.com/urfave/cli/v2",
 			"github.com/schollz/progressbar/v3",

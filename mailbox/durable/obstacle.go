@@ -47,3 +47,9 @@ func pathOf(err error) string {
 	}
 	return ""
 }
+
+// Lacking tells that this process lacks something: that is no fault of the file
+// that it was to open.
+func Lacking(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
+}

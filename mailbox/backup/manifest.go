@@ -1,4 +1,4 @@
-package mailbox
+package backup
 
 import (
 	"archive/tar"
@@ -39,11 +39,11 @@ type manifestLine struct {
 // manifest writes the manifest, after it has gone through it for its length.
 func (c *copying) manifest() error {
 	var length counter
-	if err := c.lines(&length, &BackupReport{}); err != nil {
+	if err := c.lines(&length, &Report{}); err != nil {
 		return err
 	}
 	err := c.t.WriteHeader(&tar.Header{
-		Typeflag: tar.TypeReg, Name: manifestName, Size: int64(length), Mode: int64(durable.FileMode), ModTime: c.b.now(), Format: tar.FormatPAX,
+		Typeflag: tar.TypeReg, Name: manifestName, Size: int64(length), Mode: int64(durable.FileMode), ModTime: c.from.Now(), Format: tar.FormatPAX,
 	})
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ type counter int64
 func (n *counter) Write(p []byte) (int, error) { *n += counter(len(p)); return len(p), nil }
 
 // lines writes the manifest's lines and adds them up.
-func (c *copying) lines(w io.Writer, r *BackupReport) error {
+func (c *copying) lines(w io.Writer, r *Report) error {
 	put := func(v any) error {
 		data, err := json.Marshal(v)
 		if err == nil {
@@ -64,7 +64,7 @@ func (c *copying) lines(w io.Writer, r *BackupReport) error {
 		}
 		return err
 	}
-	err := put(manifestHead{home.ManifestFormat, c.b.id, c.report.Seq, c.report.Checksum})
+	err := put(manifestHead{home.ManifestFormat, c.from.ID, c.report.Seq, c.report.Checksum})
 	for _, name := range slices.Sorted(maps.Keys(c.have)) {
 		if err != nil {
 			return err
@@ -80,7 +80,7 @@ func (c *copying) lines(w io.Writer, r *BackupReport) error {
 	return err
 }
 
-func (r *BackupReport) add(line manifestLine) {
+func (r *Report) add(line manifestLine) {
 	switch {
 	case line.Skipped != "":
 		r.Skipped = append(r.Skipped, Skipped{line.Path, line.Skipped, line.Unread})

@@ -1,8 +1,9 @@
-package mailbox
+package backup
 
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -14,23 +15,58 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
 
+	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 )
 
-// backedUp is a backup of a small mailbox.
-func backedUp(t *testing.T) (*Box, []byte) {
+func must(t *testing.T, err error) {
 	t.Helper()
-	b := newBox(t, Options{})
-	sent(t, b, "x")
-	var packed bytes.Buffer
-	_, err := b.Backup(t.Context(), &packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func put(path, text string) error { return os.WriteFile(path, []byte(text), 0o600) }
+
+// path is one in the home.
+func (s Source) path(parts ...string) string {
+	return filepath.Join(append([]string{s.Home}, parts...)...)
+}
+
+// newSource is a small mailbox: two tasks, and a ledger of one line.
+func newSource(t *testing.T) (Source, *audit.Ledger) {
+	t.Helper()
+	dir, id := filepath.Join(t.TempDir(), "home"), home.RandomHex(16)
+	must(t, home.MakeFolders(dir, "", durable.None))
+	_, err := home.MakeLocks(dir, home.BlankSlot, durable.None)
+	must(t, errors.Join(err, home.MakeSalt(dir, durable.None)))
+	boot, err := home.CurrentBoot(dir)
+	must(t, errors.Join(err, home.MakeVersion(dir, id, boot, durable.None)))
+	ledger, err := audit.Open(dir, id, audit.Options{Mode: durable.None, Wait: time.Second})
 	must(t, err)
-	return b, packed.Bytes()
+	t.Cleanup(func() { ledger.Close() })
+	_, err = ledger.Append(t.Context(), audit.Entry{Agent: "human", Event: audit.AgentState, Action: "one", Details: audit.Details(audit.ThisWriter())})
+	must(t, err)
+	for _, name := range []string{"x", "y"} {
+		must(t, put(filepath.Join(dir, "tasks", "pending", name+".json"), "what was asked"))
+	}
+	return Source{Home: dir, ID: id, Now: time.Now, Progress: func(string, int64, int64) {}, Still: ledger.Frozen}, ledger
+}
+
+// backedUp is a backup of a small mailbox, whose ledger ends with that checksum.
+func backedUp(t *testing.T) (packed []byte, checksum string) {
+	t.Helper()
+	from, _ := newSource(t)
+	var w bytes.Buffer
+	r, err := Write(t.Context(), &w, from)
+	must(t, err)
+	return w.Bytes(), r.Checksum
 }
 
 func plain(t *testing.T, packed []byte) []byte {
@@ -56,7 +92,7 @@ func compressed(t *testing.T, data []byte) []byte {
 func restoredFrom(t *testing.T, packed []byte) (dir string, err error) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "no", "folder")
-	_, err = Restore(t.Context(), bytes.NewReader(packed), dir, Options{Sync: 2})
+	_, err = Restore(t.Context(), bytes.NewReader(packed), dir, durable.None)
 	if _, there := os.Lstat(filepath.Dir(dir)); err != nil && !errors.Is(there, fs.ErrNotExist) {
 		t.Errorf("after %v something is left", err)
 	}
@@ -66,15 +102,15 @@ func restoredFrom(t *testing.T, packed []byte) (dir string, err error) {
 // A flipped bit, a cut, and anything behind the end are seen, by a check as by a
 // restore, which then leaves nothing behind. (A bit that says nothing may flip.)
 func TestDamagedBackup(t *testing.T) {
-	_, packed := backedUp(t)
+	packed, _ := backedUp(t)
 	want := plain(t, packed)
-	if _, err := CheckBackup(t.Context(), bytes.NewReader(packed)); err != nil {
+	if _, err := Check(t.Context(), bytes.NewReader(packed)); err != nil {
 		t.Fatal(err)
 	}
 	for at := 0; at < 8*len(packed); at += 1 + at/64 {
 		spoilt := bytes.Clone(packed)
 		spoilt[at/8] ^= 1 << (at % 8)
-		if _, err := CheckBackup(t.Context(), bytes.NewReader(spoilt)); err == nil && !bytes.Equal(plain(t, spoilt), want) {
+		if _, err := Check(t.Context(), bytes.NewReader(spoilt)); err == nil && !bytes.Equal(plain(t, spoilt), want) {
 			t.Errorf("bit %d of %d is flipped", at, 8*len(packed))
 		}
 	}
@@ -94,7 +130,7 @@ func TestDamagedBackup(t *testing.T) {
 		"a wide window":   {0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xf8, 1, 0, 0},
 		"only a manifest": compressed(t, tarOf(t, manifestName, `{"manifest":1}`)),
 	} {
-		if _, err := CheckBackup(t.Context(), bytes.NewReader(spoilt)); err == nil && what != "an open end" {
+		if _, err := Check(t.Context(), bytes.NewReader(spoilt)); err == nil && what != "an open end" {
 			t.Errorf("check of %s: no error", what)
 		}
 		if _, err := restoredFrom(t, spoilt); err == nil && what != "an open end" {
@@ -131,7 +167,7 @@ func holes(t *testing.T, size int) []byte {
 
 // An archive that is a whole one, but not what was backed up.
 func TestForgedBackup(t *testing.T) {
-	b, packed := backedUp(t)
+	packed, sum := backedUp(t)
 	want := plain(t, packed)
 	forged := func(old, new string) []byte {
 		if !bytes.Contains(want, []byte(old)) || len(old) != len(new) {
@@ -139,13 +175,11 @@ func TestForgedBackup(t *testing.T) {
 		}
 		return compressed(t, bytes.ReplaceAll(want, []byte(old), []byte(new)))
 	}
-	sum := b.ledger.End().Checksum
 	const line = `{"path":"%s","size":1,"sha256":"2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"}`
 	listed := `{"manifest":1,"seq":1,"checksum":"sha256:0"}` + "\n" + fmt.Sprintf(line, ".mbox/VERSION") + "\n" + fmt.Sprintf(line, "audit/shared/2026-01-01.jsonl")
-	version, err := os.ReadFile(home.Private(b.home, "VERSION"))
-	must(t, err)
-	of := func(data []byte) string {
-		return fmt.Sprintf(`{"path":".mbox/VERSION","size":%d,"sha256":"%x"}`, len(data), sha256.Sum256(data))
+	version := fmt.Sprintf(`{"format": %d, "mailbox_id": %q}`, home.Format, home.RandomHex(16))
+	of := func(data string) string {
+		return fmt.Sprintf(`{"path":".mbox/VERSION","size":%d,"sha256":"%x"}`, len(data), sha256.Sum256([]byte(data)))
 	}
 	for what, c := range map[string]struct {
 		packed []byte
@@ -168,13 +202,13 @@ func TestForgedBackup(t *testing.T) {
 		"under a file":  {compressed(t, tarOf(t, "x/y", "x", "x", "x", manifestName, `{"manifest":1}`+"\n"+fmt.Sprintf(line, "x/y"))), "x/y is missing"},
 		"what is no id": {compressed(t, tarOf(t, ".mbox/VERSION", "x", manifestName, `{"manifest":1}`+"\n"+fmt.Sprintf(line, ".mbox/VERSION"))), "of no mailbox: "},
 		"a skipped end": {compressed(t, tarOf(t, manifestName, `{"manifest":1}`+"\n"+`{"path":"audit/shared/2026-01-01.jsonl","size":1,"skipped":"no"}`)), "of no mailbox"},
-		"no folder":     {compressed(t, tarOf(t, ".mbox/VERSION", string(version), "tasks", "x", manifestName, `{"manifest":1}`+"\n"+of(version)+"\n"+fmt.Sprintf(line, "tasks"))), "tasks is no folder"},
+		"no folder":     {compressed(t, tarOf(t, ".mbox/VERSION", version, "tasks", "x", manifestName, `{"manifest":1}`+"\n"+of(version)+"\n"+fmt.Sprintf(line, "tasks"))), "tasks is no folder"},
 	} {
 		_, err := restoredFrom(t, c.packed)
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", what, err)
 		}
-		_, checked := CheckBackup(t.Context(), bytes.NewReader(c.packed))
+		_, checked := Check(t.Context(), bytes.NewReader(c.packed))
 		if checked == nil || !strings.Contains(checked.Error(), c.says) {
 			t.Errorf("%s: the check says %v", what, checked)
 		}
@@ -198,16 +232,14 @@ func (d *doing) Write(p []byte) (int, error) {
 // What changes, moves, goes away or becomes something else while the backup is
 // made is in it as it was in the end; by tar alone at least the newest bytes win.
 func TestBackupOfWhatMoves(t *testing.T) {
-	b := newBox(t, Options{})
-	sent(t, b, "x")
-	sent(t, b, "y")
+	b, _ := newSource(t)
 	must(t, os.MkdirAll(b.path("agents", "coder", "was-folder"), 0o700))
 	for _, name := range []string{"was-folder/a", "was-file", "goes", "grows"} {
 		must(t, put(b.path("agents", "coder", name), "old"))
 	}
-	must(t, os.WriteFile(b.path("zz"), filler(), 0o600)) // so that something is written in the first round, last
+	must(t, put(b.path("zz"), filler())) // so that something is written in the first round, last
 	w := &doing{do: func() {
-		must(t, b.Cancel(t.Context(), "x", "human", "no"))
+		must(t, os.Rename(b.path("tasks", "pending", "x.json"), b.path("tasks", "failed", "x.json")))
 		dir := b.path("agents", "coder")
 		must(t, os.RemoveAll(filepath.Join(dir, "was-folder")))
 		must(t, put(filepath.Join(dir, "was-folder"), "now a file"))
@@ -217,12 +249,12 @@ func TestBackupOfWhatMoves(t *testing.T) {
 		must(t, os.Remove(filepath.Join(dir, "goes")))
 		must(t, put(filepath.Join(dir, "grows"), "old and new"))
 	}}
-	r, err := b.Backup(t.Context(), w)
+	r, err := Write(t.Context(), w, b)
 	must(t, err)
 	if w.do != nil || r.Rounds < 2 {
 		t.Fatalf("%+v", r)
 	}
-	checked, err := CheckBackup(t.Context(), bytes.NewReader(w.Bytes()))
+	checked, err := Check(t.Context(), bytes.NewReader(w.Bytes()))
 	if err != nil || checked.Files != r.Files || checked.Bytes != r.Bytes || checked.Checksum != r.Checksum {
 		t.Fatalf("%+v %+v %v", checked, r, err)
 	}
@@ -237,42 +269,56 @@ func TestBackupOfWhatMoves(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(dir, "tasks", "pending", "x.json")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("x is in pending still: %v", err)
 	}
-	opened(t, dir, Options{Sync: 2})
-	whole(t, dir)
-	if got := unpacked(t, bytes.NewReader(w.Bytes()))["agents/coder/grows"]; got != "old and new" {
+	if data, err := os.ReadFile(filepath.Join(dir, "tasks", "failed", "x.json")); string(data) != "what was asked" {
+		t.Errorf("x is not in failed: %v", err)
+	}
+	if got := unpacked(t, w.Bytes())["agents/coder/grows"]; got != "old and new" {
 		t.Errorf("by tar alone: %q", got)
 	}
 }
 
+func unpacked(t *testing.T, packed []byte) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	for r := tar.NewReader(bytes.NewReader(plain(t, packed))); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		must(t, err)
+		data, err := io.ReadAll(r)
+		must(t, err)
+		files[h.Name] = string(data)
+	}
+}
+
 // filler is a megabyte that no compression makes much smaller.
-func filler() []byte {
+func filler() string {
 	data := make([]byte, 1<<20)
 	rand.NewChaCha8([32]byte{}).Read(data)
-	return data
+	return string(data)
 }
 
 // However slowly an archive is taken, nobody waits for a lock meanwhile.
 func TestSlowBackupHoldsNobodyUp(t *testing.T) {
-	b := newBox(t, Options{})
-	sent(t, b, "x")
-	other := opened(t, b.home, b.o)
-	free := func() {
-		for _, n := range []int{0, home.Shards - 1} {
-			s, err := other.lockShardNumber(t.Context(), n)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			s.unlock()
+	b, ledger := newSource(t)
+	held := false
+	b.Still = func(ctx context.Context, do func(end audit.Position) error) error {
+		held = true
+		defer func() { held = false }()
+		return ledger.Frozen(ctx, do)
+	}
+	w := &always{do: func() {
+		if held {
+			t.Error("it is written with all locks held")
 		}
-	}
-	w := &always{do: free}
+	}}
 	data := filler()
-	b.o.Progress = func(string, int64, int64) { // with each file: it changes after it was written
-		data = append(data, 'x')
-		must(t, os.WriteFile(b.path("memory", "context", "filler"), data, 0o600))
+	b.Progress = func(string, int64, int64) { // with each file: it changes after it was written
+		data += "x"
+		must(t, put(b.path("memory", "context", "filler"), data))
 	}
-	_, err := b.Backup(t.Context(), w)
+	_, err := Write(t.Context(), w, b)
 	must(t, err)
 	if w.times < 2 {
 		t.Error("nothing was written")
@@ -293,7 +339,7 @@ func (a *always) Write(p []byte) (int, error) {
 // What is no file is named and left out; so is what is nearly all hole, and a
 // name that no manifest can hold.
 func TestBackupLeavesOut(t *testing.T) {
-	b := newBox(t, Options{})
+	b, _ := newSource(t)
 	dir := b.path("agents", "coder")
 	must(t, os.MkdirAll(dir, 0o700))
 	must(t, os.Symlink("nowhere", filepath.Join(dir, "link")))
@@ -309,7 +355,7 @@ func TestBackupLeavesOut(t *testing.T) {
 	archive, err := os.Create(b.path("itself.tar.zst"))
 	must(t, err)
 	defer archive.Close()
-	r, err := b.Backup(t.Context(), archive)
+	r, err := Write(t.Context(), archive, b)
 	must(t, err)
 	must(t, os.RemoveAll(b.path("tasks", "artifacts", "x.1"))) // no task has made it
 	var got []string
@@ -344,9 +390,9 @@ func TestBackupLeavesOut(t *testing.T) {
 // Restoring into a folder that is there keeps that folder, which may be a mount
 // point, and where it is a symlink, what that leads to.
 func TestRestoreInto(t *testing.T) {
-	_, packed := backedUp(t)
+	packed, _ := backedUp(t)
 	restore := func(dir string) error {
-		_, err := Restore(t.Context(), bytes.NewReader(packed), dir, Options{Sync: 2})
+		_, err := Restore(t.Context(), bytes.NewReader(packed), dir, durable.None)
 		return err
 	}
 	folder := func(names ...string) (string, fs.FileInfo) {
@@ -363,9 +409,12 @@ func TestRestoreInto(t *testing.T) {
 		if now, err := os.Stat(dir); err != nil || was != nil && !os.SameFile(was, now) || now.Mode().Perm() != 0o700 {
 			t.Errorf("%s: another folder, or open to others: %v", dir, err)
 		}
-		b := opened(t, dir, Options{Sync: 2})
-		b.Close()
-		whole(t, dir)
+		if _, err := home.Present(dir); err != nil {
+			t.Errorf("%s: %v", dir, err)
+		}
+		if data, err := os.ReadFile(filepath.Join(dir, "tasks", "pending", "x.json")); string(data) != "what was asked" {
+			t.Errorf("%s: %q %v", dir, data, err)
+		}
 		if names, err := durable.Names(dir); err != nil || slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, ".mbox-") }) {
 			t.Errorf("%q %v", names, err)
 		}

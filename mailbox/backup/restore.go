@@ -1,4 +1,4 @@
-package mailbox
+package backup
 
 import (
 	"archive/tar"
@@ -23,10 +23,10 @@ import (
 	"mbox/mailbox/home"
 )
 
-// CheckBackup reads a backup to its end and holds every file against the
+// Check reads a backup to its end and holds every file against the
 // manifest. It writes nothing. An error says what is wrong with it. It judges by
 // the code that Restore unpacks with, so the two agree.
-func CheckBackup(ctx context.Context, r io.Reader) (BackupReport, error) {
+func Check(ctx context.Context, r io.Reader) (Report, error) {
 	u := &unpacking{tree: newFolder()}
 	err := u.read(ctx, r)
 	return u.report, err
@@ -39,8 +39,8 @@ func CheckBackup(ctx context.Context, r io.Reader) (BackupReport, error) {
 // Everything is unpacked and checked in a folder of its own within dir, so that
 // dir may be a mount point; then it is moved up, .mbox last. A backup that is
 // damaged, cut short, or names a path outside leaves nothing behind.
-func Restore(ctx context.Context, r io.Reader, dir string, o Options) (report BackupReport, err error) {
-	dir, made, err := emptyDir(dir, o.Sync)
+func Restore(ctx context.Context, r io.Reader, dir string, m durable.Mode) (report Report, err error) {
+	dir, made, err := emptyDir(dir, m)
 	defer func() {
 		if err != nil {
 			for _, d := range slices.Backward(made) {
@@ -61,14 +61,14 @@ func Restore(ctx context.Context, r io.Reader, dir string, o Options) (report Ba
 		return report, err
 	}
 	defer root.Close()
-	u := &unpacking{tree: newFolder(), root: root, sync: o.Sync}
+	u := &unpacking{tree: newFolder(), root: root, sync: m}
 	if err := u.read(ctx, r); err != nil {
 		return u.report, fmt.Errorf("the backup: %w", err)
 	}
-	if err := prepare(temp, o); err != nil {
+	if err := prepare(temp, m); err != nil {
 		return u.report, err
 	}
-	return u.report, moveUp(temp, dir, o.Sync)
+	return u.report, moveUp(temp, dir, m)
 }
 
 // emptyDir resolves dir, makes what is missing of it, and refuses it if there is
@@ -84,7 +84,7 @@ func emptyDir(dir string, m durable.Mode) (real string, made []string, err error
 	}
 	names = slices.DeleteFunc(names, func(n string) bool { return n == "lost+found" })
 	if len(names) > 0 {
-		return "", nil, fmt.Errorf("%s: %w: it is not empty, %s is in it", dir, ErrExists, slices.Min(names))
+		return "", nil, fmt.Errorf("%s: %w: it is not empty, %s is in it", dir, home.ErrExists, slices.Min(names))
 	}
 	return real, nil, os.Chmod(real, durable.DirMode)
 }
@@ -135,16 +135,16 @@ func moveUp(temp, dir string, m durable.Mode) error {
 }
 
 // prepare makes what a backup leaves out, and flushes the folders.
-func prepare(dir string, o Options) error {
-	if err := home.MakeFolders(dir, "", o.Sync); err != nil {
+func prepare(dir string, m durable.Mode) error {
+	if err := home.MakeFolders(dir, "", m); err != nil {
 		return err
 	}
-	if _, err := home.MakeLocks(dir, home.BlankSlot, o.Sync); err != nil {
+	if _, err := home.MakeLocks(dir, home.BlankSlot, m); err != nil {
 		return err
 	}
 	v, err := home.ReadVersion(dir)
 	if err == nil && v.Format != home.Format {
-		err = home.WriteVersion(dir, v.MailboxID, o.Sync)
+		err = home.WriteVersion(dir, v.MailboxID, m)
 	}
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func prepare(dir string, o Options) error {
 		if err != nil || !e.IsDir() {
 			return err
 		}
-		return durable.SyncDir(path, o.Sync)
+		return durable.SyncDir(path, m)
 	})
 }
 
@@ -162,7 +162,7 @@ type unpacking struct {
 	root   *os.Root // where the files go; nil: nowhere
 	sync   durable.Mode
 	tree   *packed // what lies there
-	report BackupReport
+	report Report
 }
 
 // maxWindow bounds what a decoder keeps in memory; no backup needs more.
