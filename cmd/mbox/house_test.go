@@ -52,7 +52,7 @@ var rooms = map[string]room{
 	"mailbox/home":     {layer: 2, ours: []string{"mailbox/task", "audit", "mailbox/durable", "schemas"}, libraries: []string{xsys}},
 	"mailbox/backup": {
 		layer: 2, ours: []string{"mailbox/home", "audit", "mailbox/durable"},
-		libraries: []string{jsonV2, xsys, "github.com/klauspost/compress/zstd"},
+		libraries: []string{jsonV2, "github.com/klauspost/compress/zstd"},
 	},
 	"mailbox": {
 		layer: 2, ours: []string{"mailbox/backup", "mailbox/home", "mailbox/task", "audit", "audit/delegation", "audit/record", "audit/verify", "mailbox/durable", "schemas"},

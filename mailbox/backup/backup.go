@@ -1,5 +1,10 @@
 // Package backup copies a mailbox into an archive while everything runs, and makes a
 // mailbox of one.
+//
+// The archive is one stream, a zstd-compressed tar. A file that changed while it was
+// made stands in it again, further back, so that tar alone ends with the newest bytes;
+// one that went away stays in it. The last entry, .mbox/manifest, says what counts, and
+// what is not in it and why (see manifest.go).
 package backup
 
 import (
@@ -17,30 +22,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/klauspost/compress/zstd"
-	"golang.org/x/sys/unix"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 )
-
-// Report says what a backup holds.
-type Report struct {
-	Files    int       `json:"files"`
-	Bytes    int64     `json:"bytes"`
-	Rounds   int       `json:"rounds,omitzero"` // how often the home was walked for files that had changed
-	Seq      int64     `json:"seq"`             // the ledger's last line in it
-	Checksum string    `json:"checksum"`
-	Skipped  []Skipped `json:"skipped,omitzero"` // by path
-}
-
-// Skipped is a path of the home that a backup does not hold.
-type Skipped struct {
-	Path string `json:"path"`
-	Why  string `json:"why"`
-	// Unread: it could not be read, as opposed to what is no file or nearly all hole.
-	Unread bool `json:"unread,omitzero"`
-}
 
 // Source is the mailbox that is copied.
 type Source struct {
@@ -53,17 +39,12 @@ type Source struct {
 	Still func(ctx context.Context, do func(end audit.Position) error) error
 }
 
-// Write writes the mailbox as a zstd-compressed tar while everything runs, and
-// what it holds is the mailbox as it was at one moment: the files are written
-// first, then again those that changed meanwhile, until few are left. The last
-// round and the cut of the ledger are made with all task locks held and then
-// the ledger's. Nothing is in it that a power cut could still take back.
+// Write writes the mailbox while everything runs, and what it writes is the mailbox as
+// it was at one moment: the files come first, then again those that changed meanwhile,
+// until few are left. The last round and the cut of the ledger are made while all
+// stands still. Nothing is in it that a power cut could still take back.
 //
-// The archive is one stream: a file that changed stands in it again, further
-// back, so that tar alone ends with the newest bytes; one that went away stays
-// in it. Its last entry, .mbox/manifest, says what counts (see manifestLine).
-// What cannot be read, is no regular file or is sparse is named there and stops
-// nothing.
+// What cannot be read, is no regular file or is sparse is named and stops nothing.
 //
 // A plain copy of a running home is no backup.
 func Write(ctx context.Context, w io.Writer, from Source) (Report, error) {
@@ -72,7 +53,6 @@ func Write(ctx context.Context, w io.Writer, from Source) (Report, error) {
 		return Report{}, err
 	}
 	c := &copying{from: from, t: tar.NewWriter(z), have: map[string]copied{}}
-	defer c.drop()
 	if f, ok := w.(*os.File); ok {
 		c.target, _ = f.Stat()
 	}
@@ -87,46 +67,37 @@ func Write(ctx context.Context, w io.Writer, from Source) (Report, error) {
 	return c.report, errors.Join(c.t.Close(), z.Close())
 }
 
-// stamp tells whether a file is still the one that was copied.
-type stamp struct {
-	ino   uint64
-	size  int64
-	mtime time.Time
-}
-
-func stampOf(info fs.FileInfo) stamp { return stamp{home.Inode(info), info.Size(), info.ModTime()} }
-
-// copied is a path that has been dealt with.
-type copied struct {
-	stamp stamp
-	sum   string // SHA-256 of the bytes that were written, in hex; "" for a folder and what was skipped
-	round int    // in which it was last seen
-	Skipped
-}
-
 // copying is a home that is being written into an archive, round by round.
 type copying struct {
 	from   Source
 	t      *tar.Writer
 	target fs.FileInfo       // of the archive, which may lie in the home; nil if it is no file
 	have   map[string]copied // by path; that of a folder ends in /
-	held   []heldFile
-	later  []changed
+	still  bool              // all stands still: this is the last round
+	held   []file            // open: they are to be written when the locks are free
+	later  []file            // to be read only then
 	report Report
 }
 
-// changed is a file whose bytes are not in the archive yet.
-type changed struct {
-	name string
-	now  stamp
+// copied is a path that has been dealt with.
+type copied struct {
+	line  manifestLine
+	stamp stamp
+	round int // in which it was last seen
 }
 
-// heldFile is a file that was opened in the last round. Its bytes are not changed in
-// place by any transition, only added to, so they can be read without a lock.
-type heldFile struct {
+// stamp tells whether a file is still the one that was copied.
+type stamp struct{ inode, size, changed int64 }
+
+func stampOf(info fs.FileInfo) stamp {
+	return stamp{int64(home.Inode(info)), info.Size(), info.ModTime().UnixNano()}
+}
+
+// file is one whose bytes are not in the archive yet.
+type file struct {
 	name string
-	f    *os.File
 	info fs.FileInfo
+	*os.File
 }
 
 const (
@@ -135,115 +106,52 @@ const (
 )
 
 func (c *copying) rounds(ctx context.Context) error {
-	write := func(it changed) error {
-		h, err := c.open(it)
-		if err != nil || h.f == nil {
-			return err
-		}
-		return c.write(ctx, h)
-	}
 	for range 8 {
-		n, err := c.round(ctx, write)
-		if err != nil {
+		if n, err := c.round(ctx); err != nil {
 			return err
-		}
-		if n <= few {
+		} else if n <= few {
 			break
 		}
 	}
-	if err := c.lastRound(ctx); err != nil {
-		return err
-	}
-	if err := c.writeHeld(ctx); err != nil {
-		return err
-	}
-	for _, it := range c.later {
-		if err := write(it); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// open opens a file; there is none where it is gone, or was skipped.
-func (c *copying) open(it changed) (heldFile, error) {
-	f, info, err := durable.OpenRegular(filepath.Join(c.from.Home, it.name))
-	if err != nil {
-		return heldFile{}, c.unread(it, err)
-	}
-	return heldFile{it.name, f, info}, nil
-}
-
-// lastRound stops every transition for a moment. Nothing is written meanwhile:
-// whoever reads the archive at the other end of a pipe holds nobody up.
-func (c *copying) lastRound(ctx context.Context) error {
-	return c.from.Still(ctx, func(end audit.Position) error {
+	err := c.release(ctx, c.from.Still(ctx, func(end audit.Position) error {
 		c.report.Seq, c.report.Checksum = end.Seq, end.Checksum
-		_, err := c.round(ctx, func(it changed) error { return c.hold(ctx, it) })
+		c.still = true
+		_, err := c.round(ctx)
 		return err
-	})
-}
-
-// hold opens a file to be written when the locks are free. What agents keep in
-// their own folders no lock protects: that is read later altogether.
-func (c *copying) hold(ctx context.Context, it changed) error {
-	if strings.HasPrefix(it.name, "agents/") {
-		c.later = append(c.later, it)
-		return nil
-	}
-	h, err := c.open(it)
-	if err != nil || h.f == nil {
-		return err
-	}
-	c.held = append(c.held, h)
-	if len(c.held) < maxHeld {
-		return nil
-	}
-	return c.writeHeld(ctx)
-}
-
-func (c *copying) writeHeld(ctx context.Context) error {
-	defer c.drop()
-	for len(c.held) > 0 {
-		h := c.held[0]
-		c.held = c.held[1:]
-		if err := c.write(ctx, h); err != nil {
-			return err
+	}))
+	c.still = false
+	for _, it := range c.later {
+		if err == nil {
+			err = c.put(ctx, it)
 		}
 	}
-	return nil
+	return err
 }
 
-func (c *copying) drop() {
-	for _, h := range c.held {
-		h.f.Close()
-	}
-	c.held = nil
-}
-
-// round calls do for every file that is new or has changed, and forgets what is
-// gone. It returns how many those were.
-func (c *copying) round(ctx context.Context, do func(changed) error) (int, error) {
+// round puts every file into the archive that is new or has changed, and forgets what
+// is gone. It returns how many those were.
+func (c *copying) round(ctx context.Context) (n int, err error) {
 	c.report.Rounds++
-	n := 0
-	err := filepath.WalkDir(c.from.Home, func(path string, e fs.DirEntry, err error) error {
-		name, failed := filepath.Rel(c.from.Home, path)
-		if failed != nil || name == "." {
-			return errors.Join(failed, err)
-		}
-		if !inBackup(name) {
-			if e.IsDir() {
-				return fs.SkipDir
-			}
+	err = filepath.WalkDir(c.from.Home, func(path string, e fs.DirEntry, err error) error {
+		name := strings.TrimPrefix(path[len(c.from.Home):], "/")
+		switch {
+		case name == "":
+			return err
+		case !inBackup(name) && e.IsDir():
+			return fs.SkipDir
+		case !inBackup(name):
 			return nil
+		case err != nil:
+			return c.unread(file{name: name + "/"}, err) // a folder: its names
 		}
+		info, err := e.Info()
 		if err != nil {
-			return c.unread(changed{name: name + "/"}, err) // a folder: its names
+			return c.unread(file{name: name}, err)
 		}
-		it, err := c.see(name, e)
-		if it.name != "" {
+		changed, err := c.see(name, info)
+		if changed {
 			n++
-			err = do(it)
+			err = c.put(ctx, file{name: name, info: info})
 		}
 		return errors.Join(err, ctx.Err())
 	})
@@ -259,132 +167,135 @@ func (c *copying) round(ctx context.Context, do func(changed) error) (int, error
 // the mailbox's identity and its keys. (Without the boot record a restored home
 // is recovered in full; what the journal has stands in the files.)
 func inBackup(name string) bool {
-	top, rest, _ := strings.Cut(name, string(filepath.Separator))
-	return top != ".mbox" || rest == "" || rest == "VERSION" || rest == "keys" || strings.HasPrefix(rest, "keys"+string(filepath.Separator))
+	top, rest, _ := strings.Cut(name, "/")
+	return top != ".mbox" || rest == "" || rest == "VERSION" || rest == "keys" || strings.HasPrefix(rest, "keys/")
 }
 
-// see looks at a path. It names the file if its bytes are not in the archive yet.
-func (c *copying) see(name string, e fs.DirEntry) (changed, error) {
-	info, err := e.Info()
-	if err != nil {
-		return changed{}, c.unread(changed{name: name}, err)
-	}
-	it := changed{name, stampOf(info)}
+// see looks at a path. It tells whether that is a file whose bytes are not in the
+// archive yet.
+func (c *copying) see(name string, info fs.FileInfo) (changed bool, err error) {
 	switch {
 	case c.target != nil && os.SameFile(info, c.target):
-		return changed{}, nil
+		return false, nil
 	case !utf8.ValidString(name):
-		c.skip(it, "its name is not UTF-8", false)
-		return changed{}, nil
+		c.skip(file{name: name}, "its name is not UTF-8", false)
+		return false, nil
 	case info.IsDir():
-		return changed{}, c.folder(name+"/", info)
+		name += "/"
+		_, there := c.have[name]
+		c.have[name] = copied{line: manifestLine{Path: name}, round: c.report.Rounds}
+		if there {
+			return false, nil
+		}
+		return false, c.header(name, 0, info)
 	case !info.Mode().IsRegular():
-		c.skip(it, "it is a "+durable.KindOf(info.Mode()), false)
-		return changed{}, nil
+		c.skip(file{name: name}, "it is a "+durable.KindOf(info.Mode()), false)
+		return false, nil
 	}
-	was, ok := c.have[name]
-	if !ok {
-		return it, nil
+	was, there := c.have[name]
+	if !there || was.stamp != stampOf(info) {
+		return true, nil
 	}
 	was.round = c.report.Rounds
 	c.have[name] = was
-	if was.stamp != it.now {
-		return it, nil
-	}
-	return changed{}, nil
+	return false, nil
 }
 
-func (c *copying) folder(name string, info fs.FileInfo) error {
-	_, ok := c.have[name]
-	c.have[name] = copied{round: c.report.Rounds}
-	if ok {
+// put writes a file. In the last round it is only opened: no transition changes its
+// bytes in place, they are only added to, so they can be read when the locks are free,
+// and whoever takes the archive at the other end of a pipe holds nobody up. What agents
+// keep in their own folders no lock protects: that is not even opened before.
+func (c *copying) put(ctx context.Context, it file) (err error) {
+	if c.still && strings.HasPrefix(it.name, "agents/") {
+		c.later = append(c.later, it)
 		return nil
 	}
-	return c.header(name, info)
+	f, info, err := durable.OpenRegular(filepath.Join(c.from.Home, it.name))
+	if err != nil {
+		return c.unread(it, err)
+	}
+	c.held = append(c.held, file{it.name, info, f})
+	if c.still && len(c.held) < maxHeld {
+		return nil
+	}
+	return c.release(ctx, nil)
+}
+
+// release writes the files that are held, unless something has failed, and closes them.
+func (c *copying) release(ctx context.Context, err error) error {
+	for _, it := range c.held {
+		if err == nil {
+			err = c.write(ctx, it)
+		}
+		it.Close()
+	}
+	c.held = nil
+	return err
+}
+
+// write writes a file as long as it was when it was opened. What is missing when it
+// was cut meanwhile, or cannot be read, is made up by zeros.
+func (c *copying) write(ctx context.Context, it file) error {
+	size, sum, piece := it.info.Size(), sha256.New(), make([]byte, 256<<10)
+	if err := c.header(it.name, size, it.info); err != nil {
+		return err
+	}
+	var failed error
+	for left := size; left > 0; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := 0
+		piece = piece[:min(left, int64(len(piece)))]
+		if failed == nil {
+			n, failed = io.ReadFull(it, piece)
+		}
+		clear(piece[n:])
+		sum.Write(piece)
+		if _, err := c.t.Write(piece); err != nil {
+			return err
+		}
+		left -= int64(len(piece))
+	}
+	if failed != nil && !errors.Is(failed, io.EOF) && !errors.Is(failed, io.ErrUnexpectedEOF) {
+		return c.unread(it, failed)
+	}
+	line := manifestLine{Path: it.name, Size: size, SHA256: hex.EncodeToString(sum.Sum(nil))}
+	c.have[it.name] = copied{line, stampOf(it.info), c.report.Rounds}
+	c.from.Progress("packing", int64(len(c.have)), 0)
+	return nil
 }
 
 // unread notes a path that cannot be read. What is gone is no fault, and what
 // this process lacks (descriptors, memory) is one of its own.
-func (c *copying) unread(it changed, err error) error {
+func (c *copying) unread(it file, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case durable.Lacking(err):
 		return err
 	}
-	var cause unix.Errno
-	if errors.As(err, &cause) {
-		err = cause // the path is said already
+	var of *fs.PathError
+	if errors.As(err, &of) {
+		err = of.Err // the path is said already
 	}
-	odd := errors.Is(err, durable.ErrNotRegular)
-	if errors.Is(err, durable.ErrSparse) {
-		err = durable.ErrSparse
-	}
-	c.skip(it, err.Error(), !odd)
+	c.skip(it, err.Error(), !errors.Is(err, durable.ErrNotRegular))
 	return nil
 }
 
-func (c *copying) skip(it changed, why string, unread bool) {
-	path := strings.ToValidUTF8(it.name, "\ufffd")
-	c.have[it.name] = copied{stamp: it.now, round: c.report.Rounds, Skipped: Skipped{path, why, unread}}
+func (c *copying) skip(it file, why string, unread bool) {
+	s := copied{line: manifestLine{Path: strings.ToValidUTF8(it.name, "\ufffd"), Skipped: why, Unread: unread}, round: c.report.Rounds}
+	if it.info != nil {
+		s.stamp = stampOf(it.info)
+	}
+	c.have[it.name] = s
 }
 
-// write writes a file as long as it was when it was opened, and closes it. What
-// is missing when it was cut meanwhile, or cannot be read, is made up by zeros.
-func (c *copying) write(ctx context.Context, h heldFile) error {
-	defer h.f.Close()
-	size, it := h.info.Size(), changed{h.name, stampOf(h.info)}
-	if err := c.header(h.name, h.info); err != nil {
-		return err
+// header begins an entry; a folder's name ends in /.
+func (c *copying) header(name string, size int64, info fs.FileInfo) error {
+	h := tar.Header{Name: name, Size: size, Mode: int64(durable.FileMode), ModTime: c.from.Now(), Format: tar.FormatPAX}
+	if info != nil {
+		h.Mode, h.ModTime = int64(info.Mode().Perm()), info.ModTime()
 	}
-	from, sum := &source{ctx: ctx, from: io.LimitReader(h.f, size)}, sha256.New()
-	n, err := io.Copy(io.MultiWriter(c.t, sum), from)
-	if err != nil && err != from.err {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if _, err := io.CopyN(io.MultiWriter(c.t, sum), zeros{}, size-n); err != nil {
-		return err
-	}
-	if from.err != nil {
-		return c.unread(it, from.err)
-	}
-	c.have[h.name] = copied{stamp: it.now, sum: hex.EncodeToString(sum.Sum(nil)), round: c.report.Rounds}
-	c.from.Progress("packing", int64(len(c.have)), 0)
-	return nil
-}
-
-// source is a reader that ends with its context, and keeps its error apart from
-// that of whoever takes its bytes.
-type source struct {
-	ctx  context.Context
-	from io.Reader
-	err  error
-}
-
-func (s *source) Read(p []byte) (int, error) {
-	if s.err = s.ctx.Err(); s.err != nil {
-		return 0, s.err
-	}
-	n, err := s.from.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		s.err = err
-	}
-	return n, err
-}
-
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
-
-func (c *copying) header(name string, info fs.FileInfo) error {
-	h, err := tar.FileInfoHeader(info, "")
-	if err != nil {
-		return err
-	}
-	return c.t.WriteHeader(&tar.Header{
-		Typeflag: h.Typeflag, Name: filepath.ToSlash(name), Size: h.Size, Mode: int64(info.Mode().Perm()), ModTime: h.ModTime, Format: tar.FormatPAX,
-	})
+	return c.t.WriteHeader(&h)
 }

@@ -1,16 +1,42 @@
 package backup
 
 import (
-	"archive/tar"
 	"io"
 	"maps"
 	"slices"
 
 	"github.com/go-json-experiment/json"
 
-	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 )
+
+// Report says what a backup holds.
+type Report struct {
+	Files    int       `json:"files"`
+	Bytes    int64     `json:"bytes"`
+	Rounds   int       `json:"rounds,omitzero"` // how often the home was walked for files that had changed
+	Seq      int64     `json:"seq"`             // the ledger's last line in it
+	Checksum string    `json:"checksum"`
+	Skipped  []Skipped `json:"skipped,omitzero"` // by path
+}
+
+// Skipped is a path of the home that a backup does not hold.
+type Skipped struct {
+	Path string `json:"path"`
+	Why  string `json:"why"`
+	// Unread: it could not be read, as opposed to what is no file or nearly all hole.
+	Unread bool `json:"unread,omitzero"`
+}
+
+func (r *Report) add(line manifestLine) {
+	switch {
+	case line.Skipped != "":
+		r.Skipped = append(r.Skipped, Skipped{line.Path, line.Skipped, line.Unread})
+	case line.SHA256 != "":
+		r.Files++
+		r.Bytes += line.Size
+	}
+}
 
 // manifestName is the last entry of a backup: JSON, one value a line. The first
 // is a manifestHead, each other one a manifestLine, by path.
@@ -36,27 +62,28 @@ type manifestLine struct {
 	Unread  bool   `json:"unread,omitzero"`
 }
 
-// manifest writes the manifest, after it has gone through it for its length.
+// manifest writes the manifest, after it has gone through it for its length, and adds
+// up the report.
 func (c *copying) manifest() error {
+	names := slices.Sorted(maps.Keys(c.have))
 	var length counter
-	if err := c.lines(&length, &Report{}); err != nil {
+	if err := c.lines(&length, names); err != nil {
 		return err
 	}
-	err := c.t.WriteHeader(&tar.Header{
-		Typeflag: tar.TypeReg, Name: manifestName, Size: int64(length), Mode: int64(durable.FileMode), ModTime: c.from.Now(), Format: tar.FormatPAX,
-	})
-	if err != nil {
+	if err := c.header(manifestName, int64(length), nil); err != nil {
 		return err
 	}
-	return c.lines(c.t, &c.report)
+	for _, name := range names {
+		c.report.add(c.have[name].line)
+	}
+	return c.lines(c.t, names)
 }
 
 type counter int64
 
 func (n *counter) Write(p []byte) (int, error) { *n += counter(len(p)); return len(p), nil }
 
-// lines writes the manifest's lines and adds them up.
-func (c *copying) lines(w io.Writer, r *Report) error {
+func (c *copying) lines(w io.Writer, names []string) error {
 	put := func(v any) error {
 		data, err := json.Marshal(v)
 		if err == nil {
@@ -65,27 +92,10 @@ func (c *copying) lines(w io.Writer, r *Report) error {
 		return err
 	}
 	err := put(manifestHead{home.ManifestFormat, c.from.ID, c.report.Seq, c.report.Checksum})
-	for _, name := range slices.Sorted(maps.Keys(c.have)) {
-		if err != nil {
-			return err
+	for _, name := range names {
+		if err == nil {
+			err = put(c.have[name].line)
 		}
-		f := c.have[name]
-		line := manifestLine{Path: name, Size: f.stamp.size, SHA256: f.sum}
-		if f.Why != "" {
-			line = manifestLine{Path: f.Path, Skipped: f.Why, Unread: f.Unread}
-		}
-		r.add(line)
-		err = put(line)
 	}
 	return err
-}
-
-func (r *Report) add(line manifestLine) {
-	switch {
-	case line.Skipped != "":
-		r.Skipped = append(r.Skipped, Skipped{line.Path, line.Skipped, line.Unread})
-	case line.SHA256 != "":
-		r.Files++
-		r.Bytes += line.Size
-	}
 }
