@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/audit"
+	"mbox/mailbox/artifact"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
@@ -44,7 +45,9 @@ func (r *recovery) adopted(s *shard, id ID, f *fate, place string) (bool, error)
 			err = r.b.archiveArtifacts(id, f.m.Epoch, found.Path)
 		}
 		if err == nil {
-			same, err = r.b.describeAll(r.ctx, found.Task)
+			was := found.Task.Result.Artifacts
+			err = artifact.Review(r.ctx, r.b.home, found.Task, func(_ string, _, now Artifact) bool { return now.SHA256 != "" })
+			same = slices.Equal(was, found.Task.Result.Artifacts)
 		}
 		if err == nil && same && found.Hash == task.HashOf(f.m.After) && state == f.m.Enters() {
 			return len(r.files[id]) == 1, nil // nobody did anything to it

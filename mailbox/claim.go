@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mbox/audit"
+	"mbox/mailbox/artifact"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
@@ -37,7 +38,7 @@ type Claim struct {
 	token string
 	from  string        // SHA-256 of the file in pending that was claimed
 	lease *durable.Lock // of its lease file; nil for a claim without one
-	left  *leaving      // what Keep was given; nil for nothing
+	left  *artifact.Set // what Keep was given; nil for nothing
 
 	mu    sync.Mutex
 	spent Budget // not debited yet; guarded by mu

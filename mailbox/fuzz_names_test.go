@@ -160,7 +160,7 @@ func FuzzArtifactPath(f *testing.F) {
 			}
 		}
 		must(t, b.stageLeft(t.Context(), &shard{}, c.left, zeroTX))
-		checkArtifact(t, b, &c.left.files[0].Artifact, string(content))
+		checkArtifact(t, b, &c.left.Files[0].Artifact, string(content))
 	})
 }
 

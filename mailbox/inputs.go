@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"mbox/mailbox/artifact"
+	"mbox/mailbox/durable"
 	"mbox/mailbox/task"
 )
 
@@ -22,36 +24,28 @@ import (
 func (c *Claim) Inputs(ctx context.Context, to *os.Root, dir string) ([]Artifact, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.box.o.Lease)
 	defer cancel()
-	files, err := c.inputs(ctx)
+	set, err := c.inputs(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := to.MkdirAll(dir, 0o700); err != nil {
+	if err := to.MkdirAll(dir, durable.DirMode); err != nil {
 		return nil, err
 	}
-	var copies []Artifact
-	for i := range files {
-		f := &files[i]
-		f.Path = path.Join(dir, f.Path)
-		if err := f.copyBelow(ctx, to); err != nil {
+	return set.Artifacts(), set.Copy(ctx, func(name string) (*os.File, error) {
+		if err := to.MkdirAll(path.Dir(name), durable.DirMode); err != nil {
 			return nil, err
 		}
-		copies = append(copies, f.Artifact)
-	}
-	return copies, nil
+		return to.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode)
+	}, c.box.o.Lease, durable.None)
 }
 
-// inputs lists what is to be copied, under the names that the copies will have.
-func (c *Claim) inputs(ctx context.Context) ([]leftFile, error) {
-	b := c.box
-	attached := &leaving{folder: task.ArtifactFolder(c.ID(), 0)}
-	err := attached.gather(ctx, b.home, path.Join(task.ArtifactsDir, attached.folder), "")
+// inputs lists what is to be copied to dir.
+func (c *Claim) inputs(ctx context.Context, dir string) (*artifact.Set, error) {
+	b, id := c.box, c.ID()
+	set := &artifact.Set{Under: path.Join(dir, string(id))}
+	err := set.Gather(ctx, b.home, path.Join(task.ArtifactsDir, task.ArtifactFolder(id, 0)), "")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
-	}
-	files, bytes := attached.files, attached.bytes
-	for i := range files {
-		files[i].Path = path.Join(string(c.ID()), strings.TrimPrefix(files[i].Path, path.Join(task.ArtifactsDir, attached.folder)))
 	}
 	for _, id := range slices.Concat(c.Task.Mbox.DependsOn, c.Task.Mbox.WaitsFor) {
 		t, _, err := b.Task(ctx, id)
@@ -72,15 +66,15 @@ func (c *Claim) inputs(ctx context.Context) ([]leftFile, error) {
 			if !ok {
 				continue
 			}
-			f := leftFile{Artifact: a, dir: b.home, below: a.Path}
-			f.Path = path.Join(string(id), strings.TrimPrefix(a.Path, folder))
-			if bytes += a.Size; bytes > maxArtifactBytes || len(files) == maxArtifacts {
-				return nil, refusedArtifact(a.Path, "too_large", "the task would read more than an attempt may leave", "fewer tasks in mbox.depends_on")
+			if set.Bytes += a.Size; set.Bytes > artifact.MaxBytes || len(set.Files) == artifact.MaxFiles {
+				return nil, artifact.Refused(a.Path, "too_large", "the task would read more than an attempt may leave", "fewer tasks in mbox.depends_on")
 			}
-			files = append(files, f)
+			f := artifact.File{Artifact: a, Dir: b.home, Below: a.Path}
+			f.Path = path.Join(dir, string(id), strings.TrimPrefix(a.Path, folder))
+			set.Files = append(set.Files, f)
 		}
 	}
-	return files, nil
+	return set, nil
 }
 
 // reads tells whether a task gets what another one left that it depends on.
@@ -99,16 +93,4 @@ func (b *Box) reads(ctx context.Context, t, other *Task) (bool, error) {
 		t = parent
 	}
 	return true, nil
-}
-
-func (a *leftFile) copyBelow(ctx context.Context, to *os.Root) error {
-	if err := to.MkdirAll(path.Dir(a.Path), 0o700); err != nil {
-		return err
-	}
-	out, err := to.OpenFile(a.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	err = a.copyTo(ctx, func(piece []byte) error { _, err := out.Write(piece); return err })
-	return errors.Join(err, out.Close())
 }

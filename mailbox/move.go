@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"mbox/audit"
+	"mbox/mailbox/artifact"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
@@ -25,10 +26,10 @@ type change struct {
 	lease    func() error // of a claim: makes its lease file
 	extra    func(*task.Move)
 	keep     *keeping
-	left     *leaving // of a completion: its artifacts
-	spent    Budget   // debited with the line
-	settled  bool     // the task's trail ends in to already
-	stolen   bool     // set by commit: a stranger had moved the file to where a claim moves it
+	left     *artifact.Set // of a completion: its artifacts
+	spent    Budget        // debited with the line
+	settled  bool          // the task's trail ends in to already
+	stolen   bool          // set by commit: a stranger had moved the file to where a claim moves it
 }
 
 // endsLease tells whether the claim with the change's token is over by it: the

@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/audit"
+	"mbox/mailbox/artifact"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
@@ -136,17 +137,17 @@ func TestArtifactLimits(t *testing.T) {
 	must(t, os.WriteFile(big, nil, 0o600))
 	must(t, os.Truncate(big, 1<<40))
 	refused("a sparse file", "too_large")
-	must(t, os.Truncate(big, maxArtifactBytes))
+	must(t, os.Truncate(big, artifact.MaxBytes))
 	refused("one byte too many", "too_large")
 	must(t, os.Remove(big))
 	deep := dir
-	for range maxArtifacts {
+	for range artifact.MaxFiles {
 		deep = filepath.Join(deep, "d")
 		if os.Mkdir(deep, 0o700) != nil { // a path has its limit
 			break
 		}
 	}
-	for i := range maxArtifacts {
+	for i := range artifact.MaxFiles {
 		must(t, os.WriteFile(filepath.Join(dir, "n"+strings.Repeat("n", i%200)+string(rune('a'+i/200))), nil, 0o600))
 	}
 	refused("too many files", "too_many")

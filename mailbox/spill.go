@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/audit"
+	"mbox/mailbox/artifact"
 	"mbox/schemas"
 )
 
@@ -29,7 +30,7 @@ func (c *Claim) sizeWith(r *Result) (int, error) {
 
 // spill turns an output that is too long for the task file into an artifact: it
 // joins what the claim leaves.
-func (c *Claim) spill(r *Result) (*leaving, error) {
+func (c *Claim) spill(r *Result) (*artifact.Set, error) {
 	left := c.leaving()
 	size, err := c.sizeWith(r)
 	if err != nil || len(r.Output) <= MaxOutput && size <= MaxTask-laterRoom {
@@ -43,9 +44,9 @@ func (c *Claim) spill(r *Result) (*leaving, error) {
 		}
 		name, data = "output.txt", []byte(text)
 	}
-	before := len(left.files)
-	left.add(leftFile{data: data, Artifact: Artifact{Path: name, Size: int64(len(data)), SHA256: audit.Hash(data)}})
-	for _, f := range left.files[before:] {
+	before := len(left.Files)
+	left.Add(artifact.File{Data: data, Artifact: Artifact{Path: name, Size: int64(len(data)), SHA256: audit.Hash(data)}})
+	for _, f := range left.Files[before:] {
 		r.Artifacts = append(r.Artifacts[:len(r.Artifacts):len(r.Artifacts)], f.Artifact)
 	}
 	return left, c.keepTail(r, data)

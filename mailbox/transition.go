@@ -122,7 +122,7 @@ func (c *change) encode(tx string, now time.Time) (data []byte, after string, er
 }
 
 func (b *Box) stage(ctx context.Context, s *shard, c *change, tx string, data []byte) error {
-	if c.left.any() {
+	if c.left.Any() {
 		if err := b.stageLeft(ctx, s, c.left, tx); err != nil {
 			return err
 		}
@@ -165,8 +165,8 @@ func (b *Box) abort(s *shard, c *change, tx string) error {
 	if c.lease != nil {
 		errs = append(errs, b.dropLease(c.id, c.token))
 	}
-	if c.left.any() {
-		errs = append(errs, durable.RemoveAll(home.StagedPath(b.home, c.left.folder, tx)))
+	if c.left.Any() {
+		errs = append(errs, durable.RemoveAll(b.stagedLeft(c.left, tx)))
 	}
 	errs = append(errs, durable.RemoveIfThere(home.StagedPath(b.home, string(c.id), tx)))
 	if err := errors.Join(errs...); err != nil {

@@ -85,7 +85,7 @@ func (c *Claim) Progress(ctx context.Context, p Progress) error {
 // tail stays. A claim that is over gets ErrStale, and the result is kept in
 // quarantine.
 func (c *Claim) Complete(ctx context.Context, r Result) error {
-	content := Result{Output: r.Output, Artifacts: c.leaving().artifacts()}
+	content := Result{Output: r.Output, Artifacts: c.leaving().Artifacts()}
 	if !task.Given(content.Output) {
 		content.Output = jsontext.Value(`""`)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"mbox/mailbox/artifact"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
@@ -27,7 +28,7 @@ func (v *verifying) artifacts(at place, t *lineage, task *Task) (faults []Fault,
 			v.note("artifacts of older tasks lie in the homes of their agents, who can change them: they are not compared")
 			continue
 		}
-		now, err := v.b.describe(v.ctx, a)
+		now, err := artifact.Now(v.ctx, v.b.home, a)
 		switch {
 		case errors.Is(err, fs.ErrPermission):
 			bad(a.Path, "the artifact cannot be read: permission denied")

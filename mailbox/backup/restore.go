@@ -105,12 +105,7 @@ func prepare(dir string, m durable.Mode) error {
 	if err != nil {
 		return err
 	}
-	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || !e.IsDir() {
-			return err
-		}
-		return durable.SyncDir(path, m)
-	})
+	return durable.SyncDirs(dir, m)
 }
 
 // moveUp brings what was unpacked into its place. What a crash leaves of that is

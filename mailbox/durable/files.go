@@ -3,6 +3,7 @@ package durable
 import (
 	"errors"
 	"io/fs"
+	"path/filepath"
 )
 
 // KindOf names what is no regular file.
@@ -37,4 +38,17 @@ func RemoveIfThere(path string) error {
 		return nil
 	}
 	return err
+}
+
+// SyncDirs is SyncDir for a folder and all folders in it.
+func SyncDirs(dir string, m Mode) error {
+	if m == None {
+		return nil
+	}
+	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.IsDir() {
+			return err
+		}
+		return SyncDir(path, m)
+	})
 }

@@ -12,7 +12,8 @@ const (
 	verbsGo      = "mailbox/verbs.go"
 	viewGo       = "mailbox/view.go"
 	quarantineGo = "mailbox/quarantine.go"
-	artifactGo   = "mailbox/artifact.go"
+	artifactGo   = "mailbox/artifact/artifact.go"
+	leftGo       = "mailbox/artifact.go"
 	boxGo        = "mailbox/box.go"
 )
 
@@ -268,22 +269,22 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"artifact-unflushed", "11,36", artifactGo,
-		"return durable.SyncFile(out)", "return nil",
+		"err = durable.SyncFile(out)", "err = nil",
 		boxTest("TestArtifactsAreFlushed"),
 	},
 	{
-		"artifact-name-unflushed", "11,12", artifactGo,
-		"if err := durable.SyncDir(dir, b.o.Sync); err != nil {", "if err := durable.SyncDir(dir, durable.None); err != nil {",
+		"artifact-name-unflushed", "11,12", leftGo,
+		"err = durable.SyncDirs(staged, b.o.Sync)", "err = durable.SyncDirs(staged, durable.None)",
 		boxTest("TestArtifactsAreFlushed"),
 	},
 	{
-		"artifact-place-unflushed", "11,12", artifactGo,
-		"return durable.SyncDir(all, b.o.Sync)", "return nil",
+		"artifact-place-unflushed", "11,12", leftGo,
+		"return durable.SyncDir(filepath.Dir(place), b.o.Sync)", "return nil",
 		boxTest("TestArtifactsAreFlushed"),
 	},
 	{
 		"artifact-linked", "36", artifactGo,
-		"\tout, err := durable.Create(to)\n", "\tif a.data == nil {\n\t\treturn os.Link(filepath.Join(a.dir, a.below), to)\n\t}\n\tout, err := durable.Create(to)\n",
+		"\terr = f.copyTo(limited, out, m)\n", "\tos.Remove(out.Name())\n\t\t\terr = os.Link(filepath.Join(f.Dir, f.Below), out.Name())\n",
 		boxTest("TestArtifactIsACopy"),
 	},
 	{
@@ -293,7 +294,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"artifact-not-as-hashed", "36", artifactGo,
-		"if err == nil && (size != a.Size || sum != a.SHA256) {", "if err == nil && (size != a.Size || sum == \"\") {",
+		"if err == nil && (size != f.Size || sum != f.SHA256) {", "if err == nil && size != f.Size {",
 		boxTest("TestArtifactChangedMeanwhile"),
 	},
 	{
@@ -303,12 +304,12 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"artifact-too-slow-for-ever", "36", artifactGo,
-		"errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {", "err != nil && ctx.Err() != nil {",
+		"errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:", "err != nil && ctx.Err() != nil:",
 		boxTest("TestArtifactOnASlowDisk"),
 	},
 	{
-		"artifact-of-before-stays", "36", artifactGo,
-		"if err = durable.Exchange(staged, filepath.Join(all, l.folder)); err == nil {", "if err = nil; err == nil {",
+		"artifact-of-before-stays", "36", leftGo,
+		"if err = durable.Exchange(staged, place); err == nil {", "if err = nil; err == nil {",
 		boxTest("TestCompleteAgainWithArtifacts"),
 	},
 	{
@@ -482,7 +483,7 @@ var mailboxMutants = []mutant{
 		boxTest("TestStoppedBehindTheLine"),
 	},
 	{
-		"overtaken-artifacts-put-in-place", "31", "mailbox/artifact.go",
+		"overtaken-artifacts-put-in-place", "31", leftGo,
 		"\tif err := s.stillHeld(); err != nil {\n\t\treturn err\n\t}\n", "",
 		boxTest("TestOvertakenArtifacts"),
 	},
