@@ -52,13 +52,20 @@ func Restore(ctx context.Context, r io.Reader, dir string, m durable.Mode) (repo
 	if err := u.read(ctx, r); err != nil {
 		return u.report, fmt.Errorf("the backup: %w", err)
 	}
-	if err := u.place(tree); err != nil {
-		return u.report, err
+	err = u.place(tree)
+	if err == nil {
+		_, err = home.MakeLocks(tree, home.BlankSlot, m)
 	}
-	if err := prepare(tree, m); err != nil {
-		return u.report, err
+	if err == nil {
+		err = home.WriteVersion(tree, u.id, m) // an older mbox may have made the backup
 	}
-	return u.report, moveUp(tree, dir, m)
+	if err == nil {
+		err = durable.SyncDirs(tree, m)
+	}
+	if err == nil {
+		err = moveUp(tree, dir, m)
+	}
+	return u.report, err
 }
 
 // emptyDir makes what is missing of dir, which it returns, parents first, and refuses
@@ -91,21 +98,6 @@ func makeDirs(dir string, m durable.Mode) (made []string, err error) {
 		return made, err
 	}
 	return append(made, dir), durable.SyncDir(filepath.Dir(dir), m)
-}
-
-// prepare makes what a backup leaves out, and flushes the folders.
-func prepare(dir string, m durable.Mode) error {
-	if _, err := home.MakeLocks(dir, home.BlankSlot, m); err != nil {
-		return err
-	}
-	v, err := home.ReadVersion(dir)
-	if err == nil && v.Format != home.Format {
-		err = home.WriteVersion(dir, v.MailboxID, m)
-	}
-	if err != nil {
-		return err
-	}
-	return durable.SyncDirs(dir, m)
 }
 
 // moveUp brings what was unpacked into its place. What a crash leaves of that is

@@ -31,6 +31,7 @@ type unpacking struct {
 	sync   durable.Mode
 	have   map[string]*unpacked // by path; that of a folder ends in /
 	files  int                  // that were unpacked
+	id     string               // of the mailbox
 	report Report
 }
 
@@ -94,11 +95,10 @@ func ends(t *tar.Reader, from io.Reader) error {
 	if _, err := t.Next(); !errors.Is(err, io.EOF) {
 		return errors.Join(errors.New("something follows its manifest"), err)
 	}
-	n, err := io.ReadFull(from, make([]byte, 1))
-	if n > 0 {
+	switch n, err := io.ReadFull(from, make([]byte, 1)); {
+	case n > 0:
 		return errors.New("something follows its end")
-	}
-	if !errors.Is(err, io.EOF) {
+	case !errors.Is(err, io.EOF):
 		return err
 	}
 	return nil
@@ -234,9 +234,11 @@ func (u *unpacking) isHome() error {
 	if v == nil || !v.counts {
 		return errors.New("it is of no mailbox")
 	}
-	if _, err := home.DecodeVersion(home.VersionName, []byte(v.end)); err != nil {
+	version, err := home.DecodeVersion(home.VersionName, []byte(v.end))
+	if err != nil {
 		return fmt.Errorf("it is of no mailbox: %w", err)
 	}
+	u.id = version.MailboxID
 	for _, name := range home.Folders {
 		u.have[name+"/"] = &unpacked{counts: true}
 	}
