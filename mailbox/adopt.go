@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -20,71 +19,70 @@ import (
 // adopted takes over what a stranger did to a task, because an operator named
 // the task: the file as it lies now becomes the task, whatever was edited, or
 // the task is given up where there is no file. The line says so.
-func (r *recovery) adopted(s *shard, id ID, f *fate, place string) (bool, error) {
-	if !slices.Contains(r.adopt, id) {
+func (r *recovery) adopted(s *shard, p *spot) (bool, error) {
+	if !slices.Contains(r.o.Adopt, p.id) {
 		return false, nil
 	}
-	if left, err := home.Look(home.StagedPath(r.b.home, string(id), f.m.TX)); err != nil || left.There {
+	if left, err := home.Look(p.staged); err != nil || left.There {
 		return false, err // a committed move is finished first: perhaps it was this adoption
 	}
-	for _, p := range r.files[id] {
-		state := State(filepath.Base(filepath.Dir(p)))
-		if task.FolderIndex(state) < 0 && filepath.Base(filepath.Dir(filepath.Dir(p))) == string(Archived) {
-			state = Archived
-		}
-		if task.FolderIndex(state) < 0 && state != Archived {
+	for _, path := range r.files[p.id] {
+		state := home.StateAt(r.b.home, path)
+		if state == None {
 			continue
 		}
-		found, err := home.Read(r.b.home, state, r.b.path(p))
+		found, err := home.Read(r.b.home, state, path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		var c *change
-		same := false
-		if err == nil && state == Archived {
-			err = r.b.archiveArtifacts(id, f.m.Epoch, found.Path)
-		}
 		if err == nil {
-			was := found.Task.Result.Artifacts
-			err = artifact.Review(r.ctx, r.b.home, found.Task, func(_ string, _, now Artifact) bool { return now.SHA256 != "" })
-			same = slices.Equal(was, found.Task.Result.Artifacts)
-		}
-		if err == nil && same && found.Hash == task.HashOf(f.m.After) && state == f.m.Enters() {
-			return len(r.files[id]) == 1, nil // nobody did anything to it
-		}
-		if err == nil {
-			c, err = r.b.adoptAsIs(id, f, found)
+			c, err = r.adoption(p, found)
 		}
 		if err != nil {
-			return true, fmt.Errorf("%s cannot be adopted: %w", p, err)
+			return true, fmt.Errorf("%s cannot be adopted: %w", strings.TrimPrefix(path, r.b.home+"/"), err)
+		}
+		if c == nil { // nobody did anything to it
+			return len(r.files[p.id]) == 1, nil
 		}
 		r.out.Adopted++
 		return true, r.b.commit(r.ctx, s, c)
 	}
 	r.out.Adopted++
 	return true, r.b.commit(r.ctx, s, &change{
-		id: id, by: audit.MboxAgent, event: audit.Reconcile, from: f.m.Enters(), to: None, before: task.HashOf(f.m.After),
-		reason: "given up by the operator: its file is gone", said: fmt.Sprintf("mbox gave up %s, as the operator said", id),
+		id: p.id, by: audit.MboxAgent, event: audit.Reconcile, from: p.m.Enters(), to: None, before: task.HashOf(p.m.After),
+		reason: "given up by the operator: its file is gone", said: fmt.Sprintf("mbox gave up %s, as the operator said", p.id),
 		extra: func(m *task.Move) {
-			m.Adopted, m.Revision, m.Epoch, m.Attempt = true, f.m.Revision, f.m.Epoch, f.m.Attempt
+			m.Adopted, m.Revision, m.Epoch, m.Attempt = true, p.m.Revision, p.m.Epoch, p.m.Attempt
 		},
 	})
 }
 
-// adoptAsIs makes the change for a file that is taken over as it lies. What an
-// operator may say is what counts, not what a task is: a file that is none is
-// refused, and what its state must have or must not have is put right.
-func (b *Box) adoptAsIs(id ID, f *fate, found *home.File) (*change, error) {
-	t := found.Task
-	if t.ID != id {
-		return nil, task.Fault("id", fmt.Sprintf("%s is not the file's name", schemas.Quote(string(t.ID))), string(id))
+// adoption makes the change for a file that is taken over as it lies; nil if it and
+// its artifacts are what the ledger says. What an operator may say is what counts,
+// not what a task is: a file that is none is refused, and what its state must have
+// or must not have is put right.
+func (r *recovery) adoption(p *spot, found *home.File) (*change, error) {
+	b, t, status := r.b, found.Task, found.State
+	if status == Archived {
+		if err := b.archiveArtifacts(p.id, p.m.Epoch, found.Path); err != nil {
+			return nil, err
+		}
+	}
+	was := t.Result.Artifacts
+	err := artifact.Review(r.ctx, b.home, t, func(_ string, _, now Artifact) bool { return now.SHA256 != "" })
+	same := slices.Equal(was, t.Result.Artifacts)
+	if err != nil || same && found.Hash == task.HashOf(p.m.After) && status == p.m.Enters() {
+		return nil, err
+	}
+	if t.ID != p.id {
+		return nil, task.Fault("id", fmt.Sprintf("%s is not the file's name", schemas.Quote(string(t.ID))), string(p.id))
 	}
 	if err := t.Sound(); err != nil {
 		return nil, task.InFile(err, strings.TrimPrefix(found.Path, b.home+"/"))
 	}
 	t.Version = 1
-	t.Mbox.Revision, t.Mbox.Epoch, t.Mbox.Attempt = f.m.Revision, f.m.Epoch, f.m.Attempt
-	status := found.State
+	t.Mbox.Revision, t.Mbox.Epoch, t.Mbox.Attempt = p.m.Revision, p.m.Epoch, p.m.Attempt
 	if status == Archived {
 		status = t.Result.Status
 		if status != Completed {
@@ -92,14 +90,14 @@ func (b *Box) adoptAsIs(id ID, f *fate, found *home.File) (*change, error) {
 		}
 		t.Result.Status = status
 	}
-	from := f.m.Enters()
+	from := p.m.Enters()
 	plain := from != status && t.Audit.Strays(from) == "" && task.StepInFile(from, status)
 	if !plain && t.Audit.Strays(status) != "" {
 		t.Audit.StateChanges = shortestTrail(status, task.At(b.now()))
 	}
 	b.fillIn(t, status)
 	return &change{
-		id: t.ID, by: audit.MboxAgent, event: audit.Reconcile, from: from, to: found.State, task: t, before: task.HashOf(f.m.After),
+		id: t.ID, by: audit.MboxAgent, event: audit.Reconcile, from: from, to: found.State, task: t, before: task.HashOf(p.m.After),
 		reason: "adopted by the operator", settled: !plain, said: fmt.Sprintf("mbox adopted %s as it lies in %s, as the operator said", t.ID, found.State),
 		extra: func(m *task.Move) { m.Adopted, m.Found = true, found.Hash },
 	}, nil
@@ -154,16 +152,12 @@ func (b *Box) cameFrom(p *placement) string {
 
 // shortestTrail is the trail of a task whose history cannot be told any more.
 func shortestTrail(s State, at Time) []StateChange {
-	step := func(from, to State) StateChange {
-		return StateChange{From: from, To: to, By: audit.MboxAgent, At: at, Reason: "adopted by the operator"}
+	ways := map[State][]State{InProgress: {Pending, InProgress}, Completed: {Pending, InProgress, Completed}, Failed: {Pending, Failed}}
+	trail := []StateChange{}
+	for i, to := range ways[s] {
+		if i > 0 {
+			trail = append(trail, StateChange{From: ways[s][i-1], To: to, By: audit.MboxAgent, At: at, Reason: "adopted by the operator"})
+		}
 	}
-	switch s {
-	case InProgress:
-		return []StateChange{step(Pending, InProgress)}
-	case Completed:
-		return []StateChange{step(Pending, InProgress), step(InProgress, Completed)}
-	case Failed:
-		return []StateChange{step(Pending, Failed)}
-	}
-	return []StateChange{}
+	return trail
 }

@@ -5,50 +5,89 @@ import (
 	"fmt"
 	"slices"
 
-	"mbox/mailbox/home"
+	"mbox/audit"
+	"mbox/mailbox/task"
 )
+
+// alarmOf is the line of an alarm, an error about a task: kind is not_started,
+// edited, missing, unreadable or lost. The reason stands in its details, what is
+// to be done in its action.
+func alarmOf(id ID, kind, reason, action string) audit.Entry {
+	text := string(id)
+	return audit.Entry{
+		Agent: audit.MboxAgent, Event: audit.ErrorEvent, TaskID: &text, Action: fmt.Sprintf("mbox: %s: %s", id, action),
+		Details: audit.Details(map[string]string{"alarm": kind, "reason": reason}),
+	}
+}
+
+// alarm writes an alarm about a live task, and only one until it moves.
+func (b *Box) alarm(ctx context.Context, s *shard, id ID, kind, why string) error {
+	r, err := b.lookup(id)
+	if err != nil || r == nil || r.alarmed {
+		return err
+	}
+	return b.note(ctx, s, alarmOf(id, kind, why, why))
+}
+
+// sayLost writes an alarm, one until it moves, about a task whose content a
+// stranger destroyed while it was moved. It runs inside the transition.
+func (b *Box) sayLost(ctx context.Context, s *shard, id ID) error {
+	if known, err := b.knownGone(id); err != nil || known {
+		return err
+	}
+	action := fmt.Sprintf("its content was destroyed while it was moved; mbox recover --adopt %s takes what there is", id)
+	return b.sayAlone(ctx, s.locks, alarmOf(id, "lost", "destroyed while it was moved", action))
+}
+
+// saysGone tells whether the line is an alarm that a task's file, or what it held,
+// is gone.
+func saysGone(line audit.Line) bool {
+	kind := line.Text("alarm")
+	return line.Event() == audit.ErrorEvent && line.Task() != "" && (kind == "lost" || kind == "missing")
+}
+
+// knownGone tells whether an alarm has said so since the task moved last.
+func (b *Box) knownGone(id ID) (bool, error) {
+	for line, err := range b.ledger.LinesOf(string(id)) {
+		if err != nil {
+			return false, err
+		}
+		if _, m := task.MoveIn(line); m != nil || saysGone(line) {
+			return m == nil, nil
+		}
+	}
+	return false, nil
+}
 
 // maxAlarms bounds the alarms of one scan; the others follow with the next.
 const maxAlarms = 50
 
 // alarms writes an error line about each ready task that nobody has taken
 // within StartWithin, and about each task that waits for an id nobody has heard
-// of: a task that was acknowledged and never starts is not silent.
+// of: a task that was acknowledged and never starts is not silent. It does so once
+// among all processes, under the task's shard.
 func (b *Box) alarms(ctx context.Context) (int, error) {
 	limit := b.now().Add(-b.o.StartWithin).UnixMilli()
 	b.mu.Lock()
 	late := b.index.overdue(limit, maxAlarms)
 	b.mu.Unlock()
-	said := 0
+	n := 0
 	for _, r := range late {
 		why, err := b.whyNotStarted(ctx, r)
+		if err == nil && why != "" {
+			n++
+			_, err = b.ifFree(ctx, r.id, func(s *shard) error {
+				if now, err := b.lookup(r.id); err != nil || now == nil || now.state != Pending {
+					return err
+				}
+				return b.alarm(ctx, s, r.id, "not_started", why)
+			})
+		}
 		if err != nil {
-			return said, err
+			return n, err
 		}
-		if why == "" {
-			continue
-		}
-		if err := b.alarmOverdue(ctx, r, why); err != nil {
-			return said, err
-		}
-		said++
 	}
-	return said, nil
-}
-
-// alarmOverdue says it once among all processes: under the task's shard, with
-// the ledger read to its end.
-func (b *Box) alarmOverdue(ctx context.Context, r *record, why string) error {
-	s, err := b.tryShard(ctx, home.Shard(string(r.id)))
-	if err != nil {
-		return ignoreBusy(err)
-	}
-	defer s.unlock()
-	now, err := b.lookup(r.id)
-	if err != nil || now == nil || now.alarmed || now.state != Pending {
-		return err
-	}
-	return b.sayAlarm(ctx, s, r.id, "not_started", why)
+	return n, nil
 }
 
 // overdue returns copies of pending records that have been there since before
@@ -141,16 +180,16 @@ func (b *Box) whyNever(ctx context.Context, id ID) (string, error) {
 	if r, err := b.lookup(id); err != nil || r != nil {
 		return "", err // it has alarms of its own
 	}
-	s, err := b.tryShard(ctx, home.Shard(string(id))) // or it may just be moved
-	if err != nil {
-		return "", ignoreBusy(err)
-	}
-	defer s.unlock()
-	state, settled, err := b.dependencyState(id)
-	if err != nil || state != None || settled {
-		return "", err
-	}
-	return fmt.Sprintf("it waits for %s, whose file is not where and as it ended; mbox recover --adopt %s takes what there is", id, id), nil
+	why := ""
+	_, err = b.ifFree(ctx, id, func(*shard) error { // else it may just be moved
+		state, settled, err := b.dependencyState(id)
+		if err != nil || state != None || settled {
+			return err
+		}
+		why = fmt.Sprintf("it waits for %s, whose file is not where and as it ended; mbox recover --adopt %s takes what there is", id, id)
+		return nil
+	})
+	return why, err
 }
 
 // whoCan lists the registered agents that may take tasks of the class.

@@ -1,18 +1,20 @@
 package mailbox
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"iter"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
-	"mbox/mailbox/task"
+	"mbox/mailbox/home"
 )
 
 // A ledger that was deleted, cut or replaced must not be taken for one that has
@@ -36,20 +38,20 @@ func (b *Box) lostLines(ctx context.Context, restarted, moved bool) (known audit
 		seen = at
 	}
 	holds := map[audit.Position]bool{{}: true}
-	note := func(p audit.Position) {
-		for _, q := range []audit.Position{sure, seen} {
-			if q.Seq == p.Seq && q.Checksum == p.Checksum {
-				holds[q] = true
+	pass := func(at audit.Position) {
+		for _, p := range []audit.Position{sure, seen} {
+			if p.Seq == at.Seq && p.Checksum == at.Checksum {
+				holds[p] = true
 			}
 		}
 	}
-	note(audit.Position{Checksum: audit.Genesis(b.id)})
+	pass(audit.Position{Checksum: audit.Genesis(b.id)})
 	lines := audit.NewReader(b.home, b.id)
 	for line, err := range lines.Lines() {
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return known, "", err
 		}
-		note(line.End)
+		pass(line.End)
 	}
 	end := lines.Position()
 	for _, p := range []audit.Position{sure, seen, end} {
@@ -94,56 +96,75 @@ func (b *Box) snapshotEnd() audit.Position {
 // is none. Where the ledger's end is not known, or is there, what lies in pending
 // may be anybody's.
 func (b *Box) unheardOf(ctx context.Context, notPending bool) (path string, err error) {
-	said := map[string]bool{}
+	known := map[string]bool{}
 	for line, err := range audit.NewReader(b.home, b.id).Lines() {
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return "", err
 		}
 		if tx := line.Text("tx"); tx != "" {
-			said[tx] = true
+			known[tx] = true
 		}
 	}
-	err = b.stamped(func(at, tx string) bool {
-		if !said[tx] && !(notPending && strings.HasPrefix(at, "tasks/pending/")) {
-			path = at
+	for t, err := range b.stamped() {
+		if err != nil {
+			return "", err
 		}
-		return path == ""
-	})
-	return path, err
+		if !known[t.tx] && !(notPending && home.StateAt(b.home, t.path) == Pending) {
+			return strings.TrimPrefix(t.path, b.home+"/"), nil
+		}
+	}
+	return "", nil
 }
 
-// stamped calls visit with each file in a folder of tasks that holds a whole task
-// of its own name with a transaction, until that answers false.
-func (b *Box) stamped(visit func(path, tx string) bool) error {
-	err := filepath.WalkDir(b.path("tasks"), func(path string, e fs.DirEntry, err error) error {
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return nil
-		case err != nil:
-			return err
-		case e.IsDir() && (path == b.path("tasks", "quarantine") || path == b.path(task.ArtifactsDir)):
-			return fs.SkipDir
-		case !e.Type().IsRegular() || task.Ignored(e.Name()):
-			return nil
-		}
-		data, err := durable.Read(path, MaxTask)
+// taskStamp is the transaction that a task's file bears.
+type taskStamp struct{ path, tx string }
+
+// stamped yields each file in a folder of tasks that holds a whole task of its own
+// name with a transaction. One under another task's name, or torn, may be a file
+// that a home of format 1 used again, and nothing tells that it was renamed since.
+func (b *Box) stamped() iter.Seq2[taskStamp, error] {
+	return func(yield func(taskStamp, error) bool) {
+		dirs, err := home.TaskFolders(b.home)
 		if err != nil {
-			return nil //nolint:nilerr // what cannot be read proves nothing
+			yield(taskStamp{}, err)
+			return
 		}
-		var t struct {
-			Mbox struct {
-				TX string `json:"tx"`
-			} `json:"mbox"`
+		for path, err := range home.Paths(dirs...) {
+			var t struct {
+				ID   ID `json:"id"`
+				Mbox struct {
+					TX string `json:"tx"`
+				} `json:"mbox"`
+			}
+			data, unread := durable.Read(path, MaxTask)
+			whole := unread == nil && json.Unmarshal(data, &t) == nil && len(t.Mbox.TX) == 32 && strings.EqualFold(filepath.Base(path), t.ID.File())
+			if (err != nil || whole) && !yield(taskStamp{path, t.Mbox.TX}, err) {
+				return
+			}
 		}
-		if json.Unmarshal(data, &t) != nil || len(t.Mbox.TX) != 32 || !ownName(path, data) {
-			return nil
+	}
+}
+
+// standing tells which of the transactions, if any, stands in a file of the
+// home, for the ledger, before it sets lines aside.
+func (b *Box) standing(txs []string) (string, error) {
+	for t, err := range b.stamped() {
+		if err != nil || slices.Contains(txs, t.tx) {
+			return t.tx, err
 		}
-		if !visit(strings.TrimPrefix(path, b.home+"/"), t.Mbox.TX) {
-			return fs.SkipAll
+	}
+	for path, err := range home.Paths(b.path("decisions"), b.path("changes")) {
+		if err != nil {
+			return "", err
 		}
-		return nil
-	})
-	return err
+		data, _ := durable.Read(path, 4*MaxTask) // one that cannot be read has no transaction
+		for _, tx := range txs {
+			if bytes.Contains(data, []byte(`"tx": "`+tx+`"`)) {
+				return tx, nil
+			}
+		}
+	}
+	return "", nil
 }
 
 // intact ends the recovery of a mailbox whose ledger is short of what is known

@@ -3,8 +3,9 @@ package mailbox
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
+	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -72,81 +73,84 @@ func (r *recovery) forget() error {
 // lines are those of the new ledger.
 func (r *recovery) lines(known audit.Position) iter.Seq2[audit.Entry, error] {
 	return func(yield func(audit.Entry, error) bool) {
-		b := r.b
 		first := audit.Entry{
 			Agent: audit.MboxAgent, Event: audit.Reconcile,
 			Action: fmt.Sprintf("mbox began the ledger anew: the one before ended with seq %d, as far as is known", known.Seq),
 			Details: audit.Details(forgottenDetails{
-				Forgotten: Forgotten{known.Seq, known.Checksum}, Reason: "the operator gave the lost ledger up", TX: home.RandomHex(16), Writer: b.writer,
+				Forgotten: Forgotten{known.Seq, known.Checksum}, Reason: "the operator gave the lost ledger up", TX: home.RandomHex(16), Writer: r.b.writer,
 			}),
 		}
 		if !yield(first, nil) {
 			return
 		}
-		for _, part := range []func(func(audit.Entry) bool) error{r.taskLines, r.recordLines, r.entryLines} {
-			more := true
-			err := part(func(e audit.Entry) bool { more = yield(e, nil); return more })
+		tasks, err := r.tasksThere()
+		for _, f := range tasks {
+			if !yield(r.taskLine(f), nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(audit.Entry{}, err)
+			return
+		}
+		for path, err := range home.Paths(r.b.path("decisions"), r.b.path("changes"), r.b.path("tasks", "quarantine")) {
 			if err != nil {
 				yield(audit.Entry{}, err)
+				return
 			}
-			if err != nil || !more {
+			if e, ok := r.b.fileLine(path); ok && !yield(e, nil) {
 				return
 			}
 		}
 	}
 }
 
-// taskLines tells of each task that had a line. Of several files with one id the
-// one of the highest revision counts; the others go to quarantine afterwards.
-func (r *recovery) taskLines(yield func(audit.Entry) bool) error {
-	b, best := r.b, map[string]*home.File{}
-	err := b.stamped(func(path, _ string) bool {
-		f, err := home.Read(b.home, stateAt(path), b.path(path))
-		if err != nil || f.State == None {
-			return true
+// tasksThere are the tasks that had a line, in the order of their ids. Of several
+// files with one id the one of the highest revision counts; the others go to
+// quarantine afterwards.
+func (r *recovery) tasksThere() ([]*home.File, error) {
+	best := map[string]*home.File{}
+	for t, err := range r.b.stamped() {
+		if err != nil {
+			return nil, err
+		}
+		f, err := home.Read(r.b.home, home.StateAt(r.b.home, t.path), t.path)
+		if err != nil {
+			continue // verify names it
 		}
 		key := f.Task.ID.Fold()
 		if have := best[key]; have == nil || f.Task.Mbox.Revision > have.Task.Mbox.Revision {
 			best[key] = &home.File{Task: f.Task, Hash: f.Hash, State: f.State}
 		}
-		return true
-	})
-	if err != nil {
-		return err
 	}
-	ordered := make([]*home.File, 0, len(best))
-	for _, f := range best {
-		ordered = append(ordered, f)
-	}
-	slices.SortFunc(ordered, func(a, b *home.File) int { return strings.Compare(string(a.Task.ID), string(b.Task.ID)) })
-	for _, f := range ordered {
-		t := f.Task
-		c := &change{
-			id: t.ID, by: audit.MboxAgent, event: audit.Reconcile, from: None, to: f.State, task: t,
-			reason: "it lay here when the ledger was forgotten", said: fmt.Sprintf("mbox found %s in %s when the ledger was forgotten", t.ID, f.State),
-			extra: func(m *task.Move) {
-				if m.Adopted = true; !f.State.Terminal() {
-					m.Queue = task.EnvelopeOf(t)
-				}
-			},
-		}
-		if b.unsound(f) {
-			r.adopt = append(r.adopt, t.ID)
-		}
-		if f.State == InProgress && t.Mbox.Lease == nil {
-			t.Mbox.Lease = &Lease{}
-		}
-		e, _ := c.line(b, t.Mbox.TX, f.Hash)
-		if !yield(e) {
-			return nil
-		}
-	}
-	return nil
+	return slices.SortedFunc(maps.Values(best), func(a, b *home.File) int { return strings.Compare(string(a.Task.ID), string(b.Task.ID)) }), nil
 }
 
-// unsound tells whether the file is not what its folder says: an adoption puts
-// that right.
-func (b *Box) unsound(f *home.File) bool {
+// taskLine tells of a task as it lies. One that is not what its folder says is
+// adopted afterwards, which puts that right.
+func (r *recovery) taskLine(f *home.File) audit.Entry {
+	t := f.Task
+	if unsound(f) {
+		r.o.Adopt = append(r.o.Adopt, t.ID)
+	}
+	if f.State == InProgress && t.Mbox.Lease == nil {
+		t.Mbox.Lease = &Lease{}
+	}
+	c := &change{
+		id: t.ID, by: audit.MboxAgent, event: audit.Reconcile, from: None, to: f.State, task: t,
+		reason: "it lay here when the ledger was forgotten", said: fmt.Sprintf("mbox found %s in %s when the ledger was forgotten", t.ID, f.State),
+		extra: func(m *task.Move) {
+			if m.Adopted = true; !f.State.Terminal() {
+				m.Queue = task.EnvelopeOf(t)
+			}
+		},
+	}
+	e, _ := c.line(r.b, t.Mbox.TX, f.Hash)
+	return e
+}
+
+// unsound tells whether the file is not what its folder says.
+func unsound(f *home.File) bool {
 	t, state := f.Task, f.State
 	if state == Archived {
 		state = t.Result.Status
@@ -154,42 +158,25 @@ func (b *Box) unsound(f *home.File) bool {
 	return t.Result.Status != state || !state.Terminal() && f.State == Archived || t.Sound() != nil || t.Lacks(state) != "" || t.Audit.Strays(state) != ""
 }
 
-// stateAt is the state of a task that lies at the path; None for what is no
-// folder of tasks.
-func stateAt(path string) State {
-	dir := strings.Split(filepath.ToSlash(path), "/")
+// fileLine tells of a file beside the tasks as it lies: a decision, a change, or an
+// entry of the quarantine by its reason. false if it is none, which verify names.
+func (b *Box) fileLine(path string) (audit.Entry, bool) {
+	name, folder := filepath.Base(path), filepath.Base(filepath.Dir(path))
+	data, err := durable.Read(path, MaxTask)
 	switch {
-	case len(dir) == 3 && task.FolderIndex(State(dir[1])) >= 0:
-		return State(dir[1])
-	case len(dir) == 4 && dir[1] == string(Archived):
-		return Archived
-	}
-	return None
-}
-
-// recordLines tells of each decision and change.
-func (r *recovery) recordLines(yield func(audit.Entry) bool) error {
-	b := r.b
-	for _, folder := range []string{"decisions", "changes"} {
-		names, err := durable.Names(b.path(folder))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		slices.Sort(names)
-		for _, name := range names {
-			if task.Ignored(name) || !strings.HasSuffix(name, ".md") {
-				continue
-			}
-			data, err := durable.Read(b.path(folder, name), MaxTask)
-			if err != nil {
-				continue // verify names it
-			}
-			if !yield(b.recordLine(folder, name, data)) {
-				return nil
-			}
+	case err != nil:
+	case folder != "quarantine":
+		return b.recordLine(folder, name, data), !task.Ignored(name) && strings.HasSuffix(name, ".md")
+	default:
+		entry, isReason := strings.CutSuffix(path, home.ReasonSuffix)
+		_, gone := os.Lstat(entry)
+		var why home.Reason
+		if isReason && gone == nil && schemas.Decode(data, &why) == nil && why.Entry == filepath.Base(entry) {
+			k := &keeping{path: entry, entry: why.Entry, sha: why.SHA256, why: why, noted: audit.Hash(data)}
+			return b.asideEntry(k, home.RandomHex(16), audit.Reconcile), true
 		}
 	}
-	return nil
+	return audit.Entry{}, false
 }
 
 // recordLine is the line of a record as it lies.
@@ -206,27 +193,4 @@ func (b *Box) recordLine(folder, name string, data []byte) audit.Entry {
 	}
 	e.Details = audit.Details(d)
 	return e
-}
-
-// entryLines tells of each entry of the quarantine that has its reason.
-func (r *recovery) entryLines(yield func(audit.Entry) bool) error {
-	b := r.b
-	names, err := durable.Names(b.path("tasks", "quarantine"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		data, err := durable.Read(b.path("tasks", "quarantine", name), MaxTask)
-		entry, ok := strings.CutSuffix(name, home.ReasonSuffix)
-		var why home.Reason
-		if err != nil || !ok || schemas.Decode(data, &why) != nil || why.Entry != entry || !slices.Contains(names, entry) {
-			continue
-		}
-		k := &keeping{path: b.path("tasks", "quarantine", entry), entry: entry, sha: why.SHA256, why: why, noted: audit.Hash(data)}
-		if !yield(b.asideEntry(k, home.RandomHex(16), audit.Reconcile)) {
-			return nil
-		}
-	}
-	return nil
 }

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
+	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/task"
 )
 
 // ErrGone: tasks are gone from a folder, and not a few of them by somebody's
@@ -151,34 +152,34 @@ func (b *Box) judgeMissing(ctx context.Context, ids []ID) error {
 		return b.recoverAll(ctx, true)
 	}
 	for _, id := range ids {
-		if err := ignoreBusy(b.adoptMissing(ctx, id)); err != nil {
+		if _, err := b.ifFree(ctx, id, func(s *shard) error { return b.adoptMissing(ctx, s, id) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b *Box) adoptMissing(ctx context.Context, id ID) error {
-	s, err := b.tryShard(ctx, home.Shard(string(id)))
-	if err != nil {
-		return err
-	}
-	defer s.unlock()
-	err = b.reconcile(ctx, s, id)
-	if !errors.Is(err, errNowhere) {
+// adoptMissing takes it over that somebody deleted a pending task. What a recovery
+// put away was not deleted by anybody.
+func (b *Box) adoptMissing(ctx context.Context, s *shard, id ID) error {
+	if err := b.reconcile(ctx, s, id); !errors.Is(err, errNowhere) {
 		return err
 	}
 	r, err := b.lookup(id)
 	if err != nil || r == nil {
 		return err
 	}
-	if r.state == Pending {
-		if said, err := b.saidGone(id); said || err != nil {
-			return err // a recovery put away what was left of it: nobody deleted it
-		}
-		return b.adoptDeletion(ctx, s, r)
+	if r.state != Pending {
+		return b.alarm(ctx, s, id, "missing", fmt.Sprintf("its file is gone from %s; mbox recover --adopt %s gives it up", r.state, id))
 	}
-	return b.alarm(ctx, s, id, "missing", fmt.Sprintf("its file is gone from %s; mbox recover --adopt %s gives it up", r.state, id))
+	if known, err := b.knownGone(id); err != nil || known {
+		return err
+	}
+	return b.commit(ctx, s, &change{
+		id: id, by: audit.MboxAgent, event: audit.Reconcile, from: Pending, to: None, before: r.after.String(),
+		reason: "deleted by hand", said: fmt.Sprintf("mbox saw that %s was deleted by hand", id),
+		extra: func(m *task.Move) { m.Revision, m.Epoch, m.Attempt = r.revision, r.epoch, r.attempt },
+	})
 }
 
 // gone ends the recovery with nothing changed where tasks are gone: any from a
@@ -196,11 +197,11 @@ func (r *recovery) gone() error {
 			found[to] = append(found[to], id)
 		}
 	}
-	if r.adoptDeleted {
+	if r.o.AdoptDeleted {
 		for _, ids := range found {
 			r.deleted = append(r.deleted, ids...)
 		}
-		r.adopt = append(r.adopt, r.deleted...)
+		r.o.Adopt = append(r.o.Adopt, r.deleted...)
 		return r.settleFolders()
 	}
 	for i, s := range home.TaskPlaces {
@@ -226,13 +227,13 @@ func (r *recovery) gone() error {
 // one boot no power cut took them. Only a ledger that cannot be read has to be
 // mended before.
 func (r *recovery) goneFirst() error {
-	if r.restarted || r.suspect || r.moves() != nil {
+	if r.restarted || r.o.AfterIOError || r.moves() != nil {
 		return nil
 	}
-	err := r.walk()
-	if err == nil {
-		err = r.gone()
+	if err := r.walk(); err != nil {
+		return err
 	}
+	err := r.gone()
 	r.judged = true
 	return err
 }
@@ -262,17 +263,18 @@ func (r *recovery) confirmed(ids []ID, most int) (int, error) {
 	return n, nil
 }
 
+// isGone looks at one of the tasks again, under its shard.
 func (r *recovery) isGone(id ID) (bool, error) {
 	s, err := r.shard(id)
 	if err != nil {
 		return false, err
 	}
 	defer s.unlock()
-	f, err := r.again(id, r.last[id])
-	if err != nil || len(r.files[id]) > 0 || !slices.Contains(home.TaskPlaces[:], f.m.Enters()) {
+	p, err := r.spotNow(id)
+	if p == nil || err != nil || len(r.files[id]) > 0 || !slices.Contains(home.TaskPlaces[:], p.m.Enters()) {
 		return false, err
 	}
-	for _, path := range []string{filepath.Join(home.Folder(r.b.home, f.m.Enters(), f.at), id.File()), home.StagedPath(r.b.home, string(id), f.m.TX)} {
+	for _, path := range []string{p.place, p.staged} {
 		if seen, err := home.Look(path); err != nil || seen.There {
 			return false, err
 		}
@@ -283,20 +285,19 @@ func (r *recovery) isGone(id ID) (bool, error) {
 // stop makes every process see that tasks are gone, and says so once.
 func (r *recovery) stop(why string) error {
 	gone := fmt.Errorf("%w: %s", ErrGone, why)
-	said := r.was.Stopped != ""
-	if r.was.Stopped != why {
+	before := r.was.Stopped
+	if before != why {
 		r.was.Stopped = why
 		if err := home.WriteBoot(r.b.home, r.was, r.b.o.Sync); err != nil {
 			return errors.Join(gone, err)
 		}
 	}
-	if said {
+	if before != "" {
 		return gone
 	}
-	e := r.b.alarmEntry("", home.RandomHex(16), "gone", why, why)
+	e := alarmOf("", "gone", why, "")
 	e.TaskID, e.Action = nil, "mbox: "+why+"; nothing is written until they are back"
-	_, err := r.say(e)
-	return errors.Join(gone, err)
+	return errors.Join(gone, r.b.sayAlone(r.ctx, []durable.Held{r.b.recoveries}, e))
 }
 
 // makePrivate makes mbox's own folders that are missing: a clone by git has no

@@ -42,7 +42,7 @@ func (b *Box) noteAll(ctx context.Context, s *shard, id ID, notes []audit.Entry)
 			text := string(id)
 			e.TaskID = &text
 		}
-		if err := b.noteUnder(ctx, s, e); err != nil {
+		if err := b.note(ctx, s, e); err != nil {
 			return err
 		}
 	}

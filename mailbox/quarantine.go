@@ -80,7 +80,7 @@ func (b *Box) finishKept(ctx context.Context, s *shard, k *task.Kept, path strin
 		// The entry was there: whoever took it away is not excused. A power cut may
 		// have taken its move alone; else somebody's next file lies at path.
 		right := false
-		if right, err = holds(path, k.SHA256); right {
+		if right, err = hasHash(path, k.SHA256); right {
 			err = moveKept(path, to)
 		}
 	}
@@ -96,7 +96,7 @@ func (b *Box) finishEntry(ctx context.Context, s *shard, k *task.Kept, path, to 
 	if err := moveKept(path, to); err != nil {
 		return err
 	}
-	right, err := holds(to, k.SHA256)
+	right, err := hasHash(to, k.SHA256)
 	if err == nil && !right {
 		if err = b.sendBack(ctx, s, to, path); err == nil {
 			err = b.sayGone(ctx, s, k)
@@ -120,9 +120,9 @@ func moveKept(path, to string) error {
 	return err
 }
 
-// holds tells whether a file with this hash lies at path; hash is "" for what
+// hasHash tells whether a file with this hash lies at path; hash is "" for what
 // has none.
-func holds(path, hash string) (bool, error) {
+func hasHash(path, hash string) (bool, error) {
 	now, err := home.HashKeptAt(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -146,30 +146,19 @@ func (b *Box) sendBack(ctx context.Context, s *shard, to, path string) error {
 	return err
 }
 
-// goneDetails are the details of the line that takes back what another said of
-// an entry: whoever dropped the file replaced or removed it before it was moved.
-type goneDetails struct {
-	Gone   string `json:"gone"` // the entry
-	SHA256 string `json:"sha256"`
-	Reason string `json:"reason"`
-	TX     string `json:"tx"`
-	audit.Writer
-}
-
-// sayGone writes, once, that an entry is not there to come. It runs inside the
-// transition that names the entry, and again when that is settled.
+// sayGone writes, once, that an entry is not there to come: whoever dropped the
+// file replaced or removed it before it was moved. It takes back what the line
+// that names the entry says, inside its transition and when that is settled.
 func (b *Box) sayGone(ctx context.Context, s *shard, k *task.Kept) error {
-	if said, err := b.lineWith("gone", k.Entry); err != nil || said != nil {
+	if before, err := b.lineWith("gone", k.Entry); err != nil || before != nil {
 		return err
 	}
-	_, err := b.say(ctx, s.locks, audit.Entry{
+	why := "replaced or removed on its way into quarantine"
+	return b.sayAlone(ctx, s.locks, audit.Entry{
 		Agent: audit.MboxAgent, Event: audit.Reconcile,
-		Action: "mbox could not keep " + k.Entry + ": it was replaced or removed on its way into quarantine",
-		Details: audit.Details(goneDetails{
-			Gone: k.Entry, SHA256: k.SHA256, Reason: "replaced or removed on its way into quarantine", TX: home.RandomHex(16), Writer: b.writer,
-		}),
-	}, audit.Payload{})
-	return err
+		Action:  "mbox could not keep " + k.Entry + ": it was " + why,
+		Details: audit.Details(map[string]string{"gone": k.Entry, "sha256": k.SHA256, "reason": why}),
+	})
 }
 
 // asideDetails are the details of a line that puts bytes into quarantine
@@ -198,44 +187,37 @@ func (b *Box) setAside(ctx context.Context, s *shard, path, name string, event a
 	return b.putAside(ctx, s, path, nil, name, event, why)
 }
 
-// keepBytes puts bytes that are in no file yet into quarantine: a late result.
-func (b *Box) keepBytes(ctx context.Context, s *shard, data []byte, name string, event audit.Event, why home.Reason) error {
-	return b.putAside(ctx, s, "", data, name, event, why)
-}
-
+// putAside is setAside also for bytes that are in no file yet: a late result.
 func (b *Box) putAside(ctx context.Context, s *shard, path string, data []byte, name string, event audit.Event, why home.Reason) error {
 	tx := home.RandomHex(16)
 	why.Name = schemas.Sentence(name, 120)
 	k := &keeping{path: path, entry: home.EntryName(name, tx), why: why}
-	inside := s.marked
-	if !inside {
-		if err := s.mark(home.Intent{Kind: "drop", Name: name, TX: tx, At: b.ledger.End()}); err != nil {
-			return err
-		}
-	}
 	if data != nil {
 		k.path = home.Private(b.home, "tmp", k.entry)
-		if err := durable.Stage(k.path, data, durable.None); err != nil { // stageReason flushes it
-			return errors.Join(err, durable.RemoveIfThere(k.path), b.abortAside(s, k, inside))
+	}
+	d := home.Intent{Kind: "drop", Name: name, TX: tx}
+	if s.marked {
+		d = home.Intent{}
+	}
+	stage := func() (audit.Entry, error) {
+		if data != nil {
+			if err := durable.Stage(k.path, data, durable.None); err != nil { // stageReason flushes it
+				return audit.Entry{}, err
+			}
 		}
+		err := b.stageReason(k)
+		return b.asideEntry(k, tx, event), err
 	}
-	if err := b.stageReason(k); err != nil {
-		return errors.Join(err, b.abortAside(s, k, inside))
-	}
-	e := b.asideEntry(k, tx, event)
-	if _, err := b.say(ctx, s.locks, e, audit.Payload{}); errors.Is(err, audit.ErrUnwritten) {
-		return errors.Join(err, b.abortAside(s, k, inside))
-	} else if err != nil {
+	undo := func() error {
+		err := durable.RemoveIfThere(home.StagedReason(b.home, k.entry))
+		if data != nil {
+			err = errors.Join(err, durable.RemoveIfThere(k.path))
+		}
 		return err
 	}
-	ctx = context.WithoutCancel(ctx)
-	if err := b.finishKept(ctx, s, &task.Kept{Entry: k.entry, SHA256: k.sha}, k.path); err != nil {
-		return err
-	}
-	if inside {
-		return nil
-	}
-	return s.clean()
+	return b.oneLine(ctx, s, d, stage, undo, func(ctx context.Context, _ *audit.Entry) error {
+		return b.finishKept(ctx, s, &task.Kept{Entry: k.entry, SHA256: k.sha}, k.path)
+	})
 }
 
 func (b *Box) asideEntry(k *keeping, tx string, event audit.Event) audit.Entry {
@@ -255,16 +237,4 @@ func (b *Box) asideEntry(k *keeping, tx string, event audit.Event) audit.Entry {
 		e.TaskID = &id
 	}
 	return e
-}
-
-func (b *Box) abortAside(s *shard, k *keeping, inside bool) error {
-	if err := durable.RemoveIfThere(home.StagedReason(b.home, k.entry)); err != nil || inside {
-		return err
-	}
-	if k.path == home.Private(b.home, "tmp", k.entry) {
-		if err := durable.RemoveIfThere(k.path); err != nil {
-			return err
-		}
-	}
-	return s.withdraw()
 }

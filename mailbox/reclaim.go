@@ -34,17 +34,7 @@ func (b *Box) reclaim(ctx context.Context) (int, error) {
 	now := b.now().UnixMilli()
 	ids := slices.DeleteFunc(b.index.inProgress(), func(id ID) bool { return !leased[id] && now < b.index.live[id].until })
 	b.mu.Unlock()
-	back := 0
-	for _, id := range ids {
-		ok, err := b.reclaimOne(ctx, id)
-		if err != nil {
-			return back, err
-		}
-		if ok {
-			back++
-		}
-	}
-	return back, nil
+	return b.reclaimAll(ctx, ids)
 }
 
 // working tells whether tasks are in progress whose worker may die.
@@ -71,7 +61,7 @@ func (b *Box) reclaimDead(ctx context.Context, l *leaseLook) (int, error) {
 	}
 	known := l.notes
 	l.last, l.notes = time.Now(), map[string]*home.Note{}
-	back := 0
+	var ids []ID
 	for _, name := range names {
 		id, ok := home.LeaseOf(name)
 		note := known[name]
@@ -84,52 +74,65 @@ func (b *Box) reclaimDead(ctx context.Context, l *leaseLook) (int, error) {
 			f.Close()
 		}
 		l.notes[name] = note
-		if b.here(note) && home.StartTime(note.PID) == note.Start {
-			continue
+		if !b.here(note) || home.StartTime(note.PID) != note.Start {
+			ids = append(ids, id)
 		}
-		took, err := b.reclaimOne(ctx, id)
+	}
+	return b.reclaimAll(ctx, ids)
+}
+
+// reclaimAll takes back those of the tasks whose lease is over. Where somebody
+// holds the shard he is at work on the task.
+func (b *Box) reclaimAll(ctx context.Context, ids []ID) (back int, err error) {
+	for _, id := range ids {
+		_, err := b.ifFree(ctx, id, func(s *shard) error {
+			took, err := b.reclaimHeld(ctx, s, id, false)
+			if took {
+				back++
+			}
+			return err
+		})
 		if err != nil {
 			return back, err
-		}
-		if took {
-			back++
 		}
 	}
 	return back, nil
 }
 
-func (b *Box) reclaimOne(ctx context.Context, id ID) (bool, error) {
-	s, err := b.tryShard(ctx, home.Shard(string(id)))
-	if errors.Is(err, ErrBusy) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer s.unlock()
+// reclaimHeld takes a task back under its shard, if its lease is over. After a
+// restart of the machine every lease is, and nothing works on a task any more.
+func (b *Box) reclaimHeld(ctx context.Context, s *shard, id ID, restarted bool) (bool, error) {
 	f, r, err := b.current(id)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return false, nil
-	case errors.Is(err, errForeign):
-		return false, nil // reconcile looks at it
-	case err != nil:
-		return false, err
-	case r.state != InProgress:
-		return false, nil
+	if errors.Is(err, ErrNotFound) || errors.Is(err, errForeign) {
+		return false, nil // reconcile sees to what is foreign
 	}
-	v, note, err := b.judge(f.Task)
-	if err != nil || v == leaseHeld {
+	if err != nil || r.state != InProgress {
 		return false, err
 	}
-	if err := b.endChild(note); err != nil {
-		return false, err
-	}
-	free, err := b.freed(f.Task)
-	if err != nil || !free && v == leaseLost { // then it is the deadline's turn
-		return false, err
+	v := leaseLost
+	if !restarted {
+		if v, err = b.endWork(f.Task); err != nil || v == leaseHeld {
+			return false, err
+		}
 	}
 	return true, task.About(id, b.commit(ctx, s, b.takeBack(f, v)))
+}
+
+// endWork ends what still works on a task whose lease is over. The lease counts as
+// held while that cannot be ended and its deadline is to come.
+func (b *Box) endWork(t *Task) (verdict, error) {
+	v, note, err := b.judge(t)
+	if err != nil || v == leaseHeld {
+		return leaseHeld, err
+	}
+	if err := b.endChild(note); err != nil {
+		return leaseHeld, err
+	}
+	free, err := b.freed(t)
+	if err != nil || !free && v == leaseLost {
+		return leaseHeld, err
+	}
+	return v, nil
 }
 
 // takeBack makes the change of a task whose lease is over.
@@ -139,12 +142,8 @@ func (b *Box) takeBack(f *home.File, v verdict) *change {
 		fail.TaskError = TaskError{Code: "lease_expired", Message: "no sign of life until the lease's deadline"}
 	}
 	t := f.Task
-	token := ""
-	if t.Mbox.Lease != nil {
-		token = t.Mbox.Lease.Token
-	}
 	c := b.failed(t, fail)
-	c.id, c.by, c.from, c.task, c.before, c.token = t.ID, audit.MboxAgent, InProgress, t, f.Hash, token
+	c.id, c.by, c.from, c.task, c.before, c.token = t.ID, audit.MboxAgent, InProgress, t, f.Hash, t.Token()
 	c.said = fmt.Sprintf("mbox %s %s (%s)", c.said, t.ID, fail.Code)
 	return c
 }
@@ -163,16 +162,7 @@ func (b *Box) dropStrayLeases(ctx context.Context) error {
 			continue
 		}
 		id, _ := home.LeaseOf(name)
-		s, err := b.tryShard(ctx, home.Shard(string(id)))
-		if errors.Is(err, ErrBusy) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		err = b.dropOtherLeases(id)
-		s.unlock()
-		if err != nil {
+		if _, err := b.ifFree(ctx, id, func(*shard) error { return b.dropOtherLeases(id) }); err != nil {
 			return err
 		}
 	}

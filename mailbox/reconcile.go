@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 
-	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
@@ -21,15 +20,7 @@ import (
 // means that somebody holds its shard: look again later. errNowhere is for a
 // survey to judge, which sees how many are gone (judgeMissing).
 func (b *Box) lookInto(ctx context.Context, id ID) (busy bool, err error) {
-	s, err := b.tryShard(ctx, home.Shard(string(id)))
-	if errors.Is(err, ErrBusy) {
-		return true, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer s.unlock()
-	return false, b.reconcile(ctx, s, id)
+	return b.ifFree(ctx, id, func(s *shard) error { return b.reconcile(ctx, s, id) })
 }
 
 // reconcile adopts what a stranger did to a live task, as far as that may be
@@ -42,10 +33,10 @@ func (b *Box) lookInto(ctx context.Context, id ID) (busy bool, err error) {
 // end, by opening the name in every folder. The caller holds the shard.
 func (b *Box) reconcile(ctx context.Context, s *shard, id ID) error {
 	f, r, err := b.current(id)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
 	if !errors.Is(err, errForeign) {
-		if errors.Is(err, ErrNotFound) {
-			return nil
-		}
 		return err
 	}
 	if f != nil {
@@ -72,14 +63,6 @@ func (b *Box) reconcile(ctx context.Context, s *shard, id ID) error {
 	return errNowhere
 }
 
-func (b *Box) adoptDeletion(ctx context.Context, s *shard, r *record) error {
-	return b.commit(ctx, s, &change{
-		id: r.id, by: audit.MboxAgent, event: audit.Reconcile, from: Pending, to: None, before: r.after.String(),
-		reason: "deleted by hand", said: fmt.Sprintf("mbox saw that %s was deleted by hand", r.id),
-		extra: func(m *task.Move) { m.Revision, m.Epoch, m.Attempt = r.revision, r.epoch, r.attempt },
-	})
-}
-
 // adoptMove adopts a move by hand, if it is one that may be adopted and what
 // was asked is unchanged.
 func (b *Box) adoptMove(ctx context.Context, s *shard, r *record, f *home.File) error {
@@ -89,22 +72,26 @@ func (b *Box) adoptMove(ctx context.Context, s *shard, r *record, f *home.File) 
 	if !f.Task.AsksFor(r.asked) {
 		return b.alarm(ctx, s, r.id, "edited", fmt.Sprintf("moved by hand to %s with what was asked changed; mbox recover --adopt %s takes it as it is", f.State, r.id))
 	}
-	if r.state == Pending && f.State != InProgress {
-		// It was moved twice before anybody looked. It goes back one step, so that
-		// each of the two moves has its line.
-		err := durable.Move(f.Path, b.path("tasks", string(InProgress), r.id.File()))
-		if err != nil {
-			return err
-		}
-		last := f.State
-		if f, err = home.Read(b.home, InProgress, b.path("tasks", string(InProgress), r.id.File())); err != nil {
-			return err
-		}
-		if err := b.adopt(ctx, s, r, f); err != nil {
-			return err
-		}
-		return b.adoptSecond(ctx, s, r.id, last)
+	if r.state != Pending || f.State == InProgress {
+		return b.adopt(ctx, s, r, f)
 	}
+	// It was moved twice before anybody looked. It goes back one step, so that
+	// each of the two moves has its line.
+	last, between := f.State, b.path("tasks", string(InProgress), r.id.File())
+	err := durable.Move(f.Path, between)
+	if err != nil {
+		return err
+	}
+	if f, err = home.Read(b.home, InProgress, between); err != nil {
+		return err
+	}
+	if err := b.adopt(ctx, s, r, f); err != nil {
+		return err
+	}
+	if f, r, err = b.current(r.id); err != nil {
+		return err
+	}
+	f.State = last
 	return b.adopt(ctx, s, r, f)
 }
 
@@ -134,34 +121,18 @@ func (b *Box) adopt(ctx context.Context, s *shard, r *record, f *home.File) erro
 	return b.commit(ctx, s, c)
 }
 
-// adoptSecond makes the second of two moves by hand. The file lies where the
-// ledger says by now.
-func (b *Box) adoptSecond(ctx context.Context, s *shard, id ID, to State) error {
-	f, r, err := b.current(id)
-	if err != nil {
-		return err
-	}
-	f.State = to
-	return b.adopt(ctx, s, r, f)
-}
-
 // adoption makes the change for a file of ours that a stranger moved to
 // f.state. Of his edits it takes output, artifacts and error; what mbox keeps in
 // the file is restored where he changed it.
 func (b *Box) adoption(r *record, f *home.File) (*change, error) {
 	t := f.Task
-	if err := b.restore(t, r); err != nil {
+	if err := b.mendFile(t, r); err != nil {
 		return nil, err
 	}
-	token := ""
-	if t.Mbox.Lease != nil {
-		token = t.Mbox.Lease.Token
-	}
-	if f.State == InProgress || t.Mbox.Lease == nil {
-		b.claimByHand(t)
-	}
+	token := t.Token()
 	switch f.State {
 	case InProgress:
+		b.claimByHand(t)
 		t.Mbox.Attempt++
 		t.Mbox.Epoch++
 		t.Mbox.NotBefore = nil
@@ -169,14 +140,8 @@ func (b *Box) adoption(r *record, f *home.File) (*change, error) {
 		t.Mbox.Attempt = max(0, t.Mbox.Attempt-1)
 	case Completed:
 		t.Result.Error = nil
-		if !task.Given(t.Result.Output) {
-			t.Result.Output = jsontext.Value(`""`)
-		}
-	case Failed:
-		if t.Result.Error == nil {
-			t.Result.Error = &TaskError{Code: "unspecified"}
-		}
 	}
+	b.fillIn(t, f.State)
 	return &change{
 		id: r.id, by: audit.MboxAgent, event: audit.Reconcile, from: r.state, to: f.State, task: t, before: r.after.String(),
 		reason: "moved by hand", said: fmt.Sprintf("mbox saw that %s was moved by hand from %s to %s", r.id, r.state, f.State),
@@ -200,21 +165,19 @@ func (b *Box) claimByHand(t *Task) {
 	t.Mbox.Lease = &Lease{Token: home.RandomHex(16), Host: b.writer.Host, Deadline: task.At(now.Add(b.o.Lease))}
 }
 
-// restore puts back what is mbox's in a task file that a stranger rewrote. If
+// mendFile puts back what is mbox's in a task file that a stranger rewrote. If
 // the file without its result is byte for byte what the ledger names, there is
-// nothing to restore; otherwise the fields come from the index and the history
+// nothing to do; otherwise the fields come from the index and the history
 // from the ledger.
-func (b *Box) restore(t *Task, r *record) error {
+func (b *Box) mendFile(t *Task, r *record) error {
 	result := t.Result
 	t.Result = Result{Status: r.state, Artifacts: []Artifact{}}
 	data, err := schemas.Encode(t)
 	if err != nil {
 		return err
 	}
-	t.Result.Output, t.Result.Artifacts, t.Result.Error = result.Output, result.Artifacts, result.Error
-	if t.Result.Artifacts == nil {
-		t.Result.Artifacts = []Artifact{}
-	}
+	t.Result.Output, t.Result.Error = result.Output, result.Error
+	t.Result.Artifacts = append(t.Result.Artifacts, result.Artifacts...)
 	if audit.Hash(data) == r.after.String() {
 		return nil
 	}
@@ -228,8 +191,7 @@ func (b *Box) restore(t *Task, r *record) error {
 	}
 	t.Assignment.PickedUpBy, t.Assignment.PickedUpAt = nil, nil
 	if r.state == InProgress {
-		since := task.At(task.UnixMillis(r.since))
-		by := r.claimant
+		since, by := task.At(task.UnixMillis(r.since)), r.claimant
 		t.Assignment.PickedUpBy, t.Assignment.PickedUpAt = &by, &since
 		t.Mbox.NotBefore = nil
 		t.Mbox.Lease = &Lease{Token: home.RandomHex(16), Host: b.writer.Host, Deadline: task.At(task.UnixMillis(r.until))}
@@ -281,88 +243,26 @@ func (b *Box) yield(ctx context.Context, s *shard, c *Claim) error {
 	})
 }
 
-// alarm writes one error line about a task, and only one until it moves.
-func (b *Box) alarm(ctx context.Context, s *shard, id ID, kind, why string) error {
-	r, err := b.lookup(id)
-	if err != nil || r == nil || r.alarmed {
-		return err
-	}
-	return b.sayAlarm(ctx, s, id, kind, why)
-}
-
-type alarmDetails struct {
-	Alarm  string `json:"alarm"` // not_started, edited, missing, unreadable, lost
-	Reason string `json:"reason"`
-	TX     string `json:"tx"`
-	audit.Writer
-}
-
-func (b *Box) sayAlarm(ctx context.Context, s *shard, id ID, kind, why string) error {
-	tx := home.RandomHex(16)
-	return b.note(ctx, s, tx, b.alarmEntry(id, tx, kind, why, why))
-}
-
-// alarmEntry is the line of an alarm: the reason stands in its details, said in
-// its action.
-func (b *Box) alarmEntry(id ID, tx, kind, reason, said string) audit.Entry {
-	text := string(id)
-	return audit.Entry{
-		Agent: audit.MboxAgent, Event: audit.ErrorEvent, TaskID: &text,
-		Action:  fmt.Sprintf("mbox: %s: %s", id, said),
-		Details: audit.Details(alarmDetails{Alarm: kind, Reason: reason, TX: tx, Writer: b.writer}),
-	}
-}
-
-// saysGone tells whether the line is an alarm that a task's file, or what it held,
-// is gone.
-func saysGone(line audit.Line) bool {
-	kind := line.Text("alarm")
-	return line.Event() == audit.ErrorEvent && line.Task() != "" && (kind == "lost" || kind == "missing")
-}
-
-// saidGone tells whether an alarm has said so since the task moved last.
-func (b *Box) saidGone(id ID) (bool, error) {
-	for line, err := range b.ledger.LinesOf(string(id)) {
-		if err != nil {
-			return false, err
-		}
-		if _, m := task.MoveIn(line); m != nil || saysGone(line) {
-			return m == nil, nil
-		}
-	}
-	return false, nil
-}
-
 // stray puts a file whose id has no line, and which lies where only mbox puts
 // files, into quarantine.
 func (b *Box) stray(ctx context.Context, state State, name string) (busy bool, err error) {
-	s, err := b.tryShard(ctx, home.Shard(task.TrimJSON(name)))
-	if errors.Is(err, ErrBusy) {
-		return true, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer s.unlock()
-	return false, b.strayHeld(ctx, s, state, name)
-}
-
-func (b *Box) strayHeld(ctx context.Context, s *shard, state State, name string) error {
-	id := ID(task.TrimJSON(name))
-	path := b.path("tasks", string(state), name)
-	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if task.CheckID(id) == nil && id.File() == name {
-		if r, err := b.lookup(id); err != nil || r != nil {
-			if err == nil && r.state != state {
-				err = b.reconcile(ctx, s, id)
+	id, path := ID(task.TrimJSON(name)), b.path("tasks", string(state), name)
+	return b.ifFree(ctx, id, func(s *shard) error {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if task.CheckID(id) == nil && id.File() == name {
+			r, err := b.lookup(id)
+			if err == nil && r != nil && r.state != state {
+				return b.reconcile(ctx, s, id)
 			}
-			return err
+			if err != nil || r != nil {
+				return err
+			}
+			if has, err := b.hasLine(id); err != nil || has {
+				return err // verify names it
+			}
 		}
-		if has, err := b.hasLine(id); err != nil || has {
-			return err // verify names it
-		}
-	}
-	return b.setAside(ctx, s, path, name, audit.TaskQuarantined, home.Reason{Reason: "a file without a ledger line in tasks/" + string(state), Code: "stray"})
+		return b.setAside(ctx, s, path, name, audit.TaskQuarantined, home.Reason{Reason: "a file without a ledger line in tasks/" + string(state), Code: "stray"})
+	})
 }

@@ -235,13 +235,7 @@ func recordNumber(name, prefix string) (int, bool) {
 // writeRecord writes a record like a task: mark, stage, line, rename.
 func (b *Box) writeRecord(ctx context.Context, s *shard, f *filing) error {
 	tx, name := home.RandomHex(16), f.id+".md"
-	if err := s.mark(home.Intent{Kind: "record", Name: name, TX: tx, At: b.ledger.End()}); err != nil {
-		return err
-	}
 	staged := home.StagedPath(b.home, name, tx)
-	if err := durable.Stage(staged, f.data, b.o.Sync); err != nil {
-		return errors.Join(err, durable.RemoveIfThere(staged), s.withdraw())
-	}
 	e := audit.Entry{
 		Agent: f.by, Event: f.event, Action: f.said,
 		Details: audit.Details(recordDetails{
@@ -252,15 +246,10 @@ func (b *Box) writeRecord(ctx context.Context, s *shard, f *filing) error {
 	if f.task != "" {
 		e.TaskID = &f.task
 	}
-	if _, err := b.say(ctx, s.locks, e, audit.Payload{}); errors.Is(err, audit.ErrUnwritten) {
-		return errors.Join(err, durable.RemoveIfThere(staged), s.withdraw())
-	} else if err != nil {
-		return err
-	}
-	if err := b.placeRecord(&e); err != nil {
-		return fmt.Errorf("%w: %w", ErrCommitted, err)
-	}
-	return s.clean()
+	return b.oneLine(ctx, s, home.Intent{Kind: "record", Name: name, TX: tx},
+		func() (audit.Entry, error) { return e, durable.Stage(staged, f.data, b.o.Sync) },
+		func() error { return durable.RemoveIfThere(staged) },
+		func(_ context.Context, e *audit.Entry) error { return b.placeRecord(e) })
 }
 
 // placeRecord renames the staged record that a line names into its place. Run

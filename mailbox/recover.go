@@ -156,36 +156,32 @@ func (b *Box) recoverAll(ctx context.Context, anyway bool) error {
 
 // recovery is one full recovery.
 type recovery struct {
-	b     *Box
-	ctx   context.Context
-	out   Recovered
-	last  map[ID]*fate
-	end   audit.Position  // up to here the ledger is in last
-	files map[ID][]string // where files of an id lie, from the home
+	b   *Box
+	ctx context.Context
+	o   RecoverOptions
+	out Recovered
 
-	artifacts map[ID]bool // of which tasks/artifacts has some
+	was, now home.Boot // the boot record; now is written at the end
 
-	adopt []ID
+	last map[ID]*fate
+	end  audit.Position // up to here the ledger is in last
 
-	was, now home.Boot // the latter is written at the end
+	files     map[ID][]string // where files of an id lie
+	artifacts map[ID]bool     // the tasks of which tasks/artifacts has some
 
-	named string // the mailbox's id, by an operator
-
-	adoptDeleted bool // what is gone was deleted, an operator says
-	deleted      []ID // that is these
-	judged       bool // what is gone
+	judged  bool // gone has been asked
+	deleted []ID // what is gone and was deleted, as the operator says
 
 	journaled map[string]bool // hashes of the contents that the journal has
 
-	says string // what one that died, or an upgrade, has left to be said
+	unsaid string // what a recovery that died, or an upgrade, has left for the ledger
 
 	restarted bool // the machine, since the mailbox was last recovered
-	suspect   bool // there was an I/O error: what is read may not be on the disk
 	unwritten bool // what was written may not have reached the disk
 	forgot    bool // the ledger: nothing tells what staged files were for
 }
 
-// fate is what the ledger says of an id in the end.
+// fate is the last move that the ledger has of an id.
 type fate struct {
 	agent string
 	m     *task.Move
@@ -198,57 +194,47 @@ type fate struct {
 // on where this one is killed. A ledger that cannot be recovered changes not
 // even that.
 func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) {
-	boot, err := home.CurrentBoot(b.home)
-	if err != nil {
+	r := &recovery{b: b, ctx: ctx, o: o, journaled: map[string]bool{}}
+	if err := r.begin(); err != nil {
 		return Recovered{}, err
 	}
-	was, err := home.ReadBoot(b.home)
-	if err != nil {
-		return Recovered{}, err
-	}
-	slots, err := b.intents.Filled()
-	if err != nil {
-		return Recovered{}, home.LockError(err)
-	}
-	r := &recovery{b: b, ctx: ctx, was: was, now: boot, adopt: o.Adopt, adoptDeleted: o.AdoptDeleted, journaled: map[string]bool{}}
-	r.out.Locks, r.named = o.made, o.MailboxID
-	for _, s := range slots {
-		r.says = cmp.Or(r.says, s.Say)
-	}
-	r.suspect, r.restarted = o.AfterIOError, was.Boot != boot.Boot
-	mark := audit.CheckWritable(b.home)
-	r.unwritten = r.restarted || errors.Is(mark, ErrReadOnly) && !errors.Is(mark, audit.ErrDamaged)
-	r.out.Moved = was.Dev != boot.Dev || was.Inode != boot.Inode
-	begin := []func() error{r.writable, r.makePrivate, r.goneFirst}
+	first := []func() error{r.writable, r.makePrivate, r.goneFirst}
 	if o.AfterIOError {
 		// The mark comes first, because a crash after Renew leaves a mailbox that may
 		// be written; and the journal comes back before Renew begins another.
-		begin = []func() error{b.markRecovery, r.journal, r.intact, func() error { return b.ledger.Renew(ctx) }}
+		first = []func() error{b.markRecovery, r.journal, r.intact, func() error { return b.ledger.Renew(ctx) }}
 	}
 	if o.Forget {
-		begin = []func() error{r.forget}
+		first = []func() error{r.forget}
 	}
-	for _, step := range append(begin, r.journal, r.intact, r.ledger, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.strays) {
+	for _, step := range append(first, r.journal, r.intact, r.ledger, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.strays, r.sayMoved, r.leases, r.dropSpares, r.copies) {
 		if err := step(); err != nil {
 			return r.out, err
 		}
 	}
-	if r.out.Moved {
-		if err := r.sayMoved(); err != nil {
-			return r.out, err
-		}
+	return r.out, home.WriteBoot(b.home, r.now, b.o.Sync)
+}
+
+// begin reads what tells how much there is to recover.
+func (r *recovery) begin() (err error) {
+	if r.now, err = home.CurrentBoot(r.b.home); err != nil {
+		return err
 	}
-	if err := r.leases(was.Boot == boot.Boot); err != nil {
-		return r.out, err
+	if r.was, err = home.ReadBoot(r.b.home); err != nil {
+		return err
 	}
-	if err := dropSpares(b.home); err != nil {
-		return r.out, err
+	slots, err := r.b.intents.Filled()
+	if err != nil {
+		return home.LockError(err)
 	}
-	if err := r.copies(); err != nil { // of these lines too
-		return r.out, err
+	for _, s := range slots {
+		r.unsaid = cmp.Or(r.unsaid, s.Say)
 	}
-	boot.Folders = r.now.Folders
-	return r.out, home.WriteBoot(b.home, boot, b.o.Sync)
+	mark := audit.CheckWritable(r.b.home)
+	r.restarted = r.was.Boot != r.now.Boot
+	r.unwritten = r.restarted || errors.Is(mark, ErrReadOnly) && !errors.Is(mark, audit.ErrDamaged)
+	r.out.Locks, r.out.Moved = r.o.made, r.was.Dev != r.now.Dev || r.was.Inode != r.now.Inode
+	return nil
 }
 
 // markRecovery notes in the boot record that a recovery is at work. A record of

@@ -4,10 +4,8 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
@@ -20,12 +18,12 @@ import (
 // had on disk. It comes before everything else, and writes no ledger line: the
 // first new line would write over the journal.
 func (r *recovery) journal() error {
-	records, err := r.b.ledger.Replay(r.ctx, r.unwritten)
-	if err != nil && !(r.suspect && errors.Is(err, audit.ErrDamaged)) {
+	journal, err := r.b.ledger.Replay(r.ctx, r.unwritten)
+	if err != nil && !(r.o.AfterIOError && errors.Is(err, audit.ErrDamaged)) {
 		return err // but who lifts the mark says that the lines behind the journal count
 	}
 	tasks := map[ID]*versions{}
-	for _, rec := range records {
+	for _, rec := range journal {
 		id, tx, ok := home.CutLast(rec.Payload.Name, "~")
 		if !ok || task.CheckID(ID(id)) != nil {
 			continue
@@ -41,7 +39,7 @@ func (r *recovery) journal() error {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(tasks)) {
-		if err := r.restore(tasks[id]); err != nil {
+		if err := r.bringBack(tasks[id]); err != nil {
 			return err
 		}
 	}
@@ -78,14 +76,14 @@ func (v *versions) add(tx string, rec audit.Journaled) error {
 	return nil
 }
 
-// restore stages a task's newest content anew if a power cut took it, and then
+// bringBack stages a task's newest content anew if a power cut took it, and then
 // removes the torn files and older versions that lie where the task is not. What
 // else lies in the task's places is a stranger's, and where the machine was not
 // restarted it is left there for an operator to judge. After a restart nobody
 // can tell, so the content comes back, and what was found in its place goes to
 // quarantine when it is moved there. After an I/O error every content is staged
 // anew, wherever it is.
-func (r *recovery) restore(v *versions) error {
+func (r *recovery) bringBack(v *versions) error {
 	if len(v.txs) == 0 || slices.Contains(r.deleted, v.id) {
 		return nil
 	}
@@ -98,25 +96,25 @@ func (r *recovery) restore(v *versions) error {
 	if err != nil || e == nil {
 		return err
 	}
-	newest := len(v.txs) - 1
-	staged := home.StagedPath(r.b.home, string(v.id), m.TX)
-	remains, there, err := r.look(v, r.places(v, m.TX, m.Enters(), e.Time()), task.HashOf(m.After))
-	if err != nil || there == "" && m.TX != v.txs[newest] {
-		return err // a later content, too large for the journal, was flushed by itself
-	}
-	if there == "" && slices.Contains(remains, "") && !r.restarted {
-		return nil
-	}
-	if there == "" || r.suspect && m.TX == v.txs[newest] {
-		if there, err = r.stageAnew(v, staged, there); err != nil {
+	p := r.b.spotOf(v.id, &fate{m: m, at: e.Time()})
+	newest := m.TX == v.txs[len(v.txs)-1]
+	there, remains, foreign, err := r.sift(v, p)
+	switch {
+	case err != nil:
+		return err
+	case there == "" && (!newest || foreign && !r.restarted):
+		return nil // a later content, too large for the journal, was flushed by itself
+	case there == "" || r.o.AfterIOError && newest:
+		if there, err = r.stageAnew(v, p.staged, there); err != nil {
 			return err
 		}
 	}
-	for _, p := range remains {
-		if p != "" && p != there {
-			if err := durable.RemoveIfThere(p); err != nil {
-				return err
-			}
+	for _, path := range remains {
+		if path == there {
+			continue // staged anew just now
+		}
+		if err := durable.RemoveIfThere(path); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -146,56 +144,56 @@ func (r *recovery) stageAnew(v *versions, staged, there string) (string, error) 
 	return there, durable.RemoveIfThere(anew)
 }
 
-// places are where a task's bytes may lie: its own folder first.
-func (r *recovery) places(v *versions, last string, to State, at time.Time) []string {
-	places := []string{filepath.Join(home.Folder(r.b.home, to, at), v.id.File())}
+// sift looks through the places in which a task's bytes may lie, its own folder
+// first. It finds where its last content lies ("" for nowhere), what remains there
+// of torn files and of versions that have been superseded, and whether there is
+// anything else.
+func (r *recovery) sift(v *versions, p *spot) (there string, remains []string, foreign bool, err error) {
+	paths := []string{p.place}
 	for _, f := range task.Folders {
-		if f != to {
-			places = append(places, r.b.path("tasks", string(f), v.id.File()))
-		}
+		paths = append(paths, r.b.path("tasks", string(f), v.id.File()))
 	}
-	for _, tx := range append([]string{last}, v.txs...) {
-		if p := home.StagedPath(r.b.home, string(v.id), tx); !slices.Contains(places, p) {
-			places = append(places, p)
-		}
+	paths = append(paths, p.staged)
+	for _, tx := range v.txs {
+		paths = append(paths, home.StagedPath(r.b.home, string(v.id), tx))
 	}
-	return places
-}
-
-// look finds where the content with the hash lies ("" for nowhere), and which
-// of the places hold remains: torn bytes, or a version that has been superseded.
-// A "" among those stands for what is neither.
-func (r *recovery) look(v *versions, places []string, hash string) (remains []string, there string, err error) {
-	for _, p := range places {
-		data, err := durable.Read(p, MaxTask)
+	for i, path := range paths {
+		if slices.Contains(paths[:i], path) {
+			continue
+		}
+		data, err := durable.Read(path, MaxTask)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
 		case errors.Is(err, durable.ErrNotRegular), errors.Is(err, durable.ErrTooLarge), errors.Is(err, fs.ErrPermission):
-			remains = append(remains, "")
+			foreign = true
 			continue
 		case err != nil:
-			return nil, "", err
+			return "", nil, false, err
 		}
-		sum := audit.Hash(data)
-		switch {
+		switch sum := audit.Hash(data); {
 		case sum == v.kept:
-		case sum == hash && there == "":
-			there = p
-		case strings.HasPrefix(p, home.Private(r.b.home)), v.known[sum], r.says == home.UpgradedSays && r.superseded(data, sum), r.restarted && r.journaled[sum],
-			slices.ContainsFunc(v.contents, func(c []byte) bool { return audit.Torn(data, c) }):
-			remains = append(remains, p)
+		case sum == task.HashOf(p.m.After) && there == "":
+			there = path
+		case strings.HasPrefix(path, home.Private(r.b.home)), v.known[sum], r.restarted && r.journaled[sum], v.torn(data),
+			r.unsaid == home.UpgradedSays && r.superseded(data, sum):
+			remains = append(remains, path)
 		default:
-			remains = append(remains, "")
+			foreign = true
 		}
 	}
-	return remains, there, nil
+	return there, remains, foreign, nil
+}
+
+// torn tells whether the bytes are what a power cut left of a version.
+func (v *versions) torn(data []byte) bool {
+	return slices.ContainsFunc(v.contents, func(whole []byte) bool { return audit.Torn(data, whole) })
 }
 
 // dropSpares removes the folder in which a home of format 1 kept files that were
 // to be used again. Each task is in its place by now, so what they hold has been
 // superseded.
-func dropSpares(dir string) error { return durable.RemoveAll(home.Private(dir, "spare")) }
+func (r *recovery) dropSpares() error { return durable.RemoveAll(home.Private(r.b.home, "spare")) }
 
 // superseded tells whether the bytes are a version of some task that another one
 // has taken the place of. Only a home of format 1 can have them in a task's place:
@@ -210,7 +208,7 @@ func (r *recovery) superseded(data []byte, hash string) bool {
 	if err != nil || e == nil || ID(e.Task()) != t.ID {
 		return false
 	}
-	m, ok := task.MoveOf(e)
+	m, moves := task.MoveOf(e)
 	_, last, err := r.b.lastMove(t.ID)
-	return ok && err == nil && task.HashOf(m.After) == hash && last != nil && last.TX != t.Mbox.TX
+	return moves && err == nil && task.HashOf(m.After) == hash && last != nil && last.TX != m.TX
 }

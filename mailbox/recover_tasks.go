@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
@@ -18,55 +18,81 @@ import (
 // walk notes where the files of each id lie.
 func (r *recovery) walk() error {
 	r.files, r.artifacts = map[ID][]string{}, map[ID]bool{}
-	dirs := []string{}
-	for _, s := range task.Folders {
-		dirs = append(dirs, filepath.Join("tasks", string(s)))
-	}
-	months, err := home.Months(r.b.home)
+	dirs, err := home.TaskFolders(r.b.home)
 	if err != nil {
 		return err
 	}
-	for _, m := range months {
-		dirs = append(dirs, filepath.Join("tasks", "archive", m))
-	}
-	for _, dir := range dirs {
-		names, err := durable.Names(r.b.path(dir))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a missing folder is judged by gone
+	artifacts, tmp := r.b.path(task.ArtifactsDir), home.Private(r.b.home, "tmp")
+	for path, err := range home.Paths(append(dirs, artifacts, tmp)...) {
+		if err != nil {
 			return err
 		}
-		for _, name := range names {
-			if id := ID(task.TrimJSON(name)); id.File() == name {
-				r.files[id] = append(r.files[id], filepath.Join(dir, name))
+		name := filepath.Base(path)
+		switch filepath.Dir(path) {
+		case artifacts:
+			if id, _, ok := task.AttemptOf(name); ok {
+				r.artifacts[id] = true
 			}
-		}
-	}
-	names, err := durable.Names(r.b.path(task.ArtifactsDir))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	for _, name := range names {
-		if id, _, ok := task.AttemptOf(name); ok {
-			r.artifacts[id] = true
-		}
-	}
-	if names, err = home.StagedNames(r.b.home); err != nil {
-		return err
-	}
-	for _, name := range names {
-		if id, tx, ok := home.CutLast(name, "~"); ok && len(tx) == 32 {
-			r.files[ID(id)] = append(r.files[ID(id)], filepath.Join(".mbox", "tmp", name))
+		case tmp:
+			if id, tx, ok := home.CutLast(name, "~"); ok && len(tx) == 32 {
+				r.files[ID(id)] = append(r.files[ID(id)], path)
+			}
+		default:
+			if id := ID(task.TrimJSON(name)); id.File() == name {
+				r.files[id] = append(r.files[id], path)
+			}
 		}
 	}
 	return nil
 }
 
+// spot is where a task's file belongs by its last move, and where its files lie.
+type spot struct {
+	id ID
+	*fate
+	place  string   // where it belongs
+	staged string   // where it lies until it is brought there
+	others []string // where files of the id lie besides
+}
+
+// spotOf is where a task belongs by its last move, whatever lies where.
+func (b *Box) spotOf(id ID, f *fate) *spot {
+	return &spot{id: id, fate: f, place: filepath.Join(home.Folder(b.home, f.m.Enters(), f.at), id.File()), staged: home.StagedPath(b.home, string(id), f.m.TX)}
+}
+
+// spot is a task's place as the fold and the walk have it; nil if it has none.
+func (r *recovery) spot(id ID) *spot {
+	if to := r.last[id].m.Enters(); to == None || to == task.Pruned {
+		return nil
+	}
+	p := r.b.spotOf(id, r.last[id])
+	p.others = slices.DeleteFunc(slices.Clone(r.files[id]), func(path string) bool { return path == p.place })
+	return p
+}
+
+// spotNow is the spot once the task's shard is held: somebody may have been at
+// work since the fold and the walk.
+func (r *recovery) spotNow(id ID) (*spot, error) {
+	if err := r.follow(); err != nil {
+		return nil, err
+	}
+	files := slices.DeleteFunc(r.files[id], func(path string) bool { return task.FolderIndex(home.StateAt(r.b.home, path)) >= 0 })
+	for _, s := range task.Folders {
+		path := r.b.path("tasks", string(s), id.File())
+		if _, err := os.Lstat(path); err == nil {
+			files = append(files, path)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	r.files[id] = files
+	return r.spot(id), nil
+}
+
 // tasks brings every id to rest, in the order of the ids.
 func (r *recovery) tasks() error {
-	ids := make([]ID, 0, len(r.last))
-	for id := range r.last {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
+	ids := slices.Sorted(maps.Keys(r.last))
+	r.out.Tasks = len(ids)
 	for i, id := range ids {
 		if err := r.ctx.Err(); err != nil {
 			return err
@@ -74,77 +100,40 @@ func (r *recovery) tasks() error {
 		if i%500 == 0 {
 			r.b.o.Progress("recovering", int64(i), int64(len(ids)))
 		}
-		if err := r.task(id, r.last[id]); err != nil {
+		if err := r.task(id); err != nil {
 			return err
 		}
 	}
 	r.b.o.Progress("recovering", int64(len(ids)), int64(len(ids)))
-	r.out.Tasks = len(ids)
 	return nil
 }
 
-// task brings one id to rest under its shard: by the function of the normal
-// path where the content is at hand, else by looking for it everywhere.
-func (r *recovery) task(id ID, f *fate) error {
-	to := f.m.Enters()
-	if to == None || to == "pruned" {
+// task brings one id to rest, under its shard unless it is there already.
+func (r *recovery) task(id ID) error {
+	p := r.spot(id)
+	if p == nil {
 		return nil
 	}
-	place := filepath.Join(home.Folder(r.b.home, to, f.at), id.File())
-	there, err := home.Look(place)
+	there, err := home.Look(p.place)
 	if err != nil {
 		return err
 	}
-	rest := slices.DeleteFunc(slices.Clone(r.files[id]), func(p string) bool { return r.b.path(p) == place })
-	if there.Hash == task.HashOf(f.m.After) && len(rest) == 0 && f.m.Dropped == "" {
-		if (to != Archived || !r.artifacts[id]) && !slices.Contains(r.adopt, id) {
-			return nil
-		}
+	begun := p.m.Dropped != "" || p.m.Enters() == Archived && r.artifacts[id] || slices.Contains(r.o.Adopt, id)
+	if there.Hash == task.HashOf(p.m.After) && len(p.others) == 0 && !begun {
+		return nil
 	}
 	s, err := r.shard(id)
 	if err != nil {
 		return err
 	}
 	defer s.unlock()
-	if f, err = r.again(id, f); err != nil {
+	if p, err = r.spotNow(id); p == nil || err != nil {
 		return err
 	}
-	if to = f.m.Enters(); to == None || to == "pruned" {
-		return nil
-	}
-	place = filepath.Join(home.Folder(r.b.home, to, f.at), id.File())
-	rest = slices.DeleteFunc(slices.Clone(r.files[id]), func(p string) bool { return r.b.path(p) == place })
-	if adopted, err := r.adopted(s, id, f, place); adopted || err != nil {
+	if adopted, err := r.adopted(s, p); adopted || err != nil {
 		return err
 	}
-	return r.bring(s, id, f, place, rest)
-}
-
-// again reads the id's last move and where its files lie once more, now that
-// its shard is held: somebody may have been at work since the fold.
-func (r *recovery) again(id ID, f *fate) (*fate, error) {
-	if err := r.follow(); err != nil {
-		return nil, err
-	}
-	if now := r.last[id]; now != nil {
-		f = now
-	}
-	var files []string
-	for _, p := range r.files[id] {
-		if strings.HasPrefix(p, ".mbox/") || strings.HasPrefix(p, "tasks/archive/") {
-			files = append(files, p)
-		}
-	}
-	for _, s := range task.Folders {
-		p := filepath.Join("tasks", string(s), id.File())
-		if _, err := os.Lstat(r.b.path(p)); err == nil {
-			files = append(files, p)
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-	}
-	r.files[id] = files
-	return f, nil
+	return r.bring(s, p)
 }
 
 // shard takes a task's lock without settling: recovery is the settling, and what
@@ -159,86 +148,66 @@ func (r *recovery) shardNumber(number int) (*shard, error) {
 	return s, err
 }
 
-// bring puts the right bytes into the right folder, wherever they lie.
-func (r *recovery) bring(s *shard, id ID, f *fate, place string, rest []string) error {
-	b, after := r.b, task.HashOf(f.m.After)
-	staged := home.StagedPath(b.home, string(id), f.m.TX)
-	there, err := home.Look(place)
+// bring puts the right bytes into the right folder, wherever they lie, by the
+// function of the normal path.
+func (r *recovery) bring(s *shard, p *spot) error {
+	from, err := p.right()
 	if err != nil {
 		return err
 	}
-	found := there.Hash == after
-	for _, p := range append(rest[:len(rest):len(rest)], strings.TrimPrefix(staged, b.home+"/")) {
-		seen, err := home.Look(b.path(p))
-		if err != nil {
+	switch state := home.StateAt(r.b.home, from); {
+	case from == "":
+		return r.lost(s, p)
+	case from == p.place, from == p.staged:
+	case state != None && state != Archived && state != p.m.Leaves():
+		return nil // a stranger moved them there: that is reconciled, not undone
+	default:
+		if err := durable.Move(from, p.staged); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		if there.Hash == after || seen.Hash != after {
-			continue // a second copy of the right bytes is removed below
-		}
-		if found = true; b.path(p) == staged {
-			continue
-		}
-		if r.outOfReach(f, p) {
-			return nil // a stranger moved the right bytes on: that is reconciled, not undone
-		}
-		if err := durable.Move(b.path(p), staged); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		break
 	}
-	if !found {
-		return r.lost(s, id, f, place, rest)
-	}
-	if _, err := b.finish(r.ctx, s, id, f.m, f.at, false); err != nil {
+	if _, err := r.b.finish(r.ctx, s, p.id, p.m, p.at, false); err != nil {
 		return err
 	}
-	if err := b.dropOtherLeases(id); err != nil {
+	if err := r.b.dropOtherLeases(p.id); err != nil {
 		return err
 	}
 	r.out.Mended++
-	return r.clear(s, id, f, place, rest)
+	return r.clear(s, p)
 }
 
-// outOfReach tells whether the right bytes lie in another live folder, where
-// only a stranger's mv puts them.
-func (r *recovery) outOfReach(f *fate, p string) bool {
-	dir := filepath.ToSlash(filepath.Dir(p))
-	if dir == "tasks/"+string(f.m.Leaves()) {
-		return false // our own move, not yet made
+// right is where the content lies that the last move names: in its place, else
+// elsewhere, else staged; "" for nowhere.
+func (p *spot) right() (string, error) {
+	others := slices.DeleteFunc(slices.Clone(p.others), func(path string) bool { return path == p.staged })
+	for _, path := range slices.Concat([]string{p.place}, others, []string{p.staged}) {
+		if seen, err := home.Look(path); err != nil || seen.There && seen.Hash == task.HashOf(p.m.After) {
+			return path, err
+		}
 	}
-	return strings.HasPrefix(dir, "tasks/") && !strings.HasPrefix(dir, "tasks/archive")
+	return "", nil
 }
 
 // clear removes what is left of older versions once the right one is in place,
 // and keeps what is no version of ours.
-func (r *recovery) clear(s *shard, id ID, f *fate, place string, rest []string) error {
-	b := r.b
-	for _, p := range rest {
-		path := b.path(p)
+func (r *recovery) clear(s *shard, p *spot) error {
+	for _, path := range p.others {
 		seen, err := home.Look(path)
-		if err != nil || !seen.There || path == place {
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		if seen.Hash != "" && (seen.Hash == task.HashOf(f.m.After) || seen.Hash == task.HashOf(f.m.Before) || seen.Hash == f.m.Found) {
-			if err := durable.RemoveIfThere(path); err != nil {
-				return err
-			}
-			continue
-		}
-		if strings.HasPrefix(p, "tasks/pending/") {
-			continue // a drop with a used id: the scan after this sees to it
-		}
-		if strings.HasPrefix(p, ".mbox/tmp/") {
-			continue // staged for a move that was not made: swept with its intent record
-		}
-		if err := b.setAside(r.ctx, s, path, id.File(), audit.Reconcile, home.Reason{Reason: "a file of a task that lies elsewhere", Task: id}); err != nil {
+		if err != nil {
 			return err
 		}
-		r.out.Quarantine++
+		switch state := home.StateAt(r.b.home, path); {
+		case !seen.There:
+		case seen.Hash != "" && slices.Contains([]string{task.HashOf(p.m.After), task.HashOf(p.m.Before), p.m.Found}, seen.Hash):
+			err = durable.RemoveIfThere(path)
+		case state == Pending: // a drop with a used id, which the next scan admits or refuses
+		case state == None: // staged for a move that was not made, and swept with that
+		default:
+			err = r.quarantine(s, path, p.id.File(), home.Reason{Reason: "a file of a task that lies elsewhere", Task: p.id})
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -248,56 +217,58 @@ func (r *recovery) clear(s *shard, id ID, f *fate, place string, rest []string) 
 // for verify to name and an operator to adopt. What is no task any more goes to
 // quarantine, and a line says that the content is lost; verify goes on naming
 // the task until an operator gives it up.
-func (r *recovery) lost(s *shard, id ID, f *fate, place string, rest []string) error {
-	b := r.b
-	best := append([]string{strings.TrimPrefix(place, b.home+"/")}, rest...)
-	for _, p := range best {
-		seen, err := home.Look(b.path(p))
-		if err != nil {
+func (r *recovery) lost(s *shard, p *spot) error {
+	var left []*home.File
+	for _, path := range append([]string{p.place}, p.others...) {
+		f, err := home.Read(r.b.home, None, path)
+		if f != nil {
+			left = append(left, f)
+		} else if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if seen.There && seen.Hash == task.HashOf(f.m.Before) && f.m.Enters() == InProgress && f.m.Leaves() == Pending {
-			return r.void(s, id, f, p)
+	}
+	before := task.HashOf(p.m.Before)
+	for _, f := range left {
+		if f.Task != nil && f.Hash == before && p.m.Leaves() == Pending && p.m.Enters() == InProgress {
+			return r.void(s, p, f)
 		}
 	}
-	for _, p := range best {
-		if found, err := home.Read(b.home, None, b.path(p)); err == nil && found.Task.ID == id && found.Hash != task.HashOf(f.m.Before) {
+	for _, f := range left {
+		if f.Task != nil && f.Task.ID == p.id && f.Hash != before {
 			return nil
 		}
 	}
 	r.out.Lost++
-	for _, p := range best {
-		if seen, err := home.Look(b.path(p)); err != nil || !seen.There {
-			continue
-		}
-		if err := b.setAside(r.ctx, s, b.path(p), id.File(), audit.Reconcile, home.Reason{Reason: "lost: the content that the ledger names is nowhere, this was left", Code: "lost", Task: id}); err != nil {
+	for _, f := range left {
+		why := home.Reason{Reason: "lost: the content that the ledger names is nowhere, this was left", Code: "lost", Task: p.id}
+		if err := r.quarantine(s, f.Path, p.id.File(), why); err != nil {
 			return err
 		}
-		r.out.Quarantine++
 	}
-	if f.gone {
+	if p.gone {
 		return nil
 	}
-	return b.sayAlarm(r.ctx, s, id, "lost", fmt.Sprintf("its content is lost; mbox recover --adopt %s gives it up", id))
+	why := fmt.Sprintf("its content is lost; mbox recover --adopt %s gives it up", p.id)
+	return r.b.note(r.ctx, s, alarmOf(p.id, "lost", why, why))
 }
 
 // void undoes a claim whose staged file a power cut took: the task goes back to
 // pending with its old content, and its epoch stays used.
-func (r *recovery) void(s *shard, id ID, f *fate, p string) error {
-	b := r.b
-	found, err := home.Read(b.home, Pending, b.path(p))
-	if err != nil {
-		return err
-	}
-	t := found.Task
-	t.Mbox.Epoch = f.m.Epoch
-	t.Audit.StateChanges = append(t.Audit.StateChanges, StateChange{From: Pending, To: InProgress, By: f.agent, At: task.At(f.at), Reason: task.StateReason(f.m.Reason)})
-	err = b.commit(r.ctx, s, &change{
-		id: id, by: audit.MboxAgent, event: audit.Reconcile, from: InProgress, to: Pending, task: t, before: task.HashOf(f.m.After),
-		reason: "the claim was voided: a power cut took its content",
-		said:   fmt.Sprintf("mbox voided the claim on %s", id),
-		extra:  func(m *task.Move) { m.Found = found.Hash },
-	})
+func (r *recovery) void(s *shard, p *spot, old *home.File) error {
+	t := old.Task
+	t.Mbox.Epoch = p.m.Epoch
+	t.Audit.StateChanges = append(t.Audit.StateChanges, StateChange{From: Pending, To: InProgress, By: p.agent, At: task.At(p.at), Reason: task.StateReason(p.m.Reason)})
 	r.out.Mended++
-	return err
+	return r.b.commit(r.ctx, s, &change{
+		id: p.id, by: audit.MboxAgent, event: audit.Reconcile, from: InProgress, to: Pending, task: t, before: task.HashOf(p.m.After),
+		reason: "the claim was voided: a power cut took its content",
+		said:   fmt.Sprintf("mbox voided the claim on %s", p.id),
+		extra:  func(m *task.Move) { m.Found = old.Hash },
+	})
+}
+
+// quarantine puts a file away that is in the way, or no version of ours.
+func (r *recovery) quarantine(s *shard, path, name string, why home.Reason) error {
+	r.out.Quarantine++
+	return r.b.setAside(r.ctx, s, path, name, audit.Reconcile, why)
 }

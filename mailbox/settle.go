@@ -58,7 +58,7 @@ func (b *Box) settleShard(ctx context.Context, number int) error {
 		return b.recoverAll(ctx, true)
 	}
 	if err == nil {
-		s.unlock()
+		s.unlock() // tryShard has settled it
 	}
 	return err
 }
@@ -76,16 +76,18 @@ func (b *Box) settle(ctx context.Context, s *shard, d home.Intent) error {
 	if err != nil {
 		return err
 	}
-	found, asides, err := b.linesSince(d, names)
+	for _, name := range names {
+		if tx := reasonTX(name); tx != "" && tx != d.TX {
+			if err := b.finishAside(ctx, s, tx, d); err != nil {
+				return err
+			}
+		}
+	}
+	lines, err := b.linesSince(d, d.TX)
 	if err != nil {
 		return err
 	}
-	for _, e := range asides {
-		if err := b.redo(ctx, s, home.Intent{Kind: "drop"}, &e); err != nil {
-			return err
-		}
-	}
-	for _, e := range found {
+	for _, e := range lines {
 		if err := b.redo(ctx, s, d, &e); err != nil {
 			return err
 		}
@@ -98,38 +100,48 @@ func (b *Box) settle(ctx context.Context, s *shard, d home.Intent) error {
 	return b.sweepStaged(d)
 }
 
-// linesSince returns the entries of the dead holder's transaction, and those of
-// files that it was setting aside on the way, whose reasons are among the staged
-// names.
-func (b *Box) linesSince(d home.Intent, names []string) (found, asides []audit.Entry, err error) {
-	var others []string
-	for _, name := range names {
-		if _, tx, ok := home.CutLast(strings.TrimSuffix(name, home.ReasonSuffix), "~"); ok && tx != d.TX && strings.HasSuffix(name, home.ReasonSuffix) {
-			others = append(others, tx)
-		}
-	}
+// linesSince returns the entries of a transaction behind the place that the intent
+// record names.
+func (b *Box) linesSince(d home.Intent, tx string) (lines []audit.Entry, err error) {
 	at := d.At
 	if b.ledger.Check(at) != nil {
 		at = audit.Position{}
 	}
 	for line, err := range b.ledger.Read(at).Lines() {
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		into, tx := &found, line.Text("tx")
-		if tx != d.TX {
-			into = &asides
-		}
-		if tx != d.TX && !slices.Contains(others, tx) {
+		if line.Text("tx") != tx {
 			continue
 		}
 		e, err := line.Decode()
 		if err != nil {
-			return nil, nil, fmt.Errorf("ledger seq %d: %w", line.Seq, err)
+			return nil, fmt.Errorf("ledger seq %d: %w", line.Seq, err)
 		}
-		*into = append(*into, e)
+		lines = append(lines, e)
 	}
-	return found, asides, nil
+	return lines, nil
+}
+
+// finishAside finishes putting bytes aside, if their line is committed. It belongs
+// to no transition: what a move puts aside is finished with that.
+func (b *Box) finishAside(ctx context.Context, s *shard, tx string, d home.Intent) error {
+	lines, err := b.linesSince(d, tx)
+	for _, e := range lines {
+		if _, moves := task.MoveOf(&e); err == nil && !moves {
+			err = b.redo(ctx, s, home.Intent{Kind: "drop"}, &e)
+		}
+	}
+	return err
+}
+
+// reasonTX is the transaction of a staged reason; "" for what is none.
+func reasonTX(name string) string {
+	entry, isReason := strings.CutSuffix(name, home.ReasonSuffix)
+	if _, tx, ok := home.CutLast(entry, "~"); ok && isReason {
+		return tx
+	}
+	return ""
 }
 
 // redo finishes what one line of the dead holder says. A move that is not its
@@ -170,7 +182,7 @@ func (b *Box) stagedBy(d home.Intent) ([]string, error) {
 }
 
 // sweepStaged removes the staged files of a dead holder once its line, if there
-// was one, is applied. A reason whose entry is in quarantine is moved to it.
+// was one, is applied.
 func (b *Box) sweepStaged(d home.Intent) error {
 	names, err := b.stagedBy(d)
 	if err != nil {
@@ -187,6 +199,7 @@ func (b *Box) sweepStaged(d home.Intent) error {
 	return nil
 }
 
+// sweep removes one staged file. A reason whose entry is in quarantine joins it.
 func (b *Box) sweep(name string) error {
 	path := home.Private(b.home, "tmp", name)
 	if home.StagesArtifacts(b.home, name) {

@@ -69,6 +69,19 @@ func (b *Box) awaitShard(ctx context.Context, number int) error {
 	return err
 }
 
+// ifFree calls do with the task's shard, unless somebody holds that: he is at work.
+func (b *Box) ifFree(ctx context.Context, id ID, do func(*shard) error) (busy bool, err error) {
+	s, err := b.tryShard(ctx, home.Shard(string(id)))
+	if errors.Is(err, ErrBusy) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer s.unlock()
+	return false, do(s)
+}
+
 // held is a shard whose lock was just taken, unless there was this error.
 func (b *Box) held(number int, err error, intents func() (*durable.File, error)) (*shard, error) {
 	if err != nil {

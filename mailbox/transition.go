@@ -377,17 +377,6 @@ func (p *placement) lost() error {
 // errLost says that the content of a committed line is nowhere any more.
 var errLost = fmt.Errorf("%w: lost", ErrIntegrity)
 
-// sayLost writes one alarm about a task whose content a stranger destroyed
-// while it was moved. It runs inside the transition.
-func (b *Box) sayLost(ctx context.Context, s *shard, id ID) error {
-	if said, err := b.saidGone(id); err != nil || said {
-		return err
-	}
-	action := fmt.Sprintf("its content was destroyed while it was moved; mbox recover --adopt %s takes what there is", id)
-	_, err := b.say(ctx, s.locks, b.alarmEntry(id, home.RandomHex(16), "lost", "destroyed while it was moved", action), audit.Payload{})
-	return err
-}
-
 func (p *placement) setAside(path, why string) error {
 	return p.b.setAside(p.ctx, p.s, path, p.id.File(), audit.Reconcile, home.Reason{Reason: why, Task: p.id})
 }

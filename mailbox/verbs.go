@@ -250,7 +250,7 @@ func (c *Claim) remembered(foreign error) (*home.File, error) {
 	if !t.AsksFor(r.asked) {
 		return nil, foreign
 	}
-	return &home.File{Task: t, Hash: r.after.String(), State: InProgress}, b.restore(t, r)
+	return &home.File{Task: t, Hash: r.after.String(), State: InProgress}, b.mendFile(t, r)
 }
 
 // notOurs refuses a token that another task was claimed with. Nothing is kept of
@@ -293,7 +293,7 @@ func (c *Claim) late(ctx context.Context, s *shard, verb, request string, conten
 		return err
 	}
 	why := home.Reason{Reason: verb + " with a token whose claim is over", Code: "late_result", Task: id}
-	if err := b.keepBytes(ctx, s, data, string(id)+".result.json", audit.TaskLateResult, why); err != nil {
+	if err := b.putAside(ctx, s, "", data, string(id)+".result.json", audit.TaskLateResult, why); err != nil {
 		// Not ErrStale, for that would say that the bytes are kept.
 		return task.About(id, fmt.Errorf("its claim is over, and its result could not be kept: %w", err))
 	}

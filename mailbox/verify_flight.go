@@ -301,14 +301,14 @@ func (v *verifying) interruption(number int) error {
 
 // written tells whether the ledger has a line of the record's transaction.
 func (v *verifying) written(d home.Intent) (bool, error) {
-	lines, _, err := v.b.linesSince(d, nil)
+	lines, err := v.b.linesSince(d, d.TX)
 	return len(lines) > 0, err
 }
 
 // halfway tells whether what lies there is a stage in which the transition of a
 // dead process can have stopped: then the next holder of its shard finishes it.
 func (v *verifying) halfway(d home.Intent) (bool, error) {
-	lines, _, err := v.b.linesSince(d, nil)
+	lines, err := v.b.linesSince(d, d.TX)
 	if err != nil || len(lines) == 0 {
 		return false, err // nothing was committed: all has to be as it was before
 	}

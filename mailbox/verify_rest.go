@@ -105,7 +105,7 @@ func (v *verifying) staging(file string, d home.Intent) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	lines, _, err := v.b.linesSince(d, nil)
+	lines, err := v.b.linesSince(d, d.TX)
 	if err != nil {
 		return false, err
 	}

@@ -3,7 +3,10 @@ package home
 import (
 	"errors"
 	"io/fs"
+	"iter"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"mbox/audit"
@@ -85,4 +88,53 @@ func Read(home string, s task.State, path string) (*File, error) {
 	}
 	f.Task = t
 	return f, nil
+}
+
+// TaskFolders are the folders in which tasks lie: one for each state of a live
+// task, and the months of the archive.
+func TaskFolders(home string) ([]string, error) {
+	var dirs []string
+	for _, s := range task.Folders {
+		dirs = append(dirs, filepath.Join(home, "tasks", string(s)))
+	}
+	months, err := Months(home)
+	for _, m := range months {
+		dirs = append(dirs, filepath.Join(home, "tasks", "archive", m))
+	}
+	return dirs, err
+}
+
+// StateAt is the state of a task whose file has this path; [task.None] if it is in
+// none of the [TaskFolders].
+func StateAt(home, path string) task.State {
+	dir := filepath.Dir(path)
+	s := task.State(filepath.Base(dir))
+	switch filepath.Dir(dir) {
+	case filepath.Join(home, "tasks"):
+		if task.FolderIndex(s) >= 0 {
+			return s
+		}
+	case filepath.Join(home, "tasks", "archive"):
+		return task.Archived
+	}
+	return task.None
+}
+
+// Paths are the paths of all that lies in the folders, in the order of the names.
+// A folder that is missing has nothing.
+func Paths(dirs ...string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for _, dir := range dirs {
+			names, err := durable.Names(dir)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) && !yield("", err) {
+				return
+			}
+			slices.Sort(names)
+			for _, name := range names {
+				if !yield(filepath.Join(dir, name), nil) {
+					return
+				}
+			}
+		}
+	}
 }

@@ -358,3 +358,11 @@ func (t *Task) Asked() Task {
 	c.Created, c.Updated = Time{}, Time{}
 	return c
 }
+
+// Token is that of the task's claim; "" if it has none.
+func (t *Task) Token() string {
+	if t.Mbox.Lease == nil {
+		return ""
+	}
+	return t.Mbox.Lease.Token
+}

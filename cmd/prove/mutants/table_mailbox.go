@@ -254,7 +254,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"verdict-without-the-shard", "9", "mailbox/reconcile.go",
-		"\ts, err := b.tryShard(ctx, home.Shard(string(id)))\n\tif errors.Is(err, ErrBusy) {\n\t\treturn true, nil\n\t}\n\tif err != nil {\n\t\treturn false, err\n\t}\n\tdefer s.unlock()\n\treturn false, b.reconcile(ctx, s, id)", "\ts, err := b.tryShard(ctx, home.Shard(string(id)))\n\tif errors.Is(err, ErrBusy) {\n\t\treturn true, b.reconcile(ctx, &shard{lock: b.shards[home.Shard(string(id))]}, id)\n\t}\n\tif err != nil {\n\t\treturn false, err\n\t}\n\tdefer s.unlock()\n\treturn false, b.reconcile(ctx, s, id)",
+		"\treturn b.ifFree(ctx, id, func(s *shard) error { return b.reconcile(ctx, s, id) })", "\tbusy, err = b.ifFree(ctx, id, func(s *shard) error { return b.reconcile(ctx, s, id) })\n\tif busy {\n\t\terr = b.reconcile(ctx, &shard{lock: b.shards[home.Shard(string(id))]}, id)\n\t}\n\treturn busy, err",
 		boxTest("TestVerdictNeedsTheShard"),
 	},
 	{
@@ -359,7 +359,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"kept-is-looked-at-before-it-is-ours", "11", quarantineGo,
-		"\tcase err == nil:\n\t\terr = b.finishEntry(", "\tcase err == nil:\n\t\tif right, _ := holds(path, k.SHA256); !right {\n\t\t\tpath = to\n\t\t}\n\t\terr = b.finishEntry(",
+		"\tcase err == nil:\n\t\terr = b.finishEntry(", "\tcase err == nil:\n\t\tif right, _ := hasHash(path, k.SHA256); !right {\n\t\t\tpath = to\n\t\t}\n\t\terr = b.finishEntry(",
 		boxTest("TestPossessionBeforeTheLook"),
 	},
 	{
@@ -369,7 +369,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"record-unflushed", "10", "mailbox/record.go",
-		"if err := durable.Stage(staged, f.data, b.o.Sync); err != nil {", "if err := durable.Stage(staged, f.data, durable.None); err != nil {",
+		"return e, durable.Stage(staged, f.data, b.o.Sync)", "return e, durable.Stage(staged, f.data, durable.None)",
 		boxTest("TestFlushedBeforeTheLine"),
 	},
 	{
@@ -414,7 +414,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"lease-judged-without-the-shard", "13", "mailbox/reclaim.go",
-		"\ts, err := b.tryShard(ctx, home.Shard(string(id)))\n\tif errors.Is(err, ErrBusy) {\n\t\treturn false, nil\n\t}\n\tif err != nil {\n\t\treturn false, err\n\t}\n\tdefer s.unlock()\n\tf, r, err := b.current(id)\n", "\ts := &shard{number: home.Shard(string(id)), lock: b.shards[home.Shard(string(id))], pid: b.writer.PID}\n\terr := s.lock.Try()\n\tif err == nil {\n\t\tdefer s.unlock()\n\t}\n\tf, r, err := b.current(id)\n",
+		"\t\t_, err := b.ifFree(ctx, id, func(s *shard) error {\n\t\t\ttook, err := b.reclaimHeld(", "\t\tslots, _ := b.intents.Open()\n\t\tifFree := func(_ context.Context, id ID, do func(*shard) error) (bool, error) {\n\t\t\treturn false, do(&shard{number: home.Shard(string(id)), lock: b.shards[home.Shard(string(id))], slots: slots})\n\t\t}\n\t\t_, err := ifFree(ctx, id, func(s *shard) error {\n\t\t\ttook, err := b.reclaimHeld(",
 		boxTest("TestLeaseIsJudgedUnderTheShard"),
 	},
 	{
@@ -473,13 +473,13 @@ var mailboxMutants = []mutant{
 		boxTest("TestRemadeIsSaidBeforeItIsTaken/delegation"),
 	},
 	{
-		"put-aside-under-a-lost-lock", "31", "mailbox/quarantine.go",
+		"put-aside-under-a-lost-lock", "31", "mailbox/note.go",
 		"b.say(ctx, s.locks, e, audit.Payload{})", "b.say(ctx, nil, e, audit.Payload{})",
 		boxTest("TestStoppedBehindTheLine"),
 	},
 	{
-		"lost-under-a-lost-lock", "31", transitionGo,
-		"b.say(ctx, s.locks, b.alarmEntry(", "b.say(ctx, nil, b.alarmEntry(",
+		"lost-under-a-lost-lock", "31", "mailbox/alarm.go",
+		"b.sayAlone(ctx, s.locks, ", "b.sayAlone(ctx, nil, ",
 		boxTest("TestStoppedBehindTheLine"),
 	},
 	{

@@ -1,14 +1,15 @@
 package main
 
 const (
-	recoverGo = "mailbox/recover.go"
-	goneGo    = "mailbox/gone.go"
-	tasksGo   = "mailbox/recover_tasks.go"
-	restGo    = "mailbox/recover_rest.go"
-	restoreGo = "mailbox/recover_journal.go"
-	stillGo   = "mailbox/backup.go"
-	backupGo  = "mailbox/backup/backup.go"
-	unpackGo  = "mailbox/backup/unpack.go"
+	recoverGo  = "mailbox/recover.go"
+	goneGo     = "mailbox/gone.go"
+	tasksGo    = "mailbox/recover_tasks.go"
+	restGo     = "mailbox/recover_rest.go"
+	restoreGo  = "mailbox/recover_journal.go"
+	stillGo    = "mailbox/backup.go"
+	backupGo   = "mailbox/backup/backup.go"
+	unpackGo   = "mailbox/backup/unpack.go"
+	evidenceGo = "mailbox/evidence.go"
 )
 
 func backupTest(run string) command { return command{"mailbox/backup", run} }
@@ -21,28 +22,28 @@ var recoveryMutants = []mutant{
 		boxTest("TestLockFileGone"),
 	},
 	{
-		"leases-outlive-the-boot", "13", recoverGo,
-		"r.leases(was.Boot == boot.Boot)", "r.leases(true)",
+		"leases-outlive-the-boot", "13", restGo,
+		"if !r.restarted {\n\t\tr.out.Reclaimed", "if r.restarted = false; true {\n\t\tr.out.Reclaimed",
 		boxTest("TestLeasesEndWithTheBoot"),
 	},
 	{
-		"leases-end-with-any-recovery", "13", recoverGo,
-		"r.leases(was.Boot == boot.Boot)", "r.leases(false)",
+		"leases-end-with-any-recovery", "13", restGo,
+		"if !r.restarted {\n\t\tr.out.Reclaimed, err = b.reclaimAll(r.ctx, ids)\n\t}", "r.restarted = true",
 		boxTest("TestLeasesEndWithTheBoot"),
 	},
 	{
 		"voided-epoch-used-again", "10", tasksGo,
-		"\tt.Mbox.Epoch = f.m.Epoch\n", "",
+		"\tt.Mbox.Epoch = p.m.Epoch\n", "",
 		boxTest("TestVoidedClaim"),
 	},
 	{
 		"claim-never-voided", "10", tasksGo,
-		"return r.void(s, id, f, p)", "continue",
+		"return r.void(s, p, f)", "continue",
 		boxTest("TestVoidedClaim"),
 	},
 	{
 		"trail-without-the-pick", "10", tasksGo,
-		"\tt.Audit.StateChanges = append(t.Audit.StateChanges, StateChange{From: Pending, To: InProgress, By: f.agent, At: task.At(f.at), Reason: task.StateReason(f.m.Reason)})\n", "",
+		"\tt.Audit.StateChanges = append(t.Audit.StateChanges, StateChange{From: Pending, To: InProgress, By: p.agent, At: task.At(p.at), Reason: task.StateReason(p.m.Reason)})\n", "",
 		boxTest("TestVoidedClaim"),
 	},
 	{
@@ -56,33 +57,33 @@ var recoveryMutants = []mutant{
 		boxTest("TestRecoveryOfWhatWasOnlyStaged"),
 	},
 	{
-		"anybodys-name-stands", "16", restGo,
-		"in[t.Mbox.TX] && (dir != \"tasks\" || ownName(path, data))", "in[t.Mbox.TX]",
+		"anybodys-name-stands", "16", evidenceGo,
+		" && strings.EqualFold(filepath.Base(path), t.ID.File())", "",
 		boxTest("TestStanding"),
 	},
 	{
-		"torn-task-stands", "16", restGo,
-		"return json.Unmarshal(data, &t) == nil && strings.EqualFold(", "_ = json.Unmarshal(data, &t)\n\treturn strings.EqualFold(",
+		"torn-task-stands", "16", evidenceGo,
+		"unread == nil && json.Unmarshal(data, &t) == nil && ", "unread == nil && (json.Unmarshal(data, &t) == nil || true) && ",
 		boxTest("TestStanding"),
 	},
 	{
-		"own-name-minds-case", "16", restGo,
+		"own-name-minds-case", "16", evidenceGo,
 		"strings.EqualFold(filepath.Base(path), t.ID.File())", "filepath.Base(path) == t.ID.File()",
 		boxTest("TestStanding"),
 	},
 	{
-		"own-name-does-not-stand", "16", restGo,
-		"in[t.Mbox.TX] && (dir != \"tasks\" || ownName(path, data))", "in[t.Mbox.TX] && dir != \"tasks\"",
+		"own-name-does-not-stand", "16", evidenceGo,
+		"if err != nil || slices.Contains(txs, t.tx) {", "if err != nil {",
 		boxTest("TestStanding"),
 	},
 	{
-		"records-do-not-stand", "16", restGo,
-		"[]string{\"tasks\", \"decisions\", \"changes\"}", "[]string{\"tasks\"}",
+		"records-do-not-stand", "16", evidenceGo,
+		"home.Paths(b.path(\"decisions\"), b.path(\"changes\"))", "home.Paths()",
 		boxTest("TestStanding"),
 	},
 	{
-		"quarantine-stands", "16", restGo,
-		" || strings.Contains(path, \"/quarantine/\")", "",
+		"quarantine-stands", "16", evidenceGo,
+		"for path, err := range home.Paths(dirs...) {", "for path, err := range home.Paths(append(dirs, b.path(\"tasks\", \"quarantine\"))...) {",
 		boxTest("TestStanding"),
 	},
 	{
@@ -97,7 +98,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"copies-unmended", "17", recoverGo,
-		"\tif err := r.copies(); err != nil { // of these lines too\n\t\treturn r.out, err\n\t}\n", "",
+		", r.dropSpares, r.copies) {", ", r.dropSpares) {",
 		boxTest("TestOpenGoesOnWithRecovery"),
 	},
 	{
@@ -112,7 +113,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"lost-ledger-recovered", "14,16", recoverGo,
-		"append(begin, r.journal, r.intact, r.ledger,", "append(begin, r.journal, r.ledger,",
+		"append(first, r.journal, r.intact, r.ledger,", "append(first, r.journal, r.ledger,",
 		boxTest("TestLedgerLost"),
 	},
 	{
@@ -121,18 +122,18 @@ var recoveryMutants = []mutant{
 		boxTest("TestOlderLedgerAndHeadRecord"),
 	},
 	{
-		"drop-stops-the-mailbox", "9", "mailbox/evidence.go",
+		"drop-stops-the-mailbox", "9", evidenceGo,
 		`case !moved && (sure.Checksum != "" || seen.Checksum != "" && holds[seen]):`, `case !moved && sure.Checksum != "":`,
 		boxTest("TestDropWithTransaction"),
 	},
 	{
-		"older-copy-taken-for-the-newest", "9,22", "mailbox/evidence.go",
+		"older-copy-taken-for-the-newest", "9,22", evidenceGo,
 		`case !moved && (sure`, `case (sure`,
 		boxTest("TestOlderCopyPutBack"),
 	},
 	{
-		"artifact-is-evidence", "9", "mailbox/evidence.go",
-		` || path == b.path(task.ArtifactsDir)):`, `):`,
+		"artifact-is-evidence", "9", evidenceGo,
+		"for path, err := range home.Paths(dirs...) {", "more, _ := filepath.Glob(b.path(\"tasks\", \"artifacts\", \"*\"))\n\t\tfor path, err := range home.Paths(append(dirs, more...)...) {",
 		boxTest("TestArtifactWithTransaction"),
 	},
 	{
@@ -147,22 +148,22 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"journal-unreplayed", "10", recoverGo,
-		"append(begin, r.journal, r.intact, r.ledger,", "append(begin, r.intact, r.ledger,",
+		"append(first, r.journal, r.intact, r.ledger,", "append(first, r.intact, r.ledger,",
 		boxTest("TestPowerCut"),
 	},
 	{
 		"ledger-before-the-journal", "16", recoverGo,
-		"append(begin, r.journal, r.intact, r.ledger,", "append(begin, r.ledger, r.journal, r.intact,",
+		"append(first, r.journal, r.intact, r.ledger,", "append(first, r.ledger, r.journal, r.intact,",
 		boxTest("TestPowerCut"),
 	},
 	{
 		"stranger-overwritten-by-replay", "8,21", restoreGo,
-		"if there == \"\" && slices.Contains(remains, \"\") && !r.restarted {", "if there == \"\" && len(remains) == 0 && !r.restarted {",
+		"(!newest || foreign && !r.restarted)", "(!newest || !foreign && len(remains) == 0 && !r.restarted)",
 		boxTest("TestReplayLeavesAStranger"),
 	},
 	{
 		"tasks-unflushed-after-an-error", "19", restoreGo,
-		"if there == \"\" || r.suspect && m.TX == v.txs[newest] {", "if there == \"\" {",
+		"case there == \"\" || r.o.AfterIOError && newest:", "case there == \"\":",
 		boxTest("TestRecoverAfterIOErrorWritesAnew"),
 	},
 	{
@@ -192,7 +193,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"boot-written-first", "20", recoverGo,
-		"\tif err := r.leases(", "\tif err := writeBoot(b.home, boot, b.o.Sync); err != nil {\n\t\treturn r.out, err\n\t}\n\tif err := r.leases(",
+		"r.sayMoved, r.leases, ", "r.sayMoved, func() error { return home.WriteBoot(b.home, r.now, b.o.Sync) }, r.leases, ",
 		boxTest("TestOrderOfRecovery"),
 	},
 	{
@@ -232,7 +233,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"boot-never-written", "20,22", recoverGo,
-		"return r.out, home.WriteBoot(b.home, boot, b.o.Sync)", "return r.out, nil",
+		"return r.out, home.WriteBoot(b.home, r.now, b.o.Sync)", "return r.out, nil",
 		boxTest("TestHomeMoved"),
 	},
 	{
@@ -242,12 +243,12 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"inode-is-no-matter", "22", recoverGo,
-		" || was.Inode != boot.Inode", "",
+		" || r.was.Inode != r.now.Inode", "",
 		boxTest("TestHomeMoved"),
 	},
 	{
-		"move-unsaid", "22", recoverGo,
-		"if r.out.Moved {", "if r.out.Moved && r.restarted {",
+		"move-unsaid", "22", restGo,
+		"if !r.out.Moved {", "if !r.out.Moved || !r.restarted {",
 		boxTest("TestHomeMoved"),
 	},
 	{
@@ -312,22 +313,22 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"lost-is-said-again", "21", tasksGo,
-		"\tif f.gone {\n\t\treturn nil\n\t}\n", "",
+		"\tif p.gone {\n\t\treturn nil\n\t}\n", "",
 		boxTest("TestRecoverLostTwice"),
 	},
 	{
-		"archive-not-searched", "21", tasksGo,
-		"dirs = append(dirs, filepath.Join(\"tasks\", \"archive\", m))", "dirs = append(dirs[:len(dirs):len(dirs)], dirs[:0]...)\n\t\t_ = m",
+		"archive-not-searched", "21", "mailbox/home/files.go",
+		"\t\tdirs = append(dirs, filepath.Join(home, \"tasks\", \"archive\", m))\n", "\t\t_ = m\n",
 		boxTest("TestMonthOfTheLine"),
 	},
 	{
 		"old-copy-removed-unseen", "21", tasksGo,
-		"\tif !found {\n\t\treturn r.lost(s, id, f, place, rest)\n", "\tif !found {\n\t\treturn r.clear(s, id, f, place, rest)\n",
+		"return r.lost(s, p)", "return r.clear(s, p)",
 		boxTest("TestVoidedClaim"),
 	},
 	{
 		"loss-unsaid", "21", tasksGo,
-		"\treturn b.sayAlarm(r.ctx, s, id, \"lost\",", "\treturn nil\n\treturn b.sayAlarm(r.ctx, s, id, \"lost\",",
+		"return r.b.note(r.ctx, s, alarmOf(p.id, \"lost\", why, why))", "_ = why\n\treturn nil",
 		boxTest("TestLossIsSaid"),
 	},
 	{
