@@ -37,11 +37,11 @@ func (b *Box) lostLines(ctx context.Context, restarted, moved bool) (known audit
 	if at := b.snapshotEnd(); at.Seq > seen.Seq {
 		seen = at
 	}
-	holds := map[audit.Position]bool{{}: true}
+	there := map[audit.Position]bool{{}: true}
 	pass := func(at audit.Position) {
 		for _, p := range []audit.Position{sure, seen} {
 			if p.Seq == at.Seq && p.Checksum == at.Checksum {
-				holds[p] = true
+				there[p] = true
 			}
 		}
 	}
@@ -63,16 +63,16 @@ func (b *Box) lostLines(ctx context.Context, restarted, moved bool) (known audit
 		return fmt.Sprintf("seq %d was written (%s), and the chain in audit/shared goes from seq 1 to %d only", p.Seq, p.Checksum, end.Seq)
 	}
 	switch {
-	case !holds[sure]:
+	case !there[sure]:
 		return known, lacks(sure), nil
-	case !moved && (sure.Checksum != "" || seen.Checksum != "" && holds[seen]):
+	case !moved && (sure.Checksum != "" || seen.Checksum != "" && there[seen]):
 		return known, "", nil
 	}
-	path, err := b.unheardOf(ctx, seen.Checksum == "" || holds[seen])
+	path, err := b.unheardOf(ctx, seen.Checksum == "" || there[seen])
 	if path == "" || err != nil {
 		return known, "", err
 	}
-	if !holds[seen] {
+	if !there[seen] {
 		return known, lacks(seen) + "; " + path + " has a line behind that", nil
 	}
 	return known, fmt.Sprintf("%s has a line, and it is not in audit/shared, which ends after seq %d", path, end.Seq), nil

@@ -50,18 +50,12 @@ func (r *recovery) forget() error {
 			return err
 		}
 	}
-	var held []*shard
-	defer func() {
-		for _, s := range slices.Backward(held) {
-			s.unlock()
-		}
-	}()
 	for n := range home.Shards {
 		s, err := b.holdShard(r.ctx, n)
 		if err != nil {
 			return err
 		}
-		held = append(held, s)
+		defer s.unlock()
 	}
 	if err := durable.RemoveIfThere(b.snapshotPath()); err != nil {
 		return err

@@ -193,8 +193,8 @@ func (r *recovery) gone() error {
 	}
 	found := map[State][]ID{}
 	for id, f := range r.last {
-		if to := f.m.Enters(); slices.Contains(home.TaskPlaces[:], to) && len(r.files[id]) == 0 {
-			found[to] = append(found[to], id)
+		if r.spot(id) != nil && len(r.files[id]) == 0 {
+			found[f.m.Enters()] = append(found[f.m.Enters()], id)
 		}
 	}
 	if r.o.AdoptDeleted {
@@ -252,34 +252,26 @@ func (r *recovery) confirmed(ids []ID, most int) (int, error) {
 		if n > most {
 			return n + len(ids) - i, nil
 		}
-		gone, err := r.isGone(id)
+		err := r.under(home.Shard(string(id)), func(*shard) error {
+			p, err := r.spotNow(id)
+			if p == nil || err != nil || len(r.files[id]) > 0 {
+				return err
+			}
+			place, err := home.Look(p.place)
+			if err != nil || place.There {
+				return err
+			}
+			if staged, err := home.Look(p.staged); err != nil || staged.There {
+				return err
+			}
+			n++
+			return nil
+		})
 		if err != nil {
 			return 0, err
 		}
-		if gone {
-			n++
-		}
 	}
 	return n, nil
-}
-
-// isGone looks at one of the tasks again, under its shard.
-func (r *recovery) isGone(id ID) (bool, error) {
-	s, err := r.shard(id)
-	if err != nil {
-		return false, err
-	}
-	defer s.unlock()
-	p, err := r.spotNow(id)
-	if p == nil || err != nil || len(r.files[id]) > 0 || !slices.Contains(home.TaskPlaces[:], p.m.Enters()) {
-		return false, err
-	}
-	for _, path := range []string{p.place, p.staged} {
-		if seen, err := home.Look(path); err != nil || seen.There {
-			return false, err
-		}
-	}
-	return true, nil
 }
 
 // stop makes every process see that tasks are gone, and says so once.

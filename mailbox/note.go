@@ -2,8 +2,6 @@ package mailbox
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 
 	"mbox/audit"
@@ -11,41 +9,6 @@ import (
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
-
-// oneLine makes a change that one line tells, with the shard's intent record
-// around it. stage prepares the files and makes the line; undo takes back what it
-// staged where not a byte of the line was written; finish brings the tree in line
-// with it. Where nobody knows whether the line was written, or a file cannot be
-// taken back, the record stays and settle decides. Without an intent the change
-// runs inside another one, whose record makes settle come back to it.
-func (b *Box) oneLine(ctx context.Context, s *shard, d home.Intent, stage func() (audit.Entry, error), undo func() error, finish func(context.Context, *audit.Entry) error) error {
-	inside := d.TX == ""
-	if !inside {
-		d.At = b.ledger.End()
-		if err := s.mark(d); err != nil {
-			return err
-		}
-	}
-	e, err := stage()
-	if err == nil {
-		if _, err = b.say(ctx, s.locks, e, audit.Payload{}); err != nil && !errors.Is(err, audit.ErrUnwritten) {
-			return err
-		}
-	}
-	if err != nil {
-		if bad := undo(); inside || bad != nil {
-			return errors.Join(err, bad)
-		}
-		return errors.Join(err, s.withdraw())
-	}
-	if err := finish(context.WithoutCancel(ctx), &e); err != nil {
-		return fmt.Errorf("%w: %w", ErrCommitted, err)
-	}
-	if inside {
-		return nil
-	}
-	return s.clean()
-}
 
 // Note appends a line that moves no task: a refusal, an agent's state, an
 // error. The writer is added to its details, which must be an object.
@@ -70,10 +33,10 @@ func (b *Box) note(ctx context.Context, s *shard, e audit.Entry) error {
 		}
 		defer s.unlock()
 	}
-	return b.oneLine(ctx, s, home.Intent{Kind: "note", Name: e.Agent, TX: tx},
-		func() (audit.Entry, error) { return e, nil },
+	return b.transact(ctx, s, home.Intent{Kind: "note", Name: e.Agent, TX: tx},
+		func() (audit.Entry, audit.Payload, error) { return e, audit.Payload{}, nil },
 		func() error { return nil },
-		func(context.Context, *audit.Entry) error { return nil })
+		func(context.Context, audit.Line) error { return nil })
 }
 
 // signed adds to the details of a line that moves nothing its transaction and who

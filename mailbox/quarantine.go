@@ -85,7 +85,7 @@ func (b *Box) finishKept(ctx context.Context, s *shard, k *task.Kept, path strin
 		}
 	}
 	if err == nil && b.o.Sync == durable.Strict {
-		err = durable.SyncDir(b.path("tasks", "quarantine"), b.o.Sync)
+		err = durable.SyncDir(filepath.Dir(to), b.o.Sync)
 	}
 	return err
 }
@@ -98,7 +98,8 @@ func (b *Box) finishEntry(ctx context.Context, s *shard, k *task.Kept, path, to 
 	}
 	right, err := hasHash(to, k.SHA256)
 	if err == nil && !right {
-		if err = b.sendBack(ctx, s, to, path); err == nil {
+		err = b.sendBack(ctx, s, to, path)
+		if err == nil {
 			err = b.sayGone(ctx, s, k)
 		}
 	}
@@ -136,12 +137,12 @@ func hasHash(path, hash string) (bool, error) {
 // sendBack undoes the move of a file that took the place of the one to be kept.
 func (b *Box) sendBack(ctx context.Context, s *shard, to, path string) error {
 	err := durable.Move(to, path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case errors.Is(err, fs.ErrExist): // and yet another has come
+	if errors.Is(err, fs.ErrExist) { // yet another has come
 		why := home.Reason{Reason: "it came while another file of its name was put into quarantine, and a third came then"}
 		return b.setAside(ctx, s, to, filepath.Base(path), audit.Reconcile, why)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
 	return err
 }
@@ -199,14 +200,14 @@ func (b *Box) putAside(ctx context.Context, s *shard, path string, data []byte, 
 	if s.marked {
 		d = home.Intent{}
 	}
-	stage := func() (audit.Entry, error) {
+	stage := func() (e audit.Entry, p audit.Payload, err error) {
 		if data != nil {
-			if err := durable.Stage(k.path, data, durable.None); err != nil { // stageReason flushes it
-				return audit.Entry{}, err
-			}
+			err = durable.Stage(k.path, data, durable.None) // stageReason flushes it
 		}
-		err := b.stageReason(k)
-		return b.asideEntry(k, tx, event), err
+		if err == nil {
+			err = b.stageReason(k)
+		}
+		return b.asideEntry(k, tx, event), p, err
 	}
 	undo := func() error {
 		err := durable.RemoveIfThere(home.StagedReason(b.home, k.entry))
@@ -215,7 +216,7 @@ func (b *Box) putAside(ctx context.Context, s *shard, path string, data []byte, 
 		}
 		return err
 	}
-	return b.oneLine(ctx, s, d, stage, undo, func(ctx context.Context, _ *audit.Entry) error {
+	return b.transact(ctx, s, d, stage, undo, func(ctx context.Context, _ audit.Line) error {
 		return b.finishKept(ctx, s, &task.Kept{Entry: k.entry, SHA256: k.sha}, k.path)
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 
-
 	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"

@@ -246,10 +246,12 @@ func (b *Box) writeRecord(ctx context.Context, s *shard, f *filing) error {
 	if f.task != "" {
 		e.TaskID = &f.task
 	}
-	return b.oneLine(ctx, s, home.Intent{Kind: "record", Name: name, TX: tx},
-		func() (audit.Entry, error) { return e, durable.Stage(staged, f.data, b.o.Sync) },
+	return b.transact(ctx, s, home.Intent{Kind: "record", Name: name, TX: tx},
+		func() (audit.Entry, audit.Payload, error) {
+			return e, audit.Payload{}, durable.Stage(staged, f.data, b.o.Sync)
+		},
 		func() error { return durable.RemoveIfThere(staged) },
-		func(_ context.Context, e *audit.Entry) error { return b.placeRecord(e) })
+		func(context.Context, audit.Line) error { return b.placeRecord(&e) })
 }
 
 // placeRecord renames the staged record that a line names into its place. Run

@@ -95,36 +95,33 @@ func Recover(ctx context.Context, dir string, o Options, r RecoverOptions) (Reco
 	return out, err
 }
 
+// boots reads the boot record, and what it would be now.
+func (b *Box) boots() (was, now home.Boot, err error) {
+	if now, err = home.CurrentBoot(b.home); err == nil {
+		was, err = home.ReadBoot(b.home)
+	}
+	return was, now, err
+}
+
 // afterBoot recovers everything when the machine was restarted or the home was
 // moved since the last recovery, because unflushed renames may be lost then, and
-// when the last recovery died.
+// when the last recovery died. Within this boot a recovery needs no help that is at
+// work, shard by shard, nor a mailbox that is read-only: reading it is fine.
 func (b *Box) afterBoot(ctx context.Context) error {
-	now, err := home.CurrentBoot(b.home)
-	if err != nil {
-		return err
-	}
-	was, err := home.ReadBoot(b.home)
+	was, now, err := b.boots()
 	if err != nil || was == now {
 		return err
 	}
-	if was.SameAs(now) && b.recoversElsewhere() {
-		return nil
+	if was.SameAs(now) {
+		err := b.recoveries.Try()
+		if err == nil {
+			b.recoveries.Unlock()
+		}
+		if errors.Is(err, ErrBusy) || errors.Is(audit.CheckWritable(b.home), ErrReadOnly) {
+			return nil
+		}
 	}
 	return b.recoverAll(ctx, false)
-}
-
-// recoversElsewhere tells whether a recovery within this boot needs no help:
-// because it is at work, shard by shard, or because the mailbox is read-only, so
-// that nothing can be recovered, and reading is fine.
-func (b *Box) recoversElsewhere() bool {
-	if errors.Is(audit.CheckWritable(b.home), ErrReadOnly) {
-		return true
-	}
-	err := b.recoveries.Try()
-	if err == nil {
-		b.recoveries.Unlock()
-	}
-	return errors.Is(err, ErrBusy)
 }
 
 // recoverAll recovers under the recover lock. Who waited for it reads the boot
@@ -135,14 +132,8 @@ func (b *Box) recoverAll(ctx context.Context, anyway bool) error {
 		return home.LockError(err)
 	}
 	defer b.recoveries.Unlock()
-	if !anyway {
-		now, err := home.CurrentBoot(b.home)
-		if err != nil {
-			return err
-		}
-		if was, err := home.ReadBoot(b.home); err != nil || was == now {
-			return err
-		}
+	if was, now, err := b.boots(); err != nil || was == now && !anyway {
+		return err
 	}
 	begun := time.Now()
 	_, err := b.recover(ctx, RecoverOptions{})
@@ -217,10 +208,7 @@ func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) 
 
 // begin reads what tells how much there is to recover.
 func (r *recovery) begin() (err error) {
-	if r.now, err = home.CurrentBoot(r.b.home); err != nil {
-		return err
-	}
-	if r.was, err = home.ReadBoot(r.b.home); err != nil {
+	if r.was, r.now, err = r.b.boots(); err != nil {
 		return err
 	}
 	slots, err := r.b.intents.Filled()
@@ -241,11 +229,7 @@ func (r *recovery) begin() (err error) {
 // another boot, or none, says that already, and stays: it tells what the leases
 // are worth.
 func (b *Box) markRecovery() error {
-	now, err := home.CurrentBoot(b.home)
-	if err != nil {
-		return err
-	}
-	was, err := home.ReadBoot(b.home)
+	was, now, err := b.boots()
 	if err != nil || was != now {
 		return err
 	}
@@ -260,6 +244,7 @@ func (r *recovery) writable() error { return audit.CheckWritable(r.b.home) }
 // than at its unflushed end ends the recovery with nothing changed.
 func (r *recovery) ledger() error { return r.b.ledger.Recover(r.ctx) }
 
+// fold makes the index anew, and reads the last moves.
 func (r *recovery) fold() error {
 	r.b.mu.Lock()
 	r.b.index.close()

@@ -39,7 +39,11 @@ func (r *recovery) journal() error {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(tasks)) {
-		if err := r.bringBack(tasks[id]); err != nil {
+		v := tasks[id]
+		if len(v.txs) == 0 || slices.Contains(r.deleted, id) {
+			continue
+		}
+		if err := r.under(home.Shard(string(id)), func(*shard) error { return r.bringBack(v) }); err != nil {
 			return err
 		}
 	}
@@ -84,14 +88,6 @@ func (v *versions) add(tx string, rec audit.Journaled) error {
 // quarantine when it is moved there. After an I/O error every content is staged
 // anew, wherever it is.
 func (r *recovery) bringBack(v *versions) error {
-	if len(v.txs) == 0 || slices.Contains(r.deleted, v.id) {
-		return nil
-	}
-	s, err := r.shard(v.id)
-	if err != nil {
-		return err
-	}
-	defer s.unlock()
 	e, m, err := r.b.lastMove(v.id)
 	if err != nil || e == nil {
 		return err

@@ -90,13 +90,7 @@ func (r *recovery) eachStaged(do func(s *shard, name string) error) error {
 				number = d.Number // its owner said so
 			}
 		}
-		s, err := r.shardNumber(number)
-		if err != nil {
-			return err
-		}
-		err = do(s, name)
-		s.unlock()
-		if err != nil {
+		if err := r.under(number, func(s *shard) error { return do(s, name) }); err != nil {
 			return err
 		}
 	}
@@ -128,18 +122,15 @@ func (r *recovery) shards() error {
 	if err != nil {
 		return err
 	}
-	for _, d := range all {
-		s, err := r.shardNumber(d.Number)
-		if err != nil {
-			return err
-		}
-		if d, set, bad := home.ReadIntent(s.slots, s.number); set && bad == nil {
-			err = r.settle(s, d)
-		}
-		if err == nil {
-			err = home.WriteSlot(s.slots, s.number, home.BlankSlot)
-		}
-		s.unlock()
+	for _, slot := range all {
+		err := r.under(slot.Number, func(s *shard) error {
+			if d, set, bad := home.ReadIntent(s.slots, s.number); set && bad == nil {
+				if err := r.settle(s, d); err != nil {
+					return err
+				}
+			}
+			return home.WriteSlot(s.slots, s.number, home.BlankSlot)
+		})
 		if err != nil {
 			return err
 		}

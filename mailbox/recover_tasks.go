@@ -122,30 +122,28 @@ func (r *recovery) task(id ID) error {
 	if there.Hash == task.HashOf(p.m.After) && len(p.others) == 0 && !begun {
 		return nil
 	}
-	s, err := r.shard(id)
+	return r.under(home.Shard(string(id)), func(s *shard) error {
+		p, err := r.spotNow(id)
+		if p == nil || err != nil {
+			return err
+		}
+		if adopted, err := r.adopted(s, p); adopted || err != nil {
+			return err
+		}
+		return r.bring(s, p)
+	})
+}
+
+// under calls do with a shard that is not settled: recovery is the settling, and
+// what a dead holder's record tells is left for it.
+func (r *recovery) under(number int, do func(*shard) error) error {
+	s, err := r.b.holdShard(r.ctx, number)
 	if err != nil {
 		return err
 	}
 	defer s.unlock()
-	if p, err = r.spotNow(id); p == nil || err != nil {
-		return err
-	}
-	if adopted, err := r.adopted(s, p); adopted || err != nil {
-		return err
-	}
-	return r.bring(s, p)
-}
-
-// shard takes a task's lock without settling: recovery is the settling, and what
-// a dead holder's record tells is left for it.
-func (r *recovery) shard(id ID) (*shard, error) { return r.shardNumber(home.Shard(string(id))) }
-
-func (r *recovery) shardNumber(number int) (*shard, error) {
-	s, err := r.b.holdShard(r.ctx, number)
-	if err == nil {
-		s.marked, s.locks = true, append(s.locks, r.b.recoveries)
-	}
-	return s, err
+	s.marked, s.locks = true, append(s.locks, r.b.recoveries)
+	return do(s)
 }
 
 // bring puts the right bytes into the right folder, wherever they lie, by the

@@ -17,8 +17,8 @@ import (
 	"mbox/mailbox/task"
 )
 
-// settledFor is how long nobody looks again: Open settles, and the first scan
-// after it need not.
+// settledFor is how long a settling of all shards counts: Open settles, and the
+// first scan after it need not.
 const settledFor = 50 * time.Millisecond
 
 // settleAll settles every shard whose holder has died. It waits for nobody: a

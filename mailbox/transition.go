@@ -56,22 +56,52 @@ func (b *Box) commit(ctx context.Context, s *shard, c *change) error {
 	if err != nil {
 		return err
 	}
-	if err := s.mark(home.Intent{Kind: "task", Name: string(c.id), TX: tx, At: b.ledger.End()}); err != nil {
-		return err
+	var m *task.Move
+	stage := func() (e audit.Entry, p audit.Payload, err error) {
+		if err = b.stage(ctx, s, c, tx, data); err == nil {
+			e, m = c.line(b, tx, after)
+		}
+		return e, b.payload(string(c.id)+"~"+tx, data), err
 	}
-	if err := b.stage(ctx, s, c, tx, data); err != nil {
-		return errors.Join(err, b.abort(s, c, tx))
+	undo := func() error { return b.unstage(c, tx) }
+	return b.transact(ctx, s, home.Intent{Kind: "task", Name: string(c.id), TX: tx}, stage, undo, func(ctx context.Context, line audit.Line) error {
+		return b.apply(ctx, s, c, m, line)
+	})
+}
+
+// transact makes a change that one line tells: it marks, stages, appends, applies
+// and blanks the record again. undo takes back what was staged where not a byte of
+// the line was written; if it cannot, or nobody knows whether the line was written,
+// the record stays and settle decides. With no intent the change runs inside
+// another one, whose record makes settle come back to it.
+func (b *Box) transact(ctx context.Context, s *shard, d home.Intent, stage func() (audit.Entry, audit.Payload, error), undo func() error, apply func(context.Context, audit.Line) error) error {
+	inside := d.TX == ""
+	if !inside {
+		d.At = b.ledger.End()
+		if err := s.mark(d); err != nil {
+			return err
+		}
 	}
-	entry, m := c.line(b, tx, after)
-	line, err := b.say(ctx, s.locks, entry, b.payload(string(c.id)+"~"+tx, data))
-	if errors.Is(err, audit.ErrUnwritten) {
-		return errors.Join(err, b.abort(s, c, tx))
+	entry, payload, err := stage()
+	var line audit.Line
+	if err == nil {
+		line, err = b.say(ctx, s.locks, entry, payload)
+		if err != nil && !errors.Is(err, audit.ErrUnwritten) {
+			return fmt.Errorf("the ledger's line: %w", err)
+		}
 	}
 	if err != nil {
-		return fmt.Errorf("the ledger's line: %w", err)
+		if bad := undo(); inside || bad != nil {
+			return errors.Join(err, bad)
+		}
+		return errors.Join(err, s.withdraw())
 	}
 	// It has happened: from here on cancellation is ignored.
-	if err := b.apply(context.WithoutCancel(ctx), s, c, m, line); err != nil {
+	err = apply(context.WithoutCancel(ctx), line)
+	if err == nil && !inside {
+		err = s.clean()
+	}
+	if err != nil {
 		return fmt.Errorf("%w: %w", ErrCommitted, err)
 	}
 	return nil
@@ -88,15 +118,10 @@ func (b *Box) apply(ctx context.Context, s *shard, c *change, m *task.Move, line
 		at = e.Time()
 	}
 	var err error
-	if c.stolen, err = b.finish(ctx, s, c.id, m, at, true); err != nil {
-		return err
+	if c.stolen, err = b.finish(ctx, s, c.id, m, at, true); err == nil && c.endsLease() {
+		err = b.dropLease(c.id, c.token)
 	}
-	if c.endsLease() {
-		if err := b.dropLease(c.id, c.token); err != nil {
-			return err
-		}
-	}
-	return s.clean()
+	return err
 }
 
 // encode stamps the task and renders it; data is nil where no file is left.
@@ -156,8 +181,8 @@ func (b *Box) payload(name string, data []byte) audit.Payload {
 	return audit.Payload{Name: name, Data: data}
 }
 
-// abort takes back what was staged for a transition that has no line.
-func (b *Box) abort(s *shard, c *change, tx string) error {
+// unstage takes back what was staged for a transition that has no line.
+func (b *Box) unstage(c *change, tx string) error {
 	var errs []error
 	if c.keep != nil {
 		errs = append(errs, durable.RemoveIfThere(home.StagedReason(b.home, c.keep.entry)))
@@ -168,11 +193,7 @@ func (b *Box) abort(s *shard, c *change, tx string) error {
 	if c.left.Any() {
 		errs = append(errs, durable.RemoveAll(b.stagedLeft(c.left, tx)))
 	}
-	errs = append(errs, durable.RemoveIfThere(home.StagedPath(b.home, string(c.id), tx)))
-	if err := errors.Join(errs...); err != nil {
-		return err // the record stays: settle removes what is left
-	}
-	return s.withdraw()
+	return errors.Join(append(errs, durable.RemoveIfThere(home.StagedPath(b.home, string(c.id), tx)))...)
 }
 
 // finish brings the tree in line with a committed line. Commit, settle and

@@ -123,7 +123,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"drop-stops-the-mailbox", "9", evidenceGo,
-		`case !moved && (sure.Checksum != "" || seen.Checksum != "" && holds[seen]):`, `case !moved && sure.Checksum != "":`,
+		`case !moved && (sure.Checksum != "" || seen.Checksum != "" && there[seen]):`, `case !moved && sure.Checksum != "":`,
 		boxTest("TestDropWithTransaction"),
 	},
 	{
@@ -178,12 +178,12 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"recovered-twice", "20", recoverGo,
-		"if was, err := home.ReadBoot(b.home); err != nil || was == now {\n\t\t\treturn err", "if was, err := home.ReadBoot(b.home); err != nil || was == now && was.Boot == \"\" {\n\t\t\treturn err",
+		"err != nil || was == now && !anyway {", "err != nil || was == now && was.Boot == \"\" && !anyway {",
 		boxTest("TestOneRecovery"),
 	},
 	{
 		"recovery-without-shards", "20", restGo,
-		"\t\ts, err := r.shardNumber(number)\n\t\tif err != nil {\n\t\t\treturn err\n\t\t}\n\t\terr = do(s, name)\n\t\ts.unlock()\n", "\t\terr := do(&shard{number: number, lock: r.b.shards[number]}, name)\n",
+		"err := r.under(number, func(s *shard) error { return do(s, name) }); err != nil", "err := do(&shard{number: number, lock: r.b.shards[number]}, name); err != nil",
 		boxTest("TestOneRecovery"),
 	},
 	{
