@@ -16,9 +16,9 @@ import (
 	"mbox/schemas"
 )
 
-// adopted takes over what a stranger did to a task, because an operator named
-// the task: the file as it lies now becomes the task, whatever was edited, or
-// the task is given up where there is no file. The line says so.
+// adopted takes over what was done by hand to a task that the operator named: the
+// file as it lies becomes the task, whatever was edited, or the task is given up
+// where there is no file. The line says so.
 func (r *recovery) adopted(s *shard, p *spot) (bool, error) {
 	if !slices.Contains(r.o.Adopt, p.id) {
 		return false, nil
@@ -42,7 +42,7 @@ func (r *recovery) adopted(s *shard, p *spot) (bool, error) {
 		if err != nil {
 			return true, fmt.Errorf("%s cannot be adopted: %w", strings.TrimPrefix(path, r.b.home+"/"), err)
 		}
-		if c == nil { // nobody did anything to it
+		if c == nil {
 			return len(r.files[p.id]) == 1, nil
 		}
 		r.out.Adopted++
@@ -59,9 +59,8 @@ func (r *recovery) adopted(s *shard, p *spot) (bool, error) {
 }
 
 // adoption makes the change for a file that is taken over as it lies; nil if it and
-// its artifacts are what the ledger says. What an operator may say is what counts,
-// not what a task is: a file that is none is refused, and what its state must have
-// or must not have is put right.
+// its artifacts are what the ledger says. A file that is no task is refused, and
+// what its state must have or must not have is put right.
 func (r *recovery) adoption(p *spot, found *home.File) (*change, error) {
 	b, t, status := r.b, found.Task, found.State
 	if status == Archived {

@@ -17,16 +17,15 @@ import (
 	"mbox/mailbox/home"
 )
 
-// A ledger that was deleted, cut or replaced must not be taken for one that has
-// nothing to say: every task would look like a stranger's drop. So it is held
-// against what else remembers its end. Two things are sure: the journal, and the
-// head record in the boot that wrote it. After a restart head record and index
-// may speak of lines that a power cut took and that nobody was told of; then the
-// tree decides, for a task's file is put into its place behind the flush of its
-// line. A drop proves nothing as long as ledger and head record agree: whoever
-// may drop cannot stop the mailbox.
+// A ledger that was deleted, cut or replaced has to be noticed: without its lines
+// every task looks like a drop. So its end is compared with what else tells of it.
+// Two things are sure: the journal, and the head record in the boot that wrote it.
+// After a restart head record and snapshot may name lines that a power cut took
+// and that were never acknowledged. Then the tree decides, because a task's file
+// comes into its place after the flush of its line. As long as ledger and head
+// record agree a drop proves nothing, so that who may drop cannot stop the mailbox.
 
-// lostLines says what the ledger lacks; "" if it holds all that is known of it.
+// lostLines says what the ledger lacks; "" if it has all that is known of it.
 // known is the furthest end that anything remembers. In a home that was moved
 // ledger and head record may be those of an older copy, which agree.
 func (b *Box) lostLines(ctx context.Context, restarted, moved bool) (known audit.Position, why string, err error) {

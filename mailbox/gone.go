@@ -15,10 +15,10 @@ import (
 	"mbox/mailbox/task"
 )
 
-// ErrGone: tasks are gone from a folder, and not a few of them by somebody's
-// hand: the folder was replaced, removed, emptied, or is on a disk that is away.
-// That is a stop, not a verdict. Nothing is written until they are back, or an
-// operator says that they are deleted (RecoverOptions.AdoptDeleted).
+// ErrGone: more tasks are gone from a folder than a person deletes by hand: the
+// folder was replaced, removed, emptied, or is on a disk that is not mounted.
+// Nothing is written until they are back, or until an operator says that they are
+// deleted (RecoverOptions.AdoptDeleted).
 var ErrGone = fmt.Errorf("%w: tasks are gone", ErrReadOnly)
 
 // errNowhere says that the file of a live task is in no folder.
@@ -128,8 +128,8 @@ type seenBoot struct {
 	record home.Boot
 }
 
-// judgeGone looks anew where tasks were gone: a stop ends by itself when they
-// are back. While they are not, looking takes at most a tenth of the time.
+// judgeGone ends a stop when the tasks are back. While they are not, it uses at
+// most a tenth of the time.
 func (b *Box) judgeGone(ctx context.Context) error {
 	err := b.InPlace()
 	if !errors.Is(err, ErrGone) {
@@ -144,9 +144,9 @@ func (b *Box) judgeGone(ctx context.Context) error {
 	return b.recoverAll(ctx, false)
 }
 
-// judgeMissing gives the verdict on live tasks whose files are in no folder. A
-// few in pending were deleted by hand; more at once are looked at by a recovery,
-// which stops the mailbox if they are gone.
+// judgeMissing deals with live tasks whose files are in no folder. A few in pending
+// were deleted by hand. For more at once it calls a recovery, which stops the
+// mailbox if they are gone.
 func (b *Box) judgeMissing(ctx context.Context, ids []ID) error {
 	if len(ids) > byHandAtMost {
 		return b.recoverAll(ctx, true)
@@ -238,9 +238,9 @@ func (r *recovery) goneFirst() error {
 	return err
 }
 
-// confirmed is how many of the tasks are gone, looked at again one by one under
-// their shards until that is more than most; somebody may be at work, and the
-// rest is then believed.
+// confirmed is how many of the tasks are gone. It opens their names once more, one
+// by one under their shards, because somebody may be at work; once more than most
+// are gone it counts the rest without that.
 func (r *recovery) confirmed(ids []ID, most int) (int, error) {
 	if len(ids) <= most {
 		return 0, nil

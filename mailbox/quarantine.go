@@ -77,8 +77,8 @@ func (b *Box) finishKept(ctx context.Context, s *shard, k *task.Kept, path strin
 	case err == nil:
 		err = b.finishEntry(ctx, s, k, path, to)
 	case errors.Is(err, fs.ErrNotExist):
-		// The entry was there: whoever took it away is not excused. A power cut may
-		// have taken its move alone; else somebody's next file lies at path.
+		// The entry was there, and if somebody took it away verify tells. A power cut
+		// may have undone its move alone; else another file has come to path since.
 		right := false
 		if right, err = hasHash(path, k.SHA256); right {
 			err = moveKept(path, to)
@@ -90,8 +90,8 @@ func (b *Box) finishKept(ctx context.Context, s *shard, k *task.Kept, path strin
 	return err
 }
 
-// finishEntry takes possession of what lies at path, and then looks what it is.
-// The entry's own bytes are not touched later than their reason has joined them.
+// finishEntry moves what lies at path into quarantine, and only then reads what it
+// is. Once its reason has joined it an entry is not touched any more.
 func (b *Box) finishEntry(ctx context.Context, s *shard, k *task.Kept, path, to string) error {
 	if err := moveKept(path, to); err != nil {
 		return err
@@ -180,7 +180,7 @@ type asideDetails struct {
 	audit.Writer
 }
 
-// setAside moves a file of a stranger into quarantine: its bytes are flushed,
+// setAside moves an external file into quarantine: its bytes are flushed,
 // the reason is staged, the line is appended, and then the renames follow. It
 // marks the intent record itself, unless one stands there: then it runs inside a
 // transition, whose record makes settle come back to it.

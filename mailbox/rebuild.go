@@ -11,11 +11,10 @@ import (
 	"mbox/schemas"
 )
 
-// What .mbox holds is derived from the ledger and the tree, or of this moment
-// only, but for three things: the mailbox's id, which the ledger's files repeat;
-// the salt; and the secrets beside it. So a home whose .mbox was deleted is
-// rebuilt by Recover, and never made anew by Create: a new id would not fit the
-// ledger.
+// Most of .mbox follows from the ledger and the tree, or matters only while a
+// process runs. Three things do not: the mailbox's id, which the ledger's files
+// repeat; the salt; and the secrets beside it. So Recover rebuilds a home whose
+// .mbox was deleted. Create refuses it: a new id would not fit the ledger.
 
 // rebuild makes anew what is missing of .mbox. VERSION comes behind the boot
 // record, which says that a recovery is at work; a process that worked here

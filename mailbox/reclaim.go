@@ -44,9 +44,9 @@ func (b *Box) working() bool {
 	return b.index.sets[task.FolderIndex(InProgress)].count > 0
 }
 
-// leaseLook is what a look at the lease files leaves for the next one. Which
-// process a lease is of never changes.
-type leaseLook struct {
+// leaseNotes are the notes of the lease files that reclaimDead has read, and when it
+// ran last. Which process a lease is of never changes.
+type leaseNotes struct {
 	last  time.Time
 	notes map[string]*home.Note
 }
@@ -54,7 +54,7 @@ type leaseLook struct {
 // reclaimDead takes back tasks whose worker is not running any more. Where the
 // process that a lease file names can be seen to live it looks no further; the
 // verdict is reclaim's.
-func (b *Box) reclaimDead(ctx context.Context, l *leaseLook) (int, error) {
+func (b *Box) reclaimDead(ctx context.Context, l *leaseNotes) (int, error) {
 	names, err := home.LeaseNames(b.home)
 	if err != nil {
 		return 0, err

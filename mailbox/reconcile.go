@@ -15,21 +15,21 @@ import (
 	"mbox/schemas"
 )
 
-// lookInto reconciles one task that does not look as the ledger says. busy
-// means that somebody holds its shard: look again later. errNowhere is for a
-// survey to judge, which sees how many are gone (judgeMissing).
+// lookInto reconciles one task that is not where and as the ledger says. busy
+// means that somebody holds its shard, so that it is to be called later. errNowhere
+// is for a survey, which knows how many tasks are gone (judgeMissing).
 func (b *Box) lookInto(ctx context.Context, id ID) (busy bool, err error) {
 	return b.ifFree(ctx, id, func(s *shard) error { return b.reconcile(ctx, s, id) })
 }
 
-// reconcile adopts what a stranger did to a live task, as far as that may be
+// reconcile adopts what was done by hand to a live task, as far as that may be
 // adopted: a move from pending to in-progress, and one from in-progress to
-// completed, failed or pending (a deletion is adoptMissing's). It is the way in
-// which a worker that only uses mv takes part. Every other change stays as it
-// is, gets one alarm, and is named by verify until an operator adopts it.
+// completed, failed or pending (adoptMissing adopts a deletion). So a worker that
+// only uses mv can take part. Every other change stays as it is, gets one alarm,
+// and is named by verify until an operator adopts it.
 //
-// The verdict is given under the task's shard, after reading the ledger to its
-// end, by opening the name in every folder. The caller holds the shard.
+// The caller holds the task's shard. The ledger is read to its end, and the name
+// is opened in every folder.
 func (b *Box) reconcile(ctx context.Context, s *shard, id ID) error {
 	f, r, err := b.current(id)
 	if errors.Is(err, ErrNotFound) {
@@ -120,9 +120,8 @@ func (b *Box) adopt(ctx context.Context, s *shard, r *record, f *home.File) erro
 	return b.commit(ctx, s, c)
 }
 
-// adoption makes the change for a file of ours that a stranger moved to
-// f.state. Of his edits it takes output, artifacts and error; what mbox keeps in
-// the file is restored where he changed it.
+// adoption makes the change for a task whose file was moved by hand to f.State. Of
+// the edits it takes output, artifacts and error; the rest is put back.
 func (b *Box) adoption(r *record, f *home.File) (*change, error) {
 	t := f.Task
 	if err := b.mendFile(t, r); err != nil {
@@ -164,7 +163,7 @@ func (b *Box) claimByHand(t *Task) {
 	t.Mbox.Lease = &Lease{Token: home.RandomHex(16), Host: b.writer.Host, Deadline: task.At(now.Add(b.o.Lease))}
 }
 
-// mendFile puts back what is mbox's in a task file that a stranger rewrote. If
+// mendFile puts back what mbox keeps in a task file that was edited by hand. If
 // the file without its result is byte for byte what the ledger names, there is
 // nothing to do; otherwise the fields come from the index and the history
 // from the ledger.
@@ -225,9 +224,8 @@ func (b *Box) history(id ID) ([]StateChange, error) {
 	return trail, nil
 }
 
-// yield gives a task to a stranger whose mv was faster than our claim: our claim
-// stands in the ledger, so a line says that it was given up and who has the
-// task now.
+// yield gives a task up that was moved by hand before our claim moved it. The claim
+// stands in the ledger, so a line says that it is over and who has the task now.
 func (b *Box) yield(ctx context.Context, s *shard, c *Claim) error {
 	f, _, err := b.current(c.ID())
 	if err != nil {

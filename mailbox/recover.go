@@ -22,7 +22,7 @@ type RecoverOptions struct {
 	// Forget gives a ledger up that is lost or damaged, and begins another with
 	// what the tree holds. It is refused where the ledger is whole.
 	Forget bool
-	// Adopt takes over, task by task, what a stranger did and what is never
+	// Adopt takes over, task by task, what was done by hand and is never
 	// adopted by itself: edits, deletions, moves out of completed.
 	Adopt []ID
 	// AdoptDeleted gives up every task whose file is nowhere, and so ends the stop
@@ -84,8 +84,8 @@ func Recover(ctx context.Context, dir string, o Options, r RecoverOptions) (Reco
 		return Recovered{}, home.LockError(err)
 	}
 	defer b.recoveries.Unlock()
-	// A lock file that is made while others hold the old one excludes nobody, but
-	// for what remadeSlot and sayRemade do.
+	// A lock file that is made while others hold the old one excludes nobody by
+	// itself: RemadeSlot and sayRemade keep them out.
 	if r.made, err = home.MakeLocks(dir, home.RemadeSlot, o.Sync); err != nil {
 		return Recovered{}, err
 	}

@@ -31,7 +31,7 @@ func (r *recovery) journal() error {
 		r.journaled[audit.Hash(rec.Payload.Data)] = true
 		v := tasks[ID(id)]
 		if v == nil {
-			v = &versions{id: ID(id), known: map[string]bool{}}
+			v = &versions{id: ID(id)}
 			tasks[v.id] = v
 		}
 		if err := v.add(tx, rec); err != nil {
@@ -55,8 +55,8 @@ type versions struct {
 	id       ID
 	txs      []string
 	contents [][]byte
-	known    map[string]bool // hashes that its lines name: bytes that may lie about
-	kept     string          // of a rejected drop, which goes to quarantine
+	known    []string // hashes that its lines name: bytes that may lie about
+	kept     string   // that of a rejected drop, which goes to quarantine
 }
 
 func (v *versions) add(tx string, rec audit.Journaled) error {
@@ -68,11 +68,7 @@ func (v *versions) add(tx string, rec audit.Journaled) error {
 	if !ok {
 		return nil
 	}
-	for _, h := range []string{task.HashOf(m.Before), task.HashOf(m.After), m.SourceSHA256, m.Found} {
-		if h != "" {
-			v.known[h] = true
-		}
-	}
+	v.known = append(v.known, task.HashOf(m.Before), task.HashOf(m.After), m.SourceSHA256, m.Found)
 	if m.Kept != nil {
 		v.kept = m.Kept.SHA256
 	}
@@ -81,12 +77,11 @@ func (v *versions) add(tx string, rec audit.Journaled) error {
 }
 
 // bringBack stages a task's newest content anew if a power cut took it, and then
-// removes the torn files and older versions that lie where the task is not. What
-// else lies in the task's places is a stranger's, and where the machine was not
-// restarted it is left there for an operator to judge. After a restart nobody
-// can tell, so the content comes back, and what was found in its place goes to
-// quarantine when it is moved there. After an I/O error every content is staged
-// anew, wherever it is.
+// removes the torn files and older versions in the other places of the task. What
+// else lies there is external. Without a restart it is left for an operator to
+// judge. After one it cannot be told from what the power cut left, so the content
+// comes back, and what lies in its place goes to quarantine when it is moved there.
+// After an I/O error every content is staged anew, wherever it is.
 func (r *recovery) bringBack(v *versions) error {
 	e, m, err := r.b.lastMove(v.id)
 	if err != nil || e == nil {
@@ -134,7 +129,7 @@ func (r *recovery) stageAnew(v *versions, staged, there string) (string, error) 
 	}
 	if out, err := home.Look(anew); err != nil {
 		return "", err
-	} else if out.Hash != audit.Hash(content) { // a stranger's edit of this moment
+	} else if out.Hash != audit.Hash(content) { // edited by hand at this moment
 		return there, durable.Exchange(anew, there)
 	}
 	return there, durable.RemoveIfThere(anew)
@@ -171,7 +166,7 @@ func (r *recovery) sift(v *versions, p *spot) (there string, remains []string, f
 		case sum == v.kept:
 		case sum == task.HashOf(p.m.After) && there == "":
 			there = path
-		case strings.HasPrefix(path, home.Private(r.b.home)), v.known[sum], r.restarted && r.journaled[sum], v.torn(data),
+		case strings.HasPrefix(path, home.Private(r.b.home)), slices.Contains(v.known, sum), r.restarted && r.journaled[sum], v.torn(data),
 			r.unsaid == home.UpgradedSays && r.superseded(data, sum):
 			remains = append(remains, path)
 		default:

@@ -158,7 +158,7 @@ func (r *recovery) bring(s *shard, p *spot) error {
 		return r.lost(s, p)
 	case from == p.place, from == p.staged:
 	case state != None && state != Archived && state != p.m.Leaves():
-		return nil // a stranger moved them there: that is reconciled, not undone
+		return nil // moved there by hand: that is reconciled, not undone
 	default:
 		if err := durable.Move(from, p.staged); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
@@ -211,7 +211,7 @@ func (r *recovery) clear(s *shard, p *spot) error {
 }
 
 // lost deals with content that the ledger names and that is nowhere. A claim
-// that a power cut overtook is voided. What a stranger edited stays where it is
+// that a power cut overtook is voided. What was edited by hand stays where it is
 // for verify to name and an operator to adopt. What is no task any more goes to
 // quarantine, and a line says that the content is lost; verify goes on naming
 // the task until an operator gives it up.

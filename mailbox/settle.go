@@ -21,9 +21,9 @@ import (
 // first scan after it need not.
 const settledFor = 50 * time.Millisecond
 
-// settleAll settles every shard whose holder has died. It waits for nobody: a
-// shard that is held is being worked on. It is the first thing that Open and
-// every scan do, so that what a kill left does not stay invisible.
+// settleAll settles every shard whose holder has died, without waiting for one that
+// is held. Open and every scan begin with it, so that what a kill left does not
+// stay invisible.
 func (b *Box) settleAll(ctx context.Context) error {
 	b.mu.Lock()
 	fresh := time.Since(b.settledAt) < settledFor
@@ -40,27 +40,21 @@ func (b *Box) settleAll(ctx context.Context) error {
 	if err != nil {
 		return home.LockError(err)
 	}
-	for _, s := range all {
-		if err := b.settleShard(ctx, s.Number); err != nil {
+	for _, slot := range all {
+		s, err := b.tryShard(ctx, slot.Number)
+		switch {
+		case err == nil:
+			s.unlock() // tryShard has settled it
+		case errors.Is(err, ErrBusy), errors.Is(err, ErrReadOnly):
+		case errors.Is(err, home.ErrDamagedIntent):
+			if err := b.recoverAll(ctx, true); err != nil {
+				return err
+			}
+		default:
 			return err
 		}
 	}
 	return nil
-}
-
-// settleShard settles one shard with an intent record, if nobody holds it.
-func (b *Box) settleShard(ctx context.Context, number int) error {
-	s, err := b.tryShard(ctx, number)
-	if errors.Is(err, ErrBusy) || errors.Is(err, ErrReadOnly) {
-		return nil
-	}
-	if errors.Is(err, home.ErrDamagedIntent) {
-		return b.recoverAll(ctx, true)
-	}
-	if err == nil {
-		s.unlock() // tryShard has settled it
-	}
-	return err
 }
 
 // settle finishes or undoes what a dead holder of the shard had begun. The

@@ -274,7 +274,7 @@ type pass struct {
 	again   time.Time // when the next one is due before its time; zero: it is not
 	later   seen      // names to be looked at again
 	look    time.Time // when
-	leases  leaseLook
+	leases  leaseNotes
 }
 
 // leaseCheck is how often the workers of tasks in progress are looked for.

@@ -108,12 +108,12 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"damaged-record-skipped", "5", settleGo,
-		"return b.recoverAll(ctx, true)", "return nil",
+		"err := b.recoverAll(ctx, true); err != nil", "err := error(nil); err != nil",
 		boxTest("TestIntentThatHelpsNobody"),
 	},
 	{
 		"settle-waits", "5", settleGo,
-		"s, err := b.tryShard(ctx, number)", "s, err := b.lockShardNumber(ctx, number)",
+		"s, err := b.tryShard(ctx, slot.Number)", "s, err := b.lockShardNumber(ctx, slot.Number)",
 		boxTest("TestIntentThatHelpsNobody"),
 	},
 	{
