@@ -432,8 +432,10 @@ func TestBackupIsOfOneMoment(t *testing.T) {
 	held := false
 	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
 		if op == durable.OpSync && strings.HasSuffix(path, "journal") {
-			_, err := other.tryShard(context.Background(), home.Shard("x"))
-			held = errors.Is(err, ErrBusy)
+			s, err := other.tryShard(context.Background(), home.Shard("x"))
+			if held = errors.Is(err, ErrBusy); err == nil {
+				s.unlock()
+			}
 			must(t, put(b.path("memory", "context", "shared_context.md"), "the last word"))
 		}
 		return true, nil
