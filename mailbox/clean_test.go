@@ -19,6 +19,7 @@ import (
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
+	"mbox/mailbox/verify"
 )
 
 // life is what a home goes through without anybody doing it harm: work, crashes,
@@ -349,9 +350,9 @@ func TestCleanHomes(t *testing.T) {
 			}
 		}
 		l.b.Close()
-		r, err := Verify(t.Context(), l.dir, l.b.o, VerifyOptions{Deep: true})
-		if err != nil || len(r.Faults) > 0 {
-			t.Fatalf("home %d, %s: %v %v", n, strings.Join(l.did, ", "), err, r.Faults)
+		r, err := verify.Home(t.Context(), l.dir, verify.Options{Deep: true})
+		if err != nil || len(r.Findings) > 0 {
+			t.Fatalf("home %d, %s: %v %v", n, strings.Join(l.did, ", "), err, r.Findings)
 		}
 		tears, steps = tears+l.tears, steps+l.steps
 		all[l.dir] = fmt.Sprintf("home %d: %s", n, strings.Join(l.did, ", "))

@@ -12,6 +12,7 @@ import (
 	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/verify"
 )
 
 // losses are ways in which a ledger is lost or replaced. Each says what was there.
@@ -142,10 +143,10 @@ func TestOlderLedgerAndHeadRecord(t *testing.T) {
 		}
 	}
 	put(older)
-	r, err := Verify(t.Context(), dir, Options{}, VerifyOptions{Deep: true})
+	r, err := verify.Home(t.Context(), dir, verify.Options{Deep: true})
 	must(t, err)
-	if !slices.ContainsFunc(r.Faults, func(f Fault) bool { return f.Invariant == 10 && strings.Contains(f.What, "does not hold it") }) {
-		t.Errorf("verify: %v", r.Faults)
+	if !slices.ContainsFunc(r.Findings, func(f verify.Finding) bool { return f.Invariant == 10 && strings.Contains(f.What, "does not hold it") }) {
+		t.Errorf("verify: %v", r.Findings)
 	}
 	for _, at := range []*Box{b, nil} { // one that works, and the next one
 		var err error
@@ -227,9 +228,9 @@ func TestForgetLedger(t *testing.T) {
 			if len(now) != len(tasks)+2 {
 				t.Errorf("beside the staged file and its reason, %d files, there were %d", len(now), len(tasks))
 			}
-			r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{Deep: true})
+			r, err := verify.Home(t.Context(), b.home, verify.Options{Deep: true})
 			must(t, err)
-			if text := strings.Join(r.Notes, " "); len(r.Faults) > 0 || !strings.Contains(text, end.Checksum) {
+			if text := strings.Join(r.Notes, " "); len(r.Findings) > 0 || !strings.Contains(text, end.Checksum) {
 				t.Errorf("%+v", r)
 			}
 			for id, state := range livedStates {

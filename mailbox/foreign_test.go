@@ -28,6 +28,7 @@ import (
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
+	"mbox/mailbox/verify"
 	"mbox/schemas"
 )
 
@@ -55,11 +56,11 @@ func whole(t interface {
 }, dir string,
 ) {
 	t.Helper()
-	r, err := Verify(context.Background(), dir, Options{}, VerifyOptions{Deep: true})
+	r, err := verify.Home(context.Background(), dir, verify.Options{Deep: true})
 	if err != nil {
 		t.Errorf("verify: %v", err)
 	}
-	for _, f := range r.Faults {
+	for _, f := range r.Findings {
 		t.Errorf("verify: %v", f)
 	}
 }
@@ -2171,8 +2172,8 @@ func interpose(t *testing.T, sc scene, act func(*Box, string) error, k int, all 
 			fail("recover %v: %v", r, err)
 		}
 	}
-	if r, err := Verify(ctx, dir, o, VerifyOptions{Deep: true}); err != nil || len(r.Faults) > 0 {
-		fail("verify: %v %v", err, r.Faults)
+	if r, err := verify.Home(ctx, dir, verify.Options{Deep: true}); err != nil || len(r.Findings) > 0 {
+		fail("verify: %v %v", err, r.Findings)
 	}
 	all[dir] = fmt.Sprintf("%s; verb said: %v", hit, said)
 	return true

@@ -12,6 +12,7 @@ import (
 
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/verify"
 )
 
 // populated sends tasks and brings the first three of them into progress, into
@@ -50,14 +51,14 @@ func TestVerifyTellsOfGone(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{Deep: true}); err != nil || r.Gone == "" {
+		if r, err := verify.Home(t.Context(), b.home, verify.Options{Deep: true}); err != nil || r.Gone == "" {
 			t.Errorf("gone: %q, %v", r.Gone, err)
 		}
 		must(t, errors.Join(os.Remove(dir), os.Rename(dir+".aside", dir)))
 	}
 	_, err := Recover(t.Context(), b.home, b.o, RecoverOptions{})
 	must(t, err)
-	if r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{Deep: true}); err != nil || r.Gone != "" {
+	if r, err := verify.Home(t.Context(), b.home, verify.Options{Deep: true}); err != nil || r.Gone != "" {
 		t.Errorf("back again: %q, %v", r.Gone, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
+	"mbox/mailbox/verify"
 )
 
 // lateActs are what somebody does to a file that a line has just put into
@@ -201,9 +202,9 @@ func TestGoneIsNoExcuse(t *testing.T) {
 	b.Close()
 	_, err := Recover(t.Context(), b.Home(), b.o, RecoverOptions{})
 	must(t, err)
-	r, err := Verify(t.Context(), b.Home(), b.o, VerifyOptions{Deep: true})
+	r, err := verify.Home(t.Context(), b.Home(), verify.Options{Deep: true})
 	must(t, err)
-	if text := fmt.Sprint(r.Faults); !strings.Contains(text, "the entry is gone") {
+	if text := fmt.Sprint(r.Findings); !strings.Contains(text, "the entry is gone") {
 		t.Errorf("verify: %s", text)
 	}
 }

@@ -267,16 +267,6 @@ func (b *Box) dropLeaseFiles(name string) error {
 	return durable.RemoveIfThere(home.LeasePath(b.home, name))
 }
 
-// leased tells whether a lease file is that of its task's present claim.
-func (b *Box) leased(name string) (bool, error) {
-	id, _ := home.LeaseOf(name)
-	f, err := home.Read(b.home, InProgress, b.path("tasks", string(InProgress), id.File()))
-	if err != nil && f == nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, err
-	}
-	return err == nil && f.Task.Mbox.Lease != nil && home.LeaseName(id, f.Task.Mbox.Lease.Token) == name, nil
-}
-
 // dropOtherLeases removes the lease files of a task but for that of its present
 // claim. Under the task's shard. Where the task cannot be read, nobody knows
 // which lease is that: then all stay.

@@ -156,7 +156,7 @@ func (b *Box) dropStrayLeases(ctx context.Context) error {
 		return err
 	}
 	for _, name := range names {
-		if present, err := b.leased(name); err != nil {
+		if present, err := home.Leased(b.home, name); err != nil {
 			return err
 		} else if present || !home.IsLease(b.home, name) {
 			continue

@@ -13,6 +13,7 @@ import (
 	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/verify"
 )
 
 // A recovery that dies at any of its writes is gone on with by the next Open:
@@ -59,7 +60,7 @@ func TestOpenGoesOnWithRecovery(t *testing.T) {
 			t.Fatalf("%s: opening again: %v", hit, err)
 		}
 		b.Close()
-		if r, err := Verify(t.Context(), home, Options{}, VerifyOptions{Deep: true}); err != nil || len(r.Faults)+len(r.Notes) > 0 {
+		if r, err := verify.Home(t.Context(), home, verify.Options{Deep: true}); err != nil || len(r.Findings)+len(r.Notes) > 0 {
 			t.Fatalf("%s, then opened: %v %+v", hit, err, r)
 		}
 	}
@@ -81,7 +82,7 @@ func unwell(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	if r, err := Verify(t.Context(), b.home, Options{}, VerifyOptions{Deep: true}); err != nil || len(r.Faults) < 4 {
+	if r, err := verify.Home(t.Context(), b.home, verify.Options{Deep: true}); err != nil || len(r.Findings) < 4 {
 		t.Fatalf("%v %+v", err, r)
 	}
 	return b.home
@@ -153,7 +154,7 @@ func TestDeathWhilePuttingAside(t *testing.T) {
 			} else if kept := quarantine(t, b); len(kept) != 1 || kept[0].SHA256 != audit.Hash([]byte(`"somebody's"`)) {
 				t.Errorf("%s, then %s: somebody's file is not kept: %+v", hit, mend, kept)
 			}
-			if r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{Deep: true}); err != nil || len(r.Faults)+len(r.Notes) > 0 {
+			if r, err := verify.Home(t.Context(), b.home, verify.Options{Deep: true}); err != nil || len(r.Findings)+len(r.Notes) > 0 {
 				t.Errorf("%s, then %s: %v %+v; cancel said: %v", hit, mend, err, r, said)
 			}
 		}
@@ -208,9 +209,9 @@ func TestRecoveryOfWhatWasOnlyStaged(t *testing.T) {
 		}
 		hit, _ := dieAt(k, func() error { _, err := Recover(t.Context(), b.home, b.o, RecoverOptions{}); return err })
 		mended(t, b, "recover")
-		r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{Deep: true})
+		r, err := verify.Home(t.Context(), b.home, verify.Options{Deep: true})
 		kept, _ := durable.Names(b.path("tasks", "quarantine"))
-		if err != nil || len(r.Faults)+len(r.Notes)+len(kept) > 0 {
+		if err != nil || len(r.Findings)+len(r.Notes)+len(kept) > 0 {
 			t.Errorf("%s: %v %+v, in quarantine %q", hit, err, r, kept)
 		}
 		if hit == "" {

@@ -9,6 +9,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/verify"
 )
 
 // journaledBox is a new mailbox in mode Standard.
@@ -149,7 +150,7 @@ func TestRecoverAfterIOErrorDies(t *testing.T) {
 			_, err := Recover(t.Context(), b.Home(), Options{}, RecoverOptions{AfterIOError: true})
 			return err
 		})
-		if r, err := Verify(t.Context(), b.Home(), Options{}, VerifyOptions{Deep: true}); err != nil || len(r.Faults) > 0 {
+		if r, err := verify.Home(t.Context(), b.Home(), verify.Options{Deep: true}); err != nil || len(r.Findings) > 0 {
 			t.Errorf("%s: %v %+v", hit, err, r)
 		}
 		if hit == "" {

@@ -18,6 +18,7 @@ import (
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
+	"mbox/mailbox/verify"
 	"mbox/schemas"
 )
 
@@ -53,10 +54,10 @@ func claimOf(t *testing.T, b *Box, id ID) *Claim {
 
 func wantClean(t *testing.T, b *Box) {
 	t.Helper()
-	r, err := Verify(t.Context(), b.home, Options{}, VerifyOptions{Deep: true})
+	r, err := verify.Home(t.Context(), b.home, verify.Options{Deep: true})
 	must(t, err)
-	if len(r.Faults) > 0 {
-		t.Errorf("faults %v", r.Faults)
+	if len(r.Findings) > 0 {
+		t.Errorf("faults %v", r.Findings)
 	}
 }
 
@@ -460,8 +461,8 @@ func TestInputsOfAnotherTree(t *testing.T) {
 
 func wantFault(t *testing.T, b *Box, invariant int) {
 	t.Helper()
-	r, err := Verify(t.Context(), b.home, Options{}, VerifyOptions{Deep: true})
-	if err != nil || len(r.Faults) == 0 || r.Faults[0].Invariant != invariant {
-		t.Errorf("faults %v: %v", r.Faults, err)
+	r, err := verify.Home(t.Context(), b.home, verify.Options{Deep: true})
+	if err != nil || len(r.Findings) == 0 || r.Findings[0].Invariant != invariant {
+		t.Errorf("faults %v: %v", r.Findings, err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
+	"mbox/mailbox/verify"
 )
 
 // Tests of what holds when lock files are removed while somebody holds them.
@@ -125,8 +126,8 @@ func TestOneTruth(t *testing.T) {
 					t.Errorf("%d completions, %d lines about lock files", completions, remade)
 				}
 				mustScan(t, again)
-				if r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{Deep: true}); err != nil || len(r.Faults) > 0 {
-					t.Errorf("%v %+v", err, r.Faults)
+				if r, err := verify.Home(t.Context(), b.home, verify.Options{Deep: true}); err != nil || len(r.Findings) > 0 {
+					t.Errorf("%v %+v", err, r.Findings)
 				}
 			})
 		}

@@ -3,7 +3,6 @@ package mailbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -77,7 +76,7 @@ func (b *Box) settle(ctx context.Context, s *shard, d home.Intent) error {
 			}
 		}
 	}
-	lines, err := b.linesSince(d, d.TX)
+	lines, err := d.Lines(b.ledger, d.TX)
 	if err != nil {
 		return err
 	}
@@ -94,33 +93,10 @@ func (b *Box) settle(ctx context.Context, s *shard, d home.Intent) error {
 	return b.sweepStaged(d)
 }
 
-// linesSince returns the entries of a transaction behind the place that the intent
-// record names.
-func (b *Box) linesSince(d home.Intent, tx string) (lines []audit.Entry, err error) {
-	at := d.At
-	if b.ledger.Check(at) != nil {
-		at = audit.Position{}
-	}
-	for line, err := range b.ledger.Read(at).Lines() {
-		if err != nil {
-			return nil, err
-		}
-		if line.Text("tx") != tx {
-			continue
-		}
-		e, err := line.Decode()
-		if err != nil {
-			return nil, fmt.Errorf("ledger seq %d: %w", line.Seq, err)
-		}
-		lines = append(lines, e)
-	}
-	return lines, nil
-}
-
 // finishAside finishes putting bytes aside, if their line is committed. It belongs
 // to no transition: what a move puts aside is finished with that.
 func (b *Box) finishAside(ctx context.Context, s *shard, tx string, d home.Intent) error {
-	lines, err := b.linesSince(d, tx)
+	lines, err := d.Lines(b.ledger, tx)
 	for _, e := range lines {
 		if _, moves := task.MoveOf(&e); err == nil && !moves {
 			err = b.redo(ctx, s, home.Intent{Kind: "drop"}, &e)

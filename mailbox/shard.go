@@ -64,7 +64,7 @@ func (b *Box) tryShard(ctx context.Context, number int) (*shard, error) {
 func (b *Box) awaitShard(ctx context.Context, number int) error {
 	err := b.shards[number].Acquire(ctx, b.o.LockWait)
 	if errors.Is(err, durable.ErrBusy) {
-		err = fmt.Errorf("%w%s", err, b.holderOf(number))
+		err = fmt.Errorf("%w%s", err, b.intents.Holder(number))
 	}
 	return err
 }
@@ -94,15 +94,6 @@ func (b *Box) held(number int, err error, intents func() (*durable.File, error))
 		return nil, home.LockError(err)
 	}
 	return &shard{number: number, lock: lock, slots: slots, pid: b.writer.PID, locks: []durable.Held{lock, slots}}, nil
-}
-
-// holderOf names the process in a busy lock's intent record, for the message.
-func (b *Box) holderOf(number int) string {
-	d, set, err := b.intents.Read(number)
-	if err != nil || !set {
-		return ""
-	}
-	return fmt.Sprintf(", held by process %d for %s", d.PID, d.Name)
 }
 
 // settled is held, with what a dead holder left brought to its end.

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"mbox/mailbox/durable"
+	"mbox/mailbox/verify"
 )
 
 // planted makes a folder with something in it.
@@ -57,9 +58,9 @@ func TestStrangeCopy(t *testing.T) {
 			if err := b.Close(); err != nil { // a copy spoils no answer
 				t.Errorf("%s: %v", name, err)
 			}
-			r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{LedgerOnly: true})
-			if err != nil || len(r.Faults) == 0 {
-				t.Errorf("%s: verify finds %v (%v)", name, r.Faults, err)
+			r, err := verify.Home(t.Context(), b.home, verify.Options{LedgerOnly: true})
+			if err != nil || len(r.Findings) == 0 {
+				t.Errorf("%s: verify finds %v (%v)", name, r.Findings, err)
 			}
 			aside(t, b, filepath.Base(place))
 		}
@@ -110,8 +111,8 @@ func TestStraysAreKept(t *testing.T) {
 		if _, err := os.Lstat(b.path(place, "kept")); err != nil {
 			t.Errorf("a scan: %v", err)
 		}
-		if r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{Deep: true}); err != nil || len(r.Faults) != 1 {
-			t.Errorf("%s: verify finds %v (%v)", place, r.Faults, err)
+		if r, err := verify.Home(t.Context(), b.home, verify.Options{Deep: true}); err != nil || len(r.Findings) != 1 {
+			t.Errorf("%s: verify finds %v (%v)", place, r.Findings, err)
 		}
 		aside(t, b, filepath.Base(place))
 	}

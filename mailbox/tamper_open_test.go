@@ -108,8 +108,8 @@ func TestTamperingUnshown(t *testing.T) {
 				if !kind.do(v) {
 					t.Fatal("there was nothing to do")
 				}
-				if r := v.verify(); len(r.Faults) > 0 {
-					t.Fatalf("verify shows it now: take it out of the list, and out of mbox help ledger: %v", r.Faults)
+				if r := v.verify(); len(r.Findings) > 0 {
+					t.Fatalf("verify shows it now: take it out of the list, and out of mbox help ledger: %v", r.Findings)
 				} else if r.Checksum == before.Checksum {
 					t.Error("the last checksum is the same")
 				}
@@ -130,8 +130,8 @@ func TestTamperingUnshown(t *testing.T) {
 			v.wrote[name] = true
 		}
 		v.restore()
-		if r := v.verify(); len(r.Faults) > 0 {
-			t.Fatalf("verify shows it now: %v", r.Faults)
+		if r := v.verify(); len(r.Findings) > 0 {
+			t.Fatalf("verify shows it now: %v", r.Findings)
 		} else if r.Seq >= after.Seq || r.Checksum != before.Checksum {
 			t.Error("the rollback is none")
 		}

@@ -16,6 +16,7 @@ import (
 
 	records "mbox/audit/record"
 	"mbox/mailbox/home"
+	"mbox/mailbox/verify"
 )
 
 // vandal does damage to a home at random places, and takes it back.
@@ -73,8 +74,8 @@ func newVandal(t *testing.T, seed uint64) *vandal {
 	h.must(b.Close())
 	v.days = v.files("audit/shared/")
 	v.clean = v.snapshot(func(string) bool { return true })
-	if r := h.verify(); len(r.Faults) > 0 {
-		t.Fatalf("before any damage: %v", r.Faults)
+	if r := h.verify(); len(r.Findings) > 0 {
+		t.Fatalf("before any damage: %v", r.Findings)
 	}
 	return v
 }
@@ -241,8 +242,8 @@ func (v *vandal) entrySeq(entry string) int64 {
 
 // sees tells whether verify names the place: in the ledger, or in a copy, with
 // its first fault of that file; elsewhere with any.
-func (n named) sees(r VerifyReport) bool {
-	for _, f := range r.Faults {
+func (n named) sees(r verify.Report) bool {
+	for _, f := range r.Findings {
 		if f.File != n.file {
 			if strings.HasPrefix(n.file, "audit/shared/") {
 				return false
@@ -274,8 +275,8 @@ func TestTampering(t *testing.T) {
 				}
 			}
 			v.t = t
-			if r := v.verify(); len(r.Faults) > 0 {
-				t.Errorf("all damage was taken back, and verify finds %v", r.Faults)
+			if r := v.verify(); len(r.Findings) > 0 {
+				t.Errorf("all damage was taken back, and verify finds %v", r.Findings)
 			}
 		})
 	}
@@ -287,7 +288,7 @@ func (v *vandal) tamper(t *testing.T, times int, do func(*vandal) named) {
 	for n := range times {
 		want := do(v)
 		if r := v.verify(); !want.sees(r) {
-			t.Errorf("time %d: verify does not name %+v: %v", n, want, r.Faults[:min(len(r.Faults), 5)])
+			t.Errorf("time %d: verify does not name %+v: %v", n, want, r.Findings[:min(len(r.Findings), 5)])
 		}
 		if v.restore(); t.Failed() {
 			return

@@ -246,7 +246,7 @@ type placement struct {
 
 // old tells whether the bytes are those that the move replaces.
 func (p *placement) old(s home.Sight) bool {
-	return s.Hash != "" && (s.Hash == task.HashOf(p.m.Before) || s.Hash == p.m.SourceSHA256 || s.Hash == p.m.Found)
+	return p.m.Replaces(s.Hash)
 }
 
 // maxLooks bounds the looks of place: each that is not the last has met a rename

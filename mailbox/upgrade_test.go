@@ -20,6 +20,7 @@ import (
 	"mbox/mailbox/backup"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/verify"
 )
 
 // asFormat1 makes a home that nobody has open one of format 1, as the mbox before
@@ -114,9 +115,9 @@ func upgraded(t *testing.T, dir, when string) {
 			t.Errorf("%s: %s is there still (%v)", when, name, err)
 		}
 	}
-	r, err := Verify(t.Context(), dir, unhurried, VerifyOptions{})
-	if err != nil || len(r.Faults)+len(r.Notes) > 0 {
-		t.Errorf("%s: %v %+v %q", when, err, r.Faults, r.Notes)
+	r, err := verify.Home(t.Context(), dir, verify.Options{})
+	if err != nil || len(r.Findings)+len(r.Notes) > 0 {
+		t.Errorf("%s: %v %+v %q", when, err, r.Findings, r.Notes)
 	}
 	sent(t, b, "more")
 }
@@ -298,7 +299,7 @@ func TestOtherFormats(t *testing.T) {
 	if _, err := Look(dir, unhurried); !errors.Is(err, ErrOldFormat) {
 		t.Errorf("Look: %v", err)
 	}
-	if _, err := Verify(t.Context(), dir, unhurried, VerifyOptions{}); !errors.Is(err, ErrOldFormat) {
+	if _, err := verify.Home(t.Context(), dir, verify.Options{}); !errors.Is(err, ErrOldFormat) {
 		t.Errorf("Verify: %v", err)
 	}
 	v, err := home.ReadVersion(dir)

@@ -1,18 +1,14 @@
 package mailbox
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"mbox/audit"
 	"mbox/mailbox/task"
+	"mbox/mailbox/verify"
 )
 
 // TestVerifyDeep edits tasks and makes the ledger confirm the edit, which only one
@@ -43,50 +39,13 @@ func TestVerifyDeep(t *testing.T) {
 			id := ID(task.TrimJSON(filepath.Base(row.file)))
 			h.rewrite(h.last(id), audit.Hash([]byte(was)), audit.Hash([]byte(now)))
 			for _, deep := range []bool{false, true} {
-				r, err := Verify(t.Context(), h.dir, h.options(), VerifyOptions{Deep: deep})
+				r, err := verify.Home(t.Context(), h.dir, verify.Options{Deep: deep})
 				h.must(err)
-				told := slices.ContainsFunc(r.Faults, func(f Fault) bool { return f.File == row.file && strings.Contains(f.What, row.what) })
+				told := slices.ContainsFunc(r.Findings, func(f verify.Finding) bool { return f.File == row.file && strings.Contains(f.What, row.what) })
 				if told != (deep || row.plain) {
-					t.Errorf("deep %v: %v", deep, r.Faults)
+					t.Errorf("deep %v: %v", deep, r.Findings)
 				}
 			}
 		})
-	}
-}
-
-func TestOnAllCores(t *testing.T) {
-	var names []string
-	for i := range 100 {
-		names = append(names, fmt.Sprint(i))
-	}
-	var mu sync.Mutex
-	var done []string
-	now, most := 0, 0
-	count := func(name string) error {
-		mu.Lock()
-		done, now = append(done, name), now+1
-		most = max(most, now)
-		mu.Unlock()
-		runtime.Gosched()
-		mu.Lock()
-		defer mu.Unlock()
-		now--
-		return nil
-	}
-	if err := onAllCores(t.Context(), names, count); err != nil || most > runtime.GOMAXPROCS(0) {
-		t.Errorf("%v, %d at once", err, most)
-	}
-	slices.Sort(done)
-	if want := slices.Sorted(slices.Values(names)); !slices.Equal(done, want) {
-		t.Errorf("done %v", done)
-	}
-	bad := errors.New("bad")
-	if err := onAllCores(t.Context(), names, func(name string) error { return map[string]error{"70": bad}[name] }); !errors.Is(err, bad) {
-		t.Errorf("an error: %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := onAllCores(ctx, names, count); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
 	}
 }

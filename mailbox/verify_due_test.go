@@ -5,6 +5,7 @@ import (
 
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/verify"
 )
 
 // What a recovery that was killed had staged is no fault: the next command goes
@@ -16,9 +17,9 @@ func TestVerifyStagedByARecovery(t *testing.T) {
 	must(t, put(home.StagedPath(b.home, "x", home.RandomHex(16)), "{}"))
 	faults := func() int {
 		t.Helper()
-		r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{Deep: true})
+		r, err := verify.Home(t.Context(), b.home, verify.Options{Deep: true})
 		must(t, err)
-		return len(r.Faults)
+		return len(r.Findings)
 	}
 	if n := faults(); n != 1 {
 		t.Errorf("%d faults, want 1", n)

@@ -25,11 +25,12 @@ import (
 
 	"mbox/audit"
 	records "mbox/audit/record"
-	"mbox/audit/verify"
+	chain "mbox/audit/verify"
 	"mbox/mailbox/backup"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
+	"mbox/mailbox/verify"
 	"mbox/schemas"
 )
 
@@ -176,9 +177,9 @@ func (h *verifyHome) entry(prefix string) string {
 	return ""
 }
 
-func (h *verifyHome) verify() VerifyReport {
+func (h *verifyHome) verify() verify.Report {
 	h.t.Helper()
-	r, err := Verify(h.t.Context(), h.dir, h.options(), VerifyOptions{})
+	r, err := verify.Home(h.t.Context(), h.dir, verify.Options{})
 	h.must(err)
 	return r
 }
@@ -203,21 +204,32 @@ func (h *verifyHome) seq(event audit.Event, id ID) (seq int64, file string, line
 }
 
 // last is the seq of the last line that moved the task.
-func (h *verifyHome) last(id ID) int64 {
+func (h *verifyHome) last(id ID) (seq int64) {
 	h.t.Helper()
-	v, err := newVerifying(h.t.Context(), h.dir, h.options(), VerifyOptions{})
+	v, err := home.ReadVersion(h.dir)
 	h.must(err)
-	defer v.close()
-	h.must(v.ledger())
-	return v.fold.tasks.of(id.Fold()).seq
+	ledger, err := audit.Open(h.dir, v.MailboxID, audit.Options{Looks: true})
+	h.must(err)
+	defer ledger.Close()
+	for line, err := range ledger.Read(audit.Position{}).Lines() {
+		h.must(err)
+		if line.Of(string(id)) && line.Detail("to") != nil {
+			seq = line.Seq
+		}
+	}
+	return seq
 }
 
 // atLine is a fault that is told at the id's last line of the event.
-func atLine(invariant int, event audit.Event, id ID, what string) func(h *verifyHome) Fault {
-	return func(h *verifyHome) Fault {
+func atLine(invariant int, event audit.Event, id ID, what string) func(h *verifyHome) verify.Finding {
+	return func(h *verifyHome) verify.Finding {
 		seq, file, line := h.seq(event, id)
-		return Fault{invariant, file, line, seq, id, what}
+		return finding(invariant, file, line, seq, id, what)
 	}
+}
+
+func finding(invariant int, file string, line int, seq int64, id ID, what string) verify.Finding {
+	return verify.Finding{Invariant: invariant, File: file, Line: line, Seq: seq, Task: id, What: what}
 }
 
 // rewritten is rewrite of the id's last line of the event.
@@ -281,7 +293,7 @@ func TestVerifyClean(t *testing.T) {
 	h := newVerifyHome(t)
 	before := treeOf(t, h.dir)
 	r := h.verify()
-	if len(r.Faults) > 0 || len(r.Notes) > 0 || r.Tasks != 10 || r.Records != 2 || r.Seq != r.Lines || r.Checksum == "" {
+	if len(r.Findings) > 0 || len(r.Notes) > 0 || r.Tasks != 10 || r.Records != 2 || r.Seq != r.Lines || r.Checksum == "" {
 		t.Errorf("%+v", r)
 	}
 	if after := treeOf(t, h.dir); after != before {
@@ -290,11 +302,11 @@ func TestVerifyClean(t *testing.T) {
 	if ok, out := h.lint(); !ok {
 		t.Error(out)
 	}
-	if r, err := Verify(t.Context(), h.dir, h.options(), VerifyOptions{LedgerOnly: true}); err != nil || r.Lines == 0 || r.Tasks != 0 || len(r.Faults) > 0 {
+	if r, err := verify.Home(t.Context(), h.dir, verify.Options{LedgerOnly: true}); err != nil || r.Lines == 0 || r.Tasks != 0 || len(r.Findings) > 0 {
 		t.Errorf("%+v %v", r, err)
 	}
 	var calls [][2]int64
-	_, err := Verify(t.Context(), h.dir, h.options(), VerifyOptions{Progress: func(done, total int64) { calls = append(calls, [2]int64{done, total}) }})
+	_, err := verify.Home(t.Context(), h.dir, verify.Options{Progress: func(done, total int64) { calls = append(calls, [2]int64{done, total}) }})
 	if err != nil || len(calls) == 0 || calls[len(calls)-1] != [2]int64{10, 10} {
 		t.Errorf("%v %v", calls, err)
 	}
@@ -332,48 +344,48 @@ func treeOf(t testing.TB, dir string) string {
 var tamperings = []struct {
 	name string
 	do   func(h *verifyHome)
-	want func(h *verifyHome) Fault // asked before the damage
-	why  string                    // the reason why lint.py is silent
+	want func(h *verifyHome) verify.Finding // asked before the damage
+	why  string                             // the reason why lint.py is silent
 }{
 	{"a line edited", func(h *verifyHome) {
 		h.replace("audit/shared/2026-02-16.jsonl", `"event":"task_created"`, `"event":"task_creates"`)
-	}, func(h *verifyHome) Fault {
-		return Fault{10, "audit/shared/2026-02-16.jsonl", 1, 1, "", "checksum does not match"}
+	}, func(h *verifyHome) verify.Finding {
+		return finding(10, "audit/shared/2026-02-16.jsonl", 1, 1, "", "checksum does not match")
 	}, ""},
 	{"a line deleted", func(h *verifyHome) {
 		text := h.read("audit/shared/2026-02-16.jsonl")
 		_, rest, _ := strings.Cut(text, "\n")
 		h.write("audit/shared/2026-02-16.jsonl", rest)
-	}, func(h *verifyHome) Fault {
-		return Fault{10, "audit/shared/2026-02-16.jsonl", 1, 2, "", "prev is not the checksum"}
+	}, func(h *verifyHome) verify.Finding {
+		return finding(10, "audit/shared/2026-02-16.jsonl", 1, 2, "", "prev is not the checksum")
 	}, ""},
 	{"the last line cut", func(h *verifyHome) {
 		text := strings.TrimSuffix(h.read("audit/shared/2026-02-17.jsonl"), "\n")
 		h.write("audit/shared/2026-02-17.jsonl", text[:strings.LastIndexByte(text, '\n')+1])
-	}, func(h *verifyHome) Fault {
+	}, func(h *verifyHome) verify.Finding {
 		seq, file, line := h.seq(audit.TaskPicked, "v-claimed")
-		return Fault{10, file, line, seq, "", "it was cut"}
+		return finding(10, file, line, seq, "", "it was cut")
 	}, ""},
 	{
 		"a day lost", func(h *verifyHome) { h.must(os.Remove(h.path("audit/shared/2026-02-16.jsonl"))) },
-		func(h *verifyHome) Fault {
+		func(h *verifyHome) verify.Finding {
 			seq, _, _ := h.seq(audit.TaskProgress, "v-done")
-			return Fault{10, "audit/shared/2026-02-17.jsonl", 1, seq + 1, "", "prev is not"}
+			return finding(10, "audit/shared/2026-02-17.jsonl", 1, seq+1, "", "prev is not")
 		}, "",
 	},
 	{
 		"a day renamed", func(h *verifyHome) { h.mv("audit/shared/2026-02-16.jsonl", "audit/shared/2026-02-18.jsonl") },
-		func(h *verifyHome) Fault {
+		func(h *verifyHome) verify.Finding {
 			seq, _, _ := h.seq(audit.TaskProgress, "v-done")
-			return Fault{10, "audit/shared/2026-02-17.jsonl", 1, seq + 1, "", "prev is not"}
+			return finding(10, "audit/shared/2026-02-17.jsonl", 1, seq+1, "", "prev is not")
 		}, "",
 	},
 	{"another mailbox's ledger", func(h *verifyHome) {
 		v, err := home.ReadVersion(h.dir)
 		h.must(err)
 		h.replace(".mbox/VERSION", v.MailboxID, strings.Repeat("0f", 16))
-	}, func(h *verifyHome) Fault {
-		return Fault{10, "audit/shared/2026-02-16.jsonl", 1, 1, "", "prev is not"}
+	}, func(h *verifyHome) verify.Finding {
+		return finding(10, "audit/shared/2026-02-16.jsonl", 1, 1, "", "prev is not")
 	}, ""},
 	{"a forged move", rewritten(audit.TaskCompleted, "v-done", `"from":"in-progress"`, `"from":"pending"`), atLine(7, audit.TaskCompleted, "v-done", "task_completed may not move v-done from pending to completed"), ""},
 	{"a forged before", rewritten(audit.TaskCompleted, "v-done", `"before":"sha256:`, `"before":"sha256:0000`), atLine(7, audit.TaskCompleted, "v-done", "before is not the hash of a file"), ""},
@@ -383,163 +395,165 @@ var tamperings = []struct {
 	{"a move that moves nothing", rewritten(audit.TaskPicked, "v-held", `"to":"in-progress"`, `"tp":"in-progress"`), atLine(7, audit.TaskPicked, "v-held", "task_picked moves no task"), ""},
 	{"a note with half a move", rewritten(audit.DecisionEvent, "", `"file":"`, `"file":"decisions/x.md","from":"`), atLine(7, audit.DecisionEvent, "", "from, but no to"), ""},
 	{"a line that does not say who wrote it", rewritten(audit.ChangeEvent, "", `"uid":`, `"vid":`), atLine(10, audit.ChangeEvent, "", "who wrote it"), "it does not look at uid, pid and host"},
-	{"another task's id in another case", rewritten(audit.TaskCreated, "v-pending", `"task_id":"v-pending"`, `"task_id":"V-DONE"`), func(h *verifyHome) Fault {
+	{"another task's id in another case", rewritten(audit.TaskCreated, "v-pending", `"task_id":"v-pending"`, `"task_id":"V-DONE"`), func(h *verifyHome) verify.Finding {
 		seq, file, line := h.seq(audit.TaskCreated, "v-pending")
-		return Fault{7, file, line, seq, "V-DONE", "differ in case only"}
+		return finding(7, file, line, seq, "V-DONE", "differ in case only")
 	}, ""},
-	{"an id made twice", rewritten(audit.TaskCreated, "v-pending", `"task_id":"v-pending"`, `"task_id":"v-held"`), func(h *verifyHome) Fault {
+	{"an id made twice", rewritten(audit.TaskCreated, "v-pending", `"task_id":"v-pending"`, `"task_id":"v-held"`), func(h *verifyHome) verify.Finding {
 		seq, file, line := h.seq(audit.TaskCreated, "v-pending")
-		return Fault{7, file, line, seq, "v-held", "was there already"}
+		return finding(7, file, line, seq, "v-held", "was there already")
 	}, ""},
 	{
 		"a completed task edited", func(h *verifyHome) { h.replace("tasks/completed/v-done.json", `42`, `43`) },
-		func(h *verifyHome) Fault {
-			return Fault{6, "tasks/completed/v-done.json", 0, h.last("v-done"), "v-done", "edited by hand"}
+		func(h *verifyHome) verify.Finding {
+			return finding(6, "tasks/completed/v-done.json", 0, h.last("v-done"), "v-done", "edited by hand")
 		}, "",
 	},
 	{
 		"a task overwritten with junk", func(h *verifyHome) { h.write("tasks/completed/v-done.json", `[]`) },
-		func(h *verifyHome) Fault {
-			return Fault{6, "tasks/completed/v-done.json", 0, h.last("v-done"), "v-done", "edited by hand"}
+		func(h *verifyHome) verify.Finding {
+			return finding(6, "tasks/completed/v-done.json", 0, h.last("v-done"), "v-done", "edited by hand")
 		}, "",
 	},
 	{
 		"an archived task edited", func(h *verifyHome) { h.replace("tasks/archive/2026-02/v-archived.json", `"old"`, `"new"`) },
-		func(h *verifyHome) Fault {
-			return Fault{6, "tasks/archive/2026-02/v-archived.json", 0, h.last("v-archived"), "v-archived", "edited by hand"}
+		func(h *verifyHome) verify.Finding {
+			return finding(6, "tasks/archive/2026-02/v-archived.json", 0, h.last("v-archived"), "v-archived", "edited by hand")
 		}, "",
 	},
 	{
 		"completed moved to pending", func(h *verifyHome) { h.mv("tasks/completed/v-done.json", "tasks/pending/v-done.json") },
-		func(h *verifyHome) Fault {
-			return Fault{3, "tasks/pending/v-done.json", 0, h.last("v-done"), "v-done", `result.status is "completed" in tasks/pending`}
+		func(h *verifyHome) verify.Finding {
+			return finding(3, "tasks/pending/v-done.json", 0, h.last("v-done"), "v-done", `result.status is "completed" in tasks/pending`)
 		}, "",
 	},
 	{
 		"pending moved to completed", func(h *verifyHome) { h.mv("tasks/pending/v-pending.json", "tasks/completed/v-pending.json") },
-		func(h *verifyHome) Fault {
-			return Fault{3, "tasks/completed/v-pending.json", 0, h.last("v-pending"), "v-pending", `result.status is "pending" in tasks/completed`}
+		func(h *verifyHome) verify.Finding {
+			return finding(3, "tasks/completed/v-pending.json", 0, h.last("v-pending"), "v-pending", `result.status is "pending" in tasks/completed`)
 		}, "",
 	},
 	{"archived into another month", func(h *verifyHome) {
 		h.must(os.Mkdir(h.path("tasks/archive/2026-03"), 0o700))
 		h.mv("tasks/archive/2026-02/v-archived.json", "tasks/archive/2026-03/v-archived.json")
-	}, func(h *verifyHome) Fault {
-		return Fault{7, "tasks/archive/2026-03/v-archived.json", 0, h.last("v-archived"), "v-archived", "moved by hand"}
+	}, func(h *verifyHome) verify.Finding {
+		return finding(7, "tasks/archive/2026-03/v-archived.json", 0, h.last("v-archived"), "v-archived", "moved by hand")
 	}, "it takes the archive for one folder"},
 	{
 		"a task removed", func(h *verifyHome) { h.must(os.Remove(h.path("tasks/failed/v-failed.json"))) },
-		func(h *verifyHome) Fault {
-			return Fault{8, "tasks/failed/v-failed.json", 0, h.last("v-failed"), "v-failed", "the file is gone"}
+		func(h *verifyHome) verify.Finding {
+			return finding(8, "tasks/failed/v-failed.json", 0, h.last("v-failed"), "v-failed", "the file is gone")
 		}, "",
 	},
 	{
 		"an archived task removed", func(h *verifyHome) { h.must(os.Remove(h.path("tasks/archive/2026-02/v-archived.json"))) },
-		func(h *verifyHome) Fault {
-			return Fault{8, "tasks/archive/2026-02/v-archived.json", 0, h.last("v-archived"), "v-archived", "the file is gone"}
+		func(h *verifyHome) verify.Finding {
+			return finding(8, "tasks/archive/2026-02/v-archived.json", 0, h.last("v-archived"), "v-archived", "the file is gone")
 		}, "",
 	},
 	{"a task that no line knows", func(h *verifyHome) {
 		h.write("tasks/completed/v-alien.json", strings.Replace(h.read("tasks/completed/v-done.json"), "v-done", "v-alien", 1))
-	}, func(h *verifyHome) Fault {
-		return Fault{8, "tasks/completed/v-alien.json", 0, 0, "v-alien", "no ledger line knows it"}
+	}, func(h *verifyHome) verify.Finding {
+		return finding(8, "tasks/completed/v-alien.json", 0, 0, "v-alien", "no ledger line knows it")
 	}, ""},
 	{"a deleted task that is back", func(h *verifyHome) {
 		h.write("tasks/failed/v-deleted.json", strings.ReplaceAll(h.read("tasks/failed/v-failed.json"), "v-failed", "v-deleted"))
-	}, func(h *verifyHome) Fault {
-		return Fault{7, "tasks/failed/v-deleted.json", 0, h.last("v-deleted"), "v-deleted", "the task is given up"}
+	}, func(h *verifyHome) verify.Finding {
+		return finding(7, "tasks/failed/v-deleted.json", 0, h.last("v-deleted"), "v-deleted", "the task is given up")
 	}, ""},
 	{"a task in two folders", func(h *verifyHome) {
 		h.write("tasks/failed/v-done.json", h.read("tasks/completed/v-done.json"))
-	}, func(h *verifyHome) Fault {
-		return Fault{1, "tasks/failed/v-done.json", 0, h.last("v-done"), "v-done", "a second file"}
+	}, func(h *verifyHome) verify.Finding {
+		return finding(1, "tasks/failed/v-done.json", 0, h.last("v-done"), "v-done", "a second file")
 	}, ""},
 	{"a task twice, in another case", func(h *verifyHome) {
 		h.write("tasks/completed/V-Done.json", h.read("tasks/completed/v-done.json"))
-	}, func(h *verifyHome) Fault {
-		return Fault{1, "tasks/completed/V-Done.json", 0, h.last("v-done"), "v-done", "a second file"}
+	}, func(h *verifyHome) verify.Finding {
+		return finding(1, "tasks/completed/V-Done.json", 0, h.last("v-done"), "v-done", "a second file")
 	}, ""},
 	{
 		"a task under another name", func(h *verifyHome) { h.mv("tasks/completed/v-done.json", "tasks/completed/v-gone.json") },
-		func(h *verifyHome) Fault {
-			return Fault{8, "tasks/completed/v-done.json", 0, h.last("v-done"), "v-done", "the file is gone"}
+		func(h *verifyHome) verify.Finding {
+			return finding(8, "tasks/completed/v-done.json", 0, h.last("v-done"), "v-done", "the file is gone")
 		}, "",
 	},
 	{"two tasks swapped", func(h *verifyHome) {
 		h.mv("tasks/pending/v-pending.json", "tasks/x")
 		h.mv("tasks/pending/v-retried.json", "tasks/pending/v-pending.json")
 		h.mv("tasks/x", "tasks/pending/v-retried.json")
-	}, func(h *verifyHome) Fault {
-		return Fault{2, "tasks/pending/v-pending.json", 0, h.last("v-pending"), "v-pending", `its id is "v-retried"`}
+	}, func(h *verifyHome) verify.Finding {
+		return finding(2, "tasks/pending/v-pending.json", 0, h.last("v-pending"), "v-pending", `its id is "v-retried"`)
 	}, ""},
 	{"a task that is a symlink", func(h *verifyHome) {
 		h.mv("tasks/completed/v-done.json", "x")
 		h.must(os.Symlink(h.path("x"), h.path("tasks/completed/v-done.json")))
-	}, func(h *verifyHome) Fault {
-		return Fault{14, "tasks/completed/v-done.json", 0, h.last("v-done"), "v-done", "is no regular file"}
+	}, func(h *verifyHome) verify.Finding {
+		return finding(14, "tasks/completed/v-done.json", 0, h.last("v-done"), "v-done", "is no regular file")
 	}, ""},
 	{"a task with a second name", func(h *verifyHome) {
 		h.must(os.Link(h.path("tasks/completed/v-done.json"), h.path("x")))
-	}, func(h *verifyHome) Fault {
-		return Fault{14, "tasks/completed/v-done.json", 0, 0, "", "has 2 names"}
+	}, func(h *verifyHome) verify.Finding {
+		return finding(14, "tasks/completed/v-done.json", 0, 0, "", "has 2 names")
 	}, ""},
 	{
 		"a task that all may read", func(h *verifyHome) { h.must(os.Chmod(h.path("tasks/completed/v-done.json"), 0o644)) },
-		func(h *verifyHome) Fault {
-			return Fault{14, "tasks/completed/v-done.json", 0, 0, "", "mode is 0644, not 0600"}
+		func(h *verifyHome) verify.Finding {
+			return finding(14, "tasks/completed/v-done.json", 0, 0, "", "mode is 0644, not 0600")
 		}, "",
 	},
 	{
 		"a pending task that all may read", func(h *verifyHome) { h.must(os.Chmod(h.path("tasks/pending/v-pending.json"), 0o644)) },
-		func(h *verifyHome) Fault {
-			return Fault{14, "tasks/pending/v-pending.json", 0, 0, "", "mode is 0644, not 0600"}
+		func(h *verifyHome) verify.Finding {
+			return finding(14, "tasks/pending/v-pending.json", 0, 0, "", "mode is 0644, not 0600")
 		}, "",
 	},
 	{
 		"a folder that all may read", func(h *verifyHome) { h.must(os.Chmod(h.path("audit/shared"), 0o755)) },
-		func(h *verifyHome) Fault {
-			return Fault{14, "audit/shared", 0, 0, "", "mode is 0755, not 0700"}
+		func(h *verifyHome) verify.Finding {
+			return finding(14, "audit/shared", 0, 0, "", "mode is 0755, not 0700")
 		}, "",
 	},
 	{
 		"a home that all may read", func(h *verifyHome) { h.must(os.Chmod(h.dir, 0o755)) },
-		func(h *verifyHome) Fault { return Fault{14, ".", 0, 0, "", "mode is 0755, not 0700"} }, "it does not look at the home itself",
+		func(h *verifyHome) verify.Finding { return finding(14, ".", 0, 0, "", "mode is 0755, not 0700") }, "it does not look at the home itself",
 	},
 	{
 		"a symlink planted", func(h *verifyHome) { h.must(os.Symlink("/etc/passwd", h.path("decisions/x"))) },
-		func(h *verifyHome) Fault { return Fault{14, "decisions/x", 0, 0, "", "is a symlink"} }, "",
+		func(h *verifyHome) verify.Finding { return finding(14, "decisions/x", 0, 0, "", "is a symlink") }, "",
 	},
 	{
 		"a FIFO planted", func(h *verifyHome) { h.must(syscall.Mkfifo(h.path("tasks/completed/v-fifo.json"), 0o600)) },
-		func(h *verifyHome) Fault {
-			return Fault{8, "tasks/completed/v-fifo.json", 0, 0, "v-fifo", "no ledger line knows it"}
+		func(h *verifyHome) verify.Finding {
+			return finding(8, "tasks/completed/v-fifo.json", 0, 0, "v-fifo", "no ledger line knows it")
 		}, "",
 	},
 	{
 		"a folder missing", func(h *verifyHome) { h.must(os.RemoveAll(h.path("tasks/failed"))) },
-		func(h *verifyHome) Fault { return Fault{14, "tasks/failed", 0, 0, "", "the folder is missing"} }, "",
+		func(h *verifyHome) verify.Finding {
+			return finding(14, "tasks/failed", 0, 0, "", "the folder is missing")
+		}, "",
 	},
 	{
 		"a lock file missing", func(h *verifyHome) { h.must(os.Remove(h.path(".mbox/locks/task-07"))) },
-		func(h *verifyHome) Fault {
-			return Fault{14, ".mbox/locks/task-07", 0, 0, "", "mbox recover makes it anew"}
+		func(h *verifyHome) verify.Finding {
+			return finding(14, ".mbox/locks/task-07", 0, 0, "", "mbox recover makes it anew")
 		}, "it knows nothing of locks",
 	},
 	{"a staged file left", func(h *verifyHome) {
 		h.write(".mbox/tmp/v-done~0123456789abcdef0123456789abcdef", "{}")
-	}, func(h *verifyHome) Fault {
-		return Fault{13, ".mbox/tmp/v-done~0123456789abcdef0123456789abcdef", 0, 0, "", "no transition is at it"}
+	}, func(h *verifyHome) verify.Finding {
+		return finding(13, ".mbox/tmp/v-done~0123456789abcdef0123456789abcdef", 0, 0, "", "no transition is at it")
 	}, ""},
 	{
 		"a lease of nobody", func(h *verifyHome) { h.write(".mbox/leases/v-done.0123", "") },
-		func(h *verifyHome) Fault {
-			return Fault{13, ".mbox/leases/v-done.0123", 0, h.last("v-done"), "v-done", "the lease of no task in progress"}
+		func(h *verifyHome) verify.Finding {
+			return finding(13, ".mbox/leases/v-done.0123", 0, h.last("v-done"), "v-done", "the lease of no task in progress")
 		}, "",
 	},
 	{
 		"a lease with another token", func(h *verifyHome) { h.write(".mbox/leases/v-claimed.0123", "") },
-		func(h *verifyHome) Fault {
-			return Fault{13, ".mbox/leases/v-claimed.0123", 0, h.last("v-claimed"), "v-claimed", "the lease of no task in progress"}
+		func(h *verifyHome) verify.Finding {
+			return finding(13, ".mbox/leases/v-claimed.0123", 0, h.last("v-claimed"), "v-claimed", "the lease of no task in progress")
 		}, "",
 	},
 	{"a lease of a process that lives", func(h *verifyHome) {
@@ -548,138 +562,138 @@ var tamperings = []struct {
 		note, err := schemas.Canonical(home.Note{PID: os.Getpid(), Start: home.StartTime(os.Getpid()), Boot: boot, Namespace: home.PIDNamespace()})
 		h.must(err)
 		h.write(".mbox/leases/v-done.0123456789abcdef0123456789abcdef", string(note)+"\n")
-	}, func(h *verifyHome) Fault {
-		return Fault{13, ".mbox/leases/v-done.0123456789abcdef0123456789abcdef", 0, h.last("v-done"), "v-done", "the lease of no task in progress"}
+	}, func(h *verifyHome) verify.Finding {
+		return finding(13, ".mbox/leases/v-done.0123456789abcdef0123456789abcdef", 0, h.last("v-done"), "v-done", "the lease of no task in progress")
 	}, ""},
 	{
 		"a decision edited", func(h *verifyHome) { h.replace("decisions/decision-2026-02-17-001.md", "well", "badly") },
-		func(h *verifyHome) Fault {
+		func(h *verifyHome) verify.Finding {
 			seq, _, _ := h.seq(audit.DecisionEvent, "")
-			return Fault{12, "decisions/decision-2026-02-17-001.md", 0, seq, "", "its bytes are not those"}
+			return finding(12, "decisions/decision-2026-02-17-001.md", 0, seq, "", "its bytes are not those")
 		}, "",
 	},
 	{
 		"a change removed", func(h *verifyHome) { h.must(os.Remove(h.path("changes/change-2026-02-17-001.md"))) },
-		func(h *verifyHome) Fault {
+		func(h *verifyHome) verify.Finding {
 			seq, _, _ := h.seq(audit.ChangeEvent, "")
-			return Fault{12, "changes/change-2026-02-17-001.md", 0, seq, "", "the file is gone"}
+			return finding(12, "changes/change-2026-02-17-001.md", 0, seq, "", "the file is gone")
 		}, "",
 	},
 	{
 		"a decision that no line knows", func(h *verifyHome) { h.write("decisions/decision-2026-02-17-002.md", "# Decision") },
-		func(h *verifyHome) Fault {
-			return Fault{12, "decisions/decision-2026-02-17-002.md", 0, 0, "", "no ledger line knows it"}
+		func(h *verifyHome) verify.Finding {
+			return finding(12, "decisions/decision-2026-02-17-002.md", 0, 0, "", "no ledger line knows it")
 		}, "",
 	},
 	{
 		"a quarantine entry removed", func(h *verifyHome) { h.must(os.Remove(h.path(h.entry("v-junk.json")))) },
-		func(h *verifyHome) Fault {
+		func(h *verifyHome) verify.Finding {
 			seq, _, _ := h.seq(audit.TaskQuarantined, "")
-			return Fault{13, h.entry("v-junk.json"), 0, seq - 1, "", "the entry is gone"}
+			return finding(13, h.entry("v-junk.json"), 0, seq-1, "", "the entry is gone")
 		}, "it counts entries and lines only",
 	},
 	{"a quarantine entry removed with its reason", func(h *verifyHome) {
 		entry := h.entry("v-done.result.json")
 		h.must(errors.Join(os.Remove(h.path(entry)), os.Remove(h.path(entry+home.ReasonSuffix))))
-	}, func(h *verifyHome) Fault {
+	}, func(h *verifyHome) verify.Finding {
 		seq, _, _ := h.seq(audit.TaskLateResult, "v-done")
-		return Fault{13, h.entry("v-done.result.json"), 0, seq, "v-done", "the entry is gone"}
+		return finding(13, h.entry("v-done.result.json"), 0, seq, "v-done", "the entry is gone")
 	}, "it counts entries and lines only"},
 	{
 		"a quarantine entry edited", func(h *verifyHome) { h.replace(h.entry("v-rejected.json"), "soon", "high") },
-		func(h *verifyHome) Fault {
-			return Fault{13, h.entry("v-rejected.json"), 0, h.last("v-rejected"), "v-rejected", "its bytes are not those"}
+		func(h *verifyHome) verify.Finding {
+			return finding(13, h.entry("v-rejected.json"), 0, h.last("v-rejected"), "v-rejected", "its bytes are not those")
 		}, "it does not read entries",
 	},
 	{
 		"a reason removed", func(h *verifyHome) { h.must(os.Remove(h.path(h.entry("v-link.json") + home.ReasonSuffix))) },
-		func(h *verifyHome) Fault {
+		func(h *verifyHome) verify.Finding {
 			seq, _, _ := h.seq(audit.TaskQuarantined, "")
-			return Fault{13, h.entry("v-link.json") + home.ReasonSuffix, 0, seq, "", "is missing"}
+			return finding(13, h.entry("v-link.json")+home.ReasonSuffix, 0, seq, "", "is missing")
 		}, "",
 	},
 	{"a reason of another entry", func(h *verifyHome) {
 		h.write(h.entry("v-link.json")+home.ReasonSuffix, h.read(h.entry("v-junk.json")+home.ReasonSuffix))
-	}, func(h *verifyHome) Fault {
+	}, func(h *verifyHome) verify.Finding {
 		seq, _, _ := h.seq(audit.TaskQuarantined, "")
-		return Fault{13, h.entry("v-link.json") + home.ReasonSuffix, 0, seq, "", "speaks of another entry"}
+		return finding(13, h.entry("v-link.json")+home.ReasonSuffix, 0, seq, "", "speaks of another entry")
 	}, "it does not read reasons"},
 	{"an entry that no line names", func(h *verifyHome) {
 		h.write("tasks/quarantine/x~0123456789abcdef0123456789abcdef", "x")
-	}, func(h *verifyHome) Fault {
-		return Fault{13, "tasks/quarantine/x~0123456789abcdef0123456789abcdef", 0, 0, "", "no ledger line names it"}
+	}, func(h *verifyHome) verify.Finding {
+		return finding(13, "tasks/quarantine/x~0123456789abcdef0123456789abcdef", 0, 0, "", "no ledger line names it")
 	}, ""},
 	{
 		"a copy edited", func(h *verifyHome) { h.replace("audit/coder/2026-02-17.jsonl", "decided", "Decided") },
-		func(h *verifyHome) Fault {
-			return Fault{11, "audit/coder/2026-02-17.jsonl", 1, 0, "", "is not the agent's line"}
+		func(h *verifyHome) verify.Finding {
+			return finding(11, "audit/coder/2026-02-17.jsonl", 1, 0, "", "is not the agent's line")
 		}, "",
 	},
 	{"a copy short", func(h *verifyHome) {
 		h.must(os.Truncate(h.path("audit/coder/2026-02-17.jsonl"), int64(len(h.read("audit/coder/2026-02-17.jsonl"))-1)))
-	}, func(h *verifyHome) Fault {
-		return Fault{11, "audit/coder/2026-02-17.jsonl", 3, 0, "", "has lost 1 bytes"}
+	}, func(h *verifyHome) verify.Finding {
+		return finding(11, "audit/coder/2026-02-17.jsonl", 3, 0, "", "has lost 1 bytes")
 	}, ""},
 	{
 		"a reason that all may read", func(h *verifyHome) { h.must(os.Chmod(h.path(h.entry("v-junk.json")+home.ReasonSuffix), 0o644)) },
-		func(h *verifyHome) Fault {
+		func(h *verifyHome) verify.Finding {
 			seq, _, _ := h.seq(audit.TaskQuarantined, "")
-			return Fault{13, h.entry("v-junk.json") + home.ReasonSuffix, 0, seq - 1, "", "mode is 0644, not 0600"}
+			return finding(13, h.entry("v-junk.json")+home.ReasonSuffix, 0, seq-1, "", "mode is 0644, not 0600")
 		}, "",
 	},
 	{
 		"a ledger with a second name", func(h *verifyHome) {
 			h.must(os.Link(h.path("audit/shared/2026-02-16.jsonl"), filepath.Join(h.t.TempDir(), "copy")))
-		}, func(h *verifyHome) Fault {
-			return Fault{14, "audit/shared/2026-02-16.jsonl", 0, 0, "", "has 2 names"}
+		}, func(h *verifyHome) verify.Finding {
+			return finding(14, "audit/shared/2026-02-16.jsonl", 0, 0, "", "has 2 names")
 		}, "",
 	},
 	{
 		"an artifact changed", func(h *verifyHome) { h.write("tasks/artifacts/v-done.1/report.txt", "an artefact") },
-		func(h *verifyHome) Fault {
-			return Fault{15, "tasks/artifacts/v-done.1/report.txt", 0, h.last("v-done"), "v-done", "bytes are not those"}
+		func(h *verifyHome) verify.Finding {
+			return finding(15, "tasks/artifacts/v-done.1/report.txt", 0, h.last("v-done"), "v-done", "bytes are not those")
 		}, "",
 	},
 	{
 		"an artifact cut", func(h *verifyHome) { h.must(os.Truncate(h.path("tasks/artifacts/v-done.1/report.txt"), 3)) },
-		func(h *verifyHome) Fault {
-			return Fault{15, "tasks/artifacts/v-done.1/report.txt", 0, h.last("v-done"), "v-done", "has 3 bytes, and its task names 11"}
+		func(h *verifyHome) verify.Finding {
+			return finding(15, "tasks/artifacts/v-done.1/report.txt", 0, h.last("v-done"), "v-done", "has 3 bytes, and its task names 11")
 		}, "",
 	},
 	{
 		"an artifact gone", func(h *verifyHome) { h.must(os.Remove(h.path("tasks/artifacts/v-done.1/report.txt"))) },
-		func(h *verifyHome) Fault {
-			return Fault{15, "tasks/artifacts/v-done.1/report.txt", 0, h.last("v-done"), "v-done", "is gone"}
+		func(h *verifyHome) verify.Finding {
+			return finding(15, "tasks/artifacts/v-done.1/report.txt", 0, h.last("v-done"), "v-done", "is gone")
 		}, "",
 	},
 	{"an artifact that is a symlink", func(h *verifyHome) {
 		h.mv("tasks/artifacts/v-done.1", "x")
 		h.must(os.Symlink(h.path("x"), h.path("tasks/artifacts/v-done.1")))
-	}, func(h *verifyHome) Fault {
-		return Fault{14, "tasks/artifacts/v-done.1", 0, 0, "", "is a symlink"}
+	}, func(h *verifyHome) verify.Finding {
+		return finding(14, "tasks/artifacts/v-done.1", 0, 0, "", "is a symlink")
 	}, ""},
 	{
 		"a file among the artifacts", func(h *verifyHome) { h.write("tasks/artifacts/v-done.1/more.txt", "more") },
-		func(h *verifyHome) Fault {
-			return Fault{15, "tasks/artifacts/v-done.1/more.txt", 0, h.last("v-done"), "v-done", "does not name it"}
+		func(h *verifyHome) verify.Finding {
+			return finding(15, "tasks/artifacts/v-done.1/more.txt", 0, h.last("v-done"), "v-done", "does not name it")
 		}, "",
 	},
 	{
 		"an archived artifact changed", func(h *verifyHome) { h.write("tasks/archive/2026-02/v-archived.1/old.txt", "an artefact") },
-		func(h *verifyHome) Fault {
-			return Fault{15, "tasks/archive/2026-02/v-archived.1/old.txt", 0, h.last("v-archived"), "v-archived", "bytes are not those"}
+		func(h *verifyHome) verify.Finding {
+			return finding(15, "tasks/archive/2026-02/v-archived.1/old.txt", 0, h.last("v-archived"), "v-archived", "bytes are not those")
 		}, "",
 	},
 	{
 		"artifacts of nobody", func(h *verifyHome) { h.must(os.Mkdir(h.path("tasks/artifacts/v-done.2"), 0o700)) },
-		func(h *verifyHome) Fault {
-			return Fault{15, "tasks/artifacts/v-done.2", 0, 0, "", "is no folder of a task's artifacts"}
+		func(h *verifyHome) verify.Finding {
+			return finding(15, "tasks/artifacts/v-done.2", 0, 0, "", "is no folder of a task's artifacts")
 		}, "",
 	},
 	{
 		"a copy gone", func(h *verifyHome) { h.must(os.RemoveAll(h.path("audit/coder"))) },
-		func(h *verifyHome) Fault {
-			return Fault{11, "audit/coder/2026-02-17.jsonl", 0, 0, "", "bytes that were there"}
+		func(h *verifyHome) verify.Finding {
+			return finding(11, "audit/coder/2026-02-17.jsonl", 0, 0, "", "bytes that were there")
 		}, "",
 	},
 }
@@ -692,15 +706,15 @@ func TestVerifyTampering(t *testing.T) {
 			want := row.want(h)
 			row.do(h)
 			r := h.verify()
-			if len(r.Faults) == 0 {
+			if len(r.Findings) == 0 {
 				t.Fatalf("no fault: %+v", r)
 			}
-			got := r.Faults[0]
+			got := r.Findings[0]
 			if !strings.Contains(got.What, want.What) {
 				t.Errorf("got %q, want %q in it", got.What, want.What)
 			}
 			if want.What = got.What; got != want {
-				t.Errorf("got  %+v\nwant %+v\nall %v", got, want, r.Faults)
+				t.Errorf("got  %+v\nwant %+v\nall %v", got, want, r.Findings)
 			}
 			if ok, out := h.lint(); ok != (row.why != "") {
 				t.Errorf("lint.py finds nothing: %v, expected %q\n%s", ok, row.why, out)
@@ -730,9 +744,9 @@ func verifyFailed(t *testing.T, sc scene, k int) bool {
 	b, err := Open(ctx, h.dir, o)
 	h.must(err)
 	prior := sc.before(t, b)
-	r, err := Verify(ctx, h.dir, o, VerifyOptions{Deep: true})
+	r, err := verify.Home(ctx, h.dir, verify.Options{Deep: true})
 	h.must(err)
-	strange := len(r.Faults) > 0 // a scene that begins with a stranger's deed
+	strange := len(r.Findings) > 0 // a scene that begins with a stranger's deed
 	var n atomic.Int64
 	label := fmt.Sprint("write ", k)
 	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
@@ -751,8 +765,8 @@ func verifyFailed(t *testing.T, sc scene, k int) bool {
 	if n.Load() < int64(k) {
 		return false
 	}
-	r, err = Verify(ctx, h.dir, o, VerifyOptions{Deep: true})
-	if err != nil || len(r.Faults) > 0 && !strange {
+	r, err = verify.Home(ctx, h.dir, verify.Options{Deep: true})
+	if err != nil || len(r.Findings) > 0 && !strange {
 		t.Errorf("%s (%v): %v %+v", label, said, err, r)
 	}
 	b, err = Open(ctx, h.dir, o)
@@ -762,7 +776,7 @@ func verifyFailed(t *testing.T, sc scene, k int) bool {
 	h.must(err)
 	_, err = b.Scan(ctx)
 	b.Close()
-	if after, failed := Verify(ctx, h.dir, o, VerifyOptions{Deep: true}); failed != nil || err == nil && len(after.Faults)+len(after.Notes) > 0 {
+	if after, failed := verify.Home(ctx, h.dir, verify.Options{Deep: true}); failed != nil || err == nil && len(after.Findings)+len(after.Notes) > 0 {
 		t.Errorf("%s (%v), then settled (%v): %v %+v", label, said, err, failed, after)
 	}
 	return true
@@ -785,7 +799,7 @@ func TestVerifyInterruptedAndEdited(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := h.verify()
-	if len(r.Faults) > 0 || !slices.Contains(r.Notes, "the transition of v-pending was interrupted; the next command finishes it") {
+	if len(r.Findings) > 0 || !slices.Contains(r.Notes, "the transition of v-pending was interrupted; the next command finishes it") {
 		t.Fatalf("%+v", r)
 	}
 	staged, err := filepath.Glob(h.path(".mbox/tmp/v-pending~*"))
@@ -793,7 +807,7 @@ func TestVerifyInterruptedAndEdited(t *testing.T) {
 		t.Fatal(staged, err)
 	}
 	h.must(os.WriteFile(staged[0], []byte("{}"), 0o600))
-	if r := h.verify(); len(r.Faults) == 0 || r.Faults[0].Task != "v-pending" {
+	if r := h.verify(); len(r.Findings) == 0 || r.Findings[0].Task != "v-pending" {
 		t.Errorf("the staged content was edited: %+v", r)
 	}
 }
@@ -808,11 +822,11 @@ func TestVerifyDrops(t *testing.T) {
 	h.must(os.Chmod(h.path("tasks/pending/half.json"), 0o644))
 	h.must(os.Symlink("/etc/passwd", h.path("tasks/pending/link")))
 	r := h.verify()
-	if len(r.Faults) > 0 || !slices.Equal(r.Notes, []string{"3 dropped files are in tasks/pending not admitted yet"}) {
+	if len(r.Findings) > 0 || !slices.Equal(r.Notes, []string{"3 dropped files are in tasks/pending not admitted yet"}) {
 		t.Errorf("%+v", r)
 	}
 	h.write("tasks/pending/v-done.json", `{"task":{"title":"x"}}`)
-	if r := h.verify(); len(r.Faults) != 1 || r.Faults[0].Invariant != 1 {
+	if r := h.verify(); len(r.Findings) != 1 || r.Findings[0].Invariant != 1 {
 		t.Errorf("a drop with a used id: %+v", r)
 	}
 }
@@ -831,50 +845,48 @@ func TestVerifyRestored(t *testing.T) {
 	_, err = backup.Restore(t.Context(), &packed, h.dir, durable.None)
 	h.must(err)
 	r := h.verify()
-	if len(r.Faults) > 0 || r.Checksum != was.Checksum || r.Tasks != was.Tasks || !strings.Contains(strings.Join(r.Notes, "\n"), "the next command recovers everything first") {
+	if len(r.Findings) > 0 || r.Checksum != was.Checksum || r.Tasks != was.Tasks || !strings.Contains(strings.Join(r.Notes, "\n"), "the next command recovers everything first") {
 		t.Errorf("%+v", r)
 	}
 	h.open().Close()
-	if r := h.verify(); len(r.Faults) > 0 || strings.Contains(strings.Join(r.Notes, "\n"), "recovers") {
+	if r := h.verify(); len(r.Findings) > 0 || strings.Contains(strings.Join(r.Notes, "\n"), "recovers") {
 		t.Errorf("after the recovery: %+v", r)
 	}
 }
 
 func TestVerifyCannot(t *testing.T) {
-	if _, err := Verify(t.Context(), t.TempDir(), Options{}, VerifyOptions{}); !errors.Is(err, ErrNoMailbox) {
+	if _, err := verify.Home(t.Context(), t.TempDir(), verify.Options{}); !errors.Is(err, ErrNoMailbox) {
 		t.Error(err)
 	}
 	h := newVerifyHome(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Verify(ctx, h.dir, h.options(), VerifyOptions{}); !errors.Is(err, context.Canceled) {
+	if _, err := verify.Home(ctx, h.dir, verify.Options{}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	h.replace("tasks/completed/v-done.json", `42`, `43`)
 	lock, err := durable.TryLock(home.Private(h.dir, "locks", home.ShardName(home.Shard("v-done"))))
 	h.must(err)
-	o := h.options()
-	o.LockWait = 50 * time.Millisecond
-	if _, err := Verify(t.Context(), h.dir, o, VerifyOptions{}); !errors.Is(err, ErrBusy) {
+	if _, err := verify.Home(t.Context(), h.dir, verify.Options{Wait: 50 * time.Millisecond}); !errors.Is(err, ErrBusy) {
 		t.Error(err)
 	}
 	h.must(lock.Unlock())
-	if r := h.verify(); len(r.Faults) != 1 || r.Faults[0].Invariant != 6 {
+	if r := h.verify(); len(r.Findings) != 1 || r.Findings[0].Invariant != 6 {
 		t.Errorf("%+v", r)
 	}
 	h.replace(".mbox/VERSION", `"format": 2`, `"format": 3`)
-	if _, err := Verify(t.Context(), h.dir, h.options(), VerifyOptions{}); !errors.Is(err, ErrFormat) {
+	if _, err := verify.Home(t.Context(), h.dir, verify.Options{}); !errors.Is(err, ErrFormat) {
 		t.Error(err)
 	}
 }
 
 func TestVerifyTruncates(t *testing.T) {
 	h := newVerifyHome(t)
-	for i := range verify.MaxFaults + 1 {
+	for i := range chain.MaxFaults + 1 {
 		h.write(fmt.Sprintf("tasks/failed/x%d.json", i), "{}")
 	}
-	if r := h.verify(); len(r.Faults) != verify.MaxFaults || !r.Truncated {
-		t.Errorf("%d faults, truncated %v", len(r.Faults), r.Truncated)
+	if r := h.verify(); len(r.Findings) != chain.MaxFaults || !r.Truncated {
+		t.Errorf("%d faults, truncated %v", len(r.Findings), r.Truncated)
 	}
 }
 
@@ -891,8 +903,8 @@ func TestVerifyRandom(t *testing.T) {
 			if i%40 != 39 {
 				continue
 			}
-			if r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{Deep: true}); err != nil || len(r.Faults) > 0 {
-				t.Fatalf("seed %d, act %d: %v %+v", seed, i, err, r.Faults)
+			if r, err := verify.Home(t.Context(), b.home, verify.Options{Deep: true}); err != nil || len(r.Findings) > 0 {
+				t.Fatalf("seed %d, act %d: %v %+v", seed, i, err, r.Findings)
 			}
 		}
 		if err := w.rest(); err != nil {
@@ -929,8 +941,8 @@ func TestVerifyWhileWorking(t *testing.T) {
 	}
 	runs, lines := 0, int64(0)
 	for ; ctx.Err() == nil; runs++ {
-		r, err := Verify(t.Context(), first.home, first.o, VerifyOptions{Deep: true})
-		if err != nil || len(r.Faults) > 0 {
+		r, err := verify.Home(t.Context(), first.home, verify.Options{Deep: true})
+		if err != nil || len(r.Findings) > 0 {
 			t.Errorf("run %d: %v %+v", runs, err, r)
 			break
 		}
@@ -1014,9 +1026,9 @@ func TestVerifyKilled(t *testing.T) {
 	}
 	runs, notes := 0, map[string]int{}
 	for ; ctx.Err() == nil; runs++ {
-		r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{Deep: true})
-		if err != nil || len(r.Faults) > 0 {
-			t.Errorf("run %d: %v %v %q", runs, err, r.Faults, r.Notes)
+		r, err := verify.Home(t.Context(), b.home, verify.Options{Deep: true})
+		if err != nil || len(r.Findings) > 0 {
+			t.Errorf("run %d: %v %v %q", runs, err, r.Findings, r.Notes)
 			break
 		}
 		for _, n := range r.Notes {
@@ -1034,8 +1046,8 @@ func TestVerifyKilled(t *testing.T) {
 	if err := w.rest(); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := Verify(t.Context(), b.home, b.o, VerifyOptions{Deep: true}); err != nil || len(r.Faults)+len(r.Notes) > 0 {
-		t.Errorf("at the end: %v %v %q", err, r.Faults, r.Notes)
+	if r, err := verify.Home(t.Context(), b.home, verify.Options{Deep: true}); err != nil || len(r.Findings)+len(r.Notes) > 0 {
+		t.Errorf("at the end: %v %v %q", err, r.Findings, r.Notes)
 	}
 	t.Logf("%d kills, %d runs, %v", kills.Load(), runs, notes)
 }
@@ -1189,33 +1201,6 @@ func scanNowFor(b *Box) error {
 	return err
 }
 
-// BenchmarkVerifyFold is what a line costs beyond audit/verify.
-func BenchmarkVerifyFold(b *testing.B) {
-	f := newFolding()
-	created := task.Move{
-		TX: strings.Repeat("0", 32), To: task.StateField(Pending), After: task.HashField(audit.Hash(nil)), Revision: 1, Reason: "submitted", Writer: audit.ThisWriter(),
-		Queue: task.EnvelopeOf(request("x")), Request: audit.Hash(nil),
-	}
-	lines := make([]*audit.Line, 10000)
-	for i := range lines {
-		id := fmt.Sprintf("task-2026-02-16-%06d", i)
-		e := audit.Entry{Agent: "human", Event: audit.TaskCreated, TaskID: &id, Seq: int64(i + 1), TS: "2026-02-16T10:30:00.123Z", Details: audit.Details(created)}
-		if err := e.Details.Canonicalize(); err != nil {
-			b.Fatal(err)
-		}
-		lines[i] = asLine(b, e)
-	}
-	n := 0
-	for b.Loop() {
-		if n++; n%len(lines) == 0 {
-			f = newFolding()
-		}
-		if broken, what := f.line(lines[n%len(lines)]); broken != 0 {
-			b.Fatal(what)
-		}
-	}
-}
-
 func BenchmarkVerify(b *testing.B) {
 	box := newBox(b, Options{})
 	for range 2000 {
@@ -1233,11 +1218,11 @@ func BenchmarkVerify(b *testing.B) {
 		}
 	}
 	b.ResetTimer()
-	var r VerifyReport
+	var r verify.Report
 	for b.Loop() {
 		var err error
-		if r, err = Verify(b.Context(), box.home, box.o, VerifyOptions{}); err != nil || len(r.Faults) > 0 {
-			b.Fatal(err, r.Faults)
+		if r, err = verify.Home(b.Context(), box.home, verify.Options{}); err != nil || len(r.Findings) > 0 {
+			b.Fatal(err, r.Findings)
 		}
 	}
 	b.ReportMetric(float64(r.Tasks)*float64(b.N)/b.Elapsed().Seconds(), "tasks/s")

@@ -15,6 +15,7 @@ import (
 	"mbox/audit"
 	"mbox/cmd/mbox/check"
 	"mbox/mailbox"
+	"mbox/mailbox/verify"
 	"mbox/schemas"
 )
 
@@ -47,8 +48,9 @@ somewhere else.`,
 			if err != nil {
 				return err
 			}
-			report, err := mailbox.Verify(ctx, home, o, mailbox.VerifyOptions{
+			report, err := verify.Home(ctx, home, verify.Options{
 				LedgerOnly: ledgerOnly,
+				Wait:       o.LockWait,
 				Deep:       deep,
 				Progress:   func(done, total int64) { s.progress("verifying", done, total) },
 			})
@@ -61,8 +63,8 @@ somewhere else.`,
 			} else {
 				s.printVerified(report, ledgerOnly)
 			}
-			if err == nil && len(report.Faults) > 0 {
-				err = fmt.Errorf("%w: %d faults, the first: %v", mailbox.ErrIntegrity, len(report.Faults), report.Faults[0])
+			if err == nil && len(report.Findings) > 0 {
+				err = fmt.Errorf("%w: %d faults, the first: %v", mailbox.ErrIntegrity, len(report.Findings), report.Findings[0])
 				err = hint(err, "%s", nextStep(home, report))
 			}
 			return err
@@ -72,8 +74,8 @@ somewhere else.`,
 
 // nextStep is the hint of the first fault: what mends it, or shows that only a
 // backup does.
-func nextStep(home string, r mailbox.VerifyReport) string {
-	f := r.Faults[0]
+func nextStep(home string, r verify.Report) string {
+	f := r.Findings[0]
 	path, mode := filepath.Join(home, f.File), strings.HasPrefix(f.What, "mode is")
 	info, err := os.Lstat(path)
 	private := strings.HasPrefix(f.File, ".mbox/")
@@ -103,7 +105,7 @@ func nextStep(home string, r mailbox.VerifyReport) string {
 
 // isStrange tells whether the fault is that something lies there at all: what mbox
 // knows nothing of, what is neither file nor folder, a folder for a file.
-func isStrange(info fs.FileInfo, f mailbox.Fault) bool {
+func isStrange(info fs.FileInfo, f verify.Finding) bool {
 	kept := f.Invariant == 12 || f.Invariant == 13 && !strings.HasPrefix(f.File, ".mbox/")
 	switch {
 	case info.IsDir():
@@ -114,8 +116,8 @@ func isStrange(info fs.FileInfo, f mailbox.Fault) bool {
 	return true
 }
 
-func (s *session) printVerified(r mailbox.VerifyReport, ledgerOnly bool) {
-	for _, f := range r.Faults {
+func (s *session) printVerified(r verify.Report, ledgerOnly bool) {
+	for _, f := range r.Findings {
 		s.printf("%s\n", clean(f.String(), 1000))
 	}
 	if r.Truncated {
@@ -129,8 +131,8 @@ func (s *session) printVerified(r mailbox.VerifyReport, ledgerOnly bool) {
 		what = fmt.Sprintf("%d ledger lines", r.Lines)
 	}
 	verdict := "no faults"
-	if len(r.Faults) > 0 {
-		verdict = fmt.Sprintf("%d faults", len(r.Faults))
+	if len(r.Findings) > 0 {
+		verdict = fmt.Sprintf("%d faults", len(r.Findings))
 	}
 	s.printf("%s: %s\n", what, verdict)
 	if r.Checksum != "" {

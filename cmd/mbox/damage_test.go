@@ -16,6 +16,7 @@ import (
 
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/verify"
 )
 
 // damages are ways to break a home, each with where the way out ends: "" is a
@@ -108,24 +109,24 @@ func TestHintOfFault(t *testing.T) {
 	}
 	for _, c := range []struct {
 		gone string
-		f    mailbox.Fault
+		f    verify.Finding
 		want string
 	}{
-		{"", mailbox.Fault{Invariant: 8, File: "tasks/pending/gone", Seq: 1, Task: "x"}, "--adopt x"},
-		{"why", mailbox.Fault{Invariant: 8, File: "tasks/pending/gone", Seq: 1, Task: "x"}, "--adopt-deleted"},
-		{"", mailbox.Fault{Invariant: 8, File: "tasks/completed/file", What: "no ledger line knows it"}, "move " + home + "/tasks/completed/file out"},
-		{"", mailbox.Fault{Invariant: 14, File: "tasks/completed/folder", Seq: 1, What: "is no regular file"}, "move "},
-		{"", mailbox.Fault{Invariant: 14, File: ".mbox/link", What: "is a symlink, not a regular file"}, "move "},
-		{"", mailbox.Fault{Invariant: 14, File: ".mbox/file", What: "mode is 0644, not 0600"}, "mbox doctor --fix"},
-		{"", mailbox.Fault{Invariant: 14, File: ".mbox/closed", What: "mode is 0000, not 0600"}, "chmod -R u+rwX " + home + ", then"},
-		{"", mailbox.Fault{Invariant: 14, File: "tasks/pending/file", What: "mode is 0644, not 0600"}, "chmod 0600 " + home},
-		{"", mailbox.Fault{Invariant: 14, File: ".mbox/locks/chain", What: "the lock file is missing"}, "mbox recover mends"},
-		{"", mailbox.Fault{Invariant: 13, File: ".mbox/folder", What: "is the lease of no task in progress"}, "mbox recover mends"},
-		{"", mailbox.Fault{Invariant: 11, File: "audit/coder/file", What: "seq 1 of the ledger is missing"}, "mbox recover mends"},
-		{"", mailbox.Fault{Invariant: 12, File: "decisions/file", Seq: 1, What: "its bytes are not those"}, "backup"},
-		{"", mailbox.Fault{Invariant: 12, File: "decisions/file", What: "no ledger line knows it"}, "move "},
+		{"", verify.Finding{Invariant: 8, File: "tasks/pending/gone", Seq: 1, Task: "x"}, "--adopt x"},
+		{"why", verify.Finding{Invariant: 8, File: "tasks/pending/gone", Seq: 1, Task: "x"}, "--adopt-deleted"},
+		{"", verify.Finding{Invariant: 8, File: "tasks/completed/file", What: "no ledger line knows it"}, "move " + home + "/tasks/completed/file out"},
+		{"", verify.Finding{Invariant: 14, File: "tasks/completed/folder", Seq: 1, What: "is no regular file"}, "move "},
+		{"", verify.Finding{Invariant: 14, File: ".mbox/link", What: "is a symlink, not a regular file"}, "move "},
+		{"", verify.Finding{Invariant: 14, File: ".mbox/file", What: "mode is 0644, not 0600"}, "mbox doctor --fix"},
+		{"", verify.Finding{Invariant: 14, File: ".mbox/closed", What: "mode is 0000, not 0600"}, "chmod -R u+rwX " + home + ", then"},
+		{"", verify.Finding{Invariant: 14, File: "tasks/pending/file", What: "mode is 0644, not 0600"}, "chmod 0600 " + home},
+		{"", verify.Finding{Invariant: 14, File: ".mbox/locks/chain", What: "the lock file is missing"}, "mbox recover mends"},
+		{"", verify.Finding{Invariant: 13, File: ".mbox/folder", What: "is the lease of no task in progress"}, "mbox recover mends"},
+		{"", verify.Finding{Invariant: 11, File: "audit/coder/file", What: "seq 1 of the ledger is missing"}, "mbox recover mends"},
+		{"", verify.Finding{Invariant: 12, File: "decisions/file", Seq: 1, What: "its bytes are not those"}, "backup"},
+		{"", verify.Finding{Invariant: 12, File: "decisions/file", What: "no ledger line knows it"}, "move "},
 	} {
-		if got := nextStep(home, mailbox.VerifyReport{Gone: c.gone, Faults: []mailbox.Fault{c.f}}); !strings.Contains(got, c.want) {
+		if got := nextStep(home, verify.Report{Gone: c.gone, Findings: []verify.Finding{c.f}}); !strings.Contains(got, c.want) {
 			t.Errorf("%+v: %s", c.f, got)
 		}
 	}

@@ -69,7 +69,7 @@ func drain(ctx context.Context, root string, chosen []*peer, tasks int64, span t
 		}
 		d := drained{Peer: p.name, Rate: s.rate(), CPU: s.cpu()}
 		if p.name == p.base {
-			if proved, err = verify(ctx, dir); err != nil {
+			if proved, err = verifies(ctx, dir); err != nil {
 				return nil, nil, err
 			}
 		}

@@ -12,6 +12,7 @@ import (
 
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/verify"
 )
 
 func mboxPeer(name string, processes bool) *peer {
@@ -54,12 +55,12 @@ type verified struct {
 	Took  time.Duration `json:"took_ns"`
 }
 
-// verify times mbox verify, whole and of the ledger alone, on the mailbox in dir.
-func verify(ctx context.Context, dir string) ([]verified, error) {
+// verifies times mbox verify, whole and of the ledger alone, on the mailbox in dir.
+func verifies(ctx context.Context, dir string) ([]verified, error) {
 	var out []verified
 	for _, ledgerOnly := range []bool{false, true} {
 		begun := time.Now()
-		r, err := mailbox.Verify(ctx, mboxHome(dir), mailbox.Options{}, mailbox.VerifyOptions{LedgerOnly: ledgerOnly})
+		r, err := verify.Home(ctx, mboxHome(dir), verify.Options{LedgerOnly: ledgerOnly})
 		if err != nil {
 			return nil, err
 		}
@@ -80,12 +81,12 @@ func (q mboxQueue) drain(context.Context) error                 { return nil }
 // tally trusts mbox verify, and counts what lies where.
 func (q mboxQueue) tally(ctx context.Context) (tally, error) {
 	var t tally
-	r, err := mailbox.Verify(ctx, q.box.Home(), mailbox.Options{}, mailbox.VerifyOptions{})
+	r, err := verify.Home(ctx, q.box.Home(), verify.Options{})
 	if err != nil {
 		return t, err
 	}
-	if len(r.Faults) > 0 {
-		return t, errors.New("mbox verify: " + r.Faults[0].String())
+	if len(r.Findings) > 0 {
+		return t, errors.New("mbox verify: " + r.Findings[0].String())
 	}
 	for item, err := range q.box.List(ctx, mailbox.Filter{}) {
 		if err != nil {

@@ -110,6 +110,27 @@ func (d Intent) Owns(name string) bool {
 	return tx == d.TX || d.Kind == "task" && (owner == d.Name || owner == task.ID(d.Name).File())
 }
 
+// Lines are the entries of a transaction behind the place that the record names.
+func (d Intent) Lines(l *audit.Ledger, tx string) (out []audit.Entry, err error) {
+	if l.Check(d.At) != nil {
+		d.At = audit.Position{}
+	}
+	for line, err := range l.Read(d.At).Lines() {
+		if err != nil {
+			return nil, err
+		}
+		if line.Text("tx") != tx {
+			continue
+		}
+		e, err := line.Decode()
+		if err != nil {
+			return nil, fmt.Errorf("ledger seq %d: %w", line.Seq, err)
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
 // Intents is the file of slots, opened when it is first needed.
 type Intents struct {
 	path string
@@ -176,6 +197,15 @@ func (f *Intents) Read(number int) (Intent, bool, error) {
 		return Intent{}, false, err
 	}
 	return ReadIntent(file, number)
+}
+
+// Holder names the process in the intent record of a busy lock, for the message.
+func (f *Intents) Holder(number int) string {
+	d, set, err := f.Read(number)
+	if err != nil || !set {
+		return ""
+	}
+	return fmt.Sprintf(", held by process %d for %s", d.PID, d.Name)
 }
 
 // ReadIntent reads the record in a slot of an open file.

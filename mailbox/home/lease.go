@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"mbox/mailbox/task"
@@ -98,6 +99,16 @@ func ReadNote(f *os.File, size int64) *Note {
 func LeaseOf(name string) (task.ID, bool) {
 	id, _, ok := CutLast(name, ".")
 	return task.ID(id), ok && id != ""
+}
+
+// Leased tells whether a lease file is that of its task's present claim.
+func Leased(home, name string) (bool, error) {
+	id, _ := LeaseOf(name)
+	f, err := Read(home, task.InProgress, filepath.Join(home, "tasks", string(task.InProgress), id.File()))
+	if err != nil && f == nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	return err == nil && f.Task.Mbox.Lease != nil && LeaseName(id, f.Task.Mbox.Lease.Token) == name, nil
 }
 
 // IsLease tells whether what bears a name in .mbox/leases can be a lease file.

@@ -147,6 +147,11 @@ func (m *Move) Leaves() State { return stateOf(m.From) }
 // Enters is the state that the task is in after it.
 func (m *Move) Enters() State { return stateOf(m.To) }
 
+// Replaces tells whether these bytes are what lay there before it.
+func (m *Move) Replaces(hash string) bool {
+	return hash != "" && (hash == HashOf(m.Before) || hash == m.SourceSHA256 || hash == m.Found)
+}
+
 func stateOf(s *State) State {
 	if s == nil {
 		return None

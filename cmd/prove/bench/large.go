@@ -12,6 +12,7 @@ import (
 
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/verify"
 )
 
 // pickup is the time from a Submit that was acknowledged to the claim that is
@@ -90,19 +91,19 @@ func large(home string) error {
 		what       string
 		ledgerOnly bool
 	}{{"verify --ledger-only", true}, {"verify", false}} {
-		if err := verified(home, "mbox "+o.what+" on one core:", mailbox.VerifyOptions{LedgerOnly: o.ledgerOnly}); err != nil {
+		if err := verified(home, "mbox "+o.what+" on one core:", verify.Options{LedgerOnly: o.ledgerOnly}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func verified(home, what string, o mailbox.VerifyOptions) error {
+func verified(home, what string, o verify.Options) error {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	begun, used := time.Now(), cpuTime(os.Getpid())
-	r, err := mailbox.Verify(context.Background(), home, mailbox.Options{}, o)
-	if err == nil && len(r.Faults) > 0 {
-		err = fmt.Errorf("verify: %v", r.Faults[0])
+	r, err := verify.Home(context.Background(), home, o)
+	if err == nil && len(r.Findings) > 0 {
+		err = fmt.Errorf("verify: %v", r.Findings[0])
 	}
 	if err != nil {
 		return err

@@ -58,7 +58,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"holder-unnamed", "3", shardGo,
-		"err = fmt.Errorf(\"%w%s\", err, b.holderOf(number))", "",
+		"err = fmt.Errorf(\"%w%s\", err, b.intents.Holder(number))", "",
 		boxTest("TestSendHoldsItsShards"),
 	},
 	{
@@ -317,12 +317,12 @@ var mailboxMutants = []mutant{
 		boxTest("TestStagedArtifactsOfAnother"),
 	},
 	{
-		"edited-bytes-taken", "verify", "mailbox/verify_tree.go",
+		"edited-bytes-taken", "verify", "mailbox/verify/tree.go",
 		"if hash != t.after {\n\t\tbad(6", "if false {\n\t\tbad(6",
 		boxTest("TestVerifyTampering"),
 	},
 	{
-		"artifacts-undecoded", "36", "mailbox/verify_tree.go",
+		"artifacts-undecoded", "36", "mailbox/verify/tree.go",
 		"!deep && bytes.Contains(data, noArtifactsNamed) {", "!deep && len(bytes.TrimSpace(data)) > len(noArtifactsNamed) {",
 		boxTest("TestVerifyDeep"),
 	},
@@ -337,7 +337,7 @@ var mailboxMutants = []mutant{
 		boxTest("TestRule32_SkimOfMoves"),
 	},
 	{
-		"artifact-not-compared", "36", "mailbox/verify_artifact.go",
+		"artifact-not-compared", "36", "mailbox/verify/artifact.go",
 		"case now.SHA256 != a.SHA256:", "case false:",
 		boxTest("TestVerifyTampering/an_artifact"),
 	},

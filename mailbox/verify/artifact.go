@@ -1,4 +1,4 @@
-package mailbox
+package verify
 
 import (
 	"errors"
@@ -17,18 +17,18 @@ import (
 // each has the bytes that the task names, and nothing else lies beside them. The
 // first versions of mbox left them in the agent's home, where they are the
 // agent's to change.
-func (v *verifying) artifacts(at place, t *lineage, task *Task) (faults []Fault, err error) {
+func (v *run) artifacts(at place, t *lineage, parsed *task.Task) (faults []Finding, err error) {
 	bad := func(file, format string, args ...any) {
-		faults = append(faults, Fault{Invariant: 15, File: file, Seq: t.seq, Task: t.id, What: fmt.Sprintf(format, args...)})
+		faults = append(faults, Finding{Invariant: 15, File: file, Seq: t.seq, Task: t.id, What: fmt.Sprintf(format, args...)})
 	}
 	named, folders := map[string]bool{}, map[string]bool{}
-	for i, a := range task.Result.Artifacts {
-		folder, own := task.Keeps(i)
+	for i, a := range parsed.Result.Artifacts {
+		folder, own := parsed.Keeps(i)
 		if _, kept := a.KeptIn(); !kept {
 			v.note("artifacts of older tasks lie in the homes of their agents, who can change them: they are not compared")
 			continue
 		}
-		now, err := artifact.Now(v.ctx, v.b.home, a)
+		now, err := artifact.Now(v.ctx, v.dir, a)
 		switch {
 		case errors.Is(err, fs.ErrPermission):
 			bad(a.Path, "the artifact cannot be read: permission denied")
@@ -49,11 +49,11 @@ func (v *verifying) artifacts(at place, t *lineage, task *Task) (faults []Fault,
 		if !own {
 			continue
 		}
-		err := filepath.WalkDir(v.b.path(folder), func(path string, e fs.DirEntry, err error) error {
+		err := filepath.WalkDir(v.path(folder), func(path string, e fs.DirEntry, err error) error {
 			if err != nil || e.IsDir() {
 				return ignoreGone(err)
 			}
-			if path, err = filepath.Rel(v.b.home, path); err == nil && !named[filepath.ToSlash(path)] {
+			if path, err = filepath.Rel(v.dir, path); err == nil && !named[filepath.ToSlash(path)] {
 				bad(filepath.ToSlash(path), noArtifact)
 			}
 			return err
@@ -75,9 +75,9 @@ func ignoreGone(err error) error {
 // strangeArtifacts tells of what lies among the artifacts and is no attempt's. A
 // folder that its task does not name is what a process left that died before its
 // line, or what a sender attached.
-func (v *verifying) strangeArtifacts() error {
+func (v *run) strangeArtifacts() error {
 	dirs := []string{task.ArtifactsDir}
-	months, err := home.Months(v.b.home)
+	months, err := home.Months(v.dir)
 	if err = ignoreGone(err); err != nil {
 		return err
 	}
@@ -88,18 +88,18 @@ func (v *verifying) strangeArtifacts() error {
 		return err
 	}
 	for _, dir := range dirs {
-		names, err := durable.Names(v.b.path(dir))
+		names, err := durable.Names(v.path(dir))
 		if err = ignoreGone(err); err != nil {
 			return err
 		}
 		for _, name := range names {
-			info, err := os.Lstat(v.b.path(dir, name))
+			info, err := os.Lstat(v.path(dir, name))
 			if err != nil || !info.IsDir() && dir != task.ArtifactsDir {
 				continue // walk has seen the archive's files
 			}
 			id, epoch, ok := task.AttemptOf(name)
 			if t := v.fold.tasks.of(id.Fold()); !ok || !info.IsDir() || t == nil || t.id != id || epoch > t.epoch {
-				v.fault(Fault{Invariant: 15, File: dir + "/" + name, What: noArtifacts})
+				v.fault(Finding{Invariant: 15, File: dir + "/" + name, What: noArtifacts})
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package mailbox
+package verify
 
 import (
 	"mbox/audit"

@@ -1,4 +1,4 @@
-package mailbox
+package verify
 
 import (
 	"bytes"
@@ -26,7 +26,7 @@ import (
 // walk looks at every file in the folders of tasks, on all cores. What is not as
 // the ledger has it is only a doubt yet: it may have moved on since the ledger was
 // read.
-func (v *verifying) walk() error {
+func (v *run) walk() error {
 	total := int64(0)
 	for t := range v.fold.tasks.all() {
 		if t.dir() != "" {
@@ -38,7 +38,7 @@ func (v *verifying) walk() error {
 		return err
 	}
 	for _, at := range places {
-		names, err := durable.Names(v.b.path(at.dir))
+		names, err := durable.Names(v.path(at.dir))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // home tells it
 		}
@@ -78,32 +78,32 @@ func onAllCores(ctx context.Context, names []string, do func(name string) error)
 }
 
 // folders lists the folders in which tasks lie.
-func (v *verifying) folders() ([]place, error) {
+func (v *run) folders() ([]place, error) {
 	var out []place
 	for _, s := range task.Folders {
 		out = append(out, place{dir: "tasks/" + string(s), state: s})
 	}
-	months, err := home.Months(v.b.home)
+	months, err := home.Months(v.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, nil
 	}
 	for _, m := range months {
-		out = append(out, place{dir: "tasks/archive/" + m, state: Archived})
+		out = append(out, place{dir: "tasks/archive/" + m, state: task.Archived})
 	}
 	return out, err
 }
 
 // file looks at one file.
-func (v *verifying) file(at place, total int64) error {
+func (v *run) file(at place, total int64) error {
 	if _, _, ok := task.AttemptOf(at.name); task.Ignored(at.name) || ok && v.isFolder(at) {
 		return nil // a folder is seen to by strangeArtifacts
 	}
-	key := ID(task.TrimJSON(at.name)).Fold()
+	key := task.ID(task.TrimJSON(at.name)).Fold()
 	t := v.fold.tasks.of(key)
 	if t == nil || t.dir() != at.dir || t.id.File() != at.name {
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		if t == nil && at.state == Pending {
+		if t == nil && at.state == task.Pending {
 			v.drops = append(v.drops, at.name)
 		} else {
 			v.doubts[key] = append(v.doubts[key], at)
@@ -126,13 +126,13 @@ func (v *verifying) file(at place, total int64) error {
 	return nil
 }
 
-func (v *verifying) isFolder(at place) bool {
-	info, err := os.Lstat(v.b.path(at.path()))
-	return at.state == Archived && err == nil && info.IsDir()
+func (v *run) isFolder(at place) bool {
+	info, err := os.Lstat(v.path(at.path()))
+	return at.state == task.Archived && err == nil && info.IsDir()
 }
 
 // sortDrops keeps those of the unknown names in pending that are no task by now.
-func (v *verifying) sortDrops() error {
+func (v *run) sortDrops() error {
 	if len(v.drops) == 0 {
 		return nil
 	}
@@ -140,21 +140,21 @@ func (v *verifying) sortDrops() error {
 		return err
 	}
 	v.drops = slices.DeleteFunc(v.drops, func(name string) bool {
-		t := v.fold.tasks.of(ID(task.TrimJSON(name)).Fold())
-		_, err := os.Lstat(v.b.path("tasks", string(Pending), name))
+		t := v.fold.tasks.of(task.ID(task.TrimJSON(name)).Fold())
+		_, err := os.Lstat(v.path("tasks", string(task.Pending), name))
 		return t != nil && t.id.File() == name || err != nil
 	})
 	return nil
 }
 
 // check tells what is wrong with the file of a task that lies where it should.
-func (v *verifying) check(at place, t *lineage) ([]Fault, error) {
+func (v *run) check(at place, t *lineage) ([]Finding, error) {
 	parsed, hash, faults, err := v.open(at, t, v.o.Deep)
 	if err != nil || len(faults) > 0 {
 		return faults, err
 	}
 	bad := func(invariant int, format string, args ...any) {
-		faults = append(faults, Fault{Invariant: invariant, File: at.path(), Seq: t.seq, Task: t.id, What: fmt.Sprintf(format, args...)})
+		faults = append(faults, Finding{Invariant: invariant, File: at.path(), Seq: t.seq, Task: t.id, What: fmt.Sprintf(format, args...)})
 	}
 	if hash != t.after {
 		bad(6, "its bytes are not those that seq %d names: edited by hand", t.seq)
@@ -169,10 +169,10 @@ func (v *verifying) check(at place, t *lineage) ([]Fault, error) {
 		bad(2, "its id is %s", schemas.Quote(string(parsed.ID)))
 	}
 	state := at.state
-	if state == Archived {
+	if state == task.Archived {
 		state = parsed.Result.Status
 	}
-	if state != parsed.Result.Status || !state.Terminal() && at.state == Archived {
+	if state != parsed.Result.Status || !state.Terminal() && at.state == task.Archived {
 		bad(3, "result.status is %s in tasks/%s", schemas.Quote(string(parsed.Result.Status)), at.state)
 	}
 	if what := parsed.Lacks(state); what != "" {
@@ -185,20 +185,20 @@ func (v *verifying) check(at place, t *lineage) ([]Fault, error) {
 	return append(faults, more...), err
 }
 
-// open reads a task file. task is nil if it cannot be decoded; then, if its
+// open reads a task file. parsed is nil if it cannot be decoded; then, if its
 // bytes are not the ledger's either, that is told by the hash alone. Nor is it
 // decoded if its bytes are the ledger's and it names no artifacts, unless deep.
-func (v *verifying) open(at place, t *lineage, deep bool) (task *Task, hash task.Digest, faults []Fault, err error) {
+func (v *run) open(at place, t *lineage, deep bool) (parsed *task.Task, hash task.Digest, faults []Finding, err error) {
 	bad := func(invariant int, what string) {
-		faults = append(faults, Fault{Invariant: invariant, File: at.path(), Seq: t.seq, Task: t.id, What: what})
+		faults = append(faults, Finding{Invariant: invariant, File: at.path(), Seq: t.seq, Task: t.id, What: what})
 	}
-	data, err := durable.Read(v.b.path(at.path()), MaxTask)
+	data, err := durable.Read(v.path(at.path()), task.MaxTask)
 	switch {
 	case errors.Is(err, durable.ErrNotRegular):
 		bad(14, "is no regular file")
 		return nil, hash, faults, nil
 	case errors.Is(err, durable.ErrTooLarge):
-		bad(6, fmt.Sprintf("has more than %d bytes, which no task of mbox has", MaxTask))
+		bad(6, fmt.Sprintf("has more than %d bytes, which no task of mbox has", task.MaxTask))
 		return nil, hash, faults, nil
 	case errors.Is(err, fs.ErrPermission):
 		bad(14, "cannot be read: permission denied")
@@ -210,18 +210,18 @@ func (v *verifying) open(at place, t *lineage, deep bool) (task *Task, hash task
 	if hash == t.after && !deep && bytes.Contains(data, noArtifactsNamed) {
 		return nil, hash, nil, nil
 	}
-	task = new(Task)
-	why := schemas.Decode(data, task)
+	parsed = new(task.Task)
+	why := schemas.Decode(data, parsed)
 	if why == nil {
-		why = task.Sound()
+		why = parsed.Sound()
 	}
 	if why != nil {
-		task = nil
+		parsed = nil
 	}
 	if why != nil && hash == t.after {
 		bad(2, "is no valid task: "+why.Error())
 	}
-	return task, hash, faults, nil
+	return parsed, hash, faults, nil
 }
 
 // noArtifactsNamed is how a task file has it that its result has no artifacts. At
@@ -230,42 +230,42 @@ var noArtifactsNamed = []byte("\n    \"artifacts\": [],\n")
 
 // home checks that the folders and lock files are there, and tells what state
 // the mailbox is in.
-func (v *verifying) home() error {
+func (v *run) home() error {
 	for _, dir := range home.Folders {
 		top, _, _ := strings.Cut(dir, "/")
 		if top == "memory" || top == "agents" || dir == task.ArtifactsDir {
 			continue // not of the mailbox itself, or made when it is needed
 		}
-		if _, err := os.Lstat(v.b.path(dir)); errors.Is(err, fs.ErrNotExist) {
-			v.fault(Fault{Invariant: 14, File: dir, What: "the folder is missing"})
+		if _, err := os.Lstat(v.path(dir)); errors.Is(err, fs.ErrNotExist) {
+			v.fault(Finding{Invariant: 14, File: dir, What: "the folder is missing"})
 		} else if err != nil {
 			return err
 		}
 	}
 	for _, name := range home.LockNames() {
 		file := ".mbox/locks/" + name
-		if _, err := os.Lstat(v.b.path(file)); errors.Is(err, fs.ErrNotExist) {
-			v.fault(Fault{Invariant: 14, File: file, What: "the lock file is missing; mbox recover makes it anew"})
+		if _, err := os.Lstat(v.path(file)); errors.Is(err, fs.ErrNotExist) {
+			v.fault(Finding{Invariant: 14, File: file, What: "the lock file is missing; mbox recover makes it anew"})
 		} else if err != nil {
 			return err
 		}
 	}
-	if _, err := os.Lstat(home.IntentsPath(v.b.home)); errors.Is(err, fs.ErrNotExist) {
-		v.fault(Fault{Invariant: 14, File: ".mbox/intents", What: "is missing; mbox recover makes it anew"})
+	if _, err := os.Lstat(home.IntentsPath(v.dir)); errors.Is(err, fs.ErrNotExist) {
+		v.fault(Finding{Invariant: 14, File: ".mbox/intents", What: "is missing; mbox recover makes it anew"})
 	} else if err != nil {
 		return err
 	}
-	if err := audit.CheckWritable(v.b.home); err != nil {
+	if err := audit.CheckWritable(v.dir); err != nil {
 		v.note("%s", err)
 	}
-	now, err := home.CurrentBoot(v.b.home)
+	now, err := home.CurrentBoot(v.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // there is no .mbox, and it was said
 	}
 	if err != nil {
 		return err
 	}
-	was, err := home.ReadBoot(v.b.home)
+	was, err := home.ReadBoot(v.dir)
 	if err != nil {
 		return err
 	}
@@ -284,7 +284,7 @@ func (v *verifying) home() error {
 	return nil
 }
 
-func (v *verifying) gone(why string) {
+func (v *run) gone(why string) {
 	v.r.Gone = why
 	v.note("nothing is written until the tasks are back: %s", why)
 }
@@ -292,20 +292,20 @@ func (v *verifying) gone(why string) {
 // shapes checks kinds, modes, links and the device of all files and folders of
 // the mailbox. What a dropper left in pending is his until it is admitted, and
 // what lies in quarantine is as it came.
-func (v *verifying) shapes() error {
-	info, err := os.Stat(v.b.home)
+func (v *run) shapes() error {
+	info, err := os.Stat(v.dir)
 	if err != nil {
 		return err
 	}
 	s := &shape{v: v, device: home.DeviceOf(info)}
 	if what := s.wrong(".", info); what != "" {
-		v.fault(Fault{Invariant: 14, File: ".", What: what})
+		v.fault(Finding{Invariant: 14, File: ".", What: what})
 	}
 	names := []string{"tasks", "audit", "decisions", "changes", ".mbox"}
 	for s.dirs = []string{""}; len(s.dirs) > 0; {
 		dir := s.dirs[0]
 		if s.dirs = s.dirs[1:]; dir != "" {
-			if names, err = durable.Names(v.b.path(dir)); ignoreGone(err) != nil {
+			if names, err = durable.Names(v.path(dir)); ignoreGone(err) != nil {
 				return err
 			}
 		}
@@ -323,7 +323,7 @@ func (v *verifying) shapes() error {
 }
 
 type shape struct {
-	v      *verifying
+	v      *run
 	device uint64
 
 	dirs   []string // that are to be visited
@@ -332,7 +332,7 @@ type shape struct {
 
 // visit looks at a file or folder, named from the home.
 func (s *shape) visit(file string) error {
-	info, err := os.Lstat(s.v.b.path(file))
+	info, err := os.Lstat(s.v.path(file))
 	if err != nil {
 		return ignoreGone(err)
 	}
@@ -351,12 +351,12 @@ func (s *shape) visit(file string) error {
 // pending is mbox's to shape only once it is the task that the ledger knows, and
 // its admission is done: that is seen under its lock.
 func (s *shape) again(file string) error {
-	told := func(f Fault) bool { return f.Invariant == 14 && f.File == file }
-	if slices.ContainsFunc(s.v.r.Faults, told) {
+	told := func(f Finding) bool { return f.Invariant == 14 && f.File == file }
+	if slices.ContainsFunc(s.v.r.Findings, told) {
 		return nil // with its task
 	}
 	if name, ok := strings.CutPrefix(file, "tasks/pending/"); ok {
-		t := s.v.fold.tasks.of(ID(task.TrimJSON(name)).Fold())
+		t := s.v.fold.tasks.of(task.ID(task.TrimJSON(name)).Fold())
 		if t == nil || t.id.File() != name {
 			return nil
 		}
@@ -368,11 +368,11 @@ func (s *shape) again(file string) error {
 		if err := s.v.advance(); err != nil {
 			return err
 		}
-		if now, err := home.Look(s.v.b.path(file)); err != nil || t.state != Pending || now.Hash != t.after.String() {
+		if now, err := home.Look(s.v.path(file)); err != nil || t.state != task.Pending || now.Hash != t.after.String() {
 			return err
 		}
 	}
-	info, err := os.Lstat(s.v.b.path(file))
+	info, err := os.Lstat(s.v.path(file))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -380,7 +380,7 @@ func (s *shape) again(file string) error {
 		return err
 	}
 	if what := s.wrong(file, info); what != "" {
-		s.v.fault(Fault{Invariant: 14, File: file, What: what})
+		s.v.fault(Finding{Invariant: 14, File: file, What: what})
 	}
 	return nil
 }

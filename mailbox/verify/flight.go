@@ -1,4 +1,4 @@
-package mailbox
+package verify
 
 import (
 	"errors"
@@ -30,7 +30,7 @@ import (
 
 // suspects looks again at each task that looked wrong, and at those whose file
 // was not seen.
-func (v *verifying) suspects() error {
+func (v *run) suspects() error {
 	for t := range v.fold.tasks.all() {
 		key := t.id.Fold()
 		if _, doubted := v.doubts[key]; !doubted && !t.seen && t.dir() != "" {
@@ -51,7 +51,7 @@ func (v *verifying) suspects() error {
 }
 
 // lookAgain gives the verdict on one task.
-func (v *verifying) lookAgain(key string, seen []place) error {
+func (v *run) lookAgain(key string, seen []place) error {
 	unlock, err := v.hold(home.Shard(key))
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (v *verifying) lookAgain(key string, seen []place) error {
 	if err != nil {
 		return err
 	}
-	if set && (d.Kind == "task" && ID(d.Name).Fold() == key || d.Kind == "drop" && ID(task.TrimJSON(d.Name)).Fold() == key) {
+	if set && (d.Kind == "task" && task.ID(d.Name).Fold() == key || d.Kind == "drop" && task.ID(task.TrimJSON(d.Name)).Fold() == key) {
 		if ok, err := v.halfway(d); ok || err != nil {
 			return err
 		}
@@ -77,21 +77,21 @@ func (v *verifying) lookAgain(key string, seen []place) error {
 }
 
 // unknown tells of files that no line knows.
-func (v *verifying) unknown(seen []place) error {
+func (v *run) unknown(seen []place) error {
 	for _, at := range seen {
-		if _, err := os.Lstat(v.b.path(at.path())); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(v.path(at.path())); errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
 			return err
 		}
-		v.fault(Fault{Invariant: 8, File: at.path(), Task: ID(task.TrimJSON(at.name)), What: noLineKnows})
+		v.fault(Finding{Invariant: 8, File: at.path(), Task: task.ID(task.TrimJSON(at.name)), What: noLineKnows})
 	}
 	return nil
 }
 
 // judge opens the task's name in every folder and says what is wrong.
-func (v *verifying) judge(t *lineage, seen []place) error {
-	home := place{dir: t.dir(), name: t.id.File(), state: t.state}
+func (v *run) judge(t *lineage, seen []place) error {
+	place := place{dir: t.dir(), name: t.id.File(), state: t.state}
 	places := v.everywhere(t)
 	for _, at := range seen {
 		if !slices.Contains(places, at) {
@@ -100,19 +100,19 @@ func (v *verifying) judge(t *lineage, seen []place) error {
 	}
 	there, elsewhere := false, 0
 	for _, at := range places {
-		if _, err := os.Lstat(v.b.path(at.path())); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(v.path(at.path())); errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
 			return err
 		}
-		if at == home {
+		if at == place {
 			there = true
 		} else {
 			elsewhere++
 		}
 	}
 	if there {
-		faults, err := v.check(home, t)
+		faults, err := v.check(place, t)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -121,34 +121,34 @@ func (v *verifying) judge(t *lineage, seen []place) error {
 		}
 	}
 	for _, at := range places {
-		if at != home {
+		if at != place {
 			if err := v.misplaced(t, at, there); err != nil {
 				return err
 			}
 		}
 	}
-	if !there && elsewhere == 0 && home.dir != "" {
-		v.fault(Fault{Invariant: 8, File: home.path(), Seq: t.seq, Task: t.id, What: fmt.Sprintf("the file is gone; seq %d put it there", t.seq)})
+	if !there && elsewhere == 0 && place.dir != "" {
+		v.fault(Finding{Invariant: 8, File: place.path(), Seq: t.seq, Task: t.id, What: fmt.Sprintf("the file is gone; seq %d put it there", t.seq)})
 	}
 	return nil
 }
 
 // everywhere lists the places where a file of the task could lie.
-func (v *verifying) everywhere(t *lineage) []place {
+func (v *run) everywhere(t *lineage) []place {
 	var out []place
 	for _, s := range task.Folders {
 		out = append(out, place{dir: "tasks/" + string(s), name: t.id.File(), state: s})
 	}
-	if t.state == Archived {
-		out = append(out, place{dir: t.dir(), name: t.id.File(), state: Archived})
+	if t.state == task.Archived {
+		out = append(out, place{dir: t.dir(), name: t.id.File(), state: task.Archived})
 	}
 	return out
 }
 
 // misplaced tells of a file of the task that lies where it should not.
-func (v *verifying) misplaced(t *lineage, at place, second bool) error {
+func (v *run) misplaced(t *lineage, at place, second bool) error {
 	bad := func(invariant int, format string, args ...any) {
-		v.fault(Fault{Invariant: invariant, File: at.path(), Seq: t.seq, Task: t.id, What: fmt.Sprintf(format, args...)})
+		v.fault(Finding{Invariant: invariant, File: at.path(), Seq: t.seq, Task: t.id, What: fmt.Sprintf(format, args...)})
 	}
 	parsed, hash, faults, err := v.open(at, t, true)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -165,11 +165,11 @@ func (v *verifying) misplaced(t *lineage, at place, second bool) error {
 		return nil
 	}
 	if t.dir() == "" {
-		bad(7, "seq %d left no file of it: the task is %s", t.seq, map[State]string{None: "given up", task.Pruned: "pruned"}[t.state])
+		bad(7, "seq %d left no file of it: the task is %s", t.seq, map[task.State]string{task.None: "given up", task.Pruned: "pruned"}[t.state])
 		return nil
 	}
 	bad(7, "seq %d left it in %s: moved by hand", t.seq, strings.TrimPrefix(t.dir(), "tasks/"))
-	if parsed != nil && parsed.Result.Status != at.state && at.state != Archived {
+	if parsed != nil && parsed.Result.Status != at.state && at.state != task.Archived {
 		bad(3, "result.status is %q in tasks/%s", parsed.Result.Status, at.state)
 	}
 	if hash != t.after && len(faults) == 0 {
@@ -181,13 +181,13 @@ func (v *verifying) misplaced(t *lineage, at place, second bool) error {
 // hold takes a shard's lock, when no full recovery is at work, without settling
 // what a dead holder left. Where the lock file is missing, or may not be opened
 // for writing (a read-only file system), there is nothing to hold.
-func (v *verifying) hold(number int) (unlock func(), err error) {
+func (v *run) hold(number int) (unlock func(), err error) {
 	if err := v.awaitRecovery(); err != nil {
 		return nil, err
 	}
-	lock, err := durable.AcquireLock(v.ctx, home.LockPath(v.b.home, home.ShardName(number)), v.wait())
-	if errors.Is(err, ErrBusy) {
-		return nil, fmt.Errorf("something looks wrong and cannot be told from work under way: %w%s", err, v.b.holderOf(number))
+	lock, err := durable.AcquireLock(v.ctx, home.LockPath(v.dir, home.ShardName(number)), v.wait())
+	if errors.Is(err, durable.ErrBusy) {
+		return nil, fmt.Errorf("something looks wrong and cannot be told from work under way: %w%s", err, v.intents.Holder(number))
 	}
 	if err != nil {
 		return func() {}, nil //nolint:nilerr // see above; home names a missing lock file
@@ -197,9 +197,9 @@ func (v *verifying) hold(number int) (unlock func(), err error) {
 
 // intentOf reads a shard's intent record. Without the lock half of it may be seen
 // while it is written: then it is read again.
-func (v *verifying) intentOf(number int) (d home.Intent, set bool, err error) {
+func (v *run) intentOf(number int) (d home.Intent, set bool, err error) {
 	for range 5 {
-		d, set, err = v.b.intents.Read(number)
+		d, set, err = v.intents.Read(number)
 		if !errors.Is(err, home.ErrDamagedIntent) {
 			break
 		}
@@ -218,8 +218,8 @@ func noIntents(err error) bool {
 }
 
 // atWork reads all intent records.
-func (v *verifying) atWork() (out []home.Intent, err error) {
-	all, err := v.b.intents.Filled()
+func (v *run) atWork() (out []home.Intent, err error) {
+	all, err := v.intents.Filled()
 	for _, s := range all {
 		d, set := s.Intent, true
 		if s.Damaged != nil { // or half written
@@ -239,14 +239,14 @@ func (v *verifying) atWork() (out []home.Intent, err error) {
 
 // inFlight tells whether somebody has begun to write at p or before and is not
 // done.
-func (v *verifying) inFlight(p audit.Position) bool {
+func (v *run) inFlight(p audit.Position) bool {
 	all, err := v.atWork()
 	return err == nil && slices.ContainsFunc(all, func(d home.Intent) bool { return !p.Before(d.At) })
 }
 
 // owned tells whether any transaction that is under way, or was interrupted,
 // owns the name. A full recovery is awaited.
-func (v *verifying) owned(name string) (bool, error) {
+func (v *run) owned(name string) (bool, error) {
 	if err := v.awaitRecovery(); err != nil {
 		return false, err
 	}
@@ -255,14 +255,14 @@ func (v *verifying) owned(name string) (bool, error) {
 }
 
 // interruptions tells of each intent record whose holder has died.
-func (v *verifying) interruptions() error {
-	all, err := v.b.intents.Filled()
+func (v *run) interruptions() error {
+	all, err := v.intents.Filled()
 	if noIntents(err) {
 		return nil
 	}
 	for _, s := range all {
-		lock, err := durable.TryLock(home.LockPath(v.b.home, home.ShardName(s.Number)))
-		if errors.Is(err, ErrBusy) {
+		lock, err := durable.TryLock(home.LockPath(v.dir, home.ShardName(s.Number)))
+		if errors.Is(err, durable.ErrBusy) {
 			continue // at work
 		}
 		free := err == nil
@@ -277,8 +277,8 @@ func (v *verifying) interruptions() error {
 	return err
 }
 
-func (v *verifying) interruption(number int) error {
-	d, set, err := v.b.intents.Read(number)
+func (v *run) interruption(number int) error {
+	d, set, err := v.intents.Read(number)
 	if errors.Is(err, home.ErrDamagedIntent) {
 		v.note("an intent record is damaged; the next command recovers everything")
 		return nil
@@ -300,23 +300,26 @@ func (v *verifying) interruption(number int) error {
 }
 
 // written tells whether the ledger has a line of the record's transaction.
-func (v *verifying) written(d home.Intent) (bool, error) {
-	lines, err := v.b.linesSince(d, d.TX)
+func (v *run) written(d home.Intent) (bool, error) {
+	lines, err := d.Lines(v.lines, d.TX)
 	return len(lines) > 0, err
 }
 
 // halfway tells whether what lies there is a stage in which the transition of a
 // dead process can have stopped: then the next holder of its shard finishes it.
-func (v *verifying) halfway(d home.Intent) (bool, error) {
-	lines, err := v.b.linesSince(d, d.TX)
+func (v *run) halfway(d home.Intent) (bool, error) {
+	lines, err := d.Lines(v.lines, d.TX)
 	if err != nil || len(lines) == 0 {
 		return false, err // nothing was committed: all has to be as it was before
 	}
 	for _, e := range lines {
 		if m, ok := task.MoveOf(&e); ok {
-			return v.stage(ID(e.Task()), m, e.Time())
+			return v.stage(task.ID(e.Task()), m, e.Time())
 		}
-		var a asideDetails
+		var a struct {
+			Entry string `json:"entry"`
+			Place string `json:"place"`
+		}
 		if d.Kind == "drop" && e.Detail(&a) == nil {
 			return v.aside(a.Entry, a.Place)
 		}
@@ -326,17 +329,16 @@ func (v *verifying) halfway(d home.Intent) (bool, error) {
 
 // stage tells whether the content of a committed move is staged or in place,
 // and beside it lies nothing but what the move replaces.
-func (v *verifying) stage(id ID, m *task.Move, at time.Time) (bool, error) {
-	p := &placement{m: m}
-	paths := []string{home.StagedPath(v.b.home, string(id), m.TX)}
-	for _, s := range append(slices.Clone(task.Folders), Archived) {
-		paths = append(paths, home.Folder(v.b.home, s, at)+"/"+id.File())
+func (v *run) stage(id task.ID, m *task.Move, at time.Time) (bool, error) {
+	paths := []string{home.StagedPath(v.dir, string(id), m.TX)}
+	for _, s := range append(slices.Clone(task.Folders), task.Archived) {
+		paths = append(paths, home.Folder(v.dir, s, at)+"/"+id.File())
 	}
-	mine := []string{paths[0], home.Folder(v.b.home, m.Leaves(), at) + "/" + id.File(), home.Folder(v.b.home, m.Enters(), at) + "/" + id.File()}
+	mine := []string{paths[0], home.Folder(v.dir, m.Leaves(), at) + "/" + id.File(), home.Folder(v.dir, m.Enters(), at) + "/" + id.File()}
 	if m.Dropped != "" {
-		mine = append(mine, v.b.path("tasks", string(Pending), m.Dropped))
+		mine = append(mine, v.path("tasks", string(task.Pending), m.Dropped))
 	}
-	there := m.Enters() == None
+	there := m.Enters() == task.None
 	for _, path := range paths {
 		s, err := home.Look(path)
 		switch {
@@ -347,7 +349,7 @@ func (v *verifying) stage(id ID, m *task.Move, at time.Time) (bool, error) {
 			return false, nil
 		case s.Hash == task.HashOf(m.After):
 			there = true
-		case !p.old(s):
+		case !m.Replaces(s.Hash):
 			return false, nil
 		}
 	}
@@ -355,8 +357,8 @@ func (v *verifying) stage(id ID, m *task.Move, at time.Time) (bool, error) {
 }
 
 // aside tells whether a file that goes to quarantine is on its way.
-func (v *verifying) aside(entry, from string) (bool, error) {
-	for _, path := range []string{v.b.path("tasks", "quarantine", entry), home.Private(v.b.home, "tmp", entry), v.b.path(from)} {
+func (v *run) aside(entry, from string) (bool, error) {
+	for _, path := range []string{v.path("tasks", "quarantine", entry), home.Private(v.dir, "tmp", entry), v.path(from)} {
 		if _, err := os.Lstat(path); err == nil {
 			return true, nil
 		} else if !errors.Is(err, fs.ErrNotExist) {

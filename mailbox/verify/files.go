@@ -1,4 +1,4 @@
-package mailbox
+package verify
 
 import (
 	"errors"
@@ -11,15 +11,16 @@ import (
 	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
 // allRecords checks that each decision and change has the bytes that its last
 // line recorded.
-func (v *verifying) allRecords() error {
+func (v *run) allRecords() error {
 	files := map[string]bool{}
 	for _, folder := range []string{"decisions", "changes"} {
-		names, err := durable.Names(v.b.path(folder))
+		names, err := durable.Names(v.path(folder))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -45,7 +46,7 @@ func (v *verifying) allRecords() error {
 }
 
 // record gives the verdict on one record, at the second look under its lock.
-func (v *verifying) record(file string) (good bool, err error) {
+func (v *run) record(file string) (good bool, err error) {
 	what, _, err := v.recordFault(file)
 	if what == "" || err != nil {
 		return what == "", err
@@ -72,13 +73,13 @@ func (v *verifying) record(file string) (good bool, err error) {
 			return ok, err
 		}
 	}
-	v.fault(Fault{Invariant: 12, File: file, Seq: seq, What: what})
+	v.fault(Finding{Invariant: 12, File: file, Seq: seq, What: what})
 	return false, nil
 }
 
-func (v *verifying) recordFault(file string) (what string, seq int64, err error) {
+func (v *run) recordFault(file string) (what string, seq int64, err error) {
 	last := v.fold.records[file]
-	now, err := home.Look(v.b.path(file))
+	now, err := home.Look(v.path(file))
 	switch {
 	case err != nil:
 		return "", 0, err
@@ -96,21 +97,25 @@ func (v *verifying) recordFault(file string) (what string, seq int64, err error)
 
 // staging tells whether a record that is not in place is staged, and what lies
 // in its place is the one before.
-func (v *verifying) staging(file string, d home.Intent) (bool, error) {
-	staged, err := home.Look(home.StagedPath(v.b.home, d.Name, d.TX))
+func (v *run) staging(file string, d home.Intent) (bool, error) {
+	staged, err := home.Look(home.StagedPath(v.dir, d.Name, d.TX))
 	if err != nil {
 		return false, err
 	}
-	now, err := home.Look(v.b.path(file))
+	now, err := home.Look(v.path(file))
 	if err != nil {
 		return false, err
 	}
-	lines, err := v.b.linesSince(d, d.TX)
+	lines, err := d.Lines(v.lines, d.TX)
 	if err != nil {
 		return false, err
 	}
 	for _, e := range lines {
-		var r recordDetails
+		var r struct {
+			File   string `json:"file"`
+			SHA256 string `json:"sha256"`
+			Before string `json:"before"`
+		}
 		if e.Detail(&r) == nil && r.File == file && staged.Hash == r.SHA256 && (!now.There || now.Hash == r.Before) {
 			return true, nil
 		}
@@ -123,8 +128,8 @@ func (v *verifying) staging(file string, d home.Intent) (bool, error) {
 // bytes count: not its mode, owner and times, which are as it came, nor the bytes
 // of what was no regular file, had more than maxHashed bytes, or could be written
 // by others when it was put there. Of a reason all counts.
-func (v *verifying) quarantine() error {
-	names, err := durable.Names(v.b.path("tasks", "quarantine"))
+func (v *run) quarantine() error {
+	names, err := durable.Names(v.path("tasks", "quarantine"))
 	if errors.Is(err, fs.ErrNotExist) {
 		names, err = nil, nil
 	}
@@ -159,7 +164,7 @@ func (v *verifying) quarantine() error {
 
 // entry gives the verdict on one entry: what looks wrong is looked at again once
 // it is known that nobody is at it.
-func (v *verifying) entry(name string) error {
+func (v *run) entry(name string) error {
 	f, err := v.entryFault(name)
 	if f == nil || err != nil {
 		return err
@@ -178,8 +183,8 @@ func (v *verifying) entry(name string) error {
 	return nil
 }
 
-func (v *verifying) entryFault(name string) (*Fault, error) {
-	f := &Fault{Invariant: 13, File: "tasks/quarantine/" + name}
+func (v *run) entryFault(name string) (*Finding, error) {
+	f := &Finding{Invariant: 13, File: "tasks/quarantine/" + name}
 	e := v.fold.entries[name]
 	if e != nil {
 		f.Seq, f.Task = e.seq, e.task
@@ -219,8 +224,8 @@ func (v *verifying) entryFault(name string) (*Fault, error) {
 
 // kept looks at an entry: there, and its hash where it is a regular file that is
 // not too large to have one.
-func (v *verifying) kept(name string) (sum string, there bool, err error) {
-	path := v.b.path("tasks", "quarantine", name)
+func (v *run) kept(name string) (sum string, there bool, err error) {
+	path := v.path("tasks", "quarantine", name)
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", false, nil
@@ -246,8 +251,8 @@ func (v *verifying) kept(name string) (sum string, there bool, err error) {
 const missing = "is missing"
 
 // reason says what is wrong with an entry's reason file.
-func (v *verifying) reason(entry string) (what string, err error) {
-	data, err := durable.Read(v.b.path("tasks", "quarantine", entry+home.ReasonSuffix), MaxTask)
+func (v *run) reason(entry string) (what string, err error) {
+	data, err := durable.Read(v.path("tasks", "quarantine", entry+home.ReasonSuffix), task.MaxTask)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return missing, nil
@@ -261,7 +266,7 @@ func (v *verifying) reason(entry string) (what string, err error) {
 		return "is no reason: " + err.Error(), nil
 	}
 	e := v.fold.entries[entry]
-	info, err := os.Lstat(v.b.path("tasks", "quarantine", entry+home.ReasonSuffix))
+	info, err := os.Lstat(v.path("tasks", "quarantine", entry+home.ReasonSuffix))
 	switch {
 	case err == nil && info.Mode() != durable.FileMode:
 		return fmt.Sprintf("mode is %04o, not %04o", info.Mode().Perm(), durable.FileMode), nil
@@ -275,11 +280,11 @@ func (v *verifying) reason(entry string) (what string, err error) {
 
 // staged checks that no staged file lies about that nobody is at, nor a recovery
 // that is due.
-func (v *verifying) staged() error {
+func (v *run) staged() error {
 	if v.due {
 		return nil
 	}
-	names, err := home.StagedNames(v.b.home)
+	names, err := home.StagedNames(v.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -291,17 +296,17 @@ func (v *verifying) staged() error {
 		if err != nil {
 			return err
 		}
-		if _, gone := os.Lstat(home.Private(v.b.home, "tmp", name)); owned || errors.Is(gone, fs.ErrNotExist) {
+		if _, gone := os.Lstat(home.Private(v.dir, "tmp", name)); owned || errors.Is(gone, fs.ErrNotExist) {
 			continue
 		}
-		v.fault(Fault{Invariant: 13, File: ".mbox/tmp/" + name, What: "is staged, and no transition is at it"})
+		v.fault(Finding{Invariant: 13, File: ".mbox/tmp/" + name, What: "is staged, and no transition is at it"})
 	}
 	return nil
 }
 
 // leases checks that each lease belongs to a task in progress.
-func (v *verifying) leases() error {
-	names, err := home.LeaseNames(v.b.home)
+func (v *run) leases() error {
+	names, err := home.LeaseNames(v.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -320,20 +325,20 @@ func (v *verifying) leases() error {
 }
 
 // leased tells whether a task in progress has this lease.
-func (v *verifying) leased(name string) bool {
-	present, err := v.b.leased(name)
+func (v *run) leased(name string) bool {
+	present, err := home.Leased(v.dir, name)
 	return err == nil && present
 }
 
 // lease gives the verdict on a lease that looked stray, under its task's lock.
-func (v *verifying) lease(name string) error {
+func (v *run) lease(name string) error {
 	id, _ := home.LeaseOf(name)
 	unlock, err := v.hold(home.Shard(string(id)))
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	_, err = os.Lstat(home.LeasePath(v.b.home, name))
+	_, err = os.Lstat(home.LeasePath(v.dir, name))
 	if errors.Is(err, fs.ErrNotExist) || v.leased(name) {
 		return nil
 	}
@@ -341,10 +346,10 @@ func (v *verifying) lease(name string) error {
 	if err != nil {
 		return err
 	}
-	if set && d.Kind == "task" && ID(d.Name) == id {
+	if set && d.Kind == "task" && task.ID(d.Name) == id {
 		return nil
 	}
-	f := Fault{Invariant: 13, File: ".mbox/leases/" + name, What: "is the lease of no task in progress"}
+	f := Finding{Invariant: 13, File: ".mbox/leases/" + name, What: "is the lease of no task in progress"}
 	if err := v.advance(); err != nil {
 		return err
 	}

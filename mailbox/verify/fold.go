@@ -1,4 +1,4 @@
-package mailbox
+package verify
 
 import (
 	"fmt"
@@ -35,7 +35,7 @@ type entry struct {
 	regular bool // it has a hash: it is a regular file
 	shared  bool // others could write it when it was put there
 	seq     int64
-	task    ID
+	task    task.ID
 	why     task.Digest // of its reason
 	noted   bool        // the line names that hash; the first versions of mbox did not
 }
@@ -86,7 +86,7 @@ func breaks(invariant int, what string) (int, string) {
 
 // move folds a line that moves a task.
 func (f *folding) move(e *audit.Line, d *details) (what string) {
-	id := ID(e.Task())
+	id := task.ID(e.Task())
 	t := f.tasks.of(id.Fold())
 	d.decode()
 	from, knownFrom := task.StateIn(d.from)
@@ -103,7 +103,7 @@ func (f *folding) move(e *audit.Line, d *details) (what string) {
 		what = fmt.Sprintf("%s may not move %s from %s to %s", e.Event(), id, task.FolderName(from), task.FolderName(to))
 	case t == nil && !plainID(id) && task.CheckID(id) != nil:
 		what = "its task_id is none"
-	case t == nil && from != None:
+	case t == nil && from != task.None:
 		what = fmt.Sprintf("it moves %s from %s, and no line before has put it there", id, from)
 	case t != nil:
 		what = t.refuses(e.Event(), id, from, epoch, d)
@@ -120,7 +120,7 @@ func (f *folding) move(e *audit.Line, d *details) (what string) {
 }
 
 // plainID spares most new ids the regular expression.
-func plainID(id ID) bool {
+func plainID(id task.ID) bool {
 	for i := range len(id) {
 		if c := id[i]; c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') || i == 0 && c == '-' {
 			return false
@@ -130,7 +130,7 @@ func plainID(id ID) bool {
 }
 
 // malformed says what is missing in the details of a move.
-func (d *details) malformed(from, to State) string {
+func (d *details) malformed(from, to task.State) string {
 	switch {
 	case !d.hasID:
 		return "its details have no tx of 32 hex digits"
@@ -140,9 +140,9 @@ func (d *details) malformed(from, to State) string {
 		return "its details lack revision, epoch or attempt"
 	case !task.IsNumber(d.uid) || !task.IsNumber(d.pid) || !task.IsText(d.host):
 		return "its details do not say who wrote it (uid, pid, host)"
-	case d.hasOld != (from != None), !d.hasOld && string(d.before) != "null":
+	case d.hasOld != (from != task.None), !d.hasOld && string(d.before) != "null":
 		return "before is not the hash of a file, or there was none"
-	case d.hasNew != (to != None && to != task.Pruned), !d.hasNew && string(d.after) != "null":
+	case d.hasNew != (to != task.None && to != task.Pruned), !d.hasNew && string(d.after) != "null":
 		return "after is not the hash of a file, or there is none"
 	}
 	return ""
@@ -163,11 +163,11 @@ func (d *details) delegation() string {
 }
 
 // refuses says why a task cannot make the move after those before.
-func (t *lineage) refuses(event audit.Event, id ID, from State, epoch int64, d *details) string {
+func (t *lineage) refuses(event audit.Event, id task.ID, from task.State, epoch int64, d *details) string {
 	switch {
 	case t.id != id:
 		return fmt.Sprintf("%s and %s differ in case only", id, t.id)
-	case from == None:
+	case from == task.None:
 		return fmt.Sprintf("it makes %s, which was there already: seq %d", id, t.seq)
 	case from != t.state && !(event == audit.Reconcile && d.adopted):
 		return fmt.Sprintf("it moves %s from %s, but seq %d left it in %s", id, task.FolderName(from), t.seq, task.FolderName(t.state))
@@ -210,7 +210,7 @@ func (f *folding) enter(e *audit.Line, name string, sha, why, shared []byte) str
 	if !regular && string(sha) != `""` {
 		return "it names a quarantine entry without its sha256"
 	}
-	noted := &entry{sha: hash, regular: regular, seq: e.Seq, task: ID(e.Task())}
+	noted := &entry{sha: hash, regular: regular, seq: e.Seq, task: task.ID(e.Task())}
 	noted.why, noted.noted = task.DigestIn(why)
 	noted.shared = string(shared) == "true"
 	f.entries[name] = noted

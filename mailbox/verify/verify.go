@@ -1,4 +1,6 @@
-package mailbox
+// Package verify tells whether the tree of a mailbox is what the lines of its ledger
+// add up to. It writes nothing.
+package verify
 
 import (
 	"cmp"
@@ -15,30 +17,32 @@ import (
 	"time"
 
 	"mbox/audit"
-	"mbox/audit/verify"
+	chain "mbox/audit/verify"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/task"
 )
 
-// VerifyOptions of Verify. The zero value is the default.
-type VerifyOptions struct {
+// Options of Home. The zero value is the default.
+type Options struct {
 	LedgerOnly bool                    // only what the ledger and its copies say of themselves
 	Deep       bool                    // decode every task again, though the ledger confirms its bytes
+	Wait       time.Duration           // for any lock; 10 s if zero
 	Progress   func(done, total int64) // called now and then: bytes of the ledger, then tasks
 }
 
-// VerifyReport says what Verify has read and what it found.
-type VerifyReport struct {
-	Lines     int64    `json:"lines"`
-	Tasks     int64    `json:"tasks"`
-	Records   int64    `json:"records"` // decisions and changes
-	Bytes     int64    `json:"bytes"`   // of the ledger
-	Seq       int64    `json:"seq"`
-	Checksum  string   `json:"checksum"` // of the last line: whoever keeps it can later prove a rollback
-	Faults    []Fault  `json:"faults"`
-	Notes     []string `json:"notes"`         // what is no fault: the next command sees to it
-	Truncated bool     `json:"truncated"`     // there are more than verify.MaxFaults faults
-	Gone      string   `json:"gone,omitzero"` // why the mailbox has stopped, or will, until tasks are back: see ErrGone
+// Report says what Home has read and what it found.
+type Report struct {
+	Lines     int64     `json:"lines"`
+	Tasks     int64     `json:"tasks"`
+	Records   int64     `json:"records"` // decisions and changes
+	Bytes     int64     `json:"bytes"`   // of the ledger
+	Seq       int64     `json:"seq"`
+	Checksum  string    `json:"checksum"` // of the last line: whoever keeps it can later prove a rollback
+	Findings  []Finding `json:"faults"`
+	Notes     []string  `json:"notes"`         // what is no fault: the next command sees to it
+	Truncated bool      `json:"truncated"`     // there are more than chain.MaxFaults faults
+	Gone      string    `json:"gone,omitzero"` // why the mailbox has stopped, or will, until tasks are back: see ErrGone
 }
 
 // Fault is one invariant that does not hold at one place. The invariants:
@@ -62,20 +66,20 @@ type VerifyReport struct {
 //	    no quarantine entry lost
 //	14  modes, kinds and links of files, one device, nothing missing
 //	15  artifacts have the bytes that their task names, and nothing lies among them
-type Fault struct {
-	Invariant int    `json:"invariant"`
-	File      string `json:"file"`          // path from the home
-	Line      int    `json:"line,omitzero"` // of a ledger file, from 1
-	Seq       int64  `json:"seq,omitzero"`  // the ledger line that is broken, or that the file contradicts
-	Task      ID     `json:"task,omitzero"`
-	What      string `json:"what"`
+type Finding struct {
+	Invariant int     `json:"invariant"`
+	File      string  `json:"file"`          // path from the home
+	Line      int     `json:"line,omitzero"` // of a ledger file, from 1
+	Seq       int64   `json:"seq,omitzero"`  // the ledger line that is broken, or that the file contradicts
+	Task      task.ID `json:"task,omitzero"`
+	What      string  `json:"what"`
 }
 
 // String is the place and what is wrong there:
 //
 //	audit/shared/2026-02-16.jsonl:12: seq 12: checksum does not match
-func (f Fault) String() string {
-	return verify.Fault{File: f.File, Line: f.Line, Seq: f.Seq, What: f.What}.String()
+func (f Finding) String() string {
+	return chain.Fault{File: f.File, Line: f.Line, Seq: f.Seq, What: f.What}.String()
 }
 
 // What is said of files that mbox knows nothing of.
@@ -89,16 +93,16 @@ const (
 
 // Strange tells whether the fault is a file that mbox knows nothing of. It takes
 // none away, and none is missing: a person moves it out of the home.
-func (f Fault) Strange() bool {
-	return slices.Contains([]string{noLineKnows, noLineNames, noEntry, noArtifacts, noArtifact}, f.What) || strings.HasPrefix(f.What, verify.NoDay)
+func (f Finding) Strange() bool {
+	return slices.Contains([]string{noLineKnows, noLineNames, noEntry, noArtifacts, noArtifact}, f.What) || strings.HasPrefix(f.What, chain.NoDay)
 }
 
 // Linked tells whether the fault is a file with more than one name.
-func (f Fault) Linked() bool { return strings.HasSuffix(f.What, linked) }
+func (f Finding) Linked() bool { return strings.HasSuffix(f.What, linked) }
 
 const linked = "names (hard links): what is written by another one changes it"
 
-// Verify checks the whole mailbox: every hash of the ledger, its chain, its
+// Home checks the whole mailbox: every hash of the ledger, its chain, its
 // copies, and that the tree is what the ledger's lines add up to. It writes
 // nothing, and everything may be at work meanwhile: what looks wrong is looked
 // at again under its lock, with the ledger read to its end, and a transition
@@ -110,14 +114,14 @@ const linked = "names (hard links): what is written by another one changes it"
 // A task whose bytes the ledger confirms is what a mailbox wrote, and is decoded
 // once more only for its artifacts, or with Deep.
 // Memory grows with the tasks, not with the ledger's lines.
-func Verify(ctx context.Context, dir string, o Options, vo VerifyOptions) (VerifyReport, error) {
-	v, err := newVerifying(ctx, dir, o, vo)
+func Home(ctx context.Context, dir string, o Options) (Report, error) {
+	v, err := newVerifying(ctx, dir, o)
 	if err != nil {
-		return VerifyReport{}, err
+		return Report{}, err
 	}
 	defer v.close()
 	steps := []func() error{v.awaitRecovery, v.ledger}
-	if !vo.LedgerOnly {
+	if !o.LedgerOnly {
 		steps = append(steps, v.home, v.walk, v.suspects, v.allRecords, v.quarantine, v.strangeArtifacts, v.staged, v.leases, v.shapes, v.interruptions)
 	}
 	for _, step := range steps {
@@ -128,13 +132,17 @@ func Verify(ctx context.Context, dir string, o Options, vo VerifyOptions) (Verif
 	return v.finish(), nil
 }
 
-// verifying is one run of Verify.
-type verifying struct {
-	ctx  context.Context
-	o    VerifyOptions
-	b    *Box // of a mailbox that is not open: for its paths, and its ledger's reader
+// verifying is one look at a home.
+type run struct {
+	ctx     context.Context
+	o       Options
+	dir     string // of the home
+	id      string // of the mailbox
+	lines   *audit.Ledger
+	intents *home.Intents
+
 	fold folding
-	r    VerifyReport
+	r    Report
 
 	behind *audit.Reader // reads what is appended after the ledger was verified
 	doubts map[string][]place
@@ -148,7 +156,7 @@ type verifying struct {
 type place struct {
 	dir   string // from the home
 	name  string
-	state State
+	state task.State
 }
 
 func (p place) path() string { return p.dir + "/" + p.name }
@@ -157,15 +165,19 @@ func (p place) path() string { return p.dir + "/" + p.name }
 // wrong. A transition holds it for milliseconds.
 const verifyWait = 3 * time.Second
 
-func (v *verifying) wait() time.Duration { return min(verifyWait, v.b.o.LockWait) }
+func (v *run) path(parts ...string) string {
+	return filepath.Join(append([]string{v.dir}, parts...)...)
+}
 
-func newVerifying(ctx context.Context, dir string, o Options, vo VerifyOptions) (*verifying, error) {
+func (v *run) wait() time.Duration { return min(verifyWait, v.o.Wait) }
+
+func newVerifying(ctx context.Context, dir string, o Options) (*run, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
 	is, err := home.Present(dir)
-	lost := errors.Is(err, ErrLost)
+	lost := errors.Is(err, home.ErrLost)
 	if lost {
 		is.MailboxID, err = audit.Identity(dir, "")
 	}
@@ -176,37 +188,39 @@ func newVerifying(ctx context.Context, dir string, o Options, vo VerifyOptions) 
 	if err != nil {
 		return nil, err
 	}
-	if vo.Progress == nil {
-		vo.Progress = func(int64, int64) {}
+	if o.Progress == nil {
+		o.Progress = func(int64, int64) {}
 	}
-	b := &Box{home: dir, id: is.MailboxID, o: o.withDefaults(), ledger: ledger, intents: home.NewIntents(dir, os.O_RDONLY)}
-	v := &verifying{ctx: ctx, o: vo, b: b, fold: newFolding(), doubts: map[string][]place{}}
+	if o.Wait == 0 {
+		o.Wait = 10 * time.Second
+	}
+	v := &run{ctx: ctx, o: o, dir: dir, id: is.MailboxID, lines: ledger, intents: home.NewIntents(dir, os.O_RDONLY), fold: newFolding(), doubts: map[string][]place{}}
 	if lost {
-		v.fault(Fault{Invariant: 14, File: ".mbox/VERSION", What: "is missing or damaged; mbox recover makes it anew"})
+		v.fault(Finding{Invariant: 14, File: ".mbox/VERSION", What: "is missing or damaged; mbox recover makes it anew"})
 	}
 	if _, err := os.Lstat(home.Private(dir, "keys", "salt")); errors.Is(err, fs.ErrNotExist) {
-		v.fault(Fault{Invariant: 14, File: ".mbox/keys/salt", What: "is missing; mbox recover makes another"})
+		v.fault(Finding{Invariant: 14, File: ".mbox/keys/salt", What: "is missing; mbox recover makes another"})
 	}
 	return v, nil
 }
 
-func (v *verifying) close() {
+func (v *run) close() {
 	if v.behind != nil {
 		v.behind.Close()
 	}
-	v.b.intents.Close()
-	v.b.ledger.Close()
+	v.intents.Close()
+	v.lines.Close()
 }
 
-func (v *verifying) fault(f Fault) {
-	if len(v.r.Faults) >= verify.MaxFaults {
+func (v *run) fault(f Finding) {
+	if len(v.r.Findings) >= chain.MaxFaults {
 		v.r.Truncated = true
 		return
 	}
-	v.r.Faults = append(v.r.Faults, f)
+	v.r.Findings = append(v.r.Findings, f)
 }
 
-func (v *verifying) note(format string, args ...any) {
+func (v *run) note(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -216,13 +230,13 @@ func (v *verifying) note(format string, args ...any) {
 }
 
 // ledger verifies the ledger and folds it.
-func (v *verifying) ledger() error {
-	chain, err := verify.Open(v.ctx, v.b.home, v.b.id, verify.Options{Progress: v.o.Progress, Wait: v.wait(), InFlight: v.inFlight})
+func (v *run) ledger() error {
+	proof, err := chain.Open(v.ctx, v.dir, v.id, chain.Options{Progress: v.o.Progress, Wait: v.wait(), InFlight: v.inFlight})
 	if err != nil {
 		return err
 	}
-	defer chain.Close()
-	for line, err := range chain.Lines() {
+	defer proof.Close()
+	for line, err := range proof.Lines() {
 		if err != nil {
 			return err
 		}
@@ -230,22 +244,22 @@ func (v *verifying) ledger() error {
 			v.forgotten(line)
 		}
 		if broken, what := v.fold.line(line); broken != 0 {
-			chain.Fault(broken, what)
+			proof.Fault(broken, what)
 		}
 	}
-	r, err := chain.Finish()
+	r, err := proof.Finish()
 	if err != nil {
 		return err
 	}
 	v.r.Lines, v.r.Bytes, v.r.Seq, v.r.Checksum = r.Lines, r.Bytes, r.End.Seq, r.End.Checksum
 	v.r.Notes, v.r.Truncated = append(v.r.Notes, r.Notes...), r.Truncated
 	for _, f := range r.Faults {
-		v.fault(Fault{f.Invariant, f.File, f.Line, f.Seq, ID(f.Task), f.What})
+		v.fault(Finding{f.Invariant, f.File, f.Line, f.Seq, task.ID(f.Task), f.What})
 	}
-	v.behind = v.b.ledger.Read(r.End)
-	why, err := v.b.ledger.Outdated()
+	v.behind = v.lines.Read(r.End)
+	why, err := v.lines.Outdated()
 	if why != "" {
-		v.fault(Fault{Invariant: 10, File: "audit/shared", Seq: r.End.Seq + 1, What: why})
+		v.fault(Finding{Invariant: 10, File: "audit/shared", Seq: r.End.Seq + 1, What: why})
 	}
 	if _, is := durable.Obstacle(err); is {
 		return nil // of which shapes tells
@@ -254,8 +268,13 @@ func (v *verifying) ledger() error {
 }
 
 // forgotten notes, for ever, that this is not the mailbox's first ledger.
-func (v *verifying) forgotten(line *audit.Line) {
-	var d forgottenDetails
+func (v *run) forgotten(line *audit.Line) {
+	var d struct {
+		Forgotten struct {
+			Seq      int64  `json:"seq"`
+			Checksum string `json:"checksum"`
+		} `json:"forgotten"`
+	}
 	if first, err := line.Decode(); err == nil && first.Detail(&d) == nil && d.Forgotten.Checksum != "" {
 		v.note("the ledger begins anew on %s: the one before was given up, its last known line is seq %d, %s", line.TS(), d.Forgotten.Seq, d.Forgotten.Checksum)
 	}
@@ -263,7 +282,7 @@ func (v *verifying) forgotten(line *audit.Line) {
 
 // advance folds what was appended meanwhile, so that a second look compares the
 // tree with all that is written.
-func (v *verifying) advance() error {
+func (v *run) advance() error {
 	for {
 		line, err := v.behind.Next()
 		if errors.Is(err, io.EOF) || errors.Is(err, audit.ErrMoved) {
@@ -273,22 +292,22 @@ func (v *verifying) advance() error {
 			return err
 		}
 		if err := line.Sound(); err != nil {
-			v.fault(Fault{Invariant: 10, File: "audit/shared/" + line.At.File, Seq: line.Seq, What: err.Error()})
+			v.fault(Finding{Invariant: 10, File: "audit/shared/" + line.At.File, Seq: line.Seq, What: err.Error()})
 			continue
 		}
 		if broken, what := v.fold.line(&line); broken != 0 {
-			v.fault(Fault{Invariant: broken, File: "audit/shared/" + line.At.File, Seq: line.Seq, Task: ID(line.Task()), What: what})
+			v.fault(Finding{Invariant: broken, File: "audit/shared/" + line.At.File, Seq: line.Seq, Task: task.ID(line.Task()), What: what})
 		}
 	}
 }
 
 // finish sorts the faults: those of the ledger stay in its order and come first.
-func (v *verifying) finish() VerifyReport {
+func (v *run) finish() Report {
 	if n := len(v.drops); n > 0 {
 		v.note("%d dropped file%s in tasks/pending not admitted yet", n, map[bool]string{true: " is", false: "s are"}[n == 1])
 	}
-	ofLedger := func(f Fault) bool { return strings.HasPrefix(f.File, "audit/shared") }
-	slices.SortStableFunc(v.r.Faults, func(a, b Fault) int {
+	ofLedger := func(f Finding) bool { return strings.HasPrefix(f.File, "audit/shared") }
+	slices.SortStableFunc(v.r.Findings, func(a, b Finding) int {
 		switch {
 		case ofLedger(a) && ofLedger(b):
 			return 0
@@ -299,16 +318,16 @@ func (v *verifying) finish() VerifyReport {
 		}
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Invariant, b.Invariant))
 	})
-	v.r.Faults = append([]Fault{}, slices.Compact(v.r.Faults)...) // [] and not null in JSON
+	v.r.Findings = append([]Finding{}, slices.Compact(v.r.Findings)...) // [] and not null in JSON
 	v.r.Notes = append([]string{}, v.r.Notes...)
 	return v.r
 }
 
 // awaitRecovery waits until no full recovery is at work, for that puts things
 // right without saying so in an intent record.
-func (v *verifying) awaitRecovery() error {
-	lock, err := durable.AcquireLock(v.ctx, home.LockPath(v.b.home, "recovery"), v.b.o.LockWait)
-	if errors.Is(err, ErrBusy) {
+func (v *run) awaitRecovery() error {
+	lock, err := durable.AcquireLock(v.ctx, home.LockPath(v.dir, "recovery"), v.o.Wait)
+	if errors.Is(err, durable.ErrBusy) {
 		return fmt.Errorf("a recovery is at work: %w", err)
 	}
 	if err == nil {

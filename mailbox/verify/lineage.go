@@ -1,4 +1,4 @@
-package mailbox
+package verify
 
 import (
 	"hash/maphash"
@@ -9,8 +9,8 @@ import (
 
 // lineage is what the ledger says of one task in the end.
 type lineage struct {
-	id        ID
-	state     State // the folder; None or pruned where no file is left
+	id        task.ID
+	state     task.State // the folder; None or pruned where no file is left
 	after     task.Digest
 	tx        [16]byte
 	seq       int64   // of its last move
@@ -23,9 +23,9 @@ type lineage struct {
 // dir is the folder in which the file should lie; "" if there should be none.
 func (t *lineage) dir() string {
 	switch t.state {
-	case None, task.Pruned:
+	case task.None, task.Pruned:
 		return ""
-	case Archived:
+	case task.Archived:
 		return "tasks/archive/" + string(t.month[:])
 	}
 	return "tasks/" + string(t.state)
@@ -84,7 +84,7 @@ func (l *lineages) find(key string) (slot, hash uint32) {
 }
 
 // add makes a task whose folded id is not known yet.
-func (l *lineages) add(id ID) *lineage {
+func (l *lineages) add(id task.ID) *lineage {
 	if l.n%lineagePiece == 0 {
 		l.tasks = append(l.tasks, make([]lineage, lineagePiece))
 	}
