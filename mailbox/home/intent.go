@@ -232,8 +232,8 @@ func WriteSlot(file *durable.File, number int, slot []byte) error {
 	return durable.WriteAt(file.File, slot, int64(number)*SlotSize)
 }
 
-// filledSlot is a slot that is not blank.
-type filledSlot struct {
+// Slot is one that is not blank.
+type Slot struct {
 	Number int
 	Intent
 	Damaged error
@@ -242,7 +242,7 @@ type filledSlot struct {
 
 // Filled returns all slots that are not blank, by one read: those of others who
 // are at work as well, which may be half written.
-func (f *Intents) Filled() ([]filledSlot, error) {
+func (f *Intents) Filled() ([]Slot, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	file, err := f.opened()
@@ -256,11 +256,11 @@ func (f *Intents) Filled() ([]filledSlot, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	var out []filledSlot
+	var out []Slot
 	for i := range SerialSlot {
 		slot := f.all[min(n, i*SlotSize):min(n, (i+1)*SlotSize)]
 		if d, set, err := DecodeIntent(slot); set {
-			out = append(out, filledSlot{i, d, err, toSay[string(slot)]})
+			out = append(out, Slot{i, d, err, toSay[string(slot)]})
 		}
 	}
 	return out, nil

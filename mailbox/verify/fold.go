@@ -10,251 +10,264 @@ import (
 	"mbox/mailbox/task"
 )
 
-// folding is what the ledger's lines add up to. Its memory grows with the
-// tasks, records and quarantine entries, not with the lines.
-type folding struct {
-	tasks   lineages
-	records map[string]*recorded
-	entries map[string]*entry // of the quarantine
-	now     details           // of the line at hand
+// fold is what the ledger's lines add up to. Its memory grows with the tasks,
+// records and quarantine entries, not with the lines.
+type fold struct {
+	tasks map[string]*history // by folded id
+	files map[string]*kept    // records and quarantine entries, by their paths from the home
 }
 
-func newFolding() folding {
-	return folding{tasks: newLineages(), records: map[string]*recorded{}, entries: map[string]*entry{}}
+func newFold() fold { return fold{map[string]*history{}, map[string]*kept{}} }
+
+// history is what the ledger says of one task in the end.
+type history struct {
+	id        task.ID
+	state     task.State // the folder; none or pruned where no file is left
+	after     task.Digest
+	tx        [16]byte
+	seq       int64   // of its last move
+	epoch     int64   // the highest
+	month     [7]byte // of its last move: the folder of an archived task
+	completed bool    // it has a task_completed line
+	seen      bool    // its file is as it should be
 }
 
-// recorded is the last line of a decision or change.
-type recorded struct {
-	sha task.Digest
-	seq int64
+// file is where the task's file should lie, from the home; "" if there should be none.
+func (t *history) file() string {
+	switch t.state {
+	case task.None, task.Pruned:
+		return ""
+	case task.Archived:
+		return archive + "/" + string(t.month[:]) + "/" + t.id.File()
+	}
+	return "tasks/" + string(t.state) + "/" + t.id.File()
 }
 
-// entry is a quarantine entry that a line names.
-type entry struct {
-	sha     task.Digest
-	regular bool // it has a hash: it is a regular file
-	shared  bool // others could write it when it was put there
-	seq     int64
-	task    task.ID
-	why     task.Digest // of its reason
-	noted   bool        // the line names that hash; the first versions of mbox did not
+// kept is what the last line says of a record, or of an entry of the quarantine.
+type kept struct {
+	sha, why task.Digest // of the file, and of an entry's reason
+	hashed   bool        // it has a hash: it is a regular file
+	noted    bool        // the line names the hash of the reason; the first versions of mbox did not
+	shared   bool        // others could write it when it was put there
+	seen     bool        // something has the name
+	seq      int64
+	task     task.ID
 }
+
+// details are those of a line: their raw JSON values, nil where one is missing.
+type details []audit.Member
+
+func (d details) get(name string) []byte {
+	for i := range d {
+		if string(d[i].Name) == name {
+			return d[i].Value
+		}
+	}
+	return nil
+}
+
+func (d details) text(name string) string { return task.TextOf(d.get(name)) }
+
+func (d details) numbers(names ...string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool { return !task.IsNumber(d.get(name)) })
+}
+
+const unsigned = "its details do not say who wrote it (uid, pid, host)"
+
+// signed tells whether the line says who wrote it.
+func (d details) signed() bool { return d.numbers("uid", "pid") && task.IsText(d.get("host")) }
 
 // line takes a line in. If it breaks an invariant it says which, and how; the
 // line counts all the same, so that one fault is not followed by more.
-func (f *folding) line(e *audit.Line) (broken int, what string) {
-	d := &f.now
-	d.read(e)
-	if d.to != nil {
-		what = f.move(e, d)
-		if what == "" {
-			what = f.keep(e, d.kept)
-		}
-		return breaks(7, what)
-	}
+func (f *fold) line(e *audit.Line) (invariant int, what string) {
+	d, event := details(e.Members()), e.Event()
 	switch {
-	case len(task.Moves[e.Event()]) > 0 && e.Event() != audit.Reconcile:
-		return 7, fmt.Sprintf("%s moves no task: its details have no to", e.Event())
-	case d.from != nil:
+	case d.get("to") != nil:
+		what = f.move(e, d)
+		if kept := d.get("kept"); what == "" && len(kept) > 0 && kept[0] == '{' {
+			what = f.enter(e, audit.Members(kept, nil))
+		}
+		return 7, what
+	case len(task.Moves[event]) > 0 && event != audit.Reconcile:
+		return 7, fmt.Sprintf("%s moves no task: its details have no to", event)
+	case d.get("from") != nil:
 		return 7, "its details have from, but no to"
-	case !task.IsNumber(d.uid) || !task.IsNumber(d.pid) || !task.IsText(d.host):
-		return 10, "its details do not say who wrote it (uid, pid, host)"
+	case !d.signed():
+		return 10, unsigned
 	}
-	switch e.Event() {
-	case audit.DecisionEvent, audit.ChangeEvent:
-		return breaks(12, f.record(e, d))
+	switch event {
+	case audit.DecisionEvent:
+		return 12, f.record(e, d, "decisions/")
+	case audit.ChangeEvent:
+		return 12, f.record(e, d, "changes/")
 	case audit.DelegationEvent:
-		return breaks(10, d.delegation())
+		return 10, d.delegation()
 	case audit.TaskQuarantined, audit.TaskLateResult, audit.Reconcile:
-		switch {
-		case d.entry != nil:
-			return breaks(13, f.enter(e, task.TextOf(d.entry), d.sha256, d.why, d.shared))
-		case d.gone != nil && e.Event() == audit.Reconcile:
-			return breaks(13, f.leave(task.TextOf(d.gone)))
+		if d.get("entry") != nil {
+			return 13, f.enter(e, d)
+		}
+		if d.get("gone") != nil && event == audit.Reconcile {
+			return 13, f.leave(d.text("gone"))
 		}
 	}
 	return 0, ""
 }
 
-// breaks says which invariant a line breaks, if it does.
-func breaks(invariant int, what string) (int, string) {
-	if what == "" {
-		return 0, ""
-	}
-	return invariant, what
+// step is the move that a line makes.
+type step struct {
+	event             audit.Event
+	id                task.ID
+	from, to          task.State
+	known             bool // both are states
+	before, after     task.Digest
+	hadBytes, hasByte bool // these are hashes
+	tx                [16]byte
+	hasTX             bool
+	epoch             int64
+	adopted           bool
+}
+
+func stepOf(e *audit.Line, d details) step {
+	s := step{event: e.Event(), id: task.ID(e.Task()), epoch: task.NumberIn(d.get("epoch")), adopted: string(d.get("adopted")) == "true"}
+	var from, to bool
+	s.from, from = task.StateIn(d.get("from"))
+	s.to, to = task.StateIn(d.get("to"))
+	s.known = from && to
+	s.before, s.hadBytes = task.DigestIn(d.get("before"))
+	s.after, s.hasByte = task.DigestIn(d.get("after"))
+	s.tx, s.hasTX = task.TxIn(d.get("tx"))
+	return s
 }
 
 // move folds a line that moves a task.
-func (f *folding) move(e *audit.Line, d *details) (what string) {
-	id := task.ID(e.Task())
-	t := f.tasks.of(id.Fold())
-	d.decode()
-	from, knownFrom := task.StateIn(d.from)
-	to, knownTo := task.StateIn(d.to)
-	epoch := task.NumberIn(d.epoch)
-	switch form := d.malformed(from, to); {
-	case id == "":
+func (f *fold) move(e *audit.Line, d details) (what string) {
+	s := stepOf(e, d)
+	if s.id == "" {
 		return "it moves no task: task_id is null"
-	case !knownFrom || !knownTo:
-		what = fmt.Sprintf("it moves %s from %s to %s, and these are no states", id, d.from, d.to)
+	}
+	key := s.id.Fold()
+	t := f.tasks[key]
+	form := s.malformed(d)
+	switch {
 	case form != "":
 		what = form
-	case !task.Allowed(e.Event(), from, to, d.adopted):
-		what = fmt.Sprintf("%s may not move %s from %s to %s", e.Event(), id, task.FolderName(from), task.FolderName(to))
-	case t == nil && !plainID(id) && task.CheckID(id) != nil:
-		what = "its task_id is none"
-	case t == nil && from != task.None:
-		what = fmt.Sprintf("it moves %s from %s, and no line before has put it there", id, from)
+	case !task.Allowed(s.event, s.from, s.to, s.adopted):
+		what = fmt.Sprintf("%s may not move %s from %s to %s", s.event, s.id, task.FolderName(s.from), task.FolderName(s.to))
 	case t != nil:
-		what = t.refuses(e.Event(), id, from, epoch, d)
+		what = t.refuses(s)
+	case task.CheckID(s.id) != nil:
+		what = "its task_id is none"
+	case s.from != task.None:
+		what = fmt.Sprintf("it moves %s from %s, and no line before has put it there", s.id, s.from)
 	}
 	if t == nil {
-		t = f.tasks.add(id)
+		t = &history{id: s.id}
+		f.tasks[key] = t
 	}
-	t.state, t.after, t.seq, t.seen = to, d.new, e.Seq, false
-	t.epoch = max(t.epoch, epoch)
-	t.completed = t.completed || e.Event() == audit.TaskCompleted
-	t.tx = d.id
+	t.state, t.after, t.tx, t.seq, t.seen = s.to, s.after, s.tx, e.Seq, false
+	t.epoch = max(t.epoch, s.epoch)
+	t.completed = t.completed || s.event == audit.TaskCompleted
 	copy(t.month[:], e.TS())
 	return what
 }
 
-// plainID spares most new ids the regular expression.
-func plainID(id task.ID) bool {
-	for i := range len(id) {
-		if c := id[i]; c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') || i == 0 && c == '-' {
-			return false
-		}
-	}
-	return len(id) > 0 && len(id) <= 128
-}
-
 // malformed says what is missing in the details of a move.
-func (d *details) malformed(from, to task.State) string {
+func (s *step) malformed(d details) string {
+	before, after := d.get("before"), d.get("after")
 	switch {
-	case !d.hasID:
+	case !s.known:
+		return fmt.Sprintf("it moves %s from %s to %s, and these are no states", s.id, d.get("from"), d.get("to"))
+	case !s.hasTX:
 		return "its details have no tx of 32 hex digits"
-	case d.from == nil || d.before == nil || d.after == nil || !task.IsText(d.reason):
+	case d.get("from") == nil || before == nil || after == nil || !task.IsText(d.get("reason")):
 		return "its details lack from, before, after or reason"
-	case !task.IsNumber(d.revision) || !task.IsNumber(d.epoch) || !task.IsNumber(d.attempt):
+	case !d.numbers("revision", "epoch", "attempt"):
 		return "its details lack revision, epoch or attempt"
-	case !task.IsNumber(d.uid) || !task.IsNumber(d.pid) || !task.IsText(d.host):
-		return "its details do not say who wrote it (uid, pid, host)"
-	case d.hasOld != (from != task.None), !d.hasOld && string(d.before) != "null":
+	case !d.signed():
+		return unsigned
+	case s.hadBytes != (s.from != task.None), !s.hadBytes && string(before) != "null":
 		return "before is not the hash of a file, or there was none"
-	case d.hasNew != (to != task.None && to != task.Pruned), !d.hasNew && string(d.after) != "null":
+	case s.hasByte != (s.to != task.None && s.to != task.Pruned), !s.hasByte && string(after) != "null":
 		return "after is not the hash of a file, or there is none"
 	}
 	return ""
 }
 
-// delegation says what is missing in the details of a delegation line.
-func (d *details) delegation() string {
-	known := func(r delegation.Decision) bool { return string(r) == task.TextOf(d.ruling) }
+// refuses says why a task cannot make the move after those before.
+func (t *history) refuses(s step) string {
+	reconciled := s.event == audit.Reconcile
 	switch {
-	case task.TextOf(d.handedBy) == "" || task.TextOf(d.handedTo) == "":
+	case t.id != s.id:
+		return fmt.Sprintf("%s and %s differ in case only", s.id, t.id)
+	case s.from == task.None:
+		return fmt.Sprintf("it makes %s, which was there already: seq %d", s.id, t.seq)
+	case s.from != t.state && !(reconciled && s.adopted):
+		return fmt.Sprintf("it moves %s from %s, but seq %d left it in %s", s.id, task.FolderName(s.from), t.seq, task.FolderName(t.state))
+	case s.before != t.after && !reconciled:
+		return fmt.Sprintf("before is not the after of seq %d, the last move of %s", t.seq, s.id)
+	case s.event == audit.TaskCompleted && t.completed:
+		return fmt.Sprintf("%s is completed a second time", s.id)
+	case s.epoch < t.epoch, s.epoch == t.epoch && s.event == audit.TaskPicked:
+		return fmt.Sprintf("epoch %d of %s does not rise: it was %d", s.epoch, s.id, t.epoch)
+	}
+	return ""
+}
+
+// delegation says what is missing in the details of a delegation line.
+func (d details) delegation() string {
+	switch {
+	case d.text("from_agent") == "" || d.text("to_agent") == "":
 		return "its details do not say who hands over to whom (from_agent, to_agent)"
-	case !task.IsNumber(d.request):
+	case !d.numbers("request_id"):
 		return "its details have no request_id"
-	case !slices.ContainsFunc(delegation.Decisions, known):
+	case !slices.Contains(delegation.Decisions, delegation.Decision(d.text("decision"))):
 		return "its decision is none of those that a delegation has"
 	}
 	return ""
 }
 
-// refuses says why a task cannot make the move after those before.
-func (t *lineage) refuses(event audit.Event, id task.ID, from task.State, epoch int64, d *details) string {
-	switch {
-	case t.id != id:
-		return fmt.Sprintf("%s and %s differ in case only", id, t.id)
-	case from == task.None:
-		return fmt.Sprintf("it makes %s, which was there already: seq %d", id, t.seq)
-	case from != t.state && !(event == audit.Reconcile && d.adopted):
-		return fmt.Sprintf("it moves %s from %s, but seq %d left it in %s", id, task.FolderName(from), t.seq, task.FolderName(t.state))
-	case d.old != t.after && event != audit.Reconcile:
-		return fmt.Sprintf("before is not the after of seq %d, the last move of %s", t.seq, id)
-	case event == audit.TaskCompleted && t.completed:
-		return fmt.Sprintf("%s is completed a second time", id)
-	case epoch < t.epoch, epoch == t.epoch && event == audit.TaskPicked:
-		return fmt.Sprintf("epoch %d of %s does not rise: it was %d", epoch, id, t.epoch)
-	}
-	return ""
-}
-
-// keep notes the entry that a move puts into quarantine.
-func (f *folding) keep(e *audit.Line, kept []byte) string {
-	if kept == nil || kept[0] != '{' {
-		return ""
-	}
-	var name, sha, why, shared []byte
-	for _, m := range audit.Members(kept, nil) {
-		switch string(m.Name) {
-		case "entry":
-			name = m.Value
-		case "sha256":
-			sha = m.Value
-		case "reason_sha256":
-			why = m.Value
-		case "shared":
-			shared = m.Value
-		}
-	}
-	return f.enter(e, task.TextOf(name), sha, why, shared)
-}
-
-func (f *folding) enter(e *audit.Line, name string, sha, why, shared []byte) string {
-	if name == "" || name != strings.Map(printable, name) {
+// enter notes an entry that a line puts into quarantine.
+func (f *fold) enter(e *audit.Line, d details) string {
+	name, sha := d.text("entry"), d.get("sha256")
+	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r < '!' || r > '~' }) {
 		return "it names a quarantine entry that cannot be one"
 	}
-	hash, regular := task.DigestIn(sha)
-	if !regular && string(sha) != `""` {
+	k := &kept{seq: e.Seq, task: task.ID(e.Task()), shared: string(d.get("shared")) == "true"}
+	k.sha, k.hashed = task.DigestIn(sha)
+	k.why, k.noted = task.DigestIn(d.get("reason_sha256"))
+	if !k.hashed && string(sha) != `""` {
 		return "it names a quarantine entry without its sha256"
 	}
-	noted := &entry{sha: hash, regular: regular, seq: e.Seq, task: task.ID(e.Task())}
-	noted.why, noted.noted = task.DigestIn(why)
-	noted.shared = string(shared) == "true"
-	f.entries[name] = noted
+	f.files[quarantine+"/"+name] = k
 	return ""
 }
 
 // leave takes back what an earlier line said of an entry.
-func (f *folding) leave(name string) string {
-	if f.entries[name] == nil {
+func (f *fold) leave(name string) string {
+	file := quarantine + "/" + name
+	if f.files[file] == nil {
 		return "it takes back a quarantine entry that no line before names"
 	}
-	delete(f.entries, name)
+	delete(f.files, file)
 	return ""
 }
 
-// printable leaves the characters that an entry's name may have (entryName).
-func printable(r rune) rune {
-	if r == '/' || r < '!' || r > '~' {
-		return -1
-	}
-	return r
-}
-
 // record folds the line of a decision or change.
-func (f *folding) record(e *audit.Line, d *details) string {
-	folder := "decisions/"
-	if e.Event() == audit.ChangeEvent {
-		folder = "changes/"
-	}
-	file := task.TextOf(d.file)
+func (f *fold) record(e *audit.Line, d details, folder string) (what string) {
+	file := d.text("file")
 	name, ok := strings.CutPrefix(file, folder)
-	sha, hashed := task.DigestIn(d.sha256)
+	sha, hashed := task.DigestIn(d.get("sha256"))
 	if !ok || strings.Contains(name, "/") || !strings.HasSuffix(name, ".md") || !hashed {
 		return fmt.Sprintf("its details name no file %s<id>.md with its sha256", folder)
 	}
-	last := f.records[file]
-	before, replaced := task.DigestIn(d.before)
-	what := ""
+	last := f.files[file]
+	before, replaced := task.DigestIn(d.get("before"))
 	switch {
 	case last == nil && replaced:
 		what = fmt.Sprintf("it replaces %s, which has no line before", file)
 	case last != nil && before != last.sha:
 		what = fmt.Sprintf("before is not the hash of %s that seq %d recorded", file, last.seq)
 	}
-	f.records[file] = &recorded{sha: sha, seq: e.Seq}
+	f.files[file] = &kept{sha: sha, hashed: true, seq: e.Seq}
 	return what
 }

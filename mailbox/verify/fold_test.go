@@ -49,7 +49,7 @@ func TestDelegation(t *testing.T) {
 		{"a strange decision", `"decision":"delivered"`, `"decision":"maybe"`, "decision"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := newFolding()
+			f := newFold()
 			e := whole.Entry("coordinator", "a")
 			changed := strings.Replace(string(e.Details), c.old, c.new, 1)
 			if c.old != "" && changed == string(e.Details) {
@@ -74,8 +74,8 @@ func FuzzEntryName(f *testing.F) {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		fold, entry := newFolding(), home.EntryName(name, strings.Repeat("0", 32))
-		if what := fold.enter(&audit.Line{}, entry, []byte(`""`), nil, nil); what != "" {
+		fold, entry := newFold(), home.EntryName(name, strings.Repeat("0", 32))
+		if what := fold.enter(&audit.Line{}, details{{Name: []byte("entry"), Value: []byte(`"` + entry + `"`)}, {Name: []byte("sha256"), Value: []byte(`""`)}}); what != "" {
 			t.Errorf("%q goes to quarantine as %q: %s", name, entry, what)
 		}
 	})
@@ -120,7 +120,7 @@ func TestOnAllCores(t *testing.T) {
 
 // BenchmarkFold is what a line costs beyond the proof of the ledger.
 func BenchmarkFold(b *testing.B) {
-	f := newFolding()
+	f := newFold()
 	created := task.Move{
 		TX: strings.Repeat("0", 32), To: task.StateField(task.Pending), After: task.HashField(audit.Hash(nil)), Revision: 1, Reason: "submitted",
 		Writer: audit.ThisWriter(), Queue: &task.Envelope{Target: "any", Type: "x", Priority: "normal"}, Request: audit.Hash(nil),
@@ -137,9 +137,9 @@ func BenchmarkFold(b *testing.B) {
 	n := 0
 	for b.Loop() {
 		if n++; n%len(lines) == 0 {
-			f = newFolding()
+			f = newFold()
 		}
-		if broken, what := f.line(lines[n%len(lines)]); broken != 0 {
+		if _, what := f.line(lines[n%len(lines)]); what != "" {
 			b.Fatal(what)
 		}
 	}

@@ -1,16 +1,12 @@
 package verify
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
+	"path"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,42 +16,127 @@ import (
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
-	"mbox/schemas"
 )
 
-// walk looks at every file in the folders of tasks, on all cores. What is not as
-// the ledger has it is only a doubt yet: it may have moved on since the ledger was
-// read.
-func (v *run) walk() error {
-	total := int64(0)
-	for t := range v.fold.tasks.all() {
-		if t.dir() != "" {
-			total++
+// Folders whose files mbox did not make, or does not keep in one place.
+const (
+	archive    = "tasks/archive"
+	quarantine = "tasks/quarantine"
+	staging    = ".mbox/tmp"
+	leases     = ".mbox/leases"
+)
+
+// folderOf tells in which folder of tasks a file, named from the home, lies; false if
+// in none.
+func folderOf(file string) (task.State, bool) {
+	dir := path.Dir(file)
+	if path.Dir(dir) == archive {
+		return task.Archived, true
+	}
+	s := task.State(path.Base(dir))
+	return s, path.Dir(dir) == "tasks" && task.FolderIndex(s) >= 0
+}
+
+// idOf is the folded id of the task whose file bears the name.
+func idOf(file string) string { return task.ID(task.TrimJSON(path.Base(file))).Fold() }
+
+// missing tells of folders and files that every mailbox has.
+func (v *run) missing() error {
+	names := map[string]string{
+		".mbox/intents": "is missing; mbox recover makes it anew", ".mbox/keys/salt": "is missing; mbox recover makes another",
+	}
+	for _, dir := range home.Folders {
+		top, _, _ := strings.Cut(dir, "/")
+		if top != "memory" && top != "agents" && dir != task.ArtifactsDir { // not of the mailbox itself, or made when it is needed
+			names[dir] = "the folder is missing"
 		}
 	}
-	places, err := v.folders()
+	for _, name := range home.LockNames() {
+		names[".mbox/locks/"+name] = "the lock file is missing; mbox recover makes it anew"
+	}
+	for name, what := range names {
+		is, err := v.there(name)
+		if err != nil {
+			return err
+		}
+		if !is {
+			v.find(14, name, what)
+		}
+	}
+	if err := audit.CheckWritable(v.dir); err != nil {
+		v.note("%s", err)
+	}
+	return nil
+}
+
+// lastRecovery tells whether the next command has to recover everything first.
+func (v *run) lastRecovery() error {
+	now, err := home.CurrentBoot(v.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // there is no .mbox, and it was said
+	}
 	if err != nil {
 		return err
 	}
-	for _, at := range places {
-		names, err := durable.Names(v.path(at.dir))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // home tells it
+	was, err := home.ReadBoot(v.dir)
+	if err != nil {
+		return err
+	}
+	v.due, v.r.Gone = was != now, was.Stopped
+	if v.r.Gone == "" && was.Dev == now.Dev && was.Inode == now.Inode && was.Folders != (home.Inodes{}) {
+		v.r.Gone = was.Replaced(now.Folders)
+	}
+	switch {
+	case !v.due:
+	case v.r.Gone != "":
+		v.note("nothing is written until the tasks are back: %s", v.r.Gone)
+	case was.SameAs(now):
+		v.note("a recovery was interrupted; the next command goes on with it")
+	default:
+		v.note("the machine was restarted, or the home was moved or restored, since the last recovery: the next command recovers everything first")
+	}
+	return nil
+}
+
+// walk looks at every file and folder of the mailbox, on all cores. What is not as
+// the ledger has it is only a doubt yet: it may have moved on since the ledger was
+// read. So is what the ledger knows and the walk has not seen.
+func (v *run) walk() error {
+	for _, t := range v.fold.tasks {
+		if t.file() != "" {
+			v.total++
 		}
-		if err != nil {
-			return err
+	}
+	if err := v.visit("."); err != nil {
+		return err
+	}
+	for len(v.dirs) > 0 {
+		dir := v.dirs[0]
+		v.dirs = v.dirs[1:]
+		names := []string{"tasks", "audit", "decisions", "changes", ".mbox"}
+		if dir != "." {
+			var err error
+			if names, err = durable.Names(v.path(dir)); gone(err) != nil {
+				return err
+			}
 		}
-		err = onAllCores(v.ctx, names, func(name string) error {
-			at := at
-			at.name = name
-			return v.file(at, total)
-		})
+		err := onAllCores(v.ctx, names, func(name string) error { return v.visit(path.Join(dir, name)) })
 		if err != nil {
 			return err
 		}
 	}
-	v.o.Progress(v.r.Tasks, max(total, v.r.Tasks))
-	return v.sortDrops()
+	for key, t := range v.fold.tasks {
+		if _, strays := v.strays[key]; !strays && !t.seen && t.file() != "" {
+			v.strays[key] = nil
+		}
+	}
+	for file, k := range v.fold.files {
+		if !k.seen {
+			v.doubts[file] = true
+		}
+	}
+	v.o.Progress(v.r.Tasks, max(v.total, v.r.Tasks))
+	return nil
 }
 
 // onAllCores calls do for each name, and returns the first error.
@@ -77,316 +158,51 @@ func onAllCores(ctx context.Context, names []string, do func(name string) error)
 	return context.Cause(ctx)
 }
 
-// folders lists the folders in which tasks lie.
-func (v *run) folders() ([]place, error) {
-	var out []place
-	for _, s := range task.Folders {
-		out = append(out, place{dir: "tasks/" + string(s), state: s})
-	}
-	months, err := home.Months(v.dir)
+// gone takes no file for no error.
+func gone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return out, nil
-	}
-	for _, m := range months {
-		out = append(out, place{dir: "tasks/archive/" + m, state: task.Archived})
-	}
-	return out, err
-}
-
-// file looks at one file.
-func (v *run) file(at place, total int64) error {
-	if _, _, ok := task.AttemptOf(at.name); task.Ignored(at.name) || ok && v.isFolder(at) {
-		return nil // a folder is seen to by strangeArtifacts
-	}
-	key := task.ID(task.TrimJSON(at.name)).Fold()
-	t := v.fold.tasks.of(key)
-	if t == nil || t.dir() != at.dir || t.id.File() != at.name {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		if t == nil && at.state == task.Pending {
-			v.drops = append(v.drops, at.name)
-		} else {
-			v.doubts[key] = append(v.doubts[key], at)
-		}
 		return nil
 	}
-	faults, err := v.check(at, t)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it has moved on: suspects finds that it was not seen
+	return err
+}
+
+// visit looks at one file or folder.
+func (v *run) visit(file string) error {
+	dir := path.Dir(file)
+	if entry, is := strings.CutSuffix(file, home.ReasonSuffix); is && dir == quarantine {
+		if file = entry; v.fold.files[entry] != nil {
+			return nil // it is looked at with its entry
+		}
 	}
+	info, found, err := v.look(file)
 	if err != nil {
 		return err
 	}
-	t.seen = len(faults) == 0
+	if k := v.fold.files[file]; k != nil {
+		k.seen = true
+	}
+	folder := info != nil && info.IsDir()
 	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.r.Tasks++; v.r.Tasks%500 == 0 {
-		v.o.Progress(v.r.Tasks, max(total, v.r.Tasks))
+	if len(found) > 0 {
+		v.doubts[file] = true
+	}
+	if folder && !foreign(dir) {
+		v.dirs = append(v.dirs, file)
+	}
+	v.mu.Unlock()
+	if s, ok := folderOf(file); ok && !(folder && s == task.Archived) {
+		return v.visitTask(file, s)
 	}
 	return nil
 }
 
-func (v *run) isFolder(at place) bool {
-	info, err := os.Lstat(v.path(at.path()))
-	return at.state == task.Archived && err == nil && info.IsDir()
-}
+// foreign tells whether the names in a folder count, and not what lies there: in
+// quarantine all is as it came, and who has staged a file is asked of the intent
+// records.
+func foreign(dir string) bool { return dir == quarantine || dir == staging }
 
-// sortDrops keeps those of the unknown names in pending that are no task by now.
-func (v *run) sortDrops() error {
-	if len(v.drops) == 0 {
-		return nil
-	}
-	if err := v.advance(); err != nil {
-		return err
-	}
-	v.drops = slices.DeleteFunc(v.drops, func(name string) bool {
-		t := v.fold.tasks.of(task.ID(task.TrimJSON(name)).Fold())
-		_, err := os.Lstat(v.path("tasks", string(task.Pending), name))
-		return t != nil && t.id.File() == name || err != nil
-	})
-	return nil
-}
-
-// check tells what is wrong with the file of a task that lies where it should.
-func (v *run) check(at place, t *lineage) ([]Finding, error) {
-	parsed, hash, faults, err := v.open(at, t, v.o.Deep)
-	if err != nil || len(faults) > 0 {
-		return faults, err
-	}
-	bad := func(invariant int, format string, args ...any) {
-		faults = append(faults, Finding{Invariant: invariant, File: at.path(), Seq: t.seq, Task: t.id, What: fmt.Sprintf(format, args...)})
-	}
-	if hash != t.after {
-		bad(6, "its bytes are not those that seq %d names: edited by hand", t.seq)
-	}
-	if parsed == nil {
-		return faults, nil
-	}
-	if tx, _ := task.TxIn([]byte(`"` + parsed.Mbox.TX + `"`)); tx != t.tx {
-		bad(6, "mbox.tx is not that of seq %d", t.seq)
-	}
-	if parsed.ID != t.id {
-		bad(2, "its id is %s", schemas.Quote(string(parsed.ID)))
-	}
-	state := at.state
-	if state == task.Archived {
-		state = parsed.Result.Status
-	}
-	if state != parsed.Result.Status || !state.Terminal() && at.state == task.Archived {
-		bad(3, "result.status is %s in tasks/%s", schemas.Quote(string(parsed.Result.Status)), at.state)
-	}
-	if what := parsed.Lacks(state); what != "" {
-		bad(4, "%s", what)
-	}
-	if what := parsed.Audit.Strays(state); what != "" {
-		bad(5, "%s", what)
-	}
-	more, err := v.artifacts(at, t, parsed)
-	return append(faults, more...), err
-}
-
-// open reads a task file. parsed is nil if it cannot be decoded; then, if its
-// bytes are not the ledger's either, that is told by the hash alone. Nor is it
-// decoded if its bytes are the ledger's and it names no artifacts, unless deep.
-func (v *run) open(at place, t *lineage, deep bool) (parsed *task.Task, hash task.Digest, faults []Finding, err error) {
-	bad := func(invariant int, what string) {
-		faults = append(faults, Finding{Invariant: invariant, File: at.path(), Seq: t.seq, Task: t.id, What: what})
-	}
-	data, err := durable.Read(v.path(at.path()), task.MaxTask)
-	switch {
-	case errors.Is(err, durable.ErrNotRegular):
-		bad(14, "is no regular file")
-		return nil, hash, faults, nil
-	case errors.Is(err, durable.ErrTooLarge):
-		bad(6, fmt.Sprintf("has more than %d bytes, which no task of mbox has", task.MaxTask))
-		return nil, hash, faults, nil
-	case errors.Is(err, fs.ErrPermission):
-		bad(14, "cannot be read: permission denied")
-		return nil, hash, faults, nil
-	case err != nil:
-		return nil, hash, nil, err
-	}
-	hash = sha256.Sum256(data)
-	if hash == t.after && !deep && bytes.Contains(data, noArtifactsNamed) {
-		return nil, hash, nil, nil
-	}
-	parsed = new(task.Task)
-	why := schemas.Decode(data, parsed)
-	if why == nil {
-		why = parsed.Sound()
-	}
-	if why != nil {
-		parsed = nil
-	}
-	if why != nil && hash == t.after {
-		bad(2, "is no valid task: "+why.Error())
-	}
-	return parsed, hash, faults, nil
-}
-
-// noArtifactsNamed is how a task file has it that its result has no artifacts. At
-// this depth no other member stands that has the name, and in a text no line ends.
-var noArtifactsNamed = []byte("\n    \"artifacts\": [],\n")
-
-// home checks that the folders and lock files are there, and tells what state
-// the mailbox is in.
-func (v *run) home() error {
-	for _, dir := range home.Folders {
-		top, _, _ := strings.Cut(dir, "/")
-		if top == "memory" || top == "agents" || dir == task.ArtifactsDir {
-			continue // not of the mailbox itself, or made when it is needed
-		}
-		if _, err := os.Lstat(v.path(dir)); errors.Is(err, fs.ErrNotExist) {
-			v.fault(Finding{Invariant: 14, File: dir, What: "the folder is missing"})
-		} else if err != nil {
-			return err
-		}
-	}
-	for _, name := range home.LockNames() {
-		file := ".mbox/locks/" + name
-		if _, err := os.Lstat(v.path(file)); errors.Is(err, fs.ErrNotExist) {
-			v.fault(Finding{Invariant: 14, File: file, What: "the lock file is missing; mbox recover makes it anew"})
-		} else if err != nil {
-			return err
-		}
-	}
-	if _, err := os.Lstat(home.IntentsPath(v.dir)); errors.Is(err, fs.ErrNotExist) {
-		v.fault(Finding{Invariant: 14, File: ".mbox/intents", What: "is missing; mbox recover makes it anew"})
-	} else if err != nil {
-		return err
-	}
-	if err := audit.CheckWritable(v.dir); err != nil {
-		v.note("%s", err)
-	}
-	now, err := home.CurrentBoot(v.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // there is no .mbox, and it was said
-	}
-	if err != nil {
-		return err
-	}
-	was, err := home.ReadBoot(v.dir)
-	if err != nil {
-		return err
-	}
-	v.due = was != now
-	switch {
-	case !v.due:
-	case was.Stopped != "":
-		v.gone(was.Stopped)
-	case was.Dev == now.Dev && was.Inode == now.Inode && was.Folders != (home.Inodes{}) && was.Replaced(now.Folders) != "":
-		v.gone(was.Replaced(now.Folders))
-	case was.SameAs(now):
-		v.note("a recovery was interrupted; the next command goes on with it")
-	default:
-		v.note("the machine was restarted, or the home was moved or restored, since the last recovery: the next command recovers everything first")
-	}
-	return nil
-}
-
-func (v *run) gone(why string) {
-	v.r.Gone = why
-	v.note("nothing is written until the tasks are back: %s", why)
-}
-
-// shapes checks kinds, modes, links and the device of all files and folders of
-// the mailbox. What a dropper left in pending is his until it is admitted, and
-// what lies in quarantine is as it came.
-func (v *run) shapes() error {
-	info, err := os.Stat(v.dir)
-	if err != nil {
-		return err
-	}
-	s := &shape{v: v, device: home.DeviceOf(info)}
-	if what := s.wrong(".", info); what != "" {
-		v.fault(Finding{Invariant: 14, File: ".", What: what})
-	}
-	names := []string{"tasks", "audit", "decisions", "changes", ".mbox"}
-	for s.dirs = []string{""}; len(s.dirs) > 0; {
-		dir := s.dirs[0]
-		if s.dirs = s.dirs[1:]; dir != "" {
-			if names, err = durable.Names(v.path(dir)); ignoreGone(err) != nil {
-				return err
-			}
-		}
-		if err := onAllCores(v.ctx, names, func(name string) error { return s.visit(filepath.Join(dir, name)) }); err != nil {
-			return err
-		}
-	}
-	slices.Sort(s.doubts)
-	for _, file := range s.doubts {
-		if err := s.again(file); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-type shape struct {
-	v      *run
-	device uint64
-
-	dirs   []string // that are to be visited
-	doubts []string // what looks wrong
-}
-
-// visit looks at a file or folder, named from the home.
-func (s *shape) visit(file string) error {
-	info, err := os.Lstat(s.v.path(file))
-	if err != nil {
-		return ignoreGone(err)
-	}
-	s.v.mu.Lock()
-	defer s.v.mu.Unlock()
-	if s.wrong(file, info) != "" {
-		s.doubts = append(s.doubts, file)
-	}
-	if info.IsDir() && file != "tasks/quarantine" && file != ".mbox/tmp" { // as it came; and judged by who owns it
-		s.dirs = append(s.dirs, file)
-	}
-	return nil
-}
-
-// again gives the verdict on a file that looks wrong, at a second look. One in
-// pending is mbox's to shape only once it is the task that the ledger knows, and
-// its admission is done: that is seen under its lock.
-func (s *shape) again(file string) error {
-	told := func(f Finding) bool { return f.Invariant == 14 && f.File == file }
-	if slices.ContainsFunc(s.v.r.Findings, told) {
-		return nil // with its task
-	}
-	if name, ok := strings.CutPrefix(file, "tasks/pending/"); ok {
-		t := s.v.fold.tasks.of(task.ID(task.TrimJSON(name)).Fold())
-		if t == nil || t.id.File() != name {
-			return nil
-		}
-		unlock, err := s.v.hold(home.Shard(string(t.id)))
-		if err != nil {
-			return err
-		}
-		defer unlock()
-		if err := s.v.advance(); err != nil {
-			return err
-		}
-		if now, err := home.Look(s.v.path(file)); err != nil || t.state != task.Pending || now.Hash != t.after.String() {
-			return err
-		}
-	}
-	info, err := os.Lstat(s.v.path(file))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if what := s.wrong(file, info); what != "" {
-		s.v.fault(Finding{Invariant: 14, File: file, What: what})
-	}
-	return nil
-}
-
-// wrong says what is wrong with a file's kind, mode, device or links.
-func (s *shape) wrong(file string, info fs.FileInfo) string {
+// shape says what is wrong with a file's kind, mode, device or links.
+func (v *run) shape(info fs.FileInfo) string {
 	want := durable.FileMode
 	if info.IsDir() {
 		want = durable.DirMode
@@ -397,7 +213,7 @@ func (s *shape) wrong(file string, info fs.FileInfo) string {
 		return fmt.Sprintf("is a %s, not a regular file", durable.KindOf(info.Mode()))
 	case info.Mode()&(fs.ModePerm|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky) != want:
 		return fmt.Sprintf("mode is %04o, not %04o", info.Mode().Perm(), want)
-	case home.DeviceOf(info) != s.device:
+	case home.DeviceOf(info) != v.device:
 		return "is on another file system than the home"
 	case st != nil && st.Nlink != 1 && !info.IsDir():
 		return fmt.Sprintf("has %d %s", st.Nlink, linked)

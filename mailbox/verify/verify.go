@@ -1,5 +1,11 @@
 // Package verify tells whether the tree of a mailbox is what the lines of its ledger
 // add up to. It writes nothing.
+//
+// All goes one way. Each line of the ledger is proven, and folded into what it says
+// of a task, a record or a quarantine entry (fold.go). Then each file is looked at
+// once, on all cores and without a lock (tree.go, task.go, files.go). Everything may
+// be at work meanwhile, so what does not look right is a doubt: it is looked at again
+// with nobody at it (doubt.go), and what is wrong then is a finding.
 package verify
 
 import (
@@ -41,11 +47,11 @@ type Report struct {
 	Checksum  string    `json:"checksum"` // of the last line: whoever keeps it can later prove a rollback
 	Findings  []Finding `json:"faults"`
 	Notes     []string  `json:"notes"`         // what is no fault: the next command sees to it
-	Truncated bool      `json:"truncated"`     // there are more than chain.MaxFaults faults
+	Truncated bool      `json:"truncated"`     // there are more than chain.MaxFaults
 	Gone      string    `json:"gone,omitzero"` // why the mailbox has stopped, or will, until tasks are back: see ErrGone
 }
 
-// Fault is one invariant that does not hold at one place. The invariants:
+// Finding is one invariant that does not hold at one place. The invariants:
 //
 //	 1  an id, whatever its case, is in exactly one folder
 //	 2  the file's name is the task's id, and the file is a valid task
@@ -91,13 +97,13 @@ const (
 	noArtifact  = "lies among a task's artifacts, and the task does not name it"
 )
 
-// Strange tells whether the fault is a file that mbox knows nothing of. It takes
+// Strange tells whether the finding is a file that mbox knows nothing of. It takes
 // none away, and none is missing: a person moves it out of the home.
 func (f Finding) Strange() bool {
 	return slices.Contains([]string{noLineKnows, noLineNames, noEntry, noArtifacts, noArtifact}, f.What) || strings.HasPrefix(f.What, chain.NoDay)
 }
 
-// Linked tells whether the fault is a file with more than one name.
+// Linked tells whether the finding is a file with more than one name.
 func (f Finding) Linked() bool { return strings.HasSuffix(f.What, linked) }
 
 const linked = "names (hard links): what is written by another one changes it"
@@ -108,21 +114,21 @@ const linked = "names (hard links): what is written by another one changes it"
 // at again under its lock, with the ledger read to its end, and a transition
 // that a process died in is a note when what lies there is consistent with it.
 //
-// The report's first fault is the first bad line of the ledger, if there is
+// The report's first finding is the first bad line of the ledger, if there is
 // one. The error is for what could not be checked: ErrNoMailbox, ErrFormat, an
 // I/O error, or ErrBusy where something looked wrong and its lock was not had.
 // A task whose bytes the ledger confirms is what a mailbox wrote, and is decoded
 // once more only for its artifacts, or with Deep.
 // Memory grows with the tasks, not with the ledger's lines.
 func Home(ctx context.Context, dir string, o Options) (Report, error) {
-	v, err := newVerifying(ctx, dir, o)
+	v, err := open(ctx, dir, o)
 	if err != nil {
 		return Report{}, err
 	}
 	defer v.close()
-	steps := []func() error{v.awaitRecovery, v.ledger}
+	steps := []func() error{v.awaitRecovery, v.prove}
 	if !o.LedgerOnly {
-		steps = append(steps, v.home, v.walk, v.suspects, v.allRecords, v.quarantine, v.strangeArtifacts, v.staged, v.leases, v.shapes, v.interruptions)
+		steps = append(steps, v.missing, v.lastRecovery, v.walk, v.suspects, v.verdicts, v.interruptions, v.waiting)
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -132,46 +138,30 @@ func Home(ctx context.Context, dir string, o Options) (Report, error) {
 	return v.finish(), nil
 }
 
-// verifying is one look at a home.
+// run is one look at a home.
 type run struct {
 	ctx     context.Context
 	o       Options
 	dir     string // of the home
 	id      string // of the mailbox
-	lines   *audit.Ledger
+	device  uint64 // on which the home is
+	ledger  *audit.Ledger
 	intents *home.Intents
 
-	fold folding
-	r    Report
+	fold   fold
+	behind *audit.Reader // reads what is appended after the ledger was proven
+	r      Report
+	due    bool  // the next command recovers everything first
+	total  int64 // tasks whose files should be there
 
-	behind *audit.Reader // reads what is appended after the ledger was verified
-	doubts map[string][]place
-	drops  []string // names in pending that no line knows
-	due    bool     // the next command recovers everything first
-
-	mu sync.Mutex // guards r, while tasks are checked on all cores
+	mu     sync.Mutex          // guards r and what follows, while files are looked at on all cores
+	dirs   []string            // that are to be visited
+	drops  []string            // files in pending that no line knows
+	strays map[string][]string // by folded id: tasks that look wrong, and their files where none should be
+	doubts map[string]bool     // files that look wrong by themselves, named from the home
 }
 
-// place is a file in a folder of tasks.
-type place struct {
-	dir   string // from the home
-	name  string
-	state task.State
-}
-
-func (p place) path() string { return p.dir + "/" + p.name }
-
-// verifyWait is how long to wait at most for the lock of something that looks
-// wrong. A transition holds it for milliseconds.
-const verifyWait = 3 * time.Second
-
-func (v *run) path(parts ...string) string {
-	return filepath.Join(append([]string{v.dir}, parts...)...)
-}
-
-func (v *run) wait() time.Duration { return min(verifyWait, v.o.Wait) }
-
-func newVerifying(ctx context.Context, dir string, o Options) (*run, error) {
+func open(ctx context.Context, dir string, o Options) (*run, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -184,6 +174,10 @@ func newVerifying(ctx context.Context, dir string, o Options) (*run, error) {
 	if err != nil && !lost {
 		return nil, err
 	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
 	ledger, err := audit.Open(dir, is.MailboxID, audit.Options{Mode: durable.None, Looks: true})
 	if err != nil {
 		return nil, err
@@ -194,12 +188,12 @@ func newVerifying(ctx context.Context, dir string, o Options) (*run, error) {
 	if o.Wait == 0 {
 		o.Wait = 10 * time.Second
 	}
-	v := &run{ctx: ctx, o: o, dir: dir, id: is.MailboxID, lines: ledger, intents: home.NewIntents(dir, os.O_RDONLY), fold: newFolding(), doubts: map[string][]place{}}
-	if lost {
-		v.fault(Finding{Invariant: 14, File: ".mbox/VERSION", What: "is missing or damaged; mbox recover makes it anew"})
+	v := &run{
+		ctx: ctx, o: o, dir: dir, id: is.MailboxID, device: home.DeviceOf(info), ledger: ledger, intents: home.NewIntents(dir, os.O_RDONLY),
+		fold: newFold(), strays: map[string][]string{}, doubts: map[string]bool{},
 	}
-	if _, err := os.Lstat(home.Private(dir, "keys", "salt")); errors.Is(err, fs.ErrNotExist) {
-		v.fault(Finding{Invariant: 14, File: ".mbox/keys/salt", What: "is missing; mbox recover makes another"})
+	if lost {
+		v.find(14, ".mbox/VERSION", "is missing or damaged; mbox recover makes it anew")
 	}
 	return v, nil
 }
@@ -209,15 +203,28 @@ func (v *run) close() {
 		v.behind.Close()
 	}
 	v.intents.Close()
-	v.lines.Close()
+	v.ledger.Close()
 }
 
-func (v *run) fault(f Finding) {
-	if len(v.r.Findings) >= chain.MaxFaults {
-		v.r.Truncated = true
-		return
+func (v *run) path(file string) string { return filepath.Join(v.dir, filepath.FromSlash(file)) }
+
+// there tells whether anything has this name.
+func (v *run) there(file string) (bool, error) {
+	_, err := os.Lstat(v.path(file))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
 	}
-	v.r.Findings = append(v.r.Findings, f)
+	return err == nil, err
+}
+
+func (v *run) find(invariant int, file, what string) {
+	v.add(Finding{Invariant: invariant, File: file, What: what})
+}
+
+func (v *run) add(all ...Finding) {
+	n := min(len(all), chain.MaxFaults-len(v.r.Findings))
+	v.r.Findings = append(v.r.Findings, all[:n]...)
+	v.r.Truncated = v.r.Truncated || n < len(all)
 }
 
 func (v *run) note(format string, args ...any) {
@@ -229,8 +236,8 @@ func (v *run) note(format string, args ...any) {
 	}
 }
 
-// ledger verifies the ledger and folds it.
-func (v *run) ledger() error {
+// prove proves the ledger and folds it.
+func (v *run) prove() error {
 	proof, err := chain.Open(v.ctx, v.dir, v.id, chain.Options{Progress: v.o.Progress, Wait: v.wait(), InFlight: v.inFlight})
 	if err != nil {
 		return err
@@ -243,7 +250,7 @@ func (v *run) ledger() error {
 		if line.Seq == 1 {
 			v.forgotten(line)
 		}
-		if broken, what := v.fold.line(line); broken != 0 {
+		if broken, what := v.fold.line(line); what != "" {
 			proof.Fault(broken, what)
 		}
 	}
@@ -254,29 +261,24 @@ func (v *run) ledger() error {
 	v.r.Lines, v.r.Bytes, v.r.Seq, v.r.Checksum = r.Lines, r.Bytes, r.End.Seq, r.End.Checksum
 	v.r.Notes, v.r.Truncated = append(v.r.Notes, r.Notes...), r.Truncated
 	for _, f := range r.Faults {
-		v.fault(Finding{f.Invariant, f.File, f.Line, f.Seq, task.ID(f.Task), f.What})
+		v.add(Finding{f.Invariant, f.File, f.Line, f.Seq, task.ID(f.Task), f.What})
 	}
-	v.behind = v.lines.Read(r.End)
-	why, err := v.lines.Outdated()
+	v.behind = v.ledger.Read(r.End)
+	why, err := v.ledger.Outdated()
 	if why != "" {
-		v.fault(Finding{Invariant: 10, File: "audit/shared", Seq: r.End.Seq + 1, What: why})
+		v.add(Finding{Invariant: 10, File: "audit/shared", Seq: r.End.Seq + 1, What: why})
 	}
 	if _, is := durable.Obstacle(err); is {
-		return nil // of which shapes tells
+		return nil // its shape tells of it
 	}
 	return err
 }
 
 // forgotten notes, for ever, that this is not the mailbox's first ledger.
 func (v *run) forgotten(line *audit.Line) {
-	var d struct {
-		Forgotten struct {
-			Seq      int64  `json:"seq"`
-			Checksum string `json:"checksum"`
-		} `json:"forgotten"`
-	}
-	if first, err := line.Decode(); err == nil && first.Detail(&d) == nil && d.Forgotten.Checksum != "" {
-		v.note("the ledger begins anew on %s: the one before was given up, its last known line is seq %d, %s", line.TS(), d.Forgotten.Seq, d.Forgotten.Checksum)
+	last := details(audit.Members(line.Detail("forgotten"), nil))
+	if sum := last.text("checksum"); sum != "" {
+		v.note("the ledger begins anew on %s: the one before was given up, its last known line is seq %d, %s", line.TS(), task.NumberIn(last.get("seq")), sum)
 	}
 }
 
@@ -291,47 +293,34 @@ func (v *run) advance() error {
 		if err != nil {
 			return err
 		}
+		f := Finding{Invariant: 10, File: "audit/shared/" + line.At.File, Seq: line.Seq}
 		if err := line.Sound(); err != nil {
-			v.fault(Finding{Invariant: 10, File: "audit/shared/" + line.At.File, Seq: line.Seq, What: err.Error()})
-			continue
+			f.What = err.Error()
+		} else {
+			f.Task = task.ID(line.Task())
+			f.Invariant, f.What = v.fold.line(&line)
 		}
-		if broken, what := v.fold.line(&line); broken != 0 {
-			v.fault(Finding{Invariant: broken, File: "audit/shared/" + line.At.File, Seq: line.Seq, Task: task.ID(line.Task()), What: what})
+		if f.What != "" {
+			v.add(f)
 		}
 	}
 }
 
-// finish sorts the faults: those of the ledger stay in its order and come first.
+// finish sorts the findings: those of the ledger stay in its order and come first.
 func (v *run) finish() Report {
-	if n := len(v.drops); n > 0 {
-		v.note("%d dropped file%s in tasks/pending not admitted yet", n, map[bool]string{true: " is", false: "s are"}[n == 1])
-	}
-	ofLedger := func(f Finding) bool { return strings.HasPrefix(f.File, "audit/shared") }
-	slices.SortStableFunc(v.r.Findings, func(a, b Finding) int {
-		switch {
-		case ofLedger(a) && ofLedger(b):
+	ofLedger := func(f Finding) int {
+		if strings.HasPrefix(f.File, "audit/shared") {
 			return 0
-		case ofLedger(a):
-			return -1
-		case ofLedger(b):
-			return 1
+		}
+		return 1
+	}
+	slices.SortStableFunc(v.r.Findings, func(a, b Finding) int {
+		if c := cmp.Compare(ofLedger(a), ofLedger(b)); c != 0 || ofLedger(a) == 0 {
+			return c
 		}
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Invariant, b.Invariant))
 	})
 	v.r.Findings = append([]Finding{}, slices.Compact(v.r.Findings)...) // [] and not null in JSON
 	v.r.Notes = append([]string{}, v.r.Notes...)
 	return v.r
-}
-
-// awaitRecovery waits until no full recovery is at work, for that puts things
-// right without saying so in an intent record.
-func (v *run) awaitRecovery() error {
-	lock, err := durable.AcquireLock(v.ctx, home.LockPath(v.dir, "recovery"), v.o.Wait)
-	if errors.Is(err, durable.ErrBusy) {
-		return fmt.Errorf("a recovery is at work: %w", err)
-	}
-	if err == nil {
-		lock.Unlock()
-	}
-	return nil // a missing lock file is told by home
 }

@@ -317,12 +317,12 @@ var mailboxMutants = []mutant{
 		boxTest("TestStagedArtifactsOfAnother"),
 	},
 	{
-		"edited-bytes-taken", "verify", "mailbox/verify/tree.go",
-		"if hash != t.after {\n\t\tbad(6", "if false {\n\t\tbad(6",
+		"edited-bytes-taken", "verify", "mailbox/verify/task.go",
+		"if hash != t.after {\n\t\tl.add(6", "if false {\n\t\tl.add(6",
 		boxTest("TestVerifyTampering"),
 	},
 	{
-		"artifacts-undecoded", "36", "mailbox/verify/tree.go",
+		"artifacts-undecoded", "36", "mailbox/verify/task.go",
 		"!deep && bytes.Contains(data, noArtifactsNamed) {", "!deep && len(bytes.TrimSpace(data)) > len(noArtifactsNamed) {",
 		boxTest("TestVerifyDeep"),
 	},
@@ -337,7 +337,7 @@ var mailboxMutants = []mutant{
 		boxTest("TestRule32_SkimOfMoves"),
 	},
 	{
-		"artifact-not-compared", "36", "mailbox/verify/artifact.go",
+		"artifact-not-compared", "36", "mailbox/verify/task.go",
 		"case now.SHA256 != a.SHA256:", "case false:",
 		boxTest("TestVerifyTampering/an_artifact"),
 	},
