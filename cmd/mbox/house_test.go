@@ -55,7 +55,7 @@ var rooms = map[string]room{
 		layer: 2, ours: []string{"mailbox/home", "audit", "mailbox/durable"},
 		libraries: []string{jsonV2, "github.com/klauspost/compress/zstd"},
 	},
-	"mailbox/verify":   {layer: 2, ours: []string{"mailbox/home", "mailbox/task", "mailbox/artifact", "audit", "audit/delegation", "audit/verify", "mailbox/durable", "schemas"}},
+	"mailbox/verify": {layer: 2, ours: []string{"mailbox/home", "mailbox/task", "mailbox/artifact", "audit", "audit/delegation", "audit/verify", "mailbox/durable", "schemas"}},
 	"mailbox": {
 		layer: 2, ours: []string{"mailbox/artifact", "mailbox/backup", "mailbox/home", "mailbox/task", "audit", "audit/delegation", "audit/record", "audit/verify", "mailbox/durable", "schemas"},
 		libraries: []string{jsonV2, xsys, "github.com/fsnotify/fsnotify"},
