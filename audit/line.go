@@ -172,6 +172,14 @@ func (l Line) taken() *parsed {
 // follows may be missing.
 func (l Line) Sound() error { return l.taken().bad }
 
+// Damaged is ErrDamaged where nobody can decode the line.
+func (l Line) Damaged() error {
+	if bad := l.Sound(); bad != nil {
+		return fmt.Errorf("%w: ledger seq %d: %w", ErrDamaged, l.Seq, bad)
+	}
+	return nil
+}
+
 // Agent is the line's agent.
 func (l Line) Agent() string { return unquoted(l.taken().agent) }
 

@@ -112,10 +112,10 @@ func (d *drop) known(ctx context.Context) (bool, error) {
 	if r == nil {
 		return d.endedHere(id)
 	}
-	if r.state == Pending {
+	if r.State == Pending {
 		return true, nil
 	}
-	if _, err := os.Lstat(d.b.path("tasks", string(r.state), id.File())); err == nil {
+	if _, err := os.Lstat(d.b.path("tasks", string(r.State), id.File())); err == nil {
 		return false, nil // the task is where it belongs, this is another file
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return false, err

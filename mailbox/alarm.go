@@ -6,7 +6,9 @@ import (
 	"slices"
 
 	"mbox/audit"
+	"mbox/mailbox/queue"
 	"mbox/mailbox/task"
+	"mbox/mailbox/tree"
 )
 
 // alarmOf is the line of an alarm, an error about a task: kind is not_started,
@@ -23,7 +25,7 @@ func alarmOf(id ID, kind, reason, action string) audit.Entry {
 // alarm writes an alarm about a live task, and only one until it moves.
 func (b *Box) alarm(ctx context.Context, s *shard, id ID, kind, why string) error {
 	r, err := b.lookup(id)
-	if err != nil || r == nil || r.alarmed {
+	if err != nil || r == nil || r.Alarmed {
 		return err
 	}
 	return b.note(ctx, s, alarmOf(id, kind, why, why))
@@ -68,19 +70,16 @@ const maxAlarms = 50
 // among all processes, under the task's shard.
 func (b *Box) alarms(ctx context.Context) (int, error) {
 	limit := b.now().Add(-b.o.StartWithin).UnixMilli()
-	b.mu.Lock()
-	late := b.index.overdue(limit, maxAlarms)
-	b.mu.Unlock()
 	n := 0
-	for _, r := range late {
+	for _, r := range b.queue.Overdue(limit, maxAlarms) {
 		why, err := b.whyNotStarted(ctx, r)
 		if err == nil && why != "" {
 			n++
-			_, err = b.ifFree(ctx, r.id, func(s *shard) error {
-				if now, err := b.lookup(r.id); err != nil || now == nil || now.state != Pending {
+			_, err = b.ifFree(ctx, r.ID, func(s *shard) error {
+				if now, err := b.lookup(r.ID); err != nil || now == nil || now.State != Pending {
 					return err
 				}
-				return b.alarm(ctx, s, r.id, "not_started", why)
+				return b.alarm(ctx, s, r.ID, "not_started", why)
 			})
 		}
 		if err != nil {
@@ -90,79 +89,43 @@ func (b *Box) alarms(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// overdue returns copies of pending records that have been there since before
-// limit without an alarm.
-func (x *index) overdue(limit int64, most int) []*record {
-	var out []*record
-	add := func(r *record) bool {
-		if r.state == Pending && !r.alarmed && max(r.since, r.notBefore) < limit {
-			c := *r
-			out = append(out, &c)
-		}
-		return len(out) < most
-	}
-	for _, r := range x.live {
-		if !add(r) {
-			return out
-		}
-	}
-	if x.base == nil {
-		return out
-	}
-	for i, run := range x.base.head.Runs {
-		for n := x.base.next[i]; n < run.End; n++ {
-			if x.gone[n] {
-				continue
-			}
-			r := x.base.at(n)
-			if r == nil || r.created >= limit && r.since >= limit {
-				break
-			}
-			if !add(r) {
-				return out
-			}
-		}
-	}
-	return out
-}
-
 // whyNotStarted says why nobody has taken a pending task; "" if it waits for
 // something that is on its way.
-func (b *Box) whyNotStarted(ctx context.Context, r *record) (string, error) {
-	if r.blocked {
+func (b *Box) whyNotStarted(ctx context.Context, r *queue.Entry) (string, error) {
+	if r.Blocked {
 		return b.whyBlocked(ctx, r)
 	}
-	able, paused := b.whoCan(r.class)
+	able, paused := b.whoCan(r.Class)
 	switch {
-	case r.held:
-		return fmt.Sprintf("it waits for an approval: mbox approve %s", r.id), nil
-	case len(able) > 0 && r.class.action == "" && b.o.Unable != nil && b.o.Unable(able[0]) != "":
+	case r.Held:
+		return fmt.Sprintf("it waits for an approval: mbox approve %s", r.ID), nil
+	case len(able) > 0 && r.Class.Action == "" && b.o.Unable != nil && b.o.Unable(able[0]) != "":
 		return fmt.Sprintf("%s could take it, but cannot think now: %s", able[0], b.o.Unable(able[0])), nil
 	case len(able) > 0:
 		return fmt.Sprintf("%s could take it and did not", joinNames(able)), nil
 	case len(paused) > 0:
 		return fmt.Sprintf("%s could take it and is paused", joinNames(paused)), nil
-	case r.class.target != "any":
-		return fmt.Sprintf("it is for %s, which is not registered and has not asked for it", r.class.target), nil
-	case r.class.action != "":
-		return fmt.Sprintf("no registered agent has the action %s", r.class.action), nil
+	case r.Class.Target != "any":
+		return fmt.Sprintf("it is for %s, which is not registered and has not asked for it", r.Class.Target), nil
+	case r.Class.Action != "":
+		return fmt.Sprintf("no registered agent has the action %s", r.Class.Action), nil
 	}
-	return fmt.Sprintf("no registered agent takes tasks of type %s", r.class.typ), nil
+	return fmt.Sprintf("no registered agent takes tasks of type %s", r.Class.Type), nil
 }
 
 // whyBlocked names what a blocked task waits for in vain: a task that nobody has
 // heard of, one that has ended and whose file a stranger took away, moved back or
 // damaged, or itself. "" if all that it waits for is on its way.
-func (b *Box) whyBlocked(ctx context.Context, r *record) (string, error) {
-	for d := range r.awaits() {
+func (b *Box) whyBlocked(ctx context.Context, r *queue.Entry) (string, error) {
+	for d := range r.Awaits() {
 		why, err := b.whyNever(ctx, d)
 		if err != nil || why != "" {
 			return why, err
 		}
 	}
-	isIt := func(id ID) bool { return id.Fold() == r.id.Fold() }
-	if circle := b.waiters(r.id, isIt); circle != nil {
-		return "it waits for itself: " + joinWay(circle), nil
+	isIt := func(id ID) bool { return id.Fold() == r.ID.Fold() }
+	if circle := b.queue.Waiters(r.ID, isIt); circle != nil {
+		return "it waits for itself: " + tree.Join(circle), nil
 	}
 	return "", nil
 }
@@ -193,9 +156,9 @@ func (b *Box) whyNever(ctx context.Context, id ID) (string, error) {
 }
 
 // whoCan lists the registered agents that may take tasks of the class.
-func (b *Box) whoCan(c class) (able, paused []string) {
+func (b *Box) whoCan(c queue.Class) (able, paused []string) {
 	for name, own := range b.o.Agents {
-		if c.target != name && (c.target != "any" || !takesAny(own, true, c)) {
+		if c.Target != name && (c.Target != "any" || !takesAny(own, true, c)) {
 			continue
 		}
 		if own.Paused {

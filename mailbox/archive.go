@@ -68,7 +68,7 @@ func (b *Box) endedTasks() (map[ID]*endedTask, error) {
 	ended := map[ID]*endedTask{}
 	for line, err := range b.ledger.Read(audit.Position{}).Lines() {
 		if err == nil {
-			err = damagedAt(line)
+			err = line.Damaged()
 		}
 		if err != nil {
 			return nil, err

@@ -16,6 +16,8 @@ import (
 	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/queue"
+	"mbox/mailbox/tree"
 )
 
 // Options of a mailbox. The zero value is the default.
@@ -108,15 +110,13 @@ type Box struct {
 	namespace  string // of the numbers of processes
 	looks      bool   // it was opened by Look
 
-	index  *index
-	mu     sync.Mutex // guards index and what follows
-	queued bool       // somebody has asked for the queue
-	paces  map[string]pace
-	out    int // records that claims of this process have taken from the index
+	queue  *queue.Queue
+	forest *tree.Forest
+	checks checks // of drops, by Options.Review; it has a lock of its own
 
-	forest  forest   // delegation trees; it has a lock of its own
+	mu      sync.Mutex // guards what follows
+	paces   map[string]pace
 	lookout *lookout // of the last Wait, for the next one
-	checks  checks   // of drops, by Options.Review; it has a lock of its own
 	closed  bool
 
 	settledAt time.Time // when every shard was last looked at
@@ -266,7 +266,8 @@ func boxOf(dir string, v home.Version, salt []byte, o Options, looks bool) (*Box
 	if err != nil {
 		return nil, err
 	}
-	b.index = newIndex()
+	b.queue = queue.New(queue.Options{Home: dir, Mailbox: v.MailboxID, Boot: boot, Ledger: b.ledger, Looks: looks, Now: o.Now, Progress: o.Progress})
+	b.forest = tree.New(b.ledger)
 	for i := range b.shards {
 		b.shards[i] = durable.NewLock(home.LockPath(dir, home.ShardName(i)))
 	}
@@ -278,8 +279,8 @@ func boxOf(dir string, v home.Version, salt []byte, o Options, looks bool) (*Box
 
 // Close copies what waits for that and releases what the box holds open.
 func (b *Box) Close() error {
+	b.queue.Forget()
 	b.mu.Lock()
-	b.index.close()
 	last := b.lookout
 	b.lookout, b.closed = nil, true
 	b.mu.Unlock()

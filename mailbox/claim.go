@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"mbox/mailbox/artifact"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/queue"
 	"mbox/mailbox/task"
 )
 
@@ -86,28 +86,28 @@ func (c *Claim) Close() error {
 }
 
 // fits tells whether the agent may take tasks of the class.
-func (b *Box) fits(r ClaimRequest) func(class) bool {
+func (b *Box) fits(r ClaimRequest) func(queue.Class) bool {
 	own, registered := b.o.Agents[r.Agent]
-	return func(c class) bool {
-		if r.Type != "" && c.typ != r.Type || own.Paused {
+	return func(c queue.Class) bool {
+		if r.Type != "" && c.Type != r.Type || own.Paused {
 			return false
 		}
-		return c.target == r.Agent || c.target == "any" && takesAny(own, registered, c)
+		return c.Target == r.Agent || c.Target == "any" && takesAny(own, registered, c)
 	}
 }
 
 // takesAny tells whether an agent takes a task that names nobody: a registered
 // one by its actions or types, another one whatever needs no action.
-func takesAny(own Capabilities, registered bool, c class) bool {
+func takesAny(own Capabilities, registered bool, c queue.Class) bool {
 	switch {
 	case !registered:
-		return c.action == ""
+		return c.Action == ""
 	case own.OnlyNamed:
 		return false
-	case c.action != "":
-		return slices.Contains(own.Actions, c.action)
+	case c.Action != "":
+		return slices.Contains(own.Actions, c.Action)
 	}
-	return slices.Contains(own.Types, c.typ)
+	return slices.Contains(own.Types, c.Type)
 }
 
 // Claim takes the next task that is ready and fits, by priority (with ageing),
@@ -143,33 +143,33 @@ func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, busy boo
 		return nil, false, err
 	}
 	fits, asked, at := b.fits(r), false, 0
-	var taken []*record
-	defer func() { b.putBack(taken) }()
+	var taken []queue.Taken
+	defer func() { b.queue.PutBack(taken) }()
 	for ; ; at++ {
 		if at == len(taken) {
 			most := 1
 			if busy {
 				most = amongHeads
 			}
-			more, others := b.takeNext(fits, most, len(taken))
+			more, others := b.queue.Take(fits, most, len(taken))
 			if len(more) == 0 {
 				return nil, busy || others, ErrEmpty
 			}
 			taken = append(taken, more...)
 		}
 		rec := taken[at]
-		if !fits(rec.class) {
+		if !fits(rec.Class) {
 			continue
 		}
-		if rec.class.action == "" && r.Thinks != nil && !asked {
+		if rec.Class.Action == "" && r.Thinks != nil && !asked {
 			asked = true
 			if !r.Thinks() {
 				any := fits
-				fits = func(c class) bool { return c.action != "" && any(c) }
+				fits = func(c queue.Class) bool { return c.Action != "" && any(c) }
 				continue
 			}
 		}
-		c, err := b.claim(ctx, r, rec.id)
+		c, err := b.claim(ctx, r, rec.ID)
 		switch {
 		case err == nil:
 			return c, false, nil
@@ -180,7 +180,7 @@ func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, busy boo
 		case errors.Is(err, ErrNotFound), errors.Is(err, errNotReady), errors.Is(err, errHeld):
 			// Somebody else has it, or had it, or a line about it has to come first.
 		case errors.Is(err, errForeign):
-			if _, err := b.lookInto(ctx, rec.id); err != nil && !errors.Is(err, errNowhere) {
+			if _, err := b.lookInto(ctx, rec.ID); err != nil && !errors.Is(err, errNowhere) {
 				return nil, false, err
 			}
 		default:
@@ -192,34 +192,6 @@ func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, busy boo
 // amongHeads is among how many tasks those choose who found the first one taken. All
 // of them would meet again at the second one.
 const amongHeads = 32
-
-// takeNext takes records out of the index: the one whose turn it is, and where the
-// caller asks for more some that stand like it, in any order. others tells whether
-// more are out than those and the caller's own.
-func (b *Box) takeNext(fits func(class) bool, most, own int) (recs []*record, others bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now, least := b.now(), 0
-	for len(recs) < most {
-		rec := b.index.take(fits, now, least)
-		if rec == nil {
-			break
-		}
-		recs, least = append(recs, rec), standing(rec, now)
-	}
-	b.out += len(recs)
-	rand.Shuffle(len(recs), func(i, j int) { recs[i], recs[j] = recs[j], recs[i] })
-	return recs, b.out > own+len(recs)
-}
-
-func (b *Box) putBack(records []*record) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, r := range records {
-		b.index.putBack(r, b.now())
-	}
-	b.out -= len(records)
-}
 
 // errNotReady says that a task that looked ready is not.
 var errNotReady = errors.New("not ready")
@@ -236,7 +208,7 @@ func (b *Box) claim(ctx context.Context, r ClaimRequest, id ID) (*Claim, error) 
 	if err != nil {
 		return nil, err
 	}
-	if rec.state != Pending || rec.blocked || rec.notBefore > b.now().UnixMilli() {
+	if rec.State != Pending || rec.Blocked || rec.NotBefore > b.now().UnixMilli() {
 		return nil, errNotReady
 	}
 	if err := b.mayRun(ctx, s, f, r.Agent); err != nil {
@@ -315,9 +287,7 @@ func (b *Box) Wait(ctx context.Context, r ClaimRequest) (*Claim, error) {
 // untilDue is how long to wait at most: the scan interval, or less if a
 // waiting task's time comes before.
 func (b *Box) untilDue() time.Duration {
-	b.mu.Lock()
-	due := b.index.nextDue()
-	b.mu.Unlock()
+	due := b.queue.NextDue()
 	if due.IsZero() {
 		return b.o.ScanInterval
 	}

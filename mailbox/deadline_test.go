@@ -25,12 +25,7 @@ func TestDeadlinePasses(t *testing.T) {
 	if err := claimAs(t, b, "taken").Release(ctx, "not now", 0); err != nil {
 		t.Fatal(err)
 	}
-	b.mu.Lock()
-	d := b.index.draft()
-	b.mu.Unlock()
-	if err := b.writeSnapshot(d); err != nil {
-		t.Fatal(err)
-	}
+	saved(t, b)
 	now = now.Add(2 * time.Minute)
 	again, err := Open(ctx, b.Home(), b.Options())
 	if err != nil {

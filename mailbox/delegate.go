@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
-	"mbox/schemas"
+	"mbox/mailbox/tree"
 )
 
 // A task may hand work on: its children are tasks of their own, in the same
@@ -23,41 +22,11 @@ import (
 // cancels them (tend). The same rule takes a cancelled parent's children away,
 // however the one who cancelled it ended.
 
-// Child is a task that a claim hands on.
-type Child struct {
-	Task  *Task // target, request, action, depends_on and labels; mbox fills in the rest
-	After []int // positions, in the list, of those that have to be completed first
-}
-
-// Delegation is what a claim hands on.
-type Delegation struct {
-	Children []Child
-	Join     string // one of Joins; "" is all
-	Budget   Budget // of the whole tree; counts for the first delegation of a tree only
-	// Own is what the claim's agent will do itself, once somebody has approved it:
-	// each child is for the agent and carries an action. Nothing is handed to anybody,
-	// so neither depth nor circles of agents count it.
-	Own bool
-}
-
-// depth is that of the children.
-func (d *Delegation) depth(parent *Task) int64 {
-	if d.Own {
-		return parent.Mbox.Depth
-	}
-	return parent.Mbox.Depth + 1
-}
-
-// Refusal says why work may not be handed on, or a task not be worked at.
-type Refusal struct {
-	Step   string // depth, cycle, budget, join, parameters
-	Reason string
-}
-
-func (r *Refusal) Error() string { return r.Reason }
-
-func refusal(step, format string, a ...any) error {
-	return &Refusal{step, fmt.Sprintf(format, a...)}
+// Tree folds the tree with the root. A task that has handed nothing on is a tree of
+// one. What it returns is the caller's own.
+func (b *Box) Tree(ctx context.Context, root ID) (t *Tree, err error) {
+	err = b.forest.In(ctx, root, func(grown *Tree) error { t = grown.Copy(); return nil })
+	return t, err
 }
 
 // Delegate creates the children, and gives the task back to wait for them,
@@ -71,7 +40,7 @@ func (c *Claim) Delegate(ctx context.Context, d Delegation) ([]ID, error) {
 	if d.Join == "" {
 		d.Join = JoinAll
 	}
-	order, err := d.check()
+	order, err := d.Order()
 	if err != nil {
 		return nil, task.About(c.ID(), err)
 	}
@@ -119,81 +88,27 @@ func notYet(err error) error {
 	return err
 }
 
-// check returns the order in which the children can be created: each behind
-// those that it comes after.
-func (d *Delegation) check() (order []int, err error) {
-	switch n := len(d.Children); {
-	case n == 0:
-		return nil, refusal("parameters", "there is nobody to hand work to")
-	case n > MaxChildren:
-		return nil, refusal("parameters", "%d children at once, at most %d are allowed", n, MaxChildren)
-	case !slices.Contains(task.Joins, d.Join):
-		return nil, refusal("join", "%q is no join rule: want one of %s", schemas.Sentence(d.Join, 40), strings.Join(task.Joins, ", "))
-	}
-	for i, c := range d.Children {
-		for _, before := range c.After {
-			if before < 0 || before >= len(d.Children) {
-				return nil, refusal("parameters", "child %d is to come after child %d, which is none", i+1, before+1)
-			}
-		}
-	}
-	for i := range d.Children {
-		way := wayTo(i, func(at int) bool { return at == i }, func(at int) []int { return d.Children[at].After })
-		if way != nil {
-			for i := range way {
-				way[i]++ // people count from one
-			}
-			return nil, refusal("cycle", "the children would wait for one another: %s", joinWay(way))
-		}
-	}
-	done := make([]bool, len(d.Children))
-	for len(order) < len(done) { // no circle, so one of the others comes next
-		for i, c := range d.Children {
-			if !done[i] && !slices.ContainsFunc(c.After, func(before int) bool { return !done[before] }) {
-				done[i], order = true, append(order, i)
-			}
-		}
-	}
-	return order, nil
-}
-
 // mayDelegate holds a delegation against the depth, the budget and the graph.
 func (c *Claim) mayDelegate(ctx context.Context, d Delegation) error {
-	t := c.Task
-	if depth := d.depth(t); depth >= int64(c.box.o.MaxDepth) {
-		return refusal("depth", "delegation depth limit reached (%d/%d)", depth, c.box.o.MaxDepth)
+	b, limit, keys := c.box, c.Task.Mbox.Budget, make([]string, len(d.Children))
+	if depth := d.Depth(c.Task); depth >= int64(b.o.MaxDepth) {
+		return tree.Refuse("depth", "delegation depth limit reached (%d/%d)", depth, b.o.MaxDepth)
 	}
-	tree, err := c.box.Tree(ctx, t.Root())
-	if err != nil {
-		return err
-	}
-	limit := t.Mbox.Budget
 	if limit == nil {
 		limit = d.Budget
 	}
-	missing := 0
-	for i := range d.Children {
-		if _, there := tree.keys[c.box.childHash(c.childKey(i))]; !there {
-			missing++
-		}
+	for i := range keys {
+		keys[i] = b.childHash(c.childKey(i))
 	}
-	if most, ok := limit[SpentChildren]; ok && tree.Spent[SpentChildren]+int64(missing) > most {
-		return refusal("budget", "the tree may have %d children, it has %d and would get %d more", most, tree.Spent[SpentChildren], missing)
+	if err := b.forest.In(ctx, c.Task.Root(), func(t *Tree) error { return t.Allows(&d, c.agent, limit, keys) }); err != nil {
+		return err
+	}
+	if err := b.queue.Update(); err != nil {
+		return err
 	}
 	for _, child := range d.Children {
-		to := child.Task.Assignment.TargetAgent
-		if d.Own && (to != c.agent || child.Task.Mbox.Action == nil) {
-			return refusal("parameters", "%s would do it itself: it has to be for %s and to carry an action", c.agent, c.agent)
-		}
-		if way := tree.circle(c.agent, to); way != nil && !d.Own {
-			return refusal("cycle", "the agents would wait for one another: %s", joinWay(way))
-		}
-		tree.edge(c.agent, to)
-		if way, err := c.waitsForChild(child); err != nil || way != nil {
-			if err == nil {
-				err = refusal("cycle", "the tasks would wait for one another: %s → its child → %s", c.ID(), joinWay(way))
-			}
-			return err
+		if way := c.waitsForChild(child); way != nil {
+			return tree.Refuse("cycle", "the tasks would wait for one another: %s → its child → %s", c.ID(), tree.Join(way))
 		}
 	}
 	return nil
@@ -201,16 +116,13 @@ func (c *Claim) mayDelegate(ctx context.Context, d Delegation) error {
 
 // waitsForChild is the way on which what the child depends on waits for the
 // claim's task, which waits for the child; nil if there is none.
-func (c *Claim) waitsForChild(child Child) (way []ID, err error) {
-	if err := c.box.update(); err != nil {
-		return nil, err
-	}
+func (c *Claim) waitsForChild(child Child) []ID {
 	deps := child.Task.Mbox.DependsOn
 	isDep := func(at ID) bool { return slices.ContainsFunc(deps, func(d ID) bool { return d.Fold() == at.Fold() }) }
 	if isDep(c.ID()) {
-		return []ID{c.ID()}, nil
+		return []ID{c.ID()}
 	}
-	return c.box.waiters(c.ID(), isDep), nil
+	return c.box.queue.Waiters(c.ID(), isDep)
 }
 
 // childKey is the idempotency key of a claim's child: the same claim that says
@@ -234,7 +146,7 @@ func (c *Claim) create(ctx context.Context, under []durable.Held, d Delegation, 
 	if err := n.Validate(); err != nil {
 		return "", err
 	}
-	m.ParentID, m.RootID, m.Depth = parent.ID, parent.Root(), d.depth(parent)
+	m.ParentID, m.RootID, m.Depth = parent.ID, parent.Root(), d.Depth(parent)
 	m.Trigger = task.Delegated + strconv.FormatInt(parent.Mbox.Epoch, 10)
 	m.Budget = parent.Mbox.Budget
 	if m.Budget == nil {
@@ -270,22 +182,10 @@ func plural(n int, one, many string) string {
 	return strconv.Itoa(n) + " " + many
 }
 
-// tend cancels the children that nobody waits for any more: their parent has
-// ended, or it was claimed anew, or given back, without them.
+// tend cancels the children that nobody waits for any more.
 func (b *Box) tend(ctx context.Context) error {
 	for {
-		b.mu.Lock()
-		var unwanted []ID
-		for id := range b.index.tend {
-			switch b.index.wanted(id) {
-			case wantedNot:
-				unwanted = append(unwanted, id)
-			default:
-				delete(b.index.tend, id) // the parent's next line asks again
-			}
-		}
-		b.mu.Unlock()
-		slices.Sort(unwanted)
+		unwanted := b.queue.Unwanted()
 		for _, id := range unwanted {
 			if err := b.cancelUnwanted(ctx, id); err != nil {
 				return err
@@ -294,52 +194,21 @@ func (b *Box) tend(ctx context.Context) error {
 		if len(unwanted) == 0 {
 			return nil
 		}
-		if err := b.update(); err != nil { // their own children are next
+		if err := b.queue.Update(); err != nil { // their own children are next
 			return err
 		}
 	}
 }
 
-const (
-	wantedYes = iota
-	wantedNot
-)
-
-// wanted tells whether somebody waits, or may come to wait, for a live child.
-func (x *index) wanted(id ID) int {
-	child := x.live[id]
-	if child == nil || child.parent == "" {
-		return wantedYes
-	}
-	parent := x.find(child.parent)
-	switch {
-	case parent == nil:
-		return wantedNot
-	case slices.Contains(parent.waitsFor, id):
-		return wantedYes
-	case parent.state == InProgress && parent.epoch == child.born:
-		return wantedYes // it is just being handed on
-	}
-	return wantedNot
-}
-
 // cancelUnwanted cancels a child, under its shard, if it is still unwanted.
 func (b *Box) cancelUnwanted(ctx context.Context, id ID) error {
-	err := b.cancel(ctx, id, audit.MboxAgent, "its parent no longer waits for it", func() bool {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.index.wanted(id) == wantedNot
-	})
-	b.mu.Lock()
-	delete(b.index.tend, id)
-	b.mu.Unlock()
+	err := b.cancel(ctx, id, audit.MboxAgent, "its parent no longer waits for it", func() bool { return !b.queue.Wanted(id) })
+	if errors.Is(err, ErrBusy) {
+		return err
+	}
+	b.queue.Tended(id)
 	if errors.Is(err, ErrNotFound) || errors.Is(err, errForeign) || errors.Is(err, ErrConflict) {
 		return nil // it has ended, or reconcile looks at it
-	}
-	if errors.Is(err, ErrBusy) {
-		b.mu.Lock()
-		b.index.tend[id] = true
-		b.mu.Unlock()
 	}
 	return err
 }

@@ -10,8 +10,6 @@ import (
 var (
 	// ErrEmpty: there is no task that the claimant could take.
 	ErrEmpty = errors.New("nothing to claim")
-	// ErrNotFound: there is no such task, record or archive.
-	ErrNotFound = errors.New("not found")
 	// ErrConflict: the task is in a state that the verb does not fit, or the id
 	// is taken.
 	ErrConflict = errors.New("conflict")

@@ -15,6 +15,7 @@ import (
 	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/queue"
 )
 
 // A ledger that was deleted, cut or replaced has to be noticed: without its lines
@@ -33,7 +34,7 @@ func (b *Box) lostLines(ctx context.Context, restarted, moved bool) (known audit
 	if err != nil {
 		return known, "", err
 	}
-	if at := b.snapshotEnd(); at.Seq > seen.Seq {
+	if at := queue.Saved(b.home, b.id); at.Seq > seen.Seq {
 		seen = at
 	}
 	there := map[audit.Position]bool{{}: true}
@@ -75,20 +76,6 @@ func (b *Box) lostLines(ctx context.Context, restarted, moved bool) (known audit
 		return known, lacks(seen) + "; " + path + " has a line behind that", nil
 	}
 	return known, fmt.Sprintf("%s has a line, and it is not in audit/shared, which ends after seq %d", path, end.Seq), nil
-}
-
-// snapshotEnd is the place of the ledger at which the index was written down.
-func (b *Box) snapshotEnd() audit.Position {
-	f, _, err := durable.OpenRegular(b.snapshotPath())
-	if err != nil {
-		return audit.Position{}
-	}
-	s := &snapshot{file: f}
-	defer s.close()
-	if s.readHead() != nil || s.head.Mailbox != b.id {
-		return audit.Position{}
-	}
-	return s.head.At
 }
 
 // unheardOf finds a task whose transaction no line of the ledger has; "" if there

@@ -3,29 +3,25 @@ package mailbox
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"testing"
 
 	"mbox/mailbox/home"
+	"mbox/mailbox/queue"
 	"mbox/mailbox/task"
 )
 
 // reopened closes nothing: it is another process that begins with the snapshot.
 func reopened(t *testing.T, b *Box) *Box {
 	t.Helper()
-	must(t, b.update())
-	b.mu.Lock()
-	d := b.index.draft()
-	b.mu.Unlock()
-	must(t, b.writeSnapshot(d))
+	saved(t, b)
 	other, err := Open(t.Context(), b.Home(), b.Options())
 	must(t, err)
 	t.Cleanup(func() { other.Close() })
-	must(t, other.update())
-	if other.index.base == nil {
+	must(t, other.queue.Update())
+	if !hasBase(other.queue) {
 		t.Fatal("it did not begin with the snapshot")
 	}
 	return other
@@ -55,11 +51,11 @@ func TestSnapshotKeepsWaiting(t *testing.T) {
 		other := reopened(t, b)
 		r, err := other.lookup("parent")
 		must(t, err)
-		if !r.blocked || r.join != join || len(r.waitsFor) != len(ids) {
+		if !r.Blocked || r.Join != join || len(r.WaitsFor) != len(ids) {
 			t.Fatalf("%s: the parent is %+v", join, r)
 		}
 		for _, id := range ids {
-			if r, err := other.lookup(id); err != nil || r.parent != "parent" || r.born != 1 {
+			if r, err := other.lookup(id); err != nil || r.Parent != "parent" || r.Born != 1 {
 				t.Fatalf("%s: the child is %+v, %v", join, r, err)
 			}
 		}
@@ -86,16 +82,14 @@ func TestEndDuringLook(t *testing.T) {
 	ids := delegate(t, c, "", child("a", "1"), child("b", "2"))
 	nothingFor(t, b, "boss") // looked at and settled
 	finish(t, b, "b", true)
-	must(t, b.update())
-	b.mu.Lock()
-	seen := *b.index.live["parent"]
-	b.mu.Unlock()
+	must(t, b.queue.Update())
+	seen := b.queue.Find("parent")
 	if state, settled, err := b.dependencyState(ids[0]); state != None || !settled || err != nil {
 		t.Fatalf("the first child is %q, %v, %v", state, settled, err)
 	}
 	finish(t, b, "a", true) // here, between the first child and the second
-	must(t, b.update())
-	b.settleCheck(&seen)
+	must(t, b.queue.Update())
+	b.queue.Settle(seen)
 	if got := claimAs(t, b, "boss"); got.ID() != "parent" {
 		t.Fatalf("claimed %s", got.ID())
 	}
@@ -106,27 +100,27 @@ func TestOldSnapshot(t *testing.T) {
 	b, c := family(t, Options{})
 	ids := delegate(t, c, JoinAny, child("a", "1"), child("b", "2"))
 	reopened(t, b)
-	data, err := os.ReadFile(b.snapshotPath())
+	data, err := os.ReadFile(queue.File(b.home))
 	must(t, err)
 	now, before := fmt.Sprintf(`"v":%d,`, home.SnapshotVersion), fmt.Sprintf(`"v":%d,`, home.SnapshotVersion-1)
 	if bytes.Count(data, []byte(now)) != 1 {
 		t.Fatalf("the snapshot does not say %s once", now)
 	}
-	must(t, os.WriteFile(b.snapshotPath(), bytes.Replace(data, []byte(now), []byte(before), 1), 0o600))
-	old := snapshotLines
-	snapshotLines = 1
-	defer func() { snapshotLines = old }()
+	must(t, os.WriteFile(queue.File(b.home), bytes.Replace(data, []byte(now), []byte(before), 1), 0o600))
+	old := queue.SnapshotLines
+	queue.SnapshotLines = 1
+	defer func() { queue.SnapshotLines = old }()
 	other, err := Open(t.Context(), b.Home(), b.Options())
 	must(t, err)
 	defer other.Close()
-	if _, err := other.openSnapshot(); !errors.Is(err, errNoSnapshot) {
-		t.Fatalf("a snapshot of an old version: %v", err)
+	if q := another(other, b.home); q.Update() != nil || hasBase(q) {
+		t.Fatal("it begins with a snapshot of an old version")
 	}
 	r, err := other.lookup("parent")
-	if err != nil || r == nil || !r.blocked || !slices.Equal(r.waitsFor, ids) || r.join != JoinAny {
+	if err != nil || r == nil || !r.Blocked || !slices.Equal(r.WaitsFor, ids) || r.Join != JoinAny {
 		t.Fatalf("the parent is %+v, %v", r, err)
 	}
-	if data, err := os.ReadFile(b.snapshotPath()); err != nil || !bytes.Contains(data, []byte(now)) {
+	if data, err := os.ReadFile(queue.File(b.home)); err != nil || !bytes.Contains(data, []byte(now)) {
 		t.Fatalf("it was not written anew: %v", err)
 	}
 	must(t, other.Cancel(t.Context(), "parent", "human", "x"))

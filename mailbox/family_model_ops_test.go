@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"mbox/mailbox/durable"
+	"mbox/mailbox/queue"
 	"mbox/mailbox/task"
 )
 
@@ -273,7 +274,7 @@ func (w *clan) reopen(t *rapid.T) {
 		w.did["reopen with a snapshot"]++
 	} else {
 		w.did["reopen without one"]++
-		must(t, durable.RemoveIfThere(w.b.snapshotPath()))
+		must(t, durable.RemoveIfThere(queue.File(w.dir)))
 	}
 	w.open(i)
 	w.b = w.boxes[i]

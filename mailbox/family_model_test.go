@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"mbox/mailbox/durable"
+	"mbox/mailbox/queue"
 )
 
 // The model of delegation: what is known of each task without looking at the
@@ -90,7 +91,7 @@ type clan struct {
 	boxes [2]*Box
 	b     *Box // whose turn it is
 	kin   []*kin
-	base  *index // began with a snapshot, and was folded on ever since
+	base  *queue.Queue // began with a snapshot, and was folded on ever since
 	did   map[string]int
 }
 
@@ -161,10 +162,10 @@ func (w *clan) rest() {
 			r, err := b.lookup(k.id)
 			must(w.t, err)
 			switch {
-			case r == nil && k.live(), r != nil && r.state != k.state:
+			case r == nil && k.live(), r != nil && r.State != k.state:
 				w.t.Fatalf("%s is %+v; the model has it as %q", k.id, r, k.state)
-			case r != nil && (r.attempt != k.attempt || r.epoch != k.epoch):
-				w.t.Fatalf("%s has attempt %d of epoch %d; the model %d of %d", k.id, r.attempt, r.epoch, k.attempt, k.epoch)
+			case r != nil && (r.Attempt != k.attempt || r.Epoch != k.epoch):
+				w.t.Fatalf("%s has attempt %d of epoch %d; the model %d of %d", k.id, r.Attempt, r.Epoch, k.attempt, k.epoch)
 			}
 		}
 	}
@@ -173,9 +174,9 @@ func (w *clan) rest() {
 
 // TestFamilies runs random families of tasks against the model.
 func TestFamilies(t *testing.T) {
-	old := snapshotLines
-	snapshotLines = 9
-	defer func() { snapshotLines = old }()
+	old := queue.SnapshotLines
+	queue.SnapshotLines = 9
+	defer func() { queue.SnapshotLines = old }()
 	place, n := t.TempDir(), 0
 	all, did := map[string]string{}, map[string]int{}
 	rapidFlags(t, amount(40, 60, 2000))
@@ -186,8 +187,8 @@ func TestFamilies(t *testing.T) {
 		w.open(0)
 		w.open(1)
 		defer func() { w.boxes[0].Close(); w.boxes[1].Close() }()
-		w.base = newIndex()
-		defer func() { w.base.close() }()
+		w.base = another(w.boxes[0], w.dir+"/none")
+		defer func() { w.base.Forget() }()
 		w.root(rt)
 		ops := w.ops()
 		for range rapid.IntRange(5, 60).Draw(rt, "operations") {

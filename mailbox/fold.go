@@ -15,7 +15,7 @@ func (b *Box) foldFrom(from audit.Position, visit func(id ID, agent string, m *t
 	r := b.ledger.Read(from)
 	for line, err := range r.Lines() {
 		if err == nil {
-			err = damagedAt(line)
+			err = line.Damaged()
 		}
 		if err != nil {
 			return r.Position(), err
@@ -28,12 +28,4 @@ func (b *Box) foldFrom(from audit.Position, visit func(id ID, agent string, m *t
 		return r.Position(), fmt.Errorf("%w: %w", audit.ErrDamaged, broken)
 	}
 	return r.Position(), nil
-}
-
-// damagedAt is ErrDamaged where nobody can decode the line.
-func damagedAt(line audit.Line) error {
-	if bad := line.Sound(); bad != nil {
-		return fmt.Errorf("%w: ledger seq %d: %w", audit.ErrDamaged, line.Seq, bad)
-	}
-	return nil
 }

@@ -5,17 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"mbox/mailbox/queue"
 )
 
 // TestProducerFollowsNames has a process that only sends beside one that works:
 // it keeps no queue, knows every id and key all the same, over snapshots that are
 // due, and has the queue as soon as it asks for it.
 func TestProducerFollowsNames(t *testing.T) {
-	for _, lines := range []int{snapshotLines, 5} {
+	for _, lines := range []int{queue.SnapshotLines, 5} {
 		t.Run(fmt.Sprint(lines), func(t *testing.T) {
-			old := snapshotLines
-			snapshotLines = lines
-			defer func() { snapshotLines = old }()
+			old := queue.SnapshotLines
+			queue.SnapshotLines = lines
+			defer func() { queue.SnapshotLines = old }()
 			ctx, b := context.Background(), newBox(t, Options{})
 			sends, err := Open(ctx, b.home, b.o)
 			if err != nil {
@@ -30,8 +32,8 @@ func TestProducerFollowsNames(t *testing.T) {
 				if i%2 == 0 {
 					finish(t, b, "coder", true)
 				}
-				if x := sends.index; !x.names || len(x.live) > 0 || sends.queued {
-					t.Fatalf("after %d tasks it keeps %d of the queue", i+1, len(x.live))
+				if live := inside[map[ID]*queue.Entry](sends.queue, "live"); !inside[bool](sends.queue, "names") || len(live) > 0 || inside[bool](sends.queue, "asked") {
+					t.Fatalf("after %d tasks it keeps %d of the queue", i+1, len(live))
 				}
 			}
 			other := task(3)
@@ -44,7 +46,7 @@ func TestProducerFollowsNames(t *testing.T) {
 			if id, err := sends.Submit(ctx, again); err != nil || id != "t4" {
 				t.Errorf("a known key: %s, %v", id, err)
 			}
-			if id := finish(t, sends, "coder", true); sends.index.names {
+			if id := finish(t, sends, "coder", true); inside[bool](sends.queue, "names") {
 				t.Errorf("it has claimed %s without a queue", id)
 			}
 		})
@@ -54,9 +56,9 @@ func TestProducerFollowsNames(t *testing.T) {
 // TestProducerOfMany sends from many goroutines of one process while snapshots are
 // due all the time.
 func TestProducerOfMany(t *testing.T) {
-	old := snapshotLines
-	snapshotLines = 3
-	defer func() { snapshotLines = old }()
+	old := queue.SnapshotLines
+	queue.SnapshotLines = 3
+	defer func() { queue.SnapshotLines = old }()
 	b, failed := newBox(t, Options{}), make(chan error, 8)
 	for w := range cap(failed) {
 		go func() {

@@ -14,6 +14,7 @@ import (
 	records "mbox/audit/record"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/queue"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -57,7 +58,7 @@ func (r *recovery) forget() error {
 		}
 		defer s.unlock()
 	}
-	if err := durable.RemoveIfThere(b.snapshotPath()); err != nil {
+	if err := durable.RemoveIfThere(queue.File(b.home)); err != nil {
 		return err
 	}
 	r.forgot = true

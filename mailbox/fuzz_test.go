@@ -3,16 +3,12 @@ package mailbox
 import (
 	"bytes"
 	"errors"
-	"os"
-	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"mbox/audit"
-	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
@@ -180,73 +176,4 @@ func checkIntent(t *testing.T, d home.Intent) {
 	if err != nil || !set || got != d {
 		t.Errorf("%+v was read as %+v: %v", d, got, err)
 	}
-}
-
-// FuzzSnapshotRecord: a record of a snapshot is read or refused; what is written
-// is read as it was.
-func FuzzSnapshotRecord(f *testing.F) {
-	r := &record{
-		id: "t1", state: Pending, class: class{"any", "other", "write_file"}, priority: 2, created: 1, notBefore: -1, deadline: 1 << 60,
-		since: 5, revision: 1, epoch: 2, attempt: 3, max: 4, dependsOn: []ID{"a", "B"}, blocked: true, alarmed: true, place: -1, rest: -1,
-	}
-	f.Add(r.encode(nil))
-	f.Add((&record{}).encode(nil))
-	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := decodeRecord(data)
-		if err != nil {
-			return
-		}
-		again, err := decodeRecord(r.encode(nil))
-		if err != nil || !reflect.DeepEqual(r, again) {
-			t.Errorf("%+v was read as %+v: %v", r, again, err)
-		}
-	})
-}
-
-// FuzzSnapshotFile: a snapshot with some bytes changed is used or not, but it
-// neither stops a mailbox nor makes it lose a task: it is derived.
-func FuzzSnapshotFile(f *testing.F) {
-	dir := filepath.Join(f.TempDir(), "home")
-	must(f, Create(dir, Options{Sync: durable.None}))
-	b, err := Open(f.Context(), dir, Options{Sync: durable.None})
-	must(f, err)
-	f.Cleanup(func() { b.Close() })
-	for _, id := range []ID{"a", "b", "c", "d"} {
-		parsed := request("x")
-		parsed.ID, parsed.Task.Priority = id, task.Priorities[len(id)]
-		if id == "d" {
-			parsed.Mbox.DependsOn = []ID{"a"}
-		}
-		_, err := b.Submit(f.Context(), parsed)
-		must(f, err)
-	}
-	must(f, b.update())
-	b.mu.Lock()
-	d := b.index.draft()
-	b.mu.Unlock()
-	must(f, b.writeSnapshot(d))
-	good, err := os.ReadFile(b.snapshotPath())
-	must(f, err)
-	f.Add(uint16(0), []byte{1}, uint16(0))
-	f.Add(uint16(len(good)-4), []byte{0xff, 0xff, 0xff, 0x7f}, uint16(0))
-	f.Add(uint16(len(good)/2), []byte{}, uint16(100))
-	f.Fuzz(func(t *testing.T, at uint16, change []byte, cut uint16) {
-		bad := bytes.Clone(good)
-		copy(bad[min(int(at), len(bad)):], change)
-		bad = bad[:len(bad)-min(int(cut), len(bad))]
-		must(t, os.WriteFile(b.snapshotPath(), bad, 0o600))
-		s, err := b.openSnapshot()
-		if err != nil {
-			return
-		}
-		defer s.close()
-		_, _ = s.others()
-		_, _, _ = s.ready(map[uint32]bool{})
-		_, _ = s.find("b")
-		_ = s.has(7)
-		if len(s.next) == len(s.head.Runs) {
-			s.heads(func(class) bool { return true }, map[uint32]bool{}, func(uint32, *record) {})
-		}
-	})
 }

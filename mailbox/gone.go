@@ -169,16 +169,16 @@ func (b *Box) adoptMissing(ctx context.Context, s *shard, id ID) error {
 	if err != nil || r == nil {
 		return err
 	}
-	if r.state != Pending {
-		return b.alarm(ctx, s, id, "missing", fmt.Sprintf("its file is gone from %s; mbox recover --adopt %s gives it up", r.state, id))
+	if r.State != Pending {
+		return b.alarm(ctx, s, id, "missing", fmt.Sprintf("its file is gone from %s; mbox recover --adopt %s gives it up", r.State, id))
 	}
 	if known, err := b.knownGone(id); err != nil || known {
 		return err
 	}
 	return b.commit(ctx, s, &change{
-		id: id, by: audit.MboxAgent, event: audit.Reconcile, from: Pending, to: None, before: r.after.String(),
+		id: id, by: audit.MboxAgent, event: audit.Reconcile, from: Pending, to: None, before: r.After.String(),
 		reason: "deleted by hand", said: fmt.Sprintf("mbox saw that %s was deleted by hand", id),
-		extra: func(m *task.Move) { m.Revision, m.Epoch, m.Attempt = r.revision, r.epoch, r.attempt },
+		extra: func(m *task.Move) { m.Revision, m.Epoch, m.Attempt = r.Revision, r.Epoch, r.Attempt },
 	})
 }
 

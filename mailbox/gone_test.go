@@ -239,7 +239,7 @@ func TestManyGone(t *testing.T) {
 
 func pendingIDs(t *testing.T, b *Box) (ids []ID) {
 	t.Helper()
-	must(t, b.update())
+	must(t, b.queue.Update())
 	ids, err := b.expected(Pending)
 	must(t, err)
 	return ids

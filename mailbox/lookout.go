@@ -75,10 +75,7 @@ func (l *lookout) isRouted() bool {
 // approves it, and the file of what it depends on, which ends behind its line. True
 // if it has just begun.
 func (l *lookout) listen() bool {
-	b := l.p.b
-	b.mu.Lock()
-	begins := !l.lines && b.index.waits
-	b.mu.Unlock()
+	begins := !l.lines && l.p.b.queue.Waits()
 	if begins {
 		l.lines = true
 		for _, dir := range []string{ledgerDir, "tasks/completed", "tasks/failed"} {

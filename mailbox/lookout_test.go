@@ -145,9 +145,7 @@ func TestWaitListensForALine(t *testing.T) {
 	go func() { defer close(got); got <- take(ctx, t, b) }()
 	for listens := false; !listens; runtime.Gosched() {
 		must(t, ctx.Err())
-		b.mu.Lock()
-		listens = b.index.waits
-		b.mu.Unlock()
+		listens = b.queue.Waits()
 	}
 	// Between the line and the file a disk may take its time: the line alone does not
 	// tell that the task has ended.

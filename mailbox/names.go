@@ -3,19 +3,24 @@ package mailbox
 import (
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
+	"mbox/mailbox/tree"
 )
 
-// The words of package task that everybody uses who has a mailbox.
+// The words of the packages below that everybody uses who has a mailbox.
 
 type (
 	Action      = task.Action
 	Artifact    = task.Artifact
 	Assignment  = task.Assignment
 	Budget      = task.Budget
+	Child       = tree.Child
+	Delegation  = tree.Delegation
 	ID          = task.ID
 	Lease       = task.Lease
 	Meta        = task.Meta
+	Node        = tree.Node
 	Progress    = task.Progress
+	Refusal     = tree.Refusal
 	Request     = task.Request
 	Result      = task.Result
 	Source      = task.Source
@@ -25,6 +30,7 @@ type (
 	TaskError   = task.TaskError
 	Time        = task.Time
 	Trail       = task.Trail
+	Tree        = tree.Tree
 )
 
 const (
@@ -61,5 +67,6 @@ var (
 	ErrIntegrity  = home.ErrIntegrity
 	ErrLost       = home.ErrLost
 	ErrNoMailbox  = home.ErrNoMailbox
+	ErrNotFound   = task.ErrNotFound
 	ErrOldFormat  = home.ErrOldFormat
 )

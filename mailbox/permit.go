@@ -11,7 +11,9 @@ import (
 	"mbox/audit"
 	records "mbox/audit/record"
 	"mbox/mailbox/home"
+	"mbox/mailbox/queue"
 	"mbox/mailbox/task"
+	"mbox/mailbox/tree"
 	"mbox/schemas"
 )
 
@@ -68,12 +70,12 @@ func (b *Box) mayRun(ctx context.Context, s *shard, f *home.File, agent string) 
 	if b.needsApproval(t, agent) == "" {
 		return nil
 	}
-	b.hold(t.ID, true) // first: an approval that comes behind the look lets it go
+	b.queue.Hold(t.ID, true) // first: an approval that comes behind the look lets it go
 	a, err := b.approved(t.ID, f.Hash)
 	if err == nil && a == nil {
 		return errHeld
 	}
-	b.hold(t.ID, false)
+	b.queue.Hold(t.ID, false)
 	return err
 }
 
@@ -93,15 +95,14 @@ func (b *Box) overspent(ctx context.Context, t *Task) (string, error) {
 	if len(t.Mbox.Budget) == 0 || t.Mbox.RootID == "" {
 		return "", nil
 	}
-	spent, err := b.spentIn(ctx, t.Mbox.RootID)
-	if err != nil {
-		return "", err
-	}
-	kind := spent.Over(t.Mbox.Budget)
-	if kind == "" {
-		return "", nil
-	}
-	return fmt.Sprintf("the tree of %s has spent %d of %d %s", t.Mbox.RootID, spent[kind], t.Mbox.Budget[kind], kind), nil
+	over := ""
+	err := b.forest.In(ctx, t.Mbox.RootID, func(tree *Tree) error {
+		if kind := tree.Spent.Over(t.Mbox.Budget); kind != "" {
+			over = fmt.Sprintf("the tree of %s has spent %d of %d %s", t.Mbox.RootID, tree.Spent[kind], t.Mbox.Budget[kind], kind)
+		}
+		return nil
+	})
+	return over, err
 }
 
 // refuseClaim fails a task that may not be worked at, and returns errNotReady.
@@ -113,21 +114,6 @@ func (b *Box) refuseClaim(ctx context.Context, s *shard, f *home.File, code, why
 		reason: code + ": " + why, said: fmt.Sprintf("mbox failed %s: %s", id, code),
 	})
 	return cmp.Or(err, errNotReady)
-}
-
-// hold keeps a task out of the queues until a line about it comes, or lets it go.
-func (b *Box) hold(id ID, held bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	r := b.index.own(id)
-	if r == nil {
-		return
-	}
-	r.held = held
-	b.index.waits = b.index.waits || held
-	if !held && !r.taken {
-		b.index.putBack(r, b.now())
-	}
 }
 
 // Approval is what a decision line says that approves a task: exactly these
@@ -208,15 +194,15 @@ func (b *Box) Approve(ctx context.Context, id ID, c Consent) (*Approval, error) 
 	if err != nil {
 		return nil, err
 	}
-	if r.state != Pending {
-		return nil, task.About(id, fmt.Errorf("%w: it is %s, only a pending task can be approved", ErrConflict, r.state))
+	if r.State != Pending {
+		return nil, task.About(id, fmt.Errorf("%w: it is %s, only a pending task can be approved", ErrConflict, r.State))
 	}
 	if f.Task.Mbox.Action == nil {
-		return nil, task.About(id, refusal("approval", "it carries no action, so nobody knows what it will do; what of that has to be approved becomes a task of its own"))
+		return nil, task.About(id, tree.Refuse("approval", "it carries no action, so nobody knows what it will do; what of that has to be approved becomes a task of its own"))
 	}
 	folders, err := b.folders(ctx, f.Task)
 	if err != nil {
-		return nil, task.About(id, refusal("approval", "what it uses cannot be bound: %v", err))
+		return nil, task.About(id, tree.Refuse("approval", "what it uses cannot be bound: %v", err))
 	}
 	a := &Approval{SHA256: f.Hash, Folders: bound(folders), Until: task.At(b.now().Add(c.For)), From: schemas.Sentence(c.From, 200)}
 	if c.SHA256 != "" && c.SHA256 != a.Sum() {
@@ -247,15 +233,11 @@ func (b *Box) approval(f *home.File, folders []Folder, a *Approval, c Consent) r
 // is none. Whether the folders are still what it names, who does the action tells.
 func (c *Claim) Approved() (*Approval, error) { return c.box.approved(c.ID(), c.from) }
 
-// approves stands before the SHA-256 of what was approved, among the hashes of the
-// index.
-const approves = "approves "
-
 // approved looks for the last approval of these bytes that counts still, back to
 // the line that created the task; where the index has none, no line is read: of
 // tasks that wait for one there may be many.
 func (b *Box) approved(id ID, hash string) (*Approval, error) {
-	if err := b.update(); err != nil || !b.specially(approves+hash) {
+	if err := b.queue.Update(); err != nil || !b.queue.Knows(queue.Approves+hash) {
 		return nil, err
 	}
 	for line, err := range b.ledger.LinesOf(string(id)) {

@@ -23,7 +23,7 @@ func TestApprovedDuringClaim(t *testing.T) {
 			b.mu.Unlock()
 			if left--; left == 0 {
 				_, err := b.Approve(ctx, "one", Consent{By: "human", From: "a test", For: 2 * time.Hour})
-				if err := errors.Join(err, b.update()); err != nil {
+				if err := errors.Join(err, b.queue.Update()); err != nil {
 					t.Error(err)
 				}
 			}

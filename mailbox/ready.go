@@ -7,6 +7,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/home"
+	"mbox/mailbox/queue"
 	"mbox/mailbox/task"
 )
 
@@ -14,25 +15,16 @@ import (
 // ready, blocked ones whose dependencies are completed too, and those whose
 // dependency has failed or whose deadline has passed fail.
 func (b *Box) resolve(ctx context.Context) error {
-	if err := b.update(); err != nil {
+	if err := b.queue.Update(); err != nil {
 		return err
 	}
-	b.mu.Lock()
-	late := b.index.due(b.now())
-	var checks []*record
-	for id := range b.index.checks {
-		if r := b.index.live[id]; r != nil {
-			c := *r
-			checks = append(checks, &c)
-		}
-	}
-	b.mu.Unlock()
+	late, checks := b.queue.Due()
 	if err := b.tend(ctx); err != nil && !errors.Is(err, ErrBusy) {
 		return err
 	}
 	for _, id := range late {
 		if err := b.passDeadline(ctx, id); errors.Is(err, ErrBusy) {
-			b.lookAgain(id)
+			b.queue.Again(id, b.now().Add(busyPauseMax))
 		} else if err != nil {
 			return err
 		}
@@ -48,19 +40,19 @@ func (b *Box) resolve(ctx context.Context) error {
 // checkDependencies looks at what a blocked task waits for. Readiness follows
 // folders, never lines that may not be flushed yet: where the ledger says that a
 // dependency has ended and its file is not there yet, the question stays open.
-func (b *Box) checkDependencies(ctx context.Context, r *record) error {
+func (b *Box) checkDependencies(ctx context.Context, r *queue.Entry) error {
 	done := 0
-	for _, d := range r.dependsOn {
+	for _, d := range r.DependsOn {
 		state, settled, err := b.dependencyState(d)
 		switch {
 		case err != nil:
 			return err
 		case state == Failed:
-			return b.failPending(ctx, r.id, "dependency_failed", fmt.Sprintf("%s, which it depends on, failed", d))
+			return b.failPending(ctx, r.ID, "dependency_failed", fmt.Sprintf("%s, which it depends on, failed", d))
 		case state == Completed:
 			done++
 		case settled:
-			b.settleCheck(r)
+			b.queue.Settle(r)
 			return nil
 		default:
 			return nil
@@ -69,21 +61,17 @@ func (b *Box) checkDependencies(ctx context.Context, r *record) error {
 	if joined, err := b.childrenJoined(r); err != nil || !joined {
 		return err
 	}
-	if done == len(r.dependsOn) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if live := b.index.own(r.id); live != nil && live.blocked {
-			b.index.unblock(live, b.now())
-		}
+	if done == len(r.DependsOn) {
+		b.queue.Unblock(r.ID)
 	}
 	return nil
 }
 
 // childrenJoined tells whether the children that a task waits for have ended, as
 // far as its join rule asks.
-func (b *Box) childrenJoined(r *record) (bool, error) {
+func (b *Box) childrenJoined(r *queue.Entry) (bool, error) {
 	completed, failed, settled := 0, 0, true
-	for _, child := range r.waitsFor {
+	for _, child := range r.WaitsFor {
 		state, sure, err := b.dependencyState(child)
 		if err != nil {
 			return false, err
@@ -97,26 +85,13 @@ func (b *Box) childrenJoined(r *record) (bool, error) {
 			settled = settled && sure
 		}
 	}
-	if task.Joined(r.join, completed, failed, len(r.waitsFor)) {
+	if task.Joined(r.Join, completed, failed, len(r.WaitsFor)) {
 		return true, nil
 	}
 	if settled {
-		b.settleCheck(r)
+		b.queue.Settle(r)
 	}
 	return false, nil
-}
-
-// settleCheck notes that nothing changes for a blocked record until one of those
-// it waits for has another ledger line. r is the record as it was when the look
-// began: where a line has come since, the look saw only a part of what is there,
-// and the question stays open.
-func (b *Box) settleCheck(r *record) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if live := b.index.live[r.id]; live != nil && live.calls == r.calls {
-		live.check = false
-		delete(b.index.checks, r.id)
-	}
 }
 
 // dependencyState tells whether a dependency has completed or failed. settled
@@ -131,7 +106,7 @@ func (b *Box) dependencyState(id ID) (s State, settled bool, err error) {
 	}
 	f, err := b.seek(id)
 	if errors.Is(err, ErrNotFound) {
-		if !b.specially(id.Fold()) {
+		if !b.queue.Knows(id.Fold()) {
 			return None, true, nil // nobody has heard of it
 		}
 		return b.endOf(id)
@@ -181,7 +156,7 @@ func (b *Box) endOf(id ID) (s State, settled bool, err error) {
 // asWritten is the id in the case in which its task was created: whoever depends
 // on it may have written it otherwise.
 func (b *Box) asWritten(id ID) (ID, error) {
-	if r, err := b.lookup(id); err != nil || r != nil || !b.specially(id.Fold()) {
+	if r, err := b.lookup(id); err != nil || r != nil || !b.queue.Knows(id.Fold()) {
 		return id, err
 	}
 	if there, err := b.anywhere(id); err != nil || there {
@@ -199,19 +174,10 @@ func (b *Box) passDeadline(ctx context.Context, id ID) error {
 	return b.failPending(ctx, id, "deadline_passed", "its deadline passed before anybody took it")
 }
 
-// lookAgain has a record whose shard was held looked at once more, soon.
-func (b *Box) lookAgain(id ID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if r := b.index.live[id]; r != nil && r.rest < 0 {
-		b.index.waiting.add(r, b.now().Add(busyPauseMax).UnixMilli())
-	}
-}
-
 // failPending fails a task that waits.
 func (b *Box) failPending(ctx context.Context, id ID, code, why string) error {
-	err := b.transition(ctx, id, func(f *home.File, r *record) (*change, error) {
-		if r.state != Pending || code == "deadline_passed" && r.expires() == 0 {
+	err := b.transition(ctx, id, func(f *home.File, r *queue.Entry) (*change, error) {
+		if r.State != Pending || code == "deadline_passed" && r.Expires() == 0 {
 			return nil, nil
 		}
 		f.Task.Result.Error = &TaskError{Code: code, Message: why}

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"time"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/queue"
 	"mbox/mailbox/task"
 )
 
@@ -30,18 +30,17 @@ func (b *Box) reclaim(ctx context.Context) (int, error) {
 		id, _ := home.LeaseOf(name)
 		leased[id] = true
 	}
-	b.mu.Lock()
 	now := b.now().UnixMilli()
-	ids := slices.DeleteFunc(b.index.inProgress(), func(id ID) bool { return !leased[id] && now < b.index.live[id].until })
-	b.mu.Unlock()
+	ids, err := b.queue.In(InProgress, func(e *queue.Entry) bool { return leased[e.ID] || now >= e.Until })
+	if err != nil {
+		return 0, err
+	}
 	return b.reclaimAll(ctx, ids)
 }
 
 // working tells whether tasks are in progress whose worker may die.
 func (b *Box) working() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.index.sets[task.FolderIndex(InProgress)].count > 0
+	return b.queue.Holds(InProgress).Count > 0
 }
 
 // leaseNotes are the notes of the lease files that reclaimDead has read, and when it
@@ -106,7 +105,7 @@ func (b *Box) reclaimHeld(ctx context.Context, s *shard, id ID, restarted bool) 
 	if errors.Is(err, ErrNotFound) || errors.Is(err, errForeign) {
 		return false, nil // reconcile sees to what is foreign
 	}
-	if err != nil || r.state != InProgress {
+	if err != nil || r.State != InProgress {
 		return false, err
 	}
 	v := leaseLost

@@ -18,7 +18,7 @@ func TestRule13_DeadlineIsKnownWithoutTheFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := b.update(); err != nil { // as a scan does before
+	if err := b.queue.Update(); err != nil { // as a scan does before
 		t.Fatal(err)
 	}
 	reclaimed := func(want int) {

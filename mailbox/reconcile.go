@@ -11,6 +11,7 @@ import (
 	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/queue"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -39,10 +40,10 @@ func (b *Box) reconcile(ctx context.Context, s *shard, id ID) error {
 		return err
 	}
 	if f != nil {
-		return b.alarm(ctx, s, id, "edited", fmt.Sprintf("edited by hand in %s; mbox recover --adopt %s takes it as it is", r.state, id))
+		return b.alarm(ctx, s, id, "edited", fmt.Sprintf("edited by hand in %s; mbox recover --adopt %s takes it as it is", r.State, id))
 	}
 	for _, to := range task.Folders {
-		if to == r.state {
+		if to == r.State {
 			continue
 		}
 		f, err := home.Read(b.home, to, b.path("tasks", string(to), id.File()))
@@ -64,19 +65,19 @@ func (b *Box) reconcile(ctx context.Context, s *shard, id ID) error {
 
 // adoptMove adopts a move by hand, if it is one that may be adopted and what
 // was asked is unchanged.
-func (b *Box) adoptMove(ctx context.Context, s *shard, r *record, f *home.File) error {
+func (b *Box) adoptMove(ctx context.Context, s *shard, r *queue.Entry, f *home.File) error {
 	if f.Task == nil {
-		return b.alarm(ctx, s, r.id, "unreadable", fmt.Sprintf("moved by hand to %s, where it is no valid task", f.State))
+		return b.alarm(ctx, s, r.ID, "unreadable", fmt.Sprintf("moved by hand to %s, where it is no valid task", f.State))
 	}
-	if !f.Task.AsksFor(r.asked) {
-		return b.alarm(ctx, s, r.id, "edited", fmt.Sprintf("moved by hand to %s with what was asked changed; mbox recover --adopt %s takes it as it is", f.State, r.id))
+	if !f.Task.AsksFor(r.Asked) {
+		return b.alarm(ctx, s, r.ID, "edited", fmt.Sprintf("moved by hand to %s with what was asked changed; mbox recover --adopt %s takes it as it is", f.State, r.ID))
 	}
-	if r.state != Pending || f.State == InProgress {
+	if r.State != Pending || f.State == InProgress {
 		return b.adopt(ctx, s, r, f)
 	}
 	// It was moved twice before anybody looked. It goes back one step, so that
 	// each of the two moves has its line.
-	last, between := f.State, b.path("tasks", string(InProgress), r.id.File())
+	last, between := f.State, b.path("tasks", string(InProgress), r.ID.File())
 	err := durable.Move(f.Path, between)
 	if err != nil {
 		return err
@@ -87,7 +88,7 @@ func (b *Box) adoptMove(ctx context.Context, s *shard, r *record, f *home.File) 
 	if err := b.adopt(ctx, s, r, f); err != nil {
 		return err
 	}
-	if f, r, err = b.current(r.id); err != nil {
+	if f, r, err = b.current(r.ID); err != nil {
 		return err
 	}
 	f.State = last
@@ -96,7 +97,7 @@ func (b *Box) adoptMove(ctx context.Context, s *shard, r *record, f *home.File) 
 
 // adopt commits the adoption of a file as it lies. A result that does not fit
 // into the task file becomes an artifact, as with Complete.
-func (b *Box) adopt(ctx context.Context, s *shard, r *record, f *home.File) error {
+func (b *Box) adopt(ctx context.Context, s *shard, r *queue.Entry, f *home.File) error {
 	c, err := b.adoption(r, f)
 	if err != nil {
 		return err
@@ -122,7 +123,7 @@ func (b *Box) adopt(ctx context.Context, s *shard, r *record, f *home.File) erro
 
 // adoption makes the change for a task whose file was moved by hand to f.State. Of
 // the edits it takes output, artifacts and error; the rest is put back.
-func (b *Box) adoption(r *record, f *home.File) (*change, error) {
+func (b *Box) adoption(r *queue.Entry, f *home.File) (*change, error) {
 	t := f.Task
 	if err := b.mendFile(t, r); err != nil {
 		return nil, err
@@ -141,24 +142,16 @@ func (b *Box) adoption(r *record, f *home.File) (*change, error) {
 	}
 	b.fillIn(t, f.State)
 	return &change{
-		id: r.id, by: audit.MboxAgent, event: audit.Reconcile, from: r.state, to: f.State, task: t, before: r.after.String(),
-		reason: "moved by hand", said: fmt.Sprintf("mbox saw that %s was moved by hand from %s to %s", r.id, r.state, f.State),
+		id: r.ID, by: audit.MboxAgent, event: audit.Reconcile, from: r.State, to: f.State, task: t, before: r.After.String(),
+		reason: "moved by hand", said: fmt.Sprintf("mbox saw that %s was moved by hand from %s to %s", r.ID, r.State, f.State),
 		token: token, extra: func(m *task.Move) { m.Found = f.Hash },
 	}, nil
-}
-
-// byHand is who is taken for the claimant of a task that was moved by hand.
-func byHand(target string) string {
-	if target == "any" || target == "" {
-		return "unknown"
-	}
-	return target
 }
 
 // claimByHand gives a task that was taken by a mv its claimant, token and
 // deadline.
 func (b *Box) claimByHand(t *Task) {
-	by, now := byHand(t.Assignment.TargetAgent), task.At(b.now())
+	by, now := task.ByHand(t.Assignment.TargetAgent), task.At(b.now())
 	t.Assignment.PickedUpBy, t.Assignment.PickedUpAt = &by, &now
 	t.Mbox.Lease = &Lease{Token: home.RandomHex(16), Host: b.writer.Host, Deadline: task.At(now.Add(b.o.Lease))}
 }
@@ -167,37 +160,37 @@ func (b *Box) claimByHand(t *Task) {
 // the file without its result is byte for byte what the ledger names, there is
 // nothing to do; otherwise the fields come from the index and the history
 // from the ledger.
-func (b *Box) mendFile(t *Task, r *record) error {
+func (b *Box) mendFile(t *Task, r *queue.Entry) error {
 	result := t.Result
-	t.Result = Result{Status: r.state, Artifacts: []Artifact{}}
+	t.Result = Result{Status: r.State, Artifacts: []Artifact{}}
 	data, err := schemas.Encode(t)
 	if err != nil {
 		return err
 	}
 	t.Result.Output, t.Result.Error = result.Output, result.Error
 	t.Result.Artifacts = append(t.Result.Artifacts, result.Artifacts...)
-	if audit.Hash(data) == r.after.String() {
+	if audit.Hash(data) == r.After.String() {
 		return nil
 	}
 	old := t.Mbox
 	t.Version = 1
 	t.Mbox = Meta{
-		Revision: r.revision, Epoch: r.epoch, Attempt: r.attempt, MaxAttempts: r.max,
-		NotBefore: task.TimeOf(r.notBefore), Deadline: task.TimeOf(r.deadline), DependsOn: old.DependsOn,
+		Revision: r.Revision, Epoch: r.Epoch, Attempt: r.Attempt, MaxAttempts: r.Max,
+		NotBefore: task.TimeOf(r.NotBefore), Deadline: task.TimeOf(r.Deadline), DependsOn: old.DependsOn,
 		ParentID: old.ParentID, RootID: old.RootID, Depth: old.Depth, Join: old.Join, WaitsFor: old.WaitsFor, Budget: old.Budget,
 		Trigger: old.Trigger, Action: old.Action, IdempotencyKey: old.IdempotencyKey, Labels: old.Labels,
 	}
 	t.Assignment.PickedUpBy, t.Assignment.PickedUpAt = nil, nil
-	if r.state == InProgress {
-		since, by := task.At(task.UnixMillis(r.since)), r.claimant
+	if r.State == InProgress {
+		since, by := task.At(task.UnixMillis(r.Since)), r.Claimant
 		t.Assignment.PickedUpBy, t.Assignment.PickedUpAt = &by, &since
 		t.Mbox.NotBefore = nil
-		t.Mbox.Lease = &Lease{Token: home.RandomHex(16), Host: b.writer.Host, Deadline: task.At(task.UnixMillis(r.until))}
-		if old.Lease != nil && task.DigestOf(b.saltedHash("token", old.Lease.Token)) == r.claim {
+		t.Mbox.Lease = &Lease{Token: home.RandomHex(16), Host: b.writer.Host, Deadline: task.At(task.UnixMillis(r.Until))}
+		if old.Lease != nil && task.DigestOf(b.saltedHash("token", old.Lease.Token)) == r.Claim {
 			t.Mbox.Lease.Token = old.Lease.Token
 		}
 	}
-	t.Audit.StateChanges, err = b.history(r.id)
+	t.Audit.StateChanges, err = b.history(r.ID)
 	t.Audit.Trim()
 	return err
 }
@@ -250,7 +243,7 @@ func (b *Box) stray(ctx context.Context, state State, name string) (busy bool, e
 		}
 		if task.CheckID(id) == nil && id.File() == name {
 			r, err := b.lookup(id)
-			if err == nil && r != nil && r.state != state {
+			if err == nil && r != nil && r.State != state {
 				return b.reconcile(ctx, s, id)
 			}
 			if err != nil || r != nil {

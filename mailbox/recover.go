@@ -10,6 +10,7 @@ import (
 	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/queue"
 	"mbox/mailbox/task"
 )
 
@@ -246,11 +247,8 @@ func (r *recovery) ledger() error { return r.b.ledger.Recover(r.ctx) }
 
 // fold makes the index anew, and reads the last moves.
 func (r *recovery) fold() error {
-	r.b.mu.Lock()
-	r.b.index.close()
-	r.b.index = newIndex()
-	r.b.mu.Unlock()
-	if err := durable.RemoveIfThere(r.b.snapshotPath()); err != nil {
+	r.b.queue.Forget()
+	if err := durable.RemoveIfThere(queue.File(r.b.home)); err != nil {
 		return err
 	}
 	return r.moves()

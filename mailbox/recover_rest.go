@@ -11,6 +11,7 @@ import (
 	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/queue"
 	"mbox/mailbox/task"
 )
 
@@ -233,13 +234,13 @@ func (r *recovery) aboutHome(why string) audit.Entry {
 // of this machine are, those without a lease file too.
 func (r *recovery) leases() error {
 	b := r.b
-	if err := b.update(); err != nil {
+	if err := b.queue.Update(); err != nil {
 		return err
 	}
-	b.mu.Lock()
-	ids := b.index.inProgress()
-	b.mu.Unlock()
-	var err error
+	ids, err := b.queue.In(InProgress, func(*queue.Entry) bool { return true })
+	if err != nil {
+		return err
+	}
 	if !r.restarted {
 		r.out.Reclaimed, err = b.reclaimAll(r.ctx, ids)
 	}

@@ -17,6 +17,7 @@ import (
 	"mbox/mailbox/backup"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/queue"
 	"mbox/schemas"
 )
 
@@ -468,41 +469,37 @@ func TestBackupIsOfOneMoment(t *testing.T) {
 func TestKeptIndex(t *testing.T) {
 	b := newBox(t, Options{})
 	sent(t, b, "x")
-	must(t, b.update())
-	b.mu.Lock()
-	d := b.index.draft()
-	b.mu.Unlock()
-	must(t, b.writeSnapshot(d))
-	usable := func() bool {
-		s, err := b.openSnapshot()
-		if err == nil {
-			s.close()
-		}
-		return err == nil
+	saved(t, b)
+	usable := func(with *Box) bool {
+		q := another(with, b.home)
+		defer q.Forget()
+		must(t, q.Update())
+		return hasBase(q)
 	}
-	if !usable() {
+	if !usable(b) {
 		t.Fatal("it is of no use here")
 	}
-	one, err := os.Lstat(b.snapshotPath())
+	path := queue.File(b.home)
+	one, err := os.Lstat(path)
 	must(t, err)
-	must(t, b.writeSnapshot(d))
-	if two, err := os.Lstat(b.snapshotPath()); err != nil || !os.SameFile(one, two) {
+	saved(t, b)
+	if two, err := os.Lstat(path); err != nil || !os.SameFile(one, two) {
 		t.Errorf("one that is new is written again: %v", err)
 	}
-	boot, id := b.boot, b.id
-	b.boot = "another"
-	if usable() {
+	if usable(&Box{id: b.id, boot: "another", ledger: b.ledger, o: b.o}) {
 		t.Error("in another boot")
 	}
-	b.boot, b.id = boot, strings.Repeat("0", 32)
-	if usable() {
+	if usable(&Box{id: strings.Repeat("0", 32), boot: b.boot, ledger: b.ledger, o: b.o}) {
 		t.Error("in another mailbox")
 	}
-	b.id = id
-	must(t, os.Remove(b.snapshotPath()))
-	d.at.Checksum = "sha256:" + strings.Repeat("0", 64)
-	must(t, b.writeSnapshot(d))
-	if usable() {
+	data, err := os.ReadFile(path)
+	must(t, err)
+	end := b.queue.At().Checksum
+	if bytes.Count(data, []byte(end)) != 1 {
+		t.Fatalf("it does not say %s once", end)
+	}
+	must(t, os.WriteFile(path, bytes.Replace(data, []byte(end), []byte("sha256:"+strings.Repeat("0", 64)), 1), 0o600))
+	if usable(b) {
 		t.Error("where the ledger has another line")
 	}
 }

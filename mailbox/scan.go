@@ -12,6 +12,7 @@ import (
 	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/queue"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -43,7 +44,7 @@ func (b *Box) Tidy(ctx context.Context) error {
 	switch {
 	case err != nil:
 	case b.Routed():
-		err = b.update()
+		err = b.queue.Update()
 	default:
 		_, err = b.Scan(ctx)
 	}
@@ -69,7 +70,7 @@ func (b *Box) scan(ctx context.Context, folders []State, q *quota) (r ScanReport
 	if err := b.judgeGone(ctx); err != nil {
 		return r, err
 	}
-	if err := b.update(); err != nil {
+	if err := b.queue.Update(); err != nil {
 		return r, err
 	}
 	if r.Reclaimed, err = b.reclaim(ctx); err != nil {
@@ -251,24 +252,21 @@ func (b *Box) lookAt(ctx context.Context, folder State, unknown []string, missin
 // there, and the ids that it expects and that are not there. Most of the time
 // count and sum of the names' hashes say at once that there are none.
 func (b *Box) differences(folder State, names []string) (unknown []string, missing []ID, err error) {
-	if err := b.update(); err != nil {
+	if err := b.queue.Update(); err != nil {
 		return nil, nil, err
 	}
-	var have idSet
+	var have queue.Set
 	ids := names[:0]
 	for _, name := range names {
 		switch {
 		case strings.HasSuffix(name, ".json") && !task.Ignored(name):
-			have.add(ID(task.TrimJSON(name)))
+			have.Add(ID(task.TrimJSON(name)))
 			ids = append(ids, name)
 		case !task.Ignored(name):
 			unknown = append(unknown, name)
 		}
 	}
-	b.mu.Lock()
-	expected := b.index.sets[task.FolderIndex(folder)]
-	b.mu.Unlock()
-	if have == expected {
+	if have == b.queue.Holds(folder) {
 		return unknown, nil, nil
 	}
 	known, err := b.expected(folder)
@@ -306,24 +304,7 @@ func (b *Box) expected(folder State) ([]ID, error) {
 	if folder == Completed || folder == Failed {
 		return b.ended(folder)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var ids []ID
-	for id, r := range b.index.live {
-		if r.state == folder {
-			ids = append(ids, id)
-		}
-	}
-	if folder == Pending && b.index.base != nil {
-		more, _, err := b.index.base.ready(b.index.gone)
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range more {
-			ids = append(ids, r.id)
-		}
-	}
-	return ids, nil
+	return b.queue.In(folder, func(*queue.Entry) bool { return true })
 }
 
 // ended lists the ids whose last line put them into the folder.

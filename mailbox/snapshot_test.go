@@ -17,11 +17,7 @@ func TestEndedSinceSnapshot(t *testing.T) {
 	other, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
 	must(t, err)
 	must(t, other.Release(t.Context(), "not now", time.Hour))
-	must(t, b.update())
-	b.mu.Lock()
-	d := b.index.draft()
-	b.mu.Unlock()
-	must(t, b.writeSnapshot(d))
+	saved(t, b)
 	must(t, c.Complete(t.Context(), Result{}))
 	must(t, b.Cancel(t.Context(), other.ID(), "human", "no"))
 
@@ -33,7 +29,7 @@ func TestEndedSinceSnapshot(t *testing.T) {
 			t.Errorf("%s is %+v: %v", id, r, err)
 		}
 	}
-	if second.index.base == nil {
+	if !hasBase(second.queue) {
 		t.Error("it did not begin with the snapshot")
 	}
 	end := second.ledger.End()

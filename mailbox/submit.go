@@ -143,7 +143,7 @@ func (b *Box) lockForSubmit(ctx context.Context, t *Task) (s *shard, unlock func
 
 // idOfKey returns the task that was sent with the key; "" if none was.
 func (b *Box) idOfKey(key string) (ID, error) {
-	if err := b.hear(); err != nil || !b.specially(key) {
+	if err := b.queue.Hear(); err != nil || !b.queue.Knows(key) {
 		return "", err
 	}
 	e, err := b.lineWith("key", key)

@@ -11,6 +11,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/home"
+	"mbox/mailbox/queue"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -49,7 +50,7 @@ func (c *Claim) Valid(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r == nil || r.state != InProgress || r.epoch != c.Task.Mbox.Epoch {
+	if r == nil || r.State != InProgress || r.Epoch != c.Task.Mbox.Epoch {
 		return task.About(c.ID(), ErrStale)
 	}
 	return nil
@@ -219,7 +220,7 @@ func (b *Box) claimed(ctx context.Context, s *shard, id ID) (*home.File, error) 
 	if errors.Is(err, ErrNotFound) {
 		return nil, nil
 	}
-	if err != nil || r.state != InProgress {
+	if err != nil || r.State != InProgress {
 		return nil, err
 	}
 	return f, nil
@@ -236,7 +237,7 @@ func (c *Claim) remembered(foreign error) (*home.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.from == "" || r == nil || r.state != InProgress || r.claim != task.DigestOf(b.saltedHash("token", c.token)) {
+	if c.from == "" || r == nil || r.State != InProgress || r.Claim != task.DigestOf(b.saltedHash("token", c.token)) {
 		return nil, foreign
 	}
 	data, err := schemas.Encode(c.Task)
@@ -247,10 +248,10 @@ func (c *Claim) remembered(foreign error) (*home.File, error) {
 	if err := schemas.Decode(data, t); err != nil {
 		return nil, err
 	}
-	if !t.AsksFor(r.asked) {
+	if !t.AsksFor(r.Asked) {
 		return nil, foreign
 	}
-	return &home.File{Task: t, Hash: r.after.String(), State: InProgress}, b.mendFile(t, r)
+	return &home.File{Task: t, Hash: r.After.String(), State: InProgress}, b.mendFile(t, r)
 }
 
 // notOurs refuses a token that another task was claimed with. Nothing is kept of
@@ -311,7 +312,7 @@ func (b *Box) Cancel(ctx context.Context, id ID, by, why string) error {
 	if err := b.cancel(ctx, id, by, why, nil); err != nil {
 		return err
 	}
-	if err := b.update(); err != nil {
+	if err := b.queue.Update(); err != nil {
 		return err
 	}
 	if err := b.tend(ctx); err != nil && !errors.Is(err, ErrBusy) { // then the next scan does it
@@ -329,15 +330,15 @@ func (b *Box) cancel(ctx context.Context, id ID, by, why string, still func() bo
 	}
 	defer s.unlock()
 	var note *home.Note
-	err = b.transitionIn(ctx, s, id, func(f *home.File, r *record) (*change, error) {
+	err = b.transitionIn(ctx, s, id, func(f *home.File, r *queue.Entry) (*change, error) {
 		if still != nil && !still() {
 			return nil, nil
 		}
 		c := &change{
-			id: id, by: by, event: audit.TaskCancelled, from: r.state, to: Failed, task: f.Task, before: f.Hash,
+			id: id, by: by, event: audit.TaskCancelled, from: r.State, to: Failed, task: f.Task, before: f.Hash,
 			reason: why, said: fmt.Sprintf("%s cancelled %s", by, id),
 		}
-		if l := f.Task.Mbox.Lease; r.state == InProgress && l != nil {
+		if l := f.Task.Mbox.Lease; r.State == InProgress && l != nil {
 			c.token = l.Token
 			_, note, _ = b.judge(f.Task)
 		}

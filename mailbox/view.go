@@ -11,22 +11,16 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/home"
+	"mbox/mailbox/queue"
 	"mbox/mailbox/task"
 )
 
 // lookup returns a copy of a live task's record; nil if the task is not live.
-func (b *Box) lookup(id ID) (*record, error) {
-	if err := b.update(); err != nil {
+func (b *Box) lookup(id ID) (*queue.Entry, error) {
+	if err := b.queue.Update(); err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	r := b.index.find(id)
-	if r == nil {
-		return nil, nil
-	}
-	c := *r
-	return &c, nil
+	return b.queue.Find(id), nil
 }
 
 // seek looks for the task's file in every folder. A file that moves on while it
@@ -103,12 +97,10 @@ func (b *Box) said(id ID, request string) (*audit.Entry, error) {
 	return nil, nil
 }
 
-// ids need no escapes
-
 // current reads a live task under its shard and checks its bytes against the
 // id's last line. A task that is not live is ErrNotFound; bytes that differ, or
 // a missing file, are errForeign with what was seen.
-func (b *Box) current(id ID) (*home.File, *record, error) {
+func (b *Box) current(id ID) (*home.File, *queue.Entry, error) {
 	r, err := b.lookup(id)
 	if err != nil {
 		return nil, nil, err
@@ -116,13 +108,13 @@ func (b *Box) current(id ID) (*home.File, *record, error) {
 	if r == nil {
 		return nil, nil, task.About(id, ErrNotFound)
 	}
-	f, err := home.Read(b.home, r.state, b.path("tasks", string(r.state), id.File()))
+	f, err := home.Read(b.home, r.State, b.path("tasks", string(r.State), id.File()))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, r, task.About(id, fmt.Errorf("%w: it is not in tasks/%s", errForeign, r.state))
+		return nil, r, task.About(id, fmt.Errorf("%w: it is not in tasks/%s", errForeign, r.State))
 	case errors.Is(err, fs.ErrPermission):
 		return f, r, task.About(id, fmt.Errorf("%w: %w", errForeign, err))
-	case f != nil && f.Hash != r.after.String():
+	case f != nil && f.Hash != r.After.String():
 		return f, r, task.About(id, fmt.Errorf("%w: its bytes are not those of its last ledger line", errForeign))
 	case err != nil:
 		return f, r, err
@@ -136,7 +128,7 @@ var errForeign = fmt.Errorf("%w: changed by hand", ErrIntegrity)
 // known tells whether an id has ever had a line, in any case of its letters.
 // Most of the time the answer is no, and costs a look into a table.
 func (b *Box) known(id ID) (bool, error) {
-	if err := b.hear(); err != nil || !b.specially(id.Fold()) {
+	if err := b.queue.Hear(); err != nil || !b.queue.Knows(id.Fold()) {
 		return false, err
 	}
 	for _, name := range slices.Compact([]ID{id, ID(id.Fold())}) {
@@ -171,13 +163,6 @@ func (b *Box) anywhere(id ID) (bool, error) {
 	return false, nil
 }
 
-func (b *Box) specially(text string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	h := hash64(text)
-	return b.index.special[h] || b.index.base != nil && b.index.base.has(h)
-}
-
 // hasLine looks the id up in the ledger itself, whatever the case.
 func (b *Box) hasLine(id ID) (bool, error) {
 	as, err := b.spelling(id)
@@ -200,7 +185,7 @@ func (b *Box) spelling(id ID) (ID, error) {
 
 // transition takes the task's shard, reads the task, lets decide make a change
 // of it, and commits that. A nil change is nothing to do.
-func (b *Box) transition(ctx context.Context, id ID, decide func(*home.File, *record) (*change, error)) error {
+func (b *Box) transition(ctx context.Context, id ID, decide func(*home.File, *queue.Entry) (*change, error)) error {
 	s, err := b.lockShard(ctx, string(id))
 	if err != nil {
 		return task.About(id, err)
@@ -210,7 +195,7 @@ func (b *Box) transition(ctx context.Context, id ID, decide func(*home.File, *re
 }
 
 // transitionIn is transition for who holds the task's shard.
-func (b *Box) transitionIn(ctx context.Context, s *shard, id ID, decide func(*home.File, *record) (*change, error)) error {
+func (b *Box) transitionIn(ctx context.Context, s *shard, id ID, decide func(*home.File, *queue.Entry) (*change, error)) error {
 	f, r, err := b.current(id)
 	if err != nil {
 		return err

@@ -65,12 +65,12 @@ func TestClaimTellsOfAHeldLock(t *testing.T) {
 		t.Errorf("a lock that is never given back: %v", err)
 	}
 	must(t, lock.Unlock())
-	recs, others := b.takeNext(b.fits(r), 1, 0)
+	recs, others := b.queue.Take(b.fits(r), 1, 0)
 	if len(recs) != 1 || others {
 		t.Fatalf("taken %v, out %v", recs, others)
 	}
 	empty(true, "what another claim has in its hands")
-	b.putBack(recs)
+	b.queue.PutBack(recs)
 	c, err := b.Claim(t.Context(), r)
 	must(t, err)
 	if c.ID() != id {
@@ -120,14 +120,14 @@ func TestRule33_OthersStandAlike(t *testing.T) {
 	must(t, err)
 	then, order := map[ID]bool{}, []ID{}
 	for range 20 {
-		must(t, second.update())
-		one, _ := second.takeNext(second.fits(r), 1, 0)
-		others, _ := second.takeNext(second.fits(r), amongHeads, 1)
-		if len(one) != 1 || one[0].id != head || len(others) != 12 {
+		must(t, second.queue.Update())
+		one, _ := second.queue.Take(second.fits(r), 1, 0)
+		others, _ := second.queue.Take(second.fits(r), amongHeads, 1)
+		if len(one) != 1 || one[0].ID != head || len(others) != 12 {
 			t.Fatalf("first %v, then %d", one, len(others))
 		}
-		then[others[0].id] = true
-		second.putBack(append(one, others...))
+		then[others[0].ID] = true
+		second.queue.PutBack(append(one, others...))
 	}
 	if len(then) < 2 {
 		t.Error("all that find the head taken meet again at the same task")

@@ -137,12 +137,10 @@ func (s *seen) put(folder State, name string, came bool) {
 }
 
 func (b *Box) attendTo(ctx context.Context, folder State, name string, came bool, q *quota) (time.Duration, error) {
-	b.mu.Lock()
 	var state State
-	if r := b.index.find(ID(task.TrimJSON(name))); r != nil {
-		state = r.state
+	if r := b.queue.Find(ID(task.TrimJSON(name))); r != nil {
+		state = r.State
 	}
-	b.mu.Unlock()
 	if came == (state == folder) {
 		return 0, nil
 	}
@@ -198,14 +196,11 @@ type Event struct {
 // fsnotify starts for it ends with it.
 func (b *Box) Watch(ctx context.Context) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		if err := b.update(); err != nil {
+		if err := b.queue.Update(); err != nil {
 			yield(Event{}, err)
 			return
 		}
-		b.mu.Lock()
-		from := b.index.at
-		b.mu.Unlock()
-		for e, err := range b.Follow(ctx, from) {
+		for e, err := range b.Follow(ctx, b.queue.At()) {
 			if err != nil {
 				yield(Event{}, err)
 				return
@@ -339,7 +334,7 @@ func (p *pass) attend(ctx context.Context, s seen) error {
 	if len(s.names) == 0 {
 		return nil
 	}
-	if err := p.b.update(); err != nil {
+	if err := p.b.queue.Update(); err != nil {
 		return err
 	}
 	var bad []error

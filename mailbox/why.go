@@ -11,6 +11,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/home"
+	"mbox/mailbox/queue"
 	"mbox/mailbox/task"
 )
 
@@ -187,24 +188,24 @@ func (b *Box) explainPending(ctx context.Context, w *Why, t *Task) error {
 	if err := b.explainApproval(ctx, w, t, r); err != nil {
 		return err
 	}
-	able, paused := b.whoCan(r.class)
+	able, paused := b.whoCan(r.Class)
 	w.Able = able
 	w.Waits = append(w.Waits, b.explainBrains(r, able)...)
 	for _, p := range paused {
 		w.Asks = append(w.Asks, p+", when it is no longer paused")
 	}
 	switch {
-	case r.class.target != "any":
-		w.Asks = append(w.Asks, "whoever claims as "+r.class.target)
-	case r.class.action == "":
+	case r.Class.Target != "any":
+		w.Asks = append(w.Asks, "whoever claims as "+r.Class.Target)
+	case r.Class.Action == "":
 		w.Asks = append(w.Asks, "any agent that is not registered")
 	}
 	if len(w.Waits) > 0 {
 		w.Summary = "pending: it waits for " + w.Waits[0]
 		return nil
 	}
-	w.Summary = fmt.Sprintf("pending and ready since %s", task.UnixMillis(max(r.since, r.notBefore)).Format(time.RFC3339))
-	if waited := now.Sub(task.UnixMillis(max(r.since, r.notBefore))); waited > b.o.StartWithin {
+	w.Summary = fmt.Sprintf("pending and ready since %s", task.UnixMillis(max(r.Since, r.NotBefore)).Format(time.RFC3339))
+	if waited := now.Sub(task.UnixMillis(max(r.Since, r.NotBefore))); waited > b.o.StartWithin {
 		why, err := b.whyNotStarted(ctx, r)
 		if err != nil {
 			return err
@@ -240,7 +241,7 @@ func (b *Box) explainChildren(w *Why, t *Task) error {
 }
 
 // explainApproval says that a task waits for an operator, and for what.
-func (b *Box) explainApproval(ctx context.Context, w *Why, t *Task, r *record) error {
+func (b *Box) explainApproval(ctx context.Context, w *Why, t *Task, r *queue.Entry) error {
 	if b.o.Approval == nil {
 		return nil
 	}
@@ -248,7 +249,7 @@ func (b *Box) explainApproval(ctx context.Context, w *Why, t *Task, r *record) e
 	if why == "" {
 		return nil
 	}
-	hash := r.after.String()
+	hash := r.After.String()
 	if a, err := b.approved(t.ID, hash); a != nil || err != nil {
 		return err
 	}
@@ -264,8 +265,8 @@ func (b *Box) explainApproval(ctx context.Context, w *Why, t *Task, r *record) e
 
 // explainBrains says why the agent that the task is for cannot think about it now;
 // what is for any somebody else may take.
-func (b *Box) explainBrains(r *record, able []string) (waits []string) {
-	if r.class.action != "" || r.class.target == "any" || b.o.Unable == nil {
+func (b *Box) explainBrains(r *queue.Entry, able []string) (waits []string) {
+	if r.Class.Action != "" || r.Class.Target == "any" || b.o.Unable == nil {
 		return nil
 	}
 	for _, agent := range able {

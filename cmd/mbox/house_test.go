@@ -56,8 +56,12 @@ var rooms = map[string]room{
 		libraries: []string{jsonV2, "github.com/klauspost/compress/zstd"},
 	},
 	"mailbox/verify": {layer: 2, ours: []string{"mailbox/home", "mailbox/task", "mailbox/artifact", "audit", "audit/delegation", "audit/verify", "mailbox/durable", "schemas"}},
+	"mailbox/tree":   {layer: 2, ours: []string{"mailbox/task", "audit", "schemas"}},
+	"mailbox/queue": {
+		layer: 2, ours: []string{"mailbox/home", "mailbox/task", "mailbox/tree", "audit", "mailbox/durable"}, libraries: []string{jsonV2},
+	},
 	"mailbox": {
-		layer: 2, ours: []string{"mailbox/artifact", "mailbox/backup", "mailbox/home", "mailbox/task", "audit", "audit/delegation", "audit/record", "audit/verify", "mailbox/durable", "schemas"},
+		layer: 2, ours: []string{"mailbox/artifact", "mailbox/backup", "mailbox/home", "mailbox/queue", "mailbox/task", "mailbox/tree", "audit", "audit/delegation", "audit/record", "audit/verify", "mailbox/durable", "schemas"},
 		libraries: []string{jsonV2, xsys, "github.com/fsnotify/fsnotify"},
 	},
 	"agents/action": {

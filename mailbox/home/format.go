@@ -40,7 +40,7 @@ const (
 	OldFormat = 1                // which it brings to that
 
 	ManifestFormat  = 1 // of a backup
-	SnapshotVersion = 4 // of .mbox/index
+	SnapshotVersion = 5 // of .mbox/index
 )
 
 // Version is the content of .mbox/VERSION. It is written last by Create.

@@ -327,6 +327,14 @@ func InFile(err error, file string) error {
 	return err
 }
 
+// ByHand is who is taken for the claimant of a task that was moved by hand.
+func ByHand(target string) string {
+	if target == "any" || target == "" {
+		return "unknown"
+	}
+	return target
+}
+
 // AsksFor tells whether the task asks for what it was created with. Fields that
 // only mbox fills, and that were empty, are emptied again.
 func (t *Task) AsksFor(asked Digest) bool {
@@ -342,6 +350,9 @@ func (t *Task) AsksFor(asked Digest) bool {
 	*t = c
 	return true
 }
+
+// ErrNotFound: there is no such task, record or archive.
+var ErrNotFound = errors.New("not found")
 
 // About puts the id in front of an error.
 func About(id ID, err error) error {

@@ -5,23 +5,23 @@ package main
 // may spend, and who has to agree.
 var familyMutants = []mutant{
 	{
-		"orphans-live", "delegation", "mailbox/delegate.go",
-		"\t\t\tcase wantedNot:\n\t\t\t\tunwanted = append(unwanted, id)\n", "\t\t\tcase wantedNot:\n\t\t\t\tdelete(b.index.tend, id)\n",
+		"orphans-live", "delegation", "mailbox/queue/queue.go",
+		"\t\t\tids = append(ids, id)\n\t\t}\n\t}\n\tslices.Sort(ids)\n\treturn ids\n", "\t\t\tdelete(q.tend, id)\n\t\t}\n\t}\n\tslices.Sort(ids)\n\treturn ids\n",
 		boxTest("TestOrphans$"),
 	},
 	{
-		"child-of-any-claim", "delegation", "mailbox/delegate.go",
-		"parent.state == InProgress && parent.epoch == child.born", "parent.state == InProgress",
+		"child-of-any-claim", "delegation", "mailbox/queue/fold.go",
+		"parent.State == task.InProgress && parent.Epoch == child.Born", "parent.State == task.InProgress",
 		boxTest("TestOrphanOfAnEarlierClaim"),
 	},
 	{
-		"child-of-no-claim", "delegation", "mailbox/delegate.go",
-		"parent.state == InProgress && parent.epoch == child.born", "parent.state == None",
+		"child-of-no-claim", "delegation", "mailbox/queue/fold.go",
+		"parent.State == task.InProgress && parent.Epoch == child.Born", "parent.State == task.None",
 		boxTest("TestOrphans$"),
 	},
 	{
-		"children-outlive-their-parent", "delegation", "mailbox/index.go",
-		"\t\tx.tend[child] = true\n\t}\n\tif s.to", "\t\tdelete(x.tend, child)\n\t}\n\tif s.to",
+		"children-outlive-their-parent", "delegation", "mailbox/queue/fold.go",
+		"\t\tx.tend[child] = true\n", "\t\tdelete(x.tend, child)\n",
 		boxTest("TestParentEnds"),
 	},
 	{
@@ -45,12 +45,12 @@ var familyMutants = []mutant{
 		boxTest("TestJoin$"),
 	},
 	{
-		"one-child-too-many", "delegation", "mailbox/delegate.go",
+		"one-child-too-many", "delegation", "mailbox/tree/delegation.go",
 		"+int64(missing) > most", "+int64(missing) > most+1",
 		boxTest("TestDelegateRefused/budget"),
 	},
 	{
-		"same-children-paid-twice", "delegation", "mailbox/delegate.go",
+		"same-children-paid-twice", "delegation", "mailbox/tree/delegation.go",
 		"\t\t\tmissing++\n", "\t\t}\n\t\t{\n\t\t\tmissing++\n",
 		boxTest("TestDelegateAgain"),
 	},
@@ -66,7 +66,7 @@ var familyMutants = []mutant{
 	},
 	{
 		"budget-unasked-at-claim", "delegation", "mailbox/permit.go",
-		"\tkind := spent.Over(t.Mbox.Budget)\n", "\tkind := spent.Over(nil)\n",
+		"kind := tree.Spent.Over(t.Mbox.Budget)", "kind := tree.Spent.Over(nil)",
 		boxTest("TestBudget$"),
 	},
 	{
@@ -86,12 +86,12 @@ var familyMutants = []mutant{
 	},
 	{
 		"approval-overlooked", "delegation", "mailbox/permit.go",
-		"\tb.hold(t.ID, true) // first: an approval that comes behind the look lets it go\n\ta, err := b.approved(t.ID, f.Hash)\n", "\ta, err := b.approved(t.ID, f.Hash)\n\tb.hold(t.ID, true)\n",
+		"\tb.queue.Hold(t.ID, true) // first: an approval that comes behind the look lets it go\n\ta, err := b.approved(t.ID, f.Hash)\n", "\ta, err := b.approved(t.ID, f.Hash)\n\tb.queue.Hold(t.ID, true)\n",
 		boxTest("TestApprovedDuringClaim"),
 	},
 	{
 		"one-too-deep", "delegation", "mailbox/delegate.go",
-		"depth >= int64(c.box.o.MaxDepth)", "depth > int64(c.box.o.MaxDepth)",
+		"depth >= int64(b.o.MaxDepth)", "depth > int64(b.o.MaxDepth)",
 		boxTest("TestDelegateDepth"),
 	},
 	{
@@ -100,13 +100,13 @@ var familyMutants = []mutant{
 		boxTest("TestEveryFamilyWriteFails/refused_for_the_depth"),
 	},
 	{
-		"circle-of-agents", "delegation", "mailbox/delegate.go",
-		"way := tree.circle(c.agent, to); way != nil", "way := tree.circle(c.agent, to); len(way) == 1",
+		"circle-of-agents", "delegation", "mailbox/tree/delegation.go",
+		"way := t.circle(by, to); way != nil", "way := t.circle(by, to); len(way) == 1",
 		boxTest("TestDelegateSideways"),
 	},
 	{
-		"circle-only-upwards", "delegation", "mailbox/tree.go",
-		"m.Leaves() == None && q.Parent != \"\"", "m.Leaves() == None && q.Parent == t.Root",
+		"circle-only-upwards", "delegation", "mailbox/tree/tree.go",
+		"m.Leaves() == task.None && q.Parent != \"\"", "m.Leaves() == task.None && q.Parent == t.Root",
 		boxTest("TestDelegateSideways"),
 	},
 	{
@@ -140,23 +140,23 @@ var familyMutants = []mutant{
 		boxTest("TestReview$"),
 	},
 	{
-		"snapshot-forgets-families", "delegation", "mailbox/follow.go",
-		"\t\t\tx.adopt(r)\n", "",
+		"snapshot-forgets-families", "delegation", "mailbox/queue/queue.go",
+		"\t\tq.adopt(e)\n", "",
 		boxTest("TestSnapshotKeepsFamilies"),
 	},
 	{
-		"children-out-of-memory", "delegation", "mailbox/snapshot_write.go",
-		" && r.parent == \"\"", "",
+		"children-out-of-memory", "delegation", "mailbox/queue/entry.go",
+		" && e.Parent == \"\"", "",
 		boxTest("TestSnapshotKeepsFamilies"),
 	},
 	{
-		"snapshot-of-any-version", "delegation", "mailbox/snapshot.go",
+		"snapshot-of-any-version", "delegation", "mailbox/queue/snapshot.go",
 		"s.head.V != home.SnapshotVersion || ", "",
 		boxTest("TestOldSnapshot"),
 	},
 	{
-		"end-overlooked", "delegation", "mailbox/ready.go",
-		" && live.calls == r.calls", "",
+		"end-overlooked", "delegation", "mailbox/queue/queue.go",
+		" && e.calls == seen.calls", "",
 		boxTest("TestEndDuringLook"),
 	},
 	{

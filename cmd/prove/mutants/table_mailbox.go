@@ -233,7 +233,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"edited-task-is-claimed", "9", viewGo,
-		"case f != nil && f.Hash != r.after.String():", "case f != nil && f.Hash == \"\":",
+		"case f != nil && f.Hash != r.After.String():", "case f != nil && f.Hash == \"\":",
 		boxTest("TestEditedByHand"),
 	},
 	{
@@ -243,12 +243,12 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"another-request-remembered", "9", verbsGo,
-		"if !t.AsksFor(r.asked) {\n\t\treturn nil, foreign", "if t.ID == \"\" {\n\t\treturn nil, foreign",
+		"if !t.AsksFor(r.Asked) {\n\t\treturn nil, foreign", "if t.ID == \"\" {\n\t\treturn nil, foreign",
 		boxTest("TestOverwrittenFileOfAnotherProcess"),
 	},
 	{
 		"verdict-without-the-ledger", "9", viewGo,
-		"func (b *Box) lookup(id ID) (*record, error) {\n\tif err := b.update(); err != nil {", "func (b *Box) lookup(id ID) (*record, error) {\n\tif err := error(nil); err != nil {",
+		"func (b *Box) lookup(id ID) (*queue.Entry, error) {\n\tif err := b.queue.Update(); err != nil {", "func (b *Box) lookup(id ID) (*queue.Entry, error) {\n\tif err := error(nil); err != nil {",
 		boxTest("TestManyAtOnce"),
 	},
 	{
@@ -329,12 +329,12 @@ var mailboxMutants = []mutant{
 	{
 		"skim-takes-any-text", "32", "mailbox/task/detail.go",
 		"\tif !IsPlain(value) {\n", "\tif !IsText(value) {\n",
-		boxTest("TestRule32_SkimOfMoves"),
+		command{"mailbox/queue", "TestRule32_SkimOfMoves"},
 	},
 	{
 		"nested-to-moves", "32", "mailbox/task/move.go",
 		"if !e.Has(\"to\") {", "if !strings.Contains(string(e.Details), `\"to\":`) {",
-		boxTest("TestRule32_SkimOfMoves"),
+		command{"mailbox/queue", "TestRule32_SkimOfMoves"},
 	},
 	{
 		"artifact-not-compared", "36", "mailbox/verify/task.go",
@@ -403,12 +403,12 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"dead-workers-wait-for-the-deadline", "13", "mailbox/reclaim.go",
-		"return !leased[id] && now <", "return now <",
+		"return leased[e.ID] || now >=", "return now >=",
 		boxTest("TestKilledWorkersChild"),
 	},
 	{
 		"deadline-of-no-lease-file", "13", "mailbox/reclaim.go",
-		"return !leased[id] && now < b.index.live[id].until", "return !leased[id] && now > 0",
+		"return leased[e.ID] || now >= e.Until", "return leased[e.ID] || now <= 0",
 		boxTest("TestRule13_DeadlineIsKnownWithoutTheFile"),
 	},
 	{
@@ -517,13 +517,13 @@ var mailboxMutants = []mutant{
 		boxTest("TestRemadeIsSaidBeforeItIsTaken"),
 	},
 	{
-		"all-in-one-order", "33", claimGo,
-		"\trand.Shuffle(len(recs), func(i, j int) { recs[i], recs[j] = recs[j], recs[i] })\n", "\t_ = rand.Shuffle\n",
+		"all-in-one-order", "33", "mailbox/queue/queue.go",
+		"\trand.Shuffle(len(taken), func(i, j int) { taken[i], taken[j] = taken[j], taken[i] })\n", "\t_ = rand.Shuffle\n",
 		boxTest("TestRule33"),
 	},
 	{
-		"lower-ones-among-the-first", "33", "mailbox/index.go",
-		"standing(best, now) < least {", "least < 0 {",
+		"lower-ones-among-the-first", "33", "mailbox/queue/fold.go",
+		"e.standing(now) < least {", "least < 0 {",
 		boxTest("TestRule33"),
 	},
 	{
@@ -592,13 +592,13 @@ var mailboxMutants = []mutant{
 		boxTest("TestChildIsEnded"),
 	},
 	{
-		"index-of-any-boot", "18", "mailbox/snapshot.go",
-		" || s.head.Boot != b.boot", "",
+		"index-of-any-boot", "18", "mailbox/queue/snapshot.go",
+		" || s.head.Boot != o.Boot", "",
 		boxTest("TestKeptIndex"),
 	},
 	{
-		"index-of-another-ledger", "18", "mailbox/snapshot.go",
-		" || b.ledger.Check(s.head.At) != nil", "",
+		"index-of-another-ledger", "18", "mailbox/queue/snapshot.go",
+		" || o.Ledger.Check(s.head.At) != nil", "",
 		boxTest("TestKeptIndex"),
 	},
 }

@@ -117,8 +117,8 @@ var recoveryMutants = []mutant{
 		boxTest("TestLedgerLost"),
 	},
 	{
-		"older-head-believed", "14", "mailbox/follow.go",
-		"if err := b.ledger.CheckJournal(); err != nil {", "if err := error(nil); err != nil {",
+		"older-head-believed", "14", "mailbox/queue/queue.go",
+		"if err := q.o.Ledger.CheckJournal(); err != nil {", "if err := error(nil); err != nil {",
 		boxTest("TestOlderLedgerAndHeadRecord"),
 	},
 	{

@@ -81,18 +81,18 @@ var rightsMutants = []mutant{
 		agentsTest("TestAlwaysAskOfAReply"),
 	},
 	{
-		"own-child-is-deeper", "rights", "mailbox/delegate.go",
+		"own-child-is-deeper", "rights", "mailbox/tree/delegation.go",
 		"\tif d.Own {\n\t\treturn parent.Mbox.Depth\n", "\tif d.Own {\n\t\treturn parent.Mbox.Depth + 1\n",
 		boxTest("TestOwnChildren$"),
 	},
 	{
-		"own-child-of-another", "rights", "mailbox/delegate.go",
-		"d.Own && (to != c.agent || child.Task.Mbox.Action == nil)", "d.Own && child.Task.Mbox.Action == nil",
+		"own-child-of-another", "rights", "mailbox/tree/delegation.go",
+		"d.Own && (to != by || child.Task.Mbox.Action == nil)", "d.Own && child.Task.Mbox.Action == nil",
 		boxTest("TestOwnChildrenRefused"),
 	},
 	{
-		"own-child-thinks", "rights", "mailbox/delegate.go",
-		"d.Own && (to != c.agent || child.Task.Mbox.Action == nil)", "d.Own && to != c.agent",
+		"own-child-thinks", "rights", "mailbox/tree/delegation.go",
+		"d.Own && (to != by || child.Task.Mbox.Action == nil)", "d.Own && to != by",
 		boxTest("TestOwnChildrenRefused"),
 	},
 	{
@@ -141,8 +141,8 @@ var rightsMutants = []mutant{
 		agentsTest("TestDelegationIsJudgedInOrder"),
 	},
 	{
-		"approval-outside-the-index", "rights", "mailbox/index.go",
-		"x.special[hash64(approves+d.Approves.SHA256)] = true", "_ = x.special[hash64(approves+d.Approves.SHA256)]",
+		"approval-outside-the-index", "rights", "mailbox/queue/fold.go",
+		"x.special[hash64(Approves+approval.SHA256)] = true", "_ = x.special[hash64(Approves+approval.SHA256)]",
 		command{"mailbox", "TestManyWaitForApproval"},
 	},
 }

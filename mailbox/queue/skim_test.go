@@ -1,15 +1,9 @@
-package mailbox
+package queue
 
 import (
 	"cmp"
-	"context"
-	"errors"
-	"fmt"
-	"io"
 	"reflect"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -35,24 +29,6 @@ func asLine(t testing.TB, e audit.Entry) *audit.Line {
 	return line
 }
 
-// lineOf is the last line with the event; nil if there is none.
-func lineOf(t testing.TB, b *Box, event audit.Event) *audit.Entry {
-	t.Helper()
-	for line, err := range b.ledger.Backward() {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if line.Event() == event {
-			e, err := line.Decode()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return &e
-		}
-	}
-	return nil
-}
-
 // checkSkimmed holds the skim of a line to what decoding makes of it.
 func checkSkimmed(t testing.TB, line audit.Line) (skimmed bool) {
 	t.Helper()
@@ -70,7 +46,7 @@ func checkSkimmed(t testing.TB, line audit.Line) (skimmed bool) {
 	if string(got.key) == string(want.key) {
 		got.key = want.key
 	}
-	if got.id != ID(e.Task()) || string(got.event) != string(e.Event) || got.agent != e.Agent || !got.at.Equal(e.Time()) {
+	if got.ID != task.ID(e.Task()) || string(got.event) != string(e.Event) || got.agent != e.Agent || !got.at.Equal(e.Time()) {
 		t.Fatalf("%s: %+v", line.Raw, got)
 	}
 	if got.moves == want.moves && !got.moves { // the rest counts for nothing
@@ -147,72 +123,4 @@ func FuzzSkim(f *testing.F) {
 		}
 		checkSkimmed(t, *asLine(t, audit.Entry{Agent: "coder", Event: audit.TaskCreated, TaskID: &id, Details: value}))
 	})
-}
-
-// worked is a mailbox in which n tasks were sent, claimed and completed.
-func worked(t testing.TB, n int) *Box {
-	t.Helper()
-	b, ctx := newBox(t, Options{}), context.Background()
-	for i := range n {
-		if _, err := b.Submit(ctx, &Task{ID: ID(fmt.Sprintf("t%d", i)), Task: Request{Title: "a task", Description: strings.Repeat("x", 100)}}); err != nil {
-			t.Fatal(err)
-		}
-		c, err := b.Claim(ctx, ClaimRequest{Agent: "coder"})
-		if err == nil {
-			err = c.Complete(ctx, Result{Output: jsontext.Value(`"done"`)})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return b
-}
-
-// follow folds the whole ledger into a new index, and returns how many lines it has.
-func follow(t testing.TB, b *Box, names bool) (lines int) {
-	x := newIndex()
-	x.names = names
-	defer x.close()
-	x.reader = b.ledger.Read(audit.Position{})
-	for {
-		line, err := x.reader.Next()
-		if errors.Is(err, io.EOF) {
-			return lines
-		}
-		if err = errors.Join(err, line.Sound()); err != nil {
-			t.Fatal(err)
-		}
-		x.fold(line)
-		lines++
-	}
-}
-
-// TestFollowAllocates holds what a process allocates for each line of another one.
-func TestFollowAllocates(t *testing.T) {
-	b := worked(t, 60)
-	lines := follow(t, b, false)
-	for _, row := range []struct {
-		names bool
-		most  float64
-	}{{false, 4}, {true, 3}} {
-		n := testing.AllocsPerRun(20, func() { follow(t, b, row.names) }) / float64(lines)
-		t.Logf("names only %v: %.2f allocations a line", row.names, n)
-		if n > row.most {
-			t.Errorf("names only %v: %.2f allocations a line, at most %.0f", row.names, n, row.most)
-		}
-	}
-}
-
-func BenchmarkFollow(b *testing.B) {
-	box := worked(b, 500)
-	for _, names := range []bool{false, true} {
-		b.Run(map[bool]string{false: "queue", true: "names"}[names], func(b *testing.B) {
-			b.ReportAllocs()
-			lines, begun := 0, time.Now()
-			for b.Loop() {
-				lines += follow(b, box, names)
-			}
-			b.ReportMetric(float64(lines)/time.Since(begun).Seconds(), "lines/s")
-		})
-	}
 }

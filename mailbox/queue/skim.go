@@ -1,4 +1,4 @@
-package mailbox
+package queue
 
 import (
 	"time"
@@ -11,21 +11,14 @@ import (
 // line of all others, so it is taken out of the bytes by position; where a value
 // is not just what mbox writes, the line is decoded, and that decides.
 type skimmed struct {
-	id       ID
-	event    audit.Event
-	agent    string
-	at       time.Time
-	moves    bool // it moves the task; the rest is of that
-	from, to State
-	after    task.Digest
-	claim    task.Digest
-	key      []byte // hash of an idempotency key
-	revision int64
-	epoch    int64
-	attempt  int64
-	until    int64
-	queued   bool   // it says how the task waits
-	seat     record // with what it says of that
+	event  audit.Event
+	agent  string
+	at     time.Time
+	moves  bool // it moves the task; the rest is of that
+	from   task.State
+	key    []byte // hash of an idempotency key
+	queued bool   // it says how the task waits
+	Entry         // with what it says of that
 }
 
 // skimmer skims lines.
@@ -65,22 +58,22 @@ func (k *skimmer) of(line audit.Line) *skimmed {
 }
 
 func (k *skimmer) begin(line audit.Line) {
-	k.last = skimmed{id: ID(line.Task()), event: line.Event(), agent: k.name(line.AgentBytes()), at: line.Time()}
+	k.last = skimmed{event: line.Event(), agent: k.name(line.AgentBytes()), at: line.Time()}
+	k.last.ID = task.ID(line.Task())
 }
 
 // decoded fills in what a decoded move says.
 func (s *skimmed) decoded(m *task.Move) {
-	s.moves, s.from, s.to = true, m.Leaves(), m.Enters()
-	s.after, s.claim, s.key = task.DigestOf(task.HashOf(m.After)), task.DigestOf(m.Claim), []byte(m.Key)
-	s.revision, s.epoch, s.attempt, s.until = m.Revision, m.Epoch, m.Attempt, task.Millis(m.Until)
-	if q := m.Queue; q != nil {
-		s.queued = true
-		s.seat = record{
-			class: class{q.Target, q.Type, q.Action}, priority: task.Rank(q.Priority), created: q.Created.UnixMilli(), max: q.Max,
-			notBefore: task.Millis(q.NotBefore), deadline: task.Millis(q.Deadline), dependsOn: q.DependsOn, asked: task.DigestOf(q.Asked),
-			parent: q.Parent, born: q.Born, waitsFor: q.WaitsFor, join: q.Join,
-		}
+	s.moves, s.from, s.State, s.key = true, m.Leaves(), m.Enters(), []byte(m.Key)
+	s.After, s.Claim = task.DigestOf(task.HashOf(m.After)), task.DigestOf(m.Claim)
+	s.Revision, s.Epoch, s.Attempt, s.Until = m.Revision, m.Epoch, m.Attempt, task.Millis(m.Until)
+	q := m.Queue
+	if s.queued = q != nil; !s.queued {
+		return
 	}
+	s.Class, s.Priority, s.Created, s.Max = Class{q.Target, q.Type, q.Action}, task.Rank(q.Priority), q.Created.UnixMilli(), q.Max
+	s.NotBefore, s.Deadline, s.Asked = task.Millis(q.NotBefore), task.Millis(q.Deadline), task.DigestOf(q.Asked)
+	s.DependsOn, s.Parent, s.Born, s.WaitsFor, s.Join = q.DependsOn, q.Parent, q.Born, q.WaitsFor, q.Join
 }
 
 // skim fills in what a line that has a "to" says; false if decoding has to tell.
@@ -94,23 +87,23 @@ func (k *skimmer) skim(line audit.Line) bool {
 		case "from":
 			s.from, ok = task.StateIn(value)
 		case "to":
-			s.to, ok = task.StateIn(value)
+			s.State, ok = task.StateIn(value)
 		case "after":
 			if string(value) != "null" {
-				s.after, ok = task.DigestIn(value)
+				s.After, ok = task.DigestIn(value)
 			}
 		case "claim":
-			s.claim, ok = task.DigestIn(value)
+			s.Claim, ok = task.DigestIn(value)
 		case "key":
 			s.key, ok = task.PlainIn(value)
 		case "revision":
-			s.revision, ok = task.IntIn(value)
+			s.Revision, ok = task.IntIn(value)
 		case "epoch":
-			s.epoch, ok = task.IntIn(value)
+			s.Epoch, ok = task.IntIn(value)
 		case "attempt":
-			s.attempt, ok = task.IntIn(value)
+			s.Attempt, ok = task.IntIn(value)
 		case "until":
-			s.until, ok = task.MillisIn(value)
+			s.Until, ok = task.MillisIn(value)
 		case "queue":
 			s.queued, ok = true, k.seat(value)
 		case "uid", "pid":
@@ -127,43 +120,40 @@ func (k *skimmer) skim(line audit.Line) bool {
 		}
 	}
 	s.moves = true
-	return tx && s.id != ""
+	return tx && s.ID != ""
 }
 
 // seat fills in what the queue of a move says.
 func (k *skimmer) seat(queue []byte) bool {
-	r, seen := &k.last.seat, false
-	r.priority = task.Rank("")
+	e, seen := &k.last.Entry, false
+	e.Priority = task.Rank("")
 	k.members = audit.Members(queue, k.members[:0])
 	for _, m := range k.members {
-		var text []byte
+		var priority string
 		value, ok := m.Value, true
 		switch string(m.Name) {
-		case "target", "type", "action", "priority", "join":
-			text, ok = task.PlainIn(value)
-		}
-		switch string(m.Name) {
 		case "target":
-			r.class.target = k.name(text)
+			e.Target, ok = k.text(value)
 		case "type":
-			r.class.typ = k.name(text)
+			e.Type, ok = k.text(value)
 		case "action":
-			r.class.action = k.name(text)
-		case "priority":
-			r.priority = task.Rank(k.name(text))
+			e.Action, ok = k.text(value)
 		case "join":
-			r.join = k.name(text)
+			e.Join, ok = k.text(value)
+		case "priority":
+			priority, ok = k.text(value)
+			e.Priority = task.Rank(priority)
 		case "created":
 			seen = true
-			r.created, ok = task.MillisIn(value)
+			e.Created, ok = task.MillisIn(value)
 		case "not_before":
-			r.notBefore, ok = task.MillisIn(value)
+			e.NotBefore, ok = task.MillisIn(value)
 		case "deadline":
-			r.deadline, ok = task.MillisIn(value)
+			e.Deadline, ok = task.MillisIn(value)
 		case "max_attempts":
-			r.max, ok = task.IntIn(value)
+			e.Max, ok = task.IntIn(value)
 		case "asked":
-			r.asked, ok = task.DigestIn(value)
+			e.Asked, ok = task.DigestIn(value)
 		default: // a family, dependencies, or what nobody knows
 			ok = false
 		}
@@ -172,4 +162,10 @@ func (k *skimmer) seat(queue []byte) bool {
 		}
 	}
 	return seen // the decoder has a time of its own for none
+}
+
+// text is a string that stands in many lines.
+func (k *skimmer) text(value []byte) (string, bool) {
+	inner, ok := task.PlainIn(value)
+	return k.name(inner), ok
 }

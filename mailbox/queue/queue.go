@@ -1,0 +1,408 @@
+// Package queue tells who may be handed out next. A [Queue] is folded from the
+// ledger, and kept in a snapshot so that opening a mailbox need not fold it all. It
+// is derived and only suggests: each claim is decided by the file and the ledger
+// under the task's shard.
+//
+// A line of the ledger comes in by fold.go, which knows what waits for what
+// (dependencies, children, times, approvals); skim.go says what a line means,
+// snapshot.go what .mbox/index holds, and queue.go is what a mailbox asks.
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"mbox/audit"
+	"mbox/mailbox/task"
+	"mbox/mailbox/tree"
+)
+
+// Options say whose queue it is.
+type Options struct {
+	Home     string
+	Mailbox  string // its id
+	Boot     string // of the machine
+	Ledger   *audit.Ledger
+	Looks    bool // nothing is written
+	Now      func() time.Time
+	Progress func(what string, done, total int64)
+}
+
+// Queue is for use by many goroutines. What it returns is the caller's own.
+type Queue struct {
+	o  Options
+	mu sync.Mutex
+	state
+	asked bool // somebody has asked for the queue
+	out   int  // entries that are taken
+}
+
+// New is a queue that has read nothing yet.
+func New(o Options) *Queue { return &Queue{o: o, state: newState()} }
+
+// SnapshotLines is how many lines may have to be folded before a new snapshot is
+// written; with many live tasks a fiftieth of their number. Tests make it small.
+var SnapshotLines = 2000
+
+// Approves stands before the SHA-256 of what was approved, where Knows is asked for
+// that.
+const Approves = "approves "
+
+// Update folds what the ledger has that the queue has not, and writes a snapshot
+// where one is due. Who asks for anything calls it before.
+func (q *Queue) Update() error { return q.follow(true) }
+
+// Hear is Update for who only asks Knows: before anything else was asked, the queue
+// itself is not kept, which most senders never need.
+func (q *Queue) Hear() error { return q.follow(false) }
+
+func (q *Queue) follow(queue bool) error {
+	q.mu.Lock()
+	q.asked = q.asked || queue
+	first := q.reader == nil
+	due, err := q.refresh(q.asked)
+	if due && q.names {
+		due, err = q.refresh(true) // from the newest snapshot, which somebody else may have written
+	}
+	// After the first fold of a long ledger go on from the file, not from memory; and
+	// without the queue, if it was folded for the sake of the snapshot.
+	anew := first && due || !q.names && !q.asked
+	q.mu.Unlock()
+	if err != nil || q.o.Looks {
+		return err
+	}
+	if due {
+		if err := q.Save(); err != nil && !errors.Is(err, fs.ErrClosed) { // somebody has begun anew meanwhile
+			return fmt.Errorf("writing the index: %w", err)
+		}
+	}
+	if !anew {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.reset()
+	_, err = q.refresh(q.asked)
+	return err
+}
+
+// refresh reads the ledger on, for who needs the queue or not, and tells whether a
+// new snapshot is due.
+func (q *Queue) refresh(queue bool) (due bool, err error) {
+	if q.reader == nil || queue && q.names {
+		if err := q.load(queue); err != nil {
+			return false, err
+		}
+	}
+	end, seen := q.o.Ledger.Seen()
+	for stepped := false; !seen || !q.reader.Reached(end, stepped); stepped = true {
+		line, err := q.reader.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if errors.Is(err, audit.ErrMoved) {
+			q.reset()
+			return q.refresh(queue)
+		}
+		if err == nil {
+			err = line.Damaged()
+		}
+		if errors.Is(err, audit.ErrDamaged) {
+			return false, q.o.Ledger.Stop(err)
+		}
+		if err != nil {
+			return false, err
+		}
+		q.fold(line)
+		q.at = line.End
+		if q.folded++; q.folded%4096 == 0 {
+			q.o.Progress("reading the ledger", line.Seq, 0)
+		}
+	}
+	size := len(q.live)
+	if q.base != nil {
+		size += int(q.base.head.Ready) - len(q.base.gone) + int(q.base.head.Specials)/8
+	}
+	if due = q.folded >= max(SnapshotLines, size/50); due && !q.names {
+		q.folded = 0
+	}
+	return due, nil
+}
+
+// load begins with the snapshot, or with nothing.
+func (q *Queue) load(queue bool) error {
+	if !q.o.Looks {
+		if err := q.o.Ledger.CheckJournal(); err != nil {
+			return err
+		}
+	}
+	q.reset()
+	q.names = !queue
+	s, err := q.o.open()
+	if err != nil && !errors.Is(err, errNoSnapshot) {
+		return err
+	}
+	if err == nil {
+		q.begin(s)
+	}
+	q.reader = q.o.Ledger.Read(q.at)
+	return nil
+}
+
+// begin takes the snapshot as the base, unless it cannot be read.
+func (q *Queue) begin(s *snapshot) {
+	others, err := s.entries(s.head.Ready, s.head.Entries)
+	if err != nil {
+		s.file.Close()
+		return
+	}
+	q.base, q.at = s, s.head.At
+	if q.names {
+		return
+	}
+	q.sets = s.head.Sets
+	for _, e := range others {
+		e.calls = int(q.at.Seq) // no look of before it was loaded settles it
+		q.live[e.ID] = e
+		q.adopt(e)
+		if e.State == task.Pending {
+			q.enqueue(e, q.o.Now())
+		}
+	}
+}
+
+func (q *Queue) reset() {
+	q.close()
+	q.state = newState()
+}
+
+// Forget gives up what is folded and the files that are held open.
+func (q *Queue) Forget() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.reset()
+}
+
+// At is the place of the ledger up to which the queue is folded.
+func (q *Queue) At() audit.Position {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.at
+}
+
+// Waits tells whether a task has ever waited for somebody else's line.
+func (q *Queue) Waits() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waits
+}
+
+// Find is the entry of a live task; nil if the task is not live.
+func (q *Queue) Find(id task.ID) *Entry {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e := q.find(id, false); e != nil {
+		return e.copy()
+	}
+	return nil
+}
+
+// Knows tells whether the ledger may ever have told of a case-folded id, the hash
+// of an idempotency key, or, behind Approves, of what was approved.
+func (q *Queue) Knows(text string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	h := hash64(text)
+	return q.special[h] || q.base != nil && q.base.has(h)
+}
+
+// Holds is the set of the tasks that should be in a folder.
+func (q *Queue) Holds(folder task.State) Set {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.sets[task.FolderIndex(folder)]
+}
+
+// In lists the live tasks of a folder that fit.
+func (q *Queue) In(folder task.State, fits func(*Entry) bool) (ids []task.ID, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for id, e := range q.live {
+		if e.State == folder && fits(e) {
+			ids = append(ids, id)
+		}
+	}
+	if folder == task.Pending && q.base != nil { // those in progress all lie in memory
+		ready, err := q.base.entries(0, q.base.head.Ready)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range ready {
+			if fits(e) {
+				ids = append(ids, e.ID)
+			}
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// Overdue lists pending tasks that have been so since before limit and have no
+// alarm.
+func (q *Queue) Overdue(limit int64, most int) []*Entry {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.overdue(limit, most)
+}
+
+// Taken is a task that somebody tries to claim.
+type Taken struct {
+	ID task.ID
+	Class
+	entry *Entry
+}
+
+// Take takes tasks out of the queue: the one whose turn it is, and where the caller
+// asks for more some that stand like it, in any order. others tells whether more
+// are out than those and the caller's own. The caller gives all back with PutBack.
+func (q *Queue) Take(fits func(Class) bool, most, own int) (taken []Taken, others bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now, least := q.o.Now(), 0
+	for len(taken) < most {
+		e := q.take(fits, now, least)
+		if e == nil {
+			break
+		}
+		taken, least = append(taken, Taken{e.ID, e.Class, e}), e.standing(now)
+	}
+	q.out += len(taken)
+	rand.Shuffle(len(taken), func(i, j int) { taken[i], taken[j] = taken[j], taken[i] })
+	return taken, q.out > own+len(taken)
+}
+
+// PutBack returns to the queue what is still to be had of what was taken.
+func (q *Queue) PutBack(taken []Taken) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, t := range taken {
+		t.entry.taken = false
+		q.putBack(t.entry, q.o.Now())
+	}
+	q.out -= len(taken)
+}
+
+// Hold keeps a task out of the queue until a line about it comes, or lets it go.
+func (q *Queue) Hold(id task.ID, held bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e := q.find(id, true); e != nil {
+		e.Held = held
+		q.waits = q.waits || held
+		q.putBack(e, q.o.Now())
+	}
+}
+
+// Due makes those ready whose time has come. It returns the tasks whose deadline
+// has passed, and those that wait for others of whom one may have ended.
+func (q *Queue) Due() (late []task.ID, blocked []*Entry) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	late = q.due(q.o.Now())
+	for id := range q.checks {
+		if e := q.live[id]; e != nil {
+			blocked = append(blocked, e.copy())
+		}
+	}
+	return late, blocked
+}
+
+// NextDue is when the next time of a task comes; zero if none waits.
+func (q *Queue) NextDue() time.Time {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e := q.waiting.head(); e != nil {
+		return time.UnixMilli(e.wake)
+	}
+	return time.Time{}
+}
+
+// Again has a late task, which could not be looked at, come once more.
+func (q *Queue) Again(id task.ID, at time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e := q.live[id]; e != nil && e.place[byTime] == 0 {
+		q.await(e, at.UnixMilli())
+	}
+}
+
+// Unblock makes a task ready that waits for nothing any more.
+func (q *Queue) Unblock(id task.ID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e := q.live[id]; e != nil && e.Blocked {
+		q.unqueue(e)
+		e.Blocked, e.check = false, false
+		q.enqueue(e, q.o.Now())
+	}
+}
+
+// Settle notes that nothing changes for a blocked task until one of those it waits
+// for has another ledger line. seen is its entry as it was when the look began:
+// where a line has come since, the look saw only a part of what is there, and the
+// question stays open.
+func (q *Queue) Settle(seen *Entry) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e := q.live[seen.ID]; e != nil && e.calls == seen.calls {
+		e.check = false
+		delete(q.checks, e.ID)
+	}
+}
+
+// Waiters is the way on which tasks wait, over dependencies and children, for one
+// with the id: from a task that is there to that one; nil if there is none.
+func (q *Queue) Waiters(id task.ID, there func(task.ID) bool) []task.ID {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	way := tree.Way(id, there, q.needs.of)
+	slices.Reverse(way)
+	return way
+}
+
+// Unwanted lists the children for which nobody waits any more: their parent has
+// ended, or it was claimed anew, or given back, without them. Each is named until
+// Tended is told of it.
+func (q *Queue) Unwanted() (ids []task.ID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for id := range q.tend {
+		if q.wanted(id) {
+			delete(q.tend, id) // the parent's next line asks again
+		} else {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// Wanted tells whether somebody waits, or may come to wait, for a child.
+func (q *Queue) Wanted(id task.ID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.wanted(id)
+}
+
+// Tended says that an unwanted child has been looked at.
+func (q *Queue) Tended(id task.ID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.tend, id)
+}

@@ -1,0 +1,287 @@
+package queue
+
+import (
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"os"
+	"sort"
+
+	"github.com/go-json-experiment/json"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
+	"mbox/mailbox/task"
+)
+
+// snapshot is the queue as it was at one place of the ledger, in the file
+// .mbox/index. It is derived: made anew whenever it is missing, of another
+// boot, or far behind, and never believed against the ledger. It is never
+// changed in place, so a reader may keep it open while another is renamed over
+// it.
+//
+// The file: the ready entries, in runs of one class and priority ordered by
+// created and id; the others; for each entry its offset, and the end (8 bytes
+// each, little-endian); for each ready entry the hash of its id and its number (8
+// and 4 bytes), in the order of the hashes; the special hashes, sorted (8 bytes
+// each); the head as JSON (snapshotHead); the head's length (4 bytes).
+//
+// The entries that are not ready were taken into memory with it, so what it has of
+// them counts for nothing any more.
+type snapshot struct {
+	file *os.File
+	size int64
+	head snapshotHead
+	next []uint32        // per run: the first entry that may still be there
+	gone map[uint32]bool // entries that have been taken over into memory
+
+	blocks map[int64][]byte // what was read of the file, by block number
+	err    error            // why something of it could not be read
+}
+
+type snapshotHead struct {
+	V        int            `json:"v"`
+	Mailbox  string         `json:"mailbox"`
+	Boot     string         `json:"boot"`
+	At       audit.Position `json:"at"`
+	Entries  uint32         `json:"entries"`
+	Ready    uint32         `json:"ready"` // the first so many are in runs
+	Runs     []run          `json:"runs"`
+	Sets     [4]Set         `json:"sets"`
+	Offsets  int64          `json:"offsets"` // where the tables begin
+	Order    int64          `json:"order"`
+	Special  int64          `json:"special"`
+	Specials int64          `json:"specials"`
+}
+
+// run is the entries [First, End) of one class and priority.
+type run struct {
+	Class
+	Priority int    `json:"priority"`
+	First    uint32 `json:"first"`
+	End      uint32 `json:"end"`
+}
+
+// File is the path of a home's snapshot.
+func File(dir string) string { return home.Private(dir, "index") }
+
+var errNoSnapshot = errors.New("no usable snapshot")
+
+// Saved is the place of the ledger at which a mailbox's queue was last written
+// down; zero where that is not known.
+func Saved(dir, mailbox string) audit.Position {
+	s, err := readSnapshot(dir)
+	if err != nil {
+		return audit.Position{}
+	}
+	defer s.file.Close()
+	if s.head.Mailbox != mailbox {
+		return audit.Position{}
+	}
+	return s.head.At
+}
+
+// open opens the snapshot if it is of this mailbox and boot, and if the ledger
+// continues it.
+func (o *Options) open() (*snapshot, error) {
+	s, err := readSnapshot(o.Home)
+	if err != nil {
+		return nil, err
+	}
+	if s.head.V != home.SnapshotVersion || s.head.Mailbox != o.Mailbox || s.head.Boot != o.Boot || o.Ledger.Check(s.head.At) != nil {
+		s.file.Close()
+		return nil, errNoSnapshot
+	}
+	return s, nil
+}
+
+func readSnapshot(dir string) (*snapshot, error) {
+	f, err := durable.OpenFile(File(dir), os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errNoSnapshot
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &snapshot{file: f, gone: map[uint32]bool{}, blocks: map[int64][]byte{}}
+	if s.readHead() != nil {
+		f.Close()
+		return nil, errNoSnapshot
+	}
+	for _, r := range s.head.Runs {
+		s.next = append(s.next, r.First)
+	}
+	return s, nil
+}
+
+func (s *snapshot) readHead() error {
+	info, err := s.file.Stat()
+	if err != nil {
+		return err
+	}
+	s.size = info.Size()
+	n := int64(s.number(s.size-4, 4))
+	text := s.bytes(s.size-4-n, n)
+	if text == nil {
+		return errNoSnapshot
+	}
+	if err := json.Unmarshal(text, &s.head); err != nil {
+		return err
+	}
+	return s.head.check(s.size - 4 - n)
+}
+
+// Width of a line of each table.
+const (
+	offsetWidth  = 8
+	orderWidth   = 12
+	specialWidth = 8
+)
+
+// check holds the head against the length of what stands before it.
+func (h *snapshotHead) check(length int64) error {
+	fits := h.Offsets >= 0 && h.Order == h.Offsets+offsetWidth*(int64(h.Entries)+1) && h.Special == h.Order+orderWidth*int64(h.Ready) &&
+		h.Specials >= 0 && h.Specials <= length/specialWidth && length == h.Special+specialWidth*h.Specials
+	at := uint32(0)
+	for _, r := range h.Runs {
+		fits = fits && r.First == at && r.End > r.First && r.End <= h.Ready && r.Priority >= 0 && r.Priority < len(task.Priorities)
+		at = r.End
+	}
+	if !fits || at != h.Ready || h.Ready > h.Entries {
+		return errNoSnapshot
+	}
+	return nil
+}
+
+const blockSize = 32 << 10
+
+// block is a block of the file. Each is read once.
+func (s *snapshot) block(number int64) []byte {
+	block, ok := s.blocks[number]
+	if !ok {
+		block = make([]byte, min(blockSize, max(0, s.size-number*blockSize)))
+		if _, err := s.file.ReadAt(block, number*blockSize); err != nil {
+			s.err = err
+			return nil
+		}
+		s.blocks[number] = block
+	}
+	return block
+}
+
+// bytes are n bytes of the file; nil if they cannot be read.
+func (s *snapshot) bytes(off, n int64) []byte {
+	if off < 0 || n <= 0 || off > s.size-n {
+		return nil
+	}
+	var joined []byte
+	for n > 0 {
+		block, from := s.block(off/blockSize), off%blockSize
+		if block == nil {
+			return nil
+		}
+		part := block[from:min(from+n, int64(len(block)))]
+		if joined == nil && int64(len(part)) == n {
+			return part
+		}
+		joined = append(joined, part...)
+		off, n = off+int64(len(part)), n-int64(len(part))
+	}
+	return joined
+}
+
+// number is the integer of so many bytes there; 0 if it cannot be read.
+func (s *snapshot) number(off, width int64) uint64 {
+	var whole [8]byte
+	copy(whole[:], s.bytes(off, width))
+	return binary.LittleEndian.Uint64(whole[:])
+}
+
+// at reads an entry; nil if it cannot be read.
+func (s *snapshot) at(n uint32) *Entry {
+	offset := s.head.Offsets + offsetWidth*int64(n)
+	from, to := int64(s.number(offset, 8)), int64(s.number(offset+offsetWidth, 8))
+	if to < from || to-from > 1<<16 {
+		return nil
+	}
+	e, err := decode(s.bytes(from, to-from))
+	if err != nil {
+		return nil
+	}
+	if n < s.head.Ready {
+		i := sort.Search(len(s.head.Runs), func(i int) bool { return s.head.Runs[i].End > n })
+		e.Class, e.Priority = s.head.Runs[i].Class, s.head.Runs[i].Priority
+	}
+	return e
+}
+
+// search is the first line of a table of sorted hashes that has the hash, or a
+// higher one.
+func (s *snapshot) search(table, width, lines int64, hash uint64) (line int64) {
+	return int64(sort.Search(int(lines), func(i int) bool { return s.number(table+width*int64(i), 8) >= hash }))
+}
+
+// has tells whether a hash is among the special ones.
+func (s *snapshot) has(hash uint64) bool {
+	i := s.search(s.head.Special, specialWidth, s.head.Specials, hash)
+	return i < s.head.Specials && s.number(s.head.Special+specialWidth*i, 8) == hash
+}
+
+// find looks an entry up by its id, with its number.
+func (s *snapshot) find(id task.ID) (uint32, *Entry) {
+	hash := hash64(string(id))
+	for i := s.search(s.head.Order, orderWidth, int64(s.head.Ready), hash); i < int64(s.head.Ready); i++ {
+		line := s.head.Order + orderWidth*i
+		if s.number(line, 8) != hash {
+			break
+		}
+		n := uint32(s.number(line+8, 4))
+		if n >= s.head.Ready || s.gone[n] {
+			continue
+		}
+		if e := s.at(n); e != nil && e.ID == id {
+			return n, e
+		}
+	}
+	return 0, nil
+}
+
+// first is the first entry of a run that is not gone, with its number; nil if
+// there is none.
+func (s *snapshot) first(run int) (uint32, *Entry) {
+	end := s.head.Runs[run].End
+	for s.next[run] < end && s.gone[s.next[run]] {
+		s.next[run]++
+	}
+	if s.next[run] == end {
+		return end, nil
+	}
+	return s.next[run], s.at(s.next[run])
+}
+
+// behind is the first entry behind n, and before end, that is not gone.
+func (s *snapshot) behind(n, end uint32) (uint32, *Entry) {
+	for n++; n < end; n++ {
+		if !s.gone[n] {
+			return n, s.at(n)
+		}
+	}
+	return end, nil
+}
+
+// entries reads the entries [from, end) that are not gone.
+func (s *snapshot) entries(from, end uint32) ([]*Entry, error) {
+	out := make([]*Entry, 0, end-from)
+	for n := from; n < end; n++ {
+		if s.gone[n] {
+			continue
+		}
+		e := s.at(n)
+		if e == nil {
+			return nil, errors.Join(errNoSnapshot, s.err)
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}

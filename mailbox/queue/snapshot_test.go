@@ -1,0 +1,132 @@
+package queue
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// FuzzSnapshotEntry: an entry of a snapshot is read or refused; what is written is
+// read as it was.
+func FuzzSnapshotEntry(f *testing.F) {
+	e := &Entry{
+		ID: "t1", State: task.Pending, Class: Class{"any", "other", "write_file"}, Priority: 2, Created: 1, NotBefore: -1, Deadline: 1 << 60,
+		Since: 5, Revision: 1, Epoch: 2, Attempt: 3, Max: 4, DependsOn: []task.ID{"a", "B"}, Blocked: true, Alarmed: true,
+	}
+	f.Add(e.encode(nil))
+	f.Add((&Entry{}).encode(nil))
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		e, err := decode(data)
+		if err != nil {
+			return
+		}
+		again, err := decode(e.encode(nil))
+		if err != nil || !reflect.DeepEqual(e, again) {
+			t.Errorf("%+v was read as %+v: %v", e, again, err)
+		}
+	})
+}
+
+// written is a home with a snapshot of entries, of which the last two wait.
+func written(t testing.TB, entries ...*Entry) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	must(t, os.Mkdir(filepath.Dir(File(dir)), 0o700))
+	file, err := durable.Create(File(dir))
+	must(t, err)
+	defer file.Close()
+	d := &draft{entries: slices.Clone(entries), special: []uint64{7, 9, 7}}
+	must(t, d.write(file, &Options{Now: time.Now}))
+	return dir
+}
+
+func someEntries() (entries []*Entry) {
+	for i, id := range []task.ID{"a", "b", "c", "d", "e"} {
+		e := &Entry{ID: id, State: task.Pending, Class: Class{"any", "other", ""}, Priority: i % 2, Created: int64(i + 1)}
+		if i > 2 {
+			e.DependsOn, e.Blocked = []task.ID{"a"}, true
+		}
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+// What a snapshot is asked for is what was written: by id, by run, and all of it;
+// also where an entry lies over the end of a block.
+func TestSnapshotReads(t *testing.T) {
+	entries := someEntries()
+	for i := range 2000 {
+		entries = append(entries, &Entry{ID: task.ID("x" + string(rune('A'+i))), State: task.Pending, Class: Class{"you", "other", ""}, Created: int64(i)})
+	}
+	s, err := readSnapshot(written(t, entries...))
+	must(t, err)
+	defer s.file.Close()
+	if s.head.Ready != 2003 || s.head.Entries != 2005 || len(s.head.Runs) != 3 || s.head.Specials != 2 || s.size < 4*blockSize {
+		t.Fatalf("%+v in %d bytes", s.head, s.size)
+	}
+	for _, e := range entries {
+		n, got := s.find(e.ID)
+		if want := e; e.Blocked && got != nil || !e.Blocked && !reflect.DeepEqual(got, want) {
+			t.Fatalf("%s is %+v, number %d", e.ID, got, n)
+		}
+	}
+	if _, e := s.find("nobody"); e != nil || !s.has(7) || !s.has(9) || s.has(8) {
+		t.Errorf("it knows %+v, or no hash", e)
+	}
+	others, err := s.entries(s.head.Ready, s.head.Entries)
+	if err != nil || len(others) != 2 || !reflect.DeepEqual(others[0], entries[4]) {
+		t.Errorf("the others are %+v, %v", others, err)
+	}
+	n, head := s.first(2)
+	s.gone[n] = true
+	if _, next := s.first(2); head.ID != "xA" || next.ID != "xB" {
+		t.Errorf("behind %s comes %s", head.ID, next.ID)
+	}
+	if _, e := s.find("xA"); e != nil {
+		t.Error("what is gone is found")
+	}
+}
+
+// FuzzSnapshotFile: a snapshot with some bytes changed is used or not, but it
+// does not stop a mailbox: it is derived.
+func FuzzSnapshotFile(f *testing.F) {
+	dir := written(f, someEntries()...)
+	good, err := os.ReadFile(File(dir))
+	must(f, err)
+	f.Add(uint16(0), []byte{1}, uint16(0))
+	f.Add(uint16(len(good)-4), []byte{0xff, 0xff, 0xff, 0x7f}, uint16(0))
+	f.Add(uint16(len(good)/2), []byte{}, uint16(100))
+	f.Fuzz(func(t *testing.T, at uint16, change []byte, cut uint16) {
+		bad := bytes.Clone(good)
+		copy(bad[min(int(at), len(bad)):], change)
+		bad = bad[:len(bad)-min(int(cut), len(bad))]
+		must(t, os.WriteFile(File(dir), bad, 0o600))
+		s, err := readSnapshot(dir)
+		if err != nil {
+			return
+		}
+		defer s.file.Close()
+		_, _ = s.entries(s.head.Ready, s.head.Entries)
+		_, _ = s.find("b")
+		_ = s.has(7)
+		for i := range s.head.Runs {
+			_, _ = s.first(i)
+		}
+		_ = (&draft{base: s}).takeBase()
+	})
+}

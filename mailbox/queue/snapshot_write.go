@@ -1,0 +1,173 @@
+package queue
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+
+	"mbox/audit"
+	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
+)
+
+// draft is what a snapshot is written from: a copy, so that the queue can go on
+// changing while the file is written.
+type draft struct {
+	at      audit.Position
+	sets    [4]Set
+	entries []*Entry // copies of those in memory
+	special []uint64
+	base    *snapshot // a reader of its own
+}
+
+func (x *state) draft() *draft {
+	d := &draft{at: x.at, sets: x.sets, special: slices.Collect(maps.Keys(x.special))}
+	for _, e := range x.live {
+		d.entries = append(d.entries, e.copy())
+	}
+	if b := x.base; b != nil {
+		d.base = &snapshot{file: b.file, size: b.size, head: b.head, gone: maps.Clone(b.gone), blocks: map[int64][]byte{}}
+	}
+	return d
+}
+
+// takeBase adds what is as the last snapshot had it.
+func (d *draft) takeBase() error {
+	s := d.base
+	if s == nil {
+		return nil
+	}
+	entries, err := s.entries(0, s.head.Ready)
+	if err != nil {
+		return err
+	}
+	d.entries, d.base = append(d.entries, entries...), nil
+	for i := range s.head.Specials {
+		d.special = append(d.special, s.number(s.head.Special+specialWidth*i, 8))
+	}
+	return s.err
+}
+
+// Save writes a snapshot to .mbox/index. It is not flushed: after a power cut the
+// boot id differs, and the file counts for nothing. One process at a time writes;
+// the others go without, and so does who finds one that is new.
+func (q *Queue) Save() error {
+	q.mu.Lock()
+	d := q.draft()
+	q.mu.Unlock()
+	lock, err := durable.TryLock(home.LockPath(q.o.Home, "snapshot"))
+	if errors.Is(err, durable.ErrBusy) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	if s, err := q.o.open(); err == nil {
+		s.file.Close()
+		if d.at.Seq-s.head.At.Seq < int64(SnapshotLines/2) {
+			return nil
+		}
+	}
+	if err := d.takeBase(); err != nil {
+		return err
+	}
+	path := File(q.o.Home)
+	temp := path + ".new"
+	if err := durable.RemoveIfThere(temp); err != nil {
+		return err
+	}
+	f, err := durable.Create(temp)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := d.write(f, &q.o); err != nil {
+		return errors.Join(err, durable.RemoveIfThere(temp))
+	}
+	return durable.Rename(temp, path)
+}
+
+func (d *draft) write(f *os.File, o *Options) error {
+	now := o.Now().UnixMilli()
+	slices.SortFunc(d.entries, func(e, o *Entry) int {
+		if ready := e.inRun(now); ready != o.inRun(now) {
+			if ready {
+				return -1
+			}
+			return 1
+		}
+		return e.runs(o)
+	})
+	head := snapshotHead{V: home.SnapshotVersion, Mailbox: o.Mailbox, Boot: o.Boot, At: d.at, Entries: uint32(len(d.entries)), Sets: d.sets}
+	w := bufio.NewWriterSize(f, 1<<20) // an error of a Write is one of Flush
+	at := int64(0)
+	put := func(data []byte) {
+		w.Write(data)
+		at += int64(len(data))
+	}
+	offsets := make([]byte, 0, offsetWidth*(len(d.entries)+1))
+	var data []byte
+	for i, e := range d.entries {
+		offsets = binary.LittleEndian.AppendUint64(offsets, uint64(at))
+		if e.inRun(now) {
+			head.addToRun(e, uint32(i))
+		}
+		data = e.encode(data[:0])
+		put(data)
+	}
+	offsets = binary.LittleEndian.AppendUint64(offsets, uint64(at))
+	head.Offsets = at
+	put(offsets)
+	head.Order = at
+	put(order(d.entries[:head.Ready]))
+	head.Special = at
+	slices.Sort(d.special)
+	d.special = slices.Compact(d.special)
+	head.Specials = int64(len(d.special))
+	for _, hash := range d.special {
+		put(binary.LittleEndian.AppendUint64(data[:0], hash))
+	}
+	text, err := json.Marshal(head)
+	if err != nil {
+		return fmt.Errorf("snapshot head: %w", err)
+	}
+	put(text)
+	put(binary.LittleEndian.AppendUint32(nil, uint32(len(text))))
+	return w.Flush()
+}
+
+func (h *snapshotHead) addToRun(e *Entry, n uint32) {
+	h.Ready = n + 1
+	if last := len(h.Runs) - 1; last >= 0 && h.Runs[last].Class == e.Class && h.Runs[last].Priority == e.Priority {
+		h.Runs[last].End = n + 1
+		return
+	}
+	h.Runs = append(h.Runs, run{e.Class, e.Priority, n, n + 1})
+}
+
+// order is the table of entries by the hash of their id.
+func order(entries []*Entry) []byte {
+	type line struct {
+		hash   uint64
+		number uint32
+	}
+	lines := make([]line, len(entries))
+	for i, e := range entries {
+		lines[i] = line{hash64(string(e.ID)), uint32(i)}
+	}
+	slices.SortFunc(lines, func(a, b line) int { return cmp.Compare(a.hash, b.hash) })
+	out := make([]byte, 0, orderWidth*len(lines))
+	for _, l := range lines {
+		out = binary.LittleEndian.AppendUint64(out, l.hash)
+		out = binary.LittleEndian.AppendUint32(out, l.number)
+	}
+	return out
+}
