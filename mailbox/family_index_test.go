@@ -89,7 +89,7 @@ func TestEndDuringLook(t *testing.T) {
 	}
 	finish(t, b, "a", true) // here, between the first child and the second
 	must(t, b.queue.Update())
-	b.queue.Settle(seen)
+	b.queue.Settle(seen, false)
 	if got := claimAs(t, b, "boss"); got.ID() != "parent" {
 		t.Fatalf("claimed %s", got.ID())
 	}

@@ -41,7 +41,6 @@ func (b *Box) resolve(ctx context.Context) error {
 // folders, never lines that may not be flushed yet: where the ledger says that a
 // dependency has ended and its file is not there yet, the question stays open.
 func (b *Box) checkDependencies(ctx context.Context, r *queue.Entry) error {
-	done := 0
 	for _, d := range r.DependsOn {
 		state, settled, err := b.dependencyState(d)
 		switch {
@@ -49,32 +48,29 @@ func (b *Box) checkDependencies(ctx context.Context, r *queue.Entry) error {
 			return err
 		case state == Failed:
 			return b.failPending(ctx, r.ID, "dependency_failed", fmt.Sprintf("%s, which it depends on, failed", d))
-		case state == Completed:
-			done++
-		case settled:
-			b.queue.Settle(r)
-			return nil
-		default:
+		case state != Completed:
+			if settled {
+				b.queue.Settle(r, false)
+			}
 			return nil
 		}
 	}
-	if joined, err := b.childrenJoined(r); err != nil || !joined {
-		return err
+	joined, settled, err := b.childrenJoined(r)
+	if err == nil && (joined || settled) {
+		b.queue.Settle(r, joined)
 	}
-	if done == len(r.DependsOn) {
-		b.queue.Unblock(r.ID)
-	}
-	return nil
+	return err
 }
 
 // childrenJoined tells whether the children that a task waits for have ended, as
-// far as its join rule asks.
-func (b *Box) childrenJoined(r *queue.Entry) (bool, error) {
+// far as its join rule asks. settled means that nothing changes until the next
+// ledger line of one of them.
+func (b *Box) childrenJoined(r *queue.Entry) (joined, settled bool, err error) {
 	completed, failed, settled := 0, 0, true
 	for _, child := range r.WaitsFor {
 		state, sure, err := b.dependencyState(child)
 		if err != nil {
-			return false, err
+			return false, false, err
 		}
 		switch state {
 		case Completed:
@@ -85,13 +81,7 @@ func (b *Box) childrenJoined(r *queue.Entry) (bool, error) {
 			settled = settled && sure
 		}
 	}
-	if task.Joined(r.Join, completed, failed, len(r.WaitsFor)) {
-		return true, nil
-	}
-	if settled {
-		b.queue.Settle(r)
-	}
-	return false, nil
+	return task.Joined(r.Join, completed, failed, len(r.WaitsFor)), settled, nil
 }
 
 // dependencyState tells whether a dependency has completed or failed. settled

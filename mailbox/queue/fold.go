@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"container/heap"
 	"slices"
 	"time"
 
@@ -333,22 +332,6 @@ func (x *state) ended(id task.ID) {
 	}
 }
 
-// due moves entries whose time has come into their queues, and returns those whose
-// deadline has passed.
-func (x *state) due(now time.Time) (late []task.ID) {
-	for e := x.waiting.head(); e != nil && e.wake <= now.UnixMilli(); e = x.waiting.head() {
-		heap.Pop(&x.waiting)
-		switch {
-		case x.live[e.ID] != e || e.State != task.Pending:
-		case e.Expires() > 0 && e.Expires() <= now.UnixMilli():
-			late = append(late, e.ID)
-		default:
-			x.putBack(e, now)
-		}
-	}
-	return late
-}
-
 // best is the entry whose turn it is among those that fit; in the base it has a
 // number.
 func (x *state) best(fits func(Class) bool, now time.Time) (best *Entry, n uint32) {
@@ -370,55 +353,10 @@ func (x *state) best(fits func(Class) bool, now time.Time) (best *Entry, n uint3
 	}
 	if x.base != nil {
 		for i, r := range x.base.head.Runs {
-			if x.base.next[i] < r.End && fits(r.Class) {
+			if fits(r.Class) {
 				better(x.base.first(i))
 			}
 		}
 	}
 	return best, n
-}
-
-// take removes the best entry that fits from the queues and returns it; nil if
-// there is none of that standing or a higher one.
-func (x *state) take(fits func(Class) bool, now time.Time, least int) *Entry {
-	e, n := x.best(fits, now)
-	if e == nil || e.standing(now) < least {
-		return nil
-	}
-	if e.place[byTurn] > 0 {
-		x.queues[e.Class][e.Priority].drop(e)
-	} else {
-		x.takeOver(n, e)
-	}
-	e.taken = true
-	return e
-}
-
-// overdue are copies of entries that have been pending since before limit without
-// an alarm.
-func (x *state) overdue(limit int64, most int) (out []*Entry) {
-	add := func(e *Entry) (more bool) {
-		if e.State == task.Pending && !e.Alarmed && max(e.Since, e.NotBefore) < limit {
-			out = append(out, e.copy())
-		}
-		return len(out) < most
-	}
-	for _, e := range x.live {
-		if !add(e) {
-			return out
-		}
-	}
-	if x.base == nil {
-		return out
-	}
-	for i, r := range x.base.head.Runs {
-		n, e := x.base.first(i)
-		for e != nil && (e.Created < limit || e.Since < limit) {
-			if !add(e) {
-				return out
-			}
-			n, e = x.base.behind(n, r.End)
-		}
-	}
-	return out
 }

@@ -255,10 +255,31 @@ func (q *Queue) In(folder task.State, fits func(*Entry) bool) (ids []task.ID, er
 
 // Overdue lists pending tasks that have been so since before limit and have no
 // alarm.
-func (q *Queue) Overdue(limit int64, most int) []*Entry {
+func (q *Queue) Overdue(limit int64, most int) (out []*Entry) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.overdue(limit, most)
+	add := func(e *Entry) (more bool) {
+		if e.State == task.Pending && !e.Alarmed && max(e.Since, e.NotBefore) < limit {
+			out = append(out, e.copy())
+		}
+		return len(out) < most
+	}
+	for _, e := range q.live {
+		if !add(e) {
+			return out
+		}
+	}
+	if q.base == nil {
+		return out
+	}
+	for i, r := range q.base.head.Runs {
+		for n, e := q.base.first(i); e != nil && (e.Created < limit || e.Since < limit); n, e = q.base.from(n+1, r.End) {
+			if !add(e) {
+				return out
+			}
+		}
+	}
+	return out
 }
 
 // Taken is a task that somebody tries to claim.
@@ -276,10 +297,16 @@ func (q *Queue) Take(fits func(Class) bool, most, own int) (taken []Taken, other
 	defer q.mu.Unlock()
 	now, least := q.o.Now(), 0
 	for len(taken) < most {
-		e := q.take(fits, now, least)
-		if e == nil {
+		e, n := q.best(fits, now)
+		if e == nil || e.standing(now) < least {
 			break
 		}
+		if e.place[byTurn] > 0 {
+			q.queues[e.Class][e.Priority].drop(e)
+		} else {
+			q.takeOver(n, e)
+		}
+		e.taken = true
 		taken, least = append(taken, Taken{e.ID, e.Class, e}), e.standing(now)
 	}
 	q.out += len(taken)
@@ -314,7 +341,17 @@ func (q *Queue) Hold(id task.ID, held bool) {
 func (q *Queue) Due() (late []task.ID, blocked []*Entry) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	late = q.due(q.o.Now())
+	now := q.o.Now()
+	for e := q.waiting.head(); e != nil && e.wake <= now.UnixMilli(); e = q.waiting.head() {
+		q.waiting.drop(e)
+		switch {
+		case q.live[e.ID] != e || e.State != task.Pending:
+		case e.Expires() > 0 && e.Expires() <= now.UnixMilli():
+			late = append(late, e.ID)
+		default:
+			q.putBack(e, now)
+		}
+	}
 	for id := range q.checks {
 		if e := q.live[id]; e != nil {
 			blocked = append(blocked, e.copy())
@@ -342,25 +379,20 @@ func (q *Queue) Again(id task.ID, at time.Time) {
 	}
 }
 
-// Unblock makes a task ready that waits for nothing any more.
-func (q *Queue) Unblock(id task.ID) {
+// Settle notes what a look at a blocked task has found: it waits for nothing any
+// more, or nothing changes until one of those it waits for has another ledger line.
+// seen is its entry as it was when the look began: where a line has come since, the
+// look saw only a part of what is there, and the question stays open.
+func (q *Queue) Settle(seen *Entry, ready bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if e := q.live[id]; e != nil && e.Blocked {
+	switch e := q.live[seen.ID]; {
+	case e == nil || !e.Blocked:
+	case ready:
 		q.unqueue(e)
 		e.Blocked, e.check = false, false
 		q.enqueue(e, q.o.Now())
-	}
-}
-
-// Settle notes that nothing changes for a blocked task until one of those it waits
-// for has another ledger line. seen is its entry as it was when the look began:
-// where a line has come since, the look saw only a part of what is there, and the
-// question stays open.
-func (q *Queue) Settle(seen *Entry) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if e := q.live[seen.ID]; e != nil && e.calls == seen.calls {
+	case e.calls == seen.calls:
 		e.check = false
 		delete(q.checks, e.ID)
 	}

@@ -247,22 +247,10 @@ func (s *snapshot) find(id task.ID) (uint32, *Entry) {
 	return 0, nil
 }
 
-// first is the first entry of a run that is not gone, with its number; nil if
-// there is none.
-func (s *snapshot) first(run int) (uint32, *Entry) {
-	end := s.head.Runs[run].End
-	for s.next[run] < end && s.gone[s.next[run]] {
-		s.next[run]++
-	}
-	if s.next[run] == end {
-		return end, nil
-	}
-	return s.next[run], s.at(s.next[run])
-}
-
-// behind is the first entry behind n, and before end, that is not gone.
-func (s *snapshot) behind(n, end uint32) (uint32, *Entry) {
-	for n++; n < end; n++ {
+// from is the first entry at n or behind it, and before end, that is not gone, with
+// its number; nil if there is none, or it cannot be read.
+func (s *snapshot) from(n, end uint32) (uint32, *Entry) {
+	for ; n < end; n++ {
 		if !s.gone[n] {
 			return n, s.at(n)
 		}
@@ -270,14 +258,16 @@ func (s *snapshot) behind(n, end uint32) (uint32, *Entry) {
 	return end, nil
 }
 
-// entries reads the entries [from, end) that are not gone.
-func (s *snapshot) entries(from, end uint32) ([]*Entry, error) {
-	out := make([]*Entry, 0, end-from)
-	for n := from; n < end; n++ {
-		if s.gone[n] {
-			continue
-		}
-		e := s.at(n)
+// first is the first entry of a run.
+func (s *snapshot) first(run int) (uint32, *Entry) {
+	n, e := s.from(s.next[run], s.head.Runs[run].End)
+	s.next[run] = n
+	return n, e
+}
+
+// entries reads the entries [n, end) that are not gone.
+func (s *snapshot) entries(n, end uint32) (out []*Entry, err error) {
+	for n, e := s.from(n, end); n < end; n, e = s.from(n+1, end) {
 		if e == nil {
 			return nil, errors.Join(errNoSnapshot, s.err)
 		}

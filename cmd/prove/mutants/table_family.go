@@ -156,7 +156,7 @@ var familyMutants = []mutant{
 	},
 	{
 		"end-overlooked", "delegation", "mailbox/queue/queue.go",
-		" && e.calls == seen.calls", "",
+		"case e.calls == seen.calls:", "default:",
 		boxTest("TestEndDuringLook"),
 	},
 	{

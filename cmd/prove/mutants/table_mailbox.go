@@ -522,7 +522,7 @@ var mailboxMutants = []mutant{
 		boxTest("TestRule33"),
 	},
 	{
-		"lower-ones-among-the-first", "33", "mailbox/queue/fold.go",
+		"lower-ones-among-the-first", "33", "mailbox/queue/queue.go",
 		"e.standing(now) < least {", "least < 0 {",
 		boxTest("TestRule33"),
 	},
