@@ -17,10 +17,10 @@ func TestApprovedDuringClaim(t *testing.T) {
 	b = newBox(t, Options{
 		Approval: func(*Task) string { return "it deploys" },
 		Now: func() time.Time {
-			if left == 0 || !b.mu.TryLock() {
+			if left == 0 || !lockOf(b.queue).TryLock() {
 				return now
 			}
-			b.mu.Unlock()
+			lockOf(b.queue).Unlock()
 			if left--; left == 0 {
 				_, err := b.Approve(ctx, "one", Consent{By: "human", From: "a test", For: 2 * time.Hour})
 				if err := errors.Join(err, b.queue.Update()); err != nil {

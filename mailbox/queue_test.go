@@ -2,6 +2,7 @@ package mailbox
 
 import (
 	"reflect"
+	"sync"
 	"unsafe"
 
 	"pgregory.net/rapid"
@@ -13,6 +14,11 @@ import (
 func inside[T any](q *queue.Queue, field string) T {
 	v := reflect.ValueOf(q).Elem().FieldByName(field)
 	return *(*T)(unsafe.Pointer(v.UnsafeAddr()))
+}
+
+// lockOf is the lock of a queue.
+func lockOf(q *queue.Queue) *sync.Mutex {
+	return (*sync.Mutex)(unsafe.Pointer(reflect.ValueOf(q).Elem().FieldByName("mu").UnsafeAddr()))
 }
 
 // hasBase tells whether a queue began with a snapshot.
