@@ -9,7 +9,7 @@ import (
 // A line whose writer was killed before its head record stands behind the end that
 // the record tells. What the reader saw of the file's end before it asked for that
 // end does not hide it.
-func TestReachedLooksAnew(t *testing.T) {
+func TestRule09_ReachedLooksAnew(t *testing.T) {
 	l := newLedger(t, nil)
 	appendNote(t, l, "coder", "one")
 	r := l.Read(Position{})

@@ -32,7 +32,7 @@ func dieAside(meddle func()) (died func() bool, hook durable.Fault) {
 // What a transition put aside on its way is not forgotten when it dies between
 // that line and the move: settling must not name the bytes a second time and
 // leave the first line without its entry.
-func TestDeadInAnAside(t *testing.T) {
+func TestRule08_DeadInAnAside(t *testing.T) {
 	b := newBox(t, Options{})
 	sent(t, b, "x")
 	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})

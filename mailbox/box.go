@@ -1,6 +1,51 @@
 // Package mailbox keeps tasks in a home on disk: the verbs that change them, the one
 // writer behind those, and what brings a home in order again. Package home tells the
 // formats, package task the states, [Box.commit] the order of a commit.
+//
+// # The rules, and the tests that hold them
+//
+// The tests of rule n are TestRule<nn>_…, in these packages; the mutants of
+// cmd/prove/mutants name the rules that they break.
+//
+//	 1  order of locks; ids and keys under their locks             mailbox
+//	 2  no lock object is shared                                   mailbox/durable
+//	 3  lock files are never made, and are those of their names    mailbox, mailbox/durable
+//	 4  what happens under the ledger's lock                       audit
+//	 5  intent records, and settling by the ledger                 audit, mailbox
+//	 6  nobody guesses after a failed append                       audit, mailbox/durable
+//	 7  the same verb said again                                   mailbox
+//	 8  put over and move never clobber                            mailbox, mailbox/durable
+//	 9  verdicts only under the lock, by opening the name          audit, mailbox, mailbox/durable
+//	10  the content is on the disk with its line                   audit, mailbox, mailbox/durable
+//	11  artifacts and kept bytes are flushed before their line     mailbox
+//	12  what is new has its folder flushed                         audit, mailbox, mailbox/durable
+//	13  leases                                                     mailbox
+//	14  the head record                                            audit, mailbox
+//	15  midnight, and the time of a line                           audit
+//	16  the longest valid chain after a restart                    audit, audit/verify, mailbox
+//	17  an agent's copy is mended                                  audit, audit/verify, mailbox
+//	18  what leaves the process rests on flushed lines             audit, mailbox
+//	19  a failed flush stops the mailbox                           audit, mailbox
+//	20  one recovery, and its order                                mailbox
+//	21  a full recovery puts everything in its place               mailbox
+//	22  another boot, or another home                              mailbox
+//	23  a backup is of one moment                                  audit, mailbox, mailbox/backup
+//	24  one flush for all processes                                audit
+//	25  generations                                                audit
+//	26  what a flush covers                                        audit
+//	27  a leader that stands still                                 audit
+//	28  a flush that was begun and not ended                       audit
+//	29  copies follow behind                                       audit, mailbox
+//	30  slots of the intents                                       mailbox
+//	31  one truth: ledger, lock and intents by name                audit, mailbox
+//	32  skimming equals decoding                                   audit, mailbox/queue
+//	33  which task a worker tries                                  mailbox
+//	34  what a child inherits                                      mailbox
+//	35  waiting for a lock                                         mailbox/durable
+//	36  artifacts are copies                                       mailbox
+//	37  nothing is blanked in doubt                                audit, mailbox
+//	38  beside a process of the format before                      cmd/mbox, mailbox
+//	39  the upgrade of a home                                      audit, cmd/mbox, mailbox
 package mailbox
 
 import (

@@ -91,7 +91,7 @@ func lintAll(t testing.TB, homes map[string]string, options ...string) {
 
 func request(title string) *Task { return &Task{Task: Request{Title: title}} }
 
-func TestOneTask(t *testing.T) {
+func TestRule07_OneTask(t *testing.T) {
 	ctx := t.Context()
 	b := newBox(t, Options{})
 	id, err := b.Submit(ctx, request("Summarise README"))

@@ -364,11 +364,11 @@ var failures = []struct {
 
 var errInjected = errors.New("injected fault")
 
-// TestEveryWriteFails fails every write of every verb in four ways, opens the
+// TestRule05_EveryWriteFails fails every write of every verb in four ways, opens the
 // mailbox again as the next command does, and asks the oracle: what was
 // acknowledged is there, and the home passes the checker of the format. The short
 // form takes one way for each write, in turn.
-func TestEveryWriteFails(t *testing.T) {
+func TestRule05_EveryWriteFails(t *testing.T) {
 	for _, mode := range []durable.Mode{durable.Standard, durable.Strict} {
 		for _, sc := range scenes {
 			if mode == durable.Strict && testing.Short() {

@@ -53,7 +53,7 @@ var losses = map[string]func(t *testing.T, home string){
 
 // Whoever comes to a mailbox whose ledger is lost or replaced changes no task: it
 // becomes read-only, and goes on when the ledger is back.
-func TestLedgerLost(t *testing.T) {
+func TestRule14_LedgerLost(t *testing.T) {
 	for name, lose := range losses {
 		for label, mode := range map[string]durable.Mode{"journaled": durable.Standard, "none": durable.None} {
 			for _, restarted := range []bool{false, true} {
@@ -118,7 +118,7 @@ func loseAndBringBack(t *testing.T, mode durable.Mode, restarted bool, lose func
 }
 
 // An older ledger and the head record of that time agree; the journal does not.
-func TestOlderLedgerAndHeadRecord(t *testing.T) {
+func TestRule14_OlderLedgerAndHeadRecord(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "home")
 	must(t, Create(dir, Options{}))
 	must(t, lived(t, opened(t, dir, Options{})).Close())
@@ -199,7 +199,7 @@ func tasksOf(t *testing.T, home string) map[string]string {
 // Given up by the operator, a lost ledger is followed by another that names it;
 // every task, record and quarantine entry stays as it is, and the claim of a
 // living worker goes on.
-func TestForgetLedger(t *testing.T) {
+func TestRule21_ForgetLedger(t *testing.T) {
 	for name, lose := range losses {
 		t.Run(name, func(t *testing.T) {
 			h := homes{}
@@ -250,7 +250,7 @@ func TestForgetLedger(t *testing.T) {
 
 // Who may drop cannot stop the mailbox: where ledger and head record agree, a
 // drop that carries a transaction is a rejected drop.
-func TestDropWithTransaction(t *testing.T) {
+func TestRule09_DropWithTransaction(t *testing.T) {
 	for _, recover := range []bool{false, true} {
 		b := homes{}.open(t, Options{})
 		if recover {
@@ -273,7 +273,7 @@ func TestDropWithTransaction(t *testing.T) {
 
 // A process that lives through it reads the new ledger from its first line: it
 // would take for drops what others send from then on.
-func TestForgottenUnderAProcess(t *testing.T) {
+func TestRule14_ForgottenUnderAProcess(t *testing.T) {
 	for _, lose := range []string{"its files deleted", "cut", "another mailbox's"} {
 		b := homes{}.open(t, Options{})
 		running := lived(t, b)
@@ -297,7 +297,7 @@ func TestForgottenUnderAProcess(t *testing.T) {
 
 // Ledger and .mbox of an older copy agree with each other. The tasks behind them
 // tell that they are not the newest, and none is changed.
-func TestOlderCopyPutBack(t *testing.T) {
+func TestRule09_OlderCopyPutBack(t *testing.T) {
 	b := homes{}.open(t, Options{})
 	lived(t, b)
 	must(t, b.Close())
@@ -331,7 +331,7 @@ func TestOlderCopyPutBack(t *testing.T) {
 }
 
 // An artifact is what an agent wrote. It tells nothing of the ledger.
-func TestArtifactWithTransaction(t *testing.T) {
+func TestRule09_ArtifactWithTransaction(t *testing.T) {
 	b := lived(t, homes{}.open(t, Options{}))
 	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
 	must(t, err)

@@ -293,7 +293,7 @@ func folkOf(t *testing.T, b *Box) *folk {
 	return f
 }
 
-// TestEveryFamilyWriteFails is TestEveryWriteFails for what a delegation writes,
+// TestEveryFamilyWriteFails is TestRule05_EveryWriteFails for what a delegation writes,
 // with one more full cycle: whoever can work works, until nobody can.
 func TestEveryFamilyWriteFails(t *testing.T) {
 	for _, sc := range familyScenes {

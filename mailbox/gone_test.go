@@ -121,7 +121,7 @@ func goesOn(t *testing.T, b *Box, ids map[State]ID, what string) {
 
 // A folder of tasks that was replaced, removed or emptied is a stop, not a
 // verdict, for all processes; it ends by itself when the tasks are back.
-func TestFolderGone(t *testing.T) {
+func TestRule09_FolderGone(t *testing.T) {
 	replace := func(dir, aside string) error { return errors.Join(os.Rename(dir, aside), os.Mkdir(dir, 0o700)) }
 	moveBack := func(dir, aside string) error { return errors.Join(os.RemoveAll(dir), os.Rename(aside, dir)) }
 	fill := func(dir, aside string) error {
@@ -153,7 +153,7 @@ func later() time.Time { return time.Now().Add(time.Hour) }
 
 // What is replaced so soon that tasks/ keeps its ctime is seen, and so is what a
 // symlink leads to, which leaves no trace there.
-func TestFolderGoneUnseen(t *testing.T) {
+func TestRule22_FolderGoneUnseen(t *testing.T) {
 	for range 20 {
 		b := homes{}.open(t, Options{})
 		must(t, b.InPlace())
@@ -193,7 +193,7 @@ func modes(dir string) error {
 
 // What is gone all at once from a folder that is the same: up to 16 tasks were
 // deleted by hand, more are a stop until all of them are back.
-func TestManyGone(t *testing.T) {
+func TestRule09_ManyGone(t *testing.T) {
 	for _, s := range []State{Pending, InProgress} {
 		b := newBox(t, Options{})
 		for i := range 2 * byHandAtMost {
@@ -326,7 +326,7 @@ func emptied(dir string) error { return errors.Join(os.RemoveAll(dir), os.Mkdir(
 
 // Within one boot no power cut took a file: what the journal has of the tasks
 // that are gone comes neither into the new folder, nor back after they are given up.
-func TestGoneIsNotReplayed(t *testing.T) {
+func TestRule22_GoneIsNotReplayed(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")
 	must(t, Create(home, Options{}))
 	b := opened(t, home, Options{})

@@ -162,7 +162,7 @@ func TestReplacedTwice(t *testing.T) {
 
 // What is to be kept is looked at when mbox has it, not before: then nobody can
 // put another file in its place any more.
-func TestPossessionBeforeTheLook(t *testing.T) {
+func TestRule11_PossessionBeforeTheLook(t *testing.T) {
 	b := homes{}.open(t, newClock().options())
 	b.drop(t, "drop.json", `[]`)
 	path, written := b.pending("drop.json"), false

@@ -66,7 +66,7 @@ func TestClaimOfAnOverwrittenFile(t *testing.T) {
 
 // Another process than the one that claimed does not know what was asked: it is
 // refused, and nothing is changed.
-func TestOverwrittenFileOfAnotherProcess(t *testing.T) {
+func TestRule09_OverwrittenFileOfAnotherProcess(t *testing.T) {
 	b := homes{}.open(t, Options{})
 	sent(t, b, "x")
 	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})

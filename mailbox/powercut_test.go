@@ -24,7 +24,7 @@ import (
 // A power cut takes from the files that were not flushed whatever it likes: the
 // ledger's end, contents, renames. What the journal has comes back, in its
 // place, without a line and without anything in quarantine.
-func TestPowerCut(t *testing.T) {
+func TestRule10_PowerCut(t *testing.T) {
 	if !durable.CanSyncFS {
 		t.Skip("syncfs is missing: there is no journal on this system")
 	}

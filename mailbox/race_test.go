@@ -10,9 +10,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// TestManyAtOnce lets several boxes on one home, as several processes have,
+// TestRule09_ManyAtOnce lets several boxes on one home, as several processes have,
 // submit and work at once: every task is completed, once.
-func TestManyAtOnce(t *testing.T) {
+func TestRule09_ManyAtOnce(t *testing.T) {
 	const boxes, workers, tasks = 4, 4, 60
 	first := newBox(t, Options{})
 	ctx := t.Context()

@@ -36,7 +36,7 @@ var livedStates = map[ID]State{"done": Completed, "failed": Failed, "running": I
 
 // The id, the ledger and every task survive the loss of .mbox, or of a part of
 // it; and no other identity is made over them.
-func TestMboxDeleted(t *testing.T) {
+func TestRule22_MboxDeleted(t *testing.T) {
 	for _, gone := range []string{".", "VERSION", "keys/salt", "keys", "locks", "tmp", "leases", "boot", "index", "journal"} {
 		t.Run(gone, func(t *testing.T) {
 			b := lived(t, homes{}.open(t, Options{}))

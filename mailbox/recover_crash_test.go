@@ -19,7 +19,7 @@ import (
 // A recovery that dies at any of its writes is gone on with by the next Open:
 // also where no intent record is left that would lead there (a copy that
 // differs, a staged file, a lease, all of nobody).
-func TestOpenGoesOnWithRecovery(t *testing.T) {
+func TestRule17_OpenGoesOnWithRecovery(t *testing.T) {
 	deaths := 0
 	for k := int64(1); ; k++ {
 		home := unwell(t)
@@ -131,7 +131,7 @@ func TestOpenBesideRecovery(t *testing.T) {
 // A stranger's file that is put aside inside a transition is put aside once: a
 // death between its line and its move, in the transition and in the recovery
 // that goes on with it, leaves no line that names an entry that is not there.
-func TestDeathWhilePuttingAside(t *testing.T) {
+func TestRule08_DeathWhilePuttingAside(t *testing.T) {
 	for _, mend := range []string{"open", "recover"} {
 		for k := int64(1); ; k++ {
 			b := newBox(t, Options{})
@@ -199,7 +199,7 @@ func mended(t *testing.T, b *Box, how string) {
 // A recovery finds what a claim had staged before it was killed, and no line of
 // it. It is swept, not put into quarantine: and a recovery that dies in between
 // leaves no line that says so.
-func TestRecoveryOfWhatWasOnlyStaged(t *testing.T) {
+func TestRule16_RecoveryOfWhatWasOnlyStaged(t *testing.T) {
 	for k := int64(1); ; k++ {
 		b := newBox(t, Options{})
 		submitted(t, b)

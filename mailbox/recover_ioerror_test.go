@@ -63,7 +63,7 @@ func TestRecoverAfterIOErrorAndPowerCut(t *testing.T) {
 
 // After an I/O error a content that only the journal is known to have on the
 // disk is written anew: another flush of the old file would prove nothing.
-func TestRecoverAfterIOErrorWritesAnew(t *testing.T) {
+func TestRule19_RecoverAfterIOErrorWritesAnew(t *testing.T) {
 	b := journaledBox(t)
 	submitted(t, b)
 	running, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})

@@ -54,7 +54,7 @@ func TestRecoverTwice(t *testing.T) {
 }
 
 // Each lost task has one alarm, however often recovery comes by.
-func TestRecoverLostTwice(t *testing.T) {
+func TestRule21_RecoverLostTwice(t *testing.T) {
 	b := homes{}.open(t, Options{})
 	for _, id := range []ID{"a", "b", "c"} {
 		sent(t, b, id)
@@ -81,7 +81,7 @@ func TestRecoverLostTwice(t *testing.T) {
 
 // In the same boot, without a write error, bytes that are there were written: an
 // older journal that is put back takes no line away.
-func TestOlderJournalBlanksNothing(t *testing.T) {
+func TestRule37_OlderJournalBlanksNothing(t *testing.T) {
 	b := journaledBox(t)
 	submitted(t, b)
 	journal, err := os.ReadFile(audit.JournalPath(b.home))

@@ -20,7 +20,7 @@ import (
 
 // Settling keeps the order of the renames: no reader sees a completed task
 // without its result.
-func TestFinishPutsBeforeItMoves(t *testing.T) {
+func TestRule08_FinishPutsBeforeItMoves(t *testing.T) {
 	b := newBox(t, Options{})
 	sent(t, b, "x")
 	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
@@ -62,7 +62,7 @@ func TestCopyInTheWay(t *testing.T) {
 }
 
 // That a task was moved by hand is said only by who has its shard.
-func TestVerdictNeedsTheShard(t *testing.T) {
+func TestRule09_VerdictNeedsTheShard(t *testing.T) {
 	b := newBox(t, Options{})
 	sent(t, b, "x")
 	other := opened(t, b.home, b.o)
@@ -81,7 +81,7 @@ func TestVerdictNeedsTheShard(t *testing.T) {
 }
 
 // A record whose renames and intent record a power cut took comes to its place.
-func TestRecordIsRecovered(t *testing.T) {
+func TestRule21_RecordIsRecovered(t *testing.T) {
 	b := newBox(t, Options{})
 	killedAtMove(t, 1, func() error { _, err := b.Decide(t.Context(), decision("")); return err })
 	names, err := home.StagedNames(b.home)
@@ -102,7 +102,7 @@ func TestRecordIsRecovered(t *testing.T) {
 // What a stranger wrote in a task's place is left there within a boot, for an
 // operator to judge; after a restart nobody can tell, so the content comes back
 // from the journal, and his bytes are kept.
-func TestReplayLeavesAStranger(t *testing.T) {
+func TestRule08_ReplayLeavesAStranger(t *testing.T) {
 	if !durable.CanSyncFS {
 		t.Skip("syncfs is missing: there is no journal on this system")
 	}
@@ -132,7 +132,7 @@ func TestReplayLeavesAStranger(t *testing.T) {
 
 // What is nowhere any more is said to be lost, once, and what was left of it is
 // kept.
-func TestLossIsSaid(t *testing.T) {
+func TestRule21_LossIsSaid(t *testing.T) {
 	b := homes{}.open(t, Options{})
 	sent(t, b, "x")
 	must(t, put(b.pending("x.json"), "{ what a power cut left"))
@@ -152,7 +152,7 @@ func TestLossIsSaid(t *testing.T) {
 }
 
 // A backup takes the locks in ascending order, as everybody does.
-func TestBackupLocksInOrder(t *testing.T) {
+func TestRule23_BackupLocksInOrder(t *testing.T) {
 	b := newBox(t, Options{LockWait: time.Millisecond})
 	other := opened(t, b.home, b.o)
 	for _, n := range []int{0, home.Shards - 1} {

@@ -63,7 +63,7 @@ func wantClean(t *testing.T, b *Box) {
 
 // Rule 36: an artifact is a new file. Who holds what the attempt left, by an open
 // descriptor or another name, changes nothing of it.
-func TestArtifactIsACopy(t *testing.T) {
+func TestRule36_ArtifactIsACopy(t *testing.T) {
 	b := newBox(t, Options{})
 	c := claimOf(t, b, "x")
 	dir := leftBy(t, b, c, map[string]string{"report.txt": "first"})
@@ -86,7 +86,7 @@ func TestArtifactIsACopy(t *testing.T) {
 
 // Rule 36: nothing is handed over that lies elsewhere, whatever stands for the
 // folder or in it, and nothing blocks.
-func TestArtifactsFollowNoLink(t *testing.T) {
+func TestRule36_ArtifactsFollowNoLink(t *testing.T) {
 	elsewhere := t.TempDir()
 	must(t, os.MkdirAll(filepath.Join(elsewhere, "x.1"), 0o700))
 	must(t, os.WriteFile(filepath.Join(elsewhere, "x.1", "canary"), []byte("canary"), 0o600))
@@ -161,7 +161,7 @@ func TestArtifactLimits(t *testing.T) {
 
 // Rule 7: the completion said again, with the same files, is fine and writes no
 // line. Rule 36: what a completion that died left in the place is replaced.
-func TestCompleteAgainWithArtifacts(t *testing.T) {
+func TestRule36_CompleteAgainWithArtifacts(t *testing.T) {
 	b := newBox(t, Options{})
 	c := claimOf(t, b, "x")
 	from := leftBy(t, b, c, map[string]string{"a.txt": "a", "d/b.txt": "b"})
@@ -192,7 +192,7 @@ func TestCompleteAgainWithArtifacts(t *testing.T) {
 }
 
 // What is written to between Keep and Complete is refused, and leaves nothing.
-func TestArtifactChangedMeanwhile(t *testing.T) {
+func TestRule36_ArtifactChangedMeanwhile(t *testing.T) {
 	for _, text := range []string{"other", "much longer"} {
 		b := newBox(t, Options{})
 		c := claimOf(t, b, "x")
@@ -216,7 +216,7 @@ func TestArtifactChangedMeanwhile(t *testing.T) {
 
 // What an agent may do to its files between Keep and Complete, and with their
 // names, is an answer: it is never tried again and again.
-func TestArtifactsThatCannotBe(t *testing.T) {
+func TestRule36_ArtifactsThatCannotBe(t *testing.T) {
 	for name, harm := range map[string]func(t *testing.T, c *Claim, dir string){
 		"removed":    func(t *testing.T, _ *Claim, dir string) { must(t, os.Remove(filepath.Join(dir, "sub/a"))) },
 		"its folder": func(t *testing.T, _ *Claim, dir string) { must(t, os.RemoveAll(dir)) },
@@ -277,7 +277,7 @@ func TestArtifactsThatCannotBe(t *testing.T) {
 
 // A disk that takes longer than a lease makes no completion that is tried for
 // ever, each time with the shard held.
-func TestArtifactOnASlowDisk(t *testing.T) {
+func TestRule36_ArtifactOnASlowDisk(t *testing.T) {
 	b := newBox(t, Options{Lease: 300 * time.Millisecond})
 	c := claimOf(t, b, "x")
 	_, err := c.Keep(t.Context(), leftBy(t, b, c, map[string]string{"a.txt": "a"}))
@@ -296,7 +296,7 @@ func TestArtifactOnASlowDisk(t *testing.T) {
 
 // A staged folder is swept by its own task's settle, not by that of a task whose
 // id is called like it.
-func TestStagedArtifactsOfAnother(t *testing.T) {
+func TestRule36_StagedArtifactsOfAnother(t *testing.T) {
 	b := newBox(t, Options{})
 	for name, swept := range map[string]bool{"x.1~" + zeroTX: true, "x.1~" + strings.Repeat("1", 32): false} {
 		must(t, os.MkdirAll(home.Private(b.home, "tmp", name, "d"), 0o700))

@@ -16,7 +16,7 @@ import (
 // A hole in the newest file before a line whose effect is in the tree is damage:
 // that line was flushed once. Recovery changes nothing there, no file and none of
 // what is staged.
-func TestRecoverLeavesDamage(t *testing.T) {
+func TestRule21_RecoverLeavesDamage(t *testing.T) {
 	b := homes{}.open(t, Options{Sync: durable.Strict})
 	sent(t, b, "before")
 	sent(t, b, "x")

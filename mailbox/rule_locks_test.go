@@ -25,7 +25,7 @@ import (
 // Tests of single rules of the protocol: locks, names and leases.
 
 // One task has one lock, however its id is written.
-func TestShardFoldsCase(t *testing.T) {
+func TestRule01_ShardFoldsCase(t *testing.T) {
 	for n := range 50 {
 		id := fmt.Sprintf("Task-%dX", n)
 		if home.Shard(id) != home.Shard(strings.ToLower(id)) || home.Shard(id) != home.Shard(strings.ToUpper(id)) {
@@ -47,7 +47,7 @@ func keyAndID() (key string, id ID) {
 
 // A send with an idempotency key holds the key's shard and the id's, the lower
 // number first, and who cannot have one is told which and who has it.
-func TestSendHoldsItsShards(t *testing.T) {
+func TestRule01_SendHoldsItsShards(t *testing.T) {
 	b := newBox(t, Options{LockWait: time.Millisecond})
 	other := opened(t, b.home, b.o)
 	key, id := keyAndID()
@@ -83,7 +83,7 @@ func TestSendHoldsItsShards(t *testing.T) {
 }
 
 // A line tells of a key by a hash that nobody can make who has not the home.
-func TestKeyInTheLedger(t *testing.T) {
+func TestRule01_KeyInTheLedger(t *testing.T) {
 	b := newBox(t, Options{})
 	parsed := request("with a key")
 	parsed.Mbox.IdempotencyKey = "an open secret"
@@ -106,7 +106,7 @@ func TestKeyInTheLedger(t *testing.T) {
 
 // An id that is sent again is fine with the same content, writes nothing, and is
 // refused with another one.
-func TestSendAgain(t *testing.T) {
+func TestRule07_SendAgain(t *testing.T) {
 	b := newBox(t, Options{})
 	sent(t, b, "x")
 	task := request("another")
@@ -122,7 +122,7 @@ func TestSendAgain(t *testing.T) {
 }
 
 // The drawn number of an id is a hint: one that is taken is not used again.
-func TestSerialIsTried(t *testing.T) {
+func TestRule01_SerialIsTried(t *testing.T) {
 	b := newBox(t, Options{})
 	now := b.now()
 	sent(t, b, serialID(now.UTC().Format(time.DateOnly), 1))
@@ -134,7 +134,7 @@ func TestSerialIsTried(t *testing.T) {
 }
 
 // A lock file that is gone is made by recovery alone.
-func TestLockFileGone(t *testing.T) {
+func TestRule03_LockFileGone(t *testing.T) {
 	b := newBox(t, Options{})
 	path := home.Private(b.home, "locks", home.ShardName(home.Shard("x")))
 	must(t, os.Remove(path))
@@ -154,7 +154,7 @@ func TestLockFileGone(t *testing.T) {
 }
 
 // Only where a rename can be told not to replace a file is a mailbox made.
-func TestRenamesAreProbed(t *testing.T) {
+func TestRule08_RenamesAreProbed(t *testing.T) {
 	for name, hook := range map[string]durable.Fault{
 		"no flags": func(op durable.Op, _ string) (bool, error) { return op != durable.OpMove, unlessOp(op, durable.OpMove) },
 		"no exchange": func(op durable.Op, _ string) (bool, error) {
@@ -205,7 +205,7 @@ func leaseScanned(t *testing.T, b *Box, want State, when string) {
 
 // While the worker holds its lock it lives, whatever is said about it: seen from
 // another PID namespace, or after another process got its number.
-func TestHeldLockIsTheTruth(t *testing.T) {
+func TestRule13_HeldLockIsTheTruth(t *testing.T) {
 	for name, change := range map[string]func(n *home.Note){
 		"nothing":             func(*home.Note) {},
 		"another namespace":   func(n *home.Note) { n.Namespace, n.PID, n.Start = "pid:[1]", 1<<22+1, "1" },
@@ -225,7 +225,7 @@ func TestHeldLockIsTheTruth(t *testing.T) {
 }
 
 // A worker is not dead because the host got another name, for recovery neither.
-func TestHostRenamed(t *testing.T) {
+func TestRule13_HostRenamed(t *testing.T) {
 	b := newBox(t, Options{})
 	claimedWith(t, b, func(n *home.Note) { n.Host = "another" })
 	was, err := home.CurrentBoot(b.home)
@@ -242,7 +242,7 @@ func TestHostRenamed(t *testing.T) {
 
 // What still works on a dead worker's task holds it, until it has been ended or
 // the deadline comes.
-func TestLeaseOfTheChild(t *testing.T) {
+func TestRule34_LeaseOfTheChild(t *testing.T) {
 	clk := newClock()
 	b := newBox(t, clk.options())
 	c := claimedWith(t, b, func(*home.Note) {})
@@ -275,7 +275,7 @@ func TestLeaseOfTheChild(t *testing.T) {
 
 // Once the process that ends them all has gone, what it did not take with it is
 // waited for a moment, and holds the task until the deadline.
-func TestChildOutlivesItsEnd(t *testing.T) {
+func TestRule34_ChildOutlivesItsEnd(t *testing.T) {
 	for _, outlives := range []bool{true, false} {
 		t.Run(fmt.Sprint(outlives), func(t *testing.T) {
 			clk := newClock()
@@ -312,7 +312,7 @@ func TestChildOutlivesItsEnd(t *testing.T) {
 
 // A sign of life from the future, of a clock that was put back or of who can set
 // the time of the lease file, is one from now: it puts the deadline off by a lease.
-func TestLeaseFromTheFuture(t *testing.T) {
+func TestRule13_LeaseFromTheFuture(t *testing.T) {
 	for _, ahead := range []time.Duration{time.Minute, 24 * 365 * time.Hour} {
 		clk := newClock()
 		b := newBox(t, clk.options())
@@ -329,7 +329,7 @@ func TestLeaseFromTheFuture(t *testing.T) {
 }
 
 // Whatever a command makes of its own claim's files, no other task waits for it.
-func TestLeaseThatIsNone(t *testing.T) {
+func TestRule34_LeaseThatIsNone(t *testing.T) {
 	for name, harm := range map[string]func(path string) error{
 		"sparse":  func(path string) error { return os.Truncate(path, 1<<40) },
 		"closed":  func(path string) error { return os.Chmod(path, 0) },
@@ -358,7 +358,7 @@ func TestLeaseThatIsNone(t *testing.T) {
 // What works on a lost task is ended whichever it is: one that stands in the way
 // of the signal is killed. A number that another process got since, or of another
 // boot or namespace, is nobody's here.
-func TestChildIsEnded(t *testing.T) {
+func TestRule13_ChildIsEnded(t *testing.T) {
 	for name, c := range map[string]struct {
 		line   string
 		change func(n *home.Note)
@@ -409,7 +409,7 @@ func TestLeaseNamesHoldNoToken(t *testing.T) {
 
 // A lease is judged only by who has the task's shard: a claim that is being made
 // has a lease file before it has a line.
-func TestLeaseIsJudgedUnderTheShard(t *testing.T) {
+func TestRule13_LeaseIsJudgedUnderTheShard(t *testing.T) {
 	b := newBox(t, Options{})
 	sent(t, b, "x")
 	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder", Process: true})
@@ -432,7 +432,7 @@ func TestLeaseIsJudgedUnderTheShard(t *testing.T) {
 
 // After a restart of the machine every lease is over, those too that are a
 // deadline alone; within one boot none is that its holder keeps.
-func TestLeasesEndWithTheBoot(t *testing.T) {
+func TestRule13_LeasesEndWithTheBoot(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		b := newBox(t, Options{})
 		sent(t, b, "a")

@@ -72,7 +72,7 @@ func inOrder(t *testing.T, what string, got []string, want ...string) {
 
 // The order of a transition, step by step: the intent record, the lease, the
 // staged content, the line, one flush, the renames, the copy, the blank record.
-func TestOrderOfTransition(t *testing.T) {
+func TestRule08_OrderOfTransition(t *testing.T) {
 	mark := "writeat .mbox/intents"
 	const staged = ".mbox/tmp/x~TX"
 	line := map[durable.Mode][]string{
@@ -124,7 +124,7 @@ func TestOrderOfTransition(t *testing.T) {
 
 // What the journal does not take is flushed before the line, and what a line
 // names besides: artifacts, what goes to quarantine, records.
-func TestFlushedBeforeTheLine(t *testing.T) {
+func TestRule11_FlushedBeforeTheLine(t *testing.T) {
 	b := realBox(t, durable.Standard)
 	sent(t, b, "x")
 	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
@@ -159,7 +159,7 @@ func TestFlushedBeforeTheLine(t *testing.T) {
 
 // Artifacts, and the folders that they lie in, are on disk before anything names
 // them.
-func TestArtifactsAreFlushed(t *testing.T) {
+func TestRule11_ArtifactsAreFlushed(t *testing.T) {
 	b := realBox(t, durable.Standard)
 	sent(t, b, "x")
 	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
@@ -175,7 +175,7 @@ func TestArtifactsAreFlushed(t *testing.T) {
 }
 
 // A new home is on disk when Create says so, and so is a new month of the archive.
-func TestNewNamesAreFlushed(t *testing.T) {
+func TestRule12_NewNamesAreFlushed(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")
 	got := steps(t, home, func() { must(t, Create(home, Options{})) })
 	for i, s := range got {
@@ -210,7 +210,7 @@ func TestNewNamesAreFlushed(t *testing.T) {
 }
 
 // Whoever settles flushes the ledger before he acts on a line from it.
-func TestSettleFlushesFirst(t *testing.T) {
+func TestRule05_SettleFlushesFirst(t *testing.T) {
 	for _, m := range []durable.Mode{durable.Standard, durable.Strict} {
 		b := realBox(t, m)
 		sent(t, b, "first")

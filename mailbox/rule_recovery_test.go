@@ -56,7 +56,7 @@ func sendX(t *testing.T, b *Box) func() error {
 
 // What a killed process left is finished by whoever comes next, whatever he came
 // for: Open, a scan, a look.
-func TestKilledSendIsSeen(t *testing.T) {
+func TestRule05_KilledSendIsSeen(t *testing.T) {
 	for name, come := range map[string]func(b *Box) error{
 		"open": func(b *Box) error { return b.settleAll(t.Context()) },
 		"scan": func(b *Box) error { _, err := b.Scan(t.Context()); return err },
@@ -87,7 +87,7 @@ func TestKilledSendIsSeen(t *testing.T) {
 
 // Nobody waits for a shard that is held, and a damaged record means that
 // everything is recovered.
-func TestIntentThatHelpsNobody(t *testing.T) {
+func TestRule05_IntentThatHelpsNobody(t *testing.T) {
 	b := newBox(t, Options{})
 	killedAtMove(t, 1, sendX(t, b))
 	other := opened(t, b.home, b.o)
@@ -114,7 +114,7 @@ func TestIntentThatHelpsNobody(t *testing.T) {
 
 // Content that was torn is never put into a task's place, wherever the commit
 // was cut off.
-func TestTornContentIsNotPutInPlace(t *testing.T) {
+func TestRule10_TornContentIsNotPutInPlace(t *testing.T) {
 	for _, c := range []struct {
 		from   State
 		reboot bool
@@ -156,7 +156,7 @@ func TestTornContentIsNotPutInPlace(t *testing.T) {
 
 // A claim whose content a power cut took is voided, and its epoch stays used: a
 // worker that goes on with it is refused.
-func TestVoidedClaim(t *testing.T) {
+func TestRule10_VoidedClaim(t *testing.T) {
 	b := newBox(t, Options{})
 	sent(t, b, "x")
 	before, err := os.ReadFile(b.pending("x.json"))
@@ -178,7 +178,7 @@ func TestVoidedClaim(t *testing.T) {
 }
 
 // Staged content whose line a power cut took was never acknowledged, and is kept.
-func TestStagedContentOfACutLine(t *testing.T) {
+func TestRule21_StagedContentOfACutLine(t *testing.T) {
 	b := newBox(t, Options{})
 	sent(t, b, "first")
 	end := b.ledger.End()
@@ -201,7 +201,7 @@ func TestStagedContentOfACutLine(t *testing.T) {
 
 // A transaction stands in a file if a whole task of that name has it, or a
 // record. A file that was used again lies under another task's name, or is torn.
-func TestStanding(t *testing.T) {
+func TestRule16_Standing(t *testing.T) {
 	b := homes{}.open(t, Options{})
 	tx := func(digit string) string { return strings.Repeat(digit, 32) }
 	task := func(id ID, tx string) string {
@@ -266,7 +266,7 @@ func TestRecoverDropsSpares(t *testing.T) {
 }
 
 // A ledger that is damaged, not cut, makes recovery change nothing.
-func TestRecoverNeedsALedger(t *testing.T) {
+func TestRule21_RecoverNeedsALedger(t *testing.T) {
 	clk := newClock()
 	clk.at.Store(time.Date(2026, 2, 16, 10, 0, 0, 0, time.UTC).UnixNano())
 	b := homes{}.open(t, clk.options())
@@ -298,7 +298,7 @@ func TestRecoverNeedsALedger(t *testing.T) {
 
 // The boot record says that a recovery is at work before anything is changed,
 // and that it is done after everything else.
-func TestOrderOfRecovery(t *testing.T) {
+func TestRule20_OrderOfRecovery(t *testing.T) {
 	const boot = "replace .mbox/boot"
 	recovers := func(home string) []string {
 		return steps(t, home, func() {
@@ -321,7 +321,7 @@ func TestOrderOfRecovery(t *testing.T) {
 
 // There is one recovery at a time, and who waited for another looks whether
 // anything is left to do.
-func TestOneRecovery(t *testing.T) {
+func TestRule20_OneRecovery(t *testing.T) {
 	dir := unwell(t)
 	b, err := open(t.Context(), dir, Options{Sync: durable.None, LockWait: time.Millisecond})
 	must(t, err)
@@ -353,7 +353,7 @@ func TestOneRecovery(t *testing.T) {
 // Another boot, device or inode than the record's means that everything is
 // recovered; the last two, and no record, that the home was moved or copied. The
 // name of the host means nothing.
-func TestHomeMoved(t *testing.T) {
+func TestRule22_HomeMoved(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(r *home.Boot)
 		moved  bool
@@ -391,7 +391,7 @@ func TestHomeMoved(t *testing.T) {
 
 // A task is archived in the month of its line, whenever that is finished; and the
 // right bytes are found in any month.
-func TestMonthOfTheLine(t *testing.T) {
+func TestRule21_MonthOfTheLine(t *testing.T) {
 	clk := newClock()
 	clk.at.Store(time.Date(2026, 1, 31, 10, 0, 0, 0, time.UTC).UnixNano())
 	b := newBox(t, clk.options())
@@ -417,7 +417,7 @@ func TestMonthOfTheLine(t *testing.T) {
 
 // A backup is cut with every task's lock and then the ledger's held, takes what
 // changed until then, and leaves out what is this machine's alone.
-func TestBackupIsOfOneMoment(t *testing.T) {
+func TestRule23_BackupIsOfOneMoment(t *testing.T) {
 	b := realBox(t, durable.Standard)
 	b.o.LockWait = time.Millisecond
 	sent(t, b, "x")
@@ -466,7 +466,7 @@ func TestBackupIsOfOneMoment(t *testing.T) {
 
 // A kept index counts in its boot and mailbox only, and as long as the ledger
 // goes on where it ends.
-func TestKeptIndex(t *testing.T) {
+func TestRule18_KeptIndex(t *testing.T) {
 	b := newBox(t, Options{})
 	sent(t, b, "x")
 	saved(t, b)

@@ -79,7 +79,7 @@ func only(locks ...string) func(string) bool {
 // A process that stands still anywhere before its line, whose lock files are
 // removed and made anew meanwhile, does not speak for a task that somebody else
 // has completed.
-func TestOneTruth(t *testing.T) {
+func TestRule31_OneTruth(t *testing.T) {
 	for name, at := range map[string]struct {
 		op   durable.Op
 		path string
@@ -136,7 +136,7 @@ func TestOneTruth(t *testing.T) {
 
 // A line may rest on more locks than that of its task: one that is lost and made
 // anew while a process stands still with it lets that process say nothing.
-func TestOneTruthOfOtherLocks(t *testing.T) {
+func TestRule31_OneTruthOfOtherLocks(t *testing.T) {
 	keyed := func(id ID) *Task {
 		return &Task{ID: id, Task: Request{Title: "x"}, Mbox: Meta{IdempotencyKey: "k"}}
 	}
@@ -209,7 +209,7 @@ func created(t *testing.T, b *Box) (ids []ID) {
 
 // Who stood still behind his line, and finds his task where others have brought it
 // meanwhile, takes nothing for a stranger's and says nothing.
-func TestStoppedBehindTheLine(t *testing.T) {
+func TestRule31_StoppedBehindTheLine(t *testing.T) {
 	for name, move := range map[string]func(c *Claim) error{
 		"and it has ended": func(c *Claim) error { return c.Complete(context.Background(), Result{}) },
 		"and it goes on":   func(c *Claim) error { return c.Progress(context.Background(), Progress{Message: "further"}) },
@@ -239,7 +239,7 @@ func TestStoppedBehindTheLine(t *testing.T) {
 
 // Who stood still and was overtaken does not put its artifacts in the place of
 // those that the completion of the other names.
-func TestOvertakenArtifacts(t *testing.T) {
+func TestRule31_OvertakenArtifacts(t *testing.T) {
 	b := newBox(t, Options{})
 	c, held := b.heldTwice(t)
 	complete := func(c *Claim, text string) error {
@@ -264,7 +264,7 @@ func TestOvertakenArtifacts(t *testing.T) {
 
 // A recovery that stood still while its lock was lost, and another did all of it,
 // says nothing any more.
-func TestOneRecoverySays(t *testing.T) {
+func TestRule31_OneRecoverySays(t *testing.T) {
 	b := newBox(t, Options{Sync: durable.Strict})
 	sent(t, b, "x")
 	must(t, os.Remove(home.Private(b.home, "locks", home.ShardName(home.Shard("x")))))
@@ -288,7 +288,7 @@ func TestOneRecoverySays(t *testing.T) {
 
 // A recovery that was killed between making a lock file and saying so is gone on
 // with before anybody takes the lock.
-func TestRemadeIsSaidBeforeItIsTaken(t *testing.T) {
+func TestRule31_RemadeIsSaidBeforeItIsTaken(t *testing.T) {
 	for _, number := range []int{home.Shard("x"), home.Delegations} {
 		t.Run(home.ShardName(number), func(t *testing.T) { remadeIsSaid(t, number) })
 	}

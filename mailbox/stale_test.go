@@ -12,7 +12,7 @@ import (
 // record may stand that was blanked long ago, and an old version of a file lie
 // where it once lay (btrfs brings both back). The old line must not be finished
 // over a newer one.
-func TestStaleIntent(t *testing.T) {
+func TestRule05_StaleIntent(t *testing.T) {
 	b := newBox(t, Options{})
 	sent(t, b, "x")
 	pending, err := os.ReadFile(b.pending("x.json"))

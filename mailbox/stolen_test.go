@@ -12,7 +12,7 @@ import (
 
 // Who moves a task by hand between a claim's line and its rename has it: the
 // claim says that there was nothing, and a line tells who gave it up.
-func TestStolenClaim(t *testing.T) {
+func TestRule08_StolenClaim(t *testing.T) {
 	b := newBox(t, Options{})
 	sent(t, b, "x")
 	place := b.path("tasks", "in-progress", "x.json")

@@ -21,7 +21,7 @@ func planted(path string) error {
 // A copy is never evidence: whatever stands in its place, transitions answer as if
 // nothing did, verify names it, and recovery keeps it in quarantine and writes the
 // copy anew.
-func TestStrangeCopy(t *testing.T) {
+func TestRule29_StrangeCopy(t *testing.T) {
 	kinds := map[string]func(path string) error{
 		"a FIFO":    func(path string) error { return unix.Mkfifo(path, 0o600) },
 		"a symlink": func(path string) error { return os.Symlink(t.TempDir(), path) },

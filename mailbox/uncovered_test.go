@@ -12,7 +12,7 @@ import (
 // The disk has, behind the lines that the journal covers, a hole and behind it a
 // whole line: of the task whose content is only in the journal. That line was
 // never flushed, and must not keep the content from coming back.
-func TestUncoveredLineBehindAHole(t *testing.T) {
+func TestRule16_UncoveredLineBehindAHole(t *testing.T) {
 	b := journaledBox(t)
 	home := b.Home()
 	submitted(t, b)

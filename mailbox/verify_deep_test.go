@@ -11,10 +11,10 @@ import (
 	"mbox/mailbox/verify"
 )
 
-// TestVerifyDeep edits tasks and makes the ledger confirm the edit, which only one
+// TestRule36_VerifyDeep edits tasks and makes the ledger confirm the edit, which only one
 // who holds the whole home can do: a deep look decodes them all the same, and any
 // look decodes the task that names artifacts.
-func TestVerifyDeep(t *testing.T) {
+func TestRule36_VerifyDeep(t *testing.T) {
 	const named = `"artifacts": [{"path": "\n    \"artifacts\": [],\n"}]`
 	for _, row := range []struct {
 		name, file, old, text, what string

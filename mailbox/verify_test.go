@@ -698,7 +698,7 @@ var tamperings = []struct {
 	},
 }
 
-func TestVerifyTampering(t *testing.T) {
+func TestRule36_VerifyTampering(t *testing.T) {
 	for _, row := range tamperings {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -378,6 +379,42 @@ func TestHouseTable(t *testing.T) {
 			if !known || lower.layer >= room.layer && !kin {
 				t.Errorf("%s is in layer %d and may import %s, which does not lie below", dir, room.layer, below)
 			}
+		}
+	}
+}
+
+// The table in mailbox's package comment leads from each rule to the packages that
+// have its tests.
+func TestHouseRules(t *testing.T) {
+	const rules = 39
+	comment, err := os.ReadFile(filepath.Join(moduleRoot(t), "mailbox", "box.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[int]string{}
+	for _, m := range regexp.MustCompile(`(?m)^//\t *(\d+)  .*\S  +(\S.*)$`).FindAllStringSubmatch(string(comment), -1) {
+		n, _ := strconv.Atoi(m[1])
+		listed[n] = m[2]
+	}
+	held := map[int][]string{}
+	test := regexp.MustCompile(`(?m)^func TestRule(\d\d)`)
+	for dir := range rooms {
+		files, _ := filepath.Glob(filepath.Join(moduleRoot(t), filepath.FromSlash(dir), "*_test.go"))
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range test.FindAllStringSubmatch(string(data), -1) {
+				if n, _ := strconv.Atoi(m[1]); !slices.Contains(held[n], dir) {
+					held[n] = append(held[n], dir)
+				}
+			}
+		}
+	}
+	for n := 1; n <= rules; n++ {
+		if slices.Sort(held[n]); len(held[n]) == 0 || listed[n] != strings.Join(held[n], ", ") {
+			t.Errorf("rule %d has tests in %v, and mailbox/box.go says %q", n, held[n], listed[n])
 		}
 	}
 }

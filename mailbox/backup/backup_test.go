@@ -101,7 +101,7 @@ func restoredFrom(t *testing.T, packed []byte) (dir string, err error) {
 
 // A flipped bit, a cut, and anything behind the end are seen, by a check as by a
 // restore, which then leaves nothing behind. (A bit that says nothing may flip.)
-func TestDamagedBackup(t *testing.T) {
+func TestRule23_DamagedBackup(t *testing.T) {
 	packed, _ := backedUp(t)
 	want := plain(t, packed)
 	if _, err := Check(t.Context(), bytes.NewReader(packed)); err != nil {
@@ -166,7 +166,7 @@ func holes(t *testing.T, size int) []byte {
 }
 
 // An archive that is a whole one, but not what was backed up.
-func TestForgedBackup(t *testing.T) {
+func TestRule23_ForgedBackup(t *testing.T) {
 	packed, sum := backedUp(t)
 	want := plain(t, packed)
 	forged := func(old, new string) []byte {
@@ -229,7 +229,7 @@ func (d *doing) Write(p []byte) (int, error) {
 
 // What changes, moves, goes away or becomes something else while the backup is
 // made is in it as it was in the end; by tar alone at least the newest bytes win.
-func TestBackupOfWhatMoves(t *testing.T) {
+func TestRule23_BackupOfWhatMoves(t *testing.T) {
 	b, _ := newSource(t)
 	must(t, os.MkdirAll(b.path("agents", "coder", "was-folder"), 0o700))
 	for _, name := range []string{"was-folder/a", "was-file", "goes", "grows"} {
@@ -298,7 +298,7 @@ func filler() string {
 }
 
 // However slowly an archive is taken, nobody waits for a lock meanwhile.
-func TestSlowBackupHoldsNobodyUp(t *testing.T) {
+func TestRule23_SlowBackupHoldsNobodyUp(t *testing.T) {
 	b, ledger := newSource(t)
 	held := false
 	b.Still = func(ctx context.Context, do func(end audit.Position) error) error {

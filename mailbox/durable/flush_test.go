@@ -33,7 +33,7 @@ func steps(t *testing.T, dir string, do func() error) []string {
 
 // What each call promises to be on disk is flushed, behind what it flushes and
 // before what rests on it; in mode None nothing is.
-func TestWhatIsFlushed(t *testing.T) {
+func TestRule10_WhatIsFlushed(t *testing.T) {
 	const stage = "create f, append f, sync f"
 	for _, c := range []struct {
 		name string
@@ -67,7 +67,7 @@ func TestWhatIsFlushed(t *testing.T) {
 
 // A folder that another process has just made is flushed into its parent too:
 // nobody knows whether that one lives to do it.
-func TestFolderMadeByAnother(t *testing.T) {
+func TestRule12_FolderMadeByAnother(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
 	synced := false
@@ -87,7 +87,7 @@ func TestFolderMadeByAnother(t *testing.T) {
 }
 
 // A write that the system cuts short is an error, not a file that is shorter.
-func TestShortWrite(t *testing.T) {
+func TestRule06_ShortWrite(t *testing.T) {
 	var pipe [2]int
 	if err := unix.Pipe(pipe[:]); err != nil {
 		t.Fatal(err)

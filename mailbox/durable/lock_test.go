@@ -49,7 +49,7 @@ func TestLockExcludesGoroutines(t *testing.T) {
 	}
 }
 
-func TestLockIsNeverMade(t *testing.T) {
+func TestRule03_LockIsNeverMade(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	if _, err := TryLock(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("lock on a missing file: %v", err)
@@ -59,7 +59,7 @@ func TestLockIsNeverMade(t *testing.T) {
 	}
 }
 
-func TestBusyLock(t *testing.T) {
+func TestRule03_BusyLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestBusyLock(t *testing.T) {
 	again.Unlock()
 }
 
-func TestMoveNeverReplaces(t *testing.T) {
+func TestRule08_MoveNeverReplaces(t *testing.T) {
 	dir := t.TempDir()
 	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
 	for _, p := range []string{a, b} {
@@ -116,7 +116,7 @@ func TestMoveNeverReplaces(t *testing.T) {
 }
 
 // Read neither follows links nor waits for a FIFO's writer.
-func TestReadWantsRegularFiles(t *testing.T) {
+func TestRule09_ReadWantsRegularFiles(t *testing.T) {
 	dir := t.TempDir()
 	target := filepath.Join(dir, "target")
 	if err := os.WriteFile(target, []byte("x"), 0o600); err != nil {

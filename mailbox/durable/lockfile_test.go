@@ -78,7 +78,7 @@ func TestLockFileExcludes(t *testing.T) {
 
 // While one has it, nobody else gets it: neither who shares the LockFile nor who
 // has another one. Who waits gives up at the deadline and when told to.
-func TestBusyLockFile(t *testing.T) {
+func TestRule02_BusyLockFile(t *testing.T) {
 	path := lockFileAt(t)
 	l, other := newLockFile(t, path), newLockFile(t, path)
 	if _, err := l.Acquire(t.Context(), 0); err != nil {
@@ -111,7 +111,7 @@ func TestBusyLockFile(t *testing.T) {
 
 // A lock file is never made, and a lock on one that has lost its name is none:
 // who has the file of that name has the lock.
-func TestLockFileIsTheOneOfThatName(t *testing.T) {
+func TestRule03_LockFileIsTheOneOfThatName(t *testing.T) {
 	path := lockFileAt(t)
 	l, before := newLockFile(t, path), newLockFile(t, path)
 	for _, opened := range []*LockFile{l, before} {
@@ -176,7 +176,7 @@ func fileInfo(t *testing.T, f *os.File) fs.FileInfo {
 
 // A Lock, too, is taken on no file that has lost its name, nor kept: that is told
 // by ErrReplaced. What is no regular file is no lock file.
-func TestLockOfAReplacedFile(t *testing.T) {
+func TestRule03_LockOfAReplacedFile(t *testing.T) {
 	path := lockFileAt(t)
 	l, err := TryLock(path)
 	if err != nil {

@@ -281,17 +281,17 @@ var auditMutants = []mutant{
 	{
 		"reader-takes-any-end", "14", "audit/reader.go",
 		"known.Boot != l.boot || known.Seq <= r.at.Seq {", "known.Boot != l.boot || known.Seq >= 0 {",
-		boxTest("TestLedgerLost"),
+		boxTest("TestRule14_LedgerLost"),
 	},
 	{
 		"reader-stays-in-the-old-ledger", "14,18", "audit/reader.go",
 		"known.Checksum != r.at.Checksum {", "known.Boot == \"\" {",
-		boxTest("TestForgottenUnderAProcess"),
+		boxTest("TestRule14_ForgottenUnderAProcess"),
 	},
 	{
 		"reader-trusts-an-old-end", "9,14", "audit/reader.go",
 		"if stepped && r.ended {", "if r.ended {",
-		auditTest("TestReachedLooksAnew"),
+		auditTest("TestRule09_ReachedLooksAnew"),
 	},
 	{
 		"replaced-file-unchecked", "14", ledgerGo,
@@ -301,7 +301,7 @@ var auditMutants = []mutant{
 	{
 		"lines-blanked-in-the-same-boot", "37", replayGo,
 		"if !lost && !l.inDoubt() {", "if ctx == nil {",
-		boxTest("TestOlderJournalBlanksNothing"),
+		boxTest("TestRule37_OlderJournalBlanksNothing"),
 	},
 	{
 		"other-bytes-than-the-journal", "16", replayGo,
@@ -311,7 +311,7 @@ var auditMutants = []mutant{
 	{
 		"whole-lines-behind-a-hole", "16", replayGo,
 		"if lines, err := l.checkCut(covered, size); err != nil || lines == 0 {", "if next, _, err := l.chainEnd(covered); err != nil || next == covered {",
-		boxTest("TestUncoveredLineBehindAHole"),
+		boxTest("TestRule16_UncoveredLineBehindAHole"),
 	},
 	{
 		"head-counts-torn-bytes", "6", ledgerGo,
@@ -386,7 +386,7 @@ var auditMutants = []mutant{
 	{
 		"copy-spoils-an-answer", "29", ledgerGo,
 		"return line, l.flush(flush)", "return line, errors.Join(l.flush(flush), l.Copy(ctx, 0))",
-		boxTest("TestStrangeCopy"),
+		boxTest("TestRule29_StrangeCopy"),
 	},
 	{
 		"copy-goes-on-behind-an-error", "29", copyGo,
