@@ -200,9 +200,9 @@ func (v *run) interruption(number int) error {
 	if err != nil {
 		return err
 	}
-	end := "begun and never committed; the next command takes it back"
-	if len(lines) > 0 {
-		end = "interrupted; the next command finishes it"
+	end := "interrupted; the next command finishes it"
+	if len(lines) == 0 {
+		end = "begun and never committed; the next command takes it back"
 	}
 	what := map[string]string{"task": "transition", "record": "writing", "drop": "quarantining", "note": "noting"}[d.Kind]
 	v.note("the %s of %s was %s", what, d.Name, end)
@@ -214,21 +214,15 @@ func (v *run) interruption(number int) error {
 // nothing was committed all has to be as it was before.
 func (v *run) halfway(d home.Intent) (bool, error) {
 	lines, err := d.Lines(v.ledger, d.TX)
-	if err != nil || len(lines) == 0 {
-		return false, err
+	for _, e := range lines {
+		if m, ok := task.MoveOf(&e); ok {
+			return v.stage(task.ID(e.Task()), m, e.Time())
+		}
+		if told := detailsOf(&e); d.Kind == "drop" && told.get("entry") != nil {
+			return v.aside(told.text("entry"), told.text("place"))
+		}
 	}
-	e := &lines[0]
-	if m, moves := task.MoveOf(e); moves {
-		return v.stage(task.ID(e.Task()), m, e.Time())
-	}
-	var aside struct {
-		Entry string `json:"entry"`
-		Place string `json:"place"`
-	}
-	if e.Detail(&aside) != nil || aside.Entry == "" || d.Kind != "drop" {
-		return false, nil
-	}
-	return v.aside(aside.Entry, aside.Place)
+	return false, err
 }
 
 // stage tells whether the content of a committed move is staged or in place,
@@ -284,12 +278,11 @@ func (v *run) replacing(file string, d home.Intent) (bool, error) {
 		return false, err
 	}
 	lines, err := d.Lines(v.ledger, d.TX)
-	return err == nil && slices.ContainsFunc(lines, func(e audit.Entry) bool {
-		var r struct {
-			File   string `json:"file"`
-			SHA256 string `json:"sha256"`
-			Before string `json:"before"`
+	for _, e := range lines {
+		told := detailsOf(&e)
+		if told.text("file") == file && told.text("sha256") == staged.Hash && (!now.There || now.Hash == told.text("before")) {
+			return true, nil
 		}
-		return e.Detail(&r) == nil && r.File == file && r.SHA256 == staged.Hash && (!now.There || now.Hash == r.Before)
-	}), err
+	}
+	return false, err
 }

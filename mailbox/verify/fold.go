@@ -57,6 +57,8 @@ type kept struct {
 // details are those of a line: their raw JSON values, nil where one is missing.
 type details []audit.Member
 
+func detailsOf(e *audit.Entry) details { return audit.Members(e.Details, nil) }
+
 func (d details) get(name string) []byte {
 	for i := range d {
 		if string(d[i].Name) == name {

@@ -318,7 +318,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"edited-bytes-taken", "verify", "mailbox/verify/task.go",
-		"if hash != t.after {\n\t\tl.add(6", "if false {\n\t\tl.add(6",
+		"if hash != t.after {\n\t\tl.add(6", "if false && hash != t.after {\n\t\tl.add(6",
 		boxTest("TestRule36_VerifyTampering"),
 	},
 	{
