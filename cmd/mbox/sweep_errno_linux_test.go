@@ -88,13 +88,23 @@ type errnoRun struct {
 	sweep *errnoSweep
 }
 
+// fail lets a call of the verb fail in a new copy of the home.
+func (e *errnoRun) fail(p errnoPoint) (h *sweepHome, r ran, hit sysCall, ok bool) {
+	for left := tries; ; left-- {
+		h = e.base.copyOf(e.T, e.next())
+		r = e.sc.strike(h, fmt.Sprintf("%s:error=%s:when=%d", p.call.name, p.name, p.call.nth))
+		if hit, ok = r.hit(); left == 1 || ok && hit.label == p.call.label {
+			return h, r, hit, ok
+		}
+		h.remove()
+	}
+}
+
 func (e *errnoRun) point(p errnoPoint) {
 	e.Helper()
-	h := e.base.copyOf(e.T, e.next())
-	r := e.sc.strike(h, fmt.Sprintf("%s:error=%s:when=%d", p.call.name, p.name, p.call.nth))
+	h, r, hit, ok := e.fail(p)
 	e.sweep.points.Add(1)
 	e.sweep.codes[r.code&255].Add(1)
-	hit, ok := r.hit()
 	if !ok || hit.label != p.call.label {
 		e.sweep.missed.Add(1)
 	}
