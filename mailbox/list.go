@@ -6,8 +6,11 @@ import (
 	"errors"
 	"io/fs"
 	"iter"
+	"runtime"
 	"slices"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
@@ -95,29 +98,20 @@ func (b *Box) listDir(ctx context.Context, s State, dir string, f Filter) ([]Ite
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // verify and doctor tell of a missing folder
 		return nil, err
 	}
-	var items []Item
-	for _, name := range names {
-		if task.Ignored(name) || !strings.HasSuffix(name, ".json") {
-			continue
-		}
-		got, err := home.Read(b.home, s, b.path(dir, name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		it := Item{State: s, Path: dir + "/" + name, Err: err}
-		if err == nil {
-			it.Task = got.Task
-			if it.Task.ID == "" { // a drop that waits for admission
-				it.Task.ID = ID(task.TrimJSON(name))
-			}
-		}
-		if f.matches(it) {
-			items = append(items, it)
-		}
+	names = slices.DeleteFunc(names, func(name string) bool { return task.Ignored(name) || !strings.HasSuffix(name, ".json") })
+	items := make([]Item, len(names))
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, name := range names {
+		group.Go(func() error {
+			items[i] = b.item(s, dir, name)
+			return ctx.Err()
+		})
 	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	items = slices.DeleteFunc(items, func(it Item) bool { return errors.Is(it.Err, fs.ErrNotExist) || !f.matches(it) })
 	slices.SortFunc(items, func(a, b Item) int {
 		if a.Task == nil || b.Task == nil {
 			return cmp.Compare(a.Path, b.Path)
@@ -125,6 +119,20 @@ func (b *Box) listDir(ctx context.Context, s State, dir string, f Filter) ([]Ite
 		return cmp.Or(a.Task.Created.Compare(b.Task.Created.Time), cmp.Compare(a.Task.ID, b.Task.ID))
 	})
 	return items, nil
+}
+
+// item reads one file of a folder.
+func (b *Box) item(s State, dir, name string) Item {
+	it := Item{State: s, Path: dir + "/" + name}
+	f, err := home.Read(b.home, s, b.path(dir, name))
+	if err != nil {
+		it.Err = err
+		return it
+	}
+	if it.Task = f.Task; it.Task.ID == "" { // a drop that waits for admission
+		it.Task.ID = ID(task.TrimJSON(name))
+	}
+	return it
 }
 
 func (f Filter) matches(it Item) bool {

@@ -29,6 +29,7 @@ type room struct {
 const (
 	jsonV2 = "github.com/go-json-experiment/json"
 	xsys   = "golang.org/x/sys"
+	xsync  = "golang.org/x/sync"
 )
 
 // rooms is every package there is. A new package, a new edge or a new library
@@ -56,14 +57,14 @@ var rooms = map[string]room{
 		layer: 2, ours: []string{"mailbox/home", "audit", "mailbox/durable"},
 		libraries: []string{jsonV2, "github.com/klauspost/compress/zstd"},
 	},
-	"mailbox/verify": {layer: 2, ours: []string{"mailbox/home", "mailbox/task", "mailbox/artifact", "audit", "audit/delegation", "audit/verify", "mailbox/durable", "schemas"}},
+	"mailbox/verify": {layer: 2, ours: []string{"mailbox/home", "mailbox/task", "mailbox/artifact", "audit", "audit/delegation", "audit/verify", "mailbox/durable", "schemas"}, libraries: []string{xsync}},
 	"mailbox/tree":   {layer: 2, ours: []string{"mailbox/task", "audit", "schemas"}},
 	"mailbox/queue": {
 		layer: 2, ours: []string{"mailbox/home", "mailbox/task", "mailbox/tree", "audit", "mailbox/durable"}, libraries: []string{jsonV2},
 	},
 	"mailbox": {
 		layer: 2, ours: []string{"mailbox/artifact", "mailbox/backup", "mailbox/home", "mailbox/queue", "mailbox/task", "mailbox/tree", "audit", "audit/delegation", "audit/record", "audit/verify", "mailbox/durable", "schemas"},
-		libraries: []string{jsonV2, xsys, "github.com/fsnotify/fsnotify"},
+		libraries: []string{jsonV2, xsys, xsync, "github.com/fsnotify/fsnotify"},
 	},
 	"agents/action": {
 		layer: 2, ours: []string{"agents/policy", "mailbox/durable", "schemas"},

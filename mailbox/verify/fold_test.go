@@ -2,14 +2,9 @@ package verify
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"runtime"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"mbox/audit"
@@ -79,43 +74,6 @@ func FuzzEntryName(f *testing.F) {
 			t.Errorf("%q goes to quarantine as %q: %s", name, entry, what)
 		}
 	})
-}
-
-func TestOnAllCores(t *testing.T) {
-	var names []string
-	for i := range 100 {
-		names = append(names, fmt.Sprint(i))
-	}
-	var mu sync.Mutex
-	var done []string
-	now, most := 0, 0
-	count := func(name string) error {
-		mu.Lock()
-		done, now = append(done, name), now+1
-		most = max(most, now)
-		mu.Unlock()
-		runtime.Gosched()
-		mu.Lock()
-		defer mu.Unlock()
-		now--
-		return nil
-	}
-	if err := onAllCores(t.Context(), names, count); err != nil || most > runtime.GOMAXPROCS(0) {
-		t.Errorf("%v, %d at once", err, most)
-	}
-	slices.Sort(done)
-	if want := slices.Sorted(slices.Values(names)); !slices.Equal(done, want) {
-		t.Errorf("done %v", done)
-	}
-	bad := errors.New("bad")
-	if err := onAllCores(t.Context(), names, func(name string) error { return map[string]error{"70": bad}[name] }); !errors.Is(err, bad) {
-		t.Errorf("an error: %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := onAllCores(ctx, names, count); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
 }
 
 // BenchmarkFold is what a line costs beyond the proof of the ledger.

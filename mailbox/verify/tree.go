@@ -1,16 +1,15 @@
 package verify
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
+
+	"golang.org/x/sync/errgroup"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
@@ -120,8 +119,15 @@ func (v *run) walk() error {
 				return err
 			}
 		}
-		err := onAllCores(v.ctx, names, func(name string) error { return v.visit(path.Join(dir, name)) })
-		if err != nil {
+		group, ctx := errgroup.WithContext(v.ctx)
+		group.SetLimit(runtime.GOMAXPROCS(0))
+		for _, name := range names {
+			if ctx.Err() != nil {
+				break
+			}
+			group.Go(func() error { return v.visit(path.Join(dir, name)) })
+		}
+		if err := errors.Join(group.Wait(), v.ctx.Err()); err != nil {
 			return err
 		}
 	}
@@ -137,25 +143,6 @@ func (v *run) walk() error {
 	}
 	v.o.Progress(v.r.Tasks, max(v.total, v.r.Tasks))
 	return nil
-}
-
-// onAllCores calls do for each name, and returns the first error.
-func onAllCores(ctx context.Context, names []string, do func(name string) error) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var next atomic.Int64
-	var all sync.WaitGroup
-	for range min(len(names), runtime.GOMAXPROCS(0)) {
-		all.Go(func() {
-			for i := next.Add(1); i <= int64(len(names)) && ctx.Err() == nil; i = next.Add(1) {
-				if err := do(names[i-1]); err != nil {
-					stop(err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	return context.Cause(ctx)
 }
 
 // gone takes no file for no error.
