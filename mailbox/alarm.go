@@ -7,7 +7,6 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/queue"
-	"mbox/mailbox/task"
 	"mbox/mailbox/tree"
 )
 
@@ -34,7 +33,7 @@ func (b *Box) alarm(ctx context.Context, s *shard, id ID, kind, why string) erro
 // sayLost writes an alarm, one until it moves, about a task whose content a
 // stranger destroyed while it was moved. It runs inside the transition.
 func (b *Box) sayLost(ctx context.Context, s *shard, id ID) error {
-	if known, err := b.knownGone(id); err != nil || known {
+	if known, err := b.ledger.knownGone(id); err != nil || known {
 		return err
 	}
 	action := fmt.Sprintf("its content was destroyed while it was moved; mbox recover --adopt %s takes what there is", id)
@@ -46,19 +45,6 @@ func (b *Box) sayLost(ctx context.Context, s *shard, id ID) error {
 func saysGone(line audit.Line) bool {
 	kind := line.Text("alarm")
 	return line.Event() == audit.ErrorEvent && line.Task() != "" && (kind == "lost" || kind == "missing")
-}
-
-// knownGone tells whether an alarm has said so since the task moved last.
-func (b *Box) knownGone(id ID) (bool, error) {
-	for line, err := range b.ledger.LinesOf(string(id)) {
-		if err != nil {
-			return false, err
-		}
-		if _, m := task.MoveIn(line); m != nil || saysGone(line) {
-			return m == nil, nil
-		}
-	}
-	return false, nil
 }
 
 // maxAlarms bounds the alarms of one scan; the others follow with the next.

@@ -24,7 +24,7 @@ func (b *Box) Archive(ctx context.Context, olderThan time.Duration, by string) (
 	if err := task.CheckActor(by); err != nil {
 		return 0, err
 	}
-	ended, err := b.endedTasks()
+	ended, err := b.ledger.ended()
 	if err != nil {
 		return 0, err
 	}
@@ -53,41 +53,6 @@ func (b *Box) Archive(ctx context.Context, olderThan time.Duration, by string) (
 		}
 	}
 	return moved, nil
-}
-
-// endedTask is what the ledger says of an ended task.
-type endedTask struct {
-	state     State
-	after     string
-	at        time.Time
-	delivered bool
-}
-
-// endedTasks folds the ledger to its ended tasks.
-func (b *Box) endedTasks() (map[ID]*endedTask, error) {
-	ended := map[ID]*endedTask{}
-	for line, err := range b.ledger.Read(audit.Position{}).Lines() {
-		if err == nil {
-			err = line.Damaged()
-		}
-		if err != nil {
-			return nil, err
-		}
-		if line.Event() == audit.ResultDelivered {
-			if t := ended[ID(line.Task())]; t != nil {
-				t.delivered = true
-			}
-		}
-		e, m := task.MoveIn(line)
-		switch {
-		case m == nil:
-		case m.Enters() == Completed || m.Enters() == Failed:
-			ended[ID(e.Task())] = &endedTask{state: m.Enters(), after: task.HashOf(m.After), at: e.Time()}
-		default:
-			delete(ended, ID(e.Task()))
-		}
-	}
-	return ended, nil
 }
 
 // archive moves one ended task, if it may go and still is what the ledger said.

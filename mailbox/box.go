@@ -145,7 +145,7 @@ type Box struct {
 	salt   []byte // for hashes of identities and keys
 	boot   string
 	writer audit.Writer
-	ledger *audit.Ledger
+	ledger history
 	shards [home.Shards + 1]*durable.Lock
 	serial *durable.LockFile
 	// recoveries is held by who recovers. It comes before all others.
@@ -307,12 +307,12 @@ func boxOf(dir string, v home.Version, salt []byte, o Options, looks bool) (*Box
 		home: dir, o: o, id: v.MailboxID, salt: salt, boot: boot, writer: writer,
 		start: home.StartTime(os.Getpid()), namespace: home.PIDNamespace(), paces: map[string]pace{}, looks: looks,
 	}
-	b.ledger, err = audit.Open(dir, v.MailboxID, audit.Options{Mode: o.Sync, Wait: o.LockWait, Now: o.Now, Stands: b.standing, Seal: o.AppendOnly, Looks: looks, CopyDelay: o.CopyDelay})
+	b.ledger.Ledger, err = audit.Open(dir, v.MailboxID, audit.Options{Mode: o.Sync, Wait: o.LockWait, Now: o.Now, Stands: b.standing, Seal: o.AppendOnly, Looks: looks, CopyDelay: o.CopyDelay})
 	if err != nil {
 		return nil, err
 	}
-	b.queue = queue.New(queue.Options{Home: dir, Mailbox: v.MailboxID, Boot: boot, Ledger: b.ledger, Looks: looks, Now: o.Now, Progress: o.Progress})
-	b.forest = tree.New(b.ledger)
+	b.queue = queue.New(queue.Options{Home: dir, Mailbox: v.MailboxID, Boot: boot, Ledger: b.ledger.Ledger, Looks: looks, Now: o.Now, Progress: o.Progress})
+	b.forest = tree.New(b.ledger.Ledger)
 	for i := range b.shards {
 		b.shards[i] = durable.NewLock(home.LockPath(dir, home.ShardName(i)))
 	}
@@ -345,7 +345,7 @@ func (b *Box) Close() error {
 func (b *Box) Home() string { return b.home }
 
 // Ledger is the mailbox's ledger.
-func (b *Box) Ledger() *audit.Ledger { return b.ledger }
+func (b *Box) Ledger() *audit.Ledger { return b.ledger.Ledger }
 
 // MailboxID names the mailbox; its ledger's chain begins with it.
 func (b *Box) MailboxID() string { return b.id }

@@ -28,7 +28,7 @@ func hasBase(q *queue.Queue) bool { return !reflect.ValueOf(q).Elem().FieldByNam
 // the snapshot of a home, or from zero where that has none.
 func another(b *Box, home string) *queue.Queue {
 	return queue.New(queue.Options{
-		Home: home, Mailbox: b.id, Boot: b.boot, Ledger: b.ledger, Looks: true, Now: b.o.Now, Progress: func(string, int64, int64) {},
+		Home: home, Mailbox: b.id, Boot: b.boot, Ledger: b.ledger.Ledger, Looks: true, Now: b.o.Now, Progress: func(string, int64, int64) {},
 	})
 }
 

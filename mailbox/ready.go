@@ -152,7 +152,7 @@ func (b *Box) asWritten(id ID) (ID, error) {
 	if there, err := b.anywhere(id); err != nil || there {
 		return id, err
 	}
-	as, err := b.spelling(id)
+	as, err := b.ledger.spelling(id)
 	if as == "" {
 		as = id
 	}

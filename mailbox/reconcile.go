@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
@@ -190,31 +189,9 @@ func (b *Box) mendFile(t *Task, r *queue.Entry) error {
 			t.Mbox.Lease.Token = old.Lease.Token
 		}
 	}
-	t.Audit.StateChanges, err = b.history(r.ID)
+	t.Audit.StateChanges, err = b.ledger.trail(r.ID)
 	t.Audit.Trim()
 	return err
-}
-
-// history tells a task's way through the states from the ledger.
-func (b *Box) history(id ID) ([]StateChange, error) {
-	trail := []StateChange{}
-	for line, err := range b.ledger.LinesOf(string(id)) {
-		if err != nil {
-			return nil, err
-		}
-		e, m := task.MoveIn(line)
-		if m == nil {
-			continue
-		}
-		if m.Leaves() == None {
-			break
-		}
-		if m.Leaves() != m.Enters() {
-			trail = append(trail, StateChange{From: m.Leaves(), To: m.Enters(), By: e.Agent, At: task.At(e.Time()), Reason: task.StateReason(m.Reason)})
-		}
-	}
-	slices.Reverse(trail)
-	return trail, nil
 }
 
 // yield gives a task up that was moved by hand before our claim moved it. The claim
@@ -249,7 +226,7 @@ func (b *Box) stray(ctx context.Context, state State, name string) (busy bool, e
 			if err != nil || r != nil {
 				return err
 			}
-			if has, err := b.hasLine(id); err != nil || has {
+			if as, err := b.ledger.spelling(id); err != nil || as != "" {
 				return err // verify names it
 			}
 		}

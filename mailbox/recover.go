@@ -261,7 +261,7 @@ func (r *recovery) moves() error {
 
 // follow folds what was appended since.
 func (r *recovery) follow() (err error) {
-	r.end, err = r.b.foldFrom(r.end, func(id ID, agent string, m *task.Move, at time.Time) {
+	r.end, err = r.b.ledger.fold(r.end, func(id ID, agent string, m *task.Move, at time.Time) {
 		if m != nil {
 			r.last[id] = &fate{agent: agent, m: m, at: at}
 		} else if f := r.last[id]; f != nil {

@@ -142,7 +142,7 @@ func (r *recovery) shards() error {
 // settle settles an intent record. What a power cut took the line of is kept
 // before that, because settle takes it for what was never written.
 func (r *recovery) settle(s *shard, d home.Intent) error {
-	lines, err := d.Lines(r.b.ledger, d.TX)
+	lines, err := d.Lines(r.b.ledger.Ledger, d.TX)
 	if err == nil && len(lines) == 0 {
 		_, err = r.keepCut(s, d.Name+"~"+d.TX)
 	}

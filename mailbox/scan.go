@@ -299,29 +299,16 @@ func apart(names []string, known []ID) (unknown []string, missing []ID) {
 }
 
 // expected lists the ids that the ledger has in a folder. For ended tasks, which
-// the index does not keep, it folds the ledger; Route asks for those seldom.
-func (b *Box) expected(folder State) ([]ID, error) {
-	if folder == Completed || folder == Failed {
-		return b.ended(folder)
+// the queue does not keep, it reads the ledger; Route asks for those seldom.
+func (b *Box) expected(folder State) (ids []ID, err error) {
+	if folder != Completed && folder != Failed {
+		return b.queue.In(folder, func(*queue.Entry) bool { return true })
 	}
-	return b.queue.In(folder, func(*queue.Entry) bool { return true })
-}
-
-// ended lists the ids whose last line put them into the folder.
-func (b *Box) ended(folder State) ([]ID, error) {
-	in := map[ID]bool{}
-	_, err := b.foldFrom(audit.Position{}, func(id ID, _ string, m *task.Move, _ time.Time) {
-		switch {
-		case m == nil:
-		case m.Enters() == folder:
-			in[id] = true
-		default:
-			delete(in, id)
+	ended, err := b.ledger.ended()
+	for id, t := range ended {
+		if t.state == folder {
+			ids = append(ids, id)
 		}
-	})
-	ids := make([]ID, 0, len(in))
-	for id := range in {
-		ids = append(ids, id)
 	}
 	return ids, err
 }

@@ -76,7 +76,7 @@ func (b *Box) settle(ctx context.Context, s *shard, d home.Intent) error {
 			}
 		}
 	}
-	lines, err := d.Lines(b.ledger, d.TX)
+	lines, err := d.Lines(b.ledger.Ledger, d.TX)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (b *Box) settle(ctx context.Context, s *shard, d home.Intent) error {
 // finishAside finishes putting bytes aside, if their line is committed. It belongs
 // to no transition: what a move puts aside is finished with that.
 func (b *Box) finishAside(ctx context.Context, s *shard, tx string, d home.Intent) error {
-	lines, err := d.Lines(b.ledger, tx)
+	lines, err := d.Lines(b.ledger.Ledger, tx)
 	for _, e := range lines {
 		if _, moves := task.MoveOf(&e); err == nil && !moves {
 			err = b.redo(ctx, s, home.Intent{Kind: "drop"}, &e)
@@ -120,7 +120,7 @@ func reasonTX(name string) string {
 // would find.
 func (b *Box) redo(ctx context.Context, s *shard, d home.Intent, e *audit.Entry) error {
 	if m, ok := task.MoveOf(e); ok {
-		_, last, err := b.lastMove(ID(e.Task()))
+		_, last, err := b.ledger.lastMove(ID(e.Task()))
 		if err != nil || last != nil && last.TX != m.TX {
 			return err
 		}

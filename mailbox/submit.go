@@ -146,7 +146,7 @@ func (b *Box) idOfKey(key string) (ID, error) {
 	if err := b.queue.Hear(); err != nil || !b.queue.Knows(key) {
 		return "", err
 	}
-	e, err := b.lineWith("key", key)
+	e, err := b.ledger.lineWith("key", key)
 	if err != nil || e == nil {
 		return "", err
 	}
@@ -167,7 +167,7 @@ func (b *Box) childHash(key string) string { return b.saltedHash("child", key) }
 
 // sameAgain answers a second send of an id: fine if it asks for the same.
 func (b *Box) sameAgain(id ID, request string) (ID, error) {
-	e, err := b.said(id, request)
+	e, err := b.ledger.lineOfRequest(id, request)
 	if err != nil {
 		return "", err
 	}

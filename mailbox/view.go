@@ -7,9 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"strings"
 
-	"mbox/audit"
 	"mbox/mailbox/home"
 	"mbox/mailbox/queue"
 	"mbox/mailbox/task"
@@ -48,53 +46,6 @@ func (b *Box) seek(id ID) (*home.File, error) {
 		return nil, task.About(id, gone) // it may be among them
 	}
 	return nil, task.About(id, ErrNotFound)
-}
-
-// lastMove finds the last ledger line that moved the task; nil if there is none.
-func (b *Box) lastMove(id ID) (*audit.Entry, *task.Move, error) {
-	for line, err := range b.ledger.LinesOf(string(id)) {
-		if err != nil {
-			return nil, nil, err
-		}
-		if e, m := task.MoveIn(line); m != nil {
-			return e, m, nil
-		}
-	}
-	return nil, nil, nil
-}
-
-// lineWith finds the last line whose details have the text as that member; nil if
-// there is none.
-func (b *Box) lineWith(member, text string) (*audit.Entry, error) {
-	for line, err := range b.ledger.Backward() {
-		if err != nil {
-			return nil, err
-		}
-		if line.Text(member) == text {
-			e, err := line.Decode()
-			return &e, err
-		}
-	}
-	return nil, nil
-}
-
-// said finds the line of the task that carries the request; nil if there is
-// none. It reads back to the line that created the task, not to the ledger's
-// beginning.
-func (b *Box) said(id ID, request string) (*audit.Entry, error) {
-	for line, err := range b.ledger.LinesOf(string(id)) {
-		if err != nil {
-			return nil, err
-		}
-		if line.Text("request") == request {
-			e, err := line.Decode()
-			return &e, err
-		}
-		if task.Creates(line) {
-			break
-		}
-	}
-	return nil, nil
 }
 
 // current reads a live task under its shard and checks its bytes against the
@@ -139,7 +90,8 @@ func (b *Box) known(id ID) (bool, error) {
 			return there, err
 		}
 	}
-	return b.hasLine(id)
+	as, err := b.ledger.spelling(id)
+	return as != "", err
 }
 
 // anywhere tells whether a file of this id lies in a folder of ended tasks or
@@ -161,26 +113,6 @@ func (b *Box) anywhere(id ID) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-// hasLine looks the id up in the ledger itself, whatever the case.
-func (b *Box) hasLine(id ID) (bool, error) {
-	as, err := b.spelling(id)
-	return as != "", err
-}
-
-// spelling is how an id is written that the ledger knows in some case of its
-// letters; "" if it does not.
-func (b *Box) spelling(id ID) (ID, error) {
-	for line, err := range b.ledger.Backward() {
-		if err != nil {
-			return "", err
-		}
-		if as := line.Task(); as != "" && strings.EqualFold(as, string(id)) {
-			return ID(as), nil
-		}
-	}
-	return "", nil
 }
 
 // transition takes the task's shard, reads the task, lets decide make a change
