@@ -151,9 +151,8 @@ type Box struct {
 	// recoveries is held by who recovers. It comes before all others.
 	recoveries *durable.Lock
 	intents    *home.Intents
-	start      string // startTime of this process
-	namespace  string // of the numbers of processes
-	looks      bool   // it was opened by Look
+	leases     leases
+	looks      bool // it was opened by Look
 
 	queue  *queue.Queue
 	forest *tree.Forest
@@ -305,7 +304,11 @@ func boxOf(dir string, v home.Version, salt []byte, o Options, looks bool) (*Box
 	writer := audit.ThisWriter()
 	b := &Box{
 		home: dir, o: o, id: v.MailboxID, salt: salt, boot: boot, writer: writer,
-		start: home.StartTime(os.Getpid()), namespace: home.PIDNamespace(), paces: map[string]pace{}, looks: looks,
+		paces: map[string]pace{}, looks: looks,
+	}
+	b.leases = leases{
+		dir: dir, mode: o.Sync, writer: writer, boot: boot, start: home.StartTime(os.Getpid()), namespace: home.PIDNamespace(),
+		now: o.Now, lasts: o.Lease,
 	}
 	b.ledger.Ledger, err = audit.Open(dir, v.MailboxID, audit.Options{Mode: o.Sync, Wait: o.LockWait, Now: o.Now, Stands: b.standing, Seal: o.AppendOnly, Looks: looks, CopyDelay: o.CopyDelay})
 	if err != nil {

@@ -34,7 +34,9 @@ func newBox(t testing.TB, o Options) *Box {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		b.Close()
+		if err := b.Close(); err != nil {
+			t.Logf("closing: %v", err)
+		}
 		if !t.Failed() {
 			lint(t, dir)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -83,6 +84,34 @@ func (c *Claim) Close() error {
 	err := c.lease.Unlock()
 	c.lease = nil
 	return err
+}
+
+// Hold makes the file that the processes inherit that are to do the work: while
+// one of them has it open, the task is handed out again only when they have been
+// ended, or at the deadline. They cannot write to it. nil for a claim without a
+// lease file. The caller closes it.
+func (c *Claim) Hold() (*os.File, error) {
+	if c.lease == nil {
+		return nil, nil
+	}
+	return c.box.leases.hold(c.ID(), c.token)
+}
+
+// Started records the process that ends whatever works on the task, at once,
+// when it gets SIGTERM.
+func (c *Claim) Started(child int) error {
+	if c.lease == nil {
+		return nil
+	}
+	return c.box.leases.started(c.ID(), c.token, child)
+}
+
+// Renew is a sign of life: it moves the lease's end to one lease time from now.
+func (c *Claim) Renew() error {
+	if c.lease == nil {
+		return nil
+	}
+	return c.box.leases.renew(c.ID(), c.token)
 }
 
 // fits tells whether the agent may take tasks of the class.
@@ -217,7 +246,7 @@ func (b *Box) claim(ctx context.Context, r ClaimRequest, id ID) (*Claim, error) 
 	c := &Claim{Task: f.Task, box: b, agent: r.Agent, token: home.RandomHex(16), from: f.Hash}
 	ch := b.pick(c, f.Hash)
 	if r.Process {
-		ch.lease = func() (err error) { c.lease, err = b.makeLease(c); return err }
+		ch.lease = func() (err error) { c.lease, err = b.leases.begin(c.ID(), c.token); return err }
 	}
 	err = b.commit(ctx, s, ch)
 	if err == nil && ch.stolen {

@@ -100,7 +100,7 @@ func (b *Box) inPlace(was home.Boot) error {
 func (b *Box) bootSeen() (home.Boot, error) {
 	info, err := os.Lstat(home.Private(b.home, "boot"))
 	if errors.Is(err, fs.ErrNotExist) {
-		b.intents.Forget()
+		b.intents.Doubt()
 		return home.Boot{}, nil
 	}
 	if err != nil {
@@ -114,7 +114,7 @@ func (b *Box) bootSeen() (home.Boot, error) {
 	}
 	r, err := home.ReadBoot(b.home)
 	if err == nil {
-		b.intents.Forget() // there may have been a recovery
+		b.intents.Doubt() // there may have been a recovery
 		b.mu.Lock()
 		b.seenBoot = seenBoot{info, r}
 		b.mu.Unlock()

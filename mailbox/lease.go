@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 )
@@ -28,22 +29,33 @@ import (
 // what mbox would believe. A dead worker's task is handed out again when both are
 // free, after what was left has been ended, or at the deadline.
 
-func (b *Box) leaseNote() home.Note {
-	return home.Note{PID: b.writer.PID, Start: b.start, Boot: b.boot, Namespace: b.namespace, Host: b.writer.Host}
+// leases tells who works on tasks, and whether they live.
+type leases struct {
+	dir              string
+	writer           audit.Writer
+	boot             string
+	start, namespace string // of this process
+	now              func() time.Time
+	lasts            time.Duration
+	mode             durable.Mode
+}
+
+func (l *leases) note() home.Note {
+	return home.Note{PID: l.writer.PID, Start: l.start, Boot: l.boot, Namespace: l.namespace, Host: l.writer.Host}
 }
 
 // here tells whether the note's processes are those that this process sees.
-func (b *Box) here(n *home.Note) bool {
-	return n != nil && n.Boot == b.boot && n.Namespace == b.namespace
+func (l *leases) here(n *home.Note) bool {
+	return n != nil && n.Boot == l.boot && n.Namespace == l.namespace
 }
 
-// makeLease makes the claim's lease file and locks it.
-func (b *Box) makeLease(c *Claim) (*durable.Lock, error) {
-	note, err := b.leaseNote().Line()
+// begin makes a claim's lease file and locks it.
+func (l *leases) begin(id ID, token string) (*durable.Lock, error) {
+	note, err := l.note().Line()
 	if err != nil {
 		return nil, err
 	}
-	path := home.LeasePath(b.home, home.LeaseName(c.ID(), c.token))
+	path := home.LeasePath(l.dir, home.LeaseName(id, token))
 	if err := durable.Stage(path, note, durable.None); err != nil {
 		return nil, err
 	}
@@ -61,58 +73,6 @@ func again(call func() error) error {
 			return err
 		}
 	}
-}
-
-// Hold makes the file that the processes inherit that are to do the work: while
-// one of them has it open, the task is handed out again only when they have been
-// ended, or at the deadline. They cannot write to it. nil for a claim without a
-// lease file. The caller closes it.
-func (c *Claim) Hold() (*os.File, error) {
-	if c.lease == nil {
-		return nil, nil
-	}
-	path := home.ChildPath(c.box.home, home.LeaseName(c.ID(), c.token))
-	f, err := durable.Create(path)
-	if errors.Is(err, fs.ErrNotExist) { // a home without the folder: it is made when it is needed
-		if err = durable.MkdirAll(filepath.Dir(path), c.box.o.Sync); err == nil {
-			f, err = durable.Create(path)
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	f.Close()
-	if f, err = durable.OpenFile(path, os.O_RDONLY); err != nil {
-		return nil, err
-	}
-	err = again(func() error { return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) })
-	if err != nil {
-		err = &fs.PathError{Op: "flock", Path: path, Err: err}
-	}
-	return f, err
-}
-
-// Started records the process that ends whatever works on the task, at once,
-// when it gets SIGTERM.
-func (c *Claim) Started(child int) error {
-	if c.lease == nil {
-		return nil
-	}
-	n := c.box.leaseNote()
-	n.Child, n.ChildStart = child, home.StartTime(child)
-	return home.AddNote(c.lease.Path(), n)
-}
-
-// Renew is a sign of life: it moves the lease's end to one lease time from now.
-func (c *Claim) Renew() error {
-	if c.lease == nil {
-		return nil
-	}
-	err := signOfLife(c.lease.Path(), c.box.now())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // the claim is over, as its next verb tells
-	}
-	return err
 }
 
 func signOfLife(lease string, at time.Time) error {
@@ -139,15 +99,15 @@ const (
 // shard, so that a claim that is just being made is not judged. A lock that is
 // held is the truth, whatever else is said: only what is left of a dead worker
 // does not count, if it can be ended from here.
-func (b *Box) judge(t *Task) (verdict, *home.Note, error) {
-	l := t.Mbox.Lease
-	if l == nil {
+func (l *leases) judge(t *Task) (verdict, *home.Note, error) {
+	of := t.Mbox.Lease
+	if of == nil {
 		return leaseLost, nil, nil
 	}
-	name := home.LeaseName(t.ID, l.Token)
-	f, err := durable.OpenFile(home.LeasePath(b.home, name), os.O_RDWR)
+	name := home.LeaseName(t.ID, of.Token)
+	f, err := durable.OpenFile(home.LeasePath(l.dir, name), os.O_RDWR)
 	if home.NoLock(err) {
-		return b.byDeadline(l.Deadline.Time), nil, nil
+		return l.byDeadline(of.Deadline.Time), nil, nil
 	}
 	if err != nil {
 		return leaseHeld, nil, err
@@ -160,8 +120,8 @@ func (b *Box) judge(t *Task) (verdict, *home.Note, error) {
 	note := home.ReadNote(f, info.Size())
 	held, err := home.Locked(f.Name())
 	if err == nil && !held {
-		held, err = home.Locked(home.ChildPath(b.home, name))
-		held = held && !b.canEnd(note)
+		held, err = home.Locked(home.ChildPath(l.dir, name))
+		held = held && !l.canEnd(note)
 	}
 	switch {
 	case err != nil:
@@ -169,30 +129,30 @@ func (b *Box) judge(t *Task) (verdict, *home.Note, error) {
 	case !held:
 		return leaseLost, note, nil
 	}
-	seen, err := b.lastSeen(f.Name(), info.ModTime())
+	seen, err := l.lastSeen(f.Name(), info.ModTime())
 	if err != nil {
 		return leaseHeld, note, err
 	}
-	until := seen.Add(b.o.Lease)
-	if l.Deadline.After(until) {
-		until = l.Deadline.Time
+	until := seen.Add(l.lasts)
+	if of.Deadline.After(until) {
+		until = of.Deadline.Time
 	}
-	return b.byDeadline(until), note, nil
+	return l.byDeadline(until), note, nil
 }
 
 // lastSeen is the last sign of life. One from the future becomes one from now: a
 // clock that is put back ends nobody who lives, and who can set the file's time
 // puts his end off by one lease.
-func (b *Box) lastSeen(lease string, seen time.Time) (time.Time, error) {
-	now := b.now()
+func (l *leases) lastSeen(lease string, seen time.Time) (time.Time, error) {
+	now := l.now()
 	if !seen.After(now) {
 		return seen, nil
 	}
 	return now, signOfLife(lease, now)
 }
 
-func (b *Box) byDeadline(until time.Time) verdict {
-	if b.now().After(until) {
+func (l *leases) byDeadline(until time.Time) verdict {
+	if l.now().After(until) {
 		return leaseHung
 	}
 	return leaseHeld
@@ -200,8 +160,8 @@ func (b *Box) byDeadline(until time.Time) verdict {
 
 // canEnd tells whether the note names a process that lives, and that this one
 // can see.
-func (b *Box) canEnd(n *home.Note) bool {
-	return b.here(n) && n.Child > 1 && n.ChildStart != "" && home.StartTime(n.Child) == n.ChildStart
+func (l *leases) canEnd(n *home.Note) bool {
+	return l.here(n) && n.Child > 1 && n.ChildStart != "" && home.StartTime(n.Child) == n.ChildStart
 }
 
 // endTime is how long a process may take to end what it has started.
@@ -209,8 +169,8 @@ const endTime = time.Second
 
 // endChild ends what still works on a task whose lease is over, so that two
 // attempts never run side by side.
-func (b *Box) endChild(n *home.Note) error {
-	if !b.canEnd(n) {
+func (l *leases) endChild(n *home.Note) error {
+	if !l.canEnd(n) {
 		return nil
 	}
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} { // it may have been stopped
@@ -218,7 +178,7 @@ func (b *Box) endChild(n *home.Note) error {
 			return err
 		}
 	}
-	for end := time.Now().Add(endTime); b.canEnd(n); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(endTime); l.canEnd(n); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			return signal(n.Child, syscall.SIGKILL)
 		}
@@ -228,13 +188,13 @@ func (b *Box) endChild(n *home.Note) error {
 
 // freed waits a moment for the end of all that works on a task, and tells whether
 // it has come. What has left the process that was to end it may live on.
-func (b *Box) freed(t *Task) (bool, error) {
-	l := t.Mbox.Lease
-	if l == nil {
+func (l *leases) freed(t *Task) (bool, error) {
+	of := t.Mbox.Lease
+	if of == nil {
 		return true, nil
 	}
 	for end := time.Now().Add(endTime); ; time.Sleep(time.Millisecond) {
-		lives, err := home.Locked(home.ChildPath(b.home, home.LeaseName(t.ID, l.Token)))
+		lives, err := home.Locked(home.ChildPath(l.dir, home.LeaseName(t.ID, of.Token)))
 		if err != nil || !lives || time.Now().After(end) {
 			return !lives, err
 		}
@@ -249,37 +209,40 @@ func signal(pid int, s syscall.Signal) error {
 	return nil
 }
 
-// dropLease takes the claim's lease file away, if it has one. Under the task's
+// drop takes the claim's lease file away, if it has one. Under the task's
 // shard.
-func (b *Box) dropLease(id ID, token string) error {
+func (l *leases) drop(id ID, token string) error {
 	if token == "" {
 		return nil
 	}
-	return b.dropLeaseFiles(home.LeaseName(id, token))
+	return l.remove(home.LeaseName(id, token))
 }
 
-// dropLeaseFiles removes the lease last: while it is there the other one is
+// remove removes the lease last: while it is there the other one is
 // looked for.
-func (b *Box) dropLeaseFiles(name string) error {
-	if err := durable.RemoveIfThere(home.ChildPath(b.home, name)); err != nil {
+func (l *leases) remove(name string) error {
+	if err := durable.RemoveIfThere(home.ChildPath(l.dir, name)); err != nil {
 		return err
 	}
-	return durable.RemoveIfThere(home.LeasePath(b.home, name))
+	return durable.RemoveIfThere(home.LeasePath(l.dir, name))
 }
 
-// dropOtherLeases removes the lease files of a task but for that of its present
+// dropOthers removes the lease files of a task but for that of its present
 // claim. Under the task's shard. Where the task cannot be read, nobody knows
 // which lease is that: then all stay.
-func (b *Box) dropOtherLeases(id ID) error {
-	names, err := home.LeaseNames(b.home)
+func (l *leases) dropOthers(id ID) error {
+	names, err := home.LeaseNames(l.dir)
 	if err != nil {
 		return err
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { of, _ := home.LeaseOf(name); return of != id || !home.IsLease(b.home, name) })
+	names = slices.DeleteFunc(names, func(name string) bool {
+		whose, _ := home.LeaseOf(name)
+		return whose != id || !home.IsLease(l.dir, name)
+	})
 	if len(names) == 0 {
 		return nil
 	}
-	f, err := home.Read(b.home, InProgress, b.path("tasks", string(InProgress), id.File()))
+	f, err := home.Read(l.dir, InProgress, filepath.Join(home.Folder(l.dir, InProgress, time.Time{}), id.File()))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		if f != nil {
 			return nil // a stranger's file, which verify names
@@ -290,9 +253,82 @@ func (b *Box) dropOtherLeases(id ID) error {
 		if f != nil && f.Task.Mbox.Lease != nil && home.LeaseName(id, f.Task.Mbox.Lease.Token) == name {
 			continue
 		}
-		if err := b.dropLeaseFiles(name); err != nil {
+		if err := l.remove(name); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// end ends what still works on a task whose lease is over. The lease counts as
+// held while that cannot be ended and its deadline is to come.
+func (l *leases) end(t *Task) (verdict, error) {
+	v, note, err := l.judge(t)
+	if err != nil || v == leaseHeld {
+		return leaseHeld, err
+	}
+	if err := l.endChild(note); err != nil {
+		return leaseHeld, err
+	}
+	free, err := l.freed(t)
+	if err != nil || !free && v == leaseLost {
+		return leaseHeld, err
+	}
+	return v, nil
+}
+
+// noteOf reads the note of a claim's lease, without touching its lock; nil if there
+// is none.
+func (l *leases) noteOf(t *Task) *home.Note {
+	f, err := durable.OpenFile(home.LeasePath(l.dir, home.LeaseName(t.ID, t.Mbox.Lease.Token)), os.O_RDONLY)
+	if err != nil {
+		return nil // the claim has ended, or has no process
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil
+	}
+	return home.ReadNote(f, info.Size())
+}
+
+// hold makes the file that the processes inherit which are to do the work. They
+// cannot write to it.
+func (l *leases) hold(id ID, token string) (*os.File, error) {
+	path := home.ChildPath(l.dir, home.LeaseName(id, token))
+	f, err := durable.Create(path)
+	if errors.Is(err, fs.ErrNotExist) { // a home without the folder: it is made when it is needed
+		if err = durable.MkdirAll(filepath.Dir(path), l.mode); err == nil {
+			f, err = durable.Create(path)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.Close()
+	if f, err = durable.OpenFile(path, os.O_RDONLY); err != nil {
+		return nil, err
+	}
+	err = again(func() error { return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) })
+	if err != nil {
+		err = &fs.PathError{Op: "flock", Path: path, Err: err}
+	}
+	return f, err
+}
+
+// started notes the process that ends whatever works on the task, at once, when it
+// gets SIGTERM.
+func (l *leases) started(id ID, token string, child int) error {
+	n := l.note()
+	n.Child, n.ChildStart = child, home.StartTime(child)
+	return home.AddNote(home.LeasePath(l.dir, home.LeaseName(id, token)), n)
+}
+
+// renew is a sign of life.
+func (l *leases) renew(id ID, token string) error {
+	err := signOfLife(home.LeasePath(l.dir, home.LeaseName(id, token)), l.now())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // the claim is over, as its next verb tells
+	}
+	return err
 }

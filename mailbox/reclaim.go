@@ -73,7 +73,7 @@ func (b *Box) reclaimDead(ctx context.Context, l *leaseNotes) (int, error) {
 			f.Close()
 		}
 		l.notes[name] = note
-		if !b.here(note) || home.StartTime(note.PID) != note.Start {
+		if !b.leases.here(note) || home.StartTime(note.PID) != note.Start {
 			ids = append(ids, id)
 		}
 	}
@@ -110,28 +110,11 @@ func (b *Box) reclaimHeld(ctx context.Context, s *shard, id ID, restarted bool) 
 	}
 	v := leaseLost
 	if !restarted {
-		if v, err = b.endWork(f.Task); err != nil || v == leaseHeld {
+		if v, err = b.leases.end(f.Task); err != nil || v == leaseHeld {
 			return false, err
 		}
 	}
 	return true, task.About(id, b.commit(ctx, s, b.takeBack(f, v)))
-}
-
-// endWork ends what still works on a task whose lease is over. The lease counts as
-// held while that cannot be ended and its deadline is to come.
-func (b *Box) endWork(t *Task) (verdict, error) {
-	v, note, err := b.judge(t)
-	if err != nil || v == leaseHeld {
-		return leaseHeld, err
-	}
-	if err := b.endChild(note); err != nil {
-		return leaseHeld, err
-	}
-	free, err := b.freed(t)
-	if err != nil || !free && v == leaseLost {
-		return leaseHeld, err
-	}
-	return v, nil
 }
 
 // takeBack makes the change of a task whose lease is over.
@@ -161,7 +144,7 @@ func (b *Box) dropStrayLeases(ctx context.Context) error {
 			continue
 		}
 		id, _ := home.LeaseOf(name)
-		if _, err := b.ifFree(ctx, id, func(*shard) error { return b.dropOtherLeases(id) }); err != nil {
+		if _, err := b.ifFree(ctx, id, func(*shard) error { return b.leases.dropOthers(id) }); err != nil {
 			return err
 		}
 	}

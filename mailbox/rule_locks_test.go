@@ -187,7 +187,7 @@ func claimedWith(t *testing.T, b *Box, change func(n *home.Note)) *Claim {
 	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder", Process: true})
 	must(t, err)
 	t.Cleanup(func() { c.Close() })
-	n := b.leaseNote()
+	n := b.leases.note()
 	change(&n)
 	must(t, home.AddNote(c.lease.Path(), n))
 	return c
@@ -382,10 +382,10 @@ func TestRule13_ChildIsEnded(t *testing.T) {
 			go func() { defer close(ended); _ = cmd.Wait() }()
 			defer func() { _ = cmd.Process.Kill(); <-ended }()
 			b := newBox(t, Options{})
-			n := b.leaseNote()
+			n := b.leases.note()
 			n.Child, n.ChildStart = cmd.Process.Pid, home.StartTime(cmd.Process.Pid)
 			c.change(&n)
-			must(t, b.endChild(&n))
+			must(t, b.leases.endChild(&n))
 			if lives := home.StartTime(cmd.Process.Pid) != ""; c.ended {
 				<-ended
 			} else if !lives {

@@ -36,7 +36,7 @@ type shard struct {
 func (b *Box) say(ctx context.Context, locks []durable.Held, e audit.Entry, p audit.Payload) (audit.Line, error) {
 	line, err := b.ledger.AppendWith(ctx, e, p, locks...)
 	if errors.Is(err, durable.ErrReplaced) {
-		b.intents.Forget()
+		b.intents.Doubt()
 	}
 	return line, home.LockError(err)
 }

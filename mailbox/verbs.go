@@ -294,7 +294,8 @@ func (c *Claim) late(ctx context.Context, s *shard, verb, request string, conten
 		return err
 	}
 	why := home.Reason{Reason: verb + " with a token whose claim is over", Code: "late_result", Task: id}
-	if err := b.putAside(ctx, s, "", data, string(id)+".result.json", audit.TaskLateResult, why); err != nil {
+	err = b.putAside(ctx, s, "", data, string(id)+".result.json", audit.TaskLateResult, why)
+	if err != nil && !errors.Is(err, ErrCommitted) { // what is committed is kept, whoever brings it there
 		// Not ErrStale, for that would say that the bytes are kept.
 		return task.About(id, fmt.Errorf("its claim is over, and its result could not be kept: %w", err))
 	}
@@ -340,7 +341,7 @@ func (b *Box) cancel(ctx context.Context, id ID, by, why string, still func() bo
 		}
 		if l := f.Task.Mbox.Lease; r.State == InProgress && l != nil {
 			c.token = l.Token
-			_, note, _ = b.judge(f.Task)
+			_, note, _ = b.leases.judge(f.Task)
 		}
 		f.Task.Result.Error = &TaskError{Code: "cancelled", Message: task.OneLine(why)}
 		return c, nil
@@ -351,7 +352,7 @@ func (b *Box) cancel(ctx context.Context, id ID, by, why string, still func() bo
 	if err != nil {
 		return err
 	}
-	return b.endChild(note)
+	return b.leases.endChild(note)
 }
 
 // cancelEnded answers a cancel of a task that is not live. Under its shard: a

@@ -1049,6 +1049,7 @@ func TestVerifyKilled(t *testing.T) {
 	if r, err := verify.Home(t.Context(), b.home, verify.Options{Deep: true}); err != nil || len(r.Findings)+len(r.Notes) > 0 {
 		t.Errorf("at the end: %v %v %q", err, r.Findings, r.Notes)
 	}
+	submit(t, again, request("who writes the next line copies those of the killed as well"))
 	t.Logf("%d kills, %d runs, %v", kills.Load(), runs, notes)
 }
 

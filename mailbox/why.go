@@ -299,7 +299,7 @@ func (b *Box) explainDependency(id ID) (string, error) {
 }
 
 func (b *Box) explainClaim(w *Why, t *Task) error {
-	v, note, err := b.judge(t)
+	v, note, err := b.leases.judge(t)
 	if err != nil {
 		return err
 	}

@@ -2,9 +2,7 @@ package mailbox
 
 import (
 	"context"
-	"os"
 
-	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 )
 
@@ -19,8 +17,8 @@ func (b *Box) Working(ctx context.Context) (map[int]string, error) {
 		if it.Task == nil || it.Task.Mbox.Lease == nil {
 			continue
 		}
-		note := b.noteOf(it.Task)
-		if !b.here(note) {
+		note := b.leases.noteOf(it.Task)
+		if !b.leases.here(note) {
 			continue
 		}
 		for pid, start := range map[int]string{note.PID: note.Start, note.Child: note.ChildStart} {
@@ -30,19 +28,4 @@ func (b *Box) Working(ctx context.Context) (map[int]string, error) {
 		}
 	}
 	return working, nil
-}
-
-// noteOf reads the note of a claim's lease, without touching its lock; nil if there
-// is none.
-func (b *Box) noteOf(t *Task) *home.Note {
-	f, err := durable.OpenFile(home.LeasePath(b.home, home.LeaseName(t.ID, t.Mbox.Lease.Token)), os.O_RDONLY)
-	if err != nil {
-		return nil // the claim has ended, or has no process
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil
-	}
-	return home.ReadNote(f, info.Size())
 }

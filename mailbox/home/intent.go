@@ -138,6 +138,7 @@ type Intents struct {
 
 	mu   sync.Mutex // guards what follows
 	file *durable.File
+	sure bool // it had its name when Last was asked
 	all  []byte // of the last look at all slots
 }
 
@@ -152,21 +153,23 @@ func (f *Intents) Open() (*durable.File, error) {
 	return f.opened()
 }
 
-// Last returns the file as it was opened last, unless that was forgotten.
-func (f *Intents) Last() (*durable.File, error) {
+// Last is Open that looks at the name only once, until Doubt.
+func (f *Intents) Last() (file *durable.File, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.file != nil {
+	if f.sure {
 		return f.file, nil
 	}
-	return f.opened()
+	file, err = f.opened()
+	f.sure = err == nil
+	return file, err
 }
 
-// Forget lets Last open the file anew.
-func (f *Intents) Forget() {
+// Doubt lets Last look whether the file still has its name.
+func (f *Intents) Doubt() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.file = nil // who holds a shard with it may still use it
+	f.sure = false
 }
 
 func (f *Intents) opened() (*durable.File, error) {
@@ -186,7 +189,7 @@ func (f *Intents) Close() {
 	defer f.mu.Unlock()
 	if f.file != nil {
 		f.file.Close()
-		f.file = nil
+		f.file, f.sure = nil, false
 	}
 }
 

@@ -103,7 +103,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"old-intents-kept", "5", goneGo,
-		"\t\tb.intents.Forget() // there may have been a recovery\n", "",
+		"\t\tb.intents.Doubt() // there may have been a recovery\n", "",
 		boxTest("TestRule05_IntentsMadeAnew"),
 	},
 	{
@@ -433,12 +433,12 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"numbers-of-any-namespace", "13", leaseGo,
-		" && n.Namespace == b.namespace", "",
+		" && n.Namespace == l.namespace", "",
 		boxTest("TestRule13_ChildIsEnded"),
 	},
 	{
 		"numbers-of-any-boot", "13", leaseGo,
-		"n.Boot == b.boot && ", "",
+		"n.Boot == l.boot && ", "",
 		boxTest("TestRule13_ChildIsEnded"),
 	},
 	{
@@ -538,7 +538,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"children-not-looked-for", "34", leaseGo,
-		"held, err = home.Locked(home.ChildPath(b.home, name))", "held, err = false, error(nil)",
+		"held, err = home.Locked(home.ChildPath(l.dir, name))", "held, err = false, error(nil)",
 		boxTest("TestRule34_LeaseOfTheChild"),
 	},
 	{
@@ -558,21 +558,21 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"lease-in-the-hands-of-the-child", "34", leaseGo,
-		"\tpath := home.ChildPath(c.box.home, home.LeaseName(c.ID(), c.token))\n", "\tif f, err := durable.OpenFile(home.LeasePath(c.box.home, home.LeaseName(c.ID(), c.token)), os.O_RDWR); err == nil {\n\t\treturn f, nil\n\t}\n\tpath := home.ChildPath(c.box.home, home.LeaseName(c.ID(), c.token))\n",
+		"\tpath := home.ChildPath(l.dir, home.LeaseName(id, token))\n", "\tif f, err := durable.OpenFile(home.LeasePath(l.dir, home.LeaseName(id, token)), os.O_RDWR); err == nil {\n\t\treturn f, nil\n\t}\n\tpath := home.ChildPath(l.dir, home.LeaseName(id, token))\n",
 		boxTest("TestRule34_LeaseOfTheChild"),
 	},
 	{
-		"child-is-not-ended", "34", "mailbox/reclaim.go",
-		"if err := b.endChild(note); err != nil {", "if err := error(nil); err != nil && note != nil {",
+		"child-is-not-ended", "34", leaseGo,
+		"if err := l.endChild(note); err != nil {", "if err := error(nil); err != nil && note != nil {",
 		boxTest("TestRule13_KilledWorkersChild"),
 	},
 	{
-		"outlived-is-handed-out", "34", "mailbox/reclaim.go",
+		"outlived-is-handed-out", "34", leaseGo,
 		"!free && v == leaseLost", "!free && v == leaseHeld",
 		boxTest("TestRule34_ChildOutlivesItsEnd"),
 	},
 	{
-		"outlived-holds-for-ever", "34", "mailbox/reclaim.go",
+		"outlived-holds-for-ever", "34", leaseGo,
 		"!free && v == leaseLost", "!free",
 		boxTest("TestRule34_ChildOutlivesItsEnd"),
 	},
