@@ -138,7 +138,7 @@ type Intents struct {
 
 	mu   sync.Mutex // guards what follows
 	file *durable.File
-	sure bool // it had its name when Last was asked
+	sure bool   // it had its name when Last was asked
 	all  []byte // of the last look at all slots
 }
 
