@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,5 +98,27 @@ func runVerbs(t *testing.T) {
 		must(t, c.Complete(t.Context(), Result{}))
 		must(t, c.Close())
 		begin("end")
+	}
+}
+
+// A box that is closed leaves no descriptor open in its home: a disk could not be
+// taken away.
+func TestCloseLeavesNothingOpen(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "home")
+	must(t, Create(dir, Options{Sync: durable.None}))
+	b, err := Open(t.Context(), dir, Options{Sync: durable.None})
+	must(t, err)
+	submit(t, b, request("x"))
+	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder", Process: true})
+	must(t, err)
+	must(t, c.Complete(t.Context(), Result{}))
+	must(t, c.Close())
+	must(t, b.Close())
+	open, err := os.ReadDir("/proc/self/fd")
+	must(t, err)
+	for _, fd := range open {
+		if to, _ := os.Readlink("/proc/self/fd/" + fd.Name()); strings.HasPrefix(to, dir) {
+			t.Errorf("%s is open", to)
+		}
 	}
 }
