@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -300,14 +301,14 @@ func filler() string {
 // However slowly an archive is taken, nobody waits for a lock meanwhile.
 func TestRule23_SlowBackupHoldsNobodyUp(t *testing.T) {
 	b, ledger := newSource(t)
-	held := false
+	var held atomic.Bool // the archive is written by goroutines of its own
 	b.Still = func(ctx context.Context, do func(end audit.Position) error) error {
-		held = true
-		defer func() { held = false }()
+		held.Store(true)
+		defer held.Store(false)
 		return ledger.Frozen(ctx, do)
 	}
 	w := &always{do: func() {
-		if held {
+		if held.Load() {
 			t.Error("it is written with all locks held")
 		}
 	}}
@@ -318,18 +319,18 @@ func TestRule23_SlowBackupHoldsNobodyUp(t *testing.T) {
 	}
 	_, err := Write(t.Context(), w, b)
 	must(t, err)
-	if w.times < 2 {
+	if w.times.Load() < 2 {
 		t.Error("nothing was written")
 	}
 }
 
 type always struct {
 	do    func()
-	times int
+	times atomic.Int64
 }
 
 func (a *always) Write(p []byte) (int, error) {
-	a.times++
+	a.times.Add(1)
 	a.do()
 	return len(p), nil
 }
