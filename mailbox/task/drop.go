@@ -11,12 +11,12 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"mbox/audit"
 	"mbox/schemas"
 )
 
 var (
 	idForm     = schemas.Pattern(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
-	agentForm  = schemas.Pattern(`^(bridge:)?[a-z0-9][a-z0-9_-]{0,63}$`)
 	actionForm = schemas.Pattern(`^[a-z][a-z0-9_]{0,63}$`)
 )
 
@@ -26,7 +26,7 @@ var Reserved = []string{"shared", "mbox", "any", "unknown", "human"}
 
 // CheckAgent returns an error if name cannot be an agent's.
 func CheckAgent(name string) error {
-	if !agentForm().MatchString(name) {
+	if !audit.AgentForm().MatchString(name) {
 		return &schemas.Error{Path: "agent", Code: "bad_value", Problem: fmt.Sprintf("%q is no agent name", schemas.Sentence(name, 80)), Want: "lower-case letters, digits, _ and -, at most 64, perhaps behind bridge:"}
 	}
 	if slices.Contains(Reserved, name) {
