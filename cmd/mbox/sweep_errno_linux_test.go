@@ -30,7 +30,8 @@ var sweepErrors = []struct {
 // of seven errors. The verb answers 0, 74 or 76 and says which file it was; what
 // it acknowledged holds; the next command, or after a failed flush of the ledger
 // the documented one, leaves nothing half done; no descriptor is flushed again
-// after an error. The short form takes points by a stride.
+// after an error. What comes after is looked at once for each state that the
+// errors leave: many leave the same. The short form takes points by a stride.
 func TestErrnoSweep(t *testing.T) {
 	needSweeps(t)
 	bin := program(t)
@@ -68,7 +69,10 @@ func (e *errnoSweep) scene(t *testing.T, sc *sweepScene) {
 	random := rand.New(rand.NewPCG(e.seed, 2))
 	dir := fastDir(t)
 	base, journal := sc.prepare(t, e.bin, dir)
-	run := &errnoRun{killRun: killRun{T: t, sc: sc, base: base, journal: journal, lint: newLinter(t), dir: dir}, sweep: e}
+	run := &errnoRun{
+		killRun: killRun{T: t, sc: sc, base: base, journal: journal, lint: newLinter(t), dir: dir},
+		sweep:   e, left: map[string]bool{},
+	}
 	var points []errnoPoint
 	for _, c := range breakable(run.compare()) {
 		for _, failure := range sweepErrors {
@@ -79,13 +83,14 @@ func (e *errnoSweep) scene(t *testing.T, sc *sweepScene) {
 	for _, p := range chosen {
 		run.point(p)
 	}
-	t.Logf("%d of %d points", len(chosen), len(points))
+	t.Logf("%d of %d points, %d different states left", len(chosen), len(points), len(run.left))
 }
 
 // errnoRun is the sweep of one verb.
 type errnoRun struct {
 	killRun
 	sweep *errnoSweep
+	left  map[string]bool // the states that were looked at
 }
 
 // fail lets a call of the verb fail in a new copy of the home.
@@ -108,7 +113,7 @@ func (e *errnoRun) point(p errnoPoint) {
 	if !ok || hit.label != p.call.label {
 		e.sweep.missed.Add(1)
 	}
-	if !ok {
+	if !ok || !hit.inHome { // the runtime's own
 		h.remove()
 		return
 	}
@@ -129,10 +134,18 @@ func (e *errnoRun) judge(h *sweepHome, r ran, hit sysCall, p errnoPoint) error {
 	if fd := flushedAgain(r.trace); fd != "" {
 		return fmt.Errorf("descriptor %s was flushed again after its flush had failed", fd)
 	}
+	if err := e.stops(h, hit, r); err != nil {
+		return err
+	}
+	if state := stateLeft(r); e.left[state] {
+		return nil
+	} else {
+		e.left[state] = true
+	}
 	if !h.exists() {
 		return e.doneAtLast(h)
 	}
-	if err := e.heal(h, hit, r); err != nil {
+	if err := e.heal(h); err != nil {
 		return err
 	}
 	if err := h.whole(e.lint); err != nil {
@@ -192,18 +205,42 @@ func flushedAgain(trace []sysCall) (fd string) {
 	return ""
 }
 
-// heal says the next normal command; where the ledger could not be flushed, the
-// one that is documented for that.
-func (e *errnoRun) heal(h *sweepHome, hit sysCall, r ran) error {
+// stops wants that the mailbox is read-only where the ledger could not be
+// flushed, and nowhere else.
+func (e *errnoRun) stops(h *sweepHome, hit sysCall, r ran) error {
 	ledger := hit.name == "syncfs" || flushes(hit) &&
 		(strings.Contains(hit.path, "/audit/shared/") || strings.HasSuffix(hit.path, "/.mbox/journal"))
-	was := e.base.readOnly()
-	switch now := h.readOnly(); {
-	case now && !was && !ledger:
-		text, _ := os.ReadFile(h.Path(".mbox", "readonly"))
-		return fmt.Errorf("the mailbox is read-only, and no flush of the ledger failed: %s", text)
+	was, now := e.base.readOnly(), h.readOnly()
+	switch {
 	case now:
 		e.sweep.readOnly.Add(1)
+		if !was && !ledger {
+			text, _ := os.ReadFile(h.Path(".mbox", "readonly"))
+			return fmt.Errorf("the mailbox is read-only, and no flush of the ledger failed: %s", text)
+		}
+	case ledger && hit.name != "fsync" && !was && r.code == exitIO: // fsync is for what is new and still empty
+		return fmt.Errorf("the ledger could not be flushed, and the mailbox is not read-only")
+	}
+	return nil
+}
+
+// stateLeft names what a command left behind: how it ended, and each call that
+// changed something, with the length and the place of what it wrote.
+func stateLeft(r ran) string {
+	var state strings.Builder
+	fmt.Fprintln(&state, r.code)
+	for _, c := range r.trace {
+		if numbers, ok := c.done(); ok && c.inHome && (c.changing || c.name == "utimensat") {
+			fmt.Fprintln(&state, c.label, numbers)
+		}
+	}
+	return state.String()
+}
+
+// heal says the next normal command; where the ledger could not be flushed, the
+// one that is documented for that.
+func (e *errnoRun) heal(h *sweepHome) error {
+	if h.readOnly() {
 		refused := h.run("send", "no")
 		if refused.code != exitIO || !strings.Contains(refused.err, "mbox recover --after-io-error") {
 			return fmt.Errorf("read-only, and send answers %d:\n%s", refused.code, refused.err)
@@ -211,8 +248,6 @@ func (e *errnoRun) heal(h *sweepHome, hit sysCall, r ran) error {
 		if again := h.run("recover", "--after-io-error"); again.code != 0 {
 			return fmt.Errorf("recover --after-io-error: exit code %d\n%s", again.code, again.err)
 		}
-	case ledger && hit.name != "fsync" && !was && r.code == exitIO: // fsync is for what is new and still empty
-		return fmt.Errorf("the ledger could not be flushed, and the mailbox is not read-only")
 	}
 	if next := h.run("ls"); next.code != 0 {
 		return fmt.Errorf("the next command: exit code %d\n%s", next.code, next.err)
@@ -293,5 +328,32 @@ func TestInterruptedFlush(t *testing.T) {
 				t.Errorf("descriptor %s was flushed again", fd)
 			}
 		})
+	}
+}
+
+// A lock that cannot be given back keeps nobody from it, the process itself
+// included.
+func TestFailedUnlock(t *testing.T) {
+	needSweeps(t)
+	base := &sweepHome{T: t, bin: program(t), home: filepath.Join(fastDir(t), "home")}
+	base.must("init", "--sync", "standard")
+	base.must(send...)
+	traced := base.copyOf(t, base.home+".traced")
+	unlocked := 0
+	for _, c := range traced.traced("", cancel...).trace {
+		if c.name != "flock" || !strings.Contains(c.text, "LOCK_UN") {
+			continue
+		}
+		unlocked++
+		h := base.copyOf(t, fmt.Sprint(base.home, unlocked))
+		if r := h.traced(fmt.Sprint("flock:error=EIO:when=", c.nth), cancel...); r.code != exitOK && r.code != exitIO {
+			t.Errorf("%s: exit code %d\n%s", c.label, r.code, r.err)
+		}
+		if r := h.run("ls"); r.code != exitOK {
+			t.Errorf("%s: then ls: exit code %d\n%s", c.label, r.code, r.err)
+		}
+	}
+	if unlocked == 0 {
+		t.Fatal("no lock was given back")
 	}
 }

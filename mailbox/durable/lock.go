@@ -194,10 +194,19 @@ func (l *Lock) Acquire(ctx context.Context, wait time.Duration) error {
 
 // Unlock gives the lock back.
 func (l *Lock) Unlock() error {
-	err := l.held.Unlock()
+	err := free(l.held)
 	l.held = nil
 	<-l.turn
 	return pathError("flock", l.path, err)
+}
+
+// free gives a flock back. Where the call fails gofrs/flock leaves the file open,
+// and the lock taken until the garbage collector closes it: it is asked twice.
+func free(held *flock.Flock) error {
+	if again(held.Unlock) == nil {
+		return nil
+	}
+	return again(held.Unlock)
 }
 
 // take takes the flock by an object of its own, which nobody shares, and refuses
@@ -229,7 +238,7 @@ func (l *Lock) take() error {
 		err = l.named()
 	}
 	if err != nil {
-		held.Unlock()
+		_ = free(held)
 		return err
 	}
 	l.held = held
