@@ -10,11 +10,12 @@ import (
 	"testing"
 )
 
-// TestKillSweep kills each verb at its system calls, one after another. Then
-// what it had promised holds, recovery makes the home whole, the same line said
-// again does it once, and one more task goes all the way. Recovery is killed at
-// its own system calls in the same way, in each state that a kill of a verb has
-// left. The short form takes points by a stride.
+// TestKillSweep kills each verb at each of its system calls that change
+// something; a kill at any other leaves what a kill at the next of those leaves.
+// Then what it had promised holds, recovery makes the home whole, the same line
+// said again does it once, and one more task goes all the way. Recovery is killed
+// in the same way, in each state that a kill of a verb has left. The short form
+// takes points by a stride.
 func TestKillSweep(t *testing.T) {
 	needSweeps(t)
 	bin := program(t)
@@ -42,12 +43,11 @@ type killSweep struct {
 	scenes                atomic.Int64 // that were begun
 }
 
-// How many points the short form takes of each verb: of the calls that change
-// something, of the others, and of recovery's behind a kill.
+// How many points the short form takes of each verb, and how many of them are
+// taken once more for a kill of the recovery behind them.
 const (
-	shortChanging = 4
-	shortOthers   = 2
-	shortDeep     = 3
+	shortKills = 5
+	shortDeep  = 3
 )
 
 func (k *killSweep) scene(t *testing.T, sc *sweepScene) {
@@ -57,15 +57,8 @@ func (k *killSweep) scene(t *testing.T, sc *sweepScene) {
 	base, journal := sc.prepare(t, k.bin, dir)
 	run := &killRun{T: t, sweep: k, sc: sc, base: base, journal: journal, lint: newLinter(t), dir: dir, recoveries: map[string]bool{}}
 	calls := breakable(run.compare())
-	var changing, others []sysCall
-	for _, c := range calls {
-		if c.changing {
-			changing = append(changing, c)
-		} else {
-			others = append(others, c)
-		}
-	}
-	for _, c := range slices.Concat(choose(changing, shortChanging, random), choose(others, shortOthers, random)) {
+	changing := slices.DeleteFunc(slices.Clone(calls), func(c sysCall) bool { return !c.changing })
+	for _, c := range choose(changing, shortKills, random) {
 		run.kill(c)
 	}
 	for _, c := range choose(changing, shortDeep, random) {
@@ -166,9 +159,8 @@ func (k *killRun) kill(c sysCall) {
 	k.look(h, r, fmt.Sprintf("killed at %s %d (%s)", c.name, c.nth, c.label), func() { h.must(h.recovery()...) })
 }
 
-// deep kills the verb at c, and then recovery at each of its own calls: at those
-// that change something, for a kill at any other leaves what a kill at the next
-// of those leaves. A recovery that makes the same calls as one that was killed
+// deep kills the verb at c, and then recovery at each of its own calls that
+// change something. A recovery that makes the same calls as one that was killed
 // already is not killed again.
 func (k *killRun) deep(c sysCall, random *rand.Rand) {
 	broken, first := k.strike(c)

@@ -30,6 +30,11 @@ import (
 const fileCalls = "openat,read,pread64,write,pwrite64,fsync,fdatasync,renameat,renameat2,unlinkat,mkdirat," +
 	"syncfs,fchmod,fchmodat,utimensat,ftruncate,fallocate,linkat,symlinkat,flock,fstat,newfstatat,getdents64,lseek,statfs"
 
+// changes are those of them that change something, and what tells whether a
+// descriptor is flushed again after an error.
+const changes = "openat,close,write,pwrite64,fsync,fdatasync,renameat,renameat2,unlinkat,mkdirat," +
+	"syncfs,fchmod,fchmodat,utimensat,ftruncate,fallocate,linkat,symlinkat"
+
 // choose takes about n of the points: every so-many-th, from a random one on.
 // MBOX_POINTS says how many times n it shall be; the long form takes all.
 func choose[T any](points []T, n int, random *rand.Rand) []T {
@@ -181,7 +186,7 @@ func (h *sweepHome) must(args ...string) ran {
 }
 
 // traced runs the command under strace. inject is empty, or what strace is to
-// do to one call; then no more is traced than the verdict needs. With seccomp the
+// do to one call; for a kill no more is traced than the verdict needs. With seccomp the
 // kernel stops the command at those calls alone, which is several times as fast,
 // but lets no signal in; strace wants -f for it. Calls are counted by thread.
 func (h *sweepHome) traced(inject string, args ...string) ran {
@@ -204,17 +209,17 @@ func (h *sweepHome) traced(inject string, args ...string) ran {
 	return r
 }
 
-// tracedFor is which calls are traced where one is broken: that kind, and for a
-// flush what tells whether its descriptor is flushed again.
+// tracedFor is which calls are traced: where one is broken that kind alone, and
+// for an error what changes something or flushes, too.
 func tracedFor(inject string) string {
-	name, _, broken := strings.Cut(inject, ":")
+	name, what, broken := strings.Cut(inject, ":")
 	switch {
 	case !broken:
 		return "close," + fileCalls
-	case strings.HasSuffix(name, "sync"), name == "syncfs":
-		return "openat,close,fsync,fdatasync,syncfs"
+	case strings.HasPrefix(what, "signal="):
+		return name
 	}
-	return name
+	return name + "," + changes
 }
 
 // copyOf makes another home like this one.

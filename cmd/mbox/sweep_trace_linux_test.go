@@ -73,7 +73,7 @@ func parseTrace(data []byte, home string) (calls []sysCall) {
 		if r := callResult.FindStringSubmatch(m[2]); r != nil && c.name == "openat" {
 			c.fd = r[1]
 		}
-		c.changing, c.inHome, c.label = changes(c), c.isIn(home), c.without(home)
+		c.changing, c.inHome, c.label = c.changes(), c.isIn(home), c.without(home)
 		calls = append(calls, c)
 	}
 	return calls
@@ -88,7 +88,7 @@ func named(name string) bool {
 	return false
 }
 
-func changes(c sysCall) bool {
+func (c sysCall) changes() bool {
 	switch c.name {
 	case "openat":
 		return strings.Contains(c.text, "O_CREAT")
@@ -96,6 +96,17 @@ func changes(c sysCall) bool {
 		return true
 	}
 	return false
+}
+
+// done tells whether the call succeeded, and the numbers that it was given last:
+// the length and the place of what it wrote.
+func (c sysCall) done() (numbers string, ok bool) {
+	i := strings.LastIndex(c.text, " = ")
+	if i < 0 || strings.ContainsAny(c.text[i+3:][:1], "-?") {
+		return "", false
+	}
+	args := strings.TrimRight(c.text[:i], " )")
+	return args[strings.LastIndexAny(args, `">}|`)+1:], true
 }
 
 var randomParts = []struct {
