@@ -120,7 +120,7 @@ func (d *drop) known(ctx context.Context) (bool, error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	return true, d.b.reconcile(ctx, d.s, id)
+	return true, d.b.reconciler.reconcile(ctx, d.s, id)
 }
 
 // endedHere tells whether the file is an ended task of ours, byte for byte.
@@ -287,7 +287,7 @@ func (d *drop) accept(ctx context.Context, t *Task) (time.Duration, error) {
 			defer held.unlock()
 			s.locks = append(s.locks, held.lock)
 		}
-		if first, err := b.idOfKey(key); err != nil || first != "" {
+		if first, err := b.sender.idOfKey(key); err != nil || first != "" {
 			if err == nil {
 				err = d.quarantine(ctx, &schemas.Error{Path: "mbox.idempotency_key", Code: "key_taken", Problem: "the key was sent before, as " + string(first)})
 			}
@@ -307,7 +307,7 @@ func (d *drop) accept(ctx context.Context, t *Task) (time.Duration, error) {
 	if err != nil {
 		return 0, task.About(t.ID, err)
 	}
-	return 0, b.noteAll(ctx, s, t.ID, notes)
+	return 0, b.approvals.noteAll(ctx, s, t.ID, notes)
 }
 
 // refuse rejects a drop that Options.Review refused.
@@ -329,7 +329,7 @@ func ignoreBusy(err error) error {
 // makeID draws an id for a drop whose name cannot be one. The drop's own shard
 // stays locked, so nobody else admits it; the id's is tried without waiting.
 func (d *drop) makeID(ctx context.Context) (ID, *shard, error) {
-	id, err := d.b.nextID(ctx, d.b.now())
+	id, err := d.b.sender.nextID(ctx, d.b.now())
 	if err != nil {
 		return "", nil, err
 	}

@@ -94,7 +94,7 @@ func (r *recovery) adoption(p *spot, found *home.File) (*change, error) {
 	if !plain && t.Audit.Strays(status) != "" {
 		t.Audit.StateChanges = shortestTrail(status, task.At(b.now()))
 	}
-	b.fillIn(t, status)
+	b.reconciler.fillIn(t, status)
 	return &change{
 		id: t.ID, by: audit.MboxAgent, event: audit.Reconcile, from: from, to: found.State, task: t, before: task.HashOf(p.m.After),
 		reason: "adopted by the operator", settled: !plain, said: fmt.Sprintf("mbox adopted %s as it lies in %s, as the operator said", t.ID, found.State),
@@ -104,7 +104,7 @@ func (r *recovery) adoption(p *spot, found *home.File) (*change, error) {
 
 // fillIn gives a task that is taken over what its state must have, and takes
 // away what it must not have.
-func (b *Box) fillIn(t *Task, s State) {
+func (b *reconciler) fillIn(t *Task, s State) {
 	r, l := &t.Result, t.Mbox.Lease
 	if r.Artifacts == nil || s == Pending {
 		r.Artifacts = []Artifact{}
@@ -131,7 +131,7 @@ func (b *Box) fillIn(t *Task, s State) {
 // cameFrom is where the file lies that a committed move brings to p.to. A task
 // that was adopted from the archive, or in it, lies in the month in which it was
 // found, which the line's time does not tell.
-func (b *Box) cameFrom(p *placement) string {
+func (b *books) cameFrom(p *placement) string {
 	if p.m.Found == "" || p.m.Leaves() != Archived && p.m.Enters() != Archived {
 		return p.from
 	}

@@ -22,7 +22,7 @@ func alarmOf(id ID, kind, reason, action string) audit.Entry {
 }
 
 // alarm writes an alarm about a live task, and only one until it moves.
-func (b *Box) alarm(ctx context.Context, s *shard, id ID, kind, why string) error {
+func (b *books) alarm(ctx context.Context, s *shard, id ID, kind, why string) error {
 	r, err := b.lookup(id)
 	if err != nil || r == nil || r.Alarmed {
 		return err
@@ -32,7 +32,7 @@ func (b *Box) alarm(ctx context.Context, s *shard, id ID, kind, why string) erro
 
 // sayLost writes an alarm, one until it moves, about a task whose content a
 // stranger destroyed while it was moved. It runs inside the transition.
-func (b *Box) sayLost(ctx context.Context, s *shard, id ID) error {
+func (b *books) sayLost(ctx context.Context, s *shard, id ID) error {
 	if known, err := b.ledger.knownGone(id); err != nil || known {
 		return err
 	}
@@ -54,7 +54,7 @@ const maxAlarms = 50
 // within StartWithin, and about each task that waits for an id nobody has heard
 // of: a task that was acknowledged and never starts is not silent. It does so once
 // among all processes, under the task's shard.
-func (b *Box) alarms(ctx context.Context) (int, error) {
+func (b *explainer) alarms(ctx context.Context) (int, error) {
 	limit := b.now().Add(-b.o.StartWithin).UnixMilli()
 	n := 0
 	for _, r := range b.queue.Overdue(limit, maxAlarms) {
@@ -77,7 +77,7 @@ func (b *Box) alarms(ctx context.Context) (int, error) {
 
 // whyNotStarted says why nobody has taken a pending task; "" if it waits for
 // something that is on its way.
-func (b *Box) whyNotStarted(ctx context.Context, r *queue.Entry) (string, error) {
+func (b *explainer) whyNotStarted(ctx context.Context, r *queue.Entry) (string, error) {
 	if r.Blocked {
 		return b.whyBlocked(ctx, r)
 	}
@@ -102,7 +102,7 @@ func (b *Box) whyNotStarted(ctx context.Context, r *queue.Entry) (string, error)
 // whyBlocked names what a blocked task waits for in vain: a task that nobody has
 // heard of, one that has ended and whose file a stranger took away, moved back or
 // damaged, or itself. "" if all that it waits for is on its way.
-func (b *Box) whyBlocked(ctx context.Context, r *queue.Entry) (string, error) {
+func (b *explainer) whyBlocked(ctx context.Context, r *queue.Entry) (string, error) {
 	for d := range r.Awaits() {
 		why, err := b.whyNever(ctx, d)
 		if err != nil || why != "" {
@@ -118,7 +118,7 @@ func (b *Box) whyBlocked(ctx context.Context, r *queue.Entry) (string, error) {
 
 // whyNever says why a task that is waited for does not end; "" if it has ended,
 // or may.
-func (b *Box) whyNever(ctx context.Context, id ID) (string, error) {
+func (b *explainer) whyNever(ctx context.Context, id ID) (string, error) {
 	known, err := b.known(id)
 	if err != nil {
 		return "", err
@@ -131,7 +131,7 @@ func (b *Box) whyNever(ctx context.Context, id ID) (string, error) {
 	}
 	why := ""
 	_, err = b.ifFree(ctx, id, func(*shard) error { // else it may just be moved
-		state, settled, err := b.dependencyState(id)
+		state, settled, err := b.dependencies.dependencyState(id)
 		if err != nil || state != None || settled {
 			return err
 		}
@@ -142,7 +142,7 @@ func (b *Box) whyNever(ctx context.Context, id ID) (string, error) {
 }
 
 // whoCan lists the registered agents that may take tasks of the class.
-func (b *Box) whoCan(c queue.Class) (able, paused []string) {
+func (b *explainer) whoCan(c queue.Class) (able, paused []string) {
 	for name, own := range b.o.Agents {
 		if c.Target != name && (c.Target != "any" || !takesAny(own, true, c)) {
 			continue

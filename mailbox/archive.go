@@ -96,7 +96,7 @@ func (b *Box) archive(ctx context.Context, id ID, e *endedTask, by string) (bool
 // archiveArtifacts moves the artifacts of a task that lies in the archive, of all
 // its attempts, to where its file says they are: beside it, but for a task that
 // was archived as a month ended.
-func (b *Box) archiveArtifacts(id ID, epoch int64, file string) error {
+func (b *books) archiveArtifacts(id ID, epoch int64, file string) error {
 	month := ""
 	for e := range epoch + 1 {
 		from := b.path(task.ArtifactsDir, task.ArtifactFolder(id, e))

@@ -18,7 +18,7 @@ import (
 )
 
 // AgentDir is an agent's home: agents/<name>, where a ":" in the name is "_".
-func (b *Box) AgentDir(agent string) string { return b.path("agents", audit.Folder(agent)) }
+func (b *books) AgentDir(agent string) string { return b.path("agents", audit.Folder(agent)) }
 
 // Keep hands over what lies at path with the next Complete: a file under its own
 // name, or all files of a folder under theirs. It returns them as they will stand
@@ -51,15 +51,20 @@ func (c *Claim) Keep(ctx context.Context, path string) ([]Artifact, error) {
 // leaving is a copy of what was kept so far.
 func (c *Claim) leaving() *artifact.Set {
 	if c.left == nil {
-		return &artifact.Set{Under: path.Join(task.ArtifactsDir, task.ArtifactFolder(c.ID(), c.Task.Mbox.Epoch))}
+		return attemptLeaves(c.Task)
 	}
 	left := *c.left
 	left.Files = slices.Clip(left.Files)
 	return &left
 }
 
+// attemptLeaves is where the task's attempt leaves artifacts.
+func attemptLeaves(t *Task) *artifact.Set {
+	return &artifact.Set{Under: path.Join(task.ArtifactsDir, task.ArtifactFolder(t.ID, t.Mbox.Epoch))}
+}
+
 // stagedLeft is the folder to which what a completion leaves is copied.
-func (b *Box) stagedLeft(left *artifact.Set, tx string) string {
+func (b *books) stagedLeft(left *artifact.Set, tx string) string {
 	return home.StagedPath(b.home, path.Base(left.Under), tx)
 }
 
@@ -74,7 +79,7 @@ func (b *Box) stagedLeft(left *artifact.Set, tx string) string {
 // to whoever holds its shard: recovery takes everything else for what a dead
 // process left, verify names it, and nobody would remove the copy of a worker that
 // was killed before it had the lock.
-func (b *Box) stageLeft(ctx context.Context, s *shard, left *artifact.Set, tx string) error {
+func (b *books) stageLeft(ctx context.Context, s *shard, left *artifact.Set, tx string) error {
 	staged, place := b.stagedLeft(left, tx), b.path(left.Under)
 	err := left.Copy(ctx, func(name string) (*os.File, error) {
 		to := filepath.Join(staged, strings.TrimPrefix(name, left.Under))
@@ -110,14 +115,14 @@ func (b *Box) stageLeft(ctx context.Context, s *shard, left *artifact.Set, tx st
 // takeOver copies again what a stranger's file names of its artifacts in
 // tasks/artifacts, which the stranger may have put there. What is not there as it
 // says is no artifact.
-func (c *Claim) takeOver(ctx context.Context) error {
-	c.left = c.leaving()
-	return artifact.Review(ctx, c.box.home, c.Task, func(folder string, was, now Artifact) bool {
-		if folder != c.left.Under || now != was {
+func (b *books) takeOver(ctx context.Context, t *Task) (*artifact.Set, error) {
+	left := attemptLeaves(t)
+	return left, artifact.Review(ctx, b.home, t, func(folder string, was, now Artifact) bool {
+		if folder != left.Under || now != was {
 			return false
 		}
-		c.left.Files = append(c.left.Files, artifact.File{Artifact: now, Dir: c.box.home, Below: now.Path})
-		c.left.Bytes += now.Size
+		left.Files = append(left.Files, artifact.File{Artifact: now, Dir: b.home, Below: now.Path})
+		left.Bytes += now.Size
 		return true
 	})
 }

@@ -28,7 +28,7 @@
 //	19  a failed flush stops the mailbox                           audit, mailbox
 //	20  one recovery, and its order                                mailbox
 //	21  a full recovery puts everything in its place               mailbox
-//	22  another boot, or another home                              mailbox
+//	22  another boot, or another home                              mailbox, mailbox/home
 //	23  a backup is of one moment                                  audit, mailbox, mailbox/backup
 //	24  one flush for all processes                                audit
 //	25  generations                                                audit
@@ -54,15 +54,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
-	"mbox/mailbox/queue"
-	"mbox/mailbox/tree"
 )
 
 // Options of a mailbox. The zero value is the default.
@@ -139,39 +136,27 @@ func (o Options) withDefaults() Options {
 // Box is an open mailbox. It is for use by many goroutines; any number of
 // processes may have the same mailbox open.
 type Box struct {
-	home   string
-	o      Options
-	id     string // mailbox id
-	salt   []byte // for hashes of identities and keys
-	boot   string
-	writer audit.Writer
-	ledger history
-	shards [home.Shards + 1]*durable.Lock
-	serial *durable.LockFile
+	*books
+	sender       sender
+	approvals    approvals
+	dependencies dependencies
+	reclaimer    reclaimer
+	reconciler   reconciler
+	recorder     recorder
+	explainer    explainer
 	// recoveries is held by who recovers. It comes before all others.
 	recoveries *durable.Lock
-	intents    *home.Intents
-	leases     leases
-	looks      bool // it was opened by Look
 
-	queue  *queue.Queue
-	forest *tree.Forest
+	paces  paces
 	checks checks // of drops, by Options.Review; it has a lock of its own
 
 	mu      sync.Mutex // guards what follows
-	paces   map[string]pace
-	lookout *lookout // of the last Wait, for the next one
+	lookout *lookout   // of the last Wait, for the next one
 	closed  bool
 
-	settledAt time.Time // when every shard was last looked at
-	seenBoot  seenBoot
-	seenTasks seenTasks
+	settledAt time.Time     // when every shard was last looked at
 	judgedAt  time.Time     // when a recovery last found that tasks are gone
 	judging   time.Duration // how long that took
-}
-
-func (b *Box) path(parts ...string) string {
-	return filepath.Join(append([]string{b.home}, parts...)...)
 }
 
 // Create makes a mailbox in dir, which may exist. It never opens one: where one
@@ -292,56 +277,37 @@ func open(ctx context.Context, dir string, o Options) (*Box, error) {
 }
 
 func boxOf(dir string, v home.Version, salt []byte, o Options, looks bool) (*Box, error) {
-	o = o.withDefaults()
-	dir, err := filepath.Abs(dir)
+	on, err := newBooks(dir, v, salt, o.withDefaults(), looks)
 	if err != nil {
 		return nil, err
 	}
-	boot, err := durable.BootID()
-	if err != nil {
-		return nil, err
-	}
-	writer := audit.ThisWriter()
 	b := &Box{
-		home: dir, o: o, id: v.MailboxID, salt: salt, boot: boot, writer: writer,
-		paces: map[string]pace{}, looks: looks,
+		books:        on,
+		sender:       sender{on, durable.NewLockFile(home.LockPath(on.home, "numbers"))},
+		approvals:    approvals{on},
+		dependencies: dependencies{on},
+		reclaimer:    reclaimer{on},
+		reconciler:   reconciler{on},
+		recorder:     recorder{on},
+		recoveries:   durable.NewLock(home.LockPath(on.home, "recovery")),
+		paces:        paces{home: on.home, last: map[State]pace{}},
 	}
-	b.leases = leases{
-		dir: dir, mode: o.Sync, writer: writer, boot: boot, start: home.StartTime(os.Getpid()), namespace: home.PIDNamespace(),
-		now: o.Now, lasts: o.Lease,
-	}
-	b.ledger.Ledger, err = audit.Open(dir, v.MailboxID, audit.Options{Mode: o.Sync, Wait: o.LockWait, Now: o.Now, Stands: b.standing, Seal: o.AppendOnly, Looks: looks, CopyDelay: o.CopyDelay})
-	if err != nil {
-		return nil, err
-	}
-	b.queue = queue.New(queue.Options{Home: dir, Mailbox: v.MailboxID, Boot: boot, Ledger: b.ledger.Ledger, Looks: looks, Now: o.Now, Progress: o.Progress})
-	b.forest = tree.New(b.ledger.Ledger)
-	for i := range b.shards {
-		b.shards[i] = durable.NewLock(home.LockPath(dir, home.ShardName(i)))
-	}
-	b.serial = durable.NewLockFile(home.LockPath(dir, "numbers"))
-	b.recoveries = durable.NewLock(home.LockPath(dir, "recovery"))
-	b.intents = home.NewIntents(dir, os.O_RDWR)
+	b.explainer = explainer{on, &b.dependencies, &b.approvals}
 	return b, nil
 }
 
 // Close copies what waits for that and releases what the box holds open.
 func (b *Box) Close() error {
-	b.queue.Forget()
 	b.mu.Lock()
 	last := b.lookout
 	b.lookout, b.closed = nil, true
 	b.mu.Unlock()
-	for _, l := range b.shards {
-		l.Idle()
-	}
-	b.serial.Close()
+	b.sender.serial.Close()
 	b.recoveries.Idle()
-	b.intents.Close()
 	if last != nil {
 		last.w.close()
 	}
-	return b.ledger.Close()
+	return b.books.close()
 }
 
 // Home is the mailbox's folder.
@@ -355,23 +321,3 @@ func (b *Box) MailboxID() string { return b.id }
 
 // Options returns the options in force, with defaults filled in.
 func (b *Box) Options() Options { return b.o }
-
-func (b *Box) now() time.Time { return b.o.Now() }
-
-// saltedHash is how an identity or key stands in the ledger.
-func (b *Box) saltedHash(kind, text string) string {
-	return audit.Hash([]byte(string(b.salt) + kind + "\n" + text))
-}
-
-// Session is the task's session as the ledger has it: itself, or its salted
-// hash; nil where there is none.
-func (b *Box) Session(t *Task) *string {
-	if t == nil || t.Source.Session == "" {
-		return nil
-	}
-	s := t.Source.Session
-	if b.o.HashIdentities {
-		s = b.saltedHash("session", s)
-	}
-	return &s
-}

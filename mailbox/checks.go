@@ -87,7 +87,7 @@ var errNotYet = fmt.Errorf("its check has not ended: %w", ErrBusy)
 func (d *drop) reviewed(ctx context.Context, s *shard, t *Task) ([]audit.Entry, error) {
 	b := d.b
 	if b.o.Review == nil || t.Mbox.Action == nil {
-		return b.review(ctx, s, t) // nothing in it takes long
+		return b.approvals.review(ctx, s, t) // nothing in it takes long
 	}
 	key := [2]string{d.name, d.hash}
 	r := b.checks.run(key, b.now(), func() ([]audit.Entry, error) { return b.o.Review(t) })
@@ -99,7 +99,7 @@ func (d *drop) reviewed(ctx context.Context, s *shard, t *Task) ([]audit.Entry, 
 	select {
 	case <-r.done:
 		b.checks.forget(key)
-		return b.verdict(ctx, s, t, r.notes, r.refused)
+		return b.approvals.verdict(ctx, s, t, r.notes, r.refused)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-timer.C:

@@ -168,7 +168,7 @@ func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, busy boo
 	if err := task.CheckAgent(r.Agent); err != nil {
 		return nil, false, err
 	}
-	if err := b.resolve(ctx); err != nil {
+	if err := b.dependencies.resolve(ctx); err != nil {
 		return nil, false, err
 	}
 	fits, asked, at := b.fits(r), false, 0
@@ -209,7 +209,7 @@ func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, busy boo
 		case errors.Is(err, ErrNotFound), errors.Is(err, errNotReady), errors.Is(err, errHeld):
 			// Somebody else has it, or had it, or a line about it has to come first.
 		case errors.Is(err, errForeign):
-			if _, err := b.lookInto(ctx, rec.ID); err != nil && !errors.Is(err, errNowhere) {
+			if _, err := b.reconciler.lookInto(ctx, rec.ID); err != nil && !errors.Is(err, errNowhere) {
 				return nil, false, err
 			}
 		default:
@@ -240,7 +240,7 @@ func (b *Box) claim(ctx context.Context, r ClaimRequest, id ID) (*Claim, error) 
 	if rec.State != Pending || rec.Blocked || rec.NotBefore > b.now().UnixMilli() {
 		return nil, errNotReady
 	}
-	if err := b.mayRun(ctx, s, f, r.Agent); err != nil {
+	if err := b.approvals.mayRun(ctx, s, f, r.Agent); err != nil {
 		return nil, err
 	}
 	c := &Claim{Task: f.Task, box: b, agent: r.Agent, token: home.RandomHex(16), from: f.Hash}
@@ -250,7 +250,7 @@ func (b *Box) claim(ctx context.Context, r ClaimRequest, id ID) (*Claim, error) 
 	}
 	err = b.commit(ctx, s, ch)
 	if err == nil && ch.stolen {
-		err = errors.Join(b.yield(ctx, s, c), errNotReady)
+		err = errors.Join(b.reconciler.yield(ctx, s, c), errNotReady)
 	}
 	if err != nil {
 		c.Close() // the lease file went with what was staged, or settle drops it

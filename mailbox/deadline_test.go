@@ -66,12 +66,12 @@ func TestDeadlineBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	now = now.Add(2 * time.Minute)
-	if err := b.resolve(ctx); err != nil {
+	if err := b.dependencies.resolve(ctx); err != nil {
 		t.Fatal(err)
 	}
 	s.unlock()
 	now = now.Add(time.Second)
-	if err := b.resolve(ctx); err != nil {
+	if err := b.dependencies.resolve(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if state, _ := stateOfTask(t, b, "late"); state != Failed {

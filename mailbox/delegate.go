@@ -98,7 +98,7 @@ func (c *Claim) mayDelegate(ctx context.Context, d Delegation) error {
 		limit = d.Budget
 	}
 	for i := range keys {
-		keys[i] = b.childHash(c.childKey(i))
+		keys[i] = b.sender.childHash(c.childKey(i))
 	}
 	if err := b.forest.In(ctx, c.Task.Root(), func(t *Tree) error { return t.Allows(&d, c.agent, limit, keys) }); err != nil {
 		return err
@@ -152,7 +152,7 @@ func (c *Claim) create(ctx context.Context, under []durable.Held, d Delegation, 
 	if m.Budget == nil {
 		m.Budget = d.Budget
 	}
-	return b.submitNew(ctx, under, &n, Budget{SpentChildren: 1})
+	return b.sender.submitNew(ctx, under, &n, Budget{SpentChildren: 1})
 }
 
 // await gives the task back until the children have ended.
@@ -183,7 +183,7 @@ func plural(n int, one, many string) string {
 }
 
 // tend cancels the children that nobody waits for any more.
-func (b *Box) tend(ctx context.Context) error {
+func (b *dependencies) tend(ctx context.Context) error {
 	for {
 		unwanted := b.queue.Unwanted()
 		for _, id := range unwanted {
@@ -201,7 +201,7 @@ func (b *Box) tend(ctx context.Context) error {
 }
 
 // cancelUnwanted cancels a child, under its shard, if it is still unwanted.
-func (b *Box) cancelUnwanted(ctx context.Context, id ID) error {
+func (b *dependencies) cancelUnwanted(ctx context.Context, id ID) error {
 	err := b.cancel(ctx, id, audit.MboxAgent, "its parent no longer waits for it", func() bool { return !b.queue.Wanted(id) })
 	if errors.Is(err, ErrBusy) {
 		return err

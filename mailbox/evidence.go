@@ -18,6 +18,8 @@ import (
 	"mbox/mailbox/queue"
 )
 
+// evidence is what tells of lines, other than the ledger itself.
+//
 // A ledger that was deleted, cut or replaced has to be noticed: without its lines
 // every task looks like a drop. So its end is compared with what else tells of it.
 // Two things are sure: the journal, and the head record in the boot that wrote it.
@@ -25,16 +27,17 @@ import (
 // and that were never acknowledged. Then the tree decides, because a task's file
 // comes into its place after the flush of its line. As long as ledger and head
 // record agree a drop proves nothing, so that who may drop cannot stop the mailbox.
+type evidence struct{ home, id string }
 
 // lostLines says what the ledger lacks; "" if it has all that is known of it.
 // known is the furthest end that anything remembers. In a home that was moved
 // ledger and head record may be those of an older copy, which agree.
-func (b *Box) lostLines(ctx context.Context, restarted, moved bool) (known audit.Position, why string, err error) {
-	sure, seen, err := b.ledger.Remembered(!restarted)
+func (e evidence) lostLines(ctx context.Context, ledger history, restarted, moved bool) (known audit.Position, why string, err error) {
+	sure, seen, err := ledger.Remembered(!restarted)
 	if err != nil {
 		return known, "", err
 	}
-	if at := queue.Saved(b.home, b.id); at.Seq > seen.Seq {
+	if at := queue.Saved(e.home, e.id); at.Seq > seen.Seq {
 		seen = at
 	}
 	there := map[audit.Position]bool{{}: true}
@@ -45,8 +48,8 @@ func (b *Box) lostLines(ctx context.Context, restarted, moved bool) (known audit
 			}
 		}
 	}
-	pass(audit.Position{Checksum: audit.Genesis(b.id)})
-	lines := audit.NewReader(b.home, b.id)
+	pass(audit.Position{Checksum: audit.Genesis(e.id)})
+	lines := audit.NewReader(e.home, e.id)
 	for line, err := range lines.Lines() {
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return known, "", err
@@ -68,7 +71,7 @@ func (b *Box) lostLines(ctx context.Context, restarted, moved bool) (known audit
 	case !moved && (sure.Checksum != "" || seen.Checksum != "" && there[seen]):
 		return known, "", nil
 	}
-	path, err := b.unheardOf(ctx, seen.Checksum == "" || there[seen])
+	path, err := e.unheardOf(ctx, seen.Checksum == "" || there[seen])
 	if path == "" || err != nil {
 		return known, "", err
 	}
@@ -81,9 +84,9 @@ func (b *Box) lostLines(ctx context.Context, restarted, moved bool) (known audit
 // unheardOf finds a task whose transaction no line of the ledger has; "" if there
 // is none. Where the ledger's end is not known, or is there, what lies in pending
 // may be anybody's.
-func (b *Box) unheardOf(ctx context.Context, notPending bool) (path string, err error) {
+func (e evidence) unheardOf(ctx context.Context, notPending bool) (path string, err error) {
 	known := map[string]bool{}
-	for line, err := range audit.NewReader(b.home, b.id).Lines() {
+	for line, err := range audit.NewReader(e.home, e.id).Lines() {
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return "", err
 		}
@@ -91,12 +94,12 @@ func (b *Box) unheardOf(ctx context.Context, notPending bool) (path string, err 
 			known[tx] = true
 		}
 	}
-	for t, err := range b.stamped() {
+	for t, err := range e.stamped() {
 		if err != nil {
 			return "", err
 		}
-		if !known[t.tx] && !(notPending && home.StateAt(b.home, t.path) == Pending) {
-			return strings.TrimPrefix(t.path, b.home+"/"), nil
+		if !known[t.tx] && !(notPending && home.StateAt(e.home, t.path) == Pending) {
+			return strings.TrimPrefix(t.path, e.home+"/"), nil
 		}
 	}
 	return "", nil
@@ -108,9 +111,9 @@ type taskStamp struct{ path, tx string }
 // stamped yields each file in a folder of tasks that holds a whole task of its own
 // name with a transaction. One under another task's name, or torn, may be a file
 // that a home of format 1 used again, and nothing tells that it was renamed since.
-func (b *Box) stamped() iter.Seq2[taskStamp, error] {
+func (e evidence) stamped() iter.Seq2[taskStamp, error] {
 	return func(yield func(taskStamp, error) bool) {
-		dirs, err := home.TaskFolders(b.home)
+		dirs, err := home.TaskFolders(e.home)
 		if err != nil {
 			yield(taskStamp{}, err)
 			return
@@ -133,13 +136,13 @@ func (b *Box) stamped() iter.Seq2[taskStamp, error] {
 
 // standing tells which of the transactions, if any, stands in a file of the
 // home, for the ledger, before it sets lines aside.
-func (b *Box) standing(txs []string) (string, error) {
-	for t, err := range b.stamped() {
+func (e evidence) standing(txs []string) (string, error) {
+	for t, err := range e.stamped() {
 		if err != nil || slices.Contains(txs, t.tx) {
 			return t.tx, err
 		}
 	}
-	for path, err := range home.Paths(b.path("decisions"), b.path("changes")) {
+	for path, err := range home.Paths(filepath.Join(e.home, "decisions"), filepath.Join(e.home, "changes")) {
 		if err != nil {
 			return "", err
 		}
@@ -156,7 +159,7 @@ func (b *Box) standing(txs []string) (string, error) {
 // intact ends the recovery of a mailbox whose ledger is short of what is known
 // of it, with nothing changed but the read-only mark.
 func (r *recovery) intact() error {
-	_, why, err := r.b.lostLines(r.ctx, r.restarted, r.out.Moved)
+	_, why, err := r.b.evidence.lostLines(r.ctx, r.b.ledger, r.restarted, r.out.Moved)
 	if err != nil || why == "" {
 		return err
 	}

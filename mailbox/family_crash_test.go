@@ -184,7 +184,7 @@ var familyScenes = []familyScene{
 				if err != nil {
 					return false
 				}
-				a, err := b.approved("t1", f.Hash)
+				a, err := b.approvals.approved("t1", f.Hash)
 				return a != nil && err == nil
 			},
 		},

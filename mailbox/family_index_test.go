@@ -84,7 +84,7 @@ func TestEndDuringLook(t *testing.T) {
 	finish(t, b, "b", true)
 	must(t, b.queue.Update())
 	seen := b.queue.Find("parent")
-	if state, settled, err := b.dependencyState(ids[0]); state != None || !settled || err != nil {
+	if state, settled, err := b.dependencies.dependencyState(ids[0]); state != None || !settled || err != nil {
 		t.Fatalf("the first child is %q, %v, %v", state, settled, err)
 	}
 	finish(t, b, "a", true) // here, between the first child and the second

@@ -39,7 +39,7 @@ type forgottenDetails struct {
 // meanwhile, unsettled: what they had begun, only the old ledger could tell.
 func (r *recovery) forget() error {
 	b := r.b
-	known, why, err := b.lostLines(r.ctx, r.restarted, r.out.Moved)
+	known, why, err := b.evidence.lostLines(r.ctx, b.ledger, r.restarted, r.out.Moved)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (r *recovery) lines(known audit.Position) iter.Seq2[audit.Entry, error] {
 				yield(audit.Entry{}, err)
 				return
 			}
-			if e, ok := r.b.fileLine(path); ok && !yield(e, nil) {
+			if e, ok := r.fileLine(path); ok && !yield(e, nil) {
 				return
 			}
 		}
@@ -105,7 +105,7 @@ func (r *recovery) lines(known audit.Position) iter.Seq2[audit.Entry, error] {
 // quarantine afterwards.
 func (r *recovery) tasksThere() ([]*home.File, error) {
 	best := map[string]*home.File{}
-	for t, err := range r.b.stamped() {
+	for t, err := range r.b.evidence.stamped() {
 		if err != nil {
 			return nil, err
 		}
@@ -140,7 +140,7 @@ func (r *recovery) taskLine(f *home.File) audit.Entry {
 			}
 		},
 	}
-	e, _ := c.line(r.b, t.Mbox.TX, f.Hash)
+	e, _ := c.line(r.b.books, t.Mbox.TX, f.Hash)
 	return e
 }
 
@@ -155,29 +155,29 @@ func unsound(f *home.File) bool {
 
 // fileLine tells of a file beside the tasks as it lies: a decision, a change, or an
 // entry of the quarantine by its reason. false if it is none, which verify names.
-func (b *Box) fileLine(path string) (audit.Entry, bool) {
+func (r *recovery) fileLine(path string) (audit.Entry, bool) {
 	name, folder := filepath.Base(path), filepath.Base(filepath.Dir(path))
 	data, err := durable.Read(path, MaxTask)
 	switch {
 	case err != nil:
 	case folder != "quarantine":
-		return b.recordLine(folder, name, data), !task.Ignored(name) && strings.HasSuffix(name, ".md")
+		return r.recordLine(folder, name, data), !task.Ignored(name) && strings.HasSuffix(name, ".md")
 	default:
 		entry, isReason := strings.CutSuffix(path, home.ReasonSuffix)
 		_, gone := os.Lstat(entry)
 		var why home.Reason
 		if isReason && gone == nil && schemas.Decode(data, &why) == nil && why.Entry == filepath.Base(entry) {
 			k := &keeping{path: entry, entry: why.Entry, sha: why.SHA256, why: why, noted: audit.Hash(data)}
-			return b.asideEntry(k, home.RandomHex(16), audit.Reconcile), true
+			return r.b.asideEntry(k, home.RandomHex(16), audit.Reconcile), true
 		}
 	}
 	return audit.Entry{}, false
 }
 
 // recordLine is the line of a record as it lies.
-func (b *Box) recordLine(folder, name string, data []byte) audit.Entry {
+func (r *recovery) recordLine(folder, name string, data []byte) audit.Entry {
 	e := audit.Entry{Agent: audit.MboxAgent, Event: audit.DecisionEvent, Action: "mbox found " + name + " when the ledger was forgotten"}
-	d := recordDetails{File: folder + "/" + name, SHA256: audit.Hash(data), TX: home.RandomHex(16), Writer: b.writer}
+	d := recordDetails{File: folder + "/" + name, SHA256: audit.Hash(data), TX: home.RandomHex(16), Writer: r.b.writer}
 	if folder == "changes" {
 		e.Event = audit.ChangeEvent
 		if c, err := records.ParseChange(data); err == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"time"
@@ -15,12 +14,6 @@ import (
 	"mbox/mailbox/task"
 )
 
-// ErrGone: more tasks are gone from a folder than a person deletes by hand: the
-// folder was replaced, removed, emptied, or is on a disk that is not mounted.
-// Nothing is written until they are back, or until an operator says that they are
-// deleted (RecoverOptions.AdoptDeleted).
-var ErrGone = fmt.Errorf("%w: tasks are gone", ErrReadOnly)
-
 // errNowhere says that the file of a live task is in no folder.
 var errNowhere = fmt.Errorf("%w: its file is in no folder", errForeign)
 
@@ -29,104 +22,8 @@ var errNowhere = fmt.Errorf("%w: its file is in no folder", errForeign)
 const byHandAtMost = 16
 
 // InPlace returns ErrGone where a folder of tasks is not the one that it was at
-// the last recovery, or one has found that tasks are gone. It is asked whenever
-// a shard is taken, by every process, so as a rule it makes two system calls: a
-// folder that is made, renamed or removed in tasks/ changes the ctime of that,
-// which nobody can set. What is mounted over a folder does not, but no rename
-// leads there; reconcile looks at all folders before it says that a file is gone.
-func (b *Box) InPlace() error {
-	was, err := b.bootSeen()
-	if err != nil {
-		return err
-	}
-	if was.Stopped != "" {
-		return fmt.Errorf("%w: %s", ErrGone, was.Stopped)
-	}
-	if was.Folders == (home.Inodes{}) {
-		return nil // no record: the next Open recovers everything
-	}
-	st, err := durable.Lstat(b.path("tasks"))
-	now := seenTasks{uint64(st.Dev), st.Ino, st.Ctim.Nano(), was}
-	b.mu.Lock()
-	same := err == nil && now == b.seenTasks
-	b.mu.Unlock()
-	if same {
-		return nil
-	}
-	if err := b.inPlace(was); err != nil {
-		return err
-	}
-	if b.now().UnixNano()-now.changed > int64(coarseTime) && b.ownFolders() { // else the next change may have the same ctime
-		b.mu.Lock()
-		b.seenTasks = now
-		b.mu.Unlock()
-	}
-	return nil
-}
-
-// seenTasks is the folder tasks/ at a look at what is in it, and the record that
-// those agreed with.
-type seenTasks struct {
-	dev, inode uint64
-	changed    int64 // in nanoseconds
-	record     home.Boot
-}
-
-// coarseTime is the coarsest step in which a file system counts ctimes.
-const coarseTime = 2 * time.Second
-
-// ownFolders tells whether the folders of tasks are folders: what a symlink leads
-// to may be replaced without a trace in tasks/.
-func (b *Box) ownFolders() bool {
-	return !slices.ContainsFunc(home.TaskPlaces[:], func(s State) bool {
-		info, err := os.Lstat(b.path("tasks", string(s)))
-		return err != nil || !info.IsDir()
-	})
-}
-
-func (b *Box) inPlace(was home.Boot) error {
-	now, err := home.TaskInodes(b.home)
-	if err != nil {
-		return err
-	}
-	if why := was.Replaced(now); why != "" {
-		return fmt.Errorf("%w: %s", ErrGone, why)
-	}
-	return nil
-}
-
-// bootSeen is the boot record, read again where its file is another one. Then the
-// file of intent records may be another one too.
-func (b *Box) bootSeen() (home.Boot, error) {
-	info, err := os.Lstat(home.Private(b.home, "boot"))
-	if errors.Is(err, fs.ErrNotExist) {
-		b.intents.Doubt()
-		return home.Boot{}, nil
-	}
-	if err != nil {
-		return home.Boot{}, err
-	}
-	b.mu.Lock()
-	last := b.seenBoot
-	b.mu.Unlock()
-	if last.info != nil && os.SameFile(last.info, info) && last.info.ModTime().Equal(info.ModTime()) {
-		return last.record, nil
-	}
-	r, err := home.ReadBoot(b.home)
-	if err == nil {
-		b.intents.Doubt() // there may have been a recovery
-		b.mu.Lock()
-		b.seenBoot = seenBoot{info, r}
-		b.mu.Unlock()
-	}
-	return r, err
-}
-
-// seenBoot is the boot record and the file that it was in.
-type seenBoot struct {
-	info   fs.FileInfo
-	record home.Boot
-}
+// the last recovery, or one has found that tasks are gone.
+func (b *Box) InPlace() error { return b.places.Check() }
 
 // judgeGone ends a stop when the tasks are back. While they are not, it uses at
 // most a tenth of the time.
@@ -152,7 +49,7 @@ func (b *Box) judgeMissing(ctx context.Context, ids []ID) error {
 		return b.recoverAll(ctx, true)
 	}
 	for _, id := range ids {
-		if _, err := b.ifFree(ctx, id, func(s *shard) error { return b.adoptMissing(ctx, s, id) }); err != nil {
+		if _, err := b.ifFree(ctx, id, func(s *shard) error { return b.reconciler.adoptMissing(ctx, s, id) }); err != nil {
 			return err
 		}
 	}
@@ -161,7 +58,7 @@ func (b *Box) judgeMissing(ctx context.Context, ids []ID) error {
 
 // adoptMissing takes it over that somebody deleted a pending task. What a recovery
 // put away was not deleted by anybody.
-func (b *Box) adoptMissing(ctx context.Context, s *shard, id ID) error {
+func (b *reconciler) adoptMissing(ctx context.Context, s *shard, id ID) error {
 	if err := b.reconcile(ctx, s, id); !errors.Is(err, errNowhere) {
 		return err
 	}

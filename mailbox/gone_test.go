@@ -151,34 +151,6 @@ func TestRule09_FolderGone(t *testing.T) {
 
 func later() time.Time { return time.Now().Add(time.Hour) }
 
-// What is replaced so soon that tasks/ keeps its ctime is seen, and so is what a
-// symlink leads to, which leaves no trace there.
-func TestRule22_FolderGoneUnseen(t *testing.T) {
-	for range 20 {
-		b := homes{}.open(t, Options{})
-		must(t, b.InPlace())
-		if b.seenTasks != (seenTasks{}) { // where ctimes are fine this shows nowhere else
-			t.Error("a look at tasks/ is taken to be enough so soon")
-		}
-		dir := b.path("tasks", "failed")
-		must(t, errors.Join(os.Rename(dir, b.home+"-aside"), os.Mkdir(dir, 0o700)))
-		if err := b.InPlace(); !errors.Is(err, ErrGone) {
-			t.Fatalf("replaced at once: %v", err)
-		}
-	}
-	b := homes{}.open(t, Options{Now: later})
-	dir, aside := b.path("tasks", "failed"), b.home+"-aside"
-	must(t, errors.Join(os.Rename(dir, aside), os.Symlink(aside, dir)))
-	must(t, b.InPlace())
-	if b.seenTasks != (seenTasks{}) {
-		t.Error("a look at tasks/ is taken to be enough")
-	}
-	must(t, errors.Join(os.Remove(aside), os.Mkdir(b.home+"-x", 0o700), os.Rename(b.home+"-x", aside)))
-	if err := b.InPlace(); !errors.Is(err, ErrGone) {
-		t.Errorf("what the symlink leads to was replaced: %v", err)
-	}
-}
-
 // modes gives a copied tree those of a mailbox.
 func modes(dir string) error {
 	return filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {

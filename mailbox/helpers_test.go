@@ -134,10 +134,12 @@ func scanNow(b *Box, folders ...State) error {
 
 // forgetPaces makes the box look at everything again, as a new process does.
 func (b *Box) forgetPaces() {
+	b.paces.mu.Lock()
+	b.paces.last = map[State]pace{}
+	b.paces.mu.Unlock()
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.paces = map[string]pace{}
 	b.settledAt = time.Time{}
+	b.mu.Unlock()
 }
 
 func mustScan(t testing.TB, b *Box, folders ...State) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"iter"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -59,8 +60,8 @@ func (b *Box) List(ctx context.Context, f Filter) iter.Seq2[Item, error] {
 			states = task.Folders
 		}
 		for _, s := range states {
-			for _, dir := range b.dirsOf(s) {
-				items, err := b.listDir(ctx, s, dir, f)
+			for _, dir := range dirsOf(b.home, s) {
+				items, err := listDir(ctx, b.home, s, dir, f)
 				if err != nil {
 					yield(Item{}, err)
 					return
@@ -78,11 +79,11 @@ func (b *Box) List(ctx context.Context, f Filter) iter.Seq2[Item, error] {
 	}
 }
 
-func (b *Box) dirsOf(s State) []string {
+func dirsOf(in string, s State) []string {
 	if s != Archived {
 		return []string{"tasks/" + string(s)}
 	}
-	months, err := home.Months(b.home)
+	months, err := home.Months(in)
 	if err != nil {
 		return nil
 	}
@@ -93,8 +94,8 @@ func (b *Box) dirsOf(s State) []string {
 	return dirs
 }
 
-func (b *Box) listDir(ctx context.Context, s State, dir string, f Filter) ([]Item, error) {
-	names, err := durable.Names(b.path(dir))
+func listDir(ctx context.Context, in string, s State, dir string, f Filter) ([]Item, error) {
+	names, err := durable.Names(filepath.Join(in, dir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // verify and doctor tell of a missing folder
 		return nil, err
 	}
@@ -104,7 +105,7 @@ func (b *Box) listDir(ctx context.Context, s State, dir string, f Filter) ([]Ite
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, name := range names {
 		group.Go(func() error {
-			items[i] = b.item(s, dir, name)
+			items[i] = itemAt(in, s, dir, name)
 			return ctx.Err()
 		})
 	}
@@ -121,10 +122,10 @@ func (b *Box) listDir(ctx context.Context, s State, dir string, f Filter) ([]Ite
 	return items, nil
 }
 
-// item reads one file of a folder.
-func (b *Box) item(s State, dir, name string) Item {
+// itemAt reads one file of a folder.
+func itemAt(in string, s State, dir, name string) Item {
 	it := Item{State: s, Path: dir + "/" + name}
-	f, err := home.Read(b.home, s, b.path(dir, name))
+	f, err := home.Read(in, s, filepath.Join(in, dir, name))
 	if err != nil {
 		it.Err = err
 		return it

@@ -49,7 +49,7 @@ type keeping struct {
 	shared bool // somebody else could still write it
 }
 
-func (c *change) line(b *Box, tx string, after string) (audit.Entry, *task.Move) {
+func (c *change) line(b *books, tx string, after string) (audit.Entry, *task.Move) {
 	m := &task.Move{
 		TX: tx, From: task.StateField(c.from), To: task.StateField(c.to), Reason: task.OneLine(cmp.Or(c.brief, c.reason)),
 		Before: task.HashField(c.before), After: task.HashField(after), Writer: b.writer,

@@ -64,6 +64,7 @@ var (
 	ErrExists     = home.ErrExists
 	ErrFileSystem = home.ErrFileSystem
 	ErrFormat     = home.ErrFormat
+	ErrGone       = home.ErrGone
 	ErrIntegrity  = home.ErrIntegrity
 	ErrLost       = home.ErrLost
 	ErrNoMailbox  = home.ErrNoMailbox

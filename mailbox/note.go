@@ -16,7 +16,7 @@ func (b *Box) Note(ctx context.Context, e audit.Entry) error { return b.note(ctx
 
 // note is Note for who may hold a shard already: then that one's intent record is
 // used. The record tells verify what a crash may leave of the line.
-func (b *Box) note(ctx context.Context, s *shard, e audit.Entry) error {
+func (b *books) note(ctx context.Context, s *shard, e audit.Entry) error {
 	if e.Agent != audit.MboxAgent {
 		if err := task.CheckActor(e.Agent); err != nil {
 			return err
@@ -41,7 +41,7 @@ func (b *Box) note(ctx context.Context, s *shard, e audit.Entry) error {
 
 // signed adds to the details of a line that moves nothing its transaction and who
 // writes it.
-func (b *Box) signed(e audit.Entry, tx string) (audit.Entry, error) {
+func (b *books) signed(e audit.Entry, tx string) (audit.Entry, error) {
 	var details map[string]any
 	if len(e.Details) > 0 {
 		if err := e.Detail(&details); err != nil {
@@ -60,7 +60,7 @@ func (b *Box) signed(e audit.Entry, tx string) (audit.Entry, error) {
 
 // sayAlone appends a line of its own without an intent record: inside a change
 // whose record stands, or under the recover lock.
-func (b *Box) sayAlone(ctx context.Context, locks []durable.Held, e audit.Entry) error {
+func (b *books) sayAlone(ctx context.Context, locks []durable.Held, e audit.Entry) error {
 	e, err := b.signed(e, home.RandomHex(16))
 	if err == nil {
 		_, err = b.say(ctx, locks, e, audit.Payload{})

@@ -17,10 +17,15 @@ import (
 	"mbox/schemas"
 )
 
+// approvals judges whether a task may be sent, taken and carried out.
+type approvals struct {
+	*books
+}
+
 // review asks Options.Review about a new task. What it refuses is noted before
 // the error is returned. s is a shard that the caller holds, or nil. A drop is
 // asked about by [drop.reviewed].
-func (b *Box) review(ctx context.Context, s *shard, t *Task) ([]audit.Entry, error) {
+func (b *approvals) review(ctx context.Context, s *shard, t *Task) ([]audit.Entry, error) {
 	if b.o.Review == nil {
 		return nil, nil
 	}
@@ -29,7 +34,7 @@ func (b *Box) review(ctx context.Context, s *shard, t *Task) ([]audit.Entry, err
 }
 
 // verdict notes what Options.Review refused.
-func (b *Box) verdict(ctx context.Context, s *shard, t *Task, notes []audit.Entry, refused error) ([]audit.Entry, error) {
+func (b *approvals) verdict(ctx context.Context, s *shard, t *Task, notes []audit.Entry, refused error) ([]audit.Entry, error) {
 	if refused == nil {
 		return notes, nil
 	}
@@ -38,7 +43,7 @@ func (b *Box) verdict(ctx context.Context, s *shard, t *Task, notes []audit.Entr
 
 // noteAll writes the lines about a task, under the shard that the caller holds,
 // if it holds one: taking another would be against the order of locks.
-func (b *Box) noteAll(ctx context.Context, s *shard, id ID, notes []audit.Entry) error {
+func (b *approvals) noteAll(ctx context.Context, s *shard, id ID, notes []audit.Entry) error {
 	for _, e := range notes {
 		if id != "" {
 			text := string(id)
@@ -57,7 +62,7 @@ var errHeld = errors.New("it waits for an approval")
 // mayRun tells whether a task that is ready may be worked at. One that is too
 // deep, or whose tree has spent its budget, fails; one that needs an approval is
 // held. The caller holds the task's shard.
-func (b *Box) mayRun(ctx context.Context, s *shard, f *home.File, agent string) error {
+func (b *approvals) mayRun(ctx context.Context, s *shard, f *home.File, agent string) error {
 	t := f.Task
 	switch over, err := b.overspent(ctx, t); {
 	case err != nil:
@@ -81,7 +86,7 @@ func (b *Box) mayRun(ctx context.Context, s *shard, f *home.File, agent string) 
 
 // needsApproval tells why an agent may take the task only once it is approved; ""
 // if it may take it as it is. A task for anybody is asked for as who takes it.
-func (b *Box) needsApproval(t *Task, agent string) string {
+func (b *approvals) needsApproval(t *Task, agent string) string {
 	if b.o.Approval == nil {
 		return ""
 	}
@@ -91,7 +96,7 @@ func (b *Box) needsApproval(t *Task, agent string) string {
 }
 
 // overspent tells what the task's tree has used up; "" if nothing.
-func (b *Box) overspent(ctx context.Context, t *Task) (string, error) {
+func (b *approvals) overspent(ctx context.Context, t *Task) (string, error) {
 	if len(t.Mbox.Budget) == 0 || t.Mbox.RootID == "" {
 		return "", nil
 	}
@@ -106,7 +111,7 @@ func (b *Box) overspent(ctx context.Context, t *Task) (string, error) {
 }
 
 // refuseClaim fails a task that may not be worked at, and returns errNotReady.
-func (b *Box) refuseClaim(ctx context.Context, s *shard, f *home.File, code, why string) error {
+func (b *approvals) refuseClaim(ctx context.Context, s *shard, f *home.File, code, why string) error {
 	id := f.Task.ID
 	f.Task.Result.Error = &TaskError{Code: code, Message: why}
 	err := b.commit(ctx, s, &change{
@@ -158,7 +163,7 @@ func (a *Approval) Sum() string {
 }
 
 // folders asks what else than the task an approval of it binds.
-func (b *Box) folders(ctx context.Context, t *Task) ([]Folder, error) {
+func (b *approvals) folders(ctx context.Context, t *Task) ([]Folder, error) {
 	if b.o.Folders == nil {
 		return nil, nil
 	}
@@ -200,7 +205,7 @@ func (b *Box) Approve(ctx context.Context, id ID, c Consent) (*Approval, error) 
 	if f.Task.Mbox.Action == nil {
 		return nil, task.About(id, tree.Refuse("approval", "it carries no action, so nobody knows what it will do; what of that has to be approved becomes a task of its own"))
 	}
-	folders, err := b.folders(ctx, f.Task)
+	folders, err := b.approvals.folders(ctx, f.Task)
 	if err != nil {
 		return nil, task.About(id, tree.Refuse("approval", "what it uses cannot be bound: %v", err))
 	}
@@ -208,12 +213,12 @@ func (b *Box) Approve(ctx context.Context, id ID, c Consent) (*Approval, error) 
 	if c.SHA256 != "" && c.SHA256 != a.Sum() {
 		return nil, task.About(id, fmt.Errorf("%w: it is not what was seen: its SHA-256 is %s now", ErrConflict, a.Sum()))
 	}
-	a.Decision, err = b.decide(ctx, b.approval(f, folders, a, c), a)
+	a.Decision, err = b.recorder.decide(ctx, b.approvals.approval(f, folders, a, c), a)
 	return a, err
 }
 
 // approval is the record of an approval.
-func (b *Box) approval(f *home.File, folders []Folder, a *Approval, c Consent) records.Decision {
+func (b *approvals) approval(f *home.File, folders []Folder, a *Approval, c Consent) records.Decision {
 	id, needs := f.Task.ID, ""
 	if b.o.Approval != nil {
 		needs = b.o.Approval(f.Task)
@@ -231,12 +236,12 @@ func (b *Box) approval(f *home.File, folders []Folder, a *Approval, c Consent) r
 
 // Approved is the approval of exactly the bytes that this claim took; nil if there
 // is none. Whether the folders are still what it names, who does the action tells.
-func (c *Claim) Approved() (*Approval, error) { return c.box.approved(c.ID(), c.from) }
+func (c *Claim) Approved() (*Approval, error) { return c.box.approvals.approved(c.ID(), c.from) }
 
 // approved looks for the last approval of these bytes that counts still, back to
 // the line that created the task; where the index has none, no line is read: of
 // tasks that wait for one there may be many.
-func (b *Box) approved(id ID, hash string) (*Approval, error) {
+func (b *approvals) approved(id ID, hash string) (*Approval, error) {
 	if err := b.queue.Update(); err != nil || !b.queue.Knows(queue.Approves+hash) {
 		return nil, err
 	}

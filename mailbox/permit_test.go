@@ -288,7 +288,7 @@ func TestManyWaitForApproval(t *testing.T) {
 	bounded(t, "looking at 100 tasks that wait", 8<<20, func() { nothingFor(t, b, "d") })
 	f, _, err := b.current("d42")
 	must(t, err)
-	_, err = b.decide(ctx, records.Decision{Agent: "human", Task: "d42", Context: "c", Options: []string{"o"}, Decision: "d"}, &Approval{SHA256: f.Hash, Until: task.At(now.Add(time.Hour))})
+	_, err = b.recorder.decide(ctx, records.Decision{Agent: "human", Task: "d42", Context: "c", Options: []string{"o"}, Decision: "d"}, &Approval{SHA256: f.Hash, Until: task.At(now.Add(time.Hour))})
 	must(t, err)
 	if c, err := reopened(t, b).Claim(ctx, ClaimRequest{Agent: "d"}); err != nil || c.ID() != "d42" {
 		t.Errorf("claimed %v, %v; want d42", c, err)

@@ -17,7 +17,7 @@ import (
 )
 
 // stageReason flushes the bytes that are to be kept, and stages their reason.
-func (b *Box) stageReason(k *keeping) error {
+func (b *books) stageReason(k *keeping) error {
 	sha, size, shared, err := b.flushKept(k.path)
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (b *Box) stageReason(k *keeping) error {
 // else can write it without coming by its new name: who holds it open for
 // writing, who has another name of it, or whom it belongs to. mbox does not copy
 // it, for it is to be kept as it came; so verify does not compare what it became.
-func (b *Box) flushKept(path string) (sha string, size int64, shared bool, err error) {
+func (b *books) flushKept(path string) (sha string, size int64, shared bool, err error) {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() {
 		return "", 0, false, err
@@ -70,7 +70,7 @@ func (b *Box) flushKept(path string) (sha string, size int64, shared bool, err e
 // wherever a crash has stopped it. If other bytes have come along, they are
 // somebody's new file and go back. What was to be kept is gone then, and a line
 // of its own says so, for the one before names an entry that never came.
-func (b *Box) finishKept(ctx context.Context, s *shard, k *task.Kept, path string) error {
+func (b *books) finishKept(ctx context.Context, s *shard, k *task.Kept, path string) error {
 	to := b.path("tasks", "quarantine", k.Entry)
 	_, err := os.Lstat(home.StagedReason(b.home, k.Entry))
 	switch {
@@ -92,7 +92,7 @@ func (b *Box) finishKept(ctx context.Context, s *shard, k *task.Kept, path strin
 
 // finishEntry moves what lies at path into quarantine, and only then reads what it
 // is. Once its reason has joined it an entry is not touched any more.
-func (b *Box) finishEntry(ctx context.Context, s *shard, k *task.Kept, path, to string) error {
+func (b *books) finishEntry(ctx context.Context, s *shard, k *task.Kept, path, to string) error {
 	if err := moveKept(path, to); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func hasHash(path, hash string) (bool, error) {
 }
 
 // sendBack undoes the move of a file that took the place of the one to be kept.
-func (b *Box) sendBack(ctx context.Context, s *shard, to, path string) error {
+func (b *books) sendBack(ctx context.Context, s *shard, to, path string) error {
 	err := durable.Move(to, path)
 	if errors.Is(err, fs.ErrExist) { // yet another has come
 		why := home.Reason{Reason: "it came while another file of its name was put into quarantine, and a third came then"}
@@ -150,7 +150,7 @@ func (b *Box) sendBack(ctx context.Context, s *shard, to, path string) error {
 // sayGone writes, once, that an entry is not there to come: whoever dropped the
 // file replaced or removed it before it was moved. It takes back what the line
 // that names the entry says, inside its transition and when that is settled.
-func (b *Box) sayGone(ctx context.Context, s *shard, k *task.Kept) error {
+func (b *books) sayGone(ctx context.Context, s *shard, k *task.Kept) error {
 	if before, err := b.ledger.lineWith("gone", k.Entry); err != nil || before != nil {
 		return err
 	}
@@ -184,12 +184,12 @@ type asideDetails struct {
 // the reason is staged, the line is appended, and then the renames follow. It
 // marks the intent record itself, unless one stands there: then it runs inside a
 // transition, whose record makes settle come back to it.
-func (b *Box) setAside(ctx context.Context, s *shard, path, name string, event audit.Event, why home.Reason) error {
+func (b *books) setAside(ctx context.Context, s *shard, path, name string, event audit.Event, why home.Reason) error {
 	return b.putAside(ctx, s, path, nil, name, event, why)
 }
 
 // putAside is setAside also for bytes that are in no file yet: a late result.
-func (b *Box) putAside(ctx context.Context, s *shard, path string, data []byte, name string, event audit.Event, why home.Reason) error {
+func (b *books) putAside(ctx context.Context, s *shard, path string, data []byte, name string, event audit.Event, why home.Reason) error {
 	tx := home.RandomHex(16)
 	why.Name = schemas.Sentence(name, 120)
 	k := &keeping{path: path, entry: home.EntryName(name, tx), why: why}
@@ -221,7 +221,7 @@ func (b *Box) putAside(ctx context.Context, s *shard, path string, data []byte, 
 	})
 }
 
-func (b *Box) asideEntry(k *keeping, tx string, event audit.Event) audit.Entry {
+func (b *books) asideEntry(k *keeping, tx string, event audit.Event) audit.Entry {
 	place, ok := strings.CutPrefix(k.path, b.home+"/")
 	if !ok {
 		place = k.path

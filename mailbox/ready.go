@@ -11,10 +11,16 @@ import (
 	"mbox/mailbox/task"
 )
 
+// dependencies moves tasks that wait for others: for what they depend on, for their
+// children, or in vain for a deadline.
+type dependencies struct {
+	*books
+}
+
 // resolve brings readiness up to date: waiting tasks whose time has come become
 // ready, blocked ones whose dependencies are completed too, and those whose
 // dependency has failed or whose deadline has passed fail.
-func (b *Box) resolve(ctx context.Context) error {
+func (b *dependencies) resolve(ctx context.Context) error {
 	if err := b.queue.Update(); err != nil {
 		return err
 	}
@@ -40,7 +46,7 @@ func (b *Box) resolve(ctx context.Context) error {
 // checkDependencies looks at what a blocked task waits for. Readiness follows
 // folders, never lines that may not be flushed yet: where the ledger says that a
 // dependency has ended and its file is not there yet, the question stays open.
-func (b *Box) checkDependencies(ctx context.Context, r *queue.Entry) error {
+func (b *dependencies) checkDependencies(ctx context.Context, r *queue.Entry) error {
 	for _, d := range r.DependsOn {
 		state, settled, err := b.dependencyState(d)
 		switch {
@@ -65,7 +71,7 @@ func (b *Box) checkDependencies(ctx context.Context, r *queue.Entry) error {
 // childrenJoined tells whether the children that a task waits for have ended, as
 // far as its join rule asks. settled means that nothing changes until the next
 // ledger line of one of them.
-func (b *Box) childrenJoined(r *queue.Entry) (joined, settled bool, err error) {
+func (b *dependencies) childrenJoined(r *queue.Entry) (joined, settled bool, err error) {
 	completed, failed, settled := 0, 0, true
 	for _, child := range r.WaitsFor {
 		state, sure, err := b.dependencyState(child)
@@ -86,7 +92,7 @@ func (b *Box) childrenJoined(r *queue.Entry) (joined, settled bool, err error) {
 
 // dependencyState tells whether a dependency has completed or failed. settled
 // means that nothing changes until its next ledger line.
-func (b *Box) dependencyState(id ID) (s State, settled bool, err error) {
+func (b *dependencies) dependencyState(id ID) (s State, settled bool, err error) {
 	if id, err = b.asWritten(id); err != nil {
 		return None, false, err
 	}
@@ -121,7 +127,7 @@ func (b *Box) dependencyState(id ID) (s State, settled bool, err error) {
 // completed and pruned, or it can never be any more, because it was deleted by
 // hand or given up. Where its last line says that it lies in a folder, the
 // question stays open: recovery or an operator has to look at it.
-func (b *Box) endOf(id ID) (s State, settled bool, err error) {
+func (b *dependencies) endOf(id ID) (s State, settled bool, err error) {
 	last := true
 	for line, err := range b.ledger.LinesOf(string(id)) {
 		if err != nil {
@@ -145,7 +151,7 @@ func (b *Box) endOf(id ID) (s State, settled bool, err error) {
 
 // asWritten is the id in the case in which its task was created: whoever depends
 // on it may have written it otherwise.
-func (b *Box) asWritten(id ID) (ID, error) {
+func (b *dependencies) asWritten(id ID) (ID, error) {
 	if r, err := b.lookup(id); err != nil || r != nil || !b.queue.Knows(id.Fold()) {
 		return id, err
 	}
@@ -160,12 +166,12 @@ func (b *Box) asWritten(id ID) (ID, error) {
 }
 
 // passDeadline fails a task that nobody has taken by its deadline.
-func (b *Box) passDeadline(ctx context.Context, id ID) error {
+func (b *dependencies) passDeadline(ctx context.Context, id ID) error {
 	return b.failPending(ctx, id, "deadline_passed", "its deadline passed before anybody took it")
 }
 
 // failPending fails a task that waits.
-func (b *Box) failPending(ctx context.Context, id ID, code, why string) error {
+func (b *dependencies) failPending(ctx context.Context, id ID, code, why string) error {
 	err := b.transition(ctx, id, func(f *home.File, r *queue.Entry) (*change, error) {
 		if r.State != Pending || code == "deadline_passed" && r.Expires() == 0 {
 			return nil, nil

@@ -14,13 +14,18 @@ import (
 	"mbox/mailbox/task"
 )
 
+// reclaimer ends the attempts of workers that died or hang.
+type reclaimer struct {
+	*books
+}
+
 // reclaim takes back the tasks whose lease is over: those of dead workers at
 // once, those of hung ones at the deadline. What still works on them is ended
 // first. It returns how many came back.
 //
 // Without a lease file only the deadline ends a lease, and the index knows it:
 // such a task is not read before. A claim made meanwhile waits for the next time.
-func (b *Box) reclaim(ctx context.Context) (int, error) {
+func (b *reclaimer) reclaim(ctx context.Context) (int, error) {
 	names, err := home.LeaseNames(b.home)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, err
@@ -39,7 +44,7 @@ func (b *Box) reclaim(ctx context.Context) (int, error) {
 }
 
 // working tells whether tasks are in progress whose worker may die.
-func (b *Box) working() bool {
+func (b *reclaimer) working() bool {
 	return b.queue.Holds(InProgress).Count > 0
 }
 
@@ -53,7 +58,7 @@ type leaseNotes struct {
 // reclaimDead takes back tasks whose worker is not running any more. Where the
 // process that a lease file names can be seen to live it looks no further; the
 // verdict is reclaim's.
-func (b *Box) reclaimDead(ctx context.Context, l *leaseNotes) (int, error) {
+func (b *reclaimer) reclaimDead(ctx context.Context, l *leaseNotes) (int, error) {
 	names, err := home.LeaseNames(b.home)
 	if err != nil {
 		return 0, err
@@ -82,7 +87,7 @@ func (b *Box) reclaimDead(ctx context.Context, l *leaseNotes) (int, error) {
 
 // reclaimAll takes back those of the tasks whose lease is over. Where somebody
 // holds the shard he is at work on the task.
-func (b *Box) reclaimAll(ctx context.Context, ids []ID) (back int, err error) {
+func (b *reclaimer) reclaimAll(ctx context.Context, ids []ID) (back int, err error) {
 	for _, id := range ids {
 		_, err := b.ifFree(ctx, id, func(s *shard) error {
 			took, err := b.reclaimHeld(ctx, s, id, false)
@@ -100,7 +105,7 @@ func (b *Box) reclaimAll(ctx context.Context, ids []ID) (back int, err error) {
 
 // reclaimHeld takes a task back under its shard, if its lease is over. After a
 // restart of the machine every lease is, and nothing works on a task any more.
-func (b *Box) reclaimHeld(ctx context.Context, s *shard, id ID, restarted bool) (bool, error) {
+func (b *reclaimer) reclaimHeld(ctx context.Context, s *shard, id ID, restarted bool) (bool, error) {
 	f, r, err := b.current(id)
 	if errors.Is(err, ErrNotFound) || errors.Is(err, errForeign) {
 		return false, nil // reconcile sees to what is foreign
@@ -118,7 +123,7 @@ func (b *Box) reclaimHeld(ctx context.Context, s *shard, id ID, restarted bool) 
 }
 
 // takeBack makes the change of a task whose lease is over.
-func (b *Box) takeBack(f *home.File, v verdict) *change {
+func (b *reclaimer) takeBack(f *home.File, v verdict) *change {
 	fail := Failure{TaskError: TaskError{Code: "worker_lost", Message: "the worker died"}}
 	if v == leaseHung {
 		fail.TaskError = TaskError{Code: "lease_expired", Message: "no sign of life until the lease's deadline"}
@@ -132,7 +137,7 @@ func (b *Box) takeBack(f *home.File, v verdict) *change {
 
 // dropStrayLeases removes lease files of tasks that are not in progress with
 // their token, under each task's shard.
-func (b *Box) dropStrayLeases(ctx context.Context) error {
+func (b *reclaimer) dropStrayLeases(ctx context.Context) error {
 	names, err := home.LeaseNames(b.home)
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ func TestRule13_DeadlineIsKnownWithoutTheFile(t *testing.T) {
 	}
 	reclaimed := func(want int) {
 		t.Helper()
-		if back, err := b.reclaim(t.Context()); err != nil || back != want {
+		if back, err := b.reclaimer.reclaim(t.Context()); err != nil || back != want {
 			t.Fatalf("%d come back, want %d: %v", back, want, err)
 		}
 	}

@@ -15,10 +15,15 @@ import (
 	"mbox/schemas"
 )
 
+// reconciler takes over what was done to task files by hand, or mends it.
+type reconciler struct {
+	*books
+}
+
 // lookInto reconciles one task that is not where and as the ledger says. busy
 // means that somebody holds its shard, so that it is to be called later. errNowhere
 // is for a survey, which knows how many tasks are gone (judgeMissing).
-func (b *Box) lookInto(ctx context.Context, id ID) (busy bool, err error) {
+func (b *reconciler) lookInto(ctx context.Context, id ID) (busy bool, err error) {
 	return b.ifFree(ctx, id, func(s *shard) error { return b.reconcile(ctx, s, id) })
 }
 
@@ -30,7 +35,7 @@ func (b *Box) lookInto(ctx context.Context, id ID) (busy bool, err error) {
 //
 // The caller holds the task's shard. The ledger is read to its end, and the name
 // is opened in every folder.
-func (b *Box) reconcile(ctx context.Context, s *shard, id ID) error {
+func (b *reconciler) reconcile(ctx context.Context, s *shard, id ID) error {
 	f, r, err := b.current(id)
 	if errors.Is(err, ErrNotFound) {
 		return nil
@@ -54,17 +59,15 @@ func (b *Box) reconcile(ctx context.Context, s *shard, id ID) error {
 		}
 		return b.adoptMove(ctx, s, r, f)
 	}
-	if was, err := b.bootSeen(); err != nil || was.Folders != (home.Inodes{}) {
-		if err = errors.Join(err, b.inPlace(was)); err != nil {
-			return err
-		}
+	if err := b.places.Look(); err != nil {
+		return err
 	}
 	return errNowhere
 }
 
 // adoptMove adopts a move by hand, if it is one that may be adopted and what
 // was asked is unchanged.
-func (b *Box) adoptMove(ctx context.Context, s *shard, r *queue.Entry, f *home.File) error {
+func (b *reconciler) adoptMove(ctx context.Context, s *shard, r *queue.Entry, f *home.File) error {
 	if f.Task == nil {
 		return b.alarm(ctx, s, r.ID, "unreadable", fmt.Sprintf("moved by hand to %s, where it is no valid task", f.State))
 	}
@@ -96,7 +99,7 @@ func (b *Box) adoptMove(ctx context.Context, s *shard, r *queue.Entry, f *home.F
 
 // adopt commits the adoption of a file as it lies. A result that does not fit
 // into the task file becomes an artifact, as with Complete.
-func (b *Box) adopt(ctx context.Context, s *shard, r *queue.Entry, f *home.File) error {
+func (b *reconciler) adopt(ctx context.Context, s *shard, r *queue.Entry, f *home.File) error {
 	c, err := b.adoption(r, f)
 	if err != nil {
 		return err
@@ -104,16 +107,11 @@ func (b *Box) adopt(ctx context.Context, s *shard, r *queue.Entry, f *home.File)
 	if f.Task.Result.Error != nil {
 		f.Task.Result.Error.Bound()
 	}
-	by := pickedBy(f.Task)
-	if f.State != Pending && task.CheckAgent(by) != nil {
-		by = "unknown"
-	}
 	if f.State != Pending { // else nothing of its result stays
-		claim := &Claim{Task: f.Task, box: b, agent: by}
-		if err := claim.takeOver(ctx); err != nil {
+		if c.left, err = b.takeOver(ctx, f.Task); err != nil {
 			return err
 		}
-		if c.left, err = claim.spill(&f.Task.Result); err != nil {
+		if err := spill(f.Task, c.left, &f.Task.Result); err != nil {
 			return err
 		}
 	}
@@ -122,7 +120,7 @@ func (b *Box) adopt(ctx context.Context, s *shard, r *queue.Entry, f *home.File)
 
 // adoption makes the change for a task whose file was moved by hand to f.State. Of
 // the edits it takes output, artifacts and error; the rest is put back.
-func (b *Box) adoption(r *queue.Entry, f *home.File) (*change, error) {
+func (b *reconciler) adoption(r *queue.Entry, f *home.File) (*change, error) {
 	t := f.Task
 	if err := b.mendFile(t, r); err != nil {
 		return nil, err
@@ -149,7 +147,7 @@ func (b *Box) adoption(r *queue.Entry, f *home.File) (*change, error) {
 
 // claimByHand gives a task that was taken by a mv its claimant, token and
 // deadline.
-func (b *Box) claimByHand(t *Task) {
+func (b *reconciler) claimByHand(t *Task) {
 	by, now := task.ByHand(t.Assignment.TargetAgent), task.At(b.now())
 	t.Assignment.PickedUpBy, t.Assignment.PickedUpAt = &by, &now
 	t.Mbox.Lease = &Lease{Token: home.RandomHex(16), Host: b.writer.Host, Deadline: task.At(now.Add(b.o.Lease))}
@@ -159,7 +157,7 @@ func (b *Box) claimByHand(t *Task) {
 // the file without its result is byte for byte what the ledger names, there is
 // nothing to do; otherwise the fields come from the index and the history
 // from the ledger.
-func (b *Box) mendFile(t *Task, r *queue.Entry) error {
+func (b *reconciler) mendFile(t *Task, r *queue.Entry) error {
 	result := t.Result
 	t.Result = Result{Status: r.State, Artifacts: []Artifact{}}
 	data, err := schemas.Encode(t)
@@ -196,7 +194,7 @@ func (b *Box) mendFile(t *Task, r *queue.Entry) error {
 
 // yield gives a task up that was moved by hand before our claim moved it. The claim
 // stands in the ledger, so a line says that it is over and who has the task now.
-func (b *Box) yield(ctx context.Context, s *shard, c *Claim) error {
+func (b *reconciler) yield(ctx context.Context, s *shard, c *Claim) error {
 	f, _, err := b.current(c.ID())
 	if err != nil {
 		return err
@@ -212,7 +210,7 @@ func (b *Box) yield(ctx context.Context, s *shard, c *Claim) error {
 
 // stray puts a file whose id has no line, and which lies where only mbox puts
 // files, into quarantine.
-func (b *Box) stray(ctx context.Context, state State, name string) (busy bool, err error) {
+func (b *reconciler) stray(ctx context.Context, state State, name string) (busy bool, err error) {
 	id, path := ID(task.TrimJSON(name)), b.path("tasks", string(state), name)
 	return b.ifFree(ctx, id, func(s *shard) error {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {

@@ -20,6 +20,11 @@ import (
 	"mbox/schemas"
 )
 
+// recorder writes decision and change records.
+type recorder struct {
+	*books
+}
+
 // recordDetails are the details of a decision or change line.
 type recordDetails struct {
 	File   string `json:"file"`            // from the home
@@ -50,10 +55,10 @@ type filing struct {
 // Decide writes a decision record and returns its id. ID and Date are made
 // where they are empty.
 func (b *Box) Decide(ctx context.Context, d records.Decision) (string, error) {
-	return b.decide(ctx, d, nil)
+	return b.recorder.decide(ctx, d, nil)
 }
 
-func (b *Box) decide(ctx context.Context, d records.Decision, approves *Approval) (string, error) {
+func (b *recorder) decide(ctx context.Context, d records.Decision, approves *Approval) (string, error) {
 	if d.Date == "" {
 		d.Date = b.now().UTC().Format(time.DateOnly)
 	}
@@ -72,7 +77,7 @@ func (b *Box) Change(ctx context.Context, c records.Change) (string, error) {
 	if c.Date == "" {
 		c.Date = b.now().UTC().Format(time.DateOnly)
 	}
-	return b.file(ctx, "changes", "change", c.Date, c.ID, func(id string) (*filing, error) {
+	return b.recorder.file(ctx, "changes", "change", c.Date, c.ID, func(id string) (*filing, error) {
 		c.ID = id
 		data, err := c.Markdown()
 		return &filing{event: audit.ChangeEvent, by: c.Agent, kind: c.Type, data: data, said: c.Agent + " changed " + c.Type + ": " + id}, err
@@ -105,7 +110,7 @@ func (b *Box) Outcome(ctx context.Context, id, by, text string) error {
 	if err != nil {
 		return task.InFile(err, "decisions/"+name)
 	}
-	if err := b.checkRecord("decisions/"+name, audit.Hash(data)); err != nil {
+	if err := b.recorder.checkRecord("decisions/"+name, audit.Hash(data)); err != nil {
 		return err
 	}
 	if d.Outcome == text {
@@ -116,14 +121,14 @@ func (b *Box) Outcome(ctx context.Context, id, by, text string) error {
 	if err != nil {
 		return err
 	}
-	return b.writeRecord(ctx, s, &filing{
+	return b.recorder.writeRecord(ctx, s, &filing{
 		event: audit.DecisionEvent, folder: "decisions", id: id, by: by, task: d.Task, before: audit.Hash(data), data: changed,
 		said: by + " recorded the outcome of " + id,
 	})
 }
 
 // checkRecord refuses to replace a record that was edited by hand.
-func (b *Box) checkRecord(file, hash string) error {
+func (b *recorder) checkRecord(file, hash string) error {
 	e, err := b.ledger.lineWith("file", file)
 	if err != nil {
 		return err
@@ -136,7 +141,7 @@ func (b *Box) checkRecord(file, hash string) error {
 }
 
 // file finds a free id for a record and writes it under that id's lock.
-func (b *Box) file(ctx context.Context, folder, prefix, date, id string, make func(id string) (*filing, error)) (string, error) {
+func (b *recorder) file(ctx context.Context, folder, prefix, date, id string, make func(id string) (*filing, error)) (string, error) {
 	if id != "" {
 		return id, b.fileAs(ctx, folder, id, audit.Position{}, make)
 	}
@@ -154,7 +159,7 @@ func (b *Box) file(ctx context.Context, folder, prefix, date, id string, make fu
 }
 
 // fileAs writes a record whose id no line up to since has used.
-func (b *Box) fileAs(ctx context.Context, folder, id string, since audit.Position, make func(id string) (*filing, error)) error {
+func (b *recorder) fileAs(ctx context.Context, folder, id string, since audit.Position, make func(id string) (*filing, error)) error {
 	f, err := make(id)
 	if err != nil {
 		return err
@@ -186,7 +191,7 @@ func (b *Box) fileAs(ctx context.Context, folder, id string, since audit.Positio
 
 // lastRecord is the highest number that a record of the folder has or had, and
 // where the ledger ended when it was looked for.
-func (b *Box) lastRecord(ctx context.Context, folder, prefix string, since audit.Position) (last int, end audit.Position, err error) {
+func (b *recorder) lastRecord(ctx context.Context, folder, prefix string, since audit.Position) (last int, end audit.Position, err error) {
 	used, end, err := b.recordNumbers(ctx, folder, prefix, since)
 	if err != nil {
 		return 0, end, err
@@ -209,7 +214,7 @@ func (b *Box) lastRecord(ctx context.Context, folder, prefix string, since audit
 // recordNumbers collects the numbers behind prefix that the ledger's lines from
 // a place on have used. A record that was removed has no file and keeps its
 // number: its lines tell of it.
-func (b *Box) recordNumbers(ctx context.Context, folder, prefix string, since audit.Position) (used map[int]bool, end audit.Position, err error) {
+func (b *recorder) recordNumbers(ctx context.Context, folder, prefix string, since audit.Position) (used map[int]bool, end audit.Position, err error) {
 	used = map[int]bool{}
 	r := b.ledger.Read(since)
 	for line, err := range r.Lines() {
@@ -233,7 +238,7 @@ func recordNumber(name, prefix string) (int, bool) {
 }
 
 // writeRecord writes a record like a task: mark, stage, line, rename.
-func (b *Box) writeRecord(ctx context.Context, s *shard, f *filing) error {
+func (b *recorder) writeRecord(ctx context.Context, s *shard, f *filing) error {
 	tx, name := home.RandomHex(16), f.id+".md"
 	staged := home.StagedPath(b.home, name, tx)
 	e := audit.Entry{
@@ -256,7 +261,7 @@ func (b *Box) writeRecord(ctx context.Context, s *shard, f *filing) error {
 
 // placeRecord renames the staged record that a line names into its place. Run
 // again it changes nothing.
-func (b *Box) placeRecord(e *audit.Entry) error {
+func (b *books) placeRecord(e *audit.Entry) error {
 	var d recordDetails
 	if err := e.Detail(&d); err != nil {
 		return err

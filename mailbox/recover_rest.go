@@ -242,7 +242,7 @@ func (r *recovery) leases() error {
 		return err
 	}
 	if !r.restarted {
-		r.out.Reclaimed, err = b.reclaimAll(r.ctx, ids)
+		r.out.Reclaimed, err = b.reclaimer.reclaimAll(r.ctx, ids)
 	}
 	for _, id := range ids {
 		if r.restarted && err == nil {
@@ -252,7 +252,7 @@ func (r *recovery) leases() error {
 	if err != nil {
 		return err
 	}
-	return b.dropStrayLeases(r.ctx)
+	return b.reclaimer.dropStrayLeases(r.ctx)
 }
 
 // endLease takes a task back after a restart.
@@ -262,7 +262,7 @@ func (r *recovery) endLease(id ID) error {
 		return err
 	}
 	defer s.unlock()
-	back, err := r.b.reclaimHeld(r.ctx, s, id, true)
+	back, err := r.b.reclaimer.reclaimHeld(r.ctx, s, id, true)
 	if back {
 		r.out.Reclaimed++
 	}

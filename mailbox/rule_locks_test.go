@@ -196,7 +196,7 @@ func claimedWith(t *testing.T, b *Box, change func(n *home.Note)) *Claim {
 func leaseScanned(t *testing.T, b *Box, want State, when string) {
 	t.Helper()
 	mustScan(t, b)
-	_, err := b.reclaimDead(t.Context(), new(leaseNotes))
+	_, err := b.reclaimer.reclaimDead(t.Context(), new(leaseNotes))
 	must(t, err)
 	if at := said(t, b, "x"); at != want {
 		t.Errorf("%s it is %s", when, at)

@@ -227,7 +227,7 @@ func TestRule16_Standing(t *testing.T) {
 		must(t, put(path, text))
 	}
 	for digit, stands := range map[string]bool{"1": true, "2": false, "3": false, "4": false, "5": true, "6": false, "7": true, "8": true, "9": false} {
-		got, err := b.standing([]string{tx("0"), tx(digit)})
+		got, err := b.evidence.standing([]string{tx("0"), tx(digit)})
 		if err != nil || (got == tx(digit)) != stands || !stands && got != "" {
 			t.Errorf("%s stands: %q (%v), want %v", digit, got, err, stands)
 		}
@@ -486,10 +486,10 @@ func TestRule18_KeptIndex(t *testing.T) {
 	if two, err := os.Lstat(path); err != nil || !os.SameFile(one, two) {
 		t.Errorf("one that is new is written again: %v", err)
 	}
-	if usable(&Box{id: b.id, boot: "another", ledger: b.ledger, o: b.o}) {
+	if usable(&Box{books: &books{id: b.id, boot: "another", ledger: b.ledger, o: b.o}}) {
 		t.Error("in another boot")
 	}
-	if usable(&Box{id: strings.Repeat("0", 32), boot: b.boot, ledger: b.ledger, o: b.o}) {
+	if usable(&Box{books: &books{id: strings.Repeat("0", 32), boot: b.boot, ledger: b.ledger, o: b.o}}) {
 		t.Error("in another mailbox")
 	}
 	data, err := os.ReadFile(path)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"mbox/audit"
@@ -73,7 +74,7 @@ func (b *Box) scan(ctx context.Context, folders []State, q *quota) (r ScanReport
 	if err := b.queue.Update(); err != nil {
 		return r, err
 	}
-	if r.Reclaimed, err = b.reclaim(ctx); err != nil {
+	if r.Reclaimed, err = b.reclaimer.reclaim(ctx); err != nil {
 		return r, err
 	}
 	for _, f := range folders {
@@ -81,13 +82,13 @@ func (b *Box) scan(ctx context.Context, folders []State, q *quota) (r ScanReport
 			return r, fmt.Errorf("scanning tasks/%s: %w", f, err)
 		}
 	}
-	if err := b.dropStrayLeases(ctx); err != nil {
+	if err := b.reclaimer.dropStrayLeases(ctx); err != nil {
 		return r, err
 	}
-	if err := b.resolve(ctx); err != nil {
+	if err := b.dependencies.resolve(ctx); err != nil {
 		return r, err
 	}
-	r.Alarms, err = b.alarms(ctx)
+	r.Alarms, err = b.explainer.alarms(ctx)
 	return r, err
 }
 
@@ -104,6 +105,59 @@ type pace struct {
 // nothing changed since: file systems keep coarse clocks.
 const quiet = 100 * time.Millisecond
 
+// paces are those of the folders. One-shot commands share that of a crowded one.
+type paces struct {
+	home string
+	mu   sync.Mutex
+	last map[State]pace
+}
+
+// of is how the folder was last looked at.
+func (p *paces) of(folder State) pace {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if last, known := p.last[folder]; known {
+		return last
+	}
+	return p.shared(folder)
+}
+
+// set says that the folder was looked at, which has n files.
+func (p *paces) set(folder State, last pace, n int) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last[folder] = last
+	if n <= crowd {
+		return nil
+	}
+	return durable.Replace(p.path(folder), []byte(last.took.String()+"\n"), durable.None)
+}
+
+// crowd is from how many files on a listing is so slow that one-shot commands
+// share its pace: in a loop of claims one in ten of the time is spent on
+// looking for drops, not all of it.
+const crowd = 5000
+
+func (p *paces) path(folder State) string { return home.Private(p.home, "pace-"+string(folder)) }
+
+// shared is how another process left a crowded folder. A pace of the future
+// or of another shape counts for nothing.
+func (p *paces) shared(folder State) pace {
+	data, err := durable.Read(p.path(folder), 64)
+	if err != nil {
+		return pace{}
+	}
+	info, err := os.Lstat(p.path(folder))
+	if err != nil {
+		return pace{}
+	}
+	took, err := time.ParseDuration(strings.TrimSpace(string(data)))
+	if err != nil || took < 0 || took > time.Minute || time.Until(info.ModTime()) > 0 {
+		return pace{}
+	}
+	return pace{ended: info.ModTime(), took: took}
+}
+
 // survey compares one folder's listing with what the index expects, and looks
 // into every difference. A listing only suggests; the verdict is given under
 // the task's shard.
@@ -113,12 +167,7 @@ func (b *Box) survey(ctx context.Context, folder State, q *quota, r *ScanReport)
 	if err != nil {
 		return err
 	}
-	b.mu.Lock()
-	p, known := b.paces[path]
-	b.mu.Unlock()
-	if !known {
-		p = b.sharedPace(folder)
-	}
+	p := b.paces.of(folder)
 	begun := time.Now()
 	unchanged := info.ModTime().Equal(p.mtime) && p.begun.Sub(p.mtime) > quiet
 	if unchanged {
@@ -145,43 +194,7 @@ func (b *Box) survey(ctx context.Context, folder State, q *quota, r *ScanReport)
 		r.Again = shorter(r.Again, again)
 		return nil // not worked off: list again next time
 	}
-	p = pace{mtime: info.ModTime(), begun: begun, ended: time.Now(), took: time.Since(begun)}
-	b.mu.Lock()
-	b.paces[path] = p
-	b.mu.Unlock()
-	if len(names) > crowd {
-		return b.sharePace(folder, p)
-	}
-	return nil
-}
-
-// crowd is from how many files on a listing is so slow that one-shot commands
-// share its pace: in a loop of claims one in ten of the time is spent on
-// looking for drops, not all of it.
-const crowd = 5000
-
-func (b *Box) pacePath(folder State) string { return home.Private(b.home, "pace-"+string(folder)) }
-
-func (b *Box) sharePace(folder State, p pace) error {
-	return durable.Replace(b.pacePath(folder), []byte(p.took.String()+"\n"), durable.None)
-}
-
-// sharedPace is how another process left a crowded folder. A pace of the future
-// or of another shape counts for nothing.
-func (b *Box) sharedPace(folder State) pace {
-	data, err := durable.Read(b.pacePath(folder), 64)
-	if err != nil {
-		return pace{}
-	}
-	info, err := os.Lstat(b.pacePath(folder))
-	if err != nil {
-		return pace{}
-	}
-	took, err := time.ParseDuration(strings.TrimSpace(string(data)))
-	if err != nil || took < 0 || took > time.Minute || time.Until(info.ModTime()) > 0 {
-		return pace{}
-	}
-	return pace{ended: info.ModTime(), took: took}
+	return b.paces.set(folder, pace{mtime: info.ModTime(), begun: begun, ended: time.Now(), took: time.Since(begun)}, len(names))
 }
 
 func shorter(a, b time.Duration) time.Duration {
@@ -207,7 +220,7 @@ func (b *Box) lookAt(ctx context.Context, folder State, unknown []string, missin
 	}
 	var nowhere []ID
 	for _, id := range missing {
-		busy, err := b.lookInto(ctx, id)
+		busy, err := b.reconciler.lookInto(ctx, id)
 		if errors.Is(err, errNowhere) {
 			if nowhere = append(nowhere, id); len(nowhere) > byHandAtMost {
 				break
@@ -231,7 +244,7 @@ func (b *Box) lookAt(ctx context.Context, folder State, unknown []string, missin
 				note(name, true, goOn, nil)
 				break
 			}
-			busy, err := b.stray(ctx, folder, name)
+			busy, err := b.reconciler.stray(ctx, folder, name)
 			note(name, true, waitIf(busy), err)
 			continue
 		}

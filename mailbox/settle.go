@@ -61,7 +61,7 @@ func (b *Box) settleAll(ctx context.Context) error {
 // disk, and then read from the record's place on. A line with the record's tx
 // means finish, none means undo. What it was putting aside on the way is put
 // aside first: its line names the entry, and finishing would make another one.
-func (b *Box) settle(ctx context.Context, s *shard, d home.Intent) error {
+func (b *books) settle(ctx context.Context, s *shard, d home.Intent) error {
 	if err := b.ledger.Flushed(ctx); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (b *Box) settle(ctx context.Context, s *shard, d home.Intent) error {
 
 // finishAside finishes putting bytes aside, if their line is committed. It belongs
 // to no transition: what a move puts aside is finished with that.
-func (b *Box) finishAside(ctx context.Context, s *shard, tx string, d home.Intent) error {
+func (b *books) finishAside(ctx context.Context, s *shard, tx string, d home.Intent) error {
 	lines, err := d.Lines(b.ledger.Ledger, tx)
 	for _, e := range lines {
 		if _, moves := task.MoveOf(&e); err == nil && !moves {
@@ -118,7 +118,7 @@ func reasonTX(name string) string {
 // task's last was finished before the next was begun: the record that names it
 // is a stale one that a power cut brought back, and so may be the file that it
 // would find.
-func (b *Box) redo(ctx context.Context, s *shard, d home.Intent, e *audit.Entry) error {
+func (b *books) redo(ctx context.Context, s *shard, d home.Intent, e *audit.Entry) error {
 	if m, ok := task.MoveOf(e); ok {
 		_, last, err := b.ledger.lastMove(ID(e.Task()))
 		if err != nil || last != nil && last.TX != m.TX {
@@ -146,14 +146,14 @@ func (b *Box) redo(ctx context.Context, s *shard, d home.Intent, e *audit.Entry)
 
 // stagedBy lists the staged files of a dead holder: those of its transaction,
 // and those of its task, which exist only under the lock that is now ours.
-func (b *Box) stagedBy(d home.Intent) ([]string, error) {
+func (b *books) stagedBy(d home.Intent) ([]string, error) {
 	names, err := home.StagedNames(b.home)
 	return slices.DeleteFunc(names, func(name string) bool { return !d.Owns(name) }), err
 }
 
 // sweepStaged removes the staged files of a dead holder once its line, if there
 // was one, is applied.
-func (b *Box) sweepStaged(d home.Intent) error {
+func (b *books) sweepStaged(d home.Intent) error {
 	names, err := b.stagedBy(d)
 	if err != nil {
 		return err
@@ -170,7 +170,7 @@ func (b *Box) sweepStaged(d home.Intent) error {
 }
 
 // sweep removes one staged file. A reason whose entry is in quarantine joins it.
-func (b *Box) sweep(name string) error {
+func (b *books) sweep(name string) error {
 	path := home.Private(b.home, "tmp", name)
 	if home.StagesArtifacts(b.home, name) {
 		return durable.RemoveAll(path)

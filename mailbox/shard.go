@@ -33,7 +33,7 @@ type shard struct {
 //   - recovery's: that of recoveries as well, and where it is about no task, alone
 //
 // Serial numbers are hints, so no line rests on their lock.
-func (b *Box) say(ctx context.Context, locks []durable.Held, e audit.Entry, p audit.Payload) (audit.Line, error) {
+func (b *books) say(ctx context.Context, locks []durable.Held, e audit.Entry, p audit.Payload) (audit.Line, error) {
 	line, err := b.ledger.AppendWith(ctx, e, p, locks...)
 	if errors.Is(err, durable.ErrReplaced) {
 		b.intents.Doubt()
@@ -43,25 +43,25 @@ func (b *Box) say(ctx context.Context, locks []durable.Held, e audit.Entry, p au
 
 // lockShard takes the lock of the task id or file name and settles what a dead
 // holder left, so that what the caller then reads is consistent.
-func (b *Box) lockShard(ctx context.Context, name string) (*shard, error) {
+func (b *books) lockShard(ctx context.Context, name string) (*shard, error) {
 	return b.lockShardNumber(ctx, home.Shard(name))
 }
 
-func (b *Box) lockShardNumber(ctx context.Context, number int) (*shard, error) {
+func (b *books) lockShardNumber(ctx context.Context, number int) (*shard, error) {
 	return b.settled(ctx, number, b.awaitShard(ctx, number))
 }
 
 // holdShard takes the lock alone: for recovery, which settles by itself.
-func (b *Box) holdShard(ctx context.Context, number int) (*shard, error) {
+func (b *books) holdShard(ctx context.Context, number int) (*shard, error) {
 	return b.held(number, b.awaitShard(ctx, number), b.intents.Open)
 }
 
 // tryShard is lockShard without waiting: ErrBusy if somebody holds the lock.
-func (b *Box) tryShard(ctx context.Context, number int) (*shard, error) {
+func (b *books) tryShard(ctx context.Context, number int) (*shard, error) {
 	return b.settled(ctx, number, b.shards[number].Try())
 }
 
-func (b *Box) awaitShard(ctx context.Context, number int) error {
+func (b *books) awaitShard(ctx context.Context, number int) error {
 	err := b.shards[number].Acquire(ctx, b.o.LockWait)
 	if errors.Is(err, durable.ErrBusy) {
 		err = fmt.Errorf("%w%s", err, b.intents.Holder(number))
@@ -70,7 +70,7 @@ func (b *Box) awaitShard(ctx context.Context, number int) error {
 }
 
 // ifFree calls do with the task's shard, unless somebody holds that: he is at work.
-func (b *Box) ifFree(ctx context.Context, id ID, do func(*shard) error) (busy bool, err error) {
+func (b *books) ifFree(ctx context.Context, id ID, do func(*shard) error) (busy bool, err error) {
 	s, err := b.tryShard(ctx, home.Shard(string(id)))
 	if errors.Is(err, ErrBusy) {
 		return true, nil
@@ -83,7 +83,7 @@ func (b *Box) ifFree(ctx context.Context, id ID, do func(*shard) error) (busy bo
 }
 
 // held is a shard whose lock was just taken, unless there was this error.
-func (b *Box) held(number int, err error, intents func() (*durable.File, error)) (*shard, error) {
+func (b *books) held(number int, err error, intents func() (*durable.File, error)) (*shard, error) {
 	if err != nil {
 		return nil, home.LockError(err)
 	}
@@ -97,7 +97,7 @@ func (b *Box) held(number int, err error, intents func() (*durable.File, error))
 }
 
 // settled is held, with what a dead holder left brought to its end.
-func (b *Box) settled(ctx context.Context, number int, err error) (*shard, error) {
+func (b *books) settled(ctx context.Context, number int, err error) (*shard, error) {
 	s, err := b.held(number, err, b.intentsInPlace)
 	if err != nil {
 		return nil, err
@@ -117,11 +117,11 @@ func (b *Box) settled(ctx context.Context, number int, err error) (*shard, error
 }
 
 // intentsInPlace is the file of slots, in a home where nothing is gone. Only a
-// recovery makes another one, and InPlace sees its mark in the boot record before
+// recovery makes another one, and Places.Check sees its mark in the boot record before
 // it lets go of a shard. Where it marks nothing, because the record told of doubts
 // already, a line finds that its file is another one.
-func (b *Box) intentsInPlace() (*durable.File, error) {
-	if err := b.InPlace(); err != nil {
+func (b *books) intentsInPlace() (*durable.File, error) {
+	if err := b.places.Check(); err != nil {
 		return nil, err
 	}
 	return b.intents.Last()

@@ -34,7 +34,7 @@ func TestEndedSinceSnapshot(t *testing.T) {
 	}
 	end := second.ledger.End()
 	for _, id := range []ID{"one", "two"} {
-		if _, err := second.lookInto(t.Context(), id); err != nil {
+		if _, err := second.reconciler.lookInto(t.Context(), id); err != nil {
 			t.Error(err)
 		}
 	}

@@ -21,26 +21,25 @@ const laterRoom = 4 << 10
 const mostIndented = 2 + 2*schemas.MaxDepth
 
 // sizeWith is how long the task file would be with the result.
-func (c *Claim) sizeWith(r *Result) (int, error) {
-	t := *c.Task
+func sizeWith(of *Task, r *Result) (int, error) {
+	t := *of
 	t.Result.Output, t.Result.Artifacts = r.Output, r.Artifacts
 	data, err := schemas.Encode(t)
 	return len(data), err
 }
 
 // spill turns an output that is too long for the task file into an artifact: it
-// joins what the claim leaves.
-func (c *Claim) spill(r *Result) (*artifact.Set, error) {
-	left := c.leaving()
-	size, err := c.sizeWith(r)
+// joins what else the attempt leaves.
+func spill(t *Task, left *artifact.Set, r *Result) error {
+	size, err := sizeWith(t, r)
 	if err != nil || len(r.Output) <= MaxOutput && size <= MaxTask-laterRoom {
-		return left, err
+		return err
 	}
 	name, data := "output.json", []byte(r.Output)
 	var text string
 	if r.Output.Kind() == '"' {
 		if err := json.Unmarshal(r.Output, &text); err != nil {
-			return nil, err
+			return err
 		}
 		name, data = "output.txt", []byte(text)
 	}
@@ -49,11 +48,11 @@ func (c *Claim) spill(r *Result) (*artifact.Set, error) {
 	for _, f := range left.Files[before:] {
 		r.Artifacts = append(r.Artifacts[:len(r.Artifacts):len(r.Artifacts)], f.Artifact)
 	}
-	return left, c.keepTail(r, data)
+	return keepTail(t, r, data)
 }
 
 // keepTail leaves as much of the output's end as the task file has room for.
-func (c *Claim) keepTail(r *Result, data []byte) error {
+func keepTail(t *Task, r *Result, data []byte) error {
 	for keep := outputTail; ; keep /= 4 {
 		tail := strings.ToValidUTF8(string(data[max(0, len(data)-keep):]), "\uFFFD")
 		short, err := jsontext.AppendQuote(nil, tail)
@@ -61,7 +60,7 @@ func (c *Claim) keepTail(r *Result, data []byte) error {
 			return err
 		}
 		r.Output = short
-		size, err := c.sizeWith(r)
+		size, err := sizeWith(t, r)
 		if err != nil || size <= MaxTask-laterRoom || keep == 0 {
 			return err
 		}

@@ -16,6 +16,12 @@ import (
 	"mbox/schemas"
 )
 
+// sender makes new tasks, with the numbers in the names of those that have no id.
+type sender struct {
+	*books
+	serial *durable.LockFile // of .mbox/locks/numbers
+}
+
 // Submit puts a new task into pending and returns its id; missing fields get
 // their defaults, and a missing id is made. When it returns, the task is on
 // disk and will be executed at least once. A second Submit of the same id with
@@ -33,23 +39,23 @@ func (b *Box) Submit(ctx context.Context, t *Task) (ID, error) {
 	if err := n.Validate(); err != nil {
 		return "", err
 	}
-	notes, err := b.review(ctx, nil, &n)
+	notes, err := b.approvals.review(ctx, nil, &n)
 	if err != nil {
 		return "", err
 	}
-	id, err := b.submitNew(ctx, nil, &n, nil)
+	id, err := b.sender.submitNew(ctx, nil, &n, nil)
 	if err != nil && !errors.Is(err, ErrCommitted) {
 		return "", err
 	}
 	if n.Mbox.TX == "" { // said again: it has been decided then
 		return id, err
 	}
-	return id, errors.Join(err, b.noteAll(ctx, nil, id, notes))
+	return id, errors.Join(err, b.approvals.noteAll(ctx, nil, id, notes))
 }
 
 // submitNew puts a task into pending whose fields are filled in and right. What
 // it costs its tree is debited with it. Its line rests on these locks as well.
-func (b *Box) submitNew(ctx context.Context, under []durable.Held, n *Task, spent Budget) (ID, error) {
+func (b *sender) submitNew(ctx context.Context, under []durable.Held, n *Task, spent Budget) (ID, error) {
 	request, err := b.request("submit", "", n.Asked())
 	if err != nil {
 		return "", err
@@ -70,7 +76,7 @@ func (b *Box) submitNew(ctx context.Context, under []durable.Held, n *Task, spen
 
 // request is the salted hash of a verb with its token and content. A line
 // carries it, so that the same verb said again is known.
-func (b *Box) request(verb, token string, content any) (string, error) {
+func (b *sender) request(verb, token string, content any) (string, error) {
 	data, err := schemas.Encode(content)
 	if err != nil {
 		return "", err
@@ -78,7 +84,7 @@ func (b *Box) request(verb, token string, content any) (string, error) {
 	return b.saltedHash("request", verb+"\n"+token+"\n"+string(data)), nil
 }
 
-func (b *Box) submitAs(ctx context.Context, under []durable.Held, t *Task, request string, spent Budget) (ID, error) {
+func (b *sender) submitAs(ctx context.Context, under []durable.Held, t *Task, request string, spent Budget) (ID, error) {
 	s, unlock, err := b.lockForSubmit(ctx, t)
 	if err != nil {
 		return "", task.About(t.ID, err)
@@ -109,7 +115,7 @@ func (b *Box) submitAs(ctx context.Context, under []durable.Held, t *Task, reque
 
 // lockForSubmit takes the id's shard and, with an idempotency key, the key's,
 // the lower number first. The task's line rests on both.
-func (b *Box) lockForSubmit(ctx context.Context, t *Task) (s *shard, unlock func(), err error) {
+func (b *sender) lockForSubmit(ctx context.Context, t *Task) (s *shard, unlock func(), err error) {
 	id := home.Shard(string(t.ID))
 	numbers := []int{id}
 	if t.Mbox.IdempotencyKey != "" {
@@ -142,7 +148,7 @@ func (b *Box) lockForSubmit(ctx context.Context, t *Task) (s *shard, unlock func
 }
 
 // idOfKey returns the task that was sent with the key; "" if none was.
-func (b *Box) idOfKey(key string) (ID, error) {
+func (b *sender) idOfKey(key string) (ID, error) {
 	if err := b.queue.Hear(); err != nil || !b.queue.Knows(key) {
 		return "", err
 	}
@@ -156,17 +162,17 @@ func (b *Box) idOfKey(key string) (ID, error) {
 // keyHash is what the ledger knows a task's key by. The keys that mbox makes for
 // children are of a kind of their own: whoever guesses one and sends a task with
 // it does not become the child.
-func (b *Box) keyHash(t *Task) string {
+func (b *sender) keyHash(t *Task) string {
 	if _, child := t.Born(); child {
 		return b.childHash(t.Mbox.IdempotencyKey)
 	}
 	return b.saltedHash("key", t.Mbox.IdempotencyKey)
 }
 
-func (b *Box) childHash(key string) string { return b.saltedHash("child", key) }
+func (b *sender) childHash(key string) string { return b.saltedHash("child", key) }
 
 // sameAgain answers a second send of an id: fine if it asks for the same.
-func (b *Box) sameAgain(id ID, request string) (ID, error) {
+func (b *sender) sameAgain(id ID, request string) (ID, error) {
 	e, err := b.ledger.lineOfRequest(id, request)
 	if err != nil {
 		return "", err
@@ -179,7 +185,7 @@ func (b *Box) sameAgain(id ID, request string) (ID, error) {
 
 // nextID makes an id of today: task-<UTC date>-<serial>. The number is drawn
 // from a slot of the intents, under a lock, so that senders do not race for one. The draw is only a hint: submitAs tries the id under its own lock.
-func (b *Box) nextID(ctx context.Context, now time.Time) (ID, error) {
+func (b *sender) nextID(ctx context.Context, now time.Time) (ID, error) {
 	if _, err := b.serial.Acquire(ctx, b.o.LockWait); err != nil {
 		return "", home.LockError(err)
 	}
@@ -220,7 +226,7 @@ func drawn(record, date string) (int64, bool) {
 // lastSerial finds a free number when the record is of another day, or lost: it
 // doubles until it meets an unknown id and halves back. It need not be the very
 // last, for every number is tried under its lock.
-func (b *Box) lastSerial(date string) (int64, error) {
+func (b *sender) lastSerial(date string) (int64, error) {
 	low, high := int64(0), int64(1)
 	for {
 		known, err := b.known(serialID(date, high))

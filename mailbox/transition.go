@@ -50,7 +50,7 @@ import (
 // An error that matches ErrCommitted means that step 3 has happened. After any
 // other error either nothing has happened, or nobody can tell without reading
 // the ledger; then the record stays and the next holder of the shard decides.
-func (b *Box) commit(ctx context.Context, s *shard, c *change) error {
+func (b *books) commit(ctx context.Context, s *shard, c *change) error {
 	tx := home.RandomHex(16)
 	data, after, err := c.encode(tx, b.now())
 	if err != nil {
@@ -74,7 +74,7 @@ func (b *Box) commit(ctx context.Context, s *shard, c *change) error {
 // the line was written; if it cannot, or nobody knows whether the line was written,
 // the record stays and settle decides. With no intent the change runs inside
 // another one, whose record makes settle come back to it.
-func (b *Box) transact(ctx context.Context, s *shard, d home.Intent, stage func() (audit.Entry, audit.Payload, error), undo func() error, apply func(context.Context, audit.Line) error) error {
+func (b *books) transact(ctx context.Context, s *shard, d home.Intent, stage func() (audit.Entry, audit.Payload, error), undo func() error, apply func(context.Context, audit.Line) error) error {
 	inside := d.TX == ""
 	if !inside {
 		d.At = b.ledger.End()
@@ -108,7 +108,7 @@ func (b *Box) transact(ctx context.Context, s *shard, d home.Intent, stage func(
 }
 
 // apply is steps 4 and 5.
-func (b *Box) apply(ctx context.Context, s *shard, c *change, m *task.Move, line audit.Line) error {
+func (b *books) apply(ctx context.Context, s *shard, c *change, m *task.Move, line audit.Line) error {
 	at := time.Time{}
 	if c.from == Archived || c.to == Archived { // only there a folder has the line's time
 		e, err := line.Decode()
@@ -146,7 +146,7 @@ func (c *change) encode(tx string, now time.Time) (data []byte, after string, er
 	return data, audit.Hash(data), nil
 }
 
-func (b *Box) stage(ctx context.Context, s *shard, c *change, tx string, data []byte) error {
+func (b *books) stage(ctx context.Context, s *shard, c *change, tx string, data []byte) error {
 	if c.left.Any() {
 		if err := b.stageLeft(ctx, s, c.left, tx); err != nil {
 			return err
@@ -174,7 +174,7 @@ func (b *Box) stage(ctx context.Context, s *shard, c *change, tx string, data []
 
 // payload is the staged content that goes to the disk with the line, through
 // the journal; none if it was flushed by itself.
-func (b *Box) payload(name string, data []byte) audit.Payload {
+func (b *books) payload(name string, data []byte) audit.Payload {
 	if data == nil || !b.ledger.Journals(len(data)) {
 		return audit.Payload{}
 	}
@@ -182,7 +182,7 @@ func (b *Box) payload(name string, data []byte) audit.Payload {
 }
 
 // unstage takes back what was staged for a transition that has no line.
-func (b *Box) unstage(c *change, tx string) error {
+func (b *books) unstage(c *change, tx string) error {
 	var errs []error
 	if c.keep != nil {
 		errs = append(errs, durable.RemoveIfThere(home.StagedReason(b.home, c.keep.entry)))
@@ -201,7 +201,7 @@ func (b *Box) unstage(c *change, tx string) error {
 // caller has staged the content himself; else it may be torn, or have been used.
 // stolen means that the file of a task that was to be claimed lay in in-progress
 // before ours was moved there: somebody's mv was faster.
-func (b *Box) finish(ctx context.Context, s *shard, id ID, m *task.Move, at time.Time, fresh bool) (stolen bool, err error) {
+func (b *books) finish(ctx context.Context, s *shard, id ID, m *task.Move, at time.Time, fresh bool) (stolen bool, err error) {
 	p := &placement{b: b, ctx: ctx, s: s, id: id, m: m, staged: home.StagedPath(b.home, string(id), m.TX)}
 	if m.Enters() != None {
 		p.to = filepath.Join(home.Folder(b.home, m.Enters(), at), id.File())
@@ -233,7 +233,7 @@ func (b *Box) finish(ctx context.Context, s *shard, id ID, m *task.Move, at time
 
 // placement brings the file of one committed move into its place.
 type placement struct {
-	b        *Box
+	b        *books
 	ctx      context.Context
 	s        *shard
 	id       ID
@@ -416,7 +416,7 @@ func (p *placement) syncFolders() error {
 
 // finishDrop removes a dropped file whose admitted task has another name, and
 // moves the original of a rejected drop into quarantine.
-func (b *Box) finishDrop(ctx context.Context, s *shard, id ID, m *task.Move) error {
+func (b *books) finishDrop(ctx context.Context, s *shard, id ID, m *task.Move) error {
 	if m.Kept != nil {
 		return b.finishKept(ctx, s, m.Kept, b.path("tasks", string(Pending), m.DropName()))
 	}

@@ -91,12 +91,11 @@ func (c *Claim) Complete(ctx context.Context, r Result) error {
 		content.Output = jsontext.Value(`""`)
 	}
 	return c.verb(ctx, "complete", content, func(f *home.File) (*change, error) {
-		left, err := c.leaving(), error(nil)
+		left := c.leaving()
 		if f.Size == 0 || len(content.Artifacts) > 0 || f.Size+mostIndented*len(content.Output) > MaxTask-laterRoom {
-			left, err = c.spill(&content)
-		}
-		if err != nil {
-			return nil, err
+			if err := spill(c.Task, left, &content); err != nil {
+				return nil, err
+			}
 		}
 		f.Task.Result.Output, f.Task.Result.Artifacts = content.Output, content.Artifacts
 		return &change{event: audit.TaskCompleted, to: Completed, said: "completed", reason: "Completed", left: left}, nil
@@ -111,12 +110,12 @@ func (c *Claim) Fail(ctx context.Context, fail Failure) error {
 	}
 	fail.Bound()
 	return c.verb(ctx, "fail", fail, func(f *home.File) (*change, error) {
-		return c.box.failed(f.Task, fail), nil
+		return c.box.reclaimer.failed(f.Task, fail), nil
 	})
 }
 
 // failed decides what a failed attempt leads to.
-func (b *Box) failed(t *Task, fail Failure) *change {
+func (b *reclaimer) failed(t *Task, fail Failure) *change {
 	why := fail.Code
 	if fail.Message != "" {
 		why += ": " + fail.Message
@@ -136,7 +135,7 @@ func (b *Box) failed(t *Task, fail Failure) *change {
 
 // backoff is how long the task waits after attempt n: RetryBase·2ⁿ, of which a
 // random half is taken off, at most an hour.
-func (b *Box) backoff(n int64) time.Duration {
+func (b *reclaimer) backoff(n int64) time.Duration {
 	wait := b.o.RetryBase << min(max(n, 0), 12)
 	wait = min(wait, time.Hour)
 	if wait <= 0 {
@@ -168,7 +167,7 @@ func (c *Claim) Release(ctx context.Context, why string, delay time.Duration) er
 // writes nothing.
 func (c *Claim) verb(ctx context.Context, verb string, content any, decide func(*home.File) (*change, error)) error {
 	b, id := c.box, c.ID()
-	request, err := b.request(verb, c.token, content)
+	request, err := b.sender.request(verb, c.token, content)
 	if err != nil {
 		return err
 	}
@@ -212,7 +211,7 @@ func (c *Claim) verb(ctx context.Context, verb string, content any, decide func(
 func (b *Box) claimed(ctx context.Context, s *shard, id ID) (*home.File, error) {
 	f, r, err := b.current(id)
 	if errors.Is(err, errForeign) {
-		if err := b.reconcile(ctx, s, id); err != nil && !errors.Is(err, errNowhere) {
+		if err := b.reconciler.reconcile(ctx, s, id); err != nil && !errors.Is(err, errNowhere) {
 			return nil, err
 		}
 		f, r, err = b.current(id)
@@ -251,7 +250,7 @@ func (c *Claim) remembered(foreign error) (*home.File, error) {
 	if !t.AsksFor(r.Asked) {
 		return nil, foreign
 	}
-	return &home.File{Task: t, Hash: r.After.String(), State: InProgress}, b.mendFile(t, r)
+	return &home.File{Task: t, Hash: r.After.String(), State: InProgress}, b.reconciler.mendFile(t, r)
 }
 
 // notOurs refuses a token that another task was claimed with. Nothing is kept of
@@ -310,13 +309,13 @@ func (b *Box) Cancel(ctx context.Context, id ID, by, why string) error {
 	if err := task.CheckActor(by); err != nil {
 		return err
 	}
-	if err := b.cancel(ctx, id, by, why, nil); err != nil {
+	if err := b.dependencies.cancel(ctx, id, by, why, nil); err != nil {
 		return err
 	}
 	if err := b.queue.Update(); err != nil {
 		return err
 	}
-	if err := b.tend(ctx); err != nil && !errors.Is(err, ErrBusy) { // then the next scan does it
+	if err := b.dependencies.tend(ctx); err != nil && !errors.Is(err, ErrBusy) { // then the next scan does it
 		return err
 	}
 	return nil
@@ -324,7 +323,7 @@ func (b *Box) Cancel(ctx context.Context, id ID, by, why string) error {
 
 // cancel cancels one task. still, if given, is asked under the task's shard
 // whether it is to be done.
-func (b *Box) cancel(ctx context.Context, id ID, by, why string, still func() bool) error {
+func (b *dependencies) cancel(ctx context.Context, id ID, by, why string, still func() bool) error {
 	s, err := b.lockShard(ctx, string(id))
 	if err != nil {
 		return task.About(id, err)
@@ -357,7 +356,7 @@ func (b *Box) cancel(ctx context.Context, id ID, by, why string, still func() bo
 
 // cancelEnded answers a cancel of a task that is not live. Under its shard: a
 // retry may bring the task back at any other moment.
-func (b *Box) cancelEnded(id ID) error {
+func (b *dependencies) cancelEnded(id ID) error {
 	f, err := b.seek(id)
 	if err != nil {
 		return err

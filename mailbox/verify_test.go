@@ -1195,9 +1195,7 @@ func (w *verifyWorker) rest() error {
 }
 
 func scanNowFor(b *Box) error {
-	b.mu.Lock()
-	b.paces = map[string]pace{}
-	b.mu.Unlock()
+	b.forgetPaces()
 	_, err := b.Scan(context.Background())
 	return err
 }

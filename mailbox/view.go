@@ -14,7 +14,7 @@ import (
 )
 
 // lookup returns a copy of a live task's record; nil if the task is not live.
-func (b *Box) lookup(id ID) (*queue.Entry, error) {
+func (b *books) lookup(id ID) (*queue.Entry, error) {
 	if err := b.queue.Update(); err != nil {
 		return nil, err
 	}
@@ -23,7 +23,7 @@ func (b *Box) lookup(id ID) (*queue.Entry, error) {
 
 // seek looks for the task's file in every folder. A file that moves on while it
 // is looked for is found in the second or third round.
-func (b *Box) seek(id ID) (*home.File, error) {
+func (b *books) seek(id ID) (*home.File, error) {
 	for range 3 {
 		for _, s := range task.Folders {
 			f, err := home.Read(b.home, s, b.path("tasks", string(s), id.File()))
@@ -42,7 +42,7 @@ func (b *Box) seek(id ID) (*home.File, error) {
 			return f, err
 		}
 	}
-	if gone := b.InPlace(); gone != nil {
+	if gone := b.places.Check(); gone != nil {
 		return nil, task.About(id, gone) // it may be among them
 	}
 	return nil, task.About(id, ErrNotFound)
@@ -51,7 +51,7 @@ func (b *Box) seek(id ID) (*home.File, error) {
 // current reads a live task under its shard and checks its bytes against the
 // id's last line. A task that is not live is ErrNotFound; bytes that differ, or
 // a missing file, are errForeign with what was seen.
-func (b *Box) current(id ID) (*home.File, *queue.Entry, error) {
+func (b *books) current(id ID) (*home.File, *queue.Entry, error) {
 	r, err := b.lookup(id)
 	if err != nil {
 		return nil, nil, err
@@ -78,7 +78,7 @@ var errForeign = fmt.Errorf("%w: changed by hand", ErrIntegrity)
 
 // known tells whether an id has ever had a line, in any case of its letters.
 // Most of the time the answer is no, and costs a look into a table.
-func (b *Box) known(id ID) (bool, error) {
+func (b *books) known(id ID) (bool, error) {
 	if err := b.queue.Hear(); err != nil || !b.queue.Knows(id.Fold()) {
 		return false, err
 	}
@@ -96,7 +96,7 @@ func (b *Box) known(id ID) (bool, error) {
 
 // anywhere tells whether a file of this id lies in a folder of ended tasks or
 // in the archive.
-func (b *Box) anywhere(id ID) (bool, error) {
+func (b *books) anywhere(id ID) (bool, error) {
 	months, err := home.Months(b.home)
 	if err != nil {
 		return false, err
@@ -117,7 +117,7 @@ func (b *Box) anywhere(id ID) (bool, error) {
 
 // transition takes the task's shard, reads the task, lets decide make a change
 // of it, and commits that. A nil change is nothing to do.
-func (b *Box) transition(ctx context.Context, id ID, decide func(*home.File, *queue.Entry) (*change, error)) error {
+func (b *books) transition(ctx context.Context, id ID, decide func(*home.File, *queue.Entry) (*change, error)) error {
 	s, err := b.lockShard(ctx, string(id))
 	if err != nil {
 		return task.About(id, err)
@@ -127,7 +127,7 @@ func (b *Box) transition(ctx context.Context, id ID, decide func(*home.File, *qu
 }
 
 // transitionIn is transition for who holds the task's shard.
-func (b *Box) transitionIn(ctx context.Context, s *shard, id ID, decide func(*home.File, *queue.Entry) (*change, error)) error {
+func (b *books) transitionIn(ctx context.Context, s *shard, id ID, decide func(*home.File, *queue.Entry) (*change, error)) error {
 	f, r, err := b.current(id)
 	if err != nil {
 		return err

@@ -151,13 +151,13 @@ func (b *Box) attendTo(ctx context.Context, folder State, name string, came bool
 		q.changed(name)
 		return b.admit(ctx, name, q)
 	case there != (state == folder) && state != None:
-		busy, err := b.lookInto(ctx, ID(task.TrimJSON(name)))
+		busy, err := b.reconciler.lookInto(ctx, ID(task.TrimJSON(name)))
 		return waitIf(busy), err
 	case there && folder == InProgress && state == None:
 		if !q.putAway(name) {
 			return goOn, nil
 		}
-		busy, err := b.stray(ctx, folder, name)
+		busy, err := b.reconciler.stray(ctx, folder, name)
 		return waitIf(busy), err
 	}
 	return 0, nil
@@ -251,7 +251,7 @@ func (b *Box) Route(ctx context.Context, o RouterOptions) error {
 			break
 		}
 		p.after(ctx, s)
-		if err := b.resolve(ctx); err != nil && ctx.Err() == nil {
+		if err := b.dependencies.resolve(ctx); err != nil && ctx.Err() == nil {
 			p.report(ScanReport{}, err)
 		}
 	}
@@ -313,7 +313,7 @@ func (p *pass) next() time.Duration {
 	if len(p.later.names) > 0 {
 		most = min(most, time.Until(p.look))
 	}
-	if p.b.working() {
+	if p.b.reclaimer.working() {
 		most = min(most, time.Until(p.leases.last.Add(leaseCheck)))
 	}
 	return max(most, time.Millisecond)
@@ -381,7 +381,7 @@ func (p *pass) after(ctx context.Context, s seen) {
 	}
 	var r ScanReport
 	if err == nil && time.Since(p.leases.last) >= leaseCheck {
-		r.Reclaimed, err = p.b.reclaimDead(ctx, &p.leases)
+		r.Reclaimed, err = p.b.reclaimer.reclaimDead(ctx, &p.leases)
 	}
 	if ctx.Err() == nil && (err != nil || r.Reclaimed > 0) {
 		p.report(r, err)

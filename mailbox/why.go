@@ -15,6 +15,14 @@ import (
 	"mbox/mailbox/task"
 )
 
+// explainer says why a task is where it is, and raises the alarm about one that
+// will not come further by itself.
+type explainer struct {
+	*books
+	dependencies *dependencies
+	approvals    *approvals
+}
+
 // Why says why a task is where it is, who could take it, what it waits for,
 // what happened to it, and which ledger lines prove that.
 type Why struct {
@@ -53,7 +61,7 @@ func (b *Box) Why(ctx context.Context, id ID) (*Why, error) {
 		return nil, err
 	}
 	w := &Why{ID: id, Lines: []Proof{}}
-	last, err := b.proofs(ctx, w)
+	last, err := b.explainer.proofs(ctx, w)
 	if err != nil {
 		return nil, err
 	}
@@ -79,11 +87,11 @@ func (b *Box) Why(ctx context.Context, id ID) (*Why, error) {
 			return nil, err
 		}
 	}
-	return w, b.explain(ctx, w, f)
+	return w, b.explainer.explain(ctx, w, f)
 }
 
 // proofs collects the ledger's lines about the task and returns its last move.
-func (b *Box) proofs(ctx context.Context, w *Why) (last *task.Move, err error) {
+func (b *explainer) proofs(ctx context.Context, w *Why) (last *task.Move, err error) {
 	for line, err := range b.ledger.LinesOf(string(w.ID)) {
 		if err != nil {
 			return nil, err
@@ -130,7 +138,7 @@ func (w *Why) compare(f *home.File, last *task.Move) {
 	}
 }
 
-func (b *Box) explain(ctx context.Context, w *Why, f *home.File) error {
+func (b *explainer) explain(ctx context.Context, w *Why, f *home.File) error {
 	t := f.Task
 	switch f.State {
 	case Pending:
@@ -162,7 +170,7 @@ func pickedBy(t *Task) string {
 
 func when(t Time) string { return "at " + t.String() }
 
-func (b *Box) explainPending(ctx context.Context, w *Why, t *Task) error {
+func (b *explainer) explainPending(ctx context.Context, w *Why, t *Task) error {
 	r, err := b.lookup(w.ID)
 	if err != nil {
 		return err
@@ -216,14 +224,14 @@ func (b *Box) explainPending(ctx context.Context, w *Why, t *Task) error {
 }
 
 // explainChildren says which of its children a task still waits for.
-func (b *Box) explainChildren(w *Why, t *Task) error {
+func (b *explainer) explainChildren(w *Why, t *Task) error {
 	if len(t.Mbox.WaitsFor) == 0 {
 		return nil
 	}
 	var left []string
 	completed, failed := 0, 0
 	for _, child := range t.Mbox.WaitsFor {
-		switch state, _, err := b.dependencyState(child); {
+		switch state, _, err := b.dependencies.dependencyState(child); {
 		case err != nil:
 			return err
 		case state == Completed:
@@ -241,7 +249,7 @@ func (b *Box) explainChildren(w *Why, t *Task) error {
 }
 
 // explainApproval says that a task waits for an operator, and for what.
-func (b *Box) explainApproval(ctx context.Context, w *Why, t *Task, r *queue.Entry) error {
+func (b *explainer) explainApproval(ctx context.Context, w *Why, t *Task, r *queue.Entry) error {
 	if b.o.Approval == nil {
 		return nil
 	}
@@ -250,11 +258,11 @@ func (b *Box) explainApproval(ctx context.Context, w *Why, t *Task, r *queue.Ent
 		return nil
 	}
 	hash := r.After.String()
-	if a, err := b.approved(t.ID, hash); a != nil || err != nil {
+	if a, err := b.approvals.approved(t.ID, hash); a != nil || err != nil {
 		return err
 	}
 	w.Waits = append(w.Waits, fmt.Sprintf("an approval (mbox approve %s): %s", t.ID, why))
-	folders, err := b.folders(ctx, t)
+	folders, err := b.approvals.folders(ctx, t)
 	if err != nil {
 		w.Waits = append(w.Waits, "what it uses: it cannot be approved as that is: "+err.Error())
 		return ctx.Err()
@@ -265,7 +273,7 @@ func (b *Box) explainApproval(ctx context.Context, w *Why, t *Task, r *queue.Ent
 
 // explainBrains says why the agent that the task is for cannot think about it now;
 // what is for any somebody else may take.
-func (b *Box) explainBrains(r *queue.Entry, able []string) (waits []string) {
+func (b *explainer) explainBrains(r *queue.Entry, able []string) (waits []string) {
 	if r.Class.Action != "" || r.Class.Target == "any" || b.o.Unable == nil {
 		return nil
 	}
@@ -280,7 +288,7 @@ func (b *Box) explainBrains(r *queue.Entry, able []string) (waits []string) {
 }
 
 // explainDependency says what a dependency is waited for; "" if it is completed.
-func (b *Box) explainDependency(id ID) (string, error) {
+func (b *explainer) explainDependency(id ID) (string, error) {
 	f, err := b.seek(id)
 	if errors.Is(err, ErrNotFound) {
 		known, err := b.known(id)
@@ -298,7 +306,7 @@ func (b *Box) explainDependency(id ID) (string, error) {
 	return fmt.Sprintf("%s, which is %s", id, f.State), nil
 }
 
-func (b *Box) explainClaim(w *Why, t *Task) error {
+func (b *explainer) explainClaim(w *Why, t *Task) error {
 	v, note, err := b.leases.judge(t)
 	if err != nil {
 		return err

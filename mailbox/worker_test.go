@@ -78,12 +78,12 @@ func TestBusyShard(t *testing.T) {
 	for _, l := range locks {
 		must(t, l.Unlock())
 	}
-	b.mu.Lock()
-	for path, p := range b.paces { // the pause that keeps listings in proportion is over
+	b.paces.mu.Lock()
+	for folder, p := range b.paces.last { // the pause that keeps listings in proportion is over
 		p.took = 0
-		b.paces[path] = p
+		b.paces.last[folder] = p
 	}
-	b.mu.Unlock()
+	b.paces.mu.Unlock()
 	_, err := b.Scan(t.Context())
 	must(t, err)
 	if n := movesOf(t, b, "t1"); n != 2 {

@@ -3,7 +3,6 @@ package main
 const (
 	transitionGo = "mailbox/transition.go"
 	shardGo      = "mailbox/shard.go"
-	intentGo     = "mailbox/intent.go"
 	upgradeGo    = "mailbox/home/upgrade.go"
 	settleGo     = "mailbox/settle.go"
 	submitGo     = "mailbox/submit.go"
@@ -15,6 +14,7 @@ const (
 	artifactGo   = "mailbox/artifact/artifact.go"
 	leftGo       = "mailbox/artifact.go"
 	boxGo        = "mailbox/box.go"
+	placesGo     = "mailbox/home/places.go"
 )
 
 func boxTest(run string) command { return command{"mailbox", run} }
@@ -42,7 +42,7 @@ var mailboxMutants = []mutant{
 		boxTest("TestRule01_KeyInTheLedger"),
 	},
 	{
-		"hash-without-salt", "1", boxGo,
+		"hash-without-salt", "1", "mailbox/books.go",
 		"audit.Hash([]byte(string(b.salt) + kind + \"\\n\" + text))", "audit.Hash([]byte(kind + \"\\n\" + text))",
 		boxTest("TestRule01_KeyInTheLedger"),
 	},
@@ -102,8 +102,8 @@ var mailboxMutants = []mutant{
 		boxTest("TestRule31_IntentsReplaced"),
 	},
 	{
-		"old-intents-kept", "5", goneGo,
-		"\t\tb.intents.Doubt() // there may have been a recovery\n", "",
+		"old-intents-kept", "5", placesGo,
+		"\t\tp.other()\n\t\tp.mu.Lock()", "\t\tp.mu.Lock()",
 		boxTest("TestRule05_IntentsMadeAnew"),
 	},
 	{
@@ -248,7 +248,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"verdict-without-the-ledger", "9", viewGo,
-		"func (b *Box) lookup(id ID) (*queue.Entry, error) {\n\tif err := b.queue.Update(); err != nil {", "func (b *Box) lookup(id ID) (*queue.Entry, error) {\n\tif err := error(nil); err != nil {",
+		"func (b *books) lookup(id ID) (*queue.Entry, error) {\n\tif err := b.queue.Update(); err != nil {", "func (b *books) lookup(id ID) (*queue.Entry, error) {\n\tif err := error(nil); err != nil {",
 		boxTest("TestRule09_ManyAtOnce"),
 	},
 	{
@@ -393,7 +393,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"lease-unlocked", "13", leaseGo,
-		"lock := durable.NewLock(path)", "lock := durable.NewLock(home.LockPath(b.home, \"sync\"))",
+		"lock := durable.NewLock(path)", "lock := durable.NewLock(home.LockPath(l.dir, \"sync\"))",
 		boxTest("TestRule13_HeldLockIsTheTruth"),
 	},
 	{

@@ -28,7 +28,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"leases-end-with-any-recovery", "13", restGo,
-		"if !r.restarted {\n\t\tr.out.Reclaimed, err = b.reclaimAll(r.ctx, ids)\n\t}", "r.restarted = true",
+		"if !r.restarted {\n\t\tr.out.Reclaimed, err = b.reclaimer.reclaimAll(r.ctx, ids)\n\t}", "r.restarted = true",
 		boxTest("TestRule13_LeasesEndWithTheBoot"),
 	},
 	{
@@ -78,7 +78,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"records-do-not-stand", "16", evidenceGo,
-		"home.Paths(b.path(\"decisions\"), b.path(\"changes\"))", "home.Paths()",
+		"home.Paths(filepath.Join(e.home, \"decisions\"), filepath.Join(e.home, \"changes\"))", "home.Paths()",
 		boxTest("TestRule16_Standing"),
 	},
 	{
@@ -198,7 +198,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"gone-is-not-asked", "9", shardGo,
-		"\tif err := b.InPlace(); err != nil {\n\t\treturn nil, err\n\t}\n\treturn b.intents.Last()", "\treturn b.intents.Last()",
+		"\tif err := b.places.Check(); err != nil {\n\t\treturn nil, err\n\t}\n\treturn b.intents.Last()", "\treturn b.intents.Last()",
 		boxTest("TestRule09_FolderGone|TestRule09_ManyGone"),
 	},
 	{
@@ -217,14 +217,14 @@ var recoveryMutants = []mutant{
 		boxTest("TestRule09_FolderGone"),
 	},
 	{
-		"ctime-of-this-moment-is-enough", "22", goneGo,
-		"b.now().UnixNano()-now.changed > int64(coarseTime) && ", "",
-		boxTest("TestRule22_FolderGoneUnseen"),
+		"ctime-of-this-moment-is-enough", "22", placesGo,
+		"p.now().UnixNano()-now.changed > int64(coarseTime) && ", "",
+		command{"mailbox/home", "TestRule22_FolderGoneUnseen"},
 	},
 	{
-		"symlink-is-enough", "22", goneGo,
-		" && b.ownFolders() {", " {",
-		boxTest("TestRule22_FolderGoneUnseen"),
+		"symlink-is-enough", "22", placesGo,
+		" && p.ownFolders() {", " {",
+		command{"mailbox/home", "TestRule22_FolderGoneUnseen"},
 	},
 	{
 		"gone-judged-behind-the-journal", "22", recoverGo,
