@@ -85,7 +85,7 @@ func (f *flusher) release() {
 }
 
 // target is the file that is flushed for a line. Under the ledger's lock.
-func (l *Ledger) target() *flusher {
+func (l *chain) target() *flusher {
 	if l.journaled() {
 		return l.journal.flusher
 	}
@@ -94,7 +94,7 @@ func (l *Ledger) target() *flusher {
 
 // ticket is for the flush that makes what was appended until now durable. Under
 // the ledger's lock.
-func (l *Ledger) ticket() ticket {
+func (l *chain) ticket() ticket {
 	t := ticket{from: l.target(), end: l.head.Length}
 	if l.journaled() {
 		t.generation, t.end = l.head.Journal.Generation, l.head.Journal.Offset
@@ -104,7 +104,7 @@ func (l *Ledger) ticket() ticket {
 }
 
 // written is up to where the ticket's file is written by now.
-func (l *Ledger) written(t ticket) int64 {
+func (l *chain) written(t ticket) int64 {
 	h, err := l.lastHead()
 	switch {
 	case err != nil:
@@ -120,7 +120,7 @@ var errDoubt = errors.New("a flush was begun and has not ended")
 
 // flush waits until the ticket's line is on disk. If the flush fails the mailbox
 // is made read-only first, and then every waiter gets the error.
-func (l *Ledger) flush(t ticket) error {
+func (l *chain) flush(t ticket) error {
 	defer t.from.release()
 	if l.mode == durable.None {
 		return nil
@@ -138,7 +138,7 @@ func (l *Ledger) flush(t ticket) error {
 
 // share leads a flush, or finds that another process's has covered the ticket, or
 // has no patience left with a leader.
-func (l *Ledger) share(t ticket) error {
+func (l *chain) share(t ticket) error {
 	if t.generation == 0 {
 		return l.flushTo(t, 0)
 	}
@@ -170,14 +170,14 @@ func (l *Ledger) share(t ticket) error {
 	return durable.WriteAt(file, r.encode(), 0)
 }
 
-func (l *Ledger) patience(f *flusher) time.Duration {
+func (l *chain) patience(f *flusher) time.Duration {
 	return max(leaderPatience, 8*time.Duration(f.took.Load()))
 }
 
 // flushTo flushes the ticket's file by its own descriptor, if no other goroutine
 // has done so since the line was written. to is up to where the file was written
 // before; 0 means to look.
-func (l *Ledger) flushTo(t ticket, to int64) error {
+func (l *chain) flushTo(t ticket, to int64) error {
 	f := t.from
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -195,7 +195,7 @@ func (l *Ledger) flushTo(t ticket, to int64) error {
 }
 
 // flushNow flushes whatever was written until now. Under the ledger's lock.
-func (l *Ledger) flushNow(f *flusher) error {
+func (l *chain) flushNow(f *flusher) error {
 	if l.mode == durable.None {
 		return nil
 	}
@@ -204,7 +204,7 @@ func (l *Ledger) flushNow(f *flusher) error {
 	return l.flushHeld(f)
 }
 
-func (l *Ledger) flushHeld(f *flusher) error {
+func (l *chain) flushHeld(f *flusher) error {
 	if f.failed == nil {
 		begun := time.Now()
 		f.failed = durable.Flush(f.file)
@@ -218,7 +218,7 @@ func (l *Ledger) flushHeld(f *flusher) error {
 
 // doubt ends the journal's generation after a leader has died in its flush: a
 // checkpoint finds the error that it may have been told of.
-func (l *Ledger) doubt() error {
+func (l *chain) doubt() error {
 	unlock, err := l.lock(context.Background())
 	if err != nil {
 		return err
@@ -246,7 +246,7 @@ func (l *Ledger) doubt() error {
 }
 
 // inDoubt tells whether a leader of this boot has died in its flush.
-func (l *Ledger) inDoubt() bool {
+func (l *chain) inDoubt() bool {
 	file, err := l.sync.Try()
 	if err != nil {
 		return false
@@ -262,7 +262,7 @@ type journalUse struct {
 	dev, ino, generation uint64
 }
 
-func (l *Ledger) use(t ticket) journalUse {
+func (l *chain) use(t ticket) journalUse {
 	return journalUse{l.boot, t.from.dev, t.from.ino, t.generation}
 }
 
@@ -298,7 +298,7 @@ func readFlushed(f *os.File) flushed {
 }
 
 // syncOpen flushes the newest file. Under the lock.
-func (l *Ledger) syncOpen() error {
+func (l *chain) syncOpen() error {
 	if l.open == nil {
 		return nil
 	}
@@ -306,7 +306,7 @@ func (l *Ledger) syncOpen() error {
 }
 
 // forgetOpen lets go of the newest file, which another one has taken the place of.
-func (l *Ledger) forgetOpen() {
+func (l *chain) forgetOpen() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open != nil {

@@ -104,7 +104,7 @@ func decodeHead(record []byte) (Head, bool) {
 }
 
 // headFile is the lock file, for reading without the lock.
-func (l *Ledger) headFile() (*os.File, error) {
+func (l *chain) headFile() (*os.File, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	st, err := durable.Lstat(l.lockPath())
@@ -133,7 +133,7 @@ func (l *Ledger) headFile() (*os.File, error) {
 // Seen is the end of the ledger according to the head record, read without the
 // lock: an appender who is just at work, or who has died at it, may be behind
 // it. False where there is no record of this boot.
-func (l *Ledger) Seen() (Position, bool) {
+func (l *chain) Seen() (Position, bool) {
 	head, err := l.seeHead()
 	if err != nil || head.Boot != l.boot {
 		return Position{}, false
@@ -143,7 +143,7 @@ func (l *Ledger) Seen() (Position, bool) {
 
 // lastHead is seeHead without a look at the name. In a file that has lost its name
 // the record tells of what was true once.
-func (l *Ledger) lastHead() (Head, error) {
+func (l *chain) lastHead() (Head, error) {
 	l.mu.Lock()
 	f := l.heads
 	l.mu.Unlock()
@@ -154,7 +154,7 @@ func (l *Ledger) lastHead() (Head, error) {
 }
 
 // seeHead returns the head record as it is just now, without the lock.
-func (l *Ledger) seeHead() (Head, error) {
+func (l *chain) seeHead() (Head, error) {
 	f, err := l.headFile()
 	if err != nil {
 		return Head{}, err
@@ -178,7 +178,7 @@ func readHead(f *os.File) (Head, error) {
 
 // writeHead records h as the end, with the open file's identity and this boot.
 // Under the lock.
-func (l *Ledger) writeHead(h Head) error {
+func (l *chain) writeHead(h Head) error {
 	h.Format, h.Boot = HomeFormat, l.boot
 	l.mu.Lock()
 	file := l.open
@@ -205,7 +205,7 @@ func ChainPath(home string) string { return filepath.Join(home, ".mbox", "locks"
 
 // rebuildHead reads the newest file to its end when the head record is of no
 // use: there is none yet, it is damaged, or it is of another boot. Under the lock.
-func (l *Ledger) rebuildHead() error {
+func (l *chain) rebuildHead() error {
 	files, err := dayFiles(sharedDir(l.home))
 	if err != nil {
 		return err
@@ -227,7 +227,7 @@ func (l *Ledger) rebuildHead() error {
 
 // startOf is the position at the beginning of the newest file. The files before
 // it were flushed before it was begun, so their last line counts.
-func (l *Ledger) startOf(files []string) (Position, error) {
+func (l *chain) startOf(files []string) (Position, error) {
 	at := Position{File: files[len(files)-1], Checksum: l.genesis}
 	for i := len(files) - 2; i >= 0; i-- {
 		last, err := lastLine(filepath.Join(sharedDir(l.home), files[i]))

@@ -73,9 +73,9 @@ type Payload struct {
 // Journals tells whether staged content of so many bytes is to be handed to
 // Append, which then answers for its being on disk. If not, it has to be
 // flushed before the line.
-func (l *Ledger) Journals(size int) bool { return l.journaled() && size <= MaxPayload }
+func (l *chain) Journals(size int) bool { return l.journaled() && size <= MaxPayload }
 
-func (l *Ledger) journaled() bool { return l.mode == durable.Standard && durable.CanSyncFS }
+func (l *chain) journaled() bool { return l.mode == durable.Standard && durable.CanSyncFS }
 
 // JournalPath is the journal of a home.
 func JournalPath(home string) string { return filepath.Join(home, ".mbox", "journal") }
@@ -102,7 +102,7 @@ type journalAt struct {
 
 // room makes sure that the next record of n bytes can be written, with a
 // checkpoint if it must. Under the lock.
-func (l *Ledger) room(n int64) error {
+func (l *chain) room(n int64) error {
 	if !l.journaled() {
 		return l.leaveJournal()
 	}
@@ -127,7 +127,7 @@ func (l *Ledger) room(n int64) error {
 }
 
 // uncover says in the head record that the journal lacks lines.
-func (l *Ledger) uncover(ino uint64) error {
+func (l *chain) uncover(ino uint64) error {
 	head := l.head
 	head.Journal = journalAt{Ino: ino}
 	return l.writeHead(head)
@@ -136,7 +136,7 @@ func (l *Ledger) uncover(ino uint64) error {
 // beginJournal makes a checkpoint and begins the records anew. The head record
 // says that there are none as long as the base is not on disk: a crash here
 // leaves it to the next appender to do it again.
-func (l *Ledger) beginJournal() error {
+func (l *chain) beginJournal() error {
 	if err := l.checkpoint(); err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func newGeneration() uint64 {
 // because it does not cover the lines that come now. The head record keeps its
 // number until the removal is on the disk: after a crash here the next appender
 // goes on with it.
-func (l *Ledger) leaveJournal() error {
+func (l *chain) leaveJournal() error {
 	st, err := durable.Lstat(JournalPath(l.home))
 	if errors.Is(err, fs.ErrNotExist) {
 		if l.head.Journal.Ino == 0 {
@@ -191,7 +191,7 @@ func (l *Ledger) leaveJournal() error {
 // ledger's lines, the staged files that they commit to, and the renames. A write
 // error is told once to each descriptor that was open when it happened, so the
 // journal's, which stays open, is the one to ask.
-func (l *Ledger) checkpoint() error {
+func (l *chain) checkpoint() error {
 	var on *os.File
 	if l.journal != nil {
 		on = l.journal.file
@@ -213,7 +213,7 @@ func (l *Ledger) checkpoint() error {
 
 // dropJournal removes the journal, once all that it is needed for is on disk. A
 // process of mode None flushes here too: others have answered for those lines.
-func (l *Ledger) dropJournal() error {
+func (l *chain) dropJournal() error {
 	if durable.CanSyncFS {
 		if err := l.checkpoint(); err != nil {
 			return err
@@ -226,7 +226,7 @@ func (l *Ledger) dropJournal() error {
 }
 
 // openJournal opens the journal, and makes it if it is missing.
-func (l *Ledger) openJournal() error {
+func (l *chain) openJournal() error {
 	path := JournalPath(l.home)
 	f, err := durable.OpenFile(path, os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {

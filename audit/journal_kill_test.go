@@ -32,7 +32,7 @@ func TestRule06_RepairByTheKilled(t *testing.T) {
 		remove()
 		next := inMode(t, l, l.mode)
 		appendNote(t, next, "coder", "three")
-		if said := chain(t, next); said[len(said)-1] != "three" {
+		if said := wholeChain(t, next); said[len(said)-1] != "three" {
 			t.Errorf("killed at step %d, the ledger ends with %q", n, said[len(said)-1])
 		}
 		if err == nil {

@@ -57,7 +57,7 @@ func leaveJournal(t *testing.T, leaver durable.Mode, restarted bool) {
 		if err := last.Recover(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		if said := strings.Join(chain(t, last), " "); !strings.HasSuffix(said, "three") {
+		if said := strings.Join(wholeChain(t, last), " "); !strings.HasSuffix(said, "three") {
 			t.Errorf("mode %d, killed at step %d: the ledger has %q", leaver, n, said)
 		}
 		if err == nil {

@@ -158,7 +158,7 @@ func TestRule10_JournalBeginsAnew(t *testing.T) {
 			t.Errorf("%s: %d checkpoints, then %d records, want 1 and 1 (%v)", name, synced, len(records), err)
 		}
 	}
-	if n := len(chain(t, l)); n < journalLimit/MaxPayload {
+	if n := len(wholeChain(t, l)); n < journalLimit/MaxPayload {
 		t.Errorf("%d lines", n)
 	}
 }
@@ -180,7 +180,7 @@ func TestJournalWithStrictNeighbour(t *testing.T) {
 	if err != nil || len(records) != 1 || records[0].Seq != 3 {
 		t.Errorf("%d records: %v", len(records), err)
 	}
-	if said := strings.Join(chain(t, l), " "); said != "one two three" {
+	if said := strings.Join(wholeChain(t, l), " "); said != "one two three" {
 		t.Error(said)
 	}
 }
@@ -276,7 +276,7 @@ func TestRule16_UncoveredLine(t *testing.T) {
 			t.Fatal(err)
 		}
 		appendNote(t, l, "coder", "three")
-		if said := chain(t, l); len(said) != 3 || said[0] != "one" || !strings.Contains(said[1], "set aside") || said[2] != "three" {
+		if said := wholeChain(t, l); len(said) != 3 || said[0] != "one" || !strings.Contains(said[1], "set aside") || said[2] != "three" {
 			t.Errorf("%q", said)
 		}
 	}
@@ -305,7 +305,7 @@ func TestStrictLinesAreCovered(t *testing.T) {
 	recovered()
 	appendNote(t, strict, "coder", "three")
 	recovered()
-	if said := strings.Join(chain(t, l), " "); said != "one two three" {
+	if said := strings.Join(wholeChain(t, l), " "); said != "one two three" {
 		t.Error(said)
 	}
 }

@@ -66,6 +66,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -115,6 +116,21 @@ type Options struct {
 
 // Ledger is the open ledger of one mailbox. It is for use by many goroutines.
 type Ledger struct {
+	chain
+
+	copies    *durable.LockFile // its file holds how far the agents' copies are
+	copying   sync.Mutex        // held by the goroutine that is at them
+	copyDelay time.Duration
+	endBehind func()
+
+	mu     sync.Mutex  // guards what follows
+	owed   int         // lines of this process that wait to be copied
+	behind *time.Timer // copies them; nil if only Close does
+}
+
+// chain is the newest end of a ledger: it appends lines, flushes them, and mends
+// what a crash has left of the last ones.
+type chain struct {
 	home    string
 	id      string // of the mailbox
 	genesis string
@@ -122,6 +138,7 @@ type Ledger struct {
 	mode    durable.Mode
 	wait    time.Duration
 	now     func() time.Time
+	wrote   func() // is called after each line
 	stands  func([]string) (string, error)
 	seals   bool
 	looks   bool
@@ -134,13 +151,6 @@ type Ledger struct {
 	head     Head
 	heads    *os.File // the lock file once more, for reading the head record without the lock
 	headsIno uint64
-
-	copies    *durable.LockFile // its file holds how far the agents' copies are
-	copying   sync.Mutex        // held by the goroutine that is at them
-	owed      int               // lines of this process that wait to be copied
-	copyDelay time.Duration
-	behind    *time.Timer // copies them; nil if only Close does
-	endBehind func()
 }
 
 // Create makes an empty ledger in a new home: the folder and the lock files.
@@ -168,26 +178,29 @@ func Open(home, mailboxID string, o Options) (*Ledger, error) {
 		return nil, fmt.Errorf("boot id: %w", err)
 	}
 	l := &Ledger{
-		home: home, id: mailboxID, genesis: Genesis(mailboxID), boot: boot,
-		mode: o.Mode, wait: o.Wait, now: o.Now, stands: o.Stands, seals: o.Seal, looks: o.Looks,
+		chain: chain{
+			home: home, id: mailboxID, genesis: Genesis(mailboxID), boot: boot,
+			mode: o.Mode, wait: cmp.Or(o.Wait, 10*time.Second), now: o.Now, stands: o.Stands, seals: o.Seal, looks: o.Looks,
+			gate: durable.NewLockFile(ChainPath(home)), sync: durable.NewLockFile(filepath.Join(home, ".mbox", "locks", "sync")),
+		},
+		copies:    durable.NewLockFile(filepath.Join(home, ".mbox", "locks", copiesLock)),
 		copyDelay: o.CopyDelay,
-	}
-	l.gate = durable.NewLockFile(ChainPath(home))
-	l.sync = durable.NewLockFile(filepath.Join(home, ".mbox", "locks", "sync"))
-	l.copies = durable.NewLockFile(filepath.Join(home, ".mbox", "locks", copiesLock))
-	l.beginBehind()
-	if l.wait == 0 {
-		l.wait = 10 * time.Second
 	}
 	if l.now == nil {
 		l.now = time.Now
 	}
+	l.wrote = l.owe
+	l.beginBehind()
 	return l, nil
 }
 
 // Close copies what waits for that and releases the ledger's descriptors.
 func (l *Ledger) Close() error {
 	l.endCopies()
+	return l.close()
+}
+
+func (l *chain) close() error {
 	l.gate.Close()
 	l.sync.Close()
 	l.mu.Lock()
@@ -208,7 +221,7 @@ func (l *Ledger) Close() error {
 	return err
 }
 
-func (l *Ledger) lockPath() string { return l.gate.Path() }
+func (l *chain) lockPath() string { return l.gate.Path() }
 
 // ReadOnlyPath is the file whose presence makes a mailbox read-only.
 func ReadOnlyPath(home string) string { return filepath.Join(home, ".mbox", "readonly") }
@@ -230,7 +243,7 @@ func (l *Ledger) AppendWith(ctx context.Context, e Entry, p Payload, locks ...du
 	return line, l.flush(flush)
 }
 
-func (l *Ledger) write(ctx context.Context, e Entry, p Payload, locks []durable.Held) (Line, ticket, error) {
+func (l *chain) write(ctx context.Context, e Entry, p Payload, locks []durable.Held) (Line, ticket, error) {
 	unlock, err := l.lock(ctx)
 	if err != nil {
 		return Line{}, ticket{}, fmt.Errorf("%w: %w", ErrUnwritten, err)
@@ -247,7 +260,7 @@ func (l *Ledger) write(ctx context.Context, e Entry, p Payload, locks []durable.
 }
 
 // lock takes the ledger's lock.
-func (l *Ledger) lock(ctx context.Context) (unlock func(), err error) {
+func (l *chain) lock(ctx context.Context) (unlock func(), err error) {
 	if _, err := l.gate.Acquire(ctx, l.wait); err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
@@ -256,7 +269,7 @@ func (l *Ledger) lock(ctx context.Context) (unlock func(), err error) {
 
 // ready brings the process's view up to the head record, under the lock, and
 // mends the tail if somebody died there.
-func (l *Ledger) ready() error {
+func (l *chain) ready() error {
 	if err := CheckWritable(l.home); err != nil {
 		return err
 	}
@@ -303,7 +316,7 @@ func (e *readOnly) Is(target error) bool {
 }
 
 // follow makes head's file the open one and returns its size. Under the lock.
-func (l *Ledger) follow(head Head) (int64, error) {
+func (l *chain) follow(head Head) (int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.head = head
@@ -337,7 +350,7 @@ func (l *Ledger) follow(head Head) (int64, error) {
 	return st.Size, nil
 }
 
-func (l *Ledger) replaceOpen(f *os.File, name string) error {
+func (l *chain) replaceOpen(f *os.File, name string) error {
 	fresh, err := newFlusher(f, "audit/shared/"+name)
 	if err != nil {
 		return err
@@ -351,13 +364,13 @@ func (l *Ledger) replaceOpen(f *os.File, name string) error {
 
 // damaged turns the mailbox read-only: no crash of a process makes this, so
 // nothing is repaired by itself.
-func (l *Ledger) damaged(why string) error { return l.Stop(fmt.Errorf("%w: %s", ErrDamaged, why)) }
+func (l *chain) damaged(why string) error { return l.Stop(fmt.Errorf("%w: %s", ErrDamaged, why)) }
 
 // Stop makes the mailbox read-only for a reason that matches ErrDamaged, and
 // returns it.
-func (l *Ledger) Stop(why error) error { return errors.Join(why, l.setReadOnly(why.Error())) }
+func (l *chain) Stop(why error) error { return errors.Join(why, l.setReadOnly(why.Error())) }
 
-func (l *Ledger) setReadOnly(why string) error {
+func (l *chain) setReadOnly(why string) error {
 	text := l.now().UTC().Format(timeLayout) + ": " + why
 	err := durable.Stage(ReadOnlyPath(l.home), []byte(text), l.mode)
 	if errors.Is(err, fs.ErrExist) {
@@ -368,7 +381,7 @@ func (l *Ledger) setReadOnly(why string) error {
 
 // turnDay begins a new day's file when the date has moved on. The file before
 // is flushed first: what the new day is chained on must be on disk before it.
-func (l *Ledger) turnDay(now time.Time) error {
+func (l *chain) turnDay(now time.Time) error {
 	name := now.Format(time.DateOnly) + ".jsonl"
 	if l.head.File >= name {
 		return nil
@@ -415,7 +428,7 @@ func (l *Ledger) turnDay(now time.Time) error {
 
 // endDay flushes the newest file before a younger one is begun, and the journal
 // before it: no line of an older file may be left uncovered.
-func (l *Ledger) endDay() error {
+func (l *chain) endDay() error {
 	if l.open == nil || l.mode == durable.None {
 		return nil
 	}
@@ -434,7 +447,7 @@ func (l *Ledger) endDay() error {
 // then the head record. Under the lock, with the view brought up to date. A crash
 // before the record leaves a ledger that is longer than the head says; whoever
 // comes next mends it, and begins the journal anew.
-func (l *Ledger) put(e Entry, now time.Time, p Payload, locks []durable.Held) (Line, ticket, error) {
+func (l *chain) put(e Entry, now time.Time, p Payload, locks []durable.Held) (Line, ticket, error) {
 	return l.putBehind(0, nil, e, now, p, locks)
 }
 
@@ -447,7 +460,7 @@ func (l *Ledger) put(e Entry, now time.Time, p Payload, locks []durable.Held) (L
 // looked at by name, the line is written, and then it is asked where it went. Who
 // makes lock files anew appends a line before anybody can take one of them, so
 // what is written after the look lands behind that line, and does not count.
-func (l *Ledger) putBehind(torn int64, closing []byte, e Entry, now time.Time, p Payload, locks []durable.Held) (Line, ticket, error) {
+func (l *chain) putBehind(torn int64, closing []byte, e Entry, now time.Time, p Payload, locks []durable.Held) (Line, ticket, error) {
 	at := Position{File: l.head.File, Offset: l.head.Length + torn, Seq: l.head.Seq, Checksum: l.head.Checksum}
 	e.TS, e.Seq, e.Prev, e.V = now.Format(timeLayout), at.Seq+1, at.Checksum, Format
 	if l.head.Length == 0 {
@@ -495,13 +508,13 @@ func (l *Ledger) putBehind(torn int64, closing []byte, e Entry, now time.Time, p
 	if err := l.writeHead(Head{File: end.File, Length: end.Offset, Seq: end.Seq, Checksum: end.Checksum, Journal: next}); err != nil {
 		return line, ticket{}, err
 	}
-	l.owe()
+	l.wrote()
 	return line, l.ticket(), nil
 }
 
 // stillHeld tells, under the ledger's lock, whether the files of that one and of
 // the others are still those that are held.
-func (l *Ledger) stillHeld(others []durable.Held) error {
+func (l *chain) stillHeld(others []durable.Held) error {
 	if err := durable.StillHeld(append(others, l.gate)...); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnwritten, err)
 	}
@@ -510,7 +523,7 @@ func (l *Ledger) stillHeld(others []durable.Held) error {
 
 // untouched adds ErrUnwritten to the error of an append that put not a byte
 // into the file.
-func (l *Ledger) untouched(length int64, err error) error {
+func (l *chain) untouched(length int64, err error) error {
 	if info, failed := l.open.file.Stat(); failed == nil && info.Size() == length {
 		return fmt.Errorf("%w: %w", ErrUnwritten, err)
 	}
@@ -519,7 +532,7 @@ func (l *Ledger) untouched(length int64, err error) error {
 
 // End is the end of the ledger as this process last saw it. The true end is
 // there or behind it.
-func (l *Ledger) End() Position {
+func (l *chain) End() Position {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.head.position(l.genesis)
@@ -527,7 +540,7 @@ func (l *Ledger) End() Position {
 
 // Flushed brings every line that is now in the ledger to the disk. A line that
 // another process wrote may be acted on only after this.
-func (l *Ledger) Flushed(ctx context.Context) error {
+func (l *chain) Flushed(ctx context.Context) error {
 	unlock, err := l.lock(ctx)
 	if err != nil {
 		return err
@@ -549,7 +562,7 @@ func (l *Ledger) Flushed(ctx context.Context) error {
 
 // Frozen calls do with the ledger's lock held, the tail mended and everything
 // flushed: while it runs the ledger does not grow. For a backup's last round.
-func (l *Ledger) Frozen(ctx context.Context, do func(end Position) error) error {
+func (l *chain) Frozen(ctx context.Context, do func(end Position) error) error {
 	unlock, err := l.lock(ctx)
 	if err != nil {
 		return err

@@ -62,8 +62,8 @@ func appendNote(t testing.TB, l *Ledger, agent, text string) Line {
 	return line
 }
 
-// chain reads the whole ledger and returns the actions of its lines.
-func chain(t testing.TB, l *Ledger) []string {
+// wholeChain reads the whole ledger and returns the actions of its lines.
+func wholeChain(t testing.TB, l *Ledger) []string {
 	t.Helper()
 	r := l.Read(Position{})
 	defer r.Close()
@@ -156,7 +156,7 @@ func TestRule14_TornTail(t *testing.T) {
 			addBytes(t, newestPath(t, l), torn)
 			appendNote(t, l, "coder", "two")
 			appendNote(t, l, "tester", "three")
-			said := chain(t, l)
+			said := wholeChain(t, l)
 			if len(said) != 4 || said[0] != "one" || !strings.Contains(said[1], "set aside") || said[2] != "two" || said[3] != "three" {
 				t.Errorf("%q", said)
 			}
@@ -184,7 +184,7 @@ func TestMissingNewline(t *testing.T) {
 		t.Fatal(err)
 	}
 	appendNote(t, l, "coder", "three")
-	if said := chain(t, l); fmt.Sprint(said) != "[one two three]" {
+	if said := wholeChain(t, l); fmt.Sprint(said) != "[one two three]" {
 		t.Errorf("%q", said)
 	}
 	sameCopies(t, l)
@@ -204,7 +204,7 @@ func TestStaleHead(t *testing.T) {
 		t.Fatal(err)
 	}
 	appendNote(t, l, "coder", "three")
-	if said := chain(t, l); fmt.Sprint(said) != "[one two three]" {
+	if said := wholeChain(t, l); fmt.Sprint(said) != "[one two three]" {
 		t.Errorf("%q", said)
 	}
 }
@@ -231,7 +231,7 @@ func TestRule14_ShortLedger(t *testing.T) {
 		t.Fatal(err)
 	}
 	appendNote(t, l, "coder", "three")
-	if said := chain(t, l); fmt.Sprint(said) != "[one three]" {
+	if said := wholeChain(t, l); fmt.Sprint(said) != "[one three]" {
 		t.Errorf("%q", said)
 	}
 	sameCopies(t, l)
@@ -250,7 +250,7 @@ func TestMidnight(t *testing.T) {
 	appendNote(t, other, "coder", "the clock went back")
 	c.now = c.now.Add(48 * time.Hour)
 	appendNote(t, l, "coder", "two days later")
-	if said := chain(t, l); len(said) != 5 || said[3] != "the clock went back" {
+	if said := wholeChain(t, l); len(said) != 5 || said[3] != "the clock went back" {
 		t.Errorf("%q", said)
 	}
 	files, err := dayFiles(sharedDir(l.home))
@@ -282,7 +282,7 @@ func TestEmptyDayFile(t *testing.T) {
 	}
 	c.now = c.now.Add(24 * time.Hour)
 	appendNote(t, l, "coder", "two")
-	if said := chain(t, l); fmt.Sprint(said) != "[one two]" {
+	if said := wholeChain(t, l); fmt.Sprint(said) != "[one two]" {
 		t.Errorf("%q", said)
 	}
 }
@@ -310,7 +310,7 @@ func TestRule16_Restart(t *testing.T) {
 		t.Fatal(err)
 	}
 	appendNote(t, l, "coder", "four")
-	if said := chain(t, l); len(said) != 3 || said[0] != "one" || !strings.Contains(said[1], "set aside") || said[2] != "four" {
+	if said := wholeChain(t, l); len(said) != 3 || said[0] != "one" || !strings.Contains(said[1], "set aside") || said[2] != "four" {
 		t.Errorf("%q", said)
 	}
 	if err := l.MendCopies(context.Background(), nil); err != nil {
@@ -403,7 +403,7 @@ func TestAppendersAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if said := chain(t, first); len(said) != 16*each {
+	if said := wholeChain(t, first); len(said) != 16*each {
 		t.Errorf("%d lines", len(said))
 	}
 	prefixCopies(t, first)
@@ -447,7 +447,7 @@ func failFlush(t *testing.T, mode durable.Mode, file string) {
 		t.Fatal(err)
 	}
 	appendNote(t, l, "coder", "four")
-	if said := chain(t, l); fmt.Sprint(said) != "[one two four]" {
+	if said := wholeChain(t, l); fmt.Sprint(said) != "[one two four]" {
 		t.Errorf("%q", said)
 	}
 }
@@ -518,7 +518,7 @@ func TestRule31_SwappedUnderALostLock(t *testing.T) {
 		if err := row.swap(l); !errors.Is(err, durable.ErrReplaced) {
 			t.Errorf("%s: it was not refused: %v", name, err)
 		}
-		if said := chain(t, l); fmt.Sprint(said) != "[one]" {
+		if said := wholeChain(t, l); fmt.Sprint(said) != "[one]" {
 			t.Errorf("%s: the ledger has %q", name, said)
 		}
 	}

@@ -24,7 +24,7 @@ const MboxAgent = "mbox"
 // it end in a whole line of the chain: lines that a dead appender left count, a
 // missing last newline is written, anything else is named by an audit_repaired
 // line. Under the lock. Afterwards the head record is right.
-func (l *Ledger) mend(size int64) error {
+func (l *chain) mend(size int64) error {
 	at, unfinished, err := l.chainEnd(l.head.position(l.genesis))
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func (l *Ledger) mend(size int64) error {
 
 // chainEnd walks from p to the end of the chain. unfinished means that a whole
 // line without its newline stands there.
-func (l *Ledger) chainEnd(p Position) (at Position, unfinished bool, err error) {
+func (l *chain) chainEnd(p Position) (at Position, unfinished bool, err error) {
 	r := newReader(l.home, l.genesis, p)
 	for _, err := range r.Lines() {
 		if err != nil {
@@ -71,7 +71,7 @@ func (l *Ledger) chainEnd(p Position) (at Position, unfinished bool, err error) 
 // checkCut refuses to name or blank a range that holds a line whose effect is in
 // the tree: such a line was flushed once, so this is damage and no crash. It counts
 // the whole lines there.
-func (l *Ledger) checkCut(at Position, size int64) (lines int, err error) {
+func (l *chain) checkCut(at Position, size int64) (lines int, err error) {
 	var txs []string
 	for raw, err := range l.pieces(at.Offset, size) {
 		var p parsed
@@ -99,7 +99,7 @@ func (l *Ledger) checkCut(at Position, size int64) (lines int, err error) {
 // pieces are the bytes of the open file between from and to, cut at newlines and
 // behind NULs, since a hole may have taken the newline before a whole line; of one
 // that is too long to be a line only the beginning.
-func (l *Ledger) pieces(from, to int64) iter.Seq2[[]byte, error] {
+func (l *chain) pieces(from, to int64) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		in := &dayReader{file: l.open.file, offset: from}
 		for in.offset < to {
@@ -118,7 +118,7 @@ func (l *Ledger) pieces(from, to int64) iter.Seq2[[]byte, error] {
 }
 
 // repair closes the bytes from at to size and names them.
-func (l *Ledger) repair(at Position, size int64) error {
+func (l *chain) repair(at Position, size int64) error {
 	sum := sha256.New()
 	if _, err := io.Copy(sum, io.NewSectionReader(l.open.file, at.Offset, size-at.Offset)); err != nil {
 		return err

@@ -29,7 +29,7 @@ func TestRecoverRenamedFile(t *testing.T) {
 	must(t, errors.Join(os.Rename(other, path), os.Remove(ReadOnlyPath(l.home))))
 	must(t, l.Recover(t.Context()))
 	appendNote(t, l, "coder", "two")
-	if said := chain(t, l); len(said) != 2 {
+	if said := wholeChain(t, l); len(said) != 2 {
 		t.Errorf("the ledger has %q", said)
 	}
 }

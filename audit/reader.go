@@ -145,7 +145,7 @@ func (l *Ledger) newest() string {
 
 // Check tells whether the ledger still holds the line that p ends with. If not,
 // or if the place cannot be read, the error matches ErrMoved.
-func (l *Ledger) Check(p Position) error {
+func (l *chain) Check(p Position) error {
 	if p.Offset == 0 {
 		return nil
 	}

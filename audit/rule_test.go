@@ -269,7 +269,7 @@ func TestRule16_ForgedTail(t *testing.T) {
 		must(t, err)
 		addBytes(t, newestPath(t, l), string(raw)+"\n")
 		appendNote(t, l, "coder", "three")
-		if said := strings.Join(chain(t, l), " "); strings.Contains(said, "forged") || !strings.Contains(said, "set aside") {
+		if said := strings.Join(wholeChain(t, l), " "); strings.Contains(said, "forged") || !strings.Contains(said, "set aside") {
 			t.Errorf("%s: %s", name, said)
 		}
 	}
@@ -295,7 +295,7 @@ func TestRule16_LastRepairCounts(t *testing.T) {
 		must(t, err)
 		addBytes(t, path, string(raw)+"\n")
 	}
-	if said := strings.Join(chain(t, l), ", "); said != "one, repair 1" {
+	if said := strings.Join(wholeChain(t, l), ", "); said != "one, repair 1" {
 		t.Error(said)
 	}
 }
@@ -334,7 +334,7 @@ func TestRule14_HeadOfAnotherBoot(t *testing.T) {
 	again := openLedger(t, l.home, nil)
 	again.boot = "another boot"
 	appendNote(t, again, "coder", "three")
-	if said := strings.Join(chain(t, again), ", "); !strings.HasPrefix(said, "one, mbox set aside") || !strings.HasSuffix(said, ", three") {
+	if said := strings.Join(wholeChain(t, again), ", "); !strings.HasPrefix(said, "one, mbox set aside") || !strings.HasSuffix(said, ", three") {
 		t.Error(said)
 	}
 }
@@ -352,7 +352,7 @@ func TestRule14_DamagedHead(t *testing.T) {
 	record[at+1] = '3'
 	writeFile(t, l.lockPath(), record)
 	appendNote(t, l, "coder", "three")
-	if said := strings.Join(chain(t, l), " "); said != "one two three" {
+	if said := strings.Join(wholeChain(t, l), " "); said != "one two three" {
 		t.Error(said)
 	}
 }
@@ -383,7 +383,7 @@ func TestRule14_LedgerFileReplaced(t *testing.T) {
 	data := readFile(t, path)
 	must(t, errors.Join(os.Rename(path, path+".old"), os.WriteFile(path, data, 0o600)))
 	appendNote(t, l, "coder", "two")
-	if said := strings.Join(chain(t, l), " "); said != "one two" {
+	if said := strings.Join(wholeChain(t, l), " "); said != "one two" {
 		t.Error(said)
 	}
 	if now := readFile(t, path+".old"); !bytes.Equal(now, data) {
@@ -422,7 +422,7 @@ func TestRule14_ForeignWrite(t *testing.T) {
 		t.Errorf("append: %v", err)
 	}
 	appendNote(t, l, "coder", "three")
-	if said := chain(t, l); len(said) != 3 || said[0] != "one" || !strings.Contains(said[1], "set aside") || said[2] != "three" {
+	if said := wholeChain(t, l); len(said) != 3 || said[0] != "one" || !strings.Contains(said[1], "set aside") || said[2] != "three" {
 		t.Errorf("%q", said)
 	}
 }
@@ -590,7 +590,7 @@ func TestRule19_RenewTakesOtherInodes(t *testing.T) {
 	if inode(JournalPath(l.home)) == journal {
 		t.Error("the journal is in the inode that it was in")
 	}
-	if said := strings.Join(chain(t, l), " "); said != "one two" {
+	if said := strings.Join(wholeChain(t, l), " "); said != "one two" {
 		t.Error(said)
 	}
 }
@@ -599,7 +599,7 @@ func TestRule19_RenewTakesOtherInodes(t *testing.T) {
 // an agent's folder and each of its files.
 func TestRule12_NewNamesAreFlushed(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")
-	l := &Ledger{home: home}
+	l := &Ledger{chain: chain{home: home}}
 	got := steps(t, l, func() { must(t, Create(home, durable.Standard)) })
 	for _, want := range []string{"syncdir audit", "syncdir .mbox", "syncdir .mbox/locks"} {
 		if !slices.Contains(got, want) {

@@ -47,7 +47,7 @@ func below(dir string, names []string) []string {
 // sealOlder makes the files before the newest append-only, as far as this process
 // may. Each was flushed before a younger one was begun, so that recovery finds
 // every line in its place and writes to none of them. Under the lock.
-func (l *Ledger) sealOlder() {
+func (l *chain) sealOlder() {
 	if !l.seals {
 		return
 	}

@@ -38,7 +38,7 @@ func TestUncoveredLines(t *testing.T) {
 			if err := l.Recover(context.Background()); err != nil {
 				t.Fatal(err)
 			}
-			if said := chain(t, l); len(said) != 2 || said[0] != "one" || !strings.Contains(said[1], "set aside") {
+			if said := wholeChain(t, l); len(said) != 2 || said[0] != "one" || !strings.Contains(said[1], "set aside") {
 				t.Errorf("%q", said)
 			}
 		})
