@@ -86,7 +86,7 @@ func (o *delegationOptions) run(ctx context.Context, s *session, box *mailbox.Bo
 	return nil
 }
 
-func (s *session) delegationRow(d *delegation.View) []cell {
+func (s *printer) delegationRow(d *delegation.View) []cell {
 	at, task, reason := "-", "-", "-"
 	if when, err := time.Parse(time.RFC3339, d.TimeISO); err == nil {
 		at = when.Local().Format(time.DateTime)
@@ -106,7 +106,7 @@ func (s *session) delegationRow(d *delegation.View) []cell {
 	}
 }
 
-func (s *session) decisionColour(d delegation.Decision) paint {
+func (s *printer) decisionColour(d delegation.Decision) paint {
 	switch d {
 	case delegation.Delivered:
 		return s.paint.green
@@ -118,7 +118,7 @@ func (s *session) decisionColour(d delegation.Decision) paint {
 
 // delegationLine is a hand-over on one line, for people who follow the ledger:
 // why it was refused is what they want to know.
-func (s *session) delegationLine(d *delegation.Details) string {
+func (s *printer) delegationLine(d *delegation.Details) string {
 	decided := string(d.Decision)
 	if d.Step != "" {
 		decided += " at " + string(d.Step)

@@ -48,7 +48,7 @@ func (o *operator) answer(ctx context.Context, s *session, box *mailbox.Box, id 
 }
 
 // printState prints a task's id and state as JSON.
-func (s *session) printState(ctx context.Context, box *mailbox.Box, id mailbox.ID) error {
+func (s *printer) printState(ctx context.Context, box *mailbox.Box, id mailbox.ID) error {
 	t, state, err := box.Task(ctx, id)
 	if err != nil {
 		return err

@@ -159,7 +159,7 @@ func decisionOutcomeVerb() *verb {
 }
 
 // printLines prints n values as JSON lines.
-func (s *session) printLines(n int, value func(i int) any) error {
+func (s *printer) printLines(n int, value func(i int) any) error {
 	for i := range n {
 		if err := s.printLine(value(i)); err != nil {
 			return err

@@ -100,7 +100,7 @@ func taskTable() *table {
 	return &table{head: []string{"ID", "STATE", "PRIORITY", "TYPE", "FOR", "BY", "AGE", "TITLE"}}
 }
 
-func (s *session) taskRow(item mailbox.Item) []cell {
+func (s *printer) taskRow(item mailbox.Item) []cell {
 	t, by := item.Task, "-"
 	if t.Assignment.PickedUpBy != nil {
 		by = *t.Assignment.PickedUpBy
@@ -115,7 +115,7 @@ func (s *session) taskRow(item mailbox.Item) []cell {
 	}
 }
 
-func (s *session) stateColour(state mailbox.State) paint {
+func (s *printer) stateColour(state mailbox.State) paint {
 	switch state {
 	case mailbox.Pending:
 		return s.paint.yellow
@@ -129,7 +129,7 @@ func (s *session) stateColour(state mailbox.State) paint {
 	return s.paint.dim
 }
 
-func (s *session) priorityColour(priority string) paint {
+func (s *printer) priorityColour(priority string) paint {
 	switch priority {
 	case "urgent":
 		return s.paint.red

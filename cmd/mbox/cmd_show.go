@@ -52,7 +52,7 @@ func showVerb() *verb {
 
 // showTask prints a task for people, with what an approval would bind if it waits
 // for one.
-func (s *session) showTask(t *mailbox.Task, state mailbox.State, w *mailbox.Why) {
+func (s *printer) showTask(t *mailbox.Task, state mailbox.State, w *mailbox.Why) {
 	s.printf("%s  %s\n%s\n\n", s.paint.bold(clean(string(t.ID), 128)), s.stateColour(state)(string(state)), clean(t.Task.Title, maxLine))
 	s.field("for", t.Assignment.TargetAgent)
 	if by := t.Assignment.PickedUpBy; by != nil {
@@ -71,7 +71,7 @@ func (s *session) showTask(t *mailbox.Task, state mailbox.State, w *mailbox.Why)
 	s.showTrail(t.Audit.StateChanges)
 }
 
-func (s *session) showMeta(m *mailbox.Meta) {
+func (s *printer) showMeta(m *mailbox.Meta) {
 	if m.Attempt > 0 {
 		s.field("attempt", fmt.Sprintf("%d of %d", m.Attempt, m.MaxAttempts))
 	}
@@ -101,7 +101,7 @@ func (s *session) showMeta(m *mailbox.Meta) {
 
 // showParams prints the parameters of an action, each whole and set apart by its
 // indentation: who approves it has to see all of it.
-func (s *session) showParams(a *mailbox.Action) {
+func (s *printer) showParams(a *mailbox.Action) {
 	if a == nil {
 		return
 	}
@@ -114,7 +114,7 @@ func (s *session) showParams(a *mailbox.Action) {
 	}
 }
 
-func (s *session) showResult(r *mailbox.Result) {
+func (s *printer) showResult(r *mailbox.Result) {
 	if r.Error != nil {
 		s.fieldIn(s.paint.red, "error", r.Error.Code+": "+r.Error.Message)
 	}
@@ -141,7 +141,7 @@ func outputText(output []byte) string {
 	return string(value)
 }
 
-func (s *session) showTrail(changes []mailbox.StateChange) {
+func (s *printer) showTrail(changes []mailbox.StateChange) {
 	if len(changes) == 0 {
 		return
 	}
@@ -151,13 +151,13 @@ func (s *session) showTrail(changes []mailbox.StateChange) {
 	}
 }
 
-func (s *session) field(name, value string) { s.fieldIn(plain, name, value) }
+func (s *printer) field(name, value string) { s.fieldIn(plain, name, value) }
 
-func (s *session) fieldIn(colour paint, name, value string) {
+func (s *printer) fieldIn(colour paint, name, value string) {
 	s.printf("%s %s\n", s.paint.dim(fmt.Sprintf("%-12s", name)), colour(clean(value, maxLine)))
 }
 
-func (s *session) showText(name, text string) {
+func (s *printer) showText(name, text string) {
 	if strings.TrimSpace(text) != "" {
 		s.printf("\n%s\n%s\n", s.paint.dim(name), indented(cleanLines(text)))
 	}

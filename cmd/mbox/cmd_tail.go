@@ -167,7 +167,7 @@ func (o *tailOptions) print(s *session, line audit.Line) error {
 }
 
 // entryLine is a ledger line for people.
-func (s *session) entryLine(e *audit.Entry) string {
+func (s *printer) entryLine(e *audit.Entry) string {
 	colour, said := s.eventColour(e.Event), clean(e.Action, maxLine)
 	if d, err := delegation.Of(e); err == nil {
 		colour, said = s.decisionColour(d.Decision), s.delegationLine(&d)
@@ -180,7 +180,7 @@ func (s *session) entryLine(e *audit.Entry) string {
 		said)
 }
 
-func (s *session) eventColour(e audit.Event) paint {
+func (s *printer) eventColour(e audit.Event) paint {
 	switch e {
 	case audit.TaskCompleted, audit.ResultDelivered:
 		return s.paint.green

@@ -41,7 +41,7 @@ approval also what is to be approved, whole. It changes nothing.`,
 	}
 }
 
-func (s *session) printWhy(w *mailbox.Why) {
+func (s *printer) printWhy(w *mailbox.Why) {
 	s.printf("%s  %s\n%s\n\n", s.paint.bold(clean(string(w.ID), 128)), s.stateColour(w.State)(string(w.State)), clean(w.Summary, maxLine))
 	if w.Path != "" {
 		s.field("file", w.Path)
@@ -72,7 +72,7 @@ func (s *session) printWhy(w *mailbox.Why) {
 }
 
 // showBound prints what an approval would name, and what it would leave open.
-func (s *session) showBound(w *mailbox.Why) {
+func (s *printer) showBound(w *mailbox.Why) {
 	s.field("sha256", w.Approve)
 	for _, f := range w.Folders {
 		s.field("folder", f.Path+"  "+cmp.Or(f.SHA256, "not bound: a service may write it"))
@@ -80,7 +80,7 @@ func (s *session) showBound(w *mailbox.Why) {
 }
 
 // printTree draws the delegations that a task belongs to.
-func (s *session) printTree(w *mailbox.Why) {
+func (s *printer) printTree(w *mailbox.Why) {
 	if w.Tree == nil {
 		return
 	}
@@ -130,7 +130,7 @@ func spentText(b mailbox.Budget) string {
 	return strings.Join(spent, ", ")
 }
 
-func (s *session) fields(colour paint, name string, values []string) {
+func (s *printer) fields(colour paint, name string, values []string) {
 	for _, v := range values {
 		s.fieldIn(colour, name, v)
 	}

@@ -48,7 +48,7 @@ func TestDelegationLine(t *testing.T) {
 	d := delegation.Details{FromAgent: "coder", ToAgent: "deployer", Task: "deploy_compose", Decision: delegation.Rejected, Step: delegation.StepAction, Reason: &reason}
 	e := d.Entry("coder", "one")
 	e.Details = audit.Details(d) // as another program may write it
-	s := &session{paint: palette{on: true}}
+	s := &session{printer: printer{paint: palette{on: true}}}
 	line := s.entryLine(&e)
 	for _, want := range []string{
 		"\x1b[31mdelegation      \x1b[0m", "  one  coder → deployer  deploy_compose  \x1b[31mrejected at action\x1b[0m", `: coder may not\x1b[2J deploy`,

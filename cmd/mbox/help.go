@@ -47,7 +47,7 @@ func (v *verb) usage(path []string) string {
 	return strings.TrimRight(name+" "+v.args, " ")
 }
 
-func (s *session) printVerbs(v *verb) {
+func (s *printer) printVerbs(v *verb) {
 	width := 0
 	for _, n := range v.names() {
 		width = max(width, len(n))
@@ -64,7 +64,7 @@ func (s *session) printVerbs(v *verb) {
 	}
 }
 
-func (s *session) printFlags(title string, flags []cli.Flag) {
+func (s *printer) printFlags(title string, flags []cli.Flag) {
 	var names, usages []string
 	width := 0
 	for _, f := range flags {

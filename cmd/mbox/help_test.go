@@ -27,7 +27,7 @@ func TestHelpTopics(t *testing.T) {
 		t.Errorf("%d files %v are %d topics: %v", len(files), files, len(topics), err)
 	}
 	var printed strings.Builder
-	s := &session{out: bufio.NewWriter(&printed)}
+	s := &session{printer: printer{out: bufio.NewWriter(&printed)}}
 	s.printHelp(tree(), []string{"mbox"})
 	if err := s.out.Flush(); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io/fs"
 	"os"
 	"path"
@@ -235,6 +236,44 @@ func inspect(t *testing.T, tree fs.FS) (faults []string) {
 		t.Fatal(err)
 	}
 	return faults
+}
+
+// maxMethods is how many methods a type may have: one with more does more than one
+// thing.
+const maxMethods = 60
+
+func TestHouseTypes(t *testing.T) {
+	root, methods := os.DirFS(moduleRoot(t)), map[string]int{}
+	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || name == "." {
+			return err
+		}
+		if d.IsDir() {
+			return skipped(root, name)
+		}
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		source, err := fs.ReadFile(root, name)
+		if err != nil {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.SkipObjectResolution)
+		for _, decl := range file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv != nil {
+				methods[path.Dir(name)+"."+strings.TrimPrefix(types.ExprString(f.Recv.List[0].Type), "*")]++
+			}
+		}
+		return err
+	})
+	if err != nil || methods["mailbox.Box"] == 0 {
+		t.Fatalf("%d types, and Box has no method: %v", len(methods), err)
+	}
+	for name, n := range methods {
+		if n > maxMethods {
+			t.Errorf("%s has %d methods, and at most %d are allowed", name, n, maxMethods)
+		}
+	}
 }
 
 // skipped keeps out what go's ./... keeps out: hidden folders, testdata, and

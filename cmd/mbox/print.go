@@ -71,11 +71,11 @@ func (p palette) bold(t string) string   { return p.with("1", t) }
 func (p palette) dim(t string) string    { return p.with("2", t) }
 
 // printf writes to stdout. What it is given must be clean already.
-func (s *session) printf(format string, a ...any) { fmt.Fprintf(s.out, format, a...) }
+func (s *printer) printf(format string, a ...any) { fmt.Fprintf(s.out, format, a...) }
 
 // printRaw writes a ledger line as it stands. A terminal gets what its characters
 // do written as escapes; a program gets the bytes that the checksum is of.
-func (s *session) printRaw(line []byte) {
+func (s *printer) printRaw(line []byte) {
 	if s.terminal {
 		line = schemas.SafeJSON(line)
 	}
@@ -83,7 +83,7 @@ func (s *session) printRaw(line []byte) {
 }
 
 // printJSON writes v as one JSON document, indented.
-func (s *session) printJSON(v any) error {
+func (s *printer) printJSON(v any) error {
 	data, err := schemas.Encode(v)
 	if err == nil {
 		_, err = s.out.Write(schemas.SafeJSON(data))
@@ -92,7 +92,7 @@ func (s *session) printJSON(v any) error {
 }
 
 // printLine writes v as JSON on one line.
-func (s *session) printLine(v any) error {
+func (s *printer) printLine(v any) error {
 	data, err := schemas.Encode(v)
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func (t *table) widths() []int {
 	return widths
 }
 
-func (s *session) row(cells []cell, widths []int) string {
+func (s *printer) row(cells []cell, widths []int) string {
 	var b strings.Builder
 	used := 0
 	for i, c := range cells {

@@ -10,7 +10,7 @@ import (
 
 func printed(wide int, on bool, do func(*session)) string {
 	var b bytes.Buffer
-	s := &session{out: bufio.NewWriter(&b), wide: wide, paint: palette{on}}
+	s := &session{printer: printer{out: bufio.NewWriter(&b), wide: wide, paint: palette{on}}}
 	do(s)
 	s.out.Flush()
 	return b.String()

@@ -24,23 +24,28 @@ import (
 // session is one run of mbox: its streams, the global flags, and what has been
 // opened for it.
 type session struct {
-	in       *os.File
-	out      *bufio.Writer // stdout: data only
-	err      io.Writer     // stderr: everything else
-	paint    palette       // for stdout
-	tells    palette       // for stderr
-	wide     int           // columns of stdout's terminal; 0 where it is none
-	terminal bool          // stdout is a terminal
-	people   bool          // stderr is a terminal: somebody looks on
-	meter    *meter
-	home     string // --home, as given
-	level    choice // --log-level
-	config   *config.File
-	team     *agents.Team // of config
+	printer
+	in     *os.File
+	err    io.Writer // stderr: everything but data
+	tells  palette   // for stderr
+	people bool      // stderr is a terminal: somebody looks on
+	meter  *meter
+	home   string // --home, as given
+	level  choice // --log-level
+	config *config.File
+	team   *agents.Team // of config
+}
+
+// printer prints data to stdout.
+type printer struct {
+	out      *bufio.Writer
+	paint    palette
+	wide     int  // columns of the terminal; 0 where it is none
+	terminal bool // it is one
 }
 
 func newSession() *session {
-	s := &session{in: os.Stdin, out: bufio.NewWriter(os.Stdout), err: os.Stderr, meter: &meter{}, level: choice{among: levels, value: "info"}}
+	s := &session{printer: printer{out: bufio.NewWriter(os.Stdout)}, in: os.Stdin, err: os.Stderr, meter: &meter{}, level: choice{among: levels, value: "info"}}
 	if fd := int(os.Stdout.Fd()); term.IsTerminal(fd) {
 		s.terminal = true
 		s.wide, _, _ = term.GetSize(fd)

@@ -43,25 +43,25 @@ func (c *File) checkAgent(name string, a *Agent) error {
 }
 
 // checkTaking checks what the agent takes, and how.
-func (c *File) checkTaking(key string, a *Agent) error {
+func (f *origins) checkTaking(key string, a *Agent) error {
 	for _, t := range a.Types {
-		if err := c.checkWord(key+".types", t, task.Types); err != nil {
+		if err := f.checkWord(key+".types", t, task.Types); err != nil {
 			return err
 		}
 	}
 	for _, action := range a.Actions {
 		if !actionName().MatchString(action) {
-			return c.wrong(key+".actions", "%q is no action name: want %s", schemas.Sentence(action, 40), actionName())
+			return f.wrong(key+".actions", "%q is no action name: want %s", schemas.Sentence(action, 40), actionName())
 		}
 	}
-	if err := c.checkNumbers(key, bound{".concurrency", a.Concurrency, 1, 64}); err != nil {
+	if err := f.checkNumbers(key, bound{".concurrency", a.Concurrency, 1, 64}); err != nil {
 		return err
 	}
 	if a.Timeout < Duration(time.Second) {
-		return c.wrong(key+".timeout", "%s is not allowed: want at least 1s", cmp.Or(Span(time.Duration(a.Timeout)), "0s"))
+		return f.wrong(key+".timeout", "%s is not allowed: want at least 1s", cmp.Or(Span(time.Duration(a.Timeout)), "0s"))
 	}
 	if a.Silence != 0 && a.Silence < Duration(time.Second) {
-		return c.wrong(key+".silence", "%s is not allowed: want at least 1s, or 0s for none", Span(time.Duration(a.Silence)))
+		return f.wrong(key+".silence", "%s is not allowed: want at least 1s, or 0s for none", Span(time.Duration(a.Silence)))
 	}
 	return nil
 }
@@ -252,12 +252,12 @@ func (c *File) checkDelegates(key string, a *Agent) error {
 	return nil
 }
 
-func (c *File) checkMemory(key string, a *Agent) error {
-	if err := c.checkWord(key+".memory.backend", a.Memory.Backend, memoryBackends); err != nil {
+func (f *origins) checkMemory(key string, a *Agent) error {
+	if err := f.checkWord(key+".memory.backend", a.Memory.Backend, memoryBackends); err != nil {
 		return err
 	}
 	if a.Memory.Backend != "none" {
-		return c.wrong(key+".memory.backend", `%q is not built yet: want "none"`, a.Memory.Backend)
+		return f.wrong(key+".memory.backend", `%q is not built yet: want "none"`, a.Memory.Backend)
 	}
 	return nil
 }

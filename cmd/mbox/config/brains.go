@@ -93,16 +93,16 @@ var variableName = schemas.Pattern(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
 // checkKey checks how a server's key is named. It never shows what stands
 // there: it may be the key itself, by mistake.
-func (c *File) checkKey(table, address, file, variable string) error {
+func (f *origins) checkKey(table, address, file, variable string) error {
 	switch {
 	case file != "" && variable != "":
-		return c.wrong(table+".key_env", "the key is named twice: want key_file or key_env")
+		return f.wrong(table+".key_env", "the key is named twice: want key_file or key_env")
 	case variable != "" && !variableName().MatchString(variable):
-		return advise(c.wrongSecret(table+".key_env", "is no name of a variable"), `key_env is the name of a variable that holds the key, such as "OPENAI_API_KEY"`)
+		return advise(f.wrongSecret(table+".key_env", "is no name of a variable"), `key_env is the name of a variable that holds the key, such as "OPENAI_API_KEY"`)
 	case len(file) > 1024 || strings.ContainsAny(file, "\x00\n"):
-		return c.wrongSecret(table+".key_file", "is no path of a file")
+		return f.wrongSecret(table+".key_file", "is no path of a file")
 	case file+variable != "" && strings.HasPrefix(address, "http://") && !isLocal(address):
-		return c.wrong(table+".url", "the key would be sent in the clear: want https")
+		return f.wrong(table+".url", "the key would be sent in the clear: want https")
 	}
 	return nil
 }

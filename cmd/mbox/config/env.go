@@ -38,19 +38,19 @@ func (c *File) readEnvironment() error {
 // take sets a key from the first variable that is set, if the file does not set
 // it. set returns what is wrong with the value, without the value where that
 // may hold a secret.
-func (c *File) take(key string, set func(value string) (problem string), variables ...string) error {
-	if c.has(key) {
+func (f *origins) take(key string, set func(value string) (problem string), variables ...string) error {
+	if f.has(key) {
 		return nil
 	}
 	for _, name := range variables {
-		value := c.env(name)
+		value := f.env(name)
 		if value == "" {
 			continue
 		}
 		if problem := set(value); problem != "" {
 			return wrongVariable(name, problem)
 		}
-		c.from[key] = name
+		f.from[key] = name
 		return nil
 	}
 	return nil

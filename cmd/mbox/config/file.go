@@ -48,6 +48,13 @@ type File struct {
 	Delegation      Delegation                        `toml:"delegation" json:"delegation,omitzero" jsonschema:"description=how far a tree of tasks may grow"`
 	Actions         Actions                           `toml:"actions" json:"actions,omitzero" jsonschema:"description=what bounds each action\\, whoever does it"`
 
+	origins
+	provider   string // the kind of brain that PROVIDER asks for
+	workspaces string // WORKSPACE_DIR
+}
+
+// origins tells where each value comes from, and so what is wrong where.
+type origins struct {
 	path   string            // of the file
 	where  map[string]int    // line of every key that the file sets
 	above  map[string]bool   // the tables that these keys stand in
@@ -55,9 +62,6 @@ type File struct {
 	source []byte
 	env    func(string) string // the environment
 	unread []string            // variables that are set and mean nothing to this mbox, each with the reason
-
-	provider   string // the kind of brain that PROVIDER asks for
-	workspaces string // WORKSPACE_DIR
 }
 
 // Audit is the table [audit].
@@ -83,7 +87,7 @@ func defaults() *File {
 		PollInterval: Duration(5 * time.Second), StartWithin: Duration(10 * time.Minute),
 		LockWait: Duration(10 * time.Second), RetryBase: Duration(time.Second),
 		Ollama: defaultOllama(), Delegation: defaultDelegation(), Actions: defaultActions(),
-		where: map[string]int{}, from: map[string]string{}, env: func(string) string { return "" },
+		origins: origins{where: map[string]int{}, from: map[string]string{}, env: func(string) string { return "" }},
 	}
 }
 
@@ -162,7 +166,7 @@ func parse(path string, data []byte, env func(string) string) (*File, error) {
 
 // Unread names the variables that are set and mean nothing to this mbox, each
 // with the reason.
-func (c *File) Unread() []string { return c.unread }
+func (f *origins) Unread() []string { return f.unread }
 
 // Home is the folder that the file lies in, absolute.
 func (c *File) Home() string {

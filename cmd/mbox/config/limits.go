@@ -178,38 +178,38 @@ type bound struct {
 }
 
 // checkNumbers checks the numbers of a table.
-func (c *File) checkNumbers(table string, numbers ...bound) error {
+func (f *origins) checkNumbers(table string, numbers ...bound) error {
 	for _, b := range numbers {
 		if b.n < b.least || b.n > b.most {
-			return c.wrong(table+b.key, "%d is not allowed: want %d to %d", b.n, b.least, b.most)
+			return f.wrong(table+b.key, "%d is not allowed: want %d to %d", b.n, b.least, b.most)
 		}
 	}
 	return nil
 }
 
-func (c *File) checkSpan(key string, d Duration, least, most time.Duration) error {
+func (f *origins) checkSpan(key string, d Duration, least, most time.Duration) error {
 	if v := time.Duration(d); v < least || v > most {
-		return c.wrong(key, "%s is not allowed: want %s to %s", cmp.Or(Span(v), "0s"), Span(least), Span(most))
+		return f.wrong(key, "%s is not allowed: want %s to %s", cmp.Or(Span(v), "0s"), Span(least), Span(most))
 	}
 	return nil
 }
 
 // checkWords wants each word among those known, and none twice.
-func (c *File) checkWords(key string, words, known []string) error {
+func (f *origins) checkWords(key string, words, known []string) error {
 	for i, w := range words {
-		if err := c.checkWord(key, w, known); err != nil {
+		if err := f.checkWord(key, w, known); err != nil {
 			return err
 		}
 		if slices.Contains(words[:i], w) {
-			return c.wrong(key, "%s stands there twice", w)
+			return f.wrong(key, "%s stands there twice", w)
 		}
 	}
 	return nil
 }
 
-func (c *File) checkWord(key, word string, known []string) error {
+func (f *origins) checkWord(key, word string, known []string) error {
 	if slices.Contains(known, word) {
 		return nil
 	}
-	return c.wrong(key, "%s is not allowed: want %s%s", quoted(word), oneOfThese(known), schemas.Meant(word, known))
+	return f.wrong(key, "%s is not allowed: want %s%s", quoted(word), oneOfThese(known), schemas.Meant(word, known))
 }

@@ -99,9 +99,9 @@ func (c *File) checkProfiles() error {
 	return checkTables(c, "runtime_profiles", "profile", c.RuntimeProfiles, c.checkRuntimeProfile)
 }
 
-func (c *File) checkRiskProfile(key string, p *policy.RiskProfile) error {
+func (f *origins) checkRiskProfile(key string, p *policy.RiskProfile) error {
 	if strings.EqualFold(p.Level, "read_only") || strings.EqualFold(p.Level, "read-only") {
-		return c.wrong(key+".level", `%q is spelled "readonly"`, p.Level)
+		return f.wrong(key+".level", `%q is spelled "readonly"`, p.Level)
 	}
 	for _, w := range []struct {
 		key, value string
@@ -111,19 +111,19 @@ func (c *File) checkRiskProfile(key string, p *policy.RiskProfile) error {
 		{".delegation_policy.mode", p.DelegationPolicy.Mode, []string{"forbidden", "allow"}},
 		{".sandbox_backend", p.SandboxBackend, []string{"", "none", "landlock"}},
 	} {
-		if err := c.checkWord(key+w.key, w.value, w.known); err != nil {
+		if err := f.checkWord(key+w.key, w.value, w.known); err != nil {
 			return err
 		}
 	}
-	if err := c.checkTools(key, p); err != nil {
+	if err := f.checkTools(key, p); err != nil {
 		return err
 	}
 	if p.SandboxEnabled && p.SandboxBackend == "none" {
-		return c.wrong(key+".sandbox_backend", `"none" contradicts sandbox_enabled = true: want "landlock"`)
+		return f.wrong(key+".sandbox_backend", `"none" contradicts sandbox_enabled = true: want "landlock"`)
 	}
 	for _, path := range p.ForbiddenPaths {
 		if !filepath.IsAbs(path) && path != "~" && !strings.HasPrefix(path, "~/") || strings.ContainsRune(path, 0) {
-			return c.wrong(key+".forbidden_paths", "%s is not allowed: want a path that begins with / or ~/", quoted(path))
+			return f.wrong(key+".forbidden_paths", "%s is not allowed: want a path that begins with / or ~/", quoted(path))
 		}
 	}
 	return nil
@@ -132,7 +132,7 @@ func (c *File) checkRiskProfile(key string, p *policy.RiskProfile) error {
 // checkTools refuses names of tools that nobody has: who mistypes one would ask for
 // nothing, or exclude nothing. Those that ZeroClaw has besides can be allowed, as
 // they are by default, which means nothing; to ask for them would be a promise.
-func (c *File) checkTools(key string, p *policy.RiskProfile) error {
+func (f *origins) checkTools(key string, p *policy.RiskProfile) error {
 	own := append(action.Names(), "*")
 	others := slices.Concat(own, policy.DefaultRiskProfile().AutoApprove)
 	for _, l := range []struct {
@@ -148,15 +148,15 @@ func (c *File) checkTools(key string, p *policy.RiskProfile) error {
 			if slices.Contains(l.known, tool) || strings.TrimSpace(tool) == "" {
 				continue
 			}
-			return c.wrong(key+l.key, "%s is no action: want %s%s", quoted(tool), oneOfThese(own), schemas.Meant(tool, l.known))
+			return f.wrong(key+l.key, "%s is no action: want %s%s", quoted(tool), oneOfThese(own), schemas.Meant(tool, l.known))
 		}
 	}
 	return nil
 }
 
-func (c *File) checkRuntimeProfile(key string, p *policy.RuntimeProfile) error {
+func (f *origins) checkRuntimeProfile(key string, p *policy.RuntimeProfile) error {
 	const day = 24 * 3600
-	return c.checkNumbers(key,
+	return f.checkNumbers(key,
 		bound{".max_tool_iterations", p.MaxToolIterations, 0, 1000},
 		bound{".max_actions_per_hour", p.MaxActionsPerHour, 0, math.MaxInt32},
 		bound{".max_delegation_depth", p.MaxDelegationDepth, 0, 10},

@@ -62,11 +62,11 @@ func badValue(e *toml.DecodeError) string {
 	return text
 }
 
-func (c *File) unknownKey(e *toml.DecodeError) error {
+func (f *origins) unknownKey(e *toml.DecodeError) error {
 	line, _ := e.Position()
 	if table, key := splitKey(e.Key()); isSecret(key) {
 		return &Error{ // without the Excerpt: it would show the secret
-			File: c.path, Line: line,
+			File: f.path, Line: line,
 			Problem: fmt.Sprintf("%s: a secret does not stand in %s", schemas.Sentence(table+key, 100), Name),
 			Hint:    "key_file names a file that holds it, key_env a variable",
 		}
@@ -74,13 +74,13 @@ func (c *File) unknownKey(e *toml.DecodeError) error {
 	for i, part := range e.Key() {
 		if advice, known := unsupported[part]; known {
 			return &Error{
-				File: c.path, Line: line, Excerpt: e.String(),
+				File: f.path, Line: line, Excerpt: e.String(),
 				Problem: schemas.Sentence(strings.Join(e.Key()[:i+1], "."), 100) + " is not supported", Hint: advice,
 			}
 		}
 	}
 	out := &Error{
-		File: c.path, Line: line, Excerpt: e.String(),
+		File: f.path, Line: line, Excerpt: e.String(),
 		Problem: fmt.Sprintf("unknown key %s", schemas.Sentence(strings.Join(e.Key(), "."), 100)),
 		Hint:    "mbox schema print config lists every key",
 	}
@@ -205,9 +205,9 @@ func keyOf(e *unstable.Node, data []byte) (key string, line int) {
 }
 
 // line is where a key is set, or the table that would hold it; 0 for neither.
-func (c *File) line(key string) int {
+func (f *origins) line(key string) int {
 	for key != "" {
-		if line, ok := c.where[key]; ok {
+		if line, ok := f.where[key]; ok {
 			return line
 		}
 		key = key[:max(strings.LastIndexByte(key, '.'), 0)]
@@ -216,18 +216,18 @@ func (c *File) line(key string) int {
 }
 
 // wrong is an error about the value of a key.
-func (c *File) wrong(key, format string, a ...any) error {
-	e := &Error{File: c.path, Line: c.line(key), Problem: key + ": " + fmt.Sprintf(format, a...)}
+func (f *origins) wrong(key, format string, a ...any) error {
+	e := &Error{File: f.path, Line: f.line(key), Problem: key + ": " + fmt.Sprintf(format, a...)}
 	if e.Line > 0 {
-		text := strings.TrimRight(strings.Split(string(c.source), "\n")[e.Line-1], "\r")
+		text := strings.TrimRight(strings.Split(string(f.source), "\n")[e.Line-1], "\r")
 		e.Excerpt = fmt.Sprintf("%d| %s\n%s| %s", e.Line, text, strings.Repeat(" ", len(fmt.Sprint(e.Line))), strings.Repeat("~", len([]rune(text))))
 	}
 	return e
 }
 
 // wrongSecret is wrong without the line, which may hold a secret.
-func (c *File) wrongSecret(key, format string, a ...any) error {
-	err := c.wrong(key, format, a...)
+func (f *origins) wrongSecret(key, format string, a ...any) error {
+	err := f.wrong(key, format, a...)
 	err.(*Error).Excerpt = ""
 	return err
 }
@@ -251,10 +251,10 @@ func oneOfThese(known []string) string {
 }
 
 // has tells whether the file sets a key.
-func (c *File) has(key string) bool { _, set := c.where[key]; return set }
+func (f *origins) has(key string) bool { _, set := f.where[key]; return set }
 
 // mentions tells whether the file sets a key or one below it.
-func (c *File) mentions(key string) bool { return c.has(key) || c.above[key] }
+func (f *origins) mentions(key string) bool { return f.has(key) || f.above[key] }
 
 // above are the tables of keys, whether they have a line of their own or not.
 func above(where map[string]int) map[string]bool {
@@ -275,7 +275,7 @@ func fill[T any](c *File, table string, to, from *T) {
 	c.fillValue(table, reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem())
 }
 
-func (c *File) fillValue(key string, to, from reflect.Value) {
+func (f *origins) fillValue(key string, to, from reflect.Value) {
 	for i := range to.NumField() {
 		tag := to.Type().Field(i).Tag.Get("toml")
 		if tag == "" {
@@ -283,9 +283,9 @@ func (c *File) fillValue(key string, to, from reflect.Value) {
 		}
 		switch field := key + "." + tag; {
 		case to.Field(i).Kind() == reflect.Struct:
-			c.fillValue(field, to.Field(i), from.Field(i))
-		case to.Field(i).Kind() == reflect.Map && c.mentions(field):
-		case !c.has(field):
+			f.fillValue(field, to.Field(i), from.Field(i))
+		case to.Field(i).Kind() == reflect.Map && f.mentions(field):
+		case !f.has(field):
 			to.Field(i).Set(from.Field(i))
 		}
 	}

@@ -113,10 +113,10 @@ func (c *File) checkRole(key string, r *Role) error {
 	return c.checkSpan(key+".timeout", r.Timeout, time.Second, 24*time.Hour)
 }
 
-func (c *File) checkModels(key string, names ...string) error {
+func (f *origins) checkModels(key string, names ...string) error {
 	for _, name := range names {
 		if problem := modelProblem(name); problem != "" {
-			return c.wrong(key, "%s", problem)
+			return f.wrong(key, "%s", problem)
 		}
 	}
 	return nil

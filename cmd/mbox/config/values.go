@@ -23,17 +23,17 @@ const isDefault = "default"
 
 // origin tells where a key's value comes from: "default", "mbox.toml:LINE" or
 // the name of a variable.
-func (c *File) origin(key string) string {
-	if line, ok := c.where[key]; ok {
+func (f *origins) origin(key string) string {
+	if line, ok := f.where[key]; ok {
 		return fmt.Sprintf("%s:%d", Name, line)
 	}
-	return cmp.Or(c.from[key], isDefault)
+	return cmp.Or(f.from[key], isDefault)
 }
 
 // inherit notes that a key takes its value from another one.
-func (c *File) inherit(key, other string) {
-	if from := c.origin(other); !c.has(key) && from != isDefault {
-		c.from[key] = from
+func (f *origins) inherit(key, other string) {
+	if from := f.origin(other); !f.has(key) && from != isDefault {
+		f.from[key] = from
 	}
 }
 
@@ -50,21 +50,21 @@ func (c *File) Values() []Value {
 
 // walk calls visit for every key, tables in the order of the struct, names
 // sorted.
-func (c *File) walk(key string, v reflect.Value, visit func(key string, v any)) {
+func (f *origins) walk(key string, v reflect.Value, visit func(key string, v any)) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if !v.IsNil() {
-			c.walk(key, v.Elem(), visit)
+			f.walk(key, v.Elem(), visit)
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if tag := v.Type().Field(i).Tag.Get("toml"); tag != "" {
-				c.walk(strings.TrimPrefix(key+"."+tag, "."), v.Field(i), visit)
+				f.walk(strings.TrimPrefix(key+"."+tag, "."), v.Field(i), visit)
 			}
 		}
 	case reflect.Map:
 		for _, name := range keysOfMap(v) {
-			c.walk(key+"."+name, v.MapIndex(reflect.ValueOf(name)), visit)
+			f.walk(key+"."+name, v.MapIndex(reflect.ValueOf(name)), visit)
 		}
 	case reflect.Slice:
 		visit(key, strings.Join(v.Interface().([]string), ", "))
