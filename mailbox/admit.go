@@ -154,7 +154,7 @@ func (d *drop) read() (bad, err error) {
 		return bad, nil
 	}
 	f, _, err := durable.OpenRegular(d.path)
-	if errors.Is(err, durable.ErrNotRegular) || errors.Is(err, fs.ErrPermission) {
+	if errors.Is(err, durable.ErrNotRegular) || errors.Is(err, fs.ErrPermission) && durable.Barred(d.path) {
 		return cmp.Or(bad, kindFault("not_regular", "it cannot be opened as a regular file")), nil
 	}
 	if err != nil {

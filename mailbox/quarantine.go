@@ -47,7 +47,7 @@ func (b *books) flushKept(path string) (sha string, size int64, shared bool, err
 		return "", 0, false, err
 	}
 	f, info, err := durable.OpenRegular(path)
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, durable.ErrNotRegular) {
+	if errors.Is(err, fs.ErrPermission) && durable.Barred(path) || errors.Is(err, durable.ErrNotRegular) {
 		return "", 0, false, nil
 	}
 	if err != nil {
@@ -128,7 +128,7 @@ func hasHash(path, hash string) (bool, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
-	case errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission) && durable.Barred(path):
 		return hash == "", nil
 	}
 	return err == nil && now == hash, err

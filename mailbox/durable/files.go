@@ -3,6 +3,7 @@ package durable
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 )
 
@@ -19,6 +20,14 @@ func KindOf(m fs.FileMode) string {
 		return "socket"
 	}
 	return "device"
+}
+
+// Barred tells whether the owner of the file, or its mode, keeps this process from
+// reading it. Where nothing does, an EACCES is an error like any other, and says
+// nothing of the file.
+func Barred(path string) bool {
+	st, err := Lstat(path)
+	return err == nil && (int(st.Uid) != os.Geteuid() || st.Mode&0o400 == 0)
 }
 
 // Names lists what lies in a folder, in no order.
