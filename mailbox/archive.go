@@ -102,6 +102,8 @@ func (b *books) archiveArtifacts(id ID, epoch int64, file string) error {
 		from := b.path(task.ArtifactsDir, task.ArtifactFolder(id, e))
 		if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) {
 			continue
+		} else if err != nil {
+			return err
 		}
 		if month == "" {
 			f, err := home.Read(b.home, Archived, file)

@@ -63,7 +63,7 @@ func (b *books) current(id ID) (*home.File, *queue.Entry, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, r, task.About(id, fmt.Errorf("%w: it is not in tasks/%s", errForeign, r.State))
-	case errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission) && f != nil:
 		return f, r, task.About(id, fmt.Errorf("%w: %w", errForeign, err))
 	case f != nil && f.Hash != r.After.String():
 		return f, r, task.About(id, fmt.Errorf("%w: its bytes are not those of its last ledger line", errForeign))

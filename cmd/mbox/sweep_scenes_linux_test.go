@@ -24,7 +24,6 @@ type sweepScene struct {
 	lease  bool                     // a claim with a lease file, by a process of this test
 	code   int                      // with which it ends where nothing is broken
 	again  []int                    // with which it may end when it is said again after all
-	denied int                      // with which it may end where a file may not be read
 	often  bool                     // said again it is done again
 	makes  string                   // a file beside the home that may not be there when it is said
 	effect promise                  // what holds when it was acknowledged
@@ -136,13 +135,12 @@ var sweepScenes = []sweepScene{
 		effect: promise{event: "task_quarantined", holds: inQuarantine},
 	},
 	{
-		// A task that may not be read is passed over, so that it does not stop the others.
-		name: "claim", before: [][]string{send}, verb: claim, denied: exitConflict, again: []int{0, exitConflict},
+		name: "claim", before: [][]string{send}, verb: claim, again: []int{0, exitConflict},
 		told:   func(out string) bool { return strings.HasSuffix(out, "}\n") },
 		effect: promise{event: "task_picked", id: "a", in: []string{"in-progress"}},
 	},
 	{
-		name: "claim with a lease", before: [][]string{send}, lease: true, denied: exitConflict, again: []int{0, exitConflict}, told: anyOutput,
+		name: "claim with a lease", before: [][]string{send}, lease: true, again: []int{0, exitConflict}, told: anyOutput,
 		// Its process is dead, so the task may have been taken back.
 		effect: promise{event: "task_picked", id: "a", in: []string{"in-progress", "pending"}},
 	},

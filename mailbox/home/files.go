@@ -75,7 +75,7 @@ type File struct {
 // Read opens the task's file in one place.
 func Read(home string, s task.State, path string) (*File, error) {
 	data, err := durable.Read(path, 4*task.MaxTask)
-	if errors.Is(err, durable.ErrNotRegular) || errors.Is(err, durable.ErrTooLarge) || errors.Is(err, fs.ErrPermission) {
+	if errors.Is(err, durable.ErrNotRegular) || errors.Is(err, durable.ErrTooLarge) || errors.Is(err, fs.ErrPermission) && durable.Barred(path) {
 		return &File{State: s, Path: path}, err // something is there, and it is no task
 	}
 	if err != nil {
