@@ -296,7 +296,7 @@ func (d *drop) accept(ctx context.Context, t *Task) (time.Duration, error) {
 	}
 	err = b.commit(ctx, s, &change{
 		id: t.ID, by: audit.MboxAgent, event: audit.TaskCreated, from: None, to: Pending, task: t,
-		reason: "admitted", said: fmt.Sprintf("mbox admitted %s for %s", t.ID, t.Assignment.TargetAgent),
+		reason: "admitted", action: fmt.Sprintf("mbox admitted %s for %s", t.ID, t.Assignment.TargetAgent),
 		extra: func(m *task.Move) {
 			m.SourceSHA256, m.Key = d.hash, key
 			if t.ID.File() != d.name {
@@ -371,9 +371,9 @@ func (d *drop) reject(ctx context.Context, fault error) error {
 	return task.About(t.ID, b.commit(ctx, d.s, &change{
 		id: t.ID, by: audit.MboxAgent, event: audit.TaskRejected, from: None, to: Failed, task: t,
 		reason: fmt.Sprintf("rejected: %s: %s", bad.Path, message), brief: fmt.Sprintf("%s at %s", bad.Code, bad.Path),
-		said:  fmt.Sprintf("mbox rejected %s", t.ID),
-		keep:  &keeping{path: d.path, sha: d.hash, why: home.Reason{Name: schemas.Sentence(d.name, 120), Reason: bad.Problem, Code: bad.Code, Path: bad.Path, Want: bad.Want, Task: t.ID}},
-		extra: func(m *task.Move) { m.SourceSHA256, m.Dropped = d.hash, task.DroppedName(d.name) },
+		action: fmt.Sprintf("mbox rejected %s", t.ID),
+		keep:   &keeping{path: d.path, sha: d.hash, why: home.Reason{Name: schemas.Sentence(d.name, 120), Reason: bad.Problem, Code: bad.Code, Path: bad.Path, Want: bad.Want, Task: t.ID}},
+		extra:  func(m *task.Move) { m.SourceSHA256, m.Dropped = d.hash, task.DroppedName(d.name) },
 	}))
 }
 

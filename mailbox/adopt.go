@@ -51,7 +51,7 @@ func (r *recovery) adopted(s *shard, p *spot) (bool, error) {
 	r.out.Adopted++
 	return true, r.b.commit(r.ctx, s, &change{
 		id: p.id, by: audit.MboxAgent, event: audit.Reconcile, from: p.m.Enters(), to: None, before: task.HashOf(p.m.After),
-		reason: "given up by the operator: its file is gone", said: fmt.Sprintf("mbox gave up %s, as the operator said", p.id),
+		reason: "given up by the operator: its file is gone", action: fmt.Sprintf("mbox gave up %s, as the operator said", p.id),
 		extra: func(m *task.Move) {
 			m.Adopted, m.Revision, m.Epoch, m.Attempt = true, p.m.Revision, p.m.Epoch, p.m.Attempt
 		},
@@ -97,7 +97,7 @@ func (r *recovery) adoption(p *spot, found *home.File) (*change, error) {
 	b.reconciler.fillIn(t, status)
 	return &change{
 		id: t.ID, by: audit.MboxAgent, event: audit.Reconcile, from: from, to: found.State, task: t, before: task.HashOf(p.m.After),
-		reason: "adopted by the operator", settled: !plain, said: fmt.Sprintf("mbox adopted %s as it lies in %s, as the operator said", t.ID, found.State),
+		reason: "adopted by the operator", settled: !plain, action: fmt.Sprintf("mbox adopted %s as it lies in %s, as the operator said", t.ID, found.State),
 		extra: func(m *task.Move) { m.Adopted, m.Found = true, found.Hash },
 	}, nil
 }

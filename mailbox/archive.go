@@ -89,7 +89,7 @@ func (b *Box) archive(ctx context.Context, id ID, e *endedTask, by string) (bool
 	}
 	return true, task.About(id, b.commit(ctx, s, &change{
 		id: id, by: by, event: audit.TaskArchived, from: e.state, to: Archived, task: f.Task, before: f.Hash,
-		reason: "ended before " + e.at.Format(time.DateOnly), said: fmt.Sprintf("%s archived %s", by, id),
+		reason: "ended before " + e.at.Format(time.DateOnly), action: fmt.Sprintf("%s archived %s", by, id),
 	}))
 }
 

@@ -1,6 +1,19 @@
 // Package mailbox keeps tasks in a home on disk: the verbs that change them, the one
 // writer behind those, and what brings a home in order again. Package home tells the
-// formats, package task the states, [Box.commit] the order of a commit.
+// formats, package task the states, books.commit the order of a commit.
+//
+// # The parts
+//
+// Whoever changes something does it by the books: they have the home, the ledger and
+// the locks of the tasks, and one frame for every change (transact: mark the intent,
+// stage, append the line, apply it). Each job over them is a type of its own that calls
+// the books, and no other: sender (new tasks), approvals, dependencies (who waits for
+// whom), reclaimer (dead and hung workers), reconciler (what was done by hand) and
+// recorder (decisions and changes). The explainer asks two of those. A Box has the
+// verbs, and a recovery all of it. So calls lead downwards only:
+//
+//	Box, Claim, recovery, drop → explainer → the other parts → books
+//	→ queue, tree, leases, evidence, home.Places, audit.Ledger
 //
 // # The rules, and the tests that hold them
 //

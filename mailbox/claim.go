@@ -269,7 +269,7 @@ func (b *Box) pick(c *Claim, before string) *change {
 	t.Assignment.PickedUpBy, t.Assignment.PickedUpAt = &c.agent, &now
 	return &change{
 		id: t.ID, by: c.agent, event: audit.TaskPicked, from: Pending, to: InProgress, task: t, before: before,
-		reason: "Picked up for processing", said: fmt.Sprintf("%s picked %s, attempt %d", c.agent, t.ID, t.Mbox.Attempt),
+		reason: "Picked up for processing", action: fmt.Sprintf("%s picked %s, attempt %d", c.agent, t.ID, t.Mbox.Attempt),
 		token: c.token,
 	}
 }

@@ -169,7 +169,7 @@ func (c *Claim) await(ctx context.Context, d Delegation, ids []ID) error {
 			m.Budget = d.Budget
 		}
 		return &change{
-			event: audit.TaskReleased, to: Pending, said: "handed work on, and waits for it:",
+			event: audit.TaskReleased, to: Pending, action: "handed work on, and waits for it:",
 			reason: fmt.Sprintf("waits for %s of %s", d.Join, plural(len(ids), "child", "children")),
 		}, nil
 	})

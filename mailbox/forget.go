@@ -133,7 +133,7 @@ func (r *recovery) taskLine(f *home.File) audit.Entry {
 	}
 	c := &change{
 		id: t.ID, by: audit.MboxAgent, event: audit.Reconcile, from: None, to: f.State, task: t,
-		reason: "it lay here when the ledger was forgotten", said: fmt.Sprintf("mbox found %s in %s when the ledger was forgotten", t.ID, f.State),
+		reason: "it lay here when the ledger was forgotten", action: fmt.Sprintf("mbox found %s in %s when the ledger was forgotten", t.ID, f.State),
 		extra: func(m *task.Move) {
 			if m.Adopted = true; !f.State.Terminal() {
 				m.Queue = task.EnvelopeOf(t)

@@ -74,7 +74,7 @@ func (b *reconciler) adoptMissing(ctx context.Context, s *shard, id ID) error {
 	}
 	return b.commit(ctx, s, &change{
 		id: id, by: audit.MboxAgent, event: audit.Reconcile, from: Pending, to: None, before: r.After.String(),
-		reason: "deleted by hand", said: fmt.Sprintf("mbox saw that %s was deleted by hand", id),
+		reason: "deleted by hand", action: fmt.Sprintf("mbox saw that %s was deleted by hand", id),
 		extra: func(m *task.Move) { m.Revision, m.Epoch, m.Attempt = r.Revision, r.Epoch, r.Attempt },
 	})
 }

@@ -10,8 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
@@ -64,26 +62,6 @@ func (l *leases) begin(id ID, token string) (*durable.Lock, error) {
 		return nil, err
 	}
 	return lock, nil
-}
-
-// again repeats a system call that a signal interrupted.
-func again(call func() error) error {
-	for {
-		if err := call(); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
-}
-
-func signOfLife(lease string, at time.Time) error {
-	seen := unix.NsecToTimespec(at.UnixNano())
-	err := again(func() error {
-		return unix.UtimesNanoAt(unix.AT_FDCWD, lease, []unix.Timespec{seen, seen}, unix.AT_SYMLINK_NOFOLLOW)
-	})
-	if err != nil {
-		return &fs.PathError{Op: "utimes", Path: lease, Err: err}
-	}
-	return nil
 }
 
 // verdict on a lease.
@@ -148,7 +126,7 @@ func (l *leases) lastSeen(lease string, seen time.Time) (time.Time, error) {
 	if !seen.After(now) {
 		return seen, nil
 	}
-	return now, signOfLife(lease, now)
+	return now, durable.Touch(lease, now)
 }
 
 func (l *leases) byDeadline(until time.Time) verdict {
@@ -309,11 +287,7 @@ func (l *leases) hold(id ID, token string) (*os.File, error) {
 	if f, err = durable.OpenFile(path, os.O_RDONLY); err != nil {
 		return nil, err
 	}
-	err = again(func() error { return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) })
-	if err != nil {
-		err = &fs.PathError{Op: "flock", Path: path, Err: err}
-	}
-	return f, err
+	return f, durable.Share(f)
 }
 
 // started notes the process that ends whatever works on the task, at once, when it
@@ -326,7 +300,7 @@ func (l *leases) started(id ID, token string, child int) error {
 
 // renew is a sign of life.
 func (l *leases) renew(id ID, token string) error {
-	err := signOfLife(home.LeasePath(l.dir, home.LeaseName(id, token)), l.now())
+	err := durable.Touch(home.LeasePath(l.dir, home.LeaseName(id, token)), l.now())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // the claim is over, as its next verb tells
 	}

@@ -21,7 +21,7 @@ type change struct {
 	before   string       // SHA-256 of the present file, as the ledger has it
 	reason   string       // stands in the task's state_changes
 	brief    string       // stands in the ledger; reason if empty. It holds no text of the work
-	said     string       // the line's action, in words
+	action   string       // the line's action, in words
 	token    string       // of the lease that ends or begins
 	lease    func() error // of a claim: makes its lease file
 	extra    func(*task.Move)
@@ -73,7 +73,7 @@ func (c *change) line(b *books, tx string, after string) (audit.Entry, *task.Mov
 	}
 	id := string(c.id)
 	return audit.Entry{
-		Agent: c.by, Event: c.event, TaskID: &id, Session: b.Session(c.task), Action: c.said, Details: audit.Details(m),
+		Agent: c.by, Event: c.event, TaskID: &id, Session: b.Session(c.task), Action: c.action, Details: audit.Details(m),
 	}, m
 }
 

@@ -116,7 +116,7 @@ func (b *approvals) refuseClaim(ctx context.Context, s *shard, f *home.File, cod
 	f.Task.Result.Error = &TaskError{Code: code, Message: why}
 	err := b.commit(ctx, s, &change{
 		id: id, by: audit.MboxAgent, event: audit.TaskFailed, from: Pending, to: Failed, task: f.Task, before: f.Hash,
-		reason: code + ": " + why, said: fmt.Sprintf("mbox failed %s: %s", id, code),
+		reason: code + ": " + why, action: fmt.Sprintf("mbox failed %s: %s", id, code),
 	})
 	return cmp.Or(err, errNotReady)
 }

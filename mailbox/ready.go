@@ -179,7 +179,7 @@ func (b *dependencies) failPending(ctx context.Context, id ID, code, why string)
 		f.Task.Result.Error = &TaskError{Code: code, Message: why}
 		return &change{
 			id: id, by: audit.MboxAgent, event: audit.TaskFailed, from: Pending, to: Failed, task: f.Task, before: f.Hash,
-			reason: code + ": " + why, said: fmt.Sprintf("mbox failed %s: %s", id, code),
+			reason: code + ": " + why, action: fmt.Sprintf("mbox failed %s: %s", id, code),
 		}, nil
 	})
 	if errors.Is(err, ErrNotFound) || errors.Is(err, errForeign) {

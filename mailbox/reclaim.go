@@ -131,7 +131,7 @@ func (b *reclaimer) takeBack(f *home.File, v verdict) *change {
 	t := f.Task
 	c := b.failed(t, fail)
 	c.id, c.by, c.from, c.task, c.before, c.token = t.ID, audit.MboxAgent, InProgress, t, f.Hash, t.Token()
-	c.said = fmt.Sprintf("mbox %s %s (%s)", c.said, t.ID, fail.Code)
+	c.action = fmt.Sprintf("mbox %s %s (%s)", c.action, t.ID, fail.Code)
 	return c
 }
 

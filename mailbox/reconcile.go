@@ -140,7 +140,7 @@ func (b *reconciler) adoption(r *queue.Entry, f *home.File) (*change, error) {
 	b.fillIn(t, f.State)
 	return &change{
 		id: r.ID, by: audit.MboxAgent, event: audit.Reconcile, from: r.State, to: f.State, task: t, before: r.After.String(),
-		reason: "moved by hand", said: fmt.Sprintf("mbox saw that %s was moved by hand from %s to %s", r.ID, r.State, f.State),
+		reason: "moved by hand", action: fmt.Sprintf("mbox saw that %s was moved by hand from %s to %s", r.ID, r.State, f.State),
 		token: token, extra: func(m *task.Move) { m.Found = f.Hash },
 	}, nil
 }
@@ -203,7 +203,7 @@ func (b *reconciler) yield(ctx context.Context, s *shard, c *Claim) error {
 	f.Task.Mbox.Epoch++
 	return b.commit(ctx, s, &change{
 		id: c.ID(), by: audit.MboxAgent, event: audit.Reconcile, from: InProgress, to: InProgress, task: f.Task, before: f.Hash,
-		reason: "moved by hand first", said: fmt.Sprintf("mbox gave %s to whoever moved it by hand before %s", c.ID(), c.agent),
+		reason: "moved by hand first", action: fmt.Sprintf("mbox gave %s to whoever moved it by hand before %s", c.ID(), c.agent),
 		token: c.token, extra: func(m *task.Move) { m.Adopted = true },
 	})
 }

@@ -47,7 +47,7 @@ type filing struct {
 	kind   string
 	before string // SHA-256 of the file it replaces, "" for a new one
 	data   []byte
-	said   string
+	action string
 
 	approves *Approval
 }
@@ -66,7 +66,7 @@ func (b *recorder) decide(ctx context.Context, d records.Decision, approves *App
 		d.ID = id
 		data, err := d.Markdown()
 		return &filing{
-			event: audit.DecisionEvent, by: d.Agent, task: d.Task, data: data, said: d.Agent + " decided " + id, approves: approves,
+			event: audit.DecisionEvent, by: d.Agent, task: d.Task, data: data, action: d.Agent + " decided " + id, approves: approves,
 		}, err
 	})
 }
@@ -80,7 +80,7 @@ func (b *Box) Change(ctx context.Context, c records.Change) (string, error) {
 	return b.recorder.file(ctx, "changes", "change", c.Date, c.ID, func(id string) (*filing, error) {
 		c.ID = id
 		data, err := c.Markdown()
-		return &filing{event: audit.ChangeEvent, by: c.Agent, kind: c.Type, data: data, said: c.Agent + " changed " + c.Type + ": " + id}, err
+		return &filing{event: audit.ChangeEvent, by: c.Agent, kind: c.Type, data: data, action: c.Agent + " changed " + c.Type + ": " + id}, err
 	})
 }
 
@@ -123,7 +123,7 @@ func (b *Box) Outcome(ctx context.Context, id, by, text string) error {
 	}
 	return b.recorder.writeRecord(ctx, s, &filing{
 		event: audit.DecisionEvent, folder: "decisions", id: id, by: by, task: d.Task, before: audit.Hash(data), data: changed,
-		said: by + " recorded the outcome of " + id,
+		action: by + " recorded the outcome of " + id,
 	})
 }
 
@@ -242,7 +242,7 @@ func (b *recorder) writeRecord(ctx context.Context, s *shard, f *filing) error {
 	tx, name := home.RandomHex(16), f.id+".md"
 	staged := home.StagedPath(b.home, name, tx)
 	e := audit.Entry{
-		Agent: f.by, Event: f.event, Action: f.said,
+		Agent: f.by, Event: f.event, Action: f.action,
 		Details: audit.Details(recordDetails{
 			File: filepath.ToSlash(filepath.Join(f.folder, name)), SHA256: audit.Hash(f.data), Before: f.before, Kind: f.kind, TX: tx,
 			Approves: f.approves, Writer: b.writer,

@@ -260,7 +260,7 @@ func (r *recovery) void(s *shard, p *spot, old *home.File) error {
 	return r.b.commit(r.ctx, s, &change{
 		id: p.id, by: audit.MboxAgent, event: audit.Reconcile, from: InProgress, to: Pending, task: t, before: task.HashOf(p.m.After),
 		reason: "the claim was voided: a power cut took its content",
-		said:   fmt.Sprintf("mbox voided the claim on %s", p.id),
+		action: fmt.Sprintf("mbox voided the claim on %s", p.id),
 		extra:  func(m *task.Move) { m.Found = old.Hash },
 	})
 }

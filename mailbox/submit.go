@@ -107,7 +107,7 @@ func (b *sender) submitAs(ctx context.Context, under []durable.Held, t *Task, re
 	}
 	c := &change{
 		id: t.ID, by: t.Source.Agent, event: audit.TaskCreated, from: None, to: Pending, task: t,
-		reason: "submitted", spent: spent, said: fmt.Sprintf("%s sent %s to %s", t.Source.Agent, t.ID, t.Assignment.TargetAgent),
+		reason: "submitted", spent: spent, action: fmt.Sprintf("%s sent %s to %s", t.Source.Agent, t.ID, t.Assignment.TargetAgent),
 		extra: func(m *task.Move) { m.Request, m.Key = request, key },
 	}
 	return t.ID, task.About(t.ID, b.commit(ctx, s, c))

@@ -77,7 +77,7 @@ func (c *Claim) Progress(ctx context.Context, p Progress) error {
 		p.At = task.At(now)
 		f.Task.Mbox.Progress = &p
 		f.Task.Mbox.Lease.Deadline = task.At(now.Add(b.o.Lease))
-		return &change{event: audit.TaskProgress, to: InProgress, said: "reported progress on", reason: "progress"}, nil
+		return &change{event: audit.TaskProgress, to: InProgress, action: "reported progress on", reason: "progress"}, nil
 	})
 }
 
@@ -98,7 +98,7 @@ func (c *Claim) Complete(ctx context.Context, r Result) error {
 			}
 		}
 		f.Task.Result.Output, f.Task.Result.Artifacts = content.Output, content.Artifacts
-		return &change{event: audit.TaskCompleted, to: Completed, said: "completed", reason: "Completed", left: left}, nil
+		return &change{event: audit.TaskCompleted, to: Completed, action: "completed", reason: "Completed", left: left}, nil
 	})
 }
 
@@ -122,13 +122,13 @@ func (b *reclaimer) failed(t *Task, fail Failure) *change {
 	}
 	if fail.Final || t.Mbox.Attempt >= t.Mbox.MaxAttempts {
 		t.Result.Error = &fail.TaskError
-		return &change{event: audit.TaskFailed, to: Failed, said: "failed", reason: why, brief: fail.Code}
+		return &change{event: audit.TaskFailed, to: Failed, action: "failed", reason: why, brief: fail.Code}
 	}
 	wait := b.backoff(t.Mbox.Attempt)
 	at := task.At(b.now().Add(wait))
 	t.Mbox.NotBefore = &at
 	return &change{
-		event: audit.TaskRetried, to: Pending, said: "will be tried again:", reason: why,
+		event: audit.TaskRetried, to: Pending, action: "will be tried again:", reason: why,
 		brief: fmt.Sprintf("%s, attempt %d of %d", fail.Code, t.Mbox.Attempt, t.Mbox.MaxAttempts),
 	}
 }
@@ -157,7 +157,7 @@ func (c *Claim) Release(ctx context.Context, why string, delay time.Duration) er
 			at := task.At(c.box.now().Add(delay))
 			f.Task.Mbox.NotBefore = &at
 		}
-		return &change{event: audit.TaskReleased, to: Pending, said: "gave back", reason: why, brief: "given back"}, nil
+		return &change{event: audit.TaskReleased, to: Pending, action: "gave back", reason: why, brief: "given back"}, nil
 	})
 }
 
@@ -192,7 +192,7 @@ func (c *Claim) verb(ctx context.Context, verb string, content any, decide func(
 	}
 	ch.id, ch.by, ch.from, ch.task, ch.before, ch.token = id, c.agent, InProgress, f.Task, f.Hash, c.token
 	ch.spent = c.takeSpent()
-	ch.said = fmt.Sprintf("%s %s %s", c.agent, ch.said, id)
+	ch.action = fmt.Sprintf("%s %s %s", c.agent, ch.action, id)
 	ch.extra = func(m *task.Move) {
 		m.Request = request
 		if ch.spent != nil {
@@ -336,7 +336,7 @@ func (b *dependencies) cancel(ctx context.Context, id ID, by, why string, still 
 		}
 		c := &change{
 			id: id, by: by, event: audit.TaskCancelled, from: r.State, to: Failed, task: f.Task, before: f.Hash,
-			reason: why, said: fmt.Sprintf("%s cancelled %s", by, id),
+			reason: why, action: fmt.Sprintf("%s cancelled %s", by, id),
 		}
 		if l := f.Task.Mbox.Lease; r.State == InProgress && l != nil {
 			c.token = l.Token
@@ -402,6 +402,6 @@ func (b *Box) Retry(ctx context.Context, id ID, by, why string) error {
 	}
 	return task.About(id, b.commit(ctx, s, &change{
 		id: id, by: by, event: audit.TaskRetried, from: Failed, to: Pending, task: f.Task, before: f.Hash,
-		reason: why, said: fmt.Sprintf("%s retried %s", by, id),
+		reason: why, action: fmt.Sprintf("%s retried %s", by, id),
 	}))
 }

@@ -5,6 +5,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // KindOf names what is no regular file.
@@ -28,6 +31,19 @@ func KindOf(m fs.FileMode) string {
 func Barred(path string) bool {
 	st, err := Lstat(path)
 	return err == nil && (int(st.Uid) != os.Geteuid() || st.Mode&0o400 == 0)
+}
+
+// Touch gives a file this time of change, as a sign of life. It follows no link.
+func Touch(path string, at time.Time) error {
+	spec := unix.NsecToTimespec(at.UnixNano())
+	return pathError("utimes", path, again(func() error {
+		return unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{spec, spec}, unix.AT_SYMLINK_NOFOLLOW)
+	}))
+}
+
+// Share takes a shared flock of an open file. Whoever inherits the file has it too.
+func Share(f *os.File) error {
+	return pathError("flock", f.Name(), again(func() error { return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) }))
 }
 
 // Names lists what lies in a folder, in no order.
