@@ -296,19 +296,6 @@ func control(f *os.File, do func(fd int) error) error {
 	return failed
 }
 
-// SyncPath flushes an existing regular file that somebody else wrote.
-func SyncPath(path string, m Mode) error {
-	if m == None {
-		return nil
-	}
-	f, err := OpenFile(path, unix.O_RDONLY)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return SyncFile(f)
-}
-
 // SyncDir flushes a folder: names that were made, moved or removed in it are
 // on disk afterwards. In mode None it does nothing.
 func SyncDir(path string, m Mode) error {

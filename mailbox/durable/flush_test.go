@@ -47,9 +47,6 @@ func TestRule10_WhatIsFlushed(t *testing.T) {
 		{"make folders", func(in func(string) string, m Mode) error {
 			return MkdirAll(in("a/b"), m)
 		}, "mkdir a, syncdir ., mkdir a/b, syncdir a"},
-		{"what somebody else wrote", func(in func(string) string, m Mode) error {
-			return errors.Join(Stage(in("f"), []byte("x"), m), SyncPath(in("f"), m))
-		}, stage + ", sync f"},
 	} {
 		for _, m := range []Mode{Standard, Strict, None} {
 			dir := t.TempDir()
