@@ -8,6 +8,7 @@ import (
 	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/lease"
 	"mbox/mailbox/queue"
 	"mbox/mailbox/tree"
 )
@@ -26,7 +27,7 @@ type books struct {
 	ledger   history
 	shards   [home.Shards + 1]*durable.Lock
 	intents  *home.Intents
-	leases   leases
+	leases   *lease.Leases
 	queue    *queue.Queue
 	forest   *tree.Forest
 	places   *home.Places
@@ -46,10 +47,7 @@ func newBooks(dir string, v home.Version, salt []byte, o Options, looks bool) (*
 	b := &books{
 		home: dir, o: o, id: v.MailboxID, salt: salt, boot: boot, looks: looks, writer: writer, evidence: evidence{dir, v.MailboxID},
 	}
-	b.leases = leases{
-		dir: dir, mode: o.Sync, writer: writer, boot: boot, start: home.StartTime(os.Getpid()), namespace: home.PIDNamespace(),
-		now: o.Now, lasts: o.Lease,
-	}
+	b.leases = lease.New(dir, writer, boot, o.Now, o.Lease, o.Sync)
 	b.ledger.Ledger, err = audit.Open(dir, v.MailboxID, audit.Options{
 		Mode: o.Sync, Wait: o.LockWait, Now: o.Now, Stands: b.evidence.standing, Seal: o.AppendOnly, Looks: looks, CopyDelay: o.CopyDelay,
 	})

@@ -13,7 +13,7 @@
 // verbs, and a recovery all of it. So calls lead downwards only:
 //
 //	Box, Claim, recovery, drop → explainer → the other parts → books
-//	→ queue, tree, leases, evidence, home.Places, audit.Ledger
+//	→ queue, tree, lease.Leases, evidence, home.Places, audit.Ledger
 //
 // # The rules, and the tests that hold them
 //
@@ -32,7 +32,7 @@
 //	10  the content is on the disk with its line                   audit, mailbox, mailbox/durable
 //	11  artifacts and kept bytes are flushed before their line     mailbox
 //	12  what is new has its folder flushed                         audit, mailbox, mailbox/durable
-//	13  leases                                                     mailbox
+//	13  leases                                                     mailbox, mailbox/lease
 //	14  the head record                                            audit, mailbox
 //	15  midnight, and the time of a line                           audit
 //	16  the longest valid chain after a restart                    audit, audit/verify, mailbox

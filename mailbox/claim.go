@@ -94,7 +94,7 @@ func (c *Claim) Hold() (*os.File, error) {
 	if c.lease == nil {
 		return nil, nil
 	}
-	return c.box.leases.hold(c.ID(), c.token)
+	return c.box.leases.Hold(c.ID(), c.token)
 }
 
 // Started records the process that ends whatever works on the task, at once,
@@ -103,7 +103,7 @@ func (c *Claim) Started(child int) error {
 	if c.lease == nil {
 		return nil
 	}
-	return c.box.leases.started(c.ID(), c.token, child)
+	return c.box.leases.Started(c.ID(), c.token, child)
 }
 
 // Renew is a sign of life: it moves the lease's end to one lease time from now.
@@ -111,7 +111,7 @@ func (c *Claim) Renew() error {
 	if c.lease == nil {
 		return nil
 	}
-	return c.box.leases.renew(c.ID(), c.token)
+	return c.box.leases.Renew(c.ID(), c.token)
 }
 
 // fits tells whether the agent may take tasks of the class.
@@ -246,7 +246,7 @@ func (b *Box) claim(ctx context.Context, r ClaimRequest, id ID) (*Claim, error) 
 	c := &Claim{Task: f.Task, box: b, agent: r.Agent, token: home.RandomHex(16), from: f.Hash}
 	ch := b.pick(c, f.Hash)
 	if r.Process {
-		ch.lease = func() (err error) { c.lease, err = b.leases.begin(c.ID(), c.token); return err }
+		ch.lease = func() (err error) { c.lease, err = b.leases.Begin(c.ID(), c.token); return err }
 	}
 	err = b.commit(ctx, s, ch)
 	if err == nil && ch.stolen {

@@ -10,6 +10,7 @@ import (
 	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/lease"
 	"mbox/mailbox/queue"
 	"mbox/mailbox/task"
 )
@@ -78,7 +79,7 @@ func (b *reclaimer) reclaimDead(ctx context.Context, l *leaseNotes) (int, error)
 			f.Close()
 		}
 		l.notes[name] = note
-		if !b.leases.here(note) || home.StartTime(note.PID) != note.Start {
+		if !b.leases.Here(note) || home.StartTime(note.PID) != note.Start {
 			ids = append(ids, id)
 		}
 	}
@@ -113,9 +114,9 @@ func (b *reclaimer) reclaimHeld(ctx context.Context, s *shard, id ID, restarted 
 	if err != nil || r.State != InProgress {
 		return false, err
 	}
-	v := leaseLost
+	v := lease.Lost
 	if !restarted {
-		if v, err = b.leases.end(f.Task); err != nil || v == leaseHeld {
+		if v, err = b.leases.End(f.Task); err != nil || v == lease.Held {
 			return false, err
 		}
 	}
@@ -123,9 +124,9 @@ func (b *reclaimer) reclaimHeld(ctx context.Context, s *shard, id ID, restarted 
 }
 
 // takeBack makes the change of a task whose lease is over.
-func (b *reclaimer) takeBack(f *home.File, v verdict) *change {
+func (b *reclaimer) takeBack(f *home.File, v lease.Verdict) *change {
 	fail := Failure{TaskError: TaskError{Code: "worker_lost", Message: "the worker died"}}
-	if v == leaseHung {
+	if v == lease.Hung {
 		fail.TaskError = TaskError{Code: "lease_expired", Message: "no sign of life until the lease's deadline"}
 	}
 	t := f.Task
@@ -149,7 +150,7 @@ func (b *reclaimer) dropStrayLeases(ctx context.Context) error {
 			continue
 		}
 		id, _ := home.LeaseOf(name)
-		if _, err := b.ifFree(ctx, id, func(*shard) error { return b.leases.dropOthers(id) }); err != nil {
+		if _, err := b.ifFree(ctx, id, func(*shard) error { return b.leases.DropOthers(id) }); err != nil {
 			return err
 		}
 	}

@@ -167,7 +167,7 @@ func (r *recovery) bring(s *shard, p *spot) error {
 	if _, err := r.b.finish(r.ctx, s, p.id, p.m, p.at, false); err != nil {
 		return err
 	}
-	if err := r.b.leases.dropOthers(p.id); err != nil {
+	if err := r.b.leases.DropOthers(p.id); err != nil {
 		return err
 	}
 	r.out.Mended++

@@ -86,7 +86,7 @@ func (b *books) settle(ctx context.Context, s *shard, d home.Intent) error {
 		}
 	}
 	if d.Kind == "task" {
-		if err := b.leases.dropOthers(ID(d.Name)); err != nil {
+		if err := b.leases.DropOthers(ID(d.Name)); err != nil {
 			return err
 		}
 	}

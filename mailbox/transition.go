@@ -119,7 +119,7 @@ func (b *books) apply(ctx context.Context, s *shard, c *change, m *task.Move, li
 	}
 	var err error
 	if c.stolen, err = b.finish(ctx, s, c.id, m, at, true); err == nil && c.endsLease() {
-		err = b.leases.drop(c.id, c.token)
+		err = b.leases.Drop(c.id, c.token)
 	}
 	return err
 }
@@ -188,7 +188,7 @@ func (b *books) unstage(c *change, tx string) error {
 		errs = append(errs, durable.RemoveIfThere(home.StagedReason(b.home, c.keep.entry)))
 	}
 	if c.lease != nil {
-		errs = append(errs, b.leases.drop(c.id, c.token))
+		errs = append(errs, b.leases.Drop(c.id, c.token))
 	}
 	if c.left.Any() {
 		errs = append(errs, durable.RemoveAll(b.stagedLeft(c.left, tx)))

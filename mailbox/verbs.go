@@ -340,7 +340,7 @@ func (b *dependencies) cancel(ctx context.Context, id ID, by, why string, still 
 		}
 		if l := f.Task.Mbox.Lease; r.State == InProgress && l != nil {
 			c.token = l.Token
-			_, note, _ = b.leases.judge(f.Task)
+			_, note, _ = b.leases.Judge(f.Task)
 		}
 		f.Task.Result.Error = &TaskError{Code: "cancelled", Message: task.OneLine(why)}
 		return c, nil
@@ -351,7 +351,7 @@ func (b *dependencies) cancel(ctx context.Context, id ID, by, why string, still 
 	if err != nil {
 		return err
 	}
-	return b.leases.endChild(note)
+	return b.leases.EndChild(note)
 }
 
 // cancelEnded answers a cancel of a task that is not live. Under its shard: a

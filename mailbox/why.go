@@ -11,6 +11,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/home"
+	"mbox/mailbox/lease"
 	"mbox/mailbox/queue"
 	"mbox/mailbox/task"
 )
@@ -307,7 +308,7 @@ func (b *explainer) explainDependency(id ID) (string, error) {
 }
 
 func (b *explainer) explainClaim(w *Why, t *Task) error {
-	v, note, err := b.leases.judge(t)
+	v, note, err := b.leases.Judge(t)
 	if err != nil {
 		return err
 	}
@@ -316,9 +317,9 @@ func (b *explainer) explainClaim(w *Why, t *Task) error {
 	switch {
 	case l == nil:
 		w.Lease = "it has no lease"
-	case v == leaseLost:
+	case v == lease.Lost:
 		w.Lease = "its worker is gone; the next scan takes it back"
-	case v == leaseHung:
+	case v == lease.Hung:
 		w.Lease = "its lease ended at " + l.Deadline.String() + "; the next scan takes it back"
 	case note == nil:
 		w.Lease = "its lease ends at " + l.Deadline.String() + " unless progress renews it"

@@ -17,8 +17,8 @@ func (b *Box) Working(ctx context.Context) (map[int]string, error) {
 		if it.Task == nil || it.Task.Mbox.Lease == nil {
 			continue
 		}
-		note := b.leases.noteOf(it.Task)
-		if !b.leases.here(note) {
+		note := b.leases.NoteOf(it.Task)
+		if !b.leases.Here(note) {
 			continue
 		}
 		for pid, start := range map[int]string{note.PID: note.Start, note.Child: note.ChildStart} {

@@ -53,6 +53,7 @@ var rooms = map[string]room{
 	"agents/sandbox":   {layer: 1, libraries: []string{xsys, "github.com/landlock-lsm/go-landlock"}},
 	"mailbox/task":     {layer: 2, ours: []string{"audit", "schemas"}, libraries: []string{jsonV2}},
 	"mailbox/home":     {layer: 2, ours: []string{"mailbox/task", "audit", "mailbox/durable", "schemas"}, libraries: []string{xsys}},
+	"mailbox/lease":    {layer: 2, ours: []string{"mailbox/home", "mailbox/task", "audit", "mailbox/durable"}, libraries: []string{xsys}},
 	"mailbox/artifact": {layer: 2, ours: []string{"mailbox/task", "mailbox/durable", "schemas"}},
 	"mailbox/backup": {
 		layer: 2, ours: []string{"mailbox/home", "audit", "mailbox/durable"},
@@ -64,7 +65,7 @@ var rooms = map[string]room{
 		layer: 2, ours: []string{"mailbox/home", "mailbox/task", "mailbox/tree", "audit", "mailbox/durable"}, libraries: []string{jsonV2},
 	},
 	"mailbox": {
-		layer: 2, ours: []string{"mailbox/artifact", "mailbox/backup", "mailbox/home", "mailbox/queue", "mailbox/task", "mailbox/tree", "audit", "audit/delegation", "audit/record", "audit/verify", "mailbox/durable", "schemas"},
+		layer: 2, ours: []string{"mailbox/artifact", "mailbox/backup", "mailbox/home", "mailbox/lease", "mailbox/queue", "mailbox/task", "mailbox/tree", "audit", "audit/delegation", "audit/record", "audit/verify", "mailbox/durable", "schemas"},
 		libraries: []string{jsonV2, xsys, xsync, "github.com/fsnotify/fsnotify"},
 	},
 	"agents/action": {

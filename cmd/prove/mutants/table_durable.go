@@ -52,11 +52,6 @@ var durableMutants = []mutant{
 		durableTest("TestRule06_ShortWrite"),
 	},
 	{
-		"syncpath-does-nothing", "11,19", durableGo,
-		"defer f.Close()\n\treturn SyncFile(f)", "defer f.Close()\n\treturn nil",
-		durableTest("TestRule10_WhatIsFlushed"),
-	},
-	{
 		"mkdir-without-its-parent", "12", durableGo,
 		"\treturn SyncDir(parent, m)", "\treturn nil",
 		durableTest("TestRule10_WhatIsFlushed"),

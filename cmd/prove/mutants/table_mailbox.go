@@ -7,7 +7,7 @@ const (
 	settleGo     = "mailbox/settle.go"
 	submitGo     = "mailbox/submit.go"
 	claimGo      = "mailbox/claim.go"
-	leaseGo      = "mailbox/lease.go"
+	leaseGo      = "mailbox/lease/lease.go"
 	verbsGo      = "mailbox/verbs.go"
 	viewGo       = "mailbox/view.go"
 	quarantineGo = "mailbox/quarantine.go"
@@ -434,12 +434,12 @@ var mailboxMutants = []mutant{
 	{
 		"numbers-of-any-namespace", "13", leaseGo,
 		" && n.Namespace == l.namespace", "",
-		boxTest("TestRule13_ChildIsEnded"),
+		command{"mailbox/lease", "TestRule13_ChildIsEnded"},
 	},
 	{
 		"numbers-of-any-boot", "13", leaseGo,
 		"n.Boot == l.boot && ", "",
-		boxTest("TestRule13_ChildIsEnded"),
+		command{"mailbox/lease", "TestRule13_ChildIsEnded"},
 	},
 	{
 		"shard-not-looked-at-again", "31", transitionGo,
@@ -563,17 +563,17 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"child-is-not-ended", "34", leaseGo,
-		"if err := l.endChild(note); err != nil {", "if err := error(nil); err != nil && note != nil {",
+		"if err := l.EndChild(note); err != nil {", "if err := error(nil); err != nil && note != nil {",
 		boxTest("TestRule13_KilledWorkersChild"),
 	},
 	{
 		"outlived-is-handed-out", "34", leaseGo,
-		"!free && v == leaseLost", "!free && v == leaseHeld",
+		"!free && v == Lost", "!free && v == Held",
 		boxTest("TestRule34_ChildOutlivesItsEnd"),
 	},
 	{
 		"outlived-holds-for-ever", "34", leaseGo,
-		"!free && v == leaseLost", "!free",
+		"!free && v == Lost", "!free",
 		boxTest("TestRule34_ChildOutlivesItsEnd"),
 	},
 	{
@@ -589,7 +589,7 @@ var mailboxMutants = []mutant{
 	{
 		"another-process-is-ended", "34", leaseGo,
 		" && home.StartTime(n.Child) == n.ChildStart", "",
-		boxTest("TestRule13_ChildIsEnded"),
+		command{"mailbox/lease", "TestRule13_ChildIsEnded"},
 	},
 	{
 		"index-of-any-boot", "18", "mailbox/queue/snapshot.go",

@@ -1,4 +1,17 @@
-package mailbox
+// Package lease tells who works on tasks, and whether they live.
+//
+// A lease file, .mbox/leases/<id>.<first 32 hex digits of the token's SHA-256>,
+// is made and locked before the claim's line, under the task's shard. The worker
+// alone has it open, so its flock lasts as long as the worker lives, and the
+// kernel frees it when that has died. It is tested only under the shard. Its
+// mtime is the last sign of life.
+//
+// The processes that do the work hold a shared flock on another file, which is
+// empty and that nobody reads: .mbox/children/, under the same name. Of the lease
+// itself they inherit nothing: who has a descriptor can free its lock, and write
+// what mbox would believe. A dead worker's task is handed out again when both are
+// free, after what was left has been ended, or at the deadline.
+package lease
 
 import (
 	"errors"
@@ -13,22 +26,11 @@ import (
 	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/task"
 )
 
-// A lease file, .mbox/leases/<id>.<first 32 hex digits of the token's SHA-256>,
-// is made and locked before the claim's line, under the task's shard. The worker
-// alone has it open, so its flock lasts as long as the worker lives, and the
-// kernel frees it when that has died. It is tested only under the shard. Its
-// mtime is the last sign of life.
-//
-// The processes that do the work hold a shared flock on another file, which is
-// empty and that nobody reads: .mbox/children/, under the same name. Of the lease
-// itself they inherit nothing: who has a descriptor can free its lock, and write
-// what mbox would believe. A dead worker's task is handed out again when both are
-// free, after what was left has been ended, or at the deadline.
-
-// leases tells who works on tasks, and whether they live.
-type leases struct {
+// Leases tells who works on tasks, and whether they live.
+type Leases struct {
 	dir              string
 	writer           audit.Writer
 	boot             string
@@ -38,17 +40,25 @@ type leases struct {
 	mode             durable.Mode
 }
 
-func (l *leases) note() home.Note {
+// New returns those of the home dir, as this process sees and makes them. One
+// that it makes lasts so long without a sign of life.
+func New(dir string, writer audit.Writer, boot string, now func() time.Time, lasts time.Duration, m durable.Mode) *Leases {
+	return &Leases{
+		dir: dir, writer: writer, boot: boot, start: home.StartTime(os.Getpid()), namespace: home.PIDNamespace(), now: now, lasts: lasts, mode: m,
+	}
+}
+
+func (l *Leases) note() home.Note {
 	return home.Note{PID: l.writer.PID, Start: l.start, Boot: l.boot, Namespace: l.namespace, Host: l.writer.Host}
 }
 
-// here tells whether the note's processes are those that this process sees.
-func (l *leases) here(n *home.Note) bool {
+// Here tells whether the note's processes are those that this process sees.
+func (l *Leases) Here(n *home.Note) bool {
 	return n != nil && n.Boot == l.boot && n.Namespace == l.namespace
 }
 
-// begin makes a claim's lease file and locks it.
-func (l *leases) begin(id ID, token string) (*durable.Lock, error) {
+// Begin makes a claim's lease file and locks it.
+func (l *Leases) Begin(id task.ID, token string) (*durable.Lock, error) {
 	note, err := l.note().Line()
 	if err != nil {
 		return nil, err
@@ -64,23 +74,23 @@ func (l *leases) begin(id ID, token string) (*durable.Lock, error) {
 	return lock, nil
 }
 
-// verdict on a lease.
-type verdict int
+// Verdict on a lease.
+type Verdict int
 
 const (
-	leaseHeld verdict = iota // somebody lives and the deadline is to come
-	leaseLost                // the holder has died
-	leaseHung                // the deadline has passed
+	Held Verdict = iota // somebody lives and the deadline is to come
+	Lost                // the holder has died
+	Hung                // the deadline has passed
 )
 
-// judge tells how the lease of an in-progress task stands. Under the task's
+// Judge tells how the lease of an in-progress task stands. Under the task's
 // shard, so that a claim that is just being made is not judged. A lock that is
 // held is the truth, whatever else is said: only what is left of a dead worker
 // does not count, if it can be ended from here.
-func (l *leases) judge(t *Task) (verdict, *home.Note, error) {
+func (l *Leases) Judge(t *task.Task) (Verdict, *home.Note, error) {
 	of := t.Mbox.Lease
 	if of == nil {
-		return leaseLost, nil, nil
+		return Lost, nil, nil
 	}
 	name := home.LeaseName(t.ID, of.Token)
 	f, err := durable.OpenFile(home.LeasePath(l.dir, name), os.O_RDWR)
@@ -88,12 +98,12 @@ func (l *leases) judge(t *Task) (verdict, *home.Note, error) {
 		return l.byDeadline(of.Deadline.Time), nil, nil
 	}
 	if err != nil {
-		return leaseHeld, nil, err
+		return Held, nil, err
 	}
 	defer f.Close() // closing ours does not touch the holder's lock
 	info, err := f.Stat()
 	if err != nil {
-		return leaseHeld, nil, err
+		return Held, nil, err
 	}
 	note := home.ReadNote(f, info.Size())
 	held, err := home.Locked(f.Name())
@@ -103,13 +113,13 @@ func (l *leases) judge(t *Task) (verdict, *home.Note, error) {
 	}
 	switch {
 	case err != nil:
-		return leaseHeld, note, err
+		return Held, note, err
 	case !held:
-		return leaseLost, note, nil
+		return Lost, note, nil
 	}
 	seen, err := l.lastSeen(f.Name(), info.ModTime())
 	if err != nil {
-		return leaseHeld, note, err
+		return Held, note, err
 	}
 	until := seen.Add(l.lasts)
 	if of.Deadline.After(until) {
@@ -121,7 +131,7 @@ func (l *leases) judge(t *Task) (verdict, *home.Note, error) {
 // lastSeen is the last sign of life. One from the future becomes one from now: a
 // clock that is put back ends nobody who lives, and who can set the file's time
 // puts his end off by one lease.
-func (l *leases) lastSeen(lease string, seen time.Time) (time.Time, error) {
+func (l *Leases) lastSeen(lease string, seen time.Time) (time.Time, error) {
 	now := l.now()
 	if !seen.After(now) {
 		return seen, nil
@@ -129,25 +139,25 @@ func (l *leases) lastSeen(lease string, seen time.Time) (time.Time, error) {
 	return now, durable.Touch(lease, now)
 }
 
-func (l *leases) byDeadline(until time.Time) verdict {
+func (l *Leases) byDeadline(until time.Time) Verdict {
 	if l.now().After(until) {
-		return leaseHung
+		return Hung
 	}
-	return leaseHeld
+	return Held
 }
 
 // canEnd tells whether the note names a process that lives, and that this one
 // can see.
-func (l *leases) canEnd(n *home.Note) bool {
-	return l.here(n) && n.Child > 1 && n.ChildStart != "" && home.StartTime(n.Child) == n.ChildStart
+func (l *Leases) canEnd(n *home.Note) bool {
+	return l.Here(n) && n.Child > 1 && n.ChildStart != "" && home.StartTime(n.Child) == n.ChildStart
 }
 
 // endTime is how long a process may take to end what it has started.
 const endTime = time.Second
 
-// endChild ends what still works on a task whose lease is over, so that two
+// EndChild ends what still works on a task whose lease is over, so that two
 // attempts never run side by side.
-func (l *leases) endChild(n *home.Note) error {
+func (l *Leases) EndChild(n *home.Note) error {
 	if !l.canEnd(n) {
 		return nil
 	}
@@ -166,7 +176,7 @@ func (l *leases) endChild(n *home.Note) error {
 
 // freed waits a moment for the end of all that works on a task, and tells whether
 // it has come. What has left the process that was to end it may live on.
-func (l *leases) freed(t *Task) (bool, error) {
+func (l *Leases) freed(t *task.Task) (bool, error) {
 	of := t.Mbox.Lease
 	if of == nil {
 		return true, nil
@@ -187,9 +197,9 @@ func signal(pid int, s syscall.Signal) error {
 	return nil
 }
 
-// drop takes the claim's lease file away, if it has one. Under the task's
+// Drop takes the claim's lease file away, if it has one. Under the task's
 // shard.
-func (l *leases) drop(id ID, token string) error {
+func (l *Leases) Drop(id task.ID, token string) error {
 	if token == "" {
 		return nil
 	}
@@ -198,17 +208,17 @@ func (l *leases) drop(id ID, token string) error {
 
 // remove removes the lease last: while it is there the other one is
 // looked for.
-func (l *leases) remove(name string) error {
+func (l *Leases) remove(name string) error {
 	if err := durable.RemoveIfThere(home.ChildPath(l.dir, name)); err != nil {
 		return err
 	}
 	return durable.RemoveIfThere(home.LeasePath(l.dir, name))
 }
 
-// dropOthers removes the lease files of a task but for that of its present
+// DropOthers removes the lease files of a task but for that of its present
 // claim. Under the task's shard. Where the task cannot be read, nobody knows
 // which lease is that: then all stay.
-func (l *leases) dropOthers(id ID) error {
+func (l *Leases) DropOthers(id task.ID) error {
 	names, err := home.LeaseNames(l.dir)
 	if err != nil {
 		return err
@@ -220,7 +230,7 @@ func (l *leases) dropOthers(id ID) error {
 	if len(names) == 0 {
 		return nil
 	}
-	f, err := home.Read(l.dir, InProgress, filepath.Join(home.Folder(l.dir, InProgress, time.Time{}), id.File()))
+	f, err := home.Read(l.dir, task.InProgress, filepath.Join(home.Folder(l.dir, task.InProgress, time.Time{}), id.File()))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		if f != nil {
 			return nil // a stranger's file, which verify names
@@ -238,26 +248,26 @@ func (l *leases) dropOthers(id ID) error {
 	return nil
 }
 
-// end ends what still works on a task whose lease is over. The lease counts as
+// End ends what still works on a task whose lease is over. The lease counts as
 // held while that cannot be ended and its deadline is to come.
-func (l *leases) end(t *Task) (verdict, error) {
-	v, note, err := l.judge(t)
-	if err != nil || v == leaseHeld {
-		return leaseHeld, err
+func (l *Leases) End(t *task.Task) (Verdict, error) {
+	v, note, err := l.Judge(t)
+	if err != nil || v == Held {
+		return Held, err
 	}
-	if err := l.endChild(note); err != nil {
-		return leaseHeld, err
+	if err := l.EndChild(note); err != nil {
+		return Held, err
 	}
 	free, err := l.freed(t)
-	if err != nil || !free && v == leaseLost {
-		return leaseHeld, err
+	if err != nil || !free && v == Lost {
+		return Held, err
 	}
 	return v, nil
 }
 
-// noteOf reads the note of a claim's lease, without touching its lock; nil if there
+// NoteOf reads the note of a claim's lease, without touching its lock; nil if there
 // is none.
-func (l *leases) noteOf(t *Task) *home.Note {
+func (l *Leases) NoteOf(t *task.Task) *home.Note {
 	f, err := durable.OpenFile(home.LeasePath(l.dir, home.LeaseName(t.ID, t.Mbox.Lease.Token)), os.O_RDONLY)
 	if err != nil {
 		return nil // the claim has ended, or has no process
@@ -270,9 +280,9 @@ func (l *leases) noteOf(t *Task) *home.Note {
 	return home.ReadNote(f, info.Size())
 }
 
-// hold makes the file that the processes inherit which are to do the work. They
+// Hold makes the file that the processes inherit which are to do the work. They
 // cannot write to it.
-func (l *leases) hold(id ID, token string) (*os.File, error) {
+func (l *Leases) Hold(id task.ID, token string) (*os.File, error) {
 	path := home.ChildPath(l.dir, home.LeaseName(id, token))
 	f, err := durable.Create(path)
 	if errors.Is(err, fs.ErrNotExist) { // a home without the folder: it is made when it is needed
@@ -290,16 +300,16 @@ func (l *leases) hold(id ID, token string) (*os.File, error) {
 	return f, durable.Share(f)
 }
 
-// started notes the process that ends whatever works on the task, at once, when it
+// Started notes the process that ends whatever works on the task, at once, when it
 // gets SIGTERM.
-func (l *leases) started(id ID, token string, child int) error {
+func (l *Leases) Started(id task.ID, token string, child int) error {
 	n := l.note()
 	n.Child, n.ChildStart = child, home.StartTime(child)
 	return home.AddNote(home.LeasePath(l.dir, home.LeaseName(id, token)), n)
 }
 
-// renew is a sign of life.
-func (l *leases) renew(id ID, token string) error {
+// Renew is a sign of life.
+func (l *Leases) Renew(id task.ID, token string) error {
 	err := durable.Touch(home.LeasePath(l.dir, home.LeaseName(id, token)), l.now())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // the claim is over, as its next verb tells
