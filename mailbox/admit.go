@@ -128,7 +128,7 @@ func (d *drop) endedHere(id ID) (bool, error) {
 	if known, err := d.b.known(id); err != nil || !known {
 		return false, err
 	}
-	_, m, err := d.b.ledger.lastMove(id)
+	_, m, err := d.b.ledger.LastMove(id)
 	if err != nil || m == nil || m.After == nil {
 		return false, err
 	}

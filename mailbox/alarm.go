@@ -33,18 +33,11 @@ func (b *books) alarm(ctx context.Context, s *shard, id ID, kind, why string) er
 // sayLost writes an alarm, one until it moves, about a task whose content a
 // stranger destroyed while it was moved. It runs inside the transition.
 func (b *books) sayLost(ctx context.Context, s *shard, id ID) error {
-	if known, err := b.ledger.knownGone(id); err != nil || known {
+	if known, err := b.ledger.KnownGone(id); err != nil || known {
 		return err
 	}
 	action := fmt.Sprintf("its content was destroyed while it was moved; mbox recover --adopt %s takes what there is", id)
 	return b.sayAlone(ctx, s.locks, alarmOf(id, "lost", "destroyed while it was moved", action))
-}
-
-// saysGone tells whether the line is an alarm that a task's file, or what it held,
-// is gone.
-func saysGone(line audit.Line) bool {
-	kind := line.Text("alarm")
-	return line.Event() == audit.ErrorEvent && line.Task() != "" && (kind == "lost" || kind == "missing")
 }
 
 // maxAlarms bounds the alarms of one scan; the others follow with the next.

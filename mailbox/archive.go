@@ -13,6 +13,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/history"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
@@ -24,7 +25,7 @@ func (b *Box) Archive(ctx context.Context, olderThan time.Duration, by string) (
 	if err := task.CheckActor(by); err != nil {
 		return 0, err
 	}
-	ended, err := b.ledger.ended()
+	ended, err := b.ledger.Ended()
 	if err != nil {
 		return 0, err
 	}
@@ -40,7 +41,7 @@ func (b *Box) Archive(ctx context.Context, olderThan time.Duration, by string) (
 				b.o.Progress("archiving", seen, int64(len(ended)))
 			}
 			e := ended[ID(task.TrimJSON(name))]
-			if e == nil || e.state != s || e.at.After(limit) {
+			if e == nil || e.State != s || e.At.After(limit) {
 				continue
 			}
 			ok, err := b.archive(ctx, ID(task.TrimJSON(name)), e, by)
@@ -56,23 +57,23 @@ func (b *Box) Archive(ctx context.Context, olderThan time.Duration, by string) (
 }
 
 // archive moves one ended task, if it may go and still is what the ledger said.
-func (b *Box) archive(ctx context.Context, id ID, e *endedTask, by string) (bool, error) {
+func (b *Box) archive(ctx context.Context, id ID, e *history.EndedTask, by string) (bool, error) {
 	s, err := b.lockShard(ctx, string(id))
 	if err != nil {
 		return false, task.About(id, err)
 	}
 	defer s.unlock()
-	f, err := home.Read(b.home, e.state, b.path("tasks", string(e.state), id.File()))
+	f, err := home.Read(b.home, e.State, b.path("tasks", string(e.State), id.File()))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if f == nil {
 		return false, task.About(id, err)
 	}
-	if f.Task == nil || f.Hash != e.after {
+	if f.Task == nil || f.Hash != e.After {
 		return false, nil // edited by hand, which verify names, or retried meanwhile
 	}
-	if strings.HasPrefix(f.Task.Source.Agent, "bridge:") && !e.delivered {
+	if strings.HasPrefix(f.Task.Source.Agent, "bridge:") && !e.Delivered {
 		return false, nil
 	}
 	if r, err := b.lookup(id); err != nil || r != nil {
@@ -88,8 +89,8 @@ func (b *Box) archive(ctx context.Context, id ID, e *endedTask, by string) (bool
 		}
 	}
 	return true, task.About(id, b.commit(ctx, s, &change{
-		id: id, by: by, event: audit.TaskArchived, from: e.state, to: Archived, task: f.Task, before: f.Hash,
-		reason: "ended before " + e.at.Format(time.DateOnly), action: fmt.Sprintf("%s archived %s", by, id),
+		id: id, by: by, event: audit.TaskArchived, from: e.State, to: Archived, task: f.Task, before: f.Hash,
+		reason: "ended before " + e.At.Format(time.DateOnly), action: fmt.Sprintf("%s archived %s", by, id),
 	}))
 }
 

@@ -7,6 +7,8 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/evidence"
+	"mbox/mailbox/history"
 	"mbox/mailbox/home"
 	"mbox/mailbox/lease"
 	"mbox/mailbox/queue"
@@ -24,14 +26,14 @@ type books struct {
 	boot     string
 	looks    bool // it was opened by Look
 	writer   audit.Writer
-	ledger   history
+	ledger   history.Ledger
 	shards   [home.Shards + 1]*durable.Lock
 	intents  *home.Intents
 	leases   *lease.Leases
 	queue    *queue.Queue
 	forest   *tree.Forest
 	places   *home.Places
-	evidence evidence
+	evidence evidence.Home
 }
 
 func newBooks(dir string, v home.Version, salt []byte, o Options, looks bool) (*books, error) {
@@ -45,11 +47,11 @@ func newBooks(dir string, v home.Version, salt []byte, o Options, looks bool) (*
 	}
 	writer := audit.ThisWriter()
 	b := &books{
-		home: dir, o: o, id: v.MailboxID, salt: salt, boot: boot, looks: looks, writer: writer, evidence: evidence{dir, v.MailboxID},
+		home: dir, o: o, id: v.MailboxID, salt: salt, boot: boot, looks: looks, writer: writer, evidence: evidence.At(dir, v.MailboxID),
 	}
 	b.leases = lease.New(dir, writer, boot, o.Now, o.Lease, o.Sync)
 	b.ledger.Ledger, err = audit.Open(dir, v.MailboxID, audit.Options{
-		Mode: o.Sync, Wait: o.LockWait, Now: o.Now, Stands: b.evidence.standing, Seal: o.AppendOnly, Looks: looks, CopyDelay: o.CopyDelay,
+		Mode: o.Sync, Wait: o.LockWait, Now: o.Now, Stands: b.evidence.Standing, Seal: o.AppendOnly, Looks: looks, CopyDelay: o.CopyDelay,
 	})
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@
 // verbs, and a recovery all of it. So calls lead downwards only:
 //
 //	Box, Claim, recovery, drop → explainer → the other parts → books
-//	→ queue, tree, lease.Leases, evidence, home.Places, audit.Ledger
+//	→ queue, tree, lease, evidence, history, home, audit
 //
 // # The rules, and the tests that hold them
 //

@@ -39,7 +39,7 @@ type forgottenDetails struct {
 // meanwhile, unsettled: what they had begun, only the old ledger could tell.
 func (r *recovery) forget() error {
 	b := r.b
-	known, why, err := b.evidence.lostLines(r.ctx, b.ledger, r.restarted, r.out.Moved)
+	known, why, err := b.evidence.LostLines(r.ctx, b.ledger.Ledger, r.restarted, r.out.Moved)
 	if err != nil {
 		return err
 	}
@@ -105,11 +105,11 @@ func (r *recovery) lines(known audit.Position) iter.Seq2[audit.Entry, error] {
 // quarantine afterwards.
 func (r *recovery) tasksThere() ([]*home.File, error) {
 	best := map[string]*home.File{}
-	for t, err := range r.b.evidence.stamped() {
+	for t, err := range r.b.evidence.Stamped() {
 		if err != nil {
 			return nil, err
 		}
-		f, err := home.Read(r.b.home, home.StateAt(r.b.home, t.path), t.path)
+		f, err := home.Read(r.b.home, home.StateAt(r.b.home, t.Path), t.Path)
 		if err != nil {
 			continue // verify names it
 		}

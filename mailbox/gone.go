@@ -69,7 +69,7 @@ func (b *reconciler) adoptMissing(ctx context.Context, s *shard, id ID) error {
 	if r.State != Pending {
 		return b.alarm(ctx, s, id, "missing", fmt.Sprintf("its file is gone from %s; mbox recover --adopt %s gives it up", r.State, id))
 	}
-	if known, err := b.ledger.knownGone(id); err != nil || known {
+	if known, err := b.ledger.KnownGone(id); err != nil || known {
 		return err
 	}
 	return b.commit(ctx, s, &change{

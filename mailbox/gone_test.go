@@ -112,7 +112,7 @@ func goesOn(t *testing.T, b *Box, ids map[State]ID, what string) {
 		must(t, err)
 	}
 	for s, id := range ids {
-		if _, m, err := fresh.ledger.lastMove(id); err != nil || m.Enters() != s {
+		if _, m, err := fresh.ledger.LastMove(id); err != nil || m.Enters() != s {
 			t.Errorf("%s: %s of %s is %v (%v)", what, id, s, m, err)
 		}
 	}
@@ -244,7 +244,7 @@ func TestAdoptDeleted(t *testing.T) {
 				t.Errorf("%s: %+v, %v", what, r, err)
 			}
 		}
-		if _, m, err := b.ledger.lastMove(ids[Pending]); err != nil || m.Enters() != None {
+		if _, m, err := b.ledger.LastMove(ids[Pending]); err != nil || m.Enters() != None {
 			t.Errorf("%s: %v (%v)", what, m, err)
 		}
 		goesOn(t, b, nil, what)
@@ -330,7 +330,7 @@ func TestLostIsNotDeleted(t *testing.T) {
 	b = opened(t, b.home, b.o)
 	must(t, scanNow(b))
 	must(t, b.Tidy(t.Context()))
-	_, m, err := b.ledger.lastMove("torn")
+	_, m, err := b.ledger.LastMove("torn")
 	must(t, err)
 	if m.Enters() != Pending {
 		t.Errorf("its last line has it in %q: %s", m.Enters(), m.Reason)

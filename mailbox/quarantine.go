@@ -151,7 +151,7 @@ func (b *books) sendBack(ctx context.Context, s *shard, to, path string) error {
 // file replaced or removed it before it was moved. It takes back what the line
 // that names the entry says, inside its transition and when that is settled.
 func (b *books) sayGone(ctx context.Context, s *shard, k *task.Kept) error {
-	if before, err := b.ledger.lineWith("gone", k.Entry); err != nil || before != nil {
+	if before, err := b.ledger.LineWith("gone", k.Entry); err != nil || before != nil {
 		return err
 	}
 	why := "replaced or removed on its way into quarantine"

@@ -158,7 +158,7 @@ func (b *dependencies) asWritten(id ID) (ID, error) {
 	if there, err := b.anywhere(id); err != nil || there {
 		return id, err
 	}
-	as, err := b.ledger.spelling(id)
+	as, err := b.ledger.Spelling(id)
 	if as == "" {
 		as = id
 	}

@@ -187,7 +187,7 @@ func (b *reconciler) mendFile(t *Task, r *queue.Entry) error {
 			t.Mbox.Lease.Token = old.Lease.Token
 		}
 	}
-	t.Audit.StateChanges, err = b.ledger.trail(r.ID)
+	t.Audit.StateChanges, err = b.ledger.Trail(r.ID)
 	t.Audit.Trim()
 	return err
 }
@@ -224,7 +224,7 @@ func (b *reconciler) stray(ctx context.Context, state State, name string) (busy 
 			if err != nil || r != nil {
 				return err
 			}
-			if as, err := b.ledger.spelling(id); err != nil || as != "" {
+			if as, err := b.ledger.Spelling(id); err != nil || as != "" {
 				return err // verify names it
 			}
 		}

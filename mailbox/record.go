@@ -129,7 +129,7 @@ func (b *Box) Outcome(ctx context.Context, id, by, text string) error {
 
 // checkRecord refuses to replace a record that was edited by hand.
 func (b *recorder) checkRecord(file, hash string) error {
-	e, err := b.ledger.lineWith("file", file)
+	e, err := b.ledger.LineWith("file", file)
 	if err != nil {
 		return err
 	}

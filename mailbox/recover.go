@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"time"
 
@@ -261,7 +262,7 @@ func (r *recovery) moves() error {
 
 // follow folds what was appended since.
 func (r *recovery) follow() (err error) {
-	r.end, err = r.b.ledger.fold(r.end, func(id ID, agent string, m *task.Move, at time.Time) {
+	r.end, err = r.b.ledger.Fold(r.end, func(id ID, agent string, m *task.Move, at time.Time) {
 		if m != nil {
 			r.last[id] = &fate{agent: agent, m: m, at: at}
 		} else if f := r.last[id]; f != nil {
@@ -269,4 +270,14 @@ func (r *recovery) follow() (err error) {
 		}
 	})
 	return err
+}
+
+// intact ends the recovery of a mailbox whose ledger is short of what is known
+// of it, with nothing changed but the read-only mark.
+func (r *recovery) intact() error {
+	_, why, err := r.b.evidence.LostLines(r.ctx, r.b.ledger.Ledger, r.restarted, r.out.Moved)
+	if err != nil || why == "" {
+		return err
+	}
+	return r.b.ledger.Stop(fmt.Errorf("%w: %s", audit.ErrDamaged, why))
 }

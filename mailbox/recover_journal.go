@@ -83,7 +83,7 @@ func (v *versions) add(tx string, rec audit.Journaled) error {
 // comes back, and what lies in its place goes to quarantine when it is moved there.
 // After an I/O error every content is staged anew, wherever it is.
 func (r *recovery) bringBack(v *versions) error {
-	e, m, err := r.b.ledger.lastMove(v.id)
+	e, m, err := r.b.ledger.LastMove(v.id)
 	if err != nil || e == nil {
 		return err
 	}
@@ -195,11 +195,11 @@ func (r *recovery) superseded(data []byte, hash string) bool {
 	if schemas.Decode(data, t) != nil || t.Mbox.TX == "" {
 		return false
 	}
-	e, err := r.b.ledger.lineWith("tx", t.Mbox.TX)
+	e, err := r.b.ledger.LineWith("tx", t.Mbox.TX)
 	if err != nil || e == nil || ID(e.Task()) != t.ID {
 		return false
 	}
 	m, moves := task.MoveOf(e)
-	_, last, err := r.b.ledger.lastMove(t.ID)
+	_, last, err := r.b.ledger.LastMove(t.ID)
 	return moves && err == nil && task.HashOf(m.After) == hash && last != nil && last.TX != m.TX
 }

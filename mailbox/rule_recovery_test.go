@@ -227,7 +227,7 @@ func TestRule16_Standing(t *testing.T) {
 		must(t, put(path, text))
 	}
 	for digit, stands := range map[string]bool{"1": true, "2": false, "3": false, "4": false, "5": true, "6": false, "7": true, "8": true, "9": false} {
-		got, err := b.evidence.standing([]string{tx("0"), tx(digit)})
+		got, err := b.evidence.Standing([]string{tx("0"), tx(digit)})
 		if err != nil || (got == tx(digit)) != stands || !stands && got != "" {
 			t.Errorf("%s stands: %q (%v), want %v", digit, got, err, stands)
 		}

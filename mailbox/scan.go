@@ -317,9 +317,9 @@ func (b *Box) expected(folder State) (ids []ID, err error) {
 	if folder != Completed && folder != Failed {
 		return b.queue.In(folder, func(*queue.Entry) bool { return true })
 	}
-	ended, err := b.ledger.ended()
+	ended, err := b.ledger.Ended()
 	for id, t := range ended {
-		if t.state == folder {
+		if t.State == folder {
 			ids = append(ids, id)
 		}
 	}

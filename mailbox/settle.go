@@ -120,7 +120,7 @@ func reasonTX(name string) string {
 // would find.
 func (b *books) redo(ctx context.Context, s *shard, d home.Intent, e *audit.Entry) error {
 	if m, ok := task.MoveOf(e); ok {
-		_, last, err := b.ledger.lastMove(ID(e.Task()))
+		_, last, err := b.ledger.LastMove(ID(e.Task()))
 		if err != nil || last != nil && last.TX != m.TX {
 			return err
 		}

@@ -31,7 +31,7 @@ func TestRule08_StolenClaim(t *testing.T) {
 	if !errors.Is(err, ErrEmpty) {
 		t.Errorf("the claim: %v %v", c, err)
 	}
-	e, m, err := b.ledger.lastMove("x")
+	e, m, err := b.ledger.LastMove("x")
 	must(t, err)
 	if e.Event != audit.Reconcile || !m.Adopted || m.Enters() != InProgress {
 		t.Errorf("its last line: %s %+v", e.Event, m)

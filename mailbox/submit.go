@@ -152,7 +152,7 @@ func (b *sender) idOfKey(key string) (ID, error) {
 	if err := b.queue.Hear(); err != nil || !b.queue.Knows(key) {
 		return "", err
 	}
-	e, err := b.ledger.lineWith("key", key)
+	e, err := b.ledger.LineWith("key", key)
 	if err != nil || e == nil {
 		return "", err
 	}
@@ -173,7 +173,7 @@ func (b *sender) childHash(key string) string { return b.saltedHash("child", key
 
 // sameAgain answers a second send of an id: fine if it asks for the same.
 func (b *sender) sameAgain(id ID, request string) (ID, error) {
-	e, err := b.ledger.lineOfRequest(id, request)
+	e, err := b.ledger.LineOfRequest(id, request)
 	if err != nil {
 		return "", err
 	}

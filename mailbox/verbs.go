@@ -256,7 +256,7 @@ func (c *Claim) remembered(foreign error) (*home.File, error) {
 // notOurs refuses a token that another task was claimed with. Nothing is kept of
 // what came with it: it belongs elsewhere.
 func (c *Claim) notOurs() error {
-	e, err := c.box.ledger.lineWith("claim", c.box.saltedHash("token", c.token))
+	e, err := c.box.ledger.LineWith("claim", c.box.saltedHash("token", c.token))
 	if err != nil || e == nil || ID(e.Task()) == c.ID() {
 		return err
 	}
@@ -269,7 +269,7 @@ func (c *Claim) notOurs() error {
 // late answers a verb whose token is not that of the present claim.
 func (c *Claim) late(ctx context.Context, s *shard, verb, request string, content any) error {
 	b, id := c.box, c.ID()
-	said, err := b.ledger.lineOfRequest(id, request)
+	said, err := b.ledger.LineOfRequest(id, request)
 	if err != nil {
 		return err
 	}
@@ -382,7 +382,7 @@ func (b *Box) Retry(ctx context.Context, id ID, by, why string) error {
 	if err != nil {
 		return err
 	}
-	e, last, err := b.ledger.lastMove(id)
+	e, last, err := b.ledger.LastMove(id)
 	switch {
 	case err != nil:
 		return err

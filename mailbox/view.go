@@ -90,7 +90,7 @@ func (b *books) known(id ID) (bool, error) {
 			return there, err
 		}
 	}
-	as, err := b.ledger.spelling(id)
+	as, err := b.ledger.Spelling(id)
 	return as != "", err
 }
 

@@ -54,6 +54,8 @@ var rooms = map[string]room{
 	"mailbox/task":     {layer: 2, ours: []string{"audit", "schemas"}, libraries: []string{jsonV2}},
 	"mailbox/home":     {layer: 2, ours: []string{"mailbox/task", "audit", "mailbox/durable", "schemas"}, libraries: []string{xsys}},
 	"mailbox/lease":    {layer: 2, ours: []string{"mailbox/home", "mailbox/task", "audit", "mailbox/durable"}, libraries: []string{xsys}},
+	"mailbox/history":  {layer: 2, ours: []string{"mailbox/task", "audit"}},
+	"mailbox/evidence": {layer: 2, ours: []string{"mailbox/home", "mailbox/queue", "mailbox/task", "audit", "mailbox/durable"}, libraries: []string{jsonV2}},
 	"mailbox/artifact": {layer: 2, ours: []string{"mailbox/task", "mailbox/durable", "schemas"}},
 	"mailbox/backup": {
 		layer: 2, ours: []string{"mailbox/home", "audit", "mailbox/durable"},
@@ -65,7 +67,7 @@ var rooms = map[string]room{
 		layer: 2, ours: []string{"mailbox/home", "mailbox/task", "mailbox/tree", "audit", "mailbox/durable"}, libraries: []string{jsonV2},
 	},
 	"mailbox": {
-		layer: 2, ours: []string{"mailbox/artifact", "mailbox/backup", "mailbox/home", "mailbox/lease", "mailbox/queue", "mailbox/task", "mailbox/tree", "audit", "audit/delegation", "audit/record", "audit/verify", "mailbox/durable", "schemas"},
+		layer: 2, ours: []string{"mailbox/artifact", "mailbox/backup", "mailbox/evidence", "mailbox/history", "mailbox/home", "mailbox/lease", "mailbox/queue", "mailbox/task", "mailbox/tree", "audit", "audit/delegation", "audit/record", "audit/verify", "mailbox/durable", "schemas"},
 		libraries: []string{jsonV2, xsys, xsync, "github.com/fsnotify/fsnotify"},
 	},
 	"agents/action": {

@@ -57,33 +57,33 @@ var recoveryMutants = []mutant{
 		boxTest("TestRule16_RecoveryOfWhatWasOnlyStaged"),
 	},
 	{
-		"anybodys-name-stands", "16", evidenceGo,
+		"anybodys-name-stands", "16", "mailbox/evidence/evidence.go",
 		" && strings.EqualFold(filepath.Base(path), t.ID.File())", "",
 		boxTest("TestRule16_Standing"),
 	},
 	{
-		"torn-task-stands", "16", evidenceGo,
+		"torn-task-stands", "16", "mailbox/evidence/evidence.go",
 		"unread == nil && json.Unmarshal(data, &t) == nil && ", "unread == nil && (json.Unmarshal(data, &t) == nil || true) && ",
 		boxTest("TestRule16_Standing"),
 	},
 	{
-		"own-name-minds-case", "16", evidenceGo,
+		"own-name-minds-case", "16", "mailbox/evidence/evidence.go",
 		"strings.EqualFold(filepath.Base(path), t.ID.File())", "filepath.Base(path) == t.ID.File()",
 		boxTest("TestRule16_Standing"),
 	},
 	{
-		"own-name-does-not-stand", "16", evidenceGo,
+		"own-name-does-not-stand", "16", "mailbox/evidence/evidence.go",
 		"if err != nil || slices.Contains(txs, t.tx) {", "if err != nil {",
 		boxTest("TestRule16_Standing"),
 	},
 	{
-		"records-do-not-stand", "16", evidenceGo,
+		"records-do-not-stand", "16", "mailbox/evidence/evidence.go",
 		"home.Paths(filepath.Join(e.home, \"decisions\"), filepath.Join(e.home, \"changes\"))", "home.Paths()",
 		boxTest("TestRule16_Standing"),
 	},
 	{
-		"quarantine-stands", "16", evidenceGo,
-		"for path, err := range home.Paths(dirs...) {", "for path, err := range home.Paths(append(dirs, b.path(\"tasks\", \"quarantine\"))...) {",
+		"quarantine-stands", "16", "mailbox/evidence/evidence.go",
+		"for path, err := range home.Paths(dirs...) {", "for path, err := range home.Paths(append(dirs, filepath.Join(e.home, \"tasks\", \"quarantine\"))...) {",
 		boxTest("TestRule16_Standing"),
 	},
 	{
@@ -122,18 +122,18 @@ var recoveryMutants = []mutant{
 		boxTest("TestRule14_OlderLedgerAndHeadRecord"),
 	},
 	{
-		"drop-stops-the-mailbox", "9", evidenceGo,
+		"drop-stops-the-mailbox", "9", "mailbox/evidence/evidence.go",
 		`case !moved && (sure.Checksum != "" || seen.Checksum != "" && there[seen]):`, `case !moved && sure.Checksum != "":`,
 		boxTest("TestRule09_DropWithTransaction"),
 	},
 	{
-		"older-copy-taken-for-the-newest", "9,22", evidenceGo,
+		"older-copy-taken-for-the-newest", "9,22", "mailbox/evidence/evidence.go",
 		`case !moved && (sure`, `case (sure`,
 		boxTest("TestRule09_OlderCopyPutBack"),
 	},
 	{
-		"artifact-is-evidence", "9", evidenceGo,
-		"for path, err := range home.Paths(dirs...) {", "more, _ := filepath.Glob(b.path(\"tasks\", \"artifacts\", \"*\"))\n\t\tfor path, err := range home.Paths(append(dirs, more...)...) {",
+		"artifact-is-evidence", "9", "mailbox/evidence/evidence.go",
+		"for path, err := range home.Paths(dirs...) {", "more, _ := filepath.Glob(filepath.Join(e.home, \"tasks\", \"artifacts\", \"*\"))\n\t\tfor path, err := range home.Paths(append(dirs, more...)...) {",
 		boxTest("TestRule09_ArtifactWithTransaction"),
 	},
 	{

@@ -1,4 +1,13 @@
-package mailbox
+// Package evidence finds what tells of ledger lines, other than the ledger itself.
+//
+// A ledger that was deleted, cut or replaced has to be noticed: without its lines
+// every task looks like a drop. So its end is compared with what else tells of it.
+// Two things are sure: the journal, and the head record in the boot that wrote it.
+// After a restart head record and snapshot may name lines that a power cut took
+// and that were never acknowledged. Then the tree decides, because a task's file
+// comes into its place after the flush of its line. As long as ledger and head
+// record agree a drop proves nothing, so that who may drop cannot stop the mailbox.
+package evidence
 
 import (
 	"bytes"
@@ -16,23 +25,19 @@ import (
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/queue"
+	"mbox/mailbox/task"
 )
 
-// evidence is what tells of lines, other than the ledger itself.
-//
-// A ledger that was deleted, cut or replaced has to be noticed: without its lines
-// every task looks like a drop. So its end is compared with what else tells of it.
-// Two things are sure: the journal, and the head record in the boot that wrote it.
-// After a restart head record and snapshot may name lines that a power cut took
-// and that were never acknowledged. Then the tree decides, because a task's file
-// comes into its place after the flush of its line. As long as ledger and head
-// record agree a drop proves nothing, so that who may drop cannot stop the mailbox.
-type evidence struct{ home, id string }
+// Home is the home of a mailbox, with its id.
+type Home struct{ home, id string }
 
-// lostLines says what the ledger lacks; "" if it has all that is known of it.
+// At is the home in a folder, of the mailbox with that id.
+func At(home, id string) Home { return Home{home, id} }
+
+// LostLines says what the ledger lacks; "" if it has all that is known of it.
 // known is the furthest end that anything remembers. In a home that was moved
 // ledger and head record may be those of an older copy, which agree.
-func (e evidence) lostLines(ctx context.Context, ledger history, restarted, moved bool) (known audit.Position, why string, err error) {
+func (e Home) LostLines(ctx context.Context, ledger *audit.Ledger, restarted, moved bool) (known audit.Position, why string, err error) {
 	sure, seen, err := ledger.Remembered(!restarted)
 	if err != nil {
 		return known, "", err
@@ -84,7 +89,7 @@ func (e evidence) lostLines(ctx context.Context, ledger history, restarted, move
 // unheardOf finds a task whose transaction no line of the ledger has; "" if there
 // is none. Where the ledger's end is not known, or is there, what lies in pending
 // may be anybody's.
-func (e evidence) unheardOf(ctx context.Context, notPending bool) (path string, err error) {
+func (e Home) unheardOf(ctx context.Context, notPending bool) (path string, err error) {
 	known := map[string]bool{}
 	for line, err := range audit.NewReader(e.home, e.id).Lines() {
 		if err = errors.Join(err, ctx.Err()); err != nil {
@@ -94,50 +99,50 @@ func (e evidence) unheardOf(ctx context.Context, notPending bool) (path string, 
 			known[tx] = true
 		}
 	}
-	for t, err := range e.stamped() {
+	for t, err := range e.Stamped() {
 		if err != nil {
 			return "", err
 		}
-		if !known[t.tx] && !(notPending && home.StateAt(e.home, t.path) == Pending) {
-			return strings.TrimPrefix(t.path, e.home+"/"), nil
+		if !known[t.tx] && !(notPending && home.StateAt(e.home, t.Path) == task.Pending) {
+			return strings.TrimPrefix(t.Path, e.home+"/"), nil
 		}
 	}
 	return "", nil
 }
 
-// taskStamp is the transaction that a task's file bears.
-type taskStamp struct{ path, tx string }
+// Stamp is the transaction that a task's file bears.
+type Stamp struct{ Path, tx string }
 
-// stamped yields each file in a folder of tasks that holds a whole task of its own
+// Stamped yields each file in a folder of tasks that holds a whole task of its own
 // name with a transaction. One under another task's name, or torn, may be a file
 // that a home of format 1 used again, and nothing tells that it was renamed since.
-func (e evidence) stamped() iter.Seq2[taskStamp, error] {
-	return func(yield func(taskStamp, error) bool) {
+func (e Home) Stamped() iter.Seq2[Stamp, error] {
+	return func(yield func(Stamp, error) bool) {
 		dirs, err := home.TaskFolders(e.home)
 		if err != nil {
-			yield(taskStamp{}, err)
+			yield(Stamp{}, err)
 			return
 		}
 		for path, err := range home.Paths(dirs...) {
 			var t struct {
-				ID   ID `json:"id"`
+				ID   task.ID `json:"id"`
 				Mbox struct {
 					TX string `json:"tx"`
 				} `json:"mbox"`
 			}
-			data, unread := durable.Read(path, MaxTask)
+			data, unread := durable.Read(path, task.MaxTask)
 			whole := unread == nil && json.Unmarshal(data, &t) == nil && len(t.Mbox.TX) == 32 && strings.EqualFold(filepath.Base(path), t.ID.File())
-			if (err != nil || whole) && !yield(taskStamp{path, t.Mbox.TX}, err) {
+			if (err != nil || whole) && !yield(Stamp{path, t.Mbox.TX}, err) {
 				return
 			}
 		}
 	}
 }
 
-// standing tells which of the transactions, if any, stands in a file of the
+// Standing tells which of the transactions, if any, stands in a file of the
 // home, for the ledger, before it sets lines aside.
-func (e evidence) standing(txs []string) (string, error) {
-	for t, err := range e.stamped() {
+func (e Home) Standing(txs []string) (string, error) {
+	for t, err := range e.Stamped() {
 		if err != nil || slices.Contains(txs, t.tx) {
 			return t.tx, err
 		}
@@ -146,7 +151,7 @@ func (e evidence) standing(txs []string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		data, _ := durable.Read(path, 4*MaxTask) // one that cannot be read has no transaction
+		data, _ := durable.Read(path, 4*task.MaxTask) // one that cannot be read has no transaction
 		for _, tx := range txs {
 			if bytes.Contains(data, []byte(`"tx": "`+tx+`"`)) {
 				return tx, nil
@@ -154,14 +159,4 @@ func (e evidence) standing(txs []string) (string, error) {
 		}
 	}
 	return "", nil
-}
-
-// intact ends the recovery of a mailbox whose ledger is short of what is known
-// of it, with nothing changed but the read-only mark.
-func (r *recovery) intact() error {
-	_, why, err := r.b.evidence.lostLines(r.ctx, r.b.ledger, r.restarted, r.out.Moved)
-	if err != nil || why == "" {
-		return err
-	}
-	return r.b.ledger.Stop(fmt.Errorf("%w: %s", audit.ErrDamaged, why))
 }

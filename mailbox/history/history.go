@@ -1,0 +1,175 @@
+// Package history answers what has happened, from the lines of the ledger alone.
+package history
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"mbox/audit"
+	"mbox/mailbox/task"
+)
+
+// Ledger answers from the lines of a ledger.
+type Ledger struct{ *audit.Ledger }
+
+// LastMove finds the last ledger line that moved the task; nil if there is none.
+func (h Ledger) LastMove(id task.ID) (*audit.Entry, *task.Move, error) {
+	for line, err := range h.LinesOf(string(id)) {
+		if err != nil {
+			return nil, nil, err
+		}
+		if e, m := task.MoveIn(line); m != nil {
+			return e, m, nil
+		}
+	}
+	return nil, nil, nil
+}
+
+// LineWith finds the last line whose details have the text as that member; nil if
+// there is none.
+func (h Ledger) LineWith(member, text string) (*audit.Entry, error) {
+	for line, err := range h.Backward() {
+		if err != nil {
+			return nil, err
+		}
+		if line.Text(member) == text {
+			e, err := line.Decode()
+			return &e, err
+		}
+	}
+	return nil, nil
+}
+
+// LineOfRequest finds the line of the task that carries the request; nil if there is
+// none. It reads back to the line that created the task, not to the ledger's
+// beginning.
+func (h Ledger) LineOfRequest(id task.ID, request string) (*audit.Entry, error) {
+	for line, err := range h.LinesOf(string(id)) {
+		if err != nil {
+			return nil, err
+		}
+		if line.Text("request") == request {
+			e, err := line.Decode()
+			return &e, err
+		}
+		if task.Creates(line) {
+			break
+		}
+	}
+	return nil, nil
+}
+
+// Spelling is how an id is written that the ledger knows in some case of its
+// letters; "" if it does not.
+func (h Ledger) Spelling(id task.ID) (task.ID, error) {
+	for line, err := range h.Backward() {
+		if err != nil {
+			return "", err
+		}
+		if as := line.Task(); as != "" && strings.EqualFold(as, string(id)) {
+			return task.ID(as), nil
+		}
+	}
+	return "", nil
+}
+
+// KnownGone tells whether an alarm has said so since the task moved last.
+func (h Ledger) KnownGone(id task.ID) (bool, error) {
+	for line, err := range h.LinesOf(string(id)) {
+		if err != nil {
+			return false, err
+		}
+		if _, m := task.MoveIn(line); m != nil || SaysGone(line) {
+			return m == nil, nil
+		}
+	}
+	return false, nil
+}
+
+// Trail tells a task's way through the states from the ledger.
+func (h Ledger) Trail(id task.ID) ([]task.StateChange, error) {
+	trail := []task.StateChange{}
+	for line, err := range h.LinesOf(string(id)) {
+		if err != nil {
+			return nil, err
+		}
+		e, m := task.MoveIn(line)
+		if m == nil {
+			continue
+		}
+		if m.Leaves() == task.None {
+			break
+		}
+		if m.Leaves() != m.Enters() {
+			trail = append(trail, task.StateChange{From: m.Leaves(), To: m.Enters(), By: e.Agent, At: task.At(e.Time()), Reason: task.StateReason(m.Reason)})
+		}
+	}
+	slices.Reverse(trail)
+	return trail, nil
+}
+
+// EndedTask is what the ledger says of an ended task.
+type EndedTask struct {
+	State     task.State
+	After     string
+	At        time.Time
+	Delivered bool
+}
+
+// Ended folds the ledger to its ended tasks.
+func (h Ledger) Ended() (map[task.ID]*EndedTask, error) {
+	ended := map[task.ID]*EndedTask{}
+	for line, err := range h.Read(audit.Position{}).Lines() {
+		if err == nil {
+			err = line.Damaged()
+		}
+		if err != nil {
+			return nil, err
+		}
+		if line.Event() == audit.ResultDelivered {
+			if t := ended[task.ID(line.Task())]; t != nil {
+				t.Delivered = true
+			}
+		}
+		e, m := task.MoveIn(line)
+		switch {
+		case m == nil:
+		case m.Enters() == task.Completed || m.Enters() == task.Failed:
+			ended[task.ID(e.Task())] = &EndedTask{State: m.Enters(), After: task.HashOf(m.After), At: e.Time()}
+		default:
+			delete(ended, task.ID(e.Task()))
+		}
+	}
+	return ended, nil
+}
+
+// Fold calls visit with every move of the ledger behind from, in order, and
+// with every alarm that a task is gone, which has no move. It returns where the
+// ledger ends.
+func (h Ledger) Fold(from audit.Position, visit func(id task.ID, agent string, m *task.Move, at time.Time)) (end audit.Position, err error) {
+	r := h.Read(from)
+	for line, err := range r.Lines() {
+		if err == nil {
+			err = line.Damaged()
+		}
+		if err != nil {
+			return r.Position(), err
+		}
+		if _, m := task.MoveIn(line); m != nil || SaysGone(line) {
+			visit(task.ID(line.Task()), line.Agent(), m, line.Time())
+		}
+	}
+	if broken := r.Broken(); broken != nil {
+		return r.Position(), fmt.Errorf("%w: %w", audit.ErrDamaged, broken)
+	}
+	return r.Position(), nil
+}
+
+// SaysGone tells whether the line is an alarm that a task's file, or what it held,
+// is gone.
+func SaysGone(line audit.Line) bool {
+	kind := line.Text("alarm")
+	return line.Event() == audit.ErrorEvent && line.Task() != "" && (kind == "lost" || kind == "missing")
+}
