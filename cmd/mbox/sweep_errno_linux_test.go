@@ -141,11 +141,11 @@ func (e *errnoRun) judge(h *sweepHome, r ran, hit sysCall, p errnoPoint) error {
 	if err := e.stops(h, hit, r); err != nil {
 		return err
 	}
-	if state := stateLeft(r); e.left[state] {
+	state := stateLeft(r)
+	if e.left[state] {
 		return nil
-	} else {
-		e.left[state] = true
 	}
+	e.left[state] = true
 	if !h.exists() {
 		return e.doneAtLast(h)
 	}

@@ -27,8 +27,7 @@ import (
 
 // fileCalls are the system calls that have to do with files. close is traced to
 // know which descriptor is which, and never broken.
-const fileCalls = "openat,read,pread64,write,pwrite64,fsync,fdatasync,renameat,renameat2,unlinkat,mkdirat," +
-	"syncfs,fchmod,fchmodat,utimensat,ftruncate,fallocate,linkat,symlinkat,flock,fstat,newfstatat,getdents64,lseek,statfs"
+const fileCalls = changes + ",read,pread64,flock,fstat,newfstatat,getdents64,lseek,statfs"
 
 // changes are those of them that change something, and what tells whether a
 // descriptor is flushed again after an error.
@@ -215,7 +214,7 @@ func tracedFor(inject string) string {
 	name, what, broken := strings.Cut(inject, ":")
 	switch {
 	case !broken:
-		return "close," + fileCalls
+		return fileCalls
 	case strings.HasPrefix(what, "signal="):
 		return name
 	}
