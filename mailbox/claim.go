@@ -169,7 +169,7 @@ func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, busy boo
 		return nil, false, err
 	}
 	if err := b.dependencies.resolve(ctx); err != nil {
-		return nil, false, err
+		return nil, false, onTheWay(err)
 	}
 	fits, asked, at := b.fits(r), false, 0
 	var taken []queue.Taken
@@ -210,7 +210,7 @@ func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, busy boo
 			// Somebody else has it, or had it, or a line about it has to come first.
 		case errors.Is(err, errForeign):
 			if _, err := b.reconciler.lookInto(ctx, rec.ID); err != nil && !errors.Is(err, errNowhere) {
-				return nil, false, err
+				return nil, false, onTheWay(err)
 			}
 		default:
 			return nil, false, err
@@ -241,7 +241,7 @@ func (b *Box) claim(ctx context.Context, r ClaimRequest, id ID) (*Claim, error) 
 		return nil, errNotReady
 	}
 	if err := b.approvals.mayRun(ctx, s, f, r.Agent); err != nil {
-		return nil, err
+		return nil, onTheWay(err)
 	}
 	c := &Claim{Task: f.Task, box: b, agent: r.Agent, token: home.RandomHex(16), from: f.Hash}
 	ch := b.pick(c, f.Hash)

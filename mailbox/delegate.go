@@ -73,19 +73,10 @@ func (c *Claim) createAll(ctx context.Context, d Delegation, order []int) (ids [
 			ids[i], err = c.create(ctx, s.locks, d, i, ids)
 		}
 		if err != nil {
-			return nil, notYet(err)
+			return nil, onTheWay(err)
 		}
 	}
 	return ids, nil
-}
-
-// notYet is an error of a child's creation as one of the delegation, which is
-// committed only when the parent waits.
-func notYet(err error) error {
-	if errors.Is(err, ErrCommitted) {
-		return fmt.Errorf("a child was created, the delegation is not complete: %v", err)
-	}
-	return err
 }
 
 // mayDelegate holds a delegation against the depth, the budget and the graph.

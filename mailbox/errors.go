@@ -24,3 +24,24 @@ var (
 	// ErrReadOnly: the mailbox is read-only after an I/O error or damage.
 	ErrReadOnly = audit.ErrReadOnly
 )
+
+// onTheWay is for an error of a change that a verb makes before its own: a task
+// taken back, admitted, reconciled, a child created. That line counts, and the next
+// command finishes it, but nothing of the verb itself is committed: the error
+// matches whatever it did, except ErrCommitted.
+func onTheWay(err error) error {
+	if errors.Is(err, ErrCommitted) {
+		return &onTheWayError{err}
+	}
+	return err
+}
+
+type onTheWayError struct{ err error }
+
+func (e *onTheWayError) Error() string { return "a change that had to come first: " + e.err.Error() }
+
+func (e *onTheWayError) Is(target error) bool {
+	return target != ErrCommitted && errors.Is(e.err, target)
+}
+
+func (e *onTheWayError) As(target any) bool { return errors.As(e.err, target) }

@@ -109,3 +109,47 @@ func TestClaimThatIsCommittedIsNotBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A line that a verb writes on the way to its own makes nobody believe that the
+// verb itself is committed.
+func TestCommittedIsTheVerbsOwnLine(t *testing.T) {
+	for name, on := range map[string]func(*testing.T, *Box) func() error{
+		"a tidy before the verb": func(t *testing.T, b *Box) func() error {
+			b.drop(t, "d.json", `{"task":{"title":"dropped"}}`)
+			return func() error { return b.Tidy(context.Background()) }
+		},
+		"a claim of a task that was moved": func(t *testing.T, b *Box) func() error {
+			sent(t, b, "x")
+			mv(t, b, "x", Pending, InProgress)
+			return func() error {
+				_, err := b.Claim(context.Background(), ClaimRequest{Agent: "coder"})
+				return err
+			}
+		},
+		"a completion of a task that was moved": func(t *testing.T, b *Box) func() error {
+			sent(t, b, "x")
+			c := claimAs(t, b, "coder")
+			mv(t, b, "x", InProgress, Pending)
+			return func() error { return c.Complete(context.Background(), Result{}) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBox(t, Options{})
+			verb := on(t, b)
+			count := len(lines(t, b, ""))
+			remove := durable.SetFault(func(op durable.Op, _ string) (bool, error) {
+				switch op {
+				case durable.OpMove, durable.OpExchange, durable.OpRemove:
+					return false, errInjected
+				}
+				return true, nil
+			})
+			err := verb()
+			remove()
+			if !errors.Is(err, errInjected) || errors.Is(err, ErrCommitted) || len(lines(t, b, "")) == count {
+				t.Errorf("%d lines were %d before; it says: %v", len(lines(t, b, "")), count, err)
+			}
+			mustScan(t, b)
+		})
+	}
+}

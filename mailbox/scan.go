@@ -52,7 +52,7 @@ func (b *Box) Tidy(ctx context.Context) error {
 	if errors.Is(err, ErrReadOnly) || errors.Is(err, audit.ErrDamaged) {
 		return nil
 	}
-	return err
+	return onTheWay(err)
 }
 
 // Routed tells whether a router is up for this mailbox.

@@ -212,7 +212,7 @@ func (b *Box) claimed(ctx context.Context, s *shard, id ID) (*home.File, error) 
 	f, r, err := b.current(id)
 	if errors.Is(err, errForeign) {
 		if err := b.reconciler.reconcile(ctx, s, id); err != nil && !errors.Is(err, errNowhere) {
-			return nil, err
+			return nil, onTheWay(err)
 		}
 		f, r, err = b.current(id)
 	}

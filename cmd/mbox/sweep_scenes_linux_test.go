@@ -247,8 +247,9 @@ func (sc *sweepScene) prepare(t *testing.T, bin, dir string) (*sweepHome, promis
 		return h, nil
 	}
 	h.must("init", "--sync", "standard")
-	// A scene's claim must outlive its sweep, however slow the machine is.
-	if err := os.WriteFile(h.Path("mbox.toml"), []byte("lease = \"7d\"\n"), 0o600); err != nil {
+	// A scene's claim must outlive its sweep, however slow the machine is, and no
+	// task may wait so long that a line tells of it.
+	if err := os.WriteFile(h.Path("mbox.toml"), []byte("lease = \"7d\"\nstart_within = \"7d\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var j promises

@@ -601,4 +601,9 @@ var mailboxMutants = []mutant{
 		" || o.Ledger.Check(s.head.At) != nil", "",
 		boxTest("TestRule18_KeptIndex"),
 	},
+	{
+		"committed-on-the-way", "exit code 76", "mailbox/errors.go",
+		"target != ErrCommitted && ", "",
+		boxTest("TestCommittedIsTheVerbsOwnLine"),
+	},
 }
