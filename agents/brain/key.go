@@ -1,12 +1,12 @@
 package brain
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"os"
+	"path/filepath"
 	"strings"
-	"syscall"
+
+	"mbox/mailbox/durable"
 )
 
 // Key is a secret that a server wants. However it is printed, logged or encoded,
@@ -30,11 +30,16 @@ const maxKey = 4096
 func ReadKey(file, variable string, env func(string) string) (Key, error) {
 	switch {
 	case file != "":
-		text, err := keyFile(file)
+		// The name may be a link to where a system keeps its secrets.
+		real, err := filepath.EvalSymlinks(file)
 		if err != nil {
-			return "", fmt.Errorf("the key's file %s: %w", file, err)
+			return "", fmt.Errorf("the key's file: %w", err)
 		}
-		return asKey(text, "the key's file "+file)
+		text, err := durable.ReadPrivate(real, maxKey)
+		if err != nil {
+			return "", fmt.Errorf("the key's file: %w", err)
+		}
+		return asKey(string(text), "the key's file "+file)
 	case variable != "":
 		text := env(variable)
 		if text == "" {
@@ -43,32 +48,6 @@ func ReadKey(file, variable string, env func(string) string) (Key, error) {
 		return asKey(text, "the key's variable "+variable)
 	}
 	return "", nil
-}
-
-// keyFile looks at what it has opened, and waits for no FIFO.
-func keyFile(name string) (string, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return "", errors.Unwrap(err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return "", err
-	}
-	owner, known := info.Sys().(*syscall.Stat_t)
-	switch {
-	case !info.Mode().IsRegular():
-		return "", errors.New("it is no regular file")
-	case known && owner.Uid != 0 && int(owner.Uid) != os.Geteuid():
-		return "", fmt.Errorf("it belongs to user %d, who can change it", owner.Uid)
-	case info.Mode().Perm()&0o077 != 0:
-		return "", fmt.Errorf("others can read it (mode %04o): chmod 600", info.Mode().Perm())
-	case info.Size() > maxKey:
-		return "", fmt.Errorf("it has %d bytes: a key has at most %d", info.Size(), maxKey)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxKey))
-	return string(data), err
 }
 
 // asKey refuses what cannot stand in a header, without repeating it.

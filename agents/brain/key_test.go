@@ -44,8 +44,8 @@ func TestReadKey(t *testing.T) {
 		"no file":          {file: filepath.Join(dir, "none"), want: "error: no such file"},
 		"others":           {file: file("open", "sk-hunter2", 0o644), want: "error: chmod 600"},
 		"empty":            {file: file("empty", "\n", 0o600), want: "error: empty"},
-		"large":            {file: file("large", strings.Repeat("x", maxKey+1), 0o600), want: "error: at most"},
-		"folder":           {file: dir, want: "error: no regular file"},
+		"large":            {file: file("large", strings.Repeat("x", maxKey+1), 0o600), want: "error: more than 4096 bytes"},
+		"folder":           {file: dir, want: "error: not a regular file"},
 		"header injection": {file: file("crlf", "sk-hunter2\r\nHost: x", 0o600), want: "error: more than one word"},
 	} {
 		key, err := ReadKey(c.file, c.variable, func(k string) string { return env[k] })

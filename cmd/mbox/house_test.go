@@ -79,7 +79,7 @@ var rooms = map[string]room{
 		libraries: []string{jsonV2, xsys, "github.com/rs/zerolog"},
 	},
 	"agents/brain": {
-		layer: 4, ours: []string{"agents", "agents/sandbox", "schemas"},
+		layer: 4, ours: []string{"agents", "agents/sandbox", "mailbox/durable", "schemas"},
 		libraries: []string{jsonV2, xsys, "github.com/ollama/ollama"},
 	},
 	"agents/brain/ollamatest": {layer: 0}, // for tests only, see testRooms

@@ -68,6 +68,9 @@ var ErrSparse = fmt.Errorf("%w: nearly all of it is a hole", ErrNotRegular)
 // ErrTooLarge is returned by Read for a file beyond the caller's limit.
 var ErrTooLarge = errors.New("file too large")
 
+// ErrNotPrivate is returned by ReadPrivate for a file that others can read or change.
+var ErrNotPrivate = errors.New("not private")
+
 // Op names a step that changes the disk, for the fault hook.
 type Op string
 
@@ -474,6 +477,30 @@ func ReadLinked(path string, max int64) ([]byte, error) {
 		return nil, err
 	}
 	return Read(real, max)
+}
+
+// ReadPrivate is Read for a secret: the file belongs to the user, or to root, and
+// nobody else may read or write it. What is told of it, it tells of the file that
+// it has opened.
+func ReadPrivate(path string, max int64) ([]byte, error) {
+	f, _, err := OpenRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	switch st, err := Fstat(f); {
+	case err != nil:
+		return nil, err
+	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
+		return nil, fmt.Errorf("%s: %w: it belongs to user %d, who can change it", path, ErrNotPrivate, st.Uid)
+	case st.Mode&0o077 != 0:
+		return nil, fmt.Errorf("%s: %w: others can read it (mode %04o): chmod 600", path, ErrNotPrivate, st.Mode&0o777)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, max+1))
+	if err == nil && int64(len(data)) > max {
+		err = fmt.Errorf("%s: more than %d bytes: %w", path, max, ErrTooLarge)
+	}
+	return data, err
 }
 
 // openRegular opens a file, and closes it again if it is not a regular one.
