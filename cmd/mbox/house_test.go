@@ -87,6 +87,7 @@ var rooms = map[string]room{
 	"cmd/mbox/help":           {layer: 0},
 	"cmd/prove/bench":         {layer: 5, ours: []string{"mailbox", "mailbox/verify", "mailbox/durable"}, libraries: []string{jsonV2, xsys}},
 	"cmd/prove/mutants":       {layer: 5},
+	"cmd/mbox/gateway/token": {layer: 4, ours: []string{"mailbox/home", "mailbox/task", "mailbox/durable", "schemas"}},
 	"cmd/mbox/config": {
 		layer: 5, ours: []string{"agents", "agents/action", "agents/policy", "agents-home", "mailbox", "mailbox/task", "audit", "schemas", "mailbox/durable"},
 		libraries: []string{"github.com/pelletier/go-toml/v2"},
