@@ -105,12 +105,13 @@ func (g guard) isNever(ip netip.Addr, port uint16) bool {
 			return false
 		}
 		want, err := netip.ParseAddr(name)
+		want = want.Unmap()
 		switch {
 		case name == "" || strings.EqualFold(name, "localhost"),
-			err == nil && (want.Unmap().IsLoopback() || want.IsUnspecified()):
+			err == nil && (want.IsLoopback() || want.IsUnspecified()):
 			return g.ownAddress(ip)
 		}
-		return err == nil && want.Unmap() == ip
+		return err == nil && want == ip
 	})
 }
 

@@ -54,6 +54,26 @@ func TestGuardLoopback(t *testing.T) {
 	}
 }
 
+// Where mbox listens is reached by no address of this machine, whatever Loopback
+// lists and however it was written where it listens.
+func TestGuardOfMboxItself(t *testing.T) {
+	for _, listens := range []string{"127.0.0.1", "127.0.0.2", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::", "::ffff:0.0.0.0", "", "localhost", "LOCALHOST"} {
+		for _, host := range []string{"127.0.0.1", "127.0.0.2", "127.255.0.9", "::1", "localhost"} {
+			asked := net.JoinHostPort(host, "42617")
+			o := HTTPOptions{Loopback: []string{asked}, Never: []string{net.JoinHostPort(listens, "42617")}}
+			resolved := []string{asked}
+			if host == "localhost" {
+				resolved = []string{"127.0.0.1:42617", "127.0.1.1:42617", "[::1]:42617", "[::ffff:127.0.0.1]:42617"}
+			}
+			for _, at := range resolved {
+				if d := refusal(guard{o, noAddresses}.check("tcp4", host, at)); d == nil || d.Rule != "address_never" {
+					t.Errorf("%s listens, %s leads to %s: %v", o.Never, asked, at, d)
+				}
+			}
+		}
+	}
+}
+
 // Who cannot say which addresses are its own reaches none of them on the ports
 // that are never asked.
 func TestGuardUnknownAddresses(t *testing.T) {

@@ -15,11 +15,6 @@ import (
 // agents had before mbox; MBOX_MODEL is mbox's own and goes before them. An
 // empty variable is none.
 
-// unusedVariables are known names that mean nothing to this mbox.
-var unusedVariables = map[string]string{
-	"ZEROCLAW_GATEWAY_PORT": "this mbox has no gateway",
-}
-
 // readEnvironment sets what the file does not.
 func (c *File) readEnvironment() error {
 	for _, read := range []func() error{c.readModels, c.readOllama, c.readProvider, c.readTimeouts, c.readWorkspaces, c.readLimits} {
@@ -27,12 +22,7 @@ func (c *File) readEnvironment() error {
 			return err
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(unusedVariables)) {
-		if c.env(name) != "" {
-			c.unread = append(c.unread, name+" is set, and not used: "+unusedVariables[name])
-		}
-	}
-	return nil
+	return fillServe(c)
 }
 
 // take sets a key from the first variable that is set, if the file does not set

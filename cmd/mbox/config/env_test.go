@@ -77,6 +77,10 @@ func TestVariables(t *testing.T) {
 		{"[delegation]\nmax_depth = 1", "MAX_DELEGATION_DEPTH=2", "delegation.max_depth", "1", file},
 		{"", "ALLOWED_WRITE_ROOTS=e2e,workspace/projects", "actions.write_file.roots", "e2e, workspace/projects", "ALLOWED_WRITE_ROOTS"},
 		{"[actions.write_file]\nroots = ['r']", "ALLOWED_WRITE_ROOTS=e2e", "actions.write_file.roots", "r", file},
+
+		{"[serve]", "", "serve.address", "127.0.0.1:42617", "default"},
+		{"[serve]", "ZEROCLAW_GATEWAY_PORT=8080", "serve.address", "127.0.0.1:8080", "ZEROCLAW_GATEWAY_PORT"},
+		{"[serve]\naddress = '[::1]:9'", "ZEROCLAW_GATEWAY_PORT=8080", "serve.address", "[::1]:9", file},
 	} {
 		value, from := setting(t, read(t, c.text, strings.Fields(c.env)...), c.key)
 		if value != c.value || from != c.from {
@@ -104,6 +108,9 @@ func TestBadVariables(t *testing.T) {
 		{"WORKSPACE_DIR=/", "WORKSPACE_DIR: .* no place for an agent"},
 		{"WORKSPACE_DIR=/home/you/agents/.mbox", "WORKSPACE_DIR: .* no place for an agent"},
 		{"MAX_DELEGATION_DEPTH=99", "MAX_DELEGATION_DEPTH: "},
+		{"ZEROCLAW_GATEWAY_PORT=0", `ZEROCLAW_GATEWAY_PORT: "0" is not allowed: want a whole number from 1 to 65535`},
+		{"ZEROCLAW_GATEWAY_PORT=65536", "ZEROCLAW_GATEWAY_PORT: "},
+		{"ZEROCLAW_GATEWAY_PORT=0.0.0.0:80", "ZEROCLAW_GATEWAY_PORT: "},
 		{"ALLOWED_WRITE_ROOTS=ok,../up", `ALLOWED_WRITE_ROOTS: "../up" is not allowed`},
 	} {
 		_, err := parse("/home/you/agents/mbox.toml", nil, environ([]string{c.env}))
@@ -120,15 +127,12 @@ func TestBadVariables(t *testing.T) {
 }
 
 func TestVariablesInVain(t *testing.T) {
-	c := read(t, "", "ZEROCLAW_GATEWAY_PORT=42617", "PROVIDER=aws")
-	want := []string{
-		"PROVIDER is set, and not used: it goes with ZEROCLAW_PROVIDER_URL, which is not set",
-		"ZEROCLAW_GATEWAY_PORT is set, and not used: this mbox has no gateway",
-	}
+	c := read(t, "", "PROVIDER=aws")
+	want := []string{"PROVIDER is set, and not used: it goes with ZEROCLAW_PROVIDER_URL, which is not set"}
 	if !slices.Equal(c.unread, want) {
 		t.Errorf("%q", c.unread)
 	}
-	if used := read(t, "", "MBOX_MODEL=m").unread; used != nil {
+	if used := read(t, "", "MBOX_MODEL=m", "ZEROCLAW_GATEWAY_PORT=42617").unread; used != nil {
 		t.Errorf("%q", used)
 	}
 }

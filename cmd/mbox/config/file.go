@@ -47,8 +47,10 @@ type File struct {
 	OpenAI          OpenAI                            `toml:"openai" json:"openai,omitzero" jsonschema:"description=a server that speaks OpenAI's protocol"`
 	Delegation      Delegation                        `toml:"delegation" json:"delegation,omitzero" jsonschema:"description=how far a tree of tasks may grow"`
 	Actions         Actions                           `toml:"actions" json:"actions,omitzero" jsonschema:"description=what bounds each action\\, whoever does it"`
+	Serve           *Serve                            `toml:"serve" json:"serve,omitzero" jsonschema:"description=where the doors are\\, for programs and people"`
 
 	origins
+	doors      Serve  // [serve], or what holds without it
 	provider   string // the kind of brain that PROVIDER asks for
 	workspaces string // WORKSPACE_DIR
 }
@@ -219,5 +221,5 @@ func (c *File) check() error {
 			return err
 		}
 	}
-	return nil
+	return checkServe(c)
 }

@@ -75,7 +75,7 @@ func checkDocumented(t *testing.T, name, text string) {
 			t.Errorf("%s does not document %s", name, key)
 		}
 	}
-	want, err := Parse(Name, nil)
+	want, err := Parse(Name, []byte("[serve]")) // without which there are no such settings
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestNames(t *testing.T) {
 	for _, typ := range []reflect.Type{
 		reflect.TypeFor[File](), reflect.TypeFor[Agent](), reflect.TypeFor[Audit](), reflect.TypeFor[Role](), reflect.TypeFor[Brain](),
 		reflect.TypeFor[Memory](), reflect.TypeFor[Ollama](), reflect.TypeFor[OpenAI](), reflect.TypeFor[Delegation](),
-		reflect.TypeFor[Actions](), reflect.TypeFor[WriteFile](), reflect.TypeFor[HTTPCheck](), reflect.TypeFor[DeployCompose](),
+		reflect.TypeFor[Actions](), reflect.TypeFor[WriteFile](), reflect.TypeFor[HTTPCheck](), reflect.TypeFor[DeployCompose](), reflect.TypeFor[Serve](),
 	} {
 		for f := range typ.Fields() {
 			if !f.IsExported() {
@@ -203,6 +203,8 @@ func FuzzConfig(f *testing.F) {
 	f.Add([]byte("[ollama]\nurl = ':1'\npull = ['m']\nkeep_alive = '-1'\n[openai]\nurl = 'http://[::1]/'\n[delegation]\nmax_depth = 2\n[actions]\nwrite_file.roots = ['a/b']\nhttp_check = { loopback = ['[::1]:80'] }\ndeploy_compose.run = true\n"))
 	f.Add([]byte("[agents.coder]\nrole = ''\n[openai]\napi_key = 'x'\n"))
 	f.Add([]byte("lease = 1979-05-27T07:32:00Z\n"))
+	f.Add([]byte("[serve]\naddress = 'LOCALHOST:80'\ncert = 'c'\nkey = 'k'\nmax_body = 2048\n"))
+	f.Add([]byte("serve = { address = '[::]:9', insecure = true }\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var c *File
 		var err error

@@ -69,13 +69,10 @@ func (c *File) Limits() action.Limits {
 	return action.Limits{Extensions: slices.Clone(w.Extensions), MaxBytes: w.MaxBytes, WriteRoots: slices.Clone(w.Roots), Registries: slices.Clone(c.Actions.DeployCompose.Registries)}
 }
 
-// gateway is where mbox and what it replaces listen.
-const gateway = "127.0.0.1:42617"
-
 // HTTP is what http_check may ask on this machine, and what it may not
 // whatever that list says.
 func (c *File) HTTP() action.HTTPOptions {
-	o := action.HTTPOptions{Loopback: slices.Clone(c.Actions.HTTPCheck.Loopback), Never: []string{gateway}}
+	o := action.HTTPOptions{Loopback: slices.Clone(c.Actions.HTTPCheck.Loopback), Never: c.doors.listens()}
 	for _, own := range []string{c.Ollama.URL, c.OpenAI.URL} {
 		if at := hostPort(own); at != "" {
 			o.Never = append(o.Never, at)

@@ -65,10 +65,13 @@ func badValue(e *toml.DecodeError) string {
 func (f *origins) unknownKey(e *toml.DecodeError) error {
 	line, _ := e.Position()
 	if table, key := splitKey(e.Key()); isSecret(key) {
+		hint := "key_file names a file that holds it, key_env a variable"
+		if table == "serve." {
+			hint = "mbox token create NAME --role operator makes a token, and keeps it elsewhere"
+		}
 		return &Error{ // without the Excerpt: it would show the secret
-			File: f.path, Line: line,
+			File: f.path, Line: line, Hint: hint,
 			Problem: fmt.Sprintf("%s: a secret does not stand in %s", schemas.Sentence(table+key, 100), Name),
-			Hint:    "key_file names a file that holds it, key_env a variable",
 		}
 	}
 	for i, part := range e.Key() {

@@ -141,6 +141,27 @@ func TestRefusedConfig(t *testing.T) {
 		{"[actions.http_check]\nloopback = ['example.com:80']", "mbox.toml:2: .*host:port of this machine"},
 		{"[actions.http_check]\nloopback = ['127.0.0.1']", "mbox.toml:2: .*host:port of this machine"},
 		{"[actions.http_check]\nloopback = ['localhost:0']", "mbox.toml:2: .*host:port of this machine"},
+
+		{"[serve]\naddress = '127.0.0.1'", `mbox.toml:2: serve.address: "127.0.0.1" is no host:port`},
+		{"[serve]\naddress = '::1:80'", "mbox.toml:2: serve.address: .*no host:port"},
+		{"[serve]\naddress = '127.0.0.1:0'", "mbox.toml:2: serve.address: .*no possible port"},
+		{"[serve]\naddress = '127.0.0.1:http'", "mbox.toml:2: serve.address: .*no possible port"},
+		{"[serve]\naddress = '127.0.0.1:65536'", "mbox.toml:2: serve.address: .*no possible port"},
+		{"[serve]\naddress = 'a b:80'", "mbox.toml:2: serve.address: .*no possible host"},
+		{"[serve]\naddress = '[fe80::1%eth0]:80'", "mbox.toml:2: serve.address: .*no possible host"},
+		{"[serve]\naddress = ':80'", "mbox.toml:2: serve.address: :80 can be reached from other machines"},
+		{"[serve]\naddress = '0.0.0.0:80'", "mbox.toml:2: serve.address: 0.0.0.0:80 can be reached"},
+		{"[serve]\naddress = '[::]:80'", "mbox.toml:2: serve.address: .*can be reached"},
+		{"[serve]\naddress = '192.168.1.2:80'", "mbox.toml:2: serve.address: .*can be reached"},
+		{"[serve]\naddress = 'box.lan:80'", "mbox.toml:2: serve.address: .*can be reached"},
+		{"[serve]\naddress = '127.1:80'", "mbox.toml:2: serve.address: .*can be reached"},
+		{"[serve]\ninsecure = false\naddress = '0.0.0.0:80'", "mbox.toml:3: serve.address: .*can be reached"},
+		{"[serve]\ncert = 'c'", "mbox.toml:2: serve.cert: needs key, too"},
+		{"[serve]\nkey = 'k'", "mbox.toml:2: serve.key: needs cert, too"},
+		{"[serve]\naddress = ':80'\nkey = 'k'", "mbox.toml:3: serve.key: needs cert, too"},
+		{"[serve]\nmax_body = 1023", "mbox.toml:2: serve.max_body: 1023 is not allowed"},
+		{"[serve]\nmax_body = 1048577", "mbox.toml:2: serve.max_body: 1048577 is not allowed"},
+		{"[serve]\nport = 80", "mbox.toml:2: unknown key serve.port"},
 	} {
 		_, err := Parse(Name, []byte(c.text))
 		refuses(t, c.text, err, c.want)
@@ -151,15 +172,17 @@ func TestRefusedConfig(t *testing.T) {
 func TestSecretsStayOutOfTheFile(t *testing.T) {
 	const secret = "hunter2"
 	for text, want := range map[string]string{
-		"[openai]\napi_key = '" + secret + "'":                                    "mbox.toml:2: openai.api_key: a secret does not stand in mbox.toml",
-		"[openai]\n\"API-Key\" = '" + secret + "'":                                "mbox.toml:2: .*a secret",
-		"[agents.coder.brain]\ntoken = '" + secret + "'":                          "mbox.toml:2: agents.coder.brain.token: a secret",
-		"[agents.coder]\nbrain = { kind = 'openai', password = '" + secret + "'}": "mbox.toml:2: .*password: a secret",
-		"password = '" + secret + "'":                                             "mbox.toml:1: password: a secret",
-		"[openai]\nkey_env = 'sk-" + secret + "'":                                 "mbox.toml:2: openai.key_env: is no name of a variable",
-		"[openai]\nurl = 'https://me:" + secret + "@x/v1'":                        "mbox.toml:2: openai.url: has a user or a password",
-		"[ollama]\nurl = 'http://me:" + secret + "@localhost'":                    "mbox.toml:2: ollama.url: has a user or a password",
-		"[agents.coder.brain]\nurl = 'http://me:" + secret + "@localhost'":        "mbox.toml:2: .*has a user or a password",
+		"[serve]\ntoken = '" + secret + "'":                                           "mbox.toml:2: serve.token: a secret does not stand in mbox.toml",
+		"[serve]\ncert = 'c'\nkey = \"-----BEGIN PRIVATE KEY-----\\n" + secret + "\"": "mbox.toml:3: serve.key: is no path of a file",
+		"[openai]\napi_key = '" + secret + "'":                                        "mbox.toml:2: openai.api_key: a secret does not stand in mbox.toml",
+		"[openai]\n\"API-Key\" = '" + secret + "'":                                    "mbox.toml:2: .*a secret",
+		"[agents.coder.brain]\ntoken = '" + secret + "'":                              "mbox.toml:2: agents.coder.brain.token: a secret",
+		"[agents.coder]\nbrain = { kind = 'openai', password = '" + secret + "'}":     "mbox.toml:2: .*password: a secret",
+		"password = '" + secret + "'":                                                 "mbox.toml:1: password: a secret",
+		"[openai]\nkey_env = 'sk-" + secret + "'":                                     "mbox.toml:2: openai.key_env: is no name of a variable",
+		"[openai]\nurl = 'https://me:" + secret + "@x/v1'":                            "mbox.toml:2: openai.url: has a user or a password",
+		"[ollama]\nurl = 'http://me:" + secret + "@localhost'":                        "mbox.toml:2: ollama.url: has a user or a password",
+		"[agents.coder.brain]\nurl = 'http://me:" + secret + "@localhost'":            "mbox.toml:2: .*has a user or a password",
 	} {
 		_, err := Parse(Name, []byte(text))
 		refuses(t, text, err, want)

@@ -236,10 +236,12 @@ func TestDamaged(t *testing.T) {
 		"a symlink": func(path string, _ []byte) error {
 			return errors.Join(os.Rename(path, filepath.Join(filepath.Dir(path), "..", "away")), os.Symlink("../away", path))
 		},
-		"a FIFO":        func(path string, _ []byte) error { return errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600)) },
-		"a folder":      func(path string, _ []byte) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) },
-		"no token name": func(path string, _ []byte) error { return os.Rename(path, filepath.Join(filepath.Dir(path), "BAD.json")) },
-		"no json":       func(path string, _ []byte) error { return os.Rename(path, filepath.Join(filepath.Dir(path), "bad")) },
+		"a FIFO":   func(path string, _ []byte) error { return errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600)) },
+		"a folder": func(path string, _ []byte) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) },
+		"no token name": func(path string, _ []byte) error {
+			return os.Rename(path, filepath.Join(filepath.Dir(path), "BAD.json"))
+		},
+		"no json": func(path string, _ []byte) error { return os.Rename(path, filepath.Join(filepath.Dir(path), "bad")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			home := t.TempDir()
