@@ -14,10 +14,34 @@ import (
 	"mbox/mailbox"
 )
 
-// notAPerson refuses an approval that an agent gives itself.
-func notAPerson(why string) error {
-	return hint(&agents.RefusedError{Step: "approval", Reason: why + "; a person approves"},
-		"approve from a shell that no agent has started, without MBOX_AGENT and MBOX_TASK_ID")
+// deed is what people do, and agents' processes may not.
+type deed struct{ step, does, do string }
+
+var (
+	approving = deed{"approval", "approves", "approve"}
+	keeping   = deed{"token", "makes and revokes tokens", "do that"}
+)
+
+// byPerson refuses the deed to a process whose own environment is an agent's.
+func (d deed) byPerson() error {
+	if name := ofAgent(os.LookupEnv); name != "" {
+		return d.refused("this is an agent's command: its environment has " + name)
+	}
+	return nil
+}
+
+// byNoWorker refuses the deed to a process that works for an agent.
+func (d deed) byNoWorker(ctx context.Context, box *mailbox.Box) error {
+	why, err := worksForAgent(ctx, box)
+	if err != nil || why == "" {
+		return err
+	}
+	return d.refused(why)
+}
+
+func (d deed) refused(why string) error {
+	return hint(&agents.RefusedError{Step: d.step, Reason: why + "; a person " + d.does},
+		"%s from a shell that no agent has started, without MBOX_AGENT and MBOX_TASK_ID", d.do)
 }
 
 // ofAgent names the variable that mbox gives to agents' commands and that an

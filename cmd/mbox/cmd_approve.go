@@ -1,10 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"os"
 	"regexp"
 	"strings"
 	"time"
@@ -65,8 +63,8 @@ approve, as it could write the files themselves: only a sandbox keeps it from th
 			jsonFlag(&o.json),
 		},
 		run: func(ctx context.Context, s *session, args []string) error {
-			if name := ofAgent(os.LookupEnv); name != "" {
-				return notAPerson("this is an agent's command: its environment has " + name)
+			if err := approving.byPerson(); err != nil {
+				return err
 			}
 			if o.valid.Duration <= 0 {
 				return usagef("mbox approve "+schemas.ShellWord(args[0])+" --for 1h", "--for %s: an approval has to last", config.Span(time.Duration(o.valid.Duration)))
@@ -82,8 +80,8 @@ approve, as it could write the files themselves: only a sandbox keeps it from th
 
 func (o *approveOptions) run(ctx context.Context, s *session, box *mailbox.Box, id mailbox.ID) error {
 	valid := time.Duration(o.valid.Duration)
-	if why, err := worksForAgent(ctx, box); err != nil || why != "" {
-		return cmp.Or(err, notAPerson(why))
+	if err := approving.byNoWorker(ctx, box); err != nil {
+		return err
 	}
 	c := mailbox.Consent{By: "human", From: door(), Why: o.reason, For: valid}
 	if o.sha256 != "" {

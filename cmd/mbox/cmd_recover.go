@@ -126,7 +126,7 @@ func nothingLeft(err error, did mailbox.RecoverOptions) error {
 
 const costOfRebuilding = `.mbox was made anew, with another salt: an idempotency key or a verb of before, ` +
 	`sent once more, is not known again, and hashed sessions differ from those in older lines; ` +
-	`secrets that lay in .mbox/keys have to be put there again`
+	`tokens of the doors that lay in .mbox/keys have to be made anew`
 
 func (s *session) printRecovered(r mailbox.Recovered) {
 	t := table{head: []string{"TASKS", "MENDED", "RECLAIMED", "QUARANTINED", "LOST", "ADOPTED", "LOCKS"}}

@@ -13,6 +13,7 @@ import (
 	"mbox/audit"
 	"mbox/cmd/mbox/check"
 	"mbox/cmd/mbox/config"
+	"mbox/cmd/mbox/gateway/token"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 	"mbox/schemas"
@@ -156,6 +157,12 @@ func judge(err error) (code int, hint string) {
 		return exitConflict, "mbox claim --wait 10m waits for a task; mbox ls --state pending shows who they are for"
 	case errors.Is(err, mailbox.ErrExists):
 		return exitConflict, "mbox doctor looks at the one that is here"
+	case errors.Is(err, token.ErrExists):
+		return exitConflict, "mbox token list shows those there are; mbox token revoke NAME ends one, or one that is damaged"
+	case errors.Is(err, token.ErrUnknown):
+		return exitNotFound, "mbox token list shows those there are"
+	case errors.Is(err, token.ErrDamaged):
+		return exitData, "mbox token revoke NAME removes NAME.json; move what has no token's name out of the home"
 	case errors.Is(err, mailbox.ErrConflict):
 		return exitConflict, "mbox show ID tells the state that it is in"
 	case errors.As(err, &unread):

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"mbox/cmd/mbox/config"
+	"mbox/cmd/mbox/gateway/token"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/task"
 	"mbox/schemas"
@@ -30,6 +31,15 @@ func taskWords(s *session) []string {
 		ids = append(ids, fileWords(filepath.Join(home, "tasks", string(state)), ".json")...)
 	}
 	return ids
+}
+
+// tokenWords are the names of the doors' tokens.
+func tokenWords(s *session) []string {
+	home, err := s.homeDir()
+	if err != nil {
+		return nil
+	}
+	return fileWords(token.Folder(home), ".json")
 }
 
 func fileWords(dir, suffix string) []string {

@@ -18,6 +18,10 @@
 //	   task-00…ff, delegation, recovery, routing, snapshot and numbers. No file is
 //	   used twice.
 //
+// In .mbox/keys lies the salt, made with the home. Beside it may lie secrets that are
+// no part of a format, each told by the package that keeps it: tokens/
+// (cmd/mbox/gateway/token).
+//
 // Other formats: of the ledger's lines audit.Format, of a backup's manifest
 // [ManifestFormat], of .mbox/index [SnapshotVersion] (another one is built anew), of a
 // task file its field version.

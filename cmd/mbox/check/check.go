@@ -10,6 +10,7 @@ import (
 
 	"mbox/agents"
 	"mbox/cmd/mbox/config"
+	"mbox/cmd/mbox/gateway/token"
 	"mbox/mailbox"
 	"mbox/mailbox/home"
 )
@@ -74,8 +75,20 @@ func (e *Exam) Run(ctx context.Context) error {
 	e.readOnly()
 	e.seals()
 	e.leftovers()
+	e.tokens()
 	e.tasks(ctx)
 	return nil
+}
+
+// tokens looks at who may come in by the doors.
+func (e *Exam) tokens() {
+	tokens, err := token.List(e.Home)
+	if err != nil {
+		e.fault("tokens", "", err)
+	}
+	if len(tokens) > 0 {
+		e.add("tokens", Fine, "", "%d let programs or people in by the doors; mbox token list", len(tokens))
+	}
 }
 
 func (e *Exam) add(check string, l Level, hint, format string, a ...any) {

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -278,4 +279,13 @@ func AgentProblem(name string) string {
 		return ""
 	}
 	return e.Problem + "; want " + e.Want
+}
+
+// StrangerProblem tells why name cannot be that of an agent of c's: for a file that
+// registers agents it has to be one of them. "" if it can.
+func StrangerProblem(c *File, name string) string {
+	if problem := AgentProblem(name); problem != "" || c.Agents[name] != nil || !c.mentions("agents") {
+		return problem
+	}
+	return fmt.Sprintf("there is no [agents.%s] in %s%s", schemas.Sentence(name, 80), Name, schemas.Meant(name, c.AgentNames()))
 }

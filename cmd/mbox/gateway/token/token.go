@@ -90,9 +90,10 @@ type entry struct {
 	sum    []byte
 }
 
-func folder(mailbox string) string { return home.Private(mailbox, "keys", "tokens") }
+// Folder is where a mailbox keeps its tokens. It is made with the first one.
+func Folder(mailbox string) string { return home.Private(mailbox, "keys", "tokens") }
 
-func file(mailbox, name string) string { return filepath.Join(folder(mailbox), name+".json") }
+func file(mailbox, name string) string { return filepath.Join(Folder(mailbox), name+".json") }
 
 // check returns an error if there can be no such token.
 func (t *Token) check() error {
@@ -124,14 +125,14 @@ func Vacant(mailbox, name string, role Role, agent string) error {
 	if err := t.check(); err != nil {
 		return err
 	}
-	names, err := names(folder(mailbox))
+	names, err := names(Folder(mailbox))
 	switch {
 	case err != nil:
 		return err
 	case slices.Contains(names, name+".json"):
 		return fmt.Errorf("token %s: %w", name, ErrExists)
 	case len(names) >= most:
-		return fmt.Errorf("%s: %d files lie here, and no more tokens are made", folder(mailbox), len(names))
+		return fmt.Errorf("%s: %d files lie here, and no more tokens are made", Folder(mailbox), len(names))
 	}
 	return nil
 }
@@ -148,7 +149,7 @@ func Create(mailbox, name string, role Role, agent string) (secret string, t Tok
 	t = Token{Name: name, Role: role, Agent: agent, Created: time.Now().UTC().Truncate(time.Second)}
 	data, err := schemas.Encode(entry{Token: t, SHA256: hex.EncodeToString(hash(secret))})
 	if err == nil {
-		err = durable.MkdirAll(folder(mailbox), durable.Standard)
+		err = durable.MkdirAll(Folder(mailbox), durable.Standard)
 	}
 	if err == nil {
 		err = put(file(mailbox, name), data)
@@ -188,7 +189,7 @@ func Revoke(mailbox, name string) error {
 		return fmt.Errorf("token %s: %w", name, ErrUnknown)
 	}
 	if err == nil {
-		err = durable.SyncDir(folder(mailbox), durable.Standard)
+		err = durable.SyncDir(Folder(mailbox), durable.Standard)
 	}
 	return err
 }
@@ -196,7 +197,7 @@ func Revoke(mailbox, name string) error {
 // List returns all tokens that count, by name, and with them an error about the
 // files that do not: ErrDamaged, unless the system has failed.
 func List(mailbox string) ([]Token, error) {
-	entries, err := read(folder(mailbox))
+	entries, err := read(Folder(mailbox))
 	var out []Token
 	for _, e := range entries {
 		out = append(out, e.Token)
@@ -209,7 +210,7 @@ func List(mailbox string) ([]Token, error) {
 type Store struct{ dir string }
 
 // Open returns the store of a mailbox. It reads nothing yet.
-func Open(mailbox string) *Store { return &Store{folder(mailbox)} }
+func Open(mailbox string) *Store { return &Store{Folder(mailbox)} }
 
 // Find returns the token whose secret this is. Where there is none the error
 // matches ErrUnknown, and tells of damaged files as well: it is for a log, not for

@@ -90,10 +90,10 @@ func TestNearlyASecret(t *testing.T) {
 			t.Errorf("another character at %d: %v", i, err)
 		}
 	}
-	if err := os.WriteFile(folder(home)+"x", nil, 0o600); err != nil {
+	if err := os.WriteFile(Folder(home)+"x", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (&Store{folder(home) + "x"}).Find("short"); err != ErrUnknown { //nolint:errorlint // nothing else was looked at
+	if _, err := (&Store{Folder(home) + "x"}).Find("short"); err != ErrUnknown { //nolint:errorlint // nothing else was looked at
 		t.Errorf("the disk was asked: %v", err)
 	}
 }
@@ -272,7 +272,7 @@ func TestDamaged(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	home := t.TempDir()
 	secret := create(t, home, "a", Reader, "")
-	if err := errors.Join(os.RemoveAll(folder(home)), os.WriteFile(folder(home), nil, 0o600)); err != nil {
+	if err := errors.Join(os.RemoveAll(Folder(home)), os.WriteFile(Folder(home), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(home).Find(secret); err == nil || errors.Is(err, ErrUnknown) {
@@ -289,7 +289,7 @@ func TestTooMany(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n, err := names(folder(home)); err != nil || len(n) != maxNames+1 {
+	if n, err := names(Folder(home)); err != nil || len(n) != maxNames+1 {
 		t.Errorf("%d names, %v", len(n), err)
 	}
 	if _, err := List(home); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "more than 1024") {
