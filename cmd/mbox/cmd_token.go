@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -152,23 +153,23 @@ func (s *session) revoke(ctx context.Context, box *mailbox.Box, name string) err
 	if err := keeping.byNoWorker(ctx, box); err != nil {
 		return err
 	}
-	role := "unknown role" // of one that is damaged
+	changes, failed := box.Changes(ctx)
+	role := standing(changes, name)
 	tokens, _ := token.List(box.Home())
 	for _, t := range tokens {
 		if t.Name == name {
 			role = roleOf(t)
 		}
 	}
-	switch err := token.Revoke(box.Home(), name); {
+	err := token.Revoke(box.Home(), name)
+	switch {
+	case errors.Is(err, token.ErrUnknown) && role != "": // it was ended before, and not recorded
 	case errors.Is(err, token.ErrUnknown):
-		changes, failed := box.Changes(ctx)
-		if role = standing(changes, name); role == "" {
-			return firstError(failed, err)
-		}
+		return firstError(failed, err)
 	case err != nil:
 		return err
 	}
-	id, err := box.Change(ctx, tokenRevoked(name, role))
+	id, err := box.Change(ctx, tokenRevoked(name, cmp.Or(role, "unknown role")))
 	if err != nil && !errors.Is(err, mailbox.ErrCommitted) {
 		return fmt.Errorf("token %s is revoked, and no record tells of it: %w", name, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"mbox/cmd/mbox/gateway/token"
 	"mbox/mailbox"
 )
 
@@ -80,6 +81,32 @@ func recordHas(folder, text string) func(*sweepHome) error {
 		}
 		return err
 	}
+}
+
+// tokens wants exactly these.
+func tokens(names ...string) func(*sweepHome) error {
+	return func(h *sweepHome) error {
+		have, err := token.List(h.home)
+		if err != nil || len(have) != len(names) || len(have) > 0 && have[0].Name != names[0] {
+			err = fmt.Errorf("tokens %v, not %q: %w", have, names, err)
+		}
+		return err
+	}
+}
+
+// tokensRecorded wants the records to say of each token whether it works.
+func tokensRecorded(h *sweepHome) error {
+	have, _ := token.List(h.home) // a file that is cut off is none
+	box, err := mailbox.Open(h.Context(), h.home, mailbox.Options{})
+	if err != nil {
+		return err
+	}
+	defer box.Close()
+	changes, err := box.Changes(h.Context())
+	if err == nil && len(have) == 1 && standing(changes, "phone") == "" {
+		err = fmt.Errorf("it works, and %d records do not say so", len(changes))
+	}
+	return err
 }
 
 // refuse makes the mailbox read-only as a disk does it: by an error of the
@@ -213,6 +240,14 @@ var sweepScenes = []sweepScene{
 		name: "change", again: []int{0}, often: true, told: anyOutput,
 		verb:   []string{"change", "new", "--description", "d", "--rationale", "r", "--before", "b", "--after", "a", "--rollback", "u", "--verification", "v"},
 		effect: promise{event: "change", holds: recordHas("changes", "u")},
+	},
+	{
+		name: "token create", verb: []string{"token", "create", "phone", "--role", "reader"}, again: []int{0, exitConflict}, often: true, told: anyOutput,
+		effect: promise{event: "change", holds: tokens("phone")}, after: tokensRecorded,
+	},
+	{
+		name: "token revoke", before: [][]string{{"token", "create", "phone", "--role", "reader"}}, verb: []string{"token", "revoke", "phone"}, again: []int{0, exitNotFound}, often: true,
+		effect: promise{event: "change", holds: tokens()}, after: tokensRecorded,
 	},
 	{
 		name: "backup", before: claimed, verb: []string{"backup", "backup.tar"}, makes: "backup.tar", again: []int{0},
