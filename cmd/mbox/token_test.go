@@ -13,51 +13,71 @@ import (
 	"mbox/mailbox/durable"
 )
 
-// A crash is put behind each step of making and of revoking a token. Whatever it
-// leaves, a token that works has a record that it was made, none that works has a
-// record that it was revoked, and the command said again does the rest.
+// A crash is put behind each step of making and of revoking a token, and each step
+// alone is made to fail. Whatever that leaves, a token that works has a record that
+// it was made, none that works has a record that it was revoked, and the command
+// said again does the rest.
 func TestTokenHasItsRecord(t *testing.T) {
 	h := newTokenHome(t)
-	for _, revokes := range []bool{false, true} {
-		verb, between := h.create, 0
-		if revokes {
-			verb = h.revoke
-		}
-		for steps := 0; ; steps++ {
-			if revokes {
-				h.must(h.create())
-			}
-			err := h.cutOff(steps, verb)
-			h.reopen()
-			works, stands := h.look()
-			if works && !stands || err == nil && works == revokes {
-				t.Errorf("revokes %v, cut off after %d steps, %v: it works: %v, its records say so: %v", revokes, steps, err, works, stands)
-			}
+	for _, c := range []struct{ revokes, crash bool }{{false, true}, {false, false}, {true, true}, {true, false}} {
+		between, hit := 0, true
+		for steps := 0; hit; steps++ {
+			works, stands := false, false
+			hit, works, stands = h.spoiled(c.revokes, c.crash, steps)
 			if works != stands {
 				between++
 			}
-			again := verb()
-			if errors.Is(again, token.ErrExists) && !works { // a file that is cut off: the hint says what to do
-				h.must(h.revoke())
-				again = verb()
-			}
-			if again != nil && !errors.Is(again, token.ErrExists) && !errors.Is(again, token.ErrUnknown) {
-				t.Errorf("revokes %v, cut off after %d steps, said again: %v", revokes, steps, again)
-			}
-			if works, stands := h.look(); works == revokes || stands == revokes {
-				t.Errorf("revokes %v, cut off after %d steps, said again: it works: %v, its records say so: %v", revokes, steps, works, stands)
-			}
-			if !revokes {
-				h.must(h.revoke())
-			}
-			if err == nil {
-				break
-			}
 		}
 		if between == 0 {
-			t.Errorf("revokes %v: no crash came between a record and its token", revokes)
+			t.Errorf("%+v: nothing came between a record and its token", c)
 		}
 	}
+}
+
+// spoiled makes or revokes the token with a step spoiled, and then without. It tells
+// whether there was such a step, and what it left.
+func (h *tokenHome) spoiled(revokes, crash bool, steps int) (hit, works, stands bool) {
+	h.Helper()
+	verb := h.create
+	if revokes {
+		h.must(h.create())
+		verb = h.revoke
+	}
+	hit, err := spoil(steps, crash, verb)
+	h.reopen()
+	works, stands = h.look()
+	if works && !stands || err == nil && works == revokes {
+		h.Errorf("revokes %v, crash %v at step %d, %v: it works: %v, its records say so: %v", revokes, crash, steps, err, works, stands)
+	}
+	again := verb()
+	if errors.Is(again, token.ErrExists) && !works { // a file that is cut off: the hint says what to do
+		h.must(h.revoke())
+		again = verb()
+	}
+	if again != nil && !errors.Is(again, token.ErrExists) && !errors.Is(again, token.ErrUnknown) {
+		h.Errorf("revokes %v, crash %v at step %d, said again: %v", revokes, crash, steps, again)
+	}
+	if works, stands := h.look(); works == revokes || stands == revokes {
+		h.Errorf("revokes %v, crash %v at step %d, said again: it works: %v, its records say so: %v", revokes, crash, steps, works, stands)
+	}
+	if !revokes {
+		h.must(h.revoke())
+	}
+	return hit, works, stands
+}
+
+// spoil lets a verb do so many steps that change the disk. The next one fails, and
+// after a crash all others do.
+func spoil(steps int, crash bool, verb func() error) (hit bool, err error) {
+	defer durable.SetFault(func(durable.Op, string) (bool, error) {
+		if steps--; steps == -1 || steps < -1 && crash {
+			hit = true
+			return false, errors.New("spoiled")
+		}
+		return true, nil
+	})()
+	err = verb()
+	return hit, err
 }
 
 type tokenHome struct {
@@ -104,17 +124,6 @@ func (h *tokenHome) create() error {
 
 func (h *tokenHome) revoke() error { return h.s.revoke(h.Context(), h.box, "phone") }
 
-// cutOff lets a verb do so many steps that change the disk, and none after them.
-func (h *tokenHome) cutOff(steps int, verb func() error) error {
-	defer durable.SetFault(func(durable.Op, string) (bool, error) {
-		if steps--; steps < 0 {
-			return false, errors.New("cut off")
-		}
-		return true, nil
-	})()
-	return verb()
-}
-
 // look tells whether the token works, and whether its records say that it does.
 func (h *tokenHome) look() (works, stands bool) {
 	h.Helper()
@@ -123,4 +132,3 @@ func (h *tokenHome) look() (works, stands bool) {
 	h.must(err)
 	return len(tokens) == 1, standing(changes, "phone") != ""
 }
-

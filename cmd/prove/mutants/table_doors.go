@@ -1,0 +1,90 @@
+package main
+
+// tokenTest is a test of the tokens, configTest one of the configuration.
+func tokenTest(run string) command  { return command{"cmd/mbox/gateway/token", run} }
+func configTest(run string) command { return command{"cmd/mbox/config", run} }
+
+// doorsMutants break the rules of who comes in by the doors, and of where they are.
+var doorsMutants = []mutant{
+	{
+		"token-any-secret", "doors", "cmd/mbox/gateway/token/token.go",
+		"subtle.ConstantTimeCompare(e.sum, sum) == 1", "subtle.ConstantTimeCompare(e.sum, sum) >= 0",
+		tokenTest("TestNearlyASecret"),
+	},
+	{
+		"token-revoked-still-counts", "doors", "cmd/mbox/gateway/token/token.go",
+		"err := durable.Remove(file(mailbox, name))", "_, err := durable.Lstat(file(mailbox, name))",
+		tokenTest("TestCountsAtOnce"),
+	},
+	{
+		"token-under-another-name", "doors", "cmd/mbox/gateway/token/token.go",
+		"err == nil && e.Name != name", "err == nil && e.Name == \"\"",
+		tokenTest("TestDamaged"),
+	},
+	{
+		"token-without-its-agent", "doors", "cmd/mbox/gateway/token/token.go",
+		"if err = schemas.Decode(data, &e); err == nil {\n\t\terr = e.check()\n\t}", "err = schemas.Decode(data, &e)",
+		tokenTest("TestDamaged"),
+	},
+	{
+		"token-others-may-change", "doors", "cmd/mbox/gateway/token/token.go",
+		"durable.ReadPrivate(path, maxFile)", "durable.Read(path, maxFile)",
+		tokenTest("TestDamaged"),
+	},
+	{
+		"token-damaged-locks-out", "doors", "cmd/mbox/gateway/token/token.go",
+		"damaged = append(damaged, err)\n\t\tdefault:", "return nil, err\n\t\tdefault:",
+		tokenTest("TestDamaged"),
+	},
+	{
+		"secret-of-others", "doors", "mailbox/durable/durable.go",
+		"case st.Mode&0o077 != 0:", "case st.Mode&0o007 != 0:",
+		durableTest("TestReadPrivate"),
+	},
+	{
+		"token-without-its-record", "doors", "cmd/mbox/cmd_token.go",
+		"recorded != nil && !errors.Is(recorded, mailbox.ErrCommitted)", "recorded != nil && box == nil",
+		command{"cmd/mbox", "TestTokenHasItsRecord"},
+	},
+	{
+		"token-record-cut-off", "doors", "cmd/mbox/cmd_token.go",
+		"errors.Is(err, token.ErrUnknown) && role != \"\"", "errors.Is(err, token.ErrUnknown) && role == \"\\x00\"",
+		command{"cmd/mbox", "TestTokenHasItsRecord"},
+	},
+	{
+		"token-by-an-agents-environment", "doors", "cmd/mbox/approver.go",
+		"if name := ofAgent(os.LookupEnv); name != \"\" {", "if name := ofAgent(os.LookupEnv); name != \"\" && d != keeping {",
+		command{"cmd/mbox", "TestScripts/token$"},
+	},
+	{
+		"token-made-by-a-worker", "doors", "cmd/mbox/cmd_token.go",
+		"box *mailbox.Box, name string) error {\n\tif err := keeping.byNoWorker(ctx, box); err != nil {\n\t\treturn err\n\t}\n\tif o.agent",
+		"box *mailbox.Box, name string) error {\n\tif o.agent",
+		command{"cmd/mbox", "TestScripts/token$"},
+	},
+	{
+		"token-revoked-by-a-worker", "doors", "cmd/mbox/cmd_token.go",
+		"\tif err := keeping.byNoWorker(ctx, box); err != nil {\n\t\treturn err\n\t}\n\tchanges, failed", "\tchanges, failed",
+		command{"cmd/mbox", "TestScripts/token$"},
+	},
+	{
+		"doors-open-in-the-clear", "doors", "cmd/mbox/config/serve.go",
+		"!onLoopback(address) && s.Cert == \"\" && !s.Insecure", "!onLoopback(address) && s.Cert == \"\" && s.MaxBody < 0",
+		configTest("TestRefusedConfig"),
+	},
+	{
+		"doors-asked-by-http-check", "doors", "cmd/mbox/config/limits.go",
+		"Never: c.doors.listens()}", "Never: defaultServe().listens()}",
+		configTest("TestNeverWhereMboxListens"),
+	},
+	{
+		"doors-by-name-asked", "doors", "cmd/mbox/config/serve.go",
+		"err != nil && host != \"\"", "err != nil && host == \"\\x00\"",
+		configTest("TestNeverWhereMboxListens"),
+	},
+	{
+		"doors-on-every-address-asked", "doors", "agents/action/dial.go",
+		"err == nil && (want.IsLoopback() || want.IsUnspecified()):", "err == nil && want.IsLoopback():",
+		command{"agents/action", "TestGuardOfMboxItself"},
+	},
+}
