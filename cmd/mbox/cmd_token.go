@@ -93,9 +93,12 @@ func (o *tokenOptions) run(ctx context.Context, s *session, box *mailbox.Box, na
 		return recorded
 	}
 	secret, _, err := token.Create(box.Home(), name, role, o.agent)
+	if errors.Is(err, token.ErrExists) {
+		return err // somebody has made one meanwhile, and recorded it
+	}
 	if err != nil {
-		err = errors.Join(fmt.Errorf("token %s is not made, though %s says so: %w", name, id, err), recorded)
-		return hint(err, "the same command again makes it; mbox token revoke %s records that there is none", schemas.ShellWord(name))
+		return hint(fmt.Errorf("token %s is not made, though %s says so: %w", name, id, err),
+			"the same command again makes it; mbox token revoke %s records that there is none", schemas.ShellWord(name))
 	}
 	s.printf("%s\n", secret)
 	s.done("token %s is made, %s: it is not shown again; %s", name, roleOf(t), id)

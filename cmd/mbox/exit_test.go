@@ -11,6 +11,7 @@ import (
 
 	"mbox/audit"
 	"mbox/cmd/mbox/config"
+	"mbox/cmd/mbox/gateway/token"
 	"mbox/mailbox"
 	"mbox/schemas"
 )
@@ -30,12 +31,15 @@ func TestExitCodes(t *testing.T) {
 		{usagef("", "no"), 2},
 		{mailbox.ErrNoMailbox, 4},
 		{mailbox.ErrNotFound, 4},
+		{token.ErrUnknown, 4},
+		{token.ErrExists, 5},
 		{mailbox.ErrConflict, 5},
 		{mailbox.ErrExists, 5},
 		{mailbox.ErrEmpty, 5},
 		{mailbox.ErrStale, 6},
 		{&schemas.Error{Problem: "x"}, 65},
 		{&config.Error{Problem: "x"}, 65},
+		{token.ErrDamaged, 65},
 		{mailbox.ErrReadOnly, 74},
 		{&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}, 74},
 		{syscall.ENOSPC, 74},
