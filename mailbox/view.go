@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"time"
 
 	"mbox/mailbox/home"
 	"mbox/mailbox/queue"
@@ -19,6 +20,66 @@ func (b *books) lookup(id ID) (*queue.Entry, error) {
 		return nil, err
 	}
 	return b.queue.Find(id), nil
+}
+
+// Index is what the ledger alone tells of the tasks: no task's file is read for it.
+type Index struct {
+	Count map[State]int // how many tasks each folder should hold
+	Live  []Live        // those that have not ended, in no order
+}
+
+// Live is what the ledger tells of a task that has not ended. A time that it does not
+// have is zero.
+type Live struct {
+	ID        ID
+	State     State
+	Priority  string
+	Target    string
+	Type      string
+	Action    string // its name, "" for a task that has to be thought about
+	Claimant  string // who has it
+	Hash      string // of its file, since its last line
+	Created   time.Time
+	Since     time.Time // in this state
+	NotBefore time.Time
+	Until     time.Time // its lease as its last line has it; signs of life move it and write no line
+	Blocked   bool      // it waits for another task
+	Alarmed   bool      // an alarm about it stands in the ledger
+}
+
+// Index counts the tasks, and lists those that have not ended.
+func (b *books) Index() (*Index, error) {
+	if err := b.queue.Update(); err != nil {
+		return nil, err
+	}
+	x := &Index{Count: map[State]int{}}
+	for _, s := range task.Folders {
+		x.Count[s] = int(b.queue.Holds(s).Count)
+	}
+	for _, s := range []State{Pending, InProgress} {
+		_, err := b.queue.In(s, func(e *queue.Entry) bool {
+			x.Live = append(x.Live, live(e))
+			return false
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return x, nil
+}
+
+func live(e *queue.Entry) Live {
+	at := func(ms int64) time.Time {
+		if ms == 0 {
+			return time.Time{}
+		}
+		return task.UnixMillis(ms)
+	}
+	return Live{
+		ID: e.ID, State: e.State, Priority: task.Priorities[e.Priority], Target: e.Target, Type: e.Type, Action: e.Action,
+		Claimant: e.Claimant, Hash: e.After.String(), Created: at(e.Created), Since: at(e.Since), NotBefore: at(e.NotBefore),
+		Until: at(e.Until), Blocked: e.Blocked, Alarmed: e.Alarmed,
+	}
 }
 
 // seek looks for the task's file in every folder. A file that moves on while it

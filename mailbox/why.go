@@ -39,6 +39,7 @@ type Why struct {
 	Approve string   `json:"approve,omitzero"`  // [Approval.Sum] of what waits for an approval
 	Folders []Folder `json:"folders,omitempty"` // that it uses
 	Lease   string   `json:"lease,omitzero"`    // how the claim stands
+	Over    bool     `json:"over,omitzero"`     // it is over: the next scan takes the task back
 	Alarms  []string `json:"alarms,omitempty"`
 	Lines   []Proof  `json:"lines"`
 	Faults  []string `json:"faults,omitempty"` // where the file and the ledger differ
@@ -313,6 +314,7 @@ func (b *explainer) explainClaim(w *Why, t *Task) error {
 		return err
 	}
 	l := t.Mbox.Lease
+	w.Over = v == lease.Lost || v == lease.Hung
 	w.Summary = fmt.Sprintf("in progress: %s works on it, attempt %d of %d", pickedBy(t), t.Mbox.Attempt, t.Mbox.MaxAttempts)
 	switch {
 	case l == nil:
