@@ -1,0 +1,263 @@
+package gateway
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"mbox/audit"
+	"mbox/audit/delegation"
+	"mbox/mailbox/verify"
+)
+
+func ledgerRoutes() []route {
+	var events []string
+	for _, e := range audit.Events {
+		events = append(events, string(e))
+	}
+	only := []param{
+		{name: "agent", about: "only lines by this agent"},
+		{name: "task", about: "only lines about this task"},
+		{name: "event", about: "only lines of this event", many: true, form: among(events...)},
+	}
+	return []route{
+		{
+			method: "GET", path: "/audit/delegation", about: "who handed what to whom, and what was decided", gives: Delegations{}, do: (*call).delegations,
+			query: []param{
+				{name: "n", about: "at most so many (100)", form: between(1, mostPage)},
+				{name: "tail", about: "the last ones (true), or the first", form: among("true", "false")},
+				{name: "task", about: "only those of this task"},
+			},
+		},
+		{
+			method: "GET", path: "/audit/entries", about: "lines of the ledger behind since, oldest first", gives: Entries{}, do: (*call).entries,
+			query: append([]param{
+				{name: "since", about: "seq of the last line that is known; 0: from the beginning", form: seqForm()},
+				{name: "n", about: "at most so many (100)", form: between(1, mostPage)},
+			}, only...),
+		},
+		{
+			method: "GET", path: "/events", waits: true, about: "the ledger live, as server-sent events; a line's seq is its id", kind: "text/event-stream", do: (*call).events,
+			query: append([]param{{name: "since", about: "seq of the last line that is known, as the header Last-Event-ID says it", form: seqForm()}}, only...),
+		},
+		{
+			method: "GET", path: "/verify", waits: true, about: "prove that ledger and files agree", gives: verify.Report{}, do: (*call).verify,
+			query: []param{{name: "ledger_only", about: "only the ledger and the agents' copies", form: among("true", "false")}},
+		},
+	}
+}
+
+func seqForm() form { return form{map[string]any{"type": "integer", "minimum": 0}, isSeq} }
+
+func isSeq(v string) error {
+	if n, err := strconv.ParseInt(v, 10, 64); err != nil || n < 0 {
+		return fmt.Errorf("%q is no number of a line", clip(v))
+	}
+	return nil
+}
+
+// Delegations are what was handed on.
+type Delegations struct {
+	Count   int               `json:"count"`
+	Entries []delegation.View `json:"entries"`
+}
+
+func (c *call) delegations() error {
+	found, err := delegation.Find(c.ctx, c.Box.Ledger(), delegation.Query{N: c.number("n", pageSize), Head: c.value("tail") == "false", Task: c.value("task")})
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, Delegations{len(found), slices.Concat([]delegation.View{}, found)})
+}
+
+// Entries is a piece of the ledger.
+type Entries struct {
+	Entries []jsontext.Value `json:"entries" jsonschema:"description=the lines\\, byte for byte"`
+	Seq     int64            `json:"seq" jsonschema:"description=of the last line that was looked at: the since of the next piece"`
+}
+
+// wants is what a query asks for of the ledger.
+func (c *call) wants(f frame) bool {
+	task, agent, events := c.value("task"), c.value("agent"), c.query["event"]
+	return (agent == "" || f.agent == agent) && (task == "" || strings.EqualFold(f.task, task)) &&
+		(len(events) == 0 || slices.Contains(events, f.event))
+}
+
+func (c *call) seq(name string) int64 {
+	n, _ := strconv.ParseInt(c.value(name), 10, 64) // it was checked
+	return n
+}
+
+func (c *call) entries() error {
+	out := Entries{Entries: []jsontext.Value{}, Seq: c.seq("since")}
+	n, size := c.number("n", pageSize), 0
+	err := c.linesBehind(out.Seq, func(f frame) bool {
+		out.Seq = f.seq
+		if c.wants(f) {
+			out.Entries = append(out.Entries, jsontext.Value(f.raw))
+			size += len(f.raw)
+		}
+		return len(out.Entries) < n && size < pageBytes
+	})
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, out)
+}
+
+// nearEnd is how many lines are looked for from the ledger's end backwards, before
+// it is read from its beginning.
+const nearEnd = 10_000
+
+// linesBehind yields the lines behind seq from the ledger itself, until yield says
+// that it is enough or the ledger ends.
+func (c *call) linesBehind(seq int64, yield func(frame) bool) error {
+	var from audit.Position
+	looked := 0
+	for line, err := range c.Box.Ledger().Backward() {
+		if err != nil {
+			return err
+		}
+		if line.Seq <= seq {
+			from = line.End
+			break
+		}
+		if looked++; looked > nearEnd {
+			break
+		}
+	}
+	r := c.Box.Ledger().Read(from)
+	defer r.Close()
+	for c.ctx.Err() == nil {
+		line, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if line.Seq > seq && !yield(frameOf(line)) {
+			return nil
+		}
+	}
+	return c.ctx.Err()
+}
+
+// heartbeat is how often a stream of events has a comment, by which both sides see that
+// the other is there. A variable for tests.
+var heartbeat = 15 * time.Second
+
+// How a stream of events behaves.
+const (
+	eventWrite  = 10 * time.Second // who does not take an event for so long is let go
+	reconnectMS = 2000
+)
+
+// events streams the ledger: what the caller has missed first, then what comes.
+func (c *call) events() error {
+	at, err := c.begin()
+	if err != nil {
+		return err
+	}
+	h := c.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no")
+	if c.r.Method == http.MethodHead {
+		return nil
+	}
+	out := http.NewResponseController(c.w)
+	send := func(data []byte) error {
+		if err := out.SetWriteDeadline(time.Now().Add(eventWrite)); err != nil {
+			return err
+		}
+		if _, err := c.w.Write(data); err != nil {
+			return err
+		}
+		return out.Flush()
+	}
+	if err := send(fmt.Appendf(nil, "retry: %d\n\n", reconnectMS)); err != nil {
+		return nil //nolint:nilerr // he has gone
+	}
+	c.stream(at, send)
+	return nil
+}
+
+// begin is the seq behind which a stream begins: what the client saw last, or the
+// newest line.
+func (c *call) begin() (int64, error) {
+	last := c.r.Header.Get("Last-Event-ID")
+	if last == "" {
+		last = c.value("since")
+	}
+	if last != "" {
+		if err := isSeq(last); err != nil {
+			return 0, badRequest("Last-Event-ID: "+err.Error(), "leave it out to begin with what comes now")
+		}
+		return strconv.ParseInt(last, 10, 64)
+	}
+	seq, err := c.newest()
+	return seq, err
+}
+
+// stream sends until the client has gone or the mailbox is not served any more.
+func (c *call) stream(at int64, send func([]byte) error) {
+	alive := time.NewTicker(heartbeat)
+	defer alive.Stop()
+	for {
+		lines, grown, ok := c.since(at)
+		if !ok {
+			lines = nil
+			err := c.linesBehind(at, func(f frame) bool {
+				lines = append(lines, f)
+				return len(lines) < kept
+			})
+			if err != nil {
+				return
+			}
+		}
+		var batch bytes.Buffer
+		for _, f := range lines {
+			if at = f.seq; c.wants(f) {
+				fmt.Fprintf(&batch, "id: %d\ndata: %s\n\n", f.seq, f.raw)
+			}
+		}
+		if batch.Len() > 0 && send(batch.Bytes()) != nil {
+			return
+		}
+		if len(lines) > 0 {
+			continue
+		}
+		select {
+		case <-grown:
+		case <-alive.C: // a token that was revoked meanwhile ends it
+			if _, err := c.door.identify(c.r); err != nil || send([]byte(": alive\n\n")) != nil {
+				return
+			}
+		case <-c.ctx.Done():
+			return
+		}
+	}
+}
+
+// verify proves the mailbox, one at a time: the others wait their turn.
+func (c *call) verify() error {
+	select {
+	case c.door.proving <- struct{}{}:
+		defer func() { <-c.door.proving }()
+	case <-c.ctx.Done():
+		return c.ctx.Err()
+	}
+	report, err := verify.Home(c.ctx, c.Box.Home(), verify.Options{LedgerOnly: c.value("ledger_only") == "true", Wait: c.Box.Options().LockWait})
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, report)
+}

@@ -1,0 +1,208 @@
+package gateway
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"mbox/mailbox"
+	"mbox/schemas"
+)
+
+func selfRoutes() []route {
+	return []route{{method: "GET", path: "/openapi.json", agents: true, about: "what can be asked for here", gives: map[string]any{}, do: (*call).openapi}}
+}
+
+// openapi describes the door (OpenAPI 3.1), from the routes and the types themselves.
+func (c *call) openapi() error {
+	doc, err := c.door.description()
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, doc)
+}
+
+// object is a JSON object.
+type object = map[string]any
+
+// describer collects the schemas that a description refers to.
+type describer struct {
+	schemas object
+	err     error // the first
+}
+
+func (d *Door) describe() (object, error) {
+	s := &describer{schemas: object{}}
+	paths := object{}
+	for _, r := range d.routes() {
+		path := strings.ReplaceAll(r.path, "...}", "}")
+		item, ok := paths[path].(object)
+		if !ok {
+			item = object{}
+			paths[path] = item
+		}
+		item[strings.ToLower(r.method)] = s.operation(&r)
+	}
+	doc := object{
+		"openapi": "3.1.0",
+		"info":    object{"title": "mbox", "version": "1", "description": "A post office for AI agents on one machine: leave tasks, see what becomes of them, follow the ledger."},
+		"paths":   paths,
+		"components": object{
+			"schemas":         s.schemas,
+			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer", "description": "mbox token create NAME --role reader|agent|operator"}},
+			"responses": object{"Problem": object{
+				"description": "what is wrong, and what helps (RFC 9457)",
+				"content":     object{"application/problem+json": object{"schema": s.schema(Problem{})}},
+			}},
+		},
+		"security": []object{{}, {"token": []string{}}},
+	}
+	return doc, s.err
+}
+
+// problems are the statuses that any request may be answered with.
+var problems = []int{400, 401, 403, 404, 405, 409, 413, 415, 421, 422, 503}
+
+var pathParam = regexp.MustCompile(`\{([a-z]+)(\.\.\.)?\}`)
+
+func (s *describer) operation(r *route) object {
+	params := []object{}
+	for _, found := range pathParam.FindAllStringSubmatch(r.path, -1) {
+		params = append(params, object{"name": found[1], "in": "path", "required": true, "schema": object{"type": "string"}})
+	}
+	for _, q := range r.query {
+		schema := q.form.schema
+		if schema == nil {
+			schema = object{"type": "string"}
+		}
+		if q.many {
+			schema = object{"type": "array", "items": schema}
+		}
+		params = append(params, object{"name": q.name, "in": "query", "description": q.about, "schema": schema})
+	}
+	words := strings.FieldsFunc(r.path, func(c rune) bool { return !('a' <= c && c <= 'z') })
+	op := object{
+		"summary": r.about, "operationId": strings.ToLower(r.method) + "_" + strings.Join(words, "_"),
+		"parameters": params, "responses": s.responses(r),
+	}
+	if r.takes != nil {
+		op["requestBody"] = object{"required": !r.optional, "content": object{"application/json": object{"schema": s.schema(r.takes)}}}
+	}
+	return op
+}
+
+func (s *describer) responses(r *route) object {
+	out := object{}
+	for _, status := range problems {
+		out[strconv.Itoa(status)] = object{"$ref": "#/components/responses/Problem"}
+	}
+	status, content := http.StatusOK, object{r.kind: object{"schema": object{"type": "string"}}}
+	if r.status != 0 {
+		status = r.status
+	}
+	if r.gives != nil {
+		content = object{"application/json": object{"schema": s.schema(r.gives)}}
+	}
+	out[strconv.Itoa(status)] = object{"description": r.about, "content": content}
+	if r.path == "/health" {
+		out["503"] = object{"description": "something is wrong", "content": content}
+	}
+	return out
+}
+
+// schema is a reference to the schema of v's type.
+func (s *describer) schema(v any) object {
+	switch v.(type) {
+	case orders:
+		s.add("New", "Task", mailbox.Task{})
+		return object{"oneOf": []object{{"$ref": inComponents + "NewTask"}, s.schema(Delegated{})}}
+	case map[string]any:
+		return object{"type": "object"}
+	}
+	name := reflect.TypeOf(v).Name()
+	s.add("", name, v)
+	return object{"$ref": inComponents + name}
+}
+
+const inComponents = "#/components/schemas/"
+
+// add puts a type's schema, and those that it refers to, among the others, with prefix
+// before their names. One with a prefix is for what is sent: there nothing has to be
+// but what is checked.
+func (s *describer) add(prefix, name string, v any) {
+	if s.schemas[prefix+name] != nil {
+		return
+	}
+	data, err := schemas.Of(v)
+	var schema object
+	if err == nil {
+		err = json.Unmarshal(data, &schema)
+	}
+	if err != nil {
+		s.err = err
+		return
+	}
+	definitions, _ := schema["$defs"].(object)
+	delete(schema, "$defs")
+	delete(schema, "$schema")
+	s.put(prefix, name, schema)
+	for _, def := range slices.Sorted(maps.Keys(definitions)) {
+		s.put(prefix, def, definitions[def])
+	}
+}
+
+// put refuses two types of one name: a reference would mean either.
+func (s *describer) put(prefix, name string, schema any) {
+	schema = lifted(prefix, schema)
+	if had := s.schemas[prefix+name]; had != nil && !reflect.DeepEqual(had, schema) {
+		s.err = fmt.Errorf("openapi.json: two types are called %s", prefix+name)
+	}
+	s.schemas[prefix+name] = schema
+}
+
+// lifted is a schema whose references lead to the components of the description. What
+// may be anything says so: some readers take it to exclude null.
+func lifted(prefix string, v any) any {
+	switch v := v.(type) {
+	case object:
+		if prefix != "" {
+			delete(v, "required")
+		}
+		for key, member := range v {
+			if ref, ok := member.(string); ok && key == "$ref" {
+				v[key] = strings.Replace(ref, "#/$defs/", inComponents+prefix, 1)
+			} else {
+				v[key] = lifted(prefix, member)
+			}
+			if properties, ok := v[key].(object); ok && key == "properties" {
+				anything(properties)
+			}
+		}
+	case []any:
+		for i := range v {
+			v[i] = lifted(prefix, v[i])
+		}
+	}
+	return v
+}
+
+// anything writes out the types of those properties that may have any.
+func anything(properties object) {
+	for name, property := range properties {
+		schema, ok := property.(object)
+		if property == true {
+			schema, ok = object{}, true
+			properties[name] = schema
+		}
+		if ok && !slices.ContainsFunc([]string{"type", "$ref", "oneOf", "anyOf", "enum"}, func(k string) bool { return schema[k] != nil }) {
+			schema["type"] = []any{"null", "boolean", "object", "array", "number", "string"}
+		}
+	}
+}

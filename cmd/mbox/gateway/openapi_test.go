@@ -1,0 +1,113 @@
+package gateway
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"mbox/mailbox"
+)
+
+// A second reader takes openapi.json for what it says, and finds that requests which
+// it allows are answered as it says, each route with each of these.
+func TestDescriptionIsTrue(t *testing.T) {
+	p := newPlace(t)
+	loader := openapi3.NewLoader()
+	doc, err := loader.LoadFromData(p.ask("", "GET", "/openapi.json", "").Body.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := doc.Validate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ended, open := p.ended(), string(p.sent("o", titled("x", "coder")))
+	act := string(p.sent("o", `{"task":{"title":"x"},"assignment":{"target_agent":"shell"},"mbox":{"action":{"name":"turn","params":{}}}}`))
+	p.sent("o", titled("taken", "tester"))
+	p.claim("tester")
+	asked := map[string]bool{}
+	for _, c := range []struct {
+		method, path, query, id, body string
+		status                        int
+	}{
+		{"POST", "/task", "", "", titled("y", "any"), 202},
+		{"POST", "/run_task", "", "", `{"task":"delegate","payload":{"role":"tester","task":"file_check","payload":{"path":"a"}}}`, 202},
+		{"POST", "/task", "", "", `{"task":{"title":"x"},"assignment":{"target_agent":"codr"}}`, 422},
+		{"GET", "/tasks", "?state=completed&state=pending&n=5", "", "", 200},
+		{"GET", "/tasks", "", "", "", 200},
+		{"GET", "/tasks/{id}", "?wait=1ms", open, "", 200},
+		{"GET", "/tasks/{id}", "", ended, "", 200},
+		{"GET", "/tasks/{id}", "", "none", "", 404},
+		{"GET", "/tasks/{id}/why", "", open, "", 200},
+		{"GET", "/tasks/{id}/why", "", ended, "", 200},
+		{"GET", "/tasks/{id}/artifacts/{name}", "", ended, "", 404},
+		{"POST", "/tasks/{id}/approve", "", act, `{"for":"30m"}`, 200},
+		{"POST", "/tasks/{id}/release", "", open, "", 409},
+		{"POST", "/tasks/{id}/cancel", "", open, `{"reason":"no"}`, 200},
+		{"POST", "/tasks/{id}/retry", "", open, "", 200},
+		{"GET", "/audit/delegation", "?n=3&tail=false", "", "", 200},
+		{"GET", "/audit/entries", "?since=1&n=3&event=task_created", "", "", 200},
+		{"GET", "/events", "?since=x", "", "", 400}, // the stream itself has no end
+		{"GET", "/verify", "", "", "", 200},
+		{"GET", "/health", "", "", "", 200},
+		{"GET", "/metrics", "", "", "", 200},
+		{"GET", "/openapi.json", "", "", "", 200},
+	} {
+		asked[c.method+" "+c.path] = true
+		path := strings.NewReplacer("{id}", c.id, "{name}", "f").Replace(c.path)
+		item := doc.Paths.Value(c.path)
+		if item == nil || item.GetOperation(c.method) == nil {
+			t.Errorf("it does not tell of %s %s", c.method, c.path)
+			continue
+		}
+		w := p.ask("o", c.method, path+c.query, c.body)
+		if w.Code != c.status {
+			t.Errorf("%s %s: %d, want %d: %s", c.method, path, w.Code, c.status, w.Body)
+		}
+		if err := p.fits(doc, item, c.method, c.path, path+c.query, c.body, map[string]string{"id": c.id, "name": "f"}, w, c.status); err != nil {
+			t.Errorf("%s %s: %v", c.method, path+c.query, err)
+		}
+	}
+	for _, r := range p.door.routes() {
+		if key := r.method + " " + strings.ReplaceAll(r.path, "...}", "}"); !asked[key] {
+			t.Errorf("nobody has asked %s", key)
+		}
+	}
+}
+
+// fits tells whether a request and its answer are as the description says. What is
+// refused as bad is not held against what it says of requests.
+func (p *place) fits(doc *openapi3.T, item *openapi3.PathItem, method, pattern, url, body string, in map[string]string, w *httptest.ResponseRecorder, status int) error {
+	r := httptest.NewRequestWithContext(p.Context(), method, "http://127.0.0.1:42617"+url, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	request := &openapi3filter.RequestValidationInput{
+		Request: r, PathParams: in,
+		Route:   &routers.Route{Spec: doc, Path: pattern, PathItem: item, Method: method, Operation: item.GetOperation(method)},
+		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true},
+	}
+	if status < 400 {
+		if err := openapi3filter.ValidateRequest(p.Context(), request); err != nil {
+			return fmt.Errorf("the request: %w", err)
+		}
+	}
+	answer := &openapi3filter.ResponseValidationInput{RequestValidationInput: request, Status: w.Code, Header: w.Header(), Options: request.Options}
+	if err := openapi3filter.ValidateResponse(p.Context(), answer.SetBodyBytes(w.Body.Bytes())); err != nil {
+		return fmt.Errorf("the answer: %w: %s", err, w.Body)
+	}
+	return nil
+}
+
+// ended is a task that is completed.
+func (p *place) ended() string {
+	id := p.sent("o", titled("done", "coder"))
+	c := p.claim("coder")
+	if err := c.Complete(p.Context(), mailbox.Result{Output: jsontext.Value(`"done"`)}); err != nil {
+		p.Fatal(err)
+	}
+	return string(id)
+}

@@ -1,0 +1,325 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"mbox/mailbox"
+)
+
+// route is one thing that can be asked for.
+type route struct {
+	method, path string
+	needs        may
+	agents       bool // an agent's token may, too: the answer is what concerns it
+	waits        bool // it may take as long as it likes, and ends by itself
+	query        []param
+	about        string // one line
+	takes        any    // of the type that the body has; nil: none
+	optional     bool   // the body may be missing
+	gives        any    // of the type that the answer has; nil: it is no JSON
+	kind         string // of an answer that is no JSON
+	status       int    // of an answer; 0: 200
+	do           func(*call) error
+}
+
+// param is a member of a query.
+type param struct {
+	name, about string
+	many        bool
+	form        form
+}
+
+// form is what a member may be: for openapi.json, and to check it. The zero form is
+// any text.
+type form struct {
+	schema map[string]any
+	check  func(string) error
+}
+
+func (d *Door) routes() []route {
+	return slices.Concat(taskRoutes(), verbRoutes(), ledgerRoutes(), healthRoutes(), metricRoutes(), selfRoutes())
+}
+
+// call is one request that may be answered.
+type call struct {
+	*serving
+	caller
+	door  *Door
+	ctx   context.Context
+	w     http.ResponseWriter
+	r     *http.Request
+	query map[string][]string // as the route's params allow it
+}
+
+// mux tells the routes apart. What net/http answers by itself is no problem in the
+// sense of RFC 9457, so paths and methods are matched one after the other.
+func (d *Door) mux() http.Handler {
+	paths := map[string]map[string]route{}
+	for _, r := range d.routes() {
+		if paths[r.path] == nil {
+			paths[r.path] = map[string]route{}
+		}
+		paths[r.path][r.method] = r
+	}
+	mux := http.NewServeMux()
+	for path, methods := range paths {
+		allowed := slices.Sorted(maps.Keys(methods))
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			method := r.Method
+			if method == http.MethodHead {
+				method = http.MethodGet
+			}
+			found, ok := methods[method]
+			if !ok {
+				w.Header().Set("Allow", strings.Join(allowed, ", "))
+				d.fail(w, r, &refusal{http.StatusMethodNotAllowed, r.Method + " is not what this takes", "use " + strings.Join(allowed, " or ")})
+				return
+			}
+			d.answer(w, r, &found)
+		})
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		d.fail(w, r, &refusal{http.StatusNotFound, "there is no such thing here", "GET /openapi.json lists what there is"})
+	})
+	return mux
+}
+
+// answer finds out who asks, whether he may, and answers.
+func (d *Door) answer(w http.ResponseWriter, r *http.Request, to *route) {
+	err := d.attempt(w, r, to)
+	if err != nil && r.Context().Err() == nil {
+		d.fail(w, r, err)
+	}
+}
+
+func (d *Door) attempt(w http.ResponseWriter, r *http.Request, to *route) error {
+	who, err := d.identify(r)
+	if err != nil {
+		return err
+	}
+	if err := who.refused(to); err != nil {
+		return err
+	}
+	s := d.borrow()
+	if s == nil {
+		return &refusal{http.StatusServiceUnavailable, "the mailbox is not open yet, or not any more", "try again in a moment"}
+	}
+	defer s.asked.Done()
+	ctx, end := context.WithCancel(r.Context())
+	defer end()
+	defer context.AfterFunc(s.ctx, end)()
+	if !to.waits {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, answerTime)
+		defer stop()
+	}
+	c := &call{serving: s, caller: who, door: d, ctx: ctx, w: w, r: r}
+	if c.query, err = to.read(r); err != nil {
+		return err
+	}
+	return to.do(c)
+}
+
+// refused tells why a caller may not have what he asks for.
+func (c caller) refused(to *route) error {
+	switch {
+	case c.role == "operator":
+		return nil
+	case !c.mayDo(to.needs) && c.name == "":
+		return unauthorized("without a token one may read and leave tasks")
+	case !c.mayDo(to.needs):
+		return forbidden(fmt.Sprintf("the token %s is that of a %s", c.name, c.role), "an operator's token may; mbox token list shows the tokens")
+	case c.role == "agent" && !to.agents:
+		return forbidden("an agent's token reaches the agent's tasks alone", "a reader's token may; mbox token list shows the tokens")
+	}
+	return nil
+}
+
+// read reads the query. What nobody knows is refused: a filter that is misspelt
+// would show everything.
+func (to *route) read(r *http.Request) (map[string][]string, error) {
+	query := r.URL.Query()
+	for name, values := range query {
+		i := slices.IndexFunc(to.query, func(p param) bool { return p.name == name })
+		if i < 0 {
+			return nil, badRequest(fmt.Sprintf("%q is no member of this query", clip(name)), "it knows "+names(to.query))
+		}
+		p := to.query[i]
+		if len(values) > 1 && !p.many {
+			return nil, badRequest(fmt.Sprintf("%s is given %d times", p.name, len(values)), "give it once")
+		}
+		for _, v := range values {
+			if p.form.check != nil {
+				if err := p.form.check(v); err != nil {
+					return nil, badRequest(fmt.Sprintf("%s: %v", p.name, err), "GET /openapi.json tells what it may be")
+				}
+			}
+		}
+	}
+	return query, nil
+}
+
+func names(params []param) string {
+	if len(params) == 0 {
+		return "none"
+	}
+	var out []string
+	for _, p := range params {
+		out = append(out, p.name)
+	}
+	return strings.Join(out, ", ")
+}
+
+// clip cuts foreign text for an error.
+func clip(text string) string {
+	if len(text) > 80 {
+		text = text[:80] + "…"
+	}
+	return text
+}
+
+// value is a member of the query that is given at most once.
+func (c *call) value(name string) string {
+	if v := c.query[name]; len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}
+
+func (c *call) number(name string, standard int) int {
+	n, err := strconv.Atoi(c.value(name))
+	if err != nil {
+		return standard // it was checked, so it is not given
+	}
+	return n
+}
+
+// body reads the request's body, of at most the door's limit.
+func (c *call) body() ([]byte, error) {
+	if kind, _, _ := strings.Cut(c.r.Header.Get("Content-Type"), ";"); !strings.EqualFold(strings.TrimSpace(kind), "application/json") {
+		return nil, &refusal{http.StatusUnsupportedMediaType, "the body has to be JSON", "send Content-Type: application/json"}
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, c.door.o.MaxBody))
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		return nil, &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", large.Limit), "[serve] max_body in mbox.toml sets the limit; larger tasks go by mbox send FILE"}
+	}
+	if err != nil {
+		return nil, badRequest("the body broke off", "send it again")
+	}
+	return data, nil
+}
+
+// json answers with a value.
+func (c *call) json(status int, v any) error {
+	data, err := json.Marshal(v, json.Deterministic(true))
+	if err != nil {
+		return fmt.Errorf("the answer: %w", err)
+	}
+	h := c.w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(data)+1))
+	c.w.WriteHeader(status)
+	_, _ = c.w.Write(append(data, '\n')) // who has gone away needs no answer
+	return nil
+}
+
+// guarded stands before everything: it is our name that is asked for, no other site
+// asks through a browser, and whatever goes wrong is an answer.
+func (d *Door) guarded(inner http.Handler) http.Handler {
+	cross := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			why := recover()
+			if why == http.ErrAbortHandler {
+				panic(why)
+			}
+			if why != nil {
+				d.o.Log.Error().Interface("panic", why).Bytes("stack", debug.Stack()).Msg("a request")
+				d.fail(w, r, &refusal{http.StatusInternalServerError, "mbox has made a mistake", "its log tells more"})
+			}
+		}()
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-store")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		if !d.ours(r.Host) {
+			d.fail(w, r, &refusal{http.StatusMisdirectedRequest, fmt.Sprintf("%q is not a name of this server", clip(r.Host)), "use the address that mbox serve prints"})
+			return
+		}
+		if err := cross.Check(r); err != nil {
+			d.fail(w, r, forbidden("another site asks for this", "ask without Origin, or from our own pages"))
+			return
+		}
+		inner.ServeHTTP(w, r)
+	})
+}
+
+// ours tells whether a Host is a name of the address on which the door listens: on
+// loopback, those of loopback. So no page can reach it by a name of its own that it
+// lets point here.
+func (d *Door) ours(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = strings.Trim(host, "[]")
+	}
+	name = strings.ToLower(name)
+	ip := net.ParseIP(name)
+	if name == "localhost" || ip != nil && ip.IsLoopback() {
+		return true
+	}
+	if d.o.Loopback {
+		return false
+	}
+	own, _, _ := net.SplitHostPort(d.o.Address)
+	if listens := net.ParseIP(own); own == "" || listens != nil && listens.IsUnspecified() {
+		return true // any of the machine's names, and only with a token
+	}
+	return strings.EqualFold(name, own)
+}
+
+// tidy does what a running router would have done, at most once a second.
+func (c *call) tidy() error {
+	c.tidying.Lock()
+	defer c.tidying.Unlock()
+	if now := c.door.o.Now(); now.Sub(c.tidied) >= tidyPace {
+		c.tidied = now
+		return c.Box.Tidy(c.ctx)
+	}
+	return nil
+}
+
+// find is a task that the caller may see. One that he may not see is as one that is
+// not there.
+func (c *call) find() (*mailbox.Task, mailbox.State, error) {
+	id := mailbox.ID(c.r.PathValue("id"))
+	t, state, err := c.Box.Task(c.ctx, id)
+	if err == nil && !c.sees(t) {
+		err = mailbox.ErrNotFound
+	}
+	if err != nil {
+		return nil, "", aboutTask(id, err)
+	}
+	return t, state, nil
+}
+
+func aboutTask(id mailbox.ID, err error) error {
+	if errors.Is(err, mailbox.ErrNotFound) {
+		return &refusal{http.StatusNotFound, fmt.Sprintf("there is no task %s", clip(string(id))), "GET /tasks lists them"}
+	}
+	return err
+}

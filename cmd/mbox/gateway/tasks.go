@@ -1,0 +1,455 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"mbox/mailbox"
+	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
+	"mbox/schemas"
+)
+
+// How much one answer holds.
+const (
+	pageSize  = 100 // tasks, unless n says otherwise
+	mostPage  = 1000
+	pageBytes = 1 << 20
+	mostWait  = 5 * time.Minute
+	tidyPace  = time.Second
+)
+
+func taskRoutes() []route {
+	states := append(stateNames(), string(mailbox.Archived))
+	return []route{
+		{method: "POST", path: "/task", needs: post, agents: true, about: "leave a task", takes: orders{}, gives: Sent{}, status: http.StatusAccepted, do: (*call).send},
+		{method: "POST", path: "/run_task", needs: post, agents: true, about: "leave a task (another name of /task)", takes: orders{}, gives: Sent{}, status: http.StatusAccepted, do: (*call).send},
+		{
+			method: "GET", path: "/tasks", agents: true, about: "list tasks, oldest first in each state", gives: Tasks{}, do: (*call).list,
+			query: []param{
+				{name: "state", about: "only this state", many: true, form: among(states...)},
+				{name: "to", about: "only those meant for this agent"},
+				{name: "by", about: "only those that this agent has taken"},
+				{name: "from", about: "only those that this agent has sent"},
+				{name: "type", about: "only this type", form: among(task.Types...)},
+				{name: "priority", about: "only this priority", form: among(task.Priorities...)},
+				{name: "n", about: "at most so many (100)", form: between(1, mostPage)},
+				{name: "cursor", about: "the next of the page before", form: form{check: isCursor}},
+			},
+		},
+		{
+			method: "GET", path: "/tasks/{id}", agents: true, waits: true, about: "a task; with wait, once it has ended or the time is over", gives: mailbox.Task{}, do: (*call).show,
+			query: []param{{name: "wait", about: "how long to wait for its end: 30s, 5m at most", form: waiting()}},
+		},
+		{method: "GET", path: "/tasks/{id}/why", agents: true, about: "why a task is where it is, and what proves it", gives: mailbox.Why{}, do: (*call).why},
+		{method: "GET", path: "/tasks/{id}/artifacts/{name...}", agents: true, about: "a file that the task has left", kind: "application/octet-stream", do: (*call).artifact},
+	}
+}
+
+func stateNames() (names []string) {
+	for _, s := range task.Folders {
+		names = append(names, string(s))
+	}
+	return names
+}
+
+func among(words ...string) form {
+	return form{map[string]any{"type": "string", "enum": words}, func(v string) error {
+		if !slices.Contains(words, v) {
+			return fmt.Errorf("%q is none of %s", clip(v), strings.Join(words, ", "))
+		}
+		return nil
+	}}
+}
+
+func between(least, most int) form {
+	return form{map[string]any{"type": "integer", "minimum": least, "maximum": most}, func(v string) error {
+		if n, err := strconv.Atoi(v); err != nil || n < least || n > most {
+			return fmt.Errorf("%q is no number from %d to %d", clip(v), least, most)
+		}
+		return nil
+	}}
+}
+
+// waiting is a duration for which somebody waits.
+func waiting() form {
+	return form{map[string]any{"type": "string", "pattern": `^[0-9.]+(ms|s|m)$`}, func(v string) error {
+		if d, err := time.ParseDuration(v); err != nil || d < 0 || d > mostWait {
+			return fmt.Errorf("%q is no duration up to %v", clip(v), mostWait)
+		}
+		return nil
+	}}
+}
+
+// orders are the shapes in which a task may be left.
+type orders struct{}
+
+// Sent is what is answered to a task that was left.
+type Sent struct {
+	ID   mailbox.ID `json:"id"`
+	Note string     `json:"note,omitzero" jsonschema:"description=what is still to be done\\, by mbox itself"`
+}
+
+// send leaves a task. When it answers 202 the task is on the disk.
+func (c *call) send() error {
+	data, err := c.body()
+	if err != nil {
+		return err
+	}
+	t, err := c.ordered(data)
+	if err != nil {
+		return err
+	}
+	if err := c.key(t); err != nil {
+		return err
+	}
+	if err := c.signed(t); err != nil {
+		return err
+	}
+	if err := c.known(t.Assignment.TargetAgent); err != nil {
+		return err
+	}
+	sent := Sent{}
+	sent.ID, err = c.Box.Submit(c.ctx, t)
+	if errors.Is(err, mailbox.ErrCommitted) && sent.ID != "" {
+		_, sent.Note = c.door.o.Judge(err)
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	c.w.Header().Set("Location", "/tasks/"+string(sent.ID))
+	return c.json(http.StatusAccepted, sent)
+}
+
+// ordered reads a task in either shape: the task file's, or ColDBase's delegation.
+func (c *call) ordered(data []byte) (*mailbox.Task, error) {
+	if jsontext.Value(data).Kind() == '{' && taskKind(data) == '"' {
+		return c.delegated(data)
+	}
+	t, err := task.ParseDrop("", data)
+	if err != nil {
+		return nil, err
+	}
+	return t, t.Validate()
+}
+
+// taskKind is the kind of the member task: an object in a task file, a string in a
+// delegation.
+func taskKind(data []byte) jsontext.Kind {
+	var shape struct {
+		Task jsontext.Value `json:"task"`
+	}
+	if json.Unmarshal(data, &shape, jsontext.AllowDuplicateNames(true)) != nil || shape.Task == nil {
+		return 0
+	}
+	return shape.Task.Kind()
+}
+
+// Delegated is ColDBase's way to hand an action on.
+type Delegated struct {
+	Task    string `json:"task" jsonschema:"enum=delegate"`
+	Payload struct {
+		Role    string         `json:"role" jsonschema:"minLength=1,description=who is to do it: a role\\, or an agent"`
+		Task    string         `json:"task" jsonschema:"minLength=1,description=the action"`
+		Payload jsontext.Value `json:"payload" jsonschema:"type=object,description=its parameters"`
+	} `json:"payload"`
+}
+
+func (c *call) delegated(data []byte) (*mailbox.Task, error) {
+	var d Delegated
+	if err := schemas.Decode(data, &d); err != nil {
+		return nil, err
+	}
+	if d.Task != "delegate" {
+		return nil, task.Fault("task", fmt.Sprintf("%q is no task", clip(d.Task)), `"delegate" with a payload of role, task and payload, or an object as in a task file`)
+	}
+	p := d.Payload
+	for path, text := range map[string]string{"payload.role": p.Role, "payload.task": p.Task} {
+		if text == "" {
+			return nil, task.Fault(path, "is missing", "a name")
+		}
+	}
+	t := &mailbox.Task{
+		Task:       mailbox.Request{Type: "action", Title: p.Task + " by " + p.Role},
+		Assignment: mailbox.Assignment{TargetAgent: c.agentOf(p.Role)},
+		Mbox:       mailbox.Meta{Action: &mailbox.Action{Name: p.Task, Params: p.Payload}},
+	}
+	return t, t.Validate()
+}
+
+// agentOf is the agent that a role's name stands for: the one of that name, or the
+// first enabled one that has the role.
+func (c *call) agentOf(role string) string {
+	if _, ok := c.Agents[role]; ok {
+		return role
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
+		if a := c.Agents[name]; a.Role == role && a.Enabled {
+			return name
+		}
+	}
+	return role
+}
+
+// known refuses a target that nobody in the registry is: who asks by HTTP is there
+// to be told.
+func (c *call) known(target string) error {
+	if _, ok := c.Agents[target]; ok || target == "" || target == "any" {
+		return nil
+	}
+	want := "an agent of mbox.toml, or any"
+	if near := schemas.Suggest(target, slices.Collect(maps.Keys(c.Agents))); near != "" {
+		want = near
+	}
+	return task.Fault("assignment.target_agent", fmt.Sprintf("%q is neither an agent nor a role of this mailbox", clip(target)), want)
+}
+
+// key takes the idempotency key from the header.
+func (c *call) key(t *mailbox.Task) error {
+	key := c.r.Header.Get("Idempotency-Key")
+	if key == "" {
+		return nil
+	}
+	if own := t.Mbox.IdempotencyKey; own != "" && own != key {
+		return badRequest("the header Idempotency-Key is not the task's mbox.idempotency_key", "give one of them")
+	}
+	t.Mbox.IdempotencyKey = key
+	return t.Validate()
+}
+
+// signed writes down who has sent the task: an agent's token cannot speak for
+// another one, and without a token nobody is believed.
+func (c *call) signed(t *mailbox.Task) error {
+	own := c.by()
+	if c.name == "" {
+		own = "unknown"
+	}
+	given := t.Source.Agent
+	if given != "" && given != own && c.role != "operator" {
+		return forbidden(fmt.Sprintf("source.agent is %q, and this caller is %s", clip(given), own), "leave it out")
+	}
+	t.Source.Agent = cmp.Or(given, own)
+	return nil
+}
+
+// Tasks is a page of a list.
+type Tasks struct {
+	Tasks []*mailbox.Task `json:"tasks" jsonschema:"description=as their files have them\\, without the tokens of claims"`
+	Next  string          `json:"next,omitzero" jsonschema:"description=cursor of the next page; missing: this is the last"`
+}
+
+// cursor is where a page begins: behind this task.
+type cursor struct {
+	State   mailbox.State `json:"s"`
+	Created int64         `json:"c"`
+	ID      mailbox.ID    `json:"i"`
+}
+
+func (at cursor) String() string {
+	data, _ := json.Marshal(at) // a struct of words and a number
+	return base64.RawURLEncoding.EncodeToString(data)
+}
+
+func cursorOf(text string) (at cursor, err error) {
+	data, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		err = json.Unmarshal(data, &at)
+	}
+	return at, err
+}
+
+func isCursor(v string) error {
+	if _, err := cursorOf(v); err != nil {
+		return errors.New("this is no cursor of ours")
+	}
+	return nil
+}
+
+func cursorAt(it mailbox.Item) cursor {
+	return cursor{it.State, it.Task.Created.UnixNano(), it.Task.ID}
+}
+
+// behind tells whether an item of the same state comes behind the cursor.
+func (at cursor) behind(it mailbox.Item) bool {
+	return cmp.Or(cmp.Compare(it.Task.Created.UnixNano(), at.Created), cmp.Compare(it.Task.ID, at.ID)) > 0
+}
+
+func (c *call) list() error {
+	if err := c.tidy(); err != nil {
+		return err
+	}
+	f := mailbox.Filter{Agent: c.value("by"), Target: c.value("to"), Source: c.value("from"), Type: c.value("type"), Priority: c.value("priority")}
+	for _, s := range c.query["state"] {
+		f.States = append(f.States, mailbox.State(s))
+	}
+	if len(f.States) == 0 {
+		f.States = task.Folders
+	}
+	var from cursor
+	if text := c.value("cursor"); text != "" {
+		from, _ = cursorOf(text) // it was checked
+		i := slices.Index(f.States, from.State)
+		if i < 0 {
+			return badRequest("the cursor is of another state", "begin without a cursor")
+		}
+		f.States = f.States[i:]
+	}
+	page, err := c.page(f, from, c.number("n", pageSize))
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, page)
+}
+
+// page is what comes behind the cursor, up to n tasks and about pageBytes.
+func (c *call) page(f mailbox.Filter, from cursor, n int) (p Tasks, err error) {
+	var last cursor
+	size := 0
+	p.Tasks = []*mailbox.Task{}
+	for it, err := range c.Box.List(c.ctx, f) {
+		if err != nil {
+			return p, err
+		}
+		if it.Err != nil || !c.sees(it.Task) || it.State == from.State && !from.behind(it) {
+			continue // what is no task mbox doctor tells of
+		}
+		if len(p.Tasks) == n || size > pageBytes {
+			p.Next = last.String()
+			return p, nil
+		}
+		p.Tasks = append(p.Tasks, shown(it.Task))
+		last, size = cursorAt(it), size+len(it.Task.Task.Description)+len(it.Task.Task.Context)+len(it.Task.Result.Output)
+	}
+	return p, nil
+}
+
+// How soon a task is looked at again that somebody waits for: after a line about it,
+// and without one.
+const (
+	soon   = time.Millisecond
+	seldom = time.Second
+)
+
+// show answers with a task's file, as it is or once it has ended.
+func (c *call) show() error {
+	if err := c.tidy(); err != nil {
+		return err
+	}
+	limit, _ := time.ParseDuration(c.value("wait")) // it was checked
+	ctx, stop := context.WithTimeout(c.ctx, limit)
+	defer stop()
+	changed, forget := c.watch(mailbox.ID(c.r.PathValue("id")))
+	defer forget()
+	for pause := seldom; ; pause = min(2*pause, seldom) {
+		t, state, err := c.find()
+		if err != nil {
+			return err
+		}
+		if limit == 0 || state.Terminal() || ctx.Err() != nil {
+			return c.json(http.StatusOK, shown(t))
+		}
+		select {
+		case <-changed: // the file moves behind the line
+			pause = soon
+		case <-time.After(pause):
+		case <-ctx.Done():
+			if c.ctx.Err() != nil {
+				return c.ctx.Err()
+			}
+		}
+	}
+}
+
+func (c *call) why() error {
+	t, _, err := c.find()
+	if err != nil {
+		return err
+	}
+	w, err := c.Box.Why(c.ctx, t.ID)
+	if err != nil {
+		return aboutTask(t.ID, err)
+	}
+	w.Task = shown(w.Task)
+	return c.json(http.StatusOK, w)
+}
+
+// shown is a task as it may leave by this door: without the token of its claim, with
+// which anybody could end it.
+func shown(t *mailbox.Task) *mailbox.Task {
+	if t == nil || t.Mbox.Lease == nil {
+		return t
+	}
+	out, lease := *t, *t.Mbox.Lease
+	lease.Token = ""
+	out.Mbox.Lease = &lease
+	return &out
+}
+
+// artifact hands out a file of the task's result. A browser stores it: it is what an
+// agent has made, and no page of ours.
+func (c *call) artifact() error {
+	t, _, err := c.find()
+	if err != nil {
+		return err
+	}
+	name := c.r.PathValue("name")
+	for i, a := range t.Result.Artifacts {
+		if folder, ok := t.Keeps(i); ok && a.Path == folder+"/"+name {
+			return c.file(a)
+		}
+	}
+	return &refusal{http.StatusNotFound, "the task names no such artifact", "GET /tasks/" + string(t.ID) + " lists them in result.artifacts"}
+}
+
+func (c *call) file(a mailbox.Artifact) error {
+	f, err := durable.OpenFile(path.Join(c.Box.Home(), a.Path), os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	sum := sha256.New()
+	if info.Size() == a.Size {
+		_, err = io.Copy(sum, f)
+	}
+	if err != nil {
+		return err
+	}
+	if fmt.Sprintf("sha256:%x", sum.Sum(nil)) != a.SHA256 {
+		return fmt.Errorf("%s is not as the task names it: %w", a.Path, mailbox.ErrIntegrity)
+	}
+	h := c.w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Disposition", `attachment; filename="`+strings.Map(plain, path.Base(a.Path))+`"`)
+	h.Set("X-Mbox-SHA256", a.SHA256)
+	http.ServeContent(c.w, c.r, "", time.Time{}, f)
+	return nil
+}
+
+// plain keeps of a file's name what a header can hold.
+func plain(r rune) rune {
+	if r < ' ' || r > '~' || r == '"' || r == '\\' || r == '/' {
+		return '_'
+	}
+	return r
+}

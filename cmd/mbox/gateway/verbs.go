@@ -1,0 +1,166 @@
+package gateway
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"mbox/mailbox"
+	"mbox/schemas"
+)
+
+// approvalLasts is how long an approval counts that names no time.
+const (
+	approvalLasts = time.Hour
+	mostApproval  = 7 * 24 * time.Hour
+	mostDelay     = 24 * time.Hour
+)
+
+func verbRoutes() []route {
+	return []route{
+		{method: "POST", path: "/tasks/{id}/cancel", needs: operate, about: "end a task that has not ended", takes: Order{}, optional: true, gives: Done{}, do: (*call).cancel},
+		{method: "POST", path: "/tasks/{id}/retry", needs: operate, about: "put a failed task back into pending", takes: Order{}, optional: true, gives: Done{}, do: (*call).retry},
+		{method: "POST", path: "/tasks/{id}/approve", needs: operate, about: "let a task run that needs an operator's word", takes: Order{}, optional: true, gives: Done{}, do: (*call).approve},
+		{method: "POST", path: "/tasks/{id}/release", needs: operate, about: "give a task in progress back, without burning an attempt", takes: Order{}, optional: true, gives: Done{}, do: (*call).release},
+	}
+}
+
+// Order is what may be said with a verb.
+type Order struct {
+	Reason string `json:"reason,omitzero" jsonschema:"maxLength=500,description=in the person's words"`
+	For    string `json:"for,omitzero" jsonschema:"description=approve: how long it counts\\, 1h if missing"`
+	SHA256 string `json:"sha256,omitzero" jsonschema:"description=approve: only what has this SHA-256\\, which GET /tasks/ID/why tells as approve"`
+	Delay  string `json:"delay,omitzero" jsonschema:"description=release: when it is ready again\\, at once if missing"`
+}
+
+// order reads what is said with a verb; nothing has to be.
+func (c *call) order() (o Order, err error) {
+	if c.r.ContentLength == 0 {
+		return o, nil
+	}
+	data, err := c.body()
+	if err != nil || len(data) == 0 {
+		return o, err
+	}
+	if err := schemas.Decode(data, &o); err != nil {
+		return o, err
+	}
+	if len(o.Reason) > mailbox.MaxReason {
+		return o, &schemas.Error{Path: "reason", Code: schemas.CodeTooLarge, Problem: "is too long", Want: fmt.Sprintf("at most %d bytes", mailbox.MaxReason)}
+	}
+	return o, nil
+}
+
+func lasts(path, text string, standard, most time.Duration) (time.Duration, error) {
+	if text == "" {
+		return standard, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 || d > most {
+		return 0, &schemas.Error{Path: path, Code: schemas.CodeBadValue, Problem: fmt.Sprintf("%q is no duration up to %v", clip(text), most), Want: "such as 30m"}
+	}
+	return d, nil
+}
+
+// Done is what is answered to a verb.
+type Done struct {
+	ID       mailbox.ID    `json:"id"`
+	State    mailbox.State `json:"state"`
+	Decision string        `json:"decision,omitzero" jsonschema:"description=the record of an approval"`
+	SHA256   string        `json:"sha256,omitzero" jsonschema:"description=what was approved"`
+	Note     string        `json:"note,omitzero" jsonschema:"description=what is still to be done\\, by mbox itself"`
+}
+
+// done answers with where the task is now. What is committed counts, whatever else
+// went wrong.
+func (c *call) done(id mailbox.ID, out Done, err error) error {
+	if errors.Is(err, mailbox.ErrCommitted) {
+		_, out.Note = c.door.o.Judge(err)
+		err = nil
+	}
+	if err == nil {
+		_, out.State, err = c.Box.Task(c.ctx, id)
+	}
+	if err != nil {
+		return aboutTask(id, err)
+	}
+	out.ID = id
+	return c.json(http.StatusOK, out)
+}
+
+// taken is the beginning of each verb: what is said with it, and a mailbox in order.
+func (c *call) taken() (mailbox.ID, Order, error) {
+	o, err := c.order()
+	if err == nil {
+		err = c.Box.Tidy(c.ctx)
+	}
+	return mailbox.ID(c.r.PathValue("id")), o, err
+}
+
+// why is the reason that a line names: the person's, and by which door he came.
+func (c *call) reason(o Order) string { return strings.TrimSpace(o.Reason + " (" + c.from() + ")") }
+
+func (c *call) cancel() error {
+	id, o, err := c.taken()
+	if err != nil {
+		return err
+	}
+	return c.done(id, Done{}, c.Box.Cancel(c.ctx, id, c.by(), c.reason(o)))
+}
+
+func (c *call) retry() error {
+	id, o, err := c.taken()
+	if err != nil {
+		return err
+	}
+	return c.done(id, Done{}, c.Box.Retry(c.ctx, id, c.by(), c.reason(o)))
+}
+
+func (c *call) approve() error {
+	id, o, err := c.taken()
+	if err != nil {
+		return err
+	}
+	valid, err := lasts("for", o.For, approvalLasts, mostApproval)
+	if err != nil {
+		return err
+	}
+	consent := mailbox.Consent{By: c.by(), From: c.from(), Why: o.Reason, For: valid}
+	if o.SHA256 != "" {
+		consent.SHA256 = "sha256:" + strings.TrimPrefix(o.SHA256, "sha256:")
+	}
+	a, err := c.Box.Approve(c.ctx, id, consent)
+	var out Done
+	if a != nil {
+		out.Decision, out.SHA256 = a.Decision, a.Sum()
+	}
+	return c.done(id, out, err)
+}
+
+// release gives back what somebody has claimed: the operator speaks for him, by the
+// token that stands in the task.
+func (c *call) release() error {
+	id, o, err := c.taken()
+	if err != nil {
+		return err
+	}
+	delay, err := lasts("delay", cmp.Or(o.Delay, "0s"), 0, mostDelay)
+	if o.Delay != "" && err != nil {
+		return err
+	}
+	t, state, err := c.Box.Task(c.ctx, id)
+	if err != nil {
+		return aboutTask(id, err)
+	}
+	if state != mailbox.InProgress || t.Mbox.Lease == nil {
+		return fmt.Errorf("%s is %s: %w", id, state, mailbox.ErrConflict)
+	}
+	held, err := c.Box.Held(c.ctx, id, t.Mbox.Lease.Token)
+	if err != nil {
+		return err
+	}
+	return c.done(id, Done{}, held.Release(c.ctx, c.reason(o), delay))
+}
