@@ -13,7 +13,7 @@ OWN = ./.ci/gotest ./.ci/tinygguf
 OLLAMA = OLLAMA_BIN=$$(.ci/ollama)
 
 # What the tests call.
-NEED = python3 strace jq bash ps=procps setsid=util-linux mkfs.ext4=e2fsprogs losetup=mount
+NEED = python3 strace jq curl bash ps=procps setsid=util-linux mkfs.ext4=e2fsprogs losetup=mount
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile | expand -t 20

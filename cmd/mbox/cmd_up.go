@@ -53,7 +53,7 @@ func (o *upOptions) run(ctx context.Context, s *session) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	c := crew{stop: stop, grace: time.Duration(o.grace.Duration), ended: map[string]chan struct{}{}, hup: make(chan os.Signal, 1)}
+	c := crew{prepare: prepare, stop: stop, grace: time.Duration(o.grace.Duration), ended: map[string]chan struct{}{}, hup: make(chan os.Signal, 1)}
 	signal.Notify(c.hup, syscall.SIGHUP)
 	defer signal.Stop(c.hup)
 	now, err := prepare(ctx, s)

@@ -149,6 +149,8 @@ func judge(err error) (code int, hint string) {
 		return exitError, "use a folder on a local disk, or allow_network_fs = true in mbox.toml at your own risk"
 	case errors.Is(err, mailbox.ErrBusy):
 		return exitBusy, "try again in a moment"
+	case errors.Is(err, syscall.EADDRINUSE):
+		return exitBusy, "[serve] address in mbox.toml names another one; one door is enough"
 	case errors.Is(err, mailbox.ErrNoMailbox):
 		return exitNotFound, "mbox init makes one; --home or MBOX_HOME names another folder"
 	case errors.Is(err, mailbox.ErrNotFound):

@@ -27,23 +27,30 @@ type service struct {
 
 // prepare makes a service that could start now. An error leaves nothing behind.
 func prepare(ctx context.Context, s *session) (*service, error) {
-	own := *s
-	v := &service{session: &own, was: s.config, retired: make(chan struct{})}
-	var err error
-	if v.box, err = own.open(ctx); err != nil {
+	v, err := prepareDoor(ctx, s)
+	if err != nil {
 		return nil, err
 	}
 	if s.team != nil {
-		own.team.Actions = s.team.Actions // an hour's budget does not begin anew
+		v.team.Actions = s.team.Actions // an hour's budget does not begin anew
 	}
-	err = mayStart(own.config, own.config.AgentNames()...)
+	names := v.config.AgentNames()
+	err = mayStart(v.config, names...)
 	if err == nil {
-		err = own.recordLifted(ctx, v.box, own.config.AgentNames()...)
+		err = v.recordLifted(ctx, v.box, names...)
 	}
 	if err != nil {
 		return nil, errors.Join(err, v.box.Close())
 	}
 	return v, nil
+}
+
+// prepareDoor makes a service that runs nothing, for a door alone.
+func prepareDoor(ctx context.Context, s *session) (v *service, err error) {
+	own := *s
+	v = &service{session: &own, was: s.config, retired: make(chan struct{})}
+	v.box, err = own.open(ctx)
+	return v, err
 }
 
 // workers are those of the enabled agents that have a command or a role.
@@ -63,11 +70,15 @@ func (v *service) workers() []*agents.Worker {
 // crew are the workers of all services. One that cannot go on ends all: whoever
 // supervises mbox up shall see it.
 type crew struct {
+	prepare func(context.Context, *session) (*service, error)
 	stop    func()
 	grace   time.Duration
 	hup     chan os.Signal
 	ended   map[string]chan struct{} // by agent: closed when its last worker has ended
 	running sync.WaitGroup
+	serves  bool     // a door is opened without a table [serve], too
+	doorway *doorway // nil while there is none
+	behind  *service // its door
 	mu      sync.Mutex
 	failed  error
 }
@@ -82,6 +93,9 @@ func (c *crew) serve(ctx context.Context, v *service, ready func()) (next *servi
 		Ready: func() {
 			if err := v.recordEdit(ctx, v.was); err != nil && ctx.Err() == nil {
 				v.warnf("the settings are not those of the last record in changes, and no new one could be written: %v", err)
+			}
+			if c.opened(ctx, v); c.gaveUp() {
+				return
 			}
 			for _, w := range v.workers() {
 				c.start(ctx, v, w)
@@ -99,10 +113,7 @@ func (c *crew) serve(ctx context.Context, v *service, ready func()) (next *servi
 	})
 	end()
 	looking.Wait()
-	c.running.Go(func() {
-		v.working.Wait()
-		c.note(v.box.Close())
-	})
+	c.retire(v)
 	if next != nil && (err != nil || ctx.Err() != nil) {
 		err = firstError(err, next.box.Close())
 		next = nil
@@ -137,9 +148,24 @@ func (c *crew) note(err error) {
 	c.failed = firstError(c.failed, err)
 }
 
+func (c *crew) gaveUp() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failed != nil
+}
+
 func (c *crew) wait() error {
+	c.shut()
 	c.running.Wait()
 	return c.failed
+}
+
+// retire closes the service's mailbox when nobody uses it any more.
+func (c *crew) retire(v *service) {
+	c.running.Go(func() {
+		v.working.Wait()
+		c.note(v.box.Close())
+	})
 }
 
 // look waits until mbox.toml has changed, or SIGHUP asks to read it again, and
@@ -162,7 +188,7 @@ func (c *crew) look(ctx context.Context, v *service) *service {
 		if err == nil && !changed && !asked {
 			continue
 		}
-		next, err := v.reread(ctx, err)
+		next, err := c.reread(ctx, v, err)
 		if next != nil {
 			v.infof("%s is read again: %s", config.Name, v.config.Changes(next.config))
 			return next
@@ -173,9 +199,9 @@ func (c *crew) look(ctx context.Context, v *service) *service {
 	}
 }
 
-func (v *service) reread(ctx context.Context, err error) (*service, error) {
+func (c *crew) reread(ctx context.Context, v *service, err error) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return prepare(ctx, v.session)
+	return c.prepare(ctx, v.session)
 }

@@ -168,3 +168,6 @@ func onLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && isLoopback(host)
 }
+
+// Loopback tells whether it listens on loopback alone.
+func (l Listener) Loopback() bool { return onLoopback(l.Address) }

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+
+	"mbox/cmd/mbox/config"
+	"mbox/cmd/mbox/gateway"
+	"mbox/cmd/mbox/gateway/token"
+)
+
+// doorway is where a process listens: one door, behind which one mailbox after the
+// other may stand.
+type doorway struct {
+	config.Listener
+	door  *gateway.Door
+	url   string
+	stop  context.CancelFunc
+	ended sync.WaitGroup
+}
+
+// listen opens a doorway. Where it cannot go on it calls failed.
+func (s *session) listen(ctx context.Context, failed func(error)) (*doorway, error) {
+	d := &doorway{Listener: s.config.Listener()}
+	home, err := s.homeDir()
+	if err != nil {
+		return nil, err
+	}
+	secure, err := d.TLS()
+	if err != nil {
+		return nil, err
+	}
+	l, url, err := gateway.Listen(d.Address, secure)
+	if err != nil {
+		return nil, fmt.Errorf("serve.address: %w", err)
+	}
+	d.url = url
+	d.door = gateway.New(gateway.Options{
+		Tokens: token.Open(home).Find, Judge: judge, Address: d.Address, Loopback: d.Loopback(), MaxBody: d.MaxBody, Log: s.logger(),
+	})
+	if d.Insecure {
+		s.warnf("%s is no loopback address and has no TLS: whoever is on the way reads tokens and tasks", d.Address)
+	}
+	ctx, d.stop = context.WithCancel(context.WithoutCancel(ctx))
+	d.ended.Go(func() {
+		if err := d.door.Serve(ctx, l); err != nil && !errors.Is(err, net.ErrClosed) {
+			failed(fmt.Errorf("%s: %w", d.url, err))
+		}
+	})
+	return d, nil
+}
+
+// close ends what is being answered, and lets go of the address.
+func (d *doorway) close() {
+	d.stop()
+	d.ended.Wait()
+	d.door.Use(nil)
+}
+
+// atDoor is what a service's door answers from.
+func (v *service) atDoor() *gateway.Mailbox {
+	m := &gateway.Mailbox{Box: v.box, Agents: map[string]gateway.Agent{}}
+	for _, name := range v.config.AgentNames() {
+		a := v.config.Agents[name]
+		m.Agents[name] = gateway.Agent{Role: a.Role, Enabled: a.Enabled}
+	}
+	return m
+}
+
+// opened lets requests in to a service's mailbox, and none any more to that of the
+// service before, which it waits for. A service without a table [serve] has no door.
+// Where the first one's cannot be opened, everything ends; a later one's is told.
+func (c *crew) opened(ctx context.Context, v *service) {
+	err := c.open(ctx, v)
+	switch {
+	case err == nil:
+	case v.was == nil:
+		c.note(err)
+		c.stop()
+	default:
+		v.warnf("%v; there is no door until mbox.toml changes again", err)
+	}
+}
+
+func (c *crew) open(ctx context.Context, v *service) error {
+	wanted := c.serves || v.config.Listener().Up
+	if c.doorway != nil && (!wanted || c.doorway.Listener != v.config.Listener()) {
+		c.shut()
+	}
+	if c.doorway == nil && wanted {
+		d, err := v.listen(ctx, func(err error) { c.note(err); c.stop() })
+		if err != nil {
+			return err
+		}
+		c.doorway = d
+		fmt.Fprintf(v.err, "mbox: serving %s, pid %d, home %s\n", d.url, os.Getpid(), clean(v.box.Home(), maxLine))
+	}
+	if c.doorway == nil {
+		return nil
+	}
+	last := c.behind
+	v.working.Add(1)
+	c.behind = v
+	c.doorway.door.Use(v.atDoor())
+	if last != nil {
+		last.working.Done()
+	}
+	return nil
+}
+
+// shut closes the door.
+func (c *crew) shut() {
+	if c.doorway == nil {
+		return
+	}
+	c.doorway.close()
+	c.doorway = nil
+	if c.behind != nil {
+		c.behind.working.Done()
+		c.behind = nil
+	}
+}
