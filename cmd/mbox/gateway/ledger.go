@@ -155,11 +155,8 @@ func (c *call) linesBehind(seq int64, yield func(frame) bool) error {
 // the other is there. A variable for tests.
 var heartbeat = 15 * time.Second
 
-// How a stream of events behaves.
-const (
-	eventWrite  = 10 * time.Second // who does not take an event for so long is let go
-	reconnectMS = 2000
-)
+// reconnectMS is after how long a client comes again whose stream was cut off.
+const reconnectMS = 2000
 
 // events streams the ledger: what the caller has missed first, then what comes.
 func (c *call) events() error {
@@ -175,9 +172,6 @@ func (c *call) events() error {
 	}
 	out := http.NewResponseController(c.w)
 	send := func(data []byte) error {
-		if err := out.SetWriteDeadline(time.Now().Add(eventWrite)); err != nil {
-			return err
-		}
 		if _, err := c.w.Write(data); err != nil {
 			return err
 		}

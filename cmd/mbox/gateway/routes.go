@@ -120,6 +120,9 @@ func (d *Door) attempt(w http.ResponseWriter, r *http.Request, to *route) error 
 	ctx, end := context.WithCancel(r.Context())
 	defer end()
 	defer context.AfterFunc(s.ctx, end)()
+	if p, ok := w.(*paced); ok {
+		defer context.AfterFunc(s.ctx, p.hurry)()
+	}
 	if !to.waits {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, answerTime)
@@ -240,7 +243,8 @@ func (c *call) json(status int, v any) error {
 // asks through a browser, and whatever goes wrong is an answer.
 func (d *Door) guarded(inner http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		w := &paced{ResponseWriter: out}
 		defer func() {
 			why := recover()
 			if why == http.ErrAbortHandler {

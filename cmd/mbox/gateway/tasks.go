@@ -58,7 +58,7 @@ func taskRoutes() []route {
 			query: []param{{name: "wait", about: "how long to wait for its end: 30s, 5m at most", form: waiting()}},
 		},
 		{method: "GET", path: "/tasks/{id}/why", agents: true, about: "why a task is where it is, and what proves it", gives: mailbox.Why{}, do: (*call).why},
-		{method: "GET", path: "/tasks/{id}/artifacts/{name...}", agents: true, about: "a file that the task has left", kind: "application/octet-stream", do: (*call).artifact},
+		{method: "GET", path: "/tasks/{id}/artifacts/{name...}", agents: true, waits: true, about: "a file that the task has left", kind: "application/octet-stream", do: (*call).artifact},
 	}
 }
 

@@ -1,0 +1,56 @@
+package gateway
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"mbox/mailbox"
+)
+
+// artifact is the path of an artifact of so many bytes.
+func (p *place) artifact(size int) string {
+	p.Helper()
+	id := p.sent("o", titled("large", "coder"))
+	c := p.claim("coder")
+	file := p.TempDir() + "/large"
+	if err := os.WriteFile(file, make([]byte, size), 0o600); err != nil {
+		p.Fatal(err)
+	}
+	if _, err := c.Keep(p.Context(), file); err != nil {
+		p.Fatal(err)
+	}
+	if err := c.Complete(p.Context(), mailbox.Result{}); err != nil {
+		p.Fatal(err)
+	}
+	return "/tasks/" + string(id) + "/artifacts/large"
+}
+
+// A client that asks for something large and takes nothing of it does not hold up
+// whoever wants the mailbox closed.
+func TestWhoTakesNothingHoldsUpNobody(t *testing.T) {
+	p := newPlace(t)
+	path := p.artifact(16 << 20)
+	server := p.listen()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(server.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path)
+	if _, err := conn.Read(make([]byte, 100)); err != nil { // the answer has begun
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { p.door.Use(nil); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(lastWrite + 5*time.Second):
+		conn.Close()
+		t.Error("the mailbox is still lent to a client that takes nothing")
+		<-ended
+	}
+}
