@@ -16,9 +16,10 @@ import (
 // nobody waits for anybody.
 type feed struct {
 	mu      sync.Mutex
-	last    [kept]frame // a ring: the line with seq n at n mod kept
-	end     int64       // seq of the newest line
-	begun   bool        // it knows the ledger's end
+	last    [kept]frame   // a ring: the line with seq n at n mod kept
+	end     int64         // seq of the newest line
+	ready   chan struct{} // closed when it knows the ledger's end, or that it cannot
+	begun   sync.Once
 	grown   chan struct{}
 	waiting map[mailbox.ID]map[chan struct{}]bool // by case-folded id
 	broken  error                                 // why it does not follow any more
@@ -36,7 +37,7 @@ type frame struct {
 }
 
 func newFeed() *feed {
-	return &feed{grown: make(chan struct{}), waiting: map[mailbox.ID]map[chan struct{}]bool{}, tally: newTally()}
+	return &feed{ready: make(chan struct{}), grown: make(chan struct{}), waiting: map[mailbox.ID]map[chan struct{}]bool{}, tally: newTally()}
 }
 
 // feedPause is how long a feed waits that could not follow.
@@ -48,6 +49,7 @@ func (f *feed) follow(ctx context.Context, box *mailbox.Box) {
 		err := f.run(ctx, box)
 		f.mu.Lock()
 		f.broken = err
+		f.begun.Do(func() { close(f.ready) })
 		f.mu.Unlock()
 		select {
 		case <-time.After(feedPause):
@@ -69,10 +71,7 @@ func (f *feed) run(ctx context.Context, box *mailbox.Box) error {
 	}
 	r := box.Ledger().Read(from)
 	defer r.Close()
-	f.mu.Lock()
-	f.end, f.begun, f.broken = from.Seq, true, nil
-	f.mu.Unlock()
-	f.wake() // who has waited for the feed looks from here
+	f.begin(from.Seq)
 	for _, err := range box.Follow(ctx, from) {
 		if err == nil {
 			err = f.catchUp(r)
@@ -82,6 +81,29 @@ func (f *feed) run(ctx context.Context, box *mailbox.Box) error {
 		}
 	}
 	return nil
+}
+
+// begin is where the feed follows from: the first time, or after it could not. Lines
+// before may have been missed, so all who wait have to look.
+func (f *feed) begin(seq int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.end, f.broken = seq, nil
+	f.begun.Do(func() { close(f.ready) })
+	f.last = [kept]frame{}
+	f.wake()
+	for _, channels := range f.waiting {
+		tell(channels)
+	}
+}
+
+func tell(channels map[chan struct{}]bool) {
+	for ch := range channels {
+		select {
+		case ch <- struct{}{}:
+		default:
+		}
+	}
 }
 
 func (f *feed) catchUp(r *audit.Reader) error {
@@ -98,7 +120,9 @@ func (f *feed) catchUp(r *audit.Reader) error {
 		grew = true
 	}
 	if grew {
+		f.mu.Lock()
 		f.wake()
+		f.mu.Unlock()
 	}
 	if broken := r.Broken(); broken != nil {
 		return broken
@@ -116,18 +140,11 @@ func (f *feed) put(line audit.Line) {
 	defer f.mu.Unlock()
 	f.tally.add(line)
 	f.last[fr.seq%kept], f.end = fr, fr.seq
-	for ch := range f.waiting[mailbox.ID(mailbox.ID(fr.task).Fold())] {
-		select {
-		case ch <- struct{}{}:
-		default:
-		}
-	}
+	tell(f.waiting[mailbox.ID(mailbox.ID(fr.task).Fold())])
 }
 
-// wake tells all who wait for the ledger to grow.
+// wake tells all who wait for the ledger to grow. The lock is held.
 func (f *feed) wake() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	close(f.grown)
 	f.grown = make(chan struct{})
 }
@@ -168,8 +185,13 @@ func (f *feed) since(seq int64) (lines []frame, grown <-chan struct{}, ok bool) 
 	return lines, f.grown, true
 }
 
-// newest is the seq of the last line that was read.
-func (f *feed) newest() (seq int64, broken error) {
+// newest is the seq of the last line that was read, as soon as there is one.
+func (f *feed) newest(ctx context.Context) (seq int64, broken error) {
+	select {
+	case <-f.ready:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.end, f.broken

@@ -67,7 +67,7 @@ func (c *call) look() (h Health, err error) {
 	if gone := c.Box.InPlace(); errors.Is(gone, mailbox.ErrGone) {
 		h.wrong(gone)
 	}
-	seq, broken := c.newest()
+	seq, broken := c.newest(c.ctx)
 	h.LastSeq = seq
 	h.wrong(broken)
 	return h, nil

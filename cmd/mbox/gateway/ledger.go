@@ -197,7 +197,7 @@ func (c *call) begin() (int64, error) {
 		}
 		return strconv.ParseInt(last, 10, 64)
 	}
-	seq, err := c.newest()
+	seq, err := c.newest(c.ctx)
 	return seq, err
 }
 

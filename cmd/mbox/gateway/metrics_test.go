@@ -53,10 +53,9 @@ func (p *place) fed() int64 {
 	p.door.mu.Lock()
 	f := p.door.now.feed
 	p.door.mu.Unlock()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.begun {
-		return -1
+	end, err := f.newest(p.Context())
+	if err != nil {
+		p.Fatal(err)
 	}
-	return f.end
+	return end
 }
