@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/url"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -153,7 +154,10 @@ func (c caller) refused(to *route) error {
 // read reads the query. What nobody knows is refused: a filter that is misspelt
 // would show everything.
 func (to *route) read(r *http.Request) (map[string][]string, error) {
-	query := r.URL.Query()
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, badRequest("the query cannot be read: "+clip(err.Error()), "write %3B for ;, and %25 for %")
+	}
 	for name, values := range query {
 		i := slices.IndexFunc(to.query, func(p param) bool { return p.name == name })
 		if i < 0 {
@@ -296,9 +300,12 @@ func (d *Door) ours(host string) bool {
 	return strings.EqualFold(name, own)
 }
 
-// tidy does what a running router would have done, at most once a second.
+// tidy does what a running router would have done, at most once a second. Who comes
+// while another request does it does not wait for that: it may wait for a lock.
 func (c *call) tidy() error {
-	c.tidying.Lock()
+	if !c.tidying.TryLock() {
+		return nil
+	}
 	defer c.tidying.Unlock()
 	if now := c.door.o.Now(); now.Sub(c.tidied) >= tidyPace {
 		c.tidied = now

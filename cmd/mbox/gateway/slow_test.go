@@ -54,3 +54,29 @@ func TestWhoTakesNothingHoldsUpNobody(t *testing.T) {
 		<-ended
 	}
 }
+
+// A request that tidies may wait for a lock that a stopped process holds. The others
+// do not stand in line behind it.
+func TestTidyingHoldsUpNobody(t *testing.T) {
+	p := newPlace(t)
+	id := p.sent("o", titled("x", "coder"))
+	s := p.door.borrow()
+	s.asked.Done()
+	s.tidying.Lock()
+	defer s.tidying.Unlock()
+	answered := make(chan int, 2)
+	for _, path := range []string{"/tasks", "/tasks/" + string(id)} {
+		go func() { answered <- p.ask("r", "GET", path, "").Code }()
+	}
+	late := time.After(5 * time.Second)
+	for range 2 {
+		select {
+		case code := <-answered:
+			if code != 200 {
+				t.Error(code)
+			}
+		case <-late:
+			t.Fatal("it waits for another request")
+		}
+	}
+}
