@@ -329,6 +329,9 @@ func TestVerbs(t *testing.T) {
 // concerns it.
 func TestList(t *testing.T) {
 	p := newPlace(t)
+	for _, query := range []string{"state=pending;x", "to=coder&x=%zz", "%"} { // would be left out, and show everything
+		p.want(400, "r", "GET", "/tasks?"+query, "")
+	}
 	for i := range 7 {
 		p.sent("o", titled(fmt.Sprint(i), []string{"coder", "tester"}[i%2]))
 	}
