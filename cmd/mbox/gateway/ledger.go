@@ -155,8 +155,11 @@ func (c *call) linesBehind(seq int64, yield func(frame) bool) error {
 // the other is there. A variable for tests.
 var heartbeat = 15 * time.Second
 
-// reconnectMS is after how long a client comes again whose stream was cut off.
-const reconnectMS = 2000
+// How a stream of events behaves.
+const (
+	eventBytes  = 32 << 10 // are sent at once
+	reconnectMS = 2000     // after so long a client comes again whose stream was cut off
+)
 
 // events streams the ledger: what the caller has missed first, then what comes.
 func (c *call) events() error {
@@ -201,32 +204,37 @@ func (c *call) begin() (int64, error) {
 	return seq, err
 }
 
-// stream sends until the client has gone or the mailbox is not served any more.
+// stream sends until the client has gone or the mailbox is not served any more. Who is
+// far behind has the ledger read for him once, up to its end.
 func (c *call) stream(at int64, send func([]byte) error) {
 	alive := time.NewTicker(heartbeat)
 	defer alive.Stop()
+	var batch bytes.Buffer
+	here := true
+	flush := func() bool {
+		here = here && (batch.Len() == 0 || send(batch.Bytes()) == nil)
+		batch.Reset()
+		return here
+	}
+	put := func(f frame) bool {
+		if at = f.seq; c.wants(f) {
+			fmt.Fprintf(&batch, "id: %d\ndata: %s\n\n", f.seq, f.raw)
+		}
+		return batch.Len() < eventBytes || flush()
+	}
 	for {
+		before := at
 		lines, grown, ok := c.since(at)
-		if !ok {
-			lines = nil
-			err := c.linesBehind(at, func(f frame) bool {
-				lines = append(lines, f)
-				return len(lines) < kept
-			})
-			if err != nil {
-				return
-			}
-		}
-		var batch bytes.Buffer
-		for _, f := range lines {
-			if at = f.seq; c.wants(f) {
-				fmt.Fprintf(&batch, "id: %d\ndata: %s\n\n", f.seq, f.raw)
-			}
-		}
-		if batch.Len() > 0 && send(batch.Bytes()) != nil {
+		if !ok && c.linesBehind(at, put) != nil {
 			return
 		}
-		if len(lines) > 0 {
+		for _, f := range lines {
+			put(f)
+		}
+		if !flush() {
+			return
+		}
+		if at > before {
 			continue
 		}
 		select {
