@@ -37,7 +37,7 @@ const (
 // is a line here first.
 //
 // Each outside library enters the house through one package: cli through
-// cmd/mbox, toml through cmd/mbox/config, fsnotify through mailbox, zstd through mailbox/backup, jsonschema through schemas. flock
+// cmd/mbox, toml through cmd/mbox/config, fsnotify through mailbox, zstd through mailbox/backup, jsonschema through schemas, the MCP SDK through cmd/mbox/mcp. flock
 // enters through mailbox/durable and not, as was planned, through mailbox and
 // audit: both need the same lock with the same traps shut (its own descriptor, a
 // file that still has its name, a deadline), so it is written once, below both.
@@ -99,8 +99,12 @@ var rooms = map[string]room{
 	"cmd/mbox/check": {
 		layer: 5, ours: []string{"cmd/mbox/config", "cmd/mbox/gateway/token", "agents", "agents/policy", "agents/sandbox", "mailbox", "mailbox/home", "audit", "schemas", "mailbox/durable"},
 	},
+	"cmd/mbox/mcp": {
+		layer: 5, ours: []string{"mailbox", "mailbox/task", "mailbox/verify", "audit", "audit/record", "schemas"},
+		libraries: []string{jsonV2, "github.com/modelcontextprotocol/go-sdk"},
+	},
 	"cmd/mbox": {
-		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/gateway", "cmd/mbox/gateway/token", "cmd/mbox/help", "agents", "agents/action", "agents/brain", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable"},
+		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/gateway", "cmd/mbox/gateway/token", "cmd/mbox/help", "cmd/mbox/mcp", "agents", "agents/action", "agents/brain", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable"},
 		libraries: []string{
 			jsonV2, xsys, "golang.org/x/term", "github.com/rs/zerolog", "github.com/urfave/cli/v2",
 			"github.com/schollz/progressbar/v3",

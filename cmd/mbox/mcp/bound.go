@@ -1,0 +1,126 @@
+package mcp
+
+import (
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"mbox/mailbox"
+	"mbox/mailbox/task"
+)
+
+// What of a task a model is given at most.
+const (
+	maxText  = 16 << 10 // bytes of a text, or of a free value's JSON
+	maxSteps = 50       // state changes, and proofs
+)
+
+// cutter shortens what is long, and notes where it is whole.
+type cutter struct {
+	whole string // where
+	notes []string
+}
+
+func cutting(id mailbox.ID) *cutter { return &cutter{whole: taskURI(id)} }
+
+func (c *cutter) note(what string, kept, of int, unit string) {
+	c.notes = append(c.notes, fmt.Sprintf("%s: %d of %d %s are here; it is whole in the resource %s", what, kept, of, unit, c.whole))
+}
+
+// text keeps the beginning of a text.
+func (c *cutter) text(what, text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	kept := maxText
+	for kept > 0 && !utf8.RuneStart(text[kept]) {
+		kept--
+	}
+	c.note(what, kept, len(text), "bytes")
+	return text[:kept]
+}
+
+// value keeps a free value, or the beginning of its text or of its JSON as a text.
+func (c *cutter) value(what string, v jsontext.Value) jsontext.Value {
+	if len(v) <= maxText {
+		return v
+	}
+	text := string(v)
+	if v.Kind() == '"' {
+		if plain, err := jsontext.AppendUnquote(nil, v); err == nil {
+			text = string(plain)
+		}
+	}
+	quoted, err := jsontext.AppendQuote(nil, c.text(what, text))
+	if err != nil {
+		return nil
+	}
+	return quoted
+}
+
+// shown is a task for the client's eyes: without the token of its claim, which only
+// claim_task tells.
+func shown(t *mailbox.Task) *mailbox.Task {
+	n := *t
+	if n.Mbox.Lease != nil {
+		lease := *n.Mbox.Lease
+		lease.Token = ""
+		n.Mbox.Lease = &lease
+	}
+	return &n
+}
+
+// task is shown, cut.
+func (c *cutter) task(t *mailbox.Task) *mailbox.Task {
+	n := shown(t)
+	n.Task.Description = c.text("task.description", n.Task.Description)
+	n.Task.Context = c.value("task.context", n.Task.Context)
+	n.Result.Output = c.value("result.output", n.Result.Output)
+	n.Mbox.Labels = c.value("mbox.labels", n.Mbox.Labels)
+	if a := n.Mbox.Action; a != nil {
+		n.Mbox.Action = &mailbox.Action{Name: a.Name, Params: c.value("mbox.action.params", a.Params)}
+	}
+	if all := n.Audit.StateChanges; len(all) > maxSteps {
+		c.note("audit.state_changes", maxSteps, len(all), "steps")
+		n.Audit.StateChanges = all[len(all)-maxSteps:]
+	}
+	return n
+}
+
+// outcome is where a task stands, and what came of it.
+type outcome struct {
+	ID        mailbox.ID         `json:"id" jsonschema:"description=the task"`
+	State     mailbox.State      `json:"state" jsonschema:"description=pending\\, in-progress\\, completed\\, failed or archive"`
+	Ended     bool               `json:"ended" jsonschema:"description=nothing more will come of it unless an operator retries it"`
+	Progress  *mailbox.Progress  `json:"progress,omitzero" jsonschema:"description=the last word of whoever works on it"`
+	Output    jsontext.Value     `json:"output,omitzero" jsonschema:"description=the result: text or any JSON"`
+	Artifacts []mailbox.Artifact `json:"artifacts,omitempty" jsonschema:"description=files that the work left\\, in the mailbox's folder"`
+	Error     *mailbox.TaskError `json:"error,omitzero" jsonschema:"description=why it failed"`
+	Notes     []string           `json:"notes,omitempty" jsonschema:"description=what was cut\\, and where it is whole"`
+}
+
+func outcomeOf(t *mailbox.Task, state mailbox.State) outcome {
+	c := cutting(t.ID)
+	o := outcome{ID: t.ID, State: state, Ended: ended(state), Error: t.Result.Error}
+	if !o.Ended {
+		o.Progress = t.Mbox.Progress
+		return o
+	}
+	if task.Given(t.Result.Output) {
+		o.Output = c.value("output", t.Result.Output)
+	}
+	o.Artifacts = t.Result.Artifacts
+	if len(o.Artifacts) > maxSteps {
+		c.note("artifacts", maxSteps, len(o.Artifacts), "files")
+		o.Artifacts = o.Artifacts[:maxSteps]
+	}
+	o.Notes = c.notes
+	return o
+}
+
+func ended(s mailbox.State) bool {
+	return s == mailbox.Completed || s == mailbox.Failed || s == mailbox.Archived
+}
+
+func taskURI(id mailbox.ID) string { return "mbox://task/" + string(id) }

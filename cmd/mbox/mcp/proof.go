@@ -1,0 +1,129 @@
+package mcp
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"mbox/audit"
+	"mbox/mailbox"
+	"mbox/mailbox/verify"
+)
+
+func (s *Server) addProof() {
+	add(s, tool{name: "tail_ledger", title: "Read the ledger", reads: true, about: `Show the last lines of the ledger that you may see, oldest first. before pages backwards.`}, s.tail)
+	add(s, tool{name: "verify", title: "Verify the mailbox", reads: true, about: `Recompute every hash of the ledger, and compare it with every file. faults is 0 where all is well. Keep seq and checksum: they prove later that nothing was rolled back.`}, s.verify)
+}
+
+type tailInput struct {
+	N      *int          `json:"n,omitzero" jsonschema:"minimum=1,maximum=200,default=20,description=how many lines at most"`
+	Before int64         `json:"before,omitzero" jsonschema:"minimum=1,description=only lines before this seq"`
+	Agent  string        `json:"agent,omitzero" jsonschema:"description=only lines of this agent"`
+	Task   string        `json:"task,omitzero" jsonschema:"description=only lines of this task"`
+	Events []audit.Event `json:"events,omitempty" jsonschema:"description=only these events\\, such as task_completed"`
+}
+
+type tailOutput struct {
+	Entries []audit.Entry `json:"entries"`
+}
+
+func (s *Server) tail(ctx context.Context, _ *sdk.CallToolRequest, in tailInput) (tailOutput, error) {
+	if err := s.tidy(ctx); err != nil {
+		return tailOutput{}, err
+	}
+	most := 20
+	if in.N != nil {
+		most = *in.N
+	}
+	out, v := tailOutput{Entries: []audit.Entry{}}, s.sight()
+	for line, err := range s.o.Box.Ledger().Backward() {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return out, err
+		}
+		if !in.wants(line) {
+			continue
+		}
+		yes, err := v.seesLine(ctx, line)
+		if err != nil {
+			return out, err
+		}
+		if !yes {
+			continue
+		}
+		e, err := line.Decode()
+		if err != nil {
+			return out, err
+		}
+		if out.Entries = append(out.Entries, e); len(out.Entries) == most {
+			break
+		}
+	}
+	slices.Reverse(out.Entries)
+	return out, nil
+}
+
+func (in *tailInput) wants(l audit.Line) bool {
+	return (in.Before == 0 || l.Seq < in.Before) &&
+		(in.Agent == "" || l.Agent() == in.Agent) &&
+		(in.Task == "" || strings.EqualFold(l.Task(), in.Task)) &&
+		(len(in.Events) == 0 || slices.Contains(in.Events, l.Event()))
+}
+
+type verifyInput struct {
+	LedgerOnly bool `json:"ledger_only,omitzero" jsonschema:"description=check the ledger and the agents' copies\\, not the files"`
+}
+
+type verifyOutput struct {
+	Faults   int              `json:"faults" jsonschema:"description=how many invariants do not hold"`
+	First    []verify.Finding `json:"first,omitempty" jsonschema:"description=the first of them; an agent is told their number alone"`
+	Lines    int64            `json:"lines"`
+	Tasks    int64            `json:"tasks"`
+	Records  int64            `json:"records"`
+	Seq      int64            `json:"seq" jsonschema:"description=of the ledger's last line"`
+	Checksum string           `json:"checksum" jsonschema:"description=of the ledger's last line"`
+	Gone     string           `json:"gone,omitzero" jsonschema:"description=why the mailbox has stopped\\, or will"`
+}
+
+func (s *Server) verify(ctx context.Context, _ *sdk.CallToolRequest, in verifyInput) (verifyOutput, error) {
+	box := s.o.Box
+	r, err := verify.Home(ctx, box.Home(), verify.Options{LedgerOnly: in.LedgerOnly, Wait: box.Options().LockWait})
+	if err != nil {
+		return verifyOutput{}, err
+	}
+	out := verifyOutput{Faults: len(r.Findings), Lines: r.Lines, Tasks: r.Tasks, Records: r.Records, Seq: r.Seq, Checksum: r.Checksum}
+	if s.o.Agent == "" {
+		out.First, out.Gone = r.Findings[:min(len(r.Findings), maxSteps)], r.Gone
+	}
+	return out, nil
+}
+
+// ledgerEnd is where the ledger ends now.
+func (s *Server) ledgerEnd() (audit.Position, error) {
+	for line, err := range s.o.Box.Ledger().Backward() {
+		return line.End, err
+	}
+	return audit.Position{}, nil
+}
+
+// happened waits for a line about the task behind the place, or for so long.
+func (s *Server) happened(ctx context.Context, at audit.Position, id mailbox.ID, most time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	for e, err := range s.o.Box.Follow(limited, at) {
+		switch {
+		case limited.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return err
+		case mailbox.ID(e.Task()).Fold() == id.Fold():
+			return nil
+		}
+	}
+	return ctx.Err()
+}
