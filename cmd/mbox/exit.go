@@ -213,10 +213,9 @@ func refusedBySystem(err error) bool {
 	return false
 }
 
-// report tells a person what went wrong and what helps, and returns the code.
-func (s *session) report(err error) int {
-	s.endProgress()
-	code, hint := judge(err)
+// judged is judge with what is known of this home and this command.
+func (s *session) judged(err error) (code int, hint string) {
+	code, hint = judge(err)
 	var own *hinted
 	if errors.As(err, &own) {
 		hint = own.hint
@@ -226,6 +225,13 @@ func (s *session) report(err error) int {
 	if hint == wayOut {
 		hint = s.wayOut()
 	}
+	return code, hint
+}
+
+// report tells a person what went wrong and what helps, and returns the code.
+func (s *session) report(err error) int {
+	s.endProgress()
+	code, hint := s.judged(err)
 	if err == nil {
 		return code
 	}
