@@ -155,7 +155,7 @@ func (s *Server) wait(ctx context.Context, id mailbox.ID, most time.Duration, te
 		}
 		t, state, err := s.task(ctx, id)
 		left := time.Until(over)
-		if err != nil || ended(state) || left <= 0 {
+		if err != nil || ended(state) || left <= 0 || s.stays.Err() != nil {
 			return outcomeOr(t, state, err)
 		}
 		tell(t, state)

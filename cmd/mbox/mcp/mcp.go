@@ -21,7 +21,6 @@ package mcp
 import (
 	"cmp"
 	"context"
-	"io"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -45,14 +44,15 @@ type Server struct {
 	o      Options
 	mcp    *sdk.Server
 	claims claims
-	record chan struct{} // held by who writes a record
-	beat   time.Duration // how often who waits is told that it goes on
+	record chan struct{}   // held by who writes a record
+	stays  context.Context // over when the client of Serve will ask no more: nobody waits then
+	beat   time.Duration   // how often who waits is told that it goes on
 }
 
 // New makes the server of one identity. Its claims are remembered in it: whoever serves
 // several requests for an identity, as an HTTP handler does, keeps one Server for it.
 func New(o Options) *Server {
-	s := &Server{o: o, record: make(chan struct{}, 1), beat: 5 * time.Second}
+	s := &Server{o: o, record: make(chan struct{}, 1), stays: context.Background(), beat: 5 * time.Second}
 	capabilities := &sdk.ServerCapabilities{
 		Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{},
 	}
@@ -92,13 +92,3 @@ func (s *Server) instructions() string {
 
 // actor is who does what the client does.
 func (s *Server) actor() string { return cmp.Or(s.o.Agent, "human") }
-
-// Serve speaks with one client over in and out, a message a line, until in ends or ctx
-// does. Requests that are then under way are cancelled.
-func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
-	err := s.mcp.Run(ctx, &sdk.IOTransport{Reader: in, Writer: out})
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
-}

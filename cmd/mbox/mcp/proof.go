@@ -113,7 +113,7 @@ func (s *Server) ledgerEnd() (audit.Position, error) {
 
 // happened waits for a line about the task behind the place, or for so long.
 func (s *Server) happened(ctx context.Context, at audit.Position, id mailbox.ID, most time.Duration) error {
-	limited, cancel := context.WithTimeout(ctx, most)
+	limited, cancel := s.waiting(ctx, most)
 	defer cancel()
 	for e, err := range s.o.Box.Follow(limited, at) {
 		switch {
@@ -126,4 +126,11 @@ func (s *Server) happened(ctx context.Context, at audit.Position, id mailbox.ID,
 		}
 	}
 	return ctx.Err()
+}
+
+// waiting bounds a wait by a time, and by the stay of the client.
+func (s *Server) waiting(ctx context.Context, most time.Duration) (context.Context, func()) {
+	limited, cancel := context.WithTimeout(ctx, most)
+	stop := context.AfterFunc(s.stays, cancel)
+	return limited, func() { stop(); cancel() }
 }

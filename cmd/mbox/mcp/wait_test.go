@@ -132,7 +132,7 @@ func TestStdioRestarted(t *testing.T) {
 	}
 }
 
-// The server ends with its stdin, though somebody still waits.
+// The server ends with its stdin: who still waits is told how far the task is.
 func TestStdioEndsWithItsClient(t *testing.T) {
 	box := newBox(t, mailbox.Options{})
 	task := new(mailbox.Task)
@@ -162,9 +162,11 @@ func TestStdioEndsWithItsClient(t *testing.T) {
 	to.Close()
 	stuck := time.AfterFunc(time.Minute, func() { c.Process.Kill() })
 	defer stuck.Stop()
+	var last string
 	for said.Scan() {
+		last = said.Text()
 	}
-	if err := c.Wait(); err != nil || time.Since(begun) > 10*time.Second {
-		t.Errorf("the server ended after %v: %v", time.Since(begun), err)
+	if err := c.Wait(); err != nil || time.Since(begun) > 10*time.Second || !strings.Contains(last, `"ended":false`) {
+		t.Errorf("the server ended after %v: %v, with %s", time.Since(begun), err, last)
 	}
 }

@@ -147,10 +147,10 @@ func (s *Server) take(ctx context.Context, in claimInput) (*mailbox.Claim, error
 		}
 		return s.o.Box.Claim(ctx, want)
 	}
-	limited, cancel := context.WithTimeout(ctx, time.Duration(in.Seconds)*time.Second)
+	limited, cancel := s.waiting(ctx, time.Duration(in.Seconds)*time.Second)
 	defer cancel()
 	claim, err := s.o.Box.Wait(limited, want)
-	if err != nil && ctx.Err() == nil && limited.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
+	if err != nil && ctx.Err() == nil && limited.Err() != nil && errors.Is(err, limited.Err()) {
 		return nil, mailbox.ErrEmpty
 	}
 	return claim, err
