@@ -11,7 +11,7 @@ func askVerbs() []*verb {
 }
 
 func workVerbs() []*verb {
-	return in(partWork, claimVerb(), progressVerb(), completeVerb(), failVerb(), releaseVerb(), workerVerb())
+	return in(partWork, claimVerb(), progressVerb(), completeVerb(), failVerb(), releaseVerb(), workerVerb(), mcpVerb())
 }
 
 func proofVerbs() []*verb {

@@ -14,6 +14,8 @@ var files embed.FS
 var names = []string{
 	"tasks", "agents", "roles", "actions", "delegation", "models", "policies", "sandbox",
 	"ledger", "doors", "configuration", "backup", "damage", "threats", "performance", "proof",
+	"tasks", "agents", "mcp", "roles", "actions", "delegation", "models", "policies", "sandbox",
+	"ledger", "configuration", "backup", "damage", "threats", "performance", "proof",
 }
 
 // Topic is one text.
