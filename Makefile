@@ -12,6 +12,9 @@ OWN = ./.ci/gotest ./.ci/tinygguf
 # and say so; in CI they fail.
 OLLAMA = OLLAMA_BIN=$$(.ci/ollama)
 
+# The MCP clients that others keep, installed once, with npm.
+PEERS = MCP_PEERS=$$(.ci/mcp-peers)
+
 # What the tests call.
 NEED = python3 strace jq curl bash ps=procps setsid=util-linux mkfs.ext4=e2fsprogs losetup=mount
 
@@ -32,7 +35,7 @@ demo-ollama: build ## agents that think with Ollama (MBOX_MODEL=NAME; TINY=1 bri
 
 test: ## every test; installs what the tests need
 	.ci/need $(NEED)
-	$(OLLAMA) RAPID_SEED=$${MBOX_SEED:-1} CGO_ENABLED=0 $(GO) run ./.ci/gotest $(TESTFLAGS) -timeout 30m ./...
+	$(OLLAMA) $(PEERS) RAPID_SEED=$${MBOX_SEED:-1} CGO_ENABLED=0 $(GO) run ./.ci/gotest $(TESTFLAGS) -timeout 30m ./...
 
 torture: ## the long forms: storms, sweeps, histories, tampering, power cuts; hours
 	.ci/need $(NEED) mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs
@@ -46,7 +49,7 @@ mutants: ## break mbox in 435 places, one at a time: the tests must notice
 
 race: ## the tests under the race detector, shorter, without those of the built program; needs gcc
 	.ci/need $(NEED)
-	$(OLLAMA) RAPID_SEED=$${MBOX_SEED:-1} CGO_ENABLED=1 $(GO) run ./.ci/gotest -race -short $(TESTFLAGS) -timeout 30m ./...
+	$(OLLAMA) $(PEERS) RAPID_SEED=$${MBOX_SEED:-1} CGO_ENABLED=1 $(GO) run ./.ci/gotest -race -short $(TESTFLAGS) -timeout 30m ./...
 
 fuzz: ## every fuzz target for 5 seconds (FUZZTIME=1m for longer)
 	.ci/fuzz
