@@ -100,7 +100,7 @@ var rooms = map[string]room{
 		layer: 5, ours: []string{"cmd/mbox/config", "cmd/mbox/gateway/token", "agents", "agents/policy", "agents/sandbox", "mailbox", "mailbox/home", "audit", "schemas", "mailbox/durable"},
 	},
 	"cmd/mbox/mcp": {
-		layer: 5, ours: []string{"mailbox", "mailbox/task", "mailbox/verify", "audit", "audit/record", "schemas"},
+		layer: 5, ours: []string{"mailbox", "mailbox/task", "mailbox/verify", "mailbox/durable", "audit", "audit/record", "schemas"},
 		libraries: []string{jsonV2, "github.com/modelcontextprotocol/go-sdk"},
 	},
 	"cmd/mbox": {

@@ -80,6 +80,7 @@ func (l *liner) status(id any) (string, reply) {
 
 // A client that declares the extension gets the task, and sees it go through the states.
 func TestExtension(t *testing.T) {
+	t.Parallel()
 	needs := func(t *mailbox.Task) string {
 		if t.Mbox.Action != nil {
 			return "its action needs one"
@@ -151,6 +152,7 @@ func TestExtension(t *testing.T) {
 
 // Nobody gets a task who did not ask for it, or may not see it.
 func TestExtensionRefuses(t *testing.T) {
+	t.Parallel()
 	box := newBox(t, mailbox.Options{})
 	l, other := line(t, as(box, "coder")), line(t, as(box, "other"))
 	r := l.ask("tools/call", `"name":"send_task","arguments":{"title":"x","to":"coder"}`, "")

@@ -25,6 +25,7 @@ func (p *peer) tools() []string {
 
 // A client has the tools of what it is: the five of a claim's holder for an agent alone.
 func TestIdentityGivesTools(t *testing.T) {
+	t.Parallel()
 	box := newBox(t, mailbox.Options{})
 	reading := []string{"get_task", "list_tasks", "tail_ledger", "verify", "wait_for_task", "why_task"}
 	writing := []string{"record_change", "record_decision", "send_task"}
@@ -48,6 +49,7 @@ func TestIdentityGivesTools(t *testing.T) {
 
 // A task's way from who asks to who does it and back.
 func TestTaskThroughTools(t *testing.T) {
+	t.Parallel()
 	box := newBox(t, mailbox.Options{})
 	person, coder := connect(t, as(box, ""), nil), connect(t, as(box, "coder"), nil)
 	sent := call[outcome](person, "send_task", args{"title": "Read it", "to": "coder", "context": args{"a": 1}, "labels": args{"k": "v"}})
@@ -88,6 +90,7 @@ func TestTaskThroughTools(t *testing.T) {
 
 // The other two ends of a claim, and one that begins after a wait.
 func TestClaimEnds(t *testing.T) {
+	t.Parallel()
 	box := newBox(t, mailbox.Options{RetryBase: time.Millisecond})
 	coder := connect(t, as(box, "coder"), nil)
 	coder.refuse("claim_task", args{}, "nothing to claim", "next: claim_task with wait_seconds")
@@ -109,6 +112,7 @@ func TestClaimEnds(t *testing.T) {
 // What is said again is done once: by the server that did it, and by another one that is
 // shown the token.
 func TestSaidAgain(t *testing.T) {
+	t.Parallel()
 	box := newBox(t, mailbox.Options{})
 	server := as(box, "coder")
 	p := connect(t, server, nil)
@@ -158,6 +162,7 @@ func completions(t *testing.T, box *mailbox.Box) (n int) {
 }
 
 func TestRecords(t *testing.T) {
+	t.Parallel()
 	box := newBox(t, mailbox.Options{})
 	p := connect(t, as(box, "coder"), nil)
 	d := args{"context": "two\r\nservers", "options": []string{"a", "b"}, "decision": " keep one "}
@@ -183,6 +188,7 @@ func TestRecords(t *testing.T) {
 }
 
 func TestPromptAndInstructions(t *testing.T) {
+	t.Parallel()
 	p := connect(t, as(newBox(t, mailbox.Options{}), "coder"), nil)
 	r, err := p.GetPrompt(t.Context(), &sdk.GetPromptParams{Name: "work_as_agent"})
 	if err != nil || !strings.Contains(r.Messages[0].Content.(*sdk.TextContent).Text, "You are the agent coder") {
@@ -197,6 +203,7 @@ func TestPromptAndInstructions(t *testing.T) {
 
 // Long texts are cut where a model reads them, and whole as resources.
 func TestLongIsCut(t *testing.T) {
+	t.Parallel()
 	box := newBox(t, mailbox.Options{})
 	p := connect(t, as(box, "coder"), nil)
 	long := strings.Repeat("é", maxText)
@@ -218,6 +225,7 @@ func TestLongIsCut(t *testing.T) {
 
 // Only claim_task tells a token: who may see a task may not end it for that.
 func TestTokenIsNotShown(t *testing.T) {
+	t.Parallel()
 	box := newBox(t, mailbox.Options{})
 	coder, person := connect(t, as(box, "coder"), nil), connect(t, as(box, ""), nil)
 	id := call[outcome](person, "send_task", args{"title": "x"}).ID
@@ -242,6 +250,7 @@ func TestTokenIsNotShown(t *testing.T) {
 
 // An agent sees what concerns it; of the rest not even that it is there.
 func TestSight(t *testing.T) {
+	t.Parallel()
 	box := newBox(t, mailbox.Options{})
 	person, tester, other := connect(t, as(box, ""), nil), connect(t, as(box, "tester"), nil), connect(t, as(box, "other"), nil)
 	coder := connect(t, as(box, "coder"), nil)
@@ -277,6 +286,7 @@ func TestSight(t *testing.T) {
 
 // Who has a part in a tree sees the tree.
 func TestSightOfTree(t *testing.T) {
+	t.Parallel()
 	box := newBox(t, mailbox.Options{})
 	parent := &mailbox.Task{Source: mailbox.Source{Agent: "lead"}}
 	parent.Task.Title, parent.Assignment.TargetAgent = "whole", "lead"
@@ -310,6 +320,7 @@ func child(title, agent string) mailbox.Child {
 
 // Arguments are read as strictly as files, and an error names the place.
 func TestStrictArguments(t *testing.T) {
+	t.Parallel()
 	p := connect(t, as(newBox(t, mailbox.Options{}), "coder"), nil)
 	for _, c := range []struct{ tool, arguments, want string }{
 		{"send_task", `{}`, "title"},

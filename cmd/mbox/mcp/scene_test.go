@@ -13,6 +13,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"mbox/mailbox"
+	"mbox/mailbox/durable"
 )
 
 // homeVariable makes this test's program a server over stdin and stdout: what mbox mcp is.
@@ -31,7 +32,7 @@ func TestMain(m *testing.M) {
 
 func serveHome(home string) error {
 	ctx := context.Background()
-	box, err := mailbox.Open(ctx, home, mailbox.Options{})
+	box, err := mailbox.Open(ctx, home, mailbox.Options{Sync: durable.None})
 	if err != nil {
 		return err
 	}
@@ -41,6 +42,7 @@ func serveHome(home string) error {
 
 func newBox(t testing.TB, o mailbox.Options) *mailbox.Box {
 	t.Helper()
+	o.Sync = durable.None
 	dir := t.TempDir() + "/home"
 	if err := mailbox.Create(dir, o); err != nil {
 		t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 
 // Who waits is told at once when the task ends, and how it goes on until then.
 func TestWaitEndsWithTask(t *testing.T) {
+	t.Parallel()
 	box := newBox(t, mailbox.Options{})
 	var told atomic.Int32
 	first := make(chan struct{}, 1)
@@ -56,6 +57,7 @@ func TestWaitEndsWithTask(t *testing.T) {
 
 // A wait that its client gives up ends at once, and one that is over tells how far it is.
 func TestWaitIsBounded(t *testing.T) {
+	t.Parallel()
 	box := newBox(t, mailbox.Options{})
 	p := connect(t, as(box, "coder"), nil)
 	id := call[outcome](p, "send_task", args{"title": "x", "to": "tester"}).ID
@@ -82,6 +84,7 @@ func TestWaitIsBounded(t *testing.T) {
 
 // A claim whose client is gone before it is told is given back.
 func TestClaimOfNobodyIsGivenBack(t *testing.T) {
+	t.Parallel()
 	box := newBox(t, mailbox.Options{})
 	s := as(box, "coder")
 	p := connect(t, s, nil)
@@ -111,6 +114,7 @@ func stdio(home, agent string) *exec.Cmd {
 // Over stdin and stdout, with the server killed between the claim and the result: the
 // client that shows the token goes on.
 func TestStdioRestarted(t *testing.T) {
+	t.Parallel()
 	box := newBox(t, mailbox.Options{})
 	first := stdio(box.Home(), "coder")
 	p := dial(t, &sdk.CommandTransport{Command: first}, nil)
@@ -134,6 +138,7 @@ func TestStdioRestarted(t *testing.T) {
 
 // The server ends with its stdin: who still waits is told how far the task is.
 func TestStdioEndsWithItsClient(t *testing.T) {
+	t.Parallel()
 	box := newBox(t, mailbox.Options{})
 	task := new(mailbox.Task)
 	task.Task.Title = "x"

@@ -1,0 +1,78 @@
+package main
+
+const (
+	mcpSeeGo  = "cmd/mbox/mcp/see.go"
+	mcpWorkGo = "cmd/mbox/mcp/work.go"
+	mcpAskGo  = "cmd/mbox/mcp/ask.go"
+)
+
+func mcpTest(run string) command { return command{"cmd/mbox/mcp", run} }
+
+// mcpMutants break what an MCP client may see and do.
+var mcpMutants = []mutant{
+	{
+		"mcp-hidden-task-shown", "security", mcpSeeGo,
+		"\tif !yes {\n\t\treturn nil, \"\", task.About(", "\tif false {\n\t\treturn nil, \"\", task.About(",
+		mcpTest("TestSight"),
+	},
+	{
+		"mcp-hidden-lines-shown", "security", mcpSeeGo,
+		"\tcase l.Task() == \"\":\n\t\treturn false, nil\n\t}\n\treturn v.seesTask(ctx, l.Task())", "\t}\n\treturn true, nil",
+		mcpTest("TestSight"),
+	},
+	{
+		"mcp-hidden-records-shown", "security", mcpSeeGo,
+		"\tcase id == \"\":\n\t\treturn false, nil\n", "\tcase id == \"\":\n\t\treturn true, nil\n",
+		mcpTest("TestRecords"),
+	},
+	{
+		"mcp-tree-not-seen", "security", mcpSeeGo,
+		"\tif t.Mbox.RootID == \"\" {", "\tif true {",
+		mcpTest("TestSightOfTree"),
+	},
+	{
+		"mcp-after-hidden-task", "security", mcpAskGo,
+		"err != nil && s.o.Agent != \"\" {\n\t\t\treturn outcome{}, fmt", "err != nil && false {\n\t\t\treturn outcome{}, fmt",
+		mcpTest("TestSight"),
+	},
+	{
+		"mcp-token-shown", "security", "cmd/mbox/mcp/bound.go",
+		"\t\tlease.Token = \"\"\n", "",
+		mcpTest("TestTokenIsNotShown"),
+	},
+	{
+		"mcp-token-of-another", "security", mcpWorkGo,
+		"by != nil && *by != s.o.Agent {", "by != nil && false {",
+		mcpTest("TestTokenIsNotShown"),
+	},
+	{
+		"mcp-claims-without-agent", "security", "cmd/mbox/mcp/mcp.go",
+		"if o.Agent != \"\" {\n\t\t\ts.addWork()", "if true {\n\t\t\ts.addWork()",
+		mcpTest("TestIdentityGivesTools"),
+	},
+	{
+		"mcp-claims-twice", "7", mcpWorkGo,
+		"\tif g.claim != nil {", "\tif false {",
+		mcpTest("TestSaidAgain"),
+	},
+	{
+		"mcp-claims-for-nobody", "7", mcpWorkGo,
+		"\tif err := ctx.Err(); err != nil {\n\t\treturn claimOutput{}, errors.Join(", "\tif err := ctx.Err(); false {\n\t\treturn claimOutput{}, errors.Join(",
+		mcpTest("TestClaimOfNobodyIsGivenBack"),
+	},
+	{
+		"mcp-key-of-another", "7", mcpAskGo,
+		"made.Source.Agent != t.Source.Agent || made.Task.Title != t.Task.Title", "false",
+		mcpTest("TestSaidAgain"),
+	},
+	{
+		"mcp-record-twice", "7", "cmd/mbox/mcp/record.go",
+		"again := id != \"\"", "again := false",
+		mcpTest("TestRecords"),
+	},
+	{
+		"mcp-task-undeclared", "security", "cmd/mbox/mcp/extension.go",
+		"\tcase declares(p.Meta):", "\tcase true:",
+		mcpTest("TestExtensionRefuses"),
+	},
+}
