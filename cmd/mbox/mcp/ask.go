@@ -64,8 +64,8 @@ func (s *Server) send(ctx context.Context, _ *sdk.CallToolRequest, in sendInput)
 		return outcome{}, err
 	}
 	made, state, err := s.o.Box.Task(ctx, id)
-	if err != nil {
-		return outcome{}, ignoreMissing(err)
+	if err != nil { // it is sent all the same
+		return outcome{ID: id, State: mailbox.Pending}, nil
 	}
 	if made.Source.Agent != t.Source.Agent || made.Task.Title != t.Task.Title {
 		return outcome{}, &advised{fmt.Errorf("key %s: %w: it named another request", schemas.Quote(in.Key), mailbox.ErrConflict), "call send_task again with a key that was not used before"}

@@ -10,10 +10,11 @@ import (
 	"mbox/mailbox/task"
 )
 
-// What of a task a model is given at most.
+// What a model is given at most.
 const (
-	maxText  = 16 << 10 // bytes of a text, or of a free value's JSON
-	maxSteps = 50       // state changes, and proofs
+	maxText  = 16 << 10  // bytes of a text, or of a free value's JSON
+	maxSteps = 50        // state changes, proofs and files
+	maxLines = 256 << 10 // bytes of ledger lines
 )
 
 // cutter shortens what is long, and notes where it is whole.
@@ -59,6 +60,15 @@ func (c *cutter) value(what string, v jsontext.Value) jsontext.Value {
 	return quoted
 }
 
+// artifacts keeps the first files.
+func (c *cutter) artifacts(what string, all []mailbox.Artifact) []mailbox.Artifact {
+	if len(all) <= maxSteps {
+		return all
+	}
+	c.note(what, maxSteps, len(all), "files")
+	return all[:maxSteps]
+}
+
 // shown is a task for the client's eyes: without the token of its claim, which only
 // claim_task tells.
 func shown(t *mailbox.Task) *mailbox.Task {
@@ -77,6 +87,7 @@ func (c *cutter) task(t *mailbox.Task) *mailbox.Task {
 	n.Task.Description = c.text("task.description", n.Task.Description)
 	n.Task.Context = c.value("task.context", n.Task.Context)
 	n.Result.Output = c.value("result.output", n.Result.Output)
+	n.Result.Artifacts = c.artifacts("result.artifacts", n.Result.Artifacts)
 	n.Mbox.Labels = c.value("mbox.labels", n.Mbox.Labels)
 	if a := n.Mbox.Action; a != nil {
 		n.Mbox.Action = &mailbox.Action{Name: a.Name, Params: c.value("mbox.action.params", a.Params)}
@@ -110,11 +121,7 @@ func outcomeOf(t *mailbox.Task, state mailbox.State) outcome {
 	if task.Given(t.Result.Output) {
 		o.Output = c.value("output", t.Result.Output)
 	}
-	o.Artifacts = t.Result.Artifacts
-	if len(o.Artifacts) > maxSteps {
-		c.note("artifacts", maxSteps, len(o.Artifacts), "files")
-		o.Artifacts = o.Artifacts[:maxSteps]
-	}
+	o.Artifacts = c.artifacts("artifacts", t.Result.Artifacts)
 	o.Notes = c.notes
 	return o
 }

@@ -80,8 +80,13 @@ func TestTaskThroughTools(t *testing.T) {
 	if l := call[listOutput](person, "list_tasks", args{"state": []string{"completed"}}); len(l.Tasks) != 1 || l.Tasks[0].By != "coder" || l.More {
 		t.Errorf("listed %+v", l)
 	}
-	if e := call[tailOutput](person, "tail_ledger", args{"task": sent.ID, "n": 2}); len(e.Entries) != 2 || e.Entries[1].Event != "task_completed" {
-		t.Errorf("tail %+v", e)
+	last := call[tailOutput](person, "tail_ledger", args{"task": sent.ID, "n": 2})
+	if len(last.Entries) != 2 || last.Entries[1].Event != "task_completed" || !last.More {
+		t.Errorf("tail %+v", last)
+	}
+	before := call[tailOutput](person, "tail_ledger", args{"task": sent.ID, "before": last.Entries[0].Seq})
+	if len(before.Entries) != 2 || before.Entries[0].Event != "task_created" || before.More {
+		t.Errorf("before that %+v", before)
 	}
 	if v := call[verifyOutput](person, "verify", nil); v.Faults != 0 || v.Tasks != 1 || v.Lines < 4 {
 		t.Errorf("verified %+v", v)

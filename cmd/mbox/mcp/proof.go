@@ -28,6 +28,7 @@ type tailInput struct {
 
 type tailOutput struct {
 	Entries []audit.Entry `json:"entries"`
+	More    bool          `json:"more" jsonschema:"description=there may be earlier ones: call again with before"`
 }
 
 func (s *Server) tail(ctx context.Context, _ *sdk.CallToolRequest, in tailInput) (tailOutput, error) {
@@ -38,7 +39,7 @@ func (s *Server) tail(ctx context.Context, _ *sdk.CallToolRequest, in tailInput)
 	if in.N != nil {
 		most = *in.N
 	}
-	out, v := tailOutput{Entries: []audit.Entry{}}, s.sight()
+	out, v, size := tailOutput{Entries: []audit.Entry{}}, s.sight(), 0
 	for line, err := range s.o.Box.Ledger().Backward() {
 		if err == nil {
 			err = ctx.Err()
@@ -60,7 +61,9 @@ func (s *Server) tail(ctx context.Context, _ *sdk.CallToolRequest, in tailInput)
 		if err != nil {
 			return out, err
 		}
-		if out.Entries = append(out.Entries, e); len(out.Entries) == most {
+		out.Entries = append(out.Entries, e)
+		if size += len(line.Raw); len(out.Entries) == most || size > maxLines {
+			out.More = true
 			break
 		}
 	}

@@ -12,7 +12,7 @@ func mcpTest(run string) command { return command{"cmd/mbox/mcp", run} }
 var mcpMutants = []mutant{
 	{
 		"mcp-hidden-task-shown", "security", mcpSeeGo,
-		"\tif !yes {\n\t\treturn nil, \"\", task.About(", "\tif false {\n\t\treturn nil, \"\", task.About(",
+		"\tif !yes {\n\t\treturn nil, \"\", task.About(", "\tif !yes && false {\n\t\treturn nil, \"\", task.About(",
 		mcpTest("TestSight"),
 	},
 	{
