@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -129,6 +130,17 @@ func TestErrorText(t *testing.T) {
 	for _, test := range tests {
 		if got := test.e.Error(); got != test.want {
 			t.Errorf("got  %s\nwant %s", got, test.want)
+		}
+	}
+}
+
+func TestAgo(t *testing.T) {
+	now := time.Now()
+	for want, d := range map[string]time.Duration{
+		"5s": 5 * time.Second, "3m": 200 * time.Second, "47h": 47 * time.Hour, "3d": 75 * time.Hour, "in 10m": -10 * time.Minute,
+	} {
+		if got := Ago(now.Add(-d), now); got != want {
+			t.Errorf("%v ago: %s, want %s", d, got, want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"mbox/mailbox"
 	"mbox/mailbox/task"
+	"mbox/schemas"
 )
 
 type lsOptions struct {
@@ -110,7 +111,7 @@ func (s *printer) taskRow(item mailbox.Item) []cell {
 		coloured(string(item.State), s.stateColour(item.State)),
 		coloured(t.Task.Priority, s.priorityColour(t.Task.Priority)),
 		text(t.Task.Type), text(t.Assignment.TargetAgent), text(by),
-		text(ago(t.Created.Time, time.Now())),
+		text(schemas.Ago(t.Created.Time, time.Now())),
 		text(t.Task.Title),
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"mbox/schemas"
@@ -165,24 +164,6 @@ func (s *printer) row(cells []cell, widths []int) string {
 		b.WriteString(shown + strings.Repeat(" ", pad))
 	}
 	return strings.TrimRight(b.String(), " ")
-}
-
-// ago is how long ago t was, in one unit: 4m, 3h, 12d.
-func ago(t, now time.Time) string {
-	d := now.Sub(t)
-	switch {
-	case t.IsZero():
-		return "-"
-	case d < 0:
-		return "in " + ago(now, t)
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	}
-	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
 func (t *table) printIfAny(s *session) {

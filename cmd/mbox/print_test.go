@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"strings"
 	"testing"
-	"time"
 )
 
 func printed(wide int, on bool, do func(*session)) string {
@@ -63,16 +62,5 @@ func TestColours(t *testing.T) {
 	t.Setenv("NO_COLOR", "1")
 	if colours().on || colours().red("x") != "x" {
 		t.Error("colours in spite of NO_COLOR")
-	}
-}
-
-func TestAgo(t *testing.T) {
-	now := time.Now()
-	for want, d := range map[string]time.Duration{
-		"5s": 5 * time.Second, "3m": 200 * time.Second, "47h": 47 * time.Hour, "3d": 75 * time.Hour, "in 10m": -10 * time.Minute,
-	} {
-		if got := ago(now.Add(-d), now); got != want {
-			t.Errorf("%v ago: %s, want %s", d, got, want)
-		}
 	}
 }
