@@ -149,12 +149,12 @@ func (e *Exam) suspect(t *mailbox.Task, now time.Time) bool {
 	if t.Mbox.NotBefore != nil && t.Mbox.NotBefore.After(ready) {
 		ready = t.Mbox.NotBefore.Time
 	}
-	return nobody(t, e.options.Agents) != "" || now.Sub(ready) > e.options.StartWithin || len(t.Mbox.DependsOn) > 0
+	return Nobody(t.Assignment.TargetAgent, actionOf(t), e.options.Agents) != "" || now.Sub(ready) > e.options.StartWithin || len(t.Mbox.DependsOn) > 0
 }
 
 // stuck adds a finding where a waiting task is not going to be taken.
 func (e *Exam) stuck(ctx context.Context, box *mailbox.Box, t *mailbox.Task) bool {
-	reason := nobody(t, e.options.Agents)
+	reason := Nobody(t.Assignment.TargetAgent, actionOf(t), e.options.Agents)
 	if reason == "" {
 		why, err := box.Why(ctx, t.ID)
 		if errors.Is(err, mailbox.ErrNotFound) || err == nil && len(why.Alarms) == 0 {
@@ -169,23 +169,32 @@ func (e *Exam) stuck(ctx context.Context, box *mailbox.Box, t *mailbox.Task) boo
 	return true
 }
 
-// nobody tells why no registered agent may take the task. An agent that is not
-// registered may take what names it, and what names nobody and needs no action.
-func nobody(t *mailbox.Task, agents map[string]mailbox.Capabilities) string {
-	target := t.Assignment.TargetAgent
+// actionOf is the name of the action that a task carries; "" if it has to be thought
+// about.
+func actionOf(t *mailbox.Task) string {
+	if t.Mbox.Action == nil {
+		return ""
+	}
+	return t.Mbox.Action.Name
+}
+
+// Nobody tells why no registered agent may take a task that is for target and carries
+// an action, or none. An agent that is not registered may take what names it, and what
+// names nobody and needs no action.
+func Nobody(target, action string, agents map[string]mailbox.Capabilities) string {
 	if target != "any" {
 		if a, known := agents[target]; known && a.Paused {
 			return fmt.Sprintf("%s is not enabled in mbox.toml", target)
 		}
 		return ""
 	}
-	if t.Mbox.Action == nil {
+	if action == "" {
 		return ""
 	}
 	for _, a := range agents {
-		if !a.Paused && !a.OnlyNamed && slices.Contains(a.Actions, t.Mbox.Action.Name) {
+		if !a.Paused && !a.OnlyNamed && slices.Contains(a.Actions, action) {
 			return ""
 		}
 	}
-	return fmt.Sprintf("no enabled agent has the action %s", t.Mbox.Action.Name)
+	return fmt.Sprintf("no enabled agent has the action %s", action)
 }
