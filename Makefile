@@ -16,7 +16,7 @@ OLLAMA = OLLAMA_BIN=$$(.ci/ollama)
 PEERS = MCP_PEERS=$$(.ci/mcp-peers)
 
 # What the tests call.
-NEED = python3 strace jq curl bash ps=procps setsid=util-linux mkfs.ext4=e2fsprogs losetup=mount
+NEED = python3 strace jq curl bash ps=procps setsid=util-linux mkfs.ext4=e2fsprogs losetup=mount tmux
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile | expand -t 20

@@ -56,6 +56,12 @@ func (s *printer) printState(ctx context.Context, box *mailbox.Box, id mailbox.I
 	return s.printLine(map[string]any{"id": t.ID, "state": state})
 }
 
+// What the ledger has where no reason is given.
+const (
+	cancelReason = "Cancelled"
+	retryReason  = "Retried"
+)
+
 func cancelVerb() *verb {
 	var o operator
 	return &verb{
@@ -73,7 +79,7 @@ it learns of it at its next word, and its result is refused.`,
 			}
 			return s.tidied(ctx, func(box *mailbox.Box) error {
 				id := mailbox.ID(args[0])
-				if err := box.Cancel(ctx, id, by, cmp.Or(o.reason, "Cancelled")); err != nil {
+				if err := box.Cancel(ctx, id, by, cmp.Or(o.reason, cancelReason)); err != nil {
 					return err
 				}
 				return o.answer(ctx, s, box, id, "cancelled")

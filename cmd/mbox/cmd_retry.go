@@ -23,7 +23,7 @@ func retryVerb() *verb {
 			}
 			return s.tidied(ctx, func(box *mailbox.Box) error {
 				id := mailbox.ID(args[0])
-				if err := box.Retry(ctx, id, by, cmp.Or(o.reason, "Retried")); err != nil {
+				if err := box.Retry(ctx, id, by, cmp.Or(o.reason, retryReason)); err != nil {
 					return err
 				}
 				return o.answer(ctx, s, box, id, "retried")

@@ -180,32 +180,43 @@ func (s *session) tidied(ctx context.Context, action func(*mailbox.Box) error) e
 // a mailbox that cannot be opened is shown as it lies, and what is wrong with it
 // is said beside that.
 func (s *session) looking(ctx context.Context, action func(*mailbox.Box) error) error {
-	home, o, err := s.options()
+	box, doubt, err := s.look(ctx)
 	if err != nil {
 		return err
 	}
-	box, err := mailbox.Open(ctx, home, o)
+	if doubt != nil {
+		s.warnf("%s", clean(strings.ReplaceAll(doubt.Error(), "\n", "; "), maxLine))
+		s.warnf("what follows is the tree as it lies; mbox help damage tells the way out")
+	}
+	return errors.Join(action(box), box.Close())
+}
+
+// look opens the mailbox for looking. doubt is why it is shown as it lies, where it is.
+func (s *session) look(ctx context.Context) (box *mailbox.Box, doubt, err error) {
+	home, o, err := s.options()
+	if err != nil {
+		return nil, nil, err
+	}
+	box, err = mailbox.Open(ctx, home, o)
 	if err == nil {
 		err = errors.Join(box.Tidy(ctx), audit.CheckWritable(home), box.InPlace())
 	}
 	s.endProgress()
 	if err == nil {
-		return errors.Join(action(box), box.Close())
-	}
-	for _, no := range []error{mailbox.ErrNoMailbox, mailbox.ErrFormat, mailbox.ErrFileSystem, mailbox.ErrBusy, context.Canceled} {
-		if errors.Is(err, no) {
-			return err
-		}
+		return box, nil, nil
 	}
 	if box != nil {
 		box.Close()
 	}
-	if box, failed := mailbox.Look(home, o); failed == nil {
-		s.warnf("%s", clean(strings.ReplaceAll(err.Error(), "\n", "; "), maxLine))
-		s.warnf("what follows is the tree as it lies; mbox help damage tells the way out")
-		return errors.Join(action(box), box.Close())
+	for _, no := range []error{mailbox.ErrNoMailbox, mailbox.ErrFormat, mailbox.ErrFileSystem, mailbox.ErrBusy, context.Canceled} {
+		if errors.Is(err, no) {
+			return nil, nil, err
+		}
 	}
-	return err
+	if box, failed := mailbox.Look(home, o); failed == nil {
+		return box, err, nil
+	}
+	return nil, nil, err
 }
 
 // warnUnsynced says once that nothing is flushed, where that is configured.

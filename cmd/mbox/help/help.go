@@ -15,6 +15,7 @@ var names = []string{
 	"tasks", "agents", "roles", "actions", "delegation", "models", "policies", "sandbox",
 	"ledger", "doors", "configuration", "backup", "damage", "threats", "performance", "proof",
 	"tasks", "agents", "mcp", "roles", "actions", "delegation", "models", "policies", "sandbox",
+	"tasks", "top", "agents", "roles", "actions", "delegation", "models", "policies", "sandbox",
 	"ledger", "configuration", "backup", "damage", "threats", "performance", "proof",
 }
 

@@ -136,6 +136,21 @@ var rightsMutants = []mutant{
 		command{"cmd/mbox", "TestScripts/approve$"},
 	},
 	{
+		"any-key-is-a-yes", "rights", "cmd/mbox/top/model.go",
+		"if name != \"y\" {", "if name == \"n\" {",
+		command{"cmd/mbox/top", "TestChangesAreConfirmed"},
+	},
+	{
+		"agents-board-changes", "rights", "cmd/mbox/top/model.go",
+		"case m.o.ReadOnly != \"\":", "case m.o.ReadOnly == \"\\x00\":",
+		command{"cmd/mbox/top", "TestReadOnlyHasNoKeysThatChange"},
+	},
+	{
+		"titles-move-the-cursor", "rights", "cmd/mbox/top/columns.go",
+		"clean(what), wide)", "what, wide)",
+		command{"cmd/mbox/top", "TestNothingLeavesTheScreen"},
+	},
+	{
 		"delegated-to-nobody", "rights", "agents/judge.go",
 		"if refused := t.addressee(q.params); refused != nil {", "if refused := t.addressee(nil); refused != nil {",
 		agentsTest("TestDelegationIsJudgedInOrder"),

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
+
+	"mbox/audit"
+	"mbox/cmd/mbox/top"
+	"mbox/mailbox"
+)
+
+type topOptions struct{ readonly, plain, once, json bool }
+
+func topVerb() *verb {
+	var o topOptions
+	return &verb{
+		name:  "top",
+		brief: "watch the mailbox: what waits, runs, ended, and is wrong",
+		about: `Shows the four folders with counts and the age of the oldest task, what is wrong,
+and the ledger as it grows. The arrows move, enter describes a task, / filters, ?
+lists the keys, q quits. c cancels a task and r retries one, as human, once you have
+said y to the command that is shown; --readonly takes these keys away, and an
+agent's command never has them.
+
+Where standard input or output is no terminal, with --plain, or with TERM=dumb, it
+prints counts and problems once, and then a line for each change, for a pipe or a
+screen reader. --once prints them and ends.`,
+		shows: []string{"mbox top", "mbox top --plain", "mbox top --once --json | jq '.problems[]'"},
+		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
+		flags: []cli.Flag{
+			boolFlag("readonly", "no key changes anything", &o.readonly),
+			boolFlag("plain", "print lines, and move no cursor", &o.plain),
+			boolFlag("once", "print what there is now, and end", &o.once),
+			boolFlag("json", "with --once: print JSON", &o.json),
+		},
+		run: func(ctx context.Context, s *session, _ []string) error { return o.run(ctx, s) },
+	}
+}
+
+func (o *topOptions) run(ctx context.Context, s *session) error {
+	if o.json && !o.once {
+		return usagef("mbox top --once --json", "--json without --once: a board that goes on is no JSON")
+	}
+	if o.once {
+		return s.looking(ctx, func(box *mailbox.Box) error { return o.printOnce(ctx, s, box) })
+	}
+	box, doubt, err := s.look(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(o.watch(ctx, s, box, doubt), box.Close())
+}
+
+func (o *topOptions) printOnce(ctx context.Context, s *session, box *mailbox.Box) error {
+	b, err := top.Read(ctx, box)
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return s.printJSON(b)
+	}
+	b.Print(s.out)
+	return nil
+}
+
+// topPercent has the collector run more often than a short command needs: a board
+// stays, and reads anew what it shows.
+const topPercent = 50
+
+func (o *topOptions) watch(ctx context.Context, s *session, box *mailbox.Box, doubt error) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(topPercent)
+	}
+	b := top.Options{
+		Doubt: doubt,
+		Line:  func(e *audit.Entry) string { return s.entryLine(e) },
+		Fault: s.faultLine,
+		Describe: func(ctx context.Context, id mailbox.ID) (string, error) {
+			return s.describe(ctx, box, id)
+		},
+		Cancel: func(ctx context.Context, id mailbox.ID) error { return box.Cancel(ctx, id, "human", cancelReason) },
+		Retry:  func(ctx context.Context, id mailbox.ID) error { return box.Retry(ctx, id, "human", retryReason) },
+	}
+	if o.plain || !s.terminal || !term.IsTerminal(int(s.in.Fd())) || os.Getenv("TERM") == "dumb" {
+		s.paint = palette{}
+		return top.Plain(ctx, box, b, s.out, s.out.Flush)
+	}
+	var err error
+	if b.ReadOnly, err = o.mayOnlyLook(ctx, box); err != nil {
+		return err
+	}
+	return top.Run(ctx, box, b)
+}
+
+// mayOnlyLook tells why no key may change anything; "" if keys may.
+func (o *topOptions) mayOnlyLook(ctx context.Context, box *mailbox.Box) (string, error) {
+	if o.readonly {
+		return "--readonly", nil
+	}
+	if name := ofAgent(os.LookupEnv); name != "" {
+		return "this is an agent's command: its environment has " + name, nil
+	}
+	return worksForAgent(ctx, box)
+}
+
+// faultLine is an error and its hint, in one line.
+func (s *session) faultLine(err error) string {
+	text := clean(strings.ReplaceAll(err.Error(), "\n", "; "), maxLine)
+	if _, hint := judge(err); hint != "" {
+		text += "; hint: " + hint
+	}
+	return text
+}
+
+// describe is what mbox show and mbox why print of a task.
+func (s *session) describe(ctx context.Context, box *mailbox.Box, id mailbox.ID) (string, error) {
+	w, err := box.Why(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	var text bytes.Buffer
+	p := printer{out: bufio.NewWriter(&text), paint: s.paint, terminal: true}
+	if w.Task != nil {
+		p.showTask(w.Task, w.State, w)
+		p.printf("\n")
+		w.Approve = "" // what it binds has been shown
+	}
+	p.printWhy(w)
+	err = p.out.Flush()
+	return text.String(), err
+}

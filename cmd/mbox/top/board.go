@@ -1,0 +1,369 @@
+package top
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"mbox/audit"
+	"mbox/mailbox"
+	"mbox/mailbox/task"
+)
+
+// How much a board holds, and how much of it is read at once. What is beyond is counted.
+const (
+	mostRead  = 10_000 // tasks of a folder whose files are read, for their titles
+	mostEnded = 1000   // rows of a folder of ended tasks
+	readFirst = 200    // files that the first board reads, so that it is there soon
+	readNext  = 2000   // files that any other one does
+)
+
+// Board is a mailbox at one moment.
+type Board struct {
+	Home     string       `json:"home"`
+	At       mailbox.Time `json:"at"`
+	Seq      int64        `json:"seq"`                // of the ledger's last line that was read
+	ReadOnly string       `json:"read_only,omitzero"` // why nothing can be written
+	Routed   bool         `json:"routed"`             // mbox up serves it
+	Columns  []Column     `json:"columns"`
+	Problems []Problem    `json:"problems"` // the worst first
+	Agents   []Agent      `json:"agents"`
+
+	more bool // there are titles that the next board will have
+}
+
+// Column is one of the four folders.
+type Column struct {
+	State  mailbox.State `json:"state"`
+	Count  int           `json:"count"`
+	Oldest *mailbox.Time `json:"oldest,omitzero"` // since when the one that is here longest is; in pending, when the oldest was made
+	Rows   []Row         `json:"tasks"`           // the most urgent or the newest first
+}
+
+// Row is a task in a list. Its texts are as they came: whoever shows one cleans it.
+type Row struct {
+	ID       mailbox.ID    `json:"id"`
+	State    mailbox.State `json:"state"`
+	Priority string        `json:"priority,omitzero"`
+	Type     string        `json:"type,omitzero"`
+	Target   string        `json:"for,omitzero"`
+	By       string        `json:"by,omitzero"`
+	Title    string        `json:"title,omitzero"`
+	Since    mailbox.Time  `json:"since"` // it was made, if it is pending; else it is in this state
+
+	live *mailbox.Live
+	err  string // of a task that failed: its code, and what it says
+}
+
+// Agent is an agent of the configuration, or one that has a task.
+type Agent struct {
+	Name    string        `json:"name"`
+	Known   bool          `json:"known"` // it stands in mbox.toml
+	Paused  bool          `json:"paused"`
+	Holds   []mailbox.ID  `json:"holds"`
+	Since   *mailbox.Time `json:"since,omitzero"` // it has the oldest of these
+	Waiting int           `json:"waiting"`        // pending tasks that name it
+}
+
+// reader reads boards, one after another. What it has read it keeps as long as that
+// has not changed.
+type reader struct {
+	box    *mailbox.Box
+	now    func() time.Time
+	at     audit.Position // of the ledger, when the index was asked
+	count  map[mailbox.State]int
+	live   map[mailbox.State][]Row
+	titles map[place]title
+	used   map[place]bool // of titles, by this board
+	files  int            // that may still be read for this board
+	ended  map[mailbox.State]*listing
+	causes map[mailbox.ID]cause
+}
+
+// place is where a task's file lies, and title what is shown of it.
+type place struct {
+	state mailbox.State
+	id    mailbox.ID
+}
+
+type title struct {
+	version string // of the file
+	row     Row
+}
+
+func newReader(box *mailbox.Box) *reader {
+	now := box.Options().Now
+	return &reader{box: box, now: now, files: readFirst, titles: map[place]title{}, ended: map[mailbox.State]*listing{}, causes: map[mailbox.ID]cause{}}
+}
+
+// read makes a board. touched are the tasks about which there have been lines since
+// the last one.
+func (r *reader) read(ctx context.Context, touched map[mailbox.ID]bool) (*Board, error) {
+	for id := range touched {
+		delete(r.causes, id)
+	}
+	b := &Board{Home: r.box.Home(), At: task.At(r.now()), Routed: r.box.Routed(), Problems: []Problem{}}
+	readOnly := audit.CheckWritable(b.Home)
+	if readOnly != nil {
+		b.ReadOnly = oneLine(readOnly.Error())
+	}
+	r.used = map[place]bool{}
+	if err := r.fill(ctx, b, errors.Is(readOnly, audit.ErrDamaged)); err != nil {
+		return nil, err
+	}
+	b.more, r.files = r.files == 0, readNext
+	for name := range r.titles {
+		if !r.used[name] {
+			delete(r.titles, name)
+		}
+	}
+	b.Seq = r.box.Ledger().End().Seq
+	b.agents(r.box.Options().Agents)
+	r.problems(ctx, b)
+	return b, ctx.Err()
+}
+
+// fill makes the columns: of the ledger, or of the files where that is damaged.
+func (r *reader) fill(ctx context.Context, b *Board, damaged bool) error {
+	if damaged {
+		return r.asTheyLie(ctx, b)
+	}
+	if err := r.index(); err != nil {
+		b.trouble(kindLedger, "", err.Error(), "mbox verify")
+		return r.asTheyLie(ctx, b)
+	}
+	return r.columns(ctx, b)
+}
+
+// index asks for what the ledger tells, unless it has not grown.
+func (r *reader) index() error {
+	at, sure := r.box.Ledger().Seen()
+	if sure && at == r.at && r.live != nil {
+		return nil
+	}
+	index, err := r.box.Index()
+	if err != nil {
+		return err
+	}
+	r.at, r.count, r.live = at, index.Count, map[mailbox.State][]Row{}
+	for i := range index.Live {
+		l := &index.Live[i]
+		row := Row{ID: l.ID, State: l.State, Priority: l.Priority, Type: l.Type, Target: l.Target, By: l.Claimant, Since: task.At(l.Since), live: l}
+		if l.State == mailbox.Pending {
+			row.Since = task.At(l.Created)
+		}
+		r.live[l.State] = append(r.live[l.State], row)
+	}
+	for _, rows := range r.live {
+		slices.SortFunc(rows, urgentFirst)
+	}
+	return nil
+}
+
+// columns fills the board from the index, and from the folders of what has ended.
+func (r *reader) columns(ctx context.Context, b *Board) error {
+	for _, s := range task.Folders {
+		c := Column{State: s, Count: r.count[s], Rows: slices.Clone(r.live[s])}
+		if s == mailbox.Completed || s == mailbox.Failed {
+			if err := r.endedRows(&c); err != nil {
+				return err
+			}
+		}
+		for i := range c.Rows {
+			row := &c.Rows[i]
+			if row.live != nil {
+				c.older(row.Since)
+			}
+			if i < mostRead {
+				r.entitle(ctx, row)
+			}
+		}
+		b.Columns = append(b.Columns, c)
+	}
+	return ctx.Err()
+}
+
+// urgentFirst orders tasks that have not ended.
+func urgentFirst(a, b Row) int {
+	return cmp.Or(cmp.Compare(task.Rank(b.Priority), task.Rank(a.Priority)), a.Since.Compare(b.Since.Time), cmp.Compare(a.ID, b.ID))
+}
+
+func (c *Column) older(at mailbox.Time) {
+	if !at.IsZero() && (c.Oldest == nil || at.Before(c.Oldest.Time)) {
+		c.Oldest = &at
+	}
+}
+
+// entitle adds to a row what only the task's file tells. What has ended is written when
+// it ends, and not again.
+func (r *reader) entitle(ctx context.Context, row *Row) {
+	at, version := place{row.State, row.ID}, row.Since.String()
+	if row.live != nil {
+		version = row.live.Hash
+	}
+	r.used[at] = true
+	if known, ok := r.titles[at]; ok && known.version == version {
+		live, since := row.live, row.Since
+		*row = known.row
+		row.live, row.Since = live, since
+		return
+	}
+	if r.files == 0 || ctx.Err() != nil {
+		return
+	}
+	r.files--
+	t, state, err := r.box.Task(ctx, row.ID)
+	if err != nil || t == nil || state != row.State {
+		return // it moves just now: the next board has it
+	}
+	row.tell(t)
+	r.titles[at] = title{version, *row}
+}
+
+// tell takes what a task's file says.
+func (row *Row) tell(t *mailbox.Task) {
+	row.Title, row.Priority, row.Type, row.Target = t.Task.Title, t.Task.Priority, t.Task.Type, t.Assignment.TargetAgent
+	if t.Assignment.PickedUpBy != nil {
+		row.By = *t.Assignment.PickedUpBy
+	}
+	if e := t.Result.Error; e != nil && row.State == mailbox.Failed {
+		row.err = strings.TrimSuffix(e.Code+": "+e.Message, ": ")
+	}
+}
+
+// asTheyLie fills the board from the folders alone, as mbox ls does.
+func (r *reader) asTheyLie(ctx context.Context, b *Board) error {
+	for _, s := range task.Folders {
+		c := Column{State: s}
+		for it, err := range r.box.List(ctx, mailbox.Filter{States: []mailbox.State{s}}) {
+			if err != nil {
+				return err
+			}
+			c.Count++
+			row := Row{ID: mailbox.ID(task.TrimJSON(filepath.Base(it.Path))), State: s}
+			if it.Task != nil {
+				row.tell(it.Task)
+				if row.Since = it.Task.Created; s != mailbox.Pending {
+					row.Since = it.Task.Updated
+				}
+			} else if it.Err != nil {
+				row.Title = it.Err.Error()
+			}
+			c.older(row.Since)
+			c.Rows = append(c.Rows, row)
+		}
+		if s == mailbox.Pending || s == mailbox.InProgress {
+			slices.SortFunc(c.Rows, urgentFirst)
+		} else {
+			slices.SortFunc(c.Rows, func(a, b Row) int { return b.Since.Compare(a.Since.Time) })
+		}
+		c.Rows = c.Rows[:min(len(c.Rows), mostEnded)]
+		b.Columns = append(b.Columns, c)
+	}
+	return nil
+}
+
+// listing is a folder of ended tasks, by the times of its files.
+type listing struct {
+	changed time.Time // the folder, when it was listed; zero where that was just then
+	count   int       // by the ledger
+	after   time.Time // not to be listed again before
+	oldest  *mailbox.Time
+	newest  []Row
+}
+
+// slowness is how many times as long as a listing took is waited for the next one: a
+// folder with many files is listed less often.
+const slowness = 50
+
+func (r *reader) endedRows(c *Column) error {
+	l := r.ended[c.State]
+	dir := filepath.Join(r.box.Home(), "tasks", string(c.State))
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // which is a problem, and told as one
+	}
+	if err != nil {
+		return err
+	}
+	changed := l == nil || !info.ModTime().Equal(l.changed) || c.Count != l.count
+	if begun := time.Now(); changed && (l == nil || !begun.Before(l.after)) {
+		if l, err = list(dir, c.State); err != nil {
+			return err
+		}
+		// A change within the grain of the file system's clock would not be seen.
+		if begun.Sub(info.ModTime()) > time.Second {
+			l.changed = info.ModTime()
+		}
+		l.count, r.ended[c.State] = c.Count, l
+		if c.Count > mostEnded {
+			l.after = time.Now().Add(slowness * time.Since(begun))
+		}
+	}
+	c.Rows, c.Oldest = slices.Clone(l.newest), l.oldest
+	return nil
+}
+
+func list(dir string, s mailbox.State) (*listing, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var c Column
+	for _, e := range entries {
+		if task.Ignored(e.Name()) || !strings.HasSuffix(e.Name(), ".json") {
+			continue
+		}
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		at := task.At(info.ModTime())
+		c.older(at)
+		c.Rows = append(c.Rows, Row{ID: mailbox.ID(task.TrimJSON(e.Name())), State: s, Since: at})
+	}
+	slices.SortFunc(c.Rows, func(a, b Row) int { return cmp.Or(b.Since.Compare(a.Since.Time), cmp.Compare(a.ID, b.ID)) })
+	return &listing{oldest: c.Oldest, newest: slices.Clone(c.Rows[:min(len(c.Rows), mostEnded)])}, nil
+}
+
+// agents lists those of the configuration and those that have a task.
+func (b *Board) agents(known map[string]mailbox.Capabilities) {
+	all := map[string]*Agent{}
+	for name, a := range known {
+		all[name] = &Agent{Name: name, Known: true, Paused: a.Paused, Holds: []mailbox.ID{}}
+	}
+	for _, c := range b.Columns {
+		for _, row := range c.Rows {
+			switch {
+			case c.State == mailbox.Pending && all[row.Target] != nil:
+				all[row.Target].Waiting++
+			case c.State == mailbox.InProgress:
+				a := all[row.By]
+				if a == nil {
+					a = &Agent{Name: row.By, Holds: []mailbox.ID{}}
+					all[row.By] = a
+				}
+				a.Holds = append(a.Holds, row.ID)
+				if a.Since == nil || row.Since.Before(a.Since.Time) {
+					a.Since = &row.Since
+				}
+			}
+		}
+	}
+	b.Agents = []Agent{}
+	for _, a := range all {
+		b.Agents = append(b.Agents, *a)
+	}
+	slices.SortFunc(b.Agents, func(a, b Agent) int {
+		return cmp.Or(cmp.Compare(len(b.Holds), len(a.Holds)), cmp.Compare(a.Name, b.Name))
+	})
+}

@@ -1,0 +1,217 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"mbox/cmd/mbox/check"
+	"mbox/mailbox"
+	"mbox/mailbox/home"
+	"mbox/mailbox/task"
+	"mbox/schemas"
+)
+
+// Problem is something that somebody has to look at. Its text is as it came.
+type Problem struct {
+	Kind string     `json:"kind"`
+	Task mailbox.ID `json:"task,omitzero"`
+	Text string     `json:"text"`
+	Hint string     `json:"hint,omitzero"` // the command that helps
+}
+
+// The kinds of problems, the worst first.
+const (
+	kindReadOnly   = "read-only"
+	kindGone       = "gone"
+	kindLedger     = "ledger"
+	kindClaim      = "claim" // its worker is gone
+	kindAlarm      = "alarm" // nobody takes it
+	kindApproval   = "approval"
+	kindDrop       = "drop"
+	kindQuarantine = "quarantine"
+	kindFailed     = "failed"
+)
+
+// How many tasks of a folder are asked why they stand still: each answer is read back to
+// the task's first line. How long one counts if no line comes: a worker dies without one.
+// And how many failed tasks are problems.
+const (
+	mostAsked  = 25
+	waitCounts = 5 * time.Minute
+	workCounts = 30 * time.Second
+	mostFailed = 50
+)
+
+// cause is what was found out about a task that may stand still.
+type cause struct {
+	hash    string
+	alarmed bool
+	asked   time.Time
+	found   *Problem // nil: nothing is wrong
+}
+
+func (b *Board) trouble(kind string, id mailbox.ID, text, hint string) {
+	b.Problems = append(b.Problems, Problem{kind, id, oneLine(text), hint})
+}
+
+// problems lists what mbox doctor and mbox why call so.
+func (r *reader) problems(ctx context.Context, b *Board) {
+	if b.ReadOnly != "" {
+		b.trouble(kindReadOnly, "", b.ReadOnly, "mbox doctor")
+	}
+	if err := r.box.InPlace(); err != nil {
+		b.trouble(kindGone, "", err.Error(), "mbox doctor")
+	}
+	r.standing(ctx, b)
+	r.drops(b)
+	r.quarantine(b)
+	failed := 0
+	for _, row := range b.Columns[task.FolderIndex(mailbox.Failed)].Rows {
+		if strings.HasPrefix(row.err, "cancelled") || failed == mostFailed {
+			continue
+		}
+		failed++
+		b.trouble(kindFailed, row.ID, schemas.Sentence(oneLine(row.err), 200), "mbox retry "+word(row.ID))
+	}
+	order := []string{kindReadOnly, kindGone, kindLedger, kindClaim, kindAlarm, kindApproval, kindDrop, kindQuarantine, kindFailed}
+	slices.SortStableFunc(b.Problems, func(a, b Problem) int { return slices.Index(order, a.Kind) - slices.Index(order, b.Kind) })
+}
+
+func word(id mailbox.ID) string { return schemas.ShellWord(string(id)) }
+
+// standing looks into tasks that may not come further by themselves.
+func (r *reader) standing(ctx context.Context, b *Board) {
+	left, causes := 0, map[mailbox.ID]cause{}
+	for _, c := range b.Columns[:2] {
+		asked, counts := 0, waitCounts
+		if c.State == mailbox.InProgress {
+			counts = workCounts
+		}
+		for _, row := range c.Rows {
+			if row.live == nil || ctx.Err() != nil || !r.suspect(row.live) {
+				continue
+			}
+			if asked++; asked > mostAsked {
+				if r.overdue(row.live) {
+					left++
+				}
+				continue
+			}
+			known, ok := r.causes[row.ID]
+			if !ok || known.hash != row.live.Hash || known.alarmed != row.live.Alarmed || b.At.Sub(known.asked) > counts {
+				known = cause{row.live.Hash, row.live.Alarmed, b.At.Time, r.why(ctx, row.live)}
+			}
+			causes[row.ID] = known
+			if known.found != nil {
+				b.Problems = append(b.Problems, *known.found)
+			}
+		}
+	}
+	r.causes = causes
+	if left > 0 {
+		b.trouble(kindAlarm, "", number(left)+" more that wait long, or work longer than they said", "mbox ls")
+	}
+}
+
+// suspect tells by the index alone whether a task deserves a closer look: a worker may
+// be gone whatever it said, and an action may need somebody's word.
+func (r *reader) suspect(l *mailbox.Live) bool {
+	o := r.box.Options()
+	return r.overdue(l) || l.State == mailbox.InProgress || check.Nobody(l.Target, l.Action, o.Agents) != "" ||
+		l.Action != "" && o.Approval != nil
+}
+
+// overdue tells whether a task should have come further by now.
+func (r *reader) overdue(l *mailbox.Live) bool {
+	if l.State == mailbox.InProgress {
+		return r.now().After(l.Until)
+	}
+	ready := l.Since
+	if l.NotBefore.After(ready) {
+		ready = l.NotBefore
+	}
+	return l.Alarmed || r.now().Sub(ready) > r.box.Options().StartWithin
+}
+
+// why asks about one task; nil if nothing is wrong with it.
+func (r *reader) why(ctx context.Context, l *mailbox.Live) *Problem {
+	if reason := check.Nobody(l.Target, l.Action, r.box.Options().Agents); reason != "" && l.State == mailbox.Pending {
+		return &Problem{kindAlarm, l.ID, reason, "mbox why " + word(l.ID)}
+	}
+	w, err := r.box.Why(ctx, l.ID)
+	switch {
+	case errors.Is(err, mailbox.ErrNotFound) || ctx.Err() != nil:
+		return nil
+	case err != nil:
+		return &Problem{kindAlarm, l.ID, err.Error(), "mbox why " + word(l.ID)}
+	case len(w.Faults) > 0:
+		return &Problem{kindAlarm, l.ID, w.Faults[0], "mbox why " + word(l.ID)}
+	case w.Over:
+		return &Problem{kindClaim, l.ID, w.Lease, "mbox why " + word(l.ID)}
+	case w.Approve != "":
+		return &Problem{kindApproval, l.ID, w.Summary, "mbox approve " + word(l.ID)}
+	case l.State == mailbox.Pending && len(w.Alarms) > 0:
+		return &Problem{kindAlarm, l.ID, w.Alarms[len(w.Alarms)-1], "mbox why " + word(l.ID)}
+	}
+	return nil
+}
+
+// dropWait is how long a file may lie in pending before it is said that nobody takes
+// it in.
+const dropWait = 10 * time.Second
+
+// drops tells of files in pending that are no tasks yet.
+func (r *reader) drops(b *Board) {
+	c := &b.Columns[task.FolderIndex(mailbox.Pending)]
+	known := make(map[string]bool, len(c.Rows))
+	for _, row := range c.Rows {
+		known[row.ID.File()] = true
+	}
+	entries, err := os.ReadDir(filepath.Join(b.Home, "tasks", string(mailbox.Pending)))
+	if err != nil {
+		b.trouble(kindGone, "", err.Error(), "mbox doctor")
+		return
+	}
+	waiting := 0
+	for _, e := range entries {
+		if known[e.Name()] || task.Ignored(e.Name()) {
+			continue
+		}
+		if info, err := e.Info(); err == nil && r.now().Sub(info.ModTime()) > dropWait {
+			waiting++
+		}
+	}
+	if waiting > 0 {
+		b.trouble(kindDrop, "", number(waiting)+" dropped in pending, and not admitted yet", "mbox ls")
+	}
+}
+
+// quarantine tells how much lies there, and what came last.
+func (r *reader) quarantine(b *Board) {
+	entries, err := os.ReadDir(filepath.Join(b.Home, "tasks", "quarantine"))
+	if err != nil {
+		b.trouble(kindGone, "", err.Error(), "mbox doctor")
+		return
+	}
+	n, last, at := 0, "", time.Time{}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), home.ReasonSuffix) {
+			if info, err := e.Info(); err == nil && info.ModTime().After(at) {
+				last, at = e.Name(), info.ModTime()
+			}
+			continue
+		}
+		n++
+	}
+	if n > 0 {
+		b.trouble(kindQuarantine, "", number(n)+" kept in tasks/quarantine, each with its reason beside it; the last: "+last, "mbox help tasks")
+	}
+}
+
+func number(n int) string { return strconv.Itoa(n) }
