@@ -93,22 +93,23 @@ func (o *topOptions) watch(ctx context.Context, s *session, box *mailbox.Box, do
 		s.paint = palette{}
 		return top.Plain(ctx, box, b, s.out, s.out.Flush)
 	}
-	var err error
-	if b.ReadOnly, err = o.mayOnlyLook(ctx, box); err != nil {
-		return err
-	}
+	b.ReadOnly = o.mayOnlyLook(ctx, box)
 	return top.Run(ctx, box, b)
 }
 
 // mayOnlyLook tells why no key may change anything; "" if keys may.
-func (o *topOptions) mayOnlyLook(ctx context.Context, box *mailbox.Box) (string, error) {
+func (o *topOptions) mayOnlyLook(ctx context.Context, box *mailbox.Box) string {
 	if o.readonly {
-		return "--readonly", nil
+		return "--readonly"
 	}
 	if name := ofAgent(os.LookupEnv); name != "" {
-		return "this is an agent's command: its environment has " + name, nil
+		return "this is an agent's command: its environment has " + name
 	}
-	return worksForAgent(ctx, box)
+	why, err := worksForAgent(ctx, box)
+	if err != nil {
+		return "it cannot be told whether this is an agent's command: " + err.Error()
+	}
+	return why
 }
 
 // faultLine is an error and its hint, in one line.

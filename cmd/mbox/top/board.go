@@ -18,10 +18,10 @@ import (
 
 // How much a board holds, and how much of it is read at once. What is beyond is counted.
 const (
-	mostRead  = 10_000 // tasks of a folder whose files are read, for their titles
-	mostEnded = 1000   // rows of a folder of ended tasks
-	readFirst = 200    // files that the first board reads, so that it is there soon
-	readNext  = 2000   // files that any other one does
+	mostRead  = 10_000       // tasks of a folder whose files are read, for their titles
+	mostEnded = 1000         // rows of a folder of ended tasks
+	readFirst = 4 * mostTold // files that the first board reads, so that it is there soon
+	readNext  = 2000         // files that any other one does
 )
 
 // Board is a mailbox at one moment.
@@ -175,16 +175,18 @@ func (r *reader) columns(ctx context.Context, b *Board) error {
 				return err
 			}
 		}
-		for i := range c.Rows {
-			row := &c.Rows[i]
-			if row.live != nil {
-				c.older(row.Since)
-			}
-			if i < mostRead {
-				r.entitle(ctx, row)
-			}
+		for i := range r.live[s] {
+			c.older(c.Rows[i].Since)
 		}
 		b.Columns = append(b.Columns, c)
+	}
+	for _, part := range [][2]int{{0, mostTold}, {mostTold, mostRead}} { // what is seen first, of each folder
+		for _, c := range b.Columns {
+			rows := c.Rows[:min(len(c.Rows), part[1])]
+			for i := part[0]; i < len(rows); i++ {
+				r.entitle(ctx, &rows[i])
+			}
+		}
 	}
 	return ctx.Err()
 }

@@ -32,10 +32,10 @@ const far = 1 << 30
 
 func bindings() []binding {
 	return []binding{
-		{names: []string{"?"}, keys: "?", what: "this help", brief: "help", do: still(func(m *model) { m.help = !m.help })},
+		{names: []string{"?"}, keys: "?", what: "this help", brief: "help", do: still((*model).explain)},
 		{names: []string{"1", "2", "3", "4", "5"}, keys: "1–5", what: "board, tasks, ledger, agents, problems", brief: "views", do: func(m *model, name string) tea.Cmd {
 			n, _ := strconv.Atoi(name)
-			m.view, m.page, m.help = n-1, nil, false
+			m.view, m.page = n-1, nil
 			return nil
 		}},
 		{names: []string{"up", "k"}, keys: "↑ k", what: "up", do: by(-1)},
@@ -46,7 +46,7 @@ func bindings() []binding {
 		{names: []string{"pgdown", "ctrl+f", "ctrl+d", "space"}, keys: "pgdn", what: "a screen down", do: still(func(m *model) { m.move(m.screen()) })},
 		{names: []string{"home", "g"}, keys: "home g", what: "the first line", do: by(-far)},
 		{names: []string{"end", "G", "shift+g"}, keys: "end G", what: "the last line", do: by(far)},
-		{names: []string{"/"}, keys: "/", what: "filter what is listed; enter keeps it, esc ends it", brief: "filter", do: still(func(m *model) { m.typing, m.page, m.help = true, nil, false })},
+		{names: []string{"/"}, keys: "/", what: "filter what is listed; enter keeps it, esc ends it", brief: "filter", do: still(func(m *model) { m.typing, m.page = true, nil })},
 		{names: []string{"enter", "d"}, keys: "enter d", what: "describe the task: mbox show, mbox why", brief: "describe", do: func(m *model, _ string) tea.Cmd { return m.open(pageTask) }},
 		{names: []string{"l"}, keys: "l", what: "the task's lines in the ledger", brief: "lines", do: func(m *model, _ string) tea.Cmd { return m.open(pageLedger) }},
 		{names: []string{"c"}, keys: "c", what: "cancel the task, once you have said y", brief: "cancel", changes: true, do: func(m *model, _ string) tea.Cmd { return m.change(verbCancel) }},

@@ -67,7 +67,7 @@ func (m *model) list() (items []item) {
 		}
 	case viewProblems:
 		for _, p := range m.problems() {
-			items = append(items, item{p.Kind + string(p.Task) + p.Text, p.Task})
+			items = append(items, item{p.key(), p.Task})
 		}
 	default:
 		rows := m.shown()

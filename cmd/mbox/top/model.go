@@ -26,6 +26,7 @@ const (
 const (
 	pageTask   = "task"
 	pageLedger = "ledger lines"
+	pageKeys   = "keys"
 
 	verbCancel = "cancel"
 	verbRetry  = "retry"
@@ -53,7 +54,6 @@ type model struct {
 
 	filter string
 	typing bool // the filter
-	help   bool
 	page   *page
 	ask    *question
 	note   string // what came of the last key that changed something
@@ -277,11 +277,18 @@ func (m *model) open(kind string) tea.Cmd {
 	return m.from.page(kind, row.ID)
 }
 
+// explain shows the keys, or what was there before them.
+func (m *model) explain() {
+	if m.page != nil && m.page.kind == pageKeys {
+		m.page = nil
+		return
+	}
+	m.page = &page{kind: pageKeys, text: m.helpText()}
+}
+
 // back closes what lies in front.
 func (m *model) back() {
 	switch {
-	case m.help:
-		m.help = false
 	case m.page != nil:
 		m.page = nil
 	case m.filter != "":

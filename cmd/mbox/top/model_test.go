@@ -361,6 +361,19 @@ func TestHelpTellsTheKeys(t *testing.T) {
 	s := shown(Options{})
 	s.keys("?")
 	s.shows(t, "quit", "filter what is listed", "once you have said y")
+	s.send(tea.WindowSizeMsg{Width: 40, Height: 10})
+	s.hides(t, "q         quit")
+	s.keys("G")
+	s.shows(t, "q         quit")
+	s.keys("?")
+	s.shows(t, "pend 3")
+}
+
+// What happened is told whole where a line is too narrow for it.
+func TestLongNotes(t *testing.T) {
+	s := shown(Options{})
+	s.send(tea.WindowSizeMsg{Width: 60, Height: 20}, doneMsg{command: "mbox cancel p1", err: errors.New("the mailbox is read-only since noon; hint: mbox doctor tells why")})
+	s.shows(t, "read-only since", "doctor tells why")
 }
 
 func TestProblemsThatComeAndGoAreTold(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"mbox/schemas"
 )
 
-// mostTold is how many tasks of a folder a board has that is printed as JSON.
+// mostTold is how many tasks of a folder a board has that is printed as JSON, or is there first.
 const mostTold = 100
 
 // Read reads one board.
@@ -116,15 +116,15 @@ func Plain(ctx context.Context, box *mailbox.Box, o Options, w io.Writer, flush 
 func told(w io.Writer, before, now *Board) {
 	had, has := map[string]bool{}, map[string]bool{}
 	for _, p := range before.Problems {
-		had[p.line()] = true
+		had[p.key()] = true
 	}
 	for _, p := range now.Problems {
-		if has[p.line()] = true; !had[p.line()] {
+		if has[p.key()] = true; !had[p.key()] {
 			fmt.Fprintf(w, "problem      %s\n", p.line())
 		}
 	}
 	for _, p := range before.Problems {
-		if !has[p.line()] {
+		if !has[p.key()] {
 			fmt.Fprintf(w, "no more      %s\n", p.line())
 		}
 	}

@@ -25,6 +25,10 @@ type Problem struct {
 	Hint string     `json:"hint,omitzero"` // the command that helps
 }
 
+// key tells a problem from others. Its text may change while it stays: how long it has
+// lasted, how many there are.
+func (p *Problem) key() string { return p.Kind + " " + string(p.Task) + " " + p.Hint }
+
 // The kinds of problems, the worst first.
 const (
 	kindReadOnly   = "read-only"

@@ -80,7 +80,7 @@ func (m *model) status() string {
 	case m.typing:
 		return "/" + m.filter + "█"
 	case m.note != "":
-		return clean(m.note)
+		return m.noted()[0]
 	case !m.reading.IsZero() && m.now().Sub(m.reading) > slowRead:
 		return yellow("reading the mailbox for " + schemas.Ago(m.reading, m.now()))
 	case m.filter != "":
@@ -91,6 +91,9 @@ func (m *model) status() string {
 	}
 	return ""
 }
+
+// noted is what happened, in as many lines as it takes.
+func (m *model) noted() []string { return wrap(clean(m.note), m.wide) }
 
 // about is a task in one line.
 func (m *model) about(row Row) string {
@@ -112,6 +115,11 @@ func (m *model) hints() string {
 	if m.typing {
 		return dim("enter keeps the filter   esc ends it")
 	}
+	if m.note != "" {
+		if lines := m.noted(); len(lines) > 1 {
+			return lines[1]
+		}
+	}
 	var said []string
 	for _, b := range m.allowed() {
 		if b.brief != "" {
@@ -125,8 +133,6 @@ func (m *model) body(high int) []string {
 	switch {
 	case high <= 0:
 		return nil
-	case m.help:
-		return m.helpLines()
 	case m.page != nil:
 		return m.pageLines(high)
 	case m.view == viewBoard:
@@ -137,15 +143,16 @@ func (m *model) body(high int) []string {
 	return append([]string{bold(head)}, window(c, n, high-1, len(items) > 0, func(i int) string { return fit(line(i), m.wide) })...)
 }
 
-func (m *model) helpLines() []string {
-	lines := []string{""}
+// helpText lists the keys.
+func (m *model) helpText() string {
+	var lines []string
 	for _, b := range m.allowed() {
 		lines = append(lines, "  "+fit(b.keys, 10)+b.what)
 	}
 	if m.o.ReadOnly != "" {
 		lines = append(lines, "", "  nothing can be changed here: "+clean(m.o.ReadOnly))
 	}
-	return lines
+	return strings.Join(lines, "\n")
 }
 
 func (m *model) pageLines(high int) []string {
