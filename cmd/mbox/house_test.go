@@ -104,7 +104,7 @@ var rooms = map[string]room{
 		libraries: []string{jsonV2, "github.com/modelcontextprotocol/go-sdk"},
 	},
 	"cmd/mbox/top": {
-		layer: 5, ours: []string{"cmd/mbox/check", "mailbox", "mailbox/home", "mailbox/task", "audit", "schemas"},
+		layer: 5, ours: []string{"cmd/mbox/check", "mailbox", "mailbox/home", "mailbox/task", "audit", "schemas", "mailbox/durable"},
 		libraries: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"},
 	},
 	"cmd/mbox": {

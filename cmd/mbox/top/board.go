@@ -84,6 +84,8 @@ type reader struct {
 	files  int            // that may still be read for this board
 	ended  map[mailbox.State]*listing
 	causes map[mailbox.ID]cause
+	soon   bool // a board is to be there soon: what takes long is left to the next
+	asks   int  // that may still be put for this board
 }
 
 // place is where a task's file lies, and title what is shown of it.

@@ -207,6 +207,15 @@ func TestManyThatStandStill(t *testing.T) {
 	if last := b.Problems[len(b.Problems)-1]; len(b.Problems) != mostAsked+1 || last.Text != "7 more that wait long, or work longer than they said" {
 		t.Errorf("%d problems, the last is %+v", len(b.Problems), last)
 	}
+	r := newReader(box) // of a board on a screen
+	r.soon = true
+	for n, want := range []int{0, askNext, 2 * askNext} {
+		b, err := r.read(t.Context(), nil)
+		must(t, err)
+		if len(r.causes) != want || !b.more {
+			t.Errorf("board %d has looked into %d, want %d, and more is %t", n, len(r.causes), want, b.more)
+		}
+	}
 }
 
 // The first board is there soon: of many tasks it lacks titles, which the next ones have.

@@ -46,7 +46,8 @@ const (
 // the task's first line. How long one counts if no line comes: a worker dies without one.
 // And how many failed tasks are problems.
 const (
-	mostAsked  = 25
+	mostAsked  = 10
+	askNext    = 2 // of a board that is to be there soon, after the first
 	waitCounts = 5 * time.Minute
 	workCounts = 30 * time.Second
 	mostFailed = 50
@@ -91,6 +92,9 @@ func word(id mailbox.ID) string { return schemas.ShellWord(string(id)) }
 
 // standing looks into tasks that may not come further by themselves.
 func (r *reader) standing(ctx context.Context, b *Board) {
+	if !r.soon {
+		r.asks = 2 * mostAsked
+	}
 	left, causes := 0, map[mailbox.ID]cause{}
 	for _, c := range b.Columns[:2] {
 		asked, counts := 0, waitCounts
@@ -108,8 +112,15 @@ func (r *reader) standing(ctx context.Context, b *Board) {
 				continue
 			}
 			known, ok := r.causes[row.ID]
-			if !ok || known.hash != row.live.Hash || known.alarmed != row.live.Alarmed || b.At.Sub(known.asked) > counts {
+			ok = ok && known.hash == row.live.Hash && known.alarmed == row.live.Alarmed
+			switch due := !ok || b.At.Sub(known.asked) > counts; {
+			case due && r.asks > 0:
+				r.asks--
 				known = cause{row.live.Hash, row.live.Alarmed, b.At.Time, r.why(ctx, row.live)}
+			case due:
+				if b.more = true; !ok {
+					continue
+				}
 			}
 			causes[row.ID] = known
 			if known.found != nil {
@@ -117,7 +128,7 @@ func (r *reader) standing(ctx context.Context, b *Board) {
 			}
 		}
 	}
-	r.causes = causes
+	r.causes, r.asks = causes, askNext
 	if left > 0 {
 		b.trouble(kindAlarm, "", number(left)+" more that wait long, or work longer than they said", "mbox ls")
 	}

@@ -45,6 +45,7 @@ type (
 // newSource reads from the box.
 func newSource(w *work, box *mailbox.Box, o Options) source {
 	lines, r := make(chan news, mostAtOne), newReader(box)
+	r.soon = true
 	go w.do(func(ctx context.Context) { follow(ctx, box, lines) })
 	return source{
 		news: func() tea.Cmd {
