@@ -24,11 +24,11 @@ and reads tasks: the work is done by mbox up, which opens the same door where mb
 has [serve], or by any worker. mbox.toml is read again when it changes, and on SIGHUP.`,
 		shows: []string{"mbox serve", "curl -s http://127.0.0.1:42617/health"},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
-		run:   func(ctx context.Context, s *session, _ []string) error { return s.serve(ctx) },
+		run:   func(ctx context.Context, s *session, _ []string) error { return serve(ctx, s) },
 	}
 }
 
-func (s *session) serve(ctx context.Context) error {
+func serve(ctx context.Context, s *session) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	c := crew{prepare: prepareDoor, stop: stop, serves: true, hup: make(chan os.Signal, 1)}

@@ -24,7 +24,7 @@ type doorway struct {
 }
 
 // listen opens a doorway. Where it cannot go on it calls failed.
-func (s *session) listen(ctx context.Context, failed func(error)) (*doorway, error) {
+func listen(ctx context.Context, s *session, failed func(error)) (*doorway, error) {
 	d := &doorway{Listener: s.config.Listener()}
 	home, err := s.homeDir()
 	if err != nil {
@@ -92,7 +92,7 @@ func (c *crew) open(ctx context.Context, v *service) error {
 		c.shut()
 	}
 	if c.doorway == nil && wanted {
-		d, err := v.listen(ctx, func(err error) { c.note(err); c.stop() })
+		d, err := listen(ctx, v.session, func(err error) { c.note(err); c.stop() })
 		if err != nil {
 			return err
 		}

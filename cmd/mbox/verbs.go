@@ -3,7 +3,7 @@ package main
 // The verbs in the order in which the help lists them.
 
 func homeVerbs() []*verb {
-	return in(partHome, initVerb(), upVerb(), serveVerb(), doctorVerb(), tokenVerb(), versionVerb(), topVerb())
+	return in(partHome, initVerb(), upVerb(), serveVerb(), topVerb(), doctorVerb(), tokenVerb(), versionVerb())
 }
 
 func askVerbs() []*verb {

@@ -13,10 +13,7 @@ var files embed.FS
 // names is the order in which the topics are listed: use, bounds, proof.
 var names = []string{
 	"tasks", "agents", "roles", "actions", "delegation", "models", "policies", "sandbox",
-	"ledger", "doors", "configuration", "backup", "damage", "threats", "performance", "proof",
-	"tasks", "agents", "mcp", "roles", "actions", "delegation", "models", "policies", "sandbox",
-	"tasks", "top", "agents", "roles", "actions", "delegation", "models", "policies", "sandbox",
-	"ledger", "configuration", "backup", "damage", "threats", "performance", "proof",
+	"ledger", "doors", "mcp", "top", "configuration", "backup", "damage", "threats", "performance", "proof",
 }
 
 // Topic is one text.
