@@ -72,8 +72,7 @@ people: an agent's process is refused, as mbox approve refuses it.`,
 
 // run records the token before it makes it: a token that works has its record,
 // wherever a crash cuts in. What that leaves is the record of a token that nobody
-// has; said again the command makes one. If the token's file was begun it is cut
-// off, and revoke removes it first.
+// has; said again the command makes one.
 func (o *tokenOptions) run(ctx context.Context, s *session, box *mailbox.Box, name string) error {
 	if err := keeping.byNoWorker(ctx, box); err != nil {
 		return err

@@ -13,14 +13,15 @@
 //	}
 //
 // agent stands there for the role agent alone. A token counts as long as its file is
-// there and whole: a [Store] keeps nothing, so one that was made or revoked counts,
-// or not, from that moment on. A file that a crash has cut off, that others can read
-// or change, or that says another name than it bears is damaged: it lets nobody in,
-// and keeps nobody out who has another token.
+// there: a [Store] keeps nothing, so one that was made or revoked counts, or not, from
+// that moment on. A file that is no whole token, that others can read or change, or
+// that says another name than it bears is damaged: it lets nobody in, and keeps nobody
+// out who has another token.
 //
-// Names are made with O_EXCL and never replaced, so of two who make a token of one
-// name only one does. Nothing is locked: whoever reads sees a token whole or
-// damaged.
+// Nothing is locked. A file is staged beside its place, as NAME.<random>.new, which
+// counts for nothing, and renamed into it, which replaces no file. So who reads sees
+// it whole or not at all, and of two who make a token of one name only one does. What
+// a crash has left staged, the next token of that name removes.
 package token
 
 import (
@@ -81,6 +82,8 @@ const (
 
 	prefix = "mbox_" // of a secret, so that people and scanners know it for one
 	random = 32      // bytes
+
+	staged = ".new" // what the names of staged files end in
 )
 
 // entry is what a token's file holds.
@@ -138,7 +141,8 @@ func Vacant(mailbox, name string, role Role, agent string) error {
 }
 
 // Create makes a token, which counts when Create returns, and returns its secret,
-// which nobody can find out any more afterwards. On an error no token is made.
+// which nobody can find out any more afterwards. On an error nobody has a secret that
+// counts.
 func Create(mailbox, name string, role Role, agent string) (secret string, t Token, err error) {
 	if err := Vacant(mailbox, name, role, agent); err != nil {
 		return "", Token{}, err
@@ -152,9 +156,9 @@ func Create(mailbox, name string, role Role, agent string) (secret string, t Tok
 		err = durable.MkdirAll(Folder(mailbox), durable.Standard)
 	}
 	if err == nil {
-		err = put(file(mailbox, name), data)
+		err = put(Folder(mailbox), name, data)
 	}
-	if errors.Is(err, fs.ErrExist) {
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) { // another one was first, or has removed what was staged
 		err = fmt.Errorf("token %s: %w", name, ErrExists)
 	}
 	if err != nil {
@@ -163,19 +167,26 @@ func Create(mailbox, name string, role Role, agent string) (secret string, t Tok
 	return secret, t, nil
 }
 
-// put makes a file that is not there yet. What a failure leaves of it is removed.
-func put(path string, data []byte) error {
-	err := durable.Stage(path, data, durable.Standard)
-	if errors.Is(err, fs.ErrExist) {
-		return err
-	}
+// put makes the file of a token that is not there yet.
+func put(dir, name string, data []byte) error {
+	path, temp := filepath.Join(dir, name+".json"), filepath.Join(dir, name+"."+home.RandomHex(16)+staged)
+	err := durable.Stage(temp, data, durable.Standard)
 	if err == nil {
-		err = durable.SyncDir(filepath.Dir(path), durable.Standard)
+		err = durable.Move(temp, path)
 	}
 	if err != nil {
-		err = errors.Join(err, durable.RemoveIfThere(path))
+		return errors.Join(err, durable.RemoveIfThere(temp))
 	}
-	return err
+	if err := durable.SyncDir(dir, durable.Standard); err != nil {
+		return errors.Join(err, durable.RemoveIfThere(path))
+	}
+	left, _ := durable.Names(dir) // the token counts, whatever goes wrong from here on
+	for _, other := range left {
+		if strings.HasPrefix(other, name+".") && strings.HasSuffix(other, staged) {
+			_ = durable.RemoveIfThere(filepath.Join(dir, other)) // who staged it comes too late
+		}
+	}
+	return nil
 }
 
 // Revoke ends a token, whole or damaged, for good: when it returns nil, no power
@@ -270,8 +281,8 @@ func read(dir string) (entries []entry, err error) {
 	return entries, errors.Join(damaged...)
 }
 
-// names are those of the files in the folder, sorted, one more than maxNames at
-// most; none where there is no folder.
+// names are those of the files in the folder but staged ones, sorted, one more than
+// maxNames at most; none where there is no folder.
 func names(dir string) ([]string, error) {
 	d, err := durable.OpenDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -285,6 +296,7 @@ func names(dir string) ([]string, error) {
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
+	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, staged) })
 	slices.Sort(names)
 	return names, err
 }
