@@ -130,7 +130,8 @@ func hostileWrite(t *testing.T, path, text string) {
 func vandalise(t *testing.T, home string) {
 	t.Helper()
 	name := strings.ReplaceAll(hostile, "/", "")
-	for _, place := range []string{"tasks/archive", "tasks/quarantine", "audit/shared", "audit", "audit/coder", "decisions", "changes", ".mbox/tmp", ".mbox/leases", ".mbox/locks"} {
+	hostileWrite(t, filepath.Join(home, ".mbox/keys/tokens/ours.json"), `{"name":`+hostileQuoted(t)+`}`)
+	for _, place := range []string{"tasks/archive", "tasks/quarantine", "audit/shared", "audit", "audit/coder", "decisions", "changes", ".mbox/tmp", ".mbox/leases", ".mbox/locks", ".mbox/keys/tokens"} {
 		if err := os.Mkdir(filepath.Join(home, place, name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -206,6 +207,14 @@ var hostileLines = [][]string{
 	{"change", "list"},
 	{"change", "list", "--json"},
 	{"change", "new", "--type", hostile, "--description", "d", "--rationale", "r", "--before", "b", "--after", "a", "--rollback", "u", "--verification", "v"},
+	{"token", "create", "phone", "--role", "reader"},
+	{"token", "create", hostile, "--role", "reader"},
+	{"token", "create", "x", "--role", hostile},
+	{"token", "create", "x", "--role", "agent", "--agent", hostile},
+	{"token", "list"},
+	{"token", "list", "--json"},
+	{"token", "revoke", hostile},
+	{"token", "revoke", "--generate-bash-completion"},
 	{"cancel", "held", "--reason", hostile},
 	{"cancel", hostile},
 	{"retry", "failed"},
