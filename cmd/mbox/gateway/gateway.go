@@ -67,7 +67,9 @@ type Options struct {
 type Door struct {
 	o       Options
 	handler http.Handler
-	proving chan struct{} // held by who proves the mailbox: one at a time
+	proving turns // of who proves the mailbox
+	listing turns // of who reads all tasks of a state
+	finding turns // of who looks through the ledger
 
 	description func() (map[string]any, error) // for openapi.json
 
@@ -83,7 +85,7 @@ func New(o Options) *Door {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	d := &Door{o: o, proving: make(chan struct{}, 1)}
+	d := &Door{o: o, proving: make(turns, 1), listing: make(turns, 1), finding: make(turns, 1)}
 	d.description = sync.OnceValues(d.describe)
 	d.handler = d.guarded(d.mux())
 	return d
@@ -121,6 +123,21 @@ func (d *Door) Use(m *Mailbox) {
 		last.asked.Wait()
 	}
 }
+
+// turns bounds how many requests at once do what takes much memory or time: in a
+// large mailbox a few of them would take all there is. The others wait.
+type turns chan struct{}
+
+func (t turns) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (t turns) leave() { <-t }
 
 // borrow is the mailbox for one request; nil where there is none.
 func (d *Door) borrow() *serving {

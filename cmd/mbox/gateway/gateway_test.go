@@ -327,6 +327,61 @@ func TestVerbs(t *testing.T) {
 
 // A list that is read page by page has each task once, and an agent's only what
 // concerns it.
+// pages reads a list page by page and wants so many tasks, each once.
+func (p *place) pages(query string, want int) {
+	p.Helper()
+	seen := map[string]int{}
+	path := "/tasks?" + query
+	for pages := 0; path != "" && pages < 10; pages++ {
+		got := p.want(200, "r", "GET", path, "")
+		for _, one := range got["tasks"].([]any) {
+			seen[one.(map[string]any)["id"].(string)]++
+		}
+		path = ""
+		if next, _ := got["next"].(string); next != "" {
+			path = "/tasks?" + query + "&cursor=" + next
+		}
+	}
+	if len(seen) != want {
+		p.Errorf("%s: seen: %v", query, seen)
+	}
+	for id, n := range seen {
+		if n != 1 {
+			p.Errorf("%s: %s came %d times", query, id, n)
+		}
+	}
+}
+
+// The archive's folders are listed the youngest first, so older tasks come behind
+// younger ones.
+func TestListArchive(t *testing.T) {
+	p := newPlace(t)
+	tasks := p.box.Home() + "/tasks/"
+	for _, month := range []string{"2026-01", "2026-01", "2026-02", "2026-03"} {
+		name := "/" + string(p.sent("o", titled("x", "coder"))) + ".json"
+		if err := os.MkdirAll(tasks+"archive/"+month, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(tasks+"pending"+name, tasks+"archive/"+month+name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.pages("state=archive&n=1", 4)
+}
+
+// A page ends where it is large enough, whatever makes its tasks large.
+func TestListLarge(t *testing.T) {
+	p := newPlace(t)
+	const tasks = 40
+	for i := range tasks {
+		p.sent("o", fmt.Sprintf(`{"task":{"title":"%d"},"assignment":{"target_agent":"coder"},"mbox":{"labels":{"x":"%s"}}}`, i, strings.Repeat("x", 60_000)))
+	}
+	got := p.want(200, "r", "GET", "/tasks?n=1000", "")
+	if n := len(got["tasks"].([]any)); n == tasks || got["next"] == nil {
+		t.Errorf("one page has %d tasks of 60 KB", n)
+	}
+}
+
 func TestList(t *testing.T) {
 	p := newPlace(t)
 	for _, query := range []string{"state=pending;x", "to=coder&x=%zz", "%"} { // would be left out, and show everything
@@ -336,26 +391,7 @@ func TestList(t *testing.T) {
 		p.sent("o", titled(fmt.Sprint(i), []string{"coder", "tester"}[i%2]))
 	}
 	p.claim("coder")
-	seen := map[string]int{}
-	path := "/tasks?n=2"
-	for pages := 0; path != "" && pages < 10; pages++ {
-		got := p.want(200, "r", "GET", path, "")
-		for _, one := range got["tasks"].([]any) {
-			seen[one.(map[string]any)["id"].(string)]++
-		}
-		path = ""
-		if next, _ := got["next"].(string); next != "" {
-			path = "/tasks?n=2&cursor=" + next
-		}
-	}
-	if len(seen) != 7 {
-		t.Errorf("seen: %v", seen)
-	}
-	for id, n := range seen {
-		if n != 1 {
-			t.Errorf("%s came %d times", id, n)
-		}
-	}
+	p.pages("n=2", 7)
 	for query, n := range map[string]int{"": 4, "?to=tester": 0, "?state=in-progress&by=coder": 1, "?state=pending": 3, "?state=pending&state=failed&from=boss": 0} {
 		if got := p.want(200, "a", "GET", "/tasks"+query, "")["tasks"].([]any); len(got) != n {
 			t.Errorf("an agent sees %d with %q, want %d", len(got), query, n)

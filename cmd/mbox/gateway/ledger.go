@@ -71,6 +71,10 @@ type Delegations struct {
 }
 
 func (c *call) delegations() error {
+	if err := c.door.finding.take(c.ctx); err != nil {
+		return err
+	}
+	defer c.door.finding.leave()
 	found, err := delegation.Find(c.ctx, c.Box.Ledger(), delegation.Query{N: c.number("n", pageSize), Head: c.value("tail") == "false", Task: c.value("task")})
 	if err != nil {
 		return err
@@ -249,14 +253,12 @@ func (c *call) stream(at int64, send func([]byte) error) {
 	}
 }
 
-// verify proves the mailbox, one at a time: the others wait their turn.
+// verify proves the mailbox.
 func (c *call) verify() error {
-	select {
-	case c.door.proving <- struct{}{}:
-		defer func() { <-c.door.proving }()
-	case <-c.ctx.Done():
-		return c.ctx.Err()
+	if err := c.door.proving.take(c.ctx); err != nil {
+		return err
 	}
+	defer c.door.proving.leave()
 	report, err := verify.Home(c.ctx, c.Box.Home(), verify.Options{LedgerOnly: c.value("ledger_only") == "true", Wait: c.Box.Options().LockWait})
 	if err != nil {
 		return err

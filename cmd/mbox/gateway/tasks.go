@@ -258,6 +258,7 @@ type Tasks struct {
 // cursor is where a page begins: behind this task.
 type cursor struct {
 	State   mailbox.State `json:"s"`
+	Folder  string        `json:"f"` // archived tasks lie in one of each month, the youngest first
 	Created int64         `json:"c"`
 	ID      mailbox.ID    `json:"i"`
 }
@@ -283,12 +284,12 @@ func isCursor(v string) error {
 }
 
 func cursorAt(it mailbox.Item) cursor {
-	return cursor{it.State, it.Task.Created.UnixNano(), it.Task.ID}
+	return cursor{it.State, path.Dir(it.Path), it.Task.Created.UnixNano(), it.Task.ID}
 }
 
 // behind tells whether an item of the same state comes behind the cursor.
 func (at cursor) behind(it mailbox.Item) bool {
-	return cmp.Or(cmp.Compare(it.Task.Created.UnixNano(), at.Created), cmp.Compare(it.Task.ID, at.ID)) > 0
+	return cmp.Or(cmp.Compare(at.Folder, path.Dir(it.Path)), cmp.Compare(it.Task.Created.UnixNano(), at.Created), cmp.Compare(it.Task.ID, at.ID)) > 0
 }
 
 func (c *call) list() error {
@@ -320,6 +321,10 @@ func (c *call) list() error {
 
 // page is what comes behind the cursor, up to n tasks and about pageBytes.
 func (c *call) page(f mailbox.Filter, from cursor, n int) (p Tasks, err error) {
+	if err := c.door.listing.take(c.ctx); err != nil {
+		return p, err
+	}
+	defer c.door.listing.leave()
 	var last cursor
 	size := 0
 	p.Tasks = []*mailbox.Task{}
@@ -334,8 +339,12 @@ func (c *call) page(f mailbox.Filter, from cursor, n int) (p Tasks, err error) {
 			p.Next = last.String()
 			return p, nil
 		}
+		data, err := json.Marshal(shown(it.Task))
+		if err != nil {
+			return p, err
+		}
 		p.Tasks = append(p.Tasks, shown(it.Task))
-		last, size = cursorAt(it), size+len(it.Task.Task.Description)+len(it.Task.Task.Context)+len(it.Task.Result.Output)
+		last, size = cursorAt(it), size+len(data)
 	}
 	return p, nil
 }
