@@ -331,10 +331,7 @@ func (l *chain) follow(head Head) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if st.Size < head.Length {
-		return 0, l.damaged(fmt.Sprintf("audit/shared/%s has %d bytes, it had %d, with seq %d", head.File, st.Size, head.Length, head.Seq))
-	}
-	// Another file, or more in it than was noted: then the last line is looked at.
+	// Another file, or not so much in it as was noted: then the last line is looked at.
 	if (st.Ino != head.Ino || uint64(st.Dev) != head.Dev || st.Size != head.Length) && head.Length > 0 && l.Check(head.position(l.genesis)) != nil {
 		return 0, l.damaged(fmt.Sprintf("audit/shared/%s does not hold seq %d, which was written there", head.File, head.Seq))
 	}

@@ -165,7 +165,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"shorter-ledger-is-fine", "14", ledgerGo,
-		"if st.Size < head.Length {", "if st.Size < 0 {",
+		"|| st.Size != head.Length) && head.Length > 0", "|| st.Size > head.Length) && head.Length > 0",
 		auditTest("TestRule14_ShortLedger"),
 	},
 	{
