@@ -154,6 +154,7 @@ func Listen(address string, secure *tls.Config) (l net.Listener, url string, err
 	if l, err = net.Listen("tcp", address); err != nil {
 		return nil, "", err
 	}
+	l = bound(l, connections())
 	if url = "http://" + l.Addr().String(); secure != nil {
 		url = "https://" + l.Addr().String()
 		l = tls.NewListener(l, secure)
