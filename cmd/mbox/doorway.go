@@ -82,25 +82,21 @@ func (c *crew) opened(ctx context.Context, v *service) {
 		c.note(err)
 		c.stop()
 	default:
-		v.warnf("%v; there is no door until mbox.toml changes again", err)
+		v.warnf("%v; mbox.toml is read again when it changes, or on SIGHUP", err)
 	}
 }
 
 func (c *crew) open(ctx context.Context, v *service) error {
-	wanted := c.serves || v.config.Listener().Up
-	if c.doorway != nil && (!wanted || c.doorway.Listener != v.config.Listener()) {
+	l := v.config.Listener()
+	if !c.serves && !l.Up || c.doorway != nil && c.doorway.Listener != l && c.doorway.Address == l.Address {
 		c.shut()
 	}
-	if c.doorway == nil && wanted {
-		d, err := listen(ctx, v.session, func(err error) { c.note(err); c.stop() })
-		if err != nil {
-			return err
-		}
-		c.doorway = d
-		fmt.Fprintf(v.err, "mbox: serving %s, pid %d, home %s\n", d.url, os.Getpid(), clean(v.box.Home(), maxLine))
+	var err error
+	if (c.serves || l.Up) && (c.doorway == nil || c.doorway.Listener != l) {
+		err = c.replace(ctx, v)
 	}
 	if c.doorway == nil {
-		return nil
+		return err
 	}
 	last := c.behind
 	v.working.Add(1)
@@ -109,6 +105,21 @@ func (c *crew) open(ctx context.Context, v *service) error {
 	if last != nil {
 		last.working.Done()
 	}
+	if err != nil {
+		return fmt.Errorf("%w; the door stays at %s", err, c.doorway.url)
+	}
+	return nil
+}
+
+// replace opens the door that the service wants, and then closes the one there is.
+func (c *crew) replace(ctx context.Context, v *service) error {
+	d, err := listen(ctx, v.session, func(err error) { c.note(err); c.stop() })
+	if err != nil {
+		return err
+	}
+	c.shut()
+	c.doorway = d
+	fmt.Fprintf(v.err, "mbox: serving %s, pid %d, home %s\n", d.url, os.Getpid(), clean(v.box.Home(), maxLine))
 	return nil
 }
 

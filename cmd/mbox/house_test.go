@@ -89,7 +89,7 @@ var rooms = map[string]room{
 	"cmd/prove/mutants":       {layer: 5},
 	"cmd/mbox/gateway": {
 		layer: 4, ours: []string{"cmd/mbox/gateway/token", "mailbox", "mailbox/durable", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "schemas"},
-		libraries: []string{jsonV2, "github.com/rs/zerolog"},
+		libraries: []string{jsonV2, "github.com/rs/zerolog", "golang.org/x/net"},
 	},
 	"cmd/mbox/gateway/token": {layer: 4, ours: []string{"mailbox/home", "mailbox/task", "mailbox/durable", "schemas"}},
 	"cmd/mbox/config": {

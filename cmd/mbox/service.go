@@ -49,8 +49,10 @@ func prepare(ctx context.Context, s *session) (*service, error) {
 func prepareDoor(ctx context.Context, s *session) (v *service, err error) {
 	own := *s
 	v = &service{session: &own, was: s.config, retired: make(chan struct{})}
-	v.box, err = own.open(ctx)
-	return v, err
+	if v.box, err = own.open(ctx); err != nil {
+		return nil, err
+	}
+	return v, nil
 }
 
 // workers are those of the enabled agents that have a command or a role.

@@ -83,7 +83,8 @@ func (d *Door) identify(r *http.Request) (caller, error) {
 		return caller{}, unauthorized("nobody has this token, or it was revoked")
 	}
 	if err != nil {
-		return caller{}, err
+		d.o.Log.Error().Err(err).Msg("the tokens cannot be read")
+		return caller{}, &refusal{http.StatusServiceUnavailable, "the tokens cannot be read", "mbox token list tells why"}
 	}
 	return caller{t.Name, t.Role, t.Agent}, nil
 }

@@ -28,12 +28,15 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/net/netutil"
 
 	"mbox/cmd/mbox/gateway/token"
 	"mbox/mailbox"
@@ -154,7 +157,7 @@ func Listen(address string, secure *tls.Config) (l net.Listener, url string, err
 	if l, err = net.Listen("tcp", address); err != nil {
 		return nil, "", err
 	}
-	l = bound(l, connections())
+	l = netutil.LimitListener(l, connections())
 	if url = "http://" + l.Addr().String(); secure != nil {
 		url = "https://" + l.Addr().String()
 		l = tls.NewListener(l, secure)
@@ -177,7 +180,7 @@ const (
 func (d *Door) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler: d, ReadHeaderTimeout: headTimeout, ReadTimeout: bodyTimeout, IdleTimeout: idleTimeout,
-		MaxHeaderBytes: maxHeaders, ErrorLog: nil,
+		MaxHeaderBytes: maxHeaders, ErrorLog: log.New(io.Discard, "", 0), // clients could fill it
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()

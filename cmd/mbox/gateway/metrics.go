@@ -175,13 +175,15 @@ func (p *page) counters(name, help, label string, values map[string]int64) {
 	p.samples(name+"_total", label, floats)
 }
 
-// samples writes one line for each value. The values of labels are words of mbox and
-// names of agents, which need no escapes.
+// escaped is what the value of a label may not hold as it is.
+var escaped = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+// samples writes one line for each value.
 func (p *page) samples(name, label string, values map[string]float64) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		labels := ""
 		if label != "" {
-			labels = "{" + label + `="` + key + `"}`
+			labels = "{" + label + `="` + escaped.Replace(key) + `"}`
 		}
 		fmt.Fprintf(p, "%s%s %s\n", name, labels, number(values[key]))
 	}

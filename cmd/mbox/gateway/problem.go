@@ -71,6 +71,14 @@ func (d *Door) problemOf(err error) Problem {
 	return p
 }
 
+// soonOver tells whether an error is one that ends by itself.
+func soonOver(err error) bool {
+	return errors.Is(err, mailbox.ErrBusy) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errNoMailbox)
+}
+
+// errNoMailbox is told before the mailbox is open, and while mbox is being stopped.
+var errNoMailbox = &refusal{http.StatusServiceUnavailable, "the mailbox is not open yet, or not any more", "try again in a moment"}
+
 // maxDetail is how long the text of an error may get, in bytes.
 const maxDetail = 2000
 
@@ -82,7 +90,9 @@ func (d *Door) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", `Bearer realm="mbox"`)
 	case http.StatusServiceUnavailable:
-		h.Set("Retry-After", "1")
+		if soonOver(err) {
+			h.Set("Retry-After", "1")
+		}
 	case http.StatusInternalServerError:
 		d.o.Log.Error().Err(err).Str("path", r.URL.Path).Msg("a request failed")
 	}

@@ -115,12 +115,14 @@ func (d *Door) attempt(w http.ResponseWriter, r *http.Request, to *route) error 
 	}
 	s := d.borrow()
 	if s == nil {
-		return &refusal{http.StatusServiceUnavailable, "the mailbox is not open yet, or not any more", "try again in a moment"}
+		return errNoMailbox
 	}
 	defer s.asked.Done()
 	ctx, end := context.WithCancel(r.Context())
 	defer end()
-	defer context.AfterFunc(s.ctx, end)()
+	if to.waits {
+		defer context.AfterFunc(s.ctx, end)()
+	}
 	if p, ok := w.(*paced); ok {
 		defer context.AfterFunc(s.ctx, p.hurry)()
 	}
@@ -264,17 +266,25 @@ func (d *Door) guarded(inner http.Handler) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("X-Frame-Options", "DENY")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		if !d.ours(r.Host) {
 			d.fail(w, r, &refusal{http.StatusMisdirectedRequest, fmt.Sprintf("%q is not a name of this server", clip(r.Host)), "use the address that mbox serve prints"})
 			return
 		}
-		if err := cross.Check(r); err != nil {
+		if err := cross.Check(r); err != nil || embedded(r) {
 			d.fail(w, r, forbidden("another site asks for this", "ask without Origin, or from our own pages"))
 			return
 		}
 		inner.ServeHTTP(w, r)
 	})
+}
+
+// embedded tells whether a browser asks for another site's page, which wants to have
+// the answer in it. Links lead here as they do anywhere.
+func embedded(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	return (site == "cross-site" || site == "same-site") && r.Header.Get("Sec-Fetch-Mode") != "navigate"
 }
 
 // ours tells whether a Host is a name of the address on which the door listens: on
