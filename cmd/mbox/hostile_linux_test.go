@@ -264,6 +264,13 @@ var hostileLines = [][]string{
 	{"--home", hostile, "doctor"},
 	{"--log-level", hostile, "ls"},
 	{"up"},
+	{"serve"},
+	{"serve", hostile},
+	{"top", "--once"},
+	{"top", "--once", "--json"},
+	{"top", hostile},
+	{"mcp", "--agent", hostile},
+	{"mcp", hostile},
 }
 
 // TestHostileText runs every verb in a hostile home, and looks at all that it
@@ -329,8 +336,8 @@ func hostileRun(t *testing.T, home string, line []string, tty bool) []byte {
 	cmd.Env = append(os.Environ(), "MBOX_HOME="+home, "TERM=xterm-256color")
 	cmd.Dir = filepath.Dir(home)
 	out := &watched{}
-	if line[0] == "up" {
-		out.until, out.stop = []byte("ready, pid"), func() { _ = cmd.Process.Signal(syscall.SIGTERM) }
+	if said := map[string]string{"up": "ready, pid", "serve": ", pid"}[line[0]]; said != "" {
+		out.until, out.stop = []byte(said), func() { _ = cmd.Process.Signal(syscall.SIGTERM) }
 	}
 	if tty {
 		runOnTerminal(t, cmd, out)
