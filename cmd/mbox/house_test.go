@@ -87,8 +87,9 @@ var rooms = map[string]room{
 	"cmd/mbox/help":           {layer: 0},
 	"cmd/prove/bench":         {layer: 5, ours: []string{"mailbox", "mailbox/verify", "mailbox/durable"}, libraries: []string{jsonV2, xsys}},
 	"cmd/prove/mutants":       {layer: 5},
+	"cmd/mbox/sight":          {layer: 3, ours: []string{"mailbox", "mailbox/task", "audit"}},
 	"cmd/mbox/gateway": {
-		layer: 4, ours: []string{"cmd/mbox/gateway/token", "mailbox", "mailbox/durable", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "schemas"},
+		layer: 4, ours: []string{"cmd/mbox/gateway/token", "cmd/mbox/sight", "mailbox", "mailbox/durable", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "schemas"},
 		libraries: []string{jsonV2, "github.com/rs/zerolog", "golang.org/x/net"},
 	},
 	"cmd/mbox/gateway/token": {layer: 4, ours: []string{"mailbox/home", "mailbox/task", "mailbox/durable", "schemas"}},
@@ -100,7 +101,7 @@ var rooms = map[string]room{
 		layer: 5, ours: []string{"cmd/mbox/config", "cmd/mbox/gateway/token", "agents", "agents/policy", "agents/sandbox", "mailbox", "mailbox/home", "audit", "schemas", "mailbox/durable"},
 	},
 	"cmd/mbox/mcp": {
-		layer: 5, ours: []string{"mailbox", "mailbox/task", "mailbox/verify", "mailbox/durable", "audit", "audit/record", "schemas"},
+		layer: 5, ours: []string{"cmd/mbox/sight", "mailbox", "mailbox/task", "mailbox/verify", "mailbox/durable", "audit", "audit/record", "schemas"},
 		libraries: []string{jsonV2, "github.com/modelcontextprotocol/go-sdk"},
 	},
 	"cmd/mbox/top": {

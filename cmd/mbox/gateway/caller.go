@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"mbox/cmd/mbox/gateway/token"
-	"mbox/mailbox"
 )
 
 // caller is who asks. Without a token its name is "".
@@ -36,21 +35,6 @@ func (c caller) mayDo(what may) bool {
 		return c.role != token.Reader || c.name == ""
 	}
 	return true
-}
-
-// all tells whether the caller sees everything.
-func (c caller) all() bool { return c.role != token.Agent }
-
-// sees tells whether a task is the caller's business: an agent's are those that it
-// has sent, that are for it or for any, and that it has taken.
-func (c caller) sees(t *mailbox.Task) bool {
-	if c.all() {
-		return true
-	}
-	by := t.Assignment.PickedUpBy
-	target := t.Assignment.TargetAgent
-	return t.Source.Agent == c.agent || target == c.agent || by != nil && *by == c.agent ||
-		target == "any" && by == nil
 }
 
 // by is the name under which the caller's decisions stand in the ledger.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"mbox/cmd/mbox/sight"
 	"mbox/mailbox"
 )
 
@@ -324,14 +325,14 @@ func (c *call) tidy() error {
 	return nil
 }
 
+// sight is what the caller sees: an agent's token its own business, any other one all.
+func (c *call) sight() *sight.Sight { return sight.Of(c.Box, c.agent) }
+
 // find is a task that the caller may see. One that he may not see is as one that is
 // not there.
 func (c *call) find() (*mailbox.Task, mailbox.State, error) {
 	id := mailbox.ID(c.r.PathValue("id"))
-	t, state, err := c.Box.Task(c.ctx, id)
-	if err == nil && !c.sees(t) {
-		err = mailbox.ErrNotFound
-	}
+	t, state, err := c.sight().Task(c.ctx, id)
 	if err != nil {
 		return nil, "", aboutTask(id, err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"mbox/cmd/mbox/sight"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/task"
@@ -328,22 +329,28 @@ func (c *call) page(f mailbox.Filter, from cursor, n int) (p Tasks, err error) {
 	var last cursor
 	size := 0
 	p.Tasks = []*mailbox.Task{}
+	mine := c.sight()
 	for it, err := range c.Box.List(c.ctx, f) {
 		if err != nil {
 			return p, err
 		}
-		if it.Err != nil || !c.sees(it.Task) || it.State == from.State && !from.behind(it) {
+		if it.Err != nil || it.State == from.State && !from.behind(it) {
 			continue // what is no task mbox doctor tells of
+		}
+		if yes, err := mine.Sees(c.ctx, it.Task); err != nil {
+			return p, err
+		} else if !yes {
+			continue
 		}
 		if len(p.Tasks) == n || size > pageBytes {
 			p.Next = last.String()
 			return p, nil
 		}
-		data, err := json.Marshal(shown(it.Task))
+		data, err := json.Marshal(sight.Shown(it.Task))
 		if err != nil {
 			return p, err
 		}
-		p.Tasks = append(p.Tasks, shown(it.Task))
+		p.Tasks = append(p.Tasks, sight.Shown(it.Task))
 		last, size = cursorAt(it), size+len(data)
 	}
 	return p, nil
@@ -372,7 +379,7 @@ func (c *call) show() error {
 			return err
 		}
 		if limit == 0 || state.Terminal() || ctx.Err() != nil {
-			return c.json(http.StatusOK, shown(t))
+			return c.json(http.StatusOK, sight.Shown(t))
 		}
 		select {
 		case <-changed: // the file moves behind the line
@@ -395,20 +402,8 @@ func (c *call) why() error {
 	if err != nil {
 		return aboutTask(t.ID, err)
 	}
-	w.Task = shown(w.Task)
+	w.Task = sight.Shown(w.Task)
 	return c.json(http.StatusOK, w)
-}
-
-// shown is a task as it may leave by this door: without the token of its claim, with
-// which anybody could end it.
-func shown(t *mailbox.Task) *mailbox.Task {
-	if t == nil || t.Mbox.Lease == nil {
-		return t
-	}
-	out, lease := *t, *t.Mbox.Lease
-	lease.Token = ""
-	out.Mbox.Lease = &lease
-	return &out
 }
 
 // artifact hands out a file of the task's result. A browser stores it: it is what an

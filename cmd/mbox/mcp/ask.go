@@ -239,7 +239,7 @@ func (s *Server) list(ctx context.Context, _ *sdk.CallToolRequest, in listInput)
 			}
 			continue
 		}
-		yes, err := v.sees(ctx, item.Task)
+		yes, err := v.Sees(ctx, item.Task)
 		if err != nil {
 			return out, err
 		}

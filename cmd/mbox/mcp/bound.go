@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"mbox/cmd/mbox/sight"
 	"mbox/mailbox"
 	"mbox/mailbox/task"
 )
@@ -69,21 +70,9 @@ func (c *cutter) artifacts(what string, all []mailbox.Artifact) []mailbox.Artifa
 	return all[:maxSteps]
 }
 
-// shown is a task for the client's eyes: without the token of its claim, which only
-// claim_task tells.
-func shown(t *mailbox.Task) *mailbox.Task {
-	n := *t
-	if n.Mbox.Lease != nil {
-		lease := *n.Mbox.Lease
-		lease.Token = ""
-		n.Mbox.Lease = &lease
-	}
-	return &n
-}
-
-// task is shown, cut.
+// task is a task for the client's eyes, cut. Only claim_task tells a claim's token.
 func (c *cutter) task(t *mailbox.Task) *mailbox.Task {
-	n := shown(t)
+	n := sight.Shown(t)
 	n.Task.Description = c.text("task.description", n.Task.Description)
 	n.Task.Context = c.value("task.context", n.Task.Context)
 	n.Result.Output = c.value("result.output", n.Result.Output)

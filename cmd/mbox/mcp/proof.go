@@ -50,7 +50,7 @@ func (s *Server) tail(ctx context.Context, _ *sdk.CallToolRequest, in tailInput)
 		if !in.wants(line) {
 			continue
 		}
-		yes, err := v.seesLine(ctx, line)
+		yes, err := v.Line(ctx, line)
 		if err != nil {
 			return out, err
 		}

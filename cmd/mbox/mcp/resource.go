@@ -11,6 +11,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"mbox/audit"
+	"mbox/cmd/mbox/sight"
 	"mbox/mailbox"
 	"mbox/schemas"
 )
@@ -62,7 +63,7 @@ func (s *Server) readTask(ctx context.Context, id string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	data, err := schemas.Encode(shown(t))
+	data, err := schemas.Encode(sight.Shown(t))
 	return string(data), err
 }
 
@@ -109,7 +110,7 @@ func (s *Server) backward(ctx context.Context, yield func(audit.Line) bool) erro
 		if err != nil {
 			return err
 		}
-		yes, err := v.seesLine(ctx, line)
+		yes, err := v.Line(ctx, line)
 		if err != nil {
 			return err
 		}
@@ -144,7 +145,7 @@ func (s *Server) readRecord(ctx context.Context, id string) (string, error) {
 }
 
 func (s *Server) recordText(ctx context.Context, agent, task string, missing error, markdown func() ([]byte, error)) (string, error) {
-	yes, err := s.sight().seesRecord(ctx, agent, task)
+	yes, err := s.sight().Record(ctx, agent, task)
 	if err != nil {
 		return "", err
 	}

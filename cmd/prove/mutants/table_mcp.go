@@ -1,7 +1,7 @@
 package main
 
 const (
-	mcpSeeGo  = "cmd/mbox/mcp/see.go"
+	sightGo   = "cmd/mbox/sight/sight.go"
 	mcpWorkGo = "cmd/mbox/mcp/work.go"
 	mcpAskGo  = "cmd/mbox/mcp/ask.go"
 )
@@ -11,22 +11,22 @@ func mcpTest(run string) command { return command{"cmd/mbox/mcp", run} }
 // mcpMutants break what an MCP client may see and do.
 var mcpMutants = []mutant{
 	{
-		"mcp-hidden-task-shown", "security", mcpSeeGo,
+		"mcp-hidden-task-shown", "security", sightGo,
 		"\tif !yes {\n\t\treturn nil, \"\", task.About(", "\tif !yes && false {\n\t\treturn nil, \"\", task.About(",
 		mcpTest("TestSight"),
 	},
 	{
-		"mcp-hidden-lines-shown", "security", mcpSeeGo,
-		"\tcase l.Task() == \"\":\n\t\treturn false, nil\n\t}\n\treturn v.seesTask(ctx, l.Task())", "\t}\n\treturn true, nil",
+		"mcp-hidden-lines-shown", "security", sightGo,
+		"\treturn v.about(ctx, l.Agent(), l.Task())", "\treturn true, nil",
 		mcpTest("TestSight"),
 	},
 	{
-		"mcp-hidden-records-shown", "security", mcpSeeGo,
+		"mcp-hidden-records-shown", "security", sightGo,
 		"\tcase id == \"\":\n\t\treturn false, nil\n", "\tcase id == \"\":\n\t\treturn true, nil\n",
 		mcpTest("TestRecords"),
 	},
 	{
-		"mcp-tree-not-seen", "security", mcpSeeGo,
+		"mcp-tree-not-seen", "security", sightGo,
 		"\tif t.Mbox.RootID == \"\" {", "\tif true {",
 		mcpTest("TestSightOfTree"),
 	},
@@ -36,7 +36,7 @@ var mcpMutants = []mutant{
 		mcpTest("TestSight"),
 	},
 	{
-		"mcp-token-shown", "security", "cmd/mbox/mcp/bound.go",
+		"mcp-token-shown", "security", sightGo,
 		"\t\tlease.Token = \"\"\n", "",
 		mcpTest("TestTokenIsNotShown"),
 	},
