@@ -665,7 +665,7 @@ func TestSlowWatcherHoldsUpNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	const watchers, tasks = 20, 50
+	const watchers, tasks = 200, 20
 	done := make(chan int, watchers)
 	for range watchers {
 		go func() { done <- len(watch(ctx, t, server.URL+"/events?since=0", "", tasks)) }()
