@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"sync"
 
 	"mbox/cmd/mbox/config"
 	"mbox/cmd/mbox/gateway"
 	"mbox/cmd/mbox/gateway/token"
+	"mbox/cmd/mbox/mcp"
+	"mbox/mailbox"
 )
 
 // doorway is where a process listens: one door, behind which one mailbox after the
@@ -41,6 +44,9 @@ func listen(ctx context.Context, s *session, failed func(error)) (*doorway, erro
 	d.url = url
 	d.door = gateway.New(gateway.Options{
 		Tokens: token.Open(home).Find, Judge: judge, Address: d.Address, Loopback: d.Loopback(), MaxBody: d.MaxBody, Log: s.logger(),
+		MCP: func(box *mailbox.Box, agent string, reads bool) http.Handler {
+			return mcp.New(mcp.Options{Box: box, Agent: agent, Reader: reads, Version: thisVersion().Version, Hint: s.hint}).Handler()
+		},
 	})
 	if d.Insecure {
 		s.warnf("%s is no loopback address and has no TLS: whoever is on the way reads tokens and tasks", d.Address)

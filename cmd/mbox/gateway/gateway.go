@@ -57,12 +57,15 @@ type Agent struct {
 
 // Options of a door.
 type Options struct {
-	Tokens   func(secret string) (token.Token, error) // whose a secret is; an error that matches token.ErrUnknown: nobody's
-	Judge    func(error) (exit int, hint string)      // an error as mbox's exit code, and what helps
-	Address  string                                   // on which it listens, host:port
-	MaxBody  int64                                    // bytes of a request; 64 KiB
-	Log      zerolog.Logger
-	Now      func() time.Time
+	Tokens  func(secret string) (token.Token, error) // whose a secret is; an error that matches token.ErrUnknown: nobody's
+	Judge   func(error) (exit int, hint string)      // an error as mbox's exit code, and what helps
+	Address string                                   // on which it listens, host:port
+	MaxBody int64                                    // bytes of a request; 64 KiB
+	Log     zerolog.Logger
+	Now     func() time.Time
+	// MCP makes what answers at /mcp for all who come as this agent ("" for a person),
+	// or may only read. nil: there is no such thing.
+	MCP      func(box *mailbox.Box, agent string, reads bool) http.Handler
 	Loopback bool // it listens on loopback alone
 }
 
@@ -105,6 +108,8 @@ type serving struct {
 	asked   sync.WaitGroup // requests that are being answered
 	tidying sync.Mutex
 	tidied  time.Time // guarded by tidying
+	mcpMu   sync.Mutex
+	clients map[client]http.Handler // guarded by mcpMu
 }
 
 // Use answers requests from m from now on, or from nothing where m is nil. It returns
@@ -114,7 +119,7 @@ func (d *Door) Use(m *Mailbox) {
 	var next *serving
 	if m != nil {
 		ctx, end := context.WithCancel(context.Background())
-		next = &serving{Mailbox: m, feed: newFeed(), ctx: ctx, end: end}
+		next = &serving{Mailbox: m, feed: newFeed(), ctx: ctx, end: end, clients: map[client]http.Handler{}}
 		next.asked.Go(func() { next.follow(ctx, m.Box) })
 	}
 	d.mu.Lock()

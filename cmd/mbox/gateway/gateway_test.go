@@ -61,6 +61,13 @@ func newPlace(t testing.TB) *place {
 			return token.Token{}, token.ErrUnknown
 		},
 		Judge: judged,
+		MCP: func(_ *mailbox.Box, agent string, reads bool) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprintf(w, `{"agent":%q,"reads":%t,"bytes":%d,"cut":%t}`, agent, reads, len(body), err != nil)
+			})
+		},
 	})
 	d.Use(&Mailbox{Box: box, Agents: agentsHere})
 	t.Cleanup(func() {
@@ -238,7 +245,7 @@ func TestRights(t *testing.T) {
 		"POST /task": posts, "POST /run_task": posts,
 		"GET /tasks": {ok, who, ok, ok, ok}, "GET /tasks/{id}": own, "GET /tasks/{id}/why": own, "GET /tasks/{id}/artifacts/{name...}": own,
 		"POST /tasks/{id}/cancel": operates, "POST /tasks/{id}/retry": operates, "POST /tasks/{id}/approve": operates, "POST /tasks/{id}/release": operates,
-		"GET /audit/delegation": reads, "GET /audit/entries": reads, "GET /events": reads, "GET /verify": reads, "GET /metrics": reads,
+		"GET /audit/delegation": reads, "GET /audit/entries": reads, "GET /events": reads, "GET /verify": reads, "GET /metrics": reads, "POST /mcp": {ok, who, ok, ok, ok},
 		"GET /health": {ok, who, ok, ok, ok}, "GET /openapi.json": {ok, who, ok, ok, ok},
 	}
 	for _, r := range p.door.routes() {
@@ -713,4 +720,22 @@ func TestEventsEndWithTheToken(t *testing.T) {
 	if _, err := io.Copy(io.Discard, answer.Body); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Who comes by MCP is who his token says, reads where he may do no more, and sends no
+// more than anybody.
+func TestMCPIsWhoTheTokenSays(t *testing.T) {
+	p := newPlace(t)
+	for secret, want := range map[string]string{
+		"": `{"agent":"","reads":true,"bytes":2,"cut":false}`, "r": `{"agent":"","reads":true,"bytes":2,"cut":false}`,
+		"a": `{"agent":"coder","reads":false,"bytes":2,"cut":false}`, "o": `{"agent":"","reads":false,"bytes":2,"cut":false}`,
+	} {
+		if got := p.ask(secret, "POST", "/mcp", "{}").Body.String(); got != want {
+			t.Errorf("with %q it is %s, want %s", secret, got, want)
+		}
+	}
+	if got := p.want(200, "o", "POST", "/mcp", strings.Repeat("x", 70<<10)); got["cut"] != true {
+		t.Errorf("%v", got)
+	}
+	p.want(405, "o", "GET", "/mcp", "")
 }

@@ -56,6 +56,7 @@ func TestDescriptionIsTrue(t *testing.T) {
 		{"GET", "/verify", "", "", "", 200},
 		{"GET", "/health", "", "", "", 200},
 		{"GET", "/metrics", "", "", "", 200},
+		{"POST", "/mcp", "", "", "{}", 200},
 		{"GET", "/openapi.json", "", "", "", 200},
 	} {
 		asked[c.method+" "+c.path] = true

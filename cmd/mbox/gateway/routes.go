@@ -51,7 +51,7 @@ type form struct {
 }
 
 func (d *Door) routes() []route {
-	return slices.Concat(taskRoutes(), verbRoutes(), ledgerRoutes(), healthRoutes(), metricRoutes(), selfRoutes())
+	return slices.Concat(taskRoutes(), verbRoutes(), ledgerRoutes(), healthRoutes(), metricRoutes(), d.mcpRoutes(), selfRoutes())
 }
 
 // call is one request that may be answered.

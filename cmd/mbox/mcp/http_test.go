@@ -15,11 +15,10 @@ import (
 func TestStatelessHTTP(t *testing.T) {
 	t.Parallel()
 	box := newBox(t, mailbox.Options{})
-	servers := map[string]*sdk.Server{"coder": as(box, "coder").MCP(), "": as(box, "").MCP()}
-	handler := sdk.NewStreamableHTTPHandler(func(r *http.Request) *sdk.Server {
-		return servers[r.URL.Query().Get("agent")]
-	}, &sdk.StreamableHTTPOptions{Stateless: true})
-	at := httptest.NewServer(handler)
+	servers := map[string]*Server{"coder": as(box, "coder"), "": as(box, "")}
+	at := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		servers[r.URL.Query().Get("agent")].Handler().ServeHTTP(w, r)
+	}))
 	defer at.Close()
 	over := func(agent string) *peer {
 		p := dial(t, &sdk.StreamableClientTransport{Endpoint: at.URL + "?agent=" + agent, DisableStandaloneSSE: true}, nil)

@@ -75,10 +75,6 @@ func New(o Options) *Server {
 	return s
 }
 
-// MCP is what serves a connection: Run it over a transport, or return it from the
-// function that [sdk.NewStreamableHTTPHandler] takes, with Stateless set.
-func (s *Server) MCP() *sdk.Server { return s.mcp }
-
 func (s *Server) instructions() string {
 	text := "mbox is a mailbox of tasks for agents on one machine. send_task asks somebody for work; wait_for_task waits for its result; why_task tells what a task waits for. "
 	switch {

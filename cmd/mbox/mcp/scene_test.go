@@ -65,7 +65,7 @@ type peer struct {
 func connect(t testing.TB, s *Server, o *sdk.ClientOptions) *peer {
 	t.Helper()
 	theirs, ours := sdk.NewInMemoryTransports()
-	serving, err := s.MCP().Connect(t.Context(), theirs, nil)
+	serving, err := s.mcp.Connect(t.Context(), theirs, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
