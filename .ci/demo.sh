@@ -14,9 +14,14 @@ say '# A mailbox is a folder.'
 run mbox init || die 'no mailbox'
 
 say '# A coordinator, a coder and a tester are there without any entry. An agent of your own
-# is one: here a command that reads a task and prints the result.'
+# is one: here a command that reads a task and prints the result. [serve] opens a door for
+# programs on this machine.'
+port=$((20000 + $$ % 20000)) url=http://127.0.0.1:$port
 echo '$ cat >> mbox.toml'
 tee -a "$MBOX_HOME/mbox.toml" <<END
+[serve]
+address = "127.0.0.1:$port"
+
 [agents.writer]
 types = ["research", "analysis", "other"]
 exec = '"$EXAMPLES"/summarise.sh'
@@ -60,6 +65,26 @@ jobs=$!
 within 20 'the tasks' all_ended
 quiet
 
+say '# Programs come in by HTTP, and MCP clients by HTTP or, as here, by mbox mcp.'
+doors=1
+if command -v curl >/dev/null; then
+	doors=2
+	task='{"id":"by-http","task":{"title":"Say hello by HTTP"},"assignment":{"target_agent":"writer"}}'
+	echo "$ curl -s $url/task -H 'Content-Type: application/json' -d '$task'"
+	curl -s "$url/task" -H 'Content-Type: application/json' -d "$task" || die 'no answer by HTTP'
+	show curl -s "$url/tasks/by-http?wait=20s"
+	curl -s "$url/tasks/by-http?wait=20s" | grep -o '"result":{"status":"[a-z-]*"' | grep completed || die 'the task by HTTP was not completed'
+else
+	echo '(There is no curl on this machine.)'
+fi
+echo '$ mbox mcp     # send_task {"title":"Say hello by MCP","to":"writer"}'
+mbox mcp <<'END' | sed -n 's/.*"structuredContent":\(.*\)}}$/\1/p' | grep . || die 'no task by MCP'
+{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"demo","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"send_task","arguments":{"title":"Say hello by MCP","to":"writer"}}}
+END
+within 20 'the tasks' all_ended
+
 say '# All have ended.'
 run mbox ls || die 'mbox ls'
 run mbox why ask-coder || die 'mbox why'
@@ -69,8 +94,8 @@ run mbox audit delegation --decision rejected || die 'mbox audit delegation'
 run cat "$MBOX_HOME/agents/coder/workspace/projects/note.md" || die 'the coder wrote no note'
 
 ended() { mbox ls --state "$1" --json | wc -l; }
-test "$(ended completed)" -eq 7 && test "$(ended failed)" -eq 1 ||
-	die "$(($(ended completed))) tasks are completed and $(($(ended failed))) have failed, not 7 and the one with a mistake"
+test "$(ended completed)" -eq $((7 + doors)) && test "$(ended failed)" -eq 1 ||
+	die "$(($(ended completed))) tasks are completed and $(($(ended failed))) have failed, not $((7 + doors)) and the one with a mistake"
 mbox audit delegation --decision rejected --json | grep -q '"step": *"action"\|may not do' || die 'the refusal is not in the ledger'
 
 go_down
