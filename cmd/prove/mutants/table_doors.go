@@ -87,4 +87,41 @@ var doorsMutants = []mutant{
 		"err == nil && (want.IsLoopback() || want.IsUnspecified()):", "err == nil && want.IsLoopback():",
 		command{"agents/action", "TestGuardOfMboxItself"},
 	},
+	{
+		"door-anybody-decides", "security", "cmd/mbox/gateway/caller.go",
+		"return c.role == token.Operator", "return true",
+		doorTest("TestRights"),
+	},
+	{
+		"door-believes-nobody", "security", "cmd/mbox/gateway/tasks.go",
+		"\tif c.name == \"\" {\n\t\town = \"unknown\"\n\t}\n", "",
+		doorTest("TestSend"),
+	},
+	{
+		"door-of-any-name", "security", "cmd/mbox/gateway/routes.go",
+		"if !d.ours(r.Host) {", "if d.ours(\"\") {",
+		doorTest("TestSend"),
+	},
+	{
+		"door-for-other-sites", "security", "cmd/mbox/gateway/routes.go",
+		"err != nil || embedded(r) {", "err != nil && embedded(r) {",
+		doorTest("TestSend"),
+	},
+	{
+		"door-for-other-machines", "security", "cmd/mbox/gateway/caller.go",
+		"d.o.Loopback && fromLoopback(r)", "d.o.Loopback",
+		doorTest("TestSend"),
+	},
+	{
+		"door-agent-sees-all", "security", "cmd/mbox/gateway/routes.go",
+		"sight.Of(c.Box, c.agent)", "sight.Of(c.Box, \"\")",
+		doorTest("TestRights"),
+	},
+	{
+		"door-artifact-unproven", "security", "cmd/mbox/gateway/tasks.go",
+		"sum.Sum(nil)) != a.SHA256 {", "sum.Sum(nil)) == \"\" {",
+		doorTest("TestArtifacts"),
+	},
 }
+
+func doorTest(run string) command { return command{"cmd/mbox/gateway", run} }
