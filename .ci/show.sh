@@ -45,7 +45,10 @@ within() {
 		sleep 0.1
 	done
 }
-all_ended() { test -z "$(mbox ls --state pending,in-progress --json)"; }
+# all_ended looks twice: a task that moves from one folder into the other while they
+# are listed may be missing from the list.
+all_ended() { none_waits && none_waits; }
+none_waits() { waiting=$(mbox ls --state pending,in-progress --json) && test -z "$waiting"; }
 drop() {
 	name=${1##*/}
 	echo "$ cp $1 tasks/pending/.new && mv tasks/pending/.new tasks/pending/$name"
