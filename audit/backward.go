@@ -37,6 +37,14 @@ func (l *Ledger) Backward() iter.Seq2[Line, error] {
 	}
 }
 
+// Newest is where the ledger ends now, by its last line; the beginning where it has none.
+func (l *Ledger) Newest() (Position, error) {
+	for line, err := range l.Backward() {
+		return line.End, err
+	}
+	return Position{}, nil
+}
+
 func (l *Ledger) backwardIn(name string, yield func(Line, error) bool) (more bool, err error) {
 	f, err := durable.OpenFile(filepath.Join(sharedDir(l.home), name), os.O_RDONLY)
 	if err != nil {

@@ -115,7 +115,7 @@ func (o *topOptions) mayOnlyLook(ctx context.Context, box *mailbox.Box) string {
 // faultLine is an error and its hint, in one line.
 func (s *session) faultLine(err error) string {
 	text := clean(strings.ReplaceAll(err.Error(), "\n", "; "), maxLine)
-	if _, hint := judge(err); hint != "" {
+	if hint := s.hint(err); hint != "" {
 		text += "; hint: " + hint
 	}
 	return text

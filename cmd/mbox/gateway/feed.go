@@ -61,13 +61,9 @@ func (f *feed) follow(ctx context.Context, box *mailbox.Box) {
 // run reads on from the ledger's end. What Follow yields only says that there is
 // something; the reader has the bytes.
 func (f *feed) run(ctx context.Context, box *mailbox.Box) error {
-	var from audit.Position
-	for line, err := range box.Ledger().Backward() {
-		if err != nil {
-			return err
-		}
-		from = line.End
-		break
+	from, err := box.Ledger().Newest()
+	if err != nil {
+		return err
 	}
 	r := box.Ledger().Read(from)
 	defer r.Close()

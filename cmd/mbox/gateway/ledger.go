@@ -16,6 +16,7 @@ import (
 	"mbox/audit"
 	"mbox/audit/delegation"
 	"mbox/mailbox/verify"
+	"mbox/schemas"
 )
 
 func ledgerRoutes() []route {
@@ -59,7 +60,7 @@ func seqForm() form { return form{map[string]any{"type": "integer", "minimum": 0
 
 func isSeq(v string) error {
 	if n, err := strconv.ParseInt(v, 10, 64); err != nil || n < 0 {
-		return fmt.Errorf("%q is no number of a line", clip(v))
+		return fmt.Errorf("%s is no number of a line", schemas.Quote(v))
 	}
 	return nil
 }

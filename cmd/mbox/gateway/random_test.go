@@ -16,7 +16,7 @@ var pieces = struct{ methods, paths, queries, bodies, headers []string }{
 	methods: []string{"GET", "GET", "GET", "GET", "GET", "POST", "POST", "POST", "POST", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "X"},
 	paths: []string{
 		"/task", "/task", "/run_task", "/", "/tasks", "/tasks/", "/tasks/ID", "/tasks/ID/why", "/tasks/ID/artifacts/f", "/tasks/ID/artifacts/..%2f..%2fmbox.toml", "/tasks/ID/cancel",
-		"/tasks/ID/retry", "/tasks/ID/approve", "/tasks/ID/release", "/tasks/%00", "/tasks/%2e%2e", "/tasks/é/why", "/tasks/" + strings.Repeat("x", 300), "/health",
+		"/tasks/ID/retry", "/tasks/ID/approve", "/tasks/ID/release", "/tasks/%00", "/tasks/%ff", "/tasks/%2e%2e", "/tasks/é/why", "/tasks/" + strings.Repeat("x", 300), "/health",
 		"/openapi.json", "/audit/delegation", "/audit/entries", "/verify", "//tasks", "/tasks/../health", "/.mbox/keys", "/%zz",
 	},
 	queries: []string{

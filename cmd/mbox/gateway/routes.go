@@ -18,6 +18,7 @@ import (
 
 	"mbox/cmd/mbox/sight"
 	"mbox/mailbox"
+	"mbox/schemas"
 )
 
 // route is one thing that can be asked for.
@@ -159,12 +160,12 @@ func (c caller) refused(to *route) error {
 func (to *route) read(r *http.Request) (map[string][]string, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, badRequest("the query cannot be read: "+clip(err.Error()), "write %3B for ;, and %25 for %")
+		return nil, badRequest("the query cannot be read: "+schemas.Sentence(err.Error(), 200), "write %3B for ;, and %25 for %")
 	}
 	for name, values := range query {
 		i := slices.IndexFunc(to.query, func(p param) bool { return p.name == name })
 		if i < 0 {
-			return nil, badRequest(fmt.Sprintf("%q is no member of this query", clip(name)), "it knows "+names(to.query))
+			return nil, badRequest(fmt.Sprintf("%s is no member of this query", schemas.Quote(name)), "it knows "+names(to.query))
 		}
 		p := to.query[i]
 		if len(values) > 1 && !p.many {
@@ -190,14 +191,6 @@ func names(params []param) string {
 		out = append(out, p.name)
 	}
 	return strings.Join(out, ", ")
-}
-
-// clip cuts foreign text for an error.
-func clip(text string) string {
-	if len(text) > 80 {
-		text = text[:80] + "…"
-	}
-	return text
 }
 
 // value is a member of the query that is given at most once.
@@ -270,7 +263,7 @@ func (d *Door) guarded(inner http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		if !d.ours(r.Host) {
-			d.fail(w, r, &refusal{http.StatusMisdirectedRequest, fmt.Sprintf("%q is not a name of this server", clip(r.Host)), "use the address that mbox serve prints"})
+			d.fail(w, r, &refusal{http.StatusMisdirectedRequest, fmt.Sprintf("%s is not a name of this server", schemas.Quote(r.Host)), "use the address that mbox serve prints"})
 			return
 		}
 		if err := cross.Check(r); err != nil || embedded(r) {
@@ -341,7 +334,7 @@ func (c *call) find() (*mailbox.Task, mailbox.State, error) {
 
 func aboutTask(id mailbox.ID, err error) error {
 	if errors.Is(err, mailbox.ErrNotFound) {
-		return &refusal{http.StatusNotFound, fmt.Sprintf("there is no task %s", clip(string(id))), "GET /tasks lists them"}
+		return &refusal{http.StatusNotFound, fmt.Sprintf("there is no task %s", schemas.Sentence(string(id), 128)), "GET /tasks lists them"}
 	}
 	return err
 }

@@ -73,7 +73,7 @@ func stateNames() (names []string) {
 func among(words ...string) form {
 	return form{map[string]any{"type": "string", "enum": words}, func(v string) error {
 		if !slices.Contains(words, v) {
-			return fmt.Errorf("%q is none of %s", clip(v), strings.Join(words, ", "))
+			return fmt.Errorf("%s is none of %s", schemas.Quote(v), strings.Join(words, ", "))
 		}
 		return nil
 	}}
@@ -82,7 +82,7 @@ func among(words ...string) form {
 func between(least, most int) form {
 	return form{map[string]any{"type": "integer", "minimum": least, "maximum": most}, func(v string) error {
 		if n, err := strconv.Atoi(v); err != nil || n < least || n > most {
-			return fmt.Errorf("%q is no number from %d to %d", clip(v), least, most)
+			return fmt.Errorf("%s is no number from %d to %d", schemas.Quote(v), least, most)
 		}
 		return nil
 	}}
@@ -92,7 +92,7 @@ func between(least, most int) form {
 func waiting() form {
 	return form{map[string]any{"type": "string", "pattern": `^[0-9.]+(ms|s|m)$`}, func(v string) error {
 		if d, err := time.ParseDuration(v); err != nil || d < 0 || d > mostWait {
-			return fmt.Errorf("%q is no duration up to %v", clip(v), mostWait)
+			return fmt.Errorf("%s is no duration up to %v", schemas.Quote(v), mostWait)
 		}
 		return nil
 	}}
@@ -144,11 +144,7 @@ func (c *call) ordered(data []byte) (*mailbox.Task, error) {
 	if jsontext.Value(data).Kind() == '{' && taskKind(data) == '"' {
 		return c.delegated(data)
 	}
-	t, err := task.ParseDrop("", data)
-	if err != nil {
-		return nil, err
-	}
-	return t, t.Validate()
+	return task.ParseDrop("", data)
 }
 
 // taskKind is the kind of the member task: an object in a task file, a string in a
@@ -179,7 +175,7 @@ func (c *call) delegated(data []byte) (*mailbox.Task, error) {
 		return nil, err
 	}
 	if d.Task != "delegate" {
-		return nil, task.Fault("task", fmt.Sprintf("%q is no task", clip(d.Task)), `"delegate" with a payload of role, task and payload, or an object as in a task file`)
+		return nil, task.Fault("task", fmt.Sprintf("%s is no task", schemas.Quote(d.Task)), `"delegate" with a payload of role, task and payload, or an object as in a task file`)
 	}
 	p := d.Payload
 	for path, text := range map[string]string{"payload.role": p.Role, "payload.task": p.Task} {
@@ -187,12 +183,11 @@ func (c *call) delegated(data []byte) (*mailbox.Task, error) {
 			return nil, task.Fault(path, "is missing", "a name")
 		}
 	}
-	t := &mailbox.Task{
+	return &mailbox.Task{
 		Task:       mailbox.Request{Type: "action", Title: p.Task + " by " + p.Role},
 		Assignment: mailbox.Assignment{TargetAgent: c.agentOf(p.Role)},
 		Mbox:       mailbox.Meta{Action: &mailbox.Action{Name: p.Task, Params: p.Payload}},
-	}
-	return t, t.Validate()
+	}, nil
 }
 
 // agentOf is the agent that a role's name stands for: the one of that name, or the
@@ -219,7 +214,7 @@ func (c *call) known(target string) error {
 	if near := schemas.Suggest(target, slices.Collect(maps.Keys(c.Agents))); near != "" {
 		want = near
 	}
-	return task.Fault("assignment.target_agent", fmt.Sprintf("%q is neither an agent nor a role of this mailbox", clip(target)), want)
+	return task.Fault("assignment.target_agent", fmt.Sprintf("%s is neither an agent nor a role of this mailbox", schemas.Quote(target)), want)
 }
 
 // key takes the idempotency key from the header.
@@ -232,7 +227,7 @@ func (c *call) key(t *mailbox.Task) error {
 		return badRequest("the header Idempotency-Key is not the task's mbox.idempotency_key", "give one of them")
 	}
 	t.Mbox.IdempotencyKey = key
-	return t.Validate()
+	return nil
 }
 
 // signed writes down who has sent the task: an agent's token cannot speak for
@@ -244,7 +239,7 @@ func (c *call) signed(t *mailbox.Task) error {
 	}
 	given := t.Source.Agent
 	if given != "" && given != own && c.role != "operator" {
-		return forbidden(fmt.Sprintf("source.agent is %q, and this caller is %s", clip(given), own), "leave it out")
+		return forbidden(fmt.Sprintf("source.agent is %s, and this caller is %s", schemas.Quote(given), own), "leave it out")
 	}
 	t.Source.Agent = cmp.Or(given, own)
 	return nil
@@ -346,11 +341,12 @@ func (c *call) page(f mailbox.Filter, from cursor, n int) (p Tasks, err error) {
 			p.Next = last.String()
 			return p, nil
 		}
-		data, err := json.Marshal(sight.Shown(it.Task))
+		shown := sight.Shown(it.Task)
+		data, err := json.Marshal(shown)
 		if err != nil {
 			return p, err
 		}
-		p.Tasks = append(p.Tasks, sight.Shown(it.Task))
+		p.Tasks = append(p.Tasks, shown)
 		last, size = cursorAt(it), size+len(data)
 	}
 	return p, nil

@@ -60,7 +60,7 @@ func lasts(path, text string, standard, most time.Duration) (time.Duration, erro
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 || d > most {
-		return 0, &schemas.Error{Path: path, Code: schemas.CodeBadValue, Problem: fmt.Sprintf("%q is no duration up to %v", clip(text), most), Want: "such as 30m"}
+		return 0, &schemas.Error{Path: path, Code: schemas.CodeBadValue, Problem: fmt.Sprintf("%s is no duration up to %v", schemas.Quote(text), most), Want: "such as 30m"}
 	}
 	return d, nil
 }

@@ -146,7 +146,7 @@ func (s *Server) waitFor(ctx context.Context, req *sdk.CallToolRequest, in waitI
 func (s *Server) wait(ctx context.Context, id mailbox.ID, most time.Duration, tell func(*mailbox.Task, mailbox.State)) (outcome, error) {
 	over := time.Now().Add(most)
 	for {
-		at, err := s.ledgerEnd()
+		at, err := s.o.Box.Ledger().Newest()
 		if err != nil {
 			return outcome{}, err
 		}

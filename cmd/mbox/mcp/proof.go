@@ -106,14 +106,6 @@ func (s *Server) verify(ctx context.Context, _ *sdk.CallToolRequest, in verifyIn
 	return out, nil
 }
 
-// ledgerEnd is where the ledger ends now.
-func (s *Server) ledgerEnd() (audit.Position, error) {
-	for line, err := range s.o.Box.Ledger().Backward() {
-		return line.End, err
-	}
-	return audit.Position{}, nil
-}
-
 // happened waits for a line about the task behind the place, or for so long.
 func (s *Server) happened(ctx context.Context, at audit.Position, id mailbox.ID, most time.Duration) error {
 	limited, cancel := s.waiting(ctx, most)
