@@ -89,9 +89,10 @@ var rooms = map[string]room{
 	"cmd/prove/mutants":       {layer: 5},
 	"cmd/mbox/sight":          {layer: 3, ours: []string{"mailbox", "mailbox/task", "audit"}},
 	"cmd/mbox/gateway": {
-		layer: 4, ours: []string{"cmd/mbox/gateway/token", "cmd/mbox/sight", "mailbox", "mailbox/durable", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "schemas"},
+		layer: 4, ours: []string{"cmd/mbox/gateway/pages", "cmd/mbox/gateway/token", "cmd/mbox/sight", "mailbox", "mailbox/durable", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas"},
 		libraries: []string{jsonV2, "github.com/rs/zerolog", "golang.org/x/net"},
 	},
+	"cmd/mbox/gateway/pages": {layer: 4, ours: []string{"schemas"}, libraries: []string{jsonV2}},
 	"cmd/mbox/gateway/token": {layer: 4, ours: []string{"mailbox/home", "mailbox/task", "mailbox/durable", "schemas"}},
 	"cmd/mbox/config": {
 		layer: 5, ours: []string{"agents", "agents/action", "agents/policy", "agents-home", "mailbox", "mailbox/task", "audit", "schemas", "mailbox/durable"},
@@ -120,7 +121,7 @@ var rooms = map[string]room{
 // What any test file may use besides.
 var testLibraries = []string{
 	"github.com/rogpeppe/go-internal", "pgregory.net/rapid", "github.com/anishathalye/porcupine", "github.com/google/go-cmp",
-	"github.com/santhosh-tekuri/jsonschema/v6", "github.com/compose-spec/compose-go/v2", "github.com/getkin/kin-openapi", "github.com/prometheus/client_golang",
+	"github.com/santhosh-tekuri/jsonschema/v6", "github.com/compose-spec/compose-go/v2", "github.com/getkin/kin-openapi", "github.com/prometheus/client_golang", "github.com/chromedp",
 }
 
 // testRooms are the packages of this module that any test file may use.
