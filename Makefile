@@ -15,8 +15,11 @@ OLLAMA = OLLAMA_BIN=$$(.ci/ollama)
 # The MCP clients that others keep, installed once, with npm.
 PEERS = MCP_PEERS=$$(.ci/mcp-peers)
 
+# What looks for obstacles in the dashboard's pages, fetched once, with npm.
+LOOKS = AXE=$$(.ci/axe)
+
 # What the tests call.
-NEED = python3 strace jq curl bash ps=procps setsid=util-linux mkfs.ext4=e2fsprogs losetup=mount tmux
+NEED = python3 strace jq curl bash ps=procps setsid=util-linux mkfs.ext4=e2fsprogs losetup=mount tmux chromium
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile | expand -t 20
@@ -35,7 +38,7 @@ demo-ollama: build ## agents that think with Ollama (MBOX_MODEL=NAME; TINY=1 bri
 
 test: ## every test; installs what the tests need
 	.ci/need $(NEED)
-	$(OLLAMA) $(PEERS) RAPID_SEED=$${MBOX_SEED:-1} CGO_ENABLED=0 $(GO) run ./.ci/gotest $(TESTFLAGS) -timeout 30m ./...
+	$(OLLAMA) $(PEERS) $(LOOKS) RAPID_SEED=$${MBOX_SEED:-1} CGO_ENABLED=0 $(GO) run ./.ci/gotest $(TESTFLAGS) -timeout 30m ./...
 
 torture: ## the long forms: storms, sweeps, histories, tampering, power cuts; hours
 	.ci/need $(NEED) mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs
@@ -44,7 +47,7 @@ torture: ## the long forms: storms, sweeps, histories, tampering, power cuts; ho
 	cd cmd/prove/power && $(GO) run .
 	$(MAKE) mutants
 
-mutants: ## break mbox in 458 places, one at a time: the tests must notice
+mutants: ## break mbox in 468 places, one at a time: the tests must notice
 	CGO_ENABLED=0 $(GO) run ./cmd/prove/mutants
 
 race: ## the tests under the race detector, shorter, without those of the built program; needs gcc

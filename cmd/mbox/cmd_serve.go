@@ -14,7 +14,8 @@ func serveVerb() *verb {
 		about: `Answers HTTP on 127.0.0.1:42617, or where [serve] in mbox.toml says, until SIGTERM
 or Ctrl-C: POST /task leaves a task, GET /tasks and /tasks/ID tell what became of it,
 /events follows the ledger, /health tells whether everything is well. GET /openapi.json
-describes all of it, and mbox help doors shows how.
+describes all of it, and mbox help doors shows how. For people there are pages at /, see
+mbox help dashboard: in a terminal a link is printed that logs a browser in, once.
 
 On loopback, whoever has no token may read, and leave tasks. To decide about tasks
 takes an operator's token (mbox token create), as anything does on another address.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 
 	"mbox/cmd/mbox/config"
@@ -126,7 +127,27 @@ func (c *crew) replace(ctx context.Context, v *service) error {
 	c.shut()
 	c.doorway = d
 	fmt.Fprintf(v.err, "mbox: serving %s, pid %d, home %s\n", d.url, os.Getpid(), clean(v.box.Home(), maxLine))
+	v.invite(ctx, d)
 	return nil
+}
+
+// invite prints a link by which one browser logs in, once. It is for who sits at the
+// terminal: nothing else may keep it, and no agent's command gets one.
+func (v *service) invite(ctx context.Context, d *doorway) {
+	if !v.people || keeping.byPerson() != nil || keeping.byNoWorker(ctx, v.box) != nil {
+		return
+	}
+	fmt.Fprintf(v.err, "mbox: to log in, once and within 10 minutes: %s\n", d.door.LoginLink(d.named()))
+}
+
+// named is the door's URL by a name that a browser can use.
+func (d *doorway) named() string {
+	scheme, address, _ := strings.Cut(d.url, "://")
+	host, port, err := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
+		return scheme + "://" + net.JoinHostPort("localhost", port)
+	}
+	return d.url
 }
 
 // shut closes the door.

@@ -13,7 +13,8 @@ import (
 type caller struct {
 	name  string // of the token
 	role  token.Role
-	agent string // whom an agent's token stands for
+	agent string   // whom an agent's token stands for
+	seat  *session // of a browser; nil where the token itself was shown
 }
 
 // may is what a request needs.
@@ -26,7 +27,7 @@ const (
 )
 
 // mayDo tells whether a caller has the right at all; what an agent sees of it is
-// decided by sees.
+// decided by its sight.
 func (c caller) mayDo(what may) bool {
 	switch what {
 	case operate:
@@ -36,6 +37,9 @@ func (c caller) mayDo(what may) bool {
 	}
 	return true
 }
+
+// all tells whether the caller sees everything.
+func (c caller) all() bool { return c.agent == "" }
 
 // by is the name under which the caller's decisions stand in the ledger.
 func (c caller) by() string {
@@ -47,8 +51,13 @@ func (c caller) by() string {
 
 // from says by which door the caller came, for the ledger.
 func (c caller) from() string {
-	if c.name == "" {
+	switch {
+	case c.name == "":
 		return "http, without a token"
+	case c.seat != nil && c.seat.secret == "":
+		return "dashboard, login link"
+	case c.seat != nil:
+		return "dashboard, token " + c.name
 	}
 	return "http, token " + c.name
 }
@@ -56,21 +65,35 @@ func (c caller) from() string {
 // identify finds out who asks.
 func (d *Door) identify(r *http.Request) (caller, error) {
 	secret, given := bearer(r)
+	if s := d.session(r); s != nil && !given {
+		who, err := d.seated(s)
+		if !errors.Is(err, errNobody) {
+			return who, err
+		}
+		d.sessions.end(s)
+	}
 	if !given {
 		if d.o.Loopback && fromLoopback(r) {
 			return caller{role: token.Reader}, nil
 		}
 		return caller{}, unauthorized("this needs a token")
 	}
+	return d.known(secret)
+}
+
+var errNobody = unauthorized("nobody has this token, or it was revoked")
+
+// known is who has a token.
+func (d *Door) known(secret string) (caller, error) {
 	t, err := d.o.Tokens(secret)
 	if errors.Is(err, token.ErrUnknown) {
-		return caller{}, unauthorized("nobody has this token, or it was revoked")
+		return caller{}, errNobody
 	}
 	if err != nil {
 		d.o.Log.Error().Err(err).Msg("the tokens cannot be read")
 		return caller{}, &refusal{http.StatusServiceUnavailable, "the tokens cannot be read", "mbox token list tells why"}
 	}
-	return caller{t.Name, t.Role, t.Agent}, nil
+	return caller{name: t.Name, role: t.Role, agent: t.Agent}, nil
 }
 
 func bearer(r *http.Request) (secret string, given bool) {
@@ -86,7 +109,12 @@ func bearer(r *http.Request) (secret string, given bool) {
 }
 
 func fromLoopback(r *http.Request) bool {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	ip := net.ParseIP(host)
-	return err == nil && ip != nil && ip.IsLoopback()
+	ip := net.ParseIP(address(r))
+	return ip != nil && ip.IsLoopback()
+}
+
+// address is that of who asks, without the port.
+func address(r *http.Request) string {
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	return host
 }

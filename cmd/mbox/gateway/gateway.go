@@ -71,11 +71,12 @@ type Options struct {
 
 // Door answers requests.
 type Door struct {
-	o       Options
-	handler http.Handler
-	proving turns // of who proves the mailbox
-	listing turns // of who reads all tasks of a state
-	finding turns // of who looks through the ledger
+	o        Options
+	handler  http.Handler
+	sessions *sessions
+	proving  turns // of who proves the mailbox
+	listing  turns // of who reads all tasks of a state
+	finding  turns // of who looks through the ledger
 
 	description func() (map[string]any, error) // for openapi.json
 
@@ -91,7 +92,7 @@ func New(o Options) *Door {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	d := &Door{o: o, proving: make(turns, 1), listing: make(turns, 1), finding: make(turns, 1)}
+	d := &Door{o: o, sessions: newSessions(), proving: make(turns, 1), listing: make(turns, 1), finding: make(turns, 1)}
 	d.description = sync.OnceValues(d.describe)
 	d.handler = d.guarded(d.mux())
 	return d

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,6 +30,9 @@ type place struct {
 	testing.TB
 	box  *mailbox.Box
 	door *Door
+
+	mu      sync.Mutex
+	revoked string // guarded by mu: a secret of before
 }
 
 var agentsHere = map[string]Agent{
@@ -39,6 +43,13 @@ var agentsHere = map[string]Agent{
 // Secrets of the tests' tokens.
 var tokensHere = map[string]token.Token{
 	"r": {Name: "eyes", Role: token.Reader}, "a": {Name: "arm", Role: token.Agent, Agent: "coder"}, "o": {Name: "boss", Role: token.Operator},
+}
+
+func tokenHere(secret string) (token.Token, error) {
+	if found, ok := tokensHere[secret]; ok {
+		return found, nil
+	}
+	return token.Token{}, token.ErrUnknown
 }
 
 func newPlace(t testing.TB) *place {
@@ -54,13 +65,7 @@ func newPlace(t testing.TB) *place {
 	}
 	d := New(Options{
 		Loopback: true, Address: "127.0.0.1:42617", Log: zerolog.New(os.Stderr),
-		Tokens: func(secret string) (token.Token, error) {
-			if found, ok := tokensHere[secret]; ok {
-				return found, nil
-			}
-			return token.Token{}, token.ErrUnknown
-		},
-		Judge: judged,
+		Tokens: tokenHere, Judge: judged,
 		MCP: func(_ *mailbox.Box, agent string, reads bool) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				body, err := io.ReadAll(r.Body)
@@ -76,7 +81,7 @@ func newPlace(t testing.TB) *place {
 			t.Error(err)
 		}
 	})
-	return &place{t, box, d}
+	return &place{TB: t, box: box, door: d}
 }
 
 // judged is what the commands' exit codes say of the errors that occur here.
@@ -121,7 +126,7 @@ func (p *place) ask(secret, method, path, body string, headers ...string) *httpt
 	}
 	w := httptest.NewRecorder()
 	p.door.ServeHTTP(w, r)
-	if w.Code >= 400 && path != "/health" {
+	if w.Code >= 400 && path != "/health" && !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
 		var problem Problem
 		if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil || problem.Status != w.Code {
 			p.Errorf("%s %s: %d is no problem: %v: %s", method, path, w.Code, err, w.Body)
@@ -209,7 +214,7 @@ func TestSend(t *testing.T) {
 		"a page that a browser watches": {"", titled("x", "any"), "", 403, []string{"Sec-Fetch-Site", "cross-site"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := place{t, p.box, p.door}
+			q := &place{TB: t, box: p.box, door: p.door}
 			got := q.want(c.status, c.secret, "POST", "/task", c.body, c.headers...)
 			if path, _ := got["path"].(string); path != c.path {
 				t.Errorf("it names %q: %v", path, got)

@@ -256,13 +256,18 @@ func (c *call) stream(at int64, send func([]byte) error) {
 
 // verify proves the mailbox.
 func (c *call) verify() error {
-	if err := c.door.proving.take(c.ctx); err != nil {
-		return err
-	}
-	defer c.door.proving.leave()
-	report, err := verify.Home(c.ctx, c.Box.Home(), verify.Options{LedgerOnly: c.value("ledger_only") == "true", Wait: c.Box.Options().LockWait})
+	report, err := c.proven(c.value("ledger_only") == "true")
 	if err != nil {
 		return err
 	}
 	return c.json(http.StatusOK, report)
+}
+
+// proven proves the mailbox, in turn.
+func (c *call) proven(ledgerOnly bool) (verify.Report, error) {
+	if err := c.door.proving.take(c.ctx); err != nil {
+		return verify.Report{}, err
+	}
+	defer c.door.proving.leave()
+	return verify.Home(c.ctx, c.Box.Home(), verify.Options{LedgerOnly: ledgerOnly, Wait: c.Box.Options().LockWait})
 }

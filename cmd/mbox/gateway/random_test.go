@@ -15,13 +15,15 @@ import (
 var pieces = struct{ methods, paths, queries, bodies, headers []string }{
 	methods: []string{"GET", "GET", "GET", "GET", "GET", "POST", "POST", "POST", "POST", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "X"},
 	paths: []string{
-		"/task", "/task", "/run_task", "/", "/tasks", "/tasks/", "/tasks/ID", "/tasks/ID/why", "/tasks/ID/artifacts/f", "/tasks/ID/artifacts/..%2f..%2fmbox.toml", "/tasks/ID/cancel",
+		"/task", "/task", "/task", "/task", "/run_task", "/run_task", "/", "/tasks", "/tasks/", "/tasks/ID", "/tasks/ID/why", "/tasks/ID/artifacts/f", "/tasks/ID/artifacts/..%2f..%2fmbox.toml", "/tasks/ID/cancel",
 		"/tasks/ID/retry", "/tasks/ID/approve", "/tasks/ID/release", "/tasks/%00", "/tasks/%ff", "/tasks/%2e%2e", "/tasks/é/why", "/tasks/" + strings.Repeat("x", 300), "/health",
 		"/openapi.json", "/audit/delegation", "/audit/entries", "/verify", "//tasks", "/tasks/../health", "/.mbox/keys", "/%zz",
+		"/list", "/task/ID", "/task/ID/cancel", "/task/ID/none", "/all", "/all/do", "/inbox", "/agents", "/problems", "/quarantine/x", "/quarantine/..%2fx", "/records", "/records/x",
+		"/log", "/send", "/login", "/logout", "/static/mbox.css", "/static/..%2fpages.go",
 	},
 	queries: []string{
 		"", "?", "?n=1", "?n=0", "?n=99999999999999999999", "?state=pending", "?state=x", "?cursor=", "?cursor=e30", "?cursor=eyJzIjoicGVuZGluZyIsImMiOjEsImkiOiJ4In0",
-		"?since=0", "?since=9223372036854775807", "?since=-1", "?wait=1ms", "?wait=1h", "?tail=maybe", "?task=%00", "?%ff=%fe", "?a;b", "?ledger_only=true", "?to=%1b[31m",
+		"?since=0", "?since=9223372036854775807", "?since=-1", "?wait=1ms", "?wait=1h", "?tail=maybe", "?task=%00", "?%ff=%fe", "?a;b", "?ledger_only=true", "?to=%1b[31m", "?like=ID", "?entry=x", "?before=x", "?key=x", "?said=send", "?prove=true",
 	},
 	bodies: []string{
 		"", "{}", "null", "[]", `"x"`, "{", `{"task":{"title":"x"}}`, `{"task":{"title":""}}`, `{"task":"delegate"}`, `{"task":"delegate","payload":{"role":"coder","task":"write_file","payload":{"path":"x"}}}`,
@@ -34,10 +36,12 @@ var pieces = struct{ methods, paths, queries, bodies, headers []string }{
 // Whatever is asked, in whatever words, is answered: never by a mistake of mbox's own,
 // with a problem where it is one, and nothing is left behind that runs.
 func TestRandomRequests(t *testing.T) {
-	n := 3000
+	n := 8000
 	if os.Getenv("MBOX_TORTURE") != "" {
 		n = 100_000
 	}
+	defer func(was time.Duration) { refusalPause = was }(refusalPause)
+	refusalPause = 0
 	before := runtime.NumGoroutine()
 	t.Run("requests", func(t *testing.T) {
 		p := newPlace(t)
@@ -88,7 +92,7 @@ func FuzzTask(f *testing.F) {
 	}
 	p := newPlace(f)
 	f.Fuzz(func(t *testing.T, body []byte, key string) {
-		p := &place{t, p.box, p.door}
+		p := &place{TB: t, box: p.box, door: p.door}
 		w := p.ask("o", "POST", "/task", string(body), "Idempotency-Key", key)
 		if w.Code >= http.StatusInternalServerError || w.Code < 400 && w.Code != http.StatusAccepted {
 			t.Errorf("%d: %s", w.Code, fmt.Sprintf("%.200q: %s", body, w.Body))

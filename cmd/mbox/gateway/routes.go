@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"mbox/cmd/mbox/gateway/token"
 	"mbox/cmd/mbox/sight"
 	"mbox/mailbox"
 	"mbox/schemas"
@@ -34,6 +35,8 @@ type route struct {
 	gives        any    // of the type that the answer has; nil: it is no JSON
 	kind         string // of an answer that is no JSON
 	status       int    // of an answer; 0: 200
+	page         bool   // it is for browsers: an error is a page, too, and who writes has logged in
+	anyone       bool   // nobody has to say who he is
 	do           func(*call) error
 }
 
@@ -70,7 +73,7 @@ type call struct {
 // sense of RFC 9457, so paths and methods are matched one after the other.
 func (d *Door) mux() http.Handler {
 	paths := map[string]map[string]route{}
-	for _, r := range d.routes() {
+	for _, r := range slices.Concat(d.routes(), pageRoutes()) {
 		if paths[r.path] == nil {
 			paths[r.path] = map[string]route{}
 		}
@@ -93,6 +96,7 @@ func (d *Door) mux() http.Handler {
 			d.answer(w, r, &found)
 		})
 	}
+	mux.HandleFunc("/static/{name}", d.static)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		d.fail(w, r, &refusal{http.StatusNotFound, "there is no such thing here", "GET /openapi.json lists what there is"})
 	})
@@ -102,18 +106,25 @@ func (d *Door) mux() http.Handler {
 // answer finds out who asks, whether he may, and answers.
 func (d *Door) answer(w http.ResponseWriter, r *http.Request, to *route) {
 	err := d.attempt(w, r, to)
-	if err != nil && r.Context().Err() == nil {
+	switch {
+	case err == nil || r.Context().Err() != nil:
+	case to.page:
+		d.failPage(w, r, err)
+	default:
 		d.fail(w, r, err)
 	}
 }
 
 func (d *Door) attempt(w http.ResponseWriter, r *http.Request, to *route) error {
 	who, err := d.identify(r)
-	if err != nil {
+	if err != nil && !to.anyone {
 		return err
 	}
 	if err := who.refused(to); err != nil {
 		return err
+	}
+	if who.seat != nil && r.Method != http.MethodGet && r.Method != http.MethodHead && !fromPage(r) {
+		return forbidden("a browser that logged in says from which page it asks", "scripts use a token")
 	}
 	s := d.borrow()
 	if s == nil {
@@ -143,13 +154,17 @@ func (d *Door) attempt(w http.ResponseWriter, r *http.Request, to *route) error 
 // refused tells why a caller may not have what he asks for.
 func (c caller) refused(to *route) error {
 	switch {
-	case c.role == "operator":
+	case to.anyone:
+		return nil
+	case to.page && to.method == http.MethodPost && c.seat == nil:
+		return unauthorized("log in to do this")
+	case c.role == token.Operator:
 		return nil
 	case !c.mayDo(to.needs) && c.name == "":
 		return unauthorized("without a token one may read and leave tasks")
 	case !c.mayDo(to.needs):
 		return forbidden(fmt.Sprintf("the token %s is that of a %s", c.name, c.role), "an operator's token may; mbox token list shows the tokens")
-	case c.role == "agent" && !to.agents:
+	case c.role == token.Agent && !to.agents:
 		return forbidden("an agent's token reaches the agent's tasks alone", "a reader's token may; mbox token list shows the tokens")
 	}
 	return nil
@@ -163,6 +178,10 @@ func (to *route) read(r *http.Request) (map[string][]string, error) {
 		return nil, badRequest("the query cannot be read: "+schemas.Sentence(err.Error(), 200), "write %3B for ;, and %25 for %")
 	}
 	for name, values := range query {
+		if to.page && strings.Join(values, "") == "" { // a form sends its empty fields, too
+			delete(query, name)
+			continue
+		}
 		i := slices.IndexFunc(to.query, func(p param) bool { return p.name == name })
 		if i < 0 {
 			return nil, badRequest(fmt.Sprintf("%s is no member of this query", schemas.Quote(name)), "it knows "+names(to.query))
@@ -251,7 +270,7 @@ func (d *Door) guarded(inner http.Handler) http.Handler {
 				panic(why)
 			}
 			if why != nil {
-				d.o.Log.Error().Interface("panic", why).Bytes("stack", debug.Stack()).Msg("a request")
+				d.o.Log.Error().Str("panic", fmt.Sprint(why)).Bytes("stack", debug.Stack()).Msg("a request")
 				d.fail(w, r, &refusal{http.StatusInternalServerError, "mbox has made a mistake", "its log tells more"})
 			}
 		}()

@@ -117,26 +117,31 @@ func (c *call) send() error {
 	if err != nil {
 		return err
 	}
-	if err := c.key(t); err != nil {
-		return err
-	}
-	if err := c.signed(t); err != nil {
-		return err
-	}
-	if err := c.known(t.Assignment.TargetAgent); err != nil {
-		return err
-	}
-	sent := Sent{}
-	sent.ID, err = c.Box.Submit(c.ctx, t)
-	if errors.Is(err, mailbox.ErrCommitted) && sent.ID != "" {
-		_, sent.Note = c.door.o.Judge(err)
-		err = nil
-	}
+	sent, err := c.leave(t)
 	if err != nil {
 		return err
 	}
 	c.w.Header().Set("Location", "/tasks/"+string(sent.ID))
 	return c.json(http.StatusAccepted, sent)
+}
+
+// leave leaves a task that is in order, in the caller's name.
+func (c *call) leave(t *mailbox.Task) (sent Sent, err error) {
+	if err := c.key(t); err != nil {
+		return sent, err
+	}
+	if err := c.signed(t); err != nil {
+		return sent, err
+	}
+	if err := c.known(t.Assignment.TargetAgent); err != nil {
+		return sent, err
+	}
+	sent.ID, err = c.Box.Submit(c.ctx, t)
+	if errors.Is(err, mailbox.ErrCommitted) && sent.ID != "" {
+		_, sent.Note = c.door.o.Judge(err)
+		err = nil
+	}
+	return sent, err
 }
 
 // ordered reads a task in either shape: the task file's, or ColDBase's delegation.
@@ -292,31 +297,40 @@ func (c *call) list() error {
 	if err := c.tidy(); err != nil {
 		return err
 	}
-	f := mailbox.Filter{Agent: c.value("by"), Target: c.value("to"), Source: c.value("from"), Type: c.value("type"), Priority: c.value("priority")}
-	for _, s := range c.query["state"] {
-		f.States = append(f.States, mailbox.State(s))
+	f, from, err := c.filter()
+	if err != nil {
+		return err
 	}
-	if len(f.States) == 0 {
-		f.States = task.Folders
-	}
-	var from cursor
-	if text := c.value("cursor"); text != "" {
-		from, _ = cursorOf(text) // it was checked
-		i := slices.Index(f.States, from.State)
-		if i < 0 {
-			return badRequest("the cursor is of another state", "begin without a cursor")
-		}
-		f.States = f.States[i:]
-	}
-	page, err := c.page(f, from, c.number("n", pageSize))
+	mine := c.sight()
+	page, err := c.page(f, from, c.number("n", pageSize), func(t *mailbox.Task) (bool, error) { return mine.Sees(c.ctx, t) })
 	if err != nil {
 		return err
 	}
 	return c.json(http.StatusOK, page)
 }
 
-// page is what comes behind the cursor, up to n tasks and about pageBytes.
-func (c *call) page(f mailbox.Filter, from cursor, n int) (p Tasks, err error) {
+// filter is what the query asks for, and where its page begins.
+func (c *call) filter() (f mailbox.Filter, from cursor, err error) {
+	f = mailbox.Filter{Agent: c.value("by"), Target: c.value("to"), Source: c.value("from"), Type: c.value("type"), Priority: c.value("priority")}
+	for _, s := range c.query["state"] {
+		f.States = append(f.States, mailbox.State(s))
+	}
+	if len(f.States) == 0 {
+		f.States = task.Folders
+	}
+	if text := c.value("cursor"); text != "" {
+		from, _ = cursorOf(text) // it was checked
+		i := slices.Index(f.States, from.State)
+		if i < 0 {
+			return f, from, badRequest("the cursor is of another state", "begin without a cursor")
+		}
+		f.States = f.States[i:]
+	}
+	return f, from, nil
+}
+
+// page is what is wanted behind the cursor, up to n tasks and about pageBytes.
+func (c *call) page(f mailbox.Filter, from cursor, n int, wanted func(*mailbox.Task) (bool, error)) (p Tasks, err error) {
 	if err := c.door.listing.take(c.ctx); err != nil {
 		return p, err
 	}
@@ -324,7 +338,6 @@ func (c *call) page(f mailbox.Filter, from cursor, n int) (p Tasks, err error) {
 	var last cursor
 	size := 0
 	p.Tasks = []*mailbox.Task{}
-	mine := c.sight()
 	for it, err := range c.Box.List(c.ctx, f) {
 		if err != nil {
 			return p, err
@@ -332,7 +345,7 @@ func (c *call) page(f mailbox.Filter, from cursor, n int) (p Tasks, err error) {
 		if it.Err != nil || it.State == from.State && !from.behind(it) {
 			continue // what is no task mbox doctor tells of
 		}
-		if yes, err := mine.Sees(c.ctx, it.Task); err != nil {
+		if yes, err := wanted(it.Task); err != nil {
 			return p, err
 		} else if !yes {
 			continue

@@ -21,10 +21,10 @@ const (
 
 func verbRoutes() []route {
 	return []route{
-		{method: "POST", path: "/tasks/{id}/cancel", needs: operate, about: "end a task that has not ended", takes: Order{}, optional: true, gives: Done{}, do: (*call).cancel},
-		{method: "POST", path: "/tasks/{id}/retry", needs: operate, about: "put a failed task back into pending", takes: Order{}, optional: true, gives: Done{}, do: (*call).retry},
-		{method: "POST", path: "/tasks/{id}/approve", needs: operate, about: "let a task run that needs an operator's word", takes: Order{}, optional: true, gives: Done{}, do: (*call).approve},
-		{method: "POST", path: "/tasks/{id}/release", needs: operate, about: "give a task in progress back, without burning an attempt", takes: Order{}, optional: true, gives: Done{}, do: (*call).release},
+		{method: "POST", path: "/tasks/{id}/cancel", needs: operate, about: "end a task that has not ended", takes: Order{}, optional: true, gives: Done{}, do: said((*call).cancel)},
+		{method: "POST", path: "/tasks/{id}/retry", needs: operate, about: "put a failed task back into pending", takes: Order{}, optional: true, gives: Done{}, do: said((*call).retry)},
+		{method: "POST", path: "/tasks/{id}/approve", needs: operate, about: "let a task run that needs an operator's word", takes: Order{}, optional: true, gives: Done{}, do: said((*call).approve)},
+		{method: "POST", path: "/tasks/{id}/release", needs: operate, about: "give a task in progress back, without burning an attempt", takes: Order{}, optional: true, gives: Done{}, do: said((*call).release)},
 	}
 }
 
@@ -48,10 +48,14 @@ func (c *call) order() (o Order, err error) {
 	if err := schemas.Decode(data, &o); err != nil {
 		return o, err
 	}
+	return o, o.check()
+}
+
+func (o *Order) check() error {
 	if len(o.Reason) > mailbox.MaxReason {
-		return o, &schemas.Error{Path: "reason", Code: schemas.CodeTooLarge, Problem: "is too long", Want: fmt.Sprintf("at most %d bytes", mailbox.MaxReason)}
+		return &schemas.Error{Path: "reason", Code: schemas.CodeTooLarge, Problem: "is too long", Want: fmt.Sprintf("at most %d bytes", mailbox.MaxReason)}
 	}
-	return o, nil
+	return nil
 }
 
 func lasts(path, text string, standard, most time.Duration) (time.Duration, error) {
@@ -74,9 +78,31 @@ type Done struct {
 	Note     string        `json:"note,omitzero" jsonschema:"description=what is still to be done\\, by mbox itself"`
 }
 
-// done answers with where the task is now. What is committed counts, whatever else
-// went wrong.
-func (c *call) done(id mailbox.ID, out Done, err error) error {
+// verb is what may be done with a task.
+type verb func(c *call, id mailbox.ID, o Order) (Done, error)
+
+// said is a route by which a verb is said.
+func said(do verb) func(*call) error {
+	return func(c *call) error {
+		o, err := c.order()
+		if err != nil {
+			return err
+		}
+		out, err := c.decide(do, mailbox.ID(c.r.PathValue("id")), o)
+		if err != nil {
+			return err
+		}
+		return c.json(http.StatusOK, out)
+	}
+}
+
+// decide does what a verb says, in a mailbox that is in order, and tells where the task
+// is then. What is committed counts, whatever else went wrong.
+func (c *call) decide(do verb, id mailbox.ID, o Order) (Done, error) {
+	if err := c.Box.Tidy(c.ctx); err != nil {
+		return Done{}, err
+	}
+	out, err := do(c, id, o)
 	if errors.Is(err, mailbox.ErrCommitted) {
 		_, out.Note = c.door.o.Judge(err)
 		err = nil
@@ -85,82 +111,56 @@ func (c *call) done(id mailbox.ID, out Done, err error) error {
 		_, out.State, err = c.Box.Task(c.ctx, id)
 	}
 	if err != nil {
-		return aboutTask(id, err)
+		return Done{}, aboutTask(id, err)
 	}
 	out.ID = id
-	return c.json(http.StatusOK, out)
+	return out, nil
 }
 
-// taken is the beginning of each verb: what is said with it, and a mailbox in order.
-func (c *call) taken() (mailbox.ID, Order, error) {
-	o, err := c.order()
-	if err == nil {
-		err = c.Box.Tidy(c.ctx)
-	}
-	return mailbox.ID(c.r.PathValue("id")), o, err
-}
-
-// why is the reason that a line names: the person's, and by which door he came.
+// reason is what a line names: the person's, and by which door he came.
 func (c *call) reason(o Order) string { return strings.TrimSpace(o.Reason + " (" + c.from() + ")") }
 
-func (c *call) cancel() error {
-	id, o, err := c.taken()
-	if err != nil {
-		return err
-	}
-	return c.done(id, Done{}, c.Box.Cancel(c.ctx, id, c.by(), c.reason(o)))
+func (c *call) cancel(id mailbox.ID, o Order) (Done, error) {
+	return Done{}, c.Box.Cancel(c.ctx, id, c.by(), c.reason(o))
 }
 
-func (c *call) retry() error {
-	id, o, err := c.taken()
-	if err != nil {
-		return err
-	}
-	return c.done(id, Done{}, c.Box.Retry(c.ctx, id, c.by(), c.reason(o)))
+func (c *call) retry(id mailbox.ID, o Order) (Done, error) {
+	return Done{}, c.Box.Retry(c.ctx, id, c.by(), c.reason(o))
 }
 
-func (c *call) approve() error {
-	id, o, err := c.taken()
-	if err != nil {
-		return err
-	}
+func (c *call) approve(id mailbox.ID, o Order) (out Done, err error) {
 	valid, err := lasts("for", o.For, approvalLasts, mostApproval)
 	if err != nil {
-		return err
+		return out, err
 	}
 	consent := mailbox.Consent{By: c.by(), From: c.from(), Why: o.Reason, For: valid}
 	if o.SHA256 != "" {
 		consent.SHA256 = "sha256:" + strings.TrimPrefix(o.SHA256, "sha256:")
 	}
 	a, err := c.Box.Approve(c.ctx, id, consent)
-	var out Done
 	if a != nil {
 		out.Decision, out.SHA256 = a.Decision, a.Sum()
 	}
-	return c.done(id, out, err)
+	return out, err
 }
 
 // release gives back what somebody has claimed: the operator speaks for him, by the
 // token that stands in the task.
-func (c *call) release() error {
-	id, o, err := c.taken()
-	if err != nil {
-		return err
-	}
+func (c *call) release(id mailbox.ID, o Order) (Done, error) {
 	delay, err := lasts("delay", cmp.Or(o.Delay, "0s"), 0, mostDelay)
 	if o.Delay != "" && err != nil {
-		return err
+		return Done{}, err
 	}
 	t, state, err := c.Box.Task(c.ctx, id)
 	if err != nil {
-		return aboutTask(id, err)
+		return Done{}, err
 	}
 	if state != mailbox.InProgress || t.Mbox.Lease == nil {
-		return fmt.Errorf("%s is %s: %w", id, state, mailbox.ErrConflict)
+		return Done{}, fmt.Errorf("%s is %s: %w", id, state, mailbox.ErrConflict)
 	}
 	held, err := c.Box.Held(c.ctx, id, t.Mbox.Lease.Token)
 	if err != nil {
-		return err
+		return Done{}, err
 	}
-	return c.done(id, Done{}, held.Release(c.ctx, c.reason(o), delay))
+	return Done{}, held.Release(c.ctx, c.reason(o), delay)
 }
