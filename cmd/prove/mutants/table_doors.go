@@ -122,6 +122,56 @@ var doorsMutants = []mutant{
 		"sum.Sum(nil)) != a.SHA256 {", "sum.Sum(nil)) == \"\" {",
 		doorTest("TestArtifacts"),
 	},
+	{
+		"login-link-twice", "security", "cmd/mbox/gateway/session.go",
+		"\ts.link = key{}\n\treturn true", "\treturn true",
+		doorTest("TestLoginLink"),
+	},
+	{
+		"login-link-late", "security", "cmd/mbox/gateway/session.go",
+		"!now.Before(s.until)", "now.IsZero()",
+		doorTest("TestLoginLink"),
+	},
+	{
+		"session-read-by-scripts", "security", "cmd/mbox/gateway/session.go",
+		"HttpOnly: true, ", "",
+		doorTest("TestLoginLink"),
+	},
+	{
+		"session-kept-at-login", "security", "cmd/mbox/gateway/view.go",
+		"\tif v.seat != nil {\n\t\tv.door.sessions.end(v.seat)\n\t}\n\tv.door.setCookie(v.w, v.r, v.door", "\tv.door.setCookie(v.w, v.r, v.door",
+		doorTest("TestSession$"),
+	},
+	{
+		"session-for-ever", "security", "cmd/mbox/gateway/session.go",
+		"case now.Sub(one.used) >= sessionIdle:", "case now.IsZero():",
+		doorTest("TestSession$"),
+	},
+	{
+		"session-outlives-its-token", "security", "cmd/mbox/gateway/session.go",
+		"\tif s.secret == \"\" {", "\tif s != nil {",
+		doorTest("TestSessionEndsWithItsToken"),
+	},
+	{
+		"page-for-other-sites", "security", "cmd/mbox/gateway/routes.go",
+		" && !fromPage(r) {", " && r == nil {",
+		doorTest("TestForgedRequests"),
+	},
+	{
+		"page-approves-unseen", "security", "cmd/mbox/gateway/view_task.go",
+		"name == \"approve\" && o.SHA256 == \"\"", "name == \"approve\" && o.SHA256 == name",
+		doorTest("TestApproveByForm"),
+	},
+	{
+		"page-text-that-hides", "security", "cmd/mbox/gateway/pages/pages.go",
+		"return schemas.Sentence(word(v), mostLine)", "return word(v)",
+		doorTest("TestHostileText"),
+	},
+	{
+		"page-links-to-anything", "security", "cmd/mbox/gateway/pages/markdown.go",
+		"err != nil || u.Scheme != \"https\" && u.Scheme != \"http\" || u.Host == \"\"", "err != nil",
+		command{"cmd/mbox/gateway/pages", "TestMarkdown"},
+	},
 }
 
 func doorTest(run string) command { return command{"cmd/mbox/gateway", run} }
