@@ -11,6 +11,7 @@ import (
 	"mbox/cmd/mbox/sight"
 	"mbox/mailbox"
 	"mbox/mailbox/task"
+	"mbox/schemas"
 )
 
 // view is a call that is answered with a page of the dashboard.
@@ -164,7 +165,7 @@ func (v view) fields() (map[string]string, error) {
 	out := map[string]string{}
 	for name, values := range v.r.PostForm {
 		if len(values) != 1 {
-			return nil, badRequest(clip(name)+" is given several times", "give it once")
+			return nil, badRequest(schemas.Quote(name)+" is given several times", "give it once")
 		}
 		out[name] = values[0]
 	}

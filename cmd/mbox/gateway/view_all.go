@@ -33,7 +33,7 @@ func (v view) choose() error {
 	}
 	deed, known := deeds()[f["verb"]]
 	if !known || deed.on == nil {
-		return badRequest(clip(f["verb"])+" is nothing that can be done with many tasks", "the list of tasks shows what can")
+		return badRequest(schemas.Quote(f["verb"])+" is nothing that can be done with many tasks", "the list of tasks shows what can")
 	}
 	delete(f, "verb")
 	if err := v.filterBy(f); err != nil {

@@ -158,11 +158,7 @@ func (l *letter) task() (*mailbox.Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := task.ParseDrop("", doc)
-	if err != nil {
-		return nil, err
-	}
-	return t, t.Validate()
+	return task.ParseDrop("", doc)
 }
 
 // inField says in which field of the form something is wrong.

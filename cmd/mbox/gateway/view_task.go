@@ -227,7 +227,7 @@ func (v view) decideOne() error {
 	name, id := v.r.PathValue("verb"), mailbox.ID(v.r.PathValue("id"))
 	deed, known := deeds()[name]
 	if !known {
-		return badRequest(clip(name)+" is nothing that can be done with a task", "the task's page shows what can")
+		return badRequest(schemas.Quote(name)+" is nothing that can be done with a task", "the task's page shows what can")
 	}
 	o := Order{Reason: f["reason"], For: f["for"], SHA256: f["sha256"]}
 	if err := o.check(); err != nil {
