@@ -54,15 +54,16 @@ func TestProducerFollowsNames(t *testing.T) {
 }
 
 // TestProducerOfMany sends from many goroutines of one process while snapshots are
-// due all the time.
+// due all the time. Whoever begins with a snapshot knows as many as the ledger.
 func TestProducerOfMany(t *testing.T) {
 	old := queue.SnapshotLines
 	queue.SnapshotLines = 3
 	defer func() { queue.SnapshotLines = old }()
+	const each = 60
 	b, failed := newBox(t, Options{}), make(chan error, 8)
 	for w := range cap(failed) {
 		go func() {
-			for i := range 15 {
+			for i := range each {
 				if _, err := b.Submit(context.Background(), &Task{ID: ID(fmt.Sprintf("t%d-%d", w, i)), Task: Request{Title: "x"}}); err != nil {
 					failed <- err
 					return
@@ -77,8 +78,15 @@ func TestProducerOfMany(t *testing.T) {
 		}
 	}
 	for w := range cap(failed) {
-		if known, err := b.known(ID(fmt.Sprintf("t%d-14", w))); !known || err != nil {
+		if known, err := b.known(ID(fmt.Sprintf("t%d-%d", w, each-1))); !known || err != nil {
 			t.Errorf("sender %d: known %v, %v", w, known, err)
 		}
+	}
+	from := another(b, b.home)
+	defer from.Forget()
+	must(t, from.Update())
+	taken, _ := from.Take(func(queue.Class) bool { return true }, 10_000, 0)
+	if len(taken) != each*cap(failed) {
+		t.Errorf("by the snapshot %d tasks are ready, of %d that were sent", len(taken), each*cap(failed))
 	}
 }

@@ -39,8 +39,9 @@ type Queue struct {
 	o  Options
 	mu sync.Mutex
 	state
-	asked bool // somebody has asked for the queue
-	out   int  // entries that are taken
+	asked  bool // somebody has asked for the queue
+	saving bool // somebody writes a snapshot
+	out    int  // entries that are taken
 }
 
 // New is a queue that has read nothing yet.
@@ -62,33 +63,54 @@ func (q *Queue) Update() error { return q.follow(true) }
 // itself is not kept, which most senders never need.
 func (q *Queue) Hear() error { return q.follow(false) }
 
+// One goroutine at a time folds the queue for the sake of a snapshot, writes it and
+// begins anew: a snapshot of names alone would hide tasks from all who begin with it.
 func (q *Queue) follow(queue bool) error {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.asked = q.asked || queue
 	first := q.reader == nil
 	due, err := q.refresh(q.asked)
-	if due && q.names {
+	if due && q.names && !q.saving {
 		due, err = q.refresh(true) // from the newest snapshot, which somebody else may have written
+	}
+	if err != nil || q.o.Looks || q.saving {
+		return err
 	}
 	// After the first fold of a long ledger go on from the file, not from memory; and
 	// without the queue, if it was folded for the sake of the snapshot.
 	anew := first && due || !q.names && !q.asked
-	q.mu.Unlock()
-	if err != nil || q.o.Looks {
-		return err
-	}
 	if due {
-		if err := q.Save(); err != nil && !errors.Is(err, fs.ErrClosed) { // somebody has begun anew meanwhile
+		if err := q.save(); err != nil && !errors.Is(err, fs.ErrClosed) { // somebody has begun anew meanwhile
 			return fmt.Errorf("writing the index: %w", err)
 		}
 	}
 	if !anew {
 		return nil
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	q.reset()
 	_, err = q.refresh(q.asked)
+	return err
+}
+
+// Save is Update, and a snapshot whether one is due or not.
+func (q *Queue) Save() error {
+	if err := q.Update(); err != nil {
+		return err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.save()
+}
+
+// save writes a snapshot of what is folded, while others go on.
+func (q *Queue) save() error {
+	d := q.draft()
+	q.saving = true
+	q.mu.Unlock()
+	err := d.save(&q.o)
+	q.mu.Lock()
+	q.saving = false
 	return err
 }
 

@@ -55,14 +55,11 @@ func (d *draft) takeBase() error {
 	return s.err
 }
 
-// Save writes a snapshot to .mbox/index. It is not flushed: after a power cut the
+// save writes a snapshot to .mbox/index. It is not flushed: after a power cut the
 // boot id differs, and the file counts for nothing. One process at a time writes;
 // the others go without, and so does who finds one that is new.
-func (q *Queue) Save() error {
-	q.mu.Lock()
-	d := q.draft()
-	q.mu.Unlock()
-	lock, err := durable.TryLock(home.LockPath(q.o.Home, "snapshot"))
+func (d *draft) save(o *Options) error {
+	lock, err := durable.TryLock(home.LockPath(o.Home, "snapshot"))
 	if errors.Is(err, durable.ErrBusy) {
 		return nil
 	}
@@ -70,7 +67,7 @@ func (q *Queue) Save() error {
 		return err
 	}
 	defer lock.Unlock()
-	if s, err := q.o.open(); err == nil {
+	if s, err := o.open(); err == nil {
 		s.file.Close()
 		if d.at.Seq-s.head.At.Seq < int64(SnapshotLines/2) {
 			return nil
@@ -79,7 +76,7 @@ func (q *Queue) Save() error {
 	if err := d.takeBase(); err != nil {
 		return err
 	}
-	path := File(q.o.Home)
+	path := File(o.Home)
 	temp := path + ".new"
 	if err := durable.RemoveIfThere(temp); err != nil {
 		return err
@@ -89,7 +86,7 @@ func (q *Queue) Save() error {
 		return err
 	}
 	defer f.Close()
-	if err := d.write(f, &q.o); err != nil {
+	if err := d.write(f, o); err != nil {
 		return errors.Join(err, durable.RemoveIfThere(temp))
 	}
 	return durable.Rename(temp, path)

@@ -517,6 +517,11 @@ var mailboxMutants = []mutant{
 		boxTest("TestRule31_RemadeIsSaidBeforeItIsTaken"),
 	},
 	{
+		"snapshot-of-names", "32", "mailbox/queue/queue.go",
+		"if due && q.names && !q.saving {", "if false {",
+		boxTest("TestProducerOfMany"),
+	},
+	{
 		"all-in-one-order", "33", "mailbox/queue/queue.go",
 		"\trand.Shuffle(len(taken), func(i, j int) { taken[i], taken[j] = taken[j], taken[i] })\n", "\t_ = rand.Shuffle\n",
 		boxTest("TestRule33"),
