@@ -85,6 +85,12 @@ mbox mcp <<'END' | sed -n 's/.*"structuredContent":\(.*\)}}$/\1/p' | grep . || d
 END
 within 20 'the tasks' all_ended
 
+say "# People open $url in a browser: the dashboard."
+if command -v curl >/dev/null; then
+	echo "$ curl -s $url | grep -o '<h1>.*</h1>'"
+	curl -s "$url" | grep -o '<h1>.*</h1>' || die 'no dashboard'
+fi
+
 say '# All have ended.'
 run mbox ls || die 'mbox ls'
 run mbox why ask-coder || die 'mbox why'
