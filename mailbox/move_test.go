@@ -528,3 +528,22 @@ func interpose(t *testing.T, sc scene, act func(*Box, string) error, k int, all 
 	all[dir] = fmt.Sprintf("%s; verb said: %v", hit, said)
 	return true
 }
+
+// TestReleaseInTheLedger: a line tells why a task was given back where that is a code,
+// and nothing of what somebody wrote.
+func TestReleaseInTheLedger(t *testing.T) {
+	b, ctx := newBox(t, Options{}), context.Background()
+	for _, row := range [][2]string{
+		{"brain_down", "given back: brain_down"}, {"password hunter_2", "given back"}, {"hunter", "given back"}, {"Brain_down", "given back"}, {strings.Repeat("a_", 17), "given back"},
+	} {
+		if _, err := b.Submit(ctx, &Task{Task: Request{Title: "x"}}); err != nil {
+			t.Fatal(err)
+		}
+		c := claimAs(t, b, "coder")
+		must(t, c.Release(ctx, row[0], 0))
+		if m, _ := task.MoveOf(lineOf(t, b, audit.TaskReleased)); m.Reason != row[1] {
+			t.Errorf("%s: %s", row[0], m.Reason)
+		}
+		must(t, b.Cancel(ctx, c.ID(), "human", "done"))
+	}
+}

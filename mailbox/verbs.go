@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -157,8 +158,17 @@ func (c *Claim) Release(ctx context.Context, why string, delay time.Duration) er
 			at := task.At(c.box.now().Add(delay))
 			f.Task.Mbox.NotBefore = &at
 		}
-		return &change{event: audit.TaskReleased, to: Pending, action: "gave back", reason: why, brief: "given back"}, nil
+		return &change{event: audit.TaskReleased, to: Pending, action: "gave back", reason: why, brief: givenBack(why)}, nil
 	})
+}
+
+// givenBack is what the ledger says of a release: its reason where that is a code of
+// words joined by _, such as a model's fault, and nothing of any other text.
+func givenBack(why string) string {
+	if len(why) > 32 || !strings.Contains(why, "_") || strings.Trim(why, "abcdefghijklmnopqrstuvwxyz_") != "" {
+		return "given back"
+	}
+	return "given back: " + why
 }
 
 // verb carries out a verb of the claim: under the task's lock the token is

@@ -77,6 +77,8 @@ type Door struct {
 	proving  turns // of who proves the mailbox
 	listing  turns // of who reads all tasks of a state
 	finding  turns // of who looks through the ledger
+	staying  turns // of who waits for what comes
+	unnamed  turns // of those of them who have no token
 
 	description func() (map[string]any, error) // for openapi.json
 
@@ -93,6 +95,8 @@ func New(o Options) *Door {
 		o.Now = time.Now
 	}
 	d := &Door{o: o, sessions: newSessions(), proving: make(turns, 1), listing: make(turns, 1), finding: make(turns, 1)}
+	places := connections()
+	d.staying, d.unnamed = make(turns, max(1, places*3/4)), make(turns, max(1, places/2))
 	d.description = sync.OnceValues(d.describe)
 	d.handler = d.guarded(d.mux())
 	return d

@@ -172,6 +172,11 @@ func (c *call) events() error {
 	if err != nil {
 		return err
 	}
+	leave, err := c.stay()
+	if err != nil {
+		return err
+	}
+	defer leave()
 	h := c.w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no")

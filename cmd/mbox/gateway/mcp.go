@@ -26,6 +26,11 @@ func (d *Door) mcpRoutes() []route {
 }
 
 func (c *call) mcp() error {
+	leave, err := c.stay() // one of its tools waits
+	if err != nil {
+		return err
+	}
+	defer leave()
 	r := c.r.WithContext(c.ctx)
 	r.Body = http.MaxBytesReader(c.w, r.Body, c.door.o.MaxBody)
 	c.mcpFor(client{c.agent, c.role == token.Reader}).ServeHTTP(c.w, r)

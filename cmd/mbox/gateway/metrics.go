@@ -18,23 +18,28 @@ import (
 type tally struct {
 	lines   map[string]int64 // by event
 	refused map[string]int64 // actions, by the check that refused
+	waits   map[string]int64 // for a model, by what was the matter
 	lost    int64            // leases whose worker was dead or too slow
 	begun   map[string]since // tasks that have not ended, by id
 	wait    histogram        // from a task's making until it is taken
 	work    histogram        // from there until it ends
 }
 
+// modelWaits are the reasons for which a thinking agent gives a task back until its model
+// can answer (package agents, Fault).
+var modelWaits = []string{"brain_busy", "brain_down", "no_model"}
+
 // since is when a task was made, and when it was taken; zero: it was not.
 type since struct{ made, taken time.Time }
 
 func newTally() tally {
-	return tally{lines: map[string]int64{}, refused: map[string]int64{}, begun: map[string]since{}}
+	return tally{lines: map[string]int64{}, refused: map[string]int64{}, waits: map[string]int64{}, begun: map[string]since{}}
 }
 
 // clone is a tally that does not change any more.
 func (t *tally) clone() tally {
 	out := *t
-	out.lines, out.refused, out.begun = maps.Clone(t.lines), maps.Clone(t.refused), nil
+	out.lines, out.refused, out.waits, out.begun = maps.Clone(t.lines), maps.Clone(t.refused), maps.Clone(t.waits), nil
 	return out
 }
 
@@ -77,6 +82,10 @@ func (t *tally) add(line audit.Line) {
 			t.work.add(at.Sub(task.taken))
 		}
 		delete(t.begun, id)
+	case audit.TaskReleased:
+		if _, fault, _ := strings.Cut(line.Text("reason"), ": "); slices.Contains(modelWaits, fault) {
+			t.waits[fault]++
+		}
 	case audit.DelegationEvent:
 		if line.Text("decision") == "rejected" {
 			t.refused[line.Text("step")]++
@@ -105,6 +114,7 @@ func (c *call) metrics() error {
 	}
 	p.counters("mbox_ledger_lines", "Lines of the ledger since the door was opened.", "event", t.lines)
 	p.counters("mbox_actions_refused", "Actions that were refused since the door was opened, by the check that did.", "check", t.refused)
+	p.counters("mbox_model_waits", "Claims given back since the door was opened, until the model can answer, by what was the matter.", "fault", t.waits)
 	p.counters("mbox_lease_losses", "Claims that were lost since the door was opened: the worker died or was too slow.", "", map[string]int64{"": t.lost})
 	p.histogram("mbox_task_wait_seconds", "Time from a task's making until it is taken.", &t.wait)
 	p.histogram("mbox_task_work_seconds", "Time from a task's claim until it ends.", &t.work)

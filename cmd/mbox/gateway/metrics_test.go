@@ -25,7 +25,10 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.sent("o", titled("y", "tester"))
-	for p.fed() < 7 {
+	if err := p.claim("tester").Release(t.Context(), "brain_down", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	for p.fed() < 9 {
 		time.Sleep(time.Millisecond)
 	}
 	text := p.ask("r", "GET", "/metrics", "").Body.String()
@@ -35,7 +38,7 @@ func TestMetrics(t *testing.T) {
 	}
 	for _, line := range []string{
 		`mbox_tasks{state="pending"} 1`, `mbox_tasks{state="failed"} 1`, `mbox_ledger_lines_total{event="task_created"} 3`,
-		`mbox_ledger_seq 7`, `mbox_ledger_lag_lines 0`, `mbox_task_wait_seconds_count 2`, `mbox_task_work_seconds_bucket{le="+Inf"} 2`, `mbox_lease_losses_total 0`, `mbox_read_only 0`, `mbox_feed_up 1`,
+		`mbox_ledger_seq 9`, `mbox_model_waits_total{fault="brain_down"} 1`, `mbox_ledger_lag_lines 0`, `mbox_task_wait_seconds_count 3`, `mbox_task_work_seconds_bucket{le="+Inf"} 2`, `mbox_lease_losses_total 0`, `mbox_read_only 0`, `mbox_feed_up 1`,
 	} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("it does not say %s:\n%s", line, text)

@@ -73,7 +73,7 @@ func (d *Door) problemOf(err error) Problem {
 
 // soonOver tells whether an error is one that ends by itself.
 func soonOver(err error) bool {
-	return errors.Is(err, mailbox.ErrBusy) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errNoMailbox)
+	return errors.Is(err, mailbox.ErrBusy) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errNoMailbox) || errors.Is(err, errCrowded)
 }
 
 // errNoMailbox is told before the mailbox is open, and while mbox is being stopped.

@@ -80,3 +80,37 @@ func TestTidyingHoldsUpNobody(t *testing.T) {
 		}
 	}
 }
+
+// Who waits for what comes leaves places: those without a token to the others, and all of
+// them to who is answered at once.
+func TestWaitersLeavePlaces(t *testing.T) {
+	p := newPlace(t)
+	p.door.staying, p.door.unnamed = make(turns, 2), make(turns, 1)
+	id := p.sent("o", titled("x", "coder"))
+	gone := make(chan struct{}, 2)
+	stay := func(who string, held int) {
+		go func() {
+			p.ask(who, "GET", "/tasks/"+string(id)+"?wait=5m", "")
+			gone <- struct{}{}
+		}()
+		for len(p.door.staying) < held {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	stay("", 1)
+	if w := p.ask("", "GET", "/events", ""); w.Code != 503 || w.Header().Get("Retry-After") == "" {
+		t.Errorf("a second without a token: %d", w.Code)
+	}
+	stay("r", 2)
+	if w := p.ask("o", "GET", "/tasks/"+string(id)+"?wait=1s", ""); w.Code != 503 {
+		t.Errorf("a third: %d", w.Code)
+	}
+	p.want(200, "", "GET", "/tasks/"+string(id), "")
+	p.want(200, "o", "POST", "/tasks/"+string(id)+"/cancel", "")
+	for range cap(gone) {
+		<-gone
+	}
+	if len(p.door.staying)+len(p.door.unnamed) != 0 {
+		t.Error("they are answered, and hold places")
+	}
+}

@@ -378,6 +378,13 @@ func (c *call) show() error {
 		return err
 	}
 	limit, _ := time.ParseDuration(c.value("wait")) // it was checked
+	if limit > 0 {
+		leave, err := c.stay()
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
 	ctx, stop := context.WithTimeout(c.ctx, limit)
 	defer stop()
 	changed, forget := c.watch(mailbox.ID(c.r.PathValue("id")))
