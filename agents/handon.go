@@ -193,7 +193,7 @@ func stepOf(r *mailbox.Refusal) delegation.Step {
 // mayHandOn judges one delegation: whom it is for, whether this agent may hand
 // work to that one, whether that one may do it, and with no more rights.
 func (p *performance) mayHandOn(ask *action.Delegate) (request, *ruling) {
-	to, _, _ := p.Team.member(ask.Role) // the delegation's own judgement has found it enabled
+	to, _, _ := p.Team.Members.Find(ask.Role) // the delegation's own judgement has found it enabled
 	q := request{from: p.Agent, to: to, name: ask.Task, params: ask.Payload, depth: p.task.Mbox.Depth + 1}
 	if q.name == "" {
 		q.name = "task"

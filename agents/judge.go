@@ -95,7 +95,7 @@ func (t *Team) addressee(params jsontext.Value) *ruling {
 	if json.Unmarshal(params, &ask) != nil || ask.Role == "" {
 		return nil // the parameters are wrong, which is a later rule
 	}
-	to, m, known := t.member(ask.Role)
+	to, m, known := t.Members.Find(ask.Role)
 	switch allowed := t.allowed(m); {
 	case !known:
 		return refuse(delegation.StepRole, "there is no agent and no role %s in mbox.toml", schemas.Quote(ask.Role))

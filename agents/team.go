@@ -15,7 +15,7 @@ import (
 // ask it.
 type Team struct {
 	Roles    map[string]Role
-	Members  map[string]Member
+	Members  Members
 	Policies policy.Config
 	Actions  *policy.Window        // actions of the last hour, over all agents of this process
 	Limits   action.Limits         // of parameters
@@ -35,14 +35,17 @@ type Member struct {
 	Brain   Brain    // nil: it does tasks that carry an action, and no others
 }
 
-// member finds an agent by its name, or else the first enabled agent of the role
-// that has the name.
-func (t *Team) member(name string) (agent string, m Member, ok bool) {
-	if m, ok := t.Members[name]; ok {
+// Members are the agents of a team by their names.
+type Members map[string]Member
+
+// Find finds an agent by its name, or else the first enabled agent of the role that
+// has the name. Where there is neither it returns the name.
+func (all Members) Find(name string) (agent string, m Member, ok bool) {
+	if m, ok := all[name]; ok {
 		return name, m, true
 	}
-	for _, agent := range slices.Sorted(maps.Keys(t.Members)) {
-		if m := t.Members[agent]; m.Role == name && m.Enabled {
+	for _, agent := range slices.Sorted(maps.Keys(all)) {
+		if m := all[agent]; m.Role == name && m.Enabled {
 			return agent, m, true
 		}
 	}

@@ -68,16 +68,6 @@ func (d *doorway) close() {
 	d.door.Use(nil)
 }
 
-// atDoor is what a service's door answers from.
-func (v *service) atDoor() *gateway.Mailbox {
-	m := &gateway.Mailbox{Box: v.box, Agents: map[string]gateway.Agent{}}
-	for _, name := range v.config.AgentNames() {
-		a := v.config.Agents[name]
-		m.Agents[name] = gateway.Agent{Role: a.Role, Enabled: a.Enabled}
-	}
-	return m
-}
-
 // opened lets requests in to a service's mailbox, and none any more to that of the
 // service before, which it waits for. A service without a table [serve] has no door.
 // Where the first one's cannot be opened, everything ends; a later one's is told.
@@ -108,7 +98,7 @@ func (c *crew) open(ctx context.Context, v *service) error {
 	last := c.behind
 	v.working.Add(1)
 	c.behind = v
-	c.doorway.door.Use(v.atDoor())
+	c.doorway.door.Use(&gateway.Mailbox{Box: v.box, Agents: v.team.Members})
 	if last != nil {
 		last.working.Done()
 	}

@@ -124,12 +124,20 @@ func (b *tab) hear(ev any) {
 	}
 }
 
+// run takes steps one after the other. A part that was drawn anew between finding a place
+// in it and using it is looked for again: nothing was done in it yet.
 func (b *tab) run(steps ...chromedp.Action[chromedp.Void]) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, 30*time.Second)
 	defer cancel()
-	if err := chromedp.Do(ctx, steps...); err != nil {
-		b.Fatal(err)
+	for _, step := range steps {
+		err := chromedp.Do(ctx, step)
+		for err != nil && strings.Contains(err.Error(), "Could not find node") && ctx.Err() == nil {
+			err = chromedp.Do(ctx, step)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

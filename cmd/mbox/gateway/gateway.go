@@ -38,6 +38,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/net/netutil"
 
+	"mbox/agents"
 	"mbox/cmd/mbox/gateway/token"
 	"mbox/mailbox"
 )
@@ -46,13 +47,7 @@ import (
 // mbox.toml says.
 type Mailbox struct {
 	Box    *mailbox.Box
-	Agents map[string]Agent // the registry
-}
-
-// Agent is an entry of the registry.
-type Agent struct {
-	Role    string // "" for a command
-	Enabled bool
+	Agents agents.Members // the registry
 }
 
 // Options of a door.

@@ -19,6 +19,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/rs/zerolog"
 
+	"mbox/agents"
 	"mbox/cmd/mbox/gateway/token"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
@@ -35,7 +36,7 @@ type place struct {
 	revoked string // guarded by mu: a secret of before
 }
 
-var agentsHere = map[string]Agent{
+var agentsHere = agents.Members{
 	"coder": {Role: "coder", Enabled: true}, "tester": {Role: "tester", Enabled: true},
 	"second": {Role: "coder", Enabled: true}, "off": {Role: "deployer"}, "shell": {Enabled: true},
 }

@@ -183,6 +183,7 @@ func (c *call) delegated(data []byte) (*mailbox.Task, error) {
 		return nil, task.Fault("task", fmt.Sprintf("%s is no task", schemas.Quote(d.Task)), `"delegate" with a payload of role, task and payload, or an object as in a task file`)
 	}
 	p := d.Payload
+	to, _, _ := c.Agents.Find(p.Role)
 	for path, text := range map[string]string{"payload.role": p.Role, "payload.task": p.Task} {
 		if text == "" {
 			return nil, task.Fault(path, "is missing", "a name")
@@ -190,23 +191,9 @@ func (c *call) delegated(data []byte) (*mailbox.Task, error) {
 	}
 	return &mailbox.Task{
 		Task:       mailbox.Request{Type: "action", Title: p.Task + " by " + p.Role},
-		Assignment: mailbox.Assignment{TargetAgent: c.agentOf(p.Role)},
+		Assignment: mailbox.Assignment{TargetAgent: to},
 		Mbox:       mailbox.Meta{Action: &mailbox.Action{Name: p.Task, Params: p.Payload}},
 	}, nil
-}
-
-// agentOf is the agent that a role's name stands for: the one of that name, or the
-// first enabled one that has the role.
-func (c *call) agentOf(role string) string {
-	if _, ok := c.Agents[role]; ok {
-		return role
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
-		if a := c.Agents[name]; a.Role == role && a.Enabled {
-			return name
-		}
-	}
-	return role
 }
 
 // known refuses a target that nobody in the registry is: who asks by HTTP is there
