@@ -266,6 +266,9 @@ var droppedFiles = []dropped{
 	// Ids and names.
 	{name: "id is not the name", text: titled(`,"id":"other"`), ends: quarantined("id_mismatch")},
 	{name: "id is the name in another case", text: titled(`,"id":"Drop"`), ends: quarantined("id_mismatch")},
+	{name: "id is not the name, bad field", text: `{"id":"other","task":{"title":7}}`, ends: rejected("task.title", "wrong_type")},
+	{name: "id of another task, bad field", make: earlier("other", nil, `{"id":"other","task":{"title":7}}`), ends: rejected("task.title", "wrong_type")},
+	{name: "copy of another task's file", make: earlier("other", nil, titled(`,"id":"other","mbox":{"epoch":9}`)), ends: quarantined("id_mismatch")},
 	{name: "id is a path", text: titled(`,"id":"../../x"`), ends: quarantined("id_mismatch")},
 	{name: "id used, pending", file: "used.json", make: earlier("USED", nil, titled("")), ends: quarantined("id_taken")},
 	{name: "id used, failed", file: "Used.json", make: earlier("uSED", cancelled("uSED"), titled("")), ends: quarantined("id_taken")},

@@ -62,15 +62,15 @@ func ParseDrop(name string, data []byte) (*Task, error) {
 	if err := schemas.Decode(data, t); err != nil {
 		return nil, InFile(err, name)
 	}
-	if err := t.Forged(); err != nil {
-		return nil, InFile(err, name)
-	}
 	stem, json := strings.CutSuffix(name, ".json")
 	switch {
 	case t.ID == "" && json && idForm().MatchString(stem):
 		t.ID = ID(stem)
-	case t.ID != "" && name != "" && t.ID.File() != name:
+	case t.ID != "" && name != "" && t.ID.File() != name: // the copy of another task, perhaps
 		return nil, &schemas.Error{File: name, Path: "id", Code: "id_mismatch", Problem: fmt.Sprintf("id %q is not the file's name", schemas.Sentence(string(t.ID), 80)), Want: "the file name without .json, or no id at all"}
+	}
+	if err := t.Forged(); err != nil {
+		return nil, InFile(err, name)
 	}
 	return t, nil
 }

@@ -12,7 +12,8 @@ import (
 
 // Salvage makes a task with an id of those fields of a bad drop that are valid by
 // themselves and beside each other. Each field of a task is tried once, however
-// many others there are.
+// many others there are. Which id the drop claims does not matter: it may be
+// another task's.
 func Salvage(id ID, data []byte) *Task {
 	t := &Task{ID: id}
 	var sections map[string]jsontext.Value
@@ -23,6 +24,7 @@ func Salvage(id ID, data []byte) *Task {
 			}
 		}
 	}
+	t.ID = id
 	if t.Task.Title == "" {
 		t.Task.Title = "(no valid title)"
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ import (
 	"mbox/cmd/mbox/gateway/token"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/schemas"
 )
 
@@ -296,13 +298,40 @@ func TestClaimTokenStays(t *testing.T) {
 	p := newPlace(t)
 	id := string(p.sent("o", titled("x", "coder")))
 	c := p.claim("coder")
-	for _, path := range []string{"/tasks", "/tasks/" + id, "/tasks/" + id + "/why", "/audit/entries", "/health"} {
+	paths := []string{"/tasks", "/tasks/" + id, "/tasks/" + id + "/why", "/audit/entries", "/health", "/", "/list", "/task/" + id, "/agents", "/problems", "/log", "/send?like=" + id}
+	for _, path := range append(paths, p.copied(id)) {
 		for _, secret := range []string{"", "o"} {
 			if body := p.ask(secret, "GET", path, "").Body.String(); strings.Contains(body, c.Token()) {
 				t.Errorf("%s tells the claim's token: %s", path, body)
 			}
 		}
 	}
+}
+
+// copied is the page of the copy of a task's file that was dropped, and lies in quarantine.
+func (p *place) copied(id string) string {
+	p.Helper()
+	tasks := filepath.Join(p.box.Home(), "tasks")
+	data, err := os.ReadFile(filepath.Join(tasks, "in-progress", id+".json"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(tasks, "pending", "copy.json"), data, 0o600)
+	}
+	if err == nil {
+		past := time.Now().Add(-time.Hour)
+		err = os.Chtimes(filepath.Join(tasks, "pending", "copy.json"), past, past)
+	}
+	if err == nil {
+		_, err = p.box.Scan(p.Context())
+	}
+	found, _ := filepath.Glob(filepath.Join(tasks, "quarantine", "copy.json~*"))
+	if err != nil || len(found) != 2 {
+		p.Fatalf("%v: %q", err, found)
+	}
+	page := "/quarantine/" + strings.TrimSuffix(filepath.Base(found[0]), home.ReasonSuffix)
+	if text := p.ask("o", "GET", page, "").Body.String(); !strings.Contains(text, "lease") {
+		p.Fatalf("it is not shown: %s", text)
+	}
+	return page
 }
 
 func TestVerbs(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/mailbox/verify"
+	"mbox/schemas"
 )
 
 // troubles is the page of what is wrong, and of the chain.
@@ -154,7 +155,11 @@ func (v view) kept(entry string) (*relic, error) {
 	return k, nil
 }
 
-// read reads the beginning of what lies there.
+// claimToken is where a task's file has the token of its claim. The copy of one that is in
+// progress may lie in quarantine, and whoever has the token can end the task.
+var claimToken = schemas.Pattern(`("token"\s*:\s*")[^"]*(?:"|$)`)
+
+// read reads the beginning of what lies there, without a claim's token.
 func (k *relic) read() {
 	const most = 64 << 10
 	f, _, err := durable.OpenRegular(k.path)
@@ -168,7 +173,7 @@ func (k *relic) read() {
 		k.Told = "they cannot be read: " + err.Error()
 		return
 	}
-	if k.Bytes = string(data); len(data) == most {
+	if k.Bytes = claimToken().ReplaceAllString(string(data), `$1…"`); len(data) == most {
 		k.Bytes += "\n…"
 	}
 }

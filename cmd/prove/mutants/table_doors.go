@@ -128,6 +128,11 @@ var doorsMutants = []mutant{
 		doorTest("TestLoginLink"),
 	},
 	{
+		"quarantine-shows-tokens", "security", "cmd/mbox/gateway/view_problems.go",
+		"claimToken().ReplaceAllString(string(data), `$1…\"`)", "string(data)",
+		command{"cmd/mbox/gateway", "TestClaimTokenStays"},
+	},
+	{
 		"login-link-late", "security", "cmd/mbox/gateway/session.go",
 		"!now.Before(s.until)", "now.IsZero()",
 		doorTest("TestLoginLink"),

@@ -517,6 +517,11 @@ var mailboxMutants = []mutant{
 		boxTest("TestRule31_RemadeIsSaidBeforeItIsTaken"),
 	},
 	{
+		"salvaged-id-counts", "8", "mailbox/task/salvage.go",
+		"\tt.ID = id\n", "",
+		boxTest("TestDroppedFiles"),
+	},
+	{
 		"snapshot-of-names", "32", "mailbox/queue/queue.go",
 		"if due && q.names && !q.saving {", "if false {",
 		boxTest("TestProducerOfMany"),
