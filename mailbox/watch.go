@@ -7,6 +7,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -182,6 +183,22 @@ func (b *Box) Follow(ctx context.Context, p audit.Position) iter.Seq2[audit.Entr
 			}
 		}
 	}
+}
+
+// Happens waits for a line about one of the tasks behind a place of the ledger, or until
+// ctx ends, and tells whether there was one. Their files follow the line a moment later.
+func (b *Box) Happens(ctx context.Context, at audit.Position, tasks ...ID) (bool, error) {
+	for e, err := range b.Follow(ctx, at) {
+		switch {
+		case ctx.Err() != nil:
+			return false, nil
+		case err != nil:
+			return false, err
+		case slices.ContainsFunc(tasks, func(id ID) bool { return id.Fold() == ID(e.Task()).Fold() }):
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // Event is a change of a task's state, as Watch yields it.

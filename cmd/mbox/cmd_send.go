@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/task"
 	"mbox/schemas"
@@ -26,7 +27,8 @@ type sendOptions struct {
 	notBefore, deadline                           moment
 	attempts                                      number
 	labels                                        labels
-	json                                          bool
+	limit                                         config.Duration
+	wait, json                                    bool
 }
 
 func sendVerb() *verb {
@@ -42,14 +44,19 @@ describe a task are refused beside it. The smallest is {"task":{"title":"…"}}.
 A file may also hold a queue, as memory/task_queue.json does, with priorities as
 numbers (0 is urgent, 3 low): then all tasks that wait in it are sent.
 
+With --wait it prints what came of the task when that has ended, and its id on
+stderr. The exit code is 1 if it failed, and 75 when the time is over; Ctrl-C ends
+the waiting alone.
+
 The same --key a second time is the first task: its id is printed, and nothing
 is added. So is the same --id with the same content.`,
 		shows: []string{
 			`mbox send "Summarise README" --to coder`,
+			`mbox send "What is in README?" --to coder --wait --timeout 5m`,
 			`mbox send "Nightly report" --not-before 8h --priority low --label team=ops`,
 			`jq -n '{task:{title:"Ping",type:"action"}}' | mbox send -`,
 		},
-		exits: []int{exitNotFound, exitConflict, exitData, exitIO, exitBusy, exitCommitted},
+		exits: []int{exitError, exitNotFound, exitConflict, exitData, exitIO, exitBusy, exitCommitted},
 		flags: o.flags(),
 		run:   func(ctx context.Context, s *session, args []string) error { return o.run(ctx, s, args[0]) },
 	}
@@ -71,36 +78,70 @@ func (o *sendOptions) flags() []cli.Flag {
 		valueFlag("max-attempts", "claims before it has failed for good: `N`", &o.attempts),
 		textFlag("key", "idempotency `KEY`: the same again is the same task", &o.key),
 		valueFlag("label", "`KEY=VALUE`; may be repeated", &o.labels),
+		boolFlag("wait", "wait until it has ended, and print its output", &o.wait),
+		valueFlag("timeout", "with --wait: no longer than `DURATION`", &o.limit),
 		jsonFlag(&o.json),
 	}
 }
 
 func (o *sendOptions) run(ctx context.Context, s *session, what string) error {
+	if o.limit != 0 && !o.wait {
+		return usagef("mbox send TITLE --wait --timeout 5m", "--timeout without --wait")
+	}
 	tasks, err := o.tasks(s, what)
 	if err != nil {
 		return err
 	}
 	return s.tidied(ctx, func(box *mailbox.Box) error {
+		var sent []mailbox.ID
 		for _, task := range tasks {
-			if err := o.submit(ctx, s, box, task); err != nil {
+			id, err := o.submit(ctx, s, box, task)
+			if err != nil {
 				return err
 			}
+			sent = append(sent, id)
 		}
-		return nil
+		if !o.wait {
+			return nil
+		}
+		w := waiting{box: box, limit: time.Duration(o.limit), print: s.printOutput}
+		if o.json {
+			w.print = func(t *mailbox.Task) error { return s.printLine(t) }
+		}
+		return w.wait(ctx, sent)
 	})
 }
 
-func (o *sendOptions) submit(ctx context.Context, s *session, box *mailbox.Box, task *mailbox.Task) error {
+func (o *sendOptions) submit(ctx context.Context, s *session, box *mailbox.Box, task *mailbox.Task) (mailbox.ID, error) {
 	s.doubtTarget(task.Assignment.TargetAgent)
 	id, err := box.Submit(ctx, task)
-	if err != nil {
-		return hintData(err, "mbox send --help, or mbox schema print task")
+	switch {
+	case err != nil:
+		return id, hintData(err, "mbox send --help, or mbox schema print task")
+	case o.wait:
+		s.infof("sent %s", id)
+	case o.json:
+		return id, s.printLine(map[string]any{"id": id})
+	default:
+		s.printf("%s\n", id)
 	}
-	if o.json {
-		return s.printLine(map[string]any{"id": id})
+	return id, nil
+}
+
+// printOutput prints what came of a task, as it is for a program, and why one has failed
+// on stderr.
+func (s *session) printOutput(t *mailbox.Task) error {
+	text := outputText(t.Result.Output)
+	if s.terminal {
+		text = wholeLines(text)
 	}
-	s.printf("%s\n", id)
-	return nil
+	switch {
+	case t.Result.Status == mailbox.Failed:
+		s.warnf("%s has failed%s", t.ID, clean(because(t), maxLine))
+	case text != "":
+		s.printf("%s\n", strings.TrimSuffix(text, "\n"))
+	}
+	return s.out.Flush()
 }
 
 // tasks makes the task of the flags, or reads it whole, or reads a queue.

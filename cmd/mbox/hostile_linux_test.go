@@ -180,6 +180,8 @@ var hostileLines = [][]string{
 	{"show", "bad"},
 	{"show", "key", "--json"},
 	{"show", hostile},
+	{"wait", "done", "failed"},
+	{"wait", hostile},
 	{"why", "held"},
 	{"why", "waiting"},
 	{"why", "failed", "--json"},

@@ -144,8 +144,8 @@ func (s *Server) waitFor(ctx context.Context, req *sdk.CallToolRequest, in waitI
 // wait returns when the task has ended, or as it is after so long. It tells how the task
 // stands whenever something happened to it, and at every beat.
 func (s *Server) wait(ctx context.Context, id mailbox.ID, most time.Duration, tell func(*mailbox.Task, mailbox.State)) (outcome, error) {
-	over := time.Now().Add(most)
-	for {
+	over, happened := time.Now().Add(most), true
+	for pause := s.beat; ; pause = min(2*pause, s.beat) {
 		at, err := s.o.Box.Ledger().Newest()
 		if err != nil {
 			return outcome{}, err
@@ -158,9 +158,14 @@ func (s *Server) wait(ctx context.Context, id mailbox.ID, most time.Duration, te
 		if err != nil || ended(state) || left <= 0 || s.stays.Err() != nil {
 			return outcomeOr(t, state, err)
 		}
-		tell(t, state)
-		if err := s.happened(ctx, at, id, min(left, s.beat)); err != nil {
+		if happened || pause == s.beat {
+			tell(t, state)
+		}
+		if happened, err = s.happened(ctx, at, id, min(left, pause)); err != nil {
 			return outcome{}, err
+		}
+		if happened {
+			pause = time.Millisecond // the file follows its line
 		}
 	}
 }

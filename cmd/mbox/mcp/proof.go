@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -106,21 +107,13 @@ func (s *Server) verify(ctx context.Context, _ *sdk.CallToolRequest, in verifyIn
 	return out, nil
 }
 
-// happened waits for a line about the task behind the place, or for so long.
-func (s *Server) happened(ctx context.Context, at audit.Position, id mailbox.ID, most time.Duration) error {
+// happened waits for a line about the task behind the place, or for so long, and tells
+// whether there was one.
+func (s *Server) happened(ctx context.Context, at audit.Position, id mailbox.ID, most time.Duration) (bool, error) {
 	limited, cancel := s.waiting(ctx, most)
 	defer cancel()
-	for e, err := range s.o.Box.Follow(limited, at) {
-		switch {
-		case limited.Err() != nil:
-			return ctx.Err()
-		case err != nil:
-			return err
-		case mailbox.ID(e.Task()).Fold() == id.Fold():
-			return nil
-		}
-	}
-	return ctx.Err()
+	happened, err := s.o.Box.Happens(limited, at, id)
+	return happened, cmp.Or(err, ctx.Err())
 }
 
 // waiting bounds a wait by a time, and by the stay of the client.

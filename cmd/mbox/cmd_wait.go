@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"mbox/audit"
+	"mbox/cmd/mbox/config"
+	"mbox/mailbox"
+	"mbox/schemas"
+)
+
+func waitVerb() *verb {
+	var any, inJSON bool
+	var limit config.Duration
+	return &verb{
+		name: "wait", args: "ID…", least: 1, most: -1,
+		brief: "wait until tasks have ended",
+		about: `Waits until all these tasks have ended, and prints each as it ends. It ends well if
+all are completed. Ctrl-C ends the waiting and leaves the tasks as they are.`,
+		shows: []string{
+			"mbox wait task-2026-02-16-001 --timeout 10m",
+			"mbox wait --any $(mbox ls --state pending --json | jq -r .id)",
+		},
+		exits: []int{exitError, exitNotFound, exitIO, exitBusy},
+		flags: []cli.Flag{
+			boolFlag("any", "until the first of them has ended", &any),
+			valueFlag("timeout", "wait no longer than `DURATION`; then the exit code is 75", &limit),
+			jsonFlag(&inJSON),
+		},
+		run: func(ctx context.Context, s *session, args []string) error {
+			return s.tidied(ctx, func(box *mailbox.Box) error {
+				w := waiting{box: box, any: any, limit: time.Duration(limit), print: s.printEnd}
+				if inJSON {
+					w.print = func(t *mailbox.Task) error { return s.printLine(t) }
+				}
+				return w.wait(ctx, ids(args))
+			})
+		},
+		words: taskWords,
+	}
+}
+
+func (s *printer) printEnd(t *mailbox.Task) error {
+	state := t.Result.Status
+	s.printf("%s  %s%s\n", s.paint.bold(clean(string(t.ID), 128)), s.stateColour(state)(string(state)), clean(because(t), maxLine))
+	return s.out.Flush()
+}
+
+// because is why a task has failed, behind a colon; "" for one that is completed.
+func because(t *mailbox.Task) string {
+	fault := t.Result.Error
+	if t.Result.Status != mailbox.Failed || fault == nil {
+		return ""
+	}
+	text := fault.Code
+	if fault.Message != "" {
+		text += ": " + fault.Message
+	}
+	return ": " + schemas.Sentence(text, maxLine)
+}
+
+// waiting waits for tasks to end.
+type waiting struct {
+	box   *mailbox.Box
+	any   bool                      // the first is enough
+	limit time.Duration             // 0: for ever
+	print func(*mailbox.Task) error // each, as it ends
+
+	open          []mailbox.ID // that have not ended
+	ended, failed int
+}
+
+// errTimeOver says that a wait has lasted as long as it may.
+var errTimeOver = errors.New("the time is over")
+
+// wait fails with unwell where one of the tasks has failed, and with errTimeOver.
+func (w *waiting) wait(ctx context.Context, tasks []mailbox.ID) error {
+	limited := ctx
+	if w.limit > 0 {
+		var stop context.CancelFunc
+		limited, stop = context.WithTimeout(ctx, w.limit)
+		defer stop()
+	}
+	seldom := w.box.Options().ScanInterval // what was done by hand stands in no line before somebody has tidied
+	pause := seldom
+	for w.open = tasks; ; pause = min(2*pause, seldom) {
+		at, err := w.box.Ledger().Newest()
+		if err != nil {
+			return err
+		}
+		if err := w.box.Tidy(limited); err != nil && limited.Err() == nil {
+			return err
+		}
+		if err := w.look(ctx); err != nil {
+			return err
+		}
+		switch {
+		case (len(w.open) == 0 || w.any && w.ended > 0) && w.failed > 0:
+			return &unwell{fmt.Sprintf("%d of %d failed", w.failed, w.ended)}
+		case len(w.open) == 0 || w.any && w.ended > 0:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case limited.Err() != nil:
+			return fmt.Errorf("%w, and %s has not ended", errTimeOver, w.open[0])
+		}
+		happened, err := w.happens(limited, pause, at)
+		if err != nil {
+			return err
+		}
+		if happened {
+			pause = time.Millisecond // the file follows its line
+		}
+	}
+}
+
+func (w *waiting) happens(ctx context.Context, most time.Duration, at audit.Position) (bool, error) {
+	ctx, stop := context.WithTimeout(ctx, most)
+	defer stop()
+	return w.box.Happens(ctx, at, w.open...)
+}
+
+// look prints what has ended.
+func (w *waiting) look(ctx context.Context) error {
+	var open []mailbox.ID
+	for _, id := range w.open {
+		t, _, err := w.box.Task(ctx, id)
+		if err != nil {
+			return err
+		}
+		if !t.Result.Status.Terminal() {
+			open = append(open, id)
+			continue
+		}
+		if err := w.print(t); err != nil {
+			return err
+		}
+		if w.ended++; t.Result.Status == mailbox.Failed {
+			w.failed++
+		}
+	}
+	w.open = open
+	return nil
+}
+
+// ids are the ids of a command line, each once.
+func ids(names []string) (ids []mailbox.ID) {
+	for _, name := range names {
+		if id := mailbox.ID(name); !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
