@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"syscall"
@@ -38,9 +39,9 @@ func sendVerb() *verb {
 		brief: "leave a task in the mailbox",
 		about: `Leaves a task and prints its id. When the id is out, the task is on disk.
 
-The argument is a title, or the name of an existing file that ends in .json,
+The argument is a title, or the name of a file that ends in .json,
 or - for standard input; a file or input holds the whole task, and flags that
-describe a task are refused beside it. The smallest is {"task":{"title":"…"}}.
+describe a task are refused beside it. Behind -- it is a title, whatever it is. The smallest is {"task":{"title":"…"}}.
 A file may also hold a queue, as memory/task_queue.json does, with priorities as
 numbers (0 is urgent, 3 low): then all tasks that wait in it are sent.
 
@@ -146,7 +147,11 @@ func (s *session) printOutput(t *mailbox.Task) error {
 
 // tasks makes the task of the flags, or reads it whole, or reads a queue.
 func (o *sendOptions) tasks(s *session, what string) ([]*mailbox.Task, error) {
-	if what == "-" || isTaskFile(what) {
+	switch {
+	case s.literal:
+	case isMissingFile(what):
+		return nil, hint(fmt.Errorf("%s: there is no such file: %w", schemas.Quote(what), mailbox.ErrNotFound), "mbox send -- %s takes it for a title", schemas.ShellWord(clean(what, maxLine)))
+	case what == "-" || isTaskFile(what):
 		if name := o.described(); name != "" {
 			return nil, usagef("mbox send TITLE --"+name+" …, or put it into the JSON", "--%s beside %s: the file holds the whole task", name, what)
 		}
@@ -228,6 +233,16 @@ func isTaskFile(what string) bool {
 	}
 	info, err := os.Stat(what)
 	return err == nil && info.Mode().IsRegular()
+}
+
+// isMissingFile tells a path to no file from a title.
+func isMissingFile(what string) bool {
+	path := strings.HasSuffix(what, ".json") || strings.HasPrefix(what, "./") || strings.HasPrefix(what, "../") || strings.HasPrefix(what, "/")
+	if !path || strings.ContainsAny(what, " \t\n") {
+		return false
+	}
+	_, err := os.Stat(what)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // readTasks reads a whole task, or a queue, from a file or from standard input.

@@ -25,15 +25,16 @@ import (
 // opened for it.
 type session struct {
 	printer
-	in     *os.File
-	err    io.Writer // stderr: everything but data
-	tells  palette   // for stderr
-	people bool      // stderr is a terminal: somebody looks on
-	meter  *meter
-	home   string // --home, as given
-	level  choice // --log-level
-	config *config.File
-	team   *agents.Team // of config
+	in      *os.File
+	err     io.Writer // stderr: everything but data
+	tells   palette   // for stderr
+	people  bool      // stderr is a terminal: somebody looks on
+	meter   *meter
+	home    string // --home, as given
+	level   choice // --log-level
+	literal bool   // the arguments stand behind --
+	config  *config.File
+	team    *agents.Team // of config
 }
 
 // printer prints data to stdout.
@@ -101,6 +102,7 @@ func (s *session) execute(ctx context.Context, argv []string) error {
 	if err != nil {
 		return err
 	}
+	s.literal = line.ended
 	if line.help {
 		s.printHelp(line.verb, line.path)
 		return nil
