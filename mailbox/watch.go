@@ -187,7 +187,7 @@ func (b *Box) Follow(ctx context.Context, p audit.Position) iter.Seq2[audit.Entr
 
 // Happens waits for a line about one of the tasks behind a place of the ledger, or until
 // ctx ends, and tells whether there was one. Their files follow the line a moment later.
-func (b *Box) Happens(ctx context.Context, at audit.Position, tasks ...ID) (bool, error) {
+func Happens(ctx context.Context, b *Box, at audit.Position, tasks ...ID) (bool, error) {
 	for e, err := range b.Follow(ctx, at) {
 		switch {
 		case ctx.Err() != nil:

@@ -123,7 +123,7 @@ func (w *waiting) wait(ctx context.Context, tasks []mailbox.ID) error {
 func (w *waiting) happens(ctx context.Context, most time.Duration, at audit.Position) (bool, error) {
 	ctx, stop := context.WithTimeout(ctx, most)
 	defer stop()
-	return w.box.Happens(ctx, at, w.open...)
+	return mailbox.Happens(ctx, w.box, at, w.open...)
 }
 
 // look prints what has ended.

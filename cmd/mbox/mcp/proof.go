@@ -112,7 +112,7 @@ func (s *Server) verify(ctx context.Context, _ *sdk.CallToolRequest, in verifyIn
 func (s *Server) happened(ctx context.Context, at audit.Position, id mailbox.ID, most time.Duration) (bool, error) {
 	limited, cancel := s.waiting(ctx, most)
 	defer cancel()
-	happened, err := s.o.Box.Happens(limited, at, id)
+	happened, err := mailbox.Happens(limited, s.o.Box, at, id)
 	return happened, cmp.Or(err, ctx.Err())
 }
 
