@@ -83,7 +83,9 @@ var rooms = map[string]room{
 		libraries: []string{jsonV2, xsys, "github.com/ollama/ollama"},
 	},
 	"agents/brain/ollamatest": {layer: 0}, // for tests only, see testRooms
-	"examples":                {layer: 5}, // tests only: they run the examples as anybody would
+	"agents/chat":             {layer: 4},
+	"agents/chat/chattest":    {layer: 4, ours: []string{"agents/chat"}}, // for tests only, see testRooms
+	"examples":                {layer: 5},                                // tests only: they run the examples as anybody would
 	"cmd/mbox/help":           {layer: 0},
 	"cmd/prove/bench":         {layer: 5, ours: []string{"mailbox", "mailbox/verify", "mailbox/durable"}, libraries: []string{jsonV2, xsys}},
 	"cmd/prove/mutants":       {layer: 5},
@@ -125,7 +127,7 @@ var testLibraries = []string{
 }
 
 // testRooms are the packages of this module that any test file may use.
-var testRooms = []string{"agents/brain/ollamatest", "mailbox/verify"}
+var testRooms = []string{"agents/brain/ollamatest", "agents/chat/chattest", "mailbox/verify"}
 
 // What the lowest three layers may not use: they return errors and never log.
 var loggers = []string{"log", "log/slog", "github.com/rs/zerolog"}
