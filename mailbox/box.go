@@ -37,7 +37,7 @@
 //	15  midnight, and the time of a line                           audit
 //	16  the longest valid chain after a restart                    audit, audit/verify, mailbox
 //	17  an agent's copy is mended                                  audit, audit/verify, mailbox
-//	18  what leaves the process rests on flushed lines             audit, mailbox
+//	18  what leaves the process rests on flushed lines             agents/chat, audit, mailbox
 //	19  a failed flush stops the mailbox                           audit, mailbox
 //	20  one recovery, and its order                                mailbox
 //	21  a full recovery puts everything in its place               mailbox

@@ -80,7 +80,7 @@ type Message struct {
 	From  string // who, as the channel vouches for it; case as the channel has it
 	Name  string // what they call themselves: shown, never trusted
 	In    Conversation
-	Text  string // as it came; the bridge removes control characters
+	Text  string // as it came, but a command (/help) without our own name in it; the bridge removes control characters
 	Title string // a subject, where the channel has such a thing
 	At    time.Time
 	Files []File
@@ -89,7 +89,7 @@ type Message struct {
 
 // Conversation is where a message was said and where its answer goes.
 type Conversation struct {
-	Peer   string // the other person of a direct conversation; else the room
+	Peer   string // the other person of a direct conversation, as From names them; else the room, as Settings.Rooms does
 	Group  bool
 	Thread string // "" for none
 }
@@ -146,6 +146,8 @@ type Kind struct {
 	Limits Limits
 	Once   Once
 	Sends  bool // it only sends: Receive is never called
+	Stdio  bool // it speaks by standard input and output: mbox bridge runs it, and mbox up does not
+	Claims bool // From is what anybody may call themselves, and only Proof tells more
 	Open   func(Settings) (Channel, error)
 }
 
@@ -163,6 +165,7 @@ type Settings struct {
 	Rooms    []string                         // rooms: the groups that are joined or listened to
 	Listen   string                           // listen: host:port where the server calls us
 	Command  []string                         // command: a program and its arguments that speaks for us
+	Format   string                           // format: how messages are written, where the kind knows several ways
 	CA       string                           // ca: a PEM file, absolute, of who signs the server's certificate
 	Insecure bool                             // insecure: credentials may travel in the clear, to another machine
 	Log      func(format string, args ...any) // a remark for whoever runs the bridge; never a secret

@@ -1,0 +1,562 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mbox/audit"
+	"mbox/mailbox"
+	"mbox/mailbox/durable"
+)
+
+// aBox is a mailbox of its own.
+func aBox(t testing.TB) *mailbox.Box {
+	t.Helper()
+	home := filepath.Join(t.TempDir(), "agents")
+	o := mailbox.Options{Sync: durable.None, Agents: map[string]mailbox.Capabilities{"pi": {}}}
+	if err := mailbox.Create(home, o); err != nil {
+		t.Fatal(err)
+	}
+	box, err := mailbox.Open(t.Context(), home, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { box.Close() })
+	return box
+}
+
+// wire is a channel whose other end is the test.
+type wire struct {
+	receive func(ctx context.Context, kept string, in Inbox) error
+	sent    chan Notice
+	fails   func(Notice) error
+}
+
+func (w *wire) Receive(ctx context.Context, kept string, in Inbox) error {
+	return w.receive(ctx, kept, in)
+}
+
+func (w *wire) Send(_ context.Context, n Notice) (string, error) {
+	if w.fails != nil {
+		if err := w.fails(n); err != nil {
+			return "", err
+		}
+	}
+	w.sent <- n
+	return "sent", nil
+}
+
+func (w *wire) Check(context.Context) (string, error) { return "we are\x1b[31m us", nil }
+
+// idle is a delivery of no results.
+type idle struct{ Channel }
+
+func (idle) Run(ctx context.Context) error                       { <-ctx.Done(); return nil }
+func (i idle) Say(ctx context.Context, n Notice) (string, error) { return i.Send(ctx, n) }
+func (idle) Seen(context.Context, string) error                  { return nil }
+func (idle) Settled(context.Context, map[mailbox.ID]bool) error  { return nil }
+
+// bridged is a bridge of the test's, whose channel hands over what the test says.
+type bridged struct {
+	*testing.T
+	Bridge
+	wire  *wire
+	kind  Kind
+	heard chan func(Inbox) error
+	done  chan error
+
+	mu    sync.Mutex
+	lines []string
+}
+
+func aBridge(t *testing.T) *bridged {
+	b := &bridged{T: t, heard: make(chan func(Inbox) error), done: make(chan error)}
+	b.wire = &wire{sent: make(chan Notice, 100)}
+	b.wire.receive = func(ctx context.Context, _ string, in Inbox) error {
+		for {
+			select {
+			case do := <-b.heard:
+				b.done <- do(in)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	b.kind = Kind{Name: "wire", Limits: Limits{Text: 2000}, Open: func(Settings) (Channel, error) { return b.wire, nil }}
+	b.Bridge = Bridge{
+		Box: aBox(t), Name: "family", To: "pi", Kind: &b.kind, first: time.Millisecond,
+		Settings: Settings{User: "us", Rooms: []string{"#room"}, Token: "s3cr3t"},
+		Rules:    Rules{Allow: []string{"anna", "bert"}, Operators: []string{"chief"}, MaxMessage: 1000, PerHour: 1000, Burst: 100, TotalPerHour: 10_000},
+		deliver:  func(c Channel, _ func(Conversation) bool) deliverer { return idle{c} },
+	}
+	b.Bridge.Log = func(format string, a ...any) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.lines = append(b.lines, fmt.Sprintf(format, a...))
+	}
+	return b
+}
+
+func (b *bridged) Run(ctx context.Context) error { return b.Bridge.Run(ctx) }
+
+func (b *bridged) logged() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Join(b.lines, "\n")
+}
+
+// up runs the bridge until the test ends.
+func (b *bridged) up() {
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Run(ctx) }()
+	b.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			b.Errorf("the bridge ended: %v", err)
+		}
+	})
+}
+
+func (b *bridged) do(what func(Inbox) error) error {
+	b.Helper()
+	select {
+	case b.heard <- what:
+	case <-time.After(20 * time.Second):
+		b.Fatalf("the bridge hears nothing: %s", b.logged())
+	}
+	return <-b.done
+}
+
+// hears hands a message over, which has to be taken.
+func (b *bridged) hears(m Message) {
+	b.Helper()
+	if err := b.do(func(in Inbox) error { return in.Take(context.Background(), m) }); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// answer is what was said last; nothing is an error.
+func (b *bridged) answer() Notice {
+	b.Helper()
+	select {
+	case n := <-b.wire.sent:
+		return n
+	case <-time.After(20 * time.Second):
+		b.Fatal("there is no answer")
+	}
+	return Notice{}
+}
+
+// quiet wants no answer to have been said: help is asked for, and has to be the next.
+func (b *bridged) quiet() {
+	b.Helper()
+	b.hears(Message{ID: "quiet?", From: "chief", In: Conversation{Peer: "chief"}, Text: "/help"})
+	if n := b.answer(); !strings.HasPrefix(n.Text, "What you write") {
+		b.Errorf("something was said: %+v", n)
+	}
+}
+
+func (b *bridged) tasks() (all []*mailbox.Task) {
+	b.Helper()
+	for item, err := range b.Box.List(b.Context(), mailbox.Filter{}) {
+		if err != nil {
+			b.Fatal(err)
+		}
+		all = append(all, item.Task)
+	}
+	return all
+}
+
+// lines are the ledger's of an event.
+func (b *bridged) ledger(event audit.Event) (all []audit.Entry) {
+	b.Helper()
+	for line, err := range b.Box.Ledger().Read(audit.Position{}).Lines() {
+		if err != nil {
+			b.Fatal(err)
+		}
+		if e, err := line.Decode(); err == nil && e.Event == event {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+func from(who, id, text string) Message {
+	return Message{ID: id, From: who, In: Conversation{Peer: who}, Text: text}
+}
+
+func TestAMessageBecomesOneTask(t *testing.T) {
+	b := aBridge(t)
+	b.up()
+	m := Message{ID: "m:1", From: "anna", In: Conversation{Peer: "#room", Group: true, Thread: "t%1"}, Text: "Look at\u202e this\r\nand\x1b[2J that", Title: "A  sub\x07ject"}
+	b.hears(m)
+	b.hears(m)
+	all := b.tasks()
+	if len(all) != 1 {
+		t.Fatalf("%d tasks", len(all))
+	}
+	got := all[0]
+	if got.Source != (mailbox.Source{Agent: "bridge:family", Session: "agent:pi:family:group:#room:thread:t%251", User: "anna"}) {
+		t.Errorf("source: %+v", got.Source)
+	}
+	if got.Task.Title != "A subject" || got.Task.Description != "Look at this\nand[2J that" || got.Assignment.TargetAgent != "pi" {
+		t.Errorf("task: %+v for %s", got.Task, got.Assignment.TargetAgent)
+	}
+	if id, subject := Origin(got); id != "m:1" || subject != "A subject" {
+		t.Errorf("the message was %q, %q", id, subject)
+	}
+	b.quiet()
+	m.ID = "m:2"
+	b.hears(m)
+	if n := len(b.tasks()); n != 2 {
+		t.Errorf("another message: %d tasks", n)
+	}
+}
+
+// The same ID in another account, or over another bridge, is another message.
+func TestAnIDIsOfItsAccount(t *testing.T) {
+	keys := map[string]string{}
+	for name, change := range map[string]func(*Bridge){
+		"as it was": func(*Bridge) {}, "name": func(b *Bridge) { b.Name = "other" },
+		"user": func(b *Bridge) { b.Settings.User = "them" }, "server": func(b *Bridge) { b.Settings.Server = "https://x" },
+		"kind": func(b *Bridge) { b.Kind = &Kind{Name: "other", Open: b.Kind.Open} }, "token": func(b *Bridge) { b.Settings.User, b.Settings.Token = "", "t" },
+	} {
+		b := aBridge(t)
+		change(&b.Bridge)
+		r, err := b.open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := (&inbox{run: r, secret: []byte("salt")}).key("1")
+		if other := keys[key]; other != "" {
+			t.Errorf("%s has the key of %s", name, other)
+		}
+		keys[key] = name
+	}
+	r, _ := aBridge(t).open()
+	if long := (&inbox{run: r}).key(strings.Repeat("x", 1000)); len(long) > 256 {
+		t.Errorf("a key of %d bytes", len(long))
+	}
+}
+
+func TestOnlyWhoIsAllowedIsHeard(t *testing.T) {
+	b := aBridge(t)
+	b.up()
+	for _, m := range []Message{
+		from("eve", "1", "hello"), from("eve", "2", "/help"), from("Anna", "3", "hello"), from("", "4", "hello"), from("anna\u200b", "5", "hello"),
+		{ID: "6", From: "eve", In: Conversation{Peer: "anna"}, Text: "hello"},
+		{ID: "7", From: "eve", In: Conversation{Peer: "#room", Group: true}, Text: "hello"},
+		{ID: "8", From: "anna", In: Conversation{Peer: "#elsewhere", Group: true}, Text: "hello"},
+		{ID: "9", From: "anna", In: Conversation{Peer: "eve"}, Text: "hello"},
+		{ID: "10", From: "*", In: Conversation{Peer: "*"}, Text: "hello"},
+	} {
+		b.hears(m)
+	}
+	b.quiet()
+	if n := len(b.tasks()); n != 0 {
+		t.Errorf("%d tasks", n)
+	}
+	denied := b.ledger(audit.PolicyDenied)
+	if n := strings.Count(b.logged(), "refused"); n != 6 || len(denied) != 6 { // of each sender one
+		t.Errorf("%d remarks and %d lines:\n%s", n, len(denied), b.logged())
+	}
+	if strings.ContainsAny(b.logged(), "\u200b") {
+		t.Errorf("a remark has what cannot be seen: %q", b.logged())
+	}
+}
+
+func TestAnyoneIsHeardInItsRoomAlone(t *testing.T) {
+	b := aBridge(t)
+	b.Rules.Allow = []string{Anyone}
+	b.up()
+	b.hears(Message{ID: "1", From: "eve", In: Conversation{Peer: "#Room", Group: true}, Text: "hello"})
+	b.hears(from("eve", "2", "hello"))
+	b.hears(Message{ID: "3", From: "eve", In: Conversation{Peer: "#other", Group: true}, Text: "hello"})
+	b.hears(Message{ID: "4", From: "eve", In: Conversation{Peer: "#room"}, Text: "hello"})
+	if n := len(b.tasks()); n != 1 {
+		t.Errorf("%d tasks", n)
+	}
+}
+
+func TestASenderIsProvenWhereThatIsAsked(t *testing.T) {
+	b := aBridge(t)
+	b.Rules.RequireProof = true
+	b.up()
+	for _, proof := range []string{"", "dkim=example.org"} {
+		m := from("anna", "id "+proof, "hello")
+		m.Proof = proof
+		b.hears(m)
+	}
+	b.hears(from("chief", "c", "/help"))
+	if n := len(b.tasks()); n != 1 {
+		t.Errorf("%d tasks", n)
+	}
+	if len(b.wire.sent) != 0 {
+		t.Error("an operator without proof was answered")
+	}
+}
+
+func TestABridgeForNobodyIsRefused(t *testing.T) {
+	b := aBridge(t)
+	b.Rules.Allow = nil
+	if err := b.Run(t.Context()); !errors.Is(err, ErrSetup) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestWhatIsTooMuchIsAnswered(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Message)
+		want   string
+	}{
+		"long":   {func(m *Message) { m.Text = strings.Repeat("x", 1001) }, "1001 bytes, and at most 1000"},
+		"file":   {func(m *Message) { m.Files = []File{{Name: "x"}} }, "files are not taken"},
+		"no ID":  {func(m *Message) { m.ID = "" }, "no name"},
+		"bad ID": {func(m *Message) { m.ID = "a\nb" }, "no name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := aBridge(t)
+			b.up()
+			m := from("anna", "1", "hello")
+			c.change(&m)
+			b.hears(m)
+			if n := b.answer(); !strings.Contains(n.Text, c.want) || n.To != m.In || n.Reply != "" && n.Reply != m.ID {
+				t.Errorf("%+v", n)
+			}
+			if n := len(b.tasks()); n != 0 {
+				t.Errorf("%d tasks", n)
+			}
+		})
+	}
+}
+
+func TestTooManyAreRefusedAndToldOnce(t *testing.T) {
+	b := aBridge(t)
+	now := time.Now()
+	b.now = func() time.Time { return now }
+	b.Rules.PerHour, b.Rules.Burst, b.Rules.TotalPerHour = 60, 2, 30
+	b.up()
+	n := 0
+	hear := func(who string) { n++; b.hears(from(who, fmt.Sprint(n), "hello")) }
+	for range 5 {
+		hear("anna")
+	}
+	if got := len(b.tasks()); got != 2 {
+		t.Errorf("of one sender: %d tasks", got)
+	}
+	if a := b.answer(); !strings.Contains(a.Text, "60 seconds") || len(b.wire.sent) != 0 {
+		t.Errorf("%q, and %d more", a.Text, len(b.wire.sent))
+	}
+	hear("bert") // the third of three at once
+	hear("bert")
+	if got := len(b.tasks()); got != 3 {
+		t.Errorf("of all: %d tasks", got)
+	}
+	now = now.Add(time.Minute)
+	hear("anna") // there is room for one of hers, and half of one of all
+	now = now.Add(time.Minute)
+	hear("anna")
+	if got := len(b.tasks()); got != 4 {
+		t.Errorf("two minutes later: %d tasks", got)
+	}
+}
+
+func TestFloodsAreBounded(t *testing.T) {
+	g, h := newGuard(Rules{PerHour: 60, Burst: 1, TotalPerHour: 1_000_000}, nil), hourly{}
+	now := time.Now()
+	for i := range 3 * mostSenders {
+		g.pace(fmt.Sprint(i), now)
+		h.may(fmt.Sprint(i), now)
+	}
+	if len(g.each) > mostSenders || len(h) > mostSenders {
+		t.Errorf("%d and %d senders are kept", len(g.each), len(h))
+	}
+	now = now.Add(2 * time.Hour)
+	if wait, _ := g.pace("new", now); wait != 0 || !h.may("new", now) {
+		t.Error("nobody new is heard for ever")
+	}
+}
+
+func TestPlaceIsKeptForItsAccount(t *testing.T) {
+	b := aBridge(t)
+	var began []string
+	b.wire.receive = func(ctx context.Context, kept string, in Inbox) error {
+		began = append(began, kept)
+		if err := errors.Join(in.Keep(ctx, "1"), in.Keep(ctx, "2")); err != nil {
+			t.Error(err)
+		}
+		for _, bad := range []string{strings.Repeat("x", maxCursor+1), "\xff"} {
+			if in.Keep(ctx, bad) == nil {
+				t.Errorf("%.10q was kept", bad)
+			}
+		}
+		return nil
+	}
+	run := func() {
+		t.Helper()
+		if err := b.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run()
+	run()
+	b.Settings.User = "them"
+	run()
+	b.kind.Name = "other"
+	run()
+	if got := strings.Join(began, ","); got != ",2,," {
+		t.Errorf("it began at %s", got)
+	}
+	info, err := os.Stat(filepath.Join(b.Box.Home(), ".mbox/bridges/family.in"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if err := os.WriteFile(filepath.Join(b.Box.Home(), ".mbox/bridges/family.in"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Run(t.Context()); !errors.Is(err, ErrSetup) {
+		t.Errorf("a damaged place: %v", err)
+	}
+}
+
+// Rule 18: a place that is kept rests on lines that are on the disk.
+func TestRule18_PlaceBehindTheFlush(t *testing.T) {
+	box := aBox(t)
+	flushes := 0
+	o := box.Options()
+	o.Sync = durable.Standard
+	home := box.Home()
+	box.Close()
+	box, err := mailbox.Open(t.Context(), home, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer box.Close()
+	b := aBridge(t)
+	b.Box = box
+	b.up()
+	b.hears(from("anna", "0", "hello")) // the day's file is there
+	broken := errors.New("no flush")
+	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
+		if op != durable.OpSync || !strings.Contains(path, "audit") && !strings.HasSuffix(path, "journal") {
+			return true, nil
+		}
+		flushes++
+		return false, broken
+	})
+	defer remove()
+	_ = b.do(func(in Inbox) error {
+		err := in.Take(context.Background(), from("anna", "1", "hello"))
+		if err == nil {
+			t.Error("a message was taken whose line is not on the disk")
+		}
+		if in.Keep(context.Background(), "1") == nil {
+			t.Error("a place was kept")
+		}
+		return nil
+	})
+	remove()
+	if _, err := os.Stat(filepath.Join(home, ".mbox/bridges/family.in")); !errors.Is(err, os.ErrNotExist) || flushes == 0 {
+		t.Errorf("the place: %v; %d flushes", err, flushes)
+	}
+}
+
+func TestOneProcessABridge(t *testing.T) {
+	b := aBridge(t)
+	b.up()
+	b.hears(from("anna", "1", "hello"))
+	if err := b.Run(t.Context()); !errors.Is(err, mailbox.ErrBusy) {
+		t.Errorf("%v", err)
+	}
+	other := b.Bridge
+	other.Name = "second"
+	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	if err := other.Run(ctx); err != nil {
+		t.Errorf("another bridge: %v", err)
+	}
+}
+
+func TestAChannelIsCalledAgain(t *testing.T) {
+	b := aBridge(t)
+	calls := 0
+	b.wire.receive = func(ctx context.Context, _ string, in Inbox) error {
+		switch calls++; calls {
+		case 1:
+			return errors.New("cut off with s3cr3t")
+		case 2:
+			panic("out of s3cr3t range")
+		case 3:
+			return &WaitError{For: time.Millisecond, Err: errors.New("slowly")}
+		}
+		return in.Take(ctx, from("anna", "1", "hello"))
+	}
+	if err := b.Run(t.Context()); err != nil || len(b.tasks()) != 1 {
+		t.Fatalf("%v, %d tasks", err, len(b.tasks()))
+	}
+	for _, want := range []string{"cut off with <redacted>", "out of <redacted> range", "slowly"} {
+		if !strings.Contains(b.logged(), want) {
+			t.Errorf("no %q in:\n%s", want, b.logged())
+		}
+	}
+	if strings.Contains(b.logged(), "s3cr3t") {
+		t.Error("a secret was logged")
+	}
+}
+
+func TestWhatAPersonHasToMendIsAnAlarm(t *testing.T) {
+	for name, open := range map[string]func(Settings) (Channel, error){
+		"open": func(Settings) (Channel, error) { return nil, fmt.Errorf("%w: no s3cr3t", ErrSetup) },
+		"receive": func(Settings) (Channel, error) {
+			return &wire{receive: func(context.Context, string, Inbox) error { return fmt.Errorf("%w: no s3cr3t", ErrSetup) }}, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := aBridge(t)
+			b.kind.Open = open
+			err := b.Run(t.Context())
+			if !errors.Is(err, ErrSetup) || strings.Contains(err.Error(), "s3cr3t") {
+				t.Errorf("%v", err)
+			}
+			lines := b.ledger(audit.ErrorEvent)
+			if len(lines) != 1 || lines[0].Agent != "bridge:family" || strings.Contains(string(lines[0].Details), "s3cr3t") {
+				t.Errorf("%+v", lines)
+			}
+		})
+	}
+}
+
+func TestCheckTellsWhoWeAre(t *testing.T) {
+	if says, err := aBridge(t).Check(t.Context()); says != "we are[31m us" || err != nil {
+		t.Errorf("%q, %v", says, err)
+	}
+}
+
+func TestPlain(t *testing.T) {
+	for in, want := range map[string]string{
+		"a\r\nb\rc\u2028d": "a\nb\nc\nd", "\x00\x1b[31mred\x7f\u009b": "[31mred", "\u202eabc\u2066\u200f\ufeff": "abc",
+		"hi\U000e0041\U000e0042": "hi", "👩‍👧 \tä": "👩‍👧 \tä", "\xff": "\ufffd",
+	} {
+		if got := Plain(in); got != want {
+			t.Errorf("%q became %q", in, got)
+		}
+	}
+}
+
+func FuzzPlain(f *testing.F) {
+	f.Add("a\r\nb\u202e\x1b")
+	f.Fuzz(func(t *testing.T, text string) {
+		got := Plain(text)
+		if Plain(got) != got || strings.ContainsAny(got, "\r\x00\x1b\u202e\u2066\u200b") {
+			t.Fatalf("%q became %q", text, got)
+		}
+	})
+}

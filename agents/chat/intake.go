@@ -1,0 +1,188 @@
+package chat
+
+import (
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"mbox/audit"
+	"mbox/mailbox"
+	"mbox/schemas"
+)
+
+const (
+	maxName  = 256  // bytes of a sender, a room or a thread
+	maxID    = 1024 // of a message's ID
+	maxTitle = 120  // characters of a task's title
+)
+
+// inbox makes tasks of messages, answers commands, and keeps the place.
+type inbox struct {
+	*run
+	guard   *guard
+	refused hourly
+	secret  []byte              // for keys that nobody else can tell before
+	asked   map[mailbox.ID]bool // the tasks that were taken; only of a kind that waits for all of them
+	took    bool                // something since the last look
+	failed  error               // of the mailbox
+}
+
+func (i *inbox) Take(ctx context.Context, m Message) error {
+	err := i.take(ctx, &m)
+	if err != nil && ctx.Err() == nil {
+		i.failed = err
+	}
+	return err
+}
+
+func (i *inbox) Keep(ctx context.Context, text string) error {
+	err := i.cursor.keep(ctx, i.Box, text)
+	if err != nil && ctx.Err() == nil {
+		i.failed = err
+	}
+	return err
+}
+
+func (i *inbox) Seen(ctx context.Context, id string) error { return i.delivery.Seen(ctx, id) }
+
+func (i *inbox) take(ctx context.Context, m *Message) error {
+	if why := i.guard.refuses(m); why != "" {
+		return i.refuse(ctx, m, why)
+	}
+	i.took = true
+	if !isPlain(m.ID, maxID) {
+		i.say(m, "This message was not taken: the chat system gave it no name that can be kept. Nothing was done with it.")
+		return nil
+	}
+	m.Text, m.Title = strings.TrimSpace(Plain(m.Text)), strings.TrimSpace(line(Plain(m.Title)))
+	if m.Text == "" && m.Title == "" && len(m.Files) == 0 {
+		return nil
+	}
+	if wait, tell := i.guard.pace(m.From, i.now()); wait > 0 {
+		if tell {
+			i.say(m, fmt.Sprintf("This message was not taken: too many have come. Nothing was done with it; there is room for another in %s.", roughly(wait)))
+		}
+		return nil
+	}
+	if word, args, is := command(m.Text); is && len(m.Files) == 0 {
+		return i.obey(ctx, m, word, args)
+	}
+	return i.submit(ctx, m)
+}
+
+// refuse lets the owner know, and nobody else: whoever writes without leave learns
+// nothing, not even that there is somebody.
+func (i *inbox) refuse(ctx context.Context, m *Message, why string) error {
+	if !i.refused.may(m.From, i.now()) {
+		return nil
+	}
+	i.Log("a message of %s in %s was refused: %s", schemas.Quote(m.From), schemas.Quote(m.In.Peer), why)
+	t := &mailbox.Task{Source: mailbox.Source{Session: Plain(Session(i.To, i.Name, m.In))}}
+	return i.Box.Note(ctx, audit.Entry{
+		Agent: i.agent, Event: audit.PolicyDenied, Session: i.Box.Session(t),
+		Action:  i.agent + " refused a message",
+		Details: audit.Details(map[string]string{"bridge": i.Name, "rule": "sender", "reason": why}),
+	})
+}
+
+// submit makes a task of the message, or says why not. The same message again is the
+// same task.
+func (i *inbox) submit(ctx context.Context, m *Message) error {
+	switch {
+	case len(m.Files) > 0:
+		i.say(m, "This message was not taken: it has a file with it, and files are not taken here. Nothing was done with it; please send it as text.")
+		return nil
+	case len(m.Text) > i.Rules.MaxMessage:
+		i.say(m, fmt.Sprintf("This message was not taken: it has %d bytes, and at most %d are taken. Nothing was done with it.", len(m.Text), i.Rules.MaxMessage))
+		return nil
+	}
+	t, err := i.task(m)
+	var id mailbox.ID
+	if err == nil {
+		id, err = i.Box.Submit(ctx, t)
+	}
+	var bad *schemas.Error
+	switch {
+	case err == nil, errors.Is(err, mailbox.ErrCommitted):
+		if i.Kind.Stdio {
+			i.asked[id] = true
+		}
+		return nil
+	case errors.As(err, &bad):
+		i.say(m, "This message was not taken: "+schemas.Sentence(bad.Problem, 200)+". Nothing was done with it.")
+		return nil
+	}
+	return err
+}
+
+// task is what the message asks for. All of it is a stranger's: none of it is obeyed
+// before an agent takes it.
+func (i *inbox) task(m *Message) (*mailbox.Task, error) {
+	labels, err := schemas.Encode(origin{Message: m.ID, Subject: schemas.Cut(m.Title, maxTitle)})
+	if err != nil {
+		return nil, err
+	}
+	first, _, _ := strings.Cut(m.Text, "\n")
+	t := &mailbox.Task{
+		Source:     mailbox.Source{Agent: i.agent, Session: Session(i.To, i.Name, m.In), User: m.From},
+		Task:       mailbox.Request{Title: schemas.Cut(cmp.Or(m.Title, line(first)), maxTitle), Description: m.Text},
+		Assignment: mailbox.Assignment{TargetAgent: i.To},
+	}
+	t.Mbox.IdempotencyKey, t.Mbox.Labels = i.key(m.ID), labels
+	return t, nil
+}
+
+// key is the idempotency key of a message: of this bridge and account, and made with
+// the mailbox's salt, so that no agent can send a task before that the message would
+// then count as.
+func (i *inbox) key(id string) string {
+	sum := hmac.New(sha256.New, i.secret)
+	for _, part := range []string{i.Name, i.cursor.Kind, i.cursor.Account, id} {
+		fmt.Fprintf(sum, "%d:%s", len(part), part)
+	}
+	return i.agent + ":" + hex.EncodeToString(sum.Sum(nil))
+}
+
+// say answers a message in its conversation, at most once.
+func (i *inbox) say(m *Message, text string) {
+	sum := hmac.New(sha256.New, i.secret)
+	fmt.Fprintf(sum, "answer %s %s", i.key(m.ID), text)
+	n := Notice{
+		Key: hex.EncodeToString(sum.Sum(nil)[:16]), To: m.In, Title: schemas.Cut(m.Title, maxTitle),
+		Text: fit(text, i.Kind.Limits),
+	}
+	if isPlain(m.ID, maxID) {
+		n.Reply = m.ID
+	}
+	i.answers.say(n)
+}
+
+// fit cuts an answer to what a message may hold.
+func fit(text string, l Limits) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	if l.Lines > 0 && len(lines) > l.Lines {
+		lines = lines[:l.Lines]
+	}
+	text = strings.Join(lines, "\n")
+	if l.Text > 0 && len(text) > l.Text {
+		text = strings.ToValidUTF8(text[:max(0, l.Text-len("…"))], "") + "…"
+	}
+	return text
+}
+
+// line is a text on one line.
+func line(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// roughly tells a time to wait as people do.
+func roughly(d time.Duration) string {
+	if d > 90*time.Second {
+		return fmt.Sprintf("%d minutes", int(d.Round(time.Minute).Minutes()))
+	}
+	return fmt.Sprintf("%d seconds", int(d.Round(time.Second).Seconds()))
+}
