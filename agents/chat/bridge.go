@@ -92,7 +92,7 @@ func (b Bridge) open() (r *run, err error) {
 	r = &run{Bridge: b, agent: "bridge:" + b.Name, cursor: cursorOf(b.Name, b.Kind.Name, &b.Settings)}
 	r.Log = func(format string, a ...any) { b.Log("%s", r.scrub(fmt.Sprintf(format, a...))) }
 	r.Settings.Name, r.Settings.Log = b.Name, r.Log
-	if len(b.Rules.Allow) == 0 && !b.Kind.Sends {
+	if len(b.Rules.Allow)+len(b.Rules.Operators) == 0 && !b.Kind.Sends {
 		return r, fmt.Errorf("%w: allow names nobody", ErrSetup)
 	}
 	err = caught(func() error {

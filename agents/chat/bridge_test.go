@@ -306,7 +306,7 @@ func TestASenderIsProvenWhereThatIsAsked(t *testing.T) {
 
 func TestABridgeForNobodyIsRefused(t *testing.T) {
 	b := aBridge(t)
-	b.Rules.Allow = nil
+	b.Rules.Allow, b.Rules.Operators = nil, nil
 	if err := b.Run(t.Context()); !errors.Is(err, ErrSetup) {
 		t.Errorf("%v", err)
 	}

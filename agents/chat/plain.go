@@ -29,3 +29,6 @@ func Plain(text string) string {
 func isPlain(name string, most int) bool {
 	return name != "" && len(name) <= most && utf8.ValidString(name) && Plain(name) == name && !strings.ContainsAny(name, "\n\t")
 }
+
+// IsName tells whether somebody, or a room, can have this name.
+func IsName(name string) bool { return isPlain(name, maxName) }

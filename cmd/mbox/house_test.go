@@ -84,6 +84,7 @@ var rooms = map[string]room{
 	},
 	"agents/brain/ollamatest": {layer: 0}, // for tests only, see testRooms
 	"agents/chat":             {layer: 4, ours: []string{"audit", "mailbox", "mailbox/durable", "mailbox/home", "mailbox/task", "schemas"}},
+	"agents/chat/stdio":       {layer: 4, ours: []string{"agents/chat", "schemas"}},
 	"agents/chat/chattest":    {layer: 4, ours: []string{"agents/chat"}}, // for tests only, see testRooms
 	"examples":                {layer: 5},                                // tests only: they run the examples as anybody would
 	"cmd/mbox/help":           {layer: 0},
@@ -97,11 +98,11 @@ var rooms = map[string]room{
 	"cmd/mbox/gateway/pages": {layer: 4, ours: []string{"schemas"}, libraries: []string{jsonV2}},
 	"cmd/mbox/gateway/token": {layer: 4, ours: []string{"mailbox/home", "mailbox/task", "mailbox/durable", "schemas"}},
 	"cmd/mbox/config": {
-		layer: 5, ours: []string{"agents", "agents/action", "agents/policy", "agents-home", "mailbox", "mailbox/task", "audit", "schemas", "mailbox/durable"},
+		layer: 5, ours: []string{"agents", "agents/action", "agents/chat", "agents/policy", "agents-home", "mailbox", "mailbox/task", "audit", "schemas", "mailbox/durable"},
 		libraries: []string{"github.com/pelletier/go-toml/v2"},
 	},
 	"cmd/mbox/check": {
-		layer: 5, ours: []string{"cmd/mbox/config", "cmd/mbox/gateway/token", "agents", "agents/policy", "agents/sandbox", "mailbox", "mailbox/home", "audit", "schemas", "mailbox/durable"},
+		layer: 5, ours: []string{"cmd/mbox/config", "cmd/mbox/gateway/token", "agents", "agents/chat", "agents/policy", "agents/sandbox", "mailbox", "mailbox/home", "audit", "schemas", "mailbox/durable"},
 	},
 	"cmd/mbox/mcp": {
 		layer: 5, ours: []string{"cmd/mbox/sight", "mailbox", "mailbox/task", "mailbox/verify", "mailbox/durable", "audit", "audit/record", "schemas"},
@@ -112,7 +113,7 @@ var rooms = map[string]room{
 		libraries: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"},
 	},
 	"cmd/mbox": {
-		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/gateway", "cmd/mbox/gateway/token", "cmd/mbox/help", "cmd/mbox/mcp", "cmd/mbox/top", "agents", "agents/action", "agents/brain", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable"},
+		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/gateway", "cmd/mbox/gateway/token", "cmd/mbox/help", "cmd/mbox/mcp", "cmd/mbox/top", "agents", "agents/action", "agents/brain", "agents/chat", "agents/chat/stdio", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable"},
 		libraries: []string{
 			jsonV2, xsys, "golang.org/x/term", "github.com/rs/zerolog", "github.com/urfave/cli/v2",
 			"github.com/schollz/progressbar/v3",

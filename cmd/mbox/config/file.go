@@ -47,6 +47,7 @@ type File struct {
 	OpenAI          OpenAI                            `toml:"openai" json:"openai,omitzero" jsonschema:"description=a server that speaks OpenAI's protocol"`
 	Delegation      Delegation                        `toml:"delegation" json:"delegation,omitzero" jsonschema:"description=how far a tree of tasks may grow"`
 	Actions         Actions                           `toml:"actions" json:"actions,omitzero" jsonschema:"description=what bounds each action\\, whoever does it"`
+	Bridges         Bridges                           `toml:"bridges" json:"bridges,omitzero" jsonschema:"description=chat systems by which people reach agents\\, by name"`
 	Serve           *Serve                            `toml:"serve" json:"serve,omitzero" jsonschema:"description=where the doors are\\, for programs and people"`
 
 	origins
@@ -160,6 +161,7 @@ func parse(path string, data []byte, env func(string) string) (*File, error) {
 		return nil, err
 	}
 	c.fillAgents()
+	fillBridges(c)
 	if err := c.check(); err != nil {
 		return nil, err
 	}
@@ -221,5 +223,8 @@ func (c *File) check() error {
 			return err
 		}
 	}
-	return checkServe(c)
+	if err := checkServe(c); err != nil {
+		return err
+	}
+	return checkBridges(c)
 }

@@ -72,7 +72,7 @@ func (c *File) Limits() action.Limits {
 // HTTP is what http_check may ask on this machine, and what it may not
 // whatever that list says.
 func (c *File) HTTP() action.HTTPOptions {
-	o := action.HTTPOptions{Loopback: slices.Clone(c.Actions.HTTPCheck.Loopback), Never: c.doors.listens()}
+	o := action.HTTPOptions{Loopback: slices.Clone(c.Actions.HTTPCheck.Loopback), Never: append(c.doors.listens(), c.Bridges.listen()...)}
 	for _, own := range []string{c.Ollama.URL, c.OpenAI.URL} {
 		if at := hostPort(own); at != "" {
 			o.Never = append(o.Never, at)

@@ -69,6 +69,9 @@ func (f *origins) unknownKey(e *toml.DecodeError) error {
 		if table == "serve." {
 			hint = "mbox token create NAME --role operator makes a token, and keeps it elsewhere"
 		}
+		if strings.HasPrefix(table, "bridges.") {
+			hint = "token_file or password_file names a file that holds it, token_env or password_env a variable"
+		}
 		return &Error{ // without the Excerpt: it would show the secret
 			File: f.path, Line: line, Hint: hint,
 			Problem: fmt.Sprintf("%s: a secret does not stand in %s", schemas.Sentence(table+key, 100), Name),
