@@ -25,8 +25,8 @@ func (b *Box) Archive(ctx context.Context, olderThan time.Duration, by string) (
 	if err := task.CheckActor(by); err != nil {
 		return 0, err
 	}
-	ended, err := b.ledger.Ended()
-	if err != nil {
+	ended := history.Endings{}
+	if err := b.ledger.Ended(&ended); err != nil {
 		return 0, err
 	}
 	limit := b.now().Add(-olderThan)
@@ -38,10 +38,10 @@ func (b *Box) Archive(ctx context.Context, olderThan time.Duration, by string) (
 		}
 		for _, name := range names {
 			if seen++; seen%500 == 0 {
-				b.o.Progress("archiving", seen, int64(len(ended)))
+				b.o.Progress("archiving", seen, int64(len(ended.Tasks)))
 			}
-			e := ended[ID(task.TrimJSON(name))]
-			if e == nil || e.State != s || e.At.After(limit) {
+			e := ended.Tasks[ID(task.TrimJSON(name))]
+			if e == nil || e.State != s || e.At.After(limit) || e.Awaited && e.Delivered.IsZero() {
 				continue
 			}
 			ok, err := b.archive(ctx, ID(task.TrimJSON(name)), e, by)
@@ -51,6 +51,32 @@ func (b *Box) Archive(ctx context.Context, olderThan time.Duration, by string) (
 			if ok {
 				moved++
 			}
+		}
+	}
+	return moved, nil
+}
+
+// ArchiveDelivered is Archive for tasks whose results were delivered longer ago, by
+// mbox itself. Of the ledger it reads what came since the last call.
+func (b *Box) ArchiveDelivered(ctx context.Context, longerAgo time.Duration) (int, error) {
+	b.delivered.Lock()
+	defer b.delivered.Unlock()
+	ended := &b.delivered.Endings
+	ended.Awaited = true
+	if err := b.ledger.Ended(ended); err != nil {
+		return 0, err
+	}
+	limit, moved := b.now().Add(-longerAgo), 0
+	for id, e := range ended.Tasks {
+		if e.Delivered.IsZero() || e.Delivered.After(limit) {
+			continue
+		}
+		ok, err := b.archive(ctx, id, e, audit.MboxAgent)
+		if err != nil {
+			return moved, err
+		}
+		if ok {
+			moved++
 		}
 	}
 	return moved, nil
@@ -72,9 +98,6 @@ func (b *Box) archive(ctx context.Context, id ID, e *history.EndedTask, by strin
 	}
 	if f.Task == nil || f.Hash != e.After {
 		return false, nil // edited by hand, which verify names, or retried meanwhile
-	}
-	if strings.HasPrefix(f.Task.Source.Agent, "bridge:") && !e.Delivered {
-		return false, nil
 	}
 	if r, err := b.lookup(id); err != nil || r != nil {
 		return false, err

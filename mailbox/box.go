@@ -72,6 +72,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/history"
 	"mbox/mailbox/home"
 )
 
@@ -162,6 +163,11 @@ type Box struct {
 
 	paces  paces
 	checks checks // of drops, by Options.Review; it has a lock of its own
+
+	delivered struct { // what ArchiveDelivered knows
+		sync.Mutex
+		history.Endings
+	}
 
 	mu      sync.Mutex // guards what follows
 	lookout *lookout   // of the last Wait, for the next one

@@ -12,6 +12,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/history"
 	"mbox/mailbox/home"
 	"mbox/mailbox/queue"
 	"mbox/mailbox/task"
@@ -317,8 +318,9 @@ func (b *Box) expected(folder State) (ids []ID, err error) {
 	if folder != Completed && folder != Failed {
 		return b.queue.In(folder, func(*queue.Entry) bool { return true })
 	}
-	ended, err := b.ledger.Ended()
-	for id, t := range ended {
+	var ended history.Endings
+	err = b.ledger.Ended(&ended)
+	for id, t := range ended.Tasks {
 		if t.State == folder {
 			ids = append(ids, id)
 		}

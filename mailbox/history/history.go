@@ -115,34 +115,67 @@ type EndedTask struct {
 	State     task.State
 	After     string
 	At        time.Time
-	Delivered bool
+	Seq       int64     // of the line that ended it
+	Awaited   bool      // a bridge asked for it, and is to deliver the result
+	Delivered time.Time // when that was done; zero: it was not
 }
 
-// Ended folds the ledger to its ended tasks.
-func (h Ledger) Ended() (map[task.ID]*EndedTask, error) {
-	ended := map[task.ID]*EndedTask{}
-	for line, err := range h.Read(audit.Position{}).Lines() {
+// Endings are the tasks that have ended and lie in no archive, up to some line.
+type Endings struct {
+	Tasks   map[task.ID]*EndedTask
+	Awaited bool // only those for which a bridge asked
+
+	asked map[task.ID]bool // by a bridge
+	at    audit.Position
+}
+
+// Ended reads on where the endings were read up to.
+func (h Ledger) Ended(s *Endings) error {
+	if s.Tasks == nil || h.Check(s.at) != nil {
+		s.Tasks, s.asked, s.at = map[task.ID]*EndedTask{}, map[task.ID]bool{}, audit.Position{}
+	}
+	r := h.Read(s.at)
+	for line, err := range r.Lines() {
 		if err == nil {
 			err = line.Damaged()
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if line.Event() == audit.ResultDelivered {
-			if t := ended[task.ID(line.Task())]; t != nil {
-				t.Delivered = true
-			}
+		s.heed(line)
+		s.at = line.End
+	}
+	return nil
+}
+
+func (s *Endings) heed(line audit.Line) {
+	id := task.ID(line.Task())
+	if r := task.ReceiptIn(line); r != nil {
+		if t := s.Tasks[id]; t != nil && t.Seq == r.End && r.Delivers() && line.Event() == audit.ResultDelivered {
+			t.Delivered = line.Time()
 		}
-		e, m := task.MoveIn(line)
-		switch {
-		case m == nil:
-		case m.Enters() == task.Completed || m.Enters() == task.Failed:
-			ended[task.ID(e.Task())] = &EndedTask{State: m.Enters(), After: task.HashOf(m.After), At: e.Time()}
-		default:
-			delete(ended, task.ID(e.Task()))
+		return
+	}
+	e, m := task.MoveIn(line)
+	if m == nil {
+		return
+	}
+	if task.AskedByBridge(line) {
+		s.asked[id] = true
+	}
+	switch to := m.Enters(); {
+	case to == task.Completed || to == task.Failed:
+		if t := s.Tasks[id]; t != nil && m.Leaves() == to {
+			t.After = task.HashOf(m.After) // taken over as somebody edited it
+		} else if s.asked[id] || !s.Awaited {
+			s.Tasks[id] = &EndedTask{State: to, After: task.HashOf(m.After), At: e.Time(), Seq: e.Seq, Awaited: s.asked[id]}
+		}
+	default:
+		delete(s.Tasks, id)
+		if to == task.Archived || to == task.None {
+			delete(s.asked, id)
 		}
 	}
-	return ended, nil
 }
 
 // Fold calls visit with every move of the ledger behind from, in order, and

@@ -1,0 +1,71 @@
+package task
+
+import (
+	"strings"
+
+	"mbox/audit"
+)
+
+// Bridge is how the agent name of a bridge begins.
+const Bridge = "bridge:"
+
+// Leg is how far a result has come on its way back to who asked.
+type Leg string
+
+// The legs, in their order. A result counts as delivered from Notified on.
+const (
+	Stored       Leg = "stored"       // it is to be sent, in so many parts; said again by a person: once more
+	Intent       Leg = "intent"       // a part is about to be sent
+	Notified     Leg = "notified"     // the channel has the part; with the last one the whole
+	Seen         Leg = "seen"         // who asked has read it, as the channel says
+	Acknowledged Leg = "acknowledged" // who asked, or an operator, says that it came
+)
+
+// Undelivered is the alarm about a result that was given up: a dead letter. Its line
+// is an error, and its details are those of a [Receipt], too.
+const Undelivered = "undelivered"
+
+// Receipt is the details of a result_delivered line. The result's text, and whom it
+// goes to, stand in the task alone.
+type Receipt struct {
+	Leg     Leg    `json:"leg"`
+	End     int64  `json:"end"`              // seq of the line that ended the task: one that is retried ends again
+	Epoch   int64  `json:"epoch"`            // of the task then
+	Channel string `json:"channel,omitzero"` // the kind of chat system
+	Key     string `json:"key,omitzero"`     // the notice's, the same for each try
+	Part    int    `json:"part,omitzero"`    // from 1
+	Parts   int    `json:"parts,omitzero"`
+	Message string `json:"message,omitzero"` // the channel's id for it
+}
+
+// Delivers tells whether with this receipt the result counts as delivered.
+func (r *Receipt) Delivers() bool {
+	switch r.Leg {
+	case Notified:
+		return r.Part == r.Parts
+	case Seen, Acknowledged:
+		return true
+	}
+	return false
+}
+
+// ReceiptIn is the receipt that a line holds; nil if it holds none.
+func ReceiptIn(line audit.Line) *Receipt {
+	dead := line.Event() == audit.ErrorEvent && line.Text("alarm") == Undelivered
+	if line.Event() != audit.ResultDelivered && !dead {
+		return nil
+	}
+	e, err := line.Decode()
+	r := new(Receipt)
+	if err != nil || e.Detail(r) != nil || r.End == 0 {
+		return nil
+	}
+	return r
+}
+
+// AskedByBridge tells whether the line made its task because a bridge sent it. A
+// drop that names a bridge as its source is admitted by mbox, and a child is made by
+// the agent that handed it on: neither has anybody to whom its result is delivered.
+func AskedByBridge(line audit.Line) bool {
+	return line.Event() == audit.TaskCreated && Creates(line) && strings.HasPrefix(line.Agent(), Bridge)
+}
