@@ -83,7 +83,7 @@ func (b *Box) ArchiveDelivered(ctx context.Context, longerAgo time.Duration) (in
 }
 
 // archive moves one ended task, if it may go and still is what the ledger said.
-func (b *Box) archive(ctx context.Context, id ID, e *history.EndedTask, by string) (bool, error) {
+func (b *books) archive(ctx context.Context, id ID, e *history.EndedTask, by string) (bool, error) {
 	s, err := b.lockShard(ctx, string(id))
 	if err != nil {
 		return false, task.About(id, err)

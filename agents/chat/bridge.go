@@ -112,7 +112,7 @@ func (r *run) serve(ctx context.Context) error {
 		return err
 	}
 	g := newGuard(r.Rules, r.Settings.Rooms)
-	r.delivery = r.deliver(r.channel, g.Answers)
+	r.delivery = r.deliverer(g)
 	r.answers = &answers{send: r.delivery.Say, queue: make(chan Notice, mostAnswers), log: r.Log}
 	in := &inbox{run: r, guard: g, refused: hourly{}, secret: salt, asked: map[mailbox.ID]bool{}}
 
@@ -140,6 +140,32 @@ func (r *run) serve(ctx context.Context) error {
 		return failed
 	}
 	return err
+}
+
+// deliverer makes what brings results back.
+func (r *run) deliverer(g *guard) deliverer {
+	if r.deliver != nil {
+		return r.deliver(r.channel, g.Answers)
+	}
+	return NewDelivery(r.deliveryOptions(g))
+}
+
+func (r *run) deliveryOptions(g *guard) DeliveryOptions {
+	return DeliveryOptions{Box: r.Box, Name: r.Name, Kind: *r.Kind, Channel: r.channel, Allowed: g.Answers, Log: r.Log}
+}
+
+// Deliver tries each result that waits once, without receiving anything, and returns
+// how many are left that will be tried again.
+func (b Bridge) Deliver(ctx context.Context) (left int, err error) {
+	lock, err := hold(b.Box.Home(), b.Name, b.Box.Options().Sync)
+	if err != nil {
+		return 0, err
+	}
+	r, err := b.open()
+	if err == nil {
+		left, err = NewDelivery(r.deliveryOptions(newGuard(r.Rules, r.Settings.Rooms))).Once(ctx)
+	}
+	return left, errors.Join(r.scrubbed(err), lock.Unlock())
 }
 
 // receive lets the channel receive, again and again. It returns nil when the context

@@ -150,17 +150,15 @@ func (h Ledger) Ended(s *Endings) error {
 
 func (s *Endings) heed(line audit.Line) {
 	id := task.ID(line.Task())
-	if r := task.ReceiptIn(line); r != nil {
-		if t := s.Tasks[id]; t != nil && t.Seq == r.End && r.Delivers() && line.Event() == audit.ResultDelivered {
-			t.Delivered = line.Time()
-		}
+	if line.Event() == audit.ResultDelivered {
+		s.received(line)
 		return
 	}
 	e, m := task.MoveIn(line)
 	if m == nil {
 		return
 	}
-	if task.AskedByBridge(line) {
+	if task.AskedByBridge(e, m) {
 		s.asked[id] = true
 	}
 	switch to := m.Enters(); {
@@ -174,6 +172,18 @@ func (s *Endings) heed(line audit.Line) {
 		delete(s.Tasks, id)
 		if to == task.Archived || to == task.None {
 			delete(s.asked, id)
+		}
+	}
+}
+
+func (s *Endings) received(line audit.Line) {
+	t := s.Tasks[task.ID(line.Task())]
+	if t == nil {
+		return
+	}
+	if e, err := line.Decode(); err == nil {
+		if r := task.ReceiptOf(&e); r != nil && r.End == t.Seq && r.Delivers() {
+			t.Delivered = e.Time()
 		}
 	}
 }

@@ -49,23 +49,27 @@ func (r *Receipt) Delivers() bool {
 	return false
 }
 
-// ReceiptIn is the receipt that a line holds; nil if it holds none.
-func ReceiptIn(line audit.Line) *Receipt {
-	dead := line.Event() == audit.ErrorEvent && line.Text("alarm") == Undelivered
-	if line.Event() != audit.ResultDelivered && !dead {
-		return nil
-	}
-	e, err := line.Decode()
+// ReceiptOf is the receipt that a line holds; nil if it holds none.
+func ReceiptOf(e *audit.Entry) *Receipt {
 	r := new(Receipt)
-	if err != nil || e.Detail(r) != nil || r.End == 0 {
+	if e.Event != audit.ResultDelivered && !GaveUp(e) || e.Detail(r) != nil || r.End == 0 {
 		return nil
 	}
 	return r
 }
 
+// GaveUp tells whether the line makes a dead letter of a result.
+func GaveUp(e *audit.Entry) bool {
+	var d struct {
+		Alarm string `json:"alarm"`
+	}
+	return e.Event == audit.ErrorEvent && e.Detail(&d) == nil && d.Alarm == Undelivered
+}
+
 // AskedByBridge tells whether the line made its task because a bridge sent it. A
 // drop that names a bridge as its source is admitted by mbox, and a child is made by
 // the agent that handed it on: neither has anybody to whom its result is delivered.
-func AskedByBridge(line audit.Line) bool {
-	return line.Event() == audit.TaskCreated && Creates(line) && strings.HasPrefix(line.Agent(), Bridge)
+func AskedByBridge(e *audit.Entry, m *Move) bool {
+	child := m.Queue != nil && m.Queue.Parent != ""
+	return e.Event == audit.TaskCreated && m.Leaves() == None && strings.HasPrefix(e.Agent, Bridge) && !child
 }
