@@ -151,29 +151,17 @@ func (i *inbox) key(id string) string {
 
 // say answers a message in its conversation, at most once.
 func (i *inbox) say(m *Message, text string) {
-	sum := hmac.New(sha256.New, i.secret)
-	fmt.Fprintf(sum, "answer %s %s", i.key(m.ID), text)
-	n := Notice{
-		Key: hex.EncodeToString(sum.Sum(nil)[:16]), To: m.In, Title: schemas.Cut(m.Title, maxTitle),
-		Text: fit(text, i.Kind.Limits),
+	l := i.Kind.Limits
+	pieces := cut(text, l.Text, l.Lines)
+	for part, piece := range pieces[:min(len(pieces), max(l.Parts, 1))] {
+		sum := hmac.New(sha256.New, i.secret)
+		fmt.Fprintf(sum, "answer %d %s %s", part, i.key(m.ID), text)
+		n := Notice{Key: hex.EncodeToString(sum.Sum(nil)[:16]), To: m.In, Title: schemas.Cut(m.Title, maxTitle), Text: piece}
+		if isPlain(m.ID, maxID) {
+			n.Reply = m.ID
+		}
+		i.answers.say(n)
 	}
-	if isPlain(m.ID, maxID) {
-		n.Reply = m.ID
-	}
-	i.answers.say(n)
-}
-
-// fit cuts an answer to what a message may hold.
-func fit(text string, l Limits) string {
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	if l.Lines > 0 && len(lines) > l.Lines {
-		lines = lines[:l.Lines]
-	}
-	text = strings.Join(lines, "\n")
-	if l.Text > 0 && len(text) > l.Text {
-		text = strings.ToValidUTF8(text[:max(0, l.Text-len("…"))], "") + "…"
-	}
-	return text
 }
 
 // line is a text on one line.

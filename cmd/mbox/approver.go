@@ -20,6 +20,7 @@ type deed struct{ step, does, do string }
 var (
 	approving = deed{"approval", "approves", "approve"}
 	keeping   = deed{"token", "makes and revokes tokens", "do that"}
+	bridging  = deed{"bridge", "runs bridges", "do that"}
 )
 
 // byPerson refuses the deed to a process whose own environment is an agent's.

@@ -43,7 +43,7 @@ func (o *doctorOptions) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	e := &check.Exam{Home: home, Fix: o.fix, Progress: s.progress}
+	e := &check.Exam{Home: home, Fix: o.fix, Progress: s.progress, Kinds: chatKinds()}
 	e.Team = func(c *config.File) (_ *agents.Team, err error) {
 		s.config = c
 		s.team, err = assemble(c, home)

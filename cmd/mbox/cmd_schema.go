@@ -184,8 +184,11 @@ func checkLedgerLine(raw []byte) error {
 }
 
 func checkConfig(data []byte) error {
-	_, err := config.Parse(config.Name, data)
-	return err
+	c, err := config.Parse(config.Name, data)
+	if err != nil {
+		return err
+	}
+	return config.CheckBridges(c, chatKinds())
 }
 
 func checkDecision(data []byte) error {

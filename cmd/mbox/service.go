@@ -102,6 +102,7 @@ func (c *crew) serve(ctx context.Context, v *service, ready func()) (next *servi
 			for _, w := range v.workers() {
 				c.start(ctx, v, w)
 			}
+			c.startBridges(ctx, v)
 			ready()
 			looking.Go(func() { v.prepull(routing) })
 			looking.Go(func() { v.keepViews(routing) })

@@ -130,7 +130,10 @@ func (s *session) options() (dir string, o mailbox.Options, err error) {
 	if err = home.CheckOwner(dir); err != nil {
 		return dir, o, err
 	}
-	if s.config, err = config.Load(dir); err != nil {
+	if s.config, err = config.Load(dir); err == nil {
+		err = config.CheckBridges(s.config, chatKinds())
+	}
+	if err != nil {
 		return dir, o, err
 	}
 	if s.team, err = assemble(s.config, dir); err != nil {

@@ -60,6 +60,15 @@ func fileWords(dir, suffix string) []string {
 
 // agentWords are the registered agents.
 func agentWords(s *session) []string {
+	c := configOf(s)
+	if c == nil {
+		return nil
+	}
+	return c.AgentNames()
+}
+
+// configOf is the home's configuration; nil where it cannot be read.
+func configOf(s *session) *config.File {
 	if s.config == nil {
 		home, err := s.homeDir()
 		if err != nil {
@@ -69,7 +78,7 @@ func agentWords(s *session) []string {
 			return nil
 		}
 	}
-	return s.config.AgentNames()
+	return s.config
 }
 
 // completesFlag tells whether the word at the cursor is a flag.

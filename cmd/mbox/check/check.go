@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"mbox/agents"
+	"mbox/agents/chat"
 	"mbox/cmd/mbox/config"
 	"mbox/cmd/mbox/gateway/token"
 	"mbox/mailbox"
@@ -41,6 +42,7 @@ type Exam struct {
 	Fix      bool                                     // mend what is safe to mend
 	Progress func(what string, done, total int64)     // for what takes long
 	Team     func(*config.File) (*agents.Team, error) // makes the agents
+	Kinds    []chat.Kind                              // of bridges
 	Pull     func(context.Context) error              // fetches the models that they miss; nil: not asked for
 
 	Config   *config.File // what is in force; nil where it cannot be read

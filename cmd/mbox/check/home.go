@@ -34,6 +34,9 @@ func (e *Exam) isMailbox() error {
 
 func (e *Exam) config() {
 	c, err := config.Load(e.Home)
+	if err == nil {
+		err = config.CheckBridges(c, e.Kinds)
+	}
 	if err != nil {
 		e.fault("config", "", err)
 		c = config.Default()

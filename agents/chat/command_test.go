@@ -1,0 +1,196 @@
+package chat
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"mbox/mailbox"
+)
+
+// asks says something and returns the answer.
+func (b *bridged) asks(m Message) string {
+	b.Helper()
+	b.hears(m)
+	return b.answer().Text
+}
+
+// has makes a task of a message and returns its id.
+func (b *bridged) has(m Message) string {
+	b.Helper()
+	before := map[mailbox.ID]bool{}
+	for _, t := range b.tasks() {
+		before[t.ID] = true
+	}
+	b.hears(m)
+	for _, t := range b.tasks() {
+		if !before[t.ID] {
+			return string(t.ID)
+		}
+	}
+	b.Fatalf("%+v became no task", m)
+	return ""
+}
+
+func in(room, who, id, text string) Message {
+	return Message{ID: id, From: who, In: Conversation{Peer: room, Group: true}, Text: text}
+}
+
+func TestCommandsAreForOnesOwnTasks(t *testing.T) {
+	b := aBridge(t)
+	b.Settings.Rooms = []string{"#room", "#two"}
+	b.Rules.Allow = append(b.Rules.Allow, "*")
+	b.up()
+	direct := b.has(from("anna", "1", "anna's own"))
+	room := b.has(in("#room", "anna", "2", "anna's in the room"))
+	foreign, err := b.Box.Submit(t.Context(), &mailbox.Task{Source: mailbox.Source{Agent: "coder", User: "anna", Session: "agent:pi:family:direct:anna"}, Task: mailbox.Request{Title: "anna's by another way"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 10
+	ask := func(m Message, format string, a ...any) string {
+		n++
+		m.ID, m.Text = fmt.Sprint(n), fmt.Sprintf(format, a...)
+		return b.asks(m)
+	}
+	anna, bert, chief := from("anna", "", ""), from("bert", "", ""), from("chief", "", "")
+	annaHere, annaThere, bertHere, chiefHere := in("#room", "anna", "", ""), in("#two", "anna", "", ""), in("#room", "bert", "", ""), in("#room", "chief", "", "")
+	for _, c := range []struct {
+		who  Message
+		id   string
+		seen bool
+	}{
+		{anna, direct, true}, {anna, room, true}, {annaHere, room, true}, {chief, direct, true}, {chief, room, true}, {chief, string(foreign), true}, {chiefHere, room, true},
+		{annaHere, direct, false}, {annaThere, room, false}, {bert, direct, false}, {bert, room, false}, {bertHere, room, false},
+		{anna, string(foreign), false}, {anna, "task-none", false}, {anna, "../../x", false}, {chiefHere, direct, false}, {bert, strings.ToUpper(direct), false},
+	} {
+		got := ask(c.who, "/why %s", c.id)
+		if seen := strings.HasPrefix(got, c.id+", pending: "); seen != c.seen || !seen && got != noTask {
+			t.Errorf("%s in %s asks about %s: %q", c.who.From, c.who.In.Peer, c.id, got)
+		}
+	}
+	for _, c := range []struct {
+		who  Message
+		id   string
+		want string
+	}{
+		{bert, direct, noTask}, {bertHere, room, noTask}, {annaHere, direct, noTask}, {anna, string(foreign), noTask}, {anna, "none", noTask},
+		{anna, direct, "is cancelled"}, {anna, direct, "is cancelled"}, {chief, room, "is cancelled"}, {chief, string(foreign), "is cancelled"},
+	} {
+		if got := ask(c.who, "/cancel %s", c.id); !strings.Contains(got, c.want) {
+			t.Errorf("%s cancels %s: %q", c.who.From, c.id, got)
+		}
+	}
+	if got := ask(anna, "/status"); got != "No task of yours waits or is at work." {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestStatusTellsWhatIsOnesOwnHere(t *testing.T) {
+	b := aBridge(t)
+	b.up()
+	direct := b.has(from("anna", "1", "secret plan"))
+	room := b.has(in("#room", "anna", "2", "open plan"))
+	b.has(from("bert", "3", "bert's"))
+	if got := b.asks(from("anna", "4", "/status")); !strings.Contains(got, direct+", pending: secret plan") || !strings.Contains(got, room) || strings.Contains(got, "bert") {
+		t.Errorf("anna: %q", got)
+	}
+	if got := b.asks(in("#room", "anna", "5", "/status")); strings.Contains(got, "secret") || !strings.Contains(got, "open plan") {
+		t.Errorf("anna in the room: %q", got)
+	}
+	for i := range mostListed {
+		b.hears(from("anna", fmt.Sprint("m", i), "more"))
+	}
+	if got := b.asks(from("anna", "6", "/status")); !strings.HasSuffix(got, "and 2 more") {
+		t.Errorf("many: %q", got)
+	}
+}
+
+func TestOnlyOperatorsApprove(t *testing.T) {
+	b := aBridge(t)
+	b.Box.Close()
+	o := mailbox.Options{Agents: map[string]mailbox.Capabilities{"pi": {}}, Approval: func(t *mailbox.Task) string {
+		if t.Mbox.Action != nil {
+			return "it deploys"
+		}
+		return ""
+	}}
+	box, err := mailbox.Open(t.Context(), b.Box.Home(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer box.Close()
+	b.Box = box
+	b.up()
+	params, _ := json.Marshal(map[string]string{"what": "all of it"})
+	id, err := box.Submit(t.Context(), &mailbox.Task{
+		ID: "deploy", Source: mailbox.Source{Agent: "bridge:family", User: "anna", Session: "agent:pi:family:direct:anna"}, Task: mailbox.Request{Title: "Deploy"},
+		Assignment: mailbox.Assignment{TargetAgent: "pi"}, Mbox: mailbox.Meta{Action: &mailbox.Action{Name: "deploy_it", Params: jsontext.Value(params)}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	approved := func() int {
+		all, err := box.Decisions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	for i, who := range []string{"anna", "bert"} {
+		if got := b.asks(from(who, fmt.Sprint(i), "/approve "+string(id))); !strings.HasPrefix(got, "That is no command") {
+			t.Errorf("%s: %q", who, got)
+		}
+	}
+	if got := b.asks(from("anna", "w", "/why "+string(id))); strings.Contains(got, "/approve") {
+		t.Errorf("anna learns the code: %q", got)
+	}
+	seen := b.asks(from("chief", "2", "/why "+string(id)))
+	_, line, ok := strings.Cut(seen, "/approve ")
+	if !ok || !strings.Contains(seen, `"all of it"`) {
+		t.Fatalf("the chief sees %q", seen)
+	}
+	for i, wrong := range []string{"0123456789abcdef", "0", "%"} {
+		if got := b.asks(from("chief", fmt.Sprint("x", i), "/approve deploy "+wrong)); !strings.Contains(got, "not what you have seen") {
+			t.Errorf("%s: %q", wrong, got)
+		}
+	}
+	if n := approved(); n != 0 {
+		t.Fatalf("%d approvals", n)
+	}
+	if got := b.asks(from("chief", "3", "/approve "+line)); got != "deploy is approved for an hour." {
+		t.Errorf("%q", got)
+	}
+	all, err := box.Decisions(t.Context())
+	if err != nil || len(all) != 1 || !strings.Contains(fmt.Sprint(all[0]), "bridge:family chief") {
+		t.Errorf("%+v, %v", all, err)
+	}
+	plain := b.has(from("anna", "4", "hello"))
+	if got := b.asks(from("chief", "5", "/approve "+plain)); !strings.Contains(got, "waits for no approval") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestWhatIsACommand(t *testing.T) {
+	for text, want := range map[string]bool{"/help": true, " /why x": true, "/etc/passwd is open": false, "/": false, "a /help": false, "/Help": false, "/help@them": false, "//help": false} {
+		if _, _, is := command(text); is != want {
+			t.Errorf("%q: %v", text, is)
+		}
+	}
+	b := aBridge(t)
+	b.up()
+	for i, text := range []string{"/hlep", "/why", "/why a b", "/cancel", "/status all"} {
+		if got := b.asks(from("anna", fmt.Sprint(i), text)); !strings.HasPrefix(got, "That is no command") {
+			t.Errorf("%s: %q", text, got)
+		}
+	}
+	if got := b.asks(from("chief", "h", "/help")); !strings.Contains(got, "/approve") {
+		t.Errorf("%q", got)
+	}
+	if got := b.asks(from("anna", "h2", "/help")); strings.Contains(got, "/approve") {
+		t.Errorf("%q", got)
+	}
+}

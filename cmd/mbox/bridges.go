@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"mbox/agents/chat"
+	"mbox/agents/chat/stdio"
+	"mbox/agents/policy"
+	"mbox/cmd/mbox/config"
+	"mbox/mailbox"
+)
+
+// chatKinds are the chat systems that this mbox knows.
+func chatKinds() []chat.Kind {
+	return []chat.Kind{stdio.Kind}
+}
+
+// bridge makes a bridge as its table says. Its secrets are read now.
+func bridgeOf(s *session, box *mailbox.Box, name string) (chat.Bridge, error) {
+	b, err := s.config.Bridges.Named(name)
+	if err != nil {
+		return chat.Bridge{}, err
+	}
+	if err := unreadable(s.config, name, b); err != nil {
+		return chat.Bridge{}, err
+	}
+	settings, err := b.Settings()
+	if err != nil {
+		return chat.Bridge{}, fmt.Errorf("bridge %s: %w", name, err)
+	}
+	made := chat.Bridge{
+		Box: box, Name: name, To: b.To, Settings: settings, Rules: b.Rules(),
+		Log: func(format string, a ...any) { s.warnf("bridge %s: %s", name, fmt.Sprintf(format, a...)) },
+	}
+	for _, k := range chatKinds() {
+		if k.Name == b.Kind {
+			made.Kind = &k
+		}
+	}
+	return made, nil
+}
+
+// unreadable refuses a secret that an agent gets to see. What lies in .mbox none does,
+// unless its commands run without a sandbox: those can read what the user can.
+func unreadable(c *config.File, name string, b *config.Bridge) error {
+	for _, agent := range c.AgentNames() {
+		p, err := policy.ForAgent(c.Policy(), agent)
+		if err != nil || !c.Agents[agent].Enabled {
+			continue
+		}
+		for _, file := range b.SecretFiles() {
+			if _, err := p.Read(file); err == nil {
+				return &config.Error{
+					File: config.Name, Problem: fmt.Sprintf("bridges.%s: the agent %s may read %s", name, agent, file),
+					Hint: "a secret lies well in .mbox/keys, which no agent's actions reach",
+				}
+			}
+		}
+		for _, variable := range p.EnvPassthrough {
+			if variable == b.TokenEnv || variable == b.PasswordEnv {
+				return &config.Error{
+					File: config.Name, Problem: fmt.Sprintf("bridges.%s: the commands of the agent %s get %s", name, agent, variable),
+					Hint: "take it out of shell_env_passthrough of its risk profile, or use token_file or password_file",
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// startBridges runs the bridges of a service, each when that of the service before
+// has ended. One that cannot go on does not end the others.
+func (c *crew) startBridges(ctx context.Context, v *service) {
+	ctx, stop := context.WithCancel(ctx)
+	v.working.Add(1)
+	c.running.Go(func() {
+		defer v.working.Done()
+		defer stop()
+		select {
+		case <-v.retired:
+		case <-ctx.Done():
+		}
+	})
+	for _, name := range v.config.Bridges.Names() {
+		key := "bridge " + name // which no agent is called
+		before, ended := c.ended[key], make(chan struct{})
+		c.ended[key] = ended
+		v.working.Add(1)
+		c.running.Go(func() {
+			defer v.working.Done()
+			defer close(ended)
+			if before != nil {
+				<-before
+			}
+			if err := v.keepBridge(ctx, name); err != nil {
+				v.warnf("bridge %s: %v; mbox bridge %s --check tells more. Everything else goes on", name, err, name)
+			}
+		})
+	}
+}
+
+// busyPause is how long mbox up waits for a bridge that another process runs.
+const busyPause = 5 * time.Second
+
+func (v *service) keepBridge(ctx context.Context, name string) error {
+	b, err := bridgeOf(v.session, v.box, name)
+	if err != nil || b.Kind.Stdio {
+		return err
+	}
+	for told := false; ; told = true {
+		err := b.Run(ctx)
+		if !errors.Is(err, mailbox.ErrBusy) || ctx.Err() != nil {
+			return err
+		}
+		if !told {
+			v.warnf("bridge %s: another process runs it; it is taken over when that ends", name)
+		}
+		select {
+		case <-time.After(busyPause):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// linesInJSON makes the lines of a bridge JSON.
+func linesInJSON(b *chat.Bridge, wanted bool) error {
+	if !wanted {
+		return nil
+	}
+	if !b.Kind.Stdio {
+		return usagef("mbox bridge "+b.Name, "--json is for a bridge of kind stdio: this one is of kind %s", b.Kind.Name)
+	}
+	b.Settings.Format = "json"
+	return nil
+}
