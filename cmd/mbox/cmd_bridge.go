@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
@@ -50,15 +49,11 @@ Bridges are for people: an agent's command cannot run one, as it cannot approve.
 				}
 				switch {
 				case err != nil:
+					return err
 				case check:
-					err = checkBridge(ctx, s, &b)
-				default:
-					err = runBridge(ctx, s, &b)
+					return checkBridge(ctx, s, &b)
 				}
-				if errors.Is(err, chat.ErrSetup) {
-					return hint(err, "mbox help bridges; mbox bridge %s --check when it is mended", args[0])
-				}
-				return err
+				return runBridge(ctx, s, &b)
 			})
 		},
 		words: bridgeWords,

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"mbox/agents"
+	"mbox/agents/chat"
 	"mbox/audit"
 	"mbox/cmd/mbox/check"
 	"mbox/cmd/mbox/config"
@@ -169,6 +170,8 @@ func judge(err error) (code int, hint string) {
 		return exitData, "mbox token revoke NAME removes NAME.json; move what has no token's name out of the home"
 	case errors.Is(err, mailbox.ErrConflict):
 		return exitConflict, "mbox show ID tells the state that it is in"
+	case errors.Is(err, chat.ErrSetup):
+		return exitData, "mbox help bridges tells what a bridge needs; mbox bridge NAME --check when it is mended"
 	case errors.As(err, &unread):
 		return exitData, unread.Hint
 	case errors.As(err, &data):
