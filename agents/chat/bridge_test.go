@@ -473,7 +473,9 @@ func TestOneProcessABridge(t *testing.T) {
 	b := aBridge(t)
 	b.up()
 	b.hears(from("anna", "1", "hello"))
-	if err := b.Run(t.Context()); !errors.Is(err, mailbox.ErrBusy) {
+	soon, end := context.WithTimeout(t.Context(), time.Second)
+	defer end()
+	if err := b.Run(soon); !errors.Is(err, mailbox.ErrBusy) {
 		t.Errorf("%v", err)
 	}
 	other := b.Bridge

@@ -74,7 +74,7 @@ var doorsMutants = []mutant{
 	},
 	{
 		"doors-asked-by-http-check", "doors", "cmd/mbox/config/limits.go",
-		"Never: c.doors.listens()}", "Never: defaultServe().listens()}",
+		"append(c.doors.listens(), ", "append(defaultServe().listens(), ",
 		configTest("TestNeverWhereMboxListens"),
 	},
 	{

@@ -1,0 +1,98 @@
+package main
+
+// chatTest is a test of the bridges.
+func chatTest(run string) command { return command{"agents/chat", run} }
+
+// bridgeMutants break the rules of who is heard by a bridge, and of what becomes of it.
+var bridgeMutants = []mutant{
+	{
+		"bridge-for-anyone", "bridges", "agents/chat/rules.go",
+		"case !g.known(m):", "case !g.known(m) && m.From == \"\":",
+		chatTest("TestOnlyWhoIsAllowedIsHeard"),
+	},
+	{
+		"bridge-in-any-room", "bridges", "agents/chat/rules.go",
+		"case !g.Answers(m.In):", "case !g.Answers(m.In) && !m.In.Group:",
+		chatTest("TestOnlyWhoIsAllowedIsHeard"),
+	},
+	{
+		"bridge-without-proof", "bridges", "agents/chat/rules.go",
+		"case g.RequireProof && m.Proof == \"\":", "case g.RequireProof && m.Proof == \"\" && m.From == \"\":",
+		chatTest("TestASenderIsProvenWhereThatIsAsked"),
+	},
+	{
+		"bridge-tells-strangers", "bridges", "agents/chat/intake.go",
+		"return i.refuse(ctx, m, why)", "i.say(m, why)\n\t\treturn i.refuse(ctx, m, why)",
+		chatTest("TestOnlyWhoIsAllowedIsHeard"),
+	},
+	{
+		"bridge-without-key", "bridges", "agents/chat/intake.go",
+		"t.Mbox.IdempotencyKey, t.Mbox.Labels = i.key(m.ID), labels", "t.Mbox.Labels = labels",
+		chatTest("TestAMessageBecomesOneTask"),
+	},
+	{
+		"bridge-key-of-any-account", "bridges", "agents/chat/intake.go",
+		"[]string{i.Name, i.cursor.Kind, i.cursor.Account, id}", "[]string{i.Name, i.cursor.Kind, id}",
+		chatTest("TestAnIDIsOfItsAccount"),
+	},
+	{
+		"bridge-takes-control-characters", "bridges", "agents/chat/intake.go",
+		"m.Text, m.Title = strings.TrimSpace(Plain(m.Text)),", "m.Text, m.Title = strings.TrimSpace(m.Text),",
+		chatTest("TestAMessageBecomesOneTask"),
+	},
+	{
+		"bridge-without-bounds", "bridges", "agents/chat/rules.go",
+		"over := b.used + 1 - float64(burst); over > 0", "over := b.used + 1 - float64(burst); over > 1e6",
+		chatTest("TestTooManyAreRefusedAndToldOnce"),
+	},
+	{
+		"bridge-anybody-approves", "bridges", "agents/chat/command.go",
+		"(len(args) == 1 || len(args) == 2) && i.guard.operator(m):", "(len(args) == 1 || len(args) == 2):",
+		chatTest("TestOnlyOperatorsApprove"),
+	},
+	{
+		"bridge-approves-what-was-not-seen", "bridges", "agents/chat/command.go",
+		"seen != code(w.Approve)):", "seen == code(w.Approve)):",
+		chatTest("TestOnlyOperatorsApprove"),
+	},
+	{
+		"bridge-ends-others-tasks", "bridges", "agents/chat/command.go",
+		"own := t.Source.Agent == i.agent && t.Source.User == m.From", "own := t.Source.Agent == i.agent",
+		chatTest("TestCommandsAreForOnesOwnTasks"),
+	},
+	{
+		"bridge-tells-a-room-of-others", "bridges", "agents/chat/command.go",
+		"see: (own || operator) && (here || !m.In.Group)", "see: own || operator",
+		chatTest("TestCommandsAreForOnesOwnTasks"),
+	},
+	{
+		"bridge-place-before-the-flush", "18", "agents/chat/cursor.go",
+		"if err := box.Ledger().Flushed(ctx); err != nil {", "if err := ctx.Err(); err != nil {",
+		chatTest("TestRule18_PlaceBehindTheFlush"),
+	},
+	{
+		"bridge-place-of-another-account", "bridges", "agents/chat/cursor.go",
+		"was.Kind != c.Kind || was.Account != c.Account", "was.Kind != c.Kind",
+		chatTest("TestPlaceIsKeptForItsAccount"),
+	},
+	{
+		"bridge-without-lock", "bridges", "agents/chat/cursor.go",
+		"lock, err := durable.TryLock(path)\n\tif err != nil {", "lock, err := durable.TryLock(path)\n\tif err != nil && !errors.Is(err, durable.ErrBusy) {",
+		chatTest("TestOneProcessABridge"),
+	},
+	{
+		"bridge-secret-in-the-log", "bridges", "agents/chat/bridge.go",
+		"b.Log(\"%s\", r.scrub(fmt.Sprintf(format, a...)))", "b.Log(format, a...)",
+		chatTest("TestAChannelIsCalledAgain"),
+	},
+	{
+		"bridge-secret-for-agents", "bridges", "cmd/mbox/bridges.go",
+		"if _, err := p.Read(file); err == nil {", "if _, err := p.Read(file); err == nil && file == \"\" {",
+		command{"cmd/mbox", "TestScripts/bridge_up$"},
+	},
+	{
+		"bridge-operators-by-name-alone", "bridges", "cmd/mbox/config/bridges.go",
+		"case k.Claims && len(b.Operators) > 0 && !b.RequireProof:", "case k.Claims && len(b.Operators) > 9 && !b.RequireProof:",
+		configTest("TestBridgesAreChecked"),
+	},
+}
