@@ -107,11 +107,12 @@ type File struct {
 type Notice struct {
 	Key   string // the same for each try, 32 letters and digits: the channel's own idempotency key, where it has one
 	To    Conversation
-	Reply string // the ID of the message that it answers; "" for none
-	Title string // a subject, where the channel has such a thing
-	Text  string // plain text, at most Limits.Text; lines end with \n
-	File  *File  // only where Limits.File is not 0
-	Again bool   // it may be there already, and the channel cannot tell: Text says so
+	Reply string    // the ID of the message that it answers; "" for none
+	Title string    // a subject, where the channel has such a thing
+	Text  string    // plain text, at most Limits.Text; lines end with \n
+	File  *File     // only where Limits.File is not 0
+	Again bool      // it may be there already, and the channel cannot tell: Text says so
+	Since time.Time // before this it cannot have been sent; zero where nobody knows
 }
 
 // Limits are what a channel's messages may hold.

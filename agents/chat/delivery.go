@@ -296,6 +296,9 @@ func (d *Delivery) send(ctx context.Context, r *Result, t *tries, n Notice) (fau
 		}
 	}
 	id := ""
+	if n.Since = r.Last.Time; r.Again {
+		n.Since = r.Since.Time
+	}
 	if maybe {
 		id, err = d.lookFor(ctx, &n)
 	}

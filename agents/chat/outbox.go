@@ -27,6 +27,7 @@ type Result struct {
 	Begun  int           `json:"begun,omitzero"` // the part that may be sent or not: it has an intent, and no receipt
 	Again  bool          `json:"again,omitzero"` // parts of it were sent, when it was cut otherwise
 	Since  mailbox.Time  `json:"since,omitzero"` // the first intent
+	Last   mailbox.Time  `json:"last,omitzero"`  // the last one: that of the part that was begun
 	Asked  int64         `json:"asked,omitzero"` // seq of the line by which a person wanted it sent again
 	Dead   string        `json:"dead,omitzero"`  // why it was given up
 
@@ -272,7 +273,7 @@ func (o *outbox) received(e *audit.Entry, receipt *task.Receipt) {
 		r.Again = r.Sent > 0 || r.Begun > 0
 		r.Parts, r.Sent = receipt.Parts, 0
 	case receipt.Leg == task.Intent:
-		r.Begun = receipt.Part
+		r.Begun, r.Last = receipt.Part, task.At(e.Time())
 		if r.Since.IsZero() {
 			r.Since = task.At(e.Time())
 		}
