@@ -17,7 +17,10 @@ func archiveVerb() *verb {
 		name:  "archive",
 		brief: "put old ended tasks away",
 		about: `Moves completed and failed tasks that ended longer ago than --older-than to
-tasks/archive/YYYY-MM. Nothing is deleted. Prints how many there were.`,
+tasks/archive/YYYY-MM. Nothing is deleted. Prints how many there were. A task that came
+by a bridge stays until its result was delivered; mbox deliver --list tells of those.
+
+mbox up does it by itself with tasks whose results were delivered archive_after ago.`,
 		shows: []string{"mbox archive --older-than 7d"},
 		exits: []int{exitNotFound, exitIO, exitBusy, exitCommitted},
 		flags: []cli.Flag{
@@ -43,5 +46,34 @@ tasks/archive/YYYY-MM. Nothing is deleted. Prints how many there were.`,
 				return nil
 			})
 		},
+	}
+}
+
+// archivePause is how often mbox up looks for tasks to archive.
+const archivePause = time.Minute
+
+// archiveDelivered archives tasks whose results were delivered, as mbox.toml says,
+// until ctx ends.
+func (v *service) archiveDelivered(ctx context.Context) {
+	if v.config.ArchiveAfter == 0 {
+		return
+	}
+	tick := time.NewTicker(archivePause)
+	defer tick.Stop()
+	for {
+		n, err := v.box.ArchiveDelivered(ctx, time.Duration(v.config.ArchiveAfter))
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			v.warnf("archive: %v", err)
+		case n > 0:
+			v.infof("archived %d tasks whose results were delivered", n)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
 	}
 }

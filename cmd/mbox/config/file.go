@@ -36,6 +36,7 @@ type File struct {
 	StartWithin    Duration          `toml:"start_within" json:"start_within,omitzero" jsonschema:"default=10m,description=a ready task that nobody takes in this time is an alarm"`
 	LockWait       Duration          `toml:"lock_wait" json:"lock_wait,omitzero" jsonschema:"default=10s,description=how long a lock is waited for"`
 	RetryBase      Duration          `toml:"retry_base" json:"retry_base,omitzero" jsonschema:"default=1s,description=retry n waits retry_base times 2^n\\, with jitter"`
+	ArchiveAfter   Duration          `toml:"archive_after" json:"archive_after,omitzero" jsonschema:"default=7d,description=mbox up archives a task so long after its result was delivered; 0s: it does not"`
 	AllowNetworkFS bool              `toml:"allow_network_fs" json:"allow_network_fs,omitzero" jsonschema:"default=false,description=work on NFS\\, SMB\\, 9p and FUSE\\, where locks and renames promise less"`
 	Audit          Audit             `toml:"audit" json:"audit,omitzero" jsonschema:"description=the ledger"`
 	Agents         map[string]*Agent `toml:"agents" json:"agents,omitzero" jsonschema:"description=the registry of agents\\, by name"`
@@ -88,7 +89,7 @@ func defaults() *File {
 	return &File{
 		Sync: "standard", Lease: Duration(15 * time.Minute), MaxAttempts: 3,
 		PollInterval: Duration(5 * time.Second), StartWithin: Duration(10 * time.Minute),
-		LockWait: Duration(10 * time.Second), RetryBase: Duration(time.Second),
+		LockWait: Duration(10 * time.Second), RetryBase: Duration(time.Second), ArchiveAfter: Duration(7 * 24 * time.Hour),
 		Ollama: defaultOllama(), Delegation: defaultDelegation(), Actions: defaultActions(),
 		origins: origins{where: map[string]int{}, from: map[string]string{}, env: func(string) string { return "" }},
 	}
@@ -213,6 +214,7 @@ func (c *File) check() error {
 		{"start_within", c.StartWithin, time.Second, 365 * day},
 		{"lock_wait", c.LockWait, time.Millisecond, time.Hour},
 		{"retry_base", c.RetryBase, time.Millisecond, time.Hour},
+		{"archive_after", c.ArchiveAfter, 0, 3650 * day},
 	} {
 		if err := c.checkSpan(d.key, d.value, d.least, d.most); err != nil {
 			return err
