@@ -84,6 +84,7 @@ var rooms = map[string]room{
 	},
 	"agents/brain/ollamatest": {layer: 0}, // for tests only, see testRooms
 	"agents/chat":             {layer: 4, ours: []string{"audit", "mailbox", "mailbox/durable", "mailbox/home", "mailbox/task", "schemas"}, libraries: []string{jsonV2}},
+	"agents/chat/command":     {layer: 4, ours: []string{"agents/chat"}},
 	"agents/chat/stdio":       {layer: 4, ours: []string{"agents/chat", "schemas"}},
 	"agents/chat/chattest":    {layer: 4, ours: []string{"agents/chat"}}, // for tests only, see testRooms
 	"examples":                {layer: 5},                                // tests only: they run the examples as anybody would

@@ -49,6 +49,7 @@ type File struct {
 	Delegation      Delegation                        `toml:"delegation" json:"delegation,omitzero" jsonschema:"description=how far a tree of tasks may grow"`
 	Actions         Actions                           `toml:"actions" json:"actions,omitzero" jsonschema:"description=what bounds each action\\, whoever does it"`
 	Bridges         Bridges                           `toml:"bridges" json:"bridges,omitzero" jsonschema:"description=chat systems by which people reach agents\\, by name"`
+	Notify          map[string]*Notify                `toml:"notify" json:"notify,omitzero" jsonschema:"description=whom mbox up tells what happens\\, by name"`
 	Serve           *Serve                            `toml:"serve" json:"serve,omitzero" jsonschema:"description=where the doors are\\, for programs and people"`
 
 	origins
@@ -228,5 +229,8 @@ func (c *File) check() error {
 	if err := checkServe(c); err != nil {
 		return err
 	}
-	return checkBridges(c)
+	if err := checkBridges(c); err != nil {
+		return err
+	}
+	return checkNotify(c)
 }

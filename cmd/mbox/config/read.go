@@ -69,7 +69,7 @@ func (f *origins) unknownKey(e *toml.DecodeError) error {
 		if table == "serve." {
 			hint = "mbox token create NAME --role operator makes a token, and keeps it elsewhere"
 		}
-		if strings.HasPrefix(table, "bridges.") {
+		if strings.HasPrefix(table, "bridges.") || strings.HasPrefix(table, "notify.") {
 			hint = "token_file or password_file names a file that holds it, token_env or password_env a variable"
 		}
 		return &Error{ // without the Excerpt: it would show the secret
