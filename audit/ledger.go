@@ -16,6 +16,15 @@
 // details.mailbox_id, so that a home whose .mbox is lost still knows its name. (Not
 // so in the first versions: there a recovery's line may have it, by an operator.)
 //
+// # Deliveries
+//
+// A line result_delivered says how far the result of a task has come on its way back
+// to who asked for it by a bridge. Its details have leg (stored, intent, notified,
+// seen, acknowledged), end (seq of the line that ended the task) and epoch, and where
+// there are such channel (the kind), key, part, parts and message (the channel's id).
+// They never have the text, or whom it goes to. A result that was given up is an
+// error with the alarm "undelivered", and the same details.
+//
 // # What Append promises
 //
 // When Append returns nil, the line is on disk and chained. Any number of

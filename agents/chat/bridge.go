@@ -37,6 +37,7 @@ type run struct {
 	Bridge
 	agent    string // its name in tasks and ledger
 	cursor   cursor
+	secrets  secrets
 	channel  Channel
 	answers  *answers
 	delivery deliverer
@@ -68,7 +69,7 @@ func (b Bridge) Run(ctx context.Context) error {
 	if err == nil {
 		err = r.serve(ctx)
 	}
-	if err = r.scrubbed(err); errors.Is(err, ErrSetup) {
+	if err = r.secrets.scrubbed(err); errors.Is(err, ErrSetup) {
 		err = errors.Join(err, r.alarm(ctx, err))
 	}
 	return errors.Join(err, lock.Unlock())
@@ -80,7 +81,7 @@ func (b Bridge) Check(ctx context.Context) (says string, err error) {
 	if err == nil {
 		says, err = r.channel.Check(ctx)
 	}
-	return line(Plain(says)), r.scrubbed(err)
+	return line(Plain(says)), r.secrets.scrubbed(err)
 }
 
 // open makes the channel. It returns a run in any case.
@@ -89,8 +90,8 @@ func (b Bridge) open() (r *run, err error) {
 		b.now = time.Now
 	}
 	b.first = cmp.Or(b.first, firstPause)
-	r = &run{Bridge: b, agent: "bridge:" + b.Name, cursor: cursorOf(b.Name, b.Kind.Name, &b.Settings)}
-	r.Log = func(format string, a ...any) { b.Log("%s", r.scrub(fmt.Sprintf(format, a...))) }
+	r = &run{Bridge: b, agent: "bridge:" + b.Name, cursor: cursorOf(b.Name, b.Kind.Name, &b.Settings), secrets: secretsOf(&b.Settings)}
+	r.Log = func(format string, a ...any) { b.Log("%s", r.secrets.scrub(fmt.Sprintf(format, a...))) }
 	r.Settings.Name, r.Settings.Log = b.Name, r.Log
 	if len(b.Rules.Allow)+len(b.Rules.Operators) == 0 && !b.Kind.Sends {
 		return r, fmt.Errorf("%w: allow names nobody", ErrSetup)
@@ -98,7 +99,7 @@ func (b Bridge) open() (r *run, err error) {
 	err = caught(func() error {
 		c, err := b.Kind.Open(r.Settings)
 		if err == nil {
-			r.channel = newCareful(c)
+			r.channel = newCareful(c, r.secrets)
 		}
 		return err
 	})
@@ -154,18 +155,18 @@ func (r *run) deliveryOptions(g *guard) DeliveryOptions {
 	return DeliveryOptions{Box: r.Box, Name: r.Name, Kind: *r.Kind, Channel: r.channel, Allowed: g.Answers, Log: r.Log}
 }
 
-// Deliver tries each result that waits once, without receiving anything, and returns
-// how many are left that will be tried again.
-func (b Bridge) Deliver(ctx context.Context) (left int, err error) {
+// Deliver tries each result that waits once, without receiving anything.
+// mailbox.ErrBusy says that another process is at this bridge.
+func (b Bridge) Deliver(ctx context.Context) (report Report, err error) {
 	lock, err := hold(b.Box.Home(), b.Name, b.Box.Options().Sync)
 	if err != nil {
-		return 0, err
+		return report, err
 	}
 	r, err := b.open()
 	if err == nil {
-		left, err = NewDelivery(r.deliveryOptions(newGuard(r.Rules, r.Settings.Rooms))).Once(ctx)
+		report, err = NewDelivery(r.deliveryOptions(newGuard(r.Rules, r.Settings.Rooms))).Once(ctx)
 	}
-	return left, errors.Join(r.scrubbed(err), lock.Unlock())
+	return report, errors.Join(r.secrets.scrubbed(err), lock.Unlock())
 }
 
 // receive lets the channel receive, again and again. It returns nil when the context
@@ -218,9 +219,14 @@ func (r *run) alarm(ctx context.Context, why error) error {
 	})
 }
 
+// secrets are what may not stand in a text that is kept or shown.
+type secrets []string
+
+func secretsOf(s *Settings) secrets { return secrets{s.Token, s.Password} }
+
 // scrub takes the secrets out of a text.
-func (r *run) scrub(text string) string {
-	for _, secret := range []string{r.Settings.Token, r.Settings.Password} {
+func (s secrets) scrub(text string) string {
+	for _, secret := range s {
 		if secret != "" {
 			text = strings.ReplaceAll(text, secret, "<redacted>")
 		}
@@ -229,11 +235,11 @@ func (r *run) scrub(text string) string {
 }
 
 // scrubbed is an error without secrets, which matches what it matched before.
-func (r *run) scrubbed(err error) error {
-	if err == nil || r.scrub(err.Error()) == err.Error() {
+func (s secrets) scrubbed(err error) error {
+	if err == nil || s.scrub(err.Error()) == err.Error() {
 		return err
 	}
-	return &clean{err, r.scrub(err.Error())}
+	return &clean{err, s.scrub(err.Error())}
 }
 
 type clean struct {

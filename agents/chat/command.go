@@ -28,6 +28,7 @@ const help = `What you write here becomes a task; its result comes back here. Be
 /status – your tasks that have not ended
 /why ID – why a task is where it is
 /cancel ID – end a task of yours
+/ack ID – its result has come
 /help – this`
 
 const helpOperator = `
@@ -53,6 +54,8 @@ func (i *inbox) obey(ctx context.Context, m *Message, word string, args []string
 		text, err = i.why(ctx, m, mailbox.ID(args[0]))
 	case word == "/cancel" && len(args) == 1:
 		text, err = i.cancel(ctx, m, mailbox.ID(args[0]))
+	case word == "/ack" && len(args) == 1:
+		text, err = i.acknowledge(ctx, m, mailbox.ID(args[0]))
 	case word == "/approve" && (len(args) == 1 || len(args) == 2) && i.guard.operator(m):
 		text, err = i.approve(ctx, m, mailbox.ID(args[0]), strings.Join(args[1:], ""))
 	default:
@@ -160,6 +163,22 @@ func (i *inbox) cancel(ctx context.Context, m *Message, id mailbox.ID) (string, 
 		return "", err
 	}
 	return fmt.Sprintf("%s is cancelled.", t.ID), nil
+}
+
+// acknowledge writes down that a result has come. Only who asked says so.
+func (i *inbox) acknowledge(ctx context.Context, m *Message, id mailbox.ID) (string, error) {
+	t, _, err := i.find(ctx, m, id, sees)
+	if t == nil || err != nil {
+		return noTask, err
+	}
+	err = Acknowledge(ctx, i.Box, t.ID, i.agent)
+	switch {
+	case errors.Is(err, mailbox.ErrConflict):
+		return fmt.Sprintf("%s has no result yet.", t.ID), nil
+	case err != nil:
+		return "", err
+	}
+	return fmt.Sprintf("Thank you: the result of %s has come.", t.ID), nil
 }
 
 // approvalLasts is how long an approval by chat counts.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"mbox/audit"
 	"mbox/mailbox"
 )
 
@@ -83,6 +84,18 @@ func TestCommandsAreForOnesOwnTasks(t *testing.T) {
 		if got := ask(c.who, "/cancel %s", c.id); !strings.Contains(got, c.want) {
 			t.Errorf("%s cancels %s: %q", c.who.From, c.id, got)
 		}
+	}
+	for _, c := range []struct {
+		who  Message
+		id   string
+		want string
+	}{{bert, direct, noTask}, {anna, direct, "has come"}, {anna, direct, "has come"}, {chief, string(foreign), "has no result"}, {anna, "none", noTask}} {
+		if got := ask(c.who, "/ack %s", c.id); !strings.Contains(got, c.want) {
+			t.Errorf("%s acknowledges %s: %q", c.who.From, c.id, got)
+		}
+	}
+	if got := b.ledger(audit.ResultDelivered); len(got) != 1 || got[0].Task() != direct {
+		t.Errorf("%v", got)
 	}
 	if got := ask(anna, "/status"); got != "No task of yours waits or is at work." {
 		t.Errorf("%q", got)

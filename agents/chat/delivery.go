@@ -53,6 +53,7 @@ type Delivery struct {
 	saved   time.Time // when the place was kept, and which
 	savedAt audit.Position
 	tries   map[mailbox.ID]*tries
+	done    int // results that were sent to the last part
 
 	mu      sync.Mutex          // guards what follows
 	begun   int                 // rounds
@@ -176,23 +177,29 @@ func (d *Delivery) wait(ctx context.Context, until time.Time) {
 	}
 }
 
-// Once tries each result that waits once, and returns how many are left that will be
-// tried again.
-func (d *Delivery) Once(ctx context.Context) (left int, err error) {
+// Report says what came of the results that waited.
+type Report struct {
+	Sent int `json:"sent"` // to the last part
+	Left int `json:"left"` // to be tried again
+	Dead int `json:"dead"` // given up, now or before
+}
+
+// Once tries each result that waits once.
+func (d *Delivery) Once(ctx context.Context) (r Report, err error) {
 	defer d.out.close()
 	if _, err := d.round(ctx); err != nil {
-		return 0, err
+		return r, err
 	}
-	if err := d.out.update(); err != nil {
-		return 0, err
-	}
-	for _, r := range d.out.waiting() {
-		if r.Dead == "" {
-			left++
+	r.Sent = d.done
+	for _, w := range d.out.waiting() {
+		if w.Dead == "" {
+			r.Left++
+		} else {
+			r.Dead++
 		}
 	}
 	d.save(context.WithoutCancel(ctx), 0)
-	return left, ctx.Err()
+	return r, ctx.Err()
 }
 
 // round reads the ledger to its end and tries each result whose time has come, until
@@ -312,8 +319,10 @@ func (d *Delivery) send(ctx context.Context, r *Result, t *tries, n Notice) (fau
 	}
 	t.n, t.next, t.unsent = 0, time.Time{}, false
 	receipt.Leg, receipt.Message = task.Notified, id
-	if part == was.Parts && id != "" {
-		d.out.sent.add(message{id, was.ID, was.End, was.Epoch, was.Session})
+	if part == was.Parts {
+		if d.done++; id != "" {
+			d.out.sent.add(message{id, was.ID, was.End, was.Epoch, was.Session})
+		}
 	}
 	return d.receive(context.WithoutCancel(ctx), &was, receipt, "sent the result of"), nil
 }

@@ -176,9 +176,9 @@ func (p *post) deliver(times int) *Delivery {
 func (p *post) rounds(d *Delivery, times int) {
 	p.Helper()
 	for range times {
-		left, err := d.Once(p.Context())
+		report, err := d.Once(p.Context())
 		p.must(err)
-		if left == 0 {
+		if report.Left == 0 {
 			return
 		}
 		time.Sleep(10 * time.Millisecond) // longer than the backoff of a test

@@ -59,15 +59,16 @@ func (h *Happening) words() (title, text string) {
 
 // NotifierOptions of a target of notifications.
 type NotifierOptions struct {
-	Box     *mailbox.Box
-	Name    string
-	Kind    Kind
-	Channel Channel
-	To      Conversation
-	On      []string // of Happenings
-	Agent   string   // only tasks for it, from it, or that it did; "" for all
-	JSON    bool     // the text is for a program
-	Log     func(format string, args ...any)
+	Box      *mailbox.Box
+	Name     string
+	Kind     Kind
+	Channel  Channel
+	Settings Settings // of the channel; its secrets are kept out of remarks
+	To       Conversation
+	On       []string // of Happenings
+	Agent    string   // only tasks for it, from it, or that it did; "" for all
+	JSON     bool     // the text is for a program
+	Log      func(format string, args ...any)
 
 	Pause time.Duration // before the second try, then longer each time; 2 s
 }
@@ -92,7 +93,7 @@ type notifyPlace struct {
 // NewNotifier makes a notifier.
 func NewNotifier(o NotifierOptions) *Notifier {
 	o.Pause = cmp.Or(o.Pause, 2*time.Second)
-	return &Notifier{o: o, out: newOutlet(newCareful(o.Channel), o.Kind.Limits.Every)}
+	return &Notifier{o: o, out: newOutlet(newCareful(o.Channel, secretsOf(&o.Settings)), o.Kind.Limits.Every)}
 }
 
 func (n *Notifier) file() string { return "notify." + n.o.Name }

@@ -7,8 +7,11 @@ import (
 	"time"
 )
 
-// careful is a channel whose panics are errors.
-type careful struct{ Channel }
+// careful is a channel whose panics are errors, and whose errors have no secrets.
+type careful struct {
+	Channel
+	secrets secrets
+}
 
 // searching is careful with a channel that is a Searcher.
 type searching struct {
@@ -16,30 +19,30 @@ type searching struct {
 	searcher Searcher
 }
 
-func newCareful(c Channel) Channel {
+func newCareful(c Channel, hidden secrets) Channel {
 	if s, can := c.(Searcher); can {
-		return searching{careful{c}, s}
+		return searching{careful{c, hidden}, s}
 	}
-	return careful{c}
+	return careful{c, hidden}
 }
 
 func (c careful) Receive(ctx context.Context, kept string, in Inbox) error {
-	return caught(func() error { return c.Channel.Receive(ctx, kept, in) })
+	return c.secrets.scrubbed(caught(func() error { return c.Channel.Receive(ctx, kept, in) }))
 }
 
 func (c careful) Send(ctx context.Context, n Notice) (id string, err error) {
 	err = caught(func() (err error) { id, err = c.Channel.Send(ctx, n); return err })
-	return id, err
+	return id, c.secrets.scrubbed(err)
 }
 
 func (c careful) Check(ctx context.Context) (says string, err error) {
 	err = caught(func() (err error) { says, err = c.Channel.Check(ctx); return err })
-	return says, err
+	return says, c.secrets.scrubbed(err)
 }
 
 func (s searching) Sent(ctx context.Context, n Notice) (id string, err error) {
 	err = caught(func() (err error) { id, err = s.searcher.Sent(ctx, n); return err })
-	return id, err
+	return id, s.secrets.scrubbed(err)
 }
 
 func caught(do func() error) (err error) {

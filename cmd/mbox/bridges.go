@@ -26,7 +26,7 @@ func bridgeOf(s *session, box *mailbox.Box, name string) (chat.Bridge, error) {
 	if err != nil {
 		return chat.Bridge{}, err
 	}
-	if err := unreadable(s.config, name, b); err != nil {
+	if err := unreadable(s.config, "bridges."+name, b); err != nil {
 		return chat.Bridge{}, err
 	}
 	settings, err := b.Settings()
@@ -37,17 +37,22 @@ func bridgeOf(s *session, box *mailbox.Box, name string) (chat.Bridge, error) {
 		Box: box, Name: name, To: b.To, Settings: settings, Rules: b.Rules(),
 		Log: func(format string, a ...any) { s.warnf("bridge %s: %s", name, fmt.Sprintf(format, a...)) },
 	}
-	for _, k := range chatKinds() {
-		if k.Name == b.Kind {
-			made.Kind = &k
+	made.Kind = channelKind(chatKinds(), b.Kind)
+	return made, nil
+}
+
+func channelKind(kinds []chat.Kind, name string) *chat.Kind {
+	for i := range kinds {
+		if kinds[i].Name == name {
+			return &kinds[i]
 		}
 	}
-	return made, nil
+	return nil
 }
 
 // unreadable refuses a secret that an agent gets to see. What lies in .mbox none does,
 // unless its commands run without a sandbox: those can read what the user can.
-func unreadable(c *config.File, name string, b *config.Bridge) error {
+func unreadable(c *config.File, table string, b *config.Bridge) error {
 	for _, agent := range c.AgentNames() {
 		p, err := policy.ForAgent(c.Policy(), agent)
 		if err != nil || !c.Agents[agent].Enabled {
@@ -56,7 +61,7 @@ func unreadable(c *config.File, name string, b *config.Bridge) error {
 		for _, file := range b.SecretFiles() {
 			if _, err := p.Read(file); err == nil {
 				return &config.Error{
-					File: config.Name, Problem: fmt.Sprintf("bridges.%s: the agent %s may read %s", name, agent, file),
+					File: config.Name, Problem: fmt.Sprintf("%s: the agent %s may read %s", table, agent, file),
 					Hint: "a secret lies well in .mbox/keys, which no agent's actions reach",
 				}
 			}
@@ -64,7 +69,7 @@ func unreadable(c *config.File, name string, b *config.Bridge) error {
 		for _, variable := range p.EnvPassthrough {
 			if variable == b.TokenEnv || variable == b.PasswordEnv {
 				return &config.Error{
-					File: config.Name, Problem: fmt.Sprintf("bridges.%s: the commands of the agent %s get %s", name, agent, variable),
+					File: config.Name, Problem: fmt.Sprintf("%s: the commands of the agent %s get %s", table, agent, variable),
 					Hint: "take it out of shell_env_passthrough of its risk profile, or use token_file or password_file",
 				}
 			}
@@ -73,30 +78,11 @@ func unreadable(c *config.File, name string, b *config.Bridge) error {
 	return nil
 }
 
-// startBridges runs the bridges of a service, each when that of the service before
-// has ended. One that cannot go on does not end the others.
+// startBridges runs the bridges of a service. One that cannot go on does not end the
+// others.
 func (c *crew) startBridges(ctx context.Context, v *service) {
-	ctx, stop := context.WithCancel(ctx)
-	v.working.Add(1)
-	c.running.Go(func() {
-		defer v.working.Done()
-		defer stop()
-		select {
-		case <-v.retired:
-		case <-ctx.Done():
-		}
-	})
 	for _, name := range v.config.Bridges.Names() {
-		key := "bridge " + name // which no agent is called
-		before, ended := c.ended[key], make(chan struct{})
-		c.ended[key] = ended
-		v.working.Add(1)
-		c.running.Go(func() {
-			defer v.working.Done()
-			defer close(ended)
-			if before != nil {
-				<-before
-			}
+		c.alongside(ctx, v, "bridge "+name, func(ctx context.Context) {
 			if err := v.keepBridge(ctx, name); err != nil {
 				v.warnf("bridge %s: %v; mbox bridge %s --check tells more. Everything else goes on", name, err, name)
 			}
@@ -104,7 +90,31 @@ func (c *crew) startBridges(ctx context.Context, v *service) {
 	}
 }
 
-// busyPause is how long mbox up waits for a bridge that another process runs.
+// alongside runs what belongs to a service, until that is retired, when what the
+// service before had by the same key has ended. No agent has the key's name.
+func (c *crew) alongside(ctx context.Context, v *service, key string, run func(context.Context)) {
+	before, ended := c.ended[key], make(chan struct{})
+	c.ended[key] = ended
+	ctx, stop := context.WithCancel(ctx)
+	go func() {
+		defer stop()
+		select {
+		case <-v.retired:
+		case <-ended:
+		}
+	}()
+	v.working.Add(1)
+	c.running.Go(func() {
+		defer v.working.Done()
+		defer close(ended)
+		if before != nil {
+			<-before
+		}
+		run(ctx)
+	})
+}
+
+// busyPause is how long mbox up waits for what another process runs.
 const busyPause = 5 * time.Second
 
 func (v *service) keepBridge(ctx context.Context, name string) error {
@@ -112,14 +122,21 @@ func (v *service) keepBridge(ctx context.Context, name string) error {
 	if err != nil || b.Kind.Stdio {
 		return err
 	}
-	for told := false; ; told = true {
-		err := b.Run(ctx)
+	return unlessBusy(ctx, func() error { return b.Run(ctx) }, func() {
+		v.warnf("bridge %s: another process runs it; it is taken over when that ends", name)
+	})
+}
+
+// unlessBusy runs what only one process may, as soon as no other one does; told is
+// called where it has to wait for that.
+func unlessBusy(ctx context.Context, run func() error, told func()) error {
+	for {
+		err := run()
 		if !errors.Is(err, mailbox.ErrBusy) || ctx.Err() != nil {
 			return err
 		}
-		if !told {
-			v.warnf("bridge %s: another process runs it; it is taken over when that ends", name)
-		}
+		told()
+		told = func() {}
 		select {
 		case <-time.After(busyPause):
 		case <-ctx.Done():

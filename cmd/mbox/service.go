@@ -103,6 +103,7 @@ func (c *crew) serve(ctx context.Context, v *service, ready func()) (next *servi
 				c.start(ctx, v, w)
 			}
 			c.startBridges(ctx, v)
+			c.startNotifiers(ctx, v)
 			ready()
 			looking.Go(func() { v.prepull(routing) })
 			looking.Go(func() { v.keepViews(routing) })

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"mbox/agents/chat"
 	"mbox/audit"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
@@ -99,6 +100,34 @@ func (e *Exam) tasks(ctx context.Context) {
 	}
 	e.clock(box)
 	e.waiting(ctx, box)
+	e.delivery(box)
+}
+
+// lateAfter is how long a result may wait to be delivered.
+const lateAfter = time.Hour
+
+// delivery looks for results that were given up, and for such that wait long, where
+// there is or was a bridge.
+func (e *Exam) delivery(box *mailbox.Box) {
+	_, ran := os.Lstat(home.Private(e.Home, "bridges"))
+	if ran != nil && (e.Config == nil || len(e.Config.Bridges) == 0) {
+		return
+	}
+	left, err := chat.Undelivered(box)
+	if !e.check("delivery", err) {
+		return
+	}
+	dead := slices.DeleteFunc(slices.Clone(left), func(r *chat.Result) bool { return r.Dead == "" })
+	late := slices.DeleteFunc(slices.Clone(left), func(r *chat.Result) bool { return r.Dead != "" || time.Since(r.At.Time) < lateAfter })
+	if len(dead) > 0 {
+		e.add("delivery", Doubt, "mbox deliver --list names them; mbox deliver --retry "+string(dead[0].ID)+" sends one again", "%d results were given up: %s: %s", len(dead), dead[0].ID, dead[0].Dead)
+	}
+	if len(late) > 0 {
+		e.add("delivery", Doubt, "mbox deliver --list names them; mbox bridge "+late[0].Bridge+" --check tells whether it works", "%d results wait to be delivered, the first since %s: %s", len(late), late[0].At, late[0].ID)
+	}
+	if len(dead)+len(late) == 0 {
+		e.add("delivery", Fine, "", "no result was given up, and none has waited for more than %s", config.Span(lateAfter))
+	}
 }
 
 // clock compares the ledger's last time with the clock.

@@ -13,7 +13,7 @@ var files embed.FS
 // names is the order in which the topics are listed: use, bounds, proof.
 var names = []string{
 	"tasks", "agents", "roles", "actions", "delegation", "models", "policies", "sandbox",
-	"ledger", "doors", "dashboard", "bridges", "mcp", "top", "configuration", "backup", "damage", "threats", "performance", "proof",
+	"ledger", "doors", "dashboard", "bridges", "delivery", "mcp", "top", "configuration", "backup", "damage", "threats", "performance", "proof",
 }
 
 // Topic is one text.
