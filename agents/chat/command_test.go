@@ -64,9 +64,23 @@ func TestCommandsAreForOnesOwnTasks(t *testing.T) {
 		id   string
 		seen bool
 	}{
-		{anna, direct, true}, {anna, room, true}, {annaHere, room, true}, {chief, direct, true}, {chief, room, true}, {chief, string(foreign), true}, {chiefHere, room, true},
-		{annaHere, direct, false}, {annaThere, room, false}, {bert, direct, false}, {bert, room, false}, {bertHere, room, false},
-		{anna, string(foreign), false}, {anna, "task-none", false}, {anna, "../../x", false}, {chiefHere, direct, false}, {bert, strings.ToUpper(direct), false},
+		{anna, direct, true},
+		{anna, room, true},
+		{annaHere, room, true},
+		{chief, direct, true},
+		{chief, room, true},
+		{chief, string(foreign), true},
+		{chiefHere, room, true},
+		{annaHere, direct, false},
+		{annaThere, room, false},
+		{bert, direct, false},
+		{bert, room, false},
+		{bertHere, room, false},
+		{anna, string(foreign), false},
+		{anna, "task-none", false},
+		{anna, "../../x", false},
+		{chiefHere, direct, false},
+		{bert, strings.ToUpper(direct), false},
 	} {
 		got := ask(c.who, "/why %s", c.id)
 		if seen := strings.HasPrefix(got, c.id+", pending: "); seen != c.seen || !seen && got != noTask {
@@ -78,8 +92,15 @@ func TestCommandsAreForOnesOwnTasks(t *testing.T) {
 		id   string
 		want string
 	}{
-		{bert, direct, noTask}, {bertHere, room, noTask}, {annaHere, direct, noTask}, {anna, string(foreign), noTask}, {anna, "none", noTask},
-		{anna, direct, "is cancelled"}, {anna, direct, "is cancelled"}, {chief, room, "is cancelled"}, {chief, string(foreign), "is cancelled"},
+		{bert, direct, noTask},
+		{bertHere, room, noTask},
+		{annaHere, direct, noTask},
+		{anna, string(foreign), noTask},
+		{anna, "none", noTask},
+		{anna, direct, "is cancelled"},
+		{anna, direct, "is cancelled"},
+		{chief, room, "is cancelled"},
+		{chief, string(foreign), "is cancelled"},
 	} {
 		if got := ask(c.who, "/cancel %s", c.id); !strings.Contains(got, c.want) {
 			t.Errorf("%s cancels %s: %q", c.who.From, c.id, got)

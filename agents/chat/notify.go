@@ -273,22 +273,23 @@ func (n *Notifier) happening(ctx context.Context, line audit.Line) (*Happening, 
 	if !slices.Contains(n.o.On, h.Event) {
 		return nil, nil
 	}
-	return n.about(ctx, h)
+	least := int64(0)
+	if h.Event == "approval" {
+		least = m.Revision
+	}
+	return n.about(ctx, h, least)
 }
 
-// about adds what the task's file tells, and leaves out what is not wanted.
-func (n *Notifier) about(ctx context.Context, h *Happening) (*Happening, error) {
+// about adds what the task's file tells, as of this revision or a later one, and
+// leaves out what is not wanted.
+func (n *Notifier) about(ctx context.Context, h *Happening, revision int64) (*Happening, error) {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\nnotify\n%s\n%d\n", n.o.Box.MailboxID(), n.o.Name, h.Seq))
 	h.Key = hex.EncodeToString(sum[:16])
-	var t *mailbox.Task
-	if h.Task != "" {
-		var err error
-		var bad *schemas.Error
-		t, h.State, err = n.o.Box.Task(ctx, h.Task)
-		if err != nil && !errors.Is(err, mailbox.ErrNotFound) && !errors.As(err, &bad) {
-			return nil, err
-		}
+	t, state, err := n.task(ctx, h.Task, revision)
+	if err != nil {
+		return nil, err
 	}
+	h.State = state
 	if t == nil { // what is known of it is in the line
 		if n.o.Agent != "" || h.Event == "approval" {
 			return nil, nil
@@ -311,6 +312,31 @@ func (n *Notifier) about(ctx context.Context, h *Happening) (*Happening, error) 
 		return nil, nil
 	}
 	return h, nil
+}
+
+// task is a task as of this revision or a later one; nil where there is none. A line
+// comes before its file: what a process that died has left is brought there by the
+// next scan.
+func (n *Notifier) task(ctx context.Context, id mailbox.ID, revision int64) (*mailbox.Task, mailbox.State, error) {
+	if id == "" {
+		return nil, "", nil
+	}
+	until := time.Now().Add(2 * n.o.Box.Options().ScanInterval)
+	for {
+		t, state, err := n.o.Box.Task(ctx, id)
+		var bad *schemas.Error
+		gone := errors.Is(err, mailbox.ErrNotFound) || errors.As(err, &bad)
+		switch {
+		case err != nil && !gone:
+			return nil, "", err
+		case !gone && t.Mbox.Revision >= revision:
+			return t, state, nil
+		case revision == 0 || time.Now().After(until):
+			return nil, "", nil
+		case !sleep(ctx, 20*time.Millisecond):
+			return nil, "", ctx.Err()
+		}
+	}
 }
 
 func (n *Notifier) path() string { return filepath.Join(folder(n.o.Box.Home()), n.file()+".out") }
