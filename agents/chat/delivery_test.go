@@ -258,10 +258,13 @@ func TestOnlyWhoAskedIsAnswered(t *testing.T) {
 	p.complete("of the parent")
 	p.ask("human", session)
 	p.complete("of a human")
-	p.ask("bridge:other", "agent:a:other:direct:eve")
+	other := p.ask("bridge:other", "agent:a:other:direct:eve")
 	p.complete("of another bridge")
 	p.deliver(1)
 	p.reads("of the parent")
+	if legs := p.legs(other); legs != "" {
+		t.Errorf("another bridge's: %q", legs)
+	}
 	if legs := p.legs(parent); legs != "stored intent notified" {
 		t.Error(legs)
 	}
@@ -425,6 +428,19 @@ func TestDeadLetters(t *testing.T) {
 		if err := Again(t.Context(), p.box, id, "human"); !errors.Is(err, mailbox.ErrConflict) {
 			t.Errorf("what was delivered is sent again: %v", err)
 		}
+	}
+}
+
+// What a channel says of its server may have a secret in it, and comes into the ledger.
+func TestNoSecretInTheLedger(t *testing.T) {
+	p := newPost(t, BySearch)
+	p.done("42")
+	p.fake.fails = []error{fmt.Errorf("%w: https://api/s3cr3t/send", ErrRefused)}
+	p.o.Channel = newCareful(p.fake, secrets{"", "s3cr3t"})
+	p.deliver(1)
+	left, err := Undelivered(p.box)
+	if err != nil || len(left) != 1 || !strings.HasSuffix(left[0].Dead, "https://api/<redacted>/send") {
+		t.Errorf("%+v, %v", left, err)
 	}
 }
 
@@ -599,4 +615,52 @@ func TestRun(t *testing.T) {
 	}
 	p.deliver(1)
 	p.reads("one", "two", "three")
+}
+
+// A receipt of an end before, which comes late, says nothing of the one that waits.
+func TestReceiptOfAnEndBefore(t *testing.T) {
+	p := newPost(t, ByKey)
+	id := p.ask("bridge:chat", session)
+	p.must(p.box.Cancel(t.Context(), id, "human", ""))
+	p.deliver(1)
+	first, err := resultOf(p.box, id)
+	p.must(err)
+	p.must(p.box.Retry(t.Context(), id, "human", ""))
+	p.complete("fine")
+	p.must(receive(t.Context(), p.box, first, "bridge:chat", task.Receipt{Leg: task.Seen, Message: "m1"}, "seen"))
+	p.deliver(1)
+	if texts := p.fake.texts(); len(texts) != 2 || texts[1] != "fine" {
+		t.Errorf("%q", texts)
+	}
+}
+
+// The place is kept behind a flush: what it says was delivered stands in lines that a
+// power cut does not take.
+func TestRule18_KeptBehindTheFlush(t *testing.T) {
+	p := newPost(t, ByKey)
+	p.box.Close()
+	box, err := mailbox.Open(t.Context(), p.box.Home(), mailbox.Options{})
+	p.must(err)
+	t.Cleanup(func() { box.Close() })
+	p.box, p.o.Box = box, box
+	p.done("42")
+	d := p.deliver(1)
+	path := outPath(box, "chat")
+	p.must(os.Remove(path))
+	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
+		ledger := op == durable.OpSync && (strings.Contains(path, "audit") || strings.HasSuffix(path, "journal"))
+		if ledger {
+			return false, errors.New("no flush")
+		}
+		return true, nil
+	})
+	defer remove()
+	if box.Note(t.Context(), audit.Entry{Agent: "a", Event: audit.AgentState, Action: "x"}) == nil {
+		t.Fatal("nothing had to be flushed")
+	}
+	p.must(d.out.update())
+	d.save(t.Context(), 0)
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a place is kept behind a line that is not on the disk: %v", err)
+	}
 }

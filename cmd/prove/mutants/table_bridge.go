@@ -82,7 +82,7 @@ var bridgeMutants = []mutant{
 	},
 	{
 		"bridge-secret-in-the-log", "bridges", "agents/chat/bridge.go",
-		"b.Log(\"%s\", r.scrub(fmt.Sprintf(format, a...)))", "b.Log(format, a...)",
+		"b.Log(\"%s\", r.secrets.scrub(fmt.Sprintf(format, a...)))", "b.Log(format, a...)",
 		chatTest("TestAChannelIsCalledAgain"),
 	},
 	{
