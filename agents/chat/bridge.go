@@ -54,6 +54,7 @@ type deliverer interface {
 const (
 	firstPause = time.Second
 	mostPause  = 5 * time.Minute
+	steady     = time.Minute // a connection that lasts so long was a good one
 )
 
 // Run serves until the context ends or the channel has nothing more to come; then all
@@ -195,7 +196,7 @@ func (r *run) receive(ctx context.Context, in *inbox) error {
 		case errors.Is(in.failed, mailbox.ErrReadOnly), errors.Is(in.failed, mailbox.ErrIntegrity):
 			return in.failed // nothing here mends the mailbox
 		}
-		if in.took || r.now().Sub(began) > mostPause {
+		if in.took || r.now().Sub(began) > steady {
 			wait = r.first
 		}
 		next := wait/2 + rand.N(wait)

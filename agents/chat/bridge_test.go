@@ -562,3 +562,32 @@ func FuzzPlain(f *testing.F) {
 		}
 	})
 }
+
+// Whatever an allowed sender writes is taken or refused, and never an error that has
+// it handed over for ever; a task of it leads back to where it was said.
+func FuzzTake(f *testing.F) {
+	f.Add("1", "hello", "", "", "#room", true)
+	f.Add("m:%\x00", "/why x", "Subject\n", "t:1", "anna", false)
+	box := aBox(f)
+	b := Bridge{
+		Box: box, Name: "family", To: "pi", Kind: &Kind{Name: "wire", Open: func(Settings) (Channel, error) { return &wire{}, nil }},
+		Rules: Rules{Allow: []string{"anna"}, MaxMessage: 1000, PerHour: 1e9, Burst: 1e9, TotalPerHour: 1e9},
+		Log:   func(string, ...any) {},
+	}
+	f.Fuzz(func(t *testing.T, id, text, title, thread, peer string, group bool) {
+		b.Settings.Rooms = []string{peer}
+		r, err := b.open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.answers = &answers{queue: make(chan Notice, 100), log: r.Log}
+		in := &inbox{run: r, guard: newGuard(r.Rules, r.Settings.Rooms), refused: hourly{}, secret: []byte("salt"), asked: map[mailbox.ID]bool{}}
+		m := Message{ID: id, From: "anna", In: Conversation{Peer: peer, Group: group, Thread: thread}, Text: text, Title: title}
+		if err := in.Take(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, c, ok := ParseSession(Session("pi", "family", m.In)); peer != "" && (!ok || c != m.In) {
+			t.Fatalf("%+v came back as %+v", m.In, c)
+		}
+	})
+}

@@ -50,8 +50,10 @@ func TestBridgesAreChecked(t *testing.T) {
 		{net + "token_file = 'x'", "named twice"},
 		{strings.Replace(net, "'T'", "'not a name'", 1), "no name of a variable"},
 		{strings.Replace(net, "https://x", "https://u:p@x", 1), "password in it"},
-		{plain + "per_hour = 0", "want 1 to"}, {plain + "burst = 0", "want 1 to"},
-		{plain + "total_per_hour = 0", "want 1 to"}, {plain + "max_message = 262145", "want 1 to"},
+		{plain + "per_hour = 0", "want 1 to"},
+		{plain + "burst = 0", "want 1 to"},
+		{plain + "total_per_hour = 0", "want 1 to"},
+		{plain + "max_message = 262145", "want 1 to"},
 		{plain + "token = 's3cr3t'", "a secret does not stand"},
 		{plain + "pasword = 's3cr3t'", "unknown key bridges.b.pasword"},
 	} {
