@@ -86,6 +86,8 @@ var rooms = map[string]room{
 	"agents/chat":             {layer: 4, ours: []string{"audit", "mailbox", "mailbox/durable", "mailbox/home", "mailbox/task", "schemas"}, libraries: []string{jsonV2}},
 	"agents/chat/command":     {layer: 4, ours: []string{"agents/chat"}},
 	"agents/chat/stdio":       {layer: 4, ours: []string{"agents/chat", "schemas"}},
+	"agents/chat":             {layer: 4},
+	"agents/chat/irc":         {layer: 4, ours: []string{"agents/chat"}},
 	"agents/chat/chattest":    {layer: 4, ours: []string{"agents/chat"}}, // for tests only, see testRooms
 	"examples":                {layer: 5},                                // tests only: they run the examples as anybody would
 	"cmd/mbox/help":           {layer: 0},
@@ -137,7 +139,7 @@ var loggers = []string{"log", "log/slog", "github.com/rs/zerolog"}
 // talkers are the packages that may open connections: a brain to its server,
 // http_check, and the door, which only listens. No agent calls another one; they leave
 // tasks.
-var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest", "cmd/mbox/gateway"}
+var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest", "agents/chat/irc", "cmd/mbox/gateway"}
 
 // connects are the packages that open connections or listen, and dials the
 // functions with which anybody could.
