@@ -296,7 +296,7 @@ func TestNoHistory(t *testing.T) {
 	f := newFake(t, "server-time message-tags", nil)
 	c, in := quick(t, f.settings()), chattest.NewInbox()
 	chattest.Receiving(ctx, t, c, "2026-01-01T11:05:00.000Z", in)
-	if _, err := c.connected(ctx); err != nil {
+	if _, err := c.received(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Send(ctx, chat.Notice{To: chat.Conversation{Peer: "bob"}, Text: "x"}); err != nil {

@@ -143,7 +143,7 @@ func TestPace(t *testing.T) {
 	c := quick(t, f.settings())
 	c.pace, c.tending = 100*time.Millisecond, time.Hour
 	chattest.Receiving(ctx, t, c, "", chattest.NewInbox())
-	s, err := c.connected(ctx)
+	s, err := c.received(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,8 @@
 //
 // Receive's connection has three goroutines: read gets lines, answers PINGs and
 // queues messages; tend keeps nick and rooms, and fetches the history; Receive's own
-// takes what is queued. Send uses the connection that Receive has made.
+// takes what is queued. Send uses the connection that Receive has made; where nobody
+// receives (mbox deliver) it makes one of its own for each notice.
 package irc
 
 import (
@@ -72,6 +73,10 @@ type channel struct {
 	patience time.Duration // how long a step may take
 	tending  time.Duration // between two looks at connection, nick and rooms
 	pace     time.Duration // between two lines, once burst of them were sent
+	grace    time.Duration // how long Send waits for Receive to begin
+
+	begin sync.Once
+	begun chan struct{} // closed when Receive is called for the first time
 
 	mu      sync.Mutex
 	online  *session      // Receive's, once it is in its rooms; nil for none
@@ -81,7 +86,7 @@ type channel struct {
 func open(s chat.Settings) (chat.Channel, error) {
 	c := &channel{
 		Settings: s, patience: 30 * time.Second, tending: time.Minute, pace: 2 * time.Second,
-		changed: make(chan struct{}),
+		grace: time.Second, begun: make(chan struct{}), changed: make(chan struct{}),
 	}
 	if c.Log == nil {
 		c.Log = func(string, ...any) {}
@@ -172,6 +177,7 @@ func (c *channel) room(name string) string {
 
 // Receive implements [chat.Channel].
 func (c *channel) Receive(ctx context.Context, kept string, in chat.Inbox) error {
+	c.begin.Do(func() { close(c.begun) })
 	since, err := place(kept)
 	if err != nil {
 		return fmt.Errorf("irc: %w: %w", err, chat.ErrSetup)
@@ -249,8 +255,24 @@ func (c *channel) set(s *session) {
 	c.changed = make(chan struct{})
 }
 
-// connected waits until there is a connection that is in its rooms.
-func (c *channel) connected(ctx context.Context) (*session, error) {
+// connected returns a connection that is in its rooms: Receive's, for which it waits,
+// or one of its own. Whoever has sent calls leave.
+func (c *channel) connected(ctx context.Context) (s *session, leave func(), err error) {
+	grace := time.NewTimer(c.grace)
+	defer grace.Stop()
+	select {
+	case <-c.begun:
+		s, err = c.received(ctx)
+		return s, func() {}, err
+	case <-grace.C:
+		return c.alone(ctx)
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+}
+
+// received waits for Receive's connection.
+func (c *channel) received(ctx context.Context) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
 	for {
@@ -266,6 +288,26 @@ func (c *channel) connected(ctx context.Context) (*session, error) {
 			return nil, errors.New("there is no connection")
 		}
 	}
+}
+
+// alone makes a connection on which nothing is taken.
+func (c *channel) alone(ctx context.Context) (*session, func(), error) {
+	s, err := c.connect(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.deaf = true
+	s.group.Go(func() { s.end(s.read()) })
+	leave := func() {
+		s.end(context.Canceled)
+		s.wait()
+	}
+	var told string
+	if err := s.settle(&told); err != nil {
+		leave()
+		return nil, nil, err
+	}
+	return s, leave, nil
 }
 
 // unique is a name that no other connection has.

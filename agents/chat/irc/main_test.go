@@ -209,7 +209,7 @@ func quick(t *testing.T, s chat.Settings) *channel {
 		t.Fatal(err)
 	}
 	c := opened.(*channel)
-	c.pace, c.tending, c.patience = 0, 50*time.Millisecond, 10*time.Second
+	c.pace, c.tending, c.patience, c.grace = 0, 50*time.Millisecond, 10*time.Second, 10*time.Second
 	return c
 }
 
@@ -220,7 +220,7 @@ func onDaemon(ctx context.Context, t *testing.T, nick string, rooms ...string) (
 	c := quick(t, chat.Settings{Server: "irc://" + daemon.plain, User: nick, Token: letIn, Rooms: rooms})
 	in := chattest.NewInbox()
 	chattest.Receiving(ctx, t, c, "", in)
-	if _, err := c.connected(ctx); err != nil {
+	if _, err := c.received(ctx); err != nil {
 		t.Fatal(err)
 	}
 	return c, in

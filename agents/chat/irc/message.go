@@ -14,7 +14,7 @@ import (
 // message queues what is for us.
 func (s *session) message(l line) error {
 	m, ok := s.understand(l)
-	if !ok {
+	if !ok || s.deaf {
 		return nil
 	}
 	return s.put(event{m: &m, at: s.time(l)})

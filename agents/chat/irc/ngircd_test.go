@@ -215,7 +215,7 @@ func TestNgircdTLS(t *testing.T) {
 	c := quick(t, chat.Settings{Server: "ircs://" + daemon.tls, User: "mboxtls", Token: letIn, CA: daemon.certificate})
 	in := chattest.NewInbox()
 	chattest.Receiving(ctx, t, c, "", in)
-	if _, err := c.connected(ctx); err != nil {
+	if _, err := c.received(ctx); err != nil {
 		t.Fatal(err)
 	}
 	bob := newPerson(t, "bobtls")
@@ -225,4 +225,25 @@ func TestNgircdTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	bob.hears("PRIVMSG bobtls :world")
+}
+
+// A notice goes out where nobody receives, and its connection does not stay.
+func TestNgircdSendAlone(t *testing.T) {
+	ctx := timely(t)
+	ngircd(t)
+	bob := newPerson(t, "bobal")
+	bob.say("JOIN #alone")
+	c := quick(t, chat.Settings{Server: "irc://" + daemon.plain, User: "mboxal", Token: letIn, Rooms: []string{"#alone"}})
+	c.grace = 0
+	for _, text := range []string{"first", "second"} {
+		if _, err := c.Send(ctx, chat.Notice{To: chat.Conversation{Peer: "#alone", Group: true}, Text: text}); err != nil {
+			t.Fatal(err)
+		}
+		bob.hears("PRIVMSG #alone :" + text)
+		bob.hears(" QUIT")
+	}
+	c.Token = "wrong-secret"
+	if _, err := c.Send(ctx, chat.Notice{To: chat.Conversation{Peer: "bobal"}, Text: "x"}); !errors.Is(err, chat.ErrSetup) {
+		t.Error(err)
+	}
 }

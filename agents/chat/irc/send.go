@@ -28,10 +28,11 @@ func (c *channel) send(ctx context.Context, n chat.Notice) error {
 	if !single(target) || isRoom(target) != n.To.Group {
 		return fmt.Errorf("%q is nobody that can be written to: %w", n.To.Peer, chat.ErrRefused)
 	}
-	s, err := c.connected(ctx)
+	s, leave, err := c.connected(ctx)
 	if err != nil {
 		return err
 	}
+	defer leave()
 	if err := s.present(ctx, target, who); err != nil {
 		return err
 	}

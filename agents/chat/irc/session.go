@@ -39,6 +39,7 @@ type session struct {
 	since   time.Time
 	page    int    // messages that the history gives at once
 	bot     string // the mode that marks us as a program; "" for none
+	deaf    bool   // no message is taken
 
 	queue   chan event
 	nudge   chan struct{}     // the nick that is wanted may be free
