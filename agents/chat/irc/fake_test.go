@@ -310,12 +310,13 @@ func TestNoHistory(t *testing.T) {
 // What Send returns follows from what the server has said before the PONG.
 func TestSendErrors(t *testing.T) {
 	ctx := timely(t)
-	var answer string
+	var answer, replied string
 	f := newFake(t, modern, func(p *peer, l line) bool {
 		switch l.command {
 		case "WHOIS":
 			p.say(":fake 311 mbox bob u host * :Bob", ":fake 330 mbox bob Bob :is logged in as", ":fake 318 mbox bob :End")
 		case "PRIVMSG":
+			replied = l.tags["+draft/reply"]
 			p.say(answer)
 		}
 		return l.command == "PRIVMSG"
@@ -338,8 +339,8 @@ func TestSendErrors(t *testing.T) {
 		}
 	}
 	answer = ":fake 301 mbox bob :is away"
-	if _, err := c.Send(ctx, n); err != nil {
-		t.Error(err)
+	if _, err := c.Send(ctx, n); err != nil || replied != "a b" {
+		t.Errorf("%v, as an answer to %q", err, replied)
 	}
 	answer = "ERROR :Closing link"
 	if _, err := c.Send(ctx, n); err == nil || errors.Is(err, chat.ErrRefused) {

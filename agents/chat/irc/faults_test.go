@@ -141,7 +141,7 @@ func TestPace(t *testing.T) {
 	ctx := timely(t)
 	f := newFake(t, "", nil)
 	c := quick(t, f.settings())
-	c.pace, c.tending = 100*time.Millisecond, time.Hour
+	c.pace, c.tending = 50*time.Millisecond, time.Hour
 	chattest.Receiving(ctx, t, c, "", chattest.NewInbox())
 	s, err := c.received(ctx)
 	if err != nil {

@@ -83,7 +83,7 @@ func startDaemon(path string) error {
 	_, tlsPort, _ := net.SplitHostPort(daemon.tls)
 	config := filepath.Join(dir, "ngircd.conf")
 	err = os.WriteFile(config, fmt.Appendf(nil, "[Global]\nName = irc.example.org\nInfo = test\nListen = 127.0.0.1\nPorts = %s\nPassword = %s\nMotdPhrase = hello\n"+
-		"[Limits]\nMaxConnectionsIP = 0\nMaxNickLength = 20\nMaxPenaltyTime = 0\nConnectRetry = 3600\n[Options]\nDNS = no\nIdent = no\nPAM = no\n"+
+		"[Limits]\nMaxConnectionsIP = 0\nMaxNickLength = 20\nMaxPenaltyTime = 0\nIdleTimeout = 300\n[Options]\nDNS = no\nIdent = no\nPAM = no\n"+
 		"[SSL]\nCertFile = %s\nKeyFile = %s\nPorts = %s\n", port, letIn, daemon.certificate, key, tlsPort), 0o600)
 	if err != nil {
 		return err
