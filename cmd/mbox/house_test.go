@@ -88,6 +88,10 @@ var rooms = map[string]room{
 	"agents/chat/stdio":       {layer: 4, ours: []string{"agents/chat", "schemas"}},
 	"agents/chat":             {layer: 4},
 	"agents/chat/irc":         {layer: 4, ours: []string{"agents/chat"}},
+	"agents/chat/web":         {layer: 4, ours: []string{"agents/chat"}, libraries: []string{"golang.org/x/net"}},
+	"agents/chat/webhook":     {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
+	"agents/chat/bluebubbles": {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
+	"agents/chat/imsg":        {layer: 4, ours: []string{"agents/chat", "agents/sandbox"}, libraries: []string{jsonV2}},
 	"agents/chat/chattest":    {layer: 4, ours: []string{"agents/chat"}}, // for tests only, see testRooms
 	"examples":                {layer: 5},                                // tests only: they run the examples as anybody would
 	"cmd/mbox/help":           {layer: 0},
@@ -140,6 +144,7 @@ var loggers = []string{"log", "log/slog", "github.com/rs/zerolog"}
 // http_check, and the door, which only listens. No agent calls another one; they leave
 // tasks.
 var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest", "agents/chat/irc", "cmd/mbox/gateway"}
+var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest", "agents/chat/web", "agents/chat/webhook", "agents/chat/bluebubbles", "cmd/mbox/gateway"}
 
 // connects are the packages that open connections or listen, and dials the
 // functions with which anybody could.

@@ -15,6 +15,8 @@ var names = []string{
 	"tasks", "agents", "roles", "actions", "delegation", "models", "policies", "sandbox",
 	"ledger", "doors", "dashboard", "bridges", "delivery", "mcp", "top", "configuration", "backup", "damage", "threats", "performance", "proof",
 	"ledger", "doors", "dashboard", "mcp", "irc", "top", "configuration", "backup", "damage", "threats", "performance", "proof",
+	"ledger", "doors", "dashboard", "mcp", "webhook",
+	"top", "configuration", "backup", "damage", "threats", "performance", "proof",
 }
 
 // Topic is one text.
