@@ -38,6 +38,9 @@ func Connect(s chat.Settings, address string) (*Server, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
 		return nil, fmt.Errorf("server: want a URL such as https://host:port/path, without a user: %w", chat.ErrSetup)
 	}
+	if u.Path == "" {
+		u.Path = "/" // else what is joined to it would not begin with one
+	}
 	local := Local(u.Hostname())
 	if u.Scheme == "http" && !local && !s.Insecure {
 		return nil, fmt.Errorf("server: %s is another machine, and http would tell everybody on the way: %w", u.Host, chat.ErrSetup)

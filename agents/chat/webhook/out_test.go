@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,8 +53,8 @@ func TestNoticeOut(t *testing.T) {
 func TestAnswersOfReceivers(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a redirect was followed") }))
 	defer elsewhere.Close()
-	var answer http.HandlerFunc
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(w, r) }))
+	var answer atomic.Value // an http.HandlerFunc
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer.Load().(http.HandlerFunc)(w, r) }))
 	defer server.Close()
 	c, err := open(chat.Settings{Token: secret, Outgoing: server.URL + "/t0k3n"})
 	if err != nil {
@@ -67,7 +68,7 @@ func TestAnswersOfReceivers(t *testing.T) {
 			w.WriteHeader(status)
 		}
 	}
-	for _, c2 := range []struct {
+	for _, a := range []struct {
 		name   string
 		answer http.HandlerFunc
 		is     error // nil: it may be tried again at once
@@ -85,28 +86,28 @@ func TestAnswersOfReceivers(t *testing.T) {
 		{"broken", says(500), nil, 0},
 		{"cut", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, nil, 0},
 	} {
-		answer = c2.answer
+		answer.Store(a.answer)
 		_, err := c.Send(t.Context(), sample)
 		if err == nil || strings.Contains(err.Error(), "t0k3n") || strings.Contains(err.Error(), secret) {
-			t.Errorf("%s: %v", c2.name, err)
+			t.Errorf("%s: %v", a.name, err)
 		}
 		for _, kind := range []error{chat.ErrRefused, chat.ErrSetup} {
-			if errors.Is(err, kind) != (kind == c2.is) {
-				t.Errorf("%s: %v", c2.name, err)
+			if errors.Is(err, kind) != (kind == a.is) {
+				t.Errorf("%s: %v", a.name, err)
 			}
 		}
 		var wait *chat.WaitError
-		if errors.As(err, &wait) != (c2.wait > 0) || wait != nil && wait.For != c2.wait {
-			t.Errorf("%s: %v", c2.name, err)
+		if errors.As(err, &wait) != (a.wait > 0) || wait != nil && wait.For != a.wait {
+			t.Errorf("%s: %v", a.name, err)
 		}
 	}
-	answer = func(w http.ResponseWriter, _ *http.Request) { // much more than is read
+	answer.Store(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { // much more than is read
 		for range 200 {
 			if _, err := w.Write(make([]byte, 64<<10)); err != nil {
 				return
 			}
 		}
-	}
+	}))
 	if _, err := c.Send(t.Context(), sample); err != nil {
 		t.Errorf("a long answer: %v", err)
 	}

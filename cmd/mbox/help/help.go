@@ -16,6 +16,7 @@ var names = []string{
 	"ledger", "doors", "dashboard", "bridges", "delivery", "mcp", "top", "configuration", "backup", "damage", "threats", "performance", "proof",
 	"ledger", "doors", "dashboard", "mcp", "irc", "top", "configuration", "backup", "damage", "threats", "performance", "proof",
 	"ledger", "doors", "dashboard", "mcp", "webhook",
+	"ledger", "doors", "dashboard", "mcp", "webhook", "bluebubbles",
 	"top", "configuration", "backup", "damage", "threats", "performance", "proof",
 }
 
