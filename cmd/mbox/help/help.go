@@ -17,6 +17,7 @@ var names = []string{
 	"ledger", "doors", "dashboard", "mcp", "irc", "top", "configuration", "backup", "damage", "threats", "performance", "proof",
 	"ledger", "doors", "dashboard", "mcp", "webhook",
 	"ledger", "doors", "dashboard", "mcp", "webhook", "bluebubbles",
+	"ledger", "doors", "dashboard", "mcp", "webhook", "bluebubbles", "imsg",
 	"top", "configuration", "backup", "damage", "threats", "performance", "proof",
 }
 

@@ -1,0 +1,254 @@
+package imsg
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"mbox/agents/chat"
+	"mbox/agents/sandbox"
+)
+
+const (
+	maxLine   = 4 << 20 // bytes of a line
+	maxStderr = 2 << 10 // bytes that are remembered
+	grace     = 300 * time.Millisecond
+)
+
+// environment is what a child gets of the bridge's: no secret is in it.
+var environment = []string{"HOME", "PATH", "USER", "LOGNAME", "TMPDIR", "LANG"}
+
+// A child is a running imsg. It is for one goroutine.
+type child struct {
+	process *sandbox.Process
+	in, out *os.File
+	lines   *bufio.Reader
+	stderr  tail
+	reading sync.WaitGroup
+	calls   int
+	early   []frame // notifications that came before an answer
+}
+
+// frame is a line: an answer, or a notification.
+type frame struct {
+	ID     jsontext.Value `json:"id"`
+	Method string         `json:"method"`
+	Params jsontext.Value `json:"params"`
+	Result jsontext.Value `json:"result"`
+	Error  *fault         `json:"error"`
+}
+
+// fault is an error that imsg answers.
+type fault struct {
+	Code    int            `json:"code"`
+	Message string         `json:"message"`
+	Data    jsontext.Value `json:"data"`
+}
+
+func (f *fault) Error() string {
+	return fmt.Sprintf("imsg: %s (%d): %s", plain(f.Message), f.Code, plain(string(f.Data)))
+}
+
+// Is makes an error of the settings of a program that is not imsg, or may not read.
+func (f *fault) Is(target error) bool {
+	return target == chat.ErrSetup && (f.Code == codeMethod || f.Code == codeDatabase)
+}
+
+// start starts the command, with all that comes from it in the hands of a keeper.
+func start(ctx context.Context, command []string) (*child, error) {
+	cmd := exec.Command(command[0], command[1:]...) //nolint:gosec // the bridge's table names it
+	if cmd.Err != nil {
+		return nil, fmt.Errorf("command: %w: %w", cmd.Err, chat.ErrSetup)
+	}
+	cmd.Env = []string{}
+	for _, name := range environment {
+		if value, ok := os.LookupEnv(name); ok {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
+	var ours, theirs [3]*os.File
+	defer func() { closeAll(theirs[:]) }() // else ours would not end with the child
+	for i := range ours {
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeAll(ours[:])
+			return nil, err
+		}
+		if ours[i], theirs[i] = r, w; i == 0 {
+			ours[0], theirs[0] = w, r
+		}
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs[0], theirs[1], theirs[2]
+	process, err := sandbox.Start(cmd)
+	if err != nil {
+		closeAll(ours[:])
+		return nil, err
+	}
+	c := &child{process: process, in: ours[0], out: ours[1], lines: bufio.NewReader(ours[1])}
+	c.reading.Go(func() {
+		_, _ = io.Copy(&c.stderr, ours[2])
+		ours[2].Close()
+	})
+	c.reading.Go(func() {
+		<-process.Ended() // somebody else may hold its streams open
+		_ = c.out.SetReadDeadline(time.Now().Add(grace))
+		_ = ours[2].SetReadDeadline(time.Now().Add(grace))
+	})
+	if err := process.Begin(); err != nil {
+		c.end(ctx)
+		return nil, err
+	}
+	return c, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// end lets the child end by itself, as it does when nothing more can come, and then
+// ends it and all that has come from it; at once where the context has ended.
+func (c *child) end(ctx context.Context) {
+	c.in.Close()
+	select {
+	case <-c.process.Gone():
+	case <-ctx.Done():
+	case <-time.After(grace):
+	}
+	c.process.End(context.WithoutCancel(ctx), grace)
+	c.reading.Wait()
+	c.out.Close()
+}
+
+// call asks the child, and reads its answer into out, unless that is nil.
+func (c *child) call(ctx context.Context, method string, params, out any) error {
+	c.calls++
+	id := strconv.Itoa(c.calls)
+	text, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": c.calls, "method": method, "params": params})
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.in.SetWriteDeadline(time.Unix(1, 0)) })
+	_, err = c.in.Write(append(text, '\n'))
+	stop()
+	if err != nil {
+		return c.fails(ctx, err)
+	}
+	for {
+		f, err := c.read(ctx)
+		switch {
+		case err != nil:
+			return err
+		case string(f.ID) != id:
+			if f.Method != "" && len(c.early) < 1000 {
+				c.early = append(c.early, f)
+			}
+		case f.Error != nil:
+			return f.Error
+		case out == nil:
+			return nil
+		default:
+			if err := json.Unmarshal(f.Result, out); err != nil {
+				return fmt.Errorf("imsg: what it answers is none: %s", plain(err.Error()))
+			}
+			return nil
+		}
+	}
+}
+
+// next waits for a notification.
+func (c *child) next(ctx context.Context) (frame, error) {
+	if len(c.early) > 0 {
+		f := c.early[0]
+		c.early = slices.Delete(c.early, 0, 1)
+		return f, nil
+	}
+	return c.read(ctx)
+}
+
+// read reads a line.
+func (c *child) read(ctx context.Context) (f frame, err error) {
+	stop := context.AfterFunc(ctx, func() { _ = c.out.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var line []byte
+	for {
+		part, err := c.lines.ReadSlice('\n')
+		line = append(line, part...)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return f, c.fails(ctx, err)
+		}
+		if len(line) > maxLine {
+			return f, fmt.Errorf("imsg: a line of more than %d bytes", maxLine)
+		}
+	}
+	if err := json.Unmarshal(line, &f); err != nil {
+		return f, fmt.Errorf("imsg: it writes what is no JSON-RPC: %.60s", plain(string(line[:min(len(line), 200)])))
+	}
+	return f, nil
+}
+
+// fails tells why the child says nothing more.
+func (c *child) fails(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("imsg: no answer: %w", ctx.Err())
+	}
+	select {
+	case <-c.process.Ended():
+		status, why := c.process.Status()
+		if why == nil {
+			why = fmt.Errorf("status %d", status.ExitStatus())
+		}
+		return fmt.Errorf("imsg: it has ended: %w: %s", why, c.stderr.String())
+	case <-time.After(grace):
+		return fmt.Errorf("imsg: %w: %s", err, c.stderr.String())
+	}
+}
+
+// tail keeps the end of a text.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	t.text = t.text[max(0, len(t.text)-maxStderr):]
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return plain(string(t.text[max(0, len(t.text)-200):]))
+}
+
+// plain is what a program says, for people: in one line.
+func plain(text string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "")))
+}
