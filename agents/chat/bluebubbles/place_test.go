@@ -19,7 +19,7 @@ func TestPlace(t *testing.T) {
 		now := time.UnixMilli(1_800_000_000_000)
 		p, _ := restore("", now)
 		at, all := now.UnixMilli(), []row{}
-		for i := range rapid.IntRange(1, 300).Draw(t, "messages") {
+		for i := range rapid.IntRange(1, 150).Draw(t, "messages") {
 			at += rapid.Int64Range(-1000, 60_000).Draw(t, "apart")
 			r := row{GUID: fmt.Sprintf("%d-%s", i, strings.Repeat("x", rapid.IntRange(1, 120).Draw(t, "guid"))), Created: at}
 			if r.Created < p.From {

@@ -150,10 +150,10 @@ func TestLateMessages(t *testing.T) {
 // place that was kept last, nothing is missing, and what repeats is what was not kept.
 func TestKilledReceiving(t *testing.T) {
 	f := newFake(t)
-	now := time.Now().Add(-3 * time.Hour)
+	now := time.Now().Add(-6 * time.Hour)
 	const all = 60
 	for i := range all {
-		f.add(object{"guid": fmt.Sprint(i), "dateCreated": now.Add(time.Duration(i/3) * time.Minute).UnixMilli()})
+		f.add(object{"guid": fmt.Sprint(i), "dateCreated": now.Add(time.Duration(i/3) * 15 * time.Minute).UnixMilli()})
 	}
 	p := place{From: now.UnixMilli()}
 	for at := 1; at <= all+3; at += 4 {
@@ -331,7 +331,9 @@ func TestBadServers(t *testing.T) {
 		"no rows":   {func(w http.ResponseWriter, _ *http.Request) { reply(w, 200, 7) }, false},
 		"broken":    {func(w http.ResponseWriter, r *http.Request) { reply(w, 500, nil, r.URL.String()) }, false},
 		"forbidden": {func(w http.ResponseWriter, _ *http.Request) { reply(w, 401, nil, "no") }, true},
-		"elsewhere": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://127.0.0.1:1/?x", 307) }, true},
+		"elsewhere": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1/?x", http.StatusTemporaryRedirect)
+		}, true},
 		"endless": {func(w http.ResponseWriter, _ *http.Request) {
 			for range maxAnswer>>16 + 9 {
 				if _, err := w.Write(make([]byte, 1<<16)); err != nil {

@@ -38,7 +38,11 @@ func TestMessagesIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, ignored := range []object{
-		{"is_from_me": true}, {"is_reaction": true}, {"sender": ""}, {"guid": ""}, {"text": " \uFFFC"},
+		{"is_from_me": true},
+		{"is_reaction": true},
+		{"sender": ""},
+		{"guid": ""},
+		{"text": " \uFFFC"},
 		{"chat_guid": "iMessage;+;other", "is_group": true},
 		{"attachments": []object{{"transfer_name": "a", "missing": true, "original_path": cat}}, "text": ""},
 		{"text": []string{"no text"}},
@@ -47,7 +51,9 @@ func TestMessagesIn(t *testing.T) {
 	}
 	m.add(object{"text": "look\uFFFC", "sender_name": "Alice", "attachments": []object{
 		{"transfer_name": "cat.jpeg", "mime_type": "image/jpeg", "total_bytes": 9, "original_path": cat},
-		{"transfer_name": "p", "original_path": pipe}, {"transfer_name": "l", "original_path": cat + ".link"}, {"transfer_name": "r", "original_path": "cat.jpeg"},
+		{"transfer_name": "p", "original_path": pipe},
+		{"transfer_name": "l", "original_path": cat + ".link"},
+		{"transfer_name": "r", "original_path": "cat.jpeg"},
 	}})
 	m.add(object{"chat_guid": room, "is_group": true})
 	chattest.Receiving(ctx, t, m.channel("", room), "0000001", in)

@@ -159,8 +159,11 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	for _, s := range []chat.Settings{
-		{Token: secret, Listen: "[::1]:0"}, {Token: secret, Listen: "localhost:0"}, {Token: secret, Listen: "0.0.0.0:0", Insecure: true},
-		{Token: secret, Server: "http://127.0.0.1:1"}, {Token: secret, Server: "http://example.org", Insecure: true},
+		{Token: secret, Listen: "[::1]:0"},
+		{Token: secret, Listen: "localhost:0"},
+		{Token: secret, Listen: "0.0.0.0:0", Insecure: true},
+		{Token: secret, Server: "http://127.0.0.1:1"},
+		{Token: secret, Server: "http://example.org", Insecure: true},
 	} {
 		if _, err := open(s); err != nil {
 			t.Errorf("%+v: %v", s, err)

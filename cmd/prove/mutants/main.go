@@ -62,6 +62,7 @@ func table() []mutant {
 	return slices.Concat(
 		durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants, policyMutants, rightsMutants, doorsMutants, mcpMutants, bridgeMutants, deliveryMutants,
 		durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants, policyMutants, rightsMutants, doorsMutants, mcpMutants, ircMutants,
+		durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants, policyMutants, rightsMutants, doorsMutants, mcpMutants, hooksMutants,
 	)
 }
 
