@@ -18,6 +18,7 @@ var names = []string{
 	"ledger", "doors", "dashboard", "mcp", "webhook",
 	"ledger", "doors", "dashboard", "mcp", "webhook", "bluebubbles",
 	"ledger", "doors", "dashboard", "mcp", "webhook", "bluebubbles", "imsg",
+	"ledger", "doors", "dashboard", "mcp", "webhook", "bluebubbles", "imsg", "matrix",
 	"top", "configuration", "backup", "damage", "threats", "performance", "proof",
 }
 
