@@ -63,6 +63,7 @@ func table() []mutant {
 		durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants, policyMutants, rightsMutants, doorsMutants, mcpMutants, bridgeMutants, deliveryMutants,
 		durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants, policyMutants, rightsMutants, doorsMutants, mcpMutants, ircMutants,
 		durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants, policyMutants, rightsMutants, doorsMutants, mcpMutants, hooksMutants,
+		durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants, policyMutants, rightsMutants, doorsMutants, mcpMutants, hooksMutants, matrixMutants,
 	)
 }
 
