@@ -40,15 +40,15 @@ func (c *channel) Receive(ctx context.Context, kept string, in chat.Inbox) error
 		if err != nil {
 			return err
 		}
-		if kept != "" && r.taken == 0 && !wait(ctx, begun.Add(leastPoll)) {
+		if kept != "" && (r.taken == 0 || b.Next == kept) && !wait(ctx, begun.Add(leastPoll)) {
 			return ctx.Err()
 		}
 		kept = b.Next
 	}
 }
 
-// leastPoll is between two syncs of which the first brought nothing: a server that
-// does not wait is not asked without end.
+// leastPoll is between two syncs of which the first brought nothing, or no new place:
+// a server that does not wait is not asked without end.
 const leastPoll = 200 * time.Millisecond
 
 func wait(ctx context.Context, until time.Time) bool {
