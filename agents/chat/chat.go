@@ -84,7 +84,7 @@ type Message struct {
 	Title string // a subject, where the channel has such a thing
 	At    time.Time
 	Files []File
-	Proof string // what the channel knows about From beyond the name: "dkim=example.org"; "" for nothing
+	Proof string // what the channel knows about From beyond the name, in words: "dkim=example.org dmarc=pass"; "" for nothing
 }
 
 // Conversation is where a message was said and where its answer goes.
@@ -168,6 +168,7 @@ type Settings struct {
 	Command  []string                         // command: a program and its arguments that speaks for us
 	Format   string                           // format: how messages are written, where the kind knows several ways
 	CA       string                           // ca: a PEM file, absolute, of who signs the server's certificate
+	Authserv string                           // authserv: by which name the server says in a mail's header what it knows of the sender
 	Insecure bool                             // insecure: credentials may travel in the clear, to another machine
 	Log      func(format string, args ...any) // a remark for whoever runs the bridge; never a secret
 }
