@@ -94,11 +94,18 @@ var rooms = map[string]room{
 	"agents/chat/matrix":      {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
 	"agents/chat/imsg":        {layer: 4, ours: []string{"agents/chat", "agents/sandbox"}, libraries: []string{jsonV2}},
 	"agents/chat/chattest":    {layer: 4, ours: []string{"agents/chat"}}, // for tests only, see testRooms
-	"examples":                {layer: 5},                                // tests only: they run the examples as anybody would
-	"cmd/mbox/help":           {layer: 0},
-	"cmd/prove/bench":         {layer: 5, ours: []string{"mailbox", "mailbox/verify", "mailbox/durable"}, libraries: []string{jsonV2, xsys}},
-	"cmd/prove/mutants":       {layer: 5},
-	"cmd/mbox/sight":          {layer: 3, ours: []string{"mailbox", "mailbox/task", "audit"}},
+	"agents/chat/email": {
+		layer: 4, ours: []string{"agents/chat"},
+		libraries: []string{
+			"golang.org/x/net/html", "github.com/emersion/go-imap/v2", "github.com/emersion/go-message",
+			"github.com/emersion/go-sasl", "github.com/emersion/go-smtp",
+		},
+	},
+	"examples":          {layer: 5}, // tests only: they run the examples as anybody would
+	"cmd/mbox/help":     {layer: 0},
+	"cmd/prove/bench":   {layer: 5, ours: []string{"mailbox", "mailbox/verify", "mailbox/durable"}, libraries: []string{jsonV2, xsys}},
+	"cmd/prove/mutants": {layer: 5},
+	"cmd/mbox/sight":    {layer: 3, ours: []string{"mailbox", "mailbox/task", "audit"}},
 	"cmd/mbox/gateway": {
 		layer: 4, ours: []string{"agents", "cmd/mbox/gateway/pages", "cmd/mbox/gateway/token", "cmd/mbox/sight", "mailbox", "mailbox/durable", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas"},
 		libraries: []string{jsonV2, "github.com/rs/zerolog", "golang.org/x/net"},
@@ -147,6 +154,7 @@ var loggers = []string{"log", "log/slog", "github.com/rs/zerolog"}
 var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest", "agents/chat/irc", "cmd/mbox/gateway"}
 var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest", "agents/chat/web", "agents/chat/webhook", "agents/chat/bluebubbles", "cmd/mbox/gateway"}
 var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest", "agents/chat/web", "agents/chat/webhook", "agents/chat/bluebubbles", "agents/chat/matrix", "cmd/mbox/gateway"}
+var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest", "agents/chat/email", "cmd/mbox/gateway"}
 
 // connects are the packages that open connections or listen, and dials the
 // functions with which anybody could.
