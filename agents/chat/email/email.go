@@ -56,8 +56,9 @@ var Kind = chat.Kind{
 		File:  10 << 20,
 		Every: time.Second,
 	},
-	Once: chat.AtLeastOnce,
-	Open: open,
+	Once:   chat.AtLeastOnce,
+	Claims: true,
+	Open:   open,
 }
 
 // What is read of a server, and how long it is waited for.

@@ -45,6 +45,7 @@ type Bridge struct {
 	Command      []string `toml:"command" json:"command,omitzero" jsonschema:"description=a program and its arguments that speaks for us"`
 	CA           string   `toml:"ca" json:"ca,omitzero" jsonschema:"description=PEM file of who signs the server's certificate; relative ones from the mailbox's folder"`
 	Insecure     bool     `toml:"insecure" json:"insecure,omitzero" jsonschema:"default=false,description=credentials may travel in the clear to another machine"`
+	Authserv     string   `toml:"authserv" json:"authserv,omitzero" jsonschema:"description=by which name the server says in a mail's header what it knows of the sender"`
 	Format       string   `toml:"format" json:"format,omitzero" jsonschema:"description=how messages are written\\, where the kind knows several ways"`
 
 	home string // the mailbox's folder

@@ -20,6 +20,7 @@ var names = []string{
 	"ledger", "doors", "dashboard", "mcp", "webhook", "bluebubbles", "imsg",
 	"ledger", "doors", "dashboard", "mcp", "webhook", "bluebubbles", "imsg", "matrix",
 	"top", "configuration", "backup", "damage", "threats", "performance", "proof",
+	"ledger", "doors", "dashboard", "bridges", "email", "mcp", "top", "configuration", "backup", "damage", "threats", "performance", "proof",
 }
 
 // Topic is one text.
