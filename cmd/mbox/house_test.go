@@ -97,7 +97,7 @@ var rooms = map[string]room{
 	"agents/chat/email": {
 		layer: 4, ours: []string{"agents/chat"},
 		libraries: []string{
-			"golang.org/x/net/html", "github.com/emersion/go-imap/v2", "github.com/emersion/go-message",
+			"golang.org/x/text", "github.com/emersion/go-imap/v2", "github.com/emersion/go-message",
 			"github.com/emersion/go-sasl", "github.com/emersion/go-smtp",
 		},
 	},

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/emersion/go-message"
-	"golang.org/x/net/html/charset"
+	"golang.org/x/text/encoding/htmlindex"
 
 	"mbox/agents/chat"
 )
@@ -75,13 +75,22 @@ func (c *content) unicode(body []byte, label string) string {
 		}
 		label = "windows-1252"
 	}
-	text, err := charset.NewReaderLabel(label, bytes.NewReader(body))
+	text, err := inUTF8(label, bytes.NewReader(body))
 	if err == nil {
 		if all, err := io.ReadAll(io.LimitReader(text, 4*maxText)); err == nil {
 			body = all
 		}
 	}
 	return strings.ToValidUTF8(string(body), "\ufffd")
+}
+
+// inUTF8 reads text of another charset.
+func inUTF8(label string, text io.Reader) (io.Reader, error) {
+	encoding, err := htmlindex.Get(label)
+	if err != nil {
+		return nil, err
+	}
+	return encoding.NewDecoder().Reader(text), nil
 }
 
 func file(name, kind string, number int, body []byte) chat.File {

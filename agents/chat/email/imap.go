@@ -144,7 +144,7 @@ func (s *session) look(ctx context.Context, uid imap.UID) (*letter, error) {
 
 func (s *session) glance(ctx context.Context, uid imap.UID) (*letter, error) {
 	var found *letter
-	err := s.fetch(ctx, uid, maxReply, &imap.FetchOptions{UID: true, RFC822Size: true, InternalDate: true}, func(item imapclient.FetchItemData) {
+	err := s.fetch(ctx, uid, maxReply, &imap.FetchOptions{UID: true, RFC822Size: true, InternalDate: true}, func(item imapclient.FetchItemData) error {
 		if found == nil {
 			found = &letter{uid: uid}
 		}
@@ -154,6 +154,7 @@ func (s *session) glance(ctx context.Context, uid imap.UID) (*letter, error) {
 		case imapclient.FetchItemDataInternalDate:
 			found.at = item.Time
 		}
+		return nil
 	})
 	return found, err
 }
@@ -166,19 +167,27 @@ func (s *session) read(ctx context.Context, l *letter) error {
 		most = maxStart
 	}
 	part := &imap.FetchItemBodySection{Peek: true, Partial: &imap.SectionPartial{Size: most}}
-	return s.fetch(ctx, l.uid, most+maxReply, &imap.FetchOptions{UID: true, BodySection: []*imap.FetchItemBodySection{part}}, func(item imapclient.FetchItemData) {
+	return s.fetch(ctx, l.uid, most+maxReply, &imap.FetchOptions{UID: true, BodySection: []*imap.FetchItemBodySection{part}}, func(item imapclient.FetchItemData) (err error) {
 		if body, ok := item.(imapclient.FetchItemDataBodySection); ok && body.Literal != nil && l.bytes == nil {
-			l.bytes, _ = io.ReadAll(io.LimitReader(body.Literal, most))
+			l.bytes, err = io.ReadAll(io.LimitReader(body.Literal, most))
+			if err == nil && int64(len(l.bytes)) < min(most, body.Literal.Size()) {
+				err = io.ErrUnexpectedEOF // the end of the connection looks like that of the mail
+			}
 		}
+		return err
 	})
 }
 
-func (s *session) fetch(ctx context.Context, uid imap.UID, bytes int64, what *imap.FetchOptions, each func(imapclient.FetchItemData)) error {
+// fetch hands over what a server says of a mail. After an error nothing more may be
+// asked of the command: it would read beside the client's own reader.
+func (s *session) fetch(ctx context.Context, uid imap.UID, bytes int64, what *imap.FetchOptions, each func(imapclient.FetchItemData) error) error {
 	return s.do(ctx, bytes, func() error {
 		command := s.client.Fetch(imap.UIDSetNum(uid), what)
 		for m := command.Next(); m != nil; m = command.Next() {
 			for item := m.Next(); item != nil; item = m.Next() {
-				each(item)
+				if err := each(item); err != nil {
+					return err
+				}
 			}
 		}
 		return command.Close()

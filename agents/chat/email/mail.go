@@ -15,7 +15,6 @@ import (
 
 	"github.com/emersion/go-message"
 	"github.com/emersion/go-message/mail"
-	"golang.org/x/net/html/charset"
 
 	"mbox/agents/chat"
 )
@@ -188,7 +187,7 @@ func first(list []string) string {
 }
 
 // words decodes the words of headers.
-func words() *mime.WordDecoder { return &mime.WordDecoder{CharsetReader: charset.NewReaderLabel} }
+func words() *mime.WordDecoder { return &mime.WordDecoder{CharsetReader: inUTF8} }
 
 func decoded(text string) string {
 	if plain, err := words().DecodeHeader(text); err == nil {

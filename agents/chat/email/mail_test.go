@@ -319,7 +319,13 @@ func TestHTMLIsReadAsText(t *testing.T) {
 		"<!-- x --><p":                                                     "",
 		"a<b":                                                              "a",
 		"</p></pre></blockquote></a>x":                                     "x",
-		"<plaintext>a<b>":                                                  "a<b>",
+		"1 < 2 <3 </ >":                                                    "1 < 2 <3 </ >",
+		"<a title=it's href = x.org\nHREF='https://x.org/'>a</A >":         "a <https://x.org/>",
+		"<p title=\"a>b\" data-href=https://y>c":                           "c",
+		"<a href=https://x.org>a":                                          "a",
+		"<a href=https://x.org/?a=b&amp;c=d>a</a>":                         "a <https://x.org/?a=b&c=d>",
+		"a<!DOCTYPE x><?xml?>b<a href=\"":                                  "ab",
+		"a<SCRIPT>b</scrip</style></Script >c":                             "ac",
 		"<p>" + strings.Repeat("<b>", 9e4):                                 "",
 	} {
 		if got := undressed(page); got != want {
@@ -330,6 +336,7 @@ func TestHTMLIsReadAsText(t *testing.T) {
 
 func FuzzMail(f *testing.F) {
 	for _, seed := range []string{
+		"From: a@b.c\nContent-Type: text/html\n\n<p>a<!-- b --><A HREF='https://x'>c</a><script>d</script><pre>e\n f</pre>&amp;&#0;<blockquote>g",
 		letterOf("a@x", "hello"),
 		head + multi("mixed", multi("alternative", "Content-Type: text/plain\n\nx\n", "Content-Type: text/html\n\n<p>x<a href=https://y>z\n"), "Content-Disposition: attachment; filename=a\n\nb\n"),
 		head + "Authentication-Results: mx.example.org; dkim=pass header.d=example.com\nReferences: <a@x> <b@x>\nIn-Reply-To: <b@x>\n\nYes\n\nOn 1.1. X wrote:\n> a\n-- \nme\n",

@@ -250,8 +250,14 @@ func (s script) serve(t testing.TB) (address string) {
 	t.Helper()
 	l := listen(t)
 	var open sync.WaitGroup
-	t.Cleanup(open.Wait)
+	accepted := make(chan bool)
+	t.Cleanup(func() {
+		l.Close()
+		<-accepted
+		open.Wait()
+	})
 	go func() {
+		defer close(accepted)
 		for {
 			conn, err := l.Accept()
 			if err != nil {
