@@ -64,6 +64,7 @@ func table() []mutant {
 		durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants, policyMutants, rightsMutants, doorsMutants, mcpMutants, ircMutants,
 		durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants, policyMutants, rightsMutants, doorsMutants, mcpMutants, hooksMutants,
 		durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants, policyMutants, rightsMutants, doorsMutants, mcpMutants, hooksMutants, matrixMutants,
+		durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants, policyMutants, rightsMutants, doorsMutants, mcpMutants, emailMutants, bridgeMutants,
 	)
 }
 
