@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mbox/agents/chat"
+	"mbox/agents/chat/email"
 	"mbox/agents/chat/stdio"
 	"mbox/agents/policy"
 	"mbox/cmd/mbox/config"
@@ -15,7 +16,7 @@ import (
 
 // chatKinds are the chat systems that this mbox knows.
 func chatKinds() []chat.Kind {
-	return append([]chat.Kind{stdio.Kind}, testKinds...)
+	return append([]chat.Kind{stdio.Kind, email.Kind}, testKinds...)
 }
 
 var testKinds []chat.Kind // none but in tests

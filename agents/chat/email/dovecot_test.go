@@ -174,7 +174,7 @@ service anvil {
 
 func (d dovecot) channel(t *testing.T, password string) *channel {
 	c := opened(t, chat.Settings{Server: "imap://" + d.address, Outgoing: "smtp://127.0.0.1:1", User: agent, Password: password})
-	c.patience = time.Minute
+	c.patience, c.idle = time.Minute, time.Hour
 	return c
 }
 

@@ -80,7 +80,7 @@ type channel struct {
 	log        func(string, ...any)
 
 	patience   time.Duration // how long a step may take
-	idle, poll time.Duration // how long is waited for news, with IDLE and without
+	idle, poll time.Duration // how long is waited for news, with IDLE and without: some servers forget to tell
 }
 
 // server is where to connect.
@@ -103,7 +103,7 @@ func open(s chat.Settings) (chat.Channel, error) {
 		reader:   reader{own: own, domain: domain, authserv: s.Authserv},
 		login:    s.User,
 		password: s.Password, ca: s.CA, log: s.Log,
-		patience: patience, idle: 9 * time.Minute, poll: time.Minute,
+		patience: patience, idle: 2 * time.Minute, poll: time.Minute,
 	}
 	if c.log == nil {
 		c.log = func(string, ...any) {}

@@ -138,6 +138,7 @@ func opened(t testing.TB, s chat.Settings) *channel {
 	}
 	own := c.(*channel)
 	own.patience = 5 * time.Second
+	own.idle = 100 * time.Millisecond // the server of these tests does not tell in IDLE what came just before it
 	return own
 }
 

@@ -37,6 +37,24 @@ func TestNewMailIsAMessage(t *testing.T) {
 	}
 }
 
+// In IDLE the server tells of new mail, and it is looked for at once.
+func TestNewsEndTheWaiting(t *testing.T) {
+	heard := make(chan string, 2)
+	s := script{greeting: greeting, steps: openInbox(step{"UID SEARCH", "* SEARCH\r\n$ OK\r\n"}, step{"IDLE", "+ idling\r\n* 4 EXISTS\r\n"}), last: func(c net.Conn) {
+		line, _ := lineOf(c)
+		heard <- line
+		fmt.Fprint(c, "T4 OK\r\n")
+		line, _ = lineOf(c)
+		heard <- line
+	}}
+	c := opened(t, chat.Settings{Server: "imap://" + s.serve(t), User: agent, Password: secret, Outgoing: "smtp://localhost"})
+	c.idle = time.Hour
+	err := c.Receive(timed(t), place{7, 8, 0, time.Now()}.String(), chattest.NewInbox())
+	if done, search := <-heard, <-heard; done != "DONE" || !strings.Contains(search, "UID SEARCH UID 9:*") {
+		t.Errorf("%q, then %q: %v", done, search, err)
+	}
+}
+
 // A server without IDLE is asked.
 func TestMailIsPolledForWithoutIdle(t *testing.T) {
 	p, ctx, in := newPost(t), timed(t), chattest.NewInbox()
@@ -261,6 +279,7 @@ func TestReceiveEndsWithItsContext(t *testing.T) {
 	} {
 		s.User, s.Password, s.Outgoing = agent, secret, "smtp://127.0.0.1:1"
 		c := opened(t, s)
+		c.idle = time.Hour
 		ctx, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		begin := time.Now()
 		err := c.Receive(ctx, "", in)
@@ -320,6 +339,9 @@ func TestABadServerIsAnError(t *testing.T) {
 			c, in := opened(t, chat.Settings{Server: "imap://" + s.serve(t), User: agent, Password: secret, Outgoing: "smtp://localhost"}), chattest.NewInbox()
 			err := c.Receive(timed(t), place{7, 8, 0, time.Now()}.String(), in)
 			if err == nil || errors.Is(err, context.DeadlineExceeded) || len(err.Error()) > 600 {
+				t.Errorf("%v", err)
+			}
+			if bounded := name == "floods" || name == "floods a line" || name == "a huge literal"; bounded != strings.Contains(err.Error(), errTooMuch.Error()) {
 				t.Errorf("%v", err)
 			}
 			if len(in.Took) != 0 {
