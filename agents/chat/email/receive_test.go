@@ -223,8 +223,8 @@ func TestNewNumbersAreReadAgain(t *testing.T) {
 	stop()
 
 	p.renumber(t)
-	p.deliver(t, letterOf("ancient@x", "ancient"), imap.AppendOptions{Time: began.Add(-48 * time.Hour)})
 	p.deliver(t, letterOf("one@x", "one"), imap.AppendOptions{Time: began})
+	p.deliver(t, letterOf("ancient@x", "ancient"), imap.AppendOptions{Time: began.Add(-48 * time.Hour)})
 	p.deliver(t, letterOf("two@x", "two"), imap.AppendOptions{Time: began})
 	stop = receiving(ctx, t, p.channel(t), kept, in)
 	if again := chattest.Next(ctx, t, in.Took); again.ID != first.ID {
