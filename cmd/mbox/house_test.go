@@ -91,7 +91,7 @@ var rooms = map[string]room{
 	"agents/chat/web":         {layer: 4, ours: []string{"agents/chat"}, libraries: []string{"golang.org/x/net"}},
 	"agents/chat/webhook":     {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
 	"agents/chat/bluebubbles": {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
-	"agents/chat/matrix":      {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
+	"agents/chat/matrix":      {layer: 4, ours: []string{"agents/chat/matrix", "agents/chat", "agents/chat/web", "agents/chat/telegram"},
 	"agents/chat/imsg":        {layer: 4, ours: []string{"agents/chat", "agents/sandbox"}, libraries: []string{jsonV2}},
 	"agents/chat/chattest":    {layer: 4, ours: []string{"agents/chat"}}, // for tests only, see testRooms
 	"agents/chat/email": {
@@ -155,6 +155,7 @@ var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest
 var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest", "agents/chat/web", "agents/chat/webhook", "agents/chat/bluebubbles", "cmd/mbox/gateway"}
 var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest", "agents/chat/web", "agents/chat/webhook", "agents/chat/bluebubbles", "agents/chat/matrix", "cmd/mbox/gateway"}
 var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest", "agents/chat/email", "cmd/mbox/gateway"}
+var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest", "agents/chat/web", "agents/chat/webhook", "agents/chat/bluebubbles", "agents/chat/telegram", "cmd/mbox/gateway"}
 
 // connects are the packages that open connections or listen, and dials the
 // functions with which anybody could.

@@ -19,6 +19,7 @@ var names = []string{
 	"ledger", "doors", "dashboard", "mcp", "webhook", "bluebubbles",
 	"ledger", "doors", "dashboard", "mcp", "webhook", "bluebubbles", "imsg",
 	"ledger", "doors", "dashboard", "mcp", "webhook", "bluebubbles", "imsg", "matrix",
+	"ledger", "doors", "dashboard", "mcp", "webhook", "bluebubbles", "imsg", "telegram",
 	"top", "configuration", "backup", "damage", "threats", "performance", "proof",
 	"ledger", "doors", "dashboard", "bridges", "email", "mcp", "top", "configuration", "backup", "damage", "threats", "performance", "proof",
 }
