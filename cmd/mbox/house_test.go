@@ -92,6 +92,8 @@ var rooms = map[string]room{
 	"agents/chat/webhook":     {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
 	"agents/chat/bluebubbles": {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
 	"agents/chat/matrix":      {layer: 4, ours: []string{"agents/chat/matrix", "agents/chat", "agents/chat/web", "agents/chat/telegram"},
+	"agents/chat/telegram":    {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
+	"agents/chat/ntfy":        {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
 	"agents/chat/imsg":        {layer: 4, ours: []string{"agents/chat", "agents/sandbox"}, libraries: []string{jsonV2}},
 	"agents/chat/chattest":    {layer: 4, ours: []string{"agents/chat"}}, // for tests only, see testRooms
 	"agents/chat/email": {
@@ -156,6 +158,7 @@ var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest
 var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest", "agents/chat/web", "agents/chat/webhook", "agents/chat/bluebubbles", "agents/chat/matrix", "cmd/mbox/gateway"}
 var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest", "agents/chat/email", "cmd/mbox/gateway"}
 var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest", "agents/chat/web", "agents/chat/webhook", "agents/chat/bluebubbles", "agents/chat/telegram", "cmd/mbox/gateway"}
+var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest", "agents/chat/web", "agents/chat/webhook", "agents/chat/bluebubbles", "agents/chat/telegram", "agents/chat/ntfy", "cmd/mbox/gateway"}
 
 // connects are the packages that open connections or listen, and dials the
 // functions with which anybody could.

@@ -20,6 +20,7 @@ var names = []string{
 	"ledger", "doors", "dashboard", "mcp", "webhook", "bluebubbles", "imsg",
 	"ledger", "doors", "dashboard", "mcp", "webhook", "bluebubbles", "imsg", "matrix",
 	"ledger", "doors", "dashboard", "mcp", "webhook", "bluebubbles", "imsg", "telegram",
+	"ledger", "doors", "dashboard", "mcp", "webhook", "bluebubbles", "imsg", "telegram", "ntfy",
 	"top", "configuration", "backup", "damage", "threats", "performance", "proof",
 	"ledger", "doors", "dashboard", "bridges", "email", "mcp", "top", "configuration", "backup", "damage", "threats", "performance", "proof",
 }
