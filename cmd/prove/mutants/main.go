@@ -65,6 +65,7 @@ func table() []mutant {
 		durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants, policyMutants, rightsMutants, doorsMutants, mcpMutants, hooksMutants,
 		durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants, policyMutants, rightsMutants, doorsMutants, mcpMutants, hooksMutants, matrixMutants,
 		durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants, policyMutants, rightsMutants, doorsMutants, mcpMutants, emailMutants, bridgeMutants,
+		durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants, policyMutants, rightsMutants, doorsMutants, mcpMutants, hooksMutants, telegramMutants,
 	)
 }
 
