@@ -167,6 +167,7 @@ type Settings struct {
 	Listen   string                           // listen: host:port where the server calls us
 	Command  []string                         // command: a program and its arguments that speaks for us
 	Format   string                           // format: how messages are written, where the kind knows several ways
+	Method   string                           // method: by which of its ways the server sends, where it has several
 	CA       string                           // ca: a PEM file, absolute, of who signs the server's certificate
 	Authserv string                           // authserv: by which name the server says in a mail's header what it knows of the sender
 	Insecure bool                             // insecure: credentials may travel in the clear, to another machine

@@ -64,7 +64,6 @@ type NotifierOptions struct {
 	Kind     Kind
 	Channel  Channel
 	Settings Settings // of the channel; its secrets are kept out of remarks
-	To       Conversation
 	On       []string // of Happenings
 	Agent    string   // only tasks for it, from it, or that it did; "" for all
 	JSON     bool     // the text is for a program
@@ -236,7 +235,7 @@ func (n *Notifier) notice(h *Happening, again bool) Notice {
 		text = string(data)
 	}
 	text = cutFor(text, n.o.Kind.Limits, repetition)[0]
-	note := Notice{Key: h.Key, To: n.o.To, Title: title, Text: text, Again: again && n.o.Kind.Once == AtLeastOnce}
+	note := Notice{Key: h.Key, Title: title, Text: text, Again: again && n.o.Kind.Once == AtLeastOnce}
 	if note.Again && !n.o.JSON {
 		note.Text = repeated(text, n.o.Kind.Limits)
 	}

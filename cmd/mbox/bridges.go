@@ -7,8 +7,14 @@ import (
 	"time"
 
 	"mbox/agents/chat"
+	"mbox/agents/chat/bluebubbles"
 	"mbox/agents/chat/email"
+	"mbox/agents/chat/imsg"
+	"mbox/agents/chat/irc"
+	"mbox/agents/chat/matrix"
 	"mbox/agents/chat/stdio"
+	"mbox/agents/chat/telegram"
+	"mbox/agents/chat/webhook"
 	"mbox/agents/policy"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
@@ -16,7 +22,9 @@ import (
 
 // chatKinds are the chat systems that this mbox knows.
 func chatKinds() []chat.Kind {
-	return append([]chat.Kind{stdio.Kind, email.Kind}, testKinds...)
+	return append([]chat.Kind{
+		telegram.Kind, matrix.Kind, irc.Kind, email.Kind, bluebubbles.Kind, imsg.Kind, webhook.Kind, stdio.Kind,
+	}, testKinds...)
 }
 
 var testKinds []chat.Kind // none but in tests

@@ -86,12 +86,11 @@ var rooms = map[string]room{
 	"agents/chat":             {layer: 4, ours: []string{"audit", "mailbox", "mailbox/durable", "mailbox/home", "mailbox/task", "schemas"}, libraries: []string{jsonV2}},
 	"agents/chat/command":     {layer: 4, ours: []string{"agents/chat"}},
 	"agents/chat/stdio":       {layer: 4, ours: []string{"agents/chat", "schemas"}},
-	"agents/chat":             {layer: 4},
 	"agents/chat/irc":         {layer: 4, ours: []string{"agents/chat"}},
 	"agents/chat/web":         {layer: 4, ours: []string{"agents/chat"}, libraries: []string{"golang.org/x/net"}},
 	"agents/chat/webhook":     {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
 	"agents/chat/bluebubbles": {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
-	"agents/chat/matrix":      {layer: 4, ours: []string{"agents/chat/matrix", "agents/chat", "agents/chat/web", "agents/chat/telegram"},
+	"agents/chat/matrix":      {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
 	"agents/chat/telegram":    {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
 	"agents/chat/ntfy":        {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
 	"agents/chat/imsg":        {layer: 4, ours: []string{"agents/chat", "agents/sandbox"}, libraries: []string{jsonV2}},
@@ -130,7 +129,7 @@ var rooms = map[string]room{
 		libraries: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"},
 	},
 	"cmd/mbox": {
-		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/gateway", "cmd/mbox/gateway/token", "cmd/mbox/help", "cmd/mbox/mcp", "cmd/mbox/top", "agents", "agents/action", "agents/brain", "agents/chat", "agents/chat/command", "agents/chat/stdio", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable", "agents/chat/email"},
+		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/gateway", "cmd/mbox/gateway/token", "cmd/mbox/help", "cmd/mbox/mcp", "cmd/mbox/top", "agents", "agents/action", "agents/brain", "agents/chat", "agents/chat/bluebubbles", "agents/chat/command", "agents/chat/email", "agents/chat/imsg", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/stdio", "agents/chat/telegram", "agents/chat/webhook", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable"},
 		libraries: []string{
 			jsonV2, xsys, "golang.org/x/term", "github.com/rs/zerolog", "github.com/urfave/cli/v2",
 			"github.com/schollz/progressbar/v3",
@@ -153,12 +152,7 @@ var loggers = []string{"log", "log/slog", "github.com/rs/zerolog"}
 // talkers are the packages that may open connections: a brain to its server,
 // http_check, and the door, which only listens. No agent calls another one; they leave
 // tasks.
-var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest", "agents/chat/irc", "cmd/mbox/gateway"}
-var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest", "agents/chat/web", "agents/chat/webhook", "agents/chat/bluebubbles", "cmd/mbox/gateway"}
-var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest", "agents/chat/web", "agents/chat/webhook", "agents/chat/bluebubbles", "agents/chat/matrix", "cmd/mbox/gateway"}
-var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest", "agents/chat/email", "cmd/mbox/gateway"}
-var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest", "agents/chat/web", "agents/chat/webhook", "agents/chat/bluebubbles", "agents/chat/telegram", "cmd/mbox/gateway"}
-var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest", "agents/chat/web", "agents/chat/webhook", "agents/chat/bluebubbles", "agents/chat/telegram", "agents/chat/ntfy", "cmd/mbox/gateway"}
+var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest", "agents/chat/bluebubbles", "agents/chat/email", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/telegram", "agents/chat/web", "agents/chat/webhook", "cmd/mbox/gateway"}
 
 // connects are the packages that open connections or listen, and dials the
 // functions with which anybody could.

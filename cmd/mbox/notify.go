@@ -8,11 +8,13 @@ import (
 
 	"mbox/agents/chat"
 	"mbox/agents/chat/command"
+	"mbox/agents/chat/ntfy"
+	"mbox/agents/chat/webhook"
 )
 
 // notifyKinds are the channels that a target of notifications may have.
 func notifyKinds() []chat.Kind {
-	return append(chatKinds(), command.Kind)
+	return append(testKinds, webhook.Kind, ntfy.Kind, command.Kind)
 }
 
 // notifier makes what tells a target. Its secret is read now.
@@ -36,7 +38,7 @@ func (v *service) notifier(name string) (*chat.Notifier, error) {
 	}
 	return chat.NewNotifier(chat.NotifierOptions{
 		Box: v.box, Name: name, Kind: *kind, Channel: channel, Settings: settings,
-		To: n.To(), On: n.On, Agent: n.Agent, JSON: kind.Name != "ntfy", Log: v.warnf,
+		On: n.On, Agent: n.Agent, JSON: kind.Name != "ntfy", Log: v.warnf,
 	}), nil
 }
 

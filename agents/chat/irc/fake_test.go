@@ -324,7 +324,7 @@ func TestSendErrors(t *testing.T) {
 	c := quick(t, f.settings())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Receive(ctx, "", chattest.NewInbox()) }()
-	n := chat.Notice{To: chat.Conversation{Peer: "bob!account:Bob"}, Text: "x", Reply: "msgid:a b"}
+	n := chat.Notice{To: chat.Conversation{Peer: "account:Bob", Thread: "bob"}, Text: "x", Reply: "msgid:a b"}
 	var wait *chat.WaitError
 	for _, number := range []string{"401", "403", "404", "477", "482", "531", "716"} {
 		answer = ":fake " + number + " mbox bob :No"

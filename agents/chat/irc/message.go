@@ -33,14 +33,14 @@ func (s *session) put(e event) error {
 // one, since two programs could answer each other for ever; what is a command to a
 // client (CTCP); and what in a room is said to nobody or to somebody else.
 func (s *session) understand(l line) (m chat.Message, ok bool) {
-	from, peer := s.identity(l)
+	from, nick := s.identity(l)
 	_, robot := l.tags["bot"]
 	text, ok := spoken(l.last())
 	if from == "" || robot && s.has("message-tags") || !ok || len(l.params) != 2 {
 		return m, false
 	}
 	m = chat.Message{From: from, Name: l.nick(), At: s.time(l), Text: text}
-	if m.In, ok = s.conversation(l, peer); !ok {
+	if m.In, ok = s.conversation(l, from, nick); !ok {
 		return m, false
 	}
 	if m.In.Group {
@@ -56,21 +56,21 @@ func (s *session) understand(l line) (m chat.Message, ok bool) {
 	return m, ok
 }
 
-// identity is who the server says that it was, and how a direct conversation with
-// him is called: "" for ourselves, and for who has no full name.
-func (s *session) identity(l line) (from, peer string) {
+// identity is who the server says that it was: "" for ourselves, and for who has no full
+// name. An account is written to by the nick that it has.
+func (s *session) identity(l line) (from, nick string) {
 	nick, mask, full := strings.Cut(l.prefix, "!")
 	if !full || !single(nick) || strings.Contains(nick, ":") || !strings.Contains(mask, "@") || strings.HasPrefix(mask, vouched) || !utf8.ValidString(l.prefix) || same(nick, s.me()) {
 		return "", ""
 	}
 	account := l.tags["account"]
 	if !s.has("account-tag") || account == "" || account == "*" {
-		return l.prefix, l.prefix
+		return l.prefix, ""
 	}
 	if !utf8.ValidString(account) {
 		return "", ""
 	}
-	return vouched + account, nick + "!" + vouched + account
+	return vouched + account, nick
 }
 
 // vouched is before the name of an account. No nick that is believed has a colon.
@@ -78,14 +78,14 @@ const vouched = "account:"
 
 // conversation tells where a message was said. In the history of a person stands
 // what we have said to him, too, and the nick that we had then.
-func (s *session) conversation(l line, peer string) (chat.Conversation, bool) {
+func (s *session) conversation(l line, from, nick string) (chat.Conversation, bool) {
 	if room := s.c.room(l.param(0)); room != "" {
 		return chat.Conversation{Peer: room, Group: true}, true
 	}
 	if of := s.batches[l.tags["batch"]]; of != "" {
-		return chat.Conversation{Peer: peer}, same(of, l.nick()) && !isRoom(l.param(0))
+		return chat.Conversation{Peer: from, Thread: nick}, same(of, l.nick()) && !isRoom(l.param(0))
 	}
-	return chat.Conversation{Peer: peer}, same(l.param(0), s.me())
+	return chat.Conversation{Peer: from, Thread: nick}, same(l.param(0), s.me())
 }
 
 // spoken is the text that a person has written. An ACTION is text; any other command

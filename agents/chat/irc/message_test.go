@@ -35,8 +35,8 @@ func TestIdentity(t *testing.T) {
 	if m := taken(t, "@account=Bob :bob!b@host"+say, "message-tags"); m.From != "bob!b@host" {
 		t.Errorf("without the extension anybody is %q", m.From)
 	}
-	if m := taken(t, "@account=Bob :bob!b@host"+say, "account-tag"); m.In.Peer != "bob!account:Bob" {
-		t.Errorf("an answer goes to %q", m.In.Peer)
+	if m := taken(t, "@account=Bob :bob!b@host"+say, "account-tag"); m.In != (chat.Conversation{Peer: "account:Bob", Thread: "bob"}) {
+		t.Errorf("an answer goes to %+v", m.In)
 	}
 }
 

@@ -100,7 +100,7 @@ func TestNgircdRefuses(t *testing.T) {
 	op := newPerson(t, "opref")
 	op.say("JOIN #full", "MODE #full +n", "PING :x")
 	op.hears("x")
-	for peer, group := range map[string]bool{"nobody": false, "nobody!a@b": false, "bobref!~other@127.0.0.1": false, "bobref!account:bobref": false, "#full": true, "#none": true, "a,b": false, "a b": false, "\r\nQUIT": false, "": false, ":x": false, "#ref": false} {
+	for peer, group := range map[string]bool{"nobody": false, "nobody!a@b": false, "bobref!~other@127.0.0.1": false, "account:bobref": false, "#full": true, "#none": true, "a,b": false, "a b": false, "\r\nQUIT": false, "": false, ":x": false, "#ref": false} {
 		_, err := c.Send(ctx, chat.Notice{To: chat.Conversation{Peer: peer, Group: group}, Text: "secret"})
 		if !errors.Is(err, chat.ErrRefused) {
 			t.Errorf("%q: %v", peer, err)

@@ -25,6 +25,9 @@ func (c *channel) Send(ctx context.Context, n chat.Notice) (string, error) {
 
 func (c *channel) send(ctx context.Context, n chat.Notice) error {
 	target, who, _ := strings.Cut(n.To.Peer, "!")
+	if strings.HasPrefix(n.To.Peer, vouched) {
+		target, who = n.To.Thread, n.To.Peer
+	}
 	if !single(target) || isRoom(target) != n.To.Group {
 		return fmt.Errorf("%q is nobody that can be written to: %w", n.To.Peer, chat.ErrRefused)
 	}

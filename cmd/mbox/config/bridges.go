@@ -46,6 +46,7 @@ type Bridge struct {
 	CA           string   `toml:"ca" json:"ca,omitzero" jsonschema:"description=PEM file of who signs the server's certificate; relative ones from the mailbox's folder"`
 	Insecure     bool     `toml:"insecure" json:"insecure,omitzero" jsonschema:"default=false,description=credentials may travel in the clear to another machine"`
 	Authserv     string   `toml:"authserv" json:"authserv,omitzero" jsonschema:"description=by which name the server says in a mail's header what it knows of the sender"`
+	Method       string   `toml:"method" json:"method,omitzero" jsonschema:"description=by which of its ways the server sends\\, where it has several"`
 	Format       string   `toml:"format" json:"format,omitzero" jsonschema:"description=how messages are written\\, where the kind knows several ways"`
 
 	home string // the mailbox's folder

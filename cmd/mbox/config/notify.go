@@ -9,14 +9,13 @@ import (
 )
 
 // Notify is a table [notify.NAME]: whom mbox up tells what happens. It has one of
-// command, url, and server with topic.
+// command, url and ntfy.
 type Notify struct {
 	On        []string `toml:"on" json:"on,omitzero" jsonschema:"description=what is told: completed\\, failed\\, approval\\, alarm"`
 	Agent     string   `toml:"agent" json:"agent,omitzero" jsonschema:"description=only tasks that it sent\\, does or is to do"`
 	Command   []string `toml:"command" json:"command,omitzero" jsonschema:"description=a program\\, absolute\\, and its arguments: it gets JSON on its standard input"`
 	URL       string   `toml:"url" json:"url,omitzero" jsonschema:"description=a webhook: it gets JSON by POST\\, signed with the token"`
-	Server    string   `toml:"server" json:"server,omitzero" jsonschema:"description=a server of ntfy"`
-	Topic     string   `toml:"topic" json:"topic,omitzero" jsonschema:"description=the topic there"`
+	Ntfy      string   `toml:"ntfy" json:"ntfy,omitzero" jsonschema:"description=a topic of a server of ntfy\\, by its URL"`
 	TokenFile string   `toml:"token_file" json:"token_file,omitzero" jsonschema:"description=file that holds the token; relative ones from the mailbox's folder"`
 	TokenEnv  string   `toml:"token_env" json:"token_env,omitzero" jsonschema:"description=name of the environment variable that holds the token"`
 	CA        string   `toml:"ca" json:"ca,omitzero" jsonschema:"description=PEM file of who signs the server's certificate; relative ones from the mailbox's folder"`
@@ -32,7 +31,7 @@ func (n *Notify) Kind() string {
 	for _, way := range []struct {
 		kind string
 		set  bool
-	}{{"command", len(n.Command) > 0}, {"webhook", n.URL != ""}, {"ntfy", n.Server != "" || n.Topic != ""}} {
+	}{{"command", len(n.Command) > 0}, {"webhook", n.URL != ""}, {"ntfy", n.Ntfy != ""}} {
 		if way.set && kind != "" {
 			return ""
 		}
@@ -43,19 +42,12 @@ func (n *Notify) Kind() string {
 	return kind
 }
 
-// To is where notices go.
-func (n *Notify) To() chat.Conversation { return chat.Conversation{Peer: n.Topic, Group: true} }
-
 // Table is what a bridge to the target would have.
 func (n *Notify) Table() *Bridge {
-	b := &Bridge{
-		Kind: n.Kind(), Server: n.URL + n.Server, Command: n.Command, CA: n.CA, Insecure: n.Insecure,
+	return &Bridge{
+		Kind: n.Kind(), Server: n.URL + n.Ntfy, Command: n.Command, CA: n.CA, Insecure: n.Insecure,
 		TokenFile: n.TokenFile, TokenEnv: n.TokenEnv, home: n.home,
 	}
-	if n.Topic != "" {
-		b.Rooms = []string{n.Topic}
-	}
-	return b
 }
 
 // checkNotify refuses what makes no sense whatever kinds there are.
@@ -80,11 +72,7 @@ func checkNotify(c *File) error {
 		}
 		switch n.Kind() {
 		case "":
-			return advise(c.wrong(key, "it does not say whom to tell, or says it twice"), "want one of command, url, and server with topic")
-		case "ntfy":
-			if n.Server == "" || n.Topic == "" {
-				return c.wrong(key, "server and topic go together")
-			}
+			return advise(c.wrong(key, "it does not say whom to tell, or says it twice"), "want one of command, url and ntfy")
 		case "webhook":
 			if n.TokenFile == "" && n.TokenEnv == "" {
 				return advise(c.wrong(key, "a webhook needs a token, which signs what is sent"), "token_file or token_env")
@@ -94,7 +82,7 @@ func checkNotify(c *File) error {
 				return c.wrong(key+".command", "%s is no absolute path of a program", quoted(n.Command[0]))
 			}
 		}
-		for _, at := range []struct{ key, url string }{{".url", n.URL}, {".server", n.Server}} {
+		for _, at := range []struct{ key, url string }{{".url", n.URL}, {".ntfy", n.Ntfy}} {
 			if u, err := url.Parse(at.url); at.url != "" && (err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http") {
 				return c.wrongSecret(key+at.key, "want a URL of http or https, without a user in it")
 			}

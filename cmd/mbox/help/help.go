@@ -13,16 +13,9 @@ var files embed.FS
 // names is the order in which the topics are listed: use, bounds, proof.
 var names = []string{
 	"tasks", "agents", "roles", "actions", "delegation", "models", "policies", "sandbox",
-	"ledger", "doors", "dashboard", "bridges", "delivery", "mcp", "top", "configuration", "backup", "damage", "threats", "performance", "proof",
-	"ledger", "doors", "dashboard", "mcp", "irc", "top", "configuration", "backup", "damage", "threats", "performance", "proof",
-	"ledger", "doors", "dashboard", "mcp", "webhook",
-	"ledger", "doors", "dashboard", "mcp", "webhook", "bluebubbles",
-	"ledger", "doors", "dashboard", "mcp", "webhook", "bluebubbles", "imsg",
-	"ledger", "doors", "dashboard", "mcp", "webhook", "bluebubbles", "imsg", "matrix",
-	"ledger", "doors", "dashboard", "mcp", "webhook", "bluebubbles", "imsg", "telegram",
-	"ledger", "doors", "dashboard", "mcp", "webhook", "bluebubbles", "imsg", "telegram", "ntfy",
-	"top", "configuration", "backup", "damage", "threats", "performance", "proof",
-	"ledger", "doors", "dashboard", "bridges", "email", "mcp", "top", "configuration", "backup", "damage", "threats", "performance", "proof",
+	"ledger", "doors", "dashboard", "mcp", "top",
+	"bridges", "delivery", "telegram", "matrix", "irc", "email", "bluebubbles", "imsg", "webhook", "ntfy",
+	"configuration", "backup", "damage", "threats", "performance", "proof",
 }
 
 // Topic is one text.
