@@ -58,10 +58,12 @@
 // gives:
 //
 //	stdout            result.output: JSON if it is strict JSON, else text without
-//	                  the newlines at its end
+//	                  the newlines at its end; in another [Format] what that says
 //	exit 0            completes the task
 //	exit 75           gives it back for later, without burning the attempt
-//	any other end     ends the attempt: codes exit, signal, timeout, silence, start
+//	any other end     ends the attempt: codes exit, signal, timeout, silence, start,
+//	                  agent; Worker.Exit may say release or final for an exit code
+//	a quota message   gives it back until the quota begins anew, see Worker.Quota
 //	stderr            lines for the agent's log, logs/<agent>.log, but for
 //
 //	mbox:progress [PERCENT[%]] MESSAGE    how far the work is; one a second is passed on

@@ -1,8 +1,10 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/rs/zerolog"
 
 	"mbox/mailbox"
@@ -26,6 +29,7 @@ type attempt struct {
 	log    zerolog.Logger
 	own    zerolog.Logger // the agent's log file
 	stdout *output
+	recite *recital // reads stdout in a format of lines; nil for none
 	stderr *remarks
 	report *reporter
 	laid   laid // what its command got
@@ -47,6 +51,10 @@ func newAttempt(hard context.Context, s *shift, claim *mailbox.Claim) *attempt {
 	a.log, a.own = s.logOf(s.Log, claim), s.logOf(s.journal.log(), claim)
 	a.report = newReporter(a)
 	a.stdout = &output{dir: s.workspace, heard: a.report.heard}
+	if s.Format != "" && s.Format != FormatJSON {
+		a.stdout.text = s.Format == FormatLines
+		a.recite = &recital{format: s.Format, prose: a.stdout, progress: a.report.progress}
+	}
 	a.stderr = &remarks{log: remarksTo(a.own), heard: a.report.heard, progress: a.report.progress, delay: defaultDelay}
 	return a
 }
@@ -131,9 +139,37 @@ func (a *attempt) work() (e ending) {
 	}
 	quiet()
 	a.log.Debug().Dur("took", time.Since(begun)).Msg("the command has ended")
-	e.delay, e.tail = a.stderr.delay, a.stderr.end()
+	e.delay, e.tail, e.exits, e.account = a.stderr.delay, a.stderr.end(), a.Exit, a.Account
 	e.status, e.unstarted = c.Status()
+	a.heed(&e, time.Now())
 	return e
+}
+
+// heed takes what the command's stdout tells of its end, and lets its account rest
+// that has nothing left.
+func (a *attempt) heed(e *ending, now time.Time) {
+	words := []string{e.tail}
+	switch r := a.recite; {
+	case r == nil || r.format == FormatLines:
+		words = append(words, a.stdout.sentence())
+	default:
+		r.end()
+		e.fault = r.fault
+		if r.spent {
+			e.quota = quotaUnknown
+			if !r.resets.IsZero() {
+				e.quota = within(r.resets.Sub(now))
+			}
+		}
+		words = append(words, r.fault, oneLine(cmp.Or(r.result, r.text)), a.stdout.sentence())
+	}
+	if e.quota == 0 {
+		e.quota = a.quota(now, words...)
+	}
+	if e.quota > 0 {
+		a.Accounts.pause(a.Account, now.Add(e.quota))
+		a.tell(zerolog.WarnLevel, nil, quotaWords(a.Account, e.quota))
+	}
 }
 
 // await waits for the command's end, or for what ends it.
@@ -248,8 +284,24 @@ func (a *attempt) spawn() (*child, error) {
 			"MBOX_ARTIFACTS="+l.artifacts,
 			"MBOX_INPUTS="+l.inputs,
 		),
-		stdout: a.stdout, stderr: a.stderr, started: a.claim.Started,
+		stdout: a.heardBy(), stderr: a.stderr, started: a.claim.Started,
 	})
+}
+
+// heardBy is what reads the command's stdout.
+func (a *attempt) heardBy() io.Writer {
+	if a.recite != nil {
+		return a.recite
+	}
+	return a.stdout
+}
+
+// output is the result that the command has written.
+func (a *attempt) output() (jsontext.Value, error) {
+	if a.recite != nil {
+		return a.recite.value()
+	}
+	return a.stdout.value()
 }
 
 // environment is what a command gets besides the variables of its task.
@@ -291,7 +343,7 @@ func (a *attempt) conclude(hard context.Context, e ending) {
 // failure. A late result is handed in all the same, if there is one: the mailbox
 // keeps it as evidence.
 func (a *attempt) complete(hard context.Context, stale bool) verdict {
-	value, err := a.stdout.value()
+	value, err := a.output()
 	if err != nil {
 		return failed("output", err.Error())
 	}

@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"syscall"
@@ -19,15 +20,35 @@ type ending struct {
 	timedOut  time.Duration      // killed because it took so long
 	silent    time.Duration      // killed because it wrote nothing for so long
 	status    syscall.WaitStatus // how it ended
+	exits     map[int]Meaning    // what its exit codes mean, beside 0 and 75
 	delay     time.Duration      // what it asks for with exit code 75
 	tail      string             // the end of its stderr
+	fault     string             // why it failed, as its stdout tells in the format that it has
+	quota     time.Duration      // for how long its account has nothing left
+	account   string
 }
+
+// Meaning is what an exit code means for the task.
+type Meaning string
+
+// The meanings that an exit code can be given.
+const (
+	MeansRelease Meaning = "release" // give it back for later, without burning the attempt
+	MeansFinal   Meaning = "final"   // it has failed for good
+)
+
+// Meanings are the names of all meanings.
+func Meanings() []string { return []string{string(MeansRelease), string(MeansFinal)} }
 
 // exitDefer is the exit code that gives the task back: EX_TEMPFAIL of sysexits.h.
 const exitDefer = 75
 
 // defaultDelay is how long a task waits that was given back without mbox:delay.
 const defaultDelay = 5 * time.Second
+
+// releaseDelay is how long one waits whose command has no exit code 75 and so
+// cannot say: a turn limit, say, costs money each time it is reached.
+const releaseDelay = time.Minute
 
 // verdict is what an ending means for the task.
 type verdict struct {
@@ -52,23 +73,36 @@ func (e ending) verdict() verdict {
 	}
 	status := e.status
 	switch {
+	case e.quota > 0:
+		return verdict{release: quotaWords(e.account, e.quota), delay: e.quota}
 	case e.timedOut > 0:
 		return failed("timeout", e.with(fmt.Sprintf("no end after %v", e.timedOut)))
 	case e.silent > 0:
 		return failed("silence", e.with(fmt.Sprintf("it wrote nothing for %v", e.silent)))
 	case status.Signaled():
 		return failed("signal", e.with("killed by signal: "+status.Signal().String()))
-	case status.ExitStatus() == 0:
+	case status.ExitStatus() == 0 && e.fault == "":
 		return verdict{complete: true}
+	case status.ExitStatus() == 0:
+		return failed("agent", e.fault)
 	case status.ExitStatus() == exitDefer:
 		return verdict{release: "exit 75", delay: e.delay}
 	}
-	return failed("exit", e.with("exit status "+strconv.Itoa(status.ExitStatus())))
+	code := strconv.Itoa(status.ExitStatus())
+	switch v := failed("exit", e.with("exit status "+code)); e.exits[status.ExitStatus()] {
+	case MeansRelease:
+		return verdict{release: "exit " + code, delay: releaseDelay}
+	case MeansFinal:
+		v.failure.Final = true
+		return v
+	default:
+		return v
+	}
 }
 
 func (e ending) with(what string) string {
-	if e.tail == "" {
-		return what
+	if said := cmp.Or(e.fault, e.tail); said != "" {
+		return what + ": " + said
 	}
-	return what + ": " + e.tail
+	return what
 }

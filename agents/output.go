@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -22,6 +23,7 @@ const (
 type output struct {
 	dir   string // for the file
 	heard func() // called for everything that comes
+	text  bool   // the result is text, whatever it looks like
 
 	memory bytes.Buffer
 	file   *os.File // without a name; nil while memory is enough
@@ -73,9 +75,21 @@ func (o *output) value() (jsontext.Value, error) {
 	if o.cut > 0 {
 		data = fmt.Appendf(data, "\n[mbox: %d bytes more were not kept]", o.cut)
 	}
+	if o.text {
+		return asText(data)
+	}
+	return asValue(data)
+}
+
+// asValue is data as a result.
+func asValue(data []byte) (jsontext.Value, error) {
 	if v := asJSON(data); v != nil {
 		return v, nil
 	}
+	return asText(data)
+}
+
+func asText(data []byte) (jsontext.Value, error) {
 	if !utf8.Valid(data) {
 		data = bytes.ToValidUTF8(data, []byte("\uFFFD"))
 	}
@@ -96,6 +110,22 @@ func (o *output) all() ([]byte, error) {
 	n := copy(data, o.memory.Bytes())
 	_, err := io.ReadFull(o.file, data[n:])
 	return data, err
+}
+
+// sentence is all of the output if it is one short line, else "".
+func (o *output) sentence() string {
+	if o.size > maxMemory {
+		return ""
+	}
+	return oneLine(o.memory.String())
+}
+
+// oneLine is a text of one short line, else "".
+func oneLine(text string) string {
+	if text = strings.TrimSpace(text); len(text) > maxRemark || strings.Contains(text, "\n") {
+		return ""
+	}
+	return text
 }
 
 func (o *output) close() {

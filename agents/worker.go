@@ -1,11 +1,13 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -34,8 +36,18 @@ type Worker struct {
 	Concurrency int           // tasks at once; 1
 	Timeout     time.Duration // the longest an attempt may take; 0 is for ever
 	Silence     time.Duration // the longest a command may write nothing; 0 is for ever
-	Type        string        // only tasks of this type; "" is all
-	Once        bool          // end when there is nothing to claim and nothing runs
+	// Format is how the command writes on stdout; "" is FormatJSON. Exit is what its
+	// exit codes mean, beside 0 and 75.
+	Format Format
+	Exit   map[int]Meaning
+	// Quota are the words by which it says that its account has nothing left; the
+	// group "reset", else the first, is when that ends. Then the task is given back
+	// until then, and no worker of these Accounts claims for the same Account.
+	Quota    []*regexp.Regexp
+	Account  string    // "" is the agent's own
+	Accounts *Accounts // nil: the worker's own
+	Type     string    // only tasks of this type; "" is all
+	Once     bool      // end when there is nothing to claim and nothing runs
 	// Retired, if not nil, is closed when another worker takes the agent over: this
 	// one claims no more, finishes what it has without a limit, and ends.
 	Retired <-chan struct{}
@@ -98,6 +110,10 @@ func (w *Worker) begin(ctx context.Context) (*shift, error) {
 	if s.Grace == 0 {
 		s.Grace = 10 * time.Second
 	}
+	if s.Accounts == nil {
+		s.Accounts = &Accounts{}
+	}
+	s.Account = cmp.Or(s.Account, s.Agent)
 	switch {
 	case s.Box == nil:
 		return nil, errors.New("it has no mailbox")
@@ -202,21 +218,32 @@ func (s *shift) work(ctx, hard context.Context) error {
 	pause := patience{}
 	for ctx.Err() == nil {
 		if s.busy() >= s.Concurrency {
-			s.rest(ctx)
+			s.rest(ctx, 0)
 			continue
 		}
-		claim, err := s.claim(ctx)
+		until, change := s.Accounts.paused(s.Account)
+		if !until.IsZero() {
+			if s.Once && s.busy() == 0 {
+				return nil
+			}
+			s.rest(ctx, time.Until(until))
+			continue
+		}
+		waiting, stop := s.funded(ctx, change)
+		claim, err := s.claim(waiting)
+		stop()
 		switch {
 		case err == nil:
 			pause = patience{}
 			s.start(ctx, hard, claim)
 		case ctx.Err() != nil:
 			return nil
+		case errors.Is(err, context.Canceled): // an account was paused
 		case errors.Is(err, mailbox.ErrEmpty):
 			if s.busy() == 0 {
 				return nil
 			}
-			s.rest(ctx)
+			s.rest(ctx, 0)
 		case s.passes(err):
 			s.Log.Warn().Err(err).Msg("cannot claim; will try again")
 			pause.wait(ctx)
@@ -265,10 +292,15 @@ func (s *shift) busy() int {
 	return len(s.running)
 }
 
-// rest waits until an attempt ends. Because this worker does not look for tasks
-// meanwhile, it sees to it that lost ones are taken back, its own included.
-func (s *shift) rest(ctx context.Context) {
-	scan := time.NewTimer(s.Box.Options().ScanInterval)
+// rest waits until an attempt ends, or for that long. Because this worker does not
+// look for tasks meanwhile, it sees to it that lost ones are taken back, its own
+// included.
+func (s *shift) rest(ctx context.Context, long time.Duration) {
+	every := s.Box.Options().ScanInterval
+	if long > 0 {
+		every = min(every, long)
+	}
+	scan := time.NewTimer(every)
 	defer scan.Stop()
 	select {
 	case <-s.ended:

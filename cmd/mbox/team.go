@@ -38,7 +38,7 @@ func assemble(c *config.File, dir string) (*agents.Team, error) {
 	}
 	t := &agents.Team{
 		Roles: c.TeamRoles(), Members: map[string]agents.Member{}, Policies: c.Policy(),
-		Actions: policy.NewWindow(math.MaxInt, nil),
+		Actions: policy.NewWindow(math.MaxInt, nil), Accounts: &agents.Accounts{},
 		Limits:  c.Limits(), HTTP: c.HTTP(), Compose: c.Compose(),
 		MaxDepth: c.Delegation.MaxDepth, Salt: salt,
 		Budget: mailbox.Budget{

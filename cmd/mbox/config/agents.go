@@ -17,23 +17,27 @@ import (
 // whole, or a role, for which it thinks and acts, or neither, and is somebody
 // outside who calls mbox claim.
 type Agent struct {
-	Enabled                 bool             `toml:"enabled" json:"enabled,omitzero" jsonschema:"default=true,description=false: takes nothing\\, and mbox up does not run it"`
-	Types                   []string         `toml:"types" json:"types,omitzero" jsonschema:"description=task types that it takes from any"`
-	Actions                 []string         `toml:"actions" json:"actions,omitzero" jsonschema:"description=actions that it takes from any"`
-	OnlyNamed               bool             `toml:"only_named" json:"only_named,omitzero" jsonschema:"default=false,description=takes only what names it; the default of an agent with a role and without types and actions is true"`
-	Exec                    string           `toml:"exec" json:"exec,omitzero" jsonschema:"description=the command that does its tasks under mbox up"`
-	Concurrency             int              `toml:"concurrency" json:"concurrency,omitzero" jsonschema:"default=1,minimum=1,maximum=64,description=tasks at once"`
-	Timeout                 Duration         `toml:"timeout" json:"timeout,omitzero" jsonschema:"default=1h,description=longest run of the command; with a role: longest work on a task\\, instead of the role's"`
-	Silence                 Duration         `toml:"silence" json:"silence,omitzero" jsonschema:"default=0s,description=longest that the command may write nothing; 0s: until timeout"`
-	Role                    string           `toml:"role" json:"role,omitzero" jsonschema:"description=a name of [roles]"`
-	RiskProfile             string           `toml:"risk_profile" json:"risk_profile,omitzero" jsonschema:"default=default,description=a name of [risk_profiles]"`
-	RuntimeProfile          string           `toml:"runtime_profile" json:"runtime_profile,omitzero" jsonschema:"default=default,description=a name of [runtime_profiles]"`
-	Brain                   Brain            `toml:"brain" json:"brain,omitzero" jsonschema:"description=what it thinks with"`
-	Workspace               policy.Workspace `toml:"workspace" json:"workspace,omitzero" jsonschema:"description=where it works"`
-	Delegates               []string         `toml:"delegates" json:"delegates,omitzero" jsonschema:"description=agents that it may hand work to"`
-	DelegateSameRiskProfile bool             `toml:"delegate_same_risk_profile" json:"delegate_same_risk_profile,omitzero" jsonschema:"default=true,description=and all those of its own risk profile"`
-	Sandbox                 string           `toml:"sandbox" json:"sandbox,omitzero" jsonschema:"enum=,enum=none,enum=landlock,description=what confines its commands; not set: as its risk profile says"`
-	Memory                  Memory           `toml:"memory" json:"memory,omitzero" jsonschema:"description=what it remembers"`
+	Enabled                 bool              `toml:"enabled" json:"enabled,omitzero" jsonschema:"default=true,description=false: takes nothing\\, and mbox up does not run it"`
+	Types                   []string          `toml:"types" json:"types,omitzero" jsonschema:"description=task types that it takes from any"`
+	Actions                 []string          `toml:"actions" json:"actions,omitzero" jsonschema:"description=actions that it takes from any"`
+	OnlyNamed               bool              `toml:"only_named" json:"only_named,omitzero" jsonschema:"default=false,description=takes only what names it; the default of an agent with a role and without types and actions is true"`
+	Exec                    string            `toml:"exec" json:"exec,omitzero" jsonschema:"description=the command that does its tasks under mbox up"`
+	ExecFormat              string            `toml:"exec_format" json:"exec_format,omitzero" jsonschema:"enum=json,enum=lines,enum=jsonl:claude,enum=jsonl:codex,enum=jsonl:gemini,default=json,description=how the command writes on stdout"`
+	Exit                    map[string]string `toml:"exit" json:"exit,omitempty" jsonschema:"description=what exit codes beside 0 and 75 mean: release or final"`
+	Quota                   []string          `toml:"quota" json:"quota,omitempty" jsonschema:"description=regular expressions for a message that the account has nothing left; the group reset is when that ends"`
+	Account                 string            `toml:"account" json:"account,omitzero" jsonschema:"description=the account that it works on; agents of one account wait together. Not set: its own"`
+	Concurrency             int               `toml:"concurrency" json:"concurrency,omitzero" jsonschema:"default=1,minimum=1,maximum=64,description=tasks at once"`
+	Timeout                 Duration          `toml:"timeout" json:"timeout,omitzero" jsonschema:"default=1h,description=longest run of the command; with a role: longest work on a task\\, instead of the role's"`
+	Silence                 Duration          `toml:"silence" json:"silence,omitzero" jsonschema:"default=0s,description=longest that the command may write nothing; 0s: until timeout"`
+	Role                    string            `toml:"role" json:"role,omitzero" jsonschema:"description=a name of [roles]"`
+	RiskProfile             string            `toml:"risk_profile" json:"risk_profile,omitzero" jsonschema:"default=default,description=a name of [risk_profiles]"`
+	RuntimeProfile          string            `toml:"runtime_profile" json:"runtime_profile,omitzero" jsonschema:"default=default,description=a name of [runtime_profiles]"`
+	Brain                   Brain             `toml:"brain" json:"brain,omitzero" jsonschema:"description=what it thinks with"`
+	Workspace               policy.Workspace  `toml:"workspace" json:"workspace,omitzero" jsonschema:"description=where it works"`
+	Delegates               []string          `toml:"delegates" json:"delegates,omitzero" jsonschema:"description=agents that it may hand work to"`
+	DelegateSameRiskProfile bool              `toml:"delegate_same_risk_profile" json:"delegate_same_risk_profile,omitzero" jsonschema:"default=true,description=and all those of its own risk profile"`
+	Sandbox                 string            `toml:"sandbox" json:"sandbox,omitzero" jsonschema:"enum=,enum=none,enum=landlock,description=what confines its commands; not set: as its risk profile says"`
+	Memory                  Memory            `toml:"memory" json:"memory,omitzero" jsonschema:"description=what it remembers"`
 }
 
 // Memory is a table [agents.NAME.memory].
@@ -72,7 +76,7 @@ func (c *File) fillAgents() {
 func (c *File) fillAgent(name string, a *Agent) {
 	key := "agents." + name
 	def := Agent{
-		Enabled: true, Concurrency: 1, Timeout: DefaultTimeout, RiskProfile: "default", RuntimeProfile: "default",
+		Enabled: true, ExecFormat: string(agents.FormatJSON), Concurrency: 1, Timeout: DefaultTimeout, RiskProfile: "default", RuntimeProfile: "default",
 		DelegateSameRiskProfile: true, Memory: Memory{Backend: "none"}, Brain: Brain{Kind: "none"},
 		Workspace: policy.Workspace{Path: workspaceOf(name)},
 	}

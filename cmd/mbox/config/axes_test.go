@@ -17,6 +17,10 @@ var noRight = map[string]string{
 	"Concurrency": "how many tasks at once",
 	"Timeout":     "how long a command runs; the tree's budget counts the seconds",
 	"Silence":     "how long a command may write nothing",
+	"ExecFormat":  "how its command's output is read",
+	"Exit":        "what its command's exit codes mean",
+	"Quota":       "how its command says that its account has nothing left",
+	"Account":     "whose quota it waits for",
 	"Brain":       "what it thinks with: a command has to stand in allowed_commands, and what it replies is judged",
 	"Memory":      "there is none yet",
 }

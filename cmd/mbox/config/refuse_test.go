@@ -52,6 +52,14 @@ func TestUnknownKeys(t *testing.T) {
 // What makes no sense is refused, with the line.
 func TestRefusedConfig(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
+		{"[agents.a]\nexec = 'x'\nexec_format = 'jsonl:claud'", `^mbox.toml:3: agents.a.exec_format: "jsonl:claud" is not allowed: want one of .*did you mean jsonl:claude`},
+		{"[agents.a]\nexec_format = 'lines'", `mbox.toml:2: agents.a.exec_format: it has no command`},
+		{"[agents.a]\nexec = 'x'\nexit = {75 = 'final'}", `mbox.toml:3: agents.a.exit: "75" is not allowed: want an exit code`},
+		{"[agents.a]\nexec = 'x'\nexit = {053 = 'final'}", `mbox.toml:3: agents.a.exit: "053" is not allowed`},
+		{"[agents.a]\nexec = 'x'\nexit = {53 = 'retry'}", `mbox.toml:3: agents.a.exit: "retry" is not allowed: want one of release, final`},
+		{"[agents.a]\nexec = 'x'\nquota = ['(']", `mbox.toml:3: agents.a.quota: "\(" is no regular expression`},
+		{"[agents.a]\nexec = 'x'\nquota = ['']", `mbox.toml:3: agents.a.quota: "" is no regular expression`},
+		{"[agents.a]\nexec = 'x'\naccount = 'a b'", `mbox.toml:3: agents.a.account: "a b" is not allowed`},
 		{"[roles.coder]\nactions = ['write_fiel']", `^mbox.toml:2: roles.coder.actions: "write_fiel" is not allowed: want one of .*did you mean write_file`},
 		{"[roles.coder]\nactions = ['delegate', 'delegate']", "mbox.toml:2: .*twice"},
 		{"[roles.coder]\nmodel = ''", "mbox.toml:2: roles.coder.model: .*no name of a model"},

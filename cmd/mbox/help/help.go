@@ -16,6 +16,8 @@ var names = []string{
 	"ledger", "doors", "dashboard", "mcp", "top",
 	"bridges", "delivery", "telegram", "matrix", "irc", "email", "bluebubbles", "imsg", "webhook", "ntfy",
 	"configuration", "backup", "damage", "threats", "performance", "proof",
+	"tasks", "agents", "runtimes", "roles", "actions", "delegation", "models", "policies", "sandbox",
+	"ledger", "doors", "dashboard", "mcp", "top", "configuration", "backup", "damage", "threats", "performance", "proof",
 }
 
 // Topic is one text.

@@ -1,0 +1,132 @@
+package agents
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"mbox/mailbox"
+)
+
+// The ways in which services name when a quota begins anew.
+func TestResetTime(t *testing.T) {
+	t.Parallel()
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Skip("no zones here")
+	}
+	now := time.Date(2026, 11, 22, 13, 50, 0, 0, time.UTC) // 14:50 in Berlin
+	for text, want := range map[string]time.Time{
+		"2026-11-22T18:00:00Z":      now.Add(4*time.Hour + 10*time.Minute),
+		"2026-11-22T18:00:00+01:00": now.Add(3*time.Hour + 10*time.Minute),
+		"1795363200":                time.Unix(1795363200, 0),
+		"1795363200000":             time.Unix(1795363200, 0),
+		"3pm (Europe/Berlin)":       now.Add(10 * time.Minute),
+		"2:45pm (Europe/Berlin)":    now.Add(-5 * time.Minute), // just now
+		"8:20am (Europe/Berlin)":    time.Date(2026, 11, 23, 8, 20, 0, 0, berlin),
+		"12am (UTC)":                time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC),
+		"15:04":                     now.Add(74 * time.Minute),
+		"2h 15m":                    now.Add(135 * time.Minute),
+		"in 2h15m":                  now.Add(135 * time.Minute),
+		"3 hours 4 minutes":         now.Add(184 * time.Minute),
+		"1 day and 2 hours":         now.Add(26 * time.Hour),
+		"45.5s":                     now.Add(45500 * time.Millisecond),
+		"Nov 28th, 2026 10:03 PM":   time.Date(2026, 11, 28, 22, 3, 0, 0, time.UTC),
+		"":                          {},
+		"tomorrow":                  {},
+		"25:00":                     {},
+		"13pm":                      {},
+		"3pm (No/Where)":            {},
+		"3pm (../../etc/passwd)":    {},
+		"7":                         {},
+		"5 of the 6 models":         {},
+	} {
+		if got := resetTime(text, now); !got.Equal(want) {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}
+
+// A quota is waited for no shorter and no longer than makes sense, and a pattern
+// that names no time is one too.
+func TestQuota(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1795363200, 0)
+	s := &shift{Worker: Worker{Quota: []*regexp.Regexp{
+		regexp.MustCompile(`usage limit reached\|(\d+)`), regexp.MustCompile(`(?i)(limit) reached.*resets (?P<reset>.+)`), regexp.MustCompile(`out of credits`),
+	}}}
+	for text, want := range map[string]time.Duration{
+		"Claude AI usage limit reached|1795366800": time.Hour,
+		"Claude AI usage limit reached|1795363100": quotaLeast,
+		"Claude AI usage limit reached|9999999999": quotaMost,
+		"5-hour limit reached · resets 2h 15m":     135 * time.Minute,
+		"Limit reached, resets one day":            quotaUnknown,
+		"you are out of credits":                   quotaUnknown,
+		"all is well":                              0,
+	} {
+		if got := s.quota(now, "other", text); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}
+
+// A quota message gives the task back until the quota begins anew, and the agents of
+// the same account claim nothing more until then; those of another do.
+func TestQuotaPausesTheAccount(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	first, second := s.submit("first"), s.submit("second")
+	accounts := &Accounts{}
+	worker := func(account, line string) *Worker {
+		w := s.worker(line)
+		w.Accounts, w.Account, w.Quota = accounts, account, []*regexp.Regexp{regexp.MustCompile(`resets in (.+)`)}
+		return w
+	}
+	waiting := worker("max", `echo done`)
+	waiting.Type = "research" // nothing yet: it waits for a task while the other finds out
+	stop := s.run(waiting)
+	until(t, "it waits", func() bool { _, change := accounts.paused("max"); return change != nil })
+	s.once(worker("max", `echo 'limit reached, resets in 2h 15m'`))
+	task, state := s.task(first)
+	if state != mailbox.Pending || task.Mbox.Attempt != 0 || task.Mbox.NotBefore == nil || time.Until(task.Mbox.NotBefore.Time) < 134*time.Minute {
+		t.Errorf("%s, %+v", state, task.Mbox)
+	}
+	if task, state := s.task(second); state != mailbox.Pending || task.Mbox.NotBefore != nil {
+		t.Errorf("the second is %s, %+v", state, task.Mbox)
+	}
+	third, err := s.box.Submit(context.Background(), &mailbox.Task{Task: mailbox.Request{Title: "third", Type: "research"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.once(worker("max", `echo done`)) // ends, and takes nothing
+	until(t, "the pause is known", func() bool { return strings.Contains(s.log.String(), "the quota of max is used up") })
+	if _, state := s.task(third); state != mailbox.Pending {
+		t.Errorf("the third is %s: who waited has taken it", state)
+	}
+	stop()
+	s.once(worker("other", `echo done`))
+	s.wantOutput(second, `"done"`)
+	s.wantOutput(third, `"done"`)
+	accounts.mu.Lock()
+	accounts.spent["max"] = time.Now() // the time is over
+	accounts.mu.Unlock()
+	fourth := s.submit("fourth")
+	s.once(worker("max", `echo done`))
+	s.wantOutput(fourth, `"done"`)
+}
+
+// What Claude Code tells of its limits by an event needs no pattern.
+func TestQuotaByEvent(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	id := s.submit("x")
+	w := s.worker(`echo '{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":4000000000}}'; echo '{"type":"result","is_error":true,"result":"limit"}'; exit 1`)
+	w.Format = FormatClaude
+	s.once(w)
+	task, state := s.task(id)
+	if state != mailbox.Pending || task.Mbox.NotBefore == nil || time.Until(task.Mbox.NotBefore.Time) < quotaMost-time.Minute {
+		t.Errorf("%s, %+v", state, task.Mbox)
+	}
+}

@@ -1,0 +1,77 @@
+package config
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"mbox/agents"
+	"mbox/schemas"
+)
+
+// maxQuota bounds a pattern of quota.
+const maxQuota = 500
+
+// checkCommand checks what the agent's table says of the command that does its tasks.
+func (f *origins) checkCommand(key string, a *Agent) error {
+	for _, k := range []struct {
+		name string
+		set  bool
+	}{
+		{".exec_format", a.ExecFormat != string(agents.FormatJSON)}, {".exit", len(a.Exit) > 0}, {".quota", len(a.Quota) > 0}, {".account", a.Account != ""},
+	} {
+		if k.set && a.Exec == "" {
+			return advise(f.wrong(key+k.name, "it has no command, of which that tells"), `exec = "COMMAND" in [%s]`, key)
+		}
+	}
+	if err := f.checkWord(key+".exec_format", a.ExecFormat, agents.Formats()); err != nil {
+		return err
+	}
+	for _, code := range slices.Sorted(maps.Keys(a.Exit)) {
+		if n, err := strconv.Atoi(code); err != nil || n < 1 || n > 255 || n == 75 || strconv.Itoa(n) != code {
+			return f.wrong(key+".exit", "%s is not allowed: want an exit code from 1 to 255, and not 75, which gives the task back", quoted(code))
+		}
+		if err := f.checkWord(key+".exit", a.Exit[code], agents.Meanings()); err != nil {
+			return err
+		}
+	}
+	for _, pattern := range a.Quota {
+		if len(pattern) > maxQuota {
+			return f.wrong(key+".quota", "a pattern has %d bytes: want at most %d", len(pattern), maxQuota)
+		}
+		if _, err := regexp.Compile(pattern); err != nil || pattern == "" {
+			return f.wrong(key+".quota", "%s is no regular expression%s", quoted(pattern), because(err))
+		}
+	}
+	if a.Account != "" && !tableName().MatchString(a.Account) {
+		return f.wrong(key+".account", "%q is not allowed: want %s", schemas.Sentence(a.Account, 60), tableName())
+	}
+	return nil
+}
+
+func because(err error) string {
+	if err == nil {
+		return ": it fits everything"
+	}
+	return ": " + err.Error()
+}
+
+// Meanings are what the exit codes of an agent's command mean. The table has been
+// checked.
+func (a *Agent) Meanings() map[int]agents.Meaning {
+	out := map[int]agents.Meaning{}
+	for code, meaning := range a.Exit {
+		n, _ := strconv.Atoi(code)
+		out[n] = agents.Meaning(meaning)
+	}
+	return out
+}
+
+// Quotas are the patterns of an agent's quota messages.
+func (a *Agent) Quotas() (out []*regexp.Regexp) {
+	for _, pattern := range a.Quota {
+		out = append(out, regexp.MustCompile(pattern))
+	}
+	return out
+}
