@@ -177,7 +177,7 @@ func (p *performance) entitled() (verdict, bool) {
 	if _, ours := p.Team.Members[parent]; !ours {
 		return verdict{}, false // a person, or an agent that is not of this team
 	}
-	refused := p.Team.escalates(parent, p.Agent, p.Exec != "")
+	refused := p.Team.escalates(parent, p.Agent, p.Exec != "" || p.Runtime != nil)
 	if refused == nil {
 		return verdict{}, false
 	}

@@ -72,6 +72,12 @@
 // A command may also end its claim itself, with mbox complete, fail or release;
 // then its exit code and its output count for nothing.
 //
+// # Other runtimes
+//
+// A [Runtime] does whole tasks by a system of its own, as a command does, and gives
+// what came of it as a [Done]. What it has to ask a person is a task of its own, with
+// the action [Permission], for which its task waits as one that was handed on.
+//
 // # What holds
 //
 // The lease follows the work. It is renewed while the command lives: one that hangs loses its task at Worker.Timeout,

@@ -29,6 +29,7 @@ type attempt struct {
 	log    zerolog.Logger
 	own    zerolog.Logger // the agent's log file
 	stdout *output
+	done   *Done    // of a runtime
 	recite *recital // reads stdout in a format of lines; nil for none
 	stderr *remarks
 	report *reporter
@@ -107,6 +108,10 @@ func (a *attempt) run(ctx, hard context.Context) {
 		p := &performance{attempt: a, hard: hard, task: a.claim.Task}
 		if v, refused := p.entitled(); refused {
 			a.end(hard, v)
+			return
+		}
+		if a.Runtime != nil {
+			a.hire(hard)
 			return
 		}
 		e = a.work()
@@ -270,9 +275,16 @@ func (a *attempt) lay() (err error) {
 }
 
 func (a *attempt) spawn() (*child, error) {
+	c := a.command(a.Exec)
+	c.stdin, c.stdout, c.stderr, c.started = a.laid.task, a.heardBy(), a.stderr, a.claim.Started
+	return spawn(c)
+}
+
+// command is a line as the attempt runs it, without its streams.
+func (a *attempt) command(line string) command {
 	l := a.laid
-	return spawn(command{
-		confine: a.Confine, line: a.Exec, dir: a.workspace, stdin: l.task, hold: a.claim.Hold,
+	return command{
+		confine: a.Confine, line: line, dir: a.workspace, hold: a.claim.Hold,
 		env: append(a.environment(),
 			"PWD="+a.workspace,
 			"MBOX_HOME="+a.Box.Home(),
@@ -284,8 +296,7 @@ func (a *attempt) spawn() (*child, error) {
 			"MBOX_ARTIFACTS="+l.artifacts,
 			"MBOX_INPUTS="+l.inputs,
 		),
-		stdout: a.heardBy(), stderr: a.stderr, started: a.claim.Started,
-	})
+	}
 }
 
 // heardBy is what reads the command's stdout.
@@ -298,7 +309,10 @@ func (a *attempt) heardBy() io.Writer {
 
 // output is the result that the command has written.
 func (a *attempt) output() (jsontext.Value, error) {
-	if a.recite != nil {
+	switch {
+	case a.done != nil:
+		return a.done.Output, nil
+	case a.recite != nil:
 		return a.recite.value()
 	}
 	return a.stdout.value()

@@ -109,6 +109,9 @@ func (t *Team) addressee(params jsontext.Value) *ruling {
 
 // allowed are the actions that an agent may do: deny by default.
 func (t *Team) allowed(m Member) []string {
+	if m.Role == "" && m.Asks {
+		return append(slices.Clone(m.Actions), Permission)
+	}
 	if m.Role == "" {
 		return m.Actions
 	}
@@ -252,7 +255,8 @@ func denial(by, agent, what string, r *ruling) audit.Entry {
 func (t *Team) Approval(task *mailbox.Task) string {
 	act, to := task.Mbox.Action, task.Assignment.TargetAgent
 	m, ours := t.Members[to]
-	if act == nil || !ours || m.Role == "" || len(task.Mbox.WaitsFor) > 0 {
+	question := m.Asks && act != nil && act.Name == Permission
+	if act == nil || !ours || m.Role == "" && !question || len(task.Mbox.WaitsFor) > 0 {
 		return ""
 	}
 	p, err := policy.ForAgent(t.Policies, to)
@@ -295,6 +299,8 @@ func (t *Team) asks(p *policy.Policy, name string) string {
 		return "deploy_compose starts containers"
 	case dry && !always, !p.NeedsApproval(name):
 		return ""
+	case name == Permission:
+		return "its agent asks a person for it"
 	}
 	return fmt.Sprintf("the risk profile %s asks for it (always_ask, auto_approve)", p.RiskProfileName)
 }

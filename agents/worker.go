@@ -29,6 +29,9 @@ type Worker struct {
 	Agent string       // who claims
 	Exec  string       // the command, for /bin/sh -c; goes before Team
 	Team  *Team        // whose member the agent is
+	// Runtime, if not nil, does its tasks, in the place of Exec. Of a command's
+	// fields below those that a program of its needs count for it, too.
+	Runtime Runtime
 	// Confine, if not nil, puts each command into a sandbox before it is started;
 	// an error keeps it from being started.
 	Confine     func(*exec.Cmd) error
@@ -117,7 +120,9 @@ func (w *Worker) begin(ctx context.Context) (*shift, error) {
 	switch {
 	case s.Box == nil:
 		return nil, errors.New("it has no mailbox")
-	case s.Exec == "" && (s.Team == nil || s.Team.Members[s.Agent].Role == ""):
+	case s.Runtime != nil && (s.Exec != "" || s.Team == nil):
+		return nil, errors.New("what has a runtime has no command, and a team")
+	case s.Runtime == nil && s.Exec == "" && (s.Team == nil || s.Team.Members[s.Agent].Role == ""):
 		return nil, errors.New("it has neither a command nor a role")
 	case strings.ContainsRune(s.Exec, 0):
 		return nil, errors.New("its command has a NUL")
@@ -133,7 +138,7 @@ func (w *Worker) begin(ctx context.Context) (*shift, error) {
 func (s *shift) prepare(ctx context.Context) (err error) {
 	home := s.Box.AgentDir(s.Agent)
 	s.workspace = filepath.Join(home, "workspace")
-	if s.byActions() {
+	if s.byActions() || s.Runtime != nil {
 		if s.policy, err = policy.ForAgent(s.Team.Policies, s.Agent); err != nil {
 			return err
 		}
@@ -174,7 +179,7 @@ func (s *shift) siblings() (dirs []string) {
 }
 
 // byActions tells whether the agent works by actions, not by a command.
-func (w *Worker) byActions() bool { return w.Exec == "" && w.Team != nil }
+func (w *Worker) byActions() bool { return w.Exec == "" && w.Runtime == nil && w.Team != nil }
 
 // thinks tells whether the agent's brain would take a thought now.
 func (s *shift) thinks(ctx context.Context) func() bool {

@@ -1,13 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"mbox/agents"
+	"mbox/agents/acp"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/task"
@@ -66,8 +66,8 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 	return s.with(ctx, func(box *mailbox.Box) error {
 		w := s.worker(box, o.agent, s.config.Agents[o.agent])
 		o.override(w)
-		if w.Exec == "" && s.team.Members[o.agent].Role == "" {
-			return usagef("mbox worker --agent "+o.agent+" --exec CMD", "%s has neither a command (--exec, or exec in mbox.toml) nor a role", o.agent)
+		if w.Exec == "" && w.Runtime == nil && s.team.Members[o.agent].Role == "" {
+			return usagef("mbox worker --agent "+o.agent+" --exec CMD", "%s has neither a command (--exec, or exec or acp in mbox.toml) nor a role", o.agent)
 		}
 		if a := s.config.Agents[o.agent]; a != nil && !a.Enabled {
 			s.warnf("%s is not enabled in mbox.toml: it takes nothing", o.agent)
@@ -85,7 +85,9 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 
 // override puts the flags that were given over what mbox.toml says.
 func (o *workerOptions) override(w *agents.Worker) {
-	w.Exec = cmp.Or(o.exec, w.Exec)
+	if o.exec != "" {
+		w.Exec, w.Runtime = o.exec, nil
+	}
 	w.Type, w.Once = o.kind.value, o.once
 	if o.concurrency.value != nil {
 		w.Concurrency = *o.concurrency.value
@@ -102,6 +104,9 @@ func (o *workerOptions) override(w *agents.Worker) {
 func (s *session) worker(box *mailbox.Box, name string, a *config.Agent) *agents.Worker {
 	w := &agents.Worker{Box: box, Agent: name, Team: s.team, Accounts: s.team.Accounts, Env: passedEnv(s.config, name), Timeout: time.Duration(config.DefaultTimeout), Log: s.logger()}
 	if a != nil {
+		if a.ACP != "" {
+			w.Runtime = &acp.Agent{Command: a.ACP}
+		}
 		w.Exec, w.Concurrency, w.Timeout = a.Exec, a.Concurrency, time.Duration(a.Timeout)
 		w.Silence = time.Duration(a.Silence)
 		w.Format, w.Exit, w.Quota, w.Account = agents.Format(a.ExecFormat), a.Meanings(), a.Quotas(), a.Account

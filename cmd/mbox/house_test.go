@@ -82,6 +82,7 @@ var rooms = map[string]room{
 		layer: 4, ours: []string{"agents", "agents/sandbox", "mailbox/durable", "schemas"},
 		libraries: []string{jsonV2, xsys, "github.com/ollama/ollama"},
 	},
+	"agents/acp":              {layer: 4, ours: []string{"agents", "agents/policy", "agents/sandbox", "mailbox", "mailbox/durable", "schemas"}, libraries: []string{"github.com/coder/acp-go-sdk", "github.com/rs/zerolog"}},
 	"agents/brain/ollamatest": {layer: 0}, // for tests only, see testRooms
 	"agents/chat":             {layer: 4, ours: []string{"audit", "mailbox", "mailbox/durable", "mailbox/home", "mailbox/task", "schemas"}, libraries: []string{jsonV2}},
 	"agents/chat/command":     {layer: 4, ours: []string{"agents/chat"}},
@@ -129,7 +130,7 @@ var rooms = map[string]room{
 		libraries: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"},
 	},
 	"cmd/mbox": {
-		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/gateway", "cmd/mbox/gateway/token", "cmd/mbox/help", "cmd/mbox/mcp", "cmd/mbox/top", "agents", "agents/action", "agents/brain", "agents/chat", "agents/chat/bluebubbles", "agents/chat/command", "agents/chat/email", "agents/chat/imsg", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/stdio", "agents/chat/telegram", "agents/chat/webhook", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable"},
+		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/gateway", "cmd/mbox/gateway/token", "cmd/mbox/help", "cmd/mbox/mcp", "cmd/mbox/top", "agents", "agents/action", "agents/brain", "agents/chat", "agents/chat/bluebubbles", "agents/chat/command", "agents/chat/email", "agents/chat/imsg", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/stdio", "agents/chat/telegram", "agents/chat/webhook", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable", "agents/acp"},
 		libraries: []string{
 			jsonV2, xsys, "golang.org/x/term", "github.com/rs/zerolog", "github.com/urfave/cli/v2",
 			"github.com/schollz/progressbar/v3",

@@ -61,7 +61,7 @@ func (v *service) workers() []*agents.Worker {
 	var out []*agents.Worker
 	for _, name := range v.config.AgentNames() {
 		a := v.config.Agents[name]
-		if a.Enabled && (a.Exec != "" || a.Role != "") {
+		if a.Enabled && (a.Whole() || a.Role != "") {
 			w := v.worker(v.box, name, a)
 			w.Retired = v.retired
 			out = append(out, w)

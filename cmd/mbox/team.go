@@ -39,7 +39,7 @@ func assemble(c *config.File, dir string) (*agents.Team, error) {
 	t := &agents.Team{
 		Roles: c.TeamRoles(), Members: map[string]agents.Member{}, Policies: c.Policy(),
 		Actions: policy.NewWindow(math.MaxInt, nil), Accounts: &agents.Accounts{},
-		Limits:  c.Limits(), HTTP: c.HTTP(), Compose: c.Compose(),
+		Limits: c.Limits(), HTTP: c.HTTP(), Compose: c.Compose(),
 		MaxDepth: c.Delegation.MaxDepth, Salt: salt,
 		Budget: mailbox.Budget{
 			mailbox.SpentChildren: int64(c.Delegation.MaxChildren), mailbox.SpentActions: int64(c.Delegation.MaxActions),
@@ -49,7 +49,7 @@ func assemble(c *config.File, dir string) (*agents.Team, error) {
 	}
 	for _, name := range c.AgentNames() {
 		a := c.Agents[name]
-		m := agents.Member{Enabled: a.Enabled, Role: a.Role, Actions: a.Actions}
+		m := agents.Member{Enabled: a.Enabled, Role: a.Role, Actions: a.Actions, Asks: a.ACP != ""}
 		if a.Role != "" && a.Brain.Kind != "none" {
 			if m.Brain, err = brainOf(c, t, name, a); err != nil {
 				m.Brain = noBrain{err}

@@ -70,6 +70,7 @@ func (e *Exam) Run(ctx context.Context) error {
 	e.memory()
 	e.budget()
 	e.docker(ctx)
+	e.commands()
 	e.limits()
 	e.sandbox()
 	e.rights()

@@ -170,7 +170,7 @@ func (e *Exam) claudeMemory(total uint64, agents []string) {
 func withClaude(c *config.File) (names []string) {
 	for _, name := range c.AgentNames() {
 		a := c.Agents[name]
-		runs := slices.ContainsFunc(strings.Fields(a.Exec+" "+a.Brain.Command), func(word string) bool { return filepath.Base(word) == "claude" })
+		runs := slices.ContainsFunc(strings.Fields(a.Command()+" "+a.Brain.Command), func(word string) bool { return filepath.Base(word) == "claude" })
 		if a.Enabled && runs {
 			names = append(names, name)
 		}

@@ -13,8 +13,8 @@ import (
 	"mbox/mailbox"
 )
 
-// Agent is a table [agents.NAME]. An agent has exec, which does its tasks
-// whole, or a role, for which it thinks and acts, or neither, and is somebody
+// Agent is a table [agents.NAME]. An agent has exec, or another
+// runtime, which does its tasks whole, or a role, for which it thinks and acts, or neither, and is somebody
 // outside who calls mbox claim.
 type Agent struct {
 	Enabled                 bool              `toml:"enabled" json:"enabled,omitzero" jsonschema:"default=true,description=false: takes nothing\\, and mbox up does not run it"`
@@ -22,6 +22,7 @@ type Agent struct {
 	Actions                 []string          `toml:"actions" json:"actions,omitzero" jsonschema:"description=actions that it takes from any"`
 	OnlyNamed               bool              `toml:"only_named" json:"only_named,omitzero" jsonschema:"default=false,description=takes only what names it; the default of an agent with a role and without types and actions is true"`
 	Exec                    string            `toml:"exec" json:"exec,omitzero" jsonschema:"description=the command that does its tasks under mbox up"`
+	ACP                     string            `toml:"acp" json:"acp,omitzero" jsonschema:"description=a program that speaks the Agent Client Protocol and does its tasks"`
 	ExecFormat              string            `toml:"exec_format" json:"exec_format,omitzero" jsonschema:"enum=json,enum=lines,enum=jsonl:claude,enum=jsonl:codex,enum=jsonl:gemini,default=json,description=how the command writes on stdout"`
 	Exit                    map[string]string `toml:"exit" json:"exit,omitempty" jsonschema:"description=what exit codes beside 0 and 75 mean: release or final"`
 	Quota                   []string          `toml:"quota" json:"quota,omitempty" jsonschema:"description=regular expressions for a message that the account has nothing left; the group reset is when that ends"`
@@ -39,6 +40,25 @@ type Agent struct {
 	Sandbox                 string            `toml:"sandbox" json:"sandbox,omitzero" jsonschema:"enum=,enum=none,enum=landlock,description=what confines its commands; not set: as its risk profile says"`
 	Memory                  Memory            `toml:"memory" json:"memory,omitzero" jsonschema:"description=what it remembers"`
 }
+
+// runtimes are the keys by which something else does an agent's tasks whole.
+func (a *Agent) runtimes() (keys []string) {
+	for _, r := range []struct {
+		key string
+		set bool
+	}{{".exec", a.Exec != ""}, {".acp", a.ACP != ""}} {
+		if r.set {
+			keys = append(keys, r.key)
+		}
+	}
+	return keys
+}
+
+// Whole tells whether something else does the agent's tasks whole.
+func (a *Agent) Whole() bool { return len(a.runtimes()) > 0 }
+
+// Command is what does the agent's tasks; "" where that is no command.
+func (a *Agent) Command() string { return cmp.Or(a.Exec, a.ACP) }
 
 // Memory is a table [agents.NAME.memory].
 type Memory struct {
@@ -80,11 +100,11 @@ func (c *File) fillAgent(name string, a *Agent) {
 		DelegateSameRiskProfile: true, Memory: Memory{Backend: "none"}, Brain: Brain{Kind: "none"},
 		Workspace: policy.Workspace{Path: workspaceOf(name)},
 	}
-	if name == "deployer" && a.Exec == "" && len(a.Types)+len(a.Actions) == 0 {
+	if name == "deployer" && !a.Whole() && len(a.Types)+len(a.Actions) == 0 {
 		def.Enabled = false
 	}
 	role := a.Role
-	if _, known := agents.DefaultRoles()[name]; known && a.Exec == "" && !c.has(key+".role") {
+	if _, known := agents.DefaultRoles()[name]; known && !a.Whole() && !c.has(key+".role") {
 		builtinAgent(name, &def)
 		role = name
 	}

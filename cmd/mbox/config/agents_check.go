@@ -70,11 +70,15 @@ func (f *origins) checkTaking(key string, a *Agent) error {
 // checkMind holds exec, role and brain apart.
 func (c *File) checkMind(key string, a *Agent) error {
 	thinks := a.Brain.Kind != "none"
-	if a.Exec != "" && (a.Role != "" || thinks) {
-		return advise(c.wrong(key+".exec", "does a task whole, and role and brain are for an agent that thinks: an agent has the one or the other"),
-			`leave exec out, or role and brain; a command that only thinks is brain = { kind = "exec", command = "…" }`)
+	whole := a.runtimes()
+	if len(whole) > 1 {
+		return c.wrong(key+whole[1], "%s does its tasks already: want the one or the other", strings.TrimPrefix(whole[0], "."))
 	}
-	if own := workspaceOf(strings.TrimPrefix(key, "agents.")); a.Exec != "" && filepath.Clean(a.Workspace.Path) != own {
+	if a.Whole() && (a.Role != "" || thinks) {
+		return advise(c.wrong(key+whole[0], "does a task whole, and role and brain are for an agent that thinks: an agent has the one or the other"),
+			`leave %s out, or role and brain; a command that only thinks is brain = { kind = "exec", command = "…" }`, strings.TrimPrefix(whole[0], "."))
+	}
+	if own := workspaceOf(strings.TrimPrefix(key, "agents.")); a.Whole() && filepath.Clean(a.Workspace.Path) != own {
 		return c.wrong(key+".workspace.path", "a command works in %s: leave it out, or name the folder in allowed_roots of its risk profile", own)
 	}
 	if a.Role == "" && thinks {

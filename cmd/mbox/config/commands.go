@@ -16,12 +16,15 @@ const maxQuota = 500
 // checkCommand checks what the agent's table says of the command that does its tasks.
 func (f *origins) checkCommand(key string, a *Agent) error {
 	for _, k := range []struct {
-		name string
-		set  bool
+		name       string
+		set, serve bool
 	}{
-		{".exec_format", a.ExecFormat != string(agents.FormatJSON)}, {".exit", len(a.Exit) > 0}, {".quota", len(a.Quota) > 0}, {".account", a.Account != ""},
+		{".exec_format", a.ExecFormat != string(agents.FormatJSON), a.Exec != ""},
+		{".exit", len(a.Exit) > 0, a.Exec != ""},
+		{".quota", len(a.Quota) > 0, a.Whole()},
+		{".account", a.Account != "", a.Whole()},
 	} {
-		if k.set && a.Exec == "" {
+		if k.set && !k.serve {
 			return advise(f.wrong(key+k.name, "it has no command, of which that tells"), `exec = "COMMAND" in [%s]`, key)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"mbox/agents"
 	"mbox/agents/action"
 	"mbox/agents/policy"
 	"mbox/schemas"
@@ -133,7 +134,7 @@ func (f *origins) checkRiskProfile(key string, p *policy.RiskProfile) error {
 // nothing, or exclude nothing. Those that ZeroClaw has besides can be allowed, as
 // they are by default, which means nothing; to ask for them would be a promise.
 func (f *origins) checkTools(key string, p *policy.RiskProfile) error {
-	own := append(action.Names(), "*")
+	own := append(action.Names(), agents.Permission, agents.Terminal, "*")
 	others := slices.Concat(own, policy.DefaultRiskProfile().AutoApprove)
 	for _, l := range []struct {
 		key          string

@@ -53,6 +53,9 @@ func TestUnknownKeys(t *testing.T) {
 func TestRefusedConfig(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"[agents.a]\nexec = 'x'\nexec_format = 'jsonl:claud'", `^mbox.toml:3: agents.a.exec_format: "jsonl:claud" is not allowed: want one of .*did you mean jsonl:claude`},
+		{"[agents.a]\nexec = 'x'\nacp = 'y'", `mbox.toml:3: agents.a.acp: exec does its tasks already`},
+		{"[agents.a]\nacp = 'y'\nrole = 'coder'", `mbox.toml:2: agents.a.acp: does a task whole`},
+		{"[agents.a]\nacp = 'y'\nexit = {53 = 'final'}", `mbox.toml:3: agents.a.exit: it has no command`},
 		{"[agents.a]\nexec_format = 'lines'", `mbox.toml:2: agents.a.exec_format: it has no command`},
 		{"[agents.a]\nexec = 'x'\nexit = {75 = 'final'}", `mbox.toml:3: agents.a.exit: "75" is not allowed: want an exit code`},
 		{"[agents.a]\nexec = 'x'\nexit = {053 = 'final'}", `mbox.toml:3: agents.a.exit: "053" is not allowed`},

@@ -105,7 +105,7 @@ func (c *File) plain(played map[string]bool, key string, something, set bool) bo
 }
 
 func (c *File) plainOf(agent string) []string {
-	if c.Agents[agent].Exec != "" {
+	if c.Agents[agent].Whole() {
 		return append(plainOfAgent, "concurrency", "timeout", "silence")
 	}
 	return plainOfAgent
@@ -125,7 +125,7 @@ func (c *File) played() map[string]bool {
 func (c *File) agentsThatThink() (names []string) {
 	builtin := agents.DefaultRoles()
 	for name, a := range c.Agents {
-		if _, known := builtin[name]; a.Role != "" || known && a.Exec == "" && !c.has("agents."+name+".role") {
+		if _, known := builtin[name]; a.Role != "" || known && !a.Whole() && !c.has("agents."+name+".role") {
 			names = append(names, name)
 		}
 	}

@@ -1,0 +1,37 @@
+package check
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestDoctorLooksForCommands(t *testing.T) {
+	bin := t.TempDir()
+	t.Setenv("PATH", bin)
+	t.Setenv("HOME", t.TempDir())
+	for _, path := range []string{filepath.Join(bin, "claude"), filepath.Join(os.Getenv("HOME"), "agent.sh")} {
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for line, want := range map[string]string{
+		"exec = 'claude -p'":              "ok claude runs " + bin + "/claude",
+		"exec = 'LANG=C exec claude -p'":  "ok claude runs " + bin + "/claude",
+		"exec = '~/agent.sh'":             "ok claude runs ",
+		"acp = 'claude-code-acp'":         `warn claude cannot run: "claude-code-acp" is not there`,
+		"exec = './gone.sh'":              `warn claude cannot run: "./gone.sh" is not there`,
+		"exec = '$HOME/agent.sh'":         "",
+		"exec = 'echo hello; nowhere'":    "",
+		"acp = 'gone'\nenabled = false":   "",
+		"exec = 'if claude; then a; fi'":  "",
+		"exec = '/nowhere/at/all --flag'": `warn claude cannot run: "/nowhere/at/all" is not there`,
+	} {
+		e := &Exam{Config: read(t, "[agents.claude]\n"+line), Home: t.TempDir()}
+		e.commands()
+		if got := e.found("command"); !strings.HasPrefix(got, want) || want == "" && got != "" {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+}

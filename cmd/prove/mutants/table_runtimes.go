@@ -1,0 +1,62 @@
+package main
+
+func acpTest(run string) command { return command{"agents/acp", run} }
+
+// runtimeMutants break what holds of programs that do whole tasks.
+var runtimeMutants = []mutant{
+	{
+		"approval-answers-twice", "runtimes", "agents/permission.go",
+		"\t\tj.terms.yes[sum]--\n", "",
+		acpTest("TestPermission$"),
+	},
+	{
+		"approval-answers-another", "runtimes", "agents/permission.go",
+		"case j.terms.yes[sum] > 0:", "case len(j.terms.yes) > 0:",
+		acpTest("TestPermission$"),
+	},
+	{
+		"refusal-forgotten", "runtimes", "agents/permission.go",
+		"\t\tt.no[sum] = true\n", "",
+		acpTest("TestPermission$"),
+	},
+	{
+		"question-not-held", "runtimes", "agents/judge.go",
+		"question := m.Asks && act != nil && act.Name == Permission", "question := false",
+		acpTest("TestQuestionOfAnother"),
+	},
+	{
+		"allowed-for-always", "runtimes", "agents/acp/client.go",
+		"return answerWith(r.Options, sdk.PermissionOptionKindAllowOnce), nil", "return answerWith(r.Options, sdk.PermissionOptionKindAllowAlways), nil",
+		acpTest("TestPermission$"),
+	},
+	{
+		"file-outside", "runtimes", "agents/runtime.go",
+		"\terr := act.Validate(p.Team.Limits)\n", "\tvar err error\n",
+		acpTest("TestSession"),
+	},
+	{
+		"file-past-the-profile", "runtimes", "agents/runtime.go",
+		"\t\terr = act.Permit(p.policy)\n", "\t\terr = nil\n",
+		acpTest("TestExcludedTools"),
+	},
+	{
+		"terminal-past-the-profile", "runtimes", "agents/runtime.go",
+		"err := j.p.policy.Tool(Terminal)", "var err error",
+		acpTest("TestExcludedTools"),
+	},
+	{
+		"terminal-not-judged", "runtimes", "agents/runtime.go",
+		"v, err = j.p.policy.Command(line)", "_ = line",
+		acpTest("TestSession"),
+	},
+	{
+		"frames-without-a-bound", "runtimes", "agents/acp/frames.go",
+		"if len(f.line)+len(part) > maxFrame {", "if false {",
+		acpTest("TestMisbehaving/giant"),
+	},
+	{
+		"request-before-its-news", "runtimes", "agents/acp/frames.go",
+		" || request && f.notes > 0)", ")",
+		acpTest("TestPermission"),
+	},
+}
