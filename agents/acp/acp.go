@@ -41,6 +41,9 @@ type Agent struct {
 // Asks is true: a session may request permissions.
 func (*Agent) Asks() bool { return true }
 
+// Here is true: the program runs in the agent's workspace.
+func (*Agent) Here() bool { return true }
+
 // startTime is how long a program may take to be ready: some are fetched first.
 const startTime = time.Minute
 

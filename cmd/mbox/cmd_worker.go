@@ -7,7 +7,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"mbox/agents"
-	"mbox/agents/acp"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/task"
@@ -104,9 +103,7 @@ func (o *workerOptions) override(w *agents.Worker) {
 func (s *session) worker(box *mailbox.Box, name string, a *config.Agent) *agents.Worker {
 	w := &agents.Worker{Box: box, Agent: name, Team: s.team, Accounts: s.team.Accounts, Env: passedEnv(s.config, name), Timeout: time.Duration(config.DefaultTimeout), Log: s.logger()}
 	if a != nil {
-		if a.ACP != "" {
-			w.Runtime = &acp.Agent{Command: a.ACP}
-		}
+		w.Runtime = runtimeOf(s.config, a)
 		w.Exec, w.Concurrency, w.Timeout = a.Exec, a.Concurrency, time.Duration(a.Timeout)
 		w.Silence = time.Duration(a.Silence)
 		w.Format, w.Exit, w.Quota, w.Account = agents.Format(a.ExecFormat), a.Meanings(), a.Quotas(), a.Account

@@ -13,9 +13,12 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"mbox/agents"
 	agentshome "mbox/agents-home"
+	"mbox/agents/acp"
+	"mbox/agents/agentzero"
 	"mbox/agents/brain"
 	"mbox/agents/policy"
 	"mbox/agents/sandbox"
@@ -127,6 +130,36 @@ func passed(names []string) []string {
 		}
 	}
 	return env
+}
+
+// runtimeOf is what does an agent's tasks whole in the place of a command; nil for
+// none.
+func runtimeOf(c *config.File, a *config.Agent) agents.Runtime {
+	switch z := a.AgentZero; {
+	case a.ACP != "":
+		return &acp.Agent{Command: a.ACP}
+	case z.URL != "":
+		key, err := keyOf(c, &config.Brain{KeyFile: z.KeyFile})
+		if err != nil {
+			return noRuntime{err}
+		}
+		g, err := agentzero.New(z.URL, key)
+		if err != nil {
+			return noRuntime{err}
+		}
+		return g
+	}
+	return nil
+}
+
+// noRuntime is a runtime that could not be made. No task is at fault.
+type noRuntime struct{ why error }
+
+func (noRuntime) Asks() bool { return false }
+func (noRuntime) Here() bool { return false }
+
+func (n noRuntime) Work(context.Context, *agents.Job) agents.Done {
+	return agents.Done{Release: n.why.Error(), Delay: time.Minute}
 }
 
 // mayThinkWith holds the command of an exec brain against the policy's table of

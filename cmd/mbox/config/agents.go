@@ -23,6 +23,7 @@ type Agent struct {
 	OnlyNamed               bool              `toml:"only_named" json:"only_named,omitzero" jsonschema:"default=false,description=takes only what names it; the default of an agent with a role and without types and actions is true"`
 	Exec                    string            `toml:"exec" json:"exec,omitzero" jsonschema:"description=the command that does its tasks under mbox up"`
 	ACP                     string            `toml:"acp" json:"acp,omitzero" jsonschema:"description=a program that speaks the Agent Client Protocol and does its tasks"`
+	AgentZero               AgentZero         `toml:"agentzero" json:"agentzero,omitzero" jsonschema:"description=an Agent Zero that does its tasks"`
 	ExecFormat              string            `toml:"exec_format" json:"exec_format,omitzero" jsonschema:"enum=json,enum=lines,enum=jsonl:claude,enum=jsonl:codex,enum=jsonl:gemini,default=json,description=how the command writes on stdout"`
 	Exit                    map[string]string `toml:"exit" json:"exit,omitempty" jsonschema:"description=what exit codes beside 0 and 75 mean: release or final"`
 	Quota                   []string          `toml:"quota" json:"quota,omitempty" jsonschema:"description=regular expressions for a message that the account has nothing left; the group reset is when that ends"`
@@ -46,7 +47,7 @@ func (a *Agent) runtimes() (keys []string) {
 	for _, r := range []struct {
 		key string
 		set bool
-	}{{".exec", a.Exec != ""}, {".acp", a.ACP != ""}} {
+	}{{".exec", a.Exec != ""}, {".acp", a.ACP != ""}, {".agentzero", a.AgentZero != AgentZero{}}} {
 		if r.set {
 			keys = append(keys, r.key)
 		}
@@ -59,6 +60,12 @@ func (a *Agent) Whole() bool { return len(a.runtimes()) > 0 }
 
 // Command is what does the agent's tasks; "" where that is no command.
 func (a *Agent) Command() string { return cmp.Or(a.Exec, a.ACP) }
+
+// AgentZero is a table [agents.NAME.agentzero].
+type AgentZero struct {
+	URL     string `toml:"url" json:"url,omitzero" jsonschema:"description=the whole address of its api_message"`
+	KeyFile string `toml:"key_file" json:"key_file,omitzero" jsonschema:"description=a private file that holds its API key"`
+}
 
 // Memory is a table [agents.NAME.memory].
 type Memory struct {

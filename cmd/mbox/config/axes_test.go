@@ -18,6 +18,7 @@ var noRight = map[string]string{
 	"Timeout":     "how long a command runs; the tree's budget counts the seconds",
 	"Silence":     "how long a command may write nothing",
 	"ACP":         "who does its tasks: it has no role, which is an axis",
+	"AgentZero":   "who does its tasks: it has no role, which is an axis",
 	"ExecFormat":  "how its command's output is read",
 	"Exit":        "what its command's exit codes mean",
 	"Quota":       "how its command says that its account has nothing left",

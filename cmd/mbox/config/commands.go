@@ -2,6 +2,7 @@ package config
 
 import (
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -28,6 +29,9 @@ func (f *origins) checkCommand(key string, a *Agent) error {
 			return advise(f.wrong(key+k.name, "it has no command, of which that tells"), `exec = "COMMAND" in [%s]`, key)
 		}
 	}
+	if err := f.checkAgentZero(key+".agentzero", a.AgentZero); err != nil {
+		return err
+	}
 	if err := f.checkWord(key+".exec_format", a.ExecFormat, agents.Formats()); err != nil {
 		return err
 	}
@@ -51,6 +55,24 @@ func (f *origins) checkCommand(key string, a *Agent) error {
 		return f.wrong(key+".account", "%q is not allowed: want %s", schemas.Sentence(a.Account, 60), tableName())
 	}
 	return nil
+}
+
+// checkAgentZero checks where an Agent Zero is, and how its key is named.
+func (f *origins) checkAgentZero(key string, z AgentZero) error {
+	if z == (AgentZero{}) {
+		return nil
+	}
+	if z.URL == "" || z.KeyFile == "" {
+		return advise(f.wrong(key, "wants both url and key_file"), `agentzero = { url = "http://127.0.0.1:5000/api/api_message", key_file = "agentzero.key" }`)
+	}
+	u, problem := parseEndpoint(z.URL)
+	if problem == "" && path.Base(u.Path) != "api_message" {
+		problem = "does not end in /api_message: want the whole address, whose path differs between versions of Agent Zero"
+	}
+	if problem != "" {
+		return f.wrongSecret(key+".url", "%s", problem)
+	}
+	return f.checkKey(key, z.URL, z.KeyFile, "")
 }
 
 func because(err error) string {

@@ -59,4 +59,24 @@ var runtimeMutants = []mutant{
 		" || request && f.notes > 0)", ")",
 		acpTest("TestPermission"),
 	},
+	{
+		"key-in-the-error", "runtimes", "agents/agentzero/agentzero.go",
+		"text = strings.ReplaceAll(text, string(g.key), \"<redacted>\")", "text += \"\"",
+		command{"agents/agentzero", "TestFailures"},
+	},
+	{
+		"key-carried-on", "runtimes", "agents/agentzero/agentzero.go",
+		"CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },", "",
+		command{"agents/agentzero", "TestFailures"},
+	},
+	{
+		"key-in-the-clear", "runtimes", "agents/agentzero/agentzero.go",
+		"if u.Scheme == \"http\" && !isLocal(u.Hostname()) {", "if false {",
+		command{"agents/agentzero", "TestAddress"},
+	},
+	{
+		"context-left-open", "runtimes", "agents/agentzero/agentzero.go",
+		"if id := answer.Context; id != \"\" && len(id) <= maxContext {", "if id := answer.Context; false {",
+		command{"agents/agentzero", "TestMessage"},
+	},
 }
