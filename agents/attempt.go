@@ -110,7 +110,11 @@ func (a *attempt) run(ctx, hard context.Context) {
 			a.end(hard, v)
 			return
 		}
-		if a.Runtime != nil {
+		switch {
+		case a.asked():
+			a.end(hard, p.granted())
+			return
+		case a.Runtime != nil:
 			a.hire(hard)
 			return
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"mbox/agents/policy"
 	"mbox/audit/delegation"
 	"mbox/mailbox"
 	"mbox/schemas"
@@ -23,6 +24,9 @@ import (
 // cancelled. The next attempt has the answers of all children of its task. An
 // approval is for one request, bit for bit: it answers no other, and none twice in
 // one attempt.
+//
+// A command can ask in the same way, by a task for its own agent: who approves that is
+// never the agent itself.
 const Permission = "permission"
 
 // maxWish bounds a request: what is longer nobody can look through.
@@ -179,9 +183,20 @@ func (p *performance) wishFor(w *Wish) verdict {
 	return p.hand(d, []request{q}, nil)
 }
 
+// asked tells whether the task is a question of the agent's: no command and no
+// runtime gets it.
+func (a *attempt) asked() bool {
+	act := a.claim.Task.Mbox.Action
+	return act != nil && act.Name == Permission && a.Team != nil && a.Team.Members[a.Agent].Asks
+}
+
 // granted ends a question that was claimed, and so was approved.
 func (p *performance) granted() verdict {
-	if asks := p.Team.asks(p.policy, Permission); asks != "" {
+	own, err := policy.ForAgent(p.Team.Policies, p.Agent)
+	if err != nil {
+		return failed("policy", err.Error())
+	}
+	if asks := p.Team.asks(own, Permission); asks != "" {
 		approval, err := p.claim.Approved()
 		if err != nil {
 			return failed("approval", err.Error())

@@ -29,8 +29,6 @@ type Runtime interface {
 	// Work does a task until it is done, or until ctx ends. When it returns, nothing
 	// that it has started is left.
 	Work(ctx context.Context, j *Job) Done
-	// Asks tells whether it asks a person for permissions.
-	Asks() bool
 	// Here tells whether it works in the agent's folders, on this machine.
 	Here() bool
 }
@@ -67,10 +65,6 @@ type Job struct {
 // hire has the runtime do the task, until its claim has ended.
 func (a *attempt) hire(hard context.Context) {
 	p := &performance{attempt: a, hard: hard, task: a.claim.Task, policy: a.policy, debited: time.Now()}
-	if act := a.claim.Task.Mbox.Action; act != nil && act.Name == Permission {
-		a.end(hard, p.granted())
-		return
-	}
 	ctx, cancel := context.WithCancel(a.live)
 	defer cancel()
 	if a.Timeout > 0 {

@@ -33,7 +33,7 @@ type Member struct {
 	Enabled bool
 	Role    string   // "" for an agent that does its tasks by a command of its own
 	Actions []string // that an agent without a role takes
-	Asks    bool     // its runtime asks persons for permissions
+	Asks    bool     // a command or a runtime does its tasks, and may ask persons for permissions
 	Brain   Brain    // nil: it does tasks that carry an action, and no others
 }
 

@@ -38,9 +38,6 @@ type Agent struct {
 	Start   time.Duration // longest wait for initialize and session/new each; 0: a minute
 }
 
-// Asks is true: a session may request permissions.
-func (*Agent) Asks() bool { return true }
-
 // Here is true: the program runs in the agent's workspace.
 func (*Agent) Here() bool { return true }
 

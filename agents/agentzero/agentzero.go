@@ -80,9 +80,6 @@ func isLocal(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Asks is false: Agent Zero asks nobody.
-func (*Agent) Asks() bool { return false }
-
 // Here is false: it has folders of its own.
 func (*Agent) Here() bool { return false }
 

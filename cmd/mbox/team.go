@@ -52,7 +52,7 @@ func assemble(c *config.File, dir string) (*agents.Team, error) {
 	}
 	for _, name := range c.AgentNames() {
 		a := c.Agents[name]
-		m := agents.Member{Enabled: a.Enabled, Role: a.Role, Actions: a.Actions, Asks: a.ACP != ""}
+		m := agents.Member{Enabled: a.Enabled, Role: a.Role, Actions: a.Actions, Asks: a.Whole()}
 		if a.Role != "" && a.Brain.Kind != "none" {
 			if m.Brain, err = brainOf(c, t, name, a); err != nil {
 				m.Brain = noBrain{err}
@@ -155,7 +155,6 @@ func runtimeOf(c *config.File, a *config.Agent) agents.Runtime {
 // noRuntime is a runtime that could not be made. No task is at fault.
 type noRuntime struct{ why error }
 
-func (noRuntime) Asks() bool { return false }
 func (noRuntime) Here() bool { return false }
 
 func (n noRuntime) Work(context.Context, *agents.Job) agents.Done {

@@ -79,4 +79,9 @@ var runtimeMutants = []mutant{
 		"if id := answer.Context; id != \"\" && len(id) <= maxContext {", "if id := answer.Context; false {",
 		command{"agents/agentzero", "TestMessage"},
 	},
+	{
+		"question-worked-at", "runtimes", "agents/attempt.go",
+		"case a.asked():", "case false:",
+		acpTest("TestPermission$"),
+	},
 }
