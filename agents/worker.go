@@ -234,6 +234,7 @@ func (s *shift) work(ctx, hard context.Context) error {
 			s.rest(ctx, time.Until(until))
 			continue
 		}
+		busy := s.busy() // before: who ends during the claim may have made a task ready
 		waiting, stop := s.funded(ctx, change)
 		claim, err := s.claim(waiting)
 		stop()
@@ -245,7 +246,7 @@ func (s *shift) work(ctx, hard context.Context) error {
 			return nil
 		case errors.Is(err, context.Canceled): // an account was paused
 		case errors.Is(err, mailbox.ErrEmpty):
-			if s.busy() == 0 {
+			if busy == 0 {
 				return nil
 			}
 			s.rest(ctx, 0)
