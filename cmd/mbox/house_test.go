@@ -154,8 +154,7 @@ var loggers = []string{"log", "log/slog", "github.com/rs/zerolog"}
 // talkers are the packages that may open connections: a brain to its server, Agent Zero's,
 // http_check, and the door, which only listens. No agent calls another one; they leave
 // tasks.
-var talkers = []string{"agents/action", "agents/brain", "agents/brain/ollamatest", "agents/chat/bluebubbles", "agents/chat/email", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/telegram", "agents/chat/web", "agents/chat/webhook", "cmd/mbox/gateway"}
-var talkers = []string{"agents/action", "agents/agentzero", "agents/brain", "agents/brain/ollamatest", "cmd/mbox/gateway"}
+var talkers = []string{"agents/action", "agents/agentzero", "agents/brain", "agents/brain/ollamatest", "agents/chat/bluebubbles", "agents/chat/email", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/telegram", "agents/chat/web", "agents/chat/webhook", "cmd/mbox/gateway"}
 
 // connects are the packages that open connections or listen, and dials the
 // functions with which anybody could.

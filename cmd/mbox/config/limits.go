@@ -73,8 +73,6 @@ func (c *File) Limits() action.Limits {
 // whatever that list says.
 func (c *File) HTTP() action.HTTPOptions {
 	o := action.HTTPOptions{Loopback: slices.Clone(c.Actions.HTTPCheck.Loopback), Never: append(c.doors.listens(), c.Bridges.listen()...)}
-	for _, own := range []string{c.Ollama.URL, c.OpenAI.URL} {
-	o := action.HTTPOptions{Loopback: slices.Clone(c.Actions.HTTPCheck.Loopback), Never: c.doors.listens()}
 	servers := []string{c.Ollama.URL, c.OpenAI.URL}
 	for _, name := range c.AgentNames() {
 		servers = append(servers, c.Agents[name].AgentZero.URL)

@@ -12,12 +12,10 @@ var files embed.FS
 
 // names is the order in which the topics are listed: use, bounds, proof.
 var names = []string{
-	"tasks", "agents", "roles", "actions", "delegation", "models", "policies", "sandbox",
+	"tasks", "agents", "runtimes", "roles", "actions", "delegation", "models", "policies", "sandbox",
 	"ledger", "doors", "dashboard", "mcp", "top",
 	"bridges", "delivery", "telegram", "matrix", "irc", "email", "bluebubbles", "imsg", "webhook", "ntfy",
 	"configuration", "backup", "damage", "threats", "performance", "proof",
-	"tasks", "agents", "runtimes", "roles", "actions", "delegation", "models", "policies", "sandbox",
-	"ledger", "doors", "dashboard", "mcp", "top", "configuration", "backup", "damage", "threats", "performance", "proof",
 }
 
 // Topic is one text.
