@@ -268,6 +268,8 @@ var hostileLines = [][]string{
 	{"up"},
 	{"serve"},
 	{"serve", hostile},
+	{"bridge", hostile},
+	{"bridge", hostile, "--check"},
 	{"top", "--once"},
 	{"top", "--once", "--json"},
 	{"top", hostile},
@@ -303,7 +305,7 @@ func TestHostileText(t *testing.T) {
 			vandalise(t, home) // for what verify, doctor and recover tell of then
 		}
 	}
-	for _, config := range []string{hostile, "sync = " + hostile, "sync = " + hostileTOML(), hostileTOML() + " = 1", "[agents." + hostileTOML() + "]", "[agents.coder]\nactions = [" + hostileTOML() + "]", "# " + hostile + "\nsync = 1"} {
+	for _, config := range []string{hostile, "sync = " + hostile, "sync = " + hostileTOML(), hostileTOML() + " = 1", "[agents." + hostileTOML() + "]", "[agents.coder]\nactions = [" + hostileTOML() + "]", "[bridges." + hostileTOML() + "]\nto = \"coder\"", "# " + hostile + "\nsync = 1"} {
 		hostileWrite(t, filepath.Join(home, "mbox.toml"), config)
 		for _, line := range [][]string{{"ls"}, {"doctor"}, {"ls", "--to", "--generate-bash-completion"}} {
 			for _, tty := range []bool{false, true} {
