@@ -67,10 +67,11 @@ func (idle) Settled(context.Context, map[mailbox.ID]bool) error  { return nil }
 type bridged struct {
 	*testing.T
 	Bridge
-	wire  *wire
-	kind  Kind
-	heard chan func(Inbox) error
-	done  chan error
+	wire   *wire
+	kind   Kind
+	heard  chan func(Inbox) error
+	done   chan error
+	remark func(string, ...any)
 
 	mu    sync.Mutex
 	lines []string
@@ -89,7 +90,7 @@ func aBridge(t *testing.T) *bridged {
 			}
 		}
 	}
-	b.kind = Kind{Name: "wire", Limits: Limits{Text: 2000}, Open: func(Settings) (Channel, error) { return b.wire, nil }}
+	b.kind = Kind{Name: "wire", Limits: Limits{Text: 2000}, Open: func(s Settings) (Channel, error) { b.remark = s.Log; return b.wire, nil }}
 	b.Bridge = Bridge{
 		Box: aBox(t), Name: "family", To: "pi", Kind: &b.kind, first: time.Millisecond,
 		Settings: Settings{User: "us", Rooms: []string{"#room"}, Token: "s3cr3t"},
@@ -493,6 +494,7 @@ func TestAChannelIsCalledAgain(t *testing.T) {
 	b.wire.receive = func(ctx context.Context, _ string, in Inbox) error {
 		switch calls++; calls {
 		case 1:
+			b.remark("connected with s3cr3t")
 			return errors.New("cut off with s3cr3t")
 		case 2:
 			panic("out of s3cr3t range")
@@ -504,7 +506,7 @@ func TestAChannelIsCalledAgain(t *testing.T) {
 	if err := b.Run(t.Context()); err != nil || len(b.tasks()) != 1 {
 		t.Fatalf("%v, %d tasks", err, len(b.tasks()))
 	}
-	for _, want := range []string{"cut off with <redacted>", "out of <redacted> range", "slowly"} {
+	for _, want := range []string{"connected with <redacted>", "cut off with <redacted>", "out of <redacted> range", "slowly"} {
 		if !strings.Contains(b.logged(), want) {
 			t.Errorf("no %q in:\n%s", want, b.logged())
 		}

@@ -263,7 +263,7 @@ func (n *Notifier) happening(ctx context.Context, line audit.Line) (*Happening, 
 	case m.Enters() == mailbox.Completed:
 		h.Event = "completed"
 	case m.Enters() == mailbox.Failed:
-		h.Event, h.Reason = "failed", m.Reason
+		h.Event = "failed"
 	case m.Enters() == mailbox.Pending:
 		h.Event = "approval"
 	default:
@@ -273,7 +273,7 @@ func (n *Notifier) happening(ctx context.Context, line audit.Line) (*Happening, 
 		return nil, nil
 	}
 	least := int64(0)
-	if h.Event == "approval" {
+	if moved {
 		least = m.Revision
 	}
 	return n.about(ctx, h, least)
@@ -296,6 +296,9 @@ func (n *Notifier) about(ctx context.Context, h *Happening, revision int64) (*Ha
 		return h, nil
 	}
 	h.Title, h.From = schemas.Sentence(line(Plain(t.Task.Title)), 200), t.Source.Agent
+	if e := t.Result.Error; h.Event == "failed" && e != nil {
+		h.Reason = line(Plain(e.Code)) + because(e.Message)
+	}
 	if h.Event == "approval" {
 		ask := n.o.Box.Options().Approval
 		if ask == nil || h.State != mailbox.Pending || ask(t) == "" {

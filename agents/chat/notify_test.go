@@ -71,7 +71,7 @@ func TestNotify(t *testing.T) {
 	if want := []string{"completed: " + string(done), "failed: " + string(failed)}; !slices.Equal(told, want) {
 		t.Errorf("told %q, want %q; %s is another agent's", told, want, other)
 	}
-	if n := p.fake.has[1]; !strings.Contains(n.Text, "What\n") || len(n.Key) != 32 {
+	if n := p.fake.has[1]; !strings.Contains(n.Text, "What\nbroken: no") || len(n.Key) != 32 {
 		t.Errorf("%+v", n)
 	}
 }

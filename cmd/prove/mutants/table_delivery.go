@@ -14,7 +14,7 @@ var deliveryMutants = []mutant{
 	},
 	{
 		"delivery-not-searched-for", "bridges", deliveryGo,
-		"return s.Sent(ctx, *n)", "return \"\", nil",
+		"if s, ok := d.o.Channel.(Searcher); ok {", "if s, ok := d.o.Channel.(Searcher); ok && s == nil {",
 		chatTest("TestKilledBetween"),
 	},
 	{
