@@ -549,7 +549,7 @@ func TestSeenAndAcknowledged(t *testing.T) {
 		t.Error(legs)
 	}
 	p.done("43")
-	d = p.deliver(1)
+	p.deliver(1)
 	d = NewDelivery(p.o) // another process, which has the kept place alone
 	p.must(d.Seen(t.Context(), "m2"))
 	if legs := p.legs(p.newest()); legs != "stored intent notified seen" {
