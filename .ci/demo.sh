@@ -17,6 +17,27 @@ say '# A coordinator, a coder and a tester are there without any entry. An agent
 # is one: here a command that reads a task and prints the result. [serve] opens a door for
 # programs on this machine.'
 port=$((20000 + $$ % 20000)) url=http://127.0.0.1:$port
+ngircd=$(command -v ngircd || ls /usr/sbin/ngircd 2>/dev/null) ircport=$((port + 1))
+chat='[bridges.shell]
+kind = "stdio"
+to = "writer"
+user = "anna"
+allow = ["anna"]'
+if [ -n "$ngircd" ] && command -v python3 >/dev/null; then
+	chat="$chat
+
+[bridges.irc]
+kind = \"irc\"
+to = \"writer\"
+server = \"irc://127.0.0.1:$ircport\"
+user = \"mbox\"
+allow = [\"anna!~anna@127.0.0.1\"]"
+	printf '[Global]\nName = irc.example.org\nListen = 127.0.0.1\nPorts = %s\n[Options]\nDNS = no\nIdent = no\nPAM = no\n' "$ircport" >"$dir/ngircd.conf"
+	"$ngircd" -n -f "$dir/ngircd.conf" >"$dir/ngircd.log" 2>&1 &
+	jobs="$jobs $!"
+else
+	ngircd=''
+fi
 echo '$ cat >> mbox.toml'
 tee -a "$MBOX_HOME/mbox.toml" <<END
 [serve]
@@ -25,6 +46,8 @@ address = "127.0.0.1:$port"
 [agents.writer]
 types = ["research", "analysis", "other"]
 exec = '"$EXAMPLES"/summarise.sh'
+
+$chat
 END
 
 say '# The router and the agents run in one process; mbox tail shows what is written into the ledger.'
@@ -61,7 +84,7 @@ say '# mv alone is an agent, too: this one never calls mbox.'
 run mbox send 'Carry the parcels upstairs' --to porter --id parcels || die 'not sent'
 echo '$ examples/mv-worker.sh porter &'
 WAIT=0.2 examples/mv-worker.sh porter &
-jobs=$!
+jobs="$jobs $!"
 within 20 'the tasks' all_ended
 quiet
 
@@ -85,6 +108,17 @@ mbox mcp <<'END' | sed -n 's/.*"structuredContent":\(.*\)}}$/\1/p' | grep . || d
 END
 within 20 'the tasks' all_ended
 
+say '# People ask from their chat, and get the answer there. A bridge to standard input and
+# output is one for scripts; mbox up runs those to IRC, Telegram, Matrix, e-mail and others.'
+echo '$ echo "Sum up the week" | mbox bridge shell'
+echo 'Sum up the week' | mbox bridge shell | grep . || die 'no answer in the chat'
+asked=1
+if [ -n "$ngircd" ]; then
+	asked=2
+	echo "$ .ci/irc-ask.py 127.0.0.1 $ircport mbox 'Sum up the month'     # a person on a real ngircd"
+	python3 .ci/irc-ask.py 127.0.0.1 "$ircport" mbox 'Sum up the month' | grep . || die 'no answer on IRC'
+fi
+
 say "# People open $url in a browser: the dashboard."
 if command -v curl >/dev/null; then
 	echo "$ curl -s $url | grep -o '<h1>.*</h1>'"
@@ -100,8 +134,8 @@ run mbox audit delegation --decision rejected || die 'mbox audit delegation'
 run cat "$MBOX_HOME/agents/coder/workspace/projects/note.md" || die 'the coder wrote no note'
 
 ended() { mbox ls --state "$1" --json | wc -l; }
-test "$(ended completed)" -eq $((7 + doors)) && test "$(ended failed)" -eq 1 ||
-	die "$(($(ended completed))) tasks are completed and $(($(ended failed))) have failed, not $((7 + doors)) and the one with a mistake"
+test "$(ended completed)" -eq $((7 + doors + asked)) && test "$(ended failed)" -eq 1 ||
+	die "$(($(ended completed))) tasks are completed and $(($(ended failed))) have failed, not $((7 + doors + asked)) and the one with a mistake"
 mbox audit delegation --decision rejected --json | grep -q '"step": *"action"\|may not do' || die 'the refusal is not in the ledger'
 
 go_down
