@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -316,7 +317,7 @@ func (c *Claim) late(ctx context.Context, s *shard, verb, request string, conten
 // cancelled already is fine; one that has ended otherwise is ErrConflict. What it
 // has handed on is cancelled with it, down the whole tree.
 func (b *Box) Cancel(ctx context.Context, id ID, by, why string) error {
-	if err := task.CheckActor(by); err != nil {
+	if err := cmp.Or(task.CheckID(id), task.CheckActor(by)); err != nil {
 		return err
 	}
 	if err := b.dependencies.cancel(ctx, id, by, why, nil); err != nil {
@@ -380,7 +381,7 @@ func (b *dependencies) cancelEnded(id ID) error {
 // Retry puts a failed task back into pending, with all its attempts; the epoch
 // goes on. A task that is in no failed state is ErrConflict.
 func (b *Box) Retry(ctx context.Context, id ID, by, why string) error {
-	if err := task.CheckActor(by); err != nil {
+	if err := cmp.Or(task.CheckID(id), task.CheckActor(by)); err != nil {
 		return err
 	}
 	s, err := b.lockShard(ctx, string(id))

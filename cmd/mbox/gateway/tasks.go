@@ -88,10 +88,14 @@ func between(least, most int) form {
 	}}
 }
 
+const waitForm = `^[0-9]+(\.[0-9]+)?(ms|s|m)$`
+
+var waitPattern = schemas.Pattern(waitForm)
+
 // waiting is a duration for which somebody waits.
 func waiting() form {
-	return form{map[string]any{"type": "string", "pattern": `^[0-9.]+(ms|s|m)$`}, func(v string) error {
-		if d, err := time.ParseDuration(v); err != nil || d < 0 || d > mostWait {
+	return form{map[string]any{"type": "string", "pattern": waitForm}, func(v string) error {
+		if d, err := time.ParseDuration(v); err != nil || !waitPattern().MatchString(v) || d > mostWait {
 			return fmt.Errorf("%s is no duration up to %v", schemas.Quote(v), mostWait)
 		}
 		return nil
