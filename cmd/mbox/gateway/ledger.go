@@ -104,6 +104,10 @@ func (c *call) seq(name string) int64 {
 func (c *call) entries() error {
 	out := Entries{Entries: []jsontext.Value{}, Seq: c.seq("since")}
 	n, size := c.number("n", pageSize), 0
+	if err := c.door.finding.take(c.ctx); err != nil {
+		return err
+	}
+	defer c.door.finding.leave()
 	err := c.linesBehind(out.Seq, func(f frame) bool {
 		out.Seq = f.seq
 		if c.wants(f) {

@@ -90,6 +90,10 @@ func (v view) alarms(p *troubles) error {
 
 // quarantine lists what lies there, the newest first, page by page.
 func (v view) quarantine(p *troubles) error {
+	if err := v.door.listing.take(v.ctx); err != nil {
+		return err
+	}
+	defer v.door.listing.leave()
 	names, err := durable.Names(v.quarantined(""))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
