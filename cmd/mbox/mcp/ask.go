@@ -229,6 +229,11 @@ func (s *Server) list(ctx context.Context, _ *sdk.CallToolRequest, in listInput)
 	if err := s.tidy(ctx); err != nil {
 		return listOutput{}, err
 	}
+	leave, err := inTurn(ctx, s.search)
+	if err != nil {
+		return listOutput{}, err
+	}
+	defer leave()
 	f := mailbox.Filter{Agent: in.By, Target: in.To, Source: in.From, Type: in.Type, Priority: in.Priority}
 	for _, state := range in.State {
 		f.States = append(f.States, mailbox.State(state))

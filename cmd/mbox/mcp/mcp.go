@@ -45,6 +45,8 @@ type Server struct {
 	mcp    *sdk.Server
 	claims claims
 	record chan struct{}   // held by who writes a record
+	search chan struct{}   // held by who looks through all tasks, or the ledger: a few at once would take all there is
+	prove  chan struct{}   // held by who has the mailbox proven, for the same reason
 	stays  context.Context // over when the client of Serve will ask no more: nobody waits then
 	beat   time.Duration   // how often who waits is told that it goes on
 }
@@ -52,7 +54,7 @@ type Server struct {
 // New makes the server of one identity. Its claims are remembered in it: whoever serves
 // several requests for an identity, as an HTTP handler does, keeps one Server for it.
 func New(o Options) *Server {
-	s := &Server{o: o, record: make(chan struct{}, 1), stays: context.Background(), beat: 5 * time.Second}
+	s := &Server{o: o, record: make(chan struct{}, 1), search: make(chan struct{}, 1), prove: make(chan struct{}, 1), stays: context.Background(), beat: 5 * time.Second}
 	capabilities := &sdk.ServerCapabilities{
 		Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{},
 	}

@@ -36,6 +36,11 @@ func (s *Server) tail(ctx context.Context, _ *sdk.CallToolRequest, in tailInput)
 	if err := s.tidy(ctx); err != nil {
 		return tailOutput{}, err
 	}
+	leave, err := inTurn(ctx, s.search)
+	if err != nil {
+		return tailOutput{}, err
+	}
+	defer leave()
 	most := 20
 	if in.N != nil {
 		most = *in.N
@@ -95,6 +100,11 @@ type verifyOutput struct {
 }
 
 func (s *Server) verify(ctx context.Context, _ *sdk.CallToolRequest, in verifyInput) (verifyOutput, error) {
+	leave, err := inTurn(ctx, s.prove)
+	if err != nil {
+		return verifyOutput{}, err
+	}
+	defer leave()
 	box := s.o.Box
 	r, err := verify.Home(ctx, box.Home(), verify.Options{LedgerOnly: in.LedgerOnly, Wait: box.Options().LockWait})
 	if err != nil {

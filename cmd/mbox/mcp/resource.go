@@ -102,6 +102,11 @@ func (s *Server) readLine(ctx context.Context, name string) (string, error) {
 
 // backward yields the ledger's lines that the client may see, the last one first.
 func (s *Server) backward(ctx context.Context, yield func(audit.Line) bool) error {
+	leave, err := inTurn(ctx, s.search)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	v := s.sight()
 	for line, err := range s.o.Box.Ledger().Backward() {
 		if err == nil {

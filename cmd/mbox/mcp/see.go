@@ -23,3 +23,13 @@ func (s *Server) tidy(ctx context.Context) error {
 	}
 	return nil
 }
+
+// inTurn waits until nobody else has the turn. Who was let in has to leave.
+func inTurn(ctx context.Context, turn chan struct{}) (leave func(), err error) {
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
