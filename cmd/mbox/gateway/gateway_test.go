@@ -774,3 +774,28 @@ func TestMCPIsWhoTheTokenSays(t *testing.T) {
 	}
 	p.want(405, "o", "GET", "/mcp", "")
 }
+
+// A key that was another request's is refused: its sender would take the other one's
+// task, which he may not even see, for his own, and his request would be lost.
+func TestKeyOfAnotherRequest(t *testing.T) {
+	p := newPlace(t)
+	hidden := p.sent("o", `{"task":{"title":"secret"},"assignment":{"target_agent":"tester"},"mbox":{"idempotency_key":"k"}}`)
+	for _, secret := range []string{"a", ""} {
+		w := p.ask(secret, "POST", "/task", titled("other", "coder"), "Idempotency-Key", "k")
+		if w.Code != http.StatusConflict || strings.Contains(w.Body.String()+w.Header().Get("Location"), string(hidden)) {
+			t.Errorf("token %q: %d %v %s", secret, w.Code, w.Header(), w.Body)
+		}
+	}
+}
+
+// An agent learns nothing of a task that it may not see by waiting for it, and is given
+// none of its files.
+func TestDependsOnHidden(t *testing.T) {
+	p := newPlace(t)
+	hidden := p.sent("o", titled("secret", "tester"))
+	body := `{"task":{"title":"x"},"assignment":{"target_agent":"coder"},"mbox":{"depends_on":[%q]}}`
+	p.want(http.StatusUnprocessableEntity, "a", "POST", "/task", fmt.Sprintf(body, hidden))
+	p.want(http.StatusAccepted, "o", "POST", "/task", fmt.Sprintf(body, hidden))
+	own := p.sent("a", titled("own", "tester"))
+	p.want(http.StatusAccepted, "a", "POST", "/task", fmt.Sprintf(body, own))
+}

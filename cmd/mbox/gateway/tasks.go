@@ -129,25 +129,6 @@ func (c *call) send() error {
 	return c.json(http.StatusAccepted, sent)
 }
 
-// leave leaves a task that is in order, in the caller's name.
-func (c *call) leave(t *mailbox.Task) (sent Sent, err error) {
-	if err := c.key(t); err != nil {
-		return sent, err
-	}
-	if err := c.signed(t); err != nil {
-		return sent, err
-	}
-	if err := c.known(t.Assignment.TargetAgent); err != nil {
-		return sent, err
-	}
-	sent.ID, err = c.Box.Submit(c.ctx, t)
-	if errors.Is(err, mailbox.ErrCommitted) && sent.ID != "" {
-		_, sent.Note = c.door.o.Judge(err)
-		err = nil
-	}
-	return sent, err
-}
-
 // ordered reads a task in either shape: the task file's, or ColDBase's delegation.
 func (c *call) ordered(data []byte) (*mailbox.Task, error) {
 	if jsontext.Value(data).Kind() == '{' && taskKind(data) == '"' {
