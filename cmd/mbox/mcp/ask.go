@@ -291,7 +291,7 @@ func (s *Server) why(ctx context.Context, _ *sdk.CallToolRequest, in taskInput) 
 	if err := task.CheckID(in.ID); err != nil {
 		return whyOutput{}, err
 	}
-	t, _, err := s.task(ctx, in.ID)
+	_, _, err := s.task(ctx, in.ID)
 	if err != nil && (s.o.Agent != "" || !errors.Is(err, mailbox.ErrNotFound)) {
 		return whyOutput{}, err
 	}
@@ -300,7 +300,7 @@ func (s *Server) why(ctx context.Context, _ *sdk.CallToolRequest, in taskInput) 
 		return whyOutput{}, err
 	}
 	c := cutting(in.ID)
-	if t != nil && w.Task != nil {
+	if w.Task != nil { // also one that came between the two looks
 		w.Task = c.task(w.Task)
 	}
 	if all := w.Lines; len(all) > maxSteps {
