@@ -6,8 +6,9 @@
 // Anybody can take a nick that is free. So the sender is "account:NAME" where the
 // server says with each message who is logged in (account-tag), and else the whole
 // "nick!user@host". The other person of a direct conversation is
-// "nick!account:NAME" or "nick!user@host", and a notice goes there only while the
-// one who has the nick is still that one ([session.present]).
+// the same name, with an account's nick as its thread, and a notice goes there only
+// while the one who has the nick is still that one ([session.present]). Only an
+// account is a proof of who it is: of the whole name a sender chooses all but the host.
 //
 // # What is lost
 //
@@ -60,8 +61,9 @@ var Kind = chat.Kind{
 		Parts: 4,
 		Every: 2 * time.Second,
 	},
-	Once: chat.AtLeastOnce,
-	Open: open,
+	Once:   chat.AtLeastOnce,
+	Claims: true,
+	Open:   open,
 }
 
 // channel is an account on a network.

@@ -40,6 +40,9 @@ func (s *session) understand(l line) (m chat.Message, ok bool) {
 		return m, false
 	}
 	m = chat.Message{From: from, Name: l.nick(), At: s.time(l), Text: text}
+	if strings.HasPrefix(from, vouched) {
+		m.Proof = from
+	}
 	if m.In, ok = s.conversation(l, from, nick); !ok {
 		return m, false
 	}

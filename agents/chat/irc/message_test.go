@@ -2,6 +2,7 @@ package irc
 
 import (
 	"net"
+	"strings"
 	"testing"
 
 	"mbox/agents/chat"
@@ -30,6 +31,8 @@ func TestIdentity(t *testing.T) {
 	} {
 		if got := taken(t, l+say, "account-tag", "message-tags"); got.From != want {
 			t.Errorf("%s is from %q, not %q", l, got.From, want)
+		} else if proven := strings.HasPrefix(want, "account:"); proven != (got.Proof != "") {
+			t.Errorf("%s has the proof %q", l, got.Proof)
 		}
 	}
 	if m := taken(t, "@account=Bob :bob!b@host"+say, "message-tags"); m.From != "bob!b@host" {
