@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"mbox/agents/chat"
+	"mbox/cmd/mbox/config"
 )
 
 // spool is a chat system in a folder: what lines are appended to the file in has been
@@ -79,6 +80,27 @@ func (s *spool) Send(_ context.Context, n chat.Notice) (string, error) {
 }
 
 func (s *spool) Check(context.Context) (string, error) { return "a folder", nil }
+
+// What would hear nobody, have nothing to say, or take an operator's name for him is
+// refused, with the kinds as they are.
+func TestTablesOfNoUseAreRefused(t *testing.T) {
+	const start = "[agents.pi]\n[bridges.b]\nto = 'pi'\nallow = ['anna']\ntoken_env = 'T'\n"
+	for _, c := range []struct{ text, want string }{
+		{"kind = 'webhook'\nserver = 'https://x'", `of kind "webhook" needs listen`},
+		{"kind = 'irc'\nserver = 'ircs://x'\nuser = 'u'\noperators = ['anna!a@b']", "anybody can take anybody's name"},
+		{"kind = 'telegram'\nrequire_proof = true", "nobody would be heard"},
+		{"kind = 'webhook'\nlisten = '127.0.0.1:0'", ""},
+		{"kind = 'irc'\nserver = 'ircs://x'\nuser = 'u'\nrequire_proof = true\noperators = ['account:anna']", ""},
+	} {
+		f, err := config.Parse(config.Name, []byte(start+c.text))
+		if err == nil {
+			err = config.CheckBridges(f, chatKinds())
+		}
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.text, err)
+		}
+	}
+}
 
 // asMbox is this program under the name of mbox: it knows the kind spool.
 func asMbox(t *testing.T, dir string) string {

@@ -44,8 +44,8 @@ import (
 // Kind is the webhook.
 var Kind = chat.Kind{
 	Name: "webhook", About: "signed HTTP requests, in and out",
-	Needs:  []string{"token"},
-	Takes:  []string{"listen", "server", "outgoing", "ca", "insecure"},
+	Needs:  []string{"token", "listen"}, // of a bridge: what nothing comes in by has no results to send
+	Takes:  []string{"server", "outgoing", "ca", "insecure"},
 	Limits: chat.Limits{Text: 48 << 10, Parts: 20},
 	Once:   chat.ByKey,
 	Open:   open,

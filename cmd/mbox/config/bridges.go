@@ -160,6 +160,10 @@ func (f *origins) checkKind(key string, b *Bridge, k *chat.Kind) error {
 	switch {
 	case len(b.Allow)+len(b.Operators) == 0 && !k.Sends:
 		return advise(f.wrong(key, "it allows nobody"), "allow names each person that may write, exactly as %s names them", k.Name)
+	case b.RequireProof && !k.Claims:
+		return advise(f.wrong(key+".require_proof", "%s itself vouches for its senders, and has no other proof: nobody would be heard", k.Name), "leave it out")
+	case b.RequireProof && b.Authserv == "" && slices.Contains(k.Takes, "authserv"):
+		return advise(f.wrong(key+".require_proof", "authserv does not say whose word is a proof: nobody would be heard"), "mbox help %s tells what authserv is", k.Name)
 	case k.Claims && len(b.Operators) > 0 && !b.RequireProof:
 		return advise(f.wrong(key+".operators", "with %s anybody can take anybody's name, and an operator's word counts", k.Name), "require_proof = true in [%s]", key)
 	}

@@ -15,13 +15,15 @@ import (
 var someKinds = []chat.Kind{
 	{Name: "plain", Needs: []string{"user"}, Takes: []string{"rooms"}},
 	{Name: "net", Needs: []string{"server", "token"}, Takes: []string{"rooms", "ca", "password_file", "password_env"}, Claims: true},
+	{Name: "mail", Needs: []string{"user"}, Takes: []string{"authserv"}, Claims: true},
 	{Name: "out", Needs: []string{"server"}, Sends: true},
 }
 
 func TestBridgesAreChecked(t *testing.T) {
 	const plain = "[bridges.b]\nkind = 'plain'\nto = 'coder'\nuser = 'us'\nallow = ['anna']\n"
 	const net = "[bridges.b]\nkind = 'net'\nto = 'coder'\nserver = 'https://x'\ntoken_env = 'T'\nallow = ['anna']\n"
-	for _, good := range []string{plain, net, plain + "operators = ['anna']", net + "operators = ['anna']\nrequire_proof = true", plain + "rooms = ['#r']", net + "password_env = 'P'", "[bridges.b]\nkind = 'out'\nto = 'coder'\nserver = 'x'"} {
+	mail := strings.Replace(plain, "'plain'", "'mail'", 1) + "require_proof = true\n"
+	for _, good := range []string{plain, net, mail + "authserv = 'mx'", plain + "operators = ['anna']", net + "operators = ['anna']\nrequire_proof = true", plain + "rooms = ['#r']", net + "password_env = 'P'", "[bridges.b]\nkind = 'out'\nto = 'coder'\nserver = 'x'"} {
 		if err := CheckBridges(read(t, good), someKinds); err != nil {
 			t.Errorf("%s: %v", good, err)
 		}
@@ -47,6 +49,8 @@ func TestBridgesAreChecked(t *testing.T) {
 		{plain + "operators = ['*']", "names nobody here"},
 		{plain + "rooms = ['*']", "names nobody here"},
 		{net + "operators = ['anna']", "anybody can take anybody's name"},
+		{plain + "require_proof = true", "nobody would be heard"},
+		{mail, "authserv does not say .* nobody would be heard"},
 		{net + "token_file = 'x'", "named twice"},
 		{strings.Replace(net, "'T'", "'not a name'", 1), "no name of a variable"},
 		{strings.Replace(net, "https://x", "https://u:p@x", 1), "password in it"},
