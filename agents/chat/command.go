@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
+	"mbox/audit"
 	"mbox/mailbox"
 	"mbox/schemas"
 )
@@ -193,8 +195,20 @@ func code(sum string) string {
 	return sum[:min(len(sum), codeSize)]
 }
 
+// approvedBy tells whether the task was approved from there.
+func (i *inbox) approvedBy(id mailbox.ID, from string) (bool, error) {
+	lines, err := linesOf(i.Box, id)
+	return slices.ContainsFunc(lines, func(e audit.Entry) bool {
+		var d struct {
+			Approves mailbox.Approval `json:"approves"`
+		}
+		return e.Detail(&d) == nil && d.Approves.From == from
+	}), err
+}
+
 // approve lets a task run as it is now, if that is what the code names. Who says so
-// is the sender that the channel vouches for.
+// is the sender that the channel vouches for; what he said counts once, whoever hands
+// it over again.
 func (i *inbox) approve(ctx context.Context, m *Message, id mailbox.ID, seen string) (string, error) {
 	t, _, err := i.find(ctx, m, id, ends)
 	if t == nil || err != nil {
@@ -210,7 +224,12 @@ func (i *inbox) approve(ctx context.Context, m *Message, id mailbox.ID, seen str
 	case seen != "" && (!regexp.MustCompile(`^[0-9a-f]{16}$`).MatchString(seen) || seen != code(w.Approve)):
 		return fmt.Sprintf("%s is not what you have seen. /why %s shows what it would do now.", t.ID, t.ID), nil
 	}
-	_, err = i.Box.Approve(ctx, t.ID, mailbox.Consent{By: "human", From: i.agent + " " + m.From, Why: "Approved by chat", For: approvalLasts, SHA256: w.Approve})
+	key := i.key(m.ID)
+	from := schemas.Sentence(fmt.Sprintf("message %s of %s %s", key[len(key)-16:], i.agent, m.From), 200)
+	if spent, err := i.approvedBy(t.ID, from); spent || err != nil {
+		return fmt.Sprintf("This message has approved %s before, and counts once.", t.ID), err
+	}
+	_, err = i.Box.Approve(ctx, t.ID, mailbox.Consent{By: "human", From: from, Why: "Approved by chat", For: approvalLasts, SHA256: w.Approve})
 	var refused *mailbox.Refusal
 	switch {
 	case errors.As(err, &refused):

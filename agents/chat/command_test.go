@@ -2,6 +2,7 @@ package chat
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -201,6 +202,22 @@ func TestOnlyOperatorsApprove(t *testing.T) {
 	all, err := box.Decisions(t.Context())
 	if err != nil || len(all) != 1 || !strings.Contains(fmt.Sprint(all[0]), "bridge:family chief") {
 		t.Errorf("%+v, %v", all, err)
+	}
+
+	// What comes again approves nothing that the task has become meanwhile.
+	again := func() {
+		t.Helper()
+		if err := errors.Join(box.Cancel(t.Context(), id, "human", "x"), box.Retry(t.Context(), id, "human", "x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again()
+	if got := b.asks(from("chief", "one", "/approve deploy")); got != "deploy is approved for an hour." {
+		t.Errorf("%q", got)
+	}
+	again()
+	if got := b.asks(from("chief", "one", "/approve deploy")); !strings.Contains(got, "counts once") || approved() != 2 {
+		t.Errorf("again: %q, %d approvals", got, approved())
 	}
 	plain := b.has(from("anna", "4", "hello"))
 	if got := b.asks(from("chief", "5", "/approve "+plain)); !strings.Contains(got, "waits for no approval") {
