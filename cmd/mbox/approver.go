@@ -21,6 +21,7 @@ var (
 	approving = deed{"approval", "approves", "approve"}
 	keeping   = deed{"token", "makes and revokes tokens", "do that"}
 	bridging  = deed{"bridge", "runs bridges", "do that"}
+	speaking  = deed{"bridge", "sends as a bridge", "do that"}
 )
 
 // byPerson refuses the deed to a process whose own environment is an agent's.

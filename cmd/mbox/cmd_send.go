@@ -57,7 +57,7 @@ is added. So is the same --id with the same content.`,
 			`mbox send "Nightly report" --not-before 8h --priority low --label team=ops`,
 			`jq -n '{task:{title:"Ping",type:"action"}}' | mbox send -`,
 		},
-		exits: []int{exitError, exitNotFound, exitConflict, exitData, exitIO, exitBusy, exitCommitted},
+		exits: []int{exitError, exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
 		flags: o.flags(),
 		run:   func(ctx context.Context, s *session, args []string) error { return o.run(ctx, s, args[0]) },
 	}
@@ -115,6 +115,9 @@ func (o *sendOptions) run(ctx context.Context, s *session, what string) error {
 
 func (o *sendOptions) submit(ctx context.Context, s *session, box *mailbox.Box, task *mailbox.Task) (mailbox.ID, error) {
 	s.doubtTarget(task.Assignment.TargetAgent)
+	if err := asBridge(ctx, box, task); err != nil {
+		return "", err
+	}
 	id, err := box.Submit(ctx, task)
 	switch {
 	case err != nil:
@@ -127,6 +130,18 @@ func (o *sendOptions) submit(ctx context.Context, s *session, box *mailbox.Box, 
 		s.printf("%s\n", id)
 	}
 	return id, nil
+}
+
+// asBridge refuses an agent's command that sends as a bridge: that would tell the
+// task's result to whomever its session names.
+func asBridge(ctx context.Context, box *mailbox.Box, t *mailbox.Task) error {
+	if !strings.HasPrefix(t.Source.Agent, task.Bridge) {
+		return nil
+	}
+	if err := speaking.byPerson(); err != nil {
+		return err
+	}
+	return speaking.byNoWorker(ctx, box)
 }
 
 // printOutput prints what came of a task, as it is for a program, and why one has failed
