@@ -53,6 +53,24 @@ func TestHelpTopics(t *testing.T) {
 	}
 }
 
+// Each chat system has a line in mbox help bridges, and what has settings of its own a
+// page.
+func TestHelpBridges(t *testing.T) {
+	texts := map[string]string{}
+	for _, topic := range help.Topics() {
+		texts[topic.Name] = topic.Text
+	}
+	for _, k := range chatKinds()[:len(chatKinds())-len(testKinds)] {
+		page := texts[k.Name]
+		if k.Stdio {
+			page = texts["bridges"]
+		}
+		if !strings.Contains(texts["bridges"], "\n| `"+k.Name+"` | ") || !strings.Contains(page, `kind = "`+k.Name+`"`) {
+			t.Errorf("mbox help bridges does not list %s, or it has no page", k.Name)
+		}
+	}
+}
+
 // Each attack of mbox help threats is held by a test, and the table is no sample.
 func TestHelpThreats(t *testing.T) {
 	topics := help.Topics()
