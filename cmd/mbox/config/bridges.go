@@ -232,11 +232,16 @@ func (b *Bridge) Settings() (s chat.Settings, err error) {
 	return s, err
 }
 
-// SecretFiles are the files that hold the bridge's secrets.
+// SecretFiles are the files that hold the bridge's secrets, by the names that they
+// have in the table, and where these lead.
 func (b *Bridge) SecretFiles() (paths []string) {
 	for _, file := range []string{b.TokenFile, b.PasswordFile} {
-		if file != "" {
-			paths = append(paths, b.path(file))
+		if file == "" {
+			continue
+		}
+		paths = append(paths, b.path(file))
+		if real, err := filepath.EvalSymlinks(b.path(file)); err == nil && real != b.path(file) {
+			paths = append(paths, real)
 		}
 	}
 	return paths
@@ -244,7 +249,7 @@ func (b *Bridge) SecretFiles() (paths []string) {
 
 func (b *Bridge) path(file string) string {
 	if filepath.IsAbs(file) {
-		return file
+		return filepath.Clean(file)
 	}
 	return filepath.Join(b.home, file)
 }
