@@ -95,4 +95,24 @@ var bridgeMutants = []mutant{
 		"case k.Claims && len(b.Operators) > 0 && !b.RequireProof:", "case k.Claims && len(b.Operators) > 9 && !b.RequireProof:",
 		configTest("TestBridgesAreChecked"),
 	},
+	{
+		"bridge-deaf-for-proof", "bridges", "cmd/mbox/config/bridges.go",
+		"case b.RequireProof && !k.Claims:", "case b.RequireProof && !k.Claims && b.PerHour < 0:",
+		configTest("TestBridgesAreChecked"),
+	},
+	{
+		"bridge-secret-by-a-link", "bridges", "cmd/mbox/config/bridges.go",
+		"err == nil && real != b.path(file) {", "err == nil && real == \"\" {",
+		command{"cmd/mbox", "TestScripts/bridge_up$"},
+	},
+	{
+		"bridge-approves-again", "bridges", "agents/chat/command.go",
+		"spent || err != nil {", "spent && err != nil || err != nil {",
+		chatTest("TestOnlyOperatorsApprove"),
+	},
+	{
+		"bridge-for-agents-commands", "bridges", "cmd/mbox/cmd_send.go",
+		"if !strings.HasPrefix(t.Source.Agent, task.Bridge) {", "if !strings.HasPrefix(t.Source.Agent, task.Bridge+\"no\") {",
+		command{"cmd/mbox", "TestScripts/bridge$"},
+	},
 }

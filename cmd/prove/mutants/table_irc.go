@@ -7,6 +7,16 @@ func ircTest(run string) command { return command{"agents/chat/irc", run} }
 // what is sent in the clear.
 var ircMutants = []mutant{
 	{
+		"irc-proof-of-nothing", "security", "agents/chat/irc/message.go",
+		"if strings.HasPrefix(from, vouched) {", "if from != \"\" {",
+		ircTest("TestIdentity"),
+	},
+	{
+		"irc-operators-by-nick", "security", "agents/chat/irc/irc.go",
+		"Claims: true,", "Claims: false,",
+		command{"cmd/mbox", "TestTablesOfNoUseAreRefused"},
+	},
+	{
 		"irc-account-of-anybody", "security", "agents/chat/irc/message.go",
 		"if !s.has(\"account-tag\") || account", "if account",
 		ircTest("TestIdentity"),
