@@ -176,6 +176,9 @@ func delivering(dir string) error {
 // A process that is killed again and again, at any moment, loses nothing.
 func TestKilledAgainAndAgain(t *testing.T) {
 	tasks := 10
+	if testing.Short() {
+		tasks = 4
+	}
 	if os.Getenv("MBOX_TORTURE") != "" {
 		tasks = 200
 	}
@@ -197,7 +200,8 @@ func TestKilledAgainAndAgain(t *testing.T) {
 			var said strings.Builder
 			cmd.Stderr = &said
 			p.must(cmd.Start())
-			time.Sleep(10*time.Millisecond + rand.N(40*time.Millisecond))
+			// Where a process takes long to begin, each lives a little longer.
+			time.Sleep(10*time.Millisecond + rand.N(40*time.Millisecond+time.Duration(kills)*time.Millisecond))
 			p.must(cmd.Process.Kill())
 			if err := cmd.Wait(); err == nil || said.Len() > 0 {
 				t.Fatalf("it ended by itself: %v: %s", err, said.String())

@@ -213,6 +213,7 @@ func (c *child) fails(ctx context.Context, err error) error {
 	}
 	select {
 	case <-c.process.Ended():
+		c.reading.Wait() // its last words, for as long as it is given
 		status, why := c.process.Status()
 		if why == nil {
 			why = fmt.Errorf("status %d", status.ExitStatus())

@@ -41,7 +41,7 @@ func TestMarkdownIsSoonDone(t *testing.T) {
 	for _, piece := range []string{"[", "[a](", "[a](http://", "*a", "**a", "`", "- ", "> ", "*a* ", "#", "1. "} {
 		Markdown(strings.Repeat(piece, (64<<10)/len(piece)))
 	}
-	if took := time.Since(begun); took > 5*time.Second {
+	if took := time.Since(begun); took > time.Minute {
 		t.Errorf("it took %v", took)
 	}
 }
