@@ -9,6 +9,9 @@ import (
 // leastCut is the shortest piece that a text is cut into, whatever the limit says.
 const leastCut = 64
 
+// maxFence is the longest mark of a fence; more characters in a row are a line drawn.
+const maxFence = 8
+
 // cut cuts a text into pieces of at most so many bytes and lines; 0 is any number. It
 // cuts between paragraphs where that leaves a piece at least half full, else between
 // lines, else between words, and else between two characters as people count them.
@@ -34,12 +37,10 @@ func cut(text string, most, lines int) (pieces []string) {
 		}
 		end := breakAt(text, room, rows)
 		if fence := openFence(head + text[:end]); fence != "" {
-			closing = "\n" + fenceMark(fence)
-			end = breakAt(text, max(room-len(closing), leastCut/4), max(rows-1, min(rows, 1)))
-			if fence = openFence(head + text[:end]); fence == "" {
-				closing = ""
+			end = breakAt(text, max(room-maxFence-1, leastCut/4), max(rows-1, min(rows, 1)))
+			if opened = openFence(head + text[:end]); opened != "" { // it may be another one
+				closing = "\n" + fenceMark(opened)
 			}
-			opened = fence
 		} else {
 			opened = ""
 		}
@@ -139,7 +140,7 @@ func openFence(text string) (fence string) {
 // fenceMark is what a line that begins a fence begins with; "" if it does not.
 func fenceMark(line string) string {
 	for _, c := range []string{"`", "~"} {
-		if n := len(line) - len(strings.TrimLeft(line, c)); n >= 3 {
+		if n := len(line) - len(strings.TrimLeft(line, c)); n >= 3 && n <= maxFence {
 			return line[:n]
 		}
 	}

@@ -25,8 +25,8 @@ func TestCut(t *testing.T) {
 		{"flags", long[:58] + "🇩🇪z", 64, 0, []string{long[:58], "🇩🇪z"}},
 		{"many lines", "1\n2\n3\n4\n5", 640, 2, []string{"1\n2", "3\n4", "5"}},
 		{"fence", "a\n```go\n" + strings.Repeat("f()\n", 20) + "```\nend", 64, 0, []string{
-			"a\n```go\n" + strings.Repeat("f()\n", 13) + "```",
-			"```go\n" + strings.Repeat("f()\n", 7) + "```\nend",
+			"a\n```go\n" + strings.Repeat("f()\n", 11) + "```",
+			"```go\n" + strings.Repeat("f()\n", 9) + "```\nend",
 		}},
 	} {
 		got := cut(c.text, c.most, c.lines)
