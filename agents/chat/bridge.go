@@ -205,7 +205,7 @@ func (r *run) receive(ctx context.Context, in *inbox) error {
 			next = max(next, min(asked.For, time.Hour))
 		}
 		r.Log("the connection has ended: %v; again in %s", err, next.Round(time.Millisecond))
-		if !sleep(ctx, next) {
+		if !Sleep(ctx, next) {
 			return nil
 		}
 	}

@@ -204,7 +204,7 @@ func (n *Notifier) tell(ctx context.Context, h *Happening) error {
 		if errors.As(err, &wait) {
 			next = min(max(wait.For, n.o.Pause), maxWait)
 		}
-		if !sleep(ctx, next) {
+		if !Sleep(ctx, next) {
 			return ctx.Err()
 		}
 	}
@@ -335,7 +335,7 @@ func (n *Notifier) task(ctx context.Context, id mailbox.ID, revision int64) (*ma
 			return t, state, nil
 		case revision == 0 || time.Now().After(until):
 			return nil, "", nil
-		case !sleep(ctx, 20*time.Millisecond):
+		case !Sleep(ctx, 20*time.Millisecond):
 			return nil, "", ctx.Err()
 		}
 	}

@@ -43,7 +43,7 @@ func (o *outlet) enter(ctx context.Context) (err error) {
 	}
 	if left := time.Until(o.until); left > 0 {
 		err = &WaitError{left, o.asked}
-	} else if left := time.Until(o.next); left > 0 && !sleep(ctx, left) {
+	} else if left := time.Until(o.next); left > 0 && !Sleep(ctx, left) {
 		err = ctx.Err()
 	}
 	if err != nil {

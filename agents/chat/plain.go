@@ -25,6 +25,16 @@ func Plain(text string) string {
 	}, text)
 }
 
+// OneLine is what a server or a program says, for people: in one line.
+func OneLine(text string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "")))
+}
+
 // isPlain tells whether a name is one line that may stand in a task as it is.
 func isPlain(name string, most int) bool {
 	return name != "" && len(name) <= most && utf8.ValidString(name) && Plain(name) == name && !strings.ContainsAny(name, "\n\t")

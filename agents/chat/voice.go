@@ -96,14 +96,14 @@ func (a *answers) run(ctx context.Context) {
 func (a *answers) try(ctx context.Context, n Notice) error {
 	_, err := a.send(ctx, n)
 	var wait *WaitError
-	if errors.As(err, &wait) && wait.For <= longestWait && sleep(ctx, wait.For) {
+	if errors.As(err, &wait) && wait.For <= longestWait && Sleep(ctx, wait.For) {
 		_, err = a.send(ctx, n)
 	}
 	return err
 }
 
-// sleep tells whether it waited so long.
-func sleep(ctx context.Context, d time.Duration) bool {
+// Sleep tells whether it waited so long.
+func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -117,22 +116,13 @@ func (c *channel) open(answer *http.Response) (jsontext.Value, error) {
 // clean is what a server says, for people: short, in one line, and without the
 // password, which it may repeat.
 func (c *channel) clean(text string) string {
-	text = plain(text)
+	text = chat.OneLine(text)
 	for _, secret := range []string{c.Password, url.QueryEscape(c.Password), c.secret} {
 		if secret != "" {
 			text = strings.ReplaceAll(text, secret, "…")
 		}
 	}
 	return strings.ToValidUTF8(text[:min(len(text), 200)], "")
-}
-
-func plain(text string) string {
-	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "")))
 }
 
 // file opens an attachment.

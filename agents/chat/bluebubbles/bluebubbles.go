@@ -116,5 +116,5 @@ func (c *channel) Check(ctx context.Context) (string, error) {
 	if c.Method == "private-api" && !info.Private {
 		return "", fmt.Errorf("method: the server's private API is off: %w", chat.ErrSetup)
 	}
-	return plain(fmt.Sprintf("BlueBubbles %s on macOS %s, %s", info.Version, info.System, info.IMessage)), nil
+	return chat.OneLine(fmt.Sprintf("BlueBubbles %s on macOS %s, %s", info.Version, info.System, info.IMessage)), nil
 }

@@ -83,7 +83,7 @@ func (c *channel) chatOf(ctx context.Context, to chat.Conversation) (string, err
 		}
 		return guid, err
 	}
-	return "", fmt.Errorf("no chat with %s on the Mac: %w", plain(to.Peer), chat.ErrRefused)
+	return "", fmt.Errorf("no chat with %s on the Mac: %w", chat.OneLine(to.Peer), chat.ErrRefused)
 }
 
 // Sent implements chat.Searcher. It finds a message of ours in the chat, not failed

@@ -10,10 +10,8 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -59,7 +57,7 @@ type fault struct {
 }
 
 func (f *fault) Error() string {
-	return fmt.Sprintf("imsg: %s (%d): %s", plain(f.Message), f.Code, plain(string(f.Data)))
+	return fmt.Sprintf("imsg: %s (%d): %s", chat.OneLine(f.Message), f.Code, chat.OneLine(string(f.Data)))
 }
 
 // Is makes an error of the settings of a program that is not imsg, or may not read.
@@ -165,7 +163,7 @@ func (c *child) call(ctx context.Context, method string, params, out any) error 
 			return nil
 		default:
 			if err := json.Unmarshal(f.Result, out); err != nil {
-				return fmt.Errorf("imsg: what it answers is none: %s", plain(err.Error()))
+				return fmt.Errorf("imsg: what it answers is none: %s", chat.OneLine(err.Error()))
 			}
 			return nil
 		}
@@ -201,7 +199,7 @@ func (c *child) read(ctx context.Context) (f frame, err error) {
 		}
 	}
 	if err := json.Unmarshal(line, &f); err != nil {
-		return f, fmt.Errorf("imsg: it writes what is no JSON-RPC: %.60s", plain(string(line[:min(len(line), 200)])))
+		return f, fmt.Errorf("imsg: it writes what is no JSON-RPC: %.60s", chat.OneLine(string(line[:min(len(line), 200)])))
 	}
 	return f, nil
 }
@@ -241,15 +239,5 @@ func (t *tail) Write(p []byte) (int, error) {
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return plain(string(t.text[max(0, len(t.text)-200):]))
-}
-
-// plain is what a program says, for people: in one line.
-func plain(text string) string {
-	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "")))
+	return chat.OneLine(string(t.text[max(0, len(t.text)-200):]))
 }

@@ -86,9 +86,9 @@ func (c *channel) Check(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", err
 	case !s.Database.Ready:
-		return "", fmt.Errorf("imsg: %s: %w", plain(cmp.Or(s.Database.Error, "it cannot read the database of Messages: does it have Full Disk Access?")), chat.ErrSetup)
+		return "", fmt.Errorf("imsg: %s: %w", chat.OneLine(cmp.Or(s.Database.Error, "it cannot read the database of Messages: does it have Full Disk Access?")), chat.ErrSetup)
 	}
-	return plain(fmt.Sprintf("imsg %s, which reads %s", s.Version, s.Database.Path)), nil
+	return chat.OneLine(fmt.Sprintf("imsg %s, which reads %s", s.Version, s.Database.Path)), nil
 }
 
 // Send implements chat.Channel. Who is sent to is found by imsg, as at its command

@@ -96,13 +96,13 @@ var errOver = errors.New("imsg: it tells no more of new messages")
 func (c *channel) heard(f frame) (m message, err error) {
 	switch f.Method {
 	case "watch.overflow", "error":
-		return m, fmt.Errorf("%w: %s", errOver, plain(string(f.Params[:min(len(f.Params), 200)])))
+		return m, fmt.Errorf("%w: %s", errOver, chat.OneLine(string(f.Params[:min(len(f.Params), 200)])))
 	case "message":
 		var params struct {
 			Message message `json:"message"`
 		}
 		if err := json.Unmarshal(f.Params, &params); err != nil {
-			c.remark("a message cannot be read: %s", plain(err.Error()))
+			c.remark("a message cannot be read: %s", chat.OneLine(err.Error()))
 			return m, nil
 		}
 		return params.Message, nil

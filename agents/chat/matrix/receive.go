@@ -40,7 +40,7 @@ func (c *channel) Receive(ctx context.Context, kept string, in chat.Inbox) error
 		if err != nil {
 			return err
 		}
-		if kept != "" && (r.taken == 0 || b.Next == kept) && !wait(ctx, begun.Add(leastPoll)) {
+		if kept != "" && (r.taken == 0 || b.Next == kept) && !chat.Sleep(ctx, time.Until(begun.Add(leastPoll))) {
 			return ctx.Err()
 		}
 		kept = b.Next
@@ -50,17 +50,6 @@ func (c *channel) Receive(ctx context.Context, kept string, in chat.Inbox) error
 // leastPoll is between two syncs of which the first brought nothing, or no new place:
 // a server that does not wait is not asked without end.
 const leastPoll = 200 * time.Millisecond
-
-func wait(ctx context.Context, until time.Time) bool {
-	t := time.NewTimer(time.Until(until))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
 
 // invited goes where the settings want us to be. Who invites does not matter: who is
 // heard there is said by others.

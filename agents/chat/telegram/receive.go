@@ -44,7 +44,7 @@ func (c *channel) Receive(ctx context.Context, kept string, in chat.Inbox) error
 		if place, err = c.take(ctx, raw, place, me, in); err != nil {
 			return err
 		}
-		if place == before && !sleep(ctx, time.Second) { // a server that does not wait is not asked without end
+		if place == before && !chat.Sleep(ctx, time.Second) { // a server that does not wait is not asked without end
 			return ctx.Err()
 		}
 	}
@@ -92,7 +92,7 @@ func (c *channel) updates(ctx context.Context, p poll) (raw []jsontext.Value, er
 		if tries == maxConflicts {
 			return nil, fmt.Errorf("%w: another program polls with the same token: end it, or give this bridge a bot of its own (@BotFather, /newbot): %w", err, chat.ErrSetup)
 		}
-		if !sleep(ctx, wait) {
+		if !chat.Sleep(ctx, wait) {
 			return nil, ctx.Err()
 		}
 		wait *= 2
@@ -146,16 +146,4 @@ func (c *channel) take(ctx context.Context, raw []jsontext.Value, place int64, m
 		return place, in.Keep(ctx, strconv.FormatInt(place, 10))
 	}
 	return place, nil
-}
-
-// sleep tells whether it waited so long.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -40,12 +40,8 @@ func (v view) problems() error {
 		return err
 	}
 	p := troubles{Health: h}
-	for line, err := range v.Box.Ledger().Backward() {
-		if err != nil {
-			return err
-		}
-		p.End = line.End
-		break
+	if p.End, err = v.Box.Ledger().Newest(); err != nil {
+		return err
 	}
 	if err := v.alarms(&p); err != nil {
 		return err
