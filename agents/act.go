@@ -113,12 +113,15 @@ func (a *attempt) end(hard context.Context, v verdict) {
 	ctx := context.WithoutCancel(hard)
 	if v.complete {
 		r := mailbox.Result{Output: v.output}
-		err := a.say(hard, "completed", func() error { return a.claim.Complete(ctx, r) })
-		var refused *schemas.Error
-		if !errors.As(err, &refused) {
-			return
+		var no bool
+		if v, no = a.refused(hard, r); !no {
+			err := a.say(hard, "completed", func() error { return a.claim.Complete(ctx, r) })
+			var refused *schemas.Error
+			if !errors.As(err, &refused) {
+				return
+			}
+			v = failed("result", refused.Error())
 		}
-		v = failed("result", refused.Error())
 	}
 	switch {
 	case v.release != "":

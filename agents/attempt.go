@@ -376,6 +376,9 @@ func (a *attempt) complete(hard context.Context, stale bool) verdict {
 		return verdict{said: true}
 	}
 	r := mailbox.Result{Output: value}
+	if v, refused := a.refused(hard, r); refused {
+		return v
+	}
 	err = a.say(hard, "completed", func() error { return a.claim.Complete(context.WithoutCancel(hard), r) })
 	var refused *schemas.Error
 	switch {
@@ -387,6 +390,29 @@ func (a *attempt) complete(hard context.Context, stale bool) verdict {
 		a.clear("artifacts") // mbox has copies
 	}
 	return verdict{said: true}
+}
+
+// refused tells whether a check has refused the result, or did not come to its end
+// because the attempt has.
+func (a *attempt) refused(hard context.Context, r mailbox.Result) (v verdict, no bool) {
+	err := a.insist(hard, func() error {
+		err := a.claim.Check(a.live, r)
+		if a.live.Err() != nil {
+			return nil
+		}
+		return err
+	})
+	switch {
+	case a.lapsed() != "":
+		a.tell(zerolog.WarnLevel, nil, "the claim is over, its result was not examined: "+a.lapsed())
+		return verdict{said: true}, true
+	case a.live.Err() != nil:
+		return verdict{release: "worker stopping"}, true
+	case err != nil:
+		a.tell(zerolog.WarnLevel, err, "not completed")
+		return verdict{said: true}, true
+	}
+	return v, false
 }
 
 // say carries out a verb that ends the claim, and tells the log. It does not give
@@ -413,7 +439,8 @@ func (a *attempt) say(hard context.Context, what string, verb func() error) erro
 func settled(err error) bool {
 	var refused *schemas.Error
 	var denied *mailbox.Refusal
-	return err == nil || errors.Is(err, mailbox.ErrCommitted) || errors.Is(err, mailbox.ErrStale) ||
+	var unaccepted *mailbox.NotAcceptedError
+	return err == nil || errors.As(err, &unaccepted) || errors.Is(err, mailbox.ErrCommitted) || errors.Is(err, mailbox.ErrStale) ||
 		errors.As(err, &refused) || errors.As(err, &denied)
 }
 

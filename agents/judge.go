@@ -154,13 +154,21 @@ func (t *Team) escalates(parent, child string, exec bool) *ruling {
 	return nil
 }
 
-// Review judges a task that is to be created and carries an action, for
+// Review judges a task that is to be created, for
 // mailbox.Options.Review. A task for "any" is judged when an agent takes it. One
 // for a name that is no agent of the team is judged by whoever claims under that
 // name, but for mbox's own actions, which need a role. One for an agent that is not
 // enabled is judged when it is enabled and takes it: until then nothing of it is
 // parsed.
 func (t *Team) Review(task *mailbox.Task) ([]audit.Entry, error) {
+	for i, name := range task.Mbox.Accept {
+		if _, known := t.Checks[name]; !known {
+			return nil, &schemas.Error{
+				Path: fmt.Sprintf("mbox.accept[%d]", i), Code: schemas.CodeBadValue,
+				Problem: fmt.Sprintf("there is no [accept.%s] in mbox.toml", name), Want: "the name of a check there",
+			}
+		}
+	}
 	act, to := task.Mbox.Action, task.Assignment.TargetAgent
 	if act == nil {
 		return nil, nil

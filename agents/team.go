@@ -3,6 +3,7 @@ package agents
 import (
 	"cmp"
 	"maps"
+	"os/exec"
 	"slices"
 
 	"mbox/agents/action"
@@ -26,6 +27,10 @@ type Team struct {
 	MaxDepth int                   // of delegation
 	Salt     []byte                // of the mailbox, for the hashes of what is redacted
 	Prompts  Prompts
+
+	Checks  map[string]Check                         // by their names
+	Confine func(agent string) func(*exec.Cmd) error // puts an agent's commands into its sandbox; nil if it has none
+	Env     func(agent string) []string              // the environment of an agent's commands
 }
 
 // Member is one agent of the team.

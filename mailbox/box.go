@@ -105,6 +105,9 @@ type Options struct {
 	// the order of the names. An error says that it cannot be bound, so that the
 	// task cannot be approved. nil: nothing.
 	Folders func(context.Context, *Task) ([]Folder, error)
+	// Accept holds a result against the check of that name, under no lock. A finding
+	// tells what is wrong with it; "" accepts it. nil: there is no check.
+	Accept func(ctx context.Context, name string, h *Handover) (finding string, err error)
 	// Unable tells why a registered agent cannot take a task now that it has to
 	// think about; "" if it can. It is asked for alarms. nil: all can.
 	Unable func(agent string) string
@@ -119,6 +122,9 @@ type Capabilities struct {
 	Actions   []string // action names that it takes from "any"
 	OnlyNamed bool     // takes only what names it
 	Paused    bool     // takes nothing
+
+	Accept       []string // the checks that each of its results has to pass
+	ExpectOutput bool     // an empty result of it is a failure
 }
 
 func (o Options) withDefaults() Options {

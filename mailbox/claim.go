@@ -41,6 +41,8 @@ type Claim struct {
 	lease *durable.Lock // of its lease file; nil for a claim without one
 	left  *artifact.Set // what Keep was given; nil for nothing
 
+	checked string // the request to complete whose result has passed its checks
+
 	mu    sync.Mutex
 	spent Budget // not debited yet; guarded by mu
 }

@@ -27,6 +27,7 @@ type change struct {
 	extra    func(*task.Move)
 	keep     *keeping
 	left     *artifact.Set // of a completion: its artifacts
+	checks   []string      // of a completion: what its result has passed
 	spent    Budget        // debited with the line
 	settled  bool          // the task's trail ends in to already
 	stolen   bool          // set by commit: a stranger had moved the file to where a claim moves it
@@ -56,7 +57,7 @@ func (c *change) line(b *books, tx string, after string) (audit.Entry, *task.Mov
 	}
 	if t := c.task; t != nil {
 		m.Revision, m.Epoch, m.Attempt = t.Mbox.Revision, t.Mbox.Epoch, t.Mbox.Attempt
-		m.Root, m.Spent = t.Mbox.RootID, c.spent
+		m.Root, m.Spent, m.Checks = t.Mbox.RootID, c.spent, c.checks
 		switch c.to {
 		case Pending:
 			m.Queue = task.EnvelopeOf(t)

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"mbox/audit"
 	"mbox/mailbox/home"
 	"mbox/mailbox/queue"
@@ -86,12 +84,12 @@ func (c *Claim) Progress(ctx context.Context, p Progress) error {
 // Complete ends the task with a result: Output of r is taken, and what Keep was
 // given becomes its artifacts. An output over MaxOutput becomes one too, and its
 // tail stays. A claim that is over gets ErrStale, and the result is kept in
-// quarantine.
+// quarantine. See [Claim.Check] for what the result has to pass.
 func (c *Claim) Complete(ctx context.Context, r Result) error {
-	content := Result{Output: r.Output, Artifacts: c.leaving().Artifacts()}
-	if !task.Given(content.Output) {
-		content.Output = jsontext.Value(`""`)
+	if err := c.Check(ctx, r); err != nil {
+		return err
 	}
+	content := c.content(r)
 	return c.verb(ctx, "complete", content, func(f *home.File) (*change, error) {
 		left := c.leaving()
 		if f.Size == 0 || len(content.Artifacts) > 0 || f.Size+mostIndented*len(content.Output) > MaxTask-laterRoom {
@@ -100,7 +98,7 @@ func (c *Claim) Complete(ctx context.Context, r Result) error {
 			}
 		}
 		f.Task.Result.Output, f.Task.Result.Artifacts = content.Output, content.Artifacts
-		return &change{event: audit.TaskCompleted, to: Completed, action: "completed", reason: "Completed", left: left}, nil
+		return &change{event: audit.TaskCompleted, to: Completed, action: "completed", reason: "Completed", left: left, checks: c.checks()}, nil
 	})
 }
 

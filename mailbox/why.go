@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,7 @@ type Why struct {
 	Folders []Folder `json:"folders,omitempty"` // that it uses
 	Lease   string   `json:"lease,omitzero"`    // how the claim stands
 	Over    bool     `json:"over,omitzero"`     // it is over: the next scan takes the task back
+	Checks  []string `json:"checks,omitempty"`  // that the result has passed
 	Alarms  []string `json:"alarms,omitempty"`
 	Lines   []Proof  `json:"lines"`
 	Faults  []string `json:"faults,omitempty"` // where the file and the ledger differ
@@ -106,6 +108,9 @@ func (b *explainer) proofs(ctx context.Context, w *Why) (last *task.Move, err er
 		if moved && last == nil {
 			last = m
 		}
+		if moved && m.Enters() == Completed {
+			w.Checks = m.Checks
+		}
 		var d struct {
 			Reason string `json:"reason"`
 			Alarm  string `json:"alarm"`
@@ -124,6 +129,14 @@ func (b *explainer) proofs(ctx context.Context, w *Why) (last *task.Move, err er
 	}
 	slices.Reverse(w.Lines)
 	return last, nil
+}
+
+// passed tells which checks a result has passed; "" where there were none.
+func (w *Why) passed() string {
+	if len(w.Checks) == 0 {
+		return ""
+	}
+	return "and has passed " + strings.Join(w.Checks, ", ")
 }
 
 // compare says where the file is not what the ledger's last move says.
@@ -148,7 +161,7 @@ func (b *explainer) explain(ctx context.Context, w *Why, f *home.File) error {
 	case InProgress:
 		return b.explainClaim(w, t)
 	case Completed:
-		w.Summary = "completed by " + pickedBy(t) + " " + when(t.Updated)
+		w.Summary = "completed by " + pickedBy(t) + " " + when(t.Updated) + ", " + cmp.Or(w.passed(), "unverified")
 	case Failed:
 		w.Summary = "failed " + when(t.Updated)
 		if e := t.Result.Error; e != nil {

@@ -8,8 +8,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 
 	"mbox/agents/policy"
 	"mbox/schemas"
@@ -24,7 +27,10 @@ const (
 
 // HTTPCheck asks a URL of the public internet, by GET.
 type HTTPCheck struct {
-	URL string `json:"url" jsonschema:"minLength=1,maxLength=2000,description=http or https\\, of the public internet"`
+	URL    string `json:"url" jsonschema:"minLength=1,maxLength=2000,description=http or https\\, of the public internet"`
+	Status int    `json:"status,omitzero" jsonschema:"minimum=100,maximum=599,description=the status that is expected; else any below 400"`
+	Header string `json:"header,omitzero" jsonschema:"maxLength=300,description=NAME: TEXT\\, a header of the answer that has the text in it"`
+	Text   string `json:"text,omitzero" jsonschema:"maxLength=1000,description=that the first MiB of the body has in it"`
 }
 
 // Name is http_check.
@@ -35,6 +41,12 @@ func (*HTTPCheck) Name() string { return "http_check" }
 func (c *HTTPCheck) Validate(Limits) error {
 	if c.URL == "" {
 		return fault("url", schemas.CodeMissingField, "is missing", "a URL")
+	}
+	switch name, _, colon := strings.Cut(c.Header, ":"); {
+	case c.Status != 0 && (c.Status < 100 || c.Status > 599):
+		return fault("status", schemas.CodeBadValue, fmt.Sprintf("%d is no status", c.Status), "100 to 599")
+	case c.Header != "" && (!colon || !httpguts.ValidHeaderFieldName(name)):
+		return fault("header", schemas.CodeBadValue, schemas.Quote(c.Header)+" is no header", "NAME: TEXT")
 	}
 	_, err := parseURL(c.URL)
 	if d := refusal(err); d != nil {
@@ -54,9 +66,11 @@ type answer struct {
 	Size        int    `json:"size"`               // bytes that were read of the body
 	Truncated   bool   `json:"truncated,omitzero"` // there was more than is ever read
 	Body        string `json:"body"`               // the first of them
+
+	missed string // what was expected and is not so
 }
 
-// Do asks: ok if the answer is below 400, else failed. A host that does not
+// Do asks: ok if the answer is as it is expected, else failed. A host that does not
 // resolve or answer is failed too; an address that may not be asked is a
 // *policy.Denied.
 func (c *HTTPCheck) Do(ctx context.Context, env *Env) (Result, error) {
@@ -67,7 +81,7 @@ func (c *HTTPCheck) Do(ctx context.Context, env *Env) (Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, httpTime)
 	defer cancel()
 	result := Result{Action: c.Name(), Status: "ok", Path: c.URL}
-	got, err := get(ctx, u, env.HTTP)
+	got, err := c.get(ctx, u, env.HTTP)
 	if d := refusal(err); d != nil {
 		return Result{}, d
 	}
@@ -75,14 +89,14 @@ func (c *HTTPCheck) Do(ctx context.Context, env *Env) (Result, error) {
 		result.Status, result.Error = "failed", httpError(err)
 		return result, nil
 	}
-	if got.StatusCode >= 400 {
-		result.Status, result.Error = "failed", fmt.Sprintf("%d %s", got.StatusCode, http.StatusText(got.StatusCode))
+	if got.missed != "" {
+		result.Status, result.Error = "failed", got.missed
 	}
 	result.Output, err = output(got)
 	return result, err
 }
 
-func get(ctx context.Context, u *url.URL, o HTTPOptions) (answer, error) {
+func (c *HTTPCheck) get(ctx context.Context, u *url.URL, o HTTPOptions) (answer, error) {
 	client := newClient(o)
 	defer client.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
@@ -105,7 +119,26 @@ func get(ctx context.Context, u *url.URL, o HTTPOptions) (answer, error) {
 		Size:        min(len(body), httpBytes), Truncated: len(body) > httpBytes,
 	}
 	got.Body = strings.ToValidUTF8(string(body[:min(len(body), httpShown)]), "\ufffd")
+	got.missed = c.missed(response, string(body[:got.Size]))
 	return got, nil
+}
+
+// missed is what an answer has not of what is expected; "" for nothing.
+func (c *HTTPCheck) missed(r *http.Response, body string) string {
+	status := fmt.Sprintf("%d %s", r.StatusCode, http.StatusText(r.StatusCode))
+	name, want, _ := strings.Cut(c.Header, ":")
+	has := func(value string) bool { return strings.Contains(value, strings.TrimSpace(want)) }
+	switch {
+	case c.Status == 0 && r.StatusCode >= 400:
+		return status
+	case c.Status != 0 && r.StatusCode != c.Status:
+		return fmt.Sprintf("%s, not %d", status, c.Status)
+	case c.Header != "" && !slices.ContainsFunc(r.Header.Values(name), has):
+		return "no header " + schemas.Quote(c.Header)
+	case !strings.Contains(body, c.Text):
+		return "no text " + schemas.Quote(c.Text)
+	}
+	return ""
 }
 
 // newClient is a client that asks no proxy, keeps no connection and no cookie,

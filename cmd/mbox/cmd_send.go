@@ -24,7 +24,8 @@ import (
 type sendOptions struct {
 	to, id, description, from, session, user, key string
 	kind, priority                                choice
-	dependsOn                                     texts
+	dependsOn, accept                             texts
+	expectOutput                                  bool
 	notBefore, deadline                           moment
 	attempts                                      number
 	labels                                        labels
@@ -77,6 +78,8 @@ func (o *sendOptions) flags() []cli.Flag {
 		valueFlag("not-before", "not before `WHEN`: a time, or a duration from now", &o.notBefore),
 		valueFlag("deadline", "fails if nobody has taken it by `WHEN`", &o.deadline),
 		valueFlag("max-attempts", "claims before it has failed for good: `N`", &o.attempts),
+		valueFlag("accept", "the result has to pass check `NAME` of [accept.NAME]; may be repeated", &o.accept),
+		boolFlag("expect-output", "an empty result is a failure", &o.expectOutput),
 		textFlag("key", "idempotency `KEY`: the same again is the same task", &o.key),
 		valueFlag("label", "`KEY=VALUE`; may be repeated", &o.labels),
 		boolFlag("wait", "wait until it has ended, and print its output", &o.wait),
@@ -187,7 +190,7 @@ func (o *sendOptions) compose(title string) (*mailbox.Task, error) {
 	t.Source = mailbox.Source{Agent: cmp.Or(o.from, "human"), Session: o.session, User: o.user}
 	t.Task = mailbox.Request{Type: o.kind.value, Priority: o.priority.value, Title: title, Description: o.description}
 	t.Assignment.TargetAgent = o.to
-	t.Mbox.IdempotencyKey = o.key
+	t.Mbox.IdempotencyKey, t.Mbox.Accept, t.Mbox.ExpectOutput = o.key, o.accept, o.expectOutput
 	for _, id := range o.dependsOn {
 		t.Mbox.DependsOn = append(t.Mbox.DependsOn, mailbox.ID(id))
 	}
@@ -231,6 +234,8 @@ func (o *sendOptions) described() string {
 		{"not-before", !o.notBefore.at.IsZero()},
 		{"deadline", !o.deadline.at.IsZero()},
 		{"max-attempts", o.attempts.value != nil},
+		{"accept", len(o.accept) > 0},
+		{"expect-output", o.expectOutput},
 		{"key", o.key != ""},
 		{"label", len(o.labels) > 0},
 	} {

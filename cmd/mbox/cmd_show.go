@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -36,13 +37,13 @@ func showVerb() *verb {
 				if inJSON {
 					return s.printJSON(t)
 				}
-				var bound *mailbox.Why
-				if state == mailbox.Pending && t.Mbox.Action != nil {
-					if bound, err = box.Why(ctx, t.ID); err != nil {
+				var why *mailbox.Why
+				if state == mailbox.Pending && t.Mbox.Action != nil || t.Result.Status == mailbox.Completed {
+					if why, err = box.Why(ctx, t.ID); err != nil {
 						s.warnf("%v", err)
 					}
 				}
-				s.showTask(t, state, bound)
+				s.showTask(t, state, why)
 				return nil
 			})
 		},
@@ -51,12 +52,15 @@ func showVerb() *verb {
 }
 
 // showTask prints a task for people, with what an approval would bind if it waits
-// for one.
+// for one, and what its result has passed.
 func (s *printer) showTask(t *mailbox.Task, state mailbox.State, w *mailbox.Why) {
 	s.printf("%s  %s\n%s\n\n", s.paint.bold(clean(string(t.ID), 128)), s.stateColour(state)(string(state)), clean(t.Task.Title, maxLine))
 	s.field("for", t.Assignment.TargetAgent)
 	if by := t.Assignment.PickedUpBy; by != nil {
 		s.field("by", *by+at(t.Assignment.PickedUpAt))
+	}
+	if w != nil && t.Result.Status == mailbox.Completed {
+		s.field("checks", cmp.Or(strings.Join(w.Checks, ", "), "none: unverified"))
 	}
 	s.field("from", strings.TrimSpace(t.Source.Agent+" "+t.Source.User))
 	s.field("type", t.Task.Type+", "+t.Task.Priority)

@@ -141,7 +141,7 @@ func (s *session) options() (dir string, o mailbox.Options, err error) {
 	}
 	o = s.config.Options()
 	o.Review, o.Approval, o.Folders, o.Unable = s.team.Review, s.team.Approval, s.team.Folders, s.team.Unable
-	o.Progress = s.progress
+	o.Accept, o.Progress = s.team.Accept, s.progress
 	return dir, o, nil
 }
 

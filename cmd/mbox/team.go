@@ -43,7 +43,9 @@ func assemble(c *config.File, dir string) (*agents.Team, error) {
 		Roles: c.TeamRoles(), Members: map[string]agents.Member{}, Policies: c.Policy(),
 		Actions: policy.NewWindow(math.MaxInt, nil), Accounts: &agents.Accounts{},
 		Limits: c.Limits(), HTTP: c.HTTP(), Compose: c.Compose(),
-		MaxDepth: c.Delegation.MaxDepth, Salt: salt,
+		MaxDepth: c.Delegation.MaxDepth, Salt: salt, Checks: c.Checks(),
+		Confine: func(agent string) func(*exec.Cmd) error { return confinement(c, agent) },
+		Env:     func(agent string) []string { return passedEnv(c, agent) },
 		Budget: mailbox.Budget{
 			mailbox.SpentChildren: int64(c.Delegation.MaxChildren), mailbox.SpentActions: int64(c.Delegation.MaxActions),
 			mailbox.SpentTokens: int64(c.Delegation.MaxTokens), mailbox.SpentSeconds: int64(c.Delegation.MaxSeconds),
@@ -176,8 +178,11 @@ func mayThinkWith(p *policy.Policy, command string) error {
 }
 
 // confinement is what puts an agent's commands into its sandbox; nil if it has
-// none.
+// none, as an agent without a table.
 func confinement(c *config.File, name string) func(*exec.Cmd) error {
+	if c.Agents[name] == nil {
+		return nil
+	}
 	p, err := policy.ForAgent(c.Policy(), name)
 	if err != nil {
 		return func(*exec.Cmd) error { return err }

@@ -18,6 +18,7 @@ import (
 var (
 	idForm     = schemas.Pattern(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 	actionForm = schemas.Pattern(`^[a-z][a-z0-9_]{0,63}$`)
+	checkForm  = schemas.Pattern(`^[a-z][a-z0-9_-]{0,63}$`)
 )
 
 // Reserved agent names. human and unknown may be a source, any may be a
@@ -359,6 +360,18 @@ func (t *Task) checkMeta() error {
 		}
 		if slices.ContainsFunc(m.DependsOn[:i], func(o ID) bool { return o.Fold() == d.Fold() }) {
 			return Fault(path, fmt.Sprintf("%s stands there twice", d), "each id once")
+		}
+	}
+	if len(m.Accept) > MaxAccept {
+		return &schemas.Error{Path: "mbox.accept", Code: "too_long", Problem: fmt.Sprintf("%d names", len(m.Accept)), Want: fmt.Sprintf("at most %d", MaxAccept)}
+	}
+	for i, name := range m.Accept {
+		path := fmt.Sprintf("mbox.accept[%d]", i)
+		if !checkForm().MatchString(name) {
+			return Fault(path, fmt.Sprintf("%q is no name of a check", schemas.Sentence(name, 60)), "NAME of [accept.NAME] in mbox.toml")
+		}
+		if slices.Contains(m.Accept[:i], name) {
+			return Fault(path, name+" stands there twice", "each name once")
 		}
 	}
 	if m.Action != nil && !actionForm().MatchString(m.Action.Name) {

@@ -39,6 +39,7 @@ type Move struct {
 	Claim        string    `json:"claim,omitzero"`         // into in-progress: salted hash of the token
 	Root         ID        `json:"root,omitzero"`          // of a task in a delegation tree: the tree
 	Spent        Budget    `json:"spent,omitempty"`        // debited to the tree's budget
+	Checks       []string  `json:"checks,omitempty"`       // completion: what the result has passed
 }
 
 // Kept names an entry of the quarantine that a line puts there.
@@ -110,9 +111,11 @@ func (t *Task) AskedHash() string {
 		Trigger string         `json:"trigger"`
 		Key     string         `json:"key"`
 		Labels  jsontext.Value `json:"labels,omitzero"`
+		Accept  []string       `json:"accept,omitempty"`
+		Output  bool           `json:"expect_output,omitzero"`
 	}{
 		t.ID, t.Created, t.Source, t.Task, t.Assignment.TargetAgent, m.Action, m.DependsOn, m.ParentID, m.RootID, m.Depth,
-		m.Join, m.WaitsFor, m.Budget, m.Trigger, m.IdempotencyKey, m.Labels,
+		m.Join, m.WaitsFor, m.Budget, m.Trigger, m.IdempotencyKey, m.Labels, m.Accept, m.ExpectOutput,
 	}, json.Deterministic(true))
 	canonical := jsontext.Value(data)
 	if err != nil || canonical.Canonicalize() != nil {

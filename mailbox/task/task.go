@@ -202,6 +202,8 @@ type Meta struct {
 	Action         *Action        `json:"action,omitzero" jsonschema:"nullable,description=an action that needs no thinking"`
 	Progress       *Progress      `json:"progress,omitzero" jsonschema:"nullable"`
 	IdempotencyKey string         `json:"idempotency_key,omitzero" jsonschema:"nullable,maxLength=256,description=a second send with the same key is the first task"`
+	Accept         []string       `json:"accept,omitempty" jsonschema:"nullable,maxItems=20,description=names of [accept.NAME] in mbox.toml: checks that the result has to pass"`
+	ExpectOutput   bool           `json:"expect_output,omitzero" jsonschema:"description=an empty result is a failure"`
 	Labels         jsontext.Value `json:"labels,omitzero" jsonschema:"description=free"`
 }
 
@@ -233,6 +235,7 @@ const (
 	MaxTitle       = 500              // runes
 	MaxDescription = 256 << 10
 	MaxDependsOn   = 100
+	MaxAccept      = 20
 	MaxReason      = 300 // runes
 )
 

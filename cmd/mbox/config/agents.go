@@ -28,6 +28,8 @@ type Agent struct {
 	Exit                    map[string]string `toml:"exit" json:"exit,omitempty" jsonschema:"description=what exit codes beside 0 and 75 mean: release or final"`
 	Quota                   []string          `toml:"quota" json:"quota,omitempty" jsonschema:"description=regular expressions for a message that the account has nothing left; the group reset is when that ends"`
 	Account                 string            `toml:"account" json:"account,omitzero" jsonschema:"description=the account that it works on; agents of one account wait together. Not set: its own"`
+	Accept                  []string          `toml:"accept" json:"accept,omitempty" jsonschema:"description=names of [accept.NAME]: the checks that each of its results has to pass"`
+	ExpectOutput            bool              `toml:"expect_output" json:"expect_output,omitzero" jsonschema:"default=false,description=an empty result is a failure"`
 	Concurrency             int               `toml:"concurrency" json:"concurrency,omitzero" jsonschema:"default=1,minimum=1,maximum=64,description=tasks at once"`
 	Timeout                 Duration          `toml:"timeout" json:"timeout,omitzero" jsonschema:"default=1h,description=longest run of the command; with a role: longest work on a task\\, instead of the role's"`
 	Silence                 Duration          `toml:"silence" json:"silence,omitzero" jsonschema:"default=0s,description=longest that the command may write nothing; 0s: until timeout"`
@@ -198,7 +200,7 @@ func (c *File) team(chief *Agent) (names []string) {
 func (c *File) capabilities() map[string]mailbox.Capabilities {
 	out := map[string]mailbox.Capabilities{}
 	for name, a := range c.Agents {
-		out[name] = mailbox.Capabilities{Types: a.Types, Actions: a.Actions, OnlyNamed: a.OnlyNamed, Paused: !a.Enabled}
+		out[name] = mailbox.Capabilities{Types: a.Types, Actions: a.Actions, OnlyNamed: a.OnlyNamed, Paused: !a.Enabled, Accept: a.Accept, ExpectOutput: a.ExpectOutput}
 	}
 	return out
 }

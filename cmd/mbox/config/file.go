@@ -50,6 +50,7 @@ type File struct {
 	Actions         Actions                           `toml:"actions" json:"actions,omitzero" jsonschema:"description=what bounds each action\\, whoever does it"`
 	Bridges         Bridges                           `toml:"bridges" json:"bridges,omitzero" jsonschema:"description=chat systems by which people reach agents\\, by name"`
 	Notify          map[string]*Notify                `toml:"notify" json:"notify,omitzero" jsonschema:"description=whom mbox up tells what happens\\, by name"`
+	Accept          map[string]*Accept                `toml:"accept" json:"accept,omitzero" jsonschema:"description=checks that results have to pass\\, by name"`
 	Serve           *Serve                            `toml:"serve" json:"serve,omitzero" jsonschema:"description=where the doors are\\, for programs and people"`
 
 	origins
@@ -232,5 +233,8 @@ func (c *File) check() error {
 	if err := checkBridges(c); err != nil {
 		return err
 	}
-	return checkNotify(c)
+	if err := checkNotify(c); err != nil {
+		return err
+	}
+	return checkAccept(c)
 }

@@ -1,0 +1,187 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"mbox/agents/action"
+	"mbox/agents/policy"
+	"mbox/audit"
+	"mbox/mailbox"
+	"mbox/mailbox/task"
+	"mbox/schemas"
+)
+
+// Check is one of [accept.NAME]: what a result has to pass. One of its fields is set.
+type Check struct {
+	File    string            // among the artifacts, or in the workspace
+	Schema  *schemas.Schema   // of the output
+	Command string            // for /bin/sh -c; the output is its standard input
+	HTTP    *action.HTTPCheck // an answer as it is expected
+	Timeout time.Duration     // of Command
+}
+
+// Accept holds a result against one check, for mailbox.Options.Accept. What cannot be
+// examined is a finding too. The error is that of ctx.
+func (t *Team) Accept(ctx context.Context, name string, h *mailbox.Handover) (finding string, err error) {
+	c, known := t.Checks[name]
+	switch {
+	case !known:
+		finding = "there is no [accept." + name + "] in mbox.toml"
+	case c.File != "":
+		finding, err = t.checkFile(c.File, h)
+	case c.Schema != nil:
+		if err := c.Schema.Validate(h.Output); err != nil {
+			finding = "the output: " + err.Error()
+		}
+	case c.HTTP != nil:
+		r, fault := c.HTTP.Do(ctx, &action.Env{Agent: h.Agent, HTTP: t.HTTP})
+		finding, err = r.Error, fault
+	default:
+		finding, err = t.checkCommand(ctx, c, h)
+	}
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
+	if err != nil {
+		finding = "it could not be examined: " + err.Error()
+	}
+	return finding, nil
+}
+
+// checkFile looks for a regular file among the artifacts, and else in the workspace.
+func (t *Team) checkFile(name string, h *mailbox.Handover) (finding string, err error) {
+	for _, a := range h.Files {
+		if _, rest, _ := strings.Cut(strings.TrimPrefix(a.Path, task.ArtifactsDir+"/"), "/"); rest == path.Clean(name) {
+			return "", nil
+		}
+	}
+	dir, err := t.workspaceOf(h.Agent)
+	if err != nil {
+		return "", err
+	}
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "there is no file " + name, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	switch info, err := root.Stat(name); {
+	case errors.Is(err, fs.ErrNotExist):
+		return "there is no file " + name, nil
+	case err != nil:
+		return "", err
+	case !info.Mode().IsRegular():
+		return name + " is no regular file", nil
+	}
+	return "", nil
+}
+
+// workspaceOf is where an agent works.
+func (t *Team) workspaceOf(agent string) (string, error) {
+	if _, ours := t.Members[agent]; !ours {
+		return filepath.Join(t.Policies.Home, "agents", audit.Folder(agent), "workspace"), nil
+	}
+	p, err := policy.ForAgent(t.Policies, agent)
+	if err != nil {
+		return "", err
+	}
+	return p.Workspace, nil
+}
+
+// checkCommand runs a command as the agent's own is run: in its workspace, in its
+// sandbox, with its environment.
+func (t *Team) checkCommand(ctx context.Context, c Check, h *mailbox.Handover) (finding string, err error) {
+	dir, err := t.workspaceOf(h.Agent)
+	if err != nil {
+		return "", err
+	}
+	stdin, feed, err := os.Pipe()
+	if err != nil {
+		return "", err
+	}
+	said := &tail{}
+	run, err := spawn(command{
+		line: c.Command, dir: dir, stdin: stdin, stdout: said, stderr: said, confine: t.Confine(h.Agent),
+		env:  append(t.Env(h.Agent), "PWD="+dir, "MBOX_HOME="+t.Policies.Home, "MBOX_AGENT="+h.Agent, "MBOX_TASK_ID="+string(h.Task.ID)),
+		hold: func() (*os.File, error) { return nil, nil }, started: func(int) error { return nil },
+	})
+	stdin.Close()
+	if err != nil {
+		feed.Close()
+		return "", err
+	}
+	go func() { // it ends when the command has, at the latest
+		_, _ = io.WriteString(feed, plain(h.Output))
+		feed.Close()
+	}()
+	late := time.NewTimer(c.Timeout)
+	defer late.Stop()
+	timeout := false
+	select {
+	case <-run.Ended():
+	case <-ctx.Done():
+	case <-late.C:
+		timeout = true
+	}
+	run.End(ctx, time.Second)
+	run.drain()
+	feed.Close()
+	status, err := run.Status()
+	words := said.end()
+	switch {
+	case err != nil:
+		return "", err
+	case timeout:
+		return ending{tail: words}.with(fmt.Sprintf("no end after %v", c.Timeout)), nil
+	case status.Signaled():
+		return ending{tail: words}.with("killed by signal: " + status.Signal().String()), nil
+	case status.ExitStatus() != 0:
+		return ending{tail: words}.with(fmt.Sprintf("exit status %d", status.ExitStatus())), nil
+	}
+	return "", nil
+}
+
+// plain is the text of a JSON string, and of all else the JSON.
+func plain(v jsontext.Value) string {
+	var text string
+	if v.Kind() == '"' && json.Unmarshal(v, &text) == nil {
+		return text
+	}
+	return string(v)
+}
+
+// tail keeps the end of what is written to it, by any number of goroutines.
+type tail struct {
+	mu   sync.Mutex
+	last []byte
+}
+
+// Write never fails.
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last = append(t.last, p[max(0, len(p)-maxTail):]...)
+	t.last = append(t.last[:0], t.last[max(0, len(t.last)-maxTail):]...)
+	return len(p), nil
+}
+
+func (t *tail) end() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(strings.ToValidUTF8(string(t.last), ""))
+}
