@@ -20,6 +20,7 @@ import (
 	"mbox/agents/policy"
 	"mbox/audit"
 	"mbox/mailbox"
+	"mbox/mailbox/durable"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -107,6 +108,9 @@ func (t *Team) workspaceOf(agent string) (string, error) {
 // sandbox, with its environment.
 func (t *Team) checkCommand(ctx context.Context, c Check, h *mailbox.Handover) (finding string, err error) {
 	dir, err := t.workspaceOf(h.Agent)
+	if err == nil {
+		err = durable.MkdirAll(dir, durable.None) // of an agent without a worker it may be missing
+	}
 	if err != nil {
 		return "", err
 	}

@@ -24,11 +24,11 @@ type Handover struct {
 const OutputCheck = "output"
 
 // NotAcceptedError says that a check did not accept a result, and that the attempt
-// has failed for it.
+// has failed for it. The finding is untrusted text.
 type NotAcceptedError struct{ Check, Finding string }
 
 func (e *NotAcceptedError) Error() string {
-	return "the result is not accepted, and the attempt has failed: " + e.Check + ": " + e.Finding
+	return "the result is not accepted, and the attempt has failed: " + e.Check + ": " + schemas.Sentence(e.Finding, 300)
 }
 
 // codeNotAccepted is the code of an attempt whose result was not accepted.
@@ -54,7 +54,7 @@ func (c *Claim) Check(ctx context.Context, r Result) error {
 			return task.About(c.ID(), err)
 		}
 		if finding != "" {
-			refused := &NotAcceptedError{name, schemas.Sentence(finding, 1000)}
+			refused := &NotAcceptedError{name, finding}
 			failure := Failure{TaskError: TaskError{Code: codeNotAccepted, Message: name + ": " + refused.Finding}}
 			if err := c.Fail(context.WithoutCancel(ctx), failure); err != nil {
 				return err

@@ -86,7 +86,7 @@ var errNotYet = fmt.Errorf("its check has not ended: %w", ErrBusy)
 // answer: the error is errNotYet then, and the next look finds it.
 func (d *drop) reviewed(ctx context.Context, s *shard, t *Task) ([]audit.Entry, error) {
 	b := d.b
-	if b.o.Review == nil || t.Mbox.Action == nil && len(t.Mbox.Accept) == 0 {
+	if b.o.Review == nil || t.Mbox.Action == nil {
 		return b.approvals.review(ctx, s, t) // nothing in it takes long
 	}
 	key := [2]string{d.name, d.hash}

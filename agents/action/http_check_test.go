@@ -224,3 +224,48 @@ func TestHTTPCheckGivesUp(t *testing.T) {
 		t.Errorf("%+v, %v", result, err)
 	}
 }
+
+// What is expected of an answer has to be so.
+func TestHTTPCheckExpects(t *testing.T) {
+	server := newWebServer(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Add("X-Mark", "one")
+		w.Header().Add("X-Mark", "two three")
+		w.WriteHeader(map[string]int{"/gone": http.StatusGone}[r.URL.Path] + map[string]int{"/": http.StatusOK}[r.URL.Path])
+		fmt.Fprint(w, strings.Repeat("a", 2*httpShown)+"the end")
+	})
+	o := HTTPOptions{Loopback: []string{server.at()}}
+	for _, c := range []struct {
+		path, want string
+		HTTPCheck
+	}{
+		{"/", "", HTTPCheck{Status: 200, Header: "x-mark: three", Text: "aathe end"}},
+		{"/", "", HTTPCheck{Header: "X-Mark:"}},
+		{"/", "200 OK, not 204", HTTPCheck{Status: 204}},
+		{"/", `no header "X-Mark: four"`, HTTPCheck{Header: "X-Mark: four"}},
+		{"/", `no header "Y-Mark: one"`, HTTPCheck{Header: "Y-Mark: one"}},
+		{"/", `no text "the start"`, HTTPCheck{Text: "the start"}},
+		{"/gone", "410 Gone", HTTPCheck{}},
+		{"/gone", "", HTTPCheck{Status: 410}},
+	} {
+		c.URL = server.URL + c.path
+		if err := c.Validate(Limits{}); err != nil {
+			t.Fatal(err)
+		}
+		r, err := c.Do(t.Context(), &Env{Policy: &policy.Policy{}, HTTP: o})
+		if want := map[bool]string{true: "ok", false: "failed"}[c.want == ""]; err != nil || r.Status != want || r.Error != c.want {
+			t.Errorf("%+v: %s, %q, %v; want %q", c.HTTPCheck, r.Status, r.Error, err, c.want)
+		}
+	}
+	for path, c := range map[string]HTTPCheck{"params.status": {Status: 99}, "params.header": {Header: "no colon"}, "params.url": {}} {
+		if c.URL = "http://example.com/"; path == "params.url" {
+			c.URL = ""
+		}
+		if err := c.Validate(Limits{}); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	bad := HTTPCheck{URL: "http://example.com/", Header: "bad name: x"}
+	if bad.Validate(Limits{}) == nil {
+		t.Error("a header's name with a space is taken")
+	}
+}

@@ -46,7 +46,7 @@ func TestSchemaIsForModels(t *testing.T) {
 			return
 		}
 		for key := range schema {
-			if !slices.Contains([]string{"type", "properties", "required", "additionalProperties", "items", "anyOf", "maxItems", "maxLength", "minLength", "enum", "const", "description"}, key) {
+			if !slices.Contains([]string{"type", "properties", "required", "additionalProperties", "items", "anyOf", "maxItems", "maxLength", "minLength", "minimum", "maximum", "enum", "const", "description"}, key) {
 				t.Errorf("%s has %s", at, key)
 			}
 		}
@@ -59,6 +59,11 @@ func TestSchemaIsForModels(t *testing.T) {
 		case schema["type"] == "string":
 			if n, ok := schema["maxLength"].(float64); !ok || n > modelText {
 				t.Errorf("%s has no bound: %v", at, schema)
+			}
+		case schema["type"] == "integer":
+			least, low := schema["minimum"].(float64)
+			if most, high := schema["maximum"].(float64); !low || !high || most < least {
+				t.Errorf("%s has no bounds: %v", at, schema)
 			}
 		case schema["type"] == "array":
 			if n, ok := schema["maxItems"].(float64); !ok || n > MaxActions {
@@ -165,6 +170,9 @@ func generate(r *rand.Rand, schema map[string]any) any {
 			text[i] = []rune("ab/.:{}[]\"\\\n\u202e😀$#!")[r.IntN(16)]
 		}
 		return string(text)
+	case schema["type"] == "integer":
+		least, most := int(schema["minimum"].(float64)), int(schema["maximum"].(float64))
+		return least + r.IntN(most-least+1)
 	case schema["type"] == "array":
 		out := make([]any, r.IntN(4))
 		for i := range out {

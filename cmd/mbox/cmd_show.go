@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -54,13 +53,17 @@ func showVerb() *verb {
 // showTask prints a task for people, with what an approval would bind if it waits
 // for one, and what its result has passed.
 func (s *printer) showTask(t *mailbox.Task, state mailbox.State, w *mailbox.Why) {
-	s.printf("%s  %s\n%s\n\n", s.paint.bold(clean(string(t.ID), 128)), s.stateColour(state)(string(state)), clean(t.Task.Title, maxLine))
+	unverified := ""
+	if w != nil && t.Result.Status == mailbox.Completed && len(w.Checks) == 0 {
+		unverified = ", unverified"
+	}
+	s.printf("%s  %s%s\n%s\n\n", s.paint.bold(clean(string(t.ID), 128)), s.stateColour(state)(string(state)), unverified, clean(t.Task.Title, maxLine))
 	s.field("for", t.Assignment.TargetAgent)
 	if by := t.Assignment.PickedUpBy; by != nil {
 		s.field("by", *by+at(t.Assignment.PickedUpAt))
 	}
-	if w != nil && t.Result.Status == mailbox.Completed {
-		s.field("checks", cmp.Or(strings.Join(w.Checks, ", "), "none: unverified"))
+	if w != nil && len(w.Checks) > 0 {
+		s.field("has passed", strings.Join(w.Checks, ", "))
 	}
 	s.field("from", strings.TrimSpace(t.Source.Agent+" "+t.Source.User))
 	s.field("type", t.Task.Type+", "+t.Task.Priority)

@@ -12,7 +12,7 @@ var files embed.FS
 
 // names is the order in which the topics are listed: use, bounds, proof.
 var names = []string{
-	"tasks", "agents", "runtimes", "roles", "actions", "delegation", "models", "policies", "sandbox",
+	"tasks", "agents", "runtimes", "roles", "actions", "accept", "delegation", "models", "policies", "sandbox",
 	"ledger", "doors", "dashboard", "mcp", "top",
 	"bridges", "delivery", "telegram", "matrix", "irc", "email", "bluebubbles", "imsg", "webhook", "ntfy",
 	"configuration", "backup", "damage", "threats", "performance", "proof",

@@ -1,0 +1,87 @@
+package main
+
+const acceptGo = "mailbox/accept.go"
+
+// acceptMutants break what results have to pass.
+var acceptMutants = []mutant{
+	{
+		"completed-unchecked", "acceptance", verbsGo,
+		"	if err := c.Check(ctx, r); err != nil {\n		return err\n	}\n", "",
+		boxTest("TestChecksRefuse"),
+	},
+	{
+		"check-of-the-agent-left-out", "acceptance", acceptGo,
+		"slices.Concat(own.Accept, c.Task.Mbox.Accept)", "c.Task.Mbox.Accept",
+		boxTest("TestChecksPassed"),
+	},
+	{
+		"refused-and-not-failed", "acceptance", acceptGo,
+		"			if err := c.Fail(context.WithoutCancel(ctx), failure); err != nil {\n				return err\n			}\n", "			_ = failure\n",
+		boxTest("TestChecksRefuse"),
+	},
+	{
+		"examined-twice", "acceptance", acceptGo,
+		"c.checked == request || ", "",
+		boxTest("TestChecksPassed"),
+	},
+	{
+		"ended-claim-examined", "acceptance", acceptGo,
+		"	c.checked = request\n", "	c.checked = request + \"x\"\n",
+		boxTest("TestChecksPassed"),
+	},
+	{
+		"no-checks-known-is-fine", "acceptance", acceptGo,
+		"return \"this process knows no checks\", nil", "return \"\", nil",
+		boxTest("TestNoChecks"),
+	},
+	{
+		"white-is-an-output", "acceptance", acceptGo,
+		"strings.TrimSpace(task.TextOf(h.Output)) == \"\"", "strings.Trim(task.TextOf(h.Output), \"\") == \"\"",
+		boxTest("TestChecksRefuse/white"),
+	},
+	{
+		"lease-ends-while-examined", "acceptance", acceptGo,
+		"				_ = c.Renew()\n", "",
+		boxTest("TestCheckRenews"),
+	},
+	{
+		"verdict-not-in-the-line", "acceptance", "mailbox/move.go",
+		"m.Root, m.Spent, m.Checks = t.Mbox.RootID, c.spent, c.checks", "m.Root, m.Spent = t.Mbox.RootID, c.spent",
+		boxTest("TestChecksPassed"),
+	},
+	{
+		"checks-taken-out-by-hand", "acceptance", "mailbox/task/move.go",
+		"m.Labels, m.Accept, m.ExpectOutput,\n", "m.Labels, nil, false,\n",
+		boxTest("TestAcceptNames"),
+	},
+	{
+		"check-outside-the-sandbox", "acceptance", "agents/accept.go",
+		"confine: t.Confine(h.Agent),", "",
+		command{"agents", "TestAcceptConfined"},
+	},
+	{
+		"check-without-end", "acceptance", "agents/accept.go",
+		"	late := time.NewTimer(c.Timeout)\n", "	late := time.NewTimer(time.Minute)\n",
+		command{"agents", "TestAccept$"},
+	},
+	{
+		"file-through-a-link", "acceptance", "agents/accept.go",
+		"	switch info, err := root.Stat(name); {", "	switch info, err := os.Stat(filepath.Join(dir, name)); {",
+		command{"agents", "TestAccept$"},
+	},
+	{
+		"unknown-check-taken", "acceptance", "agents/judge.go",
+		"if _, known := t.Checks[name]; !known {", "if _, known := t.Checks[name]; !known && false {",
+		command{"cmd/mbox", "TestScript/^accept$"},
+	},
+	{
+		"status-not-expected", "acceptance", "agents/action/http_check.go",
+		"case c.Status != 0 && r.StatusCode != c.Status:", "case false:",
+		command{"agents/action", "TestHTTPCheckExpects"},
+	},
+	{
+		"header-not-expected", "acceptance", "agents/action/http_check.go",
+		"case c.Header != \"\" && !slices.ContainsFunc(r.Header.Values(name), has):", "case c.Header != \"\" && !slices.ContainsFunc(r.Header.Values(name), has) && false:",
+		command{"agents/action", "TestHTTPCheckExpects"},
+	},
+}
