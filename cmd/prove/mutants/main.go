@@ -60,7 +60,24 @@ const enough = 95
 
 func table() []mutant {
 	return slices.Concat(
-		durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants, policyMutants, rightsMutants, doorsMutants, mcpMutants, bridgeMutants, deliveryMutants, ircMutants, hooksMutants, matrixMutants, emailMutants, telegramMutants, runtimeMutants, acceptMutants,
+		durableMutants,
+		auditMutants,
+		mailboxMutants,
+		recoveryMutants,
+		familyMutants,
+		policyMutants,
+		rightsMutants,
+		doorsMutants,
+		mcpMutants,
+		bridgeMutants,
+		deliveryMutants,
+		ircMutants,
+		hooksMutants,
+		matrixMutants,
+		emailMutants,
+		telegramMutants,
+		runtimeMutants,
+		acceptMutants,
 	)
 }
 
