@@ -268,8 +268,11 @@ func (t *Team) Approval(task *mailbox.Task) string {
 		return ""
 	}
 	p, err := policy.ForAgent(t.Policies, to)
-	if err != nil {
+	switch {
+	case err != nil:
 		return "" // it is refused when it is claimed
+	case question:
+		return t.asksInQuestion(p, act.Params)
 	}
 	return t.asks(p, act.Name)
 }
@@ -301,11 +304,10 @@ func (t *Team) Folders(ctx context.Context, task *mailbox.Task) ([]mailbox.Folde
 // deploy_compose needs none, unless always_ask names it; one that starts
 // containers always needs one, which is not for the policy to say.
 func (t *Team) asks(p *policy.Policy, name string) string {
-	always := slices.Contains(p.AlwaysAsk, name) || slices.Contains(p.AlwaysAsk, "*")
 	switch dry := name == "deploy_compose" && !t.Compose.Run; {
 	case name == "deploy_compose" && t.Compose.Run:
 		return "deploy_compose starts containers"
-	case dry && !always, !p.NeedsApproval(name):
+	case dry && !p.MustAsk(name), !p.NeedsApproval(name):
 		return ""
 	case name == Permission:
 		return "its agent asks a person for it"

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -22,8 +23,9 @@ import (
 // the agent do this? A runtime that asks gets no answer at once: its job ends, and
 // its task waits for a child that carries the question, held until it is approved, or
 // cancelled. The next attempt has the answers of all children of its task. An
-// approval is for one request, bit for bit: it answers no other, and none twice in
-// one attempt.
+// approval is for one request to one tool, bit for bit: it answers no other, and none
+// twice in one attempt. Whether a tool's request needs a person one rule tells, when it
+// is asked and for the question itself, see [Team.Approval].
 //
 // A command can ask in the same way, by a task for its own agent: who approves that is
 // never the agent itself.
@@ -34,32 +36,73 @@ const maxWish = 64 << 10
 
 // Wish is a request that a person has to allow.
 type Wish struct {
+	Tool    string         // who is to do it: Permission for what the program does by itself
 	Title   string         // a line, untrusted
 	Request jsontext.Value // all of it
 }
 
 // asked are the parameters of the action.
 type asked struct {
+	Tool    string         `json:"tool"`
 	Title   string         `json:"title"`
 	Request jsontext.Value `json:"request"`
-	SHA256  string         `json:"sha256"` // of the request
+	SHA256  string         `json:"sha256"` // of tool and request
 }
 
 // granted is the output of a question that was answered with yes.
 const granted = `{"allowed":true}`
 
-// sumOf is the SHA-256 of a request: of its JSON with sorted keys, and numbers as
-// they are written.
-func sumOf(request jsontext.Value) (string, error) {
+// sumOf is the SHA-256 of a tool's request: of its JSON with sorted keys, and numbers
+// as they are written.
+func sumOf(tool string, request jsontext.Value) (string, error) {
 	d := json.NewDecoder(bytes.NewReader(request))
 	d.UseNumber()
 	var v any
 	if err := d.Decode(&v); err != nil {
 		return "", err
 	}
-	same, err := json.Marshal(v)
+	same, err := json.Marshal([]any{tool, v})
 	sum := sha256.Sum256(same)
 	return "sha256:" + hex.EncodeToString(sum[:]), err
+}
+
+// commandLine is the request of a terminal.
+type commandLine struct {
+	Command string `json:"command"`
+}
+
+// asksTool tells why a person has to allow what a runtime asks of a tool; "" if nobody
+// has to. line is the command of a terminal: always_ask may name the tool, and the risk
+// of a command may want an approval, which auto_approve does not give.
+func (t *Team) asksTool(p *policy.Policy, tool, line string) string {
+	if tool != Terminal {
+		return t.asks(p, tool)
+	}
+	v, err := p.Command(line)
+	switch {
+	case p.MustAsk(Terminal):
+		return t.asks(p, Terminal)
+	case err != nil:
+		return "its policy does not allow the command"
+	case v.NeedsApproval:
+		return fmt.Sprintf("it is a command of %s risk", v.Risk)
+	}
+	return ""
+}
+
+// asksInQuestion is asksTool of a question's parameters. One that names no tool of a
+// runtime always needs a person.
+func (t *Team) asksInQuestion(p *policy.Policy, params jsontext.Value) string {
+	var q asked
+	var line commandLine
+	err := schemas.Decode(params, &q)
+	if err == nil && q.Tool == Terminal {
+		err = schemas.Decode(q.Request, &line)
+	}
+	if err != nil || !slices.Contains([]string{Permission, Terminal, "read_file", "write_file"}, q.Tool) {
+		return "its agent asks a person for it, and names no tool that mbox knows"
+	}
+	return t.asksTool(p, q.Tool, line.Command)
 }
 
 // terms are what persons have said about a task's requests.
@@ -78,18 +121,23 @@ func (e *AskError) Error() string { return "a person has to allow it first" }
 // errNo says that a person has refused it.
 var errNo = errors.New("a person has refused it")
 
-// May tells whether a person has allowed a request. An *AskError is for one that nobody
-// has answered.
-func (j *Job) May(tool string, w Wish) error {
+// May tells whether the program may do by itself what it wants a permission for. An
+// *AskError is for what nobody has answered.
+func (j *Job) May(title string, request jsontext.Value) error {
+	if j.p.Team.asksTool(j.p.policy, Permission, "") == "" {
+		return nil
+	}
+	return j.allowed(Wish{Permission, title, request})
+}
+
+// allowed tells what a person has said about a wish, for which one has to be asked.
+func (j *Job) allowed(w Wish) error {
 	if len(w.Request) > maxWish {
 		return fmt.Errorf("a request of %d bytes cannot be approved: at most %d", len(w.Request), maxWish)
 	}
-	sum, err := sumOf(w.Request)
+	sum, err := sumOf(w.Tool, w.Request)
 	if err != nil {
 		return fmt.Errorf("a request that is no JSON: %w", err)
-	}
-	if tool == Permission && j.p.Team.asks(j.p.policy, Permission) == "" {
-		return nil
 	}
 	j.terms.mu.Lock()
 	defer j.terms.mu.Unlock()
@@ -137,11 +185,11 @@ func (t *terms) take(child *mailbox.Task, state mailbox.State, agent string) {
 		schemas.Decode(child.Mbox.Action.Params, &q) != nil {
 		return
 	}
-	sum, err := sumOf(q.Request)
+	sum, err := sumOf(q.Tool, q.Request)
 	if err != nil || sum != q.SHA256 {
 		return
 	}
-	title := schemas.Sentence(q.Title, 100)
+	title := schemas.Sentence(q.Tool+": "+q.Title, 100)
 	switch {
 	case state == mailbox.Completed && said.Allowed:
 		t.yes[sum]++
@@ -165,18 +213,18 @@ func (t *terms) told(mark string) string {
 
 // wishFor makes a question of a wish, for which the task waits.
 func (p *performance) wishFor(w *Wish) verdict {
-	sum, err := sumOf(w.Request)
+	sum, err := sumOf(w.Tool, w.Request)
 	if err != nil {
 		return failed("permission", err.Error())
 	}
 	title := schemas.Sentence(w.Title, 200)
-	params, err := schemas.Encode(asked{Title: title, Request: w.Request, SHA256: sum})
+	params, err := schemas.Encode(asked{Tool: w.Tool, Title: title, Request: w.Request, SHA256: sum})
 	if err != nil {
 		return failed("permission", err.Error())
 	}
 	q := request{from: p.Agent, to: p.Agent, name: Permission, params: params, depth: p.task.Mbox.Depth}
 	d := mailbox.Delegation{Own: true, Budget: p.Team.Budget, Children: []mailbox.Child{{Task: &mailbox.Task{
-		Task:       mailbox.Request{Type: "action", Title: "May " + p.Agent + ": " + title},
+		Task:       mailbox.Request{Type: "action", Title: "May " + p.Agent + ", " + w.Tool + ": " + title},
 		Assignment: mailbox.Assignment{TargetAgent: p.Agent},
 		Mbox:       mailbox.Meta{Action: &mailbox.Action{Name: Permission, Params: params}},
 	}}}}
@@ -196,7 +244,7 @@ func (p *performance) granted() verdict {
 	if err != nil {
 		return failed("policy", err.Error())
 	}
-	if asks := p.Team.asks(own, Permission); asks != "" {
+	if asks := p.Team.asksInQuestion(own, p.task.Mbox.Action.Params); asks != "" {
 		approval, err := p.claim.Approved()
 		if err != nil {
 			return failed("approval", err.Error())

@@ -226,10 +226,10 @@ func (j *Job) act(act action.Action, found any) error {
 		j.refused(act.Name(), err)
 		return err
 	}
-	if asks := p.Team.asks(p.policy, act.Name()); asks != "" {
+	if p.Team.asksTool(p.policy, act.Name(), "") != "" {
 		params, err := schemas.Encode(act)
 		if err == nil {
-			err = j.May(act.Name(), Wish{Title: act.Name() + " for it", Request: params})
+			err = j.allowed(Wish{act.Name(), act.Name() + " for it", params})
 		}
 		if err != nil {
 			return err
@@ -264,14 +264,14 @@ func (j *Job) MayRun(line string) error {
 		j.refused(Terminal, err)
 		return err
 	}
-	if !v.NeedsApproval {
+	if j.p.Team.asksTool(j.p.policy, Terminal, line) == "" {
 		return nil
 	}
-	request, err := schemas.Encode(map[string]string{"command": line})
+	request, err := schemas.Encode(commandLine{line})
 	if err != nil {
 		return err
 	}
-	return j.May(Terminal, Wish{Title: "run a command of " + v.Risk.String() + " risk", Request: request})
+	return j.allowed(Wish{Terminal, "run a command of " + v.Risk.String() + " risk", request})
 }
 
 // maxNoted is how many refusals of one job are lines in the ledger; the agent's log

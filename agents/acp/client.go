@@ -134,7 +134,7 @@ func (s *session) permission(r struct {
 	if err != nil {
 		return nil, err
 	}
-	err = s.job.May(agents.Permission, agents.Wish{Title: title, Request: request})
+	err = s.job.May(title, request)
 	var waits *agents.AskError
 	switch {
 	case errors.As(err, &waits):

@@ -111,6 +111,10 @@ func (p *peer) act(as, prompt string) (stop string) {
 		p.good(prompt)
 	case "permission":
 		return p.permission()
+	case "guarded":
+		p.guarded()
+	case "twin":
+		return p.twin()
 	case "giant":
 		fmt.Println(strings.Repeat("x", 5<<20))
 		forever()
@@ -203,5 +207,29 @@ func (p *peer) permission() string {
 		told = append(told, fmt.Sprint(what, " ", outcome["optionId"], failed))
 	}
 	p.say(strings.Join(told, ", "))
+	return "end_turn"
+}
+
+// guarded writes a file and runs a command; what it is told is its answer.
+func (p *peer) guarded() {
+	_, wrote := p.ask("fs/write_text_file", map[string]any{"path": "a.md", "content": "x"})
+	_, ran := p.ask("terminal/create", map[string]any{"command": "touch", "args": []string{"b.md"}})
+	p.say(fmt.Sprintf("%q %q", wrote, ran))
+}
+
+// twin asks for a permission whose request is that of write_file, letter for letter, and
+// once it has asked it writes the file without asking again.
+func (p *peer) twin() string {
+	if _, err := os.Stat("asked"); err == nil {
+		_, failed := p.ask("fs/write_text_file", map[string]any{"path": "a.md", "content": "x"})
+		p.say("wrote " + failed)
+		return "end_turn"
+	}
+	if err := os.WriteFile("asked", nil, 0o600); err != nil {
+		panic(err)
+	}
+	p.ask("session/request_permission", map[string]any{
+		"toolCall": map[string]any{"toolCallId": "1", "path": "a.md", "content": "x"}, "options": []any{map[string]any{"optionId": "yes", "name": "Yes", "kind": "allow_once"}},
+	})
 	return "end_turn"
 }

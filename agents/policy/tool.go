@@ -32,8 +32,11 @@ func (p *Policy) Tool(name string) error {
 // for always_ask, whatever else is set; else not for auto_approve, nor for an
 // agent of level full. In both lists * is every tool.
 func (p *Policy) NeedsApproval(tool string) bool {
-	return listed(p.AlwaysAsk, tool) || p.Level != Full && !listed(p.AutoApprove, tool)
+	return p.MustAsk(tool) || p.Level != Full && !listed(p.AutoApprove, tool)
 }
+
+// MustAsk tells whether always_ask names a tool.
+func (p *Policy) MustAsk(tool string) bool { return listed(p.AlwaysAsk, tool) }
 
 func listed(list []string, tool string) bool {
 	return slices.Contains(list, tool) || slices.Contains(list, "*")

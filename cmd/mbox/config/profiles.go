@@ -134,6 +134,9 @@ func (f *origins) checkRiskProfile(key string, p *policy.RiskProfile) error {
 // nothing, or exclude nothing. Those that ZeroClaw has besides can be allowed, as
 // they are by default, which means nothing; to ask for them would be a promise.
 func (f *origins) checkTools(key string, p *policy.RiskProfile) error {
+	if slices.Contains(p.AutoApprove, agents.Terminal) {
+		return f.wrong(key+".auto_approve", `"terminal" would approve nothing, since the risk of each command decides: want require_approval_for_medium_risk = false, or fewer allowed_commands`)
+	}
 	own := append(action.Names(), agents.Permission, agents.Terminal, "*")
 	others := slices.Concat(own, policy.DefaultRiskProfile().AutoApprove)
 	for _, l := range []struct {

@@ -90,6 +90,7 @@ func TestRefusedConfig(t *testing.T) {
 		{"[risk_profiles.x]\nalways_ask = ['web_fetch']", `mbox.toml:2: risk_profiles.x.always_ask: "web_fetch" is no action`},
 		{"[risk_profiles.x]\nexcluded_tools = ['htp_check']", `mbox.toml:2: risk_profiles.x.excluded_tools: .*did you mean http_check\?`},
 		{"[risk_profiles.x]\nauto_approve = ['read_fiel']", `mbox.toml:2: risk_profiles.x.auto_approve: .*did you mean read_file\?`},
+		{"[risk_profiles.x]\nauto_approve = ['terminal']", `mbox.toml:2: risk_profiles.x.auto_approve: "terminal" would approve nothing`},
 		{"[risk_profiles.x]\nallowed_tools = ['WRITE_FILE']", `mbox.toml:2: risk_profiles.x.allowed_tools: "WRITE_FILE" is no action`},
 		{"[actions.deploy_compose]\nregistries = ['https://ghcr.io']", `mbox.toml:2: actions.deploy_compose.registries: "https://ghcr.io" is no registry`},
 		{"[actions.deploy_compose]\nregistries = ['ghcr.io/owner']", `mbox.toml:2: actions.deploy_compose.registries: "ghcr.io/owner" is no registry`},

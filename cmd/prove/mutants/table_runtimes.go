@@ -84,4 +84,29 @@ var runtimeMutants = []mutant{
 		"case a.asked():", "case false:",
 		acpTest("TestPermission$"),
 	},
+	{
+		"approval-answers-another-tool", "runtimes", "agents/permission.go",
+		"json.Marshal([]any{tool, v})", "json.Marshal([]any{v})",
+		acpTest("TestApprovalIsForItsTool"),
+	},
+	{
+		"question-as-a-permission", "runtimes", "agents/judge.go",
+		"return t.asksInQuestion(p, act.Params)", "return t.asks(p, act.Name)",
+		acpTest("TestToolsAskWhateverPermissionsDo"),
+	},
+	{
+		"answer-without-an-approval", "runtimes", "agents/permission.go",
+		"if asks := p.Team.asksInQuestion(own, p.task.Mbox.Action.Params); asks != \"\" {", "if asks := \"\"; asks != \"\" || own == nil {",
+		acpTest("TestQuestionClaimedUnapproved"),
+	},
+	{
+		"terminals-not-asked-for", "runtimes", "agents/permission.go",
+		"case p.MustAsk(Terminal):", "case false:",
+		acpTest("TestToolsAskWhateverPermissionsDo"),
+	},
+	{
+		"question-of-any-tool", "runtimes", "agents/permission.go",
+		"if err != nil || !slices.Contains([]string{Permission, Terminal, \"read_file\", \"write_file\"}, q.Tool) {", "if err != nil || !slices.Contains([]string{q.Tool}, q.Tool) {",
+		acpTest("TestQuestionWithoutTool"),
+	},
 }
