@@ -64,7 +64,7 @@ settings=
 while [ $# -gt 0 ]; do [ "$1" = --settings ] && settings=$2; shift; done
 grep -q 'Push it' || exit 9
 hook=$(jq -r '.hooks.PreToolUse[0].hooks[0].command' "$settings")
-decision=$(echo '{"tool_name":"Bash","tool_input":{"command":"git push"},"session_id":"s"}' | sh -c "$hook" |
+decision=$(echo '{"tool_name":"Bash","tool_input":{"command":"git push"},"cwd":"/one","session_id":"s"}' | sh -c "$hook" |
   jq -r .hookSpecificOutput.permissionDecision)
 echo '{"type":"assistant","message":{"content":[{"type":"tool_use","name":"Bash"}]}}'
 printf '{"type":"result","subtype":"success","is_error":false,"result":"push: %s"}\n' "$decision"
@@ -98,6 +98,42 @@ func TestClaudeCode(t *testing.T) {
 	})
 	if got := string(h.shown("push").Result.Output); got != `"push: allow"` {
 		t.Errorf("the result is %s", got)
+	}
+}
+
+// A call in another folder is another call, and without a hash none is let through.
+func TestClaudeCodeHook(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.adds("claude-code/mbox.toml")
+	hook, err := filepath.Abs(example("claude-code/hook.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(folder string) string {
+		return `echo '{"tool_name":"Bash","tool_input":{"command":"rm -rf x"},"cwd":"` + folder + `"}' | MBOX_TASK_ID=t MBOX_AGENT=claude sh '` + hook + `'`
+	}
+	questions := func() []string {
+		return strings.Fields(h.run("sh", "-c", "mbox ls --json | jq -r .id"))
+	}
+	h.run("sh", "-c", call("/one"))
+	first := questions()
+	h.run("sh", "-c", "mbox approve "+first[0])
+	h.mbox("worker", "--agent", "claude", "--once")
+	if got := h.run("sh", "-c", call("/one")); !strings.Contains(got, `"allow"`) {
+		t.Errorf("the approved call: %s", got)
+	}
+	if got := h.run("sh", "-c", call("/two")); strings.Contains(got, `"allow"`) || len(questions()) != 2 {
+		t.Errorf("the same in another folder: %s", got)
+	}
+	broken := t.TempDir()
+	for _, name := range []string{"sha256sum", "shasum"} {
+		if err := os.WriteFile(filepath.Join(broken, name), []byte("#!/bin/sh\nexit 127\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := h.run("sh", "-c", "PATH='"+broken+"':$PATH; "+call("/three")+" 2>&1; echo $?"); !strings.Contains(got, "shasum works here") || !strings.HasSuffix(strings.TrimSpace(got), "2") || len(questions()) != 2 {
+		t.Errorf("without a hash: %s", got)
 	}
 }
 

@@ -2,15 +2,20 @@
 # A PreToolUse hook of Claude Code: what it is asked about, a person has to approve.
 # Each call becomes a task of its own, with the action "permission", which mbox holds:
 #
-#     mbox why may-…        what Claude Code wants to do, whole
+#     mbox why may-…        what Claude Code wants to do, whole, and in which folder
 #     mbox approve may-…    yes, to exactly this call in this task
 #     mbox cancel may-…     no
 #
 # Whatever goes wrong here blocks the call: exit code 2.
 set -u
 [ -n "${MBOX_TASK_ID:-}" ] || exit 0 # not at work for mbox
-call=$(jq -cS '{input: .tool_input, tool: .tool_name}') && [ -n "$call" ] || exit 2
-sum=$(printf '%s %s' "$MBOX_TASK_ID" "$call" | sha256sum | cut -c1-24) || exit 2
+call=$(jq -cS '{cwd: .cwd, input: .tool_input, tool: .tool_name}') && [ -n "$call" ] || exit 2
+sha256() { if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi; }
+sum=$(printf '%s %s' "$MBOX_TASK_ID" "$call" | sha256 | cut -c1-24)
+if [ ${#sum} -ne 24 ]; then # the id would be that of another call
+  echo 'hook.sh: neither sha256sum nor shasum works here' >&2
+  exit 2
+fi
 id="may-$sum"
 
 decide() {
@@ -32,7 +37,7 @@ waits) ;;
 "") jq -cn --arg id "$id" --arg agent "$MBOX_AGENT" --argjson call "$call" '
     {id: $id, task: {type: "action", title: "May \($agent) use \($call.tool)?"},
      source: {agent: $agent}, assignment: {target_agent: $agent},
-     mbox: {action: {name: "permission", params: {title: $call.tool, request: $call, sha256: ""}}}}' |
+     mbox: {action: {name: "permission", params: {tool: "permission", title: $call.tool, request: $call}}}}' |
   mbox send - >/dev/null || exit 2 ;;
 *) exit 2 ;;
 esac
