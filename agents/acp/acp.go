@@ -10,10 +10,11 @@
 // [agents.Permission]: the session ends, and the next attempt has the answer. The
 // last message is the result, with the files that were changed.
 //
-// Nothing that comes from the program is trusted: frames, requests at once, texts,
-// terminals and their output are bounded, unknown methods are refused, and what is
-// no JSON is dropped. A program that asks and does not read its answers stops being
-// read. The library logs nothing, since it would log frames.
+// Nothing that comes from the program is trusted: frames, requests at once and their
+// bytes, texts, terminals and their output are bounded, unknown methods are refused,
+// and what is no JSON is dropped. A program that asks and does not read its answers
+// stops being read, and no write to it is waited for longer than the session lasts.
+// The library logs nothing, since it would log frames.
 package acp
 
 import (
@@ -22,6 +23,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,7 +68,7 @@ func (g *Agent) Work(outer context.Context, j *agents.Job) agents.Done {
 		to.Close()
 		return agents.Failed("start", "%v", err)
 	}
-	s := &session{job: j, frames: frames, calls: map[string]map[string]any{}, terminals: map[string]*terminal{}, stop: cancel}
+	s := &session{job: j, frames: frames, calls: map[string]*call{}, terminals: map[string]*terminal{}, stop: cancel}
 	s.conn = sdk.NewConnection(s.handle, &replies{to, frames}, frames)
 	s.conn.SetLogger(slog.New(slog.DiscardHandler))
 	frames.open()
@@ -101,18 +103,20 @@ type session struct {
 	stop   func() // ends the talk
 
 	mu        sync.Mutex
-	calls     map[string]map[string]any // what is known of tool calls, by their ids
-	order     []string                  // of the calls, the oldest first
-	text      string                    // since the last tool call
-	said      string                    // the last text that is not empty
-	files     []string                  // that were changed
+	calls     map[string]*call // tool calls that are not over, by their ids
+	order     []string         // of the calls, the oldest first
+	kept      int              // bytes of what is known of them
+	text      strings.Builder  // since the last tool call
+	said      string           // the last text that is not empty
+	files     []string         // that were changed
 	terminals map[string]*terminal
 	wish      *agents.Wish
 	reason    sdk.StopReason
 	created   int // terminals
 	closed    bool
 
-	died atomic.Bool // the program, before the talk was over
+	working sync.WaitGroup // handlers; none begins once it is closed
+	died    atomic.Bool    // the program, before the talk was over
 }
 
 // talk has the conversation, to its end.
@@ -147,34 +151,49 @@ func (s *session) talk(ctx context.Context, start time.Duration) error {
 func ask[T any](ctx context.Context, s *session, most time.Duration, method string, params any) (T, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, most, &fault{"acp_start", method + " was not answered in " + most.String(), false})
 	defer cancel()
-	answer, err := sdk.SendRequest[T](s.conn, ctx, method, params)
-	var late *fault
-	if err != nil && errors.As(context.Cause(ctx), &late) {
-		return answer, late
+	select {
+	case a := <-send[T](ctx, s, method, params):
+		var late *fault
+		if a.err != nil && errors.As(context.Cause(ctx), &late) {
+			return a.value, late
+		}
+		return a.value, a.err
+	case <-ctx.Done():
+		var none T
+		return none, context.Cause(ctx)
 	}
-	return answer, err
+}
+
+// reply is what came of a request.
+type reply[T any] struct {
+	value T
+	err   error
+}
+
+// send sends a request, whose answer comes by the channel. Nobody waits for it to be
+// written: a program that does not read is found out by who waits for the answer, and
+// what is still to be written then ends with the pipe.
+func send[T any](ctx context.Context, s *session, method string, params any) <-chan reply[T] {
+	replies := make(chan reply[T], 1)
+	go func() {
+		value, err := sdk.SendRequest[T](s.conn, ctx, method, params)
+		replies <- reply[T]{value, err}
+	}()
+	return replies
 }
 
 // prompt hands the task over and waits for the end of the turn. A session that is to
 // end is cancelled first, and gets a moment to say so.
 func (s *session) prompt(ctx context.Context) error {
-	type answer struct {
-		sdk.PromptResponse
-		error
-	}
 	over, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	answers := make(chan answer, 1)
-	go func() {
-		r, err := sdk.SendRequest[sdk.PromptResponse](s.conn, over, sdk.AgentMethodSessionPrompt, sdk.PromptRequest{
-			SessionId: s.id, Prompt: []sdk.ContentBlock{sdk.TextBlock(s.job.Prompt)},
-		})
-		answers <- answer{r, err}
-	}()
+	answers := send[sdk.PromptResponse](over, s, sdk.AgentMethodSessionPrompt, sdk.PromptRequest{
+		SessionId: s.id, Prompt: []sdk.ContentBlock{sdk.TextBlock(s.job.Prompt)},
+	})
 	select {
 	case a := <-answers:
-		s.reason = a.StopReason
-		return a.error
+		s.reason = a.value.StopReason
+		return a.err
 	case <-ctx.Done():
 	}
 	go func() { // a program that does not read must not hold this up
@@ -184,8 +203,8 @@ func (s *session) prompt(ctx context.Context) error {
 	defer moment.Stop()
 	select {
 	case a := <-answers: // it may have been answered just then
-		if a.error == nil && a.StopReason != sdk.StopReasonCancelled {
-			s.reason = a.StopReason
+		if a.err == nil && a.value.StopReason != sdk.StopReasonCancelled {
+			s.reason = a.value.StopReason
 			return nil
 		}
 	case <-moment.C:
@@ -257,8 +276,8 @@ func died(p *agents.Program) agents.Done {
 
 // turned is what the end of the turn means.
 func (s *session) turned() agents.Done {
-	if s.text != "" {
-		s.said = s.text
+	if s.text.Len() > 0 {
+		s.said = s.text.String()
 	}
 	switch s.reason {
 	case sdk.StopReasonEndTurn:

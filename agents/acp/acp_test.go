@@ -268,6 +268,8 @@ func TestMisbehaving(t *testing.T) {
 	for as, want := range map[string]struct{ code, text string }{
 		"garbage": {"acp_garbage", "much that is no JSON"},
 		"giant":   {"acp_garbage", "a frame of more than 4 MiB"},
+		"windy":   {"acp_garbage", "an answer of more than 1 MiB"},
+		"named":   {"acp_garbage", "an id of more than 256 bytes"},
 		"hang":    {"timeout", "no end"},
 		"deaf":    {"timeout", "no end"},
 		"dies":    {"exit", "exit status 3: out of memory"},
@@ -291,6 +293,25 @@ func TestMisbehaving(t *testing.T) {
 			}
 			if took := time.Since(begun); took > 25*time.Second {
 				t.Errorf("it took %v", took)
+			}
+		})
+	}
+}
+
+// A program that does not read what it is sent holds up neither the beginning of its
+// session nor the end of its time.
+func TestUnread(t *testing.T) {
+	for code, c := range map[string]struct{ start, timeout time.Duration }{
+		"acp_start": {time.Second, 30 * time.Second},
+		"timeout":   {30 * time.Second, 2 * time.Second},
+	} {
+		t.Run(code, func(t *testing.T) {
+			s := newScene(t, "unread")
+			s.worker.Runtime.(*Agent).Start, s.worker.Timeout = c.start, c.timeout
+			id := s.send("x")
+			s.works()
+			if task, state := s.task(id); state != mailbox.Failed || task.Result.Error.Code != code {
+				t.Errorf("%s: %+v", state, task.Result.Error)
 			}
 		})
 	}

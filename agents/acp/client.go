@@ -18,49 +18,76 @@ import (
 
 // Bounds of what is kept of a session.
 const (
-	maxCalls = 256     // tool calls
-	maxText  = 8 << 20 // bytes of a message
-	maxFiles = 1000    // that were changed
+	maxCalls = 256       // tool calls
+	maxField = 1 << 20   // bytes of one thing about a tool call
+	maxKept  = 4 << 20   // bytes of all that is known of tool calls
+	maxText  = 8 << 20   // bytes of a message
+	maxFiles = 1000      // that were changed
+	maxAsked = 128 << 10 // bytes of a request's parameters, and of a plan, but of a file's text
 )
 
-// handle does what the program asks its client for.
+// handle does what the program asks its client for, as long as the session lasts.
 func (s *session) handle(ctx context.Context, method string, params json.RawMessage) (any, *sdk.RequestError) {
-	switch method {
-	case sdk.ClientMethodSessionUpdate:
+	if !s.enter() {
+		return nil, sdk.NewRequestCancelled(nil)
+	}
+	defer s.working.Done()
+	switch {
+	case method == sdk.ClientMethodSessionUpdate:
 		s.update(params)
 		s.frames.handled()
 		return nil, nil
+	case len(params) > maxAsked && method != sdk.ClientMethodFsWriteTextFile:
+		return nil, &sdk.RequestError{Code: -32603, Message: "the request is too long"}
+	}
+	return s.serve(ctx, method, params)
+}
+
+// enter begins a handler, if the session is not over.
+func (s *session) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.working.Add(1)
+	return true
+}
+
+// serve answers a request.
+func (s *session) serve(ctx context.Context, method string, params json.RawMessage) (any, *sdk.RequestError) {
+	switch method {
 	case sdk.ClientMethodFsReadTextFile:
-		return reply(params, s.readFile)
+		return answer(params, s.readFile)
 	case sdk.ClientMethodFsWriteTextFile:
-		return reply(params, s.writeFile)
+		return answer(params, s.writeFile)
 	case sdk.ClientMethodSessionRequestPermission:
-		return reply(params, s.permission)
+		return answer(params, s.permission)
 	case sdk.ClientMethodTerminalCreate:
-		return reply(params, s.createTerminal)
+		return answer(params, s.createTerminal)
 	case sdk.ClientMethodTerminalOutput:
-		return reply(params, s.terminalOutput)
+		return answer(params, s.terminalOutput)
 	case sdk.ClientMethodTerminalWaitForExit:
-		return reply(params, func(r sdk.WaitForTerminalExitRequest) (any, error) { return s.waitForTerminal(ctx, r) })
+		return answer(params, func(r sdk.WaitForTerminalExitRequest) (any, error) { return s.waitForTerminal(ctx, r) })
 	case sdk.ClientMethodTerminalKill:
-		return reply(params, func(r sdk.KillTerminalRequest) (any, error) { return struct{}{}, s.killTerminal(r.TerminalId, false) })
+		return answer(params, func(r sdk.KillTerminalRequest) (any, error) { return struct{}{}, s.killTerminal(r.TerminalId, false) })
 	case sdk.ClientMethodTerminalRelease:
-		return reply(params, func(r sdk.ReleaseTerminalRequest) (any, error) { return struct{}{}, s.killTerminal(r.TerminalId, true) })
+		return answer(params, func(r sdk.ReleaseTerminalRequest) (any, error) { return struct{}{}, s.killTerminal(r.TerminalId, true) })
 	}
 	return nil, sdk.NewMethodNotFound(schemas.Sentence(method, 80))
 }
 
-// reply reads a request and answers it. What is refused is told as a sentence.
-func reply[T any](params json.RawMessage, do func(T) (any, error)) (any, *sdk.RequestError) {
+// answer reads a request and answers it. What is refused is told as a sentence.
+func answer[T any](params json.RawMessage, do func(T) (any, error)) (any, *sdk.RequestError) {
 	var request T
 	if err := json.Unmarshal(params, &request); err != nil {
 		return nil, sdk.NewInvalidParams(nil)
 	}
-	answer, err := do(request)
+	done, err := do(request)
 	if err != nil {
 		return nil, &sdk.RequestError{Code: -32603, Message: schemas.Sentence(err.Error(), 500)}
 	}
-	return answer, nil
+	return done, nil
 }
 
 // readFile reads a text as read_file does. Lines count from 1.
@@ -85,7 +112,7 @@ func (s *session) readFile(r sdk.ReadTextFileRequest) (any, error) {
 }
 
 // writeFile writes a text as write_file does.
-func (s *session) writeFile(r sdk.WriteTextFileRequest) (any, error) {
+func (s *session) writeFile(r struct{ Path, Content string }) (any, error) {
 	if err := s.job.Write(r.Path, r.Content); err != nil {
 		return nil, s.wants(err)
 	}
@@ -118,10 +145,10 @@ func (s *session) permission(r struct {
 ) (any, error) {
 	asked := object(r.ToolCall)
 	id, _ := asked["toolCallId"].(string)
-	call := map[string]any{}
-	s.mu.Lock()
-	maps.Copy(call, s.calls[id])
-	s.mu.Unlock()
+	call, err := s.known(id)
+	if err != nil {
+		return nil, err
+	}
 	maps.Copy(call, asked)
 	title, _ := call["title"].(string)
 	for _, key := range []string{"toolCallId", "status", "_meta", "sessionUpdate", "rawOutput"} {
@@ -146,6 +173,28 @@ func (s *session) permission(r struct {
 	return answerWith(r.Options, sdk.PermissionOptionKindAllowOnce), nil
 }
 
+// known is what is known of a tool call.
+func (s *session) known(id string) (map[string]any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[string]any{}
+	c := s.calls[id]
+	if c == nil {
+		return all, nil
+	}
+	if c.cut {
+		return nil, errors.New("a request that is too long cannot be approved")
+	}
+	for key, value := range c.fields {
+		all[key] = value
+	}
+	var title string
+	if json.Unmarshal(c.fields["title"], &title) == nil {
+		all["title"] = title
+	}
+	return all, nil
+}
+
 // object reads a JSON object, with its numbers as they are written; nil for all else.
 func object(raw json.RawMessage) (m map[string]any) {
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -165,72 +214,141 @@ func answerWith(options []sdk.PermissionOption, kind sdk.PermissionOptionKind) s
 	return sdk.RequestPermissionResponse{Outcome: sdk.NewRequestPermissionOutcomeCancelled()}
 }
 
+// update is what a session tells of itself. What one kind has as an object, another has
+// as a list, and what is large is not taken apart before it has to be.
+type update struct {
+	Kind    string          `json:"sessionUpdate"`
+	ID      string          `json:"toolCallId"`
+	Status  string          `json:"status"`
+	Entries json.RawMessage `json:"entries"`
+	Content json.RawMessage `json:"content"`
+
+	Title     json.RawMessage `json:"title"`
+	Sort      json.RawMessage `json:"kind"`
+	Locations json.RawMessage `json:"locations"`
+	Input     json.RawMessage `json:"rawInput"`
+}
+
+// fields are what is kept of a tool call.
+func (u *update) fields() map[string]json.RawMessage {
+	return map[string]json.RawMessage{"title": u.Title, "kind": u.Sort, "locations": u.Locations, "rawInput": u.Input, "content": u.Content}
+}
+
+// loosely reads JSON as far as it is as it should be: what has another type is left out.
+func loosely(raw json.RawMessage, v any) {
+	if len(raw) > 0 {
+		_ = json.Unmarshal(raw, v)
+	}
+}
+
 // update takes what the session tells of itself.
 func (s *session) update(params json.RawMessage) {
 	var n struct{ Update json.RawMessage }
-	if json.Unmarshal(params, &n) != nil {
-		return
-	}
-	update := object(n.Update)
+	loosely(params, &n)
+	var u update
+	loosely(n.Update, &u)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch kind, _ := update["sessionUpdate"].(string); kind {
+	switch u.Kind {
 	case "agent_message_chunk":
-		content, _ := update["content"].(map[string]any)
-		if text, _ := content["text"].(string); len(s.text)+len(text) <= maxText {
-			s.text += text
+		var chunk struct{ Text string }
+		if loosely(u.Content, &chunk); s.text.Len()+len(chunk.Text) <= maxText {
+			s.text.WriteString(chunk.Text)
 		}
-	case "tool_call", "tool_call_update":
-		s.called(update)
-		if title, _ := update["title"].(string); kind == "tool_call" {
-			if s.text != "" {
-				s.said, s.text = s.text, ""
-			}
-			s.job.Progress(nil, title)
+	case "tool_call":
+		if s.text.Len() > 0 {
+			s.said = s.text.String()
+			s.text.Reset()
 		}
+		var title string
+		loosely(u.Title, &title)
+		s.called(&u)
+		s.job.Progress(nil, title)
+	case "tool_call_update":
+		s.called(&u)
 	case "plan":
-		s.plan(update["entries"])
+		if len(u.Entries) <= maxAsked {
+			s.plan(u.Entries)
+		}
 	}
 }
 
-// called keeps what is known of a tool call: a request for a permission may name no
-// more than its id.
-func (s *session) called(update map[string]any) {
-	id, _ := update["toolCallId"].(string)
-	if id == "" || len(id) > 200 {
+// call is what is known of a tool call, in the program's words.
+type call struct {
+	fields map[string]json.RawMessage
+	cut    bool // not all of it
+}
+
+// called keeps what is known of a tool call until that is over: a request for a
+// permission may name no more than its id.
+func (s *session) called(u *update) {
+	if u.ID == "" || len(u.ID) > 200 {
 		return
 	}
-	known := s.calls[id]
-	if known == nil {
+	c := s.calls[u.ID]
+	if c == nil {
 		if len(s.order) == maxCalls {
-			delete(s.calls, s.order[0])
-			s.order = s.order[1:]
+			s.forget(s.order[0])
 		}
-		known = map[string]any{}
-		s.calls[id] = known
-		s.order = append(s.order, id)
+		c = &call{fields: map[string]json.RawMessage{}}
+		s.calls[u.ID], s.order = c, append(s.order, u.ID)
 	}
-	for _, key := range []string{"title", "kind", "locations", "rawInput", "content"} {
-		if value, there := update[key]; there {
-			known[key] = value
+	for key, value := range u.fields() {
+		if len(value) > 0 {
+			s.keep(c, key, value)
 		}
 	}
-	if status, _ := update["status"].(string); status == "completed" {
-		s.edited(known)
+	switch u.Status {
+	case "completed":
+		s.edited(c)
+		s.forget(u.ID)
+	case "failed":
+		s.forget(u.ID)
 	}
+}
+
+// keep keeps a field of a tool call. Where all together become too much the oldest
+// calls keep nothing.
+func (s *session) keep(c *call, key string, value json.RawMessage) {
+	s.kept -= len(c.fields[key])
+	delete(c.fields, key)
+	if len(value) > maxField {
+		c.cut = true
+		return
+	}
+	c.fields[key] = value
+	s.kept += len(value)
+	for i := 0; s.kept > maxKept; i++ {
+		s.empty(s.calls[s.order[i]])
+	}
+}
+
+func (s *session) empty(c *call) {
+	for _, value := range c.fields {
+		s.kept -= len(value)
+	}
+	c.cut = c.cut || len(c.fields) > 0
+	clear(c.fields)
+}
+
+func (s *session) forget(id string) {
+	s.empty(s.calls[id])
+	delete(s.calls, id)
+	s.order = slices.DeleteFunc(s.order, func(other string) bool { return other == id })
 }
 
 // edited keeps the files that a tool call says to have changed.
-func (s *session) edited(call map[string]any) {
-	if kind, _ := call["kind"].(string); !slices.Contains([]string{"edit", "delete", "move"}, kind) {
+func (s *session) edited(c *call) {
+	var kind string
+	if loosely(c.fields["kind"], &kind); !slices.Contains([]string{"edit", "delete", "move"}, kind) {
 		return
 	}
-	for _, list := range []any{call["locations"], call["content"]} {
-		items, _ := list.([]any)
+	for _, list := range []string{"locations", "content"} {
+		var items []struct{ Path string }
+		loosely(c.fields[list], &items)
 		for _, item := range items {
-			fields, _ := item.(map[string]any)
-			if path, _ := fields["path"].(string); path != "" {
-				s.changed(path)
+			if item.Path != "" {
+				s.changed(item.Path)
 			}
 		}
 	}
@@ -248,16 +366,16 @@ func (s *session) changed(path string) {
 }
 
 // plan tells how far the agent's plan is.
-func (s *session) plan(entries any) {
-	list, _ := entries.([]any)
+func (s *session) plan(entries json.RawMessage) {
+	var list []struct{ Status, Content string }
+	loosely(entries, &list)
 	now, done := "", 0
-	for _, item := range list {
-		entry, _ := item.(map[string]any)
-		switch status, _ := entry["status"].(string); status {
+	for _, entry := range list {
+		switch entry.Status {
 		case "completed":
 			done++
 		case "in_progress":
-			now, _ = entry["content"].(string)
+			now = entry.Content
 		}
 	}
 	if len(list) > 0 {

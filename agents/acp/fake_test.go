@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // peer is a program that speaks the protocol as a test wants it.
@@ -87,6 +89,9 @@ func play(as string) {
 			if as == "mute" {
 				forever()
 			}
+			if as == "unread" {
+				p.fillStdin()
+			}
 			result["protocolVersion"] = map[bool]int{true: 9}[as == "newer"] + 1
 			fmt.Println("Welcome! This is no JSON.")
 		case "session/new":
@@ -102,6 +107,22 @@ func play(as string) {
 			continue
 		}
 		p.send(map[string]any{"id": m["id"], "result": result})
+		if as == "unread" {
+			forever()
+		}
+	}
+}
+
+// fillStdin asks for more than its stdin holds, and returns when that is being written.
+func (p *peer) fillStdin() {
+	if err := os.WriteFile("big.md", []byte(strings.Repeat("x", 90_000)), 0o600); err != nil {
+		panic(err)
+	}
+	p.send(map[string]any{"id": 1, "method": "fs/read_text_file", "params": map[string]any{"sessionId": "s1", "path": "big.md"}})
+	for {
+		if n, err := unix.Poll([]unix.PollFd{{Fd: 0, Events: unix.POLLIN}}, -1); n > 0 || err != unix.EINTR {
+			return
+		}
 	}
 }
 
@@ -115,6 +136,12 @@ func (p *peer) act(as, prompt string) (stop string) {
 		p.guarded()
 	case "twin":
 		return p.twin()
+	case "windy":
+		p.send(map[string]any{"id": 1, "result": strings.Repeat("x", 2<<20)})
+		forever()
+	case "named":
+		p.send(map[string]any{"id": strings.Repeat("x", 1000), "method": "terminal/output", "params": map[string]any{}})
+		forever()
 	case "giant":
 		fmt.Println(strings.Repeat("x", 5<<20))
 		forever()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 
 	sdk "github.com/coder/acp-go-sdk"
@@ -13,13 +14,18 @@ import (
 // Bounds of what a program sends.
 const (
 	maxFrame    = 4 << 20 // bytes
+	maxResponse = 1 << 20 // bytes of an answer to mbox, which the library reads whole
+	maxID       = 256     // bytes of a request's id
 	maxGarbage  = 1000    // lines that are no JSON; some programs greet
 	maxRequests = 32      // that are not answered yet
 	maxNotes    = 512     // notifications that are not handled yet; the library closes at 1024
+	maxHeld     = 8 << 20 // bytes of both, with answers
+	answerSize  = 2 << 20 // for which an answer with a text of maxScreen, or of a file, counts
 )
 
 // frames stands between a program's stdout and the connection: it lets through whole
-// lines that are JSON, no longer than maxFrame, and no more at once than are handled.
+// lines that are JSON, no longer than maxFrame, and no more at once than are handled,
+// by their number and by their bytes.
 type frames struct {
 	heard func()
 	opens chan struct{}
@@ -31,8 +37,9 @@ type frames struct {
 
 	mu       sync.Mutex
 	room     *sync.Cond
-	requests int
-	notes    int
+	requests []int // what those not answered yet count for
+	notes    []int // and notifications not handled yet, the oldest first
+	held     int   // the sum of both
 	garbage  int
 	why      error // why it is over
 	broke    error // what was wrong with what the program sent
@@ -117,11 +124,18 @@ func (f *frames) pass(line []byte) error {
 		return nil
 	}
 	request := len(m.ID) > 0 && string(m.ID) != "null"
-	if !request && m.Method != sdk.ClientMethodSessionUpdate {
-		return nil // nothing else is told to nobody in particular
+	switch told := m.Method == sdk.ClientMethodSessionUpdate; {
+	case request == told:
+		return nil // nothing else is told to nobody in particular, and that is asked of nobody
+	case len(m.ID) > maxID:
+		return f.breaks("an id of more than 256 bytes")
+	case m.Method == "" && len(line) > maxResponse:
+		return f.breaks("an answer of more than 1 MiB")
 	}
-	if err := f.wait(m.Method, request); err != nil {
-		return err
+	if m.Method != "" {
+		if err := f.wait(request, len(line)+answerOf(m.Method)); err != nil {
+			return err
+		}
 	}
 	select {
 	case f.lines <- append(line, '\n'):
@@ -131,37 +145,52 @@ func (f *frames) pass(line []byte) error {
 	}
 }
 
+// answerOf is what the answer to a request counts for, until it is written.
+func answerOf(method string) int {
+	if method == sdk.ClientMethodFsReadTextFile || method == sdk.ClientMethodTerminalOutput {
+		return answerSize
+	}
+	return 0
+}
+
 // wait waits for room, and takes it. A request waits for all notifications that came
 // before it, too: the library would begin it while they are still to be handled.
-func (f *frames) wait(method string, request bool) error {
+func (f *frames) wait(request bool, size int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for f.why == nil && method != "" && (f.requests >= maxRequests || f.notes >= maxNotes || request && f.notes > 0) {
+	for f.why == nil && (len(f.requests) >= maxRequests || len(f.notes) >= maxNotes || request && len(f.notes) > 0 || f.held > 0 && f.held+size > maxHeld) {
 		f.room.Wait()
 	}
-	switch {
-	case method == "":
-	case request:
-		f.requests++
-	default:
-		f.notes++
+	f.held += size
+	if request {
+		f.requests = append(f.requests, size)
+	} else {
+		f.notes = append(f.notes, size)
 	}
 	return f.why
 }
 
-// handled is a notification that was.
+// handled is the oldest notification.
 func (f *frames) handled() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.notes = max(0, f.notes-1)
+	if len(f.notes) > 0 {
+		f.held -= f.notes[0]
+		f.notes = f.notes[1:]
+	}
 	f.room.Signal()
 }
 
-// answered is a request that was.
+// answered is a request that was. Which one it was is not known: the least is let go
+// of, so that never less counts than is held.
 func (f *frames) answered() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.requests--
+	if len(f.requests) > 0 {
+		least := slices.Index(f.requests, slices.Min(f.requests))
+		f.held -= f.requests[least]
+		f.requests = slices.Delete(f.requests, least, least+1)
+	}
 	f.room.Signal()
 }
 

@@ -17,9 +17,9 @@ import (
 
 // Bounds of terminals.
 const (
-	maxTerminals = 8 // at once
-	maxScreen    = 1 << 20
-	maxLine      = 64 << 10
+	maxTerminals = 8         // at once
+	maxScreen    = 512 << 10 // bytes of its output
+	maxLine      = 64 << 10  // bytes
 )
 
 // terminal is a command that the program has mbox run.
@@ -191,7 +191,8 @@ func (s *session) killTerminal(id string, release bool) error {
 	return nil
 }
 
-// close ends all terminals.
+// close ends all terminals at once, and returns when nothing more is done for the
+// program.
 func (s *session) close() {
 	s.mu.Lock()
 	s.closed = true
@@ -199,6 +200,7 @@ func (s *session) close() {
 	s.terminals = map[string]*terminal{}
 	s.mu.Unlock()
 	for _, t := range all {
-		t.run.Close()
+		s.working.Go(t.run.Close)
 	}
+	s.working.Wait()
 }

@@ -56,7 +56,7 @@ var runtimeMutants = []mutant{
 	},
 	{
 		"request-before-its-news", "runtimes", "agents/acp/frames.go",
-		" || request && f.notes > 0)", ")",
+		" || request && len(f.notes) > 0", "",
 		acpTest("TestPermission"),
 	},
 	{
@@ -108,5 +108,45 @@ var runtimeMutants = []mutant{
 		"question-of-any-tool", "runtimes", "agents/permission.go",
 		"if err != nil || !slices.Contains([]string{Permission, Terminal, \"read_file\", \"write_file\"}, q.Tool) {", "if err != nil || !slices.Contains([]string{q.Tool}, q.Tool) {",
 		acpTest("TestQuestionWithoutTool"),
+	},
+	{
+		"start-waits-for-a-write", "runtimes", "agents/acp/acp.go",
+		"case <-ctx.Done():\n\t\tvar none T", "case <-s.conn.Done():\n\t\tvar none T",
+		acpTest("TestUnread"),
+	},
+	{
+		"frames-hold-any-bytes", "runtimes", "agents/acp/frames.go",
+		" || f.held > 0 && f.held+size > maxHeld", "",
+		acpTest("TestFramesHoldFewBytes"),
+	},
+	{
+		"answers-count-for-nothing", "runtimes", "agents/acp/frames.go",
+		"len(line)+answerOf(m.Method)", "len(line)",
+		acpTest("TestFramesHoldFewBytes"),
+	},
+	{
+		"request-as-news", "runtimes", "agents/acp/frames.go",
+		"case request == told:", "case !request && !told:",
+		acpTest("TestFramesDropWhatIsNeither"),
+	},
+	{
+		"response-of-any-size", "runtimes", "agents/acp/frames.go",
+		"case m.Method == \"\" && len(line) > maxResponse:", "case false:",
+		acpTest("TestMisbehaving/windy"),
+	},
+	{
+		"calls-keep-all", "runtimes", "agents/acp/client.go",
+		"for i := 0; s.kept > maxKept; i++ {", "for i := 0; false; i++ {",
+		acpTest("TestCallsKeepFewBytes"),
+	},
+	{
+		"half-a-request-approved", "runtimes", "agents/acp/client.go",
+		"\tif c.cut {\n", "\tif false {\n",
+		acpTest("TestCallsKeepFewBytes"),
+	},
+	{
+		"handlers-outlive-the-session", "runtimes", "agents/acp/terminal.go",
+		"\ts.working.Wait()\n", "",
+		acpTest("TestCloseWaitsForHandlers"),
 	},
 }
