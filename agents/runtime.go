@@ -18,6 +18,7 @@ import (
 
 	"mbox/agents/action"
 	"mbox/agents/policy"
+	"mbox/audit"
 	"mbox/audit/delegation"
 	"mbox/mailbox"
 	"mbox/schemas"
@@ -58,8 +59,9 @@ type Job struct {
 	p     *performance
 	terms *terms
 	held  *os.File   // what holds the task for its programs; nil for none
-	mu    sync.Mutex // guards noted, and p's lines
+	mu    sync.Mutex // guards noted and reads, and p's lines
 	noted int
+	reads int64 // files that were read, and stand in no line yet
 }
 
 // hire has the runtime do the task, until its claim has ended.
@@ -83,6 +85,7 @@ func (a *attempt) hire(hard context.Context) {
 	silent := a.hush(ctx, cancel)
 	done := a.Runtime.Work(ctx, j)
 	cancel()
+	j.tellReads()
 	if j.held != nil {
 		j.held.Close()
 	}
@@ -223,19 +226,19 @@ func (j *Job) act(act action.Action, found any) error {
 		err = act.Permit(p.policy)
 	}
 	if err != nil {
-		j.refused(act.Name(), err)
+		j.refused(act.Name(), delegation.StepPolicy, err)
 		return err
 	}
-	if p.Team.asksTool(p.policy, act.Name(), "") != "" {
-		params, err := schemas.Encode(act)
-		if err == nil {
-			err = j.allowed(Wish{act.Name(), act.Name() + " for it", params})
-		}
-		if err != nil {
-			return err
-		}
+	params, err := schemas.Encode(act)
+	if err != nil {
+		return err
 	}
-	r, err := act.Do(p.ctx, &action.Env{Agent: p.Agent, Policy: p.policy, Limits: p.Team.Limits, Sync: p.Box.Options().Sync})
+	w := Wish{act.Name(), act.Name() + " for it", params}
+	var r action.Result
+	err = j.count(w, p.Team.asksTool(p.policy, act.Name(), "") != "", func() (err error) {
+		r, err = act.Do(p.ctx, &action.Env{Agent: p.Agent, Policy: p.policy, Limits: p.Team.Limits, Sync: p.Box.Options().Sync})
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -252,41 +255,100 @@ func (j *Job) act(act action.Action, found any) error {
 // commands through mbox.
 const Terminal = "terminal"
 
-// MayRun tells whether the agent may run a shell's line: what its policy says of it,
-// and where that wants somebody's approval, that.
-func (j *Job) MayRun(line string) error {
+// mayRun tells whether the agent's policy lets it run a shell's line, and of what risk
+// that is.
+func (j *Job) mayRun(line string) (policy.Risk, error) {
 	err := j.p.policy.Tool(Terminal)
 	var v policy.Verdict
 	if err == nil {
 		v, err = j.p.policy.Command(line)
 	}
 	if err != nil {
-		j.refused(Terminal, err)
-		return err
+		j.refused(Terminal, delegation.StepPolicy, err)
 	}
-	if j.p.Team.asksTool(j.p.policy, Terminal, line) == "" {
-		return nil
-	}
-	request, err := schemas.Encode(commandLine{line})
+	return v.Risk, err
+}
+
+// count does what a wish says as an action of the hour, as each action of a role is
+// one. Where a person has to allow it, and has not, it is none.
+func (j *Job) count(w Wish, asks bool, do func() error) error {
+	reserved, err := j.p.reserve()
 	if err != nil {
+		j.refused(w.Tool, delegation.StepBudget, err)
 		return err
 	}
-	return j.allowed(Wish{Terminal, "run a command of " + v.Risk.String() + " risk", request})
+	if asks {
+		if err := j.allowed(w); err != nil {
+			reserved.release()
+			return err
+		}
+	}
+	err = do()
+	reserved.commit()
+	j.noteDone(w, err)
+	return err
+}
+
+// readsNoted is how many files are read for one line in the ledger: a program may read
+// thousands.
+const readsNoted = 100
+
+// noteDone notes what was done, or was tried: a write and a command each, and reads by
+// their number.
+func (j *Job) noteDone(w Wish, failed error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.p.own.Info().Str("action", w.Tool).Bool("done", failed == nil).Msg("acted")
+	if w.Tool == "read_file" {
+		if j.reads++; j.reads == readsNoted {
+			j.noteReads()
+		}
+		return
+	}
+	d := j.delegation(w.Tool, w.Request)
+	d.Decision, d.Root, d.Spent = delegation.Delivered, string(j.p.root()), &delegation.Spent{Actions: 1}
+	if failed != nil {
+		why := "it could not be done"
+		d.Decision, d.Reason = delegation.Failed, &why
+	}
+	j.p.note([]audit.Entry{d.Entry(j.p.Agent, "")})
+}
+
+// tellReads notes the reads that stand in no line yet.
+func (j *Job) tellReads() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.reads > 0 {
+		j.noteReads()
+	}
+}
+
+// noteReads notes reads. They cost the hour, and the task's tree nothing: who looks
+// through a folder for a person would else end at the budget of a delegation.
+func (j *Job) noteReads() {
+	d := j.delegation("read_file", nil)
+	d.Decision, d.ResultSummary = delegation.Delivered, fmt.Sprintf("%d reads", j.reads)
+	j.reads = 0
+	j.p.note([]audit.Entry{d.Entry(j.p.Agent, "")})
+}
+
+// delegation is the ledger's form of a request.
+func (j *Job) delegation(what string, params jsontext.Value) delegation.Details {
+	return j.p.delegation(request{from: j.p.task.Source.Agent, to: j.p.Agent, name: what, params: params, depth: j.p.task.Mbox.Depth})
 }
 
 // maxNoted is how many refusals of one job are lines in the ledger; the agent's log
 // has all.
 const maxNoted = 20
 
-// refused notes that the agent's policy does not allow what it asks for.
-func (j *Job) refused(what string, err error) {
+// refused notes that the agent may not do what it asks for.
+func (j *Job) refused(what string, step delegation.Step, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	r := &ruling{delegation.StepPolicy, err}
+	r := &ruling{step, err}
 	j.p.own.Warn().Str("what", what).Str("reason", reasonOf(r)).Msg("refused")
 	if j.noted++; j.noted <= maxNoted {
-		q := request{from: j.p.task.Source.Agent, to: j.p.Agent, name: what, depth: j.p.task.Mbox.Depth}
-		j.p.note(j.p.Team.refusals(j.p.delegation(q), r, j.p.Agent))
+		j.p.note(j.p.Team.refusals(j.delegation(what, nil), r, j.p.Agent))
 	}
 }
 
@@ -324,10 +386,23 @@ func (j *Job) Start(line string, stdin *os.File, stdout io.Writer) (*Program, er
 	return j.begin(line, stdin, stdout, j.a.stderr, j.a.claim.Started)
 }
 
-// Run starts a command for the agent, which MayRun has allowed. Both its streams go
-// to out.
-func (j *Job) Run(line string, out io.Writer) (*Program, error) {
-	return j.begin(line, nil, out, out, func(int) error { return nil })
+// Run starts a shell's line for the agent, if its policy and, where that wants
+// somebody's approval, a person allow it. Both its streams go to out.
+func (j *Job) Run(line string, out io.Writer) (run *Program, err error) {
+	risk, err := j.mayRun(line)
+	if err != nil {
+		return nil, err
+	}
+	request, err := schemas.Encode(commandLine{line})
+	if err != nil {
+		return nil, err
+	}
+	w := Wish{Terminal, "run a command of " + risk.String() + " risk", request}
+	err = j.count(w, j.p.Team.asksTool(j.p.policy, Terminal, line) != "", func() (err error) {
+		run, err = j.begin(line, nil, out, out, func(int) error { return nil })
+		return err
+	})
+	return run, err
 }
 
 // hold is another descriptor of what holds the task.

@@ -113,6 +113,7 @@ type session struct {
 	wish      *agents.Wish
 	reason    sdk.StopReason
 	created   int // terminals
+	starting  int // of them
 	closed    bool
 
 	working sync.WaitGroup // handlers; none begins once it is closed

@@ -134,6 +134,8 @@ func (p *peer) act(as, prompt string) (stop string) {
 		return p.permission()
 	case "guarded":
 		p.guarded()
+	case "busy":
+		p.busy()
 	case "twin":
 		return p.twin()
 	case "windy":
@@ -259,4 +261,20 @@ func (p *peer) twin() string {
 		"toolCall": map[string]any{"toolCallId": "1", "path": "a.md", "content": "x"}, "options": []any{map[string]any{"optionId": "yes", "name": "Yes", "kind": "allow_once"}},
 	})
 	return "end_turn"
+}
+
+// busy writes a file, reads it 150 times and runs a command; what is refused is counted.
+func (p *peer) busy() {
+	refused, why := 0, ""
+	try := func(method string, params map[string]any) {
+		if _, failed := p.ask(method, params); failed != "" {
+			refused, why = refused+1, failed
+		}
+	}
+	try("fs/write_text_file", map[string]any{"path": "a.md", "content": "x"})
+	for range 150 {
+		try("fs/read_text_file", map[string]any{"path": "a.md"})
+	}
+	try("terminal/create", map[string]any{"command": "echo", "args": []string{"x"}})
+	p.say(fmt.Sprintf("%d refused: %s", refused, why))
 }

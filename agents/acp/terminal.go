@@ -101,29 +101,47 @@ func isName(name string) bool {
 
 // createTerminal runs a command that the agent's policy allows.
 func (s *session) createTerminal(r sdk.CreateTerminalRequest) (any, error) {
+	made, err := s.startTerminal(r)
+	if err != nil {
+		return nil, s.wants(err)
+	}
+	return made, nil
+}
+
+func (s *session) startTerminal(r sdk.CreateTerminalRequest) (any, error) {
 	line, err := commandLine(r, s.job.Workspace)
 	if err != nil {
 		return nil, err
-	}
-	if err := s.job.MayRun(line); err != nil {
-		return nil, s.wants(err)
 	}
 	t := &terminal{keep: maxScreen}
 	if r.OutputByteLimit != nil {
 		t.keep = min(max(*r.OutputByteLimit, 1), maxScreen)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || len(s.terminals) >= maxTerminals {
+	if !s.begins() {
 		return nil, errors.New("there are too many terminals: release one")
 	}
-	if t.run, err = s.job.Run(line, t); err != nil {
+	t.run, err = s.job.Run(line, t)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.starting--
+	if err != nil {
 		return nil, err
 	}
 	s.created++
 	id := "t" + strconv.Itoa(s.created)
 	s.terminals[id] = t
 	return sdk.CreateTerminalResponse{TerminalId: id}, nil
+}
+
+// begins tells whether there is room for one more terminal, and takes it.
+func (s *session) begins() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.terminals)+s.starting >= maxTerminals {
+		return false
+	}
+	s.starting++
+	return true
 }
 
 func (s *session) terminal(id string) (*terminal, error) {
@@ -191,16 +209,24 @@ func (s *session) killTerminal(id string, release bool) error {
 	return nil
 }
 
-// close ends all terminals at once, and returns when nothing more is done for the
-// program.
+// close ends what is being done for the program, and all terminals at once.
 func (s *session) close() {
 	s.mu.Lock()
 	s.closed = true
+	s.mu.Unlock()
+	s.end() // else who waits for one would be waited for
+	s.working.Wait()
+	s.end() // what was still being started
+}
+
+func (s *session) end() {
+	s.mu.Lock()
 	all := s.terminals
 	s.terminals = map[string]*terminal{}
 	s.mu.Unlock()
+	var ending sync.WaitGroup
 	for _, t := range all {
-		s.working.Go(t.run.Close)
+		ending.Go(t.run.Close)
 	}
-	s.working.Wait()
+	ending.Wait()
 }

@@ -149,4 +149,19 @@ var runtimeMutants = []mutant{
 		"\ts.working.Wait()\n", "",
 		acpTest("TestCloseWaitsForHandlers"),
 	},
+	{
+		"requests-count-for-nothing", "runtimes", "agents/runtime.go",
+		"\treserved.commit()\n", "\treserved.release()\n",
+		acpTest("TestRequestsBeyondTheHour"),
+	},
+	{
+		"requests-in-no-line", "runtimes", "agents/runtime.go",
+		"\tj.noteDone(w, err)\n", "",
+		acpTest("TestRequestsAreActions"),
+	},
+	{
+		"last-reads-in-no-line", "runtimes", "agents/runtime.go",
+		"\tj.tellReads()\n", "",
+		acpTest("TestRequestsAreActions"),
+	},
 }
