@@ -101,13 +101,13 @@ func (g *Agent) Work(ctx context.Context, j *agents.Job) agents.Done {
 	}
 	if id := answer.Context; id != "" && len(id) <= maxContext {
 		if err := g.end(context.WithoutCancel(ctx), id); err != nil {
-			fmt.Fprintf(j.Log(), "the context %s could not be ended: %v\n", schemas.Sentence(id, maxContext), err)
+			fmt.Fprintf(j.Log(), "the context %s could not be ended: %v\n", g.words(id), err)
 		}
 	}
 	if answer.Response == nil {
 		return agents.Failed("agentzero_answer", "its answer has no response")
 	}
-	output, err := schemas.Encode(strings.ToValidUTF8(*answer.Response, "\uFFFD"))
+	output, err := schemas.Encode(strings.ToValidUTF8(g.redact(*answer.Response), "\uFFFD"))
 	if err != nil {
 		return agents.Failed("agentzero_answer", "%v", err)
 	}
@@ -194,12 +194,17 @@ func (g *Agent) status(resp *http.Response) *agents.Done {
 	return d
 }
 
+// redact takes the key out of a server's words: it may have told it to its model.
+func (g *Agent) redact(text string) string {
+	if g.key == "" {
+		return text
+	}
+	return strings.ReplaceAll(text, string(g.key), g.key.String())
+}
+
 // words are a server's, on one line and without the key.
 func (g *Agent) words(text string) string {
-	if g.key != "" {
-		text = strings.ReplaceAll(text, string(g.key), "<redacted>")
-	}
-	return schemas.Sentence(strings.TrimSpace(text), 300)
+	return schemas.Sentence(strings.TrimSpace(g.redact(text)), 300)
 }
 
 // rest reads how long a server wants to be left alone.

@@ -50,8 +50,12 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte(what))
 	}
 	switch {
+	case strings.HasSuffix(r.URL.Path, terminateEnd) && body["context_id"] == secret:
+		say(500, secret)
 	case strings.HasSuffix(r.URL.Path, terminateEnd):
 		say(200, `{"success":true}`)
+	case strings.Contains(text, "the key"):
+		say(200, `{"context_id":"`+secret+`","response":"I was given `+secret+`, \u006b3y-of-sixteen-c."}`)
 	case strings.Contains(text, "no answer"):
 		panic(http.ErrAbortHandler)
 	case strings.Contains(text, "too busy"):
@@ -181,6 +185,16 @@ func TestFailures(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A key that comes back with an answer is kept nowhere.
+func TestKeyInTheAnswer(t *testing.T) {
+	t.Parallel()
+	_, address := serve(t)
+	task, state, _ := runs(t, agent(t, address, secret), "Tell me the key")
+	if got := string(task.Result.Output); state != mailbox.Completed || got != `"I was given <redacted>, <redacted>."` {
+		t.Errorf("%s: %s", state, got)
 	}
 }
 

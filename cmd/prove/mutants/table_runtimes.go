@@ -61,7 +61,7 @@ var runtimeMutants = []mutant{
 	},
 	{
 		"key-in-the-error", "runtimes", "agents/agentzero/agentzero.go",
-		"text = strings.ReplaceAll(text, string(g.key), \"<redacted>\")", "text += \"\"",
+		"schemas.Sentence(strings.TrimSpace(g.redact(text)), 300)", "schemas.Sentence(strings.TrimSpace(text), 300)",
 		command{"agents/agentzero", "TestFailures"},
 	},
 	{
@@ -163,5 +163,10 @@ var runtimeMutants = []mutant{
 		"last-reads-in-no-line", "runtimes", "agents/runtime.go",
 		"\tj.tellReads()\n", "",
 		acpTest("TestRequestsAreActions"),
+	},
+	{
+		"key-in-the-answer", "runtimes", "agents/agentzero/agentzero.go",
+		"g.redact(*answer.Response)", "*answer.Response",
+		command{"agents/agentzero", "TestKeyInTheAnswer"},
 	},
 }
