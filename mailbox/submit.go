@@ -53,6 +53,16 @@ func (b *Box) Submit(ctx context.Context, t *Task) (ID, error) {
 	return id, errors.Join(err, b.approvals.noteAll(ctx, nil, id, notes))
 }
 
+// SentWith is the task that was sent with this idempotency key, whose line is on the
+// disk then; "" if none was.
+func SentWith(ctx context.Context, b *Box, key string) (ID, error) {
+	id, err := b.sender.idOfKey(b.saltedHash("key", key))
+	if err != nil || id == "" {
+		return "", err
+	}
+	return id, b.ledger.Flushed(ctx)
+}
+
 // submitNew puts a task into pending whose fields are filled in and right. What
 // it costs its tree is debited with it. Its line rests on these locks as well.
 func (b *sender) submitNew(ctx context.Context, under []durable.Held, n *Task, spent Budget) (ID, error) {

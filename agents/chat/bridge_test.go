@@ -72,6 +72,7 @@ type bridged struct {
 	heard  chan func(Inbox) error
 	done   chan error
 	remark func(string, ...any)
+	looks  int
 
 	mu    sync.Mutex
 	lines []string
@@ -113,17 +114,19 @@ func (b *bridged) logged() string {
 	return strings.Join(b.lines, "\n")
 }
 
-// up runs the bridge until the test ends.
-func (b *bridged) up() {
-	ctx, stop := context.WithCancel(context.Background())
+// up runs the bridge until it is stopped, at the latest when the test ends.
+func (b *bridged) up() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- b.Run(ctx) }()
-	b.Cleanup(func() {
-		stop()
+	stop = sync.OnceFunc(func() {
+		cancel()
 		if err := <-ended; err != nil {
 			b.Errorf("the bridge ended: %v", err)
 		}
 	})
+	b.Cleanup(stop)
+	return stop
 }
 
 func (b *bridged) do(what func(Inbox) error) error {
@@ -159,7 +162,8 @@ func (b *bridged) answer() Notice {
 // quiet wants no answer to have been said: help is asked for, and has to be the next.
 func (b *bridged) quiet() {
 	b.Helper()
-	b.hears(Message{ID: "quiet?", From: "chief", In: Conversation{Peer: "chief"}, Text: "/help"})
+	b.looks++
+	b.hears(Message{ID: fmt.Sprintf("quiet? %d", b.looks), From: "chief", In: Conversation{Peer: "chief"}, Text: "/help"})
 	if n := b.answer(); !strings.HasPrefix(n.Text, "What you write") {
 		b.Errorf("something was said: %+v", n)
 	}
@@ -370,15 +374,65 @@ func TestTooManyAreRefusedAndToldOnce(t *testing.T) {
 	}
 }
 
+// What a server hands over again is neither counted nor answered again, whoever took
+// it: the same process or one before.
+func TestWhatComesAgainIsNotCounted(t *testing.T) {
+	b := aBridge(t)
+	now := time.Now()
+	b.now = func() time.Time { return now }
+	b.Rules.PerHour, b.Rules.Burst = 1, 4
+	stop := b.up()
+	task := from("anna", "1", "hello")
+	b.hears(task)
+	answered := []Message{from("anna", "2", "/help"), from("anna", "3", strings.Repeat("x", 1001))}
+	for _, m := range answered {
+		b.asks(m)
+	}
+	for range 5 {
+		for _, m := range append(answered, task) {
+			b.hears(m)
+		}
+	}
+	b.quiet()
+	b.hears(from("anna", "4", "the fourth"))
+	if n := len(b.tasks()); n != 2 {
+		t.Errorf("%d tasks of two messages", n)
+	}
+	stop()
+	b.up()
+	for range 5 {
+		b.hears(task)
+	}
+	for i := range 4 {
+		b.hears(from("anna", fmt.Sprint("new ", i), "hello"))
+	}
+	if n := len(b.tasks()); n != 6 {
+		t.Errorf("%d tasks of six messages", n)
+	}
+	b.quiet()
+	if got := b.asks(from("anna", "one more", "hello")); !strings.Contains(got, "too many") {
+		t.Errorf("%q", got)
+	}
+	now = now.Add(time.Hour)
+	b.hears(from("anna", "one more", "hello")) // what was not taken may be said again
+	if n := len(b.tasks()); n != 7 {
+		t.Errorf("%d tasks of seven messages", n)
+	}
+}
+
 func TestFloodsAreBounded(t *testing.T) {
-	g, h := newGuard(Rules{PerHour: 60, Burst: 1, TotalPerHour: 1_000_000}, nil), hourly{}
+	g, h, r := newGuard(Rules{PerHour: 60, Burst: 1, TotalPerHour: 1_000_000}, nil), hourly{}, recent{}
 	now := time.Now()
 	for i := range 3 * mostSenders {
 		g.pace(fmt.Sprint(i), now)
 		h.may(fmt.Sprint(i), now)
+		r.add(fmt.Sprint(i))
 	}
-	if len(g.each) > mostSenders || len(h) > mostSenders {
-		t.Errorf("%d and %d senders are kept", len(g.each), len(h))
+	if len(g.each) > mostSenders || len(h) > mostSenders || len(r.young)+len(r.old) > 2*mostSenders {
+		t.Errorf("%d and %d senders, %d and %d messages are kept", len(g.each), len(h), len(r.young), len(r.old))
+	}
+	if r.has("0") || !r.has(fmt.Sprint(2*mostSenders)) {
+		t.Error("the last messages are not known, or all are")
 	}
 	now = now.Add(2 * time.Hour)
 	if wait, _ := g.pace("new", now); wait != 0 || !h.may("new", now) {

@@ -28,6 +28,7 @@ type inbox struct {
 	guard   *guard
 	refused hourly
 	secret  []byte              // for keys that nobody else can tell before
+	done    recent              // keys of messages that nothing is to be done about any more
 	asked   map[mailbox.ID]bool // the tasks that were taken; only of a kind that waits for all of them
 	took    bool                // something since the last look
 	failed  error               // of the mailbox
@@ -60,6 +61,9 @@ func (i *inbox) take(ctx context.Context, m *Message) error {
 		i.say(m, "This message was not taken: the chat system gave it no name that can be kept. Nothing was done with it.")
 		return nil
 	}
+	if again, err := i.again(ctx, m); again || err != nil {
+		return err
+	}
 	m.Text, m.Title = strings.TrimSpace(Plain(m.Text)), strings.TrimSpace(line(Plain(m.Title)))
 	if m.Text == "" && m.Title == "" && len(m.Files) == 0 {
 		return nil
@@ -70,10 +74,40 @@ func (i *inbox) take(ctx context.Context, m *Message) error {
 		}
 		return nil
 	}
+	if err := i.act(ctx, m); err != nil {
+		return err
+	}
+	i.done.add(i.key(m.ID))
+	return nil
+}
+
+// act does what the message asks for.
+func (i *inbox) act(ctx context.Context, m *Message) error {
 	if word, args, is := command(m.Text); is && len(m.Files) == 0 {
 		return i.obey(ctx, m, word, args)
 	}
 	return i.submit(ctx, m)
+}
+
+// again tells whether the message was taken before. What a server hands over once
+// more is no second message of its sender's: it is not counted, and not answered.
+func (i *inbox) again(ctx context.Context, m *Message) (bool, error) {
+	key := i.key(m.ID)
+	if i.done.has(key) {
+		return true, nil
+	}
+	id, err := mailbox.SentWith(ctx, i.Box, key)
+	if id != "" {
+		i.waitFor(id)
+	}
+	return id != "", err
+}
+
+// waitFor has the bridge wait for a task's result before it ends, where its kind does.
+func (i *inbox) waitFor(id mailbox.ID) {
+	if i.Kind.Stdio {
+		i.asked[id] = true
+	}
 }
 
 // refuse lets the owner know, and nobody else: whoever writes without leave learns
@@ -110,9 +144,7 @@ func (i *inbox) submit(ctx context.Context, m *Message) error {
 	var bad *schemas.Error
 	switch {
 	case err == nil, errors.Is(err, mailbox.ErrCommitted):
-		if i.Kind.Stdio {
-			i.asked[id] = true
-		}
+		i.waitFor(id)
 		return nil
 	case errors.As(err, &bad):
 		i.say(m, "This message was not taken: "+schemas.Sentence(bad.Problem, 200)+". Nothing was done with it.")

@@ -144,3 +144,18 @@ func (h hourly) may(name string, now time.Time) bool {
 	h[name] = now
 	return true
 }
+
+// recent holds the last names that were added, a thousand or two.
+type recent struct{ young, old map[string]bool }
+
+func (r *recent) has(name string) bool { return r.young[name] || r.old[name] }
+
+func (r *recent) add(name string) {
+	if len(r.young) >= 1000 {
+		r.young, r.old = nil, r.young
+	}
+	if r.young == nil {
+		r.young = map[string]bool{}
+	}
+	r.young[name] = true
+}

@@ -115,4 +115,14 @@ var bridgeMutants = []mutant{
 		"if !strings.HasPrefix(t.Source.Agent, task.Bridge) {", "if !strings.HasPrefix(t.Source.Agent, task.Bridge+\"no\") {",
 		command{"cmd/mbox", "TestScripts/bridge$"},
 	},
+	{
+		"bridge-counts-repetitions", "bridges", "agents/chat/intake.go",
+		"return id != \"\", err", "return false, err",
+		chatTest("TestWhatComesAgainIsNotCounted"),
+	},
+	{
+		"bridge-answers-again", "bridges", "agents/chat/intake.go",
+		"i.done.add(i.key(m.ID))", "",
+		chatTest("TestWhatComesAgainIsNotCounted"),
+	},
 }
