@@ -153,8 +153,11 @@ func (r *run) deliverer(g *guard) deliverer {
 }
 
 func (r *run) deliveryOptions(g *guard) DeliveryOptions {
-	return DeliveryOptions{Box: r.Box, Name: r.Name, Kind: *r.Kind, Channel: r.channel, Allowed: g.Answers, Log: r.Log}
+	return DeliveryOptions{Box: r.Box, Name: r.Name, Kind: *r.Kind, Channel: r.channel, Allowed: g.Answers, Log: r.Log, OneWay: r.oneWay()}
 }
+
+// oneWay tells whether what is asked for by the bridge has no way back.
+func (r *run) oneWay() bool { return r.Kind.OneWay != nil && r.Kind.OneWay(r.Settings) }
 
 // Deliver tries each result that waits once, without receiving anything.
 // mailbox.ErrBusy says that another process is at this bridge.

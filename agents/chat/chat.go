@@ -146,9 +146,10 @@ type Kind struct {
 	Takes  []string // those that may be there
 	Limits Limits
 	Once   Once
-	Sends  bool // it only sends: Receive is never called
-	Stdio  bool // it speaks by standard input and output: mbox bridge runs it, and mbox up does not
-	Claims bool // From is what anybody may call themselves, and only Proof tells more
+	Sends  bool                // it only sends: Receive is never called
+	OneWay func(Settings) bool // tells whether with these settings it only receives; nil: it never does
+	Stdio  bool                // it speaks by standard input and output: mbox bridge runs it, and mbox up does not
+	Claims bool                // From is what anybody may call themselves, and only Proof tells more
 	Open   func(Settings) (Channel, error)
 }
 

@@ -24,6 +24,7 @@ type DeliveryOptions struct {
 	Name    string // of the bridge
 	Kind    Kind
 	Channel Channel
+	OneWay  bool                             // nothing can be sent: results are kept
 	Allowed func(Conversation) bool          // whom the bridge talks to
 	Log     func(format string, args ...any) // a remark for whoever runs the bridge
 
@@ -264,6 +265,9 @@ func (d *Delivery) forget() {
 // deliver sends what is left of a result. An error is one of the mailbox; one of the
 // channel makes it wait, or a dead letter.
 func (d *Delivery) deliver(ctx context.Context, r *Result, t *tries) error {
+	if d.o.OneWay {
+		return d.receive(ctx, r, task.Receipt{Leg: task.Retained}, "has no way back for the result of")
+	}
 	notices, err := d.notices(r)
 	if err == nil && r.Parts != len(notices) {
 		err = d.receive(ctx, r, task.Receipt{Leg: task.Stored, Parts: len(notices)}, "has a result to send: that of")

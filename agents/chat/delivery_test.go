@@ -386,6 +386,28 @@ func TestPauseOfTheServer(t *testing.T) {
 	p.reads("one", "two")
 }
 
+// A bridge with no way back keeps results, and that is no alarm.
+func TestNoWayBack(t *testing.T) {
+	p := newPost(t, AtLeastOnce)
+	kind := p.o.Kind
+	kind.Open = func(Settings) (Channel, error) { return p.fake, nil }
+	kind.OneWay = func(s Settings) bool { return s.Server == "" }
+	b := Bridge{Box: p.box, Name: "chat", Kind: &kind, Rules: Rules{Allow: []string{"eve"}}, Log: t.Logf}
+	id := p.done("it rains")
+	for range 2 {
+		if r, err := b.Deliver(t.Context()); r != (Report{}) || err != nil {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	p.reads()
+	if got := p.legs(id); got != "retained" {
+		t.Errorf("legs: %s", got)
+	}
+	if n, err := p.box.ArchiveDelivered(t.Context(), 0); n != 1 || err != nil {
+		t.Errorf("%d archived, %v", n, err)
+	}
+}
+
 // What the channel refuses is a dead letter at once, what fails again and again after
 // a while. Both are told, and a person may have them sent once more.
 func TestDeadLetters(t *testing.T) {

@@ -12,10 +12,11 @@ const Bridge = "bridge:"
 // Leg is how far a result has come on its way back to who asked.
 type Leg string
 
-// The legs, in their order. A result counts as delivered from Notified on.
+// The legs, in their order. A result counts as delivered from Retained on, one of several parts with its last.
 const (
 	Stored       Leg = "stored"       // it is to be sent, in so many parts; said again by a person: once more
 	Intent       Leg = "intent"       // a part is about to be sent
+	Retained     Leg = "retained"     // it stays with the task: its bridge has no way back
 	Notified     Leg = "notified"     // the channel has the part; with the last one the whole
 	Seen         Leg = "seen"         // who asked has read it, as the channel says
 	Acknowledged Leg = "acknowledged" // who asked, or an operator, says that it came
@@ -43,7 +44,7 @@ func (r *Receipt) Delivers() bool {
 	switch r.Leg {
 	case Notified:
 		return r.Part == r.Parts
-	case Seen, Acknowledged:
+	case Retained, Seen, Acknowledged:
 		return true
 	}
 	return false

@@ -180,8 +180,13 @@ func TestOneWay(t *testing.T) {
 	if _, err := c.Send(t.Context(), sample); !errors.Is(err, chat.ErrRefused) {
 		t.Error(err)
 	}
-	if said, err := c.Check(t.Context()); err != nil || !strings.Contains(said, "127.0.0.1:") {
+	if said, err := c.Check(t.Context()); err != nil || !strings.Contains(said, "127.0.0.1:") || !strings.Contains(said, "sends nothing") {
 		t.Error(said, err)
+	}
+	for want, s := range map[bool]chat.Settings{true: {}, false: {Server: "https://a"}} {
+		if Kind.OneWay(s) != want {
+			t.Errorf("%+v: one way is not %v", s, want)
+		}
 	}
 	if c, err = open(chat.Settings{Token: secret, Server: "https://example.org"}); err != nil {
 		t.Fatal(err)

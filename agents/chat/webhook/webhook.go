@@ -48,6 +48,7 @@ var Kind = chat.Kind{
 	Takes:  []string{"server", "outgoing", "ca", "insecure"},
 	Limits: chat.Limits{Text: 48 << 10, Parts: 20},
 	Once:   chat.ByKey,
+	OneWay: func(s chat.Settings) bool { return s.Server == "" && s.Outgoing == "" },
 	Open:   open,
 }
 
@@ -115,6 +116,9 @@ func (c *channel) Check(ctx context.Context) (string, error) {
 		}
 		said = append(said, "may listen on "+door.Address()+path)
 		door.Close()
+		if c.server == nil {
+			said = append(said, "sends nothing: results stay with their tasks")
+		}
 	}
 	if c.server != nil {
 		answer, err := c.server.Do(c.server.Request(ctx, http.MethodHead, nil))

@@ -43,6 +43,16 @@ var deliveryMutants = []mutant{
 		chatTest("TestForgedDropIsNotAnswered"),
 	},
 	{
+		"delivery-without-a-way-back", "bridges", "agents/chat/bridge.go",
+		"return r.Kind.OneWay != nil && r.Kind.OneWay(r.Settings)", "return false",
+		chatTest("TestNoWayBack"),
+	},
+	{
+		"delivery-retained-for-ever", "bridges", receiptGo,
+		"case Retained, Seen, Acknowledged:", "case Seen, Acknowledged:",
+		chatTest("TestNoWayBack"),
+	},
+	{
 		"delivery-to-strangers", "bridges", deliveryGo,
 		"if !ok || bridge != d.o.Name || d.o.Allowed != nil && !d.o.Allowed(to) {", "if !ok || bridge != d.o.Name {",
 		chatTest("TestForgedDropIsNotAnswered"),
