@@ -230,16 +230,9 @@ func TestAgentZero(t *testing.T) {
 // What the skill tells OpenClaw to run leaves one task, however often, and finds it.
 func TestOpenClawSkill(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "TITLE=Tidy up", "TEXT=All of it", "AGENT=coder", "SESSION=agent:main:imessage:direct:+49123", "USER=+49123", "MESSAGE=m1")
-	text, err := os.ReadFile(example("openclaw-skill/SKILL.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var script strings.Builder
-	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllSubmatch(text, -1) {
-		script.Write(block[1])
-	}
-	first, second := h.run("sh", "-ec", script.String()), h.run("sh", "-ec", script.String())
+	h := newHouse(t, "TITLE=Tidy up", "TEXT=All of it", "AGENT=coder", "FROM=openclaw", "SESSION=agent:main:imessage:direct:+49123", "USER=+49123", "MESSAGE=m1")
+	text, script := openClawSkill(t)
+	first, second := h.run("sh", "-ec", script), h.run("sh", "-ec", script)
 	if first != second || !strings.Contains(first, `"status"`) {
 		t.Errorf("it prints %s, and then %s", first, second)
 	}
@@ -250,9 +243,46 @@ func TestOpenClawSkill(t *testing.T) {
 			t.Errorf("the task lacks %s: %s", want, got)
 		}
 	}
-	head := bufio.NewScanner(strings.NewReader(string(text)))
+	head := bufio.NewScanner(strings.NewReader(text))
 	if head.Scan(); head.Text() != "---" {
 		t.Error("the skill has no front matter")
+	}
+}
+
+// openClawSkill is the skill, and the commands in it.
+func openClawSkill(t *testing.T) (text, script string) {
+	t.Helper()
+	page, err := os.ReadFile(example("openclaw-skill/SKILL.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllSubmatch(page, -1) {
+		script += string(block[1])
+	}
+	return string(page), script
+}
+
+// The result of what OpenClaw leaves for a bridge goes back by its command line, once,
+// and of what it answers itself mbox says nothing.
+func TestOpenClawBridge(t *testing.T) {
+	t.Parallel()
+	h := standIn(t, "openclaw", `for a; do printf '%s|' "$a"; done >>"$HOME/sent"; echo >>"$HOME/sent"`)
+	claw := strings.TrimSpace(h.run("sh", "-c", "command -v openclaw"))
+	table := "\n[bridges.claw]\nkind = \"openclaw\"\ncommand = [\"" + claw + "\"]\nallow = [\"imessage:+49123\"]\n"
+	h.run("sh", "-c", "cat >>'"+filepath.Join(h.home, "mbox.toml")+"' <<'END'"+table+"END")
+	_, script := openClawSkill(t)
+	for _, from := range []string{"bridge:claw", "openclaw"} {
+		set := "TITLE='Tidy up' TEXT=All AGENT=coder SESSION=agent:main:imessage:direct:+49123 USER=+49123 MESSAGE=" + from + " FROM=" + from + "\n"
+		id, _, _ := strings.Cut(h.run("sh", "-ec", set+script), "\n")
+		h.run("sh", "-ec", "MBOX_TOKEN=$(mbox claim --agent coder | jq -r .mbox.lease.token) mbox complete "+id+" --output 'done for "+from+"'")
+	}
+	for _, want := range []string{"claw: 1 sent, 0 left, 0 given up\n", "claw: 0 sent, 0 left, 0 given up\n"} {
+		if got := h.mbox("deliver"); got != want {
+			t.Errorf("mbox deliver tells %q, not %q", got, want)
+		}
+	}
+	if got := h.run("sh", "-c", `cat "$HOME/sent"`); got != "message|send|--channel=imessage|--target=+49123|--message=done for bridge:claw|\n" {
+		t.Errorf("OpenClaw is called with %q", got)
 	}
 }
 

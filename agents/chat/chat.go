@@ -151,6 +151,10 @@ type Kind struct {
 	Stdio  bool                // it speaks by standard input and output: mbox bridge runs it, and mbox up does not
 	Claims bool                // From is what anybody may call themselves, and only Proof tells more
 	Open   func(Settings) (Channel, error)
+
+	// Conversation reads the sessions of its tasks, where they are not made by
+	// Session; nil for ParseSession.
+	Conversation func(session string) (Conversation, bool)
 }
 
 // Settings are what a table [bridges.NAME] says to its channel. A kind names those

@@ -411,8 +411,8 @@ func (d *Delivery) notices(r *Result) ([]Notice, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, bridge, to, ok := ParseSession(f.Task.Source.Session)
-	if !ok || bridge != d.o.Name || d.o.Allowed != nil && !d.o.Allowed(to) {
+	to, ok := d.conversation(f.Task.Source.Session)
+	if !ok || d.o.Allowed != nil && !d.o.Allowed(to) {
 		return nil, fmt.Errorf("%w: its conversation is none that this bridge may answer", ErrRefused)
 	}
 	reply, _ := Origin(f.Task)
@@ -423,6 +423,15 @@ func (d *Delivery) notices(r *Result) ([]Notice, error) {
 	}
 	notices[len(parts)-1].File = file
 	return notices, nil
+}
+
+// conversation is where a task was asked for; ok is false where that was not here.
+func (d *Delivery) conversation(session string) (c Conversation, ok bool) {
+	if d.o.Kind.Conversation != nil {
+		return d.o.Kind.Conversation(session)
+	}
+	_, bridge, c, ok := ParseSession(session)
+	return c, ok && bridge == d.o.Name
 }
 
 // key is a notice's idempotency key: of this mailbox, bridge, end of the task and

@@ -12,6 +12,7 @@ import (
 	"mbox/agents/chat/imsg"
 	"mbox/agents/chat/irc"
 	"mbox/agents/chat/matrix"
+	"mbox/agents/chat/openclaw"
 	"mbox/agents/chat/stdio"
 	"mbox/agents/chat/telegram"
 	"mbox/agents/chat/webhook"
@@ -23,7 +24,7 @@ import (
 // chatKinds are the chat systems that this mbox knows.
 func chatKinds() []chat.Kind {
 	return append([]chat.Kind{
-		telegram.Kind, matrix.Kind, irc.Kind, email.Kind, bluebubbles.Kind, imsg.Kind, webhook.Kind, stdio.Kind,
+		telegram.Kind, matrix.Kind, irc.Kind, email.Kind, bluebubbles.Kind, imsg.Kind, webhook.Kind, openclaw.Kind, stdio.Kind,
 	}, testKinds...)
 }
 

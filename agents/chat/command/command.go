@@ -52,42 +52,87 @@ func (c *channel) Check(context.Context) (string, error) {
 	return c.argv[0] + " is a program", nil
 }
 
-// Send runs the program. It has nothing of our environment that may be secret, its
-// output is nobody's, and what it leaves running is ended with it.
+// Send runs the program with the notice.
 func (c *channel) Send(ctx context.Context, n chat.Notice) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, allowed)
+	_, err := Program{Argv: c.argv, Stdin: n.Text + "\n", Key: n.Key, For: allowed}.Run(ctx)
+	return "", err
+}
+
+// Program is one that is run for a notice.
+type Program struct {
+	Argv  []string
+	Stdin string
+	Key   string        // MBOX_KEY in its environment, the same for each try
+	Text  string        // what an error does not repeat; "" for nothing
+	For   time.Duration // longer it may not run
+}
+
+// maxSaid is how much of what a program says is looked at, in bytes.
+const maxSaid = 16 << 10
+
+// Run runs the program, and returns how its standard output begins. It has nothing
+// of our environment that may be secret, and what it leaves running is ended with it.
+func (p Program) Run(ctx context.Context) (said string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, p.For)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
-	cmd.Stdin = strings.NewReader(n.Text + "\n")
-	cmd.Env = append(environment(), "MBOX_KEY="+n.Key)
+	cmd := exec.CommandContext(ctx, p.Argv[0], p.Argv[1:]...)
+	cmd.Stdin = strings.NewReader(p.Stdin)
+	cmd.Env = append(environment(), "MBOX_KEY="+p.Key)
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	said, err := os.CreateTemp("", "mbox-command-") // not a pipe, which whoever is left would keep open
+	out, err := scratch()
 	if err != nil {
 		return "", err
 	}
-	defer said.Close()
-	if err := os.Remove(said.Name()); err != nil {
+	defer out.Close()
+	problem, err := scratch()
+	if err != nil {
 		return "", err
 	}
-	cmd.Stderr = said
+	defer problem.Close()
+	cmd.Stdout, cmd.Stderr = out, problem
 	err = cmd.Run()
 	if cmd.Process != nil {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // whoever is left
 	}
 	switch {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState.Success():
-		return "", nil
+		return beginning(out, maxSaid), nil
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return "", fmt.Errorf("%w: %w", chat.ErrSetup, err)
 	case ctx.Err() != nil:
-		return "", fmt.Errorf("%s: it was ended after %s", c.argv[0], allowed)
+		return "", fmt.Errorf("%s: it was ended after %s", p.Argv[0], p.For)
 	}
-	text := make([]byte, 200)
-	size, _ := said.ReadAt(text, 0)
-	return "", fmt.Errorf("%s: %w: %s", c.argv[0], err, strings.TrimSpace(string(text[:size])))
+	return "", fmt.Errorf("%s: %w: %s", p.Argv[0], err, p.brief(beginning(problem, maxSaid)))
+}
+
+// brief is how an error of the program begins, without the text that it was given.
+func (p Program) brief(problem string) string {
+	if p.Text != "" {
+		problem = strings.ReplaceAll(problem, p.Text, "…")
+	}
+	return strings.ToValidUTF8(problem[:min(len(problem), 200)], "")
+}
+
+// scratch is a file without a name: not a pipe, which whoever is left would keep open.
+func scratch() (*os.File, error) {
+	f, err := os.CreateTemp("", "mbox-command-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func beginning(f *os.File, most int) string {
+	text := make([]byte, most)
+	size, _ := f.ReadAt(text, 0)
+	return strings.TrimSpace(string(text[:size]))
 }
 
 // environment is what every program needs.

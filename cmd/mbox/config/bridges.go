@@ -67,11 +67,10 @@ func fillBridges(c *File) {
 // checkBridges refuses what makes no sense whatever the kind is.
 func checkBridges(c *File) error {
 	return checkTables(c, "bridges", "bridge", c.Bridges, func(key string, b *Bridge) error {
-		if b.To == "" {
-			return advise(c.wrong(key, "it does not say to whom messages go"), `to = "NAME", an agent of this mailbox`)
-		}
-		if err := checkName(c, key+".to", b.To, "agents", c.Agents); err != nil {
-			return err
+		if b.To != "" {
+			if err := checkName(c, key+".to", b.To, "agents", c.Agents); err != nil {
+				return err
+			}
 		}
 		if err := c.checkPeople(key, b); err != nil {
 			return err
@@ -146,6 +145,9 @@ func CheckBridges(c *File, kinds []chat.Kind) error {
 }
 
 func (f *origins) checkKind(key string, b *Bridge, k *chat.Kind) error {
+	if b.To == "" && !k.Sends {
+		return advise(f.wrong(key, "it does not say to whom messages go"), `to = "NAME", an agent of this mailbox`)
+	}
 	for _, s := range kindSettings() {
 		uses := slices.ContainsFunc(slices.Concat(k.Needs, k.Takes), func(n string) bool { return trimSecret(n) == trimSecret(s) })
 		if f.has(key+"."+s) && !uses {
@@ -157,8 +159,11 @@ func (f *origins) checkKind(key string, b *Bridge, k *chat.Kind) error {
 			return advise(f.wrong(key, "a bridge of kind %q needs %s", k.Name, strings.Join(keysFor(need), " or ")), "mbox help %s tells what stands there", k.Name)
 		}
 	}
+	if k.Sends {
+		return f.checkSender(key, b, k)
+	}
 	switch {
-	case len(b.Allow)+len(b.Operators) == 0 && !k.Sends:
+	case len(b.Allow)+len(b.Operators) == 0:
 		return advise(f.wrong(key, "it allows nobody"), "allow names each person that may write, exactly as %s names them", k.Name)
 	case b.RequireProof && !k.Claims:
 		return advise(f.wrong(key+".require_proof", "%s itself vouches for its senders, and has no other proof: nobody would be heard", k.Name), "leave it out")
@@ -166,6 +171,19 @@ func (f *origins) checkKind(key string, b *Bridge, k *chat.Kind) error {
 		return advise(f.wrong(key+".require_proof", "authserv does not say whose word is a proof: nobody would be heard"), "mbox help %s tells what authserv is", k.Name)
 	case k.Claims && len(b.Operators) > 0 && !b.RequireProof:
 		return advise(f.wrong(key+".operators", "with %s anybody can take anybody's name, and an operator's word counts", k.Name), "require_proof = true in [%s]", key)
+	}
+	return nil
+}
+
+// checkSender refuses what makes no sense for a bridge that hears nobody.
+func (f *origins) checkSender(key string, b *Bridge, k *chat.Kind) error {
+	for _, s := range []string{"to", "operators", "require_proof", "max_message", "per_hour", "burst", "total_per_hour"} {
+		if f.has(key + "." + s) {
+			return f.wrong(key+"."+s, "a bridge of kind %q only sends: this is for one that hears people", k.Name)
+		}
+	}
+	if len(b.Allow)+len(b.Rooms) == 0 {
+		return advise(f.wrong(key, "it may answer nobody"), "allow names each person that results go to, and rooms each group: mbox help %s", k.Name)
 	}
 	return nil
 }

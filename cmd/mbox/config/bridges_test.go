@@ -16,20 +16,25 @@ var someKinds = []chat.Kind{
 	{Name: "plain", Needs: []string{"user"}, Takes: []string{"rooms"}},
 	{Name: "net", Needs: []string{"server", "token"}, Takes: []string{"rooms", "ca", "password_file", "password_env"}, Claims: true},
 	{Name: "mail", Needs: []string{"user"}, Takes: []string{"authserv"}, Claims: true},
-	{Name: "out", Needs: []string{"server"}, Sends: true},
+	{Name: "out", Needs: []string{"server"}, Takes: []string{"rooms"}, Sends: true},
 }
 
 func TestBridgesAreChecked(t *testing.T) {
 	const plain = "[bridges.b]\nkind = 'plain'\nto = 'coder'\nuser = 'us'\nallow = ['anna']\n"
 	const net = "[bridges.b]\nkind = 'net'\nto = 'coder'\nserver = 'https://x'\ntoken_env = 'T'\nallow = ['anna']\n"
+	const out = "[bridges.b]\nkind = 'out'\nserver = 'x'\nallow = ['anna']\n"
 	mail := strings.Replace(plain, "'plain'", "'mail'", 1) + "require_proof = true\n"
-	for _, good := range []string{plain, net, mail + "authserv = 'mx'", plain + "operators = ['anna']", net + "operators = ['anna']\nrequire_proof = true", plain + "rooms = ['#r']", net + "password_env = 'P'", "[bridges.b]\nkind = 'out'\nto = 'coder'\nserver = 'x'"} {
+	for _, good := range []string{plain, net, mail + "authserv = 'mx'", plain + "operators = ['anna']", net + "operators = ['anna']\nrequire_proof = true", plain + "rooms = ['#r']", net + "password_env = 'P'", out, out + "rooms = ['#r']", "[bridges.b]\nkind = 'out'\nserver = 'x'\nrooms = ['#r']"} {
 		if err := CheckBridges(read(t, good), someKinds); err != nil {
 			t.Errorf("%s: %v", good, err)
 		}
 	}
 	for _, c := range []struct{ text, want string }{
 		{"[bridges.b]\nkind = 'plain'", "^mbox.toml:[12]: bridges.b: it does not say to whom"},
+		{out + "to = 'coder'", "bridges.b.to: .*only sends"},
+		{out + "operators = ['anna']", "only sends"},
+		{out + "per_hour = 5", "only sends"},
+		{strings.Replace(out, "['anna']", "[]", 1), "it may answer nobody"},
 		{"[bridges.B]\nto = 'coder'", "no name of a bridge"},
 		{"[bridges.b]\nto = 'codr'", `mbox.toml:2: bridges.b.to: there is no \[agents.codr\]`},
 		{"[bridges.b]\nto = 'any'", "there is no"},

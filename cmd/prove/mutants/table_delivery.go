@@ -53,8 +53,28 @@ var deliveryMutants = []mutant{
 		chatTest("TestNoWayBack"),
 	},
 	{
+		"openclaw-numbers-for-channels", "bridges", "agents/chat/openclaw/openclaw.go",
+		"target = form + target", "target += form[:0]",
+		command{"agents/chat/openclaw", "TestPlaces"},
+	},
+	{
+		"openclaw-account-for-a-group", "bridges", "agents/chat/openclaw/openclaw.go",
+		"{0,63}))??:(direct", "{0,63}))?:(direct",
+		command{"agents/chat/openclaw", "TestPlaces"},
+	},
+	{
+		"command-tells-the-text", "bridges", "agents/chat/command/command.go",
+		"problem = strings.ReplaceAll(problem, p.Text, \"…\")", "problem += p.Text[:0]",
+		command{"agents/chat/openclaw", "TestSendFails"},
+	},
+	{
+		"bridge-settings-of-no-use", "bridges", "cmd/mbox/config/bridges.go",
+		"if k.Sends {\n\t\treturn f.checkSender(key, b, k)\n\t}", "if k.Sends {\n\t\treturn nil\n\t}",
+		configTest("TestBridgesAreChecked"),
+	},
+	{
 		"delivery-to-strangers", "bridges", deliveryGo,
-		"if !ok || bridge != d.o.Name || d.o.Allowed != nil && !d.o.Allowed(to) {", "if !ok || bridge != d.o.Name {",
+		"if !ok || d.o.Allowed != nil && !d.o.Allowed(to) {", "if !ok {",
 		chatTest("TestForgedDropIsNotAnswered"),
 	},
 	{
