@@ -144,6 +144,7 @@ var rooms = map[string]room{
 var testLibraries = []string{
 	"github.com/rogpeppe/go-internal", "pgregory.net/rapid", "github.com/anishathalye/porcupine", "github.com/google/go-cmp",
 	"github.com/santhosh-tekuri/jsonschema/v6", "github.com/compose-spec/compose-go/v2", "github.com/getkin/kin-openapi", "github.com/prometheus/client_golang", "github.com/chromedp",
+	"github.com/emersion/go-imap/v2", "github.com/emersion/go-sasl", "github.com/emersion/go-smtp",
 }
 
 // testRooms are the packages of this module that any test file may use.

@@ -33,7 +33,12 @@ type refusal struct {
 	data jsontext.Value
 }
 
-func (e *refusal) Error() string { return fmt.Sprintf("the server answers %d: %s", e.code, e.text) }
+func (e *refusal) Error() string {
+	if errors.Is(e, chat.ErrSetup) {
+		return fmt.Sprintf("the server answers %d: %s: is the password the one of its settings?", e.code, e.text)
+	}
+	return fmt.Sprintf("the server answers %d: %s", e.code, e.text)
+}
 
 // Is makes an error of the settings of what the server says of the password.
 func (e *refusal) Is(target error) bool {
