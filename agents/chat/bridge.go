@@ -91,7 +91,7 @@ func (b Bridge) open() (r *run, err error) {
 		b.now = time.Now
 	}
 	b.first = cmp.Or(b.first, firstPause)
-	r = &run{Bridge: b, agent: "bridge:" + b.Name, cursor: cursorOf(b.Name, b.Kind.Name, &b.Settings), secrets: secretsOf(&b.Settings)}
+	r = &run{Bridge: b, agent: "bridge:" + b.Name, cursor: cursorOf(b.Name, b.Kind, &b.Settings), secrets: secretsOf(&b.Settings)}
 	r.Log = func(format string, a ...any) { b.Log("%s", r.secrets.scrub(fmt.Sprintf(format, a...))) }
 	r.Settings.Name, r.Settings.Log = b.Name, r.Log
 	if len(b.Rules.Allow)+len(b.Rules.Operators) == 0 && !b.Kind.Sends {

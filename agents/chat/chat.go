@@ -152,6 +152,10 @@ type Kind struct {
 	Claims bool                // From is what anybody may call themselves, and only Proof tells more
 	Open   func(Settings) (Channel, error)
 
+	// Account names the account, where neither user nor the whole token does: a new
+	// token is no new account. nil for those.
+	Account func(Settings) string
+
 	// Conversation reads the sessions of its tasks, where they are not made by
 	// Session; nil for ParseSession.
 	Conversation func(session string) (Conversation, bool)

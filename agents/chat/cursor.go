@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -27,13 +28,13 @@ type cursor struct {
 }
 
 // cursorOf is what a bridge keeps before it has read anything.
-func cursorOf(name, kind string, s *Settings) cursor {
-	who := s.User
-	if who == "" {
-		who = s.Token
+func cursorOf(name string, kind *Kind, s *Settings) cursor {
+	who := cmp.Or(s.User, s.Token)
+	if kind.Account != nil {
+		who = kind.Account(*s)
 	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{kind, s.Server, who}, "\x00")))
-	return cursor{Bridge: name, Kind: kind, Account: hex.EncodeToString(sum[:16])}
+	sum := sha256.Sum256([]byte(strings.Join([]string{kind.Name, s.Server, who}, "\x00")))
+	return cursor{Bridge: name, Kind: kind.Name, Account: hex.EncodeToString(sum[:16])}
 }
 
 // folder is where bridges keep their places, NAME.in, and have their locks,

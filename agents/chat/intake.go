@@ -57,6 +57,7 @@ func (i *inbox) take(ctx context.Context, m *Message) error {
 		return i.refuse(ctx, m, why)
 	}
 	i.took = true
+	m.Text, m.Title = strings.TrimSpace(Plain(m.Text)), strings.TrimSpace(line(Plain(m.Title)))
 	if !isPlain(m.ID, maxID) {
 		i.say(m, "This message was not taken: the chat system gave it no name that can be kept. Nothing was done with it.")
 		return nil
@@ -64,7 +65,6 @@ func (i *inbox) take(ctx context.Context, m *Message) error {
 	if again, err := i.again(ctx, m); again || err != nil {
 		return err
 	}
-	m.Text, m.Title = strings.TrimSpace(Plain(m.Text)), strings.TrimSpace(line(Plain(m.Title)))
 	if m.Text == "" && m.Title == "" && len(m.Files) == 0 {
 		return nil
 	}

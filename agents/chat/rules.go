@@ -14,7 +14,7 @@ type Rules struct {
 	MaxMessage   int      // bytes of a message
 	PerHour      int      // messages of a sender
 	Burst        int      // of these at once
-	TotalPerHour int      // messages of all
+	TotalPerHour int      // messages of all but operators
 }
 
 // Anyone in Rules.Allow stands for everybody who speaks in one of Settings.Rooms.
@@ -105,7 +105,7 @@ func (g *guard) pace(from string, now time.Time) (wait time.Duration, tell bool)
 	if g.all.at.IsZero() {
 		g.all.at = now
 	}
-	if wait = b.take(now, g.PerHour, g.Burst); wait == 0 {
+	if wait = b.take(now, g.PerHour, g.Burst); wait == 0 && !slices.Contains(g.Operators, from) { // who ends a flood is heard in it
 		if wait = g.all.take(now, g.TotalPerHour, max(g.Burst, g.TotalPerHour/10)); wait > 0 {
 			b.used--
 		}

@@ -65,12 +65,13 @@ type Program struct {
 	Key   string        // MBOX_KEY in its environment, the same for each try
 	Text  string        // what an error does not repeat; "" for nothing
 	For   time.Duration // longer it may not run
+	Says  bool          // its standard output is wanted
 }
 
 // maxSaid is how much of what a program says is looked at, in bytes.
 const maxSaid = 16 << 10
 
-// Run runs the program, and returns how its standard output begins. It has nothing
+// Run runs the program, and returns how what it says begins. It has nothing
 // of our environment that may be secret, and what it leaves running is ended with it.
 func (p Program) Run(ctx context.Context) (said string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.For)
@@ -82,17 +83,19 @@ func (p Program) Run(ctx context.Context) (said string, err error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	out, err := scratch()
-	if err != nil {
-		return "", err
-	}
-	defer out.Close()
 	problem, err := scratch()
 	if err != nil {
 		return "", err
 	}
 	defer problem.Close()
-	cmd.Stdout, cmd.Stderr = out, problem
+	out := problem
+	if cmd.Stderr = problem; p.Says {
+		if out, err = scratch(); err != nil {
+			return "", err
+		}
+		defer out.Close()
+		cmd.Stdout = out
+	}
 	err = cmd.Run()
 	if cmd.Process != nil {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // whoever is left

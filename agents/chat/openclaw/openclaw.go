@@ -14,7 +14,6 @@ package openclaw
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -61,9 +60,9 @@ func (c *channel) Receive(ctx context.Context, _ string, _ chat.Inbox) error {
 
 // Check implements chat.Channel: it asks for the version, and how the gateway is.
 func (c *channel) Check(ctx context.Context) (string, error) {
-	version, err := c.run(ctx, chat.Notice{}, checkTime, "--version")
+	version, err := c.run(ctx, command.Program{For: checkTime, Says: true}, "--version")
 	if err == nil {
-		_, err = c.run(ctx, chat.Notice{}, checkTime, "health")
+		_, err = c.run(ctx, command.Program{For: checkTime}, "health")
 	}
 	return "OpenClaw " + version + ", its gateway answers", err
 }
@@ -75,17 +74,13 @@ func (c *channel) Send(ctx context.Context, n chat.Notice) (string, error) {
 		return "", fmt.Errorf("%w: %s names no channel of OpenClaw's", chat.ErrRefused, n.To.Peer)
 	}
 	arguments := append([]string{"message", "send"}, where.arguments()...)
-	_, err := c.run(ctx, n, sendTime, append(arguments, "--message="+n.Text)...)
+	_, err := c.run(ctx, command.Program{Key: n.Key, Text: n.Text, For: sendTime}, append(arguments, "--message="+n.Text)...)
 	return "", err
 }
 
-func (c *channel) run(ctx context.Context, n chat.Notice, most time.Duration, arguments ...string) (said string, err error) {
-	argv := slices.Concat(c.argv, arguments)
-	said, err = command.Program{Argv: argv, Key: n.Key, Text: n.Text, For: most}.Run(ctx)
-	if err != nil && ctx.Err() != nil {
-		err = errors.Join(err, ctx.Err())
-	}
-	return said, err
+func (c *channel) run(ctx context.Context, p command.Program, arguments ...string) (said string, err error) {
+	p.Argv = slices.Concat(c.argv, arguments)
+	return p.Run(ctx)
 }
 
 // place is where OpenClaw sends to.

@@ -331,3 +331,10 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// A bot that got a new token is the same one: what waits for it is not left out.
+func TestAccount(t *testing.T) {
+	if was, is := Kind.Account(chat.Settings{Token: "4711:old"}), Kind.Account(chat.Settings{Token: "4711:new"}); was != "4711" || is != was {
+		t.Errorf("%q became %q", was, is)
+	}
+}

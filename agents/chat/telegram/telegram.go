@@ -47,6 +47,8 @@ var Kind = chat.Kind{
 	Limits: chat.Limits{Text: 4096, Parts: 5, File: 10 << 20, Every: time.Second},
 	Once:   chat.AtLeastOnce,
 	Open:   open,
+
+	Account: func(s chat.Settings) string { bot, _, _ := strings.Cut(s.Token, ":"); return bot },
 }
 
 const defaultServer = "https://api.telegram.org"

@@ -29,7 +29,7 @@ type Bridge struct {
 	MaxMessage   int      `toml:"max_message" json:"max_message,omitzero" jsonschema:"default=32768,minimum=1,maximum=262144,description=bytes of a message"`
 	PerHour      int      `toml:"per_hour" json:"per_hour,omitzero" jsonschema:"default=60,minimum=1,maximum=100000,description=messages of one sender"`
 	Burst        int      `toml:"burst" json:"burst,omitzero" jsonschema:"default=10,minimum=1,maximum=10000,description=of these at once"`
-	TotalPerHour int      `toml:"total_per_hour" json:"total_per_hour,omitzero" jsonschema:"default=600,minimum=1,maximum=1000000,description=messages of all\\, a tenth of them at once"`
+	TotalPerHour int      `toml:"total_per_hour" json:"total_per_hour,omitzero" jsonschema:"default=600,minimum=1,maximum=1000000,description=messages of all but operators\\, a tenth of them at once"`
 
 	// Settings of the kind; those that are not secrets have the names that they
 	// have in chat.Settings.
@@ -137,11 +137,43 @@ func CheckBridges(c *File, kinds []chat.Kind) error {
 		if err := c.checkWord(key+".kind", b.Kind, known); err != nil {
 			return err
 		}
-		if err := c.checkKind(key, b, &kinds[slices.Index(known, b.Kind)]); err != nil {
+		kind := &kinds[slices.Index(known, b.Kind)]
+		if err := c.checkKind(key, b, kind); err != nil {
+			return err
+		}
+		if err := checkTwins(c, name, b, kind); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// checkTwins refuses a second bridge that hears somebody in the same account: each
+// would make a task of a message, and both would answer.
+func checkTwins(c *File, name string, b *Bridge, k *chat.Kind) error {
+	if k.Stdio || k.Sends || !b.Enabled {
+		return nil
+	}
+	for _, other := range c.Bridges.Names() {
+		if o := c.Bridges[other]; other < name && b.account() == o.account() && b.hearsAsWell(o) {
+			return advise(c.wrong("bridges."+name, "[bridges.%s] has the same account and hears the same people: they would be answered twice", other), "one bridge for each account, or allow and rooms that have nobody in common")
+		}
+	}
+	return nil
+}
+
+// account is what the table says of the account, for comparison.
+func (b *Bridge) account() string {
+	return fmt.Sprintf("%q", []any{b.Kind, b.Server, b.User, b.TokenFile, b.TokenEnv, b.PasswordFile, b.PasswordEnv, b.Listen, b.Command})
+}
+
+// hearsAsWell tells whether both may hear the same message.
+func (b *Bridge) hearsAsWell(o *Bridge) bool {
+	ours, theirs := slices.Concat(b.Allow, b.Operators), slices.Concat(o.Allow, o.Operators)
+	common := func(a, b []string) bool {
+		return slices.ContainsFunc(a, func(name string) bool { return name != chat.Anyone && slices.Contains(b, name) })
+	}
+	return common(ours, theirs) || slices.Contains(slices.Concat(ours, theirs), chat.Anyone) && common(b.Rooms, o.Rooms)
 }
 
 func (f *origins) checkKind(key string, b *Bridge, k *chat.Kind) error {

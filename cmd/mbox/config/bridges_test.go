@@ -77,6 +77,32 @@ func TestBridgesAreChecked(t *testing.T) {
 	}
 }
 
+// Two bridges to one account answer nobody twice.
+func TestNobodyIsHeardTwice(t *testing.T) {
+	const start = "[bridges.a]\nkind = 'net'\nto = 'coder'\nserver = 'https://x'\ntoken_env = 'T'\n"
+	const b = "[bridges.b]\nkind = 'net'\nto = 'coder'\nserver = 'https://x'\ntoken_env = 'T'\n"
+	for _, c := range []struct{ a, b, want string }{
+		{"allow = ['anna', 'bert']", "allow = ['carl', 'bert']", "bridges.b: .*bridges.a.* has the same account"},
+		{"allow = ['anna']", "require_proof = true\noperators = ['anna']\nallow = ['carl']", "answered twice"},
+		{"allow = ['*']\nrooms = ['#r']", "allow = ['anna']\nrooms = ['#r']", "answered twice"},
+		{"allow = ['anna']", "allow = ['bert']", ""},
+		{"allow = ['anna']\nrooms = ['#r']", "allow = ['bert']\nrooms = ['#r']", ""},
+		{"allow = ['*']\nrooms = ['#q']", "allow = ['*']\nrooms = ['#r']", ""},
+		{"allow = ['anna']\nenabled = false", "allow = ['anna']", ""},
+		{"allow = ['anna']", "allow = ['anna']\nenabled = false", ""},
+		{"allow = ['anna']", "allow = ['anna']\nca = 'x'\nuser = 'other'", ""},
+	} {
+		text := start + c.a + "\n" + b + c.b
+		kinds := []chat.Kind{{Name: "net", Needs: []string{"server", "token"}, Takes: []string{"rooms", "ca", "user"}, Claims: true}}
+		err := CheckBridges(read(t, text), kinds)
+		if c.want == "" && err != nil {
+			t.Errorf("%s: %v", text, err)
+		} else if c.want != "" {
+			refuses(t, text, err, c.want)
+		}
+	}
+}
+
 // Every setting that a kind can have can be written, under the same name.
 func TestEverySettingHasItsKey(t *testing.T) {
 	to := reflect.TypeFor[Bridge]()

@@ -121,6 +121,26 @@ var bridgeMutants = []mutant{
 		chatTest("TestWhatComesAgainIsNotCounted"),
 	},
 	{
+		"bridge-heard-twice", "bridges", "cmd/mbox/config/bridges.go",
+		"return common(ours, theirs) ||", "return",
+		configTest("TestNobodyIsHeardTwice"),
+	},
+	{
+		"bridge-room-heard-twice", "bridges", "cmd/mbox/config/bridges.go",
+		"chat.Anyone) && common(b.Rooms, o.Rooms)", "chat.Anyone) && b == o",
+		configTest("TestNobodyIsHeardTwice"),
+	},
+	{
+		"bridge-operator-in-a-flood", "bridges", "agents/chat/rules.go",
+		"wait == 0 && !slices.Contains(g.Operators, from) {", "wait == 0 {",
+		chatTest("TestTooManyAreRefusedAndToldOnce"),
+	},
+	{
+		"bridge-place-of-an-old-token", "bridges", "agents/chat/cursor.go",
+		"if kind.Account != nil {", "if kind.Account != nil && who == \"\" && s.Token != \"\" {",
+		chatTest("TestPlaceIsKeptForItsAccount"),
+	},
+	{
 		"bridge-answers-again", "bridges", "agents/chat/intake.go",
 		"i.done.add(i.key(m.ID))", "",
 		chatTest("TestWhatComesAgainIsNotCounted"),
