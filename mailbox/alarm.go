@@ -3,6 +3,7 @@ package mailbox
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"mbox/audit"
@@ -74,7 +75,7 @@ func (b *explainer) whyNotStarted(ctx context.Context, r *queue.Entry) (string, 
 	if r.Blocked {
 		return b.whyBlocked(ctx, r)
 	}
-	able, paused := b.whoCan(r.Class)
+	able, kept := b.whoCan(r.Class)
 	switch {
 	case r.Held:
 		return fmt.Sprintf("it waits for an approval: mbox approve %s", r.ID), nil
@@ -82,8 +83,8 @@ func (b *explainer) whyNotStarted(ctx context.Context, r *queue.Entry) (string, 
 		return fmt.Sprintf("%s could take it, but cannot think now: %s", able[0], b.o.Unable(able[0])), nil
 	case len(able) > 0:
 		return fmt.Sprintf("%s could take it and did not", joinNames(able)), nil
-	case len(paused) > 0:
-		return fmt.Sprintf("%s could take it and is paused", joinNames(paused)), nil
+	case len(kept) > 0:
+		return fmt.Sprintf("%s could take it and %s", kept[0].name, kept[0].why), nil
 	case r.Class.Target != "any":
 		return fmt.Sprintf("it is for %s, which is not registered and has not asked for it", r.Class.Target), nil
 	case r.Class.Action != "":
@@ -134,21 +135,34 @@ func (b *explainer) whyNever(ctx context.Context, id ID) (string, error) {
 	return why, err
 }
 
-// whoCan lists the registered agents that may take tasks of the class.
-func (b *explainer) whoCan(c queue.Class) (able, paused []string) {
-	for name, own := range b.o.Agents {
+// keptFrom is an agent that could take a task, and why it may not.
+type keptFrom struct {
+	name, why string
+	paused    bool // by the ledger, and not by its table
+}
+
+// whoCan lists the registered agents that may take tasks of the class, by name, and those
+// that are kept from it. One that is not registered is among these if the task names it.
+func (b *explainer) whoCan(c queue.Class) (able []string, kept []keptFrom) {
+	names := slices.Sorted(maps.Keys(b.o.Agents))
+	if _, registered := b.o.Agents[c.Target]; !registered && !b.queue.Agent(c.Target).Claims() {
+		names = append(names, c.Target)
+	}
+	for _, name := range names {
+		own := b.o.Agents[name]
 		if c.Target != name && (c.Target != "any" || !takesAny(own, true, c)) {
 			continue
 		}
-		if own.Paused {
-			paused = append(paused, name)
-		} else {
+		switch now := b.queue.Agent(name); {
+		case own.Disabled:
+			kept = append(kept, keptFrom{name, "is not enabled in mbox.toml", false})
+		case !now.Claims():
+			kept = append(kept, keptFrom{name, "is " + now.String(), true})
+		default:
 			able = append(able, name)
 		}
 	}
-	slices.Sort(able)
-	slices.Sort(paused)
-	return able, paused
+	return able, kept
 }
 
 func joinNames(names []string) string {

@@ -121,7 +121,7 @@ type Capabilities struct {
 	Types     []string // task types that it takes from "any"
 	Actions   []string // action names that it takes from "any"
 	OnlyNamed bool     // takes only what names it
-	Paused    bool     // takes nothing
+	Disabled  bool     // takes nothing
 
 	Accept       []string // the checks that each of its results has to pass
 	ExpectOutput bool     // an empty result of it is a failure

@@ -120,7 +120,7 @@ func (c *Claim) Renew() error {
 func (b *Box) fits(r ClaimRequest) func(queue.Class) bool {
 	own, registered := b.o.Agents[r.Agent]
 	return func(c queue.Class) bool {
-		if r.Type != "" && c.Type != r.Type || own.Paused {
+		if r.Type != "" && c.Type != r.Type || own.Disabled {
 			return false
 		}
 		return c.Target == r.Agent || c.Target == "any" && takesAny(own, registered, c)
@@ -145,8 +145,9 @@ func takesAny(own Capabilities, registered bool, c queue.Class) bool {
 // then age, then id. Where another claim is at that task, any other one of the
 // same standing may come before it. ErrEmpty if there is none; before it says so,
 // it gives tasks whose lock is held a tenth of a second, since who holds it may be
-// about to give the task back, or may be at another task of the same shard. It
-// does not admit drops or reclaim lost tasks; Tidy does.
+// about to give the task back, or may be at another task of the same shard. For an
+// agent that may not claim now it is a PausedError. It does not admit drops or reclaim
+// lost tasks; Tidy does.
 func (b *Box) Claim(ctx context.Context, r ClaimRequest) (*Claim, error) {
 	deadline := time.Now().Add(busyPauseMax)
 	for pause := busyPause; ; pause *= 2 {
@@ -172,6 +173,9 @@ func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, busy boo
 	}
 	if err := b.dependencies.resolve(ctx); err != nil {
 		return nil, false, onTheWay(err)
+	}
+	if err := b.mayClaim(r.Agent); err != nil {
+		return nil, false, err
 	}
 	fits, asked, at := b.fits(r), false, 0
 	var taken []queue.Taken
@@ -242,6 +246,9 @@ func (b *Box) claim(ctx context.Context, r ClaimRequest, id ID) (*Claim, error) 
 	if rec.State != Pending || rec.Blocked || rec.NotBefore > b.now().UnixMilli() {
 		return nil, errNotReady
 	}
+	if err := b.mayClaim(r.Agent); err != nil {
+		return nil, err
+	}
 	if err := b.approvals.mayRun(ctx, s, f, r.Agent); err != nil {
 		return nil, onTheWay(err)
 	}
@@ -283,7 +290,7 @@ const (
 	busyPauseMax = 100 * time.Millisecond
 )
 
-// Wait is Claim that waits until there is a task. It watches for new ones; without
+// Wait is Claim that waits until there is a task, and until the agent may claim. It watches for new ones; without
 // a router it admits and reclaims on its own. What it watches with is kept for the
 // next Wait, until Close.
 func (b *Box) Wait(ctx context.Context, r ClaimRequest) (*Claim, error) {
@@ -297,10 +304,10 @@ func (b *Box) Wait(ctx context.Context, r ClaimRequest) (*Claim, error) {
 		if !errors.Is(err, ErrEmpty) {
 			return c, err
 		}
-		if l.listen() {
+		if l.listen(errors.Is(err, ErrPaused)) {
 			continue // what was said before is heard by looking once more
 		}
-		most := l.p.next()
+		most := min(l.p.next(), b.untilClaims(err))
 		if busy {
 			most = min(most, pause)
 			pause = min(2*pause, busyPauseMax)
@@ -313,6 +320,16 @@ func (b *Box) Wait(ctx context.Context, r ClaimRequest) (*Claim, error) {
 		}
 		l.heed(ctx, s)
 	}
+}
+
+// untilClaims is after what time at most an agent is asked about again that may not
+// claim, as err says.
+func (b *Box) untilClaims(err error) time.Duration {
+	var paused *PausedError
+	if !errors.As(err, &paused) || paused.Until == nil {
+		return b.o.ScanInterval
+	}
+	return max(paused.Until.Sub(b.now()), time.Millisecond)
 }
 
 // untilDue is how long to wait at most: the scan interval, or less if a

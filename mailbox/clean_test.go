@@ -56,6 +56,7 @@ var lifeOps = []struct {
 	{"archive", 2, (*life).archive},
 	{"decide", 3, (*life).decide},
 	{"by hand", 4, (*life).byHand},
+	{"pause", 4, (*life).pause},
 	{"scan", 5, (*life).scan},
 	{"clock", 10, (*life).clock},
 	{"tear the ledger", 4, (*life).tearLedger},
@@ -167,6 +168,20 @@ func (l *life) decide() error {
 	if err == nil && l.r.IntN(2) == 0 {
 		err = l.b.Outcome(context.Background(), id, "coder", "well")
 	}
+	return err
+}
+
+// pause has an agent claim nothing, for ever or a while, or claim again.
+func (l *life) pause() error {
+	p := Pause{Agent: []string{"coder", "writer"}[l.r.IntN(2)], By: "human"}
+	if l.r.IntN(3) > 0 {
+		_, err := ResumeAgent(context.Background(), l.b, p.Agent, p.By, "")
+		return err
+	}
+	if l.r.IntN(2) == 0 {
+		p.Until = l.clk.now().Add(time.Minute)
+	}
+	_, err := PauseAgent(context.Background(), l.b, p)
 	return err
 }
 

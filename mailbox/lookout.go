@@ -71,11 +71,11 @@ func (l *lookout) isRouted() bool {
 	return l.routed
 }
 
-// listen begins to watch what else a task may wait for, once one does: a line that
-// approves it, and the file of what it depends on, which ends behind its line. True
-// if it has just begun.
-func (l *lookout) listen() bool {
-	begins := !l.lines && l.p.b.queue.Waits()
+// listen begins to watch what else a task may wait for, once one does, or the agent is
+// paused: a line that approves it, or lets the agent claim, and the file of what it
+// depends on, which ends behind its line. True if it has just begun.
+func (l *lookout) listen(paused bool) bool {
+	begins := !l.lines && (paused || l.p.b.queue.Waits())
 	if begins {
 		l.lines = true
 		for _, dir := range []string{ledgerDir, "tasks/completed", "tasks/failed"} {

@@ -22,10 +22,13 @@ func (b *books) lookup(id ID) (*queue.Entry, error) {
 	return b.queue.Find(id), nil
 }
 
-// Index is what the ledger alone tells of the tasks: no task's file is read for it.
+// Index is what the ledger alone tells of tasks and agents: no task's file is read for it.
 type Index struct {
 	Count map[State]int // how many tasks each folder should hold
 	Live  []Live        // those that have not ended, in no order
+	// Agents are those of whose states the ledger tells, by name. Any other one is
+	// healthy.
+	Agents map[string]Agent
 }
 
 // Live is what the ledger tells of a task that has not ended. A time that it does not
@@ -52,7 +55,7 @@ func (b *books) Index() (*Index, error) {
 	if err := b.queue.Update(); err != nil {
 		return nil, err
 	}
-	x := &Index{Count: map[State]int{}}
+	x := &Index{Count: map[State]int{}, Agents: b.queue.Agents()}
 	for _, s := range task.Folders {
 		x.Count[s] = int(b.queue.Holds(s).Count)
 	}

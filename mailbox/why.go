@@ -211,13 +211,18 @@ func (b *explainer) explainPending(ctx context.Context, w *Why, t *Task) error {
 	if err := b.explainApproval(ctx, w, t, r); err != nil {
 		return err
 	}
-	able, paused := b.whoCan(r.Class)
+	able, kept := b.whoCan(r.Class)
 	w.Able = able
 	w.Waits = append(w.Waits, b.explainBrains(r, able)...)
-	for _, p := range paused {
-		w.Asks = append(w.Asks, p+", when it is no longer paused")
+	for _, k := range kept {
+		if k.paused && len(able) == 0 {
+			w.Waits = append(w.Waits, k.name+", which "+k.why)
+		} else {
+			w.Asks = append(w.Asks, k.name+", which "+k.why)
+		}
 	}
 	switch {
+	case !b.queue.Agent(r.Class.Target).Claims():
 	case r.Class.Target != "any":
 		w.Asks = append(w.Asks, "whoever claims as "+r.Class.Target)
 	case r.Class.Action == "":

@@ -20,6 +20,7 @@ type deed struct{ step, does, do string }
 var (
 	approving = deed{"approval", "approves", "approve"}
 	keeping   = deed{"token", "makes and revokes tokens", "do that"}
+	pausing   = deed{"agent", "pauses and resumes agents", "do that"}
 	bridging  = deed{"bridge", "runs bridges", "do that"}
 	speaking  = deed{"bridge", "sends as a bridge", "do that"}
 )

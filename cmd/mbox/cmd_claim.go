@@ -27,7 +27,8 @@ func claimVerb() *verb {
 		about: `Takes the task that is most urgent among those that the agent may take, and
 prints its JSON. Its mbox.lease.token is needed for progress, complete, fail and
 release. The claim lasts until mbox.lease.deadline; mbox progress makes it last
-longer. When it is over, the task goes back to pending.`,
+longer. When it is over, the task goes back to pending. An agent that is paused
+(mbox agent pause) gets nothing, with exit code 5.`,
 		shows: []string{
 			"task=$(mbox claim --agent coder --wait 10m) || exit",
 			`id=$(jq -r .id <<<"$task")`,
@@ -93,7 +94,7 @@ func (o *claimOptions) claim(ctx context.Context, box *mailbox.Box) (*mailbox.Cl
 	defer cancel()
 	claim, err := box.Wait(limited, want)
 	if err != nil && ctx.Err() == nil && errors.Is(limited.Err(), context.DeadlineExceeded) && errors.Is(err, context.DeadlineExceeded) {
-		return nil, mailbox.ErrEmpty
+		return nil, firstError(mailbox.MayClaim(box, o.agent), mailbox.ErrEmpty)
 	}
 	return claim, err
 }

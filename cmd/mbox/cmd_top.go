@@ -27,8 +27,8 @@ func topVerb() *verb {
 		about: `Shows the four folders with counts and the age of the oldest task, what is wrong,
 and the ledger as it grows. The arrows move, enter describes a task, / filters, ?
 lists the keys, q quits. c cancels a task and r retries one, as human, once you have
-said y to the command that is shown; --readonly takes these keys away, and an
-agent's command never has them.
+said y to the command that is shown; p, in the list of agents, pauses one or lets it
+go on. --readonly takes these keys away, and an agent's command never has them.
 
 Where standard input or output is no terminal, with --plain, or with TERM=dumb, it
 prints counts and problems once, and then a line for each change, for a pipe or a
@@ -88,6 +88,14 @@ func (o *topOptions) watch(ctx context.Context, s *session, box *mailbox.Box, do
 		},
 		Cancel: func(ctx context.Context, id mailbox.ID) error { return box.Cancel(ctx, id, "human", cancelReason) },
 		Retry:  func(ctx context.Context, id mailbox.ID) error { return box.Retry(ctx, id, "human", retryReason) },
+		Pause: func(ctx context.Context, agent mailbox.ID) error {
+			_, err := mailbox.PauseAgent(ctx, box, mailbox.Pause{Agent: string(agent), By: "human"})
+			return err
+		},
+		Resume: func(ctx context.Context, agent mailbox.ID) error {
+			_, err := mailbox.ResumeAgent(ctx, box, string(agent), "human", "")
+			return err
+		},
 	}
 	if o.plain || !s.terminal || !term.IsTerminal(int(s.in.Fd())) || os.Getenv("TERM") == "dumb" {
 		s.paint = palette{}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -70,6 +71,9 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 		}
 		if a := s.config.Agents[o.agent]; a != nil && !a.Enabled {
 			s.warnf("%s is not enabled in mbox.toml: it takes nothing", o.agent)
+		}
+		if why := mailbox.MayClaim(box, o.agent); errors.Is(why, mailbox.ErrPaused) {
+			s.warnf("it takes nothing for now: %v", why)
 		}
 		s.warnUnsynced(box.Options().Sync)
 		if err := mayStart(s.config, o.agent); err != nil {

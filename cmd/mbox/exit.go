@@ -17,6 +17,7 @@ import (
 	"mbox/cmd/mbox/gateway/token"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/lifecycle"
 	"mbox/schemas"
 )
 
@@ -113,6 +114,7 @@ func judge(err error) (code int, hint string) {
 	var archive *badArchive
 	var owner *mailbox.OwnerError
 	var sealed *audit.SealedError
+	var paused *mailbox.PausedError
 	switch {
 	case err == nil:
 		return exitOK, ""
@@ -158,6 +160,8 @@ func judge(err error) (code int, hint string) {
 		return exitNotFound, "mbox init makes one; --home or MBOX_HOME names another folder"
 	case errors.Is(err, mailbox.ErrNotFound):
 		return exitNotFound, "mbox ls shows the tasks there are"
+	case errors.As(err, &paused):
+		return exitConflict, resumeHint(paused)
 	case errors.Is(err, mailbox.ErrEmpty):
 		return exitConflict, "mbox claim --wait 10m waits for a task; mbox ls --state pending shows who they are for"
 	case errors.Is(err, mailbox.ErrExists):
@@ -182,6 +186,14 @@ func judge(err error) (code int, hint string) {
 		return exitError, ""
 	}
 	return exitError, ""
+}
+
+// resumeHint is what lets an agent claim again, where that can be had.
+func resumeHint(e *mailbox.PausedError) string {
+	if e.State == lifecycle.Paused {
+		return "a person ends the pause: mbox agent resume " + schemas.ShellWord(e.Name) + "; mbox claim --wait 10m waits for its end"
+	}
+	return "mbox agent list shows the agents that may claim"
 }
 
 // wayFree is the hint of an error that comes of what lies in the home and not of

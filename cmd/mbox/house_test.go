@@ -42,21 +42,22 @@ const (
 // audit: both need the same lock with the same traps shut (its own descriptor, a
 // file that still has its name, a deadline), so it is written once, below both.
 var rooms = map[string]room{
-	"mailbox/durable":  {layer: 0, libraries: []string{xsys, "github.com/gofrs/flock"}},
-	"schemas":          {layer: 0, libraries: []string{jsonV2, "github.com/invopop/jsonschema"}},
-	"agents-home":      {layer: 0},
-	"audit":            {layer: 1, ours: []string{"mailbox/durable", "schemas"}, libraries: []string{jsonV2, xsys}},
-	"audit/record":     {layer: 1, ours: []string{"audit", "schemas"}},
-	"audit/verify":     {layer: 1, ours: []string{"audit", "mailbox/durable"}},
-	"audit/delegation": {layer: 1, ours: []string{"audit", "mailbox/durable", "schemas"}, libraries: []string{jsonV2}},
-	"agents/policy":    {layer: 1, ours: []string{"schemas"}},
-	"agents/sandbox":   {layer: 1, libraries: []string{xsys, "github.com/landlock-lsm/go-landlock"}},
-	"mailbox/task":     {layer: 2, ours: []string{"audit", "schemas"}, libraries: []string{jsonV2}},
-	"mailbox/home":     {layer: 2, ours: []string{"mailbox/task", "audit", "mailbox/durable", "schemas"}, libraries: []string{xsys}},
-	"mailbox/lease":    {layer: 2, ours: []string{"mailbox/home", "mailbox/task", "audit", "mailbox/durable"}, libraries: []string{xsys}},
-	"mailbox/history":  {layer: 2, ours: []string{"mailbox/task", "audit"}},
-	"mailbox/evidence": {layer: 2, ours: []string{"mailbox/home", "mailbox/queue", "mailbox/task", "audit", "mailbox/durable"}, libraries: []string{jsonV2}},
-	"mailbox/artifact": {layer: 2, ours: []string{"mailbox/task", "mailbox/durable", "schemas"}},
+	"mailbox/durable":   {layer: 0, libraries: []string{xsys, "github.com/gofrs/flock"}},
+	"schemas":           {layer: 0, libraries: []string{jsonV2, "github.com/invopop/jsonschema"}},
+	"agents-home":       {layer: 0},
+	"audit":             {layer: 1, ours: []string{"mailbox/durable", "schemas"}, libraries: []string{jsonV2, xsys}},
+	"audit/record":      {layer: 1, ours: []string{"audit", "schemas"}},
+	"audit/verify":      {layer: 1, ours: []string{"audit", "mailbox/durable"}},
+	"audit/delegation":  {layer: 1, ours: []string{"audit", "mailbox/durable", "schemas"}, libraries: []string{jsonV2}},
+	"agents/policy":     {layer: 1, ours: []string{"schemas"}},
+	"agents/sandbox":    {layer: 1, libraries: []string{xsys, "github.com/landlock-lsm/go-landlock"}},
+	"mailbox/task":      {layer: 2, ours: []string{"audit", "schemas"}, libraries: []string{jsonV2}},
+	"mailbox/home":      {layer: 2, ours: []string{"mailbox/task", "audit", "mailbox/durable", "schemas"}, libraries: []string{xsys}},
+	"mailbox/lease":     {layer: 2, ours: []string{"mailbox/home", "mailbox/task", "audit", "mailbox/durable"}, libraries: []string{xsys}},
+	"mailbox/history":   {layer: 2, ours: []string{"mailbox/task", "audit"}},
+	"mailbox/lifecycle": {layer: 2, ours: []string{"mailbox/task", "audit"}},
+	"mailbox/evidence":  {layer: 2, ours: []string{"mailbox/home", "mailbox/queue", "mailbox/task", "audit", "mailbox/durable"}, libraries: []string{jsonV2}},
+	"mailbox/artifact":  {layer: 2, ours: []string{"mailbox/task", "mailbox/durable", "schemas"}},
 	"mailbox/backup": {
 		layer: 2, ours: []string{"mailbox/home", "audit", "mailbox/durable"},
 		libraries: []string{jsonV2, "github.com/klauspost/compress/zstd"},
@@ -64,10 +65,10 @@ var rooms = map[string]room{
 	"mailbox/verify": {layer: 2, ours: []string{"mailbox/home", "mailbox/task", "mailbox/artifact", "audit", "audit/delegation", "audit/verify", "mailbox/durable", "schemas"}, libraries: []string{xsync}},
 	"mailbox/tree":   {layer: 2, ours: []string{"mailbox/task", "audit", "schemas"}},
 	"mailbox/queue": {
-		layer: 2, ours: []string{"mailbox/home", "mailbox/task", "mailbox/tree", "audit", "mailbox/durable"}, libraries: []string{jsonV2},
+		layer: 2, ours: []string{"mailbox/home", "mailbox/lifecycle", "mailbox/task", "mailbox/tree", "audit", "mailbox/durable"}, libraries: []string{jsonV2},
 	},
 	"mailbox": {
-		layer: 2, ours: []string{"mailbox/artifact", "mailbox/backup", "mailbox/evidence", "mailbox/history", "mailbox/home", "mailbox/lease", "mailbox/queue", "mailbox/task", "mailbox/tree", "audit", "audit/delegation", "audit/record", "audit/verify", "mailbox/durable", "schemas"},
+		layer: 2, ours: []string{"mailbox/artifact", "mailbox/backup", "mailbox/evidence", "mailbox/history", "mailbox/home", "mailbox/lease", "mailbox/lifecycle", "mailbox/queue", "mailbox/task", "mailbox/tree", "audit", "audit/delegation", "audit/record", "audit/verify", "mailbox/durable", "schemas"},
 		libraries: []string{jsonV2, xsys, xsync, "github.com/fsnotify/fsnotify"},
 	},
 	"agents/action": {
@@ -121,18 +122,19 @@ var rooms = map[string]room{
 		libraries: []string{"github.com/pelletier/go-toml/v2"},
 	},
 	"cmd/mbox/check": {
-		layer: 5, ours: []string{"cmd/mbox/config", "cmd/mbox/gateway/token", "agents", "agents/chat", "agents/policy", "agents/sandbox", "mailbox", "mailbox/home", "audit", "schemas", "mailbox/durable"},
+		layer: 5, ours: []string{"cmd/mbox/config", "cmd/mbox/gateway/token", "agents", "agents/chat", "agents/policy", "agents/sandbox", "mailbox", "mailbox/home", "mailbox/lifecycle", "audit", "schemas", "mailbox/durable"},
 	},
 	"cmd/mbox/mcp": {
 		layer: 5, ours: []string{"cmd/mbox/sight", "mailbox", "mailbox/task", "mailbox/verify", "mailbox/durable", "audit", "audit/record", "schemas"},
 		libraries: []string{jsonV2, "github.com/modelcontextprotocol/go-sdk"},
 	},
 	"cmd/mbox/top": {
-		layer: 5, ours: []string{"cmd/mbox/check", "mailbox", "mailbox/home", "mailbox/task", "audit", "schemas", "mailbox/durable"},
+		layer: 5, ours: []string{"cmd/mbox/check", "mailbox", "mailbox/home", "mailbox/lifecycle", "mailbox/task", "audit", "schemas", "mailbox/durable"},
 		libraries: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"},
 	},
 	"cmd/mbox": {
 		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/gateway", "cmd/mbox/gateway/token", "cmd/mbox/help", "cmd/mbox/mcp", "cmd/mbox/top", "agents", "agents/action", "agents/brain", "agents/chat", "agents/chat/bluebubbles", "agents/chat/command", "agents/chat/email", "agents/chat/imsg", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/openclaw", "agents/chat/stdio", "agents/chat/telegram", "agents/chat/webhook", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable", "agents/acp", "agents/agentzero"},
+		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/gateway", "cmd/mbox/gateway/token", "cmd/mbox/help", "cmd/mbox/mcp", "cmd/mbox/top", "agents", "agents/action", "agents/brain", "agents/chat", "agents/chat/bluebubbles", "agents/chat/command", "agents/chat/email", "agents/chat/imsg", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/stdio", "agents/chat/telegram", "agents/chat/webhook", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/lifecycle", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable", "agents/acp", "agents/agentzero"},
 		libraries: []string{
 			jsonV2, xsys, "golang.org/x/term", "github.com/rs/zerolog", "github.com/urfave/cli/v2",
 			"github.com/schollz/progressbar/v3",

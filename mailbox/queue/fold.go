@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"mbox/audit"
+	"mbox/mailbox/lifecycle"
 	"mbox/mailbox/task"
 )
 
@@ -25,10 +26,11 @@ type state struct {
 	checks  map[task.ID]bool   // blocked entries that are to be looked at
 	tend    map[task.ID]bool   // children whose parent may have ended or forgotten them
 	sets    [4]Set             // what each folder should hold
-	special map[uint64]bool    // hashes of all ids ever, case-folded, of idempotency keys, and of what was approved
-	folded  int                // lines folded since base
-	names   bool               // special alone is kept: nobody has asked for the queue yet
-	waits   bool               // a task has waited for somebody else's line
+	agents  map[string]lifecycle.Agent
+	special map[uint64]bool // hashes of all ids ever, case-folded, of idempotency keys, and of what was approved
+	folded  int             // lines folded since base
+	names   bool            // special alone is kept: nobody has asked for the queue yet
+	waits   bool            // a task has waited for somebody else's line
 	skimmer skimmer
 }
 
@@ -36,6 +38,7 @@ func newState() state {
 	return state{
 		live: map[task.ID]*Entry{}, queues: map[Class]*[4]pile{}, waiting: pile{by: byTime},
 		needs: links{}, kids: links{}, checks: map[task.ID]bool{}, tend: map[task.ID]bool{}, special: map[uint64]bool{},
+		agents: map[string]lifecycle.Agent{},
 	}
 }
 
@@ -158,9 +161,12 @@ func (x *state) move(s *skimmed) {
 	}
 }
 
-// foldNote takes in a line about a task that moves nothing: an alarm has been
+// foldNote takes in a line that moves no task: an agent has another state, an alarm has been
 // given, or something has been decided for which a held task waits.
 func (x *state) foldNote(line audit.Line, s *skimmed) {
+	if s.event == audit.AgentState && !x.names {
+		x.foldAgent(line)
+	}
 	if s.ID == "" {
 		return
 	}
@@ -185,6 +191,18 @@ func (x *state) foldNote(line audit.Line, s *skimmed) {
 	if e := x.find(s.ID, true); e != nil {
 		e.Alarmed = true
 		x.putBack(e, s.at) // it may just have come out of the base
+	}
+}
+
+// foldAgent takes in a move of an agent. What is none is for the tools that prove the
+// ledger; here it changes nothing.
+func (x *state) foldAgent(line audit.Line) {
+	e, err := line.Decode()
+	if err != nil {
+		return
+	}
+	if m, ok := lifecycle.MoveOf(&e); ok {
+		x.agents[m.Agent] = lifecycle.After(&e, m)
 	}
 }
 

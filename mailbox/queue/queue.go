@@ -13,12 +13,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"mbox/audit"
+	"mbox/mailbox/lifecycle"
 	"mbox/mailbox/task"
 	"mbox/mailbox/tree"
 )
@@ -189,6 +191,7 @@ func (q *Queue) begin(s *snapshot) {
 		return
 	}
 	q.sets = s.head.Sets
+	maps.Copy(q.agents, s.head.Agents)
 	for _, e := range others {
 		e.calls = int(q.at.Seq) // no look of before it was loaded settles it
 		q.live[e.ID] = e
@@ -242,6 +245,24 @@ func (q *Queue) Knows(text string) bool {
 	defer q.mu.Unlock()
 	h := hash64(text)
 	return q.special[h] || q.base != nil && q.base.has(h)
+}
+
+// Agent is what the ledger tells of an agent, as it is now.
+func (q *Queue) Agent(name string) lifecycle.Agent {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.agents[name].At(q.o.Now())
+}
+
+// Agents are those of which the ledger tells, as they are now, by name.
+func (q *Queue) Agents() map[string]lifecycle.Agent {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	all := make(map[string]lifecycle.Agent, len(q.agents))
+	for name, a := range q.agents {
+		all[name] = a.At(q.o.Now())
+	}
+	return all
 }
 
 // Holds is the set of the tasks that should be in a folder.

@@ -12,6 +12,7 @@ import (
 	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/lifecycle"
 	"mbox/mailbox/task"
 )
 
@@ -53,6 +54,8 @@ type snapshotHead struct {
 	Order    int64          `json:"order"`
 	Special  int64          `json:"special"`
 	Specials int64          `json:"specials"`
+
+	Agents map[string]lifecycle.Agent `json:"agents"`
 }
 
 // run is the entries [First, End) of one class and priority.

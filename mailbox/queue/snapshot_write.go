@@ -15,6 +15,7 @@ import (
 	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/lifecycle"
 )
 
 // draft is what a snapshot is written from: a copy, so that the queue can go on
@@ -22,13 +23,14 @@ import (
 type draft struct {
 	at      audit.Position
 	sets    [4]Set
+	agents  map[string]lifecycle.Agent
 	entries []*Entry // copies of those in memory
 	special []uint64
 	base    *snapshot // a reader of its own
 }
 
 func (x *state) draft() *draft {
-	d := &draft{at: x.at, sets: x.sets, special: slices.Collect(maps.Keys(x.special))}
+	d := &draft{at: x.at, sets: x.sets, agents: maps.Clone(x.agents), special: slices.Collect(maps.Keys(x.special))}
 	for _, e := range x.live {
 		d.entries = append(d.entries, e.copy())
 	}
@@ -103,7 +105,7 @@ func (d *draft) write(f *os.File, o *Options) error {
 		}
 		return e.runs(o)
 	})
-	head := snapshotHead{V: home.SnapshotVersion, Mailbox: o.Mailbox, Boot: o.Boot, At: d.at, Entries: uint32(len(d.entries)), Sets: d.sets}
+	head := snapshotHead{V: home.SnapshotVersion, Mailbox: o.Mailbox, Boot: o.Boot, At: d.at, Entries: uint32(len(d.entries)), Sets: d.sets, Agents: d.agents}
 	w := bufio.NewWriterSize(f, 1<<20) // an error of a Write is one of Flush
 	at := int64(0)
 	put := func(data []byte) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,8 @@ import (
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/home"
+	"mbox/mailbox/lifecycle"
+	"mbox/schemas"
 )
 
 func (e *Exam) readOnly() {
@@ -99,6 +102,7 @@ func (e *Exam) tasks(ctx context.Context) {
 		e.add("router", Fine, "", "none: every command does its work when it is called")
 	}
 	e.clock(box)
+	e.agents(box)
 	e.waiting(ctx, box)
 	e.delivery(box)
 }
@@ -146,6 +150,40 @@ func (e *Exam) clock(box *mailbox.Box) {
 		break
 	}
 	e.add("clock", Fine, "", "not behind the ledger")
+}
+
+// agents looks for such that may not claim.
+func (e *Exam) agents(box *mailbox.Box) {
+	x, err := box.Index()
+	if !e.check("agents", err) {
+		return
+	}
+	kept := 0
+	for _, name := range slices.Sorted(maps.Keys(x.Agents)) {
+		a := x.Agents[name]
+		if a.Claims() {
+			continue
+		}
+		kept++
+		hint := ""
+		if a.State == lifecycle.Paused {
+			hint = "mbox agent resume " + schemas.ShellWord(name)
+		}
+		e.add("agents", Doubt, hint, "%s is %s; tasks that wait for it: %d", name, a, waitingFor(x, name))
+	}
+	if kept == 0 {
+		e.add("agents", Fine, "", "none is paused")
+	}
+}
+
+// waitingFor counts the pending tasks that name an agent.
+func waitingFor(x *mailbox.Index, agent string) (n int) {
+	for i := range x.Live {
+		if l := &x.Live[i]; l.State == mailbox.Pending && l.Target == agent {
+			n++
+		}
+	}
+	return n
 }
 
 // waiting looks for pending tasks that nobody can take, and for ready ones that
@@ -212,7 +250,7 @@ func actionOf(t *mailbox.Task) string {
 // names nobody and needs no action.
 func Nobody(target, action string, agents map[string]mailbox.Capabilities) string {
 	if target != "any" {
-		if a, known := agents[target]; known && a.Paused {
+		if a, known := agents[target]; known && a.Disabled {
 			return fmt.Sprintf("%s is not enabled in mbox.toml", target)
 		}
 		return ""
@@ -221,7 +259,7 @@ func Nobody(target, action string, agents map[string]mailbox.Capabilities) strin
 		return ""
 	}
 	for _, a := range agents {
-		if !a.Paused && !a.OnlyNamed && slices.Contains(a.Actions, action) {
+		if !a.Disabled && !a.OnlyNamed && slices.Contains(a.Actions, action) {
 			return ""
 		}
 	}

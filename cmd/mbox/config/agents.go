@@ -200,7 +200,7 @@ func (c *File) team(chief *Agent) (names []string) {
 func (c *File) capabilities() map[string]mailbox.Capabilities {
 	out := map[string]mailbox.Capabilities{}
 	for name, a := range c.Agents {
-		out[name] = mailbox.Capabilities{Types: a.Types, Actions: a.Actions, OnlyNamed: a.OnlyNamed, Paused: !a.Enabled, Accept: a.Accept, ExpectOutput: a.ExpectOutput}
+		out[name] = mailbox.Capabilities{Types: a.Types, Actions: a.Actions, OnlyNamed: a.OnlyNamed, Disabled: !a.Enabled, Accept: a.Accept, ExpectOutput: a.ExpectOutput}
 	}
 	return out
 }

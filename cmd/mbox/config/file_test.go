@@ -186,7 +186,7 @@ timeout = "90s"
 		t.Errorf("off: %+v, from %s", off, c.origin("agents.off.enabled"))
 	}
 	o := c.Options().Agents
-	if !o["bridge:slack"].Paused || o["inline"].Paused || o["inline"].Actions[0] != "write_file" {
+	if !o["bridge:slack"].Disabled || o["inline"].Disabled || o["inline"].Actions[0] != "write_file" {
 		t.Errorf("options: %+v", o)
 	}
 }

@@ -110,7 +110,7 @@ func TestDefaultAgents(t *testing.T) {
 		if a.Role != name || a.Exec != "" || a.Brain.Kind != "ollama" || a.Brain.URL != "http://127.0.0.1:11434" || a.Concurrency != 1 || a.Memory.Backend != "none" {
 			t.Errorf("%s: %+v", name, a)
 		}
-		if own := c.Options().Agents[name]; !own.OnlyNamed || own.Paused == a.Enabled {
+		if own := c.Options().Agents[name]; !own.OnlyNamed || own.Disabled == a.Enabled {
 			t.Errorf("%s may take %+v", name, own)
 		}
 	}

@@ -121,6 +121,8 @@ func (s *Server) next(err error) string {
 	case errors.As(err, &own):
 		return own.next
 	case errors.Is(err, mailbox.ErrCommitted):
+	case errors.Is(err, mailbox.ErrPaused):
+		return "go on with what you have claimed; claim_task with wait_seconds waits for the end of the pause, which a person can bring about"
 	case errors.Is(err, mailbox.ErrEmpty):
 		return "claim_task with wait_seconds waits for a task; list_tasks with state pending shows who they are for"
 	case errors.Is(err, mailbox.ErrNotFound):

@@ -151,6 +151,9 @@ func (s *Server) take(ctx context.Context, in claimInput) (*mailbox.Claim, error
 	defer cancel()
 	claim, err := s.o.Box.Wait(limited, want)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil && errors.Is(err, limited.Err()) {
+		if err := mailbox.MayClaim(s.o.Box, s.o.Agent); err != nil {
+			return nil, err
+		}
 		return nil, mailbox.ErrEmpty
 	}
 	return claim, err

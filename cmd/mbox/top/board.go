@@ -65,7 +65,8 @@ type Row struct {
 type Agent struct {
 	Name    string        `json:"name"`
 	Known   bool          `json:"known"` // it stands in mbox.toml
-	Paused  bool          `json:"paused"`
+	Enabled bool          `json:"enabled"`
+	Life    mailbox.Agent `json:"lifecycle"`
 	Holds   []mailbox.ID  `json:"holds"`
 	Since   *mailbox.Time `json:"since,omitzero"` // it has the oldest of these
 	Waiting int           `json:"waiting"`        // pending tasks that name it
@@ -77,6 +78,7 @@ type reader struct {
 	box    *mailbox.Box
 	now    func() time.Time
 	at     audit.Position // of the ledger, when the index was asked
+	agents map[string]mailbox.Agent
 	count  map[mailbox.State]int
 	live   map[mailbox.State][]Row
 	titles map[place]title
@@ -126,7 +128,7 @@ func (r *reader) read(ctx context.Context, touched map[mailbox.ID]bool) (*Board,
 		}
 	}
 	b.Seq = r.box.Ledger().End().Seq
-	b.agents(r.box.Options().Agents)
+	b.agents(r.box.Options().Agents, r.agents)
 	r.problems(ctx, b)
 	return b, ctx.Err()
 }
@@ -153,7 +155,7 @@ func (r *reader) index() error {
 	if err != nil {
 		return err
 	}
-	r.at, r.count, r.live = at, index.Count, map[mailbox.State][]Row{}
+	r.at, r.count, r.agents, r.live = at, index.Count, index.Agents, map[mailbox.State][]Row{}
 	for i := range index.Live {
 		l := &index.Live[i]
 		row := Row{ID: l.ID, State: l.State, Priority: l.Priority, Type: l.Type, Target: l.Target, By: l.Claimant, Since: task.At(l.Since), live: l}
@@ -339,11 +341,21 @@ func list(dir string, s mailbox.State) (*listing, error) {
 	return &listing{oldest: c.Oldest, newest: slices.Clone(c.Rows[:min(len(c.Rows), mostEnded)])}, nil
 }
 
-// agents lists those of the configuration and those that have a task.
-func (b *Board) agents(known map[string]mailbox.Capabilities) {
+// agents lists those of the configuration, those that have a task, and those that may
+// not claim.
+func (b *Board) agents(known map[string]mailbox.Capabilities, states map[string]mailbox.Agent) {
 	all := map[string]*Agent{}
+	add := func(name string, known, enabled bool) *Agent {
+		all[name] = &Agent{Name: name, Known: known, Enabled: enabled, Life: states[name].At(b.At.Time), Holds: []mailbox.ID{}}
+		return all[name]
+	}
 	for name, a := range known {
-		all[name] = &Agent{Name: name, Known: true, Paused: a.Paused, Holds: []mailbox.ID{}}
+		add(name, true, !a.Disabled)
+	}
+	for name, a := range states {
+		if all[name] == nil && !a.At(b.At.Time).Claims() {
+			add(name, false, true)
+		}
 	}
 	for _, c := range b.Columns {
 		for _, row := range c.Rows {
@@ -353,8 +365,7 @@ func (b *Board) agents(known map[string]mailbox.Capabilities) {
 			case c.State == mailbox.InProgress:
 				a := all[row.By]
 				if a == nil {
-					a = &Agent{Name: row.By, Holds: []mailbox.ID{}}
-					all[row.By] = a
+					a = add(row.By, false, true)
 				}
 				a.Holds = append(a.Holds, row.ID)
 				if a.Since == nil || row.Since.Before(a.Since.Time) {

@@ -126,7 +126,7 @@ func TestBoardIsWhatLies(t *testing.T) {
 func TestBoardHasTheProblems(t *testing.T) {
 	box, turn := newBox(t, mailbox.Options{
 		Lease: time.Minute, StartWithin: time.Hour,
-		Agents: map[string]mailbox.Capabilities{"coder": {}, "sleeper": {Paused: true}},
+		Agents: map[string]mailbox.Capabilities{"coder": {}, "sleeper": {Disabled: true}},
 		Approval: func(s *mailbox.Task) string {
 			if s.Mbox.Action == nil {
 				return ""
@@ -160,6 +160,14 @@ func TestBoardHasTheProblems(t *testing.T) {
 	send(t, box, "asleep", func(s *mailbox.Task) { s.Assignment.TargetAgent = "sleeper" })
 	want(kindAlarm, "asleep: sleeper is not enabled")
 	must(t, box.Cancel(t.Context(), "asleep", "human", "no"))
+	send(t, box, "rests", func(s *mailbox.Task) { s.Assignment.TargetAgent = "coder" })
+	want(kindPaused, "")
+	_, err = mailbox.PauseAgent(t.Context(), box, mailbox.Pause{Agent: "coder", By: "human", Until: box.Options().Now().Add(time.Minute), Reason: "quiet"})
+	must(t, err)
+	want(kindPaused, ": quiet; tasks that wait for it: 1; mbox agent resume coder")
+	turn(2 * time.Minute)
+	want(kindPaused, "")
+	must(t, box.Cancel(t.Context(), "rests", "human", "no"))
 	send(t, box, "asks", func(s *mailbox.Task) {
 		s.Assignment.TargetAgent, s.Mbox.Action = "coder", &mailbox.Action{Name: "deploy"}
 	})

@@ -12,6 +12,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox"
+	"mbox/mailbox/lifecycle"
 )
 
 var hostile = []string{
@@ -36,7 +37,11 @@ func TestNothingLeavesTheScreen(t *testing.T) {
 					}
 				}
 			}
-			b.agents(map[string]mailbox.Capabilities{text.Draw(t, "agent"): {}})
+			b.agents(map[string]mailbox.Capabilities{text.Draw(t, "agent"): {}}, map[string]mailbox.Agent{text.Draw(t, "paused"): {State: lifecycle.Paused, By: text.Draw(t, "by"), Reason: text.Draw(t, "reason")}})
+			if rapid.Bool().Draw(t, "waits") {
+				b.Agents[0].Waiting = 1
+			}
+			b.paused()
 			for range n {
 				b.trouble(kindFailed, "f1", text.Draw(t, "problem"), "mbox why x")
 			}
@@ -52,7 +57,7 @@ func TestNothingLeavesTheScreen(t *testing.T) {
 			case 2:
 				s.send(pageMsg{kind: pageTask, id: "p1", text: clean(text.Draw(t, "page")) + "\n" + clean(text.Draw(t, "page"))}, doneMsg{command: "mbox x", err: errors.New(text.Draw(t, "fault"))})
 			case 3:
-				s.keys(rapid.StringMatching(`(1|2|3|4|5|\?|/x|<enter>|<esc>|d|l|c|r|j|k|G|g|<right>|<left>|<pgdown>|<pgup>){1,6}`).Draw(t, "keys"))
+				s.keys(rapid.StringMatching(`(1|2|3|4|5|\?|/x|<enter>|<esc>|d|l|c|r|p|j|k|G|g|<right>|<left>|<pgdown>|<pgup>){1,6}`).Draw(t, "keys"))
 			}
 			lines := s.screenLines()
 			if len(lines) != s.high {

@@ -51,6 +51,7 @@ func bindings() []binding {
 		{names: []string{"l"}, keys: "l", what: "the task's lines in the ledger", brief: "lines", do: func(m *model, _ string) tea.Cmd { return m.open(pageLedger) }},
 		{names: []string{"c"}, keys: "c", what: "cancel the task, once you have said y", brief: "cancel", changes: true, do: func(m *model, _ string) tea.Cmd { return m.change(verbCancel) }},
 		{names: []string{"r"}, keys: "r", what: "retry the task, once you have said y", brief: "retry", changes: true, do: func(m *model, _ string) tea.Cmd { return m.change(verbRetry) }},
+		{names: []string{"p"}, keys: "p", what: "pause the agent, or resume it, once you have said y", changes: true, do: func(m *model, _ string) tea.Cmd { return m.keep() }},
 		{names: []string{"esc"}, keys: "esc", what: "back", brief: "back", do: still((*model).back)},
 		{names: []string{"q"}, keys: "q", what: "quit", brief: "quit", do: func(*model, string) tea.Cmd { return tea.Quit }},
 	}

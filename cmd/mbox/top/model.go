@@ -9,6 +9,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox"
+	"mbox/mailbox/lifecycle"
 	"mbox/schemas"
 )
 
@@ -30,6 +31,8 @@ const (
 
 	verbCancel = "cancel"
 	verbRetry  = "retry"
+	verbPause  = "agent pause" // these two are about an agent
+	verbResume = "agent resume"
 )
 
 // model is what is on the screen. Only Update changes it, and it reads nothing itself.
@@ -70,7 +73,7 @@ type page struct {
 	top  int // the first line that is shown
 }
 
-// question is a change that waits for a yes.
+// question is a change that waits for a yes. About an agent, the row has its name as id.
 type question struct {
 	verb string
 	row  Row
@@ -262,6 +265,25 @@ func (m *model) change(verb string) tea.Cmd {
 		m.note = fmt.Sprintf("retry: %s has not failed: it is in %s", row.ID, state)
 	default:
 		m.ask = &question{verb, row}
+	}
+	return nil
+}
+
+// keep asks whether to pause the agent under the cursor, or to resume it.
+func (m *model) keep() tea.Cmd {
+	var at *Agent
+	if c, items := m.settle(); m.view == viewAgents && m.page == nil && len(items) > 0 {
+		at = &m.agents()[c.at]
+	}
+	switch {
+	case m.o.ReadOnly != "":
+		m.note = "pause: " + m.o.ReadOnly
+	case at == nil:
+		m.note = "pause: there is no agent under the cursor; 4 lists them"
+	case at.Life.State == lifecycle.Paused:
+		m.ask = &question{verbResume, Row{ID: mailbox.ID(at.Name), Title: at.Life.String()}}
+	default:
+		m.ask = &question{verbPause, Row{ID: mailbox.ID(at.Name), Title: at.state()}}
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox"
+	"mbox/mailbox/lifecycle"
 	"mbox/mailbox/task"
 )
 
@@ -114,7 +115,7 @@ func boardOf(columns ...Column) *Board {
 			b.Columns = append(b.Columns, columns[i])
 		}
 	}
-	b.agents(map[string]mailbox.Capabilities{"coder": {}, "idler": {Paused: true}})
+	b.agents(map[string]mailbox.Capabilities{"coder": {}, "idler": {Disabled: true}}, map[string]mailbox.Agent{"resting": {State: lifecycle.Paused}})
 	return b
 }
 
@@ -154,7 +155,7 @@ func TestViewsAreTheKeys1To5(t *testing.T) {
 	for keys, want := range map[string][]string{
 		"2": {"ID ", "TITLE", "Was not", "p3"},
 		"3": {"LEDGER", "6 task_created sent p1"},
-		"4": {"AGENT", "coder", "works", "i1", "idler", "not enabled"},
+		"4": {"AGENT", "coder", "works", "i1", "idler", "not enabled", "resting", "paused"},
 		"5": {"PROBLEMS", "nobody takes it", "mbox retry f1"},
 		"1": {"PENDING 3"},
 	} {
@@ -266,10 +267,27 @@ func TestChangesAreConfirmed(t *testing.T) {
 	}
 }
 
+// The same holds for pausing and resuming an agent, in the list of agents alone.
+func TestPausingIsConfirmed(t *testing.T) {
+	s := shown(Options{})
+	s.keys("p")
+	s.shows(t, "there is no agent under the cursor")
+	s.keys("4p")
+	s.shows(t, "agent pause coder?", "y runs mbox agent pause coder   any other key does not")
+	s.keys("n")
+	s.shows(t, "agent pause coder: not done")
+	s.keys("py")
+	s.send(doneMsg{command: "mbox agent pause coder"})
+	s.keys("Gpy")
+	if asked := s.asks(); asked != "run agent pause coder; board 2; run agent resume resting" {
+		t.Errorf("asks for %s", asked)
+	}
+}
+
 func TestReadOnlyHasNoKeysThatChange(t *testing.T) {
 	s := shown(Options{ReadOnly: "this is an agent's command"})
 	s.hides(t, "cancel")
-	s.keys("cyry<right><right><right>ry")
+	s.keys("cyry<right><right><right>ry4py1")
 	if asked := s.asks(); asked != "" || s.ask != nil {
 		t.Errorf("asks for %s", asked)
 	}

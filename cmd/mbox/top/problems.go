@@ -13,6 +13,7 @@ import (
 	"mbox/cmd/mbox/check"
 	"mbox/mailbox"
 	"mbox/mailbox/home"
+	"mbox/mailbox/lifecycle"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -37,6 +38,7 @@ const (
 	kindClaim      = "claim" // its worker is gone
 	kindAlarm      = "alarm" // nobody takes it
 	kindApproval   = "approval"
+	kindPaused     = "paused" // an agent for which tasks wait
 	kindDrop       = "drop"
 	kindQuarantine = "quarantine"
 	kindFailed     = "failed"
@@ -74,6 +76,7 @@ func (r *reader) problems(ctx context.Context, b *Board) {
 		b.trouble(kindGone, "", err.Error(), "mbox doctor")
 	}
 	r.standing(ctx, b)
+	b.paused()
 	r.drops(b)
 	r.quarantine(b)
 	failed := 0
@@ -84,7 +87,7 @@ func (r *reader) problems(ctx context.Context, b *Board) {
 		failed++
 		b.trouble(kindFailed, row.ID, schemas.Sentence(oneLine(row.err), 200), "mbox retry "+word(row.ID))
 	}
-	order := []string{kindReadOnly, kindGone, kindLedger, kindClaim, kindAlarm, kindApproval, kindDrop, kindQuarantine, kindFailed}
+	order := []string{kindReadOnly, kindGone, kindLedger, kindClaim, kindAlarm, kindApproval, kindPaused, kindDrop, kindQuarantine, kindFailed}
 	slices.SortStableFunc(b.Problems, func(a, b Problem) int { return slices.Index(order, a.Kind) - slices.Index(order, b.Kind) })
 }
 
@@ -140,6 +143,19 @@ func (r *reader) suspect(l *mailbox.Live) bool {
 	o := r.box.Options()
 	return r.overdue(l) || l.State == mailbox.InProgress || check.Nobody(l.Target, l.Action, o.Agents) != "" ||
 		l.Action != "" && o.Approval != nil
+}
+
+// paused tells of agents that may not claim what waits for them.
+func (b *Board) paused() {
+	for _, a := range b.Agents {
+		if !a.Life.Claims() && a.Waiting > 0 {
+			hint := "mbox agent show " + schemas.ShellWord(a.Name)
+			if a.Life.State == lifecycle.Paused {
+				hint = "mbox agent resume " + schemas.ShellWord(a.Name)
+			}
+			b.trouble(kindPaused, "", a.Name+" is "+a.Life.String()+"; tasks that wait for it: "+number(a.Waiting), hint)
+		}
+	}
 }
 
 // overdue tells whether a task should have come further by now.

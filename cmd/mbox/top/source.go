@@ -77,7 +77,7 @@ func newSource(w *work, box *mailbox.Box, o Options) source {
 			})
 		},
 		run: func(verb string, id mailbox.ID) tea.Cmd {
-			do := map[string]func(context.Context, mailbox.ID) error{verbCancel: o.Cancel, verbRetry: o.Retry}[verb]
+			do := map[string]func(context.Context, mailbox.ID) error{verbCancel: o.Cancel, verbRetry: o.Retry, verbPause: o.Pause, verbResume: o.Resume}[verb]
 			return w.cmd(func(ctx context.Context) tea.Msg {
 				// What has been confirmed is not left half done when the board is quit.
 				return doneMsg{command(verb, id), do(context.WithoutCancel(ctx), id)}

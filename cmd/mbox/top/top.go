@@ -33,6 +33,8 @@ type Options struct {
 	Fault    func(error) string        // an error with the hint that a command gives
 	Cancel   func(context.Context, mailbox.ID) error
 	Retry    func(context.Context, mailbox.ID) error
+	Pause    func(ctx context.Context, agent mailbox.ID) error
+	Resume   func(ctx context.Context, agent mailbox.ID) error
 }
 
 // fps is how often a second at most the screen is drawn: bubbletea looks that often

@@ -224,10 +224,12 @@ func columns(wide []int, cells ...string) string {
 
 func (a *Agent) state() string {
 	switch {
+	case !a.Enabled:
+		return "not enabled"
+	case !a.Life.Claims():
+		return string(a.Life.State)
 	case len(a.Holds) > 0:
 		return "works"
-	case a.Paused:
-		return "not enabled"
 	case !a.Known:
 		return "not in mbox.toml"
 	}

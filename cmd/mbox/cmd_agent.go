@@ -1,0 +1,319 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"mbox/cmd/mbox/config"
+	"mbox/mailbox"
+	"mbox/schemas"
+)
+
+func agentVerb() *verb {
+	return &verb{
+		name:  "agent",
+		brief: "list the agents, pause one, let it go on",
+		about: `An agent that is paused claims nothing, in no process, and goes on with what it has.
+What waits for it stays pending. Each move is a line agent_state of the ledger, which
+is where all processes know it from.`,
+		verbs: []*verb{agentListVerb(), agentShowVerb(), agentPauseVerb(), agentResumeVerb()},
+	}
+}
+
+// agentStatus is an agent as the ledger and mbox.toml have it.
+type agentStatus struct {
+	Name       string        `json:"name"`
+	Registered bool          `json:"registered"` // it stands in mbox.toml, or is one of the default four
+	Enabled    bool          `json:"enabled"`
+	Role       string        `json:"role,omitzero"`
+	Lifecycle  mailbox.Agent `json:"lifecycle"`
+	Holds      []mailbox.ID  `json:"holds"`
+	Waiting    int           `json:"waiting"` // pending tasks that name it
+}
+
+// agentStatuses are the agents of mbox.toml, those that have a task, and those of which
+// the ledger tells, by name.
+func (s *session) agentStatuses(box *mailbox.Box) (map[string]*agentStatus, error) {
+	x, err := box.Index()
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]*agentStatus{}
+	of := func(name string) *agentStatus {
+		if all[name] == nil {
+			all[name] = &agentStatus{Name: name, Enabled: true, Lifecycle: x.Agents[name].At(box.Options().Now()), Holds: []mailbox.ID{}}
+		}
+		return all[name]
+	}
+	for _, name := range s.config.AgentNames() {
+		a := of(name)
+		a.Registered, a.Enabled, a.Role = true, s.config.Agents[name].Enabled, s.config.Agents[name].Role
+	}
+	for name := range x.Agents {
+		of(name)
+	}
+	for _, l := range x.Live {
+		switch {
+		case l.State == mailbox.InProgress && l.Claimant != "":
+			a := of(l.Claimant)
+			a.Holds = append(a.Holds, l.ID)
+		case l.State == mailbox.Pending && l.Target != "any":
+			of(l.Target).Waiting++
+		}
+	}
+	for _, a := range all {
+		slices.Sort(a.Holds)
+	}
+	return all, nil
+}
+
+// agentStatus is one agent. A name of which nobody has heard is refused, with the one
+// that was probably meant.
+func (s *session) agentStatus(box *mailbox.Box, name string) (*agentStatus, error) {
+	all, err := s.agentStatuses(box)
+	if err != nil {
+		return nil, err
+	}
+	if a := all[name]; a != nil {
+		return a, nil
+	}
+	if problem := config.StrangerProblem(s.config, name); problem != "" {
+		return nil, usagef("mbox agent list", "%s", problem)
+	}
+	return &agentStatus{Name: name, Enabled: true, Lifecycle: mailbox.Agent{}.At(time.Time{}), Holds: []mailbox.ID{}}, nil
+}
+
+func (a *agentStatus) state() string {
+	switch {
+	case !a.Lifecycle.Claims():
+		return string(a.Lifecycle.State)
+	case !a.Enabled:
+		return "not enabled"
+	case len(a.Holds) > 0:
+		return "busy"
+	}
+	return "idle"
+}
+
+func (s *printer) agentColour(a *agentStatus) paint {
+	switch a.state() {
+	case "idle":
+		return plain
+	case "busy":
+		return s.paint.cyan
+	}
+	return s.paint.yellow
+}
+
+func agentListVerb() *verb {
+	var inJSON bool
+	return &verb{
+		name:  "list",
+		brief: "list the agents and what they do",
+		about: `Lists the agents of mbox.toml, those that hold a task or are waited for, and those
+of whose state the ledger tells. With --json each line is one agent.`,
+		shows: []string{"mbox agent list", `mbox agent list --json | jq -r 'select(.lifecycle.state == "paused").name'`},
+		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
+		flags: []cli.Flag{jsonFlag(&inJSON)},
+		run: func(ctx context.Context, s *session, _ []string) error {
+			return s.looking(ctx, func(box *mailbox.Box) error {
+				all, err := s.agentStatuses(box)
+				if err != nil {
+					return err
+				}
+				names := slices.Sorted(maps.Keys(all))
+				if inJSON {
+					return s.printLines(len(names), func(i int) any { return all[names[i]] })
+				}
+				t := table{head: []string{"AGENT", "STATE", "ROLE", "WAITING", "HOLDS", "SINCE", "WHY"}}
+				for _, name := range names {
+					a := all[name]
+					since, why := "-", "-"
+					if !a.Lifecycle.Claims() {
+						since, why = local(a.Lifecycle.Since.Time), a.why()
+					}
+					t.add(text(name), coloured(a.state(), s.agentColour(a)), text(orDash(a.Role)), text(fmt.Sprint(a.Waiting)), text(orDash(joinIDs(a.Holds))), text(since), text(why))
+				}
+				t.printIfAny(s)
+				return nil
+			})
+		},
+	}
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+func joinIDs(ids []mailbox.ID) string {
+	var out []string
+	for _, id := range ids {
+		out = append(out, string(id))
+	}
+	return strings.Join(out, " ")
+}
+
+// why is by whom an agent may not claim, for how long, and for what reason.
+func (a *agentStatus) why() string {
+	text := "by " + a.Lifecycle.By
+	if a.Lifecycle.Until != nil {
+		text += ", until " + local(a.Lifecycle.Until.Time)
+	}
+	if a.Lifecycle.Reason != "" {
+		text += ": " + a.Lifecycle.Reason
+	}
+	return text
+}
+
+func agentShowVerb() *verb {
+	var inJSON bool
+	return &verb{
+		name: "show", args: "NAME", least: 1, most: 1,
+		brief: "tell what an agent does, and whether it may claim",
+		about: `Tells the state of an agent, since when it has it and by whom, what it holds, and
+how many pending tasks name it.`,
+		shows: []string{"mbox agent show coder"},
+		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
+		flags: []cli.Flag{jsonFlag(&inJSON)},
+		run: func(ctx context.Context, s *session, args []string) error {
+			return s.looking(ctx, func(box *mailbox.Box) error {
+				a, err := s.agentStatus(box, args[0])
+				if err != nil {
+					return err
+				}
+				if inJSON {
+					return s.printLine(a)
+				}
+				s.printAgent(a)
+				return nil
+			})
+		},
+		words: agentWords,
+	}
+}
+
+func (s *printer) printAgent(a *agentStatus) {
+	s.printf("%s  %s\n\n", s.paint.bold(clean(a.Name, 128)), s.agentColour(a)(a.state()))
+	if !a.Lifecycle.Claims() {
+		s.field("since", local(a.Lifecycle.Since.Time))
+		s.field("why", a.why())
+	}
+	if !a.Registered {
+		s.field("table", "none in mbox.toml")
+	}
+	if a.Role != "" {
+		s.field("role", a.Role)
+	}
+	for _, id := range a.Holds {
+		s.field("holds", string(id))
+	}
+	s.field("waiting", fmt.Sprint(a.Waiting))
+}
+
+type pauseOptions struct {
+	lasts  length
+	reason string
+	json   bool
+}
+
+func agentPauseVerb() *verb {
+	var o pauseOptions
+	return &verb{
+		name: "pause", args: "NAME", least: 1, most: 1,
+		brief: "keep an agent from claiming",
+		about: `Keeps an agent from claiming, in all processes, until mbox agent resume, or as long
+as --for says. It goes on with what it has; mbox cancel or mbox release ends that.
+What waits for it stays pending, and is an alarm after start_within as ever; what is
+for any goes to others. A pause that is there already gets the new end and reason.
+
+A command that says its account's quota is used up pauses the account's agents until
+that ends (mbox help runtimes). Such a pause shortens none that was made here.
+
+Pausing is for people: an agent's process is refused, as mbox approve refuses it.`,
+		shows: []string{
+			`mbox agent pause coder --reason "looking into what it did last night"`,
+			"mbox agent pause coder --for 2h",
+		},
+		exits: []int{exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
+		flags: []cli.Flag{
+			valueFlag("for", "end it by itself after `DURATION`; not given: never", &o.lasts),
+			textFlag("reason", "why: `TEXT`", &o.reason),
+			jsonFlag(&o.json),
+		},
+		run: func(ctx context.Context, s *session, args []string) error {
+			name := args[0]
+			if o.lasts.given && o.lasts.Duration <= 0 {
+				return usagef("mbox agent pause "+schemas.ShellWord(clean(name, 80))+" --for 2h", "--for %s: a pause has to last", config.Span(time.Duration(o.lasts.Duration)))
+			}
+			return s.movesAgent(ctx, name, o.json, func(box *mailbox.Box) error {
+				p := mailbox.Pause{Agent: name, By: "human", Reason: o.reason}
+				if o.lasts.given {
+					p.Until = time.Now().Add(time.Duration(o.lasts.Duration))
+				}
+				_, err := mailbox.PauseAgent(ctx, box, p)
+				return err
+			})
+		},
+		words: agentWords,
+	}
+}
+
+func agentResumeVerb() *verb {
+	var o pauseOptions
+	return &verb{
+		name: "resume", args: "NAME", least: 1, most: 1,
+		brief: "let a paused agent claim again",
+		about: `Ends an agent's pause, whoever has made it and whenever it would end. Workers that
+wait have the next task at once. Like pausing it is for people.`,
+		shows: []string{"mbox agent resume coder"},
+		exits: []int{exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
+		flags: []cli.Flag{textFlag("reason", "why: `TEXT`", &o.reason), jsonFlag(&o.json)},
+		run: func(ctx context.Context, s *session, args []string) error {
+			return s.movesAgent(ctx, args[0], o.json, func(box *mailbox.Box) error {
+				_, err := mailbox.ResumeAgent(ctx, box, args[0], "human", o.reason)
+				return err
+			})
+		},
+		words: agentWords,
+	}
+}
+
+// movesAgent does what a person wants to be done with an agent, and tells what it is then.
+func (s *session) movesAgent(ctx context.Context, name string, inJSON bool, move func(*mailbox.Box) error) error {
+	if err := pausing.byPerson(); err != nil {
+		return err
+	}
+	return s.with(ctx, func(box *mailbox.Box) error {
+		if err := pausing.byNoWorker(ctx, box); err != nil {
+			return err
+		}
+		if _, err := s.agentStatus(box, name); err != nil {
+			return err
+		}
+		if err := move(box); err != nil {
+			return err
+		}
+		a, err := s.agentStatus(box, name)
+		if err != nil {
+			return err
+		}
+		if inJSON {
+			return s.printLine(a)
+		}
+		goesOn := ""
+		if len(a.Holds) > 0 && !a.Lifecycle.Claims() {
+			goesOn = "; it goes on with " + joinIDs(a.Holds)
+		}
+		s.done("%s is %s%s", name, a.Lifecycle, goesOn)
+		return nil
+	})
+}

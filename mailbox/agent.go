@@ -1,0 +1,116 @@
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"mbox/audit"
+	"mbox/mailbox/lifecycle"
+	"mbox/mailbox/task"
+	"mbox/schemas"
+)
+
+// Agent is what the ledger tells of an agent: its state, since when, by whom, and why.
+// Package lifecycle has the states and their moves.
+type Agent = lifecycle.Agent
+
+// ErrPaused: the agent may not claim, as the ledger says. The error is a [PausedError].
+var ErrPaused = errors.New("not healthy")
+
+// PausedError is why an agent gets no task. It matches ErrPaused, and ErrEmpty: there is
+// nothing for it to claim.
+type PausedError struct {
+	Name string
+	Agent
+}
+
+func (e *PausedError) Error() string { return e.Name + " is " + e.Agent.String() }
+
+// Is tells which errors this one is.
+func (e *PausedError) Is(target error) bool { return target == ErrPaused || target == ErrEmpty }
+
+// Pause says how an agent is to be kept from claiming.
+type Pause struct {
+	Agent  string
+	By     string    // who wants it: human, or an agent
+	Until  time.Time // when it ends by itself; zero: it does not
+	Reason string    // in one line of at most MaxReason runes; what is longer is cut
+	// Longer lets a pause stand that lasts as long. Without it this one counts, though
+	// it may end sooner.
+	Longer bool
+}
+
+// PauseAgent keeps an agent from claiming, in all processes, and returns what it is then.
+// Work in progress goes on. A claim that begins when this has returned gets ErrPaused;
+// one that is just being made may still come. An agent that is paused already is paused
+// by the last word; saying a pause without an end again changes nothing. ErrConflict if
+// the agent can be paused no more.
+func PauseAgent(ctx context.Context, b *Box, p Pause) (Agent, error) {
+	m := lifecycle.Move{Agent: p.Agent, After: lifecycle.Paused, Reason: task.OneLine(p.Reason)}
+	words := "paused " + p.Agent
+	if !p.Until.IsZero() {
+		if !p.Until.After(b.now()) || p.Until.UTC().Year() > 9999 {
+			return Agent{}, &schemas.Error{Path: "until", Code: schemas.CodeBadValue, Problem: "is no time in which a pause can end", Want: "one that is to come, of the years up to 9999"}
+		}
+		until := task.At(p.Until)
+		m.Until, words = &until, words+" until "+until.String()
+	}
+	return moveAgent(ctx, b, p.By, words, m, func(now Agent) (enough bool) {
+		return now.Outlasts(p.Until) && (p.Longer || now.Until == nil)
+	})
+}
+
+// ResumeAgent lets a paused agent claim again. One that is healthy stays so, without a
+// line. ErrConflict if the agent is in another state.
+func ResumeAgent(ctx context.Context, b *Box, agent, by, reason string) (Agent, error) {
+	m := lifecycle.Move{Agent: agent, After: lifecycle.Healthy, Reason: task.OneLine(reason)}
+	return moveAgent(ctx, b, by, "resumed "+agent, m, Agent.Claims)
+}
+
+// moveAgent writes a move, under the lock of the agent's name, unless what there is is
+// enough.
+func moveAgent(ctx context.Context, b *Box, by, words string, m lifecycle.Move, enough func(Agent) bool) (a Agent, err error) {
+	if err := task.CheckAgent(m.Agent); err != nil {
+		return a, err
+	}
+	s, err := b.lockShard(ctx, m.Agent)
+	if err != nil {
+		return a, err
+	}
+	defer s.unlock()
+	if a, err = AgentOf(b, m.Agent); err != nil || enough(a) {
+		return a, err
+	}
+	if m.Before = a.State; !lifecycle.Legal(m.Before, m.After) {
+		return a, fmt.Errorf("agent %s is %s and cannot become %s: %w", m.Agent, a, m.After, ErrConflict)
+	}
+	e := audit.Entry{Agent: by, Event: audit.AgentState, Action: by + " " + words, Details: audit.Details(m)}
+	if err = b.note(ctx, s, e); err != nil {
+		return a, err
+	}
+	return AgentOf(b, m.Agent)
+}
+
+// AgentOf is what an agent is now.
+func AgentOf(b *Box, name string) (Agent, error) {
+	err := b.queue.Update()
+	return b.queue.Agent(name), err
+}
+
+// MayClaim returns a PausedError where the ledger says that the agent may not claim now.
+func MayClaim(b *Box, agent string) error {
+	if err := b.queue.Update(); err != nil {
+		return err
+	}
+	return b.mayClaim(agent)
+}
+
+// mayClaim is MayClaim as far as the ledger has been read.
+func (b *books) mayClaim(agent string) error {
+	if a := b.queue.Agent(agent); !a.Claims() {
+		return &PausedError{agent, a}
+	}
+	return nil
+}
