@@ -176,7 +176,7 @@ func (a *attempt) heed(e *ending, now time.Time) {
 		e.quota = a.quota(now, words...)
 	}
 	if e.quota > 0 {
-		a.Accounts.pause(a.Account, now.Add(e.quota))
+		a.spend(context.WithoutCancel(a.live), e.quota)
 		a.tell(zerolog.WarnLevel, nil, quotaWords(a.Account, e.quota))
 	}
 }

@@ -182,6 +182,13 @@ func (s *scene) worker(line string) *Worker {
 	return &Worker{Box: s.box, Agent: "coder", Exec: line, Grace: 5 * time.Second, Log: zerolog.New(s.log)}
 }
 
+func (s *scene) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
 func (s *scene) submit(title string) mailbox.ID {
 	s.Helper()
 	id, err := s.box.Submit(context.Background(), &mailbox.Task{Task: mailbox.Request{Title: title}})

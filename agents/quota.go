@@ -9,58 +9,23 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"mbox/mailbox"
 )
 
-// Accounts knows which accounts with other services have used up what they may, for
-// all workers of a process. What it knows ends with the process: then each account
-// is found out about again, by one task, which is given back as before.
-type Accounts struct {
-	mu     sync.Mutex
-	spent  map[string]time.Time
-	change chan struct{} // is closed at the next change
-}
-
-// pause keeps the account's agents from claiming until then.
-func (a *Accounts) pause(account string, until time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.spent == nil {
-		a.spent = map[string]time.Time{}
-	}
-	a.spent[account] = until
-	if a.change != nil {
-		close(a.change)
-		a.change = nil
-	}
-}
-
-// paused tells until when the account's agents have to wait; the zero time if they
-// need not. The channel is closed when an account is paused.
-func (a *Accounts) paused(account string) (until time.Time, change <-chan struct{}) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.change == nil {
-		a.change = make(chan struct{})
-	}
-	if until = a.spent[account]; !until.After(time.Now()) {
-		delete(a.spent, account)
-		until = time.Time{}
-	}
-	return until, a.change
-}
-
-// funded ends with ctx, or when an account is paused: whoever waits for a task looks
-// again whether it is its own.
-func (s *shift) funded(ctx context.Context, change <-chan struct{}) (context.Context, context.CancelFunc) {
-	ctx, stop := context.WithCancel(ctx)
-	s.watching.Go(func() {
-		defer stop()
-		select {
-		case <-change:
-		case <-ctx.Done():
+// spend has the agents of the account claim nothing for so long, in all processes: the
+// ledger tells them. A pause that somebody made for longer stays.
+func (s *shift) spend(ctx context.Context, d time.Duration) {
+	// To the next second, so that attempts that end together say the same.
+	until := time.Now().Add(d).Truncate(time.Second).Add(time.Second)
+	for _, name := range append([]string{s.Agent}, s.Fellows...) {
+		_, err := mailbox.PauseAgent(ctx, s.Box, mailbox.Pause{
+			Agent: name, By: s.Agent, Until: until, Reason: "the quota of " + s.Account + " is used up", Longer: true,
+		})
+		if err != nil {
+			s.Log.Warn().Err(err).Str("agent", name).Msg("not paused, though its quota is used up")
 		}
-	})
-	return ctx, stop
+	}
 }
 
 // How long an account is left alone: between these, whatever a message says, and

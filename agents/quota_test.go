@@ -3,7 +3,6 @@ package agents
 import (
 	"context"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -73,48 +72,58 @@ func TestQuota(t *testing.T) {
 }
 
 // A quota message gives the task back until the quota begins anew, and the agents of
-// the same account claim nothing more until then; those of another do.
+// the same account claim nothing more until then, in no process; those of another do.
 func TestQuotaPausesTheAccount(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, mailbox.Options{})
-	first, second := s.submit("first"), s.submit("second")
-	accounts := &Accounts{}
-	worker := func(account, line string) *Worker {
+	first := s.submit("first")
+	worker := func(line string) *Worker {
 		w := s.worker(line)
-		w.Accounts, w.Account, w.Quota = accounts, account, []*regexp.Regexp{regexp.MustCompile(`resets in (.+)`)}
+		w.Account, w.Fellows, w.Quota = "max", []string{"second", "third"}, []*regexp.Regexp{regexp.MustCompile(`resets in (.+)`)}
 		return w
 	}
-	waiting := worker("max", `echo done`)
-	waiting.Type = "research" // nothing yet: it waits for a task while the other finds out
-	stop := s.run(waiting)
-	until(t, "it waits", func() bool { _, change := accounts.paused("max"); return change != nil })
-	s.once(worker("max", `echo 'limit reached, resets in 2h 15m'`))
+	ctx := context.Background()
+	_, err := mailbox.PauseAgent(ctx, s.box, mailbox.Pause{Agent: "third", By: "human", Reason: "for good"})
+	s.must(err)
+	waiting := worker(`echo done`)
+	waiting.Agent, waiting.Type = "second", "research" // of which there is none yet
+	stop := s.run(waiting) // it waits for a task
+	s.once(worker(`echo 'limit reached, resets in 2h 15m'`))
 	task, state := s.task(first)
 	if state != mailbox.Pending || task.Mbox.Attempt != 0 || task.Mbox.NotBefore == nil || time.Until(task.Mbox.NotBefore.Time) < 134*time.Minute {
 		t.Errorf("%s, %+v", state, task.Mbox)
 	}
-	if task, state := s.task(second); state != mailbox.Pending || task.Mbox.NotBefore != nil {
-		t.Errorf("the second is %s, %+v", state, task.Mbox)
+	other, err := mailbox.Open(ctx, s.box.Home(), s.box.Options())
+	s.must(err)
+	defer other.Close()
+	for name, want := range map[string]string{"coder": "the quota of max is used up", "second": "the quota of max is used up", "third": "for good"} {
+		a, err := mailbox.AgentOf(other, name)
+		s.must(err)
+		until := a.Until != nil && a.Until.After(time.Now().Add(134*time.Minute)) && a.Until.Before(time.Now().Add(136*time.Minute))
+		if a.Claims() || a.Reason != want || until != (name != "third") {
+			t.Errorf("%s is %s", name, a)
+		}
 	}
-	third, err := s.box.Submit(context.Background(), &mailbox.Task{Task: mailbox.Request{Title: "third", Type: "research"}})
-	if err != nil {
-		t.Fatal(err)
+	second, err := s.box.Submit(ctx, &mailbox.Task{Task: mailbox.Request{Title: "second", Type: "research"}, Assignment: mailbox.Assignment{TargetAgent: "second"}})
+	s.must(err)
+	third := s.submit("third")
+	s.once(worker(`echo done`)) // ends, and takes nothing
+	for _, id := range []mailbox.ID{second, third} {
+		if _, state := s.task(id); state != mailbox.Pending {
+			t.Errorf("%s is %s", id, state)
+		}
 	}
-	s.once(worker("max", `echo done`)) // ends, and takes nothing
-	until(t, "the pause is known", func() bool { return strings.Contains(s.log.String(), "the quota of max is used up") })
-	if _, state := s.task(third); state != mailbox.Pending {
-		t.Errorf("the third is %s: who waited has taken it", state)
-	}
+	_, err = mailbox.ResumeAgent(ctx, other, "second", "human", "")
+	s.must(err)
+	until(t, "who waits hears of the resume", func() bool { _, state := s.task(second); return state == mailbox.Completed })
 	stop()
-	s.once(worker("other", `echo done`))
-	s.wantOutput(second, `"done"`)
+	if _, state := s.task(third); state != mailbox.Pending {
+		t.Errorf("the third is %s", state)
+	}
+	w := worker(`echo done`)
+	w.Agent = "other"
+	s.once(w)
 	s.wantOutput(third, `"done"`)
-	accounts.mu.Lock()
-	accounts.spent["max"] = time.Now() // the time is over
-	accounts.mu.Unlock()
-	fourth := s.submit("fourth")
-	s.once(worker("max", `echo done`))
-	s.wantOutput(fourth, `"done"`)
 }
 
 // What Claude Code tells of its limits by an event needs no pattern.

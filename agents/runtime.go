@@ -156,7 +156,7 @@ func (a *attempt) settle(p *performance, d Done, silent bool) {
 	case a.live.Err() != nil:
 		a.end(p.hard, verdict{release: "worker stopping"})
 	case quota > 0:
-		a.Accounts.pause(a.Account, time.Now().Add(quota))
+		a.spend(context.WithoutCancel(p.hard), quota)
 		a.end(p.hard, verdict{release: quotaWords(a.Account, quota), delay: quota})
 	case silent:
 		a.end(p.hard, failed("silence", fmt.Sprintf("it said nothing for %v", a.Silence)))

@@ -19,7 +19,6 @@ type Team struct {
 	Members  Members
 	Policies policy.Config
 	Actions  *policy.Window        // actions of the last hour, over all agents of this process
-	Accounts *Accounts             // whose quotas are used up
 	Limits   action.Limits         // of parameters
 	HTTP     action.HTTPOptions    // of http_check
 	Compose  action.ComposeOptions // of deploy_compose

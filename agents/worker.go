@@ -45,12 +45,13 @@ type Worker struct {
 	Exit   map[int]Meaning
 	// Quota are the words by which it says that its account has nothing left; the
 	// group "reset", else the first, is when that ends. Then the task is given back
-	// until then, and no worker of these Accounts claims for the same Account.
-	Quota    []*regexp.Regexp
-	Account  string    // "" is the agent's own
-	Accounts *Accounts // nil: the worker's own
-	Type     string    // only tasks of this type; "" is all
-	Once     bool      // end when there is nothing to claim and nothing runs
+	// until then, and the agents of the account are paused until then: this one, and its
+	// Fellows.
+	Quota   []*regexp.Regexp
+	Account string   // "" is the agent's own
+	Fellows []string // the other agents that work on it
+	Type    string   // only tasks of this type; "" is all
+	Once    bool     // end when there is nothing to claim and nothing runs
 	// Retired, if not nil, is closed when another worker takes the agent over: this
 	// one claims no more, finishes what it has without a limit, and ends.
 	Retired <-chan struct{}
@@ -112,9 +113,6 @@ func (w *Worker) begin(ctx context.Context) (*shift, error) {
 	}
 	if s.Grace == 0 {
 		s.Grace = 10 * time.Second
-	}
-	if s.Accounts == nil {
-		s.Accounts = &Accounts{}
 	}
 	s.Account = cmp.Or(s.Account, s.Agent)
 	switch {
@@ -223,33 +221,22 @@ func (s *shift) work(ctx, hard context.Context) error {
 	pause := patience{}
 	for ctx.Err() == nil {
 		if s.busy() >= s.Concurrency {
-			s.rest(ctx, 0)
-			continue
-		}
-		until, change := s.Accounts.paused(s.Account)
-		if !until.IsZero() {
-			if s.Once && s.busy() == 0 {
-				return nil
-			}
-			s.rest(ctx, time.Until(until))
+			s.rest(ctx)
 			continue
 		}
 		busy := s.busy() // before: who ends during the claim may have made a task ready
-		waiting, stop := s.funded(ctx, change)
-		claim, err := s.claim(waiting)
-		stop()
+		claim, err := s.claim(ctx)
 		switch {
 		case err == nil:
 			pause = patience{}
 			s.start(ctx, hard, claim)
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, context.Canceled): // an account was paused
 		case errors.Is(err, mailbox.ErrEmpty):
 			if busy == 0 {
 				return nil
 			}
-			s.rest(ctx, 0)
+			s.rest(ctx)
 		case s.passes(err):
 			s.Log.Warn().Err(err).Msg("cannot claim; will try again")
 			pause.wait(ctx)
@@ -298,15 +285,11 @@ func (s *shift) busy() int {
 	return len(s.running)
 }
 
-// rest waits until an attempt ends, or for that long. Because this worker does not
+// rest waits until an attempt ends, or a scan is due. Because this worker does not
 // look for tasks meanwhile, it sees to it that lost ones are taken back, its own
 // included.
-func (s *shift) rest(ctx context.Context, long time.Duration) {
-	every := s.Box.Options().ScanInterval
-	if long > 0 {
-		every = min(every, long)
-	}
-	scan := time.NewTimer(every)
+func (s *shift) rest(ctx context.Context) {
+	scan := time.NewTimer(s.Box.Options().ScanInterval)
 	defer scan.Stop()
 	select {
 	case <-s.ended:

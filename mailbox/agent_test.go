@@ -135,8 +135,13 @@ func TestPauseEnds(t *testing.T) {
 func TestPauseRefused(t *testing.T) {
 	b := newBox(t, Options{})
 	for _, p := range []Pause{
-		{Agent: "any", By: "human"}, {Agent: "Coder", By: "human"}, {Agent: "", By: "human"}, {Agent: "coder", By: "shared"}, {Agent: "coder"},
-		{Agent: "coder", By: "human", Until: time.Now()}, {Agent: "coder", By: "human", Until: time.Now().AddDate(8000, 0, 0)},
+		{Agent: "any", By: "human"},
+		{Agent: "Coder", By: "human"},
+		{Agent: "", By: "human"},
+		{Agent: "coder", By: "shared"},
+		{Agent: "coder"},
+		{Agent: "coder", By: "human", Until: time.Now()},
+		{Agent: "coder", By: "human", Until: time.Now().AddDate(8000, 0, 0)},
 	} {
 		if _, err := PauseAgent(t.Context(), b, p); err == nil {
 			t.Errorf("%+v was done", p)

@@ -105,12 +105,13 @@ func (o *workerOptions) override(w *agents.Worker) {
 
 // worker makes an agent's worker as its table in mbox.toml says, if it has one.
 func (s *session) worker(box *mailbox.Box, name string, a *config.Agent) *agents.Worker {
-	w := &agents.Worker{Box: box, Agent: name, Team: s.team, Accounts: s.team.Accounts, Env: s.team.Env(name), Confine: s.team.Confine(name), Timeout: time.Duration(config.DefaultTimeout), Log: s.logger()}
+	w := &agents.Worker{Box: box, Agent: name, Team: s.team, Env: s.team.Env(name), Confine: s.team.Confine(name), Timeout: time.Duration(config.DefaultTimeout), Log: s.logger()}
 	if a != nil {
 		w.Runtime = runtimeOf(s.config, a)
 		w.Exec, w.Concurrency, w.Timeout = a.Exec, a.Concurrency, time.Duration(a.Timeout)
 		w.Silence = time.Duration(a.Silence)
 		w.Format, w.Exit, w.Quota, w.Account = agents.Format(a.ExecFormat), a.Meanings(), a.Quotas(), a.Account
+		w.Fellows = s.config.Fellows(name)
 	}
 	return w
 }

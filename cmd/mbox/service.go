@@ -33,7 +33,6 @@ func prepare(ctx context.Context, s *session) (*service, error) {
 	}
 	if s.team != nil {
 		v.team.Actions = s.team.Actions // an hour's budget does not begin anew
-		v.team.Accounts = s.team.Accounts
 	}
 	names := v.config.AgentNames()
 	err = mayStart(v.config, names...)

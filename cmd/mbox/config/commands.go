@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"maps"
 	"path"
 	"regexp"
@@ -97,6 +98,17 @@ func (a *Agent) Meanings() map[int]agents.Meaning {
 func (a *Agent) Quotas() (out []*regexp.Regexp) {
 	for _, pattern := range a.Quota {
 		out = append(out, regexp.MustCompile(pattern))
+	}
+	return out
+}
+
+// Fellows are the other agents that work on the account of one, by name.
+func (c *File) Fellows(of string) (out []string) {
+	account := func(name string) string { return cmp.Or(c.Agents[name].Account, name) }
+	for _, name := range c.AgentNames() {
+		if name != of && account(name) == account(of) {
+			out = append(out, name)
+		}
 	}
 	return out
 }
