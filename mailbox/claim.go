@@ -307,7 +307,7 @@ func (b *Box) Wait(ctx context.Context, r ClaimRequest) (*Claim, error) {
 		if l.listen(errors.Is(err, ErrPaused)) {
 			continue // what was said before is heard by looking once more
 		}
-		most := min(l.p.next(), b.untilClaims(err))
+		most := min(l.p.next(), untilClaims(b, err))
 		if busy {
 			most = min(most, pause)
 			pause = min(2*pause, busyPauseMax)
@@ -324,7 +324,7 @@ func (b *Box) Wait(ctx context.Context, r ClaimRequest) (*Claim, error) {
 
 // untilClaims is after what time at most an agent is asked about again that may not
 // claim, as err says.
-func (b *Box) untilClaims(err error) time.Duration {
+func untilClaims(b *Box, err error) time.Duration {
 	var paused *PausedError
 	if !errors.As(err, &paused) || paused.Until == nil {
 		return b.o.ScanInterval

@@ -39,7 +39,7 @@ type agentStatus struct {
 
 // agentStatuses are the agents of mbox.toml, those that have a task, and those of which
 // the ledger tells, by name.
-func (s *session) agentStatuses(box *mailbox.Box) (map[string]*agentStatus, error) {
+func agentStatuses(c *config.File, box *mailbox.Box) (map[string]*agentStatus, error) {
 	x, err := box.Index()
 	if err != nil {
 		return nil, err
@@ -51,9 +51,9 @@ func (s *session) agentStatuses(box *mailbox.Box) (map[string]*agentStatus, erro
 		}
 		return all[name]
 	}
-	for _, name := range s.config.AgentNames() {
+	for _, name := range c.AgentNames() {
 		a := of(name)
-		a.Registered, a.Enabled, a.Role = true, s.config.Agents[name].Enabled, s.config.Agents[name].Role
+		a.Registered, a.Enabled, a.Role = true, c.Agents[name].Enabled, c.Agents[name].Role
 	}
 	for name := range x.Agents {
 		of(name)
@@ -73,17 +73,17 @@ func (s *session) agentStatuses(box *mailbox.Box) (map[string]*agentStatus, erro
 	return all, nil
 }
 
-// agentStatus is one agent. A name of which nobody has heard is refused, with the one
+// agentStatusOf is one agent. A name of which nobody has heard is refused, with the one
 // that was probably meant.
-func (s *session) agentStatus(box *mailbox.Box, name string) (*agentStatus, error) {
-	all, err := s.agentStatuses(box)
+func agentStatusOf(c *config.File, box *mailbox.Box, name string) (*agentStatus, error) {
+	all, err := agentStatuses(c, box)
 	if err != nil {
 		return nil, err
 	}
 	if a := all[name]; a != nil {
 		return a, nil
 	}
-	if problem := config.StrangerProblem(s.config, name); problem != "" {
+	if problem := config.StrangerProblem(c, name); problem != "" {
 		return nil, usagef("mbox agent list", "%s", problem)
 	}
 	return &agentStatus{Name: name, Enabled: true, Lifecycle: mailbox.Agent{}.At(time.Time{}), Holds: []mailbox.ID{}}, nil
@@ -123,7 +123,7 @@ of whose state the ledger tells. With --json each line is one agent.`,
 		flags: []cli.Flag{jsonFlag(&inJSON)},
 		run: func(ctx context.Context, s *session, _ []string) error {
 			return s.looking(ctx, func(box *mailbox.Box) error {
-				all, err := s.agentStatuses(box)
+				all, err := agentStatuses(s.config, box)
 				if err != nil {
 					return err
 				}
@@ -186,7 +186,7 @@ how many pending tasks name it.`,
 		flags: []cli.Flag{jsonFlag(&inJSON)},
 		run: func(ctx context.Context, s *session, args []string) error {
 			return s.looking(ctx, func(box *mailbox.Box) error {
-				a, err := s.agentStatus(box, args[0])
+				a, err := agentStatusOf(s.config, box, args[0])
 				if err != nil {
 					return err
 				}
@@ -254,7 +254,7 @@ Pausing is for people: an agent's process is refused, as mbox approve refuses it
 			if o.lasts.given && o.lasts.Duration <= 0 {
 				return usagef("mbox agent pause "+schemas.ShellWord(clean(name, 80))+" --for 2h", "--for %s: a pause has to last", config.Span(time.Duration(o.lasts.Duration)))
 			}
-			return s.movesAgent(ctx, name, o.json, func(box *mailbox.Box) error {
+			return moveAgent(ctx, s, name, o.json, func(box *mailbox.Box) error {
 				p := mailbox.Pause{Agent: name, By: "human", Reason: o.reason}
 				if o.lasts.given {
 					p.Until = time.Now().Add(time.Duration(o.lasts.Duration))
@@ -278,7 +278,7 @@ wait have the next task at once. Like pausing it is for people.`,
 		exits: []int{exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
 		flags: []cli.Flag{textFlag("reason", "why: `TEXT`", &o.reason), jsonFlag(&o.json)},
 		run: func(ctx context.Context, s *session, args []string) error {
-			return s.movesAgent(ctx, args[0], o.json, func(box *mailbox.Box) error {
+			return moveAgent(ctx, s, args[0], o.json, func(box *mailbox.Box) error {
 				_, err := mailbox.ResumeAgent(ctx, box, args[0], "human", o.reason)
 				return err
 			})
@@ -287,8 +287,8 @@ wait have the next task at once. Like pausing it is for people.`,
 	}
 }
 
-// movesAgent does what a person wants to be done with an agent, and tells what it is then.
-func (s *session) movesAgent(ctx context.Context, name string, inJSON bool, move func(*mailbox.Box) error) error {
+// moveAgent does what a person wants to be done with an agent, and tells what it is then.
+func moveAgent(ctx context.Context, s *session, name string, inJSON bool, move func(*mailbox.Box) error) error {
 	if err := pausing.byPerson(); err != nil {
 		return err
 	}
@@ -296,13 +296,13 @@ func (s *session) movesAgent(ctx context.Context, name string, inJSON bool, move
 		if err := pausing.byNoWorker(ctx, box); err != nil {
 			return err
 		}
-		if _, err := s.agentStatus(box, name); err != nil {
+		if _, err := agentStatusOf(s.config, box, name); err != nil {
 			return err
 		}
 		if err := move(box); err != nil {
 			return err
 		}
-		a, err := s.agentStatus(box, name)
+		a, err := agentStatusOf(s.config, box, name)
 		if err != nil {
 			return err
 		}

@@ -111,7 +111,7 @@ func (s *session) worker(box *mailbox.Box, name string, a *config.Agent) *agents
 		w.Exec, w.Concurrency, w.Timeout = a.Exec, a.Concurrency, time.Duration(a.Timeout)
 		w.Silence = time.Duration(a.Silence)
 		w.Format, w.Exit, w.Quota, w.Account = agents.Format(a.ExecFormat), a.Meanings(), a.Quotas(), a.Account
-		w.Fellows = s.config.Fellows(name)
+		w.Fellows = config.Fellows(s.config, name)
 	}
 	return w
 }

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"mbox/audit"
 	"mbox/mailbox/task"
 )
@@ -36,7 +34,7 @@ func TestMoves(t *testing.T) {
 }
 
 func entry(details string) *audit.Entry {
-	return &audit.Entry{Agent: "human", Event: audit.AgentState, TS: "2026-11-22T10:00:00.000Z", Details: jsontext.Value(details)}
+	return &audit.Entry{Agent: "human", Event: audit.AgentState, TS: "2026-11-22T10:00:00.000Z", Details: []byte(details)}
 }
 
 // What a line says is taken as it is, or as nothing: no line stops who reads it.

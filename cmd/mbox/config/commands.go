@@ -102,8 +102,8 @@ func (a *Agent) Quotas() (out []*regexp.Regexp) {
 	return out
 }
 
-// Fellows are the other agents that work on the account of one, by name.
-func (c *File) Fellows(of string) (out []string) {
+// Fellows are the other agents that work on the account of one of c's, by name.
+func Fellows(c *File, of string) (out []string) {
 	account := func(name string) string { return cmp.Or(c.Agents[name].Account, name) }
 	for _, name := range c.AgentNames() {
 		if name != of && account(name) == account(of) {

@@ -253,6 +253,7 @@ func TestRights(t *testing.T) {
 		"POST /task": posts, "POST /run_task": posts,
 		"GET /tasks": {ok, who, ok, ok, ok}, "GET /tasks/{id}": own, "GET /tasks/{id}/why": own, "GET /tasks/{id}/artifacts/{name...}": own,
 		"POST /tasks/{id}/cancel": operates, "POST /tasks/{id}/retry": operates, "POST /tasks/{id}/approve": operates, "POST /tasks/{id}/release": operates,
+		"POST /agents/{name}/pause": operates, "POST /agents/{name}/resume": operates,
 		"GET /audit/delegation": reads, "GET /audit/entries": reads, "GET /events": reads, "GET /verify": reads, "GET /metrics": reads, "POST /mcp": {ok, who, ok, ok, ok},
 		"GET /health": {ok, who, ok, ok, ok}, "GET /openapi.json": {ok, who, ok, ok, ok},
 	}
@@ -264,7 +265,7 @@ func TestRights(t *testing.T) {
 			continue
 		}
 		delete(want, key)
-		path := strings.NewReplacer("{id}", id, "{name...}", "f").Replace(r.path)
+		path := strings.NewReplacer("{id}", id, "{name...}", "f", "{name}", "shell").Replace(r.path)
 		method, body := r.method, ""
 		if strings.HasSuffix(path, "task") {
 			body = titled("y", "any")
@@ -365,6 +366,47 @@ func TestVerbs(t *testing.T) {
 	if !strings.Contains(text, "token boss") {
 		t.Errorf("the ledger does not tell the door: %s", text)
 	}
+}
+
+// Operators alone pause and resume agents; the agent claims nothing meanwhile, /health
+// names it, and the ledger tells by which door it was done.
+func TestPauseAndResume(t *testing.T) {
+	p := newPlace(t)
+	at := "/agents/coder"
+	for who, status := range map[string]int{"": 401, "r": 403, "a": 403} {
+		p.want(status, who, "POST", at+"/pause", "")
+		p.want(status, who, "POST", at+"/resume", "")
+	}
+	p.want(200, "o", "POST", "/agents/tester/pause", "")
+	p.sent("o", titled("x", "coder"))
+	got := p.want(200, "o", "POST", at+"/pause", `{"reason":"quiet","for":"2h"}`)
+	life, _ := got["lifecycle"].(map[string]any)
+	if got["name"] != "coder" || life["state"] != "paused" || life["by"] != "human" || life["reason"] != "quiet (http, token boss)" || life["until"] == nil {
+		t.Errorf("%v", got)
+	}
+	if _, err := p.box.Claim(t.Context(), mailbox.ClaimRequest{Agent: "coder"}); !errors.Is(err, mailbox.ErrPaused) {
+		t.Errorf("a paused agent claims: %v", err)
+	}
+	for who, others := range map[string]bool{"": true, "r": true, "o": true, "a": false} {
+		paused, _ := p.want(200, who, "GET", "/health", "")["paused"].(map[string]any)
+		if paused["coder"] == nil || (paused["tester"] != nil) != others {
+			t.Errorf("to %q it is told %v", who, paused)
+		}
+	}
+	if got := p.want(200, "o", "POST", at+"/pause", ""); got["lifecycle"].(map[string]any)["until"] != nil {
+		t.Errorf("%v", got)
+	}
+	p.want(422, "o", "POST", at+"/pause", `{"for":"soon"}`)
+	p.want(422, "o", "POST", at+"/pause", `{"for":"-1h"}`)
+	p.want(422, "o", "POST", at+"/pause", `{"until":"x"}`)
+	p.want(422, "o", "POST", at+"/pause", `{"reason":"`+strings.Repeat("x", mailbox.MaxReason+1)+`"}`)
+	p.want(400, "o", "POST", at+"/resume", `{"for":"1h"}`)
+	p.want(404, "o", "POST", "/agents/codr/pause", "")
+	p.want(422, "o", "POST", "/agents/any/pause", "")
+	if got := p.want(200, "o", "POST", at+"/resume", ""); got["lifecycle"].(map[string]any)["state"] != "healthy" {
+		t.Errorf("%v", got)
+	}
+	p.claim("coder")
 }
 
 // A list that is read page by page has each task once, and an agent's only what

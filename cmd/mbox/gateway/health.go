@@ -29,6 +29,8 @@ type Health struct {
 	Router   bool            `json:"router" jsonschema:"description=mbox up serves this mailbox"`
 	LastSeq  int64           `json:"last_seq" jsonschema:"description=of the ledger's newest line"`
 	Agents   map[string]bool `json:"agents" jsonschema:"description=the registry; whether each is enabled"`
+
+	Paused map[string]mailbox.Agent `json:"paused" jsonschema:"description=agents that may not claim\\, and why; an agent is told of itself alone"`
 }
 
 // RoleHealth is a role and who has it.
@@ -51,7 +53,7 @@ func (c *call) health() error {
 
 // look examines the mailbox. What cannot be found out is a problem, not an error.
 func (c *call) look() (h Health, err error) {
-	h = Health{Status: "ok", Problems: []string{}, Roles: c.roles(), Depths: map[string]int{}, Late: map[string]int{}, Agents: map[string]bool{}}
+	h = Health{Status: "ok", Problems: []string{}, Roles: c.roles(), Depths: map[string]int{}, Late: map[string]int{}, Agents: map[string]bool{}, Paused: map[string]mailbox.Agent{}}
 	for name, a := range c.Agents {
 		h.Agents[name] = a.Enabled
 	}
@@ -74,6 +76,11 @@ func (c *call) look() (h Health, err error) {
 }
 
 func (c *call) count(h *Health, x *mailbox.Index) {
+	for name, a := range x.Agents {
+		if !a.Claims() && (c.all() || c.agent == name) {
+			h.Paused[name] = a
+		}
+	}
 	for state, n := range x.Count {
 		h.Depths[string(state)] = n
 	}

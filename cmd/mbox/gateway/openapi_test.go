@@ -50,6 +50,8 @@ func TestDescriptionIsTrue(t *testing.T) {
 		{"POST", "/tasks/{id}/release", "", open, "", 409},
 		{"POST", "/tasks/{id}/cancel", "", open, `{"reason":"no"}`, 200},
 		{"POST", "/tasks/{id}/retry", "", open, "", 200},
+		{"POST", "/agents/{name}/pause", "", "", `{"reason":"no","for":"1h"}`, 200},
+		{"POST", "/agents/{name}/resume", "", "", "", 200},
 		{"GET", "/audit/delegation", "?n=3&tail=false", "", "", 200},
 		{"GET", "/audit/entries", "?since=1&n=3&event=task_created", "", "", 200},
 		{"GET", "/events", "?since=x", "", "", 400}, // the stream itself has no end
@@ -60,7 +62,11 @@ func TestDescriptionIsTrue(t *testing.T) {
 		{"GET", "/openapi.json", "", "", "", 200},
 	} {
 		asked[c.method+" "+c.path] = true
-		path := strings.NewReplacer("{id}", c.id, "{name}", "f").Replace(c.path)
+		name := "f"
+		if strings.HasPrefix(c.path, "/agents/") {
+			name = "shell"
+		}
+		path := strings.NewReplacer("{id}", c.id, "{name}", name).Replace(c.path)
 		item := doc.Paths.Value(c.path)
 		if item == nil || item.GetOperation(c.method) == nil {
 			t.Errorf("it does not tell of %s %s", c.method, c.path)
@@ -70,7 +76,7 @@ func TestDescriptionIsTrue(t *testing.T) {
 		if w.Code != c.status {
 			t.Errorf("%s %s: %d, want %d: %s", c.method, path, w.Code, c.status, w.Body)
 		}
-		if err := p.fits(doc, item, c.method, c.path, path+c.query, c.body, map[string]string{"id": c.id, "name": "f"}, w, c.status); err != nil {
+		if err := p.fits(doc, item, c.method, c.path, path+c.query, c.body, map[string]string{"id": c.id, "name": name}, w, c.status); err != nil {
 			t.Errorf("%s %s: %v", c.method, path+c.query, err)
 		}
 	}

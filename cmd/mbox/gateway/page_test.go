@@ -178,6 +178,9 @@ func (p *place) fill(title string) (f full) {
 	if _, err := p.box.Decide(p.Context(), record.Decision{Agent: "coder", Context: text, Options: []string{text}, Decision: text}); err != nil {
 		p.Fatal(err)
 	}
+	if _, err := mailbox.PauseAgent(p.Context(), p.box, mailbox.Pause{Agent: "rests", By: "human", Reason: title}); err != nil {
+		p.Fatal(err)
+	}
 	if err := os.WriteFile(p.box.Home()+"/tasks/pending/bad.json", []byte(`{"task":{"title":`+quoted(title)+`},"x":1}`), 0o600); err != nil {
 		p.Fatal(err)
 	}
@@ -198,7 +201,7 @@ func quoted(text string) string {
 // paths are all pages that there are.
 func (p *place) paths(f full) []string {
 	p.Helper()
-	paths := []string{"/", "/?to=coder", "/list", "/list?state=failed&q=x", "/inbox", "/agents", "/problems", "/problems?prove=true", "/records", "/log"}
+	paths := []string{"/", "/?to=coder", "/list", "/list?state=failed&q=x", "/inbox", "/agents", "/agent/coder", "/agent/rests", "/problems", "/problems?prove=true", "/records", "/log"}
 	for _, id := range []mailbox.ID{f.open, f.held, f.works, f.done, f.failed, f.parent} {
 		paths = append(paths, "/task/"+string(id))
 	}
@@ -244,6 +247,53 @@ func contextUntil(stop chan struct{}) (context.Context, context.CancelFunc) {
 
 // What is approved is what the form showed: nothing without its sum, and nothing that has
 // changed since.
+// An agent is paused and resumed from its page, by operators who have logged in.
+func TestPauseByForm(t *testing.T) {
+	p := newDesk(t)
+	reader, o := p.logged("r"), p.logged("o")
+	if text := reader.page("/agent/coder"); strings.Contains(text, "do-pause") || !strings.Contains(text, "healthy") {
+		t.Errorf("a reader is shown %s", text)
+	}
+	if w := reader.post("/agent/coder/pause"); w.Code != http.StatusForbidden {
+		t.Errorf("a reader pauses: %d", w.Code)
+	}
+	text := o.page("/agent/coder")
+	if !strings.Contains(text, `action="/agent/coder/pause"`) || strings.Contains(text, "do-resume") {
+		t.Errorf("it offers %s", text)
+	}
+	w := o.post("/agent/coder/pause", "reason", "<b>quiet</b>", "for", "8h")
+	if at := w.Header().Get("Location"); w.Code != http.StatusSeeOther || at != "/agent/coder?said=pause" {
+		t.Fatalf("%d %s: %s", w.Code, at, w.Body)
+	}
+	text = o.page("/agent/coder?said=pause")
+	for _, want := range []string{"The agent was paused.", `<span class="late">paused</span>`, "&lt;b&gt;quiet&lt;/b&gt; (dashboard, token boss)", "<dt>Until</dt>", `action="/agent/coder/resume"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in %s", want, text)
+		}
+	}
+	if text := o.page("/agents"); !strings.Contains(text, `<a href="/agent/coder">coder</a>`) || !strings.Contains(text, `<span class="late">paused</span>`) {
+		t.Errorf("the list is %s", text)
+	}
+	if text := o.page("/log"); !strings.Contains(text, "human paused coder until") || !strings.Contains(text, "&lt;b&gt;quiet&lt;/b&gt; (dashboard, token boss)") {
+		t.Errorf("the log of what operators did is %s", text)
+	}
+	o.post("/agent/coder/resume", "reason", "enough")
+	if text := o.page("/agent/coder?said=resume"); !strings.Contains(text, "The agent was resumed.") || !strings.Contains(text, "healthy") {
+		t.Errorf("resumed: %s", text)
+	}
+	for path, status := range map[string]int{"/agent/coder/dismiss": 400, "/agent/codr/pause": 404, "/agent/any/pause": 422} {
+		if w := o.post(path); w.Code != status {
+			t.Errorf("%s: %d, want %d", path, w.Code, status)
+		}
+	}
+	if w := o.post("/agent/coder/pause", "for", "soon"); w.Code != 422 {
+		t.Errorf("for soon: %d", w.Code)
+	}
+	if w := o.get("/agent/codr"); w.Code != 404 {
+		t.Errorf("an agent that is not there: %d", w.Code)
+	}
+}
+
 func TestApproveByForm(t *testing.T) {
 	p := newDesk(t)
 	f := p.fill("x")

@@ -18,7 +18,7 @@ var pieces = struct{ methods, paths, queries, bodies, headers []string }{
 		"/task", "/task", "/task", "/task", "/run_task", "/run_task", "/", "/tasks", "/tasks/", "/tasks/ID", "/tasks/ID/why", "/tasks/ID/artifacts/f", "/tasks/ID/artifacts/..%2f..%2fmbox.toml", "/tasks/ID/cancel",
 		"/tasks/ID/retry", "/tasks/ID/approve", "/tasks/ID/release", "/tasks/%00", "/tasks/%ff", "/tasks/%2e%2e", "/tasks/é/why", "/tasks/" + strings.Repeat("x", 300), "/health",
 		"/openapi.json", "/audit/delegation", "/audit/entries", "/verify", "//tasks", "/tasks/../health", "/.mbox/keys", "/%zz",
-		"/list", "/task/ID", "/task/ID/cancel", "/task/ID/none", "/all", "/all/do", "/inbox", "/agents", "/problems", "/quarantine/x", "/quarantine/..%2fx", "/records", "/records/x",
+		"/list", "/task/ID", "/task/ID/cancel", "/task/ID/none", "/all", "/all/do", "/inbox", "/agents", "/agent/coder", "/agent/coder/pause", "/agent/x/resume", "/agents/coder/pause", "/agents/coder/resume", "/problems", "/quarantine/x", "/quarantine/..%2fx", "/records", "/records/x",
 		"/log", "/send", "/login", "/logout", "/static/mbox.css", "/static/..%2fpages.go",
 	},
 	queries: []string{

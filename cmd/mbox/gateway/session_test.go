@@ -240,7 +240,7 @@ func TestPageRights(t *testing.T) {
 	all, operates := rights{ok, 303, ok, no, ok}, rights{who, who, no, no, ok}
 	want := map[string]rights{
 		"GET /{$}": {ok, 303, ok, ok, ok}, "GET /list": {ok, 303, ok, ok, ok}, "GET /task/{id}": {ok, 303, ok, gone, ok},
-		"GET /inbox": all, "GET /agents": all, "GET /problems": all, "GET /records": all, "GET /log": all,
+		"GET /inbox": all, "GET /agents": all, "GET /agent/{name}": all, "POST /agent/{name}/{verb}": operates, "GET /problems": all, "GET /records": all, "GET /log": all,
 		"GET /quarantine/{entry}": {gone, 303, gone, no, gone}, "GET /records/{id}": {gone, 303, gone, no, gone},
 		"POST /task/{id}/{verb}": operates, "POST /all": operates, "POST /all/do": operates,
 		"GET /send": {303, 303, 303, ok, ok}, "POST /send": {who, who, no, ok, ok},
@@ -254,7 +254,7 @@ func TestPageRights(t *testing.T) {
 			continue
 		}
 		delete(want, key)
-		path := strings.NewReplacer("{$}", "", "{id}", string(f.open), "{verb}", "cancel", "{entry}", "none").Replace(r.path)
+		path := strings.NewReplacer("{$}", "", "{id}", string(f.open), "{name}", "coder", "{verb}", "cancel", "{entry}", "none").Replace(r.path)
 		if strings.Contains(key, "/records/") {
 			path = "/records/none"
 		}

@@ -44,6 +44,8 @@ func pageRoutes() []route {
 		{method: "POST", path: "/all/do", needs: operate, do: seen(view.decideAll)},
 		{method: "GET", path: "/inbox", query: []param{said}, do: seen(view.inbox)},
 		{method: "GET", path: "/agents", do: seen(view.agents)},
+		{method: "GET", path: "/agent/{name}", query: []param{said}, do: seen(view.agent)},
+		{method: "POST", path: "/agent/{name}/{verb}", needs: operate, do: seen(view.decideAbout)},
 		{
 			method: "GET", path: "/problems", waits: true, do: seen(view.problems),
 			query: []param{{name: "prove", form: among("true")}, {name: "before"}},

@@ -2,21 +2,30 @@ package gateway
 
 import (
 	"maps"
+	"net/url"
 	"slices"
 	"time"
 
 	"mbox/audit"
 	"mbox/mailbox"
+	"mbox/mailbox/lifecycle"
+	"mbox/mailbox/task"
+	"mbox/schemas"
 )
 
 // worker is an agent as its page shows it.
 type worker struct {
 	Name, Role     string
 	Known, Enabled bool
+	Life           mailbox.Agent
 	Holds          []card
 	Waiting        int // pending tasks that name it
 	Last           *entry
 }
+
+// Paused tells whether somebody can resume it, and Pausable whether it can be paused.
+func (w *worker) Paused() bool   { return w.Life.State == lifecycle.Paused }
+func (w *worker) Pausable() bool { return w.Life.Claims() && task.CheckAgent(w.Name) == nil }
 
 // entry is a line of the ledger for people.
 type entry struct {
@@ -33,17 +42,29 @@ func entryOf(line audit.Line) (*entry, error) {
 	return &entry{line.Seq, line.Time(), e.TS, string(e.Event), e.Action, e.Task(), line.Text("reason"), e.Checksum}, nil
 }
 
-func (v view) agents() error {
+// workers are the agents of the registry, those that have a task, and those of which the
+// ledger tells, by name.
+func (v view) workers() (map[string]*worker, error) {
 	if err := v.tidy(); err != nil {
-		return err
+		return nil, err
 	}
 	x, err := v.Box.Index()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	all := map[string]*worker{}
+	of := func(name string) *worker {
+		if all[name] == nil {
+			all[name] = &worker{Name: name, Life: x.Agents[name].At(v.door.o.Now())}
+		}
+		return all[name]
+	}
 	for name, a := range v.Agents {
-		all[name] = &worker{Name: name, Role: a.Role, Known: true, Enabled: a.Enabled}
+		w := of(name)
+		w.Role, w.Known, w.Enabled = a.Role, true, a.Enabled
+	}
+	for name := range x.Agents {
+		of(name)
 	}
 	for _, l := range x.Live {
 		if l.State == mailbox.Pending {
@@ -52,16 +73,49 @@ func (v view) agents() error {
 			}
 			continue
 		}
-		if all[l.Claimant] == nil {
-			all[l.Claimant] = &worker{Name: l.Claimant}
-		}
 		if t, state, err := v.Box.Task(v.ctx, l.ID); err == nil && state == l.State {
 			k := cardOf(t, state)
 			k.Since = l.Since
-			all[l.Claimant].Holds = append(all[l.Claimant].Holds, k)
+			of(l.Claimant).Holds = append(of(l.Claimant).Holds, k)
 		}
 	}
-	if err := v.lastLines(all); err != nil {
+	return all, v.lastLines(all)
+}
+
+// agent is the page of one.
+func (v view) agent() error {
+	all, err := v.workers()
+	if err != nil {
+		return err
+	}
+	w := all[v.r.PathValue("name")]
+	if w == nil {
+		return &refusal{404, "there is no such agent", "Agents lists those that there are"}
+	}
+	return v.show("agent", "/agents", w.Name, w)
+}
+
+// decideAbout does with an agent what a form says.
+func (v view) decideAbout() error {
+	f, err := v.fields()
+	if err != nil {
+		return err
+	}
+	verb, name := v.r.PathValue("verb"), v.r.PathValue("name")
+	do := map[string]agentVerb{"pause": (*call).pause, "resume": (*call).resume}[verb]
+	if do == nil {
+		return badRequest(schemas.Quote(verb)+" is nothing that can be done with an agent", "the agent's page shows what can")
+	}
+	done, err := v.decideAgent(do, name, AgentOrder{Reason: f["reason"], For: f["for"]})
+	if err != nil {
+		return err
+	}
+	return v.to("/agent/" + url.PathEscape(done.Name) + "?said=" + verb)
+}
+
+func (v view) agents() error {
+	all, err := v.workers()
+	if err != nil {
 		return err
 	}
 	var out []*worker

@@ -77,10 +77,16 @@ var deeds = sync.OnceValue(func() map[string]deed {
 
 // said is what a page may say was done, by the word in its address.
 func (v view) said() string {
-	if word := v.value("said"); word != "send" {
+	switch word := v.value("said"); word {
+	case "send":
+		return "The task was sent."
+	case "pause":
+		return "The agent was paused."
+	case "resume":
+		return "The agent was resumed."
+	default:
 		return deeds()[word].said
 	}
-	return "The task was sent."
 }
 
 func (v view) task() error {
