@@ -87,7 +87,7 @@ func TestQuotaPausesTheAccount(t *testing.T) {
 	s.must(err)
 	waiting := worker(`echo done`)
 	waiting.Agent, waiting.Type = "second", "research" // of which there is none yet
-	stop := s.run(waiting) // it waits for a task
+	stop := s.run(waiting)                             // it waits for a task
 	s.once(worker(`echo 'limit reached, resets in 2h 15m'`))
 	task, state := s.task(first)
 	if state != mailbox.Pending || task.Mbox.Attempt != 0 || task.Mbox.NotBefore == nil || time.Until(task.Mbox.NotBefore.Time) < 134*time.Minute {

@@ -42,6 +42,8 @@ var (
 	decide  = []string{"decision", "new", "--context", "c", "--option", "o", "--decision", "d"}
 	ended   = [][]string{send, cancel}
 	claimed = [][]string{send, claim}
+
+	pauseWriter = []string{"agent", "pause", "writer", "--reason", "r"}
 )
 
 func tells(line string) func(string) bool {
@@ -80,6 +82,17 @@ func recordHas(folder, text string) func(*sweepHome) error {
 			err = fmt.Errorf("%s does not say %q", names[0], text)
 		}
 		return err
+	}
+}
+
+// writerIs wants the agent to be in a state, and its claims to fit that.
+func writerIs(state string) func(*sweepHome) error {
+	return func(h *sweepHome) error {
+		shown, claim := h.run("agent", "show", "writer"), h.run("claim", "--agent", "writer")
+		if !strings.HasPrefix(shown.out, "writer  "+state+"\n") || strings.Contains(claim.err, "writer is paused") != (state == "paused") {
+			return fmt.Errorf("it is not %s: %s%s%s", state, shown.out, shown.err, claim.err)
+		}
+		return nil
 	}
 }
 
@@ -248,6 +261,14 @@ var sweepScenes = []sweepScene{
 	{
 		name: "token revoke", before: [][]string{{"token", "create", "phone", "--role", "reader"}}, verb: []string{"token", "revoke", "phone"}, again: []int{0, exitNotFound}, often: true,
 		effect: promise{event: "change", holds: tokens()}, after: tokensRecorded,
+	},
+	{
+		name: "pause", verb: pauseWriter, again: []int{0},
+		effect: promise{event: "agent_state", holds: writerIs("paused")},
+	},
+	{
+		name: "resume", before: [][]string{pauseWriter}, verb: []string{"agent", "resume", "writer"}, again: []int{0},
+		effect: promise{holds: writerIs("idle")},
 	},
 	{
 		name: "backup", before: claimed, verb: []string{"backup", "backup.tar"}, makes: "backup.tar", again: []int{0},

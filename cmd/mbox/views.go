@@ -35,6 +35,8 @@ type AgentView struct {
 	Role          string        `json:"role" jsonschema:"description=orchestrator\\, code_generation\\, deployment\\, validation or another role\\, empty without one"`
 	LastActivity  *mailbox.Time `json:"last_activity" jsonschema:"nullable,description=its last line in the ledger"`
 	LastHeartbeat *mailbox.Time `json:"last_heartbeat,omitzero" jsonschema:"nullable,description=what older tools write instead"`
+	// Lifecycle is not there for an agent that may claim, which ColDBase's all may.
+	Lifecycle *mailbox.Agent `json:"lifecycle,omitzero" jsonschema:"description=why it may not claim"`
 }
 
 // TaskLists are tasks by what has become of them.
@@ -89,6 +91,7 @@ const (
 type views struct {
 	*service
 	at    *audit.Position // the ledger's end when they were written; nil before
+	due   time.Time       // when the first pause ends that they tell of; zero: none
 	state AgentState      // as it was written last
 }
 
@@ -124,6 +127,9 @@ func (v *service) lastState() (s AgentState) {
 func (v *service) viewPath(name string) string { return filepath.Join(v.box.Home(), "memory", name) }
 
 func (w *views) refresh(ctx context.Context) error {
+	if !w.due.IsZero() && !time.Now().Before(w.due) {
+		w.at = nil // a pause ends without a line
+	}
 	recent, end, err := w.recent()
 	if err != nil || w.at != nil && end == *w.at {
 		return err
@@ -235,8 +241,20 @@ func (w *views) agents(ctx context.Context, recent []audit.Entry) (*AgentState, 
 		}
 	}
 	w.ended(ctx, s, recent)
+	w.due = time.Time{}
 	for _, name := range w.config.AgentNames() {
-		s.Agents[name] = w.agent(name, busy[name], recent)
+		v := w.agent(name, busy[name], recent)
+		now, err := mailbox.AgentOf(w.box, name)
+		if err != nil {
+			return nil, err
+		}
+		if !now.Claims() {
+			v.Lifecycle = &now
+		}
+		if end := now.Until; end != nil && (w.due.IsZero() || end.Before(w.due)) {
+			w.due = end.Time
+		}
+		s.Agents[name] = v
 	}
 	return s, nil
 }
