@@ -32,6 +32,7 @@ type books struct {
 	leases   *lease.Leases
 	queue    *queue.Queue
 	forest   *tree.Forest
+	families *tree.Families
 	places   *home.Places
 	evidence evidence.Home
 }
@@ -59,7 +60,7 @@ func newBooks(dir string, v home.Version, salt []byte, o Options, looks bool) (*
 	b.queue = queue.New(queue.Options{
 		Home: dir, Mailbox: v.MailboxID, Boot: boot, Ledger: b.ledger.Ledger, Looks: looks, Now: o.Now, Progress: o.Progress,
 	})
-	b.forest = tree.New(b.ledger.Ledger)
+	b.forest, b.families = tree.New(b.ledger.Ledger), tree.NewFamilies(b.ledger.Ledger)
 	for i := range b.shards {
 		b.shards[i] = durable.NewLock(home.LockPath(dir, home.ShardName(i)))
 	}

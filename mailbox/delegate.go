@@ -29,6 +29,10 @@ func (b *Box) Tree(ctx context.Context, root ID) (t *Tree, err error) {
 	return t, err
 }
 
+// Family are the ids of the tasks of a tree, the root first. Who looks at many trees has
+// the ledger read once, where [Box.Tree] reads it for each.
+func Family(ctx context.Context, b *Box, root ID) ([]ID, error) { return b.families.Of(ctx, root) }
+
 // Delegate creates the children, and gives the task back to wait for them,
 // without burning an attempt: the claim is over then. It is checked first: the
 // depth, the tree's budget, and that nobody comes to wait for itself, neither a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -441,4 +442,49 @@ func TestTreeGrows(t *testing.T) {
 		t.Fatal(err)
 	}
 	same("cancelled")
+}
+
+// A family is its tree's tasks, and so after it has grown and where another box is
+// asked. The ledger is read once: of what was read before, nothing is read again.
+func TestFamily(t *testing.T) {
+	b, c := family(t, Options{})
+	alone := submit(t, b, &Task{Task: Request{Title: "Alone"}, Assignment: Assignment{TargetAgent: "x"}})
+	same := func(b *Box, root ID) {
+		t.Helper()
+		tree, err := b.Tree(t.Context(), root)
+		must(t, err)
+		var want []ID
+		for _, n := range tree.Nodes {
+			want = append(want, n.ID)
+		}
+		if got, err := Family(t.Context(), b, root); err != nil || !slices.Equal(got, want) {
+			t.Errorf("the family of %s: %v, %v; want %v", root, got, err, want)
+		}
+	}
+	same(b, "parent")
+	delegate(t, c, "", child("coder", "1"), child("tester", "2"))
+	other, err := Open(t.Context(), b.Home(), b.Options())
+	must(t, err)
+	defer other.Close()
+	for _, box := range []*Box{b, other} {
+		same(box, "parent")
+		same(box, alone)
+	}
+	delegate(t, claimAs(t, b, "coder"), "", child("third", "3"))
+	same(b, "parent")
+	same(other, "parent")
+
+	days, err := filepath.Glob(filepath.Join(b.Home(), "audit", "shared", "*.jsonl"))
+	must(t, err)
+	f, err := os.OpenFile(days[0], os.O_WRONLY, 0)
+	must(t, err)
+	defer f.Close()
+	_, err = f.WriteAt([]byte("x"), 0)
+	must(t, err)
+	delegate(t, claimAs(t, b, "tester"), "", child("fourth", "4"))
+	if got, err := Family(t.Context(), b, "parent"); err != nil || len(got) != 5 {
+		t.Errorf("behind what was read before: %v, %v", got, err)
+	}
+	_, err = f.WriteAt([]byte("{"), 0)
+	must(t, err)
 }

@@ -52,12 +52,12 @@ func (v *Sight) concerns(t *mailbox.Task) bool {
 }
 
 func (v *Sight) tree(ctx context.Context, root mailbox.ID) (bool, error) {
-	tree, err := v.box.Tree(ctx, root)
+	family, err := mailbox.Family(ctx, v.box, root)
 	if err != nil {
-		return false, ignoreMissing(err)
+		return false, err
 	}
-	for _, n := range tree.Nodes {
-		t, _, err := v.box.Task(ctx, n.ID)
+	for _, id := range family {
+		t, _, err := v.box.Task(ctx, id)
 		if ignoreMissing(err) != nil {
 			return false, err
 		}

@@ -189,4 +189,14 @@ var familyMutants = []mutant{
 		"m.DependsOn = append(slices.Clone(m.DependsOn), ids[before])", "m.DependsOn = append(slices.Clone(m.DependsOn), ids[before])[:0]",
 		boxTest("TestDelegate$"),
 	},
+	{
+		"family-read-anew", "delegation", "mailbox/tree/families.go",
+		"f.of == nil || f.ledger.Check(f.at) != nil", "true",
+		boxTest("TestFamily$"),
+	},
+	{
+		"family-as-it-was", "delegation", "mailbox/tree/families.go",
+		"!seen || end != f.at", "!seen || end.Seq < f.at.Seq || f.of == nil",
+		boxTest("TestFamily$"),
+	},
 }
