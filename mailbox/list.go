@@ -2,13 +2,14 @@ package mailbox
 
 import (
 	"cmp"
+	"container/heap"
 	"context"
 	"errors"
 	"io/fs"
 	"iter"
+	"path"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -39,7 +40,8 @@ type Filter struct {
 	Source   string
 	Type     string
 	Priority string
-	Limit    int // 0: no limit
+	After    string // the Path of an item: only those behind it, in its folder and in the later ones
+	Limit    int    // 0: no limit
 }
 
 // Item is one listed task.
@@ -50,27 +52,46 @@ type Item struct {
 	Err   error  // the file cannot be read as a task; Task is nil
 }
 
-// List yields the tasks of the folders, oldest first within each. A task that
-// moves while it is listed may be missing or come twice.
+// List yields the tasks of the folders, each folder in the order of the ids, where
+// numbers count by their value: those that mbox has named come oldest first. It reads
+// little more than what is taken from it. A task that moves while it is listed may be
+// missing or come twice.
 func (b *Box) List(ctx context.Context, f Filter) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		left := f.Limit
+		for it, err := range lying(ctx, b.home, f) {
+			if err == nil && !f.Matches(it) {
+				continue
+			}
+			if !yield(it, err) || err != nil {
+				return
+			}
+			if left--; f.Limit > 0 && left == 0 {
+				return
+			}
+		}
+	}
+}
+
+// lying yields all that lies in the folders of a filter, as List orders it.
+func lying(ctx context.Context, in string, f Filter) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
 		states := f.States
 		if len(states) == 0 {
 			states = task.Folders
 		}
+		folder, after := path.Split(f.After)
 		for _, s := range states {
-			for _, dir := range dirsOf(b.home, s) {
-				items, err := listDir(ctx, b.home, s, dir, f)
-				if err != nil {
-					yield(Item{}, err)
-					return
+			for _, dir := range dirsOf(in, s) {
+				here := ""
+				switch {
+				case folder == dir+"/":
+					here, folder = task.TrimJSON(after), ""
+				case folder != "":
+					continue
 				}
-				for _, it := range items {
-					if !yield(it, nil) {
-						return
-					}
-					if left--; f.Limit > 0 && left == 0 {
+				for it, err := range itemsIn(ctx, in, s, dir, here) {
+					if !yield(it, err) || err != nil {
 						return
 					}
 				}
@@ -94,32 +115,97 @@ func dirsOf(in string, s State) []string {
 	return dirs
 }
 
-func listDir(ctx context.Context, in string, s State, dir string, f Filter) ([]Item, error) {
-	names, err := durable.Names(filepath.Join(in, dir))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // verify and doctor tell of a missing folder
-		return nil, err
-	}
-	names = slices.DeleteFunc(names, func(name string) bool { return task.Ignored(name) || !strings.HasSuffix(name, ".json") })
-	items := make([]Item, len(names))
-	var group errgroup.Group
-	group.SetLimit(runtime.GOMAXPROCS(0))
-	for i, name := range names {
-		group.Go(func() error {
-			items[i] = itemAt(in, s, dir, name)
-			return ctx.Err()
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	items = slices.DeleteFunc(items, func(it Item) bool { return errors.Is(it.Err, fs.ErrNotExist) || !f.matches(it) })
-	slices.SortFunc(items, func(a, b Item) int {
-		if a.Task == nil || b.Task == nil {
-			return cmp.Compare(a.Path, b.Path)
+// readAhead is how many files are read side by side.
+const readAhead = 32
+
+// itemsIn yields what lies in one folder behind an id; "": all.
+func itemsIn(ctx context.Context, in string, s State, dir, after string) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		names, err := durable.Names(filepath.Join(in, dir))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // verify and doctor tell of a missing folder
+			yield(Item{}, err)
+			return
 		}
-		return cmp.Or(a.Task.Created.Compare(b.Task.Created.Time), cmp.Compare(a.Task.ID, b.Task.ID))
-	})
-	return items, nil
+		left := make(idHeap, 0, len(names))
+		for _, name := range names {
+			id, is := strings.CutSuffix(name, ".json")
+			if is && !task.Ignored(name) && (after == "" || compareIDs(id, after) > 0) {
+				left = append(left, id)
+			}
+		}
+		heap.Init(&left)
+		for len(left) > 0 {
+			items := make([]Item, min(readAhead, len(left)))
+			var group errgroup.Group
+			group.SetLimit(runtime.GOMAXPROCS(0))
+			for i := range items {
+				name := heap.Pop(&left).(string) + ".json"
+				group.Go(func() error {
+					items[i] = itemAt(in, s, dir, name)
+					return ctx.Err()
+				})
+			}
+			if err := group.Wait(); err != nil {
+				yield(Item{}, err)
+				return
+			}
+			for _, it := range items {
+				if !errors.Is(it.Err, fs.ErrNotExist) && !yield(it, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// idHeap is a heap in the order of a list.
+type idHeap []string
+
+func (s idHeap) Len() int           { return len(s) }
+func (s idHeap) Less(i, j int) bool { return compareIDs(s[i], s[j]) < 0 }
+func (s idHeap) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
+func (s *idHeap) Push(id any)       { *s = append(*s, id.(string)) }
+
+// Pop is for container/heap.
+func (s *idHeap) Pop() any {
+	last := len(*s) - 1
+	id := (*s)[last]
+	*s = (*s)[:last]
+	return id
+}
+
+// compareIDs compares two ids: by their bytes, but numbers by their value. So 999 comes
+// before 1000.
+func compareIDs(a, b string) int {
+	i := 0
+	for i < len(a) && i < len(b) && a[i] == b[i] {
+		i++
+	}
+	for i > 0 && digits(a[i-1:]) > 0 {
+		i--
+	}
+	x, y := a[i:], b[i:]
+	for x != "" && y != "" {
+		n, m := digits(x), digits(y)
+		p, q := strings.TrimLeft(x[:n], "0"), strings.TrimLeft(y[:m], "0")
+		if n == 0 || m == 0 {
+			n, m = 1, 1
+			p, q = x[:1], y[:1]
+		}
+		if c := cmp.Or(cmp.Compare(len(p), len(q)), cmp.Compare(p, q)); c != 0 {
+			return c
+		}
+		x, y = x[n:], y[m:]
+	}
+	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(a, b))
+}
+
+// digits is the length of the number with which a text begins.
+func digits(s string) (n int) {
+	for n < len(s) && '0' <= s[n] && s[n] <= '9' {
+		n++
+	}
+	return n
 }
 
 // itemAt reads one file of a folder.
@@ -136,7 +222,9 @@ func itemAt(in string, s State, dir, name string) Item {
 	return it
 }
 
-func (f Filter) matches(it Item) bool {
+// Matches tells whether an item is what a filter asks for of a task. A file that is no
+// task is what asks for nothing.
+func (f Filter) Matches(it Item) bool {
 	t := it.Task
 	if t == nil {
 		return f.Agent == "" && f.Target == "" && f.Source == "" && f.Type == "" && f.Priority == ""

@@ -50,15 +50,27 @@ type Live struct {
 	Alarmed   bool      // an alarm about it stands in the ledger
 }
 
-// Index counts the tasks, and lists those that have not ended.
-func (b *books) Index() (*Index, error) {
+// Counts tells from the ledger how many tasks each folder should hold.
+func Counts(b *Box) (map[State]int, error) { return b.counts() }
+
+func (b *books) counts() (map[State]int, error) {
 	if err := b.queue.Update(); err != nil {
 		return nil, err
 	}
-	x := &Index{Count: map[State]int{}, Agents: b.queue.Agents()}
+	count := map[State]int{}
 	for _, s := range task.Folders {
-		x.Count[s] = int(b.queue.Holds(s).Count)
+		count[s] = int(b.queue.Holds(s).Count)
 	}
+	return count, nil
+}
+
+// Index counts the tasks, and lists those that have not ended.
+func (b *books) Index() (*Index, error) {
+	count, err := b.counts()
+	if err != nil {
+		return nil, err
+	}
+	x := &Index{Count: count, Agents: b.queue.Agents()}
 	for _, s := range []State{Pending, InProgress} {
 		_, err := b.queue.In(s, func(e *queue.Entry) bool {
 			x.Live = append(x.Live, live(e))

@@ -409,8 +409,6 @@ func TestPauseAndResume(t *testing.T) {
 	p.claim("coder")
 }
 
-// A list that is read page by page has each task once, and an agent's only what
-// concerns it.
 // pages reads a list page by page and wants so many tasks, each once.
 func (p *place) pages(query string, want int) {
 	p.Helper()
@@ -453,6 +451,35 @@ func TestListArchive(t *testing.T) {
 	p.pages("state=archive&n=1", 4)
 }
 
+// No page looks at more than so many tasks, and who goes on comes to those that he
+// seeks, past what is no task.
+func TestListLooksAtSome(t *testing.T) {
+	p := newPlace(t)
+	defer func(n int) { mostLooked = n }(mostLooked)
+	mostLooked = 2
+	for i := range 6 {
+		p.sent("o", titled("x", []string{"coder", "tester"}[i/5]))
+	}
+	if err := os.WriteFile(p.box.Home()+"/tasks/completed/a.json", []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.pages("to=tester", 1)
+	p.pages("state=pending&state=completed&state=pending", 6)
+	got := p.want(200, "r", "GET", "/tasks?to=tester", "")
+	if len(got["tasks"].([]any)) != 0 || got["next"] == nil {
+		t.Errorf("%v", got)
+	}
+	next := got["next"].(string)
+	p.want(400, "r", "GET", "/tasks?state=failed&cursor="+next, "")
+	for _, at := range []string{"../../etc/passwd", "tasks", "tasks/none/x.json", "/tasks/pending/x.json"} {
+		p.want(400, "r", "GET", "/tasks?cursor="+cursor(at).String(), "")
+	}
+	w := p.ask("r", "GET", "/list?q=nowhere", "")
+	if !strings.Contains(w.Body.String(), "None of those that this page looked at matches") || !strings.Contains(w.Body.String(), "Next page") {
+		t.Error(w.Body)
+	}
+}
+
 // A page ends where it is large enough, whatever makes its tasks large.
 func TestListLarge(t *testing.T) {
 	p := newPlace(t)
@@ -466,6 +493,8 @@ func TestListLarge(t *testing.T) {
 	}
 }
 
+// A list that is read page by page has each task once, and an agent's only what
+// concerns it.
 func TestList(t *testing.T) {
 	p := newPlace(t)
 	for _, query := range []string{"state=pending;x", "to=coder&x=%zz", "%"} { // would be left out, and show everything

@@ -42,7 +42,7 @@ func taskRoutes() []route {
 		{method: "POST", path: "/task", needs: post, agents: true, about: "leave a task", takes: orders{}, gives: Sent{}, status: http.StatusAccepted, do: (*call).send},
 		{method: "POST", path: "/run_task", needs: post, agents: true, about: "leave a task (another name of /task)", takes: orders{}, gives: Sent{}, status: http.StatusAccepted, do: (*call).send},
 		{
-			method: "GET", path: "/tasks", agents: true, about: "list tasks, oldest first in each state", gives: Tasks{}, do: (*call).list,
+			method: "GET", path: "/tasks", agents: true, about: "list tasks, in each state by id, in which numbers count by their value: those that mbox has named come oldest first", gives: Tasks{}, do: (*call).list,
 			query: []param{
 				{name: "state", about: "only this state", many: true, form: among(states...)},
 				{name: "to", about: "only those meant for this agent"},
@@ -222,99 +222,98 @@ func (c *call) signed(t *mailbox.Task) error {
 	return nil
 }
 
+// mostLooked is at how many tasks a page looks. A variable for tests.
+var mostLooked = 5000
+
 // Tasks is a page of a list.
 type Tasks struct {
 	Tasks []*mailbox.Task `json:"tasks" jsonschema:"description=as their files have them\\, without the tokens of claims"`
-	Next  string          `json:"next,omitzero" jsonschema:"description=cursor of the next page; missing: this is the last"`
+	Next  string          `json:"next,omitzero" jsonschema:"description=cursor of the next page\\, of which there may be one even behind a page without tasks; missing: this is the last"`
 }
 
-// cursor is where a page begins: behind this task.
-type cursor struct {
-	State   mailbox.State `json:"s"`
-	Folder  string        `json:"f"` // archived tasks lie in one of each month, the youngest first
-	Created int64         `json:"c"`
-	ID      mailbox.ID    `json:"i"`
+// cursor is where a page begins: behind the item with this path.
+type cursor string
+
+func (at cursor) String() string { return base64.RawURLEncoding.EncodeToString([]byte(at)) }
+
+// state is that of the folder in which the item lies.
+func (at cursor) state() mailbox.State {
+	folder, _, _ := strings.Cut(strings.TrimPrefix(string(at), "tasks/"), "/")
+	return mailbox.State(folder)
 }
 
-func (at cursor) String() string {
-	data, _ := json.Marshal(at) // a struct of words and a number
-	return base64.RawURLEncoding.EncodeToString(data)
-}
-
-func cursorOf(text string) (at cursor, err error) {
+func cursorOf(text string) (cursor, error) {
 	data, err := base64.RawURLEncoding.DecodeString(text)
-	if err == nil {
-		err = json.Unmarshal(data, &at)
-	}
-	return at, err
+	return cursor(data), err
 }
 
 func isCursor(v string) error {
-	if _, err := cursorOf(v); err != nil {
+	if at, err := cursorOf(v); err != nil || !slices.Contains(append(stateNames(), string(mailbox.Archived)), string(at.state())) {
 		return errors.New("this is no cursor of ours")
 	}
 	return nil
-}
-
-func cursorAt(it mailbox.Item) cursor {
-	return cursor{it.State, path.Dir(it.Path), it.Task.Created.UnixNano(), it.Task.ID}
-}
-
-// behind tells whether an item of the same state comes behind the cursor.
-func (at cursor) behind(it mailbox.Item) bool {
-	return cmp.Or(cmp.Compare(at.Folder, path.Dir(it.Path)), cmp.Compare(it.Task.Created.UnixNano(), at.Created), cmp.Compare(it.Task.ID, at.ID)) > 0
 }
 
 func (c *call) list() error {
 	if err := c.tidy(); err != nil {
 		return err
 	}
-	f, from, err := c.filter()
+	f, err := c.filter()
 	if err != nil {
 		return err
 	}
 	mine := c.sight()
-	page, err := c.page(f, from, c.number("n", pageSize), func(t *mailbox.Task) (bool, error) { return mine.Sees(c.ctx, t) })
+	page, err := c.page(f, c.number("n", pageSize), func(t *mailbox.Task) (bool, error) { return mine.Sees(c.ctx, t) })
 	if err != nil {
 		return err
 	}
 	return c.json(http.StatusOK, page)
 }
 
-// filter is what the query asks for, and where its page begins.
-func (c *call) filter() (f mailbox.Filter, from cursor, err error) {
-	f = mailbox.Filter{Agent: c.value("by"), Target: c.value("to"), Source: c.value("from"), Type: c.value("type"), Priority: c.value("priority")}
+// filter is what the query asks for, from where its page begins.
+func (c *call) filter() (mailbox.Filter, error) {
+	f := mailbox.Filter{Agent: c.value("by"), Target: c.value("to"), Source: c.value("from"), Type: c.value("type"), Priority: c.value("priority")}
 	for _, s := range c.query["state"] {
-		f.States = append(f.States, mailbox.State(s))
+		if !slices.Contains(f.States, mailbox.State(s)) {
+			f.States = append(f.States, mailbox.State(s))
+		}
 	}
 	if len(f.States) == 0 {
 		f.States = task.Folders
 	}
 	if text := c.value("cursor"); text != "" {
-		from, _ = cursorOf(text) // it was checked
-		i := slices.Index(f.States, from.State)
+		at, _ := cursorOf(text) // it was checked
+		i := slices.Index(f.States, at.state())
 		if i < 0 {
-			return f, from, badRequest("the cursor is of another state", "begin without a cursor")
+			return f, badRequest("the cursor is of another state", "begin without a cursor")
 		}
-		f.States = f.States[i:]
+		f.States, f.After = f.States[i:], string(at)
 	}
-	return f, from, nil
+	return f, nil
 }
 
-// page is what is wanted behind the cursor, up to n tasks and about pageBytes.
-func (c *call) page(f mailbox.Filter, from cursor, n int, wanted func(*mailbox.Task) (bool, error)) (p Tasks, err error) {
+// page is what is wanted of those that a filter names, up to n tasks and about pageBytes.
+// Who seeks a few among many has them page by page, too: no page looks at more than
+// mostLooked.
+func (c *call) page(f mailbox.Filter, n int, wanted func(*mailbox.Task) (bool, error)) (p Tasks, err error) {
 	if err := c.door.listing.take(c.ctx); err != nil {
 		return p, err
 	}
 	defer c.door.listing.leave()
 	var last cursor
-	size := 0
+	size, looked := 0, 0
 	p.Tasks = []*mailbox.Task{}
-	for it, err := range c.Box.List(c.ctx, f) {
+	for it, err := range c.Box.List(c.ctx, mailbox.Filter{States: f.States, After: f.After}) {
 		if err != nil {
 			return p, err
 		}
-		if it.Err != nil || it.State == from.State && !from.behind(it) {
+		if len(p.Tasks) == n || size > pageBytes || looked == mostLooked {
+			p.Next = last.String()
+			return p, nil
+		}
+		last = cursor(it.Path)
+		looked++
+		if it.Err != nil || !f.Matches(it) {
 			continue // what is no task mbox doctor tells of
 		}
 		if yes, err := wanted(it.Task); err != nil {
@@ -322,17 +321,13 @@ func (c *call) page(f mailbox.Filter, from cursor, n int, wanted func(*mailbox.T
 		} else if !yes {
 			continue
 		}
-		if len(p.Tasks) == n || size > pageBytes {
-			p.Next = last.String()
-			return p, nil
-		}
 		shown := sight.Shown(it.Task)
 		data, err := json.Marshal(shown)
 		if err != nil {
 			return p, err
 		}
 		p.Tasks = append(p.Tasks, shown)
-		last, size = cursorAt(it), size+len(data)
+		size += len(data)
 	}
 	return p, nil
 }

@@ -67,7 +67,7 @@ func (v view) filterBy(fields map[string]string) error {
 
 // matching are the tasks in the states that a verb fits.
 func (v view) matching(q *question, states []mailbox.State) (ids []mailbox.ID, err error) {
-	f, _, err := v.filter()
+	f, err := v.filter()
 	if err != nil {
 		return nil, err
 	}

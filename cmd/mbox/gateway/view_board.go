@@ -325,11 +325,11 @@ func (v view) list() error {
 	if err := v.tidy(); err != nil {
 		return err
 	}
-	f, from, err := v.filter()
+	f, err := v.filter()
 	if err != nil {
 		return err
 	}
-	page, err := v.page(f, from, listSize, v.fits)
+	page, err := v.page(f, listSize, v.fits)
 	if err != nil {
 		return err
 	}

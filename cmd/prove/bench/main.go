@@ -373,13 +373,19 @@ func claims(home string, n int) error {
 	if _, err := os.Stat(*binary); err != nil {
 		return nil
 	}
-	return times("  claim, one command", 20, func(int) error {
-		out, err := exec.Command(*binary, "--home", home, "claim", "--agent", "coder").CombinedOutput()
+	for _, args := range [][]string{{"claim", "--agent", "coder"}, {"ls", "--limit", "100"}} {
+		err := times("  "+strings.Join(args, " ")+", one command", 20, func(int) error {
+			out, err := exec.Command(*binary, append([]string{"--home", home}, args...)...).CombinedOutput()
+			if err != nil {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			return nil
+		})
 		if err != nil {
-			return fmt.Errorf("%w: %s", err, out)
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 func heap() int64 {

@@ -177,6 +177,36 @@ var doorsMutants = []mutant{
 		"err != nil || u.Scheme != \"https\" && u.Scheme != \"http\" || u.Host == \"\"", "err != nil",
 		command{"cmd/mbox/gateway/pages", "TestMarkdown"},
 	},
+	{
+		"list-numbers-by-their-bytes", "doors", "mailbox/list.go",
+		"cmp.Or(cmp.Compare(len(p), len(q)), cmp.Compare(p, q)); c != 0", "cmp.Compare(p, q); c != 0",
+		boxTest("TestCompareIDs"),
+	},
+	{
+		"list-repeats", "doors", "mailbox/list.go",
+		"compareIDs(id, after) > 0", "compareIDs(id, after) >= 0",
+		boxTest("TestListPieceByPiece"),
+	},
+	{
+		"list-begins-anew", "doors", "mailbox/list.go",
+		"\t\t\t\tcase folder != \"\":\n\t\t\t\t\tcontinue\n", "",
+		boxTest("TestListPieceByPiece"),
+	},
+	{
+		"list-reads-all", "doors", "mailbox/list.go",
+		"min(readAhead, len(left))", "len(left)",
+		boxTest("TestListPieceByPiece"),
+	},
+	{
+		"page-looks-at-all", "doors", "cmd/mbox/gateway/tasks.go",
+		" || looked == mostLooked", "",
+		doorTest("TestListLooksAtSome"),
+	},
+	{
+		"ls-floods-terminals", "doors", "cmd/mbox/cmd_ls.go",
+		"case s.terminal && !o.json:", "case s.terminal && o.json:",
+		command{"cmd/mbox", "TestLsOnATerminal"},
+	},
 }
 
 func doorTest(run string) command { return command{"cmd/mbox/gateway", run} }

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"bytes"
+	"os/exec"
+	"testing"
+
+	"mbox/mailbox"
+	"mbox/mailbox/durable"
+)
+
+// A terminal is shown as many tasks as one can look at, and told how many more there
+// are; a program gets all, unless it asks for less.
+func TestLsOnATerminal(t *testing.T) {
+	home := t.TempDir() + "/home"
+	o := mailbox.Options{Sync: durable.None}
+	if err := mailbox.Create(home, o); err != nil {
+		t.Fatal(err)
+	}
+	box, err := mailbox.Open(t.Context(), home, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer box.Close()
+	for range mostForPeople + 3 {
+		if _, err := box.Submit(t.Context(), &mailbox.Task{Task: mailbox.Request{Title: "here"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		tty   bool
+		flags []string
+		tasks int
+		more  bool
+	}{
+		{true, nil, mostForPeople, true},
+		{true, []string{"--limit", "0"}, mostForPeople + 3, false},
+		{true, []string{"--json"}, mostForPeople + 3, false},
+		{false, nil, mostForPeople + 3, false},
+	} {
+		cmd, out := exec.Command(program(t), append([]string{"--home", home, "ls"}, c.flags...)...), &watched{}
+		if c.tty {
+			runOnTerminal(t, cmd, out)
+		} else {
+			cmd.Stdout, cmd.Stderr = out, out
+			if err := cmd.Run(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := bytes.Count(out.all.Bytes(), []byte("here")); n != c.tasks || bytes.Contains(out.all.Bytes(), []byte("mbox: 3 more; ")) != c.more {
+			t.Errorf("%+v: %d tasks: %s", c, n, out.all.Bytes())
+		}
+	}
+}
