@@ -7,9 +7,11 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 
 	"mbox/mailbox/durable"
 )
@@ -17,15 +19,24 @@ import (
 // Backward yields the ledger's lines from the last to the first. What an
 // audit_repaired line names is passed over. Unlike a Reader it checks each line
 // by itself only, not the chain; it is for looking up what happened last.
-func (l *Ledger) Backward() iter.Seq2[Line, error] {
+func (l *Ledger) Backward() iter.Seq2[Line, error] { return l.BackwardFrom(math.MaxInt64) }
+
+// BackwardFrom is Backward from the line with this number on. Days behind that are not
+// read.
+func (l *Ledger) BackwardFrom(seq int64) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
 		files, err := dayFiles(sharedDir(l.home))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			yield(Line{}, err)
 			return
 		}
-		for _, name := range slices.Backward(files) {
-			more, err := l.backwardIn(name, yield)
+		for i, name := range slices.Backward(files) {
+			if seq < math.MaxInt64 && i > 0 && l.endOf(files[i-1]).Seq >= seq {
+				continue
+			}
+			more, err := l.backwardIn(name, func(line Line, err error) bool {
+				return err == nil && line.Seq > seq || yield(line, err)
+			})
 			if err != nil {
 				yield(Line{}, err)
 				return
@@ -35,6 +46,41 @@ func (l *Ledger) Backward() iter.Seq2[Line, error] {
 			}
 		}
 	}
+}
+
+// Before is the end of the last whole day of which no line comes behind the one with
+// this number, so that a reader soon comes from there to what does; the ledger's
+// beginning where there is no such day. It is found by the days' last lines alone.
+func (l *Ledger) Before(seq int64) (Position, error) {
+	files, err := dayFiles(sharedDir(l.home))
+	if err != nil || len(files) == 0 {
+		return Position{}, err
+	}
+	whole := files[:len(files)-1]
+	n := sort.Search(len(whole), func(i int) bool { return l.endOf(whole[i]).Seq > seq })
+	for _, name := range slices.Backward(whole[:n]) {
+		if end := l.endOf(name); end.Seq > 0 && end.Seq <= seq {
+			return end, nil
+		}
+	}
+	return Position{}, nil
+}
+
+// endOf is the end of a day that is over, zero where its last line is none: it was
+// flushed before the next day began, so it counts.
+func (l *Ledger) endOf(name string) Position {
+	path := filepath.Join(sharedDir(l.home), name)
+	last, err := lastLine(path)
+	if err != nil || last == nil {
+		return Position{}
+	}
+	seq, _, sum, err := skim(last)
+	st, gone := durable.Lstat(path)
+	end := Position{File: name, Offset: st.Size, Seq: seq, Checksum: sum}
+	if err != nil || gone != nil || l.Check(end) != nil {
+		return Position{}
+	}
+	return end
 }
 
 // Newest is where the ledger ends now, by its last line; the beginning where it has none.

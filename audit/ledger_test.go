@@ -474,6 +474,94 @@ func TestBackwardSkipsWhatIsSetAside(t *testing.T) {
 	}
 }
 
+// Who looks for lines by their numbers is led past the days in which they cannot be: a
+// day that cannot be read any more holds nobody up who has no business in it.
+func TestBeforeAndBackwardFrom(t *testing.T) {
+	c := &clock{time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	l := newLedger(t, c)
+	day := map[int64]string{}
+	for i := range 9 {
+		if i%3 == 0 && i > 0 {
+			c.now = c.now.AddDate(0, 0, 1)
+		}
+		line := appendNote(t, l, "coder", fmt.Sprint(i))
+		day[line.Seq] = filepath.Base(newestPath(t, l))
+	}
+	for seq := int64(0); seq <= 10; seq++ {
+		at, err := l.Before(seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := min(seq/3*3, 6); at.Seq != want || want > 0 && at.File != day[want] {
+			t.Errorf("before %d: %+v, want seq %d", seq, at, want)
+		}
+		next := at.Seq
+		for line, err := range l.Read(at).Lines() {
+			if next++; err != nil || line.Seq != next {
+				t.Fatalf("from %+v: line %d, %v; want %d", at, line.Seq, err, next)
+			}
+		}
+		next = min(seq, 9)
+		for line, err := range l.BackwardFrom(seq) {
+			if err != nil || line.Seq != next {
+				t.Fatalf("back from %d: line %d, %v; want %d", seq, line.Seq, err, next)
+			}
+			next--
+		}
+		if next != 0 {
+			t.Errorf("back from %d ends at %d", seq, next)
+		}
+	}
+	spoilt := filepath.Join(sharedDir(l.home), day[9])
+	was, err := os.ReadFile(spoilt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(spoilt); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(spoilt, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range l.BackwardFrom(6) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if at, err := l.Before(4); err != nil || at.Seq != 3 {
+		t.Error(at, err)
+	}
+	if err := os.Remove(spoilt); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(spoilt, was, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A day that is empty, or whose end is no line, leads nobody past the line that he
+// looks for.
+func TestBeforeBlankDays(t *testing.T) {
+	c := &clock{time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	l := newLedger(t, c)
+	for range 4 {
+		appendNote(t, l, "coder", "x")
+		c.now = c.now.AddDate(0, 0, 2)
+	}
+	for i, text := range []string{"", "junk\n", ""} {
+		name := filepath.Join(sharedDir(l.home), fmt.Sprintf("2026-03-%02d.jsonl", 2*i+2))
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for seq := int64(0); seq <= 5; seq++ {
+		at, err := l.Before(seq)
+		if err != nil || at.Seq > seq || at.Seq < min(seq, 3)-1 {
+			t.Errorf("before %d: %+v, %v", seq, at, err)
+		}
+	}
+}
+
 func BenchmarkRead(b *testing.B) {
 	l := newLedger(b, nil)
 	l.mode = durable.None

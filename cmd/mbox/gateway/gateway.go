@@ -106,6 +106,7 @@ type serving struct {
 	ctx     context.Context
 	end     context.CancelFunc
 	asked   sync.WaitGroup // requests that are being answered
+	read    places
 	tidying sync.Mutex
 	tidied  time.Time // guarded by tidying
 	mcpMu   sync.Mutex

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -104,10 +105,6 @@ func (c *call) seq(name string) int64 {
 func (c *call) entries() error {
 	out := Entries{Entries: []jsontext.Value{}, Seq: c.seq("since")}
 	n, size := c.number("n", pageSize), 0
-	if err := c.door.finding.take(c.ctx); err != nil {
-		return err
-	}
-	defer c.door.finding.leave()
 	err := c.linesBehind(out.Seq, func(f frame) bool {
 		out.Seq = f.seq
 		if c.wants(f) {
@@ -123,29 +120,28 @@ func (c *call) entries() error {
 }
 
 // nearEnd is how many lines are looked for from the ledger's end backwards, before
-// it is read from its beginning.
+// it is read from an earlier place on.
 const nearEnd = 10_000
 
-// linesBehind yields the lines behind seq from the ledger itself, until yield says
-// that it is enough or the ledger ends.
+// mostLines is how many lines of the ledger are read for one who looks for some of them,
+// before it is the turn of the next. A variable for tests.
+var mostLines = 20_000
+
+// linesBehind yields the lines behind seq from the ledger itself, until yield says that
+// it is enough, mostLines have come or the ledger ends. yield waits for nobody: others
+// wait for their turn.
 func (c *call) linesBehind(seq int64, yield func(frame) bool) error {
-	var from audit.Position
-	looked := 0
-	for line, err := range c.Box.Ledger().Backward() {
-		if err != nil {
-			return err
-		}
-		if line.Seq <= seq {
-			from = line.End
-			break
-		}
-		if looked++; looked > nearEnd {
-			break
-		}
+	if err := c.door.finding.take(c.ctx); err != nil {
+		return err
+	}
+	defer c.door.finding.leave()
+	from, err := c.place(seq)
+	if err != nil {
+		return err
 	}
 	r := c.Box.Ledger().Read(from)
-	defer r.Close()
-	for c.ctx.Err() == nil {
+	defer func() { c.read.put(r.Position()); r.Close() }()
+	for n := 0; n < mostLines && c.ctx.Err() == nil; {
 		line, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -153,11 +149,63 @@ func (c *call) linesBehind(seq int64, yield func(frame) bool) error {
 		if err != nil {
 			return err
 		}
-		if line.Seq > seq && !yield(frameOf(line)) {
+		if line.Seq <= seq {
+			continue
+		}
+		if n++; !yield(frameOf(line)) {
 			return nil
 		}
 	}
 	return c.ctx.Err()
+}
+
+// place is one in the ledger from which one soon comes to what is behind seq: where
+// somebody has ended, one near the end, or a day's beginning.
+func (c *call) place(seq int64) (audit.Position, error) {
+	ledger := c.Box.Ledger()
+	if at := c.read.before(seq); at.Seq+nearEnd > seq && ledger.Check(at) == nil {
+		return at, nil
+	}
+	looked := 0
+	for line, err := range ledger.Backward() {
+		if err != nil {
+			return audit.Position{}, err
+		}
+		if line.Seq <= seq {
+			return line.End, nil
+		}
+		if looked++; looked > nearEnd {
+			break
+		}
+	}
+	return ledger.Before(seq)
+}
+
+// places are those of the ledger to which it was read last, for who reads on. They are
+// checked before they count.
+type places struct {
+	mu   sync.Mutex
+	last [64]audit.Position
+	next int
+}
+
+func (p *places) put(at audit.Position) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last[p.next] = at
+	p.next = (p.next + 1) % len(p.last)
+}
+
+// before is the last place up to a line; the beginning where there is none.
+func (p *places) before(seq int64) (best audit.Position) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, at := range p.last {
+		if at.Seq <= seq && at.Seq > best.Seq {
+			best = at
+		}
+	}
+	return best
 }
 
 // heartbeat is how often a stream of events has a comment, by which both sides see that
@@ -218,23 +266,20 @@ func (c *call) begin() (int64, error) {
 	return seq, err
 }
 
+// atOnce waits for nothing.
+var atOnce = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
+
 // stream sends until the client has gone or the mailbox is not served any more. Who is
-// far behind has the ledger read for him once, up to its end.
+// far behind has the ledger read for him piece by piece, in turn with others.
 func (c *call) stream(at int64, send func([]byte) error) {
 	alive := time.NewTicker(heartbeat)
 	defer alive.Stop()
 	var batch bytes.Buffer
-	here := true
-	flush := func() bool {
-		here = here && (batch.Len() == 0 || send(batch.Bytes()) == nil)
-		batch.Reset()
-		return here
-	}
 	put := func(f frame) bool {
 		if at = f.seq; c.wants(f) {
 			fmt.Fprintf(&batch, "id: %d\ndata: %s\n\n", f.seq, f.raw)
 		}
-		return batch.Len() < eventBytes || flush()
+		return batch.Len() < eventBytes
 	}
 	for {
 		before := at
@@ -243,13 +288,16 @@ func (c *call) stream(at int64, send func([]byte) error) {
 			return
 		}
 		for _, f := range lines {
-			put(f)
+			if !put(f) {
+				break
+			}
 		}
-		if !flush() {
+		if batch.Len() > 0 && send(batch.Bytes()) != nil {
 			return
 		}
-		if at > before {
-			continue
+		batch.Reset()
+		if at > before { // there may be more at once
+			grown = atOnce
 		}
 		select {
 		case <-grown:

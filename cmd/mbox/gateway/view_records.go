@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,13 +85,13 @@ func (v view) log() error {
 	}
 	defer v.door.finding.leave()
 	var d deedsOf
+	if before == 0 {
+		before = math.MaxInt64
+	}
 	looked := 0
-	for line, err := range v.Box.Ledger().Backward() {
+	for line, err := range v.Box.Ledger().BackwardFrom(before - 1) {
 		if err != nil {
 			return err
-		}
-		if before > 0 && line.Seq >= before {
-			continue
 		}
 		if looked++; looked > mostLogLooked || len(d.Lines) == mostLog {
 			d.Older = v.link("/log", map[string]string{"before": strconv.FormatInt(line.Seq+1, 10)})

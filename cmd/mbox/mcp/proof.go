@@ -3,6 +3,7 @@ package mcp
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -46,7 +47,11 @@ func (s *Server) tail(ctx context.Context, _ *sdk.CallToolRequest, in tailInput)
 		most = *in.N
 	}
 	out, v, size := tailOutput{Entries: []audit.Entry{}}, s.sight(), 0
-	for line, err := range s.o.Box.Ledger().Backward() {
+	from := int64(math.MaxInt64)
+	if in.Before > 0 {
+		from = in.Before - 1
+	}
+	for line, err := range s.o.Box.Ledger().BackwardFrom(from) {
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -78,8 +83,7 @@ func (s *Server) tail(ctx context.Context, _ *sdk.CallToolRequest, in tailInput)
 }
 
 func (in *tailInput) wants(l audit.Line) bool {
-	return (in.Before == 0 || l.Seq < in.Before) &&
-		(in.Agent == "" || l.Agent() == in.Agent) &&
+	return (in.Agent == "" || l.Agent() == in.Agent) &&
 		(in.Task == "" || strings.EqualFold(l.Task(), in.Task)) &&
 		(len(in.Events) == 0 || slices.Contains(in.Events, l.Event()))
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -70,7 +71,7 @@ func (s *Server) readTask(ctx context.Context, id string) (string, error) {
 func (s *Server) readTail(ctx context.Context, _ string) (string, error) {
 	var lines []string
 	const most = 100
-	err := s.backward(ctx, func(l audit.Line) bool {
+	err := s.backward(ctx, math.MaxInt64, func(l audit.Line) bool {
 		lines = append(lines, string(l.Raw))
 		return len(lines) < most
 	})
@@ -88,11 +89,11 @@ func (s *Server) readLine(ctx context.Context, name string) (string, error) {
 		return "", missing
 	}
 	found := ""
-	err = s.backward(ctx, func(l audit.Line) bool {
+	err = s.backward(ctx, seq, func(l audit.Line) bool {
 		if l.Seq == seq {
 			found = string(l.Raw)
 		}
-		return l.Seq > seq
+		return false
 	})
 	if err == nil && found == "" {
 		err = missing
@@ -100,15 +101,16 @@ func (s *Server) readLine(ctx context.Context, name string) (string, error) {
 	return found, err
 }
 
-// backward yields the ledger's lines that the client may see, the last one first.
-func (s *Server) backward(ctx context.Context, yield func(audit.Line) bool) error {
+// backward yields the ledger's lines that the client may see, from a number on, the last
+// one first.
+func (s *Server) backward(ctx context.Context, from int64, yield func(audit.Line) bool) error {
 	leave, err := inTurn(ctx, s.search)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	v := s.sight()
-	for line, err := range s.o.Box.Ledger().Backward() {
+	for line, err := range s.o.Box.Ledger().BackwardFrom(from) {
 		if err == nil {
 			err = line.Sound()
 		}

@@ -207,6 +207,36 @@ var doorsMutants = []mutant{
 		"case s.terminal && !o.json:", "case s.terminal && o.json:",
 		command{"cmd/mbox", "TestLsOnATerminal"},
 	},
+	{
+		"ledger-days-too-late", "doors", "audit/backward.go",
+		"end.Seq > 0 && end.Seq <= seq", "end.Seq > 0",
+		auditTest("TestBeforeBlankDays"),
+	},
+	{
+		"ledger-days-all-read", "doors", "audit/backward.go",
+		"l.endOf(files[i-1]).Seq >= seq", "l.endOf(files[i-1]).Seq > seq",
+		auditTest("TestBeforeAndBackwardFrom"),
+	},
+	{
+		"ledger-days-passed-over", "doors", "audit/backward.go",
+		"l.endOf(files[i-1]).Seq >= seq", "l.endOf(files[i-1]).Seq >= seq-1",
+		auditTest("TestBeforeAndBackwardFrom"),
+	},
+	{
+		"ledger-read-to-its-end", "doors", "cmd/mbox/gateway/ledger.go",
+		"n < mostLines && ", "",
+		doorTest("TestEntriesInPieces"),
+	},
+	{
+		"ledger-place-not-checked", "doors", "cmd/mbox/gateway/ledger.go",
+		" && ledger.Check(at) == nil", "",
+		doorTest("TestPlaces"),
+	},
+	{
+		"ledger-out-of-turn", "doors", "cmd/mbox/gateway/ledger.go",
+		"\tdefer c.door.finding.leave()\n\tfrom, err := c.place(seq)", "\tc.door.finding.leave()\n\tfrom, err := c.place(seq)",
+		doorTest("TestPlaces"),
+	},
 }
 
 func doorTest(run string) command { return command{"cmd/mbox/gateway", run} }
