@@ -17,7 +17,7 @@ import (
 	"mbox/mailbox"
 )
 
-type topOptions struct{ readonly, plain, once, json bool }
+type topOptions struct{ readonly, plain bool }
 
 func topVerb() *verb {
 	var o topOptions
@@ -31,44 +31,24 @@ said y to the command that is shown; p, in the list of agents, pauses one or let
 go on. --readonly takes these keys away, and an agent's command never has them.
 
 Where standard input or output is no terminal, with --plain, or with TERM=dumb, it
-prints counts and problems once, and then a line for each change, for a pipe or a
-screen reader. --once prints them and ends.`,
-		shows: []string{"mbox top", "mbox top --plain", "mbox top --once --json | jq '.problems[]'"},
+prints what mbox status does, and then a line for each change, for a pipe or a
+screen reader.`,
+		shows: []string{"mbox top", "mbox top --plain"},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{
 			boolFlag("readonly", "no key changes anything", &o.readonly),
 			boolFlag("plain", "print lines, and move no cursor", &o.plain),
-			boolFlag("once", "print what there is now, and end", &o.once),
-			boolFlag("json", "with --once: print JSON", &o.json),
 		},
 		run: func(ctx context.Context, s *session, _ []string) error { return o.run(ctx, s) },
 	}
 }
 
 func (o *topOptions) run(ctx context.Context, s *session) error {
-	if o.json && !o.once {
-		return usagef("mbox top --once --json", "--json without --once: a board that goes on is no JSON")
-	}
-	if o.once {
-		return s.looking(ctx, func(box *mailbox.Box) error { return o.printOnce(ctx, s, box) })
-	}
 	box, doubt, err := s.look(ctx)
 	if err != nil {
 		return err
 	}
 	return errors.Join(o.watch(ctx, s, box, doubt), box.Close())
-}
-
-func (o *topOptions) printOnce(ctx context.Context, s *session, box *mailbox.Box) error {
-	b, err := top.Read(ctx, box)
-	if err != nil {
-		return err
-	}
-	if o.json {
-		return s.printJSON(b)
-	}
-	b.Print(s.out)
-	return nil
 }
 
 // topPercent has the collector run more often than a short command needs: a board

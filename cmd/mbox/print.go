@@ -173,3 +173,11 @@ func (t *table) printIfAny(s *session) {
 }
 
 func count(n int) cell { return cell{text: fmt.Sprint(n)} }
+
+// several is how many there are of something: "1 task", "2 tasks".
+func several(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

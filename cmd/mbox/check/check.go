@@ -33,7 +33,8 @@ type Finding struct {
 	Level Level  `json:"level"`
 	Text  string `json:"text"`
 	Hint  string `json:"hint,omitzero"`
-	Err   error  `json:"-"` // what was wrong, where the hint is that of this error
+	Agent string `json:"agent,omitzero"` // that it is about
+	Err   error  `json:"-"`              // what was wrong, where the hint is that of this error
 }
 
 // Exam is one examination of a home.
@@ -70,11 +71,10 @@ func (e *Exam) Run(ctx context.Context) error {
 	e.memory()
 	e.budget()
 	e.docker(ctx)
-	e.commands()
 	e.limits()
 	e.sandbox()
 	e.rights()
-	e.minds(ctx)
+	e.workers(ctx)
 	e.readOnly()
 	e.seals()
 	e.leftovers()

@@ -1,41 +1,87 @@
 package check
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 
+	"mbox/agents"
+	"mbox/cmd/mbox/config"
 	"mbox/schemas"
 )
 
-// commands looks for the programs that are to do agents' tasks whole.
-func (e *Exam) commands() {
-	if e.Config == nil {
-		return
-	}
-	for _, name := range e.Config.AgentNames() {
-		a := e.Config.Agents[name]
-		program := programOf(a.Command())
-		if !a.Enabled || program == "" {
-			continue
-		}
-		if path := e.lookFor(program, name); path != "" {
-			e.add("command", Fine, "", "%s runs %s", name, path)
-		} else {
-			e.add("command", Doubt, "install it, or name it with its whole path in [agents."+name+"]", "%s cannot run: %s is not there", name, schemas.Quote(program))
+// Workers tells of each enabled agent, in the order of their names, whether it can do
+// its tasks, by what, and if not, why: whether its command is there, and whether its
+// brain answers, which it is asked until ctx ends.
+func Workers(ctx context.Context, c *config.File, home string, team *agents.Team) []Finding {
+	var names []string
+	for _, name := range c.AgentNames() {
+		if c.Agents[name].Enabled {
+			names = append(names, name)
 		}
 	}
+	found := make([]Finding, len(names))
+	var asking sync.WaitGroup
+	for i, name := range names {
+		asking.Go(func() { found[i] = worker(ctx, c, home, team.Members[name].Brain, name) })
+	}
+	asking.Wait()
+	return found
 }
 
-// lookFor is where a program is that an agent's command names; "" if it is not there.
-func (e *Exam) lookFor(program, agent string) string {
+// worker tells by what an agent works.
+func worker(ctx context.Context, c *config.File, home string, brain agents.Brain, name string) Finding {
+	f := Finding{Check: "agent", Level: Fine, Agent: name}
+	switch a := c.Agents[name]; {
+	case a.Command() != "":
+		return Command(c, home, name)
+	case a.Whole():
+		f.Text = name + " has its tasks done by the service at " + schemas.Sentence(a.AgentZero.URL, 200)
+	case brain != nil:
+		return mind(c, name, brain.Ready(ctx))
+	case a.Role != "":
+		f.Text = name + " has no brain, and does what carries an action"
+	default:
+		f.Text = name + " is whoever claims as " + name
+	}
+	return f
+}
+
+// Command tells whether the program is there that is to do an agent's tasks whole.
+// What only a shell can tell is taken to be there.
+func Command(c *config.File, home, name string) Finding {
+	f := Finding{Check: "command", Level: Fine, Agent: name}
+	line := c.Agents[name].Command()
+	program := programOf(line)
+	path := ""
+	if program != "" {
+		path = lookFor(program, filepath.Join(home, c.Agents[name].Workspace.Path))
+	}
+	switch {
+	case program == "":
+		f.Text = name + " runs " + schemas.Quote(schemas.Sentence(line, 60))
+	case path != "":
+		f.Text = name + " runs " + path
+	default:
+		f.Level = Doubt
+		f.Hint = "install it, or name it with its whole path in [agents." + name + "]"
+		f.Text = name + " cannot run: " + schemas.Quote(program) + " is not there"
+	}
+	return f
+}
+
+// lookFor is where a program is that a command names which runs in dir; "" if it is
+// not there.
+func lookFor(program, dir string) string {
 	user, _ := os.UserHomeDir()
 	switch rest, ofUser := strings.CutPrefix(program, "~/"); {
 	case ofUser:
 		program = filepath.Join(user, rest)
 	case strings.Contains(program, "/") && !filepath.IsAbs(program):
-		program = filepath.Join(e.Home, e.Config.Agents[agent].Workspace.Path, program)
+		program = filepath.Join(dir, program)
 	}
 	path, err := exec.LookPath(program)
 	if err != nil {

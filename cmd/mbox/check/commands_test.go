@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mbox/agents"
 )
 
 func TestDoctorLooksForCommands(t *testing.T) {
@@ -22,14 +24,14 @@ func TestDoctorLooksForCommands(t *testing.T) {
 		"exec = '~/agent.sh'":             "ok claude runs ",
 		"acp = 'claude-code-acp'":         `warn claude cannot run: "claude-code-acp" is not there`,
 		"exec = './gone.sh'":              `warn claude cannot run: "./gone.sh" is not there`,
-		"exec = '$HOME/agent.sh'":         "",
-		"exec = 'echo hello; nowhere'":    "",
+		"exec = '$HOME/agent.sh'":         `ok claude runs "$HOME/agent.sh"`,
+		"exec = 'echo hello; nowhere'":    `ok claude runs "echo hello; nowhere"`,
 		"acp = 'gone'\nenabled = false":   "",
-		"exec = 'if claude; then a; fi'":  "",
+		"exec = 'if claude; then a; fi'":  `ok claude runs "if claude; then a; fi"`,
 		"exec = '/nowhere/at/all --flag'": `warn claude cannot run: "/nowhere/at/all" is not there`,
 	} {
-		e := &Exam{Config: read(t, "[agents.claude]\n"+line), Home: t.TempDir()}
-		e.commands()
+		c := read(t, "[agents.claude]\n"+line)
+		e := &Exam{Findings: Workers(t.Context(), c, t.TempDir(), &agents.Team{})}
 		if got := e.found("command"); !strings.HasPrefix(got, want) || want == "" && got != "" {
 			t.Errorf("%s: %q, want %q", line, got, want)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -100,14 +101,50 @@ func tryRenames(a, b string) error {
 }
 
 func (e *Exam) space() {
-	var st syscall.Statfs_t
-	if !e.check("disk", syscall.Statfs(e.Home, &st)) {
+	free, inodes, err := freeOf(e.Home)
+	if !e.check("disk", err) {
 		return
 	}
-	e.room(uint64(st.Bavail) * uint64(st.Bsize))
-	if st.Files > 0 && uint64(st.Ffree) < enoughInodes {
-		e.add("inodes", Doubt, "mbox archive does not free any; old archives can be moved away", "%d left on this file system", st.Ffree)
+	e.room(free)
+	if inodes < enoughInodes {
+		e.add("inodes", Doubt, "mbox archive does not free any; old archives can be moved away", "%d left on this file system", inodes)
 	}
+}
+
+// freeOf is what this user may still write on a file system: bytes, and inodes where
+// it counts them.
+func freeOf(home string) (bytes, inodes uint64, err error) {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(home, &st); err != nil {
+		return 0, 0, err
+	}
+	inodes = uint64(st.Ffree)
+	if st.Files == 0 {
+		inodes = math.MaxUint64
+	}
+	return uint64(st.Bavail) * uint64(st.Bsize), inodes, nil
+}
+
+// Disk tells how many bytes are free where a home lies, and what that means.
+func Disk(home string) (free uint64, f Finding) {
+	free, _, err := freeOf(home)
+	if err != nil {
+		return 0, Finding{Check: "disk", Level: Wrong, Text: err.Error()}
+	}
+	return free, disk(free)
+}
+
+func disk(free uint64) Finding {
+	f := Finding{Check: "disk", Level: Fine, Text: schemas.Size(free) + " free"}
+	switch {
+	case free < leastDisk:
+		f.Level, f.Hint = Wrong, "make room: a full disk stops every transition; mbox doctor --fix removes old logs"
+		f.Text += ", at least " + schemas.Size(leastDisk) + " are needed"
+	case free < enoughDisk:
+		f.Level, f.Hint = Doubt, "mbox doctor --fix removes old logs"
+		f.Text += ", less than " + schemas.Size(enoughDisk)
+	}
+	return f
 }
 
 // room judges the free space. Where there is too little, --fix removes the old
@@ -119,14 +156,7 @@ func (e *Exam) room(free uint64) {
 			free += n
 		}
 	}
-	switch {
-	case free < leastDisk:
-		e.add("disk", Wrong, "make room: a full disk stops every transition; mbox doctor --fix removes old logs", "%s free, at least %s are needed", schemas.Size(free), schemas.Size(leastDisk))
-	case free < enoughDisk:
-		e.add("disk", Doubt, "mbox doctor --fix removes old logs", "%s free, less than %s", schemas.Size(free), schemas.Size(enoughDisk))
-	default:
-		e.add("disk", Fine, "", "%s free", schemas.Size(free))
-	}
+	e.Findings = append(e.Findings, disk(free))
 }
 
 // pruneLogs removes the logs that were put aside, and tells how large they were.

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
 	"mbox/agents"
 	"mbox/cmd/mbox/config"
@@ -84,9 +82,9 @@ func (e *Exam) budget() {
 	}
 }
 
-// minds looks whether the enabled agents can think. That they cannot is no more
-// than a warning: they do tasks that carry an action all the same.
-func (e *Exam) minds(ctx context.Context) {
+// workers looks whether the enabled agents can do their tasks. That one cannot think
+// is no more than a warning: it does tasks that carry an action all the same.
+func (e *Exam) workers(ctx context.Context) {
 	if e.Config == nil {
 		return
 	}
@@ -99,27 +97,26 @@ func (e *Exam) minds(ctx context.Context) {
 			e.add("models", Wrong, "is Ollama there, and can it reach the network?", "%v", err)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(team.Members)) {
-		if m := team.Members[name]; m.Enabled && m.Brain != nil {
-			e.mind(name, m.Brain.Ready(ctx))
-		}
-	}
+	e.Findings = append(e.Findings, Workers(ctx, e.Config, e.Home, team)...)
 }
 
 // mind tells whether an agent can think, by what its brain answers.
-func (e *Exam) mind(name string, err error) {
+func mind(c *config.File, name string, err error) Finding {
+	f := Finding{Check: "brain", Level: Doubt, Agent: name}
 	var fault *agents.BrainError
 	switch {
 	case err == nil:
-		role, _ := e.Config.RoleOf(name)
+		role, _ := c.RoleOf(name)
 		with := role.Model
-		if b := e.Config.Agents[name].Brain; b.Kind == "exec" {
+		if b := c.Agents[name].Brain; b.Kind == "exec" {
 			with = schemas.Sentence(b.Command, 60)
 		}
-		e.add("brain", Fine, "", "%s can think, with %s", name, with)
+		f.Level, f.Text = Fine, name+" can think, with "+with
 	case errors.As(err, &fault):
-		e.add("brain", Doubt, cmp.Or(fault.Hint, "tasks that carry an action need no brain"), "%s cannot think: %s", name, fault.Text)
+		f.Hint = cmp.Or(fault.Hint, "tasks that carry an action need no brain")
+		f.Text = name + " cannot think: " + fault.Text
 	default:
-		e.add("brain", Doubt, "", "%s cannot think: %v", name, err)
+		f.Text = name + " cannot think: " + err.Error()
 	}
+	return f
 }

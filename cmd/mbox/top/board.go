@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mbox/audit"
+	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/task"
 )
@@ -31,9 +32,14 @@ type Board struct {
 	Seq      int64        `json:"seq"`                // of the ledger's last line that was read
 	ReadOnly string       `json:"read_only,omitzero"` // why nothing can be written
 	Routed   bool         `json:"routed"`             // mbox up serves it
+	Free     uint64       `json:"disk_free"`          // bytes, where the home lies
+	Every    string       `json:"looks_every"`        // how often mbox up and workers scan the folders
 	Columns  []Column     `json:"columns"`
-	Problems []Problem    `json:"problems"` // the worst first
-	Agents   []Agent      `json:"agents"`
+
+	Quarantine int `json:"quarantine"` // what is kept there, but for the reasons
+
+	Problems []Problem `json:"problems"` // the worst first
+	Agents   []Agent   `json:"agents"`
 
 	more bool // there are titles that the next board will have
 }
@@ -57,6 +63,8 @@ type Row struct {
 	Title    string        `json:"title,omitzero"`
 	Since    mailbox.Time  `json:"since"` // it was made, if it is pending; else it is in this state
 
+	Progress *mailbox.Progress `json:"progress,omitzero"` // what its worker said last
+
 	live *mailbox.Live
 	err  string // of a task that failed: its code, and what it says
 }
@@ -67,9 +75,13 @@ type Agent struct {
 	Known   bool          `json:"known"` // it stands in mbox.toml
 	Enabled bool          `json:"enabled"`
 	Life    mailbox.Agent `json:"lifecycle"`
-	Holds   []mailbox.ID  `json:"holds"`
+	Holds   []mailbox.ID  `json:"holds"`          // the one that it has had longest first
 	Since   *mailbox.Time `json:"since,omitzero"` // it has the oldest of these
 	Waiting int           `json:"waiting"`        // pending tasks that name it
+
+	Said  *mailbox.Progress `json:"said,omitzero"`  // last, of the oldest of these
+	Works string            `json:"works,omitzero"` // by what, or why it cannot, where that was looked at
+	Able  bool              `json:"able"`           // it can, as far as was looked
 }
 
 // reader reads boards, one after another. What it has read it keeps as long as that
@@ -86,6 +98,7 @@ type reader struct {
 	files  int            // that may still be read for this board
 	ended  map[mailbox.State]*listing
 	causes map[mailbox.ID]cause
+	brief  bool // nothing is told of tasks that are completed
 	soon   bool // a board is to be there soon: what takes long is left to the next
 	asks   int  // that may still be put for this board
 }
@@ -112,7 +125,7 @@ func (r *reader) read(ctx context.Context, touched map[mailbox.ID]bool) (*Board,
 	for id := range touched {
 		delete(r.causes, id)
 	}
-	b := &Board{Home: r.box.Home(), At: task.At(r.now()), Routed: r.box.Routed(), Problems: []Problem{}}
+	b := &Board{Home: r.box.Home(), At: task.At(r.now()), Routed: r.box.Routed(), Every: config.Span(r.box.Options().ScanInterval), Problems: []Problem{}}
 	readOnly := audit.CheckWritable(b.Home)
 	if readOnly != nil {
 		b.ReadOnly = oneLine(readOnly.Error())
@@ -174,7 +187,7 @@ func (r *reader) index() error {
 func (r *reader) columns(ctx context.Context, b *Board) error {
 	for _, s := range task.Folders {
 		c := Column{State: s, Count: r.count[s], Rows: slices.Clone(r.live[s])}
-		if s == mailbox.Completed || s == mailbox.Failed {
+		if s == mailbox.Failed || s == mailbox.Completed && !r.brief {
 			if err := r.endedRows(&c); err != nil {
 				return err
 			}
@@ -235,6 +248,9 @@ func (r *reader) entitle(ctx context.Context, row *Row) {
 // tell takes what a task's file says.
 func (row *Row) tell(t *mailbox.Task) {
 	row.Title, row.Priority, row.Type, row.Target = t.Task.Title, t.Task.Priority, t.Task.Type, t.Assignment.TargetAgent
+	if row.State == mailbox.InProgress {
+		row.Progress = t.Mbox.Progress
+	}
 	if t.Assignment.PickedUpBy != nil {
 		row.By = *t.Assignment.PickedUpBy
 	}
@@ -346,7 +362,7 @@ func list(dir string, s mailbox.State) (*listing, error) {
 func (b *Board) agents(known map[string]mailbox.Capabilities, states map[string]mailbox.Agent) {
 	all := map[string]*Agent{}
 	add := func(name string, known, enabled bool) *Agent {
-		all[name] = &Agent{Name: name, Known: known, Enabled: enabled, Life: states[name].At(b.At.Time), Holds: []mailbox.ID{}}
+		all[name] = &Agent{Name: name, Known: known, Enabled: enabled, Life: states[name].At(b.At.Time), Able: true, Holds: []mailbox.ID{}}
 		return all[name]
 	}
 	for name, a := range known {
@@ -367,9 +383,10 @@ func (b *Board) agents(known map[string]mailbox.Capabilities, states map[string]
 				if a == nil {
 					a = add(row.By, false, true)
 				}
-				a.Holds = append(a.Holds, row.ID)
 				if a.Since == nil || row.Since.Before(a.Since.Time) {
-					a.Since = &row.Since
+					a.Holds, a.Since, a.Said = slices.Insert(a.Holds, 0, row.ID), &row.Since, row.Progress
+				} else {
+					a.Holds = append(a.Holds, row.ID)
 				}
 			}
 		}

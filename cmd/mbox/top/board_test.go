@@ -355,7 +355,7 @@ func TestPlainTellsEachLineOnce(t *testing.T) {
 			t.Errorf("line %d is told %d times", i, n)
 		}
 	}
-	if strings.Contains(out.String(), "sent one") || !strings.Contains(out.String(), "seq 1,") {
+	if strings.Contains(out.String(), "sent one") || !strings.Contains(out.String(), "seq 1\n") {
 		t.Errorf("what was there before:\n%s", out)
 	}
 	eventually(t, "the goroutines to end", func() bool { return ours() == 0 })

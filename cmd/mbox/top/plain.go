@@ -7,60 +7,25 @@ import (
 	"time"
 
 	"mbox/mailbox"
-	"mbox/schemas"
 )
 
 // mostTold is how many tasks of a folder a board has that is printed as JSON, or is there first.
 const mostTold = 100
 
-// Read reads one board.
-func Read(ctx context.Context, box *mailbox.Box) (*Board, error) {
-	_, end, broken := last(box.Ledger(), 1)
-	b, err := newReader(box).read(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	b.Seq = end.Seq
-	if broken != nil {
-		b.trouble(kindLedger, "", broken.Error(), "mbox verify")
-	}
-	for i := range b.Columns {
-		c := &b.Columns[i]
-		c.Rows = append([]Row{}, c.Rows[:min(len(c.Rows), mostTold)]...)
-	}
-	return b, nil
-}
-
-// Print writes a board in a few lines.
-func (b *Board) Print(w io.Writer) {
-	fmt.Fprintf(w, "mailbox      %s\n", clean(b.Home))
-	served := "no mbox up"
-	if b.Routed {
-		served = "mbox up serves it"
-	}
-	fmt.Fprintf(w, "ledger       seq %d, %s\n", b.Seq, served)
-	for _, c := range b.Columns {
-		oldest := ""
-		if c.Oldest != nil {
-			oldest = ", the oldest " + schemas.Ago(c.Oldest.Time, b.At.Time)
-		}
-		fmt.Fprintf(w, "%-12s %d%s\n", c.State, c.Count, oldest)
-	}
-	for _, p := range b.Problems {
-		fmt.Fprintf(w, "problem      %s\n", p.line())
-	}
-}
-
 // line is a problem for one line without colours.
 func (p *Problem) line() string {
-	about := p.Kind
-	if p.Task != "" {
-		about += " " + string(p.Task)
-	}
 	if p.Hint != "" {
-		return clean(about + ": " + p.Text + "; " + p.Hint)
+		return clean(p.about() + ": " + p.Text + "; " + p.Hint)
 	}
-	return clean(about + ": " + p.Text)
+	return clean(p.about() + ": " + p.Text)
+}
+
+// about is what kind of problem it is, and whose.
+func (p *Problem) about() string {
+	if p.Task != "" {
+		return p.Kind + " " + string(p.Task)
+	}
+	return p.Kind
 }
 
 // Plain prints a board, and then a line for each new one of the ledger and for each
@@ -76,7 +41,7 @@ func Plain(ctx context.Context, box *mailbox.Box, o Options, w io.Writer, flush 
 		return err
 	}
 	b.Seq = end.Seq
-	b.Print(w)
+	b.Print(w, Style{})
 	if o.Doubt != nil {
 		fmt.Fprintf(w, "problem      when the mailbox was opened: %s\n", clean(oneLine(o.Doubt.Error())))
 	}

@@ -12,7 +12,6 @@ import (
 
 	"mbox/cmd/mbox/check"
 	"mbox/mailbox"
-	"mbox/mailbox/home"
 	"mbox/mailbox/lifecycle"
 	"mbox/mailbox/task"
 	"mbox/schemas"
@@ -35,7 +34,9 @@ const (
 	kindReadOnly   = "read-only"
 	kindGone       = "gone"
 	kindLedger     = "ledger"
+	kindDisk       = "disk"
 	kindClaim      = "claim" // its worker is gone
+	kindAgent      = "agent" // it cannot work, and has tasks
 	kindAlarm      = "alarm" // nobody takes it
 	kindApproval   = "approval"
 	kindPaused     = "paused" // an agent for which tasks wait
@@ -75,6 +76,7 @@ func (r *reader) problems(ctx context.Context, b *Board) {
 	if err := r.box.InPlace(); err != nil {
 		b.trouble(kindGone, "", err.Error(), "mbox doctor")
 	}
+	b.room()
 	r.standing(ctx, b)
 	b.paused()
 	r.drops(b)
@@ -87,7 +89,12 @@ func (r *reader) problems(ctx context.Context, b *Board) {
 		failed++
 		b.trouble(kindFailed, row.ID, schemas.Sentence(oneLine(row.err), 200), "mbox retry "+word(row.ID))
 	}
-	order := []string{kindReadOnly, kindGone, kindLedger, kindClaim, kindAlarm, kindApproval, kindPaused, kindDrop, kindQuarantine, kindFailed}
+	b.sort()
+}
+
+// sort puts the worst first.
+func (b *Board) sort() {
+	order := []string{kindReadOnly, kindGone, kindLedger, kindDisk, kindClaim, kindAgent, kindAlarm, kindApproval, kindPaused, kindDrop, kindQuarantine, kindFailed}
 	slices.SortStableFunc(b.Problems, func(a, b Problem) int { return slices.Index(order, a.Kind) - slices.Index(order, b.Kind) })
 }
 
@@ -225,23 +232,13 @@ func (r *reader) drops(b *Board) {
 
 // quarantine tells how much lies there, and what came last.
 func (r *reader) quarantine(b *Board) {
-	entries, err := os.ReadDir(filepath.Join(b.Home, "tasks", "quarantine"))
+	n, last, err := quarantined(filepath.Join(b.Home, "tasks", "quarantine"))
 	if err != nil {
 		b.trouble(kindGone, "", err.Error(), "mbox doctor")
 		return
 	}
-	n, last, at := 0, "", time.Time{}
-	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), home.ReasonSuffix) {
-			if info, err := e.Info(); err == nil && info.ModTime().After(at) {
-				last, at = e.Name(), info.ModTime()
-			}
-			continue
-		}
-		n++
-	}
-	if n > 0 {
-		b.trouble(kindQuarantine, "", number(n)+" kept in tasks/quarantine, each with its reason beside it; the last: "+last, "mbox help tasks")
+	if b.Quarantine = n; n > 0 {
+		b.trouble(kindQuarantine, "", number(n)+" kept in tasks/quarantine, each with its reason beside it; the last: "+last, "mbox ls --state quarantine")
 	}
 }
 

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"mbox/cmd/mbox/check"
+	"mbox/cmd/mbox/top"
+	"mbox/mailbox"
+)
+
+type statusOptions struct{ watch, json bool }
+
+func statusVerb() *verb {
+	var o statusOptions
+	return &verb{
+		name:  "status",
+		brief: "tell on one screen how things stand, and what needs you",
+		about: `Tells whether mbox up runs, what the disk has left, how often the folders are looked
+at, how many tasks there are of each state and how old the oldest is, what each agent
+works by, what it holds, since when and what it said last; and everything that needs
+somebody, the worst first, with the command that helps. Nothing of that is exit code
+0, anything is 1: for a prompt, a monitor or cron.
+
+--watch shows it anew each second until Ctrl-C, which is exit code 0; into a pipe or
+a file only when something has changed. With --json of each folder but completed the
+first 100 tasks are there, too.`,
+		shows: []string{"mbox status", "mbox status --watch", "mbox status --json | jq '.problems[]'"},
+		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
+		flags: []cli.Flag{
+			boolFlag("watch", "show it again and again", &o.watch),
+			boolFlag("json", "print JSON, with --watch a line each time", &o.json),
+		},
+		run: func(ctx context.Context, s *session, _ []string) error {
+			return s.looking(ctx, func(box *mailbox.Box) error { return o.run(ctx, s, box) })
+		},
+	}
+}
+
+func (o *statusOptions) run(ctx context.Context, s *session, box *mailbox.Box) error {
+	if o.watch {
+		return o.again(ctx, s, box)
+	}
+	b, err := top.Read(ctx, box)
+	if err != nil {
+		return err
+	}
+	b.Tell(workersOf(ctx, s, box.Home()))
+	if o.json {
+		err = s.printJSON(b)
+	} else {
+		b.Print(s.out, styleOf(s))
+	}
+	if n := len(b.Problems); n > 0 && err == nil {
+		return &unwell{several(n, "thing needs", "things need") + " somebody"}
+	}
+	return err
+}
+
+// again shows the board as long as somebody looks on.
+func (o *statusOptions) again(ctx context.Context, s *session, box *mailbox.Box) error {
+	var before []byte
+	found, asked := []check.Finding(nil), time.Time{}
+	return top.Watch(ctx, box, func(b *top.Board) error {
+		if time.Since(asked) > askAgain {
+			found, asked = workersOf(ctx, s, box.Home()), time.Now()
+		}
+		b.Tell(found)
+		now := fmt.Appendf(nil, "%d %t %v", b.Seq, b.Routed, b.Problems)
+		if !s.terminal && bytes.Equal(now, before) {
+			return nil
+		}
+		before = now
+		switch {
+		case o.json:
+			if err := s.printLine(b); err != nil {
+				return err
+			}
+		case s.terminal:
+			top.Clear(s.out)
+			b.Print(s.out, styleOf(s))
+		default:
+			b.Print(s.out, styleOf(s))
+			s.printf("\n")
+		}
+		return s.out.Flush()
+	})
+}
+
+// How long brains may take to say whether they can think, and when they are asked again.
+const (
+	askWithin = time.Second
+	askAgain  = 30 * time.Second
+)
+
+// workersOf tells of each enabled agent whether it can work.
+func workersOf(ctx context.Context, s *session, home string) []check.Finding {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	return check.Workers(ctx, s.config, home, s.team)
+}
+
+// styleOf is how a board is printed on this standard output.
+func styleOf(s *session) top.Style { return top.Style{Wide: s.wide, Colours: s.paint.on} }
