@@ -64,7 +64,7 @@
 //	any other end     ends the attempt: codes exit, signal, timeout, silence, start,
 //	                  agent; Worker.Exit may say release or final for an exit code
 //	a quota message   gives it back until the quota begins anew, see Worker.Quota
-//	stderr            lines for the agent's log, logs/<agent>.log, but for
+//	stderr            what mbox logs shows, logs/<id>.<epoch>.log, but for
 //
 //	mbox:progress [PERCENT[%]] MESSAGE    how far the work is; one a second is passed on
 //	mbox:delay DURATION                   with exit 75: when to try again (5s)

@@ -32,6 +32,7 @@ type attempt struct {
 	done   *Done    // of a runtime
 	recite *recital // reads stdout in a format of lines; nil for none
 	stderr *remarks
+	said   *said // its words, for who asks
 	report *reporter
 	laid   laid // what its command got
 
@@ -56,7 +57,12 @@ func newAttempt(hard context.Context, s *shift, claim *mailbox.Claim) *attempt {
 		a.stdout.text = s.Format == FormatLines
 		a.recite = &recital{format: s.Format, prose: a.stdout, progress: a.report.progress}
 	}
-	a.stderr = &remarks{log: remarksTo(a.own), heard: a.report.heard, progress: a.report.progress, delay: defaultDelay}
+	a.said = &said{
+		home: s.Box.AgentDir(s.Agent), name: filepath.Join("logs", attemptName(claim.Task)+".log"), most: s.Logs.File,
+		warn: func(err error) { a.log.Warn().Err(err).Msg("what it says is not kept") },
+	}
+	secrets := a.known()
+	a.stderr = &remarks{log: func(line string) { a.said.say(SaidStderr, line) }, hide: func(line string) string { return hide(secrets, line) }, heard: a.report.heard, progress: a.report.progress, delay: defaultDelay}
 	return a
 }
 
@@ -73,13 +79,10 @@ func (s *shift) logOf(log zerolog.Logger, c *mailbox.Claim) zerolog.Logger {
 	return with.Logger()
 }
 
-// tell writes into the worker's log, and into the agent's where that holds no
-// lines of a command.
+// tell writes into the worker's log, and into the agent's.
 func (a *attempt) tell(level zerolog.Level, err error, what string) {
 	a.log.WithLevel(level).Err(err).Msg(what)
-	if a.byActions() {
-		a.own.WithLevel(level).Err(err).Msg(what)
-	}
+	a.own.WithLevel(level).Err(err).Msg(what)
 }
 
 // lapsed tells how somebody else ended the claim; "" if nobody did, or if the
@@ -94,6 +97,7 @@ func (a *attempt) lapsed() string {
 func (a *attempt) run(ctx, hard context.Context) {
 	defer a.claim.Close()
 	defer a.stdout.close()
+	defer a.said.close()
 	defer a.cut(nil)
 	a.tell(zerolog.InfoLevel, nil, "claimed")
 	if errors.Is(a.claim.Valid(context.WithoutCancel(hard)), mailbox.ErrStale) {

@@ -11,7 +11,6 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox"
-	"mbox/schemas"
 )
 
 // What becomes of stdout.
@@ -201,48 +200,49 @@ func TestTail(t *testing.T) {
 		t.Errorf("%d bytes: %q", len(m), m)
 	}
 	for _, line := range s.logged() {
-		if len(line) > maxRemark+500 {
-			t.Errorf("a line of %d bytes", len(line))
+		if len(line.Text) > maxRemark+500 {
+			t.Errorf("a line of %d bytes", len(line.Text))
 		}
 	}
 }
 
-func (s *scene) logged() []string {
+// logged are the lines of what was said in the tasks' attempts.
+func (s *scene) logged() (said []Said) {
 	s.Helper()
-	data, err := os.ReadFile(filepath.Join(s.box.AgentDir("coder"), "logs/coder.log"))
+	logs, err := AttemptLogs(s.box.Home(), "coder", "")
+	for _, l := range logs {
+		if err == nil {
+			_, err = l.Lines(Place{}, func(line Said) error {
+				said = append(said, line)
+				return nil
+			})
+		}
+	}
 	if err != nil {
 		s.Fatal(err)
 	}
-	return strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
+	return said
 }
 
-// Lines on stderr go to the agent's log, as JSON, made harmless.
+// Lines on stderr are kept by attempt, made harmless, and in nobody else's reach.
 func TestLog(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, mailbox.Options{})
 	id := s.submit("x")
 	s.once(s.worker(`printf 'one\nmbox:progress 5 five\ntw\033[2Jo\377\r\nmbox:progressive\n"three' >&2`))
 	var messages []string
-	for _, line := range s.logged() {
-		var l struct {
-			Agent   string `json:"agent_alias"`
-			Task    string `json:"task_id"`
-			Attempt int    `json:"attempt"`
-			Level   string `json:"level"`
-			Time    string `json:"time"`
-			Message string `json:"message"`
+	for _, l := range s.logged() {
+		if l.Kind != SaidStderr || time.Since(l.At.Time) > time.Minute {
+			t.Errorf("%+v", l)
 		}
-		if err := schemas.Decode([]byte(line), &l); err != nil || l.Agent != "coder" || l.Task != string(id) || l.Time == "" || l.Level != "info" {
-			t.Errorf("%s: %v", line, err)
-		}
-		messages = append(messages, l.Message)
+		messages = append(messages, l.Text)
 	}
 	if got, want := strings.Join(messages, "|"), `one|tw\x1b[2Jo`+"\uFFFD"+`|mbox:progressive|"three`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	info, err := os.Stat(filepath.Join(s.box.AgentDir("coder"), "logs/coder.log"))
+	info, err := os.Stat(filepath.Join(s.box.AgentDir("coder"), "logs", string(id)+".1.log"))
 	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v %v", info.Mode(), err)
+		t.Errorf("%v %v", info, err)
 	}
 }
 

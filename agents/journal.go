@@ -13,7 +13,6 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
-	"mbox/schemas"
 )
 
 // journal is an agent's log file, agents/<agent>/logs/<agent>.log: one JSON
@@ -92,22 +91,4 @@ func (j *journal) putAside(full fs.FileInfo) error {
 		}
 	}
 	return nil
-}
-
-// maxJournal is how many bytes of one attempt go into the log.
-const maxJournal = 16 << 20
-
-// remarksTo returns the function that logs an attempt's lines.
-func remarksTo(log zerolog.Logger) func(line string) {
-	left := maxJournal
-	return func(line string) {
-		if left < 0 {
-			return
-		}
-		if left -= len(line); left < 0 {
-			log.Warn().Msg("mbox: the rest of this attempt's stderr is left out")
-			return
-		}
-		log.Info().Msg(schemas.Sentence(line, maxRemark))
-	}
 }

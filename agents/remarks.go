@@ -19,8 +19,9 @@ const (
 // end is kept for the error.
 type remarks struct {
 	log      func(line string)
-	heard    func()                 // called for everything that comes
-	progress func(mailbox.Progress) // called for each mbox:progress
+	hide     func(line string) string // takes secrets out of a line
+	heard    func()                   // called for everything that comes
+	progress func(mailbox.Progress)   // called for each mbox:progress
 
 	delay time.Duration // that the last mbox:delay asked for
 	line  []byte        // that has not ended
@@ -45,6 +46,9 @@ func (r *remarks) Write(p []byte) (int, error) {
 func (r *remarks) flush() {
 	line := strings.ToValidUTF8(strings.TrimRight(string(r.line), "\r"), "\uFFFD")
 	r.line = r.line[:0]
+	if r.hide != nil {
+		line = r.hide(line)
+	}
 	word, rest, _ := strings.Cut(line, " ")
 	switch rest = strings.TrimSpace(rest); word {
 	case "mbox:progress":

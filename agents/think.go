@@ -114,6 +114,7 @@ func (e *BrainError) with() string {
 // read makes a plan of a reply. A reply with one action that cannot be is refused
 // whole.
 func (p *performance) read(reply Reply) (said action.Reply, plan []planned, v *verdict) {
+	p.speak(SaidReply, reply.Text)
 	said, err := action.ParseReply(reply.Text)
 	if err != nil {
 		p.noteRefused(err)
@@ -142,6 +143,7 @@ func (p *performance) read(reply Reply) (said action.Reply, plan []planned, v *v
 
 // nonsense ends an attempt whose reply cannot be used.
 func (p *performance) nonsense(reply Reply, err error) *verdict {
+	p.speak(SaidRefused, err.Error())
 	fault := ReplyNotValid
 	if errors.Is(err, action.ErrNotJSON) {
 		fault = ReplyNotJSON
@@ -165,6 +167,7 @@ func (p *performance) noteRefused(err error) {
 
 // forbidden ends an attempt whose reply asks for what the agent may not do.
 func (p *performance) forbidden(reply Reply, q request, refused *ruling) *verdict {
+	p.speak(SaidRefused, fmt.Sprintf("at %s: %v", refused.step, refused.why))
 	p.note(p.Team.refusals(p.delegation(q), refused, p.Agent))
 	v := failed(string(ReplyForbidden), p.helpful(reply, fmt.Errorf("refused at %s: %w", refused.step, refused.why)))
 	return &v

@@ -37,6 +37,9 @@ func TestNonsense(t *testing.T) {
 			if thoughts, _ := c.brains["coder"].calls(); thoughts != 3 {
 				t.Errorf("asked %d times", thoughts)
 			}
+			if said := c.logged(); len(said) != 6 || said[0].Kind != SaidReply || said[0].Text != q.reply || said[5].Kind != SaidRefused || !strings.Contains(said[5].Text, q.says) && q.says != "larger model" {
+				t.Errorf("what it said is kept as %+v", said)
+			}
 			if last := c.brains["coder"].asked[2].Messages[1].Content; !strings.Contains(last, q.code) {
 				t.Errorf("the brain is not told what was wrong: %s", last)
 			}

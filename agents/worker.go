@@ -50,6 +50,8 @@ type Worker struct {
 	Quota   []*regexp.Regexp
 	Account string   // "" is the agent's own
 	Fellows []string // the other agents that work on it
+	Logs    Logs     // what is kept of what is said
+	Secrets []string // of commands: they are taken out of what is kept of their words
 	Type    string   // only tasks of this type; "" is all
 	Once    bool     // end when there is nothing to claim and nothing runs
 	// Retired, if not nil, is closed when another worker takes the agent over: this
@@ -115,6 +117,9 @@ func (w *Worker) begin(ctx context.Context) (*shift, error) {
 		s.Grace = 10 * time.Second
 	}
 	s.Account = cmp.Or(s.Account, s.Agent)
+	s.Logs.File = cmp.Or(s.Logs.File, DefaultLogs.File)
+	s.Logs.Total = cmp.Or(s.Logs.Total, DefaultLogs.Total)
+	s.Logs.Age = cmp.Or(s.Logs.Age, DefaultLogs.Age)
 	switch {
 	case s.Box == nil:
 		return nil, errors.New("it has no mailbox")
@@ -154,6 +159,8 @@ func (s *shift) prepare(ctx context.Context) (err error) {
 		}
 	}
 	s.sweep(ctx)
+	s.sweepLogs(ctx)
+	s.swept = time.Now()
 	s.journal, err = openJournal(filepath.Join(home, "logs"), s.Agent)
 	return err
 }
@@ -199,6 +206,7 @@ type shift struct {
 	mu      sync.Mutex
 	running map[*attempt]bool // guarded by mu
 	ended   chan struct{}     // has one element when an attempt has ended
+	swept   time.Time         // when old logs were removed; guarded by mu
 	watched bool              // the ledger is being followed; the claiming goroutine's
 }
 
@@ -301,6 +309,9 @@ func (s *shift) rest(ctx context.Context) {
 	}
 }
 
+// sweepEvery is how often old logs are looked for at most.
+const sweepEvery = time.Minute
+
 // start begins an attempt. From the moment in which the attempt is registered,
 // each line that ends its claim reaches it; one that came before is found by
 // Valid.
@@ -318,7 +329,14 @@ func (s *shift) start(ctx, hard context.Context, claim *mailbox.Claim) {
 		a.run(ctx, hard)
 		s.mu.Lock()
 		delete(s.running, a)
+		due := time.Since(s.swept) > sweepEvery
+		if due {
+			s.swept = time.Now()
+		}
 		s.mu.Unlock()
+		if due {
+			s.sweepLogs(hard)
+		}
 		select {
 		case s.ended <- struct{}{}:
 		default:

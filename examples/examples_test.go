@@ -265,8 +265,8 @@ func TestSummarise(t *testing.T) {
 	if len(done.Result.Artifacts) != 1 || filepath.Base(done.Result.Artifacts[0].Path) != "task.json" {
 		t.Errorf("artifacts %+v", done.Result.Artifacts)
 	}
-	log, err := os.ReadFile(filepath.Join(h.home, "agents/writer/logs/writer.log"))
-	if err != nil || strings.Contains(string(log), "mbox:progress") || !strings.Contains(string(log), `"message":"fix-login has a description of 23 words"`) {
+	log, err := os.ReadFile(filepath.Join(h.home, "agents/writer/logs/fix-login.1.log"))
+	if err != nil || strings.Contains(string(log), "mbox:progress") || !strings.Contains(string(log), " stderr fix-login has a description of 23 words\n") {
 		t.Errorf("log %s: %v", log, err)
 	}
 }

@@ -39,13 +39,19 @@ func looksSecret(text string) bool {
 	return markedSecrets().MatchString(text) || longRuns().MatchString(text)
 }
 
+// WithoutMarked blacks out the keys and passwords in a text that can be told by their
+// form, as <redacted:LEN>.
+func WithoutMarked(text string) string {
+	return markedSecrets().ReplaceAllStringFunc(text, blackened)
+}
+
 // withoutSecrets blacks out what looks like a secret, and leaves what mbox's own
 // reasons are made of: its hashes, ids and paths.
 func withoutSecrets(text string) string {
 	if len(text) > searched {
 		text = strings.ToValidUTF8(text[:searched], "")
 	}
-	text = markedSecrets().ReplaceAllStringFunc(text, blackened)
+	text = WithoutMarked(text)
 	return longRuns().ReplaceAllStringFunc(text, func(found string) string {
 		if ownHash().MatchString(found) || wordsForm().MatchString(found) {
 			return found

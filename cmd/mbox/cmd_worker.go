@@ -35,7 +35,7 @@ The command gets the task's JSON on stdin, and MBOX_TASK_ID, MBOX_TASK_FILE,
 MBOX_ATTEMPT, MBOX_TOKEN, MBOX_ARTIFACTS (a folder for files), MBOX_INPUTS (what
 the task may read), MBOX_AGENT and MBOX_HOME. What it writes on stdout is the
 result: JSON if it parses, else text. Exit code 0 completes the task, 75 gives it
-back for later, any other ends the attempt. Lines on stderr go to the agent's log;
+back for later, any other ends the attempt. Lines on stderr are for mbox logs;
 "mbox:progress 40% reading" tells how far it is. With silence in its table a
 command that writes nothing for that long is ended.
 
@@ -105,7 +105,7 @@ func (o *workerOptions) override(w *agents.Worker) {
 
 // worker makes an agent's worker as its table in mbox.toml says, if it has one.
 func (s *session) worker(box *mailbox.Box, name string, a *config.Agent) *agents.Worker {
-	w := &agents.Worker{Box: box, Agent: name, Team: s.team, Env: s.team.Env(name), Confine: s.team.Confine(name), Timeout: time.Duration(config.DefaultTimeout), Log: s.logger()}
+	w := &agents.Worker{Box: box, Agent: name, Team: s.team, Env: s.team.Env(name), Confine: s.team.Confine(name), Timeout: time.Duration(config.DefaultTimeout), Log: s.logger(), Logs: s.config.Logs.Bounds(), Secrets: passedSecrets(s.config, name)}
 	if a != nil {
 		w.Runtime = runtimeOf(s.config, a)
 		w.Exec, w.Concurrency, w.Timeout = a.Exec, a.Concurrency, time.Duration(a.Timeout)

@@ -286,6 +286,8 @@ var hostileLines = [][]string{
 	{"status"},
 	{"status", "--json"},
 	{"status", hostile},
+	{"logs", hostile},
+	{"logs", hostile, "--json"},
 	{"top", hostile},
 	{"mcp", "--agent", hostile},
 	{"mcp", hostile},

@@ -25,6 +25,7 @@ import (
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/home"
+	"mbox/schemas"
 )
 
 // assemble makes the agents of a mailbox from its configuration. Nothing is asked
@@ -121,6 +122,19 @@ func passedEnv(c *config.File, name string) []string {
 		return passed(nil)
 	}
 	return passed(p.EnvPassthrough)
+}
+
+// secretName tells by a variable's name whether its value is a secret.
+var secretName = schemas.Pattern(`(?i)key|token|secret|passw|pwd|auth|cred|cookie`)
+
+// passedSecrets are the values that an agent's commands get and nobody else may see.
+func passedSecrets(c *config.File, name string) (secrets []string) {
+	for _, set := range passedEnv(c, name) {
+		if variable, value, _ := strings.Cut(set, "="); secretName().MatchString(variable) {
+			secrets = append(secrets, value)
+		}
+	}
+	return secrets
 }
 
 // passed is never nil, which would be all of mbox's own.

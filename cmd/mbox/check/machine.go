@@ -161,7 +161,7 @@ func (e *Exam) room(free uint64) {
 
 // pruneLogs removes the logs that were put aside, and tells how large they were.
 func (e *Exam) pruneLogs() (freed uint64) {
-	old, _ := filepath.Glob(filepath.Join(e.Home, "agents", "*", "logs", "*.log.[1-9]"))
+	old, _ := filepath.Glob(filepath.Join(e.Home, "agents", "*", "logs", "*.log.[1-9]*"))
 	for _, path := range old {
 		info, err := os.Lstat(path)
 		if err == nil && info.Mode().IsRegular() && e.check("disk", os.Remove(path)) {

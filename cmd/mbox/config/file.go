@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"mbox/agents"
 	"mbox/agents/policy"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
@@ -51,6 +52,7 @@ type File struct {
 	Bridges         Bridges                           `toml:"bridges" json:"bridges,omitzero" jsonschema:"description=chat systems by which people reach agents\\, by name"`
 	Notify          map[string]*Notify                `toml:"notify" json:"notify,omitzero" jsonschema:"description=whom mbox up tells what happens\\, by name"`
 	Accept          map[string]*Accept                `toml:"accept" json:"accept,omitzero" jsonschema:"description=checks that results have to pass\\, by name"`
+	Logs            Logs                              `toml:"logs" json:"logs,omitzero" jsonschema:"description=what is kept of what agents say"`
 	Serve           *Serve                            `toml:"serve" json:"serve,omitzero" jsonschema:"description=where the doors are\\, for programs and people"`
 
 	origins
@@ -76,6 +78,23 @@ type Audit struct {
 	AppendOnly     bool `toml:"append_only" json:"append_only,omitzero" jsonschema:"default=false,description=finished files of the ledger become append-only (chattr +a)\\, by mbox where it may\\, else by hand: mbox doctor says how"`
 }
 
+// Logs is the table [logs]: what is kept of what agents say, for mbox logs.
+type Logs struct {
+	MaxBytes   int      `toml:"max_bytes" json:"max_bytes,omitzero" jsonschema:"default=4194304,minimum=16384,maximum=1073741824,description=of one attempt: what it said last"`
+	TotalBytes int      `toml:"total_bytes" json:"total_bytes,omitzero" jsonschema:"default=268435456,minimum=16384,maximum=1099511627776,description=of one agent: its last attempts"`
+	MaxAge     Duration `toml:"max_age" json:"max_age,omitzero" jsonschema:"default=30d,description=since an attempt's last word"`
+}
+
+func defaultLogs() Logs {
+	d := agents.DefaultLogs
+	return Logs{MaxBytes: int(d.File), TotalBytes: int(d.Total), MaxAge: Duration(d.Age)}
+}
+
+// Bounds are the table as a worker takes it.
+func (l *Logs) Bounds() agents.Logs {
+	return agents.Logs{File: int64(l.MaxBytes), Total: int64(l.TotalBytes), Age: time.Duration(l.MaxAge)}
+}
+
 // Default is the configuration of a home without mbox.toml, whatever the
 // environment says.
 func Default() *File {
@@ -92,7 +111,7 @@ func defaults() *File {
 		Sync: "standard", Lease: Duration(15 * time.Minute), MaxAttempts: 3,
 		PollInterval: Duration(5 * time.Second), StartWithin: Duration(10 * time.Minute),
 		LockWait: Duration(10 * time.Second), RetryBase: Duration(time.Second), ArchiveAfter: Duration(7 * 24 * time.Hour),
-		Ollama: defaultOllama(), Delegation: defaultDelegation(), Actions: defaultActions(),
+		Logs: defaultLogs(), Ollama: defaultOllama(), Delegation: defaultDelegation(), Actions: defaultActions(),
 		origins: origins{where: map[string]int{}, from: map[string]string{}, env: func(string) string { return "" }},
 	}
 }
@@ -205,6 +224,9 @@ func (c *File) check() error {
 	if err := c.checkNumbers("", bound{"max_attempts", c.MaxAttempts, 1, 100}); err != nil {
 		return err
 	}
+	if err := c.checkNumbers("logs.", bound{"max_bytes", c.Logs.MaxBytes, 16 << 10, 1 << 30}, bound{"total_bytes", c.Logs.TotalBytes, 16 << 10, 1 << 40}); err != nil {
+		return err
+	}
 	const day = 24 * time.Hour
 	for _, d := range []struct {
 		key         string
@@ -217,6 +239,7 @@ func (c *File) check() error {
 		{"lock_wait", c.LockWait, time.Millisecond, time.Hour},
 		{"retry_base", c.RetryBase, time.Millisecond, time.Hour},
 		{"archive_after", c.ArchiveAfter, 0, 3650 * day},
+		{"logs.max_age", c.Logs.MaxAge, time.Minute, 3650 * day},
 	} {
 		if err := c.checkSpan(d.key, d.value, d.least, d.most); err != nil {
 			return err

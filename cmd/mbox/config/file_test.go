@@ -42,7 +42,7 @@ func TestTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(plain.where) != 1 { // the table [audit]
+	if len(plain.where) != 2 { // the tables [audit] and [logs]
 		t.Errorf("the template sets %v", plain.where)
 	}
 	checkDocumented(t, "the template", uncommented(text))
