@@ -119,7 +119,7 @@ type Policy struct {
 	WriteOnly     []string
 	Siblings      map[string]string // agents → their workspaces, "" for those that it has no access to; NAME:path is a path there
 	Forbidden     []string          // absolute; explicit roots go before them
-	Protected     []string          // absolute: never written, whatever a list says (.mbox, audit, tasks, mbox.toml, …)
+	Protected     []string          // absolute: never written, whatever a list says (.mbox, audit, tasks, mbox.toml, mbox.d, …)
 	Private       []string          // absolute: nor read (.mbox, audit, tasks/artifacts, tasks/archive)
 	Home          string            // the mailbox's folder: mbox.toml* and agents/*/agent.toml, state.json there are protected too
 	UserHome      string            // what ~ stands for; "" refuses paths with it

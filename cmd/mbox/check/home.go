@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -42,13 +43,31 @@ func (e *Exam) config() {
 		c = config.Default()
 	} else {
 		e.Config = c
-		e.add("config", Fine, "", "%s is read", config.Name)
+		e.add("config", Fine, "", "%s", readFrom(c.Files()))
+		if stray := c.Ignored(); len(stray) > 0 {
+			e.add("config", Doubt, "a name that ends in .toml has it read, one that begins with a dot is passed over", "nobody reads %s", few(stray))
+		}
 	}
 	e.options = c.Options()
 	e.options.Progress = e.Progress
 	if e.options.Sync == durable.None {
 		e.add("sync", Doubt, `sync = "standard" in mbox.toml`, "nothing is flushed: a power cut loses what was acknowledged")
 	}
+}
+
+// readFrom tells which files the configuration was read from.
+func readFrom(files []string) string {
+	further := len(files)
+	if slices.Contains(files, config.Name) {
+		further--
+	}
+	switch further {
+	case 0:
+		return config.Name + " is read"
+	case 1:
+		return config.Name + " and 1 file of " + config.Dir + " are read"
+	}
+	return fmt.Sprintf("%s and %d files of %s are read", config.Name, further, config.Dir)
 }
 
 // folders looks for missing folders and for what is none.

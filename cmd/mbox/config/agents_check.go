@@ -177,7 +177,7 @@ func (c *File) checkRights(key string, a *Agent) error {
 }
 
 // ownFolders are those of the home where no agent works.
-var ownFolders = []string{".", ".mbox", "audit", "tasks", "decisions", "changes", "memory"}
+var ownFolders = []string{".", ".mbox", "audit", "tasks", "decisions", "changes", "memory", Dir}
 
 func (c *File) checkWorkspace(key string, a *Agent) error {
 	w := a.Workspace

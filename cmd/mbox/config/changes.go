@@ -11,20 +11,21 @@ import (
 	"mbox/audit"
 )
 
-// Watch tells whether a home's mbox.toml has changed since it was last looked at.
+// Watch tells whether a home's mbox.toml, or what lies in its mbox.d, has changed
+// since it was last looked at.
 type Watch struct {
 	home string
-	seen []byte
+	seen []source
 }
 
 // Watch begins with what c was read from.
-func (c *File) Watch() *Watch { return &Watch{c.Home(), c.source} }
+func (c *File) Watch() *Watch { return &Watch{c.Home(), c.files} }
 
-// Changed looks at the file. What cannot be read is nothing, with an error.
+// Changed looks at the files. What cannot be read is nothing, with an error.
 func (w *Watch) Changed() (bool, error) {
-	data, err := source(w.home)
-	changed := !bytes.Equal(data, w.seen)
-	w.seen = data
+	files, err := sources(w.home)
+	changed := !slices.EqualFunc(files, w.seen, func(a, b source) bool { return a.name == b.name && bytes.Equal(a.data, b.data) })
+	w.seen = files
 	return changed, err
 }
 

@@ -1,6 +1,6 @@
-// Package config reads mbox.toml and the environment: what each key is set to,
-// where that comes from, and whether it makes sense. A key that nobody knows, and
-// a value that cannot be, are errors that name file and line.
+// Package config reads mbox.toml, the files of mbox.d and the environment: what each
+// key is set to, where that comes from, and whether it makes sense. A key that nobody
+// knows, and a value that cannot be, are errors that name file and line.
 //
 // A File is complete: what file and environment leave open has its default. From
 // it come the mailbox's options, the policies of its agents and the bounds of their
@@ -8,12 +8,9 @@
 package config
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"mbox/agents"
@@ -63,11 +60,12 @@ type File struct {
 
 // origins tells where each value comes from, and so what is wrong where.
 type origins struct {
-	path   string            // of the file
-	where  map[string]int    // line of every key that the file sets
-	above  map[string]bool   // the tables that these keys stand in
-	from   map[string]string // where the value of any other key comes from, if it is no default
-	source []byte
+	path   string              // of mbox.toml
+	files  []source            // what was read: mbox.toml, then those of mbox.d
+	where  map[string]place    // of every key that a file sets
+	owners map[string]place    // where each unit begins (unitOf)
+	above  map[string]bool     // the tables that these keys stand in
+	from   map[string]string   // where the value of any other key comes from, if it is no default
 	env    func(string) string // the environment
 	unread []string            // variables that are set and mean nothing to this mbox, each with the reason
 }
@@ -112,7 +110,7 @@ func defaults() *File {
 		PollInterval: Duration(5 * time.Second), StartWithin: Duration(10 * time.Minute),
 		LockWait: Duration(10 * time.Second), RetryBase: Duration(time.Second), ArchiveAfter: Duration(7 * 24 * time.Hour),
 		Logs: defaultLogs(), Ollama: defaultOllama(), Delegation: defaultDelegation(), Actions: defaultActions(),
-		origins: origins{where: map[string]int{}, from: map[string]string{}, env: func(string) string { return "" }},
+		origins: origins{where: map[string]place{}, owners: map[string]place{}, from: map[string]string{}, env: func(string) string { return "" }},
 	}
 }
 
@@ -121,33 +119,14 @@ var modes = map[string]durable.Mode{"standard": durable.Standard, "strict": dura
 // Mode is the mode of flushing that a word names; standard for none.
 func Mode(sync string) durable.Mode { return modes[sync] }
 
-// Load reads a home's mbox.toml and the environment; without either everything is
-// default.
+// Load reads a home's mbox.toml, the files of its mbox.d and the environment; without
+// any of them everything is default.
 func Load(home string) (*File, error) {
-	data, err := source(home)
+	files, err := sources(home)
 	if err != nil {
 		return nil, err
 	}
-	return parse(filepath.Join(home, Name), data, os.Getenv)
-}
-
-// maxSize is how long an mbox.toml may be, in bytes.
-const maxSize = 1 << 20
-
-// source is the text of a home's mbox.toml, nothing where there is none.
-func source(home string) ([]byte, error) {
-	path := filepath.Join(home, Name)
-	data, err := durable.ReadLinked(path, maxSize)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return nil, nil
-	}
-	if err == nil {
-		err = checkWriters(path)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return data, nil
+	return parse(filepath.Join(home, Name), files, os.Getenv)
 }
 
 // checkWriters refuses a configuration that others can write: they would say what
@@ -165,18 +144,21 @@ func checkWriters(path string) error {
 
 // Parse reads the text of an mbox.toml by itself, without the environment. Errors are *Error.
 func Parse(path string, data []byte) (*File, error) {
-	return parse(path, data, func(string) string { return "" })
+	return parse(path, []source{{path, Name, data}}, func(string) string { return "" })
 }
 
-// parse reads the text of an mbox.toml, completes it with what the
-// environment and the defaults say, and checks the whole. Errors are
-// *Error.
-func parse(path string, data []byte, env func(string) string) (*File, error) {
+// parse reads the texts of mbox.toml, which has this path, and of mbox.d, completes
+// them with what the environment and the defaults say, and checks the whole. Errors
+// are *Error.
+func parse(path string, files []source, env func(string) string) (*File, error) {
 	c := defaults()
-	c.path, c.source, c.env = path, data, env
-	if err := c.decode(data); err != nil {
-		return nil, err
+	c.path, c.files, c.env = path, files, env
+	for i := range files {
+		if err := c.decode(&files[i]); err != nil {
+			return nil, err
+		}
 	}
+	c.above = above(c.where)
 	c.fillRoles()
 	c.fillProfiles()
 	if err := c.readEnvironment(); err != nil {
@@ -194,7 +176,7 @@ func parse(path string, data []byte, env func(string) string) (*File, error) {
 // with the reason.
 func (f *origins) Unread() []string { return f.unread }
 
-// Home is the folder that the file lies in, absolute.
+// Home is the folder that mbox.toml lies in, absolute.
 func (c *File) Home() string {
 	dir := filepath.Dir(c.path)
 	if abs, err := filepath.Abs(dir); err == nil {

@@ -15,7 +15,7 @@ import (
 	"mbox/schemas"
 )
 
-// Error is something wrong in mbox.toml.
+// Error is something wrong in mbox.toml, or a file of mbox.d.
 type Error struct {
 	File    string
 	Line    int // from 1; 0 where none is known
@@ -31,25 +31,24 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Problem)
 }
 
-// decode reads the text strictly into c and notes where each key stands.
-func (c *File) decode(data []byte) error {
-	d := toml.NewDecoder(bytes.NewReader(data))
+// decode reads a text strictly into c, beside what other files have set, and notes
+// where each key stands.
+func (c *File) decode(from *source) error {
+	d := toml.NewDecoder(bytes.NewReader(from.data))
 	d.DisallowUnknownFields()
 	err := d.Decode(c)
 	var unknown *toml.StrictMissingError
 	var bad *toml.DecodeError
 	switch {
 	case errors.As(err, &unknown):
-		return c.unknownKey(&unknown.Errors[0])
+		return from.unknownKey(&unknown.Errors[0])
 	case errors.As(err, &bad):
 		line, _ := bad.Position()
-		return &Error{File: c.path, Line: line, Problem: badValue(bad), Excerpt: bad.String()}
+		return &Error{File: from.path, Line: line, Problem: badValue(bad), Excerpt: bad.String()}
 	case err != nil:
-		return &Error{File: c.path, Problem: err.Error()}
+		return &Error{File: from.path, Problem: err.Error()}
 	}
-	c.where = linesOf(data)
-	c.above = above(c.where)
-	return nil
+	return c.note(from)
 }
 
 // badValue tells the key and what is wrong, without the library's name and Go's
@@ -62,7 +61,7 @@ func badValue(e *toml.DecodeError) string {
 	return text
 }
 
-func (f *origins) unknownKey(e *toml.DecodeError) error {
+func (f *source) unknownKey(e *toml.DecodeError) error {
 	line, _ := e.Position()
 	if table, key := splitKey(e.Key()); isSecret(key) {
 		hint := "key_file names a file that holds it, key_env a variable"
@@ -210,22 +209,24 @@ func keyOf(e *unstable.Node, data []byte) (key string, line int) {
 	return strings.Join(parts, "."), line
 }
 
-// line is where a key is set, or the table that would hold it; 0 for neither.
-func (f *origins) line(key string) int {
+// at is where a key is set, or the table that would hold it; mbox.toml, without a
+// line, for neither.
+func (f *origins) at(key string) place {
 	for key != "" {
-		if line, ok := f.where[key]; ok {
-			return line
+		if at, ok := f.where[key]; ok {
+			return at
 		}
 		key = key[:max(strings.LastIndexByte(key, '.'), 0)]
 	}
-	return 0
+	return place{source: &source{path: f.path, name: Name}}
 }
 
 // wrong is an error about the value of a key.
 func (f *origins) wrong(key, format string, a ...any) error {
-	e := &Error{File: f.path, Line: f.line(key), Problem: key + ": " + fmt.Sprintf(format, a...)}
+	at := f.at(key)
+	e := &Error{File: at.path, Line: at.line, Problem: key + ": " + fmt.Sprintf(format, a...)}
 	if e.Line > 0 {
-		text := strings.TrimRight(strings.Split(string(f.source), "\n")[e.Line-1], "\r")
+		text := strings.TrimRight(strings.Split(string(at.data), "\n")[e.Line-1], "\r")
 		e.Excerpt = fmt.Sprintf("%d| %s\n%s| %s", e.Line, text, strings.Repeat(" ", len(fmt.Sprint(e.Line))), strings.Repeat("~", len([]rune(text))))
 	}
 	return e
@@ -256,14 +257,14 @@ func oneOfThese(known []string) string {
 	return "one of " + strings.Join(words, ", ")
 }
 
-// has tells whether the file sets a key.
+// has tells whether a file sets a key.
 func (f *origins) has(key string) bool { _, set := f.where[key]; return set }
 
-// mentions tells whether the file sets a key or one below it.
+// mentions tells whether a file sets a key or one below it.
 func (f *origins) mentions(key string) bool { return f.has(key) || f.above[key] }
 
 // above are the tables of keys, whether they have a line of their own or not.
-func above(where map[string]int) map[string]bool {
+func above(where map[string]place) map[string]bool {
 	tables := map[string]bool{}
 	for key := range where {
 		for i := strings.LastIndexByte(key, '.'); i > 0; i = strings.LastIndexByte(key, '.') {
@@ -276,7 +277,7 @@ func above(where map[string]int) map[string]bool {
 	return tables
 }
 
-// fill sets every field of a table that the file does not set.
+// fill sets every field of a table that no file sets.
 func fill[T any](c *File, table string, to, from *T) {
 	c.fillValue(table, reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem())
 }

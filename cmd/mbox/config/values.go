@@ -21,11 +21,11 @@ type Value struct {
 
 const isDefault = "default"
 
-// origin tells where a key's value comes from: "default", "mbox.toml:LINE" or
-// the name of a variable.
+// origin tells where a key's value comes from: "default", "mbox.toml:LINE", the same
+// of a file of mbox.d, or the name of a variable.
 func (f *origins) origin(key string) string {
-	if line, ok := f.where[key]; ok {
-		return fmt.Sprintf("%s:%d", Name, line)
+	if at, ok := f.where[key]; ok {
+		return at.String()
 	}
 	return cmp.Or(f.from[key], isDefault)
 }
