@@ -63,7 +63,8 @@
 //	exit 75           gives it back for later, without burning the attempt
 //	any other end     ends the attempt: codes exit, signal, timeout, silence, start,
 //	                  agent; Worker.Exit may say release or final for an exit code
-//	a quota message   gives it back until the quota begins anew, see Worker.Quota
+//	one of those that tells of a quota    gives it back until that begins anew, see
+//	                                      Worker.Quota
 //	stderr            what mbox logs shows, logs/<id>.<epoch>.log, but for
 //
 //	mbox:progress [PERCENT[%]] MESSAGE    how far the work is; one a second is passed on

@@ -1,7 +1,6 @@
 package agents
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -159,25 +158,28 @@ func (a *attempt) work() (e ending) {
 }
 
 // heed takes what the command's stdout tells of its end, and lets its account rest
-// that has nothing left.
+// that has nothing left. A result is never taken for a word of that: only what is
+// reported as a failure is looked at, by exit code or in the format's own way.
 func (a *attempt) heed(e *ending, now time.Time) {
-	words := []string{e.tail}
-	switch r := a.recite; {
-	case r == nil || r.format == FormatLines:
-		words = append(words, a.stdout.sentence())
-	default:
+	r := a.recite
+	events := r != nil && r.format != FormatLines
+	if events {
 		r.end()
 		e.fault = r.fault
-		if r.spent {
-			e.quota = quotaUnknown
-			if !r.resets.IsZero() {
-				e.quota = within(r.resets.Sub(now))
-			}
-		}
-		words = append(words, r.fault, oneLine(cmp.Or(r.result, r.text)), a.stdout.sentence())
 	}
-	if e.quota == 0 {
-		e.quota = a.quota(now, words...)
+	if e.verdict().complete {
+		return
+	}
+	words := []string{e.tail, e.fault}
+	if e.status.Exited() && e.status.ExitStatus() != 0 { // it was not ended
+		words = append(words, a.stdout.sentence())
+	}
+	e.quota = a.quota(now, words...)
+	if events && r.spent {
+		e.quota = quotaUnknown
+		if !r.resets.IsZero() {
+			e.quota = within(r.resets.Sub(now))
+		}
 	}
 	if e.quota > 0 {
 		a.spend(context.WithoutCancel(a.live), e.quota)

@@ -117,12 +117,8 @@ func (o *output) sentence() string {
 	if o.size > maxMemory {
 		return ""
 	}
-	return oneLine(o.memory.String())
-}
-
-// oneLine is a text of one short line, else "".
-func oneLine(text string) string {
-	if text = strings.TrimSpace(text); len(text) > maxRemark || strings.Contains(text, "\n") {
+	text := strings.TrimSpace(o.memory.String())
+	if len(text) > maxRemark || strings.Contains(text, "\n") {
 		return ""
 	}
 	return text

@@ -36,9 +36,8 @@ const (
 	quotaUnknown = 15 * time.Minute
 )
 
-// quota looks in an ending's words for one that says that the account has nothing
-// left. It returns for how long; 0 if there is none. A result that is more than one
-// line is none: it may well be about quotas.
+// quota looks in a failure's words for one that says that the account has nothing
+// left. It returns for how long; 0 if there is none.
 func (s *shift) quota(now time.Time, words ...string) time.Duration {
 	for _, text := range words {
 		for _, p := range s.Quota {

@@ -2,6 +2,7 @@ package agents
 
 import (
 	"context"
+	"fmt"
 	"regexp"
 	"testing"
 	"time"
@@ -88,7 +89,7 @@ func TestQuotaPausesTheAccount(t *testing.T) {
 	waiting := worker(`echo done`)
 	waiting.Agent, waiting.Type = "second", "research" // of which there is none yet
 	stop := s.run(waiting)                             // it waits for a task
-	s.once(worker(`echo 'limit reached, resets in 2h 15m'`))
+	s.once(worker(`echo 'limit reached, resets in 2h 15m'; exit 1`))
 	task, state := s.task(first)
 	if state != mailbox.Pending || task.Mbox.Attempt != 0 || task.Mbox.NotBefore == nil || time.Until(task.Mbox.NotBefore.Time) < 134*time.Minute {
 		t.Errorf("%s, %+v", state, task.Mbox)
@@ -137,5 +138,56 @@ func TestQuotaByEvent(t *testing.T) {
 	task, state := s.task(id)
 	if state != mailbox.Pending || task.Mbox.NotBefore == nil || time.Until(task.Mbox.NotBefore.Time) < quotaMost-time.Minute {
 		t.Errorf("%s, %+v", state, task.Mbox)
+	}
+}
+
+// A result that reads like a quota message is a result, in every format, whatever else
+// the command has written; the same words of a failure pause the account.
+func TestQuotaIsAFailure(t *testing.T) {
+	t.Parallel()
+	const words = "Claude AI usage limit reached|4000000000"
+	event := func(failed bool, text string) string {
+		return fmt.Sprintf(`echo '{"type":"result","subtype":"success","is_error":%v,"result":%q}'`, failed, text)
+	}
+	for name, c := range map[string]struct {
+		format Format
+		line   string
+		paused bool
+	}{
+		"json":                      {FormatJSON, "echo '" + words + "'", false},
+		"json, on stderr":           {FormatJSON, "echo '" + words + "' >&2; echo ok", false},
+		"json, failed":              {FormatJSON, "echo '" + words + "'; exit 1", true},
+		"json, failed on stderr":    {FormatJSON, "echo '" + words + "' >&2; exit 1", true},
+		"lines":                     {FormatLines, "echo '" + words + "'", false},
+		"lines, failed":             {FormatLines, "echo '" + words + "'; exit 1", true},
+		"claude":                    {FormatClaude, event(false, words), false},
+		"claude's prose":            {FormatClaude, "echo '" + words + "'", false},
+		"claude, failed":            {FormatClaude, event(true, words), true},
+		"claude, failed twice":      {FormatClaude, event(true, words) + "; exit 1", true},
+		"claude's last message":     {FormatClaude, `echo '{"type":"assistant","message":{"content":[{"type":"text","text":"` + words + `"}]}}'; exit 1`, false},
+		"claude, past its limit":    {FormatClaude, `echo '{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":4000000000}}'; ` + event(false, "done"), false},
+		"codex":                     {FormatCodex, `echo '{"type":"item.completed","item":{"type":"agent_message","text":"` + words + `"}}'`, false},
+		"codex, failed":             {FormatCodex, `echo '{"type":"turn.failed","error":{"message":"` + words + `"}}'`, true},
+		"gemini":                    {FormatGemini, `echo '{"type":"message","role":"assistant","content":"` + words + `"}'`, false},
+		"gemini, failed":            {FormatGemini, `echo '{"type":"result","status":"error","error":{"type":"x","message":"` + words + `"}}'`, true},
+		"ended for its time":        {FormatJSON, "echo '" + words + "'; exec sleep 60", false},
+		"ended for its time, tells": {FormatJSON, "echo '" + words + "' >&2; exec sleep 60", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, mailbox.Options{MaxAttempts: 1})
+			id := s.submit("x")
+			w := s.worker(c.line)
+			w.Format, w.Quota, w.Accounts = c.format, []*regexp.Regexp{regexp.MustCompile(`usage limit reached\|(\d+)`)}, &Accounts{}
+			if strings.HasPrefix(name, "ended") {
+				w.Timeout = time.Second
+			}
+			s.once(w)
+			until, _ := w.Accounts.paused(w.Agent)
+			task, state := s.task(id)
+			if c.paused != !until.IsZero() || c.paused != (state == mailbox.Pending) {
+				t.Errorf("paused until %v, %s: %+v", until, state, task.Result.Error)
+			}
+		})
 	}
 }

@@ -41,7 +41,8 @@ type Done struct {
 	Release string        // why it is given back, without burning the attempt
 	Delay   time.Duration // with Release
 	Code    string        // of the failure
-	Message string        // with Code; untrusted words are cut and made visible
+	Message string        // with Code: why, as the runtime tells it; untrusted words are cut and made visible
+	Said    string        // with Code: the agent's own last words, which are no sign of anything; untrusted
 	Final   bool          // with Code: trying again changes nothing
 }
 
@@ -165,7 +166,11 @@ func (a *attempt) settle(p *performance, d Done, silent bool) {
 	case d.Release != "":
 		a.end(p.hard, verdict{release: schemas.Sentence(d.Release, 200), delay: d.Delay})
 	case d.Code != "":
-		v := failed(d.Code, ending{tail: a.stderr.end()}.with(d.Message))
+		why := d.Message
+		if d.Said != "" {
+			why += ": " + schemas.Sentence(d.Said, maxTail)
+		}
+		v := failed(d.Code, ending{tail: a.stderr.end()}.with(why))
 		v.failure.Final = d.Final
 		a.end(p.hard, v)
 	default:

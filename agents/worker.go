@@ -43,8 +43,8 @@ type Worker struct {
 	// exit codes mean, beside 0 and 75.
 	Format Format
 	Exit   map[int]Meaning
-	// Quota are the words by which it says that its account has nothing left; the
-	// group "reset", else the first, is when that ends. Then the task is given back
+	// Quota are the words by which a failure says that its account has nothing left;
+	// the group "reset", else the first, is when that ends. Then the task is given back
 	// until then, and the agents of the account are paused until then: this one, and its
 	// Fellows.
 	Quota   []*regexp.Regexp

@@ -280,14 +280,19 @@ func (s *session) turned() agents.Done {
 	if s.text.Len() > 0 {
 		s.said = s.text.String()
 	}
+	var d agents.Done
 	switch s.reason {
 	case sdk.StopReasonEndTurn:
 	case sdk.StopReasonRefusal:
-		return agents.Failed("acp_refusal", "the agent refuses the task: %s", s.said)
+		d = agents.Failed("acp_refusal", "the agent refuses the task")
 	case sdk.StopReasonMaxTokens, sdk.StopReasonMaxTurnRequests:
-		return agents.Failed("acp_limit", "the agent ran into its limit, %s: %s", schemas.Sentence(string(s.reason), 40), s.said)
+		d = agents.Failed("acp_limit", "the agent ran into its limit, %s", schemas.Sentence(string(s.reason), 40))
 	default:
-		return agents.Failed("acp_stop", "the agent stopped: %s", schemas.Sentence(string(s.reason), 40))
+		d = agents.Failed("acp_stop", "the agent stopped: %s", schemas.Sentence(string(s.reason), 40))
+	}
+	if d.Code != "" {
+		d.Said = s.said
+		return d
 	}
 	output, err := schemas.Encode(result{s.said, s.files})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -75,7 +76,7 @@ func newScene(t *testing.T, as string) *scene {
 	}
 	s.worker = &agents.Worker{
 		Box: box, Agent: "claude", Team: s.team, Once: true, Grace: time.Second, Timeout: 30 * time.Second, Log: zerolog.New(zerolog.NewTestWriter(t)),
-		Runtime: &Agent{Command: "ACP_TEST_AS=" + as + " ACP_CANARY='" + s.canary + "' exec '" + self + "'", Start: 10 * time.Second},
+		Runtime: &Agent{Command: "ACP_TEST_AS='" + as + "' ACP_CANARY='" + s.canary + "' exec '" + self + "'", Start: 10 * time.Second},
 	}
 	return s
 }
@@ -276,7 +277,7 @@ func TestMisbehaving(t *testing.T) {
 		"mute":    {"acp_start", "initialize was not answered in"},
 		"newer":   {"acp_version", "another version"},
 		"login":   {"acp_login", "log in"},
-		"refuses": {"acp_refusal", "I will not."},
+		"refuses": {"acp_refusal", "I will not"},
 	} {
 		t.Run(as, func(t *testing.T) {
 			s := newScene(t, as)
@@ -311,6 +312,22 @@ func TestUnread(t *testing.T) {
 			id := s.send("x")
 			s.works()
 			if task, state := s.task(id); state != mailbox.Failed || task.Result.Error.Code != code {
+				t.Errorf("%s: %+v", state, task.Result.Error)
+			}
+		})
+	}
+}
+
+// An error of the program may tell that its quota is used up; what the agent says, in a
+// result or in a refusal, may not.
+func TestQuotaIsTheProgramsWord(t *testing.T) {
+	for as, want := range map[string]mailbox.State{"spent": mailbox.Pending, "refuses": mailbox.Failed, "speaks of quotas": mailbox.Completed} {
+		t.Run(as, func(t *testing.T) {
+			s := newScene(t, as)
+			s.worker.Quota = []*regexp.Regexp{regexp.MustCompile(`usage limit reached\|(\d+)`)}
+			id := s.send("x")
+			s.works()
+			if task, state := s.task(id); state != want {
 				t.Errorf("%s: %+v", state, task.Result.Error)
 			}
 		})

@@ -103,6 +103,10 @@ func play(as string) {
 		case "session/prompt":
 			text := m["params"].(map[string]any)["prompt"].([]any)[0].(map[string]any)["text"].(string)
 			result["stopReason"] = p.act(as, text)
+			if as == "spent" {
+				p.send(map[string]any{"id": m["id"], "error": map[string]any{"code": -32603, "message": "usage limit reached|4000000000"}})
+				continue
+			}
 		default:
 			continue
 		}
@@ -136,6 +140,10 @@ func (p *peer) act(as, prompt string) (stop string) {
 		p.guarded()
 	case "busy":
 		p.busy()
+	case "spent":
+		return "spent"
+	case "speaks of quotas":
+		p.say("usage limit reached|4000000000")
 	case "twin":
 		return p.twin()
 	case "windy":
@@ -162,7 +170,7 @@ func (p *peer) act(as, prompt string) (stop string) {
 			p.say("x")
 		}
 	case "refuses":
-		p.say("I will not.")
+		p.say("I will not: usage limit reached|4000000000")
 		return "refusal"
 	}
 	return "end_turn"

@@ -78,7 +78,7 @@ func table() []mutant {
 		telegramMutants,
 		runtimeMutants,
 		acceptMutants,
-		durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants, policyMutants, rightsMutants, doorsMutants, mcpMutants, bridgeMutants, deliveryMutants, ircMutants, hooksMutants, matrixMutants, emailMutants, telegramMutants, runtimeMutants, scheduleMutants,
+		scheduleMutants,
 	)
 }
 

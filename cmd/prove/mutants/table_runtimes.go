@@ -169,4 +169,19 @@ var runtimeMutants = []mutant{
 		"g.redact(*answer.Response)", "*answer.Response",
 		command{"agents/agentzero", "TestKeyInTheAnswer"},
 	},
+	{
+		"quota-in-a-result", "runtimes", "agents/attempt.go",
+		"if e.verdict().complete {", "if false {",
+		command{"agents", "TestQuotaIsAFailure"},
+	},
+	{
+		"quota-of-who-was-ended", "runtimes", "agents/attempt.go",
+		"if e.status.Exited() && e.status.ExitStatus() != 0 {", "if true {",
+		command{"agents", "TestQuotaIsAFailure"},
+	},
+	{
+		"quota-in-a-refusal", "runtimes", "agents/acp/acp.go",
+		"d.Said = s.said", "d.Message += s.said",
+		acpTest("TestQuotaIsTheProgramsWord"),
+	},
 }
