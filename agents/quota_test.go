@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -178,15 +179,16 @@ func TestQuotaIsAFailure(t *testing.T) {
 			s := newScene(t, mailbox.Options{MaxAttempts: 1})
 			id := s.submit("x")
 			w := s.worker(c.line)
-			w.Format, w.Quota, w.Accounts = c.format, []*regexp.Regexp{regexp.MustCompile(`usage limit reached\|(\d+)`)}, &Accounts{}
+			w.Format, w.Quota = c.format, []*regexp.Regexp{regexp.MustCompile(`usage limit reached\|(\d+)`)}
 			if strings.HasPrefix(name, "ended") {
 				w.Timeout = time.Second
 			}
 			s.once(w)
-			until, _ := w.Accounts.paused(w.Agent)
+			a, err := mailbox.AgentOf(s.box, w.Agent)
+			s.must(err)
 			task, state := s.task(id)
-			if c.paused != !until.IsZero() || c.paused != (state == mailbox.Pending) {
-				t.Errorf("paused until %v, %s: %+v", until, state, task.Result.Error)
+			if c.paused == a.Claims() || c.paused != (state == mailbox.Pending) {
+				t.Errorf("it is %s, %s: %+v", a, state, task.Result.Error)
 			}
 		})
 	}

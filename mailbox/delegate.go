@@ -197,7 +197,7 @@ func (b *dependencies) tend(ctx context.Context) error {
 
 // cancelUnwanted cancels a child, under its shard, if it is still unwanted.
 func (b *dependencies) cancelUnwanted(ctx context.Context, id ID) error {
-	err := b.cancel(ctx, id, audit.MboxAgent, "its parent no longer waits for it", func() bool { return !b.queue.Wanted(id) })
+	err := b.cancel(ctx, id, audit.MboxAgent, "its parent no longer waits for it", func(*home.File) (bool, error) { return !b.queue.Wanted(id), nil })
 	if errors.Is(err, ErrBusy) {
 		return err
 	}

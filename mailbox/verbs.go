@@ -315,10 +315,34 @@ func (c *Claim) late(ctx context.Context, s *shard, verb, request string, conten
 // cancelled already is fine; one that has ended otherwise is ErrConflict. What it
 // has handed on is cancelled with it, down the whole tree.
 func (b *Box) Cancel(ctx context.Context, id ID, by, why string) error {
+	return CancelSeen(ctx, b, id, by, why, Seen{})
+}
+
+// Seen is how somebody saw a task about which he decides: in which state, and after how
+// many claims. Its zero value stands for any.
+type Seen struct {
+	State State
+	Epoch int64
+}
+
+// Check is nil for a task that is still as it was seen, and ErrConflict for any other.
+func (s Seen) Check(t *Task, state State) error {
+	switch {
+	case s.State == None || s.State == state && s.Epoch == t.Mbox.Epoch:
+		return nil
+	case s.State == state:
+		return task.About(t.ID, fmt.Errorf("%w: it was claimed since you looked, and is %s again", ErrConflict, state))
+	}
+	return task.About(t.ID, fmt.Errorf("%w: it was %s when you looked, and is %s", ErrConflict, s.State, state))
+}
+
+// CancelSeen is [Box.Cancel] of a task that is still as it was seen.
+func CancelSeen(ctx context.Context, b *Box, id ID, by, why string, seen Seen) error {
 	if err := cmp.Or(task.CheckID(id), task.CheckActor(by)); err != nil {
 		return err
 	}
-	if err := b.dependencies.cancel(ctx, id, by, why, nil); err != nil {
+	err := b.dependencies.cancel(ctx, id, by, why, func(f *home.File) (bool, error) { return true, seen.Check(f.Task, f.State) })
+	if err != nil {
 		return err
 	}
 	if err := b.queue.Update(); err != nil {
@@ -330,9 +354,9 @@ func (b *Box) Cancel(ctx context.Context, id ID, by, why string) error {
 	return nil
 }
 
-// cancel cancels one task. still, if given, is asked under the task's shard
-// whether it is to be done.
-func (b *dependencies) cancel(ctx context.Context, id ID, by, why string, still func() bool) error {
+// cancel cancels one task. still is asked under the task's shard whether it is to be
+// done.
+func (b *dependencies) cancel(ctx context.Context, id ID, by, why string, still func(*home.File) (bool, error)) error {
 	s, err := b.lockShard(ctx, string(id))
 	if err != nil {
 		return task.About(id, err)
@@ -340,8 +364,8 @@ func (b *dependencies) cancel(ctx context.Context, id ID, by, why string, still 
 	defer s.unlock()
 	var note *home.Note
 	err = b.transitionIn(ctx, s, id, func(f *home.File, r *queue.Entry) (*change, error) {
-		if still != nil && !still() {
-			return nil, nil
+		if yes, err := still(f); err != nil || !yes {
+			return nil, err
 		}
 		c := &change{
 			id: id, by: by, event: audit.TaskCancelled, from: r.State, to: Failed, task: f.Task, before: f.Hash,
@@ -379,6 +403,11 @@ func (b *dependencies) cancelEnded(id ID) error {
 // Retry puts a failed task back into pending, with all its attempts; the epoch
 // goes on. A task that is in no failed state is ErrConflict.
 func (b *Box) Retry(ctx context.Context, id ID, by, why string) error {
+	return RetrySeen(ctx, b, id, by, why, Seen{})
+}
+
+// RetrySeen is [Box.Retry] of a task that is still as it was seen.
+func RetrySeen(ctx context.Context, b *Box, id ID, by, why string, seen Seen) error {
 	if err := cmp.Or(task.CheckID(id), task.CheckActor(by)); err != nil {
 		return err
 	}
@@ -403,6 +432,9 @@ func (b *Box) Retry(ctx context.Context, id ID, by, why string) error {
 		return task.About(id, fmt.Errorf("%w: it is %s, only a failed task can be retried", ErrConflict, f.State))
 	case f.Hash != task.HashOf(last.After):
 		return task.About(id, fmt.Errorf("%w: its bytes are not those of its last ledger line", errForeign))
+	}
+	if err := seen.Check(f.Task, f.State); err != nil {
+		return err
 	}
 	m := &f.Task.Mbox
 	m.Attempt, m.NotBefore, m.WaitsFor, m.Join = 0, nil, nil, ""

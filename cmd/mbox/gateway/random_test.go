@@ -22,7 +22,7 @@ var pieces = struct{ methods, paths, queries, bodies, headers []string }{
 		"/log", "/send", "/login", "/logout", "/static/mbox.css", "/static/..%2fpages.go",
 	},
 	queries: []string{
-		"", "?", "?n=1", "?n=0", "?n=99999999999999999999", "?state=pending", "?state=x", "?cursor=", "?cursor=e30", "?cursor=eyJzIjoicGVuZGluZyIsImMiOjEsImkiOiJ4In0",
+		"", "?", "?n=1", "?n=0", "?n=99999999999999999999", "?state=pending", "?state=x", "?cursor=", "?cursor=e30", "?cursor=dGFza3MvcGVuZGluZy94Lmpzb24",
 		"?since=0", "?since=9223372036854775807", "?since=-1", "?wait=1ms", "?wait=1h", "?tail=maybe", "?task=%00", "?%ff=%fe", "?a;b", "?ledger_only=true", "?to=%1b[31m", "?like=ID", "?entry=x", "?before=x", "?key=x", "?said=send", "?prove=true",
 	},
 	bodies: []string{

@@ -38,9 +38,15 @@ type session struct {
 
 // chosen are tasks for all of which something is to be done, as their number was shown.
 type chosen struct {
-	key  string
-	verb string
-	ids  []mailbox.ID
+	key   string
+	verb  string
+	tasks []picked
+}
+
+// picked is a task as it was seen.
+type picked struct {
+	id   mailbox.ID
+	seen string
 }
 
 // How long things last. The pause is a variable for tests.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,6 +36,18 @@ type Order struct {
 	For    string `json:"for,omitzero" jsonschema:"description=approve: how long it counts\\, 1h if missing"`
 	SHA256 string `json:"sha256,omitzero" jsonschema:"description=approve: only what has this SHA-256\\, which GET /tasks/ID/why tells as approve"`
 	Delay  string `json:"delay,omitzero" jsonschema:"description=release: when it is ready again\\, at once if missing"`
+	Seen   string `json:"seen,omitzero" jsonschema:"pattern=^[a-z-]+/[0-9]+$,description=cancel\\, retry\\, release: only while it is as it was seen\\, its result.status and mbox.epoch\\, such as in-progress/2"`
+
+	seen mailbox.Seen
+}
+
+// seenAs says how a task is seen.
+func seenAs(state mailbox.State, t *mailbox.Task) string {
+	epoch := int64(0)
+	if t != nil {
+		epoch = t.Mbox.Epoch
+	}
+	return fmt.Sprintf("%s/%d", state, epoch)
 }
 
 // order reads what is said with a verb; nothing has to be.
@@ -52,6 +66,14 @@ func (c *call) order() (o Order, err error) {
 }
 
 func (o *Order) check() error {
+	if o.Seen != "" {
+		state, times, _ := strings.Cut(o.Seen, "/")
+		epoch, err := strconv.ParseInt(times, 10, 64)
+		if err != nil || epoch < 0 || !slices.Contains(stateNames(), state) {
+			return &schemas.Error{Path: "seen", Code: schemas.CodeBadValue, Problem: schemas.Quote(o.Seen) + " is nothing that a task can be seen as", Want: "its state and mbox.epoch, such as in-progress/2"}
+		}
+		o.seen = mailbox.Seen{State: mailbox.State(state), Epoch: epoch}
+	}
 	if len(o.Reason) > mailbox.MaxReason {
 		return &schemas.Error{Path: "reason", Code: schemas.CodeTooLarge, Problem: "is too long", Want: fmt.Sprintf("at most %d bytes", mailbox.MaxReason)}
 	}
@@ -121,11 +143,11 @@ func (c *call) decide(do verb, id mailbox.ID, o Order) (Done, error) {
 func (c *call) reason(o Order) string { return strings.TrimSpace(o.Reason + " (" + c.from() + ")") }
 
 func (c *call) cancel(id mailbox.ID, o Order) (Done, error) {
-	return Done{}, c.Box.Cancel(c.ctx, id, c.by(), c.reason(o))
+	return Done{}, mailbox.CancelSeen(c.ctx, c.Box, id, c.by(), c.reason(o), o.seen)
 }
 
 func (c *call) retry(id mailbox.ID, o Order) (Done, error) {
-	return Done{}, c.Box.Retry(c.ctx, id, c.by(), c.reason(o))
+	return Done{}, mailbox.RetrySeen(c.ctx, c.Box, id, c.by(), c.reason(o), o.seen)
 }
 
 func (c *call) approve(id mailbox.ID, o Order) (out Done, err error) {
@@ -157,6 +179,9 @@ func (c *call) release(id mailbox.ID, o Order) (Done, error) {
 	}
 	if state != mailbox.InProgress || t.Mbox.Lease == nil {
 		return Done{}, fmt.Errorf("%s is %s: %w", id, state, mailbox.ErrConflict)
+	}
+	if err := o.seen.Check(t, state); err != nil { // and the token is that of this claim alone
+		return Done{}, err
 	}
 	held, err := c.Box.Held(c.ctx, id, t.Mbox.Lease.Token)
 	if err != nil {

@@ -41,12 +41,12 @@ func (v view) choose() error {
 	}
 	text, _ := secret()
 	q := question{Name: deed.Name, Done: deed.done, About: deed.About, Key: text, Back: v.link("/list", nil)}
-	ids, err := v.matching(&q, deed.on)
+	all, err := v.matching(&q, deed.on)
 	if err != nil {
 		return err
 	}
-	q.Count, q.Rest = len(ids), len(ids)-len(q.First)
-	v.door.sessions.choose(v.seat, &chosen{key: text, verb: deed.Verb, ids: ids})
+	q.Count, q.Rest = len(all), len(all)-len(q.First)
+	v.door.sessions.choose(v.seat, &chosen{key: text, verb: deed.Verb, tasks: all})
 	return v.still("confirm", "/list", deed.Name, q)
 }
 
@@ -66,7 +66,7 @@ func (v view) filterBy(fields map[string]string) error {
 }
 
 // matching are the tasks in the states that a verb fits.
-func (v view) matching(q *question, states []mailbox.State) (ids []mailbox.ID, err error) {
+func (v view) matching(q *question, states []mailbox.State) (found []picked, err error) {
 	f, err := v.filter()
 	if err != nil {
 		return nil, err
@@ -92,15 +92,15 @@ func (v view) matching(q *question, states []mailbox.State) (ids []mailbox.ID, e
 		} else if !yes {
 			continue
 		}
-		if len(ids) == mostChosen {
+		if len(found) == mostChosen {
 			q.Cut = true
 			break
 		}
-		if ids = append(ids, it.Task.ID); len(q.First) < shownFirst {
+		if found = append(found, picked{it.Task.ID, seenAs(it.State, it.Task)}); len(q.First) < shownFirst {
 			q.First = append(q.First, it.Task)
 		}
 	}
-	return ids, nil
+	return found, nil
 }
 
 // report is what was done with all of them.
@@ -128,18 +128,23 @@ func (v view) decideAll() error {
 	deed := deeds()[c.verb]
 	r := report{Done: deed.done, Reason: o.Reason}
 	until := time.Now().Add(longAtOnce)
-	for len(c.ids) > 0 && time.Now().Before(until) && v.ctx.Err() == nil {
-		id := c.ids[0]
-		c.ids = c.ids[1:]
-		if _, err := v.decide(deed.do, id, o); err == nil {
+	for len(c.tasks) > 0 && time.Now().Before(until) && v.ctx.Err() == nil {
+		id := c.tasks[0].id
+		o.Seen = c.tasks[0].seen
+		c.tasks = c.tasks[1:]
+		err := o.check()
+		if err == nil {
+			_, err = v.decide(deed.do, id, o)
+		}
+		if err == nil {
 			r.Count++
 		} else if len(r.Failed) < 20 {
-			r.Failed = append(r.Failed, fmt.Sprintf("%s: %s", id, schemas.Sentence(strings.TrimPrefix(err.Error(), string(id)+": "), maxDetail)))
+			r.Failed = append(r.Failed, fmt.Sprintf("%s: %s", id, schemas.Sentence(strings.TrimPrefix(err.Error(), "task "+string(id)+": "), maxDetail)))
 		} else {
 			r.MoreFailed++
 		}
 	}
-	if r.Left = len(c.ids); r.Left > 0 {
+	if r.Left = len(c.tasks); r.Left > 0 {
 		c.key, _ = secret()
 		r.Key = c.key
 		v.door.sessions.choose(v.seat, c)

@@ -223,8 +223,8 @@ func spent(b mailbox.Budget) string {
 	return strings.Join(out, ", ")
 }
 
-// decideOne does with a task what a form says. An approval counts for what its form
-// showed, and for nothing else.
+// decideOne does with a task what a form says. It counts for what the form showed: an
+// approval for what would be done, all else for the claim that stood.
 func (v view) decideOne() error {
 	f, err := v.fields()
 	if err != nil {
@@ -235,12 +235,12 @@ func (v view) decideOne() error {
 	if !known {
 		return badRequest(schemas.Quote(name)+" is nothing that can be done with a task", "the task's page shows what can")
 	}
-	o := Order{Reason: f["reason"], For: f["for"], SHA256: f["sha256"]}
+	o := Order{Reason: f["reason"], For: f["for"], SHA256: f["sha256"], Seen: f["seen"]}
 	if err := o.check(); err != nil {
 		return err
 	}
-	if name == "approve" && o.SHA256 == "" {
-		return badRequest("the form does not say what it showed", "approve from the task's page, or the inbox")
+	if name == "approve" && o.SHA256 == "" || name != "approve" && o.Seen == "" {
+		return badRequest("the form does not say what it showed", "do this from the task's page, or the inbox")
 	}
 	done, err := v.decide(deed.do, id, o)
 	if err != nil {

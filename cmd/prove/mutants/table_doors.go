@@ -237,6 +237,31 @@ var doorsMutants = []mutant{
 		"\tdefer c.door.finding.leave()\n\tfrom, err := c.place(seq)", "\tc.door.finding.leave()\n\tfrom, err := c.place(seq)",
 		doorTest("TestPlaces"),
 	},
+	{
+		"cancel-whatever-stands", "security", "mailbox/verbs.go",
+		"return true, seen.Check(f.Task, f.State)", "return true, nil",
+		doorTest("TestDecidesWhatWasSeen"),
+	},
+	{
+		"retry-whatever-stands", "security", "mailbox/verbs.go",
+		"\tif err := seen.Check(f.Task, f.State); err != nil {\n\t\treturn err\n\t}\n\tm := &f.Task.Mbox", "\tm := &f.Task.Mbox",
+		doorTest("TestDecidesWhatWasSeen"),
+	},
+	{
+		"release-whatever-stands", "security", "cmd/mbox/gateway/verbs.go",
+		"if err := o.seen.Check(t, state); err != nil {", "if err := o.seen.Check(t, state); err != nil && false {",
+		doorTest("TestDecidesWhatWasSeen"),
+	},
+	{
+		"form-that-showed-nothing", "security", "cmd/mbox/gateway/view_task.go",
+		" || name != \"approve\" && o.Seen == \"\"", "",
+		doorTest("TestDecidesWhatWasSeen"),
+	},
+	{
+		"all-whatever-stands", "security", "cmd/mbox/gateway/view_all.go",
+		"\t\to.Seen = c.tasks[0].seen\n", "",
+		doorTest("TestAllAsTheyWere"),
+	},
 }
 
 func doorTest(run string) command { return command{"cmd/mbox/gateway", run} }
