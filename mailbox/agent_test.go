@@ -78,6 +78,31 @@ func TestPausedClaimsNothing(t *testing.T) {
 	whole(t, b.Home())
 }
 
+// A pause that comes while a claim looks for a task counts before that is taken; where
+// there is none, the pause is what is told.
+func TestPausedMeanwhile(t *testing.T) {
+	b := newBox(t, Options{})
+	other, err := Open(t.Context(), b.Home(), b.Options())
+	must(t, err)
+	defer other.Close()
+	sent(t, b, "one")
+	_, err = b.Claim(t.Context(), ClaimRequest{Agent: "coder", Thinks: func() bool {
+		paused(t, other, Pause{Agent: "coder", By: "human"})
+		return true
+	}})
+	if !errors.Is(err, ErrPaused) {
+		t.Errorf("it was claimed: %v", err)
+	}
+	must(t, b.Cancel(t.Context(), "one", "human", ""))
+	if _, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"}); !errors.Is(err, ErrPaused) {
+		t.Errorf("with nothing to claim: %v", err)
+	}
+	resumed(t, b, "coder")
+	if _, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"}); !errors.Is(err, ErrEmpty) || errors.Is(err, ErrPaused) {
+		t.Errorf("resumed: %v", err)
+	}
+}
+
 // A pause with an end ends by itself. One that asks for no more than there is leaves that;
 // any other word counts, and a resume ends it at once.
 func TestPauseEnds(t *testing.T) {

@@ -114,6 +114,27 @@ func TestClaimEnds(t *testing.T) {
 	}
 }
 
+// A paused agent is told so, whether it waits or not, and goes on with what it has.
+func TestClaimOfPaused(t *testing.T) {
+	t.Parallel()
+	box := newBox(t, mailbox.Options{})
+	coder := connect(t, as(box, "coder"), nil)
+	for range 2 {
+		call[outcome](coder, "send_task", args{"title": "x", "to": "coder"})
+	}
+	held := call[claimOutput](coder, "claim_task", args{"key": "a"})
+	if _, err := mailbox.PauseAgent(t.Context(), box, mailbox.Pause{Agent: "coder", By: "human", Reason: "quiet"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, wait := range []int{0, 1} {
+		coder.refuse("claim_task", args{"key": "b", "wait_seconds": wait}, "coder is paused since", "by human: quiet", "next: go on with what you have claimed")
+	}
+	if again := call[claimOutput](coder, "claim_task", args{"key": "a"}); !again.Again || again.ID != held.ID {
+		t.Errorf("%+v", again)
+	}
+	call[stateOutput](coder, "complete_task", args{"id": held.ID, "output": "done"})
+}
+
 // What is said again is done once: by the server that did it, and by another one that is
 // shown the token.
 func TestSaidAgain(t *testing.T) {

@@ -142,7 +142,7 @@ var rightsMutants = []mutant{
 	},
 	{
 		"agents-board-changes", "rights", "cmd/mbox/top/model.go",
-		"case m.o.ReadOnly != \"\":", "case m.o.ReadOnly == \"\\x00\":",
+		"case m.o.ReadOnly != \"\":\n\t\tm.note = verb", "case m.o.ReadOnly == \"\\x00\":\n\t\tm.note = verb",
 		command{"cmd/mbox/top", "TestReadOnlyHasNoKeysThatChange"},
 	},
 	{
