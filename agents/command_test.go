@@ -153,12 +153,51 @@ func TestDeferred(t *testing.T) {
 	}
 }
 
+// A command that cannot be run is no task's fault: no attempt is burnt, the reason stands
+// in the ledger, and its agent claims nothing more for a while.
+func TestCommandCannotRun(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		line, why string
+		exits     map[int]Meaning
+		failed    bool
+	}{
+		"not there":       {line: `exec /nowhere/at/all`, why: "exit status 127: "},
+		"not executable":  {line: `touch a; exec ./a`, why: "exit status 126: "},
+		"no interpreter":  {line: `printf '#!/nowhere/sh\n' >a; chmod +x a; exec ./a`, why: "exit status 12"},
+		"says what it is": {line: `echo full >&2; exit 127`, exits: map[int]Meaning{127: MeansFinal}, failed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, mailbox.Options{MaxAttempts: 1})
+			id, second := s.submit("x"), s.submit("y")
+			w := s.worker(c.line)
+			w.Exit = c.exits
+			s.once(w)
+			task, state := s.task(id)
+			if c.failed {
+				s.wantFailed(id, "exit", "exit status 127: full")
+				return
+			}
+			if state != mailbox.Pending || task.Mbox.Attempt != 0 || time.Until(task.Mbox.NotBefore.Time) > releaseDelay {
+				t.Fatalf("%s, attempt %d, not before %v", state, task.Mbox.Attempt, task.Mbox.NotBefore)
+			}
+			changes := task.Audit.StateChanges
+			if reason := changes[len(changes)-1].Reason; !strings.Contains(reason, "the command cannot run: "+c.why) {
+				t.Errorf("the reason is %q", reason)
+			}
+			if events := s.events(second); len(events) != 1 {
+				t.Errorf("another task was claimed as well: %v", events)
+			}
+		})
+	}
+}
+
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ line, code, text string }{
 		"exit code":      {`echo wrong >&2; exit 3`, "exit", "exit status 3: wrong"},
 		"says nothing":   {`exit 1`, "exit", "exit status 1"},
-		"not found":      {`exec /nowhere/at/all`, "exit", "exit status 127: "},
 		"no newline":     {`printf 'the end' >&2; exit 4`, "exit", "exit status 4: the end"},
 		"control lines":  {`echo mbox:progress 40% reading >&2; echo wrong >&2; exit 5`, "exit", "exit status 5: wrong"},
 		"signal":         {`kill -SEGV $$`, "signal", "killed by signal: segmentation fault"},

@@ -43,6 +43,13 @@ func Meanings() []string { return []string{string(MeansRelease), string(MeansFin
 // exitDefer is the exit code that gives the task back: EX_TEMPFAIL of sysexits.h.
 const exitDefer = 75
 
+// The exit codes of a shell that could not run a command: it is not executable or lacks
+// its interpreter; it is not there.
+const (
+	exitNotRun   = 126
+	exitNotFound = 127
+)
+
 // defaultDelay is how long a task waits that was given back without mbox:delay.
 const defaultDelay = 5 * time.Second
 
@@ -89,6 +96,9 @@ func (e ending) verdict() verdict {
 		return verdict{release: "exit 75", delay: e.delay}
 	}
 	code := strconv.Itoa(status.ExitStatus())
+	if e.setup() {
+		return verdict{release: e.with("the command cannot run: exit status " + code), delay: releaseDelay}
+	}
 	switch v := failed("exit", e.with("exit status "+code)); e.exits[status.ExitStatus()] {
 	case MeansRelease:
 		return verdict{release: "exit " + code, delay: releaseDelay}
@@ -98,6 +108,14 @@ func (e ending) verdict() verdict {
 	default:
 		return v
 	}
+}
+
+// setup tells whether the command could not be run at all, which is no task's fault. One
+// that says itself what such a code means has run.
+func (e ending) setup() bool {
+	code := e.status.ExitStatus()
+	_, own := e.exits[code]
+	return e.unstarted == nil && e.status.Exited() && (code == exitNotRun || code == exitNotFound) && !own && e.fault == ""
 }
 
 func (e ending) with(what string) string {

@@ -207,6 +207,7 @@ type shift struct {
 	running map[*attempt]bool // guarded by mu
 	ended   chan struct{}     // has one element when an attempt has ended
 	swept   time.Time         // when old logs were removed; guarded by mu
+	broken  time.Time         // until then nothing is claimed, for the command cannot run; guarded by mu
 	watched bool              // the ledger is being followed; the claiming goroutine's
 }
 
@@ -229,6 +230,13 @@ func (s *shift) work(ctx, hard context.Context) error {
 	pause := patience{}
 	for ctx.Err() == nil {
 		if s.busy() >= s.Concurrency {
+			s.rest(ctx)
+			continue
+		}
+		if s.unable().After(time.Now()) {
+			if s.Once && s.busy() == 0 {
+				return nil
+			}
 			s.rest(ctx)
 			continue
 		}
@@ -291,6 +299,21 @@ func (s *shift) busy() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.running)
+}
+
+// disable lets the worker claim nothing for a while, since its command cannot run.
+func (s *shift) disable() {
+	s.mu.Lock()
+	s.broken = time.Now().Add(releaseDelay)
+	s.mu.Unlock()
+	s.Log.Error().Str("agent_alias", s.Agent).Msg("the command cannot run: nothing is claimed for " + releaseDelay.String())
+}
+
+// unable is until when that is.
+func (s *shift) unable() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.broken
 }
 
 // rest waits until an attempt ends, or a scan is due. Because this worker does not

@@ -80,7 +80,7 @@ func (b *explainer) whyNotStarted(ctx context.Context, r *queue.Entry) (string, 
 	case r.Held:
 		return fmt.Sprintf("it waits for an approval: mbox approve %s", r.ID), nil
 	case len(able) > 0 && r.Class.Action == "" && b.o.Unable != nil && b.o.Unable(able[0]) != "":
-		return fmt.Sprintf("%s could take it, but cannot think now: %s", able[0], b.o.Unable(able[0])), nil
+		return fmt.Sprintf("%s could take it, but cannot work now: %s", able[0], b.o.Unable(able[0])), nil
 	case len(able) > 0:
 		return fmt.Sprintf("%s could take it and did not", joinNames(able)), nil
 	case len(kept) > 0:

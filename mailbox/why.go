@@ -302,7 +302,7 @@ func (b *explainer) explainBrains(r *queue.Entry, able []string) (waits []string
 		if why == "" {
 			return nil
 		}
-		waits = append(waits, fmt.Sprintf("%s, which cannot think now: %s", agent, why))
+		waits = append(waits, fmt.Sprintf("%s, which cannot work now: %s", agent, why))
 	}
 	return waits
 }

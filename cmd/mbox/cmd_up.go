@@ -29,7 +29,8 @@ enabled agent that has a role or a command in mbox.toml; without any entry there
 these are the coordinator, the coder and the tester. Nothing depends on it: without it
 every command does the same when it is called.
 
-When it serves it says "mbox: ready, pid N, home DIR" on stderr. On a signal
+When it serves it says "mbox: ready, pid N, home DIR" on stderr, and a line for each
+enabled agent: by what it works, or why it cannot. On a signal
 workers take no more tasks and finish what they have; after --grace they give it
 back. A second signal kills. mbox.toml is read again when it changes, and on
 SIGHUP (with keys that it names): what it says holds from then on, a task that is

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"mbox/agents"
+	"mbox/cmd/mbox/check"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/task"
@@ -82,8 +84,25 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 		if err := s.recordLifted(ctx, box, o.agent); err != nil {
 			return err
 		}
+		if o.exec == "" {
+			tellWorkers(s, slices.DeleteFunc(workersOf(ctx, s, box.Home()), func(f check.Finding) bool { return f.Agent != o.agent }))
+		}
 		return w.Run(ctx)
 	})
+}
+
+// tellWorkers says on stderr who can work, and who cannot and why.
+func tellWorkers(s *session, found []check.Finding) {
+	for _, f := range found {
+		switch {
+		case f.Level == check.Fine:
+			s.infof("%s", f.Text)
+		case f.Hint != "":
+			s.warnf("%s; %s", f.Text, f.Hint)
+		default:
+			s.warnf("%s", f.Text)
+		}
+	}
 }
 
 // override puts the flags that were given over what mbox.toml says.

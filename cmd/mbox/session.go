@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"mbox/agents"
 	"mbox/audit"
+	"mbox/cmd/mbox/check"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
@@ -140,7 +142,9 @@ func (s *session) options() (dir string, o mailbox.Options, err error) {
 		return dir, o, err
 	}
 	o = s.config.Options()
-	o.Review, o.Approval, o.Folders, o.Unable = s.team.Review, s.team.Approval, s.team.Folders, s.team.Unable
+	o.Review, o.Approval, o.Folders = s.team.Review, s.team.Approval, s.team.Folders
+	c, team := s.config, s.team
+	o.Unable = func(agent string) string { return cmp.Or(check.Unable(c, dir, agent), team.Unable(agent)) }
 	o.Accept, o.Progress = s.team.Accept, s.progress
 	return dir, o, nil
 }

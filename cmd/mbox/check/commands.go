@@ -1,7 +1,9 @@
 package check
 
 import (
+	"bufio"
 	"context"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 
 	"mbox/agents"
 	"mbox/cmd/mbox/config"
+	"mbox/mailbox/durable"
 	"mbox/schemas"
 )
 
@@ -65,12 +68,48 @@ func Command(c *config.File, home, name string) Finding {
 		f.Text = name + " runs " + schemas.Quote(schemas.Sentence(line, 60))
 	case path != "":
 		f.Text = name + " runs " + path
+		if needs := interpreter(path); needs != "" && lookFor(needs, "/") == "" {
+			f.Level, f.Hint = Doubt, "install "+needs+", or name another one in the first line of "+path
+			f.Text = name + " cannot run: " + path + " needs " + schemas.Quote(needs) + ", which is not there"
+		}
 	default:
 		f.Level = Doubt
 		f.Hint = "install it, or name it with its whole path in [agents." + name + "]"
 		f.Text = name + " cannot run: " + schemas.Quote(program) + " is not there"
 	}
 	return f
+}
+
+// Unable tells why an agent's command cannot run; "" if it can, or if the agent has none.
+func Unable(c *config.File, home, name string) string {
+	if a := c.Agents[name]; a == nil || a.Command() == "" {
+		return ""
+	}
+	f := Command(c, home, name)
+	if f.Level == Fine {
+		return ""
+	}
+	return strings.TrimPrefix(f.Text, name+" cannot run: ")
+}
+
+// interpreter is the program that a script names in its first line; "" if it names none.
+// Behind env it is the word there.
+func interpreter(path string) string {
+	f, _, err := durable.OpenRegular(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	line, _ := bufio.NewReaderSize(io.LimitReader(f, 256), 256).ReadString('\n')
+	rest, script := strings.CutPrefix(line, "#!")
+	words := strings.Fields(rest)
+	if !script || len(words) == 0 {
+		return ""
+	}
+	if filepath.Base(words[0]) == "env" && len(words) == 2 && !strings.ContainsAny(words[1], "-=") {
+		return words[1]
+	}
+	return words[0]
 }
 
 // lookFor is where a program is that a command names which runs in dir; "" if it is

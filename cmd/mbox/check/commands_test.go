@@ -18,6 +18,20 @@ func TestDoctorLooksForCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	lost := filepath.Join(bin, "lost")
+	for _, script := range []string{"#!/nowhere/sh -e\n", "#!/usr/bin/env claude\n"} {
+		if err := os.WriteFile(lost, []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		e := &Exam{Findings: Workers(t.Context(), read(t, "[agents.claude]\nexec = 'lost -p'"), t.TempDir(), &agents.Team{})}
+		want := "ok claude runs " + lost
+		if strings.Contains(script, "nowhere") {
+			want = "warn claude cannot run: " + lost + ` needs "/nowhere/sh", which is not there`
+		}
+		if got := e.found("command"); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", script, got, want)
+		}
+	}
 	for line, want := range map[string]string{
 		"exec = 'claude -p'":              "ok claude runs " + bin + "/claude",
 		"exec = 'LANG=C exec claude -p'":  "ok claude runs " + bin + "/claude",
