@@ -79,7 +79,7 @@ func table() []mutant {
 		runtimeMutants,
 		acceptMutants,
 		scheduleMutants,
-		durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants, policyMutants, rightsMutants, doorsMutants, mcpMutants, bridgeMutants, deliveryMutants, ircMutants, hooksMutants, matrixMutants, emailMutants, telegramMutants, runtimeMutants, lifecycleMutants,
+		lifecycleMutants,
 	)
 }
 
