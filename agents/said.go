@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,7 +46,7 @@ const (
 
 // logName is the name of an attempt's log, and of what it put aside when there were too
 // many words: the first part is .1, and of the parts that were put aside the last is kept.
-var logName = regexp.MustCompile(`^(.+)\.log(?:\.([1-9][0-9]{0,8}))?$`)
+var logName = schemas.Pattern(`^(.+)\.log(?:\.([1-9][0-9]{0,8}))?$`)
 
 // said keeps what is said in one attempt. The file is made at the first word, in a folder
 // that the agent's command cannot reach if it is confined, and is nobody else's: what
@@ -212,7 +211,7 @@ func logsIn(dir string) ([]AttemptLog, error) {
 	}
 	found := map[string]*AttemptLog{}
 	for _, e := range entries {
-		m := logName.FindStringSubmatch(e.Name())
+		m := logName().FindStringSubmatch(e.Name())
 		if m == nil {
 			continue
 		}

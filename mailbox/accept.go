@@ -49,7 +49,7 @@ func (c *Claim) Check(ctx context.Context, r Result) error {
 	defer c.renewing()()
 	h := &Handover{Task: c.Task, Agent: c.agent, Output: content.Output, Files: content.Artifacts}
 	for _, name := range names {
-		finding, err := c.box.examine(ctx, name, h)
+		finding, err := c.box.o.examine(ctx, name, h)
 		if err != nil {
 			return task.About(c.ID(), err)
 		}
@@ -89,12 +89,12 @@ func (c *Claim) checks() (names []string) {
 	return names
 }
 
-func (b *Box) examine(ctx context.Context, name string, h *Handover) (finding string, err error) {
+func (o *Options) examine(ctx context.Context, name string, h *Handover) (finding string, err error) {
 	switch {
-	case name != OutputCheck && b.o.Accept == nil:
+	case name != OutputCheck && o.Accept == nil:
 		return "this process knows no checks", nil
 	case name != OutputCheck:
-		return b.o.Accept(ctx, name, h)
+		return o.Accept(ctx, name, h)
 	case slices.Contains([]string{`""`, "{}", "[]"}, string(h.Output)), h.Output.Kind() == '"' && strings.TrimSpace(task.TextOf(h.Output)) == "":
 		return "the result is empty", nil
 	}

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/http/httpguts"
-
 	"mbox/agents/policy"
 	"mbox/schemas"
 )
@@ -33,6 +31,8 @@ type HTTPCheck struct {
 	Text   string `json:"text,omitzero" jsonschema:"maxLength=1000,description=that the first MiB of the body has in it"`
 }
 
+var headerForm = schemas.Pattern(`^[A-Za-z0-9-]{1,100}$`)
+
 // Name is http_check.
 func (*HTTPCheck) Name() string { return "http_check" }
 
@@ -45,7 +45,7 @@ func (c *HTTPCheck) Validate(Limits) error {
 	switch name, _, colon := strings.Cut(c.Header, ":"); {
 	case c.Status != 0 && (c.Status < 100 || c.Status > 599):
 		return fault("status", schemas.CodeBadValue, fmt.Sprintf("%d is no status", c.Status), "100 to 599")
-	case c.Header != "" && (!colon || !httpguts.ValidHeaderFieldName(name)):
+	case c.Header != "" && (!colon || !headerForm().MatchString(name)):
 		return fault("header", schemas.CodeBadValue, schemas.Quote(c.Header)+" is no header", "NAME: TEXT")
 	}
 	_, err := parseURL(c.URL)

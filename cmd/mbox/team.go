@@ -44,7 +44,7 @@ func assemble(c *config.File, dir string) (*agents.Team, error) {
 		Roles: c.TeamRoles(), Members: map[string]agents.Member{}, Policies: c.Policy(),
 		Actions: policy.NewWindow(math.MaxInt, nil),
 		Limits:  c.Limits(), HTTP: c.HTTP(), Compose: c.Compose(),
-		MaxDepth: c.Delegation.MaxDepth, Salt: salt, Checks: c.Checks(),
+		MaxDepth: c.Delegation.MaxDepth, Salt: salt, Checks: config.Checks(c),
 		Confine: func(agent string) func(*exec.Cmd) error { return confinement(c, agent) },
 		Env:     func(agent string) []string { return passedEnv(c, agent) },
 		Budget: mailbox.Budget{

@@ -42,7 +42,7 @@ func (a *Accept) check() agents.Check {
 }
 
 // Checks are what results have to pass, by their names.
-func (c *File) Checks() map[string]agents.Check {
+func Checks(c *File) map[string]agents.Check {
 	all := map[string]agents.Check{}
 	for name, a := range c.Accept {
 		all[name] = a.check()
@@ -75,7 +75,7 @@ func checkAccept(c *File) error {
 			fill(c, key, a, &Accept{Timeout: defaultCheckTime})
 			return c.checkSpan(key+".timeout", a.Timeout, time.Second, 24*time.Hour)
 		case a.Schema != "":
-			return c.readSchema(key+".schema", a)
+			return readSchema(c, key+".schema", a)
 		case a.URL != "":
 			var bad *schemas.Error
 			if err := a.check().HTTP.Validate(action.Limits{}); errors.As(err, &bad) {
@@ -101,7 +101,7 @@ func checkAccept(c *File) error {
 // maxSchema bounds the file of a JSON Schema.
 const maxSchema = 256 << 10
 
-func (c *File) readSchema(key string, a *Accept) error {
+func readSchema(c *File, key string, a *Accept) error {
 	path := a.Schema
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(c.Home(), path)
