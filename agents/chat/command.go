@@ -1,13 +1,16 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"mbox/audit"
 	"mbox/mailbox"
@@ -34,7 +37,7 @@ const help = `What you write here becomes a task; its result comes back here. Be
 /help – this`
 
 const helpOperator = `
-/approve ID [CODE] – let a task run that waits for it; /why ID tells the code of what you see
+/approve ID CODE – let a task run that waits for it; /why ID tells the code of what you see
 As an operator you may name any task.`
 
 // noTask answers for a task that is not there and for one that is none of the
@@ -144,10 +147,32 @@ func (i *inbox) why(ctx context.Context, m *Message, id mailbox.ID) (string, err
 		lines = append(lines, "It waits for "+schemas.Sentence(wait, 200))
 	}
 	if w.Approve != "" && i.guard.operator(m) && w.Task != nil && w.Task.Mbox.Action != nil {
-		a := w.Task.Mbox.Action
-		lines = append(lines, fmt.Sprintf("It would do %s %s", a.Name, schemas.Sentence(string(a.Params), 2000)), fmt.Sprintf("/approve %s %s", w.ID, code(w.Approve)))
+		lines = i.shown(w, lines)
 	}
 	return strings.Join(lines, "\n"), nil
+}
+
+// mostShown is how many characters of an action's parameters are shown.
+const mostShown = 2000
+
+// shown tells an operator, behind what else is told, what an approval would let run,
+// and its code. Where that does not fit, there is no code: who has not seen all of it
+// does not approve it here.
+func (i *inbox) shown(w *mailbox.Why, lines []string) []string {
+	a := w.Task.Mbox.Action
+	var folders []string
+	for _, f := range w.Folders {
+		folders = append(folders, fmt.Sprintf("It uses the folder %s: %s", schemas.Sentence(f.Path, 300), cmp.Or(f.SHA256, "not bound, a service may write it")))
+	}
+	compact := a.Params.Clone()
+	_ = compact.Compact() // it lies in the task's indentation
+	params := schemas.Sentence(string(compact), math.MaxInt)
+	all := slices.Concat(lines, []string{fmt.Sprintf("It would do %s %s", a.Name, params)}, folders, []string{fmt.Sprintf("/approve %s %s", w.ID, code(w.Approve))})
+	if utf8.RuneCountInString(params) <= mostShown && i.fits(strings.Join(all, "\n")) {
+		return all
+	}
+	return append(lines, fmt.Sprintf("It is too long to be shown here. On the machine mbox show %s shows all of it, and mbox approve %s lets it run.", w.ID, w.ID),
+		fmt.Sprintf("It would do %s %s", a.Name, schemas.Sentence(params, mostShown/4)))
 }
 
 func (i *inbox) cancel(ctx context.Context, m *Message, id mailbox.ID) (string, error) {
@@ -206,8 +231,8 @@ func (i *inbox) approvedBy(id mailbox.ID, from string) (bool, error) {
 	}), err
 }
 
-// approve lets a task run as it is now, if that is what the code names. Who says so
-// is the sender that the channel vouches for; what he said counts once, whoever hands
+// approve lets a task run as it is now, if that is what the code names; without a code
+// it tells what that would be, and the code. Who says so is the sender that the channel vouches for; what he said counts once, whoever hands
 // it over again.
 func (i *inbox) approve(ctx context.Context, m *Message, id mailbox.ID, seen string) (string, error) {
 	t, _, err := i.find(ctx, m, id, ends)
@@ -221,7 +246,9 @@ func (i *inbox) approve(ctx context.Context, m *Message, id mailbox.ID, seen str
 	switch {
 	case w == nil || w.Approve == "":
 		return fmt.Sprintf("%s waits for no approval.", t.ID), nil
-	case seen != "" && (!regexp.MustCompile(`^[0-9a-f]{16}$`).MatchString(seen) || seen != code(w.Approve)):
+	case seen == "":
+		return i.why(ctx, m, id)
+	case !regexp.MustCompile(`^[0-9a-f]{16}$`).MatchString(seen), seen != code(w.Approve):
 		return fmt.Sprintf("%s is not what you have seen. /why %s shows what it would do now.", t.ID, t.ID), nil
 	}
 	key := i.key(m.ID)

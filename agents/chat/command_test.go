@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -144,30 +146,77 @@ func TestStatusTellsWhatIsOnesOwnHere(t *testing.T) {
 	}
 }
 
-func TestOnlyOperatorsApprove(t *testing.T) {
-	b := aBridge(t)
+// approving gives the bridge a box whose actions an operator has to approve.
+func (b *bridged) approving(now func() time.Time) *mailbox.Box {
+	b.Helper()
 	b.Box.Close()
-	o := mailbox.Options{Agents: map[string]mailbox.Capabilities{"pi": {}}, Approval: func(t *mailbox.Task) string {
+	o := mailbox.Options{Now: now, Agents: map[string]mailbox.Capabilities{"pi": {}}, Approval: func(t *mailbox.Task) string {
 		if t.Mbox.Action != nil {
 			return "it deploys"
 		}
 		return ""
 	}}
-	box, err := mailbox.Open(t.Context(), b.Box.Home(), o)
+	box, err := mailbox.Open(b.Context(), b.Box.Home(), o)
 	if err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
-	defer box.Close()
+	b.Cleanup(func() { box.Close() })
 	b.Box = box
-	stop := b.up()
-	params, _ := json.Marshal(map[string]string{"what": "all of it"})
-	id, err := box.Submit(t.Context(), &mailbox.Task{
-		ID: "deploy", Source: mailbox.Source{Agent: "bridge:family", User: "anna", Session: "agent:pi:family:direct:anna"}, Task: mailbox.Request{Title: "Deploy"},
-		Assignment: mailbox.Assignment{TargetAgent: "pi"}, Mbox: mailbox.Meta{Action: &mailbox.Action{Name: "deploy_it", Params: jsontext.Value(params)}},
-	})
-	if err != nil {
-		t.Fatal(err)
+	return box
+}
+
+// deploys makes a task of anna's that waits for an approval.
+func (b *bridged) deploys(id mailbox.ID, what string) mailbox.ID {
+	b.Helper()
+	params, err := json.Marshal(map[string]string{"what": what})
+	if err == nil {
+		id, err = b.Box.Submit(b.Context(), &mailbox.Task{
+			ID: id, Source: mailbox.Source{Agent: "bridge:family", User: "anna", Session: "agent:pi:family:direct:anna"}, Task: mailbox.Request{Title: "Deploy"},
+			Assignment: mailbox.Assignment{TargetAgent: "pi"}, Mbox: mailbox.Meta{Action: &mailbox.Action{Name: "deploy_it", Params: jsontext.Value(params)}},
+		})
 	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	return id
+}
+
+// A task of which the channel does not show all has no code.
+func TestNoCodeForHalf(t *testing.T) {
+	b := aBridge(t)
+	b.approving(nil)
+	b.Kind.Limits.Text, b.Kind.Limits.Parts = 1000, 5
+	b.up()
+	for i, c := range []struct {
+		what string
+		all  bool
+	}{
+		{strings.Repeat("x", 1500), true},
+		{strings.Repeat("x", 2100), false},
+		{strings.Repeat("\u4e2d", 1900), false}, // three bytes each, and six messages
+		{strings.Repeat("\u202e", 400), false},  // shown as six characters each
+	} {
+		id := b.deploys(mailbox.ID(fmt.Sprint("deploy", i)), c.what)
+		for _, ask := range []string{"/why ", "/approve "} {
+			var got string
+			b.hears(from("chief", fmt.Sprint(i, ask), ask+string(id)))
+			b.hears(from("chief", fmt.Sprint(i, ask, "end"), "/help"))
+			for answer := ""; !strings.HasPrefix(answer, "What you write"); answer = b.answer().Text {
+				got += answer
+			}
+			if code := strings.Contains(got, "/approve "+string(id)+" "); code != c.all || !c.all && !strings.Contains(got, "mbox show "+string(id)+" shows all") {
+				t.Errorf("%s%s: %q", ask, id, got)
+			}
+		}
+	}
+}
+
+func TestOnlyOperatorsApprove(t *testing.T) {
+	b := aBridge(t)
+	var late atomic.Int64
+	box := b.approving(func() time.Time { return time.Now().Add(time.Duration(late.Load())) })
+	stop := b.up()
+	id := b.deploys("deploy", "all of it")
 	approved := func() int {
 		all, err := box.Decisions(t.Context())
 		if err != nil {
@@ -212,13 +261,18 @@ func TestOnlyOperatorsApprove(t *testing.T) {
 		}
 	}
 	again()
-	if got := b.asks(from("chief", "one", "/approve deploy")); got != "deploy is approved for an hour." {
+	shown := b.asks(from("chief", "bare", "/approve deploy"))
+	_, line, ok = strings.Cut(shown, "/approve ")
+	if !ok || !strings.Contains(shown, `"all of it"`) || approved() != 1 {
+		t.Fatalf("without a code: %q, %d approvals", shown, approved())
+	}
+	if got := b.asks(from("chief", "one", "/approve "+line)); got != "deploy is approved for an hour." {
 		t.Errorf("%q", got)
 	}
-	again()
 	stop() // the process that did it would not do it again
 	b.up()
-	if got := b.asks(from("chief", "one", "/approve deploy")); !strings.Contains(got, "counts once") || approved() != 2 {
+	late.Store(int64(2 * approvalLasts)) // it does not count any more, and the task is what it was
+	if got := b.asks(from("chief", "one", "/approve "+line)); !strings.Contains(got, "counts once") || approved() != 2 {
 		t.Errorf("again: %q, %d approvals", got, approved())
 	}
 	plain := b.has(from("anna", "4", "hello"))

@@ -183,9 +183,8 @@ func (i *inbox) key(id string) string {
 
 // say answers a message in its conversation, at most once.
 func (i *inbox) say(m *Message, text string) {
-	l := i.Kind.Limits
-	pieces := cut(text, l.Text, l.Lines)
-	for part, piece := range pieces[:min(len(pieces), max(l.Parts, 1))] {
+	pieces, _ := i.pieces(text)
+	for part, piece := range pieces {
 		sum := hmac.New(sha256.New, i.secret)
 		fmt.Fprintf(sum, "answer %d %s %s", part, i.key(m.ID), text)
 		n := Notice{Key: hex.EncodeToString(sum.Sum(nil)[:16]), To: m.In, Title: schemas.Cut(m.Title, maxTitle), Text: piece}
@@ -194,6 +193,20 @@ func (i *inbox) say(m *Message, text string) {
 		}
 		i.answers.say(n)
 	}
+}
+
+// pieces are the messages that a text becomes here; all tells whether they hold it.
+func (i *inbox) pieces(text string) (pieces []string, all bool) {
+	l := i.Kind.Limits
+	pieces = cut(text, l.Text, l.Lines)
+	most := min(len(pieces), max(l.Parts, 1))
+	return pieces[:most], most == len(pieces)
+}
+
+// fits tells whether a text can be said whole.
+func (i *inbox) fits(text string) bool {
+	_, all := i.pieces(text)
+	return all
 }
 
 // line is a text on one line.

@@ -52,7 +52,7 @@ var bridgeMutants = []mutant{
 	},
 	{
 		"bridge-approves-what-was-not-seen", "bridges", "agents/chat/command.go",
-		"seen != code(w.Approve)):", "seen == code(w.Approve)):",
+		"MatchString(seen), seen != code(w.Approve):", "MatchString(seen):",
 		chatTest("TestOnlyOperatorsApprove"),
 	},
 	{
@@ -104,6 +104,21 @@ var bridgeMutants = []mutant{
 		"bridge-secret-by-a-link", "bridges", "cmd/mbox/config/bridges.go",
 		"err == nil && real != b.path(file) {", "err == nil && real == \"\" {",
 		command{"cmd/mbox", "TestScripts/bridge_up$"},
+	},
+	{
+		"bridge-approves-without-a-code", "bridges", "agents/chat/command.go",
+		"\tcase seen == \"\":\n\t\treturn i.why(ctx, m, id)\n\tcase !regexp", "\tcase seen == \"\":\n\tcase !regexp",
+		chatTest("TestOnlyOperatorsApprove"),
+	},
+	{
+		"bridge-code-of-half", "bridges", "agents/chat/command.go",
+		"utf8.RuneCountInString(params) <= mostShown && ", "utf8.ValidString(params) && ",
+		chatTest("TestNoCodeForHalf"),
+	},
+	{
+		"bridge-code-of-what-is-not-sent", "bridges", "agents/chat/command.go",
+		" && i.fits(strings.Join(all, \"\\n\"))", "",
+		chatTest("TestNoCodeForHalf"),
 	},
 	{
 		"bridge-approves-again", "bridges", "agents/chat/command.go",
