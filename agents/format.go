@@ -34,8 +34,9 @@ func Formats() []string {
 }
 
 const (
-	maxEvent = 4 << 20 // bytes of a line that is read as an event
-	maxNews  = 200     // characters of a progress
+	maxEvent   = 4 << 20 // bytes of a line that is read as an event
+	maxMessage = 1 << 20 // bytes of a message of many parts
+	maxNews    = 200     // characters of a progress
 )
 
 // recital reads what a command writes on stdout in a format of lines. What it is
@@ -48,7 +49,7 @@ type recital struct {
 	line  []byte // that has not ended
 	spare int64  // bytes of it that were too many
 
-	text   string    // the agent's last message
+	text   []byte    // the agent's last message
 	result string    // what it said at its end
 	fault  string    // why it failed, in its own words; "" if it did not
 	spent  bool      // its account has nothing left
@@ -103,8 +104,8 @@ func (r *recital) value() (jsontext.Value, error) {
 	switch {
 	case r.result != "":
 		return asValue([]byte(r.result))
-	case r.text != "":
-		return asValue([]byte(r.text))
+	case len(r.text) > 0:
+		return asValue(r.text)
 	}
 	return r.prose.value()
 }
@@ -118,7 +119,7 @@ func (r *recital) news(text string) {
 
 // says takes a message of the agent.
 func (r *recital) says(text string) {
-	r.text = text
+	r.text = append(r.text[:0], text...)
 	first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	r.news(first)
 }
@@ -160,10 +161,8 @@ func (r *recital) claude(line []byte) bool {
 		Type, Subtype, Result string
 		Failed                bool     `json:"is_error"`
 		Errors                []string `json:"errors"`
-		Message               struct {
-			Content []struct{ Type, Text, Name string }
-		}
-		Limit struct {
+		Message               struct{ Content json.RawMessage }
+		Limit                 struct {
 			Status string
 			Resets int64 `json:"resetsAt"`
 		} `json:"rate_limit_info"`
@@ -173,7 +172,11 @@ func (r *recital) claude(line []byte) bool {
 	}
 	switch e.Type {
 	case "assistant":
-		for _, part := range e.Message.Content {
+		var parts []struct{ Type, Text, Name string }
+		if len(e.Message.Content) <= maxMessage { // taken apart it is many times as much
+			_ = json.Unmarshal(e.Message.Content, &parts)
+		}
+		for _, part := range parts {
 			switch part.Type {
 			case "text":
 				r.says(part.Text)
@@ -241,10 +244,10 @@ func (r *recital) gemini(line []byte) bool {
 	switch {
 	case e.Type == "message" && e.Role == "assistant":
 		if len(r.text)+len(e.Content) <= maxOutput {
-			r.text += e.Content
+			r.text = append(r.text, e.Content...)
 		}
 	case e.Type == "tool_use":
-		r.text = ""
+		r.text = r.text[:0]
 		r.news("uses " + e.Tool)
 	case e.Type == "error":
 		r.news(e.Message)

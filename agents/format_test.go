@@ -3,6 +3,7 @@ package agents
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -156,6 +157,30 @@ func TestExitCodes(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A message of very many parts, or in very many pieces, costs little.
+func TestFormatsAreCheap(t *testing.T) {
+	r, _ := reads(t, FormatClaude, `{"type":"assistant","message":{"content":[`+strings.Repeat("{},", maxMessage/3)+`{"type":"text","text":"too long"}]}}`+"\n")
+	if len(r.text) != 0 {
+		t.Errorf("a message of more than a MiB was taken apart: %q", r.text)
+	}
+	keep := &output{dir: t.TempDir(), heard: func() {}}
+	defer keep.close()
+	g := &recital{format: FormatGemini, prose: keep, progress: func(mailbox.Progress) {}}
+	piece := []byte(`{"type":"message","role":"assistant","content":"` + strings.Repeat("x", 4<<10) + `"}` + "\n")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range maxOutput / (4 << 10) {
+		g.Write(piece)
+	}
+	runtime.ReadMemStats(&after)
+	if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 1000 { // each piece once more would be 8000
+		t.Errorf("%d MiB to join 8", used)
+	}
+	if len(g.text) < maxOutput-(8<<10) || len(g.text) > maxOutput {
+		t.Errorf("%d bytes are kept", len(g.text))
 	}
 }
 

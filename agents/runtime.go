@@ -342,17 +342,22 @@ func (j *Job) delegation(what string, params jsontext.Value) delegation.Details 
 	return j.p.delegation(request{from: j.p.task.Source.Agent, to: j.p.Agent, name: what, params: params, depth: j.p.task.Mbox.Depth})
 }
 
-// maxNoted is how many refusals of one job are lines in the ledger; the agent's log
-// has all.
-const maxNoted = 20
+// How many refusals of one job are lines in the ledger, and in the agent's log.
+const (
+	maxNoted  = 20
+	maxLogged = 1000
+)
 
 // refused notes that the agent may not do what it asks for.
 func (j *Job) refused(what string, step delegation.Step, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r := &ruling{step, err}
-	j.p.own.Warn().Str("what", what).Str("reason", reasonOf(r)).Msg("refused")
-	if j.noted++; j.noted <= maxNoted {
+	j.noted++
+	if j.noted <= maxLogged {
+		j.p.own.Warn().Str("what", what).Str("reason", reasonOf(r)).Msg("refused")
+	}
+	if j.noted <= maxNoted {
 		j.p.note(j.p.Team.refusals(j.delegation(what, nil), r, j.p.Agent))
 	}
 }

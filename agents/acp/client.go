@@ -173,6 +173,9 @@ func (s *session) permission(r struct {
 	return answerWith(r.Options, sdk.PermissionOptionKindAllowOnce), nil
 }
 
+// errTooLong refuses what nobody could look through.
+var errTooLong = errors.New("a request that is too long cannot be approved")
+
 // known is what is known of a tool call.
 func (s *session) known(id string) (map[string]any, error) {
 	s.mu.Lock()
@@ -183,23 +186,28 @@ func (s *session) known(id string) (map[string]any, error) {
 		return all, nil
 	}
 	if c.cut {
-		return nil, errors.New("a request that is too long cannot be approved")
+		return nil, errTooLong
 	}
+	size := 0
 	for key, value := range c.fields {
+		if size += len(value); size > maxAsked {
+			return nil, errTooLong
+		}
 		all[key] = value
 	}
-	var title string
-	if json.Unmarshal(c.fields["title"], &title) == nil {
-		all["title"] = title
-	}
-	return all, nil
+	whole, err := json.Marshal(all)
+	return object(whole), err
 }
 
-// object reads a JSON object, with its numbers as they are written; nil for all else.
-func object(raw json.RawMessage) (m map[string]any) {
+// object reads a JSON object, with its numbers as they are written; all else is an
+// empty one.
+func object(raw json.RawMessage) map[string]any {
+	var m map[string]any
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
-	_ = d.Decode(&m)
+	if d.Decode(&m) != nil || m == nil {
+		return map[string]any{}
+	}
 	return m
 }
 
@@ -346,7 +354,7 @@ func (s *session) edited(c *call) {
 	for _, list := range []string{"locations", "content"} {
 		var items []struct{ Path string }
 		loosely(c.fields[list], &items)
-		for _, item := range items {
+		for _, item := range items[:min(len(items), maxFiles)] {
 			if item.Path != "" {
 				s.changed(item.Path)
 			}

@@ -60,6 +60,10 @@ func New(address string, key brain.Key) (*Agent, error) {
 	if u.Scheme == "http" && !isLocal(u.Hostname()) {
 		return nil, errors.New("agentzero: the key would be sent in the clear: want https")
 	}
+	dialer := &net.Dialer{Timeout: 10 * time.Second}
+	if u.Scheme == "http" { // and localhost may be anywhere
+		dialer.Control = brain.OnlyLocal
+	}
 	end := *u
 	end.Path, end.RawPath = path.Join(path.Dir(u.Path), terminateEnd), ""
 	return &Agent{
@@ -68,7 +72,7 @@ func New(address string, key brain.Key) (*Agent, error) {
 			// A key is not carried on to where a server points.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			Transport: &http.Transport{
-				DialContext:         (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+				DialContext:         dialer.DialContext,
 				TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10, DisableKeepAlives: true,
 			},
 		},

@@ -228,3 +228,15 @@ func TestAddress(t *testing.T) {
 		t.Error(g.terminate)
 	}
 }
+
+// A name of this machine that resolves to another one gets no key.
+func TestLocalOnly(t *testing.T) {
+	t.Parallel()
+	resp, err := agent(t, "http://localhost:1/api_message", secret).client.Get("http://192.0.2.1:9/")
+	if err == nil {
+		resp.Body.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "resolves to another one") {
+		t.Error(err)
+	}
+}

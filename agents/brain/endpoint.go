@@ -97,6 +97,15 @@ var (
 	errNotLocal = errors.New("the name of this machine resolves to another one")
 )
 
+// OnlyLocal is the Control of a [net.Dialer] that reaches no other machine than this
+// one, whatever a name resolves to.
+func OnlyLocal(_, address string, _ syscall.RawConn) error {
+	if to, err := netip.ParseAddrPort(address); err != nil || !to.Addr().Unmap().IsLoopback() {
+		return errNotLocal
+	}
+	return nil
+}
+
 // client is for servers of this machine or for others. What it answers to a
 // redirect is an error: a key or a prompt goes where the configuration says.
 func client(local bool) *http.Client {
@@ -106,12 +115,7 @@ func client(local bool) *http.Client {
 		TLSHandshakeTimeout: 10 * time.Second, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
 	}
 	if local {
-		dialer.Control = func(_, address string, _ syscall.RawConn) error {
-			if to, err := netip.ParseAddrPort(address); err != nil || !to.Addr().Unmap().IsLoopback() {
-				return errNotLocal
-			}
-			return nil
-		}
+		dialer.Control = OnlyLocal
 	} else {
 		t.Proxy = http.ProxyFromEnvironment
 	}

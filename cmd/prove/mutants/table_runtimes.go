@@ -184,4 +184,19 @@ var runtimeMutants = []mutant{
 		"d.Said = s.said", "d.Message += s.said",
 		acpTest("TestQuotaIsTheProgramsWord"),
 	},
+	{
+		"messages-joined-anew", "runtimes", "agents/format.go",
+		"r.text = append(r.text, e.Content...)", "r.text = append(append([]byte{}, r.text...), e.Content...)",
+		command{"agents", "TestFormatsAreCheap"},
+	},
+	{
+		"message-of-many-parts", "runtimes", "agents/format.go",
+		"if len(e.Message.Content) <= maxMessage {", "if true {",
+		command{"agents", "TestFormatsAreCheap"},
+	},
+	{
+		"key-to-another-machine", "runtimes", "agents/agentzero/agentzero.go",
+		"\t\tdialer.Control = brain.OnlyLocal\n", "",
+		command{"agents/agentzero", "TestLocalOnly"},
+	},
 }
