@@ -124,6 +124,10 @@ var errNo = errors.New("a person has refused it")
 // May tells whether the program may do by itself what it wants a permission for. An
 // *AskError is for what nobody has answered.
 func (j *Job) May(title string, request jsontext.Value) error {
+	if err := j.p.policy.Tool(Permission); err != nil {
+		j.refused(Permission, delegation.StepPolicy, err)
+		return err
+	}
 	if j.p.Team.asksTool(j.p.policy, Permission, "") == "" {
 		return nil
 	}

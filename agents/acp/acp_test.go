@@ -237,6 +237,17 @@ func TestPermissionByPolicy(t *testing.T) {
 	}
 }
 
+// A risk profile that excludes permissions refuses them all, and nobody is asked.
+func TestPermissionExcluded(t *testing.T) {
+	s := newScene(t, "permission")
+	s.profiled(func(r *policy.RiskProfile) { r.ExcludedTools = []string{agents.Permission} })
+	id := s.send("Push it")
+	s.works()
+	if got := s.answer(id); got.Answer != "push no, push no, drop no" {
+		t.Errorf("it was told %q", got.Answer)
+	}
+}
+
 // A question that somebody else makes answers nothing, and cannot be had without an
 // approval.
 func TestQuestionOfAnother(t *testing.T) {

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"mbox/agents/policy"
-	"mbox/audit"
-	"mbox/audit/delegation"
 	"mbox/mailbox"
 )
 
@@ -19,19 +17,22 @@ func (s *scene) did(id mailbox.ID) (lines []string) {
 		if err != nil {
 			s.Fatal(err)
 		}
-		if line.Event() != audit.DelegationEvent {
-			continue
+		if line.Detail("decision") == nil || line.Detail("request_id") == nil {
+			continue // no delegation
 		}
 		e, err := line.Decode()
-		var d delegation.Details
+		var d struct {
+			Task     string `json:"task"`
+			Decision string `json:"decision"`
+			Result   string `json:"result_summary"`
+			Spent    struct {
+				Actions int64 `json:"actions"`
+			} `json:"spent"`
+		}
 		if err != nil || e.Detail(&d) != nil {
 			s.Fatal(err)
 		}
-		spent := int64(0)
-		if d.Spent != nil {
-			spent = d.Spent.Actions
-		}
-		lines = append(lines, strings.TrimSpace(fmt.Sprint(d.Task, " ", d.Decision, " ", spent, " ", d.ResultSummary)))
+		lines = append(lines, strings.TrimSpace(fmt.Sprint(d.Task, " ", d.Decision, " ", d.Spent.Actions, " ", d.Result)))
 	}
 	slices.Reverse(lines)
 	return lines

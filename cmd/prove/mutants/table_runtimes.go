@@ -199,4 +199,9 @@ var runtimeMutants = []mutant{
 		"\t\tdialer.Control = brain.OnlyLocal\n", "",
 		command{"agents/agentzero", "TestLocalOnly"},
 	},
+	{
+		"permission-past-the-profile", "runtimes", "agents/permission.go",
+		"if err := j.p.policy.Tool(Permission); err != nil {", "if err := error(nil); err != nil {",
+		acpTest("TestPermissionExcluded"),
+	},
 }
