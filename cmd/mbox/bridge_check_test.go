@@ -63,6 +63,12 @@ func answerCheck(w http.ResponseWriter, r *http.Request) {
 		says(w, 200, map[string]any{"ok": true, "result": map[string]any{"id": 4711, "is_bot": true, "username": "MboxBot"}})
 	case bot && method == "getWebhookInfo":
 		says(w, 200, map[string]any{"ok": true, "result": map[string]any{"url": ""}})
+	case r.URL.Path == "/api/auth.test" && r.Header.Get("Authorization") == "Bearer xoxb-"+rightToken:
+		says(w, 200, map[string]any{"ok": true, "user_id": "U0BOT", "user": "mbox", "team": "Home"})
+	case r.URL.Path == "/api/apps.connections.open" && r.Header.Get("Authorization") == "Bearer xapp-"+rightPassword:
+		says(w, 200, map[string]any{"ok": true, "url": "ws://127.0.0.1:1/"})
+	case r.URL.Path == "/api/auth.test":
+		says(w, 200, map[string]any{"ok": false, "error": "invalid_auth"})
 	case r.URL.Path == "/_matrix/client/versions":
 		says(w, 200, map[string]any{"versions": []string{"v1.11"}})
 	case r.URL.Path == "/_matrix/client/v3/account/whoami" && r.Header.Get("Authorization") == "Bearer "+rightToken:

@@ -13,6 +13,7 @@ import (
 	"mbox/agents/chat/irc"
 	"mbox/agents/chat/matrix"
 	"mbox/agents/chat/openclaw"
+	"mbox/agents/chat/slack"
 	"mbox/agents/chat/stdio"
 	"mbox/agents/chat/telegram"
 	"mbox/agents/chat/webhook"
@@ -24,7 +25,7 @@ import (
 // chatKinds are the chat systems that this mbox knows.
 func chatKinds() []chat.Kind {
 	return append([]chat.Kind{
-		telegram.Kind, matrix.Kind, irc.Kind, email.Kind, bluebubbles.Kind, imsg.Kind, webhook.Kind, openclaw.Kind, stdio.Kind,
+		telegram.Kind, matrix.Kind, slack.Kind, irc.Kind, email.Kind, bluebubbles.Kind, imsg.Kind, webhook.Kind, openclaw.Kind, stdio.Kind,
 	}, testKinds...)
 }
 

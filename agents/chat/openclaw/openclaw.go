@@ -16,13 +16,13 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"mbox/agents/chat"
 	"mbox/agents/chat/command"
-	"mbox/schemas"
 )
 
 // Kind is the channel.
@@ -94,12 +94,12 @@ type place struct {
 
 // A key has a channel and at most an account before what is talked with. What is
 // talked with may have ":" in it.
-var keyForm = schemas.Pattern(`^agent:([a-z0-9][a-z0-9_-]{0,63}):([a-z0-9][a-z0-9_-]{0,63})(?::([a-z0-9][a-z0-9_-]{0,63}))??:(direct|dm|group|channel):(.+?)(?::(?:thread|topic):([^:]+))?$`)
+const keyForm = `^agent:([a-z0-9][a-z0-9_-]{0,63}):([a-z0-9][a-z0-9_-]{0,63})(?::([a-z0-9][a-z0-9_-]{0,63}))??:(direct|dm|group|channel):(.+?)(?::(?:thread|topic):([^:]+))?$`
 
 // conversation reads one of OpenClaw's session keys. Its peer is CHANNEL:TARGET, or
 // CHANNEL/ACCOUNT:TARGET.
 func conversation(session string) (c chat.Conversation, ok bool) {
-	m := keyForm().FindStringSubmatch(session)
+	m := regexp.MustCompile(keyForm).FindStringSubmatch(session)
 	if m == nil {
 		return c, false
 	}
@@ -117,22 +117,29 @@ func placeOf(c chat.Conversation) (p place, ok bool) {
 	return place{channel, account, target, c.Thread, c.Group}, ok && channel != "" && target != ""
 }
 
-// forms are how targets are written where a bare one would be taken for something
-// else: those of people and of groups.
-var forms = map[string][2]string{
-	"discord":    {"user:", "channel:"},
-	"slack":      {"user:", "channel:"},
-	"mattermost": {"user:", "channel:"},
-	"msteams":    {"user:", "conversation:"},
-	"googlechat": {"users/", "spaces/"},
-	"signal":     {"", "group:"},
-	"imessage":   {"", "chat_id:"},
+// forms are what stands before a bare target, which would be taken for something
+// else: one of a person, one of a group.
+func forms(channel string) (person, group string) {
+	switch channel {
+	case "discord", "slack", "mattermost":
+		return "user:", "channel:"
+	case "msteams":
+		return "user:", "conversation:"
+	case "googlechat":
+		return "users/", "spaces/"
+	case "signal":
+		return "", "group:"
+	case "imessage":
+		return "", "chat_id:"
+	}
+	return "", ""
 }
 
 func (p place) arguments() []string {
-	target, form := p.target, forms[p.channel][0]
+	target := p.target
+	form, ofGroup := forms(p.channel)
 	if p.group {
-		form = forms[p.channel][1]
+		form = ofGroup
 	}
 	if !strings.ContainsAny(target, ":/") {
 		target = form + target

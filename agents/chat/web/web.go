@@ -91,6 +91,11 @@ func (s *Server) Host() string { return s.at.Host }
 // Local tells whether the server is on this machine.
 func (s *Server) Local() bool { return Local(s.at.Hostname()) }
 
+// Client is for a library that does the requests itself. It follows no redirect either.
+func (s *Server) Client() *http.Client {
+	return &http.Client{Transport: s.transport, CheckRedirect: func(*http.Request, []*http.Request) error { return errLocation }}
+}
+
 // Request makes a request below the server's address, whose query it keeps. Each
 // part of the path is one, whatever is in it.
 func (s *Server) Request(ctx context.Context, method string, body []byte, path ...string) *http.Request {

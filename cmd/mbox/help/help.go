@@ -14,7 +14,7 @@ var files embed.FS
 var names = []string{
 	"tasks", "agents", "runtimes", "roles", "actions", "accept", "delegation", "models", "policies", "sandbox",
 	"ledger", "doors", "dashboard", "mcp", "top",
-	"bridges", "delivery", "telegram", "matrix", "irc", "email", "bluebubbles", "imsg", "webhook", "openclaw", "ntfy",
+	"bridges", "delivery", "telegram", "matrix", "slack", "irc", "email", "bluebubbles", "imsg", "webhook", "openclaw", "ntfy",
 	"configuration", "backup", "damage", "threats", "performance", "proof",
 }
 

@@ -80,6 +80,7 @@ func table() []mutant {
 		acceptMutants,
 		scheduleMutants,
 		lifecycleMutants,
+		durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants, policyMutants, rightsMutants, doorsMutants, mcpMutants, bridgeMutants, deliveryMutants, ircMutants, hooksMutants, matrixMutants, emailMutants, telegramMutants, slackMutants, runtimeMutants,
 	)
 }
 
