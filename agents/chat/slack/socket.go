@@ -118,7 +118,7 @@ func (c *channel) listen(ctx context.Context, me identity, in chat.Inbox) error 
 			continue
 		case "disconnect":
 			if e.Reason == "link_disabled" {
-				return fmt.Errorf("Socket Mode is switched off in the app's settings: %w", chat.ErrSetup)
+				return fmt.Errorf("the app's settings have Socket Mode switched off: %w", chat.ErrSetup)
 			}
 			return nil
 		case "events_api":
