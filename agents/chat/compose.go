@@ -77,7 +77,7 @@ func tell(t *mailbox.Task) string {
 	default:
 		fmt.Fprintf(&text, "%s has failed", t.ID)
 	}
-	if strings.TrimSpace(text.String()) == "" {
+	if blank(text.String()) {
 		text.Reset()
 		fmt.Fprintf(&text, "%s is done.", t.ID)
 	}

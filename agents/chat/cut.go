@@ -16,6 +16,8 @@ const maxFence = 8
 // cuts between paragraphs where that leaves a piece at least half full, else between
 // lines, else between words, and else between two characters as people count them.
 // A code fence that is open at a cut is closed, and opened again in the next piece.
+// A piece that shows nothing is left out, as long as there is another: some systems
+// refuse it.
 func cut(text string, most, lines int) (pieces []string) {
 	if most <= 0 {
 		most = len(text) + leastCut
@@ -29,7 +31,7 @@ func cut(text string, most, lines int) (pieces []string) {
 			head += "\n"
 		}
 		if len(head)+len(text) <= most && (lines <= 0 || strings.Count(head+text, "\n") < lines) {
-			return append(pieces, head+text)
+			return shown(pieces, head+text)
 		}
 		room, rows := most-len(head), 0
 		if lines > 0 {
@@ -47,7 +49,7 @@ func cut(text string, most, lines int) (pieces []string) {
 		if len(opened) > leastCut/4 || lines > 0 && lines < 4 { // no room for fences
 			opened, closing = "", ""
 		}
-		pieces = append(pieces, head+strings.TrimRight(text[:end], " \n")+closing)
+		pieces = shown(pieces, head+strings.TrimRight(text[:end], " \n")+closing)
 		if text = strings.TrimLeft(text[end:], "\n"); opened == "" {
 			text = strings.TrimLeft(text, " ")
 		}
@@ -55,6 +57,22 @@ func cut(text string, most, lines int) (pieces []string) {
 			return pieces
 		}
 	}
+}
+
+// shown adds a piece to others, and leaves out what shows nothing.
+func shown(pieces []string, piece string) []string {
+	switch {
+	case len(pieces) > 0 && blank(piece):
+		return pieces
+	case len(pieces) == 1 && blank(pieces[0]):
+		return []string{piece}
+	}
+	return append(pieces, piece)
+}
+
+// blank tells whether a text shows nothing.
+func blank(text string) bool {
+	return strings.TrimFunc(text, func(r rune) bool { return unicode.IsSpace(r) || r == '\u200c' || r == '\u200d' }) == ""
 }
 
 // breakAt is where to cut a text that is too long, within room bytes and so many

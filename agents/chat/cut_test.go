@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -24,6 +25,9 @@ func TestCut(t *testing.T) {
 		{"families", long[:50] + "👩\u200d👩\u200d👧z", 64, 0, []string{long[:50], "👩\u200d👩\u200d👧z"}},
 		{"flags", long[:58] + "🇩🇪z", 64, 0, []string{long[:58], "🇩🇪z"}},
 		{"many lines", "1\n2\n3\n4\n5", 640, 2, []string{"1\n2", "3\n4", "5"}},
+		{"nothing to see", "a" + strings.Repeat("\t", 63) + strings.Repeat("\u200d\t", 32) + "b", 64, 0, []string{"a" + strings.Repeat("\t", 62), "\tb"}},
+		{"nothing before", strings.Repeat("\t", 90) + "b", 64, 0, []string{strings.Repeat("\t", 26) + "b"}},
+		{"nothing at all", strings.Repeat("\t", 90), 64, 0, []string{strings.Repeat("\t", 64)}},
 		{"fence", "a\n```go\n" + strings.Repeat("f()\n", 20) + "```\nend", 64, 0, []string{
 			"a\n```go\n" + strings.Repeat("f()\n", 11) + "```",
 			"```go\n" + strings.Repeat("f()\n", 9) + "```\nend",
@@ -53,11 +57,21 @@ func FuzzCut(f *testing.F) {
 				t.Errorf("%d bytes, %d lines of at most %d and %d: %q", len(p), strings.Count(p, "\n")+1, most, lines, p)
 			}
 		}
+		if len(pieces) > 1 && slices.ContainsFunc(pieces, blank) {
+			t.Errorf("%q shows nothing in a piece", pieces)
+		}
 		if strings.ContainsAny(text, "`~") {
 			return
 		}
-		bare := strings.NewReplacer(" ", "", "\n", "")
-		if got := bare.Replace(strings.Join(pieces, "")); got != bare.Replace(text) {
+		bare := func(text string) string {
+			return strings.Map(func(r rune) rune {
+				if blank(string(r)) {
+					return -1
+				}
+				return r
+			}, text)
+		}
+		if got := bare(strings.Join(pieces, "")); got != bare(text) {
 			t.Errorf("%q became %q", text, pieces)
 		}
 	})

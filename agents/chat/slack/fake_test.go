@@ -198,7 +198,7 @@ func (f *fake) post(w http.ResponseWriter, r *http.Request) {
 	case room != "C1" && !strings.HasPrefix(room, "D"):
 		no(w, "not_in_channel")
 		return
-	case r.Form.Get("text") == "":
+	case strings.TrimSpace(r.Form.Get("text")) == "":
 		no(w, "no_text")
 		return
 	case len(r.Form.Get("text")) > 40_000:

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf16"
 
 	"mbox/agents/chat"
 )
@@ -122,6 +123,18 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "getUpdates":
 		f.updates(w, r, in)
 	case "sendMessage", "sendDocument":
+		text, caption := fmt.Sprint(in["text"]), fmt.Sprint(in["caption"])
+		switch {
+		case method == "sendMessage" && strings.TrimSpace(text) == "":
+			no(w, 400, "Bad Request: message text is empty", "")
+			return
+		case len(utf16.Encode([]rune(text))) > 4096:
+			no(w, 400, "Bad Request: message is too long", "")
+			return
+		case len(utf16.Encode([]rune(caption))) > 1024:
+			no(w, 400, "Bad Request: message caption is too long", "")
+			return
+		}
 		f.mu.Lock()
 		f.sent = append(f.sent, in)
 		id := len(f.sent)

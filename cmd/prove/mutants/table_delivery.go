@@ -73,6 +73,11 @@ var deliveryMutants = []mutant{
 		configTest("TestBridgesAreChecked"),
 	},
 	{
+		"delivery-of-nothing-to-see", "bridges", "agents/chat/cut.go",
+		"case len(pieces) > 0 && blank(piece):", "case len(pieces) > 0 && piece == \"\":",
+		chatTest("TestCut"),
+	},
+	{
 		"delivery-to-strangers", "bridges", deliveryGo,
 		"if !ok || d.o.Allowed != nil && !d.o.Allowed(to) {", "if !ok {",
 		chatTest("TestForgedDropIsNotAnswered"),
