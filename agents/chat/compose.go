@@ -6,9 +6,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
 	"mbox/mailbox"
 	"mbox/mailbox/task"
 	"mbox/schemas"
@@ -69,7 +66,7 @@ func tell(t *mailbox.Task) string {
 	var text strings.Builder
 	switch r := &t.Result; {
 	case r.Status == mailbox.Completed:
-		text.WriteString(outputOf(r.Output))
+		text.WriteString(strings.Trim(Plain(task.Text(r.Output)), "\n"))
 	case r.Error != nil && r.Error.Code == "cancelled":
 		fmt.Fprintf(&text, "%s was cancelled%s", t.ID, because(r.Error.Message))
 	case r.Error != nil:
@@ -95,20 +92,4 @@ func because(message string) string {
 		return ""
 	}
 	return ": " + schemas.Sentence(message, task.MaxReason)
-}
-
-// outputOf is an output as people read it: text as it is, anything else as JSON.
-func outputOf(output jsontext.Value) string {
-	var text string
-	if !task.Given(output) {
-		return ""
-	}
-	if json.Unmarshal(output, &text) == nil {
-		return strings.Trim(Plain(text), "\n")
-	}
-	indented := output.Clone()
-	if indented.Indent() != nil {
-		return Plain(string(output))
-	}
-	return Plain(string(indented))
 }

@@ -150,7 +150,7 @@ func asBridge(ctx context.Context, box *mailbox.Box, t *mailbox.Task) error {
 // printOutput prints what came of a task, as it is for a program, and why one has failed
 // on stderr.
 func (s *session) printOutput(t *mailbox.Task) error {
-	text := outputText(t.Result.Output)
+	text := task.Text(t.Result.Output)
 	if s.terminal {
 		text = wholeLines(text)
 	}

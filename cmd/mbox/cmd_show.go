@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"mbox/mailbox"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -117,7 +117,7 @@ func (s *printer) showParams(a *mailbox.Action) {
 		params = map[string]jsontext.Value{"params": a.Params}
 	}
 	for _, name := range slices.Sorted(maps.Keys(params)) {
-		s.printf("\n%s\n%s\n", s.paint.dim(a.Name+" "+clean(name, math.MaxInt)), indented(wholeLines(outputText(params[name]))))
+		s.printf("\n%s\n%s\n", s.paint.dim(a.Name+" "+clean(name, math.MaxInt)), indented(wholeLines(task.Text(params[name]))))
 	}
 }
 
@@ -128,24 +128,7 @@ func (s *printer) showResult(r *mailbox.Result) {
 	for _, a := range r.Artifacts {
 		s.field("artifact", fmt.Sprintf("%s (%s, %s)", a.Path, schemas.Size(uint64(max(a.Size, 0))), a.SHA256))
 	}
-	s.showText("output", outputText(r.Output))
-}
-
-// outputText is an output as people read it: a string without its quotes, other
-// JSON indented from its own beginning on.
-func outputText(output []byte) string {
-	var text string
-	switch {
-	case len(output) == 0 || string(output) == "null":
-		return ""
-	case json.Unmarshal(output, &text) == nil:
-		return text
-	}
-	value := jsontext.Value(bytes.Clone(output))
-	if value.Indent(jsontext.WithIndent("  ")) != nil {
-		return string(output)
-	}
-	return string(value)
+	s.showText("output", task.Text(r.Output))
 }
 
 func (s *printer) showTrail(changes []mailbox.StateChange) {

@@ -128,6 +128,19 @@ func (t *Task) Forged() error {
 // Given tells whether a JSON value is there and not null.
 func Given(v jsontext.Value) bool { return len(v) > 0 && string(v) != "null" }
 
+// Text is a JSON value as people read it: a string without its quotes, nothing for
+// null, and anything else indented.
+func Text(v jsontext.Value) string {
+	var text string
+	if !Given(v) || json.Unmarshal(v, &text, jsontext.AllowInvalidUTF8(true)) == nil {
+		return text
+	}
+	if indented := v.Clone(); indented.Indent(jsontext.WithIndent("  ")) == nil {
+		return string(indented)
+	}
+	return string(v)
+}
+
 // Complete fills in a new task's defaults. created is the time of the drop.
 func (t *Task) Complete(created, now time.Time, source string, maxAttempts int) {
 	set := func(s *string, v string) {
