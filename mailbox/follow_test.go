@@ -46,6 +46,11 @@ func TestProducerFollowsNames(t *testing.T) {
 			if id, err := sends.Submit(ctx, again); err != nil || id != "t4" {
 				t.Errorf("a known key: %s, %v", id, err)
 			}
+			for key, want := range map[string]ID{"key4": "t4", "key11": "t11", "key": "", "": ""} {
+				if id, err := SentWith(ctx, sends, key); err != nil || id != want {
+					t.Errorf("sent with %q: %s, %v", key, id, err)
+				}
+			}
 			if id := finish(t, sends, "coder", true); inside[bool](sends.queue, "names") {
 				t.Errorf("it has claimed %s without a queue", id)
 			}
