@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -101,6 +103,54 @@ func TestPausedMeanwhile(t *testing.T) {
 	if _, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"}); !errors.Is(err, ErrEmpty) || errors.Is(err, ErrPaused) {
 		t.Errorf("resumed: %v", err)
 	}
+}
+
+// While an agent is paused no claim that begins gets a task, whoever else is at work;
+// between pauses claims do get some.
+func TestPauseHolds(t *testing.T) {
+	b := newBox(t, Options{})
+	sent(t, b, "one")
+	var gate, asked, took atomic.Int64 // gate is odd while it is paused
+	var working sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	for range 3 {
+		other, err := Open(t.Context(), b.Home(), b.Options())
+		must(t, err)
+		working.Go(func() {
+			defer other.Close()
+			for ctx.Err() == nil {
+				before := gate.Load()
+				claim, err := other.Claim(t.Context(), ClaimRequest{Agent: "coder"})
+				if err == nil {
+					if after := gate.Load(); before == after && before%2 == 1 {
+						t.Error("a paused agent has claimed")
+					}
+					took.Add(1)
+					err = claim.Release(t.Context(), "", 0)
+				}
+				if err != nil && !errors.Is(err, ErrEmpty) {
+					t.Error(err)
+				}
+				asked.Add(1)
+			}
+		})
+	}
+	grows := func(n *atomic.Int64, by int64) {
+		for had := n.Load(); n.Load() < had+by && !t.Failed(); {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	for range 10 {
+		paused(t, b, Pause{Agent: "coder", By: "human"})
+		gate.Add(1)
+		grows(&asked, 6)
+		gate.Add(1)
+		resumed(t, b, "coder")
+		grows(&took, 1)
+	}
+	stop()
+	working.Wait()
+	whole(t, b.Home())
 }
 
 // A pause with an end ends by itself. One that asks for no more than there is leaves that;

@@ -299,6 +299,7 @@ func moveAgent(ctx context.Context, s *session, name string, inJSON bool, move f
 		if _, err := agentStatusOf(s.config, box, name); err != nil {
 			return err
 		}
+		s.doubtTarget(name)
 		if err := move(box); err != nil {
 			return err
 		}
