@@ -44,9 +44,9 @@ type Pause struct {
 
 // PauseAgent keeps an agent from claiming, in all processes, and returns what it is then.
 // Work in progress goes on. A claim that begins when this has returned gets ErrPaused;
-// one that is just being made may still come. An agent that is paused already is paused
-// by the last word; saying a pause without an end again changes nothing. ErrConflict if
-// the agent can be paused no more.
+// one that is just being made may still come. Of several pauses the last one counts; saying
+// one without an end again changes nothing. ErrConflict if the agent can be paused no
+// more.
 func PauseAgent(ctx context.Context, b *Box, p Pause) (Agent, error) {
 	m := lifecycle.Move{Agent: p.Agent, After: lifecycle.Paused, Reason: task.OneLine(p.Reason)}
 	words := "paused " + p.Agent
@@ -58,7 +58,8 @@ func PauseAgent(ctx context.Context, b *Box, p Pause) (Agent, error) {
 		m.Until, words = &until, words+" until "+until.String()
 	}
 	return moveAgent(ctx, b, p.By, words, m, func(now Agent) (enough bool) {
-		return now.Outlasts(p.Until) && (p.Longer || now.Until == nil)
+		said := p.Until.IsZero() && (m.Reason == "" || m.Reason == now.Reason)
+		return now.Outlasts(p.Until) && (p.Longer || said)
 	})
 }
 

@@ -62,6 +62,9 @@ func TestPausedClaimsNothing(t *testing.T) {
 	if b.ledger.End() != end {
 		t.Error("a pause that stands is written again")
 	}
+	if a := paused(t, other, Pause{Agent: "coder", By: "human", Reason: "it still is"}); a.Reason != "it still is" {
+		t.Errorf("it is %s", a)
+	}
 	resumed(t, other, "coder")
 	end = b.ledger.End()
 	resumed(t, b, "coder")
@@ -190,6 +193,8 @@ func TestPauseEnds(t *testing.T) {
 		{time.Hour, false, time.Hour},
 		{0, false, 0},
 		{time.Hour, true, 0},
+		{time.Hour, false, time.Hour},
+		{0, true, 0},
 	} {
 		p := Pause{Agent: "coder", By: "human", Longer: step.longer, Reason: fmt.Sprint(step)}
 		if step.until > 0 {

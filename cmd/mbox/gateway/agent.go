@@ -25,7 +25,7 @@ func agentRoutes() []route {
 
 // AgentOrder is what may be said about an agent.
 type AgentOrder struct {
-	Reason string `json:"reason,omitzero" jsonschema:"maxLength=500,description=in the person's words"`
+	Reason string `json:"reason,omitzero" jsonschema:"maxLength=300,description=in the person's words"`
 	For    string `json:"for,omitzero" jsonschema:"description=pause: when it ends by itself\\, never if missing"`
 }
 

@@ -29,7 +29,7 @@ var lifecycleMutants = []mutant{
 	},
 	{
 		"pause-shortened", "lifecycle", agentGo,
-		"return now.Outlasts(p.Until) && (p.Longer", "return now.Outlasts(p.Until) && (!p.Longer",
+		"(p.Longer || said)", "(said)",
 		boxTest("TestPauseEnds"),
 	},
 	{
