@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -315,15 +316,57 @@ func readRecords[T any](ctx context.Context, dir string, parse func([]byte) (T, 
 		if !strings.HasSuffix(name, ".md") {
 			continue
 		}
-		data, err := durable.Read(filepath.Join(dir, name), MaxTask)
+		r, err := oneRecord(filepath.Join(dir, name), parse)
 		if err != nil {
 			return nil, err
-		}
-		r, err := parse(data)
-		if err != nil {
-			return nil, task.InFile(err, filepath.Base(dir)+"/"+name)
 		}
 		out = append(out, r)
 	}
 	return out, ctx.Err()
+}
+
+// RecordIDs are the ids of all records, the latest first. No record is read for it.
+func RecordIDs(b *Box) ([]string, error) {
+	var ids []string
+	for _, dir := range []string{"decisions", "changes"} {
+		names, err := durable.Names(b.path(dir))
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			if id, is := strings.CutSuffix(name, ".md"); is {
+				ids = append(ids, id)
+			}
+		}
+	}
+	day := func(id string) string { _, of, _ := strings.Cut(id, "-"); return of }
+	slices.SortFunc(ids, func(a, b string) int { return cmp.Or(compareIDs(day(b), day(a)), cmp.Compare(b, a)) })
+	return ids, nil
+}
+
+// Record reads one record: a decision, or a change. None with this id is ErrNotFound.
+func Record(b *Box, id string) (*records.Decision, *records.Change, error) {
+	if task.CheckID(ID(id)) != nil {
+		return nil, nil, fmt.Errorf("record: %w", ErrNotFound)
+	}
+	d, err := oneRecord(b.path("decisions", id+".md"), records.ParseDecision)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return &d, nil, err
+	}
+	c, err := oneRecord(b.path("changes", id+".md"), records.ParseChange)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("record %s: %w", id, ErrNotFound)
+	}
+	return nil, &c, err
+}
+
+func oneRecord[T any](path string, parse func([]byte) (T, error)) (r T, err error) {
+	data, err := durable.Read(path, MaxTask)
+	if err != nil {
+		return r, err
+	}
+	if r, err = parse(data); err != nil {
+		err = task.InFile(err, filepath.Base(filepath.Dir(path))+"/"+filepath.Base(path))
+	}
+	return r, err
 }

@@ -304,11 +304,7 @@ func embedded(r *http.Request) bool {
 // loopback, those of loopback. So no page can reach it by a name of its own that it
 // lets point here.
 func (d *Door) ours(host string) bool {
-	name, _, err := net.SplitHostPort(host)
-	if err != nil {
-		name = strings.Trim(host, "[]")
-	}
-	name = strings.ToLower(name)
+	name := hostname(host)
 	ip := net.ParseIP(name)
 	if name == "localhost" || ip != nil && ip.IsLoopback() {
 		return true
@@ -321,6 +317,15 @@ func (d *Door) ours(host string) bool {
 		return true // any of the machine's names, and only with a token
 	}
 	return strings.EqualFold(name, own)
+}
+
+// hostname is a Host without its port.
+func hostname(host string) string {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = strings.Trim(host, "[]")
+	}
+	return strings.ToLower(name)
 }
 
 // tidy does what a running router would have done, at most once a second. Who comes

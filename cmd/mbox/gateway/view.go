@@ -51,7 +51,7 @@ func pageRoutes() []route {
 			query: []param{{name: "prove", form: among("true")}, {name: "before"}},
 		},
 		{method: "GET", path: "/quarantine/{entry}", do: seen(view.entry)},
-		{method: "GET", path: "/records", do: seen(view.records)},
+		{method: "GET", path: "/records", query: []param{{name: "before"}}, do: seen(view.records)},
 		{method: "GET", path: "/records/{id}", do: seen(view.record)},
 		{method: "GET", path: "/log", query: []param{{name: "before", form: seqForm()}}, do: seen(view.log)},
 		{method: "GET", path: "/send", agents: true, query: []param{{name: "like"}, {name: "entry"}}, do: seen(view.compose)},
@@ -109,6 +109,7 @@ func (v view) still(name, here, title string, data any) error {
 func (v view) draw(name, here, title string, live bool, data any) error {
 	f := v.frame(here, title, v.door.o.Now())
 	f.Live, f.Data = live, data
+	f.Host = hostname(v.r.Host)
 	f.Said = v.said()
 	return drawn(v.w, http.StatusOK, name, f)
 }

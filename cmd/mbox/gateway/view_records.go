@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"slices"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox"
+	"mbox/schemas"
 )
 
 // filed is a decision or a change as its page shows it.
@@ -20,53 +22,73 @@ type filed struct {
 
 type part struct{ Name, Text string }
 
-// all is every record, the newest first.
-func (v view) allRecords() ([]filed, error) {
-	decisions, err := v.Box.Decisions(v.ctx)
-	if err != nil {
-		return nil, err
-	}
-	changes, err := v.Box.Changes(v.ctx)
-	if err != nil {
-		return nil, err
-	}
-	var out []filed
-	for _, d := range decisions {
-		options := ""
-		for _, o := range d.Options {
-			options += "- " + strings.ReplaceAll(o, "\n", "\n  ") + "\n"
-		}
-		r := filed{ID: d.ID, Date: d.Date, Agent: d.Agent, Task: mailbox.ID(d.Task), About: d.Decision}
-		r.Parts = []part{{"Context", d.Context}, {"Options", options}, {"Decision", d.Decision}, {"Outcome", cmp.Or(d.Outcome, "Not known yet.")}}
-		out = append(out, r)
-	}
-	for _, c := range changes {
-		r := filed{ID: c.ID, Date: c.Date, Agent: c.Agent, Type: c.Type, About: c.Description}
+// filing is a page of the records, the latest first.
+type filing struct {
+	Records []filed
+	Older   string
+}
+
+// mostRecords is how many records a page shows.
+const mostRecords = 50
+
+// filed reads a record. One that is none, since somebody has edited it, says so.
+func (v view) filed(id string) (filed, error) {
+	d, c, err := mailbox.Record(v.Box, id)
+	var bad *schemas.Error
+	switch {
+	case errors.As(err, &bad):
+		return filed{ID: id, About: err.Error()}, nil
+	case err != nil:
+		return filed{}, err
+	case c != nil:
+		r := filed{ID: id, Date: c.Date, Agent: c.Agent, Type: c.Type, About: c.Description}
 		r.Parts = []part{{"Description", c.Description}, {"Rationale", c.Rationale}, {"Before", c.Before}, {"After", c.After}, {"Rollback", c.Rollback}, {"Verification", c.Verification}}
-		out = append(out, r)
+		return r, nil
 	}
-	slices.SortStableFunc(out, func(a, b filed) int { return cmp.Or(cmp.Compare(b.Date, a.Date), cmp.Compare(b.ID, a.ID)) })
-	return out, nil
+	options := ""
+	for _, o := range d.Options {
+		options += "- " + strings.ReplaceAll(o, "\n", "\n  ") + "\n"
+	}
+	r := filed{ID: id, Date: d.Date, Agent: d.Agent, Task: mailbox.ID(d.Task), About: d.Decision}
+	r.Parts = []part{{"Context", d.Context}, {"Options", options}, {"Decision", d.Decision}, {"Outcome", cmp.Or(d.Outcome, "Not known yet.")}}
+	return r, nil
 }
 
 func (v view) records() error {
-	all, err := v.allRecords()
+	ids, err := mailbox.RecordIDs(v.Box)
 	if err != nil {
 		return err
 	}
-	return v.show("records", "/records", "Records", all)
+	if before := v.value("before"); before != "" {
+		ids = ids[slices.Index(ids, before)+1:]
+	}
+	var page filing
+	for i, id := range ids {
+		if i == mostRecords {
+			page.Older = v.link("/records", map[string]string{"before": ids[i-1]})
+			break
+		}
+		r, err := v.filed(id)
+		if errors.Is(err, mailbox.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		page.Records = append(page.Records, r)
+	}
+	return v.show("records", "/records", "Records", page)
 }
 
 func (v view) record() error {
-	all, err := v.allRecords()
+	r, err := v.filed(v.r.PathValue("id"))
+	if errors.Is(err, mailbox.ErrNotFound) {
+		return &refusal{404, "there is no such record", "Records lists them"}
+	}
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(all, func(r filed) bool { return r.ID == v.r.PathValue("id") })
-	if i < 0 {
-		return &refusal{404, "there is no such record", "Records lists them"}
-	}
-	return v.still("record", "/records", all[i].ID, all[i])
+	return v.still("record", "/records", r.ID, r)
 }
 
 // deedsOf are lines of the ledger that operators have made.

@@ -130,25 +130,16 @@ func (s *Server) backward(ctx context.Context, from int64, yield func(audit.Line
 
 func (s *Server) readRecord(ctx context.Context, id string) (string, error) {
 	missing := fmt.Errorf("record %s: %w", schemas.Sentence(id, 60), mailbox.ErrNotFound)
-	decisions, err := s.o.Box.Decisions(ctx)
-	if err != nil {
+	d, c, err := mailbox.Record(s.o.Box, id)
+	switch {
+	case errors.Is(err, mailbox.ErrNotFound):
+		return "", missing
+	case err != nil:
 		return "", err
+	case d != nil:
+		return s.recordText(ctx, d.Agent, d.Task, missing, d.Markdown)
 	}
-	for _, d := range decisions {
-		if d.ID == id {
-			return s.recordText(ctx, d.Agent, d.Task, missing, d.Markdown)
-		}
-	}
-	changes, err := s.o.Box.Changes(ctx)
-	if err != nil {
-		return "", err
-	}
-	for _, c := range changes {
-		if c.ID == id {
-			return s.recordText(ctx, c.Agent, "", missing, c.Markdown)
-		}
-	}
-	return "", missing
+	return s.recordText(ctx, c.Agent, "", missing, c.Markdown)
 }
 
 func (s *Server) recordText(ctx context.Context, agent, task string, missing error, markdown func() ([]byte, error)) (string, error) {

@@ -174,7 +174,7 @@ var doorsMutants = []mutant{
 	},
 	{
 		"page-links-to-anything", "security", "cmd/mbox/gateway/pages/markdown.go",
-		"err != nil || u.Scheme != \"https\" && u.Scheme != \"http\" || u.Host == \"\"", "err != nil",
+		"err != nil || u.Scheme != \"https\" && u.Scheme != \"http\" ||", "err != nil ||",
 		command{"cmd/mbox/gateway/pages", "TestMarkdown"},
 	},
 	{
@@ -261,6 +261,31 @@ var doorsMutants = []mutant{
 		"all-whatever-stands", "security", "cmd/mbox/gateway/view_all.go",
 		"\t\to.Seen = c.tasks[0].seen\n", "",
 		doorTest("TestAllAsTheyWere"),
+	},
+	{
+		"page-links-to-neighbours", "security", "cmd/mbox/gateway/pages/markdown.go",
+		" || !elsewhere().MatchString(u.Hostname())", " || u.Host == \"\"",
+		command{"cmd/mbox/gateway/pages", "TestMarkdownLinksToNoNeighbour"},
+	},
+	{
+		"page-links-to-its-host", "security", "cmd/mbox/gateway/pages/markdown.go",
+		" || strings.EqualFold(strings.TrimSuffix(u.Hostname(), \".\"), m.own)", "",
+		command{"cmd/mbox/gateway/pages", "TestMarkdownLinksToNoNeighbour"},
+	},
+	{
+		"records-repeat", "doors", "cmd/mbox/gateway/view_records.go",
+		"slices.Index(ids, before)+1:", "slices.Index(ids, before):",
+		doorTest("TestRecordsPageByPage"),
+	},
+	{
+		"records-one-hides-all", "doors", "cmd/mbox/gateway/view_records.go",
+		"case errors.As(err, &bad):", "case errors.As(err, &bad) && bad == nil:",
+		doorTest("TestRecordsPageByPage"),
+	},
+	{
+		"record-anywhere", "security", "mailbox/record.go",
+		"if task.CheckID(ID(id)) != nil {", "if id == \"\" {",
+		doorTest("TestRecordsPageByPage"),
 	},
 }
 

@@ -11,15 +11,21 @@ import (
 )
 
 // Markdown draws what records are written in: headings, paragraphs, lists, quotations, code,
-// and in them emphasis, code and links to http and https. Everything else is text. A
-// library knows more of it, and costs every command a millisecond at its start.
-func Markdown(text string) template.HTML {
-	m := &markdown{lines: strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")}
+// and in them emphasis, code and links to pages of the web. Everything else is text. A
+// library knows more of it, and costs every command a millisecond at its start. own is the
+// name under which the browser has the page.
+//
+// A browser sends the cookie of a host to all its ports, and an agent's command may
+// listen on one. So there are no links to this host, nor to an address, which has other
+// spellings, nor to a name without a dot.
+func Markdown(own, text string) template.HTML {
+	m := &markdown{own: own, lines: strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")}
 	m.blocks()
 	return template.HTML(m.out.String()) // of our own tags, and what was escaped
 }
 
 type markdown struct {
+	own   string
 	lines []string
 	out   strings.Builder
 }
@@ -159,10 +165,14 @@ func (m *markdown) tagged(tag, text string) {
 	m.out.WriteString("</" + tag + ">")
 }
 
+// elsewhere is a name of the web's, which no browser takes for an address: its last part
+// is no number.
+var elsewhere = schemas.Pattern(`^(?:[A-Za-z0-9_-]+\.)+[A-Za-z][A-Za-z0-9-]*\.?$`)
+
 // link writes a link to a page of the web; any other stays as it was written.
 func (m *markdown) link(whole, text, target string) {
 	u, err := url.Parse(target)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || !elsewhere().MatchString(u.Hostname()) || strings.EqualFold(strings.TrimSuffix(u.Hostname(), "."), m.own) {
 		m.escape(Block(whole))
 		return
 	}

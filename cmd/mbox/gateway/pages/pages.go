@@ -39,6 +39,7 @@ const Policy = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-a
 type Frame struct {
 	Title  string
 	Here   string // path of the page's entry in the menu
+	Host   string // the name by which the browser asks, without the port
 	Who    string // who has logged in; "" for nobody
 	Role   string // what he may
 	Live   bool   // the page follows the ledger
