@@ -72,6 +72,7 @@ type Door struct {
 	proving  turns // of who proves the mailbox
 	listing  turns // of who reads all tasks of a state
 	finding  turns // of who looks through the ledger
+	hashing  turns // of who wants a file that may be large
 	staying  turns // of who waits for what comes
 	unnamed  turns // of those of them who have no token
 
@@ -89,7 +90,7 @@ func New(o Options) *Door {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	d := &Door{o: o, sessions: newSessions(), proving: make(turns, 1), listing: make(turns, 1), finding: make(turns, 1)}
+	d := &Door{o: o, sessions: newSessions(), proving: make(turns, 1), listing: make(turns, 1), finding: make(turns, 1), hashing: make(turns, 2)}
 	places := connections()
 	d.staying, d.unnamed = make(turns, max(1, places*3/4)), make(turns, max(1, places/2))
 	d.description = sync.OnceValues(d.describe)

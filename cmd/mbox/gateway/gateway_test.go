@@ -586,6 +586,14 @@ func TestUseEndsWhatWaits(t *testing.T) {
 	p.want(200, "r", "GET", "/tasks", "")
 }
 
+// during is a test with a context of its own.
+type during struct {
+	testing.TB
+	ctx context.Context
+}
+
+func (d during) Context() context.Context { return d.ctx }
+
 func TestArtifacts(t *testing.T) {
 	p := newPlace(t)
 	id := string(p.sent("o", titled("x", "coder")))
@@ -609,6 +617,17 @@ func TestArtifacts(t *testing.T) {
 		if w := p.ask("o", "GET", at+name, ""); w.Code != 404 {
 			t.Errorf("%q: %d", name, w.Code)
 		}
+	}
+	for range cap(p.door.hashing) {
+		p.door.hashing <- struct{}{}
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	if w := (&place{TB: during{t, ctx}, door: p.door}).ask("o", "GET", at+"page.html", ""); w.Body.Len() > 0 {
+		t.Errorf("out of turn: %q", w.Body)
+	}
+	for range cap(p.door.hashing) {
+		p.door.hashing.leave()
 	}
 	got, _, err := p.box.Task(t.Context(), mailbox.ID(id))
 	if err != nil {

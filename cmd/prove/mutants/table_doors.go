@@ -119,7 +119,7 @@ var doorsMutants = []mutant{
 	},
 	{
 		"door-artifact-unproven", "security", "cmd/mbox/gateway/tasks.go",
-		"sum.Sum(nil)) != a.SHA256 {", "sum.Sum(nil)) == \"\" {",
+		"if sum != a.SHA256 {", "if sum == \"\" {",
 		doorTest("TestArtifacts"),
 	},
 	{
@@ -286,6 +286,11 @@ var doorsMutants = []mutant{
 		"record-anywhere", "security", "mailbox/record.go",
 		"if task.CheckID(ID(id)) != nil {", "if id == \"\" {",
 		doorTest("TestRecordsPageByPage"),
+	},
+	{
+		"artifacts-all-at-once", "doors", "cmd/mbox/gateway/tasks.go",
+		"\tif err := c.door.hashing.take(c.ctx); err != nil {\n\t\treturn \"\", err\n\t}\n\tdefer c.door.hashing.leave()\n", "",
+		doorTest("TestArtifacts"),
 	},
 }
 

@@ -103,7 +103,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"records-unrecovered", "21", restGo,
-		"if err := r.b.placeRecord(last[file]); err != nil && !errors.Is(err, ErrIntegrity) {", "if err := error(nil); err != nil && last[file] != nil {",
+		"if err := r.b.placeRecord(last[file]); err != nil && !errors.Is(err, ErrIntegrity) {", "if err := error(nil); err != nil && last[file] != nil && !errors.Is(err, ErrIntegrity) {",
 		boxTest("TestRule21_RecordIsRecovered"),
 	},
 	{
