@@ -639,6 +639,34 @@ func TestArtifacts(t *testing.T) {
 	p.want(503, "o", "GET", at+"page.html", "")
 }
 
+// Agents that should have taken what was not taken in time are stale; of one that is not
+// enabled, or not there, nobody expects it.
+func TestHealthNamesStaleAgents(t *testing.T) {
+	p := newPlace(t)
+	x := &mailbox.Index{}
+	for _, target := range []string{"tester", "coder", "coder", "off", "nobody", "any"} {
+		x.Live = append(x.Live, mailbox.Live{State: mailbox.Pending, Target: target, Alarmed: true})
+	}
+	x.Live = append(x.Live, mailbox.Live{State: mailbox.Pending, Target: "second"})
+	h := Health{Late: map[string]int{}, Depths: map[string]int{}}
+	p.caught(nil).count(&h, x)
+	if got := strings.Join(h.Stale, " "); got != "coder tester" || h.Late["coder"] != 2 || h.Late["any"] != 1 {
+		t.Errorf("%q, %v", got, h.Late)
+	}
+}
+
+// Who may not is told what would help.
+func TestRefusalsHelp(t *testing.T) {
+	p := newPlace(t)
+	id := p.sent("o", titled("x", "coder"))
+	for secret, want := range map[string]string{"": "--role operator", "r": "an operator's token", "a": "an operator's token"} {
+		got := p.ask(secret, "POST", "/tasks/"+string(id)+"/cancel", "")
+		if !strings.Contains(got.Body.String(), want) {
+			t.Errorf("%q: %s", secret, got.Body)
+		}
+	}
+}
+
 func TestHealth(t *testing.T) {
 	p := newPlace(t)
 	p.sent("o", titled("x", "coder"))

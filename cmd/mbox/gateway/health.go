@@ -26,6 +26,7 @@ type Health struct {
 	Blocked  int             `json:"blocked" jsonschema:"description=pending tasks that wait for others"`
 	Oldest   int64           `json:"oldest_pending_seconds" jsonschema:"description=how long the oldest pending task has waited; 0: there is none"`
 	Late     map[string]int  `json:"late" jsonschema:"description=tasks that nobody took in time\\, by the agent that they are for"`
+	Stale    []string        `json:"stale_agents" jsonschema:"description=enabled agents that took nothing of that in time"`
 	Router   bool            `json:"router" jsonschema:"description=mbox up serves this mailbox"`
 	LastSeq  int64           `json:"last_seq" jsonschema:"description=of the ledger's newest line"`
 	Agents   map[string]bool `json:"agents" jsonschema:"description=the registry; whether each is enabled"`
@@ -53,7 +54,7 @@ func (c *call) health() error {
 
 // look examines the mailbox. What cannot be found out is a problem, not an error.
 func (c *call) look() (h Health, err error) {
-	h = Health{Status: "ok", Problems: []string{}, Roles: c.roles(), Depths: map[string]int{}, Late: map[string]int{}, Agents: map[string]bool{}, Paused: map[string]mailbox.Agent{}}
+	h = Health{Status: "ok", Problems: []string{}, Roles: c.roles(), Depths: map[string]int{}, Late: map[string]int{}, Stale: []string{}, Agents: map[string]bool{}, Paused: map[string]mailbox.Agent{}}
 	for name, a := range c.Agents {
 		h.Agents[name] = a.Enabled
 	}
@@ -103,6 +104,9 @@ func (c *call) count(h *Health, x *mailbox.Index) {
 		h.Oldest = int64(max(0, c.door.o.Now().Sub(oldest)) / time.Second)
 	}
 	for _, agent := range slices.Sorted(maps.Keys(h.Late)) {
+		if c.Agents[agent].Enabled {
+			h.Stale = append(h.Stale, agent)
+		}
 		h.wrong(fmt.Errorf("%d tasks for %s were not taken in time", h.Late[agent], agent))
 	}
 }

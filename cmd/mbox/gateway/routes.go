@@ -161,9 +161,9 @@ func (c caller) refused(to *route) error {
 	case c.role == token.Operator:
 		return nil
 	case !c.mayDo(to.needs) && c.name == "":
-		return unauthorized("without a token one may read and leave tasks")
+		return &refusal{http.StatusUnauthorized, "without a token one may read and leave tasks", "mbox token create NAME --role operator makes one that may more; send it as Authorization: Bearer TOKEN"}
 	case !c.mayDo(to.needs):
-		return forbidden(fmt.Sprintf("the token %s is that of a %s", c.name, c.role), "an operator's token may; mbox token list shows the tokens")
+		return forbidden(fmt.Sprintf("the token %s has the role %s", c.name, c.role), "an operator's token may; mbox token list shows the tokens")
 	case c.role == token.Agent && !to.agents:
 		return forbidden("an agent's token reaches the agent's tasks alone", "a reader's token may; mbox token list shows the tokens")
 	}

@@ -292,6 +292,11 @@ var doorsMutants = []mutant{
 		"\tif err := c.door.hashing.take(c.ctx); err != nil {\n\t\treturn \"\", err\n\t}\n\tdefer c.door.hashing.leave()\n", "",
 		doorTest("TestArtifacts"),
 	},
+	{
+		"health-stale-whoever-is-late", "doors", "cmd/mbox/gateway/health.go",
+		"if c.Agents[agent].Enabled {", "if agent != \"\" {",
+		doorTest("TestHealthNamesStaleAgents"),
+	},
 }
 
 func doorTest(run string) command { return command{"cmd/mbox/gateway", run} }
