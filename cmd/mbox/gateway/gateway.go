@@ -32,6 +32,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -159,9 +160,14 @@ func (d *Door) borrow() *serving {
 	return d.now
 }
 
-// Listen listens on an address, by TLS where secure is not nil, and returns the URL.
+// Listen listens on an address, by TLS where secure is not nil, and returns the URL. One
+// of IPv4 opens nothing of IPv6, as net.Listen would for 0.0.0.0.
 func Listen(address string, secure *tls.Config) (l net.Listener, url string, err error) {
-	if l, err = net.Listen("tcp", address); err != nil {
+	network := "tcp"
+	if at, err := netip.ParseAddrPort(address); err == nil && at.Addr().Is4() {
+		network = "tcp4"
+	}
+	if l, err = net.Listen(network, address); err != nil {
 		return nil, "", err
 	}
 	l = netutil.LimitListener(l, connections())

@@ -655,6 +655,18 @@ func TestHealthNamesStaleAgents(t *testing.T) {
 	}
 }
 
+// An address of IPv4 is one of IPv4 alone: who names it expects no door on IPv6.
+func TestListensOnWhatIsNamed(t *testing.T) {
+	l, url, err := Listen("0.0.0.0:0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if !strings.HasPrefix(url, "http://0.0.0.0:") {
+		t.Errorf("it listens on %s", url)
+	}
+}
+
 // Who may not is told what would help.
 func TestRefusalsHelp(t *testing.T) {
 	p := newPlace(t)

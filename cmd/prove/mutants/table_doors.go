@@ -297,6 +297,11 @@ var doorsMutants = []mutant{
 		"if c.Agents[agent].Enabled {", "if agent != \"\" {",
 		doorTest("TestHealthNamesStaleAgents"),
 	},
+	{
+		"door-on-ipv6-too", "security", "cmd/mbox/gateway/gateway.go",
+		"network = \"tcp4\"", "network = \"tcp\"",
+		doorTest("TestListensOnWhatIsNamed"),
+	},
 }
 
 func doorTest(run string) command { return command{"cmd/mbox/gateway", run} }
