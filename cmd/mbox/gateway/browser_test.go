@@ -23,6 +23,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"mbox/mailbox"
+	"mbox/mailbox/durable"
 )
 
 // chromium is a real browser for the tests; the folder that it keeps ends with them.
@@ -427,6 +428,18 @@ func (b *tab) withoutScripts() {
 func (b *tab) hostileTasks() {
 	for _, text := range hostile {
 		b.sent("o", `{"task":{"title":`+quoted(text)+`,"description":`+quoted(text)+`,"context":{`+quoted(text)+`:`+quoted(text)+`}},"assignment":{"target_agent":"off"},"source":{"agent":"bridge:x","user":`+quoted(text)+`}}`)
+	}
+	for _, text := range hostile {
+		drop := filepath.Join(b.box.Home(), "tasks", "pending", strings.ReplaceAll(text, "/", "\\")+".json")
+		if err := os.WriteFile(drop, []byte(`{"task":{"title":"x",`+quoted(text)+`:1}}`), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if _, err := b.box.Scan(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	if names, err := durable.Names(filepath.Join(b.box.Home(), "tasks", "quarantine")); err != nil || len(names) < 2*len(hostile) {
+		b.Errorf("%d entries in quarantine, %v", len(names), err)
 	}
 	file := filepath.Join(b.TempDir(), `"><img src=x onerror=alert(1)>.svg`)
 	if err := os.WriteFile(file, []byte(`<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>`), 0o600); err != nil {

@@ -216,7 +216,7 @@ func (p *place) paths(f full) []string {
 	}
 	for _, name := range names {
 		if !strings.HasSuffix(name, ".reason.json") {
-			paths = append(paths, "/quarantine/"+name)
+			paths = append(paths, (&url.URL{Path: "/quarantine/" + name}).String())
 		}
 	}
 	return paths
