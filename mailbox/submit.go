@@ -34,16 +34,22 @@ func (b *Box) Submit(ctx context.Context, t *Task) (ID, error) {
 		return "", err
 	}
 	n := *t
+	return sendNew(ctx, b, &n)
+}
+
+// sendNew is Submit for a task that has been looked at for what only mbox may say. It
+// fills in n; without a transaction there it was sent before.
+func sendNew(ctx context.Context, b *Box, n *Task) (ID, error) {
 	now := b.now()
 	n.Complete(now, now, "human", b.o.MaxAttempts)
 	if err := n.Validate(); err != nil {
 		return "", err
 	}
-	notes, err := b.approvals.review(ctx, nil, &n)
+	notes, err := b.approvals.review(ctx, nil, n)
 	if err != nil {
 		return "", err
 	}
-	id, err := b.sender.submitNew(ctx, nil, &n, nil)
+	id, err := b.sender.submitNew(ctx, nil, n, nil)
 	if err != nil && !errors.Is(err, ErrCommitted) {
 		return "", err
 	}
@@ -61,6 +67,28 @@ func SentWith(ctx context.Context, b *Box, key string) (ID, error) {
 		return "", err
 	}
 	return id, b.ledger.Flushed(ctx)
+}
+
+// Fire is Submit for what mbox sends by itself at a tick of a schedule: the tick is the
+// task's trigger and its idempotency key. A tick has one task, whoever fires it; made
+// tells whether it is this one.
+func Fire(ctx context.Context, b *Box, t *Task, name, tick string) (id ID, made bool, err error) {
+	n := *t
+	if n.Mbox.IdempotencyKey != "" {
+		return "", false, task.Fault("mbox.idempotency_key", "a schedule's task has that of its tick", "leave it out")
+	}
+	if err := n.Forged(); err != nil {
+		return "", false, err
+	}
+	n.Mbox.Trigger = task.Scheduled + name + ":" + tick
+	n.Mbox.IdempotencyKey = n.Mbox.Trigger
+	id, err = sendNew(ctx, b, &n)
+	return id, n.Mbox.TX != "", err
+}
+
+// Fired is the task of a schedule's tick; "" if it has none.
+func Fired(b *Box, name, tick string) (ID, error) {
+	return b.sender.idOfKey(b.sender.tickHash(task.Scheduled + name + ":" + tick))
 }
 
 // submitNew puts a task into pending whose fields are filled in and right. What
@@ -170,14 +198,19 @@ func (b *sender) idOfKey(key string) (ID, error) {
 }
 
 // keyHash is what the ledger knows a task's key by. The keys that mbox makes for
-// children are of a kind of their own: whoever guesses one and sends a task with
-// it does not become the child.
+// children and for ticks are of kinds of their own: whoever guesses one and sends a
+// task with it does not become the child, nor keeps a schedule from its own.
 func (b *sender) keyHash(t *Task) string {
 	if _, child := t.Born(); child {
 		return b.childHash(t.Mbox.IdempotencyKey)
 	}
+	if strings.HasPrefix(t.Mbox.Trigger, task.Scheduled) {
+		return b.tickHash(t.Mbox.IdempotencyKey)
+	}
 	return b.saltedHash("key", t.Mbox.IdempotencyKey)
 }
+
+func (b *sender) tickHash(key string) string { return b.saltedHash("tick", key) }
 
 func (b *sender) childHash(key string) string { return b.saltedHash("child", key) }
 

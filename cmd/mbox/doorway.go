@@ -98,7 +98,9 @@ func (c *crew) open(ctx context.Context, v *service) error {
 	last := c.behind
 	v.working.Add(1)
 	c.behind = v
-	c.doorway.door.Use(&gateway.Mailbox{Box: v.box, Agents: v.team.Members})
+	c.doorway.door.Use(&gateway.Mailbox{Box: v.box, Agents: v.team.Members, Problems: func(ctx context.Context) ([]string, error) {
+		return scheduleProblems(ctx, v.box, v.config)
+	}})
 	if last != nil {
 		last.working.Done()
 	}

@@ -7,7 +7,7 @@ func homeVerbs() []*verb {
 }
 
 func askVerbs() []*verb {
-	return in(partAsk, sendVerb(), lsVerb(), showVerb(), whyVerb(), logsVerb(), waitVerb(), approveVerb(), cancelVerb(), retryVerb(), deliverVerb(), archiveVerb())
+	return in(partAsk, sendVerb(), lsVerb(), showVerb(), whyVerb(), logsVerb(), waitVerb(), approveVerb(), cancelVerb(), retryVerb(), deliverVerb(), archiveVerb(), scheduleVerb())
 }
 
 func workVerbs() []*verb {

@@ -290,6 +290,9 @@ func (t *Task) Lacks(s State) string {
 // Delegated marks the trigger of a child: "delegate:<parent's epoch>".
 const Delegated = "delegate:"
 
+// Scheduled marks the trigger of what a schedule sent: "schedule:<name>:<tick>".
+const Scheduled = "schedule:"
+
 // Born is the epoch of the parent in which a child was made; false for a task
 // that is no child, or that nobody waits for any more.
 func (t *Task) Born() (int64, bool) {

@@ -43,8 +43,8 @@ func (e *Exam) config() {
 		c = config.Default()
 	} else {
 		e.Config = c
-		e.add("config", Fine, "", "%s", readFrom(c.Files()))
-		if stray := c.Ignored(); len(stray) > 0 {
+		e.add("config", Fine, "", "%s", readFrom(config.Files(c)))
+		if stray := config.Ignored(c); len(stray) > 0 {
 			e.add("config", Doubt, "a name that ends in .toml has it read, one that begins with a dot is passed over", "nobody reads %s", few(stray))
 		}
 	}

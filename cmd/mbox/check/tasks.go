@@ -14,6 +14,7 @@ import (
 	"mbox/agents/chat"
 	"mbox/audit"
 	"mbox/cmd/mbox/config"
+	"mbox/cmd/mbox/timetable"
 	"mbox/mailbox"
 	"mbox/mailbox/home"
 	"mbox/mailbox/lifecycle"
@@ -105,6 +106,40 @@ func (e *Exam) tasks(ctx context.Context) {
 	e.agents(box)
 	e.waiting(ctx, box)
 	e.delivery(box)
+	e.schedules(ctx, box)
+}
+
+// schedules looks at what schedules sent, and at when nothing was sent.
+func (e *Exam) schedules(ctx context.Context, box *mailbox.Box) {
+	if e.Config == nil || len(e.Config.Schedules) == 0 {
+		return
+	}
+	t, err := timetable.New(ctx, box, e.Config)
+	if !e.check("schedules", err) {
+		return
+	}
+	all, err := t.Standings(ctx, time.Now())
+	if !e.check("schedules", err) {
+		return
+	}
+	wrong := 0
+	for _, one := range all {
+		level := Doubt
+		if one.Alarm {
+			level = Wrong
+		}
+		if one.Problem != "" {
+			wrong++
+			e.add("schedules", level, "mbox schedule list", "%s: %s", one.Name, one.Problem)
+		}
+	}
+	if !box.Routed() {
+		wrong++
+		e.add("schedules", Doubt, "mbox up, which has to run all the time", "no mbox up runs: nothing is sent")
+	}
+	if wrong == 0 {
+		e.add("schedules", Fine, "", "%d: mbox schedule list", len(all))
+	}
 }
 
 // lateAfter is how long a result may wait to be delivered.

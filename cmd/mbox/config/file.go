@@ -50,6 +50,7 @@ type File struct {
 	Notify          map[string]*Notify                `toml:"notify" json:"notify,omitzero" jsonschema:"description=whom mbox up tells what happens\\, by name"`
 	Accept          map[string]*Accept                `toml:"accept" json:"accept,omitzero" jsonschema:"description=checks that results have to pass\\, by name"`
 	Logs            Logs                              `toml:"logs" json:"logs,omitzero" jsonschema:"description=what is kept of what agents say"`
+	Schedules       map[string]*Schedule              `toml:"schedules" json:"schedules,omitzero" jsonschema:"description=tasks that mbox up sends again and again\\, by name"`
 	Serve           *Serve                            `toml:"serve" json:"serve,omitzero" jsonschema:"description=where the doors are\\, for programs and people"`
 
 	origins
@@ -166,6 +167,7 @@ func parse(path string, files []source, env func(string) string) (*File, error) 
 	}
 	c.fillAgents()
 	fillBridges(c)
+	fillSchedules(c)
 	if err := c.check(); err != nil {
 		return nil, err
 	}
@@ -232,14 +234,10 @@ func (c *File) check() error {
 			return err
 		}
 	}
-	if err := checkServe(c); err != nil {
-		return err
+	for _, check := range []func(*File) error{checkServe, checkBridges, checkSchedules, checkNotify, checkAccept} {
+		if err := check(c); err != nil {
+			return err
+		}
 	}
-	if err := checkBridges(c); err != nil {
-		return err
-	}
-	if err := checkNotify(c); err != nil {
-		return err
-	}
-	return checkAccept(c)
+	return nil
 }

@@ -149,7 +149,7 @@ func TestNames(t *testing.T) {
 	for _, typ := range []reflect.Type{
 		reflect.TypeFor[File](), reflect.TypeFor[Agent](), reflect.TypeFor[Audit](), reflect.TypeFor[Role](), reflect.TypeFor[Brain](),
 		reflect.TypeFor[Memory](), reflect.TypeFor[Ollama](), reflect.TypeFor[OpenAI](), reflect.TypeFor[Delegation](),
-		reflect.TypeFor[Actions](), reflect.TypeFor[WriteFile](), reflect.TypeFor[HTTPCheck](), reflect.TypeFor[DeployCompose](), reflect.TypeFor[Serve](),
+		reflect.TypeFor[Actions](), reflect.TypeFor[WriteFile](), reflect.TypeFor[HTTPCheck](), reflect.TypeFor[DeployCompose](), reflect.TypeFor[Serve](), reflect.TypeFor[Schedule](), reflect.TypeFor[ScheduleAction](),
 	} {
 		for f := range typ.Fields() {
 			if !f.IsExported() {

@@ -48,7 +48,7 @@ func (c *File) decode(from *source) error {
 	case err != nil:
 		return &Error{File: from.path, Problem: err.Error()}
 	}
-	return c.note(from)
+	return note(&c.origins, from)
 }
 
 // badValue tells the key and what is wrong, without the library's name and Go's

@@ -99,7 +99,7 @@ func filesIn(home string) (read, ignored []string, err error) {
 }
 
 // Files are those that were read, from the home.
-func (f *origins) Files() (names []string) {
+func Files(f *File) (names []string) {
 	for _, s := range f.files {
 		names = append(names, s.name)
 	}
@@ -107,13 +107,13 @@ func (f *origins) Files() (names []string) {
 }
 
 // Ignored are the entries of mbox.d that are not read now, from the home.
-func (c *File) Ignored() []string {
+func Ignored(c *File) []string {
 	_, ignored, _ := filesIn(c.Home()) // that it can be listed is known
 	return ignored
 }
 
 // note notes where the keys of a file stand, and refuses what another one has.
-func (f *origins) note(from *source) error {
+func note(f *origins, from *source) error {
 	lines := linesOf(from.data)
 	for _, key := range slices.SortedFunc(maps.Keys(lines), func(a, b string) int { return lines[a] - lines[b] }) {
 		f.where[key] = place{from, lines[key]}

@@ -44,8 +44,8 @@ func TestFurtherFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "files", strings.Join(c.Files(), " "), "mbox.toml mbox.d/a.toml mbox.d/b.toml")
-	equal(t, "ignored", strings.Join(c.Ignored(), " "), "mbox.d/b.toml.my mbox.d/note.txt")
+	equal(t, "files", strings.Join(Files(c), " "), "mbox.toml mbox.d/a.toml mbox.d/b.toml")
+	equal(t, "ignored", strings.Join(Ignored(c), " "), "mbox.d/b.toml.my mbox.d/note.txt")
 	if c.Agents["first"] == nil || c.Agents["second"] == nil || c.Notify["me"] == nil {
 		t.Fatalf("a table is lost: %v", slices.Sorted(maps.Keys(c.Agents)))
 	}

@@ -98,7 +98,7 @@ func (c *File) plain(played map[string]bool, key string, something, set bool) bo
 		return something && played[name] && (set || slices.Contains(plainOfRole, rest))
 	case "agents":
 		return rest == "enabled" || something && c.Agents[name].Enabled && (set || slices.Contains(c.plainOf(name), rest))
-	case "risk_profiles", "runtime_profiles", "bridges", "notify":
+	case "risk_profiles", "runtime_profiles", "bridges", "notify", "schedules":
 		return false
 	}
 	return something

@@ -49,6 +49,8 @@ import (
 type Mailbox struct {
 	Box    *mailbox.Box
 	Agents agents.Members // the registry
+	// Problems tells what else than the mailbox is not well; nil: there is nothing.
+	Problems func(context.Context) ([]string, error)
 }
 
 // Options of a door.

@@ -73,6 +73,13 @@ func (c *call) look() (h Health, err error) {
 	seq, broken := c.newest(c.ctx)
 	h.LastSeq = seq
 	h.wrong(broken)
+	if c.Problems != nil {
+		problems, err := c.Problems(c.ctx)
+		for _, p := range problems {
+			h.wrong(errors.New(p))
+		}
+		h.wrong(err)
+	}
 	return h, nil
 }
 

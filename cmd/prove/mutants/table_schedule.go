@@ -19,7 +19,7 @@ var scheduleMutants = []mutant{
 	},
 	{
 		"further-files-not-watched", "configuration", "cmd/mbox/config/changes.go",
-		"a.name == b.name && bytes.Equal(a.data, b.data)", "a.name == b.name && a.name != Name",
+		"a.name == b.name && bytes.Equal(a.data, b.data)", "a.name == b.name && (bytes.Equal(a.data, b.data) || a.name != Name)",
 		configTest("TestWatchFurtherFiles"),
 	},
 	{
@@ -27,4 +27,102 @@ var scheduleMutants = []mutant{
 		"\"prompts\", \"mbox.d\"}", "\"prompts\"}",
 		policyTest("TestForAgent$"),
 	},
+	{
+		"schedule-lost-in-the-gap", "schedules", "cmd/mbox/schedule/wall.go",
+		"return from.UTC()", "return t",
+		scheduleTest("TestTicks"),
+	},
+	{
+		"schedule-twice-in-the-double-hour", "schedules", "cmd/mbox/schedule/wall.go",
+		"before.After(wall)", "before.Before(wall)",
+		scheduleTest("TestDue$"),
+	},
+	{
+		"schedule-before-it-was-made", "schedules", "cmd/mbox/schedule/due.go",
+		"t.At.After(since)", "!t.At.Before(since)",
+		scheduleTest("TestDue$"),
+	},
+	{
+		"schedule-one-too-many", "schedules", "cmd/mbox/schedule/due.go",
+		"len(due) < most", "len(due) <= most",
+		scheduleTest("TestDue$"),
+	},
+	{
+		"schedule-late-all-the-same", "schedules", "cmd/mbox/schedule/due.go",
+		"now.Sub(t.At) > Grace", "now.Sub(t.At) > 60*Grace",
+		scheduleTest("TestDue$"),
+	},
+	{
+		"schedule-days-of-both", "schedules", "cmd/mbox/schedule/rule.go",
+		" | cron.DowOrDom", "",
+		scheduleTest("TestTicks"),
+	},
+	{
+		"schedule-zone-in-the-line", "schedules", "cmd/mbox/schedule/rule.go",
+		"strings.HasPrefix(text, \"tz=\")", "strings.HasPrefix(text, \"tz==\")",
+		scheduleTest("TestRefused"),
+	},
+	{
+		"schedule-never-comes", "schedules", "cmd/mbox/schedule/rule.go",
+		"both.Next(r.first).IsZero()", "both == nil",
+		scheduleTest("TestRefused"),
+	},
+	{
+		"schedule-tick-taken", "schedules", "mailbox/submit.go",
+		"b.saltedHash(\"tick\", key)", "b.saltedHash(\"key\", key)",
+		command{"mailbox", "TestNobodyTakesATick"},
+	},
+	{
+		"schedule-tick-twice", "schedules", "mailbox/submit.go",
+		"n.Mbox.IdempotencyKey = n.Mbox.Trigger", "n.Mbox.IdempotencyKey = \"\"",
+		command{"mailbox", "TestATickHasOneTask"},
+	},
+	{
+		"schedule-overlaps", "schedules", "cmd/mbox/timetable/timetable.go",
+		"if err != nil || busy != \"\" {\n\t\t\t\treturn errors.Join(err, t.waits", "if err != nil {\n\t\t\t\treturn errors.Join(err, t.waits",
+		timetableTest("TestNoOverlap"),
+	},
+	{
+		"schedule-overlaps-a-run", "schedules", "cmd/mbox/timetable/timetable.go",
+		"range []Sent{last, run}", "range []Sent{last, run}[:1]",
+		timetableTest("TestNoOverlap"),
+	},
+	{
+		"schedule-alarm-at-each-turn", "schedules", "cmd/mbox/timetable/timetable.go",
+		"busy == \"\" || k.waits == busy", "busy == \"\"",
+		timetableTest("TestNoOverlap"),
+	},
+	{
+		"schedule-waits-for-a-clock", "schedules", "cmd/mbox/timetable/timetable.go",
+		"k.since.IsZero() || k.since.After(now)", "k.since.IsZero()",
+		timetableTest("TestClockIsSet"),
+	},
+	{
+		"schedule-records-the-future", "schedules", "cmd/mbox/timetable/timetable.go",
+		" || e.since.After(now) {", " {",
+		timetableTest("TestClockIsSet"),
+	},
+	{
+		"schedule-refused-and-sent-again", "schedules", "cmd/mbox/timetable/timetable.go",
+		"k.refused = tick", "k.refused = \"\"",
+		timetableTest("TestAlwaysFails"),
+	},
+	{
+		"schedule-alarm-at-each-failure", "schedules", "cmd/mbox/timetable/timetable.go",
+		"len(failed) < tooMany || more", "len(failed) < tooMany || more && ctx == nil",
+		timetableTest("TestAlwaysFails"),
+	},
+	{
+		"schedule-paused-and-made-up-for", "schedules", "cmd/mbox/timetable/timetable.go",
+		"lines = append(lines, name+\" is paused\")", "lines = append(lines, fmt.Sprintf(\"%s %s since %s\", name, s.Mark(), listed[name].since.UTC().Format(time.RFC3339)))",
+		timetableTest("TestCatchUp"),
+	},
+	{
+		"schedule-changed-by-an-agent", "schedules", "cmd/mbox/cmd_schedule.go",
+		"if err := planning.byPerson(); err != nil {\n\t\treturn err\n\t}\n\treturn s.with(ctx, func(box *mailbox.Box) error {\n\t\tif err := planning.byNoWorker(ctx, box); err != nil {\n\t\t\treturn err\n\t\t}\n\t\treturn do(box)\n\t})", "return s.with(ctx, do)",
+		command{"cmd/mbox", "TestScripts/schedule$"},
+	},
 }
+
+func scheduleTest(run string) command  { return command{"cmd/mbox/schedule", run} }
+func timetableTest(run string) command { return command{"cmd/mbox/timetable", run} }
