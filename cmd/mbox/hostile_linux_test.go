@@ -171,6 +171,7 @@ var hostileLines = [][]string{
 	{"ls"},
 	{"ls", "--state", "archive"},
 	{"ls", "--json"},
+	{"unit", "systemd"},
 	{"schedule", "list"},
 	{"schedule", "list", "--json"},
 	{"schedule", "run", "hostile"},

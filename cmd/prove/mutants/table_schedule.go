@@ -118,6 +118,16 @@ var scheduleMutants = []mutant{
 		timetableTest("TestCatchUp"),
 	},
 	{
+		"unit-of-half-a-name", "units", "cmd/mbox/cmd_unit.go",
+		"`\"`, `\\\"`, \"%\", \"%%\")", "`\"`, `\\\"`)",
+		command{"cmd/mbox", "TestUnitOfSystemd"},
+	},
+	{
+		"unit-cut-by-cron", "units", "cmd/mbox/cmd_unit.go",
+		"\"%\", `\\%`)", "\"%\", \"%\")",
+		command{"cmd/mbox", "TestUnitOfCron"},
+	},
+	{
 		"schedule-changed-by-an-agent", "schedules", "cmd/mbox/cmd_schedule.go",
 		"if err := planning.byPerson(); err != nil {\n\t\treturn err\n\t}\n\treturn s.with(ctx, func(box *mailbox.Box) error {\n\t\tif err := planning.byNoWorker(ctx, box); err != nil {\n\t\t\treturn err\n\t\t}\n\t\treturn do(box)\n\t})", "return s.with(ctx, do)",
 		command{"cmd/mbox", "TestScripts/schedule$"},
