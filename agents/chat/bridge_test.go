@@ -516,9 +516,10 @@ func TestRule18_PlaceBehindTheFlush(t *testing.T) {
 	})
 	defer remove()
 	_ = b.do(func(in Inbox) error {
-		err := in.Take(context.Background(), from("anna", "1", "hello"))
-		if err == nil {
-			t.Error("a message was taken whose line is not on the disk")
+		for range 2 { // the second time its line may be there
+			if in.Take(context.Background(), from("anna", "1", "hello")) == nil {
+				t.Error("a message was taken whose line is not on the disk")
+			}
 		}
 		if in.Keep(context.Background(), "1") == nil {
 			t.Error("a place was kept")

@@ -156,6 +156,11 @@ var bridgeMutants = []mutant{
 		chatTest("TestPlaceIsKeptForItsAccount"),
 	},
 	{
+		"bridge-repetition-unflushed", "18", "mailbox/submit.go",
+		"return id, b.ledger.Flushed(ctx)", "return id, nil",
+		chatTest("TestRule18_PlaceBehindTheFlush"),
+	},
+	{
 		"bridge-answers-again", "bridges", "agents/chat/intake.go",
 		"i.done.add(i.key(m.ID))", "",
 		chatTest("TestWhatComesAgainIsNotCounted"),
