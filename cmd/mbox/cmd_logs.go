@@ -62,6 +62,8 @@ func (o *logsOptions) run(ctx context.Context, s *session, box *mailbox.Box, of 
 		}
 		return err
 	}
+	ctx, end := whileRead(ctx)
+	defer end()
 	for look := time.NewTicker(logsEvery); ; {
 		if err := s.out.Flush(); err != nil {
 			return err

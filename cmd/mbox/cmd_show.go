@@ -95,11 +95,7 @@ func (s *printer) showMeta(m *mailbox.Meta) {
 		s.field("depends on", string(id))
 	}
 	if p := m.Progress; p != nil {
-		percent := ""
-		if p.Percent != nil {
-			percent = fmt.Sprintf("%d%% ", *p.Percent)
-		}
-		s.field("progress", percent+p.Message+at(&p.At))
+		s.field("progress", progressText(p)+at(&p.At))
 	}
 	if m.Action != nil {
 		s.field("action", m.Action.Name)

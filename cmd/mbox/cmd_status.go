@@ -65,6 +65,8 @@ func (o *statusOptions) run(ctx context.Context, s *session, box *mailbox.Box) e
 func (o *statusOptions) again(ctx context.Context, s *session, box *mailbox.Box) error {
 	var before []byte
 	found, asked := []check.Finding(nil), time.Time{}
+	ctx, end := whileRead(ctx)
+	defer end()
 	return top.Watch(ctx, box, func(b *top.Board) error {
 		if time.Since(asked) > askAgain {
 			found, asked = workersOf(ctx, s, box.Home()), time.Now()

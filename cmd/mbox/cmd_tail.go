@@ -23,8 +23,9 @@ type tailOptions struct {
 	since       moment
 	last        number
 	stay        bool // --no-follow
-	json        bool
+	json, raw   bool
 	day         string // the date of the line printed last
+	tell        teller
 }
 
 func eventNames() []string {
@@ -41,7 +42,9 @@ func tailVerb() *verb {
 		name:  "tail",
 		brief: "follow the ledger",
 		about: `Prints the last lines of the ledger and then every new one, across midnight,
-until Ctrl-C, which is exit code 0. With --json the lines are those of the
+until Ctrl-C, which is exit code 0, or until nobody reads on. Beside what a line
+tells stands what the task's file says now: its title, how far it is, why it failed.
+--raw leaves that out, and has the agent and the event in columns. With --json the lines are those of the
 ledger: byte for byte into a pipe or a file; on a terminal, what moves it or hides
 (C1, bidi) is written as \u escapes.`,
 		shows: []string{
@@ -57,6 +60,7 @@ ledger: byte for byte into a pipe or a file; on a terminal, what moves it or hid
 			valueFlag("event", "only `EVENT`s; may be repeated, or separated by commas", &o.events),
 			valueFlag("since", "begin at `WHEN`: a time, or a duration ago", &o.since),
 			boolFlag("no-follow", "end at the end of the ledger", &o.stay),
+			boolFlag("raw", "print what the ledger alone tells, with the event", &o.raw),
 			boolFlag("json", "print the ledger's lines as they are", &o.json),
 		},
 		run: func(ctx context.Context, s *session, _ []string) error {
@@ -66,19 +70,22 @@ ledger: byte for byte into a pipe or a file; on a terminal, what moves it or hid
 }
 
 func (o *tailOptions) run(ctx context.Context, s *session, box *mailbox.Box) error {
+	ctx, end := whileRead(ctx)
+	defer end()
+	o.tell = teller{&s.printer, box}
 	from, err := o.start(box.Ledger())
 	if err != nil {
 		return err
 	}
 	r := box.Ledger().Read(from)
 	defer r.Close()
-	if err := o.catchUp(s, r); err != nil || o.stay {
+	if err := o.catchUp(ctx, s, r); err != nil || o.stay {
 		return err
 	}
 	// What Follow yields only says that there is something; the reader prints it,
 	// for it has the bytes.
 	for _, err := range box.Follow(ctx, r.Position()) {
-		if err = firstError(err, o.catchUp(s, r)); err != nil && ctx.Err() == nil {
+		if err = firstError(err, o.catchUp(ctx, s, r)); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
@@ -86,14 +93,14 @@ func (o *tailOptions) run(ctx context.Context, s *session, box *mailbox.Box) err
 }
 
 // catchUp prints up to the end of the ledger.
-func (o *tailOptions) catchUp(s *session, r *audit.Reader) error {
+func (o *tailOptions) catchUp(ctx context.Context, s *session, r *audit.Reader) error {
 	for {
 		line, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err == nil {
-			err = o.print(s, line)
+			err = o.print(ctx, s, line)
 		}
 		if err != nil {
 			return err
@@ -149,7 +156,7 @@ func (o *tailOptions) wants(line audit.Line) bool {
 		(len(o.events.values) == 0 || slices.Contains(o.events.values, string(line.Event())))
 }
 
-func (o *tailOptions) print(s *session, line audit.Line) error {
+func (o *tailOptions) print(ctx context.Context, s *session, line audit.Line) error {
 	e, err := line.Decode()
 	if err != nil || !o.wants(line) || e.Time().Before(o.since.at) {
 		return err
@@ -162,11 +169,15 @@ func (o *tailOptions) print(s *session, line audit.Line) error {
 		o.day = day
 		s.printf("%s\n", s.paint.dim(day))
 	}
-	s.printf("%s\n", s.entryLine(&e))
+	if o.raw {
+		s.printf("%s\n", s.entryLine(&e))
+	} else {
+		s.printf("%s\n", o.tell.line(ctx, &e))
+	}
 	return nil
 }
 
-// entryLine is a ledger line for people.
+// entryLine is what a ledger line alone tells.
 func (s *printer) entryLine(e *audit.Entry) string {
 	colour, said := s.eventColour(e.Event), clean(e.Action, maxLine)
 	if d, err := delegation.Of(e); err == nil {

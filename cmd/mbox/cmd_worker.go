@@ -94,13 +94,14 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 // tellWorkers says on stderr who can work, and who cannot and why.
 func tellWorkers(s *session, found []check.Finding) {
 	for _, f := range found {
-		switch {
-		case f.Level == check.Fine:
-			s.infof("%s", f.Text)
-		case f.Hint != "":
-			s.warnf("%s; %s", f.Text, f.Hint)
-		default:
-			s.warnf("%s", f.Text)
+		text := f.Text
+		if f.Hint != "" {
+			text += "; " + f.Hint
+		}
+		if f.Level != check.Fine && f.Check == "command" { // what has no brain does what carries an action
+			s.warnf("%s", text)
+		} else {
+			s.infof("%s", text)
 		}
 	}
 }

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"mbox/audit"
+	"mbox/audit/delegation"
+	"mbox/mailbox"
+)
+
+// teller tells lines of the ledger to people. What the ledger does not have, since it
+// holds no text of tasks, it looks up in the task's file as that is now.
+type teller struct {
+	*printer
+	box *mailbox.Box
+}
+
+// idWide is how wide the column of ids is: a longer one pushes its own line aside.
+const idWide = 20
+
+// line is a ledger line for people: when, which task, and what was done by whom, with the
+// reason.
+func (t *teller) line(ctx context.Context, e *audit.Entry) string {
+	id := cmp.Or(clean(e.Task(), 128), "-")
+	head := t.paint.dim(e.Time().Local().Format(time.TimeOnly)) + "  " + t.ofTask(id) + "  "
+	if d, err := delegation.Of(e); err == nil {
+		return head + t.delegationLine(&d)
+	}
+	said := clean(sentence(e), maxLine)
+	if more := t.more(ctx, e); more != "" {
+		said += ": " + clean(more, maxLine)
+	}
+	margin := len(time.TimeOnly) + 4 + max(idWide, utf8.RuneCountInString(id))
+	lines := wrap(said, t.wide-margin)
+	for i := range lines {
+		lines[i] = t.eventColour(e.Event)(lines[i])
+	}
+	return head + strings.Join(lines, "\n"+strings.Repeat(" ", margin))
+}
+
+// ofTask is a task's id in the colour that it has in all lines.
+func (p *printer) ofTask(id string) string {
+	h := fnv.New32a()
+	h.Write([]byte(id))
+	code := [...]string{"32", "33", "34", "35", "36", "92", "94", "95", "96"}[h.Sum32()%9]
+	return p.paint.with(code, id) + strings.Repeat(" ", max(idWide-utf8.RuneCountInString(id), 0))
+}
+
+// sentence is what was done, without the id, which stands before it.
+func sentence(e *audit.Entry) string {
+	var d struct {
+		Name  string `json:"name"`
+		Entry string `json:"entry"`
+	}
+	_ = e.Detail(&d) // a line without them has neither
+	switch said, id := e.Action, e.Task(); {
+	case e.Event == audit.TaskQuarantined && d.Name != "" && d.Entry != "":
+		return strings.Replace(said, d.Entry, d.Name, 1)
+	case id == "":
+		return said
+	case e.Event == audit.TaskRetried && strings.Contains(said, "will be tried again"):
+		return e.Agent + " failed, and it will be tried again"
+	default:
+		words := strings.Split(said, " ")
+		for i, word := range words {
+			if behind, is := strings.CutPrefix(word, id); is && (behind == "" || behind == "," || behind == ":") {
+				words[i] = "it" + behind
+				break
+			}
+		}
+		return strings.Join(words, " ")
+	}
+}
+
+// dull are reasons that say no more than the event.
+var dull = []string{"", "submitted", "admitted", "Picked up for processing", "progress", "Completed", "Cancelled"}
+
+// together is how far apart a line and the change that it tells of may be.
+const together = 2 * time.Second
+
+// more is why something was done, or what it is about.
+func (t *teller) more(ctx context.Context, e *audit.Entry) string {
+	var d struct {
+		Reason string        `json:"reason"`
+		From   mailbox.State `json:"from"`
+		To     mailbox.State `json:"to"`
+	}
+	_ = e.Detail(&d) // a line without them has none
+	file, _, err := t.box.Task(ctx, mailbox.ID(e.Task()))
+	if err != nil || file == nil {
+		file = &mailbox.Task{}
+	}
+	switch e.Event {
+	case audit.TaskCreated:
+		return file.Task.Title
+	case audit.TaskProgress:
+		if p := file.Mbox.Progress; p != nil && near(p.At.Time, e) {
+			return progressText(p)
+		}
+		return ""
+	case audit.TaskFailed, audit.TaskRejected, audit.TaskRetried, audit.TaskReleased, audit.TaskCancelled, audit.TaskQuarantined, audit.TaskLateResult:
+	default:
+		return ""
+	}
+	for _, c := range slices.Backward(file.Audit.StateChanges) {
+		if c.To == d.To && near(c.At.Time, e) {
+			d.Reason = strings.TrimPrefix(c.Reason, "rejected: ")
+			break
+		}
+	}
+	if slices.Contains(dull, d.Reason) || strings.HasSuffix(e.Action, d.Reason) {
+		return ""
+	}
+	return d.Reason
+}
+
+func near(at time.Time, e *audit.Entry) bool {
+	d := e.Time().Sub(at)
+	return d > -together && d < together
+}
+
+// progressText is how far a task is: "40% reading".
+func progressText(p *mailbox.Progress) string {
+	if p.Percent == nil {
+		return p.Message
+	}
+	return strings.TrimSpace(fmt.Sprintf("%d%% %s", *p.Percent, p.Message))
+}
+
+// wrap breaks a line between words, where it is longer than that many characters; at
+// less than a few it is left as it is.
+func wrap(text string, wide int) (lines []string) {
+	const least = 16
+	line := ""
+	for word := range strings.SplitSeq(text, " ") {
+		if line != "" && wide >= least && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > wide {
+			lines, line = append(lines, line), word
+			continue
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}
+
+// whileRead ends with ctx, or when nobody reads standard output any more: the pipe to
+// head, say, would be noticed at the next line only.
+func whileRead(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, end := context.WithCancel(ctx)
+	go func() {
+		for ctx.Err() == nil {
+			out := []unix.PollFd{{Fd: int32(os.Stdout.Fd())}}
+			n, err := unix.Poll(out, pollEvery)
+			if err != nil && !errors.Is(err, unix.EINTR) {
+				return
+			}
+			if n > 0 && out[0].Revents&(unix.POLLERR|unix.POLLHUP|unix.POLLNVAL) != 0 {
+				end()
+			}
+		}
+	}()
+	return ctx, end
+}
+
+// pollEvery is how often whileRead looks whether it has to end itself, in milliseconds.
+const pollEvery = 1000
