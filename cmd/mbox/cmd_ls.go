@@ -1,7 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
 	"math"
 	"path"
 	"slices"
@@ -10,7 +13,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"mbox/audit"
 	"mbox/mailbox"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -18,41 +23,63 @@ import (
 type lsOptions struct {
 	states         choices
 	kind, priority choice
+	sort           choice
 	to, by, from   string
+	grep           string
+	labels         labels
+	since          moment
 	most           number
-	json           bool
+	tree, json     bool
 }
+
+// What a failed task is listed as that has not been tried in vain, and what is no task.
+const (
+	asCancelled  = "cancelled"
+	asRejected   = "rejected"
+	asQuarantine = "quarantine"
+)
 
 func stateNames() []string {
 	var names []string
 	for _, state := range task.Folders {
 		names = append(names, string(state))
 	}
-	return append(names, string(mailbox.Archived))
+	return append(names, asCancelled, asRejected, asQuarantine, string(mailbox.Archived))
 }
 
 func lsVerb() *verb {
-	o := lsOptions{states: choices{among: stateNames()}, kind: oneOf(task.Types...), priority: oneOf(task.Priorities...), most: number{max: math.MaxInt32}}
+	o := lsOptions{
+		states: choices{among: stateNames()}, kind: oneOf(task.Types...), priority: oneOf(task.Priorities...),
+		sort: oneOf("oldest", "newest", "changed", "urgent"), since: moment{past: true}, most: number{max: math.MaxInt32},
+	}
 	return &verb{
 		name:  "ls",
 		brief: "list tasks",
-		about: `Lists tasks, those in the archive only when asked for by --state archive. Each
-state is in the order of the ids, where numbers count by their value: so what mbox
-has named comes oldest first. A terminal is shown the first 100. With --json each
-line is a task file's content.`,
+		about: `Lists tasks, those in the archive and what lies in quarantine only when asked for
+by --state. Each state is in the order of the ids, where numbers count by their
+value: so what mbox has named comes oldest first. A terminal is shown the first 100. A task in tasks/failed that somebody
+cancelled is listed as cancelled, a drop that was no task as rejected; --state failed
+has them too. TRY is which attempt it is, DONE how far. On a terminal columns that
+there is no room for, or nothing in, are left out. With --json each line is a task
+file's content.`,
 		shows: []string{
-			"mbox ls --state pending --to coder",
+			"mbox ls --state pending --for coder",
+			"mbox ls --state failed --since 1d --sort newest",
 			"mbox ls --state failed --json | jq -r .id",
-			"mbox ls --limit 10",
 		},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{
-			valueFlag("state", "only those `STATE`: pending, in-progress, completed, failed or archive; may be repeated", &o.states),
-			textFlag("to", "only those meant for `AGENT`", &o.to),
+			valueFlag("state", "only those `STATE`: pending, in-progress, completed, failed, cancelled, rejected, quarantine or archive; may be repeated", &o.states),
+			&cli.StringFlag{Name: "for", Aliases: []string{"to"}, Usage: "only those meant for `AGENT`", Destination: &o.to},
 			textFlag("by", "only those that `AGENT` has taken", &o.by),
 			textFlag("from", "only those that `AGENT` has sent", &o.from),
 			valueFlag("type", "only those of `TYPE`", &o.kind),
 			valueFlag("priority", "only those of priority `P`", &o.priority),
+			valueFlag("label", "only those with the label `KEY=VALUE`; may be repeated", &o.labels),
+			textFlag("grep", "only those with `TEXT` in id, title or description, in any case", &o.grep),
+			valueFlag("since", "only those that changed since `WHEN`: a time, or a duration ago", &o.since),
+			valueFlag("sort", "`BY` what, over all states: oldest, newest (made), changed (last first) or urgent", &o.sort),
+			boolFlag("tree", "put tasks that were handed on below those that they are part of", &o.tree),
 			&cli.GenericFlag{Name: "limit", Aliases: []string{"n"}, Usage: "at most `N`; 0: all", Value: &o.most},
 			jsonFlag(&o.json),
 		},
@@ -63,9 +90,105 @@ line is a task file's content.`,
 func (o *lsOptions) filter() mailbox.Filter {
 	f := mailbox.Filter{Agent: o.by, Target: o.to, Source: o.from, Type: o.kind.value, Priority: o.priority.value}
 	for _, state := range o.states.values {
-		f.States = append(f.States, mailbox.State(state))
+		switch state {
+		case asCancelled, asRejected:
+			state = string(mailbox.Failed)
+		case asQuarantine:
+			continue
+		}
+		if !slices.Contains(f.States, mailbox.State(state)) {
+			f.States = append(f.States, mailbox.State(state))
+		}
 	}
 	return f
+}
+
+// picks tells whether more is asked for than a mailbox's own filter knows.
+func (o *lsOptions) picks() bool {
+	return o.grep != "" || len(o.labels) > 0 || !o.since.at.IsZero() || slices.Contains(o.states.values, asCancelled) || slices.Contains(o.states.values, asRejected)
+}
+
+// wants tells whether an item is asked for, as far as the mailbox's filter does not.
+func (o *lsOptions) wants(item *mailbox.Item) bool {
+	if !o.picks() {
+		return true
+	}
+	t := item.Task
+	if t == nil {
+		return false
+	}
+	if item.State == mailbox.Failed && len(o.states.values) > 0 && !slices.Contains(o.states.values, string(mailbox.Failed)) && !slices.Contains(o.states.values, listedAs(item)) {
+		return false
+	}
+	text := strings.ToLower(string(t.ID) + "\n" + t.Task.Title + "\n" + t.Task.Description)
+	return strings.Contains(text, strings.ToLower(o.grep)) && !t.Updated.Before(o.since.at) && labelled(t, o.labels)
+}
+
+// labelled tells whether a task has all these labels.
+func labelled(t *mailbox.Task, wanted labels) bool {
+	if len(wanted) == 0 {
+		return true
+	}
+	var has map[string]any
+	if json.Unmarshal(t.Mbox.Labels, &has) != nil {
+		return false
+	}
+	for key, value := range wanted {
+		if have, ok := has[key]; !ok || fmt.Sprint(have) != value {
+			return false
+		}
+	}
+	return true
+}
+
+// listedAs is the state that a task is listed in: its folder, or what tells more.
+func listedAs(item *mailbox.Item) string {
+	t := item.Task
+	if item.State != mailbox.Failed || t == nil || t.Result.Error == nil {
+		return string(item.State)
+	}
+	changes := t.Audit.StateChanges
+	switch n := len(changes); {
+	case t.Result.Error.Code == "cancelled":
+		return asCancelled
+	case n > 0 && changes[n-1].By == audit.MboxAgent && changes[n-1].From == mailbox.Pending && strings.HasPrefix(changes[n-1].Reason, "rejected: "):
+		return asRejected
+	}
+	return string(item.State)
+}
+
+func (o *lsOptions) run(ctx context.Context, s *session) error {
+	limit := o.limit(s)
+	return s.looking(ctx, func(box *mailbox.Box) error {
+		items, err := o.items(ctx, box, limit)
+		if err != nil {
+			return err
+		}
+		found := len(items)
+		if limit > 0 {
+			items = items[:min(limit, found)]
+		}
+		rows := taskTable()
+		for i := range items {
+			if err := o.show(s, rows, &items[i]); err != nil {
+				return err
+			}
+		}
+		kept := 0
+		if slices.Contains(o.states.values, asQuarantine) {
+			if kept, err = o.showKept(s, box.Home(), rows, limit); err != nil {
+				return err
+			}
+		}
+		rows.printIfAny(s)
+		switch {
+		case len(items)+kept == 0 && !o.json:
+			s.infof("nothing to list")
+		case found > len(items):
+			return o.more(s, box, found, len(items))
+		}
+		return nil
+	})
 }
 
 // mostForPeople is how many tasks a terminal is shown where nothing was said.
@@ -82,60 +205,133 @@ func (o *lsOptions) limit(s *session) int {
 	return 0
 }
 
-func (o *lsOptions) run(ctx context.Context, s *session) error {
-	return s.looking(ctx, func(box *mailbox.Box) error {
-		rows, f, shown := taskTable(), o.filter(), 0
-		if limit := o.limit(s); limit > 0 {
-			f.Limit = limit + 1 // by which one sees whether there are more
-		}
-		for item, err := range box.List(ctx, f) {
-			if err != nil {
-				return err
-			}
-			if shown++; shown == f.Limit {
-				break
-			}
-			if err := o.show(s, rows, item); err != nil {
-				return err
-			}
-		}
-		rows.printIfAny(s)
-		if f.Limit > 0 && shown == f.Limit {
-			return o.more(s, box, f)
-		}
-		return nil
-	})
-}
+// whole tells whether all tasks have to be read before the first is listed.
+func (o *lsOptions) whole() bool { return o.sort.value != "" || o.tree }
 
-// more says that there are more than were listed, and how many where the ledger knows.
-func (o *lsOptions) more(s *session, box *mailbox.Box, f mailbox.Filter) error {
-	count, err := mailbox.Counts(box)
-	if err != nil {
-		return err
-	}
-	states, listed, all := f.States, f.Limit-1, 0
+// more says that there are more than were listed, and how many where that is known.
+func (o *lsOptions) more(s *session, box *mailbox.Box, found, listed int) error {
+	f := o.filter()
+	states := f.States
 	if len(states) == 0 {
 		states = task.Folders
 	}
-	for _, state := range states {
-		all += count[state]
-	}
-	filtered := o.to+o.by+o.from+o.kind.value+o.priority.value != "" || slices.Contains(states, mailbox.Archived)
-	if more := all - listed; more > 0 && !filtered {
-		s.infof("%d more; mbox ls --limit 0 lists all", more)
+	switch filtered := o.picks() || o.to+o.by+o.from+o.kind.value+o.priority.value != "" || slices.Contains(states, mailbox.Archived); {
+	case o.whole():
+	case filtered:
+		s.infof("there are more; mbox ls --limit 0 lists all")
 		return nil
+	default:
+		count, err := mailbox.Counts(box)
+		if err != nil {
+			return err
+		}
+		found = 0
+		for _, state := range states {
+			found += count[state]
+		}
 	}
-	s.infof("there are more; mbox ls --limit 0 lists all")
+	s.infof("%d more; mbox ls --limit 0 lists all", max(1, found-listed))
 	return nil
 }
 
-func (o *lsOptions) show(s *session, rows *table, item mailbox.Item) error {
+// listed is an item, and how deep it is in the tree that is drawn.
+type listed struct {
+	mailbox.Item
+	depth int
+}
+
+// items are those that are asked for: one more than the limit if there are more.
+func (o *lsOptions) items(ctx context.Context, box *mailbox.Box, limit int) (items []listed, err error) {
+	f := o.filter()
+	if len(f.States) > 0 || len(o.states.values) == 0 {
+		for item, err := range box.List(ctx, f) {
+			if err != nil {
+				return nil, err
+			}
+			if o.wants(&item) {
+				items = append(items, listed{Item: item})
+			}
+			if limit > 0 && len(items) > limit && !o.whole() {
+				break
+			}
+		}
+	}
+	if o.sort.value != "" {
+		slices.SortStableFunc(items, func(a, b listed) int { return o.compare(a.Task, b.Task) })
+	}
+	if o.tree {
+		items = inTrees(items)
+	}
+	return items, nil
+}
+
+// compare orders tasks as --sort says; what is no task comes last.
+func (o *lsOptions) compare(a, b *mailbox.Task) int {
+	if a == nil || b == nil {
+		return cmp.Compare(btoi(a == nil), btoi(b == nil))
+	}
+	created := a.Created.Compare(b.Created.Time)
+	switch o.sort.value {
+	case "newest":
+		return -created
+	case "changed":
+		return b.Updated.Compare(a.Updated.Time)
+	case "urgent":
+		return cmp.Or(task.Rank(b.Task.Priority)-task.Rank(a.Task.Priority), created)
+	}
+	return created
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// inTrees puts each task behind the one that it is part of, if that is listed.
+func inTrees(items []listed) (out []listed) {
+	below, there := map[mailbox.ID][]int{}, map[mailbox.ID]bool{}
+	for _, it := range items {
+		if it.Task != nil {
+			there[it.Task.ID] = true
+		}
+	}
+	var roots []int
+	for i, it := range items {
+		if it.Task != nil && it.Task.Mbox.ParentID != it.Task.ID && there[it.Task.Mbox.ParentID] {
+			below[it.Task.Mbox.ParentID] = append(below[it.Task.Mbox.ParentID], i)
+		} else {
+			roots = append(roots, i)
+		}
+	}
+	var put func(i, depth int)
+	put = func(i, depth int) {
+		it := items[i]
+		it.depth = depth
+		out = append(out, it)
+		if it.Task == nil {
+			return
+		}
+		children := below[it.Task.ID]
+		delete(below, it.Task.ID) // a circle, made by hand, is drawn once
+		for _, child := range children {
+			put(child, depth+1)
+		}
+	}
+	for _, i := range roots {
+		put(i, 0)
+	}
+	return out
+}
+
+func (o *lsOptions) show(s *session, rows *table, item *listed) error {
 	switch {
 	case item.Err != nil && o.json:
 		return s.printLine(map[string]string{"path": item.Path, "error": item.Err.Error()})
 	case item.Err != nil:
 		id := strings.TrimSuffix(path.Base(item.Path), ".json")
-		rows.add(text(id), coloured(string(item.State), s.stateColour(item.State)), text("-"), text("-"), text("-"), text("-"), text("-"), coloured(item.Err.Error(), s.paint.red))
+		rows.blank(text(id), coloured(string(item.State), s.stateColour(item.State)), coloured(item.Err.Error(), s.paint.red))
 		return nil
 	case o.json:
 		return s.printLine(item.Task)
@@ -144,22 +340,80 @@ func (o *lsOptions) show(s *session, rows *table, item mailbox.Item) error {
 	return nil
 }
 
-func taskTable() *table {
-	return &table{head: []string{"ID", "STATE", "PRIORITY", "TYPE", "FOR", "BY", "AGE", "TITLE"}}
+// showKept lists what lies in quarantine, as --sort says only by time.
+func (o *lsOptions) showKept(s *session, in string, rows *table, limit int) (int, error) {
+	kept, err := home.Kept(in)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, k := range kept {
+		if k.At.Before(o.since.at) || !strings.Contains(strings.ToLower(k.Name+"\n"+k.Reason), strings.ToLower(o.grep)) || limit > 0 && n == limit {
+			continue
+		}
+		n++
+		if o.json {
+			if err := s.printLine(k); err != nil {
+				return n, err
+			}
+			continue
+		}
+		why := k.Reason
+		if k.Path != "" && k.Path != "$" && !strings.Contains(why, k.Path) {
+			why = k.Path + ": " + why
+		}
+		rows.blank(text(k.Name), cell{text: asQuarantine, colour: s.paint.red}, text(why))
+		rows.rows[len(rows.rows)-1][ageColumn] = text(schemas.Ago(k.At.Time, time.Now()))
+	}
+	return n, nil
 }
 
-func (s *printer) taskRow(item mailbox.Item) []cell {
-	t, by := item.Task, "-"
+// ageColumn is where AGE stands in a list of tasks.
+const ageColumn = 8
+
+func taskTable() *table {
+	return &table{
+		head:  []string{"ID", "STATE", "PRIORITY", "TYPE", "FOR", "BY", "TRY", "DONE", "AGE", "TITLE"},
+		spare: []string{"TYPE", "PRIORITY", "BY", "TRY", "DONE", "AGE", "FOR"},
+	}
+}
+
+// blank adds a row of what is no task.
+func (t *table) blank(id, state, title cell) {
+	row := make([]cell, len(t.head))
+	for i := range row {
+		row[i] = text("-")
+	}
+	row[0], row[1], row[len(row)-1] = id, state, title
+	t.add(row...)
+}
+
+func (s *printer) taskRow(item *listed) []cell {
+	t, by, try, done := item.Task, "-", "-", "-"
 	if t.Assignment.PickedUpBy != nil {
 		by = *t.Assignment.PickedUpBy
 	}
+	if t.Mbox.Attempt > 0 {
+		try = fmt.Sprintf("%d/%d", t.Mbox.Attempt, t.Mbox.MaxAttempts)
+	}
+	if p := t.Mbox.Progress; p != nil && p.Percent != nil && item.State == mailbox.InProgress {
+		done = fmt.Sprintf("%d%%", *p.Percent)
+	}
+	title, as := t.Task.Title, listedAs(&item.Item)
+	if e := t.Result.Error; e != nil && item.State == mailbox.Failed && as != asCancelled {
+		title += ": " + strings.TrimSuffix(e.Code+": "+e.Message, ": ")
+	}
+	id := string(t.ID)
+	if item.depth > 0 {
+		id = strings.Repeat("  ", item.depth-1) + "└ " + id
+	}
 	return []cell{
-		text(string(t.ID)),
-		coloured(string(item.State), s.stateColour(item.State)),
+		text(id),
+		coloured(as, s.stateColour(item.State)),
 		coloured(t.Task.Priority, s.priorityColour(t.Task.Priority)),
-		text(t.Task.Type), text(t.Assignment.TargetAgent), text(by),
+		text(t.Task.Type), text(t.Assignment.TargetAgent), text(by), text(try), text(done),
 		text(schemas.Ago(t.Created.Time, time.Now())),
-		text(t.Task.Title),
+		text(title),
 	}
 }
 

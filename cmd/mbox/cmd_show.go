@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -18,36 +19,114 @@ import (
 	"mbox/schemas"
 )
 
+type showOptions struct{ output, attempts, json bool }
+
 func showVerb() *verb {
-	var inJSON bool
+	var o showOptions
 	return &verb{
 		name: "show", args: "ID", least: 1, most: 1,
 		brief: "show a task",
-		about: "Shows what is asked, an action with all its parameters, who has it, what came of\nit, and the states that it went through. With --json it prints the task file.",
-		shows: []string{"mbox show task-2026-02-16-001", "mbox show task-2026-02-16-001 --json | jq .result.output"},
-		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
-		flags: []cli.Flag{jsonFlag(&inJSON)},
+		about: `Shows what is asked, an action with all its parameters, who has it, what came of
+it, and the states that it went through. --output prints the result alone: a text as
+it is, anything else as JSON. --attempts tells who tried it, how long, and how each
+attempt ended; mbox logs has what was said in them. With --json it prints the task
+file, whose times are in UTC; for people they are those of this machine.`,
+		shows: []string{"mbox show task-2026-02-16-001", "mbox show task-2026-02-16-001 --output >report.md"},
+		exits: []int{exitNotFound, exitConflict, exitData, exitIO, exitBusy},
+		flags: []cli.Flag{
+			boolFlag("output", "print the result alone", &o.output),
+			boolFlag("attempts", "print a line for each attempt", &o.attempts),
+			jsonFlag(&o.json),
+		},
 		run: func(ctx context.Context, s *session, args []string) error {
-			return s.looking(ctx, func(box *mailbox.Box) error {
-				t, state, err := box.Task(ctx, mailbox.ID(args[0]))
-				if err != nil {
-					return err
-				}
-				if inJSON {
-					return s.printJSON(t)
-				}
-				var why *mailbox.Why
-				if state == mailbox.Pending && t.Mbox.Action != nil || t.Result.Status == mailbox.Completed {
-					if why, err = box.Why(ctx, t.ID); err != nil {
-						s.warnf("%v", err)
-					}
-				}
-				s.showTask(t, state, why)
-				return nil
-			})
+			if o.output && (o.attempts || o.json) {
+				return usagef("mbox show ID --output", "--output is the result alone")
+			}
+			return s.looking(ctx, func(box *mailbox.Box) error { return o.run(ctx, s, box, mailbox.ID(args[0])) })
 		},
 		words: taskWords,
 	}
+}
+
+func (o *showOptions) run(ctx context.Context, s *session, box *mailbox.Box, id mailbox.ID) error {
+	t, state, err := box.Task(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case o.output:
+		return printOutput(s, t)
+	case o.attempts:
+		return printAttempts(s, attemptsOf(t), o.json)
+	case o.json:
+		return s.printJSON(t)
+	}
+	var why *mailbox.Why
+	if state == mailbox.Pending && t.Mbox.Action != nil || t.Result.Status == mailbox.Completed {
+		if why, err = box.Why(ctx, t.ID); err != nil {
+			s.warnf("%v", err)
+		}
+	}
+	s.folder = box.Home()
+	s.showTask(t, state, why)
+	return nil
+}
+
+// printOutput prints the result of a task and nothing else. A program gets the very text.
+func printOutput(s *session, t *mailbox.Task) error {
+	if t.Result.Status != mailbox.Completed {
+		return hint(fmt.Errorf("%s is %s, and has no result: %w", t.ID, t.Result.Status, mailbox.ErrConflict), "mbox why %s", schemas.ShellWord(string(t.ID)))
+	}
+	text := task.Text(t.Result.Output)
+	if s.terminal {
+		text = wholeLines(text)
+	}
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	_, err := s.out.WriteString(text)
+	return err
+}
+
+// attempt is one claim of a task.
+type attempt struct {
+	Claim  int           `json:"claim"`
+	By     string        `json:"by"`
+	Began  mailbox.Time  `json:"began"`
+	Ended  *mailbox.Time `json:"ended,omitzero"`
+	Became mailbox.State `json:"became,omitzero"`
+	Reason string        `json:"reason,omitzero"`
+}
+
+// attemptsOf reads the attempts at a task from the states that it went through.
+func attemptsOf(t *mailbox.Task) []attempt {
+	all := []attempt{}
+	for _, c := range t.Audit.StateChanges {
+		if c.To == mailbox.InProgress {
+			all = append(all, attempt{Claim: len(all) + 1, By: c.By, Began: c.At})
+		} else if n := len(all); n > 0 && all[n-1].Ended == nil {
+			all[n-1].Ended, all[n-1].Became, all[n-1].Reason = &c.At, c.To, c.Reason
+		}
+	}
+	return all
+}
+
+func printAttempts(s *session, all []attempt, inJSON bool) error {
+	if inJSON {
+		return s.printJSON(all)
+	}
+	rows := table{head: []string{"CLAIM", "BY", "BEGAN", "TOOK", "BECAME", "WHY"}, spare: []string{"BEGAN", "BY"}}
+	for _, a := range all {
+		took, became := "-", "-"
+		if a.Ended != nil {
+			took, became = a.Ended.Sub(a.Began.Time).Round(time.Millisecond).String(), string(a.Became)
+		}
+		rows.add(text(fmt.Sprint(a.Claim)), text(a.By), text(local(a.Began.Time)), text(took), coloured(became, s.stateColour(a.Became)), text(a.Reason))
+	}
+	rows.printIfAny(s)
+	if len(all) == 0 {
+		s.infof("nobody has tried it yet")
+	}
+	return nil
 }
 
 // showTask prints a task for people, with what an approval would bind if it waits
@@ -68,7 +147,7 @@ func (s *printer) showTask(t *mailbox.Task, state mailbox.State, w *mailbox.Why)
 	s.field("from", strings.TrimSpace(t.Source.Agent+" "+t.Source.User))
 	s.field("type", t.Task.Type+", "+t.Task.Priority)
 	s.field("created", local(t.Created.Time))
-	s.showMeta(&t.Mbox)
+	s.showMeta(&t.Mbox, state)
 	if w != nil && w.Approve != "" {
 		s.showBound(w)
 	}
@@ -78,7 +157,7 @@ func (s *printer) showTask(t *mailbox.Task, state mailbox.State, w *mailbox.Why)
 	s.showTrail(t.Audit.StateChanges)
 }
 
-func (s *printer) showMeta(m *mailbox.Meta) {
+func (s *printer) showMeta(m *mailbox.Meta, state mailbox.State) {
 	if m.Attempt > 0 {
 		s.field("attempt", fmt.Sprintf("%d of %d", m.Attempt, m.MaxAttempts))
 	}
@@ -88,7 +167,7 @@ func (s *printer) showMeta(m *mailbox.Meta) {
 	if m.Deadline != nil {
 		s.field("deadline", local(m.Deadline.Time))
 	}
-	if m.Lease != nil {
+	if m.Lease != nil && state == mailbox.InProgress {
 		s.field("lease", "until "+local(m.Lease.Deadline.Time))
 	}
 	for _, id := range m.DependsOn {
@@ -122,7 +201,7 @@ func (s *printer) showResult(r *mailbox.Result) {
 		s.fieldIn(s.paint.red, "error", r.Error.Code+": "+r.Error.Message)
 	}
 	for _, a := range r.Artifacts {
-		s.field("artifact", fmt.Sprintf("%s (%s, %s)", a.Path, schemas.Size(uint64(max(a.Size, 0))), a.SHA256))
+		s.field("artifact", fmt.Sprintf("%s (%s, %s)", s.place(a.Path), schemas.Size(uint64(max(a.Size, 0))), a.SHA256))
 	}
 	s.showText("output", task.Text(r.Output))
 }
@@ -147,6 +226,27 @@ func (s *printer) showText(name, text string) {
 	if strings.TrimSpace(text) != "" {
 		s.printf("\n%s\n%s\n", s.paint.dim(name), indented(cleanLines(text)))
 	}
+}
+
+// place is a path of the home as it can be put into a shell's line.
+func (s *printer) place(path string) string {
+	if s.folder != "" {
+		path = filepath.Join(s.folder, path)
+	}
+	return schemas.ShellWord(path)
+}
+
+var utcTime = schemas.Pattern(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z`)
+
+// localTimes has the times in a text as a person on this machine reads them.
+func localTimes(text string) string {
+	return utcTime().ReplaceAllStringFunc(text, func(found string) string {
+		at, err := time.Parse(time.RFC3339Nano, found)
+		if err != nil {
+			return found
+		}
+		return local(at)
+	})
 }
 
 // local is a time as a person on this machine reads it.

@@ -3,33 +3,52 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"mbox/audit"
 	"mbox/mailbox"
+	"mbox/mailbox/home"
+	"mbox/mailbox/task"
+	"mbox/schemas"
 )
 
 func whyVerb() *verb {
 	var inJSON bool
 	return &verb{
-		name: "why", args: "ID", least: 1, most: 1,
+		name: "why", args: "ID|FILE", least: 1, most: 1,
 		brief: "tell why a task is where it is, and what proves it",
 		about: `Tells what a task waits for, who can take it, how its claim stands, and which
 lines of the ledger prove the way that it took; of a task that waits for an
-approval also what is to be approved, whole. It changes nothing.`,
-		shows: []string{"mbox why task-2026-02-16-001"},
+approval also what is to be approved, whole. It changes nothing.
+
+A file that was dropped into tasks/pending and put away is found by the name that it
+had, as long as the ledger is there.`,
+		shows: []string{"mbox why task-2026-02-16-001", "mbox why milk.json"},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{jsonFlag(&inJSON)},
 		run: func(ctx context.Context, s *session, args []string) error {
 			return s.looking(ctx, func(box *mailbox.Box) error {
 				w, err := box.Why(ctx, mailbox.ID(args[0]))
+				var odd *schemas.Error
+				if errors.Is(err, mailbox.ErrNotFound) || errors.As(err, &odd) {
+					var away *putAway
+					if away, w, err = whyFile(ctx, box, args[0], err); away != nil {
+						s.folder = box.Home()
+						return away.print(s, inJSON)
+					}
+				}
 				if err != nil {
 					return err
 				}
+				s.folder = box.Home()
 				if inJSON {
 					return s.printJSON(w)
 				}
@@ -42,12 +61,12 @@ approval also what is to be approved, whole. It changes nothing.`,
 }
 
 func (s *printer) printWhy(w *mailbox.Why) {
-	s.printf("%s  %s\n%s\n\n", s.paint.bold(clean(string(w.ID), 128)), s.stateColour(w.State)(string(w.State)), clean(w.Summary, maxLine))
+	s.printf("%s  %s\n%s\n\n", s.paint.bold(clean(string(w.ID), 128)), s.stateColour(w.State)(string(w.State)), clean(localTimes(w.Summary), maxLine))
 	if w.Path != "" {
-		s.field("file", w.Path)
+		s.field("file", s.place(w.Path))
 	}
 	if w.Lease != "" {
-		s.field("claim", w.Lease)
+		s.field("claim", localTimes(w.Lease))
 	}
 	s.fields(plain, "waits for", w.Waits)
 	s.fields(s.paint.green, "can take it", append(w.Able, w.Asks...))
@@ -64,11 +83,81 @@ func (s *printer) printWhy(w *mailbox.Why) {
 	}
 	s.printf("\n%s\n", s.paint.dim("proof"))
 	for _, l := range w.Lines {
-		s.printf("   %s  %s  %s\n", s.paint.dim(fmt.Sprintf("%6d  %s", l.Seq, clean(l.TS, 30))), s.eventColour(l.Event)(fmt.Sprintf("%-16s", clean(string(l.Event), 40))), clean(l.Action, maxLine))
+		s.printf("   %s  %s  %s\n", s.paint.dim(fmt.Sprintf("%6d  %s", l.Seq, clean(localTimes(l.TS), 30))), s.eventColour(l.Event)(fmt.Sprintf("%-16s", clean(string(l.Event), 40))), clean(l.Action, maxLine))
 		if l.Reason != "" {
 			s.printf("           %s\n", s.paint.dim(clean(l.Reason, maxLine)))
 		}
 	}
+}
+
+// putAway is a drop that was put into quarantine.
+type putAway struct {
+	home.Reason
+	File string `json:"file"`          // where it lies, from the home
+	Gone bool   `json:"gone,omitzero"` // somebody has taken it away from there
+	Seq  int64  `json:"seq"`           // of the ledger's line that tells of it
+	by   string
+}
+
+// whyFile looks for a file that was dropped under a name: the last that was put into
+// quarantine, or the task that a drop became which was rejected. unknown is what there is
+// to say where there is none.
+func whyFile(ctx context.Context, box *mailbox.Box, path string, unknown error) (*putAway, *mailbox.Why, error) {
+	name := schemas.Sentence(filepath.Base(path), 120)
+	for line, err := range box.Ledger().Backward() {
+		if err != nil || ctx.Err() != nil {
+			return nil, nil, cmp.Or(err, ctx.Err())
+		}
+		switch {
+		case line.Event() == audit.TaskQuarantined && (line.Text("name") == name || line.Text("entry") == name):
+			away, err := putAwayBy(box.Home(), line)
+			return away, nil, err
+		case line.Event() == audit.TaskRejected && line.Text("dropped") == name:
+			w, err := box.Why(ctx, mailbox.ID(line.Task()))
+			return nil, w, err
+		}
+	}
+	return nil, nil, unknown
+}
+
+// putAwayBy is what a line tells, and what stands beside the file.
+func putAwayBy(in string, line audit.Line) (*putAway, error) {
+	e, err := line.Decode()
+	if err != nil {
+		return nil, err
+	}
+	away := &putAway{Seq: e.Seq, by: e.Action}
+	away.Reason = home.Reason{Name: line.Text("name"), Entry: line.Text("entry"), SHA256: line.Text("sha256"), Reason: line.Text("reason"), Code: line.Text("code"), At: task.At(e.Time())}
+	kept, err := home.Kept(in)
+	for _, k := range kept {
+		if k.Entry == away.Entry {
+			away.Reason = k
+		}
+	}
+	away.File = filepath.Join("tasks", "quarantine", away.Entry)
+	_, missing := os.Lstat(filepath.Join(in, away.File))
+	away.Gone = missing != nil
+	return away, err
+}
+
+func (a *putAway) print(s *session, inJSON bool) error {
+	if inJSON {
+		return s.printJSON(a)
+	}
+	s.printf("%s  %s\n%s\n\n", s.paint.bold(clean(a.Name, 128)), s.paint.red(asQuarantine), clean(a.Reason.Reason, maxLine))
+	if a.Path != "" && a.Path != "$" {
+		s.field("at", a.Path)
+	}
+	if a.Want != "" {
+		s.field("want", a.Want)
+	}
+	if a.Gone {
+		s.field("file", "somebody has taken it away from tasks/quarantine")
+	} else {
+		s.field("file", s.place(a.File))
+	}
+	s.printf("\n%s\n   %s  %s\n", s.paint.dim("proof"), s.paint.dim(fmt.Sprintf("%6d  %s", a.Seq, local(a.At.Time))), clean(a.by, maxLine))
+	return nil
 }
 
 // showBound prints what an approval would name, and what it would leave open.
@@ -132,6 +221,6 @@ func spentText(b mailbox.Budget) string {
 
 func (s *printer) fields(colour paint, name string, values []string) {
 	for _, v := range values {
-		s.fieldIn(colour, name, v)
+		s.fieldIn(colour, name, localTimes(v))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -108,8 +109,9 @@ func (s *printer) printLine(v any) error {
 // table collects rows and prints them in columns as wide as needed. The last
 // column is cut to the terminal; a pipe gets it whole.
 type table struct {
-	head []string
-	rows [][]cell
+	head  []string
+	spare []string // columns that a terminal can do without, the least wanted first
+	rows  [][]cell
 }
 
 type cell struct {
@@ -124,6 +126,9 @@ func coloured(t string, p paint) cell { return cell{clean(t, maxLine), p} }
 func (t *table) add(cells ...cell) { t.rows = append(t.rows, cells) }
 
 func (t *table) print(s *session) {
+	if s.wide > 0 {
+		t.narrow(s.wide)
+	}
 	widths := t.widths()
 	head := make([]cell, len(t.head))
 	for i, h := range t.head {
@@ -131,6 +136,38 @@ func (t *table) print(s *session) {
 	}
 	for _, row := range append([][]cell{head}, t.rows...) {
 		s.printf("%s\n", s.row(row, widths))
+	}
+}
+
+// leastLast is how wide the last column should be.
+const leastLast = 24
+
+// narrow leaves out the columns that can be spared and have nothing in them, and then
+// those for which there is no room.
+func (t *table) narrow(wide int) {
+	t.leaveOut(func(i int) bool {
+		return !slices.ContainsFunc(t.rows, func(row []cell) bool { return row[i].text != "-" })
+	})
+	t.leaveOut(func(int) bool {
+		used := 0
+		for _, w := range t.widths()[:len(t.head)-1] {
+			used += w + 2
+		}
+		return used+leastLast > wide
+	})
+}
+
+// leaveOut leaves out the columns that can be spared and of which is says so.
+func (t *table) leaveOut(is func(i int) bool) {
+	for _, name := range t.spare {
+		i := slices.Index(t.head, name)
+		if i < 0 || !is(i) {
+			continue
+		}
+		t.head = slices.Delete(slices.Clone(t.head), i, i+1)
+		for r := range t.rows {
+			t.rows[r] = slices.Delete(t.rows[r], i, i+1)
+		}
 	}
 }
 

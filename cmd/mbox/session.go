@@ -43,8 +43,9 @@ type session struct {
 type printer struct {
 	out      *bufio.Writer
 	paint    palette
-	wide     int  // columns of the terminal; 0 where it is none
-	terminal bool // it is one
+	wide     int    // columns of the terminal; 0 where it is none
+	terminal bool   // it is one
+	folder   string // the home, where paths are printed from it
 }
 
 func newSession() *session {

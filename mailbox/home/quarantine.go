@@ -7,11 +7,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
-	"mbox/mailbox/task"
-
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
+	"mbox/schemas"
 )
 
 // Reason is the content of <entry>.reason.json beside an entry of the
@@ -83,4 +85,31 @@ func HashKeptAt(path string) (string, error) {
 	}
 	defer f.Close()
 	return HashKept(f, info)
+}
+
+// mostReason is how long the file of a reason may be, in bytes: what is longer nobody
+// but a stranger has written.
+const mostReason = 64 << 10
+
+// Kept lists the reasons of what lies in quarantine, the oldest first. A reason that
+// cannot be read is left out: verify tells of it.
+func Kept(home string) ([]Reason, error) {
+	dir := filepath.Join(home, "tasks", "quarantine")
+	names, err := durable.Names(dir)
+	if err != nil {
+		return nil, err
+	}
+	var kept []Reason
+	for _, name := range names {
+		if !strings.HasSuffix(name, ReasonSuffix) {
+			continue
+		}
+		var r Reason
+		data, err := durable.Read(filepath.Join(dir, name), mostReason)
+		if err == nil && schemas.Decode(data, &r) == nil {
+			kept = append(kept, r)
+		}
+	}
+	slices.SortStableFunc(kept, func(a, b Reason) int { return a.At.Compare(b.At.Time) })
+	return kept, nil
 }
