@@ -27,7 +27,7 @@ func (s *scene) there(name string) bool {
 // What always_ask names and what is risky in a terminal a person allows, whatever
 // answers the program's own permissions: the question is held, names its tool, and is
 // done only when it is approved.
-func TestToolsAskWhateverPermissionsDo(t *testing.T) {
+func TestToolsAskAnyway(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(*policy.RiskProfile)
 		tool    string

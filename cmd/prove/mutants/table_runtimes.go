@@ -92,7 +92,7 @@ var runtimeMutants = []mutant{
 	{
 		"question-as-a-permission", "runtimes", "agents/judge.go",
 		"return t.asksInQuestion(p, act.Params)", "return t.asks(p, act.Name)",
-		acpTest("TestToolsAskWhateverPermissionsDo"),
+		acpTest("TestToolsAskAnyway"),
 	},
 	{
 		"answer-without-an-approval", "runtimes", "agents/permission.go",
@@ -102,7 +102,7 @@ var runtimeMutants = []mutant{
 	{
 		"terminals-not-asked-for", "runtimes", "agents/permission.go",
 		"case p.MustAsk(Terminal):", "case false:",
-		acpTest("TestToolsAskWhateverPermissionsDo"),
+		acpTest("TestToolsAskAnyway"),
 	},
 	{
 		"question-of-any-tool", "runtimes", "agents/permission.go",
