@@ -68,10 +68,36 @@ func (l *line) argument(word string) error {
 		return nil
 	}
 	hint := strings.Join(l.path, " ") + " --help"
-	if near := schemas.Suggest(word, l.verb.names()); near != "" {
+	if near := l.meant(word); near != "" {
 		hint = l.corrected(near)
 	}
 	return usagef(hint, "%s has no command %q", strings.Join(l.path, " "), clean(word, 40))
+}
+
+// otherNames are what other programs call what a verb of mbox does.
+var otherNames = map[string]string{
+	"add": "send", "new": "send", "create": "send", "submit": "send", "rm": "cancel", "del": "cancel", "delete": "cancel",
+	"remove": "cancel", "kill": "cancel", "stop": "cancel", "abort": "cancel", "done": "complete", "finish": "complete",
+	"close": "complete", "log": "logs", "list": "ls", "ps": "status", "cat": "show", "info": "show", "start": "up", "take": "claim",
+	"next": "claim", "check": "verify", "follow": "tail",
+}
+
+// onlyLook are the verbs that change nothing: one of them may be proposed for a word that
+// is farther away.
+var onlyLook = []string{"audit", "doctor", "help", "logs", "ls", "man", "schema", "show", "status", "tail", "top", "verify", "version", "wait", "why"}
+
+// meant is the verb that was probably meant; "" if none is near. One that changes
+// something begins as the word does: nobody should be led to it by chance.
+func (l *line) meant(word string) string {
+	names := l.verb.names()
+	if name := otherNames[strings.ToLower(word)]; slices.Contains(names, name) {
+		return name
+	}
+	near := schemas.Suggest(word, names)
+	if near == "" || slices.Contains(onlyLook, near) || strings.EqualFold(near[:1], word[:1]) {
+		return near
+	}
+	return schemas.Suggest(word, slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(onlyLook, name) }))
 }
 
 func (l *line) flag(word string) error {

@@ -68,6 +68,34 @@ func TestArrangeRefuses(t *testing.T) {
 	}
 }
 
+// What other programs call it leads to the verb; and a word that is like none is led to
+// nothing that changes the mailbox.
+func TestArrangeMeans(t *testing.T) {
+	for word, want := range map[string]string{
+		"rm": "cancel", "add": "send", "done": "complete", "stop": "cancel", "LOG": "logs", "list": "ls", "cliam": "claim", "fial": "fail",
+		"hait": "wait", "unit": "wait", "ail": "tail", "lend": "", "ip": "", "zzz": "", "toktn": "token", "relase": "release",
+	} {
+		_, err := arrangeLine(t, "mbox|"+word+"|t")
+		var usage *usageError
+		if !errors.As(err, &usage) {
+			t.Fatalf("%s: %v", word, err)
+		}
+		if got := strings.TrimSuffix(strings.TrimPrefix(usage.hint, "mbox "), " t"); got != want && (want != "" || got != "--help") {
+			t.Errorf("%s leads to %q, want %q", word, got, want)
+		}
+	}
+	for word, name := range otherNames {
+		if tree().verb(name) == nil || tree().verb(word) != nil {
+			t.Errorf("%s leads to %s", word, name)
+		}
+	}
+	for _, name := range onlyLook {
+		if tree().verb(name) == nil {
+			t.Errorf("there is no %s", name)
+		}
+	}
+}
+
 // What a hint says must be right: following it never leads to another usage
 // error about commands and flags.
 func TestHintsAreLines(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"mbox/cmd/mbox/config"
 )
 
-type doctorOptions struct{ fix, pull, json bool }
+type doctorOptions struct{ fix, pull, settings, json bool }
 
 func doctorVerb() *verb {
 	var o doctorOptions
@@ -22,8 +22,9 @@ func doctorVerb() *verb {
 		brief: "look for what is wrong with the mailbox or the machine",
 		about: `Looks at folders, modes and owner, the file system and its renames, disk and
 memory, docker, clock, limits, the sandbox, the brains of the agents, what crashes left, the
-configuration and where each value comes from, and tasks that nobody can take or has
-taken. Something wrong is exit code 1; warnings are 0.
+configuration, and tasks that nobody can take or has taken. What is wrong stands
+first, then what may be. Something wrong is exit code 1; warnings are 0. --settings
+also prints each value of the configuration and where it comes from.
 
 --fix mends what is safe to mend: modes and missing folders, and where space is low
 it removes logs that were put aside. --pull fetches models.`,
@@ -32,6 +33,7 @@ it removes logs that were put aside. --pull fetches models.`,
 		flags: []cli.Flag{
 			boolFlag("fix", "mend modes and missing folders, and make room", &o.fix),
 			boolFlag("pull", "fetch the models that enabled agents ask Ollama for and that it does not have", &o.pull),
+			boolFlag("settings", "print what is set, too, and where", &o.settings),
 			jsonFlag(&o.json),
 		},
 		run: func(ctx context.Context, s *session, _ []string) error { return o.run(ctx, s) },
@@ -74,24 +76,28 @@ func (o *doctorOptions) answer(s *session, e *check.Exam) error {
 			return err
 		}
 	} else {
-		s.printFindings(e)
+		s.printFindings(e, o.settings)
 	}
-	switch bad {
-	case 0:
-		return nil
-	case 1:
-		return &unwell{"one thing is wrong"}
+	if bad > 0 {
+		return &unwell{several(bad, "thing is", "things are") + " wrong"}
 	}
-	return &unwell{fmt.Sprintf("%d things are wrong", bad)}
+	return nil
 }
 
-func (s *session) printFindings(e *check.Exam) {
+// worst is the order in which findings are printed.
+var worst = []check.Level{check.Wrong, check.Doubt, check.Fixed, check.Fine}
+
+func (s *session) printFindings(e *check.Exam, settings bool) {
+	slices.SortStableFunc(e.Findings, func(a, b check.Finding) int { return slices.Index(worst, a.Level) - slices.Index(worst, b.Level) })
 	paints := map[check.Level]paint{check.Fine: s.paint.green, check.Fixed: s.paint.cyan, check.Doubt: s.paint.yellow, check.Wrong: s.paint.red}
 	for _, f := range e.Findings {
 		s.printf("%s  %-12s %s\n", paints[f.Level](fmt.Sprintf("%-5s", f.Level)), f.Check, clean(f.Text, maxLine))
 		if f.Hint != "" {
 			s.printf("       %-12s %s\n", "", s.paint.dim(clean(f.Hint, maxLine)))
 		}
+	}
+	if !settings {
+		return
 	}
 	t := table{head: []string{"SETTING", "VALUE", "FROM"}}
 	for _, v := range s.settings(e) {

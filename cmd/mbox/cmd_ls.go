@@ -299,27 +299,33 @@ func inTrees(items []listed) (out []listed) {
 	}
 	var roots []int
 	for i, it := range items {
-		if it.Task != nil && it.Task.Mbox.ParentID != it.Task.ID && there[it.Task.Mbox.ParentID] {
+		if it.Task != nil && there[it.Task.Mbox.ParentID] {
 			below[it.Task.Mbox.ParentID] = append(below[it.Task.Mbox.ParentID], i)
 		} else {
 			roots = append(roots, i)
 		}
 	}
+	done := make([]bool, len(items))
 	var put func(i, depth int)
 	put = func(i, depth int) {
+		if done[i] {
+			return
+		}
+		done[i] = true
 		it := items[i]
 		it.depth = depth
 		out = append(out, it)
 		if it.Task == nil {
 			return
 		}
-		children := below[it.Task.ID]
-		delete(below, it.Task.ID) // a circle, made by hand, is drawn once
-		for _, child := range children {
+		for _, child := range below[it.Task.ID] {
 			put(child, depth+1)
 		}
 	}
 	for _, i := range roots {
+		put(i, 0)
+	}
+	for i := range items { // of a circle, which somebody has made by hand
 		put(i, 0)
 	}
 	return out

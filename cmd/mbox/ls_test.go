@@ -14,7 +14,7 @@ import (
 // is drawn once, and nothing is lost.
 func TestListInTrees(t *testing.T) {
 	var items []listed
-	for _, row := range [][2]mailbox.ID{{"leaf", "branch"}, {"alone", ""}, {"root", ""}, {"branch", "root"}, {"orphan", "gone"}, {"own", "own"}} {
+	for _, row := range [][2]mailbox.ID{{"leaf", "branch"}, {"alone", ""}, {"root", ""}, {"branch", "root"}, {"orphan", "gone"}, {"own", "own"}, {"hen", "egg"}, {"egg", "hen"}} {
 		task := &mailbox.Task{ID: row[0]}
 		task.Mbox.ParentID = row[1]
 		items = append(items, listed{Item: mailbox.Item{Task: task}})
@@ -28,7 +28,7 @@ func TestListInTrees(t *testing.T) {
 		}
 		got = append(got, strings.Repeat(" ", it.depth)+name)
 	}
-	if want := "alone|root| branch|  leaf|orphan|own|no task"; strings.Join(got, "|") != want {
+	if want := "alone|root| branch|  leaf|orphan|no task|own|hen| egg"; strings.Join(got, "|") != want {
 		t.Errorf("%s, want %s", strings.Join(got, "|"), want)
 	}
 }

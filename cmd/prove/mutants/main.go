@@ -81,6 +81,7 @@ func table() []mutant {
 		scheduleMutants,
 		lifecycleMutants,
 		durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants, policyMutants, rightsMutants, doorsMutants, mcpMutants, bridgeMutants, deliveryMutants, ircMutants, hooksMutants, matrixMutants, emailMutants, telegramMutants, slackMutants, runtimeMutants,
+		durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants, policyMutants, rightsMutants, doorsMutants, mcpMutants, bridgeMutants, deliveryMutants, ircMutants, hooksMutants, matrixMutants, emailMutants, telegramMutants, runtimeMutants, statusMutants,
 	)
 }
 

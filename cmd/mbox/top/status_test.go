@@ -1,0 +1,87 @@
+package top
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"mbox/cmd/mbox/check"
+	"mbox/mailbox"
+)
+
+// A board that is printed has what stands, in lines that fit, with colours only where
+// they are wanted, and nothing that a task or an agent says moves the cursor.
+func TestBoardIsPrinted(t *testing.T) {
+	box, _ := newBox(t, mailbox.Options{Agents: map[string]mailbox.Capabilities{"coder": {}, "lame": {}, "off": {Paused: true}}})
+	send(t, box, "work", func(s *mailbox.Task) { s.Assignment.TargetAgent = "coder" })
+	send(t, box, "wait", func(s *mailbox.Task) { s.Assignment.TargetAgent = "lame" })
+	c, err := box.Claim(t.Context(), mailbox.ClaimRequest{Agent: "coder", Process: true})
+	must(t, err)
+	defer c.Close()
+	forty := 40
+	must(t, c.Progress(t.Context(), mailbox.Progress{Percent: &forty, Message: "evil \x1b[2J" + strings.Repeat(" long", 60)}))
+	must(t, os.WriteFile(filepath.Join(box.Home(), "tasks", "quarantine", "odd~1"), []byte("x"), 0o600))
+	b, err := Read(t.Context(), box)
+	must(t, err)
+	b.Tell([]check.Finding{
+		{Agent: "coder", Level: check.Fine, Text: "coder runs \x1b[2Jthings"},
+		{Agent: "lame", Level: check.Doubt, Text: "lame cannot run: gone is not there", Hint: "install it"},
+		{Agent: "nobody", Level: check.Doubt, Text: "nobody cannot run"},
+	})
+	if got := b.problem(kindAgent); got != ": lame cannot run: gone is not there; 1 task waits for it; install it" {
+		t.Errorf("the agent that cannot work: %q", got)
+	}
+	if len(b.Problems) != 2 || b.Quarantine != 1 || b.Free == 0 || b.Every != "5s" {
+		t.Errorf("%+v", b)
+	}
+	colours := regexp.MustCompile("\x1b\\[[0-9;]*m")
+	for _, s := range []Style{{}, {Wide: 80}, {Wide: 80, Colours: true}, {Wide: 120, Colours: true}, {Wide: 5}} {
+		var out bytes.Buffer
+		b.Print(&out, s)
+		text := colours.ReplaceAllString(out.String(), "")
+		if strings.Contains(text, "\x1b") || (text != out.String()) != s.Colours {
+			t.Errorf("%+v: %q", s, out.String())
+		}
+		for line := range strings.Lines(text) {
+			if wide := ansi.StringWidthWc(strings.TrimSuffix(line, "\n")); s.Wide > 2*margin && wide > s.Wide {
+				t.Errorf("%+v: %d cells: %s", s, wide, line)
+			}
+		}
+		for _, want := range []string{"(?m)^router +no mbox up", "(?m)^pending +1, the oldest 0s$", `(?m)^agent +coder +work for 0s: 40% evil \\x1b\[2J`, "(?m)^agent +off +not enabled$", "(?m)^quarantine +1$"} {
+			if s.Wide != 5 && !regexp.MustCompile(want).MatchString(text) {
+				t.Errorf("%+v: no %s in\n%s", s, want, text)
+			}
+		}
+	}
+}
+
+// Of a home with many completed tasks a status looks at none of their files.
+func TestStatusLooksAtNothingCompleted(t *testing.T) {
+	box, _ := newBox(t, mailbox.Options{})
+	send(t, box, "done", nil)
+	c, err := box.Claim(t.Context(), mailbox.ClaimRequest{Agent: "coder"})
+	must(t, err)
+	must(t, c.Complete(t.Context(), mailbox.Result{}))
+	b, err := Read(t.Context(), box)
+	must(t, err)
+	if c := column(b, mailbox.Completed); c.Count != 1 || len(c.Rows) != 0 || c.Oldest != nil {
+		t.Errorf("completed: %+v", c)
+	}
+	looks := 0
+	ctx, end := t.Context(), time.Now().Add(20*time.Second)
+	stop := bytes.ErrTooLarge
+	if err := Watch(ctx, box, func(*Board) error {
+		if looks++; looks == 2 || time.Now().After(end) {
+			return stop
+		}
+		return nil
+	}); err != stop || looks != 2 {
+		t.Errorf("%d looks, %v", looks, err)
+	}
+}

@@ -1,0 +1,93 @@
+package main
+
+// mboxTest is a test of the command.
+func mboxTest(run string) command { return command{"cmd/mbox", run} }
+
+// statusMutants break what tells people how things stand, and what agents said.
+var statusMutants = []mutant{
+	{
+		"lame-agents-pass", "status", "cmd/mbox/top/status.go",
+		"if !a.Able && a.Waiting > 0 {", "if a.Able && a.Waiting > 0 {",
+		command{"cmd/mbox/top", "TestBoardIsPrinted"},
+	},
+	{
+		"status-looks-at-all", "status", "cmd/mbox/top/board.go",
+		"s == mailbox.Completed && !r.brief", "s == mailbox.Completed",
+		command{"cmd/mbox/top", "TestStatusLooksAtNothingCompleted"},
+	},
+	{
+		"agents-words-move-the-cursor", "status", "cmd/mbox/top/status.go",
+		"name += \": \" + clean(works)", "name += \": \" + works",
+		command{"cmd/mbox/top", "TestBoardIsPrinted"},
+	},
+	{
+		"all-is-well", "status", "cmd/mbox/cmd_status.go",
+		"n > 0 && err == nil", "n > 99 && err == nil",
+		mboxTest("TestScripts/status$"),
+	},
+	{
+		"interpreters-not-looked-for", "status", "cmd/mbox/check/commands.go",
+		"needs != \"\" && lookFor(needs, \"/\") == \"\"", "false && needs != \"\"",
+		command{"cmd/mbox/check", "TestDoctorLooksForCommands"},
+	},
+	{
+		"known-secrets-kept", "logs", "agents/said.go",
+		"text = strings.ReplaceAll(text, secret, \"<redacted>\")", "_ = secret",
+		agentsTest("TestSaidHasNoSecrets"),
+	},
+	{
+		"tokens-kept", "logs", "agents/said.go",
+		"append(slices.Clone(a.Secrets), a.claim.Token())", "slices.Clone(a.Secrets)",
+		agentsTest("TestSaidHasNoSecrets"),
+	},
+	{
+		"marked-secrets-kept", "logs", "agents/said.go",
+		"return delegation.WithoutMarked(text)", "return delegation.WithoutMarked(\"\") + text",
+		agentsTest("TestSaidHasNoSecrets"),
+	},
+	{
+		"logs-without-end", "logs", "agents/said.go",
+		"l.size+int64(len(line)) > l.most/2", "l.size+int64(len(line)) > l.most*2",
+		agentsTest("TestSaidIsBounded"),
+	},
+	{
+		"logs-written-into-what-lies-there", "logs", "agents/said.go",
+		"os.O_WRONLY|os.O_CREATE|os.O_EXCL", "os.O_WRONLY|os.O_CREATE",
+		agentsTest("TestSaidFollowsNothing"),
+	},
+	{
+		"logs-of-the-running-removed", "logs", "agents/said.go",
+		"if !s.isOver(ctx, l.Task,", "if ctx.Err() != nil && !s.isOver(ctx, l.Task,",
+		agentsTest("TestSaidIsSwept"),
+	},
+	{
+		"logs-of-any-age", "logs", "agents/said.go",
+		"now.Sub(l.Last) <= s.Logs.Age", "now.Sub(l.Last) >= 0",
+		agentsTest("TestSaidIsSwept"),
+	},
+	{
+		"setup-burns-attempts", "setup", "agents/ending.go",
+		"code == exitNotRun || code == exitNotFound", "code == exitNotRun && code == exitNotFound",
+		agentsTest("TestCommandCannotRun"),
+	},
+	{
+		"setup-goes-on-claiming", "setup", "agents/attempt.go",
+		"if e.setup() {", "if e.setup() && e.timedOut > 0 {",
+		agentsTest("TestCommandCannotRun"),
+	},
+	{
+		"led-to-a-change", "words", "cmd/mbox/args.go",
+		"strings.EqualFold(near[:1], word[:1])", "strings.EqualFold(near[:0], word[:0])",
+		mboxTest("TestArrangeMeans"),
+	},
+	{
+		"table-wider-than-the-terminal", "words", "cmd/mbox/print.go",
+		"return used+leastLast > wide", "return used > 9*wide",
+		mboxTest("TestTableFitsTheTerminal"),
+	},
+	{
+		"circles-left-out", "words", "cmd/mbox/cmd_ls.go",
+		"for i := range items { // of a circle", "for i := range items[:0] { // of a circle",
+		mboxTest("TestListInTrees"),
+	},
+}
