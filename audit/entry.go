@@ -35,6 +35,7 @@ const (
 	TaskQuarantined Event = "task_quarantined"
 	TaskLateResult  Event = "task_late_result"
 	TaskArchived    Event = "task_archived"
+	TaskEdited      Event = "task_edited"
 	ResultDelivered Event = "result_delivered"
 	DelegationEvent Event = "delegation"
 	DecisionEvent   Event = "decision"
@@ -49,7 +50,7 @@ const (
 // Events lists every event in the order of the specification.
 var Events = []Event{
 	TaskCreated, TaskPicked, TaskProgress, TaskCompleted, TaskFailed, TaskReleased, TaskRetried,
-	TaskCancelled, TaskRejected, TaskQuarantined, TaskLateResult, TaskArchived, ResultDelivered,
+	TaskCancelled, TaskRejected, TaskQuarantined, TaskLateResult, TaskArchived, TaskEdited, ResultDelivered,
 	DelegationEvent, DecisionEvent, ChangeEvent, PolicyDenied, AgentState, Reconcile, AuditRepaired, ErrorEvent,
 }
 

@@ -243,7 +243,7 @@ func (b *Box) claim(ctx context.Context, r ClaimRequest, id ID) (*Claim, error) 
 	if err != nil {
 		return nil, err
 	}
-	if rec.State != Pending || rec.Blocked || rec.NotBefore > b.now().UnixMilli() {
+	if rec.State != Pending || rec.Blocked || rec.NotBefore > b.now().UnixMilli() || !b.fits(r)(rec.Class) {
 		return nil, errNotReady
 	}
 	if err := b.mayClaim(r.Agent); err != nil {

@@ -268,6 +268,18 @@ var scenes = []scene{
 		holds:  stateIs("t1", Pending),
 	},
 	{
+		name:   "edit",
+		before: submitted,
+		verb: func(ctx context.Context, b *Box, _ any) error {
+			_, err := Edit(ctx, b, "t1", "human", "sooner", urgently)
+			return err
+		},
+		holds: func(t *testing.T, b *Box, _ any) bool {
+			task, state, err := b.Task(context.Background(), "t1")
+			return err == nil && state == Pending && task.Task.Priority == "urgent"
+		},
+	},
+	{
 		name:   "archive",
 		before: ended,
 		verb: func(ctx context.Context, b *Box, _ any) error {

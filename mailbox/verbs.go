@@ -420,7 +420,7 @@ func RetrySeen(ctx context.Context, b *Box, id ID, by, why string, seen Seen) er
 	if err != nil {
 		return err
 	}
-	e, last, err := b.ledger.LastMove(id)
+	e, last, err := b.ledger.LastStep(id)
 	switch {
 	case err != nil:
 		return err

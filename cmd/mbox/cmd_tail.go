@@ -198,7 +198,7 @@ func (s *printer) eventColour(e audit.Event) paint {
 	case audit.TaskFailed, audit.TaskRejected, audit.TaskQuarantined, audit.TaskLateResult, audit.PolicyDenied,
 		audit.AuditRepaired, audit.ErrorEvent:
 		return s.paint.red
-	case audit.TaskRetried, audit.TaskReleased, audit.TaskCancelled, audit.Reconcile:
+	case audit.TaskRetried, audit.TaskReleased, audit.TaskEdited, audit.TaskCancelled, audit.Reconcile:
 		return s.paint.yellow
 	case audit.TaskCreated, audit.TaskPicked, audit.TaskProgress:
 		return s.paint.cyan

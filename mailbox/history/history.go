@@ -16,11 +16,20 @@ type Ledger struct{ *audit.Ledger }
 
 // LastMove finds the last ledger line that moved the task; nil if there is none.
 func (h Ledger) LastMove(id task.ID) (*audit.Entry, *task.Move, error) {
+	return h.lastMove(id, func(*audit.Entry) bool { return true })
+}
+
+// LastStep is LastMove that passes over edits, which leave a task where it is.
+func (h Ledger) LastStep(id task.ID) (*audit.Entry, *task.Move, error) {
+	return h.lastMove(id, func(e *audit.Entry) bool { return e.Event != audit.TaskEdited })
+}
+
+func (h Ledger) lastMove(id task.ID, counts func(*audit.Entry) bool) (*audit.Entry, *task.Move, error) {
 	for line, err := range h.LinesOf(string(id)) {
 		if err != nil {
 			return nil, nil, err
 		}
-		if e, m := task.MoveIn(line); m != nil {
+		if e, m := task.MoveIn(line); m != nil && counts(e) {
 			return e, m, nil
 		}
 	}

@@ -112,7 +112,7 @@ func (k *skimmer) skim(line audit.Line) bool {
 			ok = task.IsText(value) || string(value) == "null"
 		case "reason", "host", "request", "root", "source_sha256", "dropped", "found":
 			ok = task.IsText(value)
-		case "adopted", "kept", "spent", "checks":
+		case "adopted", "kept", "spent", "checks", "fields":
 			ok = false
 		}
 		if !ok {

@@ -82,7 +82,7 @@ func TestRule32_SkimOfMoves(t *testing.T) {
 	var members, queue map[string]jsontext.Value
 	_ = json.Unmarshal([]byte(skimDetails), &members)
 	_ = json.Unmarshal(members["queue"], &queue)
-	for _, name := range []string{"after", "attempt", "before", "claim", "epoch", "from", "host", "key", "pid", "queue", "reason", "request", "revision", "to", "tx", "uid", "until", "root", "spent", "kept", "adopted", "dropped", "found", "checks", "unknown"} {
+	for _, name := range []string{"after", "attempt", "before", "claim", "epoch", "from", "host", "key", "pid", "queue", "reason", "request", "revision", "to", "tx", "uid", "until", "root", "spent", "kept", "adopted", "dropped", "found", "checks", "fields", "unknown"} {
 		was := members[name]
 		for _, value := range append(values, "") {
 			members[name] = jsontext.Value(value)

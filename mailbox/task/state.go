@@ -55,6 +55,7 @@ var Moves = map[audit.Event][]step{
 	audit.TaskRetried:   {{InProgress, Pending}, {Failed, Pending}},
 	audit.TaskReleased:  {{InProgress, Pending}},
 	audit.TaskCancelled: {{Pending, Failed}, {InProgress, Failed}},
+	audit.TaskEdited:    {{Pending, Pending}},
 	audit.TaskArchived:  {{Completed, Archived}, {Failed, Archived}, {Archived, "pruned"}},
 	audit.Reconcile: {
 		{Pending, InProgress}, {InProgress, Completed}, {InProgress, Failed}, {InProgress, Pending}, {Pending, None},

@@ -103,9 +103,20 @@ func (t *Tree) Allows(d *Delegation, by string, limit task.Budget, keys []string
 		if d.Own && (to != by || child.Task.Mbox.Action == nil) {
 			return Refuse("parameters", "%s would do it itself: it has to be for %s and to carry an action", by, by)
 		}
-		if way := t.circle(by, to); way != nil && !d.Own {
-			return Refuse("cycle", "the agents would wait for one another: %s", Join(way))
+		if d.Own {
+			continue
 		}
+		if err := t.MayAsk(by, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// MayAsk refuses work that one agent would hand to another of the tree who waits for it.
+func (t *Tree) MayAsk(by, to string) error {
+	if way := t.circle(by, to); way != nil {
+		return Refuse("cycle", "the agents would wait for one another: %s", Join(way))
 	}
 	return nil
 }

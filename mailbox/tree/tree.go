@@ -36,6 +36,8 @@ type Node struct {
 	Action string     `json:"action,omitzero"`
 	State  task.State `json:"state"`
 	Reason string     `json:"reason,omitzero"` // of the last line
+
+	asker string // who handed it on
 }
 
 // Forest keeps the trees that were asked for last, each with the place of the
@@ -130,7 +132,7 @@ func (t *Tree) fold(e *audit.Entry) {
 	id := task.ID(e.Task())
 	n := t.byID[id.Fold()]
 	if n == nil {
-		n = &Node{ID: id}
+		n = &Node{ID: id, asker: e.Agent}
 		t.Nodes = append(t.Nodes, n)
 		t.byID[id.Fold()], t.keys[m.Key] = n, true
 	}
@@ -138,8 +140,8 @@ func (t *Tree) fold(e *audit.Entry) {
 	if q := m.Queue; q != nil {
 		n.Agent, n.Action = q.Target, q.Action
 		n.Parent = cmp.Or(q.Parent, n.Parent)
-		if m.Leaves() == task.None && q.Parent != "" && !slices.Contains(t.graph[e.Agent], q.Target) {
-			t.graph[e.Agent] = append(t.graph[e.Agent], q.Target)
+		if q.Parent != "" && !slices.Contains(t.graph[n.asker], q.Target) { // a new one, or edited: its target is another
+			t.graph[n.asker] = append(t.graph[n.asker], q.Target)
 		}
 	}
 }

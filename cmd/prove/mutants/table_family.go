@@ -106,7 +106,7 @@ var familyMutants = []mutant{
 	},
 	{
 		"circle-only-upwards", "delegation", "mailbox/tree/tree.go",
-		"m.Leaves() == task.None && q.Parent != \"\"", "m.Leaves() == task.None && q.Parent == t.Root",
+		"if q.Parent != \"\" && ", "if q.Parent == t.Root && ",
 		boxTest("TestDelegateSideways"),
 	},
 	{
