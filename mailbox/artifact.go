@@ -68,19 +68,15 @@ func (b *books) stagedLeft(left *artifact.Set, tx string) string {
 	return home.StagedPath(b.home, path.Base(left.Under), tx)
 }
 
-// stageLeft copies the files to a folder of the transition, and moves it into its
-// place. A crash until the line is written leaves one or the other:
-// settle removes a staged folder, and the same claim replaces one in its place,
-// because only the file of a task that has ended by this claim would name it: so
-// nothing is replaced by who has lost his lock, and may have been overtaken.
+// stageLeft copies the files to a folder of the transition, and flushes it.
 //
 // A gigabyte takes seconds, and whoever shows or cancels a task of the same shard
 // waits for them. It is copied under the lock all the same. What is in tmp belongs
 // to whoever holds its shard: recovery takes everything else for what a dead
 // process left, verify names it, and nobody would remove the copy of a worker that
 // was killed before it had the lock.
-func (b *books) stageLeft(ctx context.Context, s *shard, left *artifact.Set, tx string) error {
-	staged, place := b.stagedLeft(left, tx), b.path(left.Under)
+func (b *books) stageLeft(ctx context.Context, left *artifact.Set, tx string) error {
+	staged := b.stagedLeft(left, tx)
 	err := left.Copy(ctx, func(name string) (*os.File, error) {
 		to := filepath.Join(staged, strings.TrimPrefix(name, left.Under))
 		if err := durable.MkdirAll(filepath.Dir(to), durable.None); err != nil {
@@ -91,16 +87,22 @@ func (b *books) stageLeft(ctx context.Context, s *shard, left *artifact.Set, tx 
 	if err == nil {
 		err = durable.SyncDirs(staged, b.o.Sync)
 	}
-	if err != nil {
-		return err
-	}
+	return err
+}
+
+// placeLeft moves what a completion leaves into its place. A crash until the line is written leaves one or the other:
+// settle removes a staged folder, and the same claim replaces one in its place,
+// because only the file of a task that has ended by this claim would name it: so
+// nothing is replaced by who has lost his lock, and may have been overtaken.
+func (b *books) placeLeft(s *shard, left *artifact.Set, tx string) error {
+	staged, place := b.stagedLeft(left, tx), b.path(left.Under)
 	if err := durable.MkdirAll(filepath.Dir(place), b.o.Sync); err != nil {
 		return err
 	}
 	if err := s.stillHeld(); err != nil {
 		return err
 	}
-	err = durable.Move(staged, place)
+	err := durable.Move(staged, place)
 	if errors.Is(err, fs.ErrExist) {
 		if err = durable.Exchange(staged, place); err == nil {
 			err = durable.RemoveAll(staged)

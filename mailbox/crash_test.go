@@ -16,6 +16,7 @@ import (
 	"mbox/audit"
 	records "mbox/audit/record"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 )
 
 // scene is a verb with what has to be there before it, and the oracle that
@@ -119,7 +120,58 @@ func hasArtifacts(s State) func(*testing.T, *Box, any) bool {
 	}
 }
 
+// submitWith sends a task with two files, one of them of this name.
+func submitWith(ctx context.Context, b *Box, _ any) error {
+	task := request("crash")
+	task.ID, task.Mbox.IdempotencyKey = "t1", "once"
+	_, err := SubmitWith(ctx, b, task, []File{{Name: "../one.txt", Data: []byte("one")}, {Name: "two.txt", Data: []byte("two")}})
+	return err
+}
+
+// hasAttached tells whether the task has the state and both files.
+func hasAttached(s State, in func(*Box) string) func(*testing.T, *Box, any) bool {
+	return func(t *testing.T, b *Box, _ any) bool {
+		task, state, err := b.Task(context.Background(), "t1")
+		if err != nil || state != s || len(task.Mbox.Attachments) != 2 {
+			return false
+		}
+		wantClean(t, b)
+		for _, a := range task.Attached(in(b)) {
+			if data, err := os.ReadFile(b.path(a.Path)); err != nil || audit.Hash(data) != a.SHA256 {
+				t.Errorf("%s: %d bytes: %v", a.Path, len(data), err)
+			}
+		}
+		return true
+	}
+}
+
+func inArtifacts(*Box) string { return task.ArtifactsDir }
+
 var scenes = []scene{
+	{
+		name: "submit with files", before: func(*testing.T, *Box) any { return nil },
+		verb: submitWith, holds: hasAttached(Pending, inArtifacts),
+	},
+	{
+		name: "archive with files",
+		before: func(t *testing.T, b *Box) any {
+			t.Helper()
+			must(t, submitWith(t.Context(), b, nil))
+			must(t, b.Cancel(t.Context(), "t1", "human", "no"))
+			return nil
+		},
+		verb: func(ctx context.Context, b *Box, _ any) error {
+			n, err := b.Archive(ctx, 0, "human")
+			if err == nil && n != 1 {
+				err = fmt.Errorf("%d archived", n)
+			}
+			return err
+		},
+		holds: hasAttached(Archived, func(b *Box) string {
+			months, _ := filepath.Glob(b.path("tasks/archive/*/t1.json"))
+			return "tasks/archive/" + filepath.Base(filepath.Dir(strings.Join(months, "")))
+		}),
+	},
 	{name: "complete with artifacts", before: leaves, verb: completeWith, holds: hasArtifacts(Completed)},
 	{
 		name: "archive with artifacts",

@@ -132,7 +132,7 @@ func (c *Claim) create(ctx context.Context, under []durable.Held, d Delegation, 
 	n := *d.Children[i].Task
 	n.ID, n.Source = "", Source{Agent: c.agent, Session: parent.Source.Session, User: parent.Source.User}
 	m := &n.Mbox
-	m.IdempotencyKey = c.childKey(i)
+	m.IdempotencyKey, m.Attachments = c.childKey(i), nil
 	for _, before := range d.Children[i].After {
 		m.DependsOn = append(slices.Clone(m.DependsOn), ids[before])
 	}
@@ -147,7 +147,7 @@ func (c *Claim) create(ctx context.Context, under []durable.Held, d Delegation, 
 	if m.Budget == nil {
 		m.Budget = d.Budget
 	}
-	return b.sender.submitNew(ctx, under, &n, Budget{SpentChildren: 1})
+	return b.sender.submitNew(ctx, under, &n, nil, Budget{SpentChildren: 1})
 }
 
 // await gives the task back until the children have ended.

@@ -152,7 +152,7 @@ func FuzzArtifactPath(f *testing.F) {
 				t.Fatalf("%q: %d artifacts", name, len(all))
 			}
 		}
-		must(t, b.stageLeft(t.Context(), &shard{}, c.left, zeroTX))
+		must(t, stageFiles(t.Context(), b.books, &shard{}, &change{left: c.left, from: InProgress}, zeroTX))
 		checkArtifact(t, b, &c.left.Files[0].Artifact, string(content))
 	})
 }

@@ -3,7 +3,6 @@ package mailbox
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path"
 	"slices"
@@ -43,9 +42,11 @@ func (c *Claim) Inputs(ctx context.Context, to *os.Root, dir string) ([]Artifact
 func (c *Claim) inputs(ctx context.Context, dir string) (*artifact.Set, error) {
 	b, id := c.box, c.ID()
 	set := &artifact.Set{Under: path.Join(dir, string(id))}
-	err := set.Gather(ctx, b.home, path.Join(task.ArtifactsDir, task.ArtifactFolder(id, 0)), "")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+	for i, a := range c.Task.Attached(task.ArtifactsDir) {
+		f := artifact.File{Artifact: a, Dir: b.home, Below: a.Path}
+		f.Path = path.Join(set.Under, c.Task.Mbox.Attachments[i].Name)
+		set.Files = append(set.Files, f)
+		set.Bytes += a.Size
 	}
 	for _, id := range slices.Concat(c.Task.Mbox.DependsOn, c.Task.Mbox.WaitsFor) {
 		t, _, err := b.Task(ctx, id)

@@ -26,7 +26,7 @@ type change struct {
 	lease    func() error // of a claim: makes its lease file
 	extra    func(*task.Move)
 	keep     *keeping
-	left     *artifact.Set // of a completion: its artifacts
+	left     *artifact.Set // of a completion: its artifacts; of a new task: what came with it
 	checks   []string      // of a completion: what its result has passed
 	spent    Budget        // debited with the line
 	settled  bool          // the task's trail ends in to already

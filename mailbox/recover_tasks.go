@@ -118,7 +118,7 @@ func (r *recovery) task(id ID) error {
 	if err != nil {
 		return err
 	}
-	begun := p.m.Dropped != "" || p.m.Enters() == Archived && r.artifacts[id] || slices.Contains(r.o.Adopt, id)
+	begun := p.m.Dropped != "" || len(p.m.Attachments) > 0 && r.files[ID(task.ArtifactFolder(id, 0))] != nil || p.m.Enters() == Archived && r.artifacts[id] || slices.Contains(r.o.Adopt, id)
 	if there.Hash == task.HashOf(p.m.After) && len(p.others) == 0 && !begun {
 		return nil
 	}

@@ -391,10 +391,8 @@ func TestInputs(t *testing.T) {
 	must(t, c.Complete(t.Context(), Result{}))
 	next := request("second")
 	next.ID, next.Mbox.DependsOn = "second", []ID{"first"}
-	_, err = b.Submit(t.Context(), next)
+	_, err = SubmitWith(t.Context(), b, next, []File{{Name: "attached.txt", Data: []byte("att")}})
 	must(t, err)
-	must(t, os.MkdirAll(b.path("tasks/artifacts/second.0"), 0o700))
-	must(t, os.WriteFile(b.path("tasks/artifacts/second.0/attached.txt"), []byte("att"), 0o600))
 	c, err = b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
 	must(t, err)
 	dir := t.TempDir()

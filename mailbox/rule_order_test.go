@@ -174,6 +174,21 @@ func TestRule11_ArtifactsAreFlushed(t *testing.T) {
 		"move tasks/artifacts/x.1", "syncdir tasks/artifacts", "append audit/shared/DAY.jsonl")
 }
 
+// What comes with a task is on disk, under its name, before the line; and in its place
+// before the task is.
+func TestRule11_AttachmentsAreFlushed(t *testing.T) {
+	b := realBox(t, durable.Standard)
+	got := steps(t, b.home, func() {
+		n := request("x")
+		n.ID = "x"
+		_, err := SubmitWith(t.Context(), b, n, []File{{Name: "report.txt", Data: []byte("a report")}})
+		must(t, err)
+	})
+	const dir = ".mbox/tmp/x.0~TX"
+	inOrder(t, "submitted", got, "writeat .mbox/intents", "append "+dir+"/report.txt", "sync "+dir+"/report.txt", "syncdir "+dir,
+		"syncdir .mbox/tmp", "append audit/shared/DAY.jsonl", "move tasks/artifacts/x.0", "syncdir tasks/artifacts", "move tasks/pending/x.json")
+}
+
 // A new home is on disk when Create says so, and so is a new month of the archive.
 func TestRule12_NewNamesAreFlushed(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")

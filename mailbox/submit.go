@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mbox/audit"
+	"mbox/mailbox/artifact"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
@@ -30,16 +31,22 @@ type sender struct {
 // A task that is wrong is a *schemas.Error; one that Options.Review refuses is
 // refused with its error.
 func (b *Box) Submit(ctx context.Context, t *Task) (ID, error) {
+	return submitTask(ctx, b, t, nil)
+}
+
+// submitTask is Submit, with what comes with the task.
+func submitTask(ctx context.Context, b *Box, t *Task, files *artifact.Set) (ID, error) {
 	if err := t.Forged(); err != nil {
 		return "", err
 	}
 	n := *t
-	return sendNew(ctx, b, &n)
+	n.Mbox.Attachments = attachments(files)
+	return sendNew(ctx, b, &n, files)
 }
 
 // sendNew is Submit for a task that has been looked at for what only mbox may say. It
 // fills in n; without a transaction there it was sent before.
-func sendNew(ctx context.Context, b *Box, n *Task) (ID, error) {
+func sendNew(ctx context.Context, b *Box, n *Task, files *artifact.Set) (ID, error) {
 	now := b.now()
 	n.Complete(now, now, "human", b.o.MaxAttempts)
 	if err := n.Validate(); err != nil {
@@ -49,7 +56,7 @@ func sendNew(ctx context.Context, b *Box, n *Task) (ID, error) {
 	if err != nil {
 		return "", err
 	}
-	id, err := b.sender.submitNew(ctx, nil, n, nil)
+	id, err := b.sender.submitNew(ctx, nil, n, files, nil)
 	if err != nil && !errors.Is(err, ErrCommitted) {
 		return "", err
 	}
@@ -82,7 +89,7 @@ func Fire(ctx context.Context, b *Box, t *Task, name, tick string) (id ID, made 
 	}
 	n.Mbox.Trigger = task.Scheduled + name + ":" + tick
 	n.Mbox.IdempotencyKey = n.Mbox.Trigger
-	id, err = sendNew(ctx, b, &n)
+	id, err = sendNew(ctx, b, &n, nil)
 	return id, n.Mbox.TX != "", err
 }
 
@@ -93,19 +100,19 @@ func Fired(b *Box, name, tick string) (ID, error) {
 
 // submitNew puts a task into pending whose fields are filled in and right. What
 // it costs its tree is debited with it. Its line rests on these locks as well.
-func (b *sender) submitNew(ctx context.Context, under []durable.Held, n *Task, spent Budget) (ID, error) {
+func (b *sender) submitNew(ctx context.Context, under []durable.Held, n *Task, files *artifact.Set, spent Budget) (ID, error) {
 	request, err := b.request("submit", "", n.Asked())
 	if err != nil {
 		return "", err
 	}
 	if n.ID != "" {
-		return b.submitAs(ctx, under, n, request, spent)
+		return b.submitAs(ctx, under, n, files, request, spent)
 	}
 	for {
 		if n.ID, err = b.nextID(ctx, b.now()); err != nil {
 			return "", err
 		}
-		id, err := b.submitAs(ctx, under, n, request, spent)
+		id, err := b.submitAs(ctx, under, n, files, request, spent)
 		if !errors.Is(err, ErrConflict) {
 			return id, err
 		}
@@ -122,7 +129,7 @@ func (b *sender) request(verb, token string, content any) (string, error) {
 	return b.saltedHash("request", verb+"\n"+token+"\n"+string(data)), nil
 }
 
-func (b *sender) submitAs(ctx context.Context, under []durable.Held, t *Task, request string, spent Budget) (ID, error) {
+func (b *sender) submitAs(ctx context.Context, under []durable.Held, t *Task, files *artifact.Set, request string, spent Budget) (ID, error) {
 	s, unlock, err := b.lockForSubmit(ctx, t)
 	if err != nil {
 		return "", task.About(t.ID, err)
@@ -146,7 +153,8 @@ func (b *sender) submitAs(ctx context.Context, under []durable.Held, t *Task, re
 	c := &change{
 		id: t.ID, by: t.Source.Agent, event: audit.TaskCreated, from: None, to: Pending, task: t,
 		reason: "submitted", spent: spent, action: fmt.Sprintf("%s sent %s to %s", t.Source.Agent, t.ID, t.Assignment.TargetAgent),
-		extra: func(m *task.Move) { m.Request, m.Key = request, key },
+		left:  attachedTo(files, t.ID),
+		extra: func(m *task.Move) { m.Request, m.Key, m.Attachments = request, key, t.Mbox.Attachments },
 	}
 	return t.ID, task.About(t.ID, b.commit(ctx, s, c))
 }

@@ -25,7 +25,8 @@ import (
 //     with this tx may stand. A crash before the line leaves a record and
 //     perhaps a lease and a staged file; settle finds no line and removes them.
 //  2. Stage. A completion's artifacts are copied to .mbox/tmp/<id>.<epoch>~<tx>/,
-//     flushed, and moved into their place. A claim's lease file is made and
+//     flushed, and moved into their place; what comes with a new task is copied
+//     and flushed only. A claim's lease file is made and
 //     locked. The new content is written
 //     to .mbox/tmp/<id>~<tx>. tx is 128 random bits; it stands in the content,
 //     in the staged name and in the line. What goes to quarantine is flushed, and
@@ -43,7 +44,7 @@ import (
 //     ours: into in-progress the file is moved first and the staged content put
 //     over it; everywhere else the content is put over the file first and moved
 //     then. So no reader sees a completed task without its result, and no task
-//     is in two folders.
+//     is in two folders. What came with a new task is in its place before.
 //  5. Drop the lease that ended, blank the record, answer. The agent's copy of
 //     the line follows behind (package audit).
 //
@@ -148,7 +149,7 @@ func (c *change) encode(tx string, now time.Time) (data []byte, after string, er
 
 func (b *books) stage(ctx context.Context, s *shard, c *change, tx string, data []byte) error {
 	if c.left.Any() {
-		if err := b.stageLeft(ctx, s, c.left, tx); err != nil {
+		if err := stageFiles(ctx, b, s, c, tx); err != nil {
 			return err
 		}
 	}
@@ -170,6 +171,19 @@ func (b *books) stage(ctx context.Context, s *shard, c *change, tx string, data 
 		return durable.Stage(staged, data, durable.None)
 	}
 	return durable.Stage(staged, data, b.o.Sync)
+}
+
+// stageFiles stages what a completion leaves and puts it into its place, or stages
+// what comes with a new task: its line puts that there.
+func stageFiles(ctx context.Context, b *books, s *shard, c *change, tx string) error {
+	err := b.stageLeft(ctx, c.left, tx)
+	switch {
+	case err != nil:
+		return err
+	case c.from == None:
+		return durable.SyncDir(home.Private(b.home, "tmp"), b.o.Sync)
+	}
+	return b.placeLeft(s, c.left, tx)
 }
 
 // payload is the staged content that goes to the disk with the line, through
@@ -213,6 +227,11 @@ func (b *books) finish(ctx context.Context, s *shard, id ID, m *task.Move, at ti
 		p.from = p.to // a drop in its task's place
 	}
 	p.from = b.cameFrom(p)
+	if len(m.Attachments) > 0 {
+		if err := placeAttached(b, id, m.TX); err != nil {
+			return false, err
+		}
+	}
 	err = p.place(fresh)
 	if err == nil && m.Enters() == Archived {
 		err = b.archiveArtifacts(id, m.Epoch, p.to)

@@ -24,7 +24,7 @@ import (
 type sendOptions struct {
 	to, id, description, from, session, user, key string
 	kind, priority                                choice
-	dependsOn, accept                             texts
+	dependsOn, accept, attach                     texts
 	expectOutput                                  bool
 	notBefore, deadline                           moment
 	attempts                                      number
@@ -51,10 +51,14 @@ stderr. The exit code is 1 if it failed, and 75 when the time is over; Ctrl-C en
 the waiting alone.
 
 The same --key a second time is the first task: its id is printed, and nothing
-is added. So is the same --id with the same content.`,
+is added. So is the same --id with the same content.
+
+With --attach files come along, at most 20 and 1 GiB: mbox keeps copies of them, and
+who does the task reads them as what other tasks left for it (mbox help agents).`,
 		shows: []string{
 			`mbox send "Summarise README" --to coder`,
 			`mbox send "What is in README?" --to coder --wait --timeout 5m`,
+			`mbox send "What does it cost?" --to coder --attach offer.pdf`,
 			`mbox send "Nightly report" --not-before 8h --priority low --label team=ops`,
 			`jq -n '{task:{title:"Ping",type:"action"}}' | mbox send -`,
 		},
@@ -82,6 +86,7 @@ func (o *sendOptions) flags() []cli.Flag {
 		boolFlag("expect-output", "an empty result is a failure", &o.expectOutput),
 		textFlag("key", "idempotency `KEY`: the same again is the same task", &o.key),
 		valueFlag("label", "`KEY=VALUE`; may be repeated", &o.labels),
+		valueFlag("attach", "bring a copy of `PATH` along, a file or the files of a folder; may be repeated", &o.attach),
 		boolFlag("wait", "wait until it has ended, and print its output", &o.wait),
 		valueFlag("timeout", "with --wait: no longer than `DURATION`", &o.limit),
 		jsonFlag(&o.json),
@@ -95,6 +100,9 @@ func (o *sendOptions) run(ctx context.Context, s *session, what string) error {
 	tasks, err := o.tasks(s, what)
 	if err != nil {
 		return err
+	}
+	if len(o.attach) > 0 && len(tasks) != 1 {
+		return usagef("one task at a time", "--attach beside a queue of %d tasks", len(tasks))
 	}
 	return s.tidied(ctx, func(box *mailbox.Box) error {
 		var sent []mailbox.ID
@@ -121,8 +129,14 @@ func (o *sendOptions) submit(ctx context.Context, s *session, box *mailbox.Box, 
 	if err := asBridge(ctx, box, task); err != nil {
 		return "", err
 	}
-	id, err := box.Submit(ctx, task)
+	files := make([]mailbox.File, len(o.attach))
+	for i, path := range o.attach {
+		files[i].Path = path
+	}
+	id, err := mailbox.SubmitWith(ctx, box, task, files)
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && !errors.Is(err, mailbox.ErrCommitted):
+		return "", missingFile(err, strings.Join(o.attach, ", "))
 	case err != nil:
 		return id, hintData(err, "mbox send --help, or mbox schema print task")
 	case o.wait:

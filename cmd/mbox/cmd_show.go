@@ -148,6 +148,7 @@ func (s *printer) showTask(t *mailbox.Task, state mailbox.State, w *mailbox.Why)
 	s.field("type", t.Task.Type+", "+t.Task.Priority)
 	s.field("created", local(t.Created.Time))
 	s.showMeta(&t.Mbox, state)
+	s.showAttached(t, state)
 	if w != nil && w.Approve != "" {
 		s.showBound(w)
 	}
@@ -155,6 +156,23 @@ func (s *printer) showTask(t *mailbox.Task, state mailbox.State, w *mailbox.Why)
 	s.showParams(t.Mbox.Action)
 	s.showResult(&t.Result)
 	s.showTrail(t.Audit.StateChanges)
+}
+
+// showAttached lists what came with the task; of a task in the archive it lies beside
+// its file.
+func (s *printer) showAttached(t *mailbox.Task, state mailbox.State) {
+	in := task.ArtifactsDir
+	if state == mailbox.Archived {
+		in = ""
+	}
+	for _, a := range t.Attached(in) {
+		s.field("attached", s.kept(a))
+	}
+}
+
+// kept is a file that mbox keeps, with what it is known by.
+func (s *printer) kept(a mailbox.Artifact) string {
+	return fmt.Sprintf("%s (%s, %s)", s.place(a.Path), schemas.Size(uint64(max(a.Size, 0))), a.SHA256)
 }
 
 func (s *printer) showMeta(m *mailbox.Meta, state mailbox.State) {
@@ -201,7 +219,7 @@ func (s *printer) showResult(r *mailbox.Result) {
 		s.fieldIn(s.paint.red, "error", r.Error.Code+": "+r.Error.Message)
 	}
 	for _, a := range r.Artifacts {
-		s.field("artifact", fmt.Sprintf("%s (%s, %s)", s.place(a.Path), schemas.Size(uint64(max(a.Size, 0))), a.SHA256))
+		s.field("artifact", s.kept(a))
 	}
 	s.showText("output", task.Text(r.Output))
 }

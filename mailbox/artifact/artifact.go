@@ -12,7 +12,8 @@
 // So mbox never names those files: it copies their bytes, through handles and
 // following no symlink, into new files that only it can write, in
 // .mbox/tmp/<id>.<epoch>~<tx>/. That folder is flushed and moved into its place
-// before the line of the completion. A folder in tasks/artifacts that no task
+// before the line of the completion; that of what a sender attached is moved behind
+// the line of the new task, and before its file. A folder in tasks/artifacts that no task
 // names was left by a process that died before its line; the same claim replaces
 // it.
 //

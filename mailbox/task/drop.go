@@ -122,6 +122,9 @@ func (t *Task) Forged() error {
 			return refused(c.path, "it comes only through a delegation", "leave it out")
 		}
 	}
+	if len(m.Attachments) > 0 {
+		return refused("mbox.attachments", "files come only with mbox send", "leave it out; mbox send --attach FILE brings it along")
+	}
 	return nil
 }
 
@@ -393,7 +396,7 @@ func (t *Task) checkMeta() error {
 	if Given(m.Labels) && m.Labels.Kind() != '{' {
 		return &schemas.Error{Path: "mbox.labels", Code: "wrong_type", Problem: "it is no object", Want: "an object"}
 	}
-	return tooLong("mbox.idempotency_key", m.IdempotencyKey, 256)
+	return firstOf(tooLong("mbox.idempotency_key", m.IdempotencyKey, 256), m.checkAttachments())
 }
 
 // NotATask tells whether a drop's fault means that it is no task at all, so

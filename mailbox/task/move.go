@@ -41,6 +41,8 @@ type Move struct {
 	Spent        Budget    `json:"spent,omitempty"`        // debited to the tree's budget
 	Checks       []string  `json:"checks,omitempty"`       // completion: what the result has passed
 	Fields       []string  `json:"fields,omitempty"`       // of an edit: JSON paths of what was changed, never values
+
+	Attachments []Attachment `json:"attachments,omitempty"` // into pending for the first time: what came with it
 }
 
 // Kept names an entry of the quarantine that a line puts there.
@@ -114,9 +116,10 @@ func (t *Task) AskedHash() string {
 		Labels  jsontext.Value `json:"labels,omitzero"`
 		Accept  []string       `json:"accept,omitempty"`
 		Output  bool           `json:"expect_output,omitzero"`
+		Files   []Attachment   `json:"attachments,omitempty"`
 	}{
 		t.ID, t.Created, t.Source, t.Task, t.Assignment.TargetAgent, m.Action, m.DependsOn, m.ParentID, m.RootID, m.Depth,
-		m.Join, m.WaitsFor, m.Budget, m.Trigger, m.IdempotencyKey, m.Labels, m.Accept, m.ExpectOutput,
+		m.Join, m.WaitsFor, m.Budget, m.Trigger, m.IdempotencyKey, m.Labels, m.Accept, m.ExpectOutput, m.Attachments,
 	}, json.Deterministic(true))
 	canonical := jsontext.Value(data)
 	if err != nil || canonical.Canonicalize() != nil {

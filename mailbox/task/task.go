@@ -205,6 +205,7 @@ type Meta struct {
 	Accept         []string       `json:"accept,omitempty" jsonschema:"nullable,maxItems=20,description=names of [accept.NAME] in mbox.toml: checks that the result has to pass"`
 	ExpectOutput   bool           `json:"expect_output,omitzero" jsonschema:"description=an empty result is a failure"`
 	Labels         jsontext.Value `json:"labels,omitzero" jsonschema:"description=free"`
+	Attachments    []Attachment   `json:"attachments,omitempty" jsonschema:"nullable,maxItems=20,description=files that came with it"`
 }
 
 // Lease is a claim's right to the task.

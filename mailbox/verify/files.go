@@ -158,12 +158,12 @@ func (v *run) lease(l *list, file string) {
 	l.add(13, file, "is the lease of no task in progress")
 }
 
-// attempt: what lies among the artifacts is the folder of an attempt. One that its
-// task does not name is what a process left that died before its line, or what a
-// sender attached.
+// attempt: what lies among the artifacts is the folder of an attempt, or of what came
+// with a task. One of an attempt that its task does not name is what a process left
+// that died before its line.
 func (v *run) attempt(l *list, file string, info fs.FileInfo) {
 	id, epoch, ok := task.AttemptOf(path.Base(file))
-	if t := v.fold.tasks[id.Fold()]; !ok || !info.IsDir() || t == nil || t.id != id || epoch > t.epoch {
+	if t := v.fold.tasks[id.Fold()]; !ok || !info.IsDir() || t == nil || t.id != id || epoch > t.epoch || epoch == 0 && !t.attached {
 		l.add(15, file, noArtifacts)
 	}
 }

@@ -29,6 +29,7 @@ type history struct {
 	epoch     int64   // the highest
 	month     [7]byte // of its last move: the folder of an archived task
 	completed bool    // it has a task_completed line
+	attached  bool    // files came with it
 	seen      bool    // its file is as it should be
 }
 
@@ -169,6 +170,7 @@ func (f *fold) move(e *audit.Line, d details) (what string) {
 	t.state, t.after, t.tx, t.seq, t.seen = s.to, s.after, s.tx, e.Seq, false
 	t.epoch = max(t.epoch, s.epoch)
 	t.completed = t.completed || s.event == audit.TaskCompleted
+	t.attached = t.attached || d.get("attachments") != nil
 	copy(t.month[:], e.TS())
 	return what
 }

@@ -134,7 +134,7 @@ func (v *run) read(l *list, file string, t *history, deep bool) (parsed *task.Ta
 		return nil, hash, nil
 	}
 	hash = sha256.Sum256(data)
-	if hash == t.after && !deep && bytes.Contains(data, noArtifactsNamed) {
+	if hash == t.after && !deep && bytes.Contains(data, noArtifactsNamed) && !bytes.Contains(data, attachmentsNamed) {
 		return nil, hash, nil
 	}
 	parsed = new(task.Task)
@@ -154,14 +154,33 @@ func (v *run) read(l *list, file string, t *history, deep bool) (parsed *task.Ta
 // this depth no other member stands that has the name, and in a text no line ends.
 var noArtifactsNamed = []byte("\n    \"artifacts\": [],\n")
 
-// artifacts says what is wrong with the files that a task names as its artifacts:
+// attachmentsNamed is how it names files that came with it.
+var attachmentsNamed = []byte("\n    \"attachments\": [")
+
+// keptIn is the folder below which mbox keeps what came with the task of this file:
+// in the archive it lies beside what the attempts left.
+func keptIn(file string, t *task.Task) string {
+	if s, _ := folderOf(file); s != task.Archived {
+		return task.ArtifactsDir
+	}
+	for i := range t.Result.Artifacts {
+		if folder, own := t.Keeps(i); own && strings.HasPrefix(folder, archive+"/") {
+			return path.Dir(folder)
+		}
+	}
+	return path.Dir(file)
+}
+
+// artifacts says what is wrong with the files that a task names as its artifacts, or
+// as what came with it:
 // each has the bytes that the task names, and nothing else lies beside them. The
 // first versions of mbox left them in the agent's home, where they are the
 // agent's to change.
 func (v *run) artifacts(l *list, file string, parsed *task.Task) error {
-	named, folders := map[string]bool{}, map[string]bool{}
-	for i, a := range parsed.Result.Artifacts {
-		folder, own := parsed.Keeps(i)
+	named, folders, all := map[string]bool{}, map[string]bool{}, *parsed
+	all.Result.Artifacts = slices.Concat(parsed.Result.Artifacts, parsed.Attached(keptIn(file, parsed)))
+	for i, a := range all.Result.Artifacts {
+		folder, own := all.Keeps(i)
 		if _, kept := a.KeptIn(); !kept {
 			v.note("artifacts of older tasks lie in the homes of their agents, who can change them: they are not compared")
 			continue

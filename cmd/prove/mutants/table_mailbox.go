@@ -317,13 +317,58 @@ var mailboxMutants = []mutant{
 		boxTest("TestRule36_StagedArtifactsOfAnother"),
 	},
 	{
+		"attached-undecoded", "36", "mailbox/verify/task.go",
+		" && !bytes.Contains(data, attachmentsNamed) {", " && len(attachmentsNamed) > 0 {",
+		boxTest("TestVerifySkimsNoAttachment"),
+	},
+	{
+		"attached-not-compared", "36", "mailbox/verify/task.go",
+		"slices.Concat(parsed.Result.Artifacts, parsed.Attached(keptIn(file, parsed)))", "append(slices.Clone(parsed.Result.Artifacts), parsed.Attached(keptIn(file, parsed))[:0]...)",
+		boxTest("TestVerifySeesAttachments"),
+	},
+	{
+		"attached-to-nothing", "36", "mailbox/verify/files.go",
+		" || epoch == 0 && !t.attached {", " {",
+		boxTest("TestVerifySeesAttachments"),
+	},
+	{
+		"attached-by-the-drop", "36", "mailbox/task/drop.go",
+		"if len(m.Attachments) > 0 {", "if len(m.Attachments) > MaxAttachments {",
+		boxTest("TestAttachmentsThatAreRefused"),
+	},
+	{
+		"attached-under-any-name", "36", "mailbox/task/attachment.go",
+		"\tname = plainName(name)\n", "",
+		command{"mailbox/task", "TestAttachmentName"},
+	},
+	{
+		"attached-name-unflushed", "11,12", transitionGo,
+		"return durable.SyncDir(home.Private(b.home, \"tmp\"), b.o.Sync)", "return nil",
+		boxTest("TestRule11_AttachmentsAreFlushed"),
+	},
+	{
+		"attached-behind-the-task", "11", transitionGo,
+		"\tif len(m.Attachments) > 0 {\n\t\tif err := placeAttached(b, id, m.TX); err != nil {\n\t\t\treturn false, err\n\t\t}\n\t}\n\terr = p.place(fresh)\n", "\terr = p.place(fresh)\n\tif err == nil && len(m.Attachments) > 0 {\n\t\terr = placeAttached(b, id, m.TX)\n\t}\n",
+		boxTest("TestRule11_AttachmentsAreFlushed"),
+	},
+	{
+		"attached-lost-by-recovery", "9", "mailbox/recover_tasks.go",
+		"len(p.m.Attachments) > 0 && r.files[", "len(p.m.Attachments) < 0 && r.files[",
+		boxTest("TestRecoverPlacesAttachments"),
+	},
+	{
+		"attached-is-not-asked", "36", submitGo,
+		"n.Mbox.Attachments = attachments(files)", "defer func() { n.Mbox.Attachments = attachments(files) }()",
+		boxTest("TestAttachedOnce"),
+	},
+	{
 		"edited-bytes-taken", "verify", "mailbox/verify/task.go",
 		"if hash != t.after {\n\t\tl.add(6", "if false && hash != t.after {\n\t\tl.add(6",
 		boxTest("TestRule36_VerifyTampering"),
 	},
 	{
 		"artifacts-undecoded", "36", "mailbox/verify/task.go",
-		"!deep && bytes.Contains(data, noArtifactsNamed) {", "!deep && len(bytes.TrimSpace(data)) > len(noArtifactsNamed) {",
+		"!deep && bytes.Contains(data, noArtifactsNamed) && ", "!deep && len(bytes.TrimSpace(data)) > len(noArtifactsNamed) && ",
 		boxTest("TestRule36_VerifyDeep"),
 	},
 	{
