@@ -53,6 +53,9 @@ const cancelTime = time.Second
 // read.
 const restTime = 500 * time.Millisecond
 
+// lateTime is how long all that it has left may take to end, and to be read.
+const lateTime = 5 * time.Second
+
 // Work has the program do a task.
 func (g *Agent) Work(outer context.Context, j *agents.Job) agents.Done {
 	stdin, to, err := os.Pipe()
@@ -74,15 +77,7 @@ func (g *Agent) Work(outer context.Context, j *agents.Job) agents.Done {
 	frames.open()
 	talked := make(chan struct{})
 	go func() {
-		<-p.Over()
-		rest := time.NewTimer(restTime) // the library may prefer the end to an answer that came before it
-		defer rest.Stop()
-		select {
-		case <-talked:
-		case <-rest.C:
-			s.died.Store(true)
-		}
-		frames.end(errors.New("the program has ended"))
+		s.attend(p, talked)
 		cancel()
 	}()
 	err = s.talk(ctx, g.Start)
@@ -92,6 +87,29 @@ func (g *Agent) Work(outer context.Context, j *agents.Job) agents.Done {
 	p.Close()
 	s.close()
 	return s.done(outer, p, frames, err)
+}
+
+// attend waits for the program's end, and tells the session, if that is not over.
+func (s *session) attend(p *agents.Program, talked <-chan struct{}) {
+	over := errors.New("the program has ended")
+	<-p.Ended()
+	late := time.NewTimer(lateTime)
+	defer late.Stop()
+	select {
+	case <-p.Over():
+	case <-late.C: // what it asked for before holds up the reading of what it wrote
+		s.died.Store(true)
+		s.frames.end(over)
+		return
+	}
+	rest := time.NewTimer(restTime) // the library may prefer the end to an answer that came before it
+	defer rest.Stop()
+	select {
+	case <-talked:
+	case <-rest.C:
+		s.died.Store(true)
+	}
+	s.frames.end(over)
 }
 
 // session is one session of a program.

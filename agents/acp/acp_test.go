@@ -345,6 +345,17 @@ func TestQuotaIsTheProgramsWord(t *testing.T) {
 	}
 }
 
+// A program that ends is found out, whatever it has left unanswered.
+func TestEndsUnanswered(t *testing.T) {
+	s := newScene(t, "leaves")
+	s.profiled(func(r *policy.RiskProfile) { r.AllowedCommands = []string{"sleep"} })
+	id := s.send("x")
+	s.works()
+	if task, state := s.task(id); state != mailbox.Failed || task.Result.Error.Code != "exit" {
+		t.Errorf("%s: %+v", state, task.Result.Error)
+	}
+}
+
 // No notification is lost, however fast they come.
 func TestFlood(t *testing.T) {
 	s := newScene(t, "flood")

@@ -158,6 +158,15 @@ func (p *peer) act(as, prompt string) (stop string) {
 		for i := range 1_000_000 {
 			p.send(map[string]any{"id": i, "method": "fs/read_text_file", "params": map[string]any{"sessionId": "s1", "path": "x"}})
 		}
+	case "leaves": // more questions than are answered at once, none of which will be
+		made, failed := p.ask("terminal/create", map[string]any{"command": "sleep", "args": []string{"600"}})
+		if failed != "" {
+			return failed
+		}
+		for i := range 2 * maxRequests {
+			p.send(map[string]any{"id": i, "method": "terminal/wait_for_exit", "params": map[string]any{"sessionId": "s1", "terminalId": made["terminalId"]}})
+		}
+		os.Exit(3)
 	case "dies":
 		fmt.Fprintln(os.Stderr, "out of memory")
 		os.Exit(3)

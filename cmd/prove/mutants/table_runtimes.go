@@ -204,4 +204,9 @@ var runtimeMutants = []mutant{
 		"if err := j.p.policy.Tool(Permission); err != nil {", "if err := error(nil); err != nil {",
 		acpTest("TestPermissionExcluded"),
 	},
+	{
+		"end-not-found-out", "runtimes", "agents/acp/acp.go",
+		"\t\ts.died.Store(true)\n\t\ts.frames.end(over)\n\t\treturn\n", "\t\t<-p.Over()\n",
+		acpTest("TestEndsUnanswered"),
+	},
 }
