@@ -14,11 +14,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"mbox/agents/chat"
 	"mbox/cmd/mbox/config"
+	"mbox/mailbox"
 )
 
 // spool is a chat system in a folder: what lines are appended to the file in has been
@@ -99,6 +101,23 @@ func TestTablesOfNoUseAreRefused(t *testing.T) {
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.text, err)
 		}
+	}
+}
+
+// What may pass does not end a bridge of mbox up for good; what a person has to mend does.
+func TestABridgeBeginsAgain(t *testing.T) {
+	var told bytes.Buffer
+	v := &service{session: &session{err: &told, meter: &meter{}, level: choice{value: "info"}}}
+	mend := fmt.Errorf("%w: the password", chat.ErrSetup)
+	ends := []error{syscall.ENOSPC, mailbox.ErrReadOnly, mailbox.ErrBusy, mailbox.ErrBusy, mend, nil}
+	runs := 0
+	err := v.keepOn(t.Context(), "bridge b", time.Millisecond, func() error { runs++; return ends[runs-1] })
+	if !errors.Is(err, chat.ErrSetup) || runs != 5 || strings.Count(told.String(), "another process") != 1 || strings.Count(told.String(), "begins again") != 2 {
+		t.Errorf("%d runs, %v: %s", runs, err, told.String())
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	if err := v.keepOn(ctx, "bridge b", time.Hour, func() error { stop(); return syscall.ENOSPC }); !errors.Is(err, syscall.ENOSPC) {
+		t.Error(err)
 	}
 }
 

@@ -125,32 +125,42 @@ func (c *crew) alongside(ctx context.Context, v *service, key string, run func(c
 	})
 }
 
-// busyPause is how long mbox up waits for what another process runs.
-const busyPause = 5 * time.Second
+// Pauses before mbox up begins again what has ended.
+const (
+	firstPause = 5 * time.Second
+	mostPause  = 5 * time.Minute
+)
 
 func (v *service) keepBridge(ctx context.Context, name string) error {
 	b, err := bridgeOf(v.session, v.box, name)
 	if err != nil || b.Kind.Stdio {
 		return err
 	}
-	return unlessBusy(ctx, func() error { return b.Run(ctx) }, func() {
-		v.warnf("bridge %s: another process runs it; it is taken over when that ends", name)
-	})
+	return v.keepOn(ctx, "bridge "+name, firstPause, func() error { return b.Run(ctx) })
 }
 
-// unlessBusy runs what only one process may, as soon as no other one does; told is
-// called where it has to wait for that.
-func unlessBusy(ctx context.Context, run func() error, told func()) error {
-	for {
+// keepOn runs what only one process may, as soon as no other one does, and again where
+// it has ended for a reason that may pass: a full disk, or a mailbox that is read-only
+// until somebody recovers it. It returns what a person has to mend in the settings.
+func (v *service) keepOn(ctx context.Context, what string, pause time.Duration, run func() error) error {
+	waits := false
+	for next := pause; ; next = min(2*next, mostPause) {
+		began := time.Now()
 		err := run()
-		if !errors.Is(err, mailbox.ErrBusy) || ctx.Err() != nil {
-			return err
+		busy := errors.Is(err, mailbox.ErrBusy)
+		if busy || time.Since(began) > mostPause {
+			next = pause
 		}
-		told()
-		told = func() {}
-		select {
-		case <-time.After(busyPause):
-		case <-ctx.Done():
+		switch {
+		case err == nil, ctx.Err() != nil, errors.Is(err, chat.ErrSetup):
+			return err
+		case !busy:
+			v.warnf("%s: %v; it begins again in %s", what, err, next)
+		case !waits:
+			v.warnf("%s: another process runs it; it is taken over when that ends", what)
+			waits = true
+		}
+		if !chat.Sleep(ctx, next) {
 			return nil
 		}
 	}

@@ -49,7 +49,7 @@ func (c *crew) startNotifiers(ctx context.Context, v *service) {
 		c.alongside(ctx, v, "notify "+name, func(ctx context.Context) {
 			n, err := v.notifier(name)
 			if err == nil {
-				err = unlessBusy(ctx, func() error { return n.Run(ctx) }, func() {})
+				err = v.keepOn(ctx, "notify "+name, firstPause, func() error { return n.Run(ctx) })
 			}
 			if err != nil {
 				v.warnf("notify %s: %v. Everything else goes on", name, err)

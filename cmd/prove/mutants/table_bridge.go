@@ -161,6 +161,11 @@ var bridgeMutants = []mutant{
 		chatTest("TestRule18_PlaceBehindTheFlush"),
 	},
 	{
+		"bridge-ended-by-a-full-disk", "bridges", "cmd/mbox/bridges.go",
+		"case err == nil, ctx.Err() != nil, errors.Is(err, chat.ErrSetup):", "case err == nil, ctx.Err() != nil, !busy:",
+		command{"cmd/mbox", "TestABridgeBeginsAgain"},
+	},
+	{
 		"bridge-answers-again", "bridges", "agents/chat/intake.go",
 		"i.done.add(i.key(m.ID))", "",
 		chatTest("TestWhatComesAgainIsNotCounted"),
