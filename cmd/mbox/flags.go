@@ -30,10 +30,6 @@ func boolFlag(name, usage string, to *bool) cli.Flag {
 
 func jsonFlag(to *bool) cli.Flag { return boolFlag("json", "print JSON", to) }
 
-func intFlag(name, usage string, to *int, value int) cli.Flag {
-	return &cli.IntFlag{Name: name, Usage: usage, Destination: to, Value: value}
-}
-
 func valueFlag(name, usage string, to cli.Generic) cli.Flag {
 	return &cli.GenericFlag{Name: name, Usage: usage, Value: to}
 }
