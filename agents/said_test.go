@@ -148,15 +148,23 @@ func TestSaidIsSwept(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &shift{Worker: *s.worker("true")}
-	w.Logs = Logs{File: 1000, Total: 1000, Age: 24 * time.Hour}
-	w.sweepLogs(t.Context())
-	entries, err := os.ReadDir(dir)
-	var left []string
-	for _, e := range entries {
-		left = append(left, e.Name())
-	}
-	if want := []string{"coder.log", "coder.log.1", "gone-c.7.log", running}; err != nil || !slices.Equal(left, want) {
-		t.Errorf("left are %v, want %v (%v)", left, want, err)
+	for _, c := range []struct {
+		total int64
+		want  []string
+	}{
+		{100_000, []string{"coder.log", "coder.log.1", "gone-b.1.log", "gone-c.7.log", running}},
+		{1000, []string{"coder.log", "coder.log.1", "gone-c.7.log", running}},
+	} {
+		w.Logs = Logs{File: 1000, Total: c.total, Age: 24 * time.Hour}
+		w.sweepLogs(t.Context())
+		entries, err := os.ReadDir(dir)
+		var left []string
+		for _, e := range entries {
+			left = append(left, e.Name())
+		}
+		if err != nil || !slices.Equal(left, c.want) {
+			t.Errorf("with %d bytes in all are left %v, want %v (%v)", c.total, left, c.want, err)
+		}
 	}
 	s.give("go")
 	s.untilState(id, mailbox.Completed)

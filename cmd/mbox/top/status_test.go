@@ -25,10 +25,15 @@ func TestBoardIsPrinted(t *testing.T) {
 	must(t, err)
 	defer c.Close()
 	forty := 40
-	must(t, c.Progress(t.Context(), mailbox.Progress{Percent: &forty, Message: "evil \x1b[2J" + strings.Repeat(" long", 60)}))
+	must(t, c.Progress(t.Context(), mailbox.Progress{Percent: &forty, Message: "reading"}))
 	must(t, os.WriteFile(filepath.Join(box.Home(), "tasks", "quarantine", "odd~1"), []byte("x"), 0o600))
 	b, err := Read(t.Context(), box)
 	must(t, err)
+	for i := range b.Agents {
+		if said := b.Agents[i].Said; said != nil {
+			said.Message = "evil \x1b[2J" + strings.Repeat(" long", 60) // as a task file may have it that is no work of mbox
+		}
+	}
 	b.Tell([]check.Finding{
 		{Agent: "coder", Level: check.Fine, Text: "coder runs \x1b[2Jthings"},
 		{Agent: "lame", Level: check.Doubt, Text: "lame cannot run: gone is not there", Hint: "install it"},
