@@ -46,7 +46,11 @@ func SubmitWith(ctx context.Context, b *Box, t *Task, files []File) (ID, error) 
 func attach(ctx context.Context, set *artifact.Set, f *File) error {
 	found := &artifact.Set{}
 	if f.Path == "" {
-		found.Add(artifact.File{Artifact: Artifact{Path: cleanName(f.Name), Size: int64(len(f.Data)), SHA256: audit.Hash(f.Data)}, Data: append([]byte{}, f.Data...)})
+		data := f.Data
+		if data == nil { // which would be a file that lies somewhere
+			data = []byte{}
+		}
+		found.Add(artifact.File{Artifact: Artifact{Path: cleanName(f.Name), Size: int64(len(data)), SHA256: audit.Hash(data)}, Data: data})
 	} else {
 		place, err := filepath.Abs(f.Path)
 		if err == nil {

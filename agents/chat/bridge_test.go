@@ -95,7 +95,7 @@ func aBridge(t *testing.T) *bridged {
 	b.Bridge = Bridge{
 		Box: aBox(t), Name: "family", To: "pi", Kind: &b.kind, first: time.Millisecond,
 		Settings: Settings{User: "us", Rooms: []string{"#room"}, Token: "s3cr3t"},
-		Rules:    Rules{Allow: []string{"anna", "bert"}, Operators: []string{"chief"}, MaxMessage: 1000, PerHour: 1000, Burst: 100, TotalPerHour: 10_000},
+		Rules:    Rules{Allow: []string{"anna", "bert"}, Operators: []string{"chief"}, MaxMessage: 1000, MaxAttachment: 10, MaxAttachments: 2, PerHour: 1000, Burst: 100, TotalPerHour: 10_000},
 		deliver:  func(c Channel, _ func(Conversation) bool) deliverer { return idle{c} },
 	}
 	b.Bridge.Log = func(format string, a ...any) {
@@ -323,7 +323,7 @@ func TestWhatIsTooMuchIsAnswered(t *testing.T) {
 		want   string
 	}{
 		"long":   {func(m *Message) { m.Text = strings.Repeat("x", 1001) }, "1001 bytes, and at most 1000"},
-		"file":   {func(m *Message) { m.Files = []File{{Name: "x"}} }, "files are not taken"},
+		"file":   {func(m *Message) { m.Text, m.Files = "", []File{holds("x", "eleven signs")} }, "x: it is larger than 10 B. Nothing was done"},
 		"no ID":  {func(m *Message) { m.ID = "" }, "no name"},
 		"bad ID": {func(m *Message) { m.ID = "a\nb" }, "no name"},
 	} {

@@ -129,17 +129,28 @@ func (i *inbox) refuse(ctx context.Context, m *Message, why string) error {
 // same task.
 func (i *inbox) submit(ctx context.Context, m *Message) error {
 	switch {
-	case len(m.Files) > 0:
+	case len(m.Files) > 0 && i.Rules.MaxAttachments == 0:
 		i.say(m, "This message was not taken: it has a file with it, and files are not taken here. Nothing was done with it; please send it as text.")
 		return nil
 	case len(m.Text) > i.Rules.MaxMessage:
 		i.say(m, fmt.Sprintf("This message was not taken: it has %d bytes, and at most %d are taken. Nothing was done with it.", len(m.Text), i.Rules.MaxMessage))
 		return nil
 	}
-	t, err := i.task(m)
+	files, left, err := i.fetch(ctx, m)
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 && len(files) == 0 && m.Text == "" && m.Title == "" {
+		i.say(m, "This message was not taken: "+strings.Join(left, "; ")+". Nothing was done with it.")
+		return nil
+	}
+	t, err := i.task(m, files, left)
 	var id mailbox.ID
 	if err == nil {
-		id, err = i.Box.Submit(ctx, t)
+		id, err = mailbox.SubmitWith(ctx, i.Box, t, files)
+	}
+	if len(left) > 0 && (err == nil || errors.Is(err, mailbox.ErrCommitted)) {
+		i.say(m, "This message was taken without these files: "+strings.Join(left, "; ")+".")
 	}
 	var bad *schemas.Error
 	switch {
@@ -155,16 +166,22 @@ func (i *inbox) submit(ctx context.Context, m *Message) error {
 
 // task is what the message asks for. All of it is a stranger's: none of it is obeyed
 // before an agent takes it.
-func (i *inbox) task(m *Message) (*mailbox.Task, error) {
+func (i *inbox) task(m *Message, files []mailbox.File, left []string) (*mailbox.Task, error) {
 	labels, err := schemas.Encode(origin{Message: m.ID, Subject: schemas.Cut(m.Title, maxTitle)})
 	if err != nil {
 		return nil, err
 	}
 	first, _, _ := strings.Cut(m.Text, "\n")
+	if first == "" && len(files) > 0 {
+		first = files[0].Name
+	}
 	t := &mailbox.Task{
 		Source:     mailbox.Source{Agent: i.agent, Session: Session(i.To, i.Name, m.In), User: m.From},
 		Task:       mailbox.Request{Title: schemas.Cut(cmp.Or(m.Title, line(first)), maxTitle), Description: m.Text},
 		Assignment: mailbox.Assignment{TargetAgent: i.To},
+	}
+	if len(left) > 0 {
+		t.Task.Description = strings.TrimSpace(t.Task.Description + "\n\n" + leftOut(left))
 	}
 	t.Mbox.IdempotencyKey, t.Mbox.Labels = i.key(m.ID), labels
 	return t, nil

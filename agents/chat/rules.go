@@ -15,6 +15,9 @@ type Rules struct {
 	PerHour      int      // messages of a sender
 	Burst        int      // of these at once
 	TotalPerHour int      // messages of all but operators
+
+	MaxAttachment  int64 // bytes of a file that comes with a message
+	MaxAttachments int   // files of a message; with 0 none is taken with one
 }
 
 // Anyone in Rules.Allow stands for everybody who speaks in one of Settings.Rooms.

@@ -33,8 +33,11 @@ func limited(t *testing.T) context.Context {
 
 func TestMessagesIn(t *testing.T) {
 	ctx, m, in := limited(t), newMac(t), chattest.NewInbox()
-	cat, pipe := filepath.Join(m.folder, "cat.jpeg"), filepath.Join(m.folder, "pipe")
-	if err := errors.Join(os.WriteFile(cat, []byte("a picture"), 0o600), syscall.Mkfifo(pipe, 0o600), os.Symlink(cat, cat+".link")); err != nil {
+	t.Setenv("HOME", m.folder)
+	folder, outside := filepath.Join(m.folder, "Library", "Messages", "Attachments"), filepath.Join(m.folder, "canary")
+	cat, pipe, away := filepath.Join(folder, "cat.jpeg"), filepath.Join(folder, "pipe"), filepath.Join(folder, "away")
+	if err := errors.Join(os.MkdirAll(folder, 0o700), os.WriteFile(cat, []byte("a picture"), 0o600), os.WriteFile(outside, []byte("a secret"), 0o600),
+		syscall.Mkfifo(pipe, 0o600), os.Symlink(outside, cat+".link"), os.Symlink(m.folder, away)); err != nil {
 		t.Fatal(err)
 	}
 	for _, ignored := range []object{
@@ -54,6 +57,8 @@ func TestMessagesIn(t *testing.T) {
 		{"transfer_name": "p", "original_path": pipe},
 		{"transfer_name": "l", "original_path": cat + ".link"},
 		{"transfer_name": "r", "original_path": "cat.jpeg"},
+		{"transfer_name": "o", "original_path": outside},
+		{"transfer_name": "a", "original_path": filepath.Join(away, "canary")},
 	}})
 	m.add(object{"chat_guid": room, "is_group": true})
 	chattest.Receiving(ctx, t, m.channel("", room), "0000001", in)
@@ -61,7 +66,7 @@ func TestMessagesIn(t *testing.T) {
 	if got.ID != "G9" || got.From != alice || got.Name != "Alice" || got.Text != "look" || got.In != (chat.Conversation{Peer: alice}) || got.At.UnixMilli() != 1795395723500 {
 		t.Errorf("%+v", got)
 	}
-	if len(got.Files) != 4 {
+	if len(got.Files) != 6 {
 		t.Fatalf("%+v", got.Files)
 	}
 	for i, file := range got.Files {

@@ -155,12 +155,28 @@ func (m message) files() (out []chat.File) {
 	return out
 }
 
-// read opens an attachment: a file, not something that looks like one.
+// attachments is the folder in which Messages keeps what it gets, below the home of
+// its user.
+const attachments = "Library/Messages/Attachments"
+
+// read opens an attachment: a file in the folder that Messages has for them, and
+// nothing that only looks like one. What else is on this machine nobody gets by it.
 func read(path string) (io.ReadCloser, error) {
-	if !filepath.IsAbs(path) {
-		return nil, errors.New("imsg: an attachment without a path")
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	dir := filepath.Join(home, attachments)
+	below, err := filepath.Rel(dir, path)
+	if err != nil || !filepath.IsLocal(below) {
+		return nil, fmt.Errorf("imsg: an attachment that does not lie in ~/%s", attachments)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	f, err := root.OpenFile(below, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"mbox/agents/chat"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -20,16 +21,18 @@ type Bridges map[string]*Bridge
 
 // Bridge is a table [bridges.NAME]: a chat system by which people reach an agent.
 type Bridge struct {
-	Enabled      bool     `toml:"enabled" json:"enabled,omitzero" jsonschema:"default=true,description=false: mbox up does not run it"`
-	Kind         string   `toml:"kind" json:"kind,omitzero" jsonschema:"description=which chat system; mbox help bridges lists them"`
-	To           string   `toml:"to" json:"to,omitzero" jsonschema:"description=the agent that gets what is written"`
-	Allow        []string `toml:"allow" json:"allow,omitzero" jsonschema:"description=who may write\\, exactly as the system names them; * is everybody in one of the rooms"`
-	Operators    []string `toml:"operators" json:"operators,omitzero" jsonschema:"description=who may besides approve and cancel any task"`
-	RequireProof bool     `toml:"require_proof" json:"require_proof,omitzero" jsonschema:"default=false,description=a message counts only where the system knows more of its sender than a name"`
-	MaxMessage   int      `toml:"max_message" json:"max_message,omitzero" jsonschema:"default=32768,minimum=1,maximum=262144,description=bytes of a message"`
-	PerHour      int      `toml:"per_hour" json:"per_hour,omitzero" jsonschema:"default=60,minimum=1,maximum=100000,description=messages of one sender"`
-	Burst        int      `toml:"burst" json:"burst,omitzero" jsonschema:"default=10,minimum=1,maximum=10000,description=of these at once"`
-	TotalPerHour int      `toml:"total_per_hour" json:"total_per_hour,omitzero" jsonschema:"default=600,minimum=1,maximum=1000000,description=messages of all but operators\\, a tenth of them at once"`
+	Enabled        bool     `toml:"enabled" json:"enabled,omitzero" jsonschema:"default=true,description=false: mbox up does not run it"`
+	Kind           string   `toml:"kind" json:"kind,omitzero" jsonschema:"description=which chat system; mbox help bridges lists them"`
+	To             string   `toml:"to" json:"to,omitzero" jsonschema:"description=the agent that gets what is written"`
+	Allow          []string `toml:"allow" json:"allow,omitzero" jsonschema:"description=who may write\\, exactly as the system names them; * is everybody in one of the rooms"`
+	Operators      []string `toml:"operators" json:"operators,omitzero" jsonschema:"description=who may besides approve and cancel any task"`
+	RequireProof   bool     `toml:"require_proof" json:"require_proof,omitzero" jsonschema:"default=false,description=a message counts only where the system knows more of its sender than a name"`
+	MaxMessage     int      `toml:"max_message" json:"max_message,omitzero" jsonschema:"default=32768,minimum=1,maximum=262144,description=bytes of a message"`
+	MaxAttachment  int64    `toml:"max_attachment" json:"max_attachment,omitzero" jsonschema:"default=10485760,minimum=1,maximum=52428800,description=bytes of a file that comes with a message"`
+	MaxAttachments int      `toml:"max_attachments" json:"max_attachments,omitzero" jsonschema:"default=10,minimum=0,maximum=20,description=files of a message\\, 64 MiB of them together at most; 0: a message with a file is refused"`
+	PerHour        int      `toml:"per_hour" json:"per_hour,omitzero" jsonschema:"default=60,minimum=1,maximum=100000,description=messages of one sender"`
+	Burst          int      `toml:"burst" json:"burst,omitzero" jsonschema:"default=10,minimum=1,maximum=10000,description=of these at once"`
+	TotalPerHour   int      `toml:"total_per_hour" json:"total_per_hour,omitzero" jsonschema:"default=600,minimum=1,maximum=1000000,description=messages of all but operators\\, a tenth of them at once"`
 
 	// Settings of the kind; those that are not secrets have the names that they
 	// have in chat.Settings.
@@ -57,7 +60,7 @@ var secrets = []string{"token", "password"}
 
 // fillBridges puts the defaults under what the tables say.
 func fillBridges(c *File) {
-	def := Bridge{Enabled: true, MaxMessage: 32 << 10, PerHour: 60, Burst: 10, TotalPerHour: 600}
+	def := Bridge{Enabled: true, MaxMessage: 32 << 10, MaxAttachment: 10 << 20, MaxAttachments: 10, PerHour: 60, Burst: 10, TotalPerHour: 600}
 	for name, b := range c.Bridges {
 		fill(c, "bridges."+name, b, &def)
 		b.home = c.Home()
@@ -75,7 +78,8 @@ func checkBridges(c *File) error {
 		if err := c.checkPeople(key, b); err != nil {
 			return err
 		}
-		if err := c.checkNumbers(key, bound{".max_message", b.MaxMessage, 1, 256 << 10}, bound{".per_hour", b.PerHour, 1, 100_000},
+		if err := c.checkNumbers(key, bound{".max_message", b.MaxMessage, 1, 256 << 10},
+			bound{".max_attachment", int(b.MaxAttachment), 1, 50 << 20}, bound{".max_attachments", b.MaxAttachments, 0, task.MaxAttachments}, bound{".per_hour", b.PerHour, 1, 100_000},
 			bound{".burst", b.Burst, 1, 10_000}, bound{".total_per_hour", b.TotalPerHour, 1, 1_000_000}); err != nil {
 			return err
 		}
@@ -260,7 +264,8 @@ func trimSecret(key string) string {
 func (b *Bridge) Rules() chat.Rules {
 	return chat.Rules{
 		Allow: slices.Clone(b.Allow), Operators: slices.Clone(b.Operators), RequireProof: b.RequireProof,
-		MaxMessage: b.MaxMessage, PerHour: b.PerHour, Burst: b.Burst, TotalPerHour: b.TotalPerHour,
+		MaxMessage: b.MaxMessage, MaxAttachment: b.MaxAttachment, MaxAttachments: b.MaxAttachments,
+		PerHour: b.PerHour, Burst: b.Burst, TotalPerHour: b.TotalPerHour,
 	}
 }
 
