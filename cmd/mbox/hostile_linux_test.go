@@ -172,6 +172,11 @@ var hostileLines = [][]string{
 	{"ls", "--state", "archive"},
 	{"ls", "--json"},
 	{"unit", "systemd"},
+	{"search", "a"},
+	{"search", "a", "--json"},
+	{"export"},
+	{"export", "--format", "md"},
+	{"export", "--format", "csv"},
 	{"schedule", "list"},
 	{"schedule", "list", "--json"},
 	{"schedule", "run", "hostile"},
@@ -325,9 +330,9 @@ func TestHostileText(t *testing.T) {
 			vandalise(t, home) // for what verify, doctor and recover tell of then
 		}
 	}
-	for _, config := range []string{hostile, "sync = " + hostile, "sync = " + hostileTOML(), hostileTOML() + " = 1", "[agents." + hostileTOML() + "]", "[agents.coder]\nactions = [" + hostileTOML() + "]", "[bridges." + hostileTOML() + "]\nto = \"coder\"", "# " + hostile + "\nsync = 1"} {
+	for _, config := range []string{hostile, "sync = " + hostile, "sync = " + hostileTOML(), hostileTOML() + " = 1", "[agents." + hostileTOML() + "]", "[agents.coder]\nactions = [" + hostileTOML() + "]", "[schedules." + hostileTOML() + "]\ntitle = \"x\"", "[schedules.x]\nevery = \"1h\"\ncron = " + hostileTOML(), "[schedules.x]\nevery = \"1h\"\ntitle = " + hostileTOML(), "[bridges." + hostileTOML() + "]\nto = \"coder\"", "# " + hostile + "\nsync = 1"} {
 		hostileWrite(t, filepath.Join(home, "mbox.toml"), config)
-		for _, line := range [][]string{{"ls"}, {"doctor"}, {"ls", "--to", "--generate-bash-completion"}} {
+		for _, line := range [][]string{{"ls"}, {"doctor"}, {"schedule", "list"}, {"ls", "--to", "--generate-bash-completion"}} {
 			for _, tty := range []bool{false, true} {
 				checkHarmless(t, fmt.Sprintf("with %q: %q", config, line), hostileRun(t, home, line, tty), tty)
 			}

@@ -14,6 +14,7 @@ var files embed.FS
 var names = []string{
 	"tasks", "agents", "runtimes", "roles", "actions", "accept", "delegation", "models", "policies", "sandbox",
 	"tasks", "schedules", "agents", "runtimes", "roles", "actions", "delegation", "models", "policies", "sandbox",
+	"tasks", "agents", "schedules", "runtimes", "roles", "actions", "delegation", "models", "policies", "sandbox",
 	"ledger", "doors", "dashboard", "mcp", "top",
 	"bridges", "delivery", "telegram", "matrix", "slack", "irc", "email", "bluebubbles", "imsg", "webhook", "openclaw", "ntfy",
 	"configuration", "backup", "damage", "threats", "performance", "proof",

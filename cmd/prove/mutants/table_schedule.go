@@ -128,6 +128,21 @@ var scheduleMutants = []mutant{
 		command{"cmd/mbox", "TestUnitOfCron"},
 	},
 	{
+		"export-formula", "export", "cmd/mbox/cmd_export.go",
+		"\"=+-@\"", "\"+-@\"",
+		command{"cmd/mbox", "TestScripts/search$"},
+	},
+	{
+		"search-in-names-of-fields", "search", "cmd/mbox/cmd_search.go",
+		"lineWith(f.text, needle); line != \"\"", "lineWith(f.text, \"\"); line != \"\"",
+		command{"cmd/mbox", "TestScripts/search$"},
+	},
+	{
+		"search-as-it-is-not-written", "search", "cmd/mbox/cmd_search.go",
+		"bytes.ToLower(bytes.Trim(bytes.TrimSpace(written), `\"`))", "append([]byte(needle), written[:0]...)",
+		command{"cmd/mbox", "TestScripts/search$"},
+	},
+	{
 		"schedule-changed-by-an-agent", "schedules", "cmd/mbox/cmd_schedule.go",
 		"if err := planning.byPerson(); err != nil {\n\t\treturn err\n\t}\n\treturn s.with(ctx, func(box *mailbox.Box) error {\n\t\tif err := planning.byNoWorker(ctx, box); err != nil {\n\t\t\treturn err\n\t\t}\n\t\treturn do(box)\n\t})", "return s.with(ctx, do)",
 		command{"cmd/mbox", "TestScripts/schedule$"},

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"mbox/mailbox"
+	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
+	"mbox/schemas"
+)
+
+type searchOptions struct {
+	most int
+	json bool
+}
+
+// found is one place where the text stands.
+type found struct {
+	ID    string `json:"id"` // of a task or a record
+	State string `json:"state,omitzero"`
+	Field string `json:"field"`
+	Text  string `json:"text"` // the line
+}
+
+func searchVerb() *verb {
+	var o searchOptions
+	return &verb{
+		name: "search", args: "TEXT", least: 1, most: 1,
+		brief: "find a text in tasks and records",
+		about: `Finds a text, in whatever case, in the tasks (id, title, description, output, error,
+labels; the archive, too) and in the records of decisions and changes. It prints the
+first line of each field in which it stands.`,
+		shows: []string{`mbox search "rate limit"`, "mbox search postgres --json | jq -r .id"},
+		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
+		flags: []cli.Flag{intFlag("n", "at most `N` places; 0: all", &o.most, 0), jsonFlag(&o.json)},
+		run:   func(ctx context.Context, s *session, args []string) error { return o.run(ctx, s, args[0]) },
+	}
+}
+
+// errEnough ends a search that has found as much as was asked for.
+var errEnough = errors.New("enough")
+
+func (o *searchOptions) run(ctx context.Context, s *session, what string) error {
+	if strings.TrimSpace(what) == "" || o.most < 0 {
+		return usagef(`mbox search "rate limit" -n 20`, "want a text that is not empty, and -n of 0 or more")
+	}
+	return s.looking(ctx, func(box *mailbox.Box) error {
+		rows, n := &table{head: []string{"ID", "STATE", "FIELD", "TEXT"}}, 0
+		err := search(ctx, box.Home(), what, func(f found) error {
+			n++
+			if o.json {
+				if err := s.printLine(f); err != nil {
+					return err
+				}
+			} else {
+				rows.add(text(f.ID), text(f.State), text(f.Field), text(f.Text))
+			}
+			if n == o.most {
+				return errEnough
+			}
+			return nil
+		})
+		if errors.Is(err, errEnough) {
+			err = nil
+		}
+		rows.printIfAny(s)
+		return err
+	})
+}
+
+// search visits the places of a home where a text stands.
+func search(ctx context.Context, dir, text string, visit func(found) error) error {
+	needle := strings.ToLower(text)
+	written, err := schemas.Encode(text) // as a string in a task file is
+	if err != nil {
+		return err
+	}
+	inFile := bytes.ToLower(bytes.Trim(bytes.TrimSpace(written), `"`))
+	err = scanTasks(ctx, dir, append(slices.Clone(task.Folders), mailbox.Archived), func(data []byte) bool {
+		return bytes.Contains(bytes.ToLower(data), inFile)
+	}, func(t scanned) error {
+		for _, f := range fieldsOf(t.task) {
+			if line := lineWith(f.text, needle); line != "" {
+				if err := visit(found{string(t.task.ID), string(t.state), f.name, line}); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, folder := range []string{"decisions", "changes"} {
+		if err := searchRecords(ctx, filepath.Join(dir, folder), strings.TrimSuffix(folder, "s"), needle, visit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// field is a text of a task.
+type field struct{ name, text string }
+
+func fieldsOf(t *mailbox.Task) []field {
+	fields := []field{
+		{"id", string(t.ID)},
+		{"title", t.Task.Title},
+		{"description", t.Task.Description},
+		{"output", outputText(t.Result.Output)},
+		{"labels", string(t.Mbox.Labels)},
+	}
+	if e := t.Result.Error; e != nil {
+		fields = append(fields, field{"error", e.Code + ": " + e.Message})
+	}
+	return fields
+}
+
+// lineWith is the first line of a text in which something stands; "" if it does in none.
+func lineWith(text, needle string) string {
+	for line := range strings.Lines(text) {
+		if strings.Contains(strings.ToLower(line), needle) {
+			return strings.TrimSpace(line)
+		}
+	}
+	if strings.Contains(strings.ToLower(text), needle) { // it has several lines itself
+		return strings.TrimSpace(text)
+	}
+	return ""
+}
+
+func searchRecords(ctx context.Context, folder, kind, needle string, visit func(found) error) error {
+	names, err := durable.Names(folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		id, is := strings.CutSuffix(name, ".md")
+		data, err := durable.Read(filepath.Join(folder, name), mailbox.MaxTask)
+		if !is || err != nil {
+			continue // verify and doctor tell of it
+		}
+		if line := lineWith(string(data), needle); line != "" {
+			if err := visit(found{ID: id, Field: kind, Text: line}); err != nil {
+				return err
+			}
+		}
+	}
+	return ctx.Err()
+}
