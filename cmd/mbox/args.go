@@ -75,11 +75,13 @@ func (l *line) argument(word string) error {
 }
 
 // otherNames are what other programs call what a verb of mbox does.
-var otherNames = map[string]string{
-	"add": "send", "new": "send", "create": "send", "submit": "send", "rm": "cancel", "del": "cancel", "delete": "cancel",
-	"remove": "cancel", "kill": "cancel", "stop": "cancel", "abort": "cancel", "done": "complete", "finish": "complete",
-	"close": "complete", "log": "logs", "list": "ls", "ps": "status", "cat": "show", "info": "show", "start": "up", "take": "claim",
-	"next": "claim", "check": "verify", "follow": "tail",
+func otherNames() map[string]string {
+	return map[string]string{
+		"add": "send", "new": "send", "create": "send", "submit": "send", "rm": "cancel", "del": "cancel", "delete": "cancel",
+		"remove": "cancel", "kill": "cancel", "stop": "cancel", "abort": "cancel", "done": "complete", "finish": "complete",
+		"close": "complete", "log": "logs", "list": "ls", "ps": "status", "cat": "show", "info": "show", "start": "up", "take": "claim",
+		"next": "claim", "check": "verify", "follow": "tail",
+	}
 }
 
 // onlyLook are the verbs that change nothing: one of them may be proposed for a word that
@@ -90,7 +92,7 @@ var onlyLook = []string{"audit", "doctor", "help", "logs", "ls", "man", "schema"
 // something begins as the word does: nobody should be led to it by chance.
 func (l *line) meant(word string) string {
 	names := l.verb.names()
-	if name := otherNames[strings.ToLower(word)]; slices.Contains(names, name) {
+	if name := otherNames()[strings.ToLower(word)]; slices.Contains(names, name) {
 		return name
 	}
 	near := schemas.Suggest(word, names)

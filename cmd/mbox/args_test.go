@@ -84,7 +84,7 @@ func TestArrangeMeans(t *testing.T) {
 			t.Errorf("%s leads to %q, want %q", word, got, want)
 		}
 	}
-	for word, name := range otherNames {
+	for word, name := range otherNames() {
 		if tree().verb(name) == nil || tree().verb(word) != nil {
 			t.Errorf("%s leads to %s", word, name)
 		}

@@ -53,7 +53,7 @@ func (t *teller) line(ctx context.Context, e *audit.Entry) string {
 func (p *printer) ofTask(id string) string {
 	h := fnv.New32a()
 	h.Write([]byte(id))
-	code := [...]string{"32", "33", "34", "35", "36", "92", "94", "95", "96"}[h.Sum32()%9]
+	code := [...]string{"32", "33", "34", "35", "36"}[h.Sum32()%5]
 	return p.paint.with(code, id) + strings.Repeat(" ", max(idWide-utf8.RuneCountInString(id), 0))
 }
 

@@ -221,6 +221,7 @@ func (s Style) put(w io.Writer, text string) {
 	if !s.Colours {
 		text = ansi.Strip(text)
 	}
+	text = strings.ReplaceAll(text, ansi.ResetStyle, "\x1b[0m") // as all other commands end a colour
 	fmt.Fprintln(w, strings.TrimRight(text, " "))
 }
 
