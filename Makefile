@@ -48,24 +48,6 @@ torture: ## the long forms: storms, sweeps, histories, tampering, power cuts; ho
 	$(MAKE) mutants
 
 mutants: ## break mbox in 694 places, one at a time: the tests must notice
-mutants: ## break mbox in 619 places, one at a time: the tests must notice
-mutants: ## break mbox in 622 places, one at a time: the tests must notice
-mutants: ## break mbox in 623 places, one at a time: the tests must notice
-mutants: ## break mbox in 617 places, one at a time: the tests must notice
-mutants: ## break mbox in 618 places, one at a time: the tests must notice
-mutants: ## break mbox in 620 places, one at a time: the tests must notice
-mutants: ## break mbox in 621 places, one at a time: the tests must notice
-mutants: ## break mbox in 622 places, one at a time: the tests must notice
-mutants: ## break mbox in 623 places, one at a time: the tests must notice
-mutants: ## break mbox in 620 places, one at a time: the tests must notice
-mutants: ## break mbox in 622 places, one at a time: the tests must notice
-mutants: ## break mbox in 619 places, one at a time: the tests must notice
-mutants: ## break mbox in 613 places, one at a time: the tests must notice
-mutants: ## break mbox in 614 places, one at a time: the tests must notice
-mutants: ## break mbox in 605 places, one at a time: the tests must notice
-mutants: ## break mbox in 624 places, one at a time: the tests must notice
-mutants: ## break mbox in 620 places, one at a time: the tests must notice
-mutants: ## break mbox in 625 places, one at a time: the tests must notice
 	CGO_ENABLED=0 $(GO) run ./cmd/prove/mutants
 
 race: ## the tests under the race detector, shorter, without those of the built program; needs gcc

@@ -24,6 +24,7 @@ var (
 	bridging  = deed{"bridge", "runs bridges", "do that"}
 	planning  = deed{"schedule", "changes schedules", "do that"}
 	speaking  = deed{"bridge", "sends as a bridge", "do that"}
+	editing   = deed{"edit", "changes what others have sent", "do that"}
 )
 
 // byPerson refuses the deed to a process whose own environment is an agent's.

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -64,25 +65,36 @@ const (
 
 func cancelVerb() *verb {
 	var o operator
+	c := choosing(mailbox.Pending, mailbox.InProgress)
 	return &verb{
-		name: "cancel", args: "ID", least: 1, most: 1,
+		name: "cancel", args: "[ID…]", most: -1,
 		brief: "end a task that has not ended",
 		about: `Moves a pending task, or one that is in progress, to failed. A worker that has
-it learns of it at its next word, and its result is refused.`,
+it learns of it at its next word, and its result is refused. --live is all such tasks;
+how many that are is told, and asked about, or --yes has to be there. The exit code is
+that of the worst.`,
 		shows: []string{`mbox cancel task-2026-02-16-001 --reason "no longer needed"`},
 		exits: []int{exitNotFound, exitConflict, exitIO, exitBusy, exitCommitted},
-		flags: o.flags("why: `TEXT`"),
+		flags: slices.Concat(o.flags("why: `TEXT`"), c.flags("live", "instead of ids: all that have not ended")),
 		run: func(ctx context.Context, s *session, args []string) error {
 			by, err := o.who()
 			if err != nil {
 				return err
 			}
+			if err := c.check("cancel", "live", args); err != nil {
+				return err
+			}
 			return s.tidied(ctx, func(box *mailbox.Box) error {
-				id := mailbox.ID(args[0])
-				if err := box.Cancel(ctx, id, by, cmp.Or(o.reason, cancelReason)); err != nil {
+				ids, err := c.ids(ctx, s, box, "cancel", args)
+				if err != nil {
 					return err
 				}
-				return o.answer(ctx, s, box, id, "cancelled")
+				return each(ctx, s, ids, o.json, func(id mailbox.ID) error {
+					if err := box.Cancel(ctx, id, by, cmp.Or(o.reason, cancelReason)); err != nil {
+						return err
+					}
+					return o.answer(ctx, s, box, id, "cancelled")
+				})
 			})
 		},
 		words: taskWords,

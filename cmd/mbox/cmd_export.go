@@ -85,7 +85,7 @@ var exported = []struct {
 		if e := t.task.Result.Error; e != nil {
 			return e.Code + ": " + e.Message
 		}
-		return outputText(t.task.Result.Output)
+		return task.Text(t.task.Result.Output)
 	}},
 }
 

@@ -3,30 +3,45 @@ package main
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	"mbox/mailbox"
 )
 
 func retryVerb() *verb {
 	var o operator
+	c := choosing(mailbox.Failed)
 	return &verb{
-		name: "retry", args: "ID", least: 1, most: 1,
+		name: "retry", args: "[ID…]", most: -1,
 		brief: "give a failed task another chance",
-		about: "Moves a failed task back to pending, with all its attempts ahead of it.",
-		shows: []string{`mbox retry task-2026-02-16-001 --reason "the disk has room again"`},
+		about: `Moves failed tasks back to pending, with all their attempts ahead of them. --failed
+is all of them; how many that are is told, and asked about, or --yes has to be there.
+The exit code is that of the worst.`,
+		shows: []string{
+			`mbox retry task-2026-02-16-001 --reason "the disk has room again"`,
+			"mbox retry --failed --since 1h --yes",
+		},
 		exits: []int{exitNotFound, exitConflict, exitIO, exitBusy, exitCommitted},
-		flags: o.flags("why: `TEXT`"),
+		flags: slices.Concat(o.flags("why: `TEXT`"), c.flags("failed", "instead of ids: all that have failed")),
 		run: func(ctx context.Context, s *session, args []string) error {
 			by, err := o.who()
 			if err != nil {
 				return err
 			}
+			if err := c.check("retry", "failed", args); err != nil {
+				return err
+			}
 			return s.tidied(ctx, func(box *mailbox.Box) error {
-				id := mailbox.ID(args[0])
-				if err := box.Retry(ctx, id, by, cmp.Or(o.reason, retryReason)); err != nil {
+				ids, err := c.ids(ctx, s, box, "retry", args)
+				if err != nil {
 					return err
 				}
-				return o.answer(ctx, s, box, id, "retried")
+				return each(ctx, s, ids, o.json, func(id mailbox.ID) error {
+					if err := box.Retry(ctx, id, by, cmp.Or(o.reason, retryReason)); err != nil {
+						return err
+					}
+					return o.answer(ctx, s, box, id, "retried")
+				})
 			})
 		},
 		words: taskWords,

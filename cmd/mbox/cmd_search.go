@@ -115,7 +115,7 @@ func fieldsOf(t *mailbox.Task) []field {
 		{"id", string(t.ID)},
 		{"title", t.Task.Title},
 		{"description", t.Task.Description},
-		{"output", outputText(t.Result.Output)},
+		{"output", task.Text(t.Result.Output)},
 		{"labels", string(t.Mbox.Labels)},
 	}
 	if e := t.Result.Error; e != nil {

@@ -234,6 +234,10 @@ var sweepScenes = []sweepScene{
 		effect: promise{event: "task_retried", id: "a", in: []string{"pending"}},
 	},
 	{
+		name: "edit", before: [][]string{send}, verb: []string{"edit", "a", "--priority", "urgent"}, again: []int{0},
+		effect: promise{event: "task_edited", id: "a", in: []string{"pending"}},
+	},
+	{
 		name: "archive", before: ended, verb: []string{"archive", "--older-than", "0s"}, again: []int{0},
 		effect: promise{event: "task_archived", id: "a", in: []string{"archive"}},
 	},

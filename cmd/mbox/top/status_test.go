@@ -18,7 +18,7 @@ import (
 // A board that is printed has what stands, in lines that fit, with colours only where
 // they are wanted, and nothing that a task or an agent says moves the cursor.
 func TestBoardIsPrinted(t *testing.T) {
-	box, _ := newBox(t, mailbox.Options{Agents: map[string]mailbox.Capabilities{"coder": {}, "lame": {}, "off": {Paused: true}}})
+	box, _ := newBox(t, mailbox.Options{Agents: map[string]mailbox.Capabilities{"coder": {}, "lame": {}, "off": {Disabled: true}}})
 	send(t, box, "work", func(s *mailbox.Task) { s.Assignment.TargetAgent = "coder" })
 	send(t, box, "wait", func(s *mailbox.Task) { s.Assignment.TargetAgent = "lame" })
 	c, err := box.Claim(t.Context(), mailbox.ClaimRequest{Agent: "coder", Process: true})

@@ -80,9 +80,9 @@ func table() []mutant {
 		acceptMutants,
 		scheduleMutants,
 		lifecycleMutants,
-		durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants, policyMutants, rightsMutants, doorsMutants, mcpMutants, bridgeMutants, deliveryMutants, ircMutants, hooksMutants, matrixMutants, emailMutants, telegramMutants, slackMutants, runtimeMutants,
-		durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants, policyMutants, rightsMutants, doorsMutants, mcpMutants, bridgeMutants, deliveryMutants, ircMutants, hooksMutants, matrixMutants, emailMutants, telegramMutants, runtimeMutants, statusMutants,
-		durableMutants, auditMutants, mailboxMutants, recoveryMutants, familyMutants, policyMutants, rightsMutants, doorsMutants, mcpMutants, bridgeMutants, deliveryMutants, ircMutants, hooksMutants, matrixMutants, emailMutants, telegramMutants, runtimeMutants, editMutants,
+		slackMutants,
+		statusMutants,
+		editMutants,
 	)
 }
 

@@ -116,8 +116,7 @@ var familyMutants = []mutant{
 	},
 	{
 		"reviewed-behind-creation", "delegation", "mailbox/submit.go",
-		"\tnotes, err := b.approvals.review(ctx, nil, n)\n\tif err != nil {\n\t\treturn \"\", err\n\t}\n\tid, err := b.sender.submitNew(ctx, nil, n, nil)\n", "\tid, err := b.sender.submitNew(ctx, nil, n, nil)\n\tnotes, refused := b.approvals.review(ctx, nil, n)\n\tif refused != nil {\n\t\treturn \"\", refused\n\t}\n",
-		"\tnotes, err := b.approvals.review(ctx, nil, &n)\n\tif err != nil {\n\t\treturn \"\", err\n\t}\n\tid, err := b.sender.submitNew(ctx, nil, &n, files, nil)\n", "\tid, err := b.sender.submitNew(ctx, nil, &n, files, nil)\n\tnotes, refused := b.approvals.review(ctx, nil, &n)\n\tif refused != nil {\n\t\treturn \"\", refused\n\t}\n",
+		"\tnotes, err := b.approvals.review(ctx, nil, n)\n\tif err != nil {\n\t\treturn \"\", err\n\t}\n\tid, err := b.sender.submitNew(ctx, nil, n, files, nil)\n", "\tid, err := b.sender.submitNew(ctx, nil, n, files, nil)\n\tnotes, refused := b.approvals.review(ctx, nil, n)\n\tif refused != nil {\n\t\treturn \"\", refused\n\t}\n",
 		boxTest("TestReviewBeforeCreation"),
 	},
 	{

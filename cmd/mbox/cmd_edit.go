@@ -1,0 +1,316 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"mbox/agents"
+	"mbox/mailbox"
+	"mbox/mailbox/task"
+	"mbox/schemas"
+)
+
+// told is a text that knows whether it was given.
+type told struct {
+	given bool
+	value string
+}
+
+func (t *told) String() string     { return t.value }
+func (t *told) Set(v string) error { t.given, t.value = true, v; return nil }
+
+// whenOrNone is a moment that can be taken away.
+type whenOrNone struct {
+	moment
+	given bool
+}
+
+func (w *whenOrNone) Set(v string) error {
+	w.given = true
+	if v == "none" {
+		return nil
+	}
+	return w.moment.Set(v)
+}
+
+type editOptions struct {
+	operator
+	title, description, file, to told
+	priority                     choice
+	notBefore, deadline          whenOrNone
+	after, notAfter, noLabel     texts
+	labels                       labels
+}
+
+func editVerb() *verb {
+	o := editOptions{priority: oneOf(task.Priorities...)}
+	return &verb{
+		name: "edit", args: "ID…", least: 1, most: -1,
+		brief: "change a task that waits",
+		about: `Changes what a pending task asks for, for whom and when. Without a flag that
+says what, $VISUAL or $EDITOR is opened with what can be changed, as JSON. All checks
+of a new task are made again, and an approval that was given before counts no longer.
+The ledger gets the names of the changed fields, never what stands in them. A task
+that is so already is left as it is.
+
+A task that somebody has taken is not changed (exit code 5). --by AGENT changes what
+that agent has sent, and nothing else; an agent's command changes only in its own name.`,
+		shows: []string{
+			`mbox edit task-2026-02-16-001 --priority urgent --deadline 2h`,
+			`mbox edit task-2026-02-16-001 --not-before none --after task-2026-02-16-002`,
+			`EDITOR=vi mbox edit task-2026-02-16-001`,
+		},
+		exits: []int{exitError, exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
+		flags: slices.Concat([]cli.Flag{
+			valueFlag("title", "its new title: `TEXT`", &o.title),
+			valueFlag("description", "all that there is to say about it: `TEXT`", &o.description),
+			valueFlag("description-file", "the same, from `FILE`, or - for standard input", &o.file),
+			valueFlag("priority", "`P` is low, normal, high or urgent", &o.priority),
+			valueFlag("to", "the `AGENT` that is to do it, or any", &o.to),
+			valueFlag("not-before", "not before `WHEN`: a time, a duration from now, or none", &o.notBefore),
+			valueFlag("deadline", "fails if nobody has taken it by `WHEN`, or none", &o.deadline),
+			valueFlag("after", "not before task `ID` is completed, too; may be repeated", &o.after),
+			valueFlag("not-after", "no longer wait for task `ID`; may be repeated", &o.notAfter),
+			valueFlag("label", "`KEY=VALUE`; may be repeated", &o.labels),
+			valueFlag("no-label", "take the label `KEY` away; may be repeated", &o.noLabel),
+		}, o.operator.flags("why: `TEXT`")),
+		run:   func(ctx context.Context, s *session, args []string) error { return o.run(ctx, s, args) },
+		words: taskWords,
+	}
+}
+
+func moveVerb() *verb {
+	var o editOptions
+	return &verb{
+		name: "move", args: "ID… AGENT", least: 2, most: -1,
+		brief: "give a task that waits to another agent",
+		about: `Has another agent do pending tasks; any is whoever may. It is mbox edit --to.`,
+		shows: []string{"mbox move task-2026-02-16-001 coder"},
+		exits: []int{exitError, exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
+		flags: o.operator.flags("why: `TEXT`"),
+		run: func(ctx context.Context, s *session, args []string) error {
+			last := len(args) - 1
+			o.to = told{true, args[last]}
+			return o.run(ctx, s, args[:last])
+		},
+		words: taskWords,
+	}
+}
+
+func (o *editOptions) run(ctx context.Context, s *session, args []string) error {
+	by, err := o.editor()
+	if err != nil {
+		return err
+	}
+	if o.file.given {
+		if o.description.given {
+			return usagef("mbox edit ID --description-file FILE", "--description and --description-file are two descriptions")
+		}
+		data, err := s.readInput(o.file.value, mailbox.MaxTask)
+		if err != nil {
+			return err
+		}
+		o.description = told{true, string(data)}
+	}
+	flagged := o.flagged()
+	if !flagged && len(args) > 1 {
+		return usagef("mbox edit "+schemas.ShellWord(args[0]), "an editor is opened for one task; flags change many")
+	}
+	return s.tidied(ctx, func(box *mailbox.Box) error {
+		s.doubtTarget(o.to.value)
+		if os.Getenv("MBOX_AGENT") == "" {
+			if err := editing.byNoWorker(ctx, box); err != nil {
+				return err
+			}
+		}
+		ids, err := new(selection).ids(ctx, s, box, "edit", args)
+		if err != nil {
+			return err
+		}
+		change := o.change
+		if !flagged {
+			if change, err = inEditor(ctx, s, box, ids[0]); err != nil {
+				return err
+			}
+		}
+		return each(ctx, s, ids, o.json, func(id mailbox.ID) error { return o.edit(ctx, s, box, id, by, change) })
+	})
+}
+
+// editor is who edits. An agent's command does so in the agent's name alone.
+func (o *editOptions) editor() (string, error) {
+	agent := os.Getenv("MBOX_AGENT")
+	by, err := actor("by", cmp.Or(o.by, agent))
+	if err != nil {
+		return "", err
+	}
+	if by != agent && ofAgent(os.LookupEnv) != "" {
+		if by == "human" {
+			return "", editing.byPerson()
+		}
+		return "", hint(&agents.RefusedError{Step: "edit", Reason: "this is a command of another agent than " + by}, "leave --by out")
+	}
+	return by, nil
+}
+
+func (o *editOptions) edit(ctx context.Context, s *session, box *mailbox.Box, id mailbox.ID, by string, change func(*mailbox.Task) error) error {
+	fields, err := mailbox.Edit(ctx, box, id, by, cmp.Or(o.reason, "Edited"), change)
+	switch {
+	case errors.Is(err, mailbox.ErrConflict):
+		return hint(err, "mbox show %s tells how it is now; mbox cancel ends it, and a task that was given back can be changed", schemas.ShellWord(string(id)))
+	case err != nil:
+		return hintData(err, "mbox edit --help tells what can be changed")
+	case o.json:
+		return s.printLine(map[string]any{"id": id, "fields": append([]string{}, fields...)})
+	case len(fields) == 0:
+		s.done("%s is so already", id)
+	default:
+		s.done("edited %s: %s", id, strings.Join(fields, ", "))
+	}
+	return nil
+}
+
+// flagged tells whether a flag says what is to be changed.
+func (o *editOptions) flagged() bool {
+	return o.title.given || o.description.given || o.to.given || o.priority.value != "" || o.notBefore.given || o.deadline.given ||
+		len(o.after)+len(o.notAfter)+len(o.noLabel)+len(o.labels) > 0
+}
+
+// change does to a task what the flags say.
+func (o *editOptions) change(t *mailbox.Task) error {
+	for _, f := range []struct {
+		told *told
+		to   *string
+	}{{&o.title, &t.Task.Title}, {&o.description, &t.Task.Description}, {&o.to, &t.Assignment.TargetAgent}} {
+		if f.told.given {
+			*f.to = f.told.value
+		}
+	}
+	t.Task.Priority = cmp.Or(o.priority.value, t.Task.Priority)
+	if o.notBefore.given {
+		t.Mbox.NotBefore = optional(o.notBefore.at)
+	}
+	if o.deadline.given {
+		t.Mbox.Deadline = optional(o.deadline.at)
+	}
+	named := func(ids texts, id mailbox.ID) bool {
+		return slices.ContainsFunc(ids, func(one string) bool { return mailbox.ID(one).Fold() == id.Fold() })
+	}
+	t.Mbox.DependsOn = slices.DeleteFunc(t.Mbox.DependsOn, func(id mailbox.ID) bool { return named(o.notAfter, id) })
+	for _, id := range o.after {
+		if !slices.ContainsFunc(t.Mbox.DependsOn, func(one mailbox.ID) bool { return named(texts{id}, one) }) {
+			t.Mbox.DependsOn = append(t.Mbox.DependsOn, mailbox.ID(id))
+		}
+	}
+	return o.relabel(t)
+}
+
+func (o *editOptions) relabel(t *mailbox.Task) error {
+	if len(o.labels)+len(o.noLabel) == 0 {
+		return nil
+	}
+	all := map[string]jsontext.Value{}
+	if task.Given(t.Mbox.Labels) {
+		if err := schemas.Decode(t.Mbox.Labels, &all); err != nil {
+			return err
+		}
+	}
+	for _, key := range o.noLabel {
+		delete(all, key)
+	}
+	for key, value := range maps.All(o.labels) {
+		data, err := schemas.Encode(value)
+		if err != nil {
+			return err
+		}
+		all[key] = bytes.TrimSpace(data)
+	}
+	if t.Mbox.Labels = nil; len(all) == 0 {
+		return nil
+	}
+	data, err := schemas.Encode(all)
+	t.Mbox.Labels = bytes.TrimSpace(data)
+	return err
+}
+
+// sheet is what an editor shows of a task.
+type sheet struct {
+	Title       string         `json:"title"`
+	Description string         `json:"description"`
+	Priority    string         `json:"priority"`
+	To          string         `json:"to"`
+	NotBefore   *mailbox.Time  `json:"not_before"`
+	Deadline    *mailbox.Time  `json:"deadline"`
+	DependsOn   []mailbox.ID   `json:"depends_on"`
+	Labels      jsontext.Value `json:"labels"`
+}
+
+// inEditor has a person change a task in an editor. What was written there stays in
+// its file where it cannot be read, and a task that has changed meanwhile is left alone.
+func inEditor(ctx context.Context, s *session, box *mailbox.Box, id mailbox.ID) (func(*mailbox.Task) error, error) {
+	editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"))
+	if editor == "" {
+		return nil, usagef("mbox edit "+schemas.ShellWord(string(id))+" --priority high, or set EDITOR", "nothing says what to change, and neither VISUAL nor EDITOR is set")
+	}
+	was, _, err := box.Task(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	labels := was.Mbox.Labels
+	if !task.Given(labels) {
+		labels = jsontext.Value("{}")
+	}
+	data, err := schemas.Encode(sheet{
+		was.Task.Title, was.Task.Description, was.Task.Priority, was.Assignment.TargetAgent,
+		was.Mbox.NotBefore, was.Mbox.Deadline, append([]mailbox.ID{}, was.Mbox.DependsOn...), labels,
+	})
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp("", "mbox-edit-*.json") // of mode 0600
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.Write(data); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if err := f.Close(); err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", editor+` "$1"`, "sh", f.Name())
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, os.Stderr, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return nil, hint(fmt.Errorf("%s: %w", clean(editor, 80), err), "what was written stays in %s", f.Name())
+	}
+	var now sheet
+	text, err := s.readInput(f.Name(), mailbox.MaxTask)
+	if err == nil {
+		err = schemas.Decode(text, &now)
+	}
+	if err != nil {
+		return nil, hint(inFile(err, f.Name()), "what was written stays in %s", f.Name())
+	}
+	return func(t *mailbox.Task) error {
+		if t.Mbox.TX != was.Mbox.TX {
+			return fmt.Errorf("%w: it was changed meanwhile; what was written stays in %s", mailbox.ErrConflict, f.Name())
+		}
+		t.Task.Title, t.Task.Description, t.Task.Priority, t.Assignment.TargetAgent = now.Title, now.Description, now.Priority, now.To
+		t.Mbox.NotBefore, t.Mbox.Deadline, t.Mbox.DependsOn, t.Mbox.Labels = now.NotBefore, now.Deadline, now.DependsOn, now.Labels
+		if string(bytes.TrimSpace(now.Labels)) == "{}" {
+			t.Mbox.Labels = nil
+		}
+		return nil
+	}, nil
+}

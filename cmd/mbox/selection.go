@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
+
+	"mbox/mailbox"
+)
+
+// selection is what a verb of many tasks is about: ids, or all tasks that fit.
+type selection struct {
+	states   []mailbox.State // in which the verb is of use
+	to, from string
+	since    moment
+	all, yes bool
+}
+
+// choosing is a selection among tasks of these states; all names the flag for all of
+// them.
+func choosing(states ...mailbox.State) selection {
+	return selection{states: states, since: moment{past: true}}
+}
+
+func (c *selection) flags(all, usage string) []cli.Flag {
+	return []cli.Flag{
+		boolFlag(all, usage, &c.all),
+		textFlag("for", "of those: meant for `AGENT`", &c.to),
+		textFlag("from", "of those: sent by `AGENT`", &c.from),
+		valueFlag("since", "of those: changed after `WHEN`: a time, or a duration ago", &c.since),
+		boolFlag("yes", "do not ask", &c.yes),
+	}
+}
+
+// check refuses a line that names no tasks, or names them twice. all is the flag for
+// all tasks.
+func (c *selection) check(verb, all string, ids []string) error {
+	filtered := c.to != "" || c.from != "" || !c.since.at.IsZero()
+	switch {
+	case len(ids) == 0 && !c.all:
+		return usagef("mbox "+verb+" ID, or mbox "+verb+" --"+all, "%s needs the id of a task, or --%s", verb, all)
+	case len(ids) > 0 && (c.all || filtered || c.yes):
+		return usagef("mbox "+verb+" "+ids[0], "tasks are named by their ids, or by --%s with --for, --from and --since, not by both", all)
+	}
+	return nil
+}
+
+// ids are the tasks that are meant. What is chosen by a filter is told, and asked for.
+func (c *selection) ids(ctx context.Context, s *session, box *mailbox.Box, verb string, named []string) (ids []mailbox.ID, err error) {
+	for _, id := range named {
+		if !slices.Contains(ids, mailbox.ID(id)) {
+			ids = append(ids, mailbox.ID(id))
+		}
+	}
+	if len(named) > 0 {
+		return ids, nil
+	}
+	for item, err := range box.List(ctx, mailbox.Filter{States: c.states, Target: c.to, Source: c.from}) {
+		if err != nil {
+			return nil, err
+		}
+		if item.Task != nil && !item.Task.Updated.Before(c.since.at) {
+			ids = append(ids, item.Task.ID)
+		}
+	}
+	if len(ids) == 0 {
+		s.warnf("no task fits")
+		return nil, nil
+	}
+	return ids, c.agree(s, fmt.Sprintf("%s %s", verb, tasksOf(len(ids))))
+}
+
+// agree asks a person; without a terminal --yes has to be there.
+func (c *selection) agree(s *session, what string) error {
+	if c.yes {
+		s.infof("%s", what)
+		return nil
+	}
+	if !s.people || !term.IsTerminal(int(s.in.Fd())) {
+		return usagef("the same with --yes", "this would %s, and nobody is there to be asked", what)
+	}
+	fmt.Fprintf(s.err, "%s? [y/N] ", what)
+	line, err := bufio.NewReader(io.LimitReader(s.in, 1<<10)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
+		return errors.New("nothing was done")
+	}
+	return nil
+}
+
+func tasksOf(n int) string {
+	if n == 1 {
+		return "1 task"
+	}
+	return fmt.Sprintf("%d tasks", n)
+}
+
+// each does the verb to one task after another and tells what came of each. It goes on
+// behind a task for which that fails; the exit code is then that of the worst.
+func each(ctx context.Context, s *session, ids []mailbox.ID, inJSON bool, do func(mailbox.ID) error) error {
+	if len(ids) == 1 {
+		return do(ids[0])
+	}
+	var worst error
+	failed, code := 0, exitOK
+	for _, id := range ids {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := do(id)
+		if err == nil {
+			continue
+		}
+		failed++
+		if n, _ := judge(err); n > code {
+			code, worst = n, err
+		}
+		if inJSON {
+			if err := s.printLine(map[string]any{"id": id, "error": err.Error()}); err != nil {
+				return err
+			}
+			continue
+		}
+		s.warnf("%s: %v", id, err)
+	}
+	if worst != nil {
+		return fmt.Errorf("%d of %s failed, at worst: %w", failed, tasksOf(len(ids)), worst)
+	}
+	return nil
+}
