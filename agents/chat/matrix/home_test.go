@@ -29,6 +29,7 @@ type home struct {
 	aliases map[string]string
 	txns    map[string]string // device, room and transaction → event
 	media   map[string][]byte
+	old     bool // it hands over files to anybody, as servers did before 1.11
 	now     int // position of what happened last
 	events  int
 	logins  int
@@ -177,6 +178,11 @@ func (h *home) answer(r *http.Request) (int, any) {
 		return 200, object{"versions": []string{"r0.6.1", "v1.11"}}
 	case "client/v3/login":
 		return h.login(r)
+	case "media/v3/download":
+		if data, ok := h.media[parts[4]]; ok && h.old && parts[3] == "home.test" && r.Header.Get("Authorization") == "" {
+			return 200, data
+		}
+		return bad(404, "M_NOT_FOUND")
 	}
 	secret, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	who, known := h.tokens[secret]
@@ -212,6 +218,9 @@ func (h *home) answer(r *http.Request) (int, any) {
 		h.media[id] = data
 		return 200, object{"content_uri": "mxc://home.test/" + id}
 	case "GET client/v1/media":
+		if h.old {
+			return bad(404, "M_UNRECOGNIZED")
+		}
 		if data, ok := h.media[parts[5]]; ok && parts[4] == "home.test" {
 			return 200, data
 		}

@@ -357,6 +357,22 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// A server older than 1.11 is asked as it knows it, and the token stays out of that.
+func TestFilesOfAnOldServer(t *testing.T) {
+	h := newHome(t)
+	h.room("!g:home.test", bot, alice)
+	h.old, h.media["m0"] = true, []byte("long")
+	ctx, _, in, _ := listening(t, h, "!g:home.test")
+	h.say("!g:home.test", alice, object{"msgtype": "m.file", "body": "x.txt", "url": "mxc://home.test/m0"})
+	f, err := chattest.Next(ctx, t, in.Took).Files[0].Open(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err := io.ReadAll(f); err != nil || string(data) != "long" {
+		t.Errorf("%q %v", data, err)
+	}
+}
+
 func TestPasswords(t *testing.T) {
 	h := newHome(t)
 	h.room("!g:home.test", bot, alice)

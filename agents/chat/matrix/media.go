@@ -60,6 +60,10 @@ func (c *channel) download(ctx context.Context, address string) (io.ReadCloser, 
 	ctx, cancel := context.WithTimeout(ctx, fileTime)
 	defer cancel()
 	answer, err := c.send(ctx, who.Token, a, nil, "")
+	if says(err, "M_UNRECOGNIZED") { // older than 1.11: there files are anybody's who knows the address
+		a.path = []string{"media", "v3", "download", parts[1], parts[2]}
+		answer, err = c.send(ctx, "", a, nil, "")
+	}
 	if err != nil {
 		return nil, c.judge(who, err)
 	}
