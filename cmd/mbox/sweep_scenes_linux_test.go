@@ -193,6 +193,22 @@ var sweepScenes = []sweepScene{
 		effect: promise{event: "task_completed", id: "a", in: []string{"completed"}, holds: completed("yes")},
 	},
 	{
+		name: "send with a file",
+		spoil: func(h *sweepHome) {
+			if err := os.WriteFile(h.home+".file", []byte("file"), 0o600); err != nil {
+				h.Fatal(err)
+			}
+		},
+		verb: []string{"send", "work", "--id", "a", "--to", "coder", "--attach", "base.file"}, again: []int{0},
+		effect: promise{event: "task_created", id: "a", in: []string{"pending"}, holds: func(h *sweepHome) error {
+			data, err := os.ReadFile(h.Path("tasks", "artifacts", "a.0", "base.file"))
+			if err == nil && string(data) != "file" {
+				err = fmt.Errorf("the file is %q", data)
+			}
+			return err
+		}},
+	},
+	{
 		name: "complete at length", before: claimed,
 		spoil: func(h *sweepHome) {
 			if err := os.WriteFile(h.home+".long", []byte(strings.Repeat("long ", 60<<10)), 0o600); err != nil {
