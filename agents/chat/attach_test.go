@@ -100,6 +100,20 @@ func TestFilesThatAreLeftOut(t *testing.T) {
 	}
 }
 
+// A name is a stranger's: what the sender and the agent are told has no folder and no
+// hidden signs.
+func TestFileNamesInAnswers(t *testing.T) {
+	b := aBridge(t)
+	b.up()
+	m := from("anna", "1", "look")
+	m.Files = []File{holds("../x\u202e\n/big\u202efile.txt", "eleven signs")}
+	b.hears(m)
+	const want = "these files: bigfile.txt: it is larger"
+	if n := b.answer(); !strings.Contains(n.Text, want) || !strings.Contains(b.only().Task.Description, "not here: bigfile.txt: it") {
+		t.Errorf("%+v", n)
+	}
+}
+
 func TestFilesAreNotTaken(t *testing.T) {
 	b := aBridge(t)
 	b.Rules.MaxAttachments = 0

@@ -257,6 +257,7 @@ var hostileLines = [][]string{
 	{"send", hostile, "--to", "coder"},
 	{"send", hostile, "--to", hostile},
 	{"send", "x", "--type", hostile},
+	{"send", "x", "--attach", hostile},
 	{"send", "x", "--id", hostile},
 	{"send", hostile + ".json"},
 	{"send", "task.json"},

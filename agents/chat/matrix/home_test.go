@@ -30,7 +30,7 @@ type home struct {
 	txns    map[string]string // device, room and transaction → event
 	media   map[string][]byte
 	old     bool // it hands over files to anybody, as servers did before 1.11
-	now     int // position of what happened last
+	now     int  // position of what happened last
 	events  int
 	logins  int
 	syncs   int

@@ -26,6 +26,26 @@ var bridgeMutants = []mutant{
 		chatTest("TestOnlyWhoIsAllowedIsHeard"),
 	},
 	{
+		"bridge-takes-any-size", "bridges", "agents/chat/attach.go",
+		"if err != nil || int64(len(data)) > most {", "if err != nil {",
+		command{"agents/chat", "TestFilesThatAreLeftOut"},
+	},
+	{
+		"bridge-takes-any-number", "bridges", "agents/chat/attach.go",
+		"if n >= i.Rules.MaxAttachments {", "if n > task.MaxAttachments {",
+		command{"agents/chat", "TestFilesThatAreLeftOut"},
+	},
+	{
+		"bridge-takes-names-as-they-come", "bridges", "agents/chat/attach.go",
+		"name := task.AttachmentName(f.Name)", "name := f.Name\n\t\tif n > task.MaxAttachments {\n\t\t\treturn nil, nil, nil\n\t\t}",
+		command{"agents/chat", "TestFileNamesInAnswers"},
+	},
+	{
+		"imsg-opens-any-file", "bridges", "agents/chat/imsg/watch.go",
+		"root.OpenFile(below, ", "os.OpenFile(path, ",
+		command{"agents/chat/imsg", "TestMessagesIn"},
+	},
+	{
 		"bridge-without-key", "bridges", "agents/chat/intake.go",
 		"t.Mbox.IdempotencyKey, t.Mbox.Labels = i.key(m.ID), labels", "t.Mbox.Labels = labels",
 		chatTest("TestAMessageBecomesOneTask"),
