@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ import (
 )
 
 type searchOptions struct {
-	most int
+	most number
 	json bool
 }
 
@@ -31,7 +32,7 @@ type found struct {
 }
 
 func searchVerb() *verb {
-	var o searchOptions
+	o := searchOptions{most: number{max: math.MaxInt32}}
 	return &verb{
 		name: "search", args: "TEXT", least: 1, most: 1,
 		brief: "find a text in tasks and records",
@@ -40,7 +41,7 @@ labels; the archive, too) and in the records of decisions and changes. It prints
 first line of each field in which it stands.`,
 		shows: []string{`mbox search "rate limit"`, "mbox search postgres --json | jq -r .id"},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
-		flags: []cli.Flag{intFlag("n", "at most `N` places; 0: all", &o.most, 0), jsonFlag(&o.json)},
+		flags: []cli.Flag{limitFlag("at most `N` places; 0: all", &o.most), jsonFlag(&o.json)},
 		run:   func(ctx context.Context, s *session, args []string) error { return o.run(ctx, s, args[0]) },
 	}
 }
@@ -49,8 +50,8 @@ first line of each field in which it stands.`,
 var errEnough = errors.New("enough")
 
 func (o *searchOptions) run(ctx context.Context, s *session, what string) error {
-	if strings.TrimSpace(what) == "" || o.most < 0 {
-		return usagef(`mbox search "rate limit" -n 20`, "want a text that is not empty, and -n of 0 or more")
+	if strings.TrimSpace(what) == "" {
+		return usagef(`mbox search "rate limit"`, "the text is empty")
 	}
 	return s.looking(ctx, func(box *mailbox.Box) error {
 		rows, n := &table{head: []string{"ID", "STATE", "FIELD", "TEXT"}}, 0
@@ -63,7 +64,7 @@ func (o *searchOptions) run(ctx context.Context, s *session, what string) error 
 			} else {
 				rows.add(text(f.ID), text(f.State), text(f.Field), text(f.Text))
 			}
-			if n == o.most {
+			if o.most.value != nil && n == *o.most.value {
 				return errEnough
 			}
 			return nil

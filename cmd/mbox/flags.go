@@ -185,3 +185,8 @@ func (l *length) Set(v string) error {
 	l.given = true
 	return l.Duration.Set(v)
 }
+
+// limitFlag is --limit, or -n.
+func limitFlag(usage string, to *number) cli.Flag {
+	return &cli.GenericFlag{Name: "limit", Aliases: []string{"n"}, Usage: usage, Value: to}
+}

@@ -51,7 +51,7 @@ var acceptMutants = []mutant{
 	},
 	{
 		"checks-taken-out-by-hand", "acceptance", "mailbox/task/move.go",
-		"m.Labels, m.Accept, m.ExpectOutput,\n", "m.Labels, nil, false,\n",
+		"m.Labels, m.Accept, m.ExpectOutput, m.Attachments,\n", "m.Labels, nil, false, m.Attachments,\n",
 		boxTest("TestAcceptNames"),
 	},
 	{

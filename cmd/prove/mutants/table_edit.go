@@ -94,7 +94,7 @@ var editMutants = []mutant{
 	},
 	{
 		"edited-fields-unskimmed", "32", "mailbox/queue/skim.go",
-		"\"spent\", \"fields\":", "\"spent\":",
+		"\"checks\", \"fields\":", "\"checks\":",
 		command{"mailbox/queue", "TestRule32"},
 	},
 }
