@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"mbox/cmd/mbox/config"
 	"mbox/cmd/mbox/gateway"
@@ -98,9 +99,7 @@ func (c *crew) open(ctx context.Context, v *service) error {
 	last := c.behind
 	v.working.Add(1)
 	c.behind = v
-	c.doorway.door.Use(&gateway.Mailbox{Box: v.box, Agents: v.team.Members, Problems: func(ctx context.Context) ([]string, error) {
-		return scheduleProblems(ctx, v.box, v.config)
-	}})
+	c.doorway.door.Use(&gateway.Mailbox{Box: v.box, Agents: v.team.Members, Problems: scheduleHealth(v.box, v.config, time.Duration(v.config.PollInterval))})
 	if last != nil {
 		last.working.Done()
 	}

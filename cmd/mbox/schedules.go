@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"mbox/cmd/mbox/config"
@@ -52,17 +53,33 @@ func refusedForGood(err error) bool {
 	return code == exitPolicy || code == exitData || code == exitConflict
 }
 
-// scheduleProblems tells what is wrong with the schedules and does not pass by itself.
-func scheduleProblems(ctx context.Context, box *mailbox.Box, c *config.File) (problems []string, err error) {
-	t, err := timetable.New(ctx, box, c)
-	if err != nil {
-		return nil, err
-	}
-	all, err := t.Standings(ctx, time.Now())
-	for _, one := range all {
-		if one.Alarm {
-			problems = append(problems, "schedule "+one.Name+": "+one.Problem)
+// scheduleHealth makes what tells which schedules somebody has to look at, without the
+// tasks: who asks may not see these. It looks at most once in so long, however often it
+// is asked, for it reads the ledger.
+func scheduleHealth(box *mailbox.Box, c *config.File, often time.Duration) func(context.Context) ([]string, error) {
+	var mu sync.Mutex
+	var looked time.Time
+	var problems []string
+	return func(ctx context.Context) ([]string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(c.Schedules) == 0 || !looked.IsZero() && time.Since(looked) < often {
+			return problems, nil
 		}
+		t, err := timetable.New(ctx, box, c)
+		if err != nil {
+			return nil, err
+		}
+		all, err := t.Standings(ctx, time.Now())
+		if err != nil {
+			return nil, err
+		}
+		looked, problems = time.Now(), nil
+		for _, one := range all {
+			if one.Alarm {
+				problems = append(problems, "schedule "+one.Name+" needs somebody to look: mbox schedule list")
+			}
+		}
+		return problems, nil
 	}
-	return problems, err
 }

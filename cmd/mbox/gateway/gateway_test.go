@@ -696,6 +696,10 @@ func TestHealth(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.want(200, "", "GET", "/health", "")
+	p.door.Use(&Mailbox{Box: p.box, Problems: func(context.Context) ([]string, error) { return []string{"schedule x"}, nil }})
+	if got := p.want(503, "", "GET", "/health", ""); fmt.Sprint(got["problems"]) != "[schedule x]" {
+		t.Errorf("%v", got)
+	}
 }
 
 func TestNoSuchThing(t *testing.T) {
