@@ -117,7 +117,7 @@ func TestEditRefused(t *testing.T) {
 		"lies before mbox.not_before": func(n *Task) error { n.Mbox.NotBefore, n.Mbox.Deadline = &late, &early; return nil },
 		"bytes":                       func(n *Task) error { n.Task.Description = strings.Repeat("x", MaxDescription+1); return nil },
 		"the task file would have": func(n *Task) error {
-			n.Mbox.Labels = jsontext.Value(`{"x":"` + strings.Repeat("x", MaxTask) + `"}`)
+			n.Mbox.Labels = jsontext.Value(`{"x":"` + strings.Repeat("x", MaxNew) + `"}`)
 			return nil
 		},
 		"not what the caller wanted": func(*Task) error { return errors.New("not what the caller wanted") },
