@@ -105,11 +105,11 @@ func MayClaim(b *Box, agent string) error {
 	if err := b.queue.Update(); err != nil {
 		return err
 	}
-	return b.mayClaim(agent)
+	return mayClaim(b.books, agent)
 }
 
 // mayClaim is MayClaim as far as the ledger has been read.
-func (b *books) mayClaim(agent string) error {
+func mayClaim(b *books, agent string) error {
 	if a := b.queue.Agent(agent); !a.Claims() {
 		return &PausedError{agent, a}
 	}

@@ -174,7 +174,7 @@ func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, busy boo
 	if err := b.dependencies.resolve(ctx); err != nil {
 		return nil, false, onTheWay(err)
 	}
-	if err := b.mayClaim(r.Agent); err != nil {
+	if err := mayClaim(b.books, r.Agent); err != nil {
 		return nil, false, err
 	}
 	fits, asked, at := b.fits(r), false, 0
@@ -246,7 +246,7 @@ func (b *Box) claim(ctx context.Context, r ClaimRequest, id ID) (*Claim, error) 
 	if rec.State != Pending || rec.Blocked || rec.NotBefore > b.now().UnixMilli() || !b.fits(r)(rec.Class) {
 		return nil, errNotReady
 	}
-	if err := b.mayClaim(r.Agent); err != nil {
+	if err := mayClaim(b.books, r.Agent); err != nil {
 		return nil, err
 	}
 	if err := b.approvals.mayRun(ctx, s, f, r.Agent); err != nil {

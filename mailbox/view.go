@@ -51,9 +51,9 @@ type Live struct {
 }
 
 // Counts tells from the ledger how many tasks each folder should hold.
-func Counts(b *Box) (map[State]int, error) { return b.counts() }
+func Counts(b *Box) (map[State]int, error) { return counts(b.books) }
 
-func (b *books) counts() (map[State]int, error) {
+func counts(b *books) (map[State]int, error) {
 	if err := b.queue.Update(); err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (b *books) counts() (map[State]int, error) {
 
 // Index counts the tasks, and lists those that have not ended.
 func (b *books) Index() (*Index, error) {
-	count, err := b.counts()
+	count, err := counts(b)
 	if err != nil {
 		return nil, err
 	}

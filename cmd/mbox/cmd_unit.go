@@ -3,8 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/xml"
 	"fmt"
+	"html"
 	"os"
 	"path/filepath"
 	"strings"
@@ -149,11 +149,8 @@ func (u unit) launchd() string {
 `, xmlText(u.program), xmlText(u.home), xmlText(u.path), xmlText(log))
 }
 
-func xmlText(text string) string {
-	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(text)) // a Builder takes everything
-	return b.String()
-}
+// xmlText is a text in a plist: what HTML escapes, XML reads too.
+func xmlText(text string) string { return html.EscapeString(text) }
 
 // cron is a line that starts mbox up every five minutes, of which the second is
 // refused while the first runs.

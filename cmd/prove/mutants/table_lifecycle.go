@@ -9,12 +9,12 @@ const (
 var lifecycleMutants = []mutant{
 	{
 		"paused-hears-nothing-to-claim", "lifecycle", "mailbox/claim.go",
-		"\tif err := b.mayClaim(r.Agent); err != nil {\n\t\treturn nil, false, err\n\t}\n", "",
+		"\tif err := mayClaim(b.books, r.Agent); err != nil {\n\t\treturn nil, false, err\n\t}\n", "",
 		boxTest("TestPausedMeanwhile"),
 	},
 	{
 		"paused-takes-what-it-saw", "lifecycle", "mailbox/claim.go",
-		"\tif err := b.mayClaim(r.Agent); err != nil {\n\t\treturn nil, err\n\t}\n", "",
+		"\tif err := mayClaim(b.books, r.Agent); err != nil {\n\t\treturn nil, err\n\t}\n", "",
 		boxTest("TestPausedMeanwhile"),
 	},
 	{
