@@ -28,7 +28,7 @@ import (
 // Check is one of [accept.NAME]: what a result has to pass. One of its fields is set.
 type Check struct {
 	File    string            // among the artifacts, or in the workspace
-	Schema  *schemas.Schema   // of the output
+	Schema  string            // path of the JSON Schema that the output fits
 	Command string            // for /bin/sh -c; the output is its standard input
 	HTTP    *action.HTTPCheck // an answer as it is expected
 	Timeout time.Duration     // of Command
@@ -43,10 +43,8 @@ func (t *Team) Accept(ctx context.Context, name string, h *mailbox.Handover) (fi
 		finding = "there is no [accept." + name + "] in mbox.toml"
 	case c.File != "":
 		finding, err = t.checkFile(c.File, h)
-	case c.Schema != nil:
-		if err := c.Schema.Validate(h.Output); err != nil {
-			finding = "the output: " + err.Error()
-		}
+	case c.Schema != "":
+		finding, err = checkShape(c.Schema, h.Output)
 	case c.HTTP != nil:
 		r, fault := c.HTTP.Do(ctx, &action.Env{Agent: h.Agent, HTTP: t.HTTP})
 		finding, err = r.Error, fault
@@ -60,6 +58,25 @@ func (t *Team) Accept(ctx context.Context, name string, h *mailbox.Handover) (fi
 		finding = "it could not be examined: " + err.Error()
 	}
 	return finding, nil
+}
+
+// maxSchema bounds the file of a JSON Schema, in bytes.
+const maxSchema = 256 << 10
+
+// checkShape holds an output against a JSON Schema.
+func checkShape(path string, output jsontext.Value) (finding string, err error) {
+	data, err := durable.Read(path, maxSchema)
+	if err != nil {
+		return "", err
+	}
+	shape, err := schemas.Compile(data)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	if err := shape.Validate(output); err != nil {
+		return "the output: " + err.Error(), nil
+	}
+	return "", nil
 }
 
 // checkFile looks for a regular file among the artifacts, and else in the workspace.

@@ -15,7 +15,6 @@ import (
 	"mbox/agents/policy"
 	"mbox/mailbox"
 	"mbox/mailbox/task"
-	"mbox/schemas"
 )
 
 // checker is a team with checks and no agent that has a table: coder works in the
@@ -39,12 +38,14 @@ func handover(output string, files ...string) *mailbox.Handover {
 
 // Each kind of check tells what it has found; "" is nothing.
 func TestAccept(t *testing.T) {
-	shape, err := schemas.Compile([]byte(`{"type":"object","required":["a"],"properties":{"a":{"type":"string"}}}`))
-	if err != nil {
-		t.Fatal(err)
+	shape, wrong := filepath.Join(t.TempDir(), "shape.json"), filepath.Join(t.TempDir(), "wrong.json")
+	for path, text := range map[string]string{shape: `{"type":"object","required":["a"],"properties":{"a":{"type":"string"}}}`, wrong: `{"tpye":"object"}`} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	team := checker(t, map[string]Check{
-		"file": {File: "sub/report.md"}, "folder": {File: "sub"}, "link": {File: "link"}, "shape": {Schema: shape},
+		"file": {File: "sub/report.md"}, "folder": {File: "sub"}, "link": {File: "link"}, "shape": {Schema: shape}, "wrong": {Schema: wrong}, "away": {Schema: wrong + "x"},
 		"reads": {Command: `read line; [ "$line" = "two words" ] && [ "$MBOX_TASK_ID $MBOX_AGENT $ENV_OF" = "x coder coder" ] && [ "$PWD" = "$(pwd)" ]`, Timeout: time.Minute},
 		"json":  {Command: `grep -qx '{"a":1}'`, Timeout: time.Minute},
 		"loud":  {Command: "echo out; echo err >&2; exit 3", Timeout: time.Minute},
@@ -76,6 +77,8 @@ func TestAccept(t *testing.T) {
 		{"link", handover(`""`), "it could not be examined: "}, // it leads outside
 		{"shape", handover(`{"a":"b"}`), ""},
 		{"shape", handover(`{"a":1}`), "the output: "},
+		{"wrong", handover(`{}`), "it could not be examined: " + wrong},
+		{"away", handover(`{}`), "it could not be examined: "},
 		{"reads", handover(`"two words\n"`), ""},
 		{"reads", handover(`"three words\n"`), "exit status 1"},
 		{"json", handover(`{"a":1}`), ""},

@@ -73,7 +73,7 @@ func TestArrangeRefuses(t *testing.T) {
 func TestArrangeMeans(t *testing.T) {
 	for word, want := range map[string]string{
 		"rm": "cancel", "add": "send", "done": "complete", "stop": "cancel", "LOG": "logs", "list": "ls", "cliam": "claim", "fial": "fail",
-		"hait": "wait", "unit": "wait", "ail": "tail", "lend": "", "ip": "", "zzz": "", "toktn": "token", "relase": "release",
+		"hait": "wait", "unti": "unit", "ail": "tail", "lend": "", "ip": "", "zzz": "", "toktn": "token", "relase": "release",
 	} {
 		_, err := arrangeLine(t, "mbox|"+word+"|t")
 		var usage *usageError

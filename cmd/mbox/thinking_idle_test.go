@@ -17,13 +17,14 @@ func TestThinkingIdle(t *testing.T) {
 	m.serve()
 	m.actsAllTheSame("no-thought.md")
 	scans := func() int { return strings.Count(m.said(), "mbox: scanned:") }
-	before := scans()
+	m.await("it has told who can think", func() bool { return strings.Contains(m.said(), "coder can think") })
+	before, asked := scans(), g.visits.Load()
 	m.await("three more scans are done", func() bool { return scans() > before+3 })
-	if n := g.visits.Load(); n != 0 {
+	if n := g.visits.Load() - asked; n != 0 {
 		t.Errorf("idle agents came to their server %d times", n)
 	}
 	m.awaitIn("completed", m.must("send", "Do nothing", "--to", "coder"))
-	if g.visits.Load() == 0 || g.chats.Load() != 1 {
+	if g.visits.Load() == asked || g.chats.Load() != 1 {
 		t.Errorf("%d visits and %d questions for one thought: the test shows nothing", g.visits.Load(), g.chats.Load())
 	}
 	m.stop()

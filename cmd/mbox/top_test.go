@@ -236,7 +236,7 @@ func TestTopWithoutScreen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPane(t, c.args, c.env)
-			p.shows(`(?m)^BEFORE\nmailbox +/.*\nledger +seq 0, no mbox up\npending +0\n`, "")
+			p.shows(`(?m)^BEFORE\nmailbox +/.*\nrouter +no mbox up.*\nledger +seq 0\n(?s:.*)^pending +0\n`, "")
 			p.mbox("send", "One", "--id", "one")
 			p.shows(`task_created +one`, "")
 			if p.tells("#{alternate_on} #{cursor_flag}") != "0 1" {

@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"mbox/agents"
 	"mbox/agents/action"
 	"mbox/mailbox"
-	"mbox/mailbox/durable"
 	"mbox/schemas"
 )
 
@@ -25,16 +23,17 @@ type Accept struct {
 	Header  string   `toml:"header" json:"header,omitzero" jsonschema:"description=with url: NAME: TEXT\\, a header that has the text in it"`
 	Text    string   `toml:"text" json:"text,omitzero" jsonschema:"description=with url: a text that is expected in the body"`
 	Timeout Duration `toml:"timeout" json:"timeout,omitzero" jsonschema:"default=5m,description=with command: how long it may take"`
-
-	schema *schemas.Schema
 }
 
 // defaultCheckTime is how long a command of a check may take.
 const defaultCheckTime = Duration(5 * time.Minute)
 
 // check is what the agents make of the table.
-func (a *Accept) check() agents.Check {
-	c := agents.Check{File: a.File, Schema: a.schema, Command: a.Command, Timeout: time.Duration(a.Timeout)}
+func (a *Accept) check(home string) agents.Check {
+	c := agents.Check{File: a.File, Schema: a.Schema, Command: a.Command, Timeout: time.Duration(a.Timeout)}
+	if a.Schema != "" && !filepath.IsAbs(a.Schema) {
+		c.Schema = filepath.Join(home, a.Schema)
+	}
 	if a.URL != "" {
 		c.HTTP = &action.HTTPCheck{URL: a.URL, Status: a.Status, Header: a.Header, Text: a.Text}
 	}
@@ -45,7 +44,7 @@ func (a *Accept) check() agents.Check {
 func Checks(c *File) map[string]agents.Check {
 	all := map[string]agents.Check{}
 	for name, a := range c.Accept {
-		all[name] = a.check()
+		all[name] = a.check(c.Home())
 	}
 	return all
 }
@@ -74,11 +73,9 @@ func checkAccept(c *File) error {
 		case a.Command != "":
 			fill(c, key, a, &Accept{Timeout: defaultCheckTime})
 			return c.checkSpan(key+".timeout", a.Timeout, time.Second, 24*time.Hour)
-		case a.Schema != "":
-			return readSchema(c, key+".schema", a)
 		case a.URL != "":
 			var bad *schemas.Error
-			if err := a.check().HTTP.Validate(action.Limits{}); errors.As(err, &bad) {
+			if err := a.check(c.Home()).HTTP.Validate(action.Limits{}); errors.As(err, &bad) {
 				return c.wrong(key, "%s: want %s", bad.Problem, bad.Want)
 			}
 		}
@@ -96,25 +93,4 @@ func checkAccept(c *File) error {
 		}
 	}
 	return err
-}
-
-// maxSchema bounds the file of a JSON Schema.
-const maxSchema = 256 << 10
-
-func readSchema(c *File, key string, a *Accept) error {
-	path := a.Schema
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(c.Home(), path)
-	}
-	data, err := durable.Read(path, maxSchema)
-	if errors.Is(err, fs.ErrNotExist) {
-		return c.wrong(key, "there is no file %s", path)
-	}
-	if err == nil {
-		a.schema, err = schemas.Compile(data)
-	}
-	if err != nil {
-		return c.wrong(key, "%s: %v", path, err)
-	}
-	return nil
 }

@@ -11,20 +11,22 @@ import (
 // noRight are the keys of an agent's table that no policy is made of, and why they
 // grant nothing that a delegation could gain.
 var noRight = map[string]string{
-	"Types":       "what it takes from any; a delegation names its agent",
-	"Actions":     "what it takes; a role's actions are judged one by one",
-	"OnlyNamed":   "what it takes from any; a delegation names its agent",
-	"Concurrency": "how many tasks at once",
-	"Timeout":     "how long a command runs; the tree's budget counts the seconds",
-	"Silence":     "how long a command may write nothing",
-	"ACP":         "who does its tasks: it has no role, which is an axis",
-	"AgentZero":   "who does its tasks: it has no role, which is an axis",
-	"ExecFormat":  "how its command's output is read",
-	"Exit":        "what its command's exit codes mean",
-	"Quota":       "how its command says that its account has nothing left",
-	"Account":     "whose quota it waits for",
-	"Brain":       "what it thinks with: a command has to stand in allowed_commands, and what it replies is judged",
-	"Memory":      "there is none yet",
+	"Types":        "what it takes from any; a delegation names its agent",
+	"Actions":      "what it takes; a role's actions are judged one by one",
+	"OnlyNamed":    "what it takes from any; a delegation names its agent",
+	"Concurrency":  "how many tasks at once",
+	"Timeout":      "how long a command runs; the tree's budget counts the seconds",
+	"Silence":      "how long a command may write nothing",
+	"ACP":          "who does its tasks: it has no role, which is an axis",
+	"AgentZero":    "who does its tasks: it has no role, which is an axis",
+	"ExecFormat":   "how its command's output is read",
+	"Exit":         "what its command's exit codes mean",
+	"Quota":        "how its command says that its account has nothing left",
+	"Account":      "whose quota it waits for",
+	"Accept":       "what its results have to pass, which only takes away",
+	"ExpectOutput": "what its results have to be",
+	"Brain":        "what it thinks with: a command has to stand in allowed_commands, and what it replies is judged",
+	"Memory":       "there is none yet",
 }
 
 // inPolicy are the keys whose name there is another one.
