@@ -85,10 +85,11 @@ type entry struct {
 // listing is how the description of a record begins that lists the schedules.
 const listing = "Schedules: "
 
-// lastList reads the last record that lists the schedules.
+// lastList reads the last record that lists the schedules. An agent may record changes,
+// but none of its own tells since when a schedule counts.
 func lastList(changes []record.Change) (listed map[string]entry, text string) {
 	for _, c := range changes {
-		if strings.HasPrefix(c.Description, listing) {
+		if c.Agent == "human" && strings.HasPrefix(c.Description, listing) {
 			text = c.After
 		}
 	}

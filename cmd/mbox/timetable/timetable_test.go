@@ -13,6 +13,7 @@ import (
 	_ "time/tzdata" // whatever this machine has
 
 	"mbox/audit"
+	"mbox/audit/record"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
@@ -162,6 +163,19 @@ func TestEachTickOnce(t *testing.T) {
 	w.turn("2026-11-23T06:00:30Z", "2026-11-23T06:00")
 	w.turn("2026-11-23T07:00:59Z", "2026-11-23T06:00", "2026-11-23T07:00")
 	w.turn("2026-11-23T08:01:01Z", "2026-11-23T06:00", "2026-11-23T07:00") // missed
+}
+
+// An agent records changes, too; it cannot tell since when a schedule counts.
+func TestListOfAnAgent(t *testing.T) {
+	w := begin(t, hourly+"overlap = true\ncatch_up = 'all'\n")
+	if _, err := w.box.Change(t.Context(), record.Change{
+		Agent: "coder", Type: "config", Description: listing + "mine", Rationale: "x", Before: "x", Rollback: "x", Verification: "x",
+		After: "x " + w.config.Schedules["x"].Mark() + " since 2026-11-23T01:00:00Z",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.up("2026-11-23T05:10:00Z")
+	w.turn("2026-11-23T06:00:00Z", "2026-11-23T06:00")
 }
 
 // The clock of the machine may be set. What was sent while it was wrong holds nothing up,

@@ -78,6 +78,11 @@ var scheduleMutants = []mutant{
 		command{"mailbox", "TestATickHasOneTask"},
 	},
 	{
+		"schedules-listed-by-an-agent", "schedules", "cmd/mbox/timetable/timetable.go",
+		"c.Agent == \"human\" && ", "",
+		timetableTest("TestListOfAnAgent"),
+	},
+	{
 		"schedule-overlaps", "schedules", "cmd/mbox/timetable/timetable.go",
 		"if err != nil || busy != \"\" {\n\t\t\t\treturn errors.Join(err, t.waits", "if err != nil {\n\t\t\t\treturn errors.Join(err, t.waits",
 		timetableTest("TestNoOverlap"),
