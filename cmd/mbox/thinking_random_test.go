@@ -127,7 +127,7 @@ func TestThinkingRandom(t *testing.T) {
 	config += "[agents.scout]\nrole = \"scout\"\n[roles.scout]\npurpose = \"Looks.\"\nactions = [\"file_check\"]\nmodel = \"random\"\nmax_tokens = 200\n"
 	names := []string{"coordinator", "coder", "deployer", "tester"}
 	for _, role := range names {
-		config += model(role, "random") + "max_tokens = 90\n"
+		config += model(role, "random") + "max_tokens = 150\n"
 	}
 	names = append(names, "scout") // one action, and room for it: some of its replies are done
 	m := newMind(t, server, server.URL, config)
