@@ -2,6 +2,8 @@ package mailbox
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -41,12 +43,17 @@ const codeNotAccepted = "not_accepted"
 // Other errors say that a check did not come to its end.
 func (c *Claim) Check(ctx context.Context, r Result) error {
 	content := c.content(r)
-	names := c.checks()
+	names := c.checks(c.Task)
 	request, err := c.box.sender.request("complete", c.token, content)
-	if err != nil || len(names) == 0 || c.checked == request || c.Valid(ctx) != nil {
-		return err // of a claim that is over the verb tells
+	if err != nil || len(names) == 0 || c.checked == request {
+		return err
 	}
-	defer c.renewing()()
+	if err := c.Valid(ctx); errors.Is(err, ErrStale) {
+		return nil // the verb tells of a claim that is over
+	} else if err != nil {
+		return err
+	}
+	defer c.renewing(ctx)()
 	h := &Handover{Task: c.Task, Agent: c.agent, Output: content.Output, Files: content.Artifacts}
 	for _, name := range names {
 		finding, err := c.box.o.examine(ctx, name, h)
@@ -75,18 +82,31 @@ func (c *Claim) content(r Result) Result {
 	return content
 }
 
-// checks are the names of those that the result has to pass: what is cheap first.
-func (c *Claim) checks() (names []string) {
+// checks are the names of those that the result of a task has to pass: what is cheap
+// first.
+func (c *Claim) checks(t *Task) (names []string) {
 	own := c.box.o.Agents[c.agent]
-	if c.Task.Mbox.ExpectOutput || own.ExpectOutput {
+	if t.Mbox.ExpectOutput || own.ExpectOutput {
 		names = append(names, OutputCheck)
 	}
-	for _, name := range slices.Concat(own.Accept, c.Task.Mbox.Accept) {
+	for _, name := range slices.Concat(own.Accept, t.Mbox.Accept) {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
 	return names
+}
+
+// passed are the checks that the task in progress asks for, which this result has
+// passed. ErrBusy if it has not: the claim seemed to be over when they were due, or
+// what it was made from was another task than the one that lies there.
+func (c *Claim) passed(t *Task, content Result) ([]string, error) {
+	names := c.checks(t)
+	request, err := c.box.sender.request("complete", c.token, content)
+	if err == nil && len(names) > 0 && (c.checked != request || !slices.Equal(names, c.checks(c.Task))) {
+		err = fmt.Errorf("%w: its result was not examined; say it again", ErrBusy)
+	}
+	return names, err
 }
 
 func (o *Options) examine(ctx context.Context, name string, h *Handover) (finding string, err error) {
@@ -101,16 +121,29 @@ func (o *Options) examine(ctx context.Context, name string, h *Handover) (findin
 	return "", nil
 }
 
-// renewing renews the lease until the returned function is called.
-func (c *Claim) renewing() (end func()) {
+// renewing renews the lease until the returned function is called. The lease of a
+// claim that no process holds is renewed by what it reports.
+func (c *Claim) renewing(ctx context.Context) (end func()) {
 	done, over := make(chan struct{}), make(chan struct{})
-	ticker := time.NewTicker(c.box.o.Lease / 4)
+	every := c.box.o.Lease / 4
+	renew := c.Renew
+	if c.lease == nil {
+		said := Progress{Message: "its result is being examined"}
+		if last := c.Task.Mbox.Progress; last != nil {
+			said.Percent = last.Percent
+		}
+		renew = func() error { return c.Progress(ctx, said) }
+		if l := c.Task.Mbox.Lease; l == nil || l.Deadline.Sub(c.box.now()) < 2*every {
+			_ = renew()
+		}
+	}
+	ticker := time.NewTicker(every)
 	go func() {
 		defer close(over)
 		for {
 			select {
 			case <-ticker.C:
-				_ = c.Renew()
+				_ = renew()
 			case <-done:
 				return
 			}

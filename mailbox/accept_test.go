@@ -3,6 +3,7 @@ package mailbox
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -122,40 +123,98 @@ func TestNoChecks(t *testing.T) {
 	}
 }
 
-// A check that takes longer than the lease does not lose the claim.
+// A check that takes longer than the lease does not lose the claim, whether a process
+// holds it or a token stands for it.
 func TestCheckRenews(t *testing.T) {
-	waits, renewed := make(chan struct{}), make(chan struct{})
-	var c *Claim
-	b := newBox(t, Options{Lease: 2 * time.Second, Accept: func(ctx context.Context, _ string, _ *Handover) (string, error) {
-		close(waits)
-		<-renewed
+	for name, process := range map[string]bool{"a process": true, "a token": false} {
+		t.Run(name, func(t *testing.T) {
+			waits, renewed := make(chan struct{}), make(chan struct{})
+			b := newBox(t, Options{Lease: 2 * time.Second, Accept: func(ctx context.Context, _ string, _ *Handover) (string, error) {
+				close(waits)
+				<-renewed
+				return "", nil
+			}})
+			r := request("x")
+			r.ID, r.Mbox.Accept = "x", []string{"slow"}
+			_, err := b.Submit(t.Context(), r)
+			must(t, err)
+			c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder", Process: process})
+			must(t, err)
+			before := c.Task.Mbox.Lease.Deadline
+			over := make(chan error, 1)
+			go func() { over <- c.Complete(t.Context(), Result{}) }()
+			<-waits
+			for end := time.Now().Add(20 * time.Second); ; {
+				w, err := b.Why(t.Context(), "x")
+				must(t, err)
+				now, _, err := b.Task(t.Context(), "x")
+				must(t, err)
+				if strings.Contains(w.Lease, "last sign of life") || now.Mbox.Lease.Deadline.After(before.Time) {
+					break
+				} else if time.Now().After(end) {
+					t.Error("the lease is not renewed")
+					break
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			close(renewed)
+			must(t, <-over)
+			must(t, c.Close())
+		})
+	}
+}
+
+// A claim of whose lease little is left is renewed before anything is examined.
+func TestCheckRenewsFirst(t *testing.T) {
+	clock := time.Now()
+	b := newBox(t, Options{Now: func() time.Time { return clock }})
+	b.o.Accept = func(ctx context.Context, _ string, h *Handover) (string, error) {
+		now, _, err := b.Task(ctx, "x")
+		must(t, err)
+		if !now.Mbox.Lease.Deadline.After(h.Task.Mbox.Lease.Deadline.Time) || *now.Mbox.Progress.Percent != 40 {
+			t.Errorf("until %s, it was %s: %+v", now.Mbox.Lease.Deadline, h.Task.Mbox.Lease.Deadline, now.Mbox.Progress)
+		}
 		return "", nil
-	}})
+	}
 	r := request("x")
-	r.ID, r.Mbox.Accept = "x", []string{"slow"}
+	r.ID, r.Mbox.Accept = "x", []string{"tests"}
 	_, err := b.Submit(t.Context(), r)
 	must(t, err)
-	c, err = b.Claim(t.Context(), ClaimRequest{Agent: "coder", Process: true})
+	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
 	must(t, err)
-	before, err := b.Why(t.Context(), "x")
+	percent := 40
+	must(t, c.Progress(t.Context(), Progress{Percent: &percent}))
+	clock = clock.Add(b.o.Lease - time.Second)
+	c, err = b.Held(t.Context(), "x", c.Token())
 	must(t, err)
-	over := make(chan error, 1)
-	go func() { over <- c.Complete(t.Context(), Result{}) }()
-	<-waits
-	for end := time.Now().Add(20 * time.Second); ; {
-		now, err := b.Why(t.Context(), "x")
-		must(t, err)
-		if now.Lease != before.Lease && strings.Contains(now.Lease, "last sign of life") {
-			break
-		} else if time.Now().After(end) {
-			t.Error("the lease is not renewed")
-			break
-		}
-		time.Sleep(5 * time.Millisecond)
+	must(t, c.Complete(t.Context(), Result{}))
+}
+
+// What was claimed is not what lies there, when the checks are read from a file that
+// somebody has changed and puts back: nothing is completed that has not passed.
+func TestChecksOfAnotherFile(t *testing.T) {
+	for name, change := range map[string]func(mbox map[string]any){
+		"no checks":   func(mbox map[string]any) { delete(mbox, "accept") },
+		"other check": func(mbox map[string]any) { mbox["accept"] = []any{"good"} },
+		"other claim": func(mbox map[string]any) { mbox["epoch"] = 9 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := &inspector{}
+			b, first := checked(t, i, Capabilities{}, func(r *Task) { r.Mbox.Accept = []string{"bad"} })
+			path := b.path("tasks/in-progress/x.json")
+			data, err := os.ReadFile(path)
+			must(t, err)
+			edit(t, b, "x", InProgress, func(task map[string]any) { change(in(task, "mbox")) })
+			c, err := b.Held(t.Context(), "x", first.Token())
+			must(t, err)
+			must(t, os.WriteFile(path, data, 0o600))
+			err = c.Complete(t.Context(), Result{Output: jsontext.Value(`"fine"`)})
+			if _, state, _ := b.Task(t.Context(), "x"); !errors.Is(err, ErrBusy) || state != InProgress {
+				t.Errorf("%s: %v", state, err)
+			}
+			wantClean(t, b)
+		})
 	}
-	close(renewed)
-	must(t, <-over)
-	must(t, c.Close())
 }
 
 // The names are names, each once, and part of what is asked: nobody takes them out.

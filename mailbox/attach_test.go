@@ -204,3 +204,47 @@ func TestRecoverPlacesAttachments(t *testing.T) {
 	}
 	wantClean(t, b)
 }
+
+// Whoever works with mv alone keeps what came with the task, and the checks that its
+// result has to pass, also where he has written into the file.
+func TestAttachmentsOfWorkByHand(t *testing.T) {
+	b := newBox(t, Options{})
+	n := request("by hand")
+	n.ID, n.Mbox.Accept, n.Mbox.ExpectOutput = "x", []string{"tests"}, true
+	_, err := SubmitWith(t.Context(), b, n, []File{{Name: "a.txt", Data: []byte("a")}})
+	must(t, err)
+	sent, _, err := b.Task(t.Context(), "x")
+	must(t, err)
+	edit(t, b, "x", Pending, func(task map[string]any) { in(task, "mbox")["attempt"] = 7 })
+	mv(t, b, "x", Pending, InProgress)
+	must(t, scanNow(b))
+	now, state, err := b.Task(t.Context(), "x")
+	must(t, err)
+	if state != InProgress || now.Mbox.Attempt != 1 || now.AskedHash() != sent.AskedHash() {
+		t.Errorf("%s: %+v", state, now.Mbox)
+	}
+	wantClean(t, b)
+}
+
+// A ledger that is begun anew knows what came with a task, and under which key it was
+// sent.
+func TestForgottenAttachments(t *testing.T) {
+	b := newBox(t, Options{})
+	id := attached(t, b, "", "key", File{Name: "a.txt", Data: []byte("a")})
+	child, _, err := Fire(t.Context(), b, request("nightly"), "nightly", "2026-01-02")
+	must(t, err)
+	must(t, b.Close())
+	must(t, os.RemoveAll(b.path("audit/shared")))
+	_, err = Recover(t.Context(), b.home, b.o, RecoverOptions{Forget: true})
+	must(t, err)
+	b, err = Open(t.Context(), b.home, b.o)
+	must(t, err)
+	t.Cleanup(func() { b.Close() })
+	wantClean(t, b)
+	if again := attached(t, b, "", "key"); again != id {
+		t.Errorf("sent again as %s", again)
+	}
+	if again, made, err := Fire(t.Context(), b, request("nightly"), "nightly", "2026-01-02"); again != child || made || err != nil {
+		t.Errorf("sent again as %s: %v", again, err)
+	}
+}

@@ -138,6 +138,9 @@ func (r *recovery) taskLine(f *home.File) audit.Entry {
 			if m.Adopted = true; !f.State.Terminal() {
 				m.Queue = task.EnvelopeOf(t)
 			}
+			if m.Attachments = t.Mbox.Attachments; t.Mbox.IdempotencyKey != "" {
+				m.Key = r.b.sender.keyHash(t)
+			}
 		},
 	}
 	e, _ := c.line(r.b.books, t.Mbox.TX, f.Hash)

@@ -91,6 +91,10 @@ func (c *Claim) Complete(ctx context.Context, r Result) error {
 	}
 	content := c.content(r)
 	return c.verb(ctx, "complete", content, func(f *home.File) (*change, error) {
+		checks, err := c.passed(f.Task, c.content(r))
+		if err != nil {
+			return nil, err
+		}
 		left := c.leaving()
 		if f.Size == 0 || len(content.Artifacts) > 0 || f.Size+mostIndented*len(content.Output) > MaxTask-laterRoom {
 			if err := spill(c.Task, left, &content); err != nil {
@@ -98,7 +102,7 @@ func (c *Claim) Complete(ctx context.Context, r Result) error {
 			}
 		}
 		f.Task.Result.Output, f.Task.Result.Artifacts = content.Output, content.Artifacts
-		return &change{event: audit.TaskCompleted, to: Completed, action: "completed", reason: "Completed", left: left, checks: c.checks()}, nil
+		return &change{event: audit.TaskCompleted, to: Completed, action: "completed", reason: "Completed", left: left, checks: checks}, nil
 	})
 }
 

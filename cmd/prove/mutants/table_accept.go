@@ -11,7 +11,7 @@ var acceptMutants = []mutant{
 	},
 	{
 		"check-of-the-agent-left-out", "acceptance", acceptGo,
-		"slices.Concat(own.Accept, c.Task.Mbox.Accept)", "c.Task.Mbox.Accept",
+		"slices.Concat(own.Accept, t.Mbox.Accept)", "t.Mbox.Accept",
 		boxTest("TestChecksPassed"),
 	},
 	{
@@ -21,7 +21,7 @@ var acceptMutants = []mutant{
 	},
 	{
 		"examined-twice", "acceptance", acceptGo,
-		"c.checked == request || ", "",
+		" || c.checked == request {\n", " {\n",
 		boxTest("TestChecksPassed"),
 	},
 	{
@@ -41,8 +41,48 @@ var acceptMutants = []mutant{
 	},
 	{
 		"lease-ends-while-examined", "acceptance", acceptGo,
-		"				_ = c.Renew()\n", "",
-		boxTest("TestCheckRenews"),
+		"				_ = renew()\n", "",
+		boxTest("TestCheckRenews$"),
+	},
+	{
+		"lease-of-a-token-ends-while-examined", "acceptance", acceptGo,
+		"	if c.lease == nil {\n", "	if c.lease == nil && c.token == \"\" {\n",
+		boxTest("TestCheckRenews$"),
+	},
+	{
+		"little-lease-left-to-examine", "acceptance", acceptGo,
+		"l == nil || l.Deadline.Sub(c.box.now()) < 2*every", "l == nil",
+		boxTest("TestCheckRenewsFirst"),
+	},
+	{
+		"checks-of-another-file", "acceptance", verbsGo,
+		"checks, err := c.passed(f.Task, c.content(r))", "checks, err := c.checks(f.Task), error(nil)",
+		boxTest("TestChecksOfAnotherFile"),
+	},
+	{
+		"other-checks-are-enough", "acceptance", acceptGo,
+		" || !slices.Equal(names, c.checks(c.Task))", "",
+		boxTest("TestChecksOfAnotherFile"),
+	},
+	{
+		"checks-lost-by-hand", "acceptance", "mailbox/reconcile.go",
+		"Accept: old.Accept, ExpectOutput: old.ExpectOutput, ", "",
+		boxTest("TestAttachmentsOfWorkByHand"),
+	},
+	{
+		"attachments-lost-by-hand", "attachments", "mailbox/reconcile.go",
+		" Attachments: old.Attachments,", "",
+		boxTest("TestAttachmentsOfWorkByHand"),
+	},
+	{
+		"attachments-of-a-ledger-begun-anew", "attachments", "mailbox/forget.go",
+		"if m.Attachments = t.Mbox.Attachments; t.Mbox", "if t.Mbox",
+		boxTest("TestForgottenAttachments"),
+	},
+	{
+		"keys-of-a-ledger-begun-anew", "attachments", "mailbox/forget.go",
+		"				m.Key = r.b.sender.keyHash(t)\n", "",
+		boxTest("TestForgottenAttachments"),
 	},
 	{
 		"verdict-not-in-the-line", "acceptance", "mailbox/move.go",
