@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +17,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"mbox/mailbox"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -163,7 +166,13 @@ func (s *printer) showTask(t *mailbox.Task, state mailbox.State, w *mailbox.Why)
 func (s *printer) showAttached(t *mailbox.Task, state mailbox.State) {
 	in := task.ArtifactsDir
 	if state == mailbox.Archived {
-		in = ""
+		months, _ := home.Months(s.folder)
+		for _, month := range months {
+			there := path.Join("tasks/archive", month)
+			if _, err := os.Lstat(filepath.Join(s.folder, there, task.ArtifactFolder(t.ID, 0))); err == nil {
+				in = there
+			}
+		}
 	}
 	for _, a := range t.Attached(in) {
 		s.field("attached", s.kept(a))

@@ -75,6 +75,11 @@ var acceptMutants = []mutant{
 		boxTest("TestAttachmentsOfWorkByHand"),
 	},
 	{
+		"attachments-shown-where-they-lay", "attachments", "cmd/mbox/cmd_show.go",
+		"				in = there\n", "				_ = there\n",
+		command{"cmd/mbox", "TestScripts/together$"},
+	},
+	{
 		"attachments-of-a-ledger-begun-anew", "attachments", "mailbox/forget.go",
 		"if m.Attachments = t.Mbox.Attachments; t.Mbox", "if t.Mbox",
 		boxTest("TestForgottenAttachments"),
