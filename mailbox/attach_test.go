@@ -248,3 +248,28 @@ func TestForgottenAttachments(t *testing.T) {
 		t.Errorf("sent again as %s: %v", again, err)
 	}
 }
+
+// A folder where the files of a task are to lie is a stranger's: another id is taken,
+// and one that was asked for is refused. No file is lost.
+func TestAttachmentsWhereSomethingLies(t *testing.T) {
+	b := newBox(t, Options{})
+	first := attached(t, b, "", "")
+	second := strings.TrimSuffix(string(first), "001") + "002"
+	for _, id := range []string{second, "named"} {
+		must(t, os.Mkdir(b.path(task.ArtifactsDir, id+".0"), 0o700))
+	}
+	file := File{Name: "a.txt", Data: []byte("a")}
+	id := attached(t, b, "", "", file)
+	if data, err := os.ReadFile(b.path(task.ArtifactsDir, string(id)+".0", "a.txt")); err != nil || string(data) != "a" {
+		t.Errorf("%s has %q: %v", id, data, err)
+	}
+	n := request("named")
+	n.ID = "named"
+	if _, err := SubmitWith(t.Context(), b, n, []File{file}); !errors.Is(err, ErrConflict) {
+		t.Error(err)
+	}
+	for _, id := range []string{second, "named"} {
+		must(t, os.Remove(b.path(task.ArtifactsDir, id+".0")))
+	}
+	wantClean(t, b)
+}

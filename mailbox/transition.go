@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -174,8 +175,12 @@ func (b *books) stage(ctx context.Context, s *shard, c *change, tx string, data 
 }
 
 // stageFiles stages what a completion leaves and puts it into its place, or stages
-// what comes with a new task: its line puts that there.
+// what comes with a new task: its line puts that there. A folder in that place has a
+// stranger put there, and the id is taken.
 func stageFiles(ctx context.Context, b *books, s *shard, c *change, tx string) error {
+	if _, err := os.Lstat(b.path(c.left.Under)); c.from == None && err == nil {
+		return fmt.Errorf("%w: %s is there already, and is no task's", ErrConflict, c.left.Under)
+	}
 	err := b.stageLeft(ctx, c.left, tx)
 	switch {
 	case err != nil:

@@ -80,6 +80,11 @@ var acceptMutants = []mutant{
 		command{"cmd/mbox", "TestScripts/together$"},
 	},
 	{
+		"attachments-in-a-strangers-folder", "attachments", "mailbox/transition.go",
+		"c.from == None && err == nil {\n", "c.from == None && err == nil && s == nil {\n",
+		boxTest("TestAttachmentsWhereSomethingLies"),
+	},
+	{
 		"attachments-of-a-ledger-begun-anew", "attachments", "mailbox/forget.go",
 		"if m.Attachments = t.Mbox.Attachments; t.Mbox", "if t.Mbox",
 		boxTest("TestForgottenAttachments"),
