@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,14 +28,16 @@ type approveOptions struct {
 func approveVerb() *verb {
 	o := approveOptions{valid: length{Duration: config.Duration(approvalLasts)}}
 	return &verb{
-		name: "approve", args: "ID", least: 1, most: 1,
+		name: "approve", args: "[ID]", most: 1,
 		brief: "let a task run that needs an operator's word",
 		about: `Approves the action that a pending task carries, as it is now: the approval names
 the SHA-256 of its file and ends after --for. Any later change of the task voids
 it, so a task that comes back to pending has to be approved again. It is a
 decision record, with its line in the ledger, and tells from which terminal it
-came; its id is printed. mbox why ID prints what is to be approved, whole, and
-mbox cancel ID says no.
+came; its id is printed. mbox cancel ID says no.
+
+Without an ID it approves nothing, and prints all that waits for an approval, the
+oldest first, each whole; with --json a line for each. mbox why ID prints one.
 
 A deployment's approval also binds what lies in the folders that images are built
 from and that services mount read-only: what is deployed is a copy that has the
@@ -52,6 +55,7 @@ or a command of this mailbox, or in its session or process group, as long as the
 claim lasts. A program of the same user that leaves all of these can still
 approve, as it could write the files themselves: only a sandbox keeps it from that.`,
 		shows: []string{
+			"mbox approve",
 			`mbox approve task-2026-02-16-001 --for 30m --reason "looked at the ports"`,
 			`mbox approve task-2026-02-16-001 --sha256 "$(mbox why task-2026-02-16-001 --json | jq -r .approve)"`,
 		},
@@ -63,6 +67,9 @@ approve, as it could write the files themselves: only a sandbox keeps it from th
 			jsonFlag(&o.json),
 		},
 		run: func(ctx context.Context, s *session, args []string) error {
+			if len(args) == 0 {
+				return o.list(ctx, s)
+			}
 			if err := approving.byPerson(); err != nil {
 				return err
 			}
@@ -76,6 +83,49 @@ approve, as it could write the files themselves: only a sandbox keeps it from th
 		},
 		words: taskWords,
 	}
+}
+
+// list prints what waits for an approval.
+func (o *approveOptions) list(ctx context.Context, s *session) error {
+	if o.sha256+o.reason != "" {
+		return usagef("mbox approve ID", "--sha256 and --reason are for one task")
+	}
+	return s.looking(ctx, func(box *mailbox.Box) error {
+		x, err := box.Index()
+		if err != nil {
+			return err
+		}
+		slices.SortStableFunc(x.Live, func(a, b mailbox.Live) int { return a.Created.Compare(b.Created) })
+		found := 0
+		for _, l := range x.Live {
+			if l.State != mailbox.Pending || l.Action == "" {
+				continue
+			}
+			w, err := box.Why(ctx, l.ID)
+			if errors.Is(err, mailbox.ErrNotFound) {
+				continue // it is over by now
+			}
+			if err != nil {
+				return err
+			}
+			if w.Approve == "" || w.Task == nil {
+				continue
+			}
+			if found++; o.json {
+				err = s.printLine(map[string]any{"id": l.ID, "approve": w.Approve, "folders": w.Folders, "task": w.Task})
+			} else {
+				s.showTask(w.Task, w.State, w)
+				s.printf("\n%s\n\n", s.paint.dim("mbox approve "+schemas.ShellWord(string(l.ID))+" --sha256 "+w.Approve))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if found == 0 && !o.json {
+			s.infof("nothing waits for an approval")
+		}
+		return nil
+	})
 }
 
 func (o *approveOptions) run(ctx context.Context, s *session, box *mailbox.Box, id mailbox.ID) error {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -18,7 +20,7 @@ func decisionVerb() *verb {
 		brief: "record a choice that mattered",
 		about: `A decision record is a markdown file in decisions/, written together with a
 ledger line that holds its hash.`,
-		verbs: []*verb{decisionNewVerb(), decisionListVerb(), decisionOutcomeVerb()},
+		verbs: []*verb{decisionNewVerb(), decisionListVerb(), decisionShowVerb(), decisionOutcomeVerb()},
 	}
 }
 
@@ -99,15 +101,18 @@ func (s *session) wrote(id string, err error, inJSON bool) error {
 
 func decisionListVerb() *verb {
 	var inJSON bool
+	var grep string
 	return &verb{
 		name:  "list",
 		brief: "list decision records",
 		about: "Lists the decision records, oldest first. With --json each line is one record.",
+		shows: []string{`mbox decision list --grep "mail server"`},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
-		flags: []cli.Flag{jsonFlag(&inJSON)},
+		flags: []cli.Flag{textFlag("grep", "only those with `TEXT` in them, in any case", &grep), jsonFlag(&inJSON)},
 		run: func(ctx context.Context, s *session, _ []string) error {
 			return s.with(ctx, func(box *mailbox.Box) error {
 				decisions, err := box.Decisions(ctx)
+				decisions = slices.DeleteFunc(decisions, func(d record.Decision) bool { return !mentions(d, grep) })
 				if err != nil || inJSON {
 					return firstError(err, s.printLines(len(decisions), func(i int) any { return decisions[i] }))
 				}
@@ -124,6 +129,44 @@ func decisionListVerb() *verb {
 			})
 		},
 	}
+}
+
+// mentions tells whether a text stands in a record, in any case.
+func mentions(d record.Decision, what string) bool {
+	data, err := d.Markdown()
+	return err == nil && strings.Contains(strings.ToLower(string(data)), strings.ToLower(what))
+}
+
+func decisionShowVerb() *verb {
+	var inJSON bool
+	return &verb{
+		name: "show", args: "ID", least: 1, most: 1,
+		brief: "show a decision record",
+		about: "Prints a decision record, whole.",
+		shows: []string{"mbox decision show decision-2026-02-16-001"},
+		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
+		flags: []cli.Flag{jsonFlag(&inJSON)},
+		run: func(ctx context.Context, s *session, args []string) error {
+			return s.with(ctx, func(box *mailbox.Box) error { return showDecision(ctx, s, box, args[0], inJSON) })
+		},
+	}
+}
+
+func showDecision(ctx context.Context, s *session, box *mailbox.Box, id string, inJSON bool) error {
+	decisions, err := box.Decisions(ctx)
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(decisions, func(d record.Decision) bool { return d.ID == id })
+	if at < 0 {
+		return hint(fmt.Errorf("%s: no such decision: %w", clean(id, 128), mailbox.ErrNotFound), "mbox decision list")
+	}
+	if inJSON {
+		return s.printJSON(decisions[at])
+	}
+	data, err := decisions[at].Markdown()
+	s.printf("%s", cleanLines(string(data)))
+	return err
 }
 
 func decisionOutcomeVerb() *verb {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -16,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/urfave/cli/v2"
 
+	"mbox/audit/record"
 	"mbox/mailbox"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
@@ -33,7 +35,8 @@ func showVerb() *verb {
 it, and the states that it went through. --output prints the result alone: a text as
 it is, anything else as JSON. --attempts tells who tried it, how long, and how each
 attempt ended; mbox logs has what was said in them. With --json it prints the task
-file, whose times are in UTC; for people they are those of this machine.`,
+file, whose times are in UTC; for people they are those of this machine. The id of a
+decision shows that record.`,
 		shows: []string{"mbox show task-2026-02-16-001", "mbox show task-2026-02-16-001 --output >report.md"},
 		exits: []int{exitNotFound, exitConflict, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{
@@ -54,6 +57,8 @@ file, whose times are in UTC; for people they are those of this machine.`,
 func (o *showOptions) run(ctx context.Context, s *session, box *mailbox.Box, id mailbox.ID) error {
 	t, state, err := box.Task(ctx, id)
 	switch {
+	case errors.Is(err, mailbox.ErrNotFound) && record.IsDecision(string(id)):
+		return showDecision(ctx, s, box, string(id), o.json)
 	case err != nil:
 		return err
 	case o.output:

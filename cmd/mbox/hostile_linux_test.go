@@ -225,6 +225,8 @@ var hostileLines = [][]string{
 	{"doctor"},
 	{"doctor", "--json"},
 	{"decision", "list"},
+	{"decision", "show", "decision-2026-02-16-001"},
+	{"approve"},
 	{"decision", "list", "--json"},
 	{"decision", "outcome", hostile, hostile},
 	{"decision", "new", "--agent", hostile, "--context", "c", "--option", "o", "--decision", "d"},
