@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/urfave/cli/v2"
 
 	"mbox/cmd/mbox/config"
@@ -23,6 +24,7 @@ import (
 
 type sendOptions struct {
 	to, id, description, from, session, user, key string
+	descriptionFile                               string
 	kind, priority                                choice
 	dependsOn, accept, attach                     texts
 	expectOutput                                  bool
@@ -42,7 +44,8 @@ func sendVerb() *verb {
 
 The argument is a title, or the name of a file that ends in .json,
 or - for standard input; a file or input holds the whole task, and flags that
-describe a task are refused beside it. Behind -- it is a title, whatever it is. The smallest is {"task":{"title":"…"}}.
+describe a task are refused beside it. It may hold many, each on a line (.jsonl):
+all are looked at before the first is sent. Behind -- it is a title, whatever it is. The smallest is {"task":{"title":"…"}}.
 A file may also hold a queue, as memory/task_queue.json does, with priorities as
 numbers (0 is urgent, 3 low): then all tasks that wait in it are sent.
 
@@ -75,10 +78,12 @@ func (o *sendOptions) flags() []cli.Flag {
 		valueFlag("priority", "`P` is low, normal, high or urgent (normal)", &o.priority),
 		textFlag("id", "name the task `ID` instead of task-DATE-NNN", &o.id),
 		textFlag("description", "all that there is to say about it: `TEXT`", &o.description),
+		textFlag("description-file", "the same, from `FILE`, or - for standard input", &o.descriptionFile),
 		textFlag("from", "who asks: an `AGENT`, or human (human)", &o.from),
 		textFlag("session", "where the answer goes: `S`, kept as it is", &o.session),
 		textFlag("user", "who stands behind the asking agent: `U`", &o.user),
-		valueFlag("depends-on", "not before task `ID` is completed; may be repeated", &o.dependsOn),
+		valueFlag("after", "not before task `ID` is completed; may be repeated", &o.dependsOn),
+		valueFlag("depends-on", "the same as --after: `ID`", &o.dependsOn),
 		valueFlag("not-before", "not before `WHEN`: a time, or a duration from now", &o.notBefore),
 		valueFlag("deadline", "fails if nobody has taken it by `WHEN`", &o.deadline),
 		valueFlag("max-attempts", "claims before it has failed for good: `N`", &o.attempts),
@@ -195,6 +200,16 @@ func (o *sendOptions) tasks(s *session, what string) ([]*mailbox.Task, error) {
 	if !o.deadline.at.IsZero() && o.deadline.at.Before(o.notBefore.at) {
 		return nil, usagef("a later --deadline, or an earlier --not-before", "--deadline %s lies before --not-before %s", &o.deadline, &o.notBefore)
 	}
+	if o.descriptionFile != "" {
+		if o.description != "" {
+			return nil, usagef("mbox send TITLE --description-file FILE", "two descriptions")
+		}
+		text, err := s.readInput(o.descriptionFile, mailbox.MaxDescription)
+		if err != nil {
+			return nil, err
+		}
+		o.description = string(text)
+	}
 	task, err := o.compose(what)
 	return []*mailbox.Task{task}, err
 }
@@ -241,10 +256,11 @@ func (o *sendOptions) described() string {
 		{"priority", o.priority.value != ""},
 		{"id", o.id != ""},
 		{"description", o.description != ""},
+		{"description-file", o.descriptionFile != ""},
 		{"from", o.from != ""},
 		{"session", o.session != ""},
 		{"user", o.user != ""},
-		{"depends-on", len(o.dependsOn) > 0},
+		{"after", len(o.dependsOn) > 0},
 		{"not-before", !o.notBefore.at.IsZero()},
 		{"deadline", !o.deadline.at.IsZero()},
 		{"max-attempts", o.attempts.value != nil},
@@ -262,16 +278,21 @@ func (o *sendOptions) described() string {
 
 // isTaskFile tells an existing .json file from a title.
 func isTaskFile(what string) bool {
-	if !strings.HasSuffix(what, ".json") {
+	if !namesTasks(what) {
 		return false
 	}
 	info, err := os.Stat(what)
 	return err == nil && info.Mode().IsRegular()
 }
 
+// namesTasks tells whether a file of that name would hold tasks.
+func namesTasks(name string) bool {
+	return strings.HasSuffix(name, ".json") || strings.HasSuffix(name, ".jsonl")
+}
+
 // isMissingFile tells a path to no file from a title.
 func isMissingFile(what string) bool {
-	path := strings.HasSuffix(what, ".json") || strings.HasPrefix(what, "./") || strings.HasPrefix(what, "../") || strings.HasPrefix(what, "/")
+	path := namesTasks(what) || strings.HasPrefix(what, "./") || strings.HasPrefix(what, "../") || strings.HasPrefix(what, "/")
 	if !path || strings.ContainsAny(what, " \t\n") {
 		return false
 	}
@@ -292,14 +313,48 @@ func (s *session) readTasks(what string) ([]*mailbox.Task, error) {
 		}
 		return tasks, hintData(inFile(err, what), "mbox schema print task_queue tells what a queue may hold")
 	}
-	if len(data) > mailbox.MaxTask {
-		return nil, tooLarge(what, mailbox.MaxTask)
+	var tasks []*mailbox.Task
+	for _, l := range taskLines(data) {
+		in := what
+		if l.number > 0 {
+			in = fmt.Sprintf("%s:%d", what, l.number)
+		}
+		if len(l.text) > mailbox.MaxTask {
+			return nil, tooLarge(in, mailbox.MaxTask)
+		}
+		t, err := task.ParseDrop("", l.text)
+		if err == nil {
+			err = t.Validate()
+		}
+		if err != nil {
+			return nil, hintData(inFile(err, in), "mbox schema print task tells what a task may hold")
+		}
+		tasks = append(tasks, t)
 	}
-	t, err := task.ParseDrop("", data)
-	if err == nil {
-		err = t.Validate()
+	return tasks, nil
+}
+
+// taskLine is the text of one task, and the line it stands on; 0 where it is all.
+type taskLine struct {
+	text   []byte
+	number int
+}
+
+// taskLines are the lines of a text whose first line is a whole object, and which has
+// more; any other text is one task.
+func taskLines(data []byte) []taskLine {
+	first, rest, _ := bytes.Cut(data, []byte("\n"))
+	if v := jsontext.Value(first); v.Kind() != '{' || !v.IsValid() || len(bytes.TrimSpace(rest)) == 0 {
+		return []taskLine{{data, 0}}
 	}
-	return []*mailbox.Task{t}, hintData(inFile(err, what), "mbox schema print task tells what a task may hold")
+	var lines []taskLine
+	number := 0
+	for line := range bytes.Lines(data) {
+		if number++; len(bytes.TrimSpace(line)) > 0 {
+			lines = append(lines, taskLine{line, number})
+		}
+	}
+	return lines
 }
 
 // hintData adds a hint to an error about bad data only.
