@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 // ClaimRequest says who asks for a task.
 type ClaimRequest struct {
 	Agent string // who claims
+	ID    ID     // this task and no other; "" for the best one
 	Type  string // only tasks of this type; "" for all
 	// Thinks is asked, at most once a claim, when the best task is one that carries
 	// no action: false takes the next one that does. nil: yes.
@@ -177,6 +179,9 @@ func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, busy boo
 	if err := mayClaim(b.books, r.Agent); err != nil {
 		return nil, false, err
 	}
+	if r.ID != "" {
+		return claimThis(ctx, b, r)
+	}
 	fits, asked, at := b.fits(r), false, 0
 	var taken []queue.Taken
 	defer func() { b.queue.PutBack(taken) }()
@@ -222,6 +227,25 @@ func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, busy boo
 			return nil, false, err
 		}
 	}
+}
+
+// claimThis is claimNext for one task. One that is not ready, or is for somebody else,
+// is ErrConflict, and one that nobody knows ErrNotFound.
+func claimThis(ctx context.Context, b *Box, r ClaimRequest) (c *Claim, busy bool, err error) {
+	if err := task.CheckID(r.ID); err != nil {
+		return nil, false, err
+	}
+	c, err = b.claim(ctx, r, r.ID)
+	switch {
+	case errors.Is(err, errNotReady), errors.Is(err, errHeld):
+		err = task.About(r.ID, fmt.Errorf("%s cannot take it now: %w", r.Agent, ErrConflict))
+	case errors.Is(err, errForeign):
+		_, err := b.reconciler.lookInto(ctx, r.ID)
+		return nil, true, cmp.Or(onTheWay(err), task.About(r.ID, ErrBusy))
+	case err != nil && !errors.Is(err, ErrCommitted):
+		err = task.About(r.ID, err)
+	}
+	return c, errors.Is(err, ErrBusy) && !errors.Is(err, ErrCommitted), err
 }
 
 // amongHeads is among how many tasks those choose who found the first one taken. All

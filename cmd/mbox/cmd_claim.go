@@ -10,9 +10,11 @@ import (
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/task"
+	"mbox/schemas"
 )
 
 type claimOptions struct {
+	id    mailbox.ID
 	agent string
 	kind  choice
 	wait  config.Duration
@@ -22,10 +24,10 @@ type claimOptions struct {
 func claimVerb() *verb {
 	o := claimOptions{kind: oneOf(task.Types...)}
 	return &verb{
-		name:  "claim",
-		brief: "take the next task",
-		about: `Takes the task that is most urgent among those that the agent may take, and
-prints its JSON. Its mbox.lease.token is needed for progress, complete, fail and
+		name: "claim", args: "[ID]", most: 1,
+		brief: "take the next task, or this one",
+		about: `Takes the task that is most urgent among those that the agent may take, or the one
+that is named, if the agent may take it now, and prints its JSON. Its mbox.lease.token is needed for progress, complete, fail and
 release. The claim lasts until mbox.lease.deadline; mbox progress makes it last
 longer. When it is over, the task goes back to pending. An agent that is paused
 (mbox agent pause) gets nothing, with exit code 5.`,
@@ -41,7 +43,13 @@ longer. When it is over, the task goes back to pending. An agent that is paused
 			valueFlag("wait", "wait up to `DURATION` for a task", &o.wait),
 			boolFlag("json", "print the JSON on one line", &o.json),
 		},
-		run: func(ctx context.Context, s *session, _ []string) error { return o.run(ctx, s) },
+		run: func(ctx context.Context, s *session, args []string) error {
+			if len(args) == 1 {
+				o.id = mailbox.ID(args[0])
+			}
+			return o.run(ctx, s)
+		},
+		words: taskWords,
 	}
 }
 
@@ -60,8 +68,14 @@ func (o *claimOptions) run(ctx context.Context, s *session) error {
 	if err := needAgent("claim", o.agent); err != nil {
 		return err
 	}
+	if o.id != "" && (o.kind.value != "" || o.wait != 0) {
+		return usagef("mbox claim "+schemas.ShellWord(string(o.id))+" --agent "+o.agent, "--type and --wait are for the next task, not for one that is named")
+	}
 	return s.tidied(ctx, func(box *mailbox.Box) error {
 		claim, err := o.claim(ctx, box)
+		if errors.Is(err, mailbox.ErrConflict) {
+			return hint(err, "mbox why %s", schemas.ShellWord(string(o.id)))
+		}
 		if err != nil {
 			return err
 		}
@@ -86,7 +100,7 @@ func (o *claimOptions) print(s *session, t *mailbox.Task) error {
 }
 
 func (o *claimOptions) claim(ctx context.Context, box *mailbox.Box) (*mailbox.Claim, error) {
-	want := mailbox.ClaimRequest{Agent: o.agent, Type: o.kind.value}
+	want := mailbox.ClaimRequest{Agent: o.agent, ID: o.id, Type: o.kind.value}
 	if o.wait == 0 {
 		return box.Claim(ctx, want)
 	}

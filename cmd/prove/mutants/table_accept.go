@@ -134,4 +134,9 @@ var acceptMutants = []mutant{
 		"case c.Header != \"\" && !slices.ContainsFunc(r.Header.Values(name), has):", "case c.Header != \"\" && !slices.ContainsFunc(r.Header.Values(name), has) && false:",
 		command{"agents/action", "TestHTTPCheckExpects"},
 	},
+	{
+		"named-claim-takes-another", "claims", claimGo,
+		"	if r.ID != \"\" {\n		return claimThis(ctx, b, r)\n	}\n", "",
+		command{"cmd/mbox", "TestScripts/^work$"},
+	},
 }
