@@ -17,9 +17,11 @@
 //
 // # Why not with a library
 //
-// slack-go/slack connects again by itself and by its own clock, puts the address of
-// the WebSocket, which is a secret, into its errors, and reads what comes without a
-// bound. What is needed is here: six calls and one kind of envelope.
+// slack-go/slack (read at v0.35.0) connects again by itself: at once after a connection
+// ends, and then by a backoff that cannot be set. It bounds what comes by the WebSocket
+// only where it is told to, and answers of the Web API not at all; its slacktest sends
+// no envelopes and has no conversations.history. What is needed is here: a few calls and
+// one kind of envelope.
 package slack
 
 import (
