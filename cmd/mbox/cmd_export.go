@@ -22,7 +22,7 @@ type exportOptions struct {
 }
 
 func exportVerb() *verb {
-	o := exportOptions{since: moment{past: true}, format: oneOf("jsonl", "csv", "md"), states: choices{among: stateNames()}}
+	o := exportOptions{since: moment{past: true}, format: oneOf("jsonl", "csv", "md"), states: choices{among: folderNames()}}
 	return &verb{
 		name:  "export",
 		brief: "print tasks for another program, or a report",

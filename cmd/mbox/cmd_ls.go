@@ -40,11 +40,15 @@ const (
 )
 
 func stateNames() []string {
-	var names []string
-	for _, state := range task.Folders {
+	return append(folderNames(), asCancelled, asRejected, asQuarantine)
+}
+
+// folderNames are the states that a task's file lies in.
+func folderNames() (names []string) {
+	for _, state := range append(slices.Clone(task.Folders), mailbox.Archived) {
 		names = append(names, string(state))
 	}
-	return append(names, asCancelled, asRejected, asQuarantine, string(mailbox.Archived))
+	return names
 }
 
 func lsVerb() *verb {

@@ -363,8 +363,8 @@ var ErrNotFound = errors.New("not found")
 
 // About puts the id in front of an error.
 func About(id ID, err error) error {
-	if err == nil {
-		return nil
+	if about := "task " + string(id) + ": "; err == nil || strings.HasPrefix(err.Error(), about) {
+		return err
 	}
 	return fmt.Errorf("task %s: %w", id, err)
 }

@@ -192,7 +192,11 @@ func (f *origins) checkKind(key string, b *Bridge, k *chat.Kind) error {
 	}
 	for _, need := range k.Needs {
 		if !slices.ContainsFunc(keysFor(need), func(s string) bool { return f.has(key + "." + s) }) {
-			return advise(f.wrong(key, "a bridge of kind %q needs %s", k.Name, strings.Join(keysFor(need), " or ")), "mbox help %s tells what stands there", k.Name)
+			page := k.Name
+			if page == "stdio" { // it has none of its own
+				page = "bridges"
+			}
+			return advise(f.wrong(key, "a bridge of kind %q needs %s", k.Name, strings.Join(keysFor(need), " or ")), "mbox help %s tells what stands there", page)
 		}
 	}
 	if k.Sends {
