@@ -251,7 +251,7 @@ func TestRights(t *testing.T) {
 	own := rights{ok, who, ok, http.StatusNotFound, ok} // an agent's are not tester's
 	want := map[string]rights{
 		"POST /task": posts, "POST /run_task": posts,
-		"GET /tasks": {ok, who, ok, ok, ok}, "GET /tasks/{id}": own, "GET /tasks/{id}/why": own, "GET /tasks/{id}/artifacts/{name...}": own,
+		"GET /tasks": {ok, who, ok, ok, ok}, "GET /tasks/{id}": own, "GET /tasks/{id}/why": own, "GET /tasks/{id}/artifacts/{name...}": own, "GET /tasks/{id}/attachments/{name}": own,
 		"POST /tasks/{id}/cancel": operates, "POST /tasks/{id}/retry": operates, "POST /tasks/{id}/approve": operates, "POST /tasks/{id}/release": operates,
 		"POST /agents/{name}/pause": operates, "POST /agents/{name}/resume": operates,
 		"GET /audit/delegation": reads, "GET /audit/entries": reads, "GET /events": reads, "GET /verify": reads, "GET /metrics": reads, "POST /mcp": {ok, who, ok, ok, ok},
@@ -637,6 +637,52 @@ func TestArtifacts(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.want(503, "o", "GET", at+"page.html", "")
+}
+
+// What came with a task is on its page, and is handed out while it is what the task
+// names, in the archive too.
+func TestAttachmentsAreHandedOut(t *testing.T) {
+	p := newPlace(t)
+	n := &mailbox.Task{}
+	n.Task.Title, n.Assignment.TargetAgent, n.Source.Agent = "x", "coder", "user"
+	task, err := mailbox.SubmitWith(t.Context(), p.box, n, []mailbox.File{{Name: "a <b>?.html", Data: []byte("<script>")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := "/tasks/" + string(task) + "/attachments/"
+	file := at + "a%20%3Cb%3E%3F.html"
+	got := func() {
+		t.Helper()
+		w := p.ask("a", "GET", file, "")
+		if w.Code != 200 || w.Body.String() != "<script>" || w.Header().Get("Content-Type") != "application/octet-stream" || !strings.HasPrefix(w.Header().Get("Content-Disposition"), "attachment") {
+			t.Errorf("%d %v %q", w.Code, w.Header(), w.Body)
+		}
+		if page := p.logged("o").page("/task/" + string(task)); !strings.Contains(page, `<a href="`+file+`" download>`) {
+			t.Errorf("not on its page:\n%s", page)
+		}
+	}
+	got()
+	for _, name := range []string{"none", "..%2f" + string(task) + ".0%2fa", "", "."} {
+		if w := p.ask("o", "GET", at+name, ""); w.Code == 200 {
+			t.Errorf("%q: %d", name, w.Code)
+		}
+	}
+	c := p.claim("coder")
+	if err := c.Complete(t.Context(), mailbox.Result{Output: jsontext.Value(`"done"`)}); err != nil {
+		t.Fatal(err)
+	}
+	if moved, err := p.box.Archive(t.Context(), 0, "user"); err != nil || moved != 1 {
+		t.Fatal(moved, err)
+	}
+	got()
+	found, err := filepath.Glob(p.box.Home() + "/tasks/archive/*/" + string(task) + ".0/*")
+	if err != nil || len(found) != 1 {
+		t.Fatal(found, err)
+	}
+	if err := os.WriteFile(found[0], []byte("<scribe>"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.want(503, "o", "GET", file, "")
 }
 
 // Agents that should have taken what was not taken in time are stale; of one that is not

@@ -46,6 +46,7 @@ func TestDescriptionIsTrue(t *testing.T) {
 		{"GET", "/tasks/{id}/why", "", open, "", 200},
 		{"GET", "/tasks/{id}/why", "", ended, "", 200},
 		{"GET", "/tasks/{id}/artifacts/{name}", "", ended, "", 404},
+		{"GET", "/tasks/{id}/attachments/{name}", "", ended, "", 404},
 		{"POST", "/tasks/{id}/approve", "", act, `{"for":"30m"}`, 200},
 		{"POST", "/tasks/{id}/release", "", open, "", 409},
 		{"POST", "/tasks/{id}/cancel", "", open, `{"reason":"no"}`, 200},

@@ -60,6 +60,7 @@ func taskRoutes() []route {
 		},
 		{method: "GET", path: "/tasks/{id}/why", agents: true, about: "why a task is where it is, and what proves it", gives: mailbox.Why{}, do: (*call).why},
 		{method: "GET", path: "/tasks/{id}/artifacts/{name...}", agents: true, waits: true, about: "a file that the task has left", kind: "application/octet-stream", do: (*call).artifact},
+		{method: "GET", path: "/tasks/{id}/attachments/{name}", agents: true, waits: true, about: "a file that came with the task", kind: "application/octet-stream", do: (*call).attachment},
 	}
 }
 
@@ -403,6 +404,28 @@ func (c *call) artifact() error {
 		}
 	}
 	return &refusal{http.StatusNotFound, "the task names no such artifact", "GET /tasks/" + string(t.ID) + " lists them in result.artifacts"}
+}
+
+// attachment hands out a file that came with the task, as artifact does.
+func (c *call) attachment() error {
+	t, state, err := c.find()
+	if err != nil {
+		return err
+	}
+	in := task.ArtifactsDir
+	if state == mailbox.Archived {
+		w, err := c.Box.Why(c.ctx, t.ID)
+		if err != nil {
+			return aboutTask(t.ID, err)
+		}
+		in = path.Dir(w.Path) // beside the task's file
+	}
+	for _, a := range t.Attached(in) {
+		if path.Base(a.Path) == c.r.PathValue("name") {
+			return c.file(a)
+		}
+	}
+	return &refusal{http.StatusNotFound, "no such file came with the task", "GET /tasks/" + string(t.ID) + " lists them in mbox.attachments"}
 }
 
 func (c *call) file(a mailbox.Artifact) error {

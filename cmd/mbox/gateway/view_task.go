@@ -24,6 +24,7 @@ type sheet struct {
 	Output    string
 	File      string // the task as JSON
 	Artifacts []artifact
+	Attached  []artifact // what came with it
 	Steps     []pages.Step
 	Tree      *branch
 	Spent     string
@@ -142,6 +143,12 @@ func (v view) about(s *sheet, t *mailbox.Task) error {
 			one.Link = (&url.URL{Path: "/tasks/" + string(t.ID) + "/artifacts/" + one.Name}).String()
 		}
 		s.Artifacts = append(s.Artifacts, one)
+	}
+	for _, a := range t.Mbox.Attachments {
+		s.Attached = append(s.Attached, artifact{
+			Artifact: mailbox.Artifact{Path: a.Name, Size: a.Size, SHA256: a.SHA256},
+			Name:     a.Name, Link: (&url.URL{Path: "/tasks/" + string(t.ID) + "/attachments/" + a.Name}).String(),
+		})
 	}
 	s.Steps = v.steps(t, s.Why.Tree)
 	return nil
