@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/agents/action"
@@ -179,9 +178,8 @@ func (t *Team) checkCommand(ctx context.Context, c Check, h *mailbox.Handover) (
 
 // plain is the text of a JSON string, and of all else the JSON.
 func plain(v jsontext.Value) string {
-	var text string
-	if v.Kind() == '"' && json.Unmarshal(v, &text) == nil {
-		return text
+	if task.IsText(v) {
+		return task.TextOf(v)
 	}
 	return string(v)
 }
