@@ -152,6 +152,7 @@ func FuzzIntent(f *testing.F) {
 	f.Add(d.Encode(), "t1", int64(7))
 	f.Add([]byte(strings.Repeat(" ", home.SlotSize-1)+"\n"), "a b\n\x1b", int64(-1))
 	f.Add([]byte("intent task \"t1\" 00 - 0 0  1 00000000\n"), strings.Repeat("\x01", 255), int64(1<<40))
+	f.Add([]byte("intent drop "+strings.Repeat("\xff", home.SlotSize-64)+" 00 - 0 0 - 1 00000000\n"), "x", int64(0))
 	f.Add([]byte{}, "\xff\xfe\u202e\U000e0001", int64(0))
 	f.Fuzz(func(t *testing.T, record []byte, name string, offset int64) {
 		if got, set, err := home.DecodeIntent(record); err == nil && set {

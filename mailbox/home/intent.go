@@ -70,7 +70,8 @@ var ErrDamagedIntent = errors.New("damaged intent record")
 // SlotOf is a text, padded to a slot.
 func SlotOf(text string) []byte { return padded([]byte(text)) }
 
-func padded(text []byte) []byte { return append(text, BlankSlot[len(text):]...) }
+// padded leaves a text that is longer than a slot as it is: it equals none.
+func padded(text []byte) []byte { return append(text, BlankSlot[min(len(text), SlotSize):]...) }
 
 // Encode is the slot that holds the record.
 func (d Intent) Encode() []byte {
