@@ -75,6 +75,9 @@ func (b *explainer) whyNotStarted(ctx context.Context, r *queue.Entry) (string, 
 	if r.Blocked {
 		return b.whyBlocked(ctx, r)
 	}
+	if b.queue.InTheWay(r.ID) != nil {
+		return "", nil // it is told when who has its paths does not end
+	}
 	able, kept := b.whoCan(r.Class)
 	switch {
 	case r.Held:

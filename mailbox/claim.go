@@ -237,6 +237,8 @@ func claimThis(ctx context.Context, b *Box, r ClaimRequest) (c *Claim, busy bool
 	}
 	c, err = b.claim(ctx, r, r.ID)
 	switch {
+	case errors.Is(err, errNotReady) && b.queue.InTheWay(r.ID) != nil:
+		err = task.About(r.ID, fmt.Errorf("%s cannot take it now, for %s: %w", r.Agent, inTheWay(b.books, r.ID), ErrConflict))
 	case errors.Is(err, errNotReady), errors.Is(err, errHeld):
 		err = task.About(r.ID, fmt.Errorf("%s cannot take it now: %w", r.Agent, ErrConflict))
 	case errors.Is(err, errForeign):
@@ -258,6 +260,13 @@ var errNotReady = errors.New("not ready")
 // claim tries to claim one task. It does not wait for the shard: who holds it
 // is most likely claiming this task.
 func (b *Box) claim(ctx context.Context, r ClaimRequest, id ID) (*Claim, error) {
+	under, err := b.tryPaths(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if under != nil {
+		defer under.unlock()
+	}
 	s, err := b.tryShard(ctx, home.Shard(string(id)))
 	if err != nil {
 		return nil, err
@@ -266,6 +275,15 @@ func (b *Box) claim(ctx context.Context, r ClaimRequest, id ID) (*Claim, error) 
 	f, rec, err := b.current(id)
 	if err != nil {
 		return nil, err
+	}
+	if len(rec.Paths) > 0 {
+		if under == nil {
+			return nil, ErrBusy // it was edited just now
+		}
+		s.locks = append(s.locks, under.locks...)
+		if b.queue.InTheWay(id) != nil {
+			return nil, errNotReady
+		}
 	}
 	if rec.State != Pending || rec.Blocked || rec.NotBefore > b.now().UnixMilli() || !b.fits(r)(rec.Class) {
 		return nil, errNotReady
@@ -290,6 +308,16 @@ func (b *Box) claim(ctx context.Context, r ClaimRequest, id ID) (*Claim, error) 
 		return nil, task.About(id, err)
 	}
 	return c, nil
+}
+
+// tryPaths takes the lock of delegations, without waiting, for a task with paths: of
+// two claims under it the second one sees what the first one has taken. It comes before
+// the task's shard. nil for a task without.
+func (b *Box) tryPaths(ctx context.Context, id ID) (*shard, error) {
+	if rec := b.queue.Find(id); rec == nil || len(rec.Paths) == 0 {
+		return nil, nil
+	}
+	return b.tryShard(ctx, home.Delegations)
 }
 
 // pick makes the claim's change of the task.

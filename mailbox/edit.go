@@ -15,7 +15,7 @@ import (
 )
 
 // Edit changes what a pending task asks for and when: its title, description,
-// priority, target, times, dependencies and labels, as change does to the copy that
+// priority, target, times, dependencies, paths and labels, as change does to the copy that
 // it is given; what else it does to that counts for nothing. It may be called more
 // than once. What a new task has to be the task has to be again: a field that is
 // wrong is a *schemas.Error, a circle of tasks or agents that would wait for one

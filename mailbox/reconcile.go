@@ -176,7 +176,7 @@ func (b *reconciler) mendFile(t *Task, r *queue.Entry) error {
 		NotBefore: task.TimeOf(r.NotBefore), Deadline: task.TimeOf(r.Deadline), DependsOn: old.DependsOn,
 		ParentID: old.ParentID, RootID: old.RootID, Depth: old.Depth, Join: old.Join, WaitsFor: old.WaitsFor, Budget: old.Budget,
 		Trigger: old.Trigger, Action: old.Action, IdempotencyKey: old.IdempotencyKey, Labels: old.Labels,
-		Accept: old.Accept, ExpectOutput: old.ExpectOutput, Attachments: old.Attachments,
+		Accept: old.Accept, ExpectOutput: old.ExpectOutput, Paths: old.Paths, Attachments: old.Attachments,
 	}
 	t.Assignment.PickedUpBy, t.Assignment.PickedUpAt = nil, nil
 	if r.State == InProgress {

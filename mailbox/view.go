@@ -46,7 +46,7 @@ type Live struct {
 	Since     time.Time // in this state
 	NotBefore time.Time
 	Until     time.Time // its lease as its last line has it; signs of life move it and write no line
-	Blocked   bool      // it waits for another task
+	Blocked   bool      // it waits for another task, or for one that has its paths
 	Alarmed   bool      // an alarm about it stands in the ledger
 }
 
@@ -71,14 +71,21 @@ func (b *books) Index() (*Index, error) {
 		return nil, err
 	}
 	x := &Index{Count: count, Agents: b.queue.Agents()}
+	var paths []int // which of them could be kept back by theirs
 	for _, s := range []State{Pending, InProgress} {
 		_, err := b.queue.In(s, func(e *queue.Entry) bool {
+			if len(e.Paths) > 0 && e.State == Pending {
+				paths = append(paths, len(x.Live))
+			}
 			x.Live = append(x.Live, live(e))
 			return false
 		})
 		if err != nil {
 			return nil, err
 		}
+	}
+	for _, i := range paths {
+		x.Live[i].Blocked = x.Live[i].Blocked || b.queue.InTheWay(x.Live[i].ID) != nil
 	}
 	return x, nil
 }

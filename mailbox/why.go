@@ -208,6 +208,9 @@ func (b *explainer) explainPending(ctx context.Context, w *Why, t *Task) error {
 	if err := b.explainChildren(w, t); err != nil {
 		return err
 	}
+	if way := inTheWay(b.books, w.ID); way != "" {
+		w.Waits = append(w.Waits, way)
+	}
 	if err := b.explainApproval(ctx, w, t, r); err != nil {
 		return err
 	}
@@ -241,6 +244,16 @@ func (b *explainer) explainPending(ctx context.Context, w *Why, t *Task) error {
 		w.Alarms = append(w.Alarms, fmt.Sprintf("nobody has taken it for %s: %s", waited.Round(time.Second), why))
 	}
 	return nil
+}
+
+// inTheWay says which task in progress works on one of a task's paths; "" if none does.
+func inTheWay(b *books, id ID) string {
+	e, other := b.queue.Find(id), b.queue.InTheWay(id)
+	if e == nil || other == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s, which %s has had since %s: both work on %s",
+		other.ID, other.Claimant, task.At(task.UnixMillis(other.Since)), task.Overlap(e.Paths, other.Paths))
 }
 
 // explainChildren says which of its children a task still waits for.

@@ -51,6 +51,7 @@ type editOptions struct {
 	priority                     choice
 	notBefore, deadline          whenOrNone
 	after, notAfter, noLabel     texts
+	paths, noPath                texts
 	labels                       labels
 }
 
@@ -83,6 +84,8 @@ that agent has sent, and nothing else; an agent's command changes only in its ow
 			valueFlag("deadline", "fails if nobody has taken it by `WHEN`, or none", &o.deadline),
 			valueFlag("after", "not before task `ID` is completed, too; may be repeated", &o.after),
 			valueFlag("not-after", "no longer wait for task `ID`; may be repeated", &o.notAfter),
+			valueFlag("path", "it works on `PATH`, too; may be repeated", &o.paths),
+			valueFlag("no-path", "it does not work on `PATH`; may be repeated", &o.noPath),
 			valueFlag("label", "`KEY=VALUE`; may be repeated", &o.labels),
 			valueFlag("no-label", "take the label `KEY` away; may be repeated", &o.noLabel),
 		}, o.operator.flags("why: `TEXT`")),
@@ -185,7 +188,7 @@ func (o *editOptions) edit(ctx context.Context, s *session, box *mailbox.Box, id
 // flagged tells whether a flag says what is to be changed.
 func (o *editOptions) flagged() bool {
 	return o.title.given || o.description.given || o.to.given || o.priority.value != "" || o.notBefore.given || o.deadline.given ||
-		len(o.after)+len(o.notAfter)+len(o.noLabel)+len(o.labels) > 0
+		len(o.after)+len(o.notAfter)+len(o.paths)+len(o.noPath)+len(o.noLabel)+len(o.labels) > 0
 }
 
 // change does to a task what the flags say.
@@ -212,6 +215,12 @@ func (o *editOptions) change(t *mailbox.Task) error {
 	for _, id := range o.after {
 		if !slices.ContainsFunc(t.Mbox.DependsOn, func(one mailbox.ID) bool { return named(texts{id}, one) }) {
 			t.Mbox.DependsOn = append(t.Mbox.DependsOn, mailbox.ID(id))
+		}
+	}
+	t.Mbox.Paths = slices.DeleteFunc(t.Mbox.Paths, func(p string) bool { return slices.Contains(o.noPath, p) })
+	for _, p := range o.paths {
+		if !slices.Contains(t.Mbox.Paths, p) {
+			t.Mbox.Paths = append(t.Mbox.Paths, p)
 		}
 	}
 	return o.relabel(t)
@@ -254,6 +263,7 @@ type sheet struct {
 	NotBefore   *mailbox.Time  `json:"not_before"`
 	Deadline    *mailbox.Time  `json:"deadline"`
 	DependsOn   []mailbox.ID   `json:"depends_on"`
+	Paths       []string       `json:"paths"`
 	Labels      jsontext.Value `json:"labels"`
 }
 
@@ -274,7 +284,8 @@ func inEditor(ctx context.Context, s *session, box *mailbox.Box, id mailbox.ID) 
 	}
 	data, err := schemas.Encode(sheet{
 		was.Task.Title, was.Task.Description, was.Task.Priority, was.Assignment.TargetAgent,
-		was.Mbox.NotBefore, was.Mbox.Deadline, append([]mailbox.ID{}, was.Mbox.DependsOn...), labels,
+		was.Mbox.NotBefore, was.Mbox.Deadline, append([]mailbox.ID{}, was.Mbox.DependsOn...),
+		append([]string{}, was.Mbox.Paths...), labels,
 	})
 	if err != nil {
 		return nil, err
@@ -307,7 +318,8 @@ func inEditor(ctx context.Context, s *session, box *mailbox.Box, id mailbox.ID) 
 			return fmt.Errorf("%w: it was changed meanwhile; what was written stays in %s", mailbox.ErrConflict, f.Name())
 		}
 		t.Task.Title, t.Task.Description, t.Task.Priority, t.Assignment.TargetAgent = now.Title, now.Description, now.Priority, now.To
-		t.Mbox.NotBefore, t.Mbox.Deadline, t.Mbox.DependsOn, t.Mbox.Labels = now.NotBefore, now.Deadline, now.DependsOn, now.Labels
+		t.Mbox.NotBefore, t.Mbox.Deadline, t.Mbox.DependsOn = now.NotBefore, now.Deadline, now.DependsOn
+		t.Mbox.Paths, t.Mbox.Labels = now.Paths, now.Labels
 		if string(bytes.TrimSpace(now.Labels)) == "{}" {
 			t.Mbox.Labels = nil
 		}

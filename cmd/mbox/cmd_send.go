@@ -26,7 +26,7 @@ type sendOptions struct {
 	to, id, description, from, session, user, key string
 	descriptionFile                               string
 	kind, priority                                choice
-	dependsOn, accept, attach                     texts
+	dependsOn, accept, attach, paths              texts
 	expectOutput                                  bool
 	notBefore, deadline                           moment
 	attempts                                      number
@@ -88,6 +88,7 @@ func (o *sendOptions) flags() []cli.Flag {
 		valueFlag("deadline", "fails if nobody has taken it by `WHEN`", &o.deadline),
 		valueFlag("max-attempts", "claims before it has failed for good: `N`", &o.attempts),
 		valueFlag("accept", "the result has to pass check `NAME` of [accept.NAME]; may be repeated", &o.accept),
+		valueFlag("path", "it works on `PATH`: never beside another task that does; may be repeated", &o.paths),
 		boolFlag("expect-output", "an empty result is a failure", &o.expectOutput),
 		textFlag("key", "idempotency `KEY`: the same again is the same task", &o.key),
 		valueFlag("label", "`KEY=VALUE`; may be repeated", &o.labels),
@@ -223,6 +224,7 @@ func (o *sendOptions) compose(title string) (*mailbox.Task, error) {
 	for _, id := range o.dependsOn {
 		t.Mbox.DependsOn = append(t.Mbox.DependsOn, mailbox.ID(id))
 	}
+	t.Mbox.Paths = o.paths
 	t.Mbox.NotBefore, t.Mbox.Deadline = optional(o.notBefore.at), optional(o.deadline.at)
 	if o.attempts.value != nil {
 		t.Mbox.MaxAttempts = int64(*o.attempts.value)
@@ -265,6 +267,7 @@ func (o *sendOptions) described() string {
 		{"deadline", !o.deadline.at.IsZero()},
 		{"max-attempts", o.attempts.value != nil},
 		{"accept", len(o.accept) > 0},
+		{"path", len(o.paths) > 0},
 		{"expect-output", o.expectOutput},
 		{"key", o.key != ""},
 		{"label", len(o.labels) > 0},

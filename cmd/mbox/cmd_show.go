@@ -205,6 +205,9 @@ func (s *printer) showMeta(m *mailbox.Meta, state mailbox.State) {
 	for _, id := range m.DependsOn {
 		s.field("depends on", string(id))
 	}
+	for _, p := range m.Paths {
+		s.field("path", p)
+	}
 	if p := m.Progress; p != nil {
 		s.field("progress", progressText(p)+at(&p.At))
 	}

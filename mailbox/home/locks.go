@@ -19,7 +19,8 @@ import (
 const Shards = 256
 
 // Delegations is the lock behind those. It is held from the check of a delegation
-// until its children stand in the ledger, and comes before any shard.
+// until its children stand in the ledger, and while a task with paths is claimed, and
+// comes before any shard.
 const Delegations = Shards
 
 // ShardName is the name of a lock file.

@@ -41,16 +41,18 @@ type Entry struct {
 	Born      int64     // the parent's epoch in which it was made
 	WaitsFor  []task.ID // its own children, until the next time it is handed on
 	Join      string
+	Paths     []string // no other task in progress may have one of them
 
 	Blocked bool // waits for a dependency, or for its children
 	Held    bool // waits for an approval; this process has been told so
 	Alarmed bool // an alarm about it stands in the ledger
 
-	check bool   // one of those that it waits for may have ended: look
-	calls int    // how often one of them had a line since this process knows the entry
-	taken bool   // a goroutine of this process is trying to claim it
-	wake  int64  // when it is to be looked at
-	place [2]int // in its heap by turn and in that by time, from 1 on; 0 when not there
+	check bool    // one of those that it waits for may have ended: look
+	calls int     // how often one of them had a line since this process knows the entry
+	taken bool    // a goroutine of this process is trying to claim it
+	wake  int64   // when it is to be looked at
+	bars  task.ID // has one of its paths, as far as somebody has looked; "" for nobody
+	place [2]int  // in its heap by turn and in that by time, from 1 on; 0 when not there
 }
 
 func (e *Entry) copy() *Entry {
@@ -98,9 +100,10 @@ func (e *Entry) age(o *Entry) int {
 
 // inRun tells whether the entry can be in a run of a snapshot. A child of a
 // delegation is in none, so that it is always in memory and known when its parent
-// ends; nor is a task with a deadline, which has to be looked at when that passes.
+// ends; nor is a task with a deadline, which has to be looked at when that passes, or
+// one with paths, which others may have.
 func (e *Entry) inRun(now int64) bool {
-	return e.State == task.Pending && !e.Blocked && e.NotBefore <= now && e.Parent == "" && e.Expires() == 0
+	return e.State == task.Pending && !e.Blocked && e.NotBefore <= now && e.Parent == "" && e.Expires() == 0 && len(e.Paths) == 0
 }
 
 // runs orders entries by run, and as they stand in it.
@@ -139,8 +142,9 @@ func (e *Entry) code(c *codec) {
 	for _, f := range []*bool{&e.Blocked, &e.check, &e.Alarmed} {
 		c.flag(f)
 	}
-	c.ids(&e.DependsOn, task.MaxDependsOn)
-	c.ids(&e.WaitsFor, task.MaxChildren)
+	texts(c, &e.DependsOn, task.MaxDependsOn)
+	texts(c, &e.WaitsFor, task.MaxChildren)
+	texts(c, &e.Paths, task.MaxPaths)
 	c.bad = c.bad || e.Priority < 0 || e.Priority >= len(task.Priorities)
 }
 
@@ -195,18 +199,18 @@ func (c *codec) flag(f *bool) {
 	*f = n != 0
 }
 
-func (c *codec) ids(ids *[]task.ID, most int64) {
-	n := int64(len(*ids))
+func texts[S ~string](c *codec, all *[]S, most int64) {
+	n := int64(len(*all))
 	c.number(&n)
 	if c.reads {
 		c.bad = c.bad || n < 0 || n > most
 		if c.bad || n == 0 {
 			return
 		}
-		*ids = make([]task.ID, n)
+		*all = make([]S, n)
 	}
-	for i := range *ids {
-		text(c, &(*ids)[i])
+	for i := range *all {
+		text(c, &(*all)[i])
 	}
 }
 

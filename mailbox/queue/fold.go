@@ -23,6 +23,8 @@ type state struct {
 	waiting pile               // what is to be looked at when a time comes
 	needs   links              // dependency or child → who waits for it
 	kids    links              // parent → its live children
+	works   map[task.ID]*Entry // in progress, with paths
+	barred  links              // one of those → who is kept from being claimed by its paths
 	checks  map[task.ID]bool   // blocked entries that are to be looked at
 	tend    map[task.ID]bool   // children whose parent may have ended or forgotten them
 	sets    [4]Set             // what each folder should hold
@@ -37,7 +39,7 @@ type state struct {
 func newState() state {
 	return state{
 		live: map[task.ID]*Entry{}, queues: map[Class]*[4]pile{}, waiting: pile{by: byTime},
-		needs: links{}, kids: links{}, checks: map[task.ID]bool{}, tend: map[task.ID]bool{}, special: map[uint64]bool{},
+		needs: links{}, kids: links{}, works: map[task.ID]*Entry{}, barred: links{}, checks: map[task.ID]bool{}, tend: map[task.ID]bool{}, special: map[uint64]bool{},
 		agents: map[string]lifecycle.Agent{},
 	}
 }
@@ -155,6 +157,7 @@ func (x *state) move(s *skimmed) {
 		}
 		delete(x.live, s.ID)
 	}
+	x.unbar(s)
 	x.ended(s.ID) // who waits for an id nobody had heard of learns of it, too
 	if s.State == task.Pending {
 		x.enqueue(e, s.at)
@@ -229,7 +232,7 @@ func (x *state) update(e *Entry, s *skimmed) {
 		x.orphan(e)
 		e.Class, e.Priority, e.Created, e.Max = s.Class, s.Priority, s.Created, s.Max
 		e.NotBefore, e.Deadline, e.DependsOn, e.Asked = s.NotBefore, s.Deadline, s.DependsOn, s.Asked
-		e.Parent, e.Born, e.WaitsFor, e.Join = s.Parent, s.Born, s.WaitsFor, s.Join
+		e.Parent, e.Born, e.WaitsFor, e.Join, e.Paths = s.Parent, s.Born, s.WaitsFor, s.Join, s.Paths
 		e.Blocked = len(e.DependsOn) > 0 || len(e.WaitsFor) > 0
 		e.check = e.Blocked
 	}
@@ -242,6 +245,7 @@ func (x *state) update(e *Entry, s *skimmed) {
 		e.Claimant = task.ByHand(e.Target)
 	}
 	x.adopt(e)
+	x.occupy(e)
 }
 
 // adopt notes whose child a live entry is, and that somebody has to look whether
@@ -329,6 +333,10 @@ func (x *state) unqueue(e *Entry) {
 		}
 	}
 	x.waiting.drop(e)
+	if e.bars != "" {
+		x.barred.drop(e.bars, e.ID)
+		e.bars = ""
+	}
 }
 
 // putBack returns an entry to its queue, if it is to be had.

@@ -196,6 +196,7 @@ func (q *Queue) begin(s *snapshot) {
 		e.calls = int(q.at.Seq) // no look of before it was loaded settles it
 		q.live[e.ID] = e
 		q.adopt(e)
+		q.occupy(e)
 		if e.State == task.Pending {
 			q.enqueue(e, q.o.Now())
 		}
@@ -348,6 +349,9 @@ func (q *Queue) Take(fits func(Class) bool, most, own int) (taken []Taken, other
 			q.queues[e.Class][e.Priority].drop(e)
 		} else {
 			q.takeOver(n, e)
+		}
+		if q.bar(e) {
+			continue
 		}
 		e.taken = true
 		taken, least = append(taken, Taken{e.ID, e.Class, e}), e.standing(now)

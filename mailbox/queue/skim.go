@@ -74,6 +74,7 @@ func (s *skimmed) decoded(m *task.Move) {
 	s.Class, s.Priority, s.Created, s.Max = Class{q.Target, q.Type, q.Action}, task.Rank(q.Priority), q.Created.UnixMilli(), q.Max
 	s.NotBefore, s.Deadline, s.Asked = task.Millis(q.NotBefore), task.Millis(q.Deadline), task.DigestOf(q.Asked)
 	s.DependsOn, s.Parent, s.Born, s.WaitsFor, s.Join = q.DependsOn, q.Parent, q.Born, q.WaitsFor, q.Join
+	s.Paths = q.Paths
 }
 
 // skim fills in what a line that has a "to" says; false if decoding has to tell.
@@ -154,7 +155,7 @@ func (k *skimmer) seat(queue []byte) bool {
 			e.Max, ok = task.IntIn(value)
 		case "asked":
 			e.Asked, ok = task.DigestIn(value)
-		default: // a family, dependencies, or what nobody knows
+		default: // a family, dependencies, paths, or what nobody knows
 			ok = false
 		}
 		if !ok {

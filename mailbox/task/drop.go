@@ -390,6 +390,9 @@ func (t *Task) checkMeta() error {
 			return Fault(path, name+" stands there twice", "each name once")
 		}
 	}
+	if err := checkPaths(m.Paths); err != nil {
+		return err
+	}
 	if m.Action != nil && !actionForm().MatchString(m.Action.Name) {
 		return Fault("mbox.action.name", fmt.Sprintf("%q is no action name", schemas.Sentence(m.Action.Name, 60)), "lower-case letters, digits and _")
 	}

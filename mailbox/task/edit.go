@@ -26,6 +26,7 @@ var editable = []struct {
 	{"mbox.not_before", func(a, b *Task) bool { return sameTime(a.Mbox.NotBefore, b.Mbox.NotBefore) }, func(to, from *Task) { to.Mbox.NotBefore = from.Mbox.NotBefore }},
 	{"mbox.deadline", func(a, b *Task) bool { return sameTime(a.Mbox.Deadline, b.Mbox.Deadline) }, func(to, from *Task) { to.Mbox.Deadline = from.Mbox.Deadline }},
 	{"mbox.depends_on", func(a, b *Task) bool { return slices.Equal(a.Mbox.DependsOn, b.Mbox.DependsOn) }, func(to, from *Task) { to.Mbox.DependsOn = from.Mbox.DependsOn }},
+	{"mbox.paths", func(a, b *Task) bool { return slices.Equal(a.Mbox.Paths, b.Mbox.Paths) }, func(to, from *Task) { to.Mbox.Paths = from.Mbox.Paths }},
 	{"mbox.labels", func(a, b *Task) bool { return sameJSON(a.Mbox.Labels, b.Mbox.Labels) }, func(to, from *Task) { to.Mbox.Labels = from.Mbox.Labels }},
 }
 
@@ -49,13 +50,13 @@ func sameJSON(a, b jsontext.Value) bool {
 
 // Edited is the task as change leaves it, which is given a copy, and the JSON paths
 // of the fields that are another then; no paths where none is. What change does to
-// the title, the description, the priority, the target, the times, the dependencies
-// and the labels counts, and nothing else. The error is that of change, or a
+// the title, the description, the priority, the target, the times, the dependencies,
+// the paths and the labels counts, and nothing else. The error is that of change, or a
 // *schemas.Error where no such task could be made.
 func (t *Task) Edited(change func(*Task) error) (edited *Task, fields []string, err error) {
 	wish := *t
 	m := &wish.Mbox
-	m.DependsOn, m.Labels = slices.Clone(m.DependsOn), m.Labels.Clone()
+	m.DependsOn, m.Paths, m.Labels = slices.Clone(m.DependsOn), slices.Clone(m.Paths), m.Labels.Clone()
 	for _, at := range []**Time{&m.NotBefore, &m.Deadline} {
 		if *at != nil {
 			own := **at

@@ -59,20 +59,21 @@ type Kept struct {
 // every line into pending carries it, folding the ledger gives the queue
 // without reading a task file.
 type Envelope struct {
-	Target    string `json:"target"`
-	Type      string `json:"type"`
-	Action    string `json:"action,omitzero"`
-	Priority  string `json:"priority"`
-	Created   Time   `json:"created"`
-	NotBefore *Time  `json:"not_before,omitzero"`
-	Deadline  *Time  `json:"deadline,omitzero"`
-	DependsOn []ID   `json:"depends_on,omitempty"`
-	Max       int64  `json:"max_attempts,omitzero"`
-	Parent    ID     `json:"parent,omitzero"`     // who waits for it, while it is a child of a delegation
-	Born      int64  `json:"born,omitzero"`       // the parent's epoch in which it was made
-	WaitsFor  []ID   `json:"waits_for,omitempty"` // its own children
-	Join      string `json:"join,omitzero"`       // how many of them
-	Asked     string `json:"asked"`               // hash of what was asked: a foreign edit may not change it
+	Target    string   `json:"target"`
+	Type      string   `json:"type"`
+	Action    string   `json:"action,omitzero"`
+	Priority  string   `json:"priority"`
+	Created   Time     `json:"created"`
+	NotBefore *Time    `json:"not_before,omitzero"`
+	Deadline  *Time    `json:"deadline,omitzero"`
+	DependsOn []ID     `json:"depends_on,omitempty"`
+	Max       int64    `json:"max_attempts,omitzero"`
+	Parent    ID       `json:"parent,omitzero"`     // who waits for it, while it is a child of a delegation
+	Born      int64    `json:"born,omitzero"`       // the parent's epoch in which it was made
+	WaitsFor  []ID     `json:"waits_for,omitempty"` // its own children
+	Join      string   `json:"join,omitzero"`       // how many of them
+	Paths     []string `json:"paths,omitempty"`     // no other task in progress may have one of them
+	Asked     string   `json:"asked"`               // hash of what was asked: a foreign edit may not change it
 }
 
 // EnvelopeOf is what a claim has to know of the task.
@@ -80,7 +81,7 @@ func EnvelopeOf(t *Task) *Envelope {
 	q := &Envelope{
 		Target: t.Assignment.TargetAgent, Type: t.Task.Type, Priority: t.Task.Priority, Created: t.Created,
 		NotBefore: t.Mbox.NotBefore, Deadline: t.Mbox.Deadline, DependsOn: t.Mbox.DependsOn, Max: t.Mbox.MaxAttempts,
-		WaitsFor: t.Mbox.WaitsFor, Join: t.Mbox.Join,
+		WaitsFor: t.Mbox.WaitsFor, Join: t.Mbox.Join, Paths: t.Mbox.Paths,
 	}
 	if born, ok := t.Born(); ok {
 		q.Parent, q.Born = t.Mbox.ParentID, born
@@ -117,9 +118,11 @@ func (t *Task) AskedHash() string {
 		Accept  []string       `json:"accept,omitempty"`
 		Output  bool           `json:"expect_output,omitzero"`
 		Files   []Attachment   `json:"attachments,omitempty"`
+		Paths   []string       `json:"paths,omitempty"`
 	}{
 		t.ID, t.Created, t.Source, t.Task, t.Assignment.TargetAgent, m.Action, m.DependsOn, m.ParentID, m.RootID, m.Depth,
 		m.Join, m.WaitsFor, m.Budget, m.Trigger, m.IdempotencyKey, m.Labels, m.Accept, m.ExpectOutput, m.Attachments,
+		m.Paths,
 	}, json.Deterministic(true))
 	canonical := jsontext.Value(data)
 	if err != nil || canonical.Canonicalize() != nil {

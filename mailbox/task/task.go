@@ -179,7 +179,7 @@ type StateChange struct {
 }
 
 // Meta holds mbox's own fields. A drop may set action, depends_on, not_before,
-// deadline, max_attempts, idempotency_key and labels; parent_id, root_id,
+// deadline, max_attempts, idempotency_key, accept, expect_output, paths and labels; parent_id, root_id,
 // depth, join, waits_for and budget come through a delegation, the rest from
 // mbox alone.
 type Meta struct {
@@ -205,6 +205,7 @@ type Meta struct {
 	Accept         []string       `json:"accept,omitempty" jsonschema:"nullable,maxItems=20,description=names of [accept.NAME] in mbox.toml: checks that the result has to pass"`
 	ExpectOutput   bool           `json:"expect_output,omitzero" jsonschema:"description=an empty result is a failure"`
 	Labels         jsontext.Value `json:"labels,omitzero" jsonschema:"description=free"`
+	Paths          []string       `json:"paths,omitempty" jsonschema:"nullable,maxItems=50,description=files and folders that it works on: it is never in progress beside another task with one of them"`
 	Attachments    []Attachment   `json:"attachments,omitempty" jsonschema:"nullable,maxItems=20,description=files that came with it"`
 }
 
@@ -237,6 +238,8 @@ const (
 	MaxDescription = 256 << 10
 	MaxDependsOn   = 100
 	MaxAccept      = 20
+	MaxPaths       = 50
+	MaxPath        = 512 // bytes of each
 	MaxReason      = 300 // runes
 )
 

@@ -31,6 +31,7 @@ type extra struct {
 	NotBefore   *mailbox.Time  `json:"not_before,omitzero"`
 	Deadline    *mailbox.Time  `json:"deadline,omitzero"`
 	MaxAttempts int64          `json:"max_attempts,omitzero"`
+	Paths       []string       `json:"paths,omitempty"`
 	Labels      jsontext.Value `json:"labels,omitzero"`
 }
 
@@ -72,7 +73,7 @@ func (v view) letterOf(t *mailbox.Task) letter {
 	if m.MaxAttempts == int64(v.Box.Options().MaxAttempts) {
 		m.MaxAttempts = 0
 	}
-	more, err := schemas.Encode(extra{DependsOn: m.DependsOn, NotBefore: m.NotBefore, Deadline: m.Deadline, MaxAttempts: m.MaxAttempts, Labels: m.Labels})
+	more, err := schemas.Encode(extra{DependsOn: m.DependsOn, NotBefore: m.NotBefore, Deadline: m.Deadline, MaxAttempts: m.MaxAttempts, Paths: m.Paths, Labels: m.Labels})
 	if text := strings.TrimSpace(string(more)); err == nil && text != "{}" {
 		l.More = text
 	}

@@ -37,6 +37,7 @@ type sendInput struct {
 	Key         string            `json:"key,omitzero" jsonschema:"maxLength=256,description=names this request; the same key again is the same task"`
 	Context     jsontext.Value    `json:"context,omitzero" jsonschema:"description=any JSON; conversation_summary\\, relevant_files and constraints have a meaning"`
 	DependsOn   []mailbox.ID      `json:"depends_on,omitempty" jsonschema:"maxItems=100,description=tasks that must be completed first"`
+	Paths       []string          `json:"paths,omitempty" jsonschema:"maxItems=50,description=files and folders that it works on\\, from the folder that the agents share: it is never done beside another task with one of them"`
 	NotBefore   *mailbox.Time     `json:"not_before,omitzero" jsonschema:"description=RFC 3339; not to be taken before"`
 	Deadline    *mailbox.Time     `json:"deadline,omitzero" jsonschema:"description=RFC 3339; fails if not taken by then"`
 	MaxAttempts int64             `json:"max_attempts,omitzero" jsonschema:"minimum=1,maximum=100"`
@@ -79,7 +80,7 @@ func (s *Server) compose(in sendInput) (*mailbox.Task, error) {
 	t.Assignment.TargetAgent = in.To
 	t.Mbox = mailbox.Meta{
 		IdempotencyKey: in.Key, DependsOn: in.DependsOn, NotBefore: in.NotBefore, Deadline: in.Deadline,
-		MaxAttempts: in.MaxAttempts, Action: in.Action,
+		MaxAttempts: in.MaxAttempts, Action: in.Action, Paths: in.Paths,
 	}
 	if len(in.Labels) > 0 {
 		data, err := schemas.Encode(in.Labels)

@@ -83,6 +83,7 @@ func table() []mutant {
 		slackMutants,
 		statusMutants,
 		editMutants,
+		pathsMutants,
 	)
 }
 
