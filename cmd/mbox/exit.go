@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -248,6 +249,10 @@ func (s *session) judged(err error) (code int, hint string) {
 // report tells a person what went wrong and what helps, and returns the code.
 func (s *session) report(err error) int {
 	s.endProgress()
+	var command exited
+	if errors.As(err, &command) {
+		return int(command)
+	}
 	code, hint := s.judged(err)
 	if err == nil {
 		return code
@@ -257,6 +262,9 @@ func (s *session) report(err error) int {
 	if code == exitError && errors.Is(err, context.Canceled) {
 		text = "interrupted"
 	}
+	if s.json {
+		return reportJSON(s, err, text, hint, code)
+	}
 	fmt.Fprintln(s.err, s.tells.red("mbox: ")+clean(text, maxLine))
 	if errors.As(err, &excerpt) && excerpt.Excerpt != "" {
 		fmt.Fprintln(s.err, cleanLines(excerpt.Excerpt))
@@ -265,4 +273,43 @@ func (s *session) report(err error) int {
 		fmt.Fprintln(s.err, s.tells.dim("hint: ")+clean(hint, maxLine))
 	}
 	return code
+}
+
+// failure is an error as a program reads it.
+type failure struct {
+	Error   string `json:"error"`
+	Exit    int    `json:"exit"`
+	Meaning string `json:"meaning"`       // of the exit code
+	File    string `json:"file,omitzero"` // in which something is wrong
+	Path    string `json:"path,omitzero"` // JSON path of the field at fault
+	Hint    string `json:"hint,omitzero"` // a line that helps
+}
+
+// reportJSON is report for a line with --json: one object on stderr.
+func reportJSON(s *session, err error, text, hint string, code int) int {
+	f := failure{Error: strings.ToValidUTF8(text, "\uFFFD"), Exit: code, Meaning: exitMeaning[code], Hint: strings.ToValidUTF8(hint, "\uFFFD")}
+	var data *schemas.Error
+	var unread *config.Error
+	switch {
+	case errors.As(err, &unread):
+		f.File = strings.ToValidUTF8(unread.File, "\uFFFD")
+	case errors.As(err, &data):
+		f.File, f.Path = strings.ToValidUTF8(data.File, "\uFFFD"), data.Path
+	}
+	line, err := jsonLine(f)
+	if err == nil {
+		_, err = s.err.Write(line)
+	}
+	if err != nil {
+		fmt.Fprintln(s.err, "mbox: "+clean(text, maxLine))
+	}
+	return code
+}
+
+// asksJSON tells whether a line wants JSON, also one that mbox does not understand.
+func asksJSON(argv []string) bool {
+	if end := slices.Index(argv, "--"); end >= 0 {
+		argv = argv[:end]
+	}
+	return slices.Contains(argv, "--json")
 }

@@ -93,17 +93,25 @@ func (s *printer) printJSON(v any) error {
 
 // printLine writes v as JSON on one line.
 func (s *printer) printLine(v any) error {
+	line, err := jsonLine(v)
+	if err == nil {
+		_, err = s.out.Write(line)
+	}
+	return err
+}
+
+// jsonLine is a value as JSON on one line, which cannot move the cursor.
+func jsonLine(v any) ([]byte, error) {
 	data, err := schemas.Encode(v)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var line bytes.Buffer
 	if err := json.Compact(&line, data); err != nil {
-		return err
+		return nil, err
 	}
 	line.WriteByte('\n')
-	_, err = s.out.Write(schemas.SafeJSON(line.Bytes()))
-	return err
+	return schemas.SafeJSON(line.Bytes()), nil
 }
 
 // table collects rows and prints them in columns as wide as needed. The last

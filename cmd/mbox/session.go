@@ -34,6 +34,7 @@ type session struct {
 	meter   *meter
 	home    string // --home, as given
 	level   choice // --log-level
+	json    bool   // --json: errors are JSON as well
 	literal bool   // the arguments stand behind --
 	config  *config.File
 	team    *agents.Team // of config
@@ -65,6 +66,7 @@ func newSession() *session {
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, argv []string) int {
 	s := newSession()
+	s.json = asksJSON(argv)
 	err := enoughDescriptors()
 	if err == nil {
 		err = s.execute(ctx, argv)

@@ -7,7 +7,7 @@ func homeVerbs() []*verb {
 }
 
 func askVerbs() []*verb {
-	return in(partAsk, sendVerb(), lsVerb(), searchVerb(), showVerb(), whyVerb(), logsVerb(), waitVerb(), approveVerb(), editVerb(), moveVerb(), cancelVerb(), retryVerb(), deliverVerb(), archiveVerb(), exportVerb(), scheduleVerb())
+	return in(partAsk, sendVerb(), runVerb(), lsVerb(), searchVerb(), showVerb(), whyVerb(), logsVerb(), waitVerb(), approveVerb(), editVerb(), moveVerb(), cancelVerb(), retryVerb(), deliverVerb(), archiveVerb(), exportVerb(), scheduleVerb())
 }
 
 func workVerbs() []*verb {
