@@ -53,6 +53,7 @@ type Worker struct {
 	Logs    Logs     // what is kept of what is said
 	Secrets []string // of commands: they are taken out of what is kept of their words
 	Type    string   // only tasks of this type; "" is all
+	Named   bool     // only tasks that name the agent
 	Once    bool     // end when there is nothing to claim and nothing runs
 	// Retired, if not nil, is closed when another worker takes the agent over: this
 	// one claims no more, finishes what it has without a limit, and ends.
@@ -264,7 +265,7 @@ func (s *shift) work(ctx, hard context.Context) error {
 }
 
 func (s *shift) claim(ctx context.Context) (*mailbox.Claim, error) {
-	r := mailbox.ClaimRequest{Agent: s.Agent, Type: s.Type, Process: true, Thinks: s.thinks(ctx)}
+	r := mailbox.ClaimRequest{Agent: s.Agent, Type: s.Type, OnlyNamed: s.Named, Process: true, Thinks: s.thinks(ctx)}
 	if !s.Once {
 		return s.Box.Wait(ctx, r)
 	}

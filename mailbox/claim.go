@@ -23,6 +23,8 @@ type ClaimRequest struct {
 	Agent string // who claims
 	ID    ID     // this task and no other; "" for the best one
 	Type  string // only tasks of this type; "" for all
+	// OnlyNamed takes no task that is for any, whatever the agent's table says.
+	OnlyNamed bool
 	// Thinks is asked, at most once a claim, when the best task is one that carries
 	// no action: false takes the next one that does. nil: yes.
 	Thinks func() bool
@@ -125,7 +127,7 @@ func (b *Box) fits(r ClaimRequest) func(queue.Class) bool {
 		if r.Type != "" && c.Type != r.Type || own.Disabled {
 			return false
 		}
-		return c.Target == r.Agent || c.Target == "any" && takesAny(own, registered, c)
+		return c.Target == r.Agent || c.Target == "any" && !r.OnlyNamed && takesAny(own, registered, c)
 	}
 }
 
@@ -260,7 +262,7 @@ var errNotReady = errors.New("not ready")
 // claim tries to claim one task. It does not wait for the shard: who holds it
 // is most likely claiming this task.
 func (b *Box) claim(ctx context.Context, r ClaimRequest, id ID) (*Claim, error) {
-	under, err := b.tryPaths(ctx, id)
+	under, err := tryPaths(ctx, b, id)
 	if err != nil {
 		return nil, err
 	}
@@ -313,7 +315,7 @@ func (b *Box) claim(ctx context.Context, r ClaimRequest, id ID) (*Claim, error) 
 // tryPaths takes the lock of delegations, without waiting, for a task with paths: of
 // two claims under it the second one sees what the first one has taken. It comes before
 // the task's shard. nil for a task without.
-func (b *Box) tryPaths(ctx context.Context, id ID) (*shard, error) {
+func tryPaths(ctx context.Context, b *Box, id ID) (*shard, error) {
 	if rec := b.queue.Find(id); rec == nil || len(rec.Paths) == 0 {
 		return nil, nil
 	}

@@ -147,8 +147,12 @@ func (v *verb) verb(name string) *verb {
 func (s *session) complete(v *verb) cli.BashCompleteFunc {
 	return func(c *cli.Context) {
 		cli.DefaultCompleteWithFlags(c.Command)(c)
-		if v.words != nil && !completesFlag() {
-			fmt.Fprintln(s.out, strings.Join(v.words(s), "\n"))
+		words := v.words
+		if flag, is := flagBefore(); is {
+			words = valuesOf(flagNamed(v.flags, flag))
+		}
+		if words != nil {
+			fmt.Fprintln(s.out, strings.Join(words(s), "\n"))
 		}
 	}
 }

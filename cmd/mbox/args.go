@@ -243,7 +243,7 @@ func (l *line) count() error {
 	case v.most >= 0 && n > v.most && v.most == 0:
 		return usagef(path+" --help", "%s takes no arguments, but there is %q", path, clean(l.args[0], 40))
 	case v.most >= 0 && n > v.most:
-		return usagef(l.joined(), "%s takes %s, but there is also %q", path, v.args, clean(l.args[v.most], 40))
+		return usagef(l.joined(), "%s takes %s, but there is also %q", path, strings.Trim(v.args, "[]"), clean(l.args[v.most], 40))
 	}
 	return nil
 }

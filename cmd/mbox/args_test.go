@@ -50,7 +50,7 @@ func TestArrangeRefuses(t *testing.T) {
 		{"mbox|ls|--n|3", "mbox ls has no flag --n", "mbox ls -n 3"},
 		{"mbox|send|it's|here", `mbox send takes TITLE|FILE|-, but there is also "here"`, `mbox send "it's here"`},
 		{"mbox|send|$(rm)|it", `mbox send takes TITLE|FILE|-, but there is also "it"`, "mbox send '$(rm) it'"},
-		{"mbox|show", "mbox show needs ID", "mbox show ID"},
+		{"mbox|show", "mbox show needs ID…", "mbox show ID…"},
 		{"mbox|version|now", `mbox version takes no arguments, but there is "now"`, "mbox version --help"},
 		{"mbox|send|x|--zzz", "mbox send has no flag --zzz", "mbox send --help"},
 		{"mbox|send|x|--\x1b[31m", `mbox send has no flag --\x1b[31m`, "mbox send --help"},

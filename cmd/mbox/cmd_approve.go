@@ -28,7 +28,7 @@ type approveOptions struct {
 func approveVerb() *verb {
 	o := approveOptions{valid: length{Duration: config.Duration(approvalLasts)}}
 	return &verb{
-		name: "approve", args: "[ID]", most: 1,
+		name: "approve", args: "[ID…]", most: -1,
 		brief: "let a task run that needs an operator's word",
 		about: `Approves the action that a pending task carries, as it is now: the approval names
 the SHA-256 of its file and ends after --for. Any later change of the task voids
@@ -37,7 +37,8 @@ decision record, with its line in the ledger, and tells from which terminal it
 came; its id is printed. mbox cancel ID says no.
 
 Without an ID it approves nothing, and prints all that waits for an approval, the
-oldest first, each whole; with --json a line for each. mbox why ID prints one.
+oldest first, each whole; with --json a line for each. mbox why ID prints one. There
+is no word for approving all: who approves has looked at each.
 
 A deployment's approval also binds what lies in the folders that images are built
 from and that services mount read-only: what is deployed is a copy that has the
@@ -79,7 +80,16 @@ approve, as it could write the files themselves: only a sandbox keeps it from th
 			if ok, _ := regexp.MatchString(`^(sha256:)?[0-9a-f]{64}$`, o.sha256); o.sha256 != "" && !ok {
 				return usagef("mbox why "+schemas.ShellWord(args[0]), "--sha256 %s: want 64 hexadecimal digits", clean(o.sha256, 80))
 			}
-			return s.tidied(ctx, func(box *mailbox.Box) error { return o.run(ctx, s, box, mailbox.ID(args[0])) })
+			if o.sha256 != "" && len(args) > 1 {
+				return usagef("mbox approve "+schemas.ShellWord(args[0])+" --sha256 "+o.sha256, "--sha256 is what one task has")
+			}
+			return s.tidied(ctx, func(box *mailbox.Box) error {
+				ids, err := new(selection).ids(ctx, s, box, "approve", args)
+				if err != nil {
+					return err
+				}
+				return each(ctx, s, ids, o.json, func(id mailbox.ID) error { return o.run(ctx, s, box, id) })
+			})
 		},
 		words: taskWords,
 	}

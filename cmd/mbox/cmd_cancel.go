@@ -75,7 +75,7 @@ how many that are is told, and asked about, or --yes has to be there. The exit c
 that of the worst.`,
 		shows: []string{`mbox cancel task-2026-02-16-001 --reason "no longer needed"`},
 		exits: []int{exitNotFound, exitConflict, exitIO, exitBusy, exitCommitted},
-		flags: slices.Concat(o.flags("why: `TEXT`"), c.flags("live", "instead of ids: all that have not ended")),
+		flags: slices.Concat(o.flags("why: `TEXT`"), c.flags("live", "instead of ids: all that have not ended", "to")),
 		run: func(ctx context.Context, s *session, args []string) error {
 			by, err := o.who()
 			if err != nil {

@@ -47,6 +47,7 @@ func (w *whenOrNone) Set(v string) error {
 
 type editOptions struct {
 	operator
+	selection
 	title, description, file, to told
 	priority                     choice
 	notBefore, deadline          whenOrNone
@@ -56,9 +57,9 @@ type editOptions struct {
 }
 
 func editVerb() *verb {
-	o := editOptions{priority: oneOf(task.Priorities...)}
+	o := editOptions{priority: oneOf(task.Priorities...), selection: choosing(mailbox.Pending)}
 	return &verb{
-		name: "edit", args: "ID…", least: 1, most: -1,
+		name: "edit", args: "[ID…]", most: -1,
 		brief: "change a task that waits",
 		about: `Changes what a pending task asks for, for whom and when. Without a flag that
 says what, $VISUAL or $EDITOR is opened with what can be changed, as JSON. All checks
@@ -66,12 +67,16 @@ of a new task are made again, and an approval that was given before counts no lo
 The ledger gets the names of the changed fields, never what stands in them. A task
 that is so already is left as it is.
 
+--pending is all tasks that wait, or those that fit; how many that are is told, and
+asked about, or --yes has to be there. The exit code is that of the worst.
+
 A task that somebody has taken is not changed (exit code 5). --by AGENT changes what
 that agent has sent, and nothing else; an agent's command changes only in its own name.`,
 		shows: []string{
 			`mbox edit task-2026-02-16-001 --priority urgent --deadline 2h`,
 			`mbox edit task-2026-02-16-001 --not-before none --after task-2026-02-16-002`,
 			`EDITOR=vi mbox edit task-2026-02-16-001`,
+			`mbox edit --pending --for coder --priority low --yes`,
 		},
 		exits: []int{exitError, exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
 		flags: slices.Concat([]cli.Flag{
@@ -88,33 +93,37 @@ that agent has sent, and nothing else; an agent's command changes only in its ow
 			valueFlag("no-path", "it does not work on `PATH`; may be repeated", &o.noPath),
 			valueFlag("label", "`KEY=VALUE`; may be repeated", &o.labels),
 			valueFlag("no-label", "take the label `KEY` away; may be repeated", &o.noLabel),
-		}, o.operator.flags("why: `TEXT`")),
+		}, o.operator.flags("why: `TEXT`"), o.selection.flags("pending", "instead of ids: all that wait")),
 		run:   func(ctx context.Context, s *session, args []string) error { return o.run(ctx, s, args) },
 		words: taskWords,
 	}
 }
 
 func moveVerb() *verb {
-	var o editOptions
+	o := editOptions{selection: choosing(mailbox.Pending)}
 	return &verb{
-		name: "move", args: "ID… AGENT", least: 2, most: -1,
+		name: "move", args: "[ID…] AGENT", least: 1, most: -1,
 		brief: "give a task that waits to another agent",
-		about: `Has another agent do pending tasks; any is whoever may. It is mbox edit --to.`,
-		shows: []string{"mbox move task-2026-02-16-001 coder"},
+		about: `Has another agent do pending tasks; any is whoever may. It is mbox edit --to, and
+chooses tasks as that does.`,
+		shows: []string{"mbox move task-2026-02-16-001 coder", "mbox move --pending --for coder tester"},
 		exits: []int{exitError, exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
-		flags: o.operator.flags("why: `TEXT`"),
+		flags: slices.Concat(o.operator.flags("why: `TEXT`"), o.selection.flags("pending", "instead of ids: all that wait")),
 		run: func(ctx context.Context, s *session, args []string) error {
 			last := len(args) - 1
 			o.to = told{true, args[last]}
 			return o.run(ctx, s, args[:last])
 		},
-		words: taskWords,
+		words: moveWords,
 	}
 }
 
 func (o *editOptions) run(ctx context.Context, s *session, args []string) error {
 	by, err := o.editor()
 	if err != nil {
+		return err
+	}
+	if err := o.selection.check("edit", "pending", args); err != nil {
 		return err
 	}
 	if o.file.given {
@@ -128,8 +137,8 @@ func (o *editOptions) run(ctx context.Context, s *session, args []string) error 
 		o.description = told{true, string(data)}
 	}
 	flagged := o.flagged()
-	if !flagged && len(args) > 1 {
-		return usagef("mbox edit "+schemas.ShellWord(args[0]), "an editor is opened for one task; flags change many")
+	if !flagged && len(args) != 1 {
+		return usagef("mbox edit --help", "an editor is opened for one task; flags change many")
 	}
 	return s.tidied(ctx, func(box *mailbox.Box) error {
 		s.doubtTarget(o.to.value)
@@ -138,7 +147,7 @@ func (o *editOptions) run(ctx context.Context, s *session, args []string) error 
 				return err
 			}
 		}
-		ids, err := new(selection).ids(ctx, s, box, "edit", args)
+		ids, err := o.selection.ids(ctx, s, box, "edit", args)
 		if err != nil {
 			return err
 		}
@@ -267,62 +276,79 @@ type sheet struct {
 	Labels      jsontext.Value `json:"labels"`
 }
 
+// sheetOf is what an editor shows of a task.
+func sheetOf(t *mailbox.Task) sheet {
+	labels := t.Mbox.Labels
+	if !task.Given(labels) {
+		labels = jsontext.Value("{}")
+	}
+	return sheet{
+		t.Task.Title, t.Task.Description, t.Task.Priority, t.Assignment.TargetAgent,
+		t.Mbox.NotBefore, t.Mbox.Deadline, append([]mailbox.ID{}, t.Mbox.DependsOn...),
+		append([]string{}, t.Mbox.Paths...), labels,
+	}
+}
+
+// put makes the task what the sheet says.
+func (now sheet) put(t *mailbox.Task) {
+	t.Task.Title, t.Task.Description, t.Task.Priority, t.Assignment.TargetAgent = now.Title, now.Description, now.Priority, now.To
+	t.Mbox.NotBefore, t.Mbox.Deadline, t.Mbox.DependsOn = now.NotBefore, now.Deadline, now.DependsOn
+	t.Mbox.Paths, t.Mbox.Labels = now.Paths, now.Labels
+	if string(bytes.TrimSpace(now.Labels)) == "{}" {
+		t.Mbox.Labels = nil
+	}
+}
+
 // inEditor has a person change a task in an editor. What was written there stays in
 // its file where it cannot be read, and a task that has changed meanwhile is left alone.
 func inEditor(ctx context.Context, s *session, box *mailbox.Box, id mailbox.ID) (func(*mailbox.Task) error, error) {
-	editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"))
-	if editor == "" {
-		return nil, usagef("mbox edit "+schemas.ShellWord(string(id))+" --priority high, or set EDITOR", "nothing says what to change, and neither VISUAL nor EDITOR is set")
-	}
 	was, _, err := box.Task(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	labels := was.Mbox.Labels
-	if !task.Given(labels) {
-		labels = jsontext.Value("{}")
-	}
-	data, err := schemas.Encode(sheet{
-		was.Task.Title, was.Task.Description, was.Task.Priority, was.Assignment.TargetAgent,
-		was.Mbox.NotBefore, was.Mbox.Deadline, append([]mailbox.ID{}, was.Mbox.DependsOn...),
-		append([]string{}, was.Mbox.Paths...), labels,
-	})
+	now, path, err := fillIn(ctx, s, sheetOf(was), "mbox edit "+schemas.ShellWord(string(id))+" --priority high, or set EDITOR")
 	if err != nil {
 		return nil, err
-	}
-	f, err := os.CreateTemp("", "mbox-edit-*.json") // of mode 0600
-	if err != nil {
-		return nil, err
-	}
-	if _, err := f.Write(data); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	if err := f.Close(); err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", editor+` "$1"`, "sh", f.Name())
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, os.Stderr, os.Stderr
-	if err := cmd.Run(); err != nil {
-		return nil, hint(fmt.Errorf("%s: %w", clean(editor, 80), err), "what was written stays in %s", f.Name())
-	}
-	var now sheet
-	text, err := s.readInput(f.Name(), mailbox.MaxTask)
-	if err == nil {
-		err = schemas.Decode(text, &now)
-	}
-	if err != nil {
-		return nil, hint(inFile(err, f.Name()), "what was written stays in %s", f.Name())
 	}
 	return func(t *mailbox.Task) error {
 		if t.Mbox.TX != was.Mbox.TX {
-			return fmt.Errorf("%w: it was changed meanwhile; what was written stays in %s", mailbox.ErrConflict, f.Name())
+			return fmt.Errorf("%w: it was changed meanwhile; what was written stays in %s", mailbox.ErrConflict, path)
 		}
-		t.Task.Title, t.Task.Description, t.Task.Priority, t.Assignment.TargetAgent = now.Title, now.Description, now.Priority, now.To
-		t.Mbox.NotBefore, t.Mbox.Deadline, t.Mbox.DependsOn = now.NotBefore, now.Deadline, now.DependsOn
-		t.Mbox.Paths, t.Mbox.Labels = now.Paths, now.Labels
-		if string(bytes.TrimSpace(now.Labels)) == "{}" {
-			t.Mbox.Labels = nil
-		}
+		now.put(t)
 		return nil
 	}, nil
+}
+
+// fillIn opens an editor with a sheet, and returns what was made of it and the file in
+// which that stays. without is the line that needs no editor.
+func fillIn(ctx context.Context, s *session, was sheet, without string) (now sheet, path string, err error) {
+	editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"))
+	if editor == "" {
+		return now, "", usagef(without, "there is no editor: neither VISUAL nor EDITOR is set")
+	}
+	data, err := schemas.Encode(was)
+	if err != nil {
+		return now, "", err
+	}
+	f, err := os.CreateTemp("", "mbox-edit-*.json") // of mode 0600
+	if err != nil {
+		return now, "", err
+	}
+	path = f.Name()
+	if _, err := f.Write(data); err != nil {
+		return now, path, errors.Join(err, f.Close())
+	}
+	if err := f.Close(); err != nil {
+		return now, path, err
+	}
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", editor+` "$1"`, "sh", path)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, os.Stderr, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return now, path, hint(fmt.Errorf("%s: %w", clean(editor, 80), err), "what was written stays in %s", path)
+	}
+	text, err := s.readInput(path, mailbox.MaxTask)
+	if err == nil {
+		err = schemas.Decode(text, &now)
+	}
+	return now, path, hint(inFile(err, path), "what was written stays in %s", path)
 }

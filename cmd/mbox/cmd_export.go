@@ -32,7 +32,7 @@ tables each text is one line; what a spreadsheet would take for a formula has ' 
 		shows: []string{"mbox export --since 7d --format csv >week.csv", "mbox export --state failed --format md"},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{
-			valueFlag("since", "only those that have changed since `WHEN`: a time, or a duration back from now", &o.since),
+			valueFlag("since", "only those that changed since `WHEN`: a time, or a duration ago", &o.since),
 			valueFlag("format", "`F` is jsonl, csv or md (jsonl)", &o.format),
 			valueFlag("state", "only those `STATE`: pending, in-progress, completed, failed or archive; may be repeated", &o.states),
 		},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -45,7 +44,7 @@ stdout is the task's result: mbox show ID --output.`,
 		run: func(ctx context.Context, s *session, args []string) error {
 			return s.looking(ctx, func(box *mailbox.Box) error { return o.run(ctx, s, box, args[0]) })
 		},
-		words: func(s *session) []string { return slices.Concat(taskWords(s), agentWords(s)) },
+		words: moveWords,
 	}
 }
 

@@ -22,7 +22,7 @@ The exit code is that of the worst.`,
 			"mbox retry --failed --since 1h --yes",
 		},
 		exits: []int{exitNotFound, exitConflict, exitIO, exitBusy, exitCommitted},
-		flags: slices.Concat(o.flags("why: `TEXT`"), c.flags("failed", "instead of ids: all that have failed")),
+		flags: slices.Concat(o.flags("why: `TEXT`"), c.flags("failed", "instead of ids: all that have failed", "to")),
 		run: func(ctx context.Context, s *session, args []string) error {
 			by, err := o.who()
 			if err != nil {

@@ -27,7 +27,7 @@ type sendOptions struct {
 	descriptionFile                               string
 	kind, priority                                choice
 	dependsOn, accept, attach, paths              texts
-	expectOutput                                  bool
+	expectOutput, edit                            bool
 	notBefore, deadline                           moment
 	attempts                                      number
 	labels                                        labels
@@ -38,7 +38,7 @@ type sendOptions struct {
 func sendVerb() *verb {
 	o := sendOptions{kind: oneOf(task.Types...), priority: oneOf(task.Priorities...), attempts: number{min: 1, max: 100}}
 	return &verb{
-		name: "send", args: "TITLE|FILE|-", least: 1, most: 1,
+		name: "send", args: "[TITLE|FILE|-]", most: 1,
 		brief: "leave a task in the mailbox",
 		about: `Leaves a task and prints its id. When the id is out, the task is on disk.
 
@@ -60,6 +60,7 @@ With --attach files come along, at most 20 and 1 GiB: mbox keeps copies of them,
 who does the task reads them as what other tasks left for it (mbox help agents).`,
 		shows: []string{
 			`mbox send "Summarise README" --to coder`,
+			`mbox send --edit --to coder`,
 			`mbox send "What is in README?" --to coder --wait --timeout 5m`,
 			`mbox send "What does it cost?" --to coder --attach offer.pdf`,
 			`mbox send "Nightly report" --not-before 8h --priority low --label team=ops`,
@@ -67,7 +68,7 @@ who does the task reads them as what other tasks left for it (mbox help agents).
 		},
 		exits: []int{exitError, exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
 		flags: o.flags(),
-		run:   func(ctx context.Context, s *session, args []string) error { return o.run(ctx, s, args[0]) },
+		run:   func(ctx context.Context, s *session, args []string) error { return o.run(ctx, s, args) },
 	}
 }
 
@@ -79,6 +80,7 @@ func (o *sendOptions) flags() []cli.Flag {
 		textFlag("id", "name the task `ID` instead of task-DATE-NNN", &o.id),
 		textFlag("description", "all that there is to say about it: `TEXT`", &o.description),
 		textFlag("description-file", "the same, from `FILE`, or - for standard input", &o.descriptionFile),
+		boolFlag("edit", "write it in $VISUAL or $EDITOR first", &o.edit),
 		textFlag("from", "who asks: an `AGENT`, or human (human)", &o.from),
 		textFlag("session", "where the answer goes: `S`, kept as it is", &o.session),
 		textFlag("user", "who stands behind the asking agent: `U`", &o.user),
@@ -99,11 +101,21 @@ func (o *sendOptions) flags() []cli.Flag {
 	}
 }
 
-func (o *sendOptions) run(ctx context.Context, s *session, what string) error {
+func (o *sendOptions) run(ctx context.Context, s *session, args []string) error {
+	if len(args) == 0 && !o.edit {
+		return usagef("mbox send TITLE|FILE|-, or mbox send --edit", "mbox send needs TITLE|FILE|-")
+	}
 	if o.limit != 0 && !o.wait {
 		return usagef("mbox send TITLE --wait --timeout 5m", "--timeout without --wait")
 	}
-	tasks, err := o.tasks(s, what)
+	var tasks []*mailbox.Task
+	var err error
+	draft := ""
+	if o.edit {
+		tasks, draft, err = o.written(ctx, s, args)
+	} else {
+		tasks, err = o.tasks(s, args[0])
+	}
 	if err != nil {
 		return err
 	}
@@ -114,10 +126,18 @@ func (o *sendOptions) run(ctx context.Context, s *session, what string) error {
 		var sent []mailbox.ID
 		for _, task := range tasks {
 			id, err := o.submit(ctx, s, box, task)
+			if err != nil && draft != "" {
+				return hint(err, "what was written stays in %s", draft)
+			}
 			if err != nil {
 				return err
 			}
 			sent = append(sent, id)
+		}
+		if draft != "" {
+			if err := os.Remove(draft); err != nil {
+				return err
+			}
 		}
 		if !o.wait {
 			return nil
@@ -183,6 +203,47 @@ func (s *session) printOutput(t *mailbox.Task) error {
 	return s.out.Flush()
 }
 
+// written makes the task of the flags and of what a person writes in an editor.
+func (o *sendOptions) written(ctx context.Context, s *session, args []string) (tasks []*mailbox.Task, draft string, err error) {
+	title := ""
+	if len(args) == 1 {
+		if title = args[0]; !s.literal && (title == "-" || isTaskFile(title)) {
+			return nil, "", usagef("mbox send --edit", "--edit writes a task, and %s is one", schemas.Quote(title))
+		}
+	}
+	if err := o.describe(s); err != nil {
+		return nil, "", err
+	}
+	t, err := o.compose(title)
+	if err != nil {
+		return nil, "", err
+	}
+	was := sheetOf(t)
+	was.Priority, was.To = cmp.Or(was.Priority, "normal"), cmp.Or(was.To, "any")
+	now, draft, err := fillIn(ctx, s, was, "mbox send TITLE --description TEXT, or set EDITOR")
+	if err != nil {
+		return nil, draft, err
+	}
+	if strings.TrimSpace(now.Title) == "" {
+		return nil, draft, hint(errors.New("it has no title, and nothing was sent"), "what was written stays in %s", draft)
+	}
+	now.put(t)
+	return []*mailbox.Task{t}, draft, nil
+}
+
+// describe reads the description, where a file has it.
+func (o *sendOptions) describe(s *session) error {
+	if o.descriptionFile == "" {
+		return nil
+	}
+	if o.description != "" {
+		return usagef("mbox send TITLE --description-file FILE", "two descriptions")
+	}
+	text, err := s.readInput(o.descriptionFile, mailbox.MaxDescription)
+	o.description = string(text)
+	return err
+}
+
 // tasks makes the task of the flags, or reads it whole, or reads a queue.
 func (o *sendOptions) tasks(s *session, what string) ([]*mailbox.Task, error) {
 	switch {
@@ -201,15 +262,8 @@ func (o *sendOptions) tasks(s *session, what string) ([]*mailbox.Task, error) {
 	if !o.deadline.at.IsZero() && o.deadline.at.Before(o.notBefore.at) {
 		return nil, usagef("a later --deadline, or an earlier --not-before", "--deadline %s lies before --not-before %s", &o.deadline, &o.notBefore)
 	}
-	if o.descriptionFile != "" {
-		if o.description != "" {
-			return nil, usagef("mbox send TITLE --description-file FILE", "two descriptions")
-		}
-		text, err := s.readInput(o.descriptionFile, mailbox.MaxDescription)
-		if err != nil {
-			return nil, err
-		}
-		o.description = string(text)
+	if err := o.describe(s); err != nil {
+		return nil, err
 	}
 	task, err := o.compose(what)
 	return []*mailbox.Task{task}, err
@@ -312,7 +366,7 @@ func (s *session) readTasks(what string) ([]*mailbox.Task, error) {
 	if isQueue(data) {
 		tasks, ended, err := readQueue(data)
 		if ended > 0 && err == nil {
-			s.warnf("%d tasks of %s do not wait any more, and are left out", ended, what)
+			s.warnf("%s of %s no longer waiting: left out", tasksOf(ended), what)
 		}
 		return tasks, hintData(inFile(err, what), "mbox schema print task_queue tells what a queue may hold")
 	}

@@ -29,8 +29,8 @@ type showOptions struct{ output, attempts, json bool }
 func showVerb() *verb {
 	var o showOptions
 	return &verb{
-		name: "show", args: "ID", least: 1, most: 1,
-		brief: "show a task",
+		name: "show", args: "ID…", least: 1, most: -1,
+		brief: "show tasks",
 		about: `Shows what is asked, an action with all its parameters, who has it, what came of
 it, and the states that it went through. --output prints the result alone: a text as
 it is, anything else as JSON. --attempts tells who tried it, how long, and how each
@@ -48,10 +48,28 @@ decision shows that record.`,
 			if o.output && (o.attempts || o.json) {
 				return usagef("mbox show ID --output", "--output is the result alone")
 			}
-			return s.looking(ctx, func(box *mailbox.Box) error { return o.run(ctx, s, box, mailbox.ID(args[0])) })
+			return s.looking(ctx, func(box *mailbox.Box) error {
+				return eachShown(ctx, s, box, args, o.output || o.json, func(id mailbox.ID) error { return o.run(ctx, s, box, id) })
+			})
 		},
 		words: taskWords,
 	}
+}
+
+// eachShown shows what has these ids, one below the other.
+func eachShown(ctx context.Context, s *session, box *mailbox.Box, args []string, close bool, show func(mailbox.ID) error) error {
+	ids, err := new(selection).ids(ctx, s, box, "show", args)
+	if err != nil {
+		return err
+	}
+	first := true
+	return each(ctx, s, ids, false, func(id mailbox.ID) error {
+		if !first && !close {
+			s.printf("\n")
+		}
+		first = false
+		return show(id)
+	})
 }
 
 func (o *showOptions) run(ctx context.Context, s *session, box *mailbox.Box, id mailbox.ID) error {

@@ -23,7 +23,7 @@ import (
 func whyVerb() *verb {
 	var inJSON bool
 	return &verb{
-		name: "why", args: "ID|FILE", least: 1, most: 1,
+		name: "why", args: "ID|FILE…", least: 1, most: -1,
 		brief: "tell why a task is where it is, and what proves it",
 		about: `Tells what a task waits for, who can take it, how its claim stands, and which
 lines of the ledger prove the way that it took; of a task that waits for an
@@ -36,28 +36,32 @@ had, as long as the ledger is there.`,
 		flags: []cli.Flag{jsonFlag(&inJSON)},
 		run: func(ctx context.Context, s *session, args []string) error {
 			return s.looking(ctx, func(box *mailbox.Box) error {
-				w, err := box.Why(ctx, mailbox.ID(args[0]))
-				var odd *schemas.Error
-				if errors.Is(err, mailbox.ErrNotFound) || errors.As(err, &odd) {
-					var away *putAway
-					if away, w, err = whyFile(ctx, box, args[0], err); away != nil {
-						s.folder = box.Home()
-						return away.print(s, inJSON)
-					}
-				}
-				if err != nil {
-					return err
-				}
-				s.folder = box.Home()
-				if inJSON {
-					return s.printJSON(w)
-				}
-				s.printWhy(w)
-				return nil
+				return eachShown(ctx, s, box, args, inJSON, func(id mailbox.ID) error { return why(ctx, s, box, string(id), inJSON) })
 			})
 		},
 		words: taskWords,
 	}
+}
+
+// why explains a task, or a file that was one.
+func why(ctx context.Context, s *session, box *mailbox.Box, name string, inJSON bool) error {
+	w, err := box.Why(ctx, mailbox.ID(name))
+	var odd *schemas.Error
+	s.folder = box.Home()
+	if errors.Is(err, mailbox.ErrNotFound) || errors.As(err, &odd) {
+		var away *putAway
+		if away, w, err = whyFile(ctx, box, name, err); away != nil {
+			return away.print(s, inJSON)
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case inJSON:
+		return s.printJSON(w)
+	}
+	s.printWhy(w)
+	return nil
 }
 
 func (s *printer) printWhy(w *mailbox.Why) {

@@ -20,7 +20,7 @@ type workerOptions struct {
 	concurrency    number
 	timeout, grace length
 	kind           choice
-	once           bool
+	once, named    bool
 }
 
 func workerVerb() *verb {
@@ -55,6 +55,7 @@ Ctrl-C no more tasks are taken; after --grace what still runs is given back.`,
 			valueFlag("timeout", "the longest run of the command: `DURATION`; 0s: any (1h)", &o.timeout),
 			valueFlag("grace", "how long the command may finish when it has to end: `DURATION` (10s)", &o.grace),
 			valueFlag("type", "only tasks of `TYPE`", &o.kind),
+			boolFlag("only-named", "only tasks that are for it by name, and none for any", &o.named),
 			boolFlag("once", "end when there is nothing to take", &o.once),
 		},
 		run: func(ctx context.Context, s *session, _ []string) error { return o.run(ctx, s) },
@@ -111,7 +112,7 @@ func (o *workerOptions) override(w *agents.Worker) {
 	if o.exec != "" {
 		w.Exec, w.Runtime = o.exec, nil
 	}
-	w.Type, w.Once = o.kind.value, o.once
+	w.Type, w.Once, w.Named = o.kind.value, o.once, o.named
 	if o.concurrency.value != nil {
 		w.Concurrency = *o.concurrency.value
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"mbox/mailbox"
+	"mbox/schemas"
 )
 
 // selection is what a verb of many tasks is about: ids, or all tasks that fit.
@@ -29,12 +30,13 @@ func choosing(states ...mailbox.State) selection {
 	return selection{states: states, since: moment{past: true}}
 }
 
-func (c *selection) flags(all, usage string) []cli.Flag {
+// flags are those that choose. Where --to is not the verb's own it is --for, as in mbox ls.
+func (c *selection) flags(all, usage string, also ...string) []cli.Flag {
 	return []cli.Flag{
 		boolFlag(all, usage, &c.all),
-		textFlag("for", "of those: meant for `AGENT`", &c.to),
+		&cli.StringFlag{Name: "for", Aliases: also, Usage: "of those: meant for `AGENT`", Destination: &c.to},
 		textFlag("from", "of those: sent by `AGENT`", &c.from),
-		valueFlag("since", "of those: changed after `WHEN`: a time, or a duration ago", &c.since),
+		valueFlag("since", "of those: changed since `WHEN`: a time, or a duration ago", &c.since),
 		boolFlag("yes", "do not ask", &c.yes),
 	}
 }
@@ -97,12 +99,7 @@ func (c *selection) agree(s *session, what string) error {
 	return nil
 }
 
-func tasksOf(n int) string {
-	if n == 1 {
-		return "1 task"
-	}
-	return fmt.Sprintf("%d tasks", n)
-}
+func tasksOf(n int) string { return schemas.Count(n, "task", "tasks") }
 
 // each does the verb to one task after another and tells what came of each. It goes on
 // behind a task for which that fails; the exit code is then that of the worst.

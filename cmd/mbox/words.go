@@ -1,9 +1,13 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/urfave/cli/v2"
 
 	"mbox/cmd/mbox/config"
 	"mbox/cmd/mbox/gateway/token"
@@ -81,8 +85,49 @@ func configOf(s *session) *config.File {
 	return s.config
 }
 
-// completesFlag tells whether the word at the cursor is a flag.
-func completesFlag() bool {
+// flagBefore is the flag whose value stands at the cursor, or which stands there itself.
+func flagBefore() (name string, is bool) {
 	n := len(os.Args)
-	return n > 2 && strings.HasPrefix(os.Args[n-2], "-")
+	if n <= 2 || !strings.HasPrefix(os.Args[n-2], "-") {
+		return "", false
+	}
+	return strings.TrimLeft(os.Args[n-2], "-"), true
 }
+
+// valuesOf offers what may stand behind a flag; nil where nobody knows.
+func valuesOf(f cli.Flag) func(*session) []string {
+	if f == nil {
+		return nil
+	}
+	if g, ok := f.(*cli.GenericFlag); ok {
+		switch v := g.Value.(type) {
+		case *choice:
+			return func(*session) []string { return v.among }
+		case *choices:
+			return func(*session) []string { return v.among }
+		case *length:
+			return nil // --for of an approval
+		}
+	}
+	switch f.Names()[0] {
+	case "to", "for", "by", "from", "agent":
+		return agentWords
+	case "after", "depends-on", "not-after":
+		return taskWords
+	case "accept":
+		return checkWords
+	}
+	return nil
+}
+
+// checkWords are the names of the checks that results may have to pass.
+func checkWords(s *session) []string {
+	c := configOf(s)
+	if c == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(c.Accept))
+}
+
+// moveWords are the tasks, and the agents that one can give them to.
+func moveWords(s *session) []string { return slices.Concat(taskWords(s), agentWords(s)) }
