@@ -363,10 +363,7 @@ func (d *drop) reject(ctx context.Context, fault error) error {
 		return err
 	}
 	t.Complete(d.mtime, b.now(), "unknown", b.o.MaxAttempts)
-	message := bad.Problem
-	if bad.Want != "" {
-		message += "; want " + bad.Want
-	}
+	message := (&schemas.Error{Problem: bad.Problem, Want: bad.Want}).Error()
 	t.Result.Error = &TaskError{Code: bad.Code, Message: message, Path: bad.Path}
 	return task.About(t.ID, b.commit(ctx, d.s, &change{
 		id: t.ID, by: audit.MboxAgent, event: audit.TaskRejected, from: None, to: Failed, task: t,

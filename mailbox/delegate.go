@@ -12,6 +12,7 @@ import (
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/mailbox/tree"
+	"mbox/schemas"
 )
 
 // A task may hand work on: its children are tasks of their own, in the same
@@ -165,16 +166,9 @@ func (c *Claim) await(ctx context.Context, d Delegation, ids []ID) error {
 		}
 		return &change{
 			event: audit.TaskReleased, to: Pending, action: "handed work on, and waits for it:",
-			reason: fmt.Sprintf("waits for %s of %s", d.Join, plural(len(ids), "child", "children")),
+			reason: fmt.Sprintf("waits for %s of %s", d.Join, schemas.Count(len(ids), "child", "children")),
 		}, nil
 	})
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return strconv.Itoa(n) + " " + many
 }
 
 // tend cancels the children that nobody waits for any more.

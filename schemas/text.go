@@ -158,6 +158,14 @@ func ShellWord(w string) string {
 	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
 }
 
+// Count is a number of things: "1 task", "2 tasks".
+func Count[N int | int64](n N, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprint(n) + " " + many
+}
+
 // Meant is "; did you mean x?" where a word is near one of those known.
 func Meant(word string, among []string) string {
 	if near := Suggest(word, among); near != "" {

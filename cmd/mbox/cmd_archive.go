@@ -68,7 +68,7 @@ func (v *service) archiveDelivered(ctx context.Context) {
 		case err != nil:
 			v.warnf("archive: %v", err)
 		case n > 0:
-			v.infof("archived %d tasks whose results were delivered", n)
+			v.infof("archived %s, delivered before", tasksOf(n))
 		}
 		select {
 		case <-tick.C:

@@ -129,7 +129,7 @@ func (s *session) tellBackup(name string, r backup.Report, inJSON bool) error {
 		return s.printLine(r)
 	}
 	s.warnSkipped(r)
-	s.done("%s: %d files, %s, up to line %d of the ledger", name, r.Files, schemas.Size(uint64(r.Bytes)), r.Seq)
+	s.done("%s: %s, %s, up to line %d of the ledger", name, schemas.Count(r.Files, "file", "files"), schemas.Size(uint64(r.Bytes)), r.Seq)
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"mbox/agents"
 	"mbox/mailbox"
+	"mbox/schemas"
 )
 
 type upOptions struct{ grace length }
@@ -114,10 +115,10 @@ func (s *session) scanned(r mailbox.ScanReport, err error) {
 	case err != nil:
 		s.warnf("scan: %v", err)
 	case r.Alarms > 0:
-		s.warnf("%d tasks were not started in time; mbox doctor names them", r.Alarms)
+		s.warnf("%s not started in time; mbox doctor names them", schemas.Count(r.Alarms, "task was", "tasks were"))
 	}
 	if r.Reclaimed > 0 {
-		s.infof("took %d tasks back from dead or hung workers", r.Reclaimed)
+		s.infof("took %s back from dead or hung workers", tasksOf(r.Reclaimed))
 	}
-	s.debugf("scanned: looked at %d files, took %d tasks back", r.Looked, r.Reclaimed)
+	s.debugf("scanned: looked at %s, took %s back", schemas.Count(r.Looked, "file", "files"), tasksOf(r.Reclaimed))
 }

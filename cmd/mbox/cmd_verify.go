@@ -126,13 +126,13 @@ func (s *session) printVerified(r verify.Report, ledgerOnly bool) {
 	for _, n := range r.Notes {
 		s.infof("note: %s", clean(n, 1000))
 	}
-	what := fmt.Sprintf("%d ledger lines, %d tasks, %d records", r.Lines, r.Tasks, r.Records)
-	if ledgerOnly {
-		what = fmt.Sprintf("%d ledger lines", r.Lines)
+	what := schemas.Count(r.Lines, "ledger line", "ledger lines")
+	if !ledgerOnly {
+		what += ", " + schemas.Count(r.Tasks, "task", "tasks") + ", " + schemas.Count(r.Records, "record", "records")
 	}
 	verdict := "no faults"
 	if len(r.Findings) > 0 {
-		verdict = fmt.Sprintf("%d faults", len(r.Findings))
+		verdict = schemas.Count(len(r.Findings), "fault", "faults")
 	}
 	s.printf("%s: %s\n", what, verdict)
 	if r.Checksum != "" {

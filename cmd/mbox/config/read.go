@@ -44,7 +44,8 @@ func (c *File) decode(from *source) error {
 		return from.unknownKey(&unknown.Errors[0])
 	case errors.As(err, &bad):
 		line, _ := bad.Position()
-		return &Error{File: from.path, Line: line, Problem: badValue(bad), Excerpt: bad.String()}
+		problem := badValue(bad)
+		return &Error{File: from.path, Line: line, Problem: problem, Excerpt: strings.Replace(bad.String(), strings.TrimPrefix(bad.Error(), "toml: "), problem, 1)}
 	case err != nil:
 		return &Error{File: from.path, Problem: err.Error()}
 	}
@@ -55,10 +56,39 @@ func (c *File) decode(from *source) error {
 // types.
 func badValue(e *toml.DecodeError) string {
 	text := strings.TrimPrefix(e.Error(), "toml: ")
+	if m := wrongType().FindStringSubmatch(text); m != nil {
+		text = "this is " + tomlTypes[m[1]] + ", want " + wanted(m[2])
+	}
 	if key := strings.Join(e.Key(), "."); key != "" {
 		text = key + ": " + text
 	}
 	return text
+}
+
+// wrongType is what the library says of a value that does not fit a field.
+var wrongType = schemas.Pattern(`^cannot decode TOML (.+) into .+ of type (.+)$`)
+
+// tomlTypes are the library's names of what stands in a file, as people say it.
+var tomlTypes = map[string]string{
+	"string": "a text", "integer": "a whole number", "float": "a number", "boolean": "true or false", "array": "a list",
+	"inline table": "a table", "table": "a table", "datetime": "a time", "local date": "a date", "local time": "a time", "local datetime": "a time",
+}
+
+// wanted tells a type of Go's for people.
+func wanted(t string) string {
+	switch {
+	case t == "bool":
+		return "true or false"
+	case t == "int", t == "int64", t == "*int":
+		return "a whole number"
+	case t == "float64", t == "*float64":
+		return "a number"
+	case strings.HasPrefix(t, "[]"):
+		return "a list of texts"
+	case strings.HasPrefix(t, "map["), strings.HasPrefix(t, "config."), strings.HasPrefix(t, "*config."):
+		return "a table"
+	}
+	return "a text in quotes"
 }
 
 func (f *source) unknownKey(e *toml.DecodeError) error {

@@ -114,7 +114,7 @@ func (c *call) count(h *Health, x *mailbox.Index) {
 		if c.Agents[agent].Enabled {
 			h.Stale = append(h.Stale, agent)
 		}
-		h.wrong(fmt.Errorf("%d tasks for %s were not taken in time", h.Late[agent], agent))
+		h.wrong(fmt.Errorf("%s for %s not taken in time", schemas.Count(h.Late[agent], "task", "tasks"), agent))
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"mbox/cmd/mbox/config"
 	"mbox/cmd/mbox/schedule"
 	"mbox/mailbox"
+	"mbox/schemas"
 )
 
 // Table are the schedules of a mailbox by one reading of its configuration. It is for
@@ -269,7 +270,7 @@ func (t *Table) judge(ctx context.Context, name string, s *config.Schedule, now 
 const tooMany = 3
 
 func failing(failed []mailbox.ID) string {
-	return fmt.Sprintf("its last %d tasks have failed: %s", len(failed), joined(failed))
+	return fmt.Sprintf("its last %s failed: %s", schemas.Count(len(failed), "task has", "tasks have"), joined(failed))
 }
 
 func joined(ids []mailbox.ID) string {

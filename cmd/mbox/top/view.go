@@ -158,7 +158,7 @@ func (m *model) helpText() string {
 func (m *model) pageLines(high int) []string {
 	lines := wrap(m.page.text, m.wide)
 	m.page.top = max(0, min(m.page.top, len(lines)-high+1))
-	title := bold(m.page.kind+" "+clean(string(m.page.id))) + dim(fmt.Sprintf("  %d lines", len(lines)))
+	title := bold(m.page.kind+" "+clean(string(m.page.id))) + dim("  "+schemas.Count(len(lines), "line", "lines"))
 	return append([]string{title}, lines[m.page.top:min(len(lines), m.page.top+high-1)]...)
 }
 

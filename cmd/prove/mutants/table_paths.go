@@ -4,7 +4,8 @@ const pathsGo, queuePathsGo = "mailbox/task/paths.go", "mailbox/queue/paths.go"
 
 func taskTest(run string) command { return command{"mailbox/task", run} }
 
-// pathsMutants let two tasks work on the same files, or keep one from working at all.
+// pathsMutants let two tasks work on the same files, or keep one from working at all;
+// and have mbox run and mbox worker --only-named do more than they say.
 var pathsMutants = []mutant{
 	{
 		"paths-under-no-lock", "paths", "mailbox/claim.go",
@@ -50,6 +51,21 @@ var pathsMutants = []mutant{
 		"paths-not-asked", "paths", "mailbox/task/move.go",
 		"		m.Paths,\n", "		nil,\n",
 		taskTest("TestPathsAreAsked"),
+	},
+	{
+		"run-for-somebody-else", "run", "cmd/mbox/cmd_run.go",
+		"	t.Mbox.MaxAttempts = 1 // nobody else has its command\n", "",
+		command{"cmd/mbox", "TestScripts/^run$"},
+	},
+	{
+		"run-outlives-mbox", "run", "cmd/mbox/cmd_run.go",
+		"	if err := r.claim.Started(cmd.Process.Pid); err != nil {", "	if err := error(nil); err != nil {",
+		command{"cmd/mbox", "TestScripts/^run$"},
+	},
+	{
+		"only-named-takes-any", "run", "mailbox/claim.go",
+		" && !r.OnlyNamed", "",
+		command{"cmd/mbox", "TestScripts/^worker$"},
 	},
 	{
 		"path-of-half-a-name", "paths", pathsGo,
