@@ -166,6 +166,9 @@ func (b *explainer) explain(ctx context.Context, w *Why, f *home.File) error {
 		w.Summary = "failed " + when(t.Updated)
 		if e := t.Result.Error; e != nil {
 			w.Summary += ": " + e.Code
+			if e.Path != "" {
+				w.Summary += ": " + e.Path
+			}
 			if e.Message != "" {
 				w.Summary += ": " + e.Message
 			}

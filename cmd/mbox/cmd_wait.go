@@ -59,6 +59,9 @@ func because(t *mailbox.Task) string {
 		return ""
 	}
 	text := fault.Code
+	if fault.Path != "" {
+		text += ": " + fault.Path
+	}
 	if fault.Message != "" {
 		text += ": " + fault.Message
 	}

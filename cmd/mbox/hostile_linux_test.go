@@ -257,7 +257,7 @@ var hostileLines = [][]string{
 	{"fail", hostile, "--token", "x", "--reason", hostile},
 	{"release", "held", "--token", "x", "--delay", hostile},
 	{"run", hostile, "--", hostile},
-	{"run", hostile, "--label", "x=" + hostile, "--", "printf", "%s", hostile},
+	{"run", hostile, "--label", "x=" + hostile, "--", "true", hostile},
 	{"send", hostile, "--edit"},
 	{"send", hostile, "--to", "coder"},
 	{"send", hostile, "--to", hostile},

@@ -36,6 +36,9 @@ func TestReadme(t *testing.T) {
 		}
 	}
 	for name, text := range manuals(t) {
+		if name == "help/walkthroughs.md" {
+			continue // TestWalkthroughs runs what it is made of
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			blocks := slices.DeleteFunc(blocksOf(text), func(b block) bool {

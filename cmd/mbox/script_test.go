@@ -42,9 +42,12 @@ func (m tidying) Run() int {
 	return code
 }
 
-func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir:                "testdata/script",
+func TestScripts(t *testing.T) { testscript.Run(t, scripts("testdata/script")) }
+
+// scripts are those of a folder, and what they can call.
+func scripts(dir string) testscript.Params {
+	return testscript.Params{
+		Dir:                dir,
 		RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("HOME", e.WorkDir)
@@ -66,7 +69,7 @@ func TestScripts(t *testing.T) {
 			"unname":   unname,
 			"waitfor":  waitFor,
 		},
-	})
+	}
 }
 
 // exits CODE COMMAND ARG… runs a command and wants exactly that exit code.
