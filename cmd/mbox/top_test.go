@@ -151,8 +151,10 @@ func TestTopInTerminal(t *testing.T) {
 		t.Errorf("the ledger does not say who cancelled it:\n%s", out)
 	}
 	p.keys("Escape")
-	p.shows(`Sell eggs`, "filter milk")
-	p.keys("Left", "r")
+	p.shows(`Sell eggs.*Buy milk`, "filter milk")
+	p.keys("Left")
+	p.shows(`milk  failed  normal`, "")
+	p.keys("r")
 	p.shows(`retry milk\?`, "")
 	p.keys("y")
 	p.shows(`FAILED 0(.|\n)*mbox retry milk: done`, "")
