@@ -45,6 +45,7 @@ torture: ## the long forms: storms, sweeps, histories, tampering, power cuts; ho
 	$(OLLAMA) MBOX_TORTURE=1 CGO_ENABLED=0 $(GO) run ./.ci/gotest -count=1 -timeout 12h -skip Engine ./audit/... ./mailbox ./agents/... ./cmd/mbox ./cmd/mbox/gateway
 	.ci/engine env MBOX_TORTURE=1 CGO_ENABLED=0 $(GO) run ./.ci/gotest -count=1 -run Engine ./agents/action ./cmd/mbox
 	cd cmd/prove/power && $(GO) run .
+	.ci/need dpkg-deb=dpkg && .ci/check-deb
 	$(MAKE) mutants
 
 mutants: ## break mbox in 821 places, one at a time: the tests must notice
@@ -90,7 +91,10 @@ install: build ## mbox, its manual page and completions, to PREFIX (/usr/local)
 	./mbox completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_mbox
 	./mbox completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/mbox.fish
 
-clean: ## remove what make build has made
-	rm -f mbox
+deb: ## dist/mbox_VERSION_ARCH.deb and its SBOM, the same bytes each time
+	.ci/deb
 
-.PHONY: help build demo demo-ollama test torture race mutants fuzz lint cross bench install clean
+clean: ## remove what make build has made
+	rm -rf mbox dist
+
+.PHONY: help build demo demo-ollama test torture race mutants fuzz lint cross bench install deb clean
