@@ -140,7 +140,7 @@ of whose state the ledger tells. With --json each line is one agent.`,
 					}
 					t.add(text(name), coloured(a.state(), s.agentColour(a)), text(orDash(a.Role)), text(fmt.Sprint(a.Waiting)), text(orDash(joinIDs(a.Holds))), text(since), text(why))
 				}
-				t.printIfAny(s)
+				t.printIfAny(s, "there is no agent; [agents.NAME] in mbox.toml makes one")
 				return nil
 			})
 		},

@@ -82,7 +82,7 @@ func (o *delegationOptions) run(ctx context.Context, s *session, box *mailbox.Bo
 	for _, d := range found {
 		t.add(s.delegationRow(&d)...)
 	}
-	t.printIfAny(s)
+	t.printIfAny(s, "no such hand-over is in the ledger")
 	return nil
 }
 

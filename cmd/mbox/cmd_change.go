@@ -119,7 +119,7 @@ func changeListVerb() *verb {
 				for _, c := range changes {
 					t.add(text(c.ID), text(c.Date), text(c.Agent), text(c.Type), text(c.Description))
 				}
-				t.printIfAny(s)
+				t.printIfAny(s, "no change is recorded")
 				return nil
 			})
 		},

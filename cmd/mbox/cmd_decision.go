@@ -124,7 +124,7 @@ func decisionListVerb() *verb {
 					}
 					t.add(text(d.ID), text(d.Date), text(d.Agent), text(cmp.Or(d.Task, "-")), text(outcome), text(d.Decision))
 				}
-				t.printIfAny(s)
+				t.printIfAny(s, "no decision is recorded")
 				return nil
 			})
 		},

@@ -105,7 +105,7 @@ func (o *deliverOptions) show(s *session, box *mailbox.Box) error {
 		}
 		t.add(text(string(r.ID)), text(r.Bridge), text(local(r.At.Time)), text(string(r.State)), state)
 	}
-	t.printIfAny(s)
+	t.printIfAny(s, "nothing is to be delivered")
 	return nil
 }
 

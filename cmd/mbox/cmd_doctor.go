@@ -11,6 +11,7 @@ import (
 	"mbox/agents"
 	"mbox/cmd/mbox/check"
 	"mbox/cmd/mbox/config"
+	"mbox/schemas"
 )
 
 type doctorOptions struct{ fix, pull, settings, json bool }
@@ -79,7 +80,7 @@ func (o *doctorOptions) answer(s *session, e *check.Exam) error {
 		s.printFindings(e, o.settings)
 	}
 	if bad > 0 {
-		return &unwell{several(bad, "thing is", "things are") + " wrong"}
+		return &unwell{schemas.Count(bad, "thing is", "things are") + " wrong"}
 	}
 	return nil
 }

@@ -178,17 +178,13 @@ func (o *lsOptions) run(ctx context.Context, s *session) error {
 				return err
 			}
 		}
-		kept := 0
 		if slices.Contains(o.states.values, asQuarantine) {
-			if kept, err = o.showKept(s, box.Home(), rows, limit); err != nil {
+			if err := o.showKept(s, box.Home(), rows, limit); err != nil {
 				return err
 			}
 		}
-		rows.printIfAny(s)
-		switch {
-		case len(items)+kept == 0 && !o.json:
-			s.infof("nothing to list")
-		case found > len(items):
+		rows.printIfAny(s, "nothing to list")
+		if found > len(items) {
 			return o.more(s, box, found, len(items))
 		}
 		return nil
@@ -351,10 +347,10 @@ func (o *lsOptions) show(s *session, rows *table, item *listed) error {
 }
 
 // showKept lists what lies in quarantine, as --sort says only by time.
-func (o *lsOptions) showKept(s *session, in string, rows *table, limit int) (int, error) {
+func (o *lsOptions) showKept(s *session, in string, rows *table, limit int) error {
 	kept, err := home.Kept(in)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	n := 0
 	for _, k := range kept {
@@ -364,7 +360,7 @@ func (o *lsOptions) showKept(s *session, in string, rows *table, limit int) (int
 		n++
 		if o.json {
 			if err := s.printLine(k); err != nil {
-				return n, err
+				return err
 			}
 			continue
 		}
@@ -375,7 +371,7 @@ func (o *lsOptions) showKept(s *session, in string, rows *table, limit int) (int
 		rows.blank(text(k.Name), cell{text: asQuarantine, colour: s.paint.red}, text(why))
 		rows.rows[len(rows.rows)-1][ageColumn] = text(schemas.Ago(k.At.Time, time.Now()))
 	}
-	return n, nil
+	return nil
 }
 
 // ageColumn is where AGE stands in a list of tasks.

@@ -256,7 +256,7 @@ func printStandings(s *session, all []timetable.Standing) {
 		}
 		t.add(text(one.Name), text(one.When), text(next), text(last), text(id), text(state), text(one.Title))
 	}
-	t.printIfAny(s)
+	t.printIfAny(s, "there is no schedule; mbox schedule add makes one")
 	for _, one := range all {
 		if one.Problem != "" {
 			s.warnf("schedule %s: %s", one.Name, clean(one.Problem, maxLine))

@@ -72,7 +72,7 @@ func (o *searchOptions) run(ctx context.Context, s *session, what string) error 
 		if errors.Is(err, errEnough) {
 			err = nil
 		}
-		rows.printIfAny(s)
+		rows.printIfAny(s, "nothing has that text")
 		return err
 	})
 }

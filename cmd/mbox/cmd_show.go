@@ -148,10 +148,7 @@ func printAttempts(s *session, all []attempt, inJSON bool) error {
 		}
 		rows.add(text(fmt.Sprint(a.Claim)), text(a.By), text(local(a.Began.Time)), text(took), coloured(became, s.stateColour(a.Became)), text(a.Reason))
 	}
-	rows.printIfAny(s)
-	if len(all) == 0 {
-		s.infof("nobody has tried it yet")
-	}
+	rows.printIfAny(s, "nobody has tried it yet")
 	return nil
 }
 

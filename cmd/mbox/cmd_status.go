@@ -11,6 +11,7 @@ import (
 	"mbox/cmd/mbox/check"
 	"mbox/cmd/mbox/top"
 	"mbox/mailbox"
+	"mbox/schemas"
 )
 
 type statusOptions struct{ watch, json bool }
@@ -56,7 +57,7 @@ func (o *statusOptions) run(ctx context.Context, s *session, box *mailbox.Box) e
 		b.Print(s.out, styleOf(s))
 	}
 	if n := len(b.Problems); n > 0 && err == nil {
-		return &unwell{several(n, "thing needs", "things need") + " somebody"}
+		return &unwell{schemas.Count(n, "thing needs", "things need") + " somebody"}
 	}
 	return err
 }

@@ -123,7 +123,7 @@ that is none is named, with exit code 65; it lets nobody in.`,
 				for _, k := range tokens {
 					t.add(text(k.Name), text(string(k.Role)), text(k.Agent), text(local(k.Created)))
 				}
-				t.printIfAny(s)
+				t.printIfAny(s, "there is no token; mbox token create makes one")
 				return damaged
 			})
 		},

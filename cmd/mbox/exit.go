@@ -19,6 +19,7 @@ import (
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/lifecycle"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -243,7 +244,20 @@ func (s *session) judged(err error) (code int, hint string) {
 	if hint == wayOut {
 		hint = s.wayOut()
 	}
+	if err != nil {
+		hint = aboutIt(err, hint)
+	}
 	return code, hint
+}
+
+// aboutIt is a hint with the id of the task that the error is about in the place of ID.
+func aboutIt(err error, hint string) string {
+	rest, ok := strings.CutPrefix(err.Error(), "task ")
+	id, _, found := strings.Cut(rest, ": ")
+	if !ok || !found || task.CheckID(mailbox.ID(id)) != nil {
+		return hint
+	}
+	return strings.Replace(hint, " ID ", " "+id+" ", 1)
 }
 
 // report tells a person what went wrong and what helps, and returns the code.

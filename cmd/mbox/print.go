@@ -211,18 +211,13 @@ func (s *printer) row(cells []cell, widths []int) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-func (t *table) printIfAny(s *session) {
+// printIfAny prints the table, or says on stderr that nothing is in it.
+func (t *table) printIfAny(s *session, nothing string) {
 	if len(t.rows) > 0 {
 		t.print(s)
+	} else if !s.json {
+		s.infof("%s", nothing)
 	}
 }
 
 func count(n int) cell { return cell{text: fmt.Sprint(n)} }
-
-// several is how many there are of something: "1 task", "2 tasks".
-func several(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
