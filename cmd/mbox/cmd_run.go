@@ -28,7 +28,6 @@ type runOptions struct {
 	priority choice
 	labels   labels
 	paths    texts
-	key      string
 }
 
 func runVerb() *verb {
