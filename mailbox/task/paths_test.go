@@ -10,8 +10,20 @@ import (
 
 func TestPaths(t *testing.T) {
 	for _, bad := range [][]string{
-		{""}, {"/"}, {"/etc"}, {".."}, {"../a"}, {"a/../b"}, {"a/"}, {"./a"}, {"a//b"}, {"a\n"}, {"\xff"},
-		{"a", "b", "a"}, {strings.Repeat("a", MaxPath+1)}, make([]string, MaxPaths+1),
+		{""},
+		{"/"},
+		{"/etc"},
+		{".."},
+		{"../a"},
+		{"a/../b"},
+		{"a/"},
+		{"./a"},
+		{"a//b"},
+		{"a\n"},
+		{"\xff"},
+		{"a", "b", "a"},
+		{strings.Repeat("a", MaxPath+1)},
+		make([]string, MaxPaths+1),
 	} {
 		if err := checkPaths(bad); err == nil {
 			t.Errorf("%q were taken", bad)
@@ -26,8 +38,16 @@ func TestPaths(t *testing.T) {
 
 func TestOverlap(t *testing.T) {
 	for _, c := range []struct{ a, b, want string }{
-		{"a", "a", "a"}, {"a/b", "a", "a"}, {"a", "a/b/c", "a"}, {".", "a", "."}, {"a", ".", "."}, {".", ".", "."},
-		{"a", "ab", ""}, {"a/b", "a/c", ""}, {"a", "A", ""}, {"b/a", "a", ""},
+		{"a", "a", "a"},
+		{"a/b", "a", "a"},
+		{"a", "a/b/c", "a"},
+		{".", "a", "."},
+		{"a", ".", "."},
+		{".", ".", "."},
+		{"a", "ab", ""},
+		{"a/b", "a/c", ""},
+		{"a", "A", ""},
+		{"b/a", "a", ""},
 	} {
 		if got := Overlap([]string{"z", c.a}, []string{"y/y", c.b}); got != c.want {
 			t.Errorf("%q and %q have %q in common, not %q", c.a, c.b, got, c.want)
