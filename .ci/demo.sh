@@ -149,5 +149,5 @@ if [ -n "${KEEP:-}" ]; then
 	echo "Next: export MBOX_HOME=$MBOX_HOME; mbox show fix-login; cat \$MBOX_HOME/audit/shared/*.jsonl"
 else
 	say "The mailbox was $MBOX_HOME, and is gone now: KEEP=1 make demo keeps it."
-	echo 'Next: make demo-ollama, or make install, mbox init, mbox send "Hello", and mbox --help.'
+	echo 'Next: make demo-ollama, or make install, mbox init --demo DIR to look around, mbox init, mbox send "Hello", and mbox --help.'
 fi

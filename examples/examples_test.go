@@ -1,5 +1,3 @@
-// Package examples is the folder of runnable examples. Its tests run each of
-// them as a person would: with the real mbox, in a real home.
 package examples
 
 import (

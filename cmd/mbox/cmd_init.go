@@ -22,6 +22,7 @@ import (
 type initOptions struct {
 	sync    choice
 	network bool
+	demo    bool
 	json    bool
 }
 
@@ -34,19 +35,27 @@ func initVerb() *verb {
 mbox.toml and a README.md beside them. DIR stands for --home. Nothing that is
 there already is changed, and an init that was cut short is finished by
 calling it again. Where a ledger or tasks lie, there was a mailbox: then mbox
-recover rebuilds what is missing.`,
-		shows: []string{"mbox init", "mbox init /srv/agents --sync strict"},
-		exits: []int{exitConflict, exitData, exitPolicy, exitIO},
+recover rebuilds what is missing.
+
+With --demo it fills a new mailbox with tasks in every state, a decision and a change,
+and says what to do with them. No model is needed. DIR is then to be named, and to be
+empty or not there. To begin a demo anew, remove the folder.`,
+		shows: []string{"mbox init", "mbox init /srv/agents --sync strict", "mbox init --demo ~/mbox-demo"},
+		exits: []int{exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
 		flags: []cli.Flag{
 			valueFlag("sync", "what is flushed before an answer: `MODE` is standard (contents and ledger), strict (folders as well) or none (tmpfs and tests)", &o.sync),
 			boolFlag("allow-network-fs", "work on NFS, SMB, 9p or FUSE, where locks and renames promise less", &o.network),
+			boolFlag("demo", "fill it with tasks to look at, which need no model", &o.demo),
 			jsonFlag(&o.json),
 		},
-		run: func(_ context.Context, s *session, args []string) error { return o.run(s, args) },
+		run: func(ctx context.Context, s *session, args []string) error { return o.run(ctx, s, args) },
 	}
 }
 
-func (o *initOptions) run(s *session, args []string) error {
+func (o *initOptions) run(ctx context.Context, s *session, args []string) error {
+	if o.demo && len(args) == 0 {
+		return usagef("mbox init --demo ~/mbox-demo", "--demo needs a folder of its own")
+	}
 	if len(args) == 1 {
 		if s.home != "" && s.home != args[0] && os.Getenv("MBOX_HOME") != s.home {
 			return usagef("mbox init "+schemas.ShellWord(args[0]), "the folder is given twice: %s and --home %s", args[0], s.home)
@@ -57,13 +66,27 @@ func (o *initOptions) run(s *session, args []string) error {
 	if err != nil {
 		return err
 	}
+	if o.demo {
+		if err := demoPlace(home); err != nil {
+			return err
+		}
+	}
 	if err := o.create(s, home); err != nil {
 		return err
+	}
+	if o.demo {
+		if err := fillDemo(ctx, s); err != nil {
+			return err
+		}
 	}
 	if o.json {
 		return s.printLine(map[string]any{"home": home, "sync": s.config.Sync})
 	}
 	s.printf("%s\n", clean(home, maxLine))
+	if o.demo {
+		s.printf("%s", demoSteps(home))
+		return nil
+	}
 	s.done(`made a mailbox; next: mbox send "Hello" and mbox ls`)
 	return nil
 }
@@ -88,6 +111,11 @@ func (o *initOptions) create(s *session, dir string) error {
 	}
 	if err := o.copyTemplate(dir, mode); err != nil {
 		return err
+	}
+	if o.demo {
+		if err := writeDemoSettings(dir, mode); err != nil {
+			return err
+		}
 	}
 	var err error
 	if s.config, err = config.Load(dir); err != nil {

@@ -283,6 +283,7 @@ var hostileLines = [][]string{
 	{"ls", "--to", "--generate-bash-completion"},
 	{"init", hostile + "\x00"},
 	{"init"},
+	{"init", "--demo", "demo" + hostile},
 	{"version", hostile},
 	{"man", hostile},
 	{"recover"},

@@ -26,6 +26,11 @@ var statusMutants = []mutant{
 		mboxTest("TestScripts/status$"),
 	},
 	{
+		"demo-among-other-files", "init", "cmd/mbox/demo.go",
+		"err == nil && len(lies) > 0", "err == nil && len(lies) > 99",
+		mboxTest("TestScripts/init_demo$"),
+	},
+	{
 		"interpreters-not-looked-for", "status", "cmd/mbox/check/commands.go",
 		"needs != \"\" && lookFor(needs, \"/\") == \"\"", "false && needs != \"\"",
 		command{"cmd/mbox/check", "TestDoctorLooksForCommands"},
