@@ -46,6 +46,7 @@ torture: ## the long forms: storms, sweeps, histories, tampering, power cuts; ho
 	.ci/engine env MBOX_TORTURE=1 CGO_ENABLED=0 $(GO) run ./.ci/gotest -count=1 -run Engine ./agents/action ./cmd/mbox
 	cd cmd/prove/power && $(GO) run .
 	.ci/need dpkg-deb=dpkg && .ci/check-deb
+	.ci/need buildah busybox=busybox-static nsenter=util-linux && .ci/check-container
 	$(MAKE) mutants
 
 mutants: ## break mbox in 822 places, one at a time: the tests must notice

@@ -15,7 +15,7 @@ var names = []string{
 	"walkthroughs", "tasks", "schedules", "agents", "runtimes", "roles", "actions", "accept", "delegation", "models", "policies", "sandbox",
 	"ledger", "doors", "dashboard", "mcp", "top",
 	"bridges", "delivery", "telegram", "matrix", "slack", "irc", "email", "bluebubbles", "imsg", "webhook", "openclaw", "ntfy",
-	"configuration", "backup", "damage", "threats", "performance", "proof",
+	"install", "configuration", "backup", "damage", "threats", "performance", "proof",
 }
 
 // Topic is one text.
