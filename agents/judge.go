@@ -312,5 +312,5 @@ func (t *Team) asks(p *policy.Policy, name string) string {
 	case name == Permission:
 		return "its agent asks a person for it"
 	}
-	return fmt.Sprintf("the risk profile %s asks for it (always_ask, auto_approve)", p.RiskProfileName)
+	return fmt.Sprintf("the risk profile %s asks for it (always_ask, auto_approve)", schemas.Quote(p.RiskProfileName))
 }

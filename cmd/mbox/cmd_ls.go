@@ -364,11 +364,7 @@ func (o *lsOptions) showKept(s *session, in string, rows *table, limit int) erro
 			}
 			continue
 		}
-		why := k.Reason
-		if k.Path != "" && k.Path != "$" && !strings.Contains(why, k.Path) {
-			why = k.Path + ": " + why
-		}
-		rows.blank(text(k.Name), cell{text: asQuarantine, colour: s.paint.red}, text(why))
+		rows.blank(text(k.Name), cell{text: asQuarantine, colour: s.paint.red}, text(k.Text()))
 		rows.rows[len(rows.rows)-1][ageColumn] = text(schemas.Ago(k.At.Time, time.Now()))
 	}
 	return nil

@@ -72,11 +72,17 @@ ledger: byte for byte into a pipe or a file; on a terminal, what moves it or hid
 func (o *tailOptions) run(ctx context.Context, s *session, box *mailbox.Box) error {
 	ctx, end := whileRead(ctx)
 	defer end()
-	o.tell = teller{&s.printer, box}
 	from, err := o.start(box.Ledger())
 	if err != nil {
 		return err
 	}
+	return o.follow(ctx, s, box, from)
+}
+
+// follow prints from there to the end of the ledger, and what comes until the context
+// ends.
+func (o *tailOptions) follow(ctx context.Context, s *session, box *mailbox.Box, from audit.Position) error {
+	o.tell = teller{&s.printer, box}
 	r := box.Ledger().Read(from)
 	defer r.Close()
 	if err := o.catchUp(ctx, s, r); err != nil || o.stay {
@@ -89,7 +95,7 @@ func (o *tailOptions) run(ctx context.Context, s *session, box *mailbox.Box) err
 			return err
 		}
 	}
-	return nil
+	return o.catchUp(context.WithoutCancel(ctx), s, r)
 }
 
 // catchUp prints up to the end of the ledger.

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"sync"
 	"syscall"
 	"time"
 
@@ -31,7 +33,8 @@ these are the coordinator, the coder and the tester. Nothing depends on it: with
 every command does the same when it is called.
 
 When it serves it says "mbox: ready, pid N, home DIR" on stderr, and a line for each
-enabled agent: by what it works, or why it cannot. On a signal
+enabled agent: by what it works, or why it cannot. From then on it tells there what
+mbox tail tells; with --log-level warn only what is wrong. On a signal
 workers take no more tasks and finish what they have; after --grace they give it
 back. A second signal kills. mbox.toml is read again when it changes, and on
 SIGHUP (with keys that it names): what it says holds from then on, a task that is
@@ -59,14 +62,17 @@ func (o *upOptions) run(ctx context.Context, s *session) error {
 	signal.Notify(c.hup, syscall.SIGHUP)
 	defer signal.Stop(c.hup)
 	now, err := prepare(ctx, s)
+	toldAll := func() {}
 	if err == nil {
 		s.warnUnsynced(now.box.Options().Sync)
+		toldAll = tellLedger(ctx, s)
 	}
 	for ready := now.ready; now != nil && err == nil; ready = func() {} {
 		now, err = c.serve(ctx, now, ready)
 	}
 	stop()
 	err = firstError(err, c.wait())
+	toldAll()
 	if errors.Is(err, mailbox.ErrRouted) {
 		return hint(err, "one is enough; mbox tail shows what it does")
 	}
@@ -74,6 +80,43 @@ func (o *upOptions) run(ctx context.Context, s *session) error {
 		s.infof("stopped")
 	}
 	return err
+}
+
+// tellLedger begins to tell on stderr what happens in the mailbox, as mbox tail does;
+// the function that it answers waits until all is told.
+func tellLedger(ctx context.Context, s *session) func() {
+	if !s.logs("info") {
+		return func() {}
+	}
+	own := *s
+	own.printer = printer{out: bufio.NewWriter(aroundMeter{s}), paint: s.tells}
+	box, err := own.open(ctx)
+	if err != nil {
+		s.warnf("what happens is not told here: %v; mbox tail tells it", err)
+		return func() {}
+	}
+	o := tailOptions{last: number{value: new(int)}}
+	from, err := o.start(box.Ledger())
+	if err != nil {
+		s.warnf("what happens is not told here: %v; mbox tail tells it", errors.Join(err, box.Close()))
+		return func() {}
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var telling sync.WaitGroup
+	telling.Go(func() {
+		if err := errors.Join(o.follow(ctx, &own, box, from), box.Close()); err != nil {
+			s.warnf("what happens is no longer told here: %v", err)
+		}
+	})
+	return func() { stop(); telling.Wait() }
+}
+
+// aroundMeter is standard error for one who does not know of the bar that may stand there.
+type aroundMeter struct{ *session }
+
+func (m aroundMeter) Write(p []byte) (int, error) {
+	m.endProgress()
+	return m.err.Write(p)
 }
 
 // prepull fetches the models of [ollama] pull that are missing. A server that does

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"mbox/agents"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
@@ -63,6 +65,9 @@ func (v *service) workers() []*agents.Worker {
 		if a.Enabled && (a.Whole() || a.Role != "") {
 			w := v.worker(v.box, name, a)
 			w.Retired = v.retired
+			if !v.logs("debug") {
+				w.Log = w.Log.Level(max(w.Log.GetLevel(), zerolog.WarnLevel)) // the rest the ledger tells
+			}
 			out = append(out, w)
 		}
 	}

@@ -71,13 +71,20 @@ func sentence(e *audit.Entry) string {
 		return said
 	case e.Event == audit.TaskRetried && strings.Contains(said, "will be tried again"):
 		return e.Agent + " failed, and it will be tried again"
+	case e.Event == audit.TaskReleased && strings.Contains(said, "handed work on"):
+		return e.Agent + " handed work on"
 	default:
 		words := strings.Split(said, " ")
 		for i, word := range words {
-			if behind, is := strings.CutPrefix(word, id); is && (behind == "" || behind == "," || behind == ":") {
+			switch behind, is := strings.CutPrefix(word, id); {
+			case !is || behind != "" && behind != "," && behind != ":":
+				continue
+			case behind == ":" && i > 0 && strings.HasSuffix(words[i-1], ":"): // mbox: ID: what is wrong
+				words = slices.Delete(words, i, i+1)
+			default:
 				words[i] = "it" + behind
-				break
 			}
+			break
 		}
 		return strings.Join(words, " ")
 	}
@@ -89,6 +96,10 @@ var dull = []string{"", "submitted", "admitted", "Picked up for processing", "pr
 // together is how far apart a line and the change that it tells of may be.
 const together = 2 * time.Second
 
+// settled is how long after a line its task's file is where it belongs, but on a machine
+// that has much to do.
+const settled = 200 * time.Millisecond
+
 // more is why something was done, or what it is about.
 func (t *teller) more(ctx context.Context, e *audit.Entry) string {
 	var d struct {
@@ -97,10 +108,7 @@ func (t *teller) more(ctx context.Context, e *audit.Entry) string {
 		To     mailbox.State `json:"to"`
 	}
 	_ = e.Detail(&d) // a line without them has none
-	file, _, err := t.box.Task(ctx, mailbox.ID(e.Task()))
-	if err != nil || file == nil {
-		file = &mailbox.Task{}
-	}
+	file := t.fileOf(ctx, e)
 	switch e.Event {
 	case audit.TaskCreated:
 		return file.Task.Title
@@ -123,6 +131,25 @@ func (t *teller) more(ctx context.Context, e *audit.Entry) string {
 		return ""
 	}
 	return d.Reason
+}
+
+// fileOf is a line's task as it is now; empty where there is none. A file follows its
+// line a moment later.
+func (t *teller) fileOf(ctx context.Context, e *audit.Entry) *mailbox.Task {
+	for {
+		file, _, err := t.box.Task(ctx, mailbox.ID(e.Task()))
+		switch {
+		case err == nil:
+			return file
+		case !errors.Is(err, mailbox.ErrNotFound) || time.Since(e.Time()) > settled:
+			return &mailbox.Task{}
+		}
+		select {
+		case <-time.After(settled / 20):
+		case <-ctx.Done():
+			return &mailbox.Task{}
+		}
+	}
 }
 
 func near(at time.Time, e *audit.Entry) bool {

@@ -91,6 +91,23 @@ func HashKeptAt(path string) (string, error) {
 // but a stranger has written.
 const mostReason = 64 << 10
 
+// ReadReason reads the file of a reason.
+func ReadReason(path string) (r Reason, err error) {
+	data, err := durable.Read(path, mostReason)
+	if err == nil {
+		err = schemas.Decode(data, &r)
+	}
+	return r, err
+}
+
+// Text is the reason, and the JSON path of what is wrong where there is one.
+func (r *Reason) Text() string {
+	if r.Path == "" || r.Path == "$" || strings.Contains(r.Reason, r.Path) {
+		return r.Reason
+	}
+	return r.Path + ": " + r.Reason
+}
+
 // Kept lists the reasons of what lies in quarantine, the oldest first. A reason that
 // cannot be read is left out: verify tells of it.
 func Kept(home string) ([]Reason, error) {
@@ -104,9 +121,7 @@ func Kept(home string) ([]Reason, error) {
 		if !strings.HasSuffix(name, ReasonSuffix) {
 			continue
 		}
-		var r Reason
-		data, err := durable.Read(filepath.Join(dir, name), mostReason)
-		if err == nil && schemas.Decode(data, &r) == nil {
+		if r, err := ReadReason(filepath.Join(dir, name)); err == nil {
 			kept = append(kept, r)
 		}
 	}

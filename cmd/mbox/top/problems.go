@@ -12,6 +12,7 @@ import (
 
 	"mbox/cmd/mbox/check"
 	"mbox/mailbox"
+	"mbox/mailbox/home"
 	"mbox/mailbox/lifecycle"
 	"mbox/mailbox/task"
 	"mbox/schemas"
@@ -238,7 +239,11 @@ func (r *reader) quarantine(b *Board) {
 		return
 	}
 	if b.Quarantine = n; n > 0 {
-		b.trouble(kindQuarantine, "", number(n)+" kept in tasks/quarantine, each with its reason beside it; the last: "+last, "mbox ls --state quarantine")
+		text := number(n) + " kept in tasks/quarantine"
+		if r, err := home.ReadReason(last); err == nil {
+			text += "; the last: " + r.Name + ": " + r.Text()
+		}
+		b.trouble(kindQuarantine, "", schemas.Sentence(oneLine(text), 300), "mbox ls --state quarantine")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -228,7 +229,7 @@ func (s Style) put(w io.Writer, text string) {
 // Clear makes a terminal ready for a board in the place of the one before.
 func Clear(w io.Writer) { fmt.Fprint(w, ansi.CursorHomePosition+ansi.EraseScreenBelow) }
 
-// quarantined counts what lies in quarantine, and finds what came last: its reason.
+// quarantined counts what lies in quarantine, and finds what came last: the file of its reason.
 func quarantined(dir string) (n int, last string, err error) {
 	entries, err := os.ReadDir(dir)
 	at := time.Time{}
@@ -236,7 +237,7 @@ func quarantined(dir string) (n int, last string, err error) {
 		if !strings.HasSuffix(e.Name(), home.ReasonSuffix) {
 			n++
 		} else if info, err := e.Info(); err == nil && info.ModTime().After(at) {
-			last, at = e.Name(), info.ModTime()
+			last, at = filepath.Join(dir, e.Name()), info.ModTime()
 		}
 	}
 	return n, last, err
