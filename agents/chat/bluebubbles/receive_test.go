@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -76,8 +77,9 @@ func TestReplayedCalls(t *testing.T) {
 	if m := chattest.Next(ctx, t, in.Took); m.ID != "after" {
 		t.Errorf("%s was taken again", m.ID)
 	}
+	kept := keptWith(ctx, t, in, "after")
 	stop()
-	receive(ctx, t, f.channel(t, chat.Settings{}), last(in), in)
+	receive(ctx, t, f.channel(t, chat.Settings{}), kept, in)
 	f.called(ctx)
 	for _, row := range append(old, ancient) {
 		f.call("new-message", row)
@@ -85,6 +87,16 @@ func TestReplayedCalls(t *testing.T) {
 	f.say(object{"guid": "later"})
 	if m := chattest.Next(ctx, t, in.Took); m.ID != "later" {
 		t.Errorf("%s was taken again after a restart", m.ID)
+	}
+}
+
+// keptWith waits for a place that has the message: it is kept when that was taken.
+func keptWith(ctx context.Context, t *testing.T, in *chattest.Inbox, guid string) string {
+	t.Helper()
+	for {
+		if kept := chattest.Next(ctx, t, in.Kept); strings.Contains(kept, strconv.Quote(guid)) {
+			return kept
+		}
 	}
 }
 
