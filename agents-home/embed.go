@@ -16,3 +16,9 @@ var FS embed.FS
 //
 //go:embed prompts
 var Prompts embed.FS
+
+// Born holds the templates of the texts in the home of an agent that mbox agent birth
+// makes, under born/.
+//
+//go:embed born
+var Born embed.FS

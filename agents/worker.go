@@ -58,8 +58,10 @@ type Worker struct {
 	// Retired, if not nil, is closed when another worker takes the agent over: this
 	// one claims no more, finishes what it has without a limit, and ends.
 	Retired <-chan struct{}
-	Grace   time.Duration  // from SIGTERM to SIGKILL, and from a stop to giving back; 10 s
-	Log     zerolog.Logger // what the worker does; ids and names, no text of tasks
+	// Pulse, if not nil, says that the worker is there, before it claims.
+	Pulse func(context.Context) error
+	Grace time.Duration  // from SIGTERM to SIGKILL, and from a stop to giving back; 10 s
+	Log   zerolog.Logger // what the worker does; ids and names, no text of tasks
 }
 
 // Run works until the context ends, or with Once until there is nothing to
@@ -81,7 +83,12 @@ func (w *Worker) Run(ctx context.Context) error {
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
 	context.AfterFunc(ctx, func() { s.grant(hard, kill) })
-	err = s.work(s.claiming(ctx), hard)
+	if s.Pulse != nil {
+		err = s.Pulse(ctx)
+	}
+	if err == nil {
+		err = s.work(s.claiming(ctx), hard)
+	}
 	if err != nil {
 		stop()
 	}

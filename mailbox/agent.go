@@ -70,6 +70,15 @@ func ResumeAgent(ctx context.Context, b *Box, agent, by, reason string) (Agent, 
 	return moveAgent(ctx, b, by, "resumed "+agent, m, Agent.Claims)
 }
 
+// MoveAgent brings an agent into the state that the move names, and returns what it is
+// then; what the move says it was is filled in. words tell what was done, for the ledger.
+// One that is in that state already stays as it is, without a line. ErrConflict if that
+// state cannot follow. Pauses are PauseAgent's.
+func MoveAgent(ctx context.Context, b *Box, by, words string, m lifecycle.Move) (Agent, error) {
+	m.Reason = task.OneLine(m.Reason)
+	return moveAgent(ctx, b, by, words, m, func(now Agent) bool { return now.State == m.After && !now.Since.IsZero() })
+}
+
 // moveAgent writes a move, under the lock of the agent's name, unless what there is is
 // enough.
 func moveAgent(ctx context.Context, b *Box, by, words string, m lifecycle.Move, enough func(Agent) bool) (a Agent, err error) {
@@ -84,7 +93,11 @@ func moveAgent(ctx context.Context, b *Box, by, words string, m lifecycle.Move, 
 	if a, err = AgentOf(b, m.Agent); err != nil || enough(a) {
 		return a, err
 	}
-	if m.Before = a.State; !lifecycle.Legal(m.Before, m.After) {
+	m.Before = a.State
+	if _, told := b.queue.Agents()[m.Agent]; !told && m.After == lifecycle.Provisioning {
+		m.Before = lifecycle.Unborn
+	}
+	if !lifecycle.Legal(m.Before, m.After) {
 		return a, fmt.Errorf("agent %s is %s and cannot become %s: %w", m.Agent, a, m.After, ErrConflict)
 	}
 	e := audit.Entry{Agent: by, Event: audit.AgentState, Action: by + " " + words, Details: audit.Details(m)}
@@ -92,6 +105,12 @@ func moveAgent(ctx context.Context, b *Box, by, words string, m lifecycle.Move, 
 		return a, err
 	}
 	return AgentOf(b, m.Agent)
+}
+
+// AgentsOf are the agents of which the ledger tells, as they are now, by name.
+func AgentsOf(b *Box) (map[string]Agent, error) {
+	err := b.queue.Update()
+	return b.queue.Agents(), err
 }
 
 // AgentOf is what an agent is now.

@@ -22,6 +22,7 @@ var (
 	keeping   = deed{"token", "makes and revokes tokens", "do that"}
 	pausing   = deed{"agent", "pauses and resumes agents", "do that"}
 	bridging  = deed{"bridge", "runs bridges", "do that"}
+	rearing   = deed{"agent", "brings agents in and out", "do that"}
 	planning  = deed{"schedule", "changes schedules", "do that"}
 	speaking  = deed{"bridge", "sends as a bridge", "do that"}
 	editing   = deed{"edit", "changes what others have sent", "do that"}

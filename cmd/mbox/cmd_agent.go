@@ -18,11 +18,15 @@ import (
 func agentVerb() *verb {
 	return &verb{
 		name:  "agent",
-		brief: "list the agents, pause one, let it go on",
-		about: `An agent that is paused claims nothing, in no process, and goes on with what it has.
+		brief: "make agents, list them, pause one, put one away",
+		about: `An agent that was born has a home and an entry in the registry, and lives until it is
+put away (mbox agent birth). An agent that is paused claims nothing, in no process, and goes on with what it has.
 What waits for it stays pending. Each move is a line agent_state of the ledger, which
 is where all processes know it from.`,
-		verbs: []*verb{agentListVerb(), agentShowVerb(), agentPauseVerb(), agentResumeVerb()},
+		verbs: []*verb{
+			agentBirthVerb(), agentListVerb(), agentShowVerb(), agentPauseVerb(), agentResumeVerb(),
+			agentDrainVerb(), agentKillVerb(), agentRestoreVerb(),
+		},
 	}
 }
 

@@ -97,6 +97,7 @@ var rooms = map[string]room{
 	"agents/chat/bluebubbles": {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
 	"agents/chat/matrix":      {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
 	"agents/chat/telegram":    {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
+	"agents/life":             {layer: 3, ours: []string{"agents-home", "mailbox", "mailbox/durable", "mailbox/lifecycle", "mailbox/task", "schemas"}},
 	"agents/chat/ntfy":        {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
 	"agents/chat/imsg":        {layer: 4, ours: []string{"agents/chat", "agents/sandbox"}, libraries: []string{jsonV2}},
 	"agents/chat/chattest":    {layer: 4, ours: []string{"agents/chat"}}, // for tests only, see testRooms
@@ -136,7 +137,7 @@ var rooms = map[string]room{
 		libraries: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"},
 	},
 	"cmd/mbox": {
-		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/gateway", "cmd/mbox/gateway/token", "cmd/mbox/help", "cmd/mbox/mcp", "cmd/mbox/top", "agents", "agents/action", "agents/brain", "agents/chat", "agents/chat/bluebubbles", "agents/chat/command", "agents/chat/email", "agents/chat/imsg", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/openclaw", "agents/chat/stdio", "agents/chat/telegram", "agents/chat/webhook", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable", "agents/acp", "agents/agentzero", "mailbox/lifecycle", "agents/chat/slack", "cmd/mbox/schedule", "cmd/mbox/timetable", "examples"},
+		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/gateway", "cmd/mbox/gateway/token", "cmd/mbox/help", "cmd/mbox/mcp", "cmd/mbox/top", "agents", "agents/action", "agents/brain", "agents/life", "agents/chat", "agents/chat/bluebubbles", "agents/chat/command", "agents/chat/email", "agents/chat/imsg", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/openclaw", "agents/chat/stdio", "agents/chat/telegram", "agents/chat/webhook", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable", "agents/acp", "agents/agentzero", "mailbox/lifecycle", "agents/chat/slack", "cmd/mbox/schedule", "cmd/mbox/timetable", "examples"},
 		libraries: []string{
 			jsonV2, xsys, "golang.org/x/term", "github.com/rs/zerolog", "github.com/urfave/cli/v2",
 			"github.com/schollz/progressbar/v3",

@@ -269,6 +269,7 @@ type promises []promise
 type promise struct {
 	event string
 	id    string   // "" for a line without a task
+	most  int      // how many of these lines there may be; 0 is 1
 	in    []string // the folders that the task may be in; nil for any
 	holds func(h *sweepHome) error
 }
@@ -296,7 +297,7 @@ func (h *sweepHome) account(j promises, once bool) error {
 		folders[some(id)] = folder
 	}
 	for _, p := range j {
-		n, most := counts[p.event+" "+p.id], 1
+		n, most := counts[p.event+" "+p.id], max(p.most, 1)
 		if p.event == "task_picked" {
 			most += given[p.id]
 		}

@@ -43,6 +43,7 @@ var (
 	ended   = [][]string{send, cancel}
 	claimed = [][]string{send, claim}
 
+	bearAda     = []string{"agent", "birth", "ada", "--exec", "true", "--instruction", "i"}
 	pauseWriter = []string{"agent", "pause", "writer", "--reason", "r"}
 )
 
@@ -94,6 +95,47 @@ func writerIs(state string) func(*sweepHome) error {
 		}
 		return nil
 	}
+}
+
+// adaLives wants an agent with all that it was born with, and nothing left beside it.
+func adaLives(h *sweepHome) error {
+	shown := h.run("agent", "show", "ada")
+	entry, err := os.ReadFile(h.Path("mbox.d", "ada.toml"))
+	if !strings.HasPrefix(shown.out, "ada  idle\n") || !strings.Contains(string(entry), "true") {
+		return fmt.Errorf("it does not live: %s%s%s%w", shown.out, shown.err, entry, err)
+	}
+	for _, name := range []string{"CLAUDE.md", "SOUL.md", "IDENTITY.md", "heartbeat.md", "state.json", "agent.toml", "memory/memory.md", "workspace"} {
+		if _, err := os.Stat(h.Path("agents", "ada", name)); err != nil {
+			return err
+		}
+	}
+	if n := strings.Count(h.run("ls", "--for", "ada", "--json").out, "Introduce yourself"); n != 1 {
+		return fmt.Errorf("it is to introduce itself %d times", n)
+	}
+	return noneLeft(h)
+}
+
+func adaIsArchived(h *sweepHome) error {
+	for _, name := range []string{"agents/ada", "mbox.d/ada.toml"} {
+		if _, err := os.Lstat(h.Path(name)); err == nil {
+			return fmt.Errorf("%s is there", name)
+		}
+	}
+	kept, err := filepath.Glob(h.Path("agents", "_archive", "ada-*", "home", "CLAUDE.md"))
+	if shown := h.run("agent", "show", "ada"); err != nil || len(kept) != 1 || !strings.HasPrefix(shown.out, "ada  dead\n") {
+		return fmt.Errorf("it is not put away: %v %w%s%s", kept, err, shown.out, shown.err)
+	}
+	return noneLeft(h)
+}
+
+// noneLeft wants nothing that was staged for an agent.
+func noneLeft(h *sweepHome) error {
+	for _, pattern := range []string{h.Path("agents", ".*.birth"), h.Path("mbox.d", "*.new")} {
+		if left, err := filepath.Glob(pattern); err != nil || len(left) > 0 {
+			return fmt.Errorf("left: %v %w", left, err)
+		}
+	}
+	return nil
 }
 
 // tokens wants exactly these.
@@ -285,6 +327,18 @@ var sweepScenes = []sweepScene{
 	{
 		name: "pause", verb: pauseWriter, again: []int{0},
 		effect: promise{event: "agent_state", holds: writerIs("paused")},
+	},
+	{
+		name: "birth", verb: bearAda, again: []int{0, exitConflict},
+		effect: promise{event: "agent_state", most: 2, holds: adaLives},
+	},
+	{
+		name: "put away", before: [][]string{bearAda}, verb: []string{"agent", "kill", "ada"}, again: []int{0, exitConflict},
+		effect: promise{event: "agent_state", most: 4, holds: adaIsArchived},
+	},
+	{
+		name: "bring back", before: [][]string{bearAda, {"agent", "kill", "ada"}}, verb: []string{"agent", "restore", "ada"}, again: []int{0, exitConflict},
+		effect: promise{event: "agent_state", most: 6, holds: adaLives},
 	},
 	{
 		name: "resume", before: [][]string{pauseWriter}, verb: []string{"agent", "resume", "writer"}, again: []int{0},

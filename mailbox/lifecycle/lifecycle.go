@@ -12,7 +12,8 @@
 //	dead          it is gone, and its name stays taken
 //
 // Besides, a healthy agent can be drained, and any of them can be dead next. A pause may
-// follow on a pause: it has another end, or another reason.
+// follow on a pause: it has another end, or another reason. A dead one that is brought
+// back from the archive is provisioning again.
 package lifecycle
 
 import (
@@ -43,7 +44,7 @@ var moves = map[State][]State{
 	Healthy:      {Paused, Draining, Dead},
 	Paused:       {Healthy, Paused, Draining, Dead},
 	Draining:     {Dead},
-	Dead:         {},
+	Dead:         {Provisioning},
 }
 
 // Legal tells whether an agent can come from one state to another.
@@ -56,6 +57,9 @@ type Move struct {
 	After  State      `json:"after"`
 	Until  *task.Time `json:"until,omitzero"` // when a pause ends by itself; nil: it does not
 	Reason string     `json:"reason"`
+	// Where the home of a dead agent lies, from the mailbox, and the hash of its manifest.
+	Archive  string `json:"archive,omitzero"`
+	Manifest string `json:"manifest,omitzero"`
 }
 
 // MoveOf is the move that a line tells of; false if it tells of none. A line that no mbox

@@ -18,6 +18,7 @@ func TestMoves(t *testing.T) {
 		"healthy paused", "healthy draining", "healthy dead",
 		"paused healthy", "paused paused", "paused draining", "paused dead",
 		"draining dead",
+		"dead provisioning",
 	}
 	states := []State{Unborn, Provisioning, Healthy, Paused, Draining, Dead}
 	for _, from := range states {

@@ -137,7 +137,7 @@ func programOf(line string) string {
 		case strings.ContainsAny(word, "`$'\"\\();|&<>*?[]{}!#"):
 			return ""
 		case sets && !strings.ContainsAny(name, "/.~-"), word == "exec":
-		case strings.Contains(" . : test [ cd echo printf read export set eval source true false exit if for while case umask ulimit trap command type ", " "+word+" "):
+		case strings.Contains(" . : test [ cd echo printf read export set eval source true false exit if for while until case umask ulimit trap command type ", " "+word+" "):
 			return ""
 		default:
 			return word

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pelletier/go-toml/v2"
+
 	"mbox/agents"
 	"mbox/agents/policy"
 	"mbox/audit"
@@ -207,3 +209,20 @@ func (c *File) capabilities() map[string]mailbox.Capabilities {
 
 // AgentNames are those of all agents there are.
 func (c *File) AgentNames() []string { return slices.Sorted(maps.Keys(c.Agents)) }
+
+// AgentFile is where mbox agent birth keeps the table of an agent, from the home.
+func AgentFile(name string) string { return Dir + "/" + name + ".toml" }
+
+// AgentText is the text of such a file: what is said of it, and no default.
+func AgentText(name string, a *Agent) ([]byte, error) {
+	written := map[string]any{}
+	for key, text := range map[string]string{"role": a.Role, "exec": a.Exec, "acp": a.ACP} {
+		if text != "" {
+			written[key] = text
+		}
+	}
+	if len(a.Types) > 0 {
+		written["types"] = a.Types
+	}
+	return toml.Marshal(map[string]any{"agents": map[string]any{name: written}})
+}

@@ -80,6 +80,7 @@ func table() []mutant {
 		acceptMutants,
 		scheduleMutants,
 		lifecycleMutants,
+		lifeMutants,
 		slackMutants,
 		statusMutants,
 		editMutants,

@@ -59,7 +59,7 @@ var lifecycleMutants = []mutant{
 	},
 	{
 		"dead-comes-back", "lifecycle", lifecycleGo,
-		"Dead:         {},", "Dead:         {Healthy},",
+		"Dead:         {Provisioning},", "Dead:         {Provisioning, Healthy},",
 		command{"mailbox/lifecycle", "TestMoves"},
 	},
 	{

@@ -1,0 +1,295 @@
+package life
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"mbox/mailbox"
+	"mbox/mailbox/durable"
+	"mbox/mailbox/lifecycle"
+	"mbox/schemas"
+)
+
+// archives is the folder of the homes of dead agents, from the home.
+const archives = "agents/_archive"
+
+// Manifest is the file manifest.json of an archive: what the home of a dead agent held.
+type Manifest struct {
+	Agent string `json:"agent"`
+	Files []File `json:"files"` // by path
+}
+
+// File is an entry of a home that is no folder.
+type File struct {
+	Path   string `json:"path"` // from the agent's home, with slashes
+	Size   int64  `json:"size"` // bytes
+	SHA256 string `json:"sha256,omitzero"`
+	Link   string `json:"link,omitzero"` // where a link leads; what is neither a file nor a link has none of both
+}
+
+// mostManifest is how long a manifest may be, in bytes.
+const mostManifest = 256 << 20
+
+// archiveOf is where an agent is put away that drains since then, from the home.
+func archiveOf(a mailbox.Agent, agent string) string {
+	return archives + "/" + agent + "-" + stamp(a.Since.Time)
+}
+
+// lastArchive is the newest archive of an agent whose home is still in it; "" if none is.
+func lastArchive(b *mailbox.Box, agent string) (string, error) {
+	all, err := durable.Names(filepath.Join(b.Home(), archives))
+	if err != nil && !gone(err) {
+		return "", err
+	}
+	slices.Sort(all)
+	for _, name := range slices.Backward(all) {
+		at, is := strings.CutPrefix(name, agent+"-")
+		if !is || !stamped().MatchString(at) {
+			continue
+		}
+		dir := filepath.Join(b.Home(), archives, name)
+		if whole, err := there(filepath.Join(dir, "home")); whole || err != nil {
+			return dir, err
+		}
+	}
+	return "", nil
+}
+
+// stamped is what stamp makes: no agent has such a name.
+var stamped = schemas.Pattern(`^[0-9]{8}T[0-9]{9}Z$`)
+
+// depart puts an agent away that drains, if it has nothing left to do.
+func depart(ctx context.Context, b *mailbox.Box, agent, by, reason string) (archive string, err error) {
+	held, err := Holds(b, agent)
+	if err != nil || len(held) > 0 {
+		return "", err
+	}
+	a, err := mailbox.AgentOf(b, agent)
+	if err != nil || a.State != lifecycle.Draining {
+		return "", err
+	}
+	archive = archiveOf(a, agent)
+	sum, err := store(ctx, b, agent, filepath.Join(b.Home(), archive))
+	if err != nil {
+		return "", err
+	}
+	m := lifecycle.Move{Agent: agent, After: lifecycle.Dead, Reason: cmp.Or(reason, a.Reason), Archive: archive, Manifest: sum}
+	_, err = mailbox.MoveAgent(ctx, b, by, "put "+agent+" away", m)
+	return archive, err
+}
+
+// store moves the home and the entry of an agent to a folder of their own, beside the
+// manifest, of which it tells the hash.
+func store(ctx context.Context, b *mailbox.Box, agent, dir string) (sum string, err error) {
+	mode, home := b.Options().Sync, b.AgentDir(agent)
+	if err := durable.MkdirAll(dir, mode); err != nil {
+		return "", err
+	}
+	entry := filepath.Join(b.Home(), entryName(agent))
+	if err := moved(entry, filepath.Join(dir, entryFile), mode); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	path := filepath.Join(dir, "manifest.json")
+	kept := filepath.Join(dir, "home")
+	is, err := there(kept)
+	if err != nil {
+		return "", err
+	}
+	if !is {
+		m, err := manifestOf(ctx, agent, home)
+		if err != nil {
+			return "", err
+		}
+		text, err := schemas.Encode(m)
+		if err == nil {
+			err = durable.Replace(path, text, mode)
+		}
+		if err == nil {
+			err = moved(home, kept, mode)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	text, err := durable.Read(path, mostManifest)
+	return hashOf(text), err
+}
+
+func hashOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// manifestOf lists a home, but for its logs, into which a worker may write that ends late.
+// What is in it an agent may have made: no link is followed, and nothing but regular files
+// is read.
+func manifestOf(ctx context.Context, agent, home string) (*Manifest, error) {
+	m := &Manifest{Agent: agent, Files: []File{}}
+	root, err := os.OpenRoot(home)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	err = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
+		switch err = errors.Join(err, ctx.Err()); {
+		case err == nil && path == "logs" && d.IsDir():
+			return fs.SkipDir
+		case err != nil || d.IsDir():
+			return err
+		}
+		info, err := root.Lstat(path)
+		if err != nil {
+			return err
+		}
+		f := File{Path: path, Size: info.Size()}
+		switch {
+		case info.Mode()&fs.ModeSymlink != 0:
+			f.Link, err = root.Readlink(path)
+		case info.Mode().IsRegular():
+			f.SHA256, err = hashFile(filepath.Join(home, path))
+		}
+		m.Files = append(m.Files, f)
+		return err
+	})
+	slices.SortFunc(m.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	return m, err
+}
+
+func hashFile(path string) (string, error) {
+	f, _, err := durable.OpenRegular(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	_, err = io.Copy(sum, f)
+	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), err
+}
+
+// Archived is the newest archive of an agent, from the home, and the entry that it had.
+// ErrNotFound if there is none, ErrConflict if the agent is not dead.
+func Archived(b *mailbox.Box, agent string) (archive string, entry []byte, err error) {
+	a, err := mailbox.AgentOf(b, agent)
+	if err != nil {
+		return "", nil, err
+	}
+	if a.State != lifecycle.Dead {
+		return "", nil, fmt.Errorf("agent %s is %s: %w: only one that is dead can be brought back", agent, a, mailbox.ErrConflict)
+	}
+	dir, err := lastArchive(b, agent)
+	if err != nil {
+		return "", nil, err
+	}
+	if dir == "" {
+		return "", nil, fmt.Errorf("%s has no home of %s: %w", archives, agent, mailbox.ErrNotFound)
+	}
+	entry, err = durable.Read(filepath.Join(dir, entryFile), mostState)
+	return archives + "/" + filepath.Base(dir), entry, err
+}
+
+// Restore brings an agent back from its newest archive, as it was: the home's files have
+// to be those of the manifest, and the manifest that of the ledger's line, or the error is
+// a [ChangedError]. The agent is provisioning when it returns.
+func Restore(ctx context.Context, b *mailbox.Box, agent, by, reason string) error {
+	return alone(ctx, b, func() error {
+		archive, entry, err := Archived(b, agent)
+		if err == nil {
+			err = unchanged(ctx, b, agent, archive)
+		}
+		if err == nil {
+			err = vacant(b, agent)
+		}
+		if err != nil {
+			return err
+		}
+		path := filepath.Join(b.Home(), entryName(agent)) + ".new"
+		if err := errors.Join(durable.RemoveIfThere(path), durable.RemoveAll(staged(b, agent))); err != nil {
+			return err
+		}
+		if err := stageEntry(path, entry, b.Options().Sync); err != nil {
+			return err
+		}
+		m := lifecycle.Move{Agent: agent, After: lifecycle.Provisioning, Reason: reason, Archive: archive}
+		if _, err := mailbox.MoveAgent(ctx, b, by, "brings back "+agent, m); err != nil && !errors.Is(err, mailbox.ErrCommitted) {
+			return err // the line may be there all the same
+		}
+		return arrive(ctx, b, agent)
+	})
+}
+
+// vacant makes room for a home that comes back: what a worker that ended late has made
+// there is removed where it holds nothing.
+func vacant(b *mailbox.Box, agent string) error {
+	home := b.AgentDir(agent)
+	for _, path := range []string{filepath.Join(home, "logs"), filepath.Join(home, "workspace"), home} {
+		if err := durable.Remove(path); err != nil && !gone(err) {
+			return fmt.Errorf("%s is there: %w: move it away first: %w", home, mailbox.ErrConflict, err)
+		}
+	}
+	return nil
+}
+
+// ChangedError tells what of an archive is not as it was put there.
+type ChangedError struct{ Archive, What string }
+
+func (e *ChangedError) Error() string { return e.Archive + ": " + e.What }
+
+// unchanged compares an archive with its manifest, and that with the ledger.
+func unchanged(ctx context.Context, b *mailbox.Box, agent, archive string) error {
+	dir := filepath.Join(b.Home(), archive)
+	text, err := durable.Read(filepath.Join(dir, "manifest.json"), mostManifest)
+	if err != nil {
+		return err
+	}
+	sum, err := toldHash(b, agent, archive)
+	if err != nil {
+		return err
+	}
+	if sum != hashOf(text) {
+		return &ChangedError{archive, "manifest.json is not the one of the ledger"}
+	}
+	var was Manifest
+	if err := schemas.Decode(text, &was); err != nil {
+		return err
+	}
+	now, err := manifestOf(ctx, agent, filepath.Join(dir, "home"))
+	if err != nil {
+		return err
+	}
+	for i, f := range was.Files {
+		if i >= len(now.Files) || now.Files[i] != f {
+			return &ChangedError{archive, "home/" + f.Path + " is not as it was put away"}
+		}
+	}
+	if len(now.Files) > len(was.Files) {
+		return &ChangedError{archive, "home/" + now.Files[len(was.Files)].Path + " was not there"}
+	}
+	return nil
+}
+
+// toldHash is the hash of an archive's manifest as the ledger has it.
+func toldHash(b *mailbox.Box, agent, archive string) (string, error) {
+	for line, err := range b.Ledger().Backward() {
+		if err != nil {
+			return "", err
+		}
+		e, err := line.Decode()
+		if err != nil {
+			return "", err
+		}
+		if m, ok := lifecycle.MoveOf(&e); ok && m.Agent == agent && m.Archive == archive && m.After == lifecycle.Dead {
+			return m.Manifest, nil
+		}
+	}
+	return "", &ChangedError{archive, "no line of the ledger tells of it"}
+}

@@ -1,0 +1,119 @@
+package life
+
+import (
+	"bytes"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/template"
+	"time"
+
+	agentshome "mbox/agents-home"
+	"mbox/mailbox"
+	"mbox/mailbox/durable"
+	"mbox/mailbox/lifecycle"
+	"mbox/schemas"
+)
+
+// State is the file state.json in the home of an agent that was born: what the machine
+// keeps of its work, and no model is told.
+type State struct {
+	LastPulseAt    *time.Time       `json:"last_pulse_at"` // when its worker last said that it is there
+	LastDreamAt    *time.Time       `json:"last_dream_at"`
+	InboxCursor    int64            `json:"inbox_cursor"`
+	ChannelCursors map[string]int64 `json:"channel_cursors"`
+	Status         string           `json:"status"`  // as of the last pulse; the ledger has the state that counts
+	Version        string           `json:"version"` // of the mbox that wrote this
+	BootCount      int64            `json:"boot_count"`
+}
+
+// Names in an agent's home.
+const (
+	stateFile = "state.json"
+	entryFile = "agent.toml"
+	mostState = 1 << 20
+)
+
+// texts are the files of a new home that have a template: the name there, and here.
+var texts = []struct{ file, from string }{
+	{"CLAUDE.md", "CLAUDE.md"},
+	{"IDENTITY.md", "IDENTITY.md"},
+	{"heartbeat.md", "heartbeat.md"},
+	{"memory/memory.md", "memory.md"},
+}
+
+// stage makes a whole home in an empty folder.
+func (n *Newborn) stage(dir string, mode durable.Mode, born time.Time) error {
+	for _, sub := range []string{"", "memory/dreams", "workspace", "logs"} {
+		if err := durable.MkdirAll(filepath.Join(dir, sub), mode); err != nil {
+			return err
+		}
+	}
+	files := map[string][]byte{
+		"SOUL.md": []byte(strings.TrimSpace(n.Soul) + "\n"),
+		entryFile: append([]byte("# A copy: what decides stands in "+entryName(n.Name)+".\n"), n.Entry...),
+	}
+	if n.Soul == "" {
+		files["SOUL.md"] = []byte("CLAUDE.md is all that was said of " + n.Name + " at its birth.\n")
+	}
+	about := map[string]string{
+		"Name": n.Name, "Role": n.Role, "Soul": strings.TrimSpace(n.Soul),
+		"Instruction": strings.TrimSpace(n.Instruction), "Born": born.UTC().Format(time.RFC3339),
+	}
+	for _, t := range texts {
+		text, err := fill(t.from, about)
+		if err != nil {
+			return err
+		}
+		files[t.file] = text
+	}
+	state, err := schemas.Encode(State{ChannelCursors: map[string]int64{}, Status: string(lifecycle.Provisioning), Version: n.Version})
+	if err != nil {
+		return err
+	}
+	files[stateFile] = state
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := durable.Stage(filepath.Join(dir, name), files[name], mode); err != nil {
+			return err
+		}
+	}
+	return durable.SyncDirs(dir, mode)
+}
+
+func fill(name string, about map[string]string) ([]byte, error) {
+	text, err := agentshome.Born.ReadFile("born/" + name)
+	if err != nil {
+		return nil, err
+	}
+	t, err := template.New(name).Option("missingkey=error").Parse(string(text))
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	err = t.Execute(&out, about)
+	return out.Bytes(), err
+}
+
+// Stateful is the state of an agent that was born; nil of one that has no such home.
+func Stateful(b *mailbox.Box, agent string) (*State, error) {
+	path := filepath.Join(b.AgentDir(agent), stateFile)
+	data, err := durable.Read(path, mostState)
+	if gone(err) {
+		return nil, nil
+	}
+	s := &State{}
+	if err == nil {
+		err = schemas.Decode(data, s)
+	}
+	return s, err
+}
+
+// write keeps the state. What stands there an agent may have written: it decides nothing.
+func (s *State) write(b *mailbox.Box, agent string) error {
+	text, err := schemas.Encode(s)
+	if err != nil {
+		return err
+	}
+	return durable.Replace(filepath.Join(b.AgentDir(agent), stateFile), text, durable.None)
+}

@@ -1,0 +1,311 @@
+// Package life brings agents into the world and out of it: it makes the home of an agent,
+// writes its entry into the registry, and puts both away when it is dead.
+//
+// What an agent is stands in three places: its home, agents/NAME; its entry, the file
+// mbox.d/NAME.toml, which no agent's command can reach; and the ledger, whose last line
+// agent_state about it is its state (package lifecycle). They cannot change at once. So
+// a birth, and the way back from the archive, go like this:
+//
+//	the home is made whole in agents/.NAME.birth, the entry in mbox.d/NAME.toml.new
+//	line: provisioning        from here on it counts
+//	the home is renamed to agents/NAME, the entry to mbox.d/NAME.toml
+//	the task with which it introduces itself is sent, once
+//	first pulse, line: healthy
+//
+// and an end like this:
+//
+//	line: draining            it claims nothing more, and finishes what it has
+//	the hashes of its home are written to agents/_archive/NAME-TIME/manifest.json
+//	the entry is renamed to agents/_archive/NAME-TIME/agent.toml, the home to home
+//	line: dead, with the place and the hash of the manifest
+//
+// Each step can be done twice. Whatever is killed between the lines, [Finish] does the
+// rest: mbox up calls it, and so does the same command when it is given again. What was
+// made before the first line is swept by the next birth. One process at a time does any
+// of it, by a lock on agents/.lives.
+package life
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"mbox/mailbox"
+	"mbox/mailbox/durable"
+	"mbox/mailbox/lifecycle"
+	"mbox/mailbox/task"
+)
+
+// Newborn is what is said of an agent at its birth.
+type Newborn struct {
+	Name        string
+	Role        string // for its texts alone; what counts is the entry
+	Soul        string // who it is, in Markdown; "" leaves that to a template
+	Instruction string // what it is there for
+	Entry       []byte // the text of its file in the registry, which has been checked
+	By          string // human, or whoever wants it
+	Version     string // of this mbox
+}
+
+// lockWait is how long another birth or end is waited for.
+const lockWait = 30 * time.Second
+
+// alone does something while no other process brings an agent in or out.
+func alone(ctx context.Context, b *mailbox.Box, do func() error) error {
+	path := filepath.Join(b.Home(), "agents", ".lives")
+	if err := durable.Stage(path, nil, durable.None); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	lock, err := durable.AcquireLock(ctx, path, lockWait)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(), lock.Unlock())
+}
+
+// Birth makes an agent. It returns when its home and its entry are in their places and
+// the ledger has it as provisioning; its first [Pulse] makes it healthy. A name that is
+// taken is ErrConflict, also one of an agent that is dead. From the ledger's line on the
+// birth counts, and Finish ends it.
+func Birth(ctx context.Context, b *mailbox.Box, n Newborn) error {
+	if err := task.CheckAgent(n.Name); err != nil {
+		return err
+	}
+	if strings.Contains(n.Name, ":") {
+		return task.Fault("name", "is a bridge's", "one of a-z, 0-9, _ and -")
+	}
+	return alone(ctx, b, func() error {
+		if err := free(b, n.Name); err != nil {
+			return err
+		}
+		home, mode := staged(b, n.Name), b.Options().Sync
+		entry := filepath.Join(b.Home(), entryName(n.Name)) + ".new"
+		err := errors.Join(durable.RemoveAll(home), durable.RemoveIfThere(entry))
+		if err == nil {
+			err = n.stage(home, mode, b.Options().Now())
+		}
+		if err == nil {
+			err = stageEntry(entry, n.Entry, mode)
+		}
+		if err != nil {
+			return errors.Join(err, durable.RemoveAll(home), durable.RemoveIfThere(entry))
+		}
+		// Where the line failed it may be there all the same: then Finish needs what was made.
+		_, err = mailbox.MoveAgent(ctx, b, n.By, "began to make "+n.Name, lifecycle.Move{Agent: n.Name, After: lifecycle.Provisioning})
+		if err != nil && !errors.Is(err, mailbox.ErrCommitted) {
+			return err
+		}
+		return arrive(ctx, b, n.Name)
+	})
+}
+
+// free refuses a name that somebody has or had.
+func free(b *mailbox.Box, name string) error {
+	all, err := mailbox.AgentsOf(b)
+	if err != nil {
+		return err
+	}
+	if a, told := all[name]; told {
+		return fmt.Errorf("agent %s is %s: %w", name, a, mailbox.ErrConflict)
+	}
+	for _, path := range []string{b.AgentDir(name), filepath.Join(b.Home(), entryName(name))} {
+		if is, err := there(path); err != nil {
+			return err
+		} else if is {
+			return fmt.Errorf("%s is there already: %w", path, mailbox.ErrConflict)
+		}
+	}
+	return nil
+}
+
+func stageEntry(path string, text []byte, mode durable.Mode) error {
+	if err := durable.MkdirAll(filepath.Dir(path), mode); err != nil {
+		return err
+	}
+	return errors.Join(durable.Stage(path, text, mode), durable.SyncDir(filepath.Dir(path), mode))
+}
+
+// arrive puts in place what was made before the line, and has the agent introduce itself.
+func arrive(ctx context.Context, b *mailbox.Box, name string) error {
+	if err := arriveHome(b, name); err != nil {
+		return err
+	}
+	entry := filepath.Join(b.Home(), entryName(name))
+	if err := moved(entry+".new", entry, b.Options().Sync); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	s, err := Stateful(b, name)
+	if err != nil || s == nil || s.BootCount > 0 {
+		return err
+	}
+	t := &mailbox.Task{Task: mailbox.Request{
+		Type: "other", Priority: "normal", Title: "Introduce yourself",
+		Description: "You were just born. Read CLAUDE.md in your home, and say in a few sentences who you are and what you are there for.",
+	}}
+	t.Source.Agent, t.Assignment.TargetAgent, t.Mbox.IdempotencyKey = "human", name, "birth:"+name
+	_, err = b.Submit(ctx, t)
+	return err
+}
+
+// arriveHome puts the home of an agent in its place: the one that was made for it, or
+// that of its archive.
+func arriveHome(b *mailbox.Box, name string) error {
+	home := b.AgentDir(name)
+	if is, err := there(home); is || err != nil {
+		return err
+	}
+	from := staged(b, name)
+	is, err := there(from)
+	if err == nil && !is {
+		from, err = lastArchive(b, name)
+		from = filepath.Join(from, "home")
+	}
+	if err != nil {
+		return err
+	}
+	return moved(from, home, b.Options().Sync)
+}
+
+// moved renames, and flushes both folders.
+func moved(from, to string, mode durable.Mode) error {
+	if err := durable.Move(from, to); err != nil {
+		return err
+	}
+	return errors.Join(durable.SyncDir(filepath.Dir(to), mode), durable.SyncDir(filepath.Dir(from), mode))
+}
+
+// Pulse is said by a worker of the agent when it begins, and again and again: it is kept
+// in state.json. The first one makes an agent that was just born healthy. An agent
+// without such a home has none.
+func Pulse(ctx context.Context, b *mailbox.Box, agent, version string, begins bool) error {
+	s, err := Stateful(b, agent)
+	if err != nil || s == nil {
+		return err
+	}
+	a, err := mailbox.AgentOf(b, agent)
+	if err != nil {
+		return err
+	}
+	if a.State == lifecycle.Provisioning {
+		a, err = mailbox.MoveAgent(ctx, b, agent, "is there: first pulse of "+agent, lifecycle.Move{Agent: agent, After: lifecycle.Healthy})
+		if err != nil && !errors.Is(err, mailbox.ErrCommitted) {
+			return err
+		}
+	}
+	now := b.Options().Now().UTC().Truncate(time.Millisecond)
+	s.LastPulseAt, s.Status, s.Version = &now, string(a.State), version
+	if begins {
+		s.BootCount++
+	}
+	return s.write(b, agent)
+}
+
+// Drain has an agent claim nothing more. What it has it finishes; when it has nothing left
+// it is put away, at once or by Finish. Archive is where; "" while it still works.
+func Drain(ctx context.Context, b *mailbox.Box, agent, by, reason string) (archive string, err error) {
+	err = alone(ctx, b, func() error {
+		if err := drained(ctx, b, agent, by, reason); err != nil {
+			return err
+		}
+		archive, err = depart(ctx, b, agent, by, reason)
+		return err
+	})
+	return archive, err
+}
+
+// drained has an agent that lives be draining.
+func drained(ctx context.Context, b *mailbox.Box, agent, by, reason string) error {
+	a, err := mailbox.AgentOf(b, agent)
+	if err != nil || a.State == lifecycle.Draining {
+		return err
+	}
+	if is, err := there(filepath.Join(b.Home(), entryName(agent))); err != nil {
+		return err
+	} else if !is {
+		return fmt.Errorf("agent %s has no %s: %w: only an agent that was born can end so", agent, entryName(agent), mailbox.ErrConflict)
+	}
+	_, err = mailbox.MoveAgent(ctx, b, by, "drains "+agent, lifecycle.Move{Agent: agent, After: lifecycle.Draining, Reason: reason})
+	return err
+}
+
+// Holds are the tasks that an agent is at.
+func Holds(b *mailbox.Box, agent string) (ids []mailbox.ID, err error) {
+	x, err := b.Index()
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range x.Live {
+		if l.State == mailbox.InProgress && l.Claimant == agent {
+			ids = append(ids, l.ID)
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// Finish does the rest of a birth, of an end, and of a way back that was cut off, for all
+// agents, and tells which of them were put away.
+func Finish(ctx context.Context, b *mailbox.Box) (buried []string, err error) {
+	if begun, err := between(b); err != nil || len(begun) == 0 {
+		return nil, err
+	}
+	err = alone(ctx, b, func() error {
+		begun, failed := between(b) // as it is now
+		for _, name := range slices.Sorted(maps.Keys(begun)) {
+			if begun[name].State == lifecycle.Provisioning {
+				failed = errors.Join(failed, arrive(ctx, b, name))
+				continue
+			}
+			archive, err := depart(ctx, b, name, "mbox", begun[name].Reason)
+			if failed = errors.Join(failed, err); archive != "" {
+				buried = append(buried, name)
+			}
+		}
+		return failed
+	})
+	return buried, err
+}
+
+// between are the agents that are on their way in or out.
+func between(b *mailbox.Box) (map[string]mailbox.Agent, error) {
+	all, err := mailbox.AgentsOf(b)
+	maps.DeleteFunc(all, func(_ string, a mailbox.Agent) bool {
+		return a.State != lifecycle.Provisioning && a.State != lifecycle.Draining
+	})
+	return all, err
+}
+
+// entryName is the file of an agent's entry in the registry, from the home.
+func entryName(agent string) string { return "mbox.d/" + agent + ".toml" }
+
+// staged is where the home of an agent is made.
+func staged(b *mailbox.Box, agent string) string {
+	dir, name := filepath.Split(b.AgentDir(agent))
+	return filepath.Join(dir, "."+name+".birth")
+}
+
+// there tells whether something has this name.
+func there(path string) (bool, error) {
+	_, err := os.Lstat(path)
+	if gone(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// stamp is a time in the name of an archive.
+func stamp(at time.Time) string {
+	return strings.ReplaceAll(at.UTC().Format("20060102T150405.000Z"), ".", "")
+}

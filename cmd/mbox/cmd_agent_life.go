@@ -1,0 +1,470 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"mbox/agents/life"
+	"mbox/cmd/mbox/check"
+	"mbox/cmd/mbox/config"
+	"mbox/mailbox"
+	"mbox/mailbox/durable"
+	"mbox/mailbox/lifecycle"
+	"mbox/mailbox/task"
+	"mbox/schemas"
+)
+
+type birthOptions struct {
+	soul, instruction, role, exec, acp string
+	types                              choices
+	json                               bool
+}
+
+// mostSoul is how long the file of a soul may be, in bytes.
+const mostSoul = 256 << 10
+
+func agentBirthVerb() *verb {
+	o := birthOptions{types: choices{among: task.Types}}
+	return &verb{
+		name: "birth", args: "NAME", least: 1, most: 1,
+		brief: "make an agent with a home",
+		about: `Makes the home agents/NAME (CLAUDE.md, SOUL.md, IDENTITY.md, heartbeat.md, memory,
+workspace, logs), and an entry in the registry, mbox.d/NAME.toml, which a running mbox
+up takes over at once. Then the agent is asked to introduce itself. It is provisioning
+until its worker has begun, and healthy from then on; where no mbox up runs, at once.
+
+--exec, --acp or --role says by what it works; with none of them it is whoever claims
+as NAME. What else it needs can be written into its file in mbox.d. A birth that was cut
+off is finished by mbox up, or by the same command. A change record tells of it. It is for people: an agent's process is
+refused, as mbox approve refuses it.`,
+		shows: []string{
+			`mbox agent birth ada --exec "claude -p" --soul ada.md`,
+			`mbox agent birth reviewer --role coder --instruction "Review what the others write."`,
+		},
+		exits: []int{exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
+		flags: []cli.Flag{
+			textFlag("soul", "who it is, in Markdown: a `FILE`, or - for standard input", &o.soul),
+			textFlag("instruction", "what it is there for: `TEXT`", &o.instruction),
+			textFlag("role", "it thinks and acts by this `ROLE`", &o.role),
+			textFlag("exec", "the `COMMAND` that does its tasks", &o.exec),
+			textFlag("acp", "the `PROGRAM` that does its tasks by the Agent Client Protocol", &o.acp),
+			valueFlag("type", "what it takes from any: `TYPE`s of tasks; may be repeated", &o.types),
+			jsonFlag(&o.json),
+		},
+		run: func(ctx context.Context, s *session, args []string) error {
+			return rear(ctx, s, func(box *mailbox.Box) error { return o.run(ctx, s, box, args[0]) })
+		},
+	}
+}
+
+// halfwayError is an error in the middle of a birth or an end. One of its lines may count,
+// and no other command brings the rest about: so it does not match ErrCommitted.
+type halfwayError struct{ err error }
+
+func halfway(err error) error {
+	if errors.Is(err, mailbox.ErrCommitted) {
+		return hint(&halfwayError{err}, "say it again: it goes on where it was cut off; so does mbox up")
+	}
+	return err
+}
+
+func (e *halfwayError) Error() string { return e.err.Error() }
+func (e *halfwayError) Is(target error) bool {
+	return target != mailbox.ErrCommitted && errors.Is(e.err, target)
+}
+func (e *halfwayError) As(target any) bool { return errors.As(e.err, target) }
+
+// rear opens the mailbox for a person who brings agents in or out.
+func rear(ctx context.Context, s *session, do func(*mailbox.Box) error) error {
+	if err := rearing.byPerson(); err != nil {
+		return err
+	}
+	return s.with(ctx, func(box *mailbox.Box) error {
+		if err := rearing.byNoWorker(ctx, box); err != nil {
+			return err
+		}
+		return do(box)
+	})
+}
+
+func (o *birthOptions) run(ctx context.Context, s *session, box *mailbox.Box, name string) error {
+	a, err := mailbox.AgentOf(box, name)
+	if err != nil {
+		return err
+	}
+	switch a.State {
+	case lifecycle.Provisioning:
+		_, err = life.Finish(ctx, box)
+		err = halfway(err)
+	case lifecycle.Dead, lifecycle.Draining:
+		err = hint(fmt.Errorf("agent %s is %s: %w", name, a, mailbox.ErrConflict), "mbox agent restore %s brings it back; or take another name", name)
+	default:
+		err = o.bear(ctx, s, box, name)
+	}
+	if err != nil {
+		return err
+	}
+	return halfway(arrived(ctx, s, box, name, o.json, "is born", "mbox agent birth"))
+}
+
+// bear makes what there is not yet.
+func (o *birthOptions) bear(ctx context.Context, s *session, box *mailbox.Box, name string) error {
+	if s.config.Agents[name] != nil {
+		return hint(fmt.Errorf("agent %s: %w: it is in the registry already", name, mailbox.ErrConflict), "another name; mbox agent show %s tells of that one", name)
+	}
+	if strings.Contains(name, ":") {
+		return usagef("mbox agent birth ada", "NAME: %s is a bridge's name", schemas.Quote(name))
+	}
+	soul, err := o.readSoul(s)
+	if err != nil {
+		return err
+	}
+	entry, err := config.AgentText(name, &config.Agent{Role: o.role, Exec: o.exec, ACP: o.acp, Types: o.types.values})
+	if err != nil {
+		return err
+	}
+	next, err := config.With(box.Home(), config.AgentFile(name), entry)
+	if err != nil {
+		return ofBirth(err, name, filepath.Join(box.Home(), config.AgentFile(name)))
+	}
+	if next.Agents[name].Command() != "" {
+		if f := check.Command(next, box.Home(), name); f.Level != check.Fine {
+			return usagef(cmp.Or(f.Hint, "mbox agent birth --help"), "%s", f.Text)
+		}
+	}
+	err = halfway(life.Birth(ctx, box, life.Newborn{
+		Name: name, Role: o.role, Soul: soul, Instruction: o.instruction, Entry: entry, By: "human", Version: thisVersion().Version,
+	}))
+	if errors.Is(err, mailbox.ErrConflict) {
+		return hint(err, "move it away, or take another name")
+	}
+	return err
+}
+
+// ofBirth makes of an error about an entry that is not there yet one about the command.
+func ofBirth(err error, name, path string) error {
+	var bad *config.Error
+	if !errors.As(err, &bad) || bad.File != path {
+		return err
+	}
+	problem := strings.TrimPrefix(bad.Problem, "agents."+name+".")
+	if problem == bad.Problem {
+		return usagef(cmp.Or(bad.Hint, "mbox agent birth --help"), "%s", problem)
+	}
+	return usagef(cmp.Or(bad.Hint, "mbox agent birth --help"), "--%s", problem)
+}
+
+func (o *birthOptions) readSoul(s *session) (string, error) {
+	switch o.soul {
+	case "":
+		return "", nil
+	case "-":
+		text, err := io.ReadAll(io.LimitReader(s.in, mostSoul+1))
+		if err == nil && len(text) > mostSoul {
+			err = usagef("at most 256 KiB", "--soul -: it is longer than %s", schemas.Size(mostSoul))
+		}
+		return string(text), err
+	}
+	text, err := durable.ReadLinked(o.soul, mostSoul)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("--soul: there is no %s: %w", schemas.Quote(o.soul), mailbox.ErrNotFound)
+	}
+	return string(text), err
+}
+
+// arrived waits until an agent that is provisioning is healthy: its worker says so where
+// mbox up runs one. Otherwise nobody would, and it is said here.
+func arrived(ctx context.Context, s *session, box *mailbox.Box, name string, inJSON bool, what, command string) error {
+	next, err := config.Load(box.Home())
+	if err != nil {
+		return err
+	}
+	id, err := recordSettings(ctx, box, next, "agent "+name+" "+what, "Somebody has said "+command+", from "+door()+".")
+	if err != nil && !errors.Is(err, mailbox.ErrCommitted) {
+		return fmt.Errorf("agent %s %s, and no record tells of it: %w", name, what, err)
+	}
+	a := next.Agents[name]
+	if a != nil && box.Routed() && (a.Whole() || a.Role != "") {
+		err = waitForPulse(ctx, box, name)
+	} else {
+		err = life.Pulse(ctx, box, name, thisVersion().Version, false)
+	}
+	if err != nil {
+		return err
+	}
+	return toldAgent(s, next, box, name, inJSON, what, id)
+}
+
+// pulseWait is how long the first pulse of an agent is waited for.
+const pulseWait = 30 * time.Second
+
+func waitForPulse(ctx context.Context, box *mailbox.Box, name string) error {
+	ctx, stop := context.WithTimeout(ctx, pulseWait)
+	defer stop()
+	from := box.Ledger().End()
+	for a, err := mailbox.AgentOf(box, name); a.State == lifecycle.Provisioning; a, err = mailbox.AgentOf(box, name) {
+		if err != nil {
+			return err
+		}
+		for _, err := range box.Follow(ctx, from) { // what it yields only says that there is something
+			if err != nil && ctx.Err() == nil {
+				return err
+			}
+			from = box.Ledger().End()
+			break
+		}
+		if ctx.Err() != nil {
+			return hint(fmt.Errorf("agent %s is provisioning, and its worker has not begun: %w", name, mailbox.ErrBusy), "mbox status tells what mbox up does; the birth goes on by itself")
+		}
+	}
+	return nil
+}
+
+// toldAgent tells what an agent is now.
+func toldAgent(s *session, c *config.File, box *mailbox.Box, name string, inJSON bool, what, record string) error {
+	a, err := agentStatusOf(c, box, name)
+	if err != nil {
+		return err
+	}
+	if inJSON {
+		return s.printLine(a)
+	}
+	s.printf("%s\n", clean(box.AgentDir(name), maxLine))
+	s.done("%s %s, and %s; %s", name, what, a.Lifecycle.State, cmp.Or(record, "no record was needed"))
+	if !box.Routed() && c.Agents[name] != nil && (c.Agents[name].Whole() || c.Agents[name].Role != "") {
+		s.done("it works when mbox up or mbox worker --agent %s runs", name)
+	}
+	return nil
+}
+
+type endOptions struct {
+	reason string
+	now    bool
+	json   bool
+}
+
+func agentDrainVerb() *verb {
+	var o endOptions
+	return &verb{
+		name: "drain", args: "NAME", least: 1, most: 1,
+		brief: "let an agent finish, and put it away",
+		about: `Keeps an agent that was born from claiming, for good. When it has finished what it has,
+its home and its entry are put away in agents/_archive/NAME-TIME, with a manifest of the
+home's hashes, and it is dead: at once where it has nothing, else by mbox up. Its name
+stays taken. What waits for it stays pending, until somebody moves or cancels it.
+
+A change record tells of it. It is for people, as births are.`,
+		shows: []string{`mbox agent drain ada --reason "the project is over"`},
+		exits: []int{exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
+		flags: []cli.Flag{textFlag("reason", "why: `TEXT`", &o.reason), jsonFlag(&o.json)},
+		run: func(ctx context.Context, s *session, args []string) error {
+			return rear(ctx, s, func(box *mailbox.Box) error { return o.end(ctx, s, box, args[0], "mbox agent drain") })
+		},
+		words: agentWords,
+	}
+}
+
+func agentKillVerb() *verb {
+	var o endOptions
+	return &verb{
+		name: "kill", args: "NAME", least: 1, most: 1,
+		brief: "put an agent away now",
+		about: `Does what drain does, to an agent that has nothing to do. One that has a task is
+refused, unless --now says that its tasks go back to pending: what it is doing then
+counts no more. mbox agent restore brings it back.`,
+		shows: []string{"mbox agent kill ada --now"},
+		exits: []int{exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
+		flags: []cli.Flag{
+			boolFlag("now", "take its tasks away from it", &o.now),
+			textFlag("reason", "why: `TEXT`", &o.reason), jsonFlag(&o.json),
+		},
+		run: func(ctx context.Context, s *session, args []string) error {
+			return rear(ctx, s, func(box *mailbox.Box) error {
+				held, err := life.Holds(box, args[0])
+				if err != nil {
+					return err
+				}
+				if len(held) > 0 && !o.now {
+					err := fmt.Errorf("agent %s works at %s: %w", args[0], joinIDs(held), mailbox.ErrConflict)
+					return hint(err, "mbox agent drain %s lets it finish, mbox agent kill %[1]s --now takes its tasks away", args[0])
+				}
+				return o.end(ctx, s, box, args[0], "mbox agent kill")
+			})
+		},
+		words: agentWords,
+	}
+}
+
+func (o *endOptions) end(ctx context.Context, s *session, box *mailbox.Box, name, command string) error {
+	if _, err := agentStatusOf(s.config, box, name); err != nil {
+		return err
+	}
+	archive, err := life.Drain(ctx, box, name, "human", o.reason)
+	err = halfway(err)
+	if err == nil && archive == "" && o.now {
+		if err = takeBack(ctx, box, name); err == nil {
+			archive, err = life.Drain(ctx, box, name, "human", o.reason)
+		}
+	}
+	if errors.Is(err, mailbox.ErrConflict) {
+		return hint(err, "mbox agent pause %s keeps it from claiming; enabled = false in its table switches it off", schemas.ShellWord(name))
+	}
+	if err != nil {
+		return err
+	}
+	a, err := agentStatusOf(s.config, box, name)
+	if err != nil {
+		return err
+	}
+	if archive != "" {
+		next, err := config.Load(box.Home())
+		if err != nil {
+			return err
+		}
+		if _, err = recordSettings(ctx, box, next, "agent "+name+" is put away in "+archive, "Somebody has said "+command+", from "+door()+"."); err != nil && !errors.Is(err, mailbox.ErrCommitted) {
+			return fmt.Errorf("agent %s is put away, and no record tells of it: %w", name, err)
+		}
+	}
+	if o.json {
+		return s.printLine(a)
+	}
+	switch {
+	case archive != "":
+		s.printf("%s\n", archive)
+		s.done("%s is dead; mbox agent restore %[1]s brings it back", name)
+	case len(a.Holds) > 0:
+		s.done("%s is draining: it finishes %s, and mbox up puts it away then", name, joinIDs(a.Holds))
+	default:
+		s.done("%s is %s", name, a.Lifecycle)
+	}
+	if a.Waiting > 0 {
+		s.warnf("%s for it; mbox move gives them to others: mbox move --pending --for %s AGENT", schemas.Count(a.Waiting, "task waits", "tasks wait"), name)
+	}
+	return nil
+}
+
+// takeBack gives the tasks of an agent back to pending, by the tokens that stand in them.
+func takeBack(ctx context.Context, box *mailbox.Box, name string) error {
+	held, err := life.Holds(box, name)
+	if err != nil {
+		return err
+	}
+	for _, id := range held {
+		t, state, err := box.Task(ctx, id)
+		if err != nil {
+			return err
+		}
+		if state != mailbox.InProgress || t.Mbox.Lease == nil || t.Assignment.PickedUpBy == nil || *t.Assignment.PickedUpBy != name {
+			continue // it has ended meanwhile
+		}
+		claim, err := box.Held(ctx, id, t.Mbox.Lease.Token)
+		if err == nil {
+			err = claim.Release(ctx, "its agent was put away", 0)
+		}
+		if err != nil && !errors.Is(err, mailbox.ErrStale) {
+			return err
+		}
+	}
+	return nil
+}
+
+func agentRestoreVerb() *verb {
+	var o endOptions
+	return &verb{
+		name: "restore", args: "NAME", least: 1, most: 1,
+		brief: "bring a dead agent back",
+		about: `Brings an agent back from its newest archive: its home, compared with the manifest and
+the ledger, and its entry in the registry. Then it goes on as after a birth. An archive
+that was changed is refused: what is in it can be copied by hand.`,
+		shows: []string{"mbox agent restore ada"},
+		exits: []int{exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
+		flags: []cli.Flag{textFlag("reason", "why: `TEXT`", &o.reason), jsonFlag(&o.json)},
+		run: func(ctx context.Context, s *session, args []string) error {
+			return rear(ctx, s, func(box *mailbox.Box) error { return o.restore(ctx, s, box, args[0]) })
+		},
+		words: agentWords,
+	}
+}
+
+func (o *endOptions) restore(ctx context.Context, s *session, box *mailbox.Box, name string) error {
+	a, err := mailbox.AgentOf(box, name)
+	if err != nil {
+		return err
+	}
+	if a.State == lifecycle.Provisioning {
+		_, err = life.Finish(ctx, box)
+		err = halfway(err)
+	} else {
+		err = o.fetch(ctx, box, name)
+	}
+	if err != nil {
+		return err
+	}
+	return halfway(arrived(ctx, s, box, name, o.json, "is back", "mbox agent restore"))
+}
+
+func (o *endOptions) fetch(ctx context.Context, box *mailbox.Box, name string) error {
+	archive, entry, err := life.Archived(box, name)
+	if err != nil {
+		return err
+	}
+	if _, err := config.With(box.Home(), config.AgentFile(name), entry); err != nil {
+		return hint(fmt.Errorf("%s/agent.toml: %w", archive, err), "mend it there, or write a table of your own")
+	}
+	err = halfway(life.Restore(ctx, box, name, "human", o.reason))
+	var changed *life.ChangedError
+	if errors.As(err, &changed) {
+		return hint(err, "look into %s: what was changed, and by whom", filepath.Join(box.Home(), archive))
+	}
+	return err
+}
+
+// livesPause is how often mbox up looks for births and ends that were cut off, and for
+// agents that have finished.
+const livesPause = 5 * time.Second
+
+// keepLives does the rest of births and ends until ctx ends.
+func (v *service) keepLives(ctx context.Context) {
+	tick := time.NewTicker(livesPause)
+	defer tick.Stop()
+	for {
+		buried, err := life.Finish(ctx, v.box)
+		if err == nil {
+			err = v.outsiders(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			v.warnf("agents: %v", err)
+		}
+		for _, name := range buried {
+			v.infof("%s has finished, and is put away", name)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// outsiders makes those healthy that were just born and have no worker here.
+func (v *service) outsiders(ctx context.Context) error {
+	all, err := mailbox.AgentsOf(v.box)
+	if err != nil {
+		return err
+	}
+	for name, a := range all {
+		if entry := v.config.Agents[name]; a.State == lifecycle.Provisioning && entry != nil && !entry.Whole() && entry.Role == "" {
+			err = errors.Join(err, life.Pulse(ctx, v.box, name, thisVersion().Version, false))
+		}
+	}
+	return err
+}

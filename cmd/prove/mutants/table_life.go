@@ -1,0 +1,65 @@
+package main
+
+const (
+	lifeGo    = "agents/life/life.go"
+	archiveGo = "agents/life/archive.go"
+)
+
+// lifeMutants break how agents are born, put away and brought back.
+var lifeMutants = []mutant{
+	{
+		"names-born-twice", "life", lifeGo,
+		"if a, told := all[name]; told {", "if a, told := all[name]; told && a.Claims() {",
+		command{"agents/life", "TestTakenName"},
+	},
+	{
+		"birth-over-files", "life", lifeGo,
+		"} else if is {\n\t\t\treturn fmt.Errorf(\"%s is there", "} else if false {\n\t\t\treturn fmt.Errorf(\"%s is there",
+		command{"agents/life", "TestTakenName"},
+	},
+	{
+		"half-born", "life", lifeGo,
+		"failed = errors.Join(failed, arrive(ctx, b, name))", "_ = arrive",
+		command{"agents/life", "TestFaults"},
+	},
+	{
+		"buried-at-work", "life", archiveGo,
+		"if err != nil || len(held) > 0 {", "if err != nil {",
+		command{"agents/life", "TestDrainWaits"},
+	},
+	{
+		"changed-archives-come-back", "life", archiveGo,
+		"if i >= len(now.Files) || now.Files[i] != f {", "if i >= len(now.Files) {",
+		command{"agents/life", "TestChangedArchive"},
+	},
+	{
+		"forged-manifests-count", "life", archiveGo,
+		"if sum != hashOf(text) {", "if sum == \"\" {",
+		command{"agents/life", "TestChangedArchive"},
+	},
+	{
+		"namesakes-archives", "life", archiveGo,
+		"if !is || !stamped().MatchString(at) {", "if !is {",
+		command{"agents/life", "TestArchiveOfAnother"},
+	},
+	{
+		"manifest-waits-for-pipes", "life", archiveGo,
+		"case info.Mode().IsRegular():", "case !info.IsDir():",
+		command{"agents/life", "TestManifest"},
+	},
+	{
+		"agents-bear-agents", "rights", "cmd/mbox/cmd_agent_life.go",
+		"\tif err := rearing.byPerson(); err != nil {\n\t\treturn err\n\t}\n", "",
+		command{"cmd/mbox", "TestScripts/agent_life$"},
+	},
+	{
+		"born-and-never-healthy", "life", lifeGo,
+		"if a.State == lifecycle.Provisioning {\n\t\ta, err", "if a.State == lifecycle.Dead {\n\t\ta, err",
+		command{"cmd/mbox", "TestScripts/agent_life$"},
+	},
+	{
+		"killed-at-work", "life", "cmd/mbox/cmd_agent_life.go",
+		"if len(held) > 0 && !o.now {", "if len(held) > 1 && !o.now {",
+		command{"cmd/mbox", "TestScripts/agent_life$"},
+	},
+}
