@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sort"
+	"strconv"
 
 	"mbox/mailbox/durable"
 )
@@ -23,7 +24,14 @@ func (l *Ledger) Backward() iter.Seq2[Line, error] { return l.BackwardFrom(math.
 
 // BackwardFrom is Backward from the line with this number on. Days behind that are not
 // read.
-func (l *Ledger) BackwardFrom(seq int64) iter.Seq2[Line, error] {
+func (l *Ledger) BackwardFrom(seq int64) iter.Seq2[Line, error] { return l.backward(seq, anything) }
+
+// anything may be in bytes of the ledger.
+func anything([]byte) bool { return true }
+
+// backward is BackwardFrom without lines that are not wanted. The bytes of one line or of
+// many are asked for: who wants a line wants them.
+func (l *Ledger) backward(seq int64, wanted func([]byte) bool) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
 		files, err := dayFiles(sharedDir(l.home))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -34,7 +42,7 @@ func (l *Ledger) BackwardFrom(seq int64) iter.Seq2[Line, error] {
 			if seq < math.MaxInt64 && i > 0 && l.endOf(files[i-1]).Seq >= seq {
 				continue
 			}
-			more, err := l.backwardIn(name, func(line Line, err error) bool {
+			more, err := l.backwardIn(name, wanted, func(line Line, err error) bool {
 				return err == nil && line.Seq > seq || yield(line, err)
 			})
 			if err != nil {
@@ -91,7 +99,7 @@ func (l *Ledger) Newest() (Position, error) {
 	return Position{}, nil
 }
 
-func (l *Ledger) backwardIn(name string, yield func(Line, error) bool) (more bool, err error) {
+func (l *Ledger) backwardIn(name string, wanted func([]byte) bool, yield func(Line, error) bool) (more bool, err error) {
 	f, err := durable.OpenFile(filepath.Join(sharedDir(l.home), name), os.O_RDONLY)
 	if err != nil {
 		return false, err
@@ -104,8 +112,8 @@ func (l *Ledger) backwardIn(name string, yield func(Line, error) bool) (more boo
 	day := &dayReader{file: f, name: name}
 	var parts parsed
 	cut := info.Size() // bytes from here on are done, or set aside by a repair
-	for raw, offset := range linesBackward(f, info.Size(), &err) {
-		if offset+int64(len(raw)) > cut || parts.parse(raw) != nil {
+	for raw, offset := range linesBackward(f, info.Size(), wanted, &err) {
+		if offset+int64(len(raw)) > cut || !wanted(raw) || parts.parse(raw) != nil {
 			continue
 		}
 		if r, ok := repairOf(&parts, raw); ok && r.File == day.path() && r.Offset < cut {
@@ -123,8 +131,14 @@ func (l *Ledger) backwardIn(name string, yield func(Line, error) bool) (more boo
 // LinesOf yields the lines about a task from the last to the first. One that
 // nobody can decode is ErrDamaged: it may be the task's.
 func (l *Ledger) LinesOf(id string) iter.Seq2[Line, error] {
+	// A line about it has its id in quotes, or some backslash. What a repair names counts
+	// for all lines.
+	named, repairs := strconv.AppendQuote(nil, id), strconv.AppendQuote(nil, string(AuditRepaired))
+	wanted := func(b []byte) bool {
+		return bytes.Contains(b, named) || bytes.IndexByte(b, '\\') >= 0 || bytes.Contains(b, repairs)
+	}
 	return func(yield func(Line, error) bool) {
-		for line, err := range l.Backward() {
+		for line, err := range l.backward(math.MaxInt64, wanted) {
 			if bad := line.Sound(); err == nil && bad != nil {
 				err = fmt.Errorf("%w: ledger seq %d: %w", ErrDamaged, line.Seq, bad)
 			}
@@ -135,39 +149,63 @@ func (l *Ledger) LinesOf(id string) iter.Seq2[Line, error] {
 	}
 }
 
+// blockSize is how much of a file is read at once, backwards.
+const blockSize = 256 << 10
+
 // linesBackward yields the whole lines of f from the last to the first, but for
-// pieces that are too long to be lines. Each slice is valid until the next step.
-func linesBackward(f *os.File, size int64, failed *error) iter.Seq2[[]byte, int64] {
+// pieces that are too long to be lines, and for blocks of lines that are not wanted.
+// Each slice is valid until the next step.
+func linesBackward(f *os.File, size int64, wanted func([]byte) bool, failed *error) iter.Seq2[[]byte, int64] {
 	return func(yield func([]byte, int64) bool) {
-		const chunk = 64 << 10
-		var buf []byte // bytes [start, start+len(buf)) not yet yielded
-		start := size
-		skip := true // what stands behind the last newline is no whole line
-		for start > 0 {
-			n := min(chunk, start)
-			start -= n
-			grown := make([]byte, n, int(n)+len(buf))
-			if _, err := f.ReadAt(grown, start); err != nil && err != io.EOF {
+		room := int64(blockSize)
+		buf := make([]byte, room)
+		var ends []int // of the lines of a block
+		behind := true // what stands behind the last newline is no whole line
+		for end := size; end > 0; {
+			n := min(room, end)
+			if int64(len(buf)) < n {
+				buf = make([]byte, n)
+			}
+			block, start := buf[:n], end-n
+			if _, err := f.ReadAt(block, start); err != nil && err != io.EOF {
 				*failed = err
 				return
 			}
-			buf = append(grown, buf...)
-			for {
-				i := bytes.LastIndexByte(buf, '\n')
-				if i < 0 {
-					break
+			if behind {
+				block = block[:bytes.LastIndexByte(block, '\n')+1]
+				if behind, end = len(block) == 0, start+int64(len(block)); behind {
+					continue
 				}
-				if !skip && !yield(buf[i+1:], start+int64(i)+1) {
+			}
+			first := 0 // where the first whole line begins
+			if start > 0 {
+				first = bytes.IndexByte(block[:len(block)-1], '\n') + 1
+			}
+			if start > 0 && first == 0 { // the block is the end of one line
+				if room *= 2; room > 2*MaxLine { // no line is so long: its other bytes are passed over too
+					room, end, behind = blockSize, start, true
+				}
+				continue
+			}
+			lines := block[first:]
+			room, end = blockSize, start+int64(first)
+			if !wanted(lines) {
+				continue
+			}
+			ends = ends[:0]
+			for at := 0; at < len(lines); {
+				at += bytes.IndexByte(lines[at:], '\n') + 1
+				ends = append(ends, at)
+			}
+			for i, to := range slices.Backward(ends) {
+				from := 0
+				if i > 0 {
+					from = ends[i-1]
+				}
+				if !yield(lines[from:to-1:to-1], end+int64(from)) {
 					return
 				}
-				skip, buf = false, buf[:i]
 			}
-			if len(buf) > MaxLine {
-				skip, buf = true, nil // no line is so long: its other bytes are passed over too
-			}
-		}
-		if !skip {
-			yield(buf, 0)
 		}
 	}
 }
