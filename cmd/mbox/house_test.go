@@ -57,18 +57,19 @@ var rooms = map[string]room{
 	"mailbox/history":   {layer: 2, ours: []string{"mailbox/task", "audit"}},
 	"mailbox/lifecycle": {layer: 2, ours: []string{"mailbox/task", "audit"}},
 	"mailbox/evidence":  {layer: 2, ours: []string{"mailbox/home", "mailbox/queue", "mailbox/task", "audit", "mailbox/durable"}, libraries: []string{jsonV2}},
+	"mailbox/channel":   {layer: 2, ours: []string{"mailbox/task", "audit", "schemas"}},
 	"mailbox/artifact":  {layer: 2, ours: []string{"mailbox/task", "mailbox/durable", "schemas"}},
 	"mailbox/backup": {
 		layer: 2, ours: []string{"mailbox/home", "audit", "mailbox/durable"},
 		libraries: []string{jsonV2, "github.com/klauspost/compress/zstd"},
 	},
-	"mailbox/verify": {layer: 2, ours: []string{"mailbox/home", "mailbox/task", "mailbox/artifact", "audit", "audit/delegation", "audit/verify", "mailbox/durable", "schemas"}, libraries: []string{xsync}},
+	"mailbox/verify": {layer: 2, ours: []string{"mailbox/channel", "mailbox/home", "mailbox/task", "mailbox/artifact", "audit", "audit/delegation", "audit/verify", "mailbox/durable", "schemas"}, libraries: []string{xsync}},
 	"mailbox/tree":   {layer: 2, ours: []string{"mailbox/task", "audit", "schemas"}},
 	"mailbox/queue": {
 		layer: 2, ours: []string{"mailbox/home", "mailbox/lifecycle", "mailbox/task", "mailbox/tree", "audit", "mailbox/durable"}, libraries: []string{jsonV2},
 	},
 	"mailbox": {
-		layer: 2, ours: []string{"mailbox/artifact", "mailbox/backup", "mailbox/evidence", "mailbox/history", "mailbox/home", "mailbox/lease", "mailbox/lifecycle", "mailbox/queue", "mailbox/task", "mailbox/tree", "audit", "audit/delegation", "audit/record", "audit/verify", "mailbox/durable", "schemas"},
+		layer: 2, ours: []string{"mailbox/artifact", "mailbox/backup", "mailbox/channel", "mailbox/evidence", "mailbox/history", "mailbox/home", "mailbox/lease", "mailbox/lifecycle", "mailbox/queue", "mailbox/task", "mailbox/tree", "audit", "audit/delegation", "audit/record", "audit/verify", "mailbox/durable", "schemas"},
 		libraries: []string{jsonV2, xsys, xsync, "github.com/fsnotify/fsnotify"},
 	},
 	"agents/action": {
@@ -121,7 +122,7 @@ var rooms = map[string]room{
 	"cmd/mbox/schedule":      {layer: 3, libraries: []string{"github.com/netresearch/go-cron"}},
 	"cmd/mbox/timetable":     {layer: 5, ours: []string{"cmd/mbox/config", "cmd/mbox/schedule", "mailbox", "audit", "audit/record", "mailbox/durable", "schemas"}},
 	"cmd/mbox/config": {
-		layer: 5, ours: []string{"cmd/mbox/schedule", "agents", "agents/action", "agents/chat", "agents/policy", "agents-home", "mailbox", "mailbox/task", "audit", "schemas", "mailbox/durable"},
+		layer: 5, ours: []string{"cmd/mbox/schedule", "agents", "agents/action", "agents/chat", "agents/policy", "agents-home", "mailbox", "mailbox/channel", "mailbox/task", "audit", "schemas", "mailbox/durable"},
 		libraries: []string{"github.com/pelletier/go-toml/v2"},
 	},
 	"cmd/mbox/check": {
