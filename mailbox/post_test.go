@@ -389,3 +389,42 @@ func TestTamperedMessages(t *testing.T) {
 		})
 	}
 }
+
+// An item that was acknowledged long ago is archived; one that failed, or that is new,
+// and the message itself stay.
+func TestArchivedItems(t *testing.T) {
+	c := newClock()
+	o := c.options()
+	o.Agents = map[string]Capabilities{"coder": {}}
+	b := homes{}.open(t, o)
+	say(t, b, Post{Channel: "general", From: "human", Text: "talk", Create: true})
+	work := func(text string, final bool) ID {
+		t.Helper()
+		say(t, b, Post{Channel: "general", From: "human", Text: "@coder " + text})
+		got, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
+		must(t, err)
+		if final {
+			must(t, got.Fail(t.Context(), Failure{TaskError: TaskError{Code: "no"}, Final: true}))
+		} else {
+			must(t, got.Complete(t.Context(), Result{Output: jsontext.Value(`true`)}))
+		}
+		return got.ID()
+	}
+	acked, failed := work("one", false), work("two", true)
+	c.turn(8 * 24 * time.Hour)
+	later := work("three", false)
+	n, err := b.ArchiveDelivered(t.Context(), 7*24*time.Hour)
+	if n != 1 || err != nil {
+		t.Errorf("archived %d, %v", n, err)
+	}
+	for id, want := range map[ID]State{acked: Archived, failed: Failed, later: Completed} {
+		if _, state, err := b.Task(t.Context(), id); state != want || err != nil {
+			t.Errorf("%s is %s, want %s; %v", id, state, want, err)
+		}
+	}
+	said, _, err := Messages(t.Context(), b, Reading{Channel: "general"})
+	must(t, err)
+	if receipts, err := Receipts(t.Context(), b, said[1]); len(said) != 4 || err != nil || receipts[0].State != Archived {
+		t.Errorf("%d messages; %+v, %v", len(said), receipts, err)
+	}
+}
