@@ -209,7 +209,7 @@ func (b *recorder) filing(m *channel.Message) (*filing, error) {
 	}
 	f := &filing{
 		event: audit.MessageEvent, folder: channel.Folder(m.Channel), id: m.ID, suffix: ".json", by: m.From, task: string(m.Task), data: data,
-		action: m.From + " posted " + m.ID + " to " + m.Channel, channel: m.Channel, key: messageHash(b.books, m.ID),
+		action: m.From + " posted " + m.ID + " to " + m.Channel, channel: m.Channel, key: messageHash(b.books, m.ID), people: m.People,
 	}
 	for _, r := range m.Receivers {
 		f.inbox = append(f.inbox, itemHash(b.books, itemKey(m.ID, r.Agent)))

@@ -38,6 +38,7 @@ type recordDetails struct {
 	Channel string   `json:"channel,omitzero"`
 	Key     string   `json:"key,omitzero"`
 	Inbox   []string `json:"inbox,omitempty"`
+	People  bool     `json:"people,omitzero"` // it names the people, whom [notify] tells
 	// Approves is set where the decision is an operator's approval of a task.
 	Approves *Approval `json:"approves,omitzero"`
 	audit.Writer
@@ -60,6 +61,7 @@ type filing struct {
 	channel  string
 	key      string
 	inbox    []string
+	people   bool
 }
 
 // Decide writes a decision record and returns its id. ID and Date are made
@@ -255,7 +257,7 @@ func (b *recorder) writeRecord(ctx context.Context, s *shard, f *filing) error {
 		Agent: f.by, Event: f.event, Action: f.action,
 		Details: audit.Details(recordDetails{
 			File: filepath.ToSlash(filepath.Join(f.folder, name)), SHA256: audit.Hash(f.data), Before: f.before, Kind: f.kind, TX: tx,
-			Channel: f.channel, Key: f.key, Inbox: f.inbox, Approves: f.approves, Writer: b.writer,
+			Channel: f.channel, Key: f.key, Inbox: f.inbox, People: f.people, Approves: f.approves, Writer: b.writer,
 		}),
 	}
 	if f.task != "" {
