@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
+	"mbox/agents/chat"
 	"mbox/mailbox"
 	"mbox/schemas"
 )
@@ -160,14 +162,35 @@ func (o *speaker) acknowledge(ctx context.Context, box *mailbox.Box, id mailbox.
 	case state == mailbox.InProgress:
 		return hint(fmt.Errorf("%s is being worked at: %w", t.ID, mailbox.ErrConflict), "its end acknowledges it; mbox ack %s --token TOKEN does so now", schemas.ShellWord(string(t.ID)))
 	}
-	c, err := box.Claim(ctx, mailbox.ClaimRequest{Agent: who, ID: t.ID, Process: true})
-	if err != nil {
-		if _, now, look := box.Task(ctx, id); look == nil && now == mailbox.Completed { // somebody else was faster
-			return nil
-		}
+	c, err := claimItem(ctx, box, t.ID, who)
+	if err != nil || c == nil {
 		return err
 	}
 	return errors.Join(c.Complete(ctx, mailbox.Result{Output: []byte(word)}), c.Close())
+}
+
+// maxRest is how long an acknowledgement waits for an item that a worker has lost, and
+// that rests before it is tried again.
+const maxRest = 10 * time.Second
+
+// claimItem claims an item that waits; nil if somebody else has acknowledged it meanwhile.
+func claimItem(ctx context.Context, box *mailbox.Box, id mailbox.ID, who string) (*mailbox.Claim, error) {
+	for rested := false; ; rested = true {
+		c, err := box.Claim(ctx, mailbox.ClaimRequest{Agent: who, ID: id, Process: true})
+		if err == nil {
+			return c, nil
+		}
+		t, state, look := box.Task(ctx, id)
+		switch {
+		case look == nil && state == mailbox.Completed:
+			return nil, nil
+		case rested || look != nil || state != mailbox.Pending || t.Mbox.NotBefore == nil:
+			return nil, err
+		}
+		if rest := time.Until(t.Mbox.NotBefore.Time); rest > maxRest || !chat.Sleep(ctx, rest) {
+			return nil, err
+		}
+	}
 }
 
 // self is what mbox whoami tells.

@@ -293,7 +293,7 @@ var sweepScenes = []sweepScene{
 	{
 		name: "post", before: [][]string{{"create-channel", "builds"}}, again: []int{0},
 		verb:   []string{"post", "builds", "@coder @tester look", "--message-id", "m1"},
-		effect: promise{event: "message", holds: hasMessage("builds", "m1", "coder", "tester")},
+		effect: promise{holds: hasMessage("builds", "m1", "coder", "tester")},
 	},
 	{
 		name: "ack", before: [][]string{{"create-channel", "builds"}, {"post", "builds", "@coder look"}}, again: []int{0},
