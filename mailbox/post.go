@@ -429,7 +429,7 @@ func (r *recovery) messageLine(m *channel.Message) (audit.Entry, error) {
 		f.data = data
 	}
 	e.Details = audit.Details(recordDetails{
-		File: m.File(), SHA256: audit.Hash(f.data), TX: home.RandomHex(16), Channel: f.channel, Key: f.key, Inbox: f.inbox, Writer: r.b.writer,
+		File: m.File(), SHA256: audit.Hash(f.data), TX: home.RandomHex(16), Channel: f.channel, Key: f.key, Inbox: f.inbox, People: f.people, Writer: r.b.writer,
 	})
 	if f.task != "" {
 		e.TaskID = &f.task

@@ -201,7 +201,10 @@ func TestTalkEnds(t *testing.T) {
 			t.Errorf("it ends at %d: %+v", depth, m)
 		}
 	}
-	if stolen, err := b.Held(t.Context(), m.Task, "made-up"); err != nil {
+	say(t, b, Post{Channel: "general", From: "human", Text: "@coder work"})
+	live, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
+	must(t, err)
+	if stolen, err := b.Held(t.Context(), live.ID(), "made-up"); err != nil {
 		t.Error(err)
 	} else if _, _, _, err := PostMessage(t.Context(), b, Post{Channel: "general", Text: "x", By: stolen}); !errors.Is(err, ErrStale) {
 		t.Errorf("with a token of one's own: %v", err)
@@ -273,6 +276,10 @@ func TestForgottenMessages(t *testing.T) {
 	}
 	if got := inboxes(t, b); !slices.Equal(got, before) {
 		t.Errorf("the inboxes have %v, had %v", got, before)
+	}
+	must(t, b.queue.Update())
+	if got := b.queue.Owed(); len(got) > 0 {
+		t.Errorf("%v are owed again", got)
 	}
 }
 
