@@ -242,6 +242,8 @@ var hostileLines = [][]string{
 	{"inbox", "--agent", "coder", "--json"},
 	{"inbox", "--agent", hostile},
 	{"ack", hostile, "--agent", "coder"},
+	{"note", hostile},
+	{"note", hostile, "--message-id", hostile},
 	{"whoami"},
 	{"whoami", "--json"},
 	{"decision", "list"},

@@ -15,7 +15,7 @@ func workVerbs() []*verb {
 }
 
 func talkVerbs() []*verb {
-	return in(partTalk, postVerb(), readVerb(), inboxVerb(), ackVerb(), channelsVerb(), createChannelVerb(), whoamiVerb())
+	return in(partTalk, postVerb(), readVerb(), inboxVerb(), ackVerb(), channelsVerb(), createChannelVerb(), noteVerb(), whoamiVerb())
 }
 
 func proofVerbs() []*verb {

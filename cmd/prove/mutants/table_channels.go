@@ -132,6 +132,16 @@ var channelsMutants = []mutant{
 		policyTest("TestForAgent$"),
 	},
 	{
+		"note-out-of-its-quotation", "channels", "cmd/mbox/cmd_note.go",
+		"\"\\n> \"))", "\"\\n\"))",
+		command{"cmd/mbox", "TestNotesOf"},
+	},
+	{
+		"notes-without-a-bound", "channels", "cmd/mbox/cmd_note.go",
+		"size > maxNoteView && len(notes) > 0", "size < 0 && len(notes) > 0",
+		command{"cmd/mbox", "TestNotesOf"},
+	},
+	{
 		"people-told-of-all", "channels", "agents/chat/notify.go",
 		"at.Detail(\"people\") == nil || ", "",
 		command{"agents/chat", "TestNotifyMessages"},
