@@ -40,6 +40,7 @@ const (
 	DelegationEvent Event = "delegation"
 	DecisionEvent   Event = "decision"
 	ChangeEvent     Event = "change"
+	MessageEvent    Event = "message"
 	PolicyDenied    Event = "policy_denied"
 	AgentState      Event = "agent_state"
 	Reconcile       Event = "reconcile"
@@ -51,7 +52,7 @@ const (
 var Events = []Event{
 	TaskCreated, TaskPicked, TaskProgress, TaskCompleted, TaskFailed, TaskReleased, TaskRetried,
 	TaskCancelled, TaskRejected, TaskQuarantined, TaskLateResult, TaskArchived, TaskEdited, ResultDelivered,
-	DelegationEvent, DecisionEvent, ChangeEvent, PolicyDenied, AgentState, Reconcile, AuditRepaired, ErrorEvent,
+	DelegationEvent, DecisionEvent, ChangeEvent, MessageEvent, PolicyDenied, AgentState, Reconcile, AuditRepaired, ErrorEvent,
 }
 
 // eventOf is the event with this name, "" if there is none.

@@ -56,8 +56,8 @@ func (b *Box) Archive(ctx context.Context, olderThan time.Duration, by string) (
 	return moved, nil
 }
 
-// ArchiveDelivered is Archive for tasks whose results were delivered longer ago, by
-// mbox itself. Of the ledger it reads what came since the last call.
+// ArchiveDelivered is Archive for tasks whose results were delivered longer ago, and
+// for inbox items that were acknowledged longer ago, by mbox itself. Of the ledger it reads what came since the last call.
 func (b *Box) ArchiveDelivered(ctx context.Context, longerAgo time.Duration) (int, error) {
 	b.delivered.Lock()
 	defer b.delivered.Unlock()

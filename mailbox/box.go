@@ -122,6 +122,7 @@ type Capabilities struct {
 	Actions   []string // action names that it takes from "any"
 	OnlyNamed bool     // takes only what names it
 	Disabled  bool     // takes nothing
+	Watches   []string // channels whose messages come into its inbox
 
 	Accept       []string // the checks that each of its results has to pass
 	ExpectOutput bool     // an empty result of it is a failure

@@ -403,6 +403,34 @@ var scenes = []scene{
 		},
 	},
 	{
+		name: "post",
+		before: func(t *testing.T, b *Box) any {
+			if _, _, _, err := PostMessage(context.Background(), b, Post{Channel: "general", From: "human", Text: "talk", Create: true}); err != nil {
+				t.Fatal(err)
+			}
+			return nil
+		},
+		verb: func(ctx context.Context, b *Box, _ any) error {
+			b.o.Agents = map[string]Capabilities{"coder": {}, "tester": {Watches: []string{"general"}}}
+			_, _, _, err := PostMessage(ctx, b, Post{Channel: "general", From: "human", Text: "@coder hello", ID: "m1"})
+			return err
+		},
+		holds: func(t *testing.T, b *Box, _ any) bool {
+			m, err := MessageOf(b, "m1")
+			if errors.Is(err, ErrNotFound) {
+				return false
+			}
+			must(t, err)
+			must(t, b.Tidy(context.Background()))
+			got, err := Receipts(context.Background(), b, m)
+			must(t, err)
+			if len(got) != 2 || got[0].State != Pending || got[1].State != Pending || got[0].Item == got[1].Item {
+				t.Errorf("it is posted, and its receipts are %+v", got)
+			}
+			return true
+		},
+	},
+	{
 		name:   "note",
 		before: func(*testing.T, *Box) any { return nil },
 		verb: func(ctx context.Context, b *Box, _ any) error {

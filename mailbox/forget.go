@@ -97,6 +97,15 @@ func (r *recovery) lines(known audit.Position) iter.Seq2[audit.Entry, error] {
 				return
 			}
 		}
+		said, err := r.messagesThere()
+		for _, m := range said {
+			if e, err := r.messageLine(m); !yield(e, err) || err != nil {
+				return
+			}
+		}
+		if err != nil {
+			yield(audit.Entry{}, err)
+		}
 	}
 }
 

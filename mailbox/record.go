@@ -33,6 +33,12 @@ type recordDetails struct {
 	Before string `json:"before,omitzero"` // of the file that it replaces
 	Kind   string `json:"kind,omitzero"`   // of a change: config, code, data, system
 	TX     string `json:"tx"`
+	// Of a message: its channel, the hash of its id, and those of the keys of the inbox
+	// items that are made for it.
+	Channel string   `json:"channel,omitzero"`
+	Key     string   `json:"key,omitzero"`
+	Inbox   []string `json:"inbox,omitempty"`
+	People  bool     `json:"people,omitzero"` // it names the people, whom [notify] tells
 	// Approves is set where the decision is an operator's approval of a task.
 	Approves *Approval `json:"approves,omitzero"`
 	audit.Writer
@@ -41,8 +47,9 @@ type recordDetails struct {
 // filing is a record that is to be written.
 type filing struct {
 	event  audit.Event
-	folder string // decisions or changes
+	folder string // decisions, changes or that of a channel
 	id     string
+	suffix string // of the file; .md if empty
 	by     string
 	task   string
 	kind   string
@@ -51,6 +58,10 @@ type filing struct {
 	action string
 
 	approves *Approval
+	channel  string
+	key      string
+	inbox    []string
+	people   bool
 }
 
 // Decide writes a decision record and returns its id. ID and Date are made
@@ -240,13 +251,13 @@ func recordNumber(name, prefix string) (int, bool) {
 
 // writeRecord writes a record like a task: mark, stage, line, rename.
 func (b *recorder) writeRecord(ctx context.Context, s *shard, f *filing) error {
-	tx, name := home.RandomHex(16), f.id+".md"
+	tx, name := home.RandomHex(16), f.id+cmp.Or(f.suffix, ".md")
 	staged := home.StagedPath(b.home, name, tx)
 	e := audit.Entry{
 		Agent: f.by, Event: f.event, Action: f.action,
 		Details: audit.Details(recordDetails{
 			File: filepath.ToSlash(filepath.Join(f.folder, name)), SHA256: audit.Hash(f.data), Before: f.before, Kind: f.kind, TX: tx,
-			Approves: f.approves, Writer: b.writer,
+			Channel: f.channel, Key: f.key, Inbox: f.inbox, People: f.people, Approves: f.approves, Writer: b.writer,
 		}),
 	}
 	if f.task != "" {
@@ -276,6 +287,11 @@ func (b *books) placeRecord(e *audit.Entry) error {
 	there, err := home.Look(to)
 	if err != nil {
 		return err
+	}
+	if d.Channel != "" && !there.There { // a channel's folder is made with its first message
+		if err := durable.MkdirAll(filepath.Dir(to), b.o.Sync); err != nil {
+			return err
+		}
 	}
 	switch {
 	case there.Hash == d.SHA256:

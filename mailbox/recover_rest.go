@@ -15,14 +15,15 @@ import (
 	"mbox/mailbox/task"
 )
 
-// records brings decision and change files to what their last lines name.
+// records brings the files of decisions, changes and messages to what their last lines
+// name.
 func (r *recovery) records() error {
 	last := map[string]*audit.Entry{}
 	for line, err := range r.b.ledger.Read(audit.Position{}).Lines() {
 		if err != nil {
 			return err
 		}
-		if line.Event() != audit.DecisionEvent && line.Event() != audit.ChangeEvent {
+		if !slices.Contains([]audit.Event{audit.DecisionEvent, audit.ChangeEvent, audit.MessageEvent}, line.Event()) {
 			continue
 		}
 		e, err := line.Decode()

@@ -86,6 +86,9 @@ func (b *Box) scan(ctx context.Context, folders []State, q *quota) (r ScanReport
 	if err := b.reclaimer.dropStrayLeases(ctx); err != nil {
 		return r, err
 	}
+	if err := b.sender.deliverOwed(ctx); err != nil {
+		return r, err
+	}
 	if err := b.dependencies.resolve(ctx); err != nil {
 		return r, err
 	}

@@ -206,14 +206,18 @@ func (b *sender) idOfKey(key string) (ID, error) {
 }
 
 // keyHash is what the ledger knows a task's key by. The keys that mbox makes for
-// children and for ticks are of kinds of their own: whoever guesses one and sends a
-// task with it does not become the child, nor keeps a schedule from its own.
+// children, for ticks and for inbox items are of kinds of their own: whoever guesses one
+// and sends a task with it does not become the child, nor keeps a schedule or an inbox
+// from its own.
 func (b *sender) keyHash(t *Task) string {
 	if _, child := t.Born(); child {
 		return b.childHash(t.Mbox.IdempotencyKey)
 	}
 	if strings.HasPrefix(t.Mbox.Trigger, task.Scheduled) {
 		return b.tickHash(t.Mbox.IdempotencyKey)
+	}
+	if t.Message() != "" {
+		return itemHash(b.books, t.Mbox.IdempotencyKey)
 	}
 	return b.saltedHash("key", t.Mbox.IdempotencyKey)
 }

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,7 +25,8 @@ import (
 )
 
 // Happening is what a notification tells: JSON for programs, and in words for
-// people. It has no text of the task but its title and why it failed.
+// people. It has no text of the task but its title and why it failed, and of a message
+// its beginning.
 type Happening struct {
 	Event  string        `json:"event"` // one of Happenings
 	Key    string        `json:"key"`   // the same whenever it is told again
@@ -39,7 +41,7 @@ type Happening struct {
 }
 
 // Happenings are what can be notified of.
-var Happenings = []string{"completed", "failed", "approval", "alarm"}
+var Happenings = []string{"completed", "failed", "approval", "alarm", "message"}
 
 // words are the happening for people.
 func (h *Happening) words() (title, text string) {
@@ -244,6 +246,9 @@ func (n *Notifier) notice(h *Happening, again bool) Notice {
 
 // happening is what a line tells that is wanted; nil for anything else.
 func (n *Notifier) happening(ctx context.Context, line audit.Line) (*Happening, error) {
+	if line.Event() == audit.MessageEvent {
+		return n.message(ctx, line)
+	}
 	if line.Detail("to") == nil && line.Detail("alarm") == nil {
 		return nil, nil
 	}
@@ -282,8 +287,7 @@ func (n *Notifier) happening(ctx context.Context, line audit.Line) (*Happening, 
 // about adds what the task's file tells, as of this revision or a later one, and
 // leaves out what is not wanted.
 func (n *Notifier) about(ctx context.Context, h *Happening, revision int64) (*Happening, error) {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\nnotify\n%s\n%d\n", n.o.Box.MailboxID(), n.o.Name, h.Seq))
-	h.Key = hex.EncodeToString(sum[:16])
+	h.Key = n.key(h.Seq)
 	t, state, err := n.task(ctx, h.Task, revision)
 	if err != nil {
 		return nil, err
@@ -314,6 +318,36 @@ func (n *Notifier) about(ctx context.Context, h *Happening, revision int64) (*Ha
 		return nil, nil
 	}
 	return h, nil
+}
+
+// key names what a line tells this target.
+func (n *Notifier) key(seq int64) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\nnotify\n%s\n%d\n", n.o.Box.MailboxID(), n.o.Name, seq))
+	return hex.EncodeToString(sum[:16])
+}
+
+// message is what a line tells of a message that names the people, where that is
+// wanted. One that lies nowhere, or not as it was posted, is left to verify.
+func (n *Notifier) message(ctx context.Context, at audit.Line) (*Happening, error) {
+	if at.Detail("people") == nil || !slices.Contains(n.o.On, "message") || n.o.Agent != "" && n.o.Agent != at.Agent() {
+		return nil, nil
+	}
+	id := strings.TrimSuffix(filepath.Base(at.Text("file")), ".json")
+	until := time.Now().Add(2 * n.o.Box.Options().ScanInterval)
+	for {
+		m, err := mailbox.MessageOf(n.o.Box, id)
+		switch {
+		case err == nil:
+			title := schemas.Sentence(line(Plain(fmt.Sprintf("#%s, %s: %s", m.Channel, m.From, m.Text))), 200)
+			return &Happening{Event: "message", Key: n.key(at.Seq), At: string(at.TS()), Seq: at.Seq, Task: m.Task, Title: title, Agent: m.From, From: m.From}, nil
+		case !errors.Is(err, mailbox.ErrIntegrity) && !errors.Is(err, mailbox.ErrNotFound):
+			return nil, err
+		case time.Now().After(until):
+			return nil, nil
+		case !Sleep(ctx, 20*time.Millisecond): // a line comes before its file
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // task is a task as of this revision or a later one; nil where there is none. A line

@@ -142,3 +142,32 @@ func TestNotifyApproval(t *testing.T) {
 		t.Errorf("%q: %q", told, p.fake.texts())
 	}
 }
+
+// Of messages those are told that name the people, and by the agent that is wanted.
+func TestNotifyMessages(t *testing.T) {
+	p := newPost(t, AtLeastOnce)
+	say := func(from, text string) {
+		t.Helper()
+		_, _, _, err := mailbox.PostMessage(t.Context(), p.box, mailbox.Post{Channel: "general", From: from, Text: text})
+		p.must(err)
+	}
+	_, _, _, err := mailbox.PostMessage(t.Context(), p.box, mailbox.Post{Channel: "general", From: "human", Text: "@apes talk", Create: true})
+	p.must(err)
+	say("a", "@apes before")
+	told := p.notified(NotifierOptions{On: []string{"message"}, Agent: "a"}, 1, func() {
+		say("a", "no name")
+		say("b", "@apes from another one")
+		p.done("42")
+		say("a", "@apes look\x1b[2J\nat this")
+	})
+	if n := p.fake.has[0]; !slices.Equal(told, []string{"message"}) || n.Text != `#general, a: @apes look[2J at this` || len(n.Key) != 32 {
+		t.Errorf("told %q: %+v", told, n)
+	}
+	quiet := p.notified(NotifierOptions{On: []string{"completed"}}, 1, func() {
+		say("a", "@apes nobody wants to know")
+		p.done("43")
+	})
+	if len(quiet) != 1 || !strings.HasPrefix(quiet[0], "completed") {
+		t.Errorf("told %q", quiet)
+	}
+}

@@ -201,7 +201,7 @@ func (b *builder) liftBoundary(p *Policy) {
 // What mbox alone writes in its folder. The first two nobody else reads, nor the
 // artifacts: a task gets copies of those that it may read.
 var (
-	protectedFolders = []string{".mbox", "audit", "tasks", "decisions", "changes", "prompts", "mbox.d"}
+	protectedFolders = []string{".mbox", "audit", "tasks", "decisions", "changes", "channels", "prompts", "mbox.d"}
 	protectedFiles   = []string{"mbox.toml", "memory/agent_state.json", "memory/task_queue.json"}
 
 	protectedOfAgents = []string{"agent.toml", "state.json", deployed} // in agents/<name>

@@ -41,7 +41,7 @@ func (m model) allows(real string, write bool) bool {
 		return true
 	case m.in(real, "home/.mbox", "home/audit"):
 		return false
-	case write && m.in(real, "home/tasks", "home/decisions", "home/changes", "home/mbox.toml", "home/mbox.d", agents+"coder/agent.toml", agents+"reader/state.json"):
+	case write && m.in(real, "home/tasks", "home/decisions", "home/changes", "home/channels", "home/mbox.toml", "home/mbox.d", agents+"coder/agent.toml", agents+"reader/state.json"):
 		return false
 	case m.in(real, granted...):
 		return true

@@ -34,6 +34,7 @@ const (
 	partHome   = "A mailbox"
 	partAsk    = "Asking for work"
 	partWork   = "Doing work"
+	partTalk   = "Talking"
 	partProof  = "Proof and safety"
 	partOthers = "Format and shell"
 )
@@ -53,7 +54,7 @@ files, no server; every byte can be read with cat.
    mbox claim --agent coder                  take the next task, print its JSON
    mbox complete ID --token T --output …     hand in the result
    mbox verify                               prove that ledger and files agree`,
-		verbs: slices.Concat(homeVerbs(), askVerbs(), workVerbs(), proofVerbs(), otherVerbs()),
+		verbs: slices.Concat(homeVerbs(), askVerbs(), workVerbs(), talkVerbs(), proofVerbs(), otherVerbs()),
 	}
 }
 

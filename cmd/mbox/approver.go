@@ -25,6 +25,7 @@ var (
 	rearing   = deed{"agent", "brings agents in and out", "do that"}
 	planning  = deed{"schedule", "changes schedules", "do that"}
 	speaking  = deed{"bridge", "sends as a bridge", "do that"}
+	posting   = deed{"channels", "speaks without a task", "do that"}
 	editing   = deed{"edit", "changes what others have sent", "do that"}
 )
 

@@ -131,7 +131,7 @@ func vandalise(t *testing.T, home string) {
 	t.Helper()
 	name := strings.ReplaceAll(hostile, "/", "")
 	hostileWrite(t, filepath.Join(home, ".mbox/keys/tokens/ours.json"), `{"name":`+hostileQuoted(t)+`}`)
-	for _, place := range []string{"tasks/archive", "tasks/quarantine", "audit/shared", "audit", "audit/coder", "decisions", "changes", ".mbox/tmp", ".mbox/leases", ".mbox/locks", ".mbox/keys/tokens"} {
+	for _, place := range []string{"tasks/archive", "tasks/quarantine", "audit/shared", "audit", "audit/coder", "decisions", "changes", "channels/talk", ".mbox/tmp", ".mbox/leases", ".mbox/locks", ".mbox/keys/tokens"} {
 		if err := os.Mkdir(filepath.Join(home, place, name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -231,6 +231,28 @@ var hostileLines = [][]string{
 	{"verify", "--json"},
 	{"doctor"},
 	{"doctor", "--json"},
+	{"create-channel", "talk", "--topic", hostile},
+	{"create-channel", hostile},
+	{"post", "talk", "@coder @apes " + hostile + "\n7  #talk  human  forged", "--message-id", "said"},
+	{"post", "talk", "@coder", "--type", hostile},
+	{"post", "talk", "@coder", "--message-id", hostile},
+	{"post", "talk", "@coder", "--reply-to", hostile},
+	{"post", "talk", "@coder", "--from", hostile, "--json"},
+	{"post", hostile, hostile},
+	{"channels"},
+	{"channels", "--json"},
+	{"read", "talk", "--receipts"},
+	{"read", "--json"},
+	{"read", hostile},
+	{"read", "talk", "--thread", hostile},
+	{"inbox", "--agent", "coder"},
+	{"inbox", "--agent", "coder", "--json"},
+	{"inbox", "--agent", hostile},
+	{"ack", hostile, "--agent", "coder"},
+	{"note", hostile},
+	{"note", hostile, "--message-id", hostile},
+	{"whoami"},
+	{"whoami", "--json"},
 	{"decision", "list"},
 	{"decision", "show", "decision-2026-02-16-001"},
 	{"approve"},

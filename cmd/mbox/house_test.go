@@ -57,18 +57,19 @@ var rooms = map[string]room{
 	"mailbox/history":   {layer: 2, ours: []string{"mailbox/task", "audit"}},
 	"mailbox/lifecycle": {layer: 2, ours: []string{"mailbox/task", "audit"}},
 	"mailbox/evidence":  {layer: 2, ours: []string{"mailbox/home", "mailbox/queue", "mailbox/task", "audit", "mailbox/durable"}, libraries: []string{jsonV2}},
+	"mailbox/channel":   {layer: 2, ours: []string{"mailbox/task", "audit", "schemas"}},
 	"mailbox/artifact":  {layer: 2, ours: []string{"mailbox/task", "mailbox/durable", "schemas"}},
 	"mailbox/backup": {
 		layer: 2, ours: []string{"mailbox/home", "audit", "mailbox/durable"},
 		libraries: []string{jsonV2, "github.com/klauspost/compress/zstd"},
 	},
-	"mailbox/verify": {layer: 2, ours: []string{"mailbox/home", "mailbox/task", "mailbox/artifact", "audit", "audit/delegation", "audit/verify", "mailbox/durable", "schemas"}, libraries: []string{xsync}},
+	"mailbox/verify": {layer: 2, ours: []string{"mailbox/channel", "mailbox/home", "mailbox/task", "mailbox/artifact", "audit", "audit/delegation", "audit/verify", "mailbox/durable", "schemas"}, libraries: []string{xsync}},
 	"mailbox/tree":   {layer: 2, ours: []string{"mailbox/task", "audit", "schemas"}},
 	"mailbox/queue": {
 		layer: 2, ours: []string{"mailbox/home", "mailbox/lifecycle", "mailbox/task", "mailbox/tree", "audit", "mailbox/durable"}, libraries: []string{jsonV2},
 	},
 	"mailbox": {
-		layer: 2, ours: []string{"mailbox/artifact", "mailbox/backup", "mailbox/evidence", "mailbox/history", "mailbox/home", "mailbox/lease", "mailbox/lifecycle", "mailbox/queue", "mailbox/task", "mailbox/tree", "audit", "audit/delegation", "audit/record", "audit/verify", "mailbox/durable", "schemas"},
+		layer: 2, ours: []string{"mailbox/artifact", "mailbox/backup", "mailbox/channel", "mailbox/evidence", "mailbox/history", "mailbox/home", "mailbox/lease", "mailbox/lifecycle", "mailbox/queue", "mailbox/task", "mailbox/tree", "audit", "audit/delegation", "audit/record", "audit/verify", "mailbox/durable", "schemas"},
 		libraries: []string{jsonV2, xsys, xsync, "github.com/fsnotify/fsnotify"},
 	},
 	"agents/action": {
@@ -122,7 +123,7 @@ var rooms = map[string]room{
 	"cmd/mbox/schedule":      {layer: 3, libraries: []string{"github.com/netresearch/go-cron"}},
 	"cmd/mbox/timetable":     {layer: 5, ours: []string{"cmd/mbox/config", "cmd/mbox/schedule", "mailbox", "audit", "audit/record", "mailbox/durable", "schemas"}},
 	"cmd/mbox/config": {
-		layer: 5, ours: []string{"cmd/mbox/schedule", "agents", "agents/action", "agents/chat", "agents/policy", "agents-home", "mailbox", "mailbox/task", "audit", "schemas", "mailbox/durable"},
+		layer: 5, ours: []string{"cmd/mbox/schedule", "agents", "agents/action", "agents/chat", "agents/policy", "agents-home", "mailbox", "mailbox/channel", "mailbox/task", "audit", "schemas", "mailbox/durable"},
 		libraries: []string{"github.com/pelletier/go-toml/v2"},
 	},
 	"cmd/mbox/check": {
@@ -138,6 +139,7 @@ var rooms = map[string]room{
 	},
 	"cmd/mbox": {
 		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/gateway", "cmd/mbox/gateway/token", "cmd/mbox/help", "cmd/mbox/mcp", "cmd/mbox/top", "agents", "agents/action", "agents/brain", "agents/life", "agents/chat", "agents/chat/bluebubbles", "agents/chat/command", "agents/chat/email", "agents/chat/imsg", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/openclaw", "agents/chat/stdio", "agents/chat/telegram", "agents/chat/webhook", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable", "agents/acp", "agents/agentzero", "mailbox/lifecycle", "agents/chat/slack", "cmd/mbox/schedule", "cmd/mbox/timetable", "examples"},
+		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/gateway", "cmd/mbox/gateway/token", "cmd/mbox/help", "cmd/mbox/mcp", "cmd/mbox/top", "agents", "agents/action", "agents/brain", "agents/chat", "agents/chat/bluebubbles", "agents/chat/command", "agents/chat/email", "agents/chat/imsg", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/openclaw", "agents/chat/stdio", "agents/chat/telegram", "agents/chat/webhook", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable", "agents/acp", "agents/agentzero", "mailbox/lifecycle", "agents/chat/slack", "cmd/mbox/schedule", "cmd/mbox/timetable", "examples", "mailbox/channel"},
 		libraries: []string{
 			jsonV2, xsys, "golang.org/x/term", "github.com/rs/zerolog", "github.com/urfave/cli/v2",
 			"github.com/schollz/progressbar/v3",

@@ -86,6 +86,31 @@ func recordHas(folder, text string) func(*sweepHome) error {
 	}
 }
 
+// hasMessage wants a message, and that these agents have got it once.
+func hasMessage(channel, id string, agents ...string) func(*sweepHome) error {
+	return func(h *sweepHome) error {
+		if _, err := os.Stat(h.Path("channels", channel, id+".json")); err != nil {
+			return err
+		}
+		for _, agent := range agents {
+			if r := h.run("inbox", "--agent", agent, "--json"); strings.Count(r.out, `"message":"`+id+`"`) != 1 {
+				return fmt.Errorf("the inbox of %s: %s%s", agent, r.out, r.err)
+			}
+		}
+		return nil
+	}
+}
+
+// emptyInbox wants all of an agent's items to be acknowledged.
+func emptyInbox(agent string) func(*sweepHome) error {
+	return func(h *sweepHome) error {
+		if r := h.run("inbox", "--agent", agent, "--json"); r.out != "" || r.code != 0 {
+			return fmt.Errorf("its inbox: %s%s", r.out, r.err)
+		}
+		return nil
+	}
+}
+
 // writerIs wants the agent to be in a state, and its claims to fit that.
 func writerIs(state string) func(*sweepHome) error {
 	return func(h *sweepHome) error {
@@ -302,6 +327,20 @@ var sweepScenes = []sweepScene{
 	{
 		name: "decision", verb: decide, again: []int{0}, often: true, told: anyOutput,
 		effect: promise{event: "decision", holds: recordHas("decisions", "d")},
+	},
+	{
+		name: "create-channel", verb: []string{"create-channel", "builds"}, again: []int{0},
+		effect: promise{event: "message", holds: hasMessage("builds", "channel-builds")},
+	},
+	{
+		name: "post", before: [][]string{{"create-channel", "builds"}}, again: []int{0},
+		verb:   []string{"post", "builds", "@coder @tester look", "--message-id", "m1"},
+		effect: promise{holds: hasMessage("builds", "m1", "coder", "tester")},
+	},
+	{
+		name: "ack", before: [][]string{{"create-channel", "builds"}, {"post", "builds", "@coder look"}}, again: []int{0},
+		verb:   []string{"ack", "--all", "--agent", "coder"},
+		effect: promise{holds: emptyInbox("coder")},
 	},
 	{
 		name: "approve", drop: map[string]string{"a.json": acts}, spoil: func(h *sweepHome) { h.must("ls") }, verb: []string{"approve", "a"}, again: []int{0}, often: true, told: anyOutput,

@@ -14,6 +14,10 @@ func workVerbs() []*verb {
 	return in(partWork, claimVerb(), progressVerb(), completeVerb(), failVerb(), releaseVerb(), workerVerb(), mcpVerb())
 }
 
+func talkVerbs() []*verb {
+	return in(partTalk, postVerb(), readVerb(), inboxVerb(), ackVerb(), channelsVerb(), createChannelVerb(), noteVerb(), whoamiVerb())
+}
+
 func proofVerbs() []*verb {
 	return in(partProof, tailVerb(), verifyVerb(), recoverVerb(), backupVerb(), restoreVerb(),
 		auditVerb(), decisionVerb(), changeVerb())

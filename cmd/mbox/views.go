@@ -18,7 +18,7 @@ import (
 )
 
 // The router keeps two views of the mailbox in memory/, in the shapes in which
-// ColDBase's tools read them. They are derived: nothing reads them back, and
+// ColDBase's tools read them, and beside them the notes (cmd_note.go). They are derived: nothing reads them back, and
 // whoever deletes or edits one gets it anew with the next line of the ledger.
 
 // AgentState is memory/agent_state.json: who is at work on what.
@@ -147,7 +147,24 @@ func (w *views) refresh(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := w.notes(ctx, recent); err != nil {
+		return err
+	}
 	w.at, w.state = &end, *state
+	return nil
+}
+
+// notes keeps the view of the notes, where there is a new one.
+func (w *views) notes(ctx context.Context, recent []audit.Entry) error {
+	noted := func(e audit.Entry) bool {
+		var d struct {
+			Channel string `json:"channel"`
+		}
+		return e.Event == audit.MessageEvent && (w.at == nil || e.Seq > w.at.Seq) && e.Detail(&d) == nil && d.Channel == noteChannel
+	}
+	if w.at == nil && channelThere(w.box, noteChannel) || slices.ContainsFunc(recent, noted) {
+		return writeNotes(ctx, w.session, w.box)
+	}
 	return nil
 }
 

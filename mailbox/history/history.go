@@ -126,15 +126,17 @@ type EndedTask struct {
 	At        time.Time
 	Seq       int64     // of the line that ended it
 	Awaited   bool      // a bridge asked for it, and is to deliver the result
-	Delivered time.Time // when that was done; zero: it was not
+	Delivered time.Time // when that was done, or an inbox item acknowledged; zero: it was not
 }
 
 // Endings are the tasks that have ended and lie in no archive, up to some line.
 type Endings struct {
 	Tasks   map[task.ID]*EndedTask
-	Awaited bool // only those for which a bridge asked
+	Awaited bool // only those for which a bridge asked, and inbox items
 
 	asked map[task.ID]bool // by a bridge
+	items map[string]bool  // keys of inbox items that are still to be made
+	inbox map[task.ID]bool // those items
 	at    audit.Position
 }
 
@@ -142,6 +144,7 @@ type Endings struct {
 func (h Ledger) Ended(s *Endings) error {
 	if s.Tasks == nil || h.Check(s.at) != nil {
 		s.Tasks, s.asked, s.at = map[task.ID]*EndedTask{}, map[task.ID]bool{}, audit.Position{}
+		s.items, s.inbox = map[string]bool{}, map[task.ID]bool{}
 	}
 	r := h.Read(s.at)
 	for line, err := range r.Lines() {
@@ -163,6 +166,10 @@ func (s *Endings) heed(line audit.Line) {
 		s.received(line)
 		return
 	}
+	if line.Event() == audit.MessageEvent {
+		s.told(line)
+		return
+	}
 	e, m := task.MoveIn(line)
 	if m == nil {
 		return
@@ -170,18 +177,40 @@ func (s *Endings) heed(line audit.Line) {
 	if task.AskedByBridge(e, m) {
 		s.asked[id] = true
 	}
+	if s.items[m.Key] {
+		s.inbox[id] = true
+		delete(s.items, m.Key)
+	}
 	switch to := m.Enters(); {
 	case to == task.Completed || to == task.Failed:
 		if t := s.Tasks[id]; t != nil && m.Leaves() == to {
 			t.After = task.HashOf(m.After) // taken over as somebody edited it
-		} else if s.asked[id] || !s.Awaited {
+		} else if s.asked[id] || s.inbox[id] || !s.Awaited {
 			s.Tasks[id] = &EndedTask{State: to, After: task.HashOf(m.After), At: e.Time(), Seq: e.Seq, Awaited: s.asked[id]}
+			if s.inbox[id] && to == task.Completed {
+				s.Tasks[id].Delivered = e.Time()
+			}
 		}
 	default:
 		delete(s.Tasks, id)
 		if to == task.Archived || to == task.None {
 			delete(s.asked, id)
+			delete(s.inbox, id)
 		}
+	}
+}
+
+// told notes for which inbox items a message is.
+func (s *Endings) told(line audit.Line) {
+	e, err := line.Decode()
+	var d struct {
+		Inbox []string `json:"inbox"`
+	}
+	if err != nil || e.Detail(&d) != nil {
+		return
+	}
+	for _, key := range d.Inbox {
+		s.items[key] = true
 	}
 }
 

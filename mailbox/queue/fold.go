@@ -29,10 +29,11 @@ type state struct {
 	tend    map[task.ID]bool   // children whose parent may have ended or forgotten them
 	sets    [4]Set             // what each folder should hold
 	agents  map[string]lifecycle.Agent
-	special map[uint64]bool // hashes of all ids ever, case-folded, of idempotency keys, and of what was approved
-	folded  int             // lines folded since base
-	names   bool            // special alone is kept: nobody has asked for the queue yet
-	waits   bool            // a task has waited for somebody else's line
+	owed    map[uint64]string // hashes of the keys of inbox items that are not made yet → the file of their message
+	special map[uint64]bool   // hashes of all ids ever, case-folded, of idempotency keys, and of what was approved
+	folded  int               // lines folded since base
+	names   bool              // special alone is kept: nobody has asked for the queue yet
+	waits   bool              // a task has waited for somebody else's line
 	skimmer skimmer
 }
 
@@ -40,7 +41,7 @@ func newState() state {
 	return state{
 		live: map[task.ID]*Entry{}, queues: map[Class]*[4]pile{}, waiting: pile{by: byTime},
 		needs: links{}, kids: links{}, works: map[task.ID]*Entry{}, barred: links{}, checks: map[task.ID]bool{}, tend: map[task.ID]bool{}, special: map[uint64]bool{},
-		agents: map[string]lifecycle.Agent{},
+		agents: map[string]lifecycle.Agent{}, owed: map[uint64]string{},
 	}
 }
 
@@ -123,6 +124,7 @@ func (x *state) fold(line audit.Line) {
 	}
 	if len(s.key) > 0 {
 		x.special[hash64(s.key)] = true
+		delete(x.owed, hash64(s.key))
 	}
 	if s.from == task.None {
 		x.special[hash64(s.ID.Fold())] = true
@@ -170,6 +172,9 @@ func (x *state) foldNote(line audit.Line, s *skimmed) {
 	if s.event == audit.AgentState && !x.names {
 		x.foldAgent(line)
 	}
+	if s.event == audit.MessageEvent {
+		x.foldMessage(line)
+	}
 	if s.ID == "" {
 		return
 	}
@@ -208,6 +213,26 @@ func (x *state) foldAgent(line audit.Line) {
 		x.agents[m.Agent] = lifecycle.After(&e, m)
 	}
 }
+
+// foldMessage takes in a message: its id is taken, and the items are owed for which it
+// comes into inboxes. In a ledger that was begun anew they may stand before it.
+func (x *state) foldMessage(line audit.Line) {
+	if key := line.Text("key"); key != "" {
+		x.special[hash64(key)] = true
+	}
+	var items []string
+	if x.names || json.Unmarshal(line.Detail("inbox"), &items) != nil {
+		return
+	}
+	for _, item := range items {
+		if h := hash64(item); !x.has(h) {
+			x.owed[h] = line.Text("file")
+		}
+	}
+}
+
+// has tells whether a hash is among the special ones.
+func (x *state) has(h uint64) bool { return x.special[h] || x.base != nil && x.base.has(h) }
 
 func (x *state) count(s *skimmed) {
 	from, to := task.FolderIndex(s.from), task.FolderIndex(s.State)

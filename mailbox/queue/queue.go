@@ -192,6 +192,7 @@ func (q *Queue) begin(s *snapshot) {
 	}
 	q.sets = s.head.Sets
 	maps.Copy(q.agents, s.head.Agents)
+	maps.Copy(q.owed, s.head.Owed)
 	for _, e := range others {
 		e.calls = int(q.at.Seq) // no look of before it was loaded settles it
 		q.live[e.ID] = e
@@ -244,8 +245,15 @@ func (q *Queue) Find(id task.ID) *Entry {
 func (q *Queue) Knows(text string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	h := hash64(text)
-	return q.special[h] || q.base != nil && q.base.has(h)
+	return q.has(hash64(text))
+}
+
+// Owed are the files of the messages for which inbox items are still to be made, from
+// the home.
+func (q *Queue) Owed() []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Compact(slices.Sorted(maps.Values(q.owed)))
 }
 
 // Agent is what the ledger tells of an agent, as it is now.

@@ -56,6 +56,7 @@ type snapshotHead struct {
 	Specials int64          `json:"specials"`
 
 	Agents map[string]lifecycle.Agent `json:"agents"`
+	Owed   map[uint64]string          `json:"owed,omitempty"`
 }
 
 // run is the entries [First, End) of one class and priority.

@@ -24,13 +24,14 @@ type draft struct {
 	at      audit.Position
 	sets    [4]Set
 	agents  map[string]lifecycle.Agent
+	owed    map[uint64]string
 	entries []*Entry // copies of those in memory
 	special []uint64
 	base    *snapshot // a reader of its own
 }
 
 func (x *state) draft() *draft {
-	d := &draft{at: x.at, sets: x.sets, agents: maps.Clone(x.agents), special: slices.Collect(maps.Keys(x.special))}
+	d := &draft{at: x.at, sets: x.sets, agents: maps.Clone(x.agents), owed: maps.Clone(x.owed), special: slices.Collect(maps.Keys(x.special))}
 	for _, e := range x.live {
 		d.entries = append(d.entries, e.copy())
 	}
@@ -105,7 +106,7 @@ func (d *draft) write(f *os.File, o *Options) error {
 		}
 		return e.runs(o)
 	})
-	head := snapshotHead{V: home.SnapshotVersion, Mailbox: o.Mailbox, Boot: o.Boot, At: d.at, Entries: uint32(len(d.entries)), Sets: d.sets, Agents: d.agents}
+	head := snapshotHead{V: home.SnapshotVersion, Mailbox: o.Mailbox, Boot: o.Boot, At: d.at, Entries: uint32(len(d.entries)), Sets: d.sets, Agents: d.agents, Owed: d.owed}
 	w := bufio.NewWriterSize(f, 1<<20) // an error of a Write is one of Flush
 	at := int64(0)
 	put := func(data []byte) {

@@ -297,6 +297,19 @@ const Delegated = "delegate:"
 // Scheduled marks the trigger of what a schedule sent: "schedule:<name>:<tick>".
 const Scheduled = "schedule:"
 
+// Told marks the triggers of inbox items: "<one of these><id of the message>".
+var Told = []string{"mention:", "watch:", "broadcast:"}
+
+// Message is the id of the message of which an inbox item tells; "" for any other task.
+func (t *Task) Message() string {
+	for _, marks := range Told {
+		if id, is := strings.CutPrefix(t.Mbox.Trigger, marks); is {
+			return id
+		}
+	}
+	return ""
+}
+
 // Born is the epoch of the parent in which a child was made; false for a task
 // that is no child, or that nobody waits for any more.
 func (t *Task) Born() (int64, bool) {

@@ -93,7 +93,7 @@ func (v *run) verdicts() error {
 }
 
 func (v *run) verdict(file string) error {
-	name := path.Base(file)
+	name, dir := path.Base(file), path.Dir(file)
 	again := func() error {
 		_, found, err := v.look(file)
 		told := func(f Finding) bool { return f.Invariant == 14 && f.File == file } // with its task
@@ -102,8 +102,11 @@ func (v *run) verdict(file string) error {
 		}
 		return err
 	}
-	switch path.Dir(file) {
-	case "decisions", "changes":
+	if said(file) {
+		name, dir = task.TrimJSON(name), "channels"
+	}
+	switch dir {
+	case "decisions", "changes", "channels":
 		return v.locked(name, func(d home.Intent) (bool, error) { return v.replacing(file, d) }, again)
 	case leases:
 		id, _ := home.LeaseOf(name)

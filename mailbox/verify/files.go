@@ -39,7 +39,7 @@ func (v *run) look(file string) (info fs.FileInfo, found []Finding, err error) {
 		}
 	}
 	switch {
-	case dir == "decisions", dir == "changes":
+	case dir == "decisions", dir == "changes", said(file) && (info == nil || !info.IsDir()):
 		err = v.record(l, file)
 	case dir == quarantine:
 		err = v.entry(l, file)
@@ -55,14 +55,17 @@ func (v *run) look(file string) (info fs.FileInfo, found []Finding, err error) {
 	return info, l.found, err
 }
 
-// record: each decision and change has the bytes that its last line recorded.
+// said tells whether a file lies where messages do.
+func said(file string) bool { return strings.HasPrefix(file, "channels/") }
+
+// record: each decision, change and message has the bytes that its last line recorded.
 func (v *run) record(l *list, file string) error {
 	last := v.fold.files[file]
 	now, err := home.Look(v.path(file))
 	switch {
 	case err != nil:
 		return err
-	case last == nil && now.There && strings.HasSuffix(file, ".md"):
+	case last == nil && now.There && (said(file) || strings.HasSuffix(file, ".md")):
 		l.add(12, file, noLineKnows)
 	case last == nil:
 	case !now.There:

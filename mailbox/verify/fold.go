@@ -7,6 +7,7 @@ import (
 
 	"mbox/audit"
 	"mbox/audit/delegation"
+	"mbox/mailbox/channel"
 	"mbox/mailbox/task"
 )
 
@@ -100,9 +101,11 @@ func (f *fold) line(e *audit.Line) (invariant int, what string) {
 	}
 	switch event {
 	case audit.DecisionEvent:
-		return 12, f.record(e, d, "decisions/")
+		return 12, f.record(e, d, "decisions/", ".md")
 	case audit.ChangeEvent:
-		return 12, f.record(e, d, "changes/")
+		return 12, f.record(e, d, "changes/", ".md")
+	case audit.MessageEvent:
+		return 12, f.message(e, d)
 	case audit.DelegationEvent:
 		return 10, d.delegation()
 	case audit.TaskQuarantined, audit.TaskLateResult, audit.Reconcile:
@@ -256,13 +259,21 @@ func (f *fold) leave(name string) string {
 	return ""
 }
 
-// record folds the line of a decision or change.
-func (f *fold) record(e *audit.Line, d details, folder string) (what string) {
+// message folds the line of a message, which is never replaced.
+func (f *fold) message(e *audit.Line, d details) string {
+	if d.get("before") != nil {
+		return "it replaces a message, and none is ever replaced"
+	}
+	return f.record(e, d, channel.Folder(d.text("channel"))+"/", ".json")
+}
+
+// record folds the line of a record.
+func (f *fold) record(e *audit.Line, d details, folder, suffix string) (what string) {
 	file := d.text("file")
 	name, ok := strings.CutPrefix(file, folder)
 	sha, hashed := task.DigestIn(d.get("sha256"))
-	if !ok || strings.Contains(name, "/") || !strings.HasSuffix(name, ".md") || !hashed {
-		return fmt.Sprintf("its details name no file %s<id>.md with its sha256", folder)
+	if !ok || strings.Contains(name, "/") || !strings.HasSuffix(name, suffix) || !hashed {
+		return fmt.Sprintf("its details name no file %s<id>%s with its sha256", folder, suffix)
 	}
 	last := f.files[file]
 	before, replaced := task.DigestIn(d.get("before"))

@@ -112,7 +112,7 @@ func (v *run) walk() error {
 	for len(v.dirs) > 0 {
 		dir := v.dirs[0]
 		v.dirs = v.dirs[1:]
-		names := []string{"tasks", "audit", "decisions", "changes", ".mbox"}
+		names := []string{"tasks", "audit", "decisions", "changes", "channels", ".mbox"}
 		if dir != "." {
 			var err error
 			if names, err = durable.Names(v.path(dir)); gone(err) != nil {

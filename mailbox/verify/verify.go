@@ -41,7 +41,7 @@ type Options struct {
 type Report struct {
 	Lines     int64     `json:"lines"`
 	Tasks     int64     `json:"tasks"`
-	Records   int64     `json:"records"` // decisions and changes
+	Records   int64     `json:"records"` // decisions, changes and messages
 	Bytes     int64     `json:"bytes"`   // of the ledger
 	Seq       int64     `json:"seq"`
 	Checksum  string    `json:"checksum"` // of the last line: whoever keeps it can later prove a rollback
@@ -67,7 +67,7 @@ type Report struct {
 //	 9  every byte of the ledger belongs to a line or to a repaired range
 //	10  checksum, canonical form, fields, prev, and seq without gaps
 //	11  each agent's copy holds the first of its lines, as many as it was noted to hold
-//	12  decisions and changes have the bytes that their last line recorded
+//	12  decisions, changes and messages have the bytes that their last line recorded
 //	13  no staged file, lease or quarantine entry without what explains it, and
 //	    no quarantine entry lost
 //	14  modes, kinds and links of files, one device, nothing missing

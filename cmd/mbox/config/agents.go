@@ -43,6 +43,7 @@ type Agent struct {
 	Delegates               []string          `toml:"delegates" json:"delegates,omitzero" jsonschema:"description=agents that it may hand work to"`
 	DelegateSameRiskProfile bool              `toml:"delegate_same_risk_profile" json:"delegate_same_risk_profile,omitzero" jsonschema:"default=true,description=and all those of its own risk profile"`
 	Sandbox                 string            `toml:"sandbox" json:"sandbox,omitzero" jsonschema:"enum=,enum=none,enum=landlock,description=what confines its commands; not set: as its risk profile says"`
+	WatchChannels           []string          `toml:"watch_channels" json:"watch_channels,omitzero" jsonschema:"description=channels whose messages come into its inbox\\, whether they name it or not"`
 	Memory                  Memory            `toml:"memory" json:"memory,omitzero" jsonschema:"description=what it remembers"`
 }
 
@@ -202,7 +203,7 @@ func (c *File) team(chief *Agent) (names []string) {
 func (c *File) capabilities() map[string]mailbox.Capabilities {
 	out := map[string]mailbox.Capabilities{}
 	for name, a := range c.Agents {
-		out[name] = mailbox.Capabilities{Types: a.Types, Actions: a.Actions, OnlyNamed: a.OnlyNamed, Disabled: !a.Enabled, Accept: a.Accept, ExpectOutput: a.ExpectOutput}
+		out[name] = mailbox.Capabilities{Types: a.Types, Actions: a.Actions, OnlyNamed: a.OnlyNamed, Disabled: !a.Enabled, Watches: a.WatchChannels, Accept: a.Accept, ExpectOutput: a.ExpectOutput}
 	}
 	return out
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mbox/audit"
+	"mbox/mailbox/channel"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -173,11 +174,24 @@ func (c *File) checkRights(key string, a *Agent) error {
 	if err := checkName(c, key+".runtime_profile", a.RuntimeProfile, "runtime_profiles", c.RuntimeProfiles); err != nil {
 		return err
 	}
+	if err := checkWatched(c, key+".watch_channels", a.WatchChannels); err != nil {
+		return err
+	}
 	return c.checkWord(key+".sandbox", a.Sandbox, []string{"", "none", "landlock"})
 }
 
+func checkWatched(c *File, key string, names []string) error {
+	for _, name := range names {
+		var bad *schemas.Error
+		if errors.As(channel.CheckName(name), &bad) {
+			return c.wrong(key, "%s: want %s", bad.Problem, bad.Want)
+		}
+	}
+	return nil
+}
+
 // ownFolders are those of the home where no agent works.
-var ownFolders = []string{".", ".mbox", "audit", "tasks", "decisions", "changes", "memory", Dir}
+var ownFolders = []string{".", ".mbox", "audit", "tasks", "decisions", "changes", "channels", "memory", Dir}
 
 func (c *File) checkWorkspace(key string, a *Agent) error {
 	w := a.Workspace

@@ -34,7 +34,7 @@ type File struct {
 	StartWithin    Duration          `toml:"start_within" json:"start_within,omitzero" jsonschema:"default=10m,description=a ready task that nobody takes in this time is an alarm"`
 	LockWait       Duration          `toml:"lock_wait" json:"lock_wait,omitzero" jsonschema:"default=10s,description=how long a lock is waited for"`
 	RetryBase      Duration          `toml:"retry_base" json:"retry_base,omitzero" jsonschema:"default=1s,description=retry n waits retry_base times 2^n\\, with jitter"`
-	ArchiveAfter   Duration          `toml:"archive_after" json:"archive_after,omitzero" jsonschema:"default=7d,description=mbox up archives a task so long after its result was delivered; 0s: it does not"`
+	ArchiveAfter   Duration          `toml:"archive_after" json:"archive_after,omitzero" jsonschema:"default=7d,description=mbox up archives a task so long after its result was delivered\\, an inbox item so long after it was acknowledged; 0s: it does not"`
 	AllowNetworkFS bool              `toml:"allow_network_fs" json:"allow_network_fs,omitzero" jsonschema:"default=false,description=work on NFS\\, SMB\\, 9p and FUSE\\, where locks and renames promise less"`
 	Audit          Audit             `toml:"audit" json:"audit,omitzero" jsonschema:"description=the ledger"`
 	Agents         map[string]*Agent `toml:"agents" json:"agents,omitzero" jsonschema:"description=the registry of agents\\, by name"`

@@ -11,7 +11,7 @@ import (
 // Notify is a table [notify.NAME]: whom mbox up tells what happens. It has one of
 // command, url and ntfy.
 type Notify struct {
-	On        []string `toml:"on" json:"on,omitzero" jsonschema:"description=what is told: completed\\, failed\\, approval\\, alarm"`
+	On        []string `toml:"on" json:"on,omitzero" jsonschema:"description=what is told: completed\\, failed\\, approval\\, alarm\\, message"`
 	Agent     string   `toml:"agent" json:"agent,omitzero" jsonschema:"description=only tasks that it sent\\, does or is to do"`
 	Command   []string `toml:"command" json:"command,omitzero" jsonschema:"description=a program\\, absolute\\, and its arguments: it gets JSON on its standard input"`
 	URL       string   `toml:"url" json:"url,omitzero" jsonschema:"description=a webhook: it gets JSON by POST\\, signed with the token"`

@@ -79,6 +79,7 @@ func table() []mutant {
 		runtimeMutants,
 		acceptMutants,
 		scheduleMutants,
+		channelsMutants,
 		lifecycleMutants,
 		lifeMutants,
 		slackMutants,

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/urfave/cli/v2"
+
+	"mbox/mailbox"
+	"mbox/mailbox/channel"
+	"mbox/schemas"
+)
+
+func createChannelVerb() *verb {
+	var o postOptions
+	topic := ""
+	return &verb{
+		name: "create-channel", args: "NAME", least: 1, most: 1,
+		brief: "make a channel",
+		about: `Makes a channel: lower-case letters, digits, _ and -. The same line again answers 0
+and changes nothing; a channel of this name that is about something else is refused
+with exit code 5. Whoever has the key watch_channels in mbox.toml gets all that is
+posted there.`,
+		shows: []string{`mbox create-channel builds --topic "What the builds say"`},
+		exits: []int{exitConflict, exitStale, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
+		flags: append(o.flags("from", "who makes it: an `AGENT`, or human (human)"),
+			textFlag("topic", "what it is about: `TEXT`", &topic),
+			jsonFlag(&o.json),
+		),
+		run: func(ctx context.Context, s *session, args []string) error {
+			return s.tidied(ctx, func(box *mailbox.Box) error {
+				p := mailbox.Post{Channel: args[0], Text: topic, Create: true}
+				if topic == "" {
+					p.Text = args[0]
+				}
+				var err error
+				if p.From, p.By, err = o.speaks(ctx, box); err != nil {
+					return err
+				}
+				m, _, _, err := mailbox.PostMessage(ctx, box, p)
+				switch {
+				case errors.Is(err, mailbox.ErrConflict):
+					return hint(err, "it is there already: mbox read %s", schemas.ShellWord(args[0]))
+				case err != nil:
+					return hintData(err, "mbox create-channel builds")
+				case o.json:
+					return s.printLine(m)
+				}
+				s.printf("%s\n", m.Channel)
+				return nil
+			})
+		},
+	}
+}
+
+// channelLine is what mbox channels tells of a channel.
+type channelLine struct {
+	Channel  string   `json:"channel"`
+	Messages int      `json:"messages"`
+	Topic    string   `json:"topic"`
+	By       string   `json:"by"` // who made it
+	Watchers []string `json:"watchers"`
+}
+
+func channelsVerb() *verb {
+	var inJSON bool
+	return &verb{
+		name:  "channels",
+		brief: "list the channels",
+		about: "Lists the channels with how many messages they have. With --json each line is one.",
+		shows: []string{"mbox channels"},
+		exits: []int{exitNotFound, exitIO, exitBusy},
+		flags: []cli.Flag{jsonFlag(&inJSON)},
+		run: func(ctx context.Context, s *session, _ []string) error {
+			return s.looking(ctx, func(box *mailbox.Box) error {
+				lines, err := channelLines(ctx, box)
+				if err != nil || inJSON {
+					return firstError(err, s.printLines(len(lines), func(i int) any { return lines[i] }))
+				}
+				t := table{head: []string{"CHANNEL", "MESSAGES", "TOPIC"}}
+				for _, l := range lines {
+					t.add(text(l.Channel), text(fmt.Sprint(l.Messages)), text(l.Topic))
+				}
+				t.printIfAny(s, "there is no channel; mbox create-channel NAME makes one")
+				return nil
+			})
+		},
+	}
+}
+
+func channelLines(ctx context.Context, box *mailbox.Box) ([]*channelLine, error) {
+	said, _, err := mailbox.Messages(ctx, box, mailbox.Reading{})
+	if err != nil {
+		return nil, err
+	}
+	var lines []*channelLine
+	byName := map[string]*channelLine{}
+	for _, m := range said {
+		l := byName[m.Channel]
+		if l == nil {
+			l = &channelLine{Channel: m.Channel, Watchers: []string{}}
+			byName[m.Channel], lines = l, append(lines, l)
+		}
+		if m.Type == channel.Created {
+			l.Topic, l.By = m.Text, m.From
+			continue
+		}
+		l.Messages++
+	}
+	for name, a := range box.Options().Agents {
+		for _, watched := range a.Watches {
+			if l := byName[watched]; l != nil && !slices.Contains(l.Watchers, name) {
+				l.Watchers = append(l.Watchers, name)
+				slices.Sort(l.Watchers)
+			}
+		}
+	}
+	return lines, nil
+}

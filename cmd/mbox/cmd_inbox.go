@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"mbox/agents/chat"
+	"mbox/mailbox"
+	"mbox/schemas"
+)
+
+// inboxLine is what mbox inbox tells of an item.
+type inboxLine struct {
+	ID      mailbox.ID    `json:"id"` // of the item: mbox ack takes it
+	State   mailbox.State `json:"state"`
+	Trigger string        `json:"trigger"` // mention, watch or broadcast
+	Message string        `json:"message"` // its id
+	Channel string        `json:"channel"`
+	From    string        `json:"from"`
+	Text    string        `json:"text"`
+	Created mailbox.Time  `json:"created"`
+}
+
+func lineOf(t *mailbox.Task, state mailbox.State) inboxLine {
+	trigger, message, _ := strings.Cut(t.Mbox.Trigger, ":")
+	return inboxLine{t.ID, state, trigger, message, strings.TrimPrefix(t.Source.Session, "channel:"), t.Source.Agent, t.Task.Description, t.Created}
+}
+
+func inboxVerb() *verb {
+	var o speaker
+	var inJSON bool
+	return &verb{
+		name:  "inbox",
+		brief: "list the messages that wait for an agent",
+		about: `Lists an agent's inbox items that are not acknowledged, the oldest first: messages
+that name it, those of channels that it watches, and those to all agents. An item is
+a task for the agent (mbox help channels): a worker claims it like any other, and its
+end acknowledges it, as mbox ack does. With --json each line is one item.`,
+		shows: []string{"mbox inbox --agent coder", "mbox inbox --json | jq -r .text"},
+		exits: []int{exitNotFound, exitPolicy, exitIO, exitBusy},
+		flags: flags(textFlag("agent", "whose inbox: `AGENT`; the agent's own commands leave it out", &o.agent), jsonFlag(&inJSON)),
+		run: func(ctx context.Context, s *session, _ []string) error {
+			o.flag = "agent"
+			who, err := o.named("inbox")
+			if err != nil {
+				return err
+			}
+			return s.looking(ctx, func(box *mailbox.Box) error {
+				lines, err := inboxOf(ctx, box, who)
+				if err != nil || inJSON {
+					return firstError(err, s.printLines(len(lines), func(i int) any { return lines[i] }))
+				}
+				t := table{head: []string{"ID", "STATE", "WHY", "FROM", "CHANNEL", "TEXT"}}
+				for _, l := range lines {
+					t.add(text(string(l.ID)), text(string(l.State)), text(l.Trigger), text(l.From), text(l.Channel), text(l.Text))
+				}
+				t.printIfAny(s, "the inbox of "+who+" is empty")
+				return nil
+			})
+		},
+	}
+}
+
+// inboxOf are the items of an agent that wait, and that are worked at.
+func inboxOf(ctx context.Context, box *mailbox.Box, who string) (lines []inboxLine, err error) {
+	for it, err := range box.List(ctx, mailbox.Filter{States: []mailbox.State{mailbox.Pending, mailbox.InProgress}, Target: who}) {
+		if err != nil {
+			return nil, err
+		}
+		if it.Task != nil && it.Task.Message() != "" {
+			lines = append(lines, lineOf(it.Task, it.State))
+		}
+	}
+	return lines, nil
+}
+
+func ackVerb() *verb {
+	var o speaker
+	var all, inJSON bool
+	return &verb{
+		name: "ack", args: "[ID...]", most: -1,
+		brief: "acknowledge inbox items",
+		about: `Acknowledges items of an agent's inbox: they are completed, and do not come again.
+The same line again answers 0 and changes nothing. An item that somebody works at
+is acknowledged with the token of its claim, --task ID and --token; the commands of
+a worker have both in their environment. Items that were acknowledged more than
+archive_after ago (7 days) are archived by mbox up.`,
+		shows: []string{"mbox ack task-2026-02-16-001 --agent coder", "mbox ack --all --agent coder"},
+		exits: []int{exitNotFound, exitConflict, exitStale, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
+		flags: append(o.flags("agent", "whose inbox: `AGENT`; the agent's own commands leave it out"), boolFlag("all", "all that wait", &all), jsonFlag(&inJSON)),
+		run: func(ctx context.Context, s *session, args []string) error {
+			if all == (len(args) > 0) {
+				return usagef("mbox ack ID, or mbox ack --all", "mbox ack needs the ids of items, or --all, and not both")
+			}
+			who, err := o.named("ack")
+			if err != nil {
+				return err
+			}
+			return s.tidied(ctx, func(box *mailbox.Box) error {
+				var ids []mailbox.ID
+				for _, id := range args {
+					ids = append(ids, mailbox.ID(id))
+				}
+				if all {
+					if ids, err = waitingFor(ctx, box, who); err != nil {
+						return err
+					}
+				}
+				return each(ctx, s, ids, inJSON, func(id mailbox.ID) error {
+					if err := o.acknowledge(ctx, box, id, who); err != nil {
+						return err
+					}
+					if inJSON {
+						return s.printState(ctx, box, id)
+					}
+					s.done("acknowledged %s", id)
+					return nil
+				})
+			})
+		},
+		words: taskWords,
+	}
+}
+
+// waitingFor are the ids of the items that wait for an agent.
+func waitingFor(ctx context.Context, box *mailbox.Box, who string) (ids []mailbox.ID, err error) {
+	lines, err := inboxOf(ctx, box, who)
+	for _, l := range lines {
+		if l.State == mailbox.Pending {
+			ids = append(ids, l.ID)
+		}
+	}
+	return ids, err
+}
+
+// acknowledge completes an item. Who is killed between its claim and its end leaves a
+// lease without a process, and the item waits again.
+func (o *speaker) acknowledge(ctx context.Context, box *mailbox.Box, id mailbox.ID, who string) error {
+	const word = `"acknowledged"`
+	t, state, err := box.Task(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case t.Message() == "":
+		return hint(fmt.Errorf("%s is no inbox item: %w", t.ID, mailbox.ErrConflict), "mbox complete %s --token TOKEN ends any task", schemas.ShellWord(string(t.ID)))
+	case t.Assignment.TargetAgent != who:
+		return fmt.Errorf("%s is an item of %s, not of %s: %w", t.ID, clean(t.Assignment.TargetAgent, 128), who, mailbox.ErrConflict)
+	case state == mailbox.Completed, state == mailbox.Archived:
+		return nil
+	case state == mailbox.Failed:
+		return hint(fmt.Errorf("%s has failed: %w", t.ID, mailbox.ErrConflict), "mbox retry %s", schemas.ShellWord(string(t.ID)))
+	case state == mailbox.InProgress && o.token != "" && (o.task == "" || mailbox.ID(o.task).Fold() == t.ID.Fold()):
+		c, err := box.Held(ctx, t.ID, o.token)
+		if err != nil {
+			return err
+		}
+		return errors.Join(c.Complete(ctx, mailbox.Result{Output: []byte(word)}), c.Close())
+	case state == mailbox.InProgress:
+		return hint(fmt.Errorf("%s is being worked at: %w", t.ID, mailbox.ErrConflict), "its end acknowledges it; mbox ack %s --token TOKEN does so now", schemas.ShellWord(string(t.ID)))
+	}
+	c, err := claimItem(ctx, box, t.ID, who)
+	if err != nil || c == nil {
+		return err
+	}
+	return errors.Join(c.Complete(ctx, mailbox.Result{Output: []byte(word)}), c.Close())
+}
+
+// maxRest is how long an acknowledgement waits for an item that a worker has lost, and
+// that rests before it is tried again.
+const maxRest = 10 * time.Second
+
+// claimItem claims an item that waits; nil if somebody else has acknowledged it meanwhile.
+func claimItem(ctx context.Context, box *mailbox.Box, id mailbox.ID, who string) (*mailbox.Claim, error) {
+	for rested := false; ; rested = true {
+		c, err := box.Claim(ctx, mailbox.ClaimRequest{Agent: who, ID: id, Process: true})
+		if err == nil {
+			return c, nil
+		}
+		t, state, look := box.Task(ctx, id)
+		switch {
+		case look == nil && state == mailbox.Completed:
+			return nil, nil
+		case rested || look != nil || state != mailbox.Pending || t.Mbox.NotBefore == nil:
+			return nil, err
+		}
+		if rest := time.Until(t.Mbox.NotBefore.Time); rest > maxRest || !chat.Sleep(ctx, rest) {
+			return nil, err
+		}
+	}
+}
+
+// self is what mbox whoami tells.
+type self struct {
+	Agent string     `json:"agent"` // or human
+	Task  mailbox.ID `json:"task,omitzero"`
+	Home  string     `json:"home"`
+}
+
+func whoamiVerb() *verb {
+	var inJSON bool
+	return &verb{
+		name:  "whoami",
+		brief: "tell for whom mbox takes this command",
+		about: `Prints the agent whose command this is, or human. With --json it prints also the task
+that it works for and the mailbox's folder.`,
+		shows: []string{"mbox whoami --json"},
+		exits: []int{exitNotFound, exitIO, exitBusy},
+		flags: flags(jsonFlag(&inJSON)),
+		run: func(ctx context.Context, s *session, _ []string) error {
+			return s.looking(ctx, func(box *mailbox.Box) error {
+				me := self{Agent: os.Getenv("MBOX_AGENT"), Task: mailbox.ID(os.Getenv("MBOX_TASK_ID")), Home: box.Home()}
+				if me.Agent == "" && me.Task != "" {
+					t, _, err := box.Task(ctx, me.Task)
+					if err != nil {
+						return err
+					}
+					if by := t.Assignment.PickedUpBy; by != nil {
+						me.Agent = *by
+					}
+				}
+				if me.Agent == "" {
+					me.Agent = "human"
+				}
+				if inJSON {
+					return s.printLine(me)
+				}
+				s.printf("%s\n", clean(me.Agent, 128))
+				return nil
+			})
+		},
+	}
+}
