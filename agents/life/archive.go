@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
@@ -232,8 +233,11 @@ func Restore(ctx context.Context, b *mailbox.Box, agent, by, reason string) erro
 func vacant(b *mailbox.Box, agent string) error {
 	home := b.AgentDir(agent)
 	for _, path := range []string{filepath.Join(home, "logs"), filepath.Join(home, "workspace"), home} {
-		if err := durable.Remove(path); err != nil && !gone(err) {
-			return fmt.Errorf("%s is there: %w: move it away first: %w", home, mailbox.ErrConflict, err)
+		switch err := durable.Remove(path); {
+		case errors.Is(err, syscall.ENOTEMPTY):
+			return fmt.Errorf("%s is there: move it away first: %w", path, mailbox.ErrConflict)
+		case err != nil && !gone(err):
+			return err
 		}
 	}
 	return nil
