@@ -3,32 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"strings"
-	"time"
 
-	"mbox/agents/chat"
 	"mbox/mailbox"
 	"mbox/schemas"
 )
-
-// inboxLine is what mbox inbox tells of an item.
-type inboxLine struct {
-	ID      mailbox.ID    `json:"id"` // of the item: mbox ack takes it
-	State   mailbox.State `json:"state"`
-	Trigger string        `json:"trigger"` // mention, watch or broadcast
-	Message string        `json:"message"` // its id
-	Channel string        `json:"channel"`
-	From    string        `json:"from"`
-	Text    string        `json:"text"`
-	Created mailbox.Time  `json:"created"`
-}
-
-func lineOf(t *mailbox.Task, state mailbox.State) inboxLine {
-	trigger, message, _ := strings.Cut(t.Mbox.Trigger, ":")
-	return inboxLine{t.ID, state, trigger, message, strings.TrimPrefix(t.Source.Session, "channel:"), t.Source.Agent, t.Task.Description, t.Created}
-}
 
 func inboxVerb() *verb {
 	var o speaker
@@ -50,7 +29,7 @@ end acknowledges it, as mbox ack does. With --json each line is one item.`,
 				return err
 			}
 			return s.looking(ctx, func(box *mailbox.Box) error {
-				lines, err := inboxOf(ctx, box, who)
+				lines, err := mailbox.Inbox(ctx, box, who)
 				if err != nil || inJSON {
 					return firstError(err, s.printLines(len(lines), func(i int) any { return lines[i] }))
 				}
@@ -63,19 +42,6 @@ end acknowledges it, as mbox ack does. With --json each line is one item.`,
 			})
 		},
 	}
-}
-
-// inboxOf are the items of an agent that wait, and that are worked at.
-func inboxOf(ctx context.Context, box *mailbox.Box, who string) (lines []inboxLine, err error) {
-	for it, err := range box.List(ctx, mailbox.Filter{States: []mailbox.State{mailbox.Pending, mailbox.InProgress}, Target: who}) {
-		if err != nil {
-			return nil, err
-		}
-		if it.Task != nil && it.Task.Message() != "" {
-			lines = append(lines, lineOf(it.Task, it.State))
-		}
-	}
-	return lines, nil
 }
 
 func ackVerb() *verb {
@@ -128,7 +94,7 @@ archive_after ago (7 days) are archived by mbox up.`,
 
 // waitingFor are the ids of the items that wait for an agent.
 func waitingFor(ctx context.Context, box *mailbox.Box, who string) (ids []mailbox.ID, err error) {
-	lines, err := inboxOf(ctx, box, who)
+	lines, err := mailbox.Inbox(ctx, box, who)
 	for _, l := range lines {
 		if l.State == mailbox.Pending {
 			ids = append(ids, l.ID)
@@ -137,60 +103,18 @@ func waitingFor(ctx context.Context, box *mailbox.Box, who string) (ids []mailbo
 	return ids, err
 }
 
-// acknowledge completes an item. Who is killed between its claim and its end leaves a
-// lease without a process, and the item waits again.
+// acknowledge is mailbox.Acknowledge by the token that the line has, if that is the
+// item's.
 func (o *speaker) acknowledge(ctx context.Context, box *mailbox.Box, id mailbox.ID, who string) error {
-	const word = `"acknowledged"`
-	t, state, err := box.Task(ctx, id)
-	switch {
-	case err != nil:
-		return err
-	case t.Message() == "":
-		return hint(fmt.Errorf("%s is no inbox item: %w", t.ID, mailbox.ErrConflict), "mbox complete %s --token TOKEN ends any task", schemas.ShellWord(string(t.ID)))
-	case t.Assignment.TargetAgent != who:
-		return fmt.Errorf("%s is an item of %s, not of %s: %w", t.ID, clean(t.Assignment.TargetAgent, 128), who, mailbox.ErrConflict)
-	case state == mailbox.Completed, state == mailbox.Archived:
-		return nil
-	case state == mailbox.Failed:
-		return hint(fmt.Errorf("%s has failed: %w", t.ID, mailbox.ErrConflict), "mbox retry %s", schemas.ShellWord(string(t.ID)))
-	case state == mailbox.InProgress && o.token != "" && (o.task == "" || mailbox.ID(o.task).Fold() == t.ID.Fold()):
-		c, err := box.Held(ctx, t.ID, o.token)
-		if err != nil {
-			return err
-		}
-		return errors.Join(c.Complete(ctx, mailbox.Result{Output: []byte(word)}), c.Close())
-	case state == mailbox.InProgress:
-		return hint(fmt.Errorf("%s is being worked at: %w", t.ID, mailbox.ErrConflict), "its end acknowledges it; mbox ack %s --token TOKEN does so now", schemas.ShellWord(string(t.ID)))
+	token := o.token
+	if o.task != "" && mailbox.ID(o.task).Fold() != id.Fold() {
+		token = ""
 	}
-	c, err := claimItem(ctx, box, t.ID, who)
-	if err != nil || c == nil {
-		return err
+	err := mailbox.Acknowledge(ctx, box, id, who, token)
+	if errors.Is(err, mailbox.ErrConflict) {
+		return hint(err, "mbox inbox --agent %s lists what waits; mbox show %s tells how this is", schemas.ShellWord(who), schemas.ShellWord(clean(string(id), 128)))
 	}
-	return errors.Join(c.Complete(ctx, mailbox.Result{Output: []byte(word)}), c.Close())
-}
-
-// maxRest is how long an acknowledgement waits for an item that a worker has lost, and
-// that rests before it is tried again.
-const maxRest = 10 * time.Second
-
-// claimItem claims an item that waits; nil if somebody else has acknowledged it meanwhile.
-func claimItem(ctx context.Context, box *mailbox.Box, id mailbox.ID, who string) (*mailbox.Claim, error) {
-	for rested := false; ; rested = true {
-		c, err := box.Claim(ctx, mailbox.ClaimRequest{Agent: who, ID: id, Process: true})
-		if err == nil {
-			return c, nil
-		}
-		t, state, look := box.Task(ctx, id)
-		switch {
-		case look == nil && state == mailbox.Completed:
-			return nil, nil
-		case rested || look != nil || state != mailbox.Pending || t.Mbox.NotBefore == nil:
-			return nil, err
-		}
-		if rest := time.Until(t.Mbox.NotBefore.Time); rest > maxRest || !chat.Sleep(ctx, rest) {
-			return nil, err
-		}
-	}
+	return err
 }
 
 // self is what mbox whoami tells.

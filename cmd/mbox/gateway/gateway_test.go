@@ -253,6 +253,7 @@ func TestRights(t *testing.T) {
 		"POST /task": posts, "POST /run_task": posts,
 		"GET /tasks": {ok, who, ok, ok, ok}, "GET /tasks/{id}": own, "GET /tasks/{id}/why": own, "GET /tasks/{id}/artifacts/{name...}": own, "GET /tasks/{id}/attachments/{name}": own,
 		"POST /tasks/{id}/cancel": operates, "POST /tasks/{id}/retry": operates, "POST /tasks/{id}/approve": operates, "POST /tasks/{id}/release": operates,
+		"GET /api/inbox": {no, who, no, ok, no}, "POST /api/inbox/ack": {no, who, no, ok, no},
 		"POST /agents/{name}/pause": operates, "POST /agents/{name}/resume": operates,
 		"GET /audit/delegation": reads, "GET /audit/entries": reads, "GET /events": reads, "GET /verify": reads, "GET /metrics": reads, "POST /mcp": {ok, who, ok, ok, ok},
 		"GET /health": {ok, who, ok, ok, ok}, "GET /openapi.json": {ok, who, ok, ok, ok},

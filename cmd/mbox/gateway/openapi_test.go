@@ -53,6 +53,8 @@ func TestDescriptionIsTrue(t *testing.T) {
 		{"POST", "/tasks/{id}/retry", "", open, "", 200},
 		{"POST", "/agents/{name}/pause", "", "", `{"reason":"no","for":"1h"}`, 200},
 		{"POST", "/agents/{name}/resume", "", "", "", 200},
+		{"GET", "/api/inbox", "", "", "", 200},
+		{"POST", "/api/inbox/ack", "", "", `{"ids":["` + open + `"]}`, 409},
 		{"GET", "/audit/delegation", "?n=3&tail=false", "", "", 200},
 		{"GET", "/audit/entries", "?since=1&n=3&event=task_created", "", "", 200},
 		{"GET", "/events", "?since=x", "", "", 400}, // the stream itself has no end
@@ -73,7 +75,11 @@ func TestDescriptionIsTrue(t *testing.T) {
 			t.Errorf("it does not tell of %s %s", c.method, c.path)
 			continue
 		}
-		w := p.ask("o", c.method, path+c.query, c.body)
+		secret := "o"
+		if strings.HasPrefix(c.path, "/api/") {
+			secret = "a"
+		}
+		w := p.ask(secret, c.method, path+c.query, c.body)
 		if w.Code != c.status {
 			t.Errorf("%s %s: %d, want %d: %s", c.method, path, w.Code, c.status, w.Body)
 		}

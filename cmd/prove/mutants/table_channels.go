@@ -142,6 +142,16 @@ var channelsMutants = []mutant{
 		command{"cmd/mbox", "TestNotesOf"},
 	},
 	{
+		"item-of-another-acknowledged", "channels", "mailbox/inbox.go",
+		"case t.Assignment.TargetAgent != agent:", "case false:",
+		command{"cmd/mbox/gateway", "TestInbox$"},
+	},
+	{
+		"task-acknowledged-as-an-item", "channels", "mailbox/inbox.go",
+		"case t.Message() == \"\":", "case false:",
+		command{"cmd/mbox/gateway", "TestInbox$"},
+	},
+	{
 		"people-told-of-all", "channels", "agents/chat/notify.go",
 		"at.Detail(\"people\") == nil || ", "",
 		command{"agents/chat", "TestNotifyMessages"},
