@@ -7,12 +7,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -115,50 +113,14 @@ func (n *Notifier) Run(ctx context.Context) error {
 }
 
 func (n *Notifier) follow(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
-	wake := make(chan struct{}, 1)
-	var following sync.WaitGroup
-	defer following.Wait()
-	defer stop()
-	from := n.place.At
-	following.Go(func() {
-		for range n.o.Box.Follow(ctx, from) { // what it yields only says that there is something
-			select {
-			case wake <- struct{}{}:
-			default:
-			}
-		}
-	})
-	r := n.o.Box.Ledger().Read(n.place.At)
-	defer r.Close()
-	for ctx.Err() == nil {
-		line, err := r.Next()
-		switch {
-		case err == io.EOF && r.Broken() != nil:
-			return errors.Join(audit.ErrDamaged, r.Broken())
-		case err == io.EOF:
-			n.wait(ctx, wake)
-			continue
-		case errors.Is(err, audit.ErrMoved): // another ledger was begun
-			return n.restart()
-		case err != nil:
-			return err
-		}
-		if err := n.heed(ctx, line); err != nil {
-			return err
-		}
+	err := Follow(ctx, n.o.Box, n.place.At, n.heed, nil)
+	if errors.Is(err, audit.ErrMoved) { // another ledger was begun
+		return n.restart()
+	}
+	if err != nil {
+		return err
 	}
 	return n.keep(context.WithoutCancel(ctx))
-}
-
-func (n *Notifier) wait(ctx context.Context, wake <-chan struct{}) {
-	timer := time.NewTimer(n.o.Box.Options().ScanInterval)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-wake:
-	case <-timer.C:
-	}
 }
 
 // heed tells what a line says, where that is wanted. Only then the place is behind it.
@@ -375,7 +337,7 @@ func (n *Notifier) task(ctx context.Context, id mailbox.ID, revision int64) (*ma
 	}
 }
 
-func (n *Notifier) path() string { return filepath.Join(folder(n.o.Box.Home()), n.file()+".out") }
+func (n *Notifier) path() string { return PlaceFile(n.o.Box.Home(), n.file()) }
 
 // restore takes up the place that was kept. Where the ledger does not hold it, it is
 // begun anew at the end.

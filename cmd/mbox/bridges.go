@@ -81,7 +81,7 @@ func unreadable(c *config.File, table string, b *config.Bridge) error {
 			if variable == b.TokenEnv || variable == b.PasswordEnv {
 				return &config.Error{
 					File: config.Name, Problem: fmt.Sprintf("%s: the commands of the agent %s get %s", table, agent, variable),
-					Hint: "take it out of shell_env_passthrough of its risk profile, or use token_file or password_file",
+					Hint: "take it out of shell_env_passthrough of its risk profile, or keep it in a file that only you can read",
 				}
 			}
 		}

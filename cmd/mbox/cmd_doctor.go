@@ -11,6 +11,7 @@ import (
 	"mbox/agents"
 	"mbox/cmd/mbox/check"
 	"mbox/cmd/mbox/config"
+	"mbox/cmd/mbox/telemetry"
 	"mbox/schemas"
 )
 
@@ -52,6 +53,7 @@ func (o *doctorOptions) run(ctx context.Context, s *session) error {
 		s.team, err = assemble(c, home)
 		return s.team, err
 	}
+	e.Traces = func(c *config.File) (*telemetry.Exporter, error) { return exporter(c, nil, nil) }
 	if o.pull {
 		e.Pull = func(ctx context.Context) error { return s.pull(ctx, true) }
 	}

@@ -121,13 +121,14 @@ var rooms = map[string]room{
 	"cmd/mbox/gateway/pages": {layer: 4, ours: []string{"schemas"}, libraries: []string{jsonV2}},
 	"cmd/mbox/gateway/token": {layer: 4, ours: []string{"mailbox/home", "mailbox/task", "mailbox/durable", "schemas"}},
 	"cmd/mbox/schedule":      {layer: 3, libraries: []string{"github.com/netresearch/go-cron"}},
+	"cmd/mbox/telemetry":     {layer: 5, ours: []string{"agents", "agents/chat", "agents/chat/web", "audit", "mailbox", "mailbox/durable", "mailbox/task", "schemas"}, libraries: []string{jsonV2}},
 	"cmd/mbox/timetable":     {layer: 5, ours: []string{"cmd/mbox/config", "cmd/mbox/schedule", "mailbox", "audit", "audit/record", "mailbox/durable", "schemas"}},
 	"cmd/mbox/config": {
 		layer: 5, ours: []string{"cmd/mbox/schedule", "agents", "agents/action", "agents/chat", "agents/policy", "agents-home", "mailbox", "mailbox/channel", "mailbox/task", "audit", "schemas", "mailbox/durable"},
 		libraries: []string{"github.com/pelletier/go-toml/v2"},
 	},
 	"cmd/mbox/check": {
-		layer: 5, ours: []string{"cmd/mbox/config", "cmd/mbox/gateway/token", "agents", "agents/chat", "agents/policy", "agents/sandbox", "mailbox", "mailbox/home", "mailbox/lifecycle", "audit", "schemas", "mailbox/durable", "cmd/mbox/timetable"},
+		layer: 5, ours: []string{"cmd/mbox/config", "cmd/mbox/gateway/token", "agents", "agents/chat", "agents/policy", "agents/sandbox", "cmd/mbox/telemetry", "mailbox", "mailbox/home", "mailbox/lifecycle", "audit", "schemas", "mailbox/durable", "cmd/mbox/timetable"},
 	},
 	"cmd/mbox/mcp": {
 		layer: 5, ours: []string{"cmd/mbox/sight", "mailbox", "mailbox/task", "mailbox/verify", "mailbox/durable", "audit", "audit/record", "schemas"},
@@ -138,7 +139,7 @@ var rooms = map[string]room{
 		libraries: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"},
 	},
 	"cmd/mbox": {
-		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/gateway", "cmd/mbox/gateway/token", "cmd/mbox/help", "cmd/mbox/mcp", "cmd/mbox/top", "agents", "agents/action", "agents/brain", "agents/life", "agents/chat", "agents/chat/bluebubbles", "agents/chat/command", "agents/chat/email", "agents/chat/imsg", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/openclaw", "agents/chat/stdio", "agents/chat/telegram", "agents/chat/webhook", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable", "agents/acp", "agents/agentzero", "mailbox/lifecycle", "agents/chat/slack", "cmd/mbox/schedule", "cmd/mbox/timetable", "examples", "mailbox/channel"},
+		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/gateway", "cmd/mbox/gateway/token", "cmd/mbox/help", "cmd/mbox/mcp", "cmd/mbox/top", "agents", "agents/action", "agents/brain", "agents/life", "agents/chat", "agents/chat/bluebubbles", "agents/chat/command", "agents/chat/email", "agents/chat/imsg", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/openclaw", "agents/chat/stdio", "agents/chat/telegram", "agents/chat/webhook", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable", "agents/acp", "agents/agentzero", "mailbox/lifecycle", "agents/chat/slack", "cmd/mbox/schedule", "cmd/mbox/timetable", "examples", "mailbox/channel", "cmd/mbox/telemetry"},
 		libraries: []string{
 			jsonV2, xsys, "golang.org/x/term", "github.com/rs/zerolog", "github.com/urfave/cli/v2",
 			"github.com/schollz/progressbar/v3",
@@ -151,6 +152,7 @@ var testLibraries = []string{
 	"github.com/rogpeppe/go-internal", "pgregory.net/rapid", "github.com/anishathalye/porcupine", "github.com/google/go-cmp",
 	"github.com/santhosh-tekuri/jsonschema/v6", "github.com/compose-spec/compose-go/v2", "github.com/getkin/kin-openapi", "github.com/prometheus/client_golang", "github.com/chromedp",
 	"github.com/emersion/go-imap/v2", "github.com/emersion/go-sasl", "github.com/emersion/go-smtp",
+	"go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf",
 }
 
 // testRooms are the packages of this module that any test file may use.
@@ -162,7 +164,7 @@ var loggers = []string{"log", "log/slog", "github.com/rs/zerolog"}
 // talkers are the packages that may open connections: a brain to its server, Agent Zero's,
 // http_check, and the door, which only listens. No agent calls another one; they leave
 // tasks.
-var talkers = []string{"agents/action", "agents/agentzero", "agents/brain", "agents/brain/ollamatest", "agents/chat/bluebubbles", "agents/chat/email", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/slack", "agents/chat/telegram", "agents/chat/web", "agents/chat/webhook", "cmd/mbox/gateway"}
+var talkers = []string{"agents/action", "agents/agentzero", "agents/brain", "agents/brain/ollamatest", "agents/chat/bluebubbles", "agents/chat/email", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/slack", "agents/chat/telegram", "agents/chat/web", "agents/chat/webhook", "cmd/mbox/gateway", "cmd/mbox/telemetry"}
 
 // connects are the packages that open connections or listen, and dials the
 // functions with which anybody could.

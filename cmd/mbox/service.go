@@ -109,6 +109,7 @@ func (c *crew) serve(ctx context.Context, v *service, ready func()) (next *servi
 			}
 			c.startBridges(ctx, v)
 			c.startNotifiers(ctx, v)
+			c.startTelemetry(ctx, v)
 			ready()
 			looking.Go(func() { tellWorkers(v.session, workersOf(routing, v.session, v.box.Home())) })
 			looking.Go(func() { v.prepull(routing) })

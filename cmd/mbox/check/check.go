@@ -12,6 +12,7 @@ import (
 	"mbox/agents/chat"
 	"mbox/cmd/mbox/config"
 	"mbox/cmd/mbox/gateway/token"
+	"mbox/cmd/mbox/telemetry"
 	"mbox/mailbox"
 	"mbox/mailbox/home"
 )
@@ -40,11 +41,12 @@ type Finding struct {
 // Exam is one examination of a home.
 type Exam struct {
 	Home     string
-	Fix      bool                                     // mend what is safe to mend
-	Progress func(what string, done, total int64)     // for what takes long
-	Team     func(*config.File) (*agents.Team, error) // makes the agents
-	Kinds    []chat.Kind                              // of bridges
-	Pull     func(context.Context) error              // fetches the models that they miss; nil: not asked for
+	Fix      bool                                            // mend what is safe to mend
+	Progress func(what string, done, total int64)            // for what takes long
+	Team     func(*config.File) (*agents.Team, error)        // makes the agents
+	Kinds    []chat.Kind                                     // of bridges
+	Traces   func(*config.File) (*telemetry.Exporter, error) // makes what sends them; nil where none are wanted
+	Pull     func(context.Context) error                     // fetches the models that they miss; nil: not asked for
 
 	Config   *config.File // what is in force; nil where it cannot be read
 	Findings []Finding
@@ -79,6 +81,7 @@ func (e *Exam) Run(ctx context.Context) error {
 	e.seals()
 	e.leftovers()
 	e.tokens()
+	e.telemetry(ctx)
 	e.tasks(ctx)
 	return nil
 }

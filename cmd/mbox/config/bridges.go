@@ -110,19 +110,27 @@ func (f *origins) checkPeople(key string, b *Bridge) error {
 // checkConnection never shows what stands where a secret may stand by mistake.
 func (f *origins) checkConnection(key string, b *Bridge) error {
 	for _, s := range []struct{ name, file, variable string }{{"token", b.TokenFile, b.TokenEnv}, {"password", b.PasswordFile, b.PasswordEnv}} {
-		switch {
-		case s.file != "" && s.variable != "":
-			return f.wrongSecret(key+"."+s.name+"_env", "the %s is named twice: want %s_file or %s_env", s.name, s.name, s.name)
-		case s.variable != "" && !variableName().MatchString(s.variable):
-			return f.wrongSecret(key+"."+s.name+"_env", "is no name of a variable")
-		case len(s.file) > 1024 || strings.ContainsAny(s.file, "\x00\n"):
-			return f.wrongSecret(key+"."+s.name+"_file", "is no path of a file")
+		if err := f.checkSecret(key, s.name, s.file, s.variable); err != nil {
+			return err
 		}
 	}
 	for _, s := range []struct{ name, address string }{{"server", b.Server}, {"outgoing", b.Outgoing}} {
 		if u, err := url.Parse(s.address); err != nil || u.User != nil {
 			return f.wrongSecret(key+"."+s.name, "is no address, or has a user or a password in it: want it without")
 		}
+	}
+	return nil
+}
+
+// checkSecret never shows it, either.
+func (f *origins) checkSecret(key, name, file, variable string) error {
+	switch {
+	case file != "" && variable != "":
+		return f.wrongSecret(key+"."+name+"_env", "the %s is named twice: want %s_file or %s_env", name, name, name)
+	case variable != "" && !variableName().MatchString(variable):
+		return f.wrongSecret(key+"."+name+"_env", "is no name of a variable")
+	case len(file) > 1024 || strings.ContainsAny(file, "\x00\n"):
+		return f.wrongSecret(key+"."+name+"_file", "is no path of a file")
 	}
 	return nil
 }

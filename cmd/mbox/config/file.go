@@ -48,6 +48,7 @@ type File struct {
 	Actions         Actions                           `toml:"actions" json:"actions,omitzero" jsonschema:"description=what bounds each action\\, whoever does it"`
 	Bridges         Bridges                           `toml:"bridges" json:"bridges,omitzero" jsonschema:"description=chat systems by which people reach agents\\, by name"`
 	Notify          map[string]*Notify                `toml:"notify" json:"notify,omitzero" jsonschema:"description=whom mbox up tells what happens\\, by name"`
+	Telemetry       Telemetry                         `toml:"telemetry" json:"telemetry,omitzero" jsonschema:"description=where mbox up sends OpenTelemetry traces"`
 	Accept          map[string]*Accept                `toml:"accept" json:"accept,omitzero" jsonschema:"description=checks that results have to pass\\, by name"`
 	Logs            Logs                              `toml:"logs" json:"logs,omitzero" jsonschema:"description=what is kept of what agents say"`
 	Schedules       map[string]*Schedule              `toml:"schedules" json:"schedules,omitzero" jsonschema:"description=tasks that mbox up sends again and again\\, by name"`
@@ -234,7 +235,7 @@ func (c *File) check() error {
 			return err
 		}
 	}
-	for _, check := range []func(*File) error{checkServe, checkBridges, checkSchedules, checkNotify, checkAccept} {
+	for _, check := range []func(*File) error{checkServe, checkBridges, checkSchedules, checkNotify, checkTelemetry, checkAccept} {
 		if err := check(c); err != nil {
 			return err
 		}

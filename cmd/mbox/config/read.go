@@ -101,6 +101,9 @@ func (f *source) unknownKey(e *toml.DecodeError) error {
 		if strings.HasPrefix(table, "bridges.") || strings.HasPrefix(table, "notify.") {
 			hint = "token_file or password_file names a file that holds it, token_env or password_env a variable"
 		}
+		if table == "telemetry." {
+			hint = "headers_file names a file that holds it, headers_env a variable"
+		}
 		return &Error{ // without the Excerpt: it would show the secret
 			File: f.path, Line: line, Hint: hint,
 			Problem: fmt.Sprintf("%s: a secret does not stand in %s", schemas.Sentence(table+key, 100), Name),
