@@ -80,7 +80,7 @@ func table() []mutant {
 		acceptMutants,
 		scheduleMutants,
 		lifecycleMutants,
-		slackMutants,
+		slackMutants, memoryMutants,
 		statusMutants,
 		editMutants,
 		pathsMutants,

@@ -1,0 +1,84 @@
+package main
+
+// memoryMutants break what agents remember: that nothing is lost or comes from
+// somebody else, and that what is forgotten is gone.
+var memoryMutants = []mutant{
+	{
+		"memory-recalls-what-does-not-fit", "memory", "agents/memory/recall.go",
+		"e.Score > 0 {", "e.Score >= 0 {",
+		memoryTest("TestMarkdown$"),
+	},
+	{
+		"memory-capitals-count", "memory", "agents/memory/recall.go",
+		"text, n := strings.ToLower(e.Key+\": \"+e.Content), 0", "text, n := e.Key+\": \"+e.Content, 0",
+		memoryTest("TestMarkdown$"),
+	},
+	{
+		"memory-peers-before-own", "memory", "agents/memory/recall.go",
+		"cmp.Compare(other(a, own), other(b, own))", "cmp.Compare(other(b, own), other(a, own))",
+		memoryTest("TestMarkdown$"),
+	},
+	{
+		"memory-peer-without-a-name", "memory", "agents/memory/instance.go",
+		"found[i].Agent = agent", "found[i].Agent = \"\"",
+		memoryTest("TestMarkdown$"),
+	},
+	{
+		"memory-one-peer-ends-recall", "memory", "agents/memory/instance.go",
+		"\t\t\tm.o.Warn(peer, err)\n\t\t\tcontinue\n", "\t\t\treturn nil, err\n",
+		memoryTest("TestPeerThatFails$"),
+	},
+	{
+		"memory-imports-twice", "memory", "agents/memory/instance.go",
+		"\t\t\thave[bare(e)]--\n\t\t\tcontinue\n", "",
+		memoryTest("TestMarkdown$"),
+	},
+	{
+		"memory-takes-control-characters", "memory", "agents/memory/memory.go",
+		"return plain(\"content\", e.Content, \"\\n\\t\")", "return nil",
+		memoryTest("TestMarkdown$"),
+	},
+	{
+		"memory-hash-without-salt", "memory", "agents/memory/memory.go",
+		"string(salt) + \"memory\\n\"", "\"memory\\n\"",
+		memoryTest("TestHash$"),
+	},
+	{
+		"memory-lines-are-headings", "memory", "agents/memory/page.go",
+		"line = \"  \" + line", "line = line + \"\"",
+		memoryTest("TestMarkdown$"),
+	},
+	{
+		"memory-numbers-come-again", "memory", "agents/memory/page.go",
+		"kept = append(kept, \"-\")", "kept = append(kept, \"\")",
+		memoryTest("TestMarkdown$"),
+	},
+	{
+		"memory-without-a-lock", "memory", "agents/memory/markdown.go",
+		"filepath.Join(at.Private, \"lock\")", "filepath.Join(at.Private, fmt.Sprint(\"lock\", time.Now().UnixNano()))",
+		memoryTest("TestMarkdown$"),
+	},
+	{
+		"memory-source-after-the-page", "memory", "agents/memory/markdown.go",
+		"\t\tif err := m.keepSources(&from); err != nil { // before: without it the entry would come from nobody\n\t\t\treturn err\n\t\t}\n\t\treturn m.write(file, p)\n",
+		"\t\tif err := m.write(file, p); err != nil {\n\t\t\treturn err\n\t\t}\n\t\treturn m.keepSources(&from)\n",
+		memoryTest("TestMarkdownFaults$"),
+	},
+	{
+		"memory-source-outlives-its-entry", "memory", "agents/memory/markdown.go",
+		"\t\treturn m.keepSources(nil)\n", "\t\treturn nil\n",
+		memoryTest("TestMarkdownForm$"),
+	},
+	{
+		"memory-half-a-page-stays", "memory", "agents/memory/markdown.go",
+		"!m.begun(file) {", "m.begun(file) {",
+		memoryTest("TestMarkdownSweeps$"),
+	},
+	{
+		"memory-page-without-bound", "memory", "agents/memory/markdown.go",
+		"if len(p.text()) > maxPage {", "if len(p.text()) < 0 {",
+		memoryTest("TestMarkdownFull$"),
+	},
+}
+
+func memoryTest(run string) command { return command{"agents/memory", run} }
