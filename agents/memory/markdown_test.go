@@ -129,7 +129,7 @@ func TestMarkdownByHand(t *testing.T) {
 	if from := got[0].Source(); from != "nobody knows who" {
 		t.Errorf("it comes from %s", from)
 	}
-	if from := got[5].Source(); from != "coder, 2026-02-16 10:30, task one" {
+	if from := got[5].Source(); from != "coder, 2026-02-16T10:30:00Z, task one" {
 		t.Errorf("it comes from %s", from)
 	}
 }

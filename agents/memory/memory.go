@@ -151,7 +151,7 @@ func (e Entry) Source() string {
 		by = e.By
 	}
 	if !e.At.IsZero() {
-		by += ", " + e.At.UTC().Format("2006-01-02 15:04")
+		by += ", " + e.At.UTC().Format("2006-01-02T15:04:05Z")
 	}
 	if e.Task != "" {
 		by += ", task " + e.Task

@@ -24,6 +24,7 @@ var (
 	bridging  = deed{"bridge", "runs bridges", "do that"}
 	planning  = deed{"schedule", "changes schedules", "do that"}
 	speaking  = deed{"bridge", "sends as a bridge", "do that"}
+	remembers = deed{"memory", "uses any agent's memory", "do that"}
 	editing   = deed{"edit", "changes what others have sent", "do that"}
 )
 

@@ -12,7 +12,7 @@ var files embed.FS
 
 // names is the order in which the topics are listed: use, bounds, proof.
 var names = []string{
-	"walkthroughs", "tasks", "schedules", "agents", "runtimes", "roles", "actions", "accept", "delegation", "models", "policies", "sandbox",
+	"walkthroughs", "tasks", "schedules", "agents", "runtimes", "roles", "memory", "actions", "accept", "delegation", "models", "policies", "sandbox",
 	"ledger", "doors", "dashboard", "mcp", "top",
 	"bridges", "delivery", "telegram", "matrix", "slack", "irc", "email", "bluebubbles", "imsg", "webhook", "openclaw", "ntfy",
 	"configuration", "backup", "damage", "threats", "performance", "proof",

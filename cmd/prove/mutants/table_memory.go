@@ -39,6 +39,31 @@ var memoryMutants = []mutant{
 		memoryTest("TestMarkdown$"),
 	},
 	{
+		"memory-sources-written-by-agents", "memory", "agents/policy/build.go",
+		"\"memory\", \"state.json\"", "\"state.json\"",
+		command{"agents/policy", "TestForAgent$"},
+	},
+	{
+		"memory-of-a-stranger", "memory", "cmd/mbox/memories.go",
+		"subtle.ConstantTimeCompare([]byte(lease.Token), []byte(token)) == 0", "len(token) == 0",
+		command{"cmd/mbox", "TestScripts/^memory$"},
+	},
+	{
+		"memory-of-others-for-agents", "memory", "cmd/mbox/memories.go",
+		"if r.agent != agent {", "if r.agent == \"\" {",
+		command{"cmd/mbox", "TestScripts/^memory$"},
+	},
+	{
+		"memory-imported-by-agents", "memory", "cmd/mbox/cmd_memory.go",
+		"if by != \"human\" {", "if by == \"\" {",
+		command{"cmd/mbox", "TestScripts/^memory$"},
+	},
+	{
+		"memory-forgotten-in-secret", "memory", "cmd/mbox/cmd_memory.go",
+		"\"hashes\": hashes", "\"hashes\": ids",
+		command{"cmd/mbox", "TestScripts/^memory$"},
+	},
+	{
 		"memory-hash-without-salt", "memory", "agents/memory/memory.go",
 		"string(salt) + \"memory\\n\"", "\"memory\\n\"",
 		memoryTest("TestHash$"),
