@@ -121,7 +121,7 @@ func (m *Memory) Find(ctx context.Context, ids ...string) (found []Entry, err er
 	for _, id := range ids {
 		i := slices.IndexFunc(all, func(e Entry) bool { return e.ID == id })
 		if i < 0 {
-			return nil, unknown(id)
+			return nil, Unknown(id)
 		}
 		found = append(found, all[i])
 	}

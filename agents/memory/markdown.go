@@ -155,7 +155,7 @@ func (m *Markdown) without(ids []string) (map[string]page, error) {
 		}
 	}
 	if len(left) > 0 {
-		return nil, unknown(left[0])
+		return nil, Unknown(left[0])
 	}
 	return changed, nil
 }

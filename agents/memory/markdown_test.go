@@ -21,8 +21,7 @@ func markdownAt(dir, agent string) *memory.Markdown {
 }
 
 func TestMarkdown(t *testing.T) {
-	memorytest.Suite(t, func(t testing.TB) memorytest.Open {
-		dir := t.TempDir()
+	memorytest.Suite(t, func(dir string) memorytest.Open {
 		return func(_ testing.TB, agent string) memory.Store { return markdownAt(dir, agent) }
 	})
 }

@@ -25,7 +25,7 @@ func (None) All(context.Context) iter.Seq2[Entry, error] { return func(func(Entr
 // Forget returns ErrUnknown.
 func (None) Forget(_ context.Context, ids ...string) error {
 	for _, id := range ids {
-		return unknown(id)
+		return Unknown(id)
 	}
 	return nil
 }
@@ -33,7 +33,8 @@ func (None) Forget(_ context.Context, ids ...string) error {
 // Close does nothing.
 func (None) Close() error { return nil }
 
-func unknown(id string) error { return fmt.Errorf("entry %s: %w", schemas.Quote(id), ErrUnknown) }
+// Unknown is the error of a store that has no entry with this id.
+func Unknown(id string) error { return fmt.Errorf("entry %s: %w", schemas.Quote(id), ErrUnknown) }
 
 // inEntry names the entry, from 1, in an error about it.
 func inEntry(i int, err error) error { return fmt.Errorf("entry %d: %w", i+1, err) }

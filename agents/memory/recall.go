@@ -15,6 +15,9 @@ func words(query string) []string {
 	return strings.Fields(query)
 }
 
+// Newest tells whether a query asks for the newest entries.
+func Newest(query string) bool { return len(words(query)) == 0 }
+
 // Score is the share of the query's words that the entry has, from 0 to 1; 1 for an
 // empty query and for *.
 func Score(query string, e Entry) float64 {

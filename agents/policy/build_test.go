@@ -45,7 +45,7 @@ func TestForAgent(t *testing.T) {
 		{"read-write", p.ReadWrite, []string{"/m/agents/a/workspace/sub", "/data/x", "/u/y", "/m/agents/d/workspace"}},
 		{"read-only", p.ReadOnlyRoots, []string{"/m/elsewhere/b"}},
 		{"write-only", p.WriteOnly, []string{"/m/agents/bridge_c/workspace"}},
-		{"private", p.Private, []string{"/m/.mbox", "/m/audit", "/m/tasks/artifacts", "/m/tasks/archive"}},
+		{"private", p.Private, []string{"/m/.mbox", "/m/audit", "/m/memory/sqlite", "/m/tasks/artifacts", "/m/tasks/archive"}},
 		{"boundary", p.WorkspaceOnly, true},
 		{"delegates", p.Delegates, []string{"b", "d"}},
 		{"memory", p.MemoryFrom, []string{"a", "b"}},

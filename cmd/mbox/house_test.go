@@ -87,6 +87,7 @@ var rooms = map[string]room{
 	"agents/agentzero":         {layer: 4, ours: []string{"agents", "agents/brain", "agents/policy", "mailbox", "mailbox/durable", "schemas"}, libraries: []string{"github.com/rs/zerolog"}},
 	"agents/brain/ollamatest":  {layer: 0}, // for tests only, see testRooms
 	"agents/memory":            {layer: 4, ours: []string{"audit", "mailbox/durable", "schemas"}},
+	"agents/memory/sqlite":     {layer: 4, ours: []string{"agents/memory", "mailbox/durable"}, libraries: []string{"modernc.org/sqlite", "github.com/google/uuid"}},
 	"agents/memory/memorytest": {layer: 4, ours: []string{"agents/memory"}}, // for tests only, see testRooms
 	"agents/chat":              {layer: 4, ours: []string{"audit", "mailbox", "mailbox/durable", "mailbox/home", "mailbox/task", "schemas"}, libraries: []string{jsonV2}},
 	"agents/chat/command":      {layer: 4, ours: []string{"agents/chat"}},
@@ -138,7 +139,7 @@ var rooms = map[string]room{
 		libraries: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"},
 	},
 	"cmd/mbox": {
-		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/gateway", "cmd/mbox/gateway/token", "cmd/mbox/help", "cmd/mbox/mcp", "cmd/mbox/top", "agents", "agents/action", "agents/brain", "agents/chat", "agents/chat/bluebubbles", "agents/chat/command", "agents/chat/email", "agents/chat/imsg", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/openclaw", "agents/chat/stdio", "agents/chat/telegram", "agents/chat/webhook", "agents/memory", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable", "agents/acp", "agents/agentzero", "mailbox/lifecycle", "agents/chat/slack", "cmd/mbox/schedule", "cmd/mbox/timetable", "examples"},
+		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/gateway", "cmd/mbox/gateway/token", "cmd/mbox/help", "cmd/mbox/mcp", "cmd/mbox/top", "agents", "agents/action", "agents/brain", "agents/chat", "agents/chat/bluebubbles", "agents/chat/command", "agents/chat/email", "agents/chat/imsg", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/openclaw", "agents/chat/stdio", "agents/chat/telegram", "agents/chat/webhook", "agents/memory", "agents/memory/sqlite", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable", "agents/acp", "agents/agentzero", "mailbox/lifecycle", "agents/chat/slack", "cmd/mbox/schedule", "cmd/mbox/timetable", "examples"},
 		libraries: []string{
 			jsonV2, xsys, "golang.org/x/term", "github.com/rs/zerolog", "github.com/urfave/cli/v2",
 			"github.com/schollz/progressbar/v3",

@@ -9,6 +9,7 @@ import (
 
 	"mbox/agents"
 	"mbox/agents/memory"
+	"mbox/agents/memory/sqlite"
 	"mbox/agents/policy"
 	"mbox/audit"
 	"mbox/cmd/mbox/config"
@@ -46,10 +47,15 @@ func storeOf(c *config.File, o mailbox.Options, dir, agent string, salt []byte) 
 			Workspace: p.Workspace, Private: filepath.Join(dir, "agents", audit.Folder(agent), "memory"),
 			Salt: salt, Sync: o.Sync, Wait: o.LockWait,
 		}), nil
+	case config.MemorySQLite:
+		return sqlite.Open(memoryDatabase(dir), agent, o.LockWait)
 	default:
 		return memory.None{Agent: agent}, nil
 	}
 }
+
+// memoryDatabase is where agents with the backend sqlite remember, of a home.
+func memoryDatabase(dir string) string { return filepath.Join(dir, "memory", "sqlite", "memory.db") }
 
 // remembering is who uses whose memory, as the flags of mbox memory and the environment
 // tell.

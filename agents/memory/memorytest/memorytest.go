@@ -2,9 +2,12 @@
 package memorytest
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -14,19 +17,107 @@ import (
 	"mbox/agents/memory"
 )
 
-// Open opens the store of an agent. Each test has a place of its own, in which the
-// stores of the same agent are the same one.
+// Open opens the store of an agent. Each test has a folder of its own, in which the
+// stores of the same agent are the same one, also for other processes.
 type Open func(t testing.TB, agent string) memory.Store
 
-// Suite runs all tests. place makes a new place, which nothing is in.
-func Suite(t *testing.T, place func(t testing.TB) Open) {
+// Suite runs all tests, each in a new folder.
+func Suite(t *testing.T, in func(dir string) Open) {
+	if dir := os.Getenv(dirVariable); dir != "" {
+		work(t, in(dir))
+		return
+	}
 	for name, test := range map[string]func(t *testing.T, open Open){
 		"Keeps": keeps, "Recalls": recalls, "Forgets": forgets, "Hostile": hostile, "Isolated": isolated,
 		"Peers": peers, "Together": together, "Moves": moves, "Refuses": refuses,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, place(t)) })
+		t.Run(name, func(t *testing.T) { test(t, in(t.TempDir())) })
+	}
+	t.Run("Killed", func(t *testing.T) { killed(t, in) })
+}
+
+// dirVariable has the folder in which a process of a test works until it is killed.
+const dirVariable = "MEMORYTEST_DIR"
+
+// work adds and forgets, and tells on standard output what is done.
+func work(t *testing.T, open Open) {
+	name := fmt.Sprint(os.Getpid())
+	s := open(t, "coder")
+	for i := 0; ; i++ {
+		key := fmt.Sprint(name, "-", i)
+		id, err := s.Add(t.Context(), memory.Entry{Category: memory.Core, Key: key, Content: strings.Repeat("text", 2000), By: "coder", At: start})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Println("has", key)
+		if i%2 == 0 {
+			continue
+		}
+		fmt.Println("loses", key)
+		if err := s.Forget(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Println("lost", key)
 	}
 }
+
+// killed kills processes that add and forget at once, again and again: what they told as
+// done is done, whatever else is there is whole, and the next one goes on.
+func killed(t *testing.T, in func(dir string) Open) {
+	dir := t.TempDir()
+	state := map[string]string{}
+	for round := range 6 {
+		var lines sync.WaitGroup
+		var lock sync.Mutex
+		for child := range 2 {
+			cmd := exec.Command(os.Args[0], "-test.run=^"+strings.Split(t.Name(), "/")[0]+"$", "-test.v=false")
+			cmd.Env = append(os.Environ(), dirVariable+"="+dir)
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			lines.Go(func() {
+				scanner, n := bufio.NewScanner(out), 0
+				for scanner.Scan() {
+					what, key, _ := strings.Cut(scanner.Text(), " ")
+					lock.Lock()
+					state[key] = what
+					lock.Unlock()
+					if n++; n == 3+round*2+child {
+						cmd.Process.Kill()
+					}
+				}
+				cmd.Wait()
+				if n < 3+round*2+child {
+					t.Errorf("a process has ended by itself after %d lines", n)
+				}
+			})
+		}
+		lines.Wait()
+		there := map[string]bool{}
+		for _, e := range list(t, memoryOf(t, in(dir), "coder")) {
+			there[e.Key] = true
+			if e.Content != strings.Repeat("text", 2000) || e.By != "coder" {
+				t.Errorf("round %d: %s is not whole: by %q, %d bytes", round, e.Key, e.By, len(e.Content))
+			}
+		}
+		for key, what := range state {
+			if what == "has" && !there[key] || what == "lost" && there[key] {
+				t.Errorf("round %d: %s %s, and is there: %v", round, what, key, there[key])
+			}
+		}
+	}
+}
+
+var manyWords = func() (text string) {
+	for i := range 3000 {
+		text += fmt.Sprint("q", i, " ")
+	}
+	return text
+}()
 
 var start = time.Date(2026, 2, 16, 23, 59, 58, 123e6, time.UTC)
 
@@ -120,6 +211,9 @@ func recalls(t *testing.T, open Open) {
 		{" * ", 1, []string{"[coder] site: The site has moved"}},
 		{"coffee", 0, nil},
 		{`" OR * ( ' -- %`, 0, nil},
+		{"\u0301 \u00bd \U0001f642 \ue000", 0, nil},
+		{"key:site NEAR(x) AND NOT", 0, nil},
+		{manyWords, 0, nil},
 	} {
 		same(t, fmt.Sprintf("%q, %d", c.query, c.limit), recall(t, m, c.query, c.limit), c.want)
 	}

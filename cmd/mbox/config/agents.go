@@ -71,19 +71,20 @@ type AgentZero struct {
 
 // Memory is a table [agents.NAME.memory].
 type Memory struct {
-	Backend string `toml:"backend" json:"backend,omitzero" jsonschema:"enum=none,enum=markdown,default=none,description=where it remembers"`
+	Backend string `toml:"backend" json:"backend,omitzero" jsonschema:"enum=none,enum=markdown,enum=sqlite,default=none,description=where it remembers"`
 }
 
 // The backends of memories that are built.
 const (
 	MemoryNone     = "none"
 	MemoryMarkdown = "markdown"
+	MemorySQLite   = "sqlite"
 )
 
 // memoryBackends are those that have a name, and builtMemories those that are built.
 var (
-	memoryBackends = []string{MemoryNone, MemoryMarkdown, "sqlite", "postgres", "qdrant", "lucid"}
-	builtMemories  = []string{MemoryNone, MemoryMarkdown}
+	memoryBackends = []string{MemoryNone, MemoryMarkdown, MemorySQLite, "postgres", "qdrant", "lucid"}
+	builtMemories  = []string{MemoryNone, MemoryMarkdown, MemorySQLite}
 )
 
 // DefaultTimeout is how long a command may run where nothing else is said.

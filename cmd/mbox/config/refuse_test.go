@@ -136,7 +136,7 @@ func TestRefusedConfig(t *testing.T) {
 		{"[agents.coordinator]\ndelegates = ['nobody']", `mbox.toml:2: .*there is no \[agents.nobody\]`},
 		{"[agents.coordinator]\ndelegates = ['coordinator']", "mbox.toml:2: .*the agent itself"},
 		{"[agents.coder]\ndelegates = ['tester']", "mbox.toml:2: .*forbids to hand work on"},
-		{"[agents.coder.memory]\nbackend = 'sqlite'", `mbox.toml:2: .*"sqlite" is not built yet`},
+		{"[agents.coder.memory]\nbackend = 'postgres'", `mbox.toml:2: .*"postgres" is not built yet`},
 		{"[agents.coder.memory]\nbackend = 'lucid'", "mbox.toml:2: .*not built yet"},
 		{"[agents.coder.memory]\nbackend = 'sqllite'", "mbox.toml:2: .*did you mean sqlite"},
 		{"[runtime_profiles.x]\nmemory_recall_limit = 0", "mbox.toml:2: runtime_profiles.x.memory_recall_limit"},

@@ -45,7 +45,7 @@ var memoryMutants = []mutant{
 	},
 	{
 		"memory-of-a-stranger", "memory", "cmd/mbox/memories.go",
-		"subtle.ConstantTimeCompare([]byte(lease.Token), []byte(token)) == 0", "len(token) == 0",
+		"[]byte(token)) == 0 {", "[]byte(token)) == 2 {",
 		command{"cmd/mbox", "TestScripts/^memory$"},
 	},
 	{
@@ -104,6 +104,53 @@ var memoryMutants = []mutant{
 		"if len(p.text()) > maxPage {", "if len(p.text()) < 0 {",
 		memoryTest("TestMarkdownFull$"),
 	},
+	{
+		"memory-of-all-agents", "memory", "agents/memory/sqlite/sqlite.go",
+		"WHERE id = ? AND agent_id = (SELECT uuid FROM agents WHERE alias = ?)", "WHERE id = ? AND ? <> ''",
+		sqliteTest("TestSQLite$"),
+	},
+	{
+		"memory-recalled-of-all-agents", "memory", "agents/memory/sqlite/sqlite.go",
+		"const ofAgent = \"m.agent_id = (SELECT uuid FROM agents WHERE alias = ?)\"", "const ofAgent = \"? <> ''\"",
+		sqliteTest("TestSQLite$"),
+	},
+	{
+		"memory-forgotten-stays-on-disk", "memory", "agents/memory/sqlite/sqlite.go",
+		"\"secure_delete(ON)\"", "\"secure_delete(OFF)\"",
+		sqliteTest("TestForgottenIsInNoFile$"),
+	},
+	{
+		"memory-forgotten-stays-in-the-index", "memory", "agents/memory/sqlite/sqlite.go",
+		"VALUES ('secure-delete', 1)", "VALUES ('secure-delete', 0)",
+		sqliteTest("TestForgottenIsInNoFile$"),
+	},
+	{
+		"memory-ids-come-again", "memory", "agents/memory/sqlite/sqlite.go",
+		"id INTEGER PRIMARY KEY AUTOINCREMENT", "id INTEGER PRIMARY KEY",
+		sqliteTest("TestSQLite$"),
+	},
+	{
+		"memory-copy-outlives-forgetting", "memory", "agents/memory/sqlite/sqlite.go",
+		"return dropSnapshot(s.path)", "return nil",
+		sqliteTest("TestForgottenIsInNoFile$"),
+	},
+	{
+		"memory-newer-tables-written", "memory", "agents/memory/sqlite/sqlite.go",
+		"v > version {", "v > 1000*version {",
+		sqliteTest("TestStrangeFiles$"),
+	},
+	{
+		"memory-commonest-words", "memory", "agents/memory/sqlite/recall.go",
+		"return in[a] - in[b]", "return in[b] - in[a]",
+		sqliteTest("TestRarest$"),
+	},
+	{
+		"memory-left-out-of-backups", "memory", "cmd/mbox/cmd_backup.go",
+		"instead[rel] = copied", "instead[rel] = copied[:0]",
+		command{"cmd/mbox", "TestScripts/^memory_sqlite$"},
+	},
 }
+
+func sqliteTest(run string) command { return command{"agents/memory/sqlite", run} }
 
 func memoryTest(run string) command { return command{"agents/memory", run} }
