@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/subtle"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -56,6 +57,27 @@ func storeOf(c *config.File, o mailbox.Options, dir, agent string, salt []byte) 
 
 // memoryDatabase is where agents with the backend sqlite remember, of a home.
 func memoryDatabase(dir string) string { return filepath.Join(dir, "memory", "sqlite", "memory.db") }
+
+// recallOf is how the agents of a team remember, each by its own memory.
+func recallOf(c *config.File, dir string) agents.Recall {
+	return func(ctx context.Context, agent, about string) (texts []string, err error) {
+		if a := c.Agents[agent]; a == nil || a.Memory.Backend == config.MemoryNone && len(a.Workspace.ReadMemoryFrom) == 0 {
+			return nil, nil
+		}
+		var left []error
+		m, err := memoryOf(c, c.Options(), dir, agent, agent, "", func(peer string, err error) {
+			left = append(left, fmt.Errorf("the memory of %s: %w", peer, err))
+		})
+		if err != nil {
+			return nil, err
+		}
+		found, err := m.Recall(ctx, about, 0)
+		for _, e := range found {
+			texts = append(texts, e.Attributed()+"\n("+e.Source()+")")
+		}
+		return texts, errors.Join(append(left, err, m.Close())...)
+	}
+}
 
 // remembering is who uses whose memory, as the flags of mbox memory and the environment
 // tell.

@@ -149,6 +149,16 @@ var memoryMutants = []mutant{
 		"instead[rel] = copied", "instead[rel] = copied[:0]",
 		command{"cmd/mbox", "TestScripts/^memory_sqlite$"},
 	},
+	{
+		"memory-is-no-data", "memory", "agents/prompt.go",
+		"b.WriteString(data(mark, \"memory\", schemas.Cut(text, left)))", "b.WriteString(schemas.Cut(text, left))",
+		command{"agents", "TestPromptMemory$"},
+	},
+	{
+		"memory-fills-the-prompt", "memory", "agents/prompt.go",
+		"schemas.Cut(text, left)", "text",
+		command{"agents", "TestPromptMemory$"},
+	},
 }
 
 func sqliteTest(run string) command { return command{"agents/memory/sqlite", run} }
