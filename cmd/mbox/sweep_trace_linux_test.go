@@ -116,6 +116,7 @@ var randomParts = []struct {
 	{regexp.MustCompile(`[0-9a-f]{32}`), "TX"},
 	{regexp.MustCompile(`/proc/\d+`), "/proc/PID"},
 	{regexp.MustCompile(`pipe:\[\d+\]`), "stdout"},
+	{regexp.MustCompile(`\.mbox-[0-9A-Z]{26}\.new`), ".mbox-RANDOM.new"},
 	{regexp.MustCompile(`\d{8}T\d{6}\.\d{3}`), "TIME"},
 }
 
