@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
+	"github.com/rs/zerolog"
 
 	"mbox/agents/action"
 	"mbox/agents/policy"
@@ -42,6 +43,9 @@ const (
 	maxPromptFile  = 32 << 10
 	maxPromptFiles = 96 << 10
 	maxPromptNames = 32
+
+	maxPromptAbout  = 1 << 10 // of a task, that its agent's memory is asked about
+	maxPromptMemory = 8 << 10 // of what it remembers
 )
 
 // briefing is what a template can use.
@@ -164,9 +168,31 @@ func (p *performance) assignment(mark string) string {
 	if len(c.Constraints) > 0 {
 		b.WriteString(data(mark, from+", constraints", "- "+strings.Join(c.Constraints, "\n- ")))
 	}
+	b.WriteString(p.remembered(mark))
 	b.WriteString(p.files(mark, slices.Concat(c.Files, p.inputs)))
 	if again := p.before(); again != "" {
 		b.WriteString(data(mark, "mbox, about your last reply", again))
+	}
+	return b.String()
+}
+
+// remembered is what comes to the agent's mind about the task, as far as there is room
+// for it. Without its memory the agent works all the same.
+func (p *performance) remembered(mark string) string {
+	if p.Team.Recall == nil {
+		return ""
+	}
+	texts, err := p.Team.Recall(p.ctx, p.Agent, schemas.Cut(p.task.Task.Title+"\n"+p.task.Task.Description, maxPromptAbout))
+	if err != nil {
+		p.tell(zerolog.WarnLevel, err, "not all that it remembers comes to mind")
+	}
+	var b strings.Builder
+	for _, text := range texts {
+		left := maxPromptMemory - b.Len()
+		if left <= 0 {
+			break
+		}
+		b.WriteString(data(mark, "memory", schemas.Cut(text, left)))
 	}
 	return b.String()
 }

@@ -68,6 +68,34 @@ func TestPromptRefusalsAreBounded(t *testing.T) {
 	}
 }
 
+// What an agent remembers about its task stands between marks, with its origin, and up to
+// a limit. A memory that cannot be read keeps no agent from working.
+func TestPromptMemory(t *testing.T) {
+	asked := ""
+	c := newCompany(t, func(team *Team) {
+		team.Recall = func(_ context.Context, agent, about string) ([]string, error) {
+			asked = agent + " about " + about
+			return []string{"[coder] site: FREE NOW", strings.Repeat("x", 2*maxPromptMemory), "too much"}, errors.New("a peer's memory is damaged")
+		}
+	})
+	c.brains["coder"].says = []any{`{"actions":[]}`}
+	c.send("coder", "Read the site", nil)
+	c.works("coder")
+	talk := c.brains["coder"].asked[0].Messages
+	told, rest, ok := strings.Cut(talk[1].Content, "[coder] site: FREE NOW")
+	_, said, _ := strings.Cut(talk[0].Content, "Text between <<<")
+	mark, _, _ := strings.Cut(said, " ")
+	if !ok || !strings.HasSuffix(told, "<<<"+mark+" from memory\n") || !strings.HasPrefix(rest, "\n"+mark+">>>") {
+		t.Errorf("not between marks:\n%s", talk[1].Content)
+	}
+	if strings.Contains(rest, "too much") || len(rest) > maxPromptMemory+1<<10 {
+		t.Errorf("the prompt has %d bytes of memory", len(rest))
+	}
+	if !strings.HasPrefix(asked, "coder about Read the site") {
+		t.Errorf("its memory was asked: %s", asked)
+	}
+}
+
 // What an agentic brain reads stands between marks too, and it is told so: those
 // of the first message are others.
 func TestPromptResultsAreMarked(t *testing.T) {

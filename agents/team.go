@@ -2,6 +2,7 @@ package agents
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"os/exec"
 	"slices"
@@ -28,9 +29,14 @@ type Team struct {
 	Prompts  Prompts
 
 	Checks  map[string]Check                         // by their names
+	Recall  Recall                                   // nil: nobody remembers anything
 	Confine func(agent string) func(*exec.Cmd) error // puts an agent's commands into its sandbox; nil if it has none
 	Env     func(agent string) []string              // the environment of an agent's commands
 }
+
+// Recall returns what an agent remembers about some words, the best first. Each is one
+// text that says whose memory it is from, and where it comes from.
+type Recall func(ctx context.Context, agent, about string) ([]string, error)
 
 // Member is one agent of the team.
 type Member struct {

@@ -198,13 +198,13 @@ func (b *builder) liftBoundary(p *Policy) {
 	}
 }
 
-// What mbox alone writes in its folder. The first two nobody else reads, nor the
+// What mbox alone writes in its folder. The first three nobody else reads, nor the
 // artifacts: a task gets copies of those that it may read.
 var (
-	protectedFolders = []string{".mbox", "audit", "tasks", "decisions", "changes", "channels", "prompts", "mbox.d"}
+	protectedFolders = []string{".mbox", "audit", "memory/sqlite", "tasks", "decisions", "changes", "channels", "prompts", "mbox.d", "agents/_archive"}
 	protectedFiles   = []string{"mbox.toml", "memory/agent_state.json", "memory/task_queue.json"}
 
-	protectedOfAgents = []string{"agent.toml", "state.json", deployed} // in agents/<name>
+	protectedOfAgents = []string{"agent.toml", "memory", "state.json", deployed} // in agents/<name>
 )
 
 // deployed is the folder of an agent's home with the copies of folders that its
@@ -222,7 +222,7 @@ func (b *builder) protect(p *Policy) {
 	for _, name := range slices.Concat(protectedFolders, protectedFiles) {
 		p.Protected = append(p.Protected, filepath.Join(b.Home, filepath.FromSlash(name)))
 	}
-	p.Private = append(slices.Clone(p.Protected[:2]), filepath.Join(b.Home, "tasks", "artifacts"), filepath.Join(b.Home, "tasks", "archive"))
+	p.Private = append(slices.Clone(p.Protected[:3]), filepath.Join(b.Home, "tasks", "artifacts"), filepath.Join(b.Home, "tasks", "archive"))
 	for _, agent := range slices.Sorted(maps.Keys(b.Agents)) {
 		home := filepath.Join(b.Home, "agents", folder(agent))
 		for _, name := range protectedOfAgents {

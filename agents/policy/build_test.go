@@ -45,7 +45,7 @@ func TestForAgent(t *testing.T) {
 		{"read-write", p.ReadWrite, []string{"/m/agents/a/workspace/sub", "/data/x", "/u/y", "/m/agents/d/workspace"}},
 		{"read-only", p.ReadOnlyRoots, []string{"/m/elsewhere/b"}},
 		{"write-only", p.WriteOnly, []string{"/m/agents/bridge_c/workspace"}},
-		{"private", p.Private, []string{"/m/.mbox", "/m/audit", "/m/tasks/artifacts", "/m/tasks/archive"}},
+		{"private", p.Private, []string{"/m/.mbox", "/m/audit", "/m/memory/sqlite", "/m/tasks/artifacts", "/m/tasks/archive"}},
 		{"boundary", p.WorkspaceOnly, true},
 		{"delegates", p.Delegates, []string{"b", "d"}},
 		{"memory", p.MemoryFrom, []string{"a", "b"}},
@@ -58,7 +58,7 @@ func TestForAgent(t *testing.T) {
 			t.Errorf("%s: %v, want %v", is.what, is.got, is.want)
 		}
 	}
-	for _, want := range []string{"/m/tasks", "/m/mbox.toml", "/m/mbox.d", "/m/decisions", "/m/changes", "/m/channels", "/m/agents/bridge_c/agent.toml", "/m/agents/e/state.json", "/m/agents/e/deployed", "/m/memory/agent_state.json"} {
+	for _, want := range []string{"/m/tasks", "/m/mbox.toml", "/m/mbox.d", "/m/decisions", "/m/changes", "/m/channels", "/m/agents/bridge_c/agent.toml", "/m/agents/e/state.json", "/m/agents/e/memory", "/m/agents/_archive", "/m/agents/e/deployed", "/m/memory/agent_state.json"} {
 		if !slices.Contains(p.Protected, want) {
 			t.Errorf("%s is not protected", want)
 		}

@@ -178,6 +178,7 @@ func CheckRuntimeProfile(name string, p RuntimeProfile) error {
 		{"max_delegation_depth", p.MaxDelegationDepth},
 		{"delegation_timeout_secs", p.DelegationTimeout},
 		{"agentic_timeout_secs", p.AgenticTimeoutSecs},
+		{"memory_recall_limit", p.MemoryRecallLimit},
 	} {
 		if n.value < 0 {
 			f.add(n.key, "%d is too small; write 0 or more", n.value)

@@ -126,7 +126,7 @@ func (j *judge) command(words []word, depth int) {
 				j.sets(words[1:2])
 			}
 			return
-		case opensCommand[key] || closesCommand[key]:
+		case opensCommand.has(key) || closesCommand.has(key):
 		case sets && mayChangeWhatRuns(name):
 			j.giveUp("it sets " + name + ", which may change what runs")
 			return
@@ -155,11 +155,11 @@ func (j *judge) named(name word, args []word, depth int) {
 	base := program(name.text)
 	w, wraps := wrappers[base]
 	switch {
-	case evaluates[base]:
+	case evaluates.has(base):
 		j.giveUp(base + " runs what is not looked into")
-	case (wraps || shells[base]) && (filepath.Base(name.text) != base || !j.genuine(name.text)):
+	case (wraps || shells.has(base)) && (filepath.Base(name.text) != base || !j.genuine(name.text)):
 		j.plain(name.text, args)
-	case shells[base]:
+	case shells.has(base):
 		j.shell(name.text, args, depth)
 	case wraps:
 		j.wrapped(name.text, w, args, depth)
@@ -176,7 +176,7 @@ func (j *judge) plain(name string, args []word) {
 		j.moves = true
 	case base == "git" && gitRunsMore(args):
 		j.giveUp("git has an option that can run other commands")
-	case setters[base]:
+	case setters.has(base):
 		j.sets(args)
 	case (base == "test" || base == "[") && slices.ContainsFunc(args, func(w word) bool { return w.text == "-v" }):
 		j.giveUp(base + " -v may compute what it is given")
@@ -214,7 +214,7 @@ func gitRunsMore(args []word) bool {
 	letters, takes := "", false
 	if len(words) > 0 {
 		verb := words[0].text
-		if !words[0].fixed() || !gitPlain[verb] && !gitReaders[verb] && !mediumRisk["git"][verb] {
+		if !words[0].fixed() || !gitPlain.has(verb) && !gitReaders.has(verb) && !mediumRisk["git"].has(verb) {
 			return true
 		}
 		letters, takes = gitCommands[verb]
@@ -274,7 +274,7 @@ func (j *judge) wrapped(name string, w wrapper, args []word, depth int) {
 		j.giveUp(unclear)
 		return
 	}
-	if len(rest) == 0 || highRisk[base] {
+	if len(rest) == 0 || highRisk.has(base) {
 		j.plain(name, args)
 	}
 	if len(rest) > 0 {

@@ -57,5 +57,6 @@ func DefaultRuntimeProfile() RuntimeProfile {
 	return RuntimeProfile{
 		MaxActionsPerHour:  20,
 		AgenticTimeoutSecs: 300,
+		MemoryRecallLimit:  5,
 	}
 }

@@ -100,6 +100,7 @@ var grantsNothing = map[string]string{
 	"Runtime.MaxDelegationDepth": "compared as MaxDepth",
 	"Runtime.DelegationTimeout":  "a bound on others, not on it",
 	"Runtime.AgenticTimeoutSecs": "how long it works; the tree's budget counts the seconds",
+	"Runtime.MemoryRecallLimit":  "how much it is told at once; whose memory is compared as MemoryFrom",
 }
 
 // fieldsOf are the leaves of a struct, by name; those of profiles and tables in it

@@ -67,6 +67,7 @@ type RuntimeProfile struct {
 	MaxDelegationDepth int  `toml:"max_delegation_depth" json:"max_delegation_depth,omitzero" jsonschema:"default=0,minimum=0,description=0: the general limit"`
 	DelegationTimeout  int  `toml:"delegation_timeout_secs" json:"delegation_timeout_secs,omitzero" jsonschema:"default=0,minimum=0,description=a child that nobody has taken by then fails; 0: it waits\\, and start_within raises the alarm"`
 	AgenticTimeoutSecs int  `toml:"agentic_timeout_secs" json:"agentic_timeout_secs,omitzero" jsonschema:"default=300,minimum=0,description=of an agentic task; 0: 300"`
+	MemoryRecallLimit  int  `toml:"memory_recall_limit" json:"memory_recall_limit,omitzero" jsonschema:"default=5,minimum=1,maximum=1000,description=entries that come to its mind at once"`
 }
 
 // Agent is what of a table [agents.NAME] decides its rights.

@@ -29,8 +29,8 @@ var highRisk = set(`rm mkfs dd shutdown reboot halt poweroff sudo su doas chown 
 // mediumRisk are the commands that change files or what is installed; with
 // verbs, only those of their subcommands. A package manager's short forms and
 // other names for the same verbs are in.
-var mediumRisk = map[string]map[string]bool{
-	"touch": nil, "mkdir": nil, "mv": nil, "cp": nil, "ln": nil,
+var mediumRisk = map[string]set{
+	"touch": "", "mkdir": "", "mv": "", "cp": "", "ln": "",
 	"git": set("commit push reset clean rebase merge cherry-pick revert branch checkout switch tag"),
 	"npm": packageVerbs, "pnpm": packageVerbs, "yarn": packageVerbs,
 	"cargo": set("add remove rm install uninstall clean publish"),
@@ -47,12 +47,16 @@ var readers = set(`ls cat grep echo pwd wc head tail date df du uname uptime hos
 // gitReaders are the subcommands of git that only read.
 var gitReaders = set("status log diff show blame shortlog describe rev-parse rev-list ls-files ls-tree cat-file grep")
 
-func set(names string) map[string]bool {
-	out := map[string]bool{}
-	for name := range strings.FieldsSeq(names) {
-		out[name] = true
+// set is words with spaces between them. Unlike a map it costs nothing at start.
+type set string
+
+func (s set) has(word string) bool {
+	for one := range strings.FieldsSeq(string(s)) {
+		if one == word {
+			return true
+		}
 	}
-	return out
+	return false
 }
 
 // program is a command's name without its folder, as the tables have it.
@@ -64,14 +68,14 @@ func program(name string) string {
 // riskOf judges one command by its name and arguments.
 func riskOf(name string, args []word) (risk Risk, why string) {
 	name = program(name)
-	if highRisk[name] || strings.HasPrefix(name, "mkfs.") {
+	if highRisk.has(name) || strings.HasPrefix(name, "mkfs.") {
 		return High, name + " is a command of high risk"
 	}
 	verbs, known := mediumRisk[name]
 	switch {
 	case !known:
 		return Low, ""
-	case verbs == nil:
+	case verbs == "":
 		return Medium, name + " changes files"
 	}
 	if verb := verbOf(name, args, verbs); verb != "" {
@@ -83,7 +87,7 @@ func riskOf(name string, args []word) (risk Risk, why string) {
 // verbOf finds the subcommand that is of medium risk. A word that nobody knows
 // yet may be one. Only git's options before it are known; behind those of the
 // others the verb may be the second word.
-func verbOf(name string, args []word, verbs map[string]bool) string {
+func verbOf(name string, args []word, verbs set) string {
 	words := operands(name, args)
 	if name == "yarn" && len(words) == 0 {
 		return "install"
@@ -93,7 +97,7 @@ func verbOf(name string, args []word, verbs map[string]bool) string {
 		last = 1
 	}
 	for _, w := range words[:min(last, len(words))] {
-		if !w.fixed() || verbs[w.text] {
+		if !w.fixed() || verbs.has(w.text) {
 			return w.text
 		}
 	}
@@ -126,7 +130,7 @@ func onlyReads(name string, args []word) bool {
 	}
 	switch words := operands(name, args); name {
 	case "git":
-		return len(words) > 0 && words[0].fixed() && gitReaders[words[0].text] && !is("--output", "-O", "--open-files")
+		return len(words) > 0 && words[0].fixed() && gitReaders.has(words[0].text) && !is("--output", "-O", "--open-files")
 	case "find":
 		return !is("-fprint", "-fls")
 	case "date":
@@ -136,7 +140,7 @@ func onlyReads(name string, args []word) bool {
 	case "file":
 		return !is("-C", "--compile")
 	}
-	return readers[name]
+	return readers.has(name)
 }
 
 // harmless are variables that programs know and that lead none of them to another

@@ -173,7 +173,7 @@ var (
 
 // opens tells the words behind which a command begins.
 func opens(w word) bool {
-	return opensCommand[w.keyword()] || w.keyword() == "time"
+	return opensCommand.has(w.keyword()) || w.keyword() == "time"
 }
 
 func (s *splitter) plainWord(now *simple) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
+	"mbox/agents/memory/sqlite"
 	"mbox/mailbox"
 	"mbox/mailbox/backup"
 	"mbox/mailbox/durable"
@@ -68,11 +70,33 @@ func (s *session) checkBackup(ctx context.Context, name string, inJSON bool) err
 	return s.tellBackup(name, report, inJSON)
 }
 
+// backUp writes the archive, with a copy of the database of memories.
+func backUp(ctx context.Context, box *mailbox.Box, to io.Writer) (backup.Report, error) {
+	path := memoryDatabase(box.Home())
+	copied, end, err := sqlite.Snapshot(ctx, path, box.Options().LockWait)
+	if err != nil {
+		return backup.Report{}, err
+	}
+	instead := map[string]string{}
+	for _, name := range append(sqlite.Beside(path), path) {
+		rel, err := filepath.Rel(box.Home(), name)
+		if err != nil {
+			return backup.Report{}, errors.Join(err, end())
+		}
+		instead[rel] = ""
+		if name == path {
+			instead[rel] = copied
+		}
+	}
+	report, err := box.Backup(ctx, to, instead)
+	return report, errors.Join(err, end())
+}
+
 // backup writes to a file of another name first, so that what has the right
 // name is whole. That file is locked: two backups at once do not share it.
 func (s *session) backup(ctx context.Context, box *mailbox.Box, name string, inJSON bool) error {
 	if name == "-" {
-		report, err := box.Backup(ctx, os.Stdout)
+		report, err := backUp(ctx, box, os.Stdout)
 		s.endProgress()
 		s.warnSkipped(report)
 		return errors.Join(err, lacking(report))
@@ -86,7 +110,7 @@ func (s *session) backup(ctx context.Context, box *mailbox.Box, name string, inJ
 		return err
 	}
 	defer lock.Unlock()
-	report, err := box.Backup(ctx, f)
+	report, err := backUp(ctx, box, f)
 	s.endProgress()
 	if err == nil {
 		err = durable.SyncFile(f)

@@ -12,6 +12,7 @@ import (
 
 	"mbox/agents"
 	"mbox/agents/chat"
+	"mbox/agents/memory"
 	"mbox/audit"
 	"mbox/cmd/mbox/check"
 	"mbox/cmd/mbox/config"
@@ -174,6 +175,12 @@ func judge(err error) (code int, hint string) {
 		return exitNotFound, "mbox token list shows those there are"
 	case errors.Is(err, token.ErrDamaged):
 		return exitData, "mbox token revoke NAME removes NAME.json; move what has no token's name out of the home"
+	case errors.Is(err, memory.ErrUnknown):
+		return exitNotFound, "mbox memory list --agent NAME shows the entries and their ids"
+	case errors.Is(err, memory.ErrNone):
+		return exitConflict, `memory.backend = "markdown" in the agent's table of mbox.toml gives it one`
+	case errors.Is(err, memory.ErrFull):
+		return exitConflict, "mbox memory export keeps what is there, mbox memory forget makes room"
 	case errors.Is(err, mailbox.ErrConflict):
 		return exitConflict, "mbox show ID tells the state that it is in"
 	case errors.Is(err, chat.ErrSetup):

@@ -163,6 +163,28 @@ func noneLeft(h *sweepHome) error {
 	return nil
 }
 
+// twoMemories makes a memory with two entries.
+func twoMemories(h *sweepHome) {
+	if err := os.WriteFile(h.Path("mbox.toml"), []byte("[agents.coder.memory]\nbackend = \"markdown\"\n"), 0o600); err != nil {
+		h.Fatal(err)
+	}
+	h.must("memory", "add", "--agent", "coder", "gone")
+	h.must("memory", "add", "--agent", "coder", "kept")
+}
+
+// memoryHas wants the coder to remember these texts whole, and by whom; or not to.
+func memoryHas(there bool, texts ...string) func(*sweepHome) error {
+	return func(h *sweepHome) error {
+		list := h.run("memory", "list", "--agent", "coder", "--json")
+		for _, text := range texts {
+			if has := strings.Contains(list.out, `"content":"`+text+`",`) && strings.Contains(list.out, `"by":"human"`); has != there || list.code != 0 {
+				return fmt.Errorf("%q is there: %v: %s%s", text, has, list.out, list.err)
+			}
+		}
+		return nil
+	}
+}
+
 // tokens wants exactly these.
 func tokens(names ...string) func(*sweepHome) error {
 	return func(h *sweepHome) error {
@@ -382,6 +404,14 @@ var sweepScenes = []sweepScene{
 	{
 		name: "resume", before: [][]string{pauseWriter}, verb: []string{"agent", "resume", "writer"}, again: []int{0},
 		effect: promise{holds: writerIs("idle")},
+	},
+	{
+		name: "memory add", spoil: twoMemories, verb: []string{"memory", "add", "--agent", "coder", "new"}, again: []int{0}, often: true, told: anyOutput,
+		effect: promise{holds: memoryHas(true, "new", "kept")}, after: memoryHas(true, "kept"),
+	},
+	{
+		name: "memory forget", spoil: twoMemories, verb: []string{"memory", "forget", "--agent", "coder", "MEMORY:0"}, again: []int{0, exitNotFound}, often: true,
+		effect: promise{event: "agent_state", holds: memoryHas(false, "gone")}, after: memoryHas(true, "kept"),
 	},
 	{
 		name: "backup", before: claimed, verb: []string{"backup", "backup.tar"}, makes: "backup.tar", again: []int{0},

@@ -117,6 +117,7 @@ var randomParts = []struct {
 	{regexp.MustCompile(`[0-9]{8}T[0-9]{9}Z`), "TIME"},
 	{regexp.MustCompile(`/proc/\d+`), "/proc/PID"},
 	{regexp.MustCompile(`pipe:\[\d+\]`), "stdout"},
+	{regexp.MustCompile(`\.mbox-[0-9A-Z]{26}\.new`), ".mbox-RANDOM.new"},
 	{regexp.MustCompile(`\d{8}T\d{6}\.\d{3}`), "TIME"},
 }
 

@@ -45,6 +45,7 @@ func assemble(c *config.File, dir string) (*agents.Team, error) {
 		Actions: policy.NewWindow(math.MaxInt, nil),
 		Limits:  c.Limits(), HTTP: c.HTTP(), Compose: c.Compose(),
 		MaxDepth: c.Delegation.MaxDepth, Salt: salt, Checks: config.Checks(c),
+		Recall:  recallOf(c, dir),
 		Confine: func(agent string) func(*exec.Cmd) error { return confinement(c, agent) },
 		Env:     func(agent string) []string { return passedEnv(c, agent) },
 		Budget: mailbox.Budget{

@@ -37,6 +37,24 @@ type Source struct {
 	// Still calls do while nobody changes a task or appends a line: with all task
 	// locks held, and then the ledger's, which is flushed and ends at end.
 	Still func(ctx context.Context, do func(end audit.Position) error) error
+	// Instead has, by paths from the home, the files whose bytes go into the archive in
+	// the place of those that lie there: copies of what cannot be copied while it is in
+	// use. "" leaves the file out.
+	Instead map[string]string
+}
+
+// bytesOf is where the bytes of a file of the home are read.
+func (s *Source) bytesOf(name string) string {
+	if other := s.Instead[name]; other != "" {
+		return other
+	}
+	return filepath.Join(s.Home, name)
+}
+
+// leavesOut tells whether a path is in no backup.
+func (s *Source) leavesOut(name string) bool {
+	other, instead := s.Instead[name]
+	return !inBackup(name) || instead && other == ""
 }
 
 // Write writes the mailbox while everything runs, and what it writes is the mailbox as
@@ -137,14 +155,17 @@ func (c *copying) round(ctx context.Context) (n int, err error) {
 		switch {
 		case name == "":
 			return err
-		case !inBackup(name) && e.IsDir():
+		case c.from.leavesOut(name) && e.IsDir():
 			return fs.SkipDir
-		case !inBackup(name):
+		case c.from.leavesOut(name):
 			return nil
 		case err != nil:
 			return c.unread(file{name: name + "/"}, err) // a folder: its names
 		}
 		info, err := e.Info()
+		if err == nil && c.from.Instead[name] != "" {
+			info, err = os.Lstat(c.from.bytesOf(name))
+		}
 		if err != nil {
 			return c.unread(file{name: name}, err)
 		}
@@ -210,7 +231,7 @@ func (c *copying) put(ctx context.Context, it file) (err error) {
 		c.later = append(c.later, it)
 		return nil
 	}
-	f, info, err := durable.OpenRegular(filepath.Join(c.from.Home, it.name))
+	f, info, err := durable.OpenRegular(c.from.bytesOf(it.name))
 	if err != nil {
 		return c.unread(it, err)
 	}

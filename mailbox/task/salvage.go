@@ -3,6 +3,7 @@ package task
 import (
 	"reflect"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -18,7 +19,7 @@ func Salvage(id ID, data []byte) *Task {
 	t := &Task{ID: id}
 	var sections map[string]jsontext.Value
 	if json.Unmarshal(data, &sections) == nil {
-		for name, fields := range taskFields {
+		for name, fields := range taskFields() {
 			if section, ok := sections[name]; ok {
 				t.salvageSection(name, section, fields)
 			}
@@ -32,7 +33,7 @@ func Salvage(id ID, data []byte) *Task {
 }
 
 // taskFields are the names of a task's fields, by those of its sections.
-var taskFields = func() map[string][]string {
+var taskFields = sync.OnceValue(func() map[string][]string {
 	sections := map[string][]string{}
 	for section := range reflect.TypeFor[Task]().Fields() {
 		var fields []string
@@ -44,7 +45,7 @@ var taskFields = func() map[string][]string {
 		sections[jsonName(section)] = fields
 	}
 	return sections
-}()
+})
 
 func jsonName(f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")

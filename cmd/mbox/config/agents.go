@@ -74,11 +74,21 @@ type AgentZero struct {
 
 // Memory is a table [agents.NAME.memory].
 type Memory struct {
-	Backend string `toml:"backend" json:"backend,omitzero" jsonschema:"enum=none,default=none,description=where it remembers"`
+	Backend string `toml:"backend" json:"backend,omitzero" jsonschema:"enum=none,enum=markdown,enum=sqlite,default=none,description=where it remembers"`
 }
 
-// memoryBackends are those that have a name. Only the first is built.
-var memoryBackends = []string{"none", "sqlite", "postgres", "qdrant", "markdown", "lucid"}
+// The backends of memories that are built.
+const (
+	MemoryNone     = "none"
+	MemoryMarkdown = "markdown"
+	MemorySQLite   = "sqlite"
+)
+
+// memoryBackends are those that have a name, and builtMemories those that are built.
+var (
+	memoryBackends = []string{MemoryNone, MemoryMarkdown, MemorySQLite, "postgres", "qdrant", "lucid"}
+	builtMemories  = []string{MemoryNone, MemoryMarkdown, MemorySQLite}
+)
 
 // DefaultTimeout is how long a command may run where nothing else is said.
 const DefaultTimeout = Duration(time.Hour)
@@ -109,7 +119,7 @@ func (c *File) fillAgent(name string, a *Agent) {
 	key := "agents." + name
 	def := Agent{
 		Enabled: true, ExecFormat: string(agents.FormatJSON), Concurrency: 1, Timeout: DefaultTimeout, RiskProfile: "default", RuntimeProfile: "default",
-		DelegateSameRiskProfile: true, Memory: Memory{Backend: "none"}, Brain: Brain{Kind: "none"},
+		DelegateSameRiskProfile: true, Memory: Memory{Backend: MemoryNone}, Brain: Brain{Kind: "none"},
 		Workspace: policy.Workspace{Path: workspaceOf(name)},
 	}
 	if name == "deployer" && !a.Whole() && len(a.Types)+len(a.Actions) == 0 {

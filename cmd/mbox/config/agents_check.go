@@ -215,7 +215,7 @@ func (c *File) checkWorkspace(key string, a *Agent) error {
 		if err := c.checkSibling(at, key, other); err != nil {
 			return err
 		}
-		if c.Agents[other].Memory.Backend == "none" {
+		if c.Agents[other].Memory.Backend == MemoryNone {
 			return c.wrong(at, `%s has no memory: its memory.backend is "none"`, other)
 		}
 	}
@@ -275,8 +275,8 @@ func (f *origins) checkMemory(key string, a *Agent) error {
 	if err := f.checkWord(key+".memory.backend", a.Memory.Backend, memoryBackends); err != nil {
 		return err
 	}
-	if a.Memory.Backend != "none" {
-		return f.wrong(key+".memory.backend", `%q is not built yet: want "none"`, a.Memory.Backend)
+	if !slices.Contains(builtMemories, a.Memory.Backend) {
+		return f.wrong(key+".memory.backend", "%q is not built yet: want one of %s", a.Memory.Backend, strings.Join(builtMemories, ", "))
 	}
 	return nil
 }

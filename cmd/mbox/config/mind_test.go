@@ -82,7 +82,7 @@ func TestDefaultProfiles(t *testing.T) {
 		DelegationPolicy: policy.DelegationPolicy{Mode: "forbidden"},
 	}
 	usage := policy.RuntimeProfile{
-		MaxActionsPerHour: 20, AgenticTimeoutSecs: 300,
+		MaxActionsPerHour: 20, AgenticTimeoutSecs: 300, MemoryRecallLimit: 5,
 	}
 	have := read(t, "[risk_profiles.mine]\n[runtime_profiles.mine]\n").Policy()
 	trusting := risk

@@ -165,5 +165,6 @@ func (f *origins) checkRuntimeProfile(key string, p *policy.RuntimeProfile) erro
 		bound{".max_actions_per_hour", p.MaxActionsPerHour, 0, math.MaxInt32},
 		bound{".max_delegation_depth", p.MaxDelegationDepth, 0, 10},
 		bound{".delegation_timeout_secs", p.DelegationTimeout, 0, day},
-		bound{".agentic_timeout_secs", p.AgenticTimeoutSecs, 0, day})
+		bound{".agentic_timeout_secs", p.AgenticTimeoutSecs, 0, day},
+		bound{".memory_recall_limit", p.MemoryRecallLimit, 1, 1000})
 }

@@ -135,7 +135,6 @@ var unsupported = map[string]string{
 	"approval_route":         "mbox asks nobody by itself: what needs an approval waits for mbox approve, until its deadline if it has one",
 	"firejail_args":          `sandbox = "landlock" in the agent's table confines its commands`,
 	"max_cost_per_day_cents": "mbox does not know what a model costs; max_tokens in [delegation] bounds what a task may spend",
-	"memory_recall_limit":    "no memory is built yet: leave it out",
 	"shell_timeout_secs":     "timeout in [roles.NAME] ends the command of a brain, timeout in [agents.NAME] that of exec",
 }
 

@@ -102,7 +102,6 @@ func TestRefusedConfig(t *testing.T) {
 		{"[runtime_profiles.x]\nmax_actions_per_hour = -1", "mbox.toml:2: .*-1 is not allowed"},
 		{"[runtime_profiles.x]\nshell_timeout_secs = 60", "mbox.toml:2: runtime_profiles.x.shell_timeout_secs is not supported"},
 		{"[runtime_profiles.x]\nmax_cost_per_day_cents = 500", "mbox.toml:2: runtime_profiles.x.max_cost_per_day_cents is not supported"},
-		{"[runtime_profiles.x]\nmemory_recall_limit = 5", "mbox.toml:2: runtime_profiles.x.memory_recall_limit is not supported"},
 
 		{"[agents.x]\nexec = 'e'\nrole = 'coder'", "mbox.toml:2: agents.x.exec: .*one or the other"},
 		{"[agents.coder]\nexec = 'e'\nrole = 'coder'", "mbox.toml:2: agents.coder.exec"},
@@ -139,9 +138,10 @@ func TestRefusedConfig(t *testing.T) {
 		{"[agents.coordinator]\ndelegates = ['nobody']", `mbox.toml:2: .*there is no \[agents.nobody\]`},
 		{"[agents.coordinator]\ndelegates = ['coordinator']", "mbox.toml:2: .*the agent itself"},
 		{"[agents.coder]\ndelegates = ['tester']", "mbox.toml:2: .*forbids to hand work on"},
-		{"[agents.coder.memory]\nbackend = 'sqlite'", `mbox.toml:2: .*"sqlite" is not built yet`},
+		{"[agents.coder.memory]\nbackend = 'postgres'", `mbox.toml:2: .*"postgres" is not built yet`},
 		{"[agents.coder.memory]\nbackend = 'lucid'", "mbox.toml:2: .*not built yet"},
 		{"[agents.coder.memory]\nbackend = 'sqllite'", "mbox.toml:2: .*did you mean sqlite"},
+		{"[runtime_profiles.x]\nmemory_recall_limit = 0", "mbox.toml:2: runtime_profiles.x.memory_recall_limit"},
 
 		{"[ollama]\nurl = 'http://10.1.1.1:11434'", "mbox.toml:2: .*another machine"},
 		{"[ollama]\nurl = 'gopher://x'", "mbox.toml:2: ollama.url: is no address"},

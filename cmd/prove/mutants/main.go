@@ -83,6 +83,7 @@ func table() []mutant {
 		lifecycleMutants,
 		lifeMutants,
 		slackMutants,
+		memoryMutants,
 		statusMutants,
 		editMutants,
 		pathsMutants,

@@ -145,7 +145,7 @@ var policyMutants = []mutant{
 	},
 	{
 		"wrapper-of-any-folder", "security", commandGo,
-		"case (wraps || shells[base]) && (filepath.Base(name.text) != base || !j.genuine(name.text)):", "case false:",
+		"case (wraps || shells.has(base)) && (filepath.Base(name.text) != base || !j.genuine(name.text)):", "case false:",
 		policyTest("TestNamesLeadThroughPath"),
 	},
 	{

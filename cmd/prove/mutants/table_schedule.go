@@ -24,7 +24,7 @@ var scheduleMutants = []mutant{
 	},
 	{
 		"further-files-open-to-agents", "configuration", "agents/policy/build.go",
-		"\"prompts\", \"mbox.d\"}", "\"prompts\"}",
+		"\"prompts\", \"mbox.d\",", "\"prompts\",",
 		policyTest("TestForAgent$"),
 	},
 	{

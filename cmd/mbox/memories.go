@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"mbox/agents"
+	"mbox/agents/memory"
+	"mbox/agents/memory/sqlite"
+	"mbox/agents/policy"
+	"mbox/audit"
+	"mbox/cmd/mbox/config"
+	"mbox/mailbox"
+	"mbox/mailbox/home"
+	"mbox/mailbox/task"
+)
+
+// memoryOf opens the memory of an agent for who uses it: by, on a task. What its policy
+// says of it is c's.
+func memoryOf(c *config.File, o mailbox.Options, dir, agent, by, onTask string, warn func(string, error)) (*memory.Memory, error) {
+	p, err := policy.ForAgent(c.Policy(), agent)
+	if err != nil {
+		return nil, err
+	}
+	salt, err := home.Salt(dir)
+	if err != nil {
+		return nil, err
+	}
+	return memory.ForAgent(memory.Options{
+		Agent: agent, Peers: p.MemoryFrom[1:], Limit: p.Runtime.MemoryRecallLimit, By: by, Task: onTask, Warn: warn, Now: o.Now,
+		Open: func(name string) (memory.Store, error) { return storeOf(c, o, dir, name, salt) },
+	})
+}
+
+// storeOf opens the store of an agent, by the backend of its table.
+func storeOf(c *config.File, o mailbox.Options, dir, agent string, salt []byte) (memory.Store, error) {
+	p, err := policy.ForAgent(c.Policy(), agent)
+	if err != nil {
+		return nil, err
+	}
+	switch c.Agents[agent].Memory.Backend {
+	case config.MemoryMarkdown:
+		return memory.OpenMarkdown(memory.Places{
+			Workspace: p.Workspace, Private: filepath.Join(dir, "agents", audit.Folder(agent), "memory"),
+			Salt: salt, Sync: o.Sync, Wait: o.LockWait,
+		}), nil
+	case config.MemorySQLite:
+		return sqlite.Open(memoryDatabase(dir), agent, o.LockWait)
+	default:
+		return memory.None{Agent: agent}, nil
+	}
+}
+
+// memoryDatabase is where agents with the backend sqlite remember, of a home.
+func memoryDatabase(dir string) string { return filepath.Join(dir, "memory", "sqlite", "memory.db") }
+
+// recallOf is how the agents of a team remember, each by its own memory.
+func recallOf(c *config.File, dir string) agents.Recall {
+	return func(ctx context.Context, agent, about string) (texts []string, err error) {
+		if a := c.Agents[agent]; a == nil || a.Memory.Backend == config.MemoryNone && len(a.Workspace.ReadMemoryFrom) == 0 {
+			return nil, nil
+		}
+		var left []error
+		m, err := memoryOf(c, c.Options(), dir, agent, agent, "", func(peer string, err error) {
+			left = append(left, fmt.Errorf("the memory of %s: %w", peer, err))
+		})
+		if err != nil {
+			return nil, err
+		}
+		found, err := m.Recall(ctx, about, 0)
+		for _, e := range found {
+			texts = append(texts, e.Attributed()+"\n("+e.Source()+")")
+		}
+		return texts, errors.Join(append(left, err, m.Close())...)
+	}
+}
+
+// remembering is who uses whose memory, as the flags of mbox memory and the environment
+// tell.
+type remembering struct {
+	agent string
+	json  bool
+}
+
+// use opens the memory. A process that works for an agent proves that by the token of its
+// claim, and uses that agent's memory alone; what it adds comes from that task. Everybody
+// else is a person.
+func (r *remembering) use(ctx context.Context, s *session, do func(box *mailbox.Box, m *memory.Memory, by string) error) error {
+	return s.with(ctx, func(box *mailbox.Box) error {
+		by, onTask, err := r.user(ctx, box)
+		if err != nil {
+			return err
+		}
+		if s.config.Agents[r.agent] == nil {
+			return r.stranger(s)
+		}
+		m, err := memoryOf(s.config, box.Options(), box.Home(), r.agent, by, onTask, func(agent string, err error) {
+			s.warnf("the memory of %s is left out: %s", clean(agent, 128), clean(err.Error(), maxLine))
+		})
+		if err != nil {
+			return err
+		}
+		return errors.Join(do(box, m, by), m.Close())
+	})
+}
+
+func (r *remembering) stranger(s *session) error {
+	if problem := config.StrangerProblem(s.config, r.agent); problem != "" {
+		return usagef("mbox agent list", "%s", problem)
+	}
+	return usagef("[agents."+r.agent+"] with memory.backend in mbox.toml", "agent %s has no table, and so no memory", clean(r.agent, 128))
+}
+
+// user tells who this process is, and on which task: human, or the agent that has claimed.
+func (r *remembering) user(ctx context.Context, box *mailbox.Box) (by, onTask string, err error) {
+	id, token := os.Getenv("MBOX_TASK_ID"), os.Getenv("MBOX_TOKEN")
+	if id == "" || token == "" {
+		if err := remembers.byPerson(); err != nil {
+			return "", "", err
+		}
+		if err := remembers.byNoWorker(ctx, box); err != nil {
+			return "", "", err
+		}
+		if r.agent == "" {
+			return "", "", usagef("--agent coder", "--agent says whose memory it is")
+		}
+		return "human", "", nil
+	}
+	agent, err := claimant(ctx, box, mailbox.ID(id), token)
+	if err != nil {
+		return "", "", err
+	}
+	if r.agent == "" {
+		r.agent = agent
+	}
+	if r.agent != agent {
+		return "", "", hint(&agents.RefusedError{Step: remembers.step, Reason: "this is a command of " + agent + ", which uses its own memory alone"},
+			"read_memory_from in [agents.%s.workspace] lets it recall what others remember", agent)
+	}
+	return agent, id, nil
+}
+
+// claimant is who holds the task with this token. ErrStale if nobody does.
+func claimant(ctx context.Context, box *mailbox.Box, id mailbox.ID, token string) (string, error) {
+	claim, err := box.Held(ctx, id, token)
+	if err != nil {
+		return "", err
+	}
+	lease := claim.Task.Mbox.Lease
+	if lease == nil || subtle.ConstantTimeCompare([]byte(lease.Token), []byte(token)) == 0 {
+		err = task.About(id, mailbox.ErrStale)
+	}
+	return claim.Agent(), errors.Join(err, claim.Valid(ctx), claim.Close())
+}

@@ -1,0 +1,166 @@
+package main
+
+// memoryMutants break what agents remember: that nothing is lost or comes from
+// somebody else, and that what is forgotten is gone.
+var memoryMutants = []mutant{
+	{
+		"memory-recalls-what-does-not-fit", "memory", "agents/memory/recall.go",
+		"e.Score > 0 {", "e.Score >= 0 {",
+		memoryTest("TestMarkdown$"),
+	},
+	{
+		"memory-capitals-count", "memory", "agents/memory/recall.go",
+		"text, n := strings.ToLower(e.Key+\": \"+e.Content), 0", "text, n := e.Key+\": \"+e.Content, 0",
+		memoryTest("TestMarkdown$"),
+	},
+	{
+		"memory-peers-before-own", "memory", "agents/memory/recall.go",
+		"cmp.Compare(other(a, own), other(b, own))", "cmp.Compare(other(b, own), other(a, own))",
+		memoryTest("TestMarkdown$"),
+	},
+	{
+		"memory-peer-without-a-name", "memory", "agents/memory/instance.go",
+		"found[i].Agent = agent", "found[i].Agent = \"\"",
+		memoryTest("TestMarkdown$"),
+	},
+	{
+		"memory-one-peer-ends-recall", "memory", "agents/memory/instance.go",
+		"\t\t\tm.o.Warn(peer, err)\n\t\t\tcontinue\n", "\t\t\treturn nil, err\n",
+		memoryTest("TestPeerThatFails$"),
+	},
+	{
+		"memory-imports-twice", "memory", "agents/memory/instance.go",
+		"\t\t\thave[bare(e)]--\n\t\t\tcontinue\n", "",
+		memoryTest("TestMarkdown$"),
+	},
+	{
+		"memory-takes-control-characters", "memory", "agents/memory/memory.go",
+		"return plain(\"content\", e.Content, \"\\n\\t\")", "return nil",
+		memoryTest("TestMarkdown$"),
+	},
+	{
+		"memory-sources-written-by-agents", "memory", "agents/policy/build.go",
+		"\"memory\", \"state.json\"", "\"state.json\"",
+		command{"agents/policy", "TestForAgent$"},
+	},
+	{
+		"memory-of-a-stranger", "memory", "cmd/mbox/memories.go",
+		"[]byte(token)) == 0 {", "[]byte(token)) == 2 {",
+		command{"cmd/mbox", "TestScripts/^memory$"},
+	},
+	{
+		"memory-of-others-for-agents", "memory", "cmd/mbox/memories.go",
+		"if r.agent != agent {", "if r.agent == \"\" {",
+		command{"cmd/mbox", "TestScripts/^memory$"},
+	},
+	{
+		"memory-imported-by-agents", "memory", "cmd/mbox/cmd_memory.go",
+		"if by != \"human\" {", "if by == \"\" {",
+		command{"cmd/mbox", "TestScripts/^memory$"},
+	},
+	{
+		"memory-forgotten-in-secret", "memory", "cmd/mbox/cmd_memory.go",
+		"\"hashes\": hashes", "\"hashes\": ids",
+		command{"cmd/mbox", "TestScripts/^memory$"},
+	},
+	{
+		"memory-hash-without-salt", "memory", "agents/memory/memory.go",
+		"string(salt) + \"memory\\n\"", "\"memory\\n\"",
+		memoryTest("TestHash$"),
+	},
+	{
+		"memory-lines-are-headings", "memory", "agents/memory/page.go",
+		"line = \"  \" + line", "line = line + \"\"",
+		memoryTest("TestMarkdown$"),
+	},
+	{
+		"memory-numbers-come-again", "memory", "agents/memory/page.go",
+		"kept = append(kept, \"-\")", "kept = append(kept, \"\")",
+		memoryTest("TestMarkdown$"),
+	},
+	{
+		"memory-without-a-lock", "memory", "agents/memory/markdown.go",
+		"filepath.Join(at.Private, \"lock\")", "filepath.Join(at.Private, fmt.Sprint(\"lock\", time.Now().UnixNano()))",
+		memoryTest("TestMarkdown$"),
+	},
+	{
+		"memory-source-after-the-page", "memory", "agents/memory/markdown.go",
+		"\t\tif err := m.keepSources(&from); err != nil { // before: without it the entry would come from nobody\n\t\t\treturn err\n\t\t}\n\t\treturn m.write(file, p)\n",
+		"\t\tif err := m.write(file, p); err != nil {\n\t\t\treturn err\n\t\t}\n\t\treturn m.keepSources(&from)\n",
+		memoryTest("TestMarkdownFaults$"),
+	},
+	{
+		"memory-source-outlives-its-entry", "memory", "agents/memory/markdown.go",
+		"\t\treturn m.keepSources(nil)\n", "\t\treturn nil\n",
+		memoryTest("TestMarkdownForm$"),
+	},
+	{
+		"memory-half-a-page-stays", "memory", "agents/memory/markdown.go",
+		"!m.begun(file) {", "m.begun(file) {",
+		memoryTest("TestMarkdownSweeps$"),
+	},
+	{
+		"memory-page-without-bound", "memory", "agents/memory/markdown.go",
+		"if len(p.text()) > maxPage {", "if len(p.text()) < 0 {",
+		memoryTest("TestMarkdownFull$"),
+	},
+	{
+		"memory-of-all-agents", "memory", "agents/memory/sqlite/sqlite.go",
+		"WHERE id = ? AND agent_id = (SELECT uuid FROM agents WHERE alias = ?)", "WHERE id = ? AND ? <> ''",
+		sqliteTest("TestSQLite$"),
+	},
+	{
+		"memory-recalled-of-all-agents", "memory", "agents/memory/sqlite/sqlite.go",
+		"const ofAgent = \"m.agent_id = (SELECT uuid FROM agents WHERE alias = ?)\"", "const ofAgent = \"? <> ''\"",
+		sqliteTest("TestSQLite$"),
+	},
+	{
+		"memory-forgotten-stays-on-disk", "memory", "agents/memory/sqlite/sqlite.go",
+		"\"secure_delete(ON)\"", "\"secure_delete(OFF)\"",
+		sqliteTest("TestForgottenIsInNoFile$"),
+	},
+	{
+		"memory-forgotten-stays-in-the-index", "memory", "agents/memory/sqlite/sqlite.go",
+		"VALUES ('secure-delete', 1)", "VALUES ('secure-delete', 0)",
+		sqliteTest("TestForgottenIsInNoFile$"),
+	},
+	{
+		"memory-ids-come-again", "memory", "agents/memory/sqlite/sqlite.go",
+		"id INTEGER PRIMARY KEY AUTOINCREMENT", "id INTEGER PRIMARY KEY",
+		sqliteTest("TestSQLite$"),
+	},
+	{
+		"memory-copy-outlives-forgetting", "memory", "agents/memory/sqlite/sqlite.go",
+		"return dropSnapshot(s.path)", "return nil",
+		sqliteTest("TestForgottenIsInNoFile$"),
+	},
+	{
+		"memory-newer-tables-written", "memory", "agents/memory/sqlite/sqlite.go",
+		"v > version {", "v > 1000*version {",
+		sqliteTest("TestStrangeFiles$"),
+	},
+	{
+		"memory-commonest-words", "memory", "agents/memory/sqlite/recall.go",
+		"return in[a] - in[b]", "return in[b] - in[a]",
+		sqliteTest("TestRarest$"),
+	},
+	{
+		"memory-left-out-of-backups", "memory", "cmd/mbox/cmd_backup.go",
+		"instead[rel] = copied", "instead[rel] = copied[:0]",
+		command{"cmd/mbox", "TestScripts/^memory_sqlite$"},
+	},
+	{
+		"memory-is-no-data", "memory", "agents/prompt.go",
+		"b.WriteString(data(mark, \"memory\", schemas.Cut(text, left)))", "b.WriteString(schemas.Cut(text, left))",
+		command{"agents", "TestPromptMemory$"},
+	},
+	{
+		"memory-fills-the-prompt", "memory", "agents/prompt.go",
+		"schemas.Cut(text, left)", "text",
+		command{"agents", "TestPromptMemory$"},
+	},
+}
+
+func sqliteTest(run string) command { return command{"agents/memory/sqlite", run} }
+
+func memoryTest(run string) command { return command{"agents/memory", run} }
