@@ -80,5 +80,5 @@ func (c *call) ack() error {
 			return err
 		}
 	}
-	return c.json(http.StatusOK, Acked{acks.IDs})
+	return c.json(http.StatusOK, Acked(acks))
 }
