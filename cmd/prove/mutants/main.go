@@ -84,6 +84,7 @@ func table() []mutant {
 		statusMutants,
 		editMutants,
 		pathsMutants,
+		telemetryMutants,
 	)
 }
 
