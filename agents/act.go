@@ -354,6 +354,7 @@ func (p *performance) do(s planned) (action.Result, *verdict) {
 	r, err := s.act.Do(p.ctx, p.env(approval))
 	reserved.commit()
 	p.report.alive()
+	p.measure(didAction(s.name, r, begun, err))
 	p.own.Info().Str("action", s.name).Str("status", r.Status).Bool("done", err == nil).Dur("took", time.Since(begun)).Msg("acted")
 	d := p.delegation(s.request)
 	d.Decision, d.Root, d.Spent = delegation.Delivered, string(p.root()), &delegation.Spent{Actions: 1}

@@ -38,6 +38,9 @@ type Reply struct {
 	Model  string        // that answered: the fallback's name where that one did
 	Tokens int64         // of prompt and reply; 0 where the brain does not tell
 	Took   time.Duration // of the call
+
+	Provider      string // as OpenTelemetry's conventions name it; "" where they have no name
+	Input, Output int64  // of Tokens; 0 where the brain does not tell
 }
 
 // Fault is a kind of failure of a brain; each has its own retry rule.

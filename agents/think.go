@@ -76,10 +76,13 @@ func (p *performance) ask(talk []Message) (reply Reply, err error) {
 		return Reply{}, err
 	}
 	for range 2 {
+		begun := time.Now()
 		reply, err = p.brain.Think(p.ctx, Thought{Messages: harmless(talk), Schema: schema, MaxTokens: p.role.MaxTokens, Heard: p.report.alive})
 		p.claim.Spend(mailbox.Budget{mailbox.SpentTokens: reply.Tokens})
 		var fault *BrainError
-		if !errors.As(err, &fault) || fault.Fault != ReplyCut {
+		known := errors.As(err, &fault)
+		p.measure(calledModel(reply, begun, err, fault))
+		if !known || fault.Fault != ReplyCut {
 			break
 		}
 	}

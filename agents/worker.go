@@ -51,6 +51,7 @@ type Worker struct {
 	Account string   // "" is the agent's own
 	Fellows []string // the other agents that work on it
 	Logs    Logs     // what is kept of what is said
+	Measure bool     // and of how long models and actions took, for Measures
 	Secrets []string // of commands: they are taken out of what is kept of their words
 	Type    string   // only tasks of this type; "" is all
 	Named   bool     // only tasks that name the agent

@@ -142,6 +142,7 @@ func (o *Ollama) chat(ctx context.Context, model string, t agents.Thought) (agen
 	return agents.Reply{
 		Text: text.String(), Model: model, Took: time.Since(begun),
 		Tokens: int64(last.PromptEvalCount) + int64(last.EvalCount),
+		Input:  int64(last.PromptEvalCount), Output: int64(last.EvalCount), Provider: "ollama",
 	}, nil
 }
 

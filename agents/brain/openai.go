@@ -158,7 +158,7 @@ func (o *OpenAI) chat(ctx context.Context, t agents.Thought) (agents.Reply, *age
 	if model == "" {
 		model = o.o.Model
 	}
-	return agents.Reply{Text: s.text.String(), Model: line(model), Tokens: s.tokens, Took: time.Since(begun)}, nil
+	return agents.Reply{Text: s.text.String(), Model: line(model), Tokens: s.tokens, Took: time.Since(begun), Provider: "openai", Input: s.input, Output: s.output}, nil
 }
 
 func (o *OpenAI) send(ctx context.Context, method, path string, data []byte) (*http.Response, error) {

@@ -20,7 +20,9 @@ type stream struct {
 
 	text   strings.Builder
 	model  string
-	tokens int64
+	tokens int64 // input and output, as the server adds them up
+	input  int64
+	output int64
 	finish string
 }
 
@@ -33,7 +35,9 @@ type chunk struct {
 		Finish  string  `json:"finish_reason"`
 	} `json:"choices"`
 	Usage struct {
-		Total int64 `json:"total_tokens"`
+		Total  int64 `json:"total_tokens"`
+		Input  int64 `json:"prompt_tokens"`
+		Output int64 `json:"completion_tokens"`
 	} `json:"usage"`
 	Error json.RawMessage `json:"error"`
 }
@@ -95,6 +99,7 @@ func (s *stream) take(data []byte) *agents.BrainError {
 		s.model = c.Model
 	}
 	s.tokens = max(s.tokens, c.Usage.Total)
+	s.input, s.output = max(s.input, c.Usage.Input), max(s.output, c.Usage.Output)
 	if len(c.Choices) == 0 {
 		return nil
 	}

@@ -158,6 +158,8 @@ func (o *logsOptions) printLine(s *session, l *logLine) error {
 	switch l.Kind {
 	case agents.SaidRefused:
 		text = s.paint.red("not done: " + text)
+	case agents.SaidModel, agents.SaidAction:
+		text = s.paint.dim(l.Kind + ": " + text)
 	case agents.SaidReply:
 		text = s.paint.cyan("reply: ") + text
 	}

@@ -86,6 +86,13 @@ func (a *attributes) number(key string, n int64) {
 	*a = append(*a, attribute{key, value{Int: new(strconv.FormatInt(n, 10))}})
 }
 
+// positive adds a count, unless it is not known.
+func (a *attributes) positive(key string, n int64) {
+	if n > 0 {
+		a.number(key, n)
+	}
+}
+
 // between gives the span its time; a clock that went back makes it none.
 func (s *span) between(start, end time.Time) {
 	if start.After(end) {

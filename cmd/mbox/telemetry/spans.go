@@ -3,11 +3,15 @@ package telemetry
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"mbox/agents"
 	"mbox/audit"
 	"mbox/mailbox"
 	"mbox/mailbox/task"
@@ -167,7 +171,38 @@ func (e *Exporter) attempt(entry *audit.Entry, m *task.Move, o open) {
 	if lost {
 		s.failed(named(m.Reason))
 	}
+	e.measures(id, &s, o)
 	e.spans = append(e.spans, s)
+}
+
+// measures adds the spans of what was done in an attempt, as far as its log has them.
+func (e *Exporter) measures(id string, attempt *span, o open) {
+	all, err := agents.Measures(e.o.Box, o.Agent, mailbox.ID(id), o.Epoch)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		e.o.Log("telemetry: the log of %s cannot be read: %v", id, err)
+	}
+	for i, m := range all {
+		s := e.begin("", id, e.ids.span(id, fmt.Sprint(m.Kind, i), o.Epoch))
+		s.ParentID = attempt.SpanID
+		operation := executeTool
+		if m.Kind == agents.SaidModel {
+			operation, s.Kind = chatModel, kindClient
+			s.Attributes.text(genProvider, m.Provider)
+			s.Attributes.text(genRequestModel, m.Name)
+			s.Attributes.positive(genInput, m.Input)
+			s.Attributes.positive(genOutput, m.Output)
+		} else {
+			s.Attributes.text(genTool, m.Name)
+			s.Attributes.text(actionStatus, m.Status)
+		}
+		s.Name = strings.TrimSpace(operation + " " + m.Name)
+		s.Attributes.text(genOperation, operation)
+		s.between(m.Ended.Add(-time.Duration(m.Took)*time.Millisecond), m.Ended)
+		if m.Error != "" {
+			s.failed(named(m.Error))
+		}
+		e.spans = append(e.spans, s)
+	}
 }
 
 // approval adds a span without length: somebody approved the task.

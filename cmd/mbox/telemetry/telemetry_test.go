@@ -347,6 +347,44 @@ func TestTaskIsATrace(t *testing.T) {
 	}
 }
 
+// What a model or an action took is a span in that of the attempt; other words in the
+// attempt's log are none.
+func TestWhatWasDoneInAnAttempt(t *testing.T) {
+	f := newOffice(t)
+	c := f.begins("one")
+	dir := filepath.Join(f.box.AgentDir("a"), "logs")
+	f.must(os.MkdirAll(dir, 0o700))
+	now := time.Now().UTC()
+	line := func(text string) string { return now.Format("2006-01-02T15:04:05.000Z") + " " + text + "\n" }
+	f.must(os.WriteFile(filepath.Join(dir, "t-one.1.log"), []byte(
+		line(`stderr model {"name":"SECRET","took_ms":1}`)+line(`model {"error":"brain_down","took_ms":20}`)+
+			line(`model {"name":"qwen3:4b","provider":"ollama","input":500,"output":30,"took_ms":1500}`)+line(`reply SECRET`)+
+			line(`action {"name":"write_file","status":"written","took_ms":3}`)+line(`model {"SECRET":1}`)), 0o600))
+	f.must(c.Complete(t.Context(), mailbox.Result{}))
+	f.must(f.export(f.exporter(""), 1))
+	f.expect(
+		"chat id=t-one type=brain_down in invoke_agent a failed",
+		"chat qwen3:4b id=t-one model=qwen3:4b input_tokens=500 output_tokens=30 in invoke_agent a",
+		"execute_tool write_file id=t-one status=written in invoke_agent a",
+		"invoke_agent a id=t-one outcome=task_completed in task",
+		"task id=t-one state=completed type=other",
+	)
+	s := f.to.spans[1]
+	if s.Kind != tracepb.Span_SPAN_KIND_CLIENT || s.EndTimeUnixNano-s.StartTimeUnixNano != 1_500_000_000 || strings.Contains(f.to.raw[0], "SECRET") {
+		t.Errorf("%v of %s", s, f.to.raw[0])
+	}
+	names := map[string]string{}
+	for _, a := range s.Attributes {
+		names[a.Key] = a.Value.GetStringValue()
+	}
+	if names["gen_ai.operation.name"] != "chat" || names["gen_ai.provider.name"] != "ollama" || names["gen_ai.request.model"] != "qwen3:4b" {
+		t.Errorf("%v", names)
+	}
+	if ids := f.to.ids(); len(slices.Compact(slices.Sorted(slices.Values(ids)))) != 5 {
+		t.Errorf("%q", ids)
+	}
+}
+
 // The trace of a child links to the attempt of its parent that made it; an approval is
 // a span.
 func TestChildAndApproval(t *testing.T) {

@@ -87,6 +87,7 @@ func table() []mutant {
 		statusMutants,
 		editMutants,
 		pathsMutants,
+		telemetryMutants,
 	)
 }
 
