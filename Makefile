@@ -48,7 +48,7 @@ torture: ## the long forms: storms, sweeps, histories, tampering, power cuts; ho
 	.ci/need dpkg-deb=dpkg && .ci/check-deb
 	$(MAKE) mutants
 
-mutants: ## break mbox in 822 places, one at a time: the tests must notice
+mutants: ## break mbox in 824 places, one at a time: the tests must notice
 	CGO_ENABLED=0 $(GO) run ./cmd/prove/mutants
 
 race: ## the tests under the race detector, shorter, without those of the built program; needs gcc
