@@ -94,6 +94,34 @@ func (b *Box) Why(ctx context.Context, id ID) (*Why, error) {
 	return w, b.explainer.explain(ctx, w, f)
 }
 
+// Stands is Why without the ledger's lines, for a task that the index knows to be pending
+// or in progress: it takes as long however old the task and the ledger are. The last
+// move is what the index tells. Lines, Tree and Checks are not filled, and of Alarms there
+// is at most the one that would be raised now.
+func Stands(ctx context.Context, b *Box, id ID) (*Why, error) {
+	r, err := b.lookup(id)
+	if err != nil {
+		return nil, err
+	}
+	if r == nil {
+		return nil, task.About(id, ErrNotFound)
+	}
+	f, err := b.seek(id)
+	if f == nil {
+		return nil, err
+	}
+	w := &Why{ID: id, State: f.State, Task: f.Task, Path: f.Path[len(b.home)+1:], Lines: []Proof{}}
+	if err != nil {
+		w.Faults = append(w.Faults, err.Error())
+	}
+	w.differs(f, r.State, r.After.String())
+	if f.Task == nil {
+		w.Summary = "its file cannot be read as a task"
+		return w, nil
+	}
+	return w, b.explainer.explain(ctx, w, f)
+}
+
 // proofs collects the ledger's lines about the task and returns its last move.
 func (b *explainer) proofs(ctx context.Context, w *Why) (last *task.Move, err error) {
 	for line, err := range b.ledger.LinesOf(string(w.ID)) {
@@ -146,9 +174,17 @@ func (w *Why) compare(f *home.File, last *task.Move) {
 		w.Waits = append(w.Waits, "admission: mbox has not taken the dropped file in yet")
 	case last == nil:
 		w.Faults = append(w.Faults, "the ledger has no line about it")
-	case last.Enters() != f.State:
-		w.Faults = append(w.Faults, fmt.Sprintf("the ledger has it in %q, the file lies in %s: moved by hand", last.Enters(), f.State))
-	case task.HashOf(last.After) != f.Hash:
+	default:
+		w.differs(f, last.Enters(), task.HashOf(last.After))
+	}
+}
+
+// differs says where the file is not what it was when a line was written about it last.
+func (w *Why) differs(f *home.File, state State, hash string) {
+	switch {
+	case state != f.State:
+		w.Faults = append(w.Faults, fmt.Sprintf("the ledger has it in %q, the file lies in %s: moved by hand", state, f.State))
+	case hash != f.Hash:
 		w.Faults = append(w.Faults, "its bytes are not those that the ledger names: edited by hand")
 	}
 }

@@ -46,8 +46,8 @@ const (
 	kindFailed     = "failed"
 )
 
-// How many tasks of a folder are asked why they stand still: each answer is read back to
-// the task's first line. How long one counts if no line comes: a worker dies without one.
+// How many tasks of a folder are asked why they stand still: each answer reads the task's
+// file. How long one counts if no line comes: a worker dies without one.
 // And how many failed tasks are problems.
 const (
 	mostAsked  = 10
@@ -183,7 +183,10 @@ func (r *reader) why(ctx context.Context, l *mailbox.Live) *Problem {
 	if reason := check.Nobody(l.Target, l.Action, r.box.Options().Agents); reason != "" && l.State == mailbox.Pending {
 		return &Problem{kindAlarm, l.ID, reason, "mbox why " + word(l.ID)}
 	}
-	w, err := r.box.Why(ctx, l.ID)
+	w, err := mailbox.Stands(ctx, r.box, l.ID)
+	if err == nil && l.State == mailbox.Pending && l.Alarmed && len(w.Alarms)+len(w.Waits) == 0 {
+		w, err = r.box.Why(ctx, l.ID) // what the alarm said stands in the ledger alone
+	}
 	switch {
 	case errors.Is(err, mailbox.ErrNotFound) || ctx.Err() != nil:
 		return nil
@@ -195,6 +198,8 @@ func (r *reader) why(ctx context.Context, l *mailbox.Live) *Problem {
 		return &Problem{kindClaim, l.ID, w.Lease, "mbox why " + word(l.ID)}
 	case w.Approve != "":
 		return &Problem{kindApproval, l.ID, w.Summary, "mbox approve " + word(l.ID)}
+	case l.State == mailbox.Pending && l.Alarmed && len(w.Waits) > 0:
+		return &Problem{kindAlarm, l.ID, w.Summary, "mbox why " + word(l.ID)}
 	case l.State == mailbox.Pending && len(w.Alarms) > 0:
 		return &Problem{kindAlarm, l.ID, w.Alarms[len(w.Alarms)-1], "mbox why " + word(l.ID)}
 	}

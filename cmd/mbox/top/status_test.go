@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,5 +89,35 @@ func TestStatusLooksAtNothingCompleted(t *testing.T) {
 		return nil
 	}); err != stop || looks != 2 {
 		t.Errorf("%d looks, %v", looks, err)
+	}
+}
+
+// However long the ledger is, a status asks about an old task without it: the days that
+// are over may even be locked away.
+func TestStatusReadsNoOldDays(t *testing.T) {
+	box, turn := newBox(t, mailbox.Options{})
+	send(t, box, "old", nil)
+	turn(48 * time.Hour)
+	_, err := box.Scan(t.Context()) // raises the alarm
+	must(t, err)
+	send(t, box, "new", nil)
+	days, err := filepath.Glob(filepath.Join(box.Home(), "audit", "shared", "*.jsonl"))
+	must(t, err)
+	if len(days) != 2 {
+		t.Fatalf("days: %v", days)
+	}
+	must(t, os.Rename(days[0], filepath.Join(t.TempDir(), "away")))
+	b, err := Read(t.Context(), box)
+	must(t, err)
+	i := slices.IndexFunc(b.Problems, func(p Problem) bool { return p.Kind == kindAlarm && p.Task == "old" })
+	if i < 0 || !strings.Contains(b.Problems[i].Text, "nobody has taken it") {
+		t.Errorf("problems: %+v", b.Problems)
+	}
+	// What somebody has edited by hand is seen by the index, too.
+	must(t, os.WriteFile(filepath.Join(box.Home(), "tasks", "pending", "old.json"), []byte("{}"), 0o600))
+	b, err = Read(t.Context(), box)
+	must(t, err)
+	if found := b.problem(kindAlarm); !strings.Contains(found, "edited by hand") {
+		t.Errorf("of an edited file: %s", found)
 	}
 }

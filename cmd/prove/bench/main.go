@@ -32,7 +32,7 @@ var (
 	dir     = flag.String("dir", "", "where to work; a temporary folder if empty")
 	binary  = flag.String("mbox", "./mbox", "the binary for the figures of whole commands")
 	pending = flag.Int("pending", 100_000, "how many tasks the large mailbox holds")
-	only    = flag.String("only", "", "the parts to run: throughput, commands, pickup, backlog, daily, door, idle; all if empty")
+	only    = flag.String("only", "", "the parts to run: throughput, commands, pickup, backlog, crowded, door, idle; all if empty")
 	seconds = flag.Float64("seconds", 2, "how long each throughput figure is measured")
 )
 
@@ -71,7 +71,7 @@ var parts = []struct {
 	{"commands", commands},
 	{"pickup", pickup},
 	{"backlog", backlog},
-	{"daily", daily},
+	{"crowded", crowded},
 	{"door", door},
 	{"idle", idle},
 }

@@ -6,6 +6,16 @@ func mboxTest(run string) command { return command{"cmd/mbox", run} }
 // statusMutants break what tells people how things stand, and what agents said.
 var statusMutants = []mutant{
 	{
+		"status-reads-the-ledger", "status", "cmd/mbox/top/problems.go",
+		"w, err := mailbox.Stands(ctx, r.box, l.ID)", "w, err := r.box.Why(ctx, l.ID)",
+		command{"cmd/mbox/top", "TestStatusReadsNoOldDays"},
+	},
+	{
+		"edits-pass-a-status", "status", "mailbox/why.go",
+		"w.differs(f, r.State, r.After.String())", "w.differs(f, f.State, f.Hash)",
+		command{"cmd/mbox/top", "TestStatusReadsNoOldDays"},
+	},
+	{
 		"lame-agents-pass", "status", "cmd/mbox/top/status.go",
 		"if !a.Able && a.Waiting > 0 {", "if a.Able && a.Waiting > 0 {",
 		command{"cmd/mbox/top", "TestBoardIsPrinted"},
