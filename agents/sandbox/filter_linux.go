@@ -64,7 +64,7 @@ func filter(network bool) error {
 func program(network bool) assembly {
 	p := sequence(
 		load(offsetArch), unless(nativeArch, answer(kill)), // elsewhere the numbers mean something else
-		load(offsetNumber), foreign,
+		load(offsetNumber), foreign(),
 	)
 	for _, number := range slices.Concat(refused, refusedHere) {
 		p = append(p, equal(number, answer(deny))...)
@@ -125,7 +125,7 @@ func careful(network bool) []call {
 		{unix.SYS_OPENAT, madeWith(2, 3)},
 		// Its mode lies in memory too. Without it openat is used.
 		{unix.SYS_OPENAT2, []assembly{answer(unknown)}},
-	}, carefulHere...)
+	}, carefulHere()...)
 }
 
 // modeIn refuses to make a file run as its owner or its group, who is the user of
