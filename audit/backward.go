@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sort"
-	"strconv"
 
 	"mbox/mailbox/durable"
 )
@@ -131,14 +130,8 @@ func (l *Ledger) backwardIn(name string, wanted func([]byte) bool, yield func(Li
 // LinesOf yields the lines about a task from the last to the first. One that
 // nobody can decode is ErrDamaged: it may be the task's.
 func (l *Ledger) LinesOf(id string) iter.Seq2[Line, error] {
-	// A line about it has its id in quotes, or some backslash. What a repair names counts
-	// for all lines.
-	named, repairs := strconv.AppendQuote(nil, id), strconv.AppendQuote(nil, string(AuditRepaired))
-	wanted := func(b []byte) bool {
-		return bytes.Contains(b, named) || bytes.IndexByte(b, '\\') >= 0 || bytes.Contains(b, repairs)
-	}
 	return func(yield func(Line, error) bool) {
-		for line, err := range l.backward(math.MaxInt64, wanted) {
+		for line, err := range l.Naming(id) {
 			if bad := line.Sound(); err == nil && bad != nil {
 				err = fmt.Errorf("%w: ledger seq %d: %w", ErrDamaged, line.Seq, bad)
 			}
@@ -147,6 +140,17 @@ func (l *Ledger) LinesOf(id string) iter.Seq2[Line, error] {
 			}
 		}
 	}
+}
+
+// Naming yields the lines that have the text as a string, and some others, from the last
+// to the first.
+func (l *Ledger) Naming(text string) iter.Seq2[Line, error] {
+	// A string stands in quotes as it is, or has some backslash. What a repair names
+	// counts for all lines.
+	named, repairs := []byte(`"`+text+`"`), []byte(`"`+string(AuditRepaired)+`"`)
+	return l.backward(math.MaxInt64, func(b []byte) bool {
+		return bytes.Contains(b, named) || bytes.IndexByte(b, '\\') >= 0 || bytes.Contains(b, repairs)
+	})
 }
 
 // blockSize is how much of a file is read at once, backwards.

@@ -340,7 +340,7 @@ type Reading struct {
 // Messages are those that are chosen, in the order in which they were posted. Those
 // that somebody has changed or removed are left out, and bad tells of each.
 func Messages(ctx context.Context, b *Box, of Reading) (said []*Posted, bad []error, err error) {
-	for line, err := range b.ledger.Backward() {
+	for line, err := range b.ledger.Naming(string(audit.MessageEvent)) {
 		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return nil, nil, err
 		}

@@ -283,7 +283,7 @@ func unchanged(ctx context.Context, b *mailbox.Box, agent, archive string) error
 
 // toldHash is the hash of an archive's manifest as the ledger has it.
 func toldHash(b *mailbox.Box, agent, archive string) (string, error) {
-	for line, err := range b.Ledger().Backward() {
+	for line, err := range b.Ledger().Naming(archive) {
 		if err != nil {
 			return "", err
 		}

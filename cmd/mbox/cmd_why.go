@@ -108,7 +108,7 @@ type putAway struct {
 // to say where there is none.
 func whyFile(ctx context.Context, box *mailbox.Box, path string, unknown error) (*putAway, *mailbox.Why, error) {
 	name := schemas.Sentence(filepath.Base(path), 120)
-	for line, err := range box.Ledger().Backward() {
+	for line, err := range box.Ledger().Naming(name) {
 		if err != nil || ctx.Err() != nil {
 			return nil, nil, cmp.Or(err, ctx.Err())
 		}

@@ -39,7 +39,7 @@ func (h Ledger) lastMove(id task.ID, counts func(*audit.Entry) bool) (*audit.Ent
 // LineWith finds the last line whose details have the text as that member; nil if
 // there is none.
 func (h Ledger) LineWith(member, text string) (*audit.Entry, error) {
-	for line, err := range h.Backward() {
+	for line, err := range h.Naming(text) {
 		if err != nil {
 			return nil, err
 		}

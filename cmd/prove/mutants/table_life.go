@@ -14,8 +14,18 @@ var lifeMutants = []mutant{
 	},
 	{
 		"birth-over-files", "life", lifeGo,
-		"} else if is {\n\t\t\treturn fmt.Errorf(\"%s is there", "} else if false {\n\t\t\treturn fmt.Errorf(\"%s is there",
+		"} else if is {\n\t\t\treturn fmt.Errorf(\"%s is there", "} else if is && path == \"\" {\n\t\t\treturn fmt.Errorf(\"%s is there",
 		command{"agents/life", "TestTakenName"},
+	},
+	{
+		"lines-begin-late", "ledger", "audit/backward.go",
+		"from = ends[i-1]", "from = ends[i-1] + 1",
+		command{"audit", "TestLinesBackward"},
+	},
+	{
+		"wanted-blocks-passed-over", "ledger", "audit/backward.go",
+		"if !wanted(lines) {", "if !wanted(lines[:len(lines)/2]) {",
+		command{"audit", "TestLinesBackward"},
 	},
 	{
 		"half-born", "life", lifeGo,
@@ -24,7 +34,7 @@ var lifeMutants = []mutant{
 	},
 	{
 		"buried-at-work", "life", archiveGo,
-		"if err != nil || len(held) > 0 {", "if err != nil {",
+		"if err != nil || len(held) > 0 {", "if err != nil || len(held) > 1 {",
 		command{"agents/life", "TestDrainWaits"},
 	},
 	{
@@ -39,18 +49,13 @@ var lifeMutants = []mutant{
 	},
 	{
 		"namesakes-archives", "life", archiveGo,
-		"if !is || !stamped().MatchString(at) {", "if !is {",
+		"if !is || !stamped().MatchString(at) {", "if !is || at == \"\" {",
 		command{"agents/life", "TestArchiveOfAnother"},
 	},
 	{
 		"manifest-waits-for-pipes", "life", archiveGo,
 		"case info.Mode().IsRegular():", "case !info.IsDir():",
 		command{"agents/life", "TestManifest"},
-	},
-	{
-		"agents-bear-agents", "rights", "cmd/mbox/cmd_agent_life.go",
-		"\tif err := rearing.byPerson(); err != nil {\n\t\treturn err\n\t}\n", "",
-		command{"cmd/mbox", "TestScripts/agent_life$"},
 	},
 	{
 		"born-and-never-healthy", "life", lifeGo,
