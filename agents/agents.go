@@ -47,6 +47,8 @@
 //	MBOX_TASK_ID      the task's id
 //	MBOX_ATTEMPT      which attempt this is, from 1
 //	MBOX_TOKEN        the claim's token, for mbox progress and its like
+//	MBOX_CHANNEL      of an inbox item: where the message was said of which it tells
+//	MBOX_MESSAGE      of an inbox item: the id of that message
 //	MBOX_ARTIFACTS    a folder; the regular files left in it become artifacts
 //	MBOX_INPUTS       a folder: copies of what the task may read, the artifacts of
 //	                  the tasks that it depends on and of its children under

@@ -292,15 +292,19 @@ func (a *attempt) spawn() (*child, error) {
 
 // command is a line as the attempt runs it, without its streams.
 func (a *attempt) command(line string) command {
-	l := a.laid
+	l, t := a.laid, a.claim.Task
+	var told []string
+	if t.Message() != "" {
+		told = []string{"MBOX_CHANNEL=" + t.Channel(), "MBOX_MESSAGE=" + t.Message()}
+	}
 	return command{
 		confine: a.Confine, line: line, dir: a.workspace, hold: a.claim.Hold,
-		env: append(a.environment(),
+		env: append(append(a.environment(), told...),
 			"PWD="+a.workspace,
 			"MBOX_HOME="+a.Box.Home(),
 			"MBOX_AGENT="+a.Agent,
-			"MBOX_TASK_ID="+string(a.claim.ID()),
-			"MBOX_ATTEMPT="+strconv.FormatInt(a.claim.Task.Mbox.Attempt, 10),
+			"MBOX_TASK_ID="+string(t.ID),
+			"MBOX_ATTEMPT="+strconv.FormatInt(t.Mbox.Attempt, 10),
 			"MBOX_TOKEN="+a.claim.Token(),
 			"MBOX_TASK_FILE="+l.path,
 			"MBOX_ARTIFACTS="+l.artifacts,

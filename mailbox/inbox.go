@@ -37,13 +37,13 @@ func Inbox(ctx context.Context, b *Box, agent string) ([]InboxItem, error) {
 		}
 		t := it.Task
 		trigger, message, _ := strings.Cut(t.Mbox.Trigger, ":")
-		items = append(items, InboxItem{t.ID, it.State, trigger, message, strings.TrimPrefix(t.Source.Session, sessionOf("")), t.Source.Agent, t.Task.Description, t.Created})
+		items = append(items, InboxItem{t.ID, it.State, trigger, message, t.Channel(), t.Source.Agent, t.Task.Description, t.Created})
 	}
 	return items, nil
 }
 
 // sessionOf is the session of the items of a channel's messages.
-func sessionOf(channel string) string { return "channel:" + channel }
+func sessionOf(channel string) string { return task.ChannelSession + channel }
 
 // Acknowledge completes an item of the agent's inbox; one that is acknowledged stays so,
 // without a line. An item that somebody works at needs the token of its claim.

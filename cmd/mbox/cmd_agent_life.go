@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -428,18 +430,19 @@ func (o *endOptions) fetch(ctx context.Context, box *mailbox.Box, name string) e
 	return err
 }
 
-// livesPause is how often mbox up looks for births and ends that were cut off, and for
-// agents that have finished.
-const livesPause = 5 * time.Second
+// livesPause is how often mbox up looks for births and ends that were cut off, for agents
+// that have finished, and for those that were just born.
+const livesPause = 2 * time.Second
 
 // keepLives does the rest of births and ends until ctx ends.
-func (v *service) keepLives(ctx context.Context) {
+func (c *crew) keepLives(ctx context.Context, v *service) {
 	tick := time.NewTicker(livesPause)
 	defer tick.Stop()
+	asked := map[string]bool{} // agents for which the registry was read again
 	for {
 		buried, err := life.Finish(ctx, v.box)
 		if err == nil {
-			err = v.outsiders(ctx)
+			err = c.welcome(ctx, v, asked)
 		}
 		if err != nil && ctx.Err() == nil {
 			v.warnf("agents: %v", err)
@@ -455,15 +458,25 @@ func (v *service) keepLives(ctx context.Context) {
 	}
 }
 
-// outsiders makes those healthy that were just born and have no worker here.
-func (v *service) outsiders(ctx context.Context) error {
+// welcome says the first pulse of agents that were just born, or brought back, and that
+// this service knows: they have a worker here, or nobody runs them. For one that it does
+// not know the registry is read again.
+func (c *crew) welcome(ctx context.Context, v *service, asked map[string]bool) error {
 	all, err := mailbox.AgentsOf(v.box)
-	if err != nil {
-		return err
-	}
 	for name, a := range all {
-		if entry := v.config.Agents[name]; a.State == lifecycle.Provisioning && entry != nil && !entry.Whole() && entry.Role == "" {
+		if a.State != lifecycle.Provisioning {
+			continue
+		}
+		_, gone := os.Lstat(filepath.Join(v.box.Home(), config.AgentFile(name)))
+		switch {
+		case v.config.Agents[name] != nil:
 			err = errors.Join(err, life.Pulse(ctx, v.box, name, thisVersion().Version, false))
+		case gone == nil && !asked[name]:
+			asked[name] = true
+			select {
+			case c.hup <- syscall.SIGHUP:
+			default: // it is read again anyway
+			}
 		}
 	}
 	return err

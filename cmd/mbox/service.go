@@ -116,7 +116,7 @@ func (c *crew) serve(ctx context.Context, v *service, ready func()) (next *servi
 			looking.Go(func() { v.keepViews(routing) })
 			looking.Go(func() { v.archiveDelivered(routing) })
 			looking.Go(func() { v.keepSchedules(routing) })
-			looking.Go(func() { v.keepLives(routing) })
+			looking.Go(func() { c.keepLives(routing, v) })
 			looking.Go(func() {
 				if next = c.look(routing, v); next != nil {
 					end()

@@ -310,6 +310,17 @@ func (t *Task) Message() string {
 	return ""
 }
 
+// Channel is the channel of that message.
+func (t *Task) Channel() string {
+	if t.Message() == "" {
+		return ""
+	}
+	return strings.TrimPrefix(t.Source.Session, ChannelSession)
+}
+
+// ChannelSession is how the session of an inbox item begins; the channel's name follows.
+const ChannelSession = "channel:"
+
 // Born is the epoch of the parent in which a child was made; false for a task
 // that is no child, or that nobody waits for any more.
 func (t *Task) Born() (int64, bool) {
