@@ -153,15 +153,19 @@ func (l *Ledger) Naming(text string) iter.Seq2[Line, error] {
 	})
 }
 
-// blockSize is how much of a file is read at once, backwards.
-const blockSize = 256 << 10
+// How much of a file is read at once, backwards: little first, for what is looked for
+// mostly stands near the end.
+const (
+	leastBlock = 64 << 10
+	mostBlock  = 512 << 10
+)
 
 // linesBackward yields the whole lines of f from the last to the first, but for
 // pieces that are too long to be lines, and for blocks of lines that are not wanted.
 // Each slice is valid until the next step.
 func linesBackward(f *os.File, size int64, wanted func([]byte) bool, failed *error) iter.Seq2[[]byte, int64] {
 	return func(yield func([]byte, int64) bool) {
-		room := int64(blockSize)
+		room := int64(leastBlock)
 		buf := make([]byte, room)
 		var ends []int // of the lines of a block
 		behind := true // what stands behind the last newline is no whole line
@@ -186,13 +190,14 @@ func linesBackward(f *os.File, size int64, wanted func([]byte) bool, failed *err
 				first = bytes.IndexByte(block[:len(block)-1], '\n') + 1
 			}
 			if start > 0 && first == 0 { // the block is the end of one line
-				if room *= 2; room > 2*MaxLine { // no line is so long: its other bytes are passed over too
-					room, end, behind = blockSize, start, true
+				if room > 2*MaxLine { // no line is so long: its other bytes are passed over too
+					end, behind = start, true
 				}
+				room = min(2*room, mostBlock)
 				continue
 			}
 			lines := block[first:]
-			room, end = blockSize, start+int64(first)
+			room, end = min(2*room, mostBlock), start+int64(first)
 			if !wanted(lines) {
 				continue
 			}

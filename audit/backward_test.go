@@ -12,7 +12,7 @@ import (
 // Whatever lengths lines have, all whole ones come, from the last to the first, with the
 // place where they begin; and of those that are wanted none is passed over.
 func TestLinesBackward(t *testing.T) {
-	lengths := []int{0, 1, 700, 3000, MaxLine, blockSize - 1, blockSize, blockSize + 1}
+	lengths := []int{0, 1, 700, 3000, MaxLine, leastBlock - 1, leastBlock + 1, mostBlock + 1}
 	for seed := range uint64(60) {
 		dice := rand.New(rand.NewPCG(seed, 1))
 		var text []byte
@@ -25,7 +25,7 @@ func TestLinesBackward(t *testing.T) {
 		}
 		whole := slices.Clone(text)
 		if dice.IntN(2) == 0 {
-			text = append(text, bytes.Repeat([]byte("x"), dice.IntN(2*blockSize))...) // a line that is being written
+			text = append(text, bytes.Repeat([]byte("x"), dice.IntN(2*mostBlock))...) // a line that is being written
 		}
 		f, err := os.Create(filepath.Join(t.TempDir(), "day"))
 		if err != nil {
