@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 
+	"mbox/audit"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/lifecycle"
@@ -96,7 +97,7 @@ func store(ctx context.Context, b *mailbox.Box, agent, dir string) (sum string, 
 	if err := durable.MkdirAll(dir, mode); err != nil {
 		return "", err
 	}
-	entry := filepath.Join(b.Home(), entryName(agent))
+	entry := filepath.Join(b.Home(), EntryName(agent))
 	if err := moved(entry, filepath.Join(dir, entryFile), mode); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
@@ -123,12 +124,7 @@ func store(ctx context.Context, b *mailbox.Box, agent, dir string) (sum string, 
 		}
 	}
 	text, err := durable.Read(path, mostManifest)
-	return hashOf(text), err
-}
-
-func hashOf(text []byte) string {
-	sum := sha256.Sum256(text)
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return audit.Hash(text), err
 }
 
 // manifestOf lists a home, but for its logs, into which a worker may write that ends late.
@@ -213,7 +209,7 @@ func Restore(ctx context.Context, b *mailbox.Box, agent, by, reason string) erro
 		if err != nil {
 			return err
 		}
-		path := filepath.Join(b.Home(), entryName(agent)) + ".new"
+		path := filepath.Join(b.Home(), EntryName(agent)) + ".new"
 		if err := errors.Join(durable.RemoveIfThere(path), durable.RemoveAll(staged(b, agent))); err != nil {
 			return err
 		}
@@ -259,7 +255,7 @@ func unchanged(ctx context.Context, b *mailbox.Box, agent, archive string) error
 	if err != nil {
 		return err
 	}
-	if sum != hashOf(text) {
+	if sum != audit.Hash(text) {
 		return &ChangedError{archive, "manifest.json is not the one of the ledger"}
 	}
 	var was Manifest

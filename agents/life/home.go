@@ -52,7 +52,7 @@ func (n *Newborn) stage(dir string, mode durable.Mode, born time.Time) error {
 	}
 	files := map[string][]byte{
 		"SOUL.md": []byte(strings.TrimSpace(n.Soul) + "\n"),
-		entryFile: append([]byte("# A copy: what decides stands in "+entryName(n.Name)+".\n"), n.Entry...),
+		entryFile: append([]byte("# A copy: what decides stands in "+EntryName(n.Name)+".\n"), n.Entry...),
 	}
 	if n.Soul == "" {
 		files["SOUL.md"] = []byte("CLAUDE.md is all that was said of " + n.Name + " at its birth.\n")

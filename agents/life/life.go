@@ -87,7 +87,7 @@ func Birth(ctx context.Context, b *mailbox.Box, n Newborn) error {
 			return err
 		}
 		home, mode := staged(b, n.Name), b.Options().Sync
-		entry := filepath.Join(b.Home(), entryName(n.Name)) + ".new"
+		entry := filepath.Join(b.Home(), EntryName(n.Name)) + ".new"
 		err := errors.Join(durable.RemoveAll(home), durable.RemoveIfThere(entry))
 		if err == nil {
 			err = n.stage(home, mode, b.Options().Now())
@@ -116,7 +116,7 @@ func free(b *mailbox.Box, name string) error {
 	if a, told := all[name]; told {
 		return fmt.Errorf("agent %s is %s: %w", name, a, mailbox.ErrConflict)
 	}
-	for _, path := range []string{b.AgentDir(name), filepath.Join(b.Home(), entryName(name))} {
+	for _, path := range []string{b.AgentDir(name), filepath.Join(b.Home(), EntryName(name))} {
 		if is, err := there(path); err != nil {
 			return err
 		} else if is {
@@ -138,7 +138,7 @@ func arrive(ctx context.Context, b *mailbox.Box, name string) error {
 	if err := arriveHome(b, name); err != nil {
 		return err
 	}
-	entry := filepath.Join(b.Home(), entryName(name))
+	entry := filepath.Join(b.Home(), EntryName(name))
 	if err := moved(entry+".new", entry, b.Options().Sync); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -227,10 +227,10 @@ func drained(ctx context.Context, b *mailbox.Box, agent, by, reason string) erro
 	if err != nil || a.State == lifecycle.Draining {
 		return err
 	}
-	if is, err := there(filepath.Join(b.Home(), entryName(agent))); err != nil {
+	if is, err := there(filepath.Join(b.Home(), EntryName(agent))); err != nil {
 		return err
 	} else if !is {
-		return fmt.Errorf("agent %s has no %s: %w: only an agent that was born can end so", agent, entryName(agent), mailbox.ErrConflict)
+		return fmt.Errorf("agent %s has no %s: %w: only an agent that was born can end so", agent, EntryName(agent), mailbox.ErrConflict)
 	}
 	_, err = mailbox.MoveAgent(ctx, b, by, "drains "+agent, lifecycle.Move{Agent: agent, After: lifecycle.Draining, Reason: reason})
 	return err
@@ -283,8 +283,8 @@ func between(b *mailbox.Box) (map[string]mailbox.Agent, error) {
 	return all, err
 }
 
-// entryName is the file of an agent's entry in the registry, from the home.
-func entryName(agent string) string { return "mbox.d/" + agent + ".toml" }
+// EntryName is the file of an agent's entry in the registry, from the home.
+func EntryName(agent string) string { return "mbox.d/" + agent + ".toml" }
 
 // staged is where the home of an agent is made.
 func staged(b *mailbox.Box, agent string) string {

@@ -47,6 +47,19 @@ func (d deed) byNoWorker(ctx context.Context, box *mailbox.Box) error {
 	return d.refused(why)
 }
 
+// with opens the mailbox for the deed of a person.
+func (d deed) with(ctx context.Context, s *session, do func(*mailbox.Box) error) error {
+	if err := d.byPerson(); err != nil {
+		return err
+	}
+	return s.with(ctx, func(box *mailbox.Box) error {
+		if err := d.byNoWorker(ctx, box); err != nil {
+			return err
+		}
+		return do(box)
+	})
+}
+
 func (d deed) refused(why string) error {
 	return hint(&agents.RefusedError{Step: d.step, Reason: why + "; a person " + d.does},
 		"%s from a shell that no agent has started, without MBOX_AGENT and MBOX_TASK_ID", d.do)

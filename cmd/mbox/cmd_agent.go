@@ -293,13 +293,7 @@ wait have the next task at once. Like pausing it is for people.`,
 
 // moveAgent does what a person wants to be done with an agent, and tells what it is then.
 func moveAgent(ctx context.Context, s *session, name string, inJSON bool, move func(*mailbox.Box) error) error {
-	if err := pausing.byPerson(); err != nil {
-		return err
-	}
-	return s.with(ctx, func(box *mailbox.Box) error {
-		if err := pausing.byNoWorker(ctx, box); err != nil {
-			return err
-		}
+	return pausing.with(ctx, s, func(box *mailbox.Box) error {
 		if _, err := agentStatusOf(s.config, box, name); err != nil {
 			return err
 		}

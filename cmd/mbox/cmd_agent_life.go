@@ -63,7 +63,7 @@ refused, as mbox approve refuses it.`,
 			jsonFlag(&o.json),
 		},
 		run: func(ctx context.Context, s *session, args []string) error {
-			return rear(ctx, s, func(box *mailbox.Box) error { return o.run(ctx, s, box, args[0]) })
+			return rearing.with(ctx, s, func(box *mailbox.Box) error { return o.run(ctx, s, box, args[0]) })
 		},
 	}
 }
@@ -84,19 +84,6 @@ func (e *halfwayError) Is(target error) bool {
 	return target != mailbox.ErrCommitted && errors.Is(e.err, target)
 }
 func (e *halfwayError) As(target any) bool { return errors.As(e.err, target) }
-
-// rear opens the mailbox for a person who brings agents in or out.
-func rear(ctx context.Context, s *session, do func(*mailbox.Box) error) error {
-	if err := rearing.byPerson(); err != nil {
-		return err
-	}
-	return s.with(ctx, func(box *mailbox.Box) error {
-		if err := rearing.byNoWorker(ctx, box); err != nil {
-			return err
-		}
-		return do(box)
-	})
-}
 
 func (o *birthOptions) run(ctx context.Context, s *session, box *mailbox.Box, name string) error {
 	a, err := mailbox.AgentOf(box, name)
@@ -134,9 +121,9 @@ func (o *birthOptions) bear(ctx context.Context, s *session, box *mailbox.Box, n
 	if err != nil {
 		return err
 	}
-	next, err := config.With(box.Home(), config.AgentFile(name), entry)
+	next, err := config.With(box.Home(), life.EntryName(name), entry)
 	if err != nil {
-		return ofBirth(err, name, filepath.Join(box.Home(), config.AgentFile(name)))
+		return ofBirth(err, name, filepath.Join(box.Home(), life.EntryName(name)))
 	}
 	if next.Agents[name].Command() != "" {
 		if f := check.Command(next, box.Home(), name); f.Level != check.Fine {
@@ -269,7 +256,7 @@ A change record tells of it. It is for people, as births are.`,
 		exits: []int{exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
 		flags: []cli.Flag{textFlag("reason", "why: `TEXT`", &o.reason), jsonFlag(&o.json)},
 		run: func(ctx context.Context, s *session, args []string) error {
-			return rear(ctx, s, func(box *mailbox.Box) error { return o.end(ctx, s, box, args[0], "mbox agent drain") })
+			return rearing.with(ctx, s, func(box *mailbox.Box) error { return o.end(ctx, s, box, args[0], "mbox agent drain") })
 		},
 		words: agentWords,
 	}
@@ -290,7 +277,7 @@ counts no more. mbox agent restore brings it back.`,
 			textFlag("reason", "why: `TEXT`", &o.reason), jsonFlag(&o.json),
 		},
 		run: func(ctx context.Context, s *session, args []string) error {
-			return rear(ctx, s, func(box *mailbox.Box) error {
+			return rearing.with(ctx, s, func(box *mailbox.Box) error {
 				held, err := life.Holds(box, args[0])
 				if err != nil {
 					return err
@@ -391,7 +378,7 @@ that was changed is refused: what is in it can be copied by hand.`,
 		exits: []int{exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
 		flags: []cli.Flag{textFlag("reason", "why: `TEXT`", &o.reason), jsonFlag(&o.json)},
 		run: func(ctx context.Context, s *session, args []string) error {
-			return rear(ctx, s, func(box *mailbox.Box) error { return o.restore(ctx, s, box, args[0]) })
+			return rearing.with(ctx, s, func(box *mailbox.Box) error { return o.restore(ctx, s, box, args[0]) })
 		},
 		words: agentWords,
 	}
@@ -419,7 +406,7 @@ func (o *endOptions) fetch(ctx context.Context, box *mailbox.Box, name string) e
 	if err != nil {
 		return err
 	}
-	if _, err := config.With(box.Home(), config.AgentFile(name), entry); err != nil {
+	if _, err := config.With(box.Home(), life.EntryName(name), entry); err != nil {
 		return hint(fmt.Errorf("%s/agent.toml: %w", archive, err), "mend it there, or write a table of your own")
 	}
 	err = halfway(life.Restore(ctx, box, name, "human", o.reason))
@@ -467,7 +454,7 @@ func (c *crew) welcome(ctx context.Context, v *service, asked map[string]bool) e
 		if a.State != lifecycle.Provisioning {
 			continue
 		}
-		_, gone := os.Lstat(filepath.Join(v.box.Home(), config.AgentFile(name)))
+		_, gone := os.Lstat(filepath.Join(v.box.Home(), life.EntryName(name)))
 		switch {
 		case v.config.Agents[name] != nil:
 			err = errors.Join(err, life.Pulse(ctx, v.box, name, thisVersion().Version, false))

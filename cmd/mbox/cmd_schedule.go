@@ -80,22 +80,9 @@ approve refuses it.`,
 			jsonFlag(&o.json),
 		},
 		run: func(ctx context.Context, s *session, args []string) error {
-			return plan(ctx, s, func(box *mailbox.Box) error { return o.add(ctx, s, box, args[0], args[1]) })
+			return planning.with(ctx, s, func(box *mailbox.Box) error { return o.add(ctx, s, box, args[0], args[1]) })
 		},
 	}
-}
-
-// plan opens the mailbox for a person who changes schedules.
-func plan(ctx context.Context, s *session, do func(*mailbox.Box) error) error {
-	if err := planning.byPerson(); err != nil {
-		return err
-	}
-	return s.with(ctx, func(box *mailbox.Box) error {
-		if err := planning.byNoWorker(ctx, box); err != nil {
-			return err
-		}
-		return do(box)
-	})
 }
 
 func (o *scheduleOptions) add(ctx context.Context, s *session, box *mailbox.Box, name, title string) error {
@@ -287,7 +274,7 @@ record tells of it. Like adding one it is for people.`,
 		exits: []int{exitNotFound, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
 		words: scheduleWords,
 		run: func(ctx context.Context, s *session, args []string) error {
-			return plan(ctx, s, func(box *mailbox.Box) error {
+			return planning.with(ctx, s, func(box *mailbox.Box) error {
 				name := args[0]
 				if _, err := scheduleNamed(s, name); err != nil {
 					return err
@@ -339,7 +326,7 @@ overlap. Like adding a schedule it is for people.`,
 		flags: []cli.Flag{jsonFlag(&inJSON)},
 		words: scheduleWords,
 		run: func(ctx context.Context, s *session, args []string) error {
-			return plan(ctx, s, func(box *mailbox.Box) error {
+			return planning.with(ctx, s, func(box *mailbox.Box) error {
 				if _, err := scheduleNamed(s, args[0]); err != nil {
 					return err
 				}
@@ -383,7 +370,7 @@ now on is sent. A change record tells of it. Like adding one it is for people.`
 		v.shows, what = []string{"mbox schedule resume nightly"}, "is resumed"
 	}
 	v.run = func(ctx context.Context, s *session, args []string) error {
-		return plan(ctx, s, func(box *mailbox.Box) error {
+		return planning.with(ctx, s, func(box *mailbox.Box) error {
 			return switchSchedule(ctx, s, box, args[0], on, what, "mbox schedule "+verbName)
 		})
 	}

@@ -84,7 +84,7 @@ var rooms = map[string]room{
 		layer: 4, ours: []string{"agents", "agents/sandbox", "mailbox/durable", "schemas"},
 		libraries: []string{jsonV2, xsys, "github.com/ollama/ollama"},
 	},
-	"agents/life":              {layer: 3, ours: []string{"agents-home", "mailbox", "mailbox/durable", "mailbox/lifecycle", "mailbox/task", "schemas"}},
+	"agents/life":              {layer: 3, ours: []string{"agents-home", "audit", "mailbox", "mailbox/durable", "mailbox/lifecycle", "mailbox/task", "schemas"}},
 	"agents/acp":               {layer: 4, ours: []string{"agents", "agents/policy", "agents/sandbox", "mailbox", "mailbox/durable", "schemas"}, libraries: []string{"github.com/coder/acp-go-sdk", "github.com/rs/zerolog"}},
 	"agents/agentzero":         {layer: 4, ours: []string{"agents", "agents/brain", "agents/policy", "mailbox", "mailbox/durable", "schemas"}, libraries: []string{"github.com/rs/zerolog"}},
 	"agents/brain/ollamatest":  {layer: 0}, // for tests only, see testRooms

@@ -221,10 +221,8 @@ func (c *File) capabilities() map[string]mailbox.Capabilities {
 // AgentNames are those of all agents there are.
 func (c *File) AgentNames() []string { return slices.Sorted(maps.Keys(c.Agents)) }
 
-// AgentFile is where mbox agent birth keeps the table of an agent, from the home.
-func AgentFile(name string) string { return Dir + "/" + name + ".toml" }
-
-// AgentText is the text of such a file: what is said of it, and no default.
+// AgentText is the text of the file that mbox agent birth keeps an agent's table in: what
+// is said of it, and no default.
 func AgentText(name string, a *Agent) ([]byte, error) {
 	written := map[string]any{}
 	for key, text := range map[string]string{"role": a.Role, "exec": a.Exec, "acp": a.ACP} {

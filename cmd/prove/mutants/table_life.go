@@ -44,7 +44,7 @@ var lifeMutants = []mutant{
 	},
 	{
 		"forged-manifests-count", "life", archiveGo,
-		"if sum != hashOf(text) {", "if sum == \"\" {",
+		"if sum != audit.Hash(text) {", "if sum == \"\" {",
 		command{"agents/life", "TestChangedArchive"},
 	},
 	{

@@ -108,13 +108,13 @@ var lifecycleMutants = []mutant{
 		command{"agents", "TestQuotaPausesTheAccount"},
 	},
 	{
-		"agents-environment-pauses", "rights", "cmd/mbox/cmd_agent.go",
-		"\tif err := pausing.byPerson(); err != nil {\n\t\treturn err\n\t}\n", "",
+		"agents-environment-pauses", "rights", "cmd/mbox/approver.go",
+		"\tif err := d.byPerson(); err != nil {\n\t\treturn err\n\t}\n", "",
 		command{"cmd/mbox", "TestScripts/agent$"},
 	},
 	{
-		"agents-command-pauses", "rights", "cmd/mbox/cmd_agent.go",
-		"\t\tif err := pausing.byNoWorker(ctx, box); err != nil {\n\t\t\treturn err\n\t\t}\n", "",
+		"agents-command-pauses", "rights", "cmd/mbox/approver.go",
+		"\t\tif err := d.byNoWorker(ctx, box); err != nil {\n\t\t\treturn err\n\t\t}\n", "",
 		command{"cmd/mbox", "TestScripts/agent$"},
 	},
 	{

@@ -148,8 +148,8 @@ var scheduleMutants = []mutant{
 		command{"cmd/mbox", "TestScripts/search$"},
 	},
 	{
-		"schedule-changed-by-an-agent", "schedules", "cmd/mbox/cmd_schedule.go",
-		"if err := planning.byPerson(); err != nil {\n\t\treturn err\n\t}\n\treturn s.with(ctx, func(box *mailbox.Box) error {\n\t\tif err := planning.byNoWorker(ctx, box); err != nil {\n\t\t\treturn err\n\t\t}\n\t\treturn do(box)\n\t})", "return s.with(ctx, do)",
+		"schedule-changed-by-an-agent", "schedules", "cmd/mbox/approver.go",
+		"if err := d.byPerson(); err != nil {\n\t\treturn err\n\t}\n\treturn s.with(ctx, func(box *mailbox.Box) error {\n\t\tif err := d.byNoWorker(ctx, box); err != nil {\n\t\t\treturn err\n\t\t}\n\t\treturn do(box)\n\t})", "return s.with(ctx, do)",
 		command{"cmd/mbox", "TestScripts/schedule$"},
 	},
 }
