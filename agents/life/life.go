@@ -60,15 +60,11 @@ const lockWait = 30 * time.Second
 
 // alone does something while no other process brings an agent in or out.
 func alone(ctx context.Context, b *mailbox.Box, do func() error) error {
-	path := filepath.Join(b.Home(), "agents", ".lives")
-	if err := durable.Stage(path, nil, durable.None); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	lock, err := durable.AcquireLock(ctx, path, lockWait)
+	unlock, err := lock(ctx, filepath.Join(b.Home(), "agents", ".lives"), lockWait)
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(), lock.Unlock())
+	return errors.Join(do(), unlock())
 }
 
 // Birth makes an agent. It returns when its home and its entry are in their places and
