@@ -31,6 +31,16 @@ func anything([]byte) bool { return true }
 // backward is BackwardFrom without lines that are not wanted. The bytes of one line or of
 // many are asked for: who wants a line wants them.
 func (l *Ledger) backward(seq int64, wanted func([]byte) bool) iter.Seq2[Line, error] {
+	return l.daysBackward(seq, func(name string, _ bool, yield func(Line, error) bool) (bool, error) {
+		return l.backwardIn(name, wanted, func(line Line, err error) bool {
+			return err == nil && line.Seq > seq || yield(line, err)
+		})
+	})
+}
+
+// daysBackward yields what in yields of each day up to that of the line with this number,
+// the last day first. Over is said of all days but the newest: their files stay as they are.
+func (l *Ledger) daysBackward(seq int64, in func(name string, over bool, yield func(Line, error) bool) (more bool, err error)) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
 		files, err := dayFiles(sharedDir(l.home))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -41,9 +51,7 @@ func (l *Ledger) backward(seq int64, wanted func([]byte) bool) iter.Seq2[Line, e
 			if seq < math.MaxInt64 && i > 0 && l.endOf(files[i-1]).Seq >= seq {
 				continue
 			}
-			more, err := l.backwardIn(name, wanted, func(line Line, err error) bool {
-				return err == nil && line.Seq > seq || yield(line, err)
-			})
+			more, err := in(name, i < len(files)-1, yield)
 			if err != nil {
 				yield(Line{}, err)
 				return
@@ -131,7 +139,25 @@ func (l *Ledger) backwardIn(name string, wanted func([]byte) bool, yield func(Li
 // nobody can decode is ErrDamaged: it may be the task's.
 func (l *Ledger) LinesOf(id string) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
-		for line, err := range l.Naming(id) {
+		kept := false // one table is made at a time
+		for line, err := range l.daysBackward(math.MaxInt64, func(name string, over bool, yield func(Line, error) bool) (bool, error) {
+			if over {
+				lines, err := l.linesAt(name, id)
+				if errors.Is(err, errNoPlaces) && !kept && l.keepPlaces(name) == nil {
+					kept = true
+					lines, err = l.linesAt(name, id)
+				}
+				if err == nil {
+					for _, line := range lines {
+						if !yield(line, nil) {
+							return false, nil
+						}
+					}
+					return true, nil
+				}
+			}
+			return l.backwardIn(name, naming(id), yield)
+		}) {
 			if bad := line.Sound(); err == nil && bad != nil {
 				err = fmt.Errorf("%w: ledger seq %d: %w", ErrDamaged, line.Seq, bad)
 			}
@@ -145,12 +171,17 @@ func (l *Ledger) LinesOf(id string) iter.Seq2[Line, error] {
 // Naming yields the lines that have the text as a string, and some others, from the last
 // to the first.
 func (l *Ledger) Naming(text string) iter.Seq2[Line, error] {
+	return l.backward(math.MaxInt64, naming(text))
+}
+
+// naming tells of bytes of the ledger whether they may have a line for Naming.
+func naming(text string) func([]byte) bool {
 	// A string stands in quotes as it is, or has some backslash. What a repair names
 	// counts for all lines.
 	named, repairs := []byte(`"`+text+`"`), []byte(`"`+string(AuditRepaired)+`"`)
-	return l.backward(math.MaxInt64, func(b []byte) bool {
+	return func(b []byte) bool {
 		return bytes.Contains(b, named) || bytes.IndexByte(b, '\\') >= 0 || bytes.Contains(b, repairs)
-	})
+	}
 }
 
 // How much of a file is read at once, backwards: little first, for what is looked for

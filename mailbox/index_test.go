@@ -4,6 +4,8 @@ import (
 	"maps"
 	"testing"
 	"time"
+
+	"mbox/mailbox/task"
 )
 
 // What the index tells is what the folders hold, in the process that made it so and
@@ -38,7 +40,7 @@ func TestIndexIsWhatLies(t *testing.T) {
 		for _, l := range x.Live {
 			found, state, err := b.Task(t.Context(), l.ID)
 			must(t, err)
-			if state != l.State || !found.Created.Equal(l.Created) || found.Task.Priority != l.Priority || l.Target != "any" || l.Hash == "" {
+			if state != l.State || !found.Created.Equal(l.Created) || found.Task.Priority != l.Priority || l.Target != "any" || l.Hash == (task.Digest{}) {
 				t.Errorf("%+v is %s: %+v", l, state, found)
 			}
 			if l.ID == held.ID() && (l.Claimant != "tester" || !l.Until.Equal(c.now().Add(time.Minute)) || !l.Since.Equal(c.now())) {

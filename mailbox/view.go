@@ -39,9 +39,9 @@ type Live struct {
 	Priority  string
 	Target    string
 	Type      string
-	Action    string // its name, "" for a task that has to be thought about
-	Claimant  string // who has it
-	Hash      string // of its file, since its last line
+	Action    string      // its name, "" for a task that has to be thought about
+	Claimant  string      // who has it
+	Hash      task.Digest // of its file, since its last line
 	Created   time.Time
 	Since     time.Time // in this state
 	NotBefore time.Time
@@ -71,14 +71,14 @@ func (b *books) Index() (*Index, error) {
 		return nil, err
 	}
 	x := &Index{Count: count, Agents: b.queue.Agents()}
+	x.Live = make([]Live, 0, count[Pending]+count[InProgress])
 	var paths []int // which of them could be kept back by theirs
 	for _, s := range []State{Pending, InProgress} {
-		_, err := b.queue.In(s, func(e *queue.Entry) bool {
-			if len(e.Paths) > 0 && e.State == Pending {
+		err := b.queue.Each(s, func(e *queue.Entry) {
+			if len(e.Paths) > 0 && s == Pending {
 				paths = append(paths, len(x.Live))
 			}
 			x.Live = append(x.Live, live(e))
-			return false
 		})
 		if err != nil {
 			return nil, err
@@ -99,7 +99,7 @@ func live(e *queue.Entry) Live {
 	}
 	return Live{
 		ID: e.ID, State: e.State, Priority: task.Priorities[e.Priority], Target: e.Target, Type: e.Type, Action: e.Action,
-		Claimant: e.Claimant, Hash: e.After.String(), Created: at(e.Created), Since: at(e.Since), NotBefore: at(e.NotBefore),
+		Claimant: e.Claimant, Hash: e.After, Created: at(e.Created), Since: at(e.Since), NotBefore: at(e.NotBefore),
 		Until: at(e.Until), Blocked: e.Blocked, Alarmed: e.Alarmed,
 	}
 }

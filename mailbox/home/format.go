@@ -21,7 +21,8 @@
 // In .mbox/keys lies the salt, made with the home. Beside it may lie secrets that are
 // no part of a format, each told by the package that keeps it: tokens/
 // (cmd/mbox/gateway/token). In .mbox/bridges lie the locks and places of bridges
-// (agents/chat), which are no part of a format either, and of no backup.
+// (agents/chat), in .mbox/lines the tables of where each task's lines stand (audit), which
+// are no part of a format either, and of no backup.
 //
 // Other formats: of the ledger's lines audit.Format, of a backup's manifest
 // [ManifestFormat], of .mbox/index [SnapshotVersion] (another one is built anew), of a
@@ -45,7 +46,7 @@ const (
 	OldFormat = 1                // which it brings to that
 
 	ManifestFormat  = 1 // of a backup
-	SnapshotVersion = 8 // of .mbox/index
+	SnapshotVersion = 9 // of .mbox/index
 )
 
 // Version is the content of .mbox/VERSION. It is written last by Create.

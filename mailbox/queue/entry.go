@@ -124,7 +124,7 @@ type codec struct {
 
 func (e *Entry) code(c *codec) {
 	text(c, &e.ID)
-	text(c, &e.State)
+	c.state(&e.State)
 	for _, s := range []*string{&e.Target, &e.Type, &e.Action, &e.Claimant, &e.Join} {
 		text(c, s)
 	}
@@ -170,6 +170,16 @@ func (c *codec) number(v *int64) {
 	}
 	c.next(int64(size))
 	*v = n
+}
+
+func (c *codec) state(s *task.State) {
+	n := int64(task.FolderIndex(*s))
+	if c.number(&n); !c.reads || n < 0 {
+		return
+	}
+	if c.bad = c.bad || n >= int64(len(task.Folders)); !c.bad {
+		*s = task.Folders[n]
+	}
 }
 
 func text[S ~string](c *codec, s *S) {
@@ -221,10 +231,12 @@ func (e *Entry) encode(data []byte) []byte {
 	return c.data
 }
 
-func decode(data []byte) (*Entry, error) {
-	e, c := new(Entry), codec{data: data, reads: true}
+// decode reads what encode has written.
+func (e *Entry) decode(data []byte) error {
+	c := codec{data: data, reads: true}
+	*e = Entry{}
 	if e.code(&c); c.bad {
-		return nil, errNoSnapshot
+		return errNoSnapshot
 	}
-	return e, nil
+	return nil
 }

@@ -181,7 +181,8 @@ func (q *Queue) load(queue bool) error {
 
 // begin takes the snapshot as the base, unless it cannot be read.
 func (q *Queue) begin(s *snapshot) {
-	others, err := s.entries(s.head.Ready, s.head.Entries)
+	var others []*Entry
+	err := s.each(s.head.Ready, s.head.Entries, func(e *Entry) { others = append(others, e.copy()) })
 	if err != nil {
 		s.file.Close()
 		return
@@ -283,26 +284,28 @@ func (q *Queue) Holds(folder task.State) Set {
 
 // In lists the live tasks of a folder that fit.
 func (q *Queue) In(folder task.State, fits func(*Entry) bool) (ids []task.ID, err error) {
+	err = q.Each(folder, func(e *Entry) {
+		if fits(e) {
+			ids = append(ids, e.ID)
+		}
+	})
+	slices.Sort(ids)
+	return ids, err
+}
+
+// Each looks at the tasks of a folder, in no order. Who keeps an entry copies it.
+func (q *Queue) Each(folder task.State, look func(*Entry)) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for id, e := range q.live {
-		if e.State == folder && fits(e) {
-			ids = append(ids, id)
+	for _, e := range q.live {
+		if e.State == folder {
+			look(e)
 		}
 	}
-	if folder == task.Pending && q.base != nil { // those in progress all lie in memory
-		ready, err := q.base.entries(0, q.base.head.Ready)
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range ready {
-			if fits(e) {
-				ids = append(ids, e.ID)
-			}
-		}
+	if folder != task.Pending || q.base == nil { // those in progress all lie in memory
+		return nil
 	}
-	slices.Sort(ids)
-	return ids, nil
+	return q.base.each(0, q.base.head.Ready, look)
 }
 
 // Overdue lists pending tasks that have been so since before limit and have no

@@ -204,20 +204,24 @@ func (s *snapshot) number(off, width int64) uint64 {
 
 // at reads an entry; nil if it cannot be read.
 func (s *snapshot) at(n uint32) *Entry {
-	offset := s.head.Offsets + offsetWidth*int64(n)
-	from, to := int64(s.number(offset, 8)), int64(s.number(offset+offsetWidth, 8))
-	if to < from || to-from > 1<<16 {
+	e := new(Entry)
+	if !s.read(n, e) {
 		return nil
 	}
-	e, err := decode(s.bytes(from, to-from))
-	if err != nil {
-		return nil
+	return e
+}
+
+func (s *snapshot) read(n uint32, e *Entry) bool {
+	offset := s.head.Offsets + offsetWidth*int64(n)
+	from, to := int64(s.number(offset, 8)), int64(s.number(offset+offsetWidth, 8))
+	if to < from || to-from > 1<<16 || e.decode(s.bytes(from, to-from)) != nil {
+		return false
 	}
 	if n < s.head.Ready {
 		i := sort.Search(len(s.head.Runs), func(i int) bool { return s.head.Runs[i].End > n })
 		e.Class, e.Priority = s.head.Runs[i].Class, s.head.Runs[i].Priority
 	}
-	return e
+	return true
 }
 
 // search is the first line of a table of sorted hashes that has the hash, or a
@@ -269,13 +273,17 @@ func (s *snapshot) first(run int) (uint32, *Entry) {
 	return n, e
 }
 
-// entries reads the entries [n, end) that are not gone.
-func (s *snapshot) entries(n, end uint32) (out []*Entry, err error) {
-	for n, e := s.from(n, end); n < end; n, e = s.from(n+1, end) {
-		if e == nil {
-			return nil, errors.Join(errNoSnapshot, s.err)
+// each reads the entries [n, end) that are not gone. Who keeps one copies it.
+func (s *snapshot) each(n, end uint32, look func(*Entry)) error {
+	e := new(Entry)
+	for ; n < end; n++ {
+		if s.gone[n] {
+			continue
 		}
-		out = append(out, e)
+		if !s.read(n, e) {
+			return errors.Join(errNoSnapshot, s.err)
+		}
+		look(e)
 	}
-	return out, nil
+	return nil
 }

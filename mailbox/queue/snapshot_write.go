@@ -47,11 +47,11 @@ func (d *draft) takeBase() error {
 	if s == nil {
 		return nil
 	}
-	entries, err := s.entries(0, s.head.Ready)
+	err := s.each(0, s.head.Ready, func(e *Entry) { d.entries = append(d.entries, e.copy()) })
 	if err != nil {
 		return err
 	}
-	d.entries, d.base = append(d.entries, entries...), nil
+	d.base = nil
 	for i := range s.head.Specials {
 		d.special = append(d.special, s.number(s.head.Special+specialWidth*i, 8))
 	}
@@ -119,6 +119,8 @@ func (d *draft) write(f *os.File, o *Options) error {
 		offsets = binary.LittleEndian.AppendUint64(offsets, uint64(at))
 		if e.inRun(now) {
 			head.addToRun(e, uint32(i))
+			e = e.copy()
+			e.Class = Class{} // the run has it
 		}
 		data = e.encode(data[:0])
 		put(data)

@@ -14,6 +14,7 @@ import (
 	"mbox/audit"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
+	"mbox/mailbox/durable"
 	"mbox/mailbox/task"
 )
 
@@ -168,7 +169,9 @@ func (r *reader) index() error {
 	if err != nil {
 		return err
 	}
-	r.at, r.count, r.agents, r.live = at, index.Count, index.Agents, map[mailbox.State][]Row{}
+	r.at, r.count, r.agents, r.live = at, index.Count, index.Agents, map[mailbox.State][]Row{
+		mailbox.Pending: make([]Row, 0, len(index.Live)),
+	}
 	for i := range index.Live {
 		l := &index.Live[i]
 		row := Row{ID: l.ID, State: l.State, Priority: l.Priority, Type: l.Type, Target: l.Target, By: l.Claimant, Since: task.At(l.Since), live: l}
@@ -186,7 +189,10 @@ func (r *reader) index() error {
 // columns fills the board from the index, and from the folders of what has ended.
 func (r *reader) columns(ctx context.Context, b *Board) error {
 	for _, s := range task.Folders {
-		c := Column{State: s, Count: r.count[s], Rows: slices.Clone(r.live[s])}
+		c := Column{State: s, Count: r.count[s], Rows: r.live[s]}
+		if !r.brief { // who follows still has the rows of the board before
+			c.Rows = slices.Clone(c.Rows)
+		}
 		if s == mailbox.Failed || s == mailbox.Completed && !r.brief {
 			if err := r.endedRows(&c); err != nil {
 				return err
@@ -197,7 +203,11 @@ func (r *reader) columns(ctx context.Context, b *Board) error {
 		}
 		b.Columns = append(b.Columns, c)
 	}
-	for _, part := range [][2]int{{0, mostTold}, {mostTold, mostRead}} { // what is seen first, of each folder
+	parts := [][2]int{{0, mostTold}, {mostTold, mostRead}} // what is seen first, of each folder
+	if r.brief {
+		parts = parts[:1]
+	}
+	for _, part := range parts {
 		for _, c := range b.Columns {
 			rows := c.Rows[:min(len(c.Rows), part[1])]
 			for i := part[0]; i < len(rows); i++ {
@@ -224,7 +234,7 @@ func (c *Column) older(at mailbox.Time) {
 func (r *reader) entitle(ctx context.Context, row *Row) {
 	at, version := place{row.State, row.ID}, row.Since.String()
 	if row.live != nil {
-		version = row.live.Hash
+		version = string(row.live.Hash[:])
 	}
 	r.used[at] = true
 	if known, ok := r.titles[at]; ok && known.version == version {
@@ -333,16 +343,21 @@ func (r *reader) endedRows(c *Column) error {
 }
 
 func list(dir string, s mailbox.State) (*listing, error) {
-	entries, err := os.ReadDir(dir)
+	names, err := durable.Names(dir)
 	if err != nil {
 		return nil, err
 	}
-	var c Column
-	for _, e := range entries {
-		if task.Ignored(e.Name()) || !strings.HasSuffix(e.Name(), ".json") {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	c := Column{Rows: make([]Row, 0, len(names))}
+	for _, name := range names {
+		if task.Ignored(name) || !strings.HasSuffix(name, ".json") {
 			continue
 		}
-		info, err := e.Info()
+		info, err := root.Lstat(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -351,7 +366,7 @@ func list(dir string, s mailbox.State) (*listing, error) {
 		}
 		at := task.At(info.ModTime())
 		c.older(at)
-		c.Rows = append(c.Rows, Row{ID: mailbox.ID(task.TrimJSON(e.Name())), State: s, Since: at})
+		c.Rows = append(c.Rows, Row{ID: mailbox.ID(task.TrimJSON(name)), State: s, Since: at})
 	}
 	slices.SortFunc(c.Rows, func(a, b Row) int { return cmp.Or(b.Since.Compare(a.Since.Time), cmp.Compare(a.ID, b.ID)) })
 	return &listing{oldest: c.Oldest, newest: slices.Clone(c.Rows[:min(len(c.Rows), mostEnded)])}, nil

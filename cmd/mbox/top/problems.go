@@ -12,6 +12,7 @@ import (
 
 	"mbox/cmd/mbox/check"
 	"mbox/mailbox"
+	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/lifecycle"
 	"mbox/mailbox/task"
@@ -59,7 +60,7 @@ const (
 
 // cause is what was found out about a task that may stand still.
 type cause struct {
-	hash    string
+	hash    task.Digest
 	alarmed bool
 	asked   time.Time
 	found   *Problem // nil: nothing is wrong
@@ -84,7 +85,8 @@ func (r *reader) problems(ctx context.Context, b *Board) {
 	r.quarantine(b)
 	failed := 0
 	for _, row := range b.Columns[task.FolderIndex(mailbox.Failed)].Rows {
-		if strings.HasPrefix(row.err, "cancelled") || failed == mostFailed {
+		_, read := r.titles[place{row.State, row.ID}]
+		if !read || strings.HasPrefix(row.err, "cancelled") || failed == mostFailed {
 			continue
 		}
 		failed++
@@ -113,11 +115,11 @@ func (r *reader) standing(ctx context.Context, b *Board) {
 			counts = workCounts
 		}
 		for _, row := range c.Rows {
-			if row.live == nil || ctx.Err() != nil || !r.suspect(row.live) {
+			if row.live == nil || ctx.Err() != nil || !r.suspect(row.live, b.At.Time) {
 				continue
 			}
 			if asked++; asked > mostAsked {
-				if r.overdue(row.live) {
+				if r.overdue(row.live, b.At.Time) {
 					left++
 				}
 				continue
@@ -147,9 +149,9 @@ func (r *reader) standing(ctx context.Context, b *Board) {
 
 // suspect tells by the index alone whether a task deserves a closer look: a worker may
 // be gone whatever it said, and an action may need somebody's word.
-func (r *reader) suspect(l *mailbox.Live) bool {
+func (r *reader) suspect(l *mailbox.Live, now time.Time) bool {
 	o := r.box.Options()
-	return r.overdue(l) || l.State == mailbox.InProgress || check.Nobody(l.Target, l.Action, o.Agents) != "" ||
+	return r.overdue(l, now) || l.State == mailbox.InProgress || check.Nobody(l.Target, l.Action, o.Agents) != "" ||
 		l.Action != "" && o.Approval != nil
 }
 
@@ -167,15 +169,15 @@ func (b *Board) paused() {
 }
 
 // overdue tells whether a task should have come further by now.
-func (r *reader) overdue(l *mailbox.Live) bool {
+func (r *reader) overdue(l *mailbox.Live, now time.Time) bool {
 	if l.State == mailbox.InProgress {
-		return r.now().After(l.Until)
+		return now.After(l.Until)
 	}
 	ready := l.Since
 	if l.NotBefore.After(ready) {
 		ready = l.NotBefore
 	}
-	return l.Alarmed || r.now().Sub(ready) > r.box.Options().StartWithin
+	return l.Alarmed || now.Sub(ready) > r.box.Options().StartWithin
 }
 
 // why asks about one task; nil if nothing is wrong with it.
@@ -217,17 +219,18 @@ func (r *reader) drops(b *Board) {
 	for _, row := range c.Rows {
 		known[row.ID.File()] = true
 	}
-	entries, err := os.ReadDir(filepath.Join(b.Home, "tasks", string(mailbox.Pending)))
+	dir := filepath.Join(b.Home, "tasks", string(mailbox.Pending))
+	names, err := durable.Names(dir)
 	if err != nil {
 		b.trouble(kindGone, "", err.Error(), "mbox doctor")
 		return
 	}
 	waiting := 0
-	for _, e := range entries {
-		if known[e.Name()] || task.Ignored(e.Name()) {
+	for _, name := range names {
+		if known[name] || task.Ignored(name) {
 			continue
 		}
-		if info, err := e.Info(); err == nil && r.now().Sub(info.ModTime()) > dropWait {
+		if info, err := os.Lstat(filepath.Join(dir, name)); err == nil && r.now().Sub(info.ModTime()) > dropWait {
 			waiting++
 		}
 	}

@@ -3,6 +3,7 @@ package main
 const (
 	lifeGo    = "agents/life/life.go"
 	archiveGo = "agents/life/archive.go"
+	linesAtGo = "audit/places.go"
 )
 
 // lifeMutants break how agents are born, put away and brought back.
@@ -26,6 +27,31 @@ var lifeMutants = []mutant{
 		"wanted-blocks-passed-over", "ledger", "audit/backward.go",
 		"if !wanted(lines) {", "if !wanted(lines[:len(lines)/2]) {",
 		command{"audit", "TestLinesBackward"},
+	},
+	{
+		"table-of-another-day", "ledger", linesAtGo,
+		`fmt.Sscanf(text, placesHead(end)+" %d", &p.rows)`, `fmt.Sscanf(text[strings.LastIndexByte(text, ' ')+1:], "%d", &p.rows)`,
+		command{"audit", "TestPlacesOfLines"},
+	},
+	{
+		"table-unchecked", "ledger", linesAtGo,
+		"crc32.Update(p.sum, crc32.IEEETable, body) != binary.LittleEndian.Uint32(sum)", "sum == nil",
+		command{"audit", "TestPlacesOfLines"},
+	},
+	{
+		"table-page-too-late", "ledger", linesAtGo,
+		"len(page)/rowWidth-1).hash >= hash", "len(page)/rowWidth-1).hash > hash",
+		command{"audit", "TestPlacesOfLines"},
+	},
+	{
+		"table-unused", "ledger", "audit/backward.go",
+		"			if over {\n", "			if over && id == \"\" {\n",
+		command{"audit", "TestPlacesAreUsed"},
+	},
+	{
+		"table-never-made-anew", "ledger", "audit/backward.go",
+		"l.keepPlaces(name) == nil", "name == \"\"",
+		command{"audit", "TestPlacesOfLines"},
 	},
 	{
 		"half-born", "life", lifeGo,
