@@ -150,6 +150,7 @@ func (b *sender) submitAs(ctx context.Context, under []durable.Held, t *Task, fi
 	if known {
 		return b.sameAgain(t.ID, request)
 	}
+	t.Assignment.TargetAgent = b.queue.Called(t.Assignment.TargetAgent)
 	c := &change{
 		id: t.ID, by: t.Source.Agent, event: audit.TaskCreated, from: None, to: Pending, task: t,
 		reason: "submitted", spent: spent, action: fmt.Sprintf("%s sent %s to %s", t.Source.Agent, t.ID, t.Assignment.TargetAgent),

@@ -202,6 +202,9 @@ func resumeHint(e *mailbox.PausedError) string {
 	if e.State == lifecycle.Paused {
 		return "a person ends the pause: mbox agent resume " + schemas.ShellWord(e.Name) + "; mbox claim --wait 10m waits for its end"
 	}
+	if e.State == lifecycle.Renamed {
+		return "claim as " + schemas.ShellWord(e.Agent.Name)
+	}
 	return "mbox agent list shows the agents that may claim"
 }
 

@@ -45,7 +45,7 @@ const (
 	OldFormat = 1                // which it brings to that
 
 	ManifestFormat  = 1 // of a backup
-	SnapshotVersion = 8 // of .mbox/index
+	SnapshotVersion = 9 // of .mbox/index
 )
 
 // Version is the content of .mbox/VERSION. It is written last by Create.
