@@ -33,7 +33,12 @@ func TestRename(t *testing.T) {
 	for _, id := range []ID{"waits", "other"} {
 		submit(t, b, &Task{ID: id, Task: Request{Title: "x"}, Assignment: Assignment{TargetAgent: map[ID]string{"waits": "ada", "other": "coder"}[id]}})
 	}
+	early, err := Open(t.Context(), b.Home(), b.Options()) // one that only sends
+	must(t, err)
+	defer early.Close()
+	submit(t, early, &Task{ID: "before", Task: Request{Title: "x"}, Assignment: Assignment{TargetAgent: "coder"}})
 	rename(t, b, "ada", "eve")
+	submit(t, early, &Task{ID: "early", Task: Request{Title: "x"}, Assignment: Assignment{TargetAgent: "ada"}})
 	end := b.ledger.End()
 	rename(t, b, "ada", "eve")
 	if b.ledger.End() != end {
@@ -68,7 +73,7 @@ func TestRename(t *testing.T) {
 			t.Errorf("%s: ada claims: %v", name, err)
 		}
 	}
-	fresh, err := Open(t.Context(), b.Home(), b.Options()) // one that only sends
+	fresh, err := Open(t.Context(), b.Home(), b.Options())
 	must(t, err)
 	defer fresh.Close()
 	submit(t, fresh, &Task{ID: "sent", Task: Request{Title: "x"}, Assignment: Assignment{TargetAgent: "ada"}})
@@ -82,7 +87,7 @@ func TestRename(t *testing.T) {
 	if err != nil || len(unknown) > 0 || len(said.Receivers) != 2 || said.Receivers[0].Agent != "eve" || said.Receivers[1].Agent != "coder" {
 		t.Errorf("%+v %q %v", said, unknown, err)
 	}
-	for _, id := range []ID{"waits", "sent", "edited", "dropped"} {
+	for _, id := range []ID{"waits", "early", "sent", "edited", "dropped"} {
 		if _, got := stateOfTask(t, b, id); got.Assignment.TargetAgent != "eve" {
 			t.Errorf("%s is for %s", id, got.Assignment.TargetAgent)
 		}

@@ -93,33 +93,38 @@ func TestRenameRefused(t *testing.T) {
 // A task that was claimed while the name changed is finished in the home that it was begun
 // in, which follows then; so is who is in the home waited for.
 func TestRenameWaits(t *testing.T) {
-	b := newBox(t)
-	bear(t, b, "ada")
-	var claim *mailbox.Claim
-	late := func(context.Context, string, string) error { return nil }
-	leave, err := Enter(t.Context(), b, "ada", time.Second)
-	must(t, err)
-	// As Rename does up to its line.
-	must(t, stageEntry(filepath.Join(b.Home(), EntryName("eve"))+".new", []byte("[agents.eve]\n"), b.Options().Sync))
-	claim, err = b.Claim(t.Context(), mailbox.ClaimRequest{Agent: "ada"})
-	must(t, err)
-	must(t, mailbox.RenameAgent(t.Context(), b, "human", "ada", "eve", ""))
-	for range 2 {
-		if _, err := Finish(t.Context(), b, late); err != nil {
-			t.Fatal(err)
-		}
-		if is, err := there(b.AgentDir("eve")); is || err != nil {
-			t.Fatalf("its home has moved under it: %v", err)
-		}
-		must(t, leave()) // then it still works
-		leave = func() error { return nil }
-	}
-	must(t, claim.Complete(t.Context(), mailbox.Result{}))
-	_, err = Finish(t.Context(), b, late)
-	must(t, err)
-	for path, want := range map[string]bool{b.AgentDir("eve"): true, b.AgentDir("ada"): false, filepath.Join(b.Home(), EntryName("ada")): false} {
-		if is, err := there(path); is != want || err != nil {
-			t.Errorf("%s is there: %t %v", path, is, err)
-		}
+	for name, enter := range map[string]func(b *mailbox.Box) func() error{
+		"a claim": func(b *mailbox.Box) func() error {
+			claim, err := b.Claim(t.Context(), mailbox.ClaimRequest{Agent: "ada"})
+			must(t, err)
+			return func() error { return claim.Complete(t.Context(), mailbox.Result{}) }
+		},
+		"somebody in the home": func(b *mailbox.Box) func() error {
+			leave, err := Enter(t.Context(), b, "ada", time.Second)
+			must(t, err)
+			return leave
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBox(t)
+			bear(t, b, "ada")
+			// As Rename does, up to its line.
+			must(t, stageEntry(filepath.Join(b.Home(), EntryName("eve"))+".new", []byte("[agents.eve]\n"), b.Options().Sync))
+			leave := enter(b)
+			must(t, mailbox.RenameAgent(t.Context(), b, "human", "ada", "eve", ""))
+			for _, moved := range []bool{false, true} {
+				if _, err := Finish(t.Context(), b, nil); err != nil {
+					t.Fatal(err)
+				}
+				for path, want := range map[string]bool{b.AgentDir("eve"): moved, b.AgentDir("ada"): !moved, filepath.Join(b.Home(), EntryName("ada")): !moved} {
+					if is, err := there(path); is != want || err != nil {
+						t.Errorf("%s is there: %t %v", path, is, err)
+					}
+				}
+				if !moved {
+					must(t, leave())
+				}
+			}
+		})
 	}
 }

@@ -33,7 +33,7 @@ func TestRename(t *testing.T) {
 		if agent == "ada" {
 			s.UUID = id
 		}
-		if _, err := s.Add(t.Context(), memory.Entry{Category: "core", Content: "I am " + agent, By: "human"}); err != nil {
+		if _, err := s.Add(t.Context(), memory.Entry{Category: "core", Key: "name", Content: "I am " + agent, By: "human"}); err != nil {
 			t.Fatal(err)
 		}
 	}
