@@ -36,6 +36,11 @@ func Edit(ctx context.Context, b *Box, id ID, by, why string, change func(*Task)
 		if err != nil || len(p.fields) == 0 {
 			return nil, task.About(id, err)
 		}
+		if p.changes("assignment.target_agent") {
+			if err := mayGet(b.books, p.task.Assignment.TargetAgent); err != nil {
+				return nil, task.About(id, err)
+			}
+		}
 		notes, err := b.approvals.review(ctx, nil, p.task)
 		if err != nil {
 			return nil, task.About(id, err)

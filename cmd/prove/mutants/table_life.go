@@ -93,6 +93,31 @@ var lifeMutants = []mutant{
 		command{"agents/life", "TestFaults"},
 	},
 	{
+		"tasks-for-the-dead", "lifecycle", agentGo,
+		"a.State == lifecycle.Draining || a.State == lifecycle.Dead {", "a.State == lifecycle.Draining {",
+		boxTest("TestEndedAgentGetsNothing"),
+	},
+	{
+		"the-dead-are-asked", "lifecycle", "mailbox/delegate.go",
+		"mayGet(b.books, child.Task.Assignment.TargetAgent); err != nil {", "mayGet(b.books, child.Task.Assignment.TargetAgent); err == errHeld {",
+		boxTest("TestEndedAgentGetsNothing"),
+	},
+	{
+		"tasks-given-to-the-dead", "lifecycle", "mailbox/edit.go",
+		"mayGet(b.books, p.task.Assignment.TargetAgent); err != nil {", "mayGet(b.books, p.task.Assignment.TargetAgent); err == errHeld {",
+		boxTest("TestEndedAgentGetsNothing"),
+	},
+	{
+		"dead-schedules-stop", "lifecycle", "mailbox/submit.go",
+		"if t.Mbox.Trigger == \"\" {", "if t.Mbox.ParentID == \"\" {",
+		boxTest("TestEndedAgentGetsNothing"),
+	},
+	{
+		"why-hides-a-dead-child", "lifecycle", "mailbox/why.go",
+		"if len(able) > 0 || len(kept) == 0 {", "if len(able) == 0 || len(kept) == 0 {",
+		boxTest("TestEndedAgentGetsNothing"),
+	},
+	{
 		"tasks-of-an-old-name-wait", "lifecycle", "mailbox/submit.go",
 		"\tt.Assignment.TargetAgent = b.queue.Called(t.Assignment.TargetAgent)\n", "",
 		boxTest("TestRename"),
