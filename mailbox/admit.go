@@ -266,6 +266,7 @@ func (d *drop) accept(ctx context.Context, t *Task) (time.Duration, error) {
 		}
 		return 0, err
 	}
+	t.Assignment.TargetAgent = b.queue.Called(t.Assignment.TargetAgent)
 	notes, err := d.reviewed(ctx, s, t)
 	switch {
 	case errors.Is(err, errNotYet):

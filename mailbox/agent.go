@@ -31,6 +31,27 @@ func (e *PausedError) Error() string { return e.Name + " is " + e.Agent.String()
 // Is tells which errors this one is.
 func (e *PausedError) Is(target error) bool { return target == ErrPaused || target == ErrEmpty }
 
+// EndedError refuses a task for an agent that claims nothing any more: it is dead, or on
+// its way there. It matches ErrConflict.
+type EndedError struct {
+	Name string
+	Agent
+}
+
+func (e *EndedError) Error() string { return e.Name + " is " + e.Agent.String() + ": conflict" }
+
+// Is tells which errors this one is.
+func (e *EndedError) Is(target error) bool { return target == ErrConflict }
+
+// mayGet refuses tasks for an agent that claims nothing any more, as far as the ledger
+// has been read.
+func mayGet(b *books, agent string) error {
+	if a := b.queue.Agent(agent); a.State == lifecycle.Draining || a.State == lifecycle.Dead {
+		return &EndedError{agent, a}
+	}
+	return nil
+}
+
 // Pause says how an agent is to be kept from claiming.
 type Pause struct {
 	Agent  string

@@ -364,3 +364,55 @@ func lifecycleTime(t *testing.T, b *Box) string {
 	must(t, err)
 	return a.Since.String()
 }
+
+// Who has ended gets no new task, by nobody's word; what comes all the same waits, and why
+// tells for whom. The same verb said again is answered as before.
+func TestEndedAgentGetsNothing(t *testing.T) {
+	b, claim := family(t, Options{})
+	born(t, b, "ada", "")
+	end := func(state lifecycle.State) {
+		t.Helper()
+		_, err := MoveAgent(t.Context(), b, "human", "ends it", lifecycle.Move{Agent: "ada", After: state, Reason: "over"})
+		must(t, err)
+	}
+	for1 := func(id ID) *Task {
+		return &Task{ID: id, Task: Request{Title: "x"}, Assignment: Assignment{TargetAgent: "ada"}}
+	}
+	submit(t, b, for1("first"))
+	ids := delegate(t, claim, "", child("ada", "Write"))
+	submit(t, b, &Task{ID: "open", Task: Request{Title: "x"}, Assignment: Assignment{TargetAgent: "boss"}})
+	open := claimAs(t, b, "boss")
+	for _, state := range []lifecycle.State{lifecycle.Draining, lifecycle.Dead} {
+		end(state)
+		var ended *EndedError
+		if _, err := b.Submit(t.Context(), for1("second")); !errors.As(err, &ended) || !errors.Is(err, ErrConflict) || ended.State != state {
+			t.Errorf("%s: it is sent: %v", state, err)
+		}
+		if id, err := b.Submit(t.Context(), for1("first")); id != "first" || err != nil {
+			t.Errorf("%s: said again: %s %v", state, id, err)
+		}
+		submit(t, b, &Task{ID: "to-" + ID(state), Task: Request{Title: "x"}})
+		if _, err := Edit(t.Context(), b, "to-"+ID(state), "human", "", toAgent("ada")); !errors.As(err, &ended) {
+			t.Errorf("%s: it is given to it: %v", state, err)
+		}
+		var refusal *Refusal
+		if _, err := open.Delegate(t.Context(), Delegation{Children: []Child{child("ada", "x")}}); !errors.As(err, &refusal) || refusal.Step != "parameters" || !strings.Contains(refusal.Reason, "ada is "+string(state)) {
+			t.Errorf("%s: it is asked: %v", state, err)
+		}
+	}
+	b.drop(t, "dropped.json", `{"task":{"title":"x"},"assignment":{"target_agent":"ada"}}`)
+	mustScan(t, b)
+	tick := &Task{Task: Request{Title: "x"}, Assignment: Assignment{TargetAgent: "ada"}}
+	if _, made, err := Fire(t.Context(), b, tick, "nightly", "2026-11-22T10:00:00Z"); !made || err != nil {
+		t.Errorf("a schedule is refused: %v", err)
+	}
+	for id, want := range map[ID]string{
+		"dropped": "it waits for ada, which is dead since ",
+		"parent":  "it waits for all of its children: " + string(ids[0]) + ", which is for ada, which is dead since ",
+	} {
+		if w, err := b.Why(t.Context(), id); err != nil || !strings.Contains(w.Summary, want) || !strings.HasSuffix(w.Summary, "over") {
+			t.Errorf("%s: %+v %v", id, w, err)
+		}
+	}
+	whole(t, b.Home())
+}

@@ -103,6 +103,9 @@ func (c *Claim) mayDelegate(ctx context.Context, d Delegation) error {
 		return err
 	}
 	for _, child := range d.Children {
+		if err := mayGet(b.books, child.Task.Assignment.TargetAgent); err != nil {
+			return tree.Refuse("parameters", "%v: name another agent", err)
+		}
 		if way := c.waitsForChild(child); way != nil {
 			return tree.Refuse("cycle", "the tasks would wait for one another: %s → its child → %s", c.ID(), tree.Join(way))
 		}

@@ -36,6 +36,11 @@ func Edit(ctx context.Context, b *Box, id ID, by, why string, change func(*Task)
 		if err != nil || len(p.fields) == 0 {
 			return nil, task.About(id, err)
 		}
+		if p.changes("assignment.target_agent") {
+			if err := mayGet(b.books, p.task.Assignment.TargetAgent); err != nil {
+				return nil, task.About(id, err)
+			}
+		}
 		notes, err := b.approvals.review(ctx, nil, p.task)
 		if err != nil {
 			return nil, task.About(id, err)
@@ -60,6 +65,7 @@ type editing struct {
 	id      ID
 	by, why string
 	change  func(*Task) error
+	follows bool // the agent that it is for has another name: nothing is to be judged anew
 }
 
 // plan is what an edit makes of a task's file.
@@ -99,10 +105,14 @@ func (e *editing) look(ctx context.Context) (*plan, error) {
 }
 
 func (e *editing) decide(f *home.File) (*plan, error) {
-	if e.by != "human" && f.Task.Source.Agent != e.by {
+	if e.by != "human" && f.Task.Source.Agent != e.by && !e.follows {
 		return nil, tree.Refuse("edit", "%s did not send it, so it may not change it", e.by)
 	}
-	now, fields, err := f.Task.Edited(e.change)
+	now, fields, err := f.Task.Edited(func(t *Task) error {
+		err := e.change(t)
+		t.Assignment.TargetAgent = e.b.queue.Called(t.Assignment.TargetAgent)
+		return err
+	})
 	if len(fields) > 0 && f.State != Pending {
 		return nil, fmt.Errorf("%w: it is %s, only a pending task can be changed", ErrConflict, f.State)
 	}
@@ -128,7 +138,7 @@ func (e *editing) commit(ctx context.Context, p *plan) (done bool, err error) {
 	if errors.Is(err, ErrNotFound) || err == nil && f.Hash != p.hash {
 		return false, nil
 	}
-	if err == nil && p.waits() {
+	if err == nil && p.waits() && !e.follows {
 		err = e.circles(ctx, p)
 	}
 	if err != nil {

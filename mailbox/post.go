@@ -153,12 +153,18 @@ func (b *recorder) belongs(p Post, m *channel.Message) error {
 	return err
 }
 
-// members are the registered agents, by name.
+// members are the registered agents, and what they were called, by name.
 func members(b *Box) []channel.Member {
 	var all []channel.Member
 	for _, name := range slices.Sorted(maps.Keys(b.o.Agents)) {
 		a := b.o.Agents[name]
 		all = append(all, channel.Member{Name: name, Off: a.Disabled, Watches: a.Watches})
+	}
+	for old := range b.queue.Agents() {
+		now := b.queue.Called(old)
+		if _, registered := b.o.Agents[now]; registered && now != old {
+			all = append(all, channel.Member{Name: old, Is: now, Off: true})
+		}
 	}
 	return all
 }

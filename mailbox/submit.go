@@ -27,7 +27,8 @@ type sender struct {
 // their defaults, and a missing id is made. When it returns, the task is on
 // disk and will be executed at least once. A second Submit of the same id with
 // the same content, or with the same idempotency key, writes nothing and
-// returns the first task's id; the same id with other content is ErrConflict.
+// returns the first task's id; the same id with other content is ErrConflict, a task for an
+// agent that has ended an [EndedError].
 // A task that is wrong is a *schemas.Error; one that Options.Review refuses is
 // refused with its error.
 func (b *Box) Submit(ctx context.Context, t *Task) (ID, error) {
@@ -149,6 +150,12 @@ func (b *sender) submitAs(ctx context.Context, under []durable.Held, t *Task, fi
 	}
 	if known {
 		return b.sameAgain(t.ID, request)
+	}
+	t.Assignment.TargetAgent = b.queue.Called(t.Assignment.TargetAgent)
+	if t.Mbox.Trigger == "" { // what mbox sends by itself waits, and why tells
+		if err := mayGet(b.books, t.Assignment.TargetAgent); err != nil {
+			return "", err
+		}
 	}
 	c := &change{
 		id: t.ID, by: t.Source.Agent, event: audit.TaskCreated, from: None, to: Pending, task: t,

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"time"
 
 	"mbox/mailbox/home"
+	"mbox/mailbox/lifecycle"
 	"mbox/mailbox/queue"
 	"mbox/mailbox/task"
 )
@@ -26,8 +28,8 @@ func (b *books) lookup(id ID) (*queue.Entry, error) {
 type Index struct {
 	Count map[State]int // how many tasks each folder should hold
 	Live  []Live        // those that have not ended, in no order
-	// Agents are those of whose states the ledger tells, by name. Any other one is
-	// healthy.
+	// Agents are those of whose states the ledger tells, by the names that they have now.
+	// Any other one is healthy.
 	Agents map[string]Agent
 }
 
@@ -72,6 +74,7 @@ func (b *books) Index() (*Index, error) {
 	}
 	x := &Index{Count: count, Agents: b.queue.Agents()}
 	x.Live = make([]Live, 0, count[Pending]+count[InProgress])
+	maps.DeleteFunc(x.Agents, func(_ string, a Agent) bool { return a.State == lifecycle.Renamed })
 	var paths []int // which of them could be kept back by theirs
 	for _, s := range []State{Pending, InProgress} {
 		err := b.queue.Each(s, func(e *queue.Entry) {

@@ -311,13 +311,26 @@ func (b *explainer) explainChildren(w *Why, t *Task) error {
 		case state == Failed:
 			failed++
 		default:
-			left = append(left, string(child))
+			left = append(left, b.explainChild(child))
 		}
 	}
 	if !task.Joined(t.Mbox.Join, completed, failed, len(t.Mbox.WaitsFor)) {
 		w.Waits = append(w.Waits, fmt.Sprintf("%s of its children: %s", t.Mbox.Join, strings.Join(left, ", ")))
 	}
 	return nil
+}
+
+// explainChild names a child that is waited for, and who it waits for in vain.
+func (b *explainer) explainChild(id ID) string {
+	e := b.queue.Find(id)
+	if e == nil || e.State != Pending {
+		return string(id)
+	}
+	able, kept := b.whoCan(e.Class)
+	if len(able) > 0 || len(kept) == 0 {
+		return string(id)
+	}
+	return fmt.Sprintf("%s, which is for %s, which %s", id, kept[0].name, kept[0].why)
 }
 
 // explainApproval says that a task waits for an operator, and for what.

@@ -52,7 +52,7 @@ func (n *Newborn) stage(dir string, mode durable.Mode, born time.Time) error {
 	}
 	files := map[string][]byte{
 		"SOUL.md": []byte(strings.TrimSpace(n.Soul) + "\n"),
-		entryFile: append([]byte("# A copy: what decides stands in "+EntryName(n.Name)+".\n"), n.Entry...),
+		entryFile: entryCopy(n.Name, n.Entry),
 	}
 	if n.Soul == "" {
 		files["SOUL.md"] = []byte("CLAUDE.md is all that was said of " + n.Name + " at its birth.\n")
@@ -79,6 +79,11 @@ func (n *Newborn) stage(dir string, mode durable.Mode, born time.Time) error {
 		}
 	}
 	return durable.SyncDirs(dir, mode)
+}
+
+// entryCopy is the readable copy of an agent's entry.
+func entryCopy(agent string, entry []byte) []byte {
+	return append([]byte("# A copy: what decides stands in "+EntryName(agent)+".\n"), entry...)
 }
 
 func fill(name string, about map[string]string) ([]byte, error) {

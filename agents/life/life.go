@@ -19,6 +19,15 @@
 //	the entry is renamed to agents/_archive/NAME-TIME/agent.toml, the home to home
 //	line: dead, with the place and the hash of the manifest
 //
+// A new name, of an agent that is at nothing, comes like this:
+//
+//	its entry for the new name is made in mbox.d/NEW.toml.new
+//	line: renamed             from here on the old name means the new one
+//	the home is renamed to agents/NEW, the entry to mbox.d/NEW.toml
+//	what is kept by its name elsewhere follows ([Follow])
+//	the pending tasks that name it are readdressed, a line for each
+//	the old entry is removed
+//
 // Each step can be done twice. Whatever is killed between the lines, [Finish] does the
 // rest: mbox up calls it, and so does the same command when it is given again. What was
 // made before the first line is swept by the next birth. One process at a time does any
@@ -51,6 +60,7 @@ type Newborn struct {
 	Soul        string // who it is, in Markdown; "" leaves that to a template
 	Instruction string // what it is there for
 	Entry       []byte // the text of its file in the registry, which has been checked
+	UUID        string // that it keeps whatever its name
 	By          string // human, or whoever wants it
 	Version     string // of this mbox
 }
@@ -72,11 +82,8 @@ func alone(ctx context.Context, b *mailbox.Box, do func() error) error {
 // taken is ErrConflict, also one of an agent that is dead. From the ledger's line on the
 // birth counts, and Finish ends it.
 func Birth(ctx context.Context, b *mailbox.Box, n Newborn) error {
-	if err := task.CheckAgent(n.Name); err != nil {
+	if err := checkName(n.Name); err != nil {
 		return err
-	}
-	if strings.Contains(n.Name, ":") {
-		return task.Fault("name", "is a bridge's", "one of a-z, 0-9, _ and -")
 	}
 	return alone(ctx, b, func() error {
 		if err := free(b, n.Name); err != nil {
@@ -95,12 +102,19 @@ func Birth(ctx context.Context, b *mailbox.Box, n Newborn) error {
 			return errors.Join(err, durable.RemoveAll(home), durable.RemoveIfThere(entry))
 		}
 		// Where the line failed it may be there all the same: then Finish needs what was made.
-		_, err = mailbox.MoveAgent(ctx, b, n.By, "began to make "+n.Name, lifecycle.Move{Agent: n.Name, After: lifecycle.Provisioning})
+		_, err = mailbox.MoveAgent(ctx, b, n.By, "began to make "+n.Name, lifecycle.Move{Agent: n.Name, After: lifecycle.Provisioning, UUID: n.UUID})
 		if err != nil && !errors.Is(err, mailbox.ErrCommitted) {
 			return err
 		}
 		return arrive(ctx, b, n.Name)
 	})
+}
+
+func checkName(name string) error {
+	if strings.Contains(name, ":") {
+		return task.Fault("name", "is a bridge's", "one of a-z, 0-9, _ and -")
+	}
+	return task.CheckAgent(name)
 }
 
 // free refuses a name that somebody has or had.
@@ -247,17 +261,23 @@ func Holds(b *mailbox.Box, agent string) (ids []mailbox.ID, err error) {
 	return ids, nil
 }
 
-// Finish does the rest of a birth, of an end, and of a way back that was cut off, for all
-// agents, and tells which of them were put away.
-func Finish(ctx context.Context, b *mailbox.Box) (buried []string, err error) {
+// Finish does the rest of a birth, of an end, of a way back and of a change of names that
+// was cut off, for all agents, and tells which of them were put away.
+func Finish(ctx context.Context, b *mailbox.Box, follow Follow) (buried []string, err error) {
 	if begun, err := between(b); err != nil || len(begun) == 0 {
 		return nil, err
 	}
 	err = alone(ctx, b, func() error {
 		begun, failed := between(b) // as it is now
 		for _, name := range slices.Sorted(maps.Keys(begun)) {
-			if begun[name].State == lifecycle.Provisioning {
+			switch begun[name].State {
+			case lifecycle.Provisioning:
 				failed = errors.Join(failed, arrive(ctx, b, name))
+				continue
+			case lifecycle.Renamed:
+				if err := moveOver(ctx, b, name, 0, follow); !errors.Is(err, mailbox.ErrBusy) { // else the next Finish does it
+					failed = errors.Join(failed, err)
+				}
 				continue
 			}
 			archive, err := depart(ctx, b, name, "mbox", begun[name].Reason)
@@ -270,14 +290,33 @@ func Finish(ctx context.Context, b *mailbox.Box) (buried []string, err error) {
 	return buried, err
 }
 
-// between are the agents that are on their way in or out.
+// between are the agents that are on their way in or out, or to another name.
 func between(b *mailbox.Box) (map[string]mailbox.Agent, error) {
 	all, err := mailbox.AgentsOf(b)
-	maps.DeleteFunc(all, func(_ string, a mailbox.Agent) bool {
+	if err != nil {
+		return nil, err
+	}
+	named := map[string]bool{} // by pending tasks
+	if slices.ContainsFunc(slices.Collect(maps.Values(all)), isRenamed) {
+		x, err := b.Index()
+		if err != nil {
+			return nil, err
+		}
+		for i := range x.Live {
+			named[x.Live[i].Target] = named[x.Live[i].Target] || x.Live[i].State == mailbox.Pending
+		}
+	}
+	maps.DeleteFunc(all, func(name string, a mailbox.Agent) bool {
+		if isRenamed(a) {
+			left, _ := there(filepath.Join(b.Home(), EntryName(name))) // moveOver tells what is wrong
+			return !left && !named[name]
+		}
 		return a.State != lifecycle.Provisioning && a.State != lifecycle.Draining
 	})
-	return all, err
+	return all, nil
 }
+
+func isRenamed(a mailbox.Agent) bool { return a.State == lifecycle.Renamed }
 
 // EntryName is the file of an agent's entry in the registry, from the home.
 func EntryName(agent string) string { return "mbox.d/" + agent + ".toml" }

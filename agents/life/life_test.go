@@ -65,9 +65,9 @@ func bury(t testing.TB, b *mailbox.Box, name string) string {
 
 func stateOf(t testing.TB, b *mailbox.Box, name string) lifecycle.State {
 	t.Helper()
-	a, err := mailbox.AgentOf(b, name)
+	all, err := mailbox.AgentsOf(b)
 	must(t, err)
-	return a.State
+	return all[name].State
 }
 
 // What lies in a home is listed, and neither followed nor waited for.
@@ -211,14 +211,14 @@ func TestDrainWaits(t *testing.T) {
 	if archive, err := Drain(t.Context(), b, "ada", "human", "r"); err != nil || archive != "" {
 		t.Fatal(archive, err)
 	}
-	if buried, err := Finish(t.Context(), b); err != nil || len(buried) > 0 || stateOf(t, b, "ada") != lifecycle.Draining {
+	if buried, err := Finish(t.Context(), b, nil); err != nil || len(buried) > 0 || stateOf(t, b, "ada") != lifecycle.Draining {
 		t.Fatal(buried, err)
 	}
 	must(t, claim.Complete(t.Context(), mailbox.Result{}))
-	if buried, err := Finish(t.Context(), b); err != nil || len(buried) != 1 || stateOf(t, b, "ada") != lifecycle.Dead {
+	if buried, err := Finish(t.Context(), b, nil); err != nil || len(buried) != 1 || stateOf(t, b, "ada") != lifecycle.Dead {
 		t.Fatal(buried, err)
 	}
-	if buried, err := Finish(t.Context(), b); err != nil || len(buried) > 0 {
+	if buried, err := Finish(t.Context(), b, nil); err != nil || len(buried) > 0 {
 		t.Fatal(buried, err)
 	}
 }
@@ -250,6 +250,9 @@ func TestFaults(t *testing.T) {
 		{"way back", func(t testing.TB, b *mailbox.Box) { bear(t, b, "ada"); bury(t, b, "ada") }, func(ctx context.Context, b *mailbox.Box) error {
 			return Restore(ctx, b, "ada", "human", "")
 		}, lifecycle.Provisioning},
+		{"new name", func(t testing.TB, b *mailbox.Box) { bear(t, b, "eve") }, func(ctx context.Context, b *mailbox.Box) error {
+			return Rename(ctx, b, renaming("eve", "ada", nil))
+		}, lifecycle.Healthy},
 	}
 	for _, deed := range deeds {
 		for _, applied := range []bool{false, true} {
@@ -292,7 +295,7 @@ func finished(t *testing.T, b *mailbox.Box, at int, do func(context.Context, *ma
 	b, err = mailbox.Open(t.Context(), b.Home(), mailbox.Options{Sync: durable.None})
 	must(t, err)
 	defer b.Close()
-	if _, err := Finish(t.Context(), b); err != nil {
+	if _, err := Finish(t.Context(), b, nil); err != nil {
 		t.Fatalf("fault %d: %v", at, err)
 	}
 	if stateOf(t, b, "ada") != ends {
@@ -322,7 +325,11 @@ func finished(t *testing.T, b *mailbox.Box, at int, do func(context.Context, *ma
 	}
 	x, err := b.Index()
 	must(t, err)
-	if len(x.Live) != 1 {
-		t.Errorf("fault %d: %d tasks", at, len(x.Live))
+	if len(x.Live) != 1 || x.Live[0].Target != "ada" {
+		t.Errorf("fault %d: %+v", at, x.Live)
+	}
+	all, err := durable.Names(filepath.Join(b.Home(), "mbox.d"))
+	if err != nil || len(all) != 1 {
+		t.Errorf("fault %d: entries %q %v", at, all, err)
 	}
 }

@@ -12,20 +12,21 @@ import (
 
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
+	"mbox/mailbox/lifecycle"
 	"mbox/schemas"
 )
 
 func agentVerb() *verb {
 	return &verb{
 		name:  "agent",
-		brief: "make agents, list them, pause one, put one away",
+		brief: "make agents, list them, pause or rename one, put one away",
 		about: `An agent that was born has a home and an entry in the registry, and lives until it is
 put away (mbox agent birth). An agent that is paused claims nothing, in no process, and goes on with what it has.
 What waits for it stays pending. Each move is a line agent_state of the ledger, which
 is where all processes know it from.`,
 		verbs: []*verb{
 			agentBirthVerb(), agentListVerb(), agentShowVerb(), agentPauseVerb(), agentResumeVerb(),
-			agentDrainVerb(), agentKillVerb(), agentRestoreVerb(),
+			agentRenameVerb(), agentDrainVerb(), agentKillVerb(), agentRestoreVerb(),
 		},
 	}
 }
@@ -36,6 +37,7 @@ type agentStatus struct {
 	Registered bool          `json:"registered"` // it stands in mbox.toml, or is one of the default four
 	Enabled    bool          `json:"enabled"`
 	Role       string        `json:"role,omitzero"`
+	Formerly   []string      `json:"formerly,omitempty"` // names that it had, sorted
 	Lifecycle  mailbox.Agent `json:"lifecycle"`
 	Holds      []mailbox.ID  `json:"holds"`
 	Waiting    int           `json:"waiting"` // pending tasks that name it
@@ -71,17 +73,26 @@ func agentStatuses(c *config.File, box *mailbox.Box) (map[string]*agentStatus, e
 			of(l.Target).Waiting++
 		}
 	}
+	told, err := mailbox.AgentsOf(box)
+	for _, old := range slices.Sorted(maps.Keys(told)) {
+		if name := lifecycle.Called(told, old); name != old {
+			of(name).Formerly = append(of(name).Formerly, old)
+		}
+	}
 	for _, a := range all {
 		slices.Sort(a.Holds)
 	}
-	return all, nil
+	return all, err
 }
 
-// agentStatusOf is one agent. A name of which nobody has heard is refused, with the one
-// that was probably meant.
+// agentStatusOf is one agent, by the name that it has or had. A name of which nobody has
+// heard is refused, with the one that was probably meant.
 func agentStatusOf(c *config.File, box *mailbox.Box, name string) (*agentStatus, error) {
 	all, err := agentStatuses(c, box)
 	if err != nil {
+		return nil, err
+	}
+	if name, err = mailbox.AgentCalled(box, name); err != nil {
 		return nil, err
 	}
 	if a := all[name]; a != nil {
@@ -214,6 +225,12 @@ func (s *printer) printAgent(a *agentStatus) {
 	if !a.Registered {
 		s.field("table", "none in mbox.toml")
 	}
+	if a.Lifecycle.UUID != "" {
+		s.field("uuid", clean(a.Lifecycle.UUID, 64))
+	}
+	if len(a.Formerly) > 0 {
+		s.field("formerly", strings.Join(a.Formerly, ", "))
+	}
 	if a.Role != "" {
 		s.field("role", a.Role)
 	}
@@ -258,7 +275,7 @@ Pausing is for people: an agent's process is refused, as mbox approve refuses it
 			if o.lasts.given && o.lasts.Duration <= 0 {
 				return usagef("mbox agent pause "+schemas.ShellWord(clean(name, 80))+" --for 2h", "--for %s: a pause has to last", config.Span(time.Duration(o.lasts.Duration)))
 			}
-			return moveAgent(ctx, s, name, o.json, func(box *mailbox.Box) error {
+			return moveAgent(ctx, s, name, o.json, func(box *mailbox.Box, name string) error {
 				p := mailbox.Pause{Agent: name, By: "human", Reason: o.reason}
 				if o.lasts.given {
 					p.Until = time.Now().Add(time.Duration(o.lasts.Duration))
@@ -282,8 +299,8 @@ wait have the next task at once. Like pausing it is for people.`,
 		exits: []int{exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
 		flags: []cli.Flag{textFlag("reason", "why: `TEXT`", &o.reason), jsonFlag(&o.json)},
 		run: func(ctx context.Context, s *session, args []string) error {
-			return moveAgent(ctx, s, args[0], o.json, func(box *mailbox.Box) error {
-				_, err := mailbox.ResumeAgent(ctx, box, args[0], "human", o.reason)
+			return moveAgent(ctx, s, args[0], o.json, func(box *mailbox.Box, name string) error {
+				_, err := mailbox.ResumeAgent(ctx, box, name, "human", o.reason)
 				return err
 			})
 		},
@@ -292,17 +309,18 @@ wait have the next task at once. Like pausing it is for people.`,
 }
 
 // moveAgent does what a person wants to be done with an agent, and tells what it is then.
-func moveAgent(ctx context.Context, s *session, name string, inJSON bool, move func(*mailbox.Box) error) error {
+func moveAgent(ctx context.Context, s *session, name string, inJSON bool, move func(box *mailbox.Box, name string) error) error {
 	return pausing.with(ctx, s, func(box *mailbox.Box) error {
-		if _, err := agentStatusOf(s.config, box, name); err != nil {
-			return err
-		}
-		s.doubtTarget(name)
-		if err := move(box); err != nil {
-			return err
-		}
 		a, err := agentStatusOf(s.config, box, name)
 		if err != nil {
+			return err
+		}
+		name = a.Name
+		s.doubtTarget(name)
+		if err := move(box, name); err != nil {
+			return err
+		}
+		if a, err = agentStatusOf(s.config, box, name); err != nil {
 			return err
 		}
 		if inJSON {

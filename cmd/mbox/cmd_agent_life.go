@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/urfave/cli/v2"
 
 	"mbox/agents/life"
@@ -68,6 +69,17 @@ refused, as mbox approve refuses it.`,
 	}
 }
 
+// byName does a person's deed to an agent, which may be given by a name that it had.
+func (d deed) byName(ctx context.Context, s *session, name string, do func(box *mailbox.Box, name string) error) error {
+	return d.with(ctx, s, func(box *mailbox.Box) error {
+		now, err := mailbox.AgentCalled(box, name)
+		if err != nil {
+			return err
+		}
+		return do(box, now)
+	})
+}
+
 // halfwayError is an error in the middle of a birth or an end. One of its lines may count,
 // and no other command brings the rest about: so it does not match ErrCommitted.
 type halfwayError struct{ err error }
@@ -92,8 +104,10 @@ func (o *birthOptions) run(ctx context.Context, s *session, box *mailbox.Box, na
 	}
 	switch a.State {
 	case lifecycle.Provisioning:
-		_, err = life.Finish(ctx, box)
+		_, err = life.Finish(ctx, box, following(box))
 		err = halfway(err)
+	case lifecycle.Renamed:
+		err = hint(fmt.Errorf("agent %s is %s: %w", name, a, mailbox.ErrConflict), "another name: what is for %s goes to %s", name, a.Name)
 	case lifecycle.Dead, lifecycle.Draining:
 		err = hint(fmt.Errorf("agent %s is %s: %w", name, a, mailbox.ErrConflict), "mbox agent restore %s brings it back; or take another name", name)
 	default:
@@ -117,7 +131,8 @@ func (o *birthOptions) bear(ctx context.Context, s *session, box *mailbox.Box, n
 	if err != nil {
 		return err
 	}
-	entry, err := config.AgentText(name, &config.Agent{Role: o.role, Exec: o.exec, ACP: o.acp, Types: o.types.values})
+	id := uuid.NewString()
+	entry, err := config.AgentText(name, &config.Agent{Role: o.role, Exec: o.exec, ACP: o.acp, Types: o.types.values, UUID: id})
 	if err != nil {
 		return err
 	}
@@ -131,7 +146,7 @@ func (o *birthOptions) bear(ctx context.Context, s *session, box *mailbox.Box, n
 		}
 	}
 	err = halfway(life.Birth(ctx, box, life.Newborn{
-		Name: name, Role: o.role, Soul: soul, Instruction: o.instruction, Entry: entry, By: "human", Version: thisVersion().Version,
+		Name: name, Role: o.role, Soul: soul, Instruction: o.instruction, Entry: entry, By: "human", Version: thisVersion().Version, UUID: id,
 	}))
 	if errors.Is(err, mailbox.ErrConflict) {
 		return hint(err, "move it away, or take another name")
@@ -256,7 +271,7 @@ A change record tells of it. It is for people, as births are.`,
 		exits: []int{exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
 		flags: []cli.Flag{textFlag("reason", "why: `TEXT`", &o.reason), jsonFlag(&o.json)},
 		run: func(ctx context.Context, s *session, args []string) error {
-			return rearing.with(ctx, s, func(box *mailbox.Box) error { return o.end(ctx, s, box, args[0], "mbox agent drain") })
+			return rearing.byName(ctx, s, args[0], func(box *mailbox.Box, name string) error { return o.end(ctx, s, box, name, "mbox agent drain") })
 		},
 		words: agentWords,
 	}
@@ -277,16 +292,16 @@ counts no more. mbox agent restore brings it back.`,
 			textFlag("reason", "why: `TEXT`", &o.reason), jsonFlag(&o.json),
 		},
 		run: func(ctx context.Context, s *session, args []string) error {
-			return rearing.with(ctx, s, func(box *mailbox.Box) error {
-				held, err := life.Holds(box, args[0])
+			return rearing.byName(ctx, s, args[0], func(box *mailbox.Box, name string) error {
+				held, err := life.Holds(box, name)
 				if err != nil {
 					return err
 				}
 				if len(held) > 0 && !o.now {
-					err := fmt.Errorf("agent %s works at %s: %w", args[0], joinIDs(held), mailbox.ErrConflict)
-					return hint(err, "mbox agent drain %s lets it finish, mbox agent kill %[1]s --now takes its tasks away", args[0])
+					err := fmt.Errorf("agent %s works at %s: %w", name, joinIDs(held), mailbox.ErrConflict)
+					return hint(err, "mbox agent drain %s lets it finish, mbox agent kill %[1]s --now takes its tasks away", name)
 				}
-				return o.end(ctx, s, box, args[0], "mbox agent kill")
+				return o.end(ctx, s, box, name, "mbox agent kill")
 			})
 		},
 		words: agentWords,
@@ -296,6 +311,9 @@ counts no more. mbox agent restore brings it back.`,
 func (o *endOptions) end(ctx context.Context, s *session, box *mailbox.Box, name, command string) error {
 	if _, err := agentStatusOf(s.config, box, name); err != nil {
 		return err
+	}
+	if _, err := config.With(box.Home(), life.EntryName(name), nil); err != nil {
+		return hint(fmt.Errorf("without %s the settings make no sense: %w", name, err), "take its name out there first; mbox up notices")
 	}
 	archive, err := life.Drain(ctx, box, name, "human", o.reason)
 	err = halfway(err)
@@ -378,7 +396,7 @@ that was changed is refused: what is in it can be copied by hand.`,
 		exits: []int{exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
 		flags: []cli.Flag{textFlag("reason", "why: `TEXT`", &o.reason), jsonFlag(&o.json)},
 		run: func(ctx context.Context, s *session, args []string) error {
-			return rearing.with(ctx, s, func(box *mailbox.Box) error { return o.restore(ctx, s, box, args[0]) })
+			return rearing.byName(ctx, s, args[0], func(box *mailbox.Box, name string) error { return o.restore(ctx, s, box, name) })
 		},
 		words: agentWords,
 	}
@@ -390,7 +408,7 @@ func (o *endOptions) restore(ctx context.Context, s *session, box *mailbox.Box, 
 		return err
 	}
 	if a.State == lifecycle.Provisioning {
-		_, err = life.Finish(ctx, box)
+		_, err = life.Finish(ctx, box, following(box))
 		err = halfway(err)
 	} else {
 		err = o.fetch(ctx, box, name)
@@ -427,7 +445,7 @@ func (c *crew) keepLives(ctx context.Context, v *service) {
 	defer tick.Stop()
 	asked := map[string]bool{} // agents for which the registry was read again
 	for {
-		buried, err := life.Finish(ctx, v.box)
+		buried, err := life.Finish(ctx, v.box, following(v.box))
 		if err == nil {
 			err = c.welcome(ctx, v, asked)
 		}

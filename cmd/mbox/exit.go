@@ -118,6 +118,7 @@ func judge(err error) (code int, hint string) {
 	var owner *mailbox.OwnerError
 	var sealed *audit.SealedError
 	var paused *mailbox.PausedError
+	var ended *mailbox.EndedError
 	switch {
 	case err == nil:
 		return exitOK, ""
@@ -165,6 +166,8 @@ func judge(err error) (code int, hint string) {
 		return exitNotFound, "mbox ls shows the tasks there are"
 	case errors.As(err, &paused):
 		return exitConflict, resumeHint(paused)
+	case errors.As(err, &ended):
+		return exitConflict, "mbox agent restore " + schemas.ShellWord(ended.Name) + " brings one back that is dead; mbox agent list shows the others"
 	case errors.Is(err, mailbox.ErrEmpty):
 		return exitConflict, "mbox claim --wait 10m waits for a task; mbox ls --state pending shows who they are for"
 	case errors.Is(err, mailbox.ErrExists):
@@ -201,6 +204,9 @@ func judge(err error) (code int, hint string) {
 func resumeHint(e *mailbox.PausedError) string {
 	if e.State == lifecycle.Paused {
 		return "a person ends the pause: mbox agent resume " + schemas.ShellWord(e.Name) + "; mbox claim --wait 10m waits for its end"
+	}
+	if e.State == lifecycle.Renamed {
+		return "claim as " + schemas.ShellWord(e.Agent.Name)
 	}
 	return "mbox agent list shows the agents that may claim"
 }

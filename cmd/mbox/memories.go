@@ -49,7 +49,11 @@ func storeOf(c *config.File, o mailbox.Options, dir, agent string, salt []byte) 
 			Salt: salt, Sync: o.Sync, Wait: o.LockWait,
 		}), nil
 	case config.MemorySQLite:
-		return sqlite.Open(memoryDatabase(dir), agent, o.LockWait)
+		s, err := sqlite.Open(memoryDatabase(dir), agent, o.LockWait)
+		if err == nil {
+			s.UUID = c.Agents[agent].UUID
+		}
+		return s, err
 	default:
 		return memory.None{Agent: agent}, nil
 	}

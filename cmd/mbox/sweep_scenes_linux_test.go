@@ -140,6 +140,47 @@ func adaLives(h *sweepHome) error {
 	return noneLeft(h)
 }
 
+// adaIsEve wants an agent under its new name with all that was its own under the old one.
+func adaIsEve(h *sweepHome) error {
+	shown := h.run("agent", "show", "ada")
+	entry, err := os.ReadFile(h.Path("mbox.d", "eve.toml"))
+	if !strings.HasPrefix(shown.out, "eve  idle\n") || !strings.Contains(string(entry), `formerly = ["ada"]`) {
+		return fmt.Errorf("it is not eve: %s%s%s%w", shown.out, shown.err, entry, err)
+	}
+	for _, name := range []string{"CLAUDE.md", "state.json", "memory/memory.md"} {
+		if _, err := os.Stat(h.Path("agents", "eve", name)); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"agents/ada", "mbox.d/ada.toml"} {
+		if _, err := os.Lstat(h.Path(name)); err == nil {
+			return fmt.Errorf("%s is there", name)
+		}
+	}
+	for name, n := range map[string]int{"ada": 0, "eve": 2} {
+		if got := strings.Count(h.run("ls", "--for", name, "--json").out, `"title":`); got != n {
+			return fmt.Errorf("%d tasks are for %s", got, name)
+		}
+	}
+	if list := h.run("memory", "list", "--agent", "eve"); !strings.Contains(list.out, "The lock is green") {
+		return fmt.Errorf("it remembers: %s%s", list.out, list.err)
+	}
+	return noneLeft(h)
+}
+
+// adaRemembers gives an agent a memory that others share.
+func adaRemembers(h *sweepHome) {
+	path := h.Path("mbox.d", "ada.toml")
+	entry, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, append(entry, "[agents.ada.memory]\nbackend = \"sqlite\"\n"...), 0o600)
+	}
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.must("memory", "add", "--agent", "ada", "The lock is green")
+}
+
 func adaIsArchived(h *sweepHome) error {
 	for _, name := range []string{"agents/ada", "mbox.d/ada.toml"} {
 		if _, err := os.Lstat(h.Path(name)); err == nil {
@@ -400,6 +441,11 @@ var sweepScenes = []sweepScene{
 	{
 		name: "bring back", before: [][]string{bearAda, {"agent", "kill", "ada"}}, verb: []string{"agent", "restore", "ada"}, again: []int{0, exitConflict},
 		effect: promise{event: "agent_state", most: 6, holds: adaLives},
+	},
+	{
+		name: "rename", before: [][]string{bearAda, {"send", "work", "--id", "a", "--to", "ada"}}, spoil: adaRemembers,
+		verb: []string{"agent", "rename", "ada", "eve"}, again: []int{0},
+		effect: promise{event: "agent_state", most: 3, holds: adaIsEve},
 	},
 	{
 		name: "resume", before: [][]string{pauseWriter}, verb: []string{"agent", "resume", "writer"}, again: []int{0},

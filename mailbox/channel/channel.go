@@ -7,6 +7,7 @@
 package channel
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -203,6 +204,7 @@ func Parse(data []byte) (*Message, error) {
 // Member is an agent that may receive messages.
 type Member struct {
 	Name    string
+	Is      string   // whom the name means, where that has another one now
 	Off     bool     // it gets only what names it
 	Watches []string // channels
 }
@@ -220,11 +222,12 @@ func (m *Message) Address(members []Member) (unknown []string) {
 		case Apes:
 			m.People = true
 		default:
-			if !slices.ContainsFunc(members, func(who Member) bool { return who.Name == name }) {
+			i := slices.IndexFunc(members, func(who Member) bool { return who.Name == name })
+			if i < 0 {
 				unknown = append(unknown, name)
 				continue
 			}
-			m.add(name, Mention)
+			m.add(cmp.Or(members[i].Is, name), Mention)
 		}
 	}
 	for _, who := range members {

@@ -43,7 +43,9 @@ func TestMoveOf(t *testing.T) {
 	good := `{"agent":"coder","before":"healthy","after":"paused","until":"2026-11-22T12:00:00Z","reason":"it\nhurts","uid":1}`
 	e := entry(good)
 	m, ok := MoveOf(e)
-	if a := After(e, m); !ok || a.String() != "paused since 2026-11-22T10:00:00Z by human, until 2026-11-22T12:00:00Z: it hurts" {
+	all := map[string]Agent{}
+	Fold(all, e, m)
+	if a := all["coder"]; !ok || a.String() != "paused since 2026-11-22T10:00:00Z by human, until 2026-11-22T12:00:00Z: it hurts" {
 		t.Errorf("%v %s", ok, a)
 	}
 	for _, change := range [][2]string{

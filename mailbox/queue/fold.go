@@ -32,7 +32,7 @@ type state struct {
 	owed    map[uint64]string // hashes of the keys of inbox items that are not made yet → the file of their message
 	special map[uint64]bool   // hashes of all ids ever, case-folded, of idempotency keys, and of what was approved
 	folded  int               // lines folded since base
-	names   bool              // special alone is kept: nobody has asked for the queue yet
+	names   bool              // special and agents alone are kept: nobody has asked for the queue yet
 	waits   bool              // a task has waited for somebody else's line
 	skimmer skimmer
 }
@@ -169,7 +169,7 @@ func (x *state) move(s *skimmed) {
 // foldNote takes in a line that moves no task: an agent has another state, an alarm has been
 // given, or something has been decided for which a held task waits.
 func (x *state) foldNote(line audit.Line, s *skimmed) {
-	if s.event == audit.AgentState && !x.names {
+	if s.event == audit.AgentState {
 		x.foldAgent(line)
 	}
 	if s.event == audit.MessageEvent {
@@ -210,7 +210,7 @@ func (x *state) foldAgent(line audit.Line) {
 		return
 	}
 	if m, ok := lifecycle.MoveOf(&e); ok {
-		x.agents[m.Agent] = lifecycle.After(&e, m)
+		lifecycle.Fold(x.agents, &e, m)
 	}
 }
 

@@ -61,8 +61,8 @@ const Approves = "approves "
 // where one is due. Who asks for anything calls it before.
 func (q *Queue) Update() error { return q.follow(true) }
 
-// Hear is Update for who only asks Knows: before anything else was asked, the queue
-// itself is not kept, which most senders never need.
+// Hear is Update for who only asks Knows and Agents: before anything else was asked, the
+// queue itself is not kept, which most senders never need.
 func (q *Queue) Hear() error { return q.follow(false) }
 
 // One goroutine at a time folds the queue for the sake of a snapshot, writes it and
@@ -188,11 +188,11 @@ func (q *Queue) begin(s *snapshot) {
 		return
 	}
 	q.base, q.at = s, s.head.At
+	maps.Copy(q.agents, s.head.Agents)
 	if q.names {
 		return
 	}
 	q.sets = s.head.Sets
-	maps.Copy(q.agents, s.head.Agents)
 	maps.Copy(q.owed, s.head.Owed)
 	for _, e := range others {
 		e.calls = int(q.at.Seq) // no look of before it was loaded settles it
@@ -273,6 +273,13 @@ func (q *Queue) Agents() map[string]lifecycle.Agent {
 		all[name] = a.At(q.o.Now())
 	}
 	return all
+}
+
+// Called is what the agent is called now that has a name, or had it.
+func (q *Queue) Called(name string) string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return lifecycle.Called(q.agents, name)
 }
 
 // Holds is the set of the tasks that should be in a folder.

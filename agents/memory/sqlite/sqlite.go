@@ -16,6 +16,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -38,6 +39,7 @@ import (
 
 // Store is one agent's part of a database.
 type Store struct {
+	UUID  string // of the agent, from its first entry on; "" has one made
 	db    *sql.DB
 	path  string
 	alias string
@@ -152,7 +154,7 @@ func (s *Store) uuidOf(ctx context.Context, tx *sql.Tx) (id string, err error) {
 			return "", err
 		}
 	}
-	_, err = tx.ExecContext(ctx, "INSERT INTO agents (uuid, alias) VALUES (?, ?) ON CONFLICT (alias) DO NOTHING", uuid.NewString(), s.alias)
+	_, err = tx.ExecContext(ctx, "INSERT INTO agents (uuid, alias) VALUES (?, ?) ON CONFLICT (alias) DO NOTHING", cmp.Or(s.UUID, uuid.NewString()), s.alias)
 	if err == nil {
 		err = tx.QueryRowContext(ctx, "SELECT uuid FROM agents WHERE alias = ?", s.alias).Scan(&id)
 	}

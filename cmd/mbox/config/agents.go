@@ -45,6 +45,8 @@ type Agent struct {
 	Sandbox                 string            `toml:"sandbox" json:"sandbox,omitzero" jsonschema:"enum=,enum=none,enum=landlock,description=what confines its commands; not set: as its risk profile says"`
 	WatchChannels           []string          `toml:"watch_channels" json:"watch_channels,omitzero" jsonschema:"description=channels whose messages come into its inbox\\, whether they name it or not"`
 	Memory                  Memory            `toml:"memory" json:"memory,omitzero" jsonschema:"description=what it remembers"`
+	UUID                    string            `toml:"uuid" json:"uuid,omitzero" jsonschema:"description=what it is known by in shared memories whatever its name; mbox agent birth makes it"`
+	Formerly                []string          `toml:"formerly" json:"formerly,omitzero" jsonschema:"description=names that it had: what names one of them means it; mbox agent rename writes them"`
 }
 
 // runtimes are the keys by which something else does an agent's tasks whole.
@@ -225,7 +227,7 @@ func (c *File) AgentNames() []string { return slices.Sorted(maps.Keys(c.Agents))
 // is said of it, and no default.
 func AgentText(name string, a *Agent) ([]byte, error) {
 	written := map[string]any{}
-	for key, text := range map[string]string{"role": a.Role, "exec": a.Exec, "acp": a.ACP} {
+	for key, text := range map[string]string{"role": a.Role, "exec": a.Exec, "acp": a.ACP, "uuid": a.UUID} {
 		if text != "" {
 			written[key] = text
 		}

@@ -167,6 +167,7 @@ func parse(path string, files []source, env func(string) string) (*File, error) 
 		return nil, err
 	}
 	c.fillAgents()
+	followNames(c)
 	fillBridges(c)
 	fillSchedules(c)
 	if err := c.check(); err != nil {

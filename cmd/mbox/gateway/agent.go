@@ -71,7 +71,11 @@ func (c *call) decideAgent(do agentVerb, name string, o AgentOrder) (AgentDone, 
 	if err := c.heardOf(name); err != nil {
 		return out, err
 	}
-	var err error
+	name, err := mailbox.AgentCalled(c.Box, name)
+	if err != nil {
+		return out, err
+	}
+	out.Name = name
 	if out.Lifecycle, err = do(c, name, o); errors.Is(err, mailbox.ErrCommitted) {
 		_, out.Note = c.door.o.Judge(err)
 		out.Lifecycle, err = mailbox.AgentOf(c.Box, name)
@@ -108,6 +112,9 @@ func (c *call) heardOf(name string) error {
 	}
 	x, err := c.Box.Index()
 	if err != nil {
+		return err
+	}
+	if name, err = mailbox.AgentCalled(c.Box, name); err != nil {
 		return err
 	}
 	_, told := x.Agents[name]

@@ -131,6 +131,11 @@ func (d *Door) attempt(w http.ResponseWriter, r *http.Request, to *route) error 
 		return errNoMailbox
 	}
 	defer s.asked.Done()
+	if who.agent != "" {
+		if who.agent, err = mailbox.AgentCalled(s.Box, who.agent); err != nil {
+			return err
+		}
+	}
 	ctx, end := context.WithCancel(r.Context())
 	defer end()
 	if to.waits {

@@ -185,8 +185,9 @@ func (c *call) delegated(data []byte) (*mailbox.Task, error) {
 // known refuses a target that nobody in the registry is: who asks by HTTP is there
 // to be told.
 func (c *call) known(target string) error {
-	if _, ok := c.Agents[target]; ok || target == "" || target == "any" {
-		return nil
+	now, err := mailbox.AgentCalled(c.Box, target)
+	if _, ok := c.Agents[now]; ok || err != nil || target == "" || target == "any" {
+		return err
 	}
 	want := "an agent of mbox.toml, or any"
 	if near := schemas.Suggest(target, slices.Collect(maps.Keys(c.Agents))); near != "" {

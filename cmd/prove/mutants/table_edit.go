@@ -44,7 +44,7 @@ var editMutants = []mutant{
 	},
 	{
 		"edit-closes-a-circle", "edit", editGo,
-		"if err == nil && p.waits() {", "if err == nil && p.changes(\"assignment.target_agent\") {",
+		"if err == nil && p.waits() && !e.follows {", "if err == nil && p.changes(\"assignment.target_agent\") {",
 		boxTest("TestEditCircles"),
 	},
 	{

@@ -89,6 +89,111 @@ var lifeMutants = []mutant{
 		command{"cmd/mbox", "TestScripts/agent_life$"},
 	},
 	{
+		"renamed-at-work", "life", "agents/life/rename.go",
+		"} else if len(held) > 0 {\n\t\treturn fmt.Errorf(\"agent %s works", "} else if len(held) > 1 {\n\t\treturn fmt.Errorf(\"agent %s works",
+		command{"agents/life", "TestRenameRefused"},
+	},
+	{
+		"home-moves-under-a-worker", "life", "agents/life/rename.go",
+		"if err == nil && len(held) > 0 {", "if err == nil && len(held) > 1 {",
+		command{"agents/life", "TestRenameWaits"},
+	},
+	{
+		"home-moves-under-who-is-in-it", "life", "agents/life/rename.go",
+		"leave, err := Enter(ctx, b, from, wait)", "leave, err := func() error { return nil }, error(nil)",
+		command{"agents/life", "TestRenameWaits"},
+	},
+	{
+		"anothers-old-name", "life", "agents/life/rename.go",
+		"if lifecycle.Called(all, to) != from {", "if lifecycle.Called(all, to) == to {",
+		command{"agents/life", "TestRenameRefused"},
+	},
+	{
+		"old-entry-stays", "life", "agents/life/rename.go",
+		"errors.Join(durable.RemoveIfThere(entry), durable", "errors.Join(durable",
+		command{"agents/life", "TestRename$"},
+	},
+	{
+		"rename-unfinished", "life", lifeGo,
+		"return !left && !named[name]", "return !named[name] || left",
+		command{"agents/life", "TestFaults"},
+	},
+	{
+		"tasks-for-the-dead", "lifecycle", agentGo,
+		"a.State == lifecycle.Draining || a.State == lifecycle.Dead {", "a.State == lifecycle.Draining {",
+		boxTest("TestEndedAgentGetsNothing"),
+	},
+	{
+		"the-dead-are-asked", "lifecycle", "mailbox/delegate.go",
+		"mayGet(b.books, child.Task.Assignment.TargetAgent); err != nil {", "mayGet(b.books, child.Task.Assignment.TargetAgent); err == errHeld {",
+		boxTest("TestEndedAgentGetsNothing"),
+	},
+	{
+		"tasks-given-to-the-dead", "lifecycle", "mailbox/edit.go",
+		"mayGet(b.books, p.task.Assignment.TargetAgent); err != nil {", "mayGet(b.books, p.task.Assignment.TargetAgent); err == errHeld {",
+		boxTest("TestEndedAgentGetsNothing"),
+	},
+	{
+		"dead-schedules-stop", "lifecycle", "mailbox/submit.go",
+		"if t.Mbox.Trigger == \"\" {", "if t.Mbox.ParentID == \"\" {",
+		boxTest("TestEndedAgentGetsNothing"),
+	},
+	{
+		"why-hides-a-dead-child", "lifecycle", "mailbox/why.go",
+		"if len(able) > 0 || len(kept) == 0 {", "if len(able) == 0 || len(kept) == 0 {",
+		boxTest("TestEndedAgentGetsNothing"),
+	},
+	{
+		"tasks-of-an-old-name-wait", "lifecycle", "mailbox/submit.go",
+		"\tt.Assignment.TargetAgent = b.queue.Called(t.Assignment.TargetAgent)\n", "",
+		boxTest("TestRename"),
+	},
+	{
+		"drops-of-an-old-name-wait", "lifecycle", "mailbox/admit.go",
+		"\tt.Assignment.TargetAgent = b.queue.Called(t.Assignment.TargetAgent)\n", "",
+		boxTest("TestRename"),
+	},
+	{
+		"edits-of-an-old-name", "lifecycle", "mailbox/edit.go",
+		"\t\tt.Assignment.TargetAgent = e.b.queue.Called(t.Assignment.TargetAgent)\n", "",
+		boxTest("TestRename"),
+	},
+	{
+		"senders-hear-of-no-new-name", "lifecycle", "mailbox/queue/fold.go",
+		"if s.event == audit.AgentState {", "if s.event == audit.AgentState && !x.names {",
+		boxTest("TestRename"),
+	},
+	{
+		"a-new-name-ends-a-pause", "lifecycle", lifecycleGo,
+		"\t\tall[m.Name] = was\n", "\t\tall[m.Name] = Agent{UUID: was.UUID}\n",
+		boxTest("TestRename"),
+	},
+	{
+		"mentions-of-an-old-name", "lifecycle", "mailbox/post.go",
+		"registered && now != old {", "registered && now == old {",
+		boxTest("TestRename"),
+	},
+	{
+		"settings-of-an-old-name", "life", "cmd/mbox/config/names.go",
+		"if is, was := now[*name]; was {", "if is, was := now[*name]; !was {",
+		command{"cmd/mbox/config", "TestFormerly"},
+	},
+	{
+		"a-living-name-is-another", "life", "cmd/mbox/config/names.go",
+		"if c.Agents[old] == nil {", "if c.Agents[name] != nil {",
+		command{"cmd/mbox/config", "TestFormerly"},
+	},
+	{
+		"two-of-one-uuid", "life", "cmd/mbox/config/names.go",
+		"a.UUID != \"\" && o.UUID == a.UUID", "a.UUID == \"\" && o.UUID == a.UUID && other == name",
+		command{"cmd/mbox/config", "TestFormerly"},
+	},
+	{
+		"memories-stay-behind", "life", "agents/memory/sqlite/rename.go",
+		"WHERE alias = ?\", to, from)", "WHERE alias = ?\", from, from)",
+		command{"agents/memory/sqlite", "TestRename"},
+	},
+	{
 		"killed-at-work", "life", "cmd/mbox/cmd_agent_life.go",
 		"if len(held) > 0 && !o.now {", "if len(held) > 1 && !o.now {",
 		command{"cmd/mbox", "TestScripts/agent_life$"},

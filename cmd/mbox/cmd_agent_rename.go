@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"mbox/agents/life"
+	"mbox/agents/memory/sqlite"
+	"mbox/cmd/mbox/config"
+	"mbox/mailbox"
+	"mbox/mailbox/lifecycle"
+	"mbox/schemas"
+)
+
+type renameOptions struct {
+	reason string
+	json   bool
+}
+
+func agentRenameVerb() *verb {
+	var o renameOptions
+	return &verb{
+		name: "rename", args: "OLD NEW", least: 2, most: 2,
+		brief: "give an agent another name",
+		about: `Gives an agent that was born another name: its home, its entry in the registry, its
+memory, its tokens and the tasks that wait for it follow. It keeps its UUID and its
+state. OLD stays taken, and means the agent from then on: in tasks that are sent to it, in messages, in
+the tables of mbox.toml, and here. What the ledger has told of OLD it goes on telling.
+Folders that are named whole, as in allowed_roots, are not changed.
+
+One that works at something is refused (exit code 5). A change of names that was cut off
+is finished by mbox up, or by the same command. A change record tells of it. It is for
+people, as births are.`,
+		shows: []string{"mbox agent rename ada countess"},
+		exits: []int{exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
+		flags: []cli.Flag{textFlag("reason", "why: `TEXT`", &o.reason), jsonFlag(&o.json)},
+		run: func(ctx context.Context, s *session, args []string) error {
+			return rearing.byName(ctx, s, args[0], func(box *mailbox.Box, name string) error { return o.run(ctx, s, box, name, args[1]) })
+		},
+		words: agentWords,
+	}
+}
+
+func (o *renameOptions) run(ctx context.Context, s *session, box *mailbox.Box, from, to string) error {
+	problem := config.AgentProblem(to)
+	if strings.Contains(to, ":") {
+		problem = schemas.Quote(to) + " is a bridge's name"
+	}
+	if problem != "" {
+		return usagef("mbox agent rename "+schemas.ShellWord(from)+" NEW", "NEW: %s", problem)
+	}
+	if _, err := agentStatusOf(s.config, box, from); err != nil {
+		return err
+	}
+	// What was cut off comes first. Said again, that is all.
+	if _, err := life.Finish(ctx, box, following(box)); err != nil {
+		return halfway(err)
+	}
+	if from != to {
+		if err := o.rename(ctx, s, box, from, to); err != nil {
+			return err
+		}
+	}
+	return o.told(ctx, s, box, to)
+}
+
+func (o *renameOptions) rename(ctx context.Context, s *session, box *mailbox.Box, from, to string) error {
+	c, err := config.Load(box.Home()) // as it is behind what was finished
+	if err != nil {
+		return err
+	}
+	if err := life.MayRename(box, from, to); err != nil {
+		return hint(err, "mbox agent show %s tells what it is at; mbox agent list shows which names are taken", from)
+	}
+	if c.Agents[to] != nil {
+		return hint(fmt.Errorf("agent %s: %w: it is in the registry already", to, mailbox.ErrConflict), "another name")
+	}
+	entry, _, err := config.Rename(c, from, to)
+	if err != nil {
+		return err
+	}
+	if err := freeMemory(ctx, box, to); err != nil {
+		return err
+	}
+	return halfway(life.Rename(ctx, box, life.Renaming{From: from, To: to, Entry: entry, By: "human", Reason: o.reason, Follow: following(box)}))
+}
+
+// told tells what became of it.
+func (o *renameOptions) told(ctx context.Context, s *session, box *mailbox.Box, name string) error {
+	all, err := mailbox.AgentsOf(box)
+	if err != nil {
+		return err
+	}
+	for old := range all {
+		if lifecycle.Called(all, old) != name || old == name {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(box.Home(), life.EntryName(old))); err == nil {
+			return hint(fmt.Errorf("agent %s is %s, and works at something as %s: %w", name, all[name], old, mailbox.ErrBusy), "its home follows when that has ended, by mbox up, or say it again")
+		}
+	}
+	next, err := config.Load(box.Home())
+	if err != nil {
+		return err
+	}
+	id, err := recordSettings(ctx, box, next, "agent "+name+" has this name", "Somebody has said mbox agent rename, from "+door()+".")
+	if err != nil {
+		return fmt.Errorf("agent %s has this name, and no record tells of it: %w", name, err)
+	}
+	return toldAgent(s, next, box, name, o.json, "has this name", id)
+}
+
+// following has what is kept by an agent's name outside of its home follow it.
+func following(box *mailbox.Box) life.Follow {
+	wait := box.Options().LockWait
+	return func(ctx context.Context, from, to string) error {
+		return sqlite.Rename(ctx, memoryDatabase(box.Home()), from, to, wait)
+	}
+}
+
+// freeMemory refuses a name under which somebody else remembers.
+func freeMemory(ctx context.Context, box *mailbox.Box, to string) error {
+	known, err := sqlite.Knows(ctx, memoryDatabase(box.Home()), to, box.Options().LockWait)
+	if err != nil || !known {
+		return err
+	}
+	return hint(fmt.Errorf("agent %s: %w: there are memories of another agent of that name", to, mailbox.ErrConflict), "another name")
+}

@@ -1,0 +1,166 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2/unstable"
+
+	"mbox/schemas"
+)
+
+// former tells what agents are called now, by the names that they had. A name that
+// somebody has is none of these.
+func former(c *File) map[string]string {
+	now := map[string]string{}
+	for _, name := range c.AgentNames() {
+		for _, old := range c.Agents[name].Formerly {
+			if c.Agents[old] == nil {
+				now[old] = name
+			}
+		}
+	}
+	return now
+}
+
+// followNames has every setting that names an agent by a name that it had name it as it
+// is called now.
+func followNames(c *File) {
+	now := former(c)
+	if len(now) == 0 {
+		return
+	}
+	follow := func(name *string) {
+		if is, was := now[*name]; was {
+			*name = is
+		}
+	}
+	for _, a := range c.Agents {
+		for _, list := range [][]string{a.Delegates, a.Workspace.ReadMemoryFrom} {
+			for i := range list {
+				follow(&list[i])
+			}
+		}
+		for old, name := range now {
+			if access, set := a.Workspace.Access[old]; set && a.Workspace.Access[name] == "" {
+				delete(a.Workspace.Access, old)
+				a.Workspace.Access[name] = access
+			}
+		}
+	}
+	for _, b := range c.Bridges {
+		follow(&b.To)
+	}
+	for _, s := range c.Schedules {
+		follow(&s.To)
+	}
+	for _, n := range c.Notify {
+		follow(&n.Agent)
+	}
+}
+
+var uuidForm = schemas.Pattern(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// checkNames checks what an agent is known by beside its name.
+func (c *File) checkNames(key string, a *Agent) error {
+	name := strings.TrimPrefix(key, "agents.")
+	for _, old := range a.Formerly {
+		if problem := AgentProblem(old); problem != "" {
+			return c.wrong(key+".formerly", "%s", problem)
+		}
+	}
+	if a.UUID != "" && !uuidForm().MatchString(a.UUID) {
+		return c.wrong(key+".uuid", "%s is no UUID: mbox agent birth makes one", quoted(a.UUID))
+	}
+	for _, other := range c.AgentNames() {
+		if other == name {
+			continue
+		}
+		if o := c.Agents[other]; a.UUID != "" && o.UUID == a.UUID && !slices.Contains(a.Formerly, other) && !slices.Contains(o.Formerly, name) {
+			return c.wrong(key+".uuid", "that is %s, too", other)
+		}
+		for _, old := range a.Formerly {
+			if slices.Contains(c.Agents[other].Formerly, old) {
+				return c.wrong(key+".formerly", "%s was called %s, too", other, old)
+			}
+		}
+	}
+	return nil
+}
+
+// Rename is the text of the file that mbox agent birth has made for an agent, for another
+// name, with what else stands there, and the configuration with it in the place of the
+// old one. An error says that the table stands elsewhere, or not as mbox writes it, or
+// that the settings make no sense with it.
+func Rename(c *File, from, to string) (text []byte, next *File, err error) {
+	key, name := "agents."+from, Dir+"/"+from+".toml"
+	at := c.owners[key]
+	if at.source == nil || at.name != name {
+		return nil, nil, &Error{File: c.at(key).path, Line: c.at(key).line, Problem: fmt.Sprintf("[%s] was not written by mbox agent birth", key), Hint: "change its name there, where it has no tasks"}
+	}
+	text = renamed(at.data, from, to)
+	lines := strings.SplitAfter(string(text), "\n")
+	formerly := slices.DeleteFunc(slices.Clone(c.Agents[from].Formerly), func(old string) bool { return old == to })
+	line := fmt.Sprintf("formerly = [%s]\n", quotedList(append(formerly, from)))
+	head, set := c.where[key], c.where[key+".formerly"]
+	switch {
+	case set.source != nil && strings.HasPrefix(strings.TrimSpace(lines[set.line-1]), "formerly") && strings.HasSuffix(strings.TrimSpace(lines[set.line-1]), "]"):
+		lines[set.line-1] = line
+	case set.source == nil && head.source != nil && strings.HasPrefix(strings.TrimSpace(lines[head.line-1]), "["):
+		lines = slices.Insert(lines, head.line, line)
+	default:
+		return nil, nil, &Error{File: at.path, Line: c.at(key).line, Problem: fmt.Sprintf("%s is not written as mbox writes it", key), Hint: "want a line [" + key + "], and formerly, if it is there, in a line behind it"}
+	}
+	text = []byte(strings.Join(lines, ""))
+	files := slices.DeleteFunc(slices.Clone(c.files), func(s source) bool { return s.name == name })
+	fresh := Dir + "/" + to + ".toml"
+	files = append(files, source{filepath.Join(c.Home(), fresh), fresh, text})
+	next, err = parse(filepath.Join(c.Home(), Name), files, c.env)
+	return text, next, err
+}
+
+func quotedList(names []string) string {
+	for i := range names {
+		names[i] = fmt.Sprintf("%q", names[i]) // names of agents have nothing that TOML escapes otherwise
+	}
+	return strings.Join(names, ", ")
+}
+
+// renamed gives an agent's tables in a well-formed text another name.
+func renamed(data []byte, from, to string) []byte {
+	var out bytes.Buffer
+	done := 0
+	swap := func(at unstable.Range) {
+		out.Write(data[done:at.Offset])
+		out.WriteString(to)
+		done = int(at.Offset + at.Length)
+	}
+	var p unstable.Parser
+	p.Reset(data)
+	table := []string{}
+	for p.NextExpression() {
+		e := p.Expression()
+		if e.Kind != unstable.KeyValue && e.Kind != unstable.Table && e.Kind != unstable.ArrayTable {
+			continue
+		}
+		if e.Kind != unstable.KeyValue {
+			table = nil
+		}
+		path := slices.Clone(table)
+		for it := e.Key(); it.Next(); {
+			n := it.Node()
+			if len(path) == 1 && path[0] == "agents" && string(n.Data) == from {
+				swap(n.Raw)
+			}
+			path = append(path, string(n.Data))
+		}
+		if e.Kind != unstable.KeyValue {
+			table = path
+		}
+	}
+	out.Write(data[done:])
+	return out.Bytes()
+}

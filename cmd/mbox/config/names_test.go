@@ -1,0 +1,107 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+const (
+	eveEntry = `# by hand
+[agents]
+  [agents . "eve"] # she
+exec = "echo agents.eve"
+
+[agents.eve.memory]
+backend = "markdown"
+[schedules.eve]
+every = "1h"
+title = "x"
+to = "eve"
+`
+	ofEve = `
+[agents.reader]
+risk_profile = "coordinator"
+delegates = ["eve"]
+[agents.reader.workspace]
+access = { eve = "read" }
+read_memory_from = ["eve"]
+[bridges.irc]
+kind = "stdio"
+to = "eve"
+[notify.me]
+on = ["failed"]
+command = ["/bin/true"]
+agent = "eve"
+`
+)
+
+// What names an agent by a name that it had means it, in every setting; another name
+// changes nothing of the text but that.
+func TestFormerly(t *testing.T) {
+	home := homeOf(t, map[string]string{"mbox.d/eve.toml": eveEntry, "mbox.toml": ofEve})
+	c, err := Load(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, next, err := Rename(c, "eve", "joy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.NewReplacer(`"eve"] # she`+"\n", `joy] # she`+"\n"+`formerly = ["eve"]`+"\n", "agents.eve.memory", "agents.joy.memory").Replace(eveEntry)
+	equal(t, "its text", string(text), want)
+	reader := next.Agents["reader"]
+	for what, got := range map[string]string{
+		"delegates": reader.Delegates[0], "memory": reader.Workspace.ReadMemoryFrom[0], "bridge": next.Bridges["irc"].To,
+		"schedule": next.Schedules["eve"].To, "notify": next.Notify["me"].Agent,
+	} {
+		equal(t, what, got, "joy")
+	}
+	equal(t, "access", reader.Workspace.Access["joy"], "read")
+	if next.Agents["eve"] != nil || next.Agents["joy"].Memory.Backend != "markdown" {
+		t.Error("the table has not moved")
+	}
+
+	// Again, and back.
+	home = homeOf(t, map[string]string{"mbox.d/joy.toml": string(text), "mbox.toml": ofEve})
+	if c, err = Load(home); err != nil {
+		t.Fatal(err)
+	}
+	text, _, err = Rename(c, "joy", "sue")
+	if err != nil || !strings.Contains(string(text), "\nformerly = [\"eve\", \"joy\"]\n") {
+		t.Errorf("%s%v", text, err)
+	}
+	text, _, err = Rename(c, "joy", "eve")
+	if err != nil || !strings.Contains(string(text), "[agents . eve] # she\nformerly = [\"joy\"]\n") {
+		t.Errorf("%s%v", text, err)
+	}
+
+	// A name that somebody has is that one.
+	c, err = Parse(Name, []byte("[agents.eve]\nexec = \"true\"\n[agents.joy]\nformerly = [\"eve\"]\n[agents.a]\nworkspace.access.eve = \"read\"\n"))
+	if err != nil || c.Agents["a"].Workspace.Access["eve"] == "" {
+		t.Errorf("eve is joy: %v", err)
+	}
+	for text, want := range map[string]string{
+		"[agents.a]\nformerly = [\"E V\"]\n":                                     `line 2: agents.a.formerly: "E V" is no agent name`,
+		"[agents.a]\nuuid = \"x\"\n":                                             `agents.a.uuid: "x" is no UUID`,
+		"[agents.a]\nformerly = [\"x\"]\n[agents.b]\nformerly = [\"x\"]\n":       "b was called x, too",
+		"[agents.a]\nuuid = \"" + id + "\"\n[agents.b]\nuuid = \"" + id + "\"\n": "that is b, too",
+	} {
+		if _, err := Parse(Name, []byte(text)); err == nil || !strings.Contains(strings.Replace(err.Error(), "mbox.toml:", "line ", 1), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	for _, entry := range []string{"agents.eve.exec = \"true\"\n", "[agents]\neve = { exec = \"true\" }\n", "[agents.eve]\nformerly = [\n\"x\"]\n"} {
+		c, err := Load(homeOf(t, map[string]string{"mbox.d/eve.toml": entry}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, _, err := Rename(c, "eve", "joy"); err == nil {
+			t.Errorf("%s is now %s", entry, text)
+		}
+	}
+	if _, _, err := Rename(c, "a", "joy"); err == nil {
+		t.Error("a table of mbox.toml has another name")
+	}
+}
+
+const id = "0f6c1e9a-3b52-4a49-9c64-1d7a2d0c8f11"
