@@ -65,7 +65,7 @@ func followNames(c *File) {
 var uuidForm = schemas.Pattern(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // checkNames checks what an agent is known by beside its name.
-func (c *File) checkNames(key string, a *Agent) error {
+func checkNames(c *File, key string, a *Agent) error {
 	name := strings.TrimPrefix(key, "agents.")
 	for _, old := range a.Formerly {
 		if problem := AgentProblem(old); problem != "" {
