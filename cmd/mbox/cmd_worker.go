@@ -135,6 +135,7 @@ func (s *session) worker(box *mailbox.Box, name string, a *config.Agent) *agents
 		w.Silence = time.Duration(a.Silence)
 		w.Format, w.Exit, w.Quota, w.Account = agents.Format(a.ExecFormat), a.Meanings(), a.Quotas(), a.Account
 		w.Fellows = config.Fellows(s.config, name)
+		w.Fit = check.Pin(s.config, box.Home(), name, s.team)
 	}
 	return w
 }

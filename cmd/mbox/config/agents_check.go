@@ -35,13 +35,13 @@ func (c *File) checkAgents() error {
 func (c *File) checkAgent(name string, a *Agent) error {
 	key := "agents." + name
 	for _, check := range []func(key string, a *Agent) error{
-		c.checkTaking, c.checkMind, c.checkCommand, c.checkBrain, c.checkRights, c.checkWorkspace, c.checkDelegates, c.checkMemory, c.checkNames,
+		c.checkTaking, c.checkMind, c.checkCommand, c.checkBrain, c.checkRights, c.checkWorkspace, c.checkDelegates, c.checkMemory,
 	} {
 		if err := check(key, a); err != nil {
 			return err
 		}
 	}
-	return nil
+	return checkNames(c, key, a)
 }
 
 // checkTaking checks what the agent takes, and how.

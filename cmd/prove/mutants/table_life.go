@@ -168,6 +168,31 @@ var lifeMutants = []mutant{
 		command{"agents/memory/sqlite", "TestRename"},
 	},
 	{
+		"another-version-works", "life", "cmd/mbox/check/version.go",
+		"if said != a.Version && !strings.HasPrefix(said, a.Version+\".\") {", "if said == \"\" {",
+		command{"cmd/mbox", "TestScripts/agent_upgrade$"},
+	},
+	{
+		"a-version-is-told-once", "life", "cmd/mbox/check/version.go",
+		"if now != asked {", "if asked == \"\" {",
+		command{"cmd/mbox/check", "TestPin"},
+	},
+	{
+		"unfit-burns-an-attempt", "life", "agents/ending.go",
+		"\tif e.unfit != nil {\n\t\treturn verdict{release: \"the command cannot run: \" + e.unfit.Error(), delay: releaseDelay}\n\t}\n", "",
+		command{"cmd/mbox", "TestScripts/agent_upgrade$"},
+	},
+	{
+		"upgrade-not-put-back", "life", "cmd/mbox/cmd_agent_upgrade.go",
+		"life.Reenter(context.WithoutCancel(ctx), box, name, old)", "life.Reenter(context.WithoutCancel(ctx), box, name, text)",
+		command{"cmd/mbox", "TestScripts/agent_upgrade$"},
+	},
+	{
+		"upgraded-at-work", "life", "cmd/mbox/cmd_agent_upgrade.go",
+		"err == nil && len(held) > 0; held", "err == nil && len(held) > 1; held",
+		command{"cmd/mbox", "TestScripts/agent_upgrade$"},
+	},
+	{
 		"killed-at-work", "life", "cmd/mbox/cmd_agent_life.go",
 		"if len(held) > 0 && !o.now {", "if len(held) > 1 && !o.now {",
 		command{"cmd/mbox", "TestScripts/agent_life$"},
