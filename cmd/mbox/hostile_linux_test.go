@@ -207,6 +207,8 @@ var hostileLines = [][]string{
 	{"agent", "rename", hostile, "reborn"},
 	{"agent", "rename", "born", "reborn", "--reason", hostile},
 	{"agent", "rename", "reborn", "born", "--reason", hostile},
+	{"agent", "birth", "cloned", "--exec", "true", "--repo", hostile},
+	{"agent", "birth", "cloned", "--exec", "true", "--provisioner", hostile},
 	{"agent", "drain", "born", "--reason", hostile},
 	{"agent", "kill", hostile, "--reason", hostile},
 	{"agent", "restore", hostile},

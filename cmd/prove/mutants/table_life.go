@@ -193,6 +193,21 @@ var lifeMutants = []mutant{
 		command{"cmd/mbox", "TestScripts/agent_upgrade$"},
 	},
 	{
+		"passwords-in-addresses", "life", "cmd/mbox/cmd_agent_fill.go",
+		"secret || u.Scheme != \"ssh\" {", "secret && u.Scheme == \"ssh\" {",
+		command{"cmd/mbox", "TestScripts/agent_birth$"},
+	},
+	{
+		"failed-hooks-bear", "life", "cmd/mbox/cmd_agent_fill.go",
+		"case status.ExitStatus() != 0:", "case status.ExitStatus() == 255:",
+		command{"cmd/mbox", "TestScripts/agent_birth$"},
+	},
+	{
+		"any-protocol-is-cloned", "life", "cmd/mbox/cmd_agent_fill.go",
+		"GIT_ALLOW_PROTOCOL=file:", "GIT_ALLOW_PROTOCOL=ext:file:",
+		command{"cmd/mbox", "TestScripts/agent_birth$"},
+	},
+	{
 		"killed-at-work", "life", "cmd/mbox/cmd_agent_life.go",
 		"if len(held) > 0 && !o.now {", "if len(held) > 1 && !o.now {",
 		command{"cmd/mbox", "TestScripts/agent_life$"},
