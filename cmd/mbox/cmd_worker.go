@@ -67,7 +67,10 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 	if err := needAgent("worker", o.agent); err != nil {
 		return err
 	}
-	return s.with(ctx, func(box *mailbox.Box) error {
+	return s.with(ctx, func(box *mailbox.Box) (err error) {
+		if o.agent, err = mailbox.AgentCalled(box, o.agent); err != nil {
+			return err
+		}
 		w := s.worker(box, o.agent, s.config.Agents[o.agent])
 		o.override(w)
 		if w.Exec == "" && w.Runtime == nil && s.team.Members[o.agent].Role == "" {

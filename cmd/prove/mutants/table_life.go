@@ -208,6 +208,21 @@ var lifeMutants = []mutant{
 		command{"cmd/mbox", "TestScripts/agent_birth$"},
 	},
 	{
+		"renamed-parents-have-all-rights", "life", "agents/act.go",
+		"mailbox.AgentCalled(p.Box, p.task.Source.Agent)", "p.task.Source.Agent, error(nil)",
+		command{"agents", "TestRenamedParentAtClaim"},
+	},
+	{
+		"tokens-of-an-old-name", "life", "cmd/mbox/gateway/routes.go",
+		"if who.agent, err = mailbox.AgentCalled(s.Box, who.agent); err != nil {", "if _, err = mailbox.AgentCalled(s.Box, who.agent); err != nil {",
+		command{"cmd/mbox/gateway", "TestRenamed"},
+	},
+	{
+		"doors-know-no-old-name", "life", "cmd/mbox/gateway/tasks.go",
+		"now, err := mailbox.AgentCalled(c.Box, target)", "now, err := target, error(nil)",
+		command{"cmd/mbox/gateway", "TestRenamed"},
+	},
+	{
 		"killed-at-work", "life", "cmd/mbox/cmd_agent_life.go",
 		"if len(held) > 0 && !o.now {", "if len(held) > 1 && !o.now {",
 		command{"cmd/mbox", "TestScripts/agent_life$"},
