@@ -176,7 +176,10 @@ func (p *performance) entitled() (verdict, bool) {
 	if p.task.Mbox.ParentID == "" || p.Team == nil {
 		return verdict{}, false
 	}
-	parent := p.task.Source.Agent
+	parent, err := mailbox.AgentCalled(p.Box, p.task.Source.Agent) // whose rights are those of its name of now
+	if err != nil {
+		return verdict{release: err.Error(), delay: defaultDelay}, true
+	}
 	if _, ours := p.Team.Members[parent]; !ours {
 		return verdict{}, false // a person, or an agent that is not of this team
 	}

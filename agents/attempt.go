@@ -113,6 +113,10 @@ func (a *attempt) run(ctx, hard context.Context) {
 			a.end(hard, v)
 			return
 		}
+		if err := a.fit(); err != nil {
+			a.conclude(hard, ending{unfit: err})
+			return
+		}
 		switch {
 		case a.asked():
 			a.end(hard, p.granted())
@@ -124,6 +128,14 @@ func (a *attempt) run(ctx, hard context.Context) {
 		e = a.work()
 	}
 	a.conclude(hard, e)
+}
+
+// fit tells why the agent's program may not do the task now.
+func (a *attempt) fit() error {
+	if a.Fit == nil {
+		return nil
+	}
+	return a.Fit(a.live)
 }
 
 // work runs the command and returns how it ended. When it returns nothing of

@@ -15,6 +15,7 @@ import (
 // ending is how a command ended.
 type ending struct {
 	unstarted error              // it never began
+	unfit     error              // it was not begun, for it may do nothing now
 	lapsed    string             // killed, or not begun, because somebody else had ended the claim: how; it goes first
 	stopped   bool               // killed, or not begun, because the worker stops
 	timedOut  time.Duration      // killed because it took so long
@@ -78,6 +79,9 @@ func (e ending) verdict() verdict {
 	if e.stopped {
 		return verdict{release: "worker stopping"}
 	}
+	if e.unfit != nil {
+		return verdict{release: "the command cannot run: " + e.unfit.Error(), delay: releaseDelay}
+	}
 	status := e.status
 	switch {
 	case e.quota > 0:
@@ -115,6 +119,9 @@ func (e ending) verdict() verdict {
 func (e ending) setup() bool {
 	code := e.status.ExitStatus()
 	_, own := e.exits[code]
+	if e.unfit != nil {
+		return true
+	}
 	return e.unstarted == nil && e.status.Exited() && (code == exitNotRun || code == exitNotFound) && !own && e.fault == ""
 }
 

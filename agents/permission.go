@@ -173,6 +173,11 @@ func (p *performance) terms() (*terms, error) {
 		if err != nil {
 			return nil, err
 		}
+		for _, name := range []*string{&child.Source.Agent, &child.Assignment.TargetAgent} { // it may have asked by another name
+			if *name, err = mailbox.AgentCalled(p.Box, *name); err != nil {
+				return nil, err
+			}
+		}
 		t.take(child, state, p.Agent)
 	}
 	return t, nil

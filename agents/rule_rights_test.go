@@ -76,6 +76,26 @@ func TestExecAgainstRoleAtClaim(t *testing.T) {
 	c.wantDecisions("human coordinator delegate delivered", "coordinator coder task delivered", "coordinator coder task rejected escalation")
 }
 
+// Another name of who handed work on takes no rights away from the check of it.
+func TestRenamedParentAtClaim(t *testing.T) {
+	c := newCompany(t, nil)
+	c.send("coordinator", "x", act("delegate", handsToCoder))
+	c.works("coordinator")
+	if err := mailbox.RenameAgent(t.Context(), c.box, "human", "coordinator", "chief", ""); err != nil {
+		t.Fatal(err)
+	}
+	c.team.Members["chief"], c.team.Policies.Agents["chief"] = c.team.Members["coordinator"], c.team.Policies.Agents["coordinator"]
+	delete(c.team.Members, "coordinator")
+	delete(c.team.Policies.Agents, "coordinator")
+	w := c.worker(`echo "$MBOX_TASK_ID" >> "$OUT/ran"`)
+	w.Team = c.team
+	c.once(w)
+	if ran := c.written("ran"); ran != "" {
+		t.Errorf("the command has run for %s", ran)
+	}
+	c.wantDecisions("human coordinator delegate delivered", "coordinator coder task delivered", "chief coder task rejected escalation")
+}
+
 // A brain is not told of agents that it cannot hand work to.
 func TestPeersHaveNoMoreRights(t *testing.T) {
 	c := newCompany(t, func(team *Team) {

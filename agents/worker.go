@@ -34,7 +34,11 @@ type Worker struct {
 	Runtime Runtime
 	// Confine, if not nil, puts each command into a sandbox before it is started;
 	// an error keeps it from being started.
-	Confine     func(*exec.Cmd) error
+	Confine func(*exec.Cmd) error
+	// Fit, if not nil, tells why the agent's program may do no task now, such as that it
+	// is not the version that it has to be: the task is given back then, and no attempt
+	// is burnt.
+	Fit         func(context.Context) error
 	Env         []string      // of commands, besides the variables of their task; nil: the worker's own
 	Concurrency int           // tasks at once; 1
 	Timeout     time.Duration // the longest an attempt may take; 0 is for ever

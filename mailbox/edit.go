@@ -105,7 +105,7 @@ func (e *editing) look(ctx context.Context) (*plan, error) {
 }
 
 func (e *editing) decide(f *home.File) (*plan, error) {
-	if e.by != "human" && f.Task.Source.Agent != e.by && !e.follows {
+	if e.by != "human" && e.b.queue.Called(f.Task.Source.Agent) != e.by && !e.follows {
 		return nil, tree.Refuse("edit", "%s did not send it, so it may not change it", e.by)
 	}
 	now, fields, err := f.Task.Edited(func(t *Task) error {

@@ -61,8 +61,11 @@ type Newborn struct {
 	Instruction string // what it is there for
 	Entry       []byte // the text of its file in the registry, which has been checked
 	UUID        string // that it keeps whatever its name
-	By          string // human, or whoever wants it
-	Version     string // of this mbox
+	// Fill, if not nil, puts more into the home, which is whole otherwise. It is still in
+	// another place; no agent is born or put away meanwhile. After an error nothing is left.
+	Fill    func(ctx context.Context, home string) error
+	By      string // human, or whoever wants it
+	Version string // of this mbox
 }
 
 // lockWait is how long another birth or end is waited for.
@@ -94,6 +97,9 @@ func Birth(ctx context.Context, b *mailbox.Box, n Newborn) error {
 		err := errors.Join(durable.RemoveAll(home), durable.RemoveIfThere(entry))
 		if err == nil {
 			err = n.stage(home, mode, b.Options().Now())
+		}
+		if err == nil && n.Fill != nil {
+			err = errors.Join(n.Fill(ctx, home), durable.SyncDirs(home, mode))
 		}
 		if err == nil {
 			err = stageEntry(entry, n.Entry, mode)

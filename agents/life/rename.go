@@ -60,12 +60,8 @@ func MayRename(b *mailbox.Box, from, to string) error {
 	} else if len(held) > 0 {
 		return fmt.Errorf("agent %s works at %s: %w", from, held[0], mailbox.ErrConflict)
 	}
-	for _, path := range []string{filepath.Join(b.Home(), EntryName(from)), b.AgentDir(from)} {
-		if is, err := there(path); err != nil {
-			return err
-		} else if !is {
-			return fmt.Errorf("agent %s has no %s: %w: only an agent that was born can be renamed", from, path, mailbox.ErrConflict)
-		}
+	if err := Born(b, from); err != nil {
+		return err
 	}
 	all, err := mailbox.AgentsOf(b)
 	if err != nil {
@@ -76,6 +72,18 @@ func MayRename(b *mailbox.Box, from, to string) error {
 	}
 	if lifecycle.Called(all, to) != from {
 		return free(b, to)
+	}
+	return nil
+}
+
+// Born is ErrConflict of an agent that has no home and entry of its own.
+func Born(b *mailbox.Box, agent string) error {
+	for _, path := range []string{filepath.Join(b.Home(), EntryName(agent)), b.AgentDir(agent)} {
+		if is, err := there(path); err != nil {
+			return err
+		} else if !is {
+			return fmt.Errorf("agent %s has no %s: %w: this is for an agent that was born", agent, path, mailbox.ErrConflict)
+		}
 	}
 	return nil
 }
@@ -150,4 +158,21 @@ func copyEntry(b *mailbox.Box, home, agent string) error {
 		return err
 	}
 	return durable.Replace(filepath.Join(home, entryFile), entryCopy(agent, text), b.Options().Sync)
+}
+
+// Reenter gives an agent that was born another entry in the registry, which has been
+// checked. It waits for who is in its home.
+func Reenter(ctx context.Context, b *mailbox.Box, agent string, entry []byte) error {
+	return alone(ctx, b, func() error {
+		leave, err := Enter(ctx, b, agent, lockWait)
+		if err != nil {
+			return err
+		}
+		mode := b.Options().Sync
+		err = durable.Replace(filepath.Join(b.Home(), EntryName(agent)), entry, mode)
+		if err == nil {
+			err = durable.Replace(filepath.Join(b.AgentDir(agent), entryFile), entryCopy(agent, entry), mode)
+		}
+		return errors.Join(err, leave())
+	})
 }

@@ -26,7 +26,7 @@ What waits for it stays pending. Each move is a line agent_state of the ledger, 
 is where all processes know it from.`,
 		verbs: []*verb{
 			agentBirthVerb(), agentListVerb(), agentShowVerb(), agentPauseVerb(), agentResumeVerb(),
-			agentRenameVerb(), agentDrainVerb(), agentKillVerb(), agentRestoreVerb(),
+			agentRenameVerb(), agentUpgradeVerb(), agentDrainVerb(), agentKillVerb(), agentRestoreVerb(),
 		},
 	}
 }

@@ -28,6 +28,7 @@ import (
 
 type birthOptions struct {
 	soul, instruction, role, exec, acp string
+	repo, provisioner                  string
 	types                              choices
 	json                               bool
 }
@@ -46,11 +47,17 @@ up takes over at once. Then the agent is asked to introduce itself. It is provis
 until its worker has begun, and healthy from then on; where no mbox up runs, at once.
 
 --exec, --acp or --role says by what it works; with none of them it is whoever claims
-as NAME. What else it needs can be written into its file in mbox.d. A birth that was cut
-off is finished by mbox up, or by the same command. A change record tells of it. It is for people: an agent's process is
-refused, as mbox approve refuses it.`,
+as NAME. What else it needs can be written into its file in mbox.d.
+
+--repo clones a repository into its workspace. --provisioner is run when all is there,
+to make it more: a machine, say (mbox help colony tells what it gets). Where one of them
+fails, nothing is left of the birth.
+
+A birth that was cut off is finished by mbox up, or by the same command. A change record
+tells of it. It is for people: an agent's process is refused, as mbox approve refuses it.`,
 		shows: []string{
 			`mbox agent birth ada --exec "claude -p" --soul ada.md`,
+			`mbox agent birth site --exec "claude -p" --repo https://example.org/site.git`,
 			`mbox agent birth reviewer --role coder --instruction "Review what the others write."`,
 		},
 		exits: []int{exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
@@ -60,6 +67,8 @@ refused, as mbox approve refuses it.`,
 			textFlag("role", "it thinks and acts by this `ROLE`", &o.role),
 			textFlag("exec", "the `COMMAND` that does its tasks", &o.exec),
 			textFlag("acp", "the `PROGRAM` that does its tasks by the Agent Client Protocol", &o.acp),
+			textFlag("repo", "clone the repository `URL` into its workspace", &o.repo),
+			textFlag("provisioner", "run `COMMAND` when its home is made", &o.provisioner),
 			valueFlag("type", "what it takes from any: `TYPE`s of tasks; may be repeated", &o.types),
 			jsonFlag(&o.json),
 		},
@@ -127,6 +136,9 @@ func (o *birthOptions) bear(ctx context.Context, s *session, box *mailbox.Box, n
 	if strings.Contains(name, ":") {
 		return usagef("mbox agent birth ada", "NAME: %s is a bridge's name", schemas.Quote(name))
 	}
+	if err := o.checkFill(); err != nil {
+		return err
+	}
 	soul, err := o.readSoul(s)
 	if err != nil {
 		return err
@@ -145,8 +157,11 @@ func (o *birthOptions) bear(ctx context.Context, s *session, box *mailbox.Box, n
 			return usagef(cmp.Or(f.Hint, "mbox agent birth --help"), "%s", f.Text)
 		}
 	}
+	if lack := check.Lack(next, name); lack != "" {
+		s.warnf("%s", lack)
+	}
 	err = halfway(life.Birth(ctx, box, life.Newborn{
-		Name: name, Role: o.role, Soul: soul, Instruction: o.instruction, Entry: entry, By: "human", Version: thisVersion().Version, UUID: id,
+		Name: name, Role: o.role, Soul: soul, Instruction: o.instruction, Entry: entry, By: "human", Version: thisVersion().Version, UUID: id, Fill: o.fill(s, box, name, id),
 	}))
 	if errors.Is(err, mailbox.ErrConflict) {
 		return hint(err, "move it away, or take another name")

@@ -29,6 +29,10 @@ end acknowledges it, as mbox ack does. With --json each line is one item.`,
 				return err
 			}
 			return s.looking(ctx, func(box *mailbox.Box) error {
+				who, err := mailbox.AgentCalled(box, who)
+				if err != nil {
+					return err
+				}
 				lines, err := mailbox.Inbox(ctx, box, who)
 				if err != nil || inJSON {
 					return firstError(err, s.printLines(len(lines), func(i int) any { return lines[i] }))
@@ -67,6 +71,10 @@ archive_after ago (7 days) are archived by mbox up.`,
 				return err
 			}
 			return s.tidied(ctx, func(box *mailbox.Box) error {
+				who, err := mailbox.AgentCalled(box, who)
+				if err != nil {
+					return err
+				}
 				var ids []mailbox.ID
 				for _, id := range args {
 					ids = append(ids, mailbox.ID(id))

@@ -67,7 +67,10 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 	if err := needAgent("worker", o.agent); err != nil {
 		return err
 	}
-	return s.with(ctx, func(box *mailbox.Box) error {
+	return s.with(ctx, func(box *mailbox.Box) (err error) {
+		if o.agent, err = mailbox.AgentCalled(box, o.agent); err != nil {
+			return err
+		}
 		w := s.worker(box, o.agent, s.config.Agents[o.agent])
 		o.override(w)
 		if w.Exec == "" && w.Runtime == nil && s.team.Members[o.agent].Role == "" {
@@ -135,6 +138,7 @@ func (s *session) worker(box *mailbox.Box, name string, a *config.Agent) *agents
 		w.Silence = time.Duration(a.Silence)
 		w.Format, w.Exit, w.Quota, w.Account = agents.Format(a.ExecFormat), a.Meanings(), a.Quotas(), a.Account
 		w.Fellows = config.Fellows(s.config, name)
+		w.Fit = check.Pin(s.config, box.Home(), name, s.team)
 	}
 	return w
 }

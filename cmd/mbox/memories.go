@@ -99,6 +99,9 @@ func (r *remembering) use(ctx context.Context, s *session, do func(box *mailbox.
 		if err != nil {
 			return err
 		}
+		if r.agent, err = mailbox.AgentCalled(box, r.agent); err != nil {
+			return err
+		}
 		if s.config.Agents[r.agent] == nil {
 			return r.stranger(s)
 		}

@@ -144,7 +144,7 @@ func adaLives(h *sweepHome) error {
 func adaIsEve(h *sweepHome) error {
 	shown := h.run("agent", "show", "ada")
 	entry, err := os.ReadFile(h.Path("mbox.d", "eve.toml"))
-	if !strings.HasPrefix(shown.out, "eve  idle\n") || !strings.Contains(string(entry), `formerly = ["ada"]`) {
+	if !strings.HasPrefix(shown.out, "eve  idle\n") || !strings.Contains(string(entry), `formerly = ['ada']`) {
 		return fmt.Errorf("it is not eve: %s%s%s%w", shown.out, shown.err, entry, err)
 	}
 	for _, name := range []string{"CLAUDE.md", "state.json", "memory/memory.md"} {

@@ -29,10 +29,24 @@ func Workers(ctx context.Context, c *config.File, home string, team *agents.Team
 	found := make([]Finding, len(names))
 	var asking sync.WaitGroup
 	for i, name := range names {
-		asking.Go(func() { found[i] = worker(ctx, c, home, team.Members[name].Brain, name) })
+		asking.Go(func() {
+			found[i] = worker(ctx, c, home, team.Members[name].Brain, name)
+			pinned(ctx, &found[i], Pin(c, home, name, team))
+		})
 	}
 	asking.Wait()
 	return found
+}
+
+// pinned adds whether the agent's program is the version that it has to be.
+func pinned(ctx context.Context, f *Finding, fit func(context.Context) error) {
+	if fit == nil || f.Level != Fine {
+		return
+	}
+	if err := fit(ctx); err != nil {
+		f.Level, f.Hint = Doubt, "bring that version back, or mbox agent upgrade "+f.Agent+" --pin VERSION"
+		f.Text = f.Agent + " cannot run: " + schemas.Sentence(err.Error(), 400)
+	}
 }
 
 // worker tells by what an agent works.

@@ -191,9 +191,25 @@ const claudeRAM = 15 * gigabyte / 4
 
 // claudeMemory warns where agents run Claude Code and the machine is too small.
 func (e *Exam) claudeMemory(total uint64, agents []string) {
-	if len(agents) > 0 && total < claudeRAM {
-		e.add("memory", Doubt, "a larger machine, or a model behind a server", "%s run Claude Code, which needs 4 GB: this machine has %s", strings.Join(agents, ", "), schemas.Size(total))
+	if lack := lackOf(total, agents); lack != "" {
+		e.add("memory", Doubt, "a larger machine, or a model behind a server", "%s", lack)
 	}
+}
+
+func lackOf(total uint64, agents []string) string {
+	if len(agents) == 0 || total >= claudeRAM {
+		return ""
+	}
+	return fmt.Sprintf("%s run Claude Code, which needs 4 GB: this machine has %s", strings.Join(agents, ", "), schemas.Size(total))
+}
+
+// Lack tells what this machine lacks for the program of an agent; "" if nothing is known.
+func Lack(c *config.File, name string) string {
+	total, err := machineMemory()
+	if err != nil || !slices.Contains(withClaude(c), name) {
+		return ""
+	}
+	return lackOf(total, []string{name})
 }
 
 // withClaude are the enabled agents whose command is Claude Code.

@@ -45,6 +45,7 @@ type Agent struct {
 	Sandbox                 string            `toml:"sandbox" json:"sandbox,omitzero" jsonschema:"enum=,enum=none,enum=landlock,description=what confines its commands; not set: as its risk profile says"`
 	WatchChannels           []string          `toml:"watch_channels" json:"watch_channels,omitzero" jsonschema:"description=channels whose messages come into its inbox\\, whether they name it or not"`
 	Memory                  Memory            `toml:"memory" json:"memory,omitzero" jsonschema:"description=what it remembers"`
+	Version                 string            `toml:"version" json:"version,omitzero" jsonschema:"description=of its program\\, as --version prints it\\, or how that begins: it does no task with another one"`
 	UUID                    string            `toml:"uuid" json:"uuid,omitzero" jsonschema:"description=what it is known by in shared memories whatever its name; mbox agent birth makes it"`
 	Formerly                []string          `toml:"formerly" json:"formerly,omitzero" jsonschema:"description=names that it had: what names one of them means it; mbox agent rename writes them"`
 }

@@ -34,15 +34,14 @@ func (c *File) checkAgents() error {
 // checkAgent refuses what makes no sense in an agent's table.
 func (c *File) checkAgent(name string, a *Agent) error {
 	key := "agents." + name
-	for _, check := range []func(c *File, key string, a *Agent) error{
-		(*File).checkTaking, (*File).checkMind, (*File).checkCommand, (*File).checkBrain, (*File).checkRights,
-		(*File).checkWorkspace, (*File).checkDelegates, (*File).checkMemory, checkNames,
+	for _, check := range []func(key string, a *Agent) error{
+		c.checkTaking, c.checkMind, c.checkCommand, c.checkBrain, c.checkRights, c.checkWorkspace, c.checkDelegates, c.checkMemory,
 	} {
-		if err := check(c, key, a); err != nil {
+		if err := check(key, a); err != nil {
 			return err
 		}
 	}
-	return nil
+	return checkNames(c, key, a)
 }
 
 // checkTaking checks what the agent takes, and how.

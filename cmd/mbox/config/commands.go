@@ -15,6 +15,8 @@ import (
 // maxQuota bounds a pattern of quota.
 const maxQuota = 500
 
+var versionForm = schemas.Pattern(`^[0-9]+[0-9A-Za-z.+-]{0,63}$`)
+
 // checkCommand checks what the agent's table says of the command that does its tasks.
 func (f *origins) checkCommand(key string, a *Agent) error {
 	for _, k := range []struct {
@@ -25,10 +27,14 @@ func (f *origins) checkCommand(key string, a *Agent) error {
 		{".exit", len(a.Exit) > 0, a.Exec != ""},
 		{".quota", len(a.Quota) > 0, a.Whole()},
 		{".account", a.Account != "", a.Whole()},
+		{".version", a.Version != "", a.Command() != ""},
 	} {
 		if k.set && !k.serve {
 			return advise(f.wrong(key+k.name, "it has no command, of which that tells"), `exec = "COMMAND" in [%s]`, key)
 		}
+	}
+	if a.Version != "" && !versionForm().MatchString(a.Version) {
+		return f.wrong(key+".version", "%s is no version: want a number such as 2.1, or 2.1.34", quoted(a.Version))
 	}
 	if err := f.checkAgentZero(key+".agentzero", a.AgentZero); err != nil {
 		return err

@@ -3,10 +3,12 @@ package config
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
 
 	"mbox/schemas"
@@ -101,20 +103,11 @@ func Rename(c *File, from, to string) (text []byte, next *File, err error) {
 	if at.source == nil || at.name != name {
 		return nil, nil, &Error{File: c.at(key).path, Line: c.at(key).line, Problem: fmt.Sprintf("[%s] was not written by mbox agent birth", key), Hint: "change its name there, where it has no tasks"}
 	}
-	text = renamed(at.data, from, to)
-	lines := strings.SplitAfter(string(text), "\n")
 	formerly := slices.DeleteFunc(slices.Clone(c.Agents[from].Formerly), func(old string) bool { return old == to })
-	line := fmt.Sprintf("formerly = [%s]\n", quotedList(append(formerly, from)))
-	head, set := c.where[key], c.where[key+".formerly"]
-	switch {
-	case set.source != nil && strings.HasPrefix(strings.TrimSpace(lines[set.line-1]), "formerly") && strings.HasSuffix(strings.TrimSpace(lines[set.line-1]), "]"):
-		lines[set.line-1] = line
-	case set.source == nil && head.source != nil && strings.HasPrefix(strings.TrimSpace(lines[head.line-1]), "["):
-		lines = slices.Insert(lines, head.line, line)
-	default:
-		return nil, nil, &Error{File: at.path, Line: c.at(key).line, Problem: fmt.Sprintf("%s is not written as mbox writes it", key), Hint: "want a line [" + key + "], and formerly, if it is there, in a line behind it"}
+	text, err = setKey(c, renamed(at.data, from, to), key, "formerly", append(formerly, from))
+	if err != nil {
+		return nil, nil, err
 	}
-	text = []byte(strings.Join(lines, ""))
 	files := slices.DeleteFunc(slices.Clone(c.files), func(s source) bool { return s.name == name })
 	fresh := Dir + "/" + to + ".toml"
 	files = append(files, source{filepath.Join(c.Home(), fresh), fresh, text})
@@ -122,11 +115,61 @@ func Rename(c *File, from, to string) (text []byte, next *File, err error) {
 	return text, next, err
 }
 
-func quotedList(names []string) string {
-	for i := range names {
-		names[i] = fmt.Sprintf("%q", names[i]) // names of agents have nothing that TOML escapes otherwise
+// setKey sets a key of a table, which is c's and stands at the same lines of text. What
+// else stands there stays. An error says that it is not written as mbox writes it.
+func setKey(c *File, text []byte, table, key string, value any) ([]byte, error) {
+	line, err := toml.Marshal(map[string]any{key: value})
+	if err != nil {
+		return nil, err
 	}
-	return strings.Join(names, ", ")
+	lines := strings.SplitAfter(string(text), "\n")
+	head, set := c.where[table], c.where[table+"."+key]
+	switch {
+	case set.source != nil && alone(lines[set.line-1], key):
+		lines[set.line-1] = string(line)
+	case set.source == nil && head.source != nil && strings.HasPrefix(strings.TrimSpace(lines[head.line-1]), "["):
+		if !strings.HasSuffix(lines[head.line-1], "\n") {
+			lines[head.line-1] += "\n"
+		}
+		lines = slices.Insert(lines, head.line, string(line))
+	default:
+		at := c.at(table)
+		return nil, &Error{File: at.path, Line: at.line, Problem: table + " is not written as mbox writes it", Hint: "want a line [" + table + "], and " + key + ", if it is there, in one line behind it"}
+	}
+	return []byte(strings.Join(lines, "")), nil
+}
+
+// alone tells whether a line is this key and its whole value.
+func alone(line, key string) bool {
+	var is map[string]any
+	return toml.Unmarshal([]byte(line), &is) == nil && len(is) == 1 && is[key] != nil
+}
+
+// Upgrade is the text of the file that mbox agent birth has made for an agent, with other
+// values of some keys of its table, and the configuration with that.
+func Upgrade(c *File, name string, values map[string]string) (text []byte, next *File, err error) {
+	key, file := "agents."+name, Dir+"/"+name+".toml"
+	at := c.owners[key]
+	if at.source == nil || at.name != file {
+		return nil, nil, &Error{File: c.at(key).path, Line: c.at(key).line, Problem: fmt.Sprintf("[%s] was not written by mbox agent birth", key), Hint: "change it there"}
+	}
+	next, text = c, at.data
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		if text, err = setKey(next, text, key, k, values[k]); err == nil {
+			next, err = with(c, file, text)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return text, next, nil
+}
+
+// with is the configuration with another text of a file.
+func with(c *File, name string, text []byte) (*File, error) {
+	files := slices.DeleteFunc(slices.Clone(c.files), func(s source) bool { return s.name == name })
+	files = append(files, source{filepath.Join(c.Home(), name), name, text})
+	return parse(filepath.Join(c.Home(), Name), files, c.env)
 }
 
 // renamed gives an agent's tables in a well-formed text another name.

@@ -47,7 +47,7 @@ func TestFormerly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := strings.NewReplacer(`"eve"] # she`+"\n", `joy] # she`+"\n"+`formerly = ["eve"]`+"\n", "agents.eve.memory", "agents.joy.memory").Replace(eveEntry)
+	want := strings.NewReplacer(`"eve"] # she`+"\n", `joy] # she`+"\n"+`formerly = ['eve']`+"\n", "agents.eve.memory", "agents.joy.memory").Replace(eveEntry)
 	equal(t, "its text", string(text), want)
 	reader := next.Agents["reader"]
 	for what, got := range map[string]string{
@@ -67,11 +67,11 @@ func TestFormerly(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, _, err = Rename(c, "joy", "sue")
-	if err != nil || !strings.Contains(string(text), "\nformerly = [\"eve\", \"joy\"]\n") {
+	if err != nil || !strings.Contains(string(text), "\nformerly = ['eve', 'joy']\n") {
 		t.Errorf("%s%v", text, err)
 	}
 	text, _, err = Rename(c, "joy", "eve")
-	if err != nil || !strings.Contains(string(text), "[agents . eve] # she\nformerly = [\"joy\"]\n") {
+	if err != nil || !strings.Contains(string(text), "[agents . eve] # she\nformerly = ['joy']\n") {
 		t.Errorf("%s%v", text, err)
 	}
 

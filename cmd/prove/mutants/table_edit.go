@@ -29,7 +29,7 @@ var editMutants = []mutant{
 	},
 	{
 		"edit-by-any-agent", "edit", editGo,
-		"e.by != \"human\" && f.Task.Source.Agent != e.by", "e.by == \"\"",
+		"e.by != \"human\" && e.b.queue.Called(f.Task.Source.Agent) != e.by", "e.by == \"\"",
 		boxTest("TestEditRefused"),
 	},
 	{

@@ -194,6 +194,61 @@ var lifeMutants = []mutant{
 		command{"agents/memory/sqlite", "TestRename"},
 	},
 	{
+		"another-version-works", "life", "cmd/mbox/check/version.go",
+		"if said != a.Version && !strings.HasPrefix(said, a.Version+\".\") {", "if said == \"\" {",
+		command{"cmd/mbox", "TestScripts/agent_upgrade$"},
+	},
+	{
+		"a-version-is-told-once", "life", "cmd/mbox/check/version.go",
+		"if now != asked {", "if asked == \"\" {",
+		command{"cmd/mbox/check", "TestPin"},
+	},
+	{
+		"unfit-burns-an-attempt", "life", "agents/ending.go",
+		"\tif e.unfit != nil {\n\t\treturn verdict{release: \"the command cannot run: \" + e.unfit.Error(), delay: releaseDelay}\n\t}\n", "",
+		command{"cmd/mbox", "TestScripts/agent_upgrade$"},
+	},
+	{
+		"upgrade-not-put-back", "life", "cmd/mbox/cmd_agent_upgrade.go",
+		"life.Reenter(context.WithoutCancel(ctx), box, name, old)", "life.Reenter(context.WithoutCancel(ctx), box, name, text)",
+		command{"cmd/mbox", "TestScripts/agent_upgrade$"},
+	},
+	{
+		"upgraded-at-work", "life", "cmd/mbox/cmd_agent_upgrade.go",
+		"err == nil && len(held) > 0; held", "err == nil && len(held) > 1; held",
+		command{"cmd/mbox", "TestScripts/agent_upgrade$"},
+	},
+	{
+		"passwords-in-addresses", "life", "cmd/mbox/cmd_agent_fill.go",
+		"secret || u.Scheme != \"ssh\" {", "secret && u.Scheme == \"ssh\" {",
+		command{"cmd/mbox", "TestScripts/agent_birth$"},
+	},
+	{
+		"failed-hooks-bear", "life", "cmd/mbox/cmd_agent_fill.go",
+		"case status.ExitStatus() != 0:", "case status.ExitStatus() == 255:",
+		command{"cmd/mbox", "TestScripts/agent_birth$"},
+	},
+	{
+		"any-protocol-is-cloned", "life", "cmd/mbox/cmd_agent_fill.go",
+		"GIT_ALLOW_PROTOCOL=file:", "GIT_ALLOW_PROTOCOL=ext:file:",
+		command{"cmd/mbox", "TestScripts/agent_birth$"},
+	},
+	{
+		"renamed-parents-have-all-rights", "life", "agents/act.go",
+		"mailbox.AgentCalled(p.Box, p.task.Source.Agent)", "p.task.Source.Agent, error(nil)",
+		command{"agents", "TestRenamedParentAtClaim"},
+	},
+	{
+		"tokens-of-an-old-name", "life", "cmd/mbox/gateway/routes.go",
+		"if who.agent, err = mailbox.AgentCalled(s.Box, who.agent); err != nil {", "if _, err = mailbox.AgentCalled(s.Box, who.agent); err != nil {",
+		command{"cmd/mbox/gateway", "TestRenamed"},
+	},
+	{
+		"doors-know-no-old-name", "life", "cmd/mbox/gateway/tasks.go",
+		"now, err := mailbox.AgentCalled(c.Box, target)", "now, err := target, error(nil)",
+		command{"cmd/mbox/gateway", "TestRenamed"},
+	},
+	{
 		"killed-at-work", "life", "cmd/mbox/cmd_agent_life.go",
 		"if len(held) > 0 && !o.now {", "if len(held) > 1 && !o.now {",
 		command{"cmd/mbox", "TestScripts/agent_life$"},
