@@ -37,7 +37,11 @@ type section struct {
 	text     *string
 	list     *[]string
 	optional bool // may stay without text
+	extra    bool // is there only if it has something
 }
+
+// none tells whether the section is left out.
+func (s *section) none() bool { return s.extra && s.list != nil && len(*s.list) == 0 }
 
 func (s *section) heading() string { return "## " + s.name }
 
@@ -72,6 +76,9 @@ func (f *form) write() ([]byte, error) {
 	var blank []string
 	var inText error
 	for _, s := range f.sections {
+		if s.none() {
+			continue
+		}
 		fmt.Fprintf(&b, "\n%s\n", s.heading())
 		text, bad := s.print()
 		if text != "" {
@@ -108,12 +115,15 @@ func (f *form) read(data []byte) error {
 			*field.value = ""
 		}
 	}
+	var there []section
 	var texts []string
 	for _, s := range f.sections {
-		texts = append(texts, r.section(s.heading()))
+		if !s.extra || r.at(s.heading()) {
+			there, texts = append(there, s), append(texts, r.section(s.heading()))
+		}
 	}
 	r.end()
-	for i, s := range f.sections {
+	for i, s := range there {
 		if r.err == nil {
 			r.fail(s.parse(texts[i]))
 		}
@@ -161,9 +171,15 @@ func (r *reader) value(path, prefix, example string) string {
 	return ""
 }
 
+// at tells whether the next line is this heading.
+func (r *reader) at(heading string) bool {
+	r.skipBlank()
+	return r.next < len(r.lines) && strings.TrimRight(r.lines[r.next], " \t") == heading
+}
+
 // section reads a heading and what stands under it, up to the next heading.
 func (r *reader) section(heading string) string {
-	if r.skipBlank(); r.next >= len(r.lines) || strings.TrimRight(r.lines[r.next], " \t") != heading {
+	if !r.at(heading) {
 		r.missing(heading, schemas.Quote(heading)+r.hint())
 		return ""
 	}

@@ -37,11 +37,11 @@ func printList(path string, list *[]string) (string, error) {
 	*list = items
 	size := len(strings.Join(items, ""))
 	if len(items) > maxOptions {
-		return "", wrong(schemas.CodeTooLong, path, fmt.Sprintf("has %d options", len(items)), fmt.Sprintf("at most %d", maxOptions))
+		return "", wrong(schemas.CodeTooLong, path, fmt.Sprintf("has %d items", len(items)), fmt.Sprintf("at most %d", maxOptions))
 	}
 	for i, item := range items {
 		if item == "" && size > 0 {
-			return "", wrong(schemas.CodeMissingField, path, fmt.Sprintf("option %d has no text", i+1), "option: pros and cons")
+			return "", wrong(schemas.CodeMissingField, path, fmt.Sprintf("item %d has no text", i+1), "text")
 		}
 		marked, err := mark(itemPath(path, i), item)
 		if err != nil {

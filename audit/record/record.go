@@ -37,6 +37,8 @@ type Decision struct {
 	Options  []string `json:"options" jsonschema:"minItems=1,maxItems=100,description=Each option with its pros and cons"`
 	Decision string   `json:"decision" jsonschema:"description=What was decided and why"`
 	Outcome  string   `json:"outcome,omitzero" jsonschema:"description=What came of it; filled in later"`
+
+	Tradeoffs []string `json:"tradeoffs,omitzero" jsonschema:"minItems=1,maxItems=100,description=Each thing that is given up by it and what for"`
 }
 
 // Change is a change of configuration, code, data or system, with how to see that it
@@ -77,6 +79,7 @@ func (d *Decision) form() *form {
 			{name: "Context", text: &d.Context},
 			{name: "Options Considered", list: &d.Options},
 			{name: "Decision", text: &d.Decision},
+			{name: "Trade-offs", list: &d.Tradeoffs, extra: true},
 			{name: "Outcome", text: &d.Outcome, optional: true},
 		},
 	}
@@ -100,7 +103,7 @@ func (c *Change) form() *form {
 // Markdown writes the record. Line ends become newlines and blank lines around a text
 // go; apart from that [ParseDecision] gives the same decision back. A decision that
 // lacks something is refused with a [*schemas.Error] that names the field or heading;
-// only the outcome may be empty.
+// only the outcome may be empty, and trade-offs stand there if there are any.
 func (d Decision) Markdown() ([]byte, error) { return d.form().write() }
 
 // Markdown writes the record as that of a decision is written. All six sections must

@@ -370,6 +370,10 @@ func TestRecordRoundTripDecision(t *testing.T) {
 		d.Task = rapid.SampledFrom([]string{"", "task-1", "None"}).Draw(t, "task")
 		d.Context = "c" + bodyGen().Draw(t, "context")
 		d.Options = rapid.SliceOfN(rapid.Map(bodyGen(), func(s string) string { return s + "." }), 1, 12).Draw(t, "options")
+		d.Tradeoffs = rapid.SliceOfN(rapid.Map(bodyGen(), func(s string) string { return s + "." }), 0, 3).Draw(t, "tradeoffs")
+		if len(d.Tradeoffs) == 0 {
+			d.Tradeoffs = nil // which is how it is read
+		}
 		d.Decision = bodyGen().Draw(t, "decision") + "\nd"
 		d.Outcome = bodyGen().Draw(t, "outcome")
 		checkDecisionRoundTrip(t, d)
@@ -423,7 +427,9 @@ func checkOutline(t rapid.TB, form *form, text []byte) {
 		wantFields = append(wantFields, f.name)
 	}
 	for _, s := range form.sections {
-		wantSections = append(wantSections, s.name)
+		if !s.none() {
+			wantSections = append(wantSections, s.name)
+		}
 	}
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSuffix(line, "\n")

@@ -26,7 +26,7 @@ ledger line that holds its hash.`,
 
 type decisionOptions struct {
 	agent, task, context, decision, outcome string
-	options                                 texts
+	options, tradeoffs                      texts
 	json                                    bool
 }
 
@@ -37,13 +37,14 @@ func decisionNewVerb() *verb {
 		brief: "write a decision record",
 		about: `Writes a decision record and prints its id. The sections come from flags, or from
 a markdown file, or from standard input, with the headings ## Context,
-## Options Considered (a numbered list), ## Decision and ## Outcome; only the
-outcome may be empty, and is added later by mbox decision outcome.`,
+## Options Considered (a numbered list), ## Decision, ## Trade-offs (a numbered list,
+left out if there are none) and ## Outcome; only the outcome may be empty, and is
+added later by mbox decision outcome.`,
 		shows: []string{
 			`mbox decision new --agent openclaw --task task-2026-02-16-001 \`,
 			`     --context "Two mail servers offer the same" \`,
 			`     --option "Keep both: safe, twice the work" --option "Keep one: simple" \`,
-			`     --decision "Keep one"`,
+			`     --decision "Keep one" --tradeoff "Half the work; no mail while it is down"`,
 		},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy, exitCommitted},
 		flags: flags(
@@ -52,6 +53,7 @@ outcome may be empty, and is added later by mbox decision outcome.`,
 			textFlag("context", "what made it necessary: `TEXT`", &o.context),
 			valueFlag("option", "what could be done, with pros and cons: `TEXT`; may be repeated", &o.options),
 			textFlag("decision", "what was decided, and why: `TEXT`", &o.decision),
+			valueFlag("tradeoff", "what is given up by it, and what for: `TEXT`; may be repeated", &o.tradeoffs),
 			textFlag("outcome", "what came of it: `TEXT`", &o.outcome),
 			jsonFlag(&o.json),
 		),
@@ -60,9 +62,9 @@ outcome may be empty, and is added later by mbox decision outcome.`,
 }
 
 func (o *decisionOptions) run(ctx context.Context, s *session, args []string) error {
-	d := record.Decision{Context: o.context, Options: o.options, Decision: o.decision, Outcome: o.outcome}
+	d := record.Decision{Context: o.context, Options: o.options, Decision: o.decision, Tradeoffs: o.tradeoffs, Outcome: o.outcome}
 	if len(args) == 1 {
-		if o.context+o.decision+o.outcome != "" || len(o.options) > 0 {
+		if o.context+o.decision+o.outcome != "" || len(o.options)+len(o.tradeoffs) > 0 {
 			return usagef("mbox decision new "+schemas.ShellWord(args[0]), "sections come from flags or from %s, not from both", args[0])
 		}
 		text, err := s.readRecord(args[0], recordHead("Decision", "decision", "**Task:** none"))

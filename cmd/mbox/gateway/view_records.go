@@ -45,12 +45,18 @@ func (v view) filed(id string) (filed, error) {
 		r.Parts = []part{{"Description", c.Description}, {"Rationale", c.Rationale}, {"Before", c.Before}, {"After", c.After}, {"Rollback", c.Rollback}, {"Verification", c.Verification}}
 		return r, nil
 	}
-	options := ""
-	for _, o := range d.Options {
-		options += "- " + strings.ReplaceAll(o, "\n", "\n  ") + "\n"
+	bullets := func(all []string) (text string) {
+		for _, one := range all {
+			text += "- " + strings.ReplaceAll(one, "\n", "\n  ") + "\n"
+		}
+		return text
 	}
 	r := filed{ID: id, Date: d.Date, Agent: d.Agent, Task: mailbox.ID(d.Task), About: d.Decision}
-	r.Parts = []part{{"Context", d.Context}, {"Options", options}, {"Decision", d.Decision}, {"Outcome", cmp.Or(d.Outcome, "Not known yet.")}}
+	r.Parts = []part{{"Context", d.Context}, {"Options", bullets(d.Options)}, {"Decision", d.Decision}}
+	if len(d.Tradeoffs) > 0 {
+		r.Parts = append(r.Parts, part{"Trade-offs", bullets(d.Tradeoffs)})
+	}
+	r.Parts = append(r.Parts, part{"Outcome", cmp.Or(d.Outcome, "Not known yet.")})
 	return r, nil
 }
 

@@ -22,6 +22,8 @@ type decisionInput struct {
 	Options  []string   `json:"options" jsonschema:"minItems=1,maxItems=100,description=each option with its pros and cons"`
 	Decision string     `json:"decision" jsonschema:"minLength=1,description=what was decided\\, and why"`
 	Outcome  string     `json:"outcome,omitzero" jsonschema:"description=what came of it\\, if that is known"`
+
+	Tradeoffs []string `json:"tradeoffs,omitzero" jsonschema:"minItems=1,maxItems=100,description=each thing that is given up by it\\, and what for"`
 }
 
 type changeInput struct {
@@ -48,7 +50,7 @@ func (s *Server) decide(ctx context.Context, _ *sdk.CallToolRequest, in decision
 	}
 	d := record.Decision{
 		Agent: s.actor(), Task: string(in.Task),
-		Context: in.Context, Options: in.Options, Decision: in.Decision, Outcome: in.Outcome,
+		Context: in.Context, Options: in.Options, Decision: in.Decision, Tradeoffs: in.Tradeoffs, Outcome: in.Outcome,
 	}
 	return s.writeRecord(ctx, func(since string) (string, error) {
 		all, err := s.o.Box.Decisions(ctx)

@@ -54,6 +54,11 @@ var lifeMutants = []mutant{
 		command{"audit", "TestPlacesOfLines"},
 	},
 	{
+		"tradeoffs-not-read", "record", "audit/record/form.go",
+		"if !s.extra || r.at(s.heading()) {", "if !s.extra {",
+		command{"cmd/mbox", "TestScripts/decision"},
+	},
+	{
 		"half-born", "life", lifeGo,
 		"failed = errors.Join(failed, arrive(ctx, b, name))", "_ = arrive",
 		command{"agents/life", "TestFaults"},
