@@ -10,6 +10,8 @@ PATH=$(cd "$(dirname "${1:?usage: demo.sh MBOX}")" && pwd):$PATH
 cd "$(dirname "$0")/.." || exit 1
 . .ci/show.sh
 
+answered() { mbox read office --json | grep -q 'ada is here'; }
+
 say '# A mailbox is a folder.'
 run mbox init || die 'no mailbox'
 
@@ -119,6 +121,16 @@ if [ -n "$ngircd" ]; then
 	python3 .ci/irc-ask.py 127.0.0.1 "$ircport" mbox 'Sum up the month' | grep . || die 'no answer on IRC'
 fi
 
+say '# An agent may have a home of its own: it is born by one command, of which a running
+# mbox up hears at once, talks in channels, and is put away, home and all, by another.'
+run mbox agent birth ada --exec "'$EXAMPLES/member.sh'" || die 'nobody was born'
+run mbox create-channel office || die 'no channel'
+run mbox post office '@ada who is there?' || die 'not posted'
+within 20 'the answer' answered
+run mbox read office || die 'mbox read'
+within 20 'the tasks' all_ended
+run mbox agent kill ada --reason 'the demo is over' || die 'ada was not put away'
+
 say "# People open $url in a browser: the dashboard."
 if command -v curl >/dev/null; then
 	echo "$ curl -s $url | grep -o '<h1>.*</h1>'"
@@ -134,8 +146,8 @@ run mbox audit delegation --decision rejected || die 'mbox audit delegation'
 run cat "$MBOX_HOME/agents/coder/workspace/projects/note.md" || die 'the coder wrote no note'
 
 ended() { mbox ls --state "$1" --json | wc -l; }
-test "$(ended completed)" -eq $((7 + doors + asked)) && test "$(ended failed)" -eq 1 ||
-	die "$(($(ended completed))) tasks are completed and $(($(ended failed))) have failed, not $((7 + doors + asked)) and the one with a mistake"
+test "$(ended completed)" -eq $((9 + doors + asked)) && test "$(ended failed)" -eq 1 ||
+	die "$(($(ended completed))) tasks are completed and $(($(ended failed))) have failed, not $((9 + doors + asked)) and the one with a mistake"
 mbox audit delegation --decision rejected --json | grep -q '"step": *"action"\|may not do' || die 'the refusal is not in the ledger'
 
 go_down
