@@ -112,3 +112,23 @@ func TestRename(t *testing.T) {
 	}
 	whole(t, b.Home())
 }
+
+// A task that waits for its children goes on under the new name, and who has sent a task
+// may change it, and nobody else.
+func TestRenameOfAParent(t *testing.T) {
+	b, claim := family(t, Options{})
+	ids := delegate(t, claim, "", child("coder", "Write"))
+	rename(t, b, "boss", "chief")
+	if n, err := Readdress(t.Context(), b); n != 1 || err != nil {
+		t.Fatalf("%d tasks follow: %v", n, err)
+	}
+	if _, err := Edit(t.Context(), b, ids[0], "chief", "", urgently); err != nil {
+		t.Errorf("what it has sent: %v", err)
+	}
+	refusesEdit(t, b, ids[0], "boss", func(n *Task) error { n.Task.Priority = "low"; return nil }, "boss did not send it")
+	finish(t, b, "coder", true)
+	if c := claimAs(t, b, "chief"); c.ID() != "parent" {
+		t.Errorf("it has %s", c.ID())
+	}
+	whole(t, b.Home())
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -37,6 +39,9 @@ type agentStatus struct {
 	Registered bool          `json:"registered"` // it stands in mbox.toml, or is one of the default four
 	Enabled    bool          `json:"enabled"`
 	Role       string        `json:"role,omitzero"`
+	Runtime    string        `json:"runtime"`            // what does its tasks: exec, acp, agentzero or role; none: whoever claims as it
+	Version    string        `json:"version,omitzero"`   // that its program has to have
+	Home       string        `json:"home,omitzero"`      // of one that was born, from the mailbox's folder
 	Formerly   []string      `json:"formerly,omitempty"` // names that it had, sorted
 	Lifecycle  mailbox.Agent `json:"lifecycle"`
 	Holds      []mailbox.ID  `json:"holds"`
@@ -53,13 +58,14 @@ func agentStatuses(c *config.File, box *mailbox.Box) (map[string]*agentStatus, e
 	all := map[string]*agentStatus{}
 	of := func(name string) *agentStatus {
 		if all[name] == nil {
-			all[name] = &agentStatus{Name: name, Enabled: true, Lifecycle: x.Agents[name].At(box.Options().Now()), Holds: []mailbox.ID{}}
+			all[name] = &agentStatus{Name: name, Enabled: true, Runtime: "none", Home: bornIn(box, name), Lifecycle: x.Agents[name].At(box.Options().Now()), Holds: []mailbox.ID{}}
 		}
 		return all[name]
 	}
 	for _, name := range c.AgentNames() {
 		a := of(name)
-		a.Registered, a.Enabled, a.Role = true, c.Agents[name].Enabled, c.Agents[name].Role
+		entry := c.Agents[name]
+		a.Registered, a.Enabled, a.Role, a.Runtime, a.Version = true, entry.Enabled, entry.Role, runtimeName(entry), entry.Version
 	}
 	for name := range x.Agents {
 		of(name)
@@ -85,6 +91,30 @@ func agentStatuses(c *config.File, box *mailbox.Box) (map[string]*agentStatus, e
 	return all, err
 }
 
+// bornIn is the home that an agent was born with, from the mailbox's folder; "" if it has
+// none.
+func bornIn(box *mailbox.Box, name string) string {
+	dir := box.AgentDir(name)
+	if _, err := os.Lstat(filepath.Join(dir, "state.json")); err != nil {
+		return ""
+	}
+	return "agents/" + filepath.Base(dir)
+}
+
+func runtimeName(a *config.Agent) string {
+	switch {
+	case a.Exec != "":
+		return "exec"
+	case a.ACP != "":
+		return "acp"
+	case a.Whole():
+		return "agentzero"
+	case a.Role != "":
+		return "role"
+	}
+	return "none"
+}
+
 // agentStatusOf is one agent, by the name that it has or had. A name of which nobody has
 // heard is refused, with the one that was probably meant.
 func agentStatusOf(c *config.File, box *mailbox.Box, name string) (*agentStatus, error) {
@@ -101,7 +131,7 @@ func agentStatusOf(c *config.File, box *mailbox.Box, name string) (*agentStatus,
 	if problem := config.StrangerProblem(c, name); problem != "" {
 		return nil, usagef("mbox agent list", "%s", problem)
 	}
-	return &agentStatus{Name: name, Enabled: true, Lifecycle: mailbox.Agent{}.At(time.Time{}), Holds: []mailbox.ID{}}, nil
+	return &agentStatus{Name: name, Enabled: true, Runtime: "none", Lifecycle: mailbox.Agent{}.At(time.Time{}), Holds: []mailbox.ID{}}, nil
 }
 
 func (a *agentStatus) state() string {
@@ -132,7 +162,8 @@ func agentListVerb() *verb {
 		name:  "list",
 		brief: "list the agents and what they do",
 		about: `Lists the agents of mbox.toml, those that hold a task or are waited for, and those
-of whose state the ledger tells. With --json each line is one agent.`,
+of whose state the ledger tells, by the names that they have now. With --json each line
+is one agent: its state and since when, by what it works, its home, what it holds.`,
 		shows: []string{"mbox agent list", `mbox agent list --json | jq -r 'select(.lifecycle.state == "paused").name'`},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{jsonFlag(&inJSON)},
@@ -233,6 +264,12 @@ func (s *printer) printAgent(a *agentStatus) {
 	}
 	if a.Role != "" {
 		s.field("role", a.Role)
+	}
+	if a.Version != "" {
+		s.field("version", clean(a.Version, 128))
+	}
+	if a.Home != "" {
+		s.field("home", clean(a.Home, maxLine))
 	}
 	for _, id := range a.Holds {
 		s.field("holds", string(id))
