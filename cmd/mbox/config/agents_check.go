@@ -68,6 +68,16 @@ func (f *origins) checkTaking(key string, a *Agent) error {
 	return nil
 }
 
+// OneAtATime refuses the table of an agent that was born where it does several tasks at
+// once: it has one home.
+func OneAtATime(c *File, name string) error {
+	a := c.Agents[name]
+	if a == nil || a.Concurrency <= 1 {
+		return nil
+	}
+	return advise(c.wrong("agents."+name+".concurrency", "%d is not allowed: %s was born, and does one task at a time in its home", a.Concurrency, name), "leave concurrency out, or let mbox agent birth make another agent")
+}
+
 // checkMind holds exec, role and brain apart.
 func (c *File) checkMind(key string, a *Agent) error {
 	thinks := a.Brain.Kind != "none"
