@@ -12,9 +12,6 @@ import (
 // Failing is the status of an agent whose last work on a task has failed.
 const Failing = "error"
 
-// DefaultInterval is how often a worker says that it is there.
-const DefaultInterval = 30 * time.Second
-
 // StaleAfter is how many intervals a pulse may stay away.
 const StaleAfter = 3
 

@@ -105,15 +105,15 @@ func TestStale(t *testing.T) {
 	must(t, err)
 	defer b.Close()
 	bear(t, b, "ada")
-	now = now.Add(StaleAfter * DefaultInterval)
-	if _, stale := Stale(b, "ada", DefaultInterval); stale {
+	now = now.Add(StaleAfter * time.Second)
+	if _, stale := Stale(b, "ada", time.Second); stale {
 		t.Error("stale too soon")
 	}
-	now = now.Add(time.Second)
-	if _, stale := Stale(b, "ada", DefaultInterval); !stale {
+	now = now.Add(time.Millisecond)
+	if _, stale := Stale(b, "ada", time.Second); !stale {
 		t.Error("never stale")
 	}
-	if _, stale := Stale(b, "coder", DefaultInterval); stale {
+	if _, stale := Stale(b, "coder", time.Second); stale {
 		t.Error("who has no home is stale")
 	}
 }

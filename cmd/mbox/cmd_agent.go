@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"mbox/agents/life"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/schemas"
@@ -38,7 +39,8 @@ type agentStatus struct {
 	Role       string        `json:"role,omitzero"`
 	Lifecycle  mailbox.Agent `json:"lifecycle"`
 	Holds      []mailbox.ID  `json:"holds"`
-	Waiting    int           `json:"waiting"` // pending tasks that name it
+	Waiting    int           `json:"waiting"`  // pending tasks that name it
+	Activity   string        `json:"activity"` // idle, busy, offline (nothing is heard of its worker), or error (its last work failed)
 }
 
 // agentStatuses are the agents of mbox.toml, those that have a task, and those of which
@@ -73,8 +75,25 @@ func agentStatuses(c *config.File, box *mailbox.Box) (map[string]*agentStatus, e
 	}
 	for _, a := range all {
 		slices.Sort(a.Holds)
+		a.Activity = activity(c, box, a)
 	}
 	return all, nil
+}
+
+// activity is what an agent does, as far as its tasks tell, and its home if it has one.
+func activity(c *config.File, box *mailbox.Box, a *agentStatus) string {
+	if table := c.Agents[a.Name]; table != nil && (table.Whole() || table.Role != "") {
+		if _, stale := life.Stale(box, a.Name, time.Duration(table.IdleInterval)); stale {
+			return "offline"
+		}
+	}
+	if len(a.Holds) > 0 {
+		return "busy"
+	}
+	if s, err := life.Stateful(box, a.Name); err == nil && s != nil && s.Status == life.Failing {
+		return "error"
+	}
+	return "idle"
 }
 
 // agentStatusOf is one agent. A name of which nobody has heard is refused, with the one
@@ -90,7 +109,7 @@ func agentStatusOf(c *config.File, box *mailbox.Box, name string) (*agentStatus,
 	if problem := config.StrangerProblem(c, name); problem != "" {
 		return nil, usagef("mbox agent list", "%s", problem)
 	}
-	return &agentStatus{Name: name, Enabled: true, Lifecycle: mailbox.Agent{}.At(time.Time{}), Holds: []mailbox.ID{}}, nil
+	return &agentStatus{Name: name, Enabled: true, Lifecycle: mailbox.Agent{}.At(time.Time{}), Holds: []mailbox.ID{}, Activity: "idle"}, nil
 }
 
 func (a *agentStatus) state() string {
@@ -99,10 +118,8 @@ func (a *agentStatus) state() string {
 		return string(a.Lifecycle.State)
 	case !a.Enabled:
 		return "not enabled"
-	case len(a.Holds) > 0:
-		return "busy"
 	}
-	return "idle"
+	return a.Activity
 }
 
 func (s *printer) agentColour(a *agentStatus) paint {
@@ -121,7 +138,9 @@ func agentListVerb() *verb {
 		name:  "list",
 		brief: "list the agents and what they do",
 		about: `Lists the agents of mbox.toml, those that hold a task or are waited for, and those
-of whose state the ledger tells. With --json each line is one agent.`,
+of whose state the ledger tells. One that was born is offline when nothing is heard of
+its worker for three times its idle_interval, and in error when its last work failed.
+With --json each line is one agent.`,
 		shows: []string{"mbox agent list", `mbox agent list --json | jq -r 'select(.lifecycle.state == "paused").name'`},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{jsonFlag(&inJSON)},

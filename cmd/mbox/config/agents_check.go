@@ -62,6 +62,9 @@ func (f *origins) checkTaking(key string, a *Agent) error {
 	if a.Timeout < Duration(time.Second) {
 		return f.wrong(key+".timeout", "%s is not allowed: want at least 1s", cmp.Or(Span(time.Duration(a.Timeout)), "0s"))
 	}
+	if a.IdleInterval < Duration(time.Second) || a.IdleInterval > Duration(time.Hour) {
+		return f.wrong(key+".idle_interval", "%s is not allowed: want 1s to 1h", cmp.Or(Span(time.Duration(a.IdleInterval)), "0s"))
+	}
 	if a.Silence != 0 && a.Silence < Duration(time.Second) {
 		return f.wrong(key+".silence", "%s is not allowed: want at least 1s, or 0s for none", Span(time.Duration(a.Silence)))
 	}

@@ -98,6 +98,21 @@ var lifeMutants = []mutant{
 		command{"cmd/mbox", "TestScripts/agent_life$"},
 	},
 	{
+		"offline-and-nobody-told", "life", "cmd/mbox/cmd_status.go",
+		"		b.Miss(absent)\n", "		b.Miss(absent[:0])\n",
+		command{"cmd/mbox", "TestScripts/agent_life$"},
+	},
+	{
+		"paused-are-absent", "life", "cmd/mbox/check/absent.go",
+		"!told.At(box.Options().Now()).Claims()", "told.State == \"\"",
+		command{"cmd/mbox", "TestScripts/agent_life$"},
+	},
+	{
+		"late-is-never", "life", "agents/life/keeper.go",
+		"> StaleAfter*interval", "> 1000*StaleAfter*interval",
+		command{"agents/life", "TestStale"},
+	},
+	{
 		"killed-at-work", "life", "cmd/mbox/cmd_agent_life.go",
 		"if len(held) > 0 && !o.now {", "if len(held) > 1 && !o.now {",
 		command{"cmd/mbox", "TestScripts/agent_life$"},
