@@ -25,6 +25,7 @@ import (
 type attempt struct {
 	*shift
 	claim  *mailbox.Claim
+	number int64 // of the attempt
 	log    zerolog.Logger
 	own    zerolog.Logger // the agent's log file
 	stdout *output
@@ -47,7 +48,7 @@ func (l lapse) Error() string { return string(l) }
 // newAttempt makes an attempt that lives no longer than hard, which ends when
 // the worker has to stop.
 func newAttempt(hard context.Context, s *shift, claim *mailbox.Claim) *attempt {
-	a := &attempt{shift: s, claim: claim}
+	a := &attempt{shift: s, claim: claim, number: claim.Task.Mbox.Attempt}
 	a.live, a.cut = context.WithCancelCause(hard)
 	a.log, a.own = s.logOf(s.Log, claim), s.logOf(s.journal.log(), claim)
 	a.report = newReporter(a)
@@ -98,6 +99,7 @@ func (a *attempt) run(ctx, hard context.Context) {
 	defer a.stdout.close()
 	defer a.said.close()
 	defer a.cut(nil)
+	defer a.survive(hard)
 	a.tell(zerolog.InfoLevel, nil, "claimed")
 	if errors.Is(a.claim.Valid(context.WithoutCancel(hard)), mailbox.ErrStale) {
 		a.cut(lapse("over before it began"))

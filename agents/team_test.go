@@ -45,6 +45,11 @@ func (s *script) Think(ctx context.Context, t Thought) (Reply, error) {
 		return Reply{}, errors.New("the script has ended")
 	}
 	next := s.says[0]
+	if fault, is := next.(panicking); is {
+		s.says = s.says[1:]
+		s.mu.Unlock()
+		panic(string(fault))
+	}
 	s.says = s.says[1:]
 	s.mu.Unlock()
 	if t.Heard != nil {

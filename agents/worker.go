@@ -63,10 +63,10 @@ type Worker struct {
 	// Retired, if not nil, is closed when another worker takes the agent over: this
 	// one claims no more, finishes what it has without a limit, and ends.
 	Retired <-chan struct{}
-	// Pulse, if not nil, says that the worker is there, before it claims.
-	Pulse func(context.Context) error
-	Grace time.Duration  // from SIGTERM to SIGKILL, and from a stop to giving back; 10 s
-	Log   zerolog.Logger // what the worker does; ids and names, no text of tasks
+	Home    Home           // of an agent that was born; nil for one without
+	Idle    time.Duration  // how often the worker of a home says that it is there; 30 s
+	Grace   time.Duration  // from SIGTERM to SIGKILL, and from a stop to giving back; 10 s
+	Log     zerolog.Logger // what the worker does; ids and names, no text of tasks
 }
 
 // Run works until the context ends, or with Once until there is nothing to
@@ -88,13 +88,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
 	context.AfterFunc(ctx, func() { s.grant(hard, kill) })
-	if s.Pulse != nil {
-		err = s.Pulse(ctx)
-	}
-	if err == nil {
-		err = s.work(s.claiming(ctx), hard)
-	}
-	if err != nil {
+	s.live(ctx)
+	if err = s.work(s.claiming(ctx), hard); err != nil {
 		stop()
 	}
 	s.attempts.Wait()
@@ -126,9 +121,7 @@ func (w *Worker) begin(ctx context.Context) (*shift, error) {
 	if s.Concurrency == 0 {
 		s.Concurrency = 1
 	}
-	if s.Grace == 0 {
-		s.Grace = 10 * time.Second
-	}
+	s.Grace, s.Idle = cmp.Or(s.Grace, 10*time.Second), cmp.Or(s.Idle, DefaultIdle)
 	s.Account = cmp.Or(s.Account, s.Agent)
 	s.Logs.File = cmp.Or(s.Logs.File, DefaultLogs.File)
 	s.Logs.Total = cmp.Or(s.Logs.Total, DefaultLogs.Total)
@@ -142,8 +135,10 @@ func (w *Worker) begin(ctx context.Context) (*shift, error) {
 		return nil, errors.New("it has neither a command nor a role")
 	case strings.ContainsRune(s.Exec, 0):
 		return nil, errors.New("its command has a NUL")
-	case s.Concurrency < 0 || s.Grace < 0 || s.Timeout < 0 || s.Silence < 0:
-		return nil, errors.New("concurrency, grace, timeout and silence cannot be negative")
+	case s.Home != nil && s.Concurrency > 1:
+		return nil, errors.New("an agent that was born has one home, and does one task at a time")
+	case s.Concurrency < 0 || s.Idle < 0 || s.Grace < 0 || s.Timeout < 0 || s.Silence < 0:
+		return nil, errors.New("concurrency, idle, grace, timeout and silence cannot be negative")
 	}
 	if err := task.CheckAgent(s.Agent); err != nil {
 		return nil, err
@@ -222,6 +217,7 @@ type shift struct {
 	swept   time.Time         // when old logs were removed; guarded by mu
 	broken  time.Time         // until then nothing is claimed, for the command cannot run; guarded by mu
 	watched bool              // the ledger is being followed; the claiming goroutine's
+	leave   func()            // of the home that was entered for the last claim; the claiming goroutine's
 }
 
 // grant waits for the grace that a stop gives.
@@ -277,14 +273,26 @@ func (s *shift) work(ctx, hard context.Context) error {
 }
 
 func (s *shift) claim(ctx context.Context) (*mailbox.Claim, error) {
-	r := mailbox.ClaimRequest{Agent: s.Agent, Type: s.Type, OnlyNamed: s.Named, Process: true, Thinks: s.thinks(ctx)}
+	r := mailbox.ClaimRequest{Agent: s.Agent, Type: s.Type, OnlyNamed: s.Named, Process: true, Thinks: s.thinks(ctx), Enter: s.enter(ctx)}
 	if !s.Once {
 		return s.Box.Wait(ctx, r)
 	}
 	if err := s.Box.Tidy(ctx); err != nil {
 		return nil, err
 	}
-	return s.Box.Claim(ctx, r)
+	if r.Enter == nil {
+		return s.Box.Claim(ctx, r)
+	}
+	leave, err := s.Home.Enter(ctx, enterWait) // it is waited for: there is no next time
+	if err != nil {
+		return nil, err
+	}
+	s.leave, r.Enter = s.leaving(leave), nil
+	c, err := s.Box.Claim(ctx, r)
+	if err != nil {
+		s.leave()
+	}
+	return c, err
 }
 
 // passes tells whether an error of a claim is worth waiting: what an operator
@@ -353,6 +361,7 @@ const sweepEvery = time.Minute
 // Valid.
 func (s *shift) start(ctx, hard context.Context, claim *mailbox.Claim) {
 	a := newAttempt(hard, s, claim)
+	leave := s.leave
 	s.mu.Lock()
 	s.running[a] = true
 	s.mu.Unlock()
@@ -363,6 +372,7 @@ func (s *shift) start(ctx, hard context.Context, claim *mailbox.Claim) {
 	}
 	s.attempts.Go(func() {
 		a.run(ctx, hard)
+		s.settled(context.WithoutCancel(hard), a, leave)
 		s.mu.Lock()
 		delete(s.running, a)
 		due := time.Since(s.swept) > sweepEvery

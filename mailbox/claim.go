@@ -28,6 +28,10 @@ type ClaimRequest struct {
 	// Thinks is asked, at most once a claim, when the best task is one that carries
 	// no action: false takes the next one that does. nil: yes.
 	Thinks func() bool
+	// Enter is asked, at most once a claim, before a task is taken: false takes none
+	// yet, and Wait asks again soon. leave is called where none was taken after all;
+	// who has the claim calls it when the work has ended. nil: yes.
+	Enter func() (leave func(), ok bool)
 	// Process makes a lease file that the claim holds locked as long as this
 	// process lives. Without it the lease is its deadline alone: for one-shot
 	// commands.
@@ -184,7 +188,7 @@ func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, busy boo
 	if r.ID != "" {
 		return claimThis(ctx, b, r)
 	}
-	fits, asked, at := b.fits(r), false, 0
+	fits, asked, entered, at := b.fits(r), false, false, 0
 	var taken []queue.Taken
 	defer func() { b.queue.PutBack(taken) }()
 	for ; ; at++ {
@@ -210,6 +214,18 @@ func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, busy boo
 				fits = func(c queue.Class) bool { return c.Action != "" && any(c) }
 				continue
 			}
+		}
+		if r.Enter != nil && !entered {
+			leave, ok := r.Enter()
+			if !ok {
+				return nil, true, ErrEmpty
+			}
+			entered = true
+			defer func() {
+				if c == nil {
+					leave()
+				}
+			}()
 		}
 		c, err := b.claim(ctx, r, rec.ID)
 		switch {

@@ -2,10 +2,12 @@ package life
 
 import (
 	"bytes"
+	"errors"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"text/template"
 	"time"
 
@@ -23,7 +25,7 @@ type State struct {
 	LastDreamAt    *time.Time       `json:"last_dream_at"`
 	InboxCursor    int64            `json:"inbox_cursor"`
 	ChannelCursors map[string]int64 `json:"channel_cursors"`
-	Status         string           `json:"status"`  // as of the last pulse; the ledger has the state that counts
+	Status         string           `json:"status"`  // as of the last pulse, or Failing; the ledger has the state that counts
 	Version        string           `json:"version"` // of the mbox that wrote this
 	BootCount      int64            `json:"boot_count"`
 }
@@ -110,6 +112,20 @@ func Stateful(b *mailbox.Box, agent string) (*State, error) {
 	s := &State{}
 	if err == nil {
 		err = schemas.Decode(data, s)
+	}
+	return s, err
+}
+
+// kept is Stateful for who writes the state anew: what an agent has spoilt there decides
+// nothing, and is made again.
+func kept(b *mailbox.Box, agent string) (*State, error) {
+	s, err := Stateful(b, agent)
+	var number syscall.Errno
+	if s != nil && err != nil && (!errors.As(err, &number) || number == syscall.ELOOP) {
+		s, err = &State{}, nil
+	}
+	if s != nil && s.ChannelCursors == nil {
+		s.ChannelCursors = map[string]int64{}
 	}
 	return s, err
 }

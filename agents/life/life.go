@@ -202,7 +202,7 @@ func moved(from, to string, mode durable.Mode) error {
 // in state.json. The first one makes an agent that was just born healthy. An agent
 // without such a home has none.
 func Pulse(ctx context.Context, b *mailbox.Box, agent, version string, begins bool) error {
-	s, err := Stateful(b, agent)
+	s, err := kept(b, agent)
 	if err != nil || s == nil {
 		return err
 	}
@@ -217,7 +217,10 @@ func Pulse(ctx context.Context, b *mailbox.Box, agent, version string, begins bo
 		}
 	}
 	now := b.Options().Now().UTC().Truncate(time.Millisecond)
-	s.LastPulseAt, s.Status, s.Version = &now, string(a.State), version
+	if s.Status != Failing || !a.Claims() {
+		s.Status = string(a.State)
+	}
+	s.LastPulseAt, s.Version = &now, version
 	if begins {
 		s.BootCount++
 	}

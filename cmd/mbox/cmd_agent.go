@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"mbox/agents/life"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/lifecycle"
@@ -45,7 +46,8 @@ type agentStatus struct {
 	Formerly   []string      `json:"formerly,omitempty"` // names that it had, sorted
 	Lifecycle  mailbox.Agent `json:"lifecycle"`
 	Holds      []mailbox.ID  `json:"holds"`
-	Waiting    int           `json:"waiting"` // pending tasks that name it
+	Waiting    int           `json:"waiting"`  // pending tasks that name it
+	Activity   string        `json:"activity"` // idle, busy, offline (nothing is heard of its worker), or error (its last work failed)
 }
 
 // agentStatuses are the agents of mbox.toml, those that have a task, and those of which
@@ -87,6 +89,7 @@ func agentStatuses(c *config.File, box *mailbox.Box) (map[string]*agentStatus, e
 	}
 	for _, a := range all {
 		slices.Sort(a.Holds)
+		a.Activity = activity(c, box, a)
 	}
 	return all, err
 }
@@ -115,6 +118,22 @@ func runtimeName(a *config.Agent) string {
 	return "none"
 }
 
+// activity is what an agent does, as far as its tasks tell, and its home if it has one.
+func activity(c *config.File, box *mailbox.Box, a *agentStatus) string {
+	if table := c.Agents[a.Name]; table != nil && (table.Whole() || table.Role != "") {
+		if _, stale := life.Stale(box, a.Name, time.Duration(table.IdleInterval)); stale {
+			return "offline"
+		}
+	}
+	if len(a.Holds) > 0 {
+		return "busy"
+	}
+	if s, err := life.Stateful(box, a.Name); err == nil && s != nil && s.Status == life.Failing {
+		return "error"
+	}
+	return "idle"
+}
+
 // agentStatusOf is one agent, by the name that it has or had. A name of which nobody has
 // heard is refused, with the one that was probably meant.
 func agentStatusOf(c *config.File, box *mailbox.Box, name string) (*agentStatus, error) {
@@ -131,7 +150,7 @@ func agentStatusOf(c *config.File, box *mailbox.Box, name string) (*agentStatus,
 	if problem := config.StrangerProblem(c, name); problem != "" {
 		return nil, usagef("mbox agent list", "%s", problem)
 	}
-	return &agentStatus{Name: name, Enabled: true, Runtime: "none", Lifecycle: mailbox.Agent{}.At(time.Time{}), Holds: []mailbox.ID{}}, nil
+	return &agentStatus{Name: name, Enabled: true, Runtime: "none", Lifecycle: mailbox.Agent{}.At(time.Time{}), Holds: []mailbox.ID{}, Activity: "idle"}, nil
 }
 
 func (a *agentStatus) state() string {
@@ -140,10 +159,8 @@ func (a *agentStatus) state() string {
 		return string(a.Lifecycle.State)
 	case !a.Enabled:
 		return "not enabled"
-	case len(a.Holds) > 0:
-		return "busy"
 	}
-	return "idle"
+	return a.Activity
 }
 
 func (s *printer) agentColour(a *agentStatus) paint {
@@ -162,8 +179,10 @@ func agentListVerb() *verb {
 		name:  "list",
 		brief: "list the agents and what they do",
 		about: `Lists the agents of mbox.toml, those that hold a task or are waited for, and those
-of whose state the ledger tells, by the names that they have now. With --json each line
-is one agent: its state and since when, by what it works, its home, what it holds.`,
+of whose state the ledger tells, by the names that they have now. One that was born is
+offline when nothing is heard of its worker for three times its idle_interval, and in
+error when its last work failed. With --json each line is one agent: its state and
+since when, by what it works, its home, what it holds.`,
 		shows: []string{"mbox agent list", `mbox agent list --json | jq -r 'select(.lifecycle.state == "paused").name'`},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{jsonFlag(&inJSON)},

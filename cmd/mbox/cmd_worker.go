@@ -72,7 +72,13 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 			return err
 		}
 		w := s.worker(box, o.agent, s.config.Agents[o.agent])
+		if err := s.keep(box, w); err != nil {
+			return err
+		}
 		o.override(w)
+		if w.Home != nil && w.Concurrency > 1 {
+			return usagef("leave --concurrency out", "--concurrency %d: %s was born, and does one task at a time", w.Concurrency, o.agent)
+		}
 		if w.Exec == "" && w.Runtime == nil && s.team.Members[o.agent].Role == "" {
 			return usagef("mbox worker --agent "+o.agent+" --exec CMD", "%s has neither a command (--exec, or exec or acp in mbox.toml) nor a role", o.agent)
 		}
@@ -128,13 +134,23 @@ func (o *workerOptions) override(w *agents.Worker) {
 	}
 }
 
+// keep gives the worker of an agent that was born its home.
+func (s *session) keep(box *mailbox.Box, w *agents.Worker) error {
+	k, err := life.Keep(box, w.Agent, thisVersion().Version)
+	if err != nil || k == nil {
+		return err
+	}
+	w.Home = k
+	return config.OneAtATime(s.config, w.Agent)
+}
+
 // worker makes an agent's worker as its table in mbox.toml says, if it has one.
 func (s *session) worker(box *mailbox.Box, name string, a *config.Agent) *agents.Worker {
 	w := &agents.Worker{Box: box, Agent: name, Team: s.team, Env: s.team.Env(name), Confine: s.team.Confine(name), Timeout: time.Duration(config.DefaultTimeout), Log: s.logger(), Logs: s.config.Logs.Bounds(), Measure: s.config.Telemetry.Endpoint != "", Secrets: passedSecrets(s.config, name)}
-	w.Pulse = func(ctx context.Context) error { return life.Pulse(ctx, box, name, thisVersion().Version, true) }
 	if a != nil {
 		w.Runtime = runtimeOf(s.config, a)
 		w.Exec, w.Concurrency, w.Timeout = a.Exec, a.Concurrency, time.Duration(a.Timeout)
+		w.Idle = time.Duration(a.IdleInterval)
 		w.Silence = time.Duration(a.Silence)
 		w.Format, w.Exit, w.Quota, w.Account = agents.Format(a.ExecFormat), a.Meanings(), a.Quotas(), a.Account
 		w.Fellows = config.Fellows(s.config, name)

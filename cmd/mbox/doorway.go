@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"time"
 
 	"mbox/cmd/mbox/config"
 	"mbox/cmd/mbox/gateway"
@@ -99,7 +98,7 @@ func (c *crew) open(ctx context.Context, v *service) error {
 	last := c.behind
 	v.working.Add(1)
 	c.behind = v
-	c.doorway.door.Use(&gateway.Mailbox{Box: v.box, Agents: v.team.Members, Problems: scheduleHealth(v.box, v.config, time.Duration(v.config.PollInterval))})
+	c.doorway.door.Use(&gateway.Mailbox{Box: v.box, Agents: v.team.Members, Problems: health(v)})
 	if last != nil {
 		last.working.Done()
 	}

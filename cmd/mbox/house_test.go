@@ -131,7 +131,7 @@ var rooms = map[string]room{
 		libraries: []string{"github.com/pelletier/go-toml/v2"},
 	},
 	"cmd/mbox/check": {
-		layer: 5, ours: []string{"cmd/mbox/config", "cmd/mbox/gateway/token", "agents", "agents/chat", "agents/policy", "agents/sandbox", "cmd/mbox/telemetry", "mailbox", "mailbox/home", "mailbox/lifecycle", "audit", "schemas", "mailbox/durable", "cmd/mbox/timetable"},
+		layer: 5, ours: []string{"cmd/mbox/config", "cmd/mbox/gateway/token", "agents", "agents/chat", "agents/life", "agents/policy", "agents/sandbox", "cmd/mbox/telemetry", "mailbox", "mailbox/home", "mailbox/lifecycle", "audit", "schemas", "mailbox/durable", "cmd/mbox/timetable"},
 	},
 	"cmd/mbox/mcp": {
 		layer: 5, ours: []string{"cmd/mbox/sight", "mailbox", "mailbox/task", "mailbox/verify", "mailbox/durable", "audit", "audit/record", "schemas"},

@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 
+	"mbox/cmd/mbox/check"
 	"mbox/cmd/mbox/config"
 	"mbox/cmd/mbox/timetable"
 	"mbox/mailbox"
@@ -51,6 +54,20 @@ func (v *service) timetable(ctx context.Context) (*timetable.Table, error) {
 func refusedForGood(err error) bool {
 	code, _ := judge(err)
 	return code == exitPolicy || code == exitData || code == exitConflict
+}
+
+// health tells what is wrong with schedules, and which agents are not there.
+func health(v *service) func(context.Context) ([]string, error) {
+	schedules := scheduleHealth(v.box, v.config, time.Duration(v.config.PollInterval))
+	return func(ctx context.Context) ([]string, error) {
+		problems, err := schedules(ctx)
+		absent, failed := check.Absent(v.config, v.box)
+		problems = slices.Clone(problems)
+		for _, f := range absent {
+			problems = append(problems, f.Text)
+		}
+		return problems, errors.Join(err, failed)
+	}
 }
 
 // scheduleHealth makes what tells which schedules somebody has to look at, without the

@@ -25,6 +25,7 @@ type service struct {
 	was      *config.File  // of the service before; nil for the first
 	retired  chan struct{} // closed when the next has taken over
 	working  sync.WaitGroup
+	crew     []*agents.Worker // that it will run
 }
 
 // prepare makes a service that could start now. An error leaves nothing behind.
@@ -40,6 +41,9 @@ func prepare(ctx context.Context, s *session) (*service, error) {
 	err = mayStart(v.config, names...)
 	if err == nil {
 		err = v.recordLifted(ctx, v.box, names...)
+	}
+	if err == nil {
+		v.crew, err = v.workers()
 	}
 	if err != nil {
 		return nil, errors.Join(err, v.box.Close())
@@ -58,12 +62,14 @@ func prepareDoor(ctx context.Context, s *session) (v *service, err error) {
 }
 
 // workers are those of the enabled agents that have a command or a role.
-func (v *service) workers() []*agents.Worker {
-	var out []*agents.Worker
+func (v *service) workers() (out []*agents.Worker, err error) {
 	for _, name := range v.config.AgentNames() {
 		a := v.config.Agents[name]
 		if a.Enabled && (a.Whole() || a.Role != "") {
 			w := v.worker(v.box, name, a)
+			if err := v.keep(v.box, w); err != nil {
+				return nil, err
+			}
 			w.Retired = v.retired
 			if !v.logs("debug") {
 				w.Log = w.Log.Level(max(w.Log.GetLevel(), zerolog.WarnLevel)) // the rest the ledger tells
@@ -71,7 +77,7 @@ func (v *service) workers() []*agents.Worker {
 			out = append(out, w)
 		}
 	}
-	return out
+	return out, nil
 }
 
 // crew are the workers of all services. One that cannot go on ends all: whoever
@@ -104,7 +110,7 @@ func (c *crew) serve(ctx context.Context, v *service, ready func()) (next *servi
 			if c.opened(ctx, v); c.gaveUp() {
 				return
 			}
-			for _, w := range v.workers() {
+			for _, w := range v.crew {
 				c.start(ctx, v, w)
 			}
 			c.startBridges(ctx, v)

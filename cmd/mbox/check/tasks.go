@@ -193,6 +193,11 @@ func (e *Exam) agents(box *mailbox.Box) {
 	if !e.check("agents", err) {
 		return
 	}
+	if e.Config != nil {
+		absent, err := Absent(e.Config, box)
+		e.check("agents", err)
+		e.Findings = append(e.Findings, absent...)
+	}
 	kept := 0
 	for _, name := range slices.Sorted(maps.Keys(x.Agents)) {
 		a := x.Agents[name]

@@ -35,6 +35,7 @@ type Agent struct {
 	Concurrency             int               `toml:"concurrency" json:"concurrency,omitzero" jsonschema:"default=1,minimum=1,maximum=64,description=tasks at once"`
 	Timeout                 Duration          `toml:"timeout" json:"timeout,omitzero" jsonschema:"default=1h,description=longest run of the command; with a role: longest work on a task\\, instead of the role's"`
 	Silence                 Duration          `toml:"silence" json:"silence,omitzero" jsonschema:"default=0s,description=longest that the command may write nothing; 0s: until timeout"`
+	IdleInterval            Duration          `toml:"idle_interval" json:"idle_interval,omitzero" jsonschema:"default=30s,description=how often its worker says that it is there\\, if the agent was born"`
 	Role                    string            `toml:"role" json:"role,omitzero" jsonschema:"description=a name of [roles]"`
 	RiskProfile             string            `toml:"risk_profile" json:"risk_profile,omitzero" jsonschema:"default=default,description=a name of [risk_profiles]"`
 	RuntimeProfile          string            `toml:"runtime_profile" json:"runtime_profile,omitzero" jsonschema:"default=default,description=a name of [runtime_profiles]"`
@@ -121,7 +122,7 @@ func (c *File) fillAgents() {
 func (c *File) fillAgent(name string, a *Agent) {
 	key := "agents." + name
 	def := Agent{
-		Enabled: true, ExecFormat: string(agents.FormatJSON), Concurrency: 1, Timeout: DefaultTimeout, RiskProfile: "default", RuntimeProfile: "default",
+		Enabled: true, ExecFormat: string(agents.FormatJSON), Concurrency: 1, Timeout: DefaultTimeout, IdleInterval: Duration(agents.DefaultIdle), RiskProfile: "default", RuntimeProfile: "default",
 		DelegateSameRiskProfile: true, Memory: Memory{Backend: MemoryNone}, Brain: Brain{Kind: "none"},
 		Workspace: policy.Workspace{Path: workspaceOf(name)},
 	}

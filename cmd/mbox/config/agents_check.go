@@ -62,10 +62,23 @@ func (f *origins) checkTaking(key string, a *Agent) error {
 	if a.Timeout < Duration(time.Second) {
 		return f.wrong(key+".timeout", "%s is not allowed: want at least 1s", cmp.Or(Span(time.Duration(a.Timeout)), "0s"))
 	}
+	if a.IdleInterval < Duration(time.Second) || a.IdleInterval > Duration(time.Hour) {
+		return f.wrong(key+".idle_interval", "%s is not allowed: want 1s to 1h", cmp.Or(Span(time.Duration(a.IdleInterval)), "0s"))
+	}
 	if a.Silence != 0 && a.Silence < Duration(time.Second) {
 		return f.wrong(key+".silence", "%s is not allowed: want at least 1s, or 0s for none", Span(time.Duration(a.Silence)))
 	}
 	return nil
+}
+
+// OneAtATime refuses the table of an agent that was born where it does several tasks at
+// once: it has one home.
+func OneAtATime(c *File, name string) error {
+	a := c.Agents[name]
+	if a == nil || a.Concurrency <= 1 {
+		return nil
+	}
+	return advise(c.wrong("agents."+name+".concurrency", "%d is not allowed: %s was born, and does one task at a time in its home", a.Concurrency, name), "leave concurrency out, or let mbox agent birth make another agent")
 }
 
 // checkMind holds exec, role and brain apart.

@@ -15,6 +15,7 @@ var noRight = map[string]string{
 	"Actions":       "what it takes; a role's actions are judged one by one",
 	"OnlyNamed":     "what it takes from any; a delegation names its agent",
 	"Concurrency":   "how many tasks at once",
+	"IdleInterval":  "how often its worker says that it is there",
 	"Timeout":       "how long a command runs; the tree's budget counts the seconds",
 	"Silence":       "how long a command may write nothing",
 	"ACP":           "who does its tasks: it has no role, which is an axis",

@@ -90,6 +90,14 @@ func (b *Board) Tell(found []check.Finding) {
 	b.sort()
 }
 
+// Miss adds agents whose workers are not there.
+func (b *Board) Miss(absent []check.Finding) {
+	for _, f := range absent {
+		b.trouble(kindAgent, "", f.Text, f.Hint)
+	}
+	b.sort()
+}
+
 // room tells how much the disk has left, and when that is a problem.
 func (b *Board) room() {
 	free, f := check.Disk(b.Home)

@@ -254,6 +254,56 @@ var lifeMutants = []mutant{
 		command{"cmd/mbox/gateway", "TestRenamed"},
 	},
 	{
+		"claimed-in-a-dream", "life", "mailbox/claim.go",
+		"\t\t\tif !ok {\n\t\t\t\treturn nil, true, ErrEmpty\n\t\t\t}\n", "\t\t\t_ = ok\n\t\t\tif leave == nil {\n\t\t\t\tleave = func() {}\n\t\t\t}\n",
+		command{"agents", "TestHomeIsEnteredAlone"},
+	},
+	{
+		"homes-are-never-left", "life", "agents/home.go",
+		"	defer leave()\n", "	_ = leave\n",
+		command{"agents", "TestHomeIsEnteredAlone"},
+	},
+	{
+		"one-pulse", "life", "agents/home.go",
+		"			s.pulse(ctx, false)\n", "",
+		command{"agents", "TestPulses"},
+	},
+	{
+		"panics-end-the-worker", "life", "agents/attempt.go",
+		"	defer a.survive(hard)\n", "",
+		command{"agents", "TestPanic"},
+	},
+	{
+		"spoilt-state-stops-a-worker", "life", "agents/life/home.go",
+		"if s != nil && err != nil && (!errors.As(err, &number) || number == syscall.ELOOP) {", "if s != nil && err != nil && errors.As(err, &number) && number == syscall.ELOOP {",
+		command{"agents/life", "TestSpoiltState"},
+	},
+	{
+		"cursors-go-back", "life", "agents/life/keeper.go",
+		"max(s.ChannelCursors[m.Channel], m.Seq)", "m.Seq",
+		command{"agents/life", "TestEnded"},
+	},
+	{
+		"two-tasks-in-a-home", "life", "cmd/mbox/config/agents_check.go",
+		"if a == nil || a.Concurrency <= 1 {", "if a == nil || a.Concurrency <= 5 {",
+		command{"cmd/mbox", "TestScripts/agent_life$"},
+	},
+	{
+		"offline-and-nobody-told", "life", "cmd/mbox/cmd_status.go",
+		"		b.Miss(absent)\n", "		b.Miss(absent[:0])\n",
+		command{"cmd/mbox", "TestScripts/agent_life$"},
+	},
+	{
+		"paused-are-absent", "life", "cmd/mbox/check/absent.go",
+		"!told.At(box.Options().Now()).Claims()", "told.State == \"\"",
+		command{"cmd/mbox", "TestScripts/agent_life$"},
+	},
+	{
+		"late-is-never", "life", "agents/life/keeper.go",
+		"> StaleAfter*interval", "> 1000*StaleAfter*interval",
+		command{"agents/life", "TestStale"},
+	},
+	{
 		"killed-at-work", "life", "cmd/mbox/cmd_agent_life.go",
 		"if len(held) > 0 && !o.now {", "if len(held) > 1 && !o.now {",
 		command{"cmd/mbox", "TestScripts/agent_life$"},

@@ -1,0 +1,112 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"mbox/mailbox"
+	"mbox/schemas"
+)
+
+// Home is the home of an agent that was born, as far as its worker needs it.
+type Home interface {
+	// Enter waits, for up to wait, until nothing else works in it. mailbox.ErrBusy says
+	// that the wait was over.
+	Enter(ctx context.Context, wait time.Duration) (leave func() error, err error)
+	// Pulse says that a worker is there; begins tells whether it has just begun.
+	Pulse(ctx context.Context, begins bool) error
+	// Ended keeps that the agent has ended its work on a task; failed tells whether it
+	// could not do it.
+	Ended(ctx context.Context, t *mailbox.Task, failed bool) error
+}
+
+// DefaultIdle is how often a worker says that it is there.
+const DefaultIdle = 30 * time.Second
+
+// enterWait is how long a worker that is to end by itself waits for a home at a time.
+const enterWait = 10 * time.Second
+
+// live says that the worker has begun, and from then on again and again that it is there,
+// also while it works.
+func (s *shift) live(ctx context.Context) {
+	if s.Home == nil {
+		return
+	}
+	s.pulse(ctx, true)
+	s.watching.Go(func() {
+		tick := time.NewTicker(s.Idle)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			s.pulse(ctx, false)
+		}
+	})
+}
+
+// pulse does not keep the worker from working where it fails: the home is the agent's,
+// which may have spoilt it.
+func (s *shift) pulse(ctx context.Context, begins bool) {
+	if err := s.Home.Pulse(ctx, begins); err != nil && ctx.Err() == nil {
+		s.Log.Warn().Err(err).Msg("cannot say that it is there")
+	}
+}
+
+// enter is what a claim asks before it takes a task: while a dream or another worker is
+// in the home, nothing is claimed. nil for an agent without a home.
+func (s *shift) enter(ctx context.Context) func() (func(), bool) {
+	if s.Home == nil {
+		return nil
+	}
+	return func() (func(), bool) {
+		leave, err := s.Home.Enter(ctx, 0)
+		if err != nil {
+			if !errors.Is(err, mailbox.ErrBusy) {
+				s.Log.Warn().Err(err).Msg("cannot enter its home; will try again")
+			}
+			return nil, false
+		}
+		s.leave = s.leaving(leave)
+		return s.leave, true
+	}
+}
+
+func (s *shift) leaving(leave func() error) func() {
+	return func() {
+		if err := leave(); err != nil {
+			s.Log.Warn().Err(err).Msg("the lock of its home is not given back")
+		}
+	}
+}
+
+// settled keeps how the work on a task has ended, and leaves the home.
+func (s *shift) settled(ctx context.Context, a *attempt, leave func()) {
+	if s.Home == nil {
+		return
+	}
+	defer leave()
+	t, state, err := s.Box.Task(ctx, a.claim.ID())
+	if err == nil {
+		failed := state == mailbox.Failed || state == mailbox.Pending && t.Mbox.Attempt >= a.number
+		err = s.Home.Ended(ctx, t, failed)
+	}
+	if err != nil {
+		s.Log.Warn().Err(err).Msg("how far it is was not kept")
+	}
+}
+
+// survive makes a failure of a panic, so that the worker goes on.
+func (a *attempt) survive(hard context.Context) {
+	what := recover()
+	if what == nil {
+		return
+	}
+	a.log.Error().Bytes("stack", debug.Stack()).Msg("the attempt has panicked")
+	a.end(hard, failed("panic", "mbox has a bug: "+schemas.Sentence(fmt.Sprint(what), 200)))
+}

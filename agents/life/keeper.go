@@ -1,0 +1,87 @@
+package life
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"mbox/mailbox"
+)
+
+// Failing is the status of an agent whose last work on a task has failed.
+const Failing = "error"
+
+// StaleAfter is how many intervals a pulse may stay away.
+const StaleAfter = 3
+
+// Keeper keeps the home of an agent for its worker.
+type Keeper struct {
+	box     *mailbox.Box
+	agent   string
+	version string
+	mu      sync.Mutex // one writes state.json at a time
+}
+
+// Keep is the keeper of an agent that was born; nil for one that was not.
+func Keep(b *mailbox.Box, agent, version string) (*Keeper, error) {
+	is, err := there(filepath.Join(b.AgentDir(agent), stateFile))
+	if err != nil || !is {
+		return nil, err
+	}
+	return &Keeper{box: b, agent: agent, version: version}, nil
+}
+
+// Enter is the package's Enter.
+func (k *Keeper) Enter(ctx context.Context, wait time.Duration) (leave func() error, err error) {
+	return Enter(ctx, k.box, k.agent, wait)
+}
+
+// Pulse is the package's Pulse.
+func (k *Keeper) Pulse(ctx context.Context, begins bool) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return Pulse(ctx, k.box, k.agent, k.version, begins)
+}
+
+// Ended keeps up to which line of the ledger the agent has done what it had to do, and, of
+// a message, up to which one of its channel.
+func (k *Keeper) Ended(ctx context.Context, t *mailbox.Task, failed bool) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s, err := kept(k.box, k.agent)
+	if err != nil || s == nil {
+		return err
+	}
+	a, err := mailbox.AgentOf(k.box, k.agent)
+	if err != nil {
+		return err
+	}
+	s.InboxCursor = max(s.InboxCursor, k.box.Ledger().End().Seq)
+	if id := t.Message(); id != "" {
+		m, err := mailbox.MessageOf(k.box, id)
+		if err != nil {
+			return err
+		}
+		s.ChannelCursors[m.Channel] = max(s.ChannelCursors[m.Channel], m.Seq)
+	}
+	now := k.box.Options().Now().UTC().Truncate(time.Millisecond)
+	s.LastPulseAt, s.Status, s.Version = &now, string(a.State), k.version
+	if failed {
+		s.Status = Failing
+	}
+	return s.write(k.box, k.agent)
+}
+
+// Stale tells since when a pulse is missing that should have come each interval; false
+// where the agent has no home, or was heard of in time.
+func Stale(b *mailbox.Box, agent string, interval time.Duration) (since time.Time, stale bool) {
+	s, err := Stateful(b, agent)
+	if s == nil || err != nil {
+		return since, s != nil
+	}
+	if s.LastPulseAt == nil {
+		return since, true
+	}
+	return *s.LastPulseAt, b.Options().Now().Sub(*s.LastPulseAt) > StaleAfter*interval
+}

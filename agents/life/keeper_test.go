@@ -1,0 +1,119 @@
+package life
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"mbox/mailbox"
+	"mbox/mailbox/durable"
+)
+
+// What an agent does to its state.json keeps its worker from nothing.
+func TestSpoiltState(t *testing.T) {
+	for name, spoil := range map[string]func(path string) error{
+		"garbage": func(path string) error { return os.WriteFile(path, []byte("{\"status\":"), 0o600) },
+		"null":    func(path string) error { return os.WriteFile(path, []byte("null\n"), 0o600) },
+		"long":    func(path string) error { return os.Truncate(path, mostState+1) },
+		"pipe": func(path string) error {
+			return errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600))
+		},
+		"link": func(path string) error {
+			return errors.Join(os.Remove(path), os.Symlink(filepath.Join(filepath.Dir(path), "CLAUDE.md"), path))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBox(t)
+			bear(t, b, "ada")
+			about, err := os.ReadFile(filepath.Join(b.AgentDir("ada"), "CLAUDE.md"))
+			must(t, err)
+			must(t, spoil(filepath.Join(b.AgentDir("ada"), stateFile)))
+			k, err := Keep(b, "ada", "v2")
+			if err != nil || k == nil {
+				t.Fatal(k, err)
+			}
+			must(t, k.Pulse(t.Context(), true))
+			s, err := Stateful(b, "ada")
+			must(t, err)
+			if s.LastPulseAt == nil || s.Status != "healthy" || s.Version != "v2" || s.BootCount != 1 || s.ChannelCursors == nil {
+				t.Errorf("%+v", s)
+			}
+			if now, err := os.ReadFile(filepath.Join(b.AgentDir("ada"), "CLAUDE.md")); err != nil || string(now) != string(about) {
+				t.Errorf("the target of a link was written: %q, %v", now, err)
+			}
+		})
+	}
+}
+
+// An agent that was not born has no keeper.
+func TestKeepNobody(t *testing.T) {
+	b := newBox(t)
+	if k, err := Keep(b, "coder", "v"); k != nil || err != nil {
+		t.Error(k, err)
+	}
+}
+
+// What an agent has ended stands in its state, and only goes on.
+func TestEnded(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "home")
+	o := mailbox.Options{Sync: durable.None, Agents: map[string]mailbox.Capabilities{"ada": {}}}
+	must(t, mailbox.Create(home, o))
+	b, err := mailbox.Open(t.Context(), home, o)
+	must(t, err)
+	defer b.Close()
+	bear(t, b, "ada")
+	k, err := Keep(b, "ada", "v")
+	must(t, err)
+	_, _, _, err = mailbox.PostMessage(t.Context(), b, mailbox.Post{Channel: "garden", From: "human", Text: "About plants.", Create: true})
+	must(t, err)
+	posted, _, _, err := mailbox.PostMessage(t.Context(), b, mailbox.Post{Channel: "garden", From: "human", Text: "@ada, hello"})
+	must(t, err)
+	items, err := mailbox.Inbox(t.Context(), b, "ada")
+	if err != nil || len(items) != 1 {
+		t.Fatal(items, err)
+	}
+	item, _, err := b.Task(t.Context(), items[0].ID)
+	must(t, err)
+	must(t, k.Ended(t.Context(), item, true))
+	s, err := Stateful(b, "ada")
+	must(t, err)
+	if s.ChannelCursors["garden"] != posted.Seq || s.InboxCursor != b.Ledger().End().Seq || s.Status != Failing {
+		t.Errorf("%+v, want %d in garden and %d", s, posted.Seq, b.Ledger().End().Seq)
+	}
+	must(t, k.Pulse(t.Context(), false))
+	if s, err = Stateful(b, "ada"); err != nil || s.Status != Failing {
+		t.Errorf("a pulse forgets that the last work failed: %+v %v", s, err)
+	}
+	s.InboxCursor, s.ChannelCursors["garden"] = 1000, 1000
+	must(t, s.write(b, "ada"))
+	must(t, k.Ended(t.Context(), item, false))
+	if s, err = Stateful(b, "ada"); err != nil || s.ChannelCursors["garden"] != 1000 || s.InboxCursor != 1000 || s.Status != "healthy" {
+		t.Errorf("%+v %v", s, err)
+	}
+}
+
+// A pulse is stale after three intervals.
+func TestStale(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "home")
+	now := time.Now().Truncate(time.Millisecond)
+	o := mailbox.Options{Sync: durable.None, Now: func() time.Time { return now }}
+	must(t, mailbox.Create(home, o))
+	b, err := mailbox.Open(t.Context(), home, o)
+	must(t, err)
+	defer b.Close()
+	bear(t, b, "ada")
+	now = now.Add(StaleAfter * time.Second)
+	if _, stale := Stale(b, "ada", time.Second); stale {
+		t.Error("stale too soon")
+	}
+	now = now.Add(time.Millisecond)
+	if _, stale := Stale(b, "ada", time.Second); !stale {
+		t.Error("never stale")
+	}
+	if _, stale := Stale(b, "coder", time.Second); stale {
+		t.Error("who has no home is stale")
+	}
+}
