@@ -122,13 +122,17 @@ if [ -n "$ngircd" ]; then
 fi
 
 say '# An agent may have a home of its own: it is born by one command, of which a running
-# mbox up hears at once, talks in channels, and is put away, home and all, by another.'
+# mbox up hears at once, talks in channels, tidies its memory in
+# a dream, and is put away, home and all, by another.'
 run mbox agent birth ada --exec "'$EXAMPLES/member.sh'" || die 'nobody was born'
 run mbox create-channel office || die 'no channel'
 run mbox post office '@ada who is there?' || die 'not posted'
 within 20 'the answer' answered
 run mbox read office || die 'mbox read'
 within 20 'the tasks' all_ended
+echo '$ for i in 1 2; do echo "- The office is open from nine to five." >>agents/ada/memory/memory.md; done'
+for i in 1 2; do echo '- The office is open from nine to five.' >>"$MBOX_HOME/agents/ada/memory/memory.md"; done
+run mbox dream ada || die 'ada has not dreamed'
 run mbox agent kill ada --reason 'the demo is over' || die 'ada was not put away'
 
 say "# People open $url in a browser: the dashboard."

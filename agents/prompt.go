@@ -259,10 +259,10 @@ var controls = schemas.Pattern(`^(?i:<[|｜][^<>\n]+[|｜]>|<[|｜][^<>\s]+>|<[^
 	`\]~!?b[\[\]]|\[e~\[|\]![dp]~\[|\]<\][^<>\[\]\n]+\[>\[|` +
 	`\[(?:system|user|assistant)\])`)
 
-// harmless is a conversation in which only the system, whose text is the
+// Harmless is a conversation in which only the system, whose text is the
 // operator's, can write such words: in the others they lose their form, and can
 // still be read.
-func harmless(talk []Message) []Message {
+func Harmless(talk []Message) []Message {
 	talk = slices.Clone(talk)
 	for i, m := range talk {
 		if m.Role != "system" {

@@ -77,7 +77,7 @@ func (p *performance) ask(talk []Message) (reply Reply, err error) {
 	}
 	for range 2 {
 		begun := time.Now()
-		reply, err = p.brain.Think(p.ctx, Thought{Messages: harmless(talk), Schema: schema, MaxTokens: p.role.MaxTokens, Heard: p.report.alive})
+		reply, err = p.brain.Think(p.ctx, Thought{Messages: Harmless(talk), Schema: schema, MaxTokens: p.role.MaxTokens, Heard: p.report.alive})
 		p.claim.Spend(mailbox.Budget{mailbox.SpentTokens: reply.Tokens})
 		var fault *BrainError
 		known := errors.As(err, &fault)

@@ -138,3 +138,14 @@ func (s *State) write(b *mailbox.Box, agent string) error {
 	}
 	return durable.Replace(filepath.Join(b.AgentDir(agent), stateFile), text, durable.None)
 }
+
+// Dreamt notes that an agent has dreamed.
+func Dreamt(b *mailbox.Box, agent string) error {
+	s, err := Stateful(b, agent)
+	if err != nil || s == nil {
+		return err
+	}
+	now := b.Options().Now().UTC().Truncate(time.Millisecond)
+	s.LastDreamAt = &now
+	return s.write(b, agent)
+}

@@ -72,7 +72,7 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 			return err
 		}
 		w := s.worker(box, o.agent, s.config.Agents[o.agent])
-		if err := s.keep(box, w); err != nil {
+		if err := keep(s, box, w); err != nil {
 			return err
 		}
 		o.override(w)
@@ -135,7 +135,7 @@ func (o *workerOptions) override(w *agents.Worker) {
 }
 
 // keep gives the worker of an agent that was born its home.
-func (s *session) keep(box *mailbox.Box, w *agents.Worker) error {
+func keep(s *session, box *mailbox.Box, w *agents.Worker) error {
 	k, err := life.Keep(box, w.Agent, thisVersion().Version)
 	if err != nil || k == nil {
 		return err

@@ -197,6 +197,8 @@ var hostileLines = [][]string{
 	{"agent", "show", hostile},
 	{"agent", "pause", hostile, "--reason", hostile},
 	{"agent", "pause", "coder", "--reason", hostile},
+	{"dream", hostile},
+	{"dream", "coder"},
 	{"agent", "birth", hostile},
 	{"agent", "birth", "born", "--exec", "true", "--soul", hostile},
 	{"agent", "birth", "born", "--exec", "true", "--instruction", hostile},

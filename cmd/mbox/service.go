@@ -67,7 +67,7 @@ func (v *service) workers() (out []*agents.Worker, err error) {
 		a := v.config.Agents[name]
 		if a.Enabled && (a.Whole() || a.Role != "") {
 			w := v.worker(v.box, name, a)
-			if err := v.keep(v.box, w); err != nil {
+			if err := keep(v.session, v.box, w); err != nil {
 				return nil, err
 			}
 			w.Retired = v.retired
@@ -123,6 +123,7 @@ func (c *crew) serve(ctx context.Context, v *service, ready func()) (next *servi
 			looking.Go(func() { v.archiveDelivered(routing) })
 			looking.Go(func() { v.keepSchedules(routing) })
 			looking.Go(func() { c.keepLives(routing, v) })
+			looking.Go(func() { v.keepDreams(routing) })
 			looking.Go(func() {
 				if next = c.look(routing, v); next != nil {
 					end()

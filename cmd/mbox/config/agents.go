@@ -46,6 +46,8 @@ type Agent struct {
 	Sandbox                 string            `toml:"sandbox" json:"sandbox,omitzero" jsonschema:"enum=,enum=none,enum=landlock,description=what confines its commands; not set: as its risk profile says"`
 	WatchChannels           []string          `toml:"watch_channels" json:"watch_channels,omitzero" jsonschema:"description=channels whose messages come into its inbox\\, whether they name it or not"`
 	Memory                  Memory            `toml:"memory" json:"memory,omitzero" jsonschema:"description=what it remembers"`
+	DreamEvery              Duration          `toml:"dream_every" json:"dream_every,omitzero" jsonschema:"default=4h,description=how often mbox up has it tidy its memory\\, if the agent was born; 0s: never"`
+	MaxMemoryLines          int               `toml:"max_memory_lines" json:"max_memory_lines,omitzero" jsonschema:"default=500,minimum=10,maximum=10000,description=lines of memory/memory.md that a dream leaves"`
 	Version                 string            `toml:"version" json:"version,omitzero" jsonschema:"description=of its program\\, as --version prints it\\, or how that begins: it does no task with another one"`
 	UUID                    string            `toml:"uuid" json:"uuid,omitzero" jsonschema:"description=what it is known by in shared memories whatever its name; mbox agent birth makes it"`
 	Formerly                []string          `toml:"formerly" json:"formerly,omitzero" jsonschema:"description=names that it had: what names one of them means it; mbox agent rename writes them"`
@@ -94,6 +96,12 @@ var (
 	builtMemories  = []string{MemoryNone, MemoryMarkdown, MemorySQLite}
 )
 
+// How often agents that were born dream, and what that leaves of a memory.
+const (
+	DefaultDreams      = Duration(4 * time.Hour)
+	DefaultMemoryLines = 500
+)
+
 // DefaultTimeout is how long a command may run where nothing else is said.
 const DefaultTimeout = Duration(time.Hour)
 
@@ -122,7 +130,7 @@ func (c *File) fillAgents() {
 func (c *File) fillAgent(name string, a *Agent) {
 	key := "agents." + name
 	def := Agent{
-		Enabled: true, ExecFormat: string(agents.FormatJSON), Concurrency: 1, Timeout: DefaultTimeout, IdleInterval: Duration(agents.DefaultIdle), RiskProfile: "default", RuntimeProfile: "default",
+		Enabled: true, ExecFormat: string(agents.FormatJSON), Concurrency: 1, Timeout: DefaultTimeout, IdleInterval: Duration(agents.DefaultIdle), DreamEvery: DefaultDreams, MaxMemoryLines: DefaultMemoryLines, RiskProfile: "default", RuntimeProfile: "default",
 		DelegateSameRiskProfile: true, Memory: Memory{Backend: MemoryNone}, Brain: Brain{Kind: "none"},
 		Workspace: policy.Workspace{Path: workspaceOf(name)},
 	}

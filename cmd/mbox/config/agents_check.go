@@ -62,6 +62,12 @@ func (f *origins) checkTaking(key string, a *Agent) error {
 	if a.Timeout < Duration(time.Second) {
 		return f.wrong(key+".timeout", "%s is not allowed: want at least 1s", cmp.Or(Span(time.Duration(a.Timeout)), "0s"))
 	}
+	if a.DreamEvery != 0 && (a.DreamEvery < Duration(time.Minute) || a.DreamEvery > Duration(30*24*time.Hour)) {
+		return f.wrong(key+".dream_every", "%s is not allowed: want 1m to 720h, or 0s for never", Span(time.Duration(a.DreamEvery)))
+	}
+	if err := f.checkNumbers(key, bound{".max_memory_lines", a.MaxMemoryLines, 10, 10_000}); err != nil {
+		return err
+	}
 	if a.IdleInterval < Duration(time.Second) || a.IdleInterval > Duration(time.Hour) {
 		return f.wrong(key+".idle_interval", "%s is not allowed: want 1s to 1h", cmp.Or(Span(time.Duration(a.IdleInterval)), "0s"))
 	}

@@ -68,6 +68,8 @@ func TestRefusedConfig(t *testing.T) {
 		{"[agents.a]\nexec = 'x'\nquota = ['(']", `mbox.toml:3: agents.a.quota: "\(" is no regular expression`},
 		{"[agents.a]\nexec = 'x'\nquota = ['']", `mbox.toml:3: agents.a.quota: "" is no regular expression`},
 		{"[agents.a]\nexec = 'x'\naccount = 'a b'", `mbox.toml:3: agents.a.account: "a b" is not allowed`},
+		{"[agents.a]\ndream_every = '10s'", `mbox.toml:2: agents.a.dream_every: 10s is not allowed: want 1m to 720h, or 0s for never`},
+		{"[agents.a]\nmax_memory_lines = 9", `mbox.toml:2: agents.a.max_memory_lines: 9 is not allowed: want 10 to 10000`},
 		{"[agents.a]\nwatch_channels = ['builds', '#General']", `mbox.toml:2: agents.a.watch_channels: "#General" is no name of a channel: want lower-case`},
 		{"[roles.coder]\nactions = ['write_fiel']", `^mbox.toml:2: roles.coder.actions: "write_fiel" is not allowed: want one of .*did you mean write_file`},
 		{"[roles.coder]\nactions = ['delegate', 'delegate']", "mbox.toml:2: .*twice"},

@@ -3,6 +3,7 @@ package main
 const (
 	lifeGo    = "agents/life/life.go"
 	archiveGo = "agents/life/archive.go"
+	dreamGo   = "agents/dream/dream.go"
 	linesAtGo = "audit/places.go"
 )
 
@@ -57,6 +58,41 @@ var lifeMutants = []mutant{
 		"tradeoffs-not-read", "record", "audit/record/form.go",
 		"if !s.extra || r.at(s.heading()) {", "if !s.extra {",
 		command{"cmd/mbox", "TestScripts/decision"},
+	},
+	{
+		"dreams-believe-the-model", "life", "agents/dream/about.go",
+		"if err := d.known(id); err != nil {", "if err := d.known(id); err != nil && id == \"\" {",
+		command{"agents/dream", "TestDreamWithBrain"},
+	},
+	{
+		"dreams-of-the-same-again", "life", dreamGo,
+		"n.left(last).is(before)", "n.left(last).size < 0",
+		command{"agents/dream", "TestDreamWithBrain"},
+	},
+	{
+		"dreams-lose-lines", "life", dreamGo,
+		"if bytes.HasPrefix(now, before) {\n\t\t\terr = n.drop(name)", "if name != \"\" {\n\t\t\terr = n.drop(name)",
+		command{"agents/dream", "TestDreamFaults"},
+	},
+	{
+		"undo-forgets-what-was-added", "life", dreamGo,
+		"slices.Concat(before, now[left.size:])", "before",
+		command{"agents/dream", "TestUndo"},
+	},
+	{
+		"undo-over-changes", "life", dreamGo,
+		"case bytes.HasPrefix(now, before): // an undo was cut off\n\t\treturn now, nil", "default:\n\t\treturn before, nil",
+		command{"agents/dream", "TestUndo"},
+	},
+	{
+		"dreams-beside-an-attempt", "life", dreamGo,
+		"life.Enter(ctx, d.Box, d.Agent, lockWait)", "func() error { return nil }, error(nil)",
+		command{"agents/dream", "TestDreamWaitsForTheHome"},
+	},
+	{
+		"the-newest-goes", "life", "agents/dream/tidy.go",
+		"	for i, it := range all {\n\t\tif it.kind == entry && !leaves[i] && lines > most {", "	for i, it := range slices.Backward(all) {\n\t\tif it.kind == entry && !leaves[i] && lines > most {",
+		command{"agents/dream", "TestDreamByRule"},
 	},
 	{
 		"half-born", "life", lifeGo,

@@ -190,7 +190,7 @@ var policyMutants = []mutant{
 	},
 	{
 		"control-words-for-models", "security", "agents/think.go",
-		"harmless(talk)", "talk",
+		"Harmless(talk)", "talk",
 		command{"agents", "TestPromptControlWords"},
 	},
 	{
