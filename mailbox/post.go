@@ -251,7 +251,14 @@ func readMessage(b *books, e *audit.Entry) (*Posted, error) {
 	if err := e.Detail(&d); err != nil {
 		return nil, err
 	}
-	data, err := durable.Read(b.path(d.File), MaxTask)
+	// Between its line and its place it lies where it was staged.
+	var data []byte
+	err := fs.ErrNotExist
+	for _, path := range []string{b.path(d.File), home.StagedPath(b.home, filepath.Base(d.File), d.TX), b.path(d.File)} {
+		if data, err = durable.Read(path, MaxTask); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w: the message is gone", d.File, ErrIntegrity)
 	}

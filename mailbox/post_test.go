@@ -435,3 +435,23 @@ func TestArchivedItems(t *testing.T) {
 		t.Errorf("%d messages; %+v, %v", len(said), receipts, err)
 	}
 }
+
+// A message counts from its line on: who reads before it is in its place finds it.
+func TestReadBesidePost(t *testing.T) {
+	b := talkative(t)
+	reader := reopened(t, b)
+	read := false
+	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
+		if op == durable.OpMove && strings.Contains(path, "/channels/general/") {
+			said, bad, err := Messages(t.Context(), reader, Reading{Channel: "general"})
+			must(t, errors.Join(append(bad, err)...))
+			read = said[len(said)-1].ID == "m1"
+		}
+		return true, nil
+	})
+	defer remove()
+	say(t, b, Post{Channel: "general", From: "human", Text: "hello", ID: "m1"})
+	if !read {
+		t.Error("it was not found between its line and its place")
+	}
+}

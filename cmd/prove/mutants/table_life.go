@@ -95,6 +95,11 @@ var lifeMutants = []mutant{
 		command{"agents/dream", "TestDreamByRule"},
 	},
 	{
+		"messages-on-their-way-are-gone", "channels", "mailbox/post.go",
+		"b.path(d.File), home.StagedPath(b.home, filepath.Base(d.File), d.TX), b.path(d.File)}", "b.path(d.File)}",
+		command{"mailbox", "TestReadBesidePost"},
+	},
+	{
 		"half-born", "life", lifeGo,
 		"failed = errors.Join(failed, arrive(ctx, b, name))", "_ = arrive",
 		command{"agents/life", "TestFaults"},
