@@ -128,6 +128,18 @@ func (m *Memory) Find(ctx context.Context, ids ...string) (found []Entry, err er
 	return found, nil
 }
 
+// Embed makes the vectors that the agent's entries lack, or with again all of them anew,
+// and tells how many. ErrNoModel if its store finds by words alone.
+func (m *Memory) Embed(ctx context.Context, again bool) (n int, err error) {
+	s, ok := m.own.(interface {
+		Embed(ctx context.Context, again bool) (int, error)
+	})
+	if !ok {
+		return 0, ErrNoModel
+	}
+	return s.Embed(ctx, again)
+}
+
 // Forget removes entries for good. The caller has told the ledger.
 func (m *Memory) Forget(ctx context.Context, ids ...string) error { return m.own.Forget(ctx, ids...) }
 

@@ -15,6 +15,7 @@
 // tests (package memorytest) runs on each:
 //
 //	markdown  MEMORY.md and memory/<date>.md of the agent's workspace
+//	sqlite    one database of all agents (package sqlite)
 //	none      remembers nothing, and says so
 //
 // # Recall
@@ -24,6 +25,10 @@
 // left out. An empty query, or *, gives the newest. Scores of all backends are from 0 to
 // 1 and mean the same, so results of several agents are merged by them; where they are
 // equal the agent's own come first, then the newer ones.
+//
+// A store with an [Embedder] finds by meaning too. Its scores are by reciprocal ranks: 1
+// for what words and meaning both have first, 0.5 for what one has first and the other
+// not at all.
 //
 // # Forgetting
 //

@@ -20,7 +20,7 @@ import (
 func memoryVerb() *verb {
 	return &verb{
 		name:  "memory",
-		brief: "what an agent remembers: add, recall, list, forget, export, import",
+		brief: "what an agent remembers: add, recall, list, forget, embed, export, import",
 		about: `An agent with memory.backend in its table remembers texts: each has a key, a category,
 who added it, when, and on which task. mbox writes the last three; what a model says
 about them counts for nothing.
@@ -28,7 +28,7 @@ about them counts for nothing.
 A command that works for an agent, with MBOX_TASK_ID and MBOX_TOKEN as mbox up sets
 them, uses that agent's memory alone. For a person --agent says whose it is. mbox help
 memory tells more.`,
-		verbs: []*verb{memoryAddVerb(), memoryRecallVerb(), memoryListVerb(), memoryForgetVerb(), memoryExportVerb(), memoryImportVerb()},
+		verbs: []*verb{memoryAddVerb(), memoryRecallVerb(), memoryListVerb(), memoryForgetVerb(), memoryEmbedVerb(), memoryExportVerb(), memoryImportVerb()},
 	}
 }
 
@@ -90,8 +90,8 @@ func memoryRecallVerb() *verb {
 	return &verb{
 		name: "recall", args: "[WORDS]", least: 0, most: 1,
 		brief: "find what an agent remembers about some words",
-		about: `Prints what fits best: the score is the share of the words that an entry has. Without
-words, or for *, the newest come. The agents of read_memory_from are asked too; each
+		about: `Prints what fits best: the score is the share of the words that an entry has; with
+memory.embed_model it is by the ranks that words and meaning give. Without words, or for *, the newest come. The agents of read_memory_from are asked too; each
 entry says in [] whose it is.`,
 		shows: []string{`mbox memory recall --agent coder "when does the site deploy"`},
 		exits: memoryExits,
@@ -201,6 +201,34 @@ func (r *remembering) forget(ctx context.Context, box *mailbox.Box, m *memory.Me
 		return err
 	}
 	return m.Forget(ctx, ids...)
+}
+
+func memoryEmbedVerb() *verb {
+	var r remembering
+	var again bool
+	return &verb{
+		name:  "embed",
+		brief: "let an agent find by meaning what it remembers",
+		about: `Asks the model memory.embed_model of the agent for the vectors of all entries that have
+none: those added before it was set, or while Ollama did not answer. Where the model has
+changed, or with --again, all are made anew. What was made stays if it is cut off.`,
+		shows: []string{"mbox memory embed --agent coder"},
+		exits: memoryExits,
+		flags: r.flags(boolFlag("again", "make all anew", &again), jsonFlag(&r.json)),
+		run: func(ctx context.Context, s *session, _ []string) error {
+			return r.use(ctx, s, func(_ *mailbox.Box, m *memory.Memory, _ string) error {
+				n, err := m.Embed(ctx, again)
+				if err != nil {
+					return err
+				}
+				if r.json {
+					return s.printLine(map[string]any{"agent": r.agent, "embedded": n})
+				}
+				s.done("%s finds %s more by meaning", r.agent, schemas.Count(n, "entry", "entries"))
+				return nil
+			})
+		},
+	}
 }
 
 func memoryExportVerb() *verb {

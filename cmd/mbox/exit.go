@@ -182,6 +182,10 @@ func judge(err error) (code int, hint string) {
 		return exitNotFound, "mbox memory list --agent NAME shows the entries and their ids"
 	case errors.Is(err, memory.ErrNone):
 		return exitConflict, `memory.backend = "markdown" in the agent's table of mbox.toml gives it one`
+	case errors.Is(err, memory.ErrModel):
+		return exitConflict, "mbox memory embed --agent NAME --again makes them anew"
+	case errors.Is(err, memory.ErrNoModel):
+		return exitConflict, `memory.backend = "sqlite" and memory.embed_model = "nomic-embed-text" in the agent's table of mbox.toml let it find by meaning`
 	case errors.Is(err, memory.ErrFull):
 		return exitConflict, "mbox memory export keeps what is there, mbox memory forget makes room"
 	case errors.Is(err, mailbox.ErrConflict):

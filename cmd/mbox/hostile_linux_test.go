@@ -223,6 +223,7 @@ var hostileLines = [][]string{
 	{"memory", "recall", "--agent", "coder", hostile, "--json"},
 	{"memory", "forget", "--agent", "coder", hostile},
 	{"memory", "import", "--agent", "coder", hostile},
+	{"memory", "embed", "--agent", hostile},
 	{"why", "waiting"},
 	{"claim", "--agent", "coder"},
 	{"agent", "resume", "coder", "--reason", hostile, "--json"},

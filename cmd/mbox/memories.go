@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"mbox/agents"
+	"mbox/agents/brain"
 	"mbox/agents/memory"
 	"mbox/agents/memory/sqlite"
 	"mbox/agents/policy"
@@ -19,9 +21,15 @@ import (
 	"mbox/mailbox/task"
 )
 
+// memoryTold is who is told what went wrong with the memory of an agent.
+type memoryTold struct {
+	left  func(agent string, err error) // it was left out
+	words func(agent string, err error) // it does without embeddings
+}
+
 // memoryOf opens the memory of an agent for who uses it: by, on a task. What its policy
 // says of it is c's.
-func memoryOf(c *config.File, o mailbox.Options, dir, agent, by, onTask string, warn func(string, error)) (*memory.Memory, error) {
+func memoryOf(c *config.File, o mailbox.Options, dir, agent, by, onTask string, told memoryTold) (*memory.Memory, error) {
 	p, err := policy.ForAgent(c.Policy(), agent)
 	if err != nil {
 		return nil, err
@@ -31,13 +39,13 @@ func memoryOf(c *config.File, o mailbox.Options, dir, agent, by, onTask string, 
 		return nil, err
 	}
 	return memory.ForAgent(memory.Options{
-		Agent: agent, Peers: p.MemoryFrom[1:], Limit: p.Runtime.MemoryRecallLimit, By: by, Task: onTask, Warn: warn, Now: o.Now,
-		Open: func(name string) (memory.Store, error) { return storeOf(c, o, dir, name, salt) },
+		Agent: agent, Peers: p.MemoryFrom[1:], Limit: p.Runtime.MemoryRecallLimit, By: by, Task: onTask, Warn: told.left, Now: o.Now,
+		Open: func(name string) (memory.Store, error) { return storeOf(c, o, dir, name, salt, told.words) },
 	})
 }
 
 // storeOf opens the store of an agent, by the backend of its table.
-func storeOf(c *config.File, o mailbox.Options, dir, agent string, salt []byte) (memory.Store, error) {
+func storeOf(c *config.File, o mailbox.Options, dir, agent string, salt []byte, words func(string, error)) (memory.Store, error) {
 	p, err := policy.ForAgent(c.Policy(), agent)
 	if err != nil {
 		return nil, err
@@ -49,14 +57,29 @@ func storeOf(c *config.File, o mailbox.Options, dir, agent string, salt []byte) 
 			Salt: salt, Sync: o.Sync, Wait: o.LockWait,
 		}), nil
 	case config.MemorySQLite:
-		s, err := sqlite.Open(memoryDatabase(dir), agent, o.LockWait)
-		if err == nil {
-			s.UUID = c.Agents[agent].UUID
-		}
-		return s, err
+		return databaseOf(c, o, dir, agent, words)
 	default:
 		return memory.None{Agent: agent}, nil
 	}
+}
+
+// databaseOf opens an agent's part of the database, with embeddings where it has a model.
+func databaseOf(c *config.File, o mailbox.Options, dir, agent string, words func(string, error)) (memory.Store, error) {
+	s, err := sqlite.Open(memoryDatabase(dir), agent, o.LockWait)
+	if err != nil {
+		return nil, err
+	}
+	s.UUID = c.Agents[agent].UUID
+	model := c.Agents[agent].Memory.EmbedModel
+	if model == "" {
+		return s, nil
+	}
+	e, err := brain.NewOllama(brain.Options{URL: c.Ollama.URL, Model: model, KeepAlive: c.Ollama.KeepAlive, AllowRemoteLLM: c.Ollama.AllowRemote})
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.UseEmbeddings(e, func(err error) { words(agent, err) })
+	return s, nil
 }
 
 // memoryDatabase is where agents with the backend sqlite remember, of a home.
@@ -64,14 +87,18 @@ func memoryDatabase(dir string) string { return filepath.Join(dir, "memory", "sq
 
 // recallOf is how the agents of a team remember, each by its own memory.
 func recallOf(c *config.File, dir string) agents.Recall {
+	var once sync.Map // agents of whose embeddings was told
 	return func(ctx context.Context, agent, about string) (texts []string, err error) {
 		if a := c.Agents[agent]; a == nil || a.Memory.Backend == config.MemoryNone && len(a.Workspace.ReadMemoryFrom) == 0 {
 			return nil, nil
 		}
 		var left []error
-		m, err := memoryOf(c, c.Options(), dir, agent, agent, "", func(peer string, err error) {
-			left = append(left, fmt.Errorf("the memory of %s: %w", peer, err))
-		})
+		tell := func(whose string, err error) { left = append(left, fmt.Errorf("the memory of %s: %w", whose, err)) }
+		m, err := memoryOf(c, c.Options(), dir, agent, agent, "", memoryTold{left: tell, words: func(whose string, err error) {
+			if _, before := once.LoadOrStore(whose, true); !before {
+				tell(whose, err)
+			}
+		}})
 		if err != nil {
 			return nil, err
 		}
@@ -105,8 +132,13 @@ func (r *remembering) use(ctx context.Context, s *session, do func(box *mailbox.
 		if s.config.Agents[r.agent] == nil {
 			return r.stranger(s)
 		}
-		m, err := memoryOf(s.config, box.Options(), box.Home(), r.agent, by, onTask, func(agent string, err error) {
-			s.warnf("the memory of %s is left out: %s", clean(agent, 128), clean(err.Error(), maxLine))
+		m, err := memoryOf(s.config, box.Options(), box.Home(), r.agent, by, onTask, memoryTold{
+			left: func(agent string, err error) {
+				s.warnf("the memory of %s is left out: %s", clean(agent, 128), clean(err.Error(), maxLine))
+			},
+			words: func(agent string, err error) {
+				s.warnf("the memory of %s: %s", clean(agent, 128), clean(err.Error(), maxLine))
+			},
 		})
 		if err != nil {
 			return err

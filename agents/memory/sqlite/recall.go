@@ -18,12 +18,26 @@ const enough = 2000
 // may be missed where rare ones lead to others.
 //
 // A word leads to entries that have a word that begins with it.
+//
+// With embeddings (see UseEmbeddings) the entries of the nearest vectors come too.
 func (s *Store) Recall(ctx context.Context, query string, limit int) ([]memory.Entry, error) {
 	if memory.Newest(query) {
 		all, err := s.query(ctx, "SELECT "+columns+" FROM memories m WHERE "+ofAgent+" ORDER BY m.at DESC, m.id DESC LIMIT ?", s.alias, limit)
 		slices.Reverse(all)
 		return memory.Rank(all, query, limit), err
 	}
+	found, err := s.byWords(ctx, query, max(limit, fused))
+	if err != nil || s.embedder == nil {
+		return found[:min(len(found), limit)], err
+	}
+	near, err := s.byMeaning(ctx, query)
+	if err != nil || len(near) == 0 {
+		return found[:min(len(found), limit)], err
+	}
+	return s.fuse(ctx, found, near, limit)
+}
+
+func (s *Store) byWords(ctx context.Context, query string, limit int) ([]memory.Entry, error) {
 	match, err := s.rarest(ctx, tokens(query))
 	if err != nil || match == "" {
 		return nil, err

@@ -5,6 +5,8 @@
 //	agents    uuid, alias                           an agent keeps its uuid when its name changes
 //	memories  id, agent_id, category, key, content, at (Unix milliseconds), author, task
 //	words     an FTS5 index of key and content
+//	vectors   id, agent_id, model, dim, vector: of entries that were embedded, a byte a dimension
+//	signs     agent_id, block, data: the signs of the vectors, 128 ids a row
 //
 // A Store stamps what it adds with its agent's uuid, and sees nothing that has another.
 // Ids are never used again.
@@ -25,6 +27,7 @@ import (
 	"iter"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -43,13 +46,19 @@ type Store struct {
 	db    *sql.DB
 	path  string
 	alias string
+
+	embedder memory.Embedder // nil: words alone
+	warn     func(error)
+	told     bool // warn was called
 }
 
 var _ memory.Store = (*Store)(nil)
 
-const version = 1 // of the tables: PRAGMA user_version
+// version is that of the tables: PRAGMA user_version.
+var version = len(tables)
 
-var tables = []string{
+// tables make each version out of the one before it.
+var tables = [][]string{{
 	`CREATE TABLE agents (uuid TEXT PRIMARY KEY, alias TEXT NOT NULL UNIQUE) STRICT`,
 	`CREATE TABLE memories (
 		id INTEGER PRIMARY KEY AUTOINCREMENT, agent_id TEXT NOT NULL REFERENCES agents(uuid),
@@ -57,8 +66,17 @@ var tables = []string{
 	`CREATE INDEX memories_of ON memories (agent_id, at)`,
 	`CREATE VIRTUAL TABLE words USING fts5(key, content, content='memories', content_rowid='id', prefix='1 2 3 4', tokenize='unicode61 remove_diacritics 0')`,
 	`INSERT INTO words(words, rank) VALUES ('secure-delete', 1)`,
-	fmt.Sprintf(`PRAGMA user_version = %d`, version),
-}
+	`PRAGMA user_version = 1`,
+}, {
+	`CREATE TABLE vectors (
+		id INTEGER PRIMARY KEY REFERENCES memories(id), agent_id TEXT NOT NULL REFERENCES agents(uuid),
+		model TEXT NOT NULL, dim INTEGER NOT NULL, vector BLOB NOT NULL) STRICT`,
+	`CREATE INDEX vectors_of ON vectors (agent_id)`,
+	`CREATE TABLE signs (
+		agent_id TEXT NOT NULL REFERENCES agents(uuid), block INTEGER NOT NULL, data BLOB NOT NULL,
+		PRIMARY KEY (agent_id, block)) STRICT`,
+	`PRAGMA user_version = 2`,
+}}
 
 // Open opens the part of an agent. The database is made when something is added first.
 // wait is how long it waits for others who write.
@@ -80,22 +98,27 @@ func (s *Store) Close() error { return s.db.Close() }
 
 // there tells whether there is a database with these tables. A newer one is an error.
 func (s *Store) there(ctx context.Context) (bool, error) {
+	v, err := s.made(ctx)
+	return v > 0, err
+}
+
+// made is the version of the tables; 0: there are none.
+func (s *Store) made(ctx context.Context) (v int, err error) {
 	switch st, err := durable.Lstat(s.path); {
 	case errors.Is(err, fs.ErrNotExist):
-		return false, nil
+		return 0, nil
 	case err != nil:
-		return false, err
+		return 0, err
 	case st.Mode&syscall.S_IFMT != syscall.S_IFREG:
-		return false, fmt.Errorf("%s: %w", s.path, durable.ErrNotRegular)
+		return 0, fmt.Errorf("%s: %w", s.path, durable.ErrNotRegular)
 	case st.Size == 0:
-		return false, nil
+		return 0, nil
 	}
-	v := 0
-	err := s.db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&v)
+	err = s.db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&v)
 	if err == nil && v > version {
 		err = fmt.Errorf("it has version %d, and this mbox reads %d", v, version)
 	}
-	return v > 0, s.about(err)
+	return v, s.about(err)
 }
 
 func (s *Store) about(err error) error {
@@ -146,10 +169,7 @@ func (s *Store) uuidOf(ctx context.Context, tx *sql.Tx) (id string, err error) {
 	if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&v); err != nil {
 		return "", err
 	}
-	for _, table := range tables {
-		if v > 0 {
-			break
-		}
+	for _, table := range slices.Concat(tables[min(v, version):]...) {
 		if _, err := tx.ExecContext(ctx, table); err != nil {
 			return "", err
 		}
@@ -172,6 +192,7 @@ func (s *Store) Add(ctx context.Context, e memory.Entry) (id string, err error) 
 	if err := s.create(); err != nil {
 		return "", err
 	}
+	vector := s.vectorOf(ctx, e)
 	at := sql.NullInt64{Int64: e.At.UnixMilli(), Valid: !e.At.IsZero()}
 	err = s.change(ctx, func(tx *sql.Tx) error {
 		agent, err := s.uuidOf(ctx, tx)
@@ -183,6 +204,9 @@ func (s *Store) Add(ctx context.Context, e memory.Entry) (id string, err error) 
 			VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id`, agent, e.Category, e.Key, e.Content, at, e.By, e.Task).Scan(&n)
 		if err == nil {
 			_, err = tx.ExecContext(ctx, "INSERT INTO words (rowid, key, content) VALUES (?, ?, ?)", n, e.Key, e.Content)
+		}
+		if err == nil && vector != nil {
+			err = s.addVector(ctx, tx, agent, n, vector)
 		}
 		id = strconv.FormatInt(n, 10)
 		return err
@@ -205,6 +229,9 @@ func (s *Store) Forget(ctx context.Context, ids ...string) error {
 		return nil
 	}
 	err = s.change(ctx, func(tx *sql.Tx) error {
+		if _, err := s.uuidOf(ctx, tx); err != nil { // makes the tables of this version
+			return err
+		}
 		for _, id := range ids {
 			if err := s.forget(ctx, tx, id); err != nil {
 				return err
@@ -219,8 +246,15 @@ func (s *Store) Forget(ctx context.Context, ids ...string) error {
 }
 
 func (s *Store) forget(ctx context.Context, tx *sql.Tx, id string) error {
+	n, err := strconv.ParseInt(id, 10, 64)
+	if err == nil {
+		err = s.dropVector(ctx, tx, n)
+	}
+	if err != nil {
+		return err
+	}
 	var key, content string
-	err := tx.QueryRowContext(ctx, `DELETE FROM memories WHERE id = ? AND agent_id = (SELECT uuid FROM agents WHERE alias = ?)
+	err = tx.QueryRowContext(ctx, `DELETE FROM memories WHERE id = ? AND agent_id = (SELECT uuid FROM agents WHERE alias = ?)
 		RETURNING key, content`, id, s.alias).Scan(&key, &content)
 	if errors.Is(err, sql.ErrNoRows) {
 		return memory.Unknown(id)

@@ -80,7 +80,8 @@ type AgentZero struct {
 
 // Memory is a table [agents.NAME.memory].
 type Memory struct {
-	Backend string `toml:"backend" json:"backend,omitzero" jsonschema:"enum=none,enum=markdown,enum=sqlite,default=none,description=where it remembers"`
+	Backend    string `toml:"backend" json:"backend,omitzero" jsonschema:"enum=none,enum=markdown,enum=sqlite,default=none,description=where it remembers"`
+	EmbedModel string `toml:"embed_model" json:"embed_model,omitzero" jsonschema:"description=with sqlite: the model of [ollama] that finds by meaning (nomic-embed-text); not set: by words alone"`
 }
 
 // The backends of memories that are built.

@@ -297,6 +297,9 @@ func (f *origins) checkMemory(key string, a *Agent) error {
 	if !slices.Contains(builtMemories, a.Memory.Backend) {
 		return f.wrong(key+".memory.backend", "%q is not built yet: want one of %s", a.Memory.Backend, strings.Join(builtMemories, ", "))
 	}
+	if a.Memory.EmbedModel != "" && a.Memory.Backend != MemorySQLite {
+		return advise(f.wrong(key+".memory.embed_model", "the backend %q finds by words alone", a.Memory.Backend), `memory.backend = "sqlite", or no embed_model`)
+	}
 	return nil
 }
 

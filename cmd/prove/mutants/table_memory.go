@@ -159,6 +159,41 @@ var memoryMutants = []mutant{
 		"schemas.Cut(text, left)", "text",
 		command{"agents", "TestPromptMemory$"},
 	},
+	{
+		"memory-vectors-of-two-models", "memory", "agents/memory/sqlite/vectors.go",
+		"case model != s.embedder.Model():", "case false:",
+		sqliteTest("TestModelChanges$"),
+	},
+	{
+		"memory-vectors-of-two-lengths", "memory", "agents/memory/sqlite/vectors.go",
+		"case dim > 0 && dim != have:", "case false:",
+		sqliteTest("TestModelChanges$"),
+	},
+	{
+		"memory-vector-stays-behind", "memory", "agents/memory/sqlite/vectors.go",
+		"if binary.LittleEndian.Uint64(record) != uint64(id) {", "if true {",
+		sqliteTest("TestForgottenVectorIsInNoFile$"),
+	},
+	{
+		"memory-of-others-by-meaning", "memory", "agents/memory/sqlite/vectors.go",
+		"\"SELECT m.data FROM signs m WHERE \"+ofAgent", "\"SELECT m.data FROM signs m WHERE '' <> ?\"",
+		sqliteTest("TestIsolatedVectors$"),
+	},
+	{
+		"memory-lost-without-a-model", "memory", "agents/memory/sqlite/vectors.go",
+		"\t\ts.tell(fmt.Errorf(\"only words are looked for: %w\", err))\n\t\treturn nil, nil\n", "\t\treturn nil, err\n",
+		sqliteTest("TestSQLiteWithoutModel$"),
+	},
+	{
+		"memory-no-words-beside-meaning", "memory", "agents/memory/sqlite/vectors.go",
+		"score[e.ID] += share(rank)", "score[e.ID] += 0 * share(rank)",
+		sqliteTest("TestHybrid$"),
+	},
+	{
+		"memory-embeds-any-answer", "memory", "agents/brain/embed.go",
+		"len(v) != len(all[0])", "false",
+		command{"agents/brain", "TestEmbedRefuses$"},
+	},
 }
 
 func sqliteTest(run string) command { return command{"agents/memory/sqlite", run} }
