@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -96,10 +95,10 @@ func (d *Dreamer) known(id mailbox.ID) error {
 }
 
 // madeID is the form of the ids that mbox makes.
-var madeID = regexp.MustCompile(`\btask-\d{4}-\d{2}-\d{2}-\d{3,}\b`)
+var madeID = schemas.Pattern(`\btask-\d{4}-\d{2}-\d{2}-\d{3,}\b`)
 
 func idsIn(text string) (ids []mailbox.ID) {
-	for _, id := range madeID.FindAllString(text, 1000) {
+	for _, id := range madeID().FindAllString(text, 1000) {
 		ids = append(ids, mailbox.ID(id))
 	}
 	return slices.Compact(slices.Sorted(slices.Values(ids)))
