@@ -69,7 +69,7 @@ func agentStatuses(c *config.File, box *mailbox.Box) (map[string]*agentStatus, e
 		entry := c.Agents[name]
 		a.Registered, a.Enabled, a.Role, a.Runtime, a.Version = true, entry.Enabled, entry.Role, runtimeName(entry), entry.Version
 	}
-	for name := range x.Agents {
+	for _, name := range slices.Sorted(maps.Keys(x.Agents)) {
 		of(name)
 	}
 	for _, l := range x.Live {
@@ -87,7 +87,8 @@ func agentStatuses(c *config.File, box *mailbox.Box) (map[string]*agentStatus, e
 			of(name).Formerly = append(of(name).Formerly, old)
 		}
 	}
-	for _, a := range all {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		a := all[name]
 		slices.Sort(a.Holds)
 		a.Activity = activity(c, box, a)
 	}

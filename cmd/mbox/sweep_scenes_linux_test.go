@@ -126,7 +126,8 @@ func writerIs(state string) func(*sweepHome) error {
 func adaLives(h *sweepHome) error {
 	shown := h.run("agent", "show", "ada")
 	entry, err := os.ReadFile(h.Path("mbox.d", "ada.toml"))
-	if !strings.HasPrefix(shown.out, "ada  idle\n") || !strings.Contains(string(entry), "true") {
+	lives := strings.HasPrefix(shown.out, "ada  idle\n") || strings.HasPrefix(shown.out, "ada  offline\n") // before its first pulse
+	if !lives || !strings.Contains(string(entry), "true") {
 		return fmt.Errorf("it does not live: %s%s%s%w", shown.out, shown.err, entry, err)
 	}
 	for _, name := range []string{"CLAUDE.md", "SOUL.md", "IDENTITY.md", "heartbeat.md", "state.json", "agent.toml", "memory/memory.md", "workspace"} {
