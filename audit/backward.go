@@ -3,7 +3,6 @@ package audit
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"iter"
@@ -126,40 +125,40 @@ func (l *Ledger) backwardIn(name string, wanted func([]byte) bool, yield func(Li
 		if r, ok := repairOf(&parts, raw); ok && r.File == day.path() && r.Offset < cut {
 			cut = r.Offset
 		}
-		day.offset = offset
-		before := Position{Seq: parts.seq - 1, Checksum: string(parts.prev)}
-		if !yield(day.lineAt(piece{raw, int64(len(raw)) + 1, true}, before, &parts, string(parts.sum)), nil) {
+		if !yield(day.alone(raw, offset, &parts), nil) {
 			return false, nil
 		}
 	}
 	return true, err
 }
 
+// alone is the line that stands at offset, which was taken apart by itself: nobody has read
+// what stands before.
+func (d *dayReader) alone(raw []byte, offset int64, parts *parsed) Line {
+	d.offset = offset
+	before := Position{Seq: parts.seq - 1, Checksum: string(parts.prev)}
+	return d.lineAt(piece{raw, int64(len(raw)) + 1, true}, before, parts, string(parts.sum))
+}
+
 // LinesOf yields the lines about a task from the last to the first. One that
 // nobody can decode is ErrDamaged: it may be the task's.
 func (l *Ledger) LinesOf(id string) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
-		kept := false // one table is made at a time
+		made := false
 		for line, err := range l.daysBackward(math.MaxInt64, func(name string, over bool, yield func(Line, error) bool) (bool, error) {
-			if over {
-				lines, err := l.linesAt(name, id)
-				if errors.Is(err, errNoPlaces) && !kept && l.keepPlaces(name) == nil {
-					kept = true
-					lines, err = l.linesAt(name, id)
-				}
-				if err == nil {
-					for _, line := range lines {
-						if !yield(line, nil) {
-							return false, nil
-						}
-					}
-					return true, nil
+			lines, err := l.placed(name, id, over, &made)
+			if err != nil {
+				return l.backwardIn(name, naming(id), yield)
+			}
+			for _, line := range lines {
+				if !yield(line, nil) {
+					return false, nil
 				}
 			}
-			return l.backwardIn(name, naming(id), yield)
+			return true, nil
 		}) {
-			if bad := line.Sound(); err == nil && bad != nil {
-				err = fmt.Errorf("%w: ledger seq %d: %w", ErrDamaged, line.Seq, bad)
+			if err == nil {
+				err = line.Damaged()
 			}
 			if (err != nil || line.Of(id)) && (!yield(line, err) || err != nil) {
 				return

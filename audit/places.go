@@ -127,6 +127,20 @@ func (p *places) of(task string) (found []place, err error) {
 	return found, err
 }
 
+// placed is linesAt, of a day that has a table or gets one now: one is made at a time, which
+// made tells of.
+func (l *Ledger) placed(name, task string, over bool, made *bool) (lines []Line, err error) {
+	if !over {
+		return nil, errNoPlaces
+	}
+	lines, err = l.linesAt(name, task)
+	if errors.Is(err, errNoPlaces) && !*made && l.keepPlaces(name) == nil {
+		*made = true
+		lines, err = l.linesAt(name, task)
+	}
+	return lines, err
+}
+
 // linesAt are the lines of a task in a day that is over, the last first, by its table;
 // among them may be those of a task with the same hash.
 func (l *Ledger) linesAt(name, task string) (lines []Line, err error) {
@@ -168,9 +182,7 @@ func (d *dayReader) lineOf(at place) (Line, error) {
 	if err := parts.parse(raw); err != nil {
 		return Line{}, err
 	}
-	d.offset = at.offset
-	before := Position{Seq: parts.seq - 1, Checksum: string(parts.prev)}
-	return d.lineAt(piece{raw, int64(at.length) + 1, true}, before, parts, string(parts.sum)), nil
+	return d.alone(raw, at.offset, parts), nil
 }
 
 // keepPlaces makes the table of a day that is over. A day with a line that nobody can

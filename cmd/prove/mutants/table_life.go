@@ -45,12 +45,12 @@ var lifeMutants = []mutant{
 		command{"audit", "TestPlacesOfLines"},
 	},
 	{
-		"table-unused", "ledger", "audit/backward.go",
-		"			if over {\n", "			if over && id == \"\" {\n",
+		"table-unused", "ledger", linesAtGo,
+		"if !over {", "if !over || task != \"\" {",
 		command{"audit", "TestPlacesAreUsed"},
 	},
 	{
-		"table-never-made-anew", "ledger", "audit/backward.go",
+		"table-never-made-anew", "ledger", linesAtGo,
 		"l.keepPlaces(name) == nil", "name == \"\"",
 		command{"audit", "TestPlacesOfLines"},
 	},
@@ -261,7 +261,7 @@ var lifeMutants = []mutant{
 	},
 	{
 		"upgraded-at-work", "life", "cmd/mbox/cmd_agent_upgrade.go",
-		"err == nil && len(held) > 0; held", "err == nil && len(held) > 1; held",
+		"return len(held) == 0, err", "return len(held) <= 1, err",
 		command{"cmd/mbox", "TestScripts/agent_upgrade$"},
 	},
 	{
