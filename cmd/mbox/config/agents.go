@@ -69,6 +69,9 @@ func (a *Agent) runtimes() (keys []string) {
 // Whole tells whether something else does the agent's tasks whole.
 func (a *Agent) Whole() bool { return len(a.runtimes()) > 0 }
 
+// HasWorker tells whether mbox up does the agent's tasks, if it is enabled.
+func (a *Agent) HasWorker() bool { return a.Whole() || a.Role != "" }
+
 // Command is what does the agent's tasks; "" where that is no command.
 func (a *Agent) Command() string { return cmp.Or(a.Exec, a.ACP) }
 

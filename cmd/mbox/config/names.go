@@ -108,9 +108,7 @@ func Rename(c *File, from, to string) (text []byte, next *File, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	files := slices.DeleteFunc(slices.Clone(c.files), func(s source) bool { return s.name == name })
-	fresh := Dir + "/" + to + ".toml"
-	files = append(files, source{filepath.Join(c.Home(), fresh), fresh, text})
+	files := instead(instead(c.files, c.Home(), name, nil), c.Home(), Dir+"/"+to+".toml", text)
 	next, err = parse(filepath.Join(c.Home(), Name), files, c.env)
 	return text, next, err
 }
@@ -156,20 +154,13 @@ func Upgrade(c *File, name string, values map[string]string) (text []byte, next 
 	next, text = c, at.data
 	for _, k := range slices.Sorted(maps.Keys(values)) {
 		if text, err = setKey(next, text, key, k, values[k]); err == nil {
-			next, err = with(c, file, text)
+			next, err = parse(filepath.Join(c.Home(), Name), instead(c.files, c.Home(), file, text), c.env)
 		}
 		if err != nil {
 			return nil, nil, err
 		}
 	}
 	return text, next, nil
-}
-
-// with is the configuration with another text of a file.
-func with(c *File, name string, text []byte) (*File, error) {
-	files := slices.DeleteFunc(slices.Clone(c.files), func(s source) bool { return s.name == name })
-	files = append(files, source{filepath.Join(c.Home(), name), name, text})
-	return parse(filepath.Join(c.Home(), Name), files, c.env)
 }
 
 // renamed gives an agent's tables in a well-formed text another name.

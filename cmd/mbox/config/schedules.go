@@ -210,11 +210,16 @@ func With(home, name string, text []byte) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	files = slices.DeleteFunc(files, func(s source) bool { return s.name == name })
+	return parse(filepath.Join(home, Name), instead(files, home, name, text), os.Getenv)
+}
+
+// instead are sources with another text of a file; nil is a file that is gone.
+func instead(files []source, home, name string, text []byte) []source {
+	files = slices.DeleteFunc(slices.Clone(files), func(s source) bool { return s.name == name })
 	if text != nil {
 		files = append(files, source{filepath.Join(home, name), name, text})
 	}
-	return parse(filepath.Join(home, Name), files, os.Getenv)
+	return files
 }
 
 // Switched is the text of the file that mbox keeps a schedule in, with enabled set.
@@ -222,20 +227,14 @@ func With(home, name string, text []byte) (*File, error) {
 // as mbox writes it.
 func Switched(c *File, name string, on bool) ([]byte, error) {
 	key := "schedules." + name
-	head, set := c.where[key], c.where[key+".enabled"]
+	head := c.where[key]
 	if head.source == nil || head.name != ScheduleFile(name) {
 		at := c.at(key)
 		return nil, &Error{File: at.path, Line: at.line, Problem: fmt.Sprintf("[%s] was not written by mbox schedule add", key), Hint: fmt.Sprintf("set enabled = %t there by hand", on)}
 	}
-	lines := strings.SplitAfter(string(head.data), "\n")
-	text := fmt.Sprintf("enabled = %t\n", on)
-	switch {
-	case set.source != nil && strings.HasPrefix(strings.TrimSpace(lines[set.line-1]), "enabled"):
-		lines[set.line-1] = text
-	case set.source == nil && strings.HasPrefix(strings.TrimSpace(lines[head.line-1]), "["):
-		lines = slices.Insert(lines, head.line, text)
-	default:
+	text, err := setKey(c, head.data, key, "enabled", on)
+	if err != nil {
 		return nil, &Error{File: head.path, Line: head.line, Problem: "the table is not written as mbox schedule add writes it", Hint: fmt.Sprintf("set enabled = %t there by hand", on)}
 	}
-	return []byte(strings.Join(lines, "")), nil
+	return text, nil
 }
