@@ -29,7 +29,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -44,6 +43,7 @@ import (
 
 	"mbox/agents"
 	"mbox/agents/life"
+	"mbox/audit"
 	"mbox/audit/record"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
@@ -301,7 +301,7 @@ type sum struct {
 	size int
 }
 
-func sumOf(text []byte) sum { return sum{fmt.Sprintf("sha256:%x", sha256.Sum256(text)), len(text)} }
+func sumOf(text []byte) sum { return sum{audit.Hash(text), len(text)} }
 
 func (s sum) String() string { return fmt.Sprintf("%d bytes, %s", s.size, s.hash) }
 

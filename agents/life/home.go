@@ -139,13 +139,27 @@ func (s *State) write(b *mailbox.Box, agent string) error {
 	return durable.Replace(filepath.Join(b.AgentDir(agent), stateFile), text, durable.None)
 }
 
+// Seen is Stateful for who only looks: of what an agent has spoilt there nothing counts.
+func Seen(b *mailbox.Box, agent string) *State {
+	s, err := Stateful(b, agent)
+	if s != nil && err != nil {
+		return &State{}
+	}
+	return s
+}
+
+// now is this moment as a state has it.
+func now(b *mailbox.Box) *time.Time {
+	at := b.Options().Now().UTC().Truncate(time.Millisecond)
+	return &at
+}
+
 // Dreamt notes that an agent has dreamed.
 func Dreamt(b *mailbox.Box, agent string) error {
 	s, err := Stateful(b, agent)
 	if err != nil || s == nil {
 		return err
 	}
-	now := b.Options().Now().UTC().Truncate(time.Millisecond)
-	s.LastDreamAt = &now
+	s.LastDreamAt = now(b)
 	return s.write(b, agent)
 }

@@ -65,8 +65,7 @@ func (k *Keeper) Ended(ctx context.Context, t *mailbox.Task, failed bool) error 
 		}
 		s.ChannelCursors[m.Channel] = max(s.ChannelCursors[m.Channel], m.Seq)
 	}
-	now := k.box.Options().Now().UTC().Truncate(time.Millisecond)
-	s.LastPulseAt, s.Status, s.Version = &now, string(a.State), k.version
+	s.LastPulseAt, s.Status, s.Version = now(k.box), string(a.State), k.version
 	if failed {
 		s.Status = Failing
 	}
@@ -74,14 +73,13 @@ func (k *Keeper) Ended(ctx context.Context, t *mailbox.Task, failed bool) error 
 }
 
 // Stale tells since when a pulse is missing that should have come each interval; false
-// where the agent has no home, or was heard of in time.
-func Stale(b *mailbox.Box, agent string, interval time.Duration) (since time.Time, stale bool) {
-	s, err := Stateful(b, agent)
-	if s == nil || err != nil {
-		return since, s != nil
-	}
-	if s.LastPulseAt == nil {
+// where there is no home, or its worker was heard of in time.
+func (s *State) Stale(now time.Time, interval time.Duration) (since time.Time, stale bool) {
+	switch {
+	case s == nil:
+		return since, false
+	case s.LastPulseAt == nil:
 		return since, true
 	}
-	return *s.LastPulseAt, b.Options().Now().Sub(*s.LastPulseAt) > StaleAfter*interval
+	return *s.LastPulseAt, now.Sub(*s.LastPulseAt) > StaleAfter*interval
 }

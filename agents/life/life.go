@@ -216,11 +216,10 @@ func Pulse(ctx context.Context, b *mailbox.Box, agent, version string, begins bo
 			return err
 		}
 	}
-	now := b.Options().Now().UTC().Truncate(time.Millisecond)
 	if s.Status != Failing || !a.Claims() {
 		s.Status = string(a.State)
 	}
-	s.LastPulseAt, s.Version = &now, version
+	s.LastPulseAt, s.Version = now(b), version
 	if begins {
 		s.BootCount++
 	}

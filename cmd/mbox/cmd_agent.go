@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -60,7 +59,7 @@ func agentStatuses(c *config.File, box *mailbox.Box) (map[string]*agentStatus, e
 	all := map[string]*agentStatus{}
 	of := func(name string) *agentStatus {
 		if all[name] == nil {
-			all[name] = &agentStatus{Name: name, Enabled: true, Runtime: "none", Home: bornIn(box, name), Lifecycle: x.Agents[name].At(box.Options().Now()), Holds: []mailbox.ID{}}
+			all[name] = &agentStatus{Name: name, Enabled: true, Runtime: "none", Lifecycle: x.Agents[name].At(box.Options().Now()), Holds: []mailbox.ID{}}
 		}
 		return all[name]
 	}
@@ -90,19 +89,13 @@ func agentStatuses(c *config.File, box *mailbox.Box) (map[string]*agentStatus, e
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		a := all[name]
 		slices.Sort(a.Holds)
-		a.Activity = activity(c, box, a)
+		state := life.Seen(box, name)
+		if state != nil {
+			a.Home = "agents/" + filepath.Base(box.AgentDir(name))
+		}
+		a.Activity = a.activity(c.Agents[name], state, box.Options().Now())
 	}
 	return all, err
-}
-
-// bornIn is the home that an agent was born with, from the mailbox's folder; "" if it has
-// none.
-func bornIn(box *mailbox.Box, name string) string {
-	dir := box.AgentDir(name)
-	if _, err := os.Lstat(filepath.Join(dir, "state.json")); err != nil {
-		return ""
-	}
-	return "agents/" + filepath.Base(dir)
 }
 
 func runtimeName(a *config.Agent) string {
@@ -119,17 +112,18 @@ func runtimeName(a *config.Agent) string {
 	return "none"
 }
 
-// activity is what an agent does, as far as its tasks tell, and its home if it has one.
-func activity(c *config.File, box *mailbox.Box, a *agentStatus) string {
-	if table := c.Agents[a.Name]; table != nil && (table.Whole() || table.Role != "") {
-		if _, stale := life.Stale(box, a.Name, time.Duration(table.IdleInterval)); stale {
+// activity is what an agent does, as far as its tasks tell, and the state in its home if it
+// has one. Table is nil for a stranger.
+func (a *agentStatus) activity(table *config.Agent, state *life.State, now time.Time) string {
+	if table != nil && table.HasWorker() {
+		if _, stale := state.Stale(now, time.Duration(table.IdleInterval)); stale {
 			return "offline"
 		}
 	}
-	if len(a.Holds) > 0 {
+	switch {
+	case len(a.Holds) > 0:
 		return "busy"
-	}
-	if s, err := life.Stateful(box, a.Name); err == nil && s != nil && s.Status == life.Failing {
+	case state != nil && state.Status == life.Failing:
 		return "error"
 	}
 	return "idle"

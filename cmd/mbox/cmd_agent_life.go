@@ -212,7 +212,7 @@ func arrived(ctx context.Context, s *session, box *mailbox.Box, name string, inJ
 		return fmt.Errorf("agent %s %s, and no record tells of it: %w", name, what, err)
 	}
 	a := next.Agents[name]
-	if a != nil && box.Routed() && (a.Whole() || a.Role != "") {
+	if a != nil && box.Routed() && a.HasWorker() {
 		err = waitForPulse(ctx, box, name)
 	} else {
 		err = life.Pulse(ctx, box, name, thisVersion().Version, false)
@@ -229,9 +229,21 @@ const pulseWait = 30 * time.Second
 func waitForPulse(ctx context.Context, box *mailbox.Box, name string) error {
 	ctx, stop := context.WithTimeout(ctx, pulseWait)
 	defer stop()
-	from := box.Ledger().End()
-	for a, err := mailbox.AgentOf(box, name); a.State == lifecycle.Provisioning; a, err = mailbox.AgentOf(box, name) {
-		if err != nil {
+	err := watchUntil(ctx, box, func() (bool, error) {
+		a, err := mailbox.AgentOf(box, name)
+		return a.State != lifecycle.Provisioning, err
+	})
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return hint(fmt.Errorf("agent %s is provisioning, and its worker has not begun: %w", name, mailbox.ErrBusy), "mbox status tells what mbox up does; the birth goes on by itself")
+	}
+	return err
+}
+
+// watchUntil asks whether it is done, at once and whenever the ledger has grown, until it is
+// or the context ends, whose error it returns then.
+func watchUntil(ctx context.Context, box *mailbox.Box, done func() (bool, error)) error {
+	for from := box.Ledger().End(); ; {
+		if is, err := done(); is || err != nil {
 			return err
 		}
 		for _, err := range box.Follow(ctx, from) { // what it yields only says that there is something
@@ -242,10 +254,9 @@ func waitForPulse(ctx context.Context, box *mailbox.Box, name string) error {
 			break
 		}
 		if ctx.Err() != nil {
-			return hint(fmt.Errorf("agent %s is provisioning, and its worker has not begun: %w", name, mailbox.ErrBusy), "mbox status tells what mbox up does; the birth goes on by itself")
+			return ctx.Err()
 		}
 	}
-	return nil
 }
 
 // toldAgent tells what an agent is now.
@@ -259,7 +270,7 @@ func toldAgent(s *session, c *config.File, box *mailbox.Box, name string, inJSON
 	}
 	s.printf("%s\n", clean(box.AgentDir(name), maxLine))
 	s.done("%s %s, and %s; %s", name, what, a.Lifecycle.State, cmp.Or(record, "no record was needed"))
-	if !box.Routed() && c.Agents[name] != nil && (c.Agents[name].Whole() || c.Agents[name].Role != "") {
+	if !box.Routed() && c.Agents[name] != nil && c.Agents[name].HasWorker() {
 		s.done("it works when mbox up or mbox worker --agent %s runs", name)
 	}
 	return nil

@@ -130,18 +130,13 @@ func (o *upgradeOptions) still(ctx context.Context, box *mailbox.Box, name strin
 	}
 	ctx, stop := context.WithTimeout(ctx, wait)
 	defer stop()
-	held, err := life.Holds(box, name)
-	for from := box.Ledger().End(); err == nil && len(held) > 0; held, err = life.Holds(box, name) {
-		for _, err := range box.Follow(ctx, from) { // what it yields only says that there is something
-			if err != nil && ctx.Err() == nil {
-				return resume, err
-			}
-			from = box.Ledger().End()
-			break
-		}
-		if ctx.Err() != nil {
-			return resume, hint(fmt.Errorf("agent %s works at %s: %w", name, joinIDs(held), mailbox.ErrBusy), "--wait 1h waits longer; nothing was changed")
-		}
+	var held []mailbox.ID
+	err = watchUntil(ctx, box, func() (done bool, err error) {
+		held, err = life.Holds(box, name)
+		return len(held) == 0, err
+	})
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = hint(fmt.Errorf("agent %s works at %s: %w", name, joinIDs(held), mailbox.ErrBusy), "--wait 1h waits longer; nothing was changed")
 	}
 	return resume, err
 }
@@ -169,7 +164,7 @@ func (o *upgradeOptions) swap(ctx context.Context, s *session, box *mailbox.Box,
 	if err := life.Reenter(ctx, box, name, text); err != nil {
 		return err
 	}
-	if a := next.Agents[name]; !box.Routed() || !a.Enabled || !a.Whole() && a.Role == "" {
+	if a := next.Agents[name]; !box.Routed() || !a.Enabled || !a.HasWorker() {
 		return life.Pulse(ctx, box, name, thisVersion().Version, false)
 	}
 	if err := beats(ctx, box, name, was.BootCount); err != nil {

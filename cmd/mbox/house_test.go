@@ -85,7 +85,7 @@ var rooms = map[string]room{
 		libraries: []string{jsonV2, xsys, "github.com/ollama/ollama"},
 	},
 	"agents/life":              {layer: 3, ours: []string{"agents-home", "audit", "mailbox", "mailbox/durable", "mailbox/lifecycle", "mailbox/task", "schemas"}},
-	"agents/dream":             {layer: 4, ours: []string{"agents", "agents/life", "audit/record", "mailbox", "mailbox/durable", "mailbox/task", "schemas"}, libraries: []string{xsys}},
+	"agents/dream":             {layer: 4, ours: []string{"agents", "agents/life", "audit", "audit/record", "mailbox", "mailbox/durable", "mailbox/task", "schemas"}, libraries: []string{xsys}},
 	"agents/acp":               {layer: 4, ours: []string{"agents", "agents/policy", "agents/sandbox", "mailbox", "mailbox/durable", "schemas"}, libraries: []string{"github.com/coder/acp-go-sdk", "github.com/rs/zerolog"}},
 	"agents/agentzero":         {layer: 4, ours: []string{"agents", "agents/brain", "agents/policy", "mailbox", "mailbox/durable", "schemas"}, libraries: []string{"github.com/rs/zerolog"}},
 	"agents/brain/ollamatest":  {layer: 0}, // for tests only, see testRooms

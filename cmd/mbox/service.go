@@ -65,7 +65,7 @@ func prepareDoor(ctx context.Context, s *session) (v *service, err error) {
 func (v *service) workers() (out []*agents.Worker, err error) {
 	for _, name := range v.config.AgentNames() {
 		a := v.config.Agents[name]
-		if a.Enabled && (a.Whole() || a.Role != "") {
+		if a.Enabled && a.HasWorker() {
 			w := v.worker(v.box, name, a)
 			if err := keep(v.session, v.box, w); err != nil {
 				return nil, err

@@ -19,11 +19,11 @@ func Absent(c *config.File, box *mailbox.Box) (found []Finding, err error) {
 	}
 	for _, name := range c.AgentNames() {
 		a := c.Agents[name]
-		if told, is := all[name]; !is || !told.At(box.Options().Now()).Claims() || !a.Enabled || !a.Whole() && a.Role == "" {
+		if told, is := all[name]; !is || !told.At(box.Options().Now()).Claims() || !a.Enabled || !a.HasWorker() {
 			continue
 		}
 		every := time.Duration(a.IdleInterval)
-		since, stale := life.Stale(box, name, every)
+		since, stale := life.Seen(box, name).Stale(box.Options().Now(), every)
 		if !stale {
 			continue
 		}
