@@ -112,7 +112,7 @@ func (p *performance) debitTime() {
 func (a *attempt) end(hard context.Context, v verdict) {
 	ctx := context.WithoutCancel(hard)
 	if v.complete {
-		r := mailbox.Result{Output: v.output}
+		r := mailbox.Result{Output: unsaid(a.claim.Task, v.output)}
 		var no bool
 		if v, no = a.refused(hard, r); !no {
 			err := a.say(hard, "completed", func() error { return a.claim.Complete(ctx, r) })

@@ -402,7 +402,7 @@ func (a *attempt) complete(hard context.Context, stale bool) verdict {
 	if stale && len(value) == 0 && len(artifacts) == 0 {
 		return verdict{said: true}
 	}
-	r := mailbox.Result{Output: value}
+	r := mailbox.Result{Output: unsaid(a.claim.Task, value)}
 	if v, refused := a.refused(hard, r); refused {
 		return v
 	}

@@ -5,9 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/mailbox"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -18,6 +24,8 @@ type Home interface {
 	Enter(ctx context.Context, wait time.Duration) (leave func() error, err error)
 	// Pulse says that a worker is there; begins tells whether it has just begun.
 	Pulse(ctx context.Context, begins bool) error
+	// Beat sends the agent what it has to look after by itself, if that is due.
+	Beat(ctx context.Context) error
 	// Ended keeps that the agent has ended its work on a task; failed tells whether it
 	// could not do it.
 	Ended(ctx context.Context, t *mailbox.Task, failed bool) error
@@ -36,6 +44,7 @@ func (s *shift) live(ctx context.Context) {
 		return
 	}
 	s.pulse(ctx, true)
+	s.beat(ctx)
 	s.watching.Go(func() {
 		tick := time.NewTicker(s.Idle)
 		defer tick.Stop()
@@ -45,7 +54,9 @@ func (s *shift) live(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			}
-			s.pulse(ctx, false)
+			if s.pulse(ctx, false); s.busy() == 0 {
+				s.beat(ctx)
+			}
 		}
 	})
 }
@@ -56,6 +67,44 @@ func (s *shift) pulse(ctx context.Context, begins bool) {
 	if err := s.Home.Pulse(ctx, begins); err != nil && ctx.Err() == nil {
 		s.Log.Warn().Err(err).Msg("cannot say that it is there")
 	}
+}
+
+// beat has the agent look after what stands in its heartbeat.md.
+func (s *shift) beat(ctx context.Context) {
+	if err := s.Home.Beat(ctx); err != nil && ctx.Err() == nil {
+		s.Log.Warn().Err(err).Msg("cannot look after its heartbeat.md")
+	}
+}
+
+// heartbeatOK is how an agent says that nothing of its heartbeat.md needs anybody, and
+// mostBeside how much it may say beside that, in runes.
+const (
+	heartbeatOK = "HEARTBEAT_OK"
+	mostBeside  = 300
+)
+
+// unsaid is the output of a task; of a heartbeat in which nothing is told only that.
+func unsaid(t *mailbox.Task, output jsontext.Value) jsontext.Value {
+	if t.Mbox.Trigger != task.Heartbeat {
+		return output
+	}
+	var text string
+	if json.Unmarshal(output, &text) != nil {
+		var said map[string]any
+		if json.Unmarshal(output, &said) != nil || len(said) != 1 {
+			return output
+		}
+		text, _ = said["answer"].(string)
+	}
+	text = strings.TrimSpace(text)
+	rest, ok := strings.CutPrefix(text, heartbeatOK)
+	if !ok {
+		rest, ok = strings.CutSuffix(text, heartbeatOK)
+	}
+	if !ok || utf8.RuneCountInString(strings.TrimSpace(rest)) > mostBeside {
+		return output
+	}
+	return jsontext.Value(`"` + heartbeatOK + `"`)
 }
 
 // enter is what a claim asks before it takes a task: while a dream or another worker is

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"mbox/mailbox"
 )
 
@@ -20,6 +22,7 @@ type keeper struct {
 	inside  sync.Mutex
 	pulses  atomic.Int64
 	tried   atomic.Int64
+	beats   atomic.Int64
 	refused error
 
 	mu    sync.Mutex
@@ -40,6 +43,8 @@ func (k *keeper) Pulse(_ context.Context, begins bool) error {
 	k.pulses.Add(1)
 	return k.refused
 }
+
+func (k *keeper) Beat(context.Context) error { k.beats.Add(1); return k.refused }
 
 func (k *keeper) Ended(_ context.Context, t *mailbox.Task, failed bool) error {
 	k.mu.Lock()
@@ -134,7 +139,7 @@ func TestPulses(t *testing.T) {
 	w := s.worker(`echo $$ >$OUT/pid; while ! test -e $OUT/go; do sleep 0.01; done`)
 	w.Home, w.Idle = k, 5*time.Millisecond
 	s.run(w)
-	until(t, "pulses while it is idle", func() bool { return k.pulses.Load() > 3 })
+	until(t, "pulses while it is idle", func() bool { return k.pulses.Load() > 3 && k.beats.Load() > 3 })
 	id := s.submit("x")
 	s.pid("pid")
 	n := k.pulses.Load()
@@ -171,5 +176,40 @@ func TestPanic(t *testing.T) {
 		return strings.Contains(s.Reason, "panic: mbox has a bug: index out of range")
 	}) {
 		t.Errorf("its history does not tell: %+v", task.Audit.StateChanges)
+	}
+}
+
+// An answer that says nothing but that all is well is that alone.
+func TestUnsaid(t *testing.T) {
+	beat, other := &mailbox.Task{}, &mailbox.Task{}
+	beat.Mbox.Trigger = "heartbeat"
+	long := strings.Repeat("ä", 300)
+	for _, q := range []struct {
+		output string
+		quiet  bool
+	}{
+		{`"HEARTBEAT_OK"`, true},
+		{`" HEARTBEAT_OK. All is well.\n"`, true},
+		{`"All is well.\nHEARTBEAT_OK\n"`, true},
+		{`{"answer":"HEARTBEAT_OK"}`, true},
+		{`"HEARTBEAT_OK ` + long + `"`, true},
+		{`"HEARTBEAT_OK ` + long + `b"`, false},
+		{`"It is not HEARTBEAT_OK here"`, false},
+		{`"The disk is full"`, false},
+		{`{"answer":"HEARTBEAT_OK","results":[1]}`, false},
+		{`{"status":"HEARTBEAT_OK"}`, false},
+		{`17`, false},
+		{``, false},
+	} {
+		want := q.output
+		if q.quiet {
+			want = `"HEARTBEAT_OK"`
+		}
+		if got := unsaid(beat, jsontext.Value(q.output)); string(got) != want {
+			t.Errorf("of %s: %s", q.output, got)
+		}
+		if got := unsaid(other, jsontext.Value(q.output)); string(got) != q.output {
+			t.Errorf("of %s, which is no heartbeat: %s", q.output, got)
+		}
 	}
 }

@@ -94,6 +94,25 @@ func Fire(ctx context.Context, b *Box, t *Task, name, tick string) (id ID, made 
 	return id, n.Mbox.TX != "", err
 }
 
+// Beat is Submit for what an agent has to look after by itself at a tick. A tick of an
+// agent has one task; made tells whether it is this one.
+func Beat(ctx context.Context, b *Box, t *Task, tick string) (id ID, made bool, err error) {
+	n := *t
+	if err := n.Forged(); err != nil {
+		return "", false, err
+	}
+	n.Mbox.Trigger, n.Mbox.IdempotencyKey = task.Heartbeat, beatKey(n.Assignment.TargetAgent, tick)
+	id, err = sendNew(ctx, b, &n, nil)
+	return id, n.Mbox.TX != "", err
+}
+
+// BeatAt is the task of an agent's tick; "" if it has none.
+func BeatAt(b *Box, agent, tick string) (ID, error) {
+	return b.sender.idOfKey(b.sender.beatHash(beatKey(agent, tick)))
+}
+
+func beatKey(agent, tick string) string { return task.Heartbeat + ":" + agent + ":" + tick }
+
 // Fired is the task of a schedule's tick; "" if it has none.
 func Fired(b *Box, name, tick string) (ID, error) {
 	return b.sender.idOfKey(b.sender.tickHash(task.Scheduled + name + ":" + tick))
@@ -213,15 +232,18 @@ func (b *sender) idOfKey(key string) (ID, error) {
 }
 
 // keyHash is what the ledger knows a task's key by. The keys that mbox makes for
-// children, for ticks and for inbox items are of kinds of their own: whoever guesses one
-// and sends a task with it does not become the child, nor keeps a schedule or an inbox
-// from its own.
+// children, for ticks, for heartbeats and for inbox items are of kinds of their own:
+// whoever guesses one and sends a task with it does not become the child, nor keeps a
+// schedule or an inbox from its own.
 func (b *sender) keyHash(t *Task) string {
 	if _, child := t.Born(); child {
 		return b.childHash(t.Mbox.IdempotencyKey)
 	}
 	if strings.HasPrefix(t.Mbox.Trigger, task.Scheduled) {
 		return b.tickHash(t.Mbox.IdempotencyKey)
+	}
+	if t.Mbox.Trigger == task.Heartbeat {
+		return b.beatHash(t.Mbox.IdempotencyKey)
 	}
 	if t.Message() != "" {
 		return itemHash(b.books, t.Mbox.IdempotencyKey)
@@ -230,6 +252,8 @@ func (b *sender) keyHash(t *Task) string {
 }
 
 func (b *sender) tickHash(key string) string { return b.saltedHash("tick", key) }
+
+func (b *sender) beatHash(key string) string { return b.saltedHash("heartbeat", key) }
 
 func (b *sender) childHash(key string) string { return b.saltedHash("child", key) }
 

@@ -21,6 +21,9 @@ type Keeper struct {
 	agent   string
 	version string
 	mu      sync.Mutex // one writes state.json at a time
+
+	heartbeat heartbeat // guarded by mu
+	beat      time.Time // when this keeper sent one; guarded by mu
 }
 
 // Keep is the keeper of an agent that was born; nil for one that was not.

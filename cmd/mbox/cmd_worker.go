@@ -72,7 +72,7 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 			return err
 		}
 		w := s.worker(box, o.agent, s.config.Agents[o.agent])
-		if err := keep(s, box, w); err != nil {
+		if err := keepHome(s, box, w); err != nil {
 			return err
 		}
 		o.override(w)
@@ -134,8 +134,8 @@ func (o *workerOptions) override(w *agents.Worker) {
 	}
 }
 
-// keep gives the worker of an agent that was born its home.
-func keep(s *session, box *mailbox.Box, w *agents.Worker) error {
+// keepHome gives the worker of an agent that was born its home.
+func keepHome(s *session, box *mailbox.Box, w *agents.Worker) error {
 	k, err := life.Keep(box, w.Agent, thisVersion().Version)
 	if err != nil || k == nil {
 		return err

@@ -67,7 +67,7 @@ func (v *service) workers() (out []*agents.Worker, err error) {
 		a := v.config.Agents[name]
 		if a.Enabled && a.HasWorker() {
 			w := v.worker(v.box, name, a)
-			if err := keep(v.session, v.box, w); err != nil {
+			if err := keepHome(v.session, v.box, w); err != nil {
 				return nil, err
 			}
 			w.Retired = v.retired

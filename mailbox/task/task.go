@@ -297,6 +297,9 @@ const Delegated = "delegate:"
 // Scheduled marks the trigger of what a schedule sent: "schedule:<name>:<tick>".
 const Scheduled = "schedule:"
 
+// Heartbeat is the trigger of what an agent has to look after by its heartbeat.md.
+const Heartbeat = "heartbeat"
+
 // Told marks the triggers of inbox items: "<one of these><id of the message>".
 var Told = []string{"mention:", "watch:", "broadcast:"}
 

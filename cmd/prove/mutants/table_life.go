@@ -306,7 +306,7 @@ var lifeMutants = []mutant{
 	},
 	{
 		"one-pulse", "life", "agents/home.go",
-		"			s.pulse(ctx, false)\n", "",
+		"if s.pulse(ctx, false); s.busy() == 0 {", "if s.busy() == 0 {",
 		command{"agents", "TestPulses"},
 	},
 	{
@@ -343,6 +343,36 @@ var lifeMutants = []mutant{
 		"late-is-never", "life", "agents/life/keeper.go",
 		"> StaleAfter*interval", "> 1000*StaleAfter*interval",
 		command{"agents/life", "TestStale"},
+	},
+	{
+		"beats-forgotten-at-a-restart", "life", "agents/life/heartbeat.go",
+		"if err != nil || now.Before(last.Add(BeatEvery)) {", "if err != nil || now.Before(last) {",
+		command{"agents/life", "TestBeat"},
+	},
+	{
+		"beat-after-beat", "life", "agents/life/heartbeat.go",
+		"; err != nil || at {", "; err != nil && at {",
+		command{"agents/life", "TestBeat"},
+	},
+	{
+		"headings-are-work", "life", "agents/life/heartbeat.go",
+		"line != \"\" && !strings.HasPrefix(line, \"#\")", "line != \"\"",
+		command{"agents/life", "TestBeat"},
+	},
+	{
+		"paused-hearts-beat", "life", "agents/life/heartbeat.go",
+		" || mailbox.MayClaim(k.box, k.agent) != nil {", " {",
+		command{"agents/life", "TestBeat"},
+	},
+	{
+		"heartbeats-are-read-each-time", "life", "agents/life/heartbeat.go",
+		"h.was.Size() == info.Size():", "h.was.Size() != info.Size():",
+		command{"agents/life", "TestHeartbeatIsReadOnce"},
+	},
+	{
+		"heartbeat-ok-hides-news", "life", "agents/home.go",
+		"> mostBeside {", "> 1000*mostBeside {",
+		command{"agents", "TestUnsaid"},
 	},
 	{
 		"killed-at-work", "life", "cmd/mbox/cmd_agent_life.go",
