@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	maxRemark = 4 << 10 // bytes of a line on stderr; the rest of it is dropped
+	maxRemark = 4 << 10                 // bytes of a line on stderr; the rest of it is dropped
 	maxHeard  = maxRemark + secret.Most // bytes of it that are searched for secrets, so that none is cut
-	maxTail   = 900     // bytes of stderr in an error, of whose message a mailbox keeps the last 1000 runes
+	maxTail   = 900                     // bytes of stderr in an error, of whose message a mailbox keeps the last 1000 runes
 	maxDelay  = 7 * 24 * time.Hour
 )
 

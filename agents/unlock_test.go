@@ -83,6 +83,25 @@ func TestSecretsThatAreLocked(t *testing.T) {
 	}
 }
 
+// Neither does it come through by the words of a runtime, of a check or of the output's
+// own failure, which are no lines of stderr.
+func TestSecretsInFailures(t *testing.T) {
+	a := &attempt{secrets: secret.Values{"KEY": "canary-of-a-key"}}
+	v := failed("agent", "it says canary-of-a-key")
+	if got := a.silenced(v); got.failure.Message != "it says <redacted>" || got.failure.Code != "agent" {
+		t.Errorf("%+v", got.failure)
+	}
+	if got := a.silenced(verdict{release: "canary-of-a-key has no quota"}); got.release != "<redacted> has no quota" {
+		t.Errorf("%q", got.release)
+	}
+	if got := a.silenced(verdict{complete: true, output: jsontext.Value(`{"said":"canary-of-a-key"}`)}); !got.complete || string(got.output) != `{"said":"<redacted>"}` {
+		t.Errorf("%s", got.output)
+	}
+	if v.failure.Message != "it says canary-of-a-key" {
+		t.Error("it changes what others have")
+	}
+}
+
 func TestWithoutWords(t *testing.T) {
 	words := []string{"se\"cret\n1", "123456"}
 	for in, want := range map[string]string{

@@ -139,20 +139,36 @@ func checkValue(value string) error {
 	return &schemas.Error{Path: "value", Code: schemas.CodeBadValue, Problem: problem, Want: want}
 }
 
+// Check returns the error with which Set would refuse a secret, and changes nothing. made
+// tells whether there is none of that name yet.
+func Check(dir, agent, name, value string) (made bool, err error) {
+	if err := cmp.Or(task.CheckAgent(agent), CheckName(name), checkValue(value)); err != nil {
+		return false, err
+	}
+	names, err := named(dir, agent)
+	if err != nil {
+		return false, err
+	}
+	made = !slices.Contains(names, name)
+	if made && len(names) >= Many {
+		return false, fmt.Errorf("%s has %d secrets: %w", agent, len(names), ErrFull)
+	}
+	_, err = identities(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		locked, failed := exists(dir)
+		if err = cmp.Or(failed, err); !locked && failed == nil {
+			err = nil // Set makes it
+		}
+	}
+	return made, err
+}
+
 // Set sets a secret, whatever it was before; made tells whether it was none. Nobody ever
 // finds half a one.
 func Set(ctx context.Context, dir, agent, name, value string, wait time.Duration) (made bool, err error) {
-	if err := errors.Join(task.CheckAgent(agent), CheckName(name), checkValue(value)); err != nil {
-		return false, err
-	}
 	err = alone(ctx, dir, wait, func() error {
-		names, err := named(dir, agent)
-		if err != nil {
+		if made, err = Check(dir, agent, name, value); err != nil {
 			return err
-		}
-		made = !slices.Contains(names, name)
-		if made && len(names) >= Many {
-			return fmt.Errorf("%s has %d secrets: %w", agent, len(names), ErrFull)
 		}
 		to, err := recipient(dir)
 		if err != nil {
@@ -399,14 +415,11 @@ func identities(dir string) ([]age.Identity, error) {
 	return keys, nil
 }
 
-// recipient is for whom secrets are encrypted: who has the identity, of which there is
-// one when it returns.
+// recipient is for whom secrets are encrypted: who has the identity, which is made where
+// there is none. That may only be after Check.
 func recipient(dir string) (age.Recipient, error) {
 	keys, err := identities(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		if locked, failed := exists(dir); failed != nil || locked {
-			return nil, errors.Join(failed, err)
-		}
 		keys, err = generate(dir)
 	}
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"mbox/agents"
 	"mbox/agents/life"
+	"mbox/agents/secret"
 	"mbox/cmd/mbox/check"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
@@ -128,6 +129,7 @@ func (o *workerOptions) override(w *agents.Worker) {
 // worker makes an agent's worker as its table in mbox.toml says, if it has one.
 func (s *session) worker(box *mailbox.Box, name string, a *config.Agent) *agents.Worker {
 	w := &agents.Worker{Box: box, Agent: name, Team: s.team, Env: s.team.Env(name), Confine: s.team.Confine(name), Timeout: time.Duration(config.DefaultTimeout), Log: s.logger(), Logs: s.config.Logs.Bounds(), Measure: s.config.Telemetry.Endpoint != "", Secrets: passedSecrets(s.config, name)}
+	w.Unlock = func() (secret.Values, error) { return secret.Open(box.Home(), name) }
 	w.Pulse = func(ctx context.Context) error { return life.Pulse(ctx, box, name, thisVersion().Version, true) }
 	if a != nil {
 		w.Runtime = runtimeOf(s.config, a)
