@@ -203,6 +203,33 @@ func Remove(ctx context.Context, dir, agent, name string, wait time.Duration) er
 	})
 }
 
+// Rename gives the secrets of an agent to it under another name. It may be said twice, and
+// goes on where it was cut off.
+func Rename(ctx context.Context, dir, from, to string, wait time.Duration) error {
+	if err := cmp.Or(task.CheckAgent(from), task.CheckAgent(to)); err != nil || from == to {
+		return err
+	}
+	return alone(ctx, dir, wait, func() error {
+		names, err := named(dir, from)
+		if err != nil || len(names) == 0 {
+			return err
+		}
+		err = durable.MkdirAll(Folder(dir, to), durable.Standard)
+		for _, name := range names {
+			if err == nil {
+				err = durable.Rename(file(dir, from, name), file(dir, to, name))
+			}
+		}
+		if err == nil {
+			err = durable.SyncDir(Folder(dir, to), durable.Standard)
+		}
+		if err == nil {
+			err = durable.SyncDir(Folder(dir, from), durable.Standard)
+		}
+		return err
+	})
+}
+
 func syncOf(path string) error { return durable.SyncDir(filepath.Dir(path), durable.Standard) }
 
 // alone calls do while nobody else changes secrets.

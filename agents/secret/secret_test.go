@@ -305,6 +305,42 @@ func TestSetFails(t *testing.T) {
 	}
 }
 
+// An agent has its secrets under its new name, whole, wherever the way there was cut off.
+func TestRename(t *testing.T) {
+	for at := 0; ; at++ {
+		dir := folder(t)
+		set(t, dir, "coder", "A", canary)
+		set(t, dir, "coder", "B", canary+"2")
+		set(t, dir, "tester", "A", canary+"3")
+		calls := 0
+		remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
+			if calls++; calls == at+1 {
+				return at%2 == 0, fmt.Errorf("%v %s: %w", op, path, fs.ErrPermission)
+			}
+			return true, nil
+		})
+		_ = Rename(t.Context(), dir, "coder", "writer", wait)
+		remove()
+		for range 2 {
+			if err := Rename(t.Context(), dir, "coder", "writer", wait); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if v := opened(t, dir, "writer"); len(v) != 2 || v["A"] != canary || v["B"] != canary+"2" {
+			t.Errorf("call %d: it has %d", at, len(v))
+		}
+		if v, other := opened(t, dir, "coder"), opened(t, dir, "tester"); len(v) != 0 || other["A"] != canary+"3" {
+			t.Errorf("call %d: the old name has %d, another agent %d", at, len(v), len(other))
+		}
+		if calls <= at {
+			break
+		}
+	}
+	if err := Rename(t.Context(), folder(t), "coder", "../../x", wait); err == nil {
+		t.Error("a name that is none")
+	}
+}
+
 func TestNames(t *testing.T) {
 	for _, name := range []string{"API_TOKEN", "_X", "K2", "LDAP_PASSWORD", "MBOXKEY", "HOMEPAGE_TOKEN"} {
 		if err := CheckName(name); err != nil {

@@ -38,6 +38,11 @@ var secretMutants = []mutant{
 		secretTest("TestBroken$"),
 	},
 	{
+		"secret-stays-with-the-old-name", "secrets", secretGo,
+		"for _, name := range names {\n\t\t\tif err == nil {\n\t\t\t\terr = durable.Rename", "for _, name := range names[1:] {\n\t\t\tif err == nil {\n\t\t\t\terr = durable.Rename",
+		secretTest("TestRename$"),
+	},
+	{
 		"secret-takes-any-name", "secrets", secretGo,
 		"func(start string) bool { return strings.HasPrefix(name, start) }", "func(start string) bool { return name == start }",
 		secretTest("TestNames$"),
