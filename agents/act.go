@@ -111,7 +111,7 @@ func (p *performance) debitTime() {
 // end says a verdict to the mailbox.
 func (a *attempt) end(hard context.Context, v verdict) {
 	ctx := context.WithoutCancel(hard)
-	if v.complete {
+	if v = a.silenced(v); v.complete {
 		r := mailbox.Result{Output: unsaid(a.claim.Task, v.output)}
 		var no bool
 		if v, no = a.refused(hard, r); !no {

@@ -56,8 +56,8 @@
 //	descriptor 3      an empty file: whoever holds it open holds the task
 //
 // The rest of the environment is Worker.Env (of mbox's own commands: what programs
-// need, and what the risk profile passes through), or without it the worker's. It
-// gives:
+// need, and what the risk profile passes through), or without it the worker's, and
+// the agent's secrets, by Worker.Unlock. It gives:
 //
 //	stdout            result.output: JSON if it is strict JSON, else text without
 //	                  the newlines at its end; in another [Format] what that says

@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/rs/zerolog"
 
+	"mbox/agents/secret"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 	"mbox/schemas"
@@ -35,6 +36,9 @@ type attempt struct {
 	said   *said // its words, for who asks
 	report *reporter
 	laid   laid // what its command got
+
+	secrets secret.Values // of the agent; nil before unlock
+	hidden  []string      // what is taken out of its words, the longest first
 
 	live context.Context // ends when the command has to be killed at once; its cause tells why
 	cut  context.CancelCauseFunc
@@ -61,8 +65,8 @@ func newAttempt(hard context.Context, s *shift, claim *mailbox.Claim) *attempt {
 		home: s.Box.AgentDir(s.Agent), name: filepath.Join("logs", attemptName(claim.Task)+".log"), most: s.Logs.File,
 		warn: func(err error) { a.log.Warn().Err(err).Msg("what it says is not kept") },
 	}
-	secrets := a.known()
-	a.stderr = &remarks{log: func(line string) { a.said.say(SaidStderr, line) }, hide: func(line string) string { return hide(secrets, line) }, heard: a.report.heard, progress: a.report.progress, delay: defaultDelay}
+	a.hidden = a.known()
+	a.stderr = &remarks{log: func(line string) { a.said.say(SaidStderr, line) }, hide: func(line string) string { return hide(a.hidden, line) }, heard: a.report.heard, progress: a.report.progress, delay: defaultDelay}
 	return a
 }
 
@@ -105,6 +109,9 @@ func (a *attempt) run(ctx, hard context.Context) {
 		a.cut(lapse("over before it began"))
 	}
 	e := ending{stopped: ctx.Err() != nil, lapsed: a.lapsed()}
+	if !e.stopped && e.lapsed == "" && !a.unlock(hard) {
+		return
+	}
 	if a.byActions() && !e.stopped && e.lapsed == "" {
 		a.act(hard)
 		return
@@ -346,12 +353,14 @@ func (a *attempt) output() (jsontext.Value, error) {
 	return a.stdout.value()
 }
 
-// environment is what a command gets besides the variables of its task.
+// environment is what a command gets besides the variables of its task. Of two of a name
+// the last counts (os/exec).
 func (a *attempt) environment() []string {
-	if a.Env != nil {
-		return slices.Clone(a.Env)
+	env := slices.Clone(a.Env)
+	if a.Env == nil {
+		env = os.Environ()
 	}
-	return os.Environ()
+	return append(env, a.secrets.Environment()...)
 }
 
 // conclude ends the claim as the command's end says.
@@ -373,7 +382,7 @@ func (a *attempt) conclude(hard context.Context, e ending) {
 	if v.complete {
 		v = a.complete(hard, stale)
 	}
-	switch {
+	switch v = a.silenced(v); {
 	case v.said:
 	case stale:
 		a.log.Warn().Msg("the claim is over")
@@ -402,7 +411,7 @@ func (a *attempt) complete(hard context.Context, stale bool) verdict {
 	if stale && len(value) == 0 && len(artifacts) == 0 {
 		return verdict{said: true}
 	}
-	r := mailbox.Result{Output: unsaid(a.claim.Task, value)}
+	r := mailbox.Result{Output: unsaid(a.claim.Task, withoutWords(a.secrets.Words(), value))}
 	if v, refused := a.refused(hard, r); refused {
 		return v
 	}

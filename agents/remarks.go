@@ -6,12 +6,14 @@ import (
 	"strings"
 	"time"
 
+	"mbox/agents/secret"
 	"mbox/mailbox"
 )
 
 const (
-	maxRemark = 4 << 10 // bytes of a line on stderr; the rest of it is dropped
-	maxTail   = 900     // bytes of stderr in an error, of whose message a mailbox keeps the last 1000 runes
+	maxRemark = 4 << 10                 // bytes of a line on stderr; the rest of it is dropped
+	maxHeard  = maxRemark + secret.Most // bytes of it that are searched for secrets, so that none is cut
+	maxTail   = 900                     // bytes of stderr in an error, of whose message a mailbox keeps the last 1000 runes
 	maxDelay  = 7 * 24 * time.Hour
 )
 
@@ -34,7 +36,7 @@ func (r *remarks) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 {
 		line, rest, ended := bytes.Cut(p, []byte("\n"))
-		r.line = append(r.line, line[:min(len(line), maxRemark-len(r.line))]...)
+		r.line = append(r.line, line[:min(len(line), maxHeard-len(r.line))]...)
 		if ended {
 			r.flush()
 		}
@@ -48,6 +50,9 @@ func (r *remarks) flush() {
 	r.line = r.line[:0]
 	if r.hide != nil {
 		line = r.hide(line)
+	}
+	if len(line) > maxRemark {
+		line = strings.ToValidUTF8(line[:maxRemark], "")
 	}
 	word, rest, _ := strings.Cut(line, " ")
 	switch rest = strings.TrimSpace(rest); word {

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"mbox/agents/secret"
 	"mbox/audit/delegation"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
@@ -128,30 +129,31 @@ func (l *said) close() {
 	}
 }
 
-// leastSecret is how long a secret is at least that is looked for: a shorter one stands
-// in words that are none.
-const leastSecret = 6
-
 // hide takes secrets out of a text: those that the agent is known to have, and what looks
 // like one.
 func hide(secrets []string, text string) string {
-	for _, secret := range secrets {
-		if len(secret) >= leastSecret {
-			text = strings.ReplaceAll(text, secret, "<redacted>")
+	return delegation.WithoutMarked(hideWords(secrets, text))
+}
+
+// hideWords takes those that the agent is known to have out of a text.
+func hideWords(secrets []string, text string) string {
+	for _, word := range secrets {
+		if len(word) >= secret.Least {
+			text = strings.ReplaceAll(text, word, "<redacted>")
 		}
 	}
-	return delegation.WithoutMarked(text)
+	return text
 }
 
 // known are the secrets that an attempt's command gets to know, the longest first.
 func (a *attempt) known() []string {
-	all := append(slices.Clone(a.Secrets), a.claim.Token())
+	all := append(append(slices.Clone(a.Secrets), a.secrets.Words()...), a.claim.Token())
 	slices.SortFunc(all, func(x, y string) int { return len(y) - len(x) })
 	return all
 }
 
 // speak keeps what a model says, and what became of that.
-func (a *attempt) speak(kind, text string) { a.said.say(kind, hide(a.known(), text)) }
+func (a *attempt) speak(kind, text string) { a.said.say(kind, hide(a.hidden, text)) }
 
 // AttemptLog is what an agent said in one attempt.
 type AttemptLog struct {

@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"mbox/agents/policy"
+	"mbox/agents/secret"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/task"
@@ -57,9 +58,13 @@ type Worker struct {
 	Logs    Logs     // what is kept of what is said
 	Measure bool     // and of how long models and actions took, for Measures
 	Secrets []string // of commands: they are taken out of what is kept of their words
-	Type    string   // only tasks of this type; "" is all
-	Named   bool     // only tasks that name the agent
-	Once    bool     // end when there is nothing to claim and nothing runs
+	// Unlock, if not nil, opens the secrets of the agent at the beginning of each attempt.
+	// They are variables of its commands, go before those of Env, and are taken out of its
+	// results, too. An error gives the task back without burning the attempt.
+	Unlock func() (secret.Values, error)
+	Type   string // only tasks of this type; "" is all
+	Named  bool   // only tasks that name the agent
+	Once   bool   // end when there is nothing to claim and nothing runs
 	// Retired, if not nil, is closed when another worker takes the agent over: this
 	// one claims no more, finishes what it has without a limit, and ends.
 	Retired <-chan struct{}

@@ -65,11 +65,12 @@ type Options struct {
 	FreeFormat bool // send no response_format: the server does not know json_schema
 
 	// Of exec.
-	Command string                // run by /bin/sh -c
-	Dir     string                // where; "": where mbox is
-	Env     []string              // NAME=VALUE, and nothing besides
-	Wrap    func(*exec.Cmd) error // called before each start, to confine it
-	Grace   time.Duration         // between SIGTERM and SIGKILL when a thought is given up; 0: 2s
+	Command string                   // run by /bin/sh -c
+	Dir     string                   // where; "": where mbox is
+	Env     []string                 // NAME=VALUE, and nothing besides
+	Wrap    func(*exec.Cmd) error    // called before each start, to confine it
+	Unlock  func() ([]string, error) // called before each start: NAME=VALUE, besides and before Env
+	Grace   time.Duration            // between SIGTERM and SIGKILL when a thought is given up; 0: 2s
 }
 
 // New makes a brain of the kind. For none it is nil, and so is the error.
@@ -120,6 +121,7 @@ func (o Options) check(kind string) error {
 		{"dir", o.Dir != "", command},
 		{"env", len(o.Env) > 0, command},
 		{"wrap", o.Wrap != nil, command},
+		{"unlock", o.Unlock != nil, command},
 		{"grace", o.Grace != 0, command},
 	} {
 		if option.given && !slices.Contains(option.of, kind) {

@@ -119,6 +119,13 @@ func (e *Exec) Think(ctx context.Context, t agents.Thought) (agents.Reply, error
 func (e *Exec) cmd() (*exec.Cmd, error) {
 	cmd := exec.Command("/bin/sh", "-c", e.o.Command)
 	cmd.Dir, cmd.Env = e.o.Dir, append([]string{}, e.o.Env...)
+	if e.o.Unlock != nil {
+		secrets, err := e.o.Unlock()
+		if err != nil {
+			return nil, err
+		}
+		cmd.Env = append(cmd.Env, secrets...) // of two of a name the last counts
+	}
 	if e.o.Wrap == nil {
 		return cmd, nil
 	}

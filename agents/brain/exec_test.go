@@ -68,6 +68,24 @@ func TestExecReply(t *testing.T) {
 	}
 }
 
+// A brain gets the agent's secrets, as they are at each start, and does not start without.
+func TestExecUnlocks(t *testing.T) {
+	token, failed := "first", error(nil)
+	b := command(t, Options{Command: `echo "$TOKEN"`, Env: []string{"TOKEN=passed"}, Unlock: func() ([]string, error) { return []string{"TOKEN=" + token}, failed }})
+	for range 2 {
+		if r, err := b.Think(within(t), question("")); err != nil || r.Text != token+"\n" {
+			t.Errorf("%q %v, want %s", r.Text, err, token)
+		}
+		token = "second"
+	}
+	failed = errors.New("keys/identity: not private")
+	r, err := b.Think(within(t), question(""))
+	faultOf(t, agents.BrainCommand, r, err)
+	if !strings.Contains(err.Error(), "keys/identity: not private") {
+		t.Error(err)
+	}
+}
+
 func TestExecFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		command string

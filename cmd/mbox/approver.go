@@ -27,6 +27,7 @@ var (
 	speaking  = deed{"bridge", "sends as a bridge", "do that"}
 	posting   = deed{"channels", "speaks without a task", "do that"}
 	dreaming  = deed{"dream", "tidies an agent's memory", "do that"}
+	sealing   = deed{"secret", "sets and removes secrets", "do that"}
 	remembers = deed{"memory", "uses any agent's memory", "do that"}
 	editing   = deed{"edit", "changes what others have sent", "do that"}
 )

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"mbox/agents/life"
 	"mbox/agents/memory/sqlite"
+	"mbox/agents/secret"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/lifecycle"
@@ -28,9 +30,9 @@ func agentRenameVerb() *verb {
 		name: "rename", args: "OLD NEW", least: 2, most: 2,
 		brief: "give an agent another name",
 		about: `Gives an agent that was born another name: its home, its entry in the registry, its
-memory, its tokens and the tasks that wait for it follow. It keeps its UUID and its
-state. OLD stays taken, and means the agent from then on: in tasks that are sent to it, in messages, in
-the tables of mbox.toml, and here. What the ledger has told of OLD it goes on telling.
+memory, its secrets, its tokens and the tasks that wait for it follow. It keeps its UUID
+and its state. OLD stays taken, and means the agent from then on: in tasks that are sent
+to it, in messages, in the tables of mbox.toml, and here. What the ledger has told of OLD it goes on telling.
 Folders that are named whole, as in allowed_roots, are not changed.
 
 One that works at something is refused (exit code 5). A change of names that was cut off
@@ -84,7 +86,7 @@ func (o *renameOptions) rename(ctx context.Context, s *session, box *mailbox.Box
 	if err != nil {
 		return err
 	}
-	if err := freeMemory(ctx, box, to); err != nil {
+	if err := unused(ctx, box, to); err != nil {
 		return err
 	}
 	return halfway(life.Rename(ctx, box, life.Renaming{From: from, To: to, Entry: entry, By: "human", Reason: o.reason, Follow: following(box)}))
@@ -119,15 +121,23 @@ func (o *renameOptions) told(ctx context.Context, s *session, box *mailbox.Box, 
 func following(box *mailbox.Box) life.Follow {
 	wait := box.Options().LockWait
 	return func(ctx context.Context, from, to string) error {
-		return sqlite.Rename(ctx, memoryDatabase(box.Home()), from, to, wait)
+		err := sqlite.Rename(ctx, memoryDatabase(box.Home()), from, to, wait)
+		return errors.Join(err, secret.Rename(ctx, box.Home(), from, to, wait))
 	}
 }
 
-// freeMemory refuses a name under which somebody else remembers.
-func freeMemory(ctx context.Context, box *mailbox.Box, to string) error {
+// unused refuses a name under which somebody else remembers, or has secrets.
+func unused(ctx context.Context, box *mailbox.Box, to string) error {
 	known, err := sqlite.Knows(ctx, memoryDatabase(box.Home()), to, box.Options().LockWait)
-	if err != nil || !known {
+	if err != nil {
 		return err
 	}
-	return hint(fmt.Errorf("agent %s: %w: there are memories of another agent of that name", to, mailbox.ErrConflict), "another name")
+	if known {
+		return hint(fmt.Errorf("agent %s: %w: there are memories of another agent of that name", to, mailbox.ErrConflict), "another name")
+	}
+	secrets, err := secret.List(box.Home(), to)
+	if len(secrets) > 0 {
+		return hint(fmt.Errorf("agent %s: %w: there are secrets of another agent of that name", to, mailbox.ErrConflict), "another name; mbox secret list tells which they are")
+	}
+	return err
 }

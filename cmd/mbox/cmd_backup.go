@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"mbox/agents/memory/sqlite"
+	"mbox/agents/secret"
 	"mbox/mailbox"
 	"mbox/mailbox/backup"
 	"mbox/mailbox/durable"
@@ -22,7 +23,7 @@ import (
 )
 
 func backupVerb() *verb {
-	var check, inJSON bool
+	var o backupOptions
 	return &verb{
 		name: "backup", args: "FILE.tar.zst|-", least: 1, most: 1,
 		brief: "copy a running mailbox",
@@ -34,27 +35,36 @@ code is 74 where that is part of the mailbox itself.
 
 The archive ends with a manifest of every path, size and SHA-256; --check reads
 it all and holds it against that. To restore by hand: tar --zstd -xf FILE, then
-mbox doctor --fix and mbox recover.`,
+mbox doctor --fix and mbox recover.
+
+Secrets of agents are in it encrypted, as they lie. What opens them is not, unless
+--with-keys says so: then whoever has the archive can read them.`,
 		shows: []string{"mbox backup ~/agents-$(date +%F).tar.zst", "mbox backup --check ~/agents-2026-02-16.tar.zst"},
 		exits: []int{exitNotFound, exitConflict, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{
-			boolFlag("check", "read FILE and say whether it is whole", &check),
-			boolFlag("json", "print what is in it, as JSON", &inJSON),
+			boolFlag("check", "read FILE and say whether it is whole", &o.check),
+			boolFlag("with-keys", "put in what opens the secrets of agents, too", &o.withKeys),
+			boolFlag("json", "print what is in it, as JSON", &o.json),
 		},
 		run: func(ctx context.Context, s *session, args []string) error {
-			if check {
-				return s.checkBackup(ctx, args[0], inJSON)
+			if o.check && o.withKeys {
+				return usagef("mbox backup --check agents.tar.zst", "--with-keys is for making a backup")
 			}
-			if args[0] == "-" && inJSON {
+			if o.check {
+				return s.checkBackup(ctx, args[0], o.json)
+			}
+			if args[0] == "-" && o.json {
 				return usagef("mbox backup agents.tar.zst --json", "standard output is the archive, --json would be in it")
 			}
 			if args[0] == "-" && term.IsTerminal(int(os.Stdout.Fd())) {
 				return usagef("mbox backup - > agents.tar.zst", "an archive does not belong on a terminal")
 			}
-			return s.with(ctx, func(box *mailbox.Box) error { return s.backup(ctx, box, args[0], inJSON) })
+			return s.with(ctx, func(box *mailbox.Box) error { return o.run(ctx, s, box, args[0]) })
 		},
 	}
 }
+
+type backupOptions struct{ check, withKeys, json bool }
 
 // checkBackup reads an archive to its end.
 func (s *session) checkBackup(ctx context.Context, name string, inJSON bool) error {
@@ -70,14 +80,20 @@ func (s *session) checkBackup(ctx context.Context, name string, inJSON bool) err
 	return s.tellBackup(name, report, inJSON)
 }
 
-// backUp writes the archive, with a copy of the database of memories.
-func backUp(ctx context.Context, box *mailbox.Box, to io.Writer) (backup.Report, error) {
+// backUp writes the archive, with a copy of the database of memories, and without what
+// opens secrets unless that is wanted.
+func (o *backupOptions) backUp(ctx context.Context, box *mailbox.Box, to io.Writer) (backup.Report, error) {
 	path := memoryDatabase(box.Home())
 	copied, end, err := sqlite.Snapshot(ctx, path, box.Options().LockWait)
 	if err != nil {
 		return backup.Report{}, err
 	}
 	instead := map[string]string{}
+	if !o.withKeys {
+		for _, name := range secret.Opening() {
+			instead[name] = ""
+		}
+	}
 	for _, name := range append(sqlite.Beside(path), path) {
 		rel, err := filepath.Rel(box.Home(), name)
 		if err != nil {
@@ -92,13 +108,14 @@ func backUp(ctx context.Context, box *mailbox.Box, to io.Writer) (backup.Report,
 	return report, errors.Join(err, end())
 }
 
-// backup writes to a file of another name first, so that what has the right
+// run writes to a file of another name first, so that what has the right
 // name is whole. That file is locked: two backups at once do not share it.
-func (s *session) backup(ctx context.Context, box *mailbox.Box, name string, inJSON bool) error {
+func (o *backupOptions) run(ctx context.Context, s *session, box *mailbox.Box, name string) error {
 	if name == "-" {
-		report, err := backUp(ctx, box, os.Stdout)
+		report, err := o.backUp(ctx, box, os.Stdout)
 		s.endProgress()
 		s.warnSkipped(report)
+		o.tellKeys(s, box)
 		return errors.Join(err, lacking(report))
 	}
 	if _, err := os.Lstat(name); err == nil {
@@ -110,7 +127,7 @@ func (s *session) backup(ctx context.Context, box *mailbox.Box, name string, inJ
 		return err
 	}
 	defer lock.Unlock()
-	report, err := backUp(ctx, box, f)
+	report, err := o.backUp(ctx, box, f)
 	s.endProgress()
 	if err == nil {
 		err = durable.SyncFile(f)
@@ -124,7 +141,16 @@ func (s *session) backup(ctx context.Context, box *mailbox.Box, name string, inJ
 	if err := durable.SyncDir(filepath.Dir(name), durable.Standard); err != nil {
 		return err
 	}
-	return errors.Join(s.tellBackup(name, report, inJSON), lacking(report))
+	o.tellKeys(s, box)
+	return errors.Join(s.tellBackup(name, report, o.json), lacking(report))
+}
+
+// tellKeys says that what opens the secrets has to be kept elsewhere.
+func (o *backupOptions) tellKeys(s *session, box *mailbox.Box) {
+	if all, _ := secret.List(box.Home(), ""); len(all) > 0 && !o.withKeys {
+		s.infof("%s in it cannot be opened without %s: keep a copy of that elsewhere, or say --with-keys",
+			schemas.Count(len(all), "secret", "secrets"), clean(secret.Identity(box.Home()), maxLine))
+	}
 }
 
 // openPart makes the file that a backup is written to. One that a killed backup

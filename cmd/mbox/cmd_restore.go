@@ -5,6 +5,7 @@ import (
 	"errors"
 	"syscall"
 
+	"mbox/agents/secret"
 	"mbox/mailbox"
 	"mbox/mailbox/backup"
 	"mbox/mailbox/durable"
@@ -19,7 +20,8 @@ func restoreVerb() *verb {
 		about: `Makes a mailbox in DIR, which must be empty or not there yet, of what mbox backup
 wrote. Every file is held against the archive's manifest before anything is in
 its place. The first command that opens it brings it up to date: leases of the
-old machine are over, and tasks that were in progress go back to pending.`,
+old machine are over, and tasks that were in progress go back to pending. Secrets
+of agents that came without what opens them are told.`,
 		shows: []string{"mbox restore agents-2026-02-16.tar.zst ~/agents-restored", "mbox --home ~/agents-restored verify"},
 		exits: []int{exitNotFound, exitConflict, exitData, exitIO},
 		run: func(ctx context.Context, s *session, args []string) error {
@@ -36,6 +38,10 @@ old machine are over, and tasks that were in progress go back to pending.`,
 				return refusedArchive(err)
 			}
 			s.warnSkipped(report)
+			if _, err := secret.List(args[1], ""); errors.Is(err, secret.ErrIdentity) {
+				_, way := judge(err)
+				s.warnf("%s; %s", clean(err.Error(), maxLine), way)
+			}
 			s.done("restored; check it: mbox --home %s verify", schemas.ShellWord(args[1]))
 			return nil
 		},

@@ -13,6 +13,7 @@ import (
 	"mbox/agents"
 	"mbox/agents/chat"
 	"mbox/agents/memory"
+	"mbox/agents/secret"
 	"mbox/audit"
 	"mbox/cmd/mbox/check"
 	"mbox/cmd/mbox/config"
@@ -178,6 +179,14 @@ func judge(err error) (code int, hint string) {
 		return exitNotFound, "mbox token list shows those there are"
 	case errors.Is(err, token.ErrDamaged):
 		return exitData, "mbox token revoke NAME removes NAME.json; move what has no token's name out of the home"
+	case errors.Is(err, secret.ErrUnknown):
+		return exitNotFound, "mbox secret list shows those there are"
+	case errors.Is(err, secret.ErrFull):
+		return exitConflict, "mbox secret rm makes room"
+	case errors.Is(err, secret.ErrIdentity):
+		return exitData, "put .mbox/keys/identity back as it was, 0600 (mbox backup --with-keys keeps it); if it is lost, mbox secret rm each secret and set it again"
+	case errors.Is(err, secret.ErrDamaged):
+		return exitData, "mbox secret set --agent AGENT NAME sets it again, mbox secret rm removes it; or put back the identity for which it was encrypted"
 	case errors.Is(err, memory.ErrUnknown):
 		return exitNotFound, "mbox memory list --agent NAME shows the entries and their ids"
 	case errors.Is(err, memory.ErrNone):

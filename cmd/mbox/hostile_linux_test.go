@@ -280,6 +280,14 @@ var hostileLines = [][]string{
 	{"change", "list"},
 	{"change", "list", "--json"},
 	{"change", "new", "--type", hostile, "--description", "d", "--rationale", "r", "--before", "b", "--after", "a", "--rollback", "u", "--verification", "v"},
+	{"secret", "set", "--agent", "coder", hostile, "--file", "/dev/null"},
+	{"secret", "set", "--agent", hostile, "API_TOKEN", "--file", "/dev/null"},
+	{"secret", "set", "--agent", "coder", "API_TOKEN", "--file", hostile},
+	{"secret", "set", hostile},
+	{"secret", "list"},
+	{"secret", "list", "--agent", hostile, "--json"},
+	{"secret", "rm", "--agent", hostile, hostile},
+	{"secret", "rm", hostile},
 	{"token", "create", "phone", "--role", "reader"},
 	{"token", "create", hostile, "--role", "reader"},
 	{"token", "create", "x", "--role", hostile},
@@ -455,14 +463,13 @@ func (w *watched) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// runOnTerminal runs a command whose three streams are a terminal.
-func runOnTerminal(t *testing.T, cmd *exec.Cmd, out *watched) {
+// newTerminal makes one: what a person has of it, and what a program has.
+func newTerminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatalf("a terminal: %v", err)
 	}
-	defer master.Close()
 	fd := int(master.Fd())
 	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
 	if err == nil {
@@ -474,10 +481,18 @@ func runOnTerminal(t *testing.T, cmd *exec.Cmd, out *watched) {
 	if err != nil {
 		t.Fatalf("a terminal: %v", err)
 	}
-	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return master, slave
+}
+
+// runOnTerminal runs a command whose three streams are a terminal.
+func runOnTerminal(t *testing.T, cmd *exec.Cmd, out *watched) {
+	t.Helper()
+	master, slave := newTerminal(t)
+	defer master.Close()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	if err := cmd.Start(); err != nil {
 		slave.Close()

@@ -77,7 +77,7 @@ var rooms = map[string]room{
 		libraries: []string{jsonV2, xsys, "code.dny.dev/ssrf", "github.com/docker/go-connections/nat", "go.yaml.in/yaml/v4"},
 	},
 	"agents": {
-		layer: 3, ours: []string{"agents/action", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/task", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable"},
+		layer: 3, ours: []string{"agents/action", "agents/policy", "agents/sandbox", "agents/secret", "agents-home", "mailbox", "mailbox/task", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable"},
 		libraries: []string{jsonV2, xsys, "github.com/rs/zerolog"},
 	},
 	"agents/brain": {
@@ -86,6 +86,7 @@ var rooms = map[string]room{
 	},
 	"agents/life":              {layer: 3, ours: []string{"agents-home", "audit", "mailbox", "mailbox/durable", "mailbox/lifecycle", "mailbox/task", "schemas"}},
 	"agents/dream":             {layer: 4, ours: []string{"agents", "agents/life", "audit", "audit/record", "mailbox", "mailbox/durable", "mailbox/task", "schemas"}, libraries: []string{xsys}},
+	"agents/secret":            {layer: 3, ours: []string{"mailbox/durable", "mailbox/home", "mailbox/task", "schemas"}, libraries: []string{"filippo.io/age"}},
 	"agents/acp":               {layer: 4, ours: []string{"agents", "agents/policy", "agents/sandbox", "mailbox", "mailbox/durable", "schemas"}, libraries: []string{"github.com/coder/acp-go-sdk", "github.com/rs/zerolog"}},
 	"agents/agentzero":         {layer: 4, ours: []string{"agents", "agents/brain", "agents/policy", "mailbox", "mailbox/durable", "schemas"}, libraries: []string{"github.com/rs/zerolog"}},
 	"agents/brain/ollamatest":  {layer: 0}, // for tests only, see testRooms
@@ -132,7 +133,7 @@ var rooms = map[string]room{
 		libraries: []string{"github.com/pelletier/go-toml/v2"},
 	},
 	"cmd/mbox/check": {
-		layer: 5, ours: []string{"cmd/mbox/config", "cmd/mbox/gateway/token", "agents", "agents/chat", "agents/life", "agents/policy", "agents/sandbox", "cmd/mbox/telemetry", "mailbox", "mailbox/home", "mailbox/lifecycle", "audit", "schemas", "mailbox/durable", "cmd/mbox/timetable"},
+		layer: 5, ours: []string{"cmd/mbox/config", "cmd/mbox/gateway/token", "agents", "agents/chat", "agents/life", "agents/policy", "agents/sandbox", "cmd/mbox/telemetry", "mailbox", "mailbox/home", "mailbox/lifecycle", "audit", "schemas", "mailbox/durable", "cmd/mbox/timetable", "agents/secret"},
 	},
 	"cmd/mbox/mcp": {
 		layer: 5, ours: []string{"cmd/mbox/sight", "mailbox", "mailbox/task", "mailbox/verify", "mailbox/durable", "audit", "audit/record", "schemas"},
@@ -143,7 +144,7 @@ var rooms = map[string]room{
 		libraries: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"},
 	},
 	"cmd/mbox": {
-		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/gateway", "cmd/mbox/gateway/token", "cmd/mbox/help", "cmd/mbox/mcp", "cmd/mbox/top", "agents", "agents/action", "agents/brain", "agents/life", "agents/dream", "agents/chat", "agents/chat/bluebubbles", "agents/chat/command", "agents/chat/email", "agents/chat/imsg", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/openclaw", "agents/chat/stdio", "agents/chat/telegram", "agents/chat/webhook", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable", "agents/acp", "agents/agentzero", "mailbox/lifecycle", "agents/chat/slack", "cmd/mbox/schedule", "cmd/mbox/timetable", "examples", "mailbox/channel", "cmd/mbox/telemetry", "agents/memory", "agents/memory/sqlite"},
+		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/gateway", "cmd/mbox/gateway/token", "cmd/mbox/help", "cmd/mbox/mcp", "cmd/mbox/top", "agents", "agents/action", "agents/brain", "agents/life", "agents/dream", "agents/chat", "agents/chat/bluebubbles", "agents/chat/command", "agents/chat/email", "agents/chat/imsg", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/openclaw", "agents/chat/stdio", "agents/chat/telegram", "agents/chat/webhook", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable", "agents/acp", "agents/agentzero", "mailbox/lifecycle", "agents/chat/slack", "cmd/mbox/schedule", "cmd/mbox/timetable", "examples", "mailbox/channel", "cmd/mbox/telemetry", "agents/memory", "agents/memory/sqlite", "agents/secret"},
 		libraries: []string{
 			jsonV2, xsys, "golang.org/x/term", "github.com/rs/zerolog", "github.com/urfave/cli/v2",
 			"github.com/schollz/progressbar/v3", "github.com/google/uuid",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,6 +67,7 @@ func scripts(dir string) testscript.Params {
 			"exits":    exits,
 			"grab":     grab,
 			"lint":     lint,
+			"nowhere":  nowhere,
 			"unname":   unname,
 			"waitfor":  waitFor,
 		},
@@ -139,6 +141,34 @@ func lint(ts *testscript.TestScript, neg bool, args []string) {
 		return
 	}
 	ts.Check(ts.Exec(python, checker, "--whole", ts.MkAbs(args[0])))
+}
+
+// nowhere TEXT wants that no file of the script holds a text, and no command line of a
+// process of this machine.
+func nowhere(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 || len(args[0]) < 16 {
+		ts.Fatalf("usage: nowhere TEXT, of 16 bytes or more")
+	}
+	ts.Check(filepath.WalkDir(ts.Getenv("WORK"), func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !d.Type().IsRegular() {
+			return nil
+		}
+		data, readErr := os.ReadFile(path)
+		if errors.Is(readErr, fs.ErrNotExist) {
+			return nil
+		}
+		if strings.Contains(string(data), args[0]) {
+			ts.Fatalf("it stands in %s", path)
+		}
+		return errors.Join(err, readErr)
+	}))
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline") // there are none on macOS
+	ts.Check(err)
+	for _, name := range lines {
+		if data, err := os.ReadFile(name); err == nil && strings.Contains(string(data), args[0]) {
+			ts.Fatalf("it stands in %s", name)
+		}
+	}
 }
 
 // repoFile is a path from the root of the repository: tests run in cmd/mbox.

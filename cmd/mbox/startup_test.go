@@ -13,7 +13,7 @@ import (
 // only told.
 const (
 	mostPackageAllocs, mostPackageBytes = 400, 128 << 10
-	mostStartAllocs, mostStartBytes     = 3250, 460 << 10
+	mostStartAllocs, mostStartBytes     = 3300, 460 << 10
 )
 
 var initLine = regexp.MustCompile(`(?m)^init (\S+) @\S+ ms, (\S+) ms clock, (\d+) bytes, (\d+) allocs$`)

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"mbox/agents/secret"
 	"mbox/cmd/mbox/gateway/token"
 	"mbox/mailbox"
 )
@@ -253,6 +255,64 @@ func tokensRecorded(h *sweepHome) error {
 	return err
 }
 
+var setSecret = []string{"secret", "set", "--agent", "coder", "API_TOKEN", "--file", "base.first"}
+
+// laySecret lays the values beside the home.
+func laySecret(h *sweepHome) {
+	for _, which := range []string{"first", "second"} {
+		if err := os.WriteFile(h.home+"."+which, []byte(which+"-value\n"), 0o600); err != nil {
+			h.Fatal(err)
+		}
+	}
+}
+
+func hasSecret(h *sweepHome) {
+	laySecret(h)
+	h.must(setSecret...)
+}
+
+// secretIs wants the secret to have a value, or not to be there.
+func secretIs(value string) func(*sweepHome) error {
+	return func(h *sweepHome) error {
+		v, err := secret.Open(h.home, "coder")
+		if err != nil || v["API_TOKEN"] != value {
+			err = fmt.Errorf("it has %d bytes, not %d: %w", len(v["API_TOKEN"]), len(value), err)
+		}
+		return err
+	}
+}
+
+// secretsHold wants the secret to be whole or not there, in clear nowhere, and recorded
+// if it is there.
+func secretsHold(h *sweepHome) error {
+	v, err := secret.Open(h.home, "coder")
+	if err != nil {
+		return err
+	}
+	if got := v["API_TOKEN"]; got != "" && got != "first-value" && got != "second-value" {
+		return fmt.Errorf("half a secret: %q", got)
+	}
+	box, err := mailbox.Open(h.Context(), h.home, mailbox.Options{})
+	if err != nil {
+		return err
+	}
+	defer box.Close()
+	changes, err := box.Changes(h.Context())
+	if err == nil && len(v) == 1 && !owed(changes, "coder", "API_TOKEN") {
+		err = fmt.Errorf("commands get it, and %d records do not say so", len(changes))
+	}
+	return errors.Join(err, filepath.WalkDir(h.home, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err == nil && (strings.Contains(string(data), "first-value") || strings.Contains(string(data), "second-value")) {
+			err = fmt.Errorf("the value stands in %s", path)
+		}
+		return err
+	}))
+}
+
 // refuse makes the mailbox read-only as a disk does it: by an error of the
 // ledger's flush.
 func refuse(h *sweepHome) {
@@ -426,6 +486,18 @@ var sweepScenes = []sweepScene{
 	{
 		name: "token revoke", before: [][]string{{"token", "create", "phone", "--role", "reader"}}, verb: []string{"token", "revoke", "phone"}, again: []int{0, exitNotFound}, often: true,
 		effect: promise{event: "change", holds: tokens()}, after: tokensRecorded,
+	},
+	{
+		name: "secret set", spoil: laySecret, verb: setSecret, again: []int{0}, often: true,
+		effect: promise{event: "change", holds: secretIs("first-value")}, after: secretsHold,
+	},
+	{
+		name: "secret set anew", spoil: hasSecret, verb: []string{"secret", "set", "--agent", "coder", "API_TOKEN", "--file", "base.second"}, again: []int{0}, often: true,
+		effect: promise{event: "change", holds: secretIs("second-value")}, after: secretsHold,
+	},
+	{
+		name: "secret rm", spoil: hasSecret, verb: []string{"secret", "rm", "--agent", "coder", "API_TOKEN"}, again: []int{0, exitNotFound}, often: true,
+		effect: promise{event: "change", holds: secretIs("")}, after: secretsHold,
 	},
 	{
 		name: "pause", verb: pauseWriter, again: []int{0},

@@ -22,6 +22,7 @@ import (
 	"mbox/agents/brain"
 	"mbox/agents/policy"
 	"mbox/agents/sandbox"
+	"mbox/agents/secret"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/home"
@@ -94,7 +95,10 @@ func brainOf(c *config.File, t *agents.Team, name string, a *config.Agent) (agen
 		if err != nil {
 			return nil, err
 		}
-		o = brain.Options{Command: a.Brain.Command, Dir: p.Workspace, Env: append(passed(p.EnvPassthrough), "MBOX_AGENT="+name), Wrap: confinement(c, name)}
+		o = brain.Options{Command: a.Brain.Command, Dir: p.Workspace, Env: append(passed(p.EnvPassthrough), "MBOX_AGENT="+name), Wrap: confinement(c, name), Unlock: func() ([]string, error) {
+			values, err := secret.Open(t.Policies.Home, name)
+			return values.Environment(), err
+		}}
 	}
 	switch {
 	case a.Brain.Temperature != nil:

@@ -3,7 +3,7 @@ package main
 // The verbs in the order in which the help lists them.
 
 func homeVerbs() []*verb {
-	return in(partHome, initVerb(), upVerb(), serveVerb(), bridgeVerb(), statusVerb(), topVerb(), doctorVerb(), agentVerb(), memoryVerb(), dreamVerb(), tokenVerb(), unitVerb(), versionVerb())
+	return in(partHome, initVerb(), upVerb(), serveVerb(), bridgeVerb(), statusVerb(), topVerb(), doctorVerb(), agentVerb(), memoryVerb(), dreamVerb(), secretVerb(), tokenVerb(), unitVerb(), versionVerb())
 }
 
 func askVerbs() []*verb {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"mbox/agents/secret"
 	"mbox/cmd/mbox/config"
 	"mbox/cmd/mbox/gateway/token"
 	"mbox/mailbox/durable"
@@ -44,6 +45,20 @@ func tokenWords(s *session) []string {
 		return nil
 	}
 	return fileWords(token.Folder(home), ".json")
+}
+
+// secretWords are the names of the agents' secrets.
+func secretWords(s *session) (words []string) {
+	home, err := s.homeDir()
+	if err != nil {
+		return nil
+	}
+	agents, _ := durable.Names(secret.Folder(home, ""))
+	for _, agent := range agents {
+		words = append(words, fileWords(filepath.Join(secret.Folder(home, ""), agent), ".age")...)
+	}
+	slices.Sort(words)
+	return slices.Compact(words)
 }
 
 func fileWords(dir, suffix string) []string {

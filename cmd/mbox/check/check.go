@@ -10,6 +10,7 @@ import (
 
 	"mbox/agents"
 	"mbox/agents/chat"
+	"mbox/agents/secret"
 	"mbox/cmd/mbox/config"
 	"mbox/cmd/mbox/gateway/token"
 	"mbox/cmd/mbox/telemetry"
@@ -81,6 +82,7 @@ func (e *Exam) Run(ctx context.Context) error {
 	e.seals()
 	e.leftovers()
 	e.tokens()
+	e.secrets()
 	e.telemetry(ctx)
 	e.tasks(ctx)
 	return nil
@@ -94,6 +96,18 @@ func (e *Exam) tokens() {
 	}
 	if len(tokens) > 0 {
 		e.add("tokens", Fine, "", "%d let programs or people in by the doors; mbox token list", len(tokens))
+	}
+}
+
+// secrets looks whether those of the agents can be opened.
+func (e *Exam) secrets() {
+	all, err := secret.List(e.Home, "")
+	if err != nil {
+		e.fault("secrets", "", err)
+		return
+	}
+	if len(all) > 0 {
+		e.add("secrets", Fine, "", "%d can be opened, for the commands of their agents; mbox secret list", len(all))
 	}
 }
 

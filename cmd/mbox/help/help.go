@@ -12,7 +12,7 @@ var files embed.FS
 
 // names is the order in which the topics are listed: use, bounds, proof.
 var names = []string{
-	"walkthroughs", "colony", "tasks", "schedules", "channels", "agents", "runtimes", "roles", "memory", "actions", "accept", "delegation", "models", "policies", "sandbox",
+	"walkthroughs", "colony", "tasks", "schedules", "channels", "agents", "runtimes", "roles", "memory", "secrets", "actions", "accept", "delegation", "models", "policies", "sandbox",
 	"ledger", "doors", "dashboard", "mcp", "top", "telemetry",
 	"bridges", "delivery", "telegram", "matrix", "slack", "irc", "email", "bluebubbles", "imsg", "webhook", "openclaw", "ntfy",
 	"install", "configuration", "backup", "damage", "threats", "performance", "proof",

@@ -84,6 +84,7 @@ func table() []mutant {
 		lifeMutants,
 		slackMutants,
 		memoryMutants,
+		secretMutants,
 		statusMutants,
 		editMutants,
 		pathsMutants,

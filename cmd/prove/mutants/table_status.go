@@ -47,17 +47,17 @@ var statusMutants = []mutant{
 	},
 	{
 		"known-secrets-kept", "logs", "agents/said.go",
-		"text = strings.ReplaceAll(text, secret, \"<redacted>\")", "_ = secret",
+		"text = strings.ReplaceAll(text, word, \"<redacted>\")", "_ = word",
 		agentsTest("TestSaidHasNoSecrets"),
 	},
 	{
 		"tokens-kept", "logs", "agents/said.go",
-		"append(slices.Clone(a.Secrets), a.claim.Token())", "slices.Clone(a.Secrets)",
+		"a.secrets.Words()...), a.claim.Token())", "a.secrets.Words()...))",
 		agentsTest("TestSaidHasNoSecrets"),
 	},
 	{
 		"marked-secrets-kept", "logs", "agents/said.go",
-		"return delegation.WithoutMarked(text)", "return delegation.WithoutMarked(\"\") + text",
+		"return delegation.WithoutMarked(hideWords(secrets, text))", "return delegation.WithoutMarked(\"\") + hideWords(secrets, text)",
 		agentsTest("TestSaidHasNoSecrets"),
 	},
 	{

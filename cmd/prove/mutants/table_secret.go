@@ -1,0 +1,155 @@
+package main
+
+func secretTest(run string) command { return command{"agents/secret", run} }
+
+const secretGo = "agents/secret/secret.go"
+
+// secretMutants break what keeps the secrets of agents: that only who may has them, and
+// that none is lost.
+var secretMutants = []mutant{
+	{
+		"secret-in-clear", "secrets", secretGo,
+		"\terr = errors.Join(err, armored.Close())\n\treturn out.Bytes(), err", "\terr = errors.Join(err, armored.Close())\n\treturn append(out.Bytes(), value...), err",
+		secretTest("TestAtRest$"),
+	},
+	{
+		"secret-identity-of-others", "secrets", secretGo,
+		"text, err := durable.ReadPrivate(path, maxIdentity)", "text, err := durable.Read(path, maxIdentity)",
+		secretTest("TestBroken$"),
+	},
+	{
+		"secret-file-of-others", "secrets", secretGo,
+		"data, err := durable.ReadPrivate(path, maxFile)", "data, err := durable.Read(path, maxFile)",
+		secretTest("TestBroken$"),
+	},
+	{
+		"secret-identity-made-anew", "secrets", secretGo,
+		"!locked && failed == nil", "(!locked || true) && failed == nil",
+		secretTest("TestLostIdentity$"),
+	},
+	{
+		"secret-two-identities", "secrets", secretGo,
+		"return errors.Join(do(), lock.Unlock())", "return errors.Join(lock.Unlock(), do())",
+		secretTest("TestSetAtOnce$"),
+	},
+	{
+		"secret-half-of-them", "secrets", secretGo,
+		"\tif faults != nil {\n\t\treturn nil, errors.Join(faults...)", "\tif faults != nil {\n\t\treturn values, errors.Join(faults...)",
+		secretTest("TestBroken$"),
+	},
+	{
+		"secret-stays-with-the-old-name", "secrets", secretGo,
+		"for _, name := range names {\n\t\t\tif err == nil {\n\t\t\t\terr = durable.Rename", "for _, name := range names[1:] {\n\t\t\tif err == nil {\n\t\t\t\terr = durable.Rename",
+		secretTest("TestRename$"),
+	},
+	{
+		"secret-takes-any-name", "secrets", secretGo,
+		"func(start string) bool { return strings.HasPrefix(name, start) }", "func(start string) bool { return name == start }",
+		secretTest("TestNames$"),
+	},
+	{
+		"secret-too-short-to-hide", "secrets", secretGo,
+		"case len(value) < Least:", "case len(value) < 1:",
+		secretTest("TestBounds$"),
+	},
+	{
+		"secret-without-end", "secrets", secretGo,
+		"made && len(names) >= Many", "made && len(names) > Many",
+		secretTest("TestBounds$"),
+	},
+	{
+		"secret-printed", "secrets", secretGo,
+		"func (Values) Format(s fmt.State, _ rune)", "func (Values) Formats(s fmt.State, _ rune)",
+		secretTest("TestValuesHide$"),
+	},
+	{
+		"secret-lines-kept", "secrets", secretGo,
+		"line != value && len(line) >= Least", "line != value && len(line) < Least",
+		secretTest("TestValuesHide$"),
+	},
+	{
+		"secret-shortest-first", "secrets", secretGo,
+		"cmp.Or(len(b)-len(a), strings.Compare(a, b))", "cmp.Or(len(a)-len(b), strings.Compare(a, b))",
+		secretTest("TestValuesHide$"),
+	},
+	{
+		"secret-in-a-result", "secrets", "agents/attempt.go",
+		"withoutWords(a.secrets.Words(), value))", "value)",
+		agentsTest("TestSecretsOfCommands$"),
+	},
+	{
+		"secret-in-a-failure", "secrets", "agents/unlock.go",
+		"failure.Message = hideWords(words, failure.Message)", "",
+		agentsTest("TestSecretsInFailures$"),
+	},
+	{
+		"secret-escaped", "secrets", "agents/unlock.go",
+		"text := token.String()", "text := string(v)",
+		agentsTest("TestWithoutWords$"),
+	},
+	{
+		"secret-not-searched", "secrets", "agents/unlock.go",
+		"\t\tif err != nil {\n\t\t\treturn unsearched", "\t\tif err != nil {\n\t\t\treturn v",
+		agentsTest("TestWithoutWords$"),
+	},
+	{
+		"secret-cut-in-a-line", "secrets", "agents/remarks.go",
+		"maxHeard-len(r.line)", "maxRemark-len(r.line)",
+		agentsTest("TestRemarksCutNoSecret$"),
+	},
+	{
+		"secret-gives-way", "secrets", "agents/attempt.go",
+		"return append(env, a.secrets.Environment()...)", "return append(a.secrets.Environment(), env...)",
+		agentsTest("TestSecretsOfCommands$"),
+	},
+	{
+		"secret-locked-burns-an-attempt", "secrets", "agents/unlock.go",
+		"a.end(hard, verdict{release: schemas.Sentence(\"its secrets cannot be opened (mbox doctor): \"+err.Error(), maxTail), delay: releaseDelay})", "a.end(hard, failed(\"start\", schemas.Sentence(err.Error(), maxTail)))",
+		agentsTest("TestSecretsThatAreLocked$"),
+	},
+	{
+		"secret-locked-claims-on", "secrets", "agents/unlock.go",
+		"\t\ta.disable()\n", "",
+		agentsTest("TestSecretsThatAreLocked$"),
+	},
+	{
+		"secret-set-by-agents", "secrets", "cmd/mbox/cmd_secret.go",
+		"return sealing.with(ctx, s, func(box *mailbox.Box) error { return o.set(", "return s.with(ctx, func(box *mailbox.Box) error { return o.set(",
+		mboxTest("TestScripts/secret$"),
+	},
+	{
+		"secret-removed-by-agents", "secrets", "cmd/mbox/cmd_secret.go",
+		"return sealing.with(ctx, s, func(box *mailbox.Box) error { return o.remove(", "return s.with(ctx, func(box *mailbox.Box) error { return o.remove(",
+		mboxTest("TestScripts/secret$"),
+	},
+	{
+		"secret-shown-while-typed", "secrets", "cmd/mbox/cmd_secret.go",
+		"term.IsTerminal(int(s.in.Fd()))", "false",
+		mboxTest("TestSecretIsTyped$"),
+	},
+	{
+		"secret-leaves-the-terminal-dark", "secrets", "cmd/mbox/cmd_secret.go",
+		"errors.Join(ctx.Err(), term.Restore(fd, before))", "errors.Join(ctx.Err(), term.Restore(-1, before))",
+		mboxTest("TestSecretIsTyped$"),
+	},
+	{
+		"secret-identity-in-a-backup", "secrets", "cmd/mbox/cmd_backup.go",
+		"if !o.withKeys {", "if false {",
+		mboxTest("TestScripts/secret$"),
+	},
+	{
+		"secret-half-made-identity-in-a-backup", "secrets", secretGo,
+		"\".mbox/keys/identity\" + staged}", "\".mbox/keys/identity\"}",
+		mboxTest("TestScripts/secret$"),
+	},
+	{
+		"secret-not-restored-untold", "secrets", "cmd/mbox/cmd_restore.go",
+		"errors.Is(err, secret.ErrIdentity)", "errors.Is(err, secret.ErrUnknown)",
+		mboxTest("TestScripts/secret$"),
+	},
+	{
+		"secret-of-a-brain", "secrets", "agents/brain/exec.go",
+		"cmd.Env = append(cmd.Env, secrets...)", "_ = secrets",
+		command{"agents/brain", "TestExecUnlocks$"},
+	},
+}
