@@ -145,7 +145,7 @@ var rooms = map[string]room{
 		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/gateway", "cmd/mbox/gateway/token", "cmd/mbox/help", "cmd/mbox/mcp", "cmd/mbox/top", "agents", "agents/action", "agents/brain", "agents/life", "agents/chat", "agents/chat/bluebubbles", "agents/chat/command", "agents/chat/email", "agents/chat/imsg", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/openclaw", "agents/chat/stdio", "agents/chat/telegram", "agents/chat/webhook", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable", "agents/acp", "agents/agentzero", "mailbox/lifecycle", "agents/chat/slack", "cmd/mbox/schedule", "cmd/mbox/timetable", "examples", "mailbox/channel", "cmd/mbox/telemetry", "agents/memory", "agents/memory/sqlite"},
 		libraries: []string{
 			jsonV2, xsys, "golang.org/x/term", "github.com/rs/zerolog", "github.com/urfave/cli/v2",
-			"github.com/schollz/progressbar/v3",
+			"github.com/schollz/progressbar/v3", "github.com/coreos/go-systemd",
 		},
 	},
 }

@@ -133,6 +133,21 @@ var scheduleMutants = []mutant{
 		command{"cmd/mbox", "TestUnitOfCron"},
 	},
 	{
+		"ready-unsaid", "units", "cmd/mbox/cmd_up.go",
+		"{ first.ready(); c.manager.ready() }", "{ first.ready() }",
+		command{"cmd/mbox", "TestUpTellsSystemd"},
+	},
+	{
+		"life-unsaid", "units", "cmd/mbox/service.go",
+		"v.scanned(r, err); c.manager.alive()", "v.scanned(r, err)",
+		command{"cmd/mbox", "TestUpTellsSystemd"},
+	},
+	{
+		"watchdog-of-another", "units", "cmd/mbox/manager.go",
+		"watches: limit > 0}", "watches: limit >= 0}",
+		command{"cmd/mbox", "TestUpIsNotWatched"},
+	},
+	{
 		"export-formula", "export", "cmd/mbox/cmd_export.go",
 		"\"=+-@\"", "\"+-@\"",
 		command{"cmd/mbox", "TestScripts/search$"},
