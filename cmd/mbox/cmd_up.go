@@ -58,7 +58,7 @@ func (o *upOptions) run(ctx context.Context, s *session) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	c := crew{prepare: prepare, stop: stop, grace: time.Duration(o.grace.Duration), ended: map[string]chan struct{}{}, hup: make(chan os.Signal, 1)}
+	c := crew{manager: startedBy(s), prepare: prepare, stop: stop, grace: time.Duration(o.grace.Duration), ended: map[string]chan struct{}{}, hup: make(chan os.Signal, 1)}
 	signal.Notify(c.hup, syscall.SIGHUP)
 	defer signal.Stop(c.hup)
 	now, err := prepare(ctx, s)
@@ -67,10 +67,12 @@ func (o *upOptions) run(ctx context.Context, s *session) error {
 		s.warnUnsynced(now.box.Options().Sync)
 		toldAll = tellLedger(ctx, s)
 	}
-	for ready := now.ready; now != nil && err == nil; ready = func() {} {
+	first := now
+	for ready := func() { first.ready(); c.manager.ready() }; now != nil && err == nil; ready = func() {} {
 		now, err = c.serve(ctx, now, ready)
 	}
 	stop()
+	c.manager.stopping()
 	err = firstError(err, c.wait())
 	toldAll()
 	if errors.Is(err, mailbox.ErrRouted) {

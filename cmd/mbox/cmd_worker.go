@@ -99,6 +99,9 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 		if o.exec == "" {
 			tellWorkers(s, slices.DeleteFunc(workersOf(ctx, s, box.Home()), func(f check.Finding) bool { return f.Agent != o.agent }))
 		}
+		m := startedBy(s)
+		defer context.AfterFunc(ctx, m.stopping)()
+		m.ready()
 		return w.Run(ctx)
 	})
 }

@@ -172,6 +172,8 @@ var hostileLines = [][]string{
 	{"ls", "--state", "archive"},
 	{"ls", "--json"},
 	{"unit", "systemd"},
+	{"unit", "systemd", "--agent", hostile},
+	{"unit", "launchd", "--backup", hostile},
 	{"search", "a"},
 	{"search", "a", "--json"},
 	{"export"},

@@ -148,6 +148,7 @@ var rooms = map[string]room{
 		libraries: []string{
 			jsonV2, xsys, "golang.org/x/term", "github.com/rs/zerolog", "github.com/urfave/cli/v2",
 			"github.com/schollz/progressbar/v3", "github.com/google/uuid",
+			"github.com/schollz/progressbar/v3", "github.com/coreos/go-systemd",
 		},
 	},
 }

@@ -83,6 +83,7 @@ func (v *service) workers() (out []*agents.Worker, err error) {
 // crew are the workers of all services. One that cannot go on ends all: whoever
 // supervises mbox up shall see it.
 type crew struct {
+	manager *manager // nil where nobody waits to hear that it lives
 	prepare func(context.Context, *session) (*service, error)
 	stop    func()
 	grace   time.Duration
@@ -130,7 +131,7 @@ func (c *crew) serve(ctx context.Context, v *service, ready func()) (next *servi
 				}
 			})
 		},
-		Scanned: v.scanned,
+		Scanned: func(r mailbox.ScanReport, err error) { v.scanned(r, err); c.manager.alive() },
 	})
 	end()
 	looking.Wait()

@@ -133,6 +133,41 @@ var scheduleMutants = []mutant{
 		command{"cmd/mbox", "TestUnitOfCron"},
 	},
 	{
+		"unit-with-no-watchdog", "units", "cmd/mbox/units.go",
+		"\"WatchdogSec=180\", ", "",
+		command{"cmd/mbox", "TestUnitsOfAgents"},
+	},
+	{
+		"unit-without-bounds", "units", "cmd/mbox/units.go",
+		"case a.Role == \"tester\":", "case a.Role == \"coder\":",
+		command{"cmd/mbox", "TestUnitsOfAgents"},
+	},
+	{
+		"unit-of-a-command-starved", "units", "cmd/mbox/units.go",
+		"case a.Whole():", "case a.Whole() && a.Role != \"\":",
+		command{"cmd/mbox", "TestUnitsOfAgents"},
+	},
+	{
+		"cron-of-two-workers", "units", "cmd/mbox/cmd_unit.go",
+		"name == \"cron\" && o.agent != \"\" && !o.dream", "name == \"\" && o.agent != \"\" && !o.dream",
+		command{"cmd/mbox", "TestScripts/unit$"},
+	},
+	{
+		"ready-unsaid", "units", "cmd/mbox/cmd_up.go",
+		"{ first.ready(); c.manager.ready() }", "{ first.ready() }",
+		command{"cmd/mbox", "TestUpTellsSystemd"},
+	},
+	{
+		"life-unsaid", "units", "cmd/mbox/service.go",
+		"v.scanned(r, err); c.manager.alive()", "v.scanned(r, err)",
+		command{"cmd/mbox", "TestUpTellsSystemd"},
+	},
+	{
+		"watchdog-of-another", "units", "cmd/mbox/manager.go",
+		"watches: limit > 0}", "watches: limit >= 0}",
+		command{"cmd/mbox", "TestUpIsNotWatched"},
+	},
+	{
 		"export-formula", "export", "cmd/mbox/cmd_export.go",
 		"\"=+-@\"", "\"+-@\"",
 		command{"cmd/mbox", "TestScripts/search$"},
