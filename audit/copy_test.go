@@ -144,7 +144,7 @@ func TestRule29_CopiesAreTried(t *testing.T) {
 	must(t, lock.Unlock())
 	_, err = next.Append(t.Context(), note("tester", "two"))
 	must(t, err)
-	must(t, next.Copy(t.Context(), 0))
+	must(t, next.Copy(t.Context(), copyWait)) // which the copying behind Append may hold
 	sameCopies(t, next)
 }
 

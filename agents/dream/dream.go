@@ -105,7 +105,7 @@ func (d *Dreamer) Dream(ctx context.Context) (dreamed *Dream, err error) {
 		}
 		kept, gone := tidy(before, d.Most)
 		if last != "" && n.left(last).is(before) || len(gone) == 0 && !d.speaks(before) {
-			return life.Dreamt(d.Box, d.Agent)
+			return life.Dreamt(ctx, d.Box, d.Agent)
 		}
 		dreamed.After, dreamed.Gone = linesIn(kept), linesIn(gone)
 		return n.keep(ctx, dreamed, before, kept, gone, d.about(ctx, before, gone, dreamed))
@@ -225,7 +225,7 @@ func (n *night) done(ctx context.Context, name string, before, after []byte) (id
 	if err == nil {
 		err = durable.RemoveIn(n.dreams, name+newBefore)
 	}
-	return id, errors.Join(err, n.forget(name), life.Dreamt(n.Box, n.Agent))
+	return id, errors.Join(err, n.forget(name), life.Dreamt(ctx, n.Box, n.Agent))
 }
 
 // forget removes what older dreams kept for Undo: only the last one can be undone.

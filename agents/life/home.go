@@ -2,6 +2,7 @@ package life
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"maps"
 	"path/filepath"
@@ -130,13 +131,30 @@ func kept(b *mailbox.Box, agent string) (*State, error) {
 	return s, err
 }
 
-// write keeps the state. What stands there an agent may have written: it decides nothing.
-func (s *State) write(b *mailbox.Box, agent string) error {
-	text, err := schemas.Encode(s)
+// stateWait is how long another change of state.json is waited for.
+const stateWait = 5 * time.Second
+
+// change writes the state of an agent anew, if it has one, while nobody else does: its
+// worker and its dream are processes of their own. What stands there an agent may have
+// written: it decides nothing.
+func change(ctx context.Context, b *mailbox.Box, agent string, do func(*State)) error {
+	path := filepath.Join(b.AgentDir(agent), stateFile)
+	if is, err := there(path); err != nil || !is {
+		return err
+	}
+	unlock, err := lock(ctx, filepath.Join(b.AgentDir(agent), "state.lock"), stateWait)
 	if err != nil {
 		return err
 	}
-	return durable.Replace(filepath.Join(b.AgentDir(agent), stateFile), text, durable.None)
+	s, err := kept(b, agent)
+	if err == nil && s != nil {
+		do(s)
+		var text []byte
+		if text, err = schemas.Encode(s); err == nil {
+			err = durable.Replace(path, text, durable.None)
+		}
+	}
+	return errors.Join(err, unlock())
 }
 
 // Seen is Stateful for who only looks: of what an agent has spoilt there nothing counts.
@@ -155,11 +173,6 @@ func now(b *mailbox.Box) *time.Time {
 }
 
 // Dreamt notes that an agent has dreamed.
-func Dreamt(b *mailbox.Box, agent string) error {
-	s, err := Stateful(b, agent)
-	if err != nil || s == nil {
-		return err
-	}
-	s.LastDreamAt = now(b)
-	return s.write(b, agent)
+func Dreamt(ctx context.Context, b *mailbox.Box, agent string) error {
+	return change(ctx, b, agent, func(s *State) { s.LastDreamAt = now(b) })
 }

@@ -20,10 +20,10 @@ type Keeper struct {
 	box     *mailbox.Box
 	agent   string
 	version string
-	mu      sync.Mutex // one writes state.json at a time
 
-	heartbeat heartbeat // guarded by mu
-	beat      time.Time // when this keeper sent one; guarded by mu
+	mu        sync.Mutex // guards what follows
+	heartbeat heartbeat
+	beat      time.Time // when this keeper sent one
 }
 
 // Keep is the keeper of an agent that was born; nil for one that was not.
@@ -42,37 +42,32 @@ func (k *Keeper) Enter(ctx context.Context, wait time.Duration) (leave func() er
 
 // Pulse is the package's Pulse.
 func (k *Keeper) Pulse(ctx context.Context, begins bool) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	return Pulse(ctx, k.box, k.agent, k.version, begins)
 }
 
 // Ended keeps up to which line of the ledger the agent has done what it had to do, and, of
 // a message, up to which one of its channel.
 func (k *Keeper) Ended(ctx context.Context, t *mailbox.Task, failed bool) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	s, err := kept(k.box, k.agent)
-	if err != nil || s == nil {
-		return err
-	}
 	a, err := mailbox.AgentOf(k.box, k.agent)
 	if err != nil {
 		return err
 	}
-	s.InboxCursor = max(s.InboxCursor, k.box.Ledger().End().Seq)
+	var said *mailbox.Posted
 	if id := t.Message(); id != "" {
-		m, err := mailbox.MessageOf(k.box, id)
-		if err != nil {
+		if said, err = mailbox.MessageOf(k.box, id); err != nil {
 			return err
 		}
-		s.ChannelCursors[m.Channel] = max(s.ChannelCursors[m.Channel], m.Seq)
 	}
-	s.LastPulseAt, s.Status, s.Version = now(k.box), string(a.State), k.version
-	if failed {
-		s.Status = Failing
-	}
-	return s.write(k.box, k.agent)
+	return change(ctx, k.box, k.agent, func(s *State) {
+		s.InboxCursor = max(s.InboxCursor, k.box.Ledger().End().Seq)
+		if said != nil {
+			s.ChannelCursors[said.Channel] = max(s.ChannelCursors[said.Channel], said.Seq)
+		}
+		s.LastPulseAt, s.Status, s.Version = now(k.box), string(a.State), k.version
+		if failed {
+			s.Status = Failing
+		}
+	})
 }
 
 // Stale tells since when a pulse is missing that should have come each interval; false

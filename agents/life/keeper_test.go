@@ -48,6 +48,31 @@ func TestSpoiltState(t *testing.T) {
 	}
 }
 
+// A worker and a dream may write state.json at the same time: nothing of either is lost.
+func TestStateOfTwo(t *testing.T) {
+	b := newBox(t)
+	bear(t, b, "ada")
+	unlock, err := lock(t.Context(), filepath.Join(b.AgentDir("ada"), "state.lock"), 0)
+	must(t, err)
+	done := make(chan error, 2)
+	go func() { done <- Dreamt(t.Context(), b, "ada") }()
+	go func() { done <- Pulse(t.Context(), b, "ada", "v2", true) }()
+	select {
+	case err := <-done:
+		t.Errorf("it was written while somebody else had the lock: %v", err)
+		done <- err
+	case <-time.After(50 * time.Millisecond):
+	}
+	must(t, unlock())
+	must(t, <-done)
+	must(t, <-done)
+	s, err := Stateful(b, "ada")
+	must(t, err)
+	if s.LastDreamAt == nil || s.LastPulseAt == nil || s.Version != "v2" {
+		t.Errorf("%+v", s)
+	}
+}
+
 // An agent that was not born has no keeper.
 func TestKeepNobody(t *testing.T) {
 	b := newBox(t)
@@ -87,8 +112,7 @@ func TestEnded(t *testing.T) {
 	if s, err = Stateful(b, "ada"); err != nil || s.Status != Failing {
 		t.Errorf("a pulse forgets that the last work failed: %+v %v", s, err)
 	}
-	s.InboxCursor, s.ChannelCursors["garden"] = 1000, 1000
-	must(t, s.write(b, "ada"))
+	must(t, change(t.Context(), b, "ada", func(s *State) { s.InboxCursor, s.ChannelCursors["garden"] = 1000, 1000 }))
 	must(t, k.Ended(t.Context(), item, false))
 	if s, err = Stateful(b, "ada"); err != nil || s.ChannelCursors["garden"] != 1000 || s.InboxCursor != 1000 || s.Status != "healthy" {
 		t.Errorf("%+v %v", s, err)

@@ -202,8 +202,7 @@ func moved(from, to string, mode durable.Mode) error {
 // in state.json. The first one makes an agent that was just born healthy. An agent
 // without such a home has none.
 func Pulse(ctx context.Context, b *mailbox.Box, agent, version string, begins bool) error {
-	s, err := kept(b, agent)
-	if err != nil || s == nil {
+	if is, err := there(filepath.Join(b.AgentDir(agent), stateFile)); err != nil || !is {
 		return err
 	}
 	a, err := mailbox.AgentOf(b, agent)
@@ -216,14 +215,15 @@ func Pulse(ctx context.Context, b *mailbox.Box, agent, version string, begins bo
 			return err
 		}
 	}
-	if s.Status != Failing || !a.Claims() {
-		s.Status = string(a.State)
-	}
-	s.LastPulseAt, s.Version = now(b), version
-	if begins {
-		s.BootCount++
-	}
-	return s.write(b, agent)
+	return change(ctx, b, agent, func(s *State) {
+		if s.Status != Failing || !a.Claims() {
+			s.Status = string(a.State)
+		}
+		s.LastPulseAt, s.Version = now(b), version
+		if begins {
+			s.BootCount++
+		}
+	})
 }
 
 // Drain has an agent claim nothing more. What it has it finishes; when it has nothing left

@@ -8,8 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
@@ -19,7 +21,16 @@ import (
 func newBox(t testing.TB) *mailbox.Box {
 	t.Helper()
 	home := filepath.Join(t.TempDir(), "a[1]") // which a pattern would take for a1
-	o := mailbox.Options{Sync: durable.None}
+	clock := time.Now()
+	var mu sync.Mutex
+	// Each look at the clock is another millisecond: an archive has its name from that.
+	now := func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		clock = clock.Add(time.Millisecond)
+		return clock
+	}
+	o := mailbox.Options{Sync: durable.None, Now: now}
 	if err := mailbox.Create(home, o); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +110,7 @@ func TestManifest(t *testing.T) {
 			t.Errorf("%+v, want %+v", got[path], want)
 		}
 	}
-	if _, there := got["logs/ada.log"]; there || len(got) != 10 {
+	if _, there := got["logs/ada.log"]; there || len(got) != 11 {
 		t.Errorf("%d files: %v", len(got), got)
 	}
 	if a, err := os.ReadFile(filepath.Join(dir, "home", "logs", "ada.log")); err != nil || string(a) != "x" {

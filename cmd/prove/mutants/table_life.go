@@ -320,8 +320,13 @@ var lifeMutants = []mutant{
 		command{"agents/life", "TestSpoiltState"},
 	},
 	{
+		"state-of-two-writers", "life", "agents/life/home.go",
+		"\"state.lock\"), stateWait)", "\"state.lock\"+time.Now().String()), stateWait)",
+		command{"agents/life", "TestStateOfTwo"},
+	},
+	{
 		"cursors-go-back", "life", "agents/life/keeper.go",
-		"max(s.ChannelCursors[m.Channel], m.Seq)", "m.Seq",
+		"max(s.ChannelCursors[said.Channel], said.Seq)", "said.Seq",
 		command{"agents/life", "TestEnded"},
 	},
 	{
