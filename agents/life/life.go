@@ -242,8 +242,11 @@ func Drain(ctx context.Context, b *mailbox.Box, agent, by, reason string) (archi
 // drained has an agent that lives be draining.
 func drained(ctx context.Context, b *mailbox.Box, agent, by, reason string) error {
 	a, err := mailbox.AgentOf(b, agent)
-	if err != nil || a.State == lifecycle.Draining {
+	switch {
+	case err != nil || a.State == lifecycle.Draining:
 		return err
+	case a.State == lifecycle.Dead:
+		return fmt.Errorf("agent %s is %s: %w", agent, a, mailbox.ErrConflict)
 	}
 	if is, err := there(filepath.Join(b.Home(), EntryName(agent))); err != nil {
 		return err

@@ -349,6 +349,9 @@ func (o *endOptions) end(ctx context.Context, s *session, box *mailbox.Box, name
 		}
 	}
 	if errors.Is(err, mailbox.ErrConflict) {
+		if a, failed := mailbox.AgentOf(box, name); failed == nil && a.State == lifecycle.Dead {
+			return hint(err, "mbox agent restore %s brings it back", schemas.ShellWord(name))
+		}
 		return hint(err, "mbox agent pause %s keeps it from claiming; enabled = false in its table switches it off", schemas.ShellWord(name))
 	}
 	if err != nil {

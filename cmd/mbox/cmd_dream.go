@@ -118,9 +118,9 @@ func (v *service) dreams(ctx context.Context, name string, last map[string]time.
 	if every == 0 || !a.Enabled || time.Since(last[name]) < every {
 		return nil
 	}
-	state, err := life.Stateful(v.box, name)
-	if err != nil || state == nil {
-		return err
+	state := life.Seen(v.box, name)
+	if state == nil {
+		return nil
 	}
 	if state.LastDreamAt != nil && time.Since(*state.LastDreamAt) < every && last[name].IsZero() {
 		last[name] = *state.LastDreamAt

@@ -78,14 +78,15 @@ func checkNames(c *File, key string, a *Agent) error {
 		return c.wrong(key+".uuid", "%s is no UUID: mbox agent birth makes one", quoted(a.UUID))
 	}
 	for _, other := range c.AgentNames() {
-		if other == name {
-			continue
+		o := c.Agents[other]
+		if other == name || slices.Contains(a.Formerly, other) || slices.Contains(o.Formerly, name) {
+			continue // while its name is changed an agent has two entries
 		}
-		if o := c.Agents[other]; a.UUID != "" && o.UUID == a.UUID && !slices.Contains(a.Formerly, other) && !slices.Contains(o.Formerly, name) {
+		if a.UUID != "" && o.UUID == a.UUID {
 			return c.wrong(key+".uuid", "that is %s, too", other)
 		}
 		for _, old := range a.Formerly {
-			if slices.Contains(c.Agents[other].Formerly, old) {
+			if slices.Contains(o.Formerly, old) {
 				return c.wrong(key+".formerly", "%s was called %s, too", other, old)
 			}
 		}

@@ -90,6 +90,15 @@ func TestFormerly(t *testing.T) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
+	// While a name is changed there are two entries, of which one tells of the other.
+	for _, two := range []string{
+		"[agents.a]\nformerly = [\"x\"]\n[agents.b]\nformerly = [\"x\", \"a\"]\n",
+		"[agents.a]\nformerly = [\"x\", \"b\"]\n[agents.b]\nformerly = [\"x\"]\n",
+	} {
+		if _, err := Parse(Name, []byte(two)); err != nil {
+			t.Errorf("%s: %v", two, err)
+		}
+	}
 	for _, entry := range []string{"agents.eve.exec = \"true\"\n", "[agents]\neve = { exec = \"true\" }\n", "[agents.eve]\nformerly = [\n\"x\"]\n"} {
 		c, err := Load(homeOf(t, map[string]string{"mbox.d/eve.toml": entry}))
 		if err != nil {
