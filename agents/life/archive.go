@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"mbox/audit"
 	"mbox/mailbox"
@@ -203,9 +202,6 @@ func Restore(ctx context.Context, b *mailbox.Box, agent, by, reason string) erro
 		if err == nil {
 			err = unchanged(ctx, b, agent, archive)
 		}
-		if err == nil {
-			err = vacant(b, agent)
-		}
 		if err != nil {
 			return err
 		}
@@ -222,21 +218,6 @@ func Restore(ctx context.Context, b *mailbox.Box, agent, by, reason string) erro
 		}
 		return arrive(ctx, b, agent)
 	})
-}
-
-// vacant makes room for a home that comes back: what a worker that ended late has made
-// there is removed where it holds nothing.
-func vacant(b *mailbox.Box, agent string) error {
-	home := b.AgentDir(agent)
-	for _, path := range []string{filepath.Join(home, "logs"), filepath.Join(home, "workspace"), home} {
-		switch err := durable.Remove(path); {
-		case errors.Is(err, syscall.ENOTEMPTY):
-			return fmt.Errorf("%s is there: move it away first: %w", path, mailbox.ErrConflict)
-		case err != nil && !gone(err):
-			return err
-		}
-	}
-	return nil
 }
 
 // ChangedError tells what of an archive is not as it was put there.

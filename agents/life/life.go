@@ -171,23 +171,24 @@ func arrive(ctx context.Context, b *mailbox.Box, name string) error {
 	return err
 }
 
-// arriveHome puts the home of an agent in its place: the one that was made for it, or
-// that of its archive.
+// arriveHome puts the home of an agent in its place, if it is not there yet: the one that
+// was made for it, or that of its archive. What a worker that ended late has made in the
+// place of that goes into the archive.
 func arriveHome(b *mailbox.Box, name string) error {
-	home := b.AgentDir(name)
-	if is, err := there(home); is || err != nil {
+	home, mode := b.AgentDir(name), b.Options().Sync
+	if is, err := there(staged(b, name)); err != nil {
+		return err
+	} else if is {
+		return moved(staged(b, name), home, mode)
+	}
+	archive, err := lastArchive(b, name)
+	if err != nil || archive == "" {
 		return err
 	}
-	from := staged(b, name)
-	is, err := there(from)
-	if err == nil && !is {
-		from, err = lastArchive(b, name)
-		from = filepath.Join(from, "home")
-	}
-	if err != nil {
+	if err := moved(home, filepath.Join(archive, "late"), mode); err != nil && !gone(err) {
 		return err
 	}
-	return moved(from, home, b.Options().Sync)
+	return moved(filepath.Join(archive, "home"), home, mode)
 }
 
 // moved renames, and flushes both folders.

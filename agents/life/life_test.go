@@ -143,6 +143,25 @@ func TestArchiveOfAnother(t *testing.T) {
 	}
 }
 
+// What a worker has made in the home of an agent that is put away is not in its way back,
+// and not lost.
+func TestLateWorker(t *testing.T) {
+	b := newBox(t)
+	bear(t, b, "ada")
+	bury(t, b, "ada")
+	log := filepath.Join(b.AgentDir("ada"), "logs", "ada.log")
+	must(t, os.MkdirAll(filepath.Dir(log), 0o700))
+	must(t, os.WriteFile(log, []byte("late"), 0o600))
+	must(t, Restore(t.Context(), b, "ada", "human", ""))
+	if s, err := Stateful(b, "ada"); s == nil || err != nil {
+		t.Errorf("it is not back: %v", err)
+	}
+	kept, err := filepath.Glob(filepath.Join(strings.NewReplacer("[", "\\[").Replace(b.Home()), archives, "ada-*", "late", "logs", "ada.log"))
+	if err != nil || len(kept) != 1 {
+		t.Errorf("%q %v", kept, err)
+	}
+}
+
 // An archive that was changed does not come back, also if its manifest was changed with it.
 func TestChangedArchive(t *testing.T) {
 	for name, change := range map[string]func(dir string) error{

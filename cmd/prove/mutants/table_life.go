@@ -320,6 +320,16 @@ var lifeMutants = []mutant{
 		command{"agents/life", "TestSpoiltState"},
 	},
 	{
+		"late-worker-in-the-way", "life", "agents/life/life.go",
+		"if err := moved(home, filepath.Join(archive, \"late\"), mode); err != nil && !gone(err) {", "if is, err := there(home); is || err != nil {",
+		command{"agents/life", "TestLateWorker"},
+	},
+	{
+		"two-entries-of-one", "life", "cmd/mbox/config/names.go",
+		"slices.Contains(a.Formerly, other) || slices.Contains(o.Formerly, name) {\n			continue", "false {\n			continue",
+		command{"cmd/mbox/config", "TestRename"},
+	},
+	{
 		"state-of-two-writers", "life", "agents/life/home.go",
 		"\"state.lock\"), stateWait)", "\"state.lock\"+time.Now().String()), stateWait)",
 		command{"agents/life", "TestStateOfTwo"},
