@@ -92,7 +92,7 @@ func depart(ctx context.Context, b *mailbox.Box, agent, by, reason string) (arch
 // store moves the home and the entry of an agent to a folder of their own, beside the
 // manifest, of which it tells the hash.
 func store(ctx context.Context, b *mailbox.Box, agent, dir string) (sum string, err error) {
-	mode, home := b.Options().Sync, b.AgentDir(agent)
+	mode := b.Options().Sync
 	if err := durable.MkdirAll(dir, mode); err != nil {
 		return "", err
 	}
@@ -107,23 +107,38 @@ func store(ctx context.Context, b *mailbox.Box, agent, dir string) (sum string, 
 		return "", err
 	}
 	if !is {
-		m, err := manifestOf(ctx, agent, home)
-		if err != nil {
-			return "", err
-		}
-		text, err := schemas.Encode(m)
-		if err == nil {
-			err = durable.Replace(path, text, mode)
-		}
-		if err == nil {
-			err = moved(home, kept, mode)
-		}
-		if err != nil {
+		if err := putAway(ctx, b, agent, path, kept); err != nil {
 			return "", err
 		}
 	}
 	text, err := durable.Read(path, mostManifest)
 	return audit.Hash(text), err
+}
+
+// putAway lists a home in a manifest, and moves it, while mbox changes nothing in it: a
+// dream may not have ended, and a worker not have heard of the end.
+func putAway(ctx context.Context, b *mailbox.Box, agent, manifest, kept string) error {
+	mode, home := b.Options().Sync, b.AgentDir(agent)
+	leave, err := Enter(ctx, b, agent, lockWait)
+	if err != nil {
+		return err
+	}
+	unlock, err := lockState(ctx, b, agent)
+	if err != nil {
+		return errors.Join(err, leave())
+	}
+	m, err := manifestOf(ctx, agent, home)
+	var text []byte
+	if err == nil {
+		text, err = schemas.Encode(m)
+	}
+	if err == nil {
+		err = durable.Replace(manifest, text, mode)
+	}
+	if err == nil {
+		err = moved(home, kept, mode)
+	}
+	return errors.Join(err, unlock(), leave())
 }
 
 // manifestOf lists a home, but for its logs, into which a worker may write that ends late.

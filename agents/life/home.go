@@ -134,6 +134,11 @@ func kept(b *mailbox.Box, agent string) (*State, error) {
 // stateWait is how long another change of state.json is waited for.
 const stateWait = 5 * time.Second
 
+// lockState keeps others from writing the state of an agent.
+func lockState(ctx context.Context, b *mailbox.Box, agent string) (unlock func() error, err error) {
+	return lock(ctx, filepath.Join(b.AgentDir(agent), "state.lock"), stateWait)
+}
+
 // change writes the state of an agent anew, if it has one, while nobody else does: its
 // worker and its dream are processes of their own. What stands there an agent may have
 // written: it decides nothing.
@@ -142,7 +147,10 @@ func change(ctx context.Context, b *mailbox.Box, agent string, do func(*State)) 
 	if is, err := there(path); err != nil || !is {
 		return err
 	}
-	unlock, err := lock(ctx, filepath.Join(b.AgentDir(agent), "state.lock"), stateWait)
+	unlock, err := lockState(ctx, b, agent)
+	if gone(err) {
+		return nil // it was put away meanwhile
+	}
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func TestSpoiltState(t *testing.T) {
 func TestStateOfTwo(t *testing.T) {
 	b := newBox(t)
 	bear(t, b, "ada")
-	unlock, err := lock(t.Context(), filepath.Join(b.AgentDir("ada"), "state.lock"), 0)
+	unlock, err := lockState(t.Context(), b, "ada")
 	must(t, err)
 	done := make(chan error, 2)
 	go func() { done <- Dreamt(t.Context(), b, "ada") }()
@@ -71,6 +71,31 @@ func TestStateOfTwo(t *testing.T) {
 	if s.LastDreamAt == nil || s.LastPulseAt == nil || s.Version != "v2" {
 		t.Errorf("%+v", s)
 	}
+}
+
+// What mbox writes into a home goes into its archive, or comes to nothing: a pulse that
+// waits for its turn is not in a home that was put away meanwhile.
+func TestPulseOfTheDead(t *testing.T) {
+	b := newBox(t)
+	bear(t, b, "ada")
+	unlock, err := lockState(t.Context(), b, "ada")
+	must(t, err)
+	done := make(chan error, 2)
+	go func() {
+		_, err := Drain(t.Context(), b, "ada", "human", "")
+		done <- err
+	}()
+	go func() { done <- change(t.Context(), b, "ada", func(s *State) { s.BootCount = 7 }) }()
+	select {
+	case err := <-done:
+		t.Errorf("the home was changed while somebody else wrote: %v", err)
+		done <- err
+	case <-time.After(50 * time.Millisecond):
+	}
+	must(t, unlock())
+	must(t, <-done)
+	must(t, <-done)
+	must(t, Restore(t.Context(), b, "ada", "human", ""))
 }
 
 // An agent that was not born has no keeper.

@@ -110,7 +110,7 @@ func TestManifest(t *testing.T) {
 			t.Errorf("%+v, want %+v", got[path], want)
 		}
 	}
-	if _, there := got["logs/ada.log"]; there || len(got) != 11 {
+	if _, there := got["logs/ada.log"]; there || len(got) != 12 {
 		t.Errorf("%d files: %v", len(got), got)
 	}
 	if a, err := os.ReadFile(filepath.Join(dir, "home", "logs", "ada.log")); err != nil || string(a) != "x" {

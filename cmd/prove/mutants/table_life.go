@@ -327,11 +327,11 @@ var lifeMutants = []mutant{
 	{
 		"two-entries-of-one", "life", "cmd/mbox/config/names.go",
 		"slices.Contains(a.Formerly, other) || slices.Contains(o.Formerly, name) {\n			continue", "false {\n			continue",
-		command{"cmd/mbox/config", "TestRename"},
+		command{"cmd/mbox/config", "TestFormerly"},
 	},
 	{
 		"state-of-two-writers", "life", "agents/life/home.go",
-		"\"state.lock\"), stateWait)", "\"state.lock\"+time.Now().String()), stateWait)",
+		"\"state.lock\")", "\"state.lock\"+time.Now().String())",
 		command{"agents/life", "TestStateOfTwo"},
 	},
 	{
