@@ -396,7 +396,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// idle measures the CPU time and memory of mbox up with nothing to do.
+// idle measures the CPU time and memory of mbox up with nothing to do, for nobody and for
+// fifty agents that were born.
 func idle(root string) error {
 	if _, err := os.Stat(*binary); err != nil {
 		return nil
@@ -405,6 +406,25 @@ func idle(root string) error {
 	if out, err := exec.Command(*binary, "--home", home, "init").CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
+	if err := rest(home, "idle mbox up"); err != nil {
+		return err
+	}
+	const colony = 50
+	for i := range colony {
+		if out, err := exec.Command(*binary, "--home", home, "agent", "birth", fmt.Sprintf("a%d", i), "--exec", "echo").CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+	}
+	for i := range colony { // they introduce themselves
+		if out, err := exec.Command(*binary, "--home", home, "worker", "--agent", fmt.Sprintf("a%d", i), "--once").CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+	}
+	return rest(home, fmt.Sprintf("the same with %d agents", colony))
+}
+
+// rest measures mbox up at this home, which has nothing to do.
+func rest(home, what string) error {
 	up := exec.Command(*binary, "--home", home, "up")
 	stderr, err := up.StderrPipe()
 	if err != nil {
@@ -417,8 +437,8 @@ func idle(root string) error {
 	if _, err := stderr.Read(line); err != nil { // the ready line
 		return err
 	}
-	const span = 12 * time.Second // two scans at least
-	time.Sleep(time.Second)
+	const span = time.Minute // twelve scans, and two pulses of each agent
+	time.Sleep(5 * time.Second)
 	cpu := cpuTime(up.Process.Pid)
 	time.Sleep(span)
 	spent := cpuTime(up.Process.Pid) - cpu
@@ -427,7 +447,7 @@ func idle(root string) error {
 	if err := up.Wait(); err != nil {
 		return err
 	}
-	fmt.Printf("idle mbox up: %.0f ms of CPU in %v (%.2f %%), %.1f MiB resident\n", spent.Seconds()*1000, span, 100*spent.Seconds()/span.Seconds(), rss)
+	fmt.Printf("%s: %.0f ms of CPU in %v (%.2f %%), %.1f MiB resident\n", what, spent.Seconds()*1000, span, 100*spent.Seconds()/span.Seconds(), rss)
 	return nil
 }
 
