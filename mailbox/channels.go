@@ -16,6 +16,20 @@ type ChannelInfo struct {
 	Watchers []string `json:"watchers"`
 }
 
+// MessagePage is Messages, at most Limit; more tells that there are others, earlier ones
+// or, with First, later ones.
+func MessagePage(ctx context.Context, b *Box, of Reading) (said []*Posted, more bool, bad []error, err error) {
+	most := of.Limit
+	of.Limit++
+	said, bad, err = Messages(ctx, b, of)
+	if more = len(said) > most; more && of.First {
+		said = said[:most]
+	} else if more {
+		said = said[1:]
+	}
+	return said, more, bad, err
+}
+
 // Channels are all there are, in the order in which they were made.
 func Channels(ctx context.Context, b *Box) ([]*ChannelInfo, error) {
 	said, _, err := Messages(ctx, b, Reading{})

@@ -23,7 +23,7 @@ func channelRoutes() []route {
 			method: "GET", path: "/api/channels/{name}/messages", agents: true, about: "what was said in a channel, the oldest first", gives: Said{}, do: channelMessages,
 			query: []param{
 				{name: "since", about: "only what is behind this number", form: notNegative()},
-				{name: "n", about: "at most the last so many (50)", form: between(1, mostPage)},
+				{name: "n", about: "at most so many (50): the last, or with since the first behind it", form: between(1, mostPage)},
 			},
 		},
 		{method: "POST", path: "/api/channels/{name}/messages", needs: post, agents: true, about: "say something in a channel; an agent's token needs the claim that it is said for", takes: Saying{}, gives: mailbox.Posted{}, status: http.StatusCreated, do: sayInChannel},
@@ -55,6 +55,7 @@ type NewChannel struct {
 type Said struct {
 	Channel  string            `json:"channel"`
 	Messages []*mailbox.Posted `json:"messages"`
+	More     bool              `json:"more,omitzero" jsonschema:"description=there are others\\, earlier ones\\, or with since later ones"`
 	Changed  int               `json:"changed,omitzero" jsonschema:"description=messages that are not as they were posted\\, and not shown"`
 }
 
@@ -102,16 +103,16 @@ func channelMessages(c *call) error {
 	of.Limit = c.number("n", lastMessages)
 	if since := c.value("since"); since != "" {
 		of.Since, _ = strconv.ParseInt(since, 10, 64) // it was checked
-		of.Limit = c.number("n", mostPage)
+		of.First = true
 	}
-	messages, bad, err := mailbox.Messages(c.ctx, c.Box, of)
+	messages, more, bad, err := mailbox.MessagePage(c.ctx, c.Box, of)
 	if err != nil {
 		return err
 	}
 	if messages == nil {
 		messages = []*mailbox.Posted{}
 	}
-	return c.json(http.StatusOK, Said{of.Channel, messages, len(bad)})
+	return c.json(http.StatusOK, Said{of.Channel, messages, more, len(bad)})
 }
 
 func channelThere(c *call, name string) error {

@@ -64,6 +64,15 @@ func TestChannels(t *testing.T) {
 	if got := texts("?n=1"); got != "@tester done" {
 		t.Errorf("the last is %s", got)
 	}
+	if got := texts("?since=0&n=2"); got != "what they say|@coder look" {
+		t.Errorf("the first two are %s", got)
+	}
+	if page := p.want(200, "a", "GET", say+"?since=0&n=2", ""); page["more"] != true {
+		t.Errorf("nothing says that there is more: %v", page)
+	}
+	if page := p.want(200, "a", "GET", say+"?since=0&n=3", ""); page["more"] != nil {
+		t.Errorf("there is no more: %v", page)
+	}
 	p.want(400, "a", "GET", say+"?since=-1", "")
 	list := p.want(200, "r", "GET", "/api/channels", "")["channels"].([]any)
 	if one := list[0].(map[string]any); len(list) != 1 || one["messages"] != 2.0 || one["topic"] != "what they say" || one["by"] != "human" {
