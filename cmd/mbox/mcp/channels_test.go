@@ -94,7 +94,7 @@ func TestReadChannel(t *testing.T) {
 	}
 	var all []string
 	for since, more := int64(0), true; more; {
-		page := call[readOutput](p, "read_channel", args{"since": since, "limit": 3})
+		page := call[readOutput](p, "read_channel", args{"since": since, "limit": 1})
 		all, more = append(all, texts(page)...), page.More
 		since = page.Messages[len(page.Messages)-1].Seq
 	}

@@ -79,17 +79,17 @@ var mcpMutants = []mutant{
 	},
 	{
 		"mcp-speaks-without-claim", "channels", mcpChannelsGo,
-		"case s.o.Agent != \"\":\n\t\treturn nil, &advised{errors", "case s.o.Agent == \"any\":\n\t\treturn nil, &advised{errors",
+		"case f.s.o.Agent != \"\":\n\t\treturn nil, &advised{errors", "case f.s.o.Agent == \"any\":\n\t\treturn nil, &advised{errors",
 		mcpTest("TestChannels"),
 	},
 	{
 		"mcp-speaks-as-person", "channels", mcpChannelsGo,
-		"case s.o.Person != nil:", "case false:",
+		"case f.s.o.Person != nil:", "case false:",
 		mcpTest("TestPersonSpeaks"),
 	},
 	{
 		"mcp-acks-unseen", "channels", mcpChannelsGo,
-		"if _, _, err := s.task(ctx, id); err != nil {", "if _, _, err := s.task(ctx, id); err != nil && false {",
+		"if _, _, err := f.s.task(ctx, id); err != nil {", "if _, _, err := f.s.task(ctx, id); err != nil && false {",
 		mcpTest("TestChannels"),
 	},
 	{
