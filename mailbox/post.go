@@ -348,6 +348,7 @@ type Reading struct {
 	Channel string // "" for all
 	Since   int64  // only behind this seq
 	Limit   int    // only the last so many; 0: no limit
+	First   bool   // of more than Limit the first, for who reads on from there
 }
 
 // Messages are those that are chosen, in the order in which they were posted. Those
@@ -357,7 +358,7 @@ func Messages(ctx context.Context, b *Box, of Reading) (said []*Posted, bad []er
 		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return nil, nil, err
 		}
-		if line.Seq <= of.Since || of.Limit > 0 && len(said) == of.Limit {
+		if line.Seq <= of.Since || of.Limit > 0 && !of.First && len(said) == of.Limit {
 			break
 		}
 		if line.Event() != audit.MessageEvent || of.Channel != "" && line.Text("channel") != of.Channel {
@@ -375,6 +376,9 @@ func Messages(ctx context.Context, b *Box, of Reading) (said []*Posted, bad []er
 		said = append(said, m)
 	}
 	slices.Reverse(said)
+	if of.Limit > 0 && len(said) > of.Limit {
+		said = said[:of.Limit]
+	}
 	return said, bad, nil
 }
 

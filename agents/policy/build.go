@@ -204,7 +204,7 @@ var (
 	protectedFolders = []string{".mbox", "audit", "memory/sqlite", "tasks", "decisions", "changes", "channels", "prompts", "mbox.d", "agents/_archive"}
 	protectedFiles   = []string{"mbox.toml", "memory/agent_state.json", "memory/task_queue.json"}
 
-	protectedOfAgents = []string{"agent.toml", "memory", "state.json", deployed} // in agents/<name>
+	protectedOfAgents = []string{"agent.toml", "logs", "memory", "state.json", deployed} // in agents/<name>
 )
 
 // deployed is the folder of an agent's home with the copies of folders that its

@@ -122,7 +122,7 @@ type Policy struct {
 	Forbidden     []string          // absolute; explicit roots go before them
 	Protected     []string          // absolute: never written, whatever a list says (.mbox, audit, tasks, mbox.toml, mbox.d, …)
 	Private       []string          // absolute: nor read (.mbox, audit, tasks/artifacts, tasks/archive)
-	Home          string            // the mailbox's folder: mbox.toml* and agents/*/agent.toml, state.json there are protected too
+	Home          string            // the mailbox's folder: mbox.toml* and agents/*/agent.toml, logs, state.json there are protected too
 	UserHome      string            // what ~ stands for; "" refuses paths with it
 
 	AllowedCommands        []string

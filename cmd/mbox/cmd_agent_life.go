@@ -30,6 +30,7 @@ type birthOptions struct {
 	soul, instruction, role, exec, acp string
 	repo, provisioner                  string
 	types                              choices
+	service                            serviceOptions
 	json                               bool
 }
 
@@ -53,6 +54,10 @@ as NAME. What else it needs can be written into its file in mbox.d.
 to make it more: a machine, say (mbox help colony tells what it gets). Where one of them
 fails, nothing is left of the birth.
 
+--systemd or --launchd writes the units of its worker and its dream (mbox unit --agent)
+to where your supervisor reads them, for a machine where no mbox up runs. Nothing is
+started: the command that does is told. They go when the agent goes.
+
 A birth that was cut off is finished by mbox up, or by the same command. A change record
 tells of it. It is for people: an agent's process is refused, as mbox approve refuses it.`,
 		shows: []string{
@@ -70,9 +75,15 @@ tells of it. It is for people: an agent's process is refused, as mbox approve re
 			textFlag("repo", "clone the repository `URL` into its workspace", &o.repo),
 			textFlag("provisioner", "run `COMMAND` when its home is made", &o.provisioner),
 			valueFlag("type", "what it takes from any: `TYPE`s of tasks; may be repeated", &o.types),
+			boolFlag("systemd", "write units for your systemd", &o.service.systemd),
+			boolFlag("launchd", "write agents for your launchd", &o.service.launchd),
+			boolFlag("no-service", "write no units: mbox up runs it, or you do (what is done if nothing is said)", &o.service.none),
 			jsonFlag(&o.json),
 		},
 		run: func(ctx context.Context, s *session, args []string) error {
+			if _, err := o.service.keeper(); err != nil {
+				return err
+			}
 			return rearing.with(ctx, s, func(box *mailbox.Box) error { return o.run(ctx, s, box, args[0]) })
 		},
 	}
@@ -122,6 +133,9 @@ func (o *birthOptions) run(ctx context.Context, s *session, box *mailbox.Box, na
 	default:
 		err = o.bear(ctx, s, box, name)
 	}
+	if err == nil {
+		err = o.service.put(s, box, name)
+	}
 	if err != nil {
 		return err
 	}
@@ -156,6 +170,9 @@ func (o *birthOptions) bear(ctx context.Context, s *session, box *mailbox.Box, n
 		if f := check.Command(next, box.Home(), name); f.Level != check.Fine {
 			return usagef(cmp.Or(f.Hint, "mbox agent birth --help"), "%s", f.Text)
 		}
+	}
+	if err := o.service.check(s, next.Agents[name], name); err != nil {
+		return err
 	}
 	if lack := check.Lack(next, name); lack != "" {
 		s.warnf("%s", lack)
@@ -370,6 +387,9 @@ func (o *endOptions) end(ctx context.Context, s *session, box *mailbox.Box, name
 			return fmt.Errorf("agent %s is put away, and no record tells of it: %w", name, err)
 		}
 	}
+	if archive != "" {
+		dropUnits(s, box.Home(), name)
+	}
 	if o.json {
 		return s.printLine(a)
 	}
@@ -483,6 +503,7 @@ func (c *crew) keepLives(ctx context.Context, v *service) {
 		}
 		for _, name := range buried {
 			v.infof("%s has finished, and is put away", name)
+			dropUnits(v.session, v.box.Home(), name)
 		}
 		select {
 		case <-tick.C:

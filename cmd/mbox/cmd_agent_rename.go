@@ -30,7 +30,7 @@ func agentRenameVerb() *verb {
 		name: "rename", args: "OLD NEW", least: 2, most: 2,
 		brief: "give an agent another name",
 		about: `Gives an agent that was born another name: its home, its entry in the registry, its
-memory, its secrets, its tokens and the tasks that wait for it follow. It keeps its UUID
+memory, its secrets, its tokens, its units and the tasks that wait for it follow. It keeps its UUID
 and its state. OLD stays taken, and means the agent from then on: in tasks that are sent
 to it, in messages, in the tables of mbox.toml, and here. What the ledger has told of OLD it goes on telling.
 Folders that are named whole, as in allowed_roots, are not changed.
@@ -109,6 +109,11 @@ func (o *renameOptions) told(ctx context.Context, s *session, box *mailbox.Box, 
 	next, err := config.Load(box.Home())
 	if err != nil {
 		return err
+	}
+	for old := range all {
+		if lifecycle.Called(all, old) == name && old != name {
+			moveUnits(s, box, old, name)
+		}
 	}
 	id, err := recordSettings(ctx, box, next, "agent "+name+" has this name", "Somebody has said mbox agent rename, from "+door()+".")
 	if err != nil {

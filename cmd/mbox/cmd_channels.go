@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/urfave/cli/v2"
 
 	"mbox/mailbox"
-	"mbox/mailbox/channel"
 	"mbox/schemas"
 )
 
@@ -55,15 +53,6 @@ posted there.`,
 	}
 }
 
-// channelLine is what mbox channels tells of a channel.
-type channelLine struct {
-	Channel  string   `json:"channel"`
-	Messages int      `json:"messages"`
-	Topic    string   `json:"topic"`
-	By       string   `json:"by"` // who made it
-	Watchers []string `json:"watchers"`
-}
-
 func channelsVerb() *verb {
 	var inJSON bool
 	return &verb{
@@ -75,7 +64,7 @@ func channelsVerb() *verb {
 		flags: []cli.Flag{jsonFlag(&inJSON)},
 		run: func(ctx context.Context, s *session, _ []string) error {
 			return s.looking(ctx, func(box *mailbox.Box) error {
-				lines, err := channelLines(ctx, box)
+				lines, err := mailbox.Channels(ctx, box)
 				if err != nil || inJSON {
 					return firstError(err, s.printLines(len(lines), func(i int) any { return lines[i] }))
 				}
@@ -88,34 +77,4 @@ func channelsVerb() *verb {
 			})
 		},
 	}
-}
-
-func channelLines(ctx context.Context, box *mailbox.Box) ([]*channelLine, error) {
-	said, _, err := mailbox.Messages(ctx, box, mailbox.Reading{})
-	if err != nil {
-		return nil, err
-	}
-	var lines []*channelLine
-	byName := map[string]*channelLine{}
-	for _, m := range said {
-		l := byName[m.Channel]
-		if l == nil {
-			l = &channelLine{Channel: m.Channel, Watchers: []string{}}
-			byName[m.Channel], lines = l, append(lines, l)
-		}
-		if m.Type == channel.Created {
-			l.Topic, l.By = m.Text, m.From
-			continue
-		}
-		l.Messages++
-	}
-	for name, a := range box.Options().Agents {
-		for _, watched := range a.Watches {
-			if l := byName[watched]; l != nil && !slices.Contains(l.Watchers, name) {
-				l.Watchers = append(l.Watchers, name)
-				slices.Sort(l.Watchers)
-			}
-		}
-	}
-	return lines, nil
 }

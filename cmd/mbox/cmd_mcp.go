@@ -16,7 +16,8 @@ func mcpVerb() *verb {
 		name:  "mcp",
 		brief: "serve the mailbox to an MCP client",
 		about: `Speaks the Model Context Protocol on stdin and stdout, until stdin ends: tools to
-send, claim, follow and end tasks, to read the ledger and to write records. With
+send, claim, follow and end tasks, to read the ledger and channels, to say something
+there, and to write records. With
 --agent the client is that agent: it sees what concerns it, and claims. Without,
 it is you: it sees all, and claims nothing. mbox help mcp tells how to add it to
 a client.`,
@@ -33,7 +34,9 @@ a client.`,
 			}
 			return s.with(ctx, func(box *mailbox.Box) error {
 				s.warnUnsynced(box.Options().Sync)
-				server := mcp.New(mcp.Options{Box: box, Agent: agent, Version: thisVersion().Version, Hint: s.hint})
+				server := mcp.New(mcp.Options{Box: box, Agent: agent, Version: thisVersion().Version, Hint: s.hint, Person: func(ctx context.Context) error {
+					return firstError(posting.byPerson(), posting.byNoWorker(ctx, box))
+				}})
 				return server.Serve(ctx, s.in, os.Stdout)
 			})
 		},

@@ -11,6 +11,7 @@ import (
 
 	"mbox/audit/record"
 	"mbox/cmd/mbox/config"
+	"mbox/cmd/mbox/gateway"
 	"mbox/cmd/mbox/gateway/token"
 	"mbox/mailbox"
 	"mbox/schemas"
@@ -87,7 +88,7 @@ func (o *tokenOptions) run(ctx context.Context, s *session, box *mailbox.Box, na
 		return err
 	}
 	t := token.Token{Name: name, Role: role, Agent: o.agent}
-	id, recorded := box.Change(ctx, tokenMade(t))
+	id, recorded := box.Change(ctx, gateway.TokenMade(t, "Somebody has said mbox token create, from "+door()+"."))
 	if recorded != nil && !errors.Is(recorded, mailbox.ErrCommitted) {
 		return recorded
 	}
@@ -100,7 +101,7 @@ func (o *tokenOptions) run(ctx context.Context, s *session, box *mailbox.Box, na
 			"the same command again makes it; mbox token revoke %s records that there is none", schemas.ShellWord(name))
 	}
 	s.printf("%s\n", secret)
-	s.done("token %s is made, %s: it is not shown again; %s", name, roleOf(t), id)
+	s.done("token %s is made, %s: it is not shown again; %s", name, gateway.TokenRole(t), id)
 	return recorded
 }
 
@@ -160,7 +161,7 @@ func (s *session) revoke(ctx context.Context, box *mailbox.Box, name string) err
 	tokens, _ := token.List(box.Home())
 	for _, t := range tokens {
 		if t.Name == name {
-			role = roleOf(t)
+			role = gateway.TokenRole(t)
 		}
 	}
 	err := token.Revoke(box.Home(), name)
@@ -179,42 +180,21 @@ func (s *session) revoke(ctx context.Context, box *mailbox.Box, name string) err
 	return err
 }
 
-// What the records of tokens say, behind the name and before the role.
-const (
-	isMade    = " is made: "
-	isRevoked = " is revoked: "
-)
+// isRevoked is what the record of a token says of its end, behind the name and before the
+// role.
+const isRevoked = " is revoked: "
 
 // standing is the role of a token that was made, as the records tell, and never
 // revoked; "" if there is none.
 func standing(changes []record.Change, name string) (role string) {
 	for _, c := range changes {
-		if made, is := strings.CutPrefix(c.Description, "token "+name+isMade); is {
+		if made, is := strings.CutPrefix(c.Description, "token "+name+gateway.IsMade); is {
 			role = made
 		} else if strings.HasPrefix(c.Description, "token "+name+isRevoked) {
 			role = ""
 		}
 	}
 	return role
-}
-
-func roleOf(t token.Token) string {
-	if t.Agent != "" {
-		return "role " + string(t.Role) + " for " + t.Agent
-	}
-	return "role " + string(t.Role)
-}
-
-func tokenMade(t token.Token) record.Change {
-	return record.Change{
-		Agent: "human", Type: "config",
-		Description:  "token " + t.Name + isMade + roleOf(t),
-		Rationale:    "Somebody has said mbox token create, from " + door() + ".",
-		Before:       "There is no token of this name.",
-		After:        "Who shows its secret comes in by the doors, with this role.",
-		Rollback:     "mbox token revoke " + t.Name,
-		Verification: "mbox token list shows it.",
-	}
 }
 
 func tokenRevoked(name, role string) record.Change {

@@ -44,7 +44,7 @@ func listen(ctx context.Context, s *session, failed func(error)) (*doorway, erro
 	}
 	d.url = url
 	d.door = gateway.New(gateway.Options{
-		Tokens: token.Open(home).Find, Judge: s.judged, Address: d.Address, Loopback: d.Loopback(), MaxBody: d.MaxBody, Log: s.logger(),
+		Tokens: token.Open(home).Find, Judge: s.judged, Address: d.Address, Loopback: d.Loopback(), MaxBody: d.MaxBody, Log: s.logger(), Version: thisVersion().Version,
 		MCP: func(box *mailbox.Box, agent string, reads bool) http.Handler {
 			return mcp.New(mcp.Options{Box: box, Agent: agent, Reader: reads, Version: thisVersion().Version, Hint: s.hint}).Handler()
 		},

@@ -120,7 +120,7 @@ var rooms = map[string]room{
 	"cmd/prove/mutants": {layer: 5},
 	"cmd/mbox/sight":    {layer: 3, ours: []string{"mailbox", "mailbox/task", "audit"}},
 	"cmd/mbox/gateway": {
-		layer: 4, ours: []string{"agents", "cmd/mbox/gateway/pages", "cmd/mbox/gateway/token", "cmd/mbox/sight", "mailbox", "mailbox/durable", "mailbox/home", "mailbox/lifecycle", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas"},
+		layer: 4, ours: []string{"agents", "agents/life", "mailbox/channel", "cmd/mbox/gateway/pages", "cmd/mbox/gateway/token", "cmd/mbox/sight", "mailbox", "mailbox/durable", "mailbox/home", "mailbox/lifecycle", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas"},
 		libraries: []string{jsonV2, "github.com/rs/zerolog", "golang.org/x/net"},
 	},
 	"cmd/mbox/gateway/pages": {layer: 4, ours: []string{"schemas"}, libraries: []string{jsonV2}},
@@ -136,7 +136,7 @@ var rooms = map[string]room{
 		layer: 5, ours: []string{"cmd/mbox/config", "cmd/mbox/gateway/token", "agents", "agents/chat", "agents/life", "agents/policy", "agents/sandbox", "cmd/mbox/telemetry", "mailbox", "mailbox/home", "mailbox/lifecycle", "audit", "schemas", "mailbox/durable", "cmd/mbox/timetable", "agents/secret"},
 	},
 	"cmd/mbox/mcp": {
-		layer: 5, ours: []string{"cmd/mbox/sight", "mailbox", "mailbox/task", "mailbox/verify", "mailbox/durable", "audit", "audit/record", "schemas"},
+		layer: 5, ours: []string{"cmd/mbox/sight", "mailbox", "mailbox/channel", "mailbox/task", "mailbox/verify", "mailbox/durable", "audit", "audit/record", "schemas"},
 		libraries: []string{jsonV2, "github.com/modelcontextprotocol/go-sdk"},
 	},
 	"cmd/mbox/top": {

@@ -89,7 +89,7 @@ func (o *unitOptions) ofAgent(a *config.Agent, dir string) job {
 		j = job{name: "mbox-dream-" + o.agent, about: "mbox: the dream of " + o.agent, args: []string{"dream", o.agent}, online: true, ends: true, service: []string{"TimeoutStartSec=600"}, times: dreamTimes}
 		file = "dream.out.log"
 	}
-	if info, err := os.Stat(filepath.Join(dir, "logs")); err == nil && info.IsDir() {
+	if info, err := os.Lstat(filepath.Join(dir, "logs")); err == nil && info.IsDir() {
 		j.dir, j.log = dir, filepath.Join(dir, "logs", file)
 	}
 	return j

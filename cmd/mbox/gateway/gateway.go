@@ -59,6 +59,7 @@ type Options struct {
 	Judge   func(error) (exit int, hint string)      // an error as mbox's exit code, and what helps
 	Address string                                   // on which it listens, host:port
 	MaxBody int64                                    // bytes of a request; 64 KiB
+	Version string                                   // of mbox, for the homes of agents
 	Log     zerolog.Logger
 	Now     func() time.Time
 	// MCP makes what answers at /mcp for all who come as this agent ("" for a person),

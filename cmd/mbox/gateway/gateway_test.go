@@ -97,6 +97,8 @@ func judged(err error) (int, string) {
 		return 4, ""
 	case errors.Is(err, mailbox.ErrConflict):
 		return 5, ""
+	case errors.Is(err, mailbox.ErrStale):
+		return 6, ""
 	case errors.As(err, &data):
 		return 65, ""
 	}
@@ -254,6 +256,9 @@ func TestRights(t *testing.T) {
 		"GET /tasks": {ok, who, ok, ok, ok}, "GET /tasks/{id}": own, "GET /tasks/{id}/why": own, "GET /tasks/{id}/artifacts/{name...}": own, "GET /tasks/{id}/attachments/{name}": own,
 		"POST /tasks/{id}/cancel": operates, "POST /tasks/{id}/retry": operates, "POST /tasks/{id}/approve": operates, "POST /tasks/{id}/release": operates,
 		"GET /api/inbox": {no, who, no, ok, no}, "POST /api/inbox/ack": {no, who, no, ok, no},
+		"GET /api/channels": {ok, who, ok, ok, ok}, "GET /api/channels/{name}/messages": {ok, who, ok, ok, ok},
+		"POST /api/channels": operates, "POST /api/channels/{name}/messages": {ok, who, no, ok, ok},
+		"POST /api/agents/register": {no, who, no, ok, no}, "POST /api/agents/{name}/heartbeat": {no, who, no, no, no}, "POST /api/users": operates,
 		"POST /agents/{name}/pause": operates, "POST /agents/{name}/resume": operates,
 		"GET /audit/delegation": reads, "GET /audit/entries": reads, "GET /events": reads, "GET /verify": reads, "GET /metrics": reads, "POST /mcp": {ok, who, ok, ok, ok},
 		"GET /health": {ok, who, ok, ok, ok}, "GET /openapi.json": {ok, who, ok, ok, ok},

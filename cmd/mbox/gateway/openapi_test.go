@@ -55,6 +55,13 @@ func TestDescriptionIsTrue(t *testing.T) {
 		{"POST", "/agents/{name}/resume", "", "", "", 200},
 		{"GET", "/api/inbox", "", "", "", 200},
 		{"POST", "/api/inbox/ack", "", "", `{"ids":["` + open + `"]}`, 409},
+		{"GET", "/api/channels", "", "", "", 200},
+		{"POST", "/api/channels", "", "", `{"name":"f"}`, 200},
+		{"POST", "/api/channels/{name}/messages", "", "", `{"text":"x"}`, 201},
+		{"GET", "/api/channels/{name}/messages", "?since=0&n=5", "", "", 200},
+		{"POST", "/api/agents/register", "", "", "", 409},
+		{"POST", "/api/agents/{name}/heartbeat", "", "", "", 403},
+		{"POST", "/api/users", "", "", `{"username":"new","role":"reader"}`, 201},
 		{"GET", "/audit/delegation", "?n=3&tail=false", "", "", 200},
 		{"GET", "/audit/entries", "?since=1&n=3&event=task_created", "", "", 200},
 		{"GET", "/events", "?since=x", "", "", 400}, // the stream itself has no end
@@ -76,7 +83,7 @@ func TestDescriptionIsTrue(t *testing.T) {
 			continue
 		}
 		secret := "o"
-		if strings.HasPrefix(c.path, "/api/") {
+		if strings.HasPrefix(c.path, "/api/inbox") || strings.HasPrefix(c.path, "/api/agents") {
 			secret = "a"
 		}
 		w := p.ask(secret, c.method, path+c.query, c.body)

@@ -55,7 +55,7 @@ type form struct {
 }
 
 func (d *Door) routes() []route {
-	return slices.Concat(taskRoutes(), verbRoutes(), agentRoutes(), inboxRoutes(), ledgerRoutes(), healthRoutes(), metricRoutes(), d.mcpRoutes(), selfRoutes())
+	return slices.Concat(taskRoutes(), verbRoutes(), agentRoutes(), inboxRoutes(), channelRoutes(), lifeRoutes(), ledgerRoutes(), healthRoutes(), metricRoutes(), d.mcpRoutes(), selfRoutes())
 }
 
 // call is one request that may be answered.

@@ -23,13 +23,13 @@ func (p *peer) tools() []string {
 	return names
 }
 
-// A client has the tools of what it is: the five of a claim's holder for an agent alone.
+// A client has the tools of what it is: those of a claim's holder and of an inbox for an agent alone.
 func TestIdentityGivesTools(t *testing.T) {
 	t.Parallel()
 	box := newBox(t, mailbox.Options{})
-	reading := []string{"get_task", "list_tasks", "tail_ledger", "verify", "wait_for_task", "why_task"}
-	writing := []string{"record_change", "record_decision", "send_task"}
-	holding := []string{"claim_task", "complete_task", "fail_task", "release_task", "report_progress"}
+	reading := []string{"get_task", "list_tasks", "read_channel", "tail_ledger", "verify", "wait_for_task", "why_task"}
+	writing := []string{"post_message", "record_change", "record_decision", "send_task"}
+	holding := []string{"ack_items", "claim_task", "complete_task", "fail_task", "list_inbox", "release_task", "report_progress"}
 	for _, c := range []struct {
 		o    Options
 		want []string

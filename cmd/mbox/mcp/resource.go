@@ -31,6 +31,7 @@ func (s *Server) addResources() {
 	}{
 		{"task", "A task", asJSON, "A task's file, whole, without the token of its claim.", s.readTask},
 		{"ledger", "A ledger line", asJSON, "The line with this seq.", s.readLine},
+		{"message", "A message", asJSON, "A message of a channel, whole, by its id.", forum{s}.readMessage},
 		{"record", "A record", asMarkdown, "A decision or change record, by its id.", s.readRecord},
 	} {
 		name := map[string]string{"ledger": "{seq}"}[t.what]

@@ -152,6 +152,41 @@ var channelsMutants = []mutant{
 		command{"cmd/mbox/gateway", "TestInbox$"},
 	},
 	{
+		"door-speaks-without-claim", "channels", "cmd/mbox/gateway/channels.go",
+		"case o.Task == \"\" && c.agent != \"\":", "case o.Task == \"\" && c.agent == \"any\":",
+		command{"cmd/mbox/gateway", "TestChannels$"},
+	},
+	{
+		"door-speaks-by-anothers-claim", "channels", "cmd/mbox/gateway/channels.go",
+		"c.agent != \"\" && claim.Agent() != c.agent", "c.agent == \"any\" && claim.Agent() != c.agent",
+		command{"cmd/mbox/gateway", "TestChannels$"},
+	},
+	{
+		"door-speaks-nameless", "channels", "cmd/mbox/gateway/channels.go",
+		"case c.name == \"\":", "case c.name == \"nobody\":",
+		command{"cmd/mbox/gateway", "TestChannels$"},
+	},
+	{
+		"pulse-of-another", "channels", "cmd/mbox/gateway/life.go",
+		"if name != c.agent {", "if name == \"any\" {",
+		command{"cmd/mbox/gateway", "TestPulse$"},
+	},
+	{
+		"pulse-in-anothers-work", "channels", "cmd/mbox/gateway/life.go",
+		"if errors.Is(err, mailbox.ErrBusy) {\n\t\treturn nil", "if errors.Is(err, mailbox.ErrBusy) {\n\t\treturn life.Pulse(c.ctx, c.Box, name, c.door.o.Version, begins)",
+		command{"cmd/mbox/gateway", "TestPulse$"},
+	},
+	{
+		"users-by-anybody", "channels", "cmd/mbox/gateway/life.go",
+		"path: \"/api/users\", needs: operate,", "path: \"/api/users\", needs: post, agents: true,",
+		command{"cmd/mbox/gateway", "TestUsers$"},
+	},
+	{
+		"users-operators", "channels", "cmd/mbox/gateway/life.go",
+		"case token.Reader:", "case token.Reader, token.Operator:",
+		command{"cmd/mbox/gateway", "TestUsers$"},
+	},
+	{
 		"people-told-of-all", "channels", "agents/chat/notify.go",
 		"at.Detail(\"people\") == nil || ", "",
 		command{"agents/chat", "TestNotifyMessages"},

@@ -5,6 +5,8 @@ const (
 	archiveGo = "agents/life/archive.go"
 	dreamGo   = "agents/dream/dream.go"
 	linesAtGo = "audit/places.go"
+
+	unitFilesGo = "cmd/mbox/unitfiles.go"
 )
 
 // lifeMutants break how agents are born, put away and brought back.
@@ -393,5 +395,25 @@ var lifeMutants = []mutant{
 		"killed-at-work", "life", "cmd/mbox/cmd_agent_life.go",
 		"if len(held) > 0 && !o.now {", "if len(held) > 1 && !o.now {",
 		command{"cmd/mbox", "TestScripts/agent_life$"},
+	},
+	{
+		"units-over-anothers", "units", unitFilesGo,
+		"if err == nil && foreign != \"\" {", "if err == nil && foreign == home {",
+		command{"cmd/mbox", "TestScripts/agent_units$"},
+	},
+	{
+		"units-of-others-removed", "units", unitFilesGo,
+		"if err != nil || !strings.Contains(string(text), k.mark(home)) {", "if err != nil || len(text) == 0 {",
+		command{"cmd/mbox", "TestScripts/agent_units$"},
+	},
+	{
+		"units-stay-enabled", "units", unitFilesGo,
+		"if _, err := os.Readlink(link); err == nil {", "if _, err := os.Readlink(link); err == nil && home == \"\" {",
+		command{"cmd/mbox", "TestScripts/agent_units$"},
+	},
+	{
+		"units-stay-behind", "units", "cmd/mbox/cmd_agent_life.go",
+		"\t\t\tdropUnits(v.session, v.box.Home(), name)\n", "",
+		command{"cmd/mbox", "TestScripts/agent_units$"},
 	},
 }

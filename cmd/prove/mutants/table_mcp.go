@@ -4,6 +4,8 @@ const (
 	sightGo   = "cmd/mbox/sight/sight.go"
 	mcpWorkGo = "cmd/mbox/mcp/work.go"
 	mcpAskGo  = "cmd/mbox/mcp/ask.go"
+
+	mcpChannelsGo = "cmd/mbox/mcp/channels.go"
 )
 
 func mcpTest(run string) command { return command{"cmd/mbox/mcp", run} }
@@ -74,5 +76,25 @@ var mcpMutants = []mutant{
 		"mcp-task-undeclared", "security", "cmd/mbox/mcp/extension.go",
 		"\tcase declares(p.Meta):", "\tcase true:",
 		mcpTest("TestExtensionRefuses"),
+	},
+	{
+		"mcp-speaks-without-claim", "channels", mcpChannelsGo,
+		"case f.s.o.Agent != \"\":\n\t\treturn nil, &advised{errors", "case f.s.o.Agent == \"any\":\n\t\treturn nil, &advised{errors",
+		mcpTest("TestChannels"),
+	},
+	{
+		"mcp-speaks-as-person", "channels", mcpChannelsGo,
+		"case f.s.o.Person != nil:", "case false:",
+		mcpTest("TestPersonSpeaks"),
+	},
+	{
+		"mcp-acks-unseen", "channels", mcpChannelsGo,
+		"if _, _, err := f.s.task(ctx, id); err != nil {", "if _, _, err := f.s.task(ctx, id); err != nil && false {",
+		mcpTest("TestChannels"),
+	},
+	{
+		"messages-left-out", "channels", "mailbox/post.go",
+		"of.Limit > 0 && !of.First && len(said)", "of.Limit > 0 && len(said)",
+		mcpTest("TestReadChannel"),
 	},
 }

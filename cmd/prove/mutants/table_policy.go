@@ -109,6 +109,11 @@ var policyMutants = []mutant{
 		actionTest("TestDeployedIsACopy"),
 	},
 	{
+		"logs-written", "security", "agents/policy/build.go",
+		"\"logs\", \"memory\"", "\"memory\"",
+		policyTest("TestPaths"),
+	},
+	{
 		"compose-copies-to-write", "security", "agents/policy/build.go",
 		"\"state.json\", deployed}", "\"state.json\"}",
 		actionTest("TestDeployedIsACopy"),
