@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"mbox/agents/life"
 	"mbox/audit/record"
@@ -12,9 +11,6 @@ import (
 	"mbox/mailbox"
 	"mbox/schemas"
 )
-
-// homeWait is how long a home is waited for in which something works.
-const homeWait = time.Second
 
 func lifeRoutes() []route {
 	return []route{
@@ -39,7 +35,7 @@ func pulseOf(c *call, name string, begins bool) error {
 	if err != nil {
 		return err
 	}
-	if err := beat(c, name, begins); err != nil {
+	if err := life.Pulse(c.ctx, c.Box, name, c.door.o.Version, begins); err != nil {
 		return err
 	}
 	out := AgentDone{Name: name}
@@ -47,18 +43,6 @@ func pulseOf(c *call, name string, begins bool) error {
 		return err
 	}
 	return c.json(http.StatusOK, out)
-}
-
-// beat keeps the pulse. Where something works in the home, that says so by itself.
-func beat(c *call, name string, begins bool) error {
-	leave, err := life.Enter(c.ctx, c.Box, name, homeWait)
-	if errors.Is(err, mailbox.ErrBusy) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(life.Pulse(c.ctx, c.Box, name, c.door.o.Version, begins), leave())
 }
 
 // NewUser is somebody who is to come in by the doors.

@@ -172,11 +172,6 @@ var channelsMutants = []mutant{
 		command{"cmd/mbox/gateway", "TestPulse$"},
 	},
 	{
-		"pulse-in-anothers-work", "channels", "cmd/mbox/gateway/life.go",
-		"if errors.Is(err, mailbox.ErrBusy) {\n\t\treturn nil", "if errors.Is(err, mailbox.ErrBusy) {\n\t\treturn life.Pulse(c.ctx, c.Box, name, c.door.o.Version, begins)",
-		command{"cmd/mbox/gateway", "TestPulse$"},
-	},
-	{
 		"users-by-anybody", "channels", "cmd/mbox/gateway/life.go",
 		"path: \"/api/users\", needs: operate,", "path: \"/api/users\", needs: post, agents: true,",
 		command{"cmd/mbox/gateway", "TestUsers$"},
