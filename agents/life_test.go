@@ -114,6 +114,30 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// A task that is taken away from its agent ends the attempt at it, though that is a line of
+// the agent's own.
+func TestTakenAway(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	id := s.submit("x")
+	s.run(s.worker(`test -e $OUT/pid && exit; trap '' TERM; echo $$ >$OUT/pid; while :; do sleep 0.01; done`))
+	pid := s.pid("pid")
+	other := s.another()
+	held, _, err := other.Task(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim, err := other.Held(t.Context(), id, held.Mbox.Lease.Token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := claim.Release(t.Context(), TakenAway, 0); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "killed", func() bool { return dead(pid) })
+	s.untilState(id, mailbox.Completed)
+}
+
 // A stranger's mv ends a claim too, and nobody but the worker kills then.
 func TestMovedByHand(t *testing.T) {
 	t.Parallel()

@@ -3,10 +3,15 @@ package agents
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"mbox/audit"
 	"mbox/mailbox"
 )
+
+// TakenAway is why a task was given back that was taken from its agent, by a release with
+// the token of its claim: an attempt at it ends then.
+const TakenAway = "taken_away"
 
 // watch follows the ledger and tells the running attempts when their claims end.
 // It serves all attempts of a shift, so that a worker needs one watch of the
@@ -38,8 +43,9 @@ func (s *shift) read(e *audit.Entry) {
 	}
 	for _, a := range s.attemptsAt(mailbox.ID(e.Task())) {
 		var move struct {
-			To    *mailbox.State `json:"to"`
-			Epoch int64          `json:"epoch"`
+			To     *mailbox.State `json:"to"`
+			Epoch  int64          `json:"epoch"`
+			Reason string         `json:"reason"`
 		}
 		if err := e.Detail(&move); err != nil || move.To == nil {
 			return
@@ -47,7 +53,7 @@ func (s *shift) read(e *audit.Entry) {
 		if *move.To == mailbox.InProgress || move.Epoch != a.claim.Task.Mbox.Epoch {
 			continue
 		}
-		if e.Agent == s.Agent && e.Event != audit.TaskCancelled {
+		if e.Agent == s.Agent && e.Event != audit.TaskCancelled && !strings.HasSuffix(move.Reason, " "+TakenAway) {
 			return // ended with its token: by the attempt, or by its command
 		}
 		a.cut(lapse(string(e.Event) + " by " + e.Agent))

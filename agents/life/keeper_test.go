@@ -82,7 +82,7 @@ func TestPulseOfTheDead(t *testing.T) {
 	must(t, err)
 	done := make(chan error, 2)
 	go func() {
-		_, err := Drain(t.Context(), b, "ada", "human", "")
+		_, err := Drain(t.Context(), b, "ada", "human", "", nil)
 		done <- err
 	}()
 	go func() { done <- change(t.Context(), b, "ada", func(s *State) { s.BootCount = 7 }) }()

@@ -227,11 +227,16 @@ func Pulse(ctx context.Context, b *mailbox.Box, agent, version string, begins bo
 	})
 }
 
-// Drain has an agent claim nothing more. What it has it finishes; when it has nothing left
-// it is put away, at once or by Finish. Archive is where; "" while it still works.
-func Drain(ctx context.Context, b *mailbox.Box, agent, by, reason string) (archive string, err error) {
+// Drain has an agent claim nothing more. What it has it finishes, unless free, which may be
+// nil, takes that away; when it has nothing left it is put away, at once or by Finish.
+// Archive is where; "" while it still works.
+func Drain(ctx context.Context, b *mailbox.Box, agent, by, reason string, free func() error) (archive string, err error) {
 	err = alone(ctx, b, func() error {
-		if err := drained(ctx, b, agent, by, reason); err != nil {
+		err := drained(ctx, b, agent, by, reason)
+		if err == nil && free != nil {
+			err = free()
+		}
+		if err != nil {
 			return err
 		}
 		archive, err = depart(ctx, b, agent, by, reason)

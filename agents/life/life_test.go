@@ -67,7 +67,7 @@ func bear(t testing.TB, b *mailbox.Box, name string) {
 // bury puts an agent away, and tells where.
 func bury(t testing.TB, b *mailbox.Box, name string) string {
 	t.Helper()
-	archive, err := Drain(t.Context(), b, name, "human", "r")
+	archive, err := Drain(t.Context(), b, name, "human", "r", nil)
 	if err != nil || archive == "" {
 		t.Fatal(archive, err)
 	}
@@ -226,7 +226,7 @@ func TestTakenName(t *testing.T) {
 			t.Errorf("%s was born", name)
 		}
 	}
-	if _, err := Drain(t.Context(), b, "coder", "human", ""); !errors.Is(err, mailbox.ErrConflict) {
+	if _, err := Drain(t.Context(), b, "coder", "human", "", nil); !errors.Is(err, mailbox.ErrConflict) {
 		t.Errorf("one that was not born: %v", err)
 	}
 }
@@ -238,7 +238,7 @@ func TestDrainWaits(t *testing.T) {
 	claim, err := b.Claim(t.Context(), mailbox.ClaimRequest{Agent: "ada"})
 	must(t, err)
 	defer claim.Close()
-	if archive, err := Drain(t.Context(), b, "ada", "human", "r"); err != nil || archive != "" {
+	if archive, err := Drain(t.Context(), b, "ada", "human", "r", nil); err != nil || archive != "" {
 		t.Fatal(archive, err)
 	}
 	if buried, err := Finish(t.Context(), b, nil); err != nil || len(buried) > 0 || stateOf(t, b, "ada") != lifecycle.Draining {
@@ -274,7 +274,7 @@ func TestFaults(t *testing.T) {
 			must(t, err)
 			must(t, c.Complete(t.Context(), mailbox.Result{}))
 		}, func(ctx context.Context, b *mailbox.Box) error {
-			_, err := Drain(ctx, b, "ada", "human", "")
+			_, err := Drain(ctx, b, "ada", "human", "", nil)
 			return err
 		}, lifecycle.Dead},
 		{"way back", func(t testing.TB, b *mailbox.Box) { bear(t, b, "ada"); bury(t, b, "ada") }, func(ctx context.Context, b *mailbox.Box) error {

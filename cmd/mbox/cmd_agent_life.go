@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/urfave/cli/v2"
 
+	"mbox/agents"
 	"mbox/agents/life"
 	"mbox/cmd/mbox/check"
 	"mbox/cmd/mbox/config"
@@ -358,13 +359,12 @@ func (o *endOptions) end(ctx context.Context, s *session, box *mailbox.Box, name
 	if _, err := config.With(box.Home(), life.EntryName(name), nil); err != nil {
 		return hint(fmt.Errorf("without %s the settings make no sense: %w", name, err), "take its name out there first; mbox up notices")
 	}
-	archive, err := life.Drain(ctx, box, name, "human", o.reason)
-	err = halfway(err)
-	if err == nil && archive == "" && o.now {
-		if err = takeBack(ctx, box, name); err == nil {
-			archive, err = life.Drain(ctx, box, name, "human", o.reason)
-		}
+	var free func() error
+	if o.now {
+		free = func() error { return takeBack(ctx, box, name) }
 	}
+	archive, err := life.Drain(ctx, box, name, "human", o.reason, free)
+	err = halfway(err)
 	if errors.Is(err, mailbox.ErrConflict) {
 		if a, failed := mailbox.AgentOf(box, name); failed == nil && a.State == lifecycle.Dead {
 			return hint(err, "mbox agent restore %s brings it back", schemas.ShellWord(name))
@@ -424,7 +424,7 @@ func takeBack(ctx context.Context, box *mailbox.Box, name string) error {
 		}
 		claim, err := box.Held(ctx, id, t.Mbox.Lease.Token)
 		if err == nil {
-			err = claim.Release(ctx, "its agent was put away", 0)
+			err = claim.Release(ctx, agents.TakenAway, 0)
 		}
 		if err != nil && !errors.Is(err, mailbox.ErrStale) {
 			return err

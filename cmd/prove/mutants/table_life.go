@@ -332,6 +332,11 @@ var lifeMutants = []mutant{
 		command{"cmd/mbox/config", "TestFormerly"},
 	},
 	{
+		"taken-away-and-worked-on", "life", "agents/watch.go",
+		"HasSuffix(move.Reason, \" \"+TakenAway)", "HasSuffix(move.Reason, \" x\"+TakenAway)",
+		command{"agents", "TestTakenAway"},
+	},
+	{
 		"state-of-two-writers", "life", "agents/life/home.go",
 		"\"state.lock\")", "\"state.lock\"+time.Now().String())",
 		command{"agents/life", "TestStateOfTwo"},
