@@ -25,25 +25,35 @@ type searchOptions struct {
 
 // found is one place where the text stands.
 type found struct {
-	ID    string `json:"id"` // of a task or a record
-	State string `json:"state,omitzero"`
-	Field string `json:"field"`
-	Text  string `json:"text"` // the line
+	ID      string `json:"id"` // of a task, a record or a message
+	State   string `json:"state,omitzero"`
+	Channel string `json:"channel,omitzero"` // of a message
+	Field   string `json:"field"`
+	Text    string `json:"text"` // the line
 }
 
 func searchVerb() *verb {
 	o := searchOptions{most: number{max: math.MaxInt32}}
 	return &verb{
 		name: "search", args: "TEXT", least: 1, most: 1,
-		brief: "find a text in tasks and records",
+		brief: "find a text in tasks, records and messages",
 		about: `Finds a text, in whatever case, in the tasks (id, title, description, output, error,
-labels; the archive, too) and in the records of decisions and changes. It prints the
-first line of each field in which it stands.`,
+labels; the archive, too), in the records of decisions and changes, and in what was
+said in channels. It prints the first line of each field in which it stands.
+mbox show takes the ids of tasks, decisions and messages.`,
 		shows: []string{`mbox search "rate limit"`, "mbox search postgres --json | jq -r .id"},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{limitFlag("at most `N` places; 0: all", &o.most), jsonFlag(&o.json)},
 		run:   func(ctx context.Context, s *session, args []string) error { return o.run(ctx, s, args[0]) },
 	}
+}
+
+// where is the state of a task, or the channel of a message.
+func (f *found) where() string {
+	if f.Channel != "" {
+		return "#" + f.Channel
+	}
+	return f.State
 }
 
 // errEnough ends a search that has found as much as was asked for.
@@ -54,21 +64,25 @@ func (o *searchOptions) run(ctx context.Context, s *session, what string) error 
 		return usagef(`mbox search "rate limit"`, "the text is empty")
 	}
 	return s.looking(ctx, func(box *mailbox.Box) error {
-		rows, n := &table{head: []string{"ID", "STATE", "FIELD", "TEXT"}}, 0
-		err := search(ctx, box.Home(), what, func(f found) error {
+		rows, n := &table{head: []string{"ID", "WHERE", "FIELD", "TEXT"}}, 0
+		visit := func(f found) error {
 			n++
 			if o.json {
 				if err := s.printLine(f); err != nil {
 					return err
 				}
 			} else {
-				rows.add(text(f.ID), text(f.State), text(f.Field), text(f.Text))
+				rows.add(text(f.ID), text(f.where()), text(f.Field), text(f.Text))
 			}
 			if o.most.value != nil && n == *o.most.value {
 				return errEnough
 			}
 			return nil
-		})
+		}
+		err := search(ctx, box.Home(), what, visit)
+		if err == nil {
+			err = searchMessages(ctx, box, strings.ToLower(what), visit)
+		}
 		if errors.Is(err, errEnough) {
 			err = nil
 		}
@@ -90,7 +104,7 @@ func search(ctx context.Context, dir, text string, visit func(found) error) erro
 	}, func(t scanned) error {
 		for _, f := range fieldsOf(t.task) {
 			if line := lineWith(f.text, needle); line != "" {
-				if err := visit(found{string(t.task.ID), string(t.state), f.name, line}); err != nil {
+				if err := visit(found{ID: string(t.task.ID), State: string(t.state), Field: f.name, Text: line}); err != nil {
 					return err
 				}
 			}

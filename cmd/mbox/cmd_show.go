@@ -36,7 +36,7 @@ it, and the states that it went through. --output prints the result alone: a tex
 it is, anything else as JSON. --attempts tells who tried it, how long, and how each
 attempt ended; mbox logs has what was said in them. With --json it prints the task
 file, whose times are in UTC; for people they are those of this machine. The id of a
-decision shows that record.`,
+decision shows that record, that of a message what was said, and who has got it.`,
 		shows: []string{"mbox show task-2026-02-16-001", "mbox show task-2026-02-16-001 --output >report.md"},
 		exits: []int{exitNotFound, exitConflict, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{
@@ -77,6 +77,8 @@ func (o *showOptions) run(ctx context.Context, s *session, box *mailbox.Box, id 
 	switch {
 	case errors.Is(err, mailbox.ErrNotFound) && record.IsDecision(string(id)):
 		return showDecision(ctx, s, box, string(id), o.json)
+	case unknownTask(err) && !o.output && !o.attempts:
+		return showMessage(ctx, s, box, string(id), o.json, err)
 	case err != nil:
 		return err
 	case o.output:

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -29,7 +28,8 @@ func whyVerb() *verb {
 lines of the ledger prove the way that it took; of a task that waits for an
 approval also what is to be approved, whole. It changes nothing.
 
-A file that was dropped into tasks/pending and put away is found by the name that it
+Of a message of a channel it tells whom it is for and why, how far it has come, and its
+line in the ledger. A file that was dropped into tasks/pending and put away is found by the name that it
 had, as long as the ledger is there.`,
 		shows: []string{"mbox why task-2026-02-16-001", "mbox why milk.json"},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
@@ -46,15 +46,16 @@ had, as long as the ledger is there.`,
 // why explains a task, or a file that was one.
 func why(ctx context.Context, s *session, box *mailbox.Box, name string, inJSON bool) error {
 	w, err := box.Why(ctx, mailbox.ID(name))
-	var odd *schemas.Error
 	s.folder = box.Home()
-	if errors.Is(err, mailbox.ErrNotFound) || errors.As(err, &odd) {
+	if unknownTask(err) {
 		var away *putAway
 		if away, w, err = whyFile(ctx, box, name, err); away != nil {
 			return away.print(s, inJSON)
 		}
 	}
 	switch {
+	case unknownTask(err):
+		return whyMessage(ctx, s, box, name, inJSON, err)
 	case err != nil:
 		return err
 	case inJSON:

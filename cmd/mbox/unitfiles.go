@@ -12,6 +12,7 @@ import (
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/schemas"
 )
 
 // The units of an agent lie where its person's supervisor reads them, if its birth was to
@@ -66,7 +67,7 @@ func systemdDir() (string, error) {
 func startable(paths []string) (names []string) {
 	for _, path := range paths {
 		name := filepath.Base(path)
-		if strings.HasPrefix(name, "mbox-dream-") && strings.HasSuffix(name, ".service") {
+		if strings.HasPrefix(name, dreamJob) && strings.HasSuffix(name, ".service") {
 			continue
 		}
 		names = append(names, name)
@@ -79,6 +80,8 @@ func launchctl(verb string, of []string) string {
 	for _, one := range of {
 		if strings.HasSuffix(verb, "/") {
 			one = strings.TrimSuffix(filepath.Base(one), ".plist")
+		} else {
+			one = schemas.ShellWord(one)
 		}
 		all = append(all, "launchctl "+verb+one)
 	}
@@ -94,6 +97,9 @@ func keeperCalled(name string) unitKeeper {
 	}
 	return unitKeepers[0]
 }
+
+// dreamJob begins the names of the units of a dream.
+const dreamJob = "mbox-dream-"
 
 // unitFile is a unit where its supervisor reads it.
 type unitFile struct{ path, text string }
@@ -131,18 +137,23 @@ func (k unitKeeper) there(home, agent string) (own []string, foreign string, err
 	if err != nil {
 		return nil, "", err
 	}
-	for _, job := range []string{"mbox-worker-", "mbox-dream-"} {
+	for _, job := range []string{"mbox-worker-", dreamJob} {
 		path := filepath.Join(dir, job+agent)
 		text, err := durable.Read(path+k.suffix, mostUnit)
+		timer := ""
+		if _, err := os.Lstat(path + ".timer"); err == nil && k.name == "systemd" && job == dreamJob {
+			timer = path + ".timer"
+		}
 		if errors.Is(err, fs.ErrNotExist) {
+			foreign = cmp.Or(foreign, timer)
 			continue
 		}
 		if err != nil || !strings.Contains(string(text), k.mark(home)) {
 			foreign = cmp.Or(foreign, path+k.suffix) // a link or a folder, too
 			continue
 		}
-		if _, err := os.Lstat(path + ".timer"); err == nil && k.name == "systemd" {
-			own = append(own, path+".timer")
+		if timer != "" {
+			own = append(own, timer)
 		}
 		own = append(own, path+k.suffix)
 	}

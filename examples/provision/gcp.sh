@@ -57,7 +57,15 @@ if test -n "${CLAUDE_ENV_FILE:-}"; then
   gcp ssh "$vm" --command "sudo -u $name sh -c 'umask 077; cat >/home/$name/claude.env'" <"$CLAUDE_ENV_FILE"
 fi
 
-# 4. The user that it is here. The token goes by a file of curl's, not by an argument.
-{ printf 'header = "Authorization: Bearer '; tr -d '\n' <"$MBOX_TOKEN_FILE"; printf '"\n'; } |
-  curl -fsS --config - -H 'Content-Type: application/json' \
-    -d "{\"username\":\"$name\",\"role\":\"agent\"}" "$MBOX_URL/api/users"
+# 4. The user that it is here. Its token is told once, and goes to the machine at once. No
+# secret is in an argument, or in what this prints.
+if ! remote "sudo test -s /home/$name/mbox.token"; then
+  answer=$(mktemp)
+  trap 'rm -f "$answer"' EXIT
+  { printf 'header = "Authorization: Bearer '; tr -d '\n' <"$MBOX_TOKEN_FILE"; printf '"\n'; } |
+    curl -sS --fail-with-body --config - -o "$answer" -H 'Content-Type: application/json' \
+      -d "{\"username\":\"$name\",\"role\":\"agent\"}" "$MBOX_URL/api/users" ||
+    { cat "$answer" >&2; exit 1; }
+  sed -n 's/.*"token": *"\([^"]*\)".*/\1/p' "$answer" |
+    gcp ssh "$vm" --command "sudo -u $name sh -c 'umask 077; cat >/home/$name/mbox.token'"
+fi

@@ -186,4 +186,14 @@ var channelsMutants = []mutant{
 		"at.Detail(\"people\") == nil || ", "",
 		command{"agents/chat", "TestNotifyMessages"},
 	},
+	{
+		"messages-not-searched", "channels", "cmd/mbox/cmd_search.go",
+		"err = searchMessages(ctx, box, strings.ToLower(what), visit)", "err = nil",
+		command{"cmd/mbox", "TestScripts/search$"},
+	},
+	{
+		"line-of-another", "channels", "cmd/mbox/message.go",
+		"box.Ledger().BackwardFrom(seq)", "box.Ledger().BackwardFrom(seq - 1)",
+		command{"cmd/mbox", "TestScripts/channels$"},
+	},
 }

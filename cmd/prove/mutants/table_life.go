@@ -407,6 +407,11 @@ var lifeMutants = []mutant{
 		command{"cmd/mbox", "TestScripts/agent_units$"},
 	},
 	{
+		"timers-over-anothers", "units", unitFilesGo,
+		"foreign = cmp.Or(foreign, timer)", "foreign = cmp.Or(foreign, \"\")",
+		command{"cmd/mbox", "TestScripts/agent_units$"},
+	},
+	{
 		"units-of-others-removed", "units", unitFilesGo,
 		"if err != nil || !strings.Contains(string(text), k.mark(home)) {", "if err != nil || len(text) == 0 {",
 		command{"cmd/mbox", "TestScripts/agent_units$"},
