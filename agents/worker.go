@@ -222,6 +222,7 @@ type shift struct {
 	swept   time.Time         // when old logs were removed; guarded by mu
 	broken  time.Time         // until then nothing is claimed, for the command cannot run; guarded by mu
 	watched bool              // the ledger is being followed; the claiming goroutine's
+	gauge   gauge             // of its brain's tokens
 	leave   func()            // of the home that was entered for the last claim; the claiming goroutine's
 }
 

@@ -3,6 +3,7 @@ package main
 const (
 	lifeGo    = "agents/life/life.go"
 	archiveGo = "agents/life/archive.go"
+	ownGo     = "agents/own.go"
 	dreamGo   = "agents/dream/dream.go"
 	linesAtGo = "audit/places.go"
 )
@@ -378,5 +379,40 @@ var lifeMutants = []mutant{
 		"killed-at-work", "life", "cmd/mbox/cmd_agent_life.go",
 		"if len(held) > 0 && !o.now {", "if len(held) > 1 && !o.now {",
 		command{"cmd/mbox", "TestScripts/agent_life$"},
+	},
+	{
+		"own-texts-without-a-home", "life", ownGo,
+		"if p.Home == nil {", "if p == nil {",
+		command{"agents", "TestOwnTexts$"},
+	},
+	{
+		"own-texts-without-a-budget", "life", ownGo,
+		"n <= *room {", "n >= 0 {",
+		command{"agents", "TestOwnTextsAreCut"},
+	},
+	{
+		"own-memory-loses-the-newest", "life", ownGo,
+		"text, end, true, ownMemory)", "text, end, false, ownMemory)",
+		command{"agents", "TestOwnTextsAreCut"},
+	},
+	{
+		"own-texts-by-the-shortest-tokens", "life", ownGo,
+		"slices.Min(g.seen)", "slices.Max(g.seen)",
+		command{"agents", "TestOwnTextsAreMeasured"},
+	},
+	{
+		"own-memory-gives-orders", "security", ownGo,
+		"data(mark, \"your \"", "data(\"\", \"your \"",
+		command{"agents", "TestOwnTexts$"},
+	},
+	{
+		"own-texts-with-control-words", "security", ownGo,
+		"return apart(", "return strings.Clone(",
+		command{"agents", "TestOwnTexts$"},
+	},
+	{
+		"own-memory-of-another-folder", "security", ownGo,
+		"err == nil && !dir.IsDir()", "err == nil && dir == nil",
+		command{"agents", "TestOwnTextsOfAttackers"},
 	},
 }
