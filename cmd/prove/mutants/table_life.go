@@ -415,4 +415,44 @@ var lifeMutants = []mutant{
 		"err == nil && !dir.IsDir()", "err == nil && dir == nil",
 		command{"agents", "TestOwnTextsOfAttackers"},
 	},
+	{
+		"cycles-without-end", "life", "agents/home.go",
+		"s.cycle < s.Cycle {", "s.cycle < s.Cycle+1 {",
+		command{"agents", "TestCycles"},
+	},
+	{
+		"hour-begins-with-each-process", "life", "agents/act.go",
+		"s.Team.Actions.Used(s.Agent) > 0 {", "s.Team.Actions.Used(s.Agent) >= 0 {",
+		command{"agents", "TestHourOverRestarts"},
+	},
+	{
+		"hour-counts-twice", "life", "agents/act.go",
+		"s.Team.Actions.Used(s.Agent) > 0 {", "s.Team.Actions.Used(s.Agent) < 0 {",
+		command{"agents", "TestHourOverRestarts"},
+	},
+	{
+		"hour-of-anybody", "life", "agents/act.go",
+		"agent, sender = payer(e.Agent, t)", "agent, _ = payer(e.Agent, t)",
+		command{"agents", "TestHourOverRestarts"},
+	},
+	{
+		"hour-without-what-was-handed-on", "life", "agents/act.go",
+		"n = 1 // it was handed on", "n = 0",
+		command{"agents", "TestHourOfDelegations"},
+	},
+	{
+		"hour-of-a-former-name", "life", "agents/act.go",
+		"if agent, err = mailbox.AgentCalled(s.Box, agent); err != nil || agent != s.Agent {", "if err = nil; agent != s.Agent {",
+		command{"cmd/mbox", "TestScripts/^agent_hour$"},
+	},
+	{
+		"rests-that-end-at-once", "life", "agents/brain/server.go",
+		"r.length+spread(r.length)", "r.length",
+		command{"agents/brain", "TestRestsAreSpread"},
+	},
+	{
+		"rests-that-are-too-short", "life", "agents/brain/server.go",
+		"r.length+spread(r.length)", "r.length-spread(r.length)",
+		command{"agents/brain", "TestRestsAreSpread"},
+	},
 }
