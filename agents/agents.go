@@ -44,6 +44,7 @@
 //	MBOX_TASK_FILE    a file with the same bytes, gone after the attempt
 //	MBOX_HOME         the mailbox
 //	MBOX_AGENT        who works
+//	MBOX_AGENT_HOME   its home, of one that was born
 //	MBOX_TASK_ID      the task's id
 //	MBOX_ATTEMPT      which attempt this is, from 1
 //	MBOX_TOKEN        the claim's token, for mbox progress and its like

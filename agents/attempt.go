@@ -318,6 +318,9 @@ func (a *attempt) command(line string) command {
 	if t.Message() != "" {
 		told = []string{"MBOX_CHANNEL=" + t.Channel(), "MBOX_MESSAGE=" + t.Message()}
 	}
+	if a.Home != nil {
+		told = append(told, "MBOX_AGENT_HOME="+a.Box.AgentDir(a.Agent))
+	}
 	return command{
 		confine: a.Confine, line: line, dir: a.workspace, hold: a.claim.Hold,
 		env: append(append(a.environment(), told...),

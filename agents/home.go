@@ -54,11 +54,30 @@ func (s *shift) live(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			}
+			select {
+			case s.ticks <- struct{}{}:
+			default:
+			}
 			if s.pulse(ctx, false); s.busy() == 0 {
 				s.beat(ctx)
 			}
 		}
 	})
+}
+
+// rounded tells whether the worker of a home has done what it may do in one cycle, after
+// it has waited.
+func (s *shift) rounded(ctx context.Context) bool {
+	select {
+	case <-s.ticks:
+		s.cycle = 0
+	default:
+	}
+	if s.Home == nil || s.Cycle == 0 || s.cycle < s.Cycle {
+		return false
+	}
+	s.rest(ctx)
+	return true
 }
 
 // pulse does not keep the worker from working where it fails: the home is the agent's,

@@ -148,6 +148,49 @@ func TestPulses(t *testing.T) {
 	s.untilState(id, mailbox.Completed)
 }
 
+// From one tick to the next a worker claims no more than it may, and then goes on.
+func TestCycles(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	w := s.worker("echo ok")
+	w.Home, w.Idle, w.Cycle = &keeper{}, time.Hour, 3
+	var ids []mailbox.ID
+	for range 7 {
+		ids = append(ids, s.submit("x"))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	shift, err := w.begin(ctx)
+	s.must(err)
+	defer shift.journal.close()
+	ended := make(chan error, 1)
+	go func() { ended <- shift.work(ctx, ctx) }()
+	done := func() (n int) {
+		for _, id := range ids {
+			if _, state := s.task(id); state == mailbox.Completed {
+				n++
+			}
+		}
+		return n
+	}
+	for _, want := range []int{3, 6, 7} {
+		until(t, "what is of this cycle is done", func() bool { return done() >= want })
+		id := s.submit("later") // what comes now waits as well
+		ids = append(ids, id)
+		s.must(s.box.Tidy(ctx))
+		if want < 7 {
+			if n := done(); n != want {
+				t.Errorf("%d tasks are done of %d", n, want)
+			}
+		}
+		shift.ticks <- struct{}{}
+	}
+	cancel()
+	s.must(<-ended)
+	shift.attempts.Wait()
+	shift.watching.Wait()
+}
+
 // A home has room for one.
 func TestHomeOfTwo(t *testing.T) {
 	t.Parallel()

@@ -77,8 +77,8 @@ func data(mark, origin, text string) string {
 	return fmt.Sprintf("<<<%s from %s\n%s\n%s>>>\n", mark, origin, strings.ToValidUTF8(text, "\uFFFD"), mark)
 }
 
-// conversation is what the brain is told first: who it is, and the task; for a
-// task that has handed work on, also what it handed on and what came of that.
+// conversation is what the brain is told first: who it is, and the task, with what an
+// agent that was born knows of itself; for a task that has handed work on, also what it handed on and what came of that.
 func (t Prompts) conversation(p *performance) ([]Message, error) {
 	s := briefing{Agent: p.Agent, Role: p.role, Actions: p.role.Actions, Peers: p.peers(), Mark: mark()}
 	system, err := t.system(s)
@@ -86,11 +86,11 @@ func (t Prompts) conversation(p *performance) ([]Message, error) {
 		return nil, err
 	}
 	talk := []Message{{"system", system}, {"user", p.assignment(s.Mark)}}
-	if p.kids == nil {
-		return talk, nil
+	if p.kids != nil {
+		handed, results := p.handedOn(s.Mark)
+		talk = append(talk, Message{"assistant", handed}, Message{"user", results})
 	}
-	handed, results := p.handedOn(s.Mark)
-	return append(talk, Message{"assistant", handed}, Message{"user", results}), nil
+	return p.himself(s.Mark, talk), nil
 }
 
 func (t Prompts) system(s briefing) (string, error) {

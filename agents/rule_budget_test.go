@@ -3,6 +3,7 @@ package agents
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -10,6 +11,94 @@ import (
 	"mbox/audit"
 	"mbox/mailbox"
 )
+
+// A new process gives an agent that was born no new hour, whatever name it had, and one
+// without a home begins anew.
+func TestHourOverRestarts(t *testing.T) {
+	c := newCompany(t, func(team *Team) {
+		few := policy.DefaultRuntimeProfile()
+		few.MaxActionsPerHour = 3
+		team.Policies.RuntimeProfiles["default"] = few
+	})
+	n := 0
+	sends := func(user string, count int) (ids []mailbox.ID) {
+		for range count {
+			n++
+			id, err := c.box.Submit(t.Context(), &mailbox.Task{
+				Task: mailbox.Request{Title: "x"}, Source: mailbox.Source{Agent: "human", User: user},
+				Assignment: mailbox.Assignment{TargetAgent: "coder"},
+				Mbox:       mailbox.Meta{Action: act("write_file", fmt.Sprintf(`{"path":"%d.md","content":"x"}`, n))},
+			})
+			c.must(err)
+			ids = append(ids, id)
+		}
+		return ids
+	}
+	restart := func() *Worker {
+		c.team.Actions = policy.NewWindow(math.MaxInt, nil)
+		w := c.member("coder")
+		w.Home = &keeper{}
+		return w
+	}
+	done := func(ids []mailbox.ID) (n int) {
+		for _, id := range ids {
+			if _, state := c.task(id); state == mailbox.Completed {
+				n++
+			}
+		}
+		return n
+	}
+	first := sends("anna", 2)
+	c.once(restart())
+	if done(first) != 2 {
+		t.Fatal("the first two are not done")
+	}
+	second := sends("anna", 2)
+	w := restart()
+	c.once(w)
+	c.once(w) // counts nothing twice
+	if got := done(second); got != 1 {
+		t.Errorf("%d more were done in this hour, want 1", got)
+	}
+	if used := c.team.Actions.Used("coder"); used != 3 {
+		t.Errorf("%d are counted", used)
+	}
+	other := sends("bert", 1)
+	c.once(restart())
+	if done(other) != 1 {
+		t.Error("another sender's hour is full")
+	}
+	w = restart()
+	w.Home = nil
+	third := sends("anna", 1)
+	c.once(w)
+	if done(third) != 1 {
+		t.Error("an agent without a home has kept its hour")
+	}
+}
+
+// Work that is handed on counts over a restart as well.
+func TestHourOfDelegations(t *testing.T) {
+	c := newCompany(t, func(team *Team) {
+		few := policy.DefaultRuntimeProfile()
+		few.MaxActionsPerHour = 2
+		team.Policies.RuntimeProfiles["default"] = few
+	})
+	c.brains["coordinator"].says = []any{plan, plan}
+	c.send("coordinator", "Hand on", nil)
+	c.works("coordinator")
+	c.team.Actions = policy.NewWindow(math.MaxInt, nil)
+	second := c.send("coordinator", "Hand on", nil)
+	w := c.member("coordinator")
+	w.Home = &keeper{}
+	c.once(w)
+	if used := c.team.Actions.Used("coordinator"); used != 2 {
+		t.Errorf("%d are counted, want 2", used)
+	}
+	if _, state := c.task(second); state != mailbox.Pending {
+		t.Errorf("the second is %s", state)
+	}
+}
 
 // Handing work on is an action, and counts as one in the hour: an agent that may
 // do nothing at all hands nothing on, and nothing of a reply that asks for more

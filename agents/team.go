@@ -45,6 +45,7 @@ type Member struct {
 	Actions []string // that an agent without a role takes
 	Asks    bool     // a command or a runtime does its tasks, and may ask persons for permissions
 	Brain   Brain    // nil: it does tasks that carry an action, and no others
+	Context int      // tokens of prompt and reply together that the brain has room for; 0: not known
 }
 
 // Members are the agents of a team by their names.

@@ -82,6 +82,9 @@ func (p *performance) ask(talk []Message) (reply Reply, err error) {
 		var fault *BrainError
 		known := errors.As(err, &fault)
 		p.measure(calledModel(reply, begun, err, fault))
+		if err == nil {
+			p.gauge.counts(talk, reply)
+		}
 		if !known || fault.Fault != ReplyCut {
 			break
 		}

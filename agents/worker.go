@@ -70,6 +70,7 @@ type Worker struct {
 	Retired <-chan struct{}
 	Home    Home           // of an agent that was born; nil for one without
 	Idle    time.Duration  // how often the worker of a home says that it is there; 30 s
+	Cycle   int            // tasks that the worker of a home claims from one such tick to the next; 0: any number
 	Grace   time.Duration  // from SIGTERM to SIGKILL, and from a stop to giving back; 10 s
 	Log     zerolog.Logger // what the worker does; ids and names, no text of tasks
 }
@@ -122,7 +123,7 @@ func (s *shift) claiming(ctx context.Context) context.Context {
 
 // begin checks the options and prepares the agent's folders.
 func (w *Worker) begin(ctx context.Context) (*shift, error) {
-	s := &shift{Worker: *w, running: map[*attempt]bool{}, ended: make(chan struct{}, 1)}
+	s := &shift{Worker: *w, running: map[*attempt]bool{}, ended: make(chan struct{}, 1), ticks: make(chan struct{}, 1)}
 	if s.Concurrency == 0 {
 		s.Concurrency = 1
 	}
@@ -142,6 +143,8 @@ func (w *Worker) begin(ctx context.Context) (*shift, error) {
 		return nil, errors.New("its command has a NUL")
 	case s.Home != nil && s.Concurrency > 1:
 		return nil, errors.New("an agent that was born has one home, and does one task at a time")
+	case s.Cycle < 0:
+		return nil, errors.New("the tasks of a cycle cannot be fewer than none")
 	case s.Concurrency < 0 || s.Idle < 0 || s.Grace < 0 || s.Timeout < 0 || s.Silence < 0:
 		return nil, errors.New("concurrency, idle, grace, timeout and silence cannot be negative")
 	}
@@ -169,6 +172,11 @@ func (s *shift) prepare(ctx context.Context) (err error) {
 	for _, dir := range s.siblings() {
 		if err := durable.MkdirAll(dir, mode); err != nil {
 			s.Log.Warn().Err(err).Msg("the workspace of another agent is not there")
+		}
+	}
+	if s.Home != nil && s.policy != nil {
+		if err := s.recount(ctx); err != nil {
+			return err
 		}
 	}
 	s.sweep(ctx)
@@ -222,6 +230,9 @@ type shift struct {
 	swept   time.Time         // when old logs were removed; guarded by mu
 	broken  time.Time         // until then nothing is claimed, for the command cannot run; guarded by mu
 	watched bool              // the ledger is being followed; the claiming goroutine's
+	gauge   gauge             // of its brain's tokens
+	ticks   chan struct{}     // has one element when a cycle of the home is over
+	cycle   int               // tasks that were claimed in this one; the claiming goroutine's
 	leave   func()            // of the home that was entered for the last claim; the claiming goroutine's
 }
 
@@ -254,11 +265,15 @@ func (s *shift) work(ctx, hard context.Context) error {
 			s.rest(ctx)
 			continue
 		}
+		if s.rounded(ctx) {
+			continue
+		}
 		busy := s.busy() // before: who ends during the claim may have made a task ready
 		claim, err := s.claim(ctx)
 		switch {
 		case err == nil:
 			pause = patience{}
+			s.cycle++
 			s.start(ctx, hard, claim)
 		case ctx.Err() != nil:
 			return nil
@@ -342,7 +357,7 @@ func (s *shift) unable() time.Time {
 	return s.broken
 }
 
-// rest waits until an attempt ends, or a scan is due. Because this worker does not
+// rest waits until an attempt ends, a cycle of its home, or a scan is due. Because this worker does not
 // look for tasks meanwhile, it sees to it that lost ones are taken back, its own
 // included.
 func (s *shift) rest(ctx context.Context) {
@@ -350,6 +365,8 @@ func (s *shift) rest(ctx context.Context) {
 	defer scan.Stop()
 	select {
 	case <-s.ended:
+	case <-s.ticks:
+		s.cycle = 0
 	case <-ctx.Done():
 	case <-scan.C:
 		if err := s.Box.Tidy(ctx); err != nil && ctx.Err() == nil {

@@ -3,6 +3,7 @@ package brain
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"slices"
@@ -116,6 +117,7 @@ type rest struct {
 	until  time.Time
 	length time.Duration
 	why    agents.BrainError
+	spread func(time.Duration) time.Duration // how much longer a rest of this length is; nil: up to a quarter
 }
 
 const (
@@ -140,9 +142,17 @@ func (r *rest) begin(now time.Time, e *agents.BrainError) time.Duration {
 	default:
 		r.length = min(2*r.length, longRest)
 	}
-	r.until, r.why = now.Add(r.length), *e
-	return r.length
+	spread := r.spread
+	if spread == nil {
+		spread = upToAQuarter
+	}
+	left := min(r.length+spread(r.length), maxRest)
+	r.until, r.why = now.Add(left), *e
+	return left
 }
+
+// upToAQuarter keeps all who were sent away from coming back at once.
+func upToAQuarter(d time.Duration) time.Duration { return rand.N(d/4 + 1) }
 
 // now is the error that the rest is for, nil when there is none or it is over.
 func (r *rest) now(now time.Time) error {

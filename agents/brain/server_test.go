@@ -10,7 +10,7 @@ import (
 )
 
 func TestRest(t *testing.T) {
-	var r rest
+	r := rest{spread: func(time.Duration) time.Duration { return 0 }}
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	busy := &agents.BrainError{Fault: agents.BrainBusy, Text: "busy"}
 	expect := func(after, want time.Duration) {
@@ -45,6 +45,23 @@ func TestRest(t *testing.T) {
 	}
 	busy.Delay = time.Hour
 	expect(0, maxRest)
+}
+
+// Who is sent away comes back at no time that others know, and not before it may.
+func TestRestsAreSpread(t *testing.T) {
+	busy := &agents.BrainError{Fault: agents.BrainBusy, Delay: time.Minute}
+	at, different := time.Now(), map[time.Duration]bool{}
+	for range 100 {
+		var r rest
+		got := r.begin(at, busy)
+		different[got] = true
+		if got < time.Minute || got > 75*time.Second || r.now(at.Add(got-1)) == nil || r.now(at.Add(got)) != nil {
+			t.Fatalf("rests for %v", got)
+		}
+	}
+	if len(different) < 50 {
+		t.Errorf("%d different rests of 100", len(different))
+	}
 }
 
 // Turns come in the order in which they were asked for, whatever their limits.

@@ -155,7 +155,7 @@ func (s *session) worker(box *mailbox.Box, name string, a *config.Agent) *agents
 	if a != nil {
 		w.Runtime = runtimeOf(s.config, a)
 		w.Exec, w.Concurrency, w.Timeout = a.Exec, a.Concurrency, time.Duration(a.Timeout)
-		w.Idle = time.Duration(a.IdleInterval)
+		w.Idle, w.Cycle = time.Duration(a.IdleInterval), a.PerCycle()
 		w.Silence = time.Duration(a.Silence)
 		w.Format, w.Exit, w.Quota, w.Account = agents.Format(a.ExecFormat), a.Meanings(), a.Quotas(), a.Account
 		w.Fellows = config.Fellows(s.config, name)

@@ -62,6 +62,9 @@ func assemble(c *config.File, dir string) (*agents.Team, error) {
 			if m.Brain, err = brainOf(c, t, name, a); err != nil {
 				m.Brain = noBrain{err}
 			}
+			if a.Brain.Kind == "ollama" {
+				m.Context = c.Ollama.NumCtx
+			}
 		}
 		t.Members[name] = m
 	}

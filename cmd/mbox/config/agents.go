@@ -36,6 +36,8 @@ type Agent struct {
 	Timeout                 Duration          `toml:"timeout" json:"timeout,omitzero" jsonschema:"default=1h,description=longest run of the command; with a role: longest work on a task\\, instead of the role's"`
 	Silence                 Duration          `toml:"silence" json:"silence,omitzero" jsonschema:"default=0s,description=longest that the command may write nothing; 0s: until timeout"`
 	IdleInterval            Duration          `toml:"idle_interval" json:"idle_interval,omitzero" jsonschema:"default=30s,description=how often its worker says that it is there\\, if the agent was born"`
+	MaxTasksPerCycle        int               `toml:"max_tasks_per_cycle" json:"max_tasks_per_cycle,omitzero" jsonschema:"default=0,minimum=0,maximum=10000,description=tasks that it claims from one idle_interval to the next\\, if the agent was born; 0: any number"`
+	MaxMessagesPerCycle     int               `toml:"max_messages_per_cycle" json:"max_messages_per_cycle,omitzero" jsonschema:"default=0,minimum=0,maximum=10000,description=another name of max_tasks_per_cycle"`
 	Role                    string            `toml:"role" json:"role,omitzero" jsonschema:"description=a name of [roles]"`
 	RiskProfile             string            `toml:"risk_profile" json:"risk_profile,omitzero" jsonschema:"default=default,description=a name of [risk_profiles]"`
 	RuntimeProfile          string            `toml:"runtime_profile" json:"runtime_profile,omitzero" jsonschema:"default=default,description=a name of [runtime_profiles]"`
@@ -68,6 +70,9 @@ func (a *Agent) runtimes() (keys []string) {
 
 // Whole tells whether something else does the agent's tasks whole.
 func (a *Agent) Whole() bool { return len(a.runtimes()) > 0 }
+
+// PerCycle is max_tasks_per_cycle, by whichever name it was given.
+func (a *Agent) PerCycle() int { return cmp.Or(a.MaxTasksPerCycle, a.MaxMessagesPerCycle) }
 
 // HasWorker tells whether mbox up does the agent's tasks, if it is enabled.
 func (a *Agent) HasWorker() bool { return a.Whole() || a.Role != "" }

@@ -68,6 +68,12 @@ func (f *origins) checkTaking(key string, a *Agent) error {
 	if err := f.checkNumbers(key, bound{".max_memory_lines", a.MaxMemoryLines, 10, 10_000}); err != nil {
 		return err
 	}
+	if err := f.checkNumbers(key, bound{".max_tasks_per_cycle", a.MaxTasksPerCycle, 0, 10_000}, bound{".max_messages_per_cycle", a.MaxMessagesPerCycle, 0, 10_000}); err != nil {
+		return err
+	}
+	if n := a.MaxTasksPerCycle; n != 0 && a.MaxMessagesPerCycle != 0 && n != a.MaxMessagesPerCycle {
+		return f.wrong(key+".max_messages_per_cycle", "is another name of max_tasks_per_cycle, which is %d: want the one or the other", n)
+	}
 	if a.IdleInterval < Duration(time.Second) || a.IdleInterval > Duration(time.Hour) {
 		return f.wrong(key+".idle_interval", "%s is not allowed: want 1s to 1h", cmp.Or(Span(time.Duration(a.IdleInterval)), "0s"))
 	}

@@ -240,3 +240,16 @@ func TestInlineTables(t *testing.T) {
 	equal(t, "origin", c.origin("agents.a.enabled"), "mbox.toml:1")
 	equal(t, "origin", c.origin("risk_profiles.x.workspace_only"), "mbox.toml:2")
 }
+
+// Both names of the tasks of a cycle mean one setting.
+func TestCycleNames(t *testing.T) {
+	for text, want := range map[string]int{"": 0, "max_tasks_per_cycle = 3": 3, "max_messages_per_cycle = 4": 4, "max_tasks_per_cycle = 5\nmax_messages_per_cycle = 5": 5} {
+		c, err := Parse(Name, []byte("[agents.a]\n"+text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Agents["a"].PerCycle(); got != want {
+			t.Errorf("%q: %d", text, got)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package main
 const (
 	lifeGo    = "agents/life/life.go"
 	archiveGo = "agents/life/archive.go"
+	ownGo     = "agents/own.go"
 	dreamGo   = "agents/dream/dream.go"
 	linesAtGo = "audit/places.go"
 
@@ -425,5 +426,78 @@ var lifeMutants = []mutant{
 		"units-stay-behind", "units", "cmd/mbox/cmd_agent_life.go",
 		"\t\t\tdropUnits(v.session, v.box.Home(), name)\n", "",
 		command{"cmd/mbox", "TestScripts/agent_units$"},
+		"own-texts-without-a-home", "life", ownGo,
+		"if p.Home == nil {", "if p == nil {",
+		command{"agents", "TestOwnTexts$"},
+	},
+	{
+		"own-texts-without-a-budget", "life", ownGo,
+		"n <= *room {", "n >= 0 {",
+		command{"agents", "TestOwnTextsAreCut"},
+	},
+	{
+		"own-memory-loses-the-newest", "life", ownGo,
+		"text, end, true, ownMemory)", "text, end, false, ownMemory)",
+		command{"agents", "TestOwnTextsAreCut"},
+	},
+	{
+		"own-texts-by-the-shortest-tokens", "life", ownGo,
+		"slices.Min(g.seen)", "slices.Max(g.seen)",
+		command{"agents", "TestOwnTextsAreMeasured"},
+	},
+	{
+		"own-memory-gives-orders", "security", ownGo,
+		"data(mark, \"your \"", "data(\"\", \"your \"",
+		command{"agents", "TestOwnTexts$"},
+	},
+	{
+		"own-texts-with-control-words", "security", ownGo,
+		"return apart(", "return strings.Clone(",
+		command{"agents", "TestOwnTexts$"},
+	},
+	{
+		"own-memory-of-another-folder", "security", ownGo,
+		"err == nil && !dir.IsDir()", "err == nil && dir == nil",
+		command{"agents", "TestOwnTextsOfAttackers"},
+	},
+	{
+		"cycles-without-end", "life", "agents/home.go",
+		"s.cycle < s.Cycle {", "s.cycle < s.Cycle+1 {",
+		command{"agents", "TestCycles"},
+	},
+	{
+		"hour-begins-with-each-process", "life", "agents/act.go",
+		"s.Team.Actions.Used(s.Agent) > 0 {", "s.Team.Actions.Used(s.Agent) >= 0 {",
+		command{"agents", "TestHourOverRestarts"},
+	},
+	{
+		"hour-counts-twice", "life", "agents/act.go",
+		"s.Team.Actions.Used(s.Agent) > 0 {", "s.Team.Actions.Used(s.Agent) < 0 {",
+		command{"agents", "TestHourOverRestarts"},
+	},
+	{
+		"hour-of-anybody", "life", "agents/act.go",
+		"agent, sender = payer(e.Agent, t)", "agent, _ = payer(e.Agent, t)",
+		command{"agents", "TestHourOverRestarts"},
+	},
+	{
+		"hour-without-what-was-handed-on", "life", "agents/act.go",
+		"n = 1 // it was handed on", "n = 0",
+		command{"agents", "TestHourOfDelegations"},
+	},
+	{
+		"hour-of-a-former-name", "life", "agents/act.go",
+		"if agent, err = mailbox.AgentCalled(s.Box, agent); err != nil || agent != s.Agent {", "if err = nil; agent != s.Agent {",
+		command{"cmd/mbox", "TestScripts/^agent_hour$"},
+	},
+	{
+		"rests-that-end-at-once", "life", "agents/brain/server.go",
+		"r.length+spread(r.length)", "r.length",
+		command{"agents/brain", "TestRestsAreSpread"},
+	},
+	{
+		"rests-that-are-too-short", "life", "agents/brain/server.go",
+		"r.length+spread(r.length)", "r.length-spread(r.length)",
+		command{"agents/brain", "TestRestsAreSpread"},
 	},
 }
