@@ -426,6 +426,8 @@ var lifeMutants = []mutant{
 		"units-stay-behind", "units", "cmd/mbox/cmd_agent_life.go",
 		"\t\t\tdropUnits(v.session, v.box.Home(), name)\n", "",
 		command{"cmd/mbox", "TestScripts/agent_units$"},
+	},
+	{
 		"own-texts-without-a-home", "life", ownGo,
 		"if p.Home == nil {", "if p == nil {",
 		command{"agents", "TestOwnTexts$"},
