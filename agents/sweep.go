@@ -124,6 +124,13 @@ const (
 // sweep removes the copies that killed workers left: those of attempts that are
 // over. What cannot be looked at stays for the next time.
 func (s *shift) sweep(ctx context.Context) {
+	if s.Home != nil {
+		leave, err := s.Home.Enter(ctx, 0)
+		if err != nil {
+			return // what works there, or puts the home away, leaves it as it is
+		}
+		defer s.leaving(leave)()
+	}
 	s.sweepIn(ctx, "", taskPrefix, taskSuffix)
 	s.sweepIn(ctx, inputsFolder, "", "")
 }

@@ -9,6 +9,31 @@ import (
 	"mbox/mailbox"
 )
 
+// In a home where something else works nothing is swept: it may be put away just then.
+func TestSweepEnters(t *testing.T) {
+	s := newScene(t, mailbox.Options{})
+	k := &keeper{}
+	w := &shift{Worker: *s.worker(`true`), workspace: t.TempDir()}
+	w.Home = k
+	left := filepath.Join(w.workspace, ".task-gone.1.json")
+	if err := os.WriteFile(left, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k.inside.Lock()
+	w.sweep(t.Context())
+	if _, err := os.Lstat(left); err != nil {
+		t.Errorf("it was swept meanwhile: %v", err)
+	}
+	k.inside.Unlock()
+	w.sweep(t.Context())
+	if _, err := os.Lstat(left); err == nil {
+		t.Error("it was not swept afterwards")
+	}
+	if !k.inside.TryLock() {
+		t.Error("the home was not left")
+	}
+}
+
 // A command may leave as many files as it likes under the names of copies: a sweep
 // looks at so many of them, and the next goes on, past all that have other names.
 func TestSweepIsBounded(t *testing.T) {

@@ -338,6 +338,11 @@ var lifeMutants = []mutant{
 		command{"agents", "TestTakenAway"},
 	},
 	{
+		"swept-in-anothers-work", "life", "agents/sweep.go",
+		"leave, err := s.Home.Enter(ctx, 0)\n		if err != nil {\n			return", "leave, err := func() error { return nil }, error(nil)\n		if err != nil {\n			return",
+		command{"agents", "TestSweepEnters"},
+	},
+	{
 		"state-of-two-writers", "life", "agents/life/home.go",
 		"\"state.lock\")", "\"state.lock\"+time.Now().String())",
 		command{"agents/life", "TestStateOfTwo"},
