@@ -63,6 +63,15 @@ func (k *keeper) list() string {
 	return strings.Join(k.ended, ", ")
 }
 
+// settle gives the agent of a worker a home.
+func settle(t *testing.T, w *Worker, k Home) {
+	t.Helper()
+	if err := os.MkdirAll(w.Box.AgentDir(w.Agent), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.Home = k
+}
+
 // While something else is in the home nothing is claimed and no attempt is burnt; and two
 // workers of one agent take turns.
 func TestHomeIsEnteredAlone(t *testing.T) {
@@ -73,14 +82,15 @@ func TestHomeIsEnteredAlone(t *testing.T) {
 	k.inside.Lock() // a dream
 	id := s.submit("first")
 	w := s.worker(line)
-	w.Home = k
+	settle(t, w, k)
 	s.run(w)
 	until(t, "the home is tried", func() bool { return k.tried.Load() > 3 })
 	if task, state := s.task(id); state != mailbox.Pending || task.Mbox.Epoch != 0 {
 		t.Fatalf("it is %s, of epoch %d, during a dream", state, task.Mbox.Epoch)
 	}
 	other := s.worker(line)
-	other.Box, other.Home = s.another(), k
+	other.Box = s.another()
+	settle(t, other, k)
 	s.run(other)
 	ids := []mailbox.ID{id}
 	for range 9 {
@@ -105,6 +115,24 @@ func TestHomeIsEnteredAlone(t *testing.T) {
 	})
 }
 
+// A worker of an agent that was put away makes no home for it, and has nothing to do.
+func TestHomeIsAway(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	w := s.worker("true")
+	w.Home = &keeper{}
+	home := s.box.AgentDir(w.Agent)
+	if err := os.RemoveAll(home); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(home); err == nil {
+		t.Error("it has made a home")
+	}
+}
+
 // A worker that is to end by itself waits for the home, and leaves it.
 func TestHomeOnce(t *testing.T) {
 	t.Parallel()
@@ -112,7 +140,7 @@ func TestHomeOnce(t *testing.T) {
 	k := &keeper{}
 	id, bad := s.submit("good"), s.submit("bad")
 	w := s.worker(`grep -q good "$MBOX_TASK_FILE" && echo done`)
-	w.Home = k
+	settle(t, w, k)
 	k.inside.Lock()
 	go func() {
 		for k.tried.Load() == 0 {
@@ -137,7 +165,8 @@ func TestPulses(t *testing.T) {
 	s := newScene(t, mailbox.Options{})
 	k := &keeper{refused: errors.New("spoilt")}
 	w := s.worker(`echo $$ >$OUT/pid; while ! test -e $OUT/go; do sleep 0.01; done`)
-	w.Home, w.Idle = k, 5*time.Millisecond
+	w.Idle = 5 * time.Millisecond
+	settle(t, w, k)
 	s.run(w)
 	until(t, "pulses while it is idle", func() bool { return k.pulses.Load() > 3 && k.beats.Load() > 3 })
 	id := s.submit("x")
@@ -153,7 +182,8 @@ func TestCycles(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, mailbox.Options{})
 	w := s.worker("echo ok")
-	w.Home, w.Idle, w.Cycle = &keeper{}, time.Hour, 3
+	w.Idle, w.Cycle = time.Hour, 3
+	settle(t, w, &keeper{})
 	var ids []mailbox.ID
 	for range 7 {
 		ids = append(ids, s.submit("x"))

@@ -19,7 +19,7 @@ func (c *company) athome(files map[string]string) *Worker {
 		c.must(os.WriteFile(path, []byte(text), 0o600))
 	}
 	w := c.member("coder")
-	w.Home = &keeper{}
+	settle(c.T, w, &keeper{})
 	return w
 }
 

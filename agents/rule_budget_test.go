@@ -37,7 +37,7 @@ func TestHourOverRestarts(t *testing.T) {
 	restart := func() *Worker {
 		c.team.Actions = policy.NewWindow(math.MaxInt, nil)
 		w := c.member("coder")
-		w.Home = &keeper{}
+		settle(t, w, &keeper{})
 		return w
 	}
 	done := func(ids []mailbox.ID) (n int) {
@@ -90,7 +90,7 @@ func TestHourOfDelegations(t *testing.T) {
 	c.team.Actions = policy.NewWindow(math.MaxInt, nil)
 	second := c.send("coordinator", "Hand on", nil)
 	w := c.member("coordinator")
-	w.Home = &keeper{}
+	settle(t, w, &keeper{})
 	c.once(w)
 	if used := c.team.Actions.Used("coordinator"); used != 2 {
 		t.Errorf("%d are counted, want 2", used)

@@ -14,7 +14,7 @@ func TestSweepEnters(t *testing.T) {
 	s := newScene(t, mailbox.Options{})
 	k := &keeper{}
 	w := &shift{Worker: *s.worker(`true`), workspace: t.TempDir()}
-	w.Home = k
+	settle(t, &w.Worker, k)
 	left := filepath.Join(w.workspace, ".task-gone.1.json")
 	if err := os.WriteFile(left, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -82,9 +84,15 @@ type Worker struct {
 //
 // A mailbox that is busy, read-only or out of space is waited out (with Once
 // only one that is busy). Any other error that keeps it from claiming ends Run,
-// after the same Grace.
+// after the same Grace. An agent that is put away with its home has nothing to do.
 func (w *Worker) Run(ctx context.Context) error {
 	s, err := w.begin(ctx)
+	if w.Home != nil && errors.Is(err, fs.ErrNotExist) {
+		if _, at := os.Lstat(w.Box.AgentDir(w.Agent)); errors.Is(at, fs.ErrNotExist) {
+			w.Log.Warn().Err(err).Msg("its home is put away")
+			return nil
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("worker %s: %w", w.Agent, err)
 	}
@@ -165,7 +173,7 @@ func (s *shift) prepare(ctx context.Context) (err error) {
 	}
 	mode := s.Box.Options().Sync
 	for _, dir := range []string{s.workspace, filepath.Join(home, "logs")} {
-		if err := durable.MkdirAll(dir, mode); err != nil {
+		if err := s.furnish(home, dir); err != nil {
 			return err
 		}
 	}
@@ -184,6 +192,20 @@ func (s *shift) prepare(ctx context.Context) (err error) {
 	s.swept = time.Now()
 	s.journal, err = openJournal(filepath.Join(home, "logs"), s.Agent)
 	return err
+}
+
+// furnish makes a folder of the agent. It makes no home of one that was born: that is put
+// away, or on its way back.
+func (s *shift) furnish(home, dir string) error {
+	mode := s.Box.Options().Sync
+	if s.Home == nil || filepath.Dir(dir) != home {
+		return durable.MkdirAll(dir, mode)
+	}
+	root, err := os.OpenRoot(home)
+	if err != nil {
+		return err
+	}
+	return errors.Join(durable.MkdirIn(root, filepath.Base(dir), mode), root.Close())
 }
 
 // siblings are the workspaces of other agents that this one may use: they may not

@@ -2,6 +2,7 @@ package life
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"sync"
 	"time"
@@ -46,7 +47,7 @@ func (k *Keeper) Pulse(ctx context.Context, begins bool) error {
 }
 
 // Ended keeps up to which line of the ledger the agent has done what it had to do, and, of
-// a message, up to which one of its channel.
+// a message, up to which one of its channel; and, in its memory, what that was.
 func (k *Keeper) Ended(ctx context.Context, t *mailbox.Task, failed bool) error {
 	a, err := mailbox.AgentOf(k.box, k.agent)
 	if err != nil {
@@ -58,7 +59,8 @@ func (k *Keeper) Ended(ctx context.Context, t *mailbox.Task, failed bool) error 
 			return err
 		}
 	}
-	return change(ctx, k.box, k.agent, func(s *State) {
+	told := k.remember(t, failed)
+	err = change(ctx, k.box, k.agent, func(s *State) {
 		s.InboxCursor = max(s.InboxCursor, k.box.Ledger().End().Seq)
 		if said != nil {
 			s.ChannelCursors[said.Channel] = max(s.ChannelCursors[said.Channel], said.Seq)
@@ -68,6 +70,7 @@ func (k *Keeper) Ended(ctx context.Context, t *mailbox.Task, failed bool) error 
 			s.Status = Failing
 		}
 	})
+	return errors.Join(err, told)
 }
 
 // Stale tells since when a pulse is missing that should have come each interval; false

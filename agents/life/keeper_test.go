@@ -4,12 +4,16 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 )
 
 // What an agent does to its state.json keeps its worker from nothing.
@@ -141,6 +145,63 @@ func TestEnded(t *testing.T) {
 	must(t, k.Ended(t.Context(), item, false))
 	if s, err = Stateful(b, "ada"); err != nil || s.ChannelCursors["garden"] != 1000 || s.InboxCursor != 1000 || s.Status != "healthy" {
 		t.Errorf("%+v %v", s, err)
+	}
+}
+
+// What an agent has done stands in its memory, a line each, whatever the agent makes of that.
+func TestRemember(t *testing.T) {
+	b := newBox(t)
+	bear(t, b, "ada")
+	k, err := Keep(b, "ada", "v")
+	must(t, err)
+	home := b.AgentDir("ada")
+	file := filepath.Join(home, memoryFile)
+	remember := func(title, output string, failed bool) (string, error) {
+		t.Helper()
+		did := &mailbox.Task{ID: "t1", Task: mailbox.Request{Title: title}, Result: task.Result{Output: jsontext.Value(output)}}
+		err := k.remember(did, failed)
+		text, _ := os.ReadFile(file)
+		return string(text), err
+	}
+	begun := "# What ada remembers\n- mine"
+	must(t, os.WriteFile(file, []byte(begun), 0o600))
+	at := now(b).Format("- 2006-01-02 15:04 ") + "t1, "
+	want := begun
+	for _, q := range []struct {
+		title, output string
+		failed        bool
+		line          string
+	}{
+		{"Look", `"It is\n# green"`, false, "Look: It is\\n# green"},
+		{"Look\nagain", `{"a":1}`, false, "Look\\nagain: done"},
+		{"Look", `"no"`, true, "Look: failed"},
+		{strings.Repeat("x", 200), `""`, false, strings.Repeat("x", mostTitle-1) + "…: done"},
+	} {
+		want += "\n" + at + q.line
+		if text, err := remember(q.title, q.output, q.failed); err != nil || text != want+"\n" {
+			t.Errorf("%v\n%s\nwant\n%s", err, text, want)
+		}
+	}
+	canary := filepath.Join(t.TempDir(), "canary")
+	must(t, os.WriteFile(canary, nil, 0o600))
+	for name, spoil := range map[string]func() error{
+		"a link": func() error { return errors.Join(os.Remove(file), os.Symlink(canary, file)) },
+		"a pipe": func() error { return errors.Join(os.Remove(file), syscall.Mkfifo(file, 0o600)) },
+		"too long": func() error {
+			return errors.Join(os.Remove(file), os.WriteFile(file, nil, 0o600), os.Truncate(file, mostLines+1))
+		},
+	} {
+		must(t, spoil())
+		if k.remember(&mailbox.Task{ID: "t1"}, false) == nil {
+			t.Errorf("%s is written to", name)
+		}
+	}
+	if text, err := os.ReadFile(canary); err != nil || len(text) > 0 {
+		t.Errorf("the target of a link was written: %q %v", text, err)
+	}
+	must(t, os.RemoveAll(filepath.Join(home, "memory")))
+	if _, err := remember("x", "", false); err != nil {
+		t.Errorf("without a memory: %v", err)
 	}
 }
 

@@ -185,11 +185,21 @@ func arriveHome(b *mailbox.Box, name string) error {
 	if err != nil || archive == "" {
 		return err
 	}
-	if err := moved(home, filepath.Join(archive, "late"), mode); err != nil && !gone(err) {
-		return err
+	for range lateTries {
+		err = moved(home, filepath.Join(archive, "late-"+stamp(b.Options().Now())), mode)
+		if err != nil && !gone(err) {
+			return err
+		}
+		err = moved(filepath.Join(archive, "home"), home, mode)
+		if !errors.Is(err, fs.ErrExist) {
+			return err
+		}
 	}
-	return moved(filepath.Join(archive, "home"), home, mode)
+	return err
 }
+
+// lateTries is how often a home is made way for: who makes one there does so once.
+const lateTries = 3
 
 // moved renames, and flushes both folders.
 func moved(from, to string, mode durable.Mode) error {

@@ -156,7 +156,7 @@ func TestLateWorker(t *testing.T) {
 	if s, err := Stateful(b, "ada"); s == nil || err != nil {
 		t.Errorf("it is not back: %v", err)
 	}
-	kept, err := filepath.Glob(filepath.Join(strings.NewReplacer("[", "\\[").Replace(b.Home()), archives, "ada-*", "late", "logs", "ada.log"))
+	kept, err := filepath.Glob(filepath.Join(strings.NewReplacer("[", "\\[").Replace(b.Home()), archives, "ada-*", "late-*", "logs", "ada.log"))
 	if err != nil || len(kept) != 1 {
 		t.Errorf("%q %v", kept, err)
 	}

@@ -324,7 +324,7 @@ var lifeMutants = []mutant{
 	},
 	{
 		"late-worker-in-the-way", "life", "agents/life/life.go",
-		"if err := moved(home, filepath.Join(archive, \"late\"), mode); err != nil && !gone(err) {", "if is, err := there(home); is || err != nil {",
+		"err = moved(home, filepath.Join(archive, \"late-\"+stamp(b.Options().Now())), mode)", "err = nil",
 		command{"agents/life", "TestLateWorker"},
 	},
 	{

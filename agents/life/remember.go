@@ -1,0 +1,72 @@
+package life
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/go-json-experiment/json"
+	"golang.org/x/sys/unix"
+
+	"mbox/mailbox"
+	"mbox/mailbox/durable"
+	"mbox/schemas"
+)
+
+// memoryFile is what an agent has done and learned, in its home.
+const memoryFile = "memory/memory.md"
+
+// Bounds of what is remembered of a task, in runes, and of all, in bytes: a dream makes it
+// shorter long before.
+const (
+	mostTitle  = 120
+	mostAnswer = 200
+	mostLines  = 4 << 20
+)
+
+// remember writes a line of what the agent has done behind the others. An agent that has
+// removed its memory has none.
+func (k *Keeper) remember(t *mailbox.Task, failed bool) error {
+	root, err := os.OpenRoot(k.box.AgentDir(k.agent))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	f, err := root.OpenFile(memoryFile, os.O_RDWR|os.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is no regular file: %w", f.Name(), mailbox.ErrConflict)
+	case info.Size() > mostLines:
+		return fmt.Errorf("%s: %w: mbox dream %s makes it shorter", f.Name(), durable.ErrTooLarge, k.agent)
+	}
+	line := "- " + now(k.box).Format("2006-01-02 15:04 ") + string(t.ID) + done(t, failed) + "\n"
+	last := make([]byte, 1)
+	if n, err := f.ReadAt(last, info.Size()-1); err == nil && n == 1 && last[0] != '\n' {
+		line = "\n" + line
+	}
+	return durable.Append(f, []byte(line))
+}
+
+// done is what became of a task.
+func done(t *mailbox.Task, failed bool) string {
+	what := ", " + schemas.Sentence(t.Task.Title, mostTitle)
+	if failed {
+		return what + ": failed"
+	}
+	var answer string
+	if json.Unmarshal(t.Result.Output, &answer) == nil && answer != "" {
+		return what + ": " + schemas.Sentence(answer, mostAnswer)
+	}
+	return what + ": done"
+}
