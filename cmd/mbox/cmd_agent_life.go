@@ -353,8 +353,12 @@ counts no more. mbox agent restore brings it back.`,
 }
 
 func (o *endOptions) end(ctx context.Context, s *session, box *mailbox.Box, name, command string) error {
-	if _, err := agentStatusOf(s.config, box, name); err != nil {
+	a, err := agentStatusOf(s.config, box, name)
+	if err != nil {
 		return err
+	}
+	if a.Lifecycle.State == lifecycle.Dead {
+		dropUnits(s, box.Home(), name) // which a command may have left that was cut off
 	}
 	if _, err := config.With(box.Home(), life.EntryName(name), nil); err != nil {
 		return hint(fmt.Errorf("without %s the settings make no sense: %w", name, err), "take its name out there first; mbox up notices")
@@ -374,8 +378,7 @@ func (o *endOptions) end(ctx context.Context, s *session, box *mailbox.Box, name
 	if err != nil {
 		return err
 	}
-	a, err := agentStatusOf(s.config, box, name)
-	if err != nil {
+	if a, err = agentStatusOf(s.config, box, name); err != nil {
 		return err
 	}
 	if archive != "" {

@@ -418,6 +418,11 @@ var lifeMutants = []mutant{
 		command{"cmd/mbox", "TestScripts/agent_units$"},
 	},
 	{
+		"units-of-the-dead", "units", "cmd/mbox/cmd_agent_life.go",
+		"if a.Lifecycle.State == lifecycle.Dead {", "if false {",
+		command{"cmd/mbox", "TestScripts/agent_units$"},
+	},
+	{
 		"units-of-others-removed", "units", unitFilesGo,
 		"if err != nil || !strings.Contains(string(text), k.mark(home)) {", "if err != nil || len(text) == 0 {",
 		command{"cmd/mbox", "TestScripts/agent_units$"},

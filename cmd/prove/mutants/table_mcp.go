@@ -97,4 +97,9 @@ var mcpMutants = []mutant{
 		"of.Limit > 0 && !of.First && len(said)", "of.Limit > 0 && len(said)",
 		mcpTest("TestReadChannel"),
 	},
+	{
+		"mcp-agents-are-people", "channels", "cmd/mbox/cmd_mcp.go",
+		"return firstError(posting.byPerson(), posting.byNoWorker(ctx, box))", "return nil",
+		command{"cmd/mbox", "TestScripts/mcp$"},
+	},
 }
