@@ -4,6 +4,7 @@ const (
 	lifeGo    = "agents/life/life.go"
 	archiveGo = "agents/life/archive.go"
 	ownGo     = "agents/own.go"
+	claudeGo  = "agents/life/claude.go"
 	dreamGo   = "agents/dream/dream.go"
 	linesAtGo = "audit/places.go"
 )
@@ -454,5 +455,30 @@ var lifeMutants = []mutant{
 		"rests-that-are-too-short", "life", "agents/brain/server.go",
 		"r.length+spread(r.length)", "r.length-spread(r.length)",
 		command{"agents/brain", "TestRestsAreSpread"},
+	},
+	{
+		"claude-of-a-later-day", "life", claudeGo,
+		"is, err := there(path); is || err != nil {", "is, err := there(path); is && false || err != nil {",
+		command{"agents/life", "TestClaudeOfACutBirth"},
+	},
+	{
+		"claude-by-a-link", "security", claudeGo,
+		"text, err = durable.Read(filepath.Join(b.AgentDir", "text, err = durable.ReadLinked(filepath.Join(b.AgentDir",
+		command{"agents/life", "TestClaude$"},
+	},
+	{
+		"claude-that-is-gone", "life", claudeGo,
+		"return c != nil && c.AtBirth != c.Now", "return c != nil && c.Now != \"\" && c.AtBirth != c.Now",
+		command{"agents/life", "TestClaude$"},
+	},
+	{
+		"claude-put-back-over-a-link", "security", "cmd/mbox/cmd_agent.go",
+		"return \"rm -f \" + file + \" && cp \"", "return \"cp \"",
+		command{"cmd/mbox", "TestScripts/^agent_claude$"},
+	},
+	{
+		"claude-of-which-doctor-is-silent", "life", "cmd/mbox/check/tasks.go",
+		"e.check(\"agents\", err) && c.Changed()", "e.check(\"agents\", err) && c == nil",
+		command{"cmd/mbox", "TestScripts/^agent_claude$"},
 	},
 }
