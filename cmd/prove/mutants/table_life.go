@@ -1,12 +1,13 @@
 package main
 
 const (
-	lifeGo    = "agents/life/life.go"
-	archiveGo = "agents/life/archive.go"
-	ownGo     = "agents/own.go"
-	claudeGo  = "agents/life/claude.go"
-	dreamGo   = "agents/dream/dream.go"
-	linesAtGo = "audit/places.go"
+	lifeGo     = "agents/life/life.go"
+	archiveGo  = "agents/life/archive.go"
+	ownGo      = "agents/own.go"
+	claudeGo   = "agents/life/claude.go"
+	learningGo = "cmd/mbox/learning.go"
+	dreamGo    = "agents/dream/dream.go"
+	linesAtGo  = "audit/places.go"
 )
 
 // lifeMutants break how agents are born, put away and brought back.
@@ -480,5 +481,30 @@ var lifeMutants = []mutant{
 		"claude-of-which-doctor-is-silent", "life", "cmd/mbox/check/tasks.go",
 		"e.check(\"agents\", err) && c.Changed()", "e.check(\"agents\", err) && c == nil",
 		command{"cmd/mbox", "TestScripts/^agent_claude$"},
+	},
+	{
+		"learning-without-a-bound", "life", learningGo,
+		"size > mostLearnedSize", "size < 0",
+		command{"cmd/mbox", "TestLearnedText$"},
+	},
+	{
+		"learning-upside-down", "life", learningGo,
+		"lines[len(lines)-1-i]", "lines[i]",
+		command{"cmd/mbox", "TestLearnedText$"},
+	},
+	{
+		"learning-of-nobody", "life", learningGo,
+		"err != nil || t.Assignment.PickedUpBy == nil ||", "err != nil ||",
+		command{"cmd/mbox", "TestScripts/^learning$"},
+	},
+	{
+		"learning-that-agents-write", "security", "agents/policy/build.go",
+		", \"memory/learning.jsonl\"}", "}",
+		command{"agents/policy", "TestForAgent$"},
+	},
+	{
+		"learning-forgets", "life", learningGo,
+		"for _, l := range w.known.all {", "for _, l := range w.known.all[:0] {",
+		command{"cmd/mbox", "TestScripts/^learning$"},
 	},
 }
