@@ -493,11 +493,6 @@ var lifeMutants = []mutant{
 		command{"cmd/mbox", "TestLearnedText$"},
 	},
 	{
-		"learning-of-nobody", "life", learningGo,
-		"err != nil || t.Assignment.PickedUpBy == nil ||", "err != nil ||",
-		command{"cmd/mbox", "TestScripts/^learning$"},
-	},
-	{
 		"learning-that-agents-write", "security", "agents/policy/build.go",
 		", \"memory/learning.jsonl\"}", "}",
 		command{"agents/policy", "TestForAgent$"},
