@@ -95,6 +95,9 @@ func TestHourOfDelegations(t *testing.T) {
 	if used := c.team.Actions.Used("coordinator"); used != 2 {
 		t.Errorf("%d are counted, want 2", used)
 	}
+	if n := c.lines(audit.TaskCreated, nil); n != 4 {
+		t.Errorf("%d tasks were created, want the two and the children of the first", n)
+	}
 	if _, state := c.task(second); state != mailbox.Pending {
 		t.Errorf("the second is %s", state)
 	}

@@ -8,7 +8,8 @@
 //
 //	the home is made whole in agents/.NAME.birth, the entry in mbox.d/NAME.toml.new
 //	line: provisioning        from here on it counts
-//	the home is renamed to agents/NAME, the entry to mbox.d/NAME.toml
+//	the home is renamed to agents/NAME, its CLAUDE.md kept as mbox.d/UUID.CLAUDE.md
+//	the entry is renamed to mbox.d/NAME.toml
 //	the task with which it introduces itself is sent, once
 //	first pulse, line: healthy
 //
@@ -152,6 +153,9 @@ func stageEntry(path string, text []byte, mode durable.Mode) error {
 // arrive puts in place what was made before the line, and has the agent introduce itself.
 func arrive(ctx context.Context, b *mailbox.Box, name string) error {
 	if err := arriveHome(b, name); err != nil {
+		return err
+	}
+	if err := keepClaude(b, name); err != nil {
 		return err
 	}
 	entry := filepath.Join(b.Home(), EntryName(name))

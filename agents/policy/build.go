@@ -202,7 +202,7 @@ func (b *builder) liftBoundary(p *Policy) {
 // artifacts: a task gets copies of those that it may read.
 var (
 	protectedFolders = []string{".mbox", "audit", "memory/sqlite", "tasks", "decisions", "changes", "channels", "prompts", "mbox.d", "agents/_archive"}
-	protectedFiles   = []string{"mbox.toml", "memory/agent_state.json", "memory/task_queue.json"}
+	protectedFiles   = []string{"mbox.toml", "memory/agent_state.json", "memory/task_queue.json", "memory/learning.jsonl"}
 
 	protectedOfAgents = []string{"agent.toml", "logs", "memory", "state.json", deployed} // in agents/<name>
 )

@@ -58,7 +58,7 @@ func TestForAgent(t *testing.T) {
 			t.Errorf("%s: %v, want %v", is.what, is.got, is.want)
 		}
 	}
-	for _, want := range []string{"/m/tasks", "/m/mbox.toml", "/m/mbox.d", "/m/decisions", "/m/changes", "/m/channels", "/m/agents/bridge_c/agent.toml", "/m/agents/e/state.json", "/m/agents/e/logs", "/m/agents/e/memory", "/m/agents/_archive", "/m/agents/e/deployed", "/m/memory/agent_state.json"} {
+	for _, want := range []string{"/m/tasks", "/m/mbox.toml", "/m/mbox.d", "/m/decisions", "/m/changes", "/m/channels", "/m/agents/bridge_c/agent.toml", "/m/agents/e/state.json", "/m/agents/e/logs", "/m/agents/e/memory", "/m/agents/_archive", "/m/agents/e/deployed", "/m/memory/agent_state.json", "/m/memory/learning.jsonl"} {
 		if !slices.Contains(p.Protected, want) {
 			t.Errorf("%s is not protected", want)
 		}

@@ -45,8 +45,9 @@ type agentStatus struct {
 	Formerly   []string      `json:"formerly,omitempty"` // names that it had, sorted
 	Lifecycle  mailbox.Agent `json:"lifecycle"`
 	Holds      []mailbox.ID  `json:"holds"`
-	Waiting    int           `json:"waiting"`  // pending tasks that name it
-	Activity   string        `json:"activity"` // idle, busy, offline (nothing is heard of its worker), or error (its last work failed)
+	Waiting    int           `json:"waiting"`         // pending tasks that name it
+	Claude     *life.Claude  `json:"claude,omitzero"` // its CLAUDE.md, where the one of its birth is kept; mbox agent show tells it
+	Activity   string        `json:"activity"`        // idle, busy, offline (nothing is heard of its worker), or error (its last work failed)
 }
 
 // agentStatuses are the agents of mbox.toml, those that have a task, and those of which
@@ -240,13 +241,17 @@ func agentShowVerb() *verb {
 		name: "show", args: "NAME", least: 1, most: 1,
 		brief: "tell what an agent does, and whether it may claim",
 		about: `Tells the state of an agent, since when it has it and by whom, what it holds, and
-how many pending tasks name it.`,
+how many pending tasks name it; of one that was born also whether its CLAUDE.md is the
+one of its birth, and how to put that back.`,
 		shows: []string{"mbox agent show coder"},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{jsonFlag(&inJSON)},
 		run: func(ctx context.Context, s *session, args []string) error {
 			return s.looking(ctx, func(box *mailbox.Box) error {
 				a, err := agentStatusOf(s.config, box, args[0])
+				if err == nil {
+					a.Claude, err = life.ClaudeOf(box, a.Name)
+				}
 				if err != nil {
 					return err
 				}
@@ -254,11 +259,22 @@ how many pending tasks name it.`,
 					return s.printLine(a)
 				}
 				s.printAgent(a)
+				if a.Claude.Changed() {
+					s.field("CLAUDE.md", "is not the one of its birth; to put that back:")
+					s.printf("%s\n", putBack(box, a.Claude))
+				}
 				return nil
 			})
 		},
 		words: agentWords,
 	}
+}
+
+// putBack is the command that brings back the CLAUDE.md of a birth. It follows no link that
+// an agent may have put in its place.
+func putBack(box *mailbox.Box, c *life.Claude) string {
+	file := schemas.ShellWord(filepath.Join(box.Home(), filepath.FromSlash(c.File)))
+	return "rm -f " + file + " && cp " + schemas.ShellWord(filepath.Join(box.Home(), filepath.FromSlash(c.Kept))) + " " + file
 }
 
 func (s *printer) printAgent(a *agentStatus) {

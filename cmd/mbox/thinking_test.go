@@ -271,6 +271,35 @@ func TestThinkingHandsOn(t *testing.T) {
 	m.stop()
 }
 
+// A model is told who the agent is that was born, and what it remembers: of this script it
+// says each line only where it has read that.
+func TestThinkingOfOneself(t *testing.T) {
+	t.Parallel()
+	server := ollamatest.Start(t)
+	server.Script("tiny-coder",
+		ollamatest.Line{Say: `{"actions": [], "answer": "I am nobody."}`},
+		ollamatest.Line{When: "walrus", Say: `{"actions": [], "answer": "I am the one with tusks."}`},
+		ollamatest.Line{When: "the tide is at noon", Say: `{"actions": [], "answer": "It came back to me."}`})
+	m := newMind(t, server, server.URL, model("coder", "tiny-coder"))
+	m.must("agent", "birth", "ada", "--role", "coder", "--instruction", "You are the walrus.")
+	m.serve()
+	if got := string(m.awaitIn("completed", m.must("send", "Who are you?", "--to", "ada")).Result.Output); !strings.Contains(got, "with tusks") {
+		t.Errorf("of its CLAUDE.md it says %s", got)
+	}
+	memory := filepath.Join(m.home, "agents", "ada", "memory", "memory.md")
+	if err := os.WriteFile(memory, []byte(strings.Repeat("- nothing of any interest\n", 2000)+"- the tide is at noon\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// Of 50 KB the newest are told, and they fit: else the server would refuse the prompt.
+	if got := string(m.awaitIn("completed", m.must("send", "What do you remember?", "--to", "ada")).Result.Output); !strings.Contains(got, "came back") {
+		t.Errorf("of its memory it says %s", got)
+	}
+	if got := string(m.awaitIn("completed", m.must("send", "Who are you?", "--to", "coder")).Result.Output); !strings.Contains(got, "nobody") {
+		t.Errorf("who was not born says %s", got)
+	}
+	m.stop()
+}
+
 // decisions counts what was decided on delegations, as "from to task decision".
 func (m *mind) decisions() map[string]int {
 	m.Helper()

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"os"
@@ -18,7 +17,8 @@ import (
 )
 
 // The router keeps two views of the mailbox in memory/, in the shapes in which
-// ColDBase's tools read them, and beside them the notes (cmd_note.go). They are derived: nothing reads them back, and
+// ColDBase's tools read them, and beside them the notes (cmd_note.go) and what was
+// learned (learning.go). They are derived: nothing reads them back, and
 // whoever deletes or edits one gets it anew with the next line of the ledger.
 
 // AgentState is memory/agent_state.json: who is at work on what.
@@ -93,6 +93,7 @@ type views struct {
 	at    *audit.Position // the ledger's end when they were written; nil before
 	due   time.Time       // when the first pause ends that they tell of; zero: none
 	state AgentState      // as it was written last
+	known learned         // of memory/learning.jsonl
 }
 
 // keepViews keeps both until the context ends, and writes them a last time then.
@@ -150,6 +151,9 @@ func (w *views) refresh(ctx context.Context) error {
 	if err := w.notes(ctx, recent); err != nil {
 		return err
 	}
+	if err := w.learn(ctx); err != nil {
+		return err
+	}
 	w.at, w.state = &end, *state
 	return nil
 }
@@ -174,11 +178,7 @@ func (w *views) put(name string, view any) error {
 	if err != nil {
 		return err
 	}
-	path := w.viewPath(name)
-	if have, err := durable.Read(path, int64(len(data))); err == nil && bytes.Equal(have, data) {
-		return nil
-	}
-	return durable.Replace(path, data, durable.None) // after a crash it is written anew
+	return w.putBytes(name, data)
 }
 
 // recent are the last lines of the ledger, the latest first, and its end.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mbox/agents/chat"
+	"mbox/agents/life"
 	"mbox/audit"
 	"mbox/cmd/mbox/config"
 	"mbox/cmd/mbox/timetable"
@@ -201,6 +202,7 @@ func (e *Exam) agents(box *mailbox.Box) {
 	kept := 0
 	for _, name := range slices.Sorted(maps.Keys(x.Agents)) {
 		a := x.Agents[name]
+		e.claude(box, name, a)
 		if a.Claims() {
 			continue
 		}
@@ -213,6 +215,18 @@ func (e *Exam) agents(box *mailbox.Box) {
 	}
 	if kept == 0 {
 		e.add("agents", Fine, "", "none is paused")
+	}
+}
+
+// claude tells of an agent whose CLAUDE.md is another than at its birth.
+func (e *Exam) claude(box *mailbox.Box, name string, a mailbox.Agent) {
+	if a.State == lifecycle.Dead || a.State == lifecycle.Renamed {
+		return
+	}
+	c, err := life.ClaudeOf(box, name)
+	if e.check("agents", err) && c.Changed() {
+		e.add("agents", Doubt, "mbox agent show "+schemas.ShellWord(name)+" tells how to put it back; if you have changed it, copy it over "+c.Kept,
+			"%s is not the one that %s was born with", c.File, name)
 	}
 }
 

@@ -85,7 +85,7 @@ func filesIn(home string) (read, ignored []string, err error) {
 	}
 	for _, e := range entries {
 		switch name := Dir + "/" + e.Name(); {
-		case strings.HasPrefix(e.Name(), "."):
+		case strings.HasPrefix(e.Name(), "."), strings.HasSuffix(name, ".CLAUDE.md"): // of births
 		case strings.HasSuffix(name, ".toml"):
 			read = append(read, name)
 		default:

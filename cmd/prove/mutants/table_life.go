@@ -1,12 +1,13 @@
 package main
 
 const (
-	lifeGo    = "agents/life/life.go"
-	archiveGo = "agents/life/archive.go"
-	ownGo     = "agents/own.go"
-	dreamGo   = "agents/dream/dream.go"
-	linesAtGo = "audit/places.go"
-
+	lifeGo      = "agents/life/life.go"
+	archiveGo   = "agents/life/archive.go"
+	ownGo       = "agents/own.go"
+	claudeGo    = "agents/life/claude.go"
+	learningGo  = "cmd/mbox/learning.go"
+	dreamGo     = "agents/dream/dream.go"
+	linesAtGo   = "audit/places.go"
 	unitFilesGo = "cmd/mbox/unitfiles.go"
 )
 
@@ -511,5 +512,50 @@ var lifeMutants = []mutant{
 		"rests-that-are-too-short", "life", "agents/brain/server.go",
 		"r.length+spread(r.length)", "r.length-spread(r.length)",
 		command{"agents/brain", "TestRestsAreSpread"},
+	},
+	{
+		"claude-of-a-later-day", "life", claudeGo,
+		"is, err := there(path); is || err != nil {", "is, err := there(path); is && false || err != nil {",
+		command{"agents/life", "TestClaudeOfACutBirth"},
+	},
+	{
+		"claude-by-a-link", "security", claudeGo,
+		"text, err = durable.Read(filepath.Join(b.AgentDir", "text, err = durable.ReadLinked(filepath.Join(b.AgentDir",
+		command{"agents/life", "TestClaude$"},
+	},
+	{
+		"claude-that-is-gone", "life", claudeGo,
+		"return c != nil && c.AtBirth != c.Now", "return c != nil && c.Now != \"\" && c.AtBirth != c.Now",
+		command{"agents/life", "TestClaude$"},
+	},
+	{
+		"claude-put-back-over-a-link", "security", "cmd/mbox/cmd_agent.go",
+		"return \"rm -f \" + file + \" && cp \"", "return \"cp \"",
+		command{"cmd/mbox", "TestScripts/^agent_claude$"},
+	},
+	{
+		"claude-of-which-doctor-is-silent", "life", "cmd/mbox/check/tasks.go",
+		"e.check(\"agents\", err) && c.Changed()", "e.check(\"agents\", err) && c == nil",
+		command{"cmd/mbox", "TestScripts/^agent_claude$"},
+	},
+	{
+		"learning-without-a-bound", "life", learningGo,
+		"size > mostLearnedSize", "size < 0",
+		command{"cmd/mbox", "TestLearnedText$"},
+	},
+	{
+		"learning-upside-down", "life", learningGo,
+		"lines[len(lines)-1-i]", "lines[i]",
+		command{"cmd/mbox", "TestLearnedText$"},
+	},
+	{
+		"learning-that-agents-write", "security", "agents/policy/build.go",
+		", \"memory/learning.jsonl\"}", "}",
+		command{"agents/policy", "TestForAgent$"},
+	},
+	{
+		"learning-forgets", "life", learningGo,
+		"for _, l := range w.known.all {", "for _, l := range w.known.all[:0] {",
+		command{"cmd/mbox", "TestScripts/^learning$"},
 	},
 }

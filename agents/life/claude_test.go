@@ -1,0 +1,87 @@
+package life
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"mbox/audit"
+	"mbox/mailbox"
+)
+
+const someUUID = "0f6c1e9a-3b52-4a49-9c64-1d7a2d0c8f11"
+
+func claudeOf(t *testing.T, b *mailbox.Box, name string) *Claude {
+	t.Helper()
+	c, err := ClaudeOf(b, name)
+	must(t, err)
+	return c
+}
+
+// The text of a birth is kept where the agent cannot reach it, whatever becomes of the
+// agent's name and home, and of its CLAUDE.md.
+func TestClaude(t *testing.T) {
+	b := newBox(t)
+	n := newborn("ada")
+	n.UUID = someUUID
+	must(t, Birth(t.Context(), b, n))
+	must(t, Pulse(t.Context(), b, "ada", "v", true))
+	file := filepath.Join(b.AgentDir("ada"), "CLAUDE.md")
+	born, err := os.ReadFile(file)
+	must(t, err)
+	c := claudeOf(t, b, "ada")
+	if c == nil || c.Changed() || c.AtBirth != audit.Hash(born) || c.File != "agents/ada/CLAUDE.md" {
+		t.Fatalf("as it was born: %+v", c)
+	}
+	if text, err := os.ReadFile(filepath.Join(b.Home(), c.Kept)); err != nil || string(text) != string(born) {
+		t.Errorf("kept is %q: %v", text, err)
+	}
+	must(t, os.WriteFile(file, []byte("I do what I want.\n"), 0o600))
+	must(t, Rename(t.Context(), b, renaming("ada", "eve", nil)))
+	bury(t, b, "eve")
+	must(t, Restore(t.Context(), b, "eve", "human", ""))
+	if c := claudeOf(t, b, "eve"); !c.Changed() || c.AtBirth != audit.Hash(born) || c.Now != audit.Hash([]byte("I do what I want.\n")) {
+		t.Errorf("after a change, another name and a way back: %+v", c)
+	}
+	file = filepath.Join(b.AgentDir("eve"), "CLAUDE.md")
+	must(t, os.Remove(file))
+	must(t, os.Symlink(filepath.Join(b.Home(), c.Kept), file))
+	if c := claudeOf(t, b, "eve"); !c.Changed() || c.Now != "" {
+		t.Errorf("a link to what is kept: %+v", c)
+	}
+	must(t, os.Remove(file))
+	must(t, os.WriteFile(file, born, 0o600))
+	if c := claudeOf(t, b, "eve"); c.Changed() {
+		t.Errorf("put back: %+v", c)
+	}
+	bear(t, b, "bob") // who has no UUID
+	for _, name := range []string{"bob", "nobody"} {
+		if c := claudeOf(t, b, name); c != nil || c.Changed() {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}
+
+// A birth that was cut off keeps the text when it goes on, and no later one.
+func TestClaudeOfACutBirth(t *testing.T) {
+	b := newBox(t)
+	n := newborn("ada")
+	n.UUID = someUUID
+	must(t, Birth(t.Context(), b, n))
+	kept := claudeOf(t, b, "ada").Kept
+	must(t, os.Remove(filepath.Join(b.Home(), kept)))
+	if c := claudeOf(t, b, "ada"); c != nil {
+		t.Errorf("before: %+v", c)
+	}
+	_, err := Finish(t.Context(), b, nil)
+	must(t, err)
+	if c := claudeOf(t, b, "ada"); c == nil || c.Changed() {
+		t.Errorf("after: %+v", c)
+	}
+	must(t, os.WriteFile(filepath.Join(b.AgentDir("ada"), "CLAUDE.md"), []byte("x"), 0o600))
+	_, err = Finish(t.Context(), b, nil)
+	must(t, err)
+	if c := claudeOf(t, b, "ada"); !c.Changed() {
+		t.Errorf("a later text is kept: %+v", c)
+	}
+}
