@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
@@ -59,6 +60,8 @@ func bury(t testing.TB, b *mailbox.Box, name string) string {
 	archive, err := Drain(t.Context(), b, name, "human", "r")
 	if err != nil || archive == "" {
 		t.Fatal(archive, err)
+	}
+	for at := time.Now().Truncate(time.Millisecond); time.Since(at) < time.Millisecond; { // which is in the name of its next archive
 	}
 	return filepath.Join(b.Home(), archive)
 }
