@@ -137,6 +137,9 @@ func adaLives(h *sweepHome) error {
 			return err
 		}
 	}
+	if kept, err := filepath.Glob(h.Path("mbox.d", "*.CLAUDE.md")); err != nil || len(kept) != 1 || strings.Contains(shown.out, "CLAUDE.md") {
+		return fmt.Errorf("its CLAUDE.md is not kept: %v %w", kept, err)
+	}
 	if n := strings.Count(h.run("ls", "--for", "ada", "--json").out, "Introduce yourself"); n != 1 {
 		return fmt.Errorf("it is to introduce itself %d times", n)
 	}

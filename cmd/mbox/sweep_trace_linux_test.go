@@ -114,6 +114,7 @@ var randomParts = []struct {
 	with string
 }{
 	{regexp.MustCompile(`[0-9a-f]{32}`), "TX"},
+	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "UUID"},
 	{regexp.MustCompile(`[0-9]{8}T[0-9]{9}Z`), "TIME"},
 	{regexp.MustCompile(`/proc/\d+`), "/proc/PID"},
 	{regexp.MustCompile(`pipe:\[\d+\]`), "stdout"},

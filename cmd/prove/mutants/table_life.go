@@ -551,7 +551,7 @@ var lifeMutants = []mutant{
 	{
 		"learning-that-agents-write", "security", "agents/policy/build.go",
 		", \"memory/learning.jsonl\"}", "}",
-		command{"agents/policy", "TestForAgent$"},
+		command{"agents/policy", "TestPaths$"},
 	},
 	{
 		"learning-forgets", "life", learningGo,
