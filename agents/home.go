@@ -95,12 +95,8 @@ func (s *shift) beat(ctx context.Context) {
 	}
 }
 
-// heartbeatOK is how an agent says that nothing of its heartbeat.md needs anybody, and
-// mostBeside how much it may say beside that, in runes.
-const (
-	heartbeatOK = "HEARTBEAT_OK"
-	mostBeside  = 300
-)
+// mostBeside is how much an agent may say beside task.HeartbeatOK, in runes.
+const mostBeside = 300
 
 // unsaid is the output of a task; of a heartbeat in which nothing is told only that.
 func unsaid(t *mailbox.Task, output jsontext.Value) jsontext.Value {
@@ -116,14 +112,14 @@ func unsaid(t *mailbox.Task, output jsontext.Value) jsontext.Value {
 		text, _ = said["answer"].(string)
 	}
 	text = strings.TrimSpace(text)
-	rest, ok := strings.CutPrefix(text, heartbeatOK)
+	rest, ok := strings.CutPrefix(text, task.HeartbeatOK)
 	if !ok {
-		rest, ok = strings.CutSuffix(text, heartbeatOK)
+		rest, ok = strings.CutSuffix(text, task.HeartbeatOK)
 	}
 	if !ok || utf8.RuneCountInString(strings.TrimSpace(rest)) > mostBeside {
 		return output
 	}
-	return jsontext.Value(`"` + heartbeatOK + `"`)
+	return jsontext.Value(`"` + task.HeartbeatOK + `"`)
 }
 
 // enter is what a claim asks before it takes a task: while a dream or another worker is

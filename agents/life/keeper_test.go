@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/task"
@@ -158,7 +156,7 @@ func TestRemember(t *testing.T) {
 	file := filepath.Join(home, memoryFile)
 	remember := func(title, output string, failed bool) (string, error) {
 		t.Helper()
-		did := &mailbox.Task{ID: "t1", Task: mailbox.Request{Title: title}, Result: task.Result{Output: jsontext.Value(output)}}
+		did := &mailbox.Task{ID: "t1", Task: mailbox.Request{Title: title}, Result: task.Result{Output: []byte(output)}}
 		err := k.remember(did, failed)
 		text, _ := os.ReadFile(file)
 		return string(text), err
@@ -173,7 +171,8 @@ func TestRemember(t *testing.T) {
 		line          string
 	}{
 		{"Look", `"It is\n# green"`, false, "Look: It is\\n# green"},
-		{"Look\nagain", `{"a":1}`, false, "Look\\nagain: done"},
+		{"Look\nagain", `{"a":1}`, false, "Look\\nagain: {\"a\":1}"},
+		{"Think", `{"answer":"well"}`, false, "Think: well"},
 		{"Look", `"no"`, true, "Look: failed"},
 		{strings.Repeat("x", 200), `""`, false, strings.Repeat("x", mostTitle-1) + "…: done"},
 	} {
@@ -181,6 +180,12 @@ func TestRemember(t *testing.T) {
 		if text, err := remember(q.title, q.output, q.failed); err != nil || text != want+"\n" {
 			t.Errorf("%v\n%s\nwant\n%s", err, text, want)
 		}
+	}
+	beat := &mailbox.Task{ID: "t2", Result: task.Result{Output: []byte(`"HEARTBEAT_OK"`)}}
+	beat.Mbox.Trigger = task.Heartbeat
+	must(t, k.remember(beat, false))
+	if text, err := os.ReadFile(file); err != nil || string(text) != want+"\n" {
+		t.Errorf("a heartbeat in which nothing was done: %v\n%s", err, text)
 	}
 	canary := filepath.Join(t.TempDir(), "canary")
 	must(t, os.WriteFile(canary, nil, 0o600))

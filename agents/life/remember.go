@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/go-json-experiment/json"
 	"golang.org/x/sys/unix"
 
 	"mbox/mailbox"
@@ -25,9 +24,12 @@ const (
 	mostLines  = 4 << 20
 )
 
-// remember writes a line of what the agent has done behind the others. An agent that has
-// removed its memory has none.
+// remember writes a line of what the agent has done behind the others; none of a heartbeat
+// in which there was nothing to do. An agent that has removed its memory has none.
 func (k *Keeper) remember(t *mailbox.Task, failed bool) error {
+	if t.Quiet() {
+		return nil
+	}
 	root, err := os.OpenRoot(k.box.AgentDir(k.agent))
 	if err != nil {
 		return err
@@ -64,9 +66,8 @@ func done(t *mailbox.Task, failed bool) string {
 	if failed {
 		return what + ": failed"
 	}
-	var answer string
-	if json.Unmarshal(t.Result.Output, &answer) == nil && answer != "" {
-		return what + ": " + schemas.Sentence(answer, mostAnswer)
+	if said := t.Result.Said(); said != "" {
+		return what + ": " + schemas.Sentence(said, mostAnswer)
 	}
 	return what + ": done"
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/audit"
 	"mbox/mailbox"
@@ -88,32 +87,17 @@ func (w *views) lesson(ctx context.Context, id mailbox.ID, e audit.Entry) (l Lea
 	if err != nil || t.Assignment.PickedUpBy == nil || state != mailbox.Completed && state != mailbox.Failed {
 		return l, false
 	}
-	text := lessonOf(t.Result.Output)
+	text := t.Result.Said()
 	if failed := t.Result.Error; state == mailbox.Failed && failed != nil {
 		text = failed.Code + ": " + failed.Message
 	}
-	if text == "" || t.Mbox.Trigger == task.Heartbeat && text == "HEARTBEAT_OK" {
+	if text == "" || t.Quiet() {
 		return l, false
 	}
 	return Learned{
 		At: task.At(e.Time()), Agent: *t.Assignment.PickedUpBy, Task: id, Type: t.Task.Type, Status: state,
 		Title: schemas.Sentence(t.Task.Title, 200), Text: schemas.Sentence(text, mostLearnedText),
 	}, true
-}
-
-// lessonOf is the text of an output: its answer, where it is one of a brain.
-func lessonOf(output jsontext.Value) string {
-	var text string
-	if json.Unmarshal(output, &text) == nil {
-		return text
-	}
-	var told struct {
-		Answer string `json:"answer"`
-	}
-	if json.Unmarshal(output, &told) == nil && told.Answer != "" {
-		return told.Answer
-	}
-	return string(output)
 }
 
 // learnedText is the view: the latest lines that fit, the oldest of them first.

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/mailbox"
 )
@@ -27,17 +26,6 @@ func TestLearnedText(t *testing.T) {
 		var l Learned
 		if err := json.Unmarshal(line, &l); err != nil || string(l.Task) != fmt.Sprintf("t%d", 401-len(lines)+i) {
 			t.Fatalf("line %d: %.80s: %v", i, line, err)
-		}
-	}
-}
-
-// What came of a task is the answer of a brain, the text of a command, or all that it gave.
-func TestLessonOf(t *testing.T) {
-	for output, want := range map[string]string{
-		`"plain"`: "plain", `{"answer":"well","results":[]}`: "well", `{"n":1}`: `{"n":1}`, `[1]`: "[1]", "": "",
-	} {
-		if got := lessonOf(jsontext.Value(output)); got != want {
-			t.Errorf("%s: %q", output, got)
 		}
 	}
 }

@@ -150,6 +150,22 @@ type Result struct {
 	Error     *TaskError     `json:"error" jsonschema:"nullable,description=null unless failed"`
 }
 
+// Said is what the output says in words: the text that it is, or the answer of a brain;
+// else all of it. "" if there is none.
+func (r *Result) Said() string {
+	var text string
+	if json.Unmarshal(r.Output, &text) == nil {
+		return text
+	}
+	var told struct {
+		Answer string `json:"answer"`
+	}
+	if json.Unmarshal(r.Output, &told) == nil && told.Answer != "" {
+		return told.Answer
+	}
+	return string(r.Output)
+}
+
 // Artifact is a file that the work left, and that mbox has kept since.
 type Artifact struct {
 	Path   string `json:"path" jsonschema:"required,description=from the mailbox's folder; of tasks that the first versions of mbox ended from the agent's home"`
@@ -297,8 +313,12 @@ const Delegated = "delegate:"
 // Scheduled marks the trigger of what a schedule sent: "schedule:<name>:<tick>".
 const Scheduled = "schedule:"
 
-// Heartbeat is the trigger of what an agent has to look after by its heartbeat.md.
-const Heartbeat = "heartbeat"
+// Heartbeat is the trigger of what an agent has to look after by its heartbeat.md, and
+// HeartbeatOK its answer where nothing of that needs anybody.
+const (
+	Heartbeat   = "heartbeat"
+	HeartbeatOK = "HEARTBEAT_OK"
+)
 
 // Told marks the triggers of inbox items: "<one of these><id of the message>".
 var Told = []string{"mention:", "watch:", "broadcast:"}
@@ -312,6 +332,9 @@ func (t *Task) Message() string {
 	}
 	return ""
 }
+
+// Quiet tells whether it was a heartbeat in which nothing needed anybody.
+func (t *Task) Quiet() bool { return t.Mbox.Trigger == Heartbeat && t.Result.Said() == HeartbeatOK }
 
 // Channel is the channel of that message.
 func (t *Task) Channel() string {
