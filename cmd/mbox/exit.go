@@ -13,6 +13,7 @@ import (
 	"mbox/agents"
 	"mbox/agents/chat"
 	"mbox/agents/memory"
+	"mbox/agents/memory/adapter"
 	"mbox/agents/secret"
 	"mbox/audit"
 	"mbox/cmd/mbox/check"
@@ -195,6 +196,8 @@ func judge(err error) (code int, hint string) {
 		return exitConflict, "mbox memory embed --agent NAME --again makes them anew"
 	case errors.Is(err, memory.ErrNoModel):
 		return exitConflict, `memory.backend = "sqlite" and memory.embed_model = "nomic-embed-text" in the agent's table of mbox.toml let it find by meaning`
+	case errors.Is(err, adapter.ErrAdapter):
+		return exitIO, "its table in mbox.toml says which program it is; mbox help memory tells what it has to answer"
 	case errors.Is(err, memory.ErrFull):
 		return exitConflict, "mbox memory export keeps what is there, mbox memory forget makes room"
 	case errors.Is(err, mailbox.ErrConflict):

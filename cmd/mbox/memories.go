@@ -12,8 +12,10 @@ import (
 	"mbox/agents"
 	"mbox/agents/brain"
 	"mbox/agents/memory"
+	"mbox/agents/memory/adapter"
 	"mbox/agents/memory/sqlite"
 	"mbox/agents/policy"
+	"mbox/agents/secret"
 	"mbox/audit"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
@@ -58,6 +60,15 @@ func storeOf(c *config.File, o mailbox.Options, dir, agent string, salt []byte, 
 		}), nil
 	case config.MemorySQLite:
 		return databaseOf(c, o, dir, agent, words)
+	case config.MemoryExec:
+		return adapter.New(adapter.Options{
+			Agent: agent, UUID: c.Agents[agent].UUID, Command: c.Agents[agent].Memory.Command, Dir: dir,
+			Env: func() (set, hidden []string, err error) {
+				secrets, err := secret.Open(dir, agent)
+				set = append(passedEnv(c, agent), secrets.Environment()...) // of two of a name the last counts
+				return set, append(secrets.Words(), passedSecrets(c, agent)...), err
+			},
+		}), nil
 	default:
 		return memory.None{Agent: agent}, nil
 	}

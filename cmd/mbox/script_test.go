@@ -54,6 +54,7 @@ func scripts(dir string) testscript.Params {
 			e.Setenv("HOME", e.WorkDir)
 			e.Setenv("MBOX_HOME", filepath.Join(e.WorkDir, "agents"))
 			e.Setenv("TZ", "UTC")
+			e.Setenv("EXAMPLES", repoFile("examples"))
 			return nil
 		},
 		Condition: func(name string) (bool, error) {

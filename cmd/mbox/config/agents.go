@@ -88,7 +88,8 @@ type AgentZero struct {
 
 // Memory is a table [agents.NAME.memory].
 type Memory struct {
-	Backend    string `toml:"backend" json:"backend,omitzero" jsonschema:"enum=none,enum=markdown,enum=sqlite,default=none,description=where it remembers"`
+	Backend    string `toml:"backend" json:"backend,omitzero" jsonschema:"enum=none,enum=markdown,enum=sqlite,enum=exec,default=none,description=where it remembers"`
+	Command    string `toml:"command" json:"command,omitzero" jsonschema:"description=with exec: the program that remembers\\, for /bin/sh -c"`
 	EmbedModel string `toml:"embed_model" json:"embed_model,omitzero" jsonschema:"description=with sqlite: the model of [ollama] that finds by meaning (nomic-embed-text); not set: by words alone"`
 }
 
@@ -97,12 +98,13 @@ const (
 	MemoryNone     = "none"
 	MemoryMarkdown = "markdown"
 	MemorySQLite   = "sqlite"
+	MemoryExec     = "exec"
 )
 
 // memoryBackends are those that have a name, and builtMemories those that are built.
 var (
-	memoryBackends = []string{MemoryNone, MemoryMarkdown, MemorySQLite, "postgres", "qdrant", "lucid"}
-	builtMemories  = []string{MemoryNone, MemoryMarkdown, MemorySQLite}
+	memoryBackends = []string{MemoryNone, MemoryMarkdown, MemorySQLite, MemoryExec, "postgres", "qdrant", "lucid"}
+	builtMemories  = []string{MemoryNone, MemoryMarkdown, MemorySQLite, MemoryExec}
 )
 
 // How often agents that were born dream, and what that leaves of a memory.

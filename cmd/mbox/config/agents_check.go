@@ -303,6 +303,14 @@ func (f *origins) checkMemory(key string, a *Agent) error {
 	if !slices.Contains(builtMemories, a.Memory.Backend) {
 		return f.wrong(key+".memory.backend", "%q is not built yet: want one of %s", a.Memory.Backend, strings.Join(builtMemories, ", "))
 	}
+	switch {
+	case a.Memory.Backend == MemoryExec && strings.TrimSpace(a.Memory.Command) == "":
+		return advise(f.wrong(key+".memory.backend", "no command says which program remembers"), `memory.command = "…": mbox help memory`)
+	case a.Memory.Backend != MemoryExec && a.Memory.Command != "":
+		return advise(f.wrong(key+".memory.command", "the backend %q has no program", a.Memory.Backend), `memory.backend = "exec", or no command`)
+	case strings.ContainsRune(a.Memory.Command, 0):
+		return f.wrong(key+".memory.command", "a command cannot hold NUL")
+	}
 	if a.Memory.EmbedModel != "" && a.Memory.Backend != MemorySQLite {
 		return advise(f.wrong(key+".memory.embed_model", "the backend %q finds by words alone", a.Memory.Backend), `memory.backend = "sqlite", or no embed_model`)
 	}

@@ -4,6 +4,31 @@ package main
 // somebody else, and that what is forgotten is gone.
 var memoryMutants = []mutant{
 	{
+		"memory-program-tells-secrets", "memory", "agents/memory/adapter/adapter.go",
+		"if s != \"\" {", "if s == \"\" {",
+		command{"agents/memory/adapter", "TestWrongPrograms"},
+	},
+	{
+		"memory-program-believed", "memory", "agents/memory/adapter/adapter.go",
+		"err = e.Check()", "_ = e.Check()",
+		command{"agents/memory/adapter", "TestWrongPrograms"},
+	},
+	{
+		"memory-program-lists-for-ever", "memory", "agents/memory/adapter/adapter.go",
+		"if err == nil && a.More && (len", "if err == nil && len(after) > 9 && (len",
+		command{"agents/memory/adapter", "TestWrongPrograms"},
+	},
+	{
+		"memory-program-lives-on", "memory", "agents/memory/adapter/adapter.go",
+		"syscall.Kill(-p.cmd.Process.Pid", "syscall.Kill(p.cmd.Process.Pid",
+		command{"agents/memory/adapter", "TestGivenUp"},
+	},
+	{
+		"memory-program-begun-once", "memory", "agents/memory/adapter/adapter.go",
+		"if s.run != nil && s.run.over() {", "if s.o.Agent == \"\" {",
+		command{"agents/memory/adapter", "TestEndedBetween"},
+	},
+	{
 		"memory-recalls-what-does-not-fit", "memory", "agents/memory/recall.go",
 		"e.Score > 0 {", "e.Score >= 0 {",
 		memoryTest("TestMarkdown$"),
