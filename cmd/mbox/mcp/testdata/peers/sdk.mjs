@@ -7,7 +7,7 @@ const client = new Client({ name: "peer", version: "1" });
 await client.connect(new StdioClientTransport({ command: process.argv[2], args: [], env: process.env }));
 
 const { tools } = await client.listTools();
-assert.equal(tools.length, 14);
+assert.equal(tools.length, 18);
 const call = async (name, args = {}, options) => {
   const r = await client.callTool({ name, arguments: args }, undefined, options);
   assert(!r.isError, `${name}: ${r.content?.[0]?.text}`);
