@@ -23,6 +23,9 @@ func TestPeers(t *testing.T) {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
 			box := newBox(t, mailbox.Options{})
+			if _, _, _, err := mailbox.PostMessage(t.Context(), box, mailbox.Post{Channel: "office", From: "human", Text: "what they say", Create: true}); err != nil {
+				t.Fatal(err)
+			}
 			out := runPeer(t, peers, script, box)
 			if !strings.HasSuffix(out, "done\n") {
 				t.Errorf("%s says %s", script, out)

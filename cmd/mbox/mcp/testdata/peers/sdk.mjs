@@ -20,6 +20,10 @@ const claimed = await call("claim_task");
 assert.equal(claimed.id, id);
 await call("report_progress", { id, percent: 10, message: "page 1" });
 
+const said = await call("post_message", { channel: "office", text: "I read it", task: id, id: "m1" });
+assert.equal((await call("read_channel", { channel: "office" })).messages.at(-1).id, said.id);
+assert.deepEqual((await call("list_inbox")).items, []);
+
 let told = 0;
 const waiting = call("wait_for_task", { id, timeout_seconds: 60 }, { onprogress: () => (told++, ended ??= call("complete_task", { id, output: { pages: 3 } })) });
 let ended;
@@ -42,9 +46,9 @@ assert(refused.isError && refused.content[0].text.includes("next: "));
 const second = (await call("send_task", { title: "Wait", to: "tester" })).id;
 await assert.rejects(call("wait_for_task", { id: second, timeout_seconds: 300 }, { signal: AbortSignal.timeout(200) }));
 
-for (const uri of [`mbox://task/${id}`, "mbox://ledger", "mbox://ledger/1", decision.resource])
+for (const uri of [`mbox://task/${id}`, "mbox://ledger", "mbox://ledger/2", decision.resource, "mbox://message/m1"])
   assert((await client.readResource({ uri })).contents[0].text.length > 0);
-assert.equal((await client.listResourceTemplates()).resourceTemplates.length, 3);
+assert.equal((await client.listResourceTemplates()).resourceTemplates.length, 4);
 assert((await client.getPrompt({ name: "work_as_agent" })).messages[0].content.text.includes("agent coder"));
 await client.close();
 console.log("done");
