@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"mbox/audit"
 	"mbox/mailbox"
@@ -69,8 +70,9 @@ func lastArchive(b *mailbox.Box, agent string) (string, error) {
 // stamped is what stamp makes: no agent has such a name.
 var stamped = schemas.Pattern(`^[0-9]{8}T[0-9]{9}Z$`)
 
-// depart puts an agent away that drains, if it has nothing left to do.
-func depart(ctx context.Context, b *mailbox.Box, agent, by, reason string) (archive string, err error) {
+// depart puts an agent away that drains, if it has nothing left to do. ErrBusy says that
+// something works in its home, such as a dream, and that the wait was over.
+func depart(ctx context.Context, b *mailbox.Box, agent, by, reason string, wait time.Duration) (archive string, err error) {
 	held, err := Holds(b, agent)
 	if err != nil || len(held) > 0 {
 		return "", err
@@ -80,7 +82,7 @@ func depart(ctx context.Context, b *mailbox.Box, agent, by, reason string) (arch
 		return "", err
 	}
 	archive = archiveOf(a, agent)
-	sum, err := store(ctx, b, agent, filepath.Join(b.Home(), archive))
+	sum, err := store(ctx, b, agent, filepath.Join(b.Home(), archive), wait)
 	if err != nil {
 		return "", err
 	}
@@ -91,7 +93,7 @@ func depart(ctx context.Context, b *mailbox.Box, agent, by, reason string) (arch
 
 // store moves the home and the entry of an agent to a folder of their own, beside the
 // manifest, of which it tells the hash.
-func store(ctx context.Context, b *mailbox.Box, agent, dir string) (sum string, err error) {
+func store(ctx context.Context, b *mailbox.Box, agent, dir string, wait time.Duration) (sum string, err error) {
 	mode := b.Options().Sync
 	if err := durable.MkdirAll(dir, mode); err != nil {
 		return "", err
@@ -107,7 +109,7 @@ func store(ctx context.Context, b *mailbox.Box, agent, dir string) (sum string, 
 		return "", err
 	}
 	if !is {
-		if err := putAway(ctx, b, agent, path, kept); err != nil {
+		if err := putAway(ctx, b, agent, path, kept, wait); err != nil {
 			return "", err
 		}
 	}
@@ -117,9 +119,9 @@ func store(ctx context.Context, b *mailbox.Box, agent, dir string) (sum string, 
 
 // putAway lists a home in a manifest, and moves it, while mbox changes nothing in it: a
 // dream may not have ended, and a worker not have heard of the end.
-func putAway(ctx context.Context, b *mailbox.Box, agent, manifest, kept string) error {
+func putAway(ctx context.Context, b *mailbox.Box, agent, manifest, kept string, wait time.Duration) error {
 	mode, home := b.Options().Sync, b.AgentDir(agent)
-	leave, err := Enter(ctx, b, agent, lockWait)
+	leave, err := Enter(ctx, b, agent, wait)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package life
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -73,6 +74,31 @@ func TestStateOfTwo(t *testing.T) {
 	if s.LastDreamAt == nil || s.LastPulseAt == nil || s.Version != "v2" {
 		t.Errorf("%+v", s)
 	}
+}
+
+// Who finishes for mbox up does not wait for a dream of an agent that is to go: the next
+// time it puts the agent away.
+func TestFinishDuringADream(t *testing.T) {
+	b := newBox(t)
+	bear(t, b, "ada")
+	c, err := b.Claim(t.Context(), mailbox.ClaimRequest{Agent: "ada"})
+	must(t, err)
+	if _, err := Drain(t.Context(), b, "ada", "human", "", nil); err != nil {
+		t.Fatal(err)
+	}
+	must(t, c.Complete(t.Context(), mailbox.Result{}))
+	leave, err := Enter(t.Context(), b, "ada", 0)
+	must(t, err)
+	ctx, stop := context.WithTimeout(t.Context(), lockWait/2)
+	defer stop()
+	if buried, err := Finish(ctx, b, nil); err != nil || ctx.Err() != nil || len(buried) > 0 {
+		t.Errorf("during a dream: %v %v %v", buried, err, ctx.Err())
+	}
+	must(t, leave())
+	if buried, err := Finish(t.Context(), b, nil); err != nil || len(buried) != 1 {
+		t.Errorf("afterwards: %v %v", buried, err)
+	}
+	must(t, Restore(t.Context(), b, "ada", "human", ""))
 }
 
 // What mbox writes into a home goes into its archive, or comes to nothing: a pulse that

@@ -253,7 +253,7 @@ func Drain(ctx context.Context, b *mailbox.Box, agent, by, reason string, free f
 		if err != nil {
 			return err
 		}
-		archive, err = depart(ctx, b, agent, by, reason)
+		archive, err = depart(ctx, b, agent, by, reason, lockWait)
 		return err
 	})
 	return archive, err
@@ -311,9 +311,12 @@ func Finish(ctx context.Context, b *mailbox.Box, follow Follow) (buried []string
 				}
 				continue
 			}
-			archive, err := depart(ctx, b, name, "mbox", begun[name].Reason)
-			if failed = errors.Join(failed, err); archive != "" {
+			archive, err := depart(ctx, b, name, "mbox", begun[name].Reason, 0)
+			if archive != "" {
 				buried = append(buried, name)
+			}
+			if !errors.Is(err, mailbox.ErrBusy) {
+				failed = errors.Join(failed, err)
 			}
 		}
 		return failed

@@ -344,6 +344,11 @@ var lifeMutants = []mutant{
 		command{"agents", "TestSweepEnters"},
 	},
 	{
+		"finish-waits-for-dreams", "life", "agents/life/life.go",
+		"begun[name].Reason, 0)", "begun[name].Reason, lockWait)",
+		command{"agents/life", "TestFinishDuringADream"},
+	},
+	{
 		"state-of-two-writers", "life", "agents/life/home.go",
 		"\"state.lock\")", "\"state.lock\"+time.Now().String())",
 		command{"agents/life", "TestStateOfTwo"},
