@@ -41,8 +41,12 @@ func (b *books) sayLost(ctx context.Context, s *shard, id ID) error {
 	return b.sayAlone(ctx, s.locks, alarmOf(id, "lost", "destroyed while it was moved", action))
 }
 
-// maxAlarms bounds the alarms of one scan; the others follow with the next.
-const maxAlarms = 50
+// maxAlarms bounds the alarms of one scan, each of which is flushed by itself, and
+// maxOverdue the tasks that are looked into for them. The others follow with the next.
+const (
+	maxAlarms  = 10
+	maxOverdue = 50
+)
 
 // alarms writes an error line about each ready task that nobody has taken
 // within StartWithin, and about each task that waits for an id nobody has heard
@@ -51,7 +55,10 @@ const maxAlarms = 50
 func (b *explainer) alarms(ctx context.Context) (int, error) {
 	limit := b.now().Add(-b.o.StartWithin).UnixMilli()
 	n := 0
-	for _, r := range b.queue.Overdue(limit, maxAlarms) {
+	for _, r := range b.queue.Overdue(limit, maxOverdue) {
+		if n == maxAlarms {
+			break
+		}
 		why, err := b.whyNotStarted(ctx, r)
 		if err == nil && why != "" {
 			n++

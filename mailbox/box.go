@@ -316,7 +316,7 @@ func boxOf(dir string, v home.Version, salt []byte, o Options, looks bool) (*Box
 		reconciler:   reconciler{on},
 		recorder:     recorder{on},
 		recoveries:   durable.NewLock(home.LockPath(on.home, "recovery")),
-		paces:        paces{home: on.home, last: map[State]pace{}},
+		paces:        paces{home: on.home, crowd: crowd, last: map[State]pace{}},
 	}
 	b.explainer = explainer{on, &b.dependencies, &b.approvals}
 	return b, nil

@@ -109,11 +109,17 @@ type pace struct {
 // nothing changed since: file systems keep coarse clocks.
 const quiet = 100 * time.Millisecond
 
+// holds tells whether the folder is as it was when all in it had been dealt with.
+func (p pace) holds(folder os.FileInfo) bool {
+	return folder.ModTime().Equal(p.mtime) && p.begun.Sub(p.mtime) > quiet
+}
+
 // paces are those of the folders. One-shot commands share that of a crowded one.
 type paces struct {
-	home string
-	mu   sync.Mutex
-	last map[State]pace
+	home  string
+	crowd int // files
+	mu    sync.Mutex
+	last  map[State]pace
 }
 
 // of is how the folder was last looked at.
@@ -131,10 +137,11 @@ func (p *paces) set(folder State, last pace, n int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last[folder] = last
-	if n <= crowd {
+	if n <= p.crowd {
 		return nil
 	}
-	return durable.Replace(p.path(folder), []byte(last.took.String()+"\n"), durable.None)
+	line := fmt.Sprintf("%s %d %d\n", last.took, last.mtime.UnixNano(), last.begun.UnixNano())
+	return durable.Replace(p.path(folder), []byte(line), durable.None)
 }
 
 // crowd is from how many files on a listing is so slow that one-shot commands
@@ -147,7 +154,7 @@ func (p *paces) path(folder State) string { return home.Private(p.home, "pace-"+
 // shared is how another process left a crowded folder. A pace of the future
 // or of another shape counts for nothing.
 func (p *paces) shared(folder State) pace {
-	data, err := durable.Read(p.path(folder), 64)
+	data, err := durable.Read(p.path(folder), 128)
 	if err != nil {
 		return pace{}
 	}
@@ -155,11 +162,34 @@ func (p *paces) shared(folder State) pace {
 	if err != nil {
 		return pace{}
 	}
-	took, err := time.ParseDuration(strings.TrimSpace(string(data)))
-	if err != nil || took < 0 || took > time.Minute || time.Until(info.ModTime()) > 0 {
+	var span string
+	var mtime, begun int64
+	if _, err := fmt.Sscanf(string(data), "%s %d %d\n", &span, &mtime, &begun); err != nil {
 		return pace{}
 	}
-	return pace{ended: info.ModTime(), took: took}
+	took, err := time.ParseDuration(span)
+	last := pace{mtime: time.Unix(0, mtime), begun: time.Unix(0, begun), ended: info.ModTime(), took: took}
+	if err != nil || took < 0 || took > time.Minute || time.Until(last.ended) > 0 || last.begun.Sub(last.ended) > quiet {
+		return pace{}
+	}
+	return last
+}
+
+// Unexpected lists the files in a folder that the ledger does not have there, drops
+// that nobody has admitted above all. A folder that is as it was when all in it had been
+// dealt with is not listed for it.
+func (b *Box) Unexpected(folder State) ([]string, error) {
+	path := b.path("tasks", string(folder))
+	info, err := os.Stat(path)
+	if err != nil || b.paces.of(folder).holds(info) {
+		return nil, err
+	}
+	names, err := durable.Names(path)
+	if err != nil {
+		return nil, err
+	}
+	unknown, _, err := b.differences(folder, names)
+	return unknown, err
 }
 
 // survey compares one folder's listing with what the index expects, and looks
@@ -173,8 +203,7 @@ func (b *Box) survey(ctx context.Context, folder State, q *quota, r *ScanReport)
 	}
 	p := b.paces.of(folder)
 	begun := time.Now()
-	unchanged := info.ModTime().Equal(p.mtime) && p.begun.Sub(p.mtime) > quiet
-	if unchanged {
+	if p.holds(info) {
 		return nil
 	}
 	if rest := 10*p.took - begun.Sub(p.ended); rest > 0 {

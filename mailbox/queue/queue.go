@@ -334,8 +334,15 @@ func (q *Queue) Overdue(limit int64, most int) (out []*Entry) {
 	if q.base == nil {
 		return out
 	}
+	e := new(Entry)
 	for i, r := range q.base.head.Runs {
-		for n, e := q.base.first(i); e != nil && (e.Created < limit || e.Since < limit); n, e = q.base.from(n+1, r.End) {
+		for n := max(q.base.next[i], r.Told); n < r.End; n++ {
+			if q.base.gone[n] {
+				continue
+			}
+			if !q.base.read(n, e) || e.Created >= limit && e.Since >= limit {
+				break
+			}
 			if !add(e) {
 				return out
 			}

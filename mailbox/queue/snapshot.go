@@ -65,6 +65,7 @@ type run struct {
 	Priority int    `json:"priority"`
 	First    uint32 `json:"first"`
 	End      uint32 `json:"end"`
+	Told     uint32 `json:"told"` // those before it have an alarm
 }
 
 // File is the path of a home's snapshot.
@@ -149,7 +150,7 @@ func (h *snapshotHead) check(length int64) error {
 		h.Specials >= 0 && h.Specials <= length/specialWidth && length == h.Special+specialWidth*h.Specials
 	at := uint32(0)
 	for _, r := range h.Runs {
-		fits = fits && r.First == at && r.End > r.First && r.End <= h.Ready && r.Priority >= 0 && r.Priority < len(task.Priorities)
+		fits = fits && r.First == at && r.End > r.First && r.End <= h.Ready && r.Told <= r.End && r.Priority >= 0 && r.Priority < len(task.Priorities)
 		at = r.End
 	}
 	if !fits || at != h.Ready || h.Ready > h.Entries {

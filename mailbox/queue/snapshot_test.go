@@ -102,6 +102,34 @@ func TestSnapshotReads(t *testing.T) {
 	}
 }
 
+// Who looks for what waits too long begins behind those that have an alarm, wherever in
+// the snapshot they lie.
+func TestToldAreNotReadAgain(t *testing.T) {
+	var entries []*Entry
+	for i, id := range []task.ID{"a", "b", "c", "d", "e"} {
+		entries = append(entries, &Entry{ID: id, State: task.Pending, Class: Class{"any", "other", ""}, Created: int64(i + 1), Since: int64(i + 1), Alarmed: slices.Contains([]int{0, 1, 3}, i)})
+	}
+	entries = append(entries, &Entry{ID: "f", State: task.Pending, Class: Class{"you", "other", ""}, Created: 1, Alarmed: true})
+	s, err := readSnapshot(written(t, entries...))
+	must(t, err)
+	defer s.file.Close()
+	if runs := s.head.Runs; len(runs) != 2 || runs[0].Told != 2 || runs[1].Told != 6 {
+		t.Fatalf("%+v", s.head.Runs)
+	}
+	q := &Queue{state: state{base: s}}
+	late := q.Overdue(5, 10)
+	if len(late) != 1 || late[0].ID != "c" {
+		t.Fatalf("%d are late: %+v", len(late), late)
+	}
+	if late = q.Overdue(6, 10); len(late) != 2 || late[1].ID != "e" {
+		t.Fatalf("%d are late: %+v", len(late), late)
+	}
+	s.gone[2] = true
+	if late = q.Overdue(6, 10); len(late) != 1 || late[0].ID != "e" {
+		t.Fatalf("%d are late: %+v", len(late), late)
+	}
+}
+
 // FuzzSnapshotFile: a snapshot with some bytes changed is used or not, but it
 // does not stop a mailbox: it is derived.
 func FuzzSnapshotFile(f *testing.F) {

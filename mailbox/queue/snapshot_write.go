@@ -148,11 +148,15 @@ func (d *draft) write(f *os.File, o *Options) error {
 
 func (h *snapshotHead) addToRun(e *Entry, n uint32) {
 	h.Ready = n + 1
-	if last := len(h.Runs) - 1; last >= 0 && h.Runs[last].Class == e.Class && h.Runs[last].Priority == e.Priority {
-		h.Runs[last].End = n + 1
-		return
+	last := len(h.Runs) - 1
+	if last < 0 || h.Runs[last].Class != e.Class || h.Runs[last].Priority != e.Priority {
+		h.Runs, last = append(h.Runs, run{e.Class, e.Priority, n, n, n}), last+1
 	}
-	h.Runs = append(h.Runs, run{e.Class, e.Priority, n, n + 1})
+	r := &h.Runs[last]
+	r.End = n + 1
+	if e.Alarmed && r.Told == n {
+		r.Told = n + 1
+	}
 }
 
 // order is the table of entries by the hash of their id.

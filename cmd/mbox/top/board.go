@@ -51,6 +51,8 @@ type Column struct {
 	Count  int           `json:"count"`
 	Oldest *mailbox.Time `json:"oldest,omitzero"` // since when the one that is here longest is; in pending, when the oldest was made
 	Rows   []Row         `json:"tasks"`           // the most urgent or the newest first
+
+	waiting map[string]int // how many of them name each agent
 }
 
 // Row is a task in a list. Its texts are as they came: whoever shows one cleans it.
@@ -93,7 +95,7 @@ type reader struct {
 	at     audit.Position // of the ledger, when the index was asked
 	agents map[string]mailbox.Agent
 	count  map[mailbox.State]int
-	live   map[mailbox.State][]Row
+	live   map[mailbox.State][]*mailbox.Live // the most urgent first; nil where the ledger cannot tell
 	titles map[place]title
 	used   map[place]bool // of titles, by this board
 	files  int            // that may still be read for this board
@@ -156,6 +158,7 @@ func (r *reader) fill(ctx context.Context, b *Board, damaged bool) error {
 		b.trouble(kindLedger, "", err.Error(), "mbox verify")
 		return r.asTheyLie(ctx, b)
 	}
+	r.drops(b)
 	return r.columns(ctx, b)
 }
 
@@ -169,37 +172,44 @@ func (r *reader) index() error {
 	if err != nil {
 		return err
 	}
-	r.at, r.count, r.agents, r.live = at, index.Count, index.Agents, map[mailbox.State][]Row{
-		mailbox.Pending: make([]Row, 0, len(index.Live)),
+	r.at, r.count, r.agents, r.live = at, index.Count, index.Agents, map[mailbox.State][]*mailbox.Live{
+		mailbox.Pending: make([]*mailbox.Live, 0, len(index.Live)),
 	}
-	for i := range index.Live {
+	for _, at := range urgentFirst(len(index.Live), func(i int) (string, time.Time, mailbox.ID) {
 		l := &index.Live[i]
-		row := Row{ID: l.ID, State: l.State, Priority: l.Priority, Type: l.Type, Target: l.Target, By: l.Claimant, Since: task.At(l.Since), live: l}
-		if l.State == mailbox.Pending {
-			row.Since = task.At(l.Created)
-		}
-		r.live[l.State] = append(r.live[l.State], row)
-	}
-	for _, rows := range r.live {
-		slices.SortFunc(rows, urgentFirst)
+		return l.Priority, from(l), l.ID
+	}) {
+		l := &index.Live[at]
+		r.live[l.State] = append(r.live[l.State], l)
 	}
 	return nil
+}
+
+// from is since when a task waits, or is at work.
+func from(l *mailbox.Live) time.Time {
+	if l.State == mailbox.Pending {
+		return l.Created
+	}
+	return l.Since
 }
 
 // columns fills the board from the index, and from the folders of what has ended.
 func (r *reader) columns(ctx context.Context, b *Board) error {
 	for _, s := range task.Folders {
-		c := Column{State: s, Count: r.count[s], Rows: r.live[s]}
-		if !r.brief { // who follows still has the rows of the board before
-			c.Rows = slices.Clone(c.Rows)
-		}
+		c := Column{State: s, Count: r.count[s], Rows: []Row{}, waiting: map[string]int{}}
 		if s == mailbox.Failed || s == mailbox.Completed && !r.brief {
 			if err := r.endedRows(&c); err != nil {
 				return err
 			}
 		}
-		for i := range r.live[s] {
-			c.older(c.Rows[i].Since)
+		for _, l := range r.live[s] {
+			since := task.At(from(l))
+			c.older(since)
+			c.waiting[l.Target]++
+			if s == mailbox.Pending && r.brief && len(c.Rows) == mostTold {
+				continue
+			}
+			c.Rows = append(c.Rows, Row{ID: l.ID, State: s, Priority: l.Priority, Type: l.Type, Target: l.Target, By: l.Claimant, Since: since, live: l})
 		}
 		b.Columns = append(b.Columns, c)
 	}
@@ -218,14 +228,39 @@ func (r *reader) columns(ctx context.Context, b *Board) error {
 	return ctx.Err()
 }
 
-// urgentFirst orders tasks that have not ended.
-func urgentFirst(a, b Row) int {
-	return cmp.Or(cmp.Compare(task.Rank(b.Priority), task.Rank(a.Priority)), a.Since.Compare(b.Since.Time), cmp.Compare(a.ID, b.ID))
+// urgentFirst orders n tasks that have not ended, and returns their places. What is
+// sorted is small: there may be very many.
+func urgentFirst(n int, of func(i int) (priority string, since time.Time, id mailbox.ID)) []int {
+	type key struct {
+		rank, at int
+		since    int64
+		id       mailbox.ID
+	}
+	keys := make([]key, n)
+	for i := range keys {
+		priority, since, id := of(i)
+		keys[i] = key{task.Rank(priority), i, since.UnixNano(), id}
+	}
+	slices.SortFunc(keys, func(a, b key) int {
+		if a.rank != b.rank {
+			return b.rank - a.rank
+		}
+		if a.since != b.since {
+			return cmp.Compare(a.since, b.since)
+		}
+		return cmp.Compare(a.id, b.id)
+	})
+	order := make([]int, n)
+	for i, k := range keys {
+		order[i] = k.at
+	}
+	return order
 }
 
 func (c *Column) older(at mailbox.Time) {
 	if !at.IsZero() && (c.Oldest == nil || at.Before(c.Oldest.Time)) {
-		c.Oldest = &at
+		oldest := at
+		c.Oldest = &oldest
 	}
 }
 
@@ -271,8 +306,9 @@ func (row *Row) tell(t *mailbox.Task) {
 
 // asTheyLie fills the board from the folders alone, as mbox ls does.
 func (r *reader) asTheyLie(ctx context.Context, b *Board) error {
+	r.live = nil
 	for _, s := range task.Folders {
-		c := Column{State: s}
+		c := Column{State: s, waiting: map[string]int{}}
 		for it, err := range r.box.List(ctx, mailbox.Filter{States: []mailbox.State{s}}) {
 			if err != nil {
 				return err
@@ -288,10 +324,17 @@ func (r *reader) asTheyLie(ctx context.Context, b *Board) error {
 				row.Title = it.Err.Error()
 			}
 			c.older(row.Since)
+			c.waiting[row.Target]++
 			c.Rows = append(c.Rows, row)
 		}
 		if s == mailbox.Pending || s == mailbox.InProgress {
-			slices.SortFunc(c.Rows, urgentFirst)
+			rows := make([]Row, 0, len(c.Rows))
+			for _, at := range urgentFirst(len(c.Rows), func(i int) (string, time.Time, mailbox.ID) {
+				return c.Rows[i].Priority, c.Rows[i].Since.Time, c.Rows[i].ID
+			}) {
+				rows = append(rows, c.Rows[at])
+			}
+			c.Rows = rows
 		} else {
 			slices.SortFunc(c.Rows, func(a, b Row) int { return b.Since.Compare(a.Since.Time) })
 		}
@@ -388,22 +431,20 @@ func (b *Board) agents(known map[string]mailbox.Capabilities, states map[string]
 			add(name, false, true)
 		}
 	}
-	for _, c := range b.Columns {
-		for _, row := range c.Rows {
-			switch {
-			case c.State == mailbox.Pending && all[row.Target] != nil:
-				all[row.Target].Waiting++
-			case c.State == mailbox.InProgress:
-				a := all[row.By]
-				if a == nil {
-					a = add(row.By, false, true)
-				}
-				if a.Since == nil || row.Since.Before(a.Since.Time) {
-					a.Holds, a.Since, a.Said = slices.Insert(a.Holds, 0, row.ID), &row.Since, row.Progress
-				} else {
-					a.Holds = append(a.Holds, row.ID)
-				}
-			}
+	for name, n := range b.Columns[task.FolderIndex(mailbox.Pending)].waiting {
+		if all[name] != nil {
+			all[name].Waiting = n
+		}
+	}
+	for _, row := range b.Columns[task.FolderIndex(mailbox.InProgress)].Rows {
+		a := all[row.By]
+		if a == nil {
+			a = add(row.By, false, true)
+		}
+		if a.Since == nil || row.Since.Before(a.Since.Time) {
+			a.Holds, a.Since, a.Said = slices.Insert(a.Holds, 0, row.ID), &row.Since, row.Progress
+		} else {
+			a.Holds = append(a.Holds, row.ID)
 		}
 	}
 	b.Agents = []Agent{}

@@ -12,7 +12,6 @@ import (
 
 	"mbox/cmd/mbox/check"
 	"mbox/mailbox"
-	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/lifecycle"
 	"mbox/mailbox/task"
@@ -81,7 +80,6 @@ func (r *reader) problems(ctx context.Context, b *Board) {
 	b.room()
 	r.standing(ctx, b)
 	b.paused()
-	r.drops(b)
 	r.quarantine(b)
 	failed := 0
 	for _, row := range b.Columns[task.FolderIndex(mailbox.Failed)].Rows {
@@ -109,33 +107,33 @@ func (r *reader) standing(ctx context.Context, b *Board) {
 		r.asks = 2 * mostAsked
 	}
 	left, causes := 0, map[mailbox.ID]cause{}
-	for _, c := range b.Columns[:2] {
+	for _, s := range task.Folders[:2] {
 		asked, counts := 0, waitCounts
-		if c.State == mailbox.InProgress {
+		if s == mailbox.InProgress {
 			counts = workCounts
 		}
-		for _, row := range c.Rows {
-			if row.live == nil || ctx.Err() != nil || !r.suspect(row.live, b.At.Time) {
+		for _, l := range r.live[s] {
+			if ctx.Err() != nil || !r.suspect(l, b.At.Time) {
 				continue
 			}
 			if asked++; asked > mostAsked {
-				if r.overdue(row.live, b.At.Time) {
+				if r.overdue(l, b.At.Time) {
 					left++
 				}
 				continue
 			}
-			known, ok := r.causes[row.ID]
-			ok = ok && known.hash == row.live.Hash && known.alarmed == row.live.Alarmed
+			known, ok := r.causes[l.ID]
+			ok = ok && known.hash == l.Hash && known.alarmed == l.Alarmed
 			switch due := !ok || b.At.Sub(known.asked) > counts; {
 			case due && r.asks > 0:
 				r.asks--
-				known = cause{row.live.Hash, row.live.Alarmed, b.At.Time, r.why(ctx, row.live)}
+				known = cause{l.Hash, l.Alarmed, b.At.Time, r.why(ctx, l)}
 			case due:
 				if b.more = true; !ok {
 					continue
 				}
 			}
-			causes[row.ID] = known
+			causes[l.ID] = known
 			if known.found != nil {
 				b.Problems = append(b.Problems, *known.found)
 			}
@@ -214,23 +212,14 @@ const dropWait = 10 * time.Second
 
 // drops tells of files in pending that are no tasks yet.
 func (r *reader) drops(b *Board) {
-	c := &b.Columns[task.FolderIndex(mailbox.Pending)]
-	known := make(map[string]bool, len(c.Rows))
-	for _, row := range c.Rows {
-		known[row.ID.File()] = true
-	}
-	dir := filepath.Join(b.Home, "tasks", string(mailbox.Pending))
-	names, err := durable.Names(dir)
+	names, err := r.box.Unexpected(mailbox.Pending)
 	if err != nil {
 		b.trouble(kindGone, "", err.Error(), "mbox doctor")
 		return
 	}
 	waiting := 0
 	for _, name := range names {
-		if known[name] || task.Ignored(name) {
-			continue
-		}
-		if info, err := os.Lstat(filepath.Join(dir, name)); err == nil && r.now().Sub(info.ModTime()) > dropWait {
+		if info, err := os.Lstat(filepath.Join(b.Home, "tasks", string(mailbox.Pending), name)); err == nil && r.now().Sub(info.ModTime()) > dropWait {
 			waiting++
 		}
 	}

@@ -517,6 +517,21 @@ var mailboxMutants = []mutant{
 		boxTest("TestRule31_RemadeIsSaidBeforeItIsTaken/delegation"),
 	},
 	{
+		"folder-changed-just-now", "scan", "mailbox/scan.go",
+		" && p.begun.Sub(p.mtime) > quiet", "",
+		boxTest("TestFolderChangedJustNow"),
+	},
+	{
+		"drop-behind-a-listing", "scan", "mailbox/scan.go",
+		"folder.ModTime().Equal(p.mtime) && ", "",
+		boxTest("TestCrowdedFolderIsListedOnce"),
+	},
+	{
+		"untold-behind-told", "scan", "mailbox/queue/snapshot_write.go",
+		"if e.Alarmed && r.Told == n {", "if e.Alarmed {",
+		command{"mailbox/queue", "TestToldAreNotReadAgain"},
+	},
+	{
 		"put-aside-under-a-lost-lock", "31", transitionGo,
 		"\t\tline, err = b.say(ctx, s.locks, entry, payload)\n", "\t\tlocks := s.locks\n\t\tif d.Kind != \"task\" {\n\t\t\tlocks = nil\n\t\t}\n\t\tline, err = b.say(ctx, locks, entry, payload)\n",
 		boxTest("TestRule31_StoppedBehindTheLine"),
