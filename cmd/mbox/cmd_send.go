@@ -142,11 +142,24 @@ func (o *sendOptions) run(ctx context.Context, s *session, args []string) error 
 		if !o.wait {
 			return nil
 		}
-		w := waiting{box: box, limit: time.Duration(o.limit), print: s.printOutput}
+		var why string // the last one that failed did so
+		w := waiting{box: box, limit: time.Duration(o.limit), print: func(t *mailbox.Task) error {
+			if t.Result.Status != mailbox.Failed {
+				return errors.Join(printOutput(s, t), s.out.Flush())
+			}
+			if why = fmt.Sprintf("%s has failed%s", t.ID, clean(because(t), maxLine)); len(sent) > 1 {
+				s.warnf("%s", why)
+			}
+			return nil
+		}}
 		if o.json {
 			w.print = func(t *mailbox.Task) error { return s.printLine(t) }
 		}
-		return w.wait(ctx, sent)
+		err := w.wait(ctx, sent)
+		if failed := new(unwell); errors.As(err, &failed) && len(sent) == 1 && why != "" {
+			return &unwell{why}
+		}
+		return err
 	})
 }
 
@@ -185,22 +198,6 @@ func asBridge(ctx context.Context, box *mailbox.Box, t *mailbox.Task) error {
 		return err
 	}
 	return speaking.byNoWorker(ctx, box)
-}
-
-// printOutput prints what came of a task, as it is for a program, and why one has failed
-// on stderr.
-func (s *session) printOutput(t *mailbox.Task) error {
-	text := task.Text(t.Result.Output)
-	if s.terminal {
-		text = wholeLines(text)
-	}
-	switch {
-	case t.Result.Status == mailbox.Failed:
-		s.warnf("%s has failed%s", t.ID, clean(because(t), maxLine))
-	case text != "":
-		s.printf("%s\n", strings.TrimSuffix(text, "\n"))
-	}
-	return s.out.Flush()
 }
 
 // written makes the task of the flags and of what a person writes in an editor.
