@@ -51,7 +51,7 @@ func (o *statusOptions) run(ctx context.Context, s *session, box *mailbox.Box) e
 		return err
 	}
 	b.Tell(workersOf(ctx, s, box.Home()))
-	miss(s, box, b)
+	lack(s, box, b)
 	if o.json {
 		err = s.printJSON(b)
 	} else {
@@ -63,11 +63,13 @@ func (o *statusOptions) run(ctx context.Context, s *session, box *mailbox.Box) e
 	return err
 }
 
-// miss adds the agents that are not there. Where the ledger cannot tell, the board does.
-func miss(s *session, box *mailbox.Box, b *top.Board) {
+// lack adds the agents that are not there, and traces that are not taken. Where the
+// ledger cannot tell, the board does.
+func lack(s *session, box *mailbox.Box, b *top.Board) {
 	if absent, err := check.Absent(s.config, box); err == nil {
-		b.Miss(absent)
+		b.Lack(absent)
 	}
+	b.Lack(check.Traces(s.config, box.Home()))
 }
 
 // again shows the board as long as somebody looks on.
@@ -81,7 +83,7 @@ func (o *statusOptions) again(ctx context.Context, s *session, box *mailbox.Box)
 			found, asked = workersOf(ctx, s, box.Home()), time.Now()
 		}
 		b.Tell(found)
-		miss(s, box, b)
+		lack(s, box, b)
 		now := fmt.Appendf(nil, "%d %t %v", b.Seq, b.Routed, b.Problems)
 		if !s.terminal && bytes.Equal(now, before) {
 			return nil

@@ -29,17 +29,25 @@ func (w *Watch) Changed() (bool, error) {
 	return changed, err
 }
 
-// Changes tells which settings another configuration has otherwise.
+// Changes tells which settings another configuration has otherwise. Of a table that
+// came or went, such as that of an agent, the name says it all.
 func (c *File) Changes(other *File) string {
 	before, after := c.settings(), other.settings()
-	for key, was := range before {
-		if is, known := after[key]; known && is == was {
-			delete(before, key)
-			delete(after, key)
+	differ := map[string]bool{}
+	note := func(mine, theirs map[string]string, what string) {
+		for key, value := range mine {
+			if is, known := theirs[key]; known && is == value {
+				continue
+			}
+			if table, named := tableOf(key); named && !hasTable(theirs, table) {
+				key = table + " (" + what + ")"
+			}
+			differ[key] = true
 		}
 	}
-	maps.Copy(before, after)
-	keys := slices.Sorted(maps.Keys(before))
+	note(before, after, "gone")
+	note(after, before, "new")
+	keys := slices.Sorted(maps.Keys(differ))
 	const most = 12
 	switch n := len(keys); {
 	case n == 0:
@@ -78,4 +86,22 @@ func (c *File) settings() map[string]string {
 		all[v.Key] = v.Value
 	}
 	return all
+}
+
+// tableOf is the table of a key that has a name of its own, such as agents.NAME.
+func tableOf(key string) (table string, named bool) {
+	parts := strings.SplitN(key, ".", 3)
+	if len(parts) < 3 {
+		return "", false
+	}
+	return parts[0] + "." + parts[1], true
+}
+
+func hasTable(settings map[string]string, table string) bool {
+	for key := range settings {
+		if strings.HasPrefix(key, table+".") {
+			return true
+		}
+	}
+	return false
 }

@@ -43,6 +43,7 @@ const (
 	kindPaused     = "paused" // an agent for which tasks wait
 	kindDrop       = "drop"
 	kindQuarantine = "quarantine"
+	kindTelemetry  = "telemetry" // its server does not take what happens
 	kindFailed     = "failed"
 )
 
@@ -95,7 +96,7 @@ func (r *reader) problems(ctx context.Context, b *Board) {
 
 // sort puts the worst first.
 func (b *Board) sort() {
-	order := []string{kindReadOnly, kindGone, kindLedger, kindDisk, kindClaim, kindAgent, kindAlarm, kindApproval, kindPaused, kindDrop, kindQuarantine, kindFailed}
+	order := []string{kindReadOnly, kindGone, kindLedger, kindDisk, kindClaim, kindAgent, kindAlarm, kindApproval, kindPaused, kindDrop, kindQuarantine, kindTelemetry, kindFailed}
 	slices.SortStableFunc(b.Problems, func(a, b Problem) int { return slices.Index(order, a.Kind) - slices.Index(order, b.Kind) })
 }
 

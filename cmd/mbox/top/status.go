@@ -90,10 +90,15 @@ func (b *Board) Tell(found []check.Finding) {
 	b.sort()
 }
 
-// Miss adds agents whose workers are not there.
-func (b *Board) Miss(absent []check.Finding) {
-	for _, f := range absent {
-		b.trouble(kindAgent, "", f.Text, f.Hint)
+// Lack adds what else was found to be missing: the workers of agents, or a server that
+// takes traces.
+func (b *Board) Lack(found []check.Finding) {
+	for _, f := range found {
+		kind := f.Check
+		if f.Agent != "" {
+			kind = kindAgent
+		}
+		b.trouble(kind, "", f.Text, f.Hint)
 	}
 	b.sort()
 }
