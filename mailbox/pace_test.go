@@ -53,12 +53,12 @@ func TestCrowdedFolderIsListedOnce(t *testing.T) {
 	if unchanged(t, other) {
 		t.Fatal("a drop does not count as a change")
 	}
-	if names, err := other.Unexpected(Pending); err != nil || !slices.Equal(names, []string{"drop.json"}) {
+	if names, err := Unexpected(other, Pending); err != nil || !slices.Equal(names, []string{"drop.json"}) {
 		t.Fatalf("unexpected are %q, %v", names, err)
 	}
 	_, err := other.Scan(t.Context())
 	must(t, err)
-	if names, err := other.Unexpected(Pending); err != nil || len(names) != 0 {
+	if names, err := Unexpected(other, Pending); err != nil || len(names) != 0 {
 		t.Fatalf("unexpected are %q, %v", names, err)
 	}
 	if state, _ := stateOfTask(t, b, "drop"); state != Pending {

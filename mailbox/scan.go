@@ -178,7 +178,7 @@ func (p *paces) shared(folder State) pace {
 // Unexpected lists the files in a folder that the ledger does not have there, drops
 // that nobody has admitted above all. A folder that is as it was when all in it had been
 // dealt with is not listed for it.
-func (b *Box) Unexpected(folder State) ([]string, error) {
+func Unexpected(b *Box, folder State) ([]string, error) {
 	path := b.path("tasks", string(folder))
 	info, err := os.Stat(path)
 	if err != nil || b.paces.of(folder).holds(info) {

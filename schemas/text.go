@@ -128,6 +128,23 @@ func Size(bytes uint64) string {
 	return fmt.Sprintf("%.1f %s", f, units[i])
 }
 
+var utcTime = Pattern(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z`)
+
+// LocalTimes has the times in a text, which are in UTC, as a person on this machine
+// reads them.
+func LocalTimes(text string) string {
+	return utcTime().ReplaceAllStringFunc(text, func(found string) string {
+		at, err := time.Parse(time.RFC3339Nano, found)
+		if err != nil {
+			return found
+		}
+		return LocalTime(at)
+	})
+}
+
+// LocalTime is a time as a person on this machine reads it.
+func LocalTime(t time.Time) string { return t.Local().Format(time.DateTime) }
+
 // Ago is how long ago t was, in one unit: 4m, 3h, 12d.
 func Ago(t, now time.Time) string {
 	d := now.Sub(t)

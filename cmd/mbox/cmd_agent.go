@@ -197,7 +197,7 @@ since when, by what it works, its home, what it holds.`,
 					a := all[name]
 					since, why := "-", "-"
 					if !a.Lifecycle.Claims() {
-						since, why = local(a.Lifecycle.Since.Time), a.why()
+						since, why = schemas.LocalTime(a.Lifecycle.Since.Time), a.why()
 					}
 					t.add(text(name), coloured(a.state(), s.agentColour(a)), text(orDash(a.Role)), text(fmt.Sprint(a.Waiting)), text(orDash(joinIDs(a.Holds))), text(since), text(why))
 				}
@@ -227,7 +227,7 @@ func joinIDs(ids []mailbox.ID) string {
 func (a *agentStatus) why() string {
 	text := "by " + a.Lifecycle.By
 	if a.Lifecycle.Until != nil {
-		text += ", until " + local(a.Lifecycle.Until.Time)
+		text += ", until " + schemas.LocalTime(a.Lifecycle.Until.Time)
 	}
 	if a.Lifecycle.Reason != "" {
 		text += ": " + a.Lifecycle.Reason
@@ -280,7 +280,7 @@ func putBack(box *mailbox.Box, c *life.Claude) string {
 func (s *printer) printAgent(a *agentStatus) {
 	s.printf("%s  %s\n\n", s.paint.bold(clean(a.Name, 128)), s.agentColour(a)(a.state()))
 	if !a.Lifecycle.Claims() {
-		s.field("since", local(a.Lifecycle.Since.Time))
+		s.field("since", schemas.LocalTime(a.Lifecycle.Since.Time))
 		s.field("why", a.why())
 	}
 	if !a.Registered {

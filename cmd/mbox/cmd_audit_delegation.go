@@ -10,6 +10,7 @@ import (
 
 	"mbox/audit/delegation"
 	"mbox/mailbox"
+	"mbox/schemas"
 )
 
 type delegationOptions struct {
@@ -89,7 +90,7 @@ func (o *delegationOptions) run(ctx context.Context, s *session, box *mailbox.Bo
 func (s *printer) delegationRow(d *delegation.View) []cell {
 	at, task, reason := "-", "-", "-"
 	if when, err := time.Parse(time.RFC3339, d.TimeISO); err == nil {
-		at = when.Local().Format(time.DateTime)
+		at = schemas.LocalTime(when)
 	}
 	if d.TaskID != nil {
 		task = *d.TaskID

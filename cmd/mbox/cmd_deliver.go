@@ -9,6 +9,7 @@ import (
 
 	"mbox/agents/chat"
 	"mbox/mailbox"
+	"mbox/schemas"
 )
 
 type deliverOptions struct {
@@ -103,7 +104,7 @@ func (o *deliverOptions) show(s *session, box *mailbox.Box) error {
 		case r.Begun > 0:
 			state = coloured("begun, and not known to be sent", s.paint.yellow)
 		}
-		t.add(text(string(r.ID)), text(r.Bridge), text(local(r.At.Time)), text(string(r.State)), state)
+		t.add(text(string(r.ID)), text(r.Bridge), text(schemas.LocalTime(r.At.Time)), text(string(r.State)), state)
 	}
 	t.printIfAny(s, "nothing is to be delivered")
 	return nil

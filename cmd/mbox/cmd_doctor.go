@@ -94,7 +94,7 @@ func (s *session) printFindings(e *check.Exam, settings bool) {
 	slices.SortStableFunc(e.Findings, func(a, b check.Finding) int { return slices.Index(worst, a.Level) - slices.Index(worst, b.Level) })
 	paints := map[check.Level]paint{check.Fine: s.paint.green, check.Fixed: s.paint.cyan, check.Doubt: s.paint.yellow, check.Wrong: s.paint.red}
 	for _, f := range e.Findings {
-		s.printf("%s  %-12s %s\n", paints[f.Level](fmt.Sprintf("%-5s", f.Level)), f.Check, clean(f.Text, maxLine))
+		s.printf("%s  %-12s %s\n", paints[f.Level](fmt.Sprintf("%-5s", f.Level)), f.Check, clean(schemas.LocalTimes(f.Text), maxLine))
 		if f.Hint != "" {
 			s.printf("       %-12s %s\n", "", s.paint.dim(clean(f.Hint, maxLine)))
 		}

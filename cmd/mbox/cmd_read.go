@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"mbox/mailbox"
 	"mbox/mailbox/channel"
@@ -138,7 +137,7 @@ func (o *readOptions) print(ctx context.Context, s *session, box *mailbox.Box, s
 // printMessage prints who said it, and below that, indented, what. No line of a text can
 // pass for another message.
 func printMessage(s *session, m *spoken) {
-	head := fmt.Sprintf("%d  %s  #%s  %s  %s", m.Seq, m.Posted.Posted.Local().Format(time.DateTime), m.Channel, m.From, m.ID)
+	head := fmt.Sprintf("%d  %s  #%s  %s  %s", m.Seq, schemas.LocalTime(m.Posted.Posted.Time), m.Channel, m.From, m.ID)
 	if m.Type != channel.DefaultType {
 		head += "  " + m.Type
 	}

@@ -128,7 +128,7 @@ func (o *scheduleOptions) add(ctx context.Context, s *session, box *mailbox.Box,
 		return errors.Join(s.printLine(map[string]any{"name": name, "file": file, "next": first.At, "record": id}), err)
 	}
 	s.printf("%s\n", file)
-	s.done("schedule %s is added; it is due first at %s; %s", name, local(first.At), id)
+	s.done("schedule %s is added; it is due first at %s; %s", name, schemas.LocalTime(first.At), id)
 	doubtRouter(s, box)
 	return err
 }
@@ -233,12 +233,12 @@ func printStandings(s *session, all []timetable.Standing) {
 		case !one.Enabled:
 			next = "paused"
 		case one.Next != nil:
-			next = local(*one.Next)
+			next = schemas.LocalTime(*one.Next)
 		}
 		if one.Last != nil {
 			id, state = string(one.Last.Task), cmp.Or(string(one.Last.State), "archived")
 			if one.Last.At != nil {
-				last = local(*one.Last.At)
+				last = schemas.LocalTime(*one.Last.At)
 			}
 		}
 		t.add(text(one.Name), text(one.When), text(next), text(last), text(id), text(state), text(one.Title))

@@ -165,7 +165,7 @@ mended.`,
 				}
 				t := table{head: []string{"AGENT", "NAME", "SET"}}
 				for _, k := range all {
-					t.add(text(k.Agent), text(k.Name), text(local(k.Set)))
+					t.add(text(k.Agent), text(k.Name), text(schemas.LocalTime(k.Set)))
 				}
 				t.printIfAny(s, "there is no secret; mbox secret set sets one")
 				return locked

@@ -148,7 +148,7 @@ func printAttempts(s *session, all []attempt, inJSON bool) error {
 		if a.Ended != nil {
 			took, became = a.Ended.Sub(a.Began.Time).Round(time.Millisecond).String(), string(a.Became)
 		}
-		rows.add(text(fmt.Sprint(a.Claim)), text(a.By), text(local(a.Began.Time)), text(took), coloured(became, s.stateColour(a.Became)), text(a.Reason))
+		rows.add(text(fmt.Sprint(a.Claim)), text(a.By), text(schemas.LocalTime(a.Began.Time)), text(took), coloured(became, s.stateColour(a.Became)), text(a.Reason))
 	}
 	rows.printIfAny(s, "nobody has tried it yet")
 	return nil
@@ -171,7 +171,7 @@ func (s *printer) showTask(t *mailbox.Task, state mailbox.State, w *mailbox.Why)
 	}
 	s.field("from", strings.TrimSpace(t.Source.Agent+" "+t.Source.User))
 	s.field("type", t.Task.Type+", "+t.Task.Priority)
-	s.field("created", local(t.Created.Time))
+	s.field("created", schemas.LocalTime(t.Created.Time))
 	s.showMeta(&t.Mbox, state)
 	s.showAttached(t, state)
 	if w != nil && w.Approve != "" {
@@ -211,13 +211,13 @@ func (s *printer) showMeta(m *mailbox.Meta, state mailbox.State) {
 		s.field("attempt", fmt.Sprintf("%d of %d", m.Attempt, m.MaxAttempts))
 	}
 	if m.NotBefore != nil {
-		s.field("not before", local(m.NotBefore.Time))
+		s.field("not before", schemas.LocalTime(m.NotBefore.Time))
 	}
 	if m.Deadline != nil {
-		s.field("deadline", local(m.Deadline.Time))
+		s.field("deadline", schemas.LocalTime(m.Deadline.Time))
 	}
 	if m.Lease != nil && state == mailbox.InProgress {
-		s.field("lease", "until "+local(m.Lease.Deadline.Time))
+		s.field("lease", "until "+schemas.LocalTime(m.Lease.Deadline.Time))
 	}
 	for _, id := range m.DependsOn {
 		s.field("depends on", string(id))
@@ -264,7 +264,7 @@ func (s *printer) showTrail(changes []mailbox.StateChange) {
 	}
 	s.printf("\n%s\n", s.paint.dim("history"))
 	for _, c := range changes {
-		s.printf("   %s  %s → %s by %s: %s\n", local(c.At.Time), clean(string(c.From), 20), clean(string(c.To), 20), clean(c.By, 80), clean(c.Reason, maxLine))
+		s.printf("   %s  %s → %s by %s: %s\n", schemas.LocalTime(c.At.Time), clean(string(c.From), 20), clean(string(c.To), 20), clean(c.By, 80), clean(c.Reason, maxLine))
 	}
 }
 
@@ -288,25 +288,9 @@ func (s *printer) place(path string) string {
 	return schemas.ShellWord(path)
 }
 
-var utcTime = schemas.Pattern(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z`)
-
-// localTimes has the times in a text as a person on this machine reads them.
-func localTimes(text string) string {
-	return utcTime().ReplaceAllStringFunc(text, func(found string) string {
-		at, err := time.Parse(time.RFC3339Nano, found)
-		if err != nil {
-			return found
-		}
-		return local(at)
-	})
-}
-
-// local is a time as a person on this machine reads it.
-func local(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
-
 func at(t *mailbox.Time) string {
 	if t == nil {
 		return ""
 	}
-	return ", " + local(t.Time)
+	return ", " + schemas.LocalTime(t.Time)
 }

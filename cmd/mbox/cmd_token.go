@@ -122,7 +122,7 @@ that is none is named, with exit code 65; it lets nobody in.`,
 				}
 				t := table{head: []string{"NAME", "ROLE", "AGENT", "MADE"}}
 				for _, k := range tokens {
-					t.add(text(k.Name), text(string(k.Role)), text(k.Agent), text(local(k.Created)))
+					t.add(text(k.Name), text(string(k.Role)), text(k.Agent), text(schemas.LocalTime(k.Created)))
 				}
 				t.printIfAny(s, "there is no token; mbox token create makes one")
 				return damaged

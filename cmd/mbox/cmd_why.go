@@ -66,12 +66,12 @@ func why(ctx context.Context, s *session, box *mailbox.Box, name string, inJSON 
 }
 
 func (s *printer) printWhy(w *mailbox.Why) {
-	s.printf("%s  %s\n%s\n\n", s.paint.bold(clean(string(w.ID), 128)), s.stateColour(w.State)(string(w.State)), clean(localTimes(w.Summary), maxLine))
+	s.printf("%s  %s\n%s\n\n", s.paint.bold(clean(string(w.ID), 128)), s.stateColour(w.State)(string(w.State)), clean(schemas.LocalTimes(w.Summary), maxLine))
 	if w.Path != "" {
 		s.field("file", s.place(w.Path))
 	}
 	if w.Lease != "" {
-		s.field("claim", localTimes(w.Lease))
+		s.field("claim", schemas.LocalTimes(w.Lease))
 	}
 	s.fields(plain, "waits for", w.Waits)
 	s.fields(s.paint.green, "can take it", append(w.Able, w.Asks...))
@@ -88,7 +88,7 @@ func (s *printer) printWhy(w *mailbox.Why) {
 	}
 	s.printf("\n%s\n", s.paint.dim("proof"))
 	for _, l := range w.Lines {
-		s.printf("   %s  %s  %s\n", s.paint.dim(fmt.Sprintf("%6d  %s", l.Seq, clean(localTimes(l.TS), 30))), s.eventColour(l.Event)(fmt.Sprintf("%-16s", clean(string(l.Event), 40))), clean(l.Action, maxLine))
+		s.printf("   %s  %s  %s\n", s.paint.dim(fmt.Sprintf("%6d  %s", l.Seq, clean(schemas.LocalTimes(l.TS), 30))), s.eventColour(l.Event)(fmt.Sprintf("%-16s", clean(string(l.Event), 40))), clean(l.Action, maxLine))
 		if l.Reason != "" {
 			s.printf("           %s\n", s.paint.dim(clean(l.Reason, maxLine)))
 		}
@@ -161,7 +161,7 @@ func (a *putAway) print(s *session, inJSON bool) error {
 	} else {
 		s.field("file", s.place(a.File))
 	}
-	s.printf("\n%s\n   %s  %s\n", s.paint.dim("proof"), s.paint.dim(fmt.Sprintf("%6d  %s", a.Seq, local(a.At.Time))), clean(a.by, maxLine))
+	s.printf("\n%s\n   %s  %s\n", s.paint.dim("proof"), s.paint.dim(fmt.Sprintf("%6d  %s", a.Seq, schemas.LocalTime(a.At.Time))), clean(a.by, maxLine))
 	return nil
 }
 
@@ -226,6 +226,6 @@ func spentText(b mailbox.Budget) string {
 
 func (s *printer) fields(colour paint, name string, values []string) {
 	for _, v := range values {
-		s.fieldIn(colour, name, localTimes(v))
+		s.fieldIn(colour, name, schemas.LocalTimes(v))
 	}
 }

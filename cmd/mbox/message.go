@@ -64,7 +64,7 @@ func whyMessage(ctx context.Context, s *session, box *mailbox.Box, id string, in
 	if m.Task != "" {
 		s.field("said for", string(m.Task)+", of the tree of "+string(m.Root))
 	}
-	s.printf("\n%s\n   %s  %s\n", s.paint.dim("proof"), s.paint.dim(fmt.Sprintf("%6d  %s", m.Seq, clean(localTimes(about.Line.TS), 30))), clean(about.Line.Action, maxLine))
+	s.printf("\n%s\n   %s  %s\n", s.paint.dim("proof"), s.paint.dim(fmt.Sprintf("%6d  %s", m.Seq, clean(schemas.LocalTimes(about.Line.TS), 30))), clean(about.Line.Action, maxLine))
 	return nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"time"
 
 	"mbox/cmd/mbox/config"
 	"mbox/cmd/mbox/telemetry"
@@ -46,7 +45,7 @@ func Traces(c *config.File, home string) []Finding {
 	case err != nil:
 		f.Text, f.Hint = fmt.Sprintf("the place that was kept cannot be read: %v", err), "it begins anew with the next mbox up"
 	case p.Waiting:
-		f.Text = fmt.Sprintf("what happened since %s waits: %s", p.Since.Local().Format(time.DateTime), p.Fault)
+		f.Text = fmt.Sprintf("what happened since %s waits: %s", p.Since, p.Fault)
 	case p.Dropped > 0 && p.Fault == "":
 		f.Text = fmt.Sprintf("%d spans were dropped, %d sent", p.Dropped, p.Sent)
 	case p.Dropped > 0:

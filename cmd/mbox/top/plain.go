@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mbox/mailbox"
+	"mbox/schemas"
 )
 
 // mostTold is how many tasks of a folder a board has that is printed as JSON, or is there first.
@@ -15,10 +16,13 @@ const mostTold = 100
 // line is a problem for one line without colours.
 func (p *Problem) line() string {
 	if p.Hint != "" {
-		return clean(p.about() + ": " + p.Text + "; " + p.Hint)
+		return clean(p.about()) + ": " + p.text() + "; " + clean(p.Hint)
 	}
-	return clean(p.about() + ": " + p.Text)
+	return clean(p.about()) + ": " + p.text()
 }
+
+// text is what a person reads of it.
+func (p *Problem) text() string { return clean(schemas.LocalTimes(p.Text)) }
 
 // about is what kind of problem it is, and whose.
 func (p *Problem) about() string {

@@ -213,7 +213,7 @@ const dropWait = 10 * time.Second
 
 // drops tells of files in pending that are no tasks yet.
 func (r *reader) drops(b *Board) {
-	names, err := r.box.Unexpected(mailbox.Pending)
+	names, err := mailbox.Unexpected(r.box, mailbox.Pending)
 	if err != nil {
 		b.trouble(kindGone, "", err.Error(), "mbox doctor")
 		return

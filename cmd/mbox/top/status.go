@@ -129,7 +129,7 @@ func (b *Board) Print(w io.Writer, s Style) {
 			s.line(w, "problem", p.line())
 			continue
 		}
-		s.wrapped(w, "problem", red(clean(p.about()))+": "+clean(p.Text))
+		s.wrapped(w, "problem", red(clean(p.about()))+": "+p.text())
 		if p.Hint != "" {
 			s.wrapped(w, "", dim(clean(p.Hint)))
 		}
@@ -169,7 +169,7 @@ func (a *Agent) line(b *Board) string {
 	case !a.Enabled:
 		rests = "not enabled"
 	case !a.Life.Claims():
-		rests = a.Life.String()
+		rests = schemas.LocalTimes(a.Life.String())
 	}
 	if name += yellow(clean(rests)); rests != "" && len(a.Holds) > 0 {
 		name += ", "

@@ -261,7 +261,7 @@ func problemLine(p Problem) string {
 	if p.Task != "" {
 		line += clean(string(p.Task)) + "  "
 	}
-	return line + clean(p.Text) + dim("  "+clean(p.Hint))
+	return line + p.text() + dim("  "+clean(p.Hint))
 }
 
 func colour(s mailbox.State) func(string) string {
