@@ -10,7 +10,6 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -134,7 +133,7 @@ func (t *Team) checkCommand(ctx context.Context, c Check, h *mailbox.Handover) (
 	if err != nil {
 		return "", err
 	}
-	said := &tail{}
+	said := &schemas.Tail{Most: maxTail}
 	run, err := spawn(command{
 		line: c.Command, dir: dir, stdin: stdin, stdout: said, stderr: said, confine: t.Confine(h.Agent),
 		env:  append(t.Env(h.Agent), "PWD="+dir, "MBOX_HOME="+t.Policies.Home, "MBOX_AGENT="+h.Agent, "MBOX_TASK_ID="+string(h.Task.ID)),
@@ -162,7 +161,7 @@ func (t *Team) checkCommand(ctx context.Context, c Check, h *mailbox.Handover) (
 	run.drain()
 	feed.Close()
 	status, err := run.Status()
-	words := said.end()
+	words := strings.TrimSpace(strings.ToValidUTF8(said.String(), ""))
 	switch {
 	case err != nil:
 		return "", err
@@ -182,25 +181,4 @@ func plain(v jsontext.Value) string {
 		return task.TextOf(v)
 	}
 	return string(v)
-}
-
-// tail keeps the end of what is written to it, by any number of goroutines.
-type tail struct {
-	mu   sync.Mutex
-	last []byte
-}
-
-// Write never fails.
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.last = append(t.last, p[max(0, len(p)-maxTail):]...)
-	t.last = append(t.last[:0], t.last[max(0, len(t.last)-maxTail):]...)
-	return len(p), nil
-}
-
-func (t *tail) end() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.TrimSpace(strings.ToValidUTF8(string(t.last), ""))
 }

@@ -260,3 +260,27 @@ func Cut(text string, max int) string {
 	}
 	return fmt.Sprintf("%s… (%d bytes more)", text[:end], len(text)-end)
 }
+
+// Tail keeps the end of what is written to it, by any number of goroutines.
+type Tail struct {
+	Most int // bytes
+
+	mu   sync.Mutex
+	last []byte
+}
+
+// Write never fails.
+func (t *Tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last = append(t.last, p[max(0, len(p)-t.Most):]...)
+	t.last = append(t.last[:0], t.last[max(0, len(t.last)-t.Most):]...)
+	return len(p), nil
+}
+
+// String is the end so far. It may begin within a character.
+func (t *Tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.last)
+}

@@ -161,3 +161,18 @@ func TestLocalTimes(t *testing.T) {
 		}
 	}
 }
+
+// A tail is the end of all that was written, whatever the sizes of the pieces.
+func TestTail(t *testing.T) {
+	for _, pieces := range [][]string{{"0123456789"}, {"0", "12345678", "9"}, {"0123456", "789"}, {"", "012345", "6789", ""}} {
+		tail := Tail{Most: 4}
+		for _, p := range pieces {
+			if n, err := tail.Write([]byte(p)); n != len(p) || err != nil {
+				t.Fatalf("%d, %v", n, err)
+			}
+		}
+		if tail.String() != "6789" {
+			t.Errorf("%q end with %q", pieces, tail.String())
+		}
+	}
+}

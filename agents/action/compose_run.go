@@ -49,9 +49,9 @@ func (d *deployment) run(ctx context.Context, env *Env, project *composeProject)
 	if err := put(place, text, env.Sync); err != nil {
 		return "", "", err
 	}
-	log := &tail{most: composeLog}
+	log := &schemas.Tail{Most: composeLog}
 	err = dockerUp(ctx, filepath.Dir(filepath.Join(place.Root, place.Rel)), text, d.Project, log)
-	d.Log = strings.ToValidUTF8(string(log.kept), "\ufffd")
+	d.Log = strings.ToValidUTF8(log.String(), "\ufffd")
 	if err == nil {
 		copies.clear()
 		return "deployed", "", nil
@@ -121,7 +121,7 @@ func noSettings(file policy.Place) error {
 // more of the environment than it needs to find itself and the engine. It gets
 // the text that was checked on its standard input, and no file of settings: what
 // lies in the workspace, anybody who may write there could change in between.
-func dockerUp(ctx context.Context, dir string, text []byte, project string, log *tail) error {
+func dockerUp(ctx context.Context, dir string, text []byte, project string, log *schemas.Tail) error {
 	cmd := exec.CommandContext(ctx, "docker", "compose", "-f", "-", "--project-directory", dir,
 		"--env-file", os.DevNull, "-p", project, "up", "-d", "--wait")
 	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(text)
@@ -136,18 +136,4 @@ func dockerUp(ctx context.Context, dir string, text []byte, project string, log 
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 2 * time.Second
 	return cmd.Run()
-}
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	most int
-	kept []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.kept = append(t.kept, p...)
-	if over := len(t.kept) - t.most; over > 0 {
-		t.kept = append(t.kept[:0], t.kept[over:]...)
-	}
-	return len(p), nil
 }

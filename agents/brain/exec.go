@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mbox/agents"
+	"mbox/schemas"
 )
 
 // Exec thinks with a command, such as claude -p. It gets the prompt on its
@@ -96,7 +97,7 @@ func (e *Exec) Think(ctx context.Context, t agents.Thought) (agents.Reply, error
 	defer giveBack()
 	begun := time.Now()
 	var one sync.Mutex // standard output and error are read at the same time
-	p := &process{grace: e.o.Grace, heard: func() {
+	p := &process{grace: e.o.Grace, stderr: schemas.Tail{Most: maxStderr}, heard: func() {
 		one.Lock()
 		defer one.Unlock()
 		heard(t)

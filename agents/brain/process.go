@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mbox/agents/sandbox"
+	"mbox/schemas"
 )
 
 // process is one run of a command.
@@ -19,7 +20,7 @@ type process struct {
 	grace  time.Duration
 	heard  func() // never called twice at once
 	stdout head
-	stderr end
+	stderr schemas.Tail
 	held   bool // somebody who could not be killed still holds stdout
 }
 
@@ -41,43 +42,6 @@ func (h *head) Write(p []byte) (int, error) {
 	return h.Builder.Write(p)
 }
 
-// end keeps the end of a text.
-type end struct{ text []byte }
-
-func (e *end) Write(p []byte) (int, error) {
-	e.text = append(e.text, p...)
-	e.text = e.text[max(0, len(e.text)-maxStderr):]
-	return len(p), nil
-}
-
-func (e *end) String() string { return string(e.text) }
-
-// pipes are a command's three streams: ours and its ends.
-type pipes struct{ ours, theirs [3]*os.File }
-
-func openPipes() (p *pipes, err error) {
-	p = &pipes{}
-	for i := range p.ours {
-		r, w, err := os.Pipe()
-		if err != nil {
-			closeAll(p.ours[:i])
-			closeAll(p.theirs[:i])
-			return nil, err
-		}
-		p.ours[i], p.theirs[i] = r, w
-		if i == 0 {
-			p.ours[0], p.theirs[0] = w, r
-		}
-	}
-	return p, nil
-}
-
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		f.Close()
-	}
-}
-
 // run runs the command to its end, or to ctx's, and returns how it ended. When it
 // returns, nothing that has come from it is left that could be killed.
 func (p *process) run(ctx context.Context, make func() (*exec.Cmd, error), prompt string) (syscall.WaitStatus, error) {
@@ -85,14 +49,13 @@ func (p *process) run(ctx context.Context, make func() (*exec.Cmd, error), promp
 	if err != nil {
 		return 0, err
 	}
-	streams, err := openPipes()
+	streams, err := sandbox.Pipe(cmd)
 	if err != nil {
 		return 0, err
 	}
-	defer closeAll(streams.ours[:])
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = streams.theirs[0], streams.theirs[1], streams.theirs[2]
+	defer streams.Close()
 	kept, err := sandbox.Start(cmd)
-	closeAll(streams.theirs[:]) // else ours would not end with the command
+	streams.Started()
 	if err != nil {
 		return 0, err
 	}
@@ -100,11 +63,11 @@ func (p *process) run(ctx context.Context, make func() (*exec.Cmd, error), promp
 	defer stop()
 	p.stdout.stop = stop
 	var readers sync.WaitGroup
-	readers.Go(func() { p.read(&p.stdout, streams.ours[1]) })
-	readers.Go(func() { p.read(&p.stderr, streams.ours[2]) })
+	readers.Go(func() { p.read(&p.stdout, streams.Ours[1]) })
+	readers.Go(func() { p.read(&p.stderr, streams.Ours[2]) })
 	readers.Go(func() {
-		_, _ = io.WriteString(streams.ours[0], prompt) // a command need not read it
-		streams.ours[0].Close()
+		_, _ = io.WriteString(streams.Ours[0], prompt) // a command need not read it
+		streams.Ours[0].Close()
 	})
 	_ = kept.Begin() // else the keeper was killed, which the status tells
 	select {
@@ -113,7 +76,7 @@ func (p *process) run(ctx context.Context, make func() (*exec.Cmd, error), promp
 	}
 	kept.End(context.WithoutCancel(ctx), p.grace)
 	deadline := time.Now().Add(2 * time.Second)
-	for _, f := range streams.ours {
+	for _, f := range streams.Ours {
 		_ = f.SetDeadline(deadline)
 	}
 	readers.Wait()

@@ -106,7 +106,7 @@ var rooms = map[string]room{
 	"agents/chat/matrix":       {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
 	"agents/chat/telegram":     {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
 	"agents/chat/ntfy":         {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
-	"agents/chat/imsg":         {layer: 4, ours: []string{"agents/chat", "agents/sandbox"}, libraries: []string{jsonV2}},
+	"agents/chat/imsg":         {layer: 4, ours: []string{"agents/chat", "agents/sandbox", "schemas"}, libraries: []string{jsonV2}},
 	"agents/chat/chattest":     {layer: 4, ours: []string{"agents/chat"}}, // for tests only, see testRooms
 	"agents/chat/email": {
 		layer: 4, ours: []string{"agents/chat"},

@@ -18,6 +18,7 @@ import (
 
 	"mbox/agents/chat"
 	"mbox/agents/sandbox"
+	"mbox/schemas"
 )
 
 const (
@@ -34,7 +35,7 @@ type child struct {
 	process *sandbox.Process
 	in, out *os.File
 	lines   *bufio.Reader
-	stderr  tail
+	stderr  schemas.Tail
 	reading sync.WaitGroup
 	calls   int
 	early   []frame // notifications that came before an answer
@@ -77,47 +78,32 @@ func start(ctx context.Context, command []string) (*child, error) {
 			cmd.Env = append(cmd.Env, name+"="+value)
 		}
 	}
-	var ours, theirs [3]*os.File
-	defer func() { closeAll(theirs[:]) }() // else ours would not end with the child
-	for i := range ours {
-		r, w, err := os.Pipe()
-		if err != nil {
-			closeAll(ours[:])
-			return nil, err
-		}
-		if ours[i], theirs[i] = r, w; i == 0 {
-			ours[0], theirs[0] = w, r
-		}
-	}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs[0], theirs[1], theirs[2]
-	process, err := sandbox.Start(cmd)
+	streams, err := sandbox.Pipe(cmd)
 	if err != nil {
-		closeAll(ours[:])
 		return nil, err
 	}
-	c := &child{process: process, in: ours[0], out: ours[1], lines: bufio.NewReader(ours[1])}
+	defer streams.Started()
+	process, err := sandbox.Start(cmd)
+	if err != nil {
+		streams.Close()
+		return nil, err
+	}
+	in, out, words := streams.Ours[0], streams.Ours[1], streams.Ours[2]
+	c := &child{process: process, in: in, out: out, lines: bufio.NewReader(out), stderr: schemas.Tail{Most: maxStderr}}
 	c.reading.Go(func() {
-		_, _ = io.Copy(&c.stderr, ours[2])
-		ours[2].Close()
+		_, _ = io.Copy(&c.stderr, words)
+		words.Close()
 	})
 	c.reading.Go(func() {
 		<-process.Ended() // somebody else may hold its streams open
 		_ = c.out.SetReadDeadline(time.Now().Add(grace))
-		_ = ours[2].SetReadDeadline(time.Now().Add(grace))
+		_ = words.SetReadDeadline(time.Now().Add(grace))
 	})
 	if err := process.Begin(); err != nil {
 		c.end(ctx)
 		return nil, err
 	}
 	return c, nil
-}
-
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		if f != nil {
-			f.Close()
-		}
-	}
 }
 
 // end lets the child end by itself, as it does when nothing more can come, and then
@@ -216,28 +202,14 @@ func (c *child) fails(ctx context.Context, err error) error {
 		if why == nil {
 			why = fmt.Errorf("status %d", status.ExitStatus())
 		}
-		return fmt.Errorf("imsg: it has ended: %w: %s", why, c.stderr.String())
+		return fmt.Errorf("imsg: it has ended: %w: %s", why, c.words())
 	case <-time.After(grace):
-		return fmt.Errorf("imsg: %w: %s", err, c.stderr.String())
+		return fmt.Errorf("imsg: %w: %s", err, c.words())
 	}
 }
 
-// tail keeps the end of a text.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, p...)
-	t.text = t.text[max(0, len(t.text)-maxStderr):]
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return chat.OneLine(string(t.text[max(0, len(t.text)-200):]))
+// words are the last that it wrote on standard error.
+func (c *child) words() string {
+	text := c.stderr.String()
+	return chat.OneLine(text[max(0, len(text)-200):])
 }

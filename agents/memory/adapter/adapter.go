@@ -28,7 +28,7 @@ package adapter
 
 import (
 	"bufio"
-	"bytes"
+
 	"context"
 	"errors"
 	"fmt"
@@ -261,7 +261,7 @@ type program struct {
 	out     io.Closer
 	secrets []string
 	lines   chan []byte // closed when it has closed its standard output, or said too much
-	words   *tail
+	words   *schemas.Tail
 	gone    chan struct{} // closed when it has ended
 }
 
@@ -273,7 +273,7 @@ func begin(o Options) (*program, error) {
 		return nil, err
 	}
 	cmd.Env = append([]string{}, env...)
-	p := &program{cmd: cmd, secrets: secrets, words: &tail{}, lines: make(chan []byte), gone: make(chan struct{})}
+	p := &program{cmd: cmd, secrets: secrets, words: &schemas.Tail{Most: maxWords}, lines: make(chan []byte), gone: make(chan struct{})}
 	cmd.Stderr, cmd.WaitDelay = p.words, maxEnd
 	if p.in, err = cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -381,7 +381,7 @@ func (p *program) end(grace time.Duration) {
 
 // lastWords is what it has said on standard error last; nil if nothing.
 func (p *program) lastWords() error {
-	lines := strings.Split(strings.TrimSpace(p.words.String()), "\n")
+	lines := strings.Split(strings.TrimSpace(strings.ToValidUTF8(p.words.String(), "")), "\n")
 	if last := lines[len(lines)-1]; last != "" {
 		return errors.New(p.line(last, 200))
 	}
@@ -396,24 +396,4 @@ func (p *program) line(text string, most int) string {
 		}
 	}
 	return schemas.Sentence(text, most)
-}
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, p...)
-	t.text = t.text[max(0, len(t.text)-maxWords):]
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(bytes.ToValidUTF8(t.text, nil))
 }

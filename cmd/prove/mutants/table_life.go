@@ -365,7 +365,7 @@ var lifeMutants = []mutant{
 	},
 	{
 		"offline-and-nobody-told", "life", "cmd/mbox/cmd_status.go",
-		"		b.Miss(absent)\n", "		b.Miss(absent[:0])\n",
+		"\t\tb.Lack(absent)\n", "\t\tb.Lack(absent[:0])\n",
 		command{"cmd/mbox", "TestScripts/agent_life$"},
 	},
 	{
