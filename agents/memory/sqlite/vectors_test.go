@@ -175,7 +175,7 @@ func TestForgottenVectorIsInNoFile(t *testing.T) {
 	s, _ := hybrid(t, filepath.Join(dir, "memory.db"), "coder", e)
 	add(t, s, "stays", "a text")
 	id := add(t, s, "goes", "the secret harbour")
-	v, err := e.Embed(t.Context(), false, textOf(note("goes", "the secret harbour")))
+	v, err := e.Embed(t.Context(), false, "goes: the secret harbour")
 	if err != nil {
 		t.Fatal(err)
 	}

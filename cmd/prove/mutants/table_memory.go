@@ -185,12 +185,12 @@ var memoryMutants = []mutant{
 		command{"agents", "TestPromptMemory$"},
 	},
 	{
-		"memory-vectors-of-two-models", "memory", "agents/memory/sqlite/vectors.go",
-		"case model != s.embedder.Model():", "case false:",
+		"memory-vectors-of-two-models", "memory", "agents/memory/embed.go",
+		"case model != m.Model():", "case false:",
 		sqliteTest("TestModelChanges$"),
 	},
 	{
-		"memory-vectors-of-two-lengths", "memory", "agents/memory/sqlite/vectors.go",
+		"memory-vectors-of-two-lengths", "memory", "agents/memory/embed.go",
 		"case dim > 0 && dim != have:", "case false:",
 		sqliteTest("TestModelChanges$"),
 	},
@@ -205,13 +205,13 @@ var memoryMutants = []mutant{
 		sqliteTest("TestIsolatedVectors$"),
 	},
 	{
-		"memory-lost-without-a-model", "memory", "agents/memory/sqlite/vectors.go",
-		"\t\ts.tell(fmt.Errorf(\"only words are looked for: %w\", err))\n\t\treturn nil, nil\n", "\t\treturn nil, err\n",
+		"memory-lost-without-a-model", "memory", "agents/memory/embed.go",
+		"\t\tm.tell(fmt.Errorf(\"only words are looked for: %w\", err))\n\t\treturn nil, nil\n", "\t\treturn nil, err\n",
 		sqliteTest("TestSQLiteWithoutModel$"),
 	},
 	{
-		"memory-no-words-beside-meaning", "memory", "agents/memory/sqlite/vectors.go",
-		"score[e.ID] += share(rank)", "score[e.ID] += 0 * share(rank)",
+		"memory-no-words-beside-meaning", "memory", "agents/memory/embed.go",
+		"score[e.ID] += share(rank)\n\t}\n\tfor rank", "score[e.ID] += 0 * share(rank)\n\t}\n\tfor rank",
 		sqliteTest("TestHybrid$"),
 	},
 	{
