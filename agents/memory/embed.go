@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 )
 
 var (
@@ -103,6 +104,34 @@ func (m *Meaning) Fits(model string, have, dim int) error {
 
 // text is what the vector of an entry is made of.
 func (e Entry) text() string { return e.Key + ": " + e.Content }
+
+// Quantised is a vector with one byte for each dimension, the greatest of them ±127.
+func Quantised(v []float32) []byte {
+	var most float64
+	for _, x := range v {
+		most = max(most, math.Abs(float64(x)))
+	}
+	out := make([]byte, len(v))
+	for i, x := range v {
+		if most > 0 {
+			out[i] = byte(int8(math.Round(float64(x) / most * 127)))
+		}
+	}
+	return out
+}
+
+// Cosine is how near a vector that was quantised is to one: from -1 to 1.
+func Cosine(v []float32, stored []byte) float64 {
+	var dot, a, b float64
+	for i, x := range v {
+		y := float64(int8(stored[i]))
+		dot, a, b = dot+float64(x)*y, a+float64(x)*float64(x), b+y*y
+	}
+	if a == 0 || b == 0 {
+		return 0
+	}
+	return dot / math.Sqrt(a*b)
+}
 
 // Fused is how many entries words and meaning each bring to a recall.
 const Fused = 100

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"unicode"
 
 	"mbox/agents/memory"
 )
@@ -51,11 +50,8 @@ func (s *Store) byWords(ctx context.Context, query string, limit int) ([]memory.
 // mostWords is how many words of a query are looked up.
 const mostWords = 64
 
-// tokens are the words of a query as the index has them, each once.
 func tokens(query string) []string {
-	all := strings.FieldsFunc(strings.ToLower(query), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) })
-	slices.Sort(all)
-	all = slices.Compact(all)
+	all := memory.Tokens(query)
 	return all[:min(len(all), mostWords)]
 }
 

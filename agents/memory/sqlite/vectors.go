@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"math/bits"
 	"slices"
 	"strconv"
@@ -54,7 +53,7 @@ func (s *Store) addVector(ctx context.Context, tx *sql.Tx, agent string, id int6
 		return err
 	}
 	_, err := tx.ExecContext(ctx, "INSERT INTO vectors (id, agent_id, model, dim, vector) VALUES (?, ?, ?, ?, ?)",
-		id, agent, s.meaning.Model(), len(v), quantised(v))
+		id, agent, s.meaning.Model(), len(v), memory.Quantised(v))
 	if err != nil {
 		return err
 	}
@@ -111,34 +110,6 @@ func signs(v []float32) []uint64 {
 		}
 	}
 	return out
-}
-
-// quantised is a vector with one byte for each dimension, the greatest of them ±127.
-func quantised(v []float32) []byte {
-	var most float64
-	for _, x := range v {
-		most = max(most, math.Abs(float64(x)))
-	}
-	out := make([]byte, len(v))
-	for i, x := range v {
-		if most > 0 {
-			out[i] = byte(int8(math.Round(float64(x) / most * 127)))
-		}
-	}
-	return out
-}
-
-// cosine is how near a stored vector is to one: from -1 to 1.
-func cosine(v []float32, stored []byte) float64 {
-	var dot, a, b float64
-	for i, x := range v {
-		y := float64(int8(stored[i]))
-		dot, a, b = dot+float64(x)*y, a+float64(x)*float64(x), b+y*y
-	}
-	if a == 0 || b == 0 {
-		return 0
-	}
-	return dot / math.Sqrt(a*b)
 }
 
 type candidate struct {
@@ -246,7 +217,7 @@ func (s *Store) rescore(ctx context.Context, v []float32, found []candidate) (ou
 			return nil, s.about(err)
 		}
 		if len(stored) == len(v) {
-			out = append(out, candidate{id, cosine(v, stored)})
+			out = append(out, candidate{id, memory.Cosine(v, stored)})
 		}
 	}
 	return nearest(out, memory.Fused), s.about(rows.Err())

@@ -185,7 +185,7 @@ func TestForgottenVectorIsInNoFile(t *testing.T) {
 			sign.WriteByte(byte(word >> (8 * i)))
 		}
 	}
-	parts := map[string]string{"vector": string(quantised(v[0])[:64]), "signs": sign.String()}
+	parts := map[string]string{"vector": string(memory.Quantised(v[0])[:64]), "signs": sign.String()}
 	for what, part := range parts {
 		if len(raw(t, dir, part)) != 1 {
 			t.Fatalf("the %s was never there", what)
