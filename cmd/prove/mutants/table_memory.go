@@ -187,12 +187,12 @@ var memoryMutants = []mutant{
 	{
 		"memory-vectors-of-two-models", "memory", "agents/memory/embed.go",
 		"case model != m.Model():", "case false:",
-		sqliteTest("TestModelChanges$"),
+		sqliteTest("TestMeaning$"),
 	},
 	{
 		"memory-vectors-of-two-lengths", "memory", "agents/memory/embed.go",
 		"case dim > 0 && dim != have:", "case false:",
-		sqliteTest("TestModelChanges$"),
+		sqliteTest("TestMeaning$"),
 	},
 	{
 		"memory-vector-stays-behind", "memory", "agents/memory/sqlite/vectors.go",
@@ -202,7 +202,7 @@ var memoryMutants = []mutant{
 	{
 		"memory-of-others-by-meaning", "memory", "agents/memory/sqlite/vectors.go",
 		"\"SELECT m.data FROM signs m WHERE \"+ofAgent", "\"SELECT m.data FROM signs m WHERE '' <> ?\"",
-		sqliteTest("TestIsolatedVectors$"),
+		sqliteTest("TestMeaning$"),
 	},
 	{
 		"memory-lost-without-a-model", "memory", "agents/memory/embed.go",
@@ -212,7 +212,7 @@ var memoryMutants = []mutant{
 	{
 		"memory-no-words-beside-meaning", "memory", "agents/memory/embed.go",
 		"score[e.ID] += share(rank)\n\t}\n\tfor rank", "score[e.ID] += 0 * share(rank)\n\t}\n\tfor rank",
-		sqliteTest("TestHybrid$"),
+		sqliteTest("TestMeaning$"),
 	},
 	{
 		"memory-embeds-any-answer", "memory", "agents/brain/embed.go",
