@@ -90,7 +90,7 @@ func start() (dir string, end func(), err error) {
 	if programs == "" {
 		return "", nil, errMissing
 	}
-	if dir, err = os.MkdirTemp("", "mbox-pg-"); err != nil {
+	if dir, err = os.MkdirTemp(base(), "mbox-pg-"); err != nil {
 		return "", nil, err
 	}
 	as, err := other(dir)
@@ -134,6 +134,21 @@ func start() (dir string, end func(), err error) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// base is where the server's folder is made: for temporary files, or in /tmp where another
+// user does not get there, or the name of a socket would be too long (108 bytes).
+func base() string {
+	dir := os.TempDir()
+	if len(dir) > 60 {
+		return "/tmp"
+	}
+	for at := dir; os.Geteuid() == 0 && at != "/"; at = filepath.Dir(at) {
+		if info, err := os.Stat(at); err != nil || info.Mode()&0o001 == 0 {
+			return "/tmp"
+		}
+	}
+	return dir
 }
 
 // other gives the folder to another user where this one is root, whom no server takes.
