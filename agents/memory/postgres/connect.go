@@ -135,7 +135,7 @@ func refusal(ctx context.Context, err error) error {
 	case errors.As(err, &dns):
 		return fault(errors.New("there is no such host"), "mend it where the connection is said")
 	case errors.As(err, &system):
-		return fault(fmt.Errorf("the server cannot be reached: %w", system), "start it, or mend host and port where the connection is said")
+		return fault(errors.New("the server cannot be reached: "+system.Error()), "start it, or mend host and port where the connection is said")
 	}
 	return fault(errors.New("no connection as it is said, and none with TLS that can be trusted"), "look at sslmode and sslrootcert where the connection is said, and at the server's log")
 }

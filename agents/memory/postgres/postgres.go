@@ -127,7 +127,7 @@ func (s *Store) within(ctx context.Context, limit time.Duration, do func(ctx con
 		defer cancel()
 		err = do(limited)
 	}
-	if ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return s.about(err)
