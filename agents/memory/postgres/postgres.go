@@ -73,8 +73,10 @@ type Store struct {
 
 var _ memory.Store = (*Store)(nil)
 
-// tables make each version out of the one before it.
-var tables = []string{`
+// version is that of the tables.
+const version = 1
+
+const tables = `
 	CREATE TABLE mbox_memory (version int NOT NULL);
 	INSERT INTO mbox_memory VALUES (1);
 	CREATE TABLE agents (uuid uuid PRIMARY KEY, alias text NOT NULL UNIQUE);
@@ -88,8 +90,7 @@ var tables = []string{`
 		id bigint PRIMARY KEY REFERENCES memories (id) ON DELETE CASCADE, agent_id uuid NOT NULL REFERENCES agents (uuid),
 		model text NOT NULL, dim int NOT NULL, vector real[] NOT NULL, small bytea NOT NULL);
 	ALTER TABLE vectors ALTER vector SET STORAGE EXTERNAL;
-	CREATE INDEX vectors_of ON vectors (agent_id)`,
-}
+	CREATE INDEX vectors_of ON vectors (agent_id)`
 
 // Open prepares the part of an agent. The server is asked when something is wanted of it.
 func Open(o Options) (*Store, error) {
@@ -143,7 +144,7 @@ func (s *Store) ready(ctx context.Context) (err error) {
 		}
 	}
 	if s.made == 0 {
-		s.made, err = s.version(ctx)
+		s.made, err = s.look(ctx)
 	}
 	return err
 }
@@ -212,8 +213,8 @@ func texts(values []any) [][]byte {
 	return out
 }
 
-// version is that of the tables; 0: there are none. Newer ones are an error.
-func (s *Store) version(ctx context.Context) (v int, err error) {
+// look tells the version of the tables; 0: there are none. Others are an error.
+func (s *Store) look(ctx context.Context) (v int, err error) {
 	r, err := s.ask(ctx, "SELECT version FROM mbox_memory")
 	switch {
 	case codeOf(err) == undefinedTable:
@@ -222,9 +223,11 @@ func (s *Store) version(ctx context.Context) (v int, err error) {
 		return 0, err
 	case len(r.Rows) == 1:
 		v, err = strconv.Atoi(string(r.Rows[0][0]))
+	default:
+		v = -1
 	}
-	if err == nil && (v < 1 || v > len(tables)) {
-		err = fault(fmt.Errorf("its tables have the version %d, and this mbox reads %d", v, len(tables)), "a newer mbox has made them: use that one, or another database")
+	if err == nil && v != version {
+		err = fault(fmt.Errorf("its tables have the version %d, and this mbox reads %d", v, version), "a newer mbox has made them: use that one, or another database")
 	}
 	return v, err
 }
@@ -239,7 +242,7 @@ func (s *Store) make(ctx context.Context) error {
 	}
 	r, err := s.ask(ctx, "SELECT to_regclass('mbox_memory')")
 	if err == nil && r.Rows[0][0] == nil {
-		err = s.run(ctx, tables[0])
+		err = s.run(ctx, tables)
 	}
 	return err
 }
