@@ -19,7 +19,7 @@ PEERS = MCP_PEERS=$$(.ci/mcp-peers)
 LOOKS = AXE=$$(.ci/axe)
 
 # What the tests call.
-NEED = python3 strace jq curl bash ps=procps setsid=util-linux mkfs.ext4=e2fsprogs losetup=mount tmux chromium ngircd
+NEED = python3 strace jq curl bash ps=procps setsid=util-linux mkfs.ext4=e2fsprogs losetup=mount tmux chromium ngircd initdb=postgresql
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile | expand -t 20
@@ -49,7 +49,7 @@ torture: ## the long forms: storms, sweeps, histories, tampering, power cuts; ho
 	.ci/need buildah busybox=busybox-static nsenter=util-linux && .ci/check-container
 	$(MAKE) mutants
 
-mutants: ## break mbox in 1070 places, one at a time: the tests must notice
+mutants: ## break mbox in 1087 places, one at a time: the tests must notice
 	CGO_ENABLED=0 $(GO) run ./cmd/prove/mutants
 
 race: ## the tests under the race detector, shorter, without those of the built program; needs gcc
@@ -78,7 +78,7 @@ cross: ## build and vet for linux and darwin, amd64 and arm64
 
 bench: build ## the figures of mbox help performance, and mbox beside other queues
 	$(GO) run ./cmd/prove/bench
-	$(GO) test ./agents/memory/sqlite -run '^$$' -bench Recall
+	$(GO) test ./agents/memory/sqlite ./agents/memory/postgres -run '^$$' -bench Recall
 	.ci/need redis-server strace mkfs.ext4=e2fsprogs losetup=mount
 	cd examples/peers && CGO_ENABLED=0 $(GO) run .
 

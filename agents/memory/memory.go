@@ -16,6 +16,8 @@
 //
 //	markdown  MEMORY.md and memory/<date>.md of the agent's workspace
 //	sqlite    one database of all agents (package sqlite)
+//	postgres  one database of all agents, on a server (package postgres)
+//	exec      what a program keeps (package adapter)
 //	none      remembers nothing, and says so
 //
 // # Recall
@@ -32,7 +34,8 @@
 //
 // # Forgetting
 //
-// What is forgotten is gone from the store's files. The ledger holds a salted hash of it
+// What is forgotten is gone from the store's files; a server may keep the bytes of what it
+// has deleted. The ledger holds a salted hash of it
 // (see [Hash]), so that who still has the text can prove that it was forgotten.
 package memory
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // words are those of a query; nil where it asks for the newest.
@@ -32,6 +33,14 @@ func Score(query string, e Entry) float64 {
 		}
 	}
 	return float64(n) / float64(len(w))
+}
+
+// Tokens are the words of a text as an index has them: what is letters, digits and marks,
+// in lower case, each once.
+func Tokens(text string) []string {
+	all := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) })
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // Best are the entries with the highest scores, best first; of equal ones those of own

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"mbox/agents/life"
+	"mbox/agents/memory/postgres"
 	"mbox/agents/memory/sqlite"
 	"mbox/agents/secret"
 	"mbox/cmd/mbox/config"
@@ -86,7 +88,7 @@ func (o *renameOptions) rename(ctx context.Context, s *session, box *mailbox.Box
 	if err != nil {
 		return err
 	}
-	if err := unused(ctx, box, to); err != nil {
+	if err := unused(ctx, c, box, from, to); err != nil {
 		return err
 	}
 	return halfway(life.Rename(ctx, box, life.Renaming{From: from, To: to, Entry: entry, By: "human", Reason: o.reason, Follow: following(box)}))
@@ -127,13 +129,35 @@ func following(box *mailbox.Box) life.Follow {
 	wait := box.Options().LockWait
 	return func(ctx context.Context, from, to string) error {
 		err := sqlite.Rename(ctx, memoryDatabase(box.Home()), from, to, wait)
-		return errors.Join(err, secret.Rename(ctx, box.Home(), from, to, wait))
+		err = errors.Join(err, secret.Rename(ctx, box.Home(), from, to, wait))
+		c, failed := config.Load(box.Home())
+		if failed != nil || !inPostgres(c, from, to) {
+			return errors.Join(err, failed)
+		}
+		at, failed := postgresOf(c, box.Options(), from)
+		if failed == nil {
+			failed = postgres.Rename(ctx, at, to)
+		}
+		return errors.Join(err, failed)
 	}
 }
 
+// inPostgres tells whether an agent that has one of these names remembers in Postgres.
+func inPostgres(c *config.File, names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		return c.Agents[name] != nil && c.Agents[name].Memory.Backend == config.MemoryPostgres
+	})
+}
+
 // unused refuses a name under which somebody else remembers, or has secrets.
-func unused(ctx context.Context, box *mailbox.Box, to string) error {
+func unused(ctx context.Context, c *config.File, box *mailbox.Box, from, to string) error {
 	known, err := sqlite.Knows(ctx, memoryDatabase(box.Home()), to, box.Options().LockWait)
+	if err == nil && !known && inPostgres(c, from) {
+		var at postgres.Options
+		if at, err = postgresOf(c, box.Options(), to); err == nil {
+			known, err = postgres.Knows(ctx, at)
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -37,6 +37,8 @@ The archive ends with a manifest of every path, size and SHA-256; --check reads
 it all and holds it against that. To restore by hand: tar --zstd -xf FILE, then
 mbox doctor --fix and mbox recover.
 
+What agents remember in Postgres is not in it, which is said: pg_dump keeps that.
+
 Secrets of agents are in it encrypted, as they lie. What opens them is not, unless
 --with-keys says so: then whoever has the archive can read them.`,
 		shows: []string{"mbox backup ~/agents-$(date +%F).tar.zst", "mbox backup --check ~/agents-2026-02-16.tar.zst"},
@@ -116,6 +118,7 @@ func (o *backupOptions) run(ctx context.Context, s *session, box *mailbox.Box, n
 		s.endProgress()
 		s.warnSkipped(report)
 		o.tellKeys(s, box)
+		tellPostgres(s)
 		return errors.Join(err, lacking(report))
 	}
 	if _, err := os.Lstat(name); err == nil {
@@ -142,6 +145,7 @@ func (o *backupOptions) run(ctx context.Context, s *session, box *mailbox.Box, n
 		return err
 	}
 	o.tellKeys(s, box)
+	tellPostgres(s)
 	return errors.Join(s.tellBackup(name, report, o.json), lacking(report))
 }
 
@@ -150,6 +154,19 @@ func (o *backupOptions) tellKeys(s *session, box *mailbox.Box) {
 	if all, _ := secret.List(box.Home(), ""); len(all) > 0 && !o.withKeys {
 		s.infof("%s in it cannot be opened without %s: keep a copy of that elsewhere, or say --with-keys",
 			schemas.Count(len(all), "secret", "secrets"), clean(secret.Identity(box.Home()), maxLine))
+	}
+}
+
+// tellPostgres says that what agents remember in Postgres is kept elsewhere.
+func tellPostgres(s *session) {
+	var names []string
+	for _, name := range s.config.AgentNames() {
+		if inPostgres(s.config, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) > 0 {
+		s.warnf("not in the backup: what is remembered in Postgres (%s); pg_dump copies that", clean(strings.Join(names, ", "), maxLine))
 	}
 }
 

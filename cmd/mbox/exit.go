@@ -14,6 +14,7 @@ import (
 	"mbox/agents/chat"
 	"mbox/agents/memory"
 	"mbox/agents/memory/adapter"
+	"mbox/agents/memory/postgres"
 	"mbox/agents/secret"
 	"mbox/audit"
 	"mbox/cmd/mbox/check"
@@ -121,6 +122,7 @@ func judge(err error) (code int, hint string) {
 	var sealed *audit.SealedError
 	var paused *mailbox.PausedError
 	var ended *mailbox.EndedError
+	var database *postgres.Fault
 	switch {
 	case err == nil:
 		return exitOK, ""
@@ -198,6 +200,8 @@ func judge(err error) (code int, hint string) {
 		return exitConflict, `memory.backend = "sqlite" and memory.embed_model = "nomic-embed-text" in the agent's table of mbox.toml let it find by meaning`
 	case errors.Is(err, adapter.ErrAdapter):
 		return exitIO, "its table in mbox.toml says which program it is; mbox help memory tells what it has to answer"
+	case errors.As(err, &database):
+		return exitIO, database.Fix
 	case errors.Is(err, memory.ErrFull):
 		return exitConflict, "mbox memory export keeps what is there, mbox memory forget makes room"
 	case errors.Is(err, mailbox.ErrConflict):

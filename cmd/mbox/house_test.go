@@ -84,30 +84,32 @@ var rooms = map[string]room{
 		layer: 4, ours: []string{"agents", "agents/sandbox", "mailbox/durable", "schemas"},
 		libraries: []string{jsonV2, xsys, "github.com/ollama/ollama"},
 	},
-	"agents/life":              {layer: 3, ours: []string{"agents-home", "audit", "mailbox", "mailbox/durable", "mailbox/lifecycle", "mailbox/task", "schemas"}, libraries: []string{xsys}},
-	"agents/dream":             {layer: 4, ours: []string{"agents", "agents/life", "audit", "audit/record", "mailbox", "mailbox/durable", "mailbox/task", "schemas"}, libraries: []string{xsys}},
-	"agents/secret":            {layer: 3, ours: []string{"mailbox/durable", "mailbox/home", "mailbox/task", "schemas"}, libraries: []string{"filippo.io/age"}},
-	"agents/acp":               {layer: 4, ours: []string{"agents", "agents/policy", "agents/sandbox", "mailbox", "mailbox/durable", "schemas"}, libraries: []string{"github.com/coder/acp-go-sdk", "github.com/rs/zerolog"}},
-	"agents/agentzero":         {layer: 4, ours: []string{"agents", "agents/brain", "agents/policy", "mailbox", "mailbox/durable", "schemas"}, libraries: []string{"github.com/rs/zerolog"}},
-	"agents/brain/ollamatest":  {layer: 0}, // for tests only, see testRooms
-	"agents/memory":            {layer: 4, ours: []string{"audit", "mailbox/durable", "schemas"}},
-	"agents/memory/sqlite":     {layer: 4, ours: []string{"agents/memory", "mailbox/durable"}, libraries: []string{"modernc.org/sqlite", "github.com/google/uuid"}},
-	"agents/memory/adapter":    {layer: 4, ours: []string{"agents/memory", "schemas"}, libraries: []string{jsonV2}},
-	"agents/memory/memorytest": {layer: 4, ours: []string{"agents/memory"}}, // for tests only, see testRooms
-	"agents/chat":              {layer: 4, ours: []string{"audit", "mailbox", "mailbox/durable", "mailbox/home", "mailbox/task", "schemas"}, libraries: []string{jsonV2}},
-	"agents/chat/command":      {layer: 4, ours: []string{"agents/chat"}},
-	"agents/chat/openclaw":     {layer: 4, ours: []string{"agents/chat", "agents/chat/command"}},
-	"agents/chat/slack":        {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2, "github.com/coder/websocket"}},
-	"agents/chat/stdio":        {layer: 4, ours: []string{"agents/chat", "schemas"}},
-	"agents/chat/irc":          {layer: 4, ours: []string{"agents/chat"}},
-	"agents/chat/web":          {layer: 4, ours: []string{"agents/chat"}, libraries: []string{"golang.org/x/net"}},
-	"agents/chat/webhook":      {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
-	"agents/chat/bluebubbles":  {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
-	"agents/chat/matrix":       {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
-	"agents/chat/telegram":     {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
-	"agents/chat/ntfy":         {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
-	"agents/chat/imsg":         {layer: 4, ours: []string{"agents/chat", "agents/sandbox", "schemas"}, libraries: []string{jsonV2}},
-	"agents/chat/chattest":     {layer: 4, ours: []string{"agents/chat"}}, // for tests only, see testRooms
+	"agents/life":                         {layer: 3, ours: []string{"agents-home", "audit", "mailbox", "mailbox/durable", "mailbox/lifecycle", "mailbox/task", "schemas"}, libraries: []string{xsys}},
+	"agents/dream":                        {layer: 4, ours: []string{"agents", "agents/life", "audit", "audit/record", "mailbox", "mailbox/durable", "mailbox/task", "schemas"}, libraries: []string{xsys}},
+	"agents/secret":                       {layer: 3, ours: []string{"mailbox/durable", "mailbox/home", "mailbox/task", "schemas"}, libraries: []string{"filippo.io/age"}},
+	"agents/acp":                          {layer: 4, ours: []string{"agents", "agents/policy", "agents/sandbox", "mailbox", "mailbox/durable", "schemas"}, libraries: []string{"github.com/coder/acp-go-sdk", "github.com/rs/zerolog"}},
+	"agents/agentzero":                    {layer: 4, ours: []string{"agents", "agents/brain", "agents/policy", "mailbox", "mailbox/durable", "schemas"}, libraries: []string{"github.com/rs/zerolog"}},
+	"agents/brain/ollamatest":             {layer: 0}, // for tests only, see testRooms
+	"agents/memory":                       {layer: 4, ours: []string{"audit", "mailbox/durable", "schemas"}},
+	"agents/memory/sqlite":                {layer: 4, ours: []string{"agents/memory", "mailbox/durable"}, libraries: []string{"modernc.org/sqlite", "github.com/google/uuid"}},
+	"agents/memory/postgres":              {layer: 4, ours: []string{"agents/memory", "mailbox/durable", "schemas"}, libraries: []string{"github.com/jackc/pgx/v5", "github.com/google/uuid"}},
+	"agents/memory/postgres/postgrestest": {layer: 4, libraries: []string{"github.com/jackc/pgx/v5"}}, // for tests only, see testRooms
+	"agents/memory/adapter":               {layer: 4, ours: []string{"agents/memory", "schemas"}, libraries: []string{jsonV2}},
+	"agents/memory/memorytest":            {layer: 4, ours: []string{"agents/memory"}}, // for tests only, see testRooms
+	"agents/chat":                         {layer: 4, ours: []string{"audit", "mailbox", "mailbox/durable", "mailbox/home", "mailbox/task", "schemas"}, libraries: []string{jsonV2}},
+	"agents/chat/command":                 {layer: 4, ours: []string{"agents/chat"}},
+	"agents/chat/openclaw":                {layer: 4, ours: []string{"agents/chat", "agents/chat/command"}},
+	"agents/chat/slack":                   {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2, "github.com/coder/websocket"}},
+	"agents/chat/stdio":                   {layer: 4, ours: []string{"agents/chat", "schemas"}},
+	"agents/chat/irc":                     {layer: 4, ours: []string{"agents/chat"}},
+	"agents/chat/web":                     {layer: 4, ours: []string{"agents/chat"}, libraries: []string{"golang.org/x/net"}},
+	"agents/chat/webhook":                 {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
+	"agents/chat/bluebubbles":             {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
+	"agents/chat/matrix":                  {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
+	"agents/chat/telegram":                {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
+	"agents/chat/ntfy":                    {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
+	"agents/chat/imsg":                    {layer: 4, ours: []string{"agents/chat", "agents/sandbox", "schemas"}, libraries: []string{jsonV2}},
+	"agents/chat/chattest":                {layer: 4, ours: []string{"agents/chat"}}, // for tests only, see testRooms
 	"agents/chat/email": {
 		layer: 4, ours: []string{"agents/chat"},
 		libraries: []string{
@@ -145,7 +147,7 @@ var rooms = map[string]room{
 		libraries: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"},
 	},
 	"cmd/mbox": {
-		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/gateway", "cmd/mbox/gateway/token", "cmd/mbox/help", "cmd/mbox/mcp", "cmd/mbox/top", "agents", "agents/action", "agents/brain", "agents/life", "agents/dream", "agents/chat", "agents/chat/bluebubbles", "agents/chat/command", "agents/chat/email", "agents/chat/imsg", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/openclaw", "agents/chat/stdio", "agents/chat/telegram", "agents/chat/webhook", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable", "agents/acp", "agents/agentzero", "mailbox/lifecycle", "agents/chat/slack", "cmd/mbox/schedule", "cmd/mbox/timetable", "examples", "mailbox/channel", "cmd/mbox/telemetry", "agents/memory", "agents/memory/adapter", "agents/memory/sqlite", "agents/secret"},
+		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/gateway", "cmd/mbox/gateway/token", "cmd/mbox/help", "cmd/mbox/mcp", "cmd/mbox/top", "agents", "agents/action", "agents/brain", "agents/life", "agents/dream", "agents/chat", "agents/chat/bluebubbles", "agents/chat/command", "agents/chat/email", "agents/chat/imsg", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/openclaw", "agents/chat/stdio", "agents/chat/telegram", "agents/chat/webhook", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable", "agents/acp", "agents/agentzero", "mailbox/lifecycle", "agents/chat/slack", "cmd/mbox/schedule", "cmd/mbox/timetable", "examples", "mailbox/channel", "cmd/mbox/telemetry", "agents/memory", "agents/memory/adapter", "agents/memory/postgres", "agents/memory/sqlite", "agents/secret"},
 		libraries: []string{
 			jsonV2, xsys, "golang.org/x/term", "github.com/rs/zerolog", "github.com/urfave/cli/v2",
 			"github.com/schollz/progressbar/v3", "github.com/google/uuid",
@@ -163,15 +165,15 @@ var testLibraries = []string{
 }
 
 // testRooms are the packages of this module that any test file may use.
-var testRooms = []string{"agents/brain/ollamatest", "agents/memory/memorytest", "agents/chat/chattest", "mailbox/verify"}
+var testRooms = []string{"agents/brain/ollamatest", "agents/memory/memorytest", "agents/memory/postgres/postgrestest", "agents/chat/chattest", "mailbox/verify"}
 
 // What the lowest three layers may not use: they return errors and never log.
 var loggers = []string{"log", "log/slog", "github.com/rs/zerolog"}
 
 // talkers are the packages that may open connections: a brain to its server, Agent Zero's,
-// http_check, and the door, which only listens. No agent calls another one; they leave
+// http_check, a memory to its database, and the door, which only listens. No agent calls another one; they leave
 // tasks.
-var talkers = []string{"agents/action", "agents/agentzero", "agents/brain", "agents/brain/ollamatest", "agents/chat/bluebubbles", "agents/chat/email", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/slack", "agents/chat/telegram", "agents/chat/web", "agents/chat/webhook", "cmd/mbox/gateway", "cmd/mbox/telemetry"}
+var talkers = []string{"agents/action", "agents/agentzero", "agents/brain", "agents/brain/ollamatest", "agents/chat/bluebubbles", "agents/chat/email", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/slack", "agents/chat/telegram", "agents/chat/web", "agents/chat/webhook", "agents/memory/postgres", "agents/memory/postgres/postgrestest", "cmd/mbox/gateway", "cmd/mbox/telemetry"}
 
 // connects are the packages that open connections or listen, and dials the
 // functions with which anybody could.

@@ -13,6 +13,7 @@ import (
 	"mbox/agents/brain"
 	"mbox/agents/memory"
 	"mbox/agents/memory/adapter"
+	"mbox/agents/memory/postgres"
 	"mbox/agents/memory/sqlite"
 	"mbox/agents/policy"
 	"mbox/agents/secret"
@@ -60,6 +61,8 @@ func storeOf(c *config.File, o mailbox.Options, dir, agent string, salt []byte, 
 		}), nil
 	case config.MemorySQLite:
 		return databaseOf(c, o, dir, agent, words)
+	case config.MemoryPostgres:
+		return serverOf(c, o, agent, words)
 	case config.MemoryExec:
 		return adapter.New(adapter.Options{
 			Agent: agent, UUID: c.Agents[agent].UUID, Command: c.Agents[agent].Memory.Command, Dir: dir,
@@ -81,16 +84,53 @@ func databaseOf(c *config.File, o mailbox.Options, dir, agent string, words func
 		return nil, err
 	}
 	s.UUID = c.Agents[agent].UUID
-	model := c.Agents[agent].Memory.EmbedModel
-	if model == "" {
-		return s, nil
-	}
-	e, err := brain.NewOllama(brain.Options{URL: c.Ollama.URL, Model: model, KeepAlive: c.Ollama.KeepAlive, AllowRemoteLLM: c.Ollama.AllowRemote})
-	if err != nil {
+	if err := embedding(c, agent, s, words); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	s.UseEmbeddings(e, func(err error) { words(agent, err) })
 	return s, nil
+}
+
+// serverOf opens an agent's part of the database in Postgres, with embeddings where it
+// has a model.
+func serverOf(c *config.File, o mailbox.Options, agent string, words func(string, error)) (memory.Store, error) {
+	at, err := postgresOf(c, o, agent)
+	if err != nil {
+		return nil, err
+	}
+	s, err := postgres.Open(at)
+	if err != nil {
+		return nil, c.Postgres.Problem(err)
+	}
+	if err := embedding(c, agent, s, words); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// postgresOf says where an agent's part of the database in Postgres is.
+func postgresOf(c *config.File, o mailbox.Options, agent string) (postgres.Options, error) {
+	url, err := c.Postgres.URL()
+	at := postgres.Options{URL: url, Agent: agent, Wait: o.LockWait}
+	if a := c.Agents[agent]; a != nil {
+		at.UUID = a.UUID
+	}
+	return at, err
+}
+
+// embedding has a store find by meaning where its agent has a model.
+func embedding(c *config.File, agent string, s interface {
+	UseEmbeddings(e memory.Embedder, warn func(error))
+}, words func(string, error),
+) error {
+	model := c.Agents[agent].Memory.EmbedModel
+	if model == "" {
+		return nil
+	}
+	e, err := brain.NewOllama(brain.Options{URL: c.Ollama.URL, Model: model, KeepAlive: c.Ollama.KeepAlive, AllowRemoteLLM: c.Ollama.AllowRemote})
+	if err == nil {
+		s.UseEmbeddings(e, func(err error) { words(agent, err) })
+	}
+	return err
 }
 
 // memoryDatabase is where agents with the backend sqlite remember, of a home.

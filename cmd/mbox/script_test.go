@@ -17,6 +17,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"mbox/agents/memory/postgres/postgrestest"
 	"mbox/agents/sandbox"
 	"mbox/audit"
 )
@@ -40,6 +41,7 @@ func (m tidying) Run() int {
 	if builtDir != "" {
 		os.RemoveAll(builtDir)
 	}
+	postgrestest.Stop()
 	return code
 }
 
@@ -58,10 +60,13 @@ func scripts(dir string) testscript.Params {
 			return nil
 		},
 		Condition: func(name string) (bool, error) {
-			if name != "confines" {
-				return false, fmt.Errorf("unknown condition %s", name)
+			switch name {
+			case "confines":
+				return sandbox.Probe().Err() == nil, nil
+			case "postgres":
+				return postgrestest.Programs() != "", nil
 			}
-			return sandbox.Probe().Err() == nil, nil
+			return false, fmt.Errorf("unknown condition %s", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"delegate": delegate,
@@ -69,10 +74,21 @@ func scripts(dir string) testscript.Params {
 			"grab":     grab,
 			"lint":     lint,
 			"nowhere":  nowhere,
+			"postgres": database,
 			"unname":   unname,
 			"waitfor":  waitFor,
 		},
 	}
+}
+
+// postgres FILE writes what connects to a new database of a real server into a file.
+func database(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: postgres FILE")
+	}
+	url, err := postgrestest.New(ts.Name() + args[0])
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(url+"\n"), 0o600))
 }
 
 // exits CODE COMMAND ARG… runs a command and wants exactly that exit code.

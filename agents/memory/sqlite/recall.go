@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"unicode"
 
 	"mbox/agents/memory"
 )
@@ -26,15 +25,15 @@ func (s *Store) Recall(ctx context.Context, query string, limit int) ([]memory.E
 		slices.Reverse(all)
 		return memory.Rank(all, query, limit), err
 	}
-	found, err := s.byWords(ctx, query, max(limit, fused))
-	if err != nil || s.embedder == nil {
+	found, err := s.byWords(ctx, query, max(limit, memory.Fused))
+	if err != nil || s.meaning.Off() {
 		return found[:min(len(found), limit)], err
 	}
 	near, err := s.byMeaning(ctx, query)
 	if err != nil || len(near) == 0 {
 		return found[:min(len(found), limit)], err
 	}
-	return s.fuse(ctx, found, near, limit)
+	return memory.Fuse(found, near, limit), nil
 }
 
 func (s *Store) byWords(ctx context.Context, query string, limit int) ([]memory.Entry, error) {
@@ -51,11 +50,8 @@ func (s *Store) byWords(ctx context.Context, query string, limit int) ([]memory.
 // mostWords is how many words of a query are looked up.
 const mostWords = 64
 
-// tokens are the words of a query as the index has them, each once.
 func tokens(query string) []string {
-	all := strings.FieldsFunc(strings.ToLower(query), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) })
-	slices.Sort(all)
-	all = slices.Compact(all)
+	all := memory.Tokens(query)
 	return all[:min(len(all), mostWords)]
 }
 

@@ -47,9 +47,7 @@ type Store struct {
 	path  string
 	alias string
 
-	embedder memory.Embedder // nil: words alone
-	warn     func(error)
-	told     bool // warn was called
+	meaning memory.Meaning
 }
 
 var _ memory.Store = (*Store)(nil)
@@ -192,7 +190,7 @@ func (s *Store) Add(ctx context.Context, e memory.Entry) (id string, err error) 
 	if err := s.create(); err != nil {
 		return "", err
 	}
-	vector := s.vectorOf(ctx, e)
+	vector := s.meaning.OfEntry(ctx, e)
 	at := sql.NullInt64{Int64: e.At.UnixMilli(), Valid: !e.At.IsZero()}
 	err = s.change(ctx, func(tx *sql.Tx) error {
 		agent, err := s.uuidOf(ctx, tx)

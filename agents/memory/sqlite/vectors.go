@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"math/bits"
 	"slices"
 	"strconv"
@@ -17,39 +16,13 @@ import (
 )
 
 const (
-	perBlock = 128  // ids of one row of signs
-	rescored = 200  // entries of the fewest different signs, that are compared whole
-	fused    = 100  // entries that words and meaning each bring
-	rankBase = 60.0 // of reciprocal rank fusion
-	batch    = 32   // texts that the model gets at once
+	perBlock = 128 // ids of one row of signs
+	rescored = 200 // entries of the fewest different signs, that are compared whole
 )
 
 // UseEmbeddings has recall find by meaning too. warn is told, once, when there is no
 // vector to be had: then words alone count.
-func (s *Store) UseEmbeddings(e memory.Embedder, warn func(error)) { s.embedder, s.warn = e, warn }
-
-// tell warns of the first problem with embeddings.
-func (s *Store) tell(err error) {
-	if !s.told {
-		s.told = true
-		s.warn(err)
-	}
-}
-
-// vectorOf is the vector of a new entry; nil if there is none to be had, which is told.
-func (s *Store) vectorOf(ctx context.Context, e memory.Entry) []float32 {
-	if s.embedder == nil {
-		return nil
-	}
-	all, err := s.embedder.Embed(ctx, false, textOf(e))
-	if err != nil {
-		s.tell(fmt.Errorf("it is kept, and found by its words alone until mbox memory embed: %w", err))
-		return nil
-	}
-	return all[0]
-}
-
-func textOf(e memory.Entry) string { return e.Key + ": " + e.Content }
+func (s *Store) UseEmbeddings(e memory.Embedder, warn func(error)) { s.meaning.Use(e, warn) }
 
 // querier is a database or a transaction.
 type querier interface {
@@ -67,24 +40,20 @@ func (s *Store) fits(ctx context.Context, q querier, dim int) (some bool, err er
 		return false, nil
 	case err != nil:
 		return false, s.about(err)
-	case model != s.embedder.Model():
-		return true, fmt.Errorf("%w: %s (%d dimensions), and memory.embed_model is %s", memory.ErrModel, model, have, s.embedder.Model())
-	case dim > 0 && dim != have:
-		return true, fmt.Errorf("%w: %s had %d dimensions, and now has %d", memory.ErrModel, model, have, dim)
 	}
-	return true, nil
+	return true, s.meaning.Fits(model, have, dim)
 }
 
 // addVector stores the vector of an entry, and its signs with those of its neighbours.
 func (s *Store) addVector(ctx context.Context, tx *sql.Tx, agent string, id int64, v []float32) error {
 	if _, err := s.fits(ctx, tx, len(v)); errors.Is(err, memory.ErrModel) {
-		s.tell(fmt.Errorf("it is kept, and found by its words alone until mbox memory embed: %w", err))
+		s.meaning.TellKept(err)
 		return nil
 	} else if err != nil {
 		return err
 	}
 	_, err := tx.ExecContext(ctx, "INSERT INTO vectors (id, agent_id, model, dim, vector) VALUES (?, ?, ?, ?, ?)",
-		id, agent, s.embedder.Model(), len(v), quantised(v))
+		id, agent, s.meaning.Model(), len(v), memory.Quantised(v))
 	if err != nil {
 		return err
 	}
@@ -143,57 +112,24 @@ func signs(v []float32) []uint64 {
 	return out
 }
 
-// quantised is a vector with one byte for each dimension, the greatest of them ±127.
-func quantised(v []float32) []byte {
-	var most float64
-	for _, x := range v {
-		most = max(most, math.Abs(float64(x)))
-	}
-	out := make([]byte, len(v))
-	for i, x := range v {
-		if most > 0 {
-			out[i] = byte(int8(math.Round(float64(x) / most * 127)))
-		}
-	}
-	return out
-}
-
-// cosine is how near a stored vector is to one: from -1 to 1.
-func cosine(v []float32, stored []byte) float64 {
-	var dot, a, b float64
-	for i, x := range v {
-		y := float64(int8(stored[i]))
-		dot, a, b = dot+float64(x)*y, a+float64(x)*float64(x), b+y*y
-	}
-	if a == 0 || b == 0 {
-		return 0
-	}
-	return dot / math.Sqrt(a*b)
-}
-
 type candidate struct {
 	id   int64
 	near float64
 }
 
-// byMeaning are the ids of the entries nearest to a query, best first; none if there are
-// no vectors, or no model, which is told.
-func (s *Store) byMeaning(ctx context.Context, query string) (ids []string, err error) {
+// byMeaning are the entries nearest to a query, best first; none if there are no vectors,
+// or no model, which is told.
+func (s *Store) byMeaning(ctx context.Context, query string) (near []memory.Entry, err error) {
 	if v, err := s.made(ctx); err != nil || v < 2 {
 		return nil, err
 	}
 	if some, err := s.fits(ctx, s.db, 0); err != nil || !some {
 		return nil, err
 	}
-	all, err := s.embedder.Embed(ctx, true, query)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		s.tell(fmt.Errorf("only words are looked for: %w", err))
-		return nil, nil
+	v, err := s.meaning.OfQuery(ctx, query)
+	if err != nil || v == nil {
+		return nil, err
 	}
-	v := all[0]
 	if _, err := s.fits(ctx, s.db, len(v)); err != nil {
 		return nil, err
 	}
@@ -201,10 +137,17 @@ func (s *Store) byMeaning(ctx context.Context, query string) (ids []string, err 
 	if err == nil {
 		found, err = s.rescore(ctx, v, found)
 	}
-	for _, c := range found[:min(len(found), fused)] {
-		ids = append(ids, strconv.FormatInt(c.id, 10))
+	if err != nil {
+		return nil, err
 	}
-	return ids, err
+	all, err := s.query(ctx, "SELECT "+columns+" FROM memories m WHERE "+ofAgent+" AND m.id IN ("+list(found)+")", s.alias)
+	for _, c := range found {
+		id := strconv.FormatInt(c.id, 10)
+		if i := slices.IndexFunc(all, func(e memory.Entry) bool { return e.ID == id }); i >= 0 {
+			near = append(near, all[i])
+		}
+	}
+	return near, err
 }
 
 // bySigns are the entries whose signs differ least.
@@ -274,10 +217,10 @@ func (s *Store) rescore(ctx context.Context, v []float32, found []candidate) (ou
 			return nil, s.about(err)
 		}
 		if len(stored) == len(v) {
-			out = append(out, candidate{id, cosine(v, stored)})
+			out = append(out, candidate{id, memory.Cosine(v, stored)})
 		}
 	}
-	return nearest(out, fused), s.about(rows.Err())
+	return nearest(out, memory.Fused), s.about(rows.Err())
 }
 
 // list is the ids for an expression of SQL.
@@ -289,38 +232,10 @@ func list(found []candidate) string {
 	return strings.Join(ids, ", ")
 }
 
-// fuse merges what words and what meaning have found by reciprocal ranks: the score of
-// what both have first is 1, of what one has first and the other not 0.5.
-func (s *Store) fuse(ctx context.Context, byWords []memory.Entry, near []string, limit int) ([]memory.Entry, error) {
-	score := map[string]float64{}
-	for rank, e := range byWords[:min(len(byWords), fused)] {
-		score[e.ID] += share(rank)
-	}
-	var missing []candidate
-	for rank, id := range near {
-		if score[id] == 0 {
-			n, err := strconv.ParseInt(id, 10, 64)
-			if err != nil {
-				return nil, err
-			}
-			missing = append(missing, candidate{id: n})
-		}
-		score[id] += share(rank)
-	}
-	all, err := s.query(ctx, "SELECT "+columns+" FROM memories m WHERE "+ofAgent+" AND m.id IN ("+list(missing)+")", s.alias)
-	all = append(all, byWords...)
-	for i := range all {
-		all[i].Score = score[all[i].ID]
-	}
-	return memory.Best(all, "", limit), err
-}
-
-func share(rank int) float64 { return (rankBase + 1) / (rankBase + 1 + float64(rank)) / 2 }
-
 // Embed makes the vectors of all entries that have none, or with again, and where the
 // model has changed, of all. What it has made stays if it ends early; n is how many.
 func (s *Store) Embed(ctx context.Context, again bool) (n int, err error) {
-	if s.embedder == nil {
+	if s.meaning.Off() {
 		return 0, memory.ErrNoModel
 	}
 	if there, err := s.there(ctx); err != nil || !there {
@@ -330,15 +245,11 @@ func (s *Store) Embed(ctx context.Context, again bool) (n int, err error) {
 		return 0, err
 	}
 	for {
-		todo, err := s.query(ctx, "SELECT "+columns+" FROM memories m WHERE "+ofAgent+" AND m.id NOT IN (SELECT id FROM vectors) ORDER BY m.id LIMIT ?", s.alias, batch)
+		todo, err := s.query(ctx, "SELECT "+columns+" FROM memories m WHERE "+ofAgent+" AND m.id NOT IN (SELECT id FROM vectors) ORDER BY m.id LIMIT ?", s.alias, memory.EmbedAtOnce)
 		if err != nil || len(todo) == 0 {
 			return n, err
 		}
-		var texts []string
-		for _, e := range todo {
-			texts = append(texts, textOf(e))
-		}
-		all, err := s.embedder.Embed(ctx, false, texts...)
+		all, err := s.meaning.OfEntries(ctx, todo)
 		if err != nil {
 			return n, err
 		}

@@ -41,6 +41,9 @@ func (c *File) checkAgent(name string, a *Agent) error {
 			return err
 		}
 	}
+	if err := checkPlace(c, key, a); err != nil {
+		return err
+	}
 	return checkNames(c, key, a)
 }
 
@@ -311,7 +314,7 @@ func (f *origins) checkMemory(key string, a *Agent) error {
 	case strings.ContainsRune(a.Memory.Command, 0):
 		return f.wrong(key+".memory.command", "a command cannot hold NUL")
 	}
-	if a.Memory.EmbedModel != "" && a.Memory.Backend != MemorySQLite {
+	if a.Memory.EmbedModel != "" && !slices.Contains(meantMemories, a.Memory.Backend) {
 		return advise(f.wrong(key+".memory.embed_model", "the backend %q finds by words alone", a.Memory.Backend), `memory.backend = "sqlite", or no embed_model`)
 	}
 	return nil

@@ -314,28 +314,39 @@ func (b *Bridge) SecretFiles() (paths []string) {
 	return paths
 }
 
-func (b *Bridge) path(file string) string {
+func (b *Bridge) path(file string) string { return pathFrom(b.home, file) }
+
+func pathFrom(home, file string) string {
 	if filepath.IsAbs(file) {
 		return filepath.Clean(file)
 	}
-	return filepath.Join(b.home, file)
+	return filepath.Join(home, file)
 }
 
 // maxSecret is how long a token or a password may be, in bytes.
 const maxSecret = 16 << 10
 
-// secret reads a secret from a file that nobody else can read, or a variable.
+// secret reads a secret of a bridge.
 func (b *Bridge) secret(what, file, variable string) (string, error) {
-	text := ""
+	text, err := readSecret(b.home, what, file, variable)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", chat.ErrSetup, err)
+	}
+	return text, nil
+}
+
+// readSecret reads a secret from a file that nobody else can read, or a variable. Where
+// none is named there is none.
+func readSecret(home, what, file, variable string) (text string, err error) {
 	switch {
 	case file != "":
-		real, err := filepath.EvalSymlinks(b.path(file)) // the name may be a link to where a system keeps its secrets
+		real, err := filepath.EvalSymlinks(pathFrom(home, file)) // the name may be a link to where a system keeps its secrets
 		if err != nil {
-			return "", fmt.Errorf("%w: the %s's file: %w", chat.ErrSetup, what, err)
+			return "", fmt.Errorf("the %s's file: %w", what, err)
 		}
 		data, err := durable.ReadPrivate(real, maxSecret)
 		if err != nil {
-			return "", fmt.Errorf("%w: the %s's file: %w", chat.ErrSetup, what, err)
+			return "", fmt.Errorf("the %s's file: %w", what, err)
 		}
 		text = strings.TrimSpace(string(data))
 	case variable != "":
@@ -344,7 +355,7 @@ func (b *Bridge) secret(what, file, variable string) (string, error) {
 		return "", nil
 	}
 	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return "", fmt.Errorf("%w: the %s is empty, or more than one line", chat.ErrSetup, what)
+		return "", fmt.Errorf("the %s is empty, or more than one line", what)
 	}
 	return text, nil
 }

@@ -93,13 +93,16 @@ func wanted(t string) string {
 
 func (f *source) unknownKey(e *toml.DecodeError) error {
 	line, _ := e.Position()
-	if table, key := splitKey(e.Key()); isSecret(key) {
+	if table, key := splitKey(e.Key()); isSecret(key) || table == "postgres." {
 		hint := "key_file names a file that holds it, key_env a variable"
 		if table == "serve." {
 			hint = "mbox token create NAME --role operator makes a token, and keeps it elsewhere"
 		}
 		if strings.HasPrefix(table, "bridges.") || strings.HasPrefix(table, "notify.") {
 			hint = "token_file or password_file names a file that holds it, token_env or password_env a variable"
+		}
+		if table == "postgres." {
+			hint = "url_file names a file that holds what connects, url_env a variable"
 		}
 		if table == "telemetry." {
 			hint = "headers_file names a file that holds it, headers_env a variable"

@@ -143,7 +143,10 @@ func TestRefusedConfig(t *testing.T) {
 		{"[agents.coordinator]\ndelegates = ['nobody']", `mbox.toml:2: .*there is no \[agents.nobody\]`},
 		{"[agents.coordinator]\ndelegates = ['coordinator']", "mbox.toml:2: .*the agent itself"},
 		{"[agents.coder]\ndelegates = ['tester']", "mbox.toml:2: .*forbids to hand work on"},
-		{"[agents.coder.memory]\nbackend = 'postgres'", `mbox.toml:2: .*"postgres" is not built yet`},
+		{"[agents.coder.memory]\nbackend = 'qdrant'", `mbox.toml:2: .*"qdrant" is not built yet`},
+		{"[agents.coder.memory]\nbackend = 'postgres'", `mbox.toml:2: .*no \[postgres\] says where`},
+		{"[agents.coder.memory]\nbackend = 'markdown'\nembed_model = 'm'", `mbox.toml:3: .*finds by words alone`},
+		{"[postgres]\nurl_file = 'a'\nurl_env = 'A'", "mbox.toml:3: .*named twice"},
 		{"[agents.coder.memory]\nbackend = 'exec'", `mbox.toml:2: .*memory.backend: no command`},
 		{"[agents.coder.memory]\nbackend = 'sqlite'\ncommand = 'x'", `mbox.toml:3: .*memory.command: the backend "sqlite" has no program`},
 		{"[agents.coder.memory]\nbackend = 'exec'\ncommand = \"a\\u0000\"", `mbox.toml:3: .*NUL`},
@@ -209,6 +212,8 @@ func TestSecretsStayOutOfTheFile(t *testing.T) {
 		"[openai]\nkey_env = 'sk-" + secret + "'":                                     "mbox.toml:2: openai.key_env: is no name of a variable",
 		"[openai]\nurl = 'https://me:" + secret + "@x/v1'":                            "mbox.toml:2: openai.url: has a user or a password",
 		"[ollama]\nurl = 'http://me:" + secret + "@localhost'":                        "mbox.toml:2: ollama.url: has a user or a password",
+		"[postgres]\nurl_env = 'postgres://u:" + secret + "@h/d'":                     "mbox.toml:2: .*is no name of a variable",
+		"[postgres]\nurl = 'postgres://u:" + secret + "@h/d'":                         "mbox.toml:2: postgres.url: a secret does not stand in",
 		"[agents.coder.brain]\nurl = 'http://me:" + secret + "@localhost'":            "mbox.toml:2: .*has a user or a password",
 	} {
 		_, err := Parse(Name, []byte(text))

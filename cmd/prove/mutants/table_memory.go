@@ -185,14 +185,14 @@ var memoryMutants = []mutant{
 		command{"agents", "TestPromptMemory$"},
 	},
 	{
-		"memory-vectors-of-two-models", "memory", "agents/memory/sqlite/vectors.go",
-		"case model != s.embedder.Model():", "case false:",
-		sqliteTest("TestModelChanges$"),
+		"memory-vectors-of-two-models", "memory", "agents/memory/embed.go",
+		"case model != m.Model():", "case false:",
+		sqliteTest("TestMeaning$"),
 	},
 	{
-		"memory-vectors-of-two-lengths", "memory", "agents/memory/sqlite/vectors.go",
+		"memory-vectors-of-two-lengths", "memory", "agents/memory/embed.go",
 		"case dim > 0 && dim != have:", "case false:",
-		sqliteTest("TestModelChanges$"),
+		sqliteTest("TestMeaning$"),
 	},
 	{
 		"memory-vector-stays-behind", "memory", "agents/memory/sqlite/vectors.go",
@@ -202,17 +202,102 @@ var memoryMutants = []mutant{
 	{
 		"memory-of-others-by-meaning", "memory", "agents/memory/sqlite/vectors.go",
 		"\"SELECT m.data FROM signs m WHERE \"+ofAgent", "\"SELECT m.data FROM signs m WHERE '' <> ?\"",
-		sqliteTest("TestIsolatedVectors$"),
+		sqliteTest("TestMeaning$"),
 	},
 	{
-		"memory-lost-without-a-model", "memory", "agents/memory/sqlite/vectors.go",
-		"\t\ts.tell(fmt.Errorf(\"only words are looked for: %w\", err))\n\t\treturn nil, nil\n", "\t\treturn nil, err\n",
+		"memory-lost-without-a-model", "memory", "agents/memory/embed.go",
+		"\t\tm.tell(fmt.Errorf(\"only words are looked for: %w\", err))\n\t\treturn nil, nil\n", "\t\treturn nil, err\n",
 		sqliteTest("TestSQLiteWithoutModel$"),
 	},
 	{
-		"memory-no-words-beside-meaning", "memory", "agents/memory/sqlite/vectors.go",
-		"score[e.ID] += share(rank)", "score[e.ID] += 0 * share(rank)",
-		sqliteTest("TestHybrid$"),
+		"memory-no-words-beside-meaning", "memory", "agents/memory/embed.go",
+		"score[e.ID] += share(rank)\n\t}\n\tfor rank", "score[e.ID] += 0 * share(rank)\n\t}\n\tfor rank",
+		sqliteTest("TestMeaning$"),
+	},
+	{
+		"postgres-forgets-of-all-agents", "memory", "agents/memory/postgres/postgres.go",
+		"\"DELETE FROM memories WHERE \"+ofAgent+\" AND id = $2\"", "\"DELETE FROM memories WHERE $1 <> '' AND id = $2\"",
+		postgresTest("TestPostgres$"),
+	},
+	{
+		"postgres-recalls-of-all-agents", "memory", "agents/memory/postgres/postgres.go",
+		"const ofAgent = \"agent_id = (SELECT uuid FROM agents WHERE alias = $1)\"", "const ofAgent = \"$1 <> ''\"",
+		postgresTest("TestPostgres$"),
+	},
+	{
+		"postgres-tells-done-too-soon", "memory", "agents/memory/postgres/postgres.go",
+		"return s.run(ctx, \"COMMIT\")", "return s.run(ctx, \"ROLLBACK\")",
+		postgresTest("TestPostgres$"),
+	},
+	{
+		"postgres-newer-tables-written", "memory", "agents/memory/postgres/postgres.go",
+		"v != version {", "v == 0 {",
+		postgresTest("TestStrangeTables$"),
+	},
+	{
+		"postgres-makes-tables-twice", "memory", "agents/memory/postgres/postgres.go",
+		"err == nil && r.Rows[0][0] == nil {", "err == nil && r != nil {",
+		postgresTest("TestPostgres$"),
+	},
+	{
+		"postgres-vector-stays-behind", "memory", "agents/memory/postgres/postgres.go",
+		"REFERENCES memories (id) ON DELETE CASCADE, agent_id", "NOT NULL, agent_id",
+		postgresTest("TestForgottenIsInNoTable$"),
+	},
+	{
+		"postgres-commonest-words", "memory", "agents/memory/postgres/recall.go",
+		"return in[a] - in[b]", "return in[b] - in[a]",
+		postgresTest("TestRarest$"),
+	},
+	{
+		"postgres-long-words-refused", "memory", "agents/memory/postgres/recall.go",
+		"word[:min(len(word), maxWord)]", "word",
+		postgresTest("TestRarest$"),
+	},
+	{
+		"postgres-password-in-the-clear", "memory", "agents/memory/postgres/connect.go",
+		"if inClear {", "if inClear && false {",
+		postgresTest("TestURLs$"),
+	},
+	{
+		"postgres-tells-what-connects", "memory", "agents/memory/postgres/connect.go",
+		"%w: want postgres://user:password@host:5432/database\", ErrURL)", "%w: want postgres://user:password@host:5432/database %w\", ErrURL, err)",
+		postgresTest("TestURLs$"),
+	},
+	{
+		"postgres-tells-who-was-refused", "memory", "agents/memory/postgres/connect.go",
+		"return fault(errors.New(\"the server refuses user and password\")", "return fault(fmt.Errorf(\"the server refuses user and password: %w\", err)",
+		postgresTest("TestFaults$"),
+	},
+	{
+		"postgres-never-given-up", "memory", "agents/memory/postgres/postgres.go",
+		"limited, cancel := context.WithTimeout(ctx, limit)", "limited, cancel := context.WithTimeout(ctx, limit+time.Minute)",
+		postgresTest("TestTimes$"),
+	},
+	{
+		"postgres-connection-lost-for-good", "memory", "agents/memory/postgres/postgres.go",
+		"s.conn == nil || s.conn.IsClosed() {\n\t\tif", "s.conn == nil {\n\t\tif",
+		postgresTest("TestLostConnection$"),
+	},
+	{
+		"postgres-farthest-vectors", "memory", "agents/memory/postgres/vectors.go",
+		"cmp.Compare(b.near, a.near)", "cmp.Compare(a.near, b.near)",
+		postgresTest("TestMeaning$"),
+	},
+	{
+		"postgres-left-out-of-backups-unsaid", "memory", "cmd/mbox/cmd_backup.go",
+		"if len(names) > 0 {", "if len(names) > 1000 {",
+		command{"cmd/mbox", "TestScripts/^memory_postgres$"},
+	},
+	{
+		"postgres-memories-stay-behind", "memory", "cmd/mbox/cmd_agent_rename.go",
+		"failed = postgres.Rename(ctx, at, to)", "failed = postgres.Rename(ctx, at, from)",
+		command{"cmd/mbox", "TestScripts/^memory_postgres$"},
+	},
+	{
+		"postgres-secret-shown", "memory", "cmd/mbox/config/read.go",
+		"isSecret(key) || table == \"postgres.\"", "isSecret(key)",
+		command{"cmd/mbox/config", "TestSecretsStayOutOfTheFile$"},
 	},
 	{
 		"memory-embeds-any-answer", "memory", "agents/brain/embed.go",
@@ -222,5 +307,7 @@ var memoryMutants = []mutant{
 }
 
 func sqliteTest(run string) command { return command{"agents/memory/sqlite", run} }
+
+func postgresTest(run string) command { return command{"agents/memory/postgres", run} }
 
 func memoryTest(run string) command { return command{"agents/memory", run} }
