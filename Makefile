@@ -78,7 +78,7 @@ cross: ## build and vet for linux and darwin, amd64 and arm64
 
 bench: build ## the figures of mbox help performance, and mbox beside other queues
 	$(GO) run ./cmd/prove/bench
-	$(GO) test ./agents/memory/sqlite ./agents/memory/postgres -run '^$$' -bench Recall
+	$(GO) test ./agents/memory ./agents/memory/sqlite ./agents/memory/postgres -run '^$$' -bench Recall
 	.ci/need redis-server strace mkfs.ext4=e2fsprogs losetup=mount
 	cd examples/peers && CGO_ENABLED=0 $(GO) run .
 

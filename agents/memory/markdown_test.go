@@ -1,7 +1,9 @@
 package memory_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -291,5 +293,21 @@ func TestHash(t *testing.T) {
 	}
 	if memory.Hash([]byte("other"), e) == h {
 		t.Error("the salt does not count")
+	}
+}
+
+// BenchmarkRecall measures what a recall costs where 1,000 texts of 200 bytes are kept.
+func BenchmarkRecall(b *testing.B) {
+	s := markdownAt(b.TempDir(), "coder")
+	for i := range 1000 {
+		e := note("core", fmt.Sprintf("key%d", i), fmt.Sprintf("w%d w%d %s", i, i%100, strings.Repeat("text ", 38)))
+		if _, err := s.Add(context.Background(), e); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		if found, err := s.Recall(context.Background(), "w77 w42", 5); err != nil || len(found) == 0 {
+			b.Fatal(found, err)
+		}
 	}
 }
