@@ -207,7 +207,7 @@ var memoryMutants = []mutant{
 	{
 		"memory-lost-without-a-model", "memory", "agents/memory/embed.go",
 		"\t\tm.tell(fmt.Errorf(\"only words are looked for: %w\", err))\n\t\treturn nil, nil\n", "\t\treturn nil, err\n",
-		sqliteTest("TestSQLiteWithoutModel$"),
+		sqliteTest("TestMeaning$"),
 	},
 	{
 		"memory-no-words-beside-meaning", "memory", "agents/memory/embed.go",
