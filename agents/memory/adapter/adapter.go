@@ -28,7 +28,6 @@ package adapter
 
 import (
 	"bufio"
-
 	"context"
 	"errors"
 	"fmt"

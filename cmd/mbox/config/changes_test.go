@@ -12,9 +12,11 @@ func TestChanges(t *testing.T) {
 		{"", "lease = '5m'\nmax_attempts = 4", "lease, max_attempts from now on"},
 		{"[roles.x]", "lease = '5m'", "lease, roles.x (gone) from now on"},
 		{"[roles.x]", "[roles.y]\n[roles.x]\nmax_tokens = 7", "roles.x.max_tokens, roles.y (new) from now on"},
-		{"", "[roles.a]\n[roles.b]\n[roles.c]\n[roles.d]\n[roles.e]\n[roles.f]\n[roles.g]\n[roles.h]\n[roles.i]\n[roles.j]\n[roles.k]\n[roles.l]\n[roles.m]",
+		{
+			"", "[roles.a]\n[roles.b]\n[roles.c]\n[roles.d]\n[roles.e]\n[roles.f]\n[roles.g]\n[roles.h]\n[roles.i]\n[roles.j]\n[roles.k]\n[roles.l]\n[roles.m]",
 			"roles.a (new), roles.b (new), roles.c (new), roles.d (new), roles.e (new), roles.f (new), roles.g (new), roles.h (new), roles.i (new), roles.j (new), " +
-				"roles.k (new), roles.l (new) and 1 more hold from now on"},
+				"roles.k (new), roles.l (new) and 1 more hold from now on",
+		},
 	} {
 		equal(t, c.before+" → "+c.after, read(t, c.before).Changes(read(t, c.after)), c.want)
 	}
