@@ -32,7 +32,8 @@ func (b *Box) Task(ctx context.Context, id ID) (*Task, State, error) {
 	return f.Task, f.State, ctx.Err()
 }
 
-// Filter chooses tasks. Empty fields choose all.
+// Filter chooses tasks. Empty fields choose all. An agent is meant by each of the names
+// that it has or had, and its tasks are those of all of them ([Filter.Naming]).
 type Filter struct {
 	States   []State // the folders to look in; pending, in-progress, completed and failed if empty
 	Agent    string  // who picked it up
@@ -42,6 +43,19 @@ type Filter struct {
 	Priority string
 	After    string // the Path of an item: only those behind it, in its folder and in the later ones
 	Limit    int    // 0: no limit
+
+	called func(name string) string // nil: each name is an agent's own
+}
+
+// Naming is the filter that knows what agents were called, for whoever asks it himself
+// (Matches). List does.
+func (f Filter) Naming(b *Box) (Filter, error) {
+	if f.Agent == "" && f.Target == "" && f.Source == "" || f.called != nil {
+		return f, nil
+	}
+	var err error
+	f.called, err = Names(b)
+	return f, err
 }
 
 // Item is one listed task.
@@ -58,6 +72,11 @@ type Item struct {
 // missing or come twice.
 func (b *Box) List(ctx context.Context, f Filter) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
+		f, err := f.Naming(b)
+		if err != nil {
+			yield(Item{}, err)
+			return
+		}
 		left := f.Limit
 		for it, err := range lying(ctx, b.home, f) {
 			if err == nil && !f.Matches(it) {
@@ -234,6 +253,9 @@ func (f Filter) Matches(it Item) bool {
 		by = *t.Assignment.PickedUpBy
 	}
 	is := func(want, have string) bool { return want == "" || want == have }
-	return is(f.Agent, by) && is(f.Target, t.Assignment.TargetAgent) && is(f.Source, t.Source.Agent) &&
+	named := func(want, have string) bool {
+		return is(want, have) || f.called != nil && f.called(want) == f.called(have)
+	}
+	return named(f.Agent, by) && named(f.Target, t.Assignment.TargetAgent) && named(f.Source, t.Source.Agent) &&
 		is(f.Type, t.Task.Type) && is(f.Priority, t.Task.Priority)
 }

@@ -34,6 +34,13 @@ func AgentCalled(b *Box, name string) (string, error) {
 	return b.queue.Called(name), err
 }
 
+// Names tells what each agent is called now that has a name, or had it, as of this moment.
+func Names(b *Box) (called func(name string) string, err error) {
+	err = b.queue.Hear()
+	all := b.queue.Agents()
+	return func(name string) string { return lifecycle.Called(all, name) }, err
+}
+
 // Readdress gives the pending tasks that name an agent by a name that it had to the name
 // that it has now, each by a line of its own (task_edited). It returns how many it has
 // changed.

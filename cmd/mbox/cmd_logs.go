@@ -92,6 +92,10 @@ func (o *logsOptions) whose(ctx context.Context, s *session, box *mailbox.Box, o
 	if err == nil {
 		return "", mailbox.ID(of), nil
 	}
+	of, failed := mailbox.AgentCalled(box, of)
+	if failed != nil {
+		return "", "", failed
+	}
 	if s.config.Agents[of] != nil {
 		return audit.Folder(of), "", nil
 	}

@@ -57,7 +57,10 @@ of its value. Agents' processes are refused, as mbox approve refuses them.`,
 			if err := o.named("set", args[0]); err != nil {
 				return err
 			}
-			return sealing.with(ctx, s, func(box *mailbox.Box) error { return o.set(ctx, s, box, args[0]) })
+			return sealing.byName(ctx, s, o.agent, func(box *mailbox.Box, agent string) error {
+				o.agent = agent
+				return o.set(ctx, s, box, args[0])
+			})
 		},
 	}
 }
@@ -159,7 +162,11 @@ mended.`,
 		flags: []cli.Flag{textFlag("agent", "only those of `NAME`", &o.agent), jsonFlag(&o.json)},
 		run: func(ctx context.Context, s *session, _ []string) error {
 			return s.looking(ctx, func(box *mailbox.Box) error {
-				all, locked := secret.List(box.Home(), o.agent)
+				agent, err := mailbox.AgentCalled(box, o.agent)
+				if err != nil {
+					return err
+				}
+				all, locked := secret.List(box.Home(), agent)
 				if o.json {
 					return firstError(s.printLines(len(all), func(i int) any { return all[i] }), locked)
 				}
@@ -189,7 +196,10 @@ it where it comes from as well. A change record is written. It is for people.`,
 			if err := o.named("rm", args[0]); err != nil {
 				return err
 			}
-			return sealing.with(ctx, s, func(box *mailbox.Box) error { return o.remove(ctx, s, box, args[0]) })
+			return sealing.byName(ctx, s, o.agent, func(box *mailbox.Box, agent string) error {
+				o.agent = agent
+				return o.remove(ctx, s, box, args[0])
+			})
 		},
 		words: secretWords,
 	}

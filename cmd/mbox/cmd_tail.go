@@ -19,6 +19,7 @@ import (
 
 type tailOptions struct {
 	agent, task string
+	called      func(name string) string // what an agent is called now
 	events      choices
 	since       moment
 	last        number
@@ -72,6 +73,13 @@ ledger: byte for byte into a pipe or a file; on a terminal, what moves it or hid
 func (o *tailOptions) run(ctx context.Context, s *session, box *mailbox.Box) error {
 	ctx, end := whileRead(ctx)
 	defer end()
+	if o.agent != "" {
+		called, err := mailbox.Names(box)
+		if err != nil {
+			return err
+		}
+		o.called = called
+	}
 	from, err := o.start(box.Ledger())
 	if err != nil {
 		return err
@@ -157,7 +165,7 @@ func (o *tailOptions) start(l *audit.Ledger) (audit.Position, error) {
 }
 
 func (o *tailOptions) wants(line audit.Line) bool {
-	return (o.agent == "" || line.Agent() == o.agent) &&
+	return (o.agent == "" || line.Agent() == o.agent || o.called(line.Agent()) == o.called(o.agent)) &&
 		(o.task == "" || strings.EqualFold(line.Task(), o.task)) &&
 		(len(o.events.values) == 0 || slices.Contains(o.events.values, string(line.Event())))
 }

@@ -291,7 +291,7 @@ func (c *call) filter() (mailbox.Filter, error) {
 		}
 		f.States, f.After = f.States[i:], string(at)
 	}
-	return f, nil
+	return f.Naming(c.Box)
 }
 
 // page is what is wanted of those that a filter names, up to n tasks and about pageBytes.
