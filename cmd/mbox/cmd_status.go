@@ -46,12 +46,11 @@ func (o *statusOptions) run(ctx context.Context, s *session, box *mailbox.Box) e
 	if o.watch {
 		return o.again(ctx, s, box)
 	}
-	b, err := top.Read(ctx, box)
+	b, err := top.Read(ctx, box, lacks(s, box))
 	if err != nil {
 		return err
 	}
 	b.Tell(workersOf(ctx, s, box.Home()))
-	lack(s, box, b)
 	if o.json {
 		err = s.printJSON(b)
 	} else {
@@ -63,13 +62,16 @@ func (o *statusOptions) run(ctx context.Context, s *session, box *mailbox.Box) e
 	return err
 }
 
-// lack adds the agents that are not there, and traces that are not taken. Where the
+// lacks tells of agents that are not there, and of traces that nobody takes. Where the
 // ledger cannot tell, the board does.
-func lack(s *session, box *mailbox.Box, b *top.Board) {
-	if absent, err := check.Absent(s.config, box); err == nil {
-		b.Lack(absent)
+func lacks(s *session, box *mailbox.Box) func() []check.Finding {
+	return func() []check.Finding {
+		found, err := check.Absent(s.config, box)
+		if err != nil {
+			found = nil
+		}
+		return append(found, check.Traces(s.config, box.Home())...)
 	}
-	b.Lack(check.Traces(s.config, box.Home()))
 }
 
 // again shows the board as long as somebody looks on.
@@ -78,12 +80,11 @@ func (o *statusOptions) again(ctx context.Context, s *session, box *mailbox.Box)
 	found, asked := []check.Finding(nil), time.Time{}
 	ctx, end := whileRead(ctx)
 	defer end()
-	return top.Watch(ctx, box, func(b *top.Board) error {
+	return top.Watch(ctx, box, lacks(s, box), func(b *top.Board) error {
 		if time.Since(asked) > askAgain {
 			found, asked = workersOf(ctx, s, box.Home()), time.Now()
 		}
 		b.Tell(found)
-		lack(s, box, b)
 		now := fmt.Appendf(nil, "%d %t %v", b.Seq, b.Routed, b.Problems)
 		if !s.terminal && bytes.Equal(now, before) {
 			return nil

@@ -27,7 +27,7 @@ func Absent(c *config.File, box *mailbox.Box) (found []Finding, err error) {
 		if !stale {
 			continue
 		}
-		f := Finding{Check: "agents", Level: Wrong, Agent: name, Hint: "mbox up, which runs it"}
+		f := Finding{Check: "agents", Level: Wrong, Agent: name, Hint: "mbox up, which runs " + name}
 		f.Text = name + " is offline: nothing has been heard of its worker"
 		if !since.IsZero() {
 			f.Text = fmt.Sprintf("%s is offline: its worker was heard of %s ago, and says each %s that it is there", name, schemas.Ago(since, box.Options().Now()), config.Span(every))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mbox/audit"
+	"mbox/cmd/mbox/check"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
@@ -92,7 +93,8 @@ type Agent struct {
 type reader struct {
 	box    *mailbox.Box
 	now    func() time.Time
-	at     audit.Position // of the ledger, when the index was asked
+	lacks  func() []check.Finding // of Options
+	at     audit.Position         // of the ledger, when the index was asked
 	agents map[string]mailbox.Agent
 	count  map[mailbox.State]int
 	live   map[mailbox.State][]*mailbox.Live // the most urgent first; nil where the ledger cannot tell
@@ -117,9 +119,9 @@ type title struct {
 	row     Row
 }
 
-func newReader(box *mailbox.Box) *reader {
+func newReader(box *mailbox.Box, lacks func() []check.Finding) *reader {
 	now := box.Options().Now
-	return &reader{box: box, now: now, files: readFirst, titles: map[place]title{}, ended: map[mailbox.State]*listing{}, causes: map[mailbox.ID]cause{}}
+	return &reader{box: box, now: now, lacks: lacks, files: readFirst, titles: map[place]title{}, ended: map[mailbox.State]*listing{}, causes: map[mailbox.ID]cause{}}
 }
 
 // read makes a board. touched are the tasks about which there have been lines since

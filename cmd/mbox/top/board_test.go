@@ -88,7 +88,7 @@ func TestBoardIsWhatLies(t *testing.T) {
 		})
 		turn(time.Second)
 	}
-	r := newReader(box)
+	r := newReader(box, nil)
 	read := func() *Board {
 		t.Helper()
 		b, err := r.read(t.Context(), nil)
@@ -134,7 +134,7 @@ func TestBoardHasTheProblems(t *testing.T) {
 			return "actions need a word"
 		},
 	})
-	r, touched := newReader(box), map[mailbox.ID]bool{}
+	r, touched := newReader(box, nil), map[mailbox.ID]bool{}
 	want := func(kind, text string) {
 		t.Helper()
 		b, err := r.read(t.Context(), touched)
@@ -210,12 +210,12 @@ func TestManyThatStandStill(t *testing.T) {
 		send(t, box, mailbox.ID(fmt.Sprintf("t%04d", i)), nil)
 	}
 	turn(2 * time.Hour)
-	b, err := newReader(box).read(t.Context(), nil)
+	b, err := newReader(box, nil).read(t.Context(), nil)
 	must(t, err)
 	if last := b.Problems[len(b.Problems)-1]; len(b.Problems) != mostAsked+1 || last.Text != "7 more that wait long, or work longer than they said" {
 		t.Errorf("%d problems, the last is %+v", len(b.Problems), last)
 	}
-	r := newReader(box) // of a board on a screen
+	r := newReader(box, nil) // of a board on a screen
 	r.soon = true
 	for n, want := range []int{0, askNext, 2 * askNext} {
 		b, err := r.read(t.Context(), nil)
@@ -232,7 +232,7 @@ func TestManyTitlesComeLater(t *testing.T) {
 	for i := range readFirst + 20 {
 		send(t, box, mailbox.ID(fmt.Sprintf("t%04d", i)), nil)
 	}
-	r := newReader(box)
+	r := newReader(box, nil)
 	for board, want := range []struct {
 		titles int
 		more   bool

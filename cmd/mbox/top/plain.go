@@ -38,7 +38,7 @@ func (p *Problem) about() string {
 func Plain(ctx context.Context, box *mailbox.Box, o Options, w io.Writer, flush func() error) error {
 	work := newWork(ctx)
 	defer work.end()
-	lines, r := make(chan news, mostAtOne), newReader(box)
+	lines, r := make(chan news, mostAtOne), newReader(box, o.Lacks)
 	_, end, _ := last(box.Ledger(), 1) // an error comes again below
 	b, err := r.read(ctx, nil)
 	if err != nil {

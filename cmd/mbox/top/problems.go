@@ -37,7 +37,7 @@ const (
 	kindLedger     = "ledger"
 	kindDisk       = "disk"
 	kindClaim      = "claim" // its worker is gone
-	kindAgent      = "agent" // it cannot work, and has tasks
+	kindAgent      = "agent" // it cannot work, and has tasks; or nothing is heard of its worker
 	kindAlarm      = "alarm" // nobody takes it
 	kindApproval   = "approval"
 	kindPaused     = "paused" // an agent for which tasks wait
@@ -81,6 +81,15 @@ func (r *reader) problems(ctx context.Context, b *Board) {
 	b.room()
 	r.standing(ctx, b)
 	b.paused()
+	if r.lacks != nil {
+		for _, f := range r.lacks() {
+			kind := f.Check
+			if f.Agent != "" {
+				kind = kindAgent
+			}
+			b.trouble(kind, "", f.Text, f.Hint)
+		}
+	}
 	r.quarantine(b)
 	failed := 0
 	for _, row := range b.Columns[task.FolderIndex(mailbox.Failed)].Rows {

@@ -44,7 +44,7 @@ type (
 
 // newSource reads from the box.
 func newSource(w *work, box *mailbox.Box, o Options) source {
-	lines, r := make(chan news, mostAtOne), newReader(box)
+	lines, r := make(chan news, mostAtOne), newReader(box, o.Lacks)
 	r.soon = true
 	go w.do(func(ctx context.Context) { follow(ctx, box, lines) })
 	return source{

@@ -19,9 +19,9 @@ import (
 )
 
 // Read reads one board. Of tasks that are completed it has no rows, which would cost a
-// look at each file.
-func Read(ctx context.Context, box *mailbox.Box) (*Board, error) {
-	r := newReader(box)
+// look at each file. Lacks is that of Options.
+func Read(ctx context.Context, box *mailbox.Box, lacks func() []check.Finding) (*Board, error) {
+	r := newReader(box, lacks)
 	r.brief = true
 	return r.once(ctx)
 }
@@ -46,8 +46,9 @@ func (r *reader) once(ctx context.Context) (*Board, error) {
 }
 
 // Watch calls show with a board at once and then again and again, until the context ends.
-func Watch(ctx context.Context, box *mailbox.Box, show func(*Board) error) error {
-	r := newReader(box)
+// Lacks is that of Options.
+func Watch(ctx context.Context, box *mailbox.Box, lacks func() []check.Finding, show func(*Board) error) error {
+	r := newReader(box, lacks)
 	r.brief = true
 	look := time.NewTicker(often)
 	defer look.Stop()
@@ -86,19 +87,6 @@ func (b *Board) Tell(found []check.Finding) {
 		if !a.Able && a.Waiting > 0 {
 			b.trouble(kindAgent, "", a.Works+"; "+tasks(a.Waiting)+" for it", f.Hint)
 		}
-	}
-	b.sort()
-}
-
-// Lack adds what else was found to be missing: the workers of agents, or a server that
-// takes traces.
-func (b *Board) Lack(found []check.Finding) {
-	for _, f := range found {
-		kind := f.Check
-		if f.Agent != "" {
-			kind = kindAgent
-		}
-		b.trouble(kind, "", f.Text, f.Hint)
 	}
 	b.sort()
 }

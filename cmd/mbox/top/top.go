@@ -20,6 +20,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"mbox/audit"
+	"mbox/cmd/mbox/check"
 	"mbox/mailbox"
 )
 
@@ -29,12 +30,15 @@ type Options struct {
 	Doubt    error  // what was found wrong when the mailbox was opened
 	// Describe is what mbox show and mbox why tell of a task, for a terminal.
 	Describe func(context.Context, mailbox.ID) (string, error)
-	Line     func(*audit.Entry) string // a line of the ledger, for a terminal
-	Fault    func(error) string        // an error with the hint that a command gives
-	Cancel   func(context.Context, mailbox.ID) error
-	Retry    func(context.Context, mailbox.ID) error
-	Pause    func(ctx context.Context, agent mailbox.ID) error
-	Resume   func(ctx context.Context, agent mailbox.ID) error
+	// Lacks tells of agents of whose workers nothing is heard, and of what else is not there;
+	// nil: nobody asks.
+	Lacks  func() []check.Finding
+	Line   func(*audit.Entry) string // a line of the ledger, for a terminal
+	Fault  func(error) string        // an error with the hint that a command gives
+	Cancel func(context.Context, mailbox.ID) error
+	Retry  func(context.Context, mailbox.ID) error
+	Pause  func(ctx context.Context, agent mailbox.ID) error
+	Resume func(ctx context.Context, agent mailbox.ID) error
 }
 
 // fps is how often a second at most the screen is drawn: bubbletea looks that often
