@@ -12,8 +12,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"golang.org/x/sys/unix"
 
 	"mbox/audit"
 	"mbox/mailbox"
@@ -27,20 +33,30 @@ const archives = "agents/_archive"
 
 // Manifest is the file manifest.json of an archive: what the home of a dead agent held.
 type Manifest struct {
-	Agent string `json:"agent"`
-	Files []File `json:"files"` // by path
+	Agent    string `json:"agent"`
+	Files    []File `json:"files"`             // by path
+	Unlisted int    `json:"unlisted,omitzero"` // entries that a manifest has no room for
 }
 
 // File is an entry of a home that is no folder.
 type File struct {
-	Path   string `json:"path"` // from the agent's home, with slashes
+	Path   string `json:"path"` // from the agent's home, with slashes; quoted as in Go where it is no UTF-8
 	Size   int64  `json:"size"` // bytes
 	SHA256 string `json:"sha256,omitzero"`
 	Link   string `json:"link,omitzero"` // where a link leads; what is neither a file nor a link has none of both
 }
 
-// mostManifest is how long a manifest may be, in bytes.
-const mostManifest = 256 << 20
+// mostListed is how many bytes of names and links a manifest may have, of which JSON makes
+// six times as many at most. A test has less.
+var mostListed = 32 << 20
+
+// What a manifest may be, so that no home is too much for it.
+const (
+	mostManifest = 256 << 20 // bytes
+	eachListed   = 256       // bytes of an entry beside those, of which there may be a sixth as many
+	mostPath     = 1 << 10   // bytes of a name: what lies deeper is not listed
+	mostHoles    = 1 << 30   // bytes of its files that are nowhere: of those behind them no hash is taken
+)
 
 // archiveOf is where an agent is put away that drains since then, from the home.
 func archiveOf(a mailbox.Agent, agent string) string {
@@ -72,7 +88,7 @@ var stamped = schemas.Pattern(`^[0-9]{8}T[0-9]{9}Z$`)
 
 // depart puts an agent away that drains, if it has nothing left to do. ErrBusy says that
 // something works in its home, such as a dream, and that the wait was over.
-func depart(ctx context.Context, b *mailbox.Box, agent, by, reason string, wait time.Duration) (archive string, err error) {
+func depart(ctx context.Context, b *mailbox.Box, agent, by, reason string, wait time.Duration, follow Follow) (archive string, err error) {
 	held, err := Holds(b, agent)
 	if err != nil || len(held) > 0 {
 		return "", err
@@ -83,6 +99,9 @@ func depart(ctx context.Context, b *mailbox.Box, agent, by, reason string, wait 
 	}
 	archive = archiveOf(a, agent)
 	sum, err := store(ctx, b, agent, filepath.Join(b.Home(), archive), wait)
+	if err == nil {
+		err = follow.tell(ctx, agent, "")
+	}
 	if err != nil {
 		return "", err
 	}
@@ -129,7 +148,14 @@ func putAway(ctx context.Context, b *mailbox.Box, agent, manifest, kept string, 
 	if err != nil {
 		return errors.Join(err, leave())
 	}
-	m, err := manifestOf(ctx, agent, home)
+	var m *Manifest
+	if err = opened(home); err == nil {
+		holes := int64(0)
+		m, err = manifestOf(ctx, agent, home, func(_ string, hole int64) bool {
+			holes += max(0, hole)
+			return hole <= 0 || holes <= mostHoles
+		})
+	}
 	var text []byte
 	if err == nil {
 		text, err = schemas.Encode(m)
@@ -143,43 +169,96 @@ func putAway(ctx context.Context, b *mailbox.Box, agent, manifest, kept string, 
 	return errors.Join(err, unlock(), leave())
 }
 
+// opened lets a home be read and moved that its agent has closed.
+func opened(home string) error {
+	info, err := os.Lstat(home)
+	if err != nil || !info.IsDir() || info.Mode().Perm()&durable.DirMode == durable.DirMode {
+		return err
+	}
+	return os.Chmod(home, durable.DirMode)
+}
+
 // manifestOf lists a home, but for its logs, into which a worker may write that ends late.
-// What is in it an agent may have made: no link is followed, and nothing but regular files
-// is read.
-func manifestOf(ctx context.Context, agent, home string) (*Manifest, error) {
+// What is in it an agent may have made: no link is followed, nothing but regular files is
+// read, and what cannot be read, or would never end, has no hash. No home is such that it
+// could not be listed: that would keep its agent from being put away.
+//
+// Hashes tells whether a regular file is read, of which so many bytes are nowhere.
+func manifestOf(ctx context.Context, agent, home string, hashes func(path string, hole int64) bool) (*Manifest, error) {
 	m := &Manifest{Agent: agent, Files: []File{}}
 	root, err := os.OpenRoot(home)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
+	listed := 0
 	err = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
-		switch err = errors.Join(err, ctx.Err()); {
-		case err == nil && path == "logs" && d.IsDir():
-			return fs.SkipDir
-		case err != nil || d.IsDir():
+		closed := errors.Is(err, fs.ErrPermission) && path != "."
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && !closed:
 			return err
+		case path == "logs" && d.IsDir():
+			return fs.SkipDir
+		case len(path) > mostPath:
+			m.Unlisted++
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case d.IsDir() && !closed:
+			return nil
 		}
-		info, err := root.Lstat(path)
+		f, err := fileOf(root, path, hashes)
 		if err != nil {
 			return err
 		}
-		f := File{Path: path, Size: info.Size()}
-		switch {
-		case info.Mode()&fs.ModeSymlink != 0:
-			f.Link, err = root.Readlink(path)
-		case info.Mode().IsRegular():
-			f.SHA256, err = hashFile(filepath.Join(home, path))
+		if listed += len(f.Path) + len(f.Link) + eachListed/6; listed > mostListed {
+			m.Unlisted++
+			return nil
 		}
 		m.Files = append(m.Files, f)
-		return err
+		return nil
 	})
 	slices.SortFunc(m.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	return m, err
 }
 
-func hashFile(path string) (string, error) {
-	f, _, err := durable.OpenRegular(path)
+// fileOf is an entry of a home, or a folder of it that is closed.
+func fileOf(root *os.Root, path string, hashes func(string, int64) bool) (f File, err error) {
+	info, err := root.Lstat(path)
+	if err != nil {
+		return f, err
+	}
+	f = File{Path: legible(path)}
+	if info.IsDir() {
+		return f, nil
+	}
+	f.Size = info.Size()
+	switch st, known := info.Sys().(*syscall.Stat_t); {
+	case info.Mode()&fs.ModeSymlink != 0:
+		f.Link, err = root.Readlink(path)
+		f.Link = legible(f.Link)
+	case known && info.Mode().IsRegular() && hashes(f.Path, f.Size-512*st.Blocks):
+		f.SHA256, err = hashFile(root, path)
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		err = nil
+	}
+	return f, err
+}
+
+// legible is a name as JSON can have it.
+func legible(name string) string {
+	if utf8.ValidString(name) {
+		return name
+	}
+	return strconv.Quote(name)
+}
+
+func hashFile(root *os.Root, path string) (string, error) {
+	f, err := root.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return "", err
 	}
@@ -213,7 +292,7 @@ func Archived(b *mailbox.Box, agent string) (archive string, entry []byte, err e
 // Restore brings an agent back from its newest archive, as it was: the home's files have
 // to be those of the manifest, and the manifest that of the ledger's line, or the error is
 // a [ChangedError]. The agent is provisioning when it returns.
-func Restore(ctx context.Context, b *mailbox.Box, agent, by, reason string) error {
+func Restore(ctx context.Context, b *mailbox.Box, agent, by, reason string, follow Follow) error {
 	return alone(ctx, b, func() error {
 		archive, entry, err := Archived(b, agent)
 		if err == nil {
@@ -233,7 +312,7 @@ func Restore(ctx context.Context, b *mailbox.Box, agent, by, reason string) erro
 		if _, err := mailbox.MoveAgent(ctx, b, by, "brings back "+agent, m); err != nil && !errors.Is(err, mailbox.ErrCommitted) {
 			return err // the line may be there all the same
 		}
-		return arrive(ctx, b, agent)
+		return arrive(ctx, b, agent, follow)
 	})
 }
 
@@ -257,10 +336,14 @@ func unchanged(ctx context.Context, b *mailbox.Box, agent, archive string) error
 		return &ChangedError{archive, "manifest.json is not the one of the ledger"}
 	}
 	var was Manifest
-	if err := schemas.Decode(text, &was); err != nil {
+	if err := json.Unmarshal(text, &was); err != nil { // schemas.Decode takes 1 MiB, and this is mbox's own
 		return err
 	}
-	now, err := manifestOf(ctx, agent, filepath.Join(dir, "home"))
+	hashed := map[string]bool{}
+	for _, f := range was.Files {
+		hashed[f.Path] = f.SHA256 != ""
+	}
+	now, err := manifestOf(ctx, agent, filepath.Join(dir, "home"), func(path string, _ int64) bool { return hashed[path] })
 	if err != nil {
 		return err
 	}
@@ -269,8 +352,11 @@ func unchanged(ctx context.Context, b *mailbox.Box, agent, archive string) error
 			return &ChangedError{archive, "home/" + f.Path + " is not as it was put away"}
 		}
 	}
-	if len(now.Files) > len(was.Files) {
+	switch {
+	case len(now.Files) > len(was.Files):
 		return &ChangedError{archive, "home/" + now.Files[len(was.Files)].Path + " was not there"}
+	case now.Unlisted != was.Unlisted:
+		return &ChangedError{archive, "home has another number of files"}
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func TestClaude(t *testing.T) {
 	must(t, os.WriteFile(file, []byte("I do what I want.\n"), 0o600))
 	must(t, Rename(t.Context(), b, renaming("ada", "eve", nil)))
 	bury(t, b, "eve")
-	must(t, Restore(t.Context(), b, "eve", "human", ""))
+	must(t, Restore(t.Context(), b, "eve", "human", "", nil))
 	if c := claudeOf(t, b, "eve"); !c.Changed() || c.AtBirth != audit.Hash(born) || c.Now != audit.Hash([]byte("I do what I want.\n")) {
 		t.Errorf("after a change, another name and a way back: %+v", c)
 	}

@@ -15,6 +15,7 @@ import (
 	agentshome "mbox/agents-home"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/lifecycle"
 	"mbox/schemas"
 )
@@ -136,7 +137,7 @@ const stateWait = 5 * time.Second
 
 // lockState keeps others from writing the state of an agent.
 func lockState(ctx context.Context, b *mailbox.Box, agent string) (unlock func() error, err error) {
-	return lock(ctx, filepath.Join(b.AgentDir(agent), "state.lock"), stateWait)
+	return lock(ctx, home.LockPath(b.Home(), "state-"+agent), stateWait)
 }
 
 // change writes the state of an agent anew, if it has one, while nobody else does: its

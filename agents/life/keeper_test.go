@@ -83,7 +83,7 @@ func TestFinishDuringADream(t *testing.T) {
 	bear(t, b, "ada")
 	c, err := b.Claim(t.Context(), mailbox.ClaimRequest{Agent: "ada"})
 	must(t, err)
-	if _, err := Drain(t.Context(), b, "ada", "human", "", nil); err != nil {
+	if _, err := Drain(t.Context(), b, "ada", "human", "", nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	must(t, c.Complete(t.Context(), mailbox.Result{}))
@@ -98,7 +98,7 @@ func TestFinishDuringADream(t *testing.T) {
 	if buried, err := Finish(t.Context(), b, nil); err != nil || len(buried) != 1 {
 		t.Errorf("afterwards: %v %v", buried, err)
 	}
-	must(t, Restore(t.Context(), b, "ada", "human", ""))
+	must(t, Restore(t.Context(), b, "ada", "human", "", nil))
 }
 
 // What mbox writes into a home goes into its archive, or comes to nothing: a pulse that
@@ -110,7 +110,7 @@ func TestPulseOfTheDead(t *testing.T) {
 	must(t, err)
 	done := make(chan error, 2)
 	go func() {
-		_, err := Drain(t.Context(), b, "ada", "human", "", nil)
+		_, err := Drain(t.Context(), b, "ada", "human", "", nil, nil)
 		done <- err
 	}()
 	go func() { done <- change(t.Context(), b, "ada", func(s *State) { s.BootCount = 7 }) }()
@@ -123,7 +123,7 @@ func TestPulseOfTheDead(t *testing.T) {
 	must(t, unlock())
 	must(t, <-done)
 	must(t, <-done)
-	must(t, Restore(t.Context(), b, "ada", "human", ""))
+	must(t, Restore(t.Context(), b, "ada", "human", "", nil))
 }
 
 // An agent that was not born has no keeper.

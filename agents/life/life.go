@@ -10,6 +10,7 @@
 //	line: provisioning        from here on it counts
 //	the home is renamed to agents/NAME, its CLAUDE.md kept as mbox.d/UUID.CLAUDE.md
 //	the entry is renamed to mbox.d/NAME.toml
+//	what it has elsewhere, such as units, is made ([Follow])
 //	the task with which it introduces itself is sent, once
 //	first pulse, line: healthy
 //
@@ -18,6 +19,7 @@
 //	line: draining            it claims nothing more, and finishes what it has
 //	the hashes of its home are written to agents/_archive/NAME-TIME/manifest.json
 //	the entry is renamed to agents/_archive/NAME-TIME/agent.toml, the home to home
+//	what it has elsewhere is removed
 //	line: dead, with the place and the hash of the manifest
 //
 // A new name, of an agent that is at nothing, comes like this:
@@ -25,7 +27,7 @@
 //	its entry for the new name is made in mbox.d/NEW.toml.new
 //	line: renamed             from here on the old name means the new one
 //	the home is renamed to agents/NEW, the entry to mbox.d/NEW.toml
-//	what is kept by its name elsewhere follows ([Follow])
+//	what it has elsewhere follows
 //	the pending tasks that name it are readdressed, a line for each
 //	the old entry is removed
 //
@@ -65,6 +67,7 @@ type Newborn struct {
 	// Fill, if not nil, puts more into the home, which is whole otherwise. It is still in
 	// another place; no agent is born or put away meanwhile. After an error nothing is left.
 	Fill    func(ctx context.Context, home string) error
+	Follow  Follow
 	By      string // human, or whoever wants it
 	Version string // of this mbox
 }
@@ -113,7 +116,7 @@ func Birth(ctx context.Context, b *mailbox.Box, n Newborn) error {
 		if err != nil && !errors.Is(err, mailbox.ErrCommitted) {
 			return err
 		}
-		return arrive(ctx, b, n.Name)
+		return arrive(ctx, b, n.Name, n.Follow)
 	})
 }
 
@@ -151,7 +154,7 @@ func stageEntry(path string, text []byte, mode durable.Mode) error {
 }
 
 // arrive puts in place what was made before the line, and has the agent introduce itself.
-func arrive(ctx context.Context, b *mailbox.Box, name string) error {
+func arrive(ctx context.Context, b *mailbox.Box, name string, follow Follow) error {
 	if err := arriveHome(b, name); err != nil {
 		return err
 	}
@@ -160,6 +163,9 @@ func arrive(ctx context.Context, b *mailbox.Box, name string) error {
 	}
 	entry := filepath.Join(b.Home(), EntryName(name))
 	if err := moved(entry+".new", entry, b.Options().Sync); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := follow.tell(ctx, "", name); err != nil {
 		return err
 	}
 	s, err := Stateful(b, name)
@@ -244,7 +250,7 @@ func Pulse(ctx context.Context, b *mailbox.Box, agent, version string, begins bo
 // Drain has an agent claim nothing more. What it has it finishes, unless free, which may be
 // nil, takes that away; when it has nothing left it is put away, at once or by Finish.
 // Archive is where; "" while it still works.
-func Drain(ctx context.Context, b *mailbox.Box, agent, by, reason string, free func() error) (archive string, err error) {
+func Drain(ctx context.Context, b *mailbox.Box, agent, by, reason string, free func() error, follow Follow) (archive string, err error) {
 	err = alone(ctx, b, func() error {
 		err := drained(ctx, b, agent, by, reason)
 		if err == nil && free != nil {
@@ -253,7 +259,7 @@ func Drain(ctx context.Context, b *mailbox.Box, agent, by, reason string, free f
 		if err != nil {
 			return err
 		}
-		archive, err = depart(ctx, b, agent, by, reason, lockWait)
+		archive, err = depart(ctx, b, agent, by, reason, lockWait, follow)
 		return err
 	})
 	return archive, err
@@ -303,7 +309,7 @@ func Finish(ctx context.Context, b *mailbox.Box, follow Follow) (buried []string
 		for _, name := range slices.Sorted(maps.Keys(begun)) {
 			switch begun[name].State {
 			case lifecycle.Provisioning:
-				failed = errors.Join(failed, arrive(ctx, b, name))
+				failed = errors.Join(failed, arrive(ctx, b, name, follow))
 				continue
 			case lifecycle.Renamed:
 				if err := moveOver(ctx, b, name, 0, follow); !errors.Is(err, mailbox.ErrBusy) { // else the next Finish does it
@@ -311,7 +317,7 @@ func Finish(ctx context.Context, b *mailbox.Box, follow Follow) (buried []string
 				}
 				continue
 			}
-			archive, err := depart(ctx, b, name, "mbox", begun[name].Reason, 0)
+			archive, err := depart(ctx, b, name, "mbox", begun[name].Reason, 0, follow)
 			if archive != "" {
 				buried = append(buried, name)
 			}

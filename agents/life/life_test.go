@@ -67,7 +67,7 @@ func bear(t testing.TB, b *mailbox.Box, name string) {
 // bury puts an agent away, and tells where.
 func bury(t testing.TB, b *mailbox.Box, name string) string {
 	t.Helper()
-	archive, err := Drain(t.Context(), b, name, "human", "r", nil)
+	archive, err := Drain(t.Context(), b, name, "human", "r", nil, nil)
 	if err != nil || archive == "" {
 		t.Fatal(archive, err)
 	}
@@ -93,7 +93,7 @@ func TestManifest(t *testing.T) {
 	must(t, syscall.Mkfifo(filepath.Join(home, "workspace", "pipe"), 0o600))
 	must(t, os.WriteFile(filepath.Join(home, "logs", "ada.log"), []byte("x"), 0o600))
 	dir := bury(t, b, "ada")
-	m, err := manifestOf(t.Context(), "ada", filepath.Join(dir, "home"))
+	m, err := manifestOf(t.Context(), "ada", filepath.Join(dir, "home"), func(string, int64) bool { return true })
 	must(t, err)
 	got := map[string]File{}
 	for _, f := range m.Files {
@@ -110,13 +110,13 @@ func TestManifest(t *testing.T) {
 			t.Errorf("%+v, want %+v", got[path], want)
 		}
 	}
-	if _, there := got["logs/ada.log"]; there || len(got) != 12 {
+	if _, there := got["logs/ada.log"]; there || len(got) != 10 {
 		t.Errorf("%d files: %v", len(got), got)
 	}
 	if a, err := os.ReadFile(filepath.Join(dir, "home", "logs", "ada.log")); err != nil || string(a) != "x" {
 		t.Errorf("the logs are not kept: %q %v", a, err)
 	}
-	must(t, Restore(t.Context(), b, "ada", "human", ""))
+	must(t, Restore(t.Context(), b, "ada", "human", "", nil))
 	if _, err := os.Lstat(filepath.Join(b.AgentDir("ada"), "workspace", "pipe")); err != nil {
 		t.Error(err)
 	}
@@ -133,7 +133,7 @@ func TestArchiveOfAnother(t *testing.T) {
 	}
 	for _, name := range []string{"ada", "ada-9"} {
 		for range 2 {
-			must(t, Restore(t.Context(), b, name, "human", ""))
+			must(t, Restore(t.Context(), b, name, "human", "", nil))
 			must(t, Pulse(t.Context(), b, name, "v", true))
 			if text, err := os.ReadFile(filepath.Join(b.AgentDir(name), "workspace", "mine")); string(text) != name {
 				t.Errorf("%s has the home of %q: %v", name, text, err)
@@ -152,7 +152,7 @@ func TestLateWorker(t *testing.T) {
 	log := filepath.Join(b.AgentDir("ada"), "logs", "ada.log")
 	must(t, os.MkdirAll(filepath.Dir(log), 0o700))
 	must(t, os.WriteFile(log, []byte("late"), 0o600))
-	must(t, Restore(t.Context(), b, "ada", "human", ""))
+	must(t, Restore(t.Context(), b, "ada", "human", "", nil))
 	if s, err := Stateful(b, "ada"); s == nil || err != nil {
 		t.Errorf("it is not back: %v", err)
 	}
@@ -160,6 +160,15 @@ func TestLateWorker(t *testing.T) {
 	if err != nil || len(kept) != 1 {
 		t.Errorf("%q %v", kept, err)
 	}
+}
+
+func hashOf(path string) (string, error) {
+	root, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	return hashFile(root, filepath.Base(path))
 }
 
 // An archive that was changed does not come back, also if its manifest was changed with it.
@@ -170,7 +179,7 @@ func TestChangedArchive(t *testing.T) {
 		"new":     func(dir string) error { return os.WriteFile(filepath.Join(dir, "home/zzz"), nil, 0o600) },
 		"forged": func(dir string) error {
 			path := filepath.Join(dir, "home/CLAUDE.md")
-			before, err := hashFile(path)
+			before, err := hashOf(path)
 			if err != nil {
 				return err
 			}
@@ -181,7 +190,7 @@ func TestChangedArchive(t *testing.T) {
 			if err := os.WriteFile(path, []byte(strings.Repeat("x", len(text))), 0o600); err != nil {
 				return err
 			}
-			after, err := hashFile(path)
+			after, err := hashOf(path)
 			if err != nil {
 				return err
 			}
@@ -198,7 +207,7 @@ func TestChangedArchive(t *testing.T) {
 			dir := bury(t, b, "ada")
 			must(t, change(dir))
 			var changed *ChangedError
-			if err := Restore(t.Context(), b, "ada", "human", ""); !errors.As(err, &changed) {
+			if err := Restore(t.Context(), b, "ada", "human", "", nil); !errors.As(err, &changed) {
 				t.Errorf("it came back: %v", err)
 			}
 			if state := stateOf(t, b, "ada"); state != lifecycle.Dead {
@@ -226,7 +235,7 @@ func TestTakenName(t *testing.T) {
 			t.Errorf("%s was born", name)
 		}
 	}
-	if _, err := Drain(t.Context(), b, "coder", "human", "", nil); !errors.Is(err, mailbox.ErrConflict) {
+	if _, err := Drain(t.Context(), b, "coder", "human", "", nil, nil); !errors.Is(err, mailbox.ErrConflict) {
 		t.Errorf("one that was not born: %v", err)
 	}
 }
@@ -238,7 +247,7 @@ func TestDrainWaits(t *testing.T) {
 	claim, err := b.Claim(t.Context(), mailbox.ClaimRequest{Agent: "ada"})
 	must(t, err)
 	defer claim.Close()
-	if archive, err := Drain(t.Context(), b, "ada", "human", "r", nil); err != nil || archive != "" {
+	if archive, err := Drain(t.Context(), b, "ada", "human", "r", nil, nil); err != nil || archive != "" {
 		t.Fatal(archive, err)
 	}
 	if buried, err := Finish(t.Context(), b, nil); err != nil || len(buried) > 0 || stateOf(t, b, "ada") != lifecycle.Draining {
@@ -274,11 +283,11 @@ func TestFaults(t *testing.T) {
 			must(t, err)
 			must(t, c.Complete(t.Context(), mailbox.Result{}))
 		}, func(ctx context.Context, b *mailbox.Box) error {
-			_, err := Drain(ctx, b, "ada", "human", "", nil)
+			_, err := Drain(ctx, b, "ada", "human", "", nil, nil)
 			return err
 		}, lifecycle.Dead},
 		{"way back", func(t testing.TB, b *mailbox.Box) { bear(t, b, "ada"); bury(t, b, "ada") }, func(ctx context.Context, b *mailbox.Box) error {
-			return Restore(ctx, b, "ada", "human", "")
+			return Restore(ctx, b, "ada", "human", "", nil)
 		}, lifecycle.Provisioning},
 		{"new name", func(t testing.TB, b *mailbox.Box) { bear(t, b, "eve") }, func(ctx context.Context, b *mailbox.Box) error {
 			return Rename(ctx, b, renaming("eve", "ada", nil))

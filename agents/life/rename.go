@@ -13,9 +13,18 @@ import (
 	"mbox/mailbox/lifecycle"
 )
 
-// Follow has what is kept by an agent's name outside of its home, such as its memory in a
-// shared database, follow it to another name. It may be told of a name twice.
+// Follow has what an agent has outside of its home, such as its memory in a shared
+// database, or units, follow it to another name. From is "" of one that arrives, by its
+// birth or from the archive; to is "" of one that is put away. Whoever finishes what was
+// cut off tells it, and it may be told of the same thing twice.
 type Follow func(ctx context.Context, from, to string) error
+
+func (f Follow) tell(ctx context.Context, from, to string) error {
+	if f == nil {
+		return nil
+	}
+	return f(ctx, from, to)
+}
 
 // Renaming is what is wanted for an agent: another name.
 type Renaming struct {
@@ -123,10 +132,7 @@ func moveHouse(ctx context.Context, b *mailbox.Box, from string, wait time.Durat
 	if err := moved(entry+".new", entry, b.Options().Sync); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if follow == nil {
-		return nil
-	}
-	return follow(ctx, from, a.Name)
+	return follow.tell(ctx, from, a.Name)
 }
 
 func rehome(ctx context.Context, b *mailbox.Box, from, to string, wait time.Duration) error {

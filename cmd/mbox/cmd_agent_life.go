@@ -57,7 +57,8 @@ fails, nothing is left of the birth.
 
 --systemd or --launchd writes the units of its worker and its dream (mbox unit --agent)
 to where your supervisor reads them, for a machine where no mbox up runs. Nothing is
-started: the command that does is told. They go when the agent goes.
+started: the command that does is told. They go when the agent goes, and come back with
+it: its entry says so (units).
 
 A birth that was cut off is finished by mbox up, or by the same command. A change record
 tells of it. It is for people: an agent's process is refused, as mbox approve refuses it.`,
@@ -125,7 +126,7 @@ func (o *birthOptions) run(ctx context.Context, s *session, box *mailbox.Box, na
 	}
 	switch a.State {
 	case lifecycle.Provisioning:
-		_, err = life.Finish(ctx, box, following(box))
+		_, err = life.Finish(ctx, box, following(s, box))
 		err = halfway(err)
 	case lifecycle.Renamed:
 		err = hint(fmt.Errorf("agent %s is %s: %w", name, a, mailbox.ErrConflict), "another name: what is for %s goes to %s", name, a.Name)
@@ -159,7 +160,11 @@ func (o *birthOptions) bear(ctx context.Context, s *session, box *mailbox.Box, n
 		return err
 	}
 	id := uuid.NewString()
-	entry, err := config.AgentText(name, &config.Agent{Role: o.role, Exec: o.exec, ACP: o.acp, Types: o.types.values, UUID: id})
+	units, err := o.service.keeper()
+	if err != nil {
+		return err
+	}
+	entry, err := config.AgentText(name, &config.Agent{Role: o.role, Exec: o.exec, ACP: o.acp, Types: o.types.values, UUID: id, Units: units})
 	if err != nil {
 		return err
 	}
@@ -179,7 +184,7 @@ func (o *birthOptions) bear(ctx context.Context, s *session, box *mailbox.Box, n
 		s.warnf("%s", lack)
 	}
 	err = halfway(life.Birth(ctx, box, life.Newborn{
-		Name: name, Role: o.role, Soul: soul, Instruction: o.instruction, Entry: entry, By: "human", Version: thisVersion().Version, UUID: id, Fill: o.fill(s, box, name, id),
+		Name: name, Role: o.role, Soul: soul, Instruction: o.instruction, Entry: entry, By: "human", Version: thisVersion().Version, UUID: id, Fill: o.fill(s, box, name, id), Follow: following(s, box),
 	}))
 	if errors.Is(err, mailbox.ErrConflict) {
 		return hint(err, "move it away, or take another name")
@@ -367,7 +372,7 @@ func (o *endOptions) end(ctx context.Context, s *session, box *mailbox.Box, name
 	if o.now {
 		free = func() error { return takeBack(ctx, box, name) }
 	}
-	archive, err := life.Drain(ctx, box, name, "human", o.reason, free)
+	archive, err := life.Drain(ctx, box, name, "human", o.reason, free, following(s, box))
 	err = halfway(err)
 	if errors.Is(err, mailbox.ErrConflict) {
 		if a, failed := mailbox.AgentOf(box, name); failed == nil && a.State == lifecycle.Dead {
@@ -389,9 +394,6 @@ func (o *endOptions) end(ctx context.Context, s *session, box *mailbox.Box, name
 		if _, err = recordSettings(ctx, box, next, "agent "+name+" is put away in "+archive, "Somebody has said "+command+", from "+door()+"."); err != nil && !errors.Is(err, mailbox.ErrCommitted) {
 			return fmt.Errorf("agent %s is put away, and no record tells of it: %w", name, err)
 		}
-	}
-	if archive != "" {
-		dropUnits(s, box.Home(), name)
 	}
 	if o.json {
 		return s.printLine(a)
@@ -442,8 +444,9 @@ func agentRestoreVerb() *verb {
 		name: "restore", args: "NAME", least: 1, most: 1,
 		brief: "bring a dead agent back",
 		about: `Brings an agent back from its newest archive: its home, compared with the manifest and
-the ledger, and its entry in the registry. Then it goes on as after a birth. An archive
-that was changed is refused: what is in it can be copied by hand.`,
+the ledger, its entry in the registry, and the units that its birth has written. Then it
+goes on as after a birth. An archive that was changed is refused: what is in it can be
+copied by hand.`,
 		shows: []string{"mbox agent restore ada"},
 		exits: []int{exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
 		flags: []cli.Flag{textFlag("reason", "why: `TEXT`", &o.reason), jsonFlag(&o.json)},
@@ -460,10 +463,10 @@ func (o *endOptions) restore(ctx context.Context, s *session, box *mailbox.Box, 
 		return err
 	}
 	if a.State == lifecycle.Provisioning {
-		_, err = life.Finish(ctx, box, following(box))
+		_, err = life.Finish(ctx, box, following(s, box))
 		err = halfway(err)
 	} else {
-		err = o.fetch(ctx, box, name)
+		err = o.fetch(ctx, s, box, name)
 	}
 	if err != nil {
 		return err
@@ -471,7 +474,7 @@ func (o *endOptions) restore(ctx context.Context, s *session, box *mailbox.Box, 
 	return halfway(arrived(ctx, s, box, name, o.json, "is back", "mbox agent restore"))
 }
 
-func (o *endOptions) fetch(ctx context.Context, box *mailbox.Box, name string) error {
+func (o *endOptions) fetch(ctx context.Context, s *session, box *mailbox.Box, name string) error {
 	archive, entry, err := life.Archived(box, name)
 	if err != nil {
 		return err
@@ -479,7 +482,7 @@ func (o *endOptions) fetch(ctx context.Context, box *mailbox.Box, name string) e
 	if _, err := config.With(box.Home(), life.EntryName(name), entry); err != nil {
 		return hint(fmt.Errorf("%s/agent.toml: %w", archive, err), "mend it there, or write a table of your own")
 	}
-	err = halfway(life.Restore(ctx, box, name, "human", o.reason))
+	err = halfway(life.Restore(ctx, box, name, "human", o.reason, following(s, box)))
 	var changed *life.ChangedError
 	if errors.As(err, &changed) {
 		return hint(err, "look into %s: what was changed, and by whom", filepath.Join(box.Home(), archive))
@@ -497,7 +500,7 @@ func (c *crew) keepLives(ctx context.Context, v *service) {
 	defer tick.Stop()
 	asked := map[string]bool{} // agents for which the registry was read again
 	for {
-		buried, err := life.Finish(ctx, v.box, following(v.box))
+		buried, err := life.Finish(ctx, v.box, following(v.session, v.box))
 		if err == nil {
 			err = c.welcome(ctx, v, asked)
 		}
@@ -506,7 +509,6 @@ func (c *crew) keepLives(ctx context.Context, v *service) {
 		}
 		for _, name := range buried {
 			v.infof("%s has finished, and is put away", name)
-			dropUnits(v.session, v.box.Home(), name)
 		}
 		select {
 		case <-tick.C:

@@ -62,7 +62,7 @@ func (o *renameOptions) run(ctx context.Context, s *session, box *mailbox.Box, f
 		return err
 	}
 	// What was cut off comes first. Said again, that is all.
-	if _, err := life.Finish(ctx, box, following(box)); err != nil {
+	if _, err := life.Finish(ctx, box, following(s, box)); err != nil {
 		return halfway(err)
 	}
 	if from != to {
@@ -91,7 +91,7 @@ func (o *renameOptions) rename(ctx context.Context, s *session, box *mailbox.Box
 	if err := unused(ctx, c, box, from, to); err != nil {
 		return err
 	}
-	return halfway(life.Rename(ctx, box, life.Renaming{From: from, To: to, Entry: entry, By: "human", Reason: o.reason, Follow: following(box)}))
+	return halfway(life.Rename(ctx, box, life.Renaming{From: from, To: to, Entry: entry, By: "human", Reason: o.reason, Follow: following(s, box)}))
 }
 
 // told tells what became of it.
@@ -112,11 +112,6 @@ func (o *renameOptions) told(ctx context.Context, s *session, box *mailbox.Box, 
 	if err != nil {
 		return err
 	}
-	for old := range all {
-		if lifecycle.Called(all, old) == name && old != name {
-			moveUnits(s, box, old, name)
-		}
-	}
 	id, err := recordSettings(ctx, box, next, "agent "+name+" has this name", "Somebody has said mbox agent rename, from "+door()+".")
 	if err != nil {
 		return fmt.Errorf("agent %s has this name, and no record tells of it: %w", name, err)
@@ -124,10 +119,20 @@ func (o *renameOptions) told(ctx context.Context, s *session, box *mailbox.Box, 
 	return toldAgent(s, next, box, name, o.json, "has this name", id)
 }
 
-// following has what is kept by an agent's name outside of its home follow it.
-func following(box *mailbox.Box) life.Follow {
+// following has what an agent has outside of its home follow it: its memory, its secrets
+// and its units, of which no agent is kept from arriving.
+func following(s *session, box *mailbox.Box) life.Follow {
 	wait := box.Options().LockWait
 	return func(ctx context.Context, from, to string) error {
+		switch {
+		case from == "":
+			writeUnits(s, box, to)
+			return nil
+		case to == "":
+			dropUnits(s, box.Home(), from)
+			return nil
+		}
+		moveUnits(s, box, from, to)
 		err := sqlite.Rename(ctx, memoryDatabase(box.Home()), from, to, wait)
 		err = errors.Join(err, secret.Rename(ctx, box.Home(), from, to, wait))
 		c, failed := config.Load(box.Home())

@@ -152,7 +152,8 @@ func (u unit) words() []string {
 // that folder that is not there yet.
 const backupCommand = `umask 077; mkdir -p "$5" && exec "$1" "$2" "$3" "$4" "$5/mbox-$(date +%Y%m%dT%H%M%S).tar.zst"`
 
-// systemd is a unit for a user's own systemd. KillMode has only mbox told to end, which
+// systemd is a unit for a user's own systemd. What it tells goes to the journal, which is
+// bounded: a file would grow for good. KillMode has only mbox told to end, which
 // tells its workers; ending takes as long as they are given, 10 s.
 func (u unit) systemd() string {
 	var start []string
@@ -188,9 +189,6 @@ func (u unit) systemd() string {
 	}
 	if u.dir != "" {
 		fmt.Fprintf(&b, "WorkingDirectory=%s\n", systemdPath(u.dir))
-	}
-	if u.log != "" {
-		fmt.Fprintf(&b, "StandardOutput=append:%s\nStandardError=append:%[1]s\n", systemdPath(u.log))
 	}
 	if !u.ends {
 		b.WriteString("\n[Install]\nWantedBy=default.target\n")

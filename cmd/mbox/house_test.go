@@ -84,7 +84,7 @@ var rooms = map[string]room{
 		layer: 4, ours: []string{"agents", "agents/sandbox", "mailbox/durable", "schemas"},
 		libraries: []string{jsonV2, xsys, "github.com/ollama/ollama"},
 	},
-	"agents/life":              {layer: 3, ours: []string{"agents-home", "audit", "mailbox", "mailbox/durable", "mailbox/lifecycle", "mailbox/task", "schemas"}, libraries: []string{xsys}},
+	"agents/life":              {layer: 3, ours: []string{"agents-home", "audit", "mailbox", "mailbox/durable", "mailbox/home", "mailbox/lifecycle", "mailbox/task", "schemas"}, libraries: []string{jsonV2, xsys}},
 	"agents/dream":             {layer: 4, ours: []string{"agents", "agents/life", "audit", "audit/record", "mailbox", "mailbox/durable", "mailbox/task", "schemas"}, libraries: []string{xsys}},
 	"agents/secret":            {layer: 3, ours: []string{"mailbox/durable", "mailbox/home", "mailbox/task", "schemas"}, libraries: []string{"filippo.io/age"}},
 	"agents/acp":               {layer: 4, ours: []string{"agents", "agents/policy", "agents/sandbox", "mailbox", "mailbox/durable", "schemas"}, libraries: []string{"github.com/coder/acp-go-sdk", "github.com/rs/zerolog"}},

@@ -91,8 +91,7 @@ func TestUnitsOfAgents(t *testing.T) {
 		{"Type=notify", "WatchdogSec=180", "Restart=on-failure"},
 		{
 			"After=network-online.target", "Wants=network-online.target", "Type=notify", "Restart=always", "RestartSec=10",
-			"WorkingDirectory=" + filepath.Dir(logs), "StandardOutput=append:" + logs + "/worker.out.log",
-			"StandardError=append:" + logs + "/worker.out.log", "MemoryMax=4G", "WantedBy=default.target",
+			"WorkingDirectory=" + filepath.Dir(logs), "MemoryMax=4G", "WantedBy=default.target",
 		},
 		{"Type=notify", "CPUQuota=12.5%", "MemoryMax=128M"},
 		{"Type=oneshot", "After=network-online.target", "TimeoutStartSec=600", "WorkingDirectory=" + filepath.Dir(logs), "OnBootSec=30min", "OnUnitActiveSec=4h", "WantedBy=timers.target"},
@@ -111,6 +110,9 @@ func TestUnitsOfAgents(t *testing.T) {
 		}
 		if i > 0 && slices.Contains(lines, "WatchdogSec=180") {
 			t.Errorf("%s has a watchdog, and tells it nothing", u.name)
+		}
+		if strings.Contains(text, "append:") || strings.Contains(text, "StandardOutput=") {
+			t.Errorf("what %s tells goes to a file that nothing bounds:\n%s", u.name, text)
 		}
 	}
 }

@@ -16,7 +16,9 @@ import (
 )
 
 // The units of an agent lie where its person's supervisor reads them, if its birth was to
-// put them there. They are enabled and stopped by the person alone.
+// put them there, of which its entry tells. Whoever has it arrive, renames it or puts it
+// away writes, moves or removes them, also where it was cut off (following). They are
+// enabled and stopped by the person alone.
 
 // unitKeeper is a supervisor with a folder of units.
 type unitKeeper struct {
@@ -172,13 +174,16 @@ func (k unitKeeper) vacant(home, agent string) error {
 	return err
 }
 
-// put writes the units of an agent, and tells what has them run.
+// put writes the units of an agent, if they are not all there, and tells what has them run.
 func (k unitKeeper) put(s *session, box *mailbox.Box, agent string) error {
 	if err := k.vacant(box.Home(), agent); err != nil {
 		return err
 	}
 	files, err := k.files(s, agent)
 	if err != nil {
+		return err
+	}
+	if own, _, err := k.there(box.Home(), agent); err != nil || len(own) == len(files) {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(files[0].path), durable.DirMode); err != nil {
@@ -222,7 +227,18 @@ func (k unitKeeper) drop(s *session, home, agent string) (bool, error) {
 	return true, nil
 }
 
-// dropUnits removes the units of an agent that is dead. It is dead where that fails, too.
+// writeUnits has the units of an agent that arrives be there, if its entry wants any.
+func writeUnits(s *session, box *mailbox.Box, agent string) {
+	c, err := config.Load(box.Home())
+	if err == nil && c.Agents[agent] != nil && c.Agents[agent].Units != "" {
+		err = keeperCalled(c.Agents[agent].Units).put(s, box, agent)
+	}
+	if err != nil {
+		s.warnf("the units of %s are not written: %v; mbox unit prints what to put in their places", agent, err)
+	}
+}
+
+// dropUnits removes the units of an agent that is put away. It is so where that fails, too.
 func dropUnits(s *session, home, agent string) {
 	for _, k := range unitKeepers {
 		if _, err := k.drop(s, home, agent); err != nil {
@@ -242,7 +258,7 @@ func moveUnits(s *session, box *mailbox.Box, from, to string) {
 			}
 		}
 		if err != nil {
-			s.warnf("the units of %s have not followed: %v", from, err)
+			s.warnf("the units of %s have not followed: %v; they go on with the work of %s, and mbox unit %s --agent %[3]s prints its own", from, err, to, k.name)
 		}
 	}
 }
@@ -285,7 +301,8 @@ func (o *serviceOptions) check(s *session, a *config.Agent, agent string) error 
 	return keeperCalled(name).vacant(u.home, agent)
 }
 
-// put writes the units that a birth was to put in their places.
+// put writes the units that a birth was to put in their places, where that has not been
+// done.
 func (o *serviceOptions) put(s *session, box *mailbox.Box, agent string) error {
 	name, err := o.keeper()
 	if err != nil || name == "" {

@@ -19,7 +19,8 @@ type job struct {
 	online      bool     // it talks to others
 	service     []string // lines of systemd's [Service]
 	keep        []string // of launchd, how it is started again
-	dir, log    string   // where it runs, and what it tells goes to; "" is the supervisor's choice
+	dir         string   // where it runs; "" is the supervisor's choice
+	log         string   // of launchd, where what it tells goes to; "" is beside the mailbox
 }
 
 // times are when a job is started, in the words of each supervisor.
@@ -77,7 +78,8 @@ func (o *unitOptions) job(home string) (job, error) {
 }
 
 // ofAgent is the worker of an agent, or its dream. One that was born has a folder for
-// what they tell; what no agent can be called is the name of the file there.
+// what they tell where there is no journal; what no agent can be called is the name of
+// the file there.
 func (o *unitOptions) ofAgent(a *config.Agent, dir string) job {
 	j := job{
 		name: "mbox-worker-" + o.agent, about: "mbox: the worker of " + o.agent, args: []string{"worker", "--agent", o.agent}, online: true,

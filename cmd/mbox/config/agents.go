@@ -51,6 +51,7 @@ type Agent struct {
 	DreamEvery              Duration          `toml:"dream_every" json:"dream_every,omitzero" jsonschema:"default=4h,description=how often mbox up has it tidy its memory\\, if the agent was born; 0s: never"`
 	MaxMemoryLines          int               `toml:"max_memory_lines" json:"max_memory_lines,omitzero" jsonschema:"default=500,minimum=10,maximum=10000,description=lines of memory/memory.md that a dream leaves"`
 	Version                 string            `toml:"version" json:"version,omitzero" jsonschema:"description=of its program\\, as --version prints it\\, or how that begins: it does no task with another one"`
+	Units                   string            `toml:"units" json:"units,omitzero" jsonschema:"enum=,enum=systemd,enum=launchd,description=whose units its birth has written\\, and its way back from the archive writes"`
 	UUID                    string            `toml:"uuid" json:"uuid,omitzero" jsonschema:"description=what it is known by in shared memories whatever its name; mbox agent birth makes it"`
 	Formerly                []string          `toml:"formerly" json:"formerly,omitzero" jsonschema:"description=names that it had: what names one of them means it; mbox agent rename writes them"`
 }
@@ -251,7 +252,7 @@ func (c *File) AgentNames() []string { return slices.Sorted(maps.Keys(c.Agents))
 // is said of it, and no default.
 func AgentText(name string, a *Agent) ([]byte, error) {
 	written := map[string]any{}
-	for key, text := range map[string]string{"role": a.Role, "exec": a.Exec, "acp": a.ACP, "uuid": a.UUID} {
+	for key, text := range map[string]string{"role": a.Role, "exec": a.Exec, "acp": a.ACP, "units": a.Units, "uuid": a.UUID} {
 		if text != "" {
 			written[key] = text
 		}

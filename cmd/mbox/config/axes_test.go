@@ -34,6 +34,7 @@ var noRight = map[string]string{
 	"Brain":               "what it thinks with: a command has to stand in allowed_commands, and what it replies is judged",
 	"Memory":              "there is none yet",
 	"Version":             "which of its programs may work, which only takes away",
+	"Units":               "where a person's supervisor finds the mbox that works for it",
 	"UUID":                "by what its memories are its own, which nobody else is shown",
 	"Formerly":            "what it was called: what those names were granted is its own",
 }

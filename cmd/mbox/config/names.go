@@ -77,6 +77,9 @@ func checkNames(c *File, key string, a *Agent) error {
 	if a.UUID != "" && !uuidForm().MatchString(a.UUID) {
 		return c.wrong(key+".uuid", "%s is no UUID: mbox agent birth makes one", quoted(a.UUID))
 	}
+	if err := c.checkWord(key+".units", a.Units, []string{"", "systemd", "launchd"}); err != nil {
+		return err
+	}
 	for _, other := range c.AgentNames() {
 		o := c.Agents[other]
 		if other == name || slices.Contains(a.Formerly, other) || slices.Contains(o.Formerly, name) {
