@@ -105,7 +105,7 @@ var lifeMutants = []mutant{
 	},
 	{
 		"half-born", "life", lifeGo,
-		"failed = errors.Join(failed, arrive(ctx, b, name))", "_ = arrive",
+		"failed = errors.Join(failed, arrive(ctx, b, name, follow))", "_ = arrive",
 		command{"agents/life", "TestFaults"},
 	},
 	{
@@ -130,7 +130,7 @@ var lifeMutants = []mutant{
 	},
 	{
 		"manifest-waits-for-pipes", "life", archiveGo,
-		"case info.Mode().IsRegular():", "case !info.IsDir():",
+		"case known && info.Mode().IsRegular() && hashes(", "case known && !info.IsDir() && hashes(",
 		command{"agents/life", "TestManifest"},
 	},
 	{
@@ -345,12 +345,42 @@ var lifeMutants = []mutant{
 	},
 	{
 		"finish-waits-for-dreams", "life", "agents/life/life.go",
-		"begun[name].Reason, 0)", "begun[name].Reason, lockWait)",
+		"begun[name].Reason, 0, follow)", "begun[name].Reason, lockWait, follow)",
 		command{"agents/life", "TestFinishDuringADream"},
 	},
 	{
+		"home-locked-from-within", "life", "agents/life/lock.go",
+		"\"home-\"+agent)", "\"../../agents/\"+agent+\"/agent.lock\")",
+		command{"agents/life", "TestLocksOfAHome"},
+	},
+	{
+		"unlistable-names", "life", archiveGo,
+		"if utf8.ValidString(name) {", "if utf8.ValidString(\"\") {",
+		command{"agents/life", "TestNothingKeepsAnAgentFromItsEnd"},
+	},
+	{
+		"unlisted-uncounted", "life", archiveGo,
+		"case now.Unlisted != was.Unlisted:", "case now.Unlisted < was.Unlisted:",
+		command{"agents/life", "TestManifestOfTooMuch"},
+	},
+	{
+		"done-under-another-name", "life", "mailbox/list.go",
+		"|| f.called != nil && f.called(want) == f.called(have)", "",
+		command{"cmd/mbox", "TestScripts/agent_rename$"},
+	},
+	{
+		"told-under-another-name", "life", "cmd/mbox/cmd_tail.go",
+		" || o.called(line.Agent()) == o.called(o.agent))", ")",
+		command{"cmd/mbox", "TestScripts/agent_rename$"},
+	},
+	{
+		"secrets-of-nobody", "secrets", "cmd/mbox/cmd_secret.go",
+		"\t\t\t\to.agent = agent\n\t\t\t\treturn o.set(", "\t\t\t\t_ = agent\n\t\t\t\treturn o.set(",
+		command{"cmd/mbox", "TestScripts/agent_rename$"},
+	},
+	{
 		"state-of-two-writers", "life", "agents/life/home.go",
-		"\"state.lock\")", "\"state.lock\"+time.Now().String())",
+		"\"state-\"+agent)", "\"state-\"+agent+time.Now().String())",
 		command{"agents/life", "TestStateOfTwo"},
 	},
 	{
@@ -364,8 +394,8 @@ var lifeMutants = []mutant{
 		command{"cmd/mbox", "TestScripts/agent_life$"},
 	},
 	{
-		"offline-and-nobody-told", "life", "cmd/mbox/cmd_status.go",
-		"\t\tb.Lack(absent)\n", "\t\tb.Lack(absent[:0])\n",
+		"offline-and-nobody-told", "life", "cmd/mbox/top/problems.go",
+		"range r.lacks() {", "range r.lacks()[:0] {",
 		command{"cmd/mbox", "TestScripts/agent_life$"},
 	},
 	{
@@ -439,9 +469,19 @@ var lifeMutants = []mutant{
 		command{"cmd/mbox", "TestScripts/agent_units$"},
 	},
 	{
-		"units-stay-behind", "units", "cmd/mbox/cmd_agent_life.go",
-		"\t\t\tdropUnits(v.session, v.box.Home(), name)\n", "",
+		"units-stay-behind", "units", "cmd/mbox/cmd_agent_rename.go",
+		"\t\t\tdropUnits(s, box.Home(), from)\n", "",
 		command{"cmd/mbox", "TestScripts/agent_units$"},
+	},
+	{
+		"units-do-not-come-back", "units", "cmd/mbox/cmd_agent_rename.go",
+		"\t\t\twriteUnits(s, box, to)\n", "",
+		command{"cmd/mbox", "TestScripts/agent_units$"},
+	},
+	{
+		"units-keep-the-old-name", "units", "cmd/mbox/cmd_agent_rename.go",
+		"\t\tmoveUnits(s, box, from, to)\n", "",
+		command{"cmd/mbox", "TestScripts/agent_units_cut$"},
 	},
 	{
 		"own-texts-without-a-home", "life", ownGo,

@@ -114,12 +114,12 @@ var secretMutants = []mutant{
 	},
 	{
 		"secret-set-by-agents", "secrets", "cmd/mbox/cmd_secret.go",
-		"return sealing.with(ctx, s, func(box *mailbox.Box) error { return o.set(", "return s.with(ctx, func(box *mailbox.Box) error { return o.set(",
+		"return sealing.byName(ctx, s, o.agent, func(box *mailbox.Box, agent string) error {\n\t\t\t\to.agent = agent\n\t\t\t\treturn o.set(", "return s.with(ctx, func(box *mailbox.Box) error {\n\t\t\t\treturn o.set(",
 		mboxTest("TestScripts/secret$"),
 	},
 	{
 		"secret-removed-by-agents", "secrets", "cmd/mbox/cmd_secret.go",
-		"return sealing.with(ctx, s, func(box *mailbox.Box) error { return o.remove(", "return s.with(ctx, func(box *mailbox.Box) error { return o.remove(",
+		"return sealing.byName(ctx, s, o.agent, func(box *mailbox.Box, agent string) error {\n\t\t\t\to.agent = agent\n\t\t\t\treturn o.remove(", "return s.with(ctx, func(box *mailbox.Box) error {\n\t\t\t\treturn o.remove(",
 		mboxTest("TestScripts/secret$"),
 	},
 	{
