@@ -9,10 +9,7 @@ import (
 	"iter"
 	"path"
 	"path/filepath"
-	"runtime"
 	"strings"
-
-	"golang.org/x/sync/errgroup"
 
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
@@ -134,8 +131,12 @@ func dirsOf(in string, s State) []string {
 	return dirs
 }
 
-// readAhead is how many files are read side by side.
-const readAhead = 32
+// How many files are read at once: few at first, and twice as many each time, so that
+// no more are read in vain than are taken.
+const (
+	readFirst = 32
+	readMost  = 1024
+)
 
 // itemsIn yields what lies in one folder behind an id; "": all.
 func itemsIn(ctx context.Context, in string, s State, dir, after string) iter.Seq2[Item, error] {
@@ -153,18 +154,15 @@ func itemsIn(ctx context.Context, in string, s State, dir, after string) iter.Se
 			}
 		}
 		heap.Init(&left)
-		for len(left) > 0 {
-			items := make([]Item, min(readAhead, len(left)))
-			var group errgroup.Group
-			group.SetLimit(runtime.GOMAXPROCS(0))
+		for ahead := readFirst; len(left) > 0; ahead = min(2*ahead, readMost) {
+			items := make([]Item, min(ahead, len(left)))
 			for i := range items {
-				name := heap.Pop(&left).(string) + ".json"
-				group.Go(func() error {
-					items[i] = itemAt(in, s, dir, name)
-					return ctx.Err()
-				})
+				items[i].Path = dir + "/" + heap.Pop(&left).(string) + ".json"
 			}
-			if err := group.Wait(); err != nil {
+			if err := home.OnAllCores(ctx, len(items), func(i int) error {
+				items[i] = itemAt(in, s, items[i].Path)
+				return nil
+			}); err != nil {
 				yield(Item{}, err)
 				return
 			}
@@ -227,16 +225,16 @@ func digits(s string) (n int) {
 	return n
 }
 
-// itemAt reads one file of a folder.
-func itemAt(in string, s State, dir, name string) Item {
-	it := Item{State: s, Path: dir + "/" + name}
-	f, err := home.Read(in, s, filepath.Join(in, dir, name))
+// itemAt reads one file; its path is from the home.
+func itemAt(in string, s State, file string) Item {
+	it := Item{State: s, Path: file}
+	f, err := home.Read(in, s, filepath.Join(in, file))
 	if err != nil {
 		it.Err = err
 		return it
 	}
 	if it.Task = f.Task; it.Task.ID == "" { // a drop that waits for admission
-		it.Task.ID = ID(task.TrimJSON(name))
+		it.Task.ID = ID(task.TrimJSON(path.Base(file)))
 	}
 	return it
 }

@@ -33,14 +33,14 @@ func TestCompareIDs(t *testing.T) {
 func TestListPieceByPiece(t *testing.T) {
 	b := newBox(t, Options{})
 	var want []string
-	for i := range 3 * readAhead {
+	for i := range 3 * readFirst {
 		id := ID(fmt.Sprintf("x%d", i))
 		submit(t, b, &Task{ID: id, Task: Request{Title: "x"}})
 		want = append(want, "tasks/pending/"+id.File())
 	}
 	must(t, b.Cancel(t.Context(), "x0", "human", "no"))
 	want = append(want[1:], "tasks/failed/x0.json")
-	for _, most := range []int{1, 7, readAhead, 0} {
+	for _, most := range []int{1, 7, readFirst, 0} {
 		var got []string
 		f := Filter{Limit: most}
 		for more := true; more; {
@@ -55,7 +55,7 @@ func TestListPieceByPiece(t *testing.T) {
 			t.Errorf("%d at a time: %v", most, got)
 		}
 	}
-	last := b.pending(ID(fmt.Sprintf("x%d", 3*readAhead-1)).File())
+	last := b.pending(ID(fmt.Sprintf("x%d", 3*readFirst-1)).File())
 	data, err := os.ReadFile(last)
 	must(t, err)
 	seen := 0
@@ -66,7 +66,7 @@ func TestListPieceByPiece(t *testing.T) {
 		}
 	}
 	must(t, put(last, string(data)))
-	if seen != 3*readAhead-2 {
+	if seen != 3*readFirst-2 {
 		t.Errorf("%d were listed; the last one was gone before its turn", seen)
 	}
 }

@@ -52,7 +52,7 @@ var rooms = map[string]room{
 	"agents/policy":     {layer: 1, ours: []string{"schemas"}},
 	"agents/sandbox":    {layer: 1, libraries: []string{xsys, "github.com/landlock-lsm/go-landlock"}},
 	"mailbox/task":      {layer: 2, ours: []string{"audit", "schemas"}, libraries: []string{jsonV2}},
-	"mailbox/home":      {layer: 2, ours: []string{"mailbox/task", "audit", "mailbox/durable", "schemas"}, libraries: []string{xsys}},
+	"mailbox/home":      {layer: 2, ours: []string{"mailbox/task", "audit", "mailbox/durable", "schemas"}, libraries: []string{xsys, xsync}},
 	"mailbox/lease":     {layer: 2, ours: []string{"mailbox/home", "mailbox/task", "audit", "mailbox/durable"}, libraries: []string{xsys}},
 	"mailbox/history":   {layer: 2, ours: []string{"mailbox/task", "audit"}},
 	"mailbox/lifecycle": {layer: 2, ours: []string{"mailbox/task", "audit"}},
@@ -63,14 +63,14 @@ var rooms = map[string]room{
 		layer: 2, ours: []string{"mailbox/home", "audit", "mailbox/durable"},
 		libraries: []string{jsonV2, "github.com/klauspost/compress/zstd"},
 	},
-	"mailbox/verify": {layer: 2, ours: []string{"mailbox/channel", "mailbox/home", "mailbox/task", "mailbox/artifact", "audit", "audit/delegation", "audit/verify", "mailbox/durable", "schemas"}, libraries: []string{xsync}},
+	"mailbox/verify": {layer: 2, ours: []string{"mailbox/channel", "mailbox/home", "mailbox/task", "mailbox/artifact", "audit", "audit/delegation", "audit/verify", "mailbox/durable", "schemas"}},
 	"mailbox/tree":   {layer: 2, ours: []string{"mailbox/task", "audit", "schemas"}},
 	"mailbox/queue": {
 		layer: 2, ours: []string{"mailbox/home", "mailbox/lifecycle", "mailbox/task", "mailbox/tree", "audit", "mailbox/durable"}, libraries: []string{jsonV2},
 	},
 	"mailbox": {
 		layer: 2, ours: []string{"mailbox/artifact", "mailbox/backup", "mailbox/channel", "mailbox/evidence", "mailbox/history", "mailbox/home", "mailbox/lease", "mailbox/lifecycle", "mailbox/queue", "mailbox/task", "mailbox/tree", "audit", "audit/delegation", "audit/record", "audit/verify", "mailbox/durable", "schemas"},
-		libraries: []string{jsonV2, xsys, xsync, "github.com/fsnotify/fsnotify"},
+		libraries: []string{jsonV2, xsys, "github.com/fsnotify/fsnotify"},
 	},
 	"agents/action": {
 		layer: 2, ours: []string{"agents/policy", "mailbox/durable", "schemas"},

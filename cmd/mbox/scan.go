@@ -5,10 +5,8 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
@@ -63,16 +61,12 @@ func scanFolder(ctx context.Context, folder string, state mailbox.State, wanted 
 	slices.Sort(names)
 	for few := range slices.Chunk(names, 512) {
 		read := make([]*mailbox.Task, len(few))
-		var reading sync.WaitGroup
-		workers := runtime.GOMAXPROCS(0)
-		for w := range workers {
-			reading.Go(func() {
-				for i := w; i < len(few); i += workers {
-					read[i] = readTask(filepath.Join(folder, few[i]), wanted)
-				}
-			})
+		if err := home.OnAllCores(ctx, len(few), func(i int) error {
+			read[i] = readTask(filepath.Join(folder, few[i]), wanted)
+			return nil
+		}); err != nil {
+			return err
 		}
-		reading.Wait()
 		for _, t := range read {
 			if t == nil {
 				continue
@@ -80,9 +74,6 @@ func scanFolder(ctx context.Context, folder string, state mailbox.State, wanted 
 			if err := visit(scanned{t, state}); err != nil {
 				return err
 			}
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
 		}
 	}
 	return nil

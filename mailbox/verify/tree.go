@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"runtime"
 	"strings"
 	"syscall"
-
-	"golang.org/x/sync/errgroup"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
@@ -119,15 +116,7 @@ func (v *run) walk() error {
 				return err
 			}
 		}
-		group, ctx := errgroup.WithContext(v.ctx)
-		group.SetLimit(runtime.GOMAXPROCS(0))
-		for _, name := range names {
-			if ctx.Err() != nil {
-				break
-			}
-			group.Go(func() error { return v.visit(path.Join(dir, name)) })
-		}
-		if err := errors.Join(group.Wait(), v.ctx.Err()); err != nil {
+		if err := home.OnAllCores(v.ctx, len(names), func(i int) error { return v.visit(path.Join(dir, names[i])) }); err != nil {
 			return err
 		}
 	}

@@ -194,7 +194,7 @@ var doorsMutants = []mutant{
 	},
 	{
 		"list-reads-all", "doors", "mailbox/list.go",
-		"min(readAhead, len(left))", "len(left)",
+		"min(ahead, len(left))", "len(left)",
 		boxTest("TestListPieceByPiece"),
 	},
 	{
