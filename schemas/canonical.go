@@ -49,7 +49,7 @@ func CheckCanonical(data []byte) error {
 // say exactly why.
 func canonicalise(data []byte) ([]byte, error) {
 	out, err := jsontext.AppendFormat(nil, data, canonicalForm...)
-	if err == nil && len(data) <= MaxSize && deepest(data) <= MaxDepth && onlyIntegers(data) {
+	if err == nil && len(data) <= MaxSize && !tooDeep(data) && onlyIntegers(data) {
 		return out, nil
 	}
 	if e := inspect(data, integer); e != nil {

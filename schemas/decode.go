@@ -55,7 +55,7 @@ func Decode(data []byte, v any) error {
 		return inspect(data, anyNumber)
 	}
 	err := json.Unmarshal(data, v, strict)
-	if err != nil || deepest(data) > MaxDepth || !onlyIntegers(data) {
+	if err != nil || tooDeep(data) || !onlyIntegers(data) {
 		if e := inspect(data, anyNumber); e != nil {
 			return e
 		}
@@ -93,7 +93,7 @@ func decodeError(data []byte, err error) *Error {
 		return inner.under(path)
 	case errors.Is(se.Err, json.ErrUnknownName):
 		return unknownField(path, se.JSONPointer.LastToken(), fieldNames(se.GoType))
-	case se.Err == nil, se.JSONKind != '"' && readsText(se.GoType):
+	case se.Err == nil, se.JSONKind != 0 && se.JSONKind != '"' && readsText(se.GoType): // 0: the type has read it itself
 		return &Error{Path: path, Problem: "is " + kindNames[se.JSONKind], Want: wanted(se.GoType), Code: CodeWrongType}
 	case se.JSONKind == '0' && se.JSONValue != nil:
 		return &Error{Path: path, Problem: Sentence(se.JSONValue.String(), 24) + " is not allowed", Want: wanted(se.GoType), Code: CodeBadValue}

@@ -19,7 +19,7 @@ func Encode(v any) ([]byte, error) {
 	if err != nil {
 		return nil, encodeError(err)
 	}
-	if deepest(out) > MaxDepth {
+	if tooDeep(out) {
 		return nil, &Error{Path: root, Problem: "is nested too deep", Want: fmt.Sprintf("at most %d levels", MaxDepth), Code: CodeTooDeep}
 	}
 	return append(out, '\n'), nil
@@ -44,21 +44,26 @@ func encodeError(err error) *Error {
 	return e
 }
 
-// deepest is how many levels of objects and arrays well-formed JSON has.
-func deepest(data []byte) int {
-	depth, most := 0, 0
+// tooDeep tells whether well-formed JSON has more than [MaxDepth] levels of objects and
+// arrays.
+func tooDeep(data []byte) bool {
+	if bytes.Count(data, []byte("{"))+bytes.Count(data, []byte("[")) <= MaxDepth {
+		return false
+	}
+	depth := 0
 	for i := 0; i < len(data); i++ {
 		switch data[i] {
 		case '{', '[':
-			depth++
-			most = max(most, depth)
+			if depth++; depth > MaxDepth {
+				return true
+			}
 		case '}', ']':
 			depth--
 		case '"':
 			i = endOfString(data, i)
 		}
 	}
-	return most
+	return false
 }
 
 // endOfString is where the string that begins at i has its closing quote.

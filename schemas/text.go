@@ -37,6 +37,9 @@ func Quote(text string) string {
 }
 
 func visible(text string, max int, alsoEscape string) string {
+	if len(text) <= max && printable(text) && !strings.ContainsAny(text, alsoEscape) {
+		return text
+	}
 	var b strings.Builder
 	runes, fits := 0, 0 // fits: the bytes that leave room for the "…"
 	for len(text) > 0 && max > 0 {
@@ -283,4 +286,14 @@ func (t *Tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return string(t.last)
+}
+
+// printable tells whether a text is printable ASCII alone.
+func printable(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
 }

@@ -6,6 +6,7 @@ package task
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -67,13 +68,21 @@ func (t *Time) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// UnmarshalJSON reads a string of RFC 3339.
-func (t *Time) UnmarshalJSON(data []byte) error {
-	var text string
-	if err := json.Unmarshal(data, &text); err != nil {
+// UnmarshalJSONFrom reads a string of RFC 3339.
+func (t *Time) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	value, err := d.ReadValue()
+	if err != nil {
 		return err
 	}
-	return t.UnmarshalText([]byte(text))
+	if value.Kind() != '"' {
+		return &json.SemanticError{JSONKind: value.Kind(), GoType: reflect.TypeFor[Time]()}
+	}
+	var room [40]byte
+	text, err := jsontext.AppendUnquote(room[:0], value)
+	if err != nil {
+		return err
+	}
+	return t.UnmarshalText(text)
 }
 
 // inYears tells whether RFC 3339 has a form for the time.
