@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"testing"
+	"time"
 
 	"mbox/mailbox/queue"
 )
@@ -93,5 +96,50 @@ func TestProducerOfMany(t *testing.T) {
 	taken, _ := from.Take(func(queue.Class) bool { return true }, 10_000, 0)
 	if len(taken) != each*cap(failed) {
 		t.Errorf("by the snapshot %d tasks are ready, of %d that were sent", len(taken), each*cap(failed))
+	}
+}
+
+// Who has just begun writes a snapshot when it had to fold a quarter of what others may:
+// commands come one after another, and each would fold the same lines. Senders do, too.
+func TestSnapshotOfCommands(t *testing.T) {
+	old := queue.SnapshotLines
+	queue.SnapshotLines = 40
+	defer func() { queue.SnapshotLines = old }()
+	for name, ask := range map[string]func(*queue.Queue) error{"queue": (*queue.Queue).Update, "names": (*queue.Queue).Hear} {
+		t.Run(name, func(t *testing.T) {
+			b := newBox(t, Options{})
+			sent := 0
+			written := func() time.Time {
+				other, err := Open(t.Context(), b.home, b.o)
+				must(t, err)
+				defer other.Close()
+				must(t, ask(other.queue))
+				info, err := os.Stat(queue.File(b.home))
+				if errors.Is(err, fs.ErrNotExist) {
+					return time.Time{}
+				}
+				must(t, err)
+				return info.ModTime()
+			}
+			send := func(n int) {
+				for range n {
+					sent++
+					submit(t, b, &Task{ID: ID(fmt.Sprint("t", sent)), Task: Request{Title: "x"}})
+				}
+			}
+			send(5)
+			if at := written(); !at.IsZero() {
+				t.Error("5 lines are worth a snapshot")
+			}
+			send(5)
+			first := written()
+			if first.IsZero() {
+				t.Error("10 lines are worth none")
+			}
+			send(10)
+			if again := written(); !again.After(first) {
+				t.Error("10 more are worth none")
+			}
+		})
 	}
 }

@@ -50,7 +50,8 @@ type Queue struct {
 func New(o Options) *Queue { return &Queue{o: o, state: newState()} }
 
 // SnapshotLines is how many lines may have to be folded before a new snapshot is
-// written; with many live tasks a fiftieth of their number. Tests make it small.
+// written, and a quarter of it by who has just begun, as commands do one after another;
+// with many live tasks a fiftieth of their number. Tests make it small.
 var SnapshotLines = 2000
 
 // Approves stands before the SHA-256 of what was approved, where Knows is asked for
@@ -71,10 +72,13 @@ func (q *Queue) follow(queue bool) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.asked = q.asked || queue
-	first := q.reader == nil
-	due, err := q.refresh(q.asked)
+	first, most := q.reader == nil, SnapshotLines
+	if first {
+		most /= 4
+	}
+	due, err := q.refresh(q.asked, most)
 	if due && q.names && !q.saving {
-		due, err = q.refresh(true) // from the newest snapshot, which somebody else may have written
+		due, err = q.refresh(true, most) // from the newest snapshot, which somebody else may have written
 	}
 	if err != nil || q.o.Looks || q.saving {
 		return err
@@ -91,7 +95,7 @@ func (q *Queue) follow(queue bool) error {
 		return nil
 	}
 	q.reset()
-	_, err = q.refresh(q.asked)
+	_, err = q.refresh(q.asked, most)
 	return err
 }
 
@@ -117,8 +121,8 @@ func (q *Queue) save() error {
 }
 
 // refresh reads the ledger on, for who needs the queue or not, and tells whether a
-// new snapshot is due.
-func (q *Queue) refresh(queue bool) (due bool, err error) {
+// new snapshot is due, which it is from so many lines on.
+func (q *Queue) refresh(queue bool, most int) (due bool, err error) {
 	if q.reader == nil || queue && q.names {
 		if err := q.load(queue); err != nil {
 			return false, err
@@ -132,7 +136,7 @@ func (q *Queue) refresh(queue bool) (due bool, err error) {
 		}
 		if errors.Is(err, audit.ErrMoved) {
 			q.reset()
-			return q.refresh(queue)
+			return q.refresh(queue, most)
 		}
 		if err == nil {
 			err = line.Damaged()
@@ -153,7 +157,7 @@ func (q *Queue) refresh(queue bool) (due bool, err error) {
 	if q.base != nil {
 		size += int(q.base.head.Ready) - len(q.base.gone) + int(q.base.head.Specials)/8
 	}
-	if due = q.folded >= max(SnapshotLines, size/50); due && !q.names {
+	if due = q.folded >= max(most, size/50); due && !q.names {
 		q.folded = 0
 	}
 	return due, nil

@@ -72,7 +72,7 @@ func (d *draft) save(o *Options) error {
 	defer lock.Unlock()
 	if s, err := o.open(); err == nil {
 		s.file.Close()
-		if d.at.Seq-s.head.At.Seq < int64(SnapshotLines/2) {
+		if d.at.Seq-s.head.At.Seq < int64(SnapshotLines/8) {
 			return nil
 		}
 	}

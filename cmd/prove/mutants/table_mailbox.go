@@ -676,4 +676,14 @@ var mailboxMutants = []mutant{
 		"target != ErrCommitted && ", "",
 		boxTest("TestCommittedIsTheVerbsOwnLine"),
 	},
+	{
+		"commands-fold-again", "18", "mailbox/queue/queue.go",
+		"most /= 4", "most /= 1",
+		boxTest("TestSnapshotOfCommands"),
+	},
+	{
+		"snapshot-is-new-enough", "18", "mailbox/queue/snapshot_write.go",
+		"SnapshotLines/8", "SnapshotLines/2",
+		boxTest("TestSnapshotOfCommands"),
+	},
 }
