@@ -56,9 +56,9 @@ func (p *performance) himself(mark string, talk []Message) []Message {
 
 // room is how much text of its own fits into an agent's prompt, as weight counts.
 func (p *performance) room(talk []Message) int {
-	tokens, taken := ownTokens, 0
-	if whole := p.Team.Members[p.Agent].Context; whole > 0 {
-		tokens = whole - min(p.role.MaxTokens, whole/2) - spare
+	context, taken := p.Team.Members[p.Agent].Context, 0
+	tokens := forPrompt(context, p.role.MaxTokens)
+	if context > 0 {
 		for _, m := range talk {
 			taken += weight(m.Content)
 		}
@@ -68,6 +68,23 @@ func (p *performance) room(talk []Message) int {
 		room /= 2 // the conversation grows
 	}
 	return max(room, 0)
+}
+
+// forPrompt is how many tokens of a brain's context, 0 if nobody knows it, are for texts of
+// an agent's own: a reply may have so many.
+func forPrompt(context, reply int) int {
+	if context <= 0 {
+		return ownTokens
+	}
+	return context - min(reply, context/2) - spare
+}
+
+// Newest is what a brain is shown of a text that is longer than its context, of so many
+// tokens (0 if nobody knows), has room for beside an instruction and a reply: the last
+// lines of it, and that the others are not there. The brain may count tokens as it likes.
+func Newest(text, name, instruction string, context, reply int) string {
+	room := int(float64(forPrompt(context, reply))*firstToken) - weight(instruction)
+	return fitting(&room, "", text, "", true, name)
 }
 
 // ownText is a file of the agent's home; "" where it is not there. One that cannot be read

@@ -60,9 +60,11 @@ const lockWait = 10 * time.Second
 type Dreamer struct {
 	Box   *mailbox.Box
 	Agent string
-	By    string       // who wants it: human, or mbox
+	By    string       // who wants it: human, or the agent itself
 	Most  int          // lines that a memory may have
 	Brain agents.Brain // nil: by rule alone
+
+	Context int // tokens that the brain has room for; 0: nobody knows
 }
 
 // Dream is what came of it.

@@ -83,7 +83,7 @@ func dreamer(s *session, box *mailbox.Box, name, by string) *dream.Dreamer {
 		d.Most = a.MaxMemoryLines
 	}
 	if s.team != nil {
-		d.Brain = s.team.Members[name].Brain
+		d.Brain, d.Context = s.team.Members[name].Brain, s.team.Members[name].Context
 	}
 	return d
 }
@@ -129,7 +129,7 @@ func (v *service) dreams(ctx context.Context, name string, last map[string]time.
 	if now, err := mailbox.AgentOf(v.box, name); err != nil || now.State != lifecycle.Healthy {
 		return err
 	}
-	dreamed, err := dreamer(v.session, v.box, name, "mbox").Dream(ctx)
+	dreamed, err := dreamer(v.session, v.box, name, name).Dream(ctx)
 	if errors.Is(err, mailbox.ErrBusy) {
 		return nil // it works: in a minute again
 	}
