@@ -64,6 +64,16 @@ var lifeMutants = []mutant{
 		command{"cmd/mbox", "TestScripts/decision"},
 	},
 	{
+		"dreams-show-too-much", "life", "agents/own.go",
+		"return context - min(reply, context/2) - spare", "return 4*context - min(reply, context/2) - spare",
+		command{"agents/dream", "TestDreamFitsTheContext"},
+	},
+	{
+		"dreams-of-nobody", "life", "cmd/mbox/cmd_dream.go",
+		"box, name, name).Dream(", "box, name, \"mbox\").Dream(",
+		command{"cmd/mbox", "TestScripts/dream$"},
+	},
+	{
 		"dreams-believe-the-model", "life", "agents/dream/about.go",
 		"if err := d.known(id); err != nil {", "if err := d.known(id); err != nil && id == \"\" {",
 		command{"agents/dream", "TestDreamWithBrain"},
