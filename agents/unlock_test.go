@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strings"
@@ -24,7 +25,7 @@ printf %s "$KEY" >$OUT/key-$MBOX_TASK_ID
 case $(cat) in *'"y"'*) exit 3;; esac
 printf '{"a":["%s",1],"n":987654321,"%s":"x"}' "$KEY" "$KEY"`)
 	opened := 0
-	w.Unlock = func() (secret.Values, error) {
+	w.Unlock = func(context.Context) (secret.Values, error) {
 		opened++
 		return secret.Values{"KEY": "canary-of-a-key", "PIN": "987654321"}, nil
 	}
@@ -63,7 +64,9 @@ func TestSecretsThatAreLocked(t *testing.T) {
 	s := newScene(t, mailbox.Options{MaxAttempts: 1})
 	ids := []mailbox.ID{s.submit("x"), s.submit("y")}
 	w := s.worker(`touch $OUT/ran; echo hello`)
-	w.Unlock = func() (secret.Values, error) { return nil, errors.New("/home/.mbox/keys/identity: not private") }
+	w.Unlock = func(context.Context) (secret.Values, error) {
+		return nil, errors.New("/home/.mbox/keys/identity: not private")
+	}
 	s.once(w)
 	if _, err := os.Stat(s.dir + "/ran"); err == nil {
 		t.Error("the command has run")

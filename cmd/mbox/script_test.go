@@ -19,6 +19,7 @@ import (
 
 	"mbox/agents/memory/postgres/postgrestest"
 	"mbox/agents/sandbox"
+	"mbox/agents/secret/keyring/keyringtest"
 	"mbox/audit"
 )
 
@@ -65,6 +66,8 @@ func scripts(dir string) testscript.Params {
 				return sandbox.Probe().Err() == nil, nil
 			case "postgres":
 				return postgrestest.Programs() != "", nil
+			case "keyring":
+				return keyringtest.Missing() == nil, nil
 			}
 			return false, fmt.Errorf("unknown condition %s", name)
 		},
@@ -72,6 +75,7 @@ func scripts(dir string) testscript.Params {
 			"delegate": delegate,
 			"exits":    exits,
 			"grab":     grab,
+			"keyring":  keyring,
 			"lint":     lint,
 			"nowhere":  nowhere,
 			"postgres": database,
@@ -89,6 +93,29 @@ func database(ts *testscript.TestScript, neg bool, args []string) {
 	url, err := postgrestest.New(ts.Name() + args[0])
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(url+"\n"), 0o600))
+}
+
+// keyring [locked] starts a keyring for the script's programs, or the one before it anew
+// and locked.
+func keyring(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 1 || len(args) == 1 && args[0] != "locked" {
+		ts.Fatalf("usage: keyring [locked]")
+	}
+	dir := ts.Getenv("KEYRING")
+	if dir == "" {
+		var err error
+		dir, err = os.MkdirTemp("", "keyring-") // the name of a socket may not be long
+		ts.Check(err)
+		ts.Defer(func() { os.RemoveAll(dir) })
+		ts.Setenv("KEYRING", dir)
+	}
+	env, stop, err := keyringtest.Start(dir, len(args) > 0)
+	ts.Check(err)
+	ts.Defer(stop)
+	for _, v := range env {
+		name, value, _ := strings.Cut(v, "=")
+		ts.Setenv(name, value)
+	}
 }
 
 // exits CODE COMMAND ARG… runs a command and wants exactly that exit code.
