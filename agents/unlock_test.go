@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/agents/secret"
+	"mbox/agents/secret/secrettest"
 	"mbox/mailbox"
 	"mbox/schemas"
 )
@@ -35,6 +36,12 @@ printf '{"a":["%s",1],"n":987654321,"%s":"x"}' "$KEY" "$KEY"`)
 		if data, err := os.ReadFile(s.dir + "/key-" + string(id)); string(data) != "canary-of-a-key" || err != nil {
 			t.Errorf("it was given %q: %v", data, err)
 		}
+	}
+	if found, err := secrettest.Find(s.dir, "canary-of-a-key", s.dir+"/key-"+string(good), s.dir+"/key-"+string(bad)); found != nil || err != nil {
+		t.Errorf("it stands in %q, %v", found, err)
+	}
+	if found, err := secrettest.Find(s.box.Home(), "canary-of-a-key"); found != nil || err != nil {
+		t.Errorf("it stands in %q, %v", found, err)
 	}
 	if opened != 2 {
 		t.Errorf("opened %d times for 2 attempts", opened)

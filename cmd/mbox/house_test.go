@@ -88,7 +88,8 @@ var rooms = map[string]room{
 	"agents/dream":                      {layer: 4, ours: []string{"agents", "agents/life", "audit", "audit/record", "mailbox", "mailbox/durable", "mailbox/task", "schemas"}, libraries: []string{xsys}},
 	"agents/secret":                     {layer: 3, ours: []string{"agents/secret/keyring", "mailbox/durable", "mailbox/home", "mailbox/task", "schemas"}, libraries: []string{"filippo.io/age"}},
 	"agents/secret/keyring":             {layer: 3, libraries: []string{"github.com/zalando/go-keyring"}},
-	"agents/secret/keyring/keyringtest": {layer: 3}, // for tests only, see testRooms
+	"agents/secret/keyring/keyringtest": {layer: 3},                                                            // for tests only, see testRooms
+	"agents/secret/secrettest":          {layer: 3, libraries: []string{"github.com/klauspost/compress/zstd"}}, // the same
 	"agents/acp":                        {layer: 4, ours: []string{"agents", "agents/policy", "agents/sandbox", "mailbox", "mailbox/durable", "schemas"}, libraries: []string{"github.com/coder/acp-go-sdk", "github.com/rs/zerolog"}},
 	"agents/agentzero":                  {layer: 4, ours: []string{"agents", "agents/brain", "agents/policy", "mailbox", "mailbox/durable", "schemas"}, libraries: []string{"github.com/rs/zerolog"}},
 	"agents/brain/ollamatest":           {layer: 0}, // for tests only, see testRooms
@@ -169,7 +170,7 @@ var testLibraries = []string{
 }
 
 // testRooms are the packages of this module that any test file may use.
-var testRooms = []string{"agents/brain/ollamatest", "agents/memory/memorytest", "agents/memory/postgres/postgrestest", "agents/chat/chattest", "agents/secret/keyring/keyringtest", "mailbox/verify"}
+var testRooms = []string{"agents/brain/ollamatest", "agents/memory/memorytest", "agents/memory/postgres/postgrestest", "agents/chat/chattest", "agents/secret/keyring/keyringtest", "agents/secret/secrettest", "mailbox/verify"}
 
 // What the lowest three layers may not use: they return errors and never log.
 var loggers = []string{"log", "log/slog", "github.com/rs/zerolog"}

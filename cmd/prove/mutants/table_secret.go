@@ -153,7 +153,7 @@ var secretMutants = []mutant{
 	},
 	{
 		"secret-identity-moved-unseen", "secrets", identityGo,
-		"if err == nil && kept != string(text) {", "if false {",
+		"if err == nil && kept != string(text) {", "if err == nil && kept == \"\" {",
 		secretTest("TestMoveRefused$"),
 	},
 	{
@@ -215,6 +215,11 @@ var secretMutants = []mutant{
 		"secret-identity-moved-by-agents", "secrets", "cmd/mbox/cmd_secret_identity.go",
 		"return sealing.with(ctx, s,", "return s.with(ctx,",
 		mboxTest("TestScripts/secret_keyring$"),
+	},
+	{
+		"secret-in-a-record", "secrets", "cmd/mbox/cmd_secret.go",
+		"secretSet(o.agent, name, made))", "secretSet(o.agent, name+\" \"+value, made))",
+		mboxTest("TestScripts/memory_exec$"),
 	},
 	{
 		"secret-of-a-brain", "secrets", "agents/brain/exec.go",
