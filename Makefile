@@ -19,7 +19,7 @@ PEERS = MCP_PEERS=$$(.ci/mcp-peers)
 LOOKS = AXE=$$(.ci/axe)
 
 # What the tests call.
-NEED = python3 strace jq curl bash ps=procps setsid=util-linux mkfs.ext4=e2fsprogs losetup=mount tmux chromium ngircd initdb=postgresql
+NEED = python3 strace jq curl bash ps=procps setsid=util-linux mkfs.ext4=e2fsprogs losetup=mount tmux chromium ngircd initdb=postgresql dbus-send=dbus gnome-keyring-daemon=gnome-keyring
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile | expand -t 20

@@ -19,7 +19,7 @@ func (a *attempt) unlock(hard context.Context) bool {
 		return true
 	}
 	var err error
-	if a.secrets, err = a.Unlock(); err != nil {
+	if a.secrets, err = a.Unlock(hard); err != nil {
 		a.tell(zerolog.ErrorLevel, err, "its secrets cannot be opened")
 		a.disable()
 		a.end(hard, verdict{release: schemas.Sentence("its secrets cannot be opened (mbox doctor): "+err.Error(), maxTail), delay: releaseDelay})

@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/agents/secret"
+	"mbox/agents/secret/secrettest"
 	"mbox/mailbox"
 	"mbox/schemas"
 )
@@ -24,7 +26,7 @@ printf %s "$KEY" >$OUT/key-$MBOX_TASK_ID
 case $(cat) in *'"y"'*) exit 3;; esac
 printf '{"a":["%s",1],"n":987654321,"%s":"x"}' "$KEY" "$KEY"`)
 	opened := 0
-	w.Unlock = func() (secret.Values, error) {
+	w.Unlock = func(context.Context) (secret.Values, error) {
 		opened++
 		return secret.Values{"KEY": "canary-of-a-key", "PIN": "987654321"}, nil
 	}
@@ -34,6 +36,12 @@ printf '{"a":["%s",1],"n":987654321,"%s":"x"}' "$KEY" "$KEY"`)
 		if data, err := os.ReadFile(s.dir + "/key-" + string(id)); string(data) != "canary-of-a-key" || err != nil {
 			t.Errorf("it was given %q: %v", data, err)
 		}
+	}
+	if found, err := secrettest.Find(s.dir, "canary-of-a-key", s.dir+"/key-"+string(good), s.dir+"/key-"+string(bad)); found != nil || err != nil {
+		t.Errorf("it stands in %q, %v", found, err)
+	}
+	if found, err := secrettest.Find(s.box.Home(), "canary-of-a-key"); found != nil || err != nil {
+		t.Errorf("it stands in %q, %v", found, err)
 	}
 	if opened != 2 {
 		t.Errorf("opened %d times for 2 attempts", opened)
@@ -63,7 +71,9 @@ func TestSecretsThatAreLocked(t *testing.T) {
 	s := newScene(t, mailbox.Options{MaxAttempts: 1})
 	ids := []mailbox.ID{s.submit("x"), s.submit("y")}
 	w := s.worker(`touch $OUT/ran; echo hello`)
-	w.Unlock = func() (secret.Values, error) { return nil, errors.New("/home/.mbox/keys/identity: not private") }
+	w.Unlock = func(context.Context) (secret.Values, error) {
+		return nil, errors.New("/home/.mbox/keys/identity: not private")
+	}
 	s.once(w)
 	if _, err := os.Stat(s.dir + "/ran"); err == nil {
 		t.Error("the command has run")

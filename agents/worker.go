@@ -63,7 +63,7 @@ type Worker struct {
 	// Unlock, if not nil, opens the secrets of the agent at the beginning of each attempt.
 	// They are variables of its commands, go before those of Env, and are taken out of its
 	// results, too. An error gives the task back without burning the attempt.
-	Unlock func() (secret.Values, error)
+	Unlock func(ctx context.Context) (secret.Values, error)
 	Type   string // only tasks of this type; "" is all
 	Named  bool   // only tasks that name the agent
 	Once   bool   // end when there is nothing to claim and nothing runs

@@ -11,9 +11,9 @@ import (
 )
 
 // Backup writes the mailbox, as it is at one moment, while everything runs: see
-// [backup.Write]. Instead is [backup.Source.Instead].
-func (b *Box) Backup(ctx context.Context, w io.Writer, instead map[string]string) (backup.Report, error) {
-	return backup.Write(ctx, w, backup.Source{Home: b.home, ID: b.id, Now: b.now, Progress: b.o.Progress, Still: b.still, Instead: instead})
+// [backup.Write]. Instead and texts are those of [backup.Source].
+func (b *Box) Backup(ctx context.Context, w io.Writer, instead map[string]string, texts map[string][]byte) (backup.Report, error) {
+	return backup.Write(ctx, w, backup.Source{Home: b.home, ID: b.id, Now: b.now, Progress: b.o.Progress, Still: b.still, Instead: instead, Texts: texts})
 }
 
 // still calls do while nothing changes: all shards are locked in ascending order,

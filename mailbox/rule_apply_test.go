@@ -160,7 +160,7 @@ func TestRule23_BackupLocksInOrder(t *testing.T) {
 		must(t, err)
 		defer s.unlock()
 	}
-	if _, err := b.Backup(t.Context(), io.Discard, nil); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), home.ShardName(0)) {
+	if _, err := b.Backup(t.Context(), io.Discard, nil, nil); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), home.ShardName(0)) {
 		t.Errorf("%v, want %s first", err, home.ShardName(0))
 	}
 }

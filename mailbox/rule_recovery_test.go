@@ -425,7 +425,7 @@ func TestRule23_BackupIsOfOneMoment(t *testing.T) {
 	for _, n := range []int{0, home.Shards - 1} {
 		s, err := other.holdShard(t.Context(), n)
 		must(t, err)
-		if _, err := b.Backup(t.Context(), io.Discard, nil); !errors.Is(err, ErrBusy) {
+		if _, err := b.Backup(t.Context(), io.Discard, nil, nil); !errors.Is(err, ErrBusy) {
 			t.Errorf("with %s held: %v", home.ShardName(n), err)
 		}
 		s.unlock()
@@ -442,7 +442,7 @@ func TestRule23_BackupIsOfOneMoment(t *testing.T) {
 		return true, nil
 	})
 	var packed bytes.Buffer
-	r, err := b.Backup(t.Context(), &packed, nil)
+	r, err := b.Backup(t.Context(), &packed, nil, nil)
 	remove()
 	must(t, err)
 	if end := b.ledger.End(); r.Seq != end.Seq || !held {

@@ -328,7 +328,7 @@ func TestRestoreOfFormat1(t *testing.T) {
 	archive := filepath.Join(t.TempDir(), "backup")
 	f, err := os.Create(archive)
 	must(t, err)
-	_, err = b.Backup(t.Context(), f, nil)
+	_, err = b.Backup(t.Context(), f, nil, nil)
 	must(t, errors.Join(err, f.Close()))
 	must(t, home.WriteVersion(b.home, v.MailboxID, durable.None))
 	f, err = os.Open(archive)

@@ -837,7 +837,7 @@ func TestVerifyRestored(t *testing.T) {
 	h := newVerifyHome(t)
 	b := h.open()
 	var packed bytes.Buffer
-	_, err := b.Backup(t.Context(), &packed, nil)
+	_, err := b.Backup(t.Context(), &packed, nil, nil)
 	h.must(err)
 	b.Close()
 	was := h.verify()

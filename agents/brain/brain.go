@@ -19,6 +19,7 @@
 package brain
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,12 +66,12 @@ type Options struct {
 	FreeFormat bool // send no response_format: the server does not know json_schema
 
 	// Of exec.
-	Command string                   // run by /bin/sh -c
-	Dir     string                   // where; "": where mbox is
-	Env     []string                 // NAME=VALUE, and nothing besides
-	Wrap    func(*exec.Cmd) error    // called before each start, to confine it
-	Unlock  func() ([]string, error) // called before each start: NAME=VALUE, besides and before Env
-	Grace   time.Duration            // between SIGTERM and SIGKILL when a thought is given up; 0: 2s
+	Command string                                      // run by /bin/sh -c
+	Dir     string                                      // where; "": where mbox is
+	Env     []string                                    // NAME=VALUE, and nothing besides
+	Wrap    func(*exec.Cmd) error                       // called before each start, to confine it
+	Unlock  func(ctx context.Context) ([]string, error) // called before each start: NAME=VALUE, besides and before Env
+	Grace   time.Duration                               // between SIGTERM and SIGKILL when a thought is given up; 0: 2s
 }
 
 // New makes a brain of the kind. For none it is nil, and so is the error.

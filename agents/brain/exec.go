@@ -117,11 +117,11 @@ func (e *Exec) Think(ctx context.Context, t agents.Thought) (agents.Reply, error
 }
 
 // cmd has an environment even if it is empty: exec would take nil for mbox's own.
-func (e *Exec) cmd() (*exec.Cmd, error) {
+func (e *Exec) cmd(ctx context.Context) (*exec.Cmd, error) {
 	cmd := exec.Command("/bin/sh", "-c", e.o.Command)
 	cmd.Dir, cmd.Env = e.o.Dir, append([]string{}, e.o.Env...)
 	if e.o.Unlock != nil {
-		secrets, err := e.o.Unlock()
+		secrets, err := e.o.Unlock(ctx)
 		if err != nil {
 			return nil, err
 		}

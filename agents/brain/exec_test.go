@@ -71,7 +71,7 @@ func TestExecReply(t *testing.T) {
 // A brain gets the agent's secrets, as they are at each start, and does not start without.
 func TestExecUnlocks(t *testing.T) {
 	token, failed := "first", error(nil)
-	b := command(t, Options{Command: `echo "$TOKEN"`, Env: []string{"TOKEN=passed"}, Unlock: func() ([]string, error) { return []string{"TOKEN=" + token}, failed }})
+	b := command(t, Options{Command: `echo "$TOKEN"`, Env: []string{"TOKEN=passed"}, Unlock: func(context.Context) ([]string, error) { return []string{"TOKEN=" + token}, failed }})
 	for range 2 {
 		if r, err := b.Think(within(t), question("")); err != nil || r.Text != token+"\n" {
 			t.Errorf("%q %v, want %s", r.Text, err, token)

@@ -44,8 +44,8 @@ func (h *head) Write(p []byte) (int, error) {
 
 // run runs the command to its end, or to ctx's, and returns how it ended. When it
 // returns, nothing that has come from it is left that could be killed.
-func (p *process) run(ctx context.Context, make func() (*exec.Cmd, error), prompt string) (syscall.WaitStatus, error) {
-	cmd, err := make()
+func (p *process) run(ctx context.Context, make func(context.Context) (*exec.Cmd, error), prompt string) (syscall.WaitStatus, error) {
+	cmd, err := make(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -8,6 +8,10 @@
 //
 //	age -d -i .mbox/keys/identity .mbox/keys/secrets/coder/API_TOKEN.age
 //
+// The identity may lie in the user's keyring (agents/secret/keyring) instead. Then the
+// file has one line, which names its entry there: keyring:ACCOUNT. [Move] brings it from
+// one place to the other.
+//
 // So a copy of the home without the identity, as mbox backup makes it, tells the names
 // and the sizes of secrets and not what they are. Whoever can read both has them: that
 // is every process of the user that no sandbox confines.
@@ -70,22 +74,14 @@ type Secret struct {
 }
 
 const (
-	ending      = ".age"
-	staged      = ".new" // behind the name of a file that is not in its place yet
-	maxFile     = 64 << 10
-	maxIdentity = 16 << 10
-	maxNames    = 1024 // that are looked at in a folder
+	ending   = ".age"
+	staged   = ".new" // behind the name of a file that is not in its place yet
+	maxFile  = 64 << 10
+	maxNames = 1024 // that are looked at in a folder
 )
 
 // Folder is where the secrets of an agent lie; of all agents if agent is "".
 func Folder(dir, agent string) string { return home.Private(dir, "keys", "secrets", agent) }
-
-// Identity is the file that opens the secrets of a mailbox.
-func Identity(dir string) string { return home.Private(dir, "keys", "identity") }
-
-// Opening are the files with which secrets can be opened, by their paths from the home:
-// the identity, and what a crash may have left of making it.
-func Opening() []string { return []string{".mbox/keys/identity", ".mbox/keys/identity" + staged} }
 
 func file(dir, agent, name string) string {
 	return filepath.Join(Folder(dir, agent), name+ending)
@@ -141,7 +137,7 @@ func checkValue(value string) error {
 
 // Check returns the error with which Set would refuse a secret, and changes nothing. made
 // tells whether there is none of that name yet.
-func Check(dir, agent, name, value string) (made bool, err error) {
+func Check(ctx context.Context, dir, agent, name, value string) (made bool, err error) {
 	if err := cmp.Or(task.CheckAgent(agent), CheckName(name), checkValue(value)); err != nil {
 		return false, err
 	}
@@ -153,12 +149,9 @@ func Check(dir, agent, name, value string) (made bool, err error) {
 	if made && len(names) >= Many {
 		return false, fmt.Errorf("%s has %d secrets: %w", agent, len(names), ErrFull)
 	}
-	_, err = identities(dir)
+	_, err = identities(ctx, dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		locked, failed := exists(dir)
-		if err = cmp.Or(failed, err); !locked && failed == nil {
-			err = nil // Set makes it
-		}
+		err = mayMake(dir, err)
 	}
 	return made, err
 }
@@ -167,10 +160,10 @@ func Check(dir, agent, name, value string) (made bool, err error) {
 // finds half a one.
 func Set(ctx context.Context, dir, agent, name, value string, wait time.Duration) (made bool, err error) {
 	err = alone(ctx, dir, wait, func() error {
-		if made, err = Check(dir, agent, name, value); err != nil {
+		if made, err = Check(ctx, dir, agent, name, value); err != nil {
 			return err
 		}
-		to, err := recipient(dir)
+		to, err := recipient(ctx, dir)
 		if err != nil {
 			return err
 		}
@@ -247,7 +240,7 @@ func alone(ctx context.Context, dir string, wait time.Duration, do func() error)
 
 // List returns the secrets of an agent, or of all agents if it is "", by agent and name.
 // The error is about those of them that cannot be opened.
-func List(dir, agent string) (all []Secret, err error) {
+func List(ctx context.Context, dir, agent string) (all []Secret, err error) {
 	agents := []string{agent}
 	if agent == "" {
 		if agents, err = folders(dir); err != nil {
@@ -255,10 +248,16 @@ func List(dir, agent string) (all []Secret, err error) {
 		}
 	}
 	var faults []error
+	keys, locked := []age.Identity(nil), error(nil)
 	for _, agent := range agents {
 		names, err := named(dir, agent)
 		if err != nil {
 			return nil, err
+		}
+		if len(names) > 0 && keys == nil && locked == nil {
+			if keys, locked = identities(ctx, dir); locked != nil {
+				locked = fmt.Errorf("the secrets of %s: %w", agent, locked)
+			}
 		}
 		for _, name := range names {
 			info, err := os.Lstat(file(dir, agent, name))
@@ -270,14 +269,12 @@ func List(dir, agent string) (all []Secret, err error) {
 			}
 			all = append(all, Secret{agent, name, info.ModTime().UTC().Truncate(time.Second)})
 		}
-		if _, err := Open(dir, agent); err != nil {
+		if locked == nil {
+			_, err := openAll(dir, agent, names, keys)
 			faults = append(faults, err)
 		}
 	}
-	if err := errors.Join(faults...); errors.Is(err, ErrIdentity) {
-		return all, faults[slices.IndexFunc(faults, func(err error) bool { return errors.Is(err, ErrIdentity) })] // it is that of all
-	}
-	return all, errors.Join(faults...)
+	return all, errors.Join(locked, errors.Join(faults...))
 }
 
 // Values are the secrets of an agent by their names. However they are printed, logged or
@@ -319,15 +316,19 @@ func (v Values) Words() (all []string) {
 
 // Open reads the secrets of an agent; none is no error. If there is one that cannot be
 // opened it returns no others.
-func Open(dir, agent string) (Values, error) {
+func Open(ctx context.Context, dir, agent string) (Values, error) {
 	names, err := named(dir, agent)
 	if err != nil || len(names) == 0 {
 		return nil, err
 	}
-	keys, err := identities(dir)
+	keys, err := identities(ctx, dir)
 	if err != nil {
 		return nil, fmt.Errorf("the secrets of %s: %w", agent, err)
 	}
+	return openAll(dir, agent, names, keys)
+}
+
+func openAll(dir, agent string, names []string, keys []age.Identity) (Values, error) {
 	values, faults := Values{}, []error(nil)
 	for _, name := range names {
 		value, err := open(file(dir, agent, name), keys)
@@ -425,40 +426,14 @@ func unbelieved(err, as error) error {
 	return err
 }
 
-// identities reads what opens secrets.
-func identities(dir string) ([]age.Identity, error) {
-	path := Identity(dir)
-	text, err := durable.ReadPrivate(path, maxIdentity)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: there is no %s: %w", ErrIdentity, path, fs.ErrNotExist)
+// mayMake tells whether an identity that is not there, as missing says, may be made: not
+// while there are secrets that want it.
+func mayMake(dir string, missing error) error {
+	locked, err := exists(dir)
+	if locked || err != nil {
+		return cmp.Or(err, missing)
 	}
-	if err != nil {
-		return nil, unbelieved(err, ErrIdentity)
-	}
-	keys, err := age.ParseIdentities(bytes.NewReader(text))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s is damaged: it holds no identity as age-keygen writes one", ErrIdentity, path) // age's error may quote the line
-	}
-	return keys, nil
-}
-
-// recipient is for whom secrets are encrypted: who has the identity, which is made where
-// there is none. That may only be after Check.
-func recipient(dir string) (age.Recipient, error) {
-	keys, err := identities(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		keys, err = generate(dir)
-	}
-	if err != nil {
-		return nil, err
-	}
-	switch key := keys[0].(type) {
-	case *age.X25519Identity:
-		return key.Recipient(), nil
-	case *age.HybridIdentity:
-		return key.Recipient(), nil
-	}
-	return nil, fmt.Errorf("%w: the first one in %s is of a kind for which nothing can be encrypted", ErrIdentity, Identity(dir))
+	return nil
 }
 
 // exists tells whether there is a secret of anybody.
@@ -470,31 +445,4 @@ func exists(dir string) (bool, error) {
 		}
 	}
 	return false, err
-}
-
-// generate makes the identity. What somebody puts into its place meanwhile stays.
-func generate(dir string) ([]age.Identity, error) {
-	key, err := age.GenerateX25519Identity()
-	if err != nil {
-		return nil, err
-	}
-	path := Identity(dir)
-	text := fmt.Sprintf("# created: %s\n# public key: %s\n%s\n", time.Now().UTC().Format(time.RFC3339), key.Recipient(), key)
-	err = durable.MkdirAll(filepath.Dir(path), durable.Standard)
-	if err == nil {
-		err = durable.RemoveIfThere(path + staged)
-	}
-	if err == nil {
-		err = durable.Stage(path+staged, []byte(text), durable.Standard)
-	}
-	if err == nil {
-		err = durable.Move(path+staged, path)
-	}
-	if err == nil {
-		err = syncOf(path)
-	}
-	if err != nil {
-		return nil, errors.Join(err, durable.RemoveIfThere(path+staged))
-	}
-	return []age.Identity{key}, nil
 }

@@ -43,7 +43,7 @@ func set(t *testing.T, dir, agent, name, value string) {
 
 func opened(t *testing.T, dir, agent string) Values {
 	t.Helper()
-	v, err := Open(dir, agent)
+	v, err := Open(t.Context(), dir, agent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func opened(t *testing.T, dir, agent string) Values {
 
 func TestSecrets(t *testing.T) {
 	dir := folder(t)
-	if v, err := Open(dir, "coder"); v != nil || err != nil {
+	if v, err := Open(t.Context(), dir, "coder"); v != nil || err != nil {
 		t.Errorf("before there is any: %d, %v", len(v), err)
 	}
 	if made, err := Set(t.Context(), dir, "coder", "API_TOKEN", canary, wait); !made || err != nil {
@@ -72,11 +72,11 @@ func TestSecrets(t *testing.T) {
 	if v := opened(t, dir, "tester"); len(v) != 0 {
 		t.Error(len(v))
 	}
-	all, err := List(dir, "")
+	all, err := List(t.Context(), dir, "")
 	if err != nil || len(all) != 3 || all[0].Agent != "bridge:coder" || all[2].Name != "PEM" || time.Since(all[1].Set) > time.Minute {
 		t.Errorf("%+v %v", all, err)
 	}
-	if all, err := List(dir, "coder"); err != nil || len(all) != 2 {
+	if all, err := List(t.Context(), dir, "coder"); err != nil || len(all) != 2 {
 		t.Errorf("%+v %v", all, err)
 	}
 	for _, who := range [][2]string{{"coder", "NONE"}, {"tester", "PEM"}, {"../keys", "PEM"}, {"coder", "../identity"}, {"", ""}} {
@@ -150,7 +150,7 @@ func TestBroken(t *testing.T) {
 			if err := os.Remove(Identity(dir)); err != nil {
 				return err
 			}
-			_, err := generate(dir)
+			_, err := generate(t.Context(), dir, Place{})
 			return err
 		}, ErrDamaged, "API_TOKEN.age"},
 		{"a secret cut short", func(dir string) error {
@@ -173,11 +173,11 @@ func TestBroken(t *testing.T) {
 			if err := errors.Join(err, c.spoil(dir)); err != nil {
 				t.Fatal(err)
 			}
-			v, err := Open(dir, "coder")
+			v, err := Open(t.Context(), dir, "coder")
 			if v != nil || !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), filepath.Join(".mbox", "keys")) {
 				t.Errorf("%d values: %v", len(v), err)
 			}
-			all, listed := List(dir, "")
+			all, listed := List(t.Context(), dir, "")
 			if len(all) != 2 || !errors.Is(listed, c.want) {
 				t.Errorf("%+v, %v", all, listed)
 			}
@@ -228,7 +228,7 @@ func TestOwnIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := folder(t)
-	if _, err := generate(other); err != nil {
+	if _, err := generate(t.Context(), other, Place{}); err != nil {
 		t.Fatal(err)
 	}
 	first, err := os.ReadFile(Identity(other))
@@ -285,7 +285,7 @@ func TestSetFails(t *testing.T) {
 			})
 			_, err := Set(t.Context(), dir, "coder", "API_TOKEN", canary+"2", wait)
 			remove()
-			v, opens := Open(dir, "coder")
+			v, opens := Open(t.Context(), dir, "coder")
 			switch got := v["API_TOKEN"]; {
 			case opens != nil:
 				t.Errorf("call %d: %v", at, opens)

@@ -22,9 +22,9 @@ import (
 func init() { programs["chatserver"] = chatServer }
 
 // The secrets that a chatserver takes.
-const (
-	rightToken    = "4711:AAright-token_0123456789"
-	rightPassword = "right-password"
+var (
+	rightToken    = "4711:AA" + os.Getenv("CANARY") + "_0123456789"
+	rightPassword = os.Getenv("CANARY") + "-password"
 )
 
 // chatServer is, for mbox bridge NAME --check, a server of each chat system that has

@@ -169,7 +169,7 @@ func unused(ctx context.Context, c *config.File, box *mailbox.Box, from, to stri
 	if known {
 		return hint(fmt.Errorf("agent %s: %w: there are memories of another agent of that name", to, mailbox.ErrConflict), "another name")
 	}
-	secrets, err := secret.List(box.Home(), to)
+	secrets, err := secret.List(ctx, box.Home(), to)
 	if len(secrets) > 0 {
 		return hint(fmt.Errorf("agent %s: %w: there are secrets of another agent of that name", to, mailbox.ErrConflict), "another name; mbox secret list tells which they are")
 	}

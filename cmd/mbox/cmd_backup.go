@@ -40,7 +40,8 @@ mbox doctor --fix and mbox recover.
 What agents remember in Postgres is not in it, which is said: pg_dump keeps that.
 
 Secrets of agents are in it encrypted, as they lie. What opens them is not, unless
---with-keys says so: then whoever has the archive can read them.`,
+--with-keys says so: then whoever has the archive can read them, also where their
+identity lies in a keyring.`,
 		shows: []string{"mbox backup ~/agents-$(date +%F).tar.zst", "mbox backup --check ~/agents-2026-02-16.tar.zst"},
 		exits: []int{exitNotFound, exitConflict, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{
@@ -90,11 +91,9 @@ func (o *backupOptions) backUp(ctx context.Context, box *mailbox.Box, to io.Writ
 	if err != nil {
 		return backup.Report{}, err
 	}
-	instead := map[string]string{}
-	if !o.withKeys {
-		for _, name := range secret.Opening() {
-			instead[name] = ""
-		}
+	instead, texts, err := o.keys(ctx, box)
+	if err != nil {
+		return backup.Report{}, errors.Join(err, end())
 	}
 	for _, name := range append(sqlite.Beside(path), path) {
 		rel, err := filepath.Rel(box.Home(), name)
@@ -106,8 +105,24 @@ func (o *backupOptions) backUp(ctx context.Context, box *mailbox.Box, to io.Writ
 			instead[rel] = copied
 		}
 	}
-	report, err := box.Backup(ctx, to, instead)
+	report, err := box.Backup(ctx, to, instead, texts)
 	return report, errors.Join(err, end())
+}
+
+// keys is what the backup has in the place of what opens secrets. What lies in a keyring
+// gets into no file but the archive, and not there unless that is wanted.
+func (o *backupOptions) keys(ctx context.Context, box *mailbox.Box) (instead map[string]string, texts map[string][]byte, err error) {
+	instead = map[string]string{}
+	for _, name := range secret.Opening() {
+		instead[name] = ""
+	}
+	text, err := secret.Carry(ctx, box.Home(), o.withKeys)
+	if text != nil {
+		name := secret.Opening()[0]
+		delete(instead, name)
+		texts = map[string][]byte{name: text}
+	}
+	return instead, texts, err
 }
 
 // run writes to a file of another name first, so that what has the right
@@ -117,7 +132,7 @@ func (o *backupOptions) run(ctx context.Context, s *session, box *mailbox.Box, n
 		report, err := o.backUp(ctx, box, os.Stdout)
 		s.endProgress()
 		s.warnSkipped(report)
-		o.tellKeys(s, box)
+		o.tellKeys(ctx, s, box)
 		tellPostgres(s)
 		return errors.Join(err, lacking(report))
 	}
@@ -144,17 +159,22 @@ func (o *backupOptions) run(ctx context.Context, s *session, box *mailbox.Box, n
 	if err := durable.SyncDir(filepath.Dir(name), durable.Standard); err != nil {
 		return err
 	}
-	o.tellKeys(s, box)
+	o.tellKeys(ctx, s, box)
 	tellPostgres(s)
 	return errors.Join(s.tellBackup(name, report, o.json), lacking(report))
 }
 
 // tellKeys says that what opens the secrets has to be kept elsewhere.
-func (o *backupOptions) tellKeys(s *session, box *mailbox.Box) {
-	if all, _ := secret.List(box.Home(), ""); len(all) > 0 && !o.withKeys {
-		s.infof("%s in it cannot be opened without %s: keep a copy of that elsewhere, or say --with-keys",
-			schemas.Count(len(all), "secret", "secrets"), clean(secret.Identity(box.Home()), maxLine))
+func (o *backupOptions) tellKeys(ctx context.Context, s *session, box *mailbox.Box) {
+	all, _ := secret.List(ctx, box.Home(), "")
+	if len(all) == 0 || o.withKeys {
+		return
 	}
+	what, elsewhere := clean(secret.Identity(box.Home()), maxLine), "keep a copy of that elsewhere"
+	if at, _ := secret.Where(ctx, box.Home()); at.In == secret.InKeyring {
+		what, elsewhere = "the identity "+at.String(), "keep the keyring"
+	}
+	s.infof("%s in it cannot be opened without %s: %s, or say --with-keys", schemas.Count(len(all), "secret", "secrets"), what, elsewhere)
 }
 
 // tellPostgres says that what agents remember in Postgres is kept elsewhere.

@@ -21,7 +21,8 @@ func restoreVerb() *verb {
 wrote. Every file is held against the archive's manifest before anything is in
 its place. The first command that opens it brings it up to date: leases of the
 old machine are over, and tasks that were in progress go back to pending. Secrets
-of agents that came without what opens them are told.`,
+of agents that came without what opens them are told; where that lay in a keyring of
+this user, it is found there again.`,
 		shows: []string{"mbox restore agents-2026-02-16.tar.zst ~/agents-restored", "mbox --home ~/agents-restored verify"},
 		exits: []int{exitNotFound, exitConflict, exitData, exitIO},
 		run: func(ctx context.Context, s *session, args []string) error {
@@ -38,7 +39,7 @@ of agents that came without what opens them are told.`,
 				return refusedArchive(err)
 			}
 			s.warnSkipped(report)
-			if _, err := secret.List(args[1], ""); errors.Is(err, secret.ErrIdentity) {
+			if _, err := secret.List(ctx, args[1], ""); errors.Is(err, secret.ErrIdentity) {
 				_, way := judge(err)
 				s.warnf("%s; %s", clean(err.Error(), maxLine), way)
 			}

@@ -19,11 +19,11 @@ import (
 func secretVerb() *verb {
 	return &verb{
 		name:  "secret",
-		brief: "what an agent's commands need to know and nobody else: set, list, rm",
+		brief: "what an agent's commands need to know and nobody else: set, list, rm, identity",
 		about: `A secret is a variable in the environment of an agent's commands: a password, a
 token, a key. It lies encrypted in the mailbox, and no line, log, result or task that
 mbox writes holds it. mbox help secrets tells what that is worth.`,
-		verbs: []*verb{secretSetVerb(), secretListVerb(), secretRemoveVerb()},
+		verbs: []*verb{secretSetVerb(), secretListVerb(), secretRemoveVerb(), secretIdentityVerb()},
 	}
 }
 
@@ -89,7 +89,7 @@ func (o *secretOptions) set(ctx context.Context, s *session, box *mailbox.Box, n
 	if err != nil {
 		return err
 	}
-	made, err := secret.Check(box.Home(), o.agent, name, value)
+	made, err := secret.Check(ctx, box.Home(), o.agent, name, value)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ mended.`,
 				if err != nil {
 					return err
 				}
-				all, locked := secret.List(box.Home(), agent)
+				all, locked := secret.List(ctx, box.Home(), agent)
 				if o.json {
 					return firstError(s.printLines(len(all), func(i int) any { return all[i] }), locked)
 				}

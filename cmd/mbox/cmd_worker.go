@@ -151,7 +151,7 @@ func keepHome(s *session, box *mailbox.Box, w *agents.Worker) error {
 // worker makes an agent's worker as its table in mbox.toml says, if it has one.
 func (s *session) worker(box *mailbox.Box, name string, a *config.Agent) *agents.Worker {
 	w := &agents.Worker{Box: box, Agent: name, Team: s.team, Env: s.team.Env(name), Confine: s.team.Confine(name), Timeout: time.Duration(config.DefaultTimeout), Log: s.logger(), Logs: s.config.Logs.Bounds(), Measure: s.config.Telemetry.Endpoint != "", Secrets: passedSecrets(s.config, name)}
-	w.Unlock = func() (secret.Values, error) { return secret.Open(box.Home(), name) }
+	w.Unlock = func(ctx context.Context) (secret.Values, error) { return secret.Open(ctx, box.Home(), name) }
 	if a != nil {
 		w.Runtime = runtimeOf(s.config, a)
 		w.Exec, w.Concurrency, w.Timeout = a.Exec, a.Concurrency, time.Duration(a.Timeout)

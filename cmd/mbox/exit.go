@@ -186,6 +186,8 @@ func judge(err error) (code int, hint string) {
 		return exitNotFound, "mbox secret list shows those there are"
 	case errors.Is(err, secret.ErrFull):
 		return exitConflict, "mbox secret rm makes room"
+	case errors.Is(err, secret.ErrKeyring):
+		return exitIO, "unlock it, where you are logged in to a desktop; mbox help secrets tells what a service needs. An identity that is kept elsewhere, put into .mbox/keys/identity (0600), goes without a keyring"
 	case errors.Is(err, secret.ErrIdentity):
 		return exitData, "put .mbox/keys/identity back as it was, 0600 (mbox backup --with-keys keeps it); if it is lost, mbox secret rm each secret and set it again"
 	case errors.Is(err, secret.ErrDamaged):

@@ -84,31 +84,34 @@ var rooms = map[string]room{
 		layer: 4, ours: []string{"agents", "agents/sandbox", "mailbox/durable", "schemas"},
 		libraries: []string{jsonV2, xsys, "github.com/ollama/ollama"},
 	},
-	"agents/life":              {layer: 3, ours: []string{"agents-home", "audit", "mailbox", "mailbox/durable", "mailbox/home", "mailbox/lifecycle", "mailbox/task", "schemas"}, libraries: []string{jsonV2, xsys}},
-	"agents/dream":             {layer: 4, ours: []string{"agents", "agents/life", "audit", "audit/record", "mailbox", "mailbox/durable", "mailbox/task", "schemas"}, libraries: []string{xsys}},
-	"agents/secret":            {layer: 3, ours: []string{"mailbox/durable", "mailbox/home", "mailbox/task", "schemas"}, libraries: []string{"filippo.io/age"}},
-	"agents/acp":               {layer: 4, ours: []string{"agents", "agents/policy", "agents/sandbox", "mailbox", "mailbox/durable", "schemas"}, libraries: []string{"github.com/coder/acp-go-sdk", "github.com/rs/zerolog"}},
-	"agents/agentzero":         {layer: 4, ours: []string{"agents", "agents/brain", "agents/policy", "mailbox", "mailbox/durable", "schemas"}, libraries: []string{"github.com/rs/zerolog"}},
-	"agents/brain/ollamatest":  {layer: 0}, // for tests only, see testRooms
-	"agents/memory":            {layer: 4, ours: []string{"audit", "mailbox/durable", "schemas"}},
-	"agents/memory/sqlite":     {layer: 4, ours: []string{"agents/memory", "mailbox/durable"}, libraries: []string{"modernc.org/sqlite", "github.com/google/uuid"}},
-	"agents/memory/adapter":    {layer: 4, ours: []string{"agents/memory", "schemas"}, libraries: []string{jsonV2}},
-	"agents/memory/memorytest": {layer: 4, ours: []string{"agents/memory"}}, // for tests only, see testRooms
-	"agents/memory/postgres":   {layer: 4, ours: []string{"agents/memory", "mailbox/durable", "schemas"}, libraries: []string{"github.com/jackc/pgx/v5", "github.com/google/uuid"}},
-	"agents/chat":              {layer: 4, ours: []string{"audit", "mailbox", "mailbox/durable", "mailbox/home", "mailbox/task", "schemas"}, libraries: []string{jsonV2}},
-	"agents/chat/command":      {layer: 4, ours: []string{"agents/chat"}},
-	"agents/chat/openclaw":     {layer: 4, ours: []string{"agents/chat", "agents/chat/command"}},
-	"agents/chat/slack":        {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2, "github.com/coder/websocket"}},
-	"agents/chat/stdio":        {layer: 4, ours: []string{"agents/chat", "schemas"}},
-	"agents/chat/irc":          {layer: 4, ours: []string{"agents/chat"}},
-	"agents/chat/web":          {layer: 4, ours: []string{"agents/chat"}, libraries: []string{"golang.org/x/net"}},
-	"agents/chat/webhook":      {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
-	"agents/chat/bluebubbles":  {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
-	"agents/chat/matrix":       {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
-	"agents/chat/telegram":     {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
-	"agents/chat/ntfy":         {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
-	"agents/chat/imsg":         {layer: 4, ours: []string{"agents/chat", "agents/sandbox", "schemas"}, libraries: []string{jsonV2}},
-	"agents/chat/chattest":     {layer: 4, ours: []string{"agents/chat"}}, // for tests only, see testRooms
+	"agents/life":                       {layer: 3, ours: []string{"agents-home", "audit", "mailbox", "mailbox/durable", "mailbox/home", "mailbox/lifecycle", "mailbox/task", "schemas"}, libraries: []string{jsonV2, xsys}},
+	"agents/dream":                      {layer: 4, ours: []string{"agents", "agents/life", "audit", "audit/record", "mailbox", "mailbox/durable", "mailbox/task", "schemas"}, libraries: []string{xsys}},
+	"agents/secret":                     {layer: 3, ours: []string{"agents/secret/keyring", "mailbox/durable", "mailbox/home", "mailbox/task", "schemas"}, libraries: []string{"filippo.io/age"}},
+	"agents/secret/keyring":             {layer: 3, libraries: []string{"github.com/zalando/go-keyring"}},
+	"agents/secret/keyring/keyringtest": {layer: 3},                                                            // for tests only, see testRooms
+	"agents/secret/secrettest":          {layer: 3, libraries: []string{"github.com/klauspost/compress/zstd"}}, // the same
+	"agents/acp":                        {layer: 4, ours: []string{"agents", "agents/policy", "agents/sandbox", "mailbox", "mailbox/durable", "schemas"}, libraries: []string{"github.com/coder/acp-go-sdk", "github.com/rs/zerolog"}},
+	"agents/agentzero":                  {layer: 4, ours: []string{"agents", "agents/brain", "agents/policy", "mailbox", "mailbox/durable", "schemas"}, libraries: []string{"github.com/rs/zerolog"}},
+	"agents/brain/ollamatest":           {layer: 0}, // for tests only, see testRooms
+	"agents/memory":                     {layer: 4, ours: []string{"audit", "mailbox/durable", "schemas"}},
+	"agents/memory/sqlite":              {layer: 4, ours: []string{"agents/memory", "mailbox/durable"}, libraries: []string{"modernc.org/sqlite", "github.com/google/uuid"}},
+	"agents/memory/adapter":             {layer: 4, ours: []string{"agents/memory", "schemas"}, libraries: []string{jsonV2}},
+	"agents/memory/memorytest":          {layer: 4, ours: []string{"agents/memory"}}, // for tests only, see testRooms
+	"agents/memory/postgres":            {layer: 4, ours: []string{"agents/memory", "mailbox/durable", "schemas"}, libraries: []string{"github.com/jackc/pgx/v5", "github.com/google/uuid"}},
+	"agents/chat":                       {layer: 4, ours: []string{"audit", "mailbox", "mailbox/durable", "mailbox/home", "mailbox/task", "schemas"}, libraries: []string{jsonV2}},
+	"agents/chat/command":               {layer: 4, ours: []string{"agents/chat"}},
+	"agents/chat/openclaw":              {layer: 4, ours: []string{"agents/chat", "agents/chat/command"}},
+	"agents/chat/slack":                 {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2, "github.com/coder/websocket"}},
+	"agents/chat/stdio":                 {layer: 4, ours: []string{"agents/chat", "schemas"}},
+	"agents/chat/irc":                   {layer: 4, ours: []string{"agents/chat"}},
+	"agents/chat/web":                   {layer: 4, ours: []string{"agents/chat"}, libraries: []string{"golang.org/x/net"}},
+	"agents/chat/webhook":               {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
+	"agents/chat/bluebubbles":           {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
+	"agents/chat/matrix":                {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
+	"agents/chat/telegram":              {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
+	"agents/chat/ntfy":                  {layer: 4, ours: []string{"agents/chat", "agents/chat/web"}, libraries: []string{jsonV2}},
+	"agents/chat/imsg":                  {layer: 4, ours: []string{"agents/chat", "agents/sandbox", "schemas"}, libraries: []string{jsonV2}},
+	"agents/chat/chattest":              {layer: 4, ours: []string{"agents/chat"}}, // for tests only, see testRooms
 	"agents/memory/postgres/postgrestest": { // for tests only, see testRooms
 		layer: 4, libraries: []string{"github.com/jackc/pgx/v5"},
 	},
@@ -167,7 +170,7 @@ var testLibraries = []string{
 }
 
 // testRooms are the packages of this module that any test file may use.
-var testRooms = []string{"agents/brain/ollamatest", "agents/memory/memorytest", "agents/memory/postgres/postgrestest", "agents/chat/chattest", "mailbox/verify"}
+var testRooms = []string{"agents/brain/ollamatest", "agents/memory/memorytest", "agents/memory/postgres/postgrestest", "agents/chat/chattest", "agents/secret/keyring/keyringtest", "agents/secret/secrettest", "mailbox/verify"}
 
 // What the lowest three layers may not use: they return errors and never log.
 var loggers = []string{"log", "log/slog", "github.com/rs/zerolog"}

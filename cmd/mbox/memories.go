@@ -66,8 +66,8 @@ func storeOf(c *config.File, o mailbox.Options, dir, agent string, salt []byte, 
 	case config.MemoryExec:
 		return adapter.New(adapter.Options{
 			Agent: agent, UUID: c.Agents[agent].UUID, Command: c.Agents[agent].Memory.Command, Dir: dir,
-			Env: func() (set, hidden []string, err error) {
-				secrets, err := secret.Open(dir, agent)
+			Env: func(ctx context.Context) (set, hidden []string, err error) {
+				secrets, err := secret.Open(ctx, dir, agent)
 				set = append(passedEnv(c, agent), secrets.Environment()...) // of two of a name the last counts
 				return set, append(secrets.Words(), passedSecrets(c, agent)...), err
 			},

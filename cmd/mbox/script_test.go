@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +18,8 @@ import (
 
 	"mbox/agents/memory/postgres/postgrestest"
 	"mbox/agents/sandbox"
+	"mbox/agents/secret/keyring/keyringtest"
+	"mbox/agents/secret/secrettest"
 	"mbox/audit"
 )
 
@@ -57,6 +58,7 @@ func scripts(dir string) testscript.Params {
 			e.Setenv("MBOX_HOME", filepath.Join(e.WorkDir, "agents"))
 			e.Setenv("TZ", "UTC")
 			e.Setenv("EXAMPLES", repoFile("examples"))
+			watchCanary(e)
 			return nil
 		},
 		Condition: func(name string) (bool, error) {
@@ -65,18 +67,23 @@ func scripts(dir string) testscript.Params {
 				return sandbox.Probe().Err() == nil, nil
 			case "postgres":
 				return postgrestest.Programs() != "", nil
+			case "keyring":
+				return keyringtest.Missing() == nil, nil
 			}
 			return false, fmt.Errorf("unknown condition %s", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"delegate": delegate,
 			"exits":    exits,
+			"given":    given,
 			"grab":     grab,
+			"keyring":  keyring,
 			"lint":     lint,
 			"nowhere":  nowhere,
 			"postgres": database,
 			"unname":   unname,
 			"waitfor":  waitFor,
+			"watch":    watch,
 		},
 	}
 }
@@ -89,6 +96,74 @@ func database(ts *testscript.TestScript, neg bool, args []string) {
 	url, err := postgrestest.New(ts.Name() + args[0])
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(url+"\n"), 0o600))
+	watch(ts, false, []string{postgrestest.Password})
+	given(ts, false, args)
+}
+
+// keyring [locked] starts a keyring for the script's programs, or the one before it anew
+// and locked.
+func keyring(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 1 || len(args) == 1 && args[0] != "locked" {
+		ts.Fatalf("usage: keyring [locked]")
+	}
+	dir := ts.Getenv("KEYRING")
+	if dir == "" {
+		var err error
+		dir, err = os.MkdirTemp("", "keyring-") // the name of a socket may not be long
+		ts.Check(err)
+		ts.Defer(func() { os.RemoveAll(dir) })
+		ts.Setenv("KEYRING", dir)
+	}
+	env, stop, err := keyringtest.Start(dir, len(args) > 0)
+	ts.Check(err)
+	ts.Defer(stop)
+	for _, v := range env {
+		name, value, _ := strings.Cut(v, "=")
+		ts.Setenv(name, value)
+	}
+}
+
+// watchCanary gives the script a word, CANARY, that is in each of its secrets. When it has
+// run, the word may stand in no file that it leaves, but in those that it has given.
+func watchCanary(e *testscript.Env) {
+	s := &secrets{words: []string{secrettest.Canary()}}
+	e.Setenv("CANARY", s.words[0])
+	e.Values["secrets"] = s
+	e.Defer(func() {
+		for _, word := range s.words {
+			found, err := secrettest.Find(e.WorkDir, word, s.files...)
+			if err != nil || found != nil {
+				e.T().Fatal(fmt.Sprintf("a secret stands in %q %v", found, err))
+			}
+		}
+	})
+}
+
+// secrets are the words of a script that nobody may know, and the files in which they may
+// stand.
+type secrets struct{ words, files []string }
+
+func secretsOf(ts *testscript.TestScript) *secrets { return ts.Value("secrets").(*secrets) }
+
+// watch WORD… says that words are secrets, too: those that mbox has drawn.
+func watch(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: watch WORD…")
+	}
+	s := secretsOf(ts)
+	s.words = append(s.words, args...)
+}
+
+// given FILE… says that the script itself has written its secrets into files, or that a
+// command has, of itself.
+func given(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: given FILE…")
+	}
+	s := secretsOf(ts)
+	for _, name := range args {
+		s.files = append(s.files, ts.MkAbs(name))
+	}
 }
 
 // exits CODE COMMAND ARG… runs a command and wants exactly that exit code.
@@ -160,25 +235,17 @@ func lint(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(ts.Exec(python, checker, "--whole", ts.MkAbs(args[0])))
 }
 
-// nowhere TEXT wants that no file of the script holds a text, and no command line of a
-// process of this machine.
+// nowhere TEXT wants, while the script runs, that no file of it holds a text, but those
+// that are given, and no command line of a process of this machine.
 func nowhere(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 || len(args[0]) < 16 {
 		ts.Fatalf("usage: nowhere TEXT, of 16 bytes or more")
 	}
-	ts.Check(filepath.WalkDir(ts.Getenv("WORK"), func(path string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) || err == nil && !d.Type().IsRegular() {
-			return nil
-		}
-		data, readErr := os.ReadFile(path)
-		if errors.Is(readErr, fs.ErrNotExist) {
-			return nil
-		}
-		if strings.Contains(string(data), args[0]) {
-			ts.Fatalf("it stands in %s", path)
-		}
-		return errors.Join(err, readErr)
-	}))
+	found, err := secrettest.Find(ts.Getenv("WORK"), args[0], secretsOf(ts).files...)
+	ts.Check(err)
+	if found != nil {
+		ts.Fatalf("it stands in %q", found)
+	}
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline") // there are none on macOS
 	ts.Check(err)
 	for _, name := range lines {

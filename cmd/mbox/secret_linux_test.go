@@ -70,7 +70,7 @@ func TestSecretIsTyped(t *testing.T) {
 			}
 		})
 	}
-	if v, err := secret.Open(home, "coder"); err != nil || v["TYPED"] != "what-is-typed" {
+	if v, err := secret.Open(t.Context(), home, "coder"); err != nil || v["TYPED"] != "what-is-typed" {
 		t.Errorf("%d secrets, %v", len(v), err)
 	}
 }

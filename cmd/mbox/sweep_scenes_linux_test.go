@@ -277,7 +277,7 @@ func hasSecret(h *sweepHome) {
 // secretIs wants the secret to have a value, or not to be there.
 func secretIs(value string) func(*sweepHome) error {
 	return func(h *sweepHome) error {
-		v, err := secret.Open(h.home, "coder")
+		v, err := secret.Open(h.Context(), h.home, "coder")
 		if err != nil || v["API_TOKEN"] != value {
 			err = fmt.Errorf("it has %d bytes, not %d: %w", len(v["API_TOKEN"]), len(value), err)
 		}
@@ -288,7 +288,7 @@ func secretIs(value string) func(*sweepHome) error {
 // secretsHold wants the secret to be whole or not there, in clear nowhere, and recorded
 // if it is there.
 func secretsHold(h *sweepHome) error {
-	v, err := secret.Open(h.home, "coder")
+	v, err := secret.Open(h.Context(), h.home, "coder")
 	if err != nil {
 		return err
 	}

@@ -98,8 +98,8 @@ func brainOf(c *config.File, t *agents.Team, name string, a *config.Agent) (agen
 		if err != nil {
 			return nil, err
 		}
-		o = brain.Options{Command: a.Brain.Command, Dir: p.Workspace, Env: append(passed(p.EnvPassthrough), "MBOX_AGENT="+name), Wrap: confinement(c, name), Unlock: func() ([]string, error) {
-			values, err := secret.Open(t.Policies.Home, name)
+		o = brain.Options{Command: a.Brain.Command, Dir: p.Workspace, Env: append(passed(p.EnvPassthrough), "MBOX_AGENT="+name), Wrap: confinement(c, name), Unlock: func(ctx context.Context) ([]string, error) {
+			values, err := secret.Open(ctx, t.Policies.Home, name)
 			return values.Environment(), err
 		}}
 	}

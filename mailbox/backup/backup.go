@@ -41,6 +41,9 @@ type Source struct {
 	// the place of those that lie there: copies of what cannot be copied while it is in
 	// use. "" leaves the file out.
 	Instead map[string]string
+	// Texts has, by paths from the home, what goes into the archive in the place of the
+	// bytes of files that lie there, and shall lie in no other file.
+	Texts map[string][]byte
 }
 
 // bytesOf is where the bytes of a file of the home are read.
@@ -231,6 +234,9 @@ func (c *copying) put(ctx context.Context, it file) (err error) {
 		c.later = append(c.later, it)
 		return nil
 	}
+	if text, given := c.from.Texts[it.name]; given {
+		return c.text(it, text)
+	}
 	f, info, err := durable.OpenRegular(c.from.bytesOf(it.name))
 	if err != nil {
 		return c.unread(it, err)
@@ -240,6 +246,17 @@ func (c *copying) put(ctx context.Context, it file) (err error) {
 		return nil
 	}
 	return c.release(ctx, nil)
+}
+
+// text writes a file of whose bytes others are in its place.
+func (c *copying) text(it file, text []byte) error {
+	err := c.header(it.name, int64(len(text)), it.info)
+	if err == nil {
+		_, err = c.t.Write(text)
+	}
+	sum := sha256.Sum256(text)
+	c.have[it.name] = copied{manifestLine{Path: it.name, Size: int64(len(text)), SHA256: hex.EncodeToString(sum[:])}, stampOf(it.info), c.report.Rounds}
+	return err
 }
 
 // release writes the files that are held, unless something has failed, and closes them.

@@ -20,7 +20,8 @@
 //
 // In .mbox/keys lies the salt, made with the home. Beside it may lie secrets that are
 // no part of a format, each told by the package that keeps it: tokens/
-// (cmd/mbox/gateway/token), secrets/ and identity (agents/secret). In .mbox/bridges lie
+// (cmd/mbox/gateway/token), secrets/ and identity or the name of its
+// entry in a keyring (agents/secret). In .mbox/bridges lie
 // the locks and places of bridges (agents/chat), in .mbox/locks also those of the homes of
 // agents (agents/life), in .mbox/lines the tables of where each
 // task's lines stand (audit), which are no part of a format either, and of no backup.

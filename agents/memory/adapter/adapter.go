@@ -63,7 +63,7 @@ type Options struct {
 	Command string // for /bin/sh -c
 	Dir     string // where it runs
 	// Env is the environment of the program, and what of it is never said in an error.
-	Env     func() (set, secrets []string, err error)
+	Env     func(ctx context.Context) (set, secrets []string, err error)
 	Timeout time.Duration // for an answer; 0: 30 s
 }
 
@@ -188,7 +188,7 @@ func (s *Store) ask(ctx context.Context, r request) (*answer, error) {
 		s.run = nil
 	}
 	if s.run == nil {
-		if s.run, err = begin(s.o); err != nil {
+		if s.run, err = begin(ctx, s.o); err != nil {
 			return nil, s.wrong(err)
 		}
 	}
@@ -264,10 +264,10 @@ type program struct {
 	gone    chan struct{} // closed when it has ended
 }
 
-func begin(o Options) (*program, error) {
+func begin(ctx context.Context, o Options) (*program, error) {
 	cmd := exec.Command("/bin/sh", "-c", o.Command)
 	cmd.Dir, cmd.SysProcAttr = o.Dir, &syscall.SysProcAttr{Setpgid: true}
-	env, secrets, err := o.Env()
+	env, secrets, err := o.Env(ctx)
 	if err != nil {
 		return nil, err
 	}

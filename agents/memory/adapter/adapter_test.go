@@ -92,7 +92,7 @@ func do(dir string, r *request) (*answer, error) {
 func TestAdapter(t *testing.T) {
 	memorytest.Suite(t, func(dir string) memorytest.Open {
 		return func(t testing.TB, agent string) memory.Store {
-			s := New(Options{Agent: agent, Command: "exec " + schemas.ShellWord(os.Args[0]), Dir: dir, Env: func() (set, secrets []string, err error) {
+			s := New(Options{Agent: agent, Command: "exec " + schemas.ShellWord(os.Args[0]), Dir: dir, Env: func(context.Context) (set, secrets []string, err error) {
 				return []string{asProgram + "=" + dir, "HOME=" + dir}, nil, nil
 			}})
 			t.Cleanup(func() { s.Close() })
@@ -104,7 +104,7 @@ func TestAdapter(t *testing.T) {
 // script is a store whose program is a script.
 func script(t *testing.T, text string) *Store {
 	t.Helper()
-	s := New(Options{Agent: "coder", UUID: "u", Command: text, Dir: t.TempDir(), Timeout: 10 * time.Second, Env: func() (set, secrets []string, err error) {
+	s := New(Options{Agent: "coder", UUID: "u", Command: text, Dir: t.TempDir(), Timeout: 10 * time.Second, Env: func(context.Context) (set, secrets []string, err error) {
 		return []string{"PATH=" + os.Getenv("PATH")}, []string{"the-password", ""}, nil
 	}})
 	t.Cleanup(func() { s.Close() })

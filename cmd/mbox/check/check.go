@@ -6,7 +6,9 @@ package check
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 
 	"mbox/agents"
 	"mbox/agents/chat"
@@ -82,7 +84,7 @@ func (e *Exam) Run(ctx context.Context) error {
 	e.seals()
 	e.leftovers()
 	e.tokens()
-	e.secrets()
+	e.secrets(ctx)
 	e.telemetry(ctx)
 	e.tasks(ctx)
 	return nil
@@ -100,14 +102,19 @@ func (e *Exam) tokens() {
 }
 
 // secrets looks whether those of the agents can be opened.
-func (e *Exam) secrets() {
-	all, err := secret.List(e.Home, "")
+func (e *Exam) secrets(ctx context.Context) {
+	all, err := secret.List(ctx, e.Home, "")
 	if err != nil {
 		e.fault("secrets", "", err)
 		return
 	}
-	if len(all) > 0 {
-		e.add("secrets", Fine, "", "%d can be opened, for the commands of their agents; mbox secret list", len(all))
+	at, err := secret.Where(ctx, e.Home)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // no secret wants it
+	case err != nil:
+		e.fault("secrets", "", err)
+	default:
+		e.add("secrets", Fine, "", "%d can be opened, for the commands of their agents, by the identity %v; mbox secret list", len(all), at)
 	}
 }
 

@@ -2,7 +2,11 @@ package main
 
 func secretTest(run string) command { return command{"agents/secret", run} }
 
-const secretGo = "agents/secret/secret.go"
+const (
+	secretGo   = "agents/secret/secret.go"
+	identityGo = "agents/secret/identity.go"
+	keyringGo  = "agents/secret/keyring/keyring.go"
+)
 
 // secretMutants break what keeps the secrets of agents: that only who may has them, and
 // that none is lost.
@@ -13,8 +17,8 @@ var secretMutants = []mutant{
 		secretTest("TestAtRest$"),
 	},
 	{
-		"secret-identity-of-others", "secrets", secretGo,
-		"text, err := durable.ReadPrivate(path, maxIdentity)", "text, err := durable.Read(path, maxIdentity)",
+		"secret-identity-of-others", "secrets", identityGo,
+		"text, err := durable.ReadPrivate(at.File, maxIdentity)", "text, err := durable.Read(at.File, maxIdentity)",
 		secretTest("TestBroken$"),
 	},
 	{
@@ -24,7 +28,7 @@ var secretMutants = []mutant{
 	},
 	{
 		"secret-identity-made-anew", "secrets", secretGo,
-		"!locked && failed == nil", "(!locked || true) && failed == nil",
+		"if locked || err != nil {", "if locked && false || err != nil {",
 		secretTest("TestLostIdentity$"),
 	},
 	{
@@ -133,12 +137,12 @@ var secretMutants = []mutant{
 		mboxTest("TestSecretIsTyped$"),
 	},
 	{
-		"secret-identity-in-a-backup", "secrets", "cmd/mbox/cmd_backup.go",
-		"if !o.withKeys {", "if false {",
+		"secret-identity-in-a-backup", "secrets", identityGo,
+		"if !keys {", "if false {",
 		mboxTest("TestScripts/secret$"),
 	},
 	{
-		"secret-half-made-identity-in-a-backup", "secrets", secretGo,
+		"secret-half-made-identity-in-a-backup", "secrets", identityGo,
 		"\".mbox/keys/identity\" + staged}", "\".mbox/keys/identity\"}",
 		mboxTest("TestScripts/secret$"),
 	},
@@ -146,6 +150,76 @@ var secretMutants = []mutant{
 		"secret-not-restored-untold", "secrets", "cmd/mbox/cmd_restore.go",
 		"errors.Is(err, secret.ErrIdentity)", "errors.Is(err, secret.ErrUnknown)",
 		mboxTest("TestScripts/secret$"),
+	},
+	{
+		"secret-identity-moved-unseen", "secrets", identityGo,
+		"if err == nil && kept != string(text) {", "if err == nil && kept == \"\" {",
+		secretTest("TestMoveRefused$"),
+	},
+	{
+		"secret-identity-left-behind", "secrets", identityGo,
+		"\tif err == nil {\n\t\terr = durable.Replace(Identity(dir), says", "\tif err == nil && to == InFile {\n\t\terr = durable.Replace(Identity(dir), says",
+		secretTest("TestMoveFails$"),
+	},
+	{
+		"secret-identity-forgotten-first", "secrets", identityGo,
+		"\tsays := text\n", "\tsays := text\n\tif to == InFile {\n\t\t_ = ring.Delete(ctx, entry)\n\t}\n",
+		secretTest("TestMoveFails$"),
+	},
+	{
+		"secret-identity-of-another-home", "secrets", identityGo,
+		"append([]byte(dir+\"\\x00\"), text...)", "append([]byte(\"\\x00\"), text...)",
+		secretTest("TestMoveOfCopies$"),
+	},
+	{
+		"secret-identity-between", "secrets", identityGo,
+		"again == nil && now.In == InFile", "false && again == nil && now.In == InFile",
+		secretTest("TestReadWhileMoved$"),
+	},
+	{
+		"secret-identity-lost-in-the-keyring", "secrets", identityGo,
+		"if at.In == InKeyring {\n\t\treturn text, place", "if false {\n\t\treturn text, place",
+		secretTest("TestMoveMakes$"),
+	},
+	{
+		"secret-any-account", "secrets", identityGo,
+		"if !accountForm().MatchString(at.Account) {", "if false {",
+		secretTest("TestDamagedPointer$"),
+	},
+	{
+		"secret-asks-a-keyring-for-each", "secrets", secretGo,
+		"keys == nil && locked == nil {", "keys == nil {",
+		secretTest("TestNoKeyring$"),
+	},
+	{
+		"keyring-waits-for-ever", "secrets", keyringGo,
+		"\tctx, cancel := context.WithTimeoutCause(ctx, most, late)", "\t_ = late\n\tctx, cancel := context.WithCancel(ctx)",
+		command{"agents/secret/keyring", "TestSilent$"},
+	},
+	{
+		"keyring-asks-again", "secrets", keyringGo,
+		"\t\t<-turn\n\t\tanswered <- answer{text, err}\n\t}()", "\t\tanswered <- answer{text, err}\n\t}()\n\t<-turn",
+		command{"agents/secret/keyring", "TestSilent$"},
+	},
+	{
+		"keyring-starts-a-bus", "secrets", keyringGo,
+		"!strings.HasPrefix(at, \"autolaunch:\")", "true",
+		command{"agents/secret/keyring", "TestNone$"},
+	},
+	{
+		"secret-no-identity-with-the-keys", "secrets", "mailbox/backup/backup.go",
+		"text, given := c.from.Texts[it.name]; given {", "text, given := c.from.Texts[it.name]; given && false {",
+		mboxTest("TestScripts/secret_keyring$"),
+	},
+	{
+		"secret-identity-moved-by-agents", "secrets", "cmd/mbox/cmd_secret_identity.go",
+		"return sealing.with(ctx, s,", "return s.with(ctx,",
+		mboxTest("TestScripts/secret_keyring$"),
+	},
+	{
+		"secret-in-a-record", "secrets", "cmd/mbox/cmd_secret.go",
+		"secretSet(o.agent, name, made))", "secretSet(o.agent, name+\" \"+value, made))",
+		mboxTest("TestScripts/memory_exec$"),
 	},
 	{
 		"secret-of-a-brain", "secrets", "agents/brain/exec.go",
