@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"mbox/mailbox"
 	"mbox/mailbox/backup"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/schemas"
 )
 
@@ -39,14 +41,14 @@ mbox doctor --fix and mbox recover.
 
 What agents remember in Postgres is not in it, which is said: pg_dump keeps that.
 
-Secrets of agents are in it encrypted, as they lie. What opens them is not, unless
---with-keys says so: then whoever has the archive can read them, also where their
-identity lies in a keyring.`,
+Secrets of agents are in it encrypted, as they lie. What opens them is not, nor are
+passwords that somebody has laid in .mbox/keys, unless --with-keys says so: then
+whoever has the archive can read them, also where their identity lies in a keyring.`,
 		shows: []string{"mbox backup ~/agents-$(date +%F).tar.zst", "mbox backup --check ~/agents-2026-02-16.tar.zst"},
 		exits: []int{exitNotFound, exitConflict, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{
 			boolFlag("check", "read FILE and say whether it is whole", &o.check),
-			boolFlag("with-keys", "put in what opens the secrets of agents, too", &o.withKeys),
+			boolFlag("with-keys", "put in what opens the secrets of agents, and passwords in .mbox/keys", &o.withKeys),
 			boolFlag("json", "print what is in it, as JSON", &o.json),
 		},
 		run: func(ctx context.Context, s *session, args []string) error {
@@ -67,7 +69,10 @@ identity lies in a keyring.`,
 	}
 }
 
-type backupOptions struct{ check, withKeys, json bool }
+type backupOptions struct {
+	check, withKeys, json bool
+	left                  []string // files that are not in it, since they are in clear
+}
 
 // checkBackup reads an archive to its end.
 func (s *session) checkBackup(ctx context.Context, name string, inJSON bool) error {
@@ -116,6 +121,14 @@ func (o *backupOptions) keys(ctx context.Context, box *mailbox.Box) (instead map
 	for _, name := range secret.Opening() {
 		instead[name] = ""
 	}
+	if !o.withKeys {
+		if o.left, err = laidIn(box.Home()); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, name := range o.left {
+		instead[name] = ""
+	}
 	text, err := secret.Carry(ctx, box.Home(), o.withKeys)
 	if text != nil {
 		name := secret.Opening()[0]
@@ -123,6 +136,29 @@ func (o *backupOptions) keys(ctx context.Context, box *mailbox.Box) (instead map
 		texts = map[string][]byte{name: text}
 	}
 	return instead, texts, err
+}
+
+// ownKeys are what mbox keeps among the keys: none of it opens anything that is elsewhere.
+var ownKeys = []string{"salt", "tokens", "secrets", "identity"}
+
+// laidIn lists the files that a person has laid in .mbox/keys, from the home: passwords in
+// clear, such as that of a database.
+func laidIn(dir string) (files []string, err error) {
+	keys := home.Private(dir, "keys")
+	err = filepath.WalkDir(keys, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case filepath.Dir(path) == keys && slices.Contains(ownKeys, d.Name()) && d.IsDir():
+			return fs.SkipDir
+		case d.IsDir(), filepath.Dir(path) == keys && slices.Contains(ownKeys, d.Name()):
+			return nil
+		}
+		rel, err := filepath.Rel(dir, path)
+		files = append(files, filepath.ToSlash(rel))
+		return err
+	})
+	return files, err
 }
 
 // run writes to a file of another name first, so that what has the right
@@ -164,8 +200,11 @@ func (o *backupOptions) run(ctx context.Context, s *session, box *mailbox.Box, n
 	return errors.Join(s.tellBackup(name, report, o.json), lacking(report))
 }
 
-// tellKeys says that what opens the secrets has to be kept elsewhere.
+// tellKeys says that passwords, and what opens the secrets, have to be kept elsewhere.
 func (o *backupOptions) tellKeys(ctx context.Context, s *session, box *mailbox.Box) {
+	if len(o.left) > 0 {
+		s.infof("not in it, since it is not encrypted: %s; keep a copy elsewhere, or say --with-keys", clean(strings.Join(o.left, ", "), maxLine))
+	}
 	all, _ := secret.List(ctx, box.Home(), "")
 	if len(all) == 0 || o.withKeys {
 		return

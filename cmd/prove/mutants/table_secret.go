@@ -226,4 +226,9 @@ var secretMutants = []mutant{
 		"cmd.Env = append(cmd.Env, secrets...)", "_ = secrets",
 		command{"agents/brain", "TestExecUnlocks$"},
 	},
+	{
+		"backup-of-passwords", "secrets", "cmd/mbox/cmd_backup.go",
+		"for _, name := range o.left {\n\t\tinstead[name] = \"\"\n", "for _, name := range o.left {\n\t\tinstead[name] = name\n",
+		mboxTest("TestScripts/memory_postgres$"),
+	},
 }
