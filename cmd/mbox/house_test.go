@@ -31,6 +31,9 @@ const (
 	jsonV2 = "github.com/go-json-experiment/json"
 	xsys   = "golang.org/x/sys"
 	xsync  = "golang.org/x/sync"
+
+	qdrantClient = "github.com/qdrant/go-client/qdrant"
+	grpc         = "google.golang.org/grpc"
 )
 
 // rooms is every package there is. A new package, a new edge or a new library
@@ -95,6 +98,7 @@ var rooms = map[string]room{
 	"agents/memory/adapter":    {layer: 4, ours: []string{"agents/memory", "schemas"}, libraries: []string{jsonV2}},
 	"agents/memory/memorytest": {layer: 4, ours: []string{"agents/memory"}}, // for tests only, see testRooms
 	"agents/memory/postgres":   {layer: 4, ours: []string{"agents/memory", "mailbox/durable", "schemas"}, libraries: []string{"github.com/jackc/pgx/v5", "github.com/google/uuid"}},
+	"agents/memory/qdrant":     {layer: 4, ours: []string{"agents/memory", "schemas"}, libraries: []string{qdrantClient, grpc, "github.com/google/uuid"}}, // cmd/mbox has it by cmd/mbox-qdrant alone
 	"agents/chat":              {layer: 4, ours: []string{"audit", "mailbox", "mailbox/durable", "mailbox/home", "mailbox/task", "schemas"}, libraries: []string{jsonV2}},
 	"agents/chat/command":      {layer: 4, ours: []string{"agents/chat"}},
 	"agents/chat/openclaw":     {layer: 4, ours: []string{"agents/chat", "agents/chat/command"}},
@@ -112,6 +116,10 @@ var rooms = map[string]room{
 	"agents/memory/postgres/postgrestest": { // for tests only, see testRooms
 		layer: 4, libraries: []string{"github.com/jackc/pgx/v5"},
 	},
+	"agents/memory/qdrant/qdranttest": { // for tests only, see testRooms
+		layer: 4, libraries: []string{qdrantClient, grpc, "github.com/google/uuid"},
+	},
+	"agents/memory/qdrant/qdranttest/fake": {layer: 4, ours: []string{"agents/memory/qdrant/qdranttest"}}, // it is run by tests
 	"agents/chat/email": {
 		layer: 4, ours: []string{"agents/chat"},
 		libraries: []string{
@@ -167,7 +175,7 @@ var testLibraries = []string{
 }
 
 // testRooms are the packages of this module that any test file may use.
-var testRooms = []string{"agents/brain/ollamatest", "agents/memory/memorytest", "agents/memory/postgres/postgrestest", "agents/chat/chattest", "mailbox/verify"}
+var testRooms = []string{"agents/brain/ollamatest", "agents/memory/memorytest", "agents/memory/postgres/postgrestest", "agents/memory/qdrant/qdranttest", "agents/chat/chattest", "mailbox/verify"}
 
 // What the lowest three layers may not use: they return errors and never log.
 var loggers = []string{"log", "log/slog", "github.com/rs/zerolog"}
@@ -175,7 +183,7 @@ var loggers = []string{"log", "log/slog", "github.com/rs/zerolog"}
 // talkers are the packages that may open connections: a brain to its server, Agent Zero's,
 // http_check, a memory to its database, and the door, which only listens. No agent calls another one; they leave
 // tasks.
-var talkers = []string{"agents/action", "agents/agentzero", "agents/brain", "agents/brain/ollamatest", "agents/chat/bluebubbles", "agents/chat/email", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/slack", "agents/chat/telegram", "agents/chat/web", "agents/chat/webhook", "agents/memory/postgres", "agents/memory/postgres/postgrestest", "cmd/mbox/gateway", "cmd/mbox/telemetry"}
+var talkers = []string{"agents/action", "agents/agentzero", "agents/brain", "agents/brain/ollamatest", "agents/chat/bluebubbles", "agents/chat/email", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/slack", "agents/chat/telegram", "agents/chat/web", "agents/chat/webhook", "agents/memory/postgres", "agents/memory/postgres/postgrestest", "agents/memory/qdrant", "agents/memory/qdrant/qdranttest", "cmd/mbox/gateway", "cmd/mbox/telemetry"}
 
 // connects are the packages that open connections or listen, and dials the
 // functions with which anybody could.
