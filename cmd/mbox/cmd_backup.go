@@ -16,6 +16,7 @@ import (
 
 	"mbox/agents/memory/sqlite"
 	"mbox/agents/secret"
+	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/backup"
 	"mbox/mailbox/durable"
@@ -37,7 +38,8 @@ The archive ends with a manifest of every path, size and SHA-256; --check reads
 it all and holds it against that. To restore by hand: tar --zstd -xf FILE, then
 mbox doctor --fix and mbox recover.
 
-What agents remember in Postgres is not in it, which is said: pg_dump keeps that.
+What agents remember in Postgres and Qdrant is not in it, which is said: pg_dump and
+snapshots keep that.
 
 Secrets of agents are in it encrypted, as they lie. What opens them is not, unless
 --with-keys says so: then whoever has the archive can read them.`,
@@ -118,7 +120,7 @@ func (o *backupOptions) run(ctx context.Context, s *session, box *mailbox.Box, n
 		s.endProgress()
 		s.warnSkipped(report)
 		o.tellKeys(s, box)
-		tellPostgres(s)
+		tellServers(s)
 		return errors.Join(err, lacking(report))
 	}
 	if _, err := os.Lstat(name); err == nil {
@@ -145,7 +147,7 @@ func (o *backupOptions) run(ctx context.Context, s *session, box *mailbox.Box, n
 		return err
 	}
 	o.tellKeys(s, box)
-	tellPostgres(s)
+	tellServers(s)
 	return errors.Join(s.tellBackup(name, report, o.json), lacking(report))
 }
 
@@ -157,16 +159,21 @@ func (o *backupOptions) tellKeys(s *session, box *mailbox.Box) {
 	}
 }
 
-// tellPostgres says that what agents remember in Postgres is kept elsewhere.
-func tellPostgres(s *session) {
-	var names []string
-	for _, name := range s.config.AgentNames() {
-		if inPostgres(s.config, name) {
-			names = append(names, name)
+// tellServers says that what agents remember in servers is kept elsewhere.
+func tellServers(s *session) {
+	for _, in := range []struct{ backend, name, copies string }{
+		{config.MemoryPostgres, "Postgres", "pg_dump copies that"},
+		{config.MemoryQdrant, "Qdrant", "snapshots of its collections copy that"},
+	} {
+		var names []string
+		for _, name := range s.config.AgentNames() {
+			if remembersIn(s.config, in.backend, name) {
+				names = append(names, name)
+			}
 		}
-	}
-	if len(names) > 0 {
-		s.warnf("not in the backup: what is remembered in Postgres (%s); pg_dump copies that", clean(strings.Join(names, ", "), maxLine))
+		if len(names) > 0 {
+			s.warnf("not in the backup: what is remembered in %s (%s); %s", in.name, clean(strings.Join(names, ", "), maxLine), in.copies)
+		}
 	}
 }
 

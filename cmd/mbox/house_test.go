@@ -156,6 +156,7 @@ var rooms = map[string]room{
 		layer: 5, ours: []string{"cmd/mbox/check", "mailbox", "mailbox/home", "mailbox/lifecycle", "mailbox/task", "audit", "schemas", "mailbox/durable", "cmd/mbox/config"},
 		libraries: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"},
 	},
+	"cmd/mbox-qdrant": {layer: 6, ours: []string{"agents/brain", "agents/memory", "agents/memory/adapter", "agents/memory/qdrant", "cmd/mbox/config"}},
 	"cmd/mbox": {
 		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/gateway", "cmd/mbox/gateway/token", "cmd/mbox/help", "cmd/mbox/mcp", "cmd/mbox/top", "agents", "agents/action", "agents/brain", "agents/life", "agents/dream", "agents/chat", "agents/chat/bluebubbles", "agents/chat/command", "agents/chat/email", "agents/chat/imsg", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/openclaw", "agents/chat/stdio", "agents/chat/telegram", "agents/chat/webhook", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable", "agents/acp", "agents/agentzero", "mailbox/lifecycle", "agents/chat/slack", "cmd/mbox/schedule", "cmd/mbox/timetable", "examples", "mailbox/channel", "cmd/mbox/telemetry", "agents/memory", "agents/memory/adapter", "agents/memory/postgres", "agents/memory/sqlite", "agents/secret"},
 		libraries: []string{

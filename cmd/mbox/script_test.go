@@ -42,6 +42,9 @@ func (m tidying) Run() int {
 		os.RemoveAll(builtDir)
 	}
 	postgrestest.Stop()
+	if qdrantBuilt != "" {
+		os.RemoveAll(qdrantBuilt)
+	}
 	return code
 }
 
@@ -75,6 +78,7 @@ func scripts(dir string) testscript.Params {
 			"lint":     lint,
 			"nowhere":  nowhere,
 			"postgres": database,
+			"qdrant":   qdrantServer,
 			"unname":   unname,
 			"waitfor":  waitFor,
 		},
