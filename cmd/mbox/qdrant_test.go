@@ -2,7 +2,11 @@ package main
 
 import (
 	"bufio"
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +14,8 @@ import (
 	"sync"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"mbox/agents/memory/memorytest"
 )
 
 // qdrantKey is what the fake server of scripts wants.
@@ -36,7 +42,8 @@ var qdrantDir = sync.OnceValues(func() (dir string, err error) {
 
 // qdrantServer is qdrant FILE: it starts a fake server for a script, and
 // writes its key into a file. QDRANT is
-// its address, and QDRANT_BIN the folder of mbox-qdrant.
+// its address, QDRANT_BIN the folder of mbox-qdrant, and EMBEDS the address of an Ollama
+// that makes vectors.
 func qdrantServer(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: qdrant FILE")
@@ -58,5 +65,22 @@ func qdrantServer(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Setenv("QDRANT", strings.TrimSpace(address))
 	ts.Setenv("QDRANT_BIN", dir)
+	embeds := httptest.NewServer(http.HandlerFunc(embed))
+	ts.Defer(embeds.Close)
+	ts.Setenv("EMBEDS", embeds.URL)
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(qdrantKey+"\n"), 0o600))
+}
+
+// embed answers as Ollama's /api/embed does.
+func embed(w http.ResponseWriter, r *http.Request) {
+	var asked struct{ Input []string }
+	err := json.NewDecoder(r.Body).Decode(&asked)
+	if err == nil && r.URL.Path == "/api/embed" {
+		var vectors [][]float32
+		vectors, err = (&memorytest.Trigrams{Dim: 64}).Embed(r.Context(), false, asked.Input...)
+		err = cmp.Or(err, json.NewEncoder(w).Encode(map[string]any{"embeddings": vectors}))
+	}
+	if err != nil {
+		w.WriteHeader(http.StatusInternalServerError)
+	}
 }
