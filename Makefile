@@ -30,6 +30,9 @@ build: ## the static binary ./mbox
 	CGO_ENABLED=0 $(GO) build -tags urfave_cli_no_docs -trimpath -buildvcs=false -o mbox \
 		-ldflags "-s -w -X main.version=$$(git describe --tags --always --dirty 2>/dev/null)" ./cmd/mbox
 
+qdrant: ## ./mbox-qdrant, for agents that remember in Qdrant: put it beside mbox
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -o mbox-qdrant -ldflags "-s -w" ./cmd/mbox-qdrant
+
 demo: build ## agents at work in a temporary home, 10 seconds (KEEP=1 keeps the home)
 	@.ci/demo.sh ./mbox
 
@@ -97,6 +100,6 @@ deb: ## dist/mbox_VERSION_ARCH.deb and its SBOM, the same bytes each time
 	.ci/deb
 
 clean: ## remove what make build has made
-	rm -rf mbox dist
+	rm -rf mbox mbox-qdrant dist
 
-.PHONY: help build demo demo-ollama test torture race mutants fuzz lint cross bench install deb clean
+.PHONY: help build qdrant demo demo-ollama test torture race mutants fuzz lint cross bench install deb clean

@@ -17,6 +17,7 @@
 //	markdown  MEMORY.md and memory/<date>.md of the agent's workspace
 //	sqlite    one database of all agents (package sqlite)
 //	postgres  one database of all agents, on a server (package postgres)
+//	qdrant    one collection of all agents, on a server (package qdrant)
 //	exec      what a program keeps (package adapter)
 //	none      remembers nothing, and says so
 //

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"mbox/agents/life"
+	"mbox/agents/memory/adapter"
 	"mbox/agents/memory/postgres"
 	"mbox/agents/memory/sqlite"
 	"mbox/agents/secret"
@@ -136,31 +137,56 @@ func following(s *session, box *mailbox.Box) life.Follow {
 		err := sqlite.Rename(ctx, memoryDatabase(box.Home()), from, to, wait)
 		err = errors.Join(err, secret.Rename(ctx, box.Home(), from, to, wait))
 		c, failed := config.Load(box.Home())
-		if failed != nil || !inPostgres(c, from, to) {
+		if failed != nil {
 			return errors.Join(err, failed)
 		}
-		at, failed := postgresOf(c, box.Options(), from)
-		if failed == nil {
-			failed = postgres.Rename(ctx, at, to)
-		}
-		return errors.Join(err, failed)
+		return errors.Join(err, followInPostgres(ctx, c, box, from, to), followInQdrant(ctx, c, box, from, to))
 	}
 }
 
-// inPostgres tells whether an agent that has one of these names remembers in Postgres.
-func inPostgres(c *config.File, names ...string) bool {
+func followInPostgres(ctx context.Context, c *config.File, box *mailbox.Box, from, to string) error {
+	if !remembersIn(c, config.MemoryPostgres, from, to) {
+		return nil
+	}
+	at, failed := postgresOf(c, box.Options(), from)
+	if failed == nil {
+		failed = postgres.Rename(ctx, at, to)
+	}
+	return failed
+}
+
+func followInQdrant(ctx context.Context, c *config.File, box *mailbox.Box, from, to string) error {
+	if !remembersIn(c, config.MemoryQdrant, from, to) {
+		return nil
+	}
+	s, err := qdrantOf(c, box.Home(), from, nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.Rename(ctx, to), s.Close())
+}
+
+// remembersIn tells whether an agent that has one of these names has a backend.
+func remembersIn(c *config.File, backend string, names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
-		return c.Agents[name] != nil && c.Agents[name].Memory.Backend == config.MemoryPostgres
+		return c.Agents[name] != nil && c.Agents[name].Memory.Backend == backend
 	})
 }
 
 // unused refuses a name under which somebody else remembers, or has secrets.
 func unused(ctx context.Context, c *config.File, box *mailbox.Box, from, to string) error {
 	known, err := sqlite.Knows(ctx, memoryDatabase(box.Home()), to, box.Options().LockWait)
-	if err == nil && !known && inPostgres(c, from) {
+	if err == nil && !known && remembersIn(c, config.MemoryPostgres, from) {
 		var at postgres.Options
 		if at, err = postgresOf(c, box.Options(), to); err == nil {
 			known, err = postgres.Knows(ctx, at)
+		}
+	}
+	if err == nil && !known && remembersIn(c, config.MemoryQdrant, from) {
+		var s *adapter.Store
+		if s, err = qdrantOf(c, box.Home(), to, nil); err == nil {
+			known, err = s.Knows(ctx)
+			err = errors.Join(err, s.Close())
 		}
 	}
 	if err != nil {

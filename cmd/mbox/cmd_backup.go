@@ -17,6 +17,7 @@ import (
 
 	"mbox/agents/memory/sqlite"
 	"mbox/agents/secret"
+	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/backup"
 	"mbox/mailbox/durable"
@@ -39,7 +40,8 @@ The archive ends with a manifest of every path, size and SHA-256; --check reads
 it all and holds it against that. To restore by hand: tar --zstd -xf FILE, then
 mbox doctor --fix and mbox recover.
 
-What agents remember in Postgres is not in it, which is said: pg_dump keeps that.
+What agents remember in Postgres and Qdrant is not in it, which is said: pg_dump and
+snapshots keep that.
 
 Secrets of agents are in it encrypted, as they lie. What opens them is not, nor are
 passwords that somebody has laid in .mbox/keys, unless --with-keys says so: then
@@ -169,7 +171,7 @@ func (o *backupOptions) run(ctx context.Context, s *session, box *mailbox.Box, n
 		s.endProgress()
 		s.warnSkipped(report)
 		o.tellKeys(ctx, s, box)
-		tellPostgres(s)
+		tellServers(s)
 		return errors.Join(err, lacking(report))
 	}
 	if _, err := os.Lstat(name); err == nil {
@@ -196,7 +198,7 @@ func (o *backupOptions) run(ctx context.Context, s *session, box *mailbox.Box, n
 		return err
 	}
 	o.tellKeys(ctx, s, box)
-	tellPostgres(s)
+	tellServers(s)
 	return errors.Join(s.tellBackup(name, report, o.json), lacking(report))
 }
 
@@ -216,16 +218,21 @@ func (o *backupOptions) tellKeys(ctx context.Context, s *session, box *mailbox.B
 	s.infof("%s in it cannot be opened without %s: %s, or say --with-keys", schemas.Count(len(all), "secret", "secrets"), what, elsewhere)
 }
 
-// tellPostgres says that what agents remember in Postgres is kept elsewhere.
-func tellPostgres(s *session) {
-	var names []string
-	for _, name := range s.config.AgentNames() {
-		if inPostgres(s.config, name) {
-			names = append(names, name)
+// tellServers says that what agents remember in servers is kept elsewhere.
+func tellServers(s *session) {
+	for _, in := range []struct{ backend, name, copies string }{
+		{config.MemoryPostgres, "Postgres", "pg_dump copies that"},
+		{config.MemoryQdrant, "Qdrant", "snapshots of its collections copy that"},
+	} {
+		var names []string
+		for _, name := range s.config.AgentNames() {
+			if remembersIn(s.config, in.backend, name) {
+				names = append(names, name)
+			}
 		}
-	}
-	if len(names) > 0 {
-		s.warnf("not in the backup: what is remembered in Postgres (%s); pg_dump copies that", clean(strings.Join(names, ", "), maxLine))
+		if len(names) > 0 {
+			s.warnf("not in the backup: what is remembered in %s (%s); %s", in.name, clean(strings.Join(names, ", "), maxLine), in.copies)
+		}
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"mbox/agents/chat"
 	"mbox/agents/memory"
 	"mbox/agents/memory/adapter"
-	"mbox/agents/memory/postgres"
 	"mbox/agents/secret"
 	"mbox/audit"
 	"mbox/cmd/mbox/check"
@@ -122,7 +121,7 @@ func judge(err error) (code int, hint string) {
 	var sealed *audit.SealedError
 	var paused *mailbox.PausedError
 	var ended *mailbox.EndedError
-	var database *postgres.Fault
+	var database *memory.Fault
 	switch {
 	case err == nil:
 		return exitOK, ""

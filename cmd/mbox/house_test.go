@@ -31,6 +31,9 @@ const (
 	jsonV2 = "github.com/go-json-experiment/json"
 	xsys   = "golang.org/x/sys"
 	xsync  = "golang.org/x/sync"
+
+	qdrantClient = "github.com/qdrant/go-client/qdrant"
+	grpc         = "google.golang.org/grpc"
 )
 
 // rooms is every package there is. A new package, a new edge or a new library
@@ -115,6 +118,10 @@ var rooms = map[string]room{
 	"agents/memory/postgres/postgrestest": { // for tests only, see testRooms
 		layer: 4, libraries: []string{"github.com/jackc/pgx/v5"},
 	},
+	"agents/memory/qdrant/qdranttest": { // for tests only, see testRooms
+		layer: 4, libraries: []string{qdrantClient, grpc, "github.com/google/uuid"},
+	},
+	"agents/memory/qdrant/qdranttest/fake": {layer: 4, ours: []string{"agents/memory/qdrant/qdranttest"}}, // it is run by tests
 	"agents/chat/email": {
 		layer: 4, ours: []string{"agents/chat"},
 		libraries: []string{
@@ -151,6 +158,7 @@ var rooms = map[string]room{
 		layer: 5, ours: []string{"cmd/mbox/check", "mailbox", "mailbox/home", "mailbox/lifecycle", "mailbox/task", "audit", "schemas", "mailbox/durable", "cmd/mbox/config"},
 		libraries: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"},
 	},
+	"cmd/mbox-qdrant": {layer: 6, ours: []string{"agents/brain", "agents/memory", "agents/memory/adapter", "agents/memory/qdrant", "cmd/mbox/config"}},
 	"cmd/mbox": {
 		layer: 5, ours: []string{"cmd/mbox/check", "cmd/mbox/config", "cmd/mbox/gateway", "cmd/mbox/gateway/token", "cmd/mbox/help", "cmd/mbox/mcp", "cmd/mbox/top", "agents", "agents/action", "agents/brain", "agents/life", "agents/dream", "agents/chat", "agents/chat/bluebubbles", "agents/chat/command", "agents/chat/email", "agents/chat/imsg", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/openclaw", "agents/chat/stdio", "agents/chat/telegram", "agents/chat/webhook", "agents/policy", "agents/sandbox", "agents-home", "mailbox", "mailbox/backup", "mailbox/home", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable", "agents/acp", "agents/agentzero", "mailbox/lifecycle", "agents/chat/slack", "cmd/mbox/schedule", "cmd/mbox/timetable", "examples", "mailbox/channel", "cmd/mbox/telemetry", "agents/memory", "agents/memory/adapter", "agents/memory/postgres", "agents/memory/sqlite", "agents/secret"},
 		libraries: []string{
@@ -170,7 +178,7 @@ var testLibraries = []string{
 }
 
 // testRooms are the packages of this module that any test file may use.
-var testRooms = []string{"agents/brain/ollamatest", "agents/memory/memorytest", "agents/memory/postgres/postgrestest", "agents/chat/chattest", "agents/secret/keyring/keyringtest", "agents/secret/secrettest", "mailbox/verify"}
+var testRooms = []string{"agents/brain/ollamatest", "agents/memory/memorytest", "agents/memory/postgres/postgrestest", "agents/memory/qdrant/qdranttest", "agents/chat/chattest", "agents/secret/keyring/keyringtest", "agents/secret/secrettest", "mailbox/verify"}
 
 // What the lowest three layers may not use: they return errors and never log.
 var loggers = []string{"log", "log/slog", "github.com/rs/zerolog"}
@@ -178,7 +186,7 @@ var loggers = []string{"log", "log/slog", "github.com/rs/zerolog"}
 // talkers are the packages that may open connections: a brain to its server, Agent Zero's,
 // http_check, a memory to its database, and the door, which only listens. No agent calls another one; they leave
 // tasks.
-var talkers = []string{"agents/action", "agents/agentzero", "agents/brain", "agents/brain/ollamatest", "agents/chat/bluebubbles", "agents/chat/email", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/slack", "agents/chat/telegram", "agents/chat/web", "agents/chat/webhook", "agents/memory/postgres", "agents/memory/postgres/postgrestest", "cmd/mbox/gateway", "cmd/mbox/telemetry"}
+var talkers = []string{"agents/action", "agents/agentzero", "agents/brain", "agents/brain/ollamatest", "agents/chat/bluebubbles", "agents/chat/email", "agents/chat/irc", "agents/chat/matrix", "agents/chat/ntfy", "agents/chat/slack", "agents/chat/telegram", "agents/chat/web", "agents/chat/webhook", "agents/memory/postgres", "agents/memory/postgres/postgrestest", "agents/memory/qdrant", "agents/memory/qdrant/qdranttest", "cmd/mbox/gateway", "cmd/mbox/telemetry"}
 
 // connects are the packages that open connections or listen, and dials the
 // functions with which anybody could.

@@ -63,6 +63,8 @@ func storeOf(c *config.File, o mailbox.Options, dir, agent string, salt []byte, 
 		return databaseOf(c, o, dir, agent, words)
 	case config.MemoryPostgres:
 		return serverOf(c, o, agent, words)
+	case config.MemoryQdrant:
+		return qdrantOf(c, dir, agent, words)
 	case config.MemoryExec:
 		return adapter.New(adapter.Options{
 			Agent: agent, UUID: c.Agents[agent].UUID, Command: c.Agents[agent].Memory.Command, Dir: dir,

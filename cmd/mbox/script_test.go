@@ -43,6 +43,9 @@ func (m tidying) Run() int {
 		os.RemoveAll(builtDir)
 	}
 	postgrestest.Stop()
+	if qdrantBuilt != "" {
+		os.RemoveAll(qdrantBuilt)
+	}
 	return code
 }
 
@@ -81,6 +84,7 @@ func scripts(dir string) testscript.Params {
 			"lint":     lint,
 			"nowhere":  nowhere,
 			"postgres": database,
+			"qdrant":   qdrantServer,
 			"unname":   unname,
 			"waitfor":  waitFor,
 			"watch":    watch,

@@ -24,6 +24,17 @@
 // id that is not there or "code":"full" where no more fits. What the program writes on
 // standard error is told where it ends before it has answered. What it has answered has
 // to be there for good.
+//
+// # Mbox's own programs
+//
+// What makes each start of mbox slow where it is linked is a program beside it that
+// speaks the same way (see [Serve]), and knows more. "warnings":["…"] beside an answer
+// are told; "fix":"…" beside an error says how to mend it; and "code" may be "model",
+// where the embeddings are of another model. Further requests are:
+//
+//	{"v":1,"op":"embed","agent":"coder","again":true}  {"count":3}
+//	{"v":1,"op":"rename","agent":"coder","to":"eve"}   {}
+//	{"v":1,"op":"knows","agent":"coder"}               {"known":true}
 package adapter
 
 import (
@@ -65,6 +76,12 @@ type Options struct {
 	// Env is the environment of the program, and what of it is never said in an error.
 	Env     func(ctx context.Context) (set, secrets []string, err error)
 	Timeout time.Duration // for an answer; 0: 30 s
+
+	// Of mbox's own programs:
+
+	In    string      // what keeps the memories, for people; "": the agent's own program
+	Embed bool        // it finds by meaning
+	Warn  func(error) // is told of its warnings; nil: nobody is
 }
 
 // Store is the memory of one agent. It implements [memory.Store].
@@ -92,15 +109,24 @@ type request struct {
 	Limit int           `json:"limit,omitzero"`
 	After string        `json:"after,omitzero"`
 	IDs   []string      `json:"ids,omitempty"`
+	Again bool          `json:"again,omitzero"`
+	To    string        `json:"to,omitzero"`
 }
 
 type answer struct {
-	ID      string         `json:"id"`
-	Entries []memory.Entry `json:"entries"`
-	More    bool           `json:"more"`
-	Error   string         `json:"error"`
-	Code    string         `json:"code"`
+	ID       string         `json:"id,omitzero"`
+	Entries  []memory.Entry `json:"entries,omitempty"`
+	More     bool           `json:"more,omitzero"`
+	Count    int            `json:"count,omitzero"`
+	Known    bool           `json:"known,omitzero"`
+	Warnings []string       `json:"warnings,omitempty"`
+	Error    string         `json:"error,omitzero"`
+	Code     string         `json:"code,omitzero"`
+	Fix      string         `json:"fix,omitzero"`
 }
+
+// codes are the errors that have a name.
+var codes = map[string]error{"unknown": memory.ErrUnknown, "full": memory.ErrFull, "model": memory.ErrModel}
 
 // Add implements [memory.Store].
 func (s *Store) Add(ctx context.Context, e memory.Entry) (string, error) {
@@ -159,6 +185,33 @@ func (s *Store) Forget(ctx context.Context, ids ...string) error {
 	return err
 }
 
+// maxEmbed is how long the vectors of all entries may take.
+const maxEmbed = 7 * 24 * time.Hour
+
+// Embed has the program make the vectors that the agent's entries lack, or all of them.
+func (s *Store) Embed(ctx context.Context, again bool) (int, error) {
+	if !s.o.Embed {
+		return 0, memory.ErrNoModel
+	}
+	a, err := s.within(ctx, maxEmbed, request{Op: "embed", Again: again})
+	if err != nil {
+		return 0, err
+	}
+	return a.Count, nil
+}
+
+// Rename gives the agent another name.
+func (s *Store) Rename(ctx context.Context, to string) error {
+	_, err := s.ask(ctx, request{Op: "rename", To: to})
+	return err
+}
+
+// Knows tells whether the program has an agent of the name.
+func (s *Store) Knows(ctx context.Context) (bool, error) {
+	a, err := s.ask(ctx, request{Op: "knows"})
+	return err == nil && a.Known, err
+}
+
 // Close ends the program.
 func (s *Store) Close() error {
 	s.mu.Lock()
@@ -170,9 +223,13 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// ask begins the program where it does not run. One that has not answered is ended: what
-// it would still say belongs to no request.
 func (s *Store) ask(ctx context.Context, r request) (*answer, error) {
+	return s.within(ctx, s.o.Timeout, r)
+}
+
+// within begins the program where it does not run. One that has not answered within the
+// limit is ended: what it would still say belongs to no request.
+func (s *Store) within(ctx context.Context, limit time.Duration, r request) (*answer, error) {
 	r.V, r.Agent, r.UUID = version, s.o.Agent, s.o.UUID
 	line, err := json.Marshal(r)
 	if err != nil {
@@ -192,7 +249,7 @@ func (s *Store) ask(ctx context.Context, r request) (*answer, error) {
 			return nil, s.wrong(err)
 		}
 	}
-	said, err := s.run.exchange(ctx, append(line, '\n'), s.o.Timeout)
+	said, err := s.run.exchange(ctx, append(line, '\n'), limit)
 	a := &answer{}
 	if err == nil {
 		err = read(said, a)
@@ -206,7 +263,12 @@ func (s *Store) ask(ctx context.Context, r request) (*answer, error) {
 		}
 		return nil, err
 	}
-	a.Error = s.run.line(a.Error, 500)
+	for _, text := range a.Warnings {
+		if s.o.Warn != nil {
+			s.o.Warn(errors.New(s.run.line(text, 500)))
+		}
+	}
+	a.Error, a.Fix = s.run.line(a.Error, 500), s.run.line(a.Fix, 500)
 	return a, s.fault(a)
 }
 
@@ -240,16 +302,33 @@ func (s *Store) fault(a *answer) error {
 		return nil
 	}
 	err := errors.New(a.Error)
-	switch a.Code {
-	case "unknown":
-		return fmt.Errorf("%w: %w", memory.ErrUnknown, err)
-	case "full":
-		return fmt.Errorf("%w: %w", memory.ErrFull, err)
+	known := codes[a.Code]
+	switch {
+	case known != nil && s.o.In == "":
+		return fmt.Errorf("%w: %w", known, err)
+	case known != nil:
+		return &coded{a.Error, known}
+	case s.o.In == "":
+		return s.wrong(err)
+	case a.Fix != "":
+		return &memory.Fault{In: s.o.In, Err: err, Fix: a.Fix}
 	}
-	return s.wrong(err)
+	return err
 }
 
+// coded is an error that has said itself which one it is.
+type coded struct {
+	text string
+	is   error
+}
+
+func (e *coded) Error() string { return e.text }
+func (e *coded) Unwrap() error { return e.is }
+
 func (s *Store) wrong(err error) error {
+	if s.o.In != "" {
+		return &memory.Fault{In: s.o.In, Err: fmt.Errorf("%w: %w", ErrAdapter, err), Fix: "look whether it is of this mbox: mbox help memory tells how it is built"}
+	}
 	return fmt.Errorf("%w (agents.%s.memory.command): %w", ErrAdapter, s.o.Agent, err)
 }
 

@@ -1,9 +1,7 @@
 package adapter
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -30,75 +28,109 @@ func TestMain(m *testing.M) {
 
 // serve is an adapter: to pages of Markdown, of which each agent has its own.
 func serve(dir string) {
-	in := bufio.NewScanner(os.Stdin)
-	in.Buffer(nil, maxAnswer)
-	for in.Scan() {
-		var r request
-		a := &answer{}
-		err := json.Unmarshal(in.Bytes(), &r)
-		if err == nil {
-			a, err = do(dir, &r)
-		}
-		switch {
-		case errors.Is(err, memory.ErrUnknown):
-			a = &answer{Error: err.Error(), Code: "unknown"}
-		case errors.Is(err, memory.ErrFull):
-			a = &answer{Error: err.Error(), Code: "full"}
-		case err != nil:
-			a = &answer{Error: err.Error()}
-		}
-		line, err := json.Marshal(a)
-		if err != nil {
-			panic(err)
-		}
-		fmt.Printf("%s\n", line)
+	err := Serve(context.Background(), os.Stdin, os.Stdout, func(agent, uuid string, warn func(error)) (memory.Store, error) {
+		private := filepath.Join(dir, agent, "private")
+		return richer{memory.OpenMarkdown(memory.Places{Workspace: filepath.Join(dir, agent), Private: private, Salt: []byte("salt"), Wait: 30 * time.Second}), warn}, os.MkdirAll(private, 0o700)
+	})
+	if err != nil {
+		panic(err)
 	}
 }
 
-func do(dir string, r *request) (*answer, error) {
-	private := filepath.Join(dir, r.Agent, "private")
-	if err := os.MkdirAll(private, 0o700); err != nil {
-		return nil, err
+// richer is a store that can do more.
+type richer struct {
+	memory.Store
+	warn func(error)
+}
+
+func (r richer) Embed(_ context.Context, again bool) (int, error) {
+	if again {
+		return 0, fmt.Errorf("%w: m, and was n", memory.ErrModel)
 	}
-	s := memory.OpenMarkdown(memory.Places{Workspace: filepath.Join(dir, r.Agent), Private: private, Salt: []byte("salt"), Wait: 30 * time.Second})
-	defer s.Close()
-	ctx := context.Background()
-	switch r.Op {
-	case "add":
-		id, err := s.Add(ctx, *r.Entry)
-		return &answer{ID: id}, err
-	case "recall":
-		found, err := s.Recall(ctx, *r.Query, r.Limit)
-		return &answer{Entries: found}, err
-	case "forget":
-		return &answer{}, s.Forget(ctx, r.IDs...)
+	r.warn(errors.New("slow\x1b[2J"))
+	return 3, nil
+}
+
+func (r richer) Rename(_ context.Context, to string) error {
+	return &memory.Fault{In: "pages", Err: errors.New("no room for " + to), Fix: "make room"}
+}
+
+func (r richer) Knows(context.Context) (bool, error) { return true, nil }
+
+// own is a store whose program is this test.
+func own(t testing.TB, o Options) *Store {
+	t.Helper()
+	o.Command = "exec " + schemas.ShellWord(os.Args[0])
+	o.Env = func(context.Context) (set, secrets []string, err error) {
+		return []string{asProgram + "=" + o.Dir, "HOME=" + o.Dir}, nil, nil
 	}
-	a, behind := &answer{}, r.After == ""
-	for e, err := range s.All(ctx) {
-		switch {
-		case err != nil:
-			return nil, err
-		case behind && len(a.Entries) == 3:
-			a.More = true
-			return a, nil
-		case behind:
-			a.Entries = append(a.Entries, e)
-		}
-		behind = behind || e.ID == r.After
-	}
-	return a, nil
+	s := New(o)
+	t.Cleanup(func() { s.Close() })
+	return s
 }
 
 func TestAdapter(t *testing.T) {
 	memorytest.Suite(t, func(dir string) memorytest.Open {
-		return func(t testing.TB, agent string) memory.Store {
-			s := New(Options{Agent: agent, Command: "exec " + schemas.ShellWord(os.Args[0]), Dir: dir, Env: func(context.Context) (set, secrets []string, err error) {
-				return []string{asProgram + "=" + dir, "HOME=" + dir}, nil, nil
-			}})
-			t.Cleanup(func() { s.Close() })
-			return s
-		}
+		return func(t testing.TB, agent string) memory.Store { return own(t, Options{Agent: agent, Dir: dir}) }
 	})
+}
+
+// A list of more than fits into an answer comes in parts, in which somebody else may ask.
+func TestLongList(t *testing.T) {
+	s := own(t, Options{Agent: "coder", Dir: t.TempDir()})
+	want := 3 * maxList / memory.MaxContent
+	for i := range want {
+		if _, err := s.Add(t.Context(), memory.Entry{Category: memory.Core, Key: fmt.Sprint(i), Content: strings.Repeat("x", memory.MaxContent-1)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n, parts := 0, 0
+	for e, err := range s.All(t.Context()) {
+		if err != nil || e.Key != fmt.Sprint(n) {
+			t.Fatalf("entry %d is %s, %v", n, e.Key, err)
+		}
+		if n++; n%25 == 0 {
+			parts++
+			if _, err := s.Recall(t.Context(), "x", 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if n != want || parts == 0 {
+		t.Errorf("listed %d of %d, %d others asked", n, want, parts)
+	}
+	if _, err := s.ask(t.Context(), request{Op: "list", After: "nothing"}); !errors.Is(err, memory.ErrUnknown) {
+		t.Errorf("from behind what is not there: %v", err)
+	}
+}
+
+// Programs of mbox know more, and tell how to mend what is wrong.
+func TestOwnPrograms(t *testing.T) {
+	var warned []error
+	s := own(t, Options{Agent: "coder", Dir: t.TempDir(), In: "pages", Embed: true, Warn: func(err error) { warned = append(warned, err) }})
+	if n, err := s.Embed(t.Context(), false); n != 3 || err != nil {
+		t.Errorf("embedded %d, %v", n, err)
+	}
+	if len(warned) != 1 || warned[0].Error() != `slow\x1b[2J` {
+		t.Errorf("warned %q", warned)
+	}
+	if _, err := s.Embed(t.Context(), true); !errors.Is(err, memory.ErrModel) || err.Error() != memory.ErrModel.Error()+": m, and was n" {
+		t.Errorf("another model: %v", err)
+	}
+	if known, err := s.Knows(t.Context()); !known || err != nil {
+		t.Errorf("knows: %t, %v", known, err)
+	}
+	err := s.Rename(t.Context(), "eve")
+	var f *memory.Fault
+	if !errors.As(err, &f) || f.Fix != "make room" || err.Error() != "the memory in pages: no room for eve" {
+		t.Errorf("no room: %v", err)
+	}
+	if _, err := s.ask(t.Context(), request{Op: "sing"}); err == nil || !strings.Contains(err.Error(), "does not know") {
+		t.Errorf("an unknown request: %v", err)
+	}
+	if _, err := own(t, Options{Agent: "coder", Dir: t.TempDir()}).Embed(t.Context(), false); !errors.Is(err, memory.ErrNoModel) {
+		t.Errorf("a program that finds by words: %v", err)
+	}
 }
 
 // script is a store whose program is a script.

@@ -20,16 +20,7 @@ import (
 // clear.
 var ErrURL = errors.New("it does not connect to a Postgres")
 
-// Fault is what is wrong with a server or a database, and how to mend it.
-type Fault struct {
-	Err error
-	Fix string
-}
-
-func (f *Fault) Error() string { return "the memory in Postgres: " + f.Err.Error() }
-func (f *Fault) Unwrap() error { return f.Err }
-
-func fault(err error, fix string) error { return &Fault{err, fix} }
+func fault(err error, fix string) error { return &memory.Fault{In: "Postgres", Err: err, Fix: fix} }
 
 // oldest is the oldest version of Postgres that is supported.
 const oldest = 14
@@ -143,7 +134,7 @@ func refusal(ctx context.Context, err error) error {
 // about makes an error of the server one of mbox.
 func (s *Store) about(err error) error {
 	var e *pgconn.PgError
-	var known *Fault
+	var known *memory.Fault
 	switch {
 	case err == nil, errors.As(err, &known), errors.Is(err, memory.ErrUnknown), errors.Is(err, memory.ErrModel):
 		return err

@@ -108,7 +108,7 @@ func TestStrangeTables(t *testing.T) {
 
 // told tells whether an error says how to mend it.
 func told(err error, fix string) bool {
-	var f *Fault
+	var f *memory.Fault
 	return errors.As(err, &f) && strings.Contains(f.Fix, fix)
 }
 
@@ -164,7 +164,7 @@ func TestFaults(t *testing.T) {
 			defer s.Close()
 			began := time.Now()
 			_, err = s.Add(t.Context(), note("key", "text"))
-			var f *Fault
+			var f *memory.Fault
 			if !errors.As(err, &f) || !regexp.MustCompile(c.want).MatchString(err.Error()) || !strings.Contains(f.Fix, c.fix) {
 				t.Fatalf("%v; %+v", err, f)
 			}

@@ -89,9 +89,9 @@ type AgentZero struct {
 
 // Memory is a table [agents.NAME.memory].
 type Memory struct {
-	Backend    string `toml:"backend" json:"backend,omitzero" jsonschema:"enum=none,enum=markdown,enum=sqlite,enum=postgres,enum=exec,default=none,description=where it remembers"`
+	Backend    string `toml:"backend" json:"backend,omitzero" jsonschema:"enum=none,enum=markdown,enum=sqlite,enum=postgres,enum=qdrant,enum=exec,default=none,description=where it remembers"`
 	Command    string `toml:"command" json:"command,omitzero" jsonschema:"description=with exec: the program that remembers\\, for /bin/sh -c"`
-	EmbedModel string `toml:"embed_model" json:"embed_model,omitzero" jsonschema:"description=with sqlite and postgres: the model of [ollama] that finds by meaning (nomic-embed-text); not set: by words alone"`
+	EmbedModel string `toml:"embed_model" json:"embed_model,omitzero" jsonschema:"description=with sqlite\\, postgres and qdrant: the model of [ollama] that finds by meaning (nomic-embed-text); not set: by words alone"`
 }
 
 // The backends of memories that are built.
@@ -100,15 +100,16 @@ const (
 	MemoryMarkdown = "markdown"
 	MemorySQLite   = "sqlite"
 	MemoryPostgres = "postgres"
+	MemoryQdrant   = "qdrant"
 	MemoryExec     = "exec"
 )
 
 // memoryBackends are those that have a name, builtMemories those that are built, and
 // meantMemories those that can find by meaning.
 var (
-	memoryBackends = []string{MemoryNone, MemoryMarkdown, MemorySQLite, MemoryPostgres, MemoryExec, "qdrant", "lucid"}
-	builtMemories  = []string{MemoryNone, MemoryMarkdown, MemorySQLite, MemoryPostgres, MemoryExec}
-	meantMemories  = []string{MemorySQLite, MemoryPostgres}
+	memoryBackends = []string{MemoryNone, MemoryMarkdown, MemorySQLite, MemoryPostgres, MemoryQdrant, MemoryExec, "lucid"}
+	builtMemories  = []string{MemoryNone, MemoryMarkdown, MemorySQLite, MemoryPostgres, MemoryQdrant, MemoryExec}
+	meantMemories  = []string{MemorySQLite, MemoryPostgres, MemoryQdrant}
 )
 
 // How often agents that were born dream, and what that leaves of a memory.

@@ -45,6 +45,7 @@ type File struct {
 	Ollama          Ollama                            `toml:"ollama" json:"ollama,omitzero" jsonschema:"description=where models run on this machine"`
 	OpenAI          OpenAI                            `toml:"openai" json:"openai,omitzero" jsonschema:"description=a server that speaks OpenAI's protocol"`
 	Postgres        Postgres                          `toml:"postgres" json:"postgres,omitzero" jsonschema:"description=the database in which agents with the backend postgres remember"`
+	Qdrant          Qdrant                            `toml:"qdrant" json:"qdrant,omitzero" jsonschema:"description=the server in which agents with the backend qdrant remember"`
 	Delegation      Delegation                        `toml:"delegation" json:"delegation,omitzero" jsonschema:"description=how far a tree of tasks may grow"`
 	Actions         Actions                           `toml:"actions" json:"actions,omitzero" jsonschema:"description=what bounds each action\\, whoever does it"`
 	Bridges         Bridges                           `toml:"bridges" json:"bridges,omitzero" jsonschema:"description=chat systems by which people reach agents\\, by name"`
@@ -237,7 +238,7 @@ func (c *File) check() error {
 			return err
 		}
 	}
-	for _, check := range []func(*File) error{checkServe, checkBridges, checkSchedules, checkNotify, checkTelemetry, checkPostgres, checkAccept} {
+	for _, check := range []func(*File) error{checkServe, checkBridges, checkSchedules, checkNotify, checkTelemetry, checkPostgres, checkQdrant, checkAccept} {
 		if err := check(c); err != nil {
 			return err
 		}

@@ -20,10 +20,13 @@ func checkPostgres(c *File) error {
 	return c.checkSecret("postgres", "url", c.Postgres.URLFile, c.Postgres.URLEnv)
 }
 
-// checkPlace wants that it is said where an agent's database is.
+// checkPlace wants that it is said where an agent's database is, or its server.
 func checkPlace(c *File, key string, a *Agent) error {
 	if a.Memory.Backend == MemoryPostgres && c.Postgres.URLFile+c.Postgres.URLEnv == "" {
 		return advise(c.wrong(key+".memory.backend", "no [postgres] says where the database is"), `url_file = ".mbox/keys/postgres" in [postgres]: mbox help memory`)
+	}
+	if a.Memory.Backend == MemoryQdrant && c.Qdrant.URL == "" {
+		return advise(c.wrong(key+".memory.backend", "no [qdrant] says where the server is"), `url = "http://127.0.0.1:6334" in [qdrant]: mbox help memory`)
 	}
 	return nil
 }

@@ -300,6 +300,121 @@ var memoryMutants = []mutant{
 		command{"cmd/mbox/config", "TestSecretsStayOutOfTheFile$"},
 	},
 	{
+		"qdrant-of-all-agents", "memory", "agents/memory/qdrant/qdrant.go",
+		"append([]*client.Condition{client.NewMatchKeyword(\"agent_id\", a.uuid)}, also...)", "also",
+		qdrantTest("TestQdrant$"),
+	},
+	{
+		"qdrant-tells-done-too-soon", "memory", "agents/memory/qdrant/qdrant.go",
+		"Wait: client.PtrOf(true), Points: points})", "Wait: client.PtrOf(false), Points: points})",
+		qdrantTest("TestQdrant$"),
+	},
+	{
+		"qdrant-newer-version-written", "memory", "agents/memory/qdrant/qdrant.go",
+		"found[\"version\"].GetIntegerValue() != version:", "found[\"version\"].GetIntegerValue() == 0:",
+		qdrantTest("TestStrangeCollections$"),
+	},
+	{
+		"qdrant-takes-others-collection", "memory", "agents/memory/qdrant/qdrant.go",
+		"case found == nil:", "case found == nil && false:",
+		qdrantTest("TestStrangeCollections$"),
+	},
+	{
+		"qdrant-half-made-for-good", "memory", "agents/memory/qdrant/qdrant.go",
+		"failed == nil && there {", "failed == nil && there && false {",
+		qdrantTest("TestStrangeCollections$"),
+	},
+	{
+		"qdrant-two-of-one-uuid", "memory", "agents/memory/qdrant/qdrant.go",
+		"case others == 0:", "case others < 9:",
+		qdrantTest("TestNameAnew$"),
+	},
+	{
+		"qdrant-unknown-forgotten", "memory", "agents/memory/qdrant/qdrant.go",
+		"if err == nil && !there[id] {", "if err == nil && len(there) == 0 {",
+		qdrantTest("TestForgetsAllOrNone$"),
+	},
+	{
+		"qdrant-vector-stays-behind", "memory", "agents/memory/qdrant/vectors.go",
+		"if err = s.remove(ctx, s.vectorsOf(a.dim), of); missing(err) {", "if missing(err) {",
+		qdrantTest("TestForgottenIsInNoCollection$"),
+	},
+	{
+		"qdrant-late-vector-stays", "memory", "agents/memory/qdrant/vectors.go",
+		"if err != nil || len(gone) == 0 {", "if err != nil || len(gone) >= 0 {",
+		qdrantTest("TestLateVectorGoes$"),
+	},
+	{
+		"qdrant-models-compared", "memory", "agents/memory/qdrant/vectors.go",
+		"return s.meaning.Fits(a.model, a.dim, dim)", "return nil",
+		qdrantTest("TestMeaning$"),
+	},
+	{
+		"qdrant-commonest-words", "memory", "agents/memory/qdrant/recall.go",
+		"int(in[a]) - int(in[b])", "int(in[b]) - int(in[a])",
+		qdrantTest("TestRarest$"),
+	},
+	{
+		"qdrant-long-words-lost", "memory", "agents/memory/qdrant/recall.go",
+		"string(letters[:min(len(letters), maxWord)])", "string(letters)",
+		qdrantTest("TestRarest$"),
+	},
+	{
+		"qdrant-asked-for-each-word", "memory", "agents/memory/qdrant/recall.go",
+		"return all[:min(len(all), mostWords)]", "return all",
+		qdrantTest("TestRarest$"),
+	},
+	{
+		"qdrant-name-of-another", "memory", "agents/memory/qdrant/rename.go",
+		"other != nil && other.uuid != a.uuid:", "other != nil && other.uuid == \"\":",
+		qdrantTest("TestRename$"),
+	},
+	{
+		"qdrant-never-given-up", "memory", "agents/memory/qdrant/qdrant.go",
+		"context.WithTimeout(ctx, s.o.Timeout)", "context.WithTimeout(ctx, s.o.Timeout+time.Minute)",
+		qdrantTest("TestFaults$"),
+	},
+	{
+		"qdrant-key-told", "memory", "agents/memory/qdrant/connect.go",
+		"schemas.Sentence(s.hidden(text), 300)", "schemas.Sentence(text, 300)",
+		qdrantTest("TestKeyIsHidden$"),
+	},
+	{
+		"qdrant-key-in-the-clear", "memory", "cmd/mbox/config/qdrant.go",
+		"case q.KeyFile+q.KeyEnv != \"\" && u.Scheme", "case q.KeyFile == \"never\" && u.Scheme",
+		command{"cmd/mbox/config", "TestRefusedConfig$"},
+	},
+	{
+		"qdrant-key-in-the-url", "memory", "cmd/mbox/config/qdrant.go",
+		"u.RawQuery+u.Fragment != \"\" ||", "u.Fragment != \"\" ||",
+		command{"cmd/mbox/config", "TestSecretsStayOutOfTheFile$"},
+	},
+	{
+		"qdrant-memories-stay-behind", "memory", "cmd/mbox/cmd_agent_rename.go",
+		"errors.Join(s.Rename(ctx, to), s.Close())", "errors.Join(s.Rename(ctx, from), s.Close())",
+		command{"cmd/mbox", "TestScripts/^memory_qdrant$"},
+	},
+	{
+		"qdrant-left-out-of-backups-unsaid", "memory", "cmd/mbox/cmd_backup.go",
+		"{config.MemoryQdrant, \"Qdrant\", \"snapshots of its collections copy that\"},", "",
+		command{"cmd/mbox", "TestScripts/^memory_qdrant$"},
+	},
+	{
+		"memory-program-lists-from-the-beginning", "memory", "agents/memory/adapter/serve.go",
+		"for r.After != \"\" && s.listed.after != r.After {", "for r.After != \"\" && s.listed.after == r.After {",
+		command{"agents/memory/adapter", "TestLongList$"},
+	},
+	{
+		"memory-program-mends-nothing", "memory", "agents/memory/adapter/adapter.go",
+		"case a.Fix != \"\":", "case a.Fix == \"\":",
+		command{"agents/memory/adapter", "TestOwnPrograms$"},
+	},
+	{
+		"memory-program-asked-for-vectors", "memory", "agents/memory/adapter/adapter.go",
+		"if !s.o.Embed {", "if s.o.Embed && !s.o.Embed {",
+		command{"agents/memory/adapter", "TestOwnPrograms$"},
+	},
+	{
 		"memory-embeds-any-answer", "memory", "agents/brain/embed.go",
 		"len(v) != len(all[0])", "false",
 		command{"agents/brain", "TestEmbedRefuses$"},
@@ -309,5 +424,7 @@ var memoryMutants = []mutant{
 func sqliteTest(run string) command { return command{"agents/memory/sqlite", run} }
 
 func postgresTest(run string) command { return command{"agents/memory/postgres", run} }
+
+func qdrantTest(run string) command { return command{"agents/memory/qdrant", run} }
 
 func memoryTest(run string) command { return command{"agents/memory", run} }
