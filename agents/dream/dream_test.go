@@ -455,6 +455,9 @@ func TestFinishFaults(t *testing.T) {
 		ended = err == nil
 		nothingLost(t, fmt.Sprintf("removal %d", at), d, memory)
 		again(t, d, false, memory, strings.TrimPrefix(memory, numbered(20)))
+		if changes, err := d.Box.Changes(t.Context()); err != nil || len(changes) != 2 { // the dream, and its undoing
+			t.Errorf("removal %d: %d records, %v", at, len(changes), err)
+		}
 		if ended && at < 5 {
 			t.Errorf("only %d removals could fail", at-1)
 		}
