@@ -238,6 +238,14 @@ func TestPauseRefused(t *testing.T) {
 	if _, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"}); !errors.Is(err, ErrPaused) {
 		t.Errorf("a dead agent claims: %v", err)
 	}
+	soon, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	for _, id := range []ID{"", "mine"} { // of the first another id is not looked for
+		var ended *EndedError
+		if _, err := b.Submit(soon, &Task{ID: id, Task: Request{Title: "x"}, Assignment: Assignment{TargetAgent: "coder"}}); !errors.As(err, &ended) {
+			t.Errorf("a dead agent is sent %q: %v", id, err)
+		}
+	}
 }
 
 // A line that only looks like a move of an agent changes nothing and stops nobody.

@@ -128,15 +128,17 @@ func (b *sender) submitNew(ctx context.Context, under []durable.Held, n *Task, f
 	if n.ID != "" {
 		return b.submitAs(ctx, under, n, files, request, spent)
 	}
-	for {
+	for ctx.Err() == nil {
 		if n.ID, err = b.nextID(ctx, b.now()); err != nil {
 			return "", err
 		}
 		id, err := b.submitAs(ctx, under, n, files, request, spent)
-		if !errors.Is(err, ErrConflict) {
+		var ended *EndedError // no other id helps with that
+		if !errors.Is(err, ErrConflict) || errors.As(err, &ended) {
 			return id, err
 		}
 	}
+	return "", ctx.Err()
 }
 
 // request is the salted hash of a verb with its token and content. A line

@@ -12,14 +12,22 @@
 //
 // The order of writes:
 //
-//	TIME.md, then TIME.before.new
-//	the memory is replaced
+//	TIME.md, TIME.after, then TIME.before.new, the memory as it is
+//	TIME.after takes the place of the memory
 //	a change record tells of it
-//	TIME.before, in the place of TIME.before.new: the dream is over
+//	TIME.before.new becomes TIME.before: the dream is over
 //
-// A line is in the memory, in a dream, or in both, at any moment. A dream that was cut off
-// is taken back by the next one where the memory is as it was before, and else told of. No
-// attempt of the agent's worker runs meanwhile: both hold the lock of its home.
+// and of an undo:
+//
+//	TIME.after, then TIME.undo.new, the memory as it is
+//	TIME.after takes the place of the memory
+//	a change record tells of it
+//	TIME.md becomes TIME.undone.md; TIME.before and TIME.undo.new are removed
+//
+// A line is in the memory, in a dream, or in both, at any moment. Of what was cut off
+// TIME.after tells whether it counts: while that is there the memory is as it was, and the
+// next command takes it back; else it does the rest. No attempt of the agent's worker runs
+// meanwhile: both hold the lock of its home.
 //
 // An agent may write in its home: what stands there is data of the agent's, and decides of
 // nothing but its own memory.
@@ -44,7 +52,6 @@ import (
 	"mbox/agents"
 	"mbox/agents/life"
 	"mbox/audit"
-	"mbox/audit/record"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 	"mbox/schemas"
@@ -101,12 +108,16 @@ func (d *Dreamer) Dream(ctx context.Context) (dreamed *Dream, err error) {
 			return err
 		}
 		dreamed = &Dream{Agent: d.Agent, Before: linesIn(before), After: linesIn(before)}
-		last, err := n.newest(".md", undone)
+		last, err := n.newest(".md")
 		if err != nil {
 			return err
 		}
 		kept, gone := tidy(before, d.Most)
-		if last != "" && n.left(last).is(before) || len(gone) == 0 && !d.speaks(before) {
+		left, err := n.left(last)
+		if err != nil {
+			return err
+		}
+		if left.is(before) || len(gone) == 0 && !d.speaks(before) {
 			return life.Dreamt(ctx, d.Box, d.Agent)
 		}
 		dreamed.After, dreamed.Gone = linesIn(kept), linesIn(gone)
@@ -123,8 +134,8 @@ func (d *Dreamer) speaks(memory []byte) bool {
 // alone does something in the home of an agent that was born, behind the end of what was
 // cut off.
 func (d *Dreamer) alone(ctx context.Context, do func(*night) error) error {
-	if s, err := life.Stateful(d.Box, d.Agent); err != nil || s == nil {
-		return errors.Join(err, fmt.Errorf("agent %s: %w", d.Agent, ErrNoHome))
+	if life.Seen(d.Box, d.Agent) == nil {
+		return fmt.Errorf("agent %s: %w", d.Agent, ErrNoHome)
 	}
 	leave, err := life.Enter(ctx, d.Box, d.Agent, lockWait)
 	if err != nil {
@@ -180,8 +191,12 @@ func readIn(root *os.Root, name string) ([]byte, error) {
 	}
 	defer f.Close()
 	path := filepath.Join(root.Name(), name)
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(err, fmt.Errorf("%s is no regular file: %w", path, mailbox.ErrConflict))
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file: %w", path, mailbox.ErrConflict)
+	}
+	if err != nil {
+		return nil, err
 	}
 	text, err := io.ReadAll(io.LimitReader(f, 2*MaxMemory+1))
 	if err == nil && len(text) > 2*MaxMemory {
@@ -190,66 +205,10 @@ func readIn(root *os.Root, name string) ([]byte, error) {
 	return text, err
 }
 
-func (n *night) write(root *os.Root, name string, text []byte) error {
-	return durable.ReplaceIn(root, name, text, n.Box.Options().Sync)
-}
-
-// keep writes a dream down.
-func (n *night) keep(ctx context.Context, dreamed *Dream, before, kept, gone, about []byte) error {
-	name, err := n.name()
-	if err != nil {
-		return err
-	}
-	dreamed.File = n.file(name + ".md")
-	if err := n.write(n.dreams, name+".md", n.page(name, dreamed, before, kept, gone, about)); err != nil {
-		return err
-	}
-	if err := n.write(n.dreams, name+newBefore, before); err != nil {
-		return err
-	}
-	if now, err := n.read(); err != nil || !bytes.Equal(now, before) {
-		return errors.Join(err, n.drop(name), fmt.Errorf("agent %s writes %s just now: %w", n.Agent, memoryFile, mailbox.ErrBusy))
-	}
-	if err := n.write(n.memory, memoryFile, kept); err != nil {
-		return err
-	}
-	dreamed.Record, err = n.done(ctx, name, before, kept)
-	return err
-}
-
-// done tells of a dream whose memory is in its place.
-func (n *night) done(ctx context.Context, name string, before, after []byte) (id string, err error) {
-	id, err = n.record(ctx, fmt.Sprintf("%s has dreamed: %s", n.Agent, n.file(name+".md")),
-		"A memory stays short enough to be read.", before, after, "mbox dream "+n.Agent+" --undo")
-	if err == nil {
-		err = n.write(n.dreams, name+beforeSuffix, before)
-	}
-	if err == nil {
-		err = durable.RemoveIn(n.dreams, name+newBefore)
-	}
-	return id, errors.Join(err, n.forget(name), life.Dreamt(ctx, n.Box, n.Agent))
-}
-
-// forget removes what older dreams kept for Undo: only the last one can be undone.
-func (n *night) forget(but string) error {
-	names, err := n.names()
-	for _, name := range names {
-		if strings.HasSuffix(name, beforeSuffix) && name != but+beforeSuffix {
-			err = errors.Join(err, durable.RemoveIn(n.dreams, name))
-		}
-	}
-	return err
-}
-
 // file is the path of a dream from the mailbox's home.
 func (n *night) file(name string) string {
 	return "agents/" + filepath.Base(n.Box.AgentDir(n.Agent)) + "/memory/dreams/" + name
 }
-
-const (
-	beforeSuffix = ".before"
-	newBefore    = ".before.new"
-)
 
 // name is a new dream's, by the minute.
 func (n *night) name() (string, error) {
@@ -271,8 +230,6 @@ func (n *night) names() ([]string, error) {
 	defer d.Close()
 	return d.Readdirnames(-1)
 }
-
-const undone = ".undone.md"
 
 // The heading of what left the memory, below which nothing else stands.
 const goneHeading = "## What left the memory, word for word\n\n"
@@ -315,26 +272,31 @@ func (s sum) begins(text []byte) bool {
 }
 
 // left is what a dream says of the memory that it has left; zero where it says nothing.
-func (n *night) left(name string) (s sum) {
-	text, _ := readIn(n.dreams, name+".md")
+func (n *night) left(name string) (s sum, err error) {
+	text, err := readIn(n.dreams, name+".md")
+	if name == "" || errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
 	for line := range strings.Lines(string(text)) {
 		if line == goneHeading[:strings.IndexByte(goneHeading, '\n')+1] {
 			break
 		}
 		if n, _ := fmt.Sscanf(line, "- after: %d bytes, %s", &s.size, &s.hash); n == 2 {
-			return s
+			return s, err
 		}
 	}
-	return sum{}
+	return sum{}, err
 }
 
-// newest is the newest name in dreams/ with this suffix, without it, but for those with the
-// other one; "" if there is none.
-func (n *night) newest(suffix, but string) (newest string, err error) {
+// dreamName is the name of a dream: the agent may put files with others beside them.
+var dreamName = schemas.Pattern(`^\d{4}-\d{2}-\d{2}T\d{4}(-\d+)?$`)
+
+// newest is the newest dream with a file that ends in this suffix; "" if there is none.
+func (n *night) newest(suffix string) (newest string, err error) {
 	names, err := n.names()
 	for _, file := range names {
 		name, is := strings.CutSuffix(file, suffix)
-		if is && (but == "" || !strings.HasSuffix(file, but)) && !strings.HasPrefix(file, ".") && older(newest, name) {
+		if is && dreamName().MatchString(name) && older(newest, name) {
 			newest = name
 		}
 	}
@@ -347,109 +309,4 @@ func older(a, b string) bool {
 	minute := len("2006-01-02T1504")
 	x, y := a[:min(minute, len(a))], b[:min(minute, len(b))]
 	return cmp.Or(cmp.Compare(x, y), cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) < 0
-}
-
-// record writes a change record.
-func (n *night) record(ctx context.Context, what, why string, before, after []byte, rollback string) (string, error) {
-	id, err := n.Box.Change(ctx, record.Change{
-		Agent: n.By, Type: "data", Description: what, Rationale: why,
-		Before:   fmt.Sprintf("%s: %s, %s", memoryFile, schemas.Count(linesIn(before), "line", "lines"), sumOf(before)),
-		After:    fmt.Sprintf("%s: %s, %s", memoryFile, schemas.Count(linesIn(after), "line", "lines"), sumOf(after)),
-		Rollback: rollback, Verification: "sha256sum of that file, while nobody has written there since.",
-	})
-	if errors.Is(err, mailbox.ErrCommitted) {
-		err = nil
-	}
-	return id, err
-}
-
-// finish ends a dream that was cut off: it is taken back where the memory is as it was, or
-// only has more at its end, and else told of.
-func (n *night) finish(ctx context.Context) error {
-	for {
-		name, err := n.newest(newBefore, "")
-		if err != nil || name == "" {
-			return err
-		}
-		before, err := readIn(n.dreams, name+newBefore)
-		if err != nil {
-			return err
-		}
-		now, err := n.read()
-		if err != nil {
-			return err
-		}
-		if bytes.HasPrefix(now, before) {
-			err = n.drop(name)
-		} else {
-			_, err = n.done(ctx, name, before, now)
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// drop takes a dream back that has changed nothing.
-func (n *night) drop(name string) error {
-	return errors.Join(durable.RemoveIn(n.dreams, name+".md"), durable.RemoveIn(n.dreams, name+newBefore))
-}
-
-// Undo puts the memory back as it was before the last dream, with what was written behind
-// its end since. ErrConflict: there is no dream to undo, or the memory was changed
-// otherwise.
-func (d *Dreamer) Undo(ctx context.Context) (dreamed *Dream, err error) {
-	err = d.alone(ctx, func(n *night) error {
-		name, err := n.newest(beforeSuffix, "")
-		if err != nil {
-			return err
-		}
-		if name == "" {
-			return fmt.Errorf("agent %s: %w: it has not dreamed, or all is undone", d.Agent, mailbox.ErrConflict)
-		}
-		before, err := readIn(n.dreams, name+beforeSuffix)
-		if err != nil {
-			return err
-		}
-		now, err := n.read()
-		if err != nil {
-			return err
-		}
-		back, err := n.undone(name, before, now)
-		if err != nil {
-			return err
-		}
-		if err := n.write(n.memory, memoryFile, back); err != nil {
-			return err
-		}
-		dreamed = &Dream{Agent: d.Agent, File: n.file(name + undone), Before: linesIn(now), After: linesIn(back)}
-		dreamed.Record, err = n.record(ctx, fmt.Sprintf("the dream %s of %s is undone", n.file(name+".md"), d.Agent), "Somebody has asked for it.", now, back, "mbox dream "+d.Agent)
-		if err != nil {
-			return err
-		}
-		text, err := readIn(n.dreams, name+".md")
-		if err == nil {
-			err = n.write(n.dreams, name+undone, text)
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			err = nil // it was removed by hand, or just before an undo was cut off
-		}
-		if err != nil {
-			return err
-		}
-		return errors.Join(durable.RemoveIn(n.dreams, name+".md"), durable.RemoveIn(n.dreams, name+beforeSuffix))
-	})
-	return dreamed, err
-}
-
-// undone is the memory without a dream.
-func (n *night) undone(name string, before, now []byte) ([]byte, error) {
-	left := n.left(name)
-	switch {
-	case left.begins(now):
-		return slices.Concat(before, now[left.size:]), nil
-	case bytes.HasPrefix(now, before): // an undo was cut off
-		return now, nil
-	}
-	return nil, fmt.Errorf("agent %s: %w: %s was changed since its dream; as it was before it lies in %s", n.Agent, mailbox.ErrConflict, memoryFile, n.file(name+beforeSuffix))
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -320,9 +321,12 @@ func relink(path, to string) error { return errors.Join(os.RemoveAll(path), os.S
 // and the next dream, and its undoing, bring all of it in order.
 func TestDreamFaults(t *testing.T) {
 	fault := errors.New("fault")
-	memory := "# What ada remembers\n" + numbered(30)
-	for _, undo := range []bool{false, true} {
-		for _, applied := range []bool{false, true} {
+	for memory, left := range map[string]string{
+		"# What ada remembers\n" + numbered(30): "# What ada remembers\n" + strings.TrimPrefix(numbered(30), numbered(21)),
+		"- one\n- two\n- two\n":                 "- one\n- two\n", // with which it begins
+	} {
+		for what := range 4 {
+			undo, applied := what&1 > 0, what&2 > 0
 			for at := 1; ; at++ {
 				d := newborn(t, memory)
 				if undo {
@@ -349,7 +353,7 @@ func TestDreamFaults(t *testing.T) {
 					break
 				}
 				nothingLost(t, fmt.Sprintf("fault %d, undo %t, applied %t", at, undo, applied), d, memory)
-				again(t, d, undo, memory)
+				again(t, d, undo, memory, left)
 			}
 		}
 	}
@@ -373,7 +377,7 @@ func nothingLost(t *testing.T, what string, d *Dreamer, memory string) {
 }
 
 // again gives the command once more, after a recovery.
-func again(t *testing.T, d *Dreamer, undo bool, memory string) {
+func again(t *testing.T, d *Dreamer, undo bool, memory, left string) {
 	t.Helper()
 	_, err := mailbox.Recover(t.Context(), d.Box.Home(), mailbox.Options{Sync: durable.None}, mailbox.RecoverOptions{})
 	must(t, err)
@@ -388,18 +392,74 @@ func again(t *testing.T, d *Dreamer, undo bool, memory string) {
 	}
 	_, err = d.Dream(t.Context())
 	must(t, err)
-	if got := read(t, place(d, memoryFile)); got != "# What ada remembers\n"+strings.TrimPrefix(numbered(30), numbered(21)) {
+	if got := read(t, place(d, memoryFile)); got != left {
 		t.Fatalf("dreamed again it is\n%s", got)
 	}
 	nothingLost(t, "again", d, memory)
-	left, err := filepath.Glob(place(d, "dreams/*"+newBefore))
-	if err != nil || len(left) > 0 {
-		t.Fatalf("left: %q %v", left, err)
+	if files := dreamFiles(t, d); !slices.Equal(files, []string{"TIME.before", "TIME.md"}) {
+		t.Fatalf("in dreams lie %q", files)
 	}
 	if _, err := d.Undo(t.Context()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
 	if got := read(t, place(d, memoryFile)); got != memory {
 		t.Fatalf("undone it is\n%s", got)
+	}
+}
+
+// dreamFiles are the names in the folder of dreams.
+func dreamFiles(t *testing.T, d *Dreamer) []string {
+	t.Helper()
+	files, err := durable.Names(place(d, "dreams"))
+	must(t, err)
+	for i, name := range files {
+		files[i] = regexp.MustCompile(`^[-0-9]+T[0-9]+(-[0-9]+)?`).ReplaceAllString(name, "TIME")
+	}
+	slices.Sort(files)
+	return files
+}
+
+// What was cut off is taken back or done also by a command that is cut off itself, and what
+// a kill has left lies nowhere.
+func TestFinishFaults(t *testing.T) {
+	fault := errors.New("fault")
+	memory := numbered(30)
+	fails := func(d *Dreamer, when func(durable.Op, string) bool) error {
+		remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
+			if when(op, path) {
+				return false, fault
+			}
+			return true, nil
+		})
+		defer remove()
+		_, err := d.Dream(t.Context())
+		return err
+	}
+	for at, ended := 1, false; !ended; at++ {
+		d := newborn(t, memory)
+		err := fails(d, func(op durable.Op, path string) bool {
+			return op == durable.OpReplace && filepath.Base(path) == memoryFile
+		})
+		if !errors.Is(err, fault) {
+			t.Fatal(err)
+		}
+		must(t, os.WriteFile(place(d, "dreams/.mbox-X.new"), []byte(memory), 0o600))
+		must(t, os.WriteFile(place(d, "dreams/2026-01-01T0000"+newMemory), []byte(memory), 0o600))
+		n := 0
+		err = fails(d, func(op durable.Op, _ string) bool {
+			if op == durable.OpRemove {
+				n++
+			}
+			return op == durable.OpRemove && n == at
+		})
+		ended = err == nil
+		nothingLost(t, fmt.Sprintf("removal %d", at), d, memory)
+		again(t, d, false, memory, strings.TrimPrefix(memory, numbered(20)))
+		if changes, err := d.Box.Changes(t.Context()); err != nil || len(changes) != 2 { // the dream, and its undoing
+			t.Errorf("removal %d: %d records, %v", at, len(changes), err)
+		}
+		if ended && at < 5 {
+			t.Errorf("only %d removals could fail", at-1)
+		}
 	}
 }

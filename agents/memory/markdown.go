@@ -330,7 +330,7 @@ func (m *Markdown) sweep() error {
 		}
 		for _, name := range names {
 			file := filepath.Join(folder, name)
-			if !strings.HasPrefix(name, ".mbox-") || !strings.HasSuffix(name, ".new") || !m.begun(file) {
+			if !durable.Temporary(name) || !m.begun(file) {
 				continue
 			}
 			if err := durable.RemoveIfThere(filepath.Join(m.at.Workspace, file)); err != nil {

@@ -352,6 +352,11 @@ func TestErrnoFound(t *testing.T) {
 		{"archive", "openat", "failed/a.json", "EACCES", syscall.EACCES},
 		// What could not be looked for was taken for moved.
 		{"archive", "newfstatat", "artifacts/a.0", "EIO", syscall.EIO},
+		// What could not be read was taken for changed by the agent.
+		{"dream", "read", "memory/memory.md", "EIO", syscall.EIO},
+		{"dream undo", "fstat", "memory/dreams/", "EIO", syscall.EIO},
+		// Whose state could not be read was not born.
+		{"dream", "read", "ada/state.json", "EIO", syscall.EIO},
 	} {
 		t.Run(found.scene+", "+found.call, func(t *testing.T) {
 			t.Parallel()

@@ -31,6 +31,7 @@ type sweepScene struct {
 	makes  string                   // a file beside the home that may not be there when it is said
 	effect promise                  // what holds when it was acknowledged
 	told   func(out string) bool    // whether its output alone is an acknowledgement
+	keeps  func(h *sweepHome) error // what holds at any moment
 	after  func(h *sweepHome) error // what holds in the end, acknowledged or not
 }
 
@@ -524,6 +525,14 @@ var sweepScenes = []sweepScene{
 		effect: promise{event: "agent_state", most: 3, holds: adaIsEve},
 	},
 	{
+		name: "dream", before: [][]string{bearAda}, spoil: adaHasLearned, verb: []string{"dream", "ada"}, again: []int{0}, keeps: adaKeeps(adaLearned),
+		effect: promise{event: "change", most: 3, holds: adaDreamt}, after: adaCanUndo,
+	},
+	{
+		name: "dream undo", before: [][]string{bearAda}, spoil: adaHasDreamt, verb: []string{"dream", "ada", "--undo"}, again: []int{0, exitConflict}, keeps: adaKeeps(adaTwice),
+		effect: promise{event: "change", most: 4, holds: adaHasUndone}, after: adaDreamsAgain,
+	},
+	{
 		name: "resume", before: [][]string{pauseWriter}, verb: []string{"agent", "resume", "writer"}, again: []int{0},
 		effect: promise{holds: writerIs("idle")},
 	},
@@ -592,6 +601,9 @@ func (sc *sweepScene) prepare(t *testing.T, bin, dir string) (*sweepHome, promis
 	}
 	if sc.spoil != nil {
 		sc.spoil(h)
+	}
+	if sc.keeps != nil {
+		j = append(j, promise{holds: sc.keeps})
 	}
 	return h, j
 }

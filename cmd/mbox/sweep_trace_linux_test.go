@@ -120,6 +120,7 @@ var randomParts = []struct {
 	{regexp.MustCompile(`pipe:\[\d+\]`), "stdout"},
 	{regexp.MustCompile(`\.mbox-[0-9A-Z]{26}\.new`), ".mbox-RANDOM.new"},
 	{regexp.MustCompile(`\d{8}T\d{6}\.\d{3}`), "TIME"},
+	{regexp.MustCompile(`\d{4}-\d{2}-\d{2}T\d{4}\b`), "TIME"},
 }
 
 // without is the call without what differs from run to run.

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,7 +18,7 @@ import (
 // temporary file is removed, and name is what it was, unless the error comes
 // from flushing the folder: then it may be either.
 func ReplaceIn(root *os.Root, name string, data []byte, m Mode) error {
-	temp := ".mbox-" + rand.Text() + ".new"
+	temp := before + rand.Text() + behind
 	path := filepath.Join(root.Name(), name)
 	err := stageIn(root, temp, path, data, m)
 	if err == nil {
@@ -26,7 +28,28 @@ func ReplaceIn(root *os.Root, name string, data []byte, m Mode) error {
 		_ = root.Remove(temp)
 		return err
 	}
-	return syncIn(root, m)
+	return syncIn(root, ".", m)
+}
+
+// What the name of a temporary file of ReplaceIn begins and ends with.
+const before, behind = ".mbox-", ".new"
+
+// Temporary tells whether ReplaceIn may have left a file of this name when it was killed.
+func Temporary(name string) bool {
+	return strings.HasPrefix(name, before) && strings.HasSuffix(name, behind)
+}
+
+// RenameIn gives a file another name, which may be in another folder of the root, in the
+// place of what bears that. Both folders are flushed. On an error name is what it was,
+// unless the error comes from flushing.
+func RenameIn(root *os.Root, from, to string, m Mode) error {
+	err := step(OpReplace, filepath.Join(root.Name(), to), func() error { return root.Rename(from, to) })
+	for _, folder := range slices.Compact([]string{filepath.Dir(to), filepath.Dir(from)}) {
+		if err == nil {
+			err = syncIn(root, folder, m)
+		}
+	}
+	return err
 }
 
 func stageIn(root *os.Root, temp, path string, data []byte, m Mode) error {
@@ -72,7 +95,7 @@ func MkdirIn(root *os.Root, name string, m Mode) error {
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return syncIn(root, m)
+	return syncIn(root, ".", m)
 }
 
 // RemoveIn removes what bears the name in a folder that is open as a root, with
@@ -124,12 +147,12 @@ func someNames(root *os.Root, folder string) []string {
 	return names
 }
 
-func syncIn(root *os.Root, m Mode) error {
+func syncIn(root *os.Root, folder string, m Mode) error {
 	if m == None {
 		return nil
 	}
-	return step(OpSyncDir, root.Name(), func() error {
-		d, err := root.Open(".")
+	return step(OpSyncDir, filepath.Join(root.Name(), folder), func() error {
+		d, err := root.Open(folder)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ const (
 	claudeGo    = "agents/life/claude.go"
 	learningGo  = "cmd/mbox/learning.go"
 	dreamGo     = "agents/dream/dream.go"
+	keepGo      = "agents/dream/keep.go"
 	linesAtGo   = "audit/places.go"
 	unitFilesGo = "cmd/mbox/unitfiles.go"
 )
@@ -80,22 +81,37 @@ var lifeMutants = []mutant{
 	},
 	{
 		"dreams-of-the-same-again", "life", dreamGo,
-		"n.left(last).is(before)", "n.left(last).size < 0",
+		"left.is(before) ||", "left.size < 0 ||",
 		command{"agents/dream", "TestDreamWithBrain"},
 	},
 	{
-		"dreams-lose-lines", "life", dreamGo,
-		"if bytes.HasPrefix(now, before) {\n\t\t\terr = n.drop(name)", "if name != \"\" {\n\t\t\terr = n.drop(name)",
+		"dreams-lose-lines", "life", keepGo,
+		"if _, err := n.dreams.Lstat(name + newMemory); err == nil {", "if err := error(nil); err == nil {",
 		command{"agents/dream", "TestDreamFaults"},
 	},
 	{
-		"undo-forgets-what-was-added", "life", dreamGo,
+		"undo-doubles-lines", "life", keepGo,
+		"return n.write(name+suffix, now)", "return nil",
+		command{"agents/dream", "TestDreamFaults"},
+	},
+	{
+		"dreams-that-were-none", "life", keepGo,
+		"n.remove(name+suffix, name+newMemory)", "n.remove(name+newMemory, name+suffix)",
+		command{"agents/dream", "TestFinishFaults"},
+	},
+	{
+		"dreams-leave-files", "life", keepGo,
+		"!strings.HasSuffix(name, newMemory) && !durable.Temporary(name)", "!strings.HasSuffix(name, newMemory) || !durable.Temporary(name)",
+		command{"agents/dream", "TestFinishFaults"},
+	},
+	{
+		"undo-forgets-what-was-added", "life", keepGo,
 		"slices.Concat(before, now[left.size:])", "before",
 		command{"agents/dream", "TestUndo"},
 	},
 	{
-		"undo-over-changes", "life", dreamGo,
-		"case bytes.HasPrefix(now, before): // an undo was cut off\n\t\treturn now, nil", "default:\n\t\treturn before, nil",
+		"undo-over-changes", "life", keepGo,
+		"if !left.begins(now) {", "if left.size < 0 {",
 		command{"agents/dream", "TestUndo"},
 	},
 	{
@@ -307,6 +323,11 @@ var lifeMutants = []mutant{
 		"doors-know-no-old-name", "life", "cmd/mbox/gateway/tasks.go",
 		"now, err := mailbox.AgentCalled(c.Box, target)", "now, err := target, error(nil)",
 		command{"cmd/mbox/gateway", "TestRenamed"},
+	},
+	{
+		"sent-to-the-dead-for-ever", "life", "mailbox/submit.go",
+		"|| errors.As(err, &ended) {", "|| errors.As(err, &ended) && id != \"\" {",
+		command{"mailbox", "TestPauseRefused"},
 	},
 	{
 		"claimed-in-a-dream", "life", "mailbox/claim.go",

@@ -48,7 +48,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"drawn-id-untried", "1", submitGo,
-		"if !errors.Is(err, ErrConflict) {\n\t\t\treturn id, err", "if id == \"\" || err == nil {\n\t\t\treturn id, err",
+		"if !errors.Is(err, ErrConflict) || errors.As", "if id == \"\" || err == nil || errors.As",
 		boxTest("TestRule01_SerialIsTried"),
 	},
 	{
