@@ -101,6 +101,7 @@ var rooms = map[string]room{
 	"agents/memory/adapter":             {layer: 4, ours: []string{"agents/memory", "schemas"}, libraries: []string{jsonV2}},
 	"agents/memory/memorytest":          {layer: 4, ours: []string{"agents/memory"}}, // for tests only, see testRooms
 	"agents/memory/postgres":            {layer: 4, ours: []string{"agents/memory", "mailbox/durable", "schemas"}, libraries: []string{"github.com/jackc/pgx/v5", "github.com/google/uuid"}},
+	"agents/memory/qdrant":              {layer: 4, ours: []string{"agents/memory", "schemas"}, libraries: []string{qdrantClient, grpc, "github.com/google/uuid"}}, // cmd/mbox has it by cmd/mbox-qdrant alone
 	"agents/chat":                       {layer: 4, ours: []string{"audit", "mailbox", "mailbox/durable", "mailbox/home", "mailbox/task", "schemas"}, libraries: []string{jsonV2}},
 	"agents/chat/command":               {layer: 4, ours: []string{"agents/chat"}},
 	"agents/chat/openclaw":              {layer: 4, ours: []string{"agents/chat", "agents/chat/command"}},
