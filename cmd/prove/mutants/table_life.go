@@ -574,6 +574,11 @@ var lifeMutants = []mutant{
 		command{"agents/life", "TestClaude$"},
 	},
 	{
+		"claude-of-the-dead", "life", claudeGo,
+		" || a.State == lifecycle.Dead || ", " || ",
+		command{"agents/life", "TestClaude$"},
+	},
+	{
 		"claude-put-back-over-a-link", "security", "cmd/mbox/cmd_agent.go",
 		"return \"rm -f \" + file + \" && cp \"", "return \"cp \"",
 		command{"cmd/mbox", "TestScripts/^agent_claude$"},
