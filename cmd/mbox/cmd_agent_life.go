@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -365,8 +366,9 @@ func (o *endOptions) end(ctx context.Context, s *session, box *mailbox.Box, name
 	if a.Lifecycle.State == lifecycle.Dead {
 		dropUnits(s, box.Home(), name) // which a command may have left that was cut off
 	}
-	if _, err := config.With(box.Home(), life.EntryName(name), nil); err != nil {
-		return hint(fmt.Errorf("without %s the settings make no sense: %w", name, err), "take its name out there first; mbox up notices")
+	without, err := config.With(box.Home(), life.EntryName(name), nil)
+	if err != nil {
+		return hint(fmt.Errorf("without %s the settings make no sense: %w", life.EntryName(name), err), "move what else stands in that file to one of its own; mbox up notices")
 	}
 	var free func() error
 	if o.now {
@@ -406,6 +408,11 @@ func (o *endOptions) end(ctx context.Context, s *session, box *mailbox.Box, name
 		s.done("%s is draining: it finishes %s, and mbox up puts it away then", name, joinIDs(a.Holds))
 	default:
 		s.done("%s is %s", name, a.Lifecycle)
+	}
+	for _, naming := range config.NamingDead(without) {
+		if !slices.Contains(config.NamingDead(s.config), naming) {
+			s.warnf("%s: that counts no more, until it is back", naming)
+		}
 	}
 	if a.Waiting > 0 {
 		s.warnf("%s for it; mbox move gives them to others: mbox move --pending --for %s AGENT", schemas.Count(a.Waiting, "task waits", "tasks wait"), name)

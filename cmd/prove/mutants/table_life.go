@@ -574,6 +574,16 @@ var lifeMutants = []mutant{
 		command{"agents/life", "TestClaude$"},
 	},
 	{
+		"dead-by-its-last-name-alone", "life", "cmd/mbox/config/dead.go",
+		"append(a.Formerly, name)", "[]string{name}",
+		command{"cmd/mbox/config", "TestNamesOfTheDead$"},
+	},
+	{
+		"back-and-still-dead", "life", "cmd/mbox/config/dead.go",
+		"return c.Agents[name] != nil })", "return false })",
+		command{"cmd/mbox/config", "TestNamesOfTheDead$"},
+	},
+	{
 		"claude-of-the-dead", "life", claudeGo,
 		" || a.State == lifecycle.Dead || ", " || ",
 		command{"agents/life", "TestClaude$"},
