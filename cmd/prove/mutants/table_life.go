@@ -434,8 +434,8 @@ var lifeMutants = []mutant{
 		command{"agents/life", "TestHeartbeatIsReadOnce"},
 	},
 	{
-		"heartbeat-ok-hides-news", "life", "agents/home.go",
-		"> mostBeside {", "> 1000*mostBeside {",
+		"heartbeat-ok-hides-news", "life", "agents/answer.go",
+		"<= mostBeside", "<= 1000*mostBeside",
 		command{"agents", "TestUnsaid"},
 	},
 	{
@@ -574,8 +574,23 @@ var lifeMutants = []mutant{
 		command{"agents/life", "TestClaude$"},
 	},
 	{
+		"answered-and-thought-again", "life", "agents/answer.go",
+		"v := completed(thoughtful{Answer: m.Text})\n\treturn &v, nil", "_ = m\n\treturn nil, nil",
+		command{"agents", "TestAnswerOnce$"},
+	},
+	{
+		"answers-without-a-tree", "security", "agents/answer.go",
+		"ReplyTo: t.Message(), By: a.claim}", "ReplyTo: t.Message(), From: a.Agent}",
+		command{"agents", "TestMindsTalkToAnEnd$"},
+	},
+	{
+		"answer-that-fits-no-channel", "life", "agents/answer.go",
+		"if len(text) <= channel.MaxText {", "if len(text) > 0 {",
+		command{"agents", "TestAnswersThatAreNone$"},
+	},
+	{
 		"dead-by-its-last-name-alone", "life", "cmd/mbox/config/dead.go",
-		"append(a.Formerly, name)", "[]string{name}",
+		"append(a.Formerly, name)", "append(a.Formerly[:0], name)",
 		command{"cmd/mbox/config", "TestNamesOfTheDead$"},
 	},
 	{
