@@ -359,7 +359,7 @@ counts no more. mbox agent restore brings it back.`,
 }
 
 func (o *endOptions) end(ctx context.Context, s *session, box *mailbox.Box, name, command string) error {
-	a, err := agentStatusOf(s.config, box, name)
+	a, err := knownAgent(s.config, box, name)
 	if err != nil {
 		return err
 	}
@@ -465,11 +465,11 @@ copied by hand.`,
 }
 
 func (o *endOptions) restore(ctx context.Context, s *session, box *mailbox.Box, name string) error {
-	a, err := mailbox.AgentOf(box, name)
+	a, err := knownAgent(s.config, box, name)
 	if err != nil {
 		return err
 	}
-	if a.State == lifecycle.Provisioning {
+	if a.Lifecycle.State == lifecycle.Provisioning {
 		_, err = life.Finish(ctx, box, following(s, box))
 		err = halfway(err)
 	} else {

@@ -72,7 +72,7 @@ func (o *upgradeOptions) run(ctx context.Context, s *session, box *mailbox.Box, 
 	if len(values) == 0 {
 		return usagef("mbox agent upgrade ada --pin 2.1", "neither --exec nor --acp nor --pin says what is new")
 	}
-	a, err := agentStatusOf(s.config, box, name)
+	a, err := knownAgent(s.config, box, name)
 	if err != nil {
 		return err
 	}

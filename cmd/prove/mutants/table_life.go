@@ -574,6 +574,11 @@ var lifeMutants = []mutant{
 		command{"agents/life", "TestClaude$"},
 	},
 	{
+		"stranger-with-an-inbox", "life", "cmd/mbox/cmd_inbox.go",
+		"if o.agent != \"\" { // an agent", "if false { // an agent",
+		command{"cmd/mbox", "TestScripts/^agent_unknown$"},
+	},
+	{
 		"answered-and-thought-again", "life", "agents/answer.go",
 		"v := completed(thoughtful{Answer: m.Text})\n\treturn &v, nil", "_ = m\n\treturn nil, nil",
 		command{"agents", "TestAnswerOnce$"},
