@@ -402,7 +402,7 @@ func moveAgent(ctx context.Context, s *session, name string, inJSON bool, move f
 		name = a.Name
 		s.doubtTarget(name)
 		if err := move(box, name); err != nil {
-			return err
+			return hintConflict(err, name)
 		}
 		if a, err = agentStatusOf(s.config, box, name); err != nil {
 			return err
@@ -417,4 +417,12 @@ func moveAgent(ctx context.Context, s *session, name string, inJSON bool, move f
 		s.done("%s is %s%s", name, a.Lifecycle, goesOn)
 		return nil
 	})
+}
+
+// hintConflict adds to an error about an agent's state what tells that state.
+func hintConflict(err error, name string) error {
+	if errors.Is(err, mailbox.ErrConflict) {
+		return hint(err, "mbox agent show %s tells what it is, and why", schemas.ShellWord(name))
+	}
+	return err
 }

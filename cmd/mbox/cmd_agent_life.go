@@ -219,7 +219,7 @@ func (o *birthOptions) readSoul(s *session) (string, error) {
 	}
 	text, err := durable.ReadLinked(o.soul, mostSoul)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("--soul: there is no %s: %w", schemas.Quote(o.soul), mailbox.ErrNotFound)
+		err = hint(fmt.Errorf("--soul: there is no %s: %w", schemas.Quote(o.soul), mailbox.ErrNotFound), "a file in Markdown that says who it is; --soul - reads that from standard input")
 	}
 	return string(text), err
 }
@@ -483,8 +483,11 @@ func (o *endOptions) restore(ctx context.Context, s *session, box *mailbox.Box, 
 
 func (o *endOptions) fetch(ctx context.Context, s *session, box *mailbox.Box, name string) error {
 	archive, entry, err := life.Archived(box, name)
+	if errors.Is(err, mailbox.ErrNotFound) {
+		return hint(err, "bring that folder back from a backup, or take another name for a new agent")
+	}
 	if err != nil {
-		return err
+		return hintConflict(err, name)
 	}
 	if _, err := config.With(box.Home(), life.EntryName(name), entry); err != nil {
 		return hint(fmt.Errorf("%s/agent.toml: %w", archive, err), "mend it there, or write a table of your own")

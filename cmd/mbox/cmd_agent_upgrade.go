@@ -77,7 +77,7 @@ func (o *upgradeOptions) run(ctx context.Context, s *session, box *mailbox.Box, 
 		return err
 	}
 	if state := a.Lifecycle.State; state != lifecycle.Healthy && state != lifecycle.Paused {
-		return fmt.Errorf("agent %s is %s: %w", name, a.Lifecycle, mailbox.ErrConflict)
+		return hintConflict(fmt.Errorf("agent %s is %s: %w", name, a.Lifecycle, mailbox.ErrConflict), name)
 	}
 	if err := life.Born(box, name); err != nil {
 		return hint(err, "another one's table is changed by hand: mbox up notices")
