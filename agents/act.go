@@ -112,16 +112,7 @@ func (p *performance) debitTime() {
 func (a *attempt) end(hard context.Context, v verdict) {
 	ctx := context.WithoutCancel(hard)
 	if v = a.silenced(v); v.complete {
-		r := mailbox.Result{Output: unsaid(a.claim.Task, v.output)}
-		var no bool
-		if v, no = a.refused(hard, r); !no {
-			err := a.say(hard, "completed", func() error { return a.claim.Complete(ctx, r) })
-			var refused *schemas.Error
-			if !errors.As(err, &refused) {
-				return
-			}
-			v = failed("result", refused.Error())
-		}
+		v = a.handIn(hard, mailbox.Result{Output: unsaid(a.claim.Task, v.output)})
 	}
 	switch {
 	case v.release != "":
@@ -129,6 +120,23 @@ func (a *attempt) end(hard context.Context, v verdict) {
 	case v.failure != nil:
 		a.say(hard, "failed: "+v.failure.Code, func() error { return a.claim.Fail(ctx, *v.failure) })
 	}
+}
+
+// handIn completes the task, if its result is taken, when what it has to say in a channel
+// is said there.
+func (a *attempt) handIn(hard context.Context, r mailbox.Result) verdict {
+	if v, no := a.refused(hard, r); no {
+		return v
+	}
+	if err := a.answer(hard, r.Output); err != nil {
+		return verdict{release: "worker stopping"}
+	}
+	err := a.say(hard, "completed", func() error { return a.claim.Complete(context.WithoutCancel(hard), r) })
+	var refused *schemas.Error
+	if errors.As(err, &refused) {
+		return failed("result", refused.Error())
+	}
+	return verdict{said: true}
 }
 
 func final(code, message string) verdict {
@@ -155,6 +163,13 @@ func (p *performance) perform() verdict {
 	act := p.task.Mbox.Action
 	switch {
 	case act == nil:
+		v, err := p.answered()
+		if err != nil {
+			return verdict{release: err.Error(), delay: defaultDelay}
+		}
+		if v != nil {
+			return *v
+		}
 		return p.think()
 	case p.kids != nil:
 		return p.joined()

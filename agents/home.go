@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -95,7 +93,8 @@ func (s *shift) beat(ctx context.Context) {
 	}
 }
 
-// mostBeside is how much an agent may say beside task.HeartbeatOK, in runes.
+// mostBeside is how much an agent may say beside task.HeartbeatOK or task.NoReply, in
+// runes.
 const mostBeside = 300
 
 // unsaid is the output of a task; of a heartbeat in which nothing is told only that.
@@ -111,12 +110,7 @@ func unsaid(t *mailbox.Task, output jsontext.Value) jsontext.Value {
 		}
 		text, _ = said["answer"].(string)
 	}
-	text = strings.TrimSpace(text)
-	rest, ok := strings.CutPrefix(text, task.HeartbeatOK)
-	if !ok {
-		rest, ok = strings.CutSuffix(text, task.HeartbeatOK)
-	}
-	if !ok || utf8.RuneCountInString(strings.TrimSpace(rest)) > mostBeside {
+	if !onlyWord(text, task.HeartbeatOK) {
 		return output
 	}
 	return jsontext.Value(`"` + task.HeartbeatOK + `"`)

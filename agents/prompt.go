@@ -22,6 +22,7 @@ import (
 	"mbox/audit"
 	"mbox/audit/delegation"
 	"mbox/mailbox"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -153,6 +154,9 @@ func (p *performance) assignment(mark string) string {
 	b.WriteString(data(mark, from+", title", t.Task.Title))
 	if t.Task.Description != "" {
 		b.WriteString(data(mark, from+", description", t.Task.Description))
+	}
+	if t.Message() != "" {
+		fmt.Fprintf(&b, "It is a message in the channel %s. Your \"answer\" is posted there as your reply, for all to read. If you have nothing to say to it, answer %s, and nothing is posted.\n", t.Channel(), task.NoReply)
 	}
 	var c struct {
 		Summary     string   `json:"conversation_summary"`

@@ -8,6 +8,7 @@ import (
 	"mbox/audit"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/lifecycle"
 	"mbox/schemas"
 )
 
@@ -22,7 +23,7 @@ const (
 // Claude is the CLAUDE.md of an agent, and the one that it was born with.
 type Claude struct {
 	File    string `json:"file"`         // from the mailbox's folder
-	Kept    string `json:"kept"`         // where the text of its birth is, which no agent can reach
+	Kept    string `json:"kept"`         // where the text of its birth is, which no confined command can open
 	AtBirth string `json:"at_birth"`     // the hash of that
 	Now     string `json:"now,omitzero"` // the hash of the file; not there if it cannot be read
 }
@@ -31,10 +32,11 @@ type Claude struct {
 func (c *Claude) Changed() bool { return c != nil && c.AtBirth != c.Now }
 
 // ClaudeOf compares the CLAUDE.md of an agent with the one of its birth; nil where none is
-// kept of it: it was not born, or before mbox kept any.
+// kept of it: it was not born, or before mbox kept any; and of one that is dead, whose
+// archive is as it was put away, or has another name.
 func ClaudeOf(b *mailbox.Box, agent string) (*Claude, error) {
 	a, err := mailbox.AgentOf(b, agent)
-	if err != nil || !isUUID().MatchString(a.UUID) {
+	if err != nil || !isUUID().MatchString(a.UUID) || a.State == lifecycle.Dead || a.State == lifecycle.Renamed {
 		return nil, err
 	}
 	text, err := durable.Read(filepath.Join(b.Home(), claudeName(a.UUID)), mostClaude)

@@ -39,6 +39,9 @@ func TestClaude(t *testing.T) {
 	must(t, os.WriteFile(file, []byte("I do what I want.\n"), 0o600))
 	must(t, Rename(t.Context(), b, renaming("ada", "eve", nil)))
 	bury(t, b, "eve")
+	if c := claudeOf(t, b, "eve"); c != nil {
+		t.Errorf("of a dead agent: %+v", c)
+	}
 	must(t, Restore(t.Context(), b, "eve", "human", "", nil))
 	if c := claudeOf(t, b, "eve"); !c.Changed() || c.AtBirth != audit.Hash(born) || c.Now != audit.Hash([]byte("I do what I want.\n")) {
 		t.Errorf("after a change, another name and a way back: %+v", c)

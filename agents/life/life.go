@@ -2,9 +2,10 @@
 // writes its entry into the registry, and puts both away when it is dead.
 //
 // What an agent is stands in three places: its home, agents/NAME; its entry, the file
-// mbox.d/NAME.toml, which no agent's command can reach; and the ledger, whose last line
-// agent_state about it is its state (package lifecycle). They cannot change at once. So
-// a birth, and the way back from the archive, go like this:
+// mbox.d/NAME.toml, which neither its actions nor a confined command of it can change (one
+// that nothing confines runs as the user, and can); and the ledger, whose last line
+// agent_state about it is its state (package lifecycle). They cannot change at once. So a
+// birth, and the way back from the archive, go like this:
 //
 //	the home is made whole in agents/.NAME.birth, the entry in mbox.d/NAME.toml.new
 //	line: provisioning        from here on it counts

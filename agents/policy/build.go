@@ -34,6 +34,7 @@ func ForAgent(c Config, name string) (*Policy, error) {
 	b.openSiblings(p)
 	b.liftBoundary(p)
 	b.protect(p)
+	b.setSelf(p)
 	b.setDelegates(p)
 	b.setMemory(p)
 	b.setSandbox(p)
@@ -207,6 +208,13 @@ var (
 	protectedOfAgents = []string{"agent.toml", "logs", "memory", "state.json", deployed} // in agents/<name>
 )
 
+// What of its home a born agent's confined commands read. Of all that they write only
+// its memory, as a file: the dreams beside it are mbox's.
+var (
+	selfOfAgents   = []string{"CLAUDE.md", "SOUL.md", "IDENTITY.md", "heartbeat.md", "agent.toml", "state.json", "memory"}
+	memoryOfAgents = filepath.Join("memory", "memory.md")
+)
+
 // deployed is the folder of an agent's home with the copies of folders that its
 // services run with.
 const deployed = "deployed"
@@ -254,6 +262,15 @@ func (b *builder) setDelegates(p *Policy) {
 			p.Delegates = append(p.Delegates, name)
 		}
 	}
+}
+
+// setSelf names what an agent has of itself.
+func (b *builder) setSelf(p *Policy) {
+	home := filepath.Join(b.Home, "agents", folder(b.name))
+	for _, name := range selfOfAgents {
+		p.Self = append(p.Self, filepath.Join(home, name))
+	}
+	p.Memory = filepath.Join(home, memoryOfAgents)
 }
 
 func (b *builder) setMemory(p *Policy) {

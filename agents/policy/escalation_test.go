@@ -90,6 +90,8 @@ var grantsNothing = map[string]string{
 	"Workspace":                  "each agent works in its own",
 	"Siblings":                   "names for what the lists open",
 	"Protected":                  "mbox's own files: no key of mbox.toml has a say",
+	"Self":                       "each agent reads its own home, by its name",
+	"Memory":                     "each agent writes its own, by its name",
 	"Private":                    "mbox's own files: no key of mbox.toml has a say",
 	"Home":                       "one for all agents of a mailbox",
 	"UserHome":                   "one for all agents of a mailbox",

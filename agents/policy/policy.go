@@ -122,6 +122,8 @@ type Policy struct {
 	Forbidden     []string          // absolute; explicit roots go before them
 	Protected     []string          // absolute: never written, whatever a list says (.mbox, audit, tasks, mbox.toml, mbox.d, …)
 	Private       []string          // absolute: nor read (.mbox, audit, tasks/artifacts, tasks/archive)
+	Self          []string          // absolute: what its confined commands read of its home, if it was born: who it is, what it remembers
+	Memory        string            // absolute: the file there that they write, though it is protected
 	Home          string            // the mailbox's folder: mbox.toml* and agents/*/agent.toml, logs, state.json there are protected too
 	UserHome      string            // what ~ stands for; "" refuses paths with it
 

@@ -38,10 +38,54 @@ func (r Rules) grants() ([]grant, error) {
 		return nil, err
 	}
 	all := slices.Concat(own, needs())
-	if err := r.keepClosed(all); err != nil {
+	if err := r.keepClosed(all, r.Protected); err != nil {
 		return nil, err
 	}
-	return all, keepApart(own, all)
+	if err := keepApart(own, all); err != nil {
+		return nil, err
+	}
+	self, err := r.self()
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(all, self), r.keepClosed(self, nil)
+}
+
+// self are the grants for what is of the agent itself. What stands there it may have
+// put there when nothing confined it: so no symlink opens anything, and what it may
+// write is one file, in a folder where it makes none.
+func (r Rules) self() (all []grant, err error) {
+	home, err := filepath.EvalSymlinks(r.Mailbox)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
+	for _, path := range r.Self {
+		if at, mode := unlinked(home, r.Mailbox, path); mode.IsRegular() || mode.IsDir() {
+			all = append(all, grant{at, read})
+		}
+	}
+	if at, mode := unlinked(home, r.Mailbox, r.Memory); mode.IsRegular() {
+		all = append(all, grant{at, read | write})
+	}
+	return all, nil
+}
+
+// unlinked is where a path in the mailbox is, and what stands there: nothing that can be
+// used if it is not there, or if a symlink below home leads to it.
+func unlinked(home, mailbox, path string) (at string, mode fs.FileMode) {
+	rel, err := filepath.Rel(mailbox, path)
+	if err != nil || !filepath.IsLocal(rel) {
+		return "", fs.ModeIrregular
+	}
+	at = filepath.Join(home, rel)
+	if resolved(at) != at {
+		return "", fs.ModeIrregular
+	}
+	info, err := os.Lstat(at)
+	if err != nil {
+		return "", fs.ModeIrregular
+	}
+	return at, info.Mode()
 }
 
 // own are the grants that the rules name.
@@ -83,7 +127,7 @@ func granted(path string, a access) (grant, error) {
 }
 
 // keepClosed refuses grants that lie in what is protected, or above it.
-func (r Rules) keepClosed(all []grant) error {
+func (r Rules) keepClosed(all []grant, protected []string) error {
 	var never []string
 	for _, name := range []string{".mbox", "audit", "tasks/artifacts", "tasks/archive"} {
 		never = append(never, filepath.Join(r.Mailbox, name))
@@ -91,7 +135,7 @@ func (r Rules) keepClosed(all []grant) error {
 	for _, g := range all {
 		closed := never
 		if g.Access&(write|remove) != 0 && g.Access&device == 0 {
-			closed = slices.Concat(never, r.Protected)
+			closed = slices.Concat(never, protected)
 		}
 		for _, path := range closed {
 			path = resolved(path)

@@ -133,6 +133,67 @@ func TestRulesKnowFoldersByMoreThanNames(t *testing.T) {
 	}
 }
 
+// What an agent has put in the place of what is its own opens nothing else.
+func TestRulesOfSelf(t *testing.T) {
+	dir := grounds(t, append(slices.Clone(folders),
+		"home/agents/me/workspace", "home/agents/me/memory/dreams", "home/agents/me/heartbeat.md -> ../../../outside/data",
+		"home/agents/you", "home/agents/you/memory -> ../me/memory", "home/agents/it/memory/memory.md", "alias -> home")...)
+	for _, name := range []string{"home/agents/me/CLAUDE.md", "home/agents/me/memory/memory.md", "home/agents/me/to.md"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("../to.md", dir+"/home/agents/me/memory/link.md"); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, mailbox string
+		self          []string
+		memory        string
+		want          []grant
+	}{
+		{name: "files and a folder", self: []string{"agents/me/CLAUDE.md", "agents/me/SOUL.md", "agents/me/memory"}, memory: "agents/me/memory/memory.md", want: []grant{
+			{"home/agents/me/CLAUDE.md", read}, {"home/agents/me/memory", read}, {"home/agents/me/memory/memory.md", read | write},
+		}},
+		{name: "a mailbox by a symlink", mailbox: "/alias", memory: "agents/me/memory/memory.md", want: []grant{{"home/agents/me/memory/memory.md", read | write}}},
+		{name: "a symlink out", self: []string{"agents/me/heartbeat.md"}},
+		{name: "a symlink inside", memory: "agents/me/memory/link.md"},
+		{name: "a folder that is a symlink", self: []string{"agents/you/memory"}, memory: "agents/you/memory/memory.md"},
+		{name: "memory that is a folder", memory: "agents/it/memory/memory.md"},
+		{name: "out of the mailbox", self: []string{"../outside"}, memory: "../outside/data"},
+	} {
+		box := dir + "/home"
+		if c.mailbox != "" {
+			box = dir + c.mailbox
+		}
+		r := Rules{Mailbox: box, Workspace: dir + "/home/agents/me/workspace", Protected: []string{dir + "/home/agents/me/memory"}}
+		bare, err := r.grants()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range c.self {
+			r.Self = append(r.Self, filepath.Join(box, name))
+		}
+		if c.memory != "" {
+			r.Memory = filepath.Join(box, c.memory)
+		}
+		all, err := r.grants()
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		for i := range c.want {
+			c.want[i].Path = filepath.Join(dir, c.want[i].Path)
+		}
+		if got := all[len(bare):]; !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+	r := Rules{Mailbox: dir + "/home", Workspace: dir + "/home/agents/me/workspace", Self: []string{dir + "/home/.mbox/keys"}}
+	if _, err := r.grants(); !errors.Is(err, ErrProtected) {
+		t.Errorf(".mbox as its own: %v", err)
+	}
+}
+
 // The list of what programs need has nothing in it that is for few eyes.
 func TestNeeds(t *testing.T) {
 	all := needs()

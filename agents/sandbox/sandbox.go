@@ -76,6 +76,8 @@ type Rules struct {
 	ReadOnly  []string // read, run
 	WriteOnly []string // make and overwrite files; no reading, listing, removing
 	Protected []string // never written, whatever a list says
+	Self      []string // read, run; in the mailbox, and left out where a symlink leads
+	Memory    string   // a file that is read and overwritten in its place, though it is protected; "" or in the mailbox, as Self
 	Network   bool     // IP as outside; else none at all
 }
 

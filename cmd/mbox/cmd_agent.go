@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -130,23 +131,39 @@ func (a *agentStatus) activity(table *config.Agent, state *life.State, now time.
 	return "idle"
 }
 
-// agentStatusOf is one agent, by the name that it has or had. A name of which nobody has
-// heard is refused, with the one that was probably meant.
+// agentStatusOf is one agent, by the name that it has or had. Where mbox.toml registers
+// nobody, a name of which nobody has heard is that of an agent that may claim.
 func agentStatusOf(c *config.File, box *mailbox.Box, name string) (*agentStatus, error) {
+	a, err := knownAgent(c, box, name)
+	if errors.Is(err, mailbox.ErrNotFound) && config.StrangerProblem(c, name) == "" {
+		return &agentStatus{Name: name, Enabled: true, Runtime: "none", Lifecycle: mailbox.Agent{}.At(time.Time{}), Holds: []mailbox.ID{}, Activity: "idle"}, nil
+	}
+	return a, err
+}
+
+// knownAgent is one that has a table or a task, or of which the ledger tells, by the name
+// that it has or had. For any other name the error is ErrNotFound, with the one that was
+// probably meant.
+func knownAgent(c *config.File, box *mailbox.Box, name string) (*agentStatus, error) {
 	all, err := agentStatuses(c, box)
 	if err != nil {
 		return nil, err
 	}
-	if name, err = mailbox.AgentCalled(box, name); err != nil {
+	now, err := mailbox.AgentCalled(box, name)
+	if err != nil {
 		return nil, err
 	}
-	if a := all[name]; a != nil {
+	if a := all[now]; a != nil {
 		return a, nil
 	}
-	if problem := config.StrangerProblem(c, name); problem != "" {
+	if problem := config.AgentProblem(name); problem != "" {
 		return nil, usagef("mbox agent list", "%s", problem)
 	}
-	return &agentStatus{Name: name, Enabled: true, Runtime: "none", Lifecycle: mailbox.Agent{}.At(time.Time{}), Holds: []mailbox.ID{}, Activity: "idle"}, nil
+	err = fmt.Errorf("agent %s: %w", name, mailbox.ErrNotFound)
+	if near := schemas.Suggest(name, slices.Sorted(maps.Keys(all))); near != "" {
+		return nil, hint(err, "did you mean %s? mbox agent list shows all", near)
+	}
+	return nil, hint(err, "mbox agent list shows those there are")
 }
 
 func (a *agentStatus) state() string {
@@ -385,7 +402,7 @@ func moveAgent(ctx context.Context, s *session, name string, inJSON bool, move f
 		name = a.Name
 		s.doubtTarget(name)
 		if err := move(box, name); err != nil {
-			return err
+			return hintConflict(err, name)
 		}
 		if a, err = agentStatusOf(s.config, box, name); err != nil {
 			return err
@@ -400,4 +417,12 @@ func moveAgent(ctx context.Context, s *session, name string, inJSON bool, move f
 		s.done("%s is %s%s", name, a.Lifecycle, goesOn)
 		return nil
 	})
+}
+
+// hintConflict adds to an error about an agent's state what tells that state.
+func hintConflict(err error, name string) error {
+	if errors.Is(err, mailbox.ErrConflict) {
+		return hint(err, "mbox agent show %s tells what it is, and why", schemas.ShellWord(name))
+	}
+	return err
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -218,7 +219,7 @@ func (o *birthOptions) readSoul(s *session) (string, error) {
 	}
 	text, err := durable.ReadLinked(o.soul, mostSoul)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("--soul: there is no %s: %w", schemas.Quote(o.soul), mailbox.ErrNotFound)
+		err = hint(fmt.Errorf("--soul: there is no %s: %w", schemas.Quote(o.soul), mailbox.ErrNotFound), "a file in Markdown that says who it is; --soul - reads that from standard input")
 	}
 	return string(text), err
 }
@@ -358,15 +359,16 @@ counts no more. mbox agent restore brings it back.`,
 }
 
 func (o *endOptions) end(ctx context.Context, s *session, box *mailbox.Box, name, command string) error {
-	a, err := agentStatusOf(s.config, box, name)
+	a, err := knownAgent(s.config, box, name)
 	if err != nil {
 		return err
 	}
 	if a.Lifecycle.State == lifecycle.Dead {
 		dropUnits(s, box.Home(), name) // which a command may have left that was cut off
 	}
-	if _, err := config.With(box.Home(), life.EntryName(name), nil); err != nil {
-		return hint(fmt.Errorf("without %s the settings make no sense: %w", name, err), "take its name out there first; mbox up notices")
+	without, err := config.With(box.Home(), life.EntryName(name), nil)
+	if err != nil {
+		return hint(fmt.Errorf("without %s the settings make no sense: %w", life.EntryName(name), err), "move what else stands in that file to one of its own; mbox up notices")
 	}
 	var free func() error
 	if o.now {
@@ -406,6 +408,11 @@ func (o *endOptions) end(ctx context.Context, s *session, box *mailbox.Box, name
 		s.done("%s is draining: it finishes %s, and mbox up puts it away then", name, joinIDs(a.Holds))
 	default:
 		s.done("%s is %s", name, a.Lifecycle)
+	}
+	for _, naming := range config.NamingDead(without) {
+		if !slices.Contains(config.NamingDead(s.config), naming) {
+			s.warnf("%s: that counts no more, until it is back", naming)
+		}
 	}
 	if a.Waiting > 0 {
 		s.warnf("%s for it; mbox move gives them to others: mbox move --pending --for %s AGENT", schemas.Count(a.Waiting, "task waits", "tasks wait"), name)
@@ -458,11 +465,11 @@ copied by hand.`,
 }
 
 func (o *endOptions) restore(ctx context.Context, s *session, box *mailbox.Box, name string) error {
-	a, err := mailbox.AgentOf(box, name)
+	a, err := knownAgent(s.config, box, name)
 	if err != nil {
 		return err
 	}
-	if a.State == lifecycle.Provisioning {
+	if a.Lifecycle.State == lifecycle.Provisioning {
 		_, err = life.Finish(ctx, box, following(s, box))
 		err = halfway(err)
 	} else {
@@ -476,8 +483,11 @@ func (o *endOptions) restore(ctx context.Context, s *session, box *mailbox.Box, 
 
 func (o *endOptions) fetch(ctx context.Context, s *session, box *mailbox.Box, name string) error {
 	archive, entry, err := life.Archived(box, name)
+	if errors.Is(err, mailbox.ErrNotFound) {
+		return hint(err, "bring that folder back from a backup, or take another name for a new agent")
+	}
 	if err != nil {
-		return err
+		return hintConflict(err, name)
 	}
 	if _, err := config.With(box.Home(), life.EntryName(name), entry); err != nil {
 		return hint(fmt.Errorf("%s/agent.toml: %w", archive, err), "mend it there, or write a table of your own")

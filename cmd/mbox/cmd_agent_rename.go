@@ -59,7 +59,7 @@ func (o *renameOptions) run(ctx context.Context, s *session, box *mailbox.Box, f
 	if problem != "" {
 		return usagef("mbox agent rename "+schemas.ShellWord(from)+" NEW", "NEW: %s", problem)
 	}
-	if _, err := agentStatusOf(s.config, box, from); err != nil {
+	if _, err := knownAgent(s.config, box, from); err != nil {
 		return err
 	}
 	// What was cut off comes first. Said again, that is all.

@@ -72,12 +72,12 @@ func (o *upgradeOptions) run(ctx context.Context, s *session, box *mailbox.Box, 
 	if len(values) == 0 {
 		return usagef("mbox agent upgrade ada --pin 2.1", "neither --exec nor --acp nor --pin says what is new")
 	}
-	a, err := agentStatusOf(s.config, box, name)
+	a, err := knownAgent(s.config, box, name)
 	if err != nil {
 		return err
 	}
 	if state := a.Lifecycle.State; state != lifecycle.Healthy && state != lifecycle.Paused {
-		return fmt.Errorf("agent %s is %s: %w", name, a.Lifecycle, mailbox.ErrConflict)
+		return hintConflict(fmt.Errorf("agent %s is %s: %w", name, a.Lifecycle, mailbox.ErrConflict), name)
 	}
 	if err := life.Born(box, name); err != nil {
 		return hint(err, "another one's table is changed by hand: mbox up notices")

@@ -45,7 +45,7 @@ agent's process is refused, as mbox approve refuses it.`,
 }
 
 func (o *dreamOptions) run(ctx context.Context, s *session, box *mailbox.Box, name string) error {
-	if _, err := agentStatusOf(s.config, box, name); err != nil {
+	if _, err := knownAgent(s.config, box, name); err != nil {
 		return err
 	}
 	d := dreamer(s, box, name, "human")

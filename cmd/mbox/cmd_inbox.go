@@ -29,6 +29,11 @@ end acknowledges it, as mbox ack does. With --json each line is one item.`,
 				return err
 			}
 			return s.looking(ctx, func(box *mailbox.Box) error {
+				if o.agent != "" { // an agent's own command asks for what claims by its name
+					if _, err := knownAgent(s.config, box, who); err != nil {
+						return err
+					}
+				}
 				who, err := mailbox.AgentCalled(box, who)
 				if err != nil {
 					return err

@@ -12,6 +12,7 @@ import (
 	"mbox/agents"
 	"mbox/agents/memory"
 	"mbox/audit"
+	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/home"
 	"mbox/schemas"
@@ -141,7 +142,11 @@ func memoryListVerb() *verb {
 				for _, e := range all {
 					t.add(text(e.ID), text(e.Category), text(e.Source()), text(e.Key), text(e.Content))
 				}
-				t.printIfAny(s, "it remembers nothing; mbox memory add adds something")
+				none := "it remembers nothing; mbox memory add adds something"
+				if s.config.Agents[r.agent].Memory.Backend == config.MemoryNone {
+					none = "it has no memory: memory.backend in its table is none (mbox help memory)"
+				}
+				t.printIfAny(s, none)
 				return nil
 			})
 		},

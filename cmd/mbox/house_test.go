@@ -80,7 +80,7 @@ var rooms = map[string]room{
 		libraries: []string{jsonV2, xsys, "code.dny.dev/ssrf", "github.com/docker/go-connections/nat", "go.yaml.in/yaml/v4"},
 	},
 	"agents": {
-		layer: 3, ours: []string{"agents/action", "agents/policy", "agents/sandbox", "agents/secret", "agents-home", "mailbox", "mailbox/task", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable"},
+		layer: 3, ours: []string{"agents/action", "agents/policy", "agents/sandbox", "agents/secret", "agents-home", "mailbox", "mailbox/channel", "mailbox/task", "audit", "audit/delegation", "audit/record", "schemas", "mailbox/durable"},
 		libraries: []string{jsonV2, xsys, "github.com/rs/zerolog"},
 	},
 	"agents/brain": {

@@ -214,7 +214,7 @@ func confinement(c *config.File, name string) func(*exec.Cmd) error {
 	}
 	rules := sandbox.Rules{
 		Mailbox: c.Home(), Workspace: p.Workspace, ReadWrite: p.ReadWrite, ReadOnly: p.ReadOnlyRoots, WriteOnly: p.WriteOnly,
-		Protected: p.Protected, Network: p.SandboxNetwork,
+		Protected: p.Protected, Self: p.Self, Memory: p.Memory, Network: p.SandboxNetwork,
 	}
 	return func(cmd *exec.Cmd) error { return sandbox.Confine(cmd, rules) }
 }

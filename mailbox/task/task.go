@@ -329,6 +329,9 @@ const (
 	HeartbeatOK = "HEARTBEAT_OK"
 )
 
+// NoReply is the answer of an agent that has nothing to say to a message.
+const NoReply = "NO_REPLY"
+
 // Told marks the triggers of inbox items: "<one of these><id of the message>".
 var Told = []string{"mention:", "watch:", "broadcast:"}
 

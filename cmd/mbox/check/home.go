@@ -47,6 +47,9 @@ func (e *Exam) config() {
 		if stray := config.Ignored(c); len(stray) > 0 {
 			e.add("config", Doubt, "a name that ends in .toml has it read, one that begins with a dot is passed over", "nobody reads %s", few(stray))
 		}
+		if dead := config.NamingDead(c); len(dead) > 0 {
+			e.add("config", Doubt, "take its name out there, or mbox agent restore brings it back", "an agent that is dead is named: %s", few(dead))
+		}
 	}
 	e.options = c.Options()
 	e.options.Progress = e.Progress

@@ -202,7 +202,7 @@ func (e *Exam) agents(box *mailbox.Box) {
 	kept := 0
 	for _, name := range slices.Sorted(maps.Keys(x.Agents)) {
 		a := x.Agents[name]
-		e.claude(box, name, a)
+		e.claude(box, name)
 		if a.Claims() {
 			continue
 		}
@@ -219,10 +219,7 @@ func (e *Exam) agents(box *mailbox.Box) {
 }
 
 // claude tells of an agent whose CLAUDE.md is another than at its birth.
-func (e *Exam) claude(box *mailbox.Box, name string, a mailbox.Agent) {
-	if a.State == lifecycle.Dead || a.State == lifecycle.Renamed {
-		return
-	}
+func (e *Exam) claude(box *mailbox.Box, name string) {
 	c, err := life.ClaudeOf(box, name)
 	if e.check("agents", err) && c.Changed() {
 		e.add("agents", Doubt, "mbox agent show "+schemas.ShellWord(name)+" tells how to put it back; if you have changed it, copy it over "+c.Kept,

@@ -70,7 +70,7 @@ func fillBridges(c *File) {
 // checkBridges refuses what makes no sense whatever the kind is.
 func checkBridges(c *File) error {
 	return checkTables(c, "bridges", "bridge", c.Bridges, func(key string, b *Bridge) error {
-		if b.To != "" {
+		if b.To != "" && !c.dead[b.To] {
 			if err := checkName(c, key+".to", b.To, "agents", c.Agents); err != nil {
 				return err
 			}

@@ -71,6 +71,8 @@ type origins struct {
 	above  map[string]bool     // the tables that these keys stand in
 	from   map[string]string   // where the value of any other key comes from, if it is no default
 	env    func(string) string // the environment
+	dead   map[string]bool     // names of agents that were put away, if a setting has a name that nobody has
+	naming map[string][]string // the keys that name one of these, by name
 	unread []string            // variables that are set and mean nothing to this mbox, each with the reason
 }
 
@@ -148,7 +150,7 @@ func checkWriters(path string) error {
 
 // Parse reads the text of an mbox.toml by itself, without the environment. Errors are *Error.
 func Parse(path string, data []byte) (*File, error) {
-	return parse(path, []source{{path, Name, data}}, func(string) string { return "" })
+	return parse(path, []source{{path: path, name: Name, data: data}}, func(string) string { return "" })
 }
 
 // parse reads the texts of mbox.toml, which has this path, and of mbox.d, completes
@@ -158,6 +160,9 @@ func parse(path string, files []source, env func(string) string) (*File, error) 
 	c := defaults()
 	c.path, c.files, c.env = path, files, env
 	for i := range files {
+		if files[i].gone {
+			continue
+		}
 		if err := c.decode(&files[i]); err != nil {
 			return nil, err
 		}
@@ -170,6 +175,7 @@ func parse(path string, files []source, env func(string) string) (*File, error) 
 	}
 	c.fillAgents()
 	followNames(c)
+	leaveOutDead(c)
 	fillBridges(c)
 	fillSchedules(c)
 	if err := c.check(); err != nil {

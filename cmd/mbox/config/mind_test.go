@@ -15,7 +15,7 @@ import (
 // read reads a configuration with an environment of NAME=VALUE.
 func read(t *testing.T, text string, env ...string) *File {
 	t.Helper()
-	c, err := parse("/home/you/agents/mbox.toml", []source{{"/home/you/agents/mbox.toml", Name, []byte(text)}}, environ(env))
+	c, err := parse("/home/you/agents/mbox.toml", []source{{path: "/home/you/agents/mbox.toml", name: Name, data: []byte(text)}}, environ(env))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

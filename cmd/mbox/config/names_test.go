@@ -115,3 +115,57 @@ func TestFormerly(t *testing.T) {
 }
 
 const id = "0f6c1e9a-3b52-4a49-9c64-1d7a2d0c8f11"
+
+// What names an agent that was put away is no fault, by whatever name; what names nobody
+// is one, and so is what names one that is neither there nor in the archive.
+func TestNamesOfTheDead(t *testing.T) {
+	const archived = "agents/_archive/joy-20261122T100000000Z/agent.toml"
+	const joy = "[agents.joy]\nformerly = [\"eve\"]\nexec = \"true\"\nmemory.backend = \"markdown\"\n"
+	files := map[string]string{"mbox.d/joy.toml": joy, "mbox.toml": ofEve + "[agents.writer]\n[agents.writer.workspace]\naccess = { joy = \"read\", reader = \"read\" }\n"}
+	home := homeOf(t, files)
+	c, err := Load(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "while it lives", len(NamingDead(c)), 0)
+	without, err := With(home, "mbox.d/joy.toml", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := func(c *File) {
+		t.Helper()
+		want := []string{
+			"mbox.toml:4: agents.reader.delegates names eve", "mbox.toml:6: agents.reader.workspace.access.eve names eve",
+			"mbox.toml:7: agents.reader.workspace.read_memory_from names eve", "mbox.toml:10: bridges.irc.to names eve",
+			"mbox.toml:14: notify.me.agent names eve", "mbox.toml:17: agents.writer.workspace.access.joy names joy",
+		}
+		equal(t, "what names it", strings.Join(NamingDead(c), "\n"), strings.Join(want, "\n"))
+		reader, writer := c.Agents["reader"], c.Agents["writer"]
+		if len(reader.Delegates)+len(reader.Workspace.ReadMemoryFrom)+len(reader.Workspace.Access) > 0 || len(writer.Workspace.Access) != 1 {
+			t.Errorf("the dead have rights: %+v %+v", reader, writer)
+		}
+	}
+	dead(without)
+
+	files[archived] = joy
+	delete(files, "mbox.d/joy.toml")
+	home = homeOf(t, files)
+	if c, err = Load(home); err != nil {
+		t.Fatal(err)
+	}
+	dead(c)
+	if _, err = With(home, "mbox.d/x.toml", []byte("[agents.reader2]\nworkspace.read_memory_from = [\"eva\"]\n")); err == nil || !strings.Contains(err.Error(), "there is no [agents.eva]") {
+		t.Errorf("a name that nobody had: %v", err)
+	}
+
+	// One that has come back counts, though its entry lies in the archive, too.
+	files["mbox.d/joy.toml"] = joy
+	files["agents/_archive/bob-20261122T100000000Z/agent.toml"] = "[agents.bob]\nmemory.backend = \"markdown\"\n"
+	files["mbox.toml"] += "[agents.writer3]\nworkspace.read_memory_from = [\"bob\"]\n"
+	if c, err = Load(homeOf(t, files)); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "what names the dead", strings.Join(NamingDead(c), "\n"), "mbox.toml:19: agents.writer3.workspace.read_memory_from names bob")
+	equal(t, "delegates", strings.Join(c.Agents["reader"].Delegates, " "), "joy")
+	equal(t, "access", c.Agents["writer"].Workspace.Access["joy"], "read")
+}

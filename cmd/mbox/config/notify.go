@@ -65,7 +65,7 @@ func checkNotify(c *File) error {
 				return err
 			}
 		}
-		if n.Agent != "" {
+		if n.Agent != "" && !c.dead[n.Agent] {
 			if err := checkName(c, key+".agent", n.Agent, "agents", c.Agents); err != nil {
 				return err
 			}

@@ -215,9 +215,15 @@ func With(home, name string, text []byte) (*File, error) {
 
 // instead are sources with another text of a file; nil is a file that is gone.
 func instead(files []source, home, name string, text []byte) []source {
-	files = slices.DeleteFunc(slices.Clone(files), func(s source) bool { return s.name == name })
-	if text != nil {
-		files = append(files, source{filepath.Join(home, name), name, text})
+	files = slices.Clone(files)
+	i := slices.IndexFunc(files, func(s source) bool { return s.name == name })
+	switch with := (source{path: filepath.Join(home, name), name: name, data: text}); {
+	case text == nil && i >= 0:
+		files[i].gone = true
+	case i >= 0:
+		files[i] = with
+	case text != nil:
+		files = append(files, with)
 	}
 	return files
 }

@@ -33,6 +33,7 @@ type source struct {
 	path string // as errors name it
 	name string // from the home
 	data []byte
+	gone bool // it is as good as put away: it tells who is dead, and sets nothing
 }
 
 // place is a line of a file of the configuration; line 0 is none of its lines.
@@ -62,7 +63,7 @@ func sources(home string) ([]source, error) {
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, source{path, name, data})
+		files = append(files, source{path: path, name: name, data: data})
 	}
 	return files, nil
 }
@@ -101,7 +102,9 @@ func filesIn(home string) (read, ignored []string, err error) {
 // Files are those that were read, from the home.
 func Files(f *File) (names []string) {
 	for _, s := range f.files {
-		names = append(names, s.name)
+		if !s.gone {
+			names = append(names, s.name)
+		}
 	}
 	return names
 }

@@ -465,8 +465,8 @@ var lifeMutants = []mutant{
 		command{"agents/life", "TestHeartbeatIsReadOnce"},
 	},
 	{
-		"heartbeat-ok-hides-news", "life", "agents/home.go",
-		"> mostBeside {", "> 1000*mostBeside {",
+		"heartbeat-ok-hides-news", "life", "agents/answer.go",
+		"<= mostBeside", "<= 1000*mostBeside",
 		command{"agents", "TestUnsaid"},
 	},
 	{
@@ -602,6 +602,41 @@ var lifeMutants = []mutant{
 	{
 		"claude-that-is-gone", "life", claudeGo,
 		"return c != nil && c.AtBirth != c.Now", "return c != nil && c.Now != \"\" && c.AtBirth != c.Now",
+		command{"agents/life", "TestClaude$"},
+	},
+	{
+		"stranger-with-an-inbox", "life", "cmd/mbox/cmd_inbox.go",
+		"if o.agent != \"\" { // an agent", "if false { // an agent",
+		command{"cmd/mbox", "TestScripts/^agent_unknown$"},
+	},
+	{
+		"answered-and-thought-again", "life", "agents/answer.go",
+		"v := completed(thoughtful{Answer: m.Text})\n\treturn &v, nil", "_ = m\n\treturn nil, nil",
+		command{"agents", "TestAnswerOnce$"},
+	},
+	{
+		"answers-without-a-tree", "security", "agents/answer.go",
+		"ReplyTo: t.Message(), By: a.claim}", "ReplyTo: t.Message(), From: a.Agent}",
+		command{"agents", "TestMindsTalkToAnEnd$"},
+	},
+	{
+		"answer-that-fits-no-channel", "life", "agents/answer.go",
+		"if len(text) <= channel.MaxText {", "if len(text) > 0 {",
+		command{"agents", "TestAnswersThatAreNone$"},
+	},
+	{
+		"dead-by-its-last-name-alone", "life", "cmd/mbox/config/dead.go",
+		"append(a.Formerly, name)", "append(a.Formerly[:0], name)",
+		command{"cmd/mbox/config", "TestNamesOfTheDead$"},
+	},
+	{
+		"back-and-still-dead", "life", "cmd/mbox/config/dead.go",
+		"return c.Agents[name] != nil })", "return false })",
+		command{"cmd/mbox/config", "TestNamesOfTheDead$"},
+	},
+	{
+		"claude-of-the-dead", "life", claudeGo,
+		" || a.State == lifecycle.Dead || ", " || ",
 		command{"agents/life", "TestClaude$"},
 	},
 	{

@@ -111,6 +111,16 @@ var rightsMutants = []mutant{
 		command{"cmd/mbox", "TestScripts/no_landlock$"},
 	},
 	{
+		"self-through-a-symlink", "rights", "agents/sandbox/rules.go",
+		"if resolved(at) != at {", "if false {",
+		command{"agents/sandbox", "TestRulesOfSelf$"},
+	},
+	{
+		"protected-self", "rights", "agents/sandbox/rules.go",
+		"r.keepClosed(self, nil)", "error(nil)",
+		command{"agents/sandbox", "TestRulesOfSelf$"},
+	},
+	{
 		"an-hour-for-each-name", "rights", "agents/act.go",
 		"{agent, manySenders * most}", "{agent + sender, manySenders * most}",
 		agentsTest("TestHourOfManySenders"),
