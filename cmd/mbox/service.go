@@ -164,6 +164,17 @@ func (c *crew) start(ctx context.Context, v *service, w *agents.Worker) {
 	})
 }
 
+// runs tells whether an agent has a worker that has not ended.
+func (c *crew) runs(agent string) bool {
+	ended := c.ended[agent]
+	select {
+	case <-ended:
+		return false
+	default:
+		return ended != nil
+	}
+}
+
 func (c *crew) note(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
