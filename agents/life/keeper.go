@@ -74,13 +74,14 @@ func (k *Keeper) Ended(ctx context.Context, t *mailbox.Task, failed bool) error 
 }
 
 // Stale tells since when a pulse is missing that should have come each interval; false
-// where there is no home, or its worker was heard of in time.
-func (s *State) Stale(now time.Time, interval time.Duration) (since time.Time, stale bool) {
+// where there is no home, or it was heard of in time. Run tells whether a worker is to say
+// it: nobody misses the pulse of another one that has never had any.
+func (s *State) Stale(now time.Time, interval time.Duration, run bool) (since time.Time, stale bool) {
 	switch {
 	case s == nil:
 		return since, false
 	case s.LastPulseAt == nil:
-		return since, true
+		return since, run
 	}
 	return *s.LastPulseAt, now.Sub(*s.LastPulseAt) > StaleAfter*interval
 }

@@ -139,6 +139,36 @@ var lifeMutants = []mutant{
 		command{"cmd/mbox", "TestScripts/agent_life$"},
 	},
 	{
+		"born-and-healthy-without-a-worker", "life", "cmd/mbox/cmd_agent_life.go",
+		"case a == nil || !a.Enabled || !a.HasWorker():", "case a == nil || !a.Enabled || !a.HasWorker() || !box.Routed():",
+		command{"cmd/mbox", "TestScripts/agent_life$"},
+	},
+	{
+		"another-birth-finished", "life", "cmd/mbox/cmd_agent_life.go",
+		"there == nil || there.Role", "there != nil || there.Role",
+		command{"cmd/mbox", "TestScripts/agent_life$"},
+	},
+	{
+		"nobody-misses-who-works-elsewhere", "life", "cmd/mbox/check/absent.go",
+		"!told.At(now).Claims() || !a.Enabled {", "!told.At(now).Claims() || !a.Enabled || !a.HasWorker() {",
+		command{"cmd/mbox", "TestScripts/agent_outside$"},
+	},
+	{
+		"the-never-heard-are-missed", "life", "agents/life/keeper.go",
+		"return since, run\n", "return since, true\n",
+		command{"agents/life", "TestAdmit"},
+	},
+	{
+		"admitted-with-a-pulse", "life", lifeGo,
+		"func(s *State) { s.LastPulseAt = nil }", "func(s *State) { s.LastPulseAt = now(b) }",
+		command{"agents/life", "TestAdmit"},
+	},
+	{
+		"arrives-before-its-home", "life", lifeGo,
+		"if is, err := there(b.AgentDir(name)); err != nil || !is {", "if is, err := there(b.AgentDir(name)); err != nil || !is && false {",
+		command{"agents/life", "TestFaults/new_name_of_a_newborn"},
+	},
+	{
 		"renamed-at-work", "life", "agents/life/rename.go",
 		"} else if len(held) > 0 {\n\t\treturn fmt.Errorf(\"agent %s works", "} else if len(held) > 1 {\n\t\treturn fmt.Errorf(\"agent %s works",
 		command{"agents/life", "TestRenameRefused"},
