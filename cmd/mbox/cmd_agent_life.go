@@ -30,6 +30,7 @@ import (
 type birthOptions struct {
 	soul, instruction, role, exec, acp string
 	repo, provisioner                  string
+	runtime                            choice
 	types                              choices
 	service                            serviceOptions
 	json                               bool
@@ -39,7 +40,7 @@ type birthOptions struct {
 const mostSoul = 256 << 10
 
 func agentBirthVerb() *verb {
-	o := birthOptions{types: choices{among: task.Types}}
+	o := birthOptions{types: choices{among: task.Types}, runtime: oneOf("exec", "acp", "role", "none")}
 	return &verb{
 		name: "birth", args: "NAME", least: 1, most: 1,
 		brief: "make an agent with a home",
@@ -77,6 +78,7 @@ tells of it. It is for people: an agent's process is refused, as mbox approve re
 			textFlag("role", "it thinks and acts by this `ROLE`", &o.role),
 			textFlag("exec", "the `COMMAND` that does its tasks", &o.exec),
 			textFlag("acp", "the `PROGRAM` that does its tasks by the Agent Client Protocol", &o.acp),
+			valueFlag("runtime", "by what it works, in a `WORD`: exec, acp, role or none, with the flag that says so", &o.runtime),
 			textFlag("repo", "clone the repository `URL` into its workspace", &o.repo),
 			textFlag("provisioner", "run `COMMAND` when its home is made", &o.provisioner),
 			valueFlag("type", "what it takes from any: `TYPE`s of tasks; may be repeated", &o.types),
@@ -89,9 +91,39 @@ tells of it. It is for people: an agent's process is refused, as mbox approve re
 			if _, err := o.service.keeper(); err != nil {
 				return err
 			}
+			if err := o.checkRuntime(args[0]); err != nil {
+				return err
+			}
 			return rearing.with(ctx, s, func(box *mailbox.Box) error { return o.run(ctx, s, box, args[0]) })
 		},
 	}
+}
+
+// checkRuntime refuses a runtime whose flag is missing, or another one's is given.
+func (o *birthOptions) checkRuntime(name string) error {
+	want := o.runtime.value
+	if want == "" {
+		return nil
+	}
+	right, lacks, other := "mbox agent birth "+schemas.ShellWord(clean(name, 80))+" --runtime "+want, "", ""
+	for _, f := range []struct{ flag, value, what string }{{"exec", o.exec, "CMD"}, {"acp", o.acp, "PROGRAM"}, {"role", o.role, "coder"}} {
+		switch {
+		case f.flag != want && f.value != "":
+			other = f.flag
+		case f.flag == want && f.value == "":
+			lacks = f.flag
+			right += " --" + f.flag + " " + f.what
+		case f.flag == want:
+			right += " --" + f.flag + " " + schemas.ShellWord(clean(f.value, 80))
+		}
+	}
+	switch {
+	case other != "":
+		return usagef(right, "--runtime %s and --%s do not go together", want, other)
+	case lacks != "":
+		return usagef(right, "--runtime %s needs --%s", want, lacks)
+	}
+	return nil
 }
 
 // byName does a person's deed to an agent, which may be given by a name that it had.

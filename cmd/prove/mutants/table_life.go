@@ -169,6 +169,11 @@ var lifeMutants = []mutant{
 		command{"agents/life", "TestFaults/new_name_of_a_newborn"},
 	},
 	{
+		"runtime-of-another-flag", "life", "cmd/mbox/cmd_agent_life.go",
+		"case f.flag != want && f.value != \"\":", "case f.flag != want && f.value == want:",
+		command{"cmd/mbox", "TestScripts/agent_life$"},
+	},
+	{
 		"renamed-at-work", "life", "agents/life/rename.go",
 		"} else if len(held) > 0 {\n\t\treturn fmt.Errorf(\"agent %s works", "} else if len(held) > 1 {\n\t\treturn fmt.Errorf(\"agent %s works",
 		command{"agents/life", "TestRenameRefused"},
@@ -430,7 +435,7 @@ var lifeMutants = []mutant{
 	},
 	{
 		"paused-are-absent", "life", "cmd/mbox/check/absent.go",
-		"!told.At(box.Options().Now()).Claims()", "told.State == \"\"",
+		"!told.At(now).Claims()", "told.State == \"\"",
 		command{"cmd/mbox", "TestScripts/agent_life$"},
 	},
 	{
