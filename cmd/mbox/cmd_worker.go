@@ -102,6 +102,7 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 		m := startedBy(s)
 		defer context.AfterFunc(ctx, m.stopping)()
 		m.ready()
+		w.Alive = m.alive
 		return w.Run(ctx)
 	})
 }
