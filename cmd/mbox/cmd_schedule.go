@@ -123,7 +123,7 @@ func (o *scheduleOptions) add(ctx context.Context, s *session, box *mailbox.Box,
 	if err != nil && !errors.Is(err, mailbox.ErrCommitted) {
 		return fmt.Errorf("schedule %s is added, and no record tells of it: %w", name, err)
 	}
-	s.doubtTarget(one.To)
+	err = errors.Join(err, doubtCalled(s, box, one.To))
 	if o.json {
 		return errors.Join(s.printLine(map[string]any{"name": name, "file": file, "next": first.At, "record": id}), err)
 	}
