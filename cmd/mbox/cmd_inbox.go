@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 
+	"mbox/agents/life"
 	"mbox/mailbox"
 	"mbox/schemas"
 )
@@ -123,14 +124,14 @@ func waitingFor(ctx context.Context, box *mailbox.Box, who string) (ids []mailbo
 	return ids, err
 }
 
-// acknowledge is mailbox.Acknowledge by the token that the line has, if that is the
+// acknowledge is life.Acknowledge by the token that the line has, if that is the
 // item's.
 func (o *speaker) acknowledge(ctx context.Context, box *mailbox.Box, id mailbox.ID, who string) error {
 	token := o.token
 	if o.task != "" && mailbox.ID(o.task).Fold() != id.Fold() {
 		token = ""
 	}
-	err := mailbox.Acknowledge(ctx, box, id, who, token)
+	err := life.Acknowledge(ctx, box, id, who, token)
 	if errors.Is(err, mailbox.ErrConflict) {
 		return hint(err, "mbox inbox --agent %s lists what waits; mbox show %s tells how this is", schemas.ShellWord(who), schemas.ShellWord(clean(string(id), 128)))
 	}
