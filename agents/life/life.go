@@ -33,7 +33,7 @@
 //
 // Each step can be done twice. Whatever is killed between the lines, [Finish] does the
 // rest: mbox up calls it, and so does the same command when it is given again. What was
-// made before the first line is swept by the next birth. One process at a time does any
+// made before the first line is swept by the next birth, and by mbox up ([Sweep]). One process at a time does any
 // of it, by a lock on agents/.lives.
 package life
 
@@ -78,12 +78,14 @@ const lockWait = 30 * time.Second
 
 // alone does something while no other process brings an agent in or out.
 func alone(ctx context.Context, b *mailbox.Box, do func() error) error {
-	unlock, err := lock(ctx, filepath.Join(b.Home(), "agents", ".lives"), lockWait)
+	unlock, err := lock(ctx, livesLock(b), lockWait)
 	if err != nil {
 		return err
 	}
 	return errors.Join(do(), unlock())
 }
+
+func livesLock(b *mailbox.Box) string { return filepath.Join(b.Home(), "agents", ".lives") }
 
 // Birth makes an agent. It returns when its home and its entry are in their places and
 // the ledger has it as provisioning; its first [Pulse] makes it healthy. A name that is
@@ -95,6 +97,9 @@ func Birth(ctx context.Context, b *mailbox.Box, n Newborn) error {
 	}
 	return alone(ctx, b, func() error {
 		if err := free(b, n.Name); err != nil {
+			return err
+		}
+		if err := sweep(b); err != nil {
 			return err
 		}
 		home, mode := staged(b, n.Name), b.Options().Sync

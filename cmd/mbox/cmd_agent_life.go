@@ -551,6 +551,7 @@ func (c *crew) keepLives(ctx context.Context, v *service) {
 		if err == nil {
 			err = c.welcome(ctx, v, asked)
 		}
+		err = errors.Join(err, life.Sweep(ctx, v.box))
 		if err != nil && ctx.Err() == nil {
 			v.warnf("agents: %v", err)
 		}
