@@ -173,7 +173,7 @@ var channelsMutants = []mutant{
 	},
 	{
 		"broadcast-to-nobody", "channels", "cmd/mbox/config/agents.go",
-		"unasked := !c.mentions(\"agents.\"+name)", "unasked := false",
+		"unasked := !c.mentions(\"agents.\" + name)", "unasked := false",
 		command{"cmd/mbox", "TestScripts/channels$"},
 	},
 	{

@@ -174,6 +174,41 @@ var lifeMutants = []mutant{
 		command{"cmd/mbox", "TestScripts/agent_life$"},
 	},
 	{
+		"soul-told-twice", "life", "agents/own.go",
+		" && !strings.Contains(told, text) {", " {",
+		command{"agents", "TestOwnTextsOnce"},
+	},
+	{
+		"sweeps-whom-the-ledger-knows", "life", "agents/life/sweep.go",
+		"a[name].State == lifecycle.Unborn {", "a[name].State != lifecycle.Dead {",
+		command{"agents/life", "TestSweep"},
+	},
+	{
+		"sweeps-during-a-birth", "life", "agents/life/sweep.go",
+		"lock(ctx, livesLock(b), 0)", "func() error { return nil }, error(nil)",
+		command{"agents/life", "TestSweep"},
+	},
+	{
+		"ack-keeps-nothing", "life", "agents/life/keeper.go",
+		"failed = change(ctx, b, agent, advance)", "failed = nil",
+		command{"cmd/mbox", "TestScripts/agent_outside$"},
+	},
+	{
+		"old-copy-stays", "life", "agents/life/home.go",
+		"err == nil && bytes.Equal(there, text) {", "err == nil && len(there) > 0 {",
+		command{"cmd/mbox", "TestScripts/agent_life$"},
+	},
+	{
+		"changed-claude-written-anew", "life", "agents/life/renamed.go",
+		"case err == nil && bytes.Equal(now, born):", "case err == nil:",
+		command{"agents/life", "TestRenamedTexts"},
+	},
+	{
+		"kept-claude-tells-the-old-name", "life", "agents/life/renamed.go",
+		"return durable.Replace(kept, text, mode)", "return nil",
+		command{"agents/life", "TestRenamedTexts"},
+	},
+	{
 		"renamed-at-work", "life", "agents/life/rename.go",
 		"} else if len(held) > 0 {\n\t\treturn fmt.Errorf(\"agent %s works", "} else if len(held) > 1 {\n\t\treturn fmt.Errorf(\"agent %s works",
 		command{"agents/life", "TestRenameRefused"},
