@@ -39,8 +39,11 @@ func (p *performance) himself(mark string, talk []Message) []Message {
 	}
 	room := p.room(talk)
 	var own strings.Builder
+	told := ""
 	for _, name := range ownFiles {
-		if text := p.ownText(name); text != "" {
+		// A soul that stands in CLAUDE.md, too, is told once.
+		if text := p.ownText(name); text != "" && !strings.Contains(told, text) {
+			told += text + "\n"
 			own.WriteString(fitting(&room, "\n# "+name+"\n\n", text, "\n", false, name))
 		}
 	}

@@ -41,6 +41,19 @@ func roomFor(tokens int) func(*Team) {
 	}
 }
 
+// What one of its texts says that a text before it says, too, an agent is told once.
+func TestOwnTextsOnce(t *testing.T) {
+	c := newCompany(t, nil)
+	c.brains["coder"].says = []any{`{"actions":[]}`}
+	w := c.athome(map[string]string{"CLAUDE.md": "# coder\n\nI am a\nSOUL\n\n## More\n", "SOUL.md": "I am a\nSOUL\n", "IDENTITY.md": "an IDENTITY"})
+	c.send("coder", "the TASK", nil)
+	c.once(w)
+	told := c.lastAsked()[0].Content
+	if strings.Count(told, "I am a\nSOUL") != 1 || strings.Contains(told, "# SOUL.md") || !strings.Contains(told, "an IDENTITY") {
+		t.Errorf("it is told\n%s", told)
+	}
+}
+
 // Who an agent is that was born stands in its instructions, in order; what it remembers
 // between marks, before the task. One without a home is told none of it.
 func TestOwnTexts(t *testing.T) {

@@ -70,11 +70,14 @@ type Worker struct {
 	// Retired, if not nil, is closed when another worker takes the agent over: this
 	// one claims no more, finishes what it has without a limit, and ends.
 	Retired <-chan struct{}
-	Home    Home           // of an agent that was born; nil for one without
-	Idle    time.Duration  // how often the worker of a home says that it is there; 30 s
-	Cycle   int            // tasks that the worker of a home claims from one such tick to the next; 0: any number
-	Grace   time.Duration  // from SIGTERM to SIGKILL, and from a stop to giving back; 10 s
-	Log     zerolog.Logger // what the worker does; ids and names, no text of tasks
+	// Alive, if not nil, is called each time that the claiming loop comes around, at least
+	// once in each scan interval, also while tasks are worked at.
+	Alive func()
+	Home  Home           // of an agent that was born; nil for one without
+	Idle  time.Duration  // how often the worker of a home says that it is there; 30 s
+	Cycle int            // tasks that the worker of a home claims from one such tick to the next; 0: any number
+	Grace time.Duration  // from SIGTERM to SIGKILL, and from a stop to giving back; 10 s
+	Log   zerolog.Logger // what the worker does; ids and names, no text of tasks
 }
 
 // Run works until the context ends, or with Once until there is nothing to
@@ -276,6 +279,9 @@ func (s *shift) grant(hard context.Context, kill func()) {
 func (s *shift) work(ctx, hard context.Context) error {
 	pause := patience{}
 	for ctx.Err() == nil {
+		if s.Alive != nil {
+			s.Alive()
+		}
 		if s.busy() >= s.Concurrency {
 			s.rest(ctx)
 			continue
@@ -315,7 +321,7 @@ func (s *shift) work(ctx, hard context.Context) error {
 }
 
 func (s *shift) claim(ctx context.Context) (*mailbox.Claim, error) {
-	r := mailbox.ClaimRequest{Agent: s.Agent, Type: s.Type, OnlyNamed: s.Named, Process: true, Thinks: s.thinks(ctx), Enter: s.enter(ctx)}
+	r := mailbox.ClaimRequest{Agent: s.Agent, Type: s.Type, OnlyNamed: s.Named, Process: true, Thinks: s.thinks(ctx), Enter: s.enter(ctx), Looked: s.Alive}
 	if !s.Once {
 		return s.Box.Wait(ctx, r)
 	}

@@ -123,6 +123,7 @@ type Capabilities struct {
 	OnlyNamed bool     // takes only what names it
 	Disabled  bool     // takes nothing
 	Watches   []string // channels whose messages come into its inbox
+	Unasked   bool     // gets nothing that is said to all agents
 
 	Accept       []string // the checks that each of its results has to pass
 	ExpectOutput bool     // an empty result of it is a failure

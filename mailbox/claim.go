@@ -32,6 +32,9 @@ type ClaimRequest struct {
 	// yet, and Wait asks again soon. leave is called where none was taken after all;
 	// who has the claim calls it when the work has ended. nil: yes.
 	Enter func() (leave func(), ok bool)
+	// Looked, if not nil, is called each time that Wait has looked and found nothing, at
+	// least once in each scan interval: a sign that it goes on.
+	Looked func()
 	// Process makes a lease file that the claim holds locked as long as this
 	// process lives. Without it the lease is its deadline alone: for one-shot
 	// commands.
@@ -373,6 +376,9 @@ func (b *Box) Wait(ctx context.Context, r ClaimRequest) (*Claim, error) {
 		c, busy, err := b.claimNext(ctx, r)
 		if !errors.Is(err, ErrEmpty) {
 			return c, err
+		}
+		if r.Looked != nil {
+			r.Looked()
 		}
 		if l.listen(errors.Is(err, ErrPaused)) {
 			continue // what was said before is heard by looking once more

@@ -158,7 +158,7 @@ func members(b *Box) []channel.Member {
 	var all []channel.Member
 	for _, name := range slices.Sorted(maps.Keys(b.o.Agents)) {
 		a := b.o.Agents[name]
-		all = append(all, channel.Member{Name: name, Off: a.Disabled, Watches: a.Watches})
+		all = append(all, channel.Member{Name: name, Off: a.Disabled, Unasked: a.Unasked, Watches: a.Watches})
 	}
 	for old := range b.queue.Agents() {
 		now := b.queue.Called(old)

@@ -3,6 +3,7 @@ package life
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"mbox/audit"
@@ -16,6 +17,46 @@ func claudeOf(t *testing.T, b *mailbox.Box, name string) *Claude {
 	c, err := ClaudeOf(b, name)
 	must(t, err)
 	return c
+}
+
+// What mbox has written of an agent tells its new name, and what is kept of its birth does;
+// what somebody has said of it stays, and so does a CLAUDE.md that somebody has changed.
+func TestRenamedTexts(t *testing.T) {
+	for _, role := range []string{"", "coder"} {
+		b := newBox(t)
+		n := newborn("ada")
+		n.UUID, n.Role, n.Soul, n.Instruction = someUUID, role, "", "ada writes.\nYou are **ada**, the first."
+		must(t, Birth(t.Context(), b, n))
+		read := func(name, file string) string {
+			t.Helper()
+			text, err := os.ReadFile(filepath.Join(b.AgentDir(name), file))
+			must(t, err)
+			return string(text)
+		}
+		before := read("ada", claudeFile)
+		must(t, Rename(t.Context(), b, renaming("ada", "eve", nil)))
+		text, c := read("eve", claudeFile), claudeOf(t, b, "eve")
+		for _, line := range []string{"# eve\n", "You are **eve**, an agent of", "(`@eve`)", "ls --for eve`", "ada writes.\nYou are **ada**, the first.\n"} {
+			if !strings.Contains(text, line) {
+				t.Errorf("CLAUDE.md has no %q:\n%s", line, text)
+			}
+		}
+		if strings.Count(text, "ada") != 2 || c.Changed() || c.AtBirth == audit.Hash([]byte(before)) {
+			t.Errorf("%+v\n%s", c, text)
+		}
+		if text := read("eve", identityFile); !strings.Contains(text, "# eve\n\n- name: eve\n") || strings.Contains(text, "ada") {
+			t.Errorf("IDENTITY.md:\n%s", text)
+		}
+		must(t, Rename(t.Context(), b, renaming("eve", "ada", nil)))
+		if text := read("ada", claudeFile); text != before || claudeOf(t, b, "ada").Changed() {
+			t.Errorf("with its old name again:\n%s", text)
+		}
+		must(t, os.WriteFile(filepath.Join(b.AgentDir("ada"), claudeFile), []byte(before+"Be bold.\n"), 0o600))
+		must(t, Rename(t.Context(), b, renaming("ada", "joy", nil)))
+		if c := claudeOf(t, b, "joy"); read("joy", claudeFile) != before+"Be bold.\n" || c.AtBirth != audit.Hash([]byte(before)) {
+			t.Errorf("what was changed is written anew: %+v", c)
+		}
+	}
 }
 
 // The text of a birth is kept where the agent cannot reach it, whatever becomes of the

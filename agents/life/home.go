@@ -145,7 +145,24 @@ func lockState(ctx context.Context, b *mailbox.Box, agent string) (unlock func()
 // written: it decides nothing.
 func change(ctx context.Context, b *mailbox.Box, agent string, do func(*State)) error {
 	path := filepath.Join(b.AgentDir(agent), stateFile)
-	if is, err := there(path); err != nil || !is {
+	return inHome(ctx, b, agent, func() error {
+		s, err := kept(b, agent)
+		if err != nil || s == nil {
+			return err
+		}
+		do(s)
+		text, err := schemas.Encode(s)
+		if err == nil {
+			err = durable.Replace(path, text, durable.None)
+		}
+		return err
+	})
+}
+
+// inHome writes into the home of an agent that was born, while mbox writes nothing else
+// there, and does not put it away.
+func inHome(ctx context.Context, b *mailbox.Box, agent string, write func() error) error {
+	if is, err := there(filepath.Join(b.AgentDir(agent), stateFile)); err != nil || !is {
 		return err
 	}
 	unlock, err := lockState(ctx, b, agent)
@@ -155,15 +172,30 @@ func change(ctx context.Context, b *mailbox.Box, agent string, do func(*State)) 
 	if err != nil {
 		return err
 	}
-	s, err := kept(b, agent)
-	if err == nil && s != nil {
-		do(s)
-		var text []byte
-		if text, err = schemas.Encode(s); err == nil {
-			err = durable.Replace(path, text, durable.None)
-		}
+	if is, err := there(b.AgentDir(agent)); err != nil || !is {
+		return errors.Join(err, unlock())
 	}
-	return errors.Join(err, unlock())
+	return errors.Join(write(), unlock())
+}
+
+// Recopy writes the copy of an agent's entry in its home anew, where the entry says
+// something else now.
+func Recopy(ctx context.Context, b *mailbox.Box, agent string) error {
+	path := filepath.Join(b.AgentDir(agent), entryFile)
+	return inHome(ctx, b, agent, func() error {
+		entry, err := durable.Read(filepath.Join(b.Home(), EntryName(agent)), mostState)
+		if gone(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		text := entryCopy(agent, entry)
+		if there, err := durable.Read(path, mostState+1024); err == nil && bytes.Equal(there, text) {
+			return nil
+		}
+		return durable.Replace(path, text, durable.None)
+	})
 }
 
 // Seen is Stateful for who only looks: of what an agent has spoilt there nothing counts.

@@ -247,14 +247,14 @@ func TestStale(t *testing.T) {
 	defer b.Close()
 	bear(t, b, "ada")
 	now = now.Add(StaleAfter * time.Second)
-	if _, stale := Seen(b, "ada").Stale(b.Options().Now(), time.Second); stale {
+	if _, stale := Seen(b, "ada").Stale(b.Options().Now(), time.Second, true); stale {
 		t.Error("stale too soon")
 	}
 	now = now.Add(time.Millisecond)
-	if _, stale := Seen(b, "ada").Stale(b.Options().Now(), time.Second); !stale {
+	if _, stale := Seen(b, "ada").Stale(b.Options().Now(), time.Second, true); !stale {
 		t.Error("never stale")
 	}
-	if _, stale := Seen(b, "coder").Stale(b.Options().Now(), time.Second); stale {
+	if _, stale := Seen(b, "coder").Stale(b.Options().Now(), time.Second, true); stale {
 		t.Error("who has no home is stale")
 	}
 }

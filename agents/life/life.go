@@ -13,7 +13,7 @@
 //	the entry is renamed to mbox.d/NAME.toml
 //	what it has elsewhere, such as units, is made ([Follow])
 //	the task with which it introduces itself is sent, once
-//	first pulse, line: healthy
+//	first pulse, line: healthy; of one that nobody here runs at once ([Admit])
 //
 // and an end like this:
 //
@@ -34,11 +34,12 @@
 //
 // Each step can be done twice. Whatever is killed between the lines, [Finish] does the
 // rest: mbox up calls it, and so does the same command when it is given again. What was
-// made before the first line is swept by the next birth. One process at a time does any
+// made before the first line is swept by the next birth, and by mbox up ([Sweep]). One process at a time does any
 // of it, by a lock on agents/.lives.
 package life
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,12 +79,14 @@ const lockWait = 30 * time.Second
 
 // alone does something while no other process brings an agent in or out.
 func alone(ctx context.Context, b *mailbox.Box, do func() error) error {
-	unlock, err := lock(ctx, filepath.Join(b.Home(), "agents", ".lives"), lockWait)
+	unlock, err := lock(ctx, livesLock(b), lockWait)
 	if err != nil {
 		return err
 	}
 	return errors.Join(do(), unlock())
 }
+
+func livesLock(b *mailbox.Box) string { return filepath.Join(b.Home(), "agents", ".lives") }
 
 // Birth makes an agent. It returns when its home and its entry are in their places and
 // the ledger has it as provisioning; its first [Pulse] makes it healthy. A name that is
@@ -95,6 +98,9 @@ func Birth(ctx context.Context, b *mailbox.Box, n Newborn) error {
 	}
 	return alone(ctx, b, func() error {
 		if err := free(b, n.Name); err != nil {
+			return err
+		}
+		if err := sweep(b); err != nil {
 			return err
 		}
 		home, mode := staged(b, n.Name), b.Options().Sync
@@ -159,6 +165,9 @@ func arrive(ctx context.Context, b *mailbox.Box, name string, follow Follow) err
 	if err := arriveHome(b, name); err != nil {
 		return err
 	}
+	if is, err := there(b.AgentDir(name)); err != nil || !is {
+		return err // it comes from another name, and so does the rest: moveOver brings them
+	}
 	if err := keepClaude(b, name); err != nil {
 		return err
 	}
@@ -173,11 +182,15 @@ func arrive(ctx context.Context, b *mailbox.Box, name string, follow Follow) err
 	if err != nil || s == nil || s.BootCount > 0 {
 		return err
 	}
+	a, err := mailbox.AgentOf(b, name)
+	if err != nil {
+		return err
+	}
 	t := &mailbox.Task{Task: mailbox.Request{
 		Type: "other", Priority: "normal", Title: "Introduce yourself",
 		Description: "You were just born. Read CLAUDE.md in your home, and say in a few sentences who you are and what you are there for.",
 	}}
-	t.Source.Agent, t.Assignment.TargetAgent, t.Mbox.IdempotencyKey = "human", name, "birth:"+name
+	t.Source.Agent, t.Assignment.TargetAgent, t.Mbox.IdempotencyKey = "human", name, "birth:"+cmp.Or(a.UUID, name)
 	_, err = b.Submit(ctx, t)
 	return err
 }
@@ -224,6 +237,26 @@ func moved(from, to string, mode durable.Mode) error {
 // in state.json. The first one makes an agent that was just born healthy. An agent
 // without such a home has none.
 func Pulse(ctx context.Context, b *mailbox.Box, agent, version string, begins bool) error {
+	return heard(ctx, b, agent, agent, "is there: first pulse of "+agent, func(s *State) {
+		s.LastPulseAt, s.Version = now(b), version
+		if begins {
+			s.BootCount++
+		}
+	})
+}
+
+// Admit makes an agent healthy that was just born, or brought back, and that nobody here
+// runs: it claims when it likes. It has no pulse before it says one itself.
+func Admit(ctx context.Context, b *mailbox.Box, agent, by string) error {
+	if a, err := mailbox.AgentOf(b, agent); err != nil || a.State != lifecycle.Provisioning {
+		return err
+	}
+	return heard(ctx, b, agent, by, "let in "+agent+", which has no worker here", func(s *State) { s.LastPulseAt = nil })
+}
+
+// heard has a new agent be healthy, by its own word or by that of another, and keeps in its
+// state what is heard of it.
+func heard(ctx context.Context, b *mailbox.Box, agent, by, words string, keep func(*State)) error {
 	if is, err := there(filepath.Join(b.AgentDir(agent), stateFile)); err != nil || !is {
 		return err
 	}
@@ -232,7 +265,7 @@ func Pulse(ctx context.Context, b *mailbox.Box, agent, version string, begins bo
 		return err
 	}
 	if a.State == lifecycle.Provisioning {
-		a, err = mailbox.MoveAgent(ctx, b, agent, "is there: first pulse of "+agent, lifecycle.Move{Agent: agent, After: lifecycle.Healthy})
+		a, err = mailbox.MoveAgent(ctx, b, by, words, lifecycle.Move{Agent: agent, After: lifecycle.Healthy})
 		if err != nil && !errors.Is(err, mailbox.ErrCommitted) {
 			return err
 		}
@@ -241,10 +274,7 @@ func Pulse(ctx context.Context, b *mailbox.Box, agent, version string, begins bo
 		if s.Status != Failing || !a.Claims() {
 			s.Status = string(a.State)
 		}
-		s.LastPulseAt, s.Version = now(b), version
-		if begins {
-			s.BootCount++
-		}
+		keep(s)
 	})
 }
 

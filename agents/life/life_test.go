@@ -292,6 +292,13 @@ func TestFaults(t *testing.T) {
 		{"new name", func(t testing.TB, b *mailbox.Box) { bear(t, b, "eve") }, func(ctx context.Context, b *mailbox.Box) error {
 			return Rename(ctx, b, renaming("eve", "ada", nil))
 		}, lifecycle.Healthy},
+		{"new name of a newborn", func(t testing.TB, b *mailbox.Box) {
+			n := newborn("eve")
+			n.UUID = "u"
+			must(t, Birth(t.Context(), b, n))
+		}, func(ctx context.Context, b *mailbox.Box) error {
+			return Rename(ctx, b, renaming("eve", "ada", nil))
+		}, lifecycle.Provisioning},
 	}
 	for _, deed := range deeds {
 		for _, applied := range []bool{false, true} {

@@ -152,6 +152,9 @@ func rehome(ctx context.Context, b *mailbox.Box, from, to string, wait time.Dura
 		err = copyEntry(b, old, to)
 	}
 	if err == nil {
+		err = rewrite(b, old, from, to)
+	}
+	if err == nil {
 		err = moved(old, home, b.Options().Sync)
 	}
 	return errors.Join(err, leave())

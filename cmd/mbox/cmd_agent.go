@@ -48,7 +48,7 @@ type agentStatus struct {
 	Holds      []mailbox.ID  `json:"holds"`
 	Waiting    int           `json:"waiting"`         // pending tasks that name it
 	Claude     *life.Claude  `json:"claude,omitzero"` // its CLAUDE.md, where the one of its birth is kept; mbox agent show tells it
-	Activity   string        `json:"activity"`        // idle, busy, offline (nothing is heard of its worker), or error (its last work failed)
+	Activity   string        `json:"activity"`        // idle, busy, offline (nothing is heard of it), or error (its last work failed)
 }
 
 // agentStatuses are the agents of mbox.toml, those that have a task, and those of which
@@ -117,8 +117,8 @@ func runtimeName(a *config.Agent) string {
 // activity is what an agent does, as far as its tasks tell, and the state in its home if it
 // has one. Table is nil for a stranger.
 func (a *agentStatus) activity(table *config.Agent, state *life.State, now time.Time) string {
-	if table != nil && table.HasWorker() {
-		if _, stale := state.Stale(now, time.Duration(table.IdleInterval)); stale {
+	if table != nil {
+		if _, stale := state.Stale(now, time.Duration(table.IdleInterval), table.HasWorker()); stale {
 			return "offline"
 		}
 	}
@@ -193,7 +193,7 @@ func agentListVerb() *verb {
 		brief: "list the agents and what they do",
 		about: `Lists the agents of mbox.toml, those that hold a task or are waited for, and those
 of whose state the ledger tells, by the names that they have now. One that was born is
-offline when nothing is heard of its worker for three times its idle_interval, and in
+offline when nothing is heard of it for three times its idle_interval, and in
 error when its last work failed. With --json each line is one agent: its state and
 since when, by what it works, its home, what it holds.`,
 		shows: []string{"mbox agent list", `mbox agent list --json | jq -r 'select(.lifecycle.state == "paused").name'`},

@@ -31,6 +31,7 @@ import (
 type birthOptions struct {
 	soul, instruction, role, exec, acp string
 	repo, provisioner                  string
+	runtime                            choice
 	types                              choices
 	service                            serviceOptions
 	json                               bool
@@ -40,17 +41,20 @@ type birthOptions struct {
 const mostSoul = 256 << 10
 
 func agentBirthVerb() *verb {
-	o := birthOptions{types: choices{among: task.Types}}
+	o := birthOptions{types: choices{among: task.Types}, runtime: oneOf("exec", "acp", "role", "none")}
 	return &verb{
 		name: "birth", args: "NAME", least: 1, most: 1,
 		brief: "make an agent with a home",
 		about: `Makes the home agents/NAME (CLAUDE.md, SOUL.md, IDENTITY.md, heartbeat.md, memory,
 workspace, logs), and an entry in the registry, mbox.d/NAME.toml, which a running mbox
-up takes over at once. Then the agent is asked to introduce itself. It is provisioning
-until its worker has begun, and healthy from then on; where no mbox up runs, at once.
+up takes over at once. Then the agent is asked to introduce itself.
 
---exec, --acp or --role says by what it works; with none of them it is whoever claims
-as NAME. What else it needs can be written into its file in mbox.d.
+--exec, --acp or --role says by what it works: it is provisioning, and claims nothing,
+until its worker has begun, and healthy from then on. mbox up begins it, and is waited
+for; where none runs, mbox up, mbox worker --agent NAME or its unit does so later. With
+none of them it is whoever claims as NAME, and says by itself that it is there (POST
+/api/agents/NAME/heartbeat), or never: it is healthy at once. What else it needs can be
+written into its file in mbox.d.
 
 --repo clones a repository into its workspace. --provisioner is run when all is there,
 to make it more: a machine, say (mbox help colony tells what it gets). Where one of them
@@ -75,6 +79,7 @@ tells of it. It is for people: an agent's process is refused, as mbox approve re
 			textFlag("role", "it thinks and acts by this `ROLE`", &o.role),
 			textFlag("exec", "the `COMMAND` that does its tasks", &o.exec),
 			textFlag("acp", "the `PROGRAM` that does its tasks by the Agent Client Protocol", &o.acp),
+			valueFlag("runtime", "by what it works, in a `WORD`: exec, acp, role or none, with the flag that says so", &o.runtime),
 			textFlag("repo", "clone the repository `URL` into its workspace", &o.repo),
 			textFlag("provisioner", "run `COMMAND` when its home is made", &o.provisioner),
 			valueFlag("type", "what it takes from any: `TYPE`s of tasks; may be repeated", &o.types),
@@ -87,9 +92,39 @@ tells of it. It is for people: an agent's process is refused, as mbox approve re
 			if _, err := o.service.keeper(); err != nil {
 				return err
 			}
+			if err := o.checkRuntime(args[0]); err != nil {
+				return err
+			}
 			return rearing.with(ctx, s, func(box *mailbox.Box) error { return o.run(ctx, s, box, args[0]) })
 		},
 	}
+}
+
+// checkRuntime refuses a runtime whose flag is missing, or another one's is given.
+func (o *birthOptions) checkRuntime(name string) error {
+	want := o.runtime.value
+	if want == "" {
+		return nil
+	}
+	right, lacks, other := "mbox agent birth "+schemas.ShellWord(clean(name, 80))+" --runtime "+want, "", ""
+	for _, f := range []struct{ flag, value, what string }{{"exec", o.exec, "CMD"}, {"acp", o.acp, "PROGRAM"}, {"role", o.role, "coder"}} {
+		switch {
+		case f.flag != want && f.value != "":
+			other = f.flag
+		case f.flag == want && f.value == "":
+			lacks = f.flag
+			right += " --" + f.flag + " " + f.what
+		case f.flag == want:
+			right += " --" + f.flag + " " + schemas.ShellWord(clean(f.value, 80))
+		}
+	}
+	switch {
+	case other != "":
+		return usagef(right, "--runtime %s and --%s do not go together", want, other)
+	case lacks != "":
+		return usagef(right, "--runtime %s needs --%s", want, lacks)
+	}
+	return nil
 }
 
 // byName does a person's deed to an agent, which may be given by a name that it had.
@@ -127,8 +162,10 @@ func (o *birthOptions) run(ctx context.Context, s *session, box *mailbox.Box, na
 	}
 	switch a.State {
 	case lifecycle.Provisioning:
-		_, err = life.Finish(ctx, box, following(s, box))
-		err = halfway(err)
+		if err = o.same(s.config.Agents[name], name); err == nil {
+			_, err = life.Finish(ctx, box, following(s, box))
+			err = halfway(err)
+		}
 	case lifecycle.Renamed:
 		err = hint(fmt.Errorf("agent %s is %s: %w", name, a, mailbox.ErrConflict), "another name: what is for %s goes to %s", name, a.Name)
 	case lifecycle.Dead, lifecycle.Draining:
@@ -143,6 +180,15 @@ func (o *birthOptions) run(ctx context.Context, s *session, box *mailbox.Box, na
 		return err
 	}
 	return halfway(arrived(ctx, s, box, name, o.json, "is born", "mbox agent birth"))
+}
+
+// same refuses to finish the birth of another one: that there is works by something else
+// than is asked for. Its entry may not be in its place yet.
+func (o *birthOptions) same(there *config.Agent, name string) error {
+	if there == nil || there.Role == o.role && there.Exec == o.exec && there.ACP == o.acp {
+		return nil
+	}
+	return hint(fmt.Errorf("agent %s: %w: it is in the registry already, and works by something else", name, mailbox.ErrConflict), "another name; mbox agent show %s tells of that one", name)
 }
 
 // bear makes what there is not yet.
@@ -224,8 +270,9 @@ func (o *birthOptions) readSoul(s *session) (string, error) {
 	return string(text), err
 }
 
-// arrived waits until an agent that is provisioning is healthy: its worker says so where
-// mbox up runs one. Otherwise nobody would, and it is said here.
+// arrived waits until an agent that is provisioning is healthy, where mbox up runs its
+// worker, which says so. One that nobody here runs is healthy at once; any other goes on
+// provisioning until somebody runs it.
 func arrived(ctx context.Context, s *session, box *mailbox.Box, name string, inJSON bool, what, command string) error {
 	next, err := config.Load(box.Home())
 	if err != nil {
@@ -235,11 +282,11 @@ func arrived(ctx context.Context, s *session, box *mailbox.Box, name string, inJ
 	if err != nil && !errors.Is(err, mailbox.ErrCommitted) {
 		return fmt.Errorf("agent %s %s, and no record tells of it: %w", name, what, err)
 	}
-	a := next.Agents[name]
-	if a != nil && box.Routed() && a.HasWorker() {
+	switch a := next.Agents[name]; {
+	case a == nil || !a.Enabled || !a.HasWorker():
+		err = life.Admit(ctx, box, name, "human")
+	case box.Routed():
 		err = waitForPulse(ctx, box, name)
-	} else {
-		err = life.Pulse(ctx, box, name, thisVersion().Version, false)
 	}
 	if err != nil {
 		return err
@@ -294,8 +341,8 @@ func toldAgent(s *session, c *config.File, box *mailbox.Box, name string, inJSON
 	}
 	s.printf("%s\n", clean(box.AgentDir(name), maxLine))
 	s.done("%s %s, and %s; %s", name, what, a.Lifecycle.State, cmp.Or(record, "no record was needed"))
-	if !box.Routed() && c.Agents[name] != nil && c.Agents[name].HasWorker() {
-		s.done("it works when mbox up or mbox worker --agent %s runs", name)
+	if a.Lifecycle.State == lifecycle.Provisioning {
+		s.infof("%s is provisioning: mbox up, or mbox worker --agent %[1]s, has it begin", name)
 	}
 	return nil
 }
@@ -514,6 +561,7 @@ func (c *crew) keepLives(ctx context.Context, v *service) {
 		if err == nil {
 			err = c.welcome(ctx, v, asked)
 		}
+		err = errors.Join(err, life.Sweep(ctx, v.box))
 		if err != nil && ctx.Err() == nil {
 			v.warnf("agents: %v", err)
 		}
@@ -528,9 +576,9 @@ func (c *crew) keepLives(ctx context.Context, v *service) {
 	}
 }
 
-// welcome says the first pulse of agents that were just born, or brought back, and that
-// this service knows: they have a worker here, or nobody runs them. For one that it does
-// not know the registry is read again.
+// welcome says the first pulse of agents that were just born, or brought back, and whose
+// worker is here, and lets those in that nobody runs. For one that this service does not
+// know, or whose worker has ended meanwhile, the registry is read again.
 func (c *crew) welcome(ctx context.Context, v *service, asked map[string]bool) error {
 	all, err := mailbox.AgentsOf(v.box)
 	for name, a := range all {
@@ -538,8 +586,11 @@ func (c *crew) welcome(ctx context.Context, v *service, asked map[string]bool) e
 			continue
 		}
 		_, gone := os.Lstat(filepath.Join(v.box.Home(), life.EntryName(name)))
+		entry := v.config.Agents[name]
 		switch {
-		case v.config.Agents[name] != nil:
+		case entry != nil && !(entry.Enabled && entry.HasWorker()):
+			err = errors.Join(err, life.Admit(ctx, v.box, name, "mbox"))
+		case c.runs(name):
 			err = errors.Join(err, life.Pulse(ctx, v.box, name, thisVersion().Version, false))
 		case gone == nil && !asked[name]:
 			asked[name] = true

@@ -34,7 +34,8 @@ func agentRenameVerb() *verb {
 		brief: "give an agent another name",
 		about: `Gives an agent that was born another name: its home, its entry in the registry, its
 memory, its secrets, its tokens, its units and the tasks that wait for it follow. It keeps its UUID
-and its state. OLD stays taken, and means the agent from then on: in tasks that are sent
+and its state. IDENTITY.md and CLAUDE.md tell the new name where a birth wrote the old one; a
+CLAUDE.md that was changed since stays. OLD stays taken, and means the agent from then on: in tasks that are sent
 to it, in messages, in the tables of mbox.toml, and here. What the ledger has told of OLD it goes on telling.
 Folders that are named whole, as in allowed_roots, are not changed.
 
@@ -116,6 +117,9 @@ func (o *renameOptions) told(ctx context.Context, s *session, box *mailbox.Box, 
 	id, err := recordSettings(ctx, box, next, "agent "+name+" has this name", "Somebody has said mbox agent rename, from "+door()+".")
 	if err != nil {
 		return fmt.Errorf("agent %s has this name, and no record tells of it: %w", name, err)
+	}
+	if c, err := life.ClaudeOf(box, name); err == nil && c.Changed() {
+		s.warnf("CLAUDE.md of %s was changed since its birth, and stays as it is, whatever name it tells", name)
 	}
 	return toldAgent(s, next, box, name, o.json, "has this name", id)
 }

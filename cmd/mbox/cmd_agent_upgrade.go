@@ -76,7 +76,7 @@ func (o *upgradeOptions) run(ctx context.Context, s *session, box *mailbox.Box, 
 	if err != nil {
 		return err
 	}
-	if state := a.Lifecycle.State; state != lifecycle.Healthy && state != lifecycle.Paused {
+	if state := a.Lifecycle.State; state != lifecycle.Healthy && state != lifecycle.Paused && state != lifecycle.Provisioning {
 		return hintConflict(fmt.Errorf("agent %s is %s: %w", name, a.Lifecycle, mailbox.ErrConflict), name)
 	}
 	if err := life.Born(box, name); err != nil {
@@ -165,7 +165,7 @@ func (o *upgradeOptions) swap(ctx context.Context, s *session, box *mailbox.Box,
 		return err
 	}
 	if a := next.Agents[name]; !box.Routed() || !a.Enabled || !a.HasWorker() {
-		return life.Pulse(ctx, box, name, thisVersion().Version, false)
+		return nil
 	}
 	if err := beats(ctx, box, name, was.BootCount); err != nil {
 		err = errors.Join(err, life.Reenter(context.WithoutCancel(ctx), box, name, old))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -23,11 +24,13 @@ with exit code 5. Whoever has the key watch_channels in mbox.toml gets all that 
 posted there.`,
 		shows: []string{`mbox create-channel builds --topic "What the builds say"`},
 		exits: []int{exitConflict, exitStale, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
-		flags: append(o.flags("from", "who makes it: an `AGENT`, or human (human)"),
+		flags: slices.Concat(o.speaker.flags("from", "who makes it: an `AGENT`, or human (human)"), []cli.Flag{
 			textFlag("topic", "what it is about: `TEXT`", &topic),
-			jsonFlag(&o.json),
-		),
+		}, o.answer.flags("print nothing but what is wrong")),
 		run: func(ctx context.Context, s *session, args []string) error {
+			if err := o.check("create-channel"); err != nil {
+				return err
+			}
 			return s.tidied(ctx, func(box *mailbox.Box) error {
 				p := mailbox.Post{Channel: args[0], Text: topic, Create: true}
 				if topic == "" {
@@ -45,6 +48,8 @@ posted there.`,
 					return hintData(err, "mbox create-channel builds")
 				case o.json:
 					return s.printLine(m)
+				case o.quiet:
+					return nil
 				}
 				s.printf("%s\n", m.Channel)
 				return nil
@@ -54,19 +59,25 @@ posted there.`,
 }
 
 func channelsVerb() *verb {
-	var inJSON bool
+	var o answer
 	return &verb{
 		name:  "channels",
 		brief: "list the channels",
 		about: "Lists the channels with how many messages they have. With --json each line is one.",
 		shows: []string{"mbox channels"},
 		exits: []int{exitNotFound, exitIO, exitBusy},
-		flags: []cli.Flag{jsonFlag(&inJSON)},
+		flags: o.flags("print the names alone"),
 		run: func(ctx context.Context, s *session, _ []string) error {
+			if err := o.check("channels"); err != nil {
+				return err
+			}
 			return s.looking(ctx, func(box *mailbox.Box) error {
 				lines, err := mailbox.Channels(ctx, box)
-				if err != nil || inJSON {
+				switch {
+				case err != nil || o.json:
 					return firstError(err, s.printLines(len(lines), func(i int) any { return lines[i] }))
+				case o.quiet:
+					return printIDs(s, lines, func(l *mailbox.ChannelInfo) string { return l.Channel })
 				}
 				t := table{head: []string{"CHANNEL", "MESSAGES", "TOPIC"}}
 				for _, l := range lines {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -173,13 +174,14 @@ func showDecision(ctx context.Context, s *session, box *mailbox.Box, id string, 
 
 func decisionOutcomeVerb() *verb {
 	var by string
+	var inJSON bool
 	return &verb{
 		name: "outcome", args: "ID TEXT|-", least: 2, most: 2,
 		brief: "tell what came of a decision",
 		about: "Fills in the outcome of a decision record, and logs the file's new hash.",
 		shows: []string{`mbox decision outcome decision-2026-02-16-001 "No mail was lost in a month"`},
 		exits: []int{exitNotFound, exitConflict, exitData, exitIO, exitBusy, exitCommitted},
-		flags: []cli.Flag{textFlag("by", "who tells it: an `AGENT`, or human (human)", &by)},
+		flags: []cli.Flag{textFlag("by", "who tells it: an `AGENT`, or human (human)", &by), jsonFlag(&inJSON)},
 		run: func(ctx context.Context, s *session, args []string) error {
 			by, err := actor("by", by)
 			if err != nil {
@@ -197,7 +199,11 @@ func decisionOutcomeVerb() *verb {
 				text = string(data)
 			}
 			return s.with(ctx, func(box *mailbox.Box) error {
-				return box.Outcome(ctx, args[0], by, text)
+				err := box.Outcome(ctx, args[0], by, text)
+				if err != nil && !errors.Is(err, mailbox.ErrCommitted) {
+					return err
+				}
+				return errors.Join(s.told(inJSON, map[string]string{"id": args[0], "by": by, "outcome": text}, "the outcome of %s is told", args[0]), err)
 			})
 		},
 	}

@@ -141,7 +141,9 @@ func (o *editOptions) run(ctx context.Context, s *session, args []string) error 
 		return usagef("mbox edit --help", "an editor is opened for one task; flags change many")
 	}
 	return s.tidied(ctx, func(box *mailbox.Box) error {
-		s.doubtTarget(o.to.value)
+		if err := doubtCalled(s, box, o.to.value); err != nil {
+			return err
+		}
 		if os.Getenv("MBOX_AGENT") == "" {
 			if err := editing.byNoWorker(ctx, box); err != nil {
 				return err

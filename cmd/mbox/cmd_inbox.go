@@ -5,13 +5,14 @@ import (
 	"errors"
 	"os"
 
+	"mbox/agents/life"
 	"mbox/mailbox"
 	"mbox/schemas"
 )
 
 func inboxVerb() *verb {
 	var o speaker
-	var inJSON bool
+	var as answer
 	return &verb{
 		name:  "inbox",
 		brief: "list the messages that wait for an agent",
@@ -21,8 +22,11 @@ a task for the agent (mbox help channels): a worker claims it like any other, an
 end acknowledges it, as mbox ack does. With --json each line is one item.`,
 		shows: []string{"mbox inbox --agent coder", "mbox inbox --json | jq -r .text"},
 		exits: []int{exitNotFound, exitPolicy, exitIO, exitBusy},
-		flags: flags(textFlag("agent", "whose inbox: `AGENT`; the agent's own commands leave it out", &o.agent), jsonFlag(&inJSON)),
+		flags: append(flags(textFlag("agent", "whose inbox: `AGENT`; the agent's own commands leave it out", &o.agent)), as.flags("print the items' ids alone")...),
 		run: func(ctx context.Context, s *session, _ []string) error {
+			if err := as.check("inbox"); err != nil {
+				return err
+			}
 			o.flag = "agent"
 			who, err := o.named("inbox")
 			if err != nil {
@@ -39,8 +43,11 @@ end acknowledges it, as mbox ack does. With --json each line is one item.`,
 					return err
 				}
 				lines, err := mailbox.Inbox(ctx, box, who)
-				if err != nil || inJSON {
+				switch {
+				case err != nil || as.json:
 					return firstError(err, s.printLines(len(lines), func(i int) any { return lines[i] }))
+				case as.quiet:
+					return printIDs(s, lines, func(l mailbox.InboxItem) string { return string(l.ID) })
 				}
 				t := table{head: []string{"ID", "STATE", "WHY", "FROM", "CHANNEL", "TEXT"}}
 				for _, l := range lines {
@@ -55,7 +62,8 @@ end acknowledges it, as mbox ack does. With --json each line is one item.`,
 
 func ackVerb() *verb {
 	var o speaker
-	var all, inJSON bool
+	var as answer
+	var all bool
 	return &verb{
 		name: "ack", args: "[ID...]", most: -1,
 		brief: "acknowledge inbox items",
@@ -66,8 +74,11 @@ a worker have both in their environment. Items that were acknowledged more than
 archive_after ago (7 days) are archived by mbox up.`,
 		shows: []string{"mbox ack task-2026-02-16-001 --agent coder", "mbox ack --all --agent coder"},
 		exits: []int{exitNotFound, exitConflict, exitStale, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
-		flags: append(o.flags("agent", "whose inbox: `AGENT`; the agent's own commands leave it out"), boolFlag("all", "all that wait", &all), jsonFlag(&inJSON)),
+		flags: append(append(o.flags("agent", "whose inbox: `AGENT`; the agent's own commands leave it out"), boolFlag("all", "all that wait", &all)), as.flags("print nothing but what is wrong")...),
 		run: func(ctx context.Context, s *session, args []string) error {
+			if err := as.check("ack ID"); err != nil {
+				return err
+			}
 			if all == (len(args) > 0) {
 				return usagef("mbox ack ID, or mbox ack --all", "mbox ack needs the ids of items, or --all, and not both")
 			}
@@ -89,14 +100,16 @@ archive_after ago (7 days) are archived by mbox up.`,
 						return err
 					}
 				}
-				return each(ctx, s, ids, inJSON, func(id mailbox.ID) error {
+				return each(ctx, s, ids, as.json, func(id mailbox.ID) error {
 					if err := o.acknowledge(ctx, box, id, who); err != nil {
 						return err
 					}
-					if inJSON {
+					if as.json {
 						return s.printState(ctx, box, id)
 					}
-					s.done("acknowledged %s", id)
+					if !as.quiet {
+						s.done("acknowledged %s", id)
+					}
 					return nil
 				})
 			})
@@ -116,14 +129,14 @@ func waitingFor(ctx context.Context, box *mailbox.Box, who string) (ids []mailbo
 	return ids, err
 }
 
-// acknowledge is mailbox.Acknowledge by the token that the line has, if that is the
+// acknowledge is life.Acknowledge by the token that the line has, if that is the
 // item's.
 func (o *speaker) acknowledge(ctx context.Context, box *mailbox.Box, id mailbox.ID, who string) error {
 	token := o.token
 	if o.task != "" && mailbox.ID(o.task).Fold() != id.Fold() {
 		token = ""
 	}
-	err := mailbox.Acknowledge(ctx, box, id, who, token)
+	err := life.Acknowledge(ctx, box, id, who, token)
 	if errors.Is(err, mailbox.ErrConflict) {
 		return hint(err, "mbox inbox --agent %s lists what waits; mbox show %s tells how this is", schemas.ShellWord(who), schemas.ShellWord(clean(string(id), 128)))
 	}
@@ -138,7 +151,7 @@ type self struct {
 }
 
 func whoamiVerb() *verb {
-	var inJSON bool
+	var o answer
 	return &verb{
 		name:  "whoami",
 		brief: "tell for whom mbox takes this command",
@@ -146,8 +159,11 @@ func whoamiVerb() *verb {
 that it works for and the mailbox's folder.`,
 		shows: []string{"mbox whoami --json"},
 		exits: []int{exitNotFound, exitIO, exitBusy},
-		flags: flags(jsonFlag(&inJSON)),
+		flags: flags(o.flags("print the name alone, as without it")...),
 		run: func(ctx context.Context, s *session, _ []string) error {
+			if err := o.check("whoami"); err != nil {
+				return err
+			}
 			return s.looking(ctx, func(box *mailbox.Box) error {
 				me := self{Agent: os.Getenv("MBOX_AGENT"), Task: mailbox.ID(os.Getenv("MBOX_TASK_ID")), Home: box.Home()}
 				if me.Agent == "" && me.Task != "" {
@@ -162,7 +178,7 @@ that it works for and the mailbox's folder.`,
 				if me.Agent == "" {
 					me.Agent = "human"
 				}
-				if inJSON {
+				if o.json {
 					return s.printLine(me)
 				}
 				s.printf("%s\n", clean(me.Agent, 128))

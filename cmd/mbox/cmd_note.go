@@ -36,7 +36,7 @@ it; mbox has checked nothing of what they say. The file is made anew from the
 channel; one that somebody else has begun there is left alone.`,
 		shows: []string{`mbox note "The staging server is read-only until Friday"`, "mbox read context"},
 		exits: []int{exitConflict, exitStale, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
-		flags: append(o.flags("from", "who notes it: an `AGENT`, or human (human)"),
+		flags: append(o.speaker.flags("from", "who notes it: an `AGENT`, or human (human)"),
 			textFlag("message-id", "the note's `ID`: the same again is the same note", &o.id),
 			jsonFlag(&o.json),
 		),

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -19,8 +20,8 @@ import (
 
 type postOptions struct {
 	speaker
+	answer
 	kind, id, replyTo string
-	json              bool
 }
 
 func postVerb() *verb {
@@ -45,18 +46,20 @@ often the item is worked at.`,
 			`./report | mbox post builds - --type report --message-id "nightly-$(date +%F)"`,
 		},
 		exits: []int{exitNotFound, exitConflict, exitStale, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
-		flags: append(o.flags("from", "who says it: an `AGENT`, or human (human)"),
+		flags: slices.Concat(o.speaker.flags("from", "who says it: an `AGENT`, or human (human)"), []cli.Flag{
 			textFlag("type", "a `WORD` that says what kind it is (message)", &o.kind),
 			textFlag("message-id", "the message's `ID`: the same again is the same message", &o.id),
 			textFlag("reply-to", "the message that it answers: `ID`", &o.replyTo),
-			jsonFlag(&o.json),
-		),
+		}, o.answer.flags("print nothing but what is wrong")),
 		run:   func(ctx context.Context, s *session, args []string) error { return o.run(ctx, s, args[0], args[1]) },
 		words: channelWords,
 	}
 }
 
 func (o *postOptions) run(ctx context.Context, s *session, name, text string) error {
+	if err := o.check("post"); err != nil {
+		return err
+	}
 	if text == "-" && !s.literal {
 		data, err := s.readInput("-", channel.MaxText)
 		if err != nil {
@@ -79,6 +82,9 @@ func (o *postOptions) run(ctx context.Context, s *session, name, text string) er
 		}
 		if m.Ended {
 			s.warnf("it reaches no inbox: it is the answer to an answer to an answer, and the depth of delegation is %d", box.Options().MaxDepth)
+		}
+		if o.quiet {
+			return nil
 		}
 		if !made {
 			s.infof("it was posted before")

@@ -17,7 +17,7 @@ type readOptions struct {
 	most     number
 	thread   string
 	receipts bool
-	json     bool
+	answer
 }
 
 // spoken is a message as mbox read prints it.
@@ -45,19 +45,21 @@ and the exit code is then 1.`,
 			"mbox read builds --thread msg-20260216-0123456789abcdef --receipts",
 		},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
-		flags: flags(
+		flags: append(flags(
 			valueFlag("since", "only what is behind number `SEQ`", &o.since),
 			limitFlag("at most the last `N`; 0: all", &o.most),
 			textFlag("thread", "only message `ID`, its answers, and theirs", &o.thread),
 			boolFlag("receipts", "tell who has got it, who has seen it, and who has acknowledged it", &o.receipts),
-			jsonFlag(&o.json),
-		),
+		), o.answer.flags("print the messages' ids alone")...),
 		run:   func(ctx context.Context, s *session, args []string) error { return o.run(ctx, s, args) },
 		words: channelWords,
 	}
 }
 
 func (o *readOptions) run(ctx context.Context, s *session, args []string) error {
+	if err := o.check("read"); err != nil {
+		return err
+	}
 	return s.looking(ctx, func(box *mailbox.Box) error {
 		of := mailbox.Reading{}
 		if len(args) == 1 {
@@ -112,6 +114,9 @@ func (o *readOptions) threadOf(box *mailbox.Box, said []*mailbox.Posted) ([]*mai
 }
 
 func (o *readOptions) print(ctx context.Context, s *session, box *mailbox.Box, said []*mailbox.Posted) error {
+	if o.quiet {
+		return printIDs(s, said, func(m *mailbox.Posted) string { return m.ID })
+	}
 	for _, m := range said {
 		line := spoken{Posted: m}
 		if o.receipts {

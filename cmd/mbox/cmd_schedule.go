@@ -123,7 +123,7 @@ func (o *scheduleOptions) add(ctx context.Context, s *session, box *mailbox.Box,
 	if err != nil && !errors.Is(err, mailbox.ErrCommitted) {
 		return fmt.Errorf("schedule %s is added, and no record tells of it: %w", name, err)
 	}
-	s.doubtTarget(one.To)
+	err = errors.Join(err, doubtCalled(s, box, one.To))
 	if o.json {
 		return errors.Join(s.printLine(map[string]any{"name": name, "file": file, "next": first.At, "record": id}), err)
 	}
@@ -264,6 +264,7 @@ func scheduleNamed(s *session, name string) (*config.Schedule, error) {
 }
 
 func scheduleRmVerb() *verb {
+	var inJSON bool
 	return &verb{
 		name: "rm", args: "NAME", least: 1, most: 1,
 		brief: "take a schedule away",
@@ -272,6 +273,7 @@ schedule that stands elsewhere is not removed: the error names the place. A chan
 record tells of it. Like adding one it is for people.`,
 		shows: []string{"mbox schedule rm nightly"},
 		exits: []int{exitNotFound, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
+		flags: []cli.Flag{jsonFlag(&inJSON)},
 		words: scheduleWords,
 		run: func(ctx context.Context, s *session, args []string) error {
 			return planning.with(ctx, s, func(box *mailbox.Box) error {
@@ -294,23 +296,25 @@ record tells of it. Like adding one it is for people.`,
 				if err := errors.Join(durable.Remove(path), durable.SyncDir(filepath.Dir(path), box.Options().Sync)); err != nil {
 					return err
 				}
-				return changed(ctx, s, box, next, name, "is removed", "mbox schedule rm")
+				return changed(ctx, s, box, next, name, inJSON, "is removed", "mbox schedule rm")
 			})
 		},
 	}
 }
 
 // changed records and tells what a command has done to a schedule.
-func changed(ctx context.Context, s *session, box *mailbox.Box, next *config.File, name, what, command string) error {
+func changed(ctx context.Context, s *session, box *mailbox.Box, next *config.File, name string, inJSON bool, what, command string) error {
 	id, err := recordSchedules(ctx, box, next, name, what, command)
 	if err != nil && !errors.Is(err, mailbox.ErrCommitted) {
 		return fmt.Errorf("schedule %s %s, and no record tells of it: %w", name, what, err)
 	}
-	if id == "" {
-		id = "no record was needed"
-	}
-	s.done("schedule %s %s; %s", name, what, id)
-	return err
+	return errors.Join(s.told(inJSON, scheduleLine{name, id}, "schedule %s %s; %s", name, what, cmp.Or(id, "no record was needed")), err)
+}
+
+// scheduleLine is what --json prints of a schedule that a command has changed.
+type scheduleLine struct {
+	Name   string `json:"name"`
+	Record string `json:"record,omitzero"` // "" where none was needed
 }
 
 func scheduleRunVerb() *verb {
@@ -352,6 +356,7 @@ overlap. Like adding a schedule it is for people.`,
 }
 
 func scheduleSwitchVerb(verbName string, on bool) *verb {
+	var inJSON bool
 	v := &verb{
 		name: verbName, args: "NAME", least: 1, most: 1,
 		brief: "have a schedule send nothing for a while",
@@ -360,6 +365,7 @@ while the schedule is paused is not made up for. A change record tells of it. Li
 adding one it is for people.`,
 		shows: []string{"mbox schedule pause nightly"},
 		exits: []int{exitNotFound, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
+		flags: []cli.Flag{jsonFlag(&inJSON)},
 		words: scheduleWords,
 	}
 	what := "is paused"
@@ -371,20 +377,19 @@ now on is sent. A change record tells of it. Like adding one it is for people.`
 	}
 	v.run = func(ctx context.Context, s *session, args []string) error {
 		return planning.with(ctx, s, func(box *mailbox.Box) error {
-			return switchSchedule(ctx, s, box, args[0], on, what, "mbox schedule "+verbName)
+			return switchSchedule(ctx, s, box, args[0], on, inJSON, what, "mbox schedule "+verbName)
 		})
 	}
 	return v
 }
 
-func switchSchedule(ctx context.Context, s *session, box *mailbox.Box, name string, on bool, what, command string) error {
+func switchSchedule(ctx context.Context, s *session, box *mailbox.Box, name string, on, inJSON bool, what, command string) error {
 	one, err := scheduleNamed(s, name)
 	if err != nil {
 		return err
 	}
 	if one.Enabled == on {
-		s.done("schedule %s %s already", name, what)
-		return nil
+		return s.told(inJSON, scheduleLine{Name: name}, "schedule %s %s already", name, what)
 	}
 	text, err := config.Switched(s.config, name, on)
 	if err != nil {
@@ -398,7 +403,7 @@ func switchSchedule(ctx context.Context, s *session, box *mailbox.Box, name stri
 	if err := durable.Replace(filepath.Join(box.Home(), file), text, box.Options().Sync); err != nil {
 		return err
 	}
-	return changed(ctx, s, box, next, name, what, command)
+	return changed(ctx, s, box, next, name, inJSON, what, command)
 }
 
 // scheduleWords completes the names of schedules.

@@ -52,7 +52,7 @@ of its value. Agents' processes are refused, as mbox approve refuses them.`,
 			"pass show api | mbox secret set --agent coder API_TOKEN",
 		},
 		exits: []int{exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
-		flags: []cli.Flag{o.agentFlag(), fileFlag("file", "read it from `FILE`", &o.file)},
+		flags: []cli.Flag{o.agentFlag(), fileFlag("file", "read it from `FILE`", &o.file), jsonFlag(&o.json)},
 		run: func(ctx context.Context, s *session, args []string) error {
 			if err := o.named("set", args[0]); err != nil {
 				return err
@@ -103,8 +103,7 @@ func (o *secretOptions) set(ctx context.Context, s *session, box *mailbox.Box, n
 	if p := s.config.Agents[o.agent]; p == nil {
 		s.warnf("%s is not in mbox.toml: it gets the secret when mbox worker --agent %s runs a command", o.agent, o.agent)
 	}
-	s.done("%s of %s is set; %s", name, o.agent, id)
-	return recorded
+	return errors.Join(s.told(o.json, o.line(name, id), "%s of %s is set; %s", name, o.agent, id), recorded)
 }
 
 // value reads the secret. Of what ends in a newline, as files and echo do, that is no part.
@@ -191,7 +190,7 @@ it, the next attempt does not get it. Backups and whoever has seen it keep it, t
 it where it comes from as well. A change record is written. It is for people.`,
 		shows: []string{"mbox secret rm --agent coder API_TOKEN"},
 		exits: []int{exitNotFound, exitPolicy, exitIO, exitBusy, exitCommitted},
-		flags: []cli.Flag{o.agentFlag()},
+		flags: []cli.Flag{o.agentFlag(), jsonFlag(&o.json)},
 		run: func(ctx context.Context, s *session, args []string) error {
 			if err := o.named("rm", args[0]); err != nil {
 				return err
@@ -223,8 +222,12 @@ func (o *secretOptions) remove(ctx context.Context, s *session, box *mailbox.Box
 	if err != nil && !errors.Is(err, mailbox.ErrCommitted) {
 		return fmt.Errorf("%s of %s is removed, and no record tells of it: %w", name, o.agent, err)
 	}
-	s.done("%s of %s is removed; %s", name, o.agent, id)
-	return err
+	return errors.Join(s.told(o.json, o.line(name, id), "%s of %s is removed; %s", name, o.agent, id), err)
+}
+
+// line is what --json prints of a secret that was set or removed.
+func (o *secretOptions) line(name, record string) any {
+	return map[string]string{"agent": o.agent, "name": name, "record": record}
 }
 
 // What the records of secrets say behind their names.

@@ -164,7 +164,9 @@ func (o *sendOptions) run(ctx context.Context, s *session, args []string) error 
 }
 
 func (o *sendOptions) submit(ctx context.Context, s *session, box *mailbox.Box, task *mailbox.Task) (mailbox.ID, error) {
-	s.doubtTarget(task.Assignment.TargetAgent)
+	if err := doubtCalled(s, box, task.Assignment.TargetAgent); err != nil {
+		return "", err
+	}
 	if err := asBridge(ctx, box, task); err != nil {
 		return "", err
 	}
@@ -473,6 +475,16 @@ func missingFile(err error, name string) error {
 		err = fmt.Errorf("%s: %w", name, mailbox.ErrNotFound)
 	}
 	return hint(err, "give the name of a file, or - for standard input")
+}
+
+// doubtCalled is doubtTarget where a name may be one that an agent had: that means it.
+func doubtCalled(s *session, box *mailbox.Box, target string) error {
+	now, err := mailbox.AgentCalled(box, target)
+	if err == nil && now != target {
+		s.done("%s is called %s now", target, now)
+	}
+	s.doubtTarget(now)
+	return err
 }
 
 // doubtTarget warns of a target that looks like a misspelt agent. It may still

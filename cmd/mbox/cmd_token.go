@@ -30,6 +30,7 @@ reader, agent or operator. Only the SHA-256 of its secret is kept.`,
 type tokenOptions struct {
 	role  choice
 	agent string
+	json  bool
 }
 
 func tokenCreateVerb() *verb {
@@ -52,6 +53,7 @@ people: an agent's process is refused, as mbox approve refuses it.`,
 		flags: []cli.Flag{
 			valueFlag("role", "what it may do: `ROLE` is reader, agent or operator", &o.role),
 			textFlag("agent", "for the role agent: the `AGENT` that it speaks for", &o.agent),
+			jsonFlag(&o.json),
 		},
 		run: func(ctx context.Context, s *session, args []string) error {
 			if err := keeping.byPerson(); err != nil {
@@ -69,6 +71,15 @@ people: an agent's process is refused, as mbox approve refuses it.`,
 			return s.with(ctx, func(box *mailbox.Box) error { return o.run(ctx, s, box, args[0]) })
 		},
 	}
+}
+
+// tokenMade is what --json prints of a token: this once with its secret.
+type tokenMade struct {
+	Name   string     `json:"name"`
+	Role   token.Role `json:"role"`
+	Agent  string     `json:"agent,omitzero"`
+	Secret string     `json:"token"`
+	Record string     `json:"record"`
 }
 
 // run records the token before it makes it: a token that works has its record,
@@ -99,6 +110,9 @@ func (o *tokenOptions) run(ctx context.Context, s *session, box *mailbox.Box, na
 	if err != nil {
 		return hint(fmt.Errorf("token %s is not made, though %s says so: %w", name, id, err),
 			"the same command again makes it; mbox token revoke %s records that there is none", schemas.ShellWord(name))
+	}
+	if o.json {
+		return errors.Join(s.printLine(tokenMade{name, role, o.agent, secret, id}), recorded)
 	}
 	s.printf("%s\n", secret)
 	s.done("token %s is made, %s: it is not shown again; %s", name, gateway.TokenRole(t), id)
@@ -132,6 +146,7 @@ that is none is named, with exit code 65; it lets nobody in.`,
 }
 
 func tokenRevokeVerb() *verb {
+	var inJSON bool
 	return &verb{
 		name: "revoke", args: "NAME", least: 1, most: 1,
 		brief: "end a token",
@@ -139,11 +154,12 @@ func tokenRevokeVerb() *verb {
 change record is written, with name and role. Like making one it is for people.`,
 		shows: []string{"mbox token revoke phone"},
 		exits: []int{exitNotFound, exitPolicy, exitIO, exitBusy, exitCommitted},
+		flags: []cli.Flag{jsonFlag(&inJSON)},
 		run: func(ctx context.Context, s *session, args []string) error {
 			if err := keeping.byPerson(); err != nil {
 				return err
 			}
-			return s.with(ctx, func(box *mailbox.Box) error { return s.revoke(ctx, box, args[0]) })
+			return s.with(ctx, func(box *mailbox.Box) error { return s.revoke(ctx, box, args[0], inJSON) })
 		},
 		words: tokenWords,
 	}
@@ -152,7 +168,7 @@ change record is written, with name and role. Like making one it is for people.`
 // revoke ends the token before it records that, so that no record says of a token
 // that works that it is revoked, and a mailbox that cannot write keeps nobody from
 // shutting a door. Said again it writes the record that a crash has cut off.
-func (s *session) revoke(ctx context.Context, box *mailbox.Box, name string) error {
+func (s *session) revoke(ctx context.Context, box *mailbox.Box, name string, inJSON bool) error {
 	if err := keeping.byNoWorker(ctx, box); err != nil {
 		return err
 	}
@@ -176,8 +192,7 @@ func (s *session) revoke(ctx context.Context, box *mailbox.Box, name string) err
 	if err != nil && !errors.Is(err, mailbox.ErrCommitted) {
 		return fmt.Errorf("token %s is revoked, and no record tells of it: %w", name, err)
 	}
-	s.done("token %s is revoked; %s", name, id)
-	return err
+	return errors.Join(s.told(inJSON, map[string]string{"name": name, "record": id}, "token %s is revoked; %s", name, id), err)
 }
 
 // isRevoked is what the record of a token says of its end, behind the name and before the

@@ -55,8 +55,8 @@ With --agent it is for the worker of one agent, where no mbox up runs; with --dr
 besides, for its dream every 4 hours. With --backup it is for a backup each day. Those
 two are services that end, and with systemd each needs what --timer prints, too.
 
-systemd is told when mbox up serves, and that it lives: one that does not go on for
-three minutes is ended, and started again.`,
+systemd is told when mbox up serves, or a worker has begun, and that it lives: one that
+does not go on for three minutes is ended, and started again.`,
 		shows: []string{
 			"mbox unit systemd >~/.config/systemd/user/mbox.service",
 			"mbox unit launchd >~/Library/LaunchAgents/mbox.plist",

@@ -72,6 +72,7 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 		if o.agent, err = mailbox.AgentCalled(box, o.agent); err != nil {
 			return err
 		}
+		recopy(ctx, s, box, o.agent)
 		w := s.worker(box, o.agent, s.config.Agents[o.agent])
 		if err := keepHome(s, box, w); err != nil {
 			return err
@@ -102,6 +103,7 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 		m := startedBy(s)
 		defer context.AfterFunc(ctx, m.stopping)()
 		m.ready()
+		w.Alive = m.alive
 		return w.Run(ctx)
 	})
 }
@@ -135,6 +137,14 @@ func (o *workerOptions) override(w *agents.Worker) {
 	}
 	if o.grace.given {
 		w.Grace = time.Duration(o.grace.Duration)
+	}
+}
+
+// recopy has the copy of its entry that lies in an agent's home be that of the registry
+// which is taken over. It decides nothing.
+func recopy(ctx context.Context, s *session, box *mailbox.Box, agent string) {
+	if err := life.Recopy(ctx, box, agent); err != nil && ctx.Err() == nil {
+		s.warnf("agent.toml in the home of %s is not that of its entry: %v", agent, err)
 	}
 }
 

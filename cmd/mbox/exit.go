@@ -229,6 +229,9 @@ func resumeHint(e *mailbox.PausedError) string {
 	if e.State == lifecycle.Renamed {
 		return "claim as " + schemas.ShellWord(e.Agent.Name)
 	}
+	if e.State == lifecycle.Provisioning {
+		return "mbox up, or mbox worker --agent " + schemas.ShellWord(e.Name) + ", has it begin"
+	}
 	return "mbox agent list shows the agents that may claim"
 }
 

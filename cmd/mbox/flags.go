@@ -30,6 +30,30 @@ func boolFlag(name, usage string, to *bool) cli.Flag {
 
 func jsonFlag(to *bool) cli.Flag { return boolFlag("json", "print JSON", to) }
 
+// answer is how a verb of channels and inboxes tells a program what it has to tell.
+type answer struct{ json, quiet bool }
+
+// flags are --json and --quiet; quiet says what is printed then.
+func (a *answer) flags(quiet string) []cli.Flag {
+	return []cli.Flag{jsonFlag(&a.json), boolFlag("quiet", quiet, &a.quiet)}
+}
+
+// check refuses both at once.
+func (a *answer) check(verb string) error {
+	if a.json && a.quiet {
+		return usagef("mbox "+verb+" --json", "--json and --quiet do not go together")
+	}
+	return nil
+}
+
+// printIDs prints what --quiet leaves of a list: an id in each line.
+func printIDs[T any](s *session, all []T, id func(T) string) error {
+	for _, one := range all {
+		s.printf("%s\n", clean(id(one), maxLine))
+	}
+	return nil
+}
+
 func valueFlag(name, usage string, to cli.Generic) cli.Flag {
 	return &cli.GenericFlag{Name: name, Usage: usage, Value: to}
 }

@@ -152,7 +152,7 @@ var rooms = map[string]room{
 		layer: 5, ours: []string{"cmd/mbox/config", "cmd/mbox/gateway/token", "agents", "agents/chat", "agents/life", "agents/policy", "agents/sandbox", "cmd/mbox/telemetry", "mailbox", "mailbox/home", "mailbox/lifecycle", "audit", "schemas", "mailbox/durable", "cmd/mbox/timetable", "agents/secret"},
 	},
 	"cmd/mbox/mcp": {
-		layer: 5, ours: []string{"cmd/mbox/sight", "mailbox", "mailbox/channel", "mailbox/task", "mailbox/verify", "mailbox/durable", "audit", "audit/record", "schemas"},
+		layer: 5, ours: []string{"agents/life", "cmd/mbox/sight", "mailbox", "mailbox/channel", "mailbox/task", "mailbox/verify", "mailbox/durable", "audit", "audit/record", "schemas"},
 		libraries: []string{jsonV2, "github.com/modelcontextprotocol/go-sdk"},
 	},
 	"cmd/mbox/top": {

@@ -43,6 +43,15 @@ func (s *session) done(format string, a ...any) {
 	}
 }
 
+// told tells a program, that has asked for JSON, or a person what has happened.
+func (s *session) told(inJSON bool, line any, format string, a ...any) error {
+	if inJSON {
+		return s.printLine(line)
+	}
+	s.done(format, a...)
+	return nil
+}
+
 // logger is where workers tell what they do.
 func (s *session) logger() zerolog.Logger {
 	level, err := zerolog.ParseLevel(s.level.value)

@@ -1,14 +1,22 @@
 package main
 
-import systemd "github.com/coreos/go-systemd/v22/daemon"
+import (
+	"time"
+
+	systemd "github.com/coreos/go-systemd/v22/daemon"
+)
 
 // manager is who started this process and wants to hear of it: systemd, for a unit of
 // Type=notify (sd_notify(3)). Where there is none nothing is told, and nothing that mbox
 // does depends on it.
 type manager struct {
 	*session
-	watches bool // it ends a process of which it hears nothing
+	watches bool      // it ends a process of which it hears nothing
+	told    time.Time // that this lives; one goroutine tells it
 }
+
+// aliveEvery is how often at most it is told that this lives.
+const aliveEvery = 500 * time.Millisecond
 
 // startedBy is this process's manager.
 func startedBy(s *session) *manager {
@@ -34,7 +42,8 @@ func (m *manager) stopping() { m.tell(systemd.SdNotifyStopping) }
 // alive is said by the loop that everything hangs on, each time around: where that stands
 // still, the watchdog ends this process, and it is started again.
 func (m *manager) alive() {
-	if m != nil && m.watches {
+	if m != nil && m.watches && time.Since(m.told) >= aliveEvery {
+		m.told = time.Now()
 		m.tell(systemd.SdNotifyWatchdog)
 	}
 }

@@ -96,6 +96,40 @@ func TestUpIsNotWatched(t *testing.T) {
 	}
 }
 
+// A worker tells that it lives while it waits for tasks, and while it works: its loop does.
+func TestWorkerIsWatched(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "agents")
+	if out, err := exec.Command(program(t), "--home", home, "init", "--sync", "none").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := os.WriteFile(filepath.Join(home, "mbox.toml"), []byte("sync = \"none\"\npoll_interval = \"1s\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	begun := filepath.Join(t.TempDir(), "begun")
+	conn, env := supervisorSocket(t)
+	cmd, out := started(t, append(env, "WATCHDOG_USEC=60000000"), "--home", home, "worker", "--agent", "one", "--grace", "0s", "--exec", "echo >"+begun+"; exec sleep 1000")
+	hear(t, conn, "READY=1")
+	for range 3 {
+		hear(t, conn, "WATCHDOG=1")
+	}
+	if out, err := exec.Command(program(t), "--home", home, "send", "--to", "one", "Sleep").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for hear(t, conn, "WATCHDOG=1"); ; hear(t, conn, "WATCHDOG=1") {
+		if _, err := os.Stat(begun); err == nil {
+			break
+		}
+	}
+	for range 3 {
+		hear(t, conn, "WATCHDOG=1")
+	}
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	hear(t, conn, "STOPPING=1", "WATCHDOG=1")
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // mbox worker tells it too; what a task's command gets does not name the socket.
 func TestWorkerTellsSystemd(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "agents")

@@ -43,7 +43,7 @@ func prepare(ctx context.Context, s *session) (*service, error) {
 		err = v.recordLifted(ctx, v.box, names...)
 	}
 	if err == nil {
-		v.crew, err = v.workers()
+		v.crew, err = v.workers(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, v.box.Close())
@@ -62,9 +62,10 @@ func prepareDoor(ctx context.Context, s *session) (v *service, err error) {
 }
 
 // workers are those of the enabled agents that have a command or a role.
-func (v *service) workers() (out []*agents.Worker, err error) {
+func (v *service) workers(ctx context.Context) (out []*agents.Worker, err error) {
 	for _, name := range v.config.AgentNames() {
 		a := v.config.Agents[name]
+		recopy(ctx, v.session, v.box, name)
 		if a.Enabled && a.HasWorker() {
 			w := v.worker(v.box, name, a)
 			if err := keepHome(v.session, v.box, w); err != nil {
@@ -162,6 +163,17 @@ func (c *crew) start(ctx context.Context, v *service, w *agents.Worker) {
 			c.stop()
 		}
 	})
+}
+
+// runs tells whether an agent has a worker that has not ended.
+func (c *crew) runs(agent string) bool {
+	ended := c.ended[agent]
+	select {
+	case <-ended:
+		return false
+	default:
+		return ended != nil
+	}
 }
 
 func (c *crew) note(err error) {

@@ -129,8 +129,8 @@ func writerIs(state string) func(*sweepHome) error {
 func adaLives(h *sweepHome) error {
 	shown := h.run("agent", "show", "ada")
 	entry, err := os.ReadFile(h.Path("mbox.d", "ada.toml"))
-	lives := strings.HasPrefix(shown.out, "ada  idle\n") || strings.HasPrefix(shown.out, "ada  offline\n") // before its first pulse
-	if !lives || !strings.Contains(string(entry), "true") {
+	if !strings.HasPrefix(shown.out, "ada  provisioning\n") || // it has no worker here
+		!strings.Contains(string(entry), "true") {
 		return fmt.Errorf("it does not live: %s%s%s%w", shown.out, shown.err, entry, err)
 	}
 	for _, name := range []string{"CLAUDE.md", "SOUL.md", "IDENTITY.md", "heartbeat.md", "state.json", "agent.toml", "memory/memory.md", "workspace"} {
@@ -151,7 +151,7 @@ func adaLives(h *sweepHome) error {
 func adaIsEve(h *sweepHome) error {
 	shown := h.run("agent", "show", "ada")
 	entry, err := os.ReadFile(h.Path("mbox.d", "eve.toml"))
-	if !strings.HasPrefix(shown.out, "eve  idle\n") || !strings.Contains(string(entry), `formerly = ['ada']`) {
+	if !strings.HasPrefix(shown.out, "eve  provisioning\n") || !strings.Contains(string(entry), `formerly = ['ada']`) {
 		return fmt.Errorf("it is not eve: %s%s%s%w", shown.out, shown.err, entry, err)
 	}
 	for _, name := range []string{"CLAUDE.md", "state.json", "memory/memory.md"} {

@@ -118,7 +118,7 @@ func (h *tokenHome) create() error {
 	return o.run(h.Context(), h.s, h.box, "phone")
 }
 
-func (h *tokenHome) revoke() error { return h.s.revoke(h.Context(), h.box, "phone") }
+func (h *tokenHome) revoke() error { return h.s.revoke(h.Context(), h.box, "phone", false) }
 
 // look tells whether the token works, and whether its records say that it does.
 func (h *tokenHome) look() (works, stands bool) {

@@ -90,10 +90,10 @@ func TestUnitsOfAgents(t *testing.T) {
 	for i, want := range [][]string{
 		{"Type=notify", "WatchdogSec=180", "Restart=on-failure"},
 		{
-			"After=network-online.target", "Wants=network-online.target", "Type=notify", "Restart=always", "RestartSec=10",
+			"After=network-online.target", "Wants=network-online.target", "Type=notify", "WatchdogSec=180", "Restart=always", "RestartSec=10",
 			"WorkingDirectory=" + filepath.Dir(logs), "MemoryMax=4G", "WantedBy=default.target",
 		},
-		{"Type=notify", "CPUQuota=12.5%", "MemoryMax=128M"},
+		{"Type=notify", "WatchdogSec=180", "CPUQuota=12.5%", "MemoryMax=128M"},
 		{"Type=oneshot", "After=network-online.target", "TimeoutStartSec=600", "WorkingDirectory=" + filepath.Dir(logs), "OnBootSec=30min", "OnUnitActiveSec=4h", "WantedBy=timers.target"},
 		{"Type=oneshot", "OnCalendar=daily", "Persistent=true", "WantedBy=timers.target"},
 	} {
@@ -108,7 +108,7 @@ func TestUnitsOfAgents(t *testing.T) {
 				t.Errorf("%s has no line %s:\n%s", u.name, line, text)
 			}
 		}
-		if i > 0 && slices.Contains(lines, "WatchdogSec=180") {
+		if u.ends && slices.Contains(lines, "WatchdogSec=180") {
 			t.Errorf("%s has a watchdog, and tells it nothing", u.name)
 		}
 		if strings.Contains(text, "append:") || strings.Contains(text, "StandardOutput=") {

@@ -83,7 +83,7 @@ func (o *unitOptions) job(home string) (job, error) {
 func (o *unitOptions) ofAgent(a *config.Agent, dir string) job {
 	j := job{
 		name: "mbox-worker-" + o.agent, about: "mbox: the worker of " + o.agent, args: []string{"worker", "--agent", o.agent}, online: true,
-		service: append([]string{"Restart=always", "RestartSec=10"}, limits(a)...),
+		service: append([]string{"WatchdogSec=180", "Restart=always", "RestartSec=10"}, limits(a)...),
 		keep:    []string{"<key>KeepAlive</key><true/>", "<key>ThrottleInterval</key><integer>10</integer>"},
 	}
 	file := "worker.out.log"

@@ -206,11 +206,12 @@ type Member struct {
 	Name    string
 	Is      string   // whom the name means, where that has another one now
 	Off     bool     // it gets only what names it
+	Unasked bool     // it gets nothing that is for all agents
 	Watches []string // channels
 }
 
-// Address fills in whom the message is for: agents that its text names, who watches
-// its channel, and with @agents all. Who posts gets nothing of it. An agent gets it once, for the
+// Address fills in whom the message is for: agents that its text names, with @agents all,
+// and who watches its channel. Who posts gets nothing of it. An agent gets it once, for the
 // first of these reasons. It returns the names in the text that nobody has.
 func (m *Message) Address(members []Member) (unknown []string) {
 	m.Receivers, m.People = nil, false
@@ -231,13 +232,13 @@ func (m *Message) Address(members []Member) (unknown []string) {
 		}
 	}
 	for _, who := range members {
-		if !who.Off && slices.Contains(who.Watches, m.Channel) {
-			m.add(who.Name, Watch)
+		if all && !who.Off && !who.Unasked {
+			m.add(who.Name, Broadcast)
 		}
 	}
 	for _, who := range members {
-		if all && !who.Off {
-			m.add(who.Name, Broadcast)
+		if !who.Off && slices.Contains(who.Watches, m.Channel) {
+			m.add(who.Name, Watch)
 		}
 	}
 	return unknown

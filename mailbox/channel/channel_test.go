@@ -99,16 +99,18 @@ func TestAddress(t *testing.T) {
 		{Name: "off", Off: true, Watches: []string{"general"}},
 		{Name: "tester", Watches: []string{"other", "general"}},
 		{Name: "writer"},
+		{Name: "builtin", Unasked: true},
 	}
 	for text, want := range map[string]string{
 		"hello":                        "tester:watch",
 		"@writer":                      "writer:mention tester:watch",
 		"@off":                         "off:mention tester:watch",
 		"@coder":                       "tester:watch", // it says so itself
-		"@agents":                      "tester:watch writer:broadcast",
+		"@agents":                      "tester:broadcast writer:broadcast",
 		"@agents @tester and @writer":  "tester:mention writer:mention",
+		"@agents @builtin":             "builtin:mention tester:broadcast writer:broadcast",
 		"@apes @nobody":                "tester:watch people ?nobody",
-		"@apes @agents @writer @nobod": "writer:mention tester:watch people ?nobod",
+		"@apes @agents @writer @nobod": "writer:mention tester:broadcast people ?nobod",
 	} {
 		m := message(func(m *Message) { m.Text = text })
 		m.Receivers, m.People = []Receiver{{"stranger", Mention}}, true // what somebody wrote there counts for nothing

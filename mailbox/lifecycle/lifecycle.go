@@ -4,7 +4,7 @@
 //
 //	provisioning ──► healthy ◄──► paused ──► draining ──► dead
 //
-//	provisioning  it is being made
+//	provisioning  it is being made, or has not begun to work yet: it claims nothing
 //	healthy       it may claim; so may an agent of which the ledger says nothing
 //	paused        it claims nothing, and goes on with what it has. It is healthy again by
 //	              somebody's word, or when its time is over, of which no line tells
@@ -13,10 +13,10 @@
 //	renamed       it lives on under another name, in the state that it had; this one
 //	              stays taken, and means the same agent
 //
-// Besides, a healthy agent can be drained, and any of them can be dead next. A pause may
-// follow on a pause: it has another end, or another reason. A dead one that is brought
-// back from the archive is provisioning again. One that is healthy or paused can be
-// renamed; it may have a name back that it had.
+// Besides, a healthy agent can be drained, and one that is provisioning; any of them can be
+// dead next. A pause may follow on a pause: it has another end, or another reason. A dead
+// one that is brought back from the archive is provisioning again. One that is provisioning,
+// healthy or paused can be renamed; it may have a name back that it had.
 package lifecycle
 
 import (
@@ -45,7 +45,7 @@ const (
 // moves are the states that may follow on each.
 var moves = map[State][]State{
 	Unborn:       {Provisioning},
-	Provisioning: {Healthy, Dead},
+	Provisioning: {Healthy, Draining, Dead, Renamed},
 	Healthy:      {Paused, Draining, Dead, Renamed},
 	Paused:       {Healthy, Paused, Draining, Dead, Renamed},
 	Draining:     {Dead},

@@ -14,7 +14,7 @@ import (
 func TestMoves(t *testing.T) {
 	legal := []string{
 		" provisioning",
-		"provisioning healthy", "provisioning dead",
+		"provisioning healthy", "provisioning draining", "provisioning dead",
 		"healthy paused", "healthy draining", "healthy dead",
 		"paused healthy", "paused paused", "paused draining", "paused dead",
 		"draining dead",

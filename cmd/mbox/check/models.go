@@ -112,6 +112,8 @@ func mind(c *config.File, name string, err error) Finding {
 			with = schemas.Sentence(b.Command, 60)
 		}
 		f.Level, f.Text = Fine, name+" can think, with "+with
+	case errors.As(err, &fault) && fault.Fault == agents.BrainBusy:
+		f.Level, f.Text = Fine, name+" waits for its turn: "+fault.Text
 	case errors.As(err, &fault):
 		f.Hint = cmp.Or(fault.Hint, "tasks that carry an action need no brain")
 		f.Text = name + " cannot think: " + fault.Text

@@ -208,8 +208,11 @@ func (e *Exam) agents(box *mailbox.Box) {
 		}
 		kept++
 		hint := ""
-		if a.State == lifecycle.Paused {
+		switch a.State {
+		case lifecycle.Paused:
 			hint = "mbox agent resume " + schemas.ShellWord(name)
+		case lifecycle.Provisioning:
+			hint = "mbox up, or mbox worker --agent " + schemas.ShellWord(name) + ", has it begin"
 		}
 		e.add("agents", Doubt, hint, "%s is %s; tasks that wait for it: %d", name, a, waitingFor(x, name))
 	}

@@ -241,7 +241,8 @@ func (c *File) team(chief *Agent) (names []string) {
 func (c *File) capabilities() map[string]mailbox.Capabilities {
 	out := map[string]mailbox.Capabilities{}
 	for name, a := range c.Agents {
-		out[name] = mailbox.Capabilities{Types: a.Types, Actions: a.Actions, OnlyNamed: a.OnlyNamed, Disabled: !a.Enabled, Watches: a.WatchChannels, Accept: a.Accept, ExpectOutput: a.ExpectOutput}
+		unasked := !c.mentions("agents." + name) // one of the four: nobody has said that it is to be there
+		out[name] = mailbox.Capabilities{Unasked: unasked, Types: a.Types, Actions: a.Actions, OnlyNamed: a.OnlyNamed, Disabled: !a.Enabled, Watches: a.WatchChannels, Accept: a.Accept, ExpectOutput: a.ExpectOutput}
 	}
 	return out
 }

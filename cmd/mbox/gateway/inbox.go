@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 
+	"mbox/agents/life"
 	"mbox/mailbox"
 	"mbox/schemas"
 )
@@ -76,7 +77,7 @@ func (c *call) ack() error {
 		return badRequest("ids has to name 1 to 100 items", `{"ids": ["task-2026-02-16-001"]}`)
 	}
 	for _, id := range acks.IDs {
-		if err := mailbox.Acknowledge(c.ctx, c.Box, id, agent, ""); err != nil && !errors.Is(err, mailbox.ErrCommitted) {
+		if err := life.Acknowledge(c.ctx, c.Box, id, agent, ""); err != nil && !errors.Is(err, mailbox.ErrCommitted) {
 			return err
 		}
 	}

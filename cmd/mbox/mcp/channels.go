@@ -7,6 +7,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"mbox/agents/life"
 	"mbox/mailbox"
 	"mbox/mailbox/channel"
 	"mbox/schemas"
@@ -230,7 +231,7 @@ func (f forum) ack(ctx context.Context, _ *sdk.CallToolRequest, in ackInput) (ac
 		if claim := f.s.claims.of(id); claim != nil {
 			token = claim.Token()
 		}
-		err := mailbox.Acknowledge(ctx, f.s.o.Box, id, f.s.o.Agent, token)
+		err := life.Acknowledge(ctx, f.s.o.Box, id, f.s.o.Agent, token)
 		if errors.Is(err, mailbox.ErrConflict) {
 			err = &advised{err, "list_inbox lists what waits for you; get_task tells how this one is"}
 		}

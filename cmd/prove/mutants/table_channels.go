@@ -167,6 +167,16 @@ var channelsMutants = []mutant{
 		command{"cmd/mbox/gateway", "TestChannels$"},
 	},
 	{
+		"watch-before-broadcast", "channels", "mailbox/channel/channel.go",
+		"if all && !who.Off && !who.Unasked {", "if all && !who.Off && !who.Unasked && !slices.Contains(who.Watches, m.Channel) {",
+		command{"mailbox/channel", "TestAddress"},
+	},
+	{
+		"broadcast-to-nobody", "channels", "cmd/mbox/config/agents.go",
+		"unasked := !c.mentions(\"agents.\" + name)", "unasked := false",
+		command{"cmd/mbox", "TestScripts/channels$"},
+	},
+	{
 		"pulse-of-another", "channels", "cmd/mbox/gateway/life.go",
 		"if name != c.agent {", "if name == \"any\" {",
 		command{"cmd/mbox/gateway", "TestPulse$"},

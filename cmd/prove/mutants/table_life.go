@@ -165,6 +165,76 @@ var lifeMutants = []mutant{
 		command{"cmd/mbox", "TestScripts/agent_life$"},
 	},
 	{
+		"born-and-healthy-without-a-worker", "life", "cmd/mbox/cmd_agent_life.go",
+		"case a == nil || !a.Enabled || !a.HasWorker():", "case a == nil || !a.Enabled || !a.HasWorker() || !box.Routed():",
+		command{"cmd/mbox", "TestScripts/agent_life$"},
+	},
+	{
+		"another-birth-finished", "life", "cmd/mbox/cmd_agent_life.go",
+		"there == nil || there.Role", "there != nil || there.Role",
+		command{"cmd/mbox", "TestScripts/agent_life$"},
+	},
+	{
+		"nobody-misses-who-works-elsewhere", "life", "cmd/mbox/check/absent.go",
+		"!told.At(now).Claims() || !a.Enabled {", "!told.At(now).Claims() || !a.Enabled || !a.HasWorker() {",
+		command{"cmd/mbox", "TestScripts/agent_outside$"},
+	},
+	{
+		"the-never-heard-are-missed", "life", "agents/life/keeper.go",
+		"return since, run\n", "return since, true\n",
+		command{"agents/life", "TestAdmit"},
+	},
+	{
+		"admitted-with-a-pulse", "life", lifeGo,
+		"func(s *State) { s.LastPulseAt = nil }", "func(s *State) { s.LastPulseAt = now(b) }",
+		command{"agents/life", "TestAdmit"},
+	},
+	{
+		"arrives-before-its-home", "life", lifeGo,
+		"if is, err := there(b.AgentDir(name)); err != nil || !is {", "if is, err := there(b.AgentDir(name)); err != nil || !is && false {",
+		command{"agents/life", "TestFaults/new_name_of_a_newborn"},
+	},
+	{
+		"runtime-of-another-flag", "life", "cmd/mbox/cmd_agent_life.go",
+		"case f.flag != want && f.value != \"\":", "case f.flag != want && f.value == want:",
+		command{"cmd/mbox", "TestScripts/agent_life$"},
+	},
+	{
+		"soul-told-twice", "life", "agents/own.go",
+		" && !strings.Contains(told, text) {", " {",
+		command{"agents", "TestOwnTextsOnce"},
+	},
+	{
+		"sweeps-whom-the-ledger-knows", "life", "agents/life/sweep.go",
+		"a[name].State == lifecycle.Unborn {", "a[name].State != lifecycle.Dead {",
+		command{"agents/life", "TestSweep"},
+	},
+	{
+		"sweeps-during-a-birth", "life", "agents/life/sweep.go",
+		"lock(ctx, livesLock(b), 0)", "func() error { return nil }, error(nil)",
+		command{"agents/life", "TestSweep"},
+	},
+	{
+		"ack-keeps-nothing", "life", "agents/life/keeper.go",
+		"failed = change(ctx, b, agent, advance)", "failed = nil",
+		command{"cmd/mbox", "TestScripts/agent_outside$"},
+	},
+	{
+		"old-copy-stays", "life", "agents/life/home.go",
+		"err == nil && bytes.Equal(there, text) {", "err == nil && len(there) > 0 {",
+		command{"cmd/mbox", "TestScripts/agent_life$"},
+	},
+	{
+		"changed-claude-written-anew", "life", "agents/life/renamed.go",
+		"case err == nil && bytes.Equal(now, born):", "case err == nil:",
+		command{"agents/life", "TestRenamedTexts"},
+	},
+	{
+		"kept-claude-tells-the-old-name", "life", "agents/life/renamed.go",
+		"return durable.Replace(kept, text, mode)", "return nil",
+		command{"agents/life", "TestRenamedTexts"},
+	},
+	{
 		"renamed-at-work", "life", "agents/life/rename.go",
 		"} else if len(held) > 0 {\n\t\treturn fmt.Errorf(\"agent %s works", "} else if len(held) > 1 {\n\t\treturn fmt.Errorf(\"agent %s works",
 		command{"agents/life", "TestRenameRefused"},
@@ -431,7 +501,7 @@ var lifeMutants = []mutant{
 	},
 	{
 		"paused-are-absent", "life", "cmd/mbox/check/absent.go",
-		"!told.At(box.Options().Now()).Claims()", "told.State == \"\"",
+		"!told.At(now).Claims()", "told.State == \"\"",
 		command{"cmd/mbox", "TestScripts/agent_life$"},
 	},
 	{

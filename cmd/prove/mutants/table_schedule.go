@@ -134,7 +134,7 @@ var scheduleMutants = []mutant{
 	},
 	{
 		"unit-with-no-watchdog", "units", "cmd/mbox/units.go",
-		"\"WatchdogSec=180\", ", "",
+		"\"WatchdogSec=180\", \"Restart=on-failure\"", "\"Restart=on-failure\"",
 		command{"cmd/mbox", "TestUnitsOfAgents"},
 	},
 	{
@@ -161,6 +161,21 @@ var scheduleMutants = []mutant{
 		"life-unsaid", "units", "cmd/mbox/service.go",
 		"v.scanned(r, err); c.manager.alive()", "v.scanned(r, err)",
 		command{"cmd/mbox", "TestUpTellsSystemd"},
+	},
+	{
+		"worker-unit-with-no-watchdog", "units", "cmd/mbox/units.go",
+		"\"WatchdogSec=180\", \"Restart=always\"", "\"Restart=always\"",
+		command{"cmd/mbox", "TestUnitsOfAgents"},
+	},
+	{
+		"idle-worker-tells-nothing", "units", "agents/worker.go",
+		", Looked: s.Alive}", "}",
+		command{"cmd/mbox", "TestWorkerIsWatched"},
+	},
+	{
+		"busy-worker-tells-nothing", "units", "agents/worker.go",
+		"if s.Alive != nil {", "if s.Alive != nil && s.busy() == 0 {",
+		command{"cmd/mbox", "TestWorkerIsWatched"},
 	},
 	{
 		"watchdog-of-another", "units", "cmd/mbox/manager.go",
