@@ -11,10 +11,11 @@ import (
 	"mbox/cmd/mbox/check"
 	"mbox/cmd/mbox/top"
 	"mbox/mailbox"
+	"mbox/mailbox/home"
 	"mbox/schemas"
 )
 
-type statusOptions struct{ watch, json bool }
+type statusOptions struct{ watch, seen, json bool }
 
 func statusVerb() *verb {
 	var o statusOptions
@@ -29,11 +30,15 @@ somebody, the worst first, with the command that helps. Nothing of that is exit 
 
 --watch shows it anew each second until Ctrl-C, which is exit code 0; into a pipe or
 a file only when something has changed. With --json of each folder but completed the
-first 100 tasks are there, too.`,
+first 100 tasks are there, too.
+
+What came to quarantine is told until somebody says --seen. It stays where it lies, and
+so does what the ledger tells of it.`,
 		shows: []string{"mbox status", "mbox status --watch", "mbox status --json | jq '.problems[]'"},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{
 			boolFlag("watch", "show it again and again", &o.watch),
+			boolFlag("seen", "what lies in quarantine has been seen", &o.seen),
 			boolFlag("json", "print JSON, with --watch a line each time", &o.json),
 		},
 		run: func(ctx context.Context, s *session, _ []string) error {
@@ -43,6 +48,11 @@ first 100 tasks are there, too.`,
 }
 
 func (o *statusOptions) run(ctx context.Context, s *session, box *mailbox.Box) error {
+	if o.seen {
+		if _, err := home.See(box.Home(), box.Options().Sync); err != nil {
+			return err
+		}
+	}
 	if o.watch {
 		return o.again(ctx, s, box)
 	}
@@ -56,7 +66,7 @@ func (o *statusOptions) run(ctx context.Context, s *session, box *mailbox.Box) e
 	} else {
 		b.Print(s.out, styleOf(s))
 	}
-	if n := len(b.Problems); n > 0 && err == nil {
+	if n := b.Needs(); n > 0 && err == nil {
 		return &unwell{schemas.Count(n, "thing needs", "things need") + " somebody"}
 	}
 	return err

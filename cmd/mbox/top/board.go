@@ -16,6 +16,7 @@ import (
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
 
@@ -91,21 +92,22 @@ type Agent struct {
 // reader reads boards, one after another. What it has read it keeps as long as that
 // has not changed.
 type reader struct {
-	box    *mailbox.Box
-	now    func() time.Time
-	lacks  func() []check.Finding // of Options
-	at     audit.Position         // of the ledger, when the index was asked
-	agents map[string]mailbox.Agent
-	count  map[mailbox.State]int
-	live   map[mailbox.State][]*mailbox.Live // the most urgent first; nil where the ledger cannot tell
-	titles map[place]title
-	used   map[place]bool // of titles, by this board
-	files  int            // that may still be read for this board
-	ended  map[mailbox.State]*listing
-	causes map[mailbox.ID]cause
-	brief  bool // nothing is told of tasks that are completed
-	soon   bool // a board is to be there soon: what takes long is left to the next
-	asks   int  // that may still be put for this board
+	box     *mailbox.Box
+	now     func() time.Time
+	lacks   func() []check.Finding // of Options
+	at      audit.Position         // of the ledger, when the index was asked
+	agents  map[string]mailbox.Agent
+	count   map[mailbox.State]int
+	live    map[mailbox.State][]*mailbox.Live // the most urgent first; nil where the ledger cannot tell
+	titles  map[place]title
+	used    map[place]bool // of titles, by this board
+	files   int            // that may still be read for this board
+	ended   map[mailbox.State]*listing
+	causes  map[mailbox.ID]cause
+	reasons map[string]home.Reason // why entries lie in quarantine
+	brief   bool                   // nothing is told of tasks that are completed
+	soon    bool                   // a board is to be there soon: what takes long is left to the next
+	asks    int                    // that may still be put for this board
 }
 
 // place is where a task's file lies, and title what is shown of it.
@@ -121,7 +123,7 @@ type title struct {
 
 func newReader(box *mailbox.Box, lacks func() []check.Finding) *reader {
 	now := box.Options().Now
-	return &reader{box: box, now: now, lacks: lacks, files: readFirst, titles: map[place]title{}, ended: map[mailbox.State]*listing{}, causes: map[mailbox.ID]cause{}}
+	return &reader{box: box, now: now, lacks: lacks, files: readFirst, titles: map[place]title{}, ended: map[mailbox.State]*listing{}, causes: map[mailbox.ID]cause{}, reasons: map[string]home.Reason{}}
 }
 
 // read makes a board. touched are the tasks about which there have been lines since

@@ -24,6 +24,8 @@ type Problem struct {
 	Task mailbox.ID `json:"task,omitzero"`
 	Text string     `json:"text"`
 	Hint string     `json:"hint,omitzero"` // the command that helps
+
+	Count int `json:"count,omitzero"` // of how many things it tells, where those are several
 }
 
 // key tells a problem from others. Its text may change while it stays: how long it has
@@ -67,7 +69,20 @@ type cause struct {
 }
 
 func (b *Board) trouble(kind string, id mailbox.ID, text, hint string) {
-	b.Problems = append(b.Problems, Problem{kind, id, oneLine(text), hint})
+	b.Problems = append(b.Problems, Problem{Kind: kind, Task: id, Text: oneLine(text), Hint: hint})
+}
+
+// many is one problem that tells of n things.
+func (b *Board) many(kind string, n int, text, hint string) {
+	b.Problems = append(b.Problems, Problem{Kind: kind, Text: oneLine(text), Hint: hint, Count: n})
+}
+
+// Needs counts what needs somebody.
+func (b *Board) Needs() (n int) {
+	for _, p := range b.Problems {
+		n += max(p.Count, 1)
+	}
+	return n
 }
 
 // problems lists what mbox doctor and mbox why call so.
@@ -191,7 +206,7 @@ func (r *reader) overdue(l *mailbox.Live, now time.Time) bool {
 // why asks about one task; nil if nothing is wrong with it.
 func (r *reader) why(ctx context.Context, l *mailbox.Live) *Problem {
 	if reason := check.Nobody(l.Target, l.Action, r.box.Options().Agents); reason != "" && l.State == mailbox.Pending {
-		return &Problem{kindAlarm, l.ID, reason, "mbox why " + word(l.ID)}
+		return &Problem{Kind: kindAlarm, Task: l.ID, Text: reason, Hint: "mbox why " + word(l.ID)}
 	}
 	w, err := mailbox.Stands(ctx, r.box, l.ID)
 	if err == nil && l.State == mailbox.Pending && l.Alarmed && len(w.Alarms)+len(w.Waits) == 0 {
@@ -201,17 +216,17 @@ func (r *reader) why(ctx context.Context, l *mailbox.Live) *Problem {
 	case errors.Is(err, mailbox.ErrNotFound) || ctx.Err() != nil:
 		return nil
 	case err != nil:
-		return &Problem{kindAlarm, l.ID, err.Error(), "mbox why " + word(l.ID)}
+		return &Problem{Kind: kindAlarm, Task: l.ID, Text: err.Error(), Hint: "mbox why " + word(l.ID)}
 	case len(w.Faults) > 0:
-		return &Problem{kindAlarm, l.ID, w.Faults[0], "mbox why " + word(l.ID)}
+		return &Problem{Kind: kindAlarm, Task: l.ID, Text: w.Faults[0], Hint: "mbox why " + word(l.ID)}
 	case w.Over:
-		return &Problem{kindClaim, l.ID, w.Lease, "mbox why " + word(l.ID)}
+		return &Problem{Kind: kindClaim, Task: l.ID, Text: w.Lease, Hint: "mbox why " + word(l.ID)}
 	case w.Approve != "":
-		return &Problem{kindApproval, l.ID, w.Summary, "mbox approve " + word(l.ID)}
+		return &Problem{Kind: kindApproval, Task: l.ID, Text: w.Summary, Hint: "mbox approve " + word(l.ID)}
 	case l.State == mailbox.Pending && l.Alarmed && len(w.Waits) > 0:
-		return &Problem{kindAlarm, l.ID, w.Summary, "mbox why " + word(l.ID)}
+		return &Problem{Kind: kindAlarm, Task: l.ID, Text: w.Summary, Hint: "mbox why " + word(l.ID)}
 	case l.State == mailbox.Pending && len(w.Alarms) > 0:
-		return &Problem{kindAlarm, l.ID, w.Alarms[len(w.Alarms)-1], "mbox why " + word(l.ID)}
+		return &Problem{Kind: kindAlarm, Task: l.ID, Text: w.Alarms[len(w.Alarms)-1], Hint: "mbox why " + word(l.ID)}
 	}
 	return nil
 }
@@ -238,20 +253,51 @@ func (r *reader) drops(b *Board) {
 	}
 }
 
-// quarantine tells how much lies there, and what came last.
+// mostReasons is how many reasons of what lies in quarantine a board reads. One that it
+// has not read counts as one that somebody has to see.
+const mostReasons = 1000
+
+// quarantine tells how much lies there that nobody has seen, and what came last.
 func (r *reader) quarantine(b *Board) {
-	n, last, err := quarantined(filepath.Join(b.Home, "tasks", "quarantine"))
-	if err != nil {
+	names, err := home.Entries(b.Home)
+	seen, failed := home.Seen(b.Home)
+	if err = errors.Join(err, failed); err != nil {
 		b.trouble(kindGone, "", err.Error(), "mbox doctor")
 		return
 	}
-	if b.Quarantine = n; n > 0 {
-		text := number(n) + " kept in tasks/quarantine"
-		if r, err := home.ReadReason(last); err == nil {
-			text += "; the last: " + r.Name + ": " + r.Text()
+	b.Quarantine = len(names)
+	names = slices.DeleteFunc(names, func(name string) bool { return seen[name] })
+	n, last := len(names), home.Reason{}
+	for _, name := range names[:min(n, mostReasons)] {
+		why, err := r.reason(name)
+		switch {
+		case err != nil:
+		case why.Answered():
+			n--
+		case why.At.After(last.At.Time):
+			last = why
 		}
-		b.trouble(kindQuarantine, "", schemas.Sentence(oneLine(text), 300), "mbox ls --state quarantine")
 	}
+	if n == 0 {
+		return
+	}
+	text := number(n) + " kept in tasks/quarantine"
+	if last.Name != "" {
+		text += "; the last: " + last.Name + ": " + last.Text()
+	}
+	b.many(kindQuarantine, n, schemas.Sentence(oneLine(text), 300), "mbox ls --state quarantine, then mbox status --seen")
+}
+
+// reason is why an entry lies in quarantine, where it does not change.
+func (r *reader) reason(entry string) (home.Reason, error) {
+	if why, known := r.reasons[entry]; known {
+		return why, nil
+	}
+	why, err := home.ReadReason(filepath.Join(r.box.Home(), "tasks", "quarantine", entry+home.ReasonSuffix))
+	if err == nil {
+		r.reasons[entry] = why
+	}
+	return why, err
 }
 
 func number(n int) string { return strconv.Itoa(n) }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +12,6 @@ import (
 
 	"mbox/cmd/mbox/check"
 	"mbox/mailbox"
-	"mbox/mailbox/home"
 	"mbox/schemas"
 )
 
@@ -229,17 +226,3 @@ func (s Style) put(w io.Writer, text string) {
 
 // Clear makes a terminal ready for a board in the place of the one before.
 func Clear(w io.Writer) { fmt.Fprint(w, ansi.CursorHomePosition+ansi.EraseScreenBelow) }
-
-// quarantined counts what lies in quarantine, and finds what came last: the file of its reason.
-func quarantined(dir string) (n int, last string, err error) {
-	entries, err := os.ReadDir(dir)
-	at := time.Time{}
-	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), home.ReasonSuffix) {
-			n++
-		} else if info, err := e.Info(); err == nil && info.ModTime().After(at) {
-			last, at = filepath.Join(dir, e.Name()), info.ModTime()
-		}
-	}
-	return n, last, err
-}

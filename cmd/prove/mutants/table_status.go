@@ -31,6 +31,16 @@ var statusMutants = []mutant{
 		command{"cmd/mbox/top", "TestBoardIsPrinted"},
 	},
 	{
+		"seen-is-told-again", "status", "cmd/mbox/top/problems.go",
+		"return seen[name] })", "return false && seen[name] })",
+		mboxTest("TestScripts/status$"),
+	},
+	{
+		"answered-drops-count-twice", "status", "cmd/mbox/top/problems.go",
+		"case why.Answered():", "case false:",
+		mboxTest("TestScripts/status$"),
+	},
+	{
 		"all-is-well", "status", "cmd/mbox/cmd_status.go",
 		"n > 0 && err == nil", "n > 99 && err == nil",
 		mboxTest("TestScripts/status$"),
