@@ -41,6 +41,11 @@ var statusMutants = []mutant{
 		mboxTest("TestScripts/status$"),
 	},
 	{
+		"lines-told-with-old-files", "status", "cmd/mbox/telling.go",
+		"late || file.Mbox.Revision >= d.Revision", "late || true",
+		mboxTest("TestLineIsToldWithTheFileThatFollowsIt"),
+	},
+	{
 		"all-is-well", "status", "cmd/mbox/cmd_status.go",
 		"n > 0 && err == nil", "n > 99 && err == nil",
 		mboxTest("TestScripts/status$"),
