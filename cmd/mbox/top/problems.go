@@ -42,7 +42,8 @@ const (
 	kindAgent      = "agent" // it cannot work, and has tasks; or nothing is heard of its worker
 	kindAlarm      = "alarm" // nobody takes it
 	kindApproval   = "approval"
-	kindPaused     = "paused" // an agent for which tasks wait
+	kindSchedule   = "schedules" // it never fires, or its tasks fail
+	kindPaused     = "paused"    // an agent for which tasks wait
 	kindDrop       = "drop"
 	kindQuarantine = "quarantine"
 	kindTelemetry  = "telemetry" // its server does not take what happens
@@ -51,13 +52,13 @@ const (
 
 // How many tasks of a folder are asked why they stand still: each answer reads the task's
 // file. How long one counts if no line comes: a worker dies without one.
-// And how many failed tasks are problems.
+// And how many tasks of a kind of problem are told one by one: a board is one screen.
 const (
-	mostAsked  = 10
-	askNext    = 2 // of a board that is to be there soon, after the first
-	waitCounts = 5 * time.Minute
-	workCounts = 30 * time.Second
-	mostFailed = 50
+	mostAsked    = 10
+	askNext      = 2 // of a board that is to be there soon, after the first
+	waitCounts   = 5 * time.Minute
+	workCounts   = 30 * time.Second
+	mostTogether = 5
 )
 
 // cause is what was found out about a task that may stand still.
@@ -106,21 +107,41 @@ func (r *reader) problems(ctx context.Context, b *Board) {
 		}
 	}
 	r.quarantine(b)
-	failed := 0
-	for _, row := range b.Columns[task.FolderIndex(mailbox.Failed)].Rows {
-		_, read := r.titles[place{row.State, row.ID}]
-		if !read || strings.HasPrefix(row.err, "cancelled") || failed == mostFailed {
+	r.failed(b)
+	b.sort()
+}
+
+// failed tells of the tasks that failed last, and counts the others. Of those whose files
+// have not been read nobody knows whether they were cancelled.
+func (r *reader) failed(b *Board) {
+	c, told, more, since := &b.Columns[task.FolderIndex(mailbox.Failed)], 0, 0, mailbox.Time{}
+	unread := c.Count
+	for _, row := range c.Rows {
+		if _, read := r.titles[place{row.State, row.ID}]; !read {
 			continue
 		}
-		failed++
-		b.trouble(kindFailed, row.ID, schemas.Sentence(oneLine(row.err), 200), "mbox retry "+word(row.ID))
+		switch unread--; {
+		case strings.HasPrefix(row.err, "cancelled"):
+		case told == mostTogether:
+			more, since = more+1, row.Since
+		default:
+			told++
+			b.trouble(kindFailed, row.ID, schemas.Sentence(oneLine(row.err), 200), "mbox retry "+word(row.ID))
+		}
 	}
-	b.sort()
+	if more == 0 {
+		return
+	}
+	text := number(more) + " more failed since " + since.String()
+	if unread > 0 {
+		text += ", and " + number(unread) + " before that failed or were cancelled"
+	}
+	b.many(kindFailed, more, text, "mbox ls --state failed, then mbox retry --failed")
 }
 
 // sort puts the worst first.
 func (b *Board) sort() {
-	order := []string{kindReadOnly, kindGone, kindLedger, kindDisk, kindClaim, kindAgent, kindAlarm, kindApproval, kindPaused, kindDrop, kindQuarantine, kindTelemetry, kindFailed}
+	order := []string{kindReadOnly, kindGone, kindLedger, kindDisk, kindClaim, kindAgent, kindAlarm, kindApproval, kindSchedule, kindPaused, kindDrop, kindQuarantine, kindTelemetry, kindFailed}
 	slices.SortStableFunc(b.Problems, func(a, b Problem) int { return slices.Index(order, a.Kind) - slices.Index(order, b.Kind) })
 }
 
@@ -131,7 +152,7 @@ func (r *reader) standing(ctx context.Context, b *Board) {
 	if !r.soon {
 		r.asks = 2 * mostAsked
 	}
-	left, causes := 0, map[mailbox.ID]cause{}
+	left, asks, causes, told := 0, 0, map[mailbox.ID]cause{}, map[string]int{}
 	for _, s := range task.Folders[:2] {
 		asked, counts := 0, waitCounts
 		if s == mailbox.InProgress {
@@ -144,6 +165,8 @@ func (r *reader) standing(ctx context.Context, b *Board) {
 			if asked++; asked > mostAsked {
 				if r.overdue(l, b.At.Time) {
 					left++
+				} else if s == mailbox.Pending && l.Action != "" {
+					asks++
 				}
 				continue
 			}
@@ -159,14 +182,29 @@ func (r *reader) standing(ctx context.Context, b *Board) {
 				}
 			}
 			causes[l.ID] = known
-			if known.found != nil {
+			if known.found == nil {
+				continue
+			}
+			if told[known.found.Kind]++; told[known.found.Kind] <= mostTogether {
 				b.Problems = append(b.Problems, *known.found)
 			}
 		}
 	}
 	r.causes, r.asks = causes, askNext
-	if left > 0 {
-		b.trouble(kindAlarm, "", number(left)+" more that wait long, or work longer than they said", "mbox ls")
+	b.rest(kindClaim, told[kindClaim], 0, " more whose workers are gone", "mbox ls --state in-progress")
+	if told[kindApproval] > 0 && asks > 0 {
+		b.rest(kindApproval, told[kindApproval], asks, " more that may wait for an approval", "mbox approve")
+	} else {
+		b.rest(kindApproval, told[kindApproval], 0, " more wait for an approval", "mbox approve")
+	}
+	b.rest(kindAlarm, told[kindAlarm], left, " more that wait long, or work longer than they said", "mbox ls")
+}
+
+// rest tells how many more there are of a kind of which n were found, and others were not
+// looked into.
+func (b *Board) rest(kind string, n, others int, text, hint string) {
+	if more := max(n-mostTogether, 0) + others; more > 0 {
+		b.many(kind, more, number(more)+text, hint)
 	}
 }
 

@@ -17,7 +17,7 @@ var statusMutants = []mutant{
 	},
 	{
 		"lame-agents-pass", "status", "cmd/mbox/top/status.go",
-		"if !a.Able && a.Waiting > 0 {", "if a.Able && a.Waiting > 0 {",
+		"if !a.Able && kept > 0 {", "if a.Able && kept > 0 {",
 		command{"cmd/mbox/top", "TestBoardIsPrinted"},
 	},
 	{
@@ -44,6 +44,16 @@ var statusMutants = []mutant{
 		"lines-told-with-old-files", "status", "cmd/mbox/telling.go",
 		"late || file.Mbox.Revision >= d.Revision", "late || true",
 		mboxTest("TestLineIsToldWithTheFileThatFollowsIt"),
+	},
+	{
+		"a-screen-of-failures", "status", "cmd/mbox/top/problems.go",
+		"case told == mostTogether:", "case told == 50:",
+		command{"cmd/mbox/top", "TestManyThatFailed"},
+	},
+	{
+		"approvals-beyond-ten", "status", "cmd/mbox/top/problems.go",
+		"asks++", "asks += 0",
+		command{"cmd/mbox/top", "TestManyApprovals"},
 	},
 	{
 		"all-is-well", "status", "cmd/mbox/cmd_status.go",
