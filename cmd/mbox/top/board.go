@@ -55,6 +55,7 @@ type Column struct {
 	Rows   []Row         `json:"tasks"`           // the most urgent or the newest first
 
 	waiting map[string]int // how many of them name each agent
+	thought map[string]int // of these, such as carry no action
 }
 
 // Row is a task in a list. Its texts are as they came: whoever shows one cleans it.
@@ -83,6 +84,7 @@ type Agent struct {
 	Holds   []mailbox.ID  `json:"holds"`          // the one that it has had longest first
 	Since   *mailbox.Time `json:"since,omitzero"` // it has the oldest of these
 	Waiting int           `json:"waiting"`        // pending tasks that name it
+	thinks  int           // of these, such as carry no action
 
 	Said  *mailbox.Progress `json:"said,omitzero"`  // last, of the oldest of these
 	Works string            `json:"works,omitzero"` // by what, or why it cannot, where that was looked at
@@ -200,7 +202,7 @@ func from(l *mailbox.Live) time.Time {
 // columns fills the board from the index, and from the folders of what has ended.
 func (r *reader) columns(ctx context.Context, b *Board) error {
 	for _, s := range task.Folders {
-		c := Column{State: s, Count: r.count[s], Rows: []Row{}, waiting: map[string]int{}}
+		c := Column{State: s, Count: r.count[s], Rows: []Row{}, waiting: map[string]int{}, thought: map[string]int{}}
 		if s == mailbox.Failed || s == mailbox.Completed && !r.brief {
 			if err := r.endedRows(&c); err != nil {
 				return err
@@ -209,7 +211,7 @@ func (r *reader) columns(ctx context.Context, b *Board) error {
 		for _, l := range r.live[s] {
 			since := task.At(from(l))
 			c.older(since)
-			c.waiting[l.Target]++
+			c.names(l.Target, l.Action)
 			if s == mailbox.Pending && r.brief && len(c.Rows) == mostTold {
 				continue
 			}
@@ -259,6 +261,20 @@ func urgentFirst(n int, of func(i int) (priority string, since time.Time, id mai
 		order[i] = k.at
 	}
 	return order
+}
+
+// names counts a task for the agent that it names.
+func (c *Column) names(agent, action string) {
+	if c.waiting[agent]++; action == "" {
+		c.thought[agent]++
+	}
+}
+
+func actionOf(t *mailbox.Task) string {
+	if t.Mbox.Action == nil {
+		return ""
+	}
+	return t.Mbox.Action.Name
 }
 
 func (c *Column) older(at mailbox.Time) {
@@ -312,7 +328,7 @@ func (row *Row) tell(t *mailbox.Task) {
 func (r *reader) asTheyLie(ctx context.Context, b *Board) error {
 	r.live = nil
 	for _, s := range task.Folders {
-		c := Column{State: s, waiting: map[string]int{}}
+		c := Column{State: s, waiting: map[string]int{}, thought: map[string]int{}}
 		for it, err := range r.box.List(ctx, mailbox.Filter{States: []mailbox.State{s}}) {
 			if err != nil {
 				return err
@@ -321,6 +337,7 @@ func (r *reader) asTheyLie(ctx context.Context, b *Board) error {
 			row := Row{ID: mailbox.ID(task.TrimJSON(filepath.Base(it.Path))), State: s}
 			if it.Task != nil {
 				row.tell(it.Task)
+				c.names(row.Target, actionOf(it.Task))
 				if row.Since = it.Task.Created; s != mailbox.Pending {
 					row.Since = it.Task.Updated
 				}
@@ -328,7 +345,6 @@ func (r *reader) asTheyLie(ctx context.Context, b *Board) error {
 				row.Title = it.Err.Error()
 			}
 			c.older(row.Since)
-			c.waiting[row.Target]++
 			c.Rows = append(c.Rows, row)
 		}
 		if s == mailbox.Pending || s == mailbox.InProgress {
@@ -437,7 +453,7 @@ func (b *Board) agents(known map[string]mailbox.Capabilities, states map[string]
 	}
 	for name, n := range b.Columns[task.FolderIndex(mailbox.Pending)].waiting {
 		if all[name] != nil {
-			all[name].Waiting = n
+			all[name].Waiting, all[name].thinks = n, b.Columns[task.FolderIndex(mailbox.Pending)].thought[name]
 		}
 	}
 	for _, row := range b.Columns[task.FolderIndex(mailbox.InProgress)].Rows {

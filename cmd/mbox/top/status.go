@@ -72,7 +72,8 @@ func Watch(ctx context.Context, box *mailbox.Box, lacks func() []check.Finding, 
 const often = time.Second
 
 // Tell adds what was found out about agents: by what each works. One that cannot work
-// is a problem if tasks wait for it.
+// is a problem if tasks wait for it that it cannot do: without a brain it does what carries
+// an action.
 func (b *Board) Tell(found []check.Finding) {
 	for _, f := range found {
 		i := slices.IndexFunc(b.Agents, func(a Agent) bool { return a.Name == f.Agent })
@@ -81,8 +82,12 @@ func (b *Board) Tell(found []check.Finding) {
 		}
 		a := &b.Agents[i]
 		a.Works, a.Able = oneLine(f.Text), f.Level == check.Fine
-		if !a.Able && a.Waiting > 0 {
-			b.trouble(kindAgent, "", a.Works+"; "+tasks(a.Waiting)+" for it", f.Hint)
+		kept := a.Waiting
+		if f.Check == check.Brain {
+			kept = a.thinks
+		}
+		if !a.Able && kept > 0 {
+			b.trouble(kindAgent, "", a.Works+"; "+tasks(kept)+" for it", f.Hint)
 		}
 	}
 	b.sort()

@@ -56,6 +56,11 @@ var statusMutants = []mutant{
 		command{"cmd/mbox/top", "TestManyApprovals"},
 	},
 	{
+		"actions-need-brains", "status", "cmd/mbox/top/status.go",
+		"kept = a.thinks", "kept = a.Waiting",
+		command{"cmd/mbox/top", "TestBoardIsPrinted"},
+	},
+	{
 		"all-is-well", "status", "cmd/mbox/cmd_status.go",
 		"n > 0 && err == nil", "n > 99 && err == nil",
 		mboxTest("TestScripts/status$"),
