@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -56,7 +57,7 @@ func (o *statusOptions) run(ctx context.Context, s *session, box *mailbox.Box) e
 	if o.watch {
 		return o.again(ctx, s, box)
 	}
-	b, err := top.Read(ctx, box, lacks(s, box))
+	b, err := top.Read(ctx, box, lacks(ctx, s, box))
 	if err != nil {
 		return err
 	}
@@ -72,15 +73,23 @@ func (o *statusOptions) run(ctx context.Context, s *session, box *mailbox.Box) e
 	return err
 }
 
-// lacks tells of agents that are not there, and of traces that nobody takes. Where the
-// ledger cannot tell, the board does.
-func lacks(s *session, box *mailbox.Box) func() []check.Finding {
+// lacks tells of agents that are not there, of schedules that do not do what they are for,
+// and of traces that nobody takes. Where the ledger cannot tell, the board does.
+// Schedules are looked at seldom, for that reads far back.
+func lacks(ctx context.Context, s *session, box *mailbox.Box) func() []check.Finding {
+	var schedules []check.Finding
+	asked := time.Time{}
 	return func() []check.Finding {
+		if time.Since(asked) > askAgain {
+			asked = time.Now()
+			schedules, _ = check.Schedules(ctx, s.config, box)
+			schedules = slices.DeleteFunc(schedules, func(f check.Finding) bool { return f.Level != check.Wrong })
+		}
 		found, err := check.Absent(s.config, box)
 		if err != nil {
 			found = nil
 		}
-		return append(found, check.Traces(s.config, box.Home())...)
+		return slices.Concat(found, schedules, check.Traces(s.config, box.Home()))
 	}
 }
 
@@ -90,7 +99,7 @@ func (o *statusOptions) again(ctx context.Context, s *session, box *mailbox.Box)
 	found, asked := []check.Finding(nil), time.Time{}
 	ctx, end := whileRead(ctx)
 	defer end()
-	return top.Watch(ctx, box, lacks(s, box), func(b *top.Board) error {
+	return top.Watch(ctx, box, lacks(ctx, s, box), func(b *top.Board) error {
 		if time.Since(asked) > askAgain {
 			found, asked = workersOf(ctx, s, box.Home()), time.Now()
 		}

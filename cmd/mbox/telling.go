@@ -117,6 +117,11 @@ func (t *teller) more(ctx context.Context, e *audit.Entry) string {
 			return progressText(p)
 		}
 		return ""
+	case audit.ErrorEvent:
+		if _, reason, ok := strings.Cut(d.Reason, ": "); ok && strings.HasPrefix(d.Reason, "schedule ") {
+			return reason
+		}
+		return ""
 	case audit.TaskFailed, audit.TaskRejected, audit.TaskRetried, audit.TaskReleased, audit.TaskCancelled, audit.TaskQuarantined, audit.TaskLateResult:
 	default:
 		return ""

@@ -61,6 +61,11 @@ var statusMutants = []mutant{
 		command{"cmd/mbox/top", "TestBoardIsPrinted"},
 	},
 	{
+		"alarms-of-schedules-pass", "status", "cmd/mbox/cmd_status.go",
+		"slices.Concat(found, schedules,", "slices.Concat(found, schedules[:0],",
+		mboxTest("TestScripts/schedule$"),
+	},
+	{
 		"all-is-well", "status", "cmd/mbox/cmd_status.go",
 		"n > 0 && err == nil", "n > 99 && err == nil",
 		mboxTest("TestScripts/status$"),
