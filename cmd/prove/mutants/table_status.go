@@ -66,6 +66,11 @@ var statusMutants = []mutant{
 		mboxTest("TestScripts/schedule$"),
 	},
 	{
+		"archive-takes-what-is-awaited", "status", "mailbox/archive.go",
+		"if e != nil && e.Awaited && e.Delivered.IsZero() {", "if false {",
+		mboxTest("TestScripts/deliver$"),
+	},
+	{
 		"all-is-well", "status", "cmd/mbox/cmd_status.go",
 		"n > 0 && err == nil", "n > 99 && err == nil",
 		mboxTest("TestScripts/status$"),
