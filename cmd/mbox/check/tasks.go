@@ -308,6 +308,14 @@ func actionOf(t *mailbox.Task) string {
 	return t.Mbox.Action.Name
 }
 
+// RunAgent is who does what mbox run runs.
+const RunAgent = "shell"
+
+// OnlyHere tells whether mbox run made a task: nobody else has its command.
+func OnlyHere(t *mailbox.Task) bool {
+	return t.Assignment.TargetAgent == RunAgent && t.Mbox.MaxAttempts == 1 && strings.HasPrefix(t.Task.Description, "$ ")
+}
+
 // Nobody tells why no registered agent may take a task that is for target and carries
 // an action, or none. An agent that is not registered may take what names it, and what
 // names nobody and needs no action.

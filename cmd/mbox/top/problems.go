@@ -126,7 +126,11 @@ func (r *reader) failed(b *Board) {
 			more, since = more+1, row.Since
 		default:
 			told++
-			b.trouble(kindFailed, row.ID, schemas.Sentence(oneLine(row.err), 200), "mbox retry "+word(row.ID))
+			hint := "mbox retry " + word(row.ID)
+			if row.once {
+				hint = "mbox run once more, then mbox archive " + word(row.ID)
+			}
+			b.trouble(kindFailed, row.ID, schemas.Sentence(oneLine(row.err), 200), hint)
 		}
 	}
 	if more == 0 {

@@ -66,6 +66,11 @@ var statusMutants = []mutant{
 		mboxTest("TestScripts/schedule$"),
 	},
 	{
+		"runs-are-tried-again", "status", "cmd/mbox/cmd_retry.go",
+		"err == nil && state == mailbox.Failed && check.OnlyHere(t)", "err == nil && state == mailbox.Pending && check.OnlyHere(t)",
+		mboxTest("TestScripts/run$"),
+	},
+	{
 		"archive-takes-what-is-awaited", "status", "mailbox/archive.go",
 		"if e != nil && e.Awaited && e.Delivered.IsZero() {", "if false {",
 		mboxTest("TestScripts/deliver$"),
