@@ -64,7 +64,7 @@ func TestSecretsThatAreLocked(t *testing.T) {
 	ids := []mailbox.ID{s.submit("x"), s.submit("y")}
 	w := s.worker(`touch $OUT/ran; echo hello`)
 	w.Unlock = func() (secret.Values, error) { return nil, errors.New("/home/.mbox/keys/identity: not private") }
-	s.once(w)
+	s.onceFails(w, "cannot work: its secrets cannot be opened (mbox doctor): ")
 	if _, err := os.Stat(s.dir + "/ran"); err == nil {
 		t.Error("the command has run")
 	}

@@ -76,6 +76,16 @@ var statusMutants = []mutant{
 		mboxTest("TestScripts/deliver$"),
 	},
 	{
+		"lame-workers-claim", "status", "agents/worker.go",
+		"why != \"\" || s.Lacks == nil", "true",
+		mboxTest("TestScripts/worker$"),
+	},
+	{
+		"lame-workers-end-well", "status", "agents/worker.go",
+		"return fmt.Errorf(\"%s cannot work: %s\", s.Agent, why)", "return nil",
+		command{"agents", "TestCommandCannotRun"},
+	},
+	{
 		"all-is-well", "status", "cmd/mbox/cmd_status.go",
 		"n > 0 && err == nil", "n > 99 && err == nil",
 		mboxTest("TestScripts/status$"),
