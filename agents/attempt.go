@@ -369,7 +369,7 @@ func (a *attempt) environment() []string {
 // conclude ends the claim as the command's end says.
 func (a *attempt) conclude(hard context.Context, e ending) {
 	if e.setup() {
-		a.disable()
+		a.disable(a.silenced(e.verdict()).release)
 	}
 	if e.lapsed != "" {
 		a.log.Warn().Str("claim", e.lapsed).Msg("the claim is over, the command was killed")

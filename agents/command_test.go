@@ -173,7 +173,11 @@ func TestCommandCannotRun(t *testing.T) {
 			id, second := s.submit("x"), s.submit("y")
 			w := s.worker(c.line)
 			w.Exit = c.exits
-			s.once(w)
+			want := ""
+			if !c.failed {
+				want = "cannot work: the command cannot run: " + c.why
+			}
+			s.onceFails(w, want)
 			task, state := s.task(id)
 			if c.failed {
 				s.wantFailed(id, "exit", "exit status 127: full")

@@ -223,11 +223,17 @@ func (s *scene) run(w *Worker) (stop func()) {
 // once runs a worker until there is nothing to claim.
 func (s *scene) once(w *Worker) {
 	s.Helper()
+	s.onceFails(w, "")
+}
+
+// onceFails is once for a worker that has to say that it cannot work, and why.
+func (s *scene) onceFails(w *Worker, want string) {
+	s.Helper()
 	w.Once = true
 	ctx, cancel := context.WithTimeout(context.Background(), patienceOfTests)
 	defer cancel()
-	if err := w.Run(ctx); err != nil {
-		s.Fatalf("Run: %v", err)
+	if err := w.Run(ctx); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		s.Fatalf("Run: %v, want %q", err, want)
 	}
 	if ctx.Err() != nil {
 		s.Fatal("Run did not end by itself")

@@ -129,6 +129,30 @@ func (l *said) close() {
 	}
 }
 
+// Listen keeps what a command that no worker runs says on its stderr, as the log of its
+// attempt. stop ends that, and removes old logs.
+func (w *Worker) Listen(claim *mailbox.Claim) (stderr io.Writer, stop func(context.Context), err error) {
+	home := w.Box.AgentDir(w.Agent)
+	if err := durable.MkdirAll(filepath.Join(home, "logs"), durable.None); err != nil {
+		return nil, nil, err
+	}
+	l := &said{
+		home: home, name: filepath.Join("logs", attemptName(claim.Task)+".log"), most: w.Logs.File,
+		warn: func(err error) { w.Log.Warn().Err(err).Msg("what it says is not kept") },
+	}
+	hidden := []string{claim.Token()}
+	r := &remarks{
+		log:   func(line string) { l.say(SaidStderr, line) },
+		hide:  func(line string) string { return hide(hidden, line) },
+		heard: func() {}, progress: func(mailbox.Progress) {},
+	}
+	return r, func(ctx context.Context) {
+		r.end()
+		l.close()
+		(&shift{Worker: *w}).sweepLogs(ctx)
+	}, nil
+}
+
 // hide takes secrets out of a text: those that the agent is known to have, and what looks
 // like one.
 func hide(secrets []string, text string) string {

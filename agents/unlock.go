@@ -21,8 +21,9 @@ func (a *attempt) unlock(hard context.Context) bool {
 	var err error
 	if a.secrets, err = a.Unlock(hard); err != nil {
 		a.tell(zerolog.ErrorLevel, err, "its secrets cannot be opened")
-		a.disable()
-		a.end(hard, verdict{release: schemas.Sentence("its secrets cannot be opened (mbox doctor): "+err.Error(), maxTail), delay: releaseDelay})
+		why := schemas.Sentence("its secrets cannot be opened (mbox doctor): "+err.Error(), maxTail)
+		a.disable(why)
+		a.end(hard, verdict{release: why, delay: releaseDelay})
 		return false
 	}
 	a.hidden = a.known()

@@ -74,7 +74,7 @@ func TestSecretsThatAreLocked(t *testing.T) {
 	w.Unlock = func(context.Context) (secret.Values, error) {
 		return nil, errors.New("/home/.mbox/keys/identity: not private")
 	}
-	s.once(w)
+	s.onceFails(w, "cannot work: its secrets cannot be opened (mbox doctor): ")
 	if _, err := os.Stat(s.dir + "/ran"); err == nil {
 		t.Error("the command has run")
 	}

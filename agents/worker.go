@@ -22,6 +22,7 @@ import (
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/task"
+	"mbox/schemas"
 )
 
 // Worker claims an agent's tasks and does them: by a command, or as a member of
@@ -41,7 +42,10 @@ type Worker struct {
 	// Fit, if not nil, tells why the agent's program may do no task now, such as that it
 	// is not the version that it has to be: the task is given back then, and no attempt
 	// is burnt.
-	Fit         func(context.Context) error
+	Fit func(context.Context) error
+	// Lacks, if not nil, tells why the command cannot run at all; "" if it can. Nothing is
+	// claimed meanwhile.
+	Lacks       func() string
 	Env         []string      // of commands, besides the variables of their task; nil: the worker's own
 	Concurrency int           // tasks at once; 1
 	Timeout     time.Duration // the longest an attempt may take; 0 is for ever
@@ -254,6 +258,7 @@ type shift struct {
 	ended   chan struct{}     // has one element when an attempt has ended
 	swept   time.Time         // when old logs were removed; guarded by mu
 	broken  time.Time         // until then nothing is claimed, for the command cannot run; guarded by mu
+	lacks   string            // why; guarded by mu
 	watched bool              // the ledger is being followed; the claiming goroutine's
 	gauge   gauge             // of its brain's tokens
 	ticks   chan struct{}     // has one element when a cycle of the home is over
@@ -286,9 +291,9 @@ func (s *shift) work(ctx, hard context.Context) error {
 			s.rest(ctx)
 			continue
 		}
-		if s.unable().After(time.Now()) {
+		if why := s.unable(); why != "" {
 			if s.Once && s.busy() == 0 {
-				return nil
+				return fmt.Errorf("%s cannot work: %s", s.Agent, why)
 			}
 			s.rest(ctx)
 			continue
@@ -371,18 +376,32 @@ func (s *shift) busy() int {
 }
 
 // disable lets the worker claim nothing for a while, since its command cannot run.
-func (s *shift) disable() {
+func (s *shift) disable(why string) {
 	s.mu.Lock()
-	s.broken = time.Now().Add(releaseDelay)
+	s.broken, s.lacks = time.Now().Add(releaseDelay), why
 	s.mu.Unlock()
-	s.Log.Error().Str("agent_alias", s.Agent).Msg("the command cannot run: nothing is claimed for " + releaseDelay.String())
+	s.Log.Error().Str("agent_alias", s.Agent).Msg(schemas.Sentence(why, maxTail) + "; nothing is claimed for " + releaseDelay.String())
 }
 
-// unable is until when that is.
-func (s *shift) unable() time.Time {
+// unable tells why nothing is to be claimed now; "" if something may be.
+func (s *shift) unable() string {
+	if why := s.stillUnable(); why != "" || s.Lacks == nil {
+		return why
+	}
+	why := s.Lacks()
+	if why != "" {
+		s.disable("the command cannot run: " + why)
+	}
+	return why
+}
+
+func (s *shift) stillUnable() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.broken
+	if s.broken.After(time.Now()) {
+		return s.lacks
+	}
+	return ""
 }
 
 // rest waits until an attempt ends, a cycle of its home, or a scan is due. Because this worker does not

@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,6 +55,38 @@ func (b *Box) Archive(ctx context.Context, olderThan time.Duration, by string) (
 		}
 	}
 	return moved, nil
+}
+
+// ArchiveTask is Archive of one task, however lately it ended. One that is there already
+// is fine; one that has not ended, or whose result has not been delivered, is ErrConflict.
+func ArchiveTask(ctx context.Context, b *Box, id ID, by string) error {
+	if err := cmp.Or(task.CheckID(id), task.CheckActor(by)); err != nil {
+		return err
+	}
+	f, err := b.seek(id)
+	if err != nil {
+		return err
+	}
+	if f.State == Archived {
+		return nil
+	}
+	if f.State != Completed && f.State != Failed {
+		return task.About(id, fmt.Errorf("%w: it is %s, and only what has ended can be archived", ErrConflict, f.State))
+	}
+	ended := history.Endings{}
+	if err := b.ledger.Ended(&ended); err != nil {
+		return err
+	}
+	e := ended.Tasks[id]
+	if e != nil && e.Awaited && e.Delivered.IsZero() {
+		return task.About(id, fmt.Errorf("%w: its result waits to be delivered", ErrConflict))
+	}
+	if e != nil {
+		if ok, err := b.archive(ctx, id, e, by); ok || err != nil {
+			return err
+		}
+	}
+	return task.About(id, fmt.Errorf("%w: it is not as its last ledger line has it", ErrConflict))
 }
 
 // ArchiveDelivered is Archive for tasks whose results were delivered longer ago, and

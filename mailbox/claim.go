@@ -250,6 +250,23 @@ func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, busy boo
 	}
 }
 
+// kept tells, as a part of a sentence, what keeps a task from being claimed; "" where its
+// file alone does not say.
+func kept(b *books, id ID) string {
+	f, err := b.seek(id)
+	if err != nil || f.Task == nil {
+		return ""
+	}
+	at := f.Task.Mbox.NotBefore
+	switch {
+	case f.State == InProgress:
+		return ", for " + pickedBy(f.Task) + " has it"
+	case at != nil && at.After(b.now()):
+		return ", for its time is not before " + at.String()
+	}
+	return ""
+}
+
 // claimThis is claimNext for one task. One that is not ready, or is for somebody else,
 // is ErrConflict, and one that nobody knows ErrNotFound.
 func claimThis(ctx context.Context, b *Box, r ClaimRequest) (c *Claim, busy bool, err error) {
@@ -261,7 +278,7 @@ func claimThis(ctx context.Context, b *Box, r ClaimRequest) (c *Claim, busy bool
 	case errors.Is(err, errNotReady) && b.queue.InTheWay(r.ID) != nil:
 		err = task.About(r.ID, fmt.Errorf("%s cannot take it now, for %s: %w", r.Agent, inTheWay(b.books, r.ID), ErrConflict))
 	case errors.Is(err, errNotReady), errors.Is(err, errHeld):
-		err = task.About(r.ID, fmt.Errorf("%s cannot take it now: %w", r.Agent, ErrConflict))
+		err = task.About(r.ID, fmt.Errorf("%s cannot take it now%s: %w", r.Agent, kept(b.books, r.ID), ErrConflict))
 	case errors.Is(err, errForeign):
 		_, err := b.reconciler.lookInto(ctx, r.ID)
 		return nil, true, cmp.Or(onTheWay(err), task.About(r.ID, ErrBusy))

@@ -305,7 +305,7 @@ func (c *Claim) late(ctx context.Context, s *shard, verb, request string, conten
 	if err != nil {
 		return err
 	}
-	why := home.Reason{Reason: verb + " with a token whose claim is over", Code: "late_result", Task: id}
+	why := home.Reason{Reason: verb + " with a token whose claim is over", Code: home.LateResult, Task: id}
 	err = b.putAside(ctx, s, "", data, string(id)+".result.json", audit.TaskLateResult, why)
 	if err != nil && !errors.Is(err, ErrCommitted) { // what is committed is kept, whoever brings it there
 		// Not ErrStale, for that would say that the bytes are kept.

@@ -34,6 +34,7 @@ type Why struct {
 	Task    *Task    `json:"task,omitzero"`
 	Tree    *Tree    `json:"tree,omitzero"` // that it belongs to; nil if it belongs to none
 	Summary string   `json:"summary"`       // one sentence
+	Back    string   `json:"back,omitzero"` // what ended the last attempt, of one that is pending again
 	Waits   []string `json:"waits,omitempty"`
 	Able    []string `json:"able,omitempty"`    // registered agents that could take it
 	Asks    []string `json:"asks,omitempty"`    // anybody else who could
@@ -233,6 +234,7 @@ func (b *explainer) explainPending(ctx context.Context, w *Why, t *Task) error {
 		w.Summary = "dropped, and not yet admitted"
 		return nil
 	}
+	w.Back = cameBack(t)
 	now := b.now()
 	if at := t.Mbox.NotBefore; at != nil && at.After(now) {
 		w.Waits = append(w.Waits, "its time: not before "+at.String())
@@ -283,6 +285,15 @@ func (b *explainer) explainPending(ctx context.Context, w *Why, t *Task) error {
 		w.Alarms = append(w.Alarms, fmt.Sprintf("nobody has taken it for %s: %s", waited.Round(time.Second), why))
 	}
 	return nil
+}
+
+// cameBack tells why a task is no longer in progress; "" if it was not.
+func cameBack(t *Task) string {
+	changes := t.Audit.StateChanges
+	if len(changes) == 0 || changes[len(changes)-1].From != InProgress {
+		return ""
+	}
+	return changes[len(changes)-1].Reason
 }
 
 // inTheWay says which task in progress works on one of a task's paths; "" if none does.

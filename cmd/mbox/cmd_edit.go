@@ -64,8 +64,10 @@ func editVerb() *verb {
 		about: `Changes what a pending task asks for, for whom and when. Without a flag that
 says what, $VISUAL or $EDITOR is opened with what can be changed, as JSON. All checks
 of a new task are made again, and an approval that was given before counts no longer.
-The ledger gets the names of the changed fields, never what stands in them. A task
-that is so already is left as it is.
+The ledger gets the names of the changed fields, never a title, a description, a label
+or a parameter. What decides who takes a task and when stands in each of its lines into
+pending, this one too: for whom it is, its type, priority, times and paths, the name of
+its action, and the ids that it waits for. A task that is so already is left as it is.
 
 --pending is all tasks that wait, or those that fit; how many that are is told, and
 asked about, or --yes has to be there. The exit code is that of the worst.

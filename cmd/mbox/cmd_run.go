@@ -17,12 +17,14 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
+	"mbox/agents"
+	"mbox/cmd/mbox/check"
 	"mbox/mailbox"
 	"mbox/schemas"
 )
 
 // runAgent is who does what mbox run runs.
-const runAgent = "shell"
+const runAgent = check.RunAgent
 
 type runOptions struct {
 	priority choice
@@ -39,7 +41,7 @@ func runVerb() *verb {
 		about: `Sends a task, takes it as agent shell and runs the command at once, here: in this
 folder, with this terminal. The ledger tells that it was done, when, and how it ended.
 What the command writes on stdout is the task's result as well, the end of its stderr
-why it failed; exit code 0 completes the task, any other fails it for good. The command
+why it failed, and mbox logs has all of it; exit code 0 completes the task, any other fails it for good. The command
 finds MBOX_TASK_ID and MBOX_TOKEN in its environment, for mbox progress.
 
 The exit code is the command's, or 128 and the signal that ended it. One that cannot be
@@ -99,7 +101,15 @@ func (o *runOptions) run(ctx context.Context, s *session, title string, argv []s
 			err = errors.Join(err, box.Cancel(context.WithoutCancel(ctx), id, "human", "it could not be done at once"))
 			return hint(err, "mbox why %s", id)
 		}
-		r := running{session: s, box: box, claim: claim, out: tailOf{most: mailbox.MaxOutput}, said: tailOf{most: 2000}}
+		r := running{session: s, box: box, claim: claim, out: tailOf{most: mailbox.MaxOutput}, said: tailOf{most: 2000}, kept: io.Discard}
+		w := agents.Worker{Box: box, Agent: runAgent, Log: s.logger(), Logs: s.config.Logs.Bounds()}
+		kept, stop, err := w.Listen(claim)
+		if err == nil {
+			r.kept = kept
+			defer stop(context.WithoutCancel(ctx))
+		} else {
+			s.warnf("what it says is not kept: %v", err)
+		}
 		return errors.Join(r.do(ctx, path, argv), claim.Close())
 	})
 }
@@ -111,13 +121,14 @@ type running struct {
 	claim *mailbox.Claim
 	out   tailOf
 	said  tailOf
+	kept  io.Writer // what it says, for mbox logs
 }
 
 func (r *running) do(ctx context.Context, path string, argv []string) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM) // from here on they are the command's
 	defer signal.Stop(signals)
-	cmd := &exec.Cmd{Path: path, Args: argv, Stdin: r.in, Stdout: io.MultiWriter(os.Stdout, &r.out), Stderr: io.MultiWriter(os.Stderr, &r.said)}
+	cmd := &exec.Cmd{Path: path, Args: argv, Stdin: r.in, Stdout: io.MultiWriter(os.Stdout, &r.out), Stderr: io.MultiWriter(os.Stderr, &r.said, r.kept)}
 	cmd.Env = append(os.Environ(), "MBOX_TASK_ID="+string(r.claim.ID()), "MBOX_TOKEN="+r.claim.Token(), "MBOX_HOME="+r.box.Home())
 	held, err := r.claim.Hold()
 	if err != nil {

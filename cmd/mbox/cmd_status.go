@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -11,10 +12,11 @@ import (
 	"mbox/cmd/mbox/check"
 	"mbox/cmd/mbox/top"
 	"mbox/mailbox"
+	"mbox/mailbox/home"
 	"mbox/schemas"
 )
 
-type statusOptions struct{ watch, json bool }
+type statusOptions struct{ watch, seen, json bool }
 
 func statusVerb() *verb {
 	var o statusOptions
@@ -29,11 +31,15 @@ somebody, the worst first, with the command that helps. Nothing of that is exit 
 
 --watch shows it anew each second until Ctrl-C, which is exit code 0; into a pipe or
 a file only when something has changed. With --json of each folder but completed the
-first 100 tasks are there, too.`,
+first 100 tasks are there, too.
+
+What came to quarantine is told until somebody says --seen. It stays where it lies, and
+so does what the ledger tells of it.`,
 		shows: []string{"mbox status", "mbox status --watch", "mbox status --json | jq '.problems[]'"},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{
 			boolFlag("watch", "show it again and again", &o.watch),
+			boolFlag("seen", "what lies in quarantine has been seen", &o.seen),
 			boolFlag("json", "print JSON, with --watch a line each time", &o.json),
 		},
 		run: func(ctx context.Context, s *session, _ []string) error {
@@ -43,10 +49,15 @@ first 100 tasks are there, too.`,
 }
 
 func (o *statusOptions) run(ctx context.Context, s *session, box *mailbox.Box) error {
+	if o.seen {
+		if _, err := home.See(box.Home(), box.Options().Sync); err != nil {
+			return err
+		}
+	}
 	if o.watch {
 		return o.again(ctx, s, box)
 	}
-	b, err := top.Read(ctx, box, lacks(s, box))
+	b, err := top.Read(ctx, box, lacks(ctx, s, box))
 	if err != nil {
 		return err
 	}
@@ -56,21 +67,29 @@ func (o *statusOptions) run(ctx context.Context, s *session, box *mailbox.Box) e
 	} else {
 		b.Print(s.out, styleOf(s))
 	}
-	if n := len(b.Problems); n > 0 && err == nil {
+	if n := b.Needs(); n > 0 && err == nil {
 		return &unwell{schemas.Count(n, "thing needs", "things need") + " somebody"}
 	}
 	return err
 }
 
-// lacks tells of agents that are not there, and of traces that nobody takes. Where the
-// ledger cannot tell, the board does.
-func lacks(s *session, box *mailbox.Box) func() []check.Finding {
+// lacks tells of agents that are not there, of schedules that do not do what they are for,
+// and of traces that nobody takes. Where the ledger cannot tell, the board does.
+// Schedules are looked at seldom, for that reads far back.
+func lacks(ctx context.Context, s *session, box *mailbox.Box) func() []check.Finding {
+	var schedules []check.Finding
+	asked := time.Time{}
 	return func() []check.Finding {
+		if time.Since(asked) > askAgain {
+			asked = time.Now()
+			schedules, _ = check.Schedules(ctx, s.config, box)
+			schedules = slices.DeleteFunc(schedules, func(f check.Finding) bool { return f.Level != check.Wrong })
+		}
 		found, err := check.Absent(s.config, box)
 		if err != nil {
 			found = nil
 		}
-		return append(found, check.Traces(s.config, box.Home())...)
+		return slices.Concat(found, schedules, check.Traces(s.config, box.Home()))
 	}
 }
 
@@ -80,7 +99,7 @@ func (o *statusOptions) again(ctx context.Context, s *session, box *mailbox.Box)
 	found, asked := []check.Finding(nil), time.Time{}
 	ctx, end := whileRead(ctx)
 	defer end()
-	return top.Watch(ctx, box, lacks(s, box), func(b *top.Board) error {
+	return top.Watch(ctx, box, lacks(ctx, s, box), func(b *top.Board) error {
 		if time.Since(asked) > askAgain {
 			found, asked = workersOf(ctx, s, box.Home()), time.Now()
 		}

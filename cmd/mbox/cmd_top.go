@@ -61,7 +61,7 @@ func (o *topOptions) watch(ctx context.Context, s *session, box *mailbox.Box, do
 	}
 	b := top.Options{
 		Doubt: doubt,
-		Lacks: lacks(s, box),
+		Lacks: lacks(ctx, s, box),
 		Line:  func(e *audit.Entry) string { return s.entryLine(e) },
 		Fault: s.faultLine,
 		Describe: func(ctx context.Context, id mailbox.ID) (string, error) {

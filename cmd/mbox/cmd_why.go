@@ -73,6 +73,9 @@ func (s *printer) printWhy(w *mailbox.Why) {
 	if w.Lease != "" {
 		s.field("claim", schemas.LocalTimes(w.Lease))
 	}
+	if w.Back != "" {
+		s.field("came back", schemas.LocalTimes(w.Back))
+	}
 	s.fields(plain, "waits for", w.Waits)
 	s.fields(s.paint.green, "can take it", append(w.Able, w.Asks...))
 	s.fields(s.paint.yellow, "alarm", w.Alarms)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -41,7 +42,8 @@ the task may read), MBOX_AGENT and MBOX_HOME. What it writes on stdout is the
 result: JSON if it parses, else text. Exit code 0 completes the task, 75 gives it
 back for later, any other ends the attempt. Lines on stderr are for mbox logs;
 "mbox:progress 40% reading" tells how far it is. With silence in its table a
-command that writes nothing for that long is ended.
+command that writes nothing for that long is ended. While the command cannot run
+nothing is taken, and with --once the exit code is 1.
 
 Flags that are not given come from [agents.NAME] in mbox.toml. On SIGTERM or
 Ctrl-C no more tasks are taken; after --grace what still runs is given back.`,
@@ -49,7 +51,7 @@ Ctrl-C no more tasks are taken; after --grace what still runs is given back.`,
 			`mbox worker --agent echo --exec 'jq -r .task.title'`,
 			`mbox worker --agent coder --exec ./coder.sh --concurrency 2 --timeout 20m`,
 		},
-		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
+		exits: []int{exitError, exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{
 			textFlag("agent", "who works: `NAME`, needed", &o.agent),
 			textFlag("exec", "the command: `CMD`, for /bin/sh -c", &o.exec),
@@ -78,6 +80,12 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 			return err
 		}
 		o.override(w)
+		if o.exec != "" {
+			w.Lacks = func() string {
+				f := check.Line(o.agent, o.exec, s.workspace(box, o.agent))
+				return f.Lack()
+			}
+		}
 		if w.Home != nil && w.Concurrency > 1 {
 			return usagef("leave --concurrency out", "--concurrency %d: %s was born, and does one task at a time", w.Concurrency, o.agent)
 		}
@@ -97,7 +105,9 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 		if err := s.recordLifted(ctx, box, o.agent); err != nil {
 			return err
 		}
-		if o.exec == "" {
+		if o.exec != "" {
+			tellWorkers(s, []check.Finding{check.Line(o.agent, o.exec, s.workspace(box, o.agent))})
+		} else {
 			tellWorkers(s, slices.DeleteFunc(workersOf(ctx, s, box.Home()), func(f check.Finding) bool { return f.Agent != o.agent }))
 		}
 		m := startedBy(s)
@@ -106,6 +116,14 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 		w.Alive = m.alive
 		return w.Run(ctx)
 	})
+}
+
+// workspace is where an agent's command runs.
+func (s *session) workspace(box *mailbox.Box, agent string) string {
+	if a := s.config.Agents[agent]; a != nil {
+		return filepath.Join(box.Home(), a.Workspace.Path)
+	}
+	return filepath.Join(box.AgentDir(agent), "workspace")
 }
 
 // tellWorkers says on stderr who can work, and who cannot and why.
@@ -169,6 +187,7 @@ func (s *session) worker(box *mailbox.Box, name string, a *config.Agent) *agents
 		w.Silence = time.Duration(a.Silence)
 		w.Format, w.Exit, w.Quota, w.Account = agents.Format(a.ExecFormat), a.Meanings(), a.Quotas(), a.Account
 		w.Fellows = config.Fellows(s.config, name)
+		w.Lacks = func() string { return check.Unable(s.config, box.Home(), name) }
 		w.Fit = check.Pin(s.config, box.Home(), name, s.team)
 	}
 	return w

@@ -21,6 +21,7 @@ type selection struct {
 	states   []mailbox.State // in which the verb is of use
 	to, from string
 	since    moment
+	but      func(*mailbox.Task) bool // no such ones, where it is not nil
 	all, yes bool
 }
 
@@ -68,7 +69,7 @@ func (c *selection) ids(ctx context.Context, s *session, box *mailbox.Box, verb 
 		if err != nil {
 			return nil, err
 		}
-		if item.Task != nil && !item.Task.Updated.Before(c.since.at) {
+		if item.Task != nil && !item.Task.Updated.Before(c.since.at) && (c.but == nil || !c.but(item.Task)) {
 			ids = append(ids, item.Task.ID)
 		}
 	}

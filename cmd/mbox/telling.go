@@ -117,6 +117,11 @@ func (t *teller) more(ctx context.Context, e *audit.Entry) string {
 			return progressText(p)
 		}
 		return ""
+	case audit.ErrorEvent:
+		if _, reason, ok := strings.Cut(d.Reason, ": "); ok && strings.HasPrefix(d.Reason, "schedule ") {
+			return reason
+		}
+		return ""
 	case audit.TaskFailed, audit.TaskRejected, audit.TaskRetried, audit.TaskReleased, audit.TaskCancelled, audit.TaskQuarantined, audit.TaskLateResult:
 	default:
 		return ""
@@ -133,15 +138,20 @@ func (t *teller) more(ctx context.Context, e *audit.Entry) string {
 	return d.Reason
 }
 
-// fileOf is a line's task as it is now; empty where there is none. A file follows its
-// line a moment later.
+// fileOf is a line's task as that line has left it, or a later one; empty where there is
+// none. A file follows its line a moment later.
 func (t *teller) fileOf(ctx context.Context, e *audit.Entry) *mailbox.Task {
+	var d struct {
+		Revision int64 `json:"revision"`
+	}
+	_ = e.Detail(&d) // a line without it changes no file
 	for {
 		file, _, err := t.box.Task(ctx, mailbox.ID(e.Task()))
+		late := time.Since(e.Time()) > settled
 		switch {
-		case err == nil:
+		case err == nil && (late || file.Mbox.Revision >= d.Revision):
 			return file
-		case !errors.Is(err, mailbox.ErrNotFound) || time.Since(e.Time()) > settled:
+		case err != nil && (late || !errors.Is(err, mailbox.ErrNotFound)):
 			return &mailbox.Task{}
 		}
 		select {

@@ -33,6 +33,15 @@ type Reason struct {
 
 const ReasonSuffix = ".reason.json"
 
+// LateResult is the code of a result that came when its claim was over.
+const LateResult = "late_result"
+
+// Answered tells whether nobody needs to be told of an entry any more: who handed in a
+// late result got its exit code, and a drop that was rejected became a task in failed.
+func (r *Reason) Answered() bool {
+	return r.Task != "" && (r.Code == LateResult || r.Path != "")
+}
+
 // EntryName is the name of a quarantine entry: the file's own name, made
 // printable and short enough, and the transaction.
 func EntryName(name, tx string) string {
@@ -106,6 +115,41 @@ func (r *Reason) Text() string {
 		return r.Reason
 	}
 	return r.Path + ": " + r.Reason
+}
+
+// seenNote has the names of the entries that somebody has seen, a line each. It is no
+// record: where it is lost, they are told anew.
+func seenNote(home string) string { return Private(home, "seen") }
+
+// mostSeen is how long that note may be, in bytes.
+const mostSeen = 64 << 20
+
+// Entries are the names of what lies in quarantine.
+func Entries(home string) ([]string, error) {
+	names, err := durable.Names(filepath.Join(home, "tasks", "quarantine"))
+	return slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, ReasonSuffix) }), err
+}
+
+// See notes that somebody has seen all that lies in quarantine now, and counts it.
+func See(home string, m durable.Mode) (int, error) {
+	names, err := Entries(home)
+	if err != nil {
+		return 0, err
+	}
+	return len(names), durable.Replace(seenNote(home), []byte(strings.Join(names, "\n")+"\n"), m)
+}
+
+// Seen are the names of the entries that somebody has seen.
+func Seen(home string) (map[string]bool, error) {
+	data, err := durable.Read(seenNote(home), mostSeen)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for name := range strings.SplitSeq(string(data), "\n") {
+		seen[name] = true
+	}
+	return seen, nil
 }
 
 // Kept lists the reasons of what lies in quarantine, the oldest first. A reason that

@@ -40,7 +40,7 @@ type Move struct {
 	Root         ID        `json:"root,omitzero"`          // of a task in a delegation tree: the tree
 	Spent        Budget    `json:"spent,omitempty"`        // debited to the tree's budget
 	Checks       []string  `json:"checks,omitempty"`       // completion: what the result has passed
-	Fields       []string  `json:"fields,omitempty"`       // of an edit: JSON paths of what was changed, never values
+	Fields       []string  `json:"fields,omitempty"`       // of an edit: JSON paths of what was changed; Queue has what of that decides claims
 
 	Attachments []Attachment `json:"attachments,omitempty"` // into pending for the first time: what came with it
 }

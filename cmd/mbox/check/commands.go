@@ -70,12 +70,17 @@ func worker(ctx context.Context, c *config.File, home string, brain agents.Brain
 // Command tells whether the program is there that is to do an agent's tasks whole.
 // What only a shell can tell is taken to be there.
 func Command(c *config.File, home, name string) Finding {
+	a := c.Agents[name]
+	return Line(name, a.Command(), filepath.Join(home, a.Workspace.Path))
+}
+
+// Line is Command for a line that a shell runs in dir.
+func Line(name, line, dir string) Finding {
 	f := Finding{Check: "command", Level: Fine, Agent: name}
-	line := c.Agents[name].Command()
 	program := programOf(line)
 	path := ""
 	if program != "" {
-		path = lookFor(program, filepath.Join(home, c.Agents[name].Workspace.Path))
+		path = lookFor(program, dir)
 	}
 	switch {
 	case program == "":
@@ -86,6 +91,10 @@ func Command(c *config.File, home, name string) Finding {
 			f.Level, f.Hint = Doubt, "install "+needs+", or name another one in the first line of "+path
 			f.Text = name + " cannot run: " + path + " needs " + schemas.Quote(needs) + ", which is not there"
 		}
+	case inert(program, dir) != "":
+		path = inert(program, dir)
+		f.Level, f.Hint = Doubt, "chmod +x "+schemas.ShellWord(path)
+		f.Text = name + " cannot run: " + path + " is not executable"
 	default:
 		f.Level = Doubt
 		f.Hint = "install it, or name it with its whole path in [agents." + name + "]"
@@ -100,10 +109,15 @@ func Unable(c *config.File, home, name string) string {
 		return ""
 	}
 	f := Command(c, home, name)
+	return f.Lack()
+}
+
+// Lack is why the command of a finding cannot run; "" if it can.
+func (f *Finding) Lack() string {
 	if f.Level == Fine {
 		return ""
 	}
-	return strings.TrimPrefix(f.Text, name+" cannot run: ")
+	return strings.TrimPrefix(f.Text, f.Agent+" cannot run: ")
 }
 
 // interpreter is the program that a script names in its first line; "" if it names none.
@@ -129,15 +143,30 @@ func interpreter(path string) string {
 // lookFor is where a program is that a command names which runs in dir; "" if it is
 // not there.
 func lookFor(program, dir string) string {
+	path, err := exec.LookPath(inDir(program, dir))
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
+// inDir is the path of a program that is named by one.
+func inDir(program, dir string) string {
 	user, _ := os.UserHomeDir()
 	switch rest, ofUser := strings.CutPrefix(program, "~/"); {
 	case ofUser:
-		program = filepath.Join(user, rest)
+		return filepath.Join(user, rest)
 	case strings.Contains(program, "/") && !filepath.IsAbs(program):
-		program = filepath.Join(dir, program)
+		return filepath.Join(dir, program)
 	}
-	path, err := exec.LookPath(program)
-	if err != nil {
+	return program
+}
+
+// inert is the file that a command names by its path, and that may not be executed; "" if
+// there is none.
+func inert(program, dir string) string {
+	path := inDir(program, dir)
+	if info, err := os.Stat(path); !strings.Contains(path, "/") || err != nil || !info.Mode().IsRegular() {
 		return ""
 	}
 	return path

@@ -18,6 +18,9 @@ func TestDoctorLooksForCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.WriteFile(filepath.Join(os.Getenv("HOME"), "plain.sh"), []byte("#!/bin/sh\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	lost := filepath.Join(bin, "lost")
 	for _, script := range []string{"#!/nowhere/sh -e\n", "#!/usr/bin/env claude\n"} {
 		if err := os.WriteFile(lost, []byte(script), 0o700); err != nil {
@@ -38,6 +41,7 @@ func TestDoctorLooksForCommands(t *testing.T) {
 		"exec = '~/agent.sh'":             "ok claude runs ",
 		"acp = 'claude-code-acp'":         `warn claude cannot run: "claude-code-acp" is not there`,
 		"exec = './gone.sh'":              `warn claude cannot run: "./gone.sh" is not there`,
+		"exec = '~/plain.sh'":             "warn claude cannot run: " + os.Getenv("HOME") + "/plain.sh is not executable",
 		"exec = '$HOME/agent.sh'":         `ok claude runs "$HOME/agent.sh"`,
 		"exec = 'echo hello; nowhere'":    `ok claude runs "echo hello; nowhere"`,
 		"acp = 'gone'\nenabled = false":   "",

@@ -100,9 +100,12 @@ func (e *Exam) workers(ctx context.Context) {
 	e.Findings = append(e.Findings, Workers(ctx, e.Config, e.Home, team)...)
 }
 
+// Brain is the check whether an agent can think.
+const Brain = "brain"
+
 // mind tells whether an agent can think, by what its brain answers.
 func mind(c *config.File, name string, err error) Finding {
-	f := Finding{Check: "brain", Level: Doubt, Agent: name}
+	f := Finding{Check: Brain, Level: Doubt, Agent: name}
 	var fault *agents.BrainError
 	switch {
 	case err == nil:

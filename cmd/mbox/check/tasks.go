@@ -115,32 +115,41 @@ func (e *Exam) schedules(ctx context.Context, box *mailbox.Box) {
 	if e.Config == nil || len(e.Config.Schedules) == 0 {
 		return
 	}
-	t, err := timetable.New(ctx, box, e.Config)
+	found, err := Schedules(ctx, e.Config, box)
 	if !e.check("schedules", err) {
 		return
+	}
+	wrong := len(found)
+	e.Findings = append(e.Findings, found...)
+	if !box.Routed() {
+		wrong++
+		e.add("schedules", Doubt, "mbox up, which has to run all the time", "no mbox up runs: nothing is sent")
+	}
+	if wrong == 0 {
+		e.add("schedules", Fine, "", "%d: mbox schedule list", len(e.Config.Schedules))
+	}
+}
+
+// Schedules tells what is wrong with schedules: Wrong is what does not pass by itself.
+func Schedules(ctx context.Context, c *config.File, box *mailbox.Box) (found []Finding, err error) {
+	if len(c.Schedules) == 0 {
+		return nil, nil
+	}
+	t, err := timetable.New(ctx, box, c)
+	if err != nil {
+		return nil, err
 	}
 	all, err := t.Standings(ctx, time.Now())
-	if !e.check("schedules", err) {
-		return
-	}
-	wrong := 0
 	for _, one := range all {
 		level := Doubt
 		if one.Alarm {
 			level = Wrong
 		}
 		if one.Problem != "" {
-			wrong++
-			e.add("schedules", level, "mbox schedule list", "%s: %s", one.Name, one.Problem)
+			found = append(found, Finding{Check: "schedules", Level: level, Text: one.Name + ": " + one.Problem, Hint: "mbox schedule list"})
 		}
 	}
-	if !box.Routed() {
-		wrong++
-		e.add("schedules", Doubt, "mbox up, which has to run all the time", "no mbox up runs: nothing is sent")
-	}
-	if wrong == 0 {
-		e.add("schedules", Fine, "", "%d: mbox schedule list", len(all))
-	}
+	return found, err
 }
 
 // lateAfter is how long a result may wait to be delivered.
@@ -297,6 +306,14 @@ func actionOf(t *mailbox.Task) string {
 		return ""
 	}
 	return t.Mbox.Action.Name
+}
+
+// RunAgent is who does what mbox run runs.
+const RunAgent = "shell"
+
+// OnlyHere tells whether mbox run made a task: nobody else has its command.
+func OnlyHere(t *mailbox.Task) bool {
+	return t.Assignment.TargetAgent == RunAgent && t.Mbox.MaxAttempts == 1 && strings.HasPrefix(t.Task.Description, "$ ")
 }
 
 // Nobody tells why no registered agent may take a task that is for target and carries

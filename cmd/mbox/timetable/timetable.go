@@ -166,10 +166,8 @@ func (t *Table) Turn(ctx context.Context, now time.Time) (next time.Time) {
 		if !s.Enabled || ctx.Err() != nil {
 			continue
 		}
-		err := t.send(ctx, name, s, now)
-		if err == nil {
-			err = t.judge(ctx, name, s, now)
-		}
+		// What is sent now takes the place of what has ended since the last turn.
+		err := errors.Join(t.judge(ctx, name, s, now), t.send(ctx, name, s, now))
 		switch {
 		case err == nil:
 			k.warned = ""

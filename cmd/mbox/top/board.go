@@ -16,6 +16,7 @@ import (
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 )
 
@@ -54,6 +55,7 @@ type Column struct {
 	Rows   []Row         `json:"tasks"`           // the most urgent or the newest first
 
 	waiting map[string]int // how many of them name each agent
+	thought map[string]int // of these, such as carry no action
 }
 
 // Row is a task in a list. Its texts are as they came: whoever shows one cleans it.
@@ -71,6 +73,7 @@ type Row struct {
 
 	live *mailbox.Live
 	err  string // of a task that failed: its code, and what it says
+	once bool   // nobody can do it again
 }
 
 // Agent is an agent of the configuration, or one that has a task.
@@ -82,6 +85,7 @@ type Agent struct {
 	Holds   []mailbox.ID  `json:"holds"`          // the one that it has had longest first
 	Since   *mailbox.Time `json:"since,omitzero"` // it has the oldest of these
 	Waiting int           `json:"waiting"`        // pending tasks that name it
+	thinks  int           // of these, such as carry no action
 
 	Said  *mailbox.Progress `json:"said,omitzero"`  // last, of the oldest of these
 	Works string            `json:"works,omitzero"` // by what, or why it cannot, where that was looked at
@@ -91,21 +95,22 @@ type Agent struct {
 // reader reads boards, one after another. What it has read it keeps as long as that
 // has not changed.
 type reader struct {
-	box    *mailbox.Box
-	now    func() time.Time
-	lacks  func() []check.Finding // of Options
-	at     audit.Position         // of the ledger, when the index was asked
-	agents map[string]mailbox.Agent
-	count  map[mailbox.State]int
-	live   map[mailbox.State][]*mailbox.Live // the most urgent first; nil where the ledger cannot tell
-	titles map[place]title
-	used   map[place]bool // of titles, by this board
-	files  int            // that may still be read for this board
-	ended  map[mailbox.State]*listing
-	causes map[mailbox.ID]cause
-	brief  bool // nothing is told of tasks that are completed
-	soon   bool // a board is to be there soon: what takes long is left to the next
-	asks   int  // that may still be put for this board
+	box     *mailbox.Box
+	now     func() time.Time
+	lacks   func() []check.Finding // of Options
+	at      audit.Position         // of the ledger, when the index was asked
+	agents  map[string]mailbox.Agent
+	count   map[mailbox.State]int
+	live    map[mailbox.State][]*mailbox.Live // the most urgent first; nil where the ledger cannot tell
+	titles  map[place]title
+	used    map[place]bool // of titles, by this board
+	files   int            // that may still be read for this board
+	ended   map[mailbox.State]*listing
+	causes  map[mailbox.ID]cause
+	reasons map[string]home.Reason // why entries lie in quarantine
+	brief   bool                   // nothing is told of tasks that are completed
+	soon    bool                   // a board is to be there soon: what takes long is left to the next
+	asks    int                    // that may still be put for this board
 }
 
 // place is where a task's file lies, and title what is shown of it.
@@ -121,7 +126,7 @@ type title struct {
 
 func newReader(box *mailbox.Box, lacks func() []check.Finding) *reader {
 	now := box.Options().Now
-	return &reader{box: box, now: now, lacks: lacks, files: readFirst, titles: map[place]title{}, ended: map[mailbox.State]*listing{}, causes: map[mailbox.ID]cause{}}
+	return &reader{box: box, now: now, lacks: lacks, files: readFirst, titles: map[place]title{}, ended: map[mailbox.State]*listing{}, causes: map[mailbox.ID]cause{}, reasons: map[string]home.Reason{}}
 }
 
 // read makes a board. touched are the tasks about which there have been lines since
@@ -198,7 +203,7 @@ func from(l *mailbox.Live) time.Time {
 // columns fills the board from the index, and from the folders of what has ended.
 func (r *reader) columns(ctx context.Context, b *Board) error {
 	for _, s := range task.Folders {
-		c := Column{State: s, Count: r.count[s], Rows: []Row{}, waiting: map[string]int{}}
+		c := Column{State: s, Count: r.count[s], Rows: []Row{}, waiting: map[string]int{}, thought: map[string]int{}}
 		if s == mailbox.Failed || s == mailbox.Completed && !r.brief {
 			if err := r.endedRows(&c); err != nil {
 				return err
@@ -207,7 +212,7 @@ func (r *reader) columns(ctx context.Context, b *Board) error {
 		for _, l := range r.live[s] {
 			since := task.At(from(l))
 			c.older(since)
-			c.waiting[l.Target]++
+			c.names(l.Target, l.Action)
 			if s == mailbox.Pending && r.brief && len(c.Rows) == mostTold {
 				continue
 			}
@@ -259,6 +264,20 @@ func urgentFirst(n int, of func(i int) (priority string, since time.Time, id mai
 	return order
 }
 
+// names counts a task for the agent that it names.
+func (c *Column) names(agent, action string) {
+	if c.waiting[agent]++; action == "" {
+		c.thought[agent]++
+	}
+}
+
+func actionOf(t *mailbox.Task) string {
+	if t.Mbox.Action == nil {
+		return ""
+	}
+	return t.Mbox.Action.Name
+}
+
 func (c *Column) older(at mailbox.Time) {
 	if !at.IsZero() && (c.Oldest == nil || at.Before(c.Oldest.Time)) {
 		oldest := at
@@ -302,6 +321,7 @@ func (row *Row) tell(t *mailbox.Task) {
 		row.By = *t.Assignment.PickedUpBy
 	}
 	if e := t.Result.Error; e != nil && row.State == mailbox.Failed {
+		row.once = check.OnlyHere(t)
 		row.err = strings.TrimSuffix(e.Code+": "+e.Message, ": ")
 	}
 }
@@ -310,7 +330,7 @@ func (row *Row) tell(t *mailbox.Task) {
 func (r *reader) asTheyLie(ctx context.Context, b *Board) error {
 	r.live = nil
 	for _, s := range task.Folders {
-		c := Column{State: s, waiting: map[string]int{}}
+		c := Column{State: s, waiting: map[string]int{}, thought: map[string]int{}}
 		for it, err := range r.box.List(ctx, mailbox.Filter{States: []mailbox.State{s}}) {
 			if err != nil {
 				return err
@@ -319,6 +339,7 @@ func (r *reader) asTheyLie(ctx context.Context, b *Board) error {
 			row := Row{ID: mailbox.ID(task.TrimJSON(filepath.Base(it.Path))), State: s}
 			if it.Task != nil {
 				row.tell(it.Task)
+				c.names(row.Target, actionOf(it.Task))
 				if row.Since = it.Task.Created; s != mailbox.Pending {
 					row.Since = it.Task.Updated
 				}
@@ -326,7 +347,6 @@ func (r *reader) asTheyLie(ctx context.Context, b *Board) error {
 				row.Title = it.Err.Error()
 			}
 			c.older(row.Since)
-			c.waiting[row.Target]++
 			c.Rows = append(c.Rows, row)
 		}
 		if s == mailbox.Pending || s == mailbox.InProgress {
@@ -435,7 +455,7 @@ func (b *Board) agents(known map[string]mailbox.Capabilities, states map[string]
 	}
 	for name, n := range b.Columns[task.FolderIndex(mailbox.Pending)].waiting {
 		if all[name] != nil {
-			all[name].Waiting = n
+			all[name].Waiting, all[name].thinks = n, b.Columns[task.FolderIndex(mailbox.Pending)].thought[name]
 		}
 	}
 	for _, row := range b.Columns[task.FolderIndex(mailbox.InProgress)].Rows {

@@ -203,6 +203,41 @@ func TestBoardHasTheProblems(t *testing.T) {
 	want(kindReadOnly, ": the mailbox is read-only since 2026-11-21T00:00:00.000Z: the disk broke; mbox doctor")
 }
 
+// Of many that failed a few are told, and the others counted; of what was cancelled none.
+func TestManyThatFailed(t *testing.T) {
+	box, turn := newBox(t, mailbox.Options{})
+	for i := range 63 {
+		send(t, box, mailbox.ID(fmt.Sprintf("t%04d", i)), nil)
+		c, err := box.Claim(t.Context(), mailbox.ClaimRequest{Agent: "coder"})
+		must(t, err)
+		must(t, c.Fail(t.Context(), mailbox.Failure{TaskError: mailbox.TaskError{Code: "broken", Message: "no"}, Final: true}))
+	}
+	send(t, box, "unwanted", nil)
+	must(t, box.Cancel(t.Context(), "unwanted", "human", "no"))
+	turn(time.Second)
+	b, err := Read(t.Context(), box, nil)
+	must(t, err)
+	last := b.Problems[len(b.Problems)-1]
+	if len(b.Problems) != mostTogether+1 || b.Needs() != 63 || last.Count != 58 || !strings.HasPrefix(last.Text, "58 more failed since 20") || strings.Contains(last.Text, "before that") {
+		t.Errorf("%d problems of %d, the last is %+v", len(b.Problems), b.Needs(), last)
+	}
+}
+
+// What waits for approvals in great number is counted, too.
+func TestManyApprovals(t *testing.T) {
+	box, _ := newBox(t, mailbox.Options{Approval: func(*mailbox.Task) string { return "actions need a word" }})
+	for i := range mostAsked + 7 {
+		send(t, box, mailbox.ID(fmt.Sprintf("t%04d", i)), func(s *mailbox.Task) {
+			s.Assignment.TargetAgent, s.Mbox.Action = "coder", &mailbox.Action{Name: "deploy"}
+		})
+	}
+	b, err := Read(t.Context(), box, nil)
+	must(t, err)
+	if last := b.Problems[len(b.Problems)-1]; len(b.Problems) != mostTogether+1 || last.Text != "12 more that may wait for an approval" || last.Hint != "mbox approve" {
+		t.Errorf("%d problems, the last is %+v", len(b.Problems), last)
+	}
+}
+
 // Of many tasks that stand still a few are looked into, and the others counted.
 func TestManyThatStandStill(t *testing.T) {
 	box, turn := newBox(t, mailbox.Options{StartWithin: time.Hour})
@@ -212,7 +247,7 @@ func TestManyThatStandStill(t *testing.T) {
 	turn(2 * time.Hour)
 	b, err := newReader(box, nil).read(t.Context(), nil)
 	must(t, err)
-	if last := b.Problems[len(b.Problems)-1]; len(b.Problems) != mostAsked+1 || last.Text != "7 more that wait long, or work longer than they said" {
+	if last := b.Problems[len(b.Problems)-1]; len(b.Problems) != mostTogether+1 || b.Needs() != mostAsked+7 || last.Text != "12 more that wait long, or work longer than they said" {
 		t.Errorf("%d problems, the last is %+v", len(b.Problems), last)
 	}
 	r := newReader(box, nil) // of a board on a screen

@@ -127,7 +127,10 @@ func shown(o Options) *screen {
 	s := newScreen(o)
 	b := boardOf(rowsOf(mailbox.Pending, "Write it", "Read it", "Bin it"), rowsOf(mailbox.InProgress, "Build it"),
 		rowsOf(mailbox.Completed, "Was fine"), rowsOf(mailbox.Failed, "Was not"))
-	b.Problems = []Problem{{kindAlarm, "p2", "nobody takes it", "mbox why p2"}, {kindFailed, "f1", "broken", "mbox retry f1"}}
+	b.Problems = []Problem{
+		{Kind: kindAlarm, Task: "p2", Text: "nobody takes it", Hint: "mbox why p2"},
+		{Kind: kindFailed, Task: "f1", Text: "broken", Hint: "mbox retry f1"},
+	}
 	s.send(tea.WindowSizeMsg{Width: 120, Height: 30}, boardMsg{board: b}, newsMsg{entries: []audit.Entry{line(6, "p1", "sent p1"), line(8, "p2", "sent p2")}})
 	s.asks()
 	return s

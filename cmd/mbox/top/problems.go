@@ -24,6 +24,8 @@ type Problem struct {
 	Task mailbox.ID `json:"task,omitzero"`
 	Text string     `json:"text"`
 	Hint string     `json:"hint,omitzero"` // the command that helps
+
+	Count int `json:"count,omitzero"` // of how many things it tells, where those are several
 }
 
 // key tells a problem from others. Its text may change while it stays: how long it has
@@ -40,7 +42,8 @@ const (
 	kindAgent      = "agent" // it cannot work, and has tasks; or nothing is heard of its worker
 	kindAlarm      = "alarm" // nobody takes it
 	kindApproval   = "approval"
-	kindPaused     = "paused" // an agent for which tasks wait
+	kindSchedule   = "schedules" // it never fires, or its tasks fail
+	kindPaused     = "paused"    // an agent for which tasks wait
 	kindDrop       = "drop"
 	kindQuarantine = "quarantine"
 	kindTelemetry  = "telemetry" // its server does not take what happens
@@ -49,13 +52,13 @@ const (
 
 // How many tasks of a folder are asked why they stand still: each answer reads the task's
 // file. How long one counts if no line comes: a worker dies without one.
-// And how many failed tasks are problems.
+// And how many tasks of a kind of problem are told one by one: a board is one screen.
 const (
-	mostAsked  = 10
-	askNext    = 2 // of a board that is to be there soon, after the first
-	waitCounts = 5 * time.Minute
-	workCounts = 30 * time.Second
-	mostFailed = 50
+	mostAsked    = 10
+	askNext      = 2 // of a board that is to be there soon, after the first
+	waitCounts   = 5 * time.Minute
+	workCounts   = 30 * time.Second
+	mostTogether = 5
 )
 
 // cause is what was found out about a task that may stand still.
@@ -67,7 +70,20 @@ type cause struct {
 }
 
 func (b *Board) trouble(kind string, id mailbox.ID, text, hint string) {
-	b.Problems = append(b.Problems, Problem{kind, id, oneLine(text), hint})
+	b.Problems = append(b.Problems, Problem{Kind: kind, Task: id, Text: oneLine(text), Hint: hint})
+}
+
+// many is one problem that tells of n things.
+func (b *Board) many(kind string, n int, text, hint string) {
+	b.Problems = append(b.Problems, Problem{Kind: kind, Text: oneLine(text), Hint: hint, Count: n})
+}
+
+// Needs counts what needs somebody.
+func (b *Board) Needs() (n int) {
+	for _, p := range b.Problems {
+		n += max(p.Count, 1)
+	}
+	return n
 }
 
 // problems lists what mbox doctor and mbox why call so.
@@ -91,21 +107,45 @@ func (r *reader) problems(ctx context.Context, b *Board) {
 		}
 	}
 	r.quarantine(b)
-	failed := 0
-	for _, row := range b.Columns[task.FolderIndex(mailbox.Failed)].Rows {
-		_, read := r.titles[place{row.State, row.ID}]
-		if !read || strings.HasPrefix(row.err, "cancelled") || failed == mostFailed {
+	r.failed(b)
+	b.sort()
+}
+
+// failed tells of the tasks that failed last, and counts the others. Of those whose files
+// have not been read nobody knows whether they were cancelled.
+func (r *reader) failed(b *Board) {
+	c, told, more, since := &b.Columns[task.FolderIndex(mailbox.Failed)], 0, 0, mailbox.Time{}
+	unread := c.Count
+	for _, row := range c.Rows {
+		if _, read := r.titles[place{row.State, row.ID}]; !read {
 			continue
 		}
-		failed++
-		b.trouble(kindFailed, row.ID, schemas.Sentence(oneLine(row.err), 200), "mbox retry "+word(row.ID))
+		switch unread--; {
+		case strings.HasPrefix(row.err, "cancelled"):
+		case told == mostTogether:
+			more, since = more+1, row.Since
+		default:
+			told++
+			hint := "mbox retry " + word(row.ID)
+			if row.once {
+				hint = "mbox run once more, then mbox archive " + word(row.ID)
+			}
+			b.trouble(kindFailed, row.ID, schemas.Sentence(oneLine(row.err), 200), hint)
+		}
 	}
-	b.sort()
+	if more == 0 {
+		return
+	}
+	text := number(more) + " more failed since " + since.String()
+	if unread > 0 {
+		text += ", and " + number(unread) + " before that failed or were cancelled"
+	}
+	b.many(kindFailed, more, text, "mbox ls --state failed, then mbox retry --failed")
 }
 
 // sort puts the worst first.
 func (b *Board) sort() {
-	order := []string{kindReadOnly, kindGone, kindLedger, kindDisk, kindClaim, kindAgent, kindAlarm, kindApproval, kindPaused, kindDrop, kindQuarantine, kindTelemetry, kindFailed}
+	order := []string{kindReadOnly, kindGone, kindLedger, kindDisk, kindClaim, kindAgent, kindAlarm, kindApproval, kindSchedule, kindPaused, kindDrop, kindQuarantine, kindTelemetry, kindFailed}
 	slices.SortStableFunc(b.Problems, func(a, b Problem) int { return slices.Index(order, a.Kind) - slices.Index(order, b.Kind) })
 }
 
@@ -116,7 +156,7 @@ func (r *reader) standing(ctx context.Context, b *Board) {
 	if !r.soon {
 		r.asks = 2 * mostAsked
 	}
-	left, causes := 0, map[mailbox.ID]cause{}
+	left, asks, causes, told := 0, 0, map[mailbox.ID]cause{}, map[string]int{}
 	for _, s := range task.Folders[:2] {
 		asked, counts := 0, waitCounts
 		if s == mailbox.InProgress {
@@ -129,6 +169,8 @@ func (r *reader) standing(ctx context.Context, b *Board) {
 			if asked++; asked > mostAsked {
 				if r.overdue(l, b.At.Time) {
 					left++
+				} else if s == mailbox.Pending && l.Action != "" {
+					asks++
 				}
 				continue
 			}
@@ -144,14 +186,29 @@ func (r *reader) standing(ctx context.Context, b *Board) {
 				}
 			}
 			causes[l.ID] = known
-			if known.found != nil {
+			if known.found == nil {
+				continue
+			}
+			if told[known.found.Kind]++; told[known.found.Kind] <= mostTogether {
 				b.Problems = append(b.Problems, *known.found)
 			}
 		}
 	}
 	r.causes, r.asks = causes, askNext
-	if left > 0 {
-		b.trouble(kindAlarm, "", number(left)+" more that wait long, or work longer than they said", "mbox ls")
+	b.rest(kindClaim, told[kindClaim], 0, " more whose workers are gone", "mbox ls --state in-progress")
+	if told[kindApproval] > 0 && asks > 0 {
+		b.rest(kindApproval, told[kindApproval], asks, " more that may wait for an approval", "mbox approve")
+	} else {
+		b.rest(kindApproval, told[kindApproval], 0, " more wait for an approval", "mbox approve")
+	}
+	b.rest(kindAlarm, told[kindAlarm], left, " more that wait long, or work longer than they said", "mbox ls")
+}
+
+// rest tells how many more there are of a kind of which n were found, and others were not
+// looked into.
+func (b *Board) rest(kind string, n, others int, text, hint string) {
+	if more := max(n-mostTogether, 0) + others; more > 0 {
+		b.many(kind, more, number(more)+text, hint)
 	}
 }
 
@@ -191,7 +248,7 @@ func (r *reader) overdue(l *mailbox.Live, now time.Time) bool {
 // why asks about one task; nil if nothing is wrong with it.
 func (r *reader) why(ctx context.Context, l *mailbox.Live) *Problem {
 	if reason := check.Nobody(l.Target, l.Action, r.box.Options().Agents); reason != "" && l.State == mailbox.Pending {
-		return &Problem{kindAlarm, l.ID, reason, "mbox why " + word(l.ID)}
+		return &Problem{Kind: kindAlarm, Task: l.ID, Text: reason, Hint: "mbox why " + word(l.ID)}
 	}
 	w, err := mailbox.Stands(ctx, r.box, l.ID)
 	if err == nil && l.State == mailbox.Pending && l.Alarmed && len(w.Alarms)+len(w.Waits) == 0 {
@@ -201,17 +258,17 @@ func (r *reader) why(ctx context.Context, l *mailbox.Live) *Problem {
 	case errors.Is(err, mailbox.ErrNotFound) || ctx.Err() != nil:
 		return nil
 	case err != nil:
-		return &Problem{kindAlarm, l.ID, err.Error(), "mbox why " + word(l.ID)}
+		return &Problem{Kind: kindAlarm, Task: l.ID, Text: err.Error(), Hint: "mbox why " + word(l.ID)}
 	case len(w.Faults) > 0:
-		return &Problem{kindAlarm, l.ID, w.Faults[0], "mbox why " + word(l.ID)}
+		return &Problem{Kind: kindAlarm, Task: l.ID, Text: w.Faults[0], Hint: "mbox why " + word(l.ID)}
 	case w.Over:
-		return &Problem{kindClaim, l.ID, w.Lease, "mbox why " + word(l.ID)}
+		return &Problem{Kind: kindClaim, Task: l.ID, Text: w.Lease, Hint: "mbox why " + word(l.ID)}
 	case w.Approve != "":
-		return &Problem{kindApproval, l.ID, w.Summary, "mbox approve " + word(l.ID)}
+		return &Problem{Kind: kindApproval, Task: l.ID, Text: w.Summary, Hint: "mbox approve " + word(l.ID)}
 	case l.State == mailbox.Pending && l.Alarmed && len(w.Waits) > 0:
-		return &Problem{kindAlarm, l.ID, w.Summary, "mbox why " + word(l.ID)}
+		return &Problem{Kind: kindAlarm, Task: l.ID, Text: w.Summary, Hint: "mbox why " + word(l.ID)}
 	case l.State == mailbox.Pending && len(w.Alarms) > 0:
-		return &Problem{kindAlarm, l.ID, w.Alarms[len(w.Alarms)-1], "mbox why " + word(l.ID)}
+		return &Problem{Kind: kindAlarm, Task: l.ID, Text: w.Alarms[len(w.Alarms)-1], Hint: "mbox why " + word(l.ID)}
 	}
 	return nil
 }
@@ -238,20 +295,51 @@ func (r *reader) drops(b *Board) {
 	}
 }
 
-// quarantine tells how much lies there, and what came last.
+// mostReasons is how many reasons of what lies in quarantine a board reads. One that it
+// has not read counts as one that somebody has to see.
+const mostReasons = 1000
+
+// quarantine tells how much lies there that nobody has seen, and what came last.
 func (r *reader) quarantine(b *Board) {
-	n, last, err := quarantined(filepath.Join(b.Home, "tasks", "quarantine"))
-	if err != nil {
+	names, err := home.Entries(b.Home)
+	seen, failed := home.Seen(b.Home)
+	if err = errors.Join(err, failed); err != nil {
 		b.trouble(kindGone, "", err.Error(), "mbox doctor")
 		return
 	}
-	if b.Quarantine = n; n > 0 {
-		text := number(n) + " kept in tasks/quarantine"
-		if r, err := home.ReadReason(last); err == nil {
-			text += "; the last: " + r.Name + ": " + r.Text()
+	b.Quarantine = len(names)
+	names = slices.DeleteFunc(names, func(name string) bool { return seen[name] })
+	n, last := len(names), home.Reason{}
+	for _, name := range names[:min(n, mostReasons)] {
+		why, err := r.reason(name)
+		switch {
+		case err != nil:
+		case why.Answered():
+			n--
+		case why.At.After(last.At.Time):
+			last = why
 		}
-		b.trouble(kindQuarantine, "", schemas.Sentence(oneLine(text), 300), "mbox ls --state quarantine")
 	}
+	if n == 0 {
+		return
+	}
+	text := number(n) + " kept in tasks/quarantine"
+	if last.Name != "" {
+		text += "; the last: " + last.Name + ": " + last.Text()
+	}
+	b.many(kindQuarantine, n, schemas.Sentence(oneLine(text), 300), "mbox ls --state quarantine, then mbox status --seen")
+}
+
+// reason is why an entry lies in quarantine, where it does not change.
+func (r *reader) reason(entry string) (home.Reason, error) {
+	if why, known := r.reasons[entry]; known {
+		return why, nil
+	}
+	why, err := home.ReadReason(filepath.Join(r.box.Home(), "tasks", "quarantine", entry+home.ReasonSuffix))
+	if err == nil {
+		r.reasons[entry] = why
+	}
+	return why, err
 }
 
 func number(n int) string { return strconv.Itoa(n) }

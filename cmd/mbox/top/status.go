@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +12,6 @@ import (
 
 	"mbox/cmd/mbox/check"
 	"mbox/mailbox"
-	"mbox/mailbox/home"
 	"mbox/schemas"
 )
 
@@ -75,7 +72,8 @@ func Watch(ctx context.Context, box *mailbox.Box, lacks func() []check.Finding, 
 const often = time.Second
 
 // Tell adds what was found out about agents: by what each works. One that cannot work
-// is a problem if tasks wait for it.
+// is a problem if tasks wait for it that it cannot do: without a brain it does what carries
+// an action.
 func (b *Board) Tell(found []check.Finding) {
 	for _, f := range found {
 		i := slices.IndexFunc(b.Agents, func(a Agent) bool { return a.Name == f.Agent })
@@ -84,8 +82,12 @@ func (b *Board) Tell(found []check.Finding) {
 		}
 		a := &b.Agents[i]
 		a.Works, a.Able = oneLine(f.Text), f.Level == check.Fine
-		if !a.Able && a.Waiting > 0 {
-			b.trouble(kindAgent, "", a.Works+"; "+tasks(a.Waiting)+" for it", f.Hint)
+		kept := a.Waiting
+		if f.Check == check.Brain {
+			kept = a.thinks
+		}
+		if !a.Able && kept > 0 {
+			b.trouble(kindAgent, "", a.Works+"; "+tasks(kept)+" for it", f.Hint)
 		}
 	}
 	b.sort()
@@ -229,17 +231,3 @@ func (s Style) put(w io.Writer, text string) {
 
 // Clear makes a terminal ready for a board in the place of the one before.
 func Clear(w io.Writer) { fmt.Fprint(w, ansi.CursorHomePosition+ansi.EraseScreenBelow) }
-
-// quarantined counts what lies in quarantine, and finds what came last: the file of its reason.
-func quarantined(dir string) (n int, last string, err error) {
-	entries, err := os.ReadDir(dir)
-	at := time.Time{}
-	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), home.ReasonSuffix) {
-			n++
-		} else if info, err := e.Info(); err == nil && info.ModTime().After(at) {
-			last, at = filepath.Join(dir, e.Name()), info.ModTime()
-		}
-	}
-	return n, last, err
-}

@@ -2,6 +2,7 @@ package top
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,9 +20,12 @@ import (
 // A board that is printed has what stands, in lines that fit, with colours only where
 // they are wanted, and nothing that a task or an agent says moves the cursor.
 func TestBoardIsPrinted(t *testing.T) {
-	box, _ := newBox(t, mailbox.Options{Agents: map[string]mailbox.Capabilities{"coder": {}, "lame": {}, "off": {Disabled: true}}})
+	box, _ := newBox(t, mailbox.Options{Agents: map[string]mailbox.Capabilities{"coder": {}, "lame": {}, "off": {Disabled: true}, "acts": {Actions: []string{"write_file"}}}})
 	send(t, box, "work", func(s *mailbox.Task) { s.Assignment.TargetAgent = "coder" })
 	send(t, box, "wait", func(s *mailbox.Task) { s.Assignment.TargetAgent = "lame" })
+	send(t, box, "act", func(s *mailbox.Task) {
+		s.Assignment.TargetAgent, s.Mbox.Action = "acts", &mailbox.Action{Name: "write_file"}
+	})
 	c, err := box.Claim(t.Context(), mailbox.ClaimRequest{Agent: "coder", Process: true})
 	must(t, err)
 	defer c.Close()
@@ -40,6 +44,10 @@ func TestBoardIsPrinted(t *testing.T) {
 		{Agent: "lame", Level: check.Doubt, Text: "lame cannot run: gone is not there", Hint: "install it"},
 		{Agent: "nobody", Level: check.Doubt, Text: "nobody cannot run"},
 	})
+	b.Tell([]check.Finding{{Check: check.Brain, Agent: "acts", Level: check.Doubt, Text: "acts cannot think: no model"}})
+	if strings.Contains(fmt.Sprint(b.Problems), "acts") {
+		t.Errorf("a task with an action needs no brain: %+v", b.Problems)
+	}
 	if got := b.problem(kindAgent); got != ": lame cannot run: gone is not there; 1 task waits for it; install it" {
 		t.Errorf("the agent that cannot work: %q", got)
 	}
@@ -59,7 +67,7 @@ func TestBoardIsPrinted(t *testing.T) {
 				t.Errorf("%+v: %d cells: %s", s, wide, line)
 			}
 		}
-		for _, want := range []string{"(?m)^router +no mbox up", "(?m)^pending +1, the oldest 0s$", `(?m)^agent +coder +work for 0s: 40% evil \\x1b\[2J`, "(?m)^agent +off +not enabled$", "(?m)^quarantine +1$"} {
+		for _, want := range []string{"(?m)^router +no mbox up", "(?m)^pending +2, the oldest 0s$", `(?m)^agent +coder +work for 0s: 40% evil \\x1b\[2J`, "(?m)^agent +off +not enabled$", "(?m)^quarantine +1$"} {
 			if s.Wide != 5 && !regexp.MustCompile(want).MatchString(text) {
 				t.Errorf("%+v: no %s in\n%s", s, want, text)
 			}

@@ -108,12 +108,12 @@ var secretMutants = []mutant{
 	},
 	{
 		"secret-locked-burns-an-attempt", "secrets", "agents/unlock.go",
-		"a.end(hard, verdict{release: schemas.Sentence(\"its secrets cannot be opened (mbox doctor): \"+err.Error(), maxTail), delay: releaseDelay})", "a.end(hard, failed(\"start\", schemas.Sentence(err.Error(), maxTail)))",
+		"a.end(hard, verdict{release: why, delay: releaseDelay})", "a.end(hard, failed(\"start\", schemas.Sentence(err.Error(), maxTail)))",
 		agentsTest("TestSecretsThatAreLocked$"),
 	},
 	{
 		"secret-locked-claims-on", "secrets", "agents/unlock.go",
-		"\t\ta.disable()\n", "",
+		"\t\ta.disable(why)\n", "",
 		agentsTest("TestSecretsThatAreLocked$"),
 	},
 	{

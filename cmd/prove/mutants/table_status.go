@@ -17,7 +17,7 @@ var statusMutants = []mutant{
 	},
 	{
 		"lame-agents-pass", "status", "cmd/mbox/top/status.go",
-		"if !a.Able && a.Waiting > 0 {", "if a.Able && a.Waiting > 0 {",
+		"if !a.Able && kept > 0 {", "if a.Able && kept > 0 {",
 		command{"cmd/mbox/top", "TestBoardIsPrinted"},
 	},
 	{
@@ -29,6 +29,61 @@ var statusMutants = []mutant{
 		"agents-words-move-the-cursor", "status", "cmd/mbox/top/status.go",
 		"name += \": \" + clean(works)", "name += \": \" + works",
 		command{"cmd/mbox/top", "TestBoardIsPrinted"},
+	},
+	{
+		"seen-is-told-again", "status", "cmd/mbox/top/problems.go",
+		"return seen[name] })", "return false && seen[name] })",
+		mboxTest("TestScripts/status$"),
+	},
+	{
+		"answered-drops-count-twice", "status", "cmd/mbox/top/problems.go",
+		"case why.Answered():", "case false:",
+		mboxTest("TestScripts/status$"),
+	},
+	{
+		"lines-told-with-old-files", "status", "cmd/mbox/telling.go",
+		"late || file.Mbox.Revision >= d.Revision", "late || true",
+		mboxTest("TestLineIsToldWithTheFileThatFollowsIt"),
+	},
+	{
+		"a-screen-of-failures", "status", "cmd/mbox/top/problems.go",
+		"case told == mostTogether:", "case told == 50:",
+		command{"cmd/mbox/top", "TestManyThatFailed"},
+	},
+	{
+		"approvals-beyond-ten", "status", "cmd/mbox/top/problems.go",
+		"asks++", "asks += 0",
+		command{"cmd/mbox/top", "TestManyApprovals"},
+	},
+	{
+		"actions-need-brains", "status", "cmd/mbox/top/status.go",
+		"kept = a.thinks", "kept = a.Waiting",
+		command{"cmd/mbox/top", "TestBoardIsPrinted"},
+	},
+	{
+		"alarms-of-schedules-pass", "status", "cmd/mbox/cmd_status.go",
+		"slices.Concat(found, schedules,", "slices.Concat(found, schedules[:0],",
+		mboxTest("TestScripts/schedule$"),
+	},
+	{
+		"runs-are-tried-again", "status", "cmd/mbox/cmd_retry.go",
+		"err == nil && state == mailbox.Failed && check.OnlyHere(t)", "err == nil && state == mailbox.Pending && check.OnlyHere(t)",
+		mboxTest("TestScripts/run$"),
+	},
+	{
+		"archive-takes-what-is-awaited", "status", "mailbox/archive.go",
+		"if e != nil && e.Awaited && e.Delivered.IsZero() {", "if false {",
+		mboxTest("TestScripts/deliver$"),
+	},
+	{
+		"lame-workers-claim", "status", "agents/worker.go",
+		"why != \"\" || s.Lacks == nil", "true",
+		mboxTest("TestScripts/worker$"),
+	},
+	{
+		"lame-workers-end-well", "status", "agents/worker.go",
+		"return fmt.Errorf(\"%s cannot work: %s\", s.Agent, why)", "return nil",
+		command{"agents", "TestCommandCannotRun"},
 	},
 	{
 		"all-is-well", "status", "cmd/mbox/cmd_status.go",

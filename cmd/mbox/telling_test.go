@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"mbox/audit"
+	"mbox/mailbox"
+	"mbox/mailbox/durable"
+)
+
+// A line is told with its task's file as it was afterwards: the file follows the line, and
+// whoever reads it before that waits.
+func TestLineIsToldWithTheFileThatFollowsIt(t *testing.T) {
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, o := t.Context(), mailbox.Options{Sync: durable.None}
+	dir := filepath.Join(t.TempDir(), "home")
+	must(mailbox.Create(dir, o))
+	box, err := mailbox.Open(ctx, dir, o)
+	must(err)
+	defer box.Close()
+	s := &mailbox.Task{ID: "one"}
+	s.Task.Title, s.Source.Agent = "One", "human"
+	_, err = box.Submit(ctx, s)
+	must(err)
+	c, err := box.Claim(ctx, mailbox.ClaimRequest{Agent: "coder", Process: true})
+	must(err)
+	defer c.Close()
+	id := "one"
+	e := audit.Entry{
+		TS: time.Now().Add(time.Hour).UTC().Format("2006-01-02T15:04:05.000Z"), Event: audit.TaskFailed, TaskID: &id,
+		Details: audit.Details(map[string]int{"revision": 3}),
+	}
+	tell := teller{&printer{}, box}
+	ended, end := context.WithCancel(ctx)
+	end()
+	if before := tell.fileOf(ended, &e); before.ID != "" {
+		t.Errorf("revision %d is taken for what the line left", before.Mbox.Revision)
+	}
+	must(c.Fail(ctx, mailbox.Failure{TaskError: mailbox.TaskError{Code: "exit", Message: "exit status 1: no"}, Final: true}))
+	if after := tell.fileOf(ctx, &e); after.Result.Error == nil || after.Mbox.Revision != 3 {
+		t.Errorf("%+v", after.Result)
+	}
+}
