@@ -29,8 +29,8 @@ lines of the ledger prove the way that it took; of a task that waits for an
 approval also what is to be approved, whole. It changes nothing.
 
 Of a message of a channel it tells whom it is for and why, how far it has come, and its
-line in the ledger. A file that was dropped into tasks/pending and put away is found by the name that it
-had, as long as the ledger is there.`,
+line in the ledger. A file that was dropped into tasks/pending is found by its name:
+what it waits for there, and, as long as the ledger is there, why it was put away.`,
 		shows: []string{"mbox why task-2026-02-16-001", "mbox why milk.json"},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{jsonFlag(&inJSON)},
@@ -104,11 +104,17 @@ type putAway struct {
 	by   string
 }
 
-// whyFile looks for a file that was dropped under a name: the last that was put into
-// quarantine, or the task that a drop became which was rejected. unknown is what there is
-// to say where there is none.
+// whyFile looks for a file that was dropped under a name: one that lies in pending, the
+// last that was put into quarantine, or the task that a drop became which was rejected.
+// unknown is what there is to say where there is none.
 func whyFile(ctx context.Context, box *mailbox.Box, path string, unknown error) (*putAway, *mailbox.Why, error) {
 	name := schemas.Sentence(filepath.Base(path), 120)
+	if id, is := strings.CutSuffix(name, ".json"); is && task.CheckID(mailbox.ID(id)) == nil {
+		if _, err := os.Lstat(filepath.Join(box.Home(), "tasks", string(mailbox.Pending), name)); err == nil {
+			w, err := box.Why(ctx, mailbox.ID(id))
+			return nil, w, err
+		}
+	}
 	for line, err := range box.Ledger().Naming(name) {
 		if err != nil || ctx.Err() != nil {
 			return nil, nil, cmp.Or(err, ctx.Err())
