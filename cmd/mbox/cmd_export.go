@@ -66,7 +66,7 @@ var exported = []struct {
 	of   func(t scanned) string
 }{
 	{"id", func(t scanned) string { return string(t.task.ID) }},
-	{"state", func(t scanned) string { return string(t.state) }},
+	{"state", func(t scanned) string { return strings.TrimSuffix(t.task.Called(t.state), ", unverified") }},
 	{"created", func(t scanned) string { return t.task.Created.String() }},
 	{"updated", func(t scanned) string { return t.task.Updated.String() }},
 	{"from", func(t scanned) string { return t.task.Source.Agent }},
@@ -88,6 +88,7 @@ var exported = []struct {
 		return task.Text(t.task.Result.Output)
 	}},
 }
+	{"verified", func(t scanned) string { return strconv.FormatBool(t.task.Verified()) }},
 
 // writer prints tasks in the format; end finishes it.
 func (o *exportOptions) writer(s *session) (write func(scanned) error, end func() error) {

@@ -66,7 +66,7 @@ func why(ctx context.Context, s *session, box *mailbox.Box, name string, inJSON 
 }
 
 func (s *printer) printWhy(w *mailbox.Why) {
-	s.printf("%s  %s\n%s\n\n", s.paint.bold(clean(string(w.ID), 128)), s.stateColour(w.State)(string(w.State)), clean(schemas.LocalTimes(w.Summary), maxLine))
+	s.printf("%s  %s\n%s\n\n", s.paint.bold(clean(string(w.ID), 128)), s.stateColour(w.State)(stateOf(w)), s.hanging(clean(schemas.LocalTimes(w.Summary), maxLine), 0, plain))
 	if w.Path != "" {
 		s.field("file", s.place(w.Path))
 	}
@@ -88,11 +88,19 @@ func (s *printer) printWhy(w *mailbox.Why) {
 	}
 	s.printf("\n%s\n", s.paint.dim("proof"))
 	for _, l := range w.Lines {
-		s.printf("   %s  %s  %s\n", s.paint.dim(fmt.Sprintf("%6d  %s", l.Seq, clean(schemas.LocalTimes(l.TS), 30))), s.eventColour(l.Event)(fmt.Sprintf("%-16s", clean(string(l.Event), 40))), clean(l.Action, maxLine))
+		s.printf("   %s  %s  %s\n", s.paint.dim(fmt.Sprintf("%6d  %s", l.Seq, clean(schemas.LocalTimes(l.TS), 30))), s.eventColour(l.Event)(fmt.Sprintf("%-16s", clean(string(l.Event), 40))), clean(schemas.LocalTimes(l.Action), maxLine))
 		if l.Reason != "" {
-			s.printf("           %s\n", s.paint.dim(clean(l.Reason, maxLine)))
+			s.printf("           %s\n", s.paint.dim(clean(schemas.LocalTimes(l.Reason), maxLine)))
 		}
 	}
+}
+
+// stateOf is what the state of an explained task is called.
+func stateOf(w *mailbox.Why) string {
+	if w.Task == nil {
+		return string(w.State)
+	}
+	return w.Task.Called(w.State)
 }
 
 // putAway is a drop that was put into quarantine.
