@@ -124,7 +124,7 @@ func decisionListVerb() *verb {
 					if d.Outcome != "" {
 						outcome = "known"
 					}
-					t.add(text(d.ID), text(d.Date), text(d.Agent), text(cmp.Or(d.Task, "-")), text(outcome), text(d.Decision))
+					t.add(text(d.ID), text(d.Date), text(d.Agent), text(cmp.Or(d.Task, "-")), text(outcome), text(schemas.LocalTimes(d.Decision)))
 				}
 				t.printIfAny(s, "no decision is recorded")
 				return nil

@@ -312,7 +312,7 @@ func (s *session) report(err error) int {
 	if s.json {
 		return reportJSON(s, err, text, hint, code)
 	}
-	fmt.Fprintln(s.err, s.tells.red("mbox: ")+clean(text, maxLine))
+	fmt.Fprintln(s.err, s.tells.red("mbox: ")+clean(schemas.LocalTimes(text), maxLine))
 	if errors.As(err, &excerpt) && excerpt.Excerpt != "" {
 		fmt.Fprintln(s.err, cleanLines(excerpt.Excerpt))
 	}
