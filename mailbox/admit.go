@@ -206,20 +206,42 @@ func (d *drop) parse() (*Task, error) {
 // unfinished is how long to leave the file alone: while somebody holds it open
 // for writing, and while it does not parse, because it may be half-written.
 func (d *drop) unfinished(fault error) time.Duration {
-	limit := time.Duration(0)
-	switch {
-	case d.held:
-		limit = heldOpen
-	case mayGrow(fault):
-		limit = halfWritten
-	case wrongKind(fault):
-		limit = settleTime // its writer may be about to rename it
-	}
+	limit, _ := d.patience(fault)
 	if d.age >= limit {
 		return 0
 	}
 	// Soon at first, since most writers are done in a moment, then seldom.
 	return min(max(d.age/2, 10*time.Millisecond), limit-d.age+time.Millisecond)
+}
+
+// patience is how long the file is left alone since its last change, and why.
+func (d *drop) patience(fault error) (limit time.Duration, why string) {
+	switch {
+	case d.held:
+		return heldOpen, "somebody has it open to write"
+	case mayGrow(fault):
+		return halfWritten, "it may be half-written"
+	case wrongKind(fault):
+		return settleTime, "its writer may be about to rename it"
+	}
+	return 0, ""
+}
+
+// patient says what a file in pending that is no task waits for before it is put away.
+func patient(b *Box, name string) string {
+	d := &drop{b: b, name: name, path: b.path("tasks", string(Pending), name)}
+	fault, err := d.read()
+	if fault == nil && err == nil {
+		_, fault = d.parse()
+	}
+	limit, why := d.patience(fault)
+	switch {
+	case err != nil || fault == nil:
+		return ""
+	case limit <= d.age:
+		return "no task: the next command puts it into quarantine"
+	}
+	return fmt.Sprintf("no task yet: %s, and is given %s, until %s", why, limit, task.At(d.mtime.Add(limit)))
 }
 
 // wrongKind tells whether a regular file with this fault may be one that another

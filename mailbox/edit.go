@@ -114,7 +114,7 @@ func (e *editing) decide(f *home.File) (*plan, error) {
 		return err
 	})
 	if len(fields) > 0 && f.State != Pending {
-		return nil, fmt.Errorf("%w: it is %s, only a pending task can be changed", ErrConflict, f.State)
+		return nil, fmt.Errorf("%w: it is %s, only a pending task can be changed", ErrConflict, whereItIs(f.State))
 	}
 	return &plan{hash: f.Hash, old: f.Task, task: now, fields: fields}, err
 }

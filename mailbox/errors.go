@@ -45,3 +45,11 @@ func (e *onTheWayError) Is(target error) bool {
 }
 
 func (e *onTheWayError) As(target any) bool { return errors.As(e.err, target) }
+
+// whereItIs is how an error calls the folder of a task.
+func whereItIs(s State) string {
+	if s == Archived {
+		return "in the archive"
+	}
+	return string(s)
+}

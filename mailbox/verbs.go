@@ -102,8 +102,16 @@ func (c *Claim) Complete(ctx context.Context, r Result) error {
 			}
 		}
 		f.Task.Result.Output, f.Task.Result.Artifacts = content.Output, content.Artifacts
-		return &change{event: audit.TaskCompleted, to: Completed, action: "completed", reason: "Completed", left: left, checks: checks}, nil
+		return &change{event: audit.TaskCompleted, to: Completed, action: "completed", reason: completion(checks), left: left, checks: checks}, nil
 	})
+}
+
+// completion is the reason of a completion, which tells people's lists what was passed.
+func completion(checks []string) string {
+	if len(checks) == 0 {
+		return "Completed"
+	}
+	return task.Passed + strings.Join(checks, ", ")
 }
 
 // Fail ends the attempt. The task waits in pending for another one, longer each
@@ -401,7 +409,7 @@ func (b *dependencies) cancelEnded(id ID) error {
 	if f.State == Failed && f.Task.Result.Error != nil && f.Task.Result.Error.Code == "cancelled" {
 		return nil
 	}
-	return task.About(id, fmt.Errorf("%w: it is %s already", ErrConflict, f.State))
+	return task.About(id, fmt.Errorf("%w: it is %s already", ErrConflict, whereItIs(f.State)))
 }
 
 // Retry puts a failed task back into pending, with all its attempts; the epoch
@@ -433,7 +441,7 @@ func RetrySeen(ctx context.Context, b *Box, id ID, by, why string, seen Seen) er
 	case f.State == Pending && last.Enters() == Pending && e.Event == audit.TaskRetried && last.Leaves() == Failed:
 		return nil // said again
 	case f.State != Failed || last.Enters() != Failed:
-		return task.About(id, fmt.Errorf("%w: it is %s, only a failed task can be retried", ErrConflict, f.State))
+		return task.About(id, fmt.Errorf("%w: it is %s, only a failed task can be retried", ErrConflict, whereItIs(f.State)))
 	case f.Hash != task.HashOf(last.After):
 		return task.About(id, fmt.Errorf("%w: its bytes are not those of its last ledger line", errForeign))
 	}

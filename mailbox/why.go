@@ -85,6 +85,9 @@ func (b *Box) Why(ctx context.Context, id ID) (*Why, error) {
 	w.compare(f, last)
 	if f.Task == nil {
 		w.Summary = "its file cannot be read as a task"
+		if last == nil && f.State == Pending {
+			w.Summary = cmp.Or(patient(b, id.File()), w.Summary)
+		}
 		return w, nil
 	}
 	if f.Task.Mbox.RootID != "" {

@@ -144,6 +144,16 @@ func (v *verb) verb(name string) *verb {
 	return nil
 }
 
+// path is the verb below that these words name, the group before its verb.
+func (v *verb) path(words string) *verb {
+	for name := range strings.FieldsSeq(words) {
+		if v != nil {
+			v = v.verb(name)
+		}
+	}
+	return v
+}
+
 // complete prints what the shell may put at the cursor.
 func (s *session) complete(v *verb) cli.BashCompleteFunc {
 	return func(c *cli.Context) {

@@ -69,7 +69,7 @@ func (l *line) argument(word string) error {
 	}
 	hint := strings.Join(l.path, " ") + " --help"
 	if near := l.meant(word); near != "" {
-		hint = l.corrected(near)
+		hint = l.corrected(strings.Fields(near)...)
 	}
 	return usagef(hint, "%s has no command %q", strings.Join(l.path, " "), clean(word, 40))
 }
@@ -80,7 +80,8 @@ func otherNames() map[string]string {
 		"add": "send", "new": "send", "create": "send", "submit": "send", "rm": "cancel", "del": "cancel", "delete": "cancel",
 		"remove": "cancel", "kill": "cancel", "stop": "cancel", "abort": "cancel", "done": "complete", "finish": "complete",
 		"close": "complete", "log": "logs", "list": "ls", "ps": "status", "cat": "show", "info": "show", "start": "up", "take": "claim",
-		"next": "claim", "check": "verify", "follow": "tail",
+		"next": "claim", "check": "verify", "follow": "tail", "find": "search", "grep": "search", "cron": "schedule", "pause": "agent pause",
+		"resume": "agent resume",
 	}
 }
 
@@ -92,8 +93,12 @@ var onlyLook = []string{"audit", "doctor", "help", "logs", "ls", "man", "schema"
 // something begins as the word does: nobody should be led to it by chance.
 func (l *line) meant(word string) string {
 	names := l.verb.names()
-	if name := otherNames()[strings.ToLower(word)]; slices.Contains(names, name) {
+	lower := strings.ToLower(word)
+	if name := otherNames()[lower]; name != "" && l.verb.path(name) != nil {
 		return name
+	}
+	if lower == "undo" { // nothing is: no verb that changes something is what was meant
+		return ""
 	}
 	near := schemas.Suggest(word, names)
 	if near == "" || slices.Contains(onlyLook, near) || strings.EqualFold(near[:1], word[:1]) {
@@ -215,7 +220,7 @@ func (l *line) unknownFlag(name, word string) error {
 		known = append(known, f.Names()...)
 	}
 	near := schemas.Suggest(name, known)
-	if near == "" {
+	if near == "" || near != name && (!strings.EqualFold(near[:1], name[:1]) || len(name) <= 3 && len(name) == len(near)) { // chance
 		return usagef(strings.Join(l.path, " ")+" --help", "%s", problem)
 	}
 	_, value, inline := strings.Cut(word, "=")
@@ -225,11 +230,11 @@ func (l *line) unknownFlag(name, word string) error {
 	return usagef(l.corrected(near), "%s", problem)
 }
 
-// corrected is the line with another word at the place where it went wrong.
-func (l *line) corrected(word string) string {
+// corrected is the line with other words at the place where it went wrong.
+func (l *line) corrected(other ...string) string {
 	words := slices.Clone(l.argv)
-	words[0], words[l.at] = "mbox", word
-	return shell(words)
+	words[0] = "mbox"
+	return shell(slices.Replace(words, l.at, l.at+1, other...))
 }
 
 // count compares the arguments with what the verb takes.

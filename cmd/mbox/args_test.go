@@ -52,6 +52,10 @@ func TestArrangeRefuses(t *testing.T) {
 		{"mbox|send|$(rm)|it", `mbox send takes TITLE|FILE|-, but there is also "it"`, "mbox send '$(rm) it'"},
 		{"mbox|show", "mbox show needs ID…", "mbox show ID…"},
 		{"mbox|version|now", `mbox version takes no arguments, but there is "now"`, "mbox version --help"},
+		{"mbox|doctor|--nope|--json", "mbox doctor has no flag --nope", "mbox doctor --help"},
+		{"mbox|ls|--foo", "mbox ls has no flag --foo", "mbox ls --help"},
+		{"mbox|edit|t1|--foo", "mbox edit has no flag --foo", "mbox edit --help"},
+		{"mbox|ls|--jsn", "mbox ls has no flag --jsn", "mbox ls --json"},
 		{"mbox|send|x|--zzz", "mbox send has no flag --zzz", "mbox send --help"},
 		{"mbox|send|x|--\x1b[31m", `mbox send has no flag --\x1b[31m`, "mbox send --help"},
 	}
@@ -74,6 +78,7 @@ func TestArrangeMeans(t *testing.T) {
 	for word, want := range map[string]string{
 		"rm": "cancel", "add": "send", "done": "complete", "stop": "cancel", "LOG": "logs", "list": "ls", "cliam": "claim", "fial": "fail",
 		"hait": "wait", "unti": "unit", "ail": "tail", "lend": "", "ip": "", "zzz": "", "toktn": "token", "relase": "release",
+		"find": "search", "grep": "search", "pause": "agent pause", "resume": "agent resume", "cron": "schedule", "undo": "",
 	} {
 		_, err := arrangeLine(t, "mbox|"+word+"|t")
 		var usage *usageError
@@ -85,7 +90,7 @@ func TestArrangeMeans(t *testing.T) {
 		}
 	}
 	for word, name := range otherNames() {
-		if tree().verb(name) == nil || tree().verb(word) != nil {
+		if tree().path(name) == nil || tree().verb(word) != nil {
 			t.Errorf("%s leads to %s", word, name)
 		}
 	}

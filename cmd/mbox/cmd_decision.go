@@ -115,6 +115,10 @@ func decisionListVerb() *verb {
 		run: func(ctx context.Context, s *session, _ []string) error {
 			return s.with(ctx, func(box *mailbox.Box) error {
 				decisions, err := box.Decisions(ctx)
+				nothing := "no decision is recorded"
+				if len(decisions) > 0 {
+					nothing = "no decision has that text"
+				}
 				decisions = slices.DeleteFunc(decisions, func(d record.Decision) bool { return !mentions(d, grep) })
 				if err != nil || inJSON {
 					return firstError(err, s.printLines(len(decisions), func(i int) any { return decisions[i] }))
@@ -125,9 +129,9 @@ func decisionListVerb() *verb {
 					if d.Outcome != "" {
 						outcome = "known"
 					}
-					t.add(text(d.ID), text(d.Date), text(d.Agent), text(cmp.Or(d.Task, "-")), text(outcome), text(d.Decision))
+					t.add(text(d.ID), text(d.Date), text(d.Agent), text(cmp.Or(d.Task, "-")), text(outcome), text(schemas.LocalTimes(d.Decision)))
 				}
-				t.printIfAny(s, "no decision is recorded")
+				t.printIfAny(s, nothing)
 				return nil
 			})
 		},
@@ -168,7 +172,7 @@ func showDecision(ctx context.Context, s *session, box *mailbox.Box, id string, 
 		return s.printJSON(decisions[at])
 	}
 	data, err := decisions[at].Markdown()
-	s.printf("%s", cleanLines(string(data)))
+	s.printf("%s\n", cleanLines(string(data)))
 	return err
 }
 

@@ -113,6 +113,9 @@ chooses tasks as that does.`,
 		flags: slices.Concat(o.operator.flags("why: `TEXT`"), o.selection.flags("pending", "instead of ids: all that wait")),
 		run: func(ctx context.Context, s *session, args []string) error {
 			last := len(args) - 1
+			if last == 0 && !o.all {
+				return usagef("mbox move ID AGENT, or mbox move --pending AGENT", "move needs the id of a task, or --pending, and the agent that is to do it")
+			}
 			o.to = told{true, args[last]}
 			return o.run(ctx, s, args[:last])
 		},

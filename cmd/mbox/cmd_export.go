@@ -13,6 +13,7 @@ import (
 
 	"mbox/mailbox"
 	"mbox/mailbox/task"
+	"mbox/schemas"
 )
 
 type exportOptions struct {
@@ -66,7 +67,7 @@ var exported = []struct {
 	of   func(t scanned) string
 }{
 	{"id", func(t scanned) string { return string(t.task.ID) }},
-	{"state", func(t scanned) string { return string(t.state) }},
+	{"state", func(t scanned) string { return strings.TrimSuffix(t.task.Called(t.state), ", unverified") }},
 	{"created", func(t scanned) string { return t.task.Created.String() }},
 	{"updated", func(t scanned) string { return t.task.Updated.String() }},
 	{"from", func(t scanned) string { return t.task.Source.Agent }},
@@ -87,6 +88,7 @@ var exported = []struct {
 		}
 		return task.Text(t.task.Result.Output)
 	}},
+	{"verified", func(t scanned) string { return strconv.FormatBool(t.task.Verified()) }},
 }
 
 // writer prints tasks in the format; end finishes it.
@@ -108,7 +110,7 @@ func (o *exportOptions) writer(s *session) (write func(scanned) error, end func(
 		_ = w.Write(head) // Flush tells
 		return func(t scanned) error { return w.Write(row(spreadsheetCell, t)) }, func() error { w.Flush(); return w.Error() }
 	case "md":
-		s.printf("Tasks, %s\n\n| %s |\n|%s\n", time.Now().UTC().Format(time.RFC3339), strings.Join(head, " | "), strings.Repeat("---|", len(head)))
+		s.printf("Tasks, %s\n\n| %s |\n|%s\n", schemas.LocalTime(time.Now()), strings.Join(head, " | "), strings.Repeat("---|", len(head)))
 		return func(t scanned) error {
 			s.printf("| %s |\n", strings.Join(row(markdownCell, t), " | "))
 			return nil
@@ -130,7 +132,7 @@ func spreadsheetCell(text string) string {
 func markdownCell(text string) string {
 	const most = 200
 	var b strings.Builder
-	for _, r := range clean(text, most) {
+	for _, r := range clean(schemas.LocalTimes(text), most) {
 		if strings.ContainsRune("\\`*_[]<>|#&~!", r) {
 			b.WriteByte('\\')
 		}

@@ -5,15 +5,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"path"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
 
-	"mbox/audit"
 	"mbox/mailbox"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
@@ -32,15 +33,11 @@ type lsOptions struct {
 	tree, json     bool
 }
 
-// What a failed task is listed as that has not been tried in vain, and what is no task.
-const (
-	asCancelled  = "cancelled"
-	asRejected   = "rejected"
-	asQuarantine = "quarantine"
-)
+// asQuarantine is the state in which what is no task is listed.
+const asQuarantine = "quarantine"
 
 func stateNames() []string {
-	return append(folderNames(), asCancelled, asRejected, asQuarantine)
+	return append(folderNames(), task.Cancelled, task.Rejected, asQuarantine)
 }
 
 // folderNames are the states that a task's file lies in.
@@ -63,8 +60,10 @@ func lsVerb() *verb {
 by --state. Each state is in the order of the ids, where numbers count by their
 value: so what mbox has named comes oldest first. A terminal is shown the first 100. A task in tasks/failed that somebody
 cancelled is listed as cancelled, a drop that was no task as rejected; --state failed
-has them too. TRY is which attempt it is, DONE how far. On a terminal columns that
-there is no room for, or nothing in, are left out. With --json each line is a task
+has them too. What was completed? has passed no check: none was asked for, or it was
+moved by hand. TRY is which attempt it is, DONE how far. On a terminal a failure's
+reason goes before its title, and columns that there is no room for, or nothing in,
+are left out: first those in which all say the same. With --json each line is a task
 file's content.`,
 		shows: []string{
 			"mbox ls --state pending --for coder",
@@ -95,7 +94,7 @@ func (o *lsOptions) filter() mailbox.Filter {
 	f := mailbox.Filter{Agent: o.by, Target: o.to, Source: o.from, Type: o.kind.value, Priority: o.priority.value}
 	for _, state := range o.states.values {
 		switch state {
-		case asCancelled, asRejected:
+		case task.Cancelled, task.Rejected:
 			state = string(mailbox.Failed)
 		case asQuarantine:
 			continue
@@ -109,7 +108,7 @@ func (o *lsOptions) filter() mailbox.Filter {
 
 // picks tells whether more is asked for than a mailbox's own filter knows.
 func (o *lsOptions) picks() bool {
-	return o.grep != "" || len(o.labels) > 0 || !o.since.at.IsZero() || slices.Contains(o.states.values, asCancelled) || slices.Contains(o.states.values, asRejected)
+	return o.grep != "" || len(o.labels) > 0 || !o.since.at.IsZero() || slices.Contains(o.states.values, task.Cancelled) || slices.Contains(o.states.values, task.Rejected)
 }
 
 // wants tells whether an item is asked for, as far as the mailbox's filter does not.
@@ -133,32 +132,34 @@ func labelled(t *mailbox.Task, wanted labels) bool {
 	if len(wanted) == 0 {
 		return true
 	}
-	var has map[string]any
-	if json.Unmarshal(t.Mbox.Labels, &has) != nil {
-		return false
-	}
+	has := labelsOf(&t.Mbox)
 	for key, value := range wanted {
-		if have, ok := has[key]; !ok || fmt.Sprint(have) != value {
+		if !slices.Contains(has, key+"="+value) {
 			return false
 		}
 	}
 	return true
 }
 
-// listedAs is the state that a task is listed in: its folder, or what tells more.
+// labelsOf are a task's labels, as flags give them.
+func labelsOf(m *mailbox.Meta) (all []string) {
+	var labels map[string]any
+	_ = json.Unmarshal(m.Labels, &labels) // who has none, or what are none, has none
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		all = append(all, fmt.Sprintf("%s=%v", key, labels[key]))
+	}
+	return all
+}
+
+// listedAs is what the state of a task is called in a list, in one word.
 func listedAs(item *mailbox.Item) string {
-	t := item.Task
-	if item.State != mailbox.Failed || t == nil || t.Result.Error == nil {
+	switch {
+	case item.Task == nil || item.State == mailbox.Archived:
 		return string(item.State)
+	case item.Task.Called(item.State) == task.Unverified:
+		return "completed?"
 	}
-	changes := t.Audit.StateChanges
-	switch n := len(changes); {
-	case t.Result.Error.Code == "cancelled":
-		return asCancelled
-	case n > 0 && changes[n-1].By == audit.MboxAgent && changes[n-1].From == mailbox.Pending && strings.HasPrefix(changes[n-1].Reason, "rejected: "):
-		return asRejected
-	}
-	return string(item.State)
+	return item.Task.Called(item.State)
 }
 
 func (o *lsOptions) run(ctx context.Context, s *session) error {
@@ -376,7 +377,7 @@ const ageColumn = 8
 func taskTable() *table {
 	return &table{
 		head:  []string{"ID", "STATE", "PRIORITY", "TYPE", "FOR", "BY", "TRY", "DONE", "AGE", "TITLE"},
-		spare: []string{"TYPE", "PRIORITY", "BY", "TRY", "DONE", "AGE", "FOR"},
+		spare: []string{"TYPE", "PRIORITY", "BY", "AGE", "FOR", "TRY", "DONE"},
 	}
 }
 
@@ -401,9 +402,10 @@ func (s *printer) taskRow(item *listed) []cell {
 	if p := t.Mbox.Progress; p != nil && p.Percent != nil && item.State == mailbox.InProgress {
 		done = fmt.Sprintf("%d%%", *p.Percent)
 	}
-	title, as := t.Task.Title, listedAs(&item.Item)
-	if e := t.Result.Error; e != nil && item.State == mailbox.Failed && as != asCancelled {
-		title += ": " + strings.TrimSuffix(e.Code+": "+e.Message, ": ")
+	title, as := text(t.Task.Title), listedAs(&item.Item)
+	if as != task.Cancelled && t.Result.Error != nil && item.State.Terminal() {
+		title = text(t.Task.Title + because(t))
+		title.fit = func(room int) string { return failureIn(t, room) }
 	}
 	id := string(t.ID)
 	if item.depth > 0 {
@@ -415,8 +417,23 @@ func (s *printer) taskRow(item *listed) []cell {
 		coloured(t.Task.Priority, s.priorityColour(t.Task.Priority)),
 		text(t.Task.Type), text(t.Assignment.TargetAgent), text(by), text(try), text(done),
 		text(schemas.Ago(t.Created.Time, time.Now())),
-		text(title),
+		title,
 	}
+}
+
+// failureIn is the title of a failed task and why it failed, in so many columns: of the
+// title there is what the reason leaves.
+func failureIn(t *mailbox.Task, room int) string {
+	const least = 12 // of a title
+	why := strings.TrimPrefix(because(t), ": ")
+	if t.Result.Error.Path != "" {
+		why = strings.TrimPrefix(why, t.Result.Error.Code+": ")
+	}
+	left := room - utf8.RuneCountInString(why) - len(": ")
+	if left < least {
+		return clean(why, room)
+	}
+	return clean(t.Task.Title, left) + ": " + why
 }
 
 func (s *printer) stateColour(state mailbox.State) paint {

@@ -30,6 +30,7 @@ type found struct {
 	Channel string `json:"channel,omitzero"` // of a message
 	Field   string `json:"field"`
 	Text    string `json:"text"` // the line
+	called  string // what people call the state
 }
 
 func searchVerb() *verb {
@@ -53,7 +54,7 @@ func (f *found) where() string {
 	if f.Channel != "" {
 		return "#" + f.Channel
 	}
-	return f.State
+	return f.called
 }
 
 // errEnough ends a search that has found as much as was asked for.
@@ -94,17 +95,14 @@ func (o *searchOptions) run(ctx context.Context, s *session, what string) error 
 // search visits the places of a home where a text stands.
 func search(ctx context.Context, dir, text string, visit func(found) error) error {
 	needle := strings.ToLower(text)
-	written, err := schemas.Encode(text) // as a string in a task file is
+	wanted, err := inFiles(needle)
 	if err != nil {
 		return err
 	}
-	inFile := bytes.ToLower(bytes.Trim(bytes.TrimSpace(written), `"`))
-	err = scanTasks(ctx, dir, append(slices.Clone(task.Folders), mailbox.Archived), func(data []byte) bool {
-		return bytes.Contains(bytes.ToLower(data), inFile)
-	}, func(t scanned) error {
+	err = scanTasks(ctx, dir, append(slices.Clone(task.Folders), mailbox.Archived), wanted, func(t scanned) error {
 		for _, f := range fieldsOf(t.task) {
 			if line := lineWith(f.text, needle); line != "" {
-				if err := visit(found{ID: string(t.task.ID), State: string(t.state), Field: f.name, Text: line}); err != nil {
+				if err := visit(found{ID: string(t.task.ID), State: string(t.state), called: t.task.Called(t.state), Field: f.name, Text: line}); err != nil {
 					return err
 				}
 			}
@@ -122,6 +120,24 @@ func search(ctx context.Context, dir, text string, visit func(found) error) erro
 	return nil
 }
 
+// inFiles tells of the bytes of a task's file whether a text may stand there: as one, or
+// as KEY=VALUE of a label.
+func inFiles(needle string) (func([]byte) bool, error) {
+	var parts [][]byte
+	key, value, _ := strings.Cut(needle, "=")
+	for _, text := range []string{needle, key, value} {
+		written, err := schemas.Encode(text) // as a string in a task file is
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, bytes.ToLower(bytes.Trim(bytes.TrimSpace(written), `"`)))
+	}
+	return func(data []byte) bool {
+		data = bytes.ToLower(data)
+		return bytes.Contains(data, parts[0]) || strings.Contains(needle, "=") && bytes.Contains(data, parts[1]) && bytes.Contains(data, parts[2])
+	}, nil
+}
+
 // field is a text of a task.
 type field struct{ name, text string }
 
@@ -131,7 +147,7 @@ func fieldsOf(t *mailbox.Task) []field {
 		{"title", t.Task.Title},
 		{"description", t.Task.Description},
 		{"output", task.Text(t.Result.Output)},
-		{"labels", string(t.Mbox.Labels)},
+		{"labels", strings.Join(labelsOf(&t.Mbox), "\n")},
 	}
 	if e := t.Result.Error; e != nil {
 		fields = append(fields, field{"error", e.Code + ": " + e.Message})

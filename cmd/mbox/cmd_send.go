@@ -45,7 +45,8 @@ func sendVerb() *verb {
 The argument is a title, or the name of a file that ends in .json,
 or - for standard input; a file or input holds the whole task, and flags that
 describe a task are refused beside it. It may hold many, each on a line (.jsonl):
-all are looked at before the first is sent. Behind -- it is a title, whatever it is. The smallest is {"task":{"title":"…"}}.
+all are looked at before the first is sent. One word that looks like a file, and is
+none, is refused; behind -- it is a title, whatever it is. The smallest is {"task":{"title":"…"}}.
 A file may also hold a queue, as memory/task_queue.json does, with priorities as
 numbers (0 is urgent, 3 low): then all tasks that wait in it are sent.
 
@@ -346,10 +347,12 @@ func namesTasks(name string) bool {
 	return strings.HasSuffix(name, ".json") || strings.HasSuffix(name, ".jsonl")
 }
 
+// pathLike is one word with a slash in it, or with an ending that files often have.
+var pathLike = schemas.Pattern(`(?i)^[^\s]*(/[^\s]*|[^\s]\.(md|txt|ya?ml|toml|csv|tsv|pdf|jsonl?|xml|html?|log|docx?|xlsx?|odt|png|jpe?g|zip|tar|gz|sh|py|go|js|ts))$`)
+
 // isMissingFile tells a path to no file from a title.
 func isMissingFile(what string) bool {
-	path := namesTasks(what) || strings.HasPrefix(what, "./") || strings.HasPrefix(what, "../") || strings.HasPrefix(what, "/")
-	if !path || strings.ContainsAny(what, " \t\n") {
+	if !pathLike().MatchString(what) || strings.Contains(what, "://") {
 		return false
 	}
 	_, err := os.Stat(what)

@@ -157,11 +157,7 @@ func printAttempts(s *session, all []attempt, inJSON bool) error {
 // showTask prints a task for people, with what an approval would bind if it waits
 // for one, and what its result has passed.
 func (s *printer) showTask(t *mailbox.Task, state mailbox.State, w *mailbox.Why) {
-	unverified := ""
-	if w != nil && t.Result.Status == mailbox.Completed && len(w.Checks) == 0 {
-		unverified = ", unverified"
-	}
-	s.printf("%s  %s%s\n%s\n\n", s.paint.bold(clean(string(t.ID), 128)), s.stateColour(state)(string(state)), unverified, clean(t.Task.Title, maxLine))
+	s.printf("%s  %s\n%s\n\n", s.paint.bold(clean(string(t.ID), 128)), s.stateColour(state)(t.Called(state)), s.hanging(clean(t.Task.Title, maxLine), 0, plain))
 	s.field("for", t.Assignment.TargetAgent)
 	if by := t.Assignment.PickedUpBy; by != nil {
 		s.field("by", *by+at(t.Assignment.PickedUpAt))
@@ -179,7 +175,7 @@ func (s *printer) showTask(t *mailbox.Task, state mailbox.State, w *mailbox.Why)
 	}
 	s.showText("description", t.Task.Description)
 	s.showParams(t.Mbox.Action)
-	s.showResult(&t.Result)
+	s.showResult(&t.Result, t.Task.Description != "" || t.Mbox.Action != nil)
 	s.showTrail(t.Audit.StateChanges)
 }
 
@@ -216,6 +212,15 @@ func (s *printer) showMeta(m *mailbox.Meta, state mailbox.State) {
 	if m.Deadline != nil {
 		s.field("deadline", schemas.LocalTime(m.Deadline.Time))
 	}
+	for _, name := range m.Accept {
+		s.field("accept", name)
+	}
+	if m.ExpectOutput {
+		s.field("accept", "the output is not empty")
+	}
+	for _, label := range labelsOf(m) {
+		s.field("label", label)
+	}
 	if m.Lease != nil && state == mailbox.InProgress {
 		s.field("lease", "until "+schemas.LocalTime(m.Lease.Deadline.Time))
 	}
@@ -248,9 +253,13 @@ func (s *printer) showParams(a *mailbox.Action) {
 	}
 }
 
-func (s *printer) showResult(r *mailbox.Result) {
+// showResult prints what came of a task; texts stand before it, from which it is apart.
+func (s *printer) showResult(r *mailbox.Result, texts bool) {
+	if texts && (r.Error != nil || len(r.Artifacts) > 0) {
+		s.printf("\n")
+	}
 	if r.Error != nil {
-		s.fieldIn(s.paint.red, "error", r.Error.Code+": "+r.Error.Message)
+		s.fieldIn(s.paint.red, "error", faultText(r.Error))
 	}
 	for _, a := range r.Artifacts {
 		s.field("artifact", s.kept(a))
@@ -264,19 +273,24 @@ func (s *printer) showTrail(changes []mailbox.StateChange) {
 	}
 	s.printf("\n%s\n", s.paint.dim("history"))
 	for _, c := range changes {
-		s.printf("   %s  %s → %s by %s: %s\n", schemas.LocalTime(c.At.Time), clean(string(c.From), 20), clean(string(c.To), 20), clean(c.By, 80), clean(c.Reason, maxLine))
+		moved := fmt.Sprintf("%s → %s by %s: %s", clean(string(c.From), 20), clean(string(c.To), 20), clean(c.By, 80), clean(schemas.LocalTimes(c.Reason), maxLine))
+		s.printf("   %s  %s\n", schemas.LocalTime(c.At.Time), s.hanging(moved, 3+len(time.DateTime)+2, plain))
 	}
 }
 
 func (s *printer) field(name, value string) { s.fieldIn(plain, name, value) }
 
 func (s *printer) fieldIn(colour paint, name, value string) {
-	s.printf("%s %s\n", s.paint.dim(fmt.Sprintf("%-12s", name)), colour(clean(value, maxLine)))
+	s.printf("%s %s\n", s.paint.dim(fmt.Sprintf("%-12s", name)), s.hanging(clean(value, maxLine), 13, colour))
 }
 
 func (s *printer) showText(name, text string) {
-	if strings.TrimSpace(text) != "" {
-		s.printf("\n%s\n%s\n", s.paint.dim(name), indented(cleanLines(text)))
+	if strings.TrimSpace(text) == "" {
+		return
+	}
+	s.printf("\n%s\n", s.paint.dim(name))
+	for line := range strings.SplitSeq(cleanLines(text), "\n") {
+		s.printf("%s\n", strings.TrimRight("   "+s.hanging(line, 3, plain), " "))
 	}
 }
 

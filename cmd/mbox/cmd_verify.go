@@ -64,7 +64,7 @@ somewhere else.`,
 				s.printVerified(report, ledgerOnly)
 			}
 			if err == nil && len(report.Findings) > 0 {
-				err = fmt.Errorf("%w: %d faults, the first: %v", mailbox.ErrIntegrity, len(report.Findings), report.Findings[0])
+				err = fmt.Errorf("%w: %s, the first: %v", mailbox.ErrIntegrity, schemas.Count(len(report.Findings), "fault", "faults"), report.Findings[0])
 				err = hint(err, "%s", nextStep(home, report))
 			}
 			return err
@@ -81,7 +81,7 @@ func nextStep(home string, r verify.Report) string {
 	private := strings.HasPrefix(f.File, ".mbox/")
 	switch {
 	case errors.Is(audit.CheckWritable(home), audit.ErrDamaged):
-		return wayOut // the rest may follow from that
+		return check.WayOut // the rest may follow from that
 	case r.Gone != "":
 		_, hint := judge(mailbox.ErrGone)
 		return hint

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -48,7 +49,7 @@ all are completed. Ctrl-C ends the waiting and leaves the tasks as they are.`,
 
 func (s *printer) printEnd(t *mailbox.Task) error {
 	state := t.Result.Status
-	s.printf("%s  %s%s\n", s.paint.bold(clean(string(t.ID), 128)), s.stateColour(state)(string(state)), clean(because(t), maxLine))
+	s.printf("%s  %s%s\n", s.paint.bold(clean(string(t.ID), 128)), s.stateColour(state)(t.Called(state)), clean(strings.TrimPrefix(because(t), ": "+t.Called(state)), maxLine))
 	return s.out.Flush()
 }
 
@@ -58,6 +59,12 @@ func because(t *mailbox.Task) string {
 	if t.Result.Status != mailbox.Failed || fault == nil {
 		return ""
 	}
+	return ": " + schemas.Sentence(faultText(fault), maxLine)
+}
+
+// faultText is why an attempt has failed: its code, the path of the field at fault, and
+// what is wrong.
+func faultText(fault *mailbox.TaskError) string {
 	text := fault.Code
 	if fault.Path != "" {
 		text += ": " + fault.Path
@@ -65,7 +72,7 @@ func because(t *mailbox.Task) string {
 	if fault.Message != "" {
 		text += ": " + fault.Message
 	}
-	return ": " + schemas.Sentence(text, maxLine)
+	return schemas.LocalTimes(text)
 }
 
 // waiting waits for tasks to end.

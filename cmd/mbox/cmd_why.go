@@ -29,8 +29,8 @@ lines of the ledger prove the way that it took; of a task that waits for an
 approval also what is to be approved, whole. It changes nothing.
 
 Of a message of a channel it tells whom it is for and why, how far it has come, and its
-line in the ledger. A file that was dropped into tasks/pending and put away is found by the name that it
-had, as long as the ledger is there.`,
+line in the ledger. A file that was dropped into tasks/pending is found by its name:
+what it waits for there, and, as long as the ledger is there, why it was put away.`,
 		shows: []string{"mbox why task-2026-02-16-001", "mbox why milk.json"},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{jsonFlag(&inJSON)},
@@ -66,7 +66,7 @@ func why(ctx context.Context, s *session, box *mailbox.Box, name string, inJSON 
 }
 
 func (s *printer) printWhy(w *mailbox.Why) {
-	s.printf("%s  %s\n%s\n\n", s.paint.bold(clean(string(w.ID), 128)), s.stateColour(w.State)(string(w.State)), clean(schemas.LocalTimes(w.Summary), maxLine))
+	s.printf("%s  %s\n%s\n\n", s.paint.bold(clean(string(w.ID), 128)), s.stateColour(w.State)(stateOf(w)), s.hanging(clean(schemas.LocalTimes(w.Summary), maxLine), 0, plain))
 	if w.Path != "" {
 		s.field("file", s.place(w.Path))
 	}
@@ -91,11 +91,19 @@ func (s *printer) printWhy(w *mailbox.Why) {
 	}
 	s.printf("\n%s\n", s.paint.dim("proof"))
 	for _, l := range w.Lines {
-		s.printf("   %s  %s  %s\n", s.paint.dim(fmt.Sprintf("%6d  %s", l.Seq, clean(schemas.LocalTimes(l.TS), 30))), s.eventColour(l.Event)(fmt.Sprintf("%-16s", clean(string(l.Event), 40))), clean(l.Action, maxLine))
+		s.printf("   %s  %s  %s\n", s.paint.dim(fmt.Sprintf("%6d  %s", l.Seq, clean(schemas.LocalTimes(l.TS), 30))), s.eventColour(l.Event)(fmt.Sprintf("%-16s", clean(string(l.Event), 40))), clean(schemas.LocalTimes(l.Action), maxLine))
 		if l.Reason != "" {
-			s.printf("           %s\n", s.paint.dim(clean(l.Reason, maxLine)))
+			s.printf("           %s\n", s.paint.dim(clean(schemas.LocalTimes(l.Reason), maxLine)))
 		}
 	}
+}
+
+// stateOf is what the state of an explained task is called.
+func stateOf(w *mailbox.Why) string {
+	if w.Task == nil {
+		return string(w.State)
+	}
+	return w.Task.Called(w.State)
 }
 
 // putAway is a drop that was put into quarantine.
@@ -107,11 +115,17 @@ type putAway struct {
 	by   string
 }
 
-// whyFile looks for a file that was dropped under a name: the last that was put into
-// quarantine, or the task that a drop became which was rejected. unknown is what there is
-// to say where there is none.
+// whyFile looks for a file that was dropped under a name: one that lies in pending, the
+// last that was put into quarantine, or the task that a drop became which was rejected.
+// unknown is what there is to say where there is none.
 func whyFile(ctx context.Context, box *mailbox.Box, path string, unknown error) (*putAway, *mailbox.Why, error) {
 	name := schemas.Sentence(filepath.Base(path), 120)
+	if id, is := strings.CutSuffix(name, ".json"); is && task.CheckID(mailbox.ID(id)) == nil {
+		if _, err := os.Lstat(filepath.Join(box.Home(), "tasks", string(mailbox.Pending), name)); err == nil {
+			w, err := box.Why(ctx, mailbox.ID(id))
+			return nil, w, err
+		}
+	}
 	for line, err := range box.Ledger().Naming(name) {
 		if err != nil || ctx.Err() != nil {
 			return nil, nil, cmp.Or(err, ctx.Err())

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"mbox/cmd/mbox/gateway/token"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/lifecycle"
 	"mbox/mailbox/task"
 	"mbox/schemas"
@@ -85,22 +87,19 @@ type unwell struct{ summary string }
 
 func (e *unwell) Error() string { return e.summary }
 
-// wayOut is the hint of a damaged ledger.
-const wayOut = "bring audit/ back from a backup, then mbox recover --after-io-error; without a backup, mbox recover --forget-ledger goes on with the tasks as they lie; mbox help damage tells what that costs"
-
-// wayOut is that hint, but for a home whose ledger and VERSION are of two mailboxes.
+// wayOut is the hint of a damaged ledger, also for a home whose ledger and VERSION are of two mailboxes.
 func (s *session) wayOut() string {
 	home, err := s.homeDir()
 	if err != nil {
-		return wayOut
+		return check.WayOut
 	}
 	b, err := mailbox.Look(home, mailbox.Options{})
 	if err != nil {
-		return wayOut
+		return check.WayOut
 	}
 	defer b.Close()
 	if _, err := audit.Identity(home, b.MailboxID()); !errors.Is(err, audit.ErrOther) {
-		return wayOut
+		return check.WayOut
 	}
 	return "audit/ and .mbox are of two mailboxes; is it .mbox that is not this home's: move " +
 		schemas.ShellWord(clean(filepath.Join(home, ".mbox", "VERSION"), maxLine)) + " out of the home, else bring audit/ back from a backup; then mbox recover --after-io-error; mbox help damage tells the rest"
@@ -144,9 +143,9 @@ func judge(err error) (code int, hint string) {
 	case errors.Is(err, mailbox.ErrLost):
 		return exitError, "mbox recover makes .mbox anew of the ledger and the tasks; mbox help damage tells what that costs"
 	case errors.Is(err, mailbox.ErrReadOnly) && errors.Is(err, audit.ErrDamaged):
-		return exitIO, wayOut
+		return exitIO, check.WayOut
 	case errors.Is(err, audit.ErrDamaged):
-		return exitError, wayOut
+		return exitError, check.WayOut
 	case errors.Is(err, mailbox.ErrReadOnly):
 		return exitIO, "mbox doctor tells why; when the disk is well again: mbox recover --after-io-error"
 	case errors.Is(err, mailbox.ErrIntegrity):
@@ -166,7 +165,7 @@ func judge(err error) (code int, hint string) {
 	case errors.Is(err, mailbox.ErrNoMailbox):
 		return exitNotFound, "mbox init makes one; --home or MBOX_HOME names another folder"
 	case errors.Is(err, mailbox.ErrNotFound):
-		return exitNotFound, "mbox ls shows the tasks there are"
+		return exitNotFound, tasksThere
 	case errors.As(err, &paused):
 		return exitConflict, resumeHint(paused)
 	case errors.As(err, &ended):
@@ -278,8 +277,11 @@ func (s *session) judged(err error) (code int, hint string) {
 	} else if way := s.wayFree(err); way != "" && code != exitCommitted {
 		hint = way
 	}
-	if hint == wayOut {
+	switch hint {
+	case check.WayOut:
 		hint = s.wayOut()
+	case tasksThere:
+		hint = cmp.Or(s.inQuarantine(err), hint)
 	}
 	if err != nil {
 		hint = aboutIt(err, hint)
@@ -287,11 +289,36 @@ func (s *session) judged(err error) (code int, hint string) {
 	return code, hint
 }
 
-// aboutIt is a hint with the id of the task that the error is about in the place of ID.
-func aboutIt(err error, hint string) string {
+// tasksThere is the hint of a task that is not there.
+const tasksThere = "mbox ls shows the tasks there are"
+
+// inQuarantine is the hint of one that is a file in quarantine; "" of any other.
+func (s *session) inQuarantine(err error) string {
+	id, ok := taskOf(err)
+	in, failed := s.homeDir()
+	if !ok || failed != nil {
+		return ""
+	}
+	kept, _ := home.Kept(in) // what cannot be read, verify and doctor tell of
+	for _, k := range kept {
+		if k.Name == id || k.Name == id+".json" {
+			return "a file of that name lies in quarantine: mbox why " + schemas.ShellWord(k.Name)
+		}
+	}
+	return ""
+}
+
+// taskOf is the id of the task that an error is about.
+func taskOf(err error) (id string, ok bool) {
 	rest, ok := strings.CutPrefix(err.Error(), "task ")
 	id, _, found := strings.Cut(rest, ": ")
-	if !ok || !found || task.CheckID(mailbox.ID(id)) != nil {
+	return id, ok && found && task.CheckID(mailbox.ID(id)) == nil
+}
+
+// aboutIt is a hint with the id of the task that the error is about in the place of ID.
+func aboutIt(err error, hint string) string {
+	id, ok := taskOf(err)
+	if !ok {
 		return hint
 	}
 	return strings.Replace(hint, " ID ", " "+id+" ", 1)
@@ -316,7 +343,7 @@ func (s *session) report(err error) int {
 	if s.json {
 		return reportJSON(s, err, text, hint, code)
 	}
-	fmt.Fprintln(s.err, s.tells.red("mbox: ")+clean(text, maxLine))
+	fmt.Fprintln(s.err, s.tells.red("mbox: ")+clean(schemas.LocalTimes(text), maxLine))
 	if errors.As(err, &excerpt) && excerpt.Excerpt != "" {
 		fmt.Fprintln(s.err, cleanLines(excerpt.Excerpt))
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"mbox/cmd/mbox/config"
+	"mbox/cmd/mbox/schedule"
 	"mbox/schemas"
 )
 
@@ -162,8 +163,8 @@ func (n *number) Set(v string) error {
 	return nil
 }
 
-// moment is a point in time: RFC 3339, a date, or a duration from now, which
-// lies ahead or, for past, behind.
+// moment is a point in time as schedule.Clock reads it, on this machine's clock, or a
+// duration from now, which lies ahead or, for past, behind.
 type moment struct {
 	past bool
 	at   time.Time
@@ -177,17 +178,15 @@ func (m *moment) String() string {
 }
 
 func (m *moment) Set(v string) error {
-	if at, err := time.Parse(time.RFC3339, v); err == nil {
-		m.at = at
-		return nil
-	}
-	if at, err := time.ParseInLocation(time.DateOnly, v, time.Local); err == nil {
-		m.at = at
+	if at, fixed, err := schedule.Clock(v); err == nil {
+		if m.at = at; !fixed {
+			m.at = time.Date(at.Year(), at.Month(), at.Day(), at.Hour(), at.Minute(), at.Second(), 0, time.Local)
+		}
 		return nil
 	}
 	d, err := config.ParseDuration(v)
 	if err != nil {
-		return fmt.Errorf("want a time such as 2026-02-16T10:30:00Z, a date, or a duration such as 2h or 7d")
+		return fmt.Errorf("want a time such as 2026-02-16 10:30 or 2026-02-16T10:30:00Z, a date, or a duration such as 2h or 7d")
 	}
 	if m.past {
 		d = -d

@@ -3,6 +3,8 @@ package main
 import (
 	"testing"
 	"time"
+
+	"mbox/schemas"
 )
 
 func TestMoments(t *testing.T) {
@@ -23,6 +25,14 @@ func TestMoments(t *testing.T) {
 	}
 	if err := ahead.Set("2026-02-16"); err != nil || ahead.at.Hour() != 0 {
 		t.Errorf("%v %v", ahead.at, err)
+	}
+	for text, local := range map[string]string{
+		"2026-11-25 23:30": "2026-11-25 23:30:00", "2026-11-25 23:30:05": "2026-11-25 23:30:05", "2026-11-25T23:30": "2026-11-25 23:30:00",
+		"2026-11-25T23:30:05": "2026-11-25 23:30:05", "2026-11-25": "2026-11-25 00:00:00",
+	} {
+		if err := behind.Set(text); err != nil || schemas.LocalTime(behind.at) != local {
+			t.Errorf("%s: %v %v", text, behind.at, err)
+		}
 	}
 	if ahead.Set("tomorrow") == nil {
 		t.Error("tomorrow is taken")

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"mbox/schemas"
 )
 
 // What is told on stderr besides data and errors. One-shot commands say little
@@ -32,7 +34,7 @@ func (s *session) warnf(format string, a ...any)  { s.log("warn", s.tells.yellow
 func (s *session) log(level string, colour paint, format string, a ...any) {
 	if s.logs(level) {
 		s.endProgress()
-		fmt.Fprintln(s.err, colour("mbox: "+clean(fmt.Sprintf(format, a...), maxLine)))
+		fmt.Fprintln(s.err, colour("mbox: "+clean(schemas.LocalTimes(fmt.Sprintf(format, a...)), maxLine)))
 	}
 }
 

@@ -33,10 +33,10 @@ func TestListInTrees(t *testing.T) {
 	}
 }
 
-// On a terminal a table fits: empty columns go first, then those that can be spared; a
-// pipe gets all of them.
+// On a terminal a table fits: empty columns go first, then those that can be spared,
+// what all rows share before the others; a pipe gets all of them.
 func TestTableFitsTheTerminal(t *testing.T) {
-	for wide, head := range map[int]string{0: "ID STATE PRIORITY TYPE FOR BY TRY DONE AGE TITLE", 200: "ID STATE PRIORITY TYPE FOR BY TRY AGE TITLE", 80: "ID STATE FOR BY TRY AGE TITLE", 60: "ID STATE FOR TITLE"} {
+	for wide, head := range map[int]string{0: "ID STATE PRIORITY TYPE FOR BY TRY DONE AGE TITLE", 200: "ID STATE PRIORITY TYPE FOR BY TRY AGE TITLE", 80: "ID STATE FOR TRY AGE TITLE", 60: "ID STATE TRY TITLE"} {
 		var out bytes.Buffer
 		s := &session{printer: printer{out: bufio.NewWriter(&out), wide: wide}}
 		rows := taskTable()
@@ -54,5 +54,21 @@ func TestTableFitsTheTerminal(t *testing.T) {
 				t.Errorf("%d columns: %d: %s", wide, utf8.RuneCountInString(line), line)
 			}
 		}
+	}
+}
+
+// Where room is short, a column in which all rows say the same goes before one that tells
+// them apart, and both ends of a long id are seen.
+func TestTableDropsWhatAllShare(t *testing.T) {
+	rows := taskTable()
+	for _, row := range [][2]string{{"fox", "1/3"}, {strings.Repeat("x", 60) + "end", "2/3"}} {
+		rows.add(text(row[0]), text("failed"), text("high"), text("other"), text("any"), text(row[0][:3]), text(row[1]), text("-"), text("3d"), text(strings.Repeat("long ", 60)))
+	}
+	out := printed(80, false, rows.print)
+	if head, _, _ := strings.Cut(out, "\n"); strings.Join(strings.Fields(head), " ") != "ID STATE FOR BY TRY TITLE" {
+		t.Error(head)
+	}
+	if !strings.Contains(out, "\nxxxxxxxxxx…xxxxxxend  failed") {
+		t.Error(out)
 	}
 }

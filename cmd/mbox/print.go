@@ -125,11 +125,12 @@ type table struct {
 type cell struct {
 	text   string
 	colour paint
+	fit    func(wide int) string // in the last column of a terminal, where text is too long
 }
 
 func text(t string) cell { return cell{text: clean(t, maxLine)} }
 
-func coloured(t string, p paint) cell { return cell{clean(t, maxLine), p} }
+func coloured(t string, p paint) cell { return cell{text: clean(t, maxLine), colour: p} }
 
 func (t *table) add(cells ...cell) { t.rows = append(t.rows, cells) }
 
@@ -140,29 +141,47 @@ func (t *table) print(s *session) {
 	widths := t.widths()
 	head := make([]cell, len(t.head))
 	for i, h := range t.head {
-		head[i] = cell{h, s.paint.dim}
+		head[i] = cell{text: h, colour: s.paint.dim}
 	}
 	for _, row := range append([][]cell{head}, t.rows...) {
 		s.printf("%s\n", s.row(row, widths))
 	}
 }
 
-// leastLast is how wide the last column should be.
-const leastLast = 24
-
-// narrow leaves out the columns that can be spared and have nothing in them, and then
-// those for which there is no room.
+// narrow cuts long names in the first column, and leaves out the columns that can be
+// spared and have nothing in them; then, as long as there is no room, those in which all
+// rows say the same, and the others.
 func (t *table) narrow(wide int) {
-	t.leaveOut(func(i int) bool {
-		return !slices.ContainsFunc(t.rows, func(row []cell) bool { return row[i].text != "-" })
-	})
-	t.leaveOut(func(int) bool {
-		used := 0
-		for _, w := range t.widths()[:len(t.head)-1] {
-			used += w + 2
-		}
-		return used+leastLast > wide
-	})
+	for _, row := range t.rows {
+		row[0].text = middle(row[0].text, max(wide/4, idWide))
+	}
+	same := func(i int) bool {
+		return !slices.ContainsFunc(t.rows, func(row []cell) bool { return row[i].text != t.rows[0][i].text })
+	}
+	t.leaveOut(func(i int) bool { return same(i) && (len(t.rows) == 0 || t.rows[0][i].text == "-") })
+	t.leaveOut(func(i int) bool { return len(t.rows) > 1 && same(i) && !t.fits(wide) })
+	t.leaveOut(func(int) bool { return !t.fits(wide) })
+}
+
+// fits tells whether there is room for the last column, or for as much of it as should
+// be seen: 32 characters of 80.
+func (t *table) fits(wide int) bool {
+	used, widths := 0, t.widths()
+	last := len(widths) - 1
+	for _, w := range widths[:last] {
+		used += w + 2
+	}
+	return used+min(widths[last], wide*2/5) <= wide
+}
+
+// middle is a name of at most so many characters: of a longer one both ends are left.
+func middle(name string, most int) string {
+	all := []rune(name)
+	if len(all) <= most {
+		return name
+	}
+	end := (most - 1) / 2
+	return string(all[:most-1-end]) + "…" + string(all[len(all)-end:])
 }
 
 // leaveOut leaves out the columns that can be spared and of which is says so.
@@ -200,8 +219,10 @@ func (s *printer) row(cells []cell, widths []int) string {
 		if i < len(cells)-1 {
 			pad = widths[i] - utf8.RuneCountInString(c.text) + 2
 			used += widths[i] + 2
-		} else if s.wide > 0 {
-			shown = clean(c.text, max(s.wide-used, 8))
+		} else if room := max(s.wide-used, 8); s.wide > 0 {
+			if shown = clean(c.text, room); c.fit != nil && shown != c.text {
+				shown = c.fit(room)
+			}
 		}
 		if c.colour != nil {
 			shown = c.colour(shown)

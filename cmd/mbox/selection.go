@@ -83,7 +83,7 @@ func (c *selection) ids(ctx context.Context, s *session, box *mailbox.Box, verb 
 // agree asks a person; without a terminal --yes has to be there.
 func (c *selection) agree(s *session, what string) error {
 	if c.yes {
-		s.infof("%s", what)
+		s.infof("this is to %s", what)
 		return nil
 	}
 	if !s.people || !term.IsTerminal(int(s.in.Fd())) {
@@ -128,7 +128,7 @@ func each(ctx context.Context, s *session, ids []mailbox.ID, inJSON bool, do fun
 			}
 			continue
 		}
-		s.warnf("%s: %v", id, err)
+		s.warnf("%s: %s", id, strings.TrimPrefix(err.Error(), "task "+string(id)+": "))
 	}
 	if worst != nil {
 		return fmt.Errorf("%d of %s failed, at worst: %w", failed, tasksOf(len(ids)), worst)

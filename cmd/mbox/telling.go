@@ -17,6 +17,8 @@ import (
 	"mbox/audit"
 	"mbox/audit/delegation"
 	"mbox/mailbox"
+	"mbox/mailbox/task"
+	"mbox/schemas"
 )
 
 // teller tells lines of the ledger to people. What the ledger does not have, since it
@@ -34,19 +36,19 @@ const idWide = 20
 func (t *teller) line(ctx context.Context, e *audit.Entry) string {
 	id := cmp.Or(clean(e.Task(), 128), "-")
 	head := t.paint.dim(e.Time().Local().Format(time.TimeOnly)) + "  " + t.ofTask(id) + "  "
-	if d, err := delegation.Of(e); err == nil {
-		return head + t.delegationLine(&d)
-	}
-	said := clean(sentence(e), maxLine)
-	if more := t.more(ctx, e); more != "" {
-		said += ": " + clean(more, maxLine)
-	}
 	margin := len(time.TimeOnly) + 4 + max(idWide, utf8.RuneCountInString(id))
-	lines := wrap(said, t.wide-margin)
-	for i := range lines {
-		lines[i] = t.eventColour(e.Event)(lines[i])
+	if margin > t.wide/2 && t.wide > 0 { // a long id has a line of its own
+		margin = len(time.TimeOnly) + 2
+		head = strings.TrimRight(head, " ") + "\n" + strings.Repeat(" ", margin)
 	}
-	return head + strings.Join(lines, "\n"+strings.Repeat(" ", margin))
+	if d, err := delegation.Of(e); err == nil {
+		return head + t.hanging(t.delegationLine(&d), margin, plain)
+	}
+	said := clean(schemas.LocalTimes(sentence(e)+believed(e)), maxLine)
+	if more := t.more(ctx, e); more != "" {
+		said += ": " + clean(schemas.LocalTimes(more), maxLine)
+	}
+	return head + t.hanging(said, margin, t.eventColour(e.Event))
 }
 
 // ofTask is a task's id in the colour that it has in all lines.
@@ -73,6 +75,8 @@ func sentence(e *audit.Entry) string {
 		return e.Agent + " failed, and it will be tried again"
 	case e.Event == audit.TaskReleased && strings.Contains(said, "handed work on"):
 		return e.Agent + " handed work on"
+	case e.Event == audit.TaskReleased && strings.Contains(said, " gave back "+id):
+		return strings.Replace(said, "back "+id, "it back", 1)
 	default:
 		words := strings.Split(said, " ")
 		for i, word := range words {
@@ -88,6 +92,17 @@ func sentence(e *audit.Entry) string {
 		}
 		return strings.Join(words, " ")
 	}
+}
+
+// believed is by what a completion can be believed; "" of any other line.
+func believed(e *audit.Entry) string {
+	if e.Event != audit.TaskCompleted {
+		return ""
+	}
+	if m, ok := task.MoveOf(e); ok && len(m.Checks) > 0 {
+		return ", and it has passed " + strings.Join(m.Checks, ", ")
+	}
+	return ", unverified"
 }
 
 // dull are reasons that say no more than the event.
@@ -191,6 +206,16 @@ func wrap(text string, wide int) (lines []string) {
 		line += word
 	}
 	return append(lines, line)
+}
+
+// hanging is a line behind so many columns: what a terminal has no room for stands below
+// its beginning.
+func (p *printer) hanging(text string, margin int, colour paint) string {
+	lines := wrap(text, p.wide-margin)
+	for i := range lines {
+		lines[i] = colour(lines[i])
+	}
+	return strings.Join(lines, "\n"+strings.Repeat(" ", margin))
 }
 
 // whileRead ends with ctx, or when nobody reads standard output any more: the pipe to

@@ -1,12 +1,17 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/rogpeppe/go-internal/txtar"
@@ -39,7 +44,7 @@ func TestWalkthroughsAreHelp(t *testing.T) {
 	if err != nil || len(files) != 12 {
 		t.Fatalf("%d walkthroughs, %v", len(files), err)
 	}
-	text := "# Twelve sessions, from the first minute on\n\nEach begins with an empty folder for a home. They are run by the tests.\n"
+	text := "# Twelve sessions, from the first minute on\n\nEach begins with an empty folder for a home, in which the files lie that it names.\nThey are run by the tests as they stand here.\n"
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil {
@@ -62,6 +67,94 @@ func TestWalkthroughsAreHelp(t *testing.T) {
 	}
 }
 
+// A walkthrough works as it is typed: by its commands and files alone, in one shell that
+// ends at the first that fails.
+func TestWalkthroughsTyped(t *testing.T) {
+	if _, err := exec.LookPath("jq"); err != nil {
+		t.Skip("no jq, which walkthroughs use")
+	}
+	files, err := filepath.Glob(walkthroughs + "/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no walkthroughs: %v", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			typeIn(t, file)
+		})
+	}
+}
+
+// typeIn runs the commands of a walkthrough, and compares what is printed where the
+// topic says it.
+func typeIn(t *testing.T, file string) {
+	a, err := txtar.ParseFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := t.TempDir()
+	for _, f := range a.Files {
+		if err := os.WriteFile(filepath.Join(home, f.Name), f.Data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, _ := chapter(a)
+	blocks := slices.DeleteFunc(blocksOf(text), func(b block) bool { return b.lang != "sh" })
+	script := "set -e\n"
+	for _, b := range blocks {
+		before, last := "", strings.TrimSuffix(b.text, "\n")
+		if at := strings.LastIndex(strings.ReplaceAll(last, "\\\n", "  "), "\n"); at >= 0 {
+			before, last = last[:at+1], last[at+1:]
+		}
+		script += before + "printf '\\f'\n" + last + "\nprintf '\\f'\n"
+	}
+	out := typedInto(t, home, script)
+	parts := strings.Split(out, "\f")
+	if len(parts) != 2*len(blocks)+1 {
+		t.Fatalf("it broke off:\n%s\n%s", script, out)
+	}
+	for i, b := range blocks {
+		if got := parts[2*i+1]; b.output != "" && !b.expects().MatchString(normal(got)) {
+			t.Errorf("it printed\n%s\nand not\n%s", got, b.output)
+		}
+	}
+}
+
+// typedInto is what a shell prints for a script, at most for a minute; what it has left
+// running is ended.
+func typedInto(t *testing.T, home, script string) string {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	shell := exec.CommandContext(ctx, "sh", "-c", script)
+	shell.Dir = home
+	shell.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "TZ=UTC", "LC_ALL=C"}
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := os.Create(filepath.Join(home, ".out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	said, err := os.Create(filepath.Join(home, ".err"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	shell.Stdout, shell.Stderr = out, said
+	failed := shell.Run()
+	if shell.Process != nil {
+		_ = syscall.Kill(-shell.Process.Pid, syscall.SIGKILL)
+	}
+	printed, err := os.ReadFile(out.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if failed != nil {
+		problem, _ := os.ReadFile(said.Name())
+		t.Fatalf("%v:\n%s\n%s\n%s", failed, script, printed, problem)
+	}
+	return string(printed)
+}
+
 var (
 	shown    = regexp.MustCompile(`^(?:! |exits \d+ )?(mbox .*?)(?: &\w+(&))?$`)
 	typed    = regexp.MustCompile(`^exec sh -c '(.*)'$`)
@@ -70,7 +163,8 @@ var (
 
 // chapter is a script as people read it: its comments, the files that it needs, the
 // commands that a person types, and what they print where the script says it. What
-// stands under exec bash, and what waits and checks, is the test's alone.
+// stands under exec bash, and what waits and checks, is the test's alone: typeIn works
+// without it.
 func chapter(a *txtar.Archive) (text string, commands int) {
 	var b strings.Builder
 	files, printed := map[string]string{}, map[string]bool{}

@@ -12,6 +12,9 @@ import (
 // maxLine is how many runes of a path a hint has.
 const maxLine = 2000
 
+// WayOut is the hint of a damaged ledger.
+const WayOut = "bring audit/ back from a backup, then mbox recover --after-io-error; without a backup, mbox recover --forget-ledger goes on with the tasks as they lie; mbox help damage tells what that costs"
+
 // MoveOut is the hint of what is not mbox's and lies in its way.
 func MoveOut(path string) string {
 	return "that is nothing of mbox's: move " + schemas.ShellWord(schemas.Sentence(path, maxLine)) + " out of the home, then mbox recover; mbox help damage tells the rest"

@@ -24,7 +24,11 @@ import (
 
 func (e *Exam) readOnly() {
 	if err := audit.CheckWritable(e.Home); err != nil {
-		e.add("writable", Wrong, "when the disk is well again: mbox recover --after-io-error", "%v", err)
+		way := "when the disk is well again: mbox recover --after-io-error"
+		if errors.Is(err, audit.ErrDamaged) {
+			way = WayOut
+		}
+		e.add("writable", Wrong, way, "%v", err)
 		return
 	}
 	e.add("writable", Fine, "", "the mailbox is not read-only")

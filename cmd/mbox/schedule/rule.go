@@ -9,6 +9,7 @@
 package schedule
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ import (
 type Spec struct {
 	Cron  string        // minute, hour, day of the month, month, day of the week; or @daily and the like
 	Every time.Duration // whole seconds; 0 is none
-	At    string        // 2006-01-02T15:04, perhaps with seconds; or RFC 3339 with an offset
+	At    string        // as Clock reads it
 	Zone  string        // a name of the time zone database; "" is the machine's zone
 }
 
@@ -90,20 +91,31 @@ func Parse(s Spec) (*Rule, error) {
 
 // begin reads a time, and notes what the clock shows then.
 func (r *Rule) begin(at string, zoned bool) error {
-	if t, err := time.Parse(time.RFC3339, at); err == nil {
-		if zoned {
-			return &Error{"at", "the time has an offset: leave that out, or zone"}
-		}
-		r.first, r.zone = t.UTC(), time.UTC
-		return nil
+	t, fixed, err := Clock(at)
+	switch {
+	case err != nil:
+		return &Error{"at", err.Error()}
+	case fixed && zoned:
+		return &Error{"at", "the time has an offset: leave that out, or zone"}
+	case fixed:
+		r.zone = time.UTC
 	}
-	for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02 15:04:05"} {
-		if t, err := time.Parse(layout, at); err == nil {
-			r.first = t
-			return nil
+	r.first = t
+	return nil
+}
+
+// Clock reads a time as people write it. One with an offset is fixed, and comes in UTC;
+// of any other, a date or a date and a time, it is what the clock on the wall shows.
+func Clock(text string) (t time.Time, fixed bool, err error) {
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t.UTC(), true, nil
+	}
+	for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15:04", time.DateTime, time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, false, nil
 		}
 	}
-	return &Error{"at", "want a time such as 2026-02-16T10:30, or 2026-02-16T10:30:00Z"}
+	return time.Time{}, false, errors.New("want a time such as 2026-02-16 10:30, a date, or 2026-02-16T10:30:00Z")
 }
 
 // parseCron reads a cron line. Days of the month and of the week that are both given

@@ -6,6 +6,26 @@ func mboxTest(run string) command { return command{"cmd/mbox", run} }
 // statusMutants break what tells people how things stand, and what agents said.
 var statusMutants = []mutant{
 	{
+		"completions-are-believed", "people", "mailbox/task/called.go",
+		"return strings.HasPrefix(c.Reason, Passed)", "return true",
+		mboxTest("TestTerminalsAreWideEnough"),
+	},
+	{
+		"titles-before-reasons", "people", "cmd/mbox/cmd_ls.go",
+		"if left < least {", "if left < -999 {",
+		mboxTest("TestTerminalsAreWideEnough"),
+	},
+	{
+		"names-of-files-are-titles", "people", "cmd/mbox/cmd_send.go",
+		"if !pathLike().MatchString(what) ||", "if !namesTasks(what) ||",
+		mboxTest("TestScripts/send$"),
+	},
+	{
+		"drops-wait-in-silence", "people", "mailbox/why.go",
+		"if last == nil && f.State == Pending {", "if last != nil && f.State == Pending {",
+		mboxTest("TestWalkthroughs$/04_drop"),
+	},
+	{
 		"status-reads-the-ledger", "status", "cmd/mbox/top/problems.go",
 		"w, err := mailbox.Stands(ctx, r.box, l.ID)", "w, err := r.box.Why(ctx, l.ID)",
 		command{"cmd/mbox/top", "TestStatusReadsNoOldDays"},
@@ -152,7 +172,7 @@ var statusMutants = []mutant{
 	},
 	{
 		"table-wider-than-the-terminal", "words", "cmd/mbox/print.go",
-		"return used+leastLast > wide", "return used > 9*wide",
+		"return used+min(widths[last], wide*2/5) <= wide", "return used <= 9*wide",
 		mboxTest("TestTableFitsTheTerminal"),
 	},
 	{
