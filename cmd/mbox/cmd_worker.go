@@ -82,7 +82,7 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 		o.override(w)
 		if o.exec != "" {
 			w.Lacks = func() string {
-				f := check.Line(o.agent, o.exec, s.workspace(box, o.agent))
+				f := check.Line(o.agent, o.exec, workspace(s.config, box, o.agent))
 				return f.Lack()
 			}
 		}
@@ -106,7 +106,7 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 			return err
 		}
 		if o.exec != "" {
-			tellWorkers(s, []check.Finding{check.Line(o.agent, o.exec, s.workspace(box, o.agent))})
+			tellWorkers(s, []check.Finding{check.Line(o.agent, o.exec, workspace(s.config, box, o.agent))})
 		} else {
 			tellWorkers(s, slices.DeleteFunc(workersOf(ctx, s, box.Home()), func(f check.Finding) bool { return f.Agent != o.agent }))
 		}
@@ -119,8 +119,8 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 }
 
 // workspace is where an agent's command runs.
-func (s *session) workspace(box *mailbox.Box, agent string) string {
-	if a := s.config.Agents[agent]; a != nil {
+func workspace(c *config.File, box *mailbox.Box, agent string) string {
+	if a := c.Agents[agent]; a != nil {
 		return filepath.Join(box.Home(), a.Workspace.Path)
 	}
 	return filepath.Join(box.AgentDir(agent), "workspace")

@@ -281,7 +281,7 @@ func (s *session) judged(err error) (code int, hint string) {
 	case check.WayOut:
 		hint = s.wayOut()
 	case tasksThere:
-		hint = cmp.Or(s.inQuarantine(err), hint)
+		hint = cmp.Or(keptAs(s, err), hint)
 	}
 	if err != nil {
 		hint = aboutIt(err, hint)
@@ -292,8 +292,8 @@ func (s *session) judged(err error) (code int, hint string) {
 // tasksThere is the hint of a task that is not there.
 const tasksThere = "mbox ls shows the tasks there are"
 
-// inQuarantine is the hint of one that is a file in quarantine; "" of any other.
-func (s *session) inQuarantine(err error) string {
+// keptAs is the hint of one that is a file in quarantine; "" of any other.
+func keptAs(s *session, err error) string {
 	id, ok := taskOf(err)
 	in, failed := s.homeDir()
 	if !ok || failed != nil {
