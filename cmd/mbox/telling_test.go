@@ -39,9 +39,9 @@ func TestLineIsToldWithTheFileThatFollowsIt(t *testing.T) {
 		Details: audit.Details(map[string]int{"revision": 3}),
 	}
 	tell := teller{&printer{}, box}
-	ended, end := context.WithCancel(ctx)
-	end()
-	if before := tell.fileOf(ended, &e); before.ID != "" {
+	brief, end := context.WithTimeout(ctx, time.Second/2)
+	defer end()
+	if before := tell.fileOf(brief, &e); before.ID != "" {
 		t.Errorf("revision %d is taken for what the line left", before.Mbox.Revision)
 	}
 	must(c.Fail(ctx, mailbox.Failure{TaskError: mailbox.TaskError{Code: "exit", Message: "exit status 1: no"}, Final: true}))

@@ -172,6 +172,11 @@ func inert(program, dir string) string {
 	return path
 }
 
+// builtIn are the words that sh, or bash as sh, does itself.
+const builtIn = " . : test [ cd chdir echo printf read export set eval source true false exit if for while until case umask ulimit trap command type" +
+	" alias bg break continue fg getopts hash jobs kill local pwd readonly return shift times unalias unset wait" +
+	" builtin declare enable function let mapfile popd pushd readarray select shopt time typeset "
+
 // programOf is the program that a shell's line begins with; "" where only a shell can
 // tell.
 func programOf(line string) string {
@@ -180,7 +185,7 @@ func programOf(line string) string {
 		case strings.ContainsAny(word, "`$'\"\\();|&<>*?[]{}!#"):
 			return ""
 		case sets && !strings.ContainsAny(name, "/.~-"), word == "exec":
-		case strings.Contains(" . : test [ cd echo printf read export set eval source true false exit if for while until case umask ulimit trap command type ", " "+word+" "):
+		case strings.Contains(builtIn, " "+word+" "):
 			return ""
 		default:
 			return word

@@ -43,6 +43,7 @@ func TestDoctorLooksForCommands(t *testing.T) {
 		"exec = './gone.sh'":              `warn claude cannot run: "./gone.sh" is not there`,
 		"exec = '~/plain.sh'":             "warn claude cannot run: " + os.Getenv("HOME") + "/plain.sh is not executable",
 		"exec = '$HOME/agent.sh'":         `ok claude runs "$HOME/agent.sh"`,
+		"exec = 'unset X Y'":              `ok claude runs "unset X Y"`,
 		"exec = 'echo hello; nowhere'":    `ok claude runs "echo hello; nowhere"`,
 		"acp = 'gone'\nenabled = false":   "",
 		"exec = 'if claude; then a; fi'":  `ok claude runs "if claude; then a; fi"`,
