@@ -39,7 +39,6 @@
 package life
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -182,7 +181,12 @@ func arrive(ctx context.Context, b *mailbox.Box, name string, follow Follow) err
 	if err != nil || s == nil || s.BootCount > 0 {
 		return err
 	}
-	a, err := mailbox.AgentOf(b, name)
+	all, err := mailbox.AgentsOf(b)
+	for old := range all {
+		if err == nil && old != name && lifecycle.Called(all, old) == name {
+			return nil // it has been asked under the name that it had
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -190,7 +194,7 @@ func arrive(ctx context.Context, b *mailbox.Box, name string, follow Follow) err
 		Type: "other", Priority: "normal", Title: "Introduce yourself",
 		Description: "You were just born. Read CLAUDE.md in your home, and say in a few sentences who you are and what you are there for.",
 	}}
-	t.Source.Agent, t.Assignment.TargetAgent, t.Mbox.IdempotencyKey = "human", name, "birth:"+cmp.Or(a.UUID, name)
+	t.Source.Agent, t.Assignment.TargetAgent, t.Mbox.IdempotencyKey = "human", name, "birth:"+name
 	_, err = b.Submit(ctx, t)
 	return err
 }

@@ -165,7 +165,7 @@ func adaIsEve(h *sweepHome) error {
 		}
 	}
 	for name, n := range map[string]int{"ada": 0, "eve": 2} {
-		if got := strings.Count(h.run("ls", "--for", name, "--json").out, `"title":`); got != n {
+		if got := strings.Count(h.run("ls", "--for", "eve", "--json").out, `"target_agent":"`+name+`"`); got != n {
 			return fmt.Errorf("%d tasks are for %s", got, name)
 		}
 	}
