@@ -138,10 +138,24 @@ const Fused = 100
 
 const rankBase = 60.0 // of reciprocal rank fusion
 
-// Fuse merges what words and what meaning have found, each best first, by reciprocal
+// Recall asks a store what its words find, up to so many entries, and, where there is a
+// model, what meaning finds.
+func (m *Meaning) Recall(ctx context.Context, query string, limit int, byWords func(ctx context.Context, query string, most int) ([]Entry, error), byMeaning func(ctx context.Context, query string) ([]Entry, error)) ([]Entry, error) {
+	found, err := byWords(ctx, query, max(limit, Fused))
+	if err != nil || m.Off() {
+		return found[:min(len(found), limit)], err
+	}
+	near, err := byMeaning(ctx, query)
+	if err != nil || len(near) == 0 {
+		return found[:min(len(found), limit)], err
+	}
+	return fuse(found, near, limit), nil
+}
+
+// fuse merges what words and what meaning have found, each best first, by reciprocal
 // ranks: the score of what both have first is 1, of what one has first and the other not
 // 0.5.
-func Fuse(byWords, byMeaning []Entry, limit int) []Entry {
+func fuse(byWords, byMeaning []Entry, limit int) []Entry {
 	score := map[string]float64{}
 	all := byWords[:len(byWords):len(byWords)]
 	for rank, e := range byWords[:min(len(byWords), Fused)] {

@@ -44,15 +44,7 @@ func (s *Store) Recall(ctx context.Context, query string, limit int) ([]memory.E
 		all, err := s.newest(ctx, limit, nil)
 		return memory.Rank(all, query, limit), err
 	}
-	found, err := s.byWords(ctx, query, max(limit, memory.Fused))
-	if err != nil || s.meaning.Off() {
-		return found[:min(len(found), limit)], err
-	}
-	near, err := s.byMeaning(ctx, query)
-	if err != nil || len(near) == 0 {
-		return found[:min(len(found), limit)], err
-	}
-	return memory.Fuse(found, near, limit), nil
+	return s.meaning.Recall(ctx, query, limit, s.byWords, s.byMeaning)
 }
 
 // newest are the newest of the agent's entries that meet one of the conditions, or of all

@@ -25,15 +25,7 @@ func (s *Store) Recall(ctx context.Context, query string, limit int) ([]memory.E
 		slices.Reverse(all)
 		return memory.Rank(all, query, limit), err
 	}
-	found, err := s.byWords(ctx, query, max(limit, memory.Fused))
-	if err != nil || s.meaning.Off() {
-		return found[:min(len(found), limit)], err
-	}
-	near, err := s.byMeaning(ctx, query)
-	if err != nil || len(near) == 0 {
-		return found[:min(len(found), limit)], err
-	}
-	return memory.Fuse(found, near, limit), nil
+	return s.meaning.Recall(ctx, query, limit, s.byWords, s.byMeaning)
 }
 
 func (s *Store) byWords(ctx context.Context, query string, limit int) ([]memory.Entry, error) {
