@@ -15,6 +15,7 @@ import (
 	"mbox/cmd/mbox/check"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
+	"mbox/mailbox/lifecycle"
 	"mbox/mailbox/task"
 )
 
@@ -95,8 +96,9 @@ func (o *workerOptions) run(ctx context.Context, s *session) error {
 		if a := s.config.Agents[o.agent]; a != nil && !a.Enabled {
 			s.warnf("%s is not enabled in mbox.toml: it takes nothing", o.agent)
 		}
-		if why := mailbox.MayClaim(box, o.agent); errors.Is(why, mailbox.ErrPaused) {
-			s.warnf("it takes nothing for now: %v", why)
+		var paused *mailbox.PausedError
+		if errors.As(mailbox.MayClaim(box, o.agent), &paused) && paused.State != lifecycle.Provisioning { // which this ends
+			s.warnf("it takes nothing for now: %v", paused)
 		}
 		s.warnUnsynced(box.Options().Sync)
 		if err := mayStart(s.config, o.agent); err != nil {

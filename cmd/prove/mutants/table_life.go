@@ -216,7 +216,7 @@ var lifeMutants = []mutant{
 	},
 	{
 		"ack-keeps-nothing", "life", "agents/life/keeper.go",
-		"failed = change(ctx, b, agent, advance)", "failed = nil",
+		"failed = change(ctx, b, agent, advance)", "_ = advance",
 		command{"cmd/mbox", "TestScripts/agent_outside$"},
 	},
 	{
