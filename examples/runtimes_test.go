@@ -104,7 +104,8 @@ func TestClaudeCode(t *testing.T) {
 // A call in another folder is another call, and without a hash none is let through.
 func TestClaudeCodeHook(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newHouse(t, "HOME="+t.TempDir())
+	h.run("sh", "-c", "cp -r '"+example("claude-code")+"' ~/claude-code")
 	h.adds("claude-code/mbox.toml")
 	hook, err := filepath.Abs(example("claude-code/hook.sh"))
 	if err != nil {
