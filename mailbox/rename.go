@@ -1,9 +1,11 @@
 package mailbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"mbox/audit"
 	"mbox/mailbox/lifecycle"
@@ -49,6 +51,7 @@ func Readdress(ctx context.Context, b *Box) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	slices.SortFunc(x.Live, func(a, b Live) int { return cmp.Compare(a.ID, b.ID) })
 	for i := range x.Live {
 		l := &x.Live[i]
 		now := b.queue.Called(l.Target)
