@@ -51,8 +51,8 @@ A file may also hold a queue, as memory/task_queue.json does, with priorities as
 numbers (0 is urgent, 3 low): then all tasks that wait in it are sent.
 
 With --wait it prints what came of the task when that has ended, and its id on
-stderr. The exit code is 1 if it failed, and 75 when the time is over; Ctrl-C ends
-the waiting alone.
+stderr. The exit code is 1 if it failed, 75 when the time is over, and
+130 after Ctrl-C, or 143 after SIGTERM, which end the waiting alone.
 
 The same --key a second time is the first task: its id is printed, and nothing
 is added. So is the same --id with the same content.

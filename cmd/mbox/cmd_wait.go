@@ -23,7 +23,8 @@ func waitVerb() *verb {
 		name: "wait", args: "ID…", least: 1, most: -1,
 		brief: "wait until tasks have ended",
 		about: `Waits until all these tasks have ended, and prints each as it ends. It ends well if
-all are completed. Ctrl-C ends the waiting and leaves the tasks as they are.`,
+all are completed. Ctrl-C ends the waiting and leaves the tasks as they are; the exit
+code is then 130, and 143 for SIGTERM.`,
 		shows: []string{
 			"mbox wait task-2026-02-16-001 --timeout 10m",
 			"mbox wait --any $(mbox ls --state pending --json | jq -r .id)",
@@ -89,8 +90,18 @@ type waiting struct {
 // errTimeOver says that a wait has lasted as long as it may.
 var errTimeOver = errors.New("the time is over")
 
-// wait fails with unwell where one of the tasks has failed, and with errTimeOver.
+// wait fails with unwell where one of the tasks has failed, with errTimeOver, and with the
+// signal that has ended it: that is no failure of a task.
 func (w *waiting) wait(ctx context.Context, tasks []mailbox.ID) error {
+	err := w.until(ctx, tasks)
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// until is wait, where a signal is any cancellation.
+func (w *waiting) until(ctx context.Context, tasks []mailbox.ID) error {
 	limited := ctx
 	if w.limit > 0 {
 		var stop context.CancelFunc

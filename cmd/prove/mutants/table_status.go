@@ -6,6 +6,11 @@ func mboxTest(run string) command { return command{"cmd/mbox", run} }
 // statusMutants break what tells people how things stand, and what agents said.
 var statusMutants = []mutant{
 	{
+		"signals-are-failures", "people", "cmd/mbox/cmd_wait.go",
+		"return context.Cause(ctx)", "return err",
+		mboxTest("TestWaitEndsBySignal"),
+	},
+	{
 		"completions-are-believed", "people", "mailbox/task/called.go",
 		"return strings.HasPrefix(c.Reason, Passed)", "return true",
 		mboxTest("TestTerminalsAreWideEnough"),
