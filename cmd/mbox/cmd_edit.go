@@ -110,7 +110,7 @@ func moveVerb() *verb {
 chooses tasks as that does.`,
 		shows: []string{"mbox move task-2026-02-16-001 coder", "mbox move --pending --for coder tester"},
 		exits: []int{exitError, exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
-		flags: slices.Concat(o.operator.flags("why: `TEXT`"), o.selection.flags("pending", "instead of ids: all that wait")),
+		flags: slices.Concat(o.operator.flags("why: `TEXT`"), o.selection.flags("pending", "instead of ids: all that wait"), []cli.Flag{o.selection.byLabel()}),
 		run: func(ctx context.Context, s *session, args []string) error {
 			last := len(args) - 1
 			if last == 0 && !o.all {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/urfave/cli/v2"
+
 	"mbox/cmd/mbox/check"
 	"mbox/mailbox"
 	"mbox/schemas"
@@ -26,7 +28,7 @@ The exit code is that of the worst.`,
 			"mbox retry --failed --since 1h --yes",
 		},
 		exits: []int{exitNotFound, exitConflict, exitIO, exitBusy, exitCommitted},
-		flags: slices.Concat(o.flags("why: `TEXT`"), c.flags("failed", "instead of ids: all that have failed", "to")),
+		flags: slices.Concat(o.flags("why: `TEXT`"), c.flags("failed", "instead of ids: all that have failed", "to"), []cli.Flag{c.byLabel()}),
 		run: func(ctx context.Context, s *session, args []string) error {
 			by, err := o.who()
 			if err != nil {
