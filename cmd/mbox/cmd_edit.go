@@ -185,7 +185,16 @@ func (o *editOptions) editor() (string, error) {
 }
 
 func (o *editOptions) edit(ctx context.Context, s *session, box *mailbox.Box, id mailbox.ID, by string, change func(*mailbox.Task) error) error {
-	fields, err := mailbox.Edit(ctx, box, id, by, cmp.Or(o.reason, "Edited"), change)
+	var awaited []mailbox.ID
+	fields, err := mailbox.Edit(ctx, box, id, by, cmp.Or(o.reason, "Edited"), func(t *mailbox.Task) error {
+		had := slices.Clone(t.Mbox.DependsOn)
+		err := change(t)
+		awaited = slices.DeleteFunc(slices.Clone(t.Mbox.DependsOn), func(id mailbox.ID) bool { return slices.Contains(had, id) })
+		return err
+	})
+	if err == nil {
+		s.doubtAwaited(box, awaited)
+	}
 	switch {
 	case errors.Is(err, mailbox.ErrConflict):
 		return hint(err, "mbox show %s tells how it is now; mbox cancel ends it, and a task that was given back can be changed", schemas.ShellWord(string(id)))

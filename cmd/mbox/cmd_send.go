@@ -140,6 +140,9 @@ func (o *sendOptions) run(ctx context.Context, s *session, args []string) error 
 				return err
 			}
 		}
+		for _, t := range tasks {
+			s.doubtAwaited(box, t.Mbox.DependsOn)
+		}
 		if !o.wait {
 			return nil
 		}
@@ -498,5 +501,15 @@ func (s *session) doubtTarget(target string) {
 	}
 	if near := schemas.Suggest(target, agentWords(s)); near != "" {
 		s.warnf("%s is not in mbox.toml; did you mean %s?", target, near)
+	}
+}
+
+// doubtAwaited warns of ids that are waited for and of which nobody has heard. They may
+// still be right: a task may be sent before those that it comes after.
+func (s *session) doubtAwaited(box *mailbox.Box, awaited []mailbox.ID) {
+	for _, id := range awaited {
+		if heard, err := mailbox.Heard(box, id); err == nil && !heard {
+			s.warnf("nobody has heard of %s yet: what comes after it waits until a task of that id is completed", id)
+		}
 	}
 }

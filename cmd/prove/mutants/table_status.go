@@ -11,6 +11,11 @@ var statusMutants = []mutant{
 		mboxTest("TestWaitEndsBySignal"),
 	},
 	{
+		"unheard-of-is-awaited-in-silence", "people", "cmd/mbox/cmd_send.go",
+		"err == nil && !heard {", "err == nil && heard {",
+		mboxTest("TestScripts/send$"),
+	},
+	{
 		"completions-are-believed", "people", "mailbox/task/called.go",
 		"return strings.HasPrefix(c.Reason, Passed)", "return true",
 		mboxTest("TestTerminalsAreWideEnough"),
