@@ -16,6 +16,11 @@ var statusMutants = []mutant{
 		mboxTest("TestScripts/send$"),
 	},
 	{
+		"rejected-drops-are-retried", "people", "mailbox/verbs.go",
+		"case f.Task.Called(Failed) == task.Rejected:", "case false:",
+		mboxTest("TestScripts/retry$"),
+	},
+	{
 		"completions-are-believed", "people", "mailbox/task/called.go",
 		"return strings.HasPrefix(c.Reason, Passed)", "return true",
 		mboxTest("TestTerminalsAreWideEnough"),
