@@ -193,7 +193,7 @@ func (o *editOptions) edit(ctx context.Context, s *session, box *mailbox.Box, id
 		return err
 	})
 	if err == nil {
-		s.doubtAwaited(box, awaited)
+		doubtAwaited(s, box, awaited)
 	}
 	switch {
 	case errors.Is(err, mailbox.ErrConflict):

@@ -141,7 +141,7 @@ func (o *sendOptions) run(ctx context.Context, s *session, args []string) error 
 			}
 		}
 		for _, t := range tasks {
-			s.doubtAwaited(box, t.Mbox.DependsOn)
+			doubtAwaited(s, box, t.Mbox.DependsOn)
 		}
 		if !o.wait {
 			return nil
@@ -506,7 +506,7 @@ func (s *session) doubtTarget(target string) {
 
 // doubtAwaited warns of ids that are waited for and of which nobody has heard. They may
 // still be right: a task may be sent before those that it comes after.
-func (s *session) doubtAwaited(box *mailbox.Box, awaited []mailbox.ID) {
+func doubtAwaited(s *session, box *mailbox.Box, awaited []mailbox.ID) {
 	for _, id := range awaited {
 		if heard, err := mailbox.Heard(box, id); err == nil && !heard {
 			s.warnf("nobody has heard of %s yet: what comes after it waits until a task of that id is completed", id)
