@@ -444,6 +444,8 @@ func RetrySeen(ctx context.Context, b *Box, id ID, by, why string, seen Seen) er
 		return task.About(id, fmt.Errorf("%w: it is %s, only a failed task can be retried", ErrConflict, whereItIs(f.State)))
 	case f.Hash != task.HashOf(last.After):
 		return task.About(id, fmt.Errorf("%w: its bytes are not those of its last ledger line", errForeign))
+	case f.Task.Called(Failed) == task.Rejected:
+		return task.About(id, fmt.Errorf("%w: it is a drop that was rejected, and has only the fields that were right", ErrConflict))
 	}
 	if err := seen.Check(f.Task, f.State); err != nil {
 		return err

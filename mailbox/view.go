@@ -162,6 +162,9 @@ func (b *books) current(id ID) (*home.File, *queue.Entry, error) {
 // errForeign says that a stranger moved, edited or removed a task's file.
 var errForeign = fmt.Errorf("%w: changed by hand", ErrIntegrity)
 
+// Heard tells whether an id has ever had a line, in any case of its letters.
+func Heard(b *Box, id ID) (bool, error) { return b.known(id) }
+
 // known tells whether an id has ever had a line, in any case of its letters.
 // Most of the time the answer is no, and costs a look into a table.
 func (b *books) known(id ID) (bool, error) {

@@ -215,6 +215,9 @@ func (l *line) known(word string) bool {
 
 func (l *line) unknownFlag(name, word string) error {
 	problem := fmt.Sprintf("%s has no flag %s", strings.Join(l.path, " "), clean(word, 40))
+	if hint := l.lists(name); hint != "" {
+		return usagef(hint, "%s, and is about those that are named", problem)
+	}
 	var known []string
 	for _, f := range slices.Concat(l.verb.flags, l.globals) {
 		known = append(known, f.Names()...)
@@ -228,6 +231,30 @@ func (l *line) unknownFlag(name, word string) error {
 		near += "=" + value
 	}
 	return usagef(l.corrected(near), "%s", problem)
+}
+
+// statesMeant are the flags for all tasks of a state, as mbox ls says them.
+var statesMeant = map[string][]string{
+	"failed": {"--state", "failed"}, "pending": {"--state", "pending"}, "live": {"--state", "pending", "--state", "in-progress"},
+}
+
+// lists is the line that lists the tasks which a filter chooses, for a verb that shows
+// those that are named; "" if the flag is no filter.
+func (l *line) lists(name string) string {
+	if v := l.verb.name; len(l.path) != 2 || v != "show" && v != "why" {
+		return ""
+	}
+	words := statesMeant[name]
+	if f := flagNamed(lsVerb().flags, name); f != nil {
+		words = l.argv[l.at : l.at+1]
+		if takesValue(f) && !strings.Contains(words[0], "=") && l.at+1 < len(l.argv) {
+			words = l.argv[l.at : l.at+2]
+		}
+	}
+	if words == nil {
+		return ""
+	}
+	return shell(slices.Concat([]string{"mbox"}, l.global, []string{"ls"}, words)) + " lists those that fit"
 }
 
 // corrected is the line with other words at the place where it went wrong.
@@ -248,9 +275,22 @@ func (l *line) count() error {
 	case v.most >= 0 && n > v.most && v.most == 0:
 		return usagef(path+" --help", "%s takes no arguments, but there is %q", path, clean(l.args[0], 40))
 	case v.most >= 0 && n > v.most:
-		return usagef(l.joined(), "%s takes %s, but there is also %q", path, strings.Trim(v.args, "[]"), clean(l.args[v.most], 40))
+		return usagef(l.fewer(), "%s takes %s, but there is also %q", path, strings.Trim(v.args, "[]"), clean(l.args[v.most], 40))
 	}
 	return nil
+}
+
+// fewer is the hint of a line with too many arguments.
+func (l *line) fewer() string {
+	last := strings.Fields(strings.Trim(l.verb.args, "[]"))[l.verb.most-1]
+	if last != "ID" && last != "NAME" {
+		return l.joined()
+	}
+	words := slices.Concat([]string{"mbox"}, l.global, l.path[1:], l.args[:l.verb.most])
+	if flagNamed(l.verb.flags, "token") != nil { // which is not to be shown
+		return "a token is of one claim, so one id at a time: " + shell(words)
+	}
+	return "one at a time: " + shell(append(words, l.flags...))
 }
 
 // joined is the line with the last arguments as one: a title's quotes are what

@@ -65,21 +65,29 @@ const (
 
 func cancelVerb() *verb {
 	var o operator
+	var waiting bool
 	c := choosing(mailbox.Pending, mailbox.InProgress)
 	return &verb{
 		name: "cancel", args: "[ID…]", most: -1,
 		brief: "end a task that has not ended",
 		about: `Moves a pending task, or one that is in progress, to failed. A worker that has
-it learns of it at its next word, and its result is refused. --live is all such tasks;
-how many that are is told, and asked about, or --yes has to be there. The exit code is
-that of the worst.`,
+it learns of it at its next word, and its result is refused. --live is all such tasks,
+--pending those that nobody has taken; how many that are is told, and asked about, or
+--yes has to be there. The exit code is that of the worst.`,
 		shows: []string{`mbox cancel task-2026-02-16-001 --reason "no longer needed"`},
 		exits: []int{exitNotFound, exitConflict, exitIO, exitBusy, exitCommitted},
-		flags: slices.Concat(o.flags("why: `TEXT`"), c.flags("live", "instead of ids: all that have not ended", "to")),
+		flags: slices.Concat(o.flags("why: `TEXT`"), c.flags("live", "instead of ids: all that have not ended", "to"),
+			[]cli.Flag{boolFlag("pending", "instead of ids: all that wait", &waiting), c.byLabel()}),
 		run: func(ctx context.Context, s *session, args []string) error {
 			by, err := o.who()
 			if err != nil {
 				return err
+			}
+			if waiting && c.all {
+				return usagef("mbox cancel --pending", "--live has those of --pending, too")
+			}
+			if waiting {
+				c.states, c.all = []mailbox.State{mailbox.Pending}, true
 			}
 			if err := c.check("cancel", "live", args); err != nil {
 				return err

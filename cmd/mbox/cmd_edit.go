@@ -110,7 +110,7 @@ func moveVerb() *verb {
 chooses tasks as that does.`,
 		shows: []string{"mbox move task-2026-02-16-001 coder", "mbox move --pending --for coder tester"},
 		exits: []int{exitError, exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
-		flags: slices.Concat(o.operator.flags("why: `TEXT`"), o.selection.flags("pending", "instead of ids: all that wait")),
+		flags: slices.Concat(o.operator.flags("why: `TEXT`"), o.selection.flags("pending", "instead of ids: all that wait"), []cli.Flag{o.selection.byLabel()}),
 		run: func(ctx context.Context, s *session, args []string) error {
 			last := len(args) - 1
 			if last == 0 && !o.all {
@@ -185,7 +185,16 @@ func (o *editOptions) editor() (string, error) {
 }
 
 func (o *editOptions) edit(ctx context.Context, s *session, box *mailbox.Box, id mailbox.ID, by string, change func(*mailbox.Task) error) error {
-	fields, err := mailbox.Edit(ctx, box, id, by, cmp.Or(o.reason, "Edited"), change)
+	var awaited []mailbox.ID
+	fields, err := mailbox.Edit(ctx, box, id, by, cmp.Or(o.reason, "Edited"), func(t *mailbox.Task) error {
+		had := slices.Clone(t.Mbox.DependsOn)
+		err := change(t)
+		awaited = slices.DeleteFunc(slices.Clone(t.Mbox.DependsOn), func(id mailbox.ID) bool { return slices.Contains(had, id) })
+		return err
+	})
+	if err == nil {
+		doubtAwaited(s, box, awaited)
+	}
 	switch {
 	case errors.Is(err, mailbox.ErrConflict):
 		return hint(err, "mbox show %s tells how it is now; mbox cancel ends it, and a task that was given back can be changed", schemas.ShellWord(string(id)))

@@ -25,11 +25,12 @@ type logsOptions struct {
 func logsVerb() *verb {
 	o := logsOptions{most: number{min: 0, max: 1 << 30}, places: map[string]agents.Place{}}
 	return &verb{
-		name: "logs", args: "ID|AGENT", least: 1, most: 1,
+		name: "logs", args: "ID|AGENT…", least: 1, most: -1,
 		brief: "print what an agent said while it worked",
 		about: `Prints what was said in the attempts at a task, or by an agent in its last attempt:
 the command's stderr, and what a model replied, with the reason where that was not
-done. Secrets that the command was given, and what looks like one, are <redacted>.
+done. Of several it does so one after the other, each below lines that name it. Secrets
+that the command was given, and what looks like one, are <redacted>.
 
 It is kept in agents/NAME/logs/ID.CLAIM.log, where CLAIM counts how often the task
 was taken; [logs] in mbox.toml says how much and how long. What a command wrote on
@@ -42,39 +43,60 @@ stdout is the task's result: mbox show ID --output.`,
 			boolFlag("json", "print each line as JSON, with its task, agent and claim", &o.json),
 		},
 		run: func(ctx context.Context, s *session, args []string) error {
-			return s.looking(ctx, func(box *mailbox.Box) error { return o.run(ctx, s, box, args[0]) })
+			return s.looking(ctx, func(box *mailbox.Box) error { return o.run(ctx, s, box, ids(args)) })
 		},
 		words: moveWords,
 	}
 }
 
+// logSource is a task or an agent whose words are asked for.
+type logSource struct {
+	agent string
+	id    mailbox.ID // "" of an agent
+}
+
 // run prints what there is, and with --follow what comes.
-func (o *logsOptions) run(ctx context.Context, s *session, box *mailbox.Box, of string) error {
-	agent, id, err := o.whose(ctx, s, box, of)
-	if err != nil {
-		return err
-	}
-	said, err := o.print(s, box, agent, id, true)
-	if err != nil || !o.follow {
-		if err == nil && said == 0 {
-			s.warnf("%s has said nothing that is kept", of)
+func (o *logsOptions) run(ctx context.Context, s *session, box *mailbox.Box, of []mailbox.ID) error {
+	var all []logSource
+	err := each(ctx, s, of, o.json, func(name mailbox.ID) error {
+		who, err := o.whose(ctx, s, box, string(name))
+		if err != nil {
+			return err
+		}
+		all = append(all, who)
+		said, err := o.print(s, box, who, true)
+		if err == nil && said == 0 && !o.follow {
+			s.warnf("%s has said nothing that is kept", name)
 		}
 		return err
+	})
+	if err != nil || !o.follow {
+		return err
 	}
+	return o.goOn(ctx, s, box, all)
+}
+
+// goOn prints what comes, until all these tasks have ended.
+func (o *logsOptions) goOn(ctx context.Context, s *session, box *mailbox.Box, all []logSource) error {
 	ctx, end := whileRead(ctx)
 	defer end()
-	for look := time.NewTicker(logsEvery); ; {
+	look := time.NewTicker(logsEvery)
+	defer look.Stop()
+	for {
 		if err := s.out.Flush(); err != nil {
 			return err
 		}
-		over := false // before what it said last is looked at
-		if id != "" {
-			_, state, err := box.Task(ctx, id)
-			over = err != nil || state != mailbox.Pending && state != mailbox.InProgress
+		over := true
+		for _, who := range all {
+			if who.id == "" || goesOn(ctx, box, who.id) { // before what it said last is looked at
+				over = false
+			}
+			if _, err := o.print(s, box, who, false); err != nil {
+				return errors.Join(err, s.out.Flush())
+			}
 		}
-		if _, err := o.print(s, box, agent, id, false); err != nil || over || ctx.Err() != nil {
-			look.Stop()
-			return errors.Join(err, s.out.Flush())
+		if over || ctx.Err() != nil {
+			return s.out.Flush()
 		}
 		select {
 		case <-ctx.Done():
@@ -83,37 +105,43 @@ func (o *logsOptions) run(ctx context.Context, s *session, box *mailbox.Box, of 
 	}
 }
 
+// goesOn tells whether more may be said about a task.
+func goesOn(ctx context.Context, box *mailbox.Box, id mailbox.ID) bool {
+	_, state, err := box.Task(ctx, id)
+	return err == nil && (state == mailbox.Pending || state == mailbox.InProgress)
+}
+
 // logsEvery is how often --follow looks for more.
 const logsEvery = 250 * time.Millisecond
 
 // whose tells whether a task is asked for, or an agent.
-func (o *logsOptions) whose(ctx context.Context, s *session, box *mailbox.Box, of string) (agent string, id mailbox.ID, err error) {
-	_, _, err = box.Task(ctx, mailbox.ID(of))
+func (o *logsOptions) whose(ctx context.Context, s *session, box *mailbox.Box, of string) (logSource, error) {
+	_, _, err := box.Task(ctx, mailbox.ID(of))
 	if err == nil {
-		return "", mailbox.ID(of), nil
+		return logSource{id: mailbox.ID(of)}, nil
 	}
 	of, failed := mailbox.AgentCalled(box, of)
 	if failed != nil {
-		return "", "", failed
+		return logSource{}, failed
 	}
 	if s.config.Agents[of] != nil {
-		return audit.Folder(of), "", nil
+		return logSource{agent: audit.Folder(of)}, nil
 	}
 	if task.CheckAgent(of) == nil {
 		if logs, failed := agents.AttemptLogs(box.Home(), audit.Folder(of), ""); failed == nil && len(logs) > 0 {
-			return audit.Folder(of), "", nil
+			return logSource{agent: audit.Folder(of)}, nil
 		}
 	}
 	if errors.Is(err, mailbox.ErrNotFound) {
-		return "", "", hint(fmt.Errorf("%s is neither a task nor an agent: %w", clean(of, 128), mailbox.ErrNotFound), "mbox ls shows the tasks there are, mbox status the agents")
+		return logSource{}, hint(fmt.Errorf("%s is neither a task nor an agent: %w", clean(of, 128), mailbox.ErrNotFound), "mbox ls shows the tasks there are, mbox status the agents")
 	}
-	return "", "", err
+	return logSource{}, err
 }
 
 // print prints what was said since the last time; of an agent, at first, what it said in
 // its last attempt. It returns how many lines there were.
-func (o *logsOptions) print(s *session, box *mailbox.Box, agent string, id mailbox.ID, first bool) (int, error) {
-	logs, err := agents.AttemptLogs(box.Home(), agent, id)
+func (o *logsOptions) print(s *session, box *mailbox.Box, who logSource, first bool) (int, error) {
+	logs, err := agents.AttemptLogs(box.Home(), who.agent, who.id)
 	if err != nil {
 		return 0, err
 	}
@@ -121,7 +149,7 @@ func (o *logsOptions) print(s *session, box *mailbox.Box, agent string, id mailb
 	for i := range logs {
 		l := &logs[i]
 		name := fmt.Sprintf("%s %s %d", l.Agent, l.Task, l.Epoch)
-		hidden := first && id == "" && i < len(logs)-1
+		hidden := first && who.id == "" && i < len(logs)-1
 		if o.places[name], err = l.Lines(o.places[name], func(said agents.Said) error {
 			if !hidden {
 				lines = append(lines, logLine{l.Agent, l.Task, l.Epoch, said})

@@ -3,30 +3,40 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
+
+	"github.com/urfave/cli/v2"
 
 	"mbox/cmd/mbox/check"
 	"mbox/mailbox"
+	"mbox/mailbox/home"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
 func retryVerb() *verb {
 	var o operator
 	c := choosing(mailbox.Failed)
-	c.but = check.OnlyHere
+	c.but = func(t *mailbox.Task) bool { return check.OnlyHere(t) || t.Called(mailbox.Failed) == task.Rejected }
 	return &verb{
 		name: "retry", args: "[ID…]", most: -1,
 		brief: "give a failed task another chance",
 		about: `Moves failed tasks back to pending, with all their attempts ahead of them. --failed
-is all of them but what mbox run did, whose command nobody else has; how many that are is told, and asked about, or --yes has to be there.
-The exit code is that of the worst.`,
+is all of them but what mbox run did, whose command nobody else has, and drops that were
+rejected; how many that are is told, and asked about, or --yes has to be there. The exit
+code is that of the worst.
+
+A drop that was rejected is not retried (exit code 5): mbox has kept only the fields that
+were right. All of it lies in tasks/quarantine, to be mended and sent anew.`,
 		shows: []string{
 			`mbox retry task-2026-02-16-001 --reason "the disk has room again"`,
 			"mbox retry --failed --since 1h --yes",
 		},
 		exits: []int{exitNotFound, exitConflict, exitIO, exitBusy, exitCommitted},
-		flags: slices.Concat(o.flags("why: `TEXT`"), c.flags("failed", "instead of ids: all that have failed", "to")),
+		flags: slices.Concat(o.flags("why: `TEXT`"), c.flags("failed", "instead of ids: all that have failed", "to"), []cli.Flag{c.byLabel()}),
 		run: func(ctx context.Context, s *session, args []string) error {
 			by, err := o.who()
 			if err != nil {
@@ -46,7 +56,7 @@ The exit code is that of the worst.`,
 						return hint(err, "mbox run once more, with the command that mbox show %s tells", schemas.ShellWord(string(id)))
 					}
 					if err := box.Retry(ctx, id, by, cmp.Or(o.reason, retryReason)); err != nil {
-						return err
+						return hintRejected(err, box, id)
 					}
 					return o.answer(ctx, s, box, id, "retried")
 				})
@@ -54,4 +64,16 @@ The exit code is that of the worst.`,
 		},
 		words: taskWords,
 	}
+}
+
+// hintRejected adds where a drop lies that was rejected.
+func hintRejected(err error, box *mailbox.Box, id mailbox.ID) error {
+	kept, _ := home.Kept(box.Home()) // what cannot be read, verify and doctor tell of
+	for _, k := range kept {
+		if k.Task == id && k.Code != home.LateResult && errors.Is(err, mailbox.ErrConflict) {
+			at := filepath.Join(box.Home(), "tasks", "quarantine", k.Entry)
+			return hint(err, "cp %s again.json, mend it there without an id (mbox why %s tells what is wrong), and mbox send again.json", schemas.ShellWord(at), schemas.ShellWord(string(id)))
+		}
+	}
+	return err
 }

@@ -51,8 +51,8 @@ A file may also hold a queue, as memory/task_queue.json does, with priorities as
 numbers (0 is urgent, 3 low): then all tasks that wait in it are sent.
 
 With --wait it prints what came of the task when that has ended, and its id on
-stderr. The exit code is 1 if it failed, and 75 when the time is over; Ctrl-C ends
-the waiting alone.
+stderr. The exit code is 1 if it failed, 75 when the time is over, and
+130 after Ctrl-C, or 143 after SIGTERM, which end the waiting alone.
 
 The same --key a second time is the first task: its id is printed, and nothing
 is added. So is the same --id with the same content.
@@ -139,6 +139,9 @@ func (o *sendOptions) run(ctx context.Context, s *session, args []string) error 
 			if err := os.Remove(draft); err != nil {
 				return err
 			}
+		}
+		for _, t := range tasks {
+			doubtAwaited(s, box, t.Mbox.DependsOn)
 		}
 		if !o.wait {
 			return nil
@@ -498,5 +501,15 @@ func (s *session) doubtTarget(target string) {
 	}
 	if near := schemas.Suggest(target, agentWords(s)); near != "" {
 		s.warnf("%s is not in mbox.toml; did you mean %s?", target, near)
+	}
+}
+
+// doubtAwaited warns of ids that are waited for and of which nobody has heard. They may
+// still be right: a task may be sent before those that it comes after.
+func doubtAwaited(s *session, box *mailbox.Box, awaited []mailbox.ID) {
+	for _, id := range awaited {
+		if heard, err := mailbox.Heard(box, id); err == nil && !heard {
+			s.warnf("nobody has heard of %s yet: what comes after it waits until a task of that id is completed", id)
+		}
 	}
 }

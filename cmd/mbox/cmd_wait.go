@@ -19,28 +19,56 @@ import (
 func waitVerb() *verb {
 	var any, inJSON bool
 	var limit config.Duration
+	c := choosing()
 	return &verb{
-		name: "wait", args: "ID…", least: 1, most: -1,
+		name: "wait", args: "[ID…]", most: -1,
 		brief: "wait until tasks have ended",
 		about: `Waits until all these tasks have ended, and prints each as it ends. It ends well if
-all are completed. Ctrl-C ends the waiting and leaves the tasks as they are.`,
+all are completed. Ctrl-C ends the waiting and leaves the tasks as they are; the exit
+code is then 130, and 143 for SIGTERM.
+
+Without ids it is about the tasks that --label, --for, --from and --since choose when it
+begins, also those that have ended by then; --live leaves these out. If there is none
+the exit code is 4.`,
 		shows: []string{
 			"mbox wait task-2026-02-16-001 --timeout 10m",
-			"mbox wait --any $(mbox ls --state pending --json | jq -r .id)",
+			"mbox wait --label batch=7 --any",
 		},
 		exits: []int{exitError, exitNotFound, exitIO, exitBusy},
 		flags: []cli.Flag{
 			boolFlag("any", "until the first of them has ended", &any),
 			valueFlag("timeout", "wait no longer than `DURATION`; then the exit code is 75", &limit),
+			boolFlag("live", "instead of ids: all that have not ended", &c.all),
+			&cli.StringFlag{Name: "for", Usage: "instead of ids: meant for `AGENT`", Destination: &c.to},
+			textFlag("from", "instead of ids: sent by `AGENT`", &c.from),
+			valueFlag("since", "instead of ids: changed since `WHEN`: a time, or a duration ago", &c.since),
+			valueFlag("label", "instead of ids: with the label `KEY=VALUE`; may be repeated", &c.labels),
 			jsonFlag(&inJSON),
 		},
 		run: func(ctx context.Context, s *session, args []string) error {
+			chosen := c.all || c.filtered()
+			if chosen == (len(args) > 0) {
+				return usagef("mbox wait ID, or mbox wait --label batch=7", "mbox wait needs the ids of tasks, or flags that choose some, and not both")
+			}
+			if c.all {
+				c.states = []mailbox.State{mailbox.Pending, mailbox.InProgress}
+			}
 			return s.tidied(ctx, func(box *mailbox.Box) error {
 				w := waiting{box: box, any: any, limit: time.Duration(limit), print: s.printEnd}
 				if inJSON {
 					w.print = func(t *mailbox.Task) error { return s.printLine(t) }
 				}
-				return w.wait(ctx, ids(args))
+				tasks := ids(args)
+				if chosen {
+					var err error
+					if tasks, err = c.fitting(ctx, box); err == nil && len(tasks) == 0 {
+						err = fmt.Errorf("no task fits: %w", mailbox.ErrNotFound)
+					}
+					if err != nil {
+						return err
+					}
+				}
+				return w.wait(ctx, tasks)
 			})
 		},
 		words: taskWords,
@@ -89,8 +117,18 @@ type waiting struct {
 // errTimeOver says that a wait has lasted as long as it may.
 var errTimeOver = errors.New("the time is over")
 
-// wait fails with unwell where one of the tasks has failed, and with errTimeOver.
+// wait fails with unwell where one of the tasks has failed, with errTimeOver, and with the
+// signal that has ended it: that is no failure of a task.
 func (w *waiting) wait(ctx context.Context, tasks []mailbox.ID) error {
+	err := w.until(ctx, tasks)
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// until is wait, where a signal is any cancellation.
+func (w *waiting) until(ctx context.Context, tasks []mailbox.ID) error {
 	limited := ctx
 	if w.limit > 0 {
 		var stop context.CancelFunc

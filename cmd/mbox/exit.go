@@ -121,6 +121,7 @@ func judge(err error) (code int, hint string) {
 	var paused *mailbox.PausedError
 	var ended *mailbox.EndedError
 	var database *memory.Fault
+	var stopped signalled
 	switch {
 	case err == nil:
 		return exitOK, ""
@@ -214,6 +215,8 @@ func judge(err error) (code int, hint string) {
 		return exitData, ""
 	case refusedBySystem(err):
 		return exitIO, ""
+	case errors.As(err, &stopped):
+		return exitBySignal + int(stopped.Signal), ""
 	case errors.As(err, &unsound), errors.Is(err, context.Canceled):
 		return exitError, ""
 	}
@@ -337,7 +340,7 @@ func (s *session) report(err error) int {
 	}
 	var excerpt *config.Error
 	text := strings.ReplaceAll(err.Error(), "\n", "; ") // of errors that are joined
-	if code == exitError && errors.Is(err, context.Canceled) {
+	if (code == exitError || code > exitBySignal) && errors.Is(err, context.Canceled) {
 		text = "interrupted"
 	}
 	if s.json {
@@ -365,7 +368,7 @@ type failure struct {
 
 // reportJSON is report for a line with --json: one object on stderr.
 func reportJSON(s *session, err error, text, hint string, code int) int {
-	f := failure{Error: strings.ToValidUTF8(text, "\uFFFD"), Exit: code, Meaning: exitMeaning[code], Hint: strings.ToValidUTF8(hint, "\uFFFD")}
+	f := failure{Error: strings.ToValidUTF8(text, "\uFFFD"), Exit: code, Meaning: cmp.Or(exitMeaning[code], "ended by a signal"), Hint: strings.ToValidUTF8(hint, "\uFFFD")}
 	var data *schemas.Error
 	var unread *config.Error
 	switch {

@@ -26,6 +26,8 @@ func TestExitCodes(t *testing.T) {
 		{mailbox.ErrIntegrity, 1},
 		{audit.ErrDamaged, 1},
 		{context.Canceled, 1},
+		{signalled{syscall.SIGINT}, 130},
+		{fmt.Errorf("x: %w", signalled{syscall.SIGTERM}), 143},
 		{&unwell{"two things"}, 1},
 		{fs.ErrNotExist, 1},
 		{usagef("", "no"), 2},

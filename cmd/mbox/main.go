@@ -33,13 +33,32 @@ func init() { runtime.LockOSThread() }
 // much behind. GOGC in the environment goes before it.
 const gcPercent = 400
 
-// The first signal asks for a graceful end, the second one kills.
 func main() {
 	sandbox.Main() // this binary is also what confines commands
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args))
+	os.Exit(run(untilSignal(), os.Args))
+}
+
+// signalled is the cause of a context that a signal has ended.
+type signalled struct{ syscall.Signal }
+
+func (s signalled) Error() string { return "interrupted: " + s.String() }
+
+// Is makes it a cancellation like any other.
+func (signalled) Is(target error) bool { return target == context.Canceled }
+
+// untilSignal ends with the first signal, which asks for a graceful end. The second one
+// kills.
+func untilSignal() context.Context {
+	ctx, end := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		got := <-signals
+		signal.Stop(signals)
+		end(signalled{got.(syscall.Signal)})
+	}()
+	return ctx
 }

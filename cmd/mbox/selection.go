@@ -21,6 +21,7 @@ type selection struct {
 	states   []mailbox.State // in which the verb is of use
 	to, from string
 	since    moment
+	labels   labels
 	but      func(*mailbox.Task) bool // no such ones, where it is not nil
 	all, yes bool
 }
@@ -42,15 +43,24 @@ func (c *selection) flags(all, usage string, also ...string) []cli.Flag {
 	}
 }
 
+// byLabel is one more that chooses, of a verb whose --label it is.
+func (c *selection) byLabel() cli.Flag {
+	return valueFlag("label", "of those: with the label `KEY=VALUE`; may be repeated", &c.labels)
+}
+
+// filtered tells whether a flag chooses.
+func (c *selection) filtered() bool {
+	return c.to != "" || c.from != "" || !c.since.at.IsZero() || len(c.labels) > 0
+}
+
 // check refuses a line that names no tasks, or names them twice. all is the flag for
 // all tasks.
 func (c *selection) check(verb, all string, ids []string) error {
-	filtered := c.to != "" || c.from != "" || !c.since.at.IsZero()
 	switch {
 	case len(ids) == 0 && !c.all:
 		return usagef("mbox "+verb+" ID, or mbox "+verb+" --"+all, "%s needs the id of a task, or --%s", verb, all)
-	case len(ids) > 0 && (c.all || filtered || c.yes):
-		return usagef("mbox "+verb+" "+ids[0], "tasks are named by their ids, or by --%s with --for, --from and --since, not by both", all)
+	case len(ids) > 0 && (c.all || c.filtered() || c.yes):
+		return usagef("mbox "+verb+" "+ids[0], "tasks are named by their ids, or by --%s with --for and its like, not by both", all)
 	}
 	return nil
 }
@@ -65,19 +75,27 @@ func (c *selection) ids(ctx context.Context, s *session, box *mailbox.Box, verb 
 	if len(named) > 0 {
 		return ids, nil
 	}
-	for item, err := range box.List(ctx, mailbox.Filter{States: c.states, Target: c.to, Source: c.from}) {
-		if err != nil {
-			return nil, err
-		}
-		if item.Task != nil && !item.Task.Updated.Before(c.since.at) && (c.but == nil || !c.but(item.Task)) {
-			ids = append(ids, item.Task.ID)
-		}
+	if ids, err = c.fitting(ctx, box); err != nil {
+		return nil, err
 	}
 	if len(ids) == 0 {
 		s.warnf("no task fits")
 		return nil, nil
 	}
 	return ids, c.agree(s, fmt.Sprintf("%s %s", verb, tasksOf(len(ids))))
+}
+
+// fitting are the tasks that the flags choose.
+func (c *selection) fitting(ctx context.Context, box *mailbox.Box) (ids []mailbox.ID, err error) {
+	for item, err := range box.List(ctx, mailbox.Filter{States: c.states, Target: c.to, Source: c.from}) {
+		if err != nil {
+			return nil, err
+		}
+		if t := item.Task; t != nil && !t.Updated.Before(c.since.at) && labelled(t, c.labels) && (c.but == nil || !c.but(t)) {
+			ids = append(ids, t.ID)
+		}
+	}
+	return ids, nil
 }
 
 // agree asks a person; without a terminal --yes has to be there.

@@ -6,6 +6,21 @@ func mboxTest(run string) command { return command{"cmd/mbox", run} }
 // statusMutants break what tells people how things stand, and what agents said.
 var statusMutants = []mutant{
 	{
+		"signals-are-failures", "people", "cmd/mbox/cmd_wait.go",
+		"return context.Cause(ctx)", "return err",
+		mboxTest("TestWaitEndsBySignal"),
+	},
+	{
+		"unheard-of-is-awaited-in-silence", "people", "cmd/mbox/cmd_send.go",
+		"err == nil && !heard {", "err == nil && heard {",
+		mboxTest("TestScripts/send$"),
+	},
+	{
+		"rejected-drops-are-retried", "people", "mailbox/verbs.go",
+		"case f.Task.Called(Failed) == task.Rejected:", "case false:",
+		mboxTest("TestScripts/retry$"),
+	},
+	{
 		"completions-are-believed", "people", "mailbox/task/called.go",
 		"return strings.HasPrefix(c.Reason, Passed)", "return true",
 		mboxTest("TestTerminalsAreWideEnough"),
