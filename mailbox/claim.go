@@ -267,8 +267,17 @@ func kept(b *books, id ID) string {
 	return ""
 }
 
-// claimThis is claimNext for one task. One that is not ready, or is for somebody else,
-// is ErrConflict, and one that nobody knows ErrNotFound.
+// asEnded is the error of a task that is not live: ErrConflict where it has ended, and how.
+func asEnded(b *books, id ID, err error) error {
+	f, failed := b.seek(id)
+	if failed != nil || f.Task == nil || !f.Task.Result.Status.Terminal() {
+		return task.About(id, err)
+	}
+	return task.About(id, fmt.Errorf("%w: it has ended, and is %s", ErrConflict, f.Task.Called(f.State)))
+}
+
+// claimThis is claimNext for one task. One that is not ready, has ended, or is for somebody
+// else, is ErrConflict, and one that nobody knows ErrNotFound.
 func claimThis(ctx context.Context, b *Box, r ClaimRequest) (c *Claim, busy bool, err error) {
 	if err := task.CheckID(r.ID); err != nil {
 		return nil, false, err
@@ -282,6 +291,8 @@ func claimThis(ctx context.Context, b *Box, r ClaimRequest) (c *Claim, busy bool
 	case errors.Is(err, errForeign):
 		_, err := b.reconciler.lookInto(ctx, r.ID)
 		return nil, true, cmp.Or(onTheWay(err), task.About(r.ID, ErrBusy))
+	case errors.Is(err, ErrNotFound) && !errors.Is(err, ErrCommitted):
+		err = asEnded(b.books, r.ID, err)
 	case err != nil && !errors.Is(err, ErrCommitted):
 		err = task.About(r.ID, err)
 	}

@@ -166,6 +166,19 @@ func knownAgent(c *config.File, box *mailbox.Box, name string) (*agentStatus, er
 	return nil, hint(err, "mbox agent list shows those there are")
 }
 
+// noStranger refuses a name that cannot be that of an agent here: as knownAgent does,
+// where nobody has heard of it.
+func noStranger(s *session, box *mailbox.Box, name string) error {
+	problem := config.StrangerProblem(s.config, name)
+	if problem == "" {
+		return nil
+	}
+	if _, err := knownAgent(s.config, box, name); err != nil {
+		return err
+	}
+	return usagef("mbox agent list", "%s", problem)
+}
+
 func (a *agentStatus) state() string {
 	switch {
 	case !a.Lifecycle.Claims():

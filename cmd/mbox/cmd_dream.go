@@ -45,8 +45,12 @@ agent's process is refused, as mbox approve refuses it.`,
 }
 
 func (o *dreamOptions) run(ctx context.Context, s *session, box *mailbox.Box, name string) error {
-	if _, err := knownAgent(s.config, box, name); err != nil {
+	a, err := knownAgent(s.config, box, name)
+	if err != nil {
 		return err
+	}
+	if a.Lifecycle.State == lifecycle.Dead {
+		return &mailbox.EndedError{Name: name, Agent: a.Lifecycle}
 	}
 	d := dreamer(s, box, name, "human")
 	do := d.Dream

@@ -15,6 +15,7 @@ import (
 	"mbox/mailbox"
 	"mbox/mailbox/channel"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/lifecycle"
 	"mbox/schemas"
 )
 
@@ -78,6 +79,10 @@ func (o *postOptions) run(ctx context.Context, s *session, name, text string) er
 			return o.explain(err, box, &p)
 		}
 		for _, who := range unknown {
+			if now, err := mailbox.AgentOf(box, who); err == nil && now.State == lifecycle.Dead {
+				s.warnf("%s is dead, and does not get it; mbox agent restore %s brings it back", who, schemas.ShellWord(who))
+				continue
+			}
 			s.warnf("nobody is called %s%s", who, didYouMean(who, append(agentWords(s), channel.Agents, channel.Apes)))
 		}
 		if m.Ended {

@@ -11,7 +11,6 @@ import (
 
 	"mbox/agents/secret"
 	"mbox/audit/record"
-	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/schemas"
 )
@@ -79,8 +78,8 @@ func (o *secretOptions) named(verb, name string) error {
 // set records the secret before it sets it: one that commands get has its record,
 // wherever a crash cuts in. Said again the command does the rest.
 func (o *secretOptions) set(ctx context.Context, s *session, box *mailbox.Box, name string) error {
-	if problem := config.StrangerProblem(s.config, o.agent); problem != "" {
-		return usagef("mbox agent list", "--agent: %s", problem)
+	if err := noStranger(s, box, o.agent); err != nil {
+		return err
 	}
 	if err := secret.CheckName(name); err != nil {
 		return err // before somebody has typed it

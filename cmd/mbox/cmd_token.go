@@ -10,7 +10,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"mbox/audit/record"
-	"mbox/cmd/mbox/config"
 	"mbox/cmd/mbox/gateway"
 	"mbox/cmd/mbox/gateway/token"
 	"mbox/mailbox"
@@ -90,8 +89,8 @@ func (o *tokenOptions) run(ctx context.Context, s *session, box *mailbox.Box, na
 		return err
 	}
 	if o.agent != "" {
-		if problem := config.StrangerProblem(s.config, o.agent); problem != "" {
-			return usagef("mbox doctor shows the agents of mbox.toml", "--agent: %s", problem)
+		if err := noStranger(s, box, o.agent); err != nil {
+			return err
 		}
 	}
 	role := token.Role(o.role.value)

@@ -183,7 +183,7 @@ func (r *remembering) use(ctx context.Context, s *session, do func(box *mailbox.
 			return err
 		}
 		if s.config.Agents[r.agent] == nil {
-			return r.stranger(s)
+			return r.stranger(s, box)
 		}
 		m, err := memoryOf(s.config, box.Options(), box.Home(), r.agent, by, onTask, memoryTold{
 			left: func(agent string, err error) {
@@ -200,9 +200,9 @@ func (r *remembering) use(ctx context.Context, s *session, do func(box *mailbox.
 	})
 }
 
-func (r *remembering) stranger(s *session) error {
-	if problem := config.StrangerProblem(s.config, r.agent); problem != "" {
-		return usagef("mbox agent list", "%s", problem)
+func (r *remembering) stranger(s *session, box *mailbox.Box) error {
+	if err := noStranger(s, box, r.agent); err != nil {
+		return err
 	}
 	return usagef("[agents."+r.agent+"] with memory.backend in mbox.toml", "agent %s has no table, and so no memory", clean(r.agent, 128))
 }

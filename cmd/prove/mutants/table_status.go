@@ -21,6 +21,11 @@ var statusMutants = []mutant{
 		mboxTest("TestScripts/retry$"),
 	},
 	{
+		"ended-tasks-are-not-found", "people", "mailbox/claim.go",
+		"err = asEnded(b.books, r.ID, err)", "err = task.About(r.ID, err)",
+		mboxTest("TestScripts/cancel$"),
+	},
+	{
 		"completions-are-believed", "people", "mailbox/task/called.go",
 		"return strings.HasPrefix(c.Reason, Passed)", "return true",
 		mboxTest("TestTerminalsAreWideEnough"),
