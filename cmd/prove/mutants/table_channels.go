@@ -206,9 +206,4 @@ var channelsMutants = []mutant{
 		"box.Ledger().BackwardFrom(seq)", "box.Ledger().BackwardFrom(seq - 1)",
 		command{"cmd/mbox", "TestScripts/channels$"},
 	},
-	{
-		"results-of-commands-are-posted", "channels", "agents/answer.go",
-		" || !a.byActions() { // a command", " { // a command",
-		mboxTest("TestScripts/channel_mind$"),
-	},
 }
