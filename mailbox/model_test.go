@@ -14,12 +14,13 @@ type mem struct {
 	until              int64 // in progress: the lease's deadline; 0 once the worker has died
 	progress, last     int64 // its last progress, and its last move
 	cancelled, retried bool  // by its last move
+	rejected           bool  // the same
 }
 
 const memLease, memStep, memAttempts = int64(10 * time.Minute / time.Millisecond), int64(15 * time.Minute / time.Millisecond), 3
 
 func (m mem) to(s State, now int64) mem {
-	m.state, m.last, m.until, m.progress, m.cancelled, m.retried = s, now, 0, 0, false, false
+	m.state, m.last, m.until, m.progress, m.cancelled, m.retried, m.rejected = s, now, 0, 0, false, false, false
 	return m
 }
 
@@ -86,7 +87,7 @@ func (m mem) cancel(now int64) (mem, error) {
 func (m mem) retry(now int64) (mem, error) {
 	n := m.to(Pending, now)
 	n.attempt, n.ready, n.retried = 0, 0, true
-	return m.next(n, m.state == Failed, m.retried, ErrConflict)
+	return m.next(n, m.state == Failed && !m.rejected, m.retried, ErrConflict)
 }
 
 func (m mem) archive(now int64) (mem, error) {

@@ -43,7 +43,9 @@ func scanned(m mem, now int64) (mem, error) {
 	case m.state == goodDrop:
 		return m.to(Pending, now), nil
 	case m.state == badDrop:
-		return m.to(Failed, now), nil
+		n := m.to(Failed, now)
+		n.rejected = true
+		return n, nil
 	case m.state == junkDrop, m.state == halfDrop && now-m.last >= halfWritten.Milliseconds():
 		return m.to(putAway, now), nil
 	}

@@ -74,6 +74,7 @@ type Row struct {
 	live *mailbox.Live
 	err  string // of a task that failed: its code, and what it says
 	once bool   // nobody can do it again
+	drop bool   // it was rejected, so it has to be dropped anew
 }
 
 // Agent is an agent of the configuration, or one that has a task.
@@ -321,7 +322,7 @@ func (row *Row) tell(t *mailbox.Task) {
 		row.By = *t.Assignment.PickedUpBy
 	}
 	if e := t.Result.Error; e != nil && row.State == mailbox.Failed {
-		row.once = check.OnlyHere(t)
+		row.once, row.drop = check.OnlyHere(t), t.Called(row.State) == task.Rejected
 		row.err = strings.TrimSuffix(e.Code+": "+e.Message, ": ")
 	}
 }

@@ -127,8 +127,11 @@ func (r *reader) failed(b *Board) {
 		default:
 			told++
 			hint := "mbox retry " + word(row.ID)
-			if row.once {
+			switch {
+			case row.once:
 				hint = "mbox run once more, then mbox archive " + word(row.ID)
+			case row.drop:
+				hint = "drop it anew, mended, then mbox archive " + word(row.ID)
 			}
 			b.trouble(kindFailed, row.ID, schemas.Sentence(oneLine(row.err), 200), hint)
 		}
