@@ -73,6 +73,7 @@ func TestWalkthroughsTyped(t *testing.T) {
 	if _, err := exec.LookPath("jq"); err != nil {
 		t.Skip("no jq, which walkthroughs use")
 	}
+	bin := filepath.Dir(program(t))
 	files, err := filepath.Glob(walkthroughs + "/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no walkthroughs: %v", err)
@@ -80,14 +81,14 @@ func TestWalkthroughsTyped(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
-			typeIn(t, file)
+			typeIn(t, bin, file)
 		})
 	}
 }
 
 // typeIn runs the commands of a walkthrough, and compares what is printed where the
-// topic says it.
-func typeIn(t *testing.T, file string) {
+// topic says it. mbox is the one in bin.
+func typeIn(t *testing.T, bin, file string) {
 	a, err := txtar.ParseFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +109,7 @@ func typeIn(t *testing.T, file string) {
 		}
 		script += before + "printf '\\f'\n" + last + "\nprintf '\\f'\n"
 	}
-	out := typedInto(t, home, script)
+	out := typedInto(t, bin, home, script)
 	parts := strings.Split(out, "\f")
 	if len(parts) != 2*len(blocks)+1 {
 		t.Fatalf("it broke off:\n%s\n%s", script, out)
@@ -120,14 +121,14 @@ func typeIn(t *testing.T, file string) {
 	}
 }
 
-// typedInto is what a shell prints for a script, at most for a minute; what it has left
-// running is ended.
-func typedInto(t *testing.T, home, script string) string {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+// typedInto is what a shell prints for a script, at most for some minutes; what it has
+// left running is ended.
+func typedInto(t *testing.T, bin, home, script string) string {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	shell := exec.CommandContext(ctx, "sh", "-c", script)
 	shell.Dir = home
-	shell.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "TZ=UTC", "LC_ALL=C"}
+	shell.Env = []string{"HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"), "TZ=UTC", "LC_ALL=C"}
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := os.Create(filepath.Join(home, ".out"))
 	if err != nil {
