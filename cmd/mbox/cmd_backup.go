@@ -148,12 +148,13 @@ var ownKeys = []string{"salt", "tokens", "secrets", "identity"}
 func laidIn(dir string) (files []string, err error) {
 	keys := home.Private(dir, "keys")
 	err = filepath.WalkDir(keys, func(path string, d fs.DirEntry, err error) error {
+		own := filepath.Dir(path) == keys && slices.Contains(ownKeys, filepath.Base(path))
 		switch {
 		case err != nil:
 			return err
-		case filepath.Dir(path) == keys && slices.Contains(ownKeys, d.Name()) && d.IsDir():
+		case own && d.IsDir():
 			return fs.SkipDir
-		case d.IsDir(), filepath.Dir(path) == keys && slices.Contains(ownKeys, d.Name()):
+		case own || d.IsDir():
 			return nil
 		}
 		rel, err := filepath.Rel(dir, path)
