@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
@@ -28,20 +29,28 @@ import (
 //   - A flush counts for what was written before it began: the leader reads the
 //     journal's end before it, and publishes that after it, with the lock held, and
 //     not if the mailbox has become read-only.
-//   - Nobody waits long for a leader, who may be stopped: after a while each flushes
-//     for himself, by the descriptor that he wrote through, and publishes nothing.
 //   - The system tells a write error once to each descriptor that was open then. So
-//     a leader vouches only for what was written after his own was opened, or what
-//     another one vouched for.
-//   - BEGUN is up to where a flush was begun that has not ended. Who finds it, and
-//     the lock free, does not know whether a killed leader was told of an error. He
-//     makes a checkpoint, and with it a new generation.
+//     who has opened the journal behind what the record says leads no flush, and
+//     makes none for himself: somebody else may have been told of an error, and not
+//     yet have marked the mailbox read-only. He waits for a leader who wrote before.
+//     If none comes, that one was killed or is stopped, and he makes a checkpoint,
+//     and with it a new generation.
+//   - Nobody waits long for a leader, who may be stopped: after a while each of the
+//     others flushes for himself, by the descriptor that he wrote through, and
+//     publishes nothing.
+//   - BEGUN is up to where a flush was begun that has not ended. Recovery that finds
+//     it, and the lock free, does not know whether a killed leader was told of an
+//     error. (Whoever leads after him was told as well.)
 //
 // Without a journal nothing is shared but among the goroutines of a process. Under
 // the ledger's lock everyone flushes for himself.
 
-// leaderPatience is how long at least a leader is waited for.
-const leaderPatience = 20 * time.Millisecond
+// leaderPatience is how long at least a leader is waited for, and gapPatience how
+// many times as long a process that may not lead waits for one who may.
+const (
+	leaderPatience = 20 * time.Millisecond
+	gapPatience    = 10
+)
 
 // flusher is an open file that lines are written to and flushed through.
 type flusher struct {
@@ -116,45 +125,63 @@ func (l *chain) written(t ticket) int64 {
 	return t.end
 }
 
-var errDoubt = errors.New("a flush was begun and has not ended")
+var errGap = errors.New("the journal was opened behind what is known to be on disk")
 
 // flush waits until the ticket's line is on disk. If the flush fails the mailbox
 // is made read-only first, and then every waiter gets the error.
 func (l *chain) flush(t ticket) error {
 	defer t.from.release()
-	if l.mode == durable.None {
+	switch {
+	case l.mode == durable.None:
 		return nil
+	case t.generation == 0:
+		return l.flushTo(t, 0)
 	}
-	for {
-		err := l.share(t)
-		if !errors.Is(err, errDoubt) {
-			return err
-		}
-		if err := l.doubt(); err != nil {
-			return err
-		}
+	err := l.share(t)
+	if errors.Is(err, errGap) {
+		return l.retire(t)
 	}
+	return err
 }
 
 // share leads a flush, or finds that another process's has covered the ticket, or
-// has no patience left with a leader.
+// has no patience left with a leader: patience begins anew with each other one.
 func (l *chain) share(t ticket) error {
-	if t.generation == 0 {
-		return l.flushTo(t, 0)
+	patience, seen, since := l.patience(t.from), flushed{}, time.Now()
+	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 2*time.Millisecond) {
+		file, err := l.sync.Acquire(context.Background(), patience)
+		if err == nil {
+			err = l.lead(t, file)
+			l.sync.Unlock()
+			if !errors.Is(err, errGap) {
+				return err
+			}
+		}
+		r := l.published(t)
+		if r != seen {
+			seen, since = r, time.Now()
+		}
+		switch waited := time.Since(since); {
+		case r.to >= t.end:
+			return CheckWritable(l.home)
+		case err != nil && t.vouches(r) && waited >= patience:
+			return l.flushTo(t, 0)
+		case waited >= gapPatience*patience:
+			return errGap
+		}
+		time.Sleep(pause/2 + rand.N(pause))
 	}
-	file, err := l.sync.Acquire(context.Background(), l.patience(t.from))
-	if err != nil {
-		return l.flushTo(t, 0)
-	}
-	defer l.sync.Unlock()
-	r, use := readFlushed(file), l.use(t)
+}
+
+// lead flushes the journal for everybody, if that is still to be done, and
+// publishes it. With the lock of the record.
+func (l *chain) lead(t ticket, file *os.File) error {
+	r, its := l.recorded(t, file)
 	switch {
-	case r.journalUse == use && r.to >= t.end:
+	case r.to >= t.end, !its && l.ended(t):
 		return CheckWritable(l.home)
-	case r.boot == l.boot && r.begun != 0:
-		return errDoubt
-	case r.journalUse != use:
-		r = flushed{journalUse: use}
+	case !t.vouches(r):
+		return errGap
 	}
 	r.begun = l.written(t)
 	if err := durable.WriteAt(file, r.encode(), 0); err != nil {
@@ -163,11 +190,37 @@ func (l *chain) share(t ticket) error {
 	if err := l.flushTo(t, r.begun); err != nil {
 		return err
 	}
-	if opened := t.from.opened; opened.Generation != t.generation || opened.Offset <= r.to {
-		r.to = r.begun
-	}
-	r.begun = 0
+	r.to, r.begun = r.begun, 0
 	return durable.WriteAt(file, r.encode(), 0)
+}
+
+// recorded is what the record says of the ticket's generation, if it is its record.
+// Where it is not, the base is on disk, for that is flushed before all else.
+func (l *chain) recorded(t ticket, file *os.File) (r flushed, its bool) {
+	use := l.use(t)
+	if r = readFlushed(file); r.journalUse == use {
+		return r, true
+	}
+	return flushed{journalUse: use, to: journalBlock}, false
+}
+
+// published is recorded for who has not the lock.
+func (l *chain) published(t ticket) flushed {
+	f, err := durable.OpenFile(l.sync.Path(), os.O_RDONLY)
+	if err != nil {
+		return flushed{}
+	}
+	defer f.Close()
+	r, _ := l.recorded(t, f)
+	return r
+}
+
+// vouches tells whether all of the journal is on disk once a flush through the
+// ticket's descriptor has succeeded: what was written before it was opened is so
+// by the record.
+func (t ticket) vouches(r flushed) bool {
+	opened := t.from.opened
+	return opened.Generation != t.generation || opened.Offset <= r.to
 }
 
 func (l *chain) patience(f *flusher) time.Duration {
@@ -216,9 +269,16 @@ func (l *chain) flushHeld(f *flusher) error {
 	return nil
 }
 
-// doubt ends the journal's generation after a leader has died in its flush: a
-// checkpoint finds the error that it may have been told of.
-func (l *chain) doubt() error {
+// ended tells whether the ticket's generation is over, and with that its lines on
+// disk. Where there is no other generation nobody knows.
+func (l *chain) ended(t ticket) bool {
+	h, err := l.seeHead()
+	return err == nil && h.Boot == l.boot && h.Journal.Generation != 0 && h.Journal.Generation != t.generation
+}
+
+// retire ends the ticket's generation by a checkpoint, which brings its lines to
+// the disk.
+func (l *chain) retire(t ticket) error {
 	unlock, err := l.lock(context.Background())
 	if err != nil {
 		return err
@@ -227,22 +287,25 @@ func (l *chain) doubt() error {
 	if err := l.ready(); err != nil {
 		return err
 	}
-	file, err := l.sync.Acquire(context.Background(), leaderPatience)
-	if err != nil {
-		return nil //nolint:nilerr // somebody leads again, so there is no doubt any more
-	}
-	defer l.sync.Unlock()
-	if readFlushed(file).begun == 0 {
-		return nil
-	}
-	if err := l.uncover(l.head.Journal.Ino); err != nil {
-		return err
+	if l.head.Journal.Generation == t.generation {
+		if err := l.uncover(l.head.Journal.Ino); err != nil {
+			return err
+		}
 	}
 	if err := l.room(0); err != nil {
 		return err
 	}
-	fresh := ticket{from: l.journal.flusher, generation: l.head.Journal.Generation}
-	return durable.WriteAt(file, flushed{journalUse: l.use(fresh), to: journalBlock}.encode(), 0)
+	file, err := l.sync.Try()
+	if err != nil {
+		return CheckWritable(l.home) // a leader will write the record
+	}
+	defer l.sync.Unlock()
+	now := ticket{from: l.journal.flusher, generation: l.head.Journal.Generation}
+	r, its := l.recorded(now, file)
+	if its {
+		return CheckWritable(l.home)
+	}
+	return durable.WriteAt(file, r.encode(), 0)
 }
 
 // inDoubt tells whether a leader of this boot has died in its flush.

@@ -24,7 +24,8 @@ import (
 // acknowledged, it must be found on that disk as a power cut would leave it.
 //
 // A process is known by the path that it uses: a symlink to the home for each.
-// Whoever is killed comes through no step any more, and loses its locks at once.
+// Whoever is killed comes through no step any more, and loses its locks at once. Who
+// is told of an error may be stopped before he marks the mailbox read-only.
 
 var errLost = errors.New("input/output error")
 
@@ -52,7 +53,7 @@ type onDisk struct {
 
 type process struct {
 	*Ledger
-	killed, opened, untold, leads bool
+	killed, opened, untold, renews bool
 }
 
 func (m *model) chance(n int) bool { return m.rand.IntN(n) == 0 }
@@ -77,11 +78,15 @@ func (m *model) step(op durable.Op, path string) (bool, error) {
 	case op == durable.OpSync && strings.HasSuffix(file, ".jsonl"):
 		m.ledger = onDisk{data: m.read(file)}
 	case op == durable.OpSyncFS:
+		p.renews = true
 		err = m.checkpoint()
 	case op == durable.OpWriteAt && file == ".mbox/journal":
 		p.opened = true
+		if p.renews { // the base, which may be the same again
+			p.renews = false
+			delete(m.lost, 0)
+		}
 	}
-	p.leads = op == durable.OpWriteAt && file == ".mbox/locks/sync"
 	if err == nil && m.chance(60) {
 		return m.chance(2) && !flushes, m.kill(p)
 	}
@@ -107,7 +112,7 @@ func (m *model) read(file string) []byte {
 func (m *model) flush(p *process) error {
 	m.begun++
 	m.flushes++
-	number, data, leads := m.begun, m.read(".mbox/journal"), p.leads
+	number, data := m.begun, m.read(".mbox/journal")
 	pause := time.Duration(m.rand.IntN(300)) * time.Microsecond
 	if m.chance(40) {
 		pause = leaderPatience * 3 / 2
@@ -124,8 +129,13 @@ func (m *model) flush(p *process) error {
 	}
 	if p.untold {
 		p.untold = false
-		if leads && m.chance(2) {
+		switch {
+		case m.chance(2):
 			return m.kill(p)
+		case m.chance(2):
+			m.mu.Unlock()
+			time.Sleep(leaderPatience * 3 / 2)
+			m.mu.Lock()
 		}
 		return errLost
 	}
@@ -182,13 +192,14 @@ func (m *model) checkpoint() error {
 	return nil
 }
 
-// holds tells whether a line is there after a power cut.
+// holds tells whether a line is there after a power cut: what the ledger has behind
+// the journal's end is blanked.
 func (m *model) holds(line Line) bool {
-	if has(m.ledger.data, line.At.Offset, line.Raw) {
-		return true
-	}
 	read := parseJournal(m.journal.data)
-	return read != nil && read.base.Offset <= int64(len(m.ledger.data)) && slices.ContainsFunc(read.records, func(j Journaled) bool {
+	if read == nil || read.base.Offset > int64(len(m.ledger.data)) || line.At.Offset < read.base.Offset {
+		return has(m.ledger.data, line.At.Offset, line.Raw)
+	}
+	return slices.ContainsFunc(read.records, func(j Journaled) bool {
 		return j.Seq == line.Seq && j.sum == line.Checksum
 	})
 }

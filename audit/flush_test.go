@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -126,6 +127,34 @@ func TestRule27_StoppedLeader(t *testing.T) {
 	must(t, leader.Unlock())
 }
 
+// A stopped leader may have been told of an error that a descriptor opened after it
+// is not told of. So who has opened the journal behind what is known to be on disk
+// acknowledges by a checkpoint; after that nobody needs another.
+func TestRule27_StoppedLeaderKnowsOfAnError(t *testing.T) {
+	needJournal(t)
+	l := newLedger(t, nil)
+	appendNote(t, l, "coder", "one")
+	generation := l.head.Journal.Generation
+	_, hers, err := l.write(context.Background(), note("coder", "two"), Payload{}, nil)
+	must(t, err)
+	leader, err := durable.TryLock(filepath.Join(l.home, ".mbox", "locks", "sync"))
+	must(t, err)
+	late := openLedger(t, l.home, nil)
+	got := steps(t, late, func() { appendNote(t, late, "coder", "three") })
+	if !slices.Contains(got, "syncfs .mbox/journal") || late.head.Journal.Generation == generation {
+		t.Errorf("generation %x as before, by\n  %s", generation, strings.Join(got, "\n  "))
+	}
+	got = steps(t, late, func() {
+		appendNote(t, late, "coder", "four")
+		appendNote(t, openLedger(t, l.home, nil), "coder", "five")
+		must(t, l.flush(hers))
+	})
+	if n := strings.Count(strings.Join(got, "\n"), "syncfs"); n != 1 {
+		t.Errorf("%d checkpoints: one for the process that is new, by\n  %s", n, strings.Join(got, "\n  "))
+	}
+	must(t, leader.Unlock())
+}
+
 // dieInFlush appends a line and is killed in the flush.
 func dieInFlush(t *testing.T, l *Ledger) {
 	t.Helper()
@@ -182,23 +211,81 @@ func TestRule28_FlushInDoubt(t *testing.T) {
 	}
 }
 
-// A process that has opened the journal only after a line was written does not
-// vouch for that line, whose write error it would not be told of.
-func TestRule28_LeaderVouchesForWhatItSaw(t *testing.T) {
+// A process that has opened the journal only after a line was written would not be
+// told of that line's write error. So it leads no flush: it waits for one who may,
+// and whose flush is for both.
+func TestRule28_LeaderVouchesForAll(t *testing.T) {
 	needJournal(t)
 	l := newLedger(t, nil)
 	appendNote(t, l, "coder", "one")
-	_, mine, err := l.write(context.Background(), note("coder", "two"), Payload{}, nil)
+	_, hers, err := l.write(context.Background(), note("coder", "two"), Payload{}, nil)
 	must(t, err)
-	appendNote(t, openLedger(t, l.home, nil), "coder", "three")
-	got := steps(t, l, func() { must(t, l.flush(mine)) })
-	sameSteps(t, "its own flush", got, "writeat .mbox/locks/sync", "sync .mbox/journal", "writeat .mbox/locks/sync")
 	late := openLedger(t, l.home, nil)
-	appendNote(t, late, "coder", "four")
-	_, mine, err = l.write(context.Background(), note("coder", "five"), Payload{}, nil)
+	_, mine, err := late.write(context.Background(), note("coder", "three"), Payload{}, nil)
 	must(t, err)
-	appendNote(t, late, "coder", "six")
-	sameSteps(t, "covered", steps(t, l, func() { must(t, l.flush(mine)) }))
+	file, err := late.sync.Acquire(t.Context(), 10*time.Second)
+	must(t, err)
+	if err := late.lead(mine, file); !errors.Is(err, errGap) {
+		t.Errorf("leads: %v", err)
+	}
+	must(t, late.sync.Unlock())
+	got := steps(t, l, func() { must(t, errors.Join(l.flush(hers), late.flush(mine))) })
+	sameSteps(t, "one flush for both", got, "writeat .mbox/locks/sync", "sync .mbox/journal", "writeat .mbox/locks/sync")
+	got = steps(t, l, func() { appendNote(t, late, "coder", "four") })
+	if !slices.Contains(got, "sync .mbox/journal") || slices.Contains(got, "syncfs .mbox/journal") {
+		t.Errorf("it may lead now:\n  %s", strings.Join(got, "\n  "))
+	}
+}
+
+// A line of a generation that has ended is on disk by the checkpoint that ended it.
+// While there is no other generation nobody knows whether that was made.
+func TestRule25_EndedGeneration(t *testing.T) {
+	needJournal(t)
+	l := newLedger(t, nil)
+	_, mine, err := l.write(context.Background(), note("coder", "one"), Payload{}, nil)
+	must(t, err)
+	mine.from.users.Add(1) // for the second flush
+	other := openLedger(t, l.home, nil)
+	unlock, err := other.lock(t.Context())
+	must(t, err)
+	must(t, other.ready())
+	must(t, other.uncover(other.head.Journal.Ino))
+	unlock()
+	got := steps(t, l, func() { must(t, l.flush(mine)) })
+	if !slices.Contains(got, "sync .mbox/journal") {
+		t.Errorf("the checkpoint has yet to be made: %q", got)
+	}
+	appendNote(t, other, "coder", "two")
+	record := readFile(t, l.sync.Path())
+	mine.from.mu.Lock()
+	mine.from.done = ticket{}
+	mine.from.mu.Unlock()
+	sameSteps(t, "ended", steps(t, l, func() { must(t, l.flush(mine)) }))
+	if after := readFile(t, l.sync.Path()); string(after) != string(record) {
+		t.Errorf("the record was %q, and is %q", record, after)
+	}
+}
+
+// The writer of an earlier line was killed before it was flushed, and nobody else
+// has the journal open: then it is one checkpoint, and the next ones lead again.
+func TestRule28_WriterKilled(t *testing.T) {
+	needJournal(t)
+	l := newLedger(t, nil)
+	appendNote(t, l, "coder", "one")
+	_, _, err := l.write(context.Background(), note("coder", "two"), Payload{}, nil)
+	must(t, err)
+	got := steps(t, l, func() {
+		for range 3 {
+			appendNote(t, openLedger(t, l.home, nil), "coder", "three")
+		}
+	})
+	all := strings.Join(got, "\n")
+	if n := strings.Count(all, "syncfs"); n != 1 {
+		t.Errorf("%d checkpoints:\n%s", n, all)
+	}
+	if n := strings.Count(all, "writeat .mbox/locks/sync\nsync .mbox/journal\nwriteat .mbox/locks/sync"); n != 2 {
+		t.Errorf("%d led flushes:\n%s", n, all)
+	}
 }
 
 // Where a leader was killed in its flush, what the journal lacks may be lost as

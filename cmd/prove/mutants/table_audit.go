@@ -29,7 +29,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"no-flush", "19", flushGo,
-		"\tdefer t.from.release()\n\tif l.mode == durable.None {", "\tdefer t.from.release()\n\tif l.mode != durable.Strict {",
+		"case l.mode == durable.None:", "case l.mode != durable.Strict:",
 		auditTest("TestRule04_OrderOfAppend"),
 	},
 	{
@@ -75,7 +75,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"byte-read-after-the-flush", "26", flushGo,
-		"r.to = r.begun\n", "r.to = l.written(t)\n",
+		"r.to, r.begun = r.begun, 0\n", "r.to, r.begun = l.written(t), 0\n",
 		auditTest("TestRule24_FlushModel"),
 	},
 	{
@@ -94,19 +94,39 @@ var auditMutants = []mutant{
 		auditTest("TestRule27_StoppedLeader"),
 	},
 	{
-		"begun-ignored", "28", flushGo,
-		"case r.boot == l.boot && r.begun != 0:", "case r.boot == l.boot && r.begun < 0:",
-		auditTest("TestRule24_FlushModel"),
-	},
-	{
-		"doubt-without-checkpoint", "28", flushGo,
-		"\tif err := l.uncover(l.head.Journal.Ino); err != nil {\n\t\treturn err\n\t}\n", "",
-		auditTest("TestRule24_FlushModel"),
+		"gap-without-checkpoint", "28", flushGo,
+		"\tif l.head.Journal.Generation == t.generation {\n", "\tif l.head.Journal.Generation == 0 {\n",
+		auditTest("TestRule28_FlushInDoubt"),
 	},
 	{
 		"leader-vouches-for-all", "28", flushGo,
-		"opened.Generation != t.generation || opened.Offset <= r.to {", "opened.Offset >= 0 {",
-		auditTest("TestRule28_LeaderVouchesForWhatItSaw"),
+		"case !t.vouches(r):", "case false:",
+		auditTest("TestRule28_LeaderVouchesForAll"),
+	},
+	{
+		"late-flushes-for-itself", "27", flushGo,
+		"case err != nil && t.vouches(r) && waited >= patience:", "case err != nil && waited >= patience:",
+		auditTest("TestRule27_StoppedLeaderKnowsOfAnError"),
+	},
+	{
+		"no-end-in-a-gap", "28", flushGo,
+		"case waited >= gapPatience*patience:", "case waited >= time.Hour:",
+		auditTest("TestRule28_WriterKilled"),
+	},
+	{
+		"new-generation-unpublished", "28", flushGo,
+		"\treturn flushed{journalUse: use, to: journalBlock}, false\n", "\treturn flushed{journalUse: use}, false\n",
+		auditTest("TestRule28_WriterKilled"),
+	},
+	{
+		"generation-0-has-ended-it", "25", flushGo,
+		"h.Boot == l.boot && h.Journal.Generation != 0 && ", "h.Boot == l.boot && ",
+		auditTest("TestRule25_EndedGeneration"),
+	},
+	{
+		"ended-generation-flushed", "25", flushGo,
+		"case r.to >= t.end, !its && l.ended(t):", "case r.to >= t.end:",
+		auditTest("TestRule25_EndedGeneration"),
 	},
 	{
 		"in-doubt-nothing-is-blanked", "37", replayGo,
