@@ -154,7 +154,7 @@ func putAway(ctx context.Context, b *mailbox.Box, agent, manifest, kept string, 
 		m, err = manifestOf(ctx, agent, home, func(_ string, hole int64) bool {
 			holes += max(0, hole)
 			return hole <= 0 || holes <= mostHoles
-		})
+		}, func(string) bool { return true })
 	}
 	var text []byte
 	if err == nil {
@@ -183,8 +183,9 @@ func opened(home string) error {
 // read, and what cannot be read, or would never end, has no hash. No home is such that it
 // could not be listed: that would keep its agent from being put away.
 //
-// Hashes tells whether a regular file is read, of which so many bytes are nowhere.
-func manifestOf(ctx context.Context, agent, home string, hashes func(path string, hole int64) bool) (*Manifest, error) {
+// Hashes tells whether a regular file is read, of which so many bytes are nowhere, and
+// closed whether what mbox may not read is listed without a hash: else that is the error.
+func manifestOf(ctx context.Context, agent, home string, hashes func(path string, hole int64) bool, closed func(path string) bool) (*Manifest, error) {
 	m := &Manifest{Agent: agent, Files: []File{}}
 	root, err := os.OpenRoot(home)
 	if err != nil {
@@ -193,11 +194,11 @@ func manifestOf(ctx context.Context, agent, home string, hashes func(path string
 	defer root.Close()
 	listed := 0
 	err = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
-		closed := errors.Is(err, fs.ErrPermission) && path != "."
+		shut := errors.Is(err, fs.ErrPermission) && path != "." && closed(legible(path))
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err != nil && !closed:
+		case err != nil && !shut:
 			return err
 		case path == "logs" && d.IsDir():
 			return fs.SkipDir
@@ -207,11 +208,11 @@ func manifestOf(ctx context.Context, agent, home string, hashes func(path string
 				return fs.SkipDir
 			}
 			return nil
-		case d.IsDir() && !closed:
+		case d.IsDir() && !shut:
 			return nil
 		}
 		f, err := fileOf(root, path, hashes)
-		if err != nil {
+		if err != nil && !(errors.Is(err, fs.ErrPermission) && closed(f.Path)) {
 			return err
 		}
 		if listed += len(f.Path) + len(f.Link) + eachListed/6; listed > mostListed {
@@ -227,13 +228,10 @@ func manifestOf(ctx context.Context, agent, home string, hashes func(path string
 
 // fileOf is an entry of a home, or a folder of it that is closed.
 func fileOf(root *os.Root, path string, hashes func(string, int64) bool) (f File, err error) {
-	info, err := root.Lstat(path)
-	if err != nil {
-		return f, err
-	}
 	f = File{Path: legible(path)}
-	if info.IsDir() {
-		return f, nil
+	info, err := root.Lstat(path)
+	if err != nil || info.IsDir() {
+		return f, err
 	}
 	f.Size = info.Size()
 	switch st, known := info.Sys().(*syscall.Stat_t); {
@@ -242,9 +240,6 @@ func fileOf(root *os.Root, path string, hashes func(string, int64) bool) (f File
 		f.Link = legible(f.Link)
 	case known && info.Mode().IsRegular() && hashes(f.Path, f.Size-512*st.Blocks):
 		f.SHA256, err = hashFile(root, path)
-	}
-	if errors.Is(err, fs.ErrPermission) {
-		err = nil
 	}
 	return f, err
 }
@@ -264,8 +259,10 @@ func hashFile(root *os.Root, path string) (string, error) {
 	}
 	defer f.Close()
 	sum := sha256.New()
-	_, err = io.Copy(sum, f)
-	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), err
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", err
+	}
+	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
 }
 
 // Archived is the newest archive of an agent, from the home, and the entry that it had.
@@ -343,7 +340,9 @@ func unchanged(ctx context.Context, b *mailbox.Box, agent, archive string) error
 	for _, f := range was.Files {
 		hashed[f.Path] = f.SHA256 != ""
 	}
-	now, err := manifestOf(ctx, agent, filepath.Join(dir, "home"), func(path string, _ int64) bool { return hashed[path] })
+	now, err := manifestOf(ctx, agent, filepath.Join(dir, "home"),
+		func(path string, _ int64) bool { return hashed[path] },
+		func(path string) bool { read, listed := hashed[path]; return listed && !read })
 	if err != nil {
 		return err
 	}

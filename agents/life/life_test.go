@@ -93,7 +93,7 @@ func TestManifest(t *testing.T) {
 	must(t, syscall.Mkfifo(filepath.Join(home, "workspace", "pipe"), 0o600))
 	must(t, os.WriteFile(filepath.Join(home, "logs", "ada.log"), []byte("x"), 0o600))
 	dir := bury(t, b, "ada")
-	m, err := manifestOf(t.Context(), "ada", filepath.Join(dir, "home"), func(string, int64) bool { return true })
+	m, err := manifestOf(t.Context(), "ada", filepath.Join(dir, "home"), func(string, int64) bool { return true }, func(string) bool { return true })
 	must(t, err)
 	got := map[string]File{}
 	for _, f := range m.Files {
