@@ -357,8 +357,9 @@ func parseSaid(line string) (s Said) {
 }
 
 // sweepLogs removes what attempts said that is too old, or too much, but for those that
-// run.
+// run, and bounds what units have told.
 func (s *shift) sweepLogs(ctx context.Context) {
+	s.trimOutputs()
 	dir := filepath.Join(s.Box.AgentDir(s.Agent), "logs")
 	logs, err := logsIn(dir)
 	if err != nil {

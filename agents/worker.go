@@ -317,6 +317,7 @@ func (s *shift) work(ctx, hard context.Context) error {
 			s.rest(ctx)
 		case s.passes(err):
 			s.Log.Warn().Err(err).Msg("cannot claim; will try again")
+			s.sweepIfDue(ctx)
 			pause.wait(ctx)
 		default:
 			return fmt.Errorf("worker %s: %w", s.Agent, err)
@@ -419,11 +420,26 @@ func (s *shift) rest(ctx context.Context) {
 		if err := s.Box.Tidy(ctx); err != nil && ctx.Err() == nil {
 			s.Log.Warn().Err(err).Msg("cannot look after the mailbox")
 		}
+		s.sweepIfDue(ctx)
 	}
 }
 
 // sweepEvery is how often old logs are looked for at most.
 const sweepEvery = time.Minute
+
+// sweepIfDue looks for old logs. A worker that can do nothing does so, too: it tells that
+// again and again.
+func (s *shift) sweepIfDue(ctx context.Context) {
+	s.mu.Lock()
+	due := time.Since(s.swept) > sweepEvery
+	if due {
+		s.swept = time.Now()
+	}
+	s.mu.Unlock()
+	if due {
+		s.sweepLogs(ctx)
+	}
+}
 
 // start begins an attempt. From the moment in which the attempt is registered,
 // each line that ends its claim reaches it; one that came before is found by
@@ -444,14 +460,8 @@ func (s *shift) start(ctx, hard context.Context, claim *mailbox.Claim) {
 		s.settled(context.WithoutCancel(hard), a, leave)
 		s.mu.Lock()
 		delete(s.running, a)
-		due := time.Since(s.swept) > sweepEvery
-		if due {
-			s.swept = time.Now()
-		}
 		s.mu.Unlock()
-		if due {
-			s.sweepLogs(hard)
-		}
+		s.sweepIfDue(hard)
 		select {
 		case s.ended <- struct{}{}:
 		default:

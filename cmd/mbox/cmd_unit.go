@@ -152,9 +152,10 @@ func (u unit) words() []string {
 // that folder that is not there yet.
 const backupCommand = `umask 077; mkdir -p "$5" && exec "$1" "$2" "$3" "$4" "$5/mbox-$(date +%Y%m%dT%H%M%S).tar.zst"`
 
-// systemd is a unit for a user's own systemd. What it tells goes to the journal, which is
-// bounded: a file would grow for good. KillMode has only mbox told to end, which
-// tells its workers; ending takes as long as they are given, 10 s.
+// systemd is a unit for a user's own systemd. What it tells goes to the agent's log, which
+// its worker bounds, or to the journal, which is bounded: another file would grow for
+// good. KillMode has only mbox told to end, which tells its workers; ending takes as long
+// as they are given, 10 s.
 func (u unit) systemd() string {
 	var start []string
 	for i, word := range u.words() {
@@ -172,7 +173,7 @@ func (u unit) systemd() string {
 	} else {
 		fmt.Fprintf(&b, "#   systemctl --user enable --now %s\n", u.name)
 		fmt.Fprintf(&b, "#   loginctl enable-linger                     # also while you are not logged in\n")
-		fmt.Fprintf(&b, "#   journalctl --user -u %s -f\n", u.name)
+		fmt.Fprintf(&b, "#   %s\n", u.follow())
 	}
 	fmt.Fprintf(&b, "[Unit]\nDescription=%s\nDocumentation=man:mbox(1)\n", u.about)
 	if u.online {
@@ -190,10 +191,21 @@ func (u unit) systemd() string {
 	if u.dir != "" {
 		fmt.Fprintf(&b, "WorkingDirectory=%s\n", systemdPath(u.dir))
 	}
+	if u.log != "" {
+		fmt.Fprintf(&b, "StandardOutput=append:%[1]s\nStandardError=append:%[1]s\n", systemdPath(u.log))
+	}
 	if !u.ends {
 		b.WriteString("\n[Install]\nWantedBy=default.target\n")
 	}
 	return b.String()
+}
+
+// follow is the command that shows what a unit of systemd tells.
+func (u unit) follow() string {
+	if u.log != "" {
+		return "tail -F " + schemas.ShellWord(u.log)
+	}
+	return "journalctl --user -u " + u.name + " -f"
 }
 
 // systemdTimer starts a service that ends.

@@ -92,9 +92,13 @@ func TestUnitsOfAgents(t *testing.T) {
 		{
 			"After=network-online.target", "Wants=network-online.target", "Type=notify", "WatchdogSec=180", "Restart=always", "RestartSec=10",
 			"WorkingDirectory=" + filepath.Dir(logs), "MemoryMax=4G", "WantedBy=default.target",
+			"StandardOutput=append:" + logs + "/worker.out.log", "StandardError=append:" + logs + "/worker.out.log",
 		},
 		{"Type=notify", "WatchdogSec=180", "CPUQuota=12.5%", "MemoryMax=128M"},
-		{"Type=oneshot", "After=network-online.target", "TimeoutStartSec=600", "WorkingDirectory=" + filepath.Dir(logs), "OnBootSec=30min", "OnUnitActiveSec=4h", "WantedBy=timers.target"},
+		{
+			"Type=oneshot", "After=network-online.target", "TimeoutStartSec=600", "WorkingDirectory=" + filepath.Dir(logs), "OnBootSec=30min", "OnUnitActiveSec=4h", "WantedBy=timers.target",
+			"StandardOutput=append:" + logs + "/dream.out.log", "StandardError=append:" + logs + "/dream.out.log",
+		},
 		{"Type=oneshot", "OnCalendar=daily", "Persistent=true", "WantedBy=timers.target"},
 	} {
 		u.job = all[i]
@@ -111,8 +115,11 @@ func TestUnitsOfAgents(t *testing.T) {
 		if u.ends && slices.Contains(lines, "WatchdogSec=180") {
 			t.Errorf("%s has a watchdog, and tells it nothing", u.name)
 		}
-		if strings.Contains(text, "append:") || strings.Contains(text, "StandardOutput=") {
+		if u.log == "" && (strings.Contains(text, "append:") || strings.Contains(text, "StandardOutput=")) {
 			t.Errorf("what %s tells goes to a file that nothing bounds:\n%s", u.name, text)
+		}
+		if !u.ends && strings.Contains(text, "journalctl") == (u.log != "") {
+			t.Errorf("%s tells to look for what it tells elsewhere:\n%s", u.name, text)
 		}
 	}
 }

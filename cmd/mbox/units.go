@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"mbox/agents"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 )
@@ -20,7 +21,7 @@ type job struct {
 	service     []string // lines of systemd's [Service]
 	keep        []string // of launchd, how it is started again
 	dir         string   // where it runs; "" is the supervisor's choice
-	log         string   // of launchd, where what it tells goes to; "" is beside the mailbox
+	log         string   // where what it tells goes to; "" is the journal, of launchd a file beside the mailbox
 }
 
 // times are when a job is started, in the words of each supervisor.
@@ -78,18 +79,17 @@ func (o *unitOptions) job(home string) (job, error) {
 }
 
 // ofAgent is the worker of an agent, or its dream. One that was born has a folder for
-// what they tell where there is no journal; what no agent can be called is the name of
-// the file there.
+// what they tell; its worker bounds the files.
 func (o *unitOptions) ofAgent(a *config.Agent, dir string) job {
 	j := job{
 		name: "mbox-worker-" + o.agent, about: "mbox: the worker of " + o.agent, args: []string{"worker", "--agent", o.agent}, online: true,
 		service: append([]string{"WatchdogSec=180", "Restart=always", "RestartSec=10"}, limits(a)...),
 		keep:    []string{"<key>KeepAlive</key><true/>", "<key>ThrottleInterval</key><integer>10</integer>"},
 	}
-	file := "worker.out.log"
+	file := agents.WorkerOutput
 	if o.dream {
 		j = job{name: "mbox-dream-" + o.agent, about: "mbox: the dream of " + o.agent, args: []string{"dream", o.agent}, online: true, ends: true, service: []string{"TimeoutStartSec=600"}, times: dreamTimes}
-		file = "dream.out.log"
+		file = agents.DreamOutput
 	}
 	if info, err := os.Lstat(filepath.Join(dir, "logs")); err == nil && info.IsDir() {
 		j.dir, j.log = dir, filepath.Join(dir, "logs", file)

@@ -176,6 +176,31 @@ var statusMutants = []mutant{
 		agentsTest("TestSaidIsSwept"),
 	},
 	{
+		"log-of-a-unit-without-end", "logs", "agents/unitlog.go",
+		"return f.Truncate(0)", "return nil",
+		agentsTest("TestLogOfUnitIsBounded"),
+	},
+	{
+		"log-of-a-unit-cut-in-a-line", "logs", "agents/unitlog.go",
+		"_, err = in.ReadSlice('\\n')", "_, err = in.Discard(0)",
+		agentsTest("TestLogOfUnitIsBounded"),
+	},
+	{
+		"log-of-another-name-emptied", "logs", "agents/unitlog.go",
+		"!known || st.Nlink > 1", "!known || st.Nlink > 2",
+		agentsTest("TestLogOfUnitFollowsNothing"),
+	},
+	{
+		"log-of-a-unit-left-while-idle", "logs", "agents/worker.go",
+		"\t\ts.sweepIfDue(ctx)\n\t}\n}", "\t}\n}",
+		agentsTest("TestLogOfUnitIsTrimmedByWorkers"),
+	},
+	{
+		"unit-with-a-log-elsewhere", "units", "cmd/mbox/cmd_unit.go",
+		"append:%[1]s\\n\", systemdPath(u.log))", "append:%[1]s\\n\", u.log)",
+		command{"cmd/mbox", "TestUnitsOfAgents"},
+	},
+	{
 		"setup-burns-attempts", "setup", "agents/ending.go",
 		"code == exitNotRun || code == exitNotFound", "code == exitNotRun && code == exitNotFound",
 		agentsTest("TestCommandCannotRun"),
