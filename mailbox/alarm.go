@@ -44,7 +44,7 @@ func (b *books) sayLost(ctx context.Context, s *shard, id ID) error {
 // maxAlarms bounds the alarms of one scan, each of which is flushed by itself, and
 // maxOverdue the tasks that are looked into for them. The others follow with the next.
 const (
-	maxAlarms  = 10
+	maxAlarms  = 4
 	maxOverdue = 50
 )
 

@@ -204,10 +204,13 @@ func compareIDs(a, b string) int {
 	x, y := a[i:], b[i:]
 	for x != "" && y != "" {
 		n, m := digits(x), digits(y)
-		p, q := strings.TrimLeft(x[:n], "0"), strings.TrimLeft(y[:m], "0")
-		if n == 0 || m == 0 {
+		p, q := x[:n], y[:m]
+		switch {
+		case n == 0 || m == 0:
 			n, m = 1, 1
 			p, q = x[:1], y[:1]
+		case n != m:
+			p, q = strings.TrimLeft(p, "0"), strings.TrimLeft(q, "0")
 		}
 		if c := cmp.Or(cmp.Compare(len(p), len(q)), cmp.Compare(p, q)); c != 0 {
 			return c

@@ -164,6 +164,14 @@ func (c *codec) number(v *int64) {
 		c.data = binary.AppendVarint(c.data, *v)
 		return
 	}
+	if len(c.data) > 0 && c.data[0] < 0x80 { // nearly all are of one byte
+		n := int64(c.data[0] >> 1)
+		if c.data[0]&1 != 0 {
+			n = ^n
+		}
+		*v, c.data = n, c.data[1:]
+		return
+	}
 	n, size := binary.Varint(c.data)
 	if size == 0 {
 		size = -1 // nothing is there
@@ -174,7 +182,11 @@ func (c *codec) number(v *int64) {
 
 func (c *codec) state(s *task.State) {
 	n := int64(task.FolderIndex(*s))
-	if c.number(&n); !c.reads || n < 0 {
+	if c.number(&n); !c.reads {
+		return
+	}
+	if n < 0 {
+		*s = ""
 		return
 	}
 	if c.bad = c.bad || n >= int64(len(task.Folders)); !c.bad {
@@ -186,7 +198,9 @@ func text[S ~string](c *codec, s *S) {
 	size := int64(len(*s))
 	c.number(&size)
 	if c.reads {
-		*s = S(c.next(size))
+		if part := c.next(size); string(part) != string(*s) { // of many entries most have the same
+			*s = S(part)
+		}
 		return
 	}
 	c.data = append(c.data, *s...)
@@ -214,7 +228,7 @@ func texts[S ~string](c *codec, all *[]S, most int64) {
 	c.number(&n)
 	if c.reads {
 		c.bad = c.bad || n < 0 || n > most
-		if c.bad || n == 0 {
+		if *all = nil; c.bad || n == 0 {
 			return
 		}
 		*all = make([]S, n)
@@ -231,10 +245,9 @@ func (e *Entry) encode(data []byte) []byte {
 	return c.data
 }
 
-// decode reads what encode has written.
+// decode reads what encode has written, into an entry that is new or was decoded.
 func (e *Entry) decode(data []byte) error {
 	c := codec{data: data, reads: true}
-	*e = Entry{}
 	if e.code(&c); c.bad {
 		return errNoSnapshot
 	}

@@ -214,8 +214,16 @@ func (s *snapshot) at(n uint32) *Entry {
 
 func (s *snapshot) read(n uint32, e *Entry) bool {
 	offset := s.head.Offsets + offsetWidth*int64(n)
-	from, to := int64(s.number(offset, 8)), int64(s.number(offset+offsetWidth, 8))
-	if to < from || to-from > 1<<16 || e.decode(s.bytes(from, to-from)) != nil {
+	from, to := int64(s.number(offset, offsetWidth)), int64(s.number(offset+offsetWidth, offsetWidth))
+	return to >= from && to-from <= mostEntry && s.decode(n, s.bytes(from, to-from), e)
+}
+
+// mostEntry is how many bytes an entry has at most.
+const mostEntry = 1 << 16
+
+// decode reads entry n from its bytes.
+func (s *snapshot) decode(n uint32, data []byte, e *Entry) bool {
+	if e.decode(data) != nil {
 		return false
 	}
 	if n < s.head.Ready {
@@ -274,17 +282,49 @@ func (s *snapshot) first(run int) (uint32, *Entry) {
 	return n, e
 }
 
-// each reads the entries [n, end) that are not gone. Who keeps one copies it.
+// each reads the entries [n, end) that are not gone. Who keeps one copies it. No block
+// is kept for that: there may be very many, and each is wanted once.
 func (s *snapshot) each(n, end uint32, look func(*Entry)) error {
-	e := new(Entry)
-	for ; n < end; n++ {
-		if s.gone[n] {
-			continue
+	offsets, entries, e := pass{s: s}, pass{s: s}, new(Entry)
+	offset := func(n uint32) int64 {
+		var whole [offsetWidth]byte
+		copy(whole[:], offsets.bytes(s.head.Offsets+offsetWidth*int64(n), offsetWidth))
+		return int64(binary.LittleEndian.Uint64(whole[:]))
+	}
+	for from := offset(n); n < end; n++ {
+		to := offset(n + 1)
+		if !s.gone[n] {
+			if to < from || to-from > mostEntry || !s.decode(n, entries.bytes(from, to-from), e) {
+				return errors.Join(errNoSnapshot, s.err)
+			}
+			look(e)
 		}
-		if !s.read(n, e) {
-			return errors.Join(errNoSnapshot, s.err)
-		}
-		look(e)
+		from = to
 	}
 	return nil
+}
+
+// pass reads a file once from one place on.
+type pass struct {
+	s    *snapshot
+	at   int64
+	held []byte
+}
+
+// bytes are n bytes of the file, until it is called again; nil if they cannot be read.
+func (p *pass) bytes(off, n int64) []byte {
+	if off < 0 || n <= 0 || off > p.s.size-n {
+		return nil
+	}
+	if off < p.at || off+n > p.at+int64(len(p.held)) {
+		if p.held == nil {
+			p.held = make([]byte, 2*mostEntry)
+		}
+		p.at, p.held = off, p.held[:min(int64(cap(p.held)), p.s.size-off)]
+		if _, err := p.s.file.ReadAt(p.held, off); err != nil {
+			p.s.err, p.held = err, p.held[:0]
+			return nil
+		}
+	}
+	return p.held[off-p.at:][:n]
 }

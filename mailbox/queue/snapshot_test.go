@@ -21,17 +21,19 @@ func must(t testing.TB, err error) {
 }
 
 // FuzzSnapshotEntry: an entry of a snapshot is read or refused; what is written is
-// read as it was.
+// read as it was, also where another was read before.
 func FuzzSnapshotEntry(f *testing.F) {
-	e := &Entry{
+	full := &Entry{
 		ID: "t1", State: task.Pending, Class: Class{"any", "other", "write_file"}, Priority: 2, Created: 1, NotBefore: -1, Deadline: 1 << 60,
-		Since: 5, Revision: 1, Epoch: 2, Attempt: 3, Max: 4, DependsOn: []task.ID{"a", "B"}, Blocked: true, Alarmed: true,
+		Since: 5, Revision: 1, Epoch: 2, Attempt: 3, Max: 4, DependsOn: []task.ID{"a", "B"}, WaitsFor: []task.ID{"c"}, Paths: []string{"d"}, Blocked: true, Alarmed: true,
+		Claimant: "ada", Join: "all", Parent: "p", Until: 6, Born: 7, After: task.Digest{1}, Asked: task.Digest{2}, Claim: task.Digest{3},
 	}
-	f.Add(e.encode(nil))
+	f.Add(full.encode(nil))
 	f.Add((&Entry{}).encode(nil))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		e, again := new(Entry), new(Entry)
+		must(t, again.decode(full.encode(nil)))
 		if e.decode(data) != nil {
 			return
 		}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"mbox/audit"
@@ -162,7 +163,9 @@ func (r *reader) fill(ctx context.Context, b *Board, damaged bool) error {
 	if damaged {
 		return r.asTheyLie(ctx, b)
 	}
-	if err := r.index(); err != nil {
+	listed := r.listAhead(ctx)
+	err := r.index()
+	if listed(); err != nil {
 		b.trouble(kindLedger, "", err.Error(), "mbox verify")
 		return r.asTheyLie(ctx, b)
 	}
@@ -205,8 +208,8 @@ func from(l *mailbox.Live) time.Time {
 func (r *reader) columns(ctx context.Context, b *Board) error {
 	for _, s := range task.Folders {
 		c := Column{State: s, Count: r.count[s], Rows: []Row{}, waiting: map[string]int{}, thought: map[string]int{}}
-		if s == mailbox.Failed || s == mailbox.Completed && !r.brief {
-			if err := r.endedRows(&c); err != nil {
+		if r.tellsEnded(s) {
+			if err := r.endedRows(ctx, &c); err != nil {
 				return err
 			}
 		}
@@ -380,62 +383,106 @@ type listing struct {
 // folder with many files is listed less often.
 const slowness = 50
 
-func (r *reader) endedRows(c *Column) error {
+// tellsEnded tells whether the tasks of a folder of ended ones are on the board.
+func (r *reader) tellsEnded(s mailbox.State) bool {
+	return s == mailbox.Failed || s == mailbox.Completed && !r.brief
+}
+
+// listAhead lists, while the index is read, the folders that have not been listed yet.
+func (r *reader) listAhead(ctx context.Context) (wait func()) {
+	found := make([]*listing, len(task.Folders))
+	var wg sync.WaitGroup
+	for i, s := range task.Folders {
+		if r.tellsEnded(s) && r.ended[s] == nil {
+			wg.Go(func() { found[i], _ = r.list(ctx, s) }) // endedRows tries again, and tells
+		}
+	}
+	return func() {
+		wg.Wait()
+		for i, s := range task.Folders {
+			if found[i] != nil {
+				found[i].count, r.ended[s] = r.count[s], found[i]
+			}
+		}
+	}
+}
+
+func (r *reader) endedRows(ctx context.Context, c *Column) error {
 	l := r.ended[c.State]
-	dir := filepath.Join(r.box.Home(), "tasks", string(c.State))
-	info, err := os.Stat(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // which is a problem, and told as one
-	}
-	if err != nil {
-		return err
-	}
-	changed := l == nil || !info.ModTime().Equal(l.changed) || c.Count != l.count
-	if begun := time.Now(); changed && (l == nil || !begun.Before(l.after)) {
-		if l, err = list(dir, c.State); err != nil {
+	if l == nil || r.changed(c, l) {
+		var err error
+		if l, err = r.list(ctx, c.State); err != nil || l == nil {
 			return err
 		}
-		// A change within the grain of the file system's clock would not be seen.
-		if begun.Sub(info.ModTime()) > time.Second {
-			l.changed = info.ModTime()
-		}
 		l.count, r.ended[c.State] = c.Count, l
-		if c.Count > mostEnded {
-			l.after = time.Now().Add(slowness * time.Since(begun))
-		}
 	}
 	c.Rows, c.Oldest = slices.Clone(l.newest), l.oldest
 	return nil
 }
 
-func list(dir string, s mailbox.State) (*listing, error) {
+func (r *reader) folder(s mailbox.State) string {
+	return filepath.Join(r.box.Home(), "tasks", string(s))
+}
+
+// changed tells whether a folder is to be listed again.
+func (r *reader) changed(c *Column, l *listing) bool {
+	if time.Now().Before(l.after) {
+		return false
+	}
+	info, err := os.Stat(r.folder(c.State))
+	return err != nil || !info.ModTime().Equal(l.changed) || c.Count != l.count
+}
+
+// list lists a folder of ended tasks. One that is missing is a problem, which is told as
+// such.
+func (r *reader) list(ctx context.Context, s mailbox.State) (*listing, error) {
+	dir, begun := r.folder(s), time.Now()
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
 	names, err := durable.Names(dir)
 	if err != nil {
 		return nil, err
 	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
+	type file struct {
+		name string
+		at   int64 // ns
+	}
+	files := make([]file, len(names))
+	if err := home.OnAllCores(ctx, len(names), func(i int) error {
+		if task.Ignored(names[i]) || !strings.HasSuffix(names[i], ".json") {
+			return nil
+		}
+		st, err := durable.Lstat(filepath.Join(dir, names[i]))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		files[i] = file{names[i], st.Mtim.Nano()}
+		return err
+	}); err != nil {
 		return nil, err
 	}
-	defer root.Close()
-	c := Column{Rows: make([]Row, 0, len(names))}
-	for _, name := range names {
-		if task.Ignored(name) || !strings.HasSuffix(name, ".json") {
-			continue
-		}
-		info, err := root.Lstat(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		at := task.At(info.ModTime())
-		c.older(at)
-		c.Rows = append(c.Rows, Row{ID: mailbox.ID(task.TrimJSON(name)), State: s, Since: at})
+	files = slices.DeleteFunc(files, func(f file) bool { return f.name == "" })
+	slices.SortFunc(files, func(a, b file) int { return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(a.name, b.name)) })
+	l := &listing{}
+	for _, f := range files[:min(len(files), mostEnded)] {
+		l.newest = append(l.newest, Row{ID: mailbox.ID(task.TrimJSON(f.name)), State: s, Since: task.At(time.Unix(0, f.at))})
 	}
-	slices.SortFunc(c.Rows, func(a, b Row) int { return cmp.Or(b.Since.Compare(a.Since.Time), cmp.Compare(a.ID, b.ID)) })
-	return &listing{oldest: c.Oldest, newest: slices.Clone(c.Rows[:min(len(c.Rows), mostEnded)])}, nil
+	if len(files) > 0 {
+		oldest := task.At(time.Unix(0, files[len(files)-1].at))
+		l.oldest = &oldest
+	}
+	if begun.Sub(info.ModTime()) > time.Second { // a change within the grain of the file system's clock would not be seen
+		l.changed = info.ModTime()
+	}
+	if len(files) > mostEnded {
+		l.after = time.Now().Add(slowness * time.Since(begun))
+	}
+	return l, nil
 }
 
 // agents lists those of the configuration, those that have a task, and those that may
