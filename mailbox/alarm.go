@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"mbox/audit"
+	"mbox/mailbox/home"
 	"mbox/mailbox/queue"
 	"mbox/mailbox/tree"
 )
@@ -41,8 +42,8 @@ func (b *books) sayLost(ctx context.Context, s *shard, id ID) error {
 	return b.sayAlone(ctx, s.locks, alarmOf(id, "lost", "destroyed while it was moved", action))
 }
 
-// maxAlarms bounds the alarms of one scan, each of which is flushed by itself, and
-// maxOverdue the tasks that are looked into for them. The others follow with the next.
+// maxAlarms bounds the alarms of one scan, some of which share a flush, and maxOverdue the tasks
+// that are looked into for them. The others follow with the next.
 const (
 	maxAlarms  = 4
 	maxOverdue = 50
@@ -54,26 +55,30 @@ const (
 // among all processes, under the task's shard.
 func (b *explainer) alarms(ctx context.Context) (int, error) {
 	limit := b.now().Add(-b.o.StartWithin).UnixMilli()
-	n := 0
+	var ids []ID
+	var whys []string
 	for _, r := range b.queue.Overdue(limit, maxOverdue) {
-		if n == maxAlarms {
+		why, err := b.whyNotStarted(ctx, r)
+		if err != nil {
+			return 0, err
+		}
+		if why == "" {
+			continue
+		}
+		ids, whys = append(ids, r.ID), append(whys, why)
+		if len(ids) == maxAlarms {
 			break
 		}
-		why, err := b.whyNotStarted(ctx, r)
-		if err == nil && why != "" {
-			n++
-			_, err = b.ifFree(ctx, r.ID, func(s *shard) error {
-				if now, err := b.lookup(r.ID); err != nil || now == nil || now.State != Pending {
-					return err
-				}
-				return b.alarm(ctx, s, r.ID, "not_started", why)
-			})
-		}
-		if err != nil {
-			return n, err
-		}
 	}
-	return n, nil
+	return len(ids), home.OnAllCores(ctx, len(ids), func(i int) error {
+		_, err := b.ifFree(ctx, ids[i], func(s *shard) error {
+			if now, err := b.lookup(ids[i]); err != nil || now == nil || now.State != Pending {
+				return err
+			}
+			return b.alarm(ctx, s, ids[i], "not_started", whys[i])
+		})
+		return err
+	})
 }
 
 // whyNotStarted says why nobody has taken a pending task; "" if it waits for

@@ -68,28 +68,44 @@ func counts(b *books) (map[State]int, error) {
 
 // Index counts the tasks, and lists those that have not ended.
 func (b *books) Index() (*Index, error) {
+	var all []Live
+	x, err := overview(b, func(l *Live) { all = append(all, *l) })
+	if err == nil {
+		x.Live = all
+	}
+	return x, err
+}
+
+// Overview is an Index that has no Live: these are shown to look one by one, and what it
+// keeps of one it copies. There may be very many.
+func Overview(b *Box, look func(*Live)) (*Index, error) { return overview(b.books, look) }
+
+func overview(b *books, look func(*Live)) (*Index, error) {
 	count, err := counts(b)
 	if err != nil {
 		return nil, err
 	}
-	x := &Index{Count: count, Agents: b.queue.Agents()}
-	x.Live = make([]Live, 0, count[Pending]+count[InProgress])
-	maps.DeleteFunc(x.Agents, func(_ string, a Agent) bool { return a.State == lifecycle.Renamed })
-	var paths []int // which of them could be kept back by theirs
+	var now Live
+	var late []Live // with paths, which others may have: the queue tells when it has shown all
 	for _, s := range []State{Pending, InProgress} {
 		err := b.queue.Each(s, func(e *queue.Entry) {
+			now = live(e)
 			if len(e.Paths) > 0 && s == Pending {
-				paths = append(paths, len(x.Live))
+				late = append(late, now)
+				return
 			}
-			x.Live = append(x.Live, live(e))
+			look(&now)
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	for _, i := range paths {
-		x.Live[i].Blocked = x.Live[i].Blocked || b.queue.InTheWay(x.Live[i].ID) != nil
+	for i := range late {
+		late[i].Blocked = late[i].Blocked || b.queue.InTheWay(late[i].ID) != nil
+		look(&late[i])
 	}
+	x := &Index{Count: count, Agents: b.queue.Agents()}
+	maps.DeleteFunc(x.Agents, func(_ string, a Agent) bool { return a.State == lifecycle.Renamed })
 	return x, nil
 }
 

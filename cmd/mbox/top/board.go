@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -102,8 +103,9 @@ type reader struct {
 	lacks   func() []check.Finding // of Options
 	at      audit.Position         // of the ledger, when the index was asked
 	agents  map[string]mailbox.Agent
-	count   map[mailbox.State]int
-	live    map[mailbox.State][]*mailbox.Live // the most urgent first; nil where the ledger cannot tell
+	asked   time.Time                 // the index was
+	took    time.Duration             // to tell
+	folders map[mailbox.State]*folder // by the index; nil where the ledger cannot tell
 	titles  map[place]title
 	used    map[place]bool // of titles, by this board
 	files   int            // that may still be read for this board
@@ -173,28 +175,72 @@ func (r *reader) fill(ctx context.Context, b *Board, damaged bool) error {
 	return r.columns(ctx, b)
 }
 
-// index asks for what the ledger tells, unless it has not grown.
+// folder is what the index tells of the tasks of one folder.
+type folder struct {
+	Column         // without its rows
+	first   urgent // of those that have not ended
+	suspect urgent // of those that may stand still
+	doubts  doubts
+}
+
+// doubts counts tasks that may stand still.
+type doubts struct {
+	late   int // they should have come further by now
+	asking int // of the others, such as may need somebody's word
+}
+
+// index asks for what the ledger tells, unless it has not grown. Time alone makes a task
+// late, too: it is asked again for that, and the longer it takes, the more seldom.
 func (r *reader) index() error {
+	now := r.now()
 	at, sure := r.box.Ledger().Seen()
-	if sure && at == r.at && r.live != nil {
+	if sure && at == r.at && r.folders != nil && now.Sub(r.asked) < slowness*r.took {
 		return nil
 	}
-	index, err := r.box.Index()
+	most := mostRead
+	if r.brief {
+		most = mostTold
+	}
+	begun, folders := time.Now(), map[mailbox.State]*folder{}
+	for _, s := range task.Folders {
+		folders[s] = &folder{Column: newColumn(s), first: urgent{most: most}, suspect: urgent{most: mostAsked}}
+	}
+	folders[mailbox.InProgress].first.most = math.MaxInt / 2 // each is held by somebody
+	index, err := mailbox.Overview(r.box, func(l *mailbox.Live) { r.count(folders[l.State], l, now) })
 	if err != nil {
 		return err
 	}
-	r.at, r.count, r.agents, r.live = at, index.Count, index.Agents, map[mailbox.State][]*mailbox.Live{
-		mailbox.Pending: make([]*mailbox.Live, 0, len(index.Live)),
+	for s, f := range folders {
+		f.Count = index.Count[s]
 	}
-	for _, at := range urgentFirst(len(index.Live), func(i int) (string, time.Time, mailbox.ID) {
-		l := &index.Live[i]
-		return l.Priority, from(l), l.ID
-	}) {
-		l := &index.Live[at]
-		r.live[l.State] = append(r.live[l.State], l)
-	}
+	r.at, r.asked, r.took, r.agents, r.folders = at, now, time.Since(begun), index.Agents, folders
 	return nil
 }
+
+// count takes in a task that has not ended.
+func (r *reader) count(f *folder, l *mailbox.Live, now time.Time) {
+	f.older(task.At(from(l)))
+	f.names(l.Target, l.Action)
+	f.first.add(l)
+	if !r.suspect(l, now) {
+		return
+	}
+	f.suspect.add(l)
+	f.doubts = f.doubts.and(r.doubt(l, now), 1)
+}
+
+// doubt is how one suspect counts.
+func (r *reader) doubt(l *mailbox.Live, now time.Time) (s doubts) {
+	switch {
+	case r.overdue(l, now):
+		s.late = 1
+	case l.State == mailbox.Pending && l.Action != "":
+		s.asking = 1
+	}
+	return s
+}
+
+func (s doubts) and(o doubts, n int) doubts { return doubts{s.late + n*o.late, s.asking + n*o.asking} }
 
 // from is since when a task waits, or is at work.
 func from(l *mailbox.Live) time.Time {
@@ -204,23 +250,22 @@ func from(l *mailbox.Live) time.Time {
 	return l.Since
 }
 
+func newColumn(s mailbox.State) Column {
+	return Column{State: s, Rows: []Row{}, waiting: map[string]int{}, thought: map[string]int{}}
+}
+
 // columns fills the board from the index, and from the folders of what has ended.
 func (r *reader) columns(ctx context.Context, b *Board) error {
 	for _, s := range task.Folders {
-		c := Column{State: s, Count: r.count[s], Rows: []Row{}, waiting: map[string]int{}, thought: map[string]int{}}
+		f := r.folders[s]
+		c := f.Column
 		if r.tellsEnded(s) {
 			if err := r.endedRows(ctx, &c); err != nil {
 				return err
 			}
 		}
-		for _, l := range r.live[s] {
-			since := task.At(from(l))
-			c.older(since)
-			c.names(l.Target, l.Action)
-			if s == mailbox.Pending && r.brief && len(c.Rows) == mostTold {
-				continue
-			}
-			c.Rows = append(c.Rows, Row{ID: l.ID, State: s, Priority: l.Priority, Type: l.Type, Target: l.Target, By: l.Claimant, Since: since, live: l})
+		for _, l := range f.first.all() {
+			c.Rows = append(c.Rows, Row{ID: l.ID, State: s, Priority: l.Priority, Type: l.Type, Target: l.Target, By: l.Claimant, Since: task.At(from(l)), live: l})
 		}
 		b.Columns = append(b.Columns, c)
 	}
@@ -231,41 +276,42 @@ func (r *reader) columns(ctx context.Context, b *Board) error {
 	for _, part := range parts {
 		for _, c := range b.Columns {
 			rows := c.Rows[:min(len(c.Rows), part[1])]
-			for i := part[0]; i < len(rows); i++ {
-				r.entitle(ctx, &rows[i])
-			}
+			r.entitle(ctx, rows[min(len(rows), part[0]):])
 		}
 	}
 	return ctx.Err()
 }
 
-// urgentFirst orders n tasks that have not ended, and returns their places. What is
-// sorted is small: there may be very many.
-func urgentFirst(n int, of func(i int) (priority string, since time.Time, id mailbox.ID)) []int {
-	type key struct {
-		rank, at int
-		since    int64
-		id       mailbox.ID
+// urgent keeps the most urgent of tasks that have not ended, of which there may be very
+// many.
+type urgent struct {
+	most   int
+	kept   []*mailbox.Live
+	sorted int // so many of these are in order, and the most urgent so far
+}
+
+func (u *urgent) add(l *mailbox.Live) {
+	if u.sorted == u.most && moreUrgent(l, u.kept[u.most-1]) > 0 {
+		return
 	}
-	keys := make([]key, n)
-	for i := range keys {
-		priority, since, id := of(i)
-		keys[i] = key{task.Rank(priority), i, since.UnixNano(), id}
+	kept := *l
+	if u.kept = append(u.kept, &kept); len(u.kept) == 2*u.most {
+		u.all()
 	}
-	slices.SortFunc(keys, func(a, b key) int {
-		if a.rank != b.rank {
-			return b.rank - a.rank
-		}
-		if a.since != b.since {
-			return cmp.Compare(a.since, b.since)
-		}
-		return cmp.Compare(a.id, b.id)
-	})
-	order := make([]int, n)
-	for i, k := range keys {
-		order[i] = k.at
+}
+
+// all are those that it keeps, the most urgent first.
+func (u *urgent) all() []*mailbox.Live {
+	if u.sorted < len(u.kept) {
+		slices.SortFunc(u.kept, moreUrgent)
+		u.sorted = min(len(u.kept), u.most)
+		u.kept = u.kept[:u.sorted]
 	}
-	return order
+	return u.kept
+}
+
+func moreUrgent(a, b *mailbox.Live) int {
+	return cmp.Or(cmp.Compare(task.Rank(b.Priority), task.Rank(a.Priority)), from(a).Compare(from(b)), cmp.Compare(a.ID, b.ID))
 }
 
 // names counts a task for the agent that it names.
@@ -289,30 +335,45 @@ func (c *Column) older(at mailbox.Time) {
 	}
 }
 
-// entitle adds to a row what only the task's file tells. What has ended is written when
+// entitle adds to rows what only the tasks' files tell. What has ended is written when
 // it ends, and not again.
-func (r *reader) entitle(ctx context.Context, row *Row) {
-	at, version := place{row.State, row.ID}, row.Since.String()
+func (r *reader) entitle(ctx context.Context, rows []Row) {
+	var unread []*Row
+	for i := range rows {
+		row := &rows[i]
+		r.used[row.place()] = true
+		if known, ok := r.titles[row.place()]; ok && known.version == row.version() {
+			live, since := row.live, row.Since
+			*row = known.row
+			row.live, row.Since = live, since
+		} else if r.files > 0 {
+			r.files--
+			unread = append(unread, row)
+		}
+	}
+	told := make([]bool, len(unread))
+	home.OnAllCores(ctx, len(unread), func(i int) error {
+		t, state, err := r.box.Task(ctx, unread[i].ID)
+		if told[i] = err == nil && t != nil && state == unread[i].State; told[i] {
+			unread[i].tell(t)
+		}
+		return nil // it moves just now: the next board has it
+	})
+	for i, row := range unread {
+		if told[i] {
+			r.titles[row.place()] = title{row.version(), *row}
+		}
+	}
+}
+
+func (row *Row) place() place { return place{row.State, row.ID} }
+
+// version is that of the task's file.
+func (row *Row) version() string {
 	if row.live != nil {
-		version = string(row.live.Hash[:])
+		return string(row.live.Hash[:])
 	}
-	r.used[at] = true
-	if known, ok := r.titles[at]; ok && known.version == version {
-		live, since := row.live, row.Since
-		*row = known.row
-		row.live, row.Since = live, since
-		return
-	}
-	if r.files == 0 || ctx.Err() != nil {
-		return
-	}
-	r.files--
-	t, state, err := r.box.Task(ctx, row.ID)
-	if err != nil || t == nil || state != row.State {
-		return // it moves just now: the next board has it
-	}
-	row.tell(t)
-	r.titles[at] = title{version, *row}
+	return row.Since.String()
 }
 
 // tell takes what a task's file says.
@@ -332,9 +393,9 @@ func (row *Row) tell(t *mailbox.Task) {
 
 // asTheyLie fills the board from the folders alone, as mbox ls does.
 func (r *reader) asTheyLie(ctx context.Context, b *Board) error {
-	r.live = nil
+	r.folders = nil
 	for _, s := range task.Folders {
-		c := Column{State: s, waiting: map[string]int{}, thought: map[string]int{}}
+		c := newColumn(s)
 		for it, err := range r.box.List(ctx, mailbox.Filter{States: []mailbox.State{s}}) {
 			if err != nil {
 				return err
@@ -354,13 +415,9 @@ func (r *reader) asTheyLie(ctx context.Context, b *Board) error {
 			c.Rows = append(c.Rows, row)
 		}
 		if s == mailbox.Pending || s == mailbox.InProgress {
-			rows := make([]Row, 0, len(c.Rows))
-			for _, at := range urgentFirst(len(c.Rows), func(i int) (string, time.Time, mailbox.ID) {
-				return c.Rows[i].Priority, c.Rows[i].Since.Time, c.Rows[i].ID
-			}) {
-				rows = append(rows, c.Rows[at])
-			}
-			c.Rows = rows
+			slices.SortFunc(c.Rows, func(a, b Row) int {
+				return cmp.Or(cmp.Compare(task.Rank(b.Priority), task.Rank(a.Priority)), a.Since.Compare(b.Since.Time), cmp.Compare(a.ID, b.ID))
+			})
 		} else {
 			slices.SortFunc(c.Rows, func(a, b Row) int { return b.Since.Compare(a.Since.Time) })
 		}
@@ -401,7 +458,9 @@ func (r *reader) listAhead(ctx context.Context) (wait func()) {
 		wg.Wait()
 		for i, s := range task.Folders {
 			if found[i] != nil {
-				found[i].count, r.ended[s] = r.count[s], found[i]
+				if r.ended[s] = found[i]; r.folders != nil {
+					found[i].count = r.folders[s].Count
+				}
 			}
 		}
 	}

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -394,4 +397,44 @@ func TestPlainTellsEachLineOnce(t *testing.T) {
 		t.Errorf("what was there before:\n%s", out)
 	}
 	eventually(t, "the goroutines to end", func() bool { return ours() == 0 })
+}
+
+// The most urgent of many are those that are first where all are put in order.
+func TestMostUrgent(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for most := range 20 {
+		for range 50 {
+			u := urgent{most: most + 1}
+			var all []*mailbox.Live
+			for i := range random.IntN(100) {
+				l := mailbox.Live{
+					ID: mailbox.ID(fmt.Sprintf("t%02d", i)), State: task.Folders[random.IntN(2)], Priority: task.Priorities[random.IntN(len(task.Priorities))],
+					Created: task.UnixMillis(random.Int64N(5)), Since: task.UnixMillis(random.Int64N(5)),
+				}
+				u.add(&l)
+				all = append(all, &l)
+			}
+			slices.SortFunc(all, moreUrgent)
+			for range 2 {
+				if got, want := u.all(), all[:min(len(all), most+1)]; !reflect.DeepEqual(got, want) && len(want) > 0 {
+					t.Fatalf("%d of %d are %v, want %v", len(got), len(all), got, want)
+				}
+			}
+		}
+	}
+}
+
+// A task is late by the clock alone, of which no line tells.
+func TestLateWithoutALine(t *testing.T) {
+	box, turn := newBox(t, mailbox.Options{StartWithin: time.Hour})
+	send(t, box, "t1", nil)
+	r := newReader(box, nil)
+	for _, late := range []int{0, 1} {
+		b, err := r.read(t.Context(), nil)
+		must(t, err)
+		if b.Needs() != late {
+			t.Errorf("%d problems, want %d: %+v", b.Needs(), late, b.Problems)
+		}
+		turn(2 * time.Hour)
+	}
 }

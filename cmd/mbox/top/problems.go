@@ -159,24 +159,21 @@ func (r *reader) standing(ctx context.Context, b *Board) {
 	if !r.soon {
 		r.asks = 2 * mostAsked
 	}
-	left, asks, causes, told := 0, 0, map[mailbox.ID]cause{}, map[string]int{}
+	rest, causes, told := doubts{}, map[mailbox.ID]cause{}, map[string]int{}
 	for _, s := range task.Folders[:2] {
-		asked, counts := 0, waitCounts
+		f, counts := r.folders[s], waitCounts
+		if f == nil {
+			continue
+		}
 		if s == mailbox.InProgress {
 			counts = workCounts
 		}
-		for _, l := range r.live[s] {
-			if ctx.Err() != nil || !r.suspect(l, b.At.Time) {
-				continue
+		rest = rest.and(f.doubts, 1)
+		for _, l := range f.suspect.all() {
+			if ctx.Err() != nil {
+				break
 			}
-			if asked++; asked > mostAsked {
-				if r.overdue(l, b.At.Time) {
-					left++
-				} else if s == mailbox.Pending && l.Action != "" {
-					asks++
-				}
-				continue
-			}
+			rest = rest.and(r.doubt(l, r.asked), -1)
 			known, ok := r.causes[l.ID]
 			ok = ok && known.hash == l.Hash && known.alarmed == l.Alarmed
 			switch due := !ok || b.At.Sub(known.asked) > counts; {
@@ -199,12 +196,12 @@ func (r *reader) standing(ctx context.Context, b *Board) {
 	}
 	r.causes, r.asks = causes, askNext
 	b.rest(kindClaim, told[kindClaim], 0, " more whose workers are gone", "mbox ls --state in-progress")
-	if told[kindApproval] > 0 && asks > 0 {
-		b.rest(kindApproval, told[kindApproval], asks, " more that may wait for an approval", "mbox approve")
+	if told[kindApproval] > 0 && rest.asking > 0 {
+		b.rest(kindApproval, told[kindApproval], rest.asking, " more that may wait for an approval", "mbox approve")
 	} else {
 		b.rest(kindApproval, told[kindApproval], 0, " more wait for an approval", "mbox approve")
 	}
-	b.rest(kindAlarm, told[kindAlarm], left, " more that wait long, or work longer than they said", "mbox ls")
+	b.rest(kindAlarm, told[kindAlarm], rest.late, " more that wait long, or work longer than they said", "mbox ls")
 }
 
 // rest tells how many more there are of a kind of which n were found, and others were not

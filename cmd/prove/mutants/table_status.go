@@ -66,6 +66,21 @@ var statusMutants = []mutant{
 		command{"cmd/mbox/top", "TestStatusLooksAtNothingCompleted"},
 	},
 	{
+		"late-by-lines-alone", "status", "cmd/mbox/top/board.go",
+		"now.Sub(r.asked) < slowness*r.took", "true",
+		command{"cmd/mbox/top", "TestLateWithoutALine"},
+	},
+	{
+		"the-first-are-kept", "status", "cmd/mbox/top/board.go",
+		"moreUrgent(l, u.kept[u.most-1]) > 0", "true",
+		command{"cmd/mbox/top", "TestMostUrgent"},
+	},
+	{
+		"suspects-count-twice", "status", "cmd/mbox/top/problems.go",
+		"r.doubt(l, r.asked), -1)", "r.doubt(l, r.asked), 0)",
+		command{"cmd/mbox/top", "TestManyThatStandStill"},
+	},
+	{
 		"agents-words-move-the-cursor", "status", "cmd/mbox/top/status.go",
 		"name += \": \" + clean(works)", "name += \": \" + works",
 		command{"cmd/mbox/top", "TestBoardIsPrinted"},
@@ -91,8 +106,8 @@ var statusMutants = []mutant{
 		command{"cmd/mbox/top", "TestManyThatFailed"},
 	},
 	{
-		"approvals-beyond-ten", "status", "cmd/mbox/top/problems.go",
-		"asks++", "asks += 0",
+		"approvals-beyond-ten", "status", "cmd/mbox/top/board.go",
+		"s.asking = 1", "s.asking = 0",
 		command{"cmd/mbox/top", "TestManyApprovals"},
 	},
 	{
