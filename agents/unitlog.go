@@ -75,23 +75,21 @@ func trimOutput(home, name string, most int64) error {
 
 // openOutput opens a file that has more than most bytes; nil if there is none.
 func openOutput(root *os.Root, path string, most int64) (*os.File, error) {
-	seen, err := root.Lstat(path)
-	if err != nil || !seen.Mode().IsRegular() || seen.Size() <= most {
+	f, info, err := durable.OpenIn(root, path, os.O_RDWR)
+	if errors.Is(err, durable.ErrNotRegular) || errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if st, known := seen.Sys().(*syscall.Stat_t); !known || st.Nlink > 1 {
-		return nil, fmt.Errorf("%s has another name besides: it is left as it is", filepath.Join(root.Name(), path))
-	}
-	f, err := root.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	// os.Root itself follows a link that has taken its place since.
-	if info, err := f.Stat(); err != nil || !os.SameFile(info, seen) {
-		f.Close()
-		return nil, err
+	switch st, known := info.Sys().(*syscall.Stat_t); {
+	case info.Size() <= most:
+	case !known || st.Nlink > 1:
+		err = fmt.Errorf("%s has another name besides: it is left as it is", f.Name())
+	default:
+		return f, nil
 	}
-	return f, nil
+	return nil, errors.Join(err, f.Close())
 }
 
 // keepLast copies the lines of a file that begin at an offset or behind it, most bytes of

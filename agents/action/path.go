@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"mbox/agents/policy"
+	"mbox/mailbox/durable"
 	"mbox/schemas"
 )
 
@@ -144,28 +145,14 @@ func Open(place policy.Place) (*os.File, error) {
 // openRegular opens a regular file for reading, and nothing else: a FIFO does
 // not hang it, a symlink and a device are refused.
 func openRegular(dir *os.Root, name string) (*os.File, fs.FileInfo, error) {
-	seen, err := dir.Lstat(name)
-	if err != nil {
-		return nil, nil, err
+	f, info, err := durable.OpenIn(dir, name, os.O_RDONLY)
+	switch {
+	case !errors.Is(err, durable.ErrNotRegular):
+		return f, info, err
+	case info.Mode().IsRegular(): // when it was looked at
+		return nil, nil, throughLink(filepath.Join(dir.Name(), name))
 	}
-	if !seen.Mode().IsRegular() {
-		return nil, seen, nil
-	}
-	// os.Root itself follows a link that replaced the file since, and so does
-	// not promise that what is opened is what was seen.
-	f, err := dir.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && !os.SameFile(info, seen) {
-		err = throughLink(filepath.Join(dir.Name(), name))
-	}
-	if err != nil {
-		f.Close()
-		return nil, nil, err
-	}
-	return f, info, nil
+	return nil, info, nil
 }
 
 // kindName is what people call a kind of file.

@@ -47,8 +47,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"mbox/agents"
 	"mbox/agents/life"
 	"mbox/audit"
@@ -185,22 +183,17 @@ func (n *night) read() ([]byte, error) {
 
 // readIn reads a regular file of a folder; it follows no symlink and waits for nobody.
 func readIn(root *os.Root, name string) ([]byte, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, _, err := durable.OpenIn(root, name, os.O_RDONLY)
+	if errors.Is(err, durable.ErrNotRegular) {
+		err = fmt.Errorf("%w: %w", err, mailbox.ErrConflict)
+	}
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	path := filepath.Join(root.Name(), name)
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no regular file: %w", path, mailbox.ErrConflict)
-	}
-	if err != nil {
-		return nil, err
-	}
 	text, err := io.ReadAll(io.LimitReader(f, 2*MaxMemory+1))
 	if err == nil && len(text) > 2*MaxMemory {
-		err = fmt.Errorf("%s: %w: more than %d bytes", path, durable.ErrTooLarge, 2*MaxMemory)
+		err = fmt.Errorf("%s: %w: more than %d bytes", f.Name(), durable.ErrTooLarge, 2*MaxMemory)
 	}
 	return text, err
 }

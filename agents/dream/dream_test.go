@@ -295,7 +295,11 @@ func TestHostileHome(t *testing.T) {
 	canary := filepath.Join(outside, "memory.md")
 	must(t, os.WriteFile(canary, []byte(numbered(20)), 0o600))
 	for what, spoil := range map[string]func(d *Dreamer) error{
-		"memory is a link":  func(d *Dreamer) error { return relink(place(d, memoryFile), canary) },
+		"memory is a link": func(d *Dreamer) error { return relink(place(d, memoryFile), canary) },
+		"to its own": func(d *Dreamer) error {
+			other := filepath.Join(filepath.Dir(place(d, memoryFile)), "other.md")
+			return errors.Join(os.Rename(place(d, memoryFile), other), os.Symlink("other.md", place(d, memoryFile)))
+		},
 		"its folder is one": func(d *Dreamer) error { return relink(filepath.Dir(place(d, memoryFile)), outside) },
 		"dreams is one":     func(d *Dreamer) error { return relink(place(d, "dreams"), outside) },
 		"a folder": func(d *Dreamer) error {

@@ -19,7 +19,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
-	"golang.org/x/sys/unix"
 
 	"mbox/audit"
 	"mbox/mailbox"
@@ -253,7 +252,7 @@ func legible(name string) string {
 }
 
 func hashFile(root *os.Root, path string) (string, error) {
-	f, err := root.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, _, err := durable.OpenIn(root, path, os.O_RDONLY)
 	if err != nil {
 		return "", err
 	}

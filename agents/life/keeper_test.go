@@ -217,6 +217,7 @@ func TestRemember(t *testing.T) {
 	must(t, os.WriteFile(canary, nil, 0o600))
 	for name, spoil := range map[string]func() error{
 		"a link": func() error { return errors.Join(os.Remove(file), os.Symlink(canary, file)) },
+		"a link to its own": func() error { return errors.Join(os.Remove(file), os.Symlink("../SOUL.md", file)) },
 		"a pipe": func() error { return errors.Join(os.Remove(file), syscall.Mkfifo(file, 0o600)) },
 		"too long": func() error {
 			return errors.Join(os.Remove(file), os.WriteFile(file, nil, 0o600), os.Truncate(file, mostLines+1))
@@ -226,6 +227,9 @@ func TestRemember(t *testing.T) {
 		if k.remember(&mailbox.Task{ID: "t1"}, false) == nil {
 			t.Errorf("%s is written to", name)
 		}
+	}
+	if text, err := os.ReadFile(filepath.Join(home, "SOUL.md")); err != nil || strings.Contains(string(text), "t1") {
+		t.Errorf("who the agent is was written to: %q %v", text, err)
 	}
 	if text, err := os.ReadFile(canary); err != nil || len(text) > 0 {
 		t.Errorf("the target of a link was written: %q %v", text, err)

@@ -6,8 +6,6 @@ import (
 	"io/fs"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 	"mbox/schemas"
@@ -35,21 +33,17 @@ func (k *Keeper) remember(t *mailbox.Task, failed bool) error {
 		return err
 	}
 	defer root.Close()
-	f, err := root.OpenFile(memoryFile, os.O_RDWR|os.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
+	f, info, err := durable.OpenIn(root, memoryFile, os.O_RDWR|os.O_APPEND)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	}
-	if err != nil {
+	case errors.Is(err, durable.ErrNotRegular):
+		return fmt.Errorf("%w: %w", err, mailbox.ErrConflict)
+	case err != nil:
 		return err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return err
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is no regular file: %w", f.Name(), mailbox.ErrConflict)
-	case info.Size() > mostLines:
+	if info.Size() > mostLines {
 		return fmt.Errorf("%s: %w: mbox dream %s makes it shorter", f.Name(), durable.ErrTooLarge, k.agent)
 	}
 	line := "- " + now(k.box).Format("2006-01-02 15:04 ") + string(t.ID) + done(t, failed) + "\n"

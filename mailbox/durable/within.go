@@ -98,6 +98,33 @@ func MkdirIn(root *os.Root, name string, m Mode) error {
 	return syncIn(root, ".", m)
 }
 
+// OpenIn opens a regular file below a folder that is open as a root, in which somebody
+// else may put what he likes. It waits for nobody, and what the name stands for is no
+// symlink, of which os.Root itself follows one that leads to another file below it.
+// Anything else is ErrNotRegular, and info tells what was seen.
+func OpenIn(root *os.Root, name string, flags int) (f *os.File, info fs.FileInfo, err error) {
+	info, err = root.Lstat(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	path := filepath.Join(root.Name(), name)
+	if !info.Mode().IsRegular() {
+		return nil, info, pathError("open", path, ErrNotRegular)
+	}
+	if f, err = root.OpenFile(name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0); err != nil {
+		return nil, nil, err
+	}
+	opened, err := f.Stat()
+	if err == nil && !os.SameFile(info, opened) { // a link has taken its place since
+		err = pathError("open", path, ErrNotRegular)
+	}
+	if err != nil {
+		f.Close()
+		return nil, info, err
+	}
+	return f, opened, nil
+}
+
 // RemoveIn removes what bears the name in a folder that is open as a root, with
 // all that is in it, and follows no symlink. What is not there is no error. Unlike
 // os.RemoveAll it needs few descriptors and little stack, however deep a folder

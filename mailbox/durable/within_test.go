@@ -2,11 +2,13 @@ package durable
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -180,5 +182,71 @@ func TestRemoveInDeep(t *testing.T) {
 	}
 	if names, err := os.ReadDir(dir); err != nil || len(names) > 0 {
 		t.Errorf("left %v, %v", names, err)
+	}
+}
+
+// What is opened in a folder of somebody else's is a regular file of its own name, also
+// while he puts a link to another one there.
+func TestOpenIn(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"file", "other"} {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600))
+	}
+	must(t, os.Symlink("other", filepath.Join(dir, "link")))
+	must(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
+	must(t, os.Mkdir(filepath.Join(dir, "folder"), 0o700))
+	root := rootAt(t, dir)
+	for _, name := range []string{"link", "pipe", "folder"} {
+		if f, info, err := OpenIn(root, name, os.O_RDWR); f != nil || info == nil || !errors.Is(err, ErrNotRegular) {
+			t.Errorf("%s: %v %v %v", name, f, info, err)
+		}
+	}
+	if _, info, err := OpenIn(root, "nothing", os.O_RDONLY); info != nil || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("nothing: %v %v", info, err)
+	}
+	link, changing := filepath.Join(dir, "link"), filepath.Join(dir, "changing")
+	swaps := 0
+	done := make(chan error, 1)
+	var stop atomic.Bool
+	go func() {
+		for !stop.Load() {
+			for _, change := range []func() error{
+				func() error { return os.WriteFile(link+"2", []byte("file"), 0o600) },
+				func() error { return os.Rename(link+"2", changing) },
+				func() error { return os.Symlink("other", link+"2") },
+				func() error { return os.Rename(link+"2", changing) },
+			} {
+				if err := change(); err != nil {
+					done <- err
+					return
+				}
+			}
+			swaps++
+		}
+		done <- nil
+	}()
+	opened := 0
+	for range 20_000 {
+		f, info, err := OpenIn(root, "changing", os.O_RDONLY)
+		if err != nil {
+			continue // it is not there yet, or a link
+		}
+		opened++
+		if text, err := io.ReadAll(f); string(text) == "other" || info.Size() != 4 {
+			t.Fatalf("%q %v, %d bytes: a link was followed", text, err, info.Size())
+		}
+		must(t, f.Close())
+	}
+	stop.Store(true)
+	must(t, <-done)
+	if opened == 0 || swaps == 0 {
+		t.Errorf("opened %d times in %d changes", opened, swaps)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -155,6 +155,21 @@ var lifeMutants = []mutant{
 		command{"agents/life", "TestArchiveOfAnother"},
 	},
 	{
+		"unread-files-are-listed", "life", archiveGo,
+		"!(errors.Is(err, fs.ErrPermission) && closed(f.Path))", "!errors.Is(err, fs.ErrPermission)",
+		command{"agents/life", "TestManifestOfTheClosed"},
+	},
+	{
+		"links-take-a-place", "life", "mailbox/durable/within.go",
+		"!os.SameFile(info, opened)", "false",
+		command{"mailbox/durable", "TestOpenIn"},
+	},
+	{
+		"links-to-ones-own", "life", "mailbox/durable/within.go",
+		"if !info.Mode().IsRegular() {", "if info.IsDir() {",
+		command{"mailbox/durable", "TestOpenIn"},
+	},
+	{
 		"manifest-waits-for-pipes", "life", archiveGo,
 		"case known && info.Mode().IsRegular() && hashes(", "case known && !info.IsDir() && hashes(",
 		command{"agents/life", "TestManifest"},
