@@ -216,9 +216,9 @@ func TestRemember(t *testing.T) {
 	canary := filepath.Join(t.TempDir(), "canary")
 	must(t, os.WriteFile(canary, nil, 0o600))
 	for name, spoil := range map[string]func() error{
-		"a link": func() error { return errors.Join(os.Remove(file), os.Symlink(canary, file)) },
+		"a link":            func() error { return errors.Join(os.Remove(file), os.Symlink(canary, file)) },
 		"a link to its own": func() error { return errors.Join(os.Remove(file), os.Symlink("../SOUL.md", file)) },
-		"a pipe": func() error { return errors.Join(os.Remove(file), syscall.Mkfifo(file, 0o600)) },
+		"a pipe":            func() error { return errors.Join(os.Remove(file), syscall.Mkfifo(file, 0o600)) },
 		"too long": func() error {
 			return errors.Join(os.Remove(file), os.WriteFile(file, nil, 0o600), os.Truncate(file, mostLines+1))
 		},
