@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"iter"
 	"path"
@@ -106,7 +107,7 @@ func lying(ctx context.Context, in string, f Filter) iter.Seq2[Item, error] {
 				case folder != "":
 					continue
 				}
-				for it, err := range itemsIn(ctx, in, s, dir, here) {
+				for it, err := range itemsIn(ctx, in, s, dir, here, f.Limit) {
 					if !yield(it, err) || err != nil {
 						return
 					}
@@ -131,30 +132,23 @@ func dirsOf(in string, s State) []string {
 	return dirs
 }
 
-// How many files are read at once: few at first, and twice as many each time, so that
-// no more are read in vain than are taken.
+// How many files are read at once: as many as are wanted, or few, at first, and twice as
+// many each time, so that no more are read in vain than are taken.
 const (
 	readFirst = 32
 	readMost  = 1024
 )
 
-// itemsIn yields what lies in one folder behind an id; "": all.
-func itemsIn(ctx context.Context, in string, s State, dir, after string) iter.Seq2[Item, error] {
+// itemsIn yields what lies in one folder behind an id; "": all. So many are wanted; 0: it
+// is not known.
+func itemsIn(ctx context.Context, in string, s State, dir, after string, wanted int) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
-		names, err := durable.Names(filepath.Join(in, dir))
+		left, err := idsIn(filepath.Join(in, dir), after)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // verify and doctor tell of a missing folder
 			yield(Item{}, err)
 			return
 		}
-		left := make(idHeap, 0, len(names))
-		for _, name := range names {
-			id, is := strings.CutSuffix(name, ".json")
-			if is && !task.Ignored(name) && (after == "" || compareIDs(id, after) > 0) {
-				left = append(left, id)
-			}
-		}
-		heap.Init(&left)
-		for ahead := readFirst; len(left) > 0; ahead = min(2*ahead, readMost) {
+		for ahead := min(cmp.Or(wanted, readFirst), readMost); len(left) > 0; ahead = min(2*ahead, readMost) {
 			items := make([]Item, min(ahead, len(left)))
 			for i := range items {
 				items[i].Path = dir + "/" + heap.Pop(&left).(string) + ".json"
@@ -175,13 +169,47 @@ func itemsIn(ctx context.Context, in string, s State, dir, after string) iter.Se
 	}
 }
 
+// atOnce is how many names are put in order while others are read.
+const atOnce = 4096
+
+// idsIn are the ids of a folder's task files, as far as they come behind one.
+func idsIn(dir, after string) (ids idHeap, err error) {
+	d, err := durable.OpenDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	batches := make(chan []string, 1)
+	go func() {
+		defer close(batches)
+		for err == nil {
+			var names []string
+			names, err = d.Readdirnames(atOnce)
+			batches <- names
+		}
+	}()
+	for names := range batches {
+		for _, name := range names {
+			id, is := strings.CutSuffix(name, ".json")
+			if is && !task.Ignored(name) && (after == "" || compareIDs(id, after) > 0) {
+				ids = append(ids, id)
+				heap.Fix(&ids, len(ids)-1)
+			}
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return ids, nil
+}
+
 // idHeap is a heap in the order of a list.
 type idHeap []string
 
 func (s idHeap) Len() int           { return len(s) }
 func (s idHeap) Less(i, j int) bool { return compareIDs(s[i], s[j]) < 0 }
 func (s idHeap) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
-func (s *idHeap) Push(id any)       { *s = append(*s, id.(string)) }
+func (s *idHeap) Push(id any)       { *s = append(*s, id.(string)) } // for container/heap, as Pop
 
 // Pop is for container/heap.
 func (s *idHeap) Pop() any {

@@ -1,8 +1,12 @@
 package mailbox
 
 import (
+	"container/heap"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 )
@@ -68,5 +72,30 @@ func TestListPieceByPiece(t *testing.T) {
 	must(t, put(last, string(data)))
 	if seen != 3*readFirst-2 {
 		t.Errorf("%d were listed; the last one was gone before its turn", seen)
+	}
+}
+
+// A folder of more names than are read at once is listed in order, and whole.
+func TestManyNames(t *testing.T) {
+	dir := t.TempDir()
+	n := 2*atOnce + 7
+	for i := range n {
+		must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("t%d.json", i)), nil, 0o600))
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "t1.json~"), nil, 0o600))
+	for after, first := range map[string]int{"": 0, "t100": 101, fmt.Sprintf("t%d", n): n} {
+		ids, err := idsIn(dir, after)
+		must(t, err)
+		if len(ids) != n-first {
+			t.Errorf("%d ids behind %q, want %d", len(ids), after, n-first)
+		}
+		for i := first; len(ids) > 0; i++ {
+			if id := heap.Pop(&ids); id != fmt.Sprintf("t%d", i) {
+				t.Fatalf("%v comes, want t%d", id, i)
+			}
+		}
+	}
+	if _, err := idsIn(filepath.Join(dir, "nothing"), ""); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
 	}
 }

@@ -244,6 +244,9 @@ type listed struct {
 // items are those that are asked for: one more than the limit if there are more.
 func (o *lsOptions) items(ctx context.Context, box *mailbox.Box, limit int) (items []listed, err error) {
 	f := o.filter()
+	if limit > 0 && !o.whole() && !o.picks() {
+		f.Limit = limit + 1 // to know whether there are more
+	}
 	if len(f.States) > 0 || len(o.states.values) == 0 {
 		for item, err := range box.List(ctx, f) {
 			if err != nil {

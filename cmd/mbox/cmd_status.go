@@ -57,7 +57,7 @@ func (o *statusOptions) run(ctx context.Context, s *session, box *mailbox.Box) e
 	if o.watch {
 		return o.again(ctx, s, box)
 	}
-	b, err := top.Read(ctx, box, lacks(ctx, s, box))
+	b, err := top.Read(ctx, box, o.json, lacks(ctx, s, box))
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (o *statusOptions) again(ctx context.Context, s *session, box *mailbox.Box)
 	found, asked := []check.Finding(nil), time.Time{}
 	ctx, end := whileRead(ctx)
 	defer end()
-	return top.Watch(ctx, box, lacks(ctx, s, box), func(b *top.Board) error {
+	return top.Watch(ctx, box, o.json, lacks(ctx, s, box), func(b *top.Board) error {
 		if time.Since(asked) > askAgain {
 			found, asked = workersOf(ctx, s, box.Home()), time.Now()
 		}

@@ -618,6 +618,15 @@ func Lstat(path string) (st unix.Stat_t, err error) {
 	return st, pathError("lstat", path, err)
 }
 
+// LstatIn is Lstat of a name in a folder that is open.
+func LstatIn(dir *os.File, name string) (st unix.Stat_t, err error) {
+	err = again(func() error { return unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	if err != nil {
+		err = pathError("lstat", filepath.Join(dir.Name(), name), err)
+	}
+	return st, err
+}
+
 // Fstat is fstat(2), again when a signal interrupted it.
 func Fstat(f *os.File) (st unix.Stat_t, err error) {
 	err = again(func() error { return unix.Fstat(int(f.Fd()), &st) })

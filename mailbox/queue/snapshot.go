@@ -282,10 +282,36 @@ func (s *snapshot) first(run int) (uint32, *Entry) {
 	return n, e
 }
 
+// atOnce is how many entries each decodes while as many are looked at.
+const atOnce = 256
+
 // each reads the entries [n, end) that are not gone. Who keeps one copies it. No block
 // is kept for that: there may be very many, and each is wanted once.
-func (s *snapshot) each(n, end uint32, look func(*Entry)) error {
-	offsets, entries, e := pass{s: s}, pass{s: s}, new(Entry)
+func (s *snapshot) each(n, end uint32, look func(*Entry)) (err error) {
+	if n >= end {
+		return nil
+	}
+	free, full := make(chan []Entry, 2), make(chan []Entry)
+	for range cap(free) {
+		free <- make([]Entry, 0, min(atOnce, end-n))
+	}
+	go func() {
+		defer close(full)
+		err = s.pass(n, end, free, full)
+	}()
+	for batch := range full {
+		for i := range batch {
+			look(&batch[i])
+		}
+		free <- batch[:0]
+	}
+	return err
+}
+
+// pass decodes the entries [n, end) that are not gone into free batches, which it hands
+// on once they are full.
+func (s *snapshot) pass(n, end uint32, free <-chan []Entry, full chan<- []Entry) error {
+	offsets, entries, batch := pass{s: s}, pass{s: s}, <-free
 	offset := func(n uint32) int64 {
 		var whole [offsetWidth]byte
 		copy(whole[:], offsets.bytes(s.head.Offsets+offsetWidth*int64(n), offsetWidth))
@@ -294,13 +320,17 @@ func (s *snapshot) each(n, end uint32, look func(*Entry)) error {
 	for from := offset(n); n < end; n++ {
 		to := offset(n + 1)
 		if !s.gone[n] {
-			if to < from || to-from > mostEntry || !s.decode(n, entries.bytes(from, to-from), e) {
+			batch = batch[:len(batch)+1] // decode overwrites what is there
+			if to < from || to-from > mostEntry || !s.decode(n, entries.bytes(from, to-from), &batch[len(batch)-1]) {
 				return errors.Join(errNoSnapshot, s.err)
 			}
-			look(e)
 		}
-		from = to
+		if from = to; len(batch) == cap(batch) {
+			full <- batch
+			batch = <-free
+		}
 	}
+	full <- batch
 	return nil
 }
 

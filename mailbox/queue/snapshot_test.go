@@ -102,6 +102,16 @@ func TestSnapshotReads(t *testing.T) {
 	if _, e := s.find("xA"); e != nil {
 		t.Error("what is gone is found")
 	}
+	seen := map[task.ID]int{}
+	must(t, s.each(0, s.head.Entries, func(e *Entry) {
+		if n, _ := s.find(e.ID); seen[e.ID] > 0 || !reflect.DeepEqual(e, s.at(n)) && !e.Blocked {
+			t.Errorf("%+v comes, want %+v, once", e, s.at(n))
+		}
+		seen[e.ID]++
+	}))
+	if len(seen) != len(entries)-1 || seen["xA"] > 0 {
+		t.Errorf("%d of %d entries come, xA %d times", len(seen), len(entries), seen["xA"])
+	}
 }
 
 // Who looks for what waits too long begins behind those that have an alarm, wherever in

@@ -56,8 +56,13 @@ type Column struct {
 	Oldest *mailbox.Time `json:"oldest,omitzero"` // since when the one that is here longest is; in pending, when the oldest was made
 	Rows   []Row         `json:"tasks"`           // the most urgent or the newest first
 
-	waiting map[string]int // how many of them name each agent
-	thought map[string]int // of these, such as carry no action
+	waiting map[string]*waiting // how many of them name each agent
+}
+
+// waiting counts tasks that name an agent.
+type waiting struct {
+	all    int
+	thinks int // of these, such as carry no action
 }
 
 // Row is a task in a list. Its texts are as they came: whoever shows one cleans it.
@@ -98,23 +103,25 @@ type Agent struct {
 // reader reads boards, one after another. What it has read it keeps as long as that
 // has not changed.
 type reader struct {
-	box     *mailbox.Box
-	now     func() time.Time
-	lacks   func() []check.Finding // of Options
-	at      audit.Position         // of the ledger, when the index was asked
-	agents  map[string]mailbox.Agent
-	asked   time.Time                 // the index was
-	took    time.Duration             // to tell
-	folders map[mailbox.State]*folder // by the index; nil where the ledger cannot tell
-	titles  map[place]title
-	used    map[place]bool // of titles, by this board
-	files   int            // that may still be read for this board
-	ended   map[mailbox.State]*listing
-	causes  map[mailbox.ID]cause
-	reasons map[string]home.Reason // why entries lie in quarantine
-	brief   bool                   // nothing is told of tasks that are completed
-	soon    bool                   // a board is to be there soon: what takes long is left to the next
-	asks    int                    // that may still be put for this board
+	box      *mailbox.Box
+	options  mailbox.Options // of the box
+	now      func() time.Time
+	lacks    func() []check.Finding // of Options
+	at       audit.Position         // of the ledger, when the index was asked
+	agents   map[string]mailbox.Agent
+	asked    time.Time                 // the index was
+	took     time.Duration             // to tell
+	folders  map[mailbox.State]*folder // by the index; nil where the ledger cannot tell
+	titles   map[place]title
+	used     map[place]bool // of titles, by this board
+	files    int            // that may still be read for this board
+	ended    map[mailbox.State]*listing
+	causes   map[mailbox.ID]cause
+	reasons  map[string]home.Reason // why entries lie in quarantine
+	untitled bool                   // of those that are pending nothing is told but what the index tells
+	brief    bool                   // nothing is told of tasks that are completed
+	soon     bool                   // a board is to be there soon: what takes long is left to the next
+	asks     int                    // that may still be put for this board
 }
 
 // place is where a task's file lies, and title what is shown of it.
@@ -129,8 +136,8 @@ type title struct {
 }
 
 func newReader(box *mailbox.Box, lacks func() []check.Finding) *reader {
-	now := box.Options().Now
-	return &reader{box: box, now: now, lacks: lacks, files: readFirst, titles: map[place]title{}, ended: map[mailbox.State]*listing{}, causes: map[mailbox.ID]cause{}, reasons: map[string]home.Reason{}}
+	o := box.Options()
+	return &reader{box: box, options: o, now: o.Now, lacks: lacks, files: readFirst, titles: map[place]title{}, ended: map[mailbox.State]*listing{}, causes: map[mailbox.ID]cause{}, reasons: map[string]home.Reason{}}
 }
 
 // read makes a board. touched are the tasks about which there have been lines since
@@ -139,7 +146,7 @@ func (r *reader) read(ctx context.Context, touched map[mailbox.ID]bool) (*Board,
 	for id := range touched {
 		delete(r.causes, id)
 	}
-	b := &Board{Home: r.box.Home(), At: task.At(r.now()), Routed: r.box.Routed(), Every: config.Span(r.box.Options().ScanInterval), Problems: []Problem{}}
+	b := &Board{Home: r.box.Home(), At: task.At(r.now()), Routed: r.box.Routed(), Every: config.Span(r.options.ScanInterval), Problems: []Problem{}}
 	readOnly := audit.CheckWritable(b.Home)
 	if readOnly != nil {
 		b.ReadOnly = oneLine(readOnly.Error())
@@ -155,7 +162,7 @@ func (r *reader) read(ctx context.Context, touched map[mailbox.ID]bool) (*Board,
 		}
 	}
 	b.Seq = r.box.Ledger().End().Seq
-	b.agents(r.box.Options().Agents, r.agents)
+	b.agents(r.options.Agents, r.agents)
 	r.problems(ctx, b)
 	return b, ctx.Err()
 }
@@ -251,7 +258,7 @@ func from(l *mailbox.Live) time.Time {
 }
 
 func newColumn(s mailbox.State) Column {
-	return Column{State: s, Rows: []Row{}, waiting: map[string]int{}, thought: map[string]int{}}
+	return Column{State: s, Rows: []Row{}, waiting: map[string]*waiting{}}
 }
 
 // columns fills the board from the index, and from the folders of what has ended.
@@ -275,6 +282,9 @@ func (r *reader) columns(ctx context.Context, b *Board) error {
 	}
 	for _, part := range parts {
 		for _, c := range b.Columns {
+			if r.untitled && c.State == mailbox.Pending {
+				continue
+			}
 			rows := c.Rows[:min(len(c.Rows), part[1])]
 			r.entitle(ctx, rows[min(len(rows), part[0]):])
 		}
@@ -311,13 +321,21 @@ func (u *urgent) all() []*mailbox.Live {
 }
 
 func moreUrgent(a, b *mailbox.Live) int {
-	return cmp.Or(cmp.Compare(task.Rank(b.Priority), task.Rank(a.Priority)), from(a).Compare(from(b)), cmp.Compare(a.ID, b.ID))
+	if c := cmp.Compare(task.Rank(b.Priority), task.Rank(a.Priority)); c != 0 {
+		return c
+	}
+	return cmp.Or(from(a).Compare(from(b)), cmp.Compare(a.ID, b.ID))
 }
 
 // names counts a task for the agent that it names.
 func (c *Column) names(agent, action string) {
-	if c.waiting[agent]++; action == "" {
-		c.thought[agent]++
+	w := c.waiting[agent]
+	if w == nil {
+		w = &waiting{}
+		c.waiting[agent] = w
+	}
+	if w.all++; action == "" {
+		w.thinks++
 	}
 }
 
@@ -353,9 +371,10 @@ func (r *reader) entitle(ctx context.Context, rows []Row) {
 	}
 	told := make([]bool, len(unread))
 	home.OnAllCores(ctx, len(unread), func(i int) error {
-		t, state, err := r.box.Task(ctx, unread[i].ID)
-		if told[i] = err == nil && t != nil && state == unread[i].State; told[i] {
-			unread[i].tell(t)
+		row := unread[i]
+		f, err := home.Read(r.box.Home(), row.State, filepath.Join(r.folder(row.State), row.ID.File()))
+		if told[i] = err == nil && f.Task != nil; told[i] {
+			row.tell(f.Task)
 		}
 		return nil // it moves just now: the next board has it
 	})
@@ -507,6 +526,11 @@ func (r *reader) list(ctx context.Context, s mailbox.State) (*listing, error) {
 	if err != nil {
 		return nil, err
 	}
+	in, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
 	type file struct {
 		name string
 		at   int64 // ns
@@ -516,7 +540,7 @@ func (r *reader) list(ctx context.Context, s mailbox.State) (*listing, error) {
 		if task.Ignored(names[i]) || !strings.HasSuffix(names[i], ".json") {
 			return nil
 		}
-		st, err := durable.Lstat(filepath.Join(dir, names[i]))
+		st, err := durable.LstatIn(in, names[i])
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -560,9 +584,9 @@ func (b *Board) agents(known map[string]mailbox.Capabilities, states map[string]
 			add(name, false, true)
 		}
 	}
-	for name, n := range b.Columns[task.FolderIndex(mailbox.Pending)].waiting {
+	for name, w := range b.Columns[task.FolderIndex(mailbox.Pending)].waiting {
 		if all[name] != nil {
-			all[name].Waiting, all[name].thinks = n, b.Columns[task.FolderIndex(mailbox.Pending)].thought[name]
+			all[name].Waiting, all[name].thinks = w.all, w.thinks
 		}
 	}
 	for _, row := range b.Columns[task.FolderIndex(mailbox.InProgress)].Rows {

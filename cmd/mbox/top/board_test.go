@@ -218,7 +218,7 @@ func TestManyThatFailed(t *testing.T) {
 	send(t, box, "unwanted", nil)
 	must(t, box.Cancel(t.Context(), "unwanted", "human", "no"))
 	turn(time.Second)
-	b, err := Read(t.Context(), box, nil)
+	b, err := Read(t.Context(), box, true, nil)
 	must(t, err)
 	last := b.Problems[len(b.Problems)-1]
 	if len(b.Problems) != mostTogether+1 || b.Needs() != 63 || last.Count != 58 || !strings.HasPrefix(last.Text, "58 more failed since 20") || strings.Contains(last.Text, "before that") {
@@ -234,7 +234,7 @@ func TestManyApprovals(t *testing.T) {
 			s.Assignment.TargetAgent, s.Mbox.Action = "coder", &mailbox.Action{Name: "deploy"}
 		})
 	}
-	b, err := Read(t.Context(), box, nil)
+	b, err := Read(t.Context(), box, true, nil)
 	must(t, err)
 	if last := b.Problems[len(b.Problems)-1]; len(b.Problems) != mostTogether+1 || last.Text != "12 more that may wait for an approval" || last.Hint != "mbox approve" {
 		t.Errorf("%d problems, the last is %+v", len(b.Problems), last)

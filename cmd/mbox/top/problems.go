@@ -215,9 +215,8 @@ func (b *Board) rest(kind string, n, others int, text, hint string) {
 // suspect tells by the index alone whether a task deserves a closer look: a worker may
 // be gone whatever it said, and an action may need somebody's word.
 func (r *reader) suspect(l *mailbox.Live, now time.Time) bool {
-	o := r.box.Options()
-	return r.overdue(l, now) || l.State == mailbox.InProgress || check.Nobody(l.Target, l.Action, o.Agents) != "" ||
-		l.Action != "" && o.Approval != nil
+	return r.overdue(l, now) || l.State == mailbox.InProgress || check.Nobody(l.Target, l.Action, r.options.Agents) != "" ||
+		l.Action != "" && r.options.Approval != nil
 }
 
 // paused tells of agents that may not claim what waits for them.
@@ -242,12 +241,12 @@ func (r *reader) overdue(l *mailbox.Live, now time.Time) bool {
 	if l.NotBefore.After(ready) {
 		ready = l.NotBefore
 	}
-	return l.Alarmed || now.Sub(ready) > r.box.Options().StartWithin
+	return l.Alarmed || now.Sub(ready) > r.options.StartWithin
 }
 
 // why asks about one task; nil if nothing is wrong with it.
 func (r *reader) why(ctx context.Context, l *mailbox.Live) *Problem {
-	if reason := check.Nobody(l.Target, l.Action, r.box.Options().Agents); reason != "" && l.State == mailbox.Pending {
+	if reason := check.Nobody(l.Target, l.Action, r.options.Agents); reason != "" && l.State == mailbox.Pending {
 		return &Problem{Kind: kindAlarm, Task: l.ID, Text: reason, Hint: "mbox why " + word(l.ID)}
 	}
 	w, err := mailbox.Stands(ctx, r.box, l.ID)

@@ -16,10 +16,11 @@ import (
 )
 
 // Read reads one board. Of tasks that are completed it has no rows, which would cost a
-// look at each file. Lacks is that of Options.
-func Read(ctx context.Context, box *mailbox.Box, lacks func() []check.Finding) (*Board, error) {
+// look at each file, and of those that are pending no titles, unless they are wanted.
+// Lacks is that of Options.
+func Read(ctx context.Context, box *mailbox.Box, titles bool, lacks func() []check.Finding) (*Board, error) {
 	r := newReader(box, lacks)
-	r.brief = true
+	r.brief, r.untitled = true, !titles
 	return r.once(ctx)
 }
 
@@ -42,11 +43,11 @@ func (r *reader) once(ctx context.Context) (*Board, error) {
 	return b, nil
 }
 
-// Watch calls show with a board at once and then again and again, until the context ends.
-// Lacks is that of Options.
-func Watch(ctx context.Context, box *mailbox.Box, lacks func() []check.Finding, show func(*Board) error) error {
+// Watch calls show with a board as Read makes them at once and then again and again, until
+// the context ends.
+func Watch(ctx context.Context, box *mailbox.Box, titles bool, lacks func() []check.Finding, show func(*Board) error) error {
 	r := newReader(box, lacks)
-	r.brief = true
+	r.brief, r.untitled = true, !titles
 	look := time.NewTicker(often)
 	defer look.Stop()
 	for {

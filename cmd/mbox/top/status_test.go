@@ -32,7 +32,7 @@ func TestBoardIsPrinted(t *testing.T) {
 	forty := 40
 	must(t, c.Progress(t.Context(), mailbox.Progress{Percent: &forty, Message: "reading"}))
 	must(t, os.WriteFile(filepath.Join(box.Home(), "tasks", "quarantine", "odd~1"), []byte("x"), 0o600))
-	b, err := Read(t.Context(), box, nil)
+	b, err := Read(t.Context(), box, true, nil)
 	must(t, err)
 	for i := range b.Agents {
 		if said := b.Agents[i].Said; said != nil {
@@ -82,7 +82,7 @@ func TestStatusLooksAtNothingCompleted(t *testing.T) {
 	c, err := box.Claim(t.Context(), mailbox.ClaimRequest{Agent: "coder"})
 	must(t, err)
 	must(t, c.Complete(t.Context(), mailbox.Result{}))
-	b, err := Read(t.Context(), box, nil)
+	b, err := Read(t.Context(), box, true, nil)
 	must(t, err)
 	if c := column(b, mailbox.Completed); c.Count != 1 || len(c.Rows) != 0 || c.Oldest != nil {
 		t.Errorf("completed: %+v", c)
@@ -90,7 +90,7 @@ func TestStatusLooksAtNothingCompleted(t *testing.T) {
 	looks := 0
 	ctx, end := t.Context(), time.Now().Add(20*time.Second)
 	stop := bytes.ErrTooLarge
-	if err := Watch(ctx, box, nil, func(*Board) error {
+	if err := Watch(ctx, box, true, nil, func(*Board) error {
 		if looks++; looks == 2 || time.Now().After(end) {
 			return stop
 		}
@@ -115,7 +115,7 @@ func TestStatusReadsNoOldDays(t *testing.T) {
 		t.Fatalf("days: %v", days)
 	}
 	must(t, os.Rename(days[0], filepath.Join(t.TempDir(), "away")))
-	b, err := Read(t.Context(), box, nil)
+	b, err := Read(t.Context(), box, true, nil)
 	must(t, err)
 	i := slices.IndexFunc(b.Problems, func(p Problem) bool { return p.Kind == kindAlarm && p.Task == "old" })
 	if i < 0 || !strings.Contains(b.Problems[i].Text, "nobody has taken it") {
@@ -123,7 +123,7 @@ func TestStatusReadsNoOldDays(t *testing.T) {
 	}
 	// What somebody has edited by hand is seen by the index, too.
 	must(t, os.WriteFile(filepath.Join(box.Home(), "tasks", "pending", "old.json"), []byte("{}"), 0o600))
-	b, err = Read(t.Context(), box, nil)
+	b, err = Read(t.Context(), box, true, nil)
 	must(t, err)
 	if found := b.problem(kindAlarm); !strings.Contains(found, "edited by hand") {
 		t.Errorf("of an edited file: %s", found)
