@@ -5,7 +5,6 @@ import (
 	"container/heap"
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"iter"
 	"path"
@@ -169,37 +168,20 @@ func itemsIn(ctx context.Context, in string, s State, dir, after string, wanted 
 	}
 }
 
-// atOnce is how many names are put in order while others are read.
-const atOnce = 4096
-
 // idsIn are the ids of a folder's task files, as far as they come behind one.
-func idsIn(dir, after string) (ids idHeap, err error) {
-	d, err := durable.OpenDir(dir)
+func idsIn(dir, after string) (idHeap, error) {
+	names, err := durable.Names(dir)
 	if err != nil {
 		return nil, err
 	}
-	defer d.Close()
-	batches := make(chan []string, 1)
-	go func() {
-		defer close(batches)
-		for err == nil {
-			var names []string
-			names, err = d.Readdirnames(atOnce)
-			batches <- names
-		}
-	}()
-	for names := range batches {
-		for _, name := range names {
-			id, is := strings.CutSuffix(name, ".json")
-			if is && !task.Ignored(name) && (after == "" || compareIDs(id, after) > 0) {
-				ids = append(ids, id)
-				heap.Fix(&ids, len(ids)-1)
-			}
+	ids := make(idHeap, 0, len(names))
+	for _, name := range names {
+		id, is := strings.CutSuffix(name, ".json")
+		if is && !task.Ignored(name) && (after == "" || compareIDs(id, after) > 0) {
+			ids = append(ids, id)
 		}
 	}
-	if !errors.Is(err, io.EOF) {
-		return nil, err
-	}
+	heap.Init(&ids)
 	return ids, nil
 }
 

@@ -288,30 +288,37 @@ const atOnce = 256
 // each reads the entries [n, end) that are not gone. Who keeps one copies it. No block
 // is kept for that: there may be very many, and each is wanted once.
 func (s *snapshot) each(n, end uint32, look func(*Entry)) (err error) {
-	if n >= end {
-		return nil
-	}
-	free, full := make(chan []Entry, 2), make(chan []Entry)
-	for range cap(free) {
-		free <- make([]Entry, 0, min(atOnce, end-n))
-	}
-	go func() {
-		defer close(full)
-		err = s.pass(n, end, free, full)
-	}()
-	for batch := range full {
+	all := func(batch []Entry) []Entry {
 		for i := range batch {
 			look(&batch[i])
 		}
-		free <- batch[:0]
+		return batch[:0]
+	}
+	if n >= end {
+		return nil
+	}
+	if end-n <= atOnce {
+		return s.pass(n, end, make([]Entry, 0, end-n), all)
+	}
+	free, full := make(chan []Entry, 1), make(chan []Entry)
+	free <- make([]Entry, 0, atOnce)
+	go func() {
+		defer close(full)
+		err = s.pass(n, end, make([]Entry, 0, atOnce), func(batch []Entry) []Entry {
+			full <- batch
+			return <-free
+		})
+	}()
+	for batch := range full {
+		free <- all(batch)
 	}
 	return err
 }
 
-// pass decodes the entries [n, end) that are not gone into free batches, which it hands
-// on once they are full.
-func (s *snapshot) pass(n, end uint32, free <-chan []Entry, full chan<- []Entry) error {
-	offsets, entries, batch := pass{s: s}, pass{s: s}, <-free
+// pass decodes the entries [n, end) that are not gone into a batch, and hands it on when
+// it is full, for an empty one.
+func (s *snapshot) pass(n, end uint32, batch []Entry, hand func([]Entry) []Entry) error {
+	offsets, entries := pass{s: s}, pass{s: s}
 	offset := func(n uint32) int64 {
 		var whole [offsetWidth]byte
 		copy(whole[:], offsets.bytes(s.head.Offsets+offsetWidth*int64(n), offsetWidth))
@@ -326,11 +333,10 @@ func (s *snapshot) pass(n, end uint32, free <-chan []Entry, full chan<- []Entry)
 			}
 		}
 		if from = to; len(batch) == cap(batch) {
-			full <- batch
-			batch = <-free
+			batch = hand(batch)
 		}
 	}
-	full <- batch
+	hand(batch)
 	return nil
 }
 

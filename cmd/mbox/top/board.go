@@ -204,15 +204,13 @@ func (r *reader) index() error {
 	if sure && at == r.at && r.folders != nil && now.Sub(r.asked) < slowness*r.took {
 		return nil
 	}
-	most := mostRead
-	if r.brief {
-		most = mostTold
-	}
 	begun, folders := time.Now(), map[mailbox.State]*folder{}
 	for _, s := range task.Folders {
-		folders[s] = &folder{Column: newColumn(s), first: urgent{most: most}, suspect: urgent{most: mostAsked}}
+		folders[s] = &folder{Column: newColumn(s), first: urgent{most: math.MaxInt / 2}, suspect: urgent{most: mostAsked}}
 	}
-	folders[mailbox.InProgress].first.most = math.MaxInt / 2 // each is held by somebody
+	if r.brief { // those in progress are told with who has them
+		folders[mailbox.Pending].first.most = mostTold
+	}
 	index, err := mailbox.Overview(r.box, func(l *mailbox.Live) { r.count(folders[l.State], l, now) })
 	if err != nil {
 		return err
