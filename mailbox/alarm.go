@@ -1,10 +1,13 @@
 package mailbox
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"mbox/audit"
 	"mbox/mailbox/home"
@@ -42,8 +45,9 @@ func (b *books) sayLost(ctx context.Context, s *shard, id ID) error {
 	return b.sayAlone(ctx, s.locks, alarmOf(id, "lost", "destroyed while it was moved", action))
 }
 
-// maxAlarms bounds the alarms of one scan, some of which share a flush, and maxOverdue the tasks
-// that are looked into for them. The others follow with the next.
+// maxAlarms bounds the alarms of one scan, for the commands that scan wait for their
+// flushes, and maxOverdue the tasks that are looked into for them. The others follow with
+// the next.
 const (
 	maxAlarms  = 4
 	maxOverdue = 50
@@ -52,33 +56,43 @@ const (
 // alarms writes an error line about each ready task that nobody has taken
 // within StartWithin, and about each task that waits for an id nobody has heard
 // of: a task that was acknowledged and never starts is not silent. It does so once
-// among all processes, under the task's shard.
+// among all processes, under the task's shard, side by side, so that they share flushes.
+// It tells how many it wrote.
 func (b *explainer) alarms(ctx context.Context) (int, error) {
+	ids, whys, failed := b.notStarted(ctx)
+	var said atomic.Int64
+	err := home.OnAllCores(ctx, len(ids), func(i int) error {
+		_, err := b.ifFree(ctx, ids[i], func(s *shard) error {
+			if now, err := b.lookup(ids[i]); err != nil || now == nil || now.State != Pending || now.Alarmed {
+				return err
+			}
+			err := b.alarm(ctx, s, ids[i], "not_started", whys[i])
+			if err == nil {
+				said.Add(1)
+			}
+			return err
+		})
+		return err
+	})
+	return int(said.Load()), errors.Join(failed, err)
+}
+
+// notStarted lists tasks that have not started in time, with the reasons. One that cannot
+// be looked into does not hide the others; the error is that of the first.
+func (b *explainer) notStarted(ctx context.Context) (ids []ID, whys []string, err error) {
 	limit := b.now().Add(-b.o.StartWithin).UnixMilli()
-	var ids []ID
-	var whys []string
 	for _, r := range b.queue.Overdue(limit, maxOverdue) {
-		why, err := b.whyNotStarted(ctx, r)
-		if err != nil {
-			return 0, err
+		switch why, failed := b.whyNotStarted(ctx, r); {
+		case failed != nil:
+			err = cmp.Or(err, failed)
+		case why != "":
+			ids, whys = append(ids, r.ID), append(whys, why)
 		}
-		if why == "" {
-			continue
-		}
-		ids, whys = append(ids, r.ID), append(whys, why)
 		if len(ids) == maxAlarms {
 			break
 		}
 	}
-	return len(ids), home.OnAllCores(ctx, len(ids), func(i int) error {
-		_, err := b.ifFree(ctx, ids[i], func(s *shard) error {
-			if now, err := b.lookup(ids[i]); err != nil || now == nil || now.State != Pending {
-				return err
-			}
-			return b.alarm(ctx, s, ids[i], "not_started", whys[i])
-		})
-		return err
-	})
+	return ids, whys, err
 }
 
 // whyNotStarted says why nobody has taken a pending task; "" if it waits for

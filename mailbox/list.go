@@ -138,8 +138,8 @@ const (
 	readMost  = 1024
 )
 
-// itemsIn yields what lies in one folder behind an id; "": all. So many are wanted; 0: it
-// is not known.
+// itemsIn yields what lies in one folder behind an id; "": all. So many are wanted; 0 or
+// less: it is not known.
 func itemsIn(ctx context.Context, in string, s State, dir, after string, wanted int) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		left, err := idsIn(filepath.Join(in, dir), after)
@@ -147,7 +147,7 @@ func itemsIn(ctx context.Context, in string, s State, dir, after string, wanted 
 			yield(Item{}, err)
 			return
 		}
-		for ahead := min(cmp.Or(wanted, readFirst), readMost); len(left) > 0; ahead = min(2*ahead, readMost) {
+		for ahead := min(cmp.Or(max(wanted, 0), readFirst), readMost); len(left) > 0; ahead = min(2*ahead, readMost) {
 			items := make([]Item, min(ahead, len(left)))
 			for i := range items {
 				items[i].Path = dir + "/" + heap.Pop(&left).(string) + ".json"

@@ -309,6 +309,11 @@ func (s *snapshot) each(n, end uint32, look func(*Entry)) (err error) {
 			return <-free
 		})
 	}()
+	defer func() { // look may panic
+		for batch := range full {
+			free <- batch[:0]
+		}
+	}()
 	for batch := range full {
 		free <- all(batch)
 	}

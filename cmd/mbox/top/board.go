@@ -217,6 +217,7 @@ func (r *reader) index() error {
 	}
 	for s, f := range folders {
 		f.Count = index.Count[s]
+		f.first.all() // sorted now, for that takes time as well
 	}
 	r.at, r.asked, r.took, r.agents, r.folders = at, now, time.Since(begun), index.Agents, folders
 	return nil
@@ -270,7 +271,7 @@ func (r *reader) columns(ctx context.Context, b *Board) error {
 			}
 		}
 		for _, l := range f.first.all() {
-			c.Rows = append(c.Rows, Row{ID: l.ID, State: s, Priority: l.Priority, Type: l.Type, Target: l.Target, By: l.Claimant, Since: task.At(from(l)), live: l})
+			c.Rows = append(c.Rows, Row{ID: l.ID, State: s, Priority: l.Priority, Type: l.Type, Target: l.Target, By: l.Claimant, Since: task.At(from(l.Live)), live: l.Live})
 		}
 		b.Columns = append(b.Columns, c)
 	}
@@ -294,22 +295,31 @@ func (r *reader) columns(ctx context.Context, b *Board) error {
 // many.
 type urgent struct {
 	most   int
-	kept   []*mailbox.Live
+	kept   []ranked
 	sorted int // so many of these are in order, and the most urgent so far
 }
 
+// ranked is a task with what it is sorted by.
+type ranked struct {
+	rank int
+	from int64 // Unix milliseconds
+	*mailbox.Live
+}
+
 func (u *urgent) add(l *mailbox.Live) {
-	if u.sorted == u.most && moreUrgent(l, u.kept[u.most-1]) > 0 {
+	r := ranked{task.Rank(l.Priority), from(l).UnixMilli(), l}
+	if u.sorted == u.most && moreUrgent(r, u.kept[u.most-1]) > 0 {
 		return
 	}
 	kept := *l
-	if u.kept = append(u.kept, &kept); len(u.kept) == 2*u.most {
+	r.Live = &kept
+	if u.kept = append(u.kept, r); len(u.kept) == 2*u.most {
 		u.all()
 	}
 }
 
 // all are those that it keeps, the most urgent first.
-func (u *urgent) all() []*mailbox.Live {
+func (u *urgent) all() []ranked {
 	if u.sorted < len(u.kept) {
 		slices.SortFunc(u.kept, moreUrgent)
 		u.sorted = min(len(u.kept), u.most)
@@ -318,11 +328,11 @@ func (u *urgent) all() []*mailbox.Live {
 	return u.kept
 }
 
-func moreUrgent(a, b *mailbox.Live) int {
-	if c := cmp.Compare(task.Rank(b.Priority), task.Rank(a.Priority)); c != 0 {
+func moreUrgent(a, b ranked) int {
+	if c := cmp.Compare(b.rank, a.rank); c != 0 {
 		return c
 	}
-	return cmp.Or(from(a).Compare(from(b)), cmp.Compare(a.ID, b.ID))
+	return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.ID, b.ID))
 }
 
 // names counts a task for the agent that it names.
@@ -357,6 +367,9 @@ func (r *reader) entitle(ctx context.Context, rows []Row) {
 	var unread []*Row
 	for i := range rows {
 		row := &rows[i]
+		if task.CheckID(row.ID) != nil {
+			continue // no verb takes it; verify and doctor tell of it
+		}
 		r.used[row.place()] = true
 		if known, ok := r.titles[row.place()]; ok && known.version == row.version() {
 			live, since := row.live, row.Since

@@ -2,6 +2,7 @@ package top
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -414,9 +415,15 @@ func TestMostUrgent(t *testing.T) {
 				u.add(&l)
 				all = append(all, &l)
 			}
-			slices.SortFunc(all, moreUrgent)
+			slices.SortFunc(all, func(a, b *mailbox.Live) int {
+				return cmp.Or(cmp.Compare(task.Rank(b.Priority), task.Rank(a.Priority)), from(a).Compare(from(b)), cmp.Compare(a.ID, b.ID))
+			})
 			for range 2 {
-				if got, want := u.all(), all[:min(len(all), most+1)]; !reflect.DeepEqual(got, want) && len(want) > 0 {
+				var got []*mailbox.Live
+				for _, r := range u.all() {
+					got = append(got, r.Live)
+				}
+				if want := all[:min(len(all), most+1)]; !reflect.DeepEqual(got, want) && len(want) > 0 {
 					t.Fatalf("%d of %d are %v, want %v", len(got), len(all), got, want)
 				}
 			}

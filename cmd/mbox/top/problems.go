@@ -169,7 +169,8 @@ func (r *reader) standing(ctx context.Context, b *Board) {
 			counts = workCounts
 		}
 		rest = rest.and(f.doubts, 1)
-		for _, l := range f.suspect.all() {
+		for _, suspect := range f.suspect.all() {
+			l := suspect.Live
 			if ctx.Err() != nil {
 				break
 			}

@@ -72,7 +72,7 @@ var statusMutants = []mutant{
 	},
 	{
 		"the-first-are-kept", "status", "cmd/mbox/top/board.go",
-		"moreUrgent(l, u.kept[u.most-1]) > 0", "true",
+		"moreUrgent(r, u.kept[u.most-1]) > 0", "true",
 		command{"cmd/mbox/top", "TestMostUrgent"},
 	},
 	{
