@@ -17,6 +17,10 @@ import (
 // Probe tells what this machine offers. It tries it out in a child: nothing
 // changes for this process.
 func Probe() (s Support) {
+	if raced {
+		s.Why = "Landlock cannot be told to the threads of the race detector, with which this is built"
+		return s
+	}
 	s.ABI = landlockABI()
 	s.Seccomp = seccomp()
 	err := tryHelper()
