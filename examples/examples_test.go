@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,6 +21,11 @@ import (
 var here string
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if testing.Short() {
+		fmt.Println("SKIPPED: they run the built program, which is the same under the race detector")
+		return
+	}
 	code, err := build(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -18,6 +18,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -46,10 +47,12 @@ type tally struct {
 
 	said   map[string][]string // by package and test
 	broken map[string]bool     // packages in which a test has failed
+	parted map[string]bool     // tests, by package and name, that have parts
+	parts  map[string]float64  // the seconds of a test's parts, of which several may run at once
 }
 
 func main() {
-	t := tally{said: map[string][]string{}, broken: map[string]bool{}}
+	t := tally{said: map[string][]string{}, broken: map[string]bool{}, parted: map[string]bool{}, parts: map[string]float64{}}
 	code, err := t.run(os.Args[1:])
 	if err == nil {
 		err = t.keep(os.Getenv("GOTEST_TALLY"))
@@ -61,9 +64,12 @@ func main() {
 	os.Exit(max(code, t.print()))
 }
 
+// run is go test. A process that is built with the race detector sleeps for a second at
+// its end, unless it is told not to.
 func (t *tally) run(args []string) (code int, err error) {
 	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
 	cmd.Stderr = os.Stderr
+	cmd.Env = append(os.Environ(), "PATH="+path(), "GORACE="+cmp.Or(os.Getenv("GORACE"), "atexit_sleep_ms=20"))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return 1, err
@@ -93,6 +99,21 @@ func (t *tally) run(args []string) (code int, err error) {
 	return 0, nil
 }
 
+// path is the PATH of the tests, which begin python3 often: with the folder of the
+// interpreter itself first, where what is found is a script that looks for it.
+func path() string {
+	now := os.Getenv("PATH")
+	shim, err := exec.LookPath("python3")
+	if err != nil {
+		return now
+	}
+	real, err := exec.Command(shim, "-c", "import sys; print(sys.executable)").Output()
+	if dir := filepath.Dir(string(real)); err == nil && dir != filepath.Dir(shim) {
+		return dir + string(filepath.ListSeparator) + now
+	}
+	return now
+}
+
 func (t *tally) take(line []byte) {
 	var e event
 	if json.Unmarshal(line, &e) != nil {
@@ -109,12 +130,29 @@ func (t *tally) take(line []byte) {
 	case "build-output":
 		fmt.Print(e.Output)
 	case "pass", "fail", "skip":
-		if e.Test != "" && !strings.Contains(e.Test, "/") && e.Elapsed >= 10 {
-			t.slow = append(t.slow, e)
-		}
+		t.time(e)
 		said := t.said[key]
 		delete(t.said, key)
 		t.end(e, said)
+	}
+}
+
+// time notes how long a test took: itself, or its parts together, for go test does not
+// count what runs beside others.
+func (t *tally) time(e event) {
+	whole, _, part := strings.Cut(e.Test, "/")
+	switch root := e.Package + " " + whole; {
+	case part:
+		if !t.parted[e.Package+" "+e.Test] {
+			t.parts[root] += e.Elapsed
+		}
+		for name := e.Test; name != whole; t.parted[e.Package+" "+name] = true {
+			name = name[:strings.LastIndexByte(name, '/')]
+		}
+	case e.Test != "":
+		if e.Elapsed = max(e.Elapsed, t.parts[root]); e.Elapsed >= 10 {
+			t.slow = append(t.slow, e)
+		}
 	}
 }
 

@@ -411,7 +411,7 @@ func (w *walk) works() {
 			w.Errorf("mbox %q: %d\n%s%s", args, code, out, said)
 		}
 	}
-	if out, err := exec.Command("python3", repoFile(".ci", "lint.py"), "--whole", w.home).CombinedOutput(); err != nil {
-		w.Errorf("lint: %s", out)
+	if err := lintHome(w.home, "--whole"); err != nil {
+		w.Error(err)
 	}
 }

@@ -59,7 +59,7 @@ func TestKillBehindAnswer(t *testing.T) {
 	if shown := h.must("show", item.ID, "--output").out; !strings.Contains(shown, `"first"`) {
 		t.Errorf("the item has %s", shown)
 	}
-	if err := h.whole(newLinter(t)); err != nil {
+	if err := h.whole(); err != nil {
 		t.Error(err)
 	}
 }

@@ -337,9 +337,8 @@ func (s *storm) calm() {
 	}
 	s.must("ls")
 	s.must("verify")
-	out, err := exec.Command("python3", repoFile(".ci", "lint.py"), s.home).CombinedOutput()
-	if err != nil {
-		s.Errorf("lint.py: %v\n%s", err, out)
+	if err := lintHome(s.home); err != nil {
+		s.Error(err)
 	}
 }
 

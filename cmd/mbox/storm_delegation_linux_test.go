@@ -203,7 +203,7 @@ func (s *treeStorm) calm() {
 	for _, n := range f.acted {
 		acted += n
 	}
-	if err := s.whole(newLinter(s.T)); err != nil {
+	if err := s.whole(); err != nil {
 		s.T.Error(err)
 	}
 	s.T.Logf("%d tasks, %d kills, %d actions noted; the roots: %v", len(f.tasks), s.kills.Load(), acted, ends)

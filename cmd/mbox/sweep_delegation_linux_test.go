@@ -58,7 +58,7 @@ type killPoint struct {
 }
 
 func (sc *workerScene) sweep(t *testing.T, bin string, random *rand.Rand) {
-	dir, lint := fastDir(t), newLinter(t)
+	dir := fastDir(t)
 	base := sc.prepare(t, bin, dir)
 	counted := base.copyOf(t, filepath.Join(dir, "counted"))
 	_, calls := counted.workTraced("", sc.verb...)
@@ -84,7 +84,7 @@ func (sc *workerScene) sweep(t *testing.T, bin string, random *rand.Rand) {
 		if r.code == -1 {
 			killed++
 		}
-		if err := sc.verdict(h, lint, r.code == 0); err != nil {
+		if err := sc.verdict(h, r.code == 0); err != nil {
 			t.Errorf("%s: killed at %s %d (exit code %d): %v\n%s", h.home, p.call, p.n, r.code, err, r.err)
 			continue
 		}
@@ -143,16 +143,16 @@ func (h *sweepHome) workTraced(inject string, args ...string) (ran, map[string]i
 }
 
 // verdict is what has to hold in a home in which a worker was killed.
-func (sc *workerScene) verdict(h *sweepHome, lint *linter, acknowledged bool) error {
+func (sc *workerScene) verdict(h *sweepHome, acknowledged bool) error {
 	if r := h.run("verify"); r.code != 0 {
 		return fmt.Errorf("verify at once: exit code %d\n%s%s", r.code, r.out, r.err)
 	}
 	h.must("recover")
-	if err := h.whole(lint); err != nil {
+	if err := h.whole(); err != nil {
 		return fmt.Errorf("after recovery: %w", err)
 	}
 	if sc.cancel {
-		return sc.verdictCancel(h, lint, acknowledged)
+		return sc.verdictCancel(h, acknowledged)
 	}
 	if err := h.noOrphans(); err != nil {
 		return err
@@ -170,11 +170,11 @@ func (sc *workerScene) verdict(h *sweepHome, lint *linter, acknowledged bool) er
 	if err := h.cycle(); err != nil {
 		return err
 	}
-	return h.whole(lint)
+	return h.whole()
 }
 
 // verdictCancel: whatever was acknowledged, one more cancel ends the whole tree.
-func (sc *workerScene) verdictCancel(h *sweepHome, lint *linter, acknowledged bool) error {
+func (sc *workerScene) verdictCancel(h *sweepHome, acknowledged bool) error {
 	if !acknowledged {
 		h.must(sc.verb...)
 	}
@@ -191,7 +191,7 @@ func (sc *workerScene) verdictCancel(h *sweepHome, lint *linter, acknowledged bo
 	if len(f.tasks) != 3 {
 		return fmt.Errorf("%d tasks, want 3", len(f.tasks))
 	}
-	return h.whole(lint)
+	return h.whole()
 }
 
 // noOrphans has somebody look at what the dead left, and wants no orphans then.

@@ -61,7 +61,7 @@ func TestFullDisk(t *testing.T) {
 	bin := program(t)
 	disk := smallDisk(t)
 	d := &fullDisk{
-		sweepHome: &sweepHome{T: t, bin: bin, home: filepath.Join(disk, "home")}, disk: disk, lint: newLinter(t),
+		sweepHome: &sweepHome{T: t, bin: bin, home: filepath.Join(disk, "home")}, disk: disk,
 		random: rand.New(rand.NewPCG(seedOf(t), 3)), codes: map[int]int{},
 	}
 	d.must("init")
@@ -79,7 +79,6 @@ func TestFullDisk(t *testing.T) {
 type fullDisk struct {
 	*sweepHome
 	disk    string
-	lint    *linter
 	random  *rand.Rand
 	journal promises
 	codes   map[int]int
@@ -122,7 +121,7 @@ func (d *fullDisk) round(i int) {
 		d.must("recover", "--after-io-error")
 	}
 	d.must("ls")
-	for _, err := range []error{d.whole(d.lint), d.account(d.journal, false)} {
+	for _, err := range []error{d.whole(), d.account(d.journal, false)} {
 		if err != nil {
 			d.Fatalf("round %d, with room again: %v", i, err)
 		}

@@ -57,7 +57,7 @@ type errnoSweep struct {
 }
 
 // How many points the short form takes of each verb.
-const shortErrors = 6
+const shortErrors = 4
 
 type errnoPoint struct {
 	call   sysCall
@@ -91,7 +91,7 @@ type errnoRun struct {
 func newErrnoRun(t *testing.T, e *errnoSweep, sc *sweepScene) *errnoRun {
 	dir := fastDir(t)
 	base, journal := sc.prepare(t, e.bin, dir)
-	return &errnoRun{killRun{T: t, sc: sc, base: base, journal: journal, lint: newLinter(t), dir: dir}, e, map[string]bool{}}
+	return &errnoRun{killRun{T: t, sc: sc, base: base, journal: journal, dir: dir}, e, map[string]bool{}}
 }
 
 // fail lets a call of the verb fail in a new copy of the home. Calls are counted by
@@ -152,7 +152,7 @@ func (e *errnoRun) judge(h *sweepHome, r ran, hit sysCall, p errnoPoint) error {
 	if err := e.heal(h); err != nil {
 		return err
 	}
-	if err := h.whole(e.lint); err != nil {
+	if err := h.whole(); err != nil {
 		return fmt.Errorf("after the next command: %w", err)
 	}
 	promised := e.journal
@@ -274,7 +274,7 @@ func (e *errnoRun) doneAtLast(h *sweepHome) error {
 			return err
 		}
 	}
-	return h.whole(e.lint)
+	return h.whole()
 }
 
 // A home that cannot be looked at is not taken for a folder without a mailbox:

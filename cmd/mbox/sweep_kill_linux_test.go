@@ -55,7 +55,7 @@ func (k *killSweep) scene(t *testing.T, sc *sweepScene) {
 	random := rand.New(rand.NewPCG(k.seed, 1))
 	dir := fastDir(t)
 	base, journal := sc.prepare(t, k.bin, dir)
-	run := &killRun{T: t, sweep: k, sc: sc, base: base, journal: journal, lint: newLinter(t), dir: dir, recoveries: map[string]bool{}}
+	run := &killRun{T: t, sweep: k, sc: sc, base: base, journal: journal, dir: dir, recoveries: map[string]bool{}}
 	calls := breakable(run.compare())
 	changing := slices.DeleteFunc(slices.Clone(calls), func(c sysCall) bool { return !c.changing })
 	for _, c := range choose(changing, shortKills, random) {
@@ -75,7 +75,6 @@ type killRun struct {
 	sc      *sweepScene
 	base    *sweepHome
 	journal promises
-	lint    *linter
 	dir     string
 	serial  int
 
@@ -229,7 +228,7 @@ func (k *killRun) verdict(h *sweepHome, r ran, mend func()) error {
 		if k.sc.drop != nil {
 			h.must("ls") // admits: the checker is for homes where no drop waits
 		}
-		if err := h.whole(k.lint); err != nil {
+		if err := h.whole(); err != nil {
 			return fmt.Errorf("after recovery: %w", err)
 		}
 		if err := h.account(promised, false); err != nil {
@@ -256,5 +255,5 @@ func (k *killRun) verdict(h *sweepHome, r ran, mend func()) error {
 	if err := h.account(promised, !k.sc.often); err != nil {
 		return fmt.Errorf("after one more task: %w", err)
 	}
-	return h.whole(k.lint)
+	return h.whole()
 }

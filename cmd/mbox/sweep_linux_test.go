@@ -328,12 +328,12 @@ func some(id string) string {
 
 // whole wants that verify and the independent checker find nothing wrong, and
 // that nothing is left to be done.
-func (h *sweepHome) whole(l *linter) error {
+func (h *sweepHome) whole() error {
 	r := h.run("verify")
 	if r.code != 0 || strings.Contains(r.out+r.err, "interrupted") || strings.Contains(r.out+r.err, "never committed") {
 		return fmt.Errorf("verify: exit code %d\n%s%s", r.code, r.out, r.err)
 	}
-	return l.check(h.home)
+	return lintHome(h.home)
 }
 
 // cycle takes one more task through the mailbox.

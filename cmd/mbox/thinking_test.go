@@ -82,12 +82,8 @@ func (m *mind) stop() {
 		m.Errorf("mbox up: %v", err)
 	}
 	m.must("verify")
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		m.Fatal("python3 is missing: the format checker cannot run")
-	}
-	if out, err := exec.Command(python, repoFile(".ci", "lint.py"), "--whole", m.home).CombinedOutput(); err != nil {
-		m.Errorf("lint.py: %v\n%s", err, out)
+	if err := lintHome(m.home, "--whole"); err != nil {
+		m.Error(err)
 	}
 }
 

@@ -63,7 +63,7 @@ func formerProgram(t *testing.T) string {
 // whichever command comes first, and nothing is lost: verify refuses it before, and
 // finds nothing afterwards.
 func TestRule39_FormerHome(t *testing.T) {
-	bin, lint := program(t), newLinter(t)
+	bin := program(t)
 	for name, first := range map[string][]string{
 		"ls": {"ls"}, "send": {"send", "More", "--to", "coder"}, "recover": {"recover"},
 		"backup": {"backup", filepath.Join(t.TempDir(), "b")},
@@ -80,7 +80,7 @@ func TestRule39_FormerHome(t *testing.T) {
 				t.Errorf("the ledger has become\n%s", strings.TrimPrefix(after, before))
 			}
 			h.must("recover")
-			if err := h.whole(lint); err != nil {
+			if err := h.whole(); err != nil {
 				t.Error(err)
 			}
 			listed := h.must("ls").out
@@ -157,7 +157,7 @@ func TestRule38_BesideTheFormer(t *testing.T) {
 	if r := old.run("ls"); r.code != exitError || !strings.Contains(r.err, "format 2") {
 		t.Errorf("a command of format 1: %d %s", r.code, r.err)
 	}
-	if err := h.whole(newLinter(t)); err != nil {
+	if err := h.whole(); err != nil {
 		t.Error(err)
 	}
 	h.must("claim", "--agent", "tester")
