@@ -46,8 +46,8 @@ type killSweep struct {
 // How many points the short form takes of each verb, and how many of them are
 // taken once more for a kill of the recovery behind them.
 const (
-	shortKills = 5
-	shortDeep  = 3
+	shortKills = 4
+	shortDeep  = 2
 )
 
 func (k *killSweep) scene(t *testing.T, sc *sweepScene) {
