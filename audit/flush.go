@@ -228,14 +228,14 @@ func (l *chain) patience(f *flusher) time.Duration {
 }
 
 // flushTo flushes the ticket's file by its own descriptor, if no other goroutine
-// has done so since the line was written. to is up to where the file was written
-// before; 0 means to look.
+// has done so since that was written which is to be covered: up to where the file was
+// written before, or 0 for the ticket's line alone. Then it looks how far that was.
 func (l *chain) flushTo(t ticket, to int64) error {
 	f := t.from
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.done.generation == t.generation && f.done.end >= t.end {
-		return nil
+	if f.done.generation == t.generation && f.done.end >= max(t.end, to) {
+		return CheckWritable(l.home)
 	}
 	if to == 0 {
 		to = l.written(t)

@@ -64,6 +64,29 @@ func TestRule24_FlushesAreShared(t *testing.T) {
 	}
 }
 
+// Who leads publishes no more than a flush has covered, also where another goroutine has
+// flushed its line before.
+func TestRule24_PublishesWhatWasFlushed(t *testing.T) {
+	needJournal(t)
+	l := newLedger(t, nil)
+	appendNote(t, l, "coder", "one")
+	other := openLedger(t, l.home, nil)
+	appendNote(t, other, "coder", "two")
+	write := func(l *Ledger, text string) ticket {
+		_, line, err := l.write(context.Background(), note("coder", text), Payload{}, nil)
+		must(t, err)
+		return line
+	}
+	leader, err := durable.TryLock(l.sync.Path())
+	must(t, err)
+	first, second := write(l, "three"), write(l, "four")
+	must(t, l.flush(second)) // without the leader, who is slow
+	behind := write(other, "five")
+	must(t, leader.Unlock())
+	got := steps(t, l, func() { must(t, errors.Join(l.flush(first), other.flush(behind))) })
+	sameSteps(t, "one flush for both", got, "writeat .mbox/locks/sync", "sync .mbox/journal", "writeat .mbox/locks/sync")
+}
+
 // Where the mailbox becomes read-only while it is flushed, nobody is answered that
 // his line is on disk, and nothing is published.
 func TestRule26_ReadOnlyMeanwhile(t *testing.T) {

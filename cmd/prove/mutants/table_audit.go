@@ -69,6 +69,11 @@ var auditMutants = []mutant{
 		auditTest("TestRule19_FailedFlush"),
 	},
 	{
+		"unflushed-is-published", "24", flushGo,
+		"f.done.end >= max(t.end, to)", "f.done.end >= t.end",
+		auditTest("TestRule24_PublishesWhatWasFlushed"),
+	},
+	{
 		"flush-of-any-generation", "24,25", flushGo,
 		"return journalUse{l.boot, t.from.dev, t.from.ino, t.generation}", "return journalUse{l.boot, t.from.dev, t.from.ino, 0}",
 		auditTest("TestRule24_FlushModel"),
