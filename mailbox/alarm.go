@@ -66,7 +66,7 @@ func (b *explainer) alarms(ctx context.Context) (int, error) {
 			if now, err := b.lookup(ids[i]); err != nil || now == nil || now.State != Pending || now.Alarmed {
 				return err
 			}
-			err := b.alarm(ctx, s, ids[i], "not_started", whys[i])
+			err := b.note(ctx, s, alarmOf(ids[i], "not_started", whys[i], whys[i]))
 			if err == nil {
 				said.Add(1)
 			}

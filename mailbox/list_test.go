@@ -44,7 +44,7 @@ func TestListPieceByPiece(t *testing.T) {
 	}
 	must(t, b.Cancel(t.Context(), "x0", "human", "no"))
 	want = append(want[1:], "tasks/failed/x0.json")
-	for _, most := range []int{1, 7, readFirst, 0} {
+	for _, most := range []int{1, 7, readFirst, 0, -1} {
 		var got []string
 		f := Filter{Limit: most}
 		for more := true; more; {

@@ -260,7 +260,7 @@ func (n named) sees(r verify.Report) bool {
 	return false
 }
 
-// TestTampering does each kind of damage at so many random places. verify names the
+// TestTampering does each kind of damage at random places. verify names the
 // file, the line and the seq of each.
 func TestTampering(t *testing.T) {
 	seed, times := seedOf(t), amount(5, 20, 500)

@@ -2,9 +2,11 @@ package queue
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -111,6 +113,29 @@ func TestSnapshotReads(t *testing.T) {
 	}))
 	if len(seen) != len(entries)-1 || seen["xA"] > 0 {
 		t.Errorf("%d of %d entries come, xA %d times", len(seen), len(entries), seen["xA"])
+	}
+}
+
+// Whoever panics at an entry leaves nobody behind who decodes more of them.
+func TestLookPanics(t *testing.T) {
+	entries := someEntries()
+	for i := range 10 * atOnce {
+		entries = append(entries, &Entry{ID: task.ID(fmt.Sprint("x", i)), State: task.Pending, Class: Class{"you", "other", ""}, Created: int64(i)})
+	}
+	s, err := readSnapshot(written(t, entries...))
+	must(t, err)
+	defer s.file.Close()
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("it did not panic")
+			}
+		}()
+		_ = s.each(0, s.head.Entries, func(*Entry) { panic("no") })
+	}()
+	stacks := make([]byte, 1<<20)
+	if stacks = stacks[:runtime.Stack(stacks, true)]; bytes.Contains(stacks, []byte("(*snapshot).pass(")) {
+		t.Errorf("it decodes on:\n%s", stacks)
 	}
 }
 
