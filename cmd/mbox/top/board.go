@@ -217,7 +217,7 @@ func (r *reader) index() error {
 	}
 	for s, f := range folders {
 		f.Count = index.Count[s]
-		f.first.all() // sorted now, for that takes time as well
+		f.first.sort() // here, for that takes time as well
 	}
 	r.at, r.asked, r.took, r.agents, r.folders = at, now, time.Since(begun), index.Agents, folders
 	return nil
@@ -271,7 +271,7 @@ func (r *reader) columns(ctx context.Context, b *Board) error {
 			}
 		}
 		for _, l := range f.first.all() {
-			c.Rows = append(c.Rows, Row{ID: l.ID, State: s, Priority: l.Priority, Type: l.Type, Target: l.Target, By: l.Claimant, Since: task.At(from(l.Live)), live: l.Live})
+			c.Rows = append(c.Rows, Row{ID: l.ID, State: s, Priority: l.Priority, Type: l.Type, Target: l.Target, By: l.Claimant, Since: task.At(from(l)), live: l})
 		}
 		b.Columns = append(b.Columns, c)
 	}
@@ -314,18 +314,26 @@ func (u *urgent) add(l *mailbox.Live) {
 	kept := *l
 	r.Live = &kept
 	if u.kept = append(u.kept, r); len(u.kept) == 2*u.most {
-		u.all()
+		u.sort()
 	}
 }
 
-// all are those that it keeps, the most urgent first.
-func (u *urgent) all() []ranked {
+func (u *urgent) sort() {
 	if u.sorted < len(u.kept) {
 		slices.SortFunc(u.kept, moreUrgent)
 		u.sorted = min(len(u.kept), u.most)
 		u.kept = u.kept[:u.sorted]
 	}
-	return u.kept
+}
+
+// all are those that it keeps, the most urgent first.
+func (u *urgent) all() []*mailbox.Live {
+	u.sort()
+	out := make([]*mailbox.Live, len(u.kept))
+	for i, r := range u.kept {
+		out[i] = r.Live
+	}
+	return out
 }
 
 func moreUrgent(a, b ranked) int {
@@ -367,15 +375,12 @@ func (r *reader) entitle(ctx context.Context, rows []Row) {
 	var unread []*Row
 	for i := range rows {
 		row := &rows[i]
-		if task.CheckID(row.ID) != nil {
-			continue // no verb takes it; verify and doctor tell of it
-		}
 		r.used[row.place()] = true
 		if known, ok := r.titles[row.place()]; ok && known.version == row.version() {
 			live, since := row.live, row.Since
 			*row = known.row
 			row.live, row.Since = live, since
-		} else if r.files > 0 {
+		} else if r.files > 0 && task.CheckID(row.ID) == nil { // no verb takes another; verify tells of it
 			r.files--
 			unread = append(unread, row)
 		}

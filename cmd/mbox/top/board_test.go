@@ -186,6 +186,12 @@ func TestBoardHasTheProblems(t *testing.T) {
 	must(t, err)
 	must(t, c.Fail(t.Context(), mailbox.Failure{TaskError: mailbox.TaskError{Code: "broken", Message: "it\nbroke"}, Final: true}))
 	want(kindFailed, string(c.ID())+": broken: it; broke")
+	broken, err := os.ReadFile(filepath.Join(box.Home(), "tasks", "failed", c.ID().File()))
+	must(t, err)
+	bad := filepath.Join(box.Home(), "tasks", "failed", "-bad id!.json") // which no verb takes
+	must(t, os.WriteFile(bad, broken, 0o600))
+	want(kindFailed, string(c.ID())+": broken: it; broke")
+	must(t, os.Remove(bad))
 	must(t, box.Retry(t.Context(), c.ID(), "human", "again"))
 	want(kindFailed, "")
 
@@ -419,11 +425,7 @@ func TestMostUrgent(t *testing.T) {
 				return cmp.Or(cmp.Compare(task.Rank(b.Priority), task.Rank(a.Priority)), from(a).Compare(from(b)), cmp.Compare(a.ID, b.ID))
 			})
 			for range 2 {
-				var got []*mailbox.Live
-				for _, r := range u.all() {
-					got = append(got, r.Live)
-				}
-				if want := all[:min(len(all), most+1)]; !reflect.DeepEqual(got, want) && len(want) > 0 {
+				if got, want := u.all(), all[:min(len(all), most+1)]; !reflect.DeepEqual(got, want) && len(want) > 0 {
 					t.Fatalf("%d of %d are %v, want %v", len(got), len(all), got, want)
 				}
 			}

@@ -169,8 +169,7 @@ func (r *reader) standing(ctx context.Context, b *Board) {
 			counts = workCounts
 		}
 		rest = rest.and(f.doubts, 1)
-		for _, suspect := range f.suspect.all() {
-			l := suspect.Live
+		for _, l := range f.suspect.all() {
 			if ctx.Err() != nil {
 				break
 			}
