@@ -112,7 +112,8 @@ func killed(t *testing.T, in func(dir string) Open) {
 	}
 }
 
-func manyWords() string {
+// ManyWords are more words than anybody asks for.
+func ManyWords() string {
 	var text strings.Builder
 	for i := range 3000 {
 		fmt.Fprint(&text, "q", i, " ")
@@ -214,7 +215,7 @@ func recalls(t *testing.T, open Open) {
 		{`" OR * ( ' -- %`, 0, nil},
 		{"\u0301 \u00bd \U0001f642 \ue000", 0, nil},
 		{"key:site NEAR(x) AND NOT", 0, nil},
-		{manyWords(), 0, nil},
+		{ManyWords(), 0, nil},
 	} {
 		same(t, fmt.Sprintf("%q, %d", c.query, c.limit), recall(t, m, c.query, c.limit), c.want)
 	}

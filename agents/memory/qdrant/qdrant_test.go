@@ -332,18 +332,11 @@ func TestRarest(t *testing.T) {
 	}
 	if server := qdranttest.Fake(); server != nil {
 		server.Calls()
-		recalled(t, s, manyWords(), 5)
+		recalled(t, s, memorytest.ManyWords(), 5)
 		if calls := server.Calls(); calls > mostWords+10 {
 			t.Errorf("a long query takes %d requests", calls)
 		}
 	}
-}
-
-func manyWords() (text string) {
-	for i := range 3000 {
-		text += fmt.Sprint("q", i, " ")
-	}
-	return text
 }
 
 // filled adds many entries, of a text that has their number in it.
