@@ -227,9 +227,9 @@ func (l *chain) patience(f *flusher) time.Duration {
 	return max(leaderPatience, 8*time.Duration(f.took.Load()))
 }
 
-// flushTo flushes the ticket's file by its own descriptor, if no other goroutine
-// has done so since that was written which is to be covered: up to where the file was
-// written before, or 0 for the ticket's line alone. Then it looks how far that was.
+// flushTo flushes the ticket's file by its own descriptor, if no other goroutine has
+// done so for all up to to, which was written before. With 0 that is the ticket's line,
+// and how far a flush reaches is looked up.
 func (l *chain) flushTo(t ticket, to int64) error {
 	f := t.from
 	f.mu.Lock()

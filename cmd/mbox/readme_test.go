@@ -30,9 +30,7 @@ var notRun = map[string]string{
 // Dates, times, hashes and the width of columns may differ; … stands for the rest
 // of a line, and alone on a line for any lines.
 func TestReadme(t *testing.T) {
-	if raced {
-		t.Skip("SKIPPED: each command is a process of its own: TestScripts has those that stay")
-	}
+	oneByOne(t)
 	for _, program := range []string{"python3", "jq"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf("no %s, which the README's examples use", program)

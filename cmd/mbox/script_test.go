@@ -59,11 +59,10 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, p)
 }
 
-var stays = regexp.MustCompile(`(?m)^[^#\n]*\bmbox (up|worker|serve|mcp|top|bridge)\b`)
-
 // staying are the scripts of a folder with a command that does not end by itself.
 func staying(t *testing.T, dir string) (files []string) {
 	t.Helper()
+	stays := regexp.MustCompile(`(?m)^[^#\n]*\bmbox (up|worker|serve|mcp|top|bridge)\b`)
 	all, err := filepath.Glob(filepath.Join(dir, "*.txt*"))
 	if err != nil {
 		t.Fatal(err)
@@ -81,6 +80,15 @@ func staying(t *testing.T, dir string) (files []string) {
 		t.Fatalf("no script of %s has a process that stays", dir)
 	}
 	return files
+}
+
+// oneByOne skips, under the race detector, a test of commands none of which has others
+// beside it: TestScripts has those.
+func oneByOne(t *testing.T) {
+	t.Helper()
+	if raced {
+		t.Skip("SKIPPED: its commands run one by one")
+	}
 }
 
 // scripts are those of a folder, and what they can call.

@@ -21,9 +21,7 @@ const walkthroughs = "testdata/walkthroughs"
 
 // The sessions that people have are scripts, of which mbox help walkthroughs is made.
 func TestWalkthroughs(t *testing.T) {
-	if raced {
-		t.Skip("SKIPPED: each command is a process of its own: TestScripts has those that stay")
-	}
+	oneByOne(t)
 	p := scripts(walkthroughs)
 	p.Cmds["prints"] = prints
 	testscript.Run(t, p)
