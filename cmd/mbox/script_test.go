@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -120,6 +121,7 @@ func scripts(dir string) testscript.Params {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"delegate": delegate,
+			"ended":    waitEnd,
 			"exits":    exits,
 			"given":    given,
 			"grab":     grab,
@@ -128,6 +130,7 @@ func scripts(dir string) testscript.Params {
 			"nowhere":  nowhere,
 			"postgres": database,
 			"qdrant":   qdrantServer,
+			"stop":     stop,
 			"unname":   unname,
 			"waitfor":  waitFor,
 			"watch":    watch,
@@ -311,6 +314,39 @@ func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
+}
+
+// stop FILE tells the process whose number is in a file to end, and waits until it has.
+func stop(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: stop FILE")
+	}
+	ts.Check(syscall.Kill(pidIn(ts, args[0]), syscall.SIGTERM))
+	waitEnd(ts, false, args)
+}
+
+// ended FILE waits until the process whose number is in a file has ended, for 30 s.
+func waitEnd(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: ended FILE")
+	}
+	pid := pidIn(ts, args[0])
+	deadline := time.Now().Add(30 * time.Second)
+	for syscall.Kill(pid, 0) == nil {
+		if time.Now().After(deadline) {
+			ts.Fatalf("waited 30 s for the process %d to end", pid)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func pidIn(ts *testscript.TestScript, file string) int {
+	pid, err := strconv.Atoi(strings.TrimSpace(ts.ReadFile(file)))
+	ts.Check(err)
+	if pid <= 1 {
+		ts.Fatalf("%s: %d is no process of ours", file, pid)
+	}
+	return pid
 }
 
 var (
