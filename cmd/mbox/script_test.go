@@ -120,20 +120,20 @@ func scripts(dir string) testscript.Params {
 			return false, fmt.Errorf("unknown condition %s", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"delegate": delegate,
-			"ended":    waitEnd,
-			"exits":    exits,
-			"given":    given,
-			"grab":     grab,
-			"keyring":  keyring,
-			"lint":     lint,
-			"nowhere":  nowhere,
-			"postgres": database,
-			"qdrant":   qdrantServer,
-			"stop":     stop,
-			"unname":   unname,
-			"waitfor":  waitFor,
-			"watch":    watch,
+			"delegate":  delegate,
+			"ended":     waitEnd,
+			"exits":     exits,
+			"given":     given,
+			"grab":      grab,
+			"keyring":   keyring,
+			"lint":      lint,
+			"nowhere":   nowhere,
+			"postgres":  database,
+			"qdrant":    qdrantServer,
+			"terminate": terminate,
+			"unname":    unname,
+			"waitfor":   waitFor,
+			"watch":     watch,
 		},
 	}
 }
@@ -316,10 +316,10 @@ func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// stop FILE tells the process whose number is in a file to end, and waits until it has.
-func stop(ts *testscript.TestScript, neg bool, args []string) {
+// terminate FILE tells the process whose number is in a file to end, and waits until it has.
+func terminate(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
-		ts.Fatalf("usage: stop FILE")
+		ts.Fatalf("usage: terminate FILE")
 	}
 	ts.Check(syscall.Kill(pidIn(ts, args[0]), syscall.SIGTERM))
 	waitEnd(ts, false, args)
