@@ -17,8 +17,8 @@ import (
 // Probe tells what this machine offers. It tries it out in a child: nothing
 // changes for this process.
 func Probe() (s Support) {
-	if raced {
-		s.Why = "Landlock cannot be told to the threads of the race detector, with which this is built"
+	if withCgo {
+		s.Why = "this mbox is built with cgo: build it with CGO_ENABLED=0, as make does"
 		return s
 	}
 	s.ABI = landlockABI()
