@@ -37,18 +37,26 @@ import (
 //     and with it a new generation.
 //   - Nobody waits long for a leader, who may be stopped: after a while each of the
 //     others flushes for himself, by the descriptor that he wrote through, and
-//     publishes nothing.
+//     publishes nothing. Who has just begun and may not lead flushes, too: to know
+//     how long that takes here.
+//   - A generation ends with a checkpoint, so its lines are on disk: those that a
+//     recovery has left in their places.
 //   - BEGUN is up to where a flush was begun that has not ended. Recovery that finds
 //     it, and the lock free, does not know whether a killed leader was told of an
 //     error. (Whoever leads after him was told as well.)
 //
-// Without a journal nothing is shared but among the goroutines of a process. Under
-// the ledger's lock everyone flushes for himself.
+// Without a journal nothing is shared but among the goroutines of a process, and one
+// that opens the day's file after another was told of an error, and killed before it
+// marked the mailbox read-only, does not learn of it. Under the ledger's lock everyone
+// flushes for himself.
 
-// leaderPatience is how long at least a leader is waited for, and gapPatience how
-// many times as long a process that may not lead waits for one who may.
+// leaderPatience is how long at least a leader is waited for, leaderFlushes how many
+// flushes long, each of at most longFlush, since one may have been stopped in it; and
+// gapPatience how many times as long a process that may not lead waits for one who may.
 const (
 	leaderPatience = 20 * time.Millisecond
+	leaderFlushes  = 8
+	longFlush      = 125 * time.Millisecond
 	gapPatience    = 10
 )
 
@@ -72,6 +80,7 @@ type ticket struct {
 	from       *flusher
 	generation uint64
 	end        int64
+	line       Position // behind it, in the ledger
 }
 
 // newFlusher takes the file over: on an error it is closed.
@@ -104,7 +113,7 @@ func (l *chain) target() *flusher {
 // ticket is for the flush that makes what was appended until now durable. Under
 // the ledger's lock.
 func (l *chain) ticket() ticket {
-	t := ticket{from: l.target(), end: l.head.Length}
+	t := ticket{from: l.target(), end: l.head.Length, line: l.head.position(l.genesis)}
 	if l.journaled() {
 		t.generation, t.end = l.head.Journal.Generation, l.head.Journal.Offset
 	}
@@ -147,7 +156,7 @@ func (l *chain) flush(t ticket) error {
 // share leads a flush, or finds that another process's has covered the ticket, or
 // has no patience left with a leader: patience begins anew with each other one.
 func (l *chain) share(t ticket) error {
-	patience, seen, since := l.patience(t.from), flushed{}, time.Now()
+	patience, seen, since := t.from.patience(), flushed{}, time.Now()
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 2*time.Millisecond) {
 		file, err := l.sync.Acquire(context.Background(), patience)
 		if err == nil {
@@ -158,14 +167,18 @@ func (l *chain) share(t ticket) error {
 			}
 		}
 		r := l.published(t)
-		if r != seen {
-			seen, since = r, time.Now()
+		if seen.boot != "" && r != seen {
+			since = time.Now()
 		}
+		seen = r
 		switch waited := time.Since(since); {
 		case r.to >= t.end:
 			return CheckWritable(l.home)
-		case err != nil && t.vouches(r) && waited >= patience:
-			return l.flushTo(t, 0)
+		case err != nil && waited >= patience && (t.vouches(r) || t.from.took.Load() == 0):
+			if err := l.flushTo(t, 0); err != nil || t.vouches(r) {
+				return err
+			}
+			patience = t.from.patience()
 		case waited >= gapPatience*patience:
 			return errGap
 		}
@@ -178,8 +191,10 @@ func (l *chain) share(t ticket) error {
 func (l *chain) lead(t ticket, file *os.File) error {
 	r, its := l.recorded(t, file)
 	switch {
-	case r.to >= t.end, !its && l.ended(t):
+	case r.to >= t.end:
 		return CheckWritable(l.home)
+	case !its && l.ended(t):
+		return l.keeps(t)
 	case !t.vouches(r):
 		return errGap
 	}
@@ -223,8 +238,8 @@ func (t ticket) vouches(r flushed) bool {
 	return opened.Generation != t.generation || opened.Offset <= r.to
 }
 
-func (l *chain) patience(f *flusher) time.Duration {
-	return max(leaderPatience, 8*time.Duration(f.took.Load()))
+func (f *flusher) patience() time.Duration {
+	return max(leaderPatience, leaderFlushes*time.Duration(f.took.Load()))
 }
 
 // flushTo flushes the ticket's file by its own descriptor, if no other goroutine has
@@ -261,7 +276,7 @@ func (l *chain) flushHeld(f *flusher) error {
 	if f.failed == nil {
 		begun := time.Now()
 		f.failed = durable.Flush(f.file)
-		f.took.Store(int64(time.Since(begun)))
+		f.took.Store(int64(min(time.Since(begun), longFlush)))
 	}
 	if f.failed != nil {
 		return errors.Join(f.failed, l.setReadOnly("flushing "+f.name+" failed: "+f.failed.Error()))
@@ -269,11 +284,20 @@ func (l *chain) flushHeld(f *flusher) error {
 	return nil
 }
 
-// ended tells whether the ticket's generation is over, and with that its lines on
-// disk. Where there is no other generation nobody knows.
+// ended tells whether the ticket's generation is over. Where there is no other
+// generation nobody knows.
 func (l *chain) ended(t ticket) bool {
 	h, err := l.seeHead()
 	return err == nil && h.Boot == l.boot && h.Journal.Generation != 0 && h.Journal.Generation != t.generation
+}
+
+// keeps is nil if the ledger has the ticket's line once its generation has ended:
+// a recovery may have taken back what a failed flush has lost.
+func (l *chain) keeps(t ticket) error {
+	if err := CheckWritable(l.home); err != nil {
+		return err
+	}
+	return l.Check(t.line)
 }
 
 // retire ends the ticket's generation by a checkpoint, which brings its lines to
@@ -287,25 +311,57 @@ func (l *chain) retire(t ticket) error {
 	if err := l.ready(); err != nil {
 		return err
 	}
+	if err := l.room(0); err != nil {
+		return err
+	}
 	if l.head.Journal.Generation == t.generation {
-		if err := l.uncover(l.head.Journal.Ino); err != nil {
+		if err := l.beginJournal(); err != nil {
 			return err
 		}
+	}
+	return errors.Join(l.endDoubt(), l.keeps(t))
+}
+
+// endDoubt takes back what the record says of a flush that was begun, after a
+// checkpoint. If somebody leads, what he writes takes its place.
+func (l *chain) endDoubt() error {
+	file, err := l.sync.Try()
+	if err != nil {
+		return nil
+	}
+	defer l.sync.Unlock()
+	r, its := l.recorded(ticket{from: l.journal.flusher, generation: l.head.Journal.Generation}, file)
+	if its {
+		return nil
+	}
+	return durable.WriteAt(file, r.encode(), 0)
+}
+
+// flushAll brings every line to the disk, so that none is left uncovered. Under the
+// ledger's lock.
+func (l *chain) flushAll() error {
+	if l.open == nil {
+		return nil
 	}
 	if err := l.room(0); err != nil {
 		return err
 	}
-	file, err := l.sync.Try()
-	if err != nil {
-		return CheckWritable(l.home) // a leader will write the record
+	if l.journaled() {
+		if err := l.flushJournal(); err != nil {
+			return err
+		}
 	}
-	defer l.sync.Unlock()
-	now := ticket{from: l.journal.flusher, generation: l.head.Journal.Generation}
-	r, its := l.recorded(now, file)
-	if its {
-		return CheckWritable(l.home)
+	return l.syncOpen()
+}
+
+// flushJournal flushes the journal, or makes a checkpoint where that would not vouch
+// for all its lines. Under the ledger's lock.
+func (l *chain) flushJournal() error {
+	t := ticket{from: l.journal.flusher, generation: l.head.Journal.Generation}
+	if t.vouches(l.published(t)) {
+		return l.flushNow(t.from)
 	}
-	return durable.WriteAt(file, r.encode(), 0)
+	return l.beginJournal()
 }
 
 // inDoubt tells whether a leader of this boot has died in its flush.

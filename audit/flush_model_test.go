@@ -228,11 +228,28 @@ func (m *model) start(i int) *process {
 	return p
 }
 
-// live appends until enough is acknowledged or the mailbox is read-only; where a
-// process is killed, another one takes its place.
+// live runs processes one after the other, until enough is acknowledged or the
+// mailbox is read-only: where one is killed, another one takes its place.
 func (m *model) live(i, enough int) {
-	p := m.start(i)
-	defer func() { p.Close() }()
+	for again := true; again; {
+		p := m.start(i)
+		m.mu.Lock()
+		goroutines := 1 + m.rand.IntN(3)
+		m.mu.Unlock()
+		var wg sync.WaitGroup
+		for range goroutines {
+			wg.Go(func() { m.appends(p, enough) })
+		}
+		wg.Wait()
+		p.Close()
+		m.mu.Lock()
+		again = p.killed && m.acks < enough && !m.t.Failed()
+		m.mu.Unlock()
+	}
+}
+
+// appends is one goroutine of a process.
+func (m *model) appends(p *process, enough int) {
 	for {
 		line, err := p.Append(context.Background(), note("coder", "said"))
 		m.mu.Lock()
@@ -245,11 +262,8 @@ func (m *model) live(i, enough int) {
 		}
 		m.mu.Unlock()
 		switch {
-		case acks >= enough || m.t.Failed() || !killed && errors.Is(err, ErrReadOnly):
+		case killed || acks >= enough || m.t.Failed() || errors.Is(err, ErrReadOnly):
 			return
-		case killed:
-			p.Close()
-			p = m.start(i)
 		case err != nil && !errors.Is(err, errLost):
 			m.t.Error(err)
 			return
@@ -259,12 +273,12 @@ func (m *model) live(i, enough int) {
 
 func TestRule24_FlushModel(t *testing.T) {
 	needJournal(t)
-	runs := 60
+	runs := 40
 	switch {
 	case os.Getenv("MBOX_TORTURE") != "":
-		runs = 20000
+		runs = 6000
 	case testing.Short():
-		runs = 25
+		runs = 15
 	}
 	acks, flushes, kills := 0, 0, 0
 	dir := t.TempDir()

@@ -347,3 +347,118 @@ func TestRule27_NoSyncFile(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// Where a recovery has taken back a line that a failed flush has lost, its writer, who
+// stood still meanwhile, is not answered that it is on disk: neither by the end of its
+// generation nor by a checkpoint.
+func TestRule25_TakenBack(t *testing.T) {
+	needJournal(t)
+	for name, before := range map[string]func(l *Ledger){
+		"ended":   func(l *Ledger) { appendNote(t, l, "coder", "three") },
+		"retired": func(*Ledger) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger(t, nil)
+			appendNote(t, l, "coder", "one")
+			late := openLedger(t, l.home, nil)
+			_, other, err := l.write(context.Background(), note("coder", "unflushed"), Payload{}, nil)
+			must(t, err)
+			other.from.release()
+			_, mine, err := late.write(context.Background(), note("coder", "two"), Payload{}, nil)
+			must(t, err)
+			journal := readFile(t, JournalPath(l.home))
+			clear(journal[2*journalBlock:])
+			writeFile(t, JournalPath(l.home), journal)
+			recovery := openLedger(t, l.home, nil)
+			_, err = recovery.Replay(t.Context(), true)
+			must(t, errors.Join(err, recovery.Renew(t.Context())))
+			before(recovery)
+			if err := late.flush(mine); !errors.Is(err, ErrMoved) {
+				t.Errorf("it is not in the ledger any more: %v", err)
+			}
+			if said := wholeChain(t, recovery); said[0] != "one" || slices.Contains(said, "two") {
+				t.Errorf("%q", said)
+			}
+		})
+	}
+}
+
+// Whoever flushes for all under the ledger's lock, at midnight or for a backup, and would
+// not be told of every error makes a checkpoint.
+func TestRule28_AllByACheckpoint(t *testing.T) {
+	needJournal(t)
+	days := 0
+	for name, do := range map[string]func(late *Ledger) error{
+		"midnight": func(late *Ledger) error {
+			late.now = func() time.Time { return time.Now().AddDate(0, 0, days) }
+			_, err := late.Append(context.Background(), note("coder", "three"))
+			return err
+		},
+		"backup": func(late *Ledger) error {
+			return late.Frozen(context.Background(), func(Position) error { return nil })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger(t, nil)
+			appendNote(t, l, "coder", "one")
+			_, hers, err := l.write(context.Background(), note("coder", "two"), Payload{}, nil)
+			must(t, err)
+			hers.from.release()
+			days++
+			got := steps(t, l, func() { must(t, do(openLedger(t, l.home, nil))) })
+			if n := strings.Count(strings.Join(got, "\n"), "syncfs .mbox/journal"); n != 1 {
+				t.Errorf("%d checkpoints by\n  %s", n, strings.Join(got, "\n  "))
+			}
+			days++
+			got = steps(t, l, func() { must(t, do(openLedger(t, l.home, nil))) })
+			if strings.Contains(strings.Join(got, "\n"), "syncfs") {
+				t.Errorf("all is on disk:\n  %s", strings.Join(got, "\n  "))
+			}
+		})
+	}
+}
+
+// A new process does not know how long a flush takes. On a slow disk it finds out, and
+// does not take a leader who is at work for one who is stopped.
+func TestRule27_NewProcessOnASlowDisk(t *testing.T) {
+	needJournal(t)
+	l := newLedger(t, nil)
+	appendNote(t, l, "coder", "one")
+	_, hers, err := l.write(context.Background(), note("coder", "two"), Payload{}, nil)
+	must(t, err)
+	leader, err := durable.TryLock(l.sync.Path())
+	must(t, err)
+	late := openLedger(t, l.home, nil)
+	flushed, ended := make(chan bool), make(chan error, 1)
+	var once sync.Once
+	var checkpoints atomic.Int64
+	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
+		switch {
+		case op == durable.OpSyncFS:
+			checkpoints.Add(1)
+		case op == durable.OpSync && path == JournalPath(l.home):
+			time.Sleep(2 * longFlush) // of a slow disk
+			once.Do(func() { close(flushed) })
+		}
+		return true, nil
+	})
+	defer remove()
+	go func() {
+		_, err := late.Append(context.Background(), note("coder", "three"))
+		ended <- err
+	}()
+	select {
+	case <-flushed:
+	case err := <-ended:
+		t.Errorf("it did not look how long a flush takes: %v", err)
+		ended <- err
+	}
+	must(t, leader.Unlock())
+	must(t, errors.Join(l.flush(hers), <-ended))
+	if n := checkpoints.Load(); n != 0 {
+		t.Errorf("%d checkpoints beside a leader at work", n)
+	}
+	if took := time.Duration(late.journal.took.Load()); took != longFlush {
+		t.Errorf("one who was stopped in a flush would wait for leaders as if they took %v", took)
+	}
+}

@@ -51,6 +51,10 @@ import (
 // be lost: Replay blanks it, as if the power cut had taken it, and it is set
 // aside like any hole.
 //
+// A checkpoint does not learn of an error of which syncfs has told another program,
+// or a process that was killed before it marked the mailbox read-only, before this
+// one opened the journal.
+//
 // Where syncfs is missing (macOS), and in mode Strict, there is no journal: the
 // staged file is flushed, then the ledger.
 
@@ -208,7 +212,12 @@ func (l *chain) checkpoint() error {
 	}
 	// audit/ may be on another file system. And where ext4 has no journal, syncfs
 	// leaves names in the disk's cache: what comes after may reach the disk first.
-	return l.syncOpen()
+	if l.open == nil {
+		return nil
+	}
+	l.open.mu.Lock()
+	defer l.open.mu.Unlock()
+	return l.flushHeld(l.open)
 }
 
 // dropJournal removes the journal, once all that it is needed for is on disk. A

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -103,4 +104,19 @@ func inMode(t *testing.T, l *Ledger, m durable.Mode) *Ledger {
 	}
 	t.Cleanup(func() { other.Close() })
 	return other
+}
+
+// A process that flushes nothing of its own still brings the lines of others to the disk
+// before it removes their journal, also those of a folder audit on another file system.
+func TestLeftWithoutFlushes(t *testing.T) {
+	needJournal(t)
+	l := newLedger(t, nil)
+	appendNote(t, l, "coder", "one")
+	none := openLedger(t, l.home, nil)
+	none.mode = durable.None
+	got := steps(t, l, func() { appendNote(t, none, "coder", "two") })
+	day := slices.Index(got, "sync audit/shared/"+filepath.Base(newestPath(t, l)))
+	if removed := slices.Index(got, "remove .mbox/journal"); day < 0 || removed < day {
+		t.Errorf("%q", got)
+	}
 }

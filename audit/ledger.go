@@ -392,7 +392,7 @@ func (l *chain) turnDay(now time.Time) error {
 	if l.head.File >= name {
 		return nil
 	}
-	if err := l.endDay(); err != nil {
+	if err := l.flushAll(); err != nil {
 		return err
 	}
 	path := filepath.Join(sharedDir(l.home), name)
@@ -430,23 +430,6 @@ func (l *chain) turnDay(now time.Time) error {
 		return err
 	}
 	return l.mend(info.Size())
-}
-
-// endDay flushes the newest file before a younger one is begun, and the journal
-// before it: no line of an older file may be left uncovered.
-func (l *chain) endDay() error {
-	if l.open == nil || l.mode == durable.None {
-		return nil
-	}
-	if err := l.room(0); err != nil {
-		return err
-	}
-	if l.journaled() {
-		if err := l.flushNow(l.journal.flusher); err != nil {
-			return err
-		}
-	}
-	return l.syncOpen()
 }
 
 // put writes one line at the end of the open file, then into the journal, and
@@ -577,13 +560,8 @@ func (l *chain) Frozen(ctx context.Context, do func(end Position) error) error {
 	if err := l.ready(); err != nil {
 		return err
 	}
-	if err := l.room(0); err != nil {
+	if err := l.flushAll(); err != nil {
 		return err
-	}
-	if l.open != nil {
-		if err := l.flushNow(l.target()); err != nil {
-			return err
-		}
 	}
 	return do(l.End())
 }

@@ -95,7 +95,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"no-patience", "27", flushGo,
-		"return max(leaderPatience, 8*time.Duration(f.took.Load()))", "return time.Hour",
+		"return max(leaderPatience, leaderFlushes*time.Duration(f.took.Load()))", "return time.Hour",
 		auditTest("TestRule27_StoppedLeader"),
 	},
 	{
@@ -110,8 +110,18 @@ var auditMutants = []mutant{
 	},
 	{
 		"late-flushes-for-itself", "27", flushGo,
-		"case err != nil && t.vouches(r) && waited >= patience:", "case err != nil && waited >= patience:",
+		"if err := l.flushTo(t, 0); err != nil || t.vouches(r) {", "if err := l.flushTo(t, 0); err != nil || r.boot != \"\" {",
 		auditTest("TestRule27_StoppedLeaderKnowsOfAnError"),
+	},
+	{
+		"a-new-process-knows-of-no-flush", "27", flushGo,
+		"(t.vouches(r) || t.from.took.Load() == 0)", "t.vouches(r)",
+		auditTest("TestRule27_NewProcessOnASlowDisk"),
+	},
+	{
+		"stopped-in-a-flush", "27", flushGo,
+		"int64(min(time.Since(begun), longFlush))", "int64(time.Since(begun))",
+		auditTest("TestRule27_NewProcessOnASlowDisk"),
 	},
 	{
 		"no-end-in-a-gap", "28", flushGo,
@@ -130,8 +140,23 @@ var auditMutants = []mutant{
 	},
 	{
 		"ended-generation-flushed", "25", flushGo,
-		"case r.to >= t.end, !its && l.ended(t):", "case r.to >= t.end:",
+		"case !its && l.ended(t):", "case its && l.ended(t):",
 		auditTest("TestRule25_EndedGeneration"),
+	},
+	{
+		"ended-keeps-all", "25", flushGo,
+		"\t\treturn l.keeps(t)\n", "\t\treturn CheckWritable(l.home)\n",
+		auditTest("TestRule25_TakenBack/ended"),
+	},
+	{
+		"retired-keeps-all", "25", flushGo,
+		"return errors.Join(l.endDoubt(), l.keeps(t))", "return l.endDoubt()",
+		auditTest("TestRule25_TakenBack/retired"),
+	},
+	{
+		"all-without-vouching", "28", flushGo,
+		"if t.vouches(l.published(t)) {", "if t.from != nil {",
+		auditTest("TestRule28_AllByACheckpoint"),
 	},
 	{
 		"in-doubt-nothing-is-blanked", "37", replayGo,
@@ -220,12 +245,12 @@ var auditMutants = []mutant{
 	},
 	{
 		"midnight-unflushed", "15", ledgerGo,
-		"\tif err := l.endDay(); err != nil {\n\t\treturn err\n\t}\n", "",
+		"\tif err := l.flushAll(); err != nil {\n\t\treturn err\n\t}\n\tpath", "\tpath",
 		auditTest("TestRule15_OrderOfMidnight"),
 	},
 	{
-		"midnight-journal-unflushed", "15", ledgerGo,
-		"if l.journaled() {\n\t\tif err := l.flushNow(l.journal.flusher); err != nil {", "if l.mode == durable.None {\n\t\tif err := l.flushNow(l.journal.flusher); err != nil {",
+		"midnight-journal-unflushed", "15", flushGo,
+		"if err := l.flushJournal(); err != nil {", "if err := error(nil); err != nil {",
 		auditTest("TestRule15_OrderOfMidnight"),
 	},
 	{
@@ -245,13 +270,18 @@ var auditMutants = []mutant{
 	},
 	{
 		"frozen-unflushed", "18,23", ledgerGo,
-		"if err := l.flushNow(l.target()); err != nil {", "if err := error(nil); err != nil {",
+		"\tif err := l.flushAll(); err != nil {\n\t\treturn err\n\t}\n\treturn do(", "\treturn do(",
 		auditTest("TestRule23_Frozen"),
 	},
 	{
 		"checkpoint-without-syncfs", "10", journalGo,
 		"if err := durable.SyncFS(on); err != nil {", "if err := error(nil); err != nil && on != nil {",
 		auditTest("TestRule10_JournalBeginsAnew"),
+	},
+	{
+		"left-without-flushes", "10", journalGo,
+		"\treturn l.flushHeld(l.open)\n", "\tif l.mode == durable.None {\n\t\treturn nil\n\t}\n\treturn l.flushHeld(l.open)\n",
+		auditTest("TestLeftWithoutFlushes"),
 	},
 	{
 		"base-unflushed", "10", journalGo,
