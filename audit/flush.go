@@ -319,26 +319,24 @@ func (l *chain) retire(t ticket) error {
 			return err
 		}
 	}
-	return errors.Join(l.endDoubt(), l.keeps(t))
-}
-
-// endDoubt takes back what the record says of a flush that was begun, after a
-// checkpoint. If somebody leads, what he writes takes its place.
-func (l *chain) endDoubt() error {
+	if err := l.keeps(t); err != nil {
+		return err
+	}
 	file, err := l.sync.Try()
 	if err != nil {
-		return nil
+		return nil // who leads writes the record
 	}
 	defer l.sync.Unlock()
 	r, its := l.recorded(ticket{from: l.journal.flusher, generation: l.head.Journal.Generation}, file)
 	if its {
 		return nil
 	}
-	return durable.WriteAt(file, r.encode(), 0)
+	return durable.WriteAt(file, r.encode(), 0) // takes back what was begun
 }
 
-// flushAll brings every line to the disk, so that none is left uncovered. Under the
-// ledger's lock.
+// flushAll brings every line to the disk, so that none is left uncovered: by a
+// checkpoint where a flush of the journal would not vouch for all. Under the ledger's
+// lock.
 func (l *chain) flushAll() error {
 	if l.open == nil {
 		return nil
@@ -347,21 +345,15 @@ func (l *chain) flushAll() error {
 		return err
 	}
 	if l.journaled() {
-		if err := l.flushJournal(); err != nil {
+		t := ticket{from: l.journal.flusher, generation: l.head.Journal.Generation}
+		if !t.vouches(l.published(t)) {
+			return l.beginJournal()
+		}
+		if err := l.flushNow(t.from); err != nil {
 			return err
 		}
 	}
 	return l.syncOpen()
-}
-
-// flushJournal flushes the journal, or makes a checkpoint where that would not vouch
-// for all its lines. Under the ledger's lock.
-func (l *chain) flushJournal() error {
-	t := ticket{from: l.journal.flusher, generation: l.head.Journal.Generation}
-	if t.vouches(l.published(t)) {
-		return l.flushNow(t.from)
-	}
-	return l.beginJournal()
 }
 
 // inDoubt tells whether a leader of this boot has died in its flush.

@@ -13,21 +13,20 @@ import (
 	"mbox/cmd/mbox/check"
 	"mbox/mailbox"
 	"mbox/mailbox/home"
-	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
 func retryVerb() *verb {
 	var o operator
 	c := choosing(mailbox.Failed)
-	c.but = func(t *mailbox.Task) bool { return check.OnlyHere(t) || t.Called(mailbox.Failed) == task.Rejected }
+	c.but = func(t *mailbox.Task) bool { return check.OnlyHere(t) || t.Called(mailbox.Failed) != string(mailbox.Failed) }
 	return &verb{
 		name: "retry", args: "[ID…]", most: -1,
 		brief: "give a failed task another chance",
 		about: `Moves failed tasks back to pending, with all their attempts ahead of them. --failed
-is all of them but what mbox run did, whose command nobody else has, and drops that were
-rejected; how many that are is told, and asked about, or --yes has to be there. The exit
-code is that of the worst.
+is all of them but what was cancelled, what mbox run did, whose command nobody else has,
+and drops that were rejected; how many that are is told, and asked about, or --yes has to
+be there. A cancelled task is retried by its id. The exit code is that of the worst.
 
 A drop that was rejected is not retried (exit code 5): mbox has kept only the fields that
 were right. All of it lies in tasks/quarantine, to be mended and sent anew.`,

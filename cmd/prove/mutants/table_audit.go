@@ -150,12 +150,12 @@ var auditMutants = []mutant{
 	},
 	{
 		"retired-keeps-all", "25", flushGo,
-		"return errors.Join(l.endDoubt(), l.keeps(t))", "return l.endDoubt()",
+		"\tif err := l.keeps(t); err != nil {\n\t\treturn err\n\t}\n", "",
 		auditTest("TestRule25_TakenBack/retired"),
 	},
 	{
 		"all-without-vouching", "28", flushGo,
-		"if t.vouches(l.published(t)) {", "if t.from != nil {",
+		"if !t.vouches(l.published(t)) {", "if t.from == nil {",
 		auditTest("TestRule28_AllByACheckpoint"),
 	},
 	{
@@ -250,7 +250,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"midnight-journal-unflushed", "15", flushGo,
-		"if err := l.flushJournal(); err != nil {", "if err := error(nil); err != nil {",
+		"if err := l.flushNow(t.from); err != nil {", "if err := error(nil); err != nil {",
 		auditTest("TestRule15_OrderOfMidnight"),
 	},
 	{
