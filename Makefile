@@ -56,7 +56,8 @@ torture: ## the long forms: storms, sweeps, histories, tampering, power cuts; ho
 	$(MAKE) mutants
 
 mutants: ## break mbox in 1210 places, one at a time: the tests must notice
-	CGO_ENABLED=0 $(GO) run ./cmd/prove/mutants
+	.ci/need $(NEED)
+	$(OLLAMA) $(PEERS) $(LOOKS) CGO_ENABLED=0 $(GO) run ./cmd/prove/mutants
 
 race: ## the tests under the race detector, shorter, without those of the built program; needs gcc
 	.ci/need $(NEED)
