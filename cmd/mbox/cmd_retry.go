@@ -19,7 +19,9 @@ import (
 func retryVerb() *verb {
 	var o operator
 	c := choosing(mailbox.Failed)
-	c.but = func(t *mailbox.Task) bool { return check.OnlyHere(t) || t.Called(mailbox.Failed) != string(mailbox.Failed) }
+	c.but = func(t *mailbox.Task) bool {
+		return check.OnlyHere(t) || t.Called(mailbox.Failed) != string(mailbox.Failed)
+	}
 	return &verb{
 		name: "retry", args: "[ID…]", most: -1,
 		brief: "give a failed task another chance",

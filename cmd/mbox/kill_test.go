@@ -455,9 +455,6 @@ func (s *storm) account() {
 // worker now and then, in one home on a real disk. Whatever was acknowledged
 // holds in the end, and every twenty commands the home is whole.
 func TestKillStorm(t *testing.T) {
-	if _, err := exec.LookPath("python3"); err != nil {
-		t.Fatal("python3 is missing: the format checker cannot run")
-	}
 	bin := program(t)
 	rounds := sized(40, 200, 2000)
 	dir := diskDir(t)

@@ -24,9 +24,6 @@ import (
 // of action tasks, kills them at random, and cancels some trees. In the end
 // everything has ended, once, with its effect, and what was done is debited.
 func TestDelegationStorm(t *testing.T) {
-	if _, err := exec.LookPath("python3"); err != nil {
-		t.Fatal("python3 is missing: the format checker cannot run")
-	}
 	bin := program(t)
 	s := &treeStorm{
 		random: rand.New(rand.NewPCG(seedOf(t), 4)), over: make(chan struct{}),

@@ -640,27 +640,27 @@ var lifeMutants = []mutant{
 		command{"agents", "TestCycles"},
 	},
 	{
-		"hour-begins-with-each-process", "life", "agents/act.go",
+		"hour-begins-with-each-process", "life", "agents/hour.go",
 		"s.Team.Actions.Used(s.Agent) > 0 {", "s.Team.Actions.Used(s.Agent) >= 0 {",
 		command{"agents", "TestHourOverRestarts"},
 	},
 	{
-		"hour-counts-twice", "life", "agents/act.go",
+		"hour-counts-twice", "life", "agents/hour.go",
 		"s.Team.Actions.Used(s.Agent) > 0 {", "s.Team.Actions.Used(s.Agent) < 0 {",
 		command{"agents", "TestHourOverRestarts"},
 	},
 	{
-		"hour-of-anybody", "life", "agents/act.go",
+		"hour-of-anybody", "life", "agents/hour.go",
 		"agent, sender = payer(e.Agent, t)", "agent, _ = payer(e.Agent, t)",
 		command{"agents", "TestHourOverRestarts"},
 	},
 	{
-		"hour-without-what-was-handed-on", "life", "agents/act.go",
+		"hour-without-what-was-handed-on", "life", "agents/hour.go",
 		"n = 1 // it was handed on", "n = 0",
 		command{"agents", "TestHourOfDelegations"},
 	},
 	{
-		"hour-of-a-former-name", "life", "agents/act.go",
+		"hour-of-a-former-name", "life", "agents/hour.go",
 		"if agent, err = mailbox.AgentCalled(s.Box, agent); err != nil || agent != s.Agent {", "if err = nil; agent != s.Agent {",
 		command{"cmd/mbox", "TestScripts/^agent_hour$"},
 	},

@@ -121,7 +121,7 @@ var rightsMutants = []mutant{
 		command{"agents/sandbox", "TestRulesOfSelf$"},
 	},
 	{
-		"an-hour-for-each-name", "rights", "agents/act.go",
+		"an-hour-for-each-name", "rights", "agents/hour.go",
 		"{agent, manySenders * most}", "{agent + sender, manySenders * most}",
 		agentsTest("TestHourOfManySenders"),
 	},
