@@ -321,29 +321,43 @@ func (m *Markdown) change(ctx context.Context, do func() error) error {
 // are told by how they begin.
 func (m *Markdown) sweep() error {
 	for _, folder := range []string{".", dayFolder} {
-		names, err := durable.Names(filepath.Join(m.at.Workspace, folder))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
+		if err := m.sweepFolder(folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
-		}
-		for _, name := range names {
-			file := filepath.Join(folder, name)
-			if !durable.Temporary(name) || !m.begun(file) {
-				continue
-			}
-			if err := durable.RemoveIfThere(filepath.Join(m.at.Workspace, file)); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
 }
 
+// sweepFolder is sweep of one folder. A link that takes the place of that meanwhile
+// leads nowhere out of the workspace.
+func (m *Markdown) sweepFolder(folder string) error {
+	workspace, err := os.OpenRoot(m.at.Workspace)
+	if err != nil {
+		return err
+	}
+	defer workspace.Close()
+	root, err := workspace.OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	in, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	names, err := in.Readdirnames(-1)
+	for _, name := range names {
+		if durable.Temporary(name) && begun(root, name) {
+			err = errors.Join(err, durable.RemoveIn(root, name))
+		}
+	}
+	return err
+}
+
 // begun tells whether a file begins as a page does.
-func (m *Markdown) begun(file string) bool {
-	f, info, err := durable.OpenBelow(m.at.Workspace, file)
+func begun(root *os.Root, name string) bool {
+	f, _, err := durable.OpenIn(root, name, os.O_RDONLY)
 	if err != nil {
 		return false
 	}
@@ -351,7 +365,7 @@ func (m *Markdown) begun(file string) bool {
 	head := make([]byte, 64)
 	n, _ := io.ReadFull(f, head)
 	text := string(head[:n])
-	return info.Mode().IsRegular() && (strings.HasPrefix(text, headings+coreTitle) || strings.HasPrefix(text, headings+dayTitle))
+	return strings.HasPrefix(text, headings+coreTitle) || strings.HasPrefix(text, headings+dayTitle)
 }
 
 // sources reads where entries come from, by their hashes, in the order of the pages.

@@ -16,7 +16,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -46,12 +45,21 @@ type Source struct {
 	Texts map[string][]byte
 }
 
-// bytesOf is where the bytes of a file of the home are read.
-func (s *Source) bytesOf(name string) string {
+// open opens what has the bytes of a file of the home.
+func (s *Source) open(name string) (*os.File, fs.FileInfo, error) {
 	if other := s.Instead[name]; other != "" {
-		return other
+		return durable.OpenRegular(other)
 	}
-	return filepath.Join(s.Home, name)
+	return durable.OpenRegularBelow(s.Home, name)
+}
+
+// below is the files below a folder. An agent may put a link in the place of any folder
+// that it can write to while they are read: none is followed.
+type below string
+
+func (b below) Open(name string) (fs.File, error) {
+	f, _, err := durable.OpenBelow(string(b), name)
+	return f, err
 }
 
 // leavesOut tells whether a path is in no backup.
@@ -153,10 +161,9 @@ func (c *copying) rounds(ctx context.Context) error {
 // is gone. It returns how many those were.
 func (c *copying) round(ctx context.Context) (n int, err error) {
 	c.report.Rounds++
-	err = filepath.WalkDir(c.from.Home, func(path string, e fs.DirEntry, err error) error {
-		name := strings.TrimPrefix(path[len(c.from.Home):], "/")
+	err = fs.WalkDir(below(c.from.Home), ".", func(name string, e fs.DirEntry, err error) error {
 		switch {
-		case name == "":
+		case name == ".":
 			return err
 		case c.from.leavesOut(name) && e.IsDir():
 			return fs.SkipDir
@@ -166,8 +173,8 @@ func (c *copying) round(ctx context.Context) (n int, err error) {
 			return c.unread(file{name: name + "/"}, err) // a folder: its names
 		}
 		info, err := e.Info()
-		if err == nil && c.from.Instead[name] != "" {
-			info, err = os.Lstat(c.from.bytesOf(name))
+		if other := c.from.Instead[name]; err == nil && other != "" {
+			info, err = os.Lstat(other)
 		}
 		if err != nil {
 			return c.unread(file{name: name}, err)
@@ -237,7 +244,7 @@ func (c *copying) put(ctx context.Context, it file) (err error) {
 	if text, given := c.from.Texts[it.name]; given {
 		return c.text(it, text)
 	}
-	f, info, err := durable.OpenRegular(c.from.bytesOf(it.name))
+	f, info, err := c.from.open(it.name)
 	if err != nil {
 		return c.unread(it, err)
 	}

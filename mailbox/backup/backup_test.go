@@ -276,6 +276,37 @@ func TestRule23_BackupOfWhatMoves(t *testing.T) {
 	}
 }
 
+// An agent that puts a link in the place of its own folder, while that is read, gets
+// nothing into the backup that it cannot read itself: no bytes, and no names.
+func TestBackupFollowsNoLink(t *testing.T) {
+	b, _ := newSource(t)
+	outside, work := filepath.Join(t.TempDir(), "outside"), b.path("agents", "coder", "work")
+	for _, dir := range []string{work, outside} {
+		must(t, os.MkdirAll(filepath.Join(dir, "folder"), 0o700))
+	}
+	must(t, put(filepath.Join(work, "first"), filler()))
+	must(t, put(filepath.Join(work, "secret"), "its own"))
+	must(t, put(filepath.Join(outside, "secret"), "canary"))
+	must(t, put(filepath.Join(outside, "folder", "canary"), "canary"))
+	w := &doing{do: func() {
+		must(t, os.Rename(work, b.path("agents", "coder", "aside")))
+		must(t, os.Symlink(outside, work))
+	}}
+	_, err := Write(t.Context(), w, b)
+	must(t, err)
+	if w.do != nil {
+		t.Fatal("it was not at work yet")
+	}
+	if bytes.Contains(plain(t, w.Bytes()), []byte("canary")) {
+		t.Error("the canary is in the backup")
+	}
+	dir, err := restoredFrom(t, w.Bytes())
+	must(t, err)
+	if data, err := os.ReadFile(filepath.Join(dir, "agents", "coder", "aside", "secret")); string(data) != "its own" {
+		t.Errorf("%q %v", data, err)
+	}
+}
+
 func entries(t *testing.T, packed []byte) map[string]string {
 	t.Helper()
 	files := map[string]string{}

@@ -206,16 +206,18 @@ func pathError(op, path string, err error) error {
 // that is nearly all hole is ErrSparse.
 func OpenFile(path string, flags int) (*os.File, error) {
 	fd, st, err := openRegular(path, flags)
-	if err == nil {
-		err = dense(fd, path, &st)
-	}
 	if err != nil {
 		return nil, err
 	}
 	// Only the opening must not block, and what is marked so would be polled.
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, flags&unix.O_APPEND); err != nil {
+	err = dense(fd, path, &st)
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETFL, flags&unix.O_APPEND)
+		err = pathError("fcntl", path, err)
+	}
+	if err != nil {
 		unix.Close(fd)
-		return nil, pathError("fcntl", path, err)
+		return nil, err
 	}
 	return os.NewFile(uintptr(fd), path), nil
 }
@@ -526,7 +528,7 @@ func openRegular(path string, flags int) (fd int, st unix.Stat_t, err error) {
 // maxHoles is how many bytes of a file may have no place on the disk.
 const maxHoles = 64 << 20
 
-// dense refuses, and closes, a file of which more is hole: reading a terabyte of
+// dense refuses a file of which more is hole: reading a terabyte of
 // nothing takes an hour. Fewer blocks than bytes alone do not tell, for the file
 // system may compress.
 func dense(fd int, path string, st *unix.Stat_t) error {
@@ -548,9 +550,6 @@ func dense(fd int, path string, st *unix.Stat_t) error {
 	if err == nil && holes > maxHoles {
 		err = pathError("open", path, ErrSparse)
 	}
-	if err != nil {
-		unix.Close(fd)
-	}
 	return err
 }
 
@@ -560,14 +559,14 @@ func dense(fd int, path string, st *unix.Stat_t) error {
 // ErrSparse.
 func OpenRegular(path string) (*os.File, fs.FileInfo, error) {
 	fd, st, err := openRegular(path, unix.O_RDONLY)
-	if err == nil {
-		err = dense(fd, path, &st)
-	}
 	if err != nil {
 		return nil, nil, err
 	}
 	f := os.NewFile(uintptr(fd), path)
 	info, err := f.Stat()
+	if err == nil {
+		err = dense(fd, path, &st)
+	}
 	if err != nil {
 		f.Close()
 		return nil, nil, err
@@ -604,6 +603,27 @@ func OpenBelow(dir, path string) (*os.File, fs.FileInfo, error) {
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
 		err = pathError("open", f.Name(), ErrNotRegular)
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// OpenRegularBelow is OpenRegular of the file at path below dir, which is found as
+// OpenBelow finds it.
+func OpenRegularBelow(dir, path string) (*os.File, fs.FileInfo, error) {
+	f, info, err := OpenBelow(dir, path)
+	if err != nil {
+		return nil, nil, err
+	}
+	st, err := Fstat(f)
+	if err == nil && info.IsDir() {
+		err = pathError("open", f.Name(), ErrNotRegular)
+	}
+	if err == nil {
+		err = dense(int(f.Fd()), f.Name(), &st)
 	}
 	if err != nil {
 		f.Close()

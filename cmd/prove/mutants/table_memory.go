@@ -121,7 +121,7 @@ var memoryMutants = []mutant{
 	},
 	{
 		"memory-half-a-page-stays", "memory", "agents/memory/markdown.go",
-		"!m.begun(file) {", "m.begun(file) {",
+		"&& begun(root, name) {", "&& !begun(root, name) {",
 		memoryTest("TestMarkdownSweeps$"),
 	},
 	{

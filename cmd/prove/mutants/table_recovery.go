@@ -282,6 +282,11 @@ var recoveryMutants = []mutant{
 		backupTest("TestRule23_SlowBackupHoldsNobodyUp"),
 	},
 	{
+		"backup-follows-links", "23", backupGo,
+		"return durable.OpenRegularBelow(s.Home, name)", "return durable.OpenRegular(s.Home + \"/\" + name)",
+		backupTest("TestBackupFollowsNoLink"),
+	},
+	{
 		"backup-with-what-went-away", "23", backupGo,
 		"if was.round != c.report.Rounds {", "if was.round < 0 {",
 		backupTest("TestRule23_BackupOfWhatMoves"),
