@@ -341,6 +341,29 @@ func TestApproveByForm(t *testing.T) {
 	}
 }
 
+// Parameters that are longer than a page shows, as their hidden characters are drawn, are
+// not approved by one.
+func TestApproveWhatIsShown(t *testing.T) {
+	p := newDesk(t)
+	long := `{"content":"harmless ` + strings.Repeat("\x7f", 50000) + `","path":"evil.md"}`
+	id := p.sent("o", strings.Replace(deploy, `{"port":8080,"name":"a\u202eb"}`, long, 1))
+	b := p.logged("o")
+	at := "/task/" + string(id)
+	for _, path := range []string{at, "/inbox"} {
+		page := b.page(path)
+		if strings.Contains(page, "evil.md") || strings.Contains(page, "/approve") || strings.Contains(page, "Parameters, whole") || !strings.Contains(page, "on a terminal shows all") || !strings.Contains(page, at+"/cancel") {
+			t.Errorf("%s offers what it does not show: %d bytes", path, len(page))
+		}
+	}
+	w, err := p.box.Why(t.Context(), id)
+	if err != nil || w.Approve == "" {
+		t.Fatal(w, err)
+	}
+	if r := b.post(at+"/approve", "sha256", w.Approve, "for", "15m"); r.Code != 409 {
+		t.Errorf("it was approved: %d", r.Code)
+	}
+}
+
 var keyField = regexp.MustCompile(`name="key" value="([^"]+)"`)
 
 // What is done with all that match is done with those whose number was shown, once.

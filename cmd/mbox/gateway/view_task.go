@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/url"
 	"path"
 	"slices"
@@ -248,6 +249,12 @@ func (v view) decideOne() error {
 	}
 	if name == "approve" && o.SHA256 == "" || name != "approve" && o.Seen == "" {
 		return badRequest("the form does not say what it showed", "do this from the task's page, or the inbox")
+	}
+	if name == "approve" {
+		t, _, err := v.Box.Task(v.ctx, id)
+		if err == nil && t.Mbox.Action != nil && !pages.Whole(t.Mbox.Action.Params) {
+			return &refusal{http.StatusConflict, string(id) + ": its parameters are longer than a page shows", "mbox approve on a terminal shows all of them"}
+		}
 	}
 	done, err := v.decide(deed.do, id, o)
 	if err != nil {

@@ -107,7 +107,7 @@ func Static(name string) (f File, ok bool) {
 // functions are what templates may call.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"text": Text, "lines": Block, "raw": Raw, "ago": Ago, "span": Duration, "short": short, "markdown": Markdown,
+		"text": Text, "lines": Block, "raw": Raw, "whole": Whole, "ago": Ago, "span": Duration, "short": short, "markdown": Markdown,
 		"size": func(n int64) string { return schemas.Size(uint64(max(0, n))) },
 		"iso":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"has":  func(t time.Time) bool { return !t.IsZero() },
@@ -138,7 +138,7 @@ func Block(v any) string {
 	var out strings.Builder
 	for line := range strings.Lines(text) {
 		body := strings.TrimRight(line, "\r\n")
-		out.WriteString(schemas.Sentence(strings.ReplaceAll(body, "\t", "    "), len(body)*4+1))
+		out.WriteString(schemas.Sentence(strings.ReplaceAll(body, "\t", "    "), len(body)*6+1))
 		if len(body) < len(line) {
 			out.WriteByte('\n')
 		}
@@ -161,11 +161,22 @@ func JSON(v jsontext.Value) string {
 
 // Raw is a value as JSON, every character of it to be seen.
 func Raw(v jsontext.Value) string {
-	out := v.Clone()
-	if err := out.Indent(jsontext.WithIndent("  ")); err != nil {
-		return Block(string(v))
+	if text, err := indented(v); err == nil {
+		return schemas.Cut(text, mostBlock)
 	}
-	return schemas.Cut(string(schemas.SafeJSON(out)), mostBlock)
+	return Block(string(v))
+}
+
+// Whole tells whether Raw shows all of a value.
+func Whole(v jsontext.Value) bool {
+	text, err := indented(v)
+	return err == nil && len(text) <= mostBlock
+}
+
+func indented(v jsontext.Value) (string, error) {
+	out := v.Clone()
+	err := out.Indent(jsontext.WithIndent("  "))
+	return string(schemas.SafeJSON(out)), err
 }
 
 // Ago is how long before now a time lies.
