@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"mbox/mailbox/durable"
@@ -31,14 +33,14 @@ import (
 //     not if the mailbox has become read-only.
 //   - The system tells a write error once to each descriptor that was open then. So
 //     who has opened the journal behind what the record says leads no flush, and
-//     makes none for himself: somebody else may have been told of an error, and not
+//     answers nobody by one of his own: somebody else may have been told of an error, and not
 //     yet have marked the mailbox read-only. He waits for a leader who wrote before.
 //     If none comes, that one was killed or is stopped, and he makes a checkpoint,
 //     and with it a new generation.
 //   - Nobody waits long for a leader, who may be stopped: after a while each of the
 //     others flushes for himself, by the descriptor that he wrote through, and
-//     publishes nothing. Who has just begun and may not lead flushes, too: to know
-//     how long that takes here.
+//     publishes nothing. Who has just begun and may not lead flushes, too: only to
+//     know how long that takes here.
 //   - A generation ends with a checkpoint, so its lines are on disk: those that a
 //     recovery has left in their places.
 //   - BEGUN is up to where a flush was begun that has not ended. Recovery that finds
@@ -46,18 +48,19 @@ import (
 //     error. (Whoever leads after him was told as well.)
 //
 // Without a journal nothing is shared but among the goroutines of a process, and one
-// that opens the day's file after another was told of an error, and killed before it
-// marked the mailbox read-only, does not learn of it. Under the ledger's lock everyone
+// that opens the day's file after another was told of an error, and was stopped before
+// it marked the mailbox read-only, does not learn of it. Under the ledger's lock everyone
 // flushes for himself.
 
-// leaderPatience is how long at least a leader is waited for, leaderFlushes how many
-// flushes long, each of at most longFlush, since one may have been stopped in it; and
-// gapPatience how many times as long a process that may not lead waits for one who may.
+// leaderPatience is how long at least a leader is waited for, and leaderFlushes how many
+// flushes long, each of at most longFlush, since one may have been stopped in it. A
+// process that may not lead waits at least gapPatience for one who may, and twice as long
+// as for a leader where somebody leads.
 const (
 	leaderPatience = 20 * time.Millisecond
 	leaderFlushes  = 8
-	longFlush      = 125 * time.Millisecond
-	gapPatience    = 10
+	longFlush      = time.Second
+	gapPatience    = 10 * leaderPatience
 )
 
 // flusher is an open file that lines are written to and flushed through.
@@ -134,11 +137,40 @@ func (l *chain) written(t ticket) int64 {
 	return t.end
 }
 
-var errGap = errors.New("the journal was opened behind what is known to be on disk")
+var (
+	errGap = errors.New("the journal was opened behind what is known to be on disk")
+	// errEnded says that a generation has ended, and with that what the ledger has of it
+	// is on disk.
+	errEnded = errors.New("this use of the journal has ended")
+)
 
 // flush waits until the ticket's line is on disk. If the flush fails the mailbox
 // is made read-only first, and then every waiter gets the error.
-func (l *chain) flush(t ticket) error {
+func (l *Ledger) flush(t ticket) error {
+	err := l.flushed(t)
+	if errors.Is(err, errEnded) {
+		return l.keeps(t.line)
+	}
+	return err
+}
+
+// keeps is an error if the ledger ends no more with that line or goes on behind it: a
+// recovery may have taken back what a failed flush has lost.
+func (l *Ledger) keeps(p Position) error {
+	for line, err := range l.BackwardFrom(p.Seq) {
+		if err != nil {
+			return err
+		}
+		if line.Seq == p.Seq && line.Checksum == p.Checksum {
+			return CheckWritable(l.home)
+		}
+		break
+	}
+	return fmt.Errorf("seq %d: a recovery has taken it back, since its flush failed: %w", p.Seq, syscall.EIO)
+}
+
+// flushed is flush, or errEnded.
+func (l *chain) flushed(t ticket) error {
 	defer t.from.release()
 	switch {
 	case l.mode == durable.None:
@@ -156,10 +188,14 @@ func (l *chain) flush(t ticket) error {
 // share leads a flush, or finds that another process's has covered the ticket, or
 // has no patience left with a leader: patience begins anew with each other one.
 func (l *chain) share(t ticket) error {
-	patience, seen, since := t.from.patience(), flushed{}, time.Now()
+	seen, since := flushed{}, time.Now()
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 2*time.Millisecond) {
+		patience, gap := t.from.patience(), gapPatience
 		file, err := l.sync.Acquire(context.Background(), patience)
-		if err == nil {
+		busy := err != nil
+		if busy {
+			gap = max(gap, 2*patience)
+		} else {
 			err = l.lead(t, file)
 			l.sync.Unlock()
 			if !errors.Is(err, errGap) {
@@ -174,12 +210,11 @@ func (l *chain) share(t ticket) error {
 		switch waited := time.Since(since); {
 		case r.to >= t.end:
 			return CheckWritable(l.home)
-		case err != nil && waited >= patience && (t.vouches(r) || t.from.took.Load() == 0):
+		case busy && waited >= patience && (t.vouches(r) || t.from.took.Load() == 0):
 			if err := l.flushTo(t, 0); err != nil || t.vouches(r) {
 				return err
 			}
-			patience = t.from.patience()
-		case waited >= gapPatience*patience:
+		case waited >= gap:
 			return errGap
 		}
 		time.Sleep(pause/2 + rand.N(pause))
@@ -194,7 +229,7 @@ func (l *chain) lead(t ticket, file *os.File) error {
 	case r.to >= t.end:
 		return CheckWritable(l.home)
 	case !its && l.ended(t):
-		return l.keeps(t)
+		return errEnded
 	case !t.vouches(r):
 		return errGap
 	}
@@ -291,15 +326,6 @@ func (l *chain) ended(t ticket) bool {
 	return err == nil && h.Boot == l.boot && h.Journal.Generation != 0 && h.Journal.Generation != t.generation
 }
 
-// keeps is nil if the ledger has the ticket's line once its generation has ended:
-// a recovery may have taken back what a failed flush has lost.
-func (l *chain) keeps(t ticket) error {
-	if err := CheckWritable(l.home); err != nil {
-		return err
-	}
-	return l.Check(t.line)
-}
-
 // retire ends the ticket's generation by a checkpoint, which brings its lines to
 // the disk.
 func (l *chain) retire(t ticket) error {
@@ -319,24 +345,21 @@ func (l *chain) retire(t ticket) error {
 			return err
 		}
 	}
-	if err := l.keeps(t); err != nil {
-		return err
-	}
 	file, err := l.sync.Try()
 	if err != nil {
-		return nil // who leads writes the record
+		return errEnded // who leads writes the record
 	}
 	defer l.sync.Unlock()
 	r, its := l.recorded(ticket{from: l.journal.flusher, generation: l.head.Journal.Generation}, file)
-	if its {
-		return nil
+	if !its {
+		err = durable.WriteAt(file, r.encode(), 0) // takes back what was begun
 	}
-	return durable.WriteAt(file, r.encode(), 0) // takes back what was begun
+	return cmp.Or(err, errEnded)
 }
 
-// flushAll brings every line to the disk, so that none is left uncovered: by a
-// checkpoint where a flush of the journal would not vouch for all. Under the ledger's
-// lock.
+// flushAll brings every line to the disk, in a mode that flushes, so that none is left
+// uncovered: by a checkpoint where a flush of the journal would not vouch for all. Under
+// the ledger's lock.
 func (l *chain) flushAll() error {
 	if l.open == nil {
 		return nil

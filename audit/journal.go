@@ -51,9 +51,9 @@ import (
 // be lost: Replay blanks it, as if the power cut had taken it, and it is set
 // aside like any hole.
 //
-// A checkpoint does not learn of an error of which syncfs has told another program,
-// or a process that was killed before it marked the mailbox read-only, before this
-// one opened the journal.
+// A checkpoint does not learn of an error of which the system has told another program,
+// or a process that was stopped before it marked the mailbox read-only, before this one
+// opened the journal, or the day's file where audit/ is on another file system.
 //
 // Where syncfs is missing (macOS), and in mode Strict, there is no journal: the
 // staged file is flushed, then the ledger.

@@ -529,7 +529,7 @@ func (l *chain) End() Position {
 
 // Flushed brings every line that is now in the ledger to the disk. A line that
 // another process wrote may be acted on only after this.
-func (l *chain) Flushed(ctx context.Context) error {
+func (l *Ledger) Flushed(ctx context.Context) error {
 	unlock, err := l.lock(ctx)
 	if err != nil {
 		return err

@@ -17,8 +17,11 @@ func (b *Box) Backup(ctx context.Context, w io.Writer, instead map[string]string
 }
 
 // still calls do while nothing changes: all shards are locked in ascending order,
-// each settled, then the ledger.
+// each settled, then the ledger, of which most is on disk by then.
 func (b *Box) still(ctx context.Context, do func(end audit.Position) error) error {
+	if err := b.ledger.Flushed(ctx); err != nil {
+		return err
+	}
 	var locked []*shard
 	defer func() {
 		for _, s := range slices.Backward(locked) {

@@ -119,13 +119,8 @@ var auditMutants = []mutant{
 		auditTest("TestRule27_NewProcessOnASlowDisk"),
 	},
 	{
-		"stopped-in-a-flush", "27", flushGo,
-		"int64(min(time.Since(begun), longFlush))", "int64(time.Since(begun))",
-		auditTest("TestRule27_NewProcessOnASlowDisk"),
-	},
-	{
 		"no-end-in-a-gap", "28", flushGo,
-		"case waited >= gapPatience*patience:", "case waited >= time.Hour:",
+		"case waited >= gap:", "case waited >= time.Hour:",
 		auditTest("TestRule28_WriterKilled"),
 	},
 	{
@@ -145,13 +140,23 @@ var auditMutants = []mutant{
 	},
 	{
 		"ended-keeps-all", "25", flushGo,
-		"\t\treturn l.keeps(t)\n", "\t\treturn CheckWritable(l.home)\n",
-		auditTest("TestRule25_TakenBack/ended"),
+		"\t\treturn l.keeps(t.line)\n", "\t\treturn CheckWritable(l.home)\n",
+		auditTest("TestRule25_TakenBack"),
 	},
 	{
 		"retired-keeps-all", "25", flushGo,
-		"\tif err := l.keeps(t); err != nil {\n\t\treturn err\n\t}\n", "",
+		"return cmp.Or(err, errEnded)", "return cmp.Or(err, nil)",
 		auditTest("TestRule25_TakenBack/retired"),
+	},
+	{
+		"set-aside-is-kept", "25", flushGo,
+		"range l.BackwardFrom(p.Seq) {\n\t\tif err != nil {\n\t\t\treturn err\n\t\t}\n\t\tif line.Seq == p.Seq", "range l.BackwardFrom(p.Seq) {\n\t\tif err != nil {\n\t\t\treturn err\n\t\t}\n\t\tif line.Seq <= p.Seq || line.Seq == p.Seq",
+		auditTest("TestRule25_SetAside"),
+	},
+	{
+		"alone-looks-how-long-it-takes", "28", flushGo,
+		"case busy && waited >= patience", "case waited >= patience",
+		auditTest("TestRule28_WriterKilled"),
 	},
 	{
 		"all-without-vouching", "28", flushGo,

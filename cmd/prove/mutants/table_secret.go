@@ -228,7 +228,7 @@ var secretMutants = []mutant{
 	},
 	{
 		"backup-of-passwords", "secrets", "cmd/mbox/cmd_backup.go",
-		"for _, name := range o.left {\n\t\tinstead[name] = \"\"\n", "for _, name := range o.left {\n\t\tinstead[name] = name\n",
+		"for _, name := range o.left {\n\t\tinstead[name] = \"\"\n", "for _, name := range o.left {\n\t\tdelete(instead, name)\n",
 		mboxTest("TestScripts/memory_postgres$"),
 	},
 }
