@@ -136,7 +136,7 @@ var rooms = map[string]room{
 	"cmd/prove/mutants": {layer: 5},
 	"cmd/mbox/sight":    {layer: 3, ours: []string{"mailbox", "mailbox/task", "audit"}},
 	"cmd/mbox/gateway": {
-		layer: 4, ours: []string{"agents", "agents/life", "mailbox/channel", "cmd/mbox/gateway/pages", "cmd/mbox/gateway/token", "cmd/mbox/sight", "mailbox", "mailbox/durable", "mailbox/home", "mailbox/lifecycle", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas"},
+		layer: 5, ours: []string{"agents", "agents/chat/web", "agents/life", "mailbox/channel", "cmd/mbox/gateway/pages", "cmd/mbox/gateway/token", "cmd/mbox/sight", "mailbox", "mailbox/durable", "mailbox/home", "mailbox/lifecycle", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas"},
 		libraries: []string{jsonV2, "github.com/rs/zerolog", "golang.org/x/net"},
 	},
 	"cmd/mbox/gateway/pages": {layer: 4, ours: []string{"schemas"}, libraries: []string{jsonV2}},

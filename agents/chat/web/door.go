@@ -63,7 +63,7 @@ func (d *Door) Close() { d.l.Close() }
 // Serve answers until the context ends; then what has begun has half a second.
 func (d *Door) Serve(ctx context.Context, h http.Handler) error {
 	server := &http.Server{
-		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, IdleTimeout: time.Minute,
+		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, IdleTimeout: time.Minute, ConnState: SilentAmong(maxCalls).State,
 		MaxHeaderBytes: 16 << 10, ErrorLog: log.New(io.Discard, "", 0), // callers could fill it
 	}
 	ended := make(chan error, 1)

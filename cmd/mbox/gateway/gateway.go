@@ -40,6 +40,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"mbox/agents"
+	"mbox/agents/chat/web"
 	"mbox/cmd/mbox/gateway/token"
 	"mbox/mailbox"
 )
@@ -195,7 +196,7 @@ const (
 // finishes what it has begun.
 func (d *Door) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
-		Handler: d, ReadHeaderTimeout: headTimeout, ReadTimeout: bodyTimeout, IdleTimeout: idleTimeout,
+		Handler: d, ReadHeaderTimeout: headTimeout, ReadTimeout: bodyTimeout, IdleTimeout: idleTimeout, ConnState: web.SilentAmong(connections()).State,
 		MaxHeaderBytes: maxHeaders, ErrorLog: log.New(io.Discard, "", 0), // clients could fill it
 	}
 	ended := make(chan error, 1)

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -531,7 +532,7 @@ func TestWaitForTheEnd(t *testing.T) {
 	answered := make(chan string)
 	go func() {
 		var got map[string]any
-		_ = json.Unmarshal(p.ask("r", "GET", "/tasks/"+id+"?wait=1m", "").Body.Bytes(), &got)
+		_ = json.Unmarshal(p.ask("r", "GET", "/tasks/"+id+"?wait=10s", "").Body.Bytes(), &got)
 		answered <- status(got)
 	}()
 	for waiting := 0; waiting == 0; time.Sleep(time.Millisecond) {
@@ -912,15 +913,9 @@ func TestSlowWatcherHoldsUpNobody(t *testing.T) {
 func TestEventsEndWithTheToken(t *testing.T) {
 	defer func(was time.Duration) { heartbeat = was }(heartbeat)
 	heartbeat = 10 * time.Millisecond
+	quick(t)
 	p := newPlace(t)
-	inner := p.door.o.Tokens
-	var revoked atomic.Bool
-	p.door.o.Tokens = func(secret string) (token.Token, error) {
-		if revoked.Load() {
-			return token.Token{}, token.ErrUnknown
-		}
-		return inner(secret)
-	}
+	revoke := p.revocable()
 	server := p.listen()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -937,10 +932,47 @@ func TestEventsEndWithTheToken(t *testing.T) {
 	if _, err := io.ReadFull(answer.Body, make([]byte, 64)); err != nil {
 		t.Fatal(err)
 	}
-	revoked.Store(true)
+	revoke()
 	if _, err := io.Copy(io.Discard, answer.Body); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// So does a wait for a task, which is not told any more.
+func TestWaitEndsWithTheToken(t *testing.T) {
+	quick(t)
+	p := newPlace(t)
+	revoke := p.revocable()
+	id := p.sent("o", titled("x", "coder"))
+	answered := make(chan *httptest.ResponseRecorder, 1)
+	go func() { answered <- p.ask("r", "GET", "/tasks/"+string(id)+"?wait=10s", "") }()
+	for len(p.door.staying) == 0 {
+		runtime.Gosched()
+	}
+	revoke()
+	if w := <-answered; w.Code != 401 || strings.Contains(w.Body.String(), string(id)) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// quick has who asks looked at often.
+func quick(t *testing.T) {
+	was := recheck
+	recheck = 10 * time.Millisecond
+	t.Cleanup(func() { recheck = was })
+}
+
+// revocable is a place whose tokens are all revoked by what it returns.
+func (p *place) revocable() (revoke func()) {
+	inner := p.door.o.Tokens
+	var revoked atomic.Bool
+	p.door.o.Tokens = func(secret string) (token.Token, error) {
+		if revoked.Load() {
+			return token.Token{}, token.ErrUnknown
+		}
+		return inner(secret)
+	}
+	return func() { revoked.Store(true) }
 }
 
 // Who comes by MCP is who his token says, reads where he may do no more, and sends no

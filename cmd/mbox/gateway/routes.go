@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -138,8 +139,10 @@ func (d *Door) attempt(w http.ResponseWriter, r *http.Request, to *route) error 
 	}
 	ctx, end := context.WithCancel(r.Context())
 	defer end()
+	revoked := make(chan error, 1)
 	if to.waits {
 		defer context.AfterFunc(s.ctx, end)()
+		go d.endRevoked(ctx, r, end, revoked)
 	}
 	if p, ok := w.(*paced); ok {
 		defer context.AfterFunc(s.ctx, p.hurry)()
@@ -153,7 +156,34 @@ func (d *Door) attempt(w http.ResponseWriter, r *http.Request, to *route) error 
 	if c.query, err = to.read(r); err != nil {
 		return err
 	}
-	return to.do(c)
+	if err = to.do(c); errors.Is(err, context.Canceled) {
+		select {
+		case err = <-revoked:
+		default:
+		}
+	}
+	return err
+}
+
+// recheck is how soon what waits ends after its caller may ask no more.
+var recheck = time.Second // tests have less time
+
+// endRevoked ends what waits when its caller may not ask any more.
+func (d *Door) endRevoked(ctx context.Context, r *http.Request, end func(), revoked chan<- error) {
+	often := time.NewTicker(recheck)
+	defer often.Stop()
+	for {
+		select {
+		case <-often.C:
+			if _, err := d.identify(r); err != nil {
+				revoked <- err
+				end()
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // refused tells why a caller may not have what he asks for.

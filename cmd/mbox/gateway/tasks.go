@@ -360,7 +360,7 @@ func (c *call) show() error {
 	defer forget()
 	for pause := seldom; ; pause = min(2*pause, seldom) {
 		t, state, err := c.find()
-		if err != nil {
+		if err = cmp.Or(c.ctx.Err(), err); err != nil {
 			return err
 		}
 		if limit == 0 || state.Terminal() || ctx.Err() != nil {
@@ -371,9 +371,6 @@ func (c *call) show() error {
 			pause = soon
 		case <-time.After(pause):
 		case <-ctx.Done():
-			if c.ctx.Err() != nil {
-				return c.ctx.Err()
-			}
 		}
 	}
 }

@@ -63,6 +63,21 @@ var doorsMutants = []mutant{
 		command{"cmd/mbox", "TestScripts/token$"},
 	},
 	{
+		"token-revoked-waits-on", "doors", "cmd/mbox/gateway/routes.go",
+		"\t\t\t\trevoked <- err\n\t\t\t\tend()\n", "",
+		doorTest("TestWaitEndsWithTheToken"),
+	},
+	{
+		"silence-keeps-others-out", "doors", "agents/chat/web/silent.go",
+		"len(s.silent) > 1 {", "len(s.silent) < 0 {",
+		command{"agents/chat/web", "TestSilent$"},
+	},
+	{
+		"page-approves-what-is-cut", "security", "cmd/mbox/gateway/view_task.go",
+		"&& !pages.Whole(t.Mbox.Action.Params) {", "&& t == nil {",
+		doorTest("TestApproveWhatIsShown"),
+	},
+	{
 		"token-revoked-by-a-worker", "doors", "cmd/mbox/cmd_token.go",
 		"\tif err := keeping.byNoWorker(ctx, box); err != nil {\n\t\treturn err\n\t}\n\tchanges, failed", "\tchanges, failed",
 		command{"cmd/mbox", "TestScripts/token$"},
