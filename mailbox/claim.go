@@ -285,7 +285,8 @@ func claimThis(ctx context.Context, b *Box, r ClaimRequest) (c *Claim, busy bool
 	c, err = b.claim(ctx, r, r.ID)
 	switch {
 	case errors.Is(err, errNotReady) && b.queue.InTheWay(r.ID) != nil:
-		err = task.About(r.ID, fmt.Errorf("%s cannot take it now, for %s: %w", r.Agent, inTheWay(b.books, r.ID), ErrConflict))
+		_, way := inTheWay(b.books, r.ID)
+		err = task.About(r.ID, fmt.Errorf("%s cannot take it now, for %s: %w", r.Agent, way, ErrConflict))
 	case errors.Is(err, errNotReady), errors.Is(err, errHeld):
 		err = task.About(r.ID, fmt.Errorf("%s cannot take it now%s: %w", r.Agent, kept(b.books, r.ID), ErrConflict))
 	case errors.Is(err, errForeign):

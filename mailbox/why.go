@@ -46,7 +46,25 @@ type Why struct {
 	Alarms  []string `json:"alarms,omitempty"`
 	Lines   []Proof  `json:"lines"`
 	Faults  []string `json:"faults,omitempty"` // where the file and the ledger differ
+
+	InTheWay ID `json:"-"` // the task whose paths it waits for
 }
+
+// Conceal has w not tell which task is in the way of this one.
+func (w *Why) Conceal() {
+	other := string(w.InTheWay) + ", which "
+	for i, text := range w.Waits {
+		if strings.HasPrefix(text, other) {
+			w.Waits[i] = "another task, which works on the same paths"
+		}
+	}
+	if summary, is := strings.CutPrefix(w.Summary, waitsFor); is && strings.HasPrefix(summary, other) {
+		w.Summary = waitsFor + w.Waits[0]
+	}
+}
+
+// waitsFor begins what is said of a task that waits.
+const waitsFor = "pending: it waits for "
 
 // Proof is a ledger line about a task.
 type Proof struct {
@@ -252,8 +270,8 @@ func (b *explainer) explainPending(ctx context.Context, w *Why, t *Task) error {
 	if err := b.explainChildren(w, t); err != nil {
 		return err
 	}
-	if way := inTheWay(b.books, w.ID); way != "" {
-		w.Waits = append(w.Waits, way)
+	if other, way := inTheWay(b.books, w.ID); other != "" {
+		w.InTheWay, w.Waits = other, append(w.Waits, way)
 	}
 	if err := b.explainApproval(ctx, w, t, r); err != nil {
 		return err
@@ -276,7 +294,7 @@ func (b *explainer) explainPending(ctx context.Context, w *Why, t *Task) error {
 		w.Asks = append(w.Asks, "any agent that is not registered")
 	}
 	if len(w.Waits) > 0 {
-		w.Summary = "pending: it waits for " + w.Waits[0]
+		w.Summary = waitsFor + w.Waits[0]
 		return nil
 	}
 	w.Summary = fmt.Sprintf("pending and ready since %s", task.UnixMillis(max(r.Since, r.NotBefore)).Format(time.RFC3339))
@@ -300,12 +318,12 @@ func cameBack(t *Task) string {
 }
 
 // inTheWay says which task in progress works on one of a task's paths; "" if none does.
-func inTheWay(b *books, id ID) string {
+func inTheWay(b *books, id ID) (way ID, text string) {
 	e, other := b.queue.Find(id), b.queue.InTheWay(id)
 	if e == nil || other == nil {
-		return ""
+		return "", ""
 	}
-	return fmt.Sprintf("%s, which %s has had since %s: both work on %s",
+	return other.ID, fmt.Sprintf("%s, which %s has had since %s: both work on %s",
 		other.ID, other.Claimant, task.At(task.UnixMillis(other.Since)), task.Overlap(e.Paths, other.Paths))
 }
 

@@ -167,12 +167,25 @@ func (i *inbox) shown(w *mailbox.Why, lines []string) []string {
 	compact := a.Params.Clone()
 	_ = compact.Compact() // it lies in the task's indentation
 	params := schemas.Sentence(string(compact), math.MaxInt)
+	lines = append(lines, fmt.Sprintf("Done by %s, asked by %s", w.Task.Assignment.TargetAgent, asker(w.Task)))
 	all := slices.Concat(lines, []string{fmt.Sprintf("It would do %s %s", a.Name, params)}, folders, []string{fmt.Sprintf("/approve %s %s", w.ID, code(w.Approve))})
 	if utf8.RuneCountInString(params) <= mostShown && i.fits(strings.Join(all, "\n")) {
 		return all
 	}
 	return append(lines, fmt.Sprintf("It is too long to be shown here. On the machine mbox show %s shows all of it, and mbox approve %s lets it run.", w.ID, w.ID),
 		fmt.Sprintf("It would do %s %s", a.Name, schemas.Sentence(params, mostShown/4)))
+}
+
+// asker is who has sent a task, and for whom.
+func asker(t *mailbox.Task) string {
+	by := t.Source.Agent
+	if t.Source.User != "" {
+		by += " for " + schemas.Sentence(t.Source.User, 100)
+	}
+	if t.Mbox.ParentID != "" {
+		by += ", on the way to " + string(t.Mbox.ParentID)
+	}
+	return by
 }
 
 func (i *inbox) cancel(ctx context.Context, m *Message, id mailbox.ID) (string, error) {

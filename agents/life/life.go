@@ -195,8 +195,16 @@ func arrive(ctx context.Context, b *mailbox.Box, name string, follow Follow) err
 		Description: "You were just born. Read CLAUDE.md in your home, and say in a few sentences who you are and what you are there for.",
 	}}
 	t.Source.Agent, t.Assignment.TargetAgent, t.Mbox.IdempotencyKey = "human", name, "birth:"+name
-	_, err = b.Submit(ctx, t)
-	return err
+	for n := 2; ; n++ { // somebody else may have used that key
+		id, err := b.Submit(ctx, t)
+		if err != nil {
+			return err
+		}
+		if made, _, err := b.Task(ctx, id); err != nil || t.Repeats(made) {
+			return nil //nolint:nilerr // it is sent all the same
+		}
+		t.Mbox.IdempotencyKey = fmt.Sprintf("birth:%s.%d", name, n)
+	}
 }
 
 // arriveHome puts the home of an agent in its place, if it is not there yet: the one that

@@ -184,6 +184,11 @@ func (o *sendOptions) submit(ctx context.Context, s *session, box *mailbox.Box, 
 		return "", missingFile(err, strings.Join(o.attach, ", "))
 	case err != nil:
 		return id, hintData(err, "mbox send --help, or mbox schema print task")
+	}
+	if err := repeated(ctx, box, id, task); err != nil {
+		return "", err
+	}
+	switch {
 	case o.wait:
 		s.infof("sent %s", id)
 	case o.json:
@@ -192,6 +197,19 @@ func (o *sendOptions) submit(ctx context.Context, s *session, box *mailbox.Box, 
 		s.printf("%s\n", id)
 	}
 	return id, nil
+}
+
+// repeated refuses a key that was another request's: nothing was sent.
+func repeated(ctx context.Context, box *mailbox.Box, id mailbox.ID, t *mailbox.Task) error {
+	if t.Mbox.IdempotencyKey == "" {
+		return nil
+	}
+	made, _, err := box.Task(ctx, id)
+	if err != nil || t.Repeats(made) {
+		return nil //nolint:nilerr // it is sent all the same
+	}
+	err = fmt.Errorf("--key %s: %w: it named another request, %s", schemas.Quote(t.Mbox.IdempotencyKey), mailbox.ErrConflict, id)
+	return hint(err, "mbox show %s is what has it; send this with a key that was not used before", schemas.ShellWord(string(id)))
 }
 
 // asBridge refuses an agent's command that sends as a bridge: that would tell the

@@ -345,6 +345,13 @@ func (t *Task) Message() string {
 	return ""
 }
 
+// Repeats tells whether a task asks again for what another one was made for, whose
+// idempotency key it has. Any other task with that key was a stranger's: who sends
+// this one would take its result for his own.
+func (t *Task) Repeats(made *Task) bool {
+	return made.Source.Agent == t.Source.Agent && made.Task.Title == t.Task.Title
+}
+
 // Quiet tells whether it was a heartbeat in which nothing needed anybody.
 func (t *Task) Quiet() bool { return t.Mbox.Trigger == Heartbeat && t.Result.Said() == HeartbeatOK }
 

@@ -64,7 +64,7 @@ func (c *call) same(id mailbox.ID, t *mailbox.Task) error {
 	if err != nil {
 		return nil //nolint:nilerr // it is sent all the same
 	}
-	if made.Source.Agent != t.Source.Agent || made.Task.Title != t.Task.Title {
+	if !t.Repeats(made) {
 		return &refusal{http.StatusConflict, "the idempotency key was another request's", "send it with a key that was not used before"}
 	}
 	return nil

@@ -380,7 +380,7 @@ func (c *call) why() error {
 	if err != nil {
 		return err
 	}
-	w, err := c.Box.Why(c.ctx, t.ID)
+	w, err := c.sight().Why(c.ctx, t.ID)
 	if err != nil {
 		return aboutTask(t.ID, err)
 	}

@@ -110,3 +110,19 @@ func (p *place) claimed(id mailbox.ID) *mailbox.Claim {
 	}
 	return c
 }
+
+// An agent is not told which task that it may not see works on the paths of its own.
+func TestPathsOfAnother(t *testing.T) {
+	p := newDesk(t)
+	hidden := p.sent("o", `{"id":"merger-plan","task":{"title":"x"},"assignment":{"target_agent":"tester"},"mbox":{"paths":["src"]}}`)
+	if _, err := p.box.Claim(t.Context(), mailbox.ClaimRequest{Agent: "tester"}); err != nil {
+		t.Fatal(err)
+	}
+	mine := p.sent("a", `{"task":{"title":"y"},"assignment":{"target_agent":"coder"},"mbox":{"paths":["."]}}`)
+	for who, told := range map[string]bool{"o": true, "a": false} {
+		got := p.ask(who, "GET", "/tasks/"+string(mine)+"/why", "").Body.String()
+		if strings.Contains(got, string(hidden)) != told || strings.Contains(got, "tester has") != told || strings.Contains(got, "works on the same paths") == told {
+			t.Errorf("%s is told %s", who, got)
+		}
+	}
+}

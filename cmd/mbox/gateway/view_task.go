@@ -101,7 +101,7 @@ func (v view) task() error {
 			return err
 		}
 	}
-	w, err := v.Box.Why(v.ctx, id)
+	w, err := v.sight().Why(v.ctx, id)
 	if err != nil {
 		return aboutTask(id, err)
 	}

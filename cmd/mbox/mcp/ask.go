@@ -68,7 +68,7 @@ func (s *Server) send(ctx context.Context, _ *sdk.CallToolRequest, in sendInput)
 	if err != nil { // it is sent all the same
 		return outcome{ID: id, State: mailbox.Pending}, nil
 	}
-	if made.Source.Agent != t.Source.Agent || made.Task.Title != t.Task.Title {
+	if !t.Repeats(made) {
 		return outcome{}, &advised{fmt.Errorf("key %s: %w: it named another request", schemas.Quote(in.Key), mailbox.ErrConflict), "call send_task again with a key that was not used before"}
 	}
 	return outcomeOf(made, state), nil
@@ -296,7 +296,7 @@ func (s *Server) why(ctx context.Context, _ *sdk.CallToolRequest, in taskInput) 
 	if err != nil && (s.o.Agent != "" || !errors.Is(err, mailbox.ErrNotFound)) {
 		return whyOutput{}, err
 	}
-	w, err := s.o.Box.Why(ctx, in.ID) // of a file that is gone, the ledger's last word
+	w, err := s.sight().Why(ctx, in.ID) // of a file that is gone, the ledger's last word
 	if err != nil {
 		return whyOutput{}, err
 	}

@@ -91,6 +91,20 @@ func (v *Sight) Task(ctx context.Context, id mailbox.ID) (*mailbox.Task, mailbox
 	return t, state, nil
 }
 
+// Why explains a task that the agent may see. The one whose paths it waits for may be
+// none of those.
+func (v *Sight) Why(ctx context.Context, id mailbox.ID) (*mailbox.Why, error) {
+	w, err := v.box.Why(ctx, id)
+	if err != nil || w.InTheWay == "" {
+		return w, err
+	}
+	seen, err := v.about(ctx, "", string(w.InTheWay))
+	if !seen {
+		w.Conceal()
+	}
+	return w, err
+}
+
 // Shown is a copy of a task as it may leave by a door: without the token of its claim,
 // with which anybody could end it. nil stays nil.
 func Shown(t *mailbox.Task) *mailbox.Task {

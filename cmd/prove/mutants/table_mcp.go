@@ -64,7 +64,7 @@ var mcpMutants = []mutant{
 	},
 	{
 		"mcp-key-of-another", "7", mcpAskGo,
-		"made.Source.Agent != t.Source.Agent || made.Task.Title != t.Task.Title", "false",
+		"!t.Repeats(made) {", "false {",
 		mcpTest("TestSaidAgain"),
 	},
 	{
