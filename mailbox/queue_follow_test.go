@@ -60,7 +60,7 @@ func follow(t testing.TB, b *Box, names bool) (lines int) {
 	if err := update(); err != nil {
 		t.Fatal(err)
 	}
-	return int(q.At().Seq)
+	return int(b.ledger.End().Seq)
 }
 
 // TestFollowAllocates holds what a process allocates for each line of another one.

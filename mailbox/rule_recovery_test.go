@@ -494,7 +494,7 @@ func TestRule18_KeptIndex(t *testing.T) {
 	}
 	data, err := os.ReadFile(path)
 	must(t, err)
-	end := b.queue.At().Checksum
+	end := b.ledger.End().Checksum
 	if bytes.Count(data, []byte(end)) != 1 {
 		t.Fatalf("it does not say %s once", end)
 	}

@@ -85,7 +85,7 @@ func (w *watcher) wait(ctx context.Context, most time.Duration) (seen, error) {
 		case <-timer.C:
 			return s, nil
 		case e := <-w.fs.Events:
-			s.note(w.b, e)
+			s.note(e)
 			matters = !task.Ignored(filepath.Base(e.Name))
 		case <-w.fs.Errors: // an overflow arrives as an error
 			s.lost, matters = true, true
@@ -108,7 +108,7 @@ func (w *watcher) drain(s *seen) {
 	for range perPass.looks {
 		select {
 		case e := <-w.fs.Events:
-			s.note(w.b, e)
+			s.note(e)
 		case <-w.fs.Errors:
 			s.lost = true
 		default:
@@ -119,7 +119,7 @@ func (w *watcher) drain(s *seen) {
 
 // note keeps the name of a file that came into a folder of tasks, or left it, or
 // is being written in pending, where only a dropper writes in place.
-func (s *seen) note(b *Box, e fsnotify.Event) {
+func (s *seen) note(e fsnotify.Event) {
 	folder := State(filepath.Base(filepath.Dir(e.Name)))
 	came := e.Has(fsnotify.Create) || e.Has(fsnotify.Write) && folder == Pending
 	if task.FolderIndex(folder) >= 0 && (came || e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename)) {
@@ -199,34 +199,6 @@ func Happens(ctx context.Context, b *Box, at audit.Position, tasks ...ID) (bool,
 		}
 	}
 	return false, nil
-}
-
-// Event is a change of a task's state, as Watch yields it.
-type Event struct {
-	Task ID
-	From State
-	To   State
-	Line audit.Entry
-}
-
-// Watch yields every move of a task from now on. The goroutine that
-// fsnotify starts for it ends with it.
-func (b *Box) Watch(ctx context.Context) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
-		if err := b.queue.Update(); err != nil {
-			yield(Event{}, err)
-			return
-		}
-		for e, err := range b.Follow(ctx, b.queue.At()) {
-			if err != nil {
-				yield(Event{}, err)
-				return
-			}
-			if m, ok := task.MoveOf(&e); ok && !yield(Event{ID(e.Task()), m.Leaves(), m.Enters(), e}, nil) {
-				return
-			}
-		}
-	}
 }
 
 // RouterOptions of Route.

@@ -221,13 +221,6 @@ func (q *Queue) Forget() {
 	q.reset()
 }
 
-// At is the place of the ledger up to which the queue is folded.
-func (q *Queue) At() audit.Position {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.at
-}
-
 // Waits tells whether a task has ever waited for somebody else's line.
 func (q *Queue) Waits() bool {
 	q.mu.Lock()
