@@ -52,8 +52,8 @@ type keeping struct {
 
 func (c *change) line(b *books, tx string, after string) (audit.Entry, *task.Move) {
 	m := &task.Move{
-		TX: tx, From: task.StateField(c.from), To: task.StateField(c.to), Reason: task.OneLine(cmp.Or(c.brief, c.reason)),
-		Before: task.HashField(c.before), After: task.HashField(after), Writer: b.writer,
+		TX: tx, From: task.Field(c.from), To: task.Field(c.to), Reason: task.OneLine(cmp.Or(c.brief, c.reason)),
+		Before: task.Field(c.before), After: task.Field(after), Writer: b.writer,
 	}
 	if t := c.task; t != nil {
 		m.Revision, m.Epoch, m.Attempt = t.Mbox.Revision, t.Mbox.Epoch, t.Mbox.Attempt

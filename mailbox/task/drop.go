@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,7 +17,6 @@ import (
 )
 
 var (
-	idForm     = schemas.Pattern(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 	actionForm = schemas.Pattern(`^[a-z][a-z0-9_]{0,63}$`)
 	checkForm  = schemas.Pattern(`^[a-z][a-z0-9_-]{0,63}$`)
 )
@@ -47,7 +47,7 @@ func CheckActor(name string) error {
 
 // CheckID returns an error if id cannot be a task's.
 func CheckID(id ID) error {
-	if !idForm().MatchString(string(id)) {
+	if !audit.TaskForm().MatchString(string(id)) {
 		return &schemas.Error{Path: "id", Code: "bad_value", Problem: fmt.Sprintf("%q is no task id", schemas.Sentence(string(id), 80)), Want: "a letter or digit, then at most 127 letters, digits, '.', '_' and '-'"}
 	}
 	return nil
@@ -65,7 +65,7 @@ func ParseDrop(name string, data []byte) (*Task, error) {
 	}
 	stem, json := strings.CutSuffix(name, ".json")
 	switch {
-	case t.ID == "" && json && idForm().MatchString(stem):
+	case t.ID == "" && json && audit.TaskForm().MatchString(stem):
 		t.ID = ID(stem)
 	case t.ID != "" && name != "" && t.ID.File() != name: // the copy of another task, perhaps
 		return nil, &schemas.Error{File: name, Path: "id", Code: "id_mismatch", Problem: fmt.Sprintf("id %q is not the file's name", schemas.Sentence(string(t.ID), 80)), Want: "the file name without .json, or no id at all"}
@@ -173,12 +173,12 @@ func (t *Task) Complete(created, now time.Time, source string, maxAttempts int) 
 // Validate checks what a type cannot say of a task that is to be made. The error
 // is a *schemas.Error with the JSON path of the first field that is wrong.
 func (t *Task) Validate() error {
-	return firstOf(t.checkVersion(), t.checkSize(), t.checkFields())
+	return cmp.Or(t.checkVersion(), t.checkSize(), t.checkFields())
 }
 
 // Sound is Validate for a task that is one already: its claim and its result
 // may have filled the room that a new task has to leave.
-func (t *Task) Sound() error { return firstOf(t.checkVersion(), t.checkFields()) }
+func (t *Task) Sound() error { return cmp.Or(t.checkVersion(), t.checkFields()) }
 
 func (t *Task) checkVersion() error {
 	if t.Version != 0 && t.Version != 1 {
@@ -191,12 +191,7 @@ func (t *Task) checkVersion() error {
 }
 
 func (t *Task) checkFields() error {
-	for _, check := range []func() error{t.checkRequest, t.checkContext, t.checkNames, t.checkMeta} {
-		if err := check(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(t.checkRequest(), t.checkContext(), t.checkNames(), t.checkMeta())
 }
 
 // checkSize refuses a task that leaves no room for what is written into it
@@ -290,20 +285,11 @@ func (t *Task) checkRequest() error {
 	if len(t.Task.Description) > MaxDescription {
 		return &schemas.Error{Path: "task.description", Code: "too_long", Problem: fmt.Sprintf("%d bytes", len(t.Task.Description)), Want: fmt.Sprintf("at most %d", MaxDescription)}
 	}
-	return firstOf(
+	return cmp.Or(
 		tooLong("task.title", t.Task.Title, MaxTitle),
 		oneOf("task.type", t.Task.Type, Types),
 		oneOf("task.priority", t.Task.Priority, Priorities),
 	)
-}
-
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // checkContext looks at the three fields of the free context that have a meaning.
@@ -350,7 +336,7 @@ func (t *Task) checkNames() error {
 		}
 		return nil
 	}
-	return firstOf(
+	return cmp.Or(
 		who("source.agent", t.Source.Agent, "human", "unknown"),
 		who("assignment.target_agent", t.Assignment.TargetAgent, "any"),
 		tooLong("source.session", t.Source.Session, 512),
@@ -368,7 +354,7 @@ func (t *Task) checkMeta() error {
 	}
 	for i, d := range m.DependsOn {
 		path := fmt.Sprintf("mbox.depends_on[%d]", i)
-		if !idForm().MatchString(string(d)) {
+		if !audit.TaskForm().MatchString(string(d)) {
 			return Fault(path, fmt.Sprintf("%q is no task id", schemas.Sentence(string(d), 60)), "the id of another task")
 		}
 		if t.ID != "" && d.Fold() == t.ID.Fold() {
@@ -399,7 +385,7 @@ func (t *Task) checkMeta() error {
 	if Given(m.Labels) && m.Labels.Kind() != '{' {
 		return &schemas.Error{Path: "mbox.labels", Code: "wrong_type", Problem: "it is no object", Want: "an object"}
 	}
-	return firstOf(tooLong("mbox.idempotency_key", m.IdempotencyKey, 256), m.checkAttachments())
+	return cmp.Or(tooLong("mbox.idempotency_key", m.IdempotencyKey, 256), m.checkAttachments())
 }
 
 // NotATask tells whether a drop's fault means that it is no task at all, so

@@ -2,6 +2,7 @@ package task
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -79,7 +80,7 @@ func (t *Task) Edited(change func(*Task) error) (edited *Task, fields []string, 
 			fields = append(fields, f.path)
 		}
 	}
-	return &now, fields, firstOf(now.asNew().Validate(), now.checkTimes(fields))
+	return &now, fields, cmp.Or(now.asNew().Validate(), now.checkTimes(fields))
 }
 
 // asNew is the task without what came to it since it was sent, for which a new task

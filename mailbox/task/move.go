@@ -152,45 +152,32 @@ func (m *Move) DropName() string {
 }
 
 // Leaves is the state that the task was in before.
-func (m *Move) Leaves() State { return stateOf(m.From) }
+func (m *Move) Leaves() State { return textOf(m.From) }
 
 // Enters is the state that the task is in after it.
-func (m *Move) Enters() State { return stateOf(m.To) }
+func (m *Move) Enters() State { return textOf(m.To) }
 
 // Replaces tells whether these bytes are what lay there before it.
 func (m *Move) Replaces(hash string) bool {
 	return hash != "" && (hash == HashOf(m.Before) || hash == m.SourceSHA256 || hash == m.Found)
 }
 
-func stateOf(s *State) State {
-	if s == nil {
-		return None
-	}
-	return *s
-}
+// HashOf is the reverse of [Field].
+func HashOf(h *string) string { return textOf(h) }
 
-// StateField is nil for [None].
-func StateField(s State) *State {
-	if s == None {
-		return nil
-	}
-	return &s
-}
-
-// HashField is nil for "".
-func HashField(h string) *string {
-	if h == "" {
-		return nil
-	}
-	return &h
-}
-
-// HashOf is the reverse of [HashField].
-func HashOf(h *string) string {
-	if h == nil {
+func textOf[T ~string](field *T) T {
+	if field == nil {
 		return ""
 	}
-	return *h
+	return *field
+}
+
+// Field is nil for "", as for [None].
+func Field[T ~string](text T) *T {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 // MoveOf decodes the move of a ledger line; false if the line moves nothing.

@@ -65,15 +65,7 @@ var Moves = map[audit.Event][]step{
 // Allowed tells whether the event may make the move. What an operator adopted
 // by name may be any move.
 func Allowed(e audit.Event, from, to State, adopted bool) bool {
-	if e == audit.Reconcile && adopted {
-		return true
-	}
-	for _, m := range Moves[e] {
-		if m.from == from && m.to == to {
-			return true
-		}
-	}
-	return false
+	return e == audit.Reconcile && adopted || slices.Contains(Moves[e], step{from, to})
 }
 
 // Terminal tells whether the task has ended.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -276,10 +277,8 @@ var Types = []string{"research", "action", "analysis", "other"}
 
 // Rank is a priority's place among [Priorities]; any other text counts as normal.
 func Rank(priority string) int {
-	for i, p := range Priorities {
-		if p == priority {
-			return i
-		}
+	if i := slices.Index(Priorities, priority); i >= 0 {
+		return i
 	}
 	return 1
 }

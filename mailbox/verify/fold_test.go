@@ -80,7 +80,7 @@ func FuzzEntryName(f *testing.F) {
 func BenchmarkFold(b *testing.B) {
 	f := newFold()
 	created := task.Move{
-		TX: strings.Repeat("0", 32), To: task.StateField(task.Pending), After: task.HashField(audit.Hash(nil)), Revision: 1, Reason: "submitted",
+		TX: strings.Repeat("0", 32), To: task.Field(task.Pending), After: task.Field(audit.Hash(nil)), Revision: 1, Reason: "submitted",
 		Writer: audit.ThisWriter(), Queue: &task.Envelope{Target: "any", Type: "x", Priority: "normal"}, Request: audit.Hash(nil),
 	}
 	lines := make([]*audit.Line, 10000)

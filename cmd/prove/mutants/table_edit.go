@@ -79,7 +79,7 @@ var editMutants = []mutant{
 	},
 	{
 		"edit-as-wide-as-the-file", "edit", fieldGo,
-		"firstOf(now.asNew().Validate(), ", "firstOf(now.Sound(), ",
+		"cmp.Or(now.asNew().Validate(), ", "cmp.Or(now.Sound(), ",
 		boxTest("TestEditRefused"),
 	},
 	{
