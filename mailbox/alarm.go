@@ -126,7 +126,7 @@ func (b *explainer) whyNotStarted(ctx context.Context, r *queue.Entry) (string, 
 // heard of, one that has ended and whose file a stranger took away, moved back or
 // damaged, or itself. "" if all that it waits for is on its way.
 func (b *explainer) whyBlocked(ctx context.Context, r *queue.Entry) (string, error) {
-	for d := range r.Awaits() {
+	for _, d := range r.Awaits() {
 		why, err := b.whyNever(ctx, d)
 		if err != nil || why != "" {
 			return why, err

@@ -97,7 +97,7 @@ func needed(q *queue.Queue) map[string][]ID {
 	needs := map[string][]ID{}
 	for _, e := range inside[map[ID]*queue.Entry](q, "live") {
 		if e.State == Pending && e.Blocked {
-			for d := range e.Awaits() {
+			for _, d := range e.Awaits() {
 				needs[d.Fold()] = append(needs[d.Fold()], e.ID)
 			}
 		}

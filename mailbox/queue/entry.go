@@ -3,7 +3,7 @@ package queue
 import (
 	"cmp"
 	"encoding/binary"
-	"iter"
+	"slices"
 	"time"
 
 	"mbox/mailbox/task"
@@ -61,17 +61,7 @@ func (e *Entry) copy() *Entry {
 }
 
 // Awaits are the ids whose end a blocked entry waits for.
-func (e *Entry) Awaits() iter.Seq[task.ID] {
-	return func(yield func(task.ID) bool) {
-		for _, ids := range [][]task.ID{e.DependsOn, e.WaitsFor} {
-			for _, id := range ids {
-				if !yield(id) {
-					return
-				}
-			}
-		}
-	}
-}
+func (e *Entry) Awaits() []task.ID { return slices.Concat(e.DependsOn, e.WaitsFor) }
 
 // Expires is when the task fails if nobody has taken it by then; 0 is never: it
 // has no deadline, or it was taken once.

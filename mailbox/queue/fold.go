@@ -312,7 +312,7 @@ func (x *state) enqueue(e *Entry, now time.Time) {
 	switch {
 	case e.Blocked:
 		x.waits = true
-		for d := range e.Awaits() {
+		for _, d := range e.Awaits() {
 			x.needs.add(d, e.ID)
 		}
 		if e.check {
@@ -353,7 +353,7 @@ func (x *state) unqueue(e *Entry) {
 	}
 	if e.Blocked {
 		delete(x.checks, e.ID)
-		for d := range e.Awaits() {
+		for _, d := range e.Awaits() {
 			x.needs.drop(d, e.ID)
 		}
 	}

@@ -264,22 +264,16 @@ func (s *snapshot) find(id task.ID) (uint32, *Entry) {
 	return 0, nil
 }
 
-// from is the first entry at n or behind it, and before end, that is not gone, with
-// its number; nil if there is none, or it cannot be read.
-func (s *snapshot) from(n, end uint32) (uint32, *Entry) {
-	for ; n < end; n++ {
-		if !s.gone[n] {
-			return n, s.at(n)
+// first is the first entry of a run that is not gone, with its number; nil if there is
+// none, or it cannot be read.
+func (s *snapshot) first(run int) (uint32, *Entry) {
+	n, end := &s.next[run], s.head.Runs[run].End
+	for ; *n < end; *n++ {
+		if !s.gone[*n] {
+			return *n, s.at(*n)
 		}
 	}
 	return end, nil
-}
-
-// first is the first entry of a run.
-func (s *snapshot) first(run int) (uint32, *Entry) {
-	n, e := s.from(s.next[run], s.head.Runs[run].End)
-	s.next[run] = n
-	return n, e
 }
 
 // atOnce is how many entries each decodes while as many are looked at.
