@@ -14,6 +14,7 @@ import (
 
 	"mbox/mailbox/artifact"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -160,7 +161,7 @@ var attachmentsNamed = []byte("\n    \"attachments\": [")
 // keptIn is the folder below which mbox keeps what came with the task of this file:
 // in the archive it lies beside what the attempts left.
 func keptIn(file string, t *task.Task) string {
-	if s, _ := folderOf(file); s != task.Archived {
+	if home.StateAt("", file) != task.Archived {
 		return task.ArtifactsDir
 	}
 	for i := range t.Result.Artifacts {
@@ -294,7 +295,7 @@ func (v *run) misplaced(file string, t *history, second bool) ([]Finding, error)
 		return l.found, nil
 	}
 	l.add(7, file, "seq %d left it in %s: moved by hand", t.seq, strings.TrimPrefix(path.Dir(right), "tasks/"))
-	if s, _ := folderOf(file); parsed != nil && parsed.Result.Status != s && s != task.Archived {
+	if s := home.StateAt("", file); parsed != nil && parsed.Result.Status != s && s != task.Archived {
 		l.add(3, file, "result.status is %q in tasks/%s", parsed.Result.Status, s)
 	}
 	if read && hash != t.after {

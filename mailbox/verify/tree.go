@@ -22,17 +22,6 @@ const (
 	leases     = ".mbox/leases"
 )
 
-// folderOf tells in which folder of tasks a file, named from the home, lies; false if
-// in none.
-func folderOf(file string) (task.State, bool) {
-	dir := path.Dir(file)
-	if path.Dir(dir) == archive {
-		return task.Archived, true
-	}
-	s := task.State(path.Base(dir))
-	return s, path.Dir(dir) == "tasks" && task.FolderIndex(s) >= 0
-}
-
 // idOf is the folded id of the task whose file bears the name.
 func idOf(file string) string { return task.ID(task.TrimJSON(path.Base(file))).Fold() }
 
@@ -166,7 +155,7 @@ func (v *run) visit(file string) error {
 		v.dirs = append(v.dirs, file)
 	}
 	v.mu.Unlock()
-	if s, ok := folderOf(file); ok && !(folder && s == task.Archived) {
+	if s := home.StateAt("", file); s != task.None && !(folder && s == task.Archived) {
 		return v.visitTask(file, s)
 	}
 	return nil
