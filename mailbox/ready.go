@@ -29,7 +29,8 @@ func (b *dependencies) resolve(ctx context.Context) error {
 		return err
 	}
 	for _, id := range late {
-		if err := b.passDeadline(ctx, id); errors.Is(err, ErrBusy) {
+		err := b.failPending(ctx, id, "deadline_passed", "its deadline passed before anybody took it")
+		if errors.Is(err, ErrBusy) {
 			b.queue.Again(id, b.now().Add(busyPauseMax))
 		} else if err != nil {
 			return err
@@ -165,14 +166,14 @@ func (b *dependencies) asWritten(id ID) (ID, error) {
 	return as, err
 }
 
-// passDeadline fails a task that nobody has taken by its deadline.
-func (b *dependencies) passDeadline(ctx context.Context, id ID) error {
-	return b.failPending(ctx, id, "deadline_passed", "its deadline passed before anybody took it")
-}
-
 // failPending fails a task that waits.
 func (b *dependencies) failPending(ctx context.Context, id ID, code, why string) error {
-	err := b.transition(ctx, id, func(f *home.File, r *queue.Entry) (*change, error) {
+	s, err := b.lockShard(ctx, string(id))
+	if err != nil {
+		return task.About(id, err)
+	}
+	defer s.unlock()
+	err = b.transition(ctx, s, id, func(f *home.File, r *queue.Entry) (*change, error) {
 		if r.State != Pending || code == "deadline_passed" && r.Expires() == 0 {
 			return nil, nil
 		}

@@ -375,7 +375,7 @@ func (b *dependencies) cancel(ctx context.Context, id ID, by, why string, still 
 	}
 	defer s.unlock()
 	var note *home.Note
-	err = b.transitionIn(ctx, s, id, func(f *home.File, r *queue.Entry) (*change, error) {
+	err = b.transition(ctx, s, id, func(f *home.File, r *queue.Entry) (*change, error) {
 		if yes, err := still(f); err != nil || !yes {
 			return nil, err
 		}

@@ -220,19 +220,9 @@ func (b *books) anywhere(id ID) (bool, error) {
 	return false, nil
 }
 
-// transition takes the task's shard, reads the task, lets decide make a change
-// of it, and commits that. A nil change is nothing to do.
-func (b *books) transition(ctx context.Context, id ID, decide func(*home.File, *queue.Entry) (*change, error)) error {
-	s, err := b.lockShard(ctx, string(id))
-	if err != nil {
-		return task.About(id, err)
-	}
-	defer s.unlock()
-	return b.transitionIn(ctx, s, id, decide)
-}
-
-// transitionIn is transition for who holds the task's shard.
-func (b *books) transitionIn(ctx context.Context, s *shard, id ID, decide func(*home.File, *queue.Entry) (*change, error)) error {
+// transition reads the task whose shard is held, lets decide make a change of it, and
+// commits that. A nil change is nothing to do.
+func (b *books) transition(ctx context.Context, s *shard, id ID, decide func(*home.File, *queue.Entry) (*change, error)) error {
 	f, r, err := b.current(id)
 	if err != nil {
 		return err
