@@ -106,22 +106,21 @@ func (c *Claim) mayDelegate(ctx context.Context, d Delegation) error {
 		if err := mayGet(b.books, child.Task.Assignment.TargetAgent); err != nil {
 			return tree.Refuse("parameters", "%v: name another agent", err)
 		}
-		if way := c.waitsForChild(child); way != nil {
+		if way := waitingFor(b.books, c.ID(), child.Task.Mbox.DependsOn); way != nil {
 			return tree.Refuse("cycle", "the tasks would wait for one another: %s → its child → %s", c.ID(), tree.Join(way))
 		}
 	}
 	return nil
 }
 
-// waitsForChild is the way on which what the child depends on waits for the
-// claim's task, which waits for the child; nil if there is none.
-func (c *Claim) waitsForChild(child Child) []ID {
-	deps := child.Task.Mbox.DependsOn
+// waitingFor is the way on which one of the dependencies waits for a task that would
+// wait for them; nil if there is none.
+func waitingFor(b *books, id ID, deps []ID) []ID {
 	isDep := func(at ID) bool { return slices.ContainsFunc(deps, func(d ID) bool { return d.Fold() == at.Fold() }) }
-	if isDep(c.ID()) {
-		return []ID{c.ID()}
+	if isDep(id) {
+		return []ID{id}
 	}
-	return c.box.queue.Waiters(c.ID(), isDep)
+	return b.queue.Waiters(id, isDep)
 }
 
 // childKey is the idempotency key of a claim's child: the same claim that says

@@ -158,15 +158,8 @@ func (e *editing) commit(ctx context.Context, p *plan) (done bool, err error) {
 func (e *editing) circles(ctx context.Context, p *plan) error {
 	t := p.task
 	if p.changes("mbox.depends_on") {
-		isDep := func(at ID) bool {
-			return slices.ContainsFunc(t.Mbox.DependsOn, func(d ID) bool { return d.Fold() == at.Fold() })
-		}
 		for at := e.b.queue.Find(e.id); at != nil; at = e.b.queue.Find(at.Parent) {
-			way := e.b.queue.Waiters(at.ID, isDep)
-			if at.ID != e.id && isDep(at.ID) {
-				way = []ID{at.ID}
-			}
-			if way != nil {
+			if way := waitingFor(e.b.books, at.ID, t.Mbox.DependsOn); way != nil {
 				return tree.Refuse("cycle", "the tasks would wait for one another: %s → %s", e.id, tree.Join(way))
 			}
 		}

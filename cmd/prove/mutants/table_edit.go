@@ -54,7 +54,7 @@ var editMutants = []mutant{
 	},
 	{
 		"child-waits-for-its-parent", "edit", editGo,
-		"if at.ID != e.id && isDep(at.ID) {", "if at == nil {",
+		"at = e.b.queue.Find(at.Parent) {", "at = nil {",
 		boxTest("TestEditChildCircles"),
 	},
 	{

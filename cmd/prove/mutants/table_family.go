@@ -111,7 +111,7 @@ var familyMutants = []mutant{
 	},
 	{
 		"circle-of-tasks", "delegation", "mailbox/delegate.go",
-		"\tif isDep(c.ID()) {\n", "\tif c.box == nil {\n",
+		"\tif isDep(id) {\n", "\tif b == nil {\n",
 		boxTest("TestDelegateRefused/on_its_parent"),
 	},
 	{
