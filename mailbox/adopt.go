@@ -105,18 +105,16 @@ func (r *recovery) adoption(p *spot, found *home.File) (*change, error) {
 // fillIn gives a task that is taken over what its state must have, and takes
 // away what it must not have.
 func (b *reconciler) fillIn(t *Task, s State) {
-	r, l := &t.Result, t.Mbox.Lease
+	r := &t.Result
 	if r.Artifacts == nil || s == Pending {
 		r.Artifacts = []Artifact{}
 	}
-	by := t.Assignment.PickedUpBy
-	unclaimed := l == nil || l.Token == "" || by == nil || *by == ""
 	switch s {
 	case Pending:
 		t.Assignment.PickedUpBy, t.Assignment.PickedUpAt, t.Mbox.Lease = nil, nil, nil
 		r.Output, r.Error = nil, nil
 	case InProgress, Completed:
-		if unclaimed {
+		if t.Token() == "" || t.Claimant() == "" {
 			b.claimByHand(t)
 		}
 	}

@@ -259,14 +259,10 @@ func (f Filter) Matches(it Item) bool {
 	if t == nil {
 		return f.Agent == "" && f.Target == "" && f.Source == "" && f.Type == "" && f.Priority == ""
 	}
-	by := ""
-	if t.Assignment.PickedUpBy != nil {
-		by = *t.Assignment.PickedUpBy
-	}
 	is := func(want, have string) bool { return want == "" || want == have }
 	named := func(want, have string) bool {
 		return is(want, have) || f.called != nil && f.called(want) == f.called(have)
 	}
-	return named(f.Agent, by) && named(f.Target, t.Assignment.TargetAgent) && named(f.Source, t.Source.Agent) &&
+	return named(f.Agent, t.Claimant()) && named(f.Target, t.Assignment.TargetAgent) && named(f.Source, t.Source.Agent) &&
 		is(f.Type, t.Task.Type) && is(f.Priority, t.Task.Priority)
 }

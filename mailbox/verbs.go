@@ -36,11 +36,7 @@ func (b *Box) Held(ctx context.Context, id ID, token string) (*Claim, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Claim{Task: f.Task, box: b, agent: "unknown", token: token}
-	if by := f.Task.Assignment.PickedUpBy; by != nil {
-		c.agent = *by
-	}
-	return c, nil
+	return &Claim{Task: f.Task, box: b, agent: cmp.Or(f.Task.Claimant(), "unknown"), token: token}, nil
 }
 
 // Valid returns nil while the claim stands, and ErrStale once it is over:

@@ -237,12 +237,7 @@ func (b *explainer) explain(ctx context.Context, w *Why, f *home.File) error {
 	return nil
 }
 
-func pickedBy(t *Task) string {
-	if t.Assignment.PickedUpBy == nil {
-		return "nobody"
-	}
-	return *t.Assignment.PickedUpBy
-}
+func pickedBy(t *Task) string { return cmp.Or(t.Claimant(), "nobody") }
 
 func when(t Time) string { return "at " + t.String() }
 

@@ -285,8 +285,7 @@ func Rank(priority string) int {
 
 // Lacks says what a task in a state must have, or must not have, and does not.
 func (t *Task) Lacks(s State) string {
-	claimed := t.Assignment.PickedUpBy != nil && *t.Assignment.PickedUpBy != ""
-	token := t.Mbox.Lease != nil && t.Mbox.Lease.Token != ""
+	claimed, token := t.Claimant() != "", t.Token() != ""
 	done := Given(t.Result.Output) || len(t.Result.Artifacts) > 0
 	switch s {
 	case Pending:
@@ -447,6 +446,9 @@ func (t *Task) Asked() Task {
 	c.Created, c.Updated = Time{}, Time{}
 	return c
 }
+
+// Claimant is who has taken the task; "" if nobody has.
+func (t *Task) Claimant() string { return textOf(t.Assignment.PickedUpBy) }
 
 // Token is that of the task's claim; "" if it has none.
 func (t *Task) Token() string {
