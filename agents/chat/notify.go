@@ -272,10 +272,7 @@ func (n *Notifier) about(ctx context.Context, h *Happening, revision int64) (*Ha
 		}
 		h.Agent, h.Reason = t.Assignment.TargetAgent, ask(t)
 	}
-	whose := []string{t.Assignment.TargetAgent, t.Source.Agent}
-	if t.Assignment.PickedUpBy != nil {
-		whose = append(whose, *t.Assignment.PickedUpBy)
-	}
+	whose := []string{t.Assignment.TargetAgent, t.Source.Agent, t.Claimant()}
 	if n.o.Agent != "" && !slices.Contains(whose, n.o.Agent) {
 		return nil, nil
 	}

@@ -478,7 +478,7 @@ func takeBack(ctx context.Context, box *mailbox.Box, name string) error {
 		if err != nil {
 			return err
 		}
-		if state != mailbox.InProgress || t.Mbox.Lease == nil || t.Assignment.PickedUpBy == nil || *t.Assignment.PickedUpBy != name {
+		if state != mailbox.InProgress || t.Mbox.Lease == nil || t.Claimant() != name {
 			continue // it has ended meanwhile
 		}
 		claim, err := box.Held(ctx, id, t.Mbox.Lease.Token)

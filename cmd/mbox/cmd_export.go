@@ -72,12 +72,7 @@ var exported = []struct {
 	{"updated", func(t scanned) string { return t.task.Updated.String() }},
 	{"from", func(t scanned) string { return t.task.Source.Agent }},
 	{"for", func(t scanned) string { return t.task.Assignment.TargetAgent }},
-	{"by", func(t scanned) string {
-		if by := t.task.Assignment.PickedUpBy; by != nil {
-			return *by
-		}
-		return ""
-	}},
+	{"by", func(t scanned) string { return t.task.Claimant() }},
 	{"type", func(t scanned) string { return t.task.Task.Type }},
 	{"priority", func(t scanned) string { return t.task.Task.Priority }},
 	{"attempts", func(t scanned) string { return strconv.FormatInt(t.task.Mbox.Attempt, 10) }},

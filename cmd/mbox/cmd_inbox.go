@@ -171,9 +171,7 @@ that it works for and the mailbox's folder.`,
 					if err != nil {
 						return err
 					}
-					if by := t.Assignment.PickedUpBy; by != nil {
-						me.Agent = *by
-					}
+					me.Agent = t.Claimant()
 				}
 				if me.Agent == "" {
 					me.Agent = "human"

@@ -395,10 +395,7 @@ func (t *table) blank(id, state, title cell) {
 }
 
 func (s *printer) taskRow(item *listed) []cell {
-	t, by, try, done := item.Task, "-", "-", "-"
-	if t.Assignment.PickedUpBy != nil {
-		by = *t.Assignment.PickedUpBy
-	}
+	t, by, try, done := item.Task, cmp.Or(item.Task.Claimant(), "-"), "-", "-"
 	if t.Mbox.Attempt > 0 {
 		try = fmt.Sprintf("%d/%d", t.Mbox.Attempt, t.Mbox.MaxAttempts)
 	}

@@ -294,11 +294,7 @@ func (w *views) ended(ctx context.Context, s *AgentState, recent []audit.Entry) 
 }
 
 func summary(t *mailbox.Task) TaskSummary {
-	by := t.Assignment.TargetAgent
-	if t.Assignment.PickedUpBy != nil {
-		by = *t.Assignment.PickedUpBy
-	}
-	return TaskSummary{ID: t.ID, Agent: by, Summary: schemas.Sentence(t.Task.Title, 200)}
+	return TaskSummary{ID: t.ID, Agent: cmp.Or(t.Claimant(), t.Assignment.TargetAgent), Summary: schemas.Sentence(t.Task.Title, 200)}
 }
 
 // oldRoles are the names that ColDBase gives the built-in roles.

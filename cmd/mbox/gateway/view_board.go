@@ -75,7 +75,7 @@ func (v view) options() options {
 func (v view) fits(t *mailbox.Task) (bool, error) {
 	o := v.options()
 	is := func(want, have string) bool { return want == "" || want == have }
-	asked := is(o.To, t.Assignment.TargetAgent) && is(o.By, taker(t)) && is(o.Type, t.Task.Type) && is(o.Priority, t.Task.Priority) && is(o.From, t.Source.Agent) &&
+	asked := is(o.To, t.Assignment.TargetAgent) && is(o.By, t.Claimant()) && is(o.Type, t.Task.Type) && is(o.Priority, t.Task.Priority) && is(o.From, t.Source.Agent) &&
 		(o.Q == "" || strings.Contains(strings.ToLower(t.Task.Title+"\n"+string(t.ID)), strings.ToLower(o.Q)))
 	if !asked {
 		return false, nil
@@ -278,10 +278,7 @@ func (v view) ended(c *column) error {
 }
 
 func cardOf(t *mailbox.Task, state mailbox.State) card {
-	k := card{ID: t.ID, State: state, Title: t.Task.Title, Priority: t.Task.Priority, Who: "for " + t.Assignment.TargetAgent, Since: t.Updated.Time}
-	if by := t.Assignment.PickedUpBy; by != nil {
-		k.Who = *by
-	}
+	k := card{ID: t.ID, State: state, Title: t.Task.Title, Priority: t.Task.Priority, Who: cmp.Or(t.Claimant(), "for "+t.Assignment.TargetAgent), Since: t.Updated.Time}
 	switch {
 	case state == mailbox.InProgress && t.Mbox.Progress != nil:
 		k.Words = t.Mbox.Progress.Message

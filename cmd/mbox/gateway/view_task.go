@@ -204,13 +204,6 @@ func stepsOf(t *mailbox.Task) (steps []pages.Step) {
 	return steps
 }
 
-func taker(t *mailbox.Task) string {
-	if t.Assignment.PickedUpBy == nil {
-		return ""
-	}
-	return *t.Assignment.PickedUpBy
-}
-
 func branchOf(t *mailbox.Tree, id, own mailbox.ID) *branch {
 	i := slices.IndexFunc(t.Nodes, func(n *mailbox.Node) bool { return n.ID == id })
 	if i < 0 {

@@ -47,8 +47,8 @@ func (v *Sight) Sees(ctx context.Context, t *mailbox.Task) (bool, error) {
 
 // concerns tells whether a task is the agent's business by itself.
 func (v *Sight) concerns(t *mailbox.Task) bool {
-	a, by, target := v.agent, t.Assignment.PickedUpBy, t.Assignment.TargetAgent
-	return a == "" || t.Source.Agent == a || target == a || target == "any" || by != nil && *by == a
+	a, target := v.agent, t.Assignment.TargetAgent
+	return a == "" || t.Source.Agent == a || target == a || target == "any" || t.Claimant() == a
 }
 
 func (v *Sight) tree(ctx context.Context, root mailbox.ID) (bool, error) {

@@ -417,9 +417,7 @@ func (row *Row) tell(t *mailbox.Task) {
 	if row.State == mailbox.InProgress {
 		row.Progress = t.Mbox.Progress
 	}
-	if t.Assignment.PickedUpBy != nil {
-		row.By = *t.Assignment.PickedUpBy
-	}
+	row.By = cmp.Or(t.Claimant(), row.By)
 	if e := t.Result.Error; e != nil && row.State == mailbox.Failed {
 		row.once, row.drop = check.OnlyHere(t), t.Called(row.State) == task.Rejected
 		row.err = strings.TrimSuffix(e.Code+": "+e.Message, ": ")
