@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"io/fs"
@@ -157,9 +158,7 @@ func (l *Ledger) LinesOf(id string) iter.Seq2[Line, error] {
 			}
 			return true, nil
 		}) {
-			if err == nil {
-				err = line.Damaged()
-			}
+			err = cmp.Or(err, line.Damaged())
 			if (err != nil || line.Of(id)) && (!yield(line, err) || err != nil) {
 				return
 			}

@@ -2,6 +2,7 @@
 package history
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -148,10 +149,7 @@ func (h Ledger) Ended(s *Endings) error {
 	}
 	r := h.Read(s.at)
 	for line, err := range r.Lines() {
-		if err == nil {
-			err = line.Damaged()
-		}
-		if err != nil {
+		if err = cmp.Or(err, line.Damaged()); err != nil {
 			return err
 		}
 		s.heed(line)
@@ -232,10 +230,7 @@ func (s *Endings) received(line audit.Line) {
 func (h Ledger) Fold(from audit.Position, visit func(id task.ID, agent string, m *task.Move, at time.Time)) (end audit.Position, err error) {
 	r := h.Read(from)
 	for line, err := range r.Lines() {
-		if err == nil {
-			err = line.Damaged()
-		}
-		if err != nil {
+		if err = cmp.Or(err, line.Damaged()); err != nil {
 			return r.Position(), err
 		}
 		if _, m := task.MoveIn(line); m != nil || SaysGone(line) {

@@ -9,6 +9,7 @@
 package queue
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -138,10 +139,7 @@ func (q *Queue) refresh(queue bool, most int) (due bool, err error) {
 			q.reset()
 			return q.refresh(queue, most)
 		}
-		if err == nil {
-			err = line.Damaged()
-		}
-		if errors.Is(err, audit.ErrDamaged) {
+		if err = cmp.Or(err, line.Damaged()); errors.Is(err, audit.ErrDamaged) {
 			return false, q.o.Ledger.Stop(err)
 		}
 		if err != nil {

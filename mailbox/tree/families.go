@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
@@ -39,14 +40,8 @@ func (f *Families) grow(ctx context.Context) error {
 		f.of, f.at = map[task.ID][]task.ID{}, audit.Position{}
 	}
 	for line, err := range f.ledger.Read(f.at).Lines() {
-		if err == nil {
-			err = line.Damaged()
-		}
-		if err != nil {
+		if err = cmp.Or(err, line.Damaged(), ctx.Err()); err != nil {
 			return err
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
 		}
 		if root := task.ID(line.Text("root")); root != "" && task.Creates(line) {
 			f.of[root] = append(f.of[root], task.ID(line.Task()))

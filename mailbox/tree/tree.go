@@ -99,10 +99,7 @@ func (f *Forest) beginning(ctx context.Context, id task.ID) (audit.Position, err
 func (f *Forest) grow(ctx context.Context, t *Tree) error {
 	r := f.ledger.Read(t.at)
 	for line, err := range r.Lines() {
-		if err == nil {
-			err = line.Damaged()
-		}
-		if err != nil {
+		if err = cmp.Or(err, line.Damaged()); err != nil {
 			return err
 		}
 		if !line.Of(string(t.Root)) && line.Text("root") != string(t.Root) {
