@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -48,11 +49,7 @@ func (h Head) position(genesis string) Position {
 }
 
 func (h Head) encode() []byte {
-	file := h.File
-	if file == "" {
-		file = "-"
-	}
-	return lockRecord(fmt.Appendf(make([]byte, 0, headSize), "head %d %s %d %d %d %d %s %s %d %d %d", h.Format, file, h.Dev, h.Ino, h.Length, h.Seq, h.Checksum, h.Boot, h.Journal.Ino, h.Journal.Offset, h.Journal.Generation))
+	return lockRecord(fmt.Appendf(make([]byte, 0, headSize), "head %d %s %d %d %d %d %s %s %d %d %d", h.Format, cmp.Or(h.File, "-"), h.Dev, h.Ino, h.Length, h.Seq, h.Checksum, h.Boot, h.Journal.Ino, h.Journal.Offset, h.Journal.Generation))
 }
 
 // lockRecord is a line of text with its CRC32, as a lock file holds it.

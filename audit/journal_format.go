@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"hash/crc32"
 	"strings"
@@ -24,11 +25,7 @@ func (j Journaled) Entry() (Entry, error) { return Line{Raw: bytes.Trim(j.bytes,
 
 // journalRecord renders a record.
 func journalRecord(at Position, line []byte, p Payload) []byte {
-	name := p.Name
-	if name == "" {
-		name = "-"
-	}
-	head := fmt.Sprintf("journal %s %d %d %s %d ", at.File, at.Offset, len(line), name, len(p.Data))
+	head := fmt.Sprintf("journal %s %d %d %s %d ", at.File, at.Offset, len(line), cmp.Or(p.Name, "-"), len(p.Data))
 	sum := crc32.Update(0, castagnoli, []byte(head))
 	sum = crc32.Update(sum, castagnoli, line)
 	sum = crc32.Update(sum, castagnoli, p.Data)
@@ -41,11 +38,7 @@ func journalRecord(at Position, line []byte, p Payload) []byte {
 
 // baseRecord renders the base: the position up to which all is on disk.
 func baseRecord(at Position) []byte {
-	file := at.File
-	if file == "" {
-		file = "-"
-	}
-	text := fmt.Sprintf("base %s %d %d %s ", file, at.Offset, at.Seq, at.Checksum)
+	text := fmt.Sprintf("base %s %d %d %s ", cmp.Or(at.File, "-"), at.Offset, at.Seq, at.Checksum)
 	record := make([]byte, journalBlock)
 	copy(record, fmt.Sprintf("%s%08x\n", text, crc32.Checksum([]byte(text), castagnoli)))
 	return record

@@ -62,6 +62,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,22 +131,13 @@ type Capabilities struct {
 }
 
 func (o Options) withDefaults() Options {
-	fill := func(d *time.Duration, v time.Duration) {
-		if *d == 0 {
-			*d = v
-		}
-	}
-	fill(&o.Lease, 15*time.Minute)
-	fill(&o.ScanInterval, 5*time.Second)
-	fill(&o.StartWithin, 10*time.Minute)
-	fill(&o.LockWait, 10*time.Second)
-	fill(&o.RetryBase, time.Second)
-	if o.MaxDepth == 0 {
-		o.MaxDepth = MaxDepth
-	}
-	if o.MaxAttempts == 0 {
-		o.MaxAttempts = 3
-	}
+	o.Lease = cmp.Or(o.Lease, 15*time.Minute)
+	o.ScanInterval = cmp.Or(o.ScanInterval, 5*time.Second)
+	o.StartWithin = cmp.Or(o.StartWithin, 10*time.Minute)
+	o.LockWait = cmp.Or(o.LockWait, 10*time.Second)
+	o.RetryBase = cmp.Or(o.RetryBase, time.Second)
+	o.MaxDepth = cmp.Or(o.MaxDepth, MaxDepth)
+	o.MaxAttempts = cmp.Or(o.MaxAttempts, 3)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

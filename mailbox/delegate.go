@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,9 +43,7 @@ func Family(ctx context.Context, b *Box, root ID) ([]ID, error) { return b.famil
 // After an error some children may have been created. The same Delegate again,
 // by the same claim, goes on with them.
 func (c *Claim) Delegate(ctx context.Context, d Delegation) ([]ID, error) {
-	if d.Join == "" {
-		d.Join = JoinAll
-	}
+	d.Join = cmp.Or(d.Join, JoinAll)
 	order, err := d.Order()
 	if err != nil {
 		return nil, task.About(c.ID(), err)

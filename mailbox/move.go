@@ -89,11 +89,7 @@ func (c *change) stamp(tx string, now time.Time) {
 		t.Result.Status = c.to
 	}
 	if c.from != c.to && c.from != None && c.to != Archived && !c.settled || c.event == audit.TaskRejected {
-		from := c.from
-		if from == None {
-			from = Pending
-		}
-		t.Audit.StateChanges = append(t.Audit.StateChanges, StateChange{From: from, To: c.to, By: c.by, At: at, Reason: task.StateReason(c.reason)})
+		t.Audit.StateChanges = append(t.Audit.StateChanges, StateChange{From: cmp.Or(c.from, Pending), To: c.to, By: c.by, At: at, Reason: task.StateReason(c.reason)})
 		t.Audit.Trim()
 	}
 	if c.to == Pending {

@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -23,9 +24,7 @@ func (b *books) stageReason(k *keeping) error {
 		return err
 	}
 	k.shared = shared
-	if k.sha == "" {
-		k.sha = sha
-	}
+	k.sha = cmp.Or(k.sha, sha)
 	k.why.Entry, k.why.SHA256, k.why.Size, k.why.At = k.entry, k.sha, size, task.At(b.now())
 	k.why.Reason = task.OneLine(k.why.Reason)
 	data, err := schemas.Encode(k.why)

@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,10 +161,7 @@ func (b *dependencies) asWritten(id ID) (ID, error) {
 		return id, err
 	}
 	as, err := b.ledger.Spelling(id)
-	if as == "" {
-		as = id
-	}
-	return as, err
+	return cmp.Or(as, id), err
 }
 
 // failPending fails a task that waits.

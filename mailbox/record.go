@@ -71,9 +71,7 @@ func (b *Box) Decide(ctx context.Context, d records.Decision) (string, error) {
 }
 
 func (b *recorder) decide(ctx context.Context, d records.Decision, approves *Approval) (string, error) {
-	if d.Date == "" {
-		d.Date = b.now().UTC().Format(time.DateOnly)
-	}
+	d.Date = cmp.Or(d.Date, b.now().UTC().Format(time.DateOnly))
 	return b.file(ctx, "decisions", "decision", d.Date, d.ID, func(id string) (*filing, error) {
 		d.ID = id
 		data, err := d.Markdown()
@@ -86,9 +84,7 @@ func (b *recorder) decide(ctx context.Context, d records.Decision, approves *App
 // Change writes a change record and returns its id. ID and Date are made where
 // they are empty.
 func (b *Box) Change(ctx context.Context, c records.Change) (string, error) {
-	if c.Date == "" {
-		c.Date = b.now().UTC().Format(time.DateOnly)
-	}
+	c.Date = cmp.Or(c.Date, b.now().UTC().Format(time.DateOnly))
 	return b.recorder.file(ctx, "changes", "change", c.Date, c.ID, func(id string) (*filing, error) {
 		c.ID = id
 		data, err := c.Markdown()

@@ -113,9 +113,7 @@ func completion(checks []string) string {
 // Fail ends the attempt. The task waits in pending for another one, longer each
 // time, or has failed for good when its attempts are used up or f is final.
 func (c *Claim) Fail(ctx context.Context, fail Failure) error {
-	if fail.Code == "" {
-		fail.Code = "failed"
-	}
+	fail.Code = cmp.Or(fail.Code, "failed")
 	fail.Bound()
 	return c.verb(ctx, "fail", fail, func(f *home.File) (*change, error) {
 		return c.box.reclaimer.failed(f.Task, fail), nil

@@ -102,9 +102,7 @@ func Open(ctx context.Context, home, mailboxID string, o Options) (*Chain, error
 	if err != nil {
 		return nil, err
 	}
-	if o.Wait == 0 {
-		o.Wait = 2 * time.Second
-	}
+	o.Wait = cmp.Or(o.Wait, 2*time.Second)
 	c := &Chain{ctx: ctx, home: home, id: mailboxID, o: o, ledger: ledger, reader: audit.NewReader(home, mailboxID), agents: map[string]bool{}}
 	c.head = c.seen()
 	files, err := audit.Files(home)

@@ -2,6 +2,7 @@ package home
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -75,12 +76,8 @@ func padded(text []byte) []byte { return append(text, BlankSlot[min(len(text), S
 
 // Encode is the slot that holds the record.
 func (d Intent) Encode() []byte {
-	file := d.At.File
-	if file == "" {
-		file = "-"
-	}
 	slot := make([]byte, 0, SlotSize)
-	slot = fmt.Appendf(slot, "intent %s %q %s %s %d %d %s %d", d.Kind, url.PathEscape(d.Name), d.TX, file, d.At.Offset, d.At.Seq, d.At.Checksum, d.PID)
+	slot = fmt.Appendf(slot, "intent %s %q %s %s %d %d %s %d", d.Kind, url.PathEscape(d.Name), d.TX, cmp.Or(d.At.File, "-"), d.At.Offset, d.At.Seq, d.At.Checksum, d.PID)
 	return padded(fmt.Appendf(slot, " %08x", crc32.ChecksumIEEE(slot)))
 }
 

@@ -1,6 +1,7 @@
 package home
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -55,10 +56,7 @@ func EntryName(name, tx string) string {
 	if len(clean) > 180 {
 		clean = clean[:180]
 	}
-	if clean == "" {
-		clean = "_"
-	}
-	return clean + "~" + tx
+	return cmp.Or(clean, "_") + "~" + tx
 }
 
 // StagedReason is where the reason of a quarantine entry is staged.

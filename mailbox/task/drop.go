@@ -146,11 +146,6 @@ func Text(v jsontext.Value) string {
 
 // Complete fills in a new task's defaults. created is the time of the drop.
 func (t *Task) Complete(created, now time.Time, source string, maxAttempts int) {
-	set := func(s *string, v string) {
-		if *s == "" {
-			*s = v
-		}
-	}
 	t.Version = 1
 	if !inYears(created) || created.After(now) {
 		created = now
@@ -159,13 +154,11 @@ func (t *Task) Complete(created, now time.Time, source string, maxAttempts int) 
 		t.Created = At(created)
 	}
 	t.Updated = At(now)
-	set(&t.Source.Agent, source)
-	set(&t.Task.Type, "other")
-	set(&t.Task.Priority, "normal")
-	set(&t.Assignment.TargetAgent, "any")
-	if t.Mbox.MaxAttempts == 0 {
-		t.Mbox.MaxAttempts = int64(maxAttempts)
-	}
+	t.Source.Agent = cmp.Or(t.Source.Agent, source)
+	t.Task.Type = cmp.Or(t.Task.Type, "other")
+	t.Task.Priority = cmp.Or(t.Task.Priority, "normal")
+	t.Assignment.TargetAgent = cmp.Or(t.Assignment.TargetAgent, "any")
+	t.Mbox.MaxAttempts = cmp.Or(t.Mbox.MaxAttempts, int64(maxAttempts))
 	t.Result = Result{Status: Pending, Artifacts: []Artifact{}}
 	t.Audit.StateChanges = []StateChange{}
 }

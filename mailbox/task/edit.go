@@ -67,12 +67,8 @@ func (t *Task) Edited(change func(*Task) error) (edited *Task, fields []string, 
 	if err := change(&wish); err != nil {
 		return nil, nil, err
 	}
-	if wish.Task.Priority == "" {
-		wish.Task.Priority = "normal"
-	}
-	if wish.Assignment.TargetAgent == "" {
-		wish.Assignment.TargetAgent = "any"
-	}
+	wish.Task.Priority = cmp.Or(wish.Task.Priority, "normal")
+	wish.Assignment.TargetAgent = cmp.Or(wish.Assignment.TargetAgent, "any")
 	now := *t
 	for _, f := range editable {
 		if !f.same(t, &wish) {

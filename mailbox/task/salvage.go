@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"reflect"
 	"strings"
 	"sync"
@@ -26,9 +27,7 @@ func Salvage(id ID, data []byte) *Task {
 		}
 	}
 	t.ID = id
-	if t.Task.Title == "" {
-		t.Task.Title = "(no valid title)"
-	}
+	t.Task.Title = cmp.Or(t.Task.Title, "(no valid title)")
 	return t
 }
 

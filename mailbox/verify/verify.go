@@ -185,9 +185,7 @@ func open(ctx context.Context, dir string, o Options) (*run, error) {
 	if o.Progress == nil {
 		o.Progress = func(int64, int64) {}
 	}
-	if o.Wait == 0 {
-		o.Wait = 10 * time.Second
-	}
+	o.Wait = cmp.Or(o.Wait, 10*time.Second)
 	v := &run{
 		ctx: ctx, o: o, dir: dir, id: is.MailboxID, device: home.DeviceOf(info), ledger: ledger, intents: home.NewIntents(dir, os.O_RDONLY),
 		fold: newFold(), strays: map[string][]string{}, doubts: map[string]bool{},
