@@ -416,8 +416,7 @@ func readFlushed(f *os.File) flushed {
 	if n, _ := f.ReadAt(record, 0); n < len(record) {
 		return flushed{}
 	}
-	text, _ := parseLockRecord(record)
-	t := strings.Fields(text)
+	t := strings.Fields(parseLockRecord(record))
 	if len(t) != 7 || t[0] != "sync" {
 		return flushed{}
 	}

@@ -148,7 +148,7 @@ func (l *Ledger) begunAnew() error {
 	if err := l.rebuildHead(); err != nil {
 		return err
 	}
-	if err := durable.Remove(ReadOnlyPath(l.home)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := durable.RemoveIfThere(ReadOnlyPath(l.home)); err != nil {
 		return err
 	}
 	return durable.SyncDir(filepath.Join(l.home, ".mbox"), l.mode)
@@ -156,7 +156,7 @@ func (l *Ledger) begunAnew() error {
 
 // writeAnew writes the entries as a ledger of one file, and flushes it.
 func (l *Ledger) writeAnew(path, ts string, entries iter.Seq2[Entry, error]) error {
-	if err := durable.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := durable.RemoveIfThere(path); err != nil {
 		return err
 	}
 	f, err := durable.Create(path)

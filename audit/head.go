@@ -58,20 +58,20 @@ func lockRecord(text []byte) []byte {
 	return append(record, bytes.Repeat([]byte{' '}, headSize-len(record))...)
 }
 
-func parseLockRecord(record []byte) (text string, ok bool) {
+// parseLockRecord is the text of a record, "" where none stands.
+func parseLockRecord(record []byte) string {
 	line, _, ok := bytes.Cut(record, []byte{'\n'})
 	line = bytes.TrimRight(line, " ")
 	i := bytes.LastIndexByte(line, ' ')
 	sum, err := strconv.ParseUint(string(line[i+1:]), 16, 32)
 	if !ok || i < 0 || err != nil || len(line)-i != 9 || crc32.ChecksumIEEE(line[:i]) != uint32(sum) {
-		return "", false
+		return ""
 	}
-	return string(line[:i]), true
+	return string(line[:i])
 }
 
 func decodeHead(record []byte) (Head, bool) {
-	text, _ := parseLockRecord(record)
-	f := strings.Fields(text)
+	f := strings.Fields(parseLockRecord(record))
 	if len(f) == 10 {
 		f = append(append([]string{f[0], "1"}, f[1:]...), "0")
 	}

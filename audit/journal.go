@@ -228,7 +228,7 @@ func (l *chain) dropJournal() error {
 			return err
 		}
 	}
-	if err := durable.Remove(JournalPath(l.home)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := durable.RemoveIfThere(JournalPath(l.home)); err != nil {
 		return err
 	}
 	return durable.SyncDir(filepath.Join(l.home, ".mbox"), durable.Standard)

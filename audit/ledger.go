@@ -265,7 +265,7 @@ func (l *chain) write(ctx context.Context, e Entry, p Payload, locks []durable.H
 	if err := l.turnDay(now); err != nil {
 		return Line{}, ticket{}, fmt.Errorf("%w: %w", ErrUnwritten, err)
 	}
-	return l.put(e, now, p, locks)
+	return l.put(0, nil, e, now, p, locks)
 }
 
 // lock takes the ledger's lock.
@@ -436,20 +436,16 @@ func (l *chain) turnDay(now time.Time) error {
 // then the head record. Under the lock, with the view brought up to date. A crash
 // before the record leaves a ledger that is longer than the head says; whoever
 // comes next mends it, and begins the journal anew.
-func (l *chain) put(e Entry, now time.Time, p Payload, locks []durable.Held) (Line, ticket, error) {
-	return l.putBehind(0, nil, e, now, p, locks)
-}
-
-// putBehind is put behind so many torn bytes, which closing ends in the same
-// write. The head record counts them only with the line: until then whoever comes
-// next has to see them.
+//
+// Behind so many torn bytes closing ends them in the same write. The head record
+// counts them only with the line: until then whoever comes next has to see them.
 //
 // The order lets no two processes speak for one task, whatever was done to the
 // lock files while one of them stood still: the place is fixed, the locks are
 // looked at by name, the line is written, and then it is asked where it went. Who
 // makes lock files anew appends a line before anybody can take one of them, so
 // what is written after the look lands behind that line, and does not count.
-func (l *chain) putBehind(torn int64, closing []byte, e Entry, now time.Time, p Payload, locks []durable.Held) (Line, ticket, error) {
+func (l *chain) put(torn int64, closing []byte, e Entry, now time.Time, p Payload, locks []durable.Held) (Line, ticket, error) {
 	at := Position{File: l.head.File, Offset: l.head.Length + torn, Seq: l.head.Seq, Checksum: l.head.Checksum}
 	e.TS, e.Seq, e.Prev, e.V = now.Format(timeLayout), at.Seq+1, at.Checksum, Format
 	if l.head.Length == 0 {

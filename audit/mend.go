@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
@@ -142,7 +141,7 @@ func (l *chain) repair(at Position, size int64) error {
 			Writer
 		}{Repair{"audit/shared/" + at.File, at.Offset, length, "sha256:" + hex.EncodeToString(sum.Sum(nil))}, ThisWriter()}),
 	}
-	_, t, err := l.putBehind(size-at.Offset, closing, e, l.now().UTC(), Payload{}, nil)
+	_, t, err := l.put(size-at.Offset, closing, e, l.now().UTC(), Payload{}, nil)
 	if err == nil {
 		err = l.flushNow(t.from)
 		t.from.release()
@@ -285,7 +284,7 @@ func (l *Ledger) renewFile(name string) error {
 	}
 	defer old.Close()
 	fresh := filepath.Join(sharedDir(l.home), "."+name+".new")
-	if err := durable.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := durable.RemoveIfThere(fresh); err != nil {
 		return err
 	}
 	if err := durable.StageFrom(fresh, old, l.mode); err != nil {

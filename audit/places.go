@@ -69,7 +69,7 @@ func (l *Ledger) openPlaces(name string) (*places, error) {
 	p, record := &places{file: f}, make([]byte, headSize)
 	end := l.endOf(name)
 	if _, err = f.ReadAt(record, 0); err == nil {
-		text, _ := parseLockRecord(record)
+		text := parseLockRecord(record)
 		if _, err = fmt.Sscanf(text, placesHead(end)+" %d", &p.rows); err == nil && end.Seq > 0 && p.rows >= 0 {
 			p.sum = crc32.ChecksumIEEE(record)
 			return p, nil

@@ -72,12 +72,7 @@ func sharedDir(home string) string { return filepath.Join(home, "audit", "shared
 
 // dayFiles lists the ledger's files in order.
 func dayFiles(dir string) ([]string, error) {
-	d, err := durable.OpenDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
+	names, err := durable.Names(dir)
 	if err != nil {
 		return nil, err
 	}

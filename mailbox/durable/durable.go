@@ -379,7 +379,7 @@ func linkError(op, old, new string, err error) error {
 // (the boot record, views, snapshots); a task never goes this way.
 func Replace(path string, data []byte, m Mode) error {
 	temp := path + ".new"
-	if err := Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := RemoveIfThere(temp); err != nil {
 		return err
 	}
 	if err := Stage(temp, data, m); err != nil {

@@ -34,7 +34,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"flush-under-the-lock", "4", ledgerGo,
-		"\treturn l.put(e, now, p, locks)\n", "\tline, t, err := l.put(e, now, p, locks)\n\tif err == nil && l.mode != durable.None {\n\t\terr = l.flushNow(t.from)\n\t}\n\treturn line, t, err\n",
+		"\treturn l.put(0, nil, e, now, p, locks)\n", "\tline, t, err := l.put(0, nil, e, now, p, locks)\n\tif err == nil && l.mode != durable.None {\n\t\terr = l.flushNow(t.from)\n\t}\n\treturn line, t, err\n",
 		auditTest("TestRule04_OrderOfAppend"),
 	},
 	{
