@@ -117,8 +117,7 @@ func (c *Copies) lineAt(folder, file string, offset int64) int {
 }
 
 func reason(err error) string {
-	var at *fs.PathError
-	if errors.As(err, &at) {
+	if at, is := errors.AsType[*fs.PathError](err); is {
 		return at.Err.Error()
 	}
 	return err.Error()

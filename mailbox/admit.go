@@ -400,8 +400,7 @@ func (d *drop) reject(ctx context.Context, fault error) error {
 // quarantine puts what is no task away, with the reason.
 func (d *drop) quarantine(ctx context.Context, fault error) error {
 	why := home.Reason{Reason: fault.Error()}
-	var bad *schemas.Error
-	if errors.As(fault, &bad) {
+	if bad, is := errors.AsType[*schemas.Error](fault); is {
 		why.Reason, why.Code, why.Path, why.Want = bad.Problem, bad.Code, bad.Path, bad.Want
 	}
 	return d.b.setAside(ctx, d.s, d.path, d.name, audit.TaskQuarantined, why)

@@ -50,7 +50,7 @@ func attach(ctx context.Context, set *artifact.Set, f *File) error {
 		if data == nil { // which would be a file that lies somewhere
 			data = []byte{}
 		}
-		found.Add(artifact.File{Artifact: Artifact{Path: cleanName(f.Name), Size: int64(len(data)), SHA256: audit.Hash(data)}, Data: data})
+		found.Add(artifact.File{Artifact: Artifact{Path: task.AttachmentName(f.Name), Size: int64(len(data)), SHA256: audit.Hash(data)}, Data: data})
 	} else {
 		place, err := filepath.Abs(f.Path)
 		if err == nil {
@@ -62,7 +62,7 @@ func attach(ctx context.Context, set *artifact.Set, f *File) error {
 		}
 	}
 	for _, it := range found.Files {
-		it.Path = cleanName(it.Path)
+		it.Path = task.AttachmentName(it.Path)
 		for i := range set.Files {
 			if strings.EqualFold(set.Files[i].Path, it.Path) {
 				it.Path = set.Files[i].Path
@@ -75,8 +75,6 @@ func attach(ctx context.Context, set *artifact.Set, f *File) error {
 	}
 	return nil
 }
-
-func cleanName(name string) string { return task.AttachmentName(name) }
 
 // attachments are the files of a set as the task names them.
 func attachments(set *artifact.Set) []task.Attachment {

@@ -94,15 +94,13 @@ func (d *drop) reviewed(ctx context.Context, s *shard, t *Task) ([]audit.Entry, 
 	if r == nil {
 		return nil, errNotYet
 	}
-	timer := time.NewTimer(moment)
-	defer timer.Stop()
 	select {
 	case <-r.done:
 		b.checks.forget(key)
 		return b.approvals.verdict(ctx, s, t, r.notes, r.refused)
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-timer.C:
+	case <-time.After(moment):
 	}
 	if b.now().Sub(r.begun) < checkTime {
 		return nil, errNotYet

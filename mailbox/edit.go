@@ -71,7 +71,6 @@ type editing struct {
 // plan is what an edit makes of a task's file.
 type plan struct {
 	hash   string // of the file
-	old    *Task
 	task   *Task
 	fields []string
 }
@@ -116,7 +115,7 @@ func (e *editing) decide(f *home.File) (*plan, error) {
 	if len(fields) > 0 && f.State != Pending {
 		return nil, fmt.Errorf("%w: it is %s, only a pending task can be changed", ErrConflict, whereItIs(f.State))
 	}
-	return &plan{hash: f.Hash, old: f.Task, task: now, fields: fields}, err
+	return &plan{hash: f.Hash, task: now, fields: fields}, err
 }
 
 // commit carries the plan out, if the task still is what it was made for. Who may

@@ -100,11 +100,9 @@ func claimItem(ctx context.Context, b *Box, id ID, agent, token string, state St
 		if rest > maxRest {
 			return nil, err
 		}
-		timer := time.NewTimer(rest)
 		select {
-		case <-timer.C:
+		case <-time.After(rest):
 		case <-ctx.Done():
-			timer.Stop()
 			return nil, ctx.Err()
 		}
 	}

@@ -29,7 +29,6 @@ type (
 	Task        = task.Task
 	TaskError   = task.TaskError
 	Time        = task.Time
-	Trail       = task.Trail
 	Tree        = tree.Tree
 )
 
@@ -41,8 +40,6 @@ const (
 	JoinAll        = task.JoinAll
 	JoinAny        = task.JoinAny
 	JoinQuorum     = task.JoinQuorum
-	MaxChildren    = task.MaxChildren
-	MaxDependsOn   = task.MaxDependsOn
 	MaxDepth       = task.MaxDepth
 	MaxDescription = task.MaxDescription
 	MaxNew         = task.MaxNew

@@ -320,8 +320,7 @@ func (c *copying) unread(it file, err error) error {
 	case durable.Lacking(err):
 		return err
 	}
-	var of *fs.PathError
-	if errors.As(err, &of) {
+	if of, is := errors.AsType[*fs.PathError](err); is {
 		err = of.Err // the path is said already
 	}
 	c.skip(it, err.Error(), !errors.Is(err, durable.ErrNotRegular))
