@@ -247,7 +247,7 @@ func (l *chain) lead(t ticket, file *os.File) error {
 // recorded is what the record says of the ticket's generation, if it is its record.
 // Where it is not, the base is on disk, for that is flushed before all else.
 func (l *chain) recorded(t ticket, file *os.File) (r flushed, its bool) {
-	use := l.use(t)
+	use := journalUse{l.boot, t.from.dev, t.from.ino, t.generation}
 	if r = readFlushed(file); r.journalUse == use {
 		return r, true
 	}
@@ -394,10 +394,6 @@ func (l *chain) inDoubt() bool {
 type journalUse struct {
 	boot                 string
 	dev, ino, generation uint64
-}
-
-func (l *chain) use(t ticket) journalUse {
-	return journalUse{l.boot, t.from.dev, t.from.ino, t.generation}
 }
 
 // flushed is the record in .mbox/locks/sync.

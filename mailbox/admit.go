@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -255,14 +256,7 @@ func wrongKind(fault error) bool {
 // done.
 func mayGrow(fault error) bool {
 	var bad *schemas.Error
-	if !errors.As(fault, &bad) {
-		return false
-	}
-	switch bad.Code {
-	case schemas.CodeTruncated, schemas.CodeEmpty, schemas.CodeNotJSON, schemas.CodeInvalidUTF8:
-		return true
-	}
-	return false
+	return errors.As(fault, &bad) && slices.Contains([]string{schemas.CodeTruncated, schemas.CodeEmpty, schemas.CodeNotJSON, schemas.CodeInvalidUTF8}, bad.Code)
 }
 
 // accept makes the drop a task: the normalised file takes its place.

@@ -42,9 +42,6 @@ func Inbox(ctx context.Context, b *Box, agent string) ([]InboxItem, error) {
 	return items, nil
 }
 
-// sessionOf is the session of the items of a channel's messages.
-func sessionOf(channel string) string { return task.ChannelSession + channel }
-
 // Acknowledge completes an item of the agent's inbox; one that is acknowledged stays so,
 // without a line. An item that somebody works at needs the token of its claim.
 // ErrConflict: it is no item of this agent's, or it is in another state.

@@ -291,7 +291,7 @@ const maxSubject = 120
 // item is the task by which an agent gets a message.
 func (b *sender) item(m *Posted, r channel.Receiver) *Task {
 	t := &Task{
-		Source: Source{Agent: m.From, Session: sessionOf(m.Channel)},
+		Source: Source{Agent: m.From, Session: task.ChannelSession + m.Channel},
 		Task: Request{
 			Type: "other", Title: fmt.Sprintf("#%s, %s: %s", m.Channel, m.From, schemas.Sentence(strings.TrimSpace(m.Text), maxSubject)), Description: m.Text,
 		},

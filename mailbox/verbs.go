@@ -275,10 +275,7 @@ func (c *Claim) notOurs() error {
 	if err != nil || e == nil || ID(e.Task()) == c.ID() {
 		return err
 	}
-	return task.About(c.ID(), &schemas.Error{
-		Path: "token", Code: "bad_value", Problem: "it is the token of another task, " + e.Task(),
-		Want: "the token that claim printed for this one",
-	})
+	return task.About(c.ID(), task.Fault("token", "it is the token of another task, "+e.Task(), "the token that claim printed for this one"))
 }
 
 // late answers a verb whose token is not that of the present claim.

@@ -88,7 +88,7 @@ func CheckName(name string) error {
 	if nameForm().MatchString(name) {
 		return nil
 	}
-	return fault("channel", schemas.Quote(schemas.Sentence(name, 80))+" is no name of a channel", "lower-case letters, digits, _ and -, at most 64")
+	return task.Fault("channel", schemas.Quote(schemas.Sentence(name, 80))+" is no name of a channel", "lower-case letters, digits, _ and -, at most 64")
 }
 
 // CheckID returns an error if somebody may not give a message this id.
@@ -97,7 +97,7 @@ func CheckID(id string) error {
 		return err
 	}
 	if Made(id) {
-		return fault("message_id", "ids that begin with "+createdPrefix+" or "+replyPrefix+" are made by mbox", "another id")
+		return task.Fault("message_id", "ids that begin with "+createdPrefix+" or "+replyPrefix+" are made by mbox", "another id")
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func checkForm(path, id string) error {
 	if audit.TaskForm().MatchString(id) {
 		return nil
 	}
-	return fault(path, schemas.Quote(schemas.Sentence(id, 80))+" is no id of a message", "a letter or digit, then at most 127 letters, digits, '.', '_' and '-'")
+	return task.Fault(path, schemas.Quote(schemas.Sentence(id, 80))+" is no id of a message", "a letter or digit, then at most 127 letters, digits, '.', '_' and '-'")
 }
 
 // CreatedID is the id of the message that makes a channel.
@@ -128,7 +128,7 @@ func ReplyID(item task.ID) string {
 // field.
 func (m *Message) Check() error {
 	if m.Version != 1 {
-		return fault("version", fmt.Sprintf("version %d is unknown", m.Version), "1")
+		return task.Fault("version", fmt.Sprintf("version %d is unknown", m.Version), "1")
 	}
 	if err := checkForm("id", m.ID); err != nil {
 		return err
@@ -140,7 +140,7 @@ func (m *Message) Check() error {
 		return at("from", err)
 	}
 	if !typeForm().MatchString(m.Type) {
-		return fault("type", schemas.Quote(schemas.Sentence(m.Type, 60))+" is no type", "a lower-case word of at most 32 letters, digits, _ and -")
+		return task.Fault("type", schemas.Quote(schemas.Sentence(m.Type, 60))+" is no type", "a lower-case word of at most 32 letters, digits, _ and -")
 	}
 	if m.ReplyTo != "" {
 		if err := checkForm("reply_to", m.ReplyTo); err != nil {
@@ -174,10 +174,6 @@ func at(path string, err error) error {
 		return &c
 	}
 	return err
-}
-
-func fault(path, problem, want string) error {
-	return &schemas.Error{Path: path, Code: schemas.CodeBadValue, Problem: problem, Want: want}
 }
 
 // Same tells whether two messages say the same: who said it, where, and in which

@@ -62,7 +62,7 @@ func stageIn(root *os.Root, temp, path string, data []byte, m Mode) error {
 		return err
 	}
 	if err == nil {
-		err = step(OpAppend, path, func() error { return whole(f, data) })
+		err = step(OpAppend, path, func() error { _, err := f.Write(data); return err }) // os.File goes on after a short write
 	}
 	if err == nil && m != None {
 		err = SyncFile(f)
@@ -70,12 +70,6 @@ func stageIn(root *os.Root, temp, path string, data []byte, m Mode) error {
 	if closed := f.Close(); err == nil {
 		err = closed
 	}
-	return err
-}
-
-// whole writes data; os.File goes on after a short write.
-func whole(f *os.File, data []byte) error {
-	_, err := f.Write(data)
 	return err
 }
 

@@ -26,7 +26,6 @@ import (
 const (
 	SlotSize   = 1024
 	SerialSlot = Delegations + 1
-	slotCount  = SerialSlot + 1
 )
 
 // Intent is an intent record: what the holder of a shard is about to do. While it
@@ -265,12 +264,6 @@ func (f *Intents) Filled() ([]Slot, error) {
 		}
 	}
 	return out, nil
-}
-
-// makeIntents makes the file, where it is missing.
-func makeIntents(dir string, slot []byte, m durable.Mode) error {
-	all := append(bytes.Repeat(slot, SerialSlot), BlankSlot...)
-	return durable.Stage(IntentsPath(dir), all, m)
 }
 
 // IntentsPath is the place of the file of slots.

@@ -1,6 +1,7 @@
 package home
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -54,7 +55,7 @@ func MakeLocks(dir string, slot []byte, m durable.Mode) (made int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	all := makeIntents(dir, slot, m)
+	all := durable.Stage(IntentsPath(dir), append(bytes.Repeat(slot, SerialSlot), BlankSlot...), m)
 	if all == nil {
 		made++
 	} else if !errors.Is(all, fs.ErrExist) {

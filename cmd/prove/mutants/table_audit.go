@@ -75,7 +75,7 @@ var auditMutants = []mutant{
 	},
 	{
 		"flush-of-any-generation", "24,25", flushGo,
-		"return journalUse{l.boot, t.from.dev, t.from.ino, t.generation}", "return journalUse{l.boot, t.from.dev, t.from.ino, 0}",
+		"use := journalUse{l.boot, t.from.dev, t.from.ino, t.generation}", "use := journalUse{l.boot, t.from.dev, t.from.ino, 0}",
 		auditTest("TestRule24_FlushModel"),
 	},
 	{
