@@ -107,15 +107,11 @@ func (l *Ledger) Newest() (Position, error) {
 }
 
 func (l *Ledger) backwardIn(name string, wanted func([]byte) bool, yield func(Line, error) bool) (more bool, err error) {
-	f, err := durable.OpenFile(filepath.Join(sharedDir(l.home), name), os.O_RDONLY)
+	f, info, err := durable.OpenRegular(filepath.Join(sharedDir(l.home), name))
 	if err != nil {
 		return false, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return false, err
-	}
 	day := &dayReader{file: f, name: name}
 	var parts parsed
 	cut := info.Size() // bytes from here on are done, or set aside by a repair

@@ -247,14 +247,13 @@ func (l *chain) startOf(files []string) (Position, error) {
 // lastLine returns the last line of a file without its newline, nil if the file
 // is empty. Bytes without a newline count as a line.
 func lastLine(path string) ([]byte, error) {
-	f, err := durable.OpenFile(path, os.O_RDONLY)
+	f, info, err := durable.OpenRegular(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil || info.Size() == 0 {
-		return nil, err
+	if info.Size() == 0 {
+		return nil, nil
 	}
 	size := min(info.Size(), MaxLine+2)
 	tail := make([]byte, size)

@@ -268,15 +268,11 @@ func (l *Leases) End(t *task.Task) (Verdict, error) {
 // NoteOf reads the note of a claim's lease, without touching its lock; nil if there
 // is none.
 func (l *Leases) NoteOf(t *task.Task) *home.Note {
-	f, err := durable.OpenFile(home.LeasePath(l.dir, home.LeaseName(t.ID, t.Mbox.Lease.Token)), os.O_RDONLY)
+	f, info, err := durable.OpenRegular(home.LeasePath(l.dir, home.LeaseName(t.ID, t.Mbox.Lease.Token)))
 	if err != nil {
 		return nil // the claim has ended, or has no process
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil
-	}
 	return home.ReadNote(f, info.Size())
 }
 

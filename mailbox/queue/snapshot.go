@@ -102,14 +102,14 @@ func (o *Options) open() (*snapshot, error) {
 }
 
 func readSnapshot(dir string) (*snapshot, error) {
-	f, err := durable.OpenFile(File(dir), os.O_RDONLY)
+	f, info, err := durable.OpenRegular(File(dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errNoSnapshot
 	}
 	if err != nil {
 		return nil, err
 	}
-	s := &snapshot{file: f, gone: map[uint32]bool{}, blocks: map[int64][]byte{}}
+	s := &snapshot{file: f, size: info.Size(), gone: map[uint32]bool{}, blocks: map[int64][]byte{}}
 	if s.readHead() != nil {
 		f.Close()
 		return nil, errNoSnapshot
@@ -121,11 +121,6 @@ func readSnapshot(dir string) (*snapshot, error) {
 }
 
 func (s *snapshot) readHead() error {
-	info, err := s.file.Stat()
-	if err != nil {
-		return err
-	}
-	s.size = info.Size()
 	n := int64(s.number(s.size-4, 4))
 	text := s.bytes(s.size-4-n, n)
 	if text == nil {
