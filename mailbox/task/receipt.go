@@ -52,19 +52,17 @@ func (r *Receipt) Delivers() bool {
 
 // ReceiptOf is the receipt that a line holds; nil if it holds none.
 func ReceiptOf(e *audit.Entry) *Receipt {
-	r := new(Receipt)
-	if e.Event != audit.ResultDelivered && !GaveUp(e) || e.Detail(r) != nil || r.End == 0 {
-		return nil
-	}
-	return r
-}
-
-// GaveUp tells whether the line makes a dead letter of a result.
-func GaveUp(e *audit.Entry) bool {
 	var d struct {
 		Alarm string `json:"alarm"`
+		Receipt
 	}
-	return e.Event == audit.ErrorEvent && e.Detail(&d) == nil && d.Alarm == Undelivered
+	if e.Event != audit.ResultDelivered && e.Event != audit.ErrorEvent || e.Detail(&d) != nil || d.End == 0 {
+		return nil
+	}
+	if e.Event == audit.ErrorEvent && d.Alarm != Undelivered {
+		return nil
+	}
+	return &d.Receipt
 }
 
 // AskedByBridge tells whether the line made its task because a bridge sent it. A
