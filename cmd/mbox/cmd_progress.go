@@ -14,9 +14,9 @@ func progressVerb() *verb {
 	return &verb{
 		name: "progress", args: "ID", least: 1, most: 1,
 		brief: "say that the work goes on",
-		about: `Makes the claim last longer, and notes how far the work has come. A claim
-without a sign of life is over at its deadline, and the task goes to somebody
-else.`,
+		about: `Makes the claim last longer, and notes how far the work has come, at most once
+a second: what is told sooner only makes it last. A claim without a sign of life is
+over at its deadline, and the task goes to somebody else.`,
 		shows: []string{`mbox progress "$id" --percent 40 --message "read 12 of 30 files"`},
 		exits: holderExits,
 		flags: slices.Concat(h.flags(), flags(
