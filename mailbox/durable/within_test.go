@@ -205,7 +205,7 @@ func TestOpenIn(t *testing.T) {
 		t.Errorf("nothing: %v %v", info, err)
 	}
 	link, changing := filepath.Join(dir, "link"), filepath.Join(dir, "changing")
-	swaps := 0
+	var swaps atomic.Int64
 	done := make(chan error, 1)
 	var stop atomic.Bool
 	go func() {
@@ -221,12 +221,12 @@ func TestOpenIn(t *testing.T) {
 					return
 				}
 			}
-			swaps++
+			swaps.Add(1)
 		}
 		done <- nil
 	}()
 	opened := 0
-	for range 20_000 {
+	for n := 0; n < 20_000 || len(done) == 0 && (opened == 0 || swaps.Load() == 0); n++ {
 		f, info, err := OpenIn(root, "changing", os.O_RDONLY)
 		if err != nil {
 			continue // it is not there yet, or a link
@@ -239,9 +239,6 @@ func TestOpenIn(t *testing.T) {
 	}
 	stop.Store(true)
 	must(t, <-done)
-	if opened == 0 || swaps == 0 {
-		t.Errorf("opened %d times in %d changes", opened, swaps)
-	}
 }
 
 func must(t *testing.T, err error) {
