@@ -121,6 +121,28 @@ func TestRule07_SendAgain(t *testing.T) {
 	}
 }
 
+// Progress that is said again once the claim is over is stale: by it a loop of signs of
+// life learns that it is to stop.
+func TestRule07_ProgressAgain(t *testing.T) {
+	clk := newClock()
+	b := newBox(t, clk.options())
+	for id, end := range map[ID]func(*Claim) error{
+		"cancelled": func(c *Claim) error { return b.Cancel(t.Context(), c.ID(), "human", "not wanted") },
+		"completed": func(c *Claim) error { return c.Complete(t.Context(), Result{Output: []byte(`"done"`)}) },
+		"reclaimed": func(*Claim) error { clk.turn(2 * b.o.Lease); _, err := b.Scan(t.Context()); return err },
+	} {
+		sent(t, b, id)
+		c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder", ID: id})
+		must(t, err)
+		working := Progress{Message: "working"}
+		must(t, c.Progress(t.Context(), working))
+		must(t, end(c))
+		if err := c.Progress(t.Context(), working); !errors.Is(err, ErrStale) {
+			t.Errorf("%s: %v, want %v", id, err, ErrStale)
+		}
+	}
+}
+
 // The drawn number of an id is a hint: one that is taken is not used again.
 func TestRule01_SerialIsTried(t *testing.T) {
 	b := newBox(t, Options{})

@@ -54,7 +54,8 @@ func (c *Claim) Valid(ctx context.Context) error {
 
 // Progress tells how far the work is and renews the lease. It rewrites the task
 // file, at most once a second; what comes sooner only renews the lease. Percent
-// is 0 to 100.
+// is 0 to 100. ErrStale tells that the claim is over, also where the same was
+// reported before.
 func (c *Claim) Progress(ctx context.Context, p Progress) error {
 	if p.Percent != nil && (*p.Percent < 0 || *p.Percent > 100) {
 		return &schemas.Error{Path: "percent", Code: "bad_value", Problem: fmt.Sprintf("%d is not allowed", *p.Percent), Want: "0 to 100"}
@@ -179,7 +180,7 @@ func givenBack(why string) string {
 // verb carries out a verb of the claim: under the task's lock the token is
 // checked, and decide makes the change from what was read there. The same verb
 // with the same token and content, said again after it was done, is fine and
-// writes nothing.
+// writes nothing; but progress of a claim that is over is ErrStale, whatever it says.
 func (c *Claim) verb(ctx context.Context, verb string, content any, decide func(*home.File) (*change, error)) error {
 	b, id := c.box, c.ID()
 	request, err := b.sender.request(verb, c.token, content)
@@ -285,7 +286,7 @@ func (c *Claim) late(ctx context.Context, s *shard, verb, request string, conten
 	if err != nil {
 		return err
 	}
-	if said != nil && ID(said.Task()) == id {
+	if said != nil && ID(said.Task()) == id && verb != "progress" { // one that ended the claim; who reports it wants to know that
 		return nil
 	}
 	if err := c.notOurs(); err != nil {
