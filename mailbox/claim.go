@@ -240,7 +240,7 @@ func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, busy boo
 			busy = true // somebody else is claiming it, or still sending it
 		case errors.Is(err, ErrNotFound), errors.Is(err, errNotReady), errors.Is(err, errHeld):
 			// Somebody else has it, or had it, or a line about it has to come first.
-		case errors.Is(err, errForeign):
+		case errors.Is(err, ErrByHand):
 			if _, err := b.reconciler.lookInto(ctx, rec.ID); err != nil && !errors.Is(err, errNowhere) {
 				return nil, false, onTheWay(err)
 			}
@@ -289,9 +289,9 @@ func claimThis(ctx context.Context, b *Box, r ClaimRequest) (c *Claim, busy bool
 		err = task.About(r.ID, fmt.Errorf("%s cannot take it now, for %s: %w", r.Agent, way, ErrConflict))
 	case errors.Is(err, errNotReady), errors.Is(err, errHeld):
 		err = task.About(r.ID, fmt.Errorf("%s cannot take it now%s: %w", r.Agent, kept(b.books, r.ID), ErrConflict))
-	case errors.Is(err, errForeign):
-		_, err := b.reconciler.lookInto(ctx, r.ID)
-		return nil, true, cmp.Or(onTheWay(err), task.About(r.ID, ErrBusy))
+	case errors.Is(err, ErrByHand):
+		_, failed := b.reconciler.lookInto(ctx, r.ID)
+		return nil, true, cmp.Or(onTheWay(failed), err) // what was adopted is asked for again
 	case errors.Is(err, ErrNotFound) && !errors.Is(err, ErrCommitted):
 		err = asEnded(b.books, r.ID, err)
 	case err != nil && !errors.Is(err, ErrCommitted):

@@ -197,7 +197,7 @@ func (b *dependencies) cancelUnwanted(ctx context.Context, id ID) error {
 		return err
 	}
 	b.queue.Tended(id)
-	if errors.Is(err, ErrNotFound) || errors.Is(err, errForeign) || errors.Is(err, ErrConflict) {
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrByHand) || errors.Is(err, ErrConflict) {
 		return nil // it has ended, or reconcile looks at it
 	}
 	return err

@@ -2,6 +2,7 @@ package mailbox
 
 import (
 	"errors"
+	"fmt"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
@@ -19,6 +20,9 @@ var (
 	// ErrCommitted: the ledger has the line, so the operation counts, but the
 	// files could not be brought in line. The next command finishes it.
 	ErrCommitted = errors.New("committed, not yet applied")
+	// ErrByHand: a stranger moved, edited or removed the file of a task. It is an
+	// ErrIntegrity.
+	ErrByHand = fmt.Errorf("%w: changed by hand", ErrIntegrity)
 	// ErrBusy: a lock was not had in time.
 	ErrBusy = durable.ErrBusy
 	// ErrReadOnly: the mailbox is read-only after an I/O error or damage.

@@ -15,7 +15,7 @@ import (
 )
 
 // errNowhere says that the file of a live task is in no folder.
-var errNowhere = fmt.Errorf("%w: its file is in no folder", errForeign)
+var errNowhere = fmt.Errorf("%w: its file is in no folder", ErrByHand)
 
 // byHandAtMost is how many tasks may be gone at once from a folder that is the
 // same as before. It is what a person deletes by hand.

@@ -19,14 +19,20 @@ import (
 // Task returns a task and where it is. A file that somebody made unreadable is
 // an error that names it; an id that is nowhere is ErrNotFound.
 func (b *Box) Task(ctx context.Context, id ID) (*Task, State, error) {
+	it, err := Lying(ctx, b, id)
+	return it.Task, it.State, err
+}
+
+// Lying is [Box.Task] with where its file lies.
+func Lying(ctx context.Context, b *Box, id ID) (Item, error) {
 	if err := task.CheckID(id); err != nil {
-		return nil, None, err
+		return Item{}, err
 	}
 	f, err := b.seek(id)
 	if err != nil {
-		return nil, None, err
+		return Item{}, err
 	}
-	return f.Task, f.State, ctx.Err()
+	return Item{Task: f.Task, State: f.State, Path: f.Path[len(b.home)+1:], Hash: f.Hash}, ctx.Err()
 }
 
 // Filter chooses tasks. Empty fields choose all. An agent is meant by each of the names
@@ -60,6 +66,7 @@ type Item struct {
 	Task  *Task
 	State State
 	Path  string // from the home
+	Hash  string // of the file
 	Err   error  // the file cannot be read as a task; Task is nil
 }
 
@@ -246,6 +253,7 @@ func itemAt(in string, s State, file string) Item {
 		it.Err = err
 		return it
 	}
+	it.Hash = f.Hash
 	if it.Task = f.Task; it.Task.ID == "" { // a drop that waits for admission
 		it.Task.ID = ID(task.TrimJSON(path.Base(file)))
 	}

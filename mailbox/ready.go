@@ -181,7 +181,7 @@ func (b *dependencies) failPending(ctx context.Context, id ID, code, why string)
 			reason: code + ": " + why, action: fmt.Sprintf("mbox failed %s: %s", id, code),
 		}, nil
 	})
-	if errors.Is(err, ErrNotFound) || errors.Is(err, errForeign) {
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrByHand) {
 		return nil
 	}
 	return err

@@ -40,7 +40,7 @@ func (b *reconciler) reconcile(ctx context.Context, s *shard, id ID) error {
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
-	if !errors.Is(err, errForeign) {
+	if !errors.Is(err, ErrByHand) {
 		return err
 	}
 	if f != nil {

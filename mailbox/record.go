@@ -143,7 +143,7 @@ func (b *recorder) checkRecord(file, hash string) error {
 	}
 	var d recordDetails
 	if e == nil || e.Detail(&d) != nil || d.SHA256 != hash {
-		return fmt.Errorf("%s: %w: its bytes are not those of its last ledger line", file, errForeign)
+		return fmt.Errorf("%s: %w: changed by hand: its bytes are not those of its last ledger line", file, ErrIntegrity)
 	}
 	return nil
 }

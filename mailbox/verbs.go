@@ -193,7 +193,7 @@ func (c *Claim) verb(ctx context.Context, verb string, content any, decide func(
 	}
 	defer s.unlock()
 	f, err := b.claimed(ctx, s, id)
-	if errors.Is(err, errForeign) {
+	if errors.Is(err, ErrByHand) {
 		f, err = c.remembered(err)
 	}
 	if err != nil {
@@ -226,7 +226,7 @@ func (c *Claim) verb(ctx context.Context, verb string, content any, decide func(
 // somebody moved by hand is reconciled first.
 func (b *Box) claimed(ctx context.Context, s *shard, id ID) (*home.File, error) {
 	f, r, err := b.current(id)
-	if errors.Is(err, errForeign) {
+	if errors.Is(err, ErrByHand) {
 		if err := b.reconciler.reconcile(ctx, s, id); err != nil && !errors.Is(err, errNowhere) {
 			return nil, onTheWay(err)
 		}
@@ -435,7 +435,7 @@ func RetrySeen(ctx context.Context, b *Box, id ID, by, why string, seen Seen) er
 	case f.State != Failed || last.Enters() != Failed:
 		return task.About(id, fmt.Errorf("%w: it is %s, only a failed task can be retried", ErrConflict, whereItIs(f.State)))
 	case f.Hash != task.HashOf(last.After):
-		return task.About(id, fmt.Errorf("%w: its bytes are not those of its last ledger line", errForeign))
+		return task.About(id, fmt.Errorf("%w: its bytes are not those of its last ledger line", ErrByHand))
 	case f.Task.Called(Failed) == task.Rejected:
 		return task.About(id, fmt.Errorf("%w: it is a drop that was rejected, and has only the fields that were right", ErrConflict))
 	}

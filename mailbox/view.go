@@ -152,7 +152,7 @@ func (b *books) seek(id ID) (*home.File, error) {
 
 // current reads a live task under its shard and checks its bytes against the
 // id's last line. A task that is not live is ErrNotFound; bytes that differ, or
-// a missing file, are errForeign with what was seen.
+// a missing file, are ErrByHand with what was seen.
 func (b *books) current(id ID) (*home.File, *queue.Entry, error) {
 	r, err := b.lookup(id)
 	if err != nil {
@@ -164,19 +164,36 @@ func (b *books) current(id ID) (*home.File, *queue.Entry, error) {
 	f, err := home.Read(b.home, r.State, b.path("tasks", string(r.State), id.File()))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, r, task.About(id, fmt.Errorf("%w: it is not in tasks/%s", errForeign, r.State))
+		return nil, r, task.About(id, fmt.Errorf("%w: it is not in tasks/%s", ErrByHand, r.State))
 	case errors.Is(err, fs.ErrPermission) && f != nil:
-		return f, r, task.About(id, fmt.Errorf("%w: %w", errForeign, err))
+		return f, r, task.About(id, fmt.Errorf("%w: %w", ErrByHand, err))
 	case f != nil && f.Hash != r.After.String():
-		return f, r, task.About(id, fmt.Errorf("%w: its bytes are not those of its last ledger line", errForeign))
+		return f, r, task.About(id, fmt.Errorf("%w: its bytes are not those of its last ledger line", ErrByHand))
 	case err != nil:
 		return f, r, err
 	}
 	return f, r, nil
 }
 
-// errForeign says that a stranger moved, edited or removed a task's file.
-var errForeign = fmt.Errorf("%w: changed by hand", ErrIntegrity)
+// ByHand is ErrByHand for a listed task that has not ended, whose file is not what the
+// ledger names. Nothing is read for it, unless it looks so: then the verdict is given
+// under the task's lock, and there is none where that cannot be had.
+func ByHand(ctx context.Context, b *Box, it Item) (found error) {
+	if it.Task == nil || b.looks {
+		return nil
+	}
+	e := b.queue.Find(it.Task.ID)
+	if e == nil || e.After.String() == it.Hash {
+		return nil
+	}
+	_, _ = b.ifFree(ctx, e.ID, func(*shard) error {
+		if _, _, err := b.current(e.ID); errors.Is(err, ErrByHand) {
+			found = err
+		}
+		return nil
+	})
+	return found
+}
 
 // Heard tells whether an id has ever had a line, in any case of its letters.
 func Heard(b *Box, id ID) (bool, error) { return b.known(id) }

@@ -71,7 +71,8 @@ func (o *doctorOptions) answer(s *session, e *check.Exam) error {
 			bad++
 		}
 		if f.Err != nil {
-			_, e.Findings[i].Hint = judge(f.Err)
+			_, hint := judge(f.Err)
+			e.Findings[i].Hint = aboutIt(f.Err, hint)
 		}
 	}
 	if o.json {

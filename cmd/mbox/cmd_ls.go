@@ -185,11 +185,32 @@ func (o *lsOptions) run(ctx context.Context, s *session) error {
 			}
 		}
 		rows.printIfAny(s, "nothing to list")
+		if err := warnAllByHand(ctx, s, box, items); err != nil {
+			return err
+		}
 		if found > len(items) {
 			return o.more(s, box, found, len(items))
 		}
 		return nil
 	})
+}
+
+// warnAllByHand says of some of the listed tasks that their files were changed by hand.
+func warnAllByHand(ctx context.Context, s *session, box *mailbox.Box, items []listed) error {
+	const most = 10
+	n := 0
+	for i := range items {
+		err := mailbox.ByHand(ctx, box, items[i].Item)
+		if err == nil {
+			continue
+		}
+		if n++; n > most {
+			s.warnf("and perhaps more; mbox verify names all")
+			break
+		}
+		warnByHand(s, err)
+	}
+	return ctx.Err()
 }
 
 // mostForPeople is how many tasks a terminal is shown where nothing was said.

@@ -73,7 +73,11 @@ func eachShown(ctx context.Context, s *session, box *mailbox.Box, args []string,
 }
 
 func (o *showOptions) run(ctx context.Context, s *session, box *mailbox.Box, id mailbox.ID) error {
-	t, state, err := box.Task(ctx, id)
+	it, err := mailbox.Lying(ctx, box, id)
+	t, state := it.Task, it.State
+	if err == nil {
+		warnByHand(s, mailbox.ByHand(ctx, box, it))
+	}
 	switch {
 	case errors.Is(err, mailbox.ErrNotFound) && record.IsDecision(string(id)):
 		return showDecision(ctx, s, box, string(id), o.json)
@@ -97,6 +101,14 @@ func (o *showOptions) run(ctx context.Context, s *session, box *mailbox.Box, id 
 	s.folder = box.Home()
 	s.showTask(t, state, why)
 	return nil
+}
+
+// warnByHand says that a task's file was changed by hand, and what helps.
+func warnByHand(s *session, err error) {
+	if err != nil {
+		_, hint := s.judged(err)
+		s.warnf("%v; %s", err, hint)
+	}
 }
 
 // printOutput prints the result of a task and nothing else. A program gets the very text.

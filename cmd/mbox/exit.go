@@ -149,6 +149,8 @@ func judge(err error) (code int, hint string) {
 		return exitError, check.WayOut
 	case errors.Is(err, mailbox.ErrReadOnly):
 		return exitIO, "mbox doctor tells why; when the disk is well again: mbox recover --after-io-error"
+	case errors.Is(err, mailbox.ErrByHand):
+		return exitError, "mbox why ID tells more; mbox recover --adopt ID takes over what was done by hand"
 	case errors.Is(err, mailbox.ErrIntegrity):
 		return exitError, "mbox recover brings the files in line; mbox verify names what is left"
 	case errors.Is(err, mailbox.ErrOldFormat):
@@ -324,7 +326,7 @@ func aboutIt(err error, hint string) string {
 	if !ok {
 		return hint
 	}
-	return strings.Replace(hint, " ID ", " "+id+" ", 1)
+	return strings.ReplaceAll(hint, " ID ", " "+id+" ")
 }
 
 // report tells a person what went wrong and what helps, and returns the code.

@@ -262,10 +262,19 @@ func (e *Exam) waiting(ctx context.Context, box *mailbox.Box) {
 		if !e.check("tasks", err) {
 			return
 		}
-		if item.Err != nil || !e.suspect(item.Task, time.Now()) {
+		if item.Err != nil {
 			continue
 		}
-		if found++; found <= shown && !e.stuck(ctx, box, item.Task) {
+		byHand := mailbox.ByHand(ctx, box, item)
+		if byHand == nil && !e.suspect(item.Task, time.Now()) {
+			continue
+		}
+		if found++; found > shown {
+			continue
+		}
+		if byHand != nil {
+			e.fault("tasks", "", byHand)
+		} else if !e.stuck(ctx, box, item.Task) {
 			found--
 		}
 	}
