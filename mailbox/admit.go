@@ -283,6 +283,9 @@ func (d *drop) accept(ctx context.Context, t *Task) (time.Duration, error) {
 		return 0, err
 	}
 	t.Assignment.TargetAgent = b.queue.Called(t.Assignment.TargetAgent)
+	if err := closes(b.books, t); err != nil {
+		return 0, d.reject(ctx, asFault(err))
+	}
 	notes, err := d.reviewed(ctx, s, t)
 	switch {
 	case errors.Is(err, errNotYet):
@@ -334,6 +337,15 @@ func (d *drop) refuse(ctx context.Context, why error) error {
 		bad = &schemas.Error{Path: "mbox.action", Code: "refused", Problem: why.Error()}
 	}
 	return d.reject(ctx, bad)
+}
+
+// asFault is a circle as what is wrong with a drop.
+func asFault(err error) error {
+	var circle *Refusal
+	if !errors.As(err, &circle) {
+		return err
+	}
+	return &schemas.Error{Path: "mbox.depends_on", Code: circle.Step, Problem: circle.Reason}
 }
 
 func ignoreBusy(err error) error {

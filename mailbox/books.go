@@ -24,6 +24,7 @@ type books struct {
 	id       string // mailbox id
 	salt     []byte // for hashes of identities and keys
 	boot     string
+	looks    bool // it was opened by Look
 	writer   audit.Writer
 	ledger   history.Ledger
 	shards   [home.Shards + 1]*durable.Lock
@@ -47,7 +48,7 @@ func newBooks(dir string, v home.Version, salt []byte, o Options, looks bool) (*
 	}
 	writer := audit.ThisWriter()
 	b := &books{
-		home: dir, o: o, id: v.MailboxID, salt: salt, boot: boot, writer: writer, evidence: evidence.At(dir, v.MailboxID),
+		home: dir, o: o, id: v.MailboxID, salt: salt, boot: boot, looks: looks, writer: writer, evidence: evidence.At(dir, v.MailboxID),
 	}
 	b.leases = lease.New(dir, writer, boot, o.Now, o.Lease, o.Sync)
 	b.ledger.Ledger, err = audit.Open(dir, v.MailboxID, audit.Options{

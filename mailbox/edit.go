@@ -157,10 +157,8 @@ func (e *editing) commit(ctx context.Context, p *plan) (done bool, err error) {
 func (e *editing) circles(ctx context.Context, p *plan) error {
 	t := p.task
 	if p.changes("mbox.depends_on") {
-		for at := e.b.queue.Find(e.id); at != nil; at = e.b.queue.Find(at.Parent) {
-			if way := waitingFor(e.b.books, at.ID, t.Mbox.DependsOn); way != nil {
-				return tree.Refuse("cycle", "the tasks would wait for one another: %s → %s", e.id, tree.Join(way))
-			}
+		if err := circle(e.b.books, e.id, e.b.queue.Find(e.id).Parent, t.Mbox.DependsOn); err != nil {
+			return err
 		}
 	}
 	if _, child := t.Born(); child && p.changes("assignment.target_agent") {
@@ -169,4 +167,17 @@ func (e *editing) circles(ctx context.Context, p *plan) error {
 		})
 	}
 	return nil
+}
+
+// circle refuses dependencies of a task on one that waits for it, or for one of those
+// above it.
+func circle(b *books, id, parent ID, on []ID) error {
+	way := waitingFor(b, id, on)
+	for at := b.queue.Find(parent); way == nil && at != nil; at = b.queue.Find(at.Parent) {
+		way = waitingFor(b, at.ID, on)
+	}
+	if way == nil {
+		return nil
+	}
+	return tree.Refuse("cycle", "the tasks would wait for one another: %s → %s", id, tree.Join(way))
 }

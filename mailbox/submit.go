@@ -126,7 +126,7 @@ func (b *sender) submitNew(ctx context.Context, under []durable.Held, n *Task, f
 		return "", err
 	}
 	if n.ID != "" {
-		return b.submitAs(ctx, under, n, files, request, spent)
+		return b.submitNamed(ctx, under, n, files, request, spent)
 	}
 	for ctx.Err() == nil {
 		if n.ID, err = b.nextID(ctx, b.now()); err != nil {
@@ -139,6 +139,20 @@ func (b *sender) submitNew(ctx context.Context, under []durable.Held, n *Task, f
 		}
 	}
 	return "", ctx.Err()
+}
+
+// submitNamed is submitAs for an id that others may know, and wait for, already: of two
+// who send side by side what would wait for one another, the second one sees the first.
+func (b *sender) submitNamed(ctx context.Context, under []durable.Held, n *Task, files *artifact.Set, request string, spent Budget) (ID, error) {
+	if len(n.Mbox.DependsOn) > 0 {
+		s, err := b.lockShardNumber(ctx, home.Delegations)
+		if err != nil {
+			return "", task.About(n.ID, err)
+		}
+		defer s.unlock()
+		under = append(under, s.locks...)
+	}
+	return b.submitAs(ctx, under, n, files, request, spent)
 }
 
 // request is the salted hash of a verb with its token and content. A line
@@ -178,6 +192,9 @@ func (b *sender) submitAs(ctx context.Context, under []durable.Held, t *Task, fi
 			return "", err
 		}
 	}
+	if err := closes(b.books, t); err != nil {
+		return "", task.About(t.ID, err)
+	}
 	c := &change{
 		id: t.ID, by: t.Source.Agent, event: audit.TaskCreated, from: None, to: Pending, task: t,
 		reason: "submitted", spent: spent, action: fmt.Sprintf("%s sent %s to %s", t.Source.Agent, t.ID, t.Assignment.TargetAgent),
@@ -185,6 +202,17 @@ func (b *sender) submitAs(ctx context.Context, under []durable.Held, t *Task, fi
 		extra: func(m *task.Move) { m.Request, m.Key, m.Attachments = request, key, t.Mbox.Attachments },
 	}
 	return t.ID, task.About(t.ID, b.commit(ctx, s, c))
+}
+
+// closes refuses a new task that depends on one that waits for it.
+func closes(b *books, t *Task) error {
+	if len(t.Mbox.DependsOn) == 0 {
+		return nil
+	}
+	if err := b.queue.Update(); err != nil {
+		return err
+	}
+	return circle(b, t.ID, "", t.Mbox.DependsOn)
 }
 
 // lockForSubmit takes the id's shard and, with an idempotency key, the key's,

@@ -135,6 +135,8 @@ func judge(err error) (code int, hint string) {
 		return exitPolicy, "sudo -u " + schemas.ShellWord(check.UserName(owner.Owner)) + " mbox …"
 	case errors.As(err, &sealed):
 		return exitIO, check.Unseal(sealed.Files) + ", then the same command again"
+	case errors.As(err, &refused) && refused.Step == "cycle":
+		return exitPolicy, "mbox why TASK tells what a task waits for; mbox edit TASK --not-after OTHER takes that away, and --to names another agent"
 	case errors.As(err, &denied), errors.As(err, &refused):
 		return exitPolicy, "mbox audit delegation shows the decision; mbox.toml says who may do what"
 	case errors.Is(err, mailbox.ErrStale):

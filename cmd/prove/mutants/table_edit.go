@@ -54,7 +54,7 @@ var editMutants = []mutant{
 	},
 	{
 		"child-waits-for-its-parent", "edit", editGo,
-		"at = e.b.queue.Find(at.Parent) {", "at = nil {",
+		"\t\tway = waitingFor(b, at.ID, on)\n", "\t\tway = nil\n",
 		boxTest("TestEditChildCircles"),
 	},
 	{
