@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -115,10 +116,27 @@ func (s *session) execute(ctx context.Context, argv []string) error {
 	return s.app(root).RunContext(ctx, line.arranged())
 }
 
-// homeDir is the mailbox's folder: --home, MBOX_HOME or ~/agents.
+// homeDir is the mailbox's folder: --home, MBOX_HOME or ~/agents, or where a link in its
+// place leads: below a home nothing is a link.
 func (s *session) homeDir() (string, error) {
-	if s.home != "" {
-		return filepath.Abs(s.home)
+	dir, err := homeNamed(s.home)
+	if err != nil {
+		return dir, err
+	}
+	if info, err := os.Lstat(dir); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		return dir, nil
+	}
+	to, err := filepath.EvalSymlinks(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return dir, nil // who needs it says that there is none
+	}
+	return to, err
+}
+
+// homeNamed is the mailbox's folder as the command line or the environment names it.
+func homeNamed(given string) (string, error) {
+	if given != "" {
+		return filepath.Abs(given)
 	}
 	user, err := os.UserHomeDir()
 	if err != nil {
