@@ -191,21 +191,26 @@ func progressText(p *mailbox.Progress) string {
 }
 
 // wrap breaks a line between words, where it is longer than that many characters; at
-// less than a few it is left as it is.
+// less than a few it is left as it is. What is broken off is indented as the line is.
 func wrap(text string, wide int) (lines []string) {
 	const least = 16
-	line := ""
-	for word := range strings.SplitSeq(text, " ") {
-		if line != "" && wide >= least && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > wide {
-			lines, line = append(lines, line), word
-			continue
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
+	words := strings.TrimLeft(text, " ")
+	indent := text[:len(text)-len(words)]
+	if wide -= len(indent); wide < least {
+		return []string{text}
 	}
-	return append(lines, line)
+	line := ""
+	for word := range strings.SplitSeq(words, " ") {
+		switch {
+		case line == "":
+			line = word
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > wide:
+			lines, line = append(lines, indent+line), word
+		default:
+			line += " " + word
+		}
+	}
+	return append(lines, indent+line)
 }
 
 // hanging is a line behind so many columns: what a terminal has no room for stands below

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +12,29 @@ import (
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 )
+
+// A text keeps its indentation, of each line that it is broken into, and all else that it
+// has; so Python, YAML and JSON can be read.
+func TestWrapKeepsIndentation(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		wide int
+		want []string
+	}{
+		{"    return 1", 40, []string{"    return 1"}},
+		{"    return 1", 0, []string{"    return 1"}},
+		{"  - name: a  # two", 40, []string{"  - name: a  # two"}},
+		{"  one two three four five", 20, []string{"  one two three four", "  five"}},
+		{"one two three four five", 20, []string{"one two three four", "five"}},
+		{strings.Repeat(" ", 30) + "deep in a text", 40, []string{strings.Repeat(" ", 30) + "deep in a text"}},
+		{"", 40, []string{""}},
+		{"   ", 40, []string{"   "}},
+	} {
+		if got := wrap(c.text, c.wide); !slices.Equal(got, c.want) {
+			t.Errorf("%q in %d: %q, want %q", c.text, c.wide, got, c.want)
+		}
+	}
+}
 
 // A line is told with its task's file as it was afterwards: the file follows the line, and
 // whoever reads it before that waits.
