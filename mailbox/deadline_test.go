@@ -2,6 +2,7 @@ package mailbox
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,6 +47,34 @@ func TestDeadlinePasses(t *testing.T) {
 	for _, agent := range []string{"taken", "patient", "without"} {
 		if c := claimAs(t, b, agent); string(c.ID()) != agent {
 			t.Errorf("%s claimed %s", agent, c.ID())
+		}
+	}
+}
+
+// A retry takes a deadline away that has passed, and says so in its line; one that is
+// still to come stays.
+func TestRetryTakesAPassedDeadlineAway(t *testing.T) {
+	ctx, clk := t.Context(), newClock()
+	b := newBox(t, clk.options())
+	soon, later := task.At(clk.now().Add(time.Minute)), task.At(clk.now().Add(time.Hour))
+	submit(t, b, &Task{ID: "late", Task: Request{Title: "x"}, Mbox: Meta{Deadline: &soon}})
+	submit(t, b, &Task{ID: "early", Task: Request{Title: "x"}, Mbox: Meta{Deadline: &later}})
+	must(t, b.Cancel(ctx, "early", "human", "why"))
+	clk.turn(2 * time.Minute)
+	mustScan(t, b)
+	for _, id := range []ID{"late", "early"} {
+		must(t, b.Retry(ctx, id, "human", "again"))
+		must(t, b.Retry(ctx, id, "human", "again")) // said again
+	}
+	mustScan(t, b)
+	for id, kept := range map[ID]bool{"late": false, "early": true} {
+		state, now := stateOfTask(t, b, id)
+		if state != Pending || (now.Mbox.Deadline != nil) != kept {
+			t.Errorf("%s is %s, deadline %v", id, state, now.Mbox.Deadline)
+		}
+		all := lines(t, b, id)
+		if last := all[len(all)-1]; strings.Contains(last.Action, "without its deadline") == kept {
+			t.Errorf("%s: %s", id, last.Action)
 		}
 	}
 }

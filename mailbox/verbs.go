@@ -405,7 +405,7 @@ func (b *dependencies) cancelEnded(id ID) error {
 }
 
 // Retry puts a failed task back into pending, with all its attempts; the epoch
-// goes on. A task that is in no failed state is ErrConflict.
+// goes on. A deadline that has passed is taken away, and the line says so. A task that is in no failed state is ErrConflict.
 func (b *Box) Retry(ctx context.Context, id ID, by, why string) error {
 	return RetrySeen(ctx, b, id, by, why, Seen{})
 }
@@ -442,13 +442,17 @@ func RetrySeen(ctx context.Context, b *Box, id ID, by, why string, seen Seen) er
 	if err := seen.Check(f.Task, f.State); err != nil {
 		return err
 	}
-	m := &f.Task.Mbox
+	m, action := &f.Task.Mbox, fmt.Sprintf("%s retried %s", by, id)
 	m.Attempt, m.NotBefore, m.WaitsFor, m.Join = 0, nil, nil, ""
+	if m.Deadline != nil && !m.Deadline.After(b.now()) { // else it would fail again at once
+		m.Deadline = nil
+		action += ", without its deadline, which has passed"
+	}
 	if _, child := f.Task.Born(); child {
 		m.Trigger = "retry" // its parent may have ended: it works for itself now
 	}
 	return task.About(id, b.commit(ctx, s, &change{
 		id: id, by: by, event: audit.TaskRetried, from: Failed, to: Pending, task: f.Task, before: f.Hash,
-		reason: why, action: fmt.Sprintf("%s retried %s", by, id),
+		reason: why, action: action,
 	}))
 }

@@ -29,6 +29,7 @@ func retryVerb() *verb {
 is all of them but what was cancelled, what mbox run did, whose command nobody else has,
 and drops that were rejected; how many that are is told, and asked about, or --yes has to
 be there. A cancelled task is retried by its id. The exit code is that of the worst.
+A deadline that has passed is taken away, which is said.
 
 A drop that was rejected is not retried (exit code 5): mbox has kept only the fields that
 were right. All of it lies in tasks/quarantine, to be mended and sent anew.`,
@@ -52,12 +53,16 @@ were right. All of it lies in tasks/quarantine, to be mended and sent anew.`,
 					return err
 				}
 				return each(ctx, s, ids, o.json, func(id mailbox.ID) error {
-					if t, state, err := box.Task(ctx, id); err == nil && state == mailbox.Failed && check.OnlyHere(t) {
+					was, state, err := box.Task(ctx, id)
+					if err == nil && state == mailbox.Failed && check.OnlyHere(was) {
 						err = fmt.Errorf("%s: %w: mbox run did it, and nobody else has its command", id, mailbox.ErrConflict)
 						return hint(err, "mbox run once more, with the command that mbox show %s tells", schemas.ShellWord(string(id)))
 					}
 					if err := box.Retry(ctx, id, by, cmp.Or(o.reason, retryReason)); err != nil {
 						return hintRejected(err, box, id)
+					}
+					if now, _, err := box.Task(ctx, id); err == nil && was != nil && was.Mbox.Deadline != nil && now.Mbox.Deadline == nil {
+						s.infof("the deadline of %s had passed, and is taken away", id)
 					}
 					return o.answer(ctx, s, box, id, "retried")
 				})

@@ -122,7 +122,7 @@ var statusMutants = []mutant{
 	},
 	{
 		"runs-are-tried-again", "status", "cmd/mbox/cmd_retry.go",
-		"err == nil && state == mailbox.Failed && check.OnlyHere(t)", "err == nil && state == mailbox.Pending && check.OnlyHere(t)",
+		"err == nil && state == mailbox.Failed && check.OnlyHere(was)", "err == nil && state == mailbox.Pending && check.OnlyHere(was)",
 		mboxTest("TestScripts/run$"),
 	},
 	{
