@@ -223,13 +223,7 @@ func (b *explainer) explain(ctx context.Context, w *Why, f *home.File) error {
 	case Failed:
 		w.Summary = "failed " + when(t.Updated)
 		if e := t.Result.Error; e != nil {
-			w.Summary += ": " + e.Code
-			if e.Path != "" {
-				w.Summary += ": " + e.Path
-			}
-			if e.Message != "" {
-				w.Summary += ": " + e.Message
-			}
+			w.Summary += ": " + e.Text()
 		}
 	case Archived:
 		w.Summary = fmt.Sprintf("archived; it was %s", t.Result.Status)

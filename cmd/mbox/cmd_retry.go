@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 
 	"github.com/urfave/cli/v2"
 
 	"mbox/cmd/mbox/check"
 	"mbox/mailbox"
-	"mbox/mailbox/home"
 	"mbox/schemas"
 )
 
@@ -72,14 +70,10 @@ were right. All of it lies in tasks/quarantine, to be mended and sent anew.`,
 	}
 }
 
-// hintRejected adds where a drop lies that was rejected.
+// hintRejected adds how a drop that was rejected is sent anew.
 func hintRejected(err error, box *mailbox.Box, id mailbox.ID) error {
-	kept, _ := home.Kept(box.Home()) // what cannot be read, verify and doctor tell of
-	for _, k := range kept {
-		if k.Task == id && k.Code != home.LateResult && errors.Is(err, mailbox.ErrConflict) {
-			at := filepath.Join(box.Home(), "tasks", "quarantine", k.Entry)
-			return hint(err, "cp %s again.json, mend it there without an id (mbox why %s tells what is wrong), and mbox send again.json", schemas.ShellWord(at), schemas.ShellWord(string(id)))
-		}
+	if way := check.Anew(box.Home(), id); way != "" && errors.Is(err, mailbox.ErrConflict) {
+		return hint(err, "%s", way)
 	}
 	return err
 }

@@ -271,7 +271,7 @@ func (s *printer) showResult(r *mailbox.Result, texts bool) {
 		s.printf("\n")
 	}
 	if r.Error != nil {
-		s.fieldIn(s.paint.red, "error", faultText(r.Error))
+		s.fieldIn(s.paint.red, "error", schemas.LocalTimes(r.Error.Text()))
 	}
 	for _, a := range r.Artifacts {
 		s.field("artifact", s.kept(a))

@@ -87,20 +87,7 @@ func because(t *mailbox.Task) string {
 	if t.Result.Status != mailbox.Failed || fault == nil {
 		return ""
 	}
-	return ": " + schemas.Sentence(faultText(fault), maxLine)
-}
-
-// faultText is why an attempt has failed: its code, the path of the field at fault, and
-// what is wrong.
-func faultText(fault *mailbox.TaskError) string {
-	text := fault.Code
-	if fault.Path != "" {
-		text += ": " + fault.Path
-	}
-	if fault.Message != "" {
-		text += ": " + fault.Message
-	}
-	return schemas.LocalTimes(text)
+	return ": " + schemas.Sentence(schemas.LocalTimes(fault.Text()), maxLine)
 }
 
 // waiting waits for tasks to end.

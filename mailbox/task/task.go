@@ -190,6 +190,19 @@ type TaskError struct {
 	Path    string `json:"path,omitzero" jsonschema:"description=JSON path of the field at fault"`
 }
 
+// Text is why an attempt has failed: its code, the path of the field at fault, and what
+// it says.
+func (e *TaskError) Text() string {
+	text := e.Code
+	if e.Path != "" {
+		text += ": " + e.Path
+	}
+	if e.Message != "" {
+		text += ": " + e.Message
+	}
+	return text
+}
+
 // Trail is the task's way through the states.
 type Trail struct {
 	StateChanges []StateChange `json:"state_changes" jsonschema:"nullable"`

@@ -321,6 +321,23 @@ func actionOf(t *mailbox.Task) string {
 	return t.Mbox.Action.Name
 }
 
+// Anew is how a drop that was rejected is sent anew, mended; "" where the bytes that were
+// dropped are not found.
+func Anew(in string, id mailbox.ID) string {
+	entries, _ := home.Entries(in) // what cannot be read, verify and doctor tell of
+	for _, entry := range entries {
+		if !strings.HasPrefix(entry, id.File()+"~") {
+			continue
+		}
+		at := filepath.Join(in, "tasks", "quarantine", entry)
+		if why, err := home.ReadReason(at + home.ReasonSuffix); err == nil && why.Task == id && why.Code != home.LateResult {
+			return fmt.Sprintf("cp %s again.json, mend it there without an id (mbox why %s tells what is wrong), and mbox send again.json",
+				schemas.ShellWord(at), schemas.ShellWord(string(id)))
+		}
+	}
+	return ""
+}
+
 // RunAgent is who does what mbox run runs.
 const RunAgent = "shell"
 

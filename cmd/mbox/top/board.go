@@ -420,7 +420,7 @@ func (row *Row) tell(t *mailbox.Task) {
 	row.By = cmp.Or(t.Claimant(), row.By)
 	if e := t.Result.Error; e != nil && row.State == mailbox.Failed {
 		row.once, row.drop = check.OnlyHere(t), t.Called(row.State) == task.Rejected
-		row.err = strings.TrimSuffix(e.Code+": "+e.Message, ": ")
+		row.err = e.Text()
 	}
 }
 

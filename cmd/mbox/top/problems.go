@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -131,7 +132,7 @@ func (r *reader) failed(b *Board) {
 			case row.once:
 				hint = "mbox run once more, then mbox archive " + word(row.ID)
 			case row.drop:
-				hint = "drop it anew, mended, then mbox archive " + word(row.ID)
+				hint = cmp.Or(check.Anew(b.Home, row.ID), "send it anew, mended") + "; then mbox archive " + word(row.ID)
 			}
 			b.trouble(kindFailed, row.ID, schemas.Sentence(oneLine(row.err), 200), hint)
 		}
