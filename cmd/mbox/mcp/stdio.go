@@ -13,12 +13,14 @@ import (
 
 // Serve speaks with one client over in and out, a message a line, until in ends or ctx
 // does. What was asked before in ended is answered; a wait ends with what there is then.
+// A line that is no message is answered with an error, and nothing else comes of it.
 // A server serves one client in this way.
 func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	stays, leave := context.WithCancel(ctx)
 	defer leave()
 	s.stays = stays
-	err := s.mcp.Run(ctx, &pipe{&sdk.IOTransport{Reader: in, Writer: out}, leave})
+	lines := &shared{WriteCloser: out}
+	err := s.mcp.Run(ctx, &pipe{&sdk.IOTransport{Reader: sift(in, lines), Writer: lines}, leave})
 	if ctx.Err() != nil {
 		return nil
 	}
