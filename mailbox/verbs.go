@@ -405,7 +405,8 @@ func (b *dependencies) cancelEnded(id ID) error {
 }
 
 // Retry puts a failed task back into pending, with all its attempts; the epoch
-// goes on. A deadline that has passed is taken away, and the line says so. A task that is in no failed state is ErrConflict.
+// goes on. A deadline that has passed is taken away, and the line says so. A task that
+// is in no failed state is ErrConflict.
 func (b *Box) Retry(ctx context.Context, id ID, by, why string) error {
 	return RetrySeen(ctx, b, id, by, why, Seen{})
 }
