@@ -62,14 +62,15 @@ files, no server; every byte can be read with cat.
 func (s *session) app(root *verb) *cli.App {
 	return &cli.App{
 		Name: root.name, Usage: root.brief,
-		Flags:                s.globals(),
-		Commands:             s.commands(root, root.name),
-		HideVersion:          true,
-		HideHelp:             true,
-		EnableBashCompletion: true, DisableSliceFlagSeparator: true,
-		Writer: s.out, ErrWriter: s.err,
-		OnUsageError:   s.usageError(root.name),
-		ExitErrHandler: func(*cli.Context, error) {}, // run answers for exit codes
+		Flags:                     s.globals(),
+		Commands:                  s.commands(root, root.name),
+		HideVersion:               true,
+		HideHelp:                  true,
+		DisableSliceFlagSeparator: true,
+		Writer:                    s.out,
+		ErrWriter:                 s.err,
+		OnUsageError:              s.usageError(root.name),
+		ExitErrHandler:            func(*cli.Context, error) {}, // run answers for exit codes
 	}
 }
 
@@ -94,7 +95,6 @@ func (s *session) command(v *verb, path string) *cli.Command {
 		Flags: v.flags, Subcommands: s.commands(v, path),
 		HideHelp:     true,
 		OnUsageError: s.usageError(path),
-		BashComplete: s.complete(v),
 		Action: func(c *cli.Context) error {
 			if v.run == nil {
 				return usagef(path+" --help", "%s needs a command: %s", path, strings.Join(v.names(), ", "))
@@ -152,18 +152,4 @@ func (v *verb) path(words string) *verb {
 		}
 	}
 	return v
-}
-
-// complete prints what the shell may put at the cursor.
-func (s *session) complete(v *verb) cli.BashCompleteFunc {
-	return func(c *cli.Context) {
-		cli.DefaultCompleteWithFlags(c.Command)(c)
-		words := v.words
-		if flag, is := flagBefore(); is {
-			words = valuesOf(flagNamed(v.flags, flag))
-		}
-		if words != nil {
-			fmt.Fprintln(s.out, strings.Join(words(s), "\n"))
-		}
-	}
 }

@@ -325,7 +325,3 @@ func shell(words []string) string {
 	}
 	return strings.Join(quoted, " ")
 }
-
-const completionFlag = "--generate-bash-completion"
-
-func completing(argv []string) bool { return len(argv) > 1 && argv[len(argv)-1] == completionFlag }

@@ -40,13 +40,15 @@ func (s *session) completionScript(shell string) (string, error) {
 	return "", usagef("mbox completion bash", "no completion for %q: want bash, zsh or fish%s", clean(shell, 40), schemas.Meant(shell, []string{"bash", "zsh", "fish"}))
 }
 
-// The scripts call mbox with the line so far and completionFlag. Neither needs
-// the bash-completion package, and neither evaluates the line.
+// The scripts call mbox with the words before the cursor and completionFlag. The word at
+// the cursor comes with them where it begins with a dash; and behind --, which is then
+// seen to be no beginning of a flag. Neither script needs the bash-completion package,
+// and neither evaluates the line.
 const bashScript = `# mbox completion for bash
 _mbox_complete() {
     local cur="${COMP_WORDS[COMP_CWORD]}" words
     local line=("${COMP_WORDS[@]:0:COMP_CWORD}")
-    [[ "$cur" == -* ]] && line+=("$cur")
+    [[ "$cur" == -* || "${COMP_WORDS[COMP_CWORD-1]}" == -- ]] && line+=("$cur")
     words=$("${line[@]}" --generate-bash-completion 2>/dev/null)
     local IFS=$'\n'
     COMPREPLY=($(compgen -W "$words" -- "$cur"))
@@ -59,7 +61,7 @@ const zshScript = `#compdef mbox
 _mbox() {
     local -a opts line
     line=("${(@)words[1,CURRENT-1]}")
-    [[ "${words[CURRENT]}" == -* ]] && line+=("${words[CURRENT]}")
+    [[ "${words[CURRENT]}" == -* || "${words[CURRENT-1]}" == -- ]] && line+=("${words[CURRENT]}")
     opts=("${(@f)$("${line[@]}" --generate-bash-completion 2>/dev/null)}")
     if [[ -n "${opts[1]}" ]]; then
         compadd -a opts

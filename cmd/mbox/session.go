@@ -102,7 +102,8 @@ func enoughDescriptors() error {
 func (s *session) execute(ctx context.Context, argv []string) error {
 	root := tree()
 	if completing(argv) {
-		return s.app(root).RunContext(ctx, argv)
+		s.offer(root, argv[:len(argv)-1])
+		return nil
 	}
 	line, err := arrange(root, s.globals(), argv)
 	if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -98,15 +97,6 @@ func configOf(s *session) *config.File {
 		}
 	}
 	return s.config
-}
-
-// flagBefore is the flag whose value stands at the cursor, or which stands there itself.
-func flagBefore() (name string, is bool) {
-	n := len(os.Args)
-	if n <= 2 || !strings.HasPrefix(os.Args[n-2], "-") {
-		return "", false
-	}
-	return strings.TrimLeft(os.Args[n-2], "-"), true
 }
 
 // valuesOf offers what may stand behind a flag; nil where nobody knows.
