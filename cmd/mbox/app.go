@@ -76,7 +76,7 @@ func (s *session) app(root *verb) *cli.App {
 
 func (s *session) globals() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "home", Usage: "the mailbox's `DIR`, ~/agents by default", EnvVars: []string{"MBOX_HOME"}, Destination: &s.home},
+		&cli.GenericFlag{Name: "home", Usage: "the mailbox's `DIR`, ~/agents by default", EnvVars: []string{"MBOX_HOME"}, Value: filled{&s.home}},
 		valueFlag("log-level", "what is told on stderr: `L` is debug, info, warn or error", &s.level),
 	}
 }

@@ -26,7 +26,7 @@ mbox up does it by itself with tasks whose results were delivered archive_after 
 		exits: []int{exitNotFound, exitConflict, exitIO, exitBusy, exitCommitted},
 		flags: []cli.Flag{
 			valueFlag("older-than", "ended longer ago than `DURATION`", &older),
-			textFlag("by", "who does it: an `AGENT`, or human (human)", &o.by),
+			filledFlag("by", "who does it: an `AGENT`, or human (human)", &o.by),
 			jsonFlag(&o.json),
 		},
 		run: func(ctx context.Context, s *session, args []string) error {

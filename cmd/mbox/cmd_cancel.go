@@ -20,7 +20,7 @@ type operator struct {
 func (o *operator) flags(reason string) []cli.Flag {
 	return []cli.Flag{
 		textFlag("reason", reason, &o.reason),
-		textFlag("by", "who does it: an `AGENT`, or human (human)", &o.by),
+		filledFlag("by", "who does it: an `AGENT`, or human (human)", &o.by),
 		jsonFlag(&o.json),
 	}
 }

@@ -46,7 +46,7 @@ from flags, or from a markdown file, or from standard input, with the headings
 		},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy, exitCommitted},
 		flags: flags(
-			textFlag("agent", "who made it: an `AGENT`, or human (human)", &o.c.Agent),
+			filledFlag("agent", "who made it: an `AGENT`, or human (human)", &o.c.Agent),
 			valueFlag("type", "what was changed: `TYPE` is config, code, data or system (system)", &o.kind),
 			textFlag("description", "what the change is: `TEXT`", &o.c.Description),
 			textFlag("rationale", "why it is made: `TEXT`", &o.c.Rationale),

@@ -49,8 +49,8 @@ added later by mbox decision outcome.`,
 		},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy, exitCommitted},
 		flags: flags(
-			textFlag("agent", "who decided: an `AGENT`, or human (human)", &o.agent),
-			textFlag("task", "the task it belongs to: `ID`", &o.task),
+			filledFlag("agent", "who decided: an `AGENT`, or human (human)", &o.agent),
+			filledFlag("task", "the task it belongs to: `ID`", &o.task),
 			textFlag("context", "what made it necessary: `TEXT`", &o.context),
 			valueFlag("option", "what could be done, with pros and cons: `TEXT`; may be repeated", &o.options),
 			textFlag("decision", "what was decided, and why: `TEXT`", &o.decision),
@@ -111,7 +111,7 @@ func decisionListVerb() *verb {
 		about: "Lists the decision records, oldest first. With --json each line is one record.",
 		shows: []string{`mbox decision list --grep "mail server"`},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
-		flags: []cli.Flag{textFlag("grep", "only those with `TEXT` in them, in any case", &grep), jsonFlag(&inJSON)},
+		flags: []cli.Flag{filledFlag("grep", "only those with `TEXT` in them, in any case", &grep), jsonFlag(&inJSON)},
 		run: func(ctx context.Context, s *session, _ []string) error {
 			return s.with(ctx, func(box *mailbox.Box) error {
 				decisions, err := box.Decisions(ctx)
@@ -185,7 +185,7 @@ func decisionOutcomeVerb() *verb {
 		about: "Fills in the outcome of a decision record, and logs the file's new hash.",
 		shows: []string{`mbox decision outcome decision-2026-02-16-001 "No mail was lost in a month"`},
 		exits: []int{exitNotFound, exitConflict, exitData, exitIO, exitBusy, exitCommitted},
-		flags: []cli.Flag{textFlag("by", "who tells it: an `AGENT`, or human (human)", &by), jsonFlag(&inJSON)},
+		flags: []cli.Flag{filledFlag("by", "who tells it: an `AGENT`, or human (human)", &by), jsonFlag(&inJSON)},
 		run: func(ctx context.Context, s *session, args []string) error {
 			by, err := actor("by", by)
 			if err != nil {

@@ -35,9 +35,9 @@ letter: an alarm that mbox doctor and mbox why tell, too. --retry has it sent ag
 		exits: []int{exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy},
 		flags: []cli.Flag{
 			boolFlag("list", "list the results that are not delivered", &o.list),
-			textFlag("retry", "send the result of task `ID` again, which was given up", &o.retry),
-			textFlag("ack", "the result of task `ID` has come to who asked for it", &o.ack),
-			textFlag("by", "who does it: an `AGENT`, or human (human)", &o.by),
+			filledFlag("retry", "send the result of task `ID` again, which was given up", &o.retry),
+			filledFlag("ack", "the result of task `ID` has come to who asked for it", &o.ack),
+			filledFlag("by", "who does it: an `AGENT`, or human (human)", &o.by),
 			jsonFlag(&o.json),
 		},
 		run: func(ctx context.Context, s *session, _ []string) error { return o.run(ctx, s) },

@@ -128,6 +128,9 @@ func (o *editOptions) run(ctx context.Context, s *session, args []string) error 
 	if err != nil {
 		return err
 	}
+	if o.to.given && o.to.value == "" {
+		return usagef("mbox move ID AGENT, or mbox move ID any", `the agent that is to do it is ""`)
+	}
 	if err := o.selection.check("edit", "pending", args); err != nil {
 		return err
 	}

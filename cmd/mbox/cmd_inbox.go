@@ -22,7 +22,7 @@ a task for the agent (mbox help channels): a worker claims it like any other, an
 end acknowledges it, as mbox ack does. With --json each line is one item.`,
 		shows: []string{"mbox inbox --agent coder", "mbox inbox --json | jq -r .text"},
 		exits: []int{exitNotFound, exitPolicy, exitIO, exitBusy},
-		flags: append(flags(textFlag("agent", "whose inbox: `AGENT`; the agent's own commands leave it out", &o.agent)), as.flags("print the items' ids alone")...),
+		flags: append(flags(filledFlag("agent", "whose inbox: `AGENT`; the agent's own commands leave it out", &o.agent)), as.flags("print the items' ids alone")...),
 		run: func(ctx context.Context, s *session, _ []string) error {
 			if err := as.check("inbox"); err != nil {
 				return err

@@ -36,7 +36,7 @@ memory tells more.`,
 var memoryExits = []int{exitNotFound, exitConflict, exitStale, exitData, exitPolicy, exitIO, exitBusy}
 
 func (r *remembering) flags(more ...cli.Flag) []cli.Flag {
-	return append([]cli.Flag{textFlag("agent", "whose memory: `NAME`", &r.agent)}, more...)
+	return append([]cli.Flag{filledFlag("agent", "whose memory: `NAME`", &r.agent)}, more...)
 }
 
 func memoryAddVerb() *verb {
@@ -53,7 +53,7 @@ id. What is core lasts; the other categories belong to their day.`,
 		},
 		exits: memoryExits,
 		flags: r.flags(
-			&cli.StringFlag{Name: "key", Usage: "what it is about: `WORDS` (note)", Value: key, Destination: &key},
+			filledFlag("key", "what it is about: `WORDS` (note)", &key),
 			valueFlag("category", "`C` is core, daily, conversation or custom (core)", &category),
 			jsonFlag(&r.json),
 		),

@@ -136,7 +136,7 @@ type speaker struct {
 func (p *speaker) flags(name, usage string) []cli.Flag {
 	p.flag = name
 	return []cli.Flag{
-		textFlag(name, usage, &p.agent),
+		filledFlag(name, usage, &p.agent),
 		&cli.StringFlag{Name: "task", Usage: "the task that it is done for: `ID`, with its token", EnvVars: []string{"MBOX_TASK_ID"}, Destination: &p.task},
 		&cli.StringFlag{Name: "token", Usage: "the `TOKEN` of that task's claim", EnvVars: []string{"MBOX_TOKEN"}, Destination: &p.token},
 	}

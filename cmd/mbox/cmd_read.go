@@ -48,7 +48,7 @@ and the exit code is then 1.`,
 		flags: append(flags(
 			valueFlag("since", "only what is behind number `SEQ`", &o.since),
 			limitFlag("at most the last `N`; 0: all", &o.most),
-			textFlag("thread", "only message `ID`, its answers, and theirs", &o.thread),
+			filledFlag("thread", "only message `ID`, its answers, and theirs", &o.thread),
 			boolFlag("receipts", "tell who has got it, who has seen it, and who has acknowledged it", &o.receipts),
 		), o.answer.flags("print the messages' ids alone")...),
 		run:   func(ctx context.Context, s *session, args []string) error { return o.run(ctx, s, args) },

@@ -32,7 +32,7 @@ type secretOptions struct {
 }
 
 func (o *secretOptions) agentFlag() cli.Flag {
-	return textFlag("agent", "whose secret: `NAME`", &o.agent)
+	return filledFlag("agent", "whose secret: `NAME`", &o.agent)
 }
 
 func secretSetVerb() *verb {
@@ -157,7 +157,7 @@ func secretListVerb() *verb {
 cannot be opened is told, with exit code 65; its agent takes no tasks until that is
 mended.`,
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
-		flags: []cli.Flag{textFlag("agent", "only those of `NAME`", &o.agent), jsonFlag(&o.json)},
+		flags: []cli.Flag{filledFlag("agent", "only those of `NAME`", &o.agent), jsonFlag(&o.json)},
 		run: func(ctx context.Context, s *session, _ []string) error {
 			return s.looking(ctx, func(box *mailbox.Box) error {
 				agent, err := mailbox.AgentCalled(box, o.agent)

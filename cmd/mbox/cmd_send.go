@@ -75,14 +75,14 @@ who does the task reads them as what other tasks left for it (mbox help agents).
 
 func (o *sendOptions) flags() []cli.Flag {
 	return []cli.Flag{
-		textFlag("to", "the `AGENT` that is to do it, or any (any)", &o.to),
+		filledFlag("to", "the `AGENT` that is to do it, or any (any)", &o.to),
 		valueFlag("type", "`TYPE` is research, action, analysis or other (other)", &o.kind),
 		valueFlag("priority", "`P` is low, normal, high or urgent (normal)", &o.priority),
-		textFlag("id", "name the task `ID` instead of task-DATE-NNN", &o.id),
+		filledFlag("id", "name the task `ID` instead of task-DATE-NNN", &o.id),
 		textFlag("description", "all that there is to say about it: `TEXT`", &o.description),
-		textFlag("description-file", "the same, from `FILE`, or - for standard input", &o.descriptionFile),
+		filledFlag("description-file", "the same, from `FILE`, or - for standard input", &o.descriptionFile),
 		boolFlag("edit", "write it in $VISUAL or $EDITOR first", &o.edit),
-		textFlag("from", "who asks: an `AGENT`, or human (human)", &o.from),
+		filledFlag("from", "who asks: an `AGENT`, or human (human)", &o.from),
 		textFlag("session", "where the answer goes: `S`, kept as it is", &o.session),
 		textFlag("user", "who stands behind the asking agent: `U`", &o.user),
 		valueFlag("after", "not before task `ID` is completed; may be repeated", &o.dependsOn),
@@ -93,7 +93,7 @@ func (o *sendOptions) flags() []cli.Flag {
 		valueFlag("accept", "the result has to pass check `NAME` of [accept.NAME]; may be repeated", &o.accept),
 		valueFlag("path", "it works on `PATH`: never beside another task that does; may be repeated", &o.paths),
 		boolFlag("expect-output", "an empty result is a failure", &o.expectOutput),
-		textFlag("key", "idempotency `KEY`: the same again is the same task", &o.key),
+		filledFlag("key", "idempotency `KEY`: the same again is the same task", &o.key),
 		valueFlag("label", "`KEY=VALUE`; may be repeated", &o.labels),
 		valueFlag("attach", "bring a copy of `PATH` along, a file or the files of a folder; may be repeated", &o.attach),
 		boolFlag("wait", "wait until it has ended, and print its output", &o.wait),

@@ -56,8 +56,8 @@ ledger: byte for byte into a pipe or a file; on a terminal, what moves it or hid
 		exits: []int{exitNotFound, exitIO, exitBusy},
 		flags: []cli.Flag{
 			valueFlag("n", "begin with the last `N` lines (10; with --since all)", &o.last),
-			textFlag("agent", "only lines of `AGENT`", &o.agent),
-			textFlag("task", "only lines of task `ID`", &o.task),
+			filledFlag("agent", "only lines of `AGENT`", &o.agent),
+			filledFlag("task", "only lines of task `ID`", &o.task),
 			valueFlag("event", "only `EVENT`s; may be repeated, or separated by commas", &o.events),
 			valueFlag("since", "begin at `WHEN`: a time, or a duration ago", &o.since),
 			boolFlag("no-follow", "end at the end of the ledger", &o.stay),

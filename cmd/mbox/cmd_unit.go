@@ -66,7 +66,7 @@ does not go on for three minutes is ended, and started again.`,
 		},
 		exits: []int{exitNotFound, exitData},
 		flags: []cli.Flag{
-			textFlag("agent", "for the worker of the agent `NAME` alone", &o.agent),
+			filledFlag("agent", "for the worker of the agent `NAME` alone", &o.agent),
 			boolFlag("dream", "for the dream of that agent", &o.dream),
 			fileFlag("backup", "for a backup each day, into the folder `DIR`", &o.backup),
 			boolFlag("timer", "what starts that, for systemd", &o.timer),

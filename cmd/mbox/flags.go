@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -20,6 +21,26 @@ import (
 func textFlag(name, usage string, to *string) cli.Flag {
 	return &cli.StringFlag{Name: name, Usage: usage, Destination: to}
 }
+
+// filledFlag is a text that cannot be empty: what is left out of a filter means all, and an
+// empty word in a script's line is a variable that nobody has set.
+func filledFlag(name, usage string, to *string, also ...string) cli.Flag {
+	return &cli.GenericFlag{Name: name, Aliases: also, Usage: usage, Value: filled{to}}
+}
+
+type filled struct{ to *string }
+
+func (filled) String() string { return "" }
+
+func (f filled) Set(v string) error {
+	if v != "" {
+		*f.to = v
+		return nil
+	}
+	return errEmpty
+}
+
+var errEmpty = errors.New("want a value that is not empty")
 
 func fileFlag(name, usage string, to *string) cli.Flag {
 	return &cli.StringFlag{Name: name, Usage: usage, Destination: to, TakesFile: true}
@@ -59,11 +80,18 @@ func valueFlag(name, usage string, to cli.Generic) cli.Flag {
 	return &cli.GenericFlag{Name: name, Usage: usage, Value: to}
 }
 
-// texts is a flag that may be repeated.
+// texts is a flag that may be repeated; none of them is empty.
 type texts []string
 
-func (t *texts) Set(v string) error { *t = append(*t, v); return nil }
-func (t *texts) String() string     { return strings.Join(*t, ", ") }
+func (t *texts) String() string { return strings.Join(*t, ", ") }
+
+func (t *texts) Set(v string) error {
+	if v == "" {
+		return errEmpty
+	}
+	*t = append(*t, v)
+	return nil
+}
 
 // labels is a repeated KEY=VALUE.
 type labels map[string]string

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/urfave/cli/v2"
+
 	"mbox/schemas"
 )
 
@@ -49,4 +51,25 @@ func TestLabels(t *testing.T) {
 	if l.Set("a=2") == nil || l["a"] != "1" || l["b"] != "x=y" {
 		t.Errorf("%v", l)
 	}
+}
+
+// An empty word is refused where a filter without it means all, or where somebody or
+// something is named: nobody writes one but a script whose variable is not set.
+func TestEmptyWordsAreRefused(t *testing.T) {
+	var walk func(v *verb)
+	walk = func(v *verb) {
+		for _, f := range v.flags {
+			switch f.Names()[0] {
+			case "for", "from", "by", "key", "attach", "label", "since", "grep", "thread":
+				g, ok := f.(*cli.GenericFlag)
+				if !ok || g.Value.Set("") == nil {
+					t.Errorf(`mbox %s takes --%s ""`, v.name, f.Names()[0])
+				}
+			}
+		}
+		for _, sub := range v.verbs {
+			walk(sub)
+		}
+	}
+	walk(tree())
 }

@@ -36,8 +36,8 @@ func choosing(states ...mailbox.State) selection {
 func (c *selection) flags(all, usage string, also ...string) []cli.Flag {
 	return []cli.Flag{
 		boolFlag(all, usage, &c.all),
-		&cli.StringFlag{Name: "for", Aliases: also, Usage: "of those: meant for `AGENT`", Destination: &c.to},
-		textFlag("from", "of those: sent by `AGENT`", &c.from),
+		filledFlag("for", "of those: meant for `AGENT`", &c.to, also...),
+		filledFlag("from", "of those: sent by `AGENT`", &c.from),
 		valueFlag("since", "of those: changed since `WHEN`: a time, or a duration ago", &c.since),
 		boolFlag("yes", "do not ask", &c.yes),
 	}
