@@ -202,7 +202,7 @@ func (o *birthOptions) bear(ctx context.Context, s *session, box *mailbox.Box, n
 	if err := o.checkFill(); err != nil {
 		return err
 	}
-	soul, err := o.readSoul(s)
+	soul, err := o.readSoul(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -252,12 +252,12 @@ func ofBirth(err error, name, path string) error {
 	return usagef(cmp.Or(bad.Hint, "mbox agent birth --help"), "--%s", problem)
 }
 
-func (o *birthOptions) readSoul(s *session) (string, error) {
+func (o *birthOptions) readSoul(ctx context.Context, s *session) (string, error) {
 	switch o.soul {
 	case "":
 		return "", nil
 	case "-":
-		text, err := io.ReadAll(io.LimitReader(s.in, mostSoul+1))
+		text, err := io.ReadAll(io.LimitReader(patient{ctx, s.in}, mostSoul+1))
 		if err == nil && len(text) > mostSoul {
 			err = usagef("at most 256 KiB", "--soul -: it is longer than %s", schemas.Size(mostSoul))
 		}

@@ -78,7 +78,7 @@ type backupOptions struct {
 
 // checkBackup reads an archive to its end.
 func (s *session) checkBackup(ctx context.Context, name string, inJSON bool) error {
-	from, err := s.openInput(name)
+	from, err := s.openInput(ctx, name)
 	if err != nil {
 		return err
 	}

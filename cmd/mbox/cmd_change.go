@@ -66,7 +66,7 @@ func (o *changeOptions) run(ctx context.Context, s *session, args []string) erro
 		if c.Description+c.Rationale+c.Before+c.After+c.Rollback+c.Verification != "" {
 			return usagef("mbox change new "+schemas.ShellWord(args[0]), "sections come from flags or from %s, not from both", args[0])
 		}
-		text, err := s.readRecord(args[0], recordHead("Change", "change", "**Type:** system"))
+		text, err := s.readRecord(ctx, args[0], recordHead("Change", "change", "**Type:** system"))
 		if err != nil {
 			return err
 		}
@@ -90,8 +90,8 @@ func (o *changeOptions) run(ctx context.Context, s *session, args []string) erro
 
 // readRecord reads a record's markdown. Where it has sections only, head is put
 // above them.
-func (s *session) readRecord(name, head string) ([]byte, error) {
-	data, err := s.readInput(name, 4<<20)
+func (s *session) readRecord(ctx context.Context, name, head string) ([]byte, error) {
+	data, err := s.readInput(ctx, name, 4<<20)
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ bytes are kept in tasks/quarantine.`,
 			if err := r.check("complete", args[0]); err != nil {
 				return err
 			}
-			output, err := r.read(s)
+			output, err := r.read(ctx, s)
 			if err != nil {
 				return err
 			}

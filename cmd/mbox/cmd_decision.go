@@ -68,7 +68,7 @@ func (o *decisionOptions) run(ctx context.Context, s *session, args []string) er
 		if o.context+o.decision+o.outcome != "" || len(o.options)+len(o.tradeoffs) > 0 {
 			return usagef("mbox decision new "+schemas.ShellWord(args[0]), "sections come from flags or from %s, not from both", args[0])
 		}
-		text, err := s.readRecord(args[0], recordHead("Decision", "decision", "**Task:** none"))
+		text, err := s.readRecord(ctx, args[0], recordHead("Decision", "decision", "**Task:** none"))
 		if err != nil {
 			return err
 		}
@@ -196,7 +196,7 @@ func decisionOutcomeVerb() *verb {
 			}
 			text := args[1]
 			if text == "-" {
-				data, err := s.readInput("-", record.MaxBody)
+				data, err := s.readInput(ctx, "-", record.MaxBody)
 				if err != nil {
 					return err
 				}

@@ -138,7 +138,7 @@ func (o *editOptions) run(ctx context.Context, s *session, args []string) error 
 		if o.description.given {
 			return usagef("mbox edit ID --description-file FILE", "--description and --description-file are two descriptions")
 		}
-		data, err := s.readInput(o.file.value, mailbox.MaxTask)
+		data, err := s.readInput(ctx, o.file.value, mailbox.MaxTask)
 		if err != nil {
 			return err
 		}
@@ -365,7 +365,7 @@ func fillIn(ctx context.Context, s *session, was sheet, without string) (now she
 	if err := cmd.Run(); err != nil {
 		return now, path, hint(fmt.Errorf("%s: %w", clean(editor, 80), err), "what was written stays in %s", path)
 	}
-	text, err := s.readInput(path, mailbox.MaxTask)
+	text, err := s.readInput(ctx, path, mailbox.MaxTask)
 	if err == nil {
 		err = schemas.Decode(text, &now)
 	}

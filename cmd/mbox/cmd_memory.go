@@ -58,7 +58,7 @@ id. What is core lasts; the other categories belong to their day.`,
 			jsonFlag(&r.json),
 		),
 		run: func(ctx context.Context, s *session, args []string) error {
-			text, err := memoryText(s, args[0])
+			text, err := memoryText(ctx, s, args[0])
 			if err != nil {
 				return err
 			}
@@ -77,11 +77,11 @@ id. What is core lasts; the other categories belong to their day.`,
 	}
 }
 
-func memoryText(s *session, arg string) (string, error) {
+func memoryText(ctx context.Context, s *session, arg string) (string, error) {
 	if arg != "-" || s.literal {
 		return arg, nil
 	}
-	data, err := s.readInput(arg, memory.MaxContent+1)
+	data, err := s.readInput(ctx, arg, memory.MaxContent+1)
 	return string(data), err
 }
 
@@ -272,7 +272,7 @@ refused. What is there already is left out; an import that was cut off can be do
 		exits: memoryExits,
 		flags: r.flags(jsonFlag(&r.json)),
 		run: func(ctx context.Context, s *session, args []string) error {
-			entries, err := readEntries(s, args[0])
+			entries, err := readEntries(ctx, s, args[0])
 			if err != nil {
 				return err
 			}
@@ -295,8 +295,8 @@ refused. What is there already is left out; an import that was cut off can be do
 }
 
 // readEntries reads what export has printed.
-func readEntries(s *session, name string) (all []memory.Entry, err error) {
-	data, err := s.readInput(name, maxImport)
+func readEntries(ctx context.Context, s *session, name string) (all []memory.Entry, err error) {
+	data, err := s.readInput(ctx, name, maxImport)
 	if err != nil {
 		return nil, err
 	}

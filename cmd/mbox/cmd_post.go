@@ -62,7 +62,7 @@ func (o *postOptions) run(ctx context.Context, s *session, name, text string) er
 		return err
 	}
 	if text == "-" && !s.literal {
-		data, err := s.readInput("-", channel.MaxText)
+		data, err := s.readInput(ctx, "-", channel.MaxText)
 		if err != nil {
 			return err
 		}

@@ -60,7 +60,7 @@ it; a wrong one is refused.`,
 			}
 			r := mailbox.RecoverOptions{AfterIOError: afterIO, AdoptDeleted: deleted, Forget: forget.given, MailboxID: id}
 			if forget.given {
-				if err := s.sure(home, forget.value); err != nil {
+				if err := s.sure(ctx, home, forget.value); err != nil {
 					return err
 				}
 			}
@@ -86,14 +86,14 @@ it; a wrong one is refused.`,
 }
 
 // sure makes a person name the mailbox whose ledger is to be given up.
-func (s *session) sure(dir, said string) error {
+func (s *session) sure(ctx context.Context, dir, said string) error {
 	id, err := home.Identity(dir)
 	if err != nil {
 		return err
 	}
 	if said == "" && s.people && term.IsTerminal(int(s.in.Fd())) {
 		fmt.Fprintf(s.err, "What the ledger proved is given up for good. To go on, type the mailbox's id, %s: ", id)
-		line, err := bufio.NewReader(io.LimitReader(s.in, 1<<10)).ReadString('\n')
+		line, err := bufio.NewReader(io.LimitReader(patient{ctx, s.in}, 1<<10)).ReadString('\n')
 		if err != nil {
 			return err
 		}

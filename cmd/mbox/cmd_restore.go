@@ -26,7 +26,7 @@ this user, it is found there again.`,
 		shows: []string{"mbox restore agents-2026-02-16.tar.zst ~/agents-restored", "mbox --home ~/agents-restored verify"},
 		exits: []int{exitNotFound, exitConflict, exitData, exitIO},
 		run: func(ctx context.Context, s *session, args []string) error {
-			from, err := s.openInput(args[0])
+			from, err := s.openInput(ctx, args[0])
 			if err != nil {
 				return err
 			}

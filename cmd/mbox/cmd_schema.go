@@ -116,12 +116,12 @@ of the first fault. A task that mbox has not written is checked as a drop. A
 ledger is checked line by line, each by itself; mbox verify checks the chain.`,
 		shows: []string{"mbox schema validate task task.json", "mbox schema validate config ~/agents/mbox.toml"},
 		exits: []int{exitNotFound, exitData, exitIO},
-		run: func(_ context.Context, s *session, args []string) error {
+		run: func(ctx context.Context, s *session, args []string) error {
 			k, err := kindNamed(args[0])
 			if err != nil {
 				return err
 			}
-			data, err := s.readInput(args[1], 1<<30)
+			data, err := s.readInput(ctx, args[1], 1<<30)
 			if err != nil {
 				return err
 			}

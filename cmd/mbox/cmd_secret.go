@@ -112,11 +112,11 @@ func (o *secretOptions) value(ctx context.Context, s *session, name string) (str
 	var err error
 	switch {
 	case o.file != "":
-		text, err = s.readInput(o.file, most)
+		text, err = s.readInput(ctx, o.file, most)
 	case term.IsTerminal(int(s.in.Fd())):
 		text, err = s.ask(ctx, name+" of "+o.agent)
 	default:
-		text, err = s.readInput("-", most)
+		text, err = s.readInput(ctx, "-", most)
 	}
 	value := strings.TrimSuffix(string(text), "\n")
 	return strings.TrimSuffix(value, "\r"), err
@@ -144,7 +144,7 @@ func (s *session) ask(ctx context.Context, what string) ([]byte, error) {
 	case a := <-typed:
 		return a.text, a.err
 	case <-ctx.Done():
-		return nil, errors.Join(ctx.Err(), term.Restore(fd, before))
+		return nil, errors.Join(context.Cause(ctx), term.Restore(fd, before))
 	}
 }
 

@@ -6,11 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -115,7 +113,7 @@ func (o *sendOptions) run(ctx context.Context, s *session, args []string) error 
 	if o.edit {
 		tasks, draft, err = o.written(ctx, s, args)
 	} else {
-		tasks, err = o.tasks(s, args[0])
+		tasks, err = o.tasks(ctx, s, args[0])
 	}
 	if err != nil {
 		return err
@@ -232,7 +230,7 @@ func (o *sendOptions) written(ctx context.Context, s *session, args []string) (t
 			return nil, "", usagef("mbox send --edit", "--edit writes a task, and %s is one", schemas.Quote(title))
 		}
 	}
-	if err := o.describe(s); err != nil {
+	if err := o.describe(ctx, s); err != nil {
 		return nil, "", err
 	}
 	t, err := o.compose(title)
@@ -253,20 +251,20 @@ func (o *sendOptions) written(ctx context.Context, s *session, args []string) (t
 }
 
 // describe reads the description, where a file has it.
-func (o *sendOptions) describe(s *session) error {
+func (o *sendOptions) describe(ctx context.Context, s *session) error {
 	if o.descriptionFile == "" {
 		return nil
 	}
 	if o.description != "" {
 		return usagef("mbox send TITLE --description-file FILE", "two descriptions")
 	}
-	text, err := s.readInput(o.descriptionFile, mailbox.MaxDescription)
+	text, err := s.readInput(ctx, o.descriptionFile, mailbox.MaxDescription)
 	o.description = string(text)
 	return err
 }
 
 // tasks makes the task of the flags, or reads it whole, or reads a queue.
-func (o *sendOptions) tasks(s *session, what string) ([]*mailbox.Task, error) {
+func (o *sendOptions) tasks(ctx context.Context, s *session, what string) ([]*mailbox.Task, error) {
 	switch {
 	case s.literal:
 	case isMissingFile(what):
@@ -275,7 +273,7 @@ func (o *sendOptions) tasks(s *session, what string) ([]*mailbox.Task, error) {
 		if name := o.described(); name != "" {
 			return nil, usagef("mbox send TITLE --"+name+" …, or put it into the JSON", "--%s beside %s: the file holds the whole task", name, what)
 		}
-		return s.readTasks(what)
+		return s.readTasks(ctx, what)
 	}
 	if strings.TrimSpace(what) == "" {
 		return nil, usagef(`mbox send "Summarise README"`, "the title is empty")
@@ -283,7 +281,7 @@ func (o *sendOptions) tasks(s *session, what string) ([]*mailbox.Task, error) {
 	if !o.deadline.at.IsZero() && o.deadline.at.Before(o.notBefore.at) {
 		return nil, usagef("a later --deadline, or an earlier --not-before", "--deadline %s lies before --not-before %s", &o.deadline, &o.notBefore)
 	}
-	if err := o.describe(s); err != nil {
+	if err := o.describe(ctx, s); err != nil {
 		return nil, err
 	}
 	task, err := o.compose(what)
@@ -381,8 +379,8 @@ func isMissingFile(what string) bool {
 }
 
 // readTasks reads a whole task, or a queue, from a file or from standard input.
-func (s *session) readTasks(what string) ([]*mailbox.Task, error) {
-	data, err := s.readInput(what, maxQueue)
+func (s *session) readTasks(ctx context.Context, what string) ([]*mailbox.Task, error) {
+	data, err := s.readInput(ctx, what, maxQueue)
 	if err != nil {
 		return nil, err
 	}
@@ -456,49 +454,6 @@ func inFile(err error, name string) error {
 		e.File = name
 	}
 	return err
-}
-
-// readInput reads a file, or standard input for "-", of at most most bytes.
-func (s *session) readInput(name string, most int64) ([]byte, error) {
-	from, err := s.openInput(name)
-	if err != nil {
-		return nil, err
-	}
-	defer from.Close()
-	data, err := io.ReadAll(io.LimitReader(from, most+1))
-	if err != nil {
-		return nil, missingFile(err, name)
-	}
-	if int64(len(data)) > most {
-		return nil, tooLarge(name, most)
-	}
-	return data, nil
-}
-
-func tooLarge(name string, most int64) error {
-	return &schemas.Error{File: name, Path: "$", Problem: "is too large", Want: fmt.Sprintf("at most %d bytes", most), Code: schemas.CodeTooLarge}
-}
-
-// openInput opens a file to read; - is standard input. It waits for nobody: a
-// FIFO without a writer is empty.
-func (s *session) openInput(name string) (*os.File, error) {
-	if name == "-" {
-		return s.in, nil
-	}
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, missingFile(err, name)
-	}
-	return f, nil
-}
-
-// missingFile is the error of a file that was asked for: one that is not there is
-// not found.
-func missingFile(err error, name string) error {
-	if errors.Is(err, os.ErrNotExist) {
-		err = fmt.Errorf("%s: %w", name, mailbox.ErrNotFound)
-	}
-	return hint(err, "give the name of a file, or - for standard input")
 }
 
 // doubtCalled is doubtTarget where a name may be one that an agent had: that means it.

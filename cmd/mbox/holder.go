@@ -77,11 +77,11 @@ func (r *resultFlags) check(verb, id string) error {
 }
 
 // read gives the output as JSON; nil where none was given.
-func (r *resultFlags) read(s *session) ([]byte, error) {
+func (r *resultFlags) read(ctx context.Context, s *session) ([]byte, error) {
 	data := []byte(r.output)
 	if r.file != "" {
 		var err error
-		if data, err = s.readInput(r.file, maxInput); err != nil {
+		if data, err = s.readInput(ctx, r.file, maxInput); err != nil {
 			return nil, err
 		}
 	} else if r.output == "" {

@@ -82,7 +82,7 @@ func (c *selection) ids(ctx context.Context, s *session, box *mailbox.Box, verb 
 		s.warnf("no task fits")
 		return nil, nil
 	}
-	return ids, c.agree(s, fmt.Sprintf("%s %s", verb, tasksOf(len(ids))))
+	return ids, c.agree(ctx, s, fmt.Sprintf("%s %s", verb, tasksOf(len(ids))))
 }
 
 // fitting are the tasks that the flags choose.
@@ -99,7 +99,7 @@ func (c *selection) fitting(ctx context.Context, box *mailbox.Box) (ids []mailbo
 }
 
 // agree asks a person; without a terminal --yes has to be there.
-func (c *selection) agree(s *session, what string) error {
+func (c *selection) agree(ctx context.Context, s *session, what string) error {
 	if c.yes {
 		s.infof("this is to %s", what)
 		return nil
@@ -108,7 +108,7 @@ func (c *selection) agree(s *session, what string) error {
 		return usagef("the same with --yes", "this would %s, and nobody is there to be asked", what)
 	}
 	fmt.Fprintf(s.err, "%s? [y/N] ", what)
-	line, err := bufio.NewReader(io.LimitReader(s.in, 1<<10)).ReadString('\n')
+	line, err := bufio.NewReader(io.LimitReader(patient{ctx, s.in}, 1<<10)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
