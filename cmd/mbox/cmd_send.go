@@ -14,7 +14,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/urfave/cli/v2"
 
-	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/task"
 	"mbox/schemas"
@@ -29,7 +28,7 @@ type sendOptions struct {
 	notBefore, deadline                           moment
 	attempts                                      number
 	labels                                        labels
-	limit                                         config.Duration
+	limit                                         length
 	wait, json                                    bool
 }
 
@@ -104,7 +103,7 @@ func (o *sendOptions) run(ctx context.Context, s *session, args []string) error 
 	if len(args) == 0 && !o.edit {
 		return usagef("mbox send TITLE|FILE|-, or mbox send --edit", "mbox send needs TITLE|FILE|-")
 	}
-	if o.limit != 0 && !o.wait {
+	if o.limit.given && !o.wait {
 		return usagef("mbox send TITLE --wait --timeout 5m", "--timeout without --wait")
 	}
 	var tasks []*mailbox.Task
@@ -145,7 +144,7 @@ func (o *sendOptions) run(ctx context.Context, s *session, args []string) error 
 			return nil
 		}
 		var why string // the last one that failed did so
-		w := waiting{box: box, limit: time.Duration(o.limit), print: func(t *mailbox.Task) error {
+		w := waiting{box: box, limit: o.limit, print: func(t *mailbox.Task) error {
 			if t.Result.Status != mailbox.Failed {
 				return errors.Join(printOutput(s, t), s.out.Flush())
 			}

@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 
 	"github.com/urfave/cli/v2"
+
+	"mbox/audit"
 )
 
 // version is set by the linker for a release.
@@ -25,7 +27,7 @@ func versionVerb() *verb {
 	return &verb{
 		name:  "version",
 		brief: "tell the version of mbox and of the format",
-		about: "Tells the version of this binary, the revision that it was built from, and the\nformat of mailboxes and ledgers that it reads and writes.",
+		about: "Tells the version of this binary, the revision that it was built from, and the\nformat of the mailboxes that it makes; it brings older ones up to that.",
 		flags: []cli.Flag{jsonFlag(&inJSON)},
 		run: func(_ context.Context, s *session, _ []string) error {
 			v := thisVersion()
@@ -39,7 +41,7 @@ func versionVerb() *verb {
 }
 
 func thisVersion() versionInfo {
-	v := versionInfo{Version: version, Format: 1, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	v := versionInfo{Version: version, Format: audit.HomeFormat, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v

@@ -11,14 +11,13 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"mbox/audit"
-	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/schemas"
 )
 
 func waitVerb() *verb {
 	var any, inJSON bool
-	var limit config.Duration
+	var limit length
 	c := choosing()
 	return &verb{
 		name: "wait", args: "[ID…]", most: -1,
@@ -54,7 +53,7 @@ the exit code is 4.`,
 				c.states = []mailbox.State{mailbox.Pending, mailbox.InProgress}
 			}
 			return s.tidied(ctx, func(box *mailbox.Box) error {
-				w := waiting{box: box, any: any, limit: time.Duration(limit), print: s.printEnd}
+				w := waiting{box: box, any: any, limit: limit, print: s.printEnd}
 				if inJSON {
 					w.print = func(t *mailbox.Task) error { return s.printLine(t) }
 				}
@@ -94,7 +93,7 @@ func because(t *mailbox.Task) string {
 type waiting struct {
 	box   *mailbox.Box
 	any   bool                      // the first is enough
-	limit time.Duration             // 0: for ever
+	limit length                    // not given: for ever
 	print func(*mailbox.Task) error // each, as it ends
 
 	open          []mailbox.ID // that have not ended
@@ -117,9 +116,9 @@ func (w *waiting) wait(ctx context.Context, tasks []mailbox.ID) error {
 // until is wait, where a signal is any cancellation.
 func (w *waiting) until(ctx context.Context, tasks []mailbox.ID) error {
 	limited := ctx
-	if w.limit > 0 {
+	if w.limit.given {
 		var stop context.CancelFunc
-		limited, stop = context.WithTimeout(ctx, w.limit)
+		limited, stop = context.WithTimeout(ctx, time.Duration(w.limit.Duration))
 		defer stop()
 	}
 	seldom := w.box.Options().ScanInterval // what was done by hand stands in no line before somebody has tidied
