@@ -205,7 +205,21 @@ func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) 
 			return r.out, err
 		}
 	}
-	return r.out, home.WriteBoot(b.home, r.now, b.o.Sync)
+	if err := home.WriteBoot(b.home, r.now, b.o.Sync); err != nil {
+		return r.out, err
+	}
+	return r.out, r.unheard()
+}
+
+// unheard is ErrNotFound for a task to adopt of which the ledger has no line. All else
+// has been recovered by then.
+func (r *recovery) unheard() error {
+	for _, id := range r.o.Adopt {
+		if r.last[id] == nil {
+			return fmt.Errorf("task %s: %w", id, ErrNotFound)
+		}
+	}
+	return nil
 }
 
 // begin reads what tells how much there is to recover.

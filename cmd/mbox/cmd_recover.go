@@ -14,6 +14,7 @@ import (
 	"mbox/audit"
 	"mbox/mailbox"
 	"mbox/mailbox/home"
+	"mbox/mailbox/task"
 )
 
 func recoverVerb() *verb {
@@ -44,7 +45,7 @@ until they are back or this is said.
 its own name: .mbox/VERSION in a backup has the id. The ledger's first line proves
 it; a wrong one is refused.`,
 		shows: []string{"mbox recover", "mbox recover --adopt task-2026-02-16-001", "mbox recover --forget-ledger=4f1d6b2c9a0e4d3f8b7a6c5d4e3f2a1b"},
-		exits: []int{exitNotFound, exitConflict, exitIO, exitBusy, exitCommitted},
+		exits: []int{exitNotFound, exitConflict, exitData, exitIO, exitBusy, exitCommitted},
 		flags: []cli.Flag{
 			boolFlag("after-io-error", "the disk is well, or the ledger is back: end the read-only state", &afterIO),
 			boolFlag("adopt-deleted", "give up every task whose file is nowhere", &deleted),
@@ -65,6 +66,9 @@ it; a wrong one is refused.`,
 				}
 			}
 			for _, id := range adopt {
+				if err := task.CheckID(mailbox.ID(id)); err != nil {
+					return err
+				}
 				r.Adopt = append(r.Adopt, mailbox.ID(id))
 			}
 			done, err := mailbox.Recover(ctx, home, o, r)
