@@ -110,6 +110,9 @@ func (l *line) meant(word string) string {
 func (l *line) flag(word string) error {
 	name, value, inline := strings.Cut(strings.TrimLeft(word, "-"), "=")
 	short := !strings.HasPrefix(word, "--")
+	if short && l.withNumber(name) && !inline {
+		name, value, inline = name[:1], name[1:], true
+	}
 	switch {
 	case name == "help", short && name == "h":
 		l.help = true
@@ -141,6 +144,20 @@ func (l *line) flag(word string) error {
 		l.flags = append(l.flags, words...)
 	}
 	return nil
+}
+
+// withNumber tells whether a word is a flag of one letter and its number, as in -n5.
+func (l *line) withNumber(word string) bool {
+	if len(word) < 2 || strings.Trim(word[1:], "0123456789") != "" {
+		return false
+	}
+	f, _ := l.find(word[:1])
+	g, ok := f.(*cli.GenericFlag)
+	if !ok {
+		return false
+	}
+	_, ok = g.Value.(*number)
+	return ok
 }
 
 func (l *line) find(name string) (f cli.Flag, global bool) {
@@ -218,6 +235,9 @@ func (l *line) unknownFlag(name, word string) error {
 	if hint := l.lists(name); hint != "" {
 		return usagef(hint, "%s, and is about those that are named", problem)
 	}
+	if name == "format" && l.verb.name == "ls" {
+		return usagef("mbox export --format csv", "%s", problem)
+	}
 	var known []string
 	for _, f := range slices.Concat(l.verb.flags, l.globals) {
 		known = append(known, f.Names()...)
@@ -287,6 +307,10 @@ func (l *line) fewer() string {
 		return l.joined()
 	}
 	words := slices.Concat([]string{"mbox"}, l.global, l.path[1:], l.args[:l.verb.most])
+	if flagNamed(l.verb.flags, "agent") != nil && !l.given["agent"] && len(l.args) == 2 { // the agent came first
+		words = slices.Concat([]string{"mbox"}, l.global, l.path[1:], []string{"--agent"}, l.args)
+		return shell(append(words, l.flags...))
+	}
 	if flagNamed(l.verb.flags, "token") != nil { // which is not to be shown
 		return "a token is of one claim, so one id at a time: " + shell(words)
 	}

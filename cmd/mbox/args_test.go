@@ -26,6 +26,8 @@ func TestArrange(t *testing.T) {
 		{"mbox|--home|h|ls|-n|3", "mbox|--home=h|ls|-n=3"},
 		{"mbox|complete|ID|--token|T|--output|-", "mbox|complete|--token=T|--output=-|--|ID"},
 		{"mbox|decision|outcome|ID|--by|human|text", "mbox|decision|outcome|--by=human|--|ID|text"},
+		{"mbox|ls|-n1", "mbox|ls|-n=1"},
+		{"mbox|tail|-n5", "mbox|tail|-n=5"},
 		{"mbox|--version", "mbox|version"},
 	}
 	for _, tt := range tests {
@@ -56,6 +58,8 @@ func TestArrangeRefuses(t *testing.T) {
 		{"mbox|show|--label|a=b c|--json", "mbox show has no flag --label, and is about those that are named", "mbox ls --label \"a=b c\" lists those that fit"},
 		{"mbox|why|--failed", "mbox why has no flag --failed, and is about those that are named", "mbox ls --state failed lists those that fit"},
 		{"mbox|show|--live", "mbox show has no flag --live, and is about those that are named", "mbox ls --state pending --state in-progress lists those that fit"},
+		{"mbox|ls|--format|csv", "mbox ls has no flag --format", "mbox export --format csv"},
+		{"mbox|secret|set|grace|KEY", `mbox secret set takes NAME, but there is also "KEY"`, "mbox secret set --agent grace KEY"},
 		{"mbox|show", "mbox show needs ID…", "mbox show ID…"},
 		{"mbox|version|now", `mbox version takes no arguments, but there is "now"`, "mbox version --help"},
 		{"mbox|doctor|--nope|--json", "mbox doctor has no flag --nope", "mbox doctor --help"},

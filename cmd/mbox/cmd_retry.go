@@ -54,7 +54,7 @@ were right. All of it lies in tasks/quarantine, to be mended and sent anew.`,
 					was, state, err := box.Task(ctx, id)
 					if err == nil && state == mailbox.Failed && check.OnlyHere(was) {
 						err = fmt.Errorf("%s: %w: mbox run did it, and nobody else has its command", id, mailbox.ErrConflict)
-						return hint(err, "mbox run once more, with the command that mbox show %s tells", schemas.ShellWord(string(id)))
+						return hint(err, "start it anew by mbox run, with the command that mbox show %s tells", schemas.ShellWord(string(id)))
 					}
 					if err := box.Retry(ctx, id, by, cmp.Or(o.reason, retryReason)); err != nil {
 						return hintRejected(err, box, id)

@@ -76,10 +76,19 @@ func (s *session) readInput(ctx context.Context, name string, most int64) ([]byt
 // missingFile is the error of a file that was asked for: one that is not there is
 // not found.
 func missingFile(err error, name string) error {
+	return hint(notThere(err, name), "give the name of a file, or - for standard input")
+}
+
+// missingCopy is missingFile where a file is copied, for which standard input will not do.
+func missingCopy(err error, name string) error {
+	return hint(notThere(err, name), "give the name of a file that is there")
+}
+
+func notThere(err error, name string) error {
 	if errors.Is(err, os.ErrNotExist) {
-		err = fmt.Errorf("%s: %w", name, mailbox.ErrNotFound)
+		return fmt.Errorf("%s: %w", name, mailbox.ErrNotFound)
 	}
-	return hint(err, "give the name of a file, or - for standard input")
+	return err
 }
 
 func tooLarge(name string, most int64) error {

@@ -130,7 +130,7 @@ func (r *reader) failed(b *Board) {
 			hint := "mbox retry " + word(row.ID)
 			switch {
 			case row.once:
-				hint = "mbox run once more, then mbox archive " + word(row.ID)
+				hint = "start it anew by mbox run; then mbox archive " + word(row.ID)
 			case row.drop:
 				hint = cmp.Or(check.Anew(b.Home, row.ID), "send it anew, mended") + "; then mbox archive " + word(row.ID)
 			}
