@@ -52,7 +52,7 @@ with it. A change record tells of it. It is for people, as births are.`,
 			textFlag("exec", "the `COMMAND` that does its tasks from now on", &o.exec),
 			textFlag("acp", "the `PROGRAM` that does so by the Agent Client Protocol", &o.acp),
 			textFlag("pin", "the `VERSION` that the program has to print", &o.pin),
-			valueFlag("wait", "how long it may take to finish what it has: `DURATION` (10m)", &o.wait),
+			valueFlag("wait", "how long it may take to finish what it has: `DURATION`", &o.wait),
 			jsonFlag(&o.json),
 		},
 		run: func(ctx context.Context, s *session, args []string) error {

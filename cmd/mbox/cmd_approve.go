@@ -62,7 +62,7 @@ approve, as it could write the files themselves: only a sandbox keeps it from th
 		},
 		exits: []int{exitNotFound, exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
 		flags: []cli.Flag{
-			valueFlag("for", "how long it counts: `DURATION` (1h)", &o.valid),
+			valueFlag("for", "how long it counts: `DURATION`", &o.valid),
 			textFlag("reason", "why: `TEXT`", &o.reason),
 			textFlag("sha256", "only what has this SHA-256, as mbox why tells it: `HEX`", &o.sha256),
 			jsonFlag(&o.json),

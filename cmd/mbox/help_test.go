@@ -127,3 +127,48 @@ func allTests(t *testing.T) map[string]bool {
 	}
 	return there
 }
+
+var helpNamed = regexp.MustCompile(`mbox help ([a-z][a-z_-]*)`)
+
+// Each page that a page, a hint or the README leads to is there.
+func TestHelpLeadsSomewhere(t *testing.T) {
+	root, there, links := moduleRoot(t), append(helpWords(), "exit"), 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == root {
+			return err
+		}
+		if rel, _ := filepath.Rel(root, path); d.IsDir() {
+			return skipped(os.DirFS(root), filepath.ToSlash(rel))
+		}
+		if strings.HasSuffix(path, "_test.go") || !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, ".md") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range helpNamed.FindAllSubmatch(text, -1) {
+			if links++; !slices.Contains(there, string(m[1])) {
+				t.Errorf("%s: there is no %s", path, m[0])
+			}
+		}
+		return err
+	})
+	if err != nil || links < 50 {
+		t.Errorf("%d links: %v", links, err)
+	}
+}
+
+// What a flag is where it is not given is told once.
+func TestHelpTellsDefaultsOnce(t *testing.T) {
+	var walk func(v *verb)
+	walk = func(v *verb) {
+		for _, f := range v.flags {
+			_, usage := describe(f)
+			if m := regexp.MustCompile(`(\([^()]+\))$`).FindString(usage); m != "" && strings.Count(usage, m) > 1 {
+				t.Errorf("mbox %s: %s", v.name, usage)
+			}
+		}
+		for _, sub := range v.verbs {
+			walk(sub)
+		}
+	}
+	walk(tree())
+}
