@@ -87,7 +87,12 @@ func (s *session) checkBackup(ctx context.Context, name string, inJSON bool) err
 	if err != nil {
 		return refusedArchive(fmt.Errorf("%s: %w", name, err))
 	}
-	return s.tellBackup(name, report, inJSON)
+	if inJSON {
+		return s.printLine(report)
+	}
+	s.warnSkipped(report)
+	s.printf("whole: %s\n", contentsOf(name, report))
+	return nil
 }
 
 // backUp writes the archive, with a copy of the database of memories, and without what
@@ -263,8 +268,13 @@ func (s *session) tellBackup(name string, r backup.Report, inJSON bool) error {
 		return s.printLine(r)
 	}
 	s.warnSkipped(r)
-	s.done("%s: %s, %s, up to line %d of the ledger", name, schemas.Count(r.Files, "file", "files"), schemas.Size(uint64(r.Bytes)), r.Seq)
+	s.done("%s", contentsOf(name, r))
 	return nil
+}
+
+// contentsOf says how much is in a backup.
+func contentsOf(name string, r backup.Report) string {
+	return fmt.Sprintf("%s: %s, %s, up to line %d of the ledger", clean(name, maxLine), schemas.Count(r.Files, "file", "files"), schemas.Size(uint64(r.Bytes)), r.Seq)
 }
 
 // warnSkipped names what a backup does not hold.

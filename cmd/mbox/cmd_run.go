@@ -39,7 +39,7 @@ func runVerb() *verb {
 		name: "run", args: "TITLE -- CMD…", least: 2, most: -1,
 		brief: "send a task and do it here, by a command",
 		about: `Sends a task, takes it as agent shell and runs the command at once, here: in this
-folder, with this terminal. The ledger tells that it was done, when, and how it ended.
+folder, with this terminal. Its id is told on stderr; the ledger tells how it ended, and when.
 What the command writes on stdout is the task's result as well, the end of its stderr
 why it failed, and mbox logs has all of it; exit code 0 completes the task, any other fails it for good. The command
 finds MBOX_TASK_ID and MBOX_TOKEN in its environment, for mbox progress.
@@ -96,6 +96,7 @@ func (o *runOptions) run(ctx context.Context, s *session, title string, argv []s
 		if err != nil {
 			return hintData(err, "mbox run --help")
 		}
+		s.infof("sent %s", id)
 		claim, err := box.Claim(ctx, mailbox.ClaimRequest{Agent: runAgent, ID: id, Process: true})
 		if err != nil {
 			err = errors.Join(err, box.Cancel(context.WithoutCancel(ctx), id, "human", "it could not be done at once"))
