@@ -233,7 +233,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"boot-never-written", "20,22", recoverGo,
-		"return r.out, home.WriteBoot(b.home, r.now, b.o.Sync)", "return r.out, nil",
+		"if err := home.WriteBoot(b.home, r.now, b.o.Sync); err != nil {", "if err := error(nil); err != nil {",
 		boxTest("TestRule22_HomeMoved"),
 	},
 	{

@@ -133,7 +133,7 @@ var secretMutants = []mutant{
 	},
 	{
 		"secret-leaves-the-terminal-dark", "secrets", "cmd/mbox/cmd_secret.go",
-		"errors.Join(ctx.Err(), term.Restore(fd, before))", "errors.Join(ctx.Err(), term.Restore(-1, before))",
+		"errors.Join(context.Cause(ctx), term.Restore(fd, before))", "errors.Join(context.Cause(ctx), term.Restore(-1, before))",
 		mboxTest("TestSecretIsTyped$"),
 	},
 	{
