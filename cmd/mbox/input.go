@@ -41,17 +41,25 @@ func (p patient) Read(into []byte) (int, error) {
 	}
 }
 
+// patiently is a file to read from. One on a disk lets nobody wait.
+func patiently(ctx context.Context, f *os.File) io.ReadCloser {
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+		return f
+	}
+	return patient{ctx, f}
+}
+
 // openInput opens a file to read; - is standard input. It waits for nobody: a
 // FIFO without a writer is empty.
 func (s *session) openInput(ctx context.Context, name string) (io.ReadCloser, error) {
 	if name == "-" {
-		return patient{ctx, s.in}, nil
+		return patiently(ctx, s.in), nil
 	}
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, missingFile(err, name)
 	}
-	return patient{ctx, f}, nil
+	return patiently(ctx, f), nil
 }
 
 // readInput reads a file, or standard input for "-", of at most most bytes.
