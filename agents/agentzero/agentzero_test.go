@@ -19,7 +19,7 @@ import (
 	"mbox/agents/brain"
 	"mbox/agents/policy"
 	"mbox/mailbox"
-	"mbox/mailbox/durable"
+	"mbox/mailbox/mailboxtest"
 )
 
 const secret = "k3y-of-sixteen-c"
@@ -91,15 +91,7 @@ func runs(t *testing.T, g *Agent, title string) (*mailbox.Task, mailbox.State, s
 			RuntimeProfiles: map[string]policy.RuntimeProfile{"default": policy.DefaultRuntimeProfile()}, Agents: map[string]policy.Agent{"zero": {Enabled: true, Exec: true}},
 		},
 	}
-	o := mailbox.Options{Sync: durable.None, MaxAttempts: 1, Review: team.Review, Approval: team.Approval}
-	if err := mailbox.Create(home, o); err != nil {
-		t.Fatal(err)
-	}
-	box, err := mailbox.Open(context.Background(), home, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer box.Close()
+	box := mailboxtest.In(t, home, mailbox.Options{MaxAttempts: 1, Review: team.Review, Approval: team.Approval})
 	id, err := box.Submit(context.Background(), &mailbox.Task{Task: mailbox.Request{Title: title}, Assignment: mailbox.Assignment{TargetAgent: "zero"}})
 	if err != nil {
 		t.Fatal(err)

@@ -14,22 +14,13 @@ import (
 	"mbox/audit"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/mailboxtest"
 )
 
 // aBox is a mailbox of its own.
 func aBox(t testing.TB) *mailbox.Box {
 	t.Helper()
-	home := filepath.Join(t.TempDir(), "agents")
-	o := mailbox.Options{Sync: durable.None, Agents: map[string]mailbox.Capabilities{"pi": {}}}
-	if err := mailbox.Create(home, o); err != nil {
-		t.Fatal(err)
-	}
-	box, err := mailbox.Open(t.Context(), home, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { box.Close() })
-	return box
+	return mailboxtest.New(t, mailbox.Options{Agents: map[string]mailbox.Capabilities{"pi": {}}})
 }
 
 // wire is a channel whose other end is the test.

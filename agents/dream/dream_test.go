@@ -20,6 +20,7 @@ import (
 	"mbox/agents/life"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/mailboxtest"
 )
 
 func must(t testing.TB, err error) {
@@ -32,11 +33,7 @@ func must(t testing.TB, err error) {
 // newborn is the mailbox of an agent that was born, whose memory has this text.
 func newborn(t testing.TB, memory string) *Dreamer {
 	t.Helper()
-	home, o := filepath.Join(t.TempDir(), "home"), mailbox.Options{Sync: durable.None}
-	must(t, mailbox.Create(home, o))
-	b, err := mailbox.Open(t.Context(), home, o)
-	must(t, err)
-	t.Cleanup(func() { b.Close() })
+	b := mailboxtest.New(t, mailbox.Options{})
 	must(t, life.Birth(t.Context(), b, life.Newborn{Name: "ada", Entry: []byte("[agents.ada]\n"), By: "human", Version: "v"}))
 	d := &Dreamer{Box: b, Agent: "ada", By: "human", Most: 10}
 	writes(t, d, memory)

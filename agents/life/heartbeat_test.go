@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"mbox/mailbox"
-	"mbox/mailbox/durable"
+	"mbox/mailbox/mailboxtest"
 )
 
 // pending are the tasks of an agent that wait, but for its introduction.
@@ -25,13 +25,8 @@ func pending(t *testing.T, b *mailbox.Box) (out []*mailbox.Task) {
 // A heartbeat.md with something to do is a task at most each half hour, however often the
 // worker begins anew, and one at a time.
 func TestBeat(t *testing.T) {
-	home := filepath.Join(t.TempDir(), "home")
 	now := time.Now().UTC().Truncate(BeatEvery).Add(29 * time.Minute)
-	o := mailbox.Options{Sync: durable.None, Now: func() time.Time { return now }}
-	must(t, mailbox.Create(home, o))
-	b, err := mailbox.Open(t.Context(), home, o)
-	must(t, err)
-	defer b.Close()
+	b := mailboxtest.New(t, mailbox.Options{Now: func() time.Time { return now }})
 	bear(t, b, "ada")
 	file := filepath.Join(b.AgentDir("ada"), heartbeatFile)
 	var k *Keeper
@@ -46,6 +41,7 @@ func TestBeat(t *testing.T) {
 	}
 	anew := func() {
 		t.Helper()
+		var err error
 		k, err = Keep(b, "ada", "v")
 		must(t, err)
 	}
@@ -83,7 +79,7 @@ func TestBeat(t *testing.T) {
 	must(t, os.Remove(file))
 	beat(0, "without the file")
 	must(t, os.WriteFile(file, []byte("- water the plants\n"), 0o600))
-	_, err = mailbox.PauseAgent(t.Context(), b, mailbox.Pause{Agent: "ada", By: "human"})
+	_, err := mailbox.PauseAgent(t.Context(), b, mailbox.Pause{Agent: "ada", By: "human"})
 	must(t, err)
 	beat(0, "while it is paused")
 	_, err = mailbox.ResumeAgent(t.Context(), b, "ada", "human", "")

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"mbox/mailbox"
-	"mbox/mailbox/durable"
+	"mbox/mailbox/mailboxtest"
 	"mbox/mailbox/task"
 )
 
@@ -136,12 +136,7 @@ func TestKeepNobody(t *testing.T) {
 
 // What an agent has ended stands in its state, and only goes on.
 func TestEnded(t *testing.T) {
-	home := filepath.Join(t.TempDir(), "home")
-	o := mailbox.Options{Sync: durable.None, Agents: map[string]mailbox.Capabilities{"ada": {}}}
-	must(t, mailbox.Create(home, o))
-	b, err := mailbox.Open(t.Context(), home, o)
-	must(t, err)
-	defer b.Close()
+	b := mailboxtest.New(t, mailbox.Options{Agents: map[string]mailbox.Capabilities{"ada": {}}})
 	bear(t, b, "ada")
 	k, err := Keep(b, "ada", "v")
 	must(t, err)
@@ -242,13 +237,8 @@ func TestRemember(t *testing.T) {
 
 // A pulse is stale after three intervals.
 func TestStale(t *testing.T) {
-	home := filepath.Join(t.TempDir(), "home")
 	now := time.Now().Truncate(time.Millisecond)
-	o := mailbox.Options{Sync: durable.None, Now: func() time.Time { return now }}
-	must(t, mailbox.Create(home, o))
-	b, err := mailbox.Open(t.Context(), home, o)
-	must(t, err)
-	defer b.Close()
+	b := mailboxtest.New(t, mailbox.Options{Now: func() time.Time { return now }})
 	bear(t, b, "ada")
 	now = now.Add(StaleAfter * time.Second)
 	if _, stale := Seen(b, "ada").Stale(b.Options().Now(), time.Second, true); stale {

@@ -16,6 +16,7 @@ import (
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/lifecycle"
+	"mbox/mailbox/mailboxtest"
 )
 
 func newBox(t testing.TB) *mailbox.Box {
@@ -30,20 +31,7 @@ func newBox(t testing.TB) *mailbox.Box {
 		clock = clock.Add(time.Millisecond)
 		return clock
 	}
-	o := mailbox.Options{Sync: durable.None, Now: now}
-	if err := mailbox.Create(home, o); err != nil {
-		t.Fatal(err)
-	}
-	b, err := mailbox.Open(t.Context(), home, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return b
+	return mailboxtest.In(t, home, mailbox.Options{Now: now})
 }
 
 func newborn(name string) Newborn {

@@ -6,22 +6,14 @@ import (
 	"testing"
 
 	"mbox/mailbox"
-	"mbox/mailbox/durable"
+	"mbox/mailbox/mailboxtest"
 )
 
 // A terminal is shown as many tasks as one can look at, and told how many more there
 // are; a program gets all, unless it asks for less.
 func TestLsOnATerminal(t *testing.T) {
 	home := t.TempDir() + "/home"
-	o := mailbox.Options{Sync: durable.None}
-	if err := mailbox.Create(home, o); err != nil {
-		t.Fatal(err)
-	}
-	box, err := mailbox.Open(t.Context(), home, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer box.Close()
+	box := mailboxtest.In(t, home, mailbox.Options{})
 	for range mostForPeople + 3 {
 		if _, err := box.Submit(t.Context(), &mailbox.Task{Task: mailbox.Request{Title: "here"}}); err != nil {
 			t.Fatal(err)

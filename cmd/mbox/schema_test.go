@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"mbox/mailbox"
-	"mbox/mailbox/durable"
+	"mbox/mailbox/mailboxtest"
 	"mbox/schemas"
 )
 
@@ -36,15 +36,7 @@ func TestPublishedSchemas(t *testing.T) {
 // What mbox writes, its schemas allow: a task in every state, and its ledger.
 func TestWrittenFilesFitTheirSchemas(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "agents")
-	o := mailbox.Options{Sync: durable.None, MaxAttempts: 1}
-	if err := mailbox.Create(home, o); err != nil {
-		t.Fatal(err)
-	}
-	box, err := mailbox.Open(t.Context(), home, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer box.Close()
+	box := mailboxtest.In(t, home, mailbox.Options{MaxAttempts: 1})
 	play(t, box)
 	files, err := filepath.Glob(filepath.Join(home, "tasks", "*", "*.json"))
 	if err != nil || len(files) != 4 {

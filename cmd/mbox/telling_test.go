@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,7 +9,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox"
-	"mbox/mailbox/durable"
+	"mbox/mailbox/mailboxtest"
 )
 
 // A text keeps its indentation, of each line that it is broken into, and all else that it
@@ -45,15 +44,10 @@ func TestLineIsToldWithTheFileThatFollowsIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ctx, o := t.Context(), mailbox.Options{Sync: durable.None}
-	dir := filepath.Join(t.TempDir(), "home")
-	must(mailbox.Create(dir, o))
-	box, err := mailbox.Open(ctx, dir, o)
-	must(err)
-	defer box.Close()
+	ctx, box := t.Context(), mailboxtest.New(t, mailbox.Options{})
 	s := &mailbox.Task{ID: "one"}
 	s.Task.Title, s.Source.Agent = "One", "human"
-	_, err = box.Submit(ctx, s)
+	_, err := box.Submit(ctx, s)
 	must(err)
 	c, err := box.Claim(ctx, mailbox.ClaimRequest{Agent: "coder", Process: true})
 	must(err)

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"mbox/mailbox"
-	"mbox/mailbox/durable"
+	"mbox/mailbox/mailboxtest"
 )
 
 // What ls, tail and show print on a terminal fits it, with colours and without, and what
@@ -59,15 +59,7 @@ const longID = mailbox.ID("a-name-of-sixty-six-characters-of-which-nobody-can-re
 
 // variedBox is a mailbox with a task of each kind.
 func variedBox(t *testing.T) *mailbox.Box {
-	home, o := filepath.Join(t.TempDir(), "home"), mailbox.Options{Sync: durable.None}
-	if err := mailbox.Create(home, o); err != nil {
-		t.Fatal(err)
-	}
-	box, err := mailbox.Open(t.Context(), home, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { box.Close() })
+	box := mailboxtest.New(t, mailbox.Options{})
 	long := strings.TrimSpace(strings.Repeat("many words ", 30))
 	take := func(id mailbox.ID, title string) *mailbox.Claim {
 		task := &mailbox.Task{ID: id, Task: mailbox.Request{Title: title, Description: long + "\nsecond line"}}
@@ -83,11 +75,11 @@ func variedBox(t *testing.T) *mailbox.Box {
 		return c
 	}
 	forty := 40
-	err = errors.Join(
+	err := errors.Join(
 		take("copy-photos", "Copy the photos to the second disk in the cellar, "+long).Fail(t.Context(), mailbox.Failure{TaskError: mailbox.TaskError{Code: "exit 1", Message: "the disk is full"}}),
 		take("fine", "All is well").Complete(t.Context(), mailbox.Result{}),
 		take("index", "Index it").Progress(t.Context(), mailbox.Progress{Percent: &forty, Message: long}),
-		os.WriteFile(filepath.Join(home, "tasks", "pending", "sweep.json"), []byte(`{"task":{"title":"Sweep the floor","priority":"soon"}}`), 0o600),
+		os.WriteFile(filepath.Join(box.Home(), "tasks", "pending", "sweep.json"), []byte(`{"task":{"title":"Sweep the floor","priority":"soon"}}`), 0o600),
 		box.Tidy(t.Context()),
 	)
 	if err != nil {

@@ -26,6 +26,7 @@ import (
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/mailboxtest"
 	"mbox/schemas"
 )
 
@@ -58,15 +59,7 @@ func tokenHere(secret string) (token.Token, error) {
 
 func newPlace(t testing.TB) *place {
 	t.Helper()
-	home := t.TempDir() + "/home"
-	o := mailbox.Options{Sync: durable.None}
-	if err := mailbox.Create(home, o); err != nil {
-		t.Fatal(err)
-	}
-	box, err := mailbox.Open(t.Context(), home, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	box := mailboxtest.New(t, mailbox.Options{})
 	d := New(Options{
 		Loopback: true, Address: "127.0.0.1:42617", Log: zerolog.New(os.Stderr),
 		Tokens: tokenHere, Judge: judged,
@@ -79,12 +72,7 @@ func newPlace(t testing.TB) *place {
 		},
 	})
 	d.Use(&Mailbox{Box: box, Agents: agentsHere})
-	t.Cleanup(func() {
-		d.Use(nil)
-		if err := box.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { d.Use(nil) })
 	return &place{TB: t, box: box, door: d}
 }
 

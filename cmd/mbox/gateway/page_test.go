@@ -18,34 +18,23 @@ import (
 	"mbox/cmd/mbox/gateway/token"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/mailboxtest"
 )
 
 // newDesk is a door with a mailbox whose tasks with the action deploy need an approval.
 func newDesk(t testing.TB) *place {
 	t.Helper()
-	home := t.TempDir() + "/home"
-	o := mailbox.Options{Sync: durable.None, Agents: map[string]mailbox.Capabilities{"coder": {}, "tester": {}}}
+	o := mailbox.Options{Agents: map[string]mailbox.Capabilities{"coder": {}, "tester": {}}}
 	o.Approval = func(t *mailbox.Task) string {
 		if t.Mbox.Action != nil && t.Mbox.Action.Name == "deploy" {
 			return "deploy needs a person"
 		}
 		return ""
 	}
-	if err := mailbox.Create(home, o); err != nil {
-		t.Fatal(err)
-	}
-	box, err := mailbox.Open(t.Context(), home, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	box := mailboxtest.New(t, o)
 	d := New(Options{Loopback: true, Address: "127.0.0.1:42617", Log: zerolog.New(os.Stderr), Judge: judged})
 	d.Use(&Mailbox{Box: box, Agents: agentsHere})
-	t.Cleanup(func() {
-		d.Use(nil)
-		if err := box.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { d.Use(nil) })
 	p := &place{TB: t, box: box, door: d}
 	d.o.Tokens = func(secret string) (token.Token, error) {
 		p.mu.Lock()

@@ -14,6 +14,7 @@ import (
 
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/mailboxtest"
 )
 
 // homeVariable makes this test's program a server over stdin and stdout: what mbox mcp is.
@@ -42,17 +43,7 @@ func serveHome(home string) error {
 
 func newBox(t testing.TB, o mailbox.Options) *mailbox.Box {
 	t.Helper()
-	o.Sync = durable.None
-	dir := t.TempDir() + "/home"
-	if err := mailbox.Create(dir, o); err != nil {
-		t.Fatal(err)
-	}
-	box, err := mailbox.Open(t.Context(), dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { box.Close() })
-	return box
+	return mailboxtest.New(t, o)
 }
 
 // peer is a client of the SDK's, connected to a server of one identity.

@@ -16,7 +16,7 @@ import (
 	"mbox/audit/record"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
-	"mbox/mailbox/durable"
+	"mbox/mailbox/mailboxtest"
 )
 
 // world is a mailbox with schedules, a clock, and what was said.
@@ -33,15 +33,7 @@ type world struct {
 func begin(t *testing.T, text string) *world {
 	t.Helper()
 	w := &world{T: t, home: filepath.Join(t.TempDir(), "home")}
-	o := mailbox.Options{Sync: durable.None, Review: func(*mailbox.Task) ([]audit.Entry, error) { return nil, w.refuses }}
-	if err := mailbox.Create(w.home, o); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	if w.box, err = mailbox.Open(t.Context(), w.home, o); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { w.box.Close() })
+	w.box = mailboxtest.In(t, w.home, mailbox.Options{Review: func(*mailbox.Task) ([]audit.Entry, error) { return nil, w.refuses }})
 	w.write(text)
 	return w
 }

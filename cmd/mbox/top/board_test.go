@@ -22,7 +22,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox"
-	"mbox/mailbox/durable"
+	"mbox/mailbox/mailboxtest"
 	"mbox/mailbox/task"
 )
 
@@ -36,7 +36,6 @@ func must(t *testing.T, err error) {
 // newBox is a mailbox with a clock that the test turns.
 func newBox(t *testing.T, o mailbox.Options) (box *mailbox.Box, turn func(time.Duration)) {
 	t.Helper()
-	o.Sync = durable.None
 	var mu sync.Mutex
 	now := time.Now()
 	o.Now = func() time.Time {
@@ -44,12 +43,7 @@ func newBox(t *testing.T, o mailbox.Options) (box *mailbox.Box, turn func(time.D
 		defer mu.Unlock()
 		return now
 	}
-	dir := filepath.Join(t.TempDir(), "home")
-	must(t, mailbox.Create(dir, o))
-	box, err := mailbox.Open(t.Context(), dir, o)
-	must(t, err)
-	t.Cleanup(func() { box.Close() })
-	return box, func(d time.Duration) {
+	return mailboxtest.New(t, o), func(d time.Duration) {
 		mu.Lock()
 		defer mu.Unlock()
 		now = now.Add(d)
