@@ -291,7 +291,10 @@ func claimThis(ctx context.Context, b *Box, r ClaimRequest) (c *Claim, busy bool
 		err = task.About(r.ID, fmt.Errorf("%s cannot take it now%s: %w", r.Agent, kept(b.books, r.ID), ErrConflict))
 	case errors.Is(err, ErrByHand):
 		_, failed := b.reconciler.lookInto(ctx, r.ID)
-		return nil, true, cmp.Or(onTheWay(failed), err) // what was adopted is asked for again
+		if _, _, now := b.current(r.ID); !errors.Is(now, ErrByHand) {
+			err = task.About(r.ID, ErrBusy) // what was adopted is asked for again
+		}
+		return nil, true, cmp.Or(onTheWay(failed), err)
 	case errors.Is(err, ErrNotFound) && !errors.Is(err, ErrCommitted):
 		err = asEnded(b.books, r.ID, err)
 	case err != nil && !errors.Is(err, ErrCommitted):

@@ -157,7 +157,7 @@ func (e *editing) commit(ctx context.Context, p *plan) (done bool, err error) {
 func (e *editing) circles(ctx context.Context, p *plan) error {
 	t := p.task
 	if p.changes("mbox.depends_on") {
-		if err := circle(e.b.books, e.id, e.b.queue.Find(e.id).Parent, t.Mbox.DependsOn); err != nil {
+		if err := circle(e.b.books, e.id, t.Mbox.ParentID, t.Mbox.DependsOn); err != nil {
 			return err
 		}
 	}

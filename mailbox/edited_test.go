@@ -370,6 +370,12 @@ func TestSendCircles(t *testing.T) {
 	if f, _, err := b.Task(t.Context(), "y"); err != nil || f.Result.Error == nil || f.Result.Error.Path != "mbox.depends_on" {
 		t.Errorf("dropped: %+v %v", f, err)
 	}
+	submit(t, b, on("guesses", "task-"+ID(b.now().UTC().Format(time.DateOnly))+"-001"))
+	n := request("draws the id that somebody waits for")
+	n.Mbox.DependsOn = []ID{"guesses"}
+	if id, err := b.Submit(t.Context(), n); err != nil || strings.HasSuffix(string(id), "-001") {
+		t.Errorf("%s: %v", id, err)
+	}
 	for i := range 20 {
 		ids := [2]ID{ID(fmt.Sprintf("p%d", i)), ID(fmt.Sprintf("q%d", i))}
 		var all sync.WaitGroup

@@ -134,6 +134,10 @@ func (b *sender) submitNew(ctx context.Context, under []durable.Held, n *Task, f
 		}
 		id, err := b.submitAs(ctx, under, n, files, request, spent)
 		var ended *EndedError // no other id helps with that
+		var circle *Refusal   // by one that waits for an id that nobody has
+		if errors.As(err, &circle) && circle.Step == "cycle" {
+			continue
+		}
 		if !errors.Is(err, ErrConflict) || errors.As(err, &ended) {
 			return id, err
 		}
@@ -204,7 +208,8 @@ func (b *sender) submitAs(ctx context.Context, under []durable.Held, t *Task, fi
 	return t.ID, task.About(t.ID, b.commit(ctx, s, c))
 }
 
-// closes refuses a new task that depends on one that waits for it.
+// closes refuses a new task that depends on one that waits for it. Two drops that are
+// admitted at one moment, by two processes, each miss the other's.
 func closes(b *books, t *Task) error {
 	if len(t.Mbox.DependsOn) == 0 {
 		return nil

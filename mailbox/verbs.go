@@ -405,8 +405,8 @@ func (b *dependencies) cancelEnded(id ID) error {
 }
 
 // Retry puts a failed task back into pending, with all its attempts; the epoch
-// goes on. A deadline that has passed is taken away, and the line says so. A task that
-// is in no failed state is ErrConflict.
+// goes on. A deadline that has passed before anybody took it is taken away, and the line
+// says so. A task that is in no failed state is ErrConflict.
 func (b *Box) Retry(ctx context.Context, id ID, by, why string) error {
 	return RetrySeen(ctx, b, id, by, why, Seen{})
 }
@@ -445,7 +445,7 @@ func RetrySeen(ctx context.Context, b *Box, id ID, by, why string, seen Seen) er
 	}
 	m, action := &f.Task.Mbox, fmt.Sprintf("%s retried %s", by, id)
 	m.Attempt, m.NotBefore, m.WaitsFor, m.Join = 0, nil, nil, ""
-	if m.Deadline != nil && !m.Deadline.After(b.now()) { // else it would fail again at once
+	if m.Deadline != nil && m.Epoch == 0 && !m.Deadline.After(b.now()) { // else it would fail again at once
 		m.Deadline = nil
 		action += ", without its deadline, which has passed"
 	}

@@ -178,16 +178,24 @@ func (b *books) current(id ID) (*home.File, *queue.Entry, error) {
 // ByHand is ErrByHand for a listed task that has not ended, whose file is not what the
 // ledger names. Nothing is read for it, unless it looks so: then the verdict is given
 // under the task's lock, and there is none where that cannot be had.
-func ByHand(ctx context.Context, b *Box, it Item) (found error) {
-	if it.Task == nil || b.looks {
+func ByHand(ctx context.Context, b *Box, it Item) error {
+	if it.Task == nil || it.State.Terminal() {
 		return nil
 	}
-	e := b.queue.Find(it.Task.ID)
-	if e == nil || e.After.String() == it.Hash {
+	if e := b.queue.Find(it.Task.ID); e != nil && e.After.String() != it.Hash {
+		return b.byHand(ctx, e.ID)
+	}
+	return nil
+}
+
+// byHand is ErrByHand for a live task whose file is not what the ledger names. It is nil
+// where the task's lock cannot be had.
+func (b *books) byHand(ctx context.Context, id ID) (found error) {
+	if b.looks {
 		return nil
 	}
-	_, _ = b.ifFree(ctx, e.ID, func(*shard) error {
-		if _, _, err := b.current(e.ID); errors.Is(err, ErrByHand) {
+	_, _ = b.ifFree(ctx, id, func(*shard) error {
+		if _, _, err := b.current(id); errors.Is(err, ErrByHand) {
 			found = err
 		}
 		return nil

@@ -246,7 +246,7 @@ func (b *explainer) explainPending(ctx context.Context, w *Why, t *Task) error {
 	}
 	w.Back = cameBack(t)
 	now := b.now()
-	if len(w.Faults) > 0 {
+	if len(w.Faults) > 0 && b.byHand(ctx, w.ID) != nil {
 		w.Waits = append(w.Waits, fmt.Sprintf("a person, for its file was changed by hand: mbox recover --adopt %s takes it as it lies", w.ID))
 	}
 	if at := t.Mbox.NotBefore; at != nil && at.After(now) {

@@ -307,7 +307,7 @@ func (l *line) fewer() string {
 		return l.joined()
 	}
 	words := slices.Concat([]string{"mbox"}, l.global, l.path[1:], l.args[:l.verb.most])
-	if flagNamed(l.verb.flags, "agent") != nil && !l.given["agent"] && len(l.args) == 2 { // the agent came first
+	if last == "NAME" && flagNamed(l.verb.flags, "agent") != nil && !l.given["agent"] && len(l.args) == 2 { // the agent came first
 		words = slices.Concat([]string{"mbox"}, l.global, l.path[1:], []string{"--agent"}, l.args)
 		return shell(append(words, l.flags...))
 	}

@@ -91,7 +91,10 @@ func (s *session) checkBackup(ctx context.Context, name string, inJSON bool) err
 		return s.printLine(report)
 	}
 	s.warnSkipped(report)
-	s.printf("whole: %s\n", contentsOf(name, report))
+	if name == "-" {
+		name = "standard input"
+	}
+	s.printf("%s is whole, up to line %d of the ledger\n", clean(name, maxLine), report.Seq)
 	return nil
 }
 
@@ -268,13 +271,8 @@ func (s *session) tellBackup(name string, r backup.Report, inJSON bool) error {
 		return s.printLine(r)
 	}
 	s.warnSkipped(r)
-	s.done("%s", contentsOf(name, r))
+	s.done("%s: %s, %s, up to line %d of the ledger", name, schemas.Count(r.Files, "file", "files"), schemas.Size(uint64(r.Bytes)), r.Seq)
 	return nil
-}
-
-// contentsOf says how much is in a backup.
-func contentsOf(name string, r backup.Report) string {
-	return fmt.Sprintf("%s: %s, %s, up to line %d of the ledger", clean(name, maxLine), schemas.Count(r.Files, "file", "files"), schemas.Size(uint64(r.Bytes)), r.Seq)
 }
 
 // warnSkipped names what a backup does not hold.

@@ -196,16 +196,16 @@ func (o *sendOptions) submit(ctx context.Context, s *session, box *mailbox.Box, 
 	return id, nil
 }
 
-// repeated refuses a key that was another request's: nothing was sent.
+// repeated refuses a key that somebody else's task has: nothing was sent.
 func repeated(ctx context.Context, box *mailbox.Box, id mailbox.ID, t *mailbox.Task) error {
 	if t.Mbox.IdempotencyKey == "" {
 		return nil
 	}
 	made, _, err := box.Task(ctx, id)
-	if err != nil || t.Repeats(made) {
+	if err != nil || made.Source.Agent == cmp.Or(t.Source.Agent, "human") {
 		return nil //nolint:nilerr // it is sent all the same
 	}
-	err = fmt.Errorf("--key %s: %w: it named another request, %s", schemas.Quote(t.Mbox.IdempotencyKey), mailbox.ErrConflict, id)
+	err = fmt.Errorf("key %s: %w: %s has sent %s with it", schemas.Quote(t.Mbox.IdempotencyKey), mailbox.ErrConflict, made.Source.Agent, id)
 	return hint(err, "mbox show %s is what has it; send this with a key that was not used before", schemas.ShellWord(string(id)))
 }
 

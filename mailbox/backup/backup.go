@@ -9,6 +9,7 @@ package backup
 
 import (
 	"archive/tar"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -53,13 +54,60 @@ func (s *Source) open(name string) (*os.File, fs.FileInfo, error) {
 	return durable.OpenRegularBelow(s.Home, name)
 }
 
-// below is the files below a folder. An agent may put a link in the place of any folder
-// that it can write to while they are read: none is followed.
-type below string
+// tree is the folders below a home. An agent may put a link in the place of any that it
+// can write to while they are read: none is followed. Those above the last one stay open,
+// so that it is found from there, however deep it lies.
+type tree struct {
+	home string
+	open []folder
+}
 
-func (b below) Open(name string) (fs.File, error) {
-	f, _, err := durable.OpenBelow(string(b), name)
+type folder struct {
+	*os.File
+	path string
+}
+
+// Close leaves it to the tree.
+func (folder) Close() error { return nil }
+
+func (f folder) above(path string) bool {
+	return f.path == "." && path != "." || strings.HasPrefix(path, f.path+"/")
+}
+
+const mostOpen = 64 // folders
+
+func (t *tree) Open(path string) (fs.File, error) {
+	n := len(t.open)
+	for ; n > 0 && !t.open[n-1].above(path); n-- {
+		t.open[n-1].File.Close()
+	}
+	if t.open = t.open[:n]; n == mostOpen {
+		t.open[0].File.Close()
+		t.open = t.open[1:]
+	}
+	f, err := t.find(path)
+	if err != nil {
+		return nil, err
+	}
+	t.open = append(t.open, folder{f, path})
+	return t.open[len(t.open)-1], nil
+}
+
+func (t *tree) find(path string) (f *os.File, err error) {
+	n := len(t.open)
+	if n == 0 {
+		f, _, err = durable.OpenBelow(t.home, path)
+		return f, err
+	}
+	last := t.open[n-1]
+	f, _, err = durable.OpenFrom(last.File, strings.TrimPrefix(path, last.path+"/"))
 	return f, err
+}
+
+func (t *tree) close() {
+	for _, f := range t.open {
+		f.File.Close()
+	}
 }
 
 // leavesOut tells whether a path is in no backup.
@@ -161,7 +209,9 @@ func (c *copying) rounds(ctx context.Context) error {
 // is gone. It returns how many those were.
 func (c *copying) round(ctx context.Context) (n int, err error) {
 	c.report.Rounds++
-	err = fs.WalkDir(below(c.from.Home), ".", func(name string, e fs.DirEntry, err error) error {
+	folders := &tree{home: c.from.Home}
+	defer folders.close()
+	err = fs.WalkDir(folders, ".", func(name string, e fs.DirEntry, err error) error {
 		switch {
 		case name == ".":
 			return err
@@ -175,6 +225,9 @@ func (c *copying) round(ctx context.Context) (n int, err error) {
 		info, err := e.Info()
 		if other := c.from.Instead[name]; err == nil && other != "" {
 			info, err = os.Lstat(other)
+		}
+		if err != nil && e.IsDir() {
+			return cmp.Or(c.unread(file{name: name + "/"}, err), fs.SkipDir) // such as one too deep
 		}
 		if err != nil {
 			return c.unread(file{name: name}, err)

@@ -276,6 +276,33 @@ func TestRule23_BackupOfWhatMoves(t *testing.T) {
 	}
 }
 
+// Folders as deep as an agent can make them end no backup, nor take long: where the path is
+// too long for the system, it is named.
+func TestBackupOfDeepFolders(t *testing.T) {
+	b, _ := newSource(t)
+	must(t, os.MkdirAll(b.path("agents", "coder"), 0o700))
+	root, err := os.OpenRoot(b.path("agents", "coder"))
+	must(t, err)
+	for range 2500 {
+		must(t, root.Mkdir("d", 0o700))
+		below, err := root.OpenRoot("d")
+		must(t, err)
+		root.Close()
+		root = below
+	}
+	root.Close()
+	must(t, put(b.path("agents", "coder", "d", "d", "file"), "deep"))
+	var w bytes.Buffer
+	r, err := Write(t.Context(), &w, b)
+	must(t, err)
+	if len(r.Skipped) != 1 || !strings.HasSuffix(r.Skipped[0].Path, "/d/d/") {
+		t.Errorf("%d paths are skipped", len(r.Skipped))
+	}
+	if got := entries(t, w.Bytes())["agents/coder/d/d/file"]; got != "deep" {
+		t.Errorf("%q", got)
+	}
+}
+
 // An agent that puts a link in the place of its own folder, while that is read, gets
 // nothing into the backup that it cannot read itself: no bytes, and no names.
 func TestBackupFollowsNoLink(t *testing.T) {

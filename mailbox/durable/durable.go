@@ -583,6 +583,20 @@ func OpenBelow(dir, path string) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	return openFrom(at, dir, path)
+}
+
+// OpenFrom is OpenBelow of a folder that is open.
+func OpenFrom(dir *os.File, path string) (*os.File, fs.FileInfo, error) {
+	at, err := unix.FcntlInt(dir.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, pathError("open", dir.Name(), err)
+	}
+	return openFrom(at, dir.Name(), path)
+}
+
+// openFrom takes the folder at over.
+func openFrom(at int, dir, path string) (*os.File, fs.FileInfo, error) {
 	for name := range strings.SplitSeq(filepath.ToSlash(path), "/") {
 		below := -1
 		err := again(func() (err error) {

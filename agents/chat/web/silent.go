@@ -10,7 +10,8 @@ import (
 
 // Silent closes connections of a server on which nothing is asked, the one that has been
 // silent for longest first, while more than most are open. Else who opens many, and says
-// nothing, keeps everybody out. Its State is for [http.Server.ConnState].
+// nothing, keeps everybody out. An honest client is cut off only where as many come in
+// before it has asked. Its State is for [http.Server.ConnState].
 type Silent struct {
 	most int
 

@@ -142,6 +142,8 @@ func (d *Door) attempt(w http.ResponseWriter, r *http.Request, to *route) error 
 	revoked := make(chan error, 1)
 	if to.waits {
 		defer context.AfterFunc(s.ctx, end)()
+	}
+	if to.waits && !to.anyone {
 		go d.endRevoked(ctx, r, end, revoked)
 	}
 	if p, ok := w.(*paced); ok {
@@ -175,7 +177,8 @@ func (d *Door) endRevoked(ctx context.Context, r *http.Request, end func(), revo
 	for {
 		select {
 		case <-often.C:
-			if _, err := d.identify(r); err != nil {
+			var no *refusal // which is also that nobody can tell, for now
+			if _, err := d.identify(r); errors.As(err, &no) && no.status == http.StatusUnauthorized {
 				revoked <- err
 				end()
 				return

@@ -41,7 +41,7 @@ func pass(in *bufio.Reader, to, out io.Writer) error {
 			if _, err := io.WriteString(out, answer); err != nil {
 				return err
 			}
-		case len(line) > 0:
+		case len(line) > 0 && !fromNobody(line):
 			if _, err := to.Write(append(line, '\n')); err != nil {
 				return err
 			}
@@ -75,12 +75,20 @@ func fault(line []byte, long bool) string {
 		text = "the line is too long"
 	case len(line) == 0:
 		return ""
-	case json.Valid(line) && isMessage(line):
+	case json.Valid(line) && (isMessage(line) || fromNobody(line)):
 		return ""
 	case json.Valid(line):
 		code, text = jsonrpc.CodeInvalidRequest, "no message of JSON-RPC 2.0"
 	}
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":%q}}`+"\n", code, text)
+}
+
+// fromNobody tells whether JSON is an answer to nothing that was asked. Nobody answers that.
+func fromNobody(line []byte) bool {
+	var one struct {
+		ID, Method, Result, Error json.RawMessage
+	}
+	return json.Unmarshal(line, &one) == nil && one.Method == nil && (one.ID == nil || string(one.ID) == "null") && (one.Result != nil || one.Error != nil)
 }
 
 // isMessage tells whether JSON is a message, or several in an array, as older clients send.

@@ -9,9 +9,10 @@ import (
 // What is no message is answered; all others go through, in their order, also the last
 // one without an end of line.
 func TestSieve(t *testing.T) {
+	const answer = `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}` + "\n" // to nothing
 	const one, two = `{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","method":"x"}`
 	var to, out strings.Builder
-	in := one + "\r\ngarbage\n\n" + one + one + "\n[" + one + "]\n1\n[]\n[1]\n{\n" + two
+	in := one + "\r\ngarbage\n\n" + one + one + "\n[" + one + "]\n1\n[]\n[1]\n{\n" + answer + two
 	if err := pass(bufio.NewReaderSize(strings.NewReader(in), 16), &to, &out); err == nil {
 		t.Error("it did not end with its input")
 	}

@@ -170,7 +170,7 @@ func Raw(v jsontext.Value) string {
 // Whole tells whether Raw shows all of a value.
 func Whole(v jsontext.Value) bool {
 	text, err := indented(v)
-	return err == nil && len(text) <= mostBlock
+	return len(v) == 0 || err == nil && len(text) <= mostBlock
 }
 
 func indented(v jsontext.Value) (string, error) {
