@@ -92,24 +92,23 @@ func dreamer(s *session, box *mailbox.Box, name, by string) *dream.Dreamer {
 	return d
 }
 
-// dreamPause is how often it is looked for agents that should dream.
+// dreamPause is how often it is looked for agents that should dream: at first more often,
+// for those whose worker is about to begin.
 const dreamPause = time.Minute
 
 // keepDreams has the agents dream that were born, each as often as its table says, until
 // ctx ends. When one has dreamed last it says itself; it may say what it likes, and dreams
 // no more often for it.
 func (v *service) keepDreams(ctx context.Context) {
-	tick := time.NewTicker(dreamPause)
-	defer tick.Stop()
 	last := map[string]time.Time{} // that this process has looked after, too
-	for {
+	for pause := time.Second; ; pause = min(2*pause, dreamPause) {
 		for _, name := range v.config.AgentNames() {
 			if err := v.dreams(ctx, name, last); err != nil && ctx.Err() == nil && !errors.Is(err, mailbox.ErrBusy) {
 				v.warnf("%s cannot dream: %v", name, err)
 			}
 		}
 		select {
-		case <-tick.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return
 		}

@@ -301,16 +301,16 @@ func repoFile(parts ...string) string {
 	return filepath.Join(append([]string{root}, parts...)...)
 }
 
-// waitfor COMMAND ARG… repeats a command until it succeeds, for 10 s.
+// waitfor COMMAND ARG… repeats a command until it succeeds, for a minute.
 func waitFor(ts *testscript.TestScript, neg bool, args []string) {
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		err := ts.Exec(args[0], args[1:]...)
 		if (err == nil) != neg {
 			return
 		}
 		if time.Now().After(deadline) {
-			ts.Fatalf("waited 10 s for %s: %v", strings.Join(args, " "), err)
+			ts.Fatalf("waited a minute for %s: %v", strings.Join(args, " "), err)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
