@@ -564,7 +564,7 @@ var mailboxMutants = []mutant{
 	{
 		"where-it-went-not-asked", "31", "audit/ledger.go",
 		"if reached != at.Offset+int64(len(data)) {", "if reached < at.Offset+int64(len(data)) {",
-		boxTest("TestRule31_OneTruth"),
+		auditTest("TestRule14_ForeignWrite"),
 	},
 	{
 		"remade-without-a-line", "31", recoverGo,
