@@ -249,20 +249,27 @@ func TestEditAgainstClaim(t *testing.T) {
 // of them left it.
 func TestEditTogether(t *testing.T) {
 	b := newBox(t, Options{})
-	sent(t, b, "a")
+	for n := range 10 { // in one round they may all come one after the other
+		editTogether(t, b, ID(fmt.Sprintf("a%d", n)))
+	}
+}
+
+func editTogether(t *testing.T, b *Box, id ID) {
+	t.Helper()
+	sent(t, b, id)
 	var all sync.WaitGroup
 	for _, change := range []func(*Task) error{
 		urgently, toAgent("writer"), after("x"), func(n *Task) error { n.Task.Title = "new"; return nil },
 		func(n *Task) error { n.Task.Description = "more"; return nil },
 	} {
 		all.Go(func() {
-			if fields, err := Edit(context.Background(), b, "a", "human", "", change); err != nil || len(fields) != 1 {
+			if fields, err := Edit(context.Background(), b, id, "human", "", change); err != nil || len(fields) != 1 {
 				t.Errorf("%q %v", fields, err)
 			}
 		})
 	}
 	all.Wait()
-	_, got := stateOfTask(t, b, "a")
+	_, got := stateOfTask(t, b, id)
 	if got.Task.Priority != "urgent" || got.Assignment.TargetAgent != "writer" || len(got.Mbox.DependsOn) != 1 || got.Task.Title != "new" || got.Task.Description != "more" {
 		t.Errorf("%+v", got)
 	}

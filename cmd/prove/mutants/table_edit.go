@@ -34,7 +34,7 @@ var editMutants = []mutant{
 	},
 	{
 		"edit-unreviewed", "edit", editGo,
-		"b.approvals.review(ctx, nil, p.task)", "b.approvals.review(ctx, nil, p.old)",
+		"b.approvals.review(ctx, nil, p.task)", "b.approvals.review(ctx, nil, new(Task))",
 		boxTest("TestEditIsReviewed"),
 	},
 	{
