@@ -11,6 +11,7 @@ import (
 
 	"mbox/cmd/mbox/check"
 	"mbox/mailbox"
+	"mbox/mailbox/home"
 	"mbox/schemas"
 )
 
@@ -72,7 +73,11 @@ were right. All of it lies in tasks/quarantine, to be mended and sent anew.`,
 
 // hintRejected adds how a drop that was rejected is sent anew.
 func hintRejected(err error, box *mailbox.Box, id mailbox.ID) error {
-	if way := check.Anew(box.Home(), id); way != "" && errors.Is(err, mailbox.ErrConflict) {
+	if !errors.Is(err, mailbox.ErrConflict) {
+		return err
+	}
+	entries, _ := home.Entries(box.Home()) // what cannot be read, verify and doctor tell of
+	if way := check.Anew(box.Home(), entries, id); way != "" {
 		return hint(err, "%s", way)
 	}
 	return err

@@ -322,9 +322,8 @@ func actionOf(t *mailbox.Task) string {
 }
 
 // Anew is how a drop that was rejected is sent anew, mended; "" where the bytes that were
-// dropped are not found.
-func Anew(in string, id mailbox.ID) string {
-	entries, _ := home.Entries(in) // what cannot be read, verify and doctor tell of
+// dropped are not among the entries of the quarantine.
+func Anew(in string, entries []string, id mailbox.ID) string {
 	for _, entry := range entries {
 		if !strings.HasPrefix(entry, id.File()+"~") {
 			continue

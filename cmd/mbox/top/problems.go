@@ -107,14 +107,15 @@ func (r *reader) problems(ctx context.Context, b *Board) {
 			b.trouble(kind, "", f.Text, f.Hint)
 		}
 	}
-	r.quarantine(b)
-	r.failed(b)
+	kept, err := home.Entries(b.Home)
+	r.quarantine(b, kept, err)
+	r.failed(b, kept)
 	b.sort()
 }
 
 // failed tells of the tasks that failed last, and counts the others. Of those whose files
 // have not been read nobody knows whether they were cancelled.
-func (r *reader) failed(b *Board) {
+func (r *reader) failed(b *Board, kept []string) {
 	c, told, more, since := &b.Columns[task.FolderIndex(mailbox.Failed)], 0, 0, mailbox.Time{}
 	unread := c.Count
 	for _, row := range c.Rows {
@@ -132,7 +133,7 @@ func (r *reader) failed(b *Board) {
 			case row.once:
 				hint = "start it anew by mbox run; then mbox archive " + word(row.ID)
 			case row.drop:
-				hint = cmp.Or(check.Anew(b.Home, row.ID), "send it anew, mended") + "; then mbox archive " + word(row.ID)
+				hint = cmp.Or(check.Anew(b.Home, kept, row.ID), "send it anew, mended") + "; then mbox archive " + word(row.ID)
 			}
 			b.trouble(kindFailed, row.ID, schemas.Sentence(oneLine(row.err), 200), hint)
 		}
@@ -300,15 +301,14 @@ func (r *reader) drops(b *Board) {
 const mostReasons = 1000
 
 // quarantine tells how much lies there that nobody has seen, and what came last.
-func (r *reader) quarantine(b *Board) {
-	names, err := home.Entries(b.Home)
+func (r *reader) quarantine(b *Board, kept []string, err error) {
 	seen, failed := home.Seen(b.Home)
 	if err = errors.Join(err, failed); err != nil {
 		b.trouble(kindGone, "", err.Error(), "mbox doctor")
 		return
 	}
-	b.Quarantine = len(names)
-	names = slices.DeleteFunc(names, func(name string) bool { return seen[name] })
+	b.Quarantine = len(kept)
+	names := slices.DeleteFunc(slices.Clone(kept), func(name string) bool { return seen[name] })
 	n, last := len(names), home.Reason{}
 	for _, name := range names[:min(n, mostReasons)] {
 		why, err := r.reason(name)
