@@ -18,7 +18,7 @@ import (
 	"mbox/agents/policy"
 	"mbox/agents/sandbox"
 	"mbox/mailbox"
-	"mbox/mailbox/durable"
+	"mbox/mailbox/mailboxtest"
 )
 
 // The test binary is also the program that speaks the protocol, well or badly.
@@ -55,27 +55,19 @@ func newScene(t *testing.T, as string) *scene {
 			Agents: map[string]policy.Agent{"claude": {Enabled: true, Exec: true}},
 		},
 	}
-	o := mailbox.Options{Sync: durable.None, MaxAttempts: 1, ScanInterval: 300 * time.Millisecond, Review: s.team.Review, Approval: s.team.Approval}
-	if err := mailbox.Create(home, o); err != nil {
-		t.Fatal(err)
-	}
-	box, err := mailbox.Open(context.Background(), home, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		box.Close()
+	t.Cleanup(func() { // when the box is closed
 		if out, err := exec.Command("python3", "../../.ci/lint.py", "--whole", home).CombinedOutput(); err != nil {
 			t.Errorf("lint.py: %v\n%s", err, out)
 		}
 	})
-	s.box, s.team.Policies.Home = box, box.Home()
+	s.box = mailboxtest.In(t, home, mailbox.Options{MaxAttempts: 1, ScanInterval: 300 * time.Millisecond, Review: s.team.Review, Approval: s.team.Approval})
+	s.team.Policies.Home = s.box.Home()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.worker = &agents.Worker{
-		Box: box, Agent: "claude", Team: s.team, Once: true, Grace: time.Second, Timeout: 30 * time.Second, Log: zerolog.New(zerolog.NewTestWriter(t)),
+		Box: s.box, Agent: "claude", Team: s.team, Once: true, Grace: time.Second, Timeout: 30 * time.Second, Log: zerolog.New(zerolog.NewTestWriter(t)),
 		Runtime: &Agent{Command: "ACP_TEST_AS='" + as + "' ACP_CANARY='" + s.canary + "' exec '" + self + "'", Start: 10 * time.Second},
 	}
 	return s

@@ -17,6 +17,7 @@ import (
 	"mbox/audit"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/mailboxtest"
 	"mbox/mailbox/task"
 	"mbox/mailbox/verify"
 )
@@ -95,21 +96,13 @@ type post struct {
 func newPost(t *testing.T, once Once) *post {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "home")
-	o := mailbox.Options{Sync: durable.None, RetryBase: time.Nanosecond}
-	if err := mailbox.Create(dir, o); err != nil {
-		t.Fatal(err)
-	}
-	box, err := mailbox.Open(t.Context(), dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		box.Close()
+	t.Cleanup(func() { // when the box is closed
 		r, err := verify.Home(context.Background(), dir, verify.Options{Deep: true})
 		if err != nil || len(r.Findings) > 0 {
 			t.Errorf("verify: %v, %v", r.Findings, err)
 		}
 	})
+	box := mailboxtest.In(t, dir, mailbox.Options{RetryBase: time.Nanosecond})
 	f := &fake{once: once}
 	return &post{t, box, f, DeliveryOptions{
 		Box: box, Name: "chat", Channel: f, Kind: Kind{Name: "fake", Once: once, Limits: Limits{Text: 200, Parts: 3}},

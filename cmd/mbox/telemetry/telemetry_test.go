@@ -24,7 +24,7 @@ import (
 
 	"mbox/agents/chat"
 	"mbox/mailbox"
-	"mbox/mailbox/durable"
+	"mbox/mailbox/mailboxtest"
 	"mbox/mailbox/verify"
 )
 
@@ -191,7 +191,7 @@ func newOffice(t *testing.T) *office {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "home")
 	o := mailbox.Options{
-		Sync: durable.None, RetryBase: time.Nanosecond,
+		RetryBase: time.Nanosecond,
 		Approval: func(t *mailbox.Task) string {
 			if t.Task.Title == "careful" {
 				return "it is careful"
@@ -199,20 +199,13 @@ func newOffice(t *testing.T) *office {
 			return ""
 		},
 	}
-	if err := mailbox.Create(dir, o); err != nil {
-		t.Fatal(err)
-	}
-	box, err := mailbox.Open(t.Context(), dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		box.Close()
+	t.Cleanup(func() { // when the box is closed
 		r, err := verify.Home(context.Background(), dir, verify.Options{Deep: true})
 		if err != nil || len(r.Findings) > 0 {
 			t.Errorf("verify: %v, %v", r.Findings, err)
 		}
 	})
+	box := mailboxtest.In(t, dir, o)
 	f := &office{T: t, box: box, to: newCollector(t)}
 	lock, err := chat.Hold(box, file)
 	f.must(err)
