@@ -21,7 +21,7 @@ import (
 func memoryVerb() *verb {
 	return &verb{
 		name:  "memory",
-		brief: "what an agent remembers: add, recall, list, forget, embed, export, import",
+		brief: "what an agent remembers: add, recall, list, forget, …",
 		about: `An agent with memory.backend in its table remembers texts: each has a key, a category,
 who added it, when, and on which task. mbox writes the last three; what a model says
 about them counts for nothing.

@@ -18,7 +18,7 @@ import (
 func secretVerb() *verb {
 	return &verb{
 		name:  "secret",
-		brief: "what an agent's commands need to know and nobody else: set, list, rm, identity",
+		brief: "what an agent's commands need to know, and nobody else",
 		about: `A secret is a variable in the environment of an agent's commands: a password, a
 token, a key. It lies encrypted in the mailbox, and no line, log, result or task that
 mbox writes holds it. mbox help secrets tells what that is worth.`,

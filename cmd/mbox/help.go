@@ -12,7 +12,7 @@ import (
 // printHelp prints what is told about a verb, a group, or mbox as a whole.
 func (s *session) printHelp(v *verb, path []string) {
 	name := strings.Join(path, " ")
-	s.printf("%s - %s\n\nUsage:\n   %s\n\n%s\n", name, v.brief, v.usage(path), indented(v.about))
+	s.printf("%s - %s\n\nUsage:\n   %s\n\n%s\n", name, v.brief, v.usage(path), indented(flowed(v.about, s.helpWide()-len(helpMargin))))
 	if len(v.verbs) > 0 {
 		s.printVerbs(v)
 	}
@@ -64,6 +64,15 @@ func (s *printer) printVerbs(v *verb) {
 	}
 }
 
+// helpWide is how many columns help is as wide as, at most.
+func (s *printer) helpWide() int {
+	const wide = 85 // as the topics are
+	if s.wide > 0 {
+		return min(s.wide, wide)
+	}
+	return wide
+}
+
 func (s *printer) printFlags(title string, flags []cli.Flag) {
 	var names, usages []string
 	width := 0
@@ -74,7 +83,9 @@ func (s *printer) printFlags(title string, flags []cli.Flag) {
 	}
 	s.printf("\n%s:\n", title)
 	for i := range names {
-		s.printf("   %-*s  %s\n", width, names[i], usages[i])
+		margin := len(helpMargin) + width + 2
+		usage := strings.Join(wrap(usages[i], s.helpWide()-margin), "\n"+strings.Repeat(" ", margin))
+		s.printf("%s%-*s  %s\n", helpMargin, width, names[i], usage)
 	}
 }
 
@@ -126,6 +137,20 @@ func exitText(codes []int) string {
 	return b.String()
 }
 
+// flowed breaks each paragraph anew into lines of at most so many columns. One that is
+// indented stays as it is.
+func flowed(text string, wide int) string {
+	paragraphs := strings.Split(text, "\n\n")
+	for i, p := range paragraphs {
+		if !strings.HasPrefix(p, " ") {
+			paragraphs[i] = strings.Join(wrap(strings.ReplaceAll(p, "\n", " "), wide), "\n")
+		}
+	}
+	return strings.Join(paragraphs, "\n\n")
+}
+
+const helpMargin = "   "
+
 func indented(text string) string {
-	return "   " + strings.ReplaceAll(strings.ReplaceAll(text, "\n", "\n   "), "\n   \n", "\n\n")
+	return helpMargin + strings.ReplaceAll(strings.ReplaceAll(text, "\n", "\n"+helpMargin), "\n"+helpMargin+"\n", "\n\n")
 }

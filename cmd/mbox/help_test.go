@@ -53,6 +53,45 @@ func TestHelpTopics(t *testing.T) {
 	}
 }
 
+// The help of each verb but mbox itself fits a terminal, and what stands before its
+// flags a narrow one, too. Examples are to be copied, and stay as they are.
+func TestHelpOfVerbsFits(t *testing.T) {
+	printed := func(v *verb, path []string, wide int) string {
+		var out strings.Builder
+		s := &session{printer: printer{out: bufio.NewWriter(&out), wide: wide}}
+		s.printHelp(v, path)
+		if err := s.out.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		_, text, _ := strings.Cut(out.String(), "\n\n   ") // behind the usage
+		text, _, _ = strings.Cut(text, "\n\nExamples:")
+		return text
+	}
+	fits := func(text string, path []string, wide int) {
+		for line := range strings.SplitSeq(text, "\n") {
+			if n := utf8.RuneCountInString(line); n > wide {
+				t.Errorf("%v: %d characters: %s", path, n, line)
+			}
+		}
+	}
+	var walk func(v *verb, path []string)
+	walk = func(v *verb, path []string) {
+		fits(printed(v, path, 0), path, 85)
+		about, _, _ := strings.Cut(printed(v, path, 60), "\n\nFlags:")
+		about, _, _ = strings.Cut(about, "\n\nCommands:")
+		fits(about, path, 60)
+		if got, want := strings.Join(strings.Fields(about), " "), strings.Join(strings.Fields(v.about), " "); !strings.HasPrefix(got, want) {
+			t.Errorf("%v says\n%s\nnot\n%s", path, got, want)
+		}
+		for _, sub := range v.verbs {
+			walk(sub, append(slices.Clone(path), sub.name))
+		}
+	}
+	for _, v := range tree().verbs {
+		walk(v, []string{"mbox", v.name})
+	}
+}
+
 // Each chat system has a line in mbox help bridges, and what has settings of its own a
 // page.
 func TestHelpBridges(t *testing.T) {
