@@ -250,19 +250,28 @@ func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, busy boo
 	}
 }
 
-// kept tells, as a part of a sentence, what keeps a task from being claimed; "" where its
-// file alone does not say.
-func kept(b *books, id ID) string {
+// kept tells, as a part of a sentence, what keeps an agent from claiming a task; "" where
+// its file alone does not say.
+func kept(b *Box, id ID, agent string) string {
 	f, err := b.seek(id)
 	if err != nil || f.Task == nil {
 		return ""
 	}
-	at := f.Task.Mbox.NotBefore
-	switch {
+	t := f.Task
+	switch at, target := t.Mbox.NotBefore, t.Assignment.TargetAgent; {
+	case f.State.Terminal():
+		return ", for it is " + t.Called(f.State)
 	case f.State == InProgress:
-		return ", for " + pickedBy(f.Task) + " has it"
+		return ", for " + pickedBy(t) + " has it"
+	case target != "any" && target != agent:
+		return ", for it is for " + target
 	case at != nil && at.After(b.now()):
 		return ", for its time is not before " + at.String()
+	}
+	for _, other := range slices.Concat(t.Mbox.DependsOn, t.Mbox.WaitsFor) {
+		if state, _, err := b.dependencies.dependencyState(other); err == nil && !state.Terminal() {
+			return ", for it waits for " + string(other)
+		}
 	}
 	return ""
 }
@@ -287,8 +296,10 @@ func claimThis(ctx context.Context, b *Box, r ClaimRequest) (c *Claim, busy bool
 	case errors.Is(err, errNotReady) && b.queue.InTheWay(r.ID) != nil:
 		_, way := inTheWay(b.books, r.ID)
 		err = task.About(r.ID, fmt.Errorf("%s cannot take it now, for %s: %w", r.Agent, way, ErrConflict))
-	case errors.Is(err, errNotReady), errors.Is(err, errHeld):
-		err = task.About(r.ID, fmt.Errorf("%s cannot take it now%s: %w", r.Agent, kept(b.books, r.ID), ErrConflict))
+	case errors.Is(err, errHeld):
+		err = task.About(r.ID, fmt.Errorf("%s cannot take it now, for it has to be approved: %w", r.Agent, ErrConflict))
+	case errors.Is(err, errNotReady):
+		err = task.About(r.ID, fmt.Errorf("%s cannot take it now%s: %w", r.Agent, kept(b, r.ID, r.Agent), ErrConflict))
 	case errors.Is(err, ErrByHand):
 		_, failed := b.reconciler.lookInto(ctx, r.ID)
 		if _, _, now := b.current(r.ID); !errors.Is(now, ErrByHand) {

@@ -113,7 +113,7 @@ func (e *editing) decide(f *home.File) (*plan, error) {
 		return err
 	})
 	if len(fields) > 0 && f.State != Pending {
-		return nil, fmt.Errorf("%w: it is %s, only a pending task can be changed", ErrConflict, whereItIs(f.State))
+		return nil, fmt.Errorf("%w: it is %s, only a pending task can be changed", ErrConflict, whereItIs(f))
 	}
 	return &plan{hash: f.Hash, task: now, fields: fields}, err
 }

@@ -6,6 +6,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/home"
 )
 
 var (
@@ -50,10 +51,13 @@ func (e *onTheWayError) Is(target error) bool {
 
 func (e *onTheWayError) As(target any) bool { return errors.As(e.err, target) }
 
-// whereItIs is how an error calls the folder of a task.
-func whereItIs(s State) string {
-	if s == Archived {
+// whereItIs is how an error calls what a task is.
+func whereItIs(f *home.File) string {
+	switch {
+	case f.State == Archived:
 		return "in the archive"
+	case f.State == Failed && f.Task != nil:
+		return f.Task.Called(Failed)
 	}
-	return string(s)
+	return string(f.State)
 }

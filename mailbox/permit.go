@@ -193,14 +193,14 @@ func (b *Box) Approve(ctx context.Context, id ID, c Consent) (*Approval, error) 
 	f, r, err := b.current(id)
 	if errors.Is(err, ErrNotFound) {
 		if f, err := b.seek(id); err == nil {
-			return nil, task.About(id, fmt.Errorf("%w: it is %s, only a pending task can be approved", ErrConflict, whereItIs(f.State)))
+			return nil, task.About(id, fmt.Errorf("%w: it is %s, only a pending task can be approved", ErrConflict, whereItIs(f)))
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	if r.State != Pending {
-		return nil, task.About(id, fmt.Errorf("%w: it is %s, only a pending task can be approved", ErrConflict, whereItIs(r.State)))
+		return nil, task.About(id, fmt.Errorf("%w: it is %s, only a pending task can be approved", ErrConflict, whereItIs(f)))
 	}
 	if f.Task.Mbox.Action == nil {
 		return nil, task.About(id, tree.Refuse("approval", "it carries no action, so nobody knows what it will do; what of that has to be approved becomes a task of its own"))

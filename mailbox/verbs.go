@@ -401,7 +401,7 @@ func (b *dependencies) cancelEnded(id ID) error {
 	if f.State == Failed && f.Task.Result.Error != nil && f.Task.Result.Error.Code == "cancelled" {
 		return nil
 	}
-	return task.About(id, fmt.Errorf("%w: it is %s already", ErrConflict, whereItIs(f.State)))
+	return task.About(id, fmt.Errorf("%w: it is %s already", ErrConflict, whereItIs(f)))
 }
 
 // Retry puts a failed task back into pending, with all its attempts; the epoch
@@ -434,7 +434,7 @@ func RetrySeen(ctx context.Context, b *Box, id ID, by, why string, seen Seen) er
 	case f.State == Pending && last.Enters() == Pending && e.Event == audit.TaskRetried && last.Leaves() == Failed:
 		return nil // said again
 	case f.State != Failed || last.Enters() != Failed:
-		return task.About(id, fmt.Errorf("%w: it is %s, only a failed task can be retried", ErrConflict, whereItIs(f.State)))
+		return task.About(id, fmt.Errorf("%w: it is %s, only a failed task can be retried", ErrConflict, whereItIs(f)))
 	case f.Hash != task.HashOf(last.After):
 		return task.About(id, fmt.Errorf("%w: its bytes are not those of its last ledger line", ErrByHand))
 	case f.Task.Called(Failed) == task.Rejected:
