@@ -32,17 +32,14 @@ func sift(in io.ReadCloser, out io.Writer) *sieve {
 	return &sieve{messages, in}
 }
 
-// pass hands the messages on, a line each, until the input ends.
+// pass hands the messages on, a line each, until the input ends. Several in an array, as
+// older clients send, are taken apart: each is answered by itself, also where the protocol
+// knows none any more, which ends the SDK.
 func pass(in *bufio.Reader, to, out io.Writer) error {
 	for {
 		line, long, err := readLine(in, sdk.DefaultMaxLineLength-1)
-		switch answer := fault(line, long); {
-		case answer != "":
-			if _, err := io.WriteString(out, answer); err != nil {
-				return err
-			}
-		case len(line) > 0 && !fromNobody(line):
-			if _, err := to.Write(append(line, '\n')); err != nil {
+		for _, one := range apart(line, long) {
+			if err := passOne(one, long, to, out); err != nil {
 				return err
 			}
 		}
@@ -50,6 +47,25 @@ func pass(in *bufio.Reader, to, out io.Writer) error {
 			return err
 		}
 	}
+}
+
+// apart is what a line holds: one value, or those of an array that has some.
+func apart(line []byte, long bool) []json.RawMessage {
+	var several []json.RawMessage
+	if long || json.Unmarshal(line, &several) != nil || len(several) == 0 {
+		return []json.RawMessage{line}
+	}
+	return several
+}
+
+func passOne(one []byte, long bool, to, out io.Writer) (err error) {
+	switch answer := fault(one, long); {
+	case answer != "":
+		_, err = io.WriteString(out, answer)
+	case len(one) > 0 && !fromNobody(one):
+		_, err = to.Write(append(slices.Clone(one), '\n'))
+	}
+	return err
 }
 
 // readLine is the next line, without what stands around it; of one that is longer than so
@@ -75,9 +91,10 @@ func fault(line []byte, long bool) string {
 		text = "the line is too long"
 	case len(line) == 0:
 		return ""
-	case json.Valid(line) && (isMessage(line) || fromNobody(line)):
+	case !json.Valid(line):
+	case isMessage(line), fromNobody(line):
 		return ""
-	case json.Valid(line):
+	default:
 		code, text = jsonrpc.CodeInvalidRequest, "no message of JSON-RPC 2.0"
 	}
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":%q}}`+"\n", code, text)
@@ -91,16 +108,9 @@ func fromNobody(line []byte) bool {
 	return json.Unmarshal(line, &one) == nil && one.Method == nil && (one.ID == nil || string(one.ID) == "null") && (one.Result != nil || one.Error != nil)
 }
 
-// isMessage tells whether JSON is a message, or several in an array, as older clients send.
-func isMessage(line []byte) bool {
-	var several []json.RawMessage
-	if json.Unmarshal(line, &several) != nil {
-		several = []json.RawMessage{line}
-	}
-	return len(several) > 0 && !slices.ContainsFunc(several, func(one json.RawMessage) bool {
-		_, err := jsonrpc.DecodeMessage(one)
-		return err != nil
-	})
+func isMessage(one []byte) bool {
+	_, err := jsonrpc.DecodeMessage(one)
+	return err == nil
 }
 
 // shared is an output of several writers, each of which writes whole lines.
