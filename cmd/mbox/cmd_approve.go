@@ -91,7 +91,7 @@ approve, as it could write the files themselves: only a sandbox keeps it from th
 				return each(ctx, s, ids, o.json, func(id mailbox.ID) error { return o.run(ctx, s, box, id) })
 			})
 		},
-		words: taskWords,
+		words: tasksThatAre(mailbox.Pending),
 	}
 }
 

@@ -58,7 +58,7 @@ mbox up does it by itself with tasks whose results were delivered archive_after 
 				return nil
 			})
 		},
-		words: taskWords,
+		words: tasksThatAre(mailbox.Completed, mailbox.Failed),
 	}
 }
 

@@ -105,6 +105,6 @@ it learns of it at its next word, and its result is refused. --live is all such 
 				})
 			})
 		},
-		words: taskWords,
+		words: tasksThatAre(mailbox.Pending, mailbox.InProgress),
 	}
 }

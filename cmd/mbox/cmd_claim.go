@@ -49,7 +49,7 @@ longer. When it is over, the task goes back to pending. An agent that is paused
 			}
 			return o.run(ctx, s)
 		},
-		words: taskWords,
+		words: tasksThatAre(mailbox.Pending),
 	}
 }
 

@@ -43,6 +43,6 @@ bytes are kept in tasks/quarantine.`,
 				return c.Complete(ctx, mailbox.Result{Output: output})
 			})
 		},
-		words: taskWords,
+		words: tasksThatAre(mailbox.InProgress),
 	}
 }

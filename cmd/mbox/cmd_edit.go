@@ -97,7 +97,7 @@ that agent has sent, and nothing else; an agent's command changes only in its ow
 			valueFlag("no-label", "take the label `KEY` away; may be repeated", &o.noLabel),
 		}, o.operator.flags("why: `TEXT`"), o.selection.flags("pending", "instead of ids: all that wait")),
 		run:   func(ctx context.Context, s *session, args []string) error { return o.run(ctx, s, args) },
-		words: taskWords,
+		words: tasksThatAre(mailbox.Pending),
 	}
 }
 

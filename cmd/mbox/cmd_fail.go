@@ -37,6 +37,6 @@ pause that doubles, until its attempts are used up; then, or at once with
 				return c.Fail(ctx, f)
 			})
 		},
-		words: taskWords,
+		words: tasksThatAre(mailbox.InProgress),
 	}
 }

@@ -45,7 +45,7 @@ stdout is the task's result: mbox show ID --output.`,
 		run: func(ctx context.Context, s *session, args []string) error {
 			return s.looking(ctx, func(box *mailbox.Box) error { return o.run(ctx, s, box, ids(args)) })
 		},
-		words: moveWords,
+		words: logWords,
 	}
 }
 

@@ -28,6 +28,6 @@ over at its deadline, and the task goes to somebody else.`,
 				return c.Progress(ctx, mailbox.Progress{Percent: percent.value, Message: message})
 			})
 		},
-		words: taskWords,
+		words: tasksThatAre(mailbox.InProgress),
 	}
 }

@@ -29,6 +29,6 @@ func releaseVerb() *verb {
 				return c.Release(ctx, cmp.Or(reason, "Released"), time.Duration(delay))
 			})
 		},
-		words: taskWords,
+		words: tasksThatAre(mailbox.InProgress),
 	}
 }

@@ -67,7 +67,7 @@ were right. All of it lies in tasks/quarantine, to be mended and sent anew.`,
 				})
 			})
 		},
-		words: taskWords,
+		words: tasksThatAre(mailbox.Failed),
 	}
 }
 

@@ -70,7 +70,7 @@ the exit code is 4.`,
 				return w.wait(ctx, tasks)
 			})
 		},
-		words: taskWords,
+		words: tasksThatAre(mailbox.Pending, mailbox.InProgress),
 	}
 }
 

@@ -25,16 +25,20 @@ const mostWords = 500
 var harmless = schemas.Pattern(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
 
 // taskWords are the ids of live and ended tasks.
-func taskWords(s *session) []string {
-	home, err := s.homeDir()
-	if err != nil {
-		return nil
+func taskWords(s *session) []string { return tasksThatAre(task.Folders...)(s) }
+
+// tasksThatAre offers the ids of the tasks in these states.
+func tasksThatAre(states ...task.State) func(*session) []string {
+	return func(s *session) (ids []string) {
+		home, err := s.homeDir()
+		if err != nil {
+			return nil
+		}
+		for _, state := range states {
+			ids = append(ids, fileWords(filepath.Join(home, "tasks", string(state)), ".json")...)
+		}
+		return ids
 	}
-	var ids []string
-	for _, state := range task.Folders {
-		ids = append(ids, fileWords(filepath.Join(home, "tasks", string(state)), ".json")...)
-	}
-	return ids
 }
 
 // tokenWords are the names of the doors' tokens.
@@ -134,5 +138,10 @@ func checkWords(s *session) []string {
 	return slices.Sorted(maps.Keys(c.Accept))
 }
 
-// moveWords are the tasks, and the agents that one can give them to.
-func moveWords(s *session) []string { return slices.Concat(taskWords(s), agentWords(s)) }
+// moveWords are the tasks that can be given to another agent, and the agents.
+func moveWords(s *session) []string {
+	return slices.Concat(tasksThatAre(task.Pending)(s), agentWords(s))
+}
+
+// logWords are the tasks and agents of which something is kept that they said.
+func logWords(s *session) []string { return slices.Concat(taskWords(s), agentWords(s)) }
