@@ -185,24 +185,46 @@ func (p *performance) perform() verdict {
 	return completed(results[0])
 }
 
-// entitled checks again, now that the child is claimed, that its agent may do no
-// more than its parent's.
+// entitled checks again, now that the task is claimed, what its agent may do beside who
+// asks for it, if that is an agent of the team: a child's may do no more than its
+// parent's, and a bare program does not work for one that is bounded.
 func (p *performance) entitled() (verdict, bool) {
-	if p.task.Mbox.ParentID == "" || p.Team == nil {
+	if p.Team == nil {
 		return verdict{}, false
 	}
-	parent, err := mailbox.AgentCalled(p.Box, p.task.Source.Agent) // whose rights are those of its name of now
+	asker, err := mailbox.AgentCalled(p.Box, p.task.Source.Agent) // whose rights are those of its name of now
 	if err != nil {
 		return verdict{release: err.Error(), delay: defaultDelay}, true
 	}
-	if _, ours := p.Team.Members[parent]; !ours {
+	if _, ours := p.Team.Members[asker]; !ours {
 		return verdict{}, false // a person, or an agent that is not of this team
 	}
-	refused := p.Team.escalates(parent, p.Agent, p.Exec != "" || p.Runtime != nil)
+	var refused *ruling
+	switch exec := p.Exec != "" || p.Runtime != nil; {
+	case p.task.Mbox.ParentID != "":
+		refused = p.Team.escalates(asker, p.Agent, exec)
+	case asker != p.Agent && !p.answers():
+		refused = p.Team.bare(asker, p.Agent, exec)
+	}
 	if refused == nil {
 		return verdict{}, false
 	}
-	return p.denied(&denials{request{from: parent, to: p.Agent, name: p.asked(), depth: p.task.Mbox.Depth}, refused}), true
+	return p.denied(&denials{request{from: asker, to: p.Agent, name: p.asked(), depth: p.task.Mbox.Depth}, refused}), true
+}
+
+// answers tells whether the task is a message that replies to one of this agent's own:
+// what it has asked for it may be told by anybody.
+func (p *performance) answers() bool {
+	m, err := mailbox.MessageOf(p.Box, p.task.Message())
+	if err != nil || m.ReplyTo == "" {
+		return false
+	}
+	to, err := mailbox.MessageOf(p.Box, m.ReplyTo)
+	if err != nil {
+		return false
+	}
+	from, err := mailbox.AgentCalled(p.Box, to.From)
+	return err == nil && from == p.Agent
 }
 
 // asked is the name of the task's action, or "task".

@@ -139,19 +139,38 @@ func inTask(err error) error {
 // escalates tells whether a child's agent may do more than its parent's. exec is
 // whether a command does its tasks, whatever its table says.
 func (t *Team) escalates(parent, child string, exec bool) *ruling {
-	mine, err := policy.ForAgent(t.Policies, parent)
+	return t.compare(parent, child, exec, (*policy.Policy).Beyond)
+}
+
+// bare is escalates for what is no child: a message, or a task of its own.
+func (t *Team) bare(asker, agent string, exec bool) *ruling {
+	return t.compare(asker, agent, exec, (*policy.Policy).Bare)
+}
+
+func (t *Team) compare(asker, agent string, exec bool, rule func(its, mine *policy.Policy) error) *ruling {
+	mine, err := policy.ForAgent(t.Policies, asker)
 	if err != nil {
 		return &ruling{delegation.StepEscalation, err}
 	}
-	its, err := policy.ForAgent(t.Policies, child)
+	its, err := policy.ForAgent(t.Policies, agent)
 	if err != nil {
 		return &ruling{delegation.StepEscalation, err}
 	}
 	its.Exec = its.Exec || exec
-	if err := its.Beyond(mine); err != nil {
+	if err := rule(its, mine); err != nil {
 		return &ruling{delegation.StepEscalation, err}
 	}
 	return nil
+}
+
+// mayAsk tells whether an agent of the team may ask another one for a task: nil for any
+// other sender, and for what it asks of itself.
+func (t *Team) mayAsk(from, to string) *ruling {
+	_, ours := t.Members[from]
+	if m, there := t.Members[to]; !ours || !there || !m.Enabled || from == to {
+		return nil
+	}
+	return t.bare(from, to, false)
 }
 
 // Review judges a task that is to be created, for
@@ -159,7 +178,7 @@ func (t *Team) escalates(parent, child string, exec bool) *ruling {
 // for a name that is no agent of the team is judged by whoever claims under that
 // name, but for mbox's own actions, which need a role. One for an agent that is not
 // enabled is judged when it is enabled and takes it: until then nothing of it is
-// parsed.
+// parsed. Whether its sender may ask that agent is judged of every task.
 func (t *Team) Review(task *mailbox.Task) ([]audit.Entry, error) {
 	for i, name := range task.Mbox.Accept {
 		if _, known := t.Checks[name]; !known {
@@ -170,15 +189,17 @@ func (t *Team) Review(task *mailbox.Task) ([]audit.Entry, error) {
 		}
 	}
 	act, to := task.Mbox.Action, task.Assignment.TargetAgent
-	if act == nil {
+	q := request{from: task.Source.Agent, to: to, name: "task", depth: task.Mbox.Depth}
+	if act != nil {
+		q.name, q.params = act.Name, act.Params
+	}
+	refused := t.mayAsk(q.from, to)
+	if m, ours := t.Members[to]; refused == nil && (act == nil || ours && !m.Enabled || !ours && (to == "any" || !slices.Contains(action.Names(), act.Name))) {
 		return nil, nil
 	}
-	m, ours := t.Members[to]
-	if ours && !m.Enabled || !ours && (to == "any" || !slices.Contains(action.Names(), act.Name)) {
-		return nil, nil
+	if refused == nil {
+		_, refused = t.judge(q)
 	}
-	q := request{from: task.Source.Agent, to: to, name: act.Name, params: act.Params, depth: task.Mbox.Depth}
-	_, refused := t.judge(q)
 	d := t.delegation(q)
 	if refused == nil {
 		d.Decision, d.TriedEndpoints = delegation.Delivered, []string{"tasks/pending"}

@@ -1,6 +1,8 @@
 package agents
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -110,4 +112,58 @@ func TestPeersHaveNoMoreRights(t *testing.T) {
 	if strings.Contains(system, "- coder:") || !strings.Contains(system, "- tester:") {
 		t.Errorf("it is told:\n%s", system)
 	}
+}
+
+// A bare program does nothing for an agent that is bounded: not what its model says in a
+// channel, and not what comes in a task that is nobody's child. It gets an answer to what
+// it has said itself, and what people ask.
+func TestBareProgramIsAsked(t *testing.T) {
+	c := newCompany(t, nil)
+	for _, p := range []mailbox.Post{{Channel: "office", Text: "All", From: "human", Create: true}, {ID: "asks", Channel: "office", Text: "Is it green?", From: "coder"}} {
+		if _, _, _, err := mailbox.PostMessage(t.Context(), c.box, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says := func(id, from, replyTo string) mailbox.ID {
+		t.Helper()
+		m, _, _, err := mailbox.PostMessage(t.Context(), c.box, mailbox.Post{ID: id, Channel: "office", Text: "@coder " + id, From: from, ReplyTo: replyTo})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.item(m).ID
+	}
+	says("from-a-model", "tester", "")
+	says("to-another", "tester", "from-a-model")
+	want := []string{string(says("answer", "tester", "asks")), string(says("from-a-person", "human", ""))}
+	if _, err := c.box.Submit(t.Context(), &mailbox.Task{
+		Source: mailbox.Source{Agent: "tester"}, Task: mailbox.Request{Title: "sent"}, Assignment: mailbox.Assignment{TargetAgent: "coder"},
+	}); err != nil {
+		t.Fatal(err) // by its role it may be asked
+	}
+	w := c.worker(`echo "$MBOX_TASK_ID" >> "$OUT/ran"`)
+	w.Team = c.team
+	c.once(w)
+	if ran := strings.Fields(c.written("ran")); !slices.Equal(ran, want) {
+		t.Errorf("the command has run for %v, want %v", ran, want)
+	}
+	c.wantDecisions("tester coder task rejected escalation", "tester coder task rejected escalation", "tester coder task rejected escalation")
+}
+
+// What would be refused at its claim is refused when it is sent.
+func TestBareProgramIsSent(t *testing.T) {
+	c := newCompany(t, func(team *Team) {
+		coder := team.Policies.Agents["coder"]
+		coder.Exec = true
+		team.Policies.Agents["coder"] = coder
+	})
+	for from, refused := range map[string]bool{"tester": true, "coder": false, "human": false, "stranger": false} {
+		_, err := c.box.Submit(t.Context(), &mailbox.Task{
+			Source: mailbox.Source{Agent: from}, Task: mailbox.Request{Title: "x"}, Assignment: mailbox.Assignment{TargetAgent: "coder"},
+		})
+		var no *RefusedError
+		if got := errors.As(err, &no) && no.Step == "escalation" && strings.Contains(no.Reason, "neither a role nor a sandbox bounds it"); got != refused || !got && err != nil {
+			t.Errorf("%s: %v", from, err)
+		}
+	}
+	c.wantDecisions("tester coder task rejected escalation")
 }

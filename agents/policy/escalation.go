@@ -145,8 +145,18 @@ func (e *Escalation) denied() *Denied {
 // hand work to is held against the agent in turn. But for memory Beyond is a
 // partial order: p is not beyond p, and what is not beyond q is not beyond what q
 // is not beyond.
-func (p *Policy) Beyond(parent *Policy) error {
-	for _, a := range axes {
+func (p *Policy) Beyond(parent *Policy) error { return p.beyond(parent, axes) }
+
+// Bare tells whether the agent may do what another one asks of it by a message, or by a
+// task that is nobody's child: nil, or an [*Escalation]. Each does that with its own
+// rights, so that only one is compared: a program that nothing bounds works for one like
+// it, and for an agent of level full.
+func (p *Policy) Bare(asker *Policy) error {
+	return p.beyond(asker, slices.DeleteFunc(slices.Clone(axes), func(a axis) bool { return a.name != "exec" }))
+}
+
+func (p *Policy) beyond(parent *Policy, rights []axis) error {
+	for _, a := range rights {
 		if !a.within(p, parent) {
 			key := strings.NewReplacer("#", "risk_profiles."+p.RiskProfileName, "%", "agents."+p.Agent).Replace(a.key)
 			return &Escalation{Axis: a.name, Child: a.show(p), Parent: a.show(parent), child: p.Agent, parent: parent.Agent, key: key}

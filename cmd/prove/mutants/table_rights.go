@@ -66,6 +66,16 @@ var rightsMutants = []mutant{
 		agentsTest("TestExecAgainstRoleAtClaim"),
 	},
 	{
+		"bare-program-for-all", "rights", "agents/act.go",
+		"	case asker != p.Agent && !p.answers():", "	case false && !p.answers():",
+		agentsTest("TestBareProgramIsAsked"),
+	},
+	{
+		"bare-program-sent-to", "rights", "agents/judge.go",
+		"	refused := t.mayAsk(q.from, to)\n", "	refused := t.mayAsk(to, to)\n",
+		agentsTest("TestBareProgramIsSent"),
+	},
+	{
 		"thought-approved-in-advance", "rights", "mailbox/permit.go",
 		"\tif f.Task.Mbox.Action == nil {\n", "\tif f.Task == nil {\n",
 		boxTest("TestApproveNeedsAnAction"),
