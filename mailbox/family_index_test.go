@@ -3,7 +3,10 @@ package mailbox
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"slices"
 	"testing"
@@ -102,11 +105,16 @@ func TestOldSnapshot(t *testing.T) {
 	reopened(t, b)
 	data, err := os.ReadFile(queue.File(b.home))
 	must(t, err)
-	now, before := fmt.Sprintf(`"v":%d,`, home.SnapshotVersion), fmt.Sprintf(`"v":%d,`, home.SnapshotVersion-1)
+	now, before := fmt.Sprintf(`"v":%d,`, home.SnapshotVersion), fmt.Sprintf(`"v":%d,`, home.SnapshotVersion+1)
 	if bytes.Count(data, []byte(now)) != 1 {
 		t.Fatalf("the snapshot does not say %s once", now)
 	}
-	must(t, os.WriteFile(queue.File(b.home), bytes.Replace(data, []byte(now), []byte(before), 1), 0o600))
+	changed := bytes.Replace(data, []byte(now), []byte(before), 1)
+	whole := changed[:len(changed)-8] // one block and its sum
+	sum := func(data []byte) []byte {
+		return binary.LittleEndian.AppendUint32(nil, crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)))
+	}
+	must(t, os.WriteFile(queue.File(b.home), slices.Concat(whole, sum(whole), sum(sum(whole))), 0o600))
 	old := queue.SnapshotLines
 	queue.SnapshotLines = 1
 	defer func() { queue.SnapshotLines = old }()
@@ -114,7 +122,7 @@ func TestOldSnapshot(t *testing.T) {
 	must(t, err)
 	defer other.Close()
 	if q := another(other, b.home); q.Update() != nil || hasBase(q) {
-		t.Fatal("it begins with a snapshot of an old version")
+		t.Fatal("it begins with a snapshot of another version")
 	}
 	r, err := other.lookup("parent")
 	if err != nil || r == nil || !r.Blocked || !slices.Equal(r.WaitsFor, ids) || r.Join != JoinAny {
@@ -128,6 +136,55 @@ func TestOldSnapshot(t *testing.T) {
 		if state, _ := stateOfTask(t, other, id); state != Failed {
 			t.Errorf("%s is %s", id, state)
 		}
+	}
+}
+
+// A snapshot of which a part was lost on the disk is not believed: what it knew is known,
+// what waits is found, and it is made anew, by whatever question comes upon the loss.
+func TestDamagedSnapshot(t *testing.T) {
+	b := newBox(t, Options{})
+	first, err := b.Submit(t.Context(), &Task{Task: Request{Title: "pay"}, Assignment: Assignment{TargetAgent: "a"}, Mbox: Meta{IdempotencyKey: "invoice-17"}})
+	must(t, err)
+	for i := range 700 { // more than a block of the file
+		submit(t, b, &Task{ID: ID(fmt.Sprintf("x%03d", i)), Task: Request{Title: "x"}, Assignment: Assignment{TargetAgent: "b"}})
+	}
+	must(t, b.Cancel(t.Context(), "x000", "human", ""))
+	must(t, b.queue.Save())
+	whole, err := os.ReadFile(queue.File(b.home))
+	must(t, err)
+	for name, ask := range map[string]func(*Box){
+		"key": func(b *Box) {
+			id, err := b.Submit(t.Context(), &Task{Task: Request{Title: "pay"}, Assignment: Assignment{TargetAgent: "a"}, Mbox: Meta{IdempotencyKey: "invoice-17"}})
+			if err != nil || id != first {
+				t.Errorf("the key gives %s, not %s: %v", id, first, err)
+			}
+		},
+		"id": func(b *Box) {
+			if _, err := b.Submit(t.Context(), &Task{ID: "x000", Task: Request{Title: "other"}}); !errors.Is(err, ErrConflict) {
+				t.Errorf("an id that was used: %v", err)
+			}
+		},
+		"find": func(b *Box) {
+			if r, err := b.lookup("x007"); err != nil || r == nil {
+				t.Errorf("a live task is %+v, %v", r, err)
+			}
+		},
+		"claim": func(b *Box) { claimAs(t, b, "b") },
+	} {
+		head := bytes.Index(whole, []byte(`{"v":`))
+		for _, lost := range []int{len(whole) / 2, head} {
+			must(t, os.WriteFile(queue.File(b.home), append(make([]byte, lost), whole[lost:]...), 0o600))
+			other, err := Open(t.Context(), b.Home(), b.Options())
+			must(t, err)
+			ask(other)
+			other.Close()
+			if t.Failed() {
+				t.Fatalf("%s, without the first %d bytes", name, lost)
+			}
+		}
+	}
+	if index, err := b.Index(); err != nil || len(index.Live) != 700 {
+		t.Errorf("%d tasks are live, %v", len(index.Live), err)
 	}
 }
 

@@ -28,6 +28,9 @@ func (b *books) lookup(id ID) (*queue.Entry, error) {
 type Index struct {
 	Count map[State]int // how many tasks each folder should hold
 	Live  []Live        // those that have not ended, in no order
+	// Lost are tasks that have ended and of which an alarm says that they are gone. Who
+	// has put a file back need not have told the ledger.
+	Lost []ID
 	// Agents are those of whose states the ledger tells, by the names that they have now.
 	// Any other one is healthy.
 	Agents map[string]Agent
@@ -104,7 +107,7 @@ func overview(b *books, look func(*Live)) (*Index, error) {
 		late[i].Blocked = late[i].Blocked || b.queue.InTheWay(late[i].ID) != nil
 		look(&late[i])
 	}
-	x := &Index{Count: count, Agents: b.queue.Agents()}
+	x := &Index{Count: count, Lost: b.queue.Lost(), Agents: b.queue.Agents()}
 	maps.DeleteFunc(x.Agents, func(_ string, a Agent) bool { return a.State == lifecycle.Renamed })
 	return x, nil
 }

@@ -91,7 +91,7 @@ func (h Ledger) KnownGone(id task.ID) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if _, m := task.MoveIn(line); m != nil || SaysGone(line) {
+		if _, m := task.MoveIn(line); m != nil || task.SaysGone(line) {
 			return m == nil, nil
 		}
 	}
@@ -233,7 +233,7 @@ func (h Ledger) Fold(from audit.Position, visit func(id task.ID, agent string, m
 		if err = cmp.Or(err, line.Damaged()); err != nil {
 			return r.Position(), err
 		}
-		if _, m := task.MoveIn(line); m != nil || SaysGone(line) {
+		if _, m := task.MoveIn(line); m != nil || task.SaysGone(line) {
 			visit(task.ID(line.Task()), line.Agent(), m, line.Time())
 		}
 	}
@@ -241,11 +241,4 @@ func (h Ledger) Fold(from audit.Position, visit func(id task.ID, agent string, m
 		return r.Position(), fmt.Errorf("%w: %w", audit.ErrDamaged, broken)
 	}
 	return r.Position(), nil
-}
-
-// SaysGone tells whether the line is an alarm that a task's file, or what it held,
-// is gone.
-func SaysGone(line audit.Line) bool {
-	kind := line.Text("alarm")
-	return line.Event() == audit.ErrorEvent && line.Task() != "" && (kind == "lost" || kind == "missing")
 }

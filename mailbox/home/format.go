@@ -47,8 +47,8 @@ const (
 	Format    = audit.HomeFormat // of a home that this mbox makes
 	OldFormat = 1                // which it brings to that
 
-	ManifestFormat  = 1 // of a backup
-	SnapshotVersion = 9 // of .mbox/index
+	ManifestFormat  = 1  // of a backup
+	SnapshotVersion = 10 // of .mbox/index
 )
 
 // Version is the content of .mbox/VERSION. It is written last by Create.

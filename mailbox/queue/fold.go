@@ -29,6 +29,7 @@ type state struct {
 	tend    map[task.ID]bool   // children whose parent may have ended or forgotten them
 	sets    [4]Set             // what each folder should hold
 	agents  map[string]lifecycle.Agent
+	lost    map[task.ID]bool  // ended tasks of which an alarm says that they are gone, until they move
 	owed    map[uint64]string // hashes of the keys of inbox items that are not made yet → the file of their message
 	special map[uint64]bool   // hashes of all ids ever, case-folded, of idempotency keys, and of what was approved
 	folded  int               // lines folded since base
@@ -41,7 +42,7 @@ func newState() state {
 	return state{
 		live: map[task.ID]*Entry{}, queues: map[Class]*[4]pile{}, waiting: pile{by: byTime},
 		needs: links{}, kids: links{}, works: map[task.ID]*Entry{}, barred: links{}, checks: map[task.ID]bool{}, tend: map[task.ID]bool{}, special: map[uint64]bool{},
-		agents: map[string]lifecycle.Agent{}, owed: map[uint64]string{},
+		agents: map[string]lifecycle.Agent{}, lost: map[task.ID]bool{}, owed: map[uint64]string{},
 	}
 }
 
@@ -137,6 +138,7 @@ func (x *state) fold(line audit.Line) {
 // move brings the entry of a task that has moved up to date.
 func (x *state) move(s *skimmed) {
 	x.count(s)
+	delete(x.lost, s.ID)
 	var e *Entry
 	if s.from != task.None { // a new id is in no snapshot
 		e = x.find(s.ID, true)
@@ -199,6 +201,8 @@ func (x *state) foldNote(line audit.Line, s *skimmed) {
 	if e := x.find(s.ID, true); e != nil {
 		e.Alarmed = true
 		x.putBack(e, s.at) // it may just have come out of the base
+	} else if task.SaysGone(line) {
+		x.lost[s.ID] = true
 	}
 }
 

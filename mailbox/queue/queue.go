@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"mbox/audit"
+	"mbox/mailbox/durable"
 	"mbox/mailbox/lifecycle"
 	"mbox/mailbox/task"
 	"mbox/mailbox/tree"
@@ -73,6 +74,9 @@ func (q *Queue) follow(queue bool) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.asked = q.asked || queue
+	if q.broken() {
+		q.discard()
+	}
 	first, most := q.reader == nil, SnapshotLines
 	if first {
 		most /= 4
@@ -100,6 +104,34 @@ func (q *Queue) follow(queue bool) error {
 	return err
 }
 
+// broken tells whether something that the snapshot has could not be read.
+func (q *Queue) broken() bool { return q.base != nil && q.base.err != nil }
+
+// discard begins anew, without a snapshot that is broken.
+func (q *Queue) discard() {
+	if !q.o.Looks {
+		_ = durable.RemoveIfThere(File(q.o.Home)) // else it is found to be broken again
+	}
+	q.reset()
+}
+
+// ask puts a question that the snapshot may have to answer, and puts it again if that
+// was broken.
+func (q *Queue) ask(question func()) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	question()
+	if !q.broken() {
+		return nil
+	}
+	q.discard()
+	if _, err := q.refresh(q.asked, SnapshotLines); err != nil {
+		return err
+	}
+	question()
+	return nil
+}
+
 // Save is Update, and a snapshot whether one is due or not.
 func (q *Queue) Save() error {
 	if err := q.Update(); err != nil {
@@ -118,6 +150,9 @@ func (q *Queue) save() error {
 	err := d.save(&q.o)
 	q.mu.Lock()
 	q.saving = false
+	if q.base != nil && errors.Is(err, errNoSnapshot) {
+		q.base.err = err
+	}
 	return err
 }
 
@@ -150,6 +185,10 @@ func (q *Queue) refresh(queue bool, most int) (due bool, err error) {
 		if q.folded++; q.folded%4096 == 0 {
 			q.o.Progress("reading the ledger", line.Seq, 0)
 		}
+	}
+	if q.broken() {
+		q.discard()
+		return q.refresh(queue, most)
 	}
 	size := len(q.live)
 	if q.base != nil {
@@ -196,6 +235,9 @@ func (q *Queue) begin(s *snapshot) {
 	}
 	q.sets = s.head.Sets
 	maps.Copy(q.owed, s.head.Owed)
+	for _, id := range s.head.Lost {
+		q.lost[id] = true
+	}
 	for _, e := range others {
 		e.calls = int(q.at.Seq) // no look of before it was loaded settles it
 		q.live[e.ID] = e
@@ -227,21 +269,20 @@ func (q *Queue) Waits() bool {
 }
 
 // Find is the entry of a live task; nil if the task is not live.
-func (q *Queue) Find(id task.ID) *Entry {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if e := q.find(id, false); e != nil {
-		return e.copy()
-	}
-	return nil
+func (q *Queue) Find(id task.ID) (found *Entry) {
+	_ = q.ask(func() {
+		if found = q.find(id, false); found != nil {
+			found = found.copy()
+		}
+	})
+	return found
 }
 
 // Knows tells whether the ledger may ever have told of a case-folded id, the hash
 // of an idempotency key, or, behind Approves, of what was approved.
-func (q *Queue) Knows(text string) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.has(hash64(text))
+func (q *Queue) Knows(text string) (known bool) {
+	err := q.ask(func() { known = q.has(hash64(text)) })
+	return known || err != nil
 }
 
 // Owed are the files of the messages for which inbox items are still to be made, from
@@ -250,6 +291,14 @@ func (q *Queue) Owed() []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.Compact(slices.Sorted(maps.Values(q.owed)))
+}
+
+// Lost are the ended tasks of which an alarm says that their files, or what these held,
+// are gone.
+func (q *Queue) Lost() []task.ID {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Sorted(maps.Keys(q.lost))
 }
 
 // Agent is what the ledger tells of an agent, as it is now.
@@ -295,7 +344,8 @@ func (q *Queue) In(folder task.State, fits func(*Entry) bool) (ids []task.ID, er
 	return ids, err
 }
 
-// Each looks at the tasks of a folder, in no order. Who keeps an entry copies it.
+// Each looks at the tasks of a folder, in no order. Who keeps an entry copies it. ErrBusy:
+// the snapshot was damaged, and is made anew by who asks again.
 func (q *Queue) Each(folder task.State, look func(*Entry)) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -307,7 +357,12 @@ func (q *Queue) Each(folder task.State, look func(*Entry)) error {
 	if folder != task.Pending || q.base == nil { // those in progress all lie in memory
 		return nil
 	}
-	return q.base.each(0, q.base.head.Ready, look)
+	err := q.base.each(0, q.base.head.Ready, look)
+	if q.broken() {
+		q.discard()
+		err = fmt.Errorf("%s was damaged, and is made anew: %w", File(q.o.Home), durable.ErrBusy)
+	}
+	return err
 }
 
 // Overdue lists pending tasks that have been so since before limit and have no
@@ -359,26 +414,36 @@ type Taken struct {
 func (q *Queue) Take(fits func(Class) bool, most, own int) (taken []Taken, others bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now, least := q.o.Now(), 0
+	if taken = q.take(fits, most, q.o.Now()); q.broken() && len(taken) == 0 {
+		q.discard()
+		if _, err := q.refresh(true, SnapshotLines); err == nil {
+			taken = q.take(fits, most, q.o.Now())
+		}
+	}
+	q.out += len(taken)
+	rand.Shuffle(len(taken), func(i, j int) { taken[i], taken[j] = taken[j], taken[i] })
+	return taken, q.out > own+len(taken)
+}
+
+func (x *state) take(fits func(Class) bool, most int, now time.Time) (taken []Taken) {
+	least := 0
 	for len(taken) < most {
-		e, n := q.best(fits, now)
+		e, n := x.best(fits, now)
 		if e == nil || e.standing(now) < least {
 			break
 		}
 		if e.place[byTurn] > 0 {
-			q.queues[e.Class][e.Priority].drop(e)
+			x.queues[e.Class][e.Priority].drop(e)
 		} else {
-			q.takeOver(n, e)
+			x.takeOver(n, e)
 		}
-		if q.bar(e) {
+		if x.bar(e) {
 			continue
 		}
 		e.taken = true
 		taken, least = append(taken, Taken{e.ID, e.Class, e}), e.standing(now)
 	}
-	q.out += len(taken)
-	rand.Shuffle(len(taken), func(i, j int) { taken[i], taken[j] = taken[j], taken[i] })
-	return taken, q.out > own+len(taken)
+	return taken
 }
 
 // PutBack returns to the queue what is still to be had of what was taken.

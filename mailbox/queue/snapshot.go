@@ -1,10 +1,13 @@
 package queue
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"io/fs"
 	"os"
+	"slices"
 	"sort"
 
 	"github.com/go-json-experiment/json"
@@ -26,19 +29,22 @@ import (
 // created and id; the others; for each entry its offset, and the end (8 bytes
 // each, little-endian); for each ready entry the hash of its id and its number (8
 // and 4 bytes), in the order of the hashes; the special hashes, sorted (8 bytes
-// each); the head as JSON (snapshotHead); the head's length (4 bytes).
+// each); the head as JSON (snapshotHead); the head's length (4 bytes). Behind that a
+// CRC-32C for each 32 KiB of all this, and one of those (4 bytes each): a block that is
+// not what was written is found when it is read, and the whole file counts for nothing.
 //
 // The entries that are not ready were taken into memory with it, so what it has of
 // them counts for nothing any more.
 type snapshot struct {
 	file *os.File
-	size int64
+	size int64 // without the sums
+	sums []byte
 	head snapshotHead
 	next []uint32        // per run: the first entry that may still be there
 	gone map[uint32]bool // entries that have been taken over into memory
 
 	blocks map[int64][]byte // what was read of the file, by block number
-	err    error            // why something of it could not be read
+	err    error            // why something of it could not be read: it has to be made anew
 }
 
 type snapshotHead struct {
@@ -56,6 +62,7 @@ type snapshotHead struct {
 	Specials int64          `json:"specials"`
 
 	Agents map[string]lifecycle.Agent `json:"agents"`
+	Lost   []task.ID                  `json:"lost,omitempty"`
 	Owed   map[uint64]string          `json:"owed,omitempty"`
 }
 
@@ -109,8 +116,8 @@ func readSnapshot(dir string) (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &snapshot{file: f, size: info.Size(), gone: map[uint32]bool{}, blocks: map[int64][]byte{}}
-	if s.readHead() != nil {
+	s := &snapshot{file: f, gone: map[uint32]bool{}, blocks: map[int64][]byte{}}
+	if s.readSums(info.Size()) != nil || s.readHead() != nil {
 		f.Close()
 		return nil, errNoSnapshot
 	}
@@ -118,6 +125,40 @@ func readSnapshot(dir string) (*snapshot, error) {
 		s.next = append(s.next, r.First)
 	}
 	return s, nil
+}
+
+// readSums takes the sums off the end of a file of that size.
+func (s *snapshot) readSums(size int64) error {
+	blocks := (size - sumWidth + blockSize + sumWidth - 1) / (blockSize + sumWidth)
+	sums := make([]byte, sumWidth*(max(blocks, 0)+1))
+	s.size = size - int64(len(sums))
+	if _, err := s.file.ReadAt(sums, s.size); err != nil {
+		return err
+	}
+	s.sums = sums[:len(sums)-sumWidth]
+	if sumOf(s.sums) != binary.LittleEndian.Uint32(sums[len(s.sums):]) {
+		return errNoSnapshot
+	}
+	return nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func sumOf(data []byte) uint32 { return crc32.Checksum(data, castagnoli) }
+
+// load reads whole blocks from a place on, the last of the file to its end.
+func (s *snapshot) load(data []byte, off int64) error {
+	if _, err := s.file.ReadAt(data, off); err != nil {
+		return err
+	}
+	want := s.sums[sumWidth*(off/blockSize):]
+	for block := range slices.Chunk(data, blockSize) {
+		if sumOf(block) != binary.LittleEndian.Uint32(want) {
+			return errNoSnapshot
+		}
+		want = want[sumWidth:]
+	}
+	return nil
 }
 
 func (s *snapshot) readHead() error {
@@ -137,6 +178,7 @@ const (
 	offsetWidth  = 8
 	orderWidth   = 12
 	specialWidth = 8
+	sumWidth     = 4
 )
 
 // check holds the head against the length of what stands before it.
@@ -161,7 +203,7 @@ func (s *snapshot) block(number int64) []byte {
 	block, ok := s.blocks[number]
 	if !ok {
 		block = make([]byte, min(blockSize, max(0, s.size-number*blockSize)))
-		if _, err := s.file.ReadAt(block, number*blockSize); err != nil {
+		if err := s.load(block, number*blockSize); err != nil {
 			s.err = err
 			return nil
 		}
@@ -323,7 +365,8 @@ func (s *snapshot) pass(n, end uint32, batch []Entry, hand func([]Entry) []Entry
 		if !s.gone[n] {
 			batch = batch[:len(batch)+1] // decode overwrites what is there
 			if to < from || to-from > mostEntry || !s.decode(n, entries.bytes(from, to-from), &batch[len(batch)-1]) {
-				return errors.Join(errNoSnapshot, s.err)
+				s.err = cmp.Or(s.err, errNoSnapshot)
+				return s.err
 			}
 		}
 		if from = to; len(batch) == cap(batch) {
@@ -348,10 +391,11 @@ func (p *pass) bytes(off, n int64) []byte {
 	}
 	if off < p.at || off+n > p.at+int64(len(p.held)) {
 		if p.held == nil {
-			p.held = make([]byte, 2*mostEntry)
+			p.held = make([]byte, blockSize+mostEntry+blockSize)
 		}
-		p.at, p.held = off, p.held[:min(int64(cap(p.held)), p.s.size-off)]
-		if _, err := p.s.file.ReadAt(p.held, off); err != nil {
+		p.at = off - off%blockSize
+		p.held = p.held[:min(int64(cap(p.held)), p.s.size-p.at)]
+		if err := p.s.load(p.held, p.at); err != nil {
 			p.s.err, p.held = err, p.held[:0]
 			return nil
 		}

@@ -116,6 +116,46 @@ func TestSnapshotReads(t *testing.T) {
 	}
 }
 
+// Each byte of a snapshot is under a sum: one that is another is found when it is read,
+// and so is an end that was cut off.
+func TestSnapshotSums(t *testing.T) {
+	entries := someEntries()
+	for i := range 1200 {
+		entries = append(entries, &Entry{ID: task.ID(fmt.Sprintf("id%d", i)), State: task.Pending, Class: Class{"you", "other", ""}, Created: int64(i)})
+	}
+	dir := written(t, entries...)
+	data, err := os.ReadFile(File(dir))
+	must(t, err)
+	sound := func(data []byte) bool {
+		must(t, os.WriteFile(File(dir), data, 0o600))
+		s, err := readSnapshot(dir)
+		if err != nil {
+			return false
+		}
+		defer s.file.Close()
+		all := s.each(0, s.head.Entries, func(*Entry) {})
+		for off := int64(0); off < s.size; off += blockSize {
+			s.bytes(off, 1)
+		}
+		return s.err == nil && all == nil
+	}
+	if len(data) < 2*blockSize || !sound(data) {
+		t.Fatalf("what was written, %d bytes, cannot be read", len(data))
+	}
+	for i := 0; i < len(data); i += 101 {
+		data[i] ^= 1
+		if sound(data) {
+			t.Errorf("byte %d of %d is another, and it is believed", i, len(data))
+		}
+		data[i] ^= 1
+	}
+	for cut := 1; cut < len(data); cut += 5003 {
+		if sound(data[:len(data)-cut]) {
+			t.Errorf("it is believed without its last %d bytes", cut)
+		}
+	}
+}
+
 // Whoever panics at an entry leaves nobody behind who decodes more of them.
 func TestLookPanics(t *testing.T) {
 	entries := someEntries()

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"os"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/lifecycle"
+	"mbox/mailbox/task"
 )
 
 // draft is what a snapshot is written from: a copy, so that the queue can go on
@@ -24,6 +26,7 @@ type draft struct {
 	at      audit.Position
 	sets    [4]Set
 	agents  map[string]lifecycle.Agent
+	lost    []task.ID
 	owed    map[uint64]string
 	entries []*Entry // copies of those in memory
 	special []uint64
@@ -31,12 +34,12 @@ type draft struct {
 }
 
 func (x *state) draft() *draft {
-	d := &draft{at: x.at, sets: x.sets, agents: maps.Clone(x.agents), owed: maps.Clone(x.owed), special: slices.Collect(maps.Keys(x.special))}
+	d := &draft{at: x.at, sets: x.sets, agents: maps.Clone(x.agents), lost: slices.Sorted(maps.Keys(x.lost)), owed: maps.Clone(x.owed), special: slices.Collect(maps.Keys(x.special))}
 	for _, e := range x.live {
 		d.entries = append(d.entries, e.copy())
 	}
 	if b := x.base; b != nil {
-		d.base = &snapshot{file: b.file, size: b.size, head: b.head, gone: maps.Clone(b.gone), blocks: map[int64][]byte{}}
+		d.base = &snapshot{file: b.file, size: b.size, sums: b.sums, head: b.head, gone: maps.Clone(b.gone), blocks: map[int64][]byte{}}
 	}
 	return d
 }
@@ -106,8 +109,8 @@ func (d *draft) write(f *os.File, o *Options) error {
 		}
 		return e.runs(o)
 	})
-	head := snapshotHead{V: home.SnapshotVersion, Mailbox: o.Mailbox, Boot: o.Boot, At: d.at, Entries: uint32(len(d.entries)), Sets: d.sets, Agents: d.agents, Owed: d.owed}
-	w := bufio.NewWriterSize(f, 1<<20) // an error of a Write is one of Flush
+	head := snapshotHead{V: home.SnapshotVersion, Mailbox: o.Mailbox, Boot: o.Boot, At: d.at, Entries: uint32(len(d.entries)), Sets: d.sets, Agents: d.agents, Lost: d.lost, Owed: d.owed}
+	w := summing{Writer: bufio.NewWriterSize(f, 1<<20)} // an error of a Write is one of Flush
 	at := int64(0)
 	put := func(data []byte) {
 		w.Write(data)
@@ -143,7 +146,38 @@ func (d *draft) write(f *os.File, o *Options) error {
 	}
 	put(text)
 	put(binary.LittleEndian.AppendUint32(nil, uint32(len(text))))
+	w.end()
 	return w.Flush()
+}
+
+// summing writes a file with the sum of each block behind it.
+type summing struct {
+	*bufio.Writer
+	sums []byte
+	sum  uint32
+	n    int // bytes of the block that is being written
+}
+
+func (w *summing) Write(data []byte) (int, error) {
+	for rest := data; len(rest) > 0; {
+		part := rest[:min(len(rest), blockSize-w.n)]
+		w.sum, w.n, rest = crc32.Update(w.sum, castagnoli, part), w.n+len(part), rest[len(part):]
+		if w.n == blockSize {
+			w.next()
+		}
+	}
+	return w.Writer.Write(data)
+}
+
+func (w *summing) next() {
+	w.sums, w.sum, w.n = binary.LittleEndian.AppendUint32(w.sums, w.sum), 0, 0
+}
+
+func (w *summing) end() {
+	if w.n > 0 {
+		w.next()
+	}
+	w.Writer.Write(binary.LittleEndian.AppendUint32(w.sums, sumOf(w.sums)))
 }
 
 func (h *snapshotHead) addToRun(e *Entry, n uint32) {

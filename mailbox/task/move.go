@@ -192,6 +192,13 @@ func MoveOf(e *audit.Entry) (*Move, bool) {
 	return m, true
 }
 
+// SaysGone tells whether the line is an alarm that a task's file, or what it held,
+// is gone.
+func SaysGone(line audit.Line) bool {
+	kind := line.Text("alarm")
+	return line.Event() == audit.ErrorEvent && line.Task() != "" && (kind == "lost" || kind == "missing")
+}
+
 // MoveIn is moveOf for a line, with its entry; nil if the line moves nothing.
 func MoveIn(line audit.Line) (*audit.Entry, *Move) {
 	if line.Detail("to") == nil {

@@ -109,6 +109,7 @@ type reader struct {
 	lacks    func() []check.Finding // of Options
 	at       audit.Position         // of the ledger, when the index was asked
 	agents   map[string]mailbox.Agent
+	lost     []mailbox.ID
 	asked    time.Time                 // the index was
 	took     time.Duration             // to tell
 	folders  map[mailbox.State]*folder // by the index; nil where the ledger cannot tell
@@ -219,7 +220,7 @@ func (r *reader) index() error {
 		f.Count = index.Count[s]
 		f.first.sort() // here, for that takes time as well
 	}
-	r.at, r.asked, r.took, r.agents, r.folders = at, now, time.Since(begun), index.Agents, folders
+	r.at, r.asked, r.took, r.agents, r.lost, r.folders = at, now, time.Since(begun), index.Agents, index.Lost, folders
 	return nil
 }
 

@@ -97,6 +97,7 @@ func (r *reader) problems(ctx context.Context, b *Board) {
 	}
 	b.room()
 	r.standing(ctx, b)
+	r.gone(ctx, b)
 	b.paused()
 	if r.lacks != nil {
 		for _, f := range r.lacks() {
@@ -204,6 +205,22 @@ func (r *reader) standing(ctx context.Context, b *Board) {
 		b.rest(kindApproval, told[kindApproval], 0, " more wait for an approval", "mbox approve")
 	}
 	b.rest(kindAlarm, told[kindAlarm], rest.late, " more that wait long, or work longer than they said", "mbox ls")
+}
+
+// gone tells of ended tasks whose content is lost, and has not been put back.
+func (r *reader) gone(ctx context.Context, b *Board) {
+	told := 0
+	for i, id := range r.lost {
+		if told == mostTogether {
+			b.many(kindAlarm, len(r.lost)-i, number(len(r.lost)-i)+" more whose content is lost, as an alarm says", "mbox verify")
+			break
+		}
+		if it, err := mailbox.Lying(ctx, r.box, id); err == nil && it.Task != nil {
+			continue
+		}
+		told++
+		b.trouble(kindAlarm, id, "it has ended, and its content is lost", "mbox why "+word(id))
+	}
 }
 
 // rest tells how many more there are of a kind of which n were found, and others were not

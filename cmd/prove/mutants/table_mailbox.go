@@ -672,6 +672,21 @@ var mailboxMutants = []mutant{
 		boxTest("TestRule18_KeptIndex"),
 	},
 	{
+		"damaged-index-read", "18", "mailbox/queue/snapshot.go",
+		"if sumOf(block) != binary.LittleEndian.Uint32(want) {", "if len(block) == 0 {",
+		command{"mailbox/queue", "TestSnapshotSums"},
+	},
+	{
+		"damaged-index-answers", "18", "mailbox/queue/queue.go",
+		"	question()\n	if !q.broken() {\n", "	question()\n	if q.reader != nil {\n",
+		boxTest("TestDamagedSnapshot"),
+	},
+	{
+		"damaged-index-hides", "18", "mailbox/queue/queue.go",
+		"q.broken() && len(taken) == 0 {", "len(taken) > most {",
+		boxTest("TestDamagedSnapshot"),
+	},
+	{
 		"committed-on-the-way", "exit code 76", "mailbox/errors.go",
 		"target != ErrCommitted && ", "",
 		boxTest("TestCommittedIsTheVerbsOwnLine"),
