@@ -56,13 +56,57 @@ func (b *Box) Tidy(ctx context.Context) error {
 	return onTheWay(err)
 }
 
-// Routed tells whether a router is up for this mailbox.
+// Routed tells whether a router is up for this mailbox, and gives signs of life.
 func (b *Box) Routed() bool {
-	l, err := durable.TryLock(home.LockPath(b.home, "routing"))
+	up, alive := routerOf(b.home)
+	return up && alive
+}
+
+// Halted tells whether a router is up and stands still, as behind Ctrl-Z or in a container
+// that is paused: whoever works does without it then.
+func Halted(b *Box) bool {
+	up, alive := routerOf(b.home)
+	return up && !alive
+}
+
+// A router touches its lock's file so often, and who has not for so long stands still.
+const (
+	routerBeats  = 3 * time.Second
+	routerSilent = 15 * time.Second
+)
+
+func routerOf(dir string) (up, alive bool) {
+	path := home.LockPath(dir, "routing")
+	l, err := durable.TryLock(path)
 	if err == nil {
 		l.Unlock()
 	}
-	return errors.Is(err, durable.ErrBusy)
+	if !errors.Is(err, durable.ErrBusy) {
+		return false, false
+	}
+	info, err := os.Lstat(path)
+	return true, err == nil && time.Since(info.ModTime()).Abs() < routerSilent
+}
+
+// beat gives signs of life of a router, the first at once, until ctx ends and beats is
+// done.
+func beat(ctx context.Context, dir string, beats *sync.WaitGroup) {
+	sign := func() {
+		_ = durable.Touch(home.LockPath(dir, "routing"), time.Now()) // else it counts as one that stands still
+	}
+	sign()
+	beats.Go(func() {
+		every := time.NewTicker(routerBeats)
+		defer every.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-every.C:
+				sign()
+			}
+		}
+	})
 }
 
 func (b *Box) scan(ctx context.Context, folders []State, q *quota) (r ScanReport, err error) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -225,6 +226,11 @@ func (b *Box) Route(ctx context.Context, o RouterOptions) error {
 		return home.LockError(err)
 	}
 	defer lock.Unlock()
+	var beats sync.WaitGroup
+	defer beats.Wait()
+	alive, dies := context.WithCancel(ctx)
+	defer dies()
+	beat(alive, b.home, &beats)
 	w := b.newWatcher("tasks/pending", "tasks/in-progress", "tasks/completed", "tasks/failed", ledgerDir)
 	defer w.close()
 	p := pass{b: b, folders: task.Folders, scanned: o.Scanned, quota: newQuota(perPass)}

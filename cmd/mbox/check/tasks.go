@@ -102,9 +102,12 @@ func (e *Exam) tasks(ctx context.Context) {
 	if gone := box.InPlace(); gone != nil {
 		e.fault("tasks", "", gone)
 	}
-	if box.Routed() {
+	switch {
+	case box.Routed():
 		e.add("router", Fine, "", "mbox up serves this mailbox")
-	} else {
+	case mailbox.Halted(box):
+		e.add("router", Doubt, "kill -CONT its process, or end it", "an mbox up has given no sign of life for a while: every command does its work in its place")
+	default:
 		e.add("router", Fine, "", "none: every command does its work when it is called")
 	}
 	e.clock(box)

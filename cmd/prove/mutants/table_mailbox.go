@@ -687,6 +687,16 @@ var mailboxMutants = []mutant{
 		boxTest("TestDamagedSnapshot"),
 	},
 	{
+		"halted-router-trusted", "nothing depends on a router", "mailbox/scan.go",
+		"time.Since(info.ModTime()).Abs() < routerSilent", "info != nil",
+		boxTest("TestHaltedRouter"),
+	},
+	{
+		"router-without-signs", "nothing depends on a router", "mailbox/scan.go",
+		"	sign()\n	beats.Go", "	beats.Go",
+		boxTest("TestHaltedRouter"),
+	},
+	{
 		"committed-on-the-way", "exit code 76", "mailbox/errors.go",
 		"target != ErrCommitted && ", "",
 		boxTest("TestCommittedIsTheVerbsOwnLine"),
