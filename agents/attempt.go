@@ -56,10 +56,11 @@ func newAttempt(hard context.Context, s *shift, claim *mailbox.Claim) *attempt {
 	a.live, a.cut = context.WithCancelCause(hard)
 	a.log, a.own = s.logOf(s.Log, claim), s.logOf(s.journal.log(), claim)
 	a.report = newReporter(a)
-	a.stdout = &output{dir: s.workspace, heard: a.report.heard}
+	without := func(text string) string { return hideWords(a.hidden, text) }
+	a.stdout = &output{dir: s.workspace, heard: a.report.heard, hide: without}
 	if s.Format != "" && s.Format != FormatJSON {
 		a.stdout.text = s.Format == FormatLines
-		a.recite = &recital{format: s.Format, prose: a.stdout, progress: a.report.progress}
+		a.recite = &recital{format: s.Format, prose: a.stdout, hide: without, progress: a.report.progress}
 	}
 	a.said = &said{
 		home: s.Box.AgentDir(s.Agent), name: filepath.Join("logs", attemptName(claim.Task)+".log"), most: s.Logs.File,

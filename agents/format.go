@@ -43,7 +43,8 @@ const (
 // told is untrusted: it is bounded, and no line of it is an error.
 type recital struct {
 	format   Format
-	prose    *output // what is no event
+	prose    *output                  // what is no event
+	hide     func(text string) string // takes secrets out, before a text is cut or escaped
 	progress func(mailbox.Progress)
 
 	line  []byte // that has not ended
@@ -80,9 +81,12 @@ func (r *recital) Write(p []byte) (int, error) {
 func (r *recital) flush() {
 	line, spare := r.line, r.spare
 	r.line, r.spare = r.line[:0], 0
+	if spare > 0 {
+		line = []byte(withoutBegun(r.hide, string(line)))
+	}
 	switch {
 	case r.format == FormatLines:
-		r.news(string(line[:min(len(line), maxRemark)]))
+		r.news(string(line))
 	case spare > 0 || !r.event(line):
 		r.prose.Write(append(line, '\n'))
 		r.prose.cut += spare
@@ -113,7 +117,7 @@ func (r *recital) value() (jsontext.Value, error) {
 // news passes on what the agent does now.
 func (r *recital) news(text string) {
 	if text = strings.TrimSpace(text); text != "" {
-		r.progress(mailbox.Progress{Message: schemas.Sentence(text, maxNews)})
+		r.progress(mailbox.Progress{Message: schemas.Sentence(r.hide(text), maxNews)})
 	}
 }
 
@@ -127,7 +131,7 @@ func (r *recital) says(text string) {
 // fails takes an agent's word that it has failed.
 func (r *recital) fails(words ...string) {
 	words = slices.DeleteFunc(words, func(w string) bool { return w == "" })
-	r.fault = schemas.Sentence(strings.Join(words, ": "), maxTail)
+	r.fault = schemas.Sentence(r.hide(strings.Join(words, ": ")), maxTail)
 	if r.fault == "" {
 		r.fault = "it says that it has failed"
 	}

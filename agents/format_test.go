@@ -14,9 +14,9 @@ import (
 // reads has a recital read what a command writes.
 func reads(t *testing.T, format Format, text string) (r *recital, progress []string) {
 	t.Helper()
-	keep := &output{dir: t.TempDir(), heard: func() {}, text: format == FormatLines}
+	keep := &output{dir: t.TempDir(), heard: func() {}, text: format == FormatLines, hide: hideKey}
 	t.Cleanup(keep.close)
-	r = &recital{format: format, prose: keep, progress: func(p mailbox.Progress) { progress = append(progress, p.Message) }}
+	r = &recital{format: format, prose: keep, hide: hideKey, progress: func(p mailbox.Progress) { progress = append(progress, p.Message) }}
 	for i := 0; i < len(text); i += 7 { // lines come in pieces
 		if n, err := r.Write([]byte(text[i:min(i+7, len(text))])); err != nil || n != min(7, len(text)-i) {
 			t.Fatal(n, err)
@@ -95,9 +95,9 @@ func TestFormats(t *testing.T) {
 // A line too long for an event is dropped, and counted.
 func TestFormatIsBounded(t *testing.T) {
 	t.Parallel()
-	keep := &output{dir: t.TempDir(), heard: func() {}}
+	keep := &output{dir: t.TempDir(), heard: func() {}, hide: hideKey}
 	defer keep.close()
-	r := &recital{format: FormatClaude, prose: keep, progress: func(mailbox.Progress) {}}
+	r := &recital{format: FormatClaude, prose: keep, hide: hideKey, progress: func(mailbox.Progress) {}}
 	block := []byte(strings.Repeat("x", 1<<20))
 	for range 40 {
 		r.Write(block)
@@ -166,9 +166,9 @@ func TestFormatsAreCheap(t *testing.T) {
 	if len(r.text) != 0 {
 		t.Errorf("a message of more than a MiB was taken apart: %q", r.text)
 	}
-	keep := &output{dir: t.TempDir(), heard: func() {}}
+	keep := &output{dir: t.TempDir(), heard: func() {}, hide: hideKey}
 	defer keep.close()
-	g := &recital{format: FormatGemini, prose: keep, progress: func(mailbox.Progress) {}}
+	g := &recital{format: FormatGemini, prose: keep, hide: hideKey, progress: func(mailbox.Progress) {}}
 	piece := []byte(`{"type":"message","role":"assistant","content":"` + strings.Repeat("x", 4<<10) + `"}` + "\n")
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -191,8 +191,8 @@ func FuzzFormats(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, which uint8) {
 		formats := []Format{FormatClaude, FormatCodex, FormatGemini, FormatLines}
 		dir := filepath.Join(os.TempDir(), "fuzz")
-		keep := &output{dir: dir, heard: func() {}}
-		r := &recital{format: formats[int(which)%len(formats)], prose: keep, progress: func(p mailbox.Progress) {
+		keep := &output{dir: dir, heard: func() {}, hide: hideKey}
+		r := &recital{format: formats[int(which)%len(formats)], prose: keep, hide: hideKey, progress: func(p mailbox.Progress) {
 			if p.Message != schemas.Sentence(p.Message, maxNews) {
 				t.Errorf("a progress of %q", p.Message)
 			}

@@ -21,9 +21,10 @@ const (
 // output keeps what a command writes to stdout. It takes everything, so that no
 // command is stopped by a full pipe or a broken one.
 type output struct {
-	dir   string // for the file
-	heard func() // called for everything that comes
-	text  bool   // the result is text, whatever it looks like
+	dir   string                   // for the file
+	heard func()                   // called for everything that comes
+	text  bool                     // the result is text, whatever it looks like
+	hide  func(text string) string // takes secrets out of what is cut
 
 	memory bytes.Buffer
 	file   *os.File // without a name; nil while memory is enough
@@ -68,12 +69,18 @@ func (o *output) value() (jsontext.Value, error) {
 	if err != nil {
 		return nil, err
 	}
+	cut := o.cut
+	if o.size == maxOutput {
+		whole := len(data)
+		data = []byte(withoutBegun(o.hide, string(data)))
+		cut += int64(whole - len(data))
+	}
 	data = bytes.TrimRight(data, "\r\n")
 	if len(data) == 0 {
 		return nil, nil
 	}
-	if o.cut > 0 {
-		data = fmt.Appendf(data, "\n[mbox: %d bytes more were not kept]", o.cut)
+	if cut > 0 {
+		data = fmt.Appendf(data, "\n[mbox: %d bytes more were not kept]", cut)
 	}
 	if o.text {
 		return asText(data)

@@ -47,8 +47,11 @@ func (r *remarks) Write(p []byte) (int, error) {
 
 func (r *remarks) flush() {
 	line := strings.ToValidUTF8(strings.TrimRight(string(r.line), "\r"), "\uFFFD")
+	cut := len(r.line) == maxHeard
 	r.line = r.line[:0]
-	if r.hide != nil {
+	if cut {
+		line = withoutBegun(r.hide, line)
+	} else {
 		line = r.hide(line)
 	}
 	if len(line) > maxRemark {

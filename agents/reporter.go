@@ -58,7 +58,6 @@ func (r *reporter) alive() {
 }
 
 func (r *reporter) progress(p mailbox.Progress) {
-	p.Message = hideWords(r.a.hidden, p.Message)
 	r.mu.Lock()
 	r.latest = &p
 	r.mu.Unlock()

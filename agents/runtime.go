@@ -41,14 +41,14 @@ type Done struct {
 	Release string        // why it is given back, without burning the attempt
 	Delay   time.Duration // with Release
 	Code    string        // of the failure
-	Message string        // with Code: why, as the runtime tells it; untrusted words are cut and made visible
+	Message string        // with Code: why, as the runtime tells it; untrusted
 	Said    string        // with Code: the agent's own last words, which are no sign of anything; untrusted
 	Final   bool          // with Code: trying again changes nothing
 }
 
 // Failed is a job that has failed.
 func Failed(code, format string, a ...any) Done {
-	return Done{Code: code, Message: schemas.Sentence(fmt.Sprintf(format, a...), maxTail)}
+	return Done{Code: code, Message: fmt.Sprintf(format, a...)}
 }
 
 // Job is one attempt at a task for a [Runtime]. Any number of goroutines may use it.
@@ -164,11 +164,11 @@ func (a *attempt) settle(p *performance, d Done, silent bool) {
 	case d.Wish != nil:
 		a.end(p.hard, p.wishFor(d.Wish))
 	case d.Release != "":
-		a.end(p.hard, verdict{release: schemas.Sentence(d.Release, 200), delay: d.Delay})
+		a.end(p.hard, verdict{release: schemas.Sentence(hideWords(a.hidden, d.Release), 200), delay: d.Delay})
 	case d.Code != "":
-		why := d.Message
+		why := schemas.Sentence(hideWords(a.hidden, d.Message), maxTail)
 		if d.Said != "" {
-			why += ": " + schemas.Sentence(d.Said, maxTail)
+			why += ": " + schemas.Sentence(hideWords(a.hidden, d.Said), maxTail)
 		}
 		v := failed(d.Code, ending{tail: a.stderr.end()}.with(why))
 		v.failure.Final = d.Final
@@ -192,7 +192,7 @@ func TimedOut(ctx context.Context) (Done, bool) {
 func (j *Job) Progress(percent *int, text string) {
 	j.a.report.heard()
 	if text = strings.TrimSpace(text); text != "" {
-		j.a.report.progress(mailbox.Progress{Percent: percent, Message: schemas.Sentence(text, maxNews)})
+		j.a.report.progress(mailbox.Progress{Percent: percent, Message: schemas.Sentence(hideWords(j.a.hidden, text), maxNews)})
 	}
 }
 

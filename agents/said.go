@@ -169,6 +169,13 @@ func hideWords(secrets []string, text string) string {
 	return text
 }
 
+// withoutBegun takes secrets out of a text that was cut off, and from its end as much as
+// the beginning of another one can be.
+func withoutBegun(hide func(string) string, text string) string {
+	text = hide(text)
+	return text[:max(0, len(text)-secret.Most)]
+}
+
 // known are the secrets that an attempt's command gets to know, the longest first.
 func (a *attempt) known() []string {
 	all := append(append(slices.Clone(a.Secrets), a.secrets.Words()...), a.claim.Token())

@@ -3,9 +3,12 @@ package agents
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -135,18 +138,119 @@ func TestWithoutWords(t *testing.T) {
 	}
 }
 
-// A secret does not come through where a line is cut.
+// aKey is a secret that an escape would change, and hideKey hides it.
+const aKey = "canary-of\ta-key"
+
+func hideKey(text string) string { return hideWords([]string{strings.Repeat("z", 1000), aKey}, text) }
+
+// A secret does not come through where a line is cut, nor where what was hidden before it
+// has made the line shorter.
 func TestRemarksCutNoSecret(t *testing.T) {
 	t.Parallel()
-	const key = "canary-of-a-key"
-	for _, at := range []int{0, maxRemark - 20, maxRemark - len(key), maxRemark - 7, maxRemark - 1, maxRemark, maxRemark + 9} {
-		var lines []string
-		r := &remarks{log: func(line string) { lines = append(lines, line) }, hide: func(line string) string { return hide([]string{key}, line) }, heard: func() {}}
-		for _, piece := range []string{strings.Repeat("ä", at/2) + strings.Repeat(" ", at%2), key[:5], key[5:], strings.Repeat("y", 3*maxHeard), "\nnext\n"} {
-			_, _ = r.Write([]byte(piece))
+	for long, most := range map[string]int{"": maxRemark, strings.Repeat("z", 17_000): maxHeard - 17_000} {
+		for _, at := range []int{0, most - 20, most - len(aKey), most - 7, most - 1, most, most + 9} {
+			var lines []string
+			r := &remarks{log: func(line string) { lines = append(lines, line) }, hide: hideKey, heard: func() {}}
+			for _, piece := range []string{long, strings.Repeat("ä", at/2) + strings.Repeat(" ", at%2), aKey[:5], aKey[5:], strings.Repeat("y", 3*maxHeard), "\nnext\n"} {
+				_, _ = r.Write([]byte(piece))
+			}
+			if len(lines) != 2 || len(lines[0]) > maxRemark || strings.Contains(lines[0], "can") || lines[1] != "next" {
+				t.Errorf("at %d: %d lines, the first has %d bytes and ends in %q", at, len(lines), len(lines[0]), lines[0][max(0, len(lines[0])-30):])
+			}
 		}
-		if len(lines) != 2 || len(lines[0]) > maxRemark || strings.Contains(lines[0], "can") || lines[1] != "next" {
-			t.Errorf("at %d: %d lines, the first has %d bytes and ends in %q", at, len(lines), len(lines[0]), lines[0][max(0, len(lines[0])-30):])
+	}
+}
+
+// Nor does one in a progress or a failure, which are cut and escaped, wherever it begins.
+func TestSecretsAreHiddenBeforeTheCut(t *testing.T) {
+	t.Parallel()
+	for at := range maxTail + 2 {
+		said := strings.Repeat("y", at) + aKey
+		r, progress := reads(t, FormatCodex, `{"type":"error","message":`+strconv.Quote(said)+"}\n"+`{"type":"turn.failed","error":{"message":`+strconv.Quote(said)+"}}\n")
+		_, lines := reads(t, FormatLines, strings.Repeat("z", 17_000)+said+"\n")
+		if all := strings.Join(append(append(progress, lines...), r.fault), "|"); strings.Contains(all, "can") || strings.Contains(all, "zz") {
+			t.Errorf("behind %d: %q", at, all)
 		}
+	}
+}
+
+// Nor in what is left of a result, or of a line, that was too long.
+func TestSecretsAtTheEndOfOutput(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		format Format
+		most   int
+		end    string
+	}{
+		"a result": {FormatJSON, maxOutput, ""},
+		"a line":   {FormatClaude, maxEvent, "\nthe end\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			keep := &output{dir: t.TempDir(), heard: func() {}, hide: hideKey}
+			defer keep.close()
+			r := &recital{format: c.format, prose: keep, hide: hideKey, progress: func(mailbox.Progress) {}}
+			to := io.Writer(r)
+			if c.format == FormatJSON {
+				to = keep
+			}
+			_, _ = io.WriteString(to, strings.Repeat("y", c.most-6)+aKey+c.end)
+			r.end()
+			v, err := r.value()
+			if text := string(v); err != nil || strings.Contains(text, "can") || len(text) < c.most-secret.Most-6 || !strings.Contains(text, strings.TrimSpace(c.end)) {
+				t.Errorf("%d bytes, which end in %s, %v", len(text), text[max(0, len(text)-80):], err)
+			}
+		})
+	}
+}
+
+// told is a runtime that says what it was told to, and what its progress has become.
+type told struct {
+	done     Done
+	progress *string
+}
+
+func (told) Here() bool { return false }
+
+func (r told) Work(ctx context.Context, j *Job) Done {
+	j.Progress(nil, r.done.Message+r.done.Said+r.done.Release)
+	for ctx.Err() == nil && *r.progress == "" {
+		time.Sleep(5 * time.Millisecond)
+		if t, _, err := j.a.Box.Task(ctx, j.a.claim.ID()); err == nil && t.Mbox.Progress != nil {
+			*r.progress = t.Mbox.Progress.Message
+		}
+	}
+	return r.done
+}
+
+// Nor in the words of a runtime.
+func TestSecretsOfRuntimes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before int
+		done   func(text string) Done
+	}{
+		"a message":    {maxTail - 5, func(text string) Done { return Failed("x", "%s", text) }},
+		"a last word":  {maxTail - 5, func(text string) Done { return Done{Code: "x", Message: "it says", Said: text} }},
+		"a progress":   {maxNews - 5, func(text string) Done { return Done{Code: "x", Said: text} }},
+		"given back":   {200 - 5, func(text string) Done { return Done{Release: text, Delay: time.Hour} }},
+		"with escapes": {0, func(text string) Done { return Done{Code: "x", Message: text, Said: text} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newCompany(t, nil)
+			id := s.send("coder", "x", nil)
+			w := s.member("coder")
+			progress := ""
+			w.Runtime = told{c.done(strings.Repeat("y", c.before) + aKey), &progress}
+			w.Unlock = func(context.Context) (secret.Values, error) { return secret.Values{"KEY": aKey}, nil }
+			s.once(w)
+			task, _ := s.task(id)
+			if data, err := schemas.Encode(task); err != nil || strings.Contains(string(data)+progress, "canar") {
+				t.Errorf("%v %s, progress %q", err, data, progress)
+			}
+			if found, err := secrettest.Find(s.box.Home(), "canary"); found != nil || err != nil {
+				t.Errorf("it stands in %q, %v", found, err)
+			}
+		})
 	}
 }

@@ -102,6 +102,46 @@ var secretMutants = []mutant{
 		agentsTest("TestRemarksCutNoSecret$"),
 	},
 	{
+		"secret-begun-in-a-line", "secrets", "agents/remarks.go",
+		"line = withoutBegun(r.hide, line)", "line = r.hide(line)",
+		agentsTest("TestRemarksCutNoSecret$"),
+	},
+	{
+		"secret-begun-in-a-result", "secrets", "agents/output.go",
+		"withoutBegun(o.hide, string(data))", "o.hide(string(data))",
+		agentsTest("TestSecretsAtTheEndOfOutput$"),
+	},
+	{
+		"secret-begun-in-prose", "secrets", "agents/format.go",
+		"withoutBegun(r.hide, string(line))", "r.hide(string(line))",
+		agentsTest("TestSecretsAtTheEndOfOutput$"),
+	},
+	{
+		"secret-cut-in-a-progress", "secrets", "agents/format.go",
+		"schemas.Sentence(r.hide(text), maxNews)", "r.hide(schemas.Sentence(text, maxNews))",
+		agentsTest("TestSecretsAreHiddenBeforeTheCut$"),
+	},
+	{
+		"secret-cut-in-a-fault", "secrets", "agents/format.go",
+		"schemas.Sentence(r.hide(strings.Join(words, \": \")), maxTail)", "r.hide(schemas.Sentence(strings.Join(words, \": \"), maxTail))",
+		agentsTest("TestSecretsAreHiddenBeforeTheCut$"),
+	},
+	{
+		"secret-cut-in-a-runtimes-failure", "secrets", "agents/runtime.go",
+		"schemas.Sentence(hideWords(a.hidden, d.Message), maxTail)", "hideWords(a.hidden, schemas.Sentence(d.Message, maxTail))",
+		agentsTest("TestSecretsOfRuntimes$"),
+	},
+	{
+		"secret-cut-in-last-words", "secrets", "agents/runtime.go",
+		"schemas.Sentence(hideWords(a.hidden, d.Said), maxTail)", "hideWords(a.hidden, schemas.Sentence(d.Said, maxTail))",
+		agentsTest("TestSecretsOfRuntimes$"),
+	},
+	{
+		"secret-cut-in-a-runtimes-progress", "secrets", "agents/runtime.go",
+		"schemas.Sentence(hideWords(j.a.hidden, text), maxNews)", "hideWords(j.a.hidden, schemas.Sentence(text, maxNews))",
+		agentsTest("TestSecretsOfRuntimes$"),
+	},
+	{
 		"secret-gives-way", "secrets", "agents/attempt.go",
 		"return append(env, a.secrets.Environment()...)", "return append(a.secrets.Environment(), env...)",
 		agentsTest("TestSecretsOfCommands$"),
