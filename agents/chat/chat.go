@@ -198,3 +198,13 @@ type WaitError struct {
 
 func (e *WaitError) Error() string { return e.Err.Error() }
 func (e *WaitError) Unwrap() error { return e.Err }
+
+// WordsError is an error with what a program wrote beside it. That may repeat what the
+// program was told, a task's title say: it is for a log, and not for the ledger.
+type WordsError struct {
+	Err   error
+	Words string
+}
+
+func (e *WordsError) Error() string { return e.Err.Error() + ": " + e.Words }
+func (e *WordsError) Unwrap() error { return e.Err }

@@ -384,7 +384,7 @@ func (d *Delivery) failed(ctx context.Context, r *Result, t *tries, err error) e
 		return nil
 	}
 	d.o.Log("%s gives up the result of %s: %v", d.agent, r.ID, err)
-	if err := giveUp(ctx, d.o.Box, r, d.agent, d.o.Kind.Name, err.Error()); err != nil {
+	if err := giveUp(ctx, d.o.Box, r, d.agent, d.o.Kind.Name, err); err != nil {
 		return err
 	}
 	return d.out.update()

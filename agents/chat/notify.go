@@ -188,7 +188,7 @@ func (n *Notifier) alarm(ctx context.Context, why error) error {
 	}
 	return n.o.Box.Note(ctx, audit.Entry{
 		Agent: audit.MboxAgent, Event: audit.ErrorEvent, Action: fmt.Sprintf("mbox: notify %s fails: mbox.toml, [notify.%s]", n.o.Name, n.o.Name),
-		Details: audit.Details(map[string]string{"alarm": alarmKind, "target": n.o.Name, "reason": task.OneLine(why.Error())}),
+		Details: audit.Details(map[string]string{"alarm": alarmKind, "target": n.o.Name, "reason": reason(why)}),
 	})
 }
 

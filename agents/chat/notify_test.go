@@ -119,6 +119,30 @@ func TestNotifyAlarmsOnce(t *testing.T) {
 	}
 }
 
+// What a program wrote when it failed goes into the log, and not into the ledger: it may
+// repeat what it was told.
+func TestWordsStayOutOfTheLedger(t *testing.T) {
+	p := newPost(t, AtLeastOnce)
+	refused := fmt.Errorf("%w: %w", ErrRefused, &WordsError{Err: errors.New("/bin/x: exit status 3"), Words: "no between us"})
+	p.fake.fails = []error{refused, refused}
+	p.notified(NotifierOptions{On: Happenings}, 1, func() { p.done("42") })
+	p.fake.sent = nil
+	p.deliver(1)
+	reasons := 0
+	for line, err := range p.box.Ledger().Backward() {
+		p.must(err)
+		if e, err := line.Decode(); err != nil || strings.Contains(string(e.Details), "between us") || strings.Contains(e.Action, "between us") {
+			t.Errorf("%s %s %v", e.Action, e.Details, err)
+		}
+		if line.Text("reason") == "/bin/x: exit status 3" {
+			reasons++
+		}
+	}
+	if reasons != 2 || !strings.HasSuffix(refused.Error(), ": no between us") {
+		t.Errorf("%d reasons; the log has %v", reasons, refused)
+	}
+}
+
 func TestNotifyApproval(t *testing.T) {
 	p := newPost(t, AtLeastOnce)
 	p.box.Close()

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"mbox/audit"
@@ -21,14 +22,23 @@ func receive(ctx context.Context, box *mailbox.Box, r *Result, by string, receip
 
 // giveUp makes a dead letter of a result: an alarm, which mbox why and mbox doctor
 // tell until it was sent again or acknowledged.
-func giveUp(ctx context.Context, box *mailbox.Box, r *Result, by, channel, why string) error {
+func giveUp(ctx context.Context, box *mailbox.Box, r *Result, by, channel string, why error) error {
 	return box.Note(ctx, audit.Entry{
 		Agent: by, Event: audit.ErrorEvent, TaskID: (*string)(&r.ID), Session: r.Session,
 		Action: fmt.Sprintf("%s gave up the result of %s; mbox deliver --retry %s sends it again", by, r.ID, r.ID),
 		Details: audit.Details(map[string]any{
-			"alarm": task.Undelivered, "reason": task.OneLine(why), "leg": r.Leg, "end": r.End, "epoch": r.Epoch, "channel": channel,
+			"alarm": task.Undelivered, "reason": reason(why), "leg": r.Leg, "end": r.End, "epoch": r.Epoch, "channel": channel,
 		}),
 	})
+}
+
+// reason is an error as it may stand in the ledger: without a program's words.
+func reason(why error) string {
+	var words *WordsError
+	if errors.As(why, &words) {
+		why = words.Err
+	}
+	return task.OneLine(why.Error())
 }
 
 // Acknowledge writes down that a result has come to who asked for it, by whoever

@@ -108,7 +108,7 @@ func (p Program) Run(ctx context.Context) (said string, err error) {
 	case ctx.Err() != nil:
 		return "", fmt.Errorf("%s: it was ended after %s", p.Argv[0], p.For)
 	}
-	return "", fmt.Errorf("%s: %w: %s", p.Argv[0], err, p.brief(beginning(problem, maxSaid)))
+	return "", &chat.WordsError{Err: fmt.Errorf("%s: %w", p.Argv[0], err), Words: p.brief(beginning(problem, maxSaid))}
 }
 
 // brief is how an error of the program begins, without the text that it was given.

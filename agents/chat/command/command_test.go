@@ -40,7 +40,9 @@ func TestSend(t *testing.T) {
 }
 
 func TestSendFails(t *testing.T) {
-	if _, err := script(t, `echo no >&2; exit 3`).Send(t.Context(), chat.Notice{}); err == nil || !strings.Contains(err.Error(), "exit status 3: no") {
+	_, err := script(t, `echo no >&2; exit 3`).Send(t.Context(), chat.Notice{})
+	var words *chat.WordsError
+	if !errors.As(err, &words) || words.Words != "no" || !strings.HasSuffix(words.Err.Error(), "/script: exit status 3") || !strings.HasSuffix(err.Error(), "exit status 3: no") {
 		t.Errorf("%v", err)
 	}
 	for _, argv := range [][]string{nil, {"sh"}} {

@@ -185,7 +185,7 @@ func (c *child) read(ctx context.Context) (f frame, err error) {
 		}
 	}
 	if err := json.Unmarshal(line, &f); err != nil {
-		return f, fmt.Errorf("imsg: it writes what is no JSON-RPC: %.60s", chat.OneLine(string(line[:min(len(line), 200)])))
+		return f, &chat.WordsError{Err: errors.New("imsg: it writes what is no JSON-RPC"), Words: fmt.Sprintf("%.60s", chat.OneLine(string(line[:min(len(line), 200)])))}
 	}
 	return f, nil
 }
@@ -202,9 +202,9 @@ func (c *child) fails(ctx context.Context, err error) error {
 		if why == nil {
 			why = fmt.Errorf("status %d", status.ExitStatus())
 		}
-		return fmt.Errorf("imsg: it has ended: %w: %s", why, c.words())
+		return &chat.WordsError{Err: fmt.Errorf("imsg: it has ended: %w", why), Words: c.words()}
 	case <-time.After(grace):
-		return fmt.Errorf("imsg: %w: %s", err, c.words())
+		return &chat.WordsError{Err: fmt.Errorf("imsg: %w", err), Words: c.words()}
 	}
 }
 

@@ -118,6 +118,16 @@ var deliveryMutants = []mutant{
 		boxTest("TestArchiveOfForgedDrop"),
 	},
 	{
+		"words-in-the-ledger", "bridges", "agents/chat/receipt.go",
+		"\t\twhy = words.Err\n", "",
+		chatTest("TestWordsStayOutOfTheLedger"),
+	},
+	{
+		"command-words-in-the-ledger", "bridges", "agents/chat/command/command.go",
+		"&chat.WordsError{Err: fmt.Errorf(\"%s: %w\", p.Argv[0], err), Words: p.brief(beginning(problem, maxSaid))}", "fmt.Errorf(\"%s: %w: %s\", p.Argv[0], err, p.brief(beginning(problem, maxSaid)))",
+		command{"agents/chat/command", "TestSendFails"},
+	},
+	{
 		"notify-alarms-again", "bridges", "agents/chat/notify.go",
 		"\tif n.place.Alarmed {\n\t\treturn nil\n\t}\n", "",
 		chatTest("TestNotifyAlarmsOnce"),
