@@ -97,9 +97,15 @@ func (b *books) Session(t *Task) *string {
 	if t == nil || t.Source.Session == "" {
 		return nil
 	}
-	s := t.Source.Session
+	return new(identity(b, "session", t.Source.Session))
+}
+
+// Person is a person as the ledger has him: his name, or its salted hash.
+func Person(b *Box, name string) string { return identity(b.books, "person", name) }
+
+func identity(b *books, kind, text string) string {
 	if b.o.HashIdentities {
-		s = b.saltedHash("session", s)
+		return b.saltedHash(kind, text)
 	}
-	return &s
+	return text
 }

@@ -89,7 +89,7 @@ type Options struct {
 	CopyDelay      time.Duration           // after which lines stand in their agents' copies; if zero, when the box is closed
 	RetryBase      time.Duration           // retry n waits RetryBase·2ⁿ, with jitter; 1 s
 	MaxDepth       int                     // of delegation: a task this deep is refused; 3
-	HashIdentities bool                    // sessions enter the ledger as salted hashes
+	HashIdentities bool                    // sessions and operators enter the ledger as salted hashes
 	AppendOnly     bool                    // finished files of the ledger become append-only, where this process may do that
 	Agents         map[string]Capabilities // the registry: who may take what
 	Now            func() time.Time        // the clock

@@ -233,14 +233,15 @@ func code(sum string) string {
 	return sum[:min(len(sum), codeSize)]
 }
 
-// approvedBy tells whether the task was approved from there.
-func (i *inbox) approvedBy(id mailbox.ID, from string) (bool, error) {
+// approvedBy tells whether the task was approved by the message, whose sender may stand
+// there in clear or as a hash.
+func (i *inbox) approvedBy(id mailbox.ID, message string) (bool, error) {
 	lines, err := linesOf(i.Box, id)
 	return slices.ContainsFunc(lines, func(e audit.Entry) bool {
 		var d struct {
 			Approves mailbox.Approval `json:"approves"`
 		}
-		return e.Detail(&d) == nil && d.Approves.From == from
+		return e.Detail(&d) == nil && strings.HasPrefix(d.Approves.From, message+" ")
 	}), err
 }
 
@@ -265,8 +266,9 @@ func (i *inbox) approve(ctx context.Context, m *Message, id mailbox.ID, seen str
 		return fmt.Sprintf("%s is not what you have seen. /why %s shows what it would do now.", t.ID, t.ID), nil
 	}
 	key := i.key(m.ID)
-	from := schemas.Sentence(fmt.Sprintf("message %s of %s %s", key[len(key)-16:], i.agent, m.From), 200)
-	if spent, err := i.approvedBy(t.ID, from); spent || err != nil {
+	message := fmt.Sprintf("message %s of %s", key[len(key)-16:], i.agent)
+	from := schemas.Sentence(message+" "+mailbox.Person(i.Box, m.From), 200)
+	if spent, err := i.approvedBy(t.ID, message); spent || err != nil {
 		return fmt.Sprintf("This message has approved %s before, and counts once.", t.ID), err
 	}
 	_, err = i.Box.Approve(ctx, t.ID, mailbox.Consent{By: "human", From: from, Why: "Approved by chat", For: approvalLasts, SHA256: w.Approve})

@@ -146,11 +146,12 @@ func TestStatusTellsWhatIsOnesOwnHere(t *testing.T) {
 	}
 }
 
-// approving gives the bridge a box whose actions an operator has to approve.
-func (b *bridged) approving(now func() time.Time) *mailbox.Box {
+// approving gives the bridge a box whose actions an operator has to approve. hashed has
+// who that is in the ledger as a hash.
+func (b *bridged) approving(now func() time.Time, hashed bool) *mailbox.Box {
 	b.Helper()
 	b.Box.Close()
-	o := mailbox.Options{Now: now, Agents: map[string]mailbox.Capabilities{"pi": {}}, Approval: func(t *mailbox.Task) string {
+	o := mailbox.Options{Now: now, HashIdentities: hashed, Agents: map[string]mailbox.Capabilities{"pi": {}}, Approval: func(t *mailbox.Task) string {
 		if t.Mbox.Action != nil {
 			return "it deploys"
 		}
@@ -184,7 +185,7 @@ func (b *bridged) deploys(id mailbox.ID, what string) mailbox.ID {
 // A task of which the channel does not show all has no code.
 func TestNoCodeForHalf(t *testing.T) {
 	b := aBridge(t)
-	b.approving(nil)
+	b.approving(nil, false)
 	b.Kind.Limits.Text, b.Kind.Limits.Parts = 1000, 5
 	b.up()
 	for i, c := range []struct {
@@ -214,7 +215,7 @@ func TestNoCodeForHalf(t *testing.T) {
 func TestOnlyOperatorsApprove(t *testing.T) {
 	b := aBridge(t)
 	var late atomic.Int64
-	box := b.approving(func() time.Time { return time.Now().Add(time.Duration(late.Load())) })
+	box := b.approving(func() time.Time { return time.Now().Add(time.Duration(late.Load())) }, false)
 	stop := b.up()
 	id := b.deploys("deploy", "all of it")
 	approved := func() int {
@@ -278,6 +279,55 @@ func TestOnlyOperatorsApprove(t *testing.T) {
 	plain := b.has(from("anna", "4", "hello"))
 	if got := b.asks(from("chief", "5", "/approve "+plain)); !strings.Contains(got, "waits for no approval") {
 		t.Errorf("%q", got)
+	}
+}
+
+// With hash_identities no operator stands in clear in the ledger and the decision, and an
+// approval counts once all the same, also one that was given before that was set.
+func TestOperatorsAreHashed(t *testing.T) {
+	b := aBridge(t)
+	b.Rules.Operators = []string{"+49170123456"}
+	approve := func(id mailbox.ID, message string) string {
+		t.Helper()
+		_, line, ok := strings.Cut(b.asks(from("+49170123456", message+" asks", "/why "+string(id))), "/approve ")
+		if !ok {
+			t.Fatalf("%s has no code", id)
+		}
+		return b.asks(from("+49170123456", message, "/approve "+line))
+	}
+	var late time.Duration
+	now := func() time.Time { return time.Now().Add(late) }
+	b.approving(now, false)
+	stop := b.up()
+	before := b.deploys("before", "x")
+	if got := approve(before, "1"); got != "before is approved for an hour." {
+		t.Errorf("in clear: %q", got)
+	}
+	stop()
+	late = 2 * approvalLasts
+	box := b.approving(now, true)
+	b.up()
+	if got := approve(before, "1"); !strings.Contains(got, "counts once") {
+		t.Errorf("what was given in clear: %q", got)
+	}
+	id := b.deploys("hashed", "x")
+	if got := approve(id, "2"); got != "hashed is approved for an hour." {
+		t.Errorf("hashed: %q", got)
+	}
+	if w, err := box.Why(t.Context(), id); err != nil || w.Approve != "" {
+		t.Errorf("it waits for %+v, %v", w, err)
+	}
+	lines, err := linesOf(box, id)
+	all, failed := box.Decisions(t.Context())
+	if err := errors.Join(err, failed); err != nil || len(all) != 2 {
+		t.Fatal(len(all), err)
+	}
+	told := fmt.Sprint(all[0], all[1])
+	for _, line := range lines {
+		told += string(line.Details) + line.Action
+	}
+	if n := strings.Count(told, "49170123456"); n != 1 || !strings.Contains(told, " of bridge:family sha256:") {
+		t.Errorf("the number stands there %d times, which is once before: %s", n, told)
 	}
 }
 

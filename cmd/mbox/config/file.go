@@ -78,7 +78,7 @@ type origins struct {
 
 // Audit is the table [audit].
 type Audit struct {
-	HashIdentities bool `toml:"hash_identities" json:"hash_identities,omitzero" jsonschema:"default=false,description=sessions enter the ledger as salted hashes"`
+	HashIdentities bool `toml:"hash_identities" json:"hash_identities,omitzero" jsonschema:"default=false,description=sessions and operators enter the ledger as salted hashes"`
 	AppendOnly     bool `toml:"append_only" json:"append_only,omitzero" jsonschema:"default=false,description=finished files of the ledger become append-only (chattr +a)\\, by mbox where it may\\, else by hand: mbox doctor says how"`
 }
 

@@ -81,6 +81,11 @@ var bridgeMutants = []mutant{
 		chatTest("TestCommandsAreForOnesOwnTasks"),
 	},
 	{
+		"operator-in-clear", "bridges", "agents/chat/command.go",
+		"mailbox.Person(i.Box, m.From)", "m.From",
+		chatTest("TestOperatorsAreHashed"),
+	},
+	{
 		"bridge-tells-a-room-of-others", "bridges", "agents/chat/command.go",
 		"see: (own || operator) && (here || !m.In.Group)", "see: own || operator",
 		chatTest("TestCommandsAreForOnesOwnTasks"),
