@@ -37,6 +37,12 @@ type ruling struct {
 func (r *ruling) Error() string { return r.why.Error() }
 func (r *ruling) Unwrap() error { return r.why }
 
+// quoting is an error that repeats what was asked for.
+type quoting struct {
+	error
+	plain string // the same without it, for the ledger
+}
+
 func refuse(step delegation.Step, format string, a ...any) *ruling {
 	return &ruling{step, fmt.Errorf(format, a...)}
 }
@@ -55,7 +61,7 @@ func (t *Team) judge(q request) (action.Action, *ruling) {
 		return nil, refuse(delegation.StepRole, "the role %s of %s is not known", schemas.Quote(m.Role), q.to)
 	}
 	if allowed := t.allowed(m); !slices.Contains(allowed, q.name) {
-		return nil, refuse(delegation.StepAction, "%s may not do %s: %s", q.to, schemas.Quote(q.name), listed(allowed))
+		return nil, mayNot(q.to, q.name, allowed)
 	}
 	if m.Role == "" {
 		return nil, nil // its own command knows what the action means
@@ -98,13 +104,22 @@ func (t *Team) addressee(params jsontext.Value) *ruling {
 	to, m, known := t.Members.Find(ask.Role)
 	switch allowed := t.allowed(m); {
 	case !known:
-		return refuse(delegation.StepRole, "there is no agent and no role %s in mbox.toml", schemas.Quote(ask.Role))
+		return &ruling{delegation.StepRole, &quoting{
+			fmt.Errorf("there is no agent and no role %s in mbox.toml", schemas.Quote(ask.Role)), "there is no such agent and no such role in mbox.toml",
+		}}
 	case !m.Enabled:
 		return refuse(delegation.StepRole, "%s is not enabled in mbox.toml", to)
 	case ask.Task != "" && !slices.Contains(allowed, ask.Task):
-		return refuse(delegation.StepAction, "%s may not do %s: %s", to, schemas.Quote(ask.Task), listed(allowed))
+		return mayNot(to, ask.Task, allowed)
 	}
 	return nil
+}
+
+// mayNot refuses an action by its name, which may be any text: a model writes it.
+func mayNot(agent, name string, allowed []string) *ruling {
+	return &ruling{delegation.StepAction, &quoting{
+		fmt.Errorf("%s may not do %s: %s", agent, schemas.Quote(name), listed(allowed)), agent + " may not do that: " + listed(allowed),
+	}}
 }
 
 // allowed are the actions that an agent may do: deny by default.
@@ -252,7 +267,10 @@ func (t *Team) refusals(d delegation.Details, r *ruling, by string) []audit.Entr
 func reasonOf(r *ruling) string {
 	var bad *schemas.Error
 	var denied *policy.Denied
+	var quotes *quoting
 	switch {
+	case errors.As(r.why, &quotes):
+		return quotes.plain
 	case errors.As(r.why, &bad):
 		return bad.Path + ": " + bad.Code
 	case errors.As(r.why, &denied):

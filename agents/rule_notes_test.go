@@ -2,6 +2,7 @@ package agents
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"mbox/audit"
@@ -47,5 +48,37 @@ func TestRefusedReplyIsNoted(t *testing.T) {
 		if c.lines(audit.TaskFailed, nil) != 1 || c.file("coder", "a.md") != "" {
 			t.Errorf("%s: the task did not fail, or a part was done", q.reply)
 		}
+	}
+}
+
+// What was asked for stands in the answer to who asked, and in no line of the ledger: whom
+// a delegation is for, and what an agent is to do, is no name before it is known.
+func TestRefusedWordsAreNotNoted(t *testing.T) {
+	c := newCompany(t, nil)
+	for params, want := range map[string]string{
+		`{"role":"the key of Anna","title":"x"}`:               `there is no agent and no role "the key of Anna"`,
+		`{"role":"coder","task":"read the key of Anna aloud"}`: `coder may not do "read the key of Anna aloud"`,
+	} {
+		_, err := c.box.Submit(t.Context(), &mailbox.Task{
+			Task: mailbox.Request{Title: "x"}, Assignment: mailbox.Assignment{TargetAgent: "coordinator"}, Mbox: mailbox.Meta{Action: act("delegate", params)},
+		})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", params, err)
+		}
+	}
+	c.brains["coder"].says = []any{`{"action":"the key of Anna","params":{}}`}
+	c.send("coder", "x", nil)
+	c.works("coder")
+	reasons := 0
+	c.lines(audit.DelegationEvent, func(e *audit.Entry) {
+		if strings.Contains(string(e.Details), "Anna") || strings.Contains(e.Action, "Anna") {
+			t.Errorf("%s %s", e.Action, e.Details)
+		}
+		if strings.Contains(string(e.Details), "no such agent and no such role") || strings.Contains(string(e.Details), "coder may not do that: it may do ") {
+			reasons++
+		}
+	})
+	if reasons != 3 {
+		t.Errorf("%d reasons", reasons)
 	}
 }

@@ -112,9 +112,13 @@ func completion(checks []string) string {
 }
 
 // Fail ends the attempt. The task waits in pending for another one, longer each
-// time, or has failed for good when its attempts are used up or f is final.
+// time, or has failed for good when its attempts are used up or f is final. Another code
+// than [task.CheckCode] takes is refused.
 func (c *Claim) Fail(ctx context.Context, fail Failure) error {
 	fail.Code = cmp.Or(fail.Code, "failed")
+	if err := task.CheckCode(fail.Code); err != nil {
+		return err
+	}
 	fail.Bound()
 	return c.verb(ctx, "fail", fail, func(f *home.File) (*change, error) {
 		return c.box.reclaimer.failed(f.Task, fail), nil

@@ -25,7 +25,7 @@ pause that doubles, until its attempts are used up; then, or at once with
 		exits: holderExits,
 		flags: slices.Concat(h.flags(), flags(
 			textFlag("reason", "what went wrong: `TEXT`, needed", &f.Message),
-			textFlag("code", "a stable `NAME` of it (failed)", &f.Code),
+			textFlag("code", "a stable `NAME` of it, in lower case (failed)", &f.Code),
 			boolFlag("final", "trying again would not help", &f.Final),
 		)),
 		run: func(ctx context.Context, s *session, args []string) error {

@@ -23,7 +23,7 @@ func TestTerminalsAreWideEnough(t *testing.T) {
 		for _, on := range []bool{false, true} {
 			ls := linesOn(t, wide, on, func(s *session) { listAll(t, s, box) })
 			for _, want := range []string{
-				`^copy-photos +failed +.*1/1 .*exit 1: the disk is full`,
+				`^copy-photos +failed +.*1/1 .*exit_1: the disk is full`,
 				`^sweep +rejected .*task\.priority: "soon" is not allo`,
 				`^index +in-progress +.*40%`,
 				`^fine +completed\? `,
@@ -47,7 +47,7 @@ func TestTerminalsAreWideEnough(t *testing.T) {
 					}
 					s.showTask(task, state, nil)
 				})
-				if id == "copy-photos" && (!strings.Contains(show, "\n   second line\n\nerror        exit 1: the disk is full\n") || strings.Count(show, "\n   ") < 6) {
+				if id == "copy-photos" && (!strings.Contains(show, "\n   second line\n\nerror        exit_1: the disk is full\n") || strings.Count(show, "\n   ") < 6) {
 					t.Errorf("%d columns:\n%s", wide, show)
 				}
 			}
@@ -76,7 +76,7 @@ func variedBox(t *testing.T) *mailbox.Box {
 	}
 	forty := 40
 	err := errors.Join(
-		take("copy-photos", "Copy the photos to the second disk in the cellar, "+long).Fail(t.Context(), mailbox.Failure{TaskError: mailbox.TaskError{Code: "exit 1", Message: "the disk is full"}}),
+		take("copy-photos", "Copy the photos to the second disk in the cellar, "+long).Fail(t.Context(), mailbox.Failure{TaskError: mailbox.TaskError{Code: "exit_1", Message: "the disk is full"}}),
 		take("fine", "All is well").Complete(t.Context(), mailbox.Result{}),
 		take("index", "Index it").Progress(t.Context(), mailbox.Progress{Percent: &forty, Message: long}),
 		os.WriteFile(filepath.Join(box.Home(), "tasks", "pending", "sweep.json"), []byte(`{"task":{"title":"Sweep the floor","priority":"soon"}}`), 0o600),

@@ -19,6 +19,7 @@ import (
 var (
 	actionForm = schemas.Pattern(`^[a-z][a-z0-9_]{0,63}$`)
 	checkForm  = schemas.Pattern(`^[a-z][a-z0-9_-]{0,63}$`)
+	codeForm   = schemas.Pattern(`^[a-z0-9][a-z0-9_.-]{0,63}$`)
 )
 
 // Reserved agent names. human and unknown may be a source, any may be a
@@ -49,6 +50,15 @@ func CheckActor(name string) error {
 func CheckID(id ID) error {
 	if !audit.TaskForm().MatchString(string(id)) {
 		return &schemas.Error{Path: "id", Code: "bad_value", Problem: fmt.Sprintf("%q is no task id", schemas.Sentence(string(id), 80)), Want: "a letter or digit, then at most 127 letters, digits, '.', '_' and '-'"}
+	}
+	return nil
+}
+
+// CheckCode returns an error if a failure cannot have this code: it stands in the ledger,
+// where no text of the work does.
+func CheckCode(code string) error {
+	if !codeForm().MatchString(code) {
+		return Fault("code", schemas.Quote(code)+" is no code of a failure", "a name such as exec_failed: a lower-case letter or digit, then at most 63 of these, '.', '_' and '-'")
 	}
 	return nil
 }

@@ -106,6 +106,7 @@ func TestClaimEnds(t *testing.T) {
 		t.Errorf("released %+v", s)
 	}
 	call[claimOutput](coder, "claim_task", args{"wait_seconds": 5})
+	coder.refuse("fail_task", args{"id": id, "reason": "no disk", "code": "No Disk"}, "code", "^[a-z0-9][a-z0-9_.-]{0,63}$")
 	if s := call[stateOutput](coder, "fail_task", args{"id": id, "reason": "no disk", "final": true}); s.State != mailbox.Failed {
 		t.Errorf("failed %+v", s)
 	}

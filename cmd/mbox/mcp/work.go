@@ -264,7 +264,7 @@ func (s *Server) complete(ctx context.Context, _ *sdk.CallToolRequest, in comple
 type failInput struct {
 	holding
 	Reason string `json:"reason" jsonschema:"minLength=1,description=what went wrong"`
-	Code   string `json:"code,omitzero" jsonschema:"maxLength=64,default=failed,description=a stable name of it"`
+	Code   string `json:"code,omitzero" jsonschema:"pattern=^[a-z0-9][a-z0-9_.-]{0\\,63}$,default=failed,description=a stable name of it"`
 	Final  bool   `json:"final,omitzero" jsonschema:"description=trying again would not help"`
 }
 

@@ -152,6 +152,11 @@ var mailboxMutants = []mutant{
 		boxTest("TestRule05_EveryWriteFails/complete"),
 	},
 	{
+		"fail-with-any-code", "texts", verbsGo,
+		"\tif err := task.CheckCode(fail.Code); err != nil {\n\t\treturn err\n\t}\n", "",
+		mboxTest("TestScripts/work$"),
+	},
+	{
 		"torn-append-is-undone", "6", transitionGo,
 		"if err != nil && !errors.Is(err, audit.ErrUnwritten) {", "if err != nil && errors.Is(err, ErrReadOnly) {",
 		boxTest("TestRule05_EveryWriteFails/complete"),

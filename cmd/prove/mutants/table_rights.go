@@ -6,6 +6,11 @@ func agentsTest(run string) command { return command{"agents", run} }
 // rightsMutants break the rules of what a child may do, and of who has to agree.
 var rightsMutants = []mutant{
 	{
+		"refusal-with-what-was-asked", "texts", "agents/judge.go",
+		"\t\treturn quotes.plain\n", "\t\treturn r.Error()\n",
+		agentsTest("TestRefusedWordsAreNotNoted$"),
+	},
+	{
 		"sandbox-left-by-the-child", "rights", "agents/policy/escalation.go",
 		"return p.Sandbox == sandboxLandlock || q.Sandbox != sandboxLandlock", "return true",
 		command{"agents/policy", "TestEveryAxisHolds"},
