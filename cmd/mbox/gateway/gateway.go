@@ -26,6 +26,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/cipher"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -74,6 +75,7 @@ type Door struct {
 	o        Options
 	handler  http.Handler
 	sessions *sessions
+	cursors  cipher.AEAD
 	proving  turns // of who proves the mailbox
 	listing  turns // of who reads all tasks of a state
 	finding  turns // of who looks through the ledger
@@ -95,7 +97,7 @@ func New(o Options) *Door {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	d := &Door{o: o, sessions: newSessions(), proving: make(turns, 1), listing: make(turns, 1), finding: make(turns, 1), hashing: make(turns, 2)}
+	d := &Door{o: o, sessions: newSessions(), cursors: newSeal(), proving: make(turns, 1), listing: make(turns, 1), finding: make(turns, 1), hashing: make(turns, 2)}
 	places := connections()
 	d.staying, d.unnamed = make(turns, max(1, places*3/4)), make(turns, max(1, places/2))
 	d.description = sync.OnceValues(d.describe)

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -429,6 +430,25 @@ func (p *place) pages(query string, want int) {
 	}
 }
 
+// A cursor does not tell of what it was looked at, which the caller may not see.
+func TestCursorTellsNothing(t *testing.T) {
+	p := newPlace(t)
+	defer func(n int) { mostLooked = n }(mostLooked)
+	mostLooked = 1
+	p.sent("o", `{"id":"layoffs","task":{"title":"x"},"assignment":{"target_agent":"tester"}}`)
+	p.sent("o", `{"id":"zeta","task":{"title":"x"},"assignment":{"target_agent":"coder"}}`)
+	got := p.want(200, "a", "GET", "/tasks?state=pending", "")
+	next, _ := got["next"].(string)
+	data, err := base64.RawURLEncoding.DecodeString(next)
+	if len(got["tasks"].([]any)) != 0 || next == "" || err != nil || strings.Contains(string(data), "layoffs") {
+		t.Errorf("%v: %q, %v", got, data, err)
+	}
+	got = p.want(200, "a", "GET", "/tasks?state=pending&cursor="+next, "")
+	if all := got["tasks"].([]any); len(all) != 1 || got["next"] != nil {
+		t.Errorf("behind it: %v", got)
+	}
+}
+
 // The archive's folders are listed the youngest first, so older tasks come behind
 // younger ones.
 func TestListArchive(t *testing.T) {
@@ -466,8 +486,12 @@ func TestListLooksAtSome(t *testing.T) {
 	}
 	next := got["next"].(string)
 	p.want(400, "r", "GET", "/tasks?state=failed&cursor="+next, "")
-	for _, at := range []string{"../../etc/passwd", "tasks", "tasks/none/x.json", "/tasks/pending/x.json"} {
-		p.want(400, "r", "GET", "/tasks?cursor="+cursor(at).String(), "")
+	p.want(200, "r", "GET", "/tasks?cursor="+next, "")
+	open := base64.RawURLEncoding.EncodeToString([]byte("tasks/pending/x.json"))
+	for _, forged := range []string{"x", open, next[1:], next + "AA", newPlace(t).door.seal("tasks/pending/x.json")} {
+		if got := p.want(400, "r", "GET", "/tasks?cursor="+forged, ""); got["hint"] != "begin without a cursor" {
+			t.Errorf("%s: %v", forged, got)
+		}
 	}
 	w := p.ask("r", "GET", "/list?q=nowhere", "")
 	if !strings.Contains(w.Body.String(), "None of those that this page looked at matches") || !strings.Contains(w.Body.String(), "Next page") {

@@ -3,9 +3,11 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -51,7 +53,7 @@ func taskRoutes() []route {
 				{name: "type", about: "only this type", form: among(task.Types...)},
 				{name: "priority", about: "only this priority", form: among(task.Priorities...)},
 				{name: "n", about: "at most so many (100)", form: between(1, mostPage)},
-				{name: "cursor", about: "the next of the page before", form: form{check: isCursor}},
+				{name: "cursor", about: "the next of the page before"},
 			},
 		},
 		{
@@ -230,13 +232,12 @@ var mostLooked = 5000
 // Tasks is a page of a list.
 type Tasks struct {
 	Tasks []*mailbox.Task `json:"tasks" jsonschema:"description=as their files have them\\, without the tokens of claims"`
-	Next  string          `json:"next,omitzero" jsonschema:"description=cursor of the next page\\, of which there may be one even behind a page without tasks; missing: this is the last"`
+	Next  string          `json:"next,omitzero" jsonschema:"description=cursor of the next page\\, for as long as mbox runs\\, of which there may be one even behind a page without tasks; missing: this is the last"`
 }
 
-// cursor is where a page begins: behind the item with this path.
+// cursor is where a page begins: behind the item with this path. That may be one that the
+// caller may not see, so he gets it sealed.
 type cursor string
-
-func (at cursor) String() string { return base64.RawURLEncoding.EncodeToString([]byte(at)) }
 
 // state is that of the folder in which the item lies.
 func (at cursor) state() mailbox.State {
@@ -244,16 +245,34 @@ func (at cursor) state() mailbox.State {
 	return mailbox.State(folder)
 }
 
-func cursorOf(text string) (cursor, error) {
-	data, err := base64.RawURLEncoding.DecodeString(text)
-	return cursor(data), err
+// newSeal seals cursors by a key that is gone with the process.
+func newSeal() cipher.AEAD {
+	key := make([]byte, 32)
+	rand.Read(key) // never fails (crypto/rand)
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		panic(err)
+	}
+	seal, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		panic(err)
+	}
+	return seal
 }
 
-func isCursor(v string) error {
-	if at, err := cursorOf(v); err != nil || !slices.Contains(append(stateNames(), string(mailbox.Archived)), string(at.state())) {
-		return errors.New("this is no cursor of ours")
+func (d *Door) seal(at cursor) string {
+	return base64.RawURLEncoding.EncodeToString(d.cursors.Seal(nil, nil, []byte(at), nil))
+}
+
+func (d *Door) unseal(text string) (cursor, error) {
+	data, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		data, err = d.cursors.Open(nil, nil, data, nil)
 	}
-	return nil
+	if err != nil {
+		return "", badRequest("the cursor is none of ours, or of before mbox was started anew", "begin without a cursor")
+	}
+	return cursor(data), nil
 }
 
 func (c *call) list() error {
@@ -284,7 +303,10 @@ func (c *call) filter() (mailbox.Filter, error) {
 		f.States = task.Folders
 	}
 	if text := c.value("cursor"); text != "" {
-		at, _ := cursorOf(text) // it was checked
+		at, err := c.door.unseal(text)
+		if err != nil {
+			return f, err
+		}
 		i := slices.Index(f.States, at.state())
 		if i < 0 {
 			return f, badRequest("the cursor is of another state", "begin without a cursor")
@@ -310,7 +332,7 @@ func (c *call) page(f mailbox.Filter, n int, wanted func(*mailbox.Task) (bool, e
 			return p, err
 		}
 		if len(p.Tasks) == n || size > pageBytes || looked == mostLooked {
-			p.Next = last.String()
+			p.Next = c.door.seal(last)
 			return p, nil
 		}
 		last = cursor(it.Path)

@@ -32,7 +32,7 @@ func pageRoutes() []route {
 		{name: "to"}, {name: "by"}, {name: "type", form: among(task.Types...)}, {name: "priority", form: among(task.Priorities...)},
 	}
 	list := append([]param{
-		{name: "state", form: among(states...)}, {name: "from"}, {name: "q"}, {name: "cursor", form: form{check: isCursor}},
+		{name: "state", form: among(states...)}, {name: "from"}, {name: "q"}, {name: "cursor"},
 	}, some...)
 	said := param{name: "said"}
 	routes := []route{

@@ -7,6 +7,11 @@ func configTest(run string) command { return command{"cmd/mbox/config", run} }
 // doorsMutants break the rules of who comes in by the doors, and of where they are.
 var doorsMutants = []mutant{
 	{
+		"cursor-in-clear", "doors", "cmd/mbox/gateway/tasks.go",
+		"d.cursors.Seal(nil, nil, []byte(at), nil))", "d.cursors.Seal([]byte(at), nil, []byte(at), nil))",
+		doorTest("TestCursorTellsNothing$"),
+	},
+	{
 		"token-any-secret", "doors", "cmd/mbox/gateway/token/token.go",
 		"subtle.ConstantTimeCompare(e.sum, sum) == 1", "subtle.ConstantTimeCompare(e.sum, sum) >= 0",
 		tokenTest("TestNearlyASecret"),
