@@ -49,8 +49,10 @@ func read(body []byte) (m message, err error) {
 	return m, nil
 }
 
-// idStart makes ids of senders that share a secret differ.
-func idStart(sender string) string { return sender + "/" }
+// idStart makes ids of senders that share a secret differ: the first / ends the sender.
+func idStart(sender string) string { return withoutSlash.Replace(sender) + "/" }
+
+var withoutSlash = strings.NewReplacer("%", "%25", "/", "%2F")
 
 // identify names a message by what it says of itself: "" for one that says nothing.
 func (m message) identify(body []byte, key string) string {

@@ -147,6 +147,12 @@ func TestSameMessage(t *testing.T) {
 	if id(own) == id(`{"sender":"b","content":"x","id":"1"}`) {
 		t.Error("two senders with the same id are one message")
 	}
+	if id(`{"sender":"acme","content":"x","id":"site/7"}`) == id(`{"sender":"acme/site","content":"x","id":"7"}`) {
+		t.Error("an id went over to another sender's")
+	}
+	if id(`{"sender":"acme/site","content":"x","id":"7"}`) == id(`{"sender":"acme%2Fsite","content":"x","id":"7"}`) {
+		t.Error("a sender is named like another one is kept")
+	}
 	if id(none, "Idempotency-Key", "k1") != id(none, "X-Idempotency-Key", "k1") {
 		t.Error("a key that came again is another message")
 	}

@@ -45,6 +45,13 @@ func TestNoticeOut(t *testing.T) {
 	if !c.(*channel).signed(r.Header.Get(signatureHeader), body) {
 		t.Error("it is not signed")
 	}
+	slashed := chat.Notice{To: chat.Conversation{Peer: "100%/acme"}, Reply: message{Sender: "100%/acme", ID: "a/42"}.identify(nil, "")}
+	if _, err := c.Send(t.Context(), slashed); err != nil {
+		t.Fatal(err)
+	}
+	if <-got; !strings.Contains(string(body), `"to":"100%/acme","reply":"a/42"`) {
+		t.Errorf("%s", body)
+	}
 	if said, err := c.Check(t.Context()); err != nil || !strings.Contains(said, "200 to HEAD") {
 		t.Error(said, err)
 	}

@@ -18,7 +18,9 @@ var hooksMutants = []mutant{
 	{"hook-any-mac", "security", "agents/chat/webhook/webhook.go", "hmac.Equal(given, c.mac(body))", "len(given) > 0", hookTest("TestRefusedRequests")},
 	{"hook-key-swallows", "once", hookInGo, "\"%d %s %s\", len(key), key, body", "\"%d %s\", len(key), key", hookTest("TestSameMessage")},
 	{"hook-header-over-id", "once", hookInGo, "case m.ID != \"\":", "case m.ID != \"\" && key == \"\":", hookTest("TestSameMessage")},
-	{"hook-sender-forgotten", "once", hookInGo, "return sender + \"/\"", "return \"\"", hookTest("TestSameMessage")},
+	{"hook-sender-forgotten", "once", hookInGo, "return withoutSlash.Replace(sender) + \"/\"", "return \"\"", hookTest("TestSameMessage")},
+	{"hook-id-of-two-senders", "once", hookInGo, "\"/\", \"%2F\")", "\"#\", \"%2F\")", hookTest("TestSameMessage")},
+	{"hook-sender-like-another", "once", hookInGo, "\"%\", \"%25\"", "\"#\", \"%25\"", hookTest("TestSameMessage")},
 	{
 		"hook-window-not-kept", "once", "agents/chat/webhook/window.go",
 		"return a.id(), in.Keep(ctx, w.String())", "return a.id(), nil", hookTest("TestKilledInWindow"),
