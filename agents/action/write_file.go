@@ -90,10 +90,14 @@ var autorun = []string{
 	"serverless.yml", "serverless.yaml", "serverless.json", "pulumi.yaml", "pulumi.yml", "skaffold.yaml", "firebase.json", "vercel.json", "wrangler.json",
 	"mkdocs.yaml", "taskfile.dist.yml", "taskfile.dist.yaml", "lefthook.json", "lefthook-local.yml", "lefthook-local.yaml", "process-compose.yml", "process-compose.yaml",
 	"docker-bake.override.json", "cloudbuild.yml", "cloudbuild.json", "buildspec.yml", "mypy.ini", "alembic.ini", "dub.json", "shard.yml", "_config.yml",
+	"wp-cli.yml", "wp-cli.local.yml", "helmfile.yaml", "helmfile.yml",
 }
 
 // autorunEndings are those of files that a program obeys by any name.
 var autorunEndings = []string{".tf.json", ".tofu.json", ".pkr.json"}
+
+// autorunForms are names of which there are many: of podman-compose, and of Jupyter.
+var autorunForms = schemas.Pattern(`(?i)^(?:(?:podman|container)-compose(?:\.override)?\.ya?ml|jupyter_(?:.*_)?config\.(?:json|py))$`)
 
 // runsByItself gives the part of a path that such a program looks for; "" if there
 // is none. Names in which only case differs, or what nobody sees, are one on some
@@ -112,7 +116,8 @@ func runsByItself(name string) string {
 	seen := strings.TrimRight(last, ". ")
 	lower := strings.ToLower(seen)
 	if slices.ContainsFunc(autorun, func(name string) bool { return strings.EqualFold(name, seen) }) ||
-		slices.ContainsFunc(autorunEndings, func(ending string) bool { return strings.HasSuffix(lower, ending) }) {
+		slices.ContainsFunc(autorunEndings, func(ending string) bool { return strings.HasSuffix(lower, ending) }) ||
+		autorunForms().MatchString(seen) {
 		return last
 	}
 	return ""

@@ -184,6 +184,11 @@ var policyMutants = []mutant{
 		policyTest("TestCommandBounds"),
 	},
 	{
+		"compose-file-of-podman", "security", "agents/action/write_file.go",
+		"\t\tautorunForms().MatchString(seen) {", "\t\tfalse {",
+		actionTest("TestWriteFileValidate"),
+	},
+	{
 		"dotfile-in-a-folder", "security", "agents/action/write_file.go",
 		"if strings.HasPrefix(part, \".\") && part != \".\" {", "if part == name && strings.HasPrefix(part, \".\") {",
 		actionTest("TestWriteFileValidate"),
