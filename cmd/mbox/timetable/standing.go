@@ -102,7 +102,7 @@ func (t *Table) problem(ctx context.Context, name string, s *config.Schedule, no
 	if !comes && k.sent.Task == "" && !tick.At.After(k.since) {
 		return "its time had passed when it was added: it never comes", true, nil
 	}
-	if !tick.At.After(k.since) || k.since.IsZero() || now.Sub(tick.At) < late {
+	if !tick.At.After(k.since) || k.since.IsZero() {
 		return "", false, nil
 	}
 	busy, err := t.unfinished(ctx, name, s, now)
@@ -111,6 +111,11 @@ func (t *Table) problem(ctx context.Context, name string, s *config.Schedule, no
 	}
 	if busy != "" && !s.Overlap {
 		return fmt.Sprintf("nothing was sent for %s: %s has not ended", tick.Name, busy), true, nil
+	}
+	for first := tick; now.Sub(tick.At) < late; tick = first { // of those that were missed one after another
+		if first, came = s.Rule().Before(tick); !came || first.Name == k.sent.Tick || !first.At.After(k.since) {
+			return "", false, nil
+		}
 	}
 	return fmt.Sprintf("nothing was sent for %s: no mbox up was there in time, or what it sent was refused", tick.Name), !comes, nil
 }

@@ -222,8 +222,8 @@ func TestNoOverlap(t *testing.T) {
 	if got := w.alarms(); len(got) != 2 || !strings.Contains(got[0], "nothing is sent for 2026-11-23T07:00: task-") {
 		t.Errorf("the alarms are %q, want one of each run", got)
 	}
-	w.standing("2026-11-23T08:04:00Z", "")
-	w.standing("2026-11-23T08:05:00Z", "nothing was sent for 2026-11-23T08:00: task-.* has not ended!")
+	w.standing("2026-11-23T07:59:59Z", "nothing was sent for 2026-11-23T07:00: task-.* has not ended!")
+	w.standing("2026-11-23T08:00:01Z", "nothing was sent for 2026-11-23T08:00: task-.* has not ended!")
 	w.end(true)
 	w.turn("2026-11-23T08:00:30Z", "2026-11-23T06:00", "2026-11-23T08:00") // it ends within the minute
 	w.end(true)
@@ -244,6 +244,19 @@ func TestNoOverlap(t *testing.T) {
 	}
 	w.look()
 	w.turn("2026-11-23T09:20:00Z", "2026-11-23T06:00", "2026-11-23T08:00", "run-1", "run-2", "run-3", "run-4", "run-5", "run-6", "run-7")
+}
+
+// However often its times come, a schedule is told of that has sent nothing for a while.
+func TestFrequentMisses(t *testing.T) {
+	w := begin(t, strings.Replace(hourly, "0 * * * *", "* * * * *", 1))
+	w.up("2026-11-23T05:10:00Z")
+	w.turn("2026-11-23T05:11:00Z", "2026-11-23T05:11")
+	w.standing("2026-11-23T05:12:30Z", "nothing was sent for 2026-11-23T05:12: task-.* has not ended!")
+	w.end(true)
+	w.standing("2026-11-23T05:12:30Z", "")
+	w.standing("2026-11-23T05:16:59Z", "")
+	w.standing("2026-11-23T05:17:00Z", "nothing was sent for 2026-11-23T05:12: no mbox up was there in time, or what it sent was refused")
+	w.standing("2026-11-23T07:30:00Z", "nothing was sent for 2026-11-23T07:25: no mbox up was there in time, or what it sent was refused")
 }
 
 // standing wants one problem; one that ends in ! is an alarm.
