@@ -181,6 +181,13 @@ func (f *feed) since(seq int64) (lines []frame, grown <-chan struct{}, ok bool) 
 	return lines, f.grown, true
 }
 
+// reached is the seq of the last line that was read; 0 before there is one.
+func (f *feed) reached() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.end
+}
+
 // newest is the seq of the last line that was read, as soon as there is one.
 func (f *feed) newest(ctx context.Context) (seq int64, broken error) {
 	select {

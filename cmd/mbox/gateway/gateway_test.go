@@ -850,6 +850,19 @@ func watch(ctx context.Context, t *testing.T, url, last string, n int) (ids []st
 	return ids
 }
 
+// Who has seen a line that the ledger does not have, of one that was given up, gets what
+// there is now from its beginning.
+func TestEventsOfAnotherLedger(t *testing.T) {
+	p := newPlace(t)
+	server := p.listen()
+	for range 3 {
+		p.sent("o", titled("x", "coder"))
+	}
+	if got := strings.Join(watch(t.Context(), t, server.URL+"/events", "60", 3), " "); got != "1 2 3" {
+		t.Errorf("seen: %s", got)
+	}
+}
+
 // A stream begins behind the last event that was seen, has every line once, and goes
 // on with those that come.
 func TestEventsResume(t *testing.T) {

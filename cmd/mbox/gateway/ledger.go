@@ -282,6 +282,9 @@ func (c *call) stream(at int64, send func([]byte) error) {
 		return batch.Len() < eventBytes
 	}
 	for {
+		if at > c.reached() && c.begunAnew(at) {
+			at = 0
+		}
 		before := at
 		lines, grown, ok := c.since(at)
 		if !ok && c.linesBehind(at, put) != nil {
@@ -309,6 +312,13 @@ func (c *call) stream(at int64, send func([]byte) error) {
 			return
 		}
 	}
+}
+
+// begunAnew tells whether the ledger ends before a line that a client has seen: it is
+// another one since (mbox recover --forget-ledger, a restored backup).
+func (c *call) begunAnew(seen int64) bool {
+	end, err := c.Box.Ledger().Newest()
+	return err == nil && seen > end.Seq
 }
 
 // verify proves the mailbox.
