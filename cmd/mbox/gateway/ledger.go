@@ -16,6 +16,7 @@ import (
 
 	"mbox/audit"
 	"mbox/audit/delegation"
+	"mbox/mailbox"
 	"mbox/mailbox/verify"
 	"mbox/schemas"
 )
@@ -282,7 +283,7 @@ func (c *call) stream(at int64, send func([]byte) error) {
 		return batch.Len() < eventBytes
 	}
 	for {
-		if at > c.reached() && c.begunAnew(at) {
+		if at > c.reached() && begunAnew(c.Box, at) {
 			at = 0
 		}
 		before := at
@@ -316,8 +317,8 @@ func (c *call) stream(at int64, send func([]byte) error) {
 
 // begunAnew tells whether the ledger ends before a line that a client has seen: it is
 // another one since (mbox recover --forget-ledger, a restored backup).
-func (c *call) begunAnew(seen int64) bool {
-	end, err := c.Box.Ledger().Newest()
+func begunAnew(box *mailbox.Box, seen int64) bool {
+	end, err := box.Ledger().Newest()
 	return err == nil && seen > end.Seq
 }
 

@@ -20,6 +20,7 @@ import (
 	"mbox/cmd/mbox/gateway/token"
 	"mbox/cmd/mbox/sight"
 	"mbox/mailbox"
+	"mbox/mailbox/lifecycle"
 	"mbox/schemas"
 )
 
@@ -133,7 +134,7 @@ func (d *Door) attempt(w http.ResponseWriter, r *http.Request, to *route) error 
 	}
 	defer s.asked.Done()
 	if who.agent != "" {
-		if who.agent, err = mailbox.AgentCalled(s.Box, who.agent); err != nil {
+		if err := who.stands(s.Box); err != nil {
 			return err
 		}
 	}
@@ -163,6 +164,18 @@ func (d *Door) attempt(w http.ResponseWriter, r *http.Request, to *route) error 
 		case err = <-revoked:
 		default:
 		}
+	}
+	return err
+}
+
+// stands gives an agent the name that it has now. One that is dead is nobody any more.
+func (c *caller) stands(box *mailbox.Box) (err error) {
+	if c.agent, err = mailbox.AgentCalled(box, c.agent); err != nil {
+		return err
+	}
+	a, err := mailbox.AgentOf(box, c.agent)
+	if err == nil && a.State == lifecycle.Dead {
+		err = forbidden(c.agent+" is "+a.String(), "mbox token revoke "+schemas.ShellWord(c.name)+", or mbox agent restore "+schemas.ShellWord(c.agent))
 	}
 	return err
 }
