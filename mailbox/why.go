@@ -48,6 +48,8 @@ type Why struct {
 	Faults  []string `json:"faults,omitempty"` // where the file and the ledger differ
 
 	InTheWay ID `json:"-"` // the task whose paths it waits for
+
+	given *Approval // the last one
 }
 
 // Conceal has w not tell which task is in the way of this one.
@@ -162,10 +164,12 @@ func (b *explainer) proofs(ctx context.Context, w *Why) (last *task.Move, err er
 			w.Checks = m.Checks
 		}
 		var d struct {
-			Reason string `json:"reason"`
-			Alarm  string `json:"alarm"`
+			Reason   string    `json:"reason"`
+			Alarm    string    `json:"alarm"`
+			Approves *Approval `json:"approves"`
 		}
 		_ = e.Detail(&d) // a line without them has neither
+		w.given = cmp.Or(w.given, d.Approves)
 		if d.Alarm != "" {
 			w.Alarms = append([]string{d.Reason}, w.Alarms...)
 		}
@@ -370,7 +374,7 @@ func (b *explainer) explainApproval(ctx context.Context, w *Why, t *Task, r *que
 	if a, err := b.approvals.approved(t.ID, hash); a != nil || err != nil {
 		return err
 	}
-	w.Waits = append(w.Waits, fmt.Sprintf("an approval (mbox approve %s): %s", t.ID, why))
+	w.Waits = append(w.Waits, fmt.Sprintf("an approval (mbox approve %s): %s%s", t.ID, why, w.givenBefore(hash)))
 	folders, err := b.approvals.folders(ctx, t)
 	if err != nil {
 		w.Waits = append(w.Waits, "what it uses: it cannot be approved as that is: "+err.Error())
@@ -378,6 +382,18 @@ func (b *explainer) explainApproval(ctx context.Context, w *Why, t *Task, r *que
 	}
 	w.Approve, w.Folders = (&Approval{SHA256: hash, Folders: bound(folders)}).Sum(), folders
 	return nil
+}
+
+// givenBefore tells of an approval that does not count for the task as it is; "" if there
+// was none.
+func (w *Why) givenBefore(hash string) string {
+	switch {
+	case w.given == nil:
+		return ""
+	case w.given.SHA256 != hash:
+		return "; the last one was for what it was before it changed"
+	}
+	return "; the last one has ended " + when(w.given.Until)
 }
 
 // explainBrains says why the agent that the task is for cannot think about it now;
