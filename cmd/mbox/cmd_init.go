@@ -32,14 +32,14 @@ func initVerb() *verb {
 		name: "init", args: "[DIR]", most: 1,
 		brief: "make a mailbox",
 		about: `Makes the folders, lock files and the identity of a mailbox, and a commented
-mbox.toml and a README.md beside them. DIR stands for --home. Nothing that is
-there already is changed, and an init that was cut short is finished by
-calling it again. Where a ledger or tasks lie, there was a mailbox: then mbox
-recover rebuilds what is missing.
+mbox.toml and a README.md beside them. DIR stands for --home. It is to be empty or
+not there; an mbox.toml that is there already is kept, and an init that was cut
+short is finished by calling it again. Where a ledger or tasks lie, there was a
+mailbox: then mbox recover rebuilds what is missing.
 
 With --demo it fills a new mailbox with tasks in every state, a decision and a change,
-and says what to do with them. No model is needed. DIR is then to be named, and to be
-empty or not there. To begin a demo anew, remove the folder.`,
+and says what to do with them. No model is needed. DIR is then to be named. To begin a
+demo anew, remove the folder.`,
 		shows: []string{"mbox init", "mbox init /srv/agents --sync strict", "mbox init --demo ~/mbox-demo"},
 		exits: []int{exitConflict, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
 		flags: []cli.Flag{
@@ -105,6 +105,9 @@ func (o *initOptions) create(s *session, dir string) error {
 	if err := home.CheckVacant(dir); err != nil {
 		return err
 	}
+	if err := checkStrangers(dir); err != nil {
+		return err
+	}
 	mode := config.Mode(o.sync.value)
 	if err := durable.MkdirAll(dir, mode); err != nil {
 		return err
@@ -134,6 +137,17 @@ func (o *initOptions) create(s *session, dir string) error {
 		return hint(err, "mbox init --allow-network-fs %s, or a folder on a local disk", schemas.ShellWord(dir))
 	}
 	return err
+}
+
+// checkStrangers refuses a folder in which lies what is nothing of mbox's: mbox
+// would shut it for all others.
+func checkStrangers(dir string) error {
+	name, err := check.Stranger(dir)
+	if err != nil || name == "" {
+		return err
+	}
+	err = fmt.Errorf("%s: there is %s, which is nothing of mbox's: %w", dir, schemas.Quote(name), mailbox.ErrConflict)
+	return hint(err, "mbox init %s makes it in a new folder there, which MBOX_HOME or --home has to name then", schemas.ShellWord(filepath.Join(dir, "agents")))
 }
 
 // copyTemplate copies the template home out of the binary, leaving what is there.

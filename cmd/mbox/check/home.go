@@ -25,6 +25,27 @@ var homeFolders = []string{
 	".mbox/tmp", ".mbox/locks", ".mbox/leases", ".mbox/keys",
 }
 
+// ours are the names in the root of a home that mbox makes or reads.
+var ours = []string{
+	"tasks", "audit", "decisions", "changes", "channels", "memory", "agents", "prompts", ".mbox",
+	config.Name, config.Dir, "README.md", "AGENTS.md",
+}
+
+// Stranger is the first name in the folder, which need not be there, that is not
+// one of a home; "" if there is none.
+func Stranger(dir string) (string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	for _, e := range entries {
+		if !slices.Contains(ours, e.Name()) {
+			return e.Name(), nil
+		}
+	}
+	return "", nil
+}
+
 func (e *Exam) isMailbox() error {
 	_, err := os.Lstat(filepath.Join(e.Home, ".mbox", "VERSION"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -98,7 +119,8 @@ func (e *Exam) folders() {
 	}
 }
 
-// modes looks at owner and permissions of everything that is mbox's own. What
+// modes looks at owner and permissions of everything that is mbox's own: of what
+// else lies in the root of the home it looks at nothing. What
 // lies in quarantine stays as it came. What waits in pending, and what agents
 // keep in their homes, is theirs: of that only the owner matters, for what is
 // another user's mbox cannot read.
@@ -162,6 +184,10 @@ type modeCheck struct {
 
 func (m *modeCheck) look(path string, d fs.DirEntry) error {
 	name, _ := filepath.Rel(m.e.Home, path)
+	top, dir := strings.Split(name, string(filepath.Separator)), filepath.Dir(name)
+	if name != "." && !slices.Contains(ours, top[0]) {
+		return skip(d)
+	}
 	info, err := d.Info()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -173,17 +199,12 @@ func (m *modeCheck) look(path string, d fs.DirEntry) error {
 	case err != nil:
 		return err
 	}
-	switch top, dir := strings.Split(name, string(filepath.Separator)), filepath.Dir(name); {
-	case dir == "." && strings.HasPrefix(name, probe):
-		return filepath.SkipDir
+	switch {
 	case dir == filepath.Join("tasks", "pending"), dir == filepath.Join("tasks", "quarantine"):
 		if filepath.Base(dir) == "pending" {
 			m.owner(path, info)
 		}
-		if d.IsDir() {
-			return filepath.SkipDir
-		}
-		return nil
+		return skip(d)
 	case top[0] == "agents" && len(top) > 2:
 		if m.theirs++; m.theirs > maxTheirs {
 			return filepath.SkipDir
@@ -192,6 +213,14 @@ func (m *modeCheck) look(path string, d fs.DirEntry) error {
 		return nil
 	}
 	m.judge(path, info)
+	return nil
+}
+
+// skip passes over what lies in it, if it is a folder.
+func skip(d fs.DirEntry) error {
+	if d.IsDir() {
+		return fs.SkipDir
+	}
 	return nil
 }
 
