@@ -91,7 +91,7 @@ func nextStep(home string, r verify.Report) string {
 		return "remove the other names of " + clean(f.File, maxLine) + ", or copy the home while nothing runs: cp -a HOME NEW"
 	case err == nil && info.Mode()&0o600 != 0o600:
 		return check.OpenUp(home)
-	case mode && (strings.HasPrefix(f.File, "tasks/pending/") || f.Invariant == 13): // doctor leaves others' files alone
+	case mode && f.Invariant == 13: // doctor leaves the quarantine alone
 		return "chmod 0600 " + schemas.ShellWord(clean(path, maxLine))
 	case mode, f.Invariant == 14 && !private:
 		return "mbox doctor --fix mends modes and missing folders; mbox help damage tells the rest"

@@ -121,9 +121,9 @@ func (e *Exam) folders() {
 
 // modes looks at owner and permissions of everything that is mbox's own: of what
 // else lies in the root of the home it looks at nothing. What
-// lies in quarantine stays as it came. What waits in pending, and what agents
-// keep in their homes, is theirs: of that only the owner matters, for what is
-// another user's mbox cannot read.
+// lies in quarantine stays as it came. What was dropped into pending and is no task
+// yet, and what agents keep in their homes, is theirs: of that only the owner
+// matters, for what is another user's mbox cannot read.
 func (e *Exam) modes() {
 	m := modeCheck{e: e, device: -1}
 	err := filepath.WalkDir(e.Home, func(path string, d fs.DirEntry, err error) error {
@@ -200,10 +200,10 @@ func (m *modeCheck) look(path string, d fs.DirEntry) error {
 		return err
 	}
 	switch {
-	case dir == filepath.Join("tasks", "pending"), dir == filepath.Join("tasks", "quarantine"):
-		if filepath.Base(dir) == "pending" {
-			m.owner(path, info)
-		}
+	case dir == filepath.Join("tasks", "quarantine"):
+		return skip(d)
+	case dir == filepath.Join("tasks", "pending") && !m.admitted(path, info):
+		m.owner(path, info)
 		return skip(d)
 	case top[0] == "agents" && len(top) > 2:
 		if m.theirs++; m.theirs > maxTheirs {
@@ -214,6 +214,19 @@ func (m *modeCheck) look(path string, d fs.DirEntry) error {
 	}
 	m.judge(path, info)
 	return nil
+}
+
+// admitted tells whether what lies in pending with another mode than a task's is a
+// task all the same, or cannot be read: a drop that names a transaction is refused.
+func (m *modeCheck) admitted(path string, info fs.FileInfo) bool {
+	if !info.Mode().IsRegular() || modeOf(info) == durable.FileMode {
+		return false
+	}
+	f, err := home.Read(m.e.Home, mailbox.Pending, path)
+	if err != nil {
+		return errors.Is(err, fs.ErrPermission)
+	}
+	return f.Task.Mbox.TX != "" && f.Task.ID.File() == filepath.Base(path)
 }
 
 // skip passes over what lies in it, if it is a folder.
@@ -251,13 +264,18 @@ func (m *modeCheck) judge(path string, info fs.FileInfo) {
 	case !m.owner(path, info):
 	case device != m.device:
 		m.say(path, "is on another device: one mailbox, one file system")
-	case info.Mode().Perm() == want:
+	case modeOf(info) == want:
 	case m.e.Fix && mendMode(path, info, want) == nil:
 		m.mended++
 	default:
 		m.closed = m.closed || info.Mode()&0o400 == 0
 		m.say(path, fmt.Sprintf("has mode %04o, not %04o", info.Mode().Perm(), want))
 	}
+}
+
+// modeOf is what of a file's mode has to be right.
+func modeOf(info fs.FileInfo) fs.FileMode {
+	return info.Mode() & (fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky)
 }
 
 func (m *modeCheck) say(path, what string) {
