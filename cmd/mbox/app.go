@@ -18,6 +18,7 @@ type verb struct {
 	args  string   // how the arguments are called: "ID", "TITLE|FILE|-"
 	least int      // how many arguments it takes
 	most  int      // at most; less than 0: any number
+	split bool     // the first argument stands before --, the others behind it
 	brief string   // one line
 	about string   // the help text
 	shows []string // examples, each a line of shell

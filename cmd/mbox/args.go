@@ -41,6 +41,7 @@ type line struct {
 	verb    *verb // as deep as it is known
 	path    []string
 	ended   bool // behind --
+	before  int  // how many arguments stand before --
 	help    bool
 
 	global, flags, args []string
@@ -52,7 +53,7 @@ func (l *line) take(word string) error {
 	case l.ended, word == "-", !strings.HasPrefix(word, "-"):
 		return l.argument(word)
 	case word == "--":
-		l.ended = true
+		l.ended, l.before = true, len(l.args)
 		return nil
 	}
 	return l.flag(word)
@@ -290,7 +291,7 @@ func (l *line) count() error {
 	switch n := len(l.args); {
 	case l.help, len(v.verbs) > 0:
 		return nil
-	case n < v.least:
+	case n < v.least, v.split && l.before != 1:
 		return usagef(path+" "+v.args, "%s needs %s", path, v.args)
 	case v.most >= 0 && n > v.most && v.most == 0:
 		return usagef(path+" --help", "%s takes no arguments, but there is %q", path, clean(l.args[0], 40))

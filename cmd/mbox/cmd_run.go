@@ -36,7 +36,7 @@ func runVerb() *verb {
 	var o runOptions
 	o.priority = oneOf("low", "normal", "high", "urgent")
 	return &verb{
-		name: "run", args: "TITLE -- CMD…", least: 2, most: -1,
+		name: "run", args: "TITLE -- COMMAND…", least: 2, most: -1, split: true,
 		brief: "send a task and do it here, by a command",
 		about: `Sends a task, takes it as agent shell and runs the command at once, here: in this
 folder, with this terminal. Its id is told on stderr; the ledger tells how it ended, and when.
