@@ -196,8 +196,8 @@ func (o *birthOptions) bear(ctx context.Context, s *session, box *mailbox.Box, n
 	if s.config.Agents[name] != nil {
 		return hint(fmt.Errorf("agent %s: %w: it is in the registry already", name, mailbox.ErrConflict), "another name; mbox agent show %s tells of that one", name)
 	}
-	if strings.Contains(name, ":") {
-		return usagef("mbox agent birth ada", "NAME: %s is a bridge's name", schemas.Quote(name))
+	if problem := takenName(name); problem != "" {
+		return usagef("mbox agent birth ada", "NAME: %s", problem)
 	}
 	if err := o.checkFill(); err != nil {
 		return err
@@ -237,6 +237,18 @@ func (o *birthOptions) bear(ctx context.Context, s *session, box *mailbox.Box, n
 		return hint(err, "move it away, or take another name")
 	}
 	return err
+}
+
+// takenName tells what else in mbox has such a name, which no agent may be given; ""
+// if nothing does.
+func takenName(name string) string {
+	switch {
+	case strings.Contains(name, ":"):
+		return schemas.Quote(name) + " is a bridge's name"
+	case name == runAgent:
+		return schemas.Quote(name) + " is reserved: mbox run works by that name"
+	}
+	return ""
 }
 
 // ofBirth makes of an error about an entry that is not there yet one about the command.

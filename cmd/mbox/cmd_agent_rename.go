@@ -1,13 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -53,11 +53,7 @@ people, as births are.`,
 }
 
 func (o *renameOptions) run(ctx context.Context, s *session, box *mailbox.Box, from, to string) error {
-	problem := config.AgentProblem(to)
-	if strings.Contains(to, ":") {
-		problem = schemas.Quote(to) + " is a bridge's name"
-	}
-	if problem != "" {
+	if problem := cmp.Or(takenName(to), config.AgentProblem(to)); problem != "" {
 		return usagef("mbox agent rename "+schemas.ShellWord(from)+" NEW", "NEW: %s", problem)
 	}
 	if _, err := knownAgent(s.config, box, from); err != nil {
