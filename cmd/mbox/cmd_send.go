@@ -43,7 +43,8 @@ The argument is a title, or the name of a file that ends in .json,
 or - for standard input; a file or input holds the whole task, and flags that
 describe a task are refused beside it. It may hold many, each on a line (.jsonl):
 all are looked at before the first is sent. One word that looks like a file, and is
-none, is refused; behind -- it is a title, whatever it is. The smallest is {"task":{"title":"…"}}.
+none, is refused, and so is JSON that was meant for standard input; behind -- it is a
+title, whatever it is. The smallest task is {"task":{"title":"…"}}.
 A file may also hold a queue, as memory/task_queue.json does, with priorities as
 numbers (0 is urgent, 3 low): then all tasks that wait in it are sent.
 
@@ -225,7 +226,7 @@ func asBridge(ctx context.Context, box *mailbox.Box, t *mailbox.Task) error {
 func (o *sendOptions) written(ctx context.Context, s *session, args []string) (tasks []*mailbox.Task, draft string, err error) {
 	title := ""
 	if len(args) == 1 {
-		if title = args[0]; !s.literal && (title == "-" || isTaskFile(title)) {
+		if title = args[0]; !s.literal && (title == "-" || isTaskFile(title) || isJSON(title)) {
 			return nil, "", usagef("mbox send --edit", "--edit writes a task, and %s is one", schemas.Quote(title))
 		}
 	}
@@ -273,6 +274,8 @@ func (o *sendOptions) tasks(ctx context.Context, s *session, what string) ([]*ma
 			return nil, usagef("mbox send TITLE --"+name+" …, or put it into the JSON", "--%s beside %s: the file holds the whole task", name, what)
 		}
 		return s.readTasks(ctx, what)
+	case isJSON(what):
+		return nil, usagef("… | mbox send - sends it; mbox send -- … takes it for a title", "%s is JSON, and not a title", clean(what, 80))
 	}
 	if strings.TrimSpace(what) == "" {
 		return nil, usagef(`mbox send "Summarise README"`, "the title is empty")
@@ -363,6 +366,12 @@ func isTaskFile(what string) bool {
 // namesTasks tells whether a file of that name would hold tasks.
 func namesTasks(name string) bool {
 	return strings.HasSuffix(name, ".json") || strings.HasSuffix(name, ".jsonl")
+}
+
+// isJSON tells an object or a list from a title.
+func isJSON(what string) bool {
+	v := jsontext.Value(what)
+	return (v.Kind() == '{' || v.Kind() == '[') && v.IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
 // pathLike is one word with a slash in it, or with an ending that files often have.
