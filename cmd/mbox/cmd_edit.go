@@ -131,6 +131,9 @@ func (o *editOptions) run(ctx context.Context, s *session, args []string) error 
 	if o.to.given && o.to.value == "" {
 		return usagef("mbox move ID AGENT, or mbox move ID any", `the agent that is to do it is ""`)
 	}
+	if o.deadline.passed() {
+		return o.deadline.refused()
+	}
 	if err := o.selection.check("edit", "pending", args); err != nil {
 		return err
 	}

@@ -30,6 +30,7 @@ type sendOptions struct {
 	labels                                        labels
 	limit                                         length
 	wait, json                                    bool
+	late                                          bool // the deadline had passed when it was given
 }
 
 func sendVerb() *verb {
@@ -107,6 +108,7 @@ func (o *sendOptions) run(ctx context.Context, s *session, args []string) error 
 	if o.limit.given && !o.wait {
 		return usagef("mbox send TITLE --wait --timeout 5m", "--timeout without --wait")
 	}
+	o.late = o.deadline.passed()
 	var tasks []*mailbox.Task
 	var err error
 	draft := ""
@@ -166,6 +168,9 @@ func (o *sendOptions) run(ctx context.Context, s *session, args []string) error 
 }
 
 func (o *sendOptions) submit(ctx context.Context, s *session, box *mailbox.Box, task *mailbox.Task) (mailbox.ID, error) {
+	if err := o.checkDeadline(box, task); err != nil {
+		return "", err
+	}
 	if err := doubtCalled(s, box, task.Assignment.TargetAgent); err != nil {
 		return "", err
 	}
@@ -195,6 +200,20 @@ func (o *sendOptions) submit(ctx context.Context, s *session, box *mailbox.Box, 
 		s.printf("%s\n", id)
 	}
 	return id, nil
+}
+
+// checkDeadline refuses a task that would fail at once. One that was sent before, by that
+// id or perhaps by that key, is found again.
+func (o *sendOptions) checkDeadline(box *mailbox.Box, t *mailbox.Task) error {
+	if !o.late || o.key != "" || t.Mbox.Deadline == nil || t.Mbox.Deadline.After(time.Now()) {
+		return nil
+	}
+	if o.id != "" {
+		if heard, err := mailbox.Heard(box, t.ID); heard || err != nil {
+			return err
+		}
+	}
+	return o.deadline.refused()
 }
 
 // repeated refuses a key that somebody else's task has: nothing was sent.
@@ -280,17 +299,20 @@ func (o *sendOptions) tasks(ctx context.Context, s *session, what string) ([]*ma
 	if strings.TrimSpace(what) == "" {
 		return nil, usagef(`mbox send "Summarise README"`, "the title is empty")
 	}
-	if !o.deadline.at.IsZero() && o.deadline.at.Before(o.notBefore.at) {
-		return nil, usagef("a later --deadline, or an earlier --not-before", "--deadline %s lies before --not-before %s", &o.deadline, &o.notBefore)
-	}
 	if err := o.describe(ctx, s); err != nil {
 		return nil, err
 	}
 	task, err := o.compose(what)
-	return []*mailbox.Task{task}, err
+	if err != nil {
+		return nil, err
+	}
+	return []*mailbox.Task{task}, nil
 }
 
 func (o *sendOptions) compose(title string) (*mailbox.Task, error) {
+	if !o.deadline.at.IsZero() && o.deadline.at.Before(o.notBefore.at) {
+		return nil, usagef("a later --deadline, or an earlier --not-before", "--deadline %s lies before --not-before %s", &o.deadline, &o.notBefore)
+	}
 	t := &mailbox.Task{ID: mailbox.ID(o.id)}
 	t.Source = mailbox.Source{Agent: cmp.Or(o.from, "human"), Session: o.session, User: o.user}
 	t.Task = mailbox.Request{Type: o.kind.value, Priority: o.priority.value, Title: title, Description: o.description}

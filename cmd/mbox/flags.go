@@ -223,6 +223,14 @@ func (m *moment) Set(v string) error {
 	return nil
 }
 
+// passed tells whether it was given and lies in the past.
+func (m *moment) passed() bool { return !m.at.IsZero() && !m.at.After(time.Now()) }
+
+// refused is the error of a deadline that has passed.
+func (m *moment) refused() error {
+	return usagef("a --deadline that lies ahead", "--deadline %s has passed", m)
+}
+
 func flags(f ...cli.Flag) []cli.Flag { return f }
 
 // length is a Duration that knows whether it was given.
