@@ -32,8 +32,8 @@ func backupVerb() *verb {
 		brief: "copy a running mailbox",
 		about: `Writes the whole mailbox into one archive while others go on working, cut at one
 line of the ledger, so that mbox restore gives a mailbox that verifies. A plain
-copy of a running home does not. The file must not be there yet; - is standard
-output. What is no file, sparse or cannot be read is named and left out; the exit
+copy of a running home does not. The file must not be there yet, nor lie in the home; -
+is standard output. What is no file, sparse or cannot be read is named and left out; the exit
 code is 74 where that is part of the mailbox itself.
 
 The archive ends with a manifest of every path, size and SHA-256; --check reads
@@ -183,6 +183,10 @@ func (o *backupOptions) run(ctx context.Context, s *session, box *mailbox.Box, n
 		tellServers(s)
 		return errors.Join(err, lacking(report))
 	}
+	if inside(name, box.Home()) {
+		out := filepath.Join(filepath.Dir(box.Home()), filepath.Base(name))
+		return usagef("mbox backup "+schemas.ShellWord(clean(out, maxLine)), "%s lies in the home %s: each backup would hold those before it", clean(name, maxLine), clean(box.Home(), maxLine))
+	}
 	if _, err := os.Lstat(name); err == nil {
 		return hint(fmt.Errorf("%s: %w: the file is there already", name, mailbox.ErrConflict), "give another name, or remove it")
 	}
@@ -209,6 +213,27 @@ func (o *backupOptions) run(ctx context.Context, s *session, box *mailbox.Box, n
 	o.tellKeys(ctx, s, box)
 	tellServers(s)
 	return errors.Join(s.tellBackup(name, report, o.json), lacking(report))
+}
+
+// inside tells whether a file would lie in the folder, by whatever links that may be. The
+// folder of the file may not be there: then it does not.
+func inside(name, folder string) bool {
+	dir, err := filepath.Abs(filepath.Dir(name))
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	there, failed := os.Stat(folder)
+	if err != nil || failed != nil {
+		return false
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if info, err := os.Stat(dir); err == nil && os.SameFile(info, there) {
+			return true
+		}
+		if dir == filepath.Dir(dir) {
+			return false
+		}
+	}
 }
 
 // tellKeys says that passwords, and what opens the secrets, have to be kept elsewhere.
