@@ -164,13 +164,17 @@ func (o *editOptions) run(ctx context.Context, s *session, args []string) error 
 		if err != nil {
 			return err
 		}
-		change := o.change
 		if !flagged {
-			if change, err = inEditor(ctx, s, box, ids[0]); err != nil {
+			change, draft, err := inEditor(ctx, s, box, ids[0])
+			if err != nil {
 				return err
 			}
+			if err := o.edit(ctx, s, box, ids[0], by, change); err != nil {
+				return withDraft(s, draft, err)
+			}
+			return os.Remove(draft)
 		}
-		return each(ctx, s, ids, o.json, func(id mailbox.ID) error { return o.edit(ctx, s, box, id, by, change) })
+		return each(ctx, s, ids, o.json, func(id mailbox.ID) error { return o.edit(ctx, s, box, id, by, o.change) })
 	})
 }
 
@@ -321,24 +325,35 @@ func (now sheet) put(t *mailbox.Task) {
 	}
 }
 
-// inEditor has a person change a task in an editor. What was written there stays in
-// its file where it cannot be read, and a task that has changed meanwhile is left alone.
-func inEditor(ctx context.Context, s *session, box *mailbox.Box, id mailbox.ID) (func(*mailbox.Task) error, error) {
+// inEditor has a person change a task in an editor, and returns the file in which what
+// was written stays. A task that has changed meanwhile is left alone.
+func inEditor(ctx context.Context, s *session, box *mailbox.Box, id mailbox.ID) (change func(*mailbox.Task) error, draft string, err error) {
 	was, _, err := box.Task(ctx, id)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	now, path, err := fillIn(ctx, s, sheetOf(was), "mbox edit "+schemas.ShellWord(string(id))+" --priority high, or set EDITOR")
+	now, draft, err := fillIn(ctx, s, sheetOf(was), "mbox edit "+schemas.ShellWord(string(id))+" --priority high, or set EDITOR")
 	if err != nil {
-		return nil, err
+		return nil, draft, err
 	}
 	return func(t *mailbox.Task) error {
 		if t.Mbox.TX != was.Mbox.TX {
-			return fmt.Errorf("%w: it was changed meanwhile; what was written stays in %s", mailbox.ErrConflict, path)
+			return fmt.Errorf("%w: it was changed meanwhile", mailbox.ErrConflict)
 		}
 		now.put(t)
 		return nil
-	}, nil
+	}, draft, nil
+}
+
+// withDraft is an error whose hint tells where what was written in an editor stays and,
+// where it was wrong, the line that takes it from there.
+func withDraft(s *session, draft string, err error) error {
+	_, way := s.judged(err)
+	if bad := new(schemas.Error); way == "" || errors.As(err, &bad) {
+		again := schemas.ShellWord("cp " + schemas.ShellWord(draft))
+		way = "mend it there, then VISUAL=" + again + " " + s.said
+	}
+	return hint(err, "what was written stays in %s; %s", draft, way)
 }
 
 // fillIn opens an editor with a sheet, and returns what was made of it and the file in
@@ -366,11 +381,14 @@ func fillIn(ctx context.Context, s *session, was sheet, without string) (now she
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", editor+` "$1"`, "sh", path)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
-		return now, path, hint(fmt.Errorf("%s: %w", clean(editor, 80), err), "what was written stays in %s", path)
+		return now, path, withDraft(s, path, fmt.Errorf("%s: %w", clean(editor, 80), err))
 	}
 	text, err := s.readInput(ctx, path, mailbox.MaxTask)
 	if err == nil {
 		err = schemas.Decode(text, &now)
 	}
-	return now, path, hint(inFile(err, path), "what was written stays in %s", path)
+	if err != nil {
+		return now, path, withDraft(s, path, inFile(err, path))
+	}
+	return now, path, nil
 }

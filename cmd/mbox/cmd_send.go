@@ -128,7 +128,7 @@ func (o *sendOptions) run(ctx context.Context, s *session, args []string) error 
 		for _, task := range tasks {
 			id, err := o.submit(ctx, s, box, task)
 			if err != nil && draft != "" {
-				return hint(err, "what was written stays in %s", draft)
+				return withDraft(s, draft, err)
 			}
 			if err != nil {
 				return err
@@ -263,7 +263,7 @@ func (o *sendOptions) written(ctx context.Context, s *session, args []string) (t
 		return nil, draft, err
 	}
 	if strings.TrimSpace(now.Title) == "" {
-		return nil, draft, hint(errors.New("it has no title, and nothing was sent"), "what was written stays in %s", draft)
+		return nil, draft, withDraft(s, draft, errors.New("it has no title, and nothing was sent"))
 	}
 	now.put(t)
 	return []*mailbox.Task{t}, draft, nil

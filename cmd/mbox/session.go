@@ -37,6 +37,7 @@ type session struct {
 	level   choice // --log-level
 	json    bool   // --json: errors are JSON as well
 	literal bool   // the arguments stand behind --
+	said    string // the command line, as a shell reads it
 	config  *config.File
 	team    *agents.Team // of config
 }
@@ -109,7 +110,7 @@ func (s *session) execute(ctx context.Context, argv []string) error {
 	if err != nil {
 		return err
 	}
-	s.literal = line.ended
+	s.literal, s.said = line.ended, shell(append([]string{root.name}, argv[1:]...))
 	if line.help {
 		s.printHelp(line.verb, line.path)
 		return nil
