@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"mbox/agents/life"
+	"mbox/audit"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/lifecycle"
@@ -136,9 +138,25 @@ func (a *agentStatus) activity(table *config.Agent, state *life.State, now time.
 func agentStatusOf(c *config.File, box *mailbox.Box, name string) (*agentStatus, error) {
 	a, err := knownAgent(c, box, name)
 	if errors.Is(err, mailbox.ErrNotFound) && config.StrangerProblem(c, name) == "" {
-		return &agentStatus{Name: name, Enabled: true, Runtime: "none", Lifecycle: mailbox.Agent{}.At(time.Time{}), Holds: []mailbox.ID{}, Activity: "idle"}, nil
+		return strangerStatus(name), nil
 	}
 	return a, err
+}
+
+// heardAgent is knownAgent, or one that the ledger has a line of.
+func heardAgent(c *config.File, box *mailbox.Box, name string) (*agentStatus, error) {
+	a, err := knownAgent(c, box, name)
+	if errors.Is(err, mailbox.ErrNotFound) {
+		if _, none := os.Lstat(filepath.Join(box.Home(), "audit", audit.Folder(name))); none == nil {
+			return strangerStatus(name), nil
+		}
+	}
+	return a, err
+}
+
+// strangerStatus is an agent without a table and without a task.
+func strangerStatus(name string) *agentStatus {
+	return &agentStatus{Name: name, Enabled: true, Runtime: "none", Lifecycle: mailbox.Agent{}.At(time.Time{}), Holds: []mailbox.ID{}, Activity: "idle"}
 }
 
 // knownAgent is one that has a table or a task, or of which the ledger tells, by the name
@@ -278,7 +296,7 @@ one of its birth, and how to put that back.`,
 		flags: []cli.Flag{jsonFlag(&inJSON)},
 		run: func(ctx context.Context, s *session, args []string) error {
 			return s.looking(ctx, func(box *mailbox.Box) error {
-				a, err := agentStatusOf(s.config, box, args[0])
+				a, err := heardAgent(s.config, box, args[0])
 				if err == nil {
 					a.Claude, err = life.ClaudeOf(box, a.Name)
 				}
