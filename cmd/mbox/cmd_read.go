@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -13,7 +14,7 @@ import (
 )
 
 type readOptions struct {
-	since    number
+	since    lineOrMoment
 	most     number
 	thread   string
 	receipts bool
@@ -30,7 +31,7 @@ type spoken struct {
 const lastMessages = 50
 
 func readVerb() *verb {
-	o := readOptions{since: number{max: math.MaxInt}, most: number{max: math.MaxInt32}}
+	o := readOptions{since: lineOrMoment{line: number{max: math.MaxInt}, moment: moment{past: true}}, most: number{max: math.MaxInt32}}
 	return &verb{
 		name: "read", args: "[CHANNEL]", most: 1,
 		brief: "read what was said in channels",
@@ -42,11 +43,12 @@ and the exit code is then 1.`,
 		shows: []string{
 			"mbox read builds",
 			"mbox read builds --since 120 --json",
+			"mbox read --since 2h",
 			"mbox read builds --thread msg-20260216-0123456789abcdef --receipts",
 		},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: append(flags(
-			valueFlag("since", "only what is behind number `SEQ`", &o.since),
+			valueFlag("since", "only what is behind `WHEN`: a message's number, a time, or a duration ago", &o.since),
 			limitFlag("at most the last `N`; 0: all", &o.most),
 			filledFlag("thread", "only message `ID`, its answers, and theirs", &o.thread),
 			boolFlag("receipts", "tell who has got it, who has seen it, and who has acknowledged it", &o.receipts),
@@ -60,7 +62,7 @@ func (o *readOptions) run(ctx context.Context, s *session, args []string) error 
 	if err := o.check("read"); err != nil {
 		return err
 	}
-	return s.looking(ctx, func(box *mailbox.Box) error {
+	return s.looking(ctx, func(box *mailbox.Box) (err error) {
 		of := mailbox.Reading{}
 		if len(args) == 1 {
 			if of.Channel = args[0]; channel.CheckName(args[0]) != nil || !channelThere(box, args[0]) {
@@ -68,8 +70,11 @@ func (o *readOptions) run(ctx context.Context, s *session, args []string) error 
 			}
 		}
 		limit := lastMessages
-		if o.since.value != nil {
-			of.Since, limit = int64(*o.since.value), 0
+		if o.since.given {
+			if of.Since, err = o.since.seq(box); err != nil {
+				return err
+			}
+			limit = 0
 		}
 		if o.most.value != nil {
 			limit = *o.most.value
@@ -98,6 +103,45 @@ func (o *readOptions) run(ctx context.Context, s *session, args []string) error 
 		}
 		return nil
 	})
+}
+
+// lineOrMoment is a place in the ledger: the number of a line, or a moment.
+type lineOrMoment struct {
+	line   number
+	moment moment
+	given  bool
+}
+
+func (l *lineOrMoment) String() string { return cmp.Or(l.line.String(), l.moment.String()) }
+
+func (l *lineOrMoment) Set(v string) error {
+	l.given = true
+	if l.line.Set(v) == nil {
+		return nil
+	}
+	if err := l.moment.Set(v); err != nil {
+		return fmt.Errorf("%w, or a number such as mbox read prints", err)
+	}
+	return nil
+}
+
+// seq is the number of the line behind which the place is.
+func (l *lineOrMoment) seq(box *mailbox.Box) (int64, error) {
+	if l.line.value != nil {
+		return int64(*l.line.value), nil
+	}
+	for line, err := range box.Ledger().Backward() {
+		if err == nil {
+			err = line.Sound()
+		}
+		if err != nil {
+			return 0, err
+		}
+		if line.Time().Before(l.moment.at) {
+			return line.Seq, nil
+		}
+	}
+	return 0, nil
 }
 
 // threadOf are the message with this id, its answers, and theirs.
