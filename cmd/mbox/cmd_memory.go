@@ -112,7 +112,7 @@ entry says in [] whose it is.`,
 				}
 				t := table{head: []string{"ID", "SCORE", "FROM", "ENTRY"}}
 				for _, e := range found {
-					t.add(text(e.ID), text(fmt.Sprintf("%.2f", e.Score)), text(e.Source()), text(e.Attributed()))
+					t.add(text(e.ID), text(fmt.Sprintf("%.2f", e.Score)), text(schemas.LocalTimes(e.Source())), text(e.Attributed()))
 				}
 				t.printIfAny(s, "nothing is remembered about that")
 				return nil
@@ -140,7 +140,7 @@ func memoryListVerb() *verb {
 				}
 				t := table{head: []string{"ID", "CATEGORY", "FROM", "KEY", "TEXT"}}
 				for _, e := range all {
-					t.add(text(e.ID), text(e.Category), text(e.Source()), text(e.Key), text(e.Content))
+					t.add(text(e.ID), text(e.Category), text(schemas.LocalTimes(e.Source())), text(e.Key), text(e.Content))
 				}
 				none := "it remembers nothing; mbox memory add adds something"
 				if s.config.Agents[r.agent].Memory.Backend == config.MemoryNone {
