@@ -41,6 +41,61 @@ var statusMutants = []mutant{
 		mboxTest("TestScripts/send$"),
 	},
 	{
+		"homes-among-the-files-of-others", "people", "cmd/mbox/cmd_init.go",
+		"\tif err := checkStrangers(dir); err != nil {\n\t\treturn err\n\t}\n", "",
+		mboxTest("TestScripts/^init$"),
+	},
+	{
+		"files-of-others-are-mended", "people", "cmd/mbox/check/home.go",
+		"if name != \".\" && !slices.Contains(ours, top[0]) {", "if false {",
+		mboxTest("TestScripts/^doctor$"),
+	},
+	{
+		"waiting-tasks-keep-their-modes", "people", "cmd/mbox/check/home.go",
+		"return f.Task.Mbox.TX != \"\" && ", "return f.Task.Mbox.TX == \"\" && ",
+		mboxTest("TestScripts/^doctor$"),
+	},
+	{
+		"commands-are-titles", "people", "cmd/mbox/args.go",
+		"case n < v.least, v.split && l.before != 1:", "case n < v.least:",
+		mboxTest("TestScripts/^run$"),
+	},
+	{
+		"agents-are-born-as-shell", "people", "cmd/mbox/cmd_agent_life.go",
+		"\tcase name == runAgent:\n", "\tcase false:\n",
+		mboxTest("TestScripts/^run$"),
+	},
+	{
+		"pasted-tasks-are-titles", "people", "cmd/mbox/cmd_send.go",
+		"\tcase isJSON(what):\n", "\tcase false:\n",
+		mboxTest("TestScripts/^send$"),
+	},
+	{
+		"late-tasks-are-sent", "people", "cmd/mbox/cmd_send.go",
+		"\to.late = o.deadline.passed()\n", "",
+		mboxTest("TestScripts/^send$"),
+	},
+	{
+		"late-tasks-are-not-found-again", "people", "cmd/mbox/cmd_send.go",
+		"if !o.late || o.key != \"\" || ", "if !o.late || ",
+		mboxTest("TestScripts/^send$"),
+	},
+	{
+		"backups-hold-backups", "people", "cmd/mbox/cmd_backup.go",
+		"\t\tdir, err = filepath.EvalSymlinks(dir)\n", "",
+		mboxTest("TestScripts/^backup$"),
+	},
+	{
+		"what-was-written-is-lost", "people", "cmd/mbox/cmd_edit.go",
+		"return withDraft(s, draft, err)", "return err",
+		mboxTest("TestScripts/^edit$"),
+	},
+	{
+		"strangers-are-idle", "people", "cmd/mbox/cmd_agent.go",
+		"a, err := heardAgent(", "a, err := agentStatusOf(",
+		mboxTest("TestScripts/^agent_unknown$"),
+	},
+	{
 		"drops-wait-in-silence", "people", "mailbox/why.go",
 		"if last == nil && f.State == Pending {", "if last != nil && f.State == Pending {",
 		mboxTest("TestWalkthroughs$/04_drop"),
