@@ -401,8 +401,23 @@ var lifeMutants = []mutant{
 	},
 	{
 		"tokens-of-an-old-name", "life", "cmd/mbox/gateway/routes.go",
-		"if who.agent, err = mailbox.AgentCalled(s.Box, who.agent); err != nil {", "if _, err = mailbox.AgentCalled(s.Box, who.agent); err != nil {",
+		"if c.agent, err = mailbox.AgentCalled(box, c.agent); err != nil {", "if _, err = mailbox.AgentCalled(box, c.agent); err != nil {",
 		command{"cmd/mbox/gateway", "TestRenamed"},
+	},
+	{
+		"tokens-of-the-dead", "life", "cmd/mbox/gateway/routes.go",
+		"if err == nil && a.State == lifecycle.Dead {", "if err == nil && a.State == lifecycle.Unborn {",
+		command{"cmd/mbox/gateway", "TestTokenOfTheDead"},
+	},
+	{
+		"events-of-a-ledger-given-up", "serve", "cmd/mbox/gateway/ledger.go",
+		"	return err == nil && seen > end.Seq\n", "	return err != nil && seen > end.Seq\n",
+		command{"cmd/mbox/gateway", "TestEventsOfAnotherLedger"},
+	},
+	{
+		"frequent-misses-untold", "schedules", "cmd/mbox/timetable/standing.go",
+		"tick = first { // of those", "{ // of those",
+		command{"cmd/mbox/timetable", "TestFrequentMisses"},
 	},
 	{
 		"doors-know-no-old-name", "life", "cmd/mbox/gateway/tasks.go",
