@@ -26,7 +26,7 @@ func arrange(root *verb, globals []cli.Flag, argv []string) (*line, error) {
 	l := &line{argv: argv, verb: root, path: []string{root.name}, globals: globals, given: map[string]bool{}}
 	for l.at = 1; l.at < len(argv); l.at++ {
 		if err := l.take(argv[l.at]); err != nil {
-			return nil, err
+			return l, err
 		}
 	}
 	l.help = l.help || len(l.path) == 1

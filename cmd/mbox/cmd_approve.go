@@ -125,7 +125,7 @@ func (o *approveOptions) list(ctx context.Context, s *session) error {
 				err = s.printLine(map[string]any{"id": l.ID, "approve": w.Approve, "folders": w.Folders, "task": w.Task})
 			} else {
 				s.showTask(w.Task, w.State, w)
-				s.printf("\n%s\n\n", s.paint.dim("mbox approve "+schemas.ShellWord(string(l.ID))+" --sha256 "+w.Approve))
+				s.printf("\n%s\n\n", s.paint.dim(s.proposes.named("mbox approve "+schemas.ShellWord(string(l.ID))+" --sha256 "+w.Approve)))
 			}
 			if err != nil {
 				return err

@@ -74,6 +74,7 @@ func (o *doctorOptions) answer(s *session, e *check.Exam) error {
 			_, hint := judge(f.Err)
 			e.Findings[i].Hint = aboutIt(f.Err, hint)
 		}
+		e.Findings[i].Hint = s.proposes.named(e.Findings[i].Hint)
 	}
 	if o.json {
 		if err := s.printJSON(map[string]any{"home": e.Home, "ok": bad == 0, "findings": e.Findings, "config": s.settings(e)}); err != nil {

@@ -62,6 +62,7 @@ func (o *statusOptions) run(ctx context.Context, s *session, box *mailbox.Box) e
 		return err
 	}
 	b.Tell(workersOf(ctx, s, box.Home()))
+	b.Name(s.proposes.problem)
 	if o.json {
 		err = s.printJSON(b)
 	} else {
@@ -104,6 +105,7 @@ func (o *statusOptions) again(ctx context.Context, s *session, box *mailbox.Box)
 			found, asked = workersOf(ctx, s, box.Home()), time.Now()
 		}
 		b.Tell(found)
+		b.Name(s.proposes.problem)
 		now := fmt.Appendf(nil, "%d %t %v", b.Seq, b.Routed, b.Problems)
 		if !s.terminal && bytes.Equal(now, before) {
 			return nil

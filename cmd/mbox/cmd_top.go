@@ -64,6 +64,7 @@ func (o *topOptions) watch(ctx context.Context, s *session, box *mailbox.Box, do
 		Lacks: lacks(ctx, s, box),
 		Line:  func(e *audit.Entry) string { return s.entryLine(e) },
 		Fault: s.faultLine,
+		Name:  s.proposes.problem,
 		Describe: func(ctx context.Context, id mailbox.ID) (string, error) {
 			return s.describe(ctx, box, id)
 		},
@@ -123,7 +124,7 @@ func (s *session) describe(ctx context.Context, box *mailbox.Box, id mailbox.ID)
 		p.printf("\n")
 		w.Approve = "" // what it binds has been shown
 	}
-	p.printWhy(w)
+	p.printWhy(s.proposes.why(w))
 	err = p.out.Flush()
 	return text.String(), err
 }

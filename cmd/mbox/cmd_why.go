@@ -59,9 +59,9 @@ func why(ctx context.Context, s *session, box *mailbox.Box, name string, inJSON 
 	case err != nil:
 		return err
 	case inJSON:
-		return s.printJSON(w)
+		return s.printJSON(s.proposes.why(w))
 	}
-	s.printWhy(w)
+	s.printWhy(s.proposes.why(w))
 	return nil
 }
 

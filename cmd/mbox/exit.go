@@ -293,7 +293,7 @@ func (s *session) judged(err error) (code int, hint string) {
 	if err != nil {
 		hint = aboutIt(err, hint)
 	}
-	return code, hint
+	return code, s.proposes.named(hint)
 }
 
 // tasksThere is the hint of a task that is not there.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -34,6 +35,7 @@ func (s *session) warnf(format string, a ...any)  { s.log("warn", s.tells.yellow
 func (s *session) log(level string, colour paint, format string, a ...any) {
 	if s.logs(level) {
 		s.endProgress()
+		format = proposals(strings.ReplaceAll(string(s.proposes), "%", "%%")).named(format)
 		fmt.Fprintln(s.err, colour("mbox: "+clean(schemas.LocalTimes(fmt.Sprintf(format, a...)), maxLine)))
 	}
 }

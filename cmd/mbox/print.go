@@ -237,7 +237,7 @@ func (t *table) printIfAny(s *session, nothing string) {
 	if len(t.rows) > 0 {
 		t.print(s)
 	} else if !s.json {
-		s.infof("%s", nothing)
+		s.infof("%s", s.proposes.named(nothing))
 	}
 }
 

@@ -28,18 +28,19 @@ import (
 // opened for it.
 type session struct {
 	printer
-	in      *os.File
-	err     io.Writer // stderr: everything but data
-	tells   palette   // for stderr
-	people  bool      // stderr is a terminal: somebody looks on
-	meter   *meter
-	home    string // --home, as given
-	level   choice // --log-level
-	json    bool   // --json: errors are JSON as well
-	literal bool   // the arguments stand behind --
-	said    string // the command line, as a shell reads it
-	config  *config.File
-	team    *agents.Team // of config
+	in       *os.File
+	err      io.Writer // stderr: everything but data
+	tells    palette   // for stderr
+	people   bool      // stderr is a terminal: somebody looks on
+	meter    *meter
+	home     string    // --home, as given
+	level    choice    // --log-level
+	json     bool      // --json: errors are JSON as well
+	literal  bool      // the arguments stand behind --
+	said     string    // the command line, as a shell reads it
+	proposes proposals // what it gives to type
+	config   *config.File
+	team     *agents.Team // of config
 }
 
 // printer prints data to stdout.
@@ -107,6 +108,7 @@ func (s *session) execute(ctx context.Context, argv []string) error {
 		return nil
 	}
 	line, err := arrange(root, s.globals(), argv)
+	s.proposes = line.proposals()
 	if err != nil {
 		return err
 	}

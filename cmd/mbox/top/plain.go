@@ -45,6 +45,7 @@ func Plain(ctx context.Context, box *mailbox.Box, o Options, w io.Writer, flush 
 		return err
 	}
 	b.Seq = end.Seq
+	b.Name(o.Name)
 	b.Print(w, Style{})
 	if o.Doubt != nil {
 		fmt.Fprintf(w, "problem      when the mailbox was opened: %s\n", clean(oneLine(o.Doubt.Error())))
@@ -74,6 +75,7 @@ func Plain(ctx context.Context, box *mailbox.Box, o Options, w io.Writer, flush 
 			if err != nil && ctx.Err() == nil {
 				fmt.Fprintf(w, "problem      the mailbox: %s\n", clean(oneLine(err.Error())))
 			} else if err == nil {
+				next.Name(o.Name)
 				told(w, b, next)
 				b = next
 			}

@@ -149,6 +149,15 @@ func (r *reader) failed(b *Board, kept []string) {
 	b.many(kindFailed, more, text, "mbox ls --state failed, then mbox retry --failed")
 }
 
+// Name has name write the commands of each problem for this mailbox; nil: as they are.
+func (b *Board) Name(name func(*Problem)) {
+	for i := range b.Problems {
+		if name != nil {
+			name(&b.Problems[i])
+		}
+	}
+}
+
 // sort puts the worst first.
 func (b *Board) sort() {
 	order := []string{kindReadOnly, kindGone, kindLedger, kindDisk, kindClaim, kindAgent, kindAlarm, kindApproval, kindSchedule, kindPaused, kindDrop, kindQuarantine, kindTelemetry, kindFailed}

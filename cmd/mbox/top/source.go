@@ -60,6 +60,9 @@ func newSource(w *work, box *mailbox.Box, o Options) source {
 			return w.cmd(func(ctx context.Context) tea.Msg {
 				begun := time.Now()
 				b, err := r.read(ctx, touched)
+				if err == nil {
+					b.Name(o.Name)
+				}
 				return boardMsg{b, err, time.Since(begun)}
 			})
 		},

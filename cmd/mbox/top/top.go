@@ -35,6 +35,7 @@ type Options struct {
 	Lacks  func() []check.Finding
 	Line   func(*audit.Entry) string // a line of the ledger, for a terminal
 	Fault  func(error) string        // an error with the hint that a command gives
+	Name   func(*Problem)            // has its commands name the mailbox
 	Cancel func(context.Context, mailbox.ID) error
 	Retry  func(context.Context, mailbox.ID) error
 	Pause  func(ctx context.Context, agent mailbox.ID) error
