@@ -45,10 +45,10 @@ func (r *recovery) adopted(s *shard, p *spot) (bool, error) {
 		if c == nil {
 			return len(r.files[p.id]) == 1, nil
 		}
-		r.out.Adopted++
+		r.out.adopted(p.id)
 		return true, r.b.commit(r.ctx, s, c)
 	}
-	r.out.Adopted++
+	r.out.adopted(p.id)
 	return true, r.b.commit(r.ctx, s, &change{
 		id: p.id, by: audit.MboxAgent, event: audit.Reconcile, from: p.m.Enters(), to: None, before: task.HashOf(p.m.After),
 		reason: "given up by the operator: its file is gone", action: fmt.Sprintf("mbox gave up %s, as the operator said", p.id),

@@ -50,7 +50,16 @@ type Recovered struct {
 	Rebuilt    bool `json:"rebuilt"`  // .mbox was lost, or its salt: see Recover
 	Replayed   int  `json:"replayed"` // contents that a power cut took and the journal had
 	Moved      bool `json:"moved"`    // the home is on another device or inode than before
+
+	// Which tasks were mended, lost and adopted, in the order of the ids.
+	MendedIDs  []ID `json:"mended_ids,omitzero"`
+	LostIDs    []ID `json:"lost_ids,omitzero"`
+	AdoptedIDs []ID `json:"adopted_ids,omitzero"`
 }
+
+func (r *Recovered) mended(id ID)  { r.Mended, r.MendedIDs = r.Mended+1, append(r.MendedIDs, id) }
+func (r *Recovered) lost(id ID)    { r.Lost, r.LostIDs = r.Lost+1, append(r.LostIDs, id) }
+func (r *Recovered) adopted(id ID) { r.Adopted, r.AdoptedIDs = r.Adopted+1, append(r.AdoptedIDs, id) }
 
 // Recover settles everything, whatever the boot record says: it folds the
 // ledger, walks all folders, and for each id brings the content that the last

@@ -170,7 +170,7 @@ func (r *recovery) bring(s *shard, p *spot) error {
 	if err := r.b.leases.DropOthers(p.id); err != nil {
 		return err
 	}
-	r.out.Mended++
+	r.out.mended(p.id)
 	return r.clear(s, p)
 }
 
@@ -236,7 +236,7 @@ func (r *recovery) lost(s *shard, p *spot) error {
 			return nil
 		}
 	}
-	r.out.Lost++
+	r.out.lost(p.id)
 	for _, f := range left {
 		why := home.Reason{Reason: "lost: the content that the ledger names is nowhere, this was left", Code: "lost", Task: p.id}
 		if err := r.quarantine(s, f.Path, p.id.File(), why); err != nil {
@@ -256,7 +256,7 @@ func (r *recovery) void(s *shard, p *spot, old *home.File) error {
 	t := old.Task
 	t.Mbox.Epoch = p.m.Epoch
 	t.Audit.StateChanges = append(t.Audit.StateChanges, StateChange{From: Pending, To: InProgress, By: p.agent, At: task.At(p.at), Reason: task.StateReason(p.m.Reason)})
-	r.out.Mended++
+	r.out.mended(p.id)
 	return r.b.commit(r.ctx, s, &change{
 		id: p.id, by: audit.MboxAgent, event: audit.Reconcile, from: InProgress, to: Pending, task: t, before: task.HashOf(p.m.After),
 		reason: "the claim was voided: a power cut took its content",

@@ -15,6 +15,7 @@ import (
 	"mbox/mailbox"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
+	"mbox/schemas"
 )
 
 func recoverVerb() *verb {
@@ -28,7 +29,8 @@ func recoverVerb() *verb {
 		about: `Folds the whole ledger, looks at every file, and brings each task to where its
 last line has it. Every command does this after a restart of the machine; it is
 for a disk that was away, for a lock file or all of .mbox that was removed, and
-for the cases below. A second run changes nothing.
+for the cases below. A second run changes nothing. It tells which tasks were mended,
+lost or adopted; what is lost, whose content is nowhere, makes the exit code 1.
 
 --after-io-error ends the read-only state that a failed write to the ledger set,
 or damage to it, once the disk is well or the ledger is back.
@@ -80,10 +82,14 @@ it; a wrong one is refused.`,
 				return err
 			}
 			if inJSON {
-				return s.printLine(done)
+				err = s.printLine(done)
+			} else {
+				s.printRecovered(done)
 			}
-			s.printRecovered(done)
-			return nil
+			if err == nil && done.Lost > 0 {
+				err = hint(&unwell{schemas.Count(done.Lost, "task is", "tasks are") + " lost: what the ledger names is nowhere"}, "%s", backOrUp(done.LostIDs[0]))
+			}
+			return err
 		},
 		words: taskWords,
 	}
@@ -140,10 +146,28 @@ func (s *session) printRecovered(r mailbox.Recovered) {
 	}
 	t.add(row...)
 	t.print(s)
+	s.idsOf("mended", r.MendedIDs)
+	s.idsOf("lost", r.LostIDs)
+	s.idsOf("adopted", r.AdoptedIDs)
 	if r.Rebuilt {
 		s.warnf("%s", costOfRebuilding)
 	}
 	if r.Moved {
 		s.infof("the home is on another machine or disk than before")
 	}
+}
+
+// mostNamed is how many tasks of a kind are named to people.
+const mostNamed = 20
+
+// idsOf is a line with the tasks of a kind, if there are any.
+func (s *printer) idsOf(what string, ids []mailbox.ID) {
+	if len(ids) == 0 {
+		return
+	}
+	more := ""
+	if n := len(ids) - mostNamed; n > 0 {
+		more, ids = fmt.Sprintf(" and %d more", n), ids[:mostNamed]
+	}
+	s.printf("%s: %s%s\n", what, clean(joinIDs(ids), maxLine), more)
 }

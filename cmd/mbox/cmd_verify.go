@@ -99,8 +99,15 @@ func nextStep(home string, r verify.Report) string {
 		return "mbox recover mends what can be mended; mbox help damage tells the rest"
 	case f.Invariant == 12, f.Invariant == 13:
 		return "bring " + clean(f.File, maxLine) + " back from a backup; mbox help damage tells how"
+	case f.Missing():
+		return "mbox recover brings back what can be, and gives up nothing; then " + backOrUp(f.Task)
 	}
 	return fmt.Sprintf("mbox why %[1]s tells more; mbox recover --adopt %[1]s takes over what was done by hand", cmp.Or(clean(string(f.Task), 128), "ID"))
+}
+
+// backOrUp are the ways to go on without what a task was.
+func backOrUp(id mailbox.ID) string {
+	return "bring its file back from a backup, which mbox restore BACKUP DIR unpacks; at last mbox recover --adopt " + clean(string(id), 128) + " gives it up"
 }
 
 // isStrange tells whether the fault is that something lies there at all: what mbox

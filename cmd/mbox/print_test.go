@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"mbox/mailbox"
 )
 
 func printed(wide int, on bool, do func(*session)) string {
@@ -62,5 +64,22 @@ func TestColours(t *testing.T) {
 	t.Setenv("NO_COLOR", "1")
 	if colours().on || colours().red("x") != "x" {
 		t.Error("colours in spite of NO_COLOR")
+	}
+}
+
+// Of many tasks the first are named, and the others counted.
+func TestIDsOf(t *testing.T) {
+	ids := make([]mailbox.ID, mostNamed+2)
+	for i := range ids {
+		ids[i] = "t"
+	}
+	got := printed(0, false, func(s *session) {
+		s.idsOf("lost", ids)
+		s.idsOf("mended", ids[:mostNamed])
+		s.idsOf("adopted", nil)
+	})
+	named := strings.Repeat(" t", mostNamed)
+	if want := "lost:" + named + " and 2 more\nmended:" + named + "\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -272,7 +272,7 @@ func (v *run) judge(t *history, files []string) error {
 		v.add(found...)
 	}
 	if right != "" && len(there) == 0 {
-		v.add(Finding{Invariant: 8, File: right, Seq: t.seq, Task: t.id, What: fmt.Sprintf("the file is gone; seq %d put it there", t.seq)})
+		v.add(Finding{Invariant: 8, File: right, Seq: t.seq, Task: t.id, What: fmt.Sprintf(fileGone+"; seq %d put it there", t.seq)})
 	}
 	return nil
 }

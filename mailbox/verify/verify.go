@@ -103,6 +103,11 @@ func (f Finding) Strange() bool {
 	return slices.Contains([]string{noLineKnows, noLineNames, noEntry, noArtifacts, noArtifact}, f.What) || strings.HasPrefix(f.What, chain.NoDay)
 }
 
+// Missing tells whether the finding is a task whose file is not there.
+func (f Finding) Missing() bool { return f.Invariant == 8 && strings.HasPrefix(f.What, fileGone) }
+
+const fileGone = "the file is gone"
+
 // Linked tells whether the finding is a file with more than one name.
 func (f Finding) Linked() bool { return strings.HasSuffix(f.What, linked) }
 
