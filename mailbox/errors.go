@@ -30,6 +30,19 @@ var (
 	ErrReadOnly = audit.ErrReadOnly
 )
 
+// BlockedError is an ErrConflict: a task would fail again at once, for what it waits
+// for has failed.
+type BlockedError struct {
+	ID     ID
+	Failed []ID // in an order in which they can be retried
+}
+
+func (e *BlockedError) Error() string {
+	return fmt.Sprintf("%v: %s waits for %s, which has failed", ErrConflict, e.ID, e.Failed[len(e.Failed)-1])
+}
+
+func (e *BlockedError) Is(target error) bool { return target == ErrConflict }
+
 // onTheWay is for an error of a change that a verb makes before its own: a task
 // taken back, admitted, reconciled, a child created. That line counts, and the next
 // command finishes it, but nothing of the verb itself is committed: the error

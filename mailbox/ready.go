@@ -92,6 +92,34 @@ func (b *dependencies) childrenJoined(r *queue.Entry) (joined, settled bool, err
 	return task.Joined(r.Join, completed, failed, len(r.WaitsFor)), settled, nil
 }
 
+// FailedBefore are the failed tasks that a task waits for, directly or not, each behind
+// those that it waits for itself.
+func FailedBefore(b *Box, t *Task) (failed []ID, err error) {
+	seen := map[ID]bool{}
+	var follow func(*Task) error
+	follow = func(t *Task) error {
+		for _, d := range t.Mbox.DependsOn {
+			state, _, err := b.dependencies.dependencyState(d)
+			if err != nil {
+				return err
+			}
+			if seen[d] || state != Failed {
+				continue
+			}
+			seen[d] = true
+			if f, err := b.seek(d); err == nil {
+				err = follow(f.Task)
+				if err != nil {
+					return err
+				}
+			}
+			failed = append(failed, d)
+		}
+		return nil
+	}
+	return failed, follow(t)
+}
+
 // dependencyState tells whether a dependency has completed or failed. settled
 // means that nothing changes until its next ledger line.
 func (b *dependencies) dependencyState(id ID) (s State, settled bool, err error) {

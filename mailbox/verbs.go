@@ -447,6 +447,9 @@ func RetrySeen(ctx context.Context, b *Box, id ID, by, why string, seen Seen) er
 	if err := seen.Check(f.Task, f.State); err != nil {
 		return err
 	}
+	if failed, err := FailedBefore(b, f.Task); err != nil || len(failed) > 0 {
+		return task.About(id, cmp.Or(err, error(&BlockedError{id, failed})))
+	}
 	m, action := &f.Task.Mbox, fmt.Sprintf("%s retried %s", by, id)
 	m.Attempt, m.NotBefore, m.WaitsFor, m.Join = 0, nil, nil, ""
 	if m.Deadline != nil && m.Epoch == 0 && !m.Deadline.After(b.now()) { // else it would fail again at once

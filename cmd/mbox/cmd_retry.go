@@ -28,7 +28,9 @@ func retryVerb() *verb {
 is all of them but what was cancelled, what mbox run did, whose command nobody else has,
 and drops that were rejected; how many that are is told, and asked about, or --yes has to
 be there. A cancelled task is retried by its id. The exit code is that of the worst.
-A deadline that has passed is taken away, which is said.
+A deadline that has passed is taken away, which is said. What waits for a task that has
+failed would fail again at once: it is refused (exit code 5), but together with that one,
+in whatever order.
 
 A drop that was rejected is not retried (exit code 5): mbox has kept only the fields that
 were right. All of it lies in tasks/quarantine, to be mended and sent anew.`,
@@ -51,7 +53,7 @@ were right. All of it lies in tasks/quarantine, to be mended and sent anew.`,
 				if err != nil {
 					return err
 				}
-				return each(ctx, s, ids, o.json, func(id mailbox.ID) error {
+				return each(ctx, s, rootsFirst(ctx, box, ids), o.json, func(id mailbox.ID) error {
 					was, state, err := box.Task(ctx, id)
 					if err == nil && state == mailbox.Failed && check.OnlyHere(was) {
 						err = fmt.Errorf("%s: %w: mbox run did it, and nobody else has its command", id, mailbox.ErrConflict)
@@ -69,6 +71,32 @@ were right. All of it lies in tasks/quarantine, to be mended and sent anew.`,
 		},
 		words: tasksThatAre(mailbox.Failed),
 	}
+}
+
+// rootsFirst has each task behind those of the others that it waits for.
+func rootsFirst(ctx context.Context, box *mailbox.Box, ids []mailbox.ID) []mailbox.ID {
+	var ordered []mailbox.ID
+	left := map[mailbox.ID]bool{}
+	for _, id := range ids {
+		left[id] = true
+	}
+	var place func(mailbox.ID)
+	place = func(id mailbox.ID) {
+		if !left[id] {
+			return
+		}
+		delete(left, id)
+		if t, _, err := box.Task(ctx, id); err == nil { // else the verb says what is wrong
+			for _, d := range t.Mbox.DependsOn {
+				place(d)
+			}
+		}
+		ordered = append(ordered, id)
+	}
+	for _, id := range ids {
+		place(id)
+	}
+	return ordered
 }
 
 // hintRejected adds how a drop that was rejected is sent anew.

@@ -20,6 +20,7 @@ import (
 	"mbox/cmd/mbox/check"
 	"mbox/cmd/mbox/config"
 	"mbox/cmd/mbox/gateway/token"
+	"mbox/cmd/mbox/top"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
@@ -120,6 +121,7 @@ func judge(err error) (code int, hint string) {
 	var sealed *audit.SealedError
 	var paused *mailbox.PausedError
 	var ended *mailbox.EndedError
+	var blocked *mailbox.BlockedError
 	var database *memory.Fault
 	var stopped signalled
 	switch {
@@ -209,6 +211,8 @@ func judge(err error) (code int, hint string) {
 		return exitIO, database.Fix
 	case errors.Is(err, memory.ErrFull):
 		return exitConflict, "mbox memory export keeps what is there, mbox memory forget makes room"
+	case errors.As(err, &blocked):
+		return exitConflict, top.RetryAll(append(blocked.Failed, blocked.ID))
 	case errors.Is(err, mailbox.ErrConflict):
 		return exitConflict, "mbox show ID tells the state that it is in"
 	case errors.Is(err, chat.ErrSetup):

@@ -110,13 +110,13 @@ func (r *reader) problems(ctx context.Context, b *Board) {
 	}
 	kept, err := home.Entries(b.Home)
 	r.quarantine(b, kept, err)
-	r.failed(b, kept)
+	r.failed(ctx, b, kept)
 	b.sort()
 }
 
 // failed tells of the tasks that failed last, and counts the others. Of those whose files
 // have not been read nobody knows whether they were cancelled.
-func (r *reader) failed(b *Board, kept []string) {
+func (r *reader) failed(ctx context.Context, b *Board, kept []string) {
 	c, told, more, since := &b.Columns[task.FolderIndex(mailbox.Failed)], 0, 0, mailbox.Time{}
 	unread := c.Count
 	for _, row := range c.Rows {
@@ -129,7 +129,7 @@ func (r *reader) failed(b *Board, kept []string) {
 			more, since = more+1, row.Since
 		default:
 			told++
-			hint := "mbox retry " + word(row.ID)
+			hint := RetryAll(append(r.before(ctx, row.ID), row.ID))
 			switch {
 			case row.once:
 				hint = "start it anew by mbox run; then mbox archive " + word(row.ID)
@@ -147,6 +147,25 @@ func (r *reader) failed(b *Board, kept []string) {
 		text += ", and " + number(unread) + " before that failed or were cancelled"
 	}
 	b.many(kindFailed, more, text, "mbox ls --state failed, then mbox retry --failed")
+}
+
+// before are the failed tasks that a failed one waits for.
+func (r *reader) before(ctx context.Context, id mailbox.ID) []mailbox.ID {
+	t, _, err := r.box.Task(ctx, id)
+	if err != nil {
+		return nil // it has moved on
+	}
+	failed, _ := mailbox.FailedBefore(r.box, t) // mbox retry says what is wrong
+	return failed
+}
+
+// RetryAll is the command that retries tasks.
+func RetryAll(ids []mailbox.ID) string {
+	words := []string{"mbox retry"}
+	for _, id := range ids {
+		words = append(words, word(id))
+	}
+	return strings.Join(words, " ")
 }
 
 // Name has name write the commands of each problem for this mailbox; nil: as they are.

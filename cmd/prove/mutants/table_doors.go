@@ -264,7 +264,7 @@ var doorsMutants = []mutant{
 	},
 	{
 		"retry-whatever-stands", "security", "mailbox/verbs.go",
-		"\tif err := seen.Check(f.Task, f.State); err != nil {\n\t\treturn err\n\t}\n\tm, action := &f.Task.Mbox", "\tm, action := &f.Task.Mbox",
+		"\tif err := seen.Check(f.Task, f.State); err != nil {\n\t\treturn err\n\t}\n\tif failed", "\tif failed",
 		doorTest("TestDecidesWhatWasSeen"),
 	},
 	{
