@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/urfave/cli/v2"
 
+	"mbox/audit"
 	"mbox/mailbox"
 	"mbox/mailbox/task"
 	"mbox/schemas"
@@ -53,8 +54,9 @@ With --wait it prints what came of the task when that has ended, and its id on
 stderr. The exit code is 1 if it failed, 75 when the time is over, and
 130 after Ctrl-C, or 143 after SIGTERM, which end the waiting alone.
 
-The same --key a second time is the first task: its id is printed, and nothing
-is added. So is the same --id with the same content.
+The same --key a second time, with the same title and description, is the first
+task: its id is printed, and nothing is added. So is the same --id with the same
+content. Other content is refused (exit code 5): nothing of it would be kept.
 
 With --attach files come along, at most 20 and 1 GiB: mbox keeps copies of them, and
 who does the task reads them as what other tasks left for it (mbox help agents).`,
@@ -216,17 +218,43 @@ func (o *sendOptions) checkDeadline(box *mailbox.Box, t *mailbox.Task) error {
 	return o.deadline.refused()
 }
 
-// repeated refuses a key that somebody else's task has: nothing was sent.
+// repeated refuses a key that another task has, somebody else's or one with other
+// content: nothing was sent. One that was edited since may have been the same.
 func repeated(ctx context.Context, box *mailbox.Box, id mailbox.ID, t *mailbox.Task) error {
 	if t.Mbox.IdempotencyKey == "" {
 		return nil
 	}
 	made, _, err := box.Task(ctx, id)
-	if err != nil || made.Source.Agent == cmp.Or(t.Source.Agent, "human") {
+	if err != nil {
 		return nil //nolint:nilerr // it is sent all the same
 	}
-	err = fmt.Errorf("key %s: %w: %s has sent %s with it", schemas.Quote(t.Mbox.IdempotencyKey), mailbox.ErrConflict, made.Source.Agent, id)
+	what := ""
+	if made.Source.Agent != cmp.Or(t.Source.Agent, "human") {
+		what = fmt.Sprintf("%s has sent %s with it", made.Source.Agent, id)
+	} else if made.Task.Title != t.Task.Title || made.Task.Description != t.Task.Description {
+		edited, err := mayBeEdited(box, id)
+		if edited || err != nil {
+			return err
+		}
+		what = fmt.Sprintf("%s has it, with other content", id)
+	} else {
+		return nil
+	}
+	err = fmt.Errorf("key %s: %w: %s", schemas.Quote(t.Mbox.IdempotencyKey), mailbox.ErrConflict, what)
 	return hint(err, "mbox show %s is what has it; send this with a key that was not used before", schemas.ShellWord(string(id)))
+}
+
+// mayBeEdited tells whether a task was changed by mbox edit, or may have been before the
+// ledger was begun anew.
+func mayBeEdited(box *mailbox.Box, id mailbox.ID) (bool, error) {
+	first := audit.Event("")
+	for line, err := range box.Ledger().LinesOf(string(id)) {
+		if err != nil || line.Event() == audit.TaskEdited {
+			return err == nil, err
+		}
+		first = line.Event()
+	}
+	return first != audit.TaskCreated, nil
 }
 
 // asBridge refuses an agent's command that sends as a bridge: that would tell the
