@@ -296,7 +296,11 @@ func (c *Claim) late(ctx context.Context, s *shard, verb, request string, conten
 	if err := c.notOurs(); err != nil {
 		return err
 	}
-	stale := task.About(id, fmt.Errorf("%w: its claim is over", ErrStale))
+	over := "its claim is over"
+	if c.Task.Mbox.Epoch == 0 {
+		over = "it is " + c.Task.Called(c.Task.Result.Status) + ", and nobody has claimed it"
+	}
+	stale := task.About(id, fmt.Errorf("%w: %s", ErrStale, over))
 	if verb != "complete" && verb != "fail" {
 		return stale
 	}

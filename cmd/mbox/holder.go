@@ -38,13 +38,25 @@ func (h *holder) act(ctx context.Context, s *session, verb, id string, do func(*
 			return err
 		}
 		if err := errors.Join(do(box, claim), claim.Close()); err != nil {
-			return err
+			return hintUnclaimed(err, claim.Task)
 		}
 		if h.json {
 			return s.printState(ctx, box, claim.ID())
 		}
 		return nil
 	})
+}
+
+// hintUnclaimed adds how a task that waits, and that nobody has had, is claimed.
+func hintUnclaimed(err error, t *mailbox.Task) error {
+	if !errors.Is(err, mailbox.ErrStale) || t.Mbox.Epoch > 0 || t.Result.Status != mailbox.Pending {
+		return err
+	}
+	agent := t.Assignment.TargetAgent
+	if agent == "any" {
+		agent = "NAME"
+	}
+	return hint(err, "mbox claim %s --agent %s; a result that came with that token is kept in tasks/quarantine", schemas.ShellWord(string(t.ID)), schemas.ShellWord(agent))
 }
 
 // resultFlags is where complete and fail take what the work came to from.
