@@ -23,7 +23,7 @@ import (
 // accept or explain badly: unknown commands and flags, a flag without its value
 // or given twice, and too many or too few arguments.
 func arrange(root *verb, globals []cli.Flag, argv []string) (*line, error) {
-	l := &line{argv: argv, verb: root, path: []string{root.name}, globals: globals, given: map[string]bool{}}
+	l := &line{argv: argv, root: root, verb: root, path: []string{root.name}, globals: globals, given: map[string]bool{}}
 	for l.at = 1; l.at < len(argv); l.at++ {
 		if err := l.take(argv[l.at]); err != nil {
 			return l, err
@@ -38,6 +38,7 @@ type line struct {
 	argv    []string
 	at      int
 	globals []cli.Flag
+	root    *verb
 	verb    *verb // as deep as it is known
 	path    []string
 	ended   bool // behind --
@@ -70,9 +71,29 @@ func (l *line) argument(word string) error {
 	}
 	hint := strings.Join(l.path, " ") + " --help"
 	if near := l.meant(word); near != "" {
-		hint = l.corrected(strings.Fields(near)...)
+		hint = l.meaning(strings.Fields(near))
 	}
 	return usagef(hint, "%s has no command %q", strings.Join(l.path, " "), clean(word, 40))
+}
+
+// meaning is the line with the verb that was meant, or the verb's page of the help where
+// that line would be refused: the verb takes no such arguments, or needs some.
+func (l *line) meaning(verb []string) string {
+	words := slices.Replace(slices.Clone(l.argv), l.at, l.at+1, verb...)
+	other, err := arrange(l.root, l.globals, words)
+	if other.at == len(words) && (err != nil || other.verb.args == "[ID…]" && len(other.args)+len(other.flags) == 0) {
+		return strings.Join(other.path, " ") + " --help"
+	}
+	return l.corrected(verb...)
+}
+
+// so is the line with other arguments, and more; a token is not to be shown.
+func (l *line) so(args []string, more string) string {
+	words := slices.Concat(l.path, l.flags)
+	if flagNamed(l.verb.flags, "token") != nil {
+		words = slices.Clone(l.path)
+	}
+	return shell(append(words, args...)) + " " + more
 }
 
 // otherNames are what other programs call what a verb of mbox does.
@@ -292,7 +313,7 @@ func (l *line) count() error {
 	case l.help, len(v.verbs) > 0:
 		return nil
 	case n < v.least, v.split && l.before != 1:
-		return usagef(path+" "+v.args, "%s needs %s", path, v.args)
+		return usagef(l.so(nil, v.args), "%s needs %s", path, v.args)
 	case v.most >= 0 && n > v.most && v.most == 0:
 		return usagef(path+" --help", "%s takes no arguments, but there is %q", path, clean(l.args[0], 40))
 	case v.most >= 0 && n > v.most:

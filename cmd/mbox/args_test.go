@@ -61,6 +61,13 @@ func TestArrangeRefuses(t *testing.T) {
 		{"mbox|ls|--format|csv", "mbox ls has no flag --format", "mbox export --format csv"},
 		{"mbox|secret|set|grace|KEY", `mbox secret set takes NAME, but there is also "KEY"`, "mbox secret set --agent grace KEY"},
 		{"mbox|show", "mbox show needs ID…", "mbox show ID…"},
+		{"mbox|memory|forget|--agent|keeper", "mbox memory forget needs ID…", "mbox memory forget --agent=keeper ID…"},
+		{"mbox|decision|outcome|d1", "mbox decision outcome needs ID TEXT|-", "mbox decision outcome ID TEXT|-"},
+		{"mbox|start|t1", `mbox has no command "start"`, "mbox up --help"},
+		{"mbox|start", `mbox has no command "start"`, "mbox up"},
+		{"mbox|stop", `mbox has no command "stop"`, "mbox cancel --help"},
+		{"mbox|stop|t1", `mbox has no command "stop"`, "mbox cancel t1"},
+		{"mbox|complete|--token|t0p", "mbox complete needs ID", "mbox complete ID"},
 		{"mbox|version|now", `mbox version takes no arguments, but there is "now"`, "mbox version --help"},
 		{"mbox|doctor|--nope|--json", "mbox doctor has no flag --nope", "mbox doctor --help"},
 		{"mbox|ls|--foo", "mbox ls has no flag --foo", "mbox ls --help"},
@@ -95,7 +102,7 @@ func TestArrangeMeans(t *testing.T) {
 		if !errors.As(err, &usage) {
 			t.Fatalf("%s: %v", word, err)
 		}
-		if got := strings.TrimSuffix(strings.TrimPrefix(usage.hint, "mbox "), " t"); got != want && (want != "" || got != "--help") {
+		if got := strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(usage.hint, "mbox "), " t"), " --help"); got != want && (want != "" || got != "--help") {
 			t.Errorf("%s leads to %q, want %q", word, got, want)
 		}
 	}

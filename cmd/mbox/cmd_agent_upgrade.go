@@ -17,6 +17,7 @@ import (
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/lifecycle"
+	"mbox/schemas"
 )
 
 type upgradeOptions struct {
@@ -70,7 +71,7 @@ func (o *upgradeOptions) run(ctx context.Context, s *session, box *mailbox.Box, 
 		}
 	}
 	if len(values) == 0 {
-		return usagef("mbox agent upgrade ada --pin 2.1", "neither --exec nor --acp nor --pin says what is new")
+		return usagef("mbox agent upgrade "+schemas.ShellWord(clean(name, 80))+" --pin VERSION", "neither --exec nor --acp nor --pin says what is new")
 	}
 	a, err := knownAgent(s.config, box, name)
 	if err != nil {

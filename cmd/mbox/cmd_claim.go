@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -53,19 +55,20 @@ longer. When it is over, the task goes back to pending. An agent that is paused
 	}
 }
 
-// needAgent refuses a line without a proper agent.
-func needAgent(verb, name string) error {
+// needAgent refuses a line without a proper agent. args are what else it names.
+func needAgent(verb, name string, args ...string) error {
 	if name == "" {
-		return usagef("mbox "+verb+" --agent NAME", "%s needs --agent", verb)
+		words := slices.Concat([]string{"mbox"}, strings.Fields(verb), args, []string{"--agent", "NAME"})
+		return usagef(shell(words), "%s needs --agent", verb)
 	}
 	if problem := config.AgentProblem(name); problem != "" {
-		return usagef("mbox "+verb+" --agent coder", "--agent: %s", problem)
+		return usagef("mbox "+verb+" --help", "--agent: %s", problem)
 	}
 	return nil
 }
 
 func (o *claimOptions) run(ctx context.Context, s *session) error {
-	if err := needAgent("claim", o.agent); err != nil {
+	if err := needAgent("claim", o.agent, strings.Fields(string(o.id))...); err != nil {
 		return err
 	}
 	if o.id != "" && (o.kind.value != "" || o.wait != 0) {

@@ -82,7 +82,7 @@ archive_after ago (7 days) are archived by mbox up.`,
 			if all == (len(args) > 0) {
 				return usagef("mbox ack ID, or mbox ack --all", "mbox ack needs the ids of items, or --all, and not both")
 			}
-			who, err := o.named("ack")
+			who, err := o.named("ack", args...)
 			if err != nil {
 				return err
 			}

@@ -177,13 +177,13 @@ func (p *speaker) another(agent string) error {
 
 // named is whose inbox is meant: that of the agent whose command this is, or of the one
 // that the line names.
-func (p *speaker) named(verb string) (string, error) {
+func (p *speaker) named(verb string, args ...string) (string, error) {
 	own := os.Getenv("MBOX_AGENT")
 	if own != "" && p.agent != "" && p.agent != own {
 		return "", p.another(own)
 	}
 	name := cmp.Or(p.agent, own)
-	return name, needAgent(verb, name)
+	return name, needAgent(verb, name, args...)
 }
 
 // channelNames are those of the channels that have a folder.

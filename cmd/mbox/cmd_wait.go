@@ -142,7 +142,8 @@ func (w *waiting) until(ctx context.Context, tasks []mailbox.ID) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case limited.Err() != nil:
-			return fmt.Errorf("%w, and %s has not ended", errTimeOver, w.open[0])
+			err := fmt.Errorf("%w, and %s has not ended", errTimeOver, w.open[0])
+			return hint(err, "the task goes on; mbox why %s tells what it waits for", schemas.ShellWord(string(w.open[0])))
 		}
 		happened, err := w.happens(limited, pause, at)
 		if err != nil {

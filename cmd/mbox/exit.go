@@ -164,7 +164,7 @@ func judge(err error) (code int, hint string) {
 	case errors.Is(err, mailbox.ErrFileSystem):
 		return exitError, "use a folder on a local disk, or allow_network_fs = true in mbox.toml at your own risk"
 	case errors.Is(err, errTimeOver):
-		return exitBusy, "the task goes on; mbox why ID tells what it waits for"
+		return exitBusy, ""
 	case errors.Is(err, mailbox.ErrBusy):
 		return exitBusy, "try again in a moment"
 	case errors.Is(err, syscall.EADDRINUSE):

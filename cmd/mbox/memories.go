@@ -175,7 +175,7 @@ type remembering struct {
 // else is a person.
 func (r *remembering) use(ctx context.Context, s *session, do func(box *mailbox.Box, m *memory.Memory, by string) error) error {
 	return s.with(ctx, func(box *mailbox.Box) error {
-		by, onTask, err := r.user(ctx, box)
+		by, onTask, err := r.user(ctx, s, box)
 		if err != nil {
 			return err
 		}
@@ -208,7 +208,7 @@ func (r *remembering) stranger(s *session, box *mailbox.Box) error {
 }
 
 // user tells who this process is, and on which task: human, or the agent that has claimed.
-func (r *remembering) user(ctx context.Context, box *mailbox.Box) (by, onTask string, err error) {
+func (r *remembering) user(ctx context.Context, s *session, box *mailbox.Box) (by, onTask string, err error) {
 	id, token := os.Getenv("MBOX_TASK_ID"), os.Getenv("MBOX_TOKEN")
 	if id == "" || token == "" {
 		if err := remembers.byPerson(); err != nil {
@@ -218,7 +218,7 @@ func (r *remembering) user(ctx context.Context, box *mailbox.Box) (by, onTask st
 			return "", "", err
 		}
 		if r.agent == "" {
-			return "", "", usagef("--agent coder", "--agent says whose memory it is")
+			return "", "", usagef(s.line.so(s.line.args, "--agent NAME"), "--agent says whose memory it is")
 		}
 		return "human", "", nil
 	}

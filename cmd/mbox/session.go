@@ -38,6 +38,7 @@ type session struct {
 	json     bool      // --json: errors are JSON as well
 	literal  bool      // the arguments stand behind --
 	said     string    // the command line, as a shell reads it
+	line     *line     // the command line
 	proposes proposals // what it gives to type
 	config   *config.File
 	team     *agents.Team // of config
@@ -108,7 +109,7 @@ func (s *session) execute(ctx context.Context, argv []string) error {
 		return nil
 	}
 	line, err := arrange(root, s.globals(), argv)
-	s.proposes = line.proposals()
+	s.line, s.proposes = line, line.proposals()
 	if err != nil {
 		return err
 	}
