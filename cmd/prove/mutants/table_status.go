@@ -177,7 +177,7 @@ var statusMutants = []mutant{
 	},
 	{
 		"runs-are-tried-again", "status", "cmd/mbox/cmd_retry.go",
-		"err == nil && state == mailbox.Failed && check.OnlyHere(was)", "err == nil && state == mailbox.Pending && check.OnlyHere(was)",
+		"err == nil && was.Result.Status == mailbox.Failed && check.OnlyHere(was)", "err == nil && was.Result.Status == mailbox.Pending && check.OnlyHere(was)",
 		mboxTest("TestScripts/run$"),
 	},
 	{
