@@ -99,6 +99,8 @@ func nextStep(home string, r verify.Report) string {
 		return "mbox recover mends what can be mended; mbox help damage tells the rest"
 	case f.Invariant == 12, f.Invariant == 13:
 		return "bring " + clean(f.File, maxLine) + " back from a backup; mbox help damage tells how"
+	case f.Second():
+		return "mbox recover removes it where it is an older version of mbox's own, and else puts it into tasks/quarantine"
 	case f.Missing():
 		return "mbox recover brings back what can be, and gives up nothing; then " + backOrUp(f.Task)
 	}

@@ -288,7 +288,7 @@ func (v *run) misplaced(file string, t *history, second bool) ([]Finding, error)
 	read, right := len(l.found) == 0, t.file()
 	switch {
 	case second || path.Base(file) != t.id.File():
-		l.add(1, file, "a second file of task %s, which lies in %s", t.id, task.FolderName(t.state))
+		l.add(1, file, secondFile+"%s, which lies in %s", t.id, task.FolderName(t.state))
 		return l.found, nil
 	case right == "":
 		l.add(7, file, "seq %d left no file of it: the task is %s", t.seq, map[task.State]string{task.None: "given up", task.Pruned: "pruned"}[t.state])

@@ -108,6 +108,11 @@ func (f Finding) Missing() bool { return f.Invariant == 8 && strings.HasPrefix(f
 
 const fileGone = "the file is gone"
 
+// Second tells whether the finding is one more file of a task that lies where it should.
+func (f Finding) Second() bool { return strings.HasPrefix(f.What, secondFile) }
+
+const secondFile = "a second file of task "
+
 // Linked tells whether the finding is a file with more than one name.
 func (f Finding) Linked() bool { return strings.HasSuffix(f.What, linked) }
 
