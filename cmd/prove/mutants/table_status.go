@@ -181,6 +181,26 @@ var statusMutants = []mutant{
 		mboxTest("TestScripts/run$"),
 	},
 	{
+		"retry-behind-a-failure", "status", "mailbox/verbs.go",
+		"err != nil || len(failed) > 0 {", "err != nil {",
+		mboxTest("TestScripts/retry$"),
+	},
+	{
+		"proposals-for-another-mailbox", "status", "cmd/mbox/exit.go",
+		"return code, s.proposes.named(hint)", "return code, hint",
+		mboxTest("TestScripts/home_flag$"),
+	},
+	{
+		"other-content-has-the-key", "status", "cmd/mbox/cmd_send.go",
+		"made.Task.Title != t.Task.Title || made.Task.Description", "false && made.Task.Title != t.Task.Title || false && made.Task.Description",
+		mboxTest("TestScripts/send$"),
+	},
+	{
+		"lost-is-no-failure", "status", "cmd/mbox/cmd_recover.go",
+		"err == nil && done.Lost > 0", "err == nil && done.Lost < 0",
+		mboxTest("TestScripts/recover$"),
+	},
+	{
 		"archive-takes-what-is-awaited", "status", "mailbox/archive.go",
 		"if e != nil && e.Awaited && e.Delivered.IsZero() {", "if false {",
 		mboxTest("TestScripts/deliver$"),
