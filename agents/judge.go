@@ -115,11 +115,14 @@ func (t *Team) addressee(params jsontext.Value) *ruling {
 	return nil
 }
 
-// mayNot refuses an action by its name, which may be any text: a model writes it.
+// mayNot refuses an action by its name, which may be any text where it is not one of
+// mbox's: a model writes it.
 func mayNot(agent, name string, allowed []string) *ruling {
-	return &ruling{delegation.StepAction, &quoting{
-		fmt.Errorf("%s may not do %s: %s", agent, schemas.Quote(name), listed(allowed)), agent + " may not do that: " + listed(allowed),
-	}}
+	why := fmt.Errorf("%s may not do %s: %s", agent, schemas.Quote(name), listed(allowed))
+	if slices.Contains(action.Names(), name) {
+		return &ruling{delegation.StepAction, why}
+	}
+	return &ruling{delegation.StepAction, &quoting{why, agent + " may not do that: " + listed(allowed)}}
 }
 
 // allowed are the actions that an agent may do: deny by default.
