@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"mbox/audit"
 	"mbox/mailbox/queue"
 )
 
@@ -139,6 +140,50 @@ func TestSnapshotOfCommands(t *testing.T) {
 			send(10)
 			if again := written(); !again.After(first) {
 				t.Error("10 more are worth none")
+			}
+		})
+	}
+}
+
+// A snapshot that cannot be written stops no verb: the queue goes on from memory, by one
+// reading of the ledger, and the next lines that are worth a snapshot get one.
+func TestSnapshotThatCannotBeWritten(t *testing.T) {
+	old := queue.SnapshotLines
+	queue.SnapshotLines = 20
+	defer func() { queue.SnapshotLines = old }()
+	for _, in := range []string{".new", ""} { // in the way of the file, and of its place
+		t.Run("index"+in, func(t *testing.T) {
+			b := newBox(t, Options{})
+			index := queue.File(b.home)
+			must(t, os.Mkdir(index+in, 0o700))
+			names, err := Open(t.Context(), b.home, b.o)
+			must(t, err)
+			defer names.Close()
+			work := func(from, to int) {
+				for i := from; i < to; i++ {
+					submit(t, b, &Task{ID: ID(fmt.Sprint("t", i)), Task: Request{Title: "x"}})
+				}
+				c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
+				must(t, err)
+				must(t, c.Complete(t.Context(), Result{}))
+				must(t, names.queue.Hear())
+			}
+			work(0, 50)
+			reader := inside[*audit.Reader](names.queue, "reader")
+			work(50, 52)
+			if reader != inside[*audit.Reader](names.queue, "reader") {
+				t.Error("the ledger is read from its beginning each time")
+			}
+			if err := b.queue.Save(); err == nil {
+				t.Error("who wants it written is not told")
+			}
+			if _, err := os.Lstat(index + ".new"); in == "" && !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("of the one that was not written there is: %v", err)
+			}
+			must(t, os.Remove(index+in))
+			work(52, 52+queue.SnapshotLines)
+			if info, err := os.Lstat(index); err != nil || !info.Mode().IsRegular() {
+				t.Errorf("none is written when it can be: %v", err)
 			}
 		})
 	}

@@ -22,7 +22,7 @@ func lookedAt(t *testing.T, ago time.Duration) (b, other *Box) {
 	must(t, err)
 	p := b.paces.of(Pending)
 	p.took = 0 // the next listing need not wait, however slow this machine is
-	must(t, b.paces.set(Pending, p, 1))
+	b.paces.set(Pending, p, 1)
 	other, err = Open(t.Context(), b.Home(), b.Options())
 	must(t, err)
 	t.Cleanup(func() { other.Close() })
@@ -66,6 +66,20 @@ func TestCrowdedFolderIsListedOnce(t *testing.T) {
 	}
 	if state, _ := stateOfTask(t, b, "drop"); state != Pending {
 		t.Fatalf("the drop is %s", state)
+	}
+}
+
+// A pace that cannot be written stops no scan, and the process itself knows it.
+func TestPaceThatCannotBeWritten(t *testing.T) {
+	b := newBox(t, Options{})
+	submit(t, b, &Task{ID: "t1", Task: Request{Title: "x"}})
+	changedAgo(t, b, time.Hour)
+	b.paces.crowd = 0
+	must(t, os.Mkdir(home.Private(b.home, "pace-pending"), 0o700))
+	_, err := b.Scan(t.Context())
+	must(t, err)
+	if !unchanged(t, b) {
+		t.Error("the folder would be listed again")
 	}
 }
 

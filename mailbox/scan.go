@@ -176,16 +176,17 @@ func (p *paces) of(folder State) pace {
 	return p.shared(folder)
 }
 
-// set says that the folder was looked at, which has n files.
-func (p *paces) set(folder State, last pace, n int) error {
+// set says that the folder was looked at, which has n files. That others are told only
+// spares them a listing.
+func (p *paces) set(folder State, last pace, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last[folder] = last
 	if n <= p.crowd {
-		return nil
+		return
 	}
 	line := fmt.Sprintf("%s %d %d\n", last.took, last.mtime.UnixNano(), last.begun.UnixNano())
-	return durable.Replace(p.path(folder), []byte(line), durable.None)
+	_ = durable.Replace(p.path(folder), []byte(line), durable.None)
 }
 
 // crowd is from how many files on a listing is so slow that one-shot commands
@@ -271,7 +272,8 @@ func (b *Box) survey(ctx context.Context, folder State, q *quota, r *ScanReport)
 		r.Again = shorter(r.Again, again)
 		return nil // not worked off: list again next time
 	}
-	return b.paces.set(folder, pace{mtime: info.ModTime(), begun: begun, ended: time.Now(), took: time.Since(begun)}, len(names))
+	b.paces.set(folder, pace{mtime: info.ModTime(), begun: begun, ended: time.Now(), took: time.Since(begun)}, len(names))
+	return nil
 }
 
 func shorter(a, b time.Duration) time.Duration {

@@ -11,7 +11,6 @@ package queue
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"maps"
@@ -92,8 +91,13 @@ func (q *Queue) follow(queue bool) error {
 	// without the queue, if it was folded for the sake of the snapshot.
 	anew := first && due || !q.names && !q.asked
 	if due {
-		if err := q.save(); err != nil && !errors.Is(err, fs.ErrClosed) { // somebody has begun anew meanwhile
-			return fmt.Errorf("writing the index: %w", err)
+		err := q.save()
+		if errors.Is(err, errUnwritten) {
+			q.asked = true // go on from memory, and try again so many lines later
+			return nil
+		}
+		if err != nil && !errors.Is(err, fs.ErrClosed) { // somebody has begun anew meanwhile
+			return err
 		}
 	}
 	if !anew {
@@ -209,11 +213,7 @@ func (q *Queue) load(queue bool) error {
 	}
 	q.reset()
 	q.names = !queue
-	s, err := q.o.open()
-	if err != nil && !errors.Is(err, errNoSnapshot) {
-		return err
-	}
-	if err == nil {
+	if s, err := q.o.open(); err == nil {
 		q.begin(s)
 	}
 	q.reader = q.o.Ledger.Read(q.at)

@@ -82,7 +82,17 @@ func (d *draft) save(o *Options) error {
 	if err := d.takeBase(); err != nil {
 		return err
 	}
-	path := File(o.Home)
+	if err := d.put(o, File(o.Home)); err != nil {
+		return fmt.Errorf("%w: %w", errUnwritten, err)
+	}
+	return nil
+}
+
+// errUnwritten is a snapshot that could not be written, of a queue that is whole.
+var errUnwritten = errors.New("writing the index")
+
+// put writes the file, and leaves nothing of one that does not get to its place.
+func (d *draft) put(o *Options, path string) error {
 	temp := path + ".new"
 	if err := durable.RemoveIfThere(temp); err != nil {
 		return err
@@ -92,10 +102,13 @@ func (d *draft) save(o *Options) error {
 		return err
 	}
 	defer f.Close()
-	if err := d.write(f, o); err != nil {
+	if err = d.write(f, o); err == nil {
+		err = durable.Rename(temp, path)
+	}
+	if err != nil {
 		return errors.Join(err, durable.RemoveIfThere(temp))
 	}
-	return durable.Rename(temp, path)
+	return nil
 }
 
 func (d *draft) write(f *os.File, o *Options) error {

@@ -716,4 +716,29 @@ var mailboxMutants = []mutant{
 		"SnapshotLines/8", "SnapshotLines/2",
 		boxTest("TestSnapshotOfCommands"),
 	},
+	{
+		"index-that-stops-all", "18", "mailbox/queue/queue.go",
+		"if errors.Is(err, errUnwritten) {", "if false {",
+		boxTest("TestSnapshotThatCannotBeWritten"),
+	},
+	{
+		"unwritten-index-folded-again", "18", "mailbox/queue/queue.go",
+		"\t\t\tq.asked = true // go on", "\t\t\t// go on",
+		boxTest("TestSnapshotThatCannotBeWritten"),
+	},
+	{
+		"unwritten-index-left", "18", "mailbox/queue/snapshot_write.go",
+		"\t\treturn errors.Join(err, durable.RemoveIfThere(temp))", "\t\treturn err",
+		boxTest("TestSnapshotThatCannotBeWritten"),
+	},
+	{
+		"no-index-that-stops-all", "18", "mailbox/queue/queue.go",
+		"if s, err := q.o.open(); err == nil {", "if s, err := q.o.open(); err != nil && !errors.Is(err, errNoSnapshot) {\n\t\treturn err\n\t} else if err == nil {",
+		boxTest("TestSnapshotThatCannotBeWritten"),
+	},
+	{
+		"pace-that-stops-all", "scan", "mailbox/scan.go",
+		"\t_ = durable.Replace(p.path", "\tif err := durable.Replace(p.path(folder), []byte(line), durable.None); err != nil {\n\t\tpanic(err)\n\t}\n\t_ = durable.Replace(p.path",
+		boxTest("TestPaceThatCannotBeWritten"),
+	},
 }
