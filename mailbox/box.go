@@ -290,7 +290,7 @@ func open(ctx context.Context, dir string, o Options) (*Box, error) {
 	}
 	salt, err := home.Salt(dir)
 	if err != nil {
-		return nil, fmt.Errorf("the home's salt: %w", err)
+		return nil, err
 	}
 	return boxOf(dir, v, salt, o, false)
 }

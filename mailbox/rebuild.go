@@ -3,10 +3,9 @@ package mailbox
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 
 	"mbox/audit"
+	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/schemas"
 )
@@ -41,8 +40,8 @@ func rebuild(dir string, o Options, r RecoverOptions) (done bool, err error) {
 	if err := home.MakeFolders(dir, ".mbox/", o.Sync); err != nil {
 		return false, err
 	}
-	if _, err := os.Lstat(home.Private(dir, "keys", "salt")); errors.Is(err, fs.ErrNotExist) {
-		if err := home.MakeSalt(dir, o.Sync); err != nil {
+	if _, err := home.Salt(dir); errors.Is(err, home.ErrSalt) {
+		if err := errors.Join(durable.RemoveIfThere(home.Private(dir, "keys", "salt")), home.MakeSalt(dir, o.Sync)); err != nil {
 			return false, err
 		}
 		done = true

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"mbox/audit"
 	"mbox/mailbox/home"
+	"mbox/mailbox/verify"
 )
 
 // lived fills a mailbox with tasks in all states, a record and a quarantine entry.
@@ -87,6 +89,39 @@ func TestVersionDamaged(t *testing.T) {
 		_, err = Recover(t.Context(), b.home, b.o, RecoverOptions{})
 		must(t, err)
 		whole(t, b.home)
+	}
+}
+
+// A salt that is not as mbox makes one is as good as none: with what is left of it, a
+// key that was used would not be known, and a send that is repeated be a second task.
+func TestSaltDamaged(t *testing.T) {
+	b := lived(t, homes{}.open(t, Options{}))
+	must(t, b.Close())
+	path := home.Private(b.home, "keys", "salt")
+	salt, err := os.ReadFile(path)
+	must(t, err)
+	for _, text := range []string{"", "\n", string(salt[:20]), string(salt[:64]), string(salt[1:]), string(salt) + "\n", "g" + string(salt[1:])} {
+		must(t, os.WriteFile(path, []byte(text), 0o600))
+		if _, err := Open(t.Context(), b.home, b.o); !errors.Is(err, home.ErrSalt) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%q: %v", text, err)
+		}
+		report, err := verify.Home(t.Context(), b.home, verify.Options{})
+		must(t, err)
+		if !slices.ContainsFunc(report.Findings, func(f verify.Finding) bool { return f.File == ".mbox/keys/salt" }) {
+			t.Errorf("%q: verify finds nothing", text)
+		}
+		out, err := Recover(t.Context(), b.home, b.o, RecoverOptions{})
+		must(t, err)
+		if !out.Rebuilt {
+			t.Errorf("%q: recover says nothing", text)
+		}
+		whole(t, b.home)
+	}
+	must(t, os.WriteFile(path, salt, 0o600))
+	out, err := Recover(t.Context(), b.home, b.o, RecoverOptions{})
+	must(t, err)
+	if now, err := os.ReadFile(path); err != nil || out.Rebuilt || string(now) != string(salt) {
+		t.Errorf("the right one is not kept: %v", err)
 	}
 }
 

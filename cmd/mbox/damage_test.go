@@ -42,6 +42,7 @@ var damages = map[string]struct {
 	"VERSION gone":             {func(w *walk) { w.remove(".mbox/VERSION") }, ""},
 	"VERSION cut":              {func(w *walk) { w.edit(".mbox/VERSION", func(b []byte) []byte { return b[:len(b)/2] }) }, ""},
 	"the salt gone":            {func(w *walk) { w.remove(".mbox/keys/salt") }, ""},
+	"the salt cut":             {func(w *walk) { w.edit(".mbox/keys/salt", func(b []byte) []byte { return b[:len(b)/2] }) }, ""},
 	"locks gone":               {func(w *walk) { w.remove(".mbox/locks") }, ""},
 	"one lock gone":            {func(w *walk) { w.remove(".mbox/locks/chain") }, ""},
 	"an intent damaged":        {func(w *walk) { w.edit(".mbox/intents", func(b []byte) []byte { copy(b, "intent x\n"); return b }) }, ""},

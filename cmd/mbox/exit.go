@@ -147,6 +147,8 @@ func judge(err error) (code int, hint string) {
 		return exitIO, "put them back as they were, and it ends by itself; if they are to be deleted: mbox recover --adopt-deleted"
 	case errors.Is(err, mailbox.ErrLost):
 		return exitError, "mbox recover makes .mbox anew of the ledger and the tasks; mbox help damage tells what that costs"
+	case errors.Is(err, home.ErrSalt):
+		return exitError, "put .mbox/keys/salt back as it was, 0600 (mbox backup keeps it); if it is lost, mbox recover makes another, and mbox help damage tells what that costs"
 	case errors.Is(err, mailbox.ErrReadOnly) && errors.Is(err, audit.ErrDamaged):
 		return exitIO, check.WayOut
 	case errors.Is(err, audit.ErrDamaged):

@@ -34,7 +34,7 @@ import (
 // is one that says so when it is asked.
 func assemble(c *config.File, dir string) (*agents.Team, error) {
 	salt, err := home.Salt(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, home.ErrSalt) {
 		return nil, err
 	}
 	prompts, err := fs.Sub(agentshome.Prompts, "prompts")

@@ -13,6 +13,9 @@ var (
 	// ErrLost: the folder holds the ledger or tasks of a mailbox, and what is
 	// mbox's own (.mbox) is gone, or VERSION damaged. Recover makes it anew.
 	ErrLost = errors.New("the mailbox's own files are lost")
+	// ErrSalt: the salt is missing or damaged. With another one, nothing that was
+	// hashed is known again; Recover makes one.
+	ErrSalt = errors.New("the mailbox's salt is lost")
 	// ErrExists: the folder holds a mailbox already.
 	ErrExists = errors.New("a mailbox is here already")
 	// ErrFormat: the mailbox has a format that this mbox does not know, or has to

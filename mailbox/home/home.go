@@ -1,6 +1,7 @@
 package home
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -83,7 +84,7 @@ func unsupported(err error) bool {
 
 // MakeSalt makes the salt, where it is missing.
 func MakeSalt(dir string, m durable.Mode) error {
-	err := durable.Stage(Private(dir, "keys", "salt"), []byte(RandomHex(32)+"\n"), m)
+	err := durable.Stage(Private(dir, "keys", "salt"), []byte(RandomHex(saltBytes)+"\n"), m)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -126,10 +127,24 @@ func CheckFileSystem(dir string, networkToo bool) error {
 	return nil
 }
 
+const saltBytes = 32
+
 // Salt reads the salt of the mailbox in dir, for hashes of what may not stand in
-// the ledger itself.
+// the ledger itself. Where it is missing, or not as MakeSalt makes one, the error
+// matches ErrSalt.
 func Salt(dir string) ([]byte, error) {
-	return durable.Read(Private(dir, "keys", "salt"), 4096)
+	path := Private(dir, "keys", "salt")
+	salt, err := durable.Read(path, 4096)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %w", ErrSalt, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if n, err := hex.Decode(make([]byte, len(salt)), bytes.TrimSuffix(salt, []byte("\n"))); err != nil || n != saltBytes || len(salt) != 2*saltBytes+1 {
+		return nil, fmt.Errorf("%w: %s is damaged", ErrSalt, path)
+	}
+	return salt, nil
 }
 
 // Folder is where a task in the state lies. For archived tasks it is the

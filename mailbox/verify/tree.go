@@ -27,9 +27,7 @@ func idOf(file string) string { return task.ID(task.TrimJSON(path.Base(file))).F
 
 // missing tells of folders and files that every mailbox has.
 func (v *run) missing() error {
-	names := map[string]string{
-		".mbox/intents": "is missing; mbox recover makes it anew", ".mbox/keys/salt": "is missing; mbox recover makes another",
-	}
+	names := map[string]string{".mbox/intents": "is missing; mbox recover makes it anew"}
 	for _, dir := range home.Folders {
 		top, _, _ := strings.Cut(dir, "/")
 		if top != "memory" && top != "agents" && dir != task.ArtifactsDir { // not of the mailbox itself, or made when it is needed
@@ -47,6 +45,9 @@ func (v *run) missing() error {
 		if !is {
 			v.find(14, name, what)
 		}
+	}
+	if _, err := home.Salt(v.dir); errors.Is(err, home.ErrSalt) {
+		v.find(14, ".mbox/keys/salt", "is missing or damaged; a backup has it, and mbox recover makes another")
 	}
 	if err := audit.CheckWritable(v.dir); err != nil {
 		v.note("%s", err)

@@ -381,4 +381,19 @@ var recoveryMutants = []mutant{
 		"journalAt{l.journal.ino, journalBlock, newGeneration()}", "journalAt{l.journal.ino, journalBlock, 1}",
 		command{"audit", "TestRule25_Generation"},
 	},
+	{
+		"salt-of-any-form", "7", "mailbox/home/home.go",
+		"err != nil || n != saltBytes || len(salt) != 2*saltBytes+1 {", "err != nil && n > saltBytes {",
+		boxTest("TestSaltDamaged"),
+	},
+	{
+		"salt-cut-by-a-byte", "7", "mailbox/home/home.go",
+		" || len(salt) != 2*saltBytes+1 {", " {",
+		boxTest("TestSaltDamaged"),
+	},
+	{
+		"damaged-salt-stays", "22", "mailbox/rebuild.go",
+		"durable.RemoveIfThere(home.Private(dir, \"keys\", \"salt\"))", "durable.RemoveIfThere(home.Private(dir, \"keys\"))",
+		boxTest("TestSaltDamaged"),
+	},
 }
