@@ -307,7 +307,11 @@ func (d *drop) accept(ctx context.Context, t *Task) (time.Duration, error) {
 			defer held.unlock()
 			s.locks = append(s.locks, held.lock)
 		}
-		if first, err := b.sender.idOfKey(key); err != nil || first != "" {
+		first, err := b.sender.idOfKey(key)
+		if errors.Is(err, errUntold) {
+			first, err = "a task of which the ledger has no line any more", nil
+		}
+		if err != nil || first != "" {
 			if err == nil {
 				err = d.quarantine(ctx, &schemas.Error{Path: "mbox.idempotency_key", Code: "key_taken", Problem: "the key was sent before, as " + string(first)})
 			}

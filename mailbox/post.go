@@ -233,11 +233,7 @@ func itemKey(message, agent string) string { return "inbox:" + message + "/" + a
 
 // findMessage is the message with this id, whatever its case; nil if there is none.
 func findMessage(b *books, id string) (*Posted, error) {
-	key := messageHash(b, id)
-	if err := b.queue.Hear(); err != nil || !b.queue.Knows(key) {
-		return nil, err
-	}
-	e, err := b.ledger.LineWith("key", key)
+	e, err := lineOfKey(b, messageHash(b, id))
 	if err != nil || e == nil {
 		return nil, err
 	}

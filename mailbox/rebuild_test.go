@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"mbox/audit"
 	"mbox/mailbox/home"
@@ -147,5 +148,47 @@ func TestMboxDeletedWithoutLedger(t *testing.T) {
 		if after := liveFiles(t, b.home); len(after) != len(before) {
 			t.Errorf("%s: files changed: %d, there were %d", name, len(after), len(before))
 		}
+	}
+}
+
+// A key of a day that is gone from the ledger was used all the same: a send, a drop, a
+// tick and a message that are repeated are no second ones. In a ledger that is begun anew
+// they are new.
+func TestKeyOfALostDay(t *testing.T) {
+	c := newClock()
+	b := newBox(t, c.options())
+	keyed := func() *Task { return &Task{Task: Request{Title: "x"}, Mbox: Meta{IdempotencyKey: "k"}} }
+	submit(t, b, keyed())
+	tick := func() error {
+		_, _, err := Fire(t.Context(), b, &Task{Task: Request{Title: "x"}}, "daily", "one")
+		return err
+	}
+	must(t, tick())
+	day := onlyLedger(t, b.home)
+	c.turn(24 * time.Hour)
+	sent(t, b, "later")
+	saved(t, b)
+	must(t, os.Rename(day, b.home+".day"))
+	b.queue.Forget() // as who begins with the snapshot
+	_, err := b.Submit(t.Context(), keyed())
+	for name, err := range map[string]error{"a send": err, "a tick": tick()} {
+		if !errors.Is(err, ErrIntegrity) || !strings.Contains(err.Error(), "mbox verify") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := findMessage(b.books, "m"); err != nil {
+		t.Errorf("what was never said: %v", err)
+	}
+	b.drop(t, "again.json", `{"task":{"title":"x"},"mbox":{"idempotency_key":"k"}}`)
+	must(t, scanNow(b))
+	if _, state, err := b.Task(t.Context(), "again"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("the drop is %s, %v", state, err)
+	}
+	must(t, b.Close())
+	_, err = Recover(t.Context(), b.home, b.o, RecoverOptions{Forget: true})
+	must(t, err)
+	again := opened(t, b.home, b.o)
+	if id, err := again.Submit(t.Context(), keyed()); err != nil {
+		t.Errorf("in another ledger it is %q: %v", id, err)
 	}
 }

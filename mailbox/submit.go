@@ -256,14 +256,27 @@ func (b *sender) lockForSubmit(ctx context.Context, t *Task) (s *shard, unlock f
 
 // idOfKey returns the task that was sent with the key; "" if none was.
 func (b *sender) idOfKey(key string) (ID, error) {
-	if err := b.queue.Hear(); err != nil || !b.queue.Knows(key) {
-		return "", err
-	}
-	e, err := b.ledger.LineWith("key", key)
+	e, err := lineOfKey(b.books, key)
 	if err != nil || e == nil {
 		return "", err
 	}
 	return ID(e.Task()), nil
+}
+
+// errUntold is a key that was used, and of which no line tells any more: what it was
+// used for must not come to be a second time.
+var errUntold = fmt.Errorf("%w: the index knows the key, and the ledger has no line of it: mbox verify tells what is missing", ErrIntegrity)
+
+// lineOfKey is the line of a salted key; nil if it was never used.
+func lineOfKey(b *books, key string) (*audit.Entry, error) {
+	if err := b.queue.Hear(); err != nil || !b.queue.Knows(key) {
+		return nil, err
+	}
+	e, err := b.ledger.LineWith("key", key)
+	if err == nil && e == nil && !b.looks {
+		err = errUntold
+	}
+	return e, err
 }
 
 // keyHash is what the ledger knows a task's key by. The keys that mbox makes for

@@ -396,4 +396,14 @@ var recoveryMutants = []mutant{
 		"durable.RemoveIfThere(home.Private(dir, \"keys\", \"salt\"))", "durable.RemoveIfThere(home.Private(dir, \"keys\"))",
 		boxTest("TestSaltDamaged"),
 	},
+	{
+		"key-of-no-line-is-new", "7", "mailbox/submit.go",
+		"if err == nil && e == nil && !b.looks {", "if false {",
+		boxTest("TestKeyOfALostDay"),
+	},
+	{
+		"drop-of-a-lost-key-stops-all", "7", "mailbox/admit.go",
+		"if errors.Is(err, errUntold) {", "if false {",
+		boxTest("TestKeyOfALostDay"),
+	},
 }
