@@ -3,6 +3,7 @@ package agents
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"mbox/agents/policy"
 	"mbox/audit"
@@ -46,6 +47,10 @@ func payer(agent string, t *mailbox.Task) (account, sender string) {
 
 func accountFor(agent, sender string) string { return agent + " for " + sender }
 
+// setBack is how far the clock may have been set back, and forth again: behind a line of
+// that time there may be actions of this hour.
+const setBack = 24 * time.Hour
+
 // recount counts the actions that an agent has done in the last hour, as the ledger tells
 // of them, by whatever name it had, unless they are counted already: so a new process
 // gives nobody a new hour.
@@ -65,8 +70,11 @@ func (s *shift) recount(ctx context.Context) error {
 		if err != nil {
 			continue // mbox verify tells of it
 		}
-		if e.Time().Before(since) {
+		switch at := e.Time(); {
+		case at.Before(since.Add(-setBack)):
 			return nil
+		case at.Before(since):
+			continue
 		}
 		if err := s.recountLine(ctx, &e); err != nil {
 			return err

@@ -12,8 +12,8 @@ import (
 	"mbox/mailbox"
 )
 
-// A new process gives an agent that was born no new hour, whatever name it had, and one
-// without a home begins anew.
+// A new process gives nobody a new hour: no agent that was born, whatever name it had, nor
+// one of mbox.toml.
 func TestHourOverRestarts(t *testing.T) {
 	c := newCompany(t, func(team *Team) {
 		few := policy.DefaultRuntimeProfile()
@@ -72,8 +72,18 @@ func TestHourOverRestarts(t *testing.T) {
 	w.Home = nil
 	third := sends("anna", 1)
 	c.once(w)
-	if done(third) != 1 {
-		t.Error("an agent without a home has kept its hour")
+	if done(third) != 0 {
+		t.Error("an agent without a home has another hour")
+	}
+	past := c.box.Options()
+	past.Now = func() time.Time { return time.Now().Add(-2 * policy.Hour) }
+	early, err := mailbox.Open(t.Context(), c.box.Home(), past)
+	c.must(err)
+	defer early.Close()
+	c.must(early.Note(t.Context(), audit.Entry{Event: audit.DelegationEvent, Agent: "tester", Action: "said while the clock was set back"}))
+	c.once(restart())
+	if used := c.team.Actions.Used("coder"); used != 4 {
+		t.Errorf("behind a clock that was set back %d are counted", used)
 	}
 }
 

@@ -189,7 +189,7 @@ func (s *shift) prepare(ctx context.Context) (err error) {
 			s.Log.Warn().Err(err).Msg("the workspace of another agent is not there")
 		}
 	}
-	if s.Home != nil && s.policy != nil {
+	if s.policy != nil {
 		if err := s.recount(ctx); err != nil {
 			return err
 		}

@@ -769,4 +769,14 @@ var lifeMutants = []mutant{
 		"for _, l := range w.known.all {", "for _, l := range w.known.all[:0] {",
 		command{"cmd/mbox", "TestScripts/^learning$"},
 	},
+	{
+		"hour-of-the-born-alone", "rights", "agents/worker.go",
+		"\tif s.policy != nil {\n\t\tif err := s.recount", "\tif s.Home != nil && s.policy != nil {\n\t\tif err := s.recount",
+		command{"agents", "TestHourOverRestarts"},
+	},
+	{
+		"hour-hidden-by-the-clock", "rights", "agents/hour.go",
+		"since.Add(-setBack)", "since",
+		command{"agents", "TestHourOverRestarts"},
+	},
 }
