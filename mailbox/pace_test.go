@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 )
@@ -80,6 +81,21 @@ func TestPaceThatCannotBeWritten(t *testing.T) {
 	must(t, err)
 	if !unchanged(t, b) {
 		t.Error("the folder would be listed again")
+	}
+}
+
+// What takes long is done with what was found, not the listing: the next drop is not kept
+// waiting for ten times as long.
+func TestPaceIsOfTheListing(t *testing.T) {
+	const long = time.Second
+	b := newBox(t, Options{Review: func(*Task) ([]audit.Entry, error) {
+		time.Sleep(long)
+		return nil, nil
+	}})
+	b.drop(t, "slow.json", `{"task":{"title":"x"}}`)
+	must(t, scanNow(b))
+	if p := b.paces.of(Pending); p.begun.IsZero() || p.took >= long {
+		t.Errorf("it counts %v for the listing", p.took)
 	}
 }
 

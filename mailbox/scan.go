@@ -146,7 +146,7 @@ type pace struct {
 	mtime time.Time     // of the folder, before it was listed
 	begun time.Time     // when the last listing began
 	ended time.Time     // when the last listing was worked off
-	took  time.Duration // how long that was
+	took  time.Duration // how long the listing took, without what was done with it
 }
 
 // quiet is how old a folder's last change must be for its time to prove that
@@ -264,6 +264,7 @@ func (b *Box) survey(ctx context.Context, folder State, q *quota, r *ScanReport)
 	if err != nil {
 		return err
 	}
+	took := time.Since(begun)
 	again, err := b.lookAt(ctx, folder, unknown, missing, q, r)
 	if err != nil {
 		return err
@@ -272,7 +273,7 @@ func (b *Box) survey(ctx context.Context, folder State, q *quota, r *ScanReport)
 		r.Again = shorter(r.Again, again)
 		return nil // not worked off: list again next time
 	}
-	b.paces.set(folder, pace{mtime: info.ModTime(), begun: begun, ended: time.Now(), took: time.Since(begun)}, len(names))
+	b.paces.set(folder, pace{mtime: info.ModTime(), begun: begun, ended: time.Now(), took: took}, len(names))
 	return nil
 }
 
