@@ -33,8 +33,9 @@ func backupVerb() *verb {
 		about: `Writes the whole mailbox into one archive while others go on working, cut at one
 line of the ledger, so that mbox restore gives a mailbox that verifies. A plain
 copy of a running home does not. The file must not be there yet, nor lie in the home; -
-is standard output. What is no file, sparse or cannot be read is named and left out; the exit
-code is 74 where that is part of the mailbox itself.
+is standard output. What is no file, sparse or cannot be read is named and left out; the
+exit code is 74 where that is part of the mailbox itself. A database of memories that is
+damaged is in it as it lies, with the same exit code.
 
 The archive ends with a manifest of every path, size and SHA-256; --check reads
 it all and holds it against that. To restore by hand: tar --zstd -xf FILE, then
@@ -74,6 +75,7 @@ whoever has the archive can read them, also where their identity lies in a keyri
 type backupOptions struct {
 	check, withKeys, json bool
 	left                  []string // files that are not in it, since they are in clear
+	harmed                error    // why the database of memories could not be copied
 }
 
 // checkBackup reads an archive to its end.
@@ -103,14 +105,18 @@ func (s *session) checkBackup(ctx context.Context, name string, inJSON bool) err
 func (o *backupOptions) backUp(ctx context.Context, box *mailbox.Box, to io.Writer) (backup.Report, error) {
 	path := memoryDatabase(box.Home())
 	copied, end, err := sqlite.Snapshot(ctx, path, box.Options().LockWait)
-	if err != nil {
+	if err != nil && (ctx.Err() != nil || errors.Is(err, durable.ErrBusy)) {
 		return backup.Report{}, err
 	}
+	o.harmed = err
 	instead, texts, err := o.keys(ctx, box)
 	if err != nil {
 		return backup.Report{}, errors.Join(err, end())
 	}
 	for _, name := range append(sqlite.Beside(path), path) {
+		if o.harmed != nil && strings.HasPrefix(name, path) {
+			continue // it and its journal as they lie
+		}
 		rel, err := filepath.Rel(box.Home(), name)
 		if err != nil {
 			return backup.Report{}, errors.Join(err, end())
@@ -181,7 +187,7 @@ func (o *backupOptions) run(ctx context.Context, s *session, box *mailbox.Box, n
 		s.warnSkipped(report)
 		o.tellKeys(ctx, s, box)
 		tellServers(s)
-		return errors.Join(err, lacking(report))
+		return errors.Join(err, o.lacking(report))
 	}
 	if inside(name, box.Home()) {
 		out := filepath.Join(filepath.Dir(box.Home()), filepath.Base(name))
@@ -212,7 +218,7 @@ func (o *backupOptions) run(ctx context.Context, s *session, box *mailbox.Box, n
 	}
 	o.tellKeys(ctx, s, box)
 	tellServers(s)
-	return errors.Join(s.tellBackup(name, report, o.json), lacking(report))
+	return errors.Join(s.tellBackup(name, report, o.json), o.lacking(report))
 }
 
 // inside tells whether a file would lie in the folder, by whatever links that may be. The
@@ -311,15 +317,19 @@ func (s *session) warnSkipped(r backup.Report) {
 	}
 }
 
-// lacking is an error where something of the mailbox itself could not be read.
-// What agents keep in their folders is theirs.
-func lacking(r backup.Report) error {
+// lacking is an error where something of the mailbox itself, or the database of memories,
+// could not be read. What agents keep in their folders is theirs.
+func (o *backupOptions) lacking(r backup.Report) error {
 	for _, skipped := range r.Skipped {
 		top, _, _ := strings.Cut(skipped.Path, "/")
 		if skipped.Unread && slices.Contains([]string{".mbox", "audit", "changes", "channels", "decisions", "tasks"}, top) {
 			return hint(fmt.Errorf("%w: the backup lacks %s: %s", syscall.EIO, skipped.Path, skipped.Why),
 				"the rest is in it; mend this (mbox doctor), then make another one")
 		}
+	}
+	if o.harmed != nil {
+		return hint(fmt.Errorf("%w: what agents remember is in the backup as it lies, and may be of no use: %v", syscall.EIO, o.harmed),
+			"the rest is in it; put the database back from an older backup, or move it out of the home, then make another one")
 	}
 	return nil
 }
