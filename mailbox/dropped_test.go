@@ -114,3 +114,27 @@ func completed(b *Box) error {
 	}
 	return c.Complete(context.Background(), Result{})
 }
+
+// Recover counts what it mended: no drop that was put away long ago.
+func TestRecoverCountsWhatWasMended(t *testing.T) {
+	b := newBox(t, Options{})
+	const good = `{"task":{"title":"x"}}`
+	b.drop(t, "my task.json", good)
+	b.drop(t, "bad.json", `{"task":{}}`)
+	must(t, scanNow(b))
+	recovers := func() int {
+		out, err := Recover(t.Context(), b.home, b.o, RecoverOptions{})
+		must(t, err)
+		return out.Mended
+	}
+	if n := recovers(); n != 0 {
+		t.Errorf("without a fault %d are mended", n)
+	}
+	b.drop(t, "my task.json", good) // as if a crash had come before it was removed
+	if n := recovers(); n != 1 {
+		t.Errorf("%d are mended, want the one", n)
+	}
+	if n := recovers(); n != 0 {
+		t.Errorf("then %d are mended", n)
+	}
+}

@@ -170,6 +170,13 @@ func TestDamagedSnapshot(t *testing.T) {
 			}
 		},
 		"claim": func(b *Box) { claimAs(t, b, "b") },
+		"save": func(b *Box) {
+			must(t, b.queue.Update())
+			q := another(b, b.home)
+			if err := errors.Join(b.queue.Save(), q.Update()); err != nil || !hasBase(q) {
+				t.Errorf("it is not written anew: %v", err)
+			}
+		},
 	} {
 		head := bytes.Index(whole, []byte(`{"v":`))
 		for _, lost := range []int{len(whole) / 2, head} {

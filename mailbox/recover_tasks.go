@@ -118,7 +118,7 @@ func (r *recovery) task(id ID) error {
 	if err != nil {
 		return err
 	}
-	begun := p.m.Dropped != "" || len(p.m.Attachments) > 0 && r.files[ID(task.ArtifactFolder(id, 0))] != nil || p.m.Enters() == Archived && r.artifacts[id] || slices.Contains(r.o.Adopt, id)
+	begun := p.m.Dropped != "" || r.besides(p) || slices.Contains(r.o.Adopt, id)
 	if there.Hash == task.HashOf(p.m.After) && len(p.others) == 0 && !begun {
 		return nil
 	}
@@ -132,6 +132,24 @@ func (r *recovery) task(id ID) error {
 		}
 		return r.bring(s, p)
 	})
+}
+
+// besides tells whether files that come with a task are not in their place.
+func (r *recovery) besides(p *spot) bool {
+	return len(p.m.Attachments) > 0 && r.files[ID(task.ArtifactFolder(p.id, 0))] != nil || p.m.Enters() == Archived && r.artifacts[p.id]
+}
+
+// dropStays tells whether the drop that a task was made of is not put away yet.
+func (r *recovery) dropStays(m *task.Move) (bool, error) {
+	if m.Dropped == "" {
+		return false, nil
+	}
+	if m.Kept != nil {
+		if _, err := os.Lstat(home.StagedReason(r.b.home, m.Kept.Entry)); !errors.Is(err, fs.ErrNotExist) {
+			return true, err
+		}
+	}
+	return hasHash(r.b.path("tasks", string(Pending), m.DropName()), m.SourceSHA256)
 }
 
 // under calls do with a shard that is not settled: recovery is the settling, and
@@ -164,13 +182,19 @@ func (r *recovery) bring(s *shard, p *spot) error {
 			return err
 		}
 	}
+	mends, err := r.dropStays(p.m)
+	if err != nil {
+		return err
+	}
 	if _, err := r.b.finish(r.ctx, s, p.id, p.m, p.at, false); err != nil {
 		return err
 	}
 	if err := r.b.leases.DropOthers(p.id); err != nil {
 		return err
 	}
-	r.out.mended(p.id)
+	if mends || from != p.place || len(p.others) > 0 || r.besides(p) {
+		r.out.mended(p.id)
+	}
 	return r.clear(s, p)
 }
 

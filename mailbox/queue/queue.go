@@ -11,6 +11,7 @@ package queue
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"maps"
@@ -146,7 +147,8 @@ func (q *Queue) Save() error {
 	return q.save()
 }
 
-// save writes a snapshot of what is folded, while others go on.
+// save writes a snapshot of what is folded, while others go on. Where the one before is
+// broken, which it rests on, all is folded again.
 func (q *Queue) save() error {
 	d := q.draft()
 	q.saving = true
@@ -154,10 +156,14 @@ func (q *Queue) save() error {
 	err := d.save(&q.o)
 	q.mu.Lock()
 	q.saving = false
-	if q.base != nil && errors.Is(err, errNoSnapshot) {
-		q.base.err = err
+	if q.base == nil || !errors.Is(err, errNoSnapshot) {
+		return err
 	}
-	return err
+	q.discard()
+	if _, err := q.refresh(!q.names, SnapshotLines); err != nil {
+		return err
+	}
+	return q.save()
 }
 
 // refresh reads the ledger on, for who needs the queue or not, and tells whether a
