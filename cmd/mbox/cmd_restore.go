@@ -19,10 +19,10 @@ func restoreVerb() *verb {
 		brief: "make a mailbox of a backup",
 		about: `Makes a mailbox in DIR, which must be empty or not there yet, of what mbox backup
 wrote. Every file is held against the archive's manifest before anything is in
-its place. The first command that opens it brings it up to date: leases of the
-old machine are over, and tasks that were in progress go back to pending. Secrets
-of agents that came without what opens them are told; where that lay in a keyring of
-this user, it is found there again.`,
+its place. After one that was killed, say it again. The first command that opens it
+brings it up to date: leases of the old machine are over, and tasks that were in
+progress go back to pending. Secrets of agents that came without what opens them are
+told; where that lay in a keyring of this user, it is found there again.`,
 		shows: []string{"mbox restore agents-2026-02-16.tar.zst ~/agents-restored", "mbox --home ~/agents-restored verify"},
 		exits: []int{exitNotFound, exitConflict, exitData, exitIO},
 		run: func(ctx context.Context, s *session, args []string) error {

@@ -506,3 +506,65 @@ func TestRestoreInto(t *testing.T) {
 		}
 	}
 }
+
+// What a restore that was killed has left is no reason not to say it again, and is removed;
+// whatever else lies there is not.
+func TestRestoreAfterAKilledOne(t *testing.T) {
+	packed, _ := backedUp(t)
+	left := t.TempDir() // as a kill leaves it
+	from := t.TempDir()
+	_, err := Restore(t.Context(), io.MultiReader(bytes.NewReader(packed), &atEnd{func() { must(t, os.CopyFS(left, os.DirFS(from))) }}), from, durable.None)
+	must(t, err)
+	names, err := durable.Names(left)
+	must(t, err)
+	if len(names) != 1 {
+		t.Fatalf("%q", names)
+	}
+	restore := func(change func(dir, temp string)) (dir, temp string, err error) {
+		dir = t.TempDir()
+		must(t, os.CopyFS(dir, os.DirFS(left)))
+		temp = filepath.Join(dir, names[0])
+		change(dir, temp)
+		_, err = Restore(t.Context(), bytes.NewReader(packed), dir, durable.None)
+		return dir, temp, err
+	}
+	for name, change := range map[string]func(dir, temp string){
+		"left":                 func(string, string) {},
+		"left before its mark": func(_, temp string) { must(t, os.RemoveAll(temp)); must(t, os.Mkdir(temp, 0o700)) },
+	} {
+		dir, temp, err := restore(change)
+		if _, at := os.Lstat(temp); err != nil || !errors.Is(at, fs.ErrNotExist) {
+			t.Errorf("%s: %v, and of it there is: %v", name, err, at)
+		}
+		if _, err := home.Present(dir); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, change := range map[string]func(dir, temp string){
+		"beside a file":  func(dir, _ string) { must(t, put(filepath.Join(dir, "mine"), "")) },
+		"with a file":    func(_, temp string) { must(t, put(filepath.Join(temp, "mine"), "")) },
+		"without a mark": func(_, temp string) { must(t, os.Remove(filepath.Join(temp, markName))) },
+		"another name":   func(_, temp string) { must(t, os.Rename(temp, temp+"x")) },
+		"that lives": func(_, temp string) {
+			lock, err := durable.TryLock(filepath.Join(temp, markName))
+			must(t, err)
+			t.Cleanup(func() { lock.Unlock() })
+		},
+	} {
+		dir, _, err := restore(change)
+		if !errors.Is(err, home.ErrExists) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if there, err := filepath.Glob(filepath.Join(dir, tempName+"*")); err != nil || len(there) != 1 {
+			t.Errorf("%s: it has removed it: %q", name, there)
+		}
+	}
+}
+
+// atEnd does something when everything before it was read.
+type atEnd struct{ do func() }
+
+func (a *atEnd) Read([]byte) (int, error) {
+	a.do()
+	return 0, io.EOF
+}

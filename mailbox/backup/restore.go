@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
@@ -42,11 +44,16 @@ func Restore(ctx context.Context, r io.Reader, dir string, m durable.Mode) (repo
 	if err != nil {
 		return report, err
 	}
-	temp, err := os.MkdirTemp(dir, ".mbox-restore-")
+	temp, err := os.MkdirTemp(dir, tempName)
 	if err != nil {
 		return report, err
 	}
 	defer os.RemoveAll(temp)
+	mark, err := markTemp(temp)
+	if err != nil {
+		return report, err
+	}
+	defer mark.Unlock()
 	tree := filepath.Join(temp, "tree")
 	u := &unpacking{have: map[string]*unpacked{}, temp: temp, sync: m}
 	if err := u.read(ctx, r); err != nil {
@@ -68,8 +75,52 @@ func Restore(ctx context.Context, r io.Reader, dir string, m durable.Mode) (repo
 	return u.report, err
 }
 
+// tempName begins the name of the folder in which a restore unpacks, and markName is
+// the file in it that is locked as long as the restore lives.
+const tempName, markName = ".mbox-restore-", "restoring"
+
+func markTemp(temp string) (*durable.Lock, error) {
+	f, err := durable.Create(filepath.Join(temp, markName))
+	if err != nil {
+		return nil, err
+	}
+	f.Close()
+	return durable.TryLock(f.Name())
+}
+
+// isKilled tells whether a name in dir is the folder of a restore that was killed: it has
+// the mark of one, which nobody locks, and nothing that a restore does not make; or it is
+// empty.
+func isKilled(dir, name string) bool {
+	path := filepath.Join(dir, name)
+	info, err := os.Lstat(path)
+	number, is := strings.CutPrefix(name, tempName)
+	if err != nil || !is || !info.IsDir() || !isNumber(number) {
+		return false
+	}
+	names, err := durable.Names(path)
+	if err != nil || len(names) == 0 {
+		return err == nil
+	}
+	if slices.ContainsFunc(names, func(n string) bool { return n != markName && n != "tree" && !isNumber(n) }) {
+		return false
+	}
+	lock, err := durable.TryLock(filepath.Join(path, markName))
+	if err != nil {
+		return false
+	}
+	lock.Unlock()
+	return true
+}
+
+func isNumber(name string) bool {
+	_, err := strconv.ParseUint(name, 10, 64)
+	return err == nil
+}
+
 // emptyDir makes what is missing of dir, which it returns, parents first, and refuses
-// dir if there is anything in it but what a new file system holds.
+// dir if there is anything in it but what a new file system holds, and what a restore
+// that was killed has left there, which it removes.
 func emptyDir(dir string, m durable.Mode) (made []string, err error) {
 	if made, err = makeDirs(dir, m); err != nil || len(made) > 0 {
 		return made, err
@@ -78,9 +129,21 @@ func emptyDir(dir string, m durable.Mode) (made []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	names = slices.DeleteFunc(names, func(n string) bool { return n == "lost+found" })
+	var killed []string
+	names = slices.DeleteFunc(names, func(n string) bool {
+		is := isKilled(dir, n)
+		if is {
+			killed = append(killed, n)
+		}
+		return is || n == "lost+found"
+	})
 	if len(names) > 0 {
 		return nil, fmt.Errorf("%s: %w: it is not empty, %s is in it", dir, home.ErrExists, slices.Min(names))
+	}
+	for _, n := range killed {
+		if err := durable.RemoveAll(filepath.Join(dir, n)); err != nil {
+			return nil, err
+		}
 	}
 	return nil, os.Chmod(dir, durable.DirMode)
 }
