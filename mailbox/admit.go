@@ -61,8 +61,8 @@ type drop struct {
 	path  string
 	data  []byte
 	hash  string
-	mtime time.Time
-	age   time.Duration // since the last change
+	mtime time.Time     // when it changed last
+	age   time.Duration // since then
 	held  bool          // somebody may still be writing
 }
 
@@ -143,14 +143,15 @@ func (d *drop) read() (bad, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d.mtime, d.age = info.ModTime(), d.b.now().Sub(info.ModTime())
-	switch {
-	case d.age < -halfWritten:
-		d.age = heldOpen // a time of the future was set: whoever writes now sets the present
-	case d.age < 0:
-		d.age = 0
-	}
+	d.changed(info.ModTime())
 	bad = fileFault(d.name, info)
+	if twoNames(bad) {
+		st, err := durable.Lstat(d.path)
+		if err != nil {
+			return nil, err
+		}
+		d.changed(time.Unix(st.Ctim.Unix())) // a name more or less is no change of the content
+	}
 	if !info.Mode().IsRegular() {
 		return bad, nil
 	}
@@ -173,6 +174,17 @@ func (d *drop) read() (bad, err error) {
 	}
 	d.hash = audit.Hash(d.data)
 	return nil, err
+}
+
+// changed notes when the file changed last.
+func (d *drop) changed(at time.Time) {
+	d.mtime, d.age = at, d.b.now().Sub(at)
+	switch {
+	case d.age < -halfWritten:
+		d.age = heldOpen // a time of the future was set: whoever writes now sets the present
+	case d.age < 0:
+		d.age = 0
+	}
 }
 
 func kindFault(code, problem string) error {
@@ -222,6 +234,8 @@ func (d *drop) patience(fault error) (limit time.Duration, why string) {
 		return heldOpen, "somebody has it open to write"
 	case mayGrow(fault):
 		return halfWritten, "it may be half-written"
+	case twoNames(fault):
+		return halfWritten, "its writer may be about to remove its other name"
 	case wrongKind(fault):
 		return settleTime, "its writer may be about to rename it"
 	}
@@ -243,6 +257,13 @@ func patient(b *Box, name string) string {
 		return "no task: the next command puts it into quarantine"
 	}
 	return fmt.Sprintf("no task yet: %s, and is given %s, until %s", why, limit, task.At(d.mtime.Add(limit)))
+}
+
+// twoNames tells whether a file with this fault may be one that is just being delivered
+// by link and unlink, as into a maildir.
+func twoNames(fault error) bool {
+	var bad *schemas.Error
+	return errors.As(fault, &bad) && bad.Code == "hard_link"
 }
 
 // wrongKind tells whether a regular file with this fault may be one that another

@@ -53,6 +53,7 @@ type dropped struct {
 	text string
 	make func(b *Box, path string) error // instead of text
 	free func(path string)               // unblocks whoever reads it
+	now  func() time.Time                // the clock, if it has to be another one
 	ends ending
 }
 
@@ -318,12 +319,15 @@ var droppedFiles = []dropped{
 	{name: "folder", make: folder, ends: quarantined("not_regular")},
 	{name: "folder, no .json", file: "folder", make: folder, ends: quarantined("not_regular")},
 	{name: "folder that may not be written", make: func(b *Box, path string) error { return errors.Join(folder(b, path), os.Chmod(path, 0o500)) }, ends: quarantined("not_regular")},
-	{name: "hard link", make: hardLink, ends: quarantined("hard_link")},
+	{name: "hard link", make: hardLink, now: afterPatience, ends: quarantined("hard_link")},
 	{name: "modified in the year 2100", make: modified(year(2100), titled("")), ends: admitted()},
 	{name: "modified in the year 2100, no task", make: modified(year(2100), `{"task":`), ends: quarantined("truncated")},
 	{name: "modified in the year 12000", make: modified(year(12000), titled("")), ends: admitted()},
 	{name: "modified before the year 0", make: modified(year(-9), titled("")), ends: admitted()},
 }
+
+// afterPatience is when the patience with a drop of this moment is over.
+func afterPatience() time.Time { return time.Now().Add(halfWritten) }
 
 func year(n int) time.Time { return time.Date(n, 1, 1, 0, 0, 0, 0, time.UTC) }
 
@@ -359,7 +363,7 @@ func TestDroppedFiles(t *testing.T) {
 	for _, d := range droppedFiles {
 		t.Run(d.name, func(t *testing.T) {
 			d.lacksRoot(t)
-			b := all.open(t, Options{})
+			b := all.open(t, Options{Now: d.now})
 			b.drop(t, "good-1.json", `{"task":{"title":"good"}}`)
 			path, sha := d.put(t, b)
 			b.drop(t, "good-2.json", `{"task":{"title":"good"}}`)
@@ -624,6 +628,24 @@ func TestRule11_HalfWritten(t *testing.T) {
 		must(t, os.WriteFile(b.path("tasks", "quarantine", quarantine(t, b)[0].Entry), []byte("tampered"), 0o600))
 		wantFault(t, b, 13)
 		must(t, os.WriteFile(b.path("tasks", "quarantine", quarantine(t, b)[0].Entry), []byte(half), 0o600))
+	})
+	t.Run("has another name yet", func(t *testing.T) { // as into a maildir: link, then unlink
+		b, c, path := setup(t, half)
+		must(t, os.Remove(path))
+		must(t, hardLink(b, path))
+		old(path)                           // its content is old: only its names change
+		c.turn(halfWritten - 2*time.Second) // the clock of the test is up to 1 s late
+		r, err := b.Scan(t.Context())
+		must(t, err)
+		alone(t, b, path, "before 5 s")
+		if r.Again <= 0 || r.Again > halfWritten {
+			t.Errorf("again after %v", r.Again)
+		}
+		must(t, os.Remove(b.path("other")))
+		mustScan(t, b)
+		if len(lines(t, b, "drop")) != 1 || len(quarantine(t, b)) > 0 {
+			t.Error("it was not admitted when it had one name")
+		}
 	})
 	t.Run("is let go", func(t *testing.T) {
 		b, c, path := setup(t, half)

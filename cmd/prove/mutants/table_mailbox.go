@@ -397,6 +397,16 @@ var mailboxMutants = []mutant{
 		boxTest("TestRule11_HalfWritten"),
 	},
 	{
+		"two-names-put-away-at-once", "11", "mailbox/admit.go",
+		"case twoNames(fault):", "case false:",
+		boxTest("TestRule11_HalfWritten"),
+	},
+	{
+		"two-names-by-the-time-of-the-content", "11", "mailbox/admit.go",
+		"\t\td.changed(time.Unix(st.Ctim.Unix()))", "\t\td.changed(time.Unix(st.Mtim.Unix()))",
+		boxTest("TestRule11_HalfWritten"),
+	},
+	{
 		"shared-bytes-count", "11", quarantineGo,
 		"shared = sure && !idle || ok && (", "shared = sure && idle && ok && (",
 		boxTest("TestRule11_HalfWritten"),
