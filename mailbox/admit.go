@@ -52,6 +52,10 @@ func (b *Box) admit(ctx context.Context, name string, q *quota) (again time.Dura
 	return again, err
 }
 
+// stays is what admit answers about a drop that cannot be moved. It is left where it
+// is, for whatever it is it would have to be moved; doctor and status name it.
+const stays = -time.Nanosecond
+
 // drop is a file in pending under its shard.
 type drop struct {
 	b     *Box
@@ -73,6 +77,10 @@ func (d *drop) admit(ctx context.Context) (time.Duration, error) {
 	bad, err := d.read()
 	if err != nil {
 		return 0, err
+	}
+	if pinned(bad) {
+		d.q.pass()
+		return stays, nil
 	}
 	if bad != nil {
 		if wait := d.unfinished(bad); wait > 0 {
@@ -144,6 +152,9 @@ func (d *drop) read() (bad, err error) {
 		return nil, err
 	}
 	d.changed(info.ModTime())
+	if pin, err := durable.Pinned(d.path); pin != "" || err != nil {
+		return kindFault(pinnedCode, string(pin)), err
+	}
 	bad = fileFault(d.name, info)
 	if twoNames(bad) {
 		st, err := durable.Lstat(d.path)
@@ -253,10 +264,20 @@ func patient(b *Box, name string) string {
 	switch {
 	case err != nil || fault == nil:
 		return ""
+	case pinned(fault):
+		return "no task, and left where it is: " + fault.Error() + "; mbox doctor tells what helps"
 	case limit <= d.age:
 		return "no task: the next command puts it into quarantine"
 	}
 	return fmt.Sprintf("no task yet: %s, and is given %s, until %s", why, limit, task.At(d.mtime.Add(limit)))
+}
+
+const pinnedCode = "pinned"
+
+// pinned tells whether a file with this fault cannot be moved.
+func pinned(fault error) bool {
+	var bad *schemas.Error
+	return errors.As(fault, &bad) && bad.Code == pinnedCode
 }
 
 // twoNames tells whether a file with this fault may be one that is just being delivered

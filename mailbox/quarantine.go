@@ -93,13 +93,13 @@ func (b *books) finishKept(ctx context.Context, s *shard, k *task.Kept, path str
 // is. Once its reason has joined it an entry is not touched any more.
 func (b *books) finishEntry(ctx context.Context, s *shard, k *task.Kept, path, to string) error {
 	if err := moveKept(path, to); err != nil {
-		return err
+		return leave(ctx, b, s, k, path, err)
 	}
 	right, err := hasHash(to, k.SHA256)
 	if err == nil && !right {
 		err = b.sendBack(ctx, s, to, path)
 		if err == nil {
-			err = b.sayGone(ctx, s, k)
+			err = b.sayGone(ctx, s, k, "replaced or removed on its way into quarantine")
 		}
 	}
 	if err != nil {
@@ -118,6 +118,22 @@ func moveKept(path, to string) error {
 		return nil
 	}
 	return err
+}
+
+// leave gives a file up that was not moved because it cannot be. The next scan finds it
+// as one that stays where it is. After any other error the move is tried again.
+func leave(ctx context.Context, b *books, s *shard, k *task.Kept, path string, err error) error {
+	if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, syscall.EBUSY) {
+		return err
+	}
+	pin, failed := durable.Pinned(path)
+	if pin == "" || failed != nil {
+		return errors.Join(err, failed)
+	}
+	if err := b.sayGone(ctx, s, k, "left where it was: "+string(pin)); err != nil {
+		return err
+	}
+	return b.sweep(k.Entry + home.ReasonSuffix)
 }
 
 // hasHash tells whether a file with this hash lies at path; hash is "" for what
@@ -147,13 +163,13 @@ func (b *books) sendBack(ctx context.Context, s *shard, to, path string) error {
 }
 
 // sayGone writes, once, that an entry is not there to come: whoever dropped the
-// file replaced or removed it before it was moved. It takes back what the line
-// that names the entry says, inside its transition and when that is settled.
-func (b *books) sayGone(ctx context.Context, s *shard, k *task.Kept) error {
+// file replaced or removed it before it was moved, or it cannot be moved any more. It
+// takes back what the line that names the entry says, inside its transition and when
+// that is settled.
+func (b *books) sayGone(ctx context.Context, s *shard, k *task.Kept, why string) error {
 	if before, err := b.ledger.LineWith("gone", k.Entry); err != nil || before != nil {
 		return err
 	}
-	why := "replaced or removed on its way into quarantine"
 	return b.sayAlone(ctx, s.locks, audit.Entry{
 		Agent: audit.MboxAgent, Event: audit.Reconcile,
 		Action:  "mbox could not keep " + k.Entry + ": it was " + why,

@@ -229,6 +229,9 @@ func (b *reconciler) stray(ctx context.Context, state State, name string) (busy 
 				return err // verify names it
 			}
 		}
+		if pin, err := durable.Pinned(path); pin != "" || err != nil {
+			return err // verify names it
+		}
 		return b.setAside(ctx, s, path, name, audit.TaskQuarantined, home.Reason{Reason: "a file without a ledger line in tasks/" + string(state), Code: "stray"})
 	})
 }

@@ -27,6 +27,7 @@ type ScanReport struct {
 	Alarms    int
 
 	later seen          // which files those are
+	stay  int           // files that cannot be moved
 	list  time.Duration // when to list a folder again because not all of it was looked at; 0: no need
 }
 
@@ -273,7 +274,11 @@ func (b *Box) survey(ctx context.Context, folder State, q *quota, r *ScanReport)
 		r.Again = shorter(r.Again, again)
 		return nil // not worked off: list again next time
 	}
-	b.paces.set(folder, pace{mtime: info.ModTime(), begun: begun, ended: time.Now(), took: took}, len(names))
+	mtime := info.ModTime()
+	if r.stay > 0 {
+		mtime = time.Unix(0, 0) // what cannot be moved may be freed without a change of the folder
+	}
+	b.paces.set(folder, pace{mtime: mtime, begun: begun, ended: time.Now(), took: took}, len(names))
 	return nil
 }
 
@@ -288,6 +293,8 @@ func (b *Box) lookAt(ctx context.Context, folder State, unknown []string, missin
 	var bad []error
 	note := func(name string, came bool, wait time.Duration, err error) {
 		switch {
+		case wait == stays:
+			r.stay++
 		case wait == goOn:
 			r.list = goOn
 		case wait > 0:

@@ -44,6 +44,16 @@ func sealed(path string) (bool, error) {
 	return st.Attributes&unix.STATX_ATTR_APPEND != 0, err
 }
 
+// attributes tells whether a file may not be moved for what is mounted on it, or for its
+// flags. What the system does not tell, the move does.
+func attributes(path string, _ *unix.Stat_t) (mounted, sealed bool) {
+	var st unix.Statx_t
+	_ = again(func() error {
+		return unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, 0, &st)
+	})
+	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, st.Attributes&(unix.STATX_ATTR_IMMUTABLE|unix.STATX_ATTR_APPEND) != 0
+}
+
 // unwritten asks for a read lease, which the kernel grants only while nobody
 // holds the file open for writing, and gives it back at once.
 func unwritten(fd int) (idle, known bool) {

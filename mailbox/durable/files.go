@@ -33,6 +33,37 @@ func Barred(path string) bool {
 	return err == nil && (int(st.Uid) != os.Geteuid() || st.Mode&0o400 == 0)
 }
 
+// Pin is what keeps a file where it lies, though its folder may be written.
+type Pin string
+
+const (
+	NotOurs   Pin = "it is a folder of another user, and only he can move it"
+	Mounted   Pin = "something is mounted there"
+	Immutable Pin = "it is immutable or append-only"
+)
+
+// Pinned tells what keeps this process from moving what lies at path; "" for nothing.
+func Pinned(path string) (Pin, error) {
+	st, err := Lstat(path)
+	if err != nil {
+		return "", err
+	}
+	in, err := Lstat(filepath.Dir(path))
+	if err != nil {
+		return "", err
+	}
+	mounted, sealed := attributes(path, &st)
+	switch {
+	case mounted, st.Dev != in.Dev:
+		return Mounted, nil
+	case sealed:
+		return Immutable, nil
+	case st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) != os.Geteuid() && errors.Is(unix.Faccessat(unix.AT_FDCWD, path, unix.W_OK, unix.AT_EACCESS), unix.EACCES):
+		return NotOurs, nil // to move a folder is to write its ".."
+	}
+	return "", nil
+}
+
 // Touch gives a file this time of change, as a sign of life. It follows no link.
 func Touch(path string, at time.Time) error {
 	spec := unix.NsecToTimespec(at.UnixNano())

@@ -1,9 +1,12 @@
 package check
 
 import (
+	"fmt"
+	"os"
 	"os/user"
 	"strconv"
 
+	"mbox/mailbox/durable"
 	"mbox/schemas"
 )
 
@@ -23,6 +26,18 @@ func MoveOut(path string) string {
 // OpenUp is the hint of a home of which something may not even be read.
 func OpenUp(home string) string {
 	return "chmod -R u+rwX " + schemas.ShellWord(schemas.Sentence(home, maxLine)) + ", then mbox doctor --fix, which names what is another user's"
+}
+
+// Unpin is the command that lets a file be moved.
+func Unpin(path string, pin durable.Pin) string {
+	file := schemas.ShellWord(schemas.Sentence(path, maxLine))
+	switch pin {
+	case durable.Mounted:
+		return "sudo umount " + file
+	case durable.Immutable:
+		return unpinCommand + " " + file
+	}
+	return fmt.Sprintf("sudo rm -r %s, or sudo chown -Rh %s %s, which has it put into quarantine", file, schemas.ShellWord(UserName(os.Geteuid())), file)
 }
 
 // UserName is how commands call a user.

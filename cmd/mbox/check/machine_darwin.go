@@ -6,9 +6,11 @@ import (
 	"syscall"
 )
 
-// The commands that make files append-only, and take that back.
+// The commands that make files append-only, and take that back, and the one that lets
+// a file be moved.
 const (
 	sealCommand   = "chflags uappnd"
+	unpinCommand  = "sudo chflags nouchg,noschg,nouappnd,nosappnd"
 	unsealCommand = "chflags nouappnd"
 )
 

@@ -10,9 +10,11 @@ import (
 	"strings"
 )
 
-// The commands that make files append-only, and take that back.
+// The commands that make files append-only, and take that back, and the one that lets
+// a file be moved.
 const (
 	sealCommand   = "sudo chattr +a"
+	unpinCommand  = "sudo chattr -ia"
 	unsealCommand = "sudo chattr -a"
 )
 

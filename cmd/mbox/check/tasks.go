@@ -17,6 +17,7 @@ import (
 	"mbox/cmd/mbox/config"
 	"mbox/cmd/mbox/timetable"
 	"mbox/mailbox"
+	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/lifecycle"
 	"mbox/schemas"
@@ -110,11 +111,37 @@ func (e *Exam) tasks(ctx context.Context) {
 	default:
 		e.add("router", Fine, "", "none: every command does its work when it is called")
 	}
+	e.drops(box)
 	e.clock(box)
 	e.agents(box)
 	e.waiting(ctx, box)
 	e.delivery(box)
 	e.schedules(ctx, box)
+}
+
+// drops names what lies in pending, is no task, and cannot be put away.
+func (e *Exam) drops(box *mailbox.Box) {
+	names, err := mailbox.Unexpected(box, mailbox.Pending)
+	if !e.check("drops", err) {
+		return
+	}
+	slices.Sort(names)
+	found := 0
+	for _, name := range names {
+		path := filepath.Join(e.Home, "tasks", string(mailbox.Pending), name)
+		if pin, err := durable.Pinned(path); err == nil && pin != "" {
+			if found++; found > 10 {
+				continue
+			}
+			e.add("drops", Doubt, Unpin(path, pin), "tasks/pending/%s is left there: %s", name, pin)
+		}
+	}
+	switch {
+	case found == 0:
+		e.add("drops", Fine, "", "all that is dropped can be taken in or put away")
+	case found > 10:
+		e.add("drops", Doubt, "", "and %d more", found-10)
+	}
 }
 
 // schedules looks at what schedules sent, and at when nothing was sent.

@@ -13,6 +13,7 @@ import (
 
 	"mbox/cmd/mbox/check"
 	"mbox/mailbox"
+	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/lifecycle"
 	"mbox/mailbox/task"
@@ -330,9 +331,15 @@ func (r *reader) drops(b *Board) {
 		b.trouble(kindGone, "", err.Error(), "mbox doctor")
 		return
 	}
-	waiting := 0
+	waiting, told := 0, 0
 	for _, name := range names {
-		if info, err := os.Lstat(filepath.Join(b.Home, "tasks", string(mailbox.Pending), name)); err == nil && r.now().Sub(info.ModTime()) > dropWait {
+		path := filepath.Join(b.Home, "tasks", string(mailbox.Pending), name)
+		if pin, err := durable.Pinned(path); err == nil && pin != "" && told < mostTogether {
+			told++
+			b.trouble(kindDrop, "", "tasks/pending/"+name+" is left there: "+string(pin), check.Unpin(path, pin))
+			continue
+		}
+		if info, err := os.Lstat(path); err == nil && r.now().Sub(info.ModTime()) > dropWait {
 			waiting++
 		}
 	}

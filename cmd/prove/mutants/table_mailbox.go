@@ -397,6 +397,31 @@ var mailboxMutants = []mutant{
 		boxTest("TestRule11_HalfWritten"),
 	},
 	{
+		"folder-of-another-user-put-away", "11", "mailbox/durable/files.go",
+		"\t\treturn NotOurs, nil // to move a folder is to write its \"..\"\n", "",
+		command{"cmd/mbox", "TestFolderThatOnlyRootCanMove"},
+	},
+	{
+		"what-is-immutable-put-away", "11", "mailbox/durable/files.go",
+		"case sealed:", "case sealed && mounted:",
+		boxTest("TestRule11_PinnedDrops"),
+	},
+	{
+		"mount-point-put-away", "11", "mailbox/durable/files.go",
+		"case mounted, st.Dev != in.Dev:", "case mounted && sealed, st.Dev != in.Dev:",
+		boxTest("TestRule11_PinnedDrops"),
+	},
+	{
+		"pinned-forgotten", "11", "mailbox/scan.go",
+		"\tif r.stay > 0 {\n", "\tif r.stay < 0 {\n",
+		boxTest("TestRule11_PinnedDrops"),
+	},
+	{
+		"never-left", "8", quarantineGo,
+		"if pin == \"\" || failed != nil {", "if true {",
+		command{"cmd/mbox", "TestFolderThatCouldNotBeMovedAfterItsLine"},
+	},
+	{
 		"two-names-put-away-at-once", "11", "mailbox/admit.go",
 		"case twoNames(fault):", "case false:",
 		boxTest("TestRule11_HalfWritten"),
