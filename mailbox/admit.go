@@ -37,10 +37,12 @@ func (b *Box) admit(ctx context.Context, name string, q *quota) (again time.Dura
 		return goOn, nil
 	}
 	s, err := b.tryShard(ctx, home.Shard(task.TrimJSON(name)))
-	if errors.Is(err, ErrBusy) {
+	switch {
+	case errors.Is(err, ErrUnsettled):
+		return stays, nil
+	case errors.Is(err, ErrBusy):
 		return settleTime, nil
-	}
-	if err != nil {
+	case err != nil:
 		return 0, err
 	}
 	defer s.unlock()

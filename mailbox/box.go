@@ -173,9 +173,11 @@ type Box struct {
 	lookout *lookout   // of the last Wait, for the next one
 	closed  bool
 
-	settledAt time.Time     // when every shard was last looked at
-	judgedAt  time.Time     // when a recovery last found that tasks are gone
-	judging   time.Duration // how long that took
+	settledAt time.Time       // when every shard was last looked at
+	unsettled []error         // which could not be settled then
+	told      map[string]bool // the errors of those that Unsettled has told
+	judgedAt  time.Time       // when a recovery last found that tasks are gone
+	judging   time.Duration   // how long that took
 }
 
 // Create makes a mailbox in dir, which may exist. It never opens one: where one

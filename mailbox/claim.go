@@ -236,6 +236,7 @@ func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, busy boo
 			return c, false, nil
 		case errors.Is(err, ErrCommitted):
 			return nil, false, err // it is claimed; busy was what came after
+		case errors.Is(err, ErrUnsettled): // it is not soon over
 		case errors.Is(err, ErrBusy):
 			busy = true // somebody else is claiming it, or still sending it
 		case errors.Is(err, ErrNotFound), errors.Is(err, errNotReady), errors.Is(err, errHeld):
@@ -311,7 +312,7 @@ func claimThis(ctx context.Context, b *Box, r ClaimRequest) (c *Claim, busy bool
 	case err != nil && !errors.Is(err, ErrCommitted):
 		err = task.About(r.ID, err)
 	}
-	return c, errors.Is(err, ErrBusy) && !errors.Is(err, ErrCommitted), err
+	return c, errors.Is(err, ErrBusy) && !errors.Is(err, ErrUnsettled) && !errors.Is(err, ErrCommitted), err
 }
 
 // amongHeads is among how many tasks those choose who found the first one taken. All

@@ -3,6 +3,9 @@ package mailbox
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
@@ -26,6 +29,10 @@ var (
 	ErrByHand = fmt.Errorf("%w: changed by hand", ErrIntegrity)
 	// ErrBusy: a lock was not had in time.
 	ErrBusy = durable.ErrBusy
+	// ErrUnsettled: what a process left of one task or record cannot be finished, for a
+	// file of it cannot be read or moved. Others do not wait for that; to them it is
+	// an ErrBusy.
+	ErrUnsettled = fmt.Errorf("%w: unsettled", ErrBusy)
 	// ErrReadOnly: the mailbox is read-only after an I/O error or damage.
 	ErrReadOnly = audit.ErrReadOnly
 )
@@ -63,6 +70,32 @@ func (e *onTheWayError) Is(target error) bool {
 }
 
 func (e *onTheWayError) As(target any) bool { return errors.As(e.err, target) }
+
+// unsettled is an error of settling a shard. Where it comes of one file, and neither the
+// disk nor the ledger is at fault, it is an ErrUnsettled.
+func unsettled(b *books, number int, err error) error {
+	err = fmt.Errorf("settling what a process left in %s: %w", home.ShardName(number), err)
+	if ofOneFile(b.home, err) {
+		return &unsettledError{err}
+	}
+	return err
+}
+
+type unsettledError struct{ error }
+
+func (e *unsettledError) Unwrap() error { return e.error }
+
+func (e *unsettledError) Is(target error) bool { return target == ErrUnsettled || target == ErrBusy }
+
+// ofOneFile tells whether an error says of a file of tasks or records that this process
+// may not read or move it. The mailbox's own files and the ledger's are everybody's.
+func ofOneFile(in string, err error) bool {
+	if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, syscall.EBUSY) {
+		return false
+	}
+	path, inside := strings.CutPrefix(durable.PathOf(err), in+"/")
+	return inside && !strings.HasPrefix(path, ".mbox/") && !strings.HasPrefix(path, "audit/")
+}
 
 // whereItIs is how an error calls what a task is.
 func whereItIs(f *home.File) string {

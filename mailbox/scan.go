@@ -25,6 +25,7 @@ type ScanReport struct {
 	Looked    int           // files in pending that were no known task
 	Again     time.Duration // when to look again at files that were not ready; 0: no need
 	Alarms    int
+	Unsettled []error // news of shards that cannot be settled
 
 	later seen          // which files those are
 	stay  int           // files that cannot be moved
@@ -114,6 +115,7 @@ func (b *Box) scan(ctx context.Context, folders []State, q *quota) (r ScanReport
 	if err := b.settleAll(ctx); err != nil {
 		return r, err
 	}
+	r.Unsettled = Unsettled(b)
 	if err := b.judgeGone(ctx); err != nil {
 		return r, err
 	}

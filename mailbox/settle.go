@@ -22,7 +22,7 @@ const settledFor = 50 * time.Millisecond
 
 // settleAll settles every shard whose holder has died, without waiting for one that
 // is held. Open and every scan begin with it, so that what a kill left does not
-// stay invisible.
+// stay invisible. One that cannot be settled keeps only those out who want it.
 func (b *Box) settleAll(ctx context.Context) error {
 	b.mu.Lock()
 	fresh := time.Since(b.settledAt) < settledFor
@@ -39,11 +39,14 @@ func (b *Box) settleAll(ctx context.Context) error {
 	if err != nil {
 		return home.LockError(err)
 	}
+	var bad []error
 	for _, slot := range all {
 		s, err := b.tryShard(ctx, slot.Number)
 		switch {
 		case err == nil:
 			s.unlock() // tryShard has settled it
+		case errors.Is(err, ErrUnsettled):
+			bad = append(bad, err)
 		case errors.Is(err, ErrBusy), errors.Is(err, ErrReadOnly):
 		case errors.Is(err, home.ErrDamagedIntent):
 			if err := b.recoverAll(ctx, true); err != nil {
@@ -53,7 +56,25 @@ func (b *Box) settleAll(ctx context.Context) error {
 			return err
 		}
 	}
+	b.mu.Lock()
+	b.unsettled = bad
+	b.mu.Unlock()
 	return nil
+}
+
+// Unsettled tells of the shards that could not be settled when that was last tried, each
+// error once.
+func Unsettled(b *Box) (news []error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	told := map[string]bool{}
+	for _, err := range b.unsettled {
+		if told[err.Error()] = true; !b.told[err.Error()] {
+			news = append(news, err)
+		}
+	}
+	b.told = told
+	return news
 }
 
 // settle finishes or undoes what a dead holder of the shard had begun. The

@@ -111,7 +111,7 @@ func (b *books) settled(ctx context.Context, number int, err error) (*shard, err
 	}
 	if err != nil {
 		s.unlock()
-		return nil, fmt.Errorf("settling what a process left in %s: %w", home.ShardName(number), err)
+		return nil, unsettled(b, number, err)
 	}
 	return s, nil
 }

@@ -163,6 +163,9 @@ func (s *session) scanned(r mailbox.ScanReport, err error) {
 	case r.Alarms > 0:
 		s.warnf("%s not started in time; mbox doctor names them", schemas.Count(r.Alarms, "task was", "tasks were"))
 	}
+	for _, err := range r.Unsettled {
+		s.warnf("%v", err)
+	}
 	if r.Reclaimed > 0 {
 		s.infof("took %s back from dead or hung workers", tasksOf(r.Reclaimed))
 	}

@@ -167,6 +167,8 @@ func judge(err error) (code int, hint string) {
 		return exitError, "use a folder on a local disk, or allow_network_fs = true in mbox.toml at your own risk"
 	case errors.Is(err, errTimeOver):
 		return exitBusy, ""
+	case errors.Is(err, mailbox.ErrUnsettled):
+		return exitIO, "the file that is named is another user's, immutable or a mount point, and it goes on when it is not; all else goes on meanwhile"
 	case errors.Is(err, mailbox.ErrBusy):
 		return exitBusy, "try again in a moment"
 	case errors.Is(err, syscall.EADDRINUSE):

@@ -183,7 +183,18 @@ func (s *session) open(ctx context.Context) (*mailbox.Box, error) {
 	}
 	box, err := mailbox.Open(ctx, home, o)
 	s.endProgress()
+	tellUnsettled(s, box)
 	return box, err
+}
+
+// tellUnsettled warns of what keeps verbs from some tasks, and only from those.
+func tellUnsettled(s *session, box *mailbox.Box) {
+	if box == nil {
+		return
+	}
+	for _, err := range mailbox.Unsettled(box) {
+		s.warnf("%s", clean(err.Error(), maxLine))
+	}
 }
 
 // with opens the mailbox for one action and closes it behind it.
@@ -238,6 +249,7 @@ func (s *session) look(ctx context.Context) (box *mailbox.Box, doubt, err error)
 	}
 	s.endProgress()
 	if err == nil {
+		tellUnsettled(s, box)
 		return box, nil, nil
 	}
 	if box != nil {

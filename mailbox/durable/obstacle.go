@@ -14,7 +14,7 @@ import (
 // folder for a file. It looks at the disk, so an error of the disk is none; then
 // path is how far the error's path can be followed.
 func Obstacle(err error) (path string, ok bool) {
-	of := pathOf(err)
+	of := PathOf(err)
 	if of == "" {
 		return "", false
 	}
@@ -35,8 +35,8 @@ func Obstacle(err error) (path string, ok bool) {
 	return path, true
 }
 
-// pathOf is the path that an error is about; "" if it names none.
-func pathOf(err error) string {
+// PathOf is the path that an error is about; "" if it names none.
+func PathOf(err error) string {
 	var at *fs.PathError
 	var link *os.LinkError
 	switch {

@@ -111,6 +111,9 @@ func (e *Exam) tasks(ctx context.Context) {
 	default:
 		e.add("router", Fine, "", "none: every command does its work when it is called")
 	}
+	for _, err := range mailbox.Unsettled(box) {
+		e.fault("intents", "", err)
+	}
 	e.drops(box)
 	e.clock(box)
 	e.agents(box)

@@ -137,6 +137,21 @@ var mailboxMutants = []mutant{
 		boxTest("TestRule05_KilledSendIsSeen"),
 	},
 	{
+		"one-shard-stops-all", "5", settleGo,
+		"case errors.Is(err, ErrUnsettled):", "case errors.Is(err, ErrUnsettled) && ctx == nil:",
+		boxTest("TestRule05_ShardThatCannotBeSettled"),
+	},
+	{
+		"io-error-stops-one-shard", "5", "mailbox/errors.go",
+		"if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, syscall.EBUSY) {", "if errors.Is(err, fs.ErrPermission) && errors.Is(err, syscall.EBUSY) {",
+		boxTest("TestRule05_ShardThatCannotBeSettled"),
+	},
+	{
+		"ledger-stops-one-shard", "5", "mailbox/errors.go",
+		" && !strings.HasPrefix(path, \"audit/\")", "",
+		boxTest("TestRule05_ShardThatCannotBeSettled"),
+	},
+	{
 		"settle-without-flush", "5", settleGo,
 		"\tif err := b.ledger.Flushed(ctx); err != nil {\n\t\treturn err\n\t}\n", "",
 		boxTest("TestRule05_SettleFlushesFirst"),
