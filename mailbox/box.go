@@ -175,6 +175,7 @@ type Box struct {
 
 	settledAt time.Time       // when every shard was last looked at
 	unsettled []error         // which could not be settled then
+	unread    error           // of files that a recovery could not read
 	told      map[string]bool // the errors of those that Unsettled has told
 	judgedAt  time.Time       // when a recovery last found that tasks are gone
 	judging   time.Duration   // how long that took

@@ -148,6 +148,12 @@ func (b *Box) recoverAll(ctx context.Context, anyway bool) error {
 	}
 	begun := time.Now()
 	_, err := b.recover(ctx, RecoverOptions{})
+	if unread, is := errors.AsType[*unreadError](err); is {
+		b.mu.Lock()
+		b.unread = unread
+		b.mu.Unlock()
+		return nil
+	}
 	if errors.Is(err, ErrGone) {
 		b.mu.Lock()
 		b.judgedAt, b.judging = time.Now(), time.Since(begun)
@@ -175,6 +181,8 @@ type recovery struct {
 	deleted []ID // what is gone and was deleted, as the operator says
 
 	journaled map[string]bool // hashes of the contents that the journal has
+
+	unread []error // of files that could not be read, each of which harms only itself
 
 	unsaid string // what a recovery that died, or an upgrade, has left for the ledger
 
@@ -217,7 +225,25 @@ func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) 
 	if err := home.WriteBoot(b.home, r.now, b.o.Sync); err != nil {
 		return r.out, err
 	}
-	return r.out, r.unheard()
+	if err := r.unheard(); err != nil || len(r.unread) == 0 {
+		return r.out, err
+	}
+	return r.out, &unreadError{errors.Join(r.unread...)}
+}
+
+// unreadError tells of a recovery that has ended, and of the files that it could not
+// read. Nothing else hangs on them; when they can be read, another one sees to them.
+type unreadError struct{ error }
+
+func (e *unreadError) Unwrap() error { return e.error }
+
+// passBy notes an error that is of one file, so that the others are recovered.
+func (r *recovery) passBy(err error) error {
+	if err == nil || !ofOneFile(r.b.home, err) {
+		return err
+	}
+	r.unread = append(r.unread, err)
+	return nil
 }
 
 // unheard is ErrNotFound for a task to adopt of which the ledger has no line. All else

@@ -9,6 +9,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/history"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
@@ -167,7 +168,7 @@ func (r *recovery) sift(v *versions, p *spot) (there string, remains []string, f
 		case sum == task.HashOf(p.m.After) && there == "":
 			there = path
 		case strings.HasPrefix(path, home.Private(r.b.home)), slices.Contains(v.known, sum), r.restarted && r.journaled[sum], v.torn(data),
-			r.unsaid == home.UpgradedSays && r.superseded(data, sum):
+			r.unsaid == home.UpgradedSays && superseded(r.b.ledger, data, sum):
 			remains = append(remains, path)
 		default:
 			foreign = true
@@ -190,16 +191,16 @@ func (r *recovery) dropSpares() error { return durable.RemoveAll(home.Private(r.
 // has taken the place of. Only a home of format 1 can have them in a task's place:
 // it used files again, so a power cut leaves there what a file held before. (What
 // was written into it since is in the journal.)
-func (r *recovery) superseded(data []byte, hash string) bool {
+func superseded(ledger history.Ledger, data []byte, hash string) bool {
 	t := new(Task)
 	if schemas.Decode(data, t) != nil || t.Mbox.TX == "" {
 		return false
 	}
-	e, err := r.b.ledger.LineWith("tx", t.Mbox.TX)
+	e, err := ledger.LineWith("tx", t.Mbox.TX)
 	if err != nil || e == nil || ID(e.Task()) != t.ID {
 		return false
 	}
 	m, moves := task.MoveOf(e)
-	_, last, err := r.b.ledger.LastMove(t.ID)
+	_, last, err := ledger.LastMove(t.ID)
 	return moves && err == nil && task.HashOf(m.After) == hash && last != nil && last.TX != m.TX
 }

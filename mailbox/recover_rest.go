@@ -2,6 +2,7 @@ package mailbox
 
 import (
 	"errors"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -36,11 +37,24 @@ func (r *recovery) records() error {
 		}
 	}
 	for _, file := range slices.Sorted(maps.Keys(last)) { // always the same calls in the same order
-		if err := r.b.placeRecord(last[file]); err != nil && !errors.Is(err, ErrIntegrity) {
+		err := r.b.placeRecord(last[file])
+		if err != nil && !r.stagesRecord(file) {
+			err = r.passBy(err) // it lies in its place, and nothing of it anywhere else
+		}
+		if err != nil && !errors.Is(err, ErrIntegrity) {
 			return err
 		}
 	}
 	return nil
+}
+
+// stagesRecord tells whether content of the record's file may be staged.
+func (r *recovery) stagesRecord(file string) bool {
+	names, err := home.StagedNames(r.b.home)
+	return err != nil || slices.ContainsFunc(names, func(name string) bool {
+		owner, _, _ := home.CutLast(name, "~")
+		return owner == filepath.Base(file)
+	})
 }
 
 // asides finishes putting away what a line names as put away, before anything
@@ -127,7 +141,9 @@ func (r *recovery) shards() error {
 	for _, slot := range all {
 		err := r.under(slot.Number, func(s *shard) error {
 			if d, set, bad := home.ReadIntent(s.slots, s.number); set && bad == nil {
-				if err := r.settle(s, d); err != nil {
+				if err := r.settle(s, d); err != nil && r.stands(d) {
+					return r.passBy(err) // the record stays, and who takes the shard settles it
+				} else if err != nil {
 					return err
 				}
 			}
@@ -138,6 +154,13 @@ func (r *recovery) shards() error {
 		}
 	}
 	return nil
+}
+
+// stands tells whether the line of an intent record counts: settling it again finishes
+// what it tells, and undoes nothing.
+func (r *recovery) stands(d home.Intent) bool {
+	lines, err := d.Lines(r.b.ledger.Ledger, d.TX)
+	return err == nil && len(lines) > 0
 }
 
 // settle settles an intent record. What a power cut took the line of is kept
@@ -181,9 +204,13 @@ func (r *recovery) strays() error {
 // copies mends the agents' copies of the ledger, and puts away what stands in
 // their place.
 func (r *recovery) copies() error {
-	return r.b.ledger.MendCopies(r.ctx, func(path string) error {
+	err := r.b.ledger.MendCopies(r.ctx, func(path string) error {
 		return r.putAway(path, "it lay where only agents' copies of the ledger lie")
 	})
+	if errors.Is(err, fs.ErrPermission) { // a copy is never evidence, and the next lines try again
+		r.unread, err = append(r.unread, err), nil
+	}
+	return err
 }
 
 // putAway puts what is not mbox's, and lies in a folder of its own, into quarantine.

@@ -100,7 +100,11 @@ func (r *recovery) tasks() error {
 		if i%500 == 0 {
 			r.b.o.Progress("recovering", int64(i), int64(len(ids)))
 		}
-		if err := r.task(id); err != nil {
+		err := r.task(id)
+		if d, set, bad := r.b.intents.Read(home.Shard(string(id))); err != nil && bad == nil && set && d.TX == r.last[id].m.TX {
+			err = r.passBy(err) // shards comes to it, and leaves it to who takes the shard
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -114,12 +118,14 @@ func (r *recovery) task(id ID) error {
 	if p == nil {
 		return nil
 	}
-	there, err := home.Look(p.place)
-	if err != nil {
-		return err
-	}
 	begun := p.m.Dropped != "" || r.besides(p) || slices.Contains(r.o.Adopt, id)
-	if there.Hash == task.HashOf(p.m.After) && len(p.others) == 0 && !begun {
+	there, err := home.Look(p.place)
+	switch {
+	case err != nil && len(p.others) == 0 && !begun:
+		return r.passBy(err) // it lies in its place, and nothing of it anywhere else
+	case err != nil:
+		return err
+	case there.Hash == task.HashOf(p.m.After) && len(p.others) == 0 && !begun:
 		return nil
 	}
 	return r.under(home.Shard(string(id)), func(s *shard) error {
@@ -140,16 +146,16 @@ func (r *recovery) besides(p *spot) bool {
 }
 
 // dropStays tells whether the drop that a task was made of is not put away yet.
-func (r *recovery) dropStays(m *task.Move) (bool, error) {
+func dropStays(b *books, m *task.Move) (bool, error) {
 	if m.Dropped == "" {
 		return false, nil
 	}
 	if m.Kept != nil {
-		if _, err := os.Lstat(home.StagedReason(r.b.home, m.Kept.Entry)); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(home.StagedReason(b.home, m.Kept.Entry)); !errors.Is(err, fs.ErrNotExist) {
 			return true, err
 		}
 	}
-	return hasHash(r.b.path("tasks", string(Pending), m.DropName()), m.SourceSHA256)
+	return hasHash(b.path("tasks", string(Pending), m.DropName()), m.SourceSHA256)
 }
 
 // under calls do with a shard that is not settled: recovery is the settling, and
@@ -182,7 +188,7 @@ func (r *recovery) bring(s *shard, p *spot) error {
 			return err
 		}
 	}
-	mends, err := r.dropStays(p.m)
+	mends, err := dropStays(r.b.books, p.m)
 	if err != nil {
 		return err
 	}

@@ -62,12 +62,15 @@ func (b *Box) settleAll(ctx context.Context) error {
 	return nil
 }
 
-// Unsettled tells of the shards that could not be settled when that was last tried, each
-// error once.
+// Unsettled tells of the shards that could not be settled when that was last tried, and
+// of files that a recovery on the way could not read, each error once.
 func Unsettled(b *Box) (news []error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	told := map[string]bool{}
+	if b.unread != nil {
+		news, b.unread = append(news, b.unread), nil
+	}
 	for _, err := range b.unsettled {
 		if told[err.Error()] = true; !b.told[err.Error()] {
 			news = append(news, err)

@@ -47,6 +47,10 @@ func TestRule05_ShardThatCannotBeSettled(t *testing.T) {
 	if _, err := other.Submit(t.Context(), inShard(request("x"), home.Shard("junk"))); !errors.Is(err, ErrUnsettled) || !errors.Is(err, ErrBusy) {
 		t.Errorf("a task of the shard: %v", err)
 	}
+	if _, err := Recover(t.Context(), b.Home(), b.o, RecoverOptions{}); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("a recovery: %v", err)
+	}
+	sent(t, other, "t2")
 	for _, number = range []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EROFS} {
 		if _, err := Open(t.Context(), b.Home(), b.o); !errors.Is(err, number) {
 			t.Errorf("with %v it opens: %v", number, err)
@@ -61,6 +65,41 @@ func TestRule05_ShardThatCannotBeSettled(t *testing.T) {
 	remove = func() {}
 	mustScan(t, other)
 	if len(quarantine(t, b)) != 1 {
+		t.Error("it was not finished when that could be done")
+	}
+}
+
+// TestRule21_RecoveryLeavesAShard: a task of which a file may not be moved keeps no recovery
+// from its end. Its intent record stays, and settles it when the file can be moved.
+func TestRule21_RecoveryLeavesAShard(t *testing.T) {
+	b := newBox(t, Options{})
+	sent(t, b, "x")
+	c := claimAs(t, b, "hand")
+	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
+		if op == durable.OpExchange && path == b.path("tasks/in-progress/x.json") {
+			return false, &os.LinkError{Op: "rename", Old: path, New: path, Err: syscall.EPERM}
+		}
+		return true, nil
+	})
+	defer func() { remove() }()
+	if err := c.Complete(t.Context(), Result{}); !errors.Is(err, ErrCommitted) {
+		t.Fatalf("complete: %v", err)
+	}
+	for range 2 {
+		if _, err := Recover(t.Context(), b.Home(), b.o, RecoverOptions{}); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("a recovery: %v", err)
+		}
+		other, err := Open(t.Context(), b.Home(), b.o)
+		must(t, err)
+		if _, err := other.Submit(t.Context(), request("y")); err != nil {
+			t.Errorf("another task: %v", err)
+		}
+		must(t, other.Close())
+	}
+	remove()
+	remove = func() {}
+	mustScan(t, b)
+	if !stateIs("x", Completed)(t, b, nil) {
 		t.Error("it was not finished when that could be done")
 	}
 }

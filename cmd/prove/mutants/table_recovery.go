@@ -102,8 +102,53 @@ var recoveryMutants = []mutant{
 		boxTest("TestRule17_OpenGoesOnWithRecovery"),
 	},
 	{
+		"recovery-stops-at-a-shard", "21", restGo,
+		"err != nil && r.stands(d) {", "err != nil && d.TX == \"\" {",
+		boxTest("TestRule21_RecoveryLeavesAShard"),
+	},
+	{
+		"recovery-stops-at-a-task-of-a-shard", "21", tasksGo,
+		"bad == nil && set && d.TX == r.last[id].m.TX {", "bad == nil && set && d.TX == \"\" {",
+		boxTest("TestRule21_RecoveryLeavesAShard"),
+	},
+	{
+		"unreadable-task-stops-recovery", "21", tasksGo,
+		"\t\treturn r.passBy(err) // it lies in its place, and nothing of it anywhere else\n", "\t\treturn err\n",
+		command{"cmd/mbox", "TestRecoverPastUnreadableFiles"},
+	},
+	{
+		"unreadable-record-stops-recovery", "21", restGo,
+		"if err != nil && !r.stagesRecord(file) {", "if false {",
+		command{"cmd/mbox", "TestRecoverPastUnreadableFiles"},
+	},
+	{
+		"unreadable-copy-stops-recovery", "29", restGo,
+		"if errors.Is(err, fs.ErrPermission) { // a copy", "if errors.Is(err, fs.ErrExist) { // a copy",
+		command{"cmd/mbox", "TestRecoverPastUnreadableFiles"},
+	},
+	{
+		"unreadable-files-stop-the-next-verb", "21", recoverGo,
+		"\t\tb.unread = unread\n\t\tb.mu.Unlock()\n\t\treturn nil\n", "\t\tb.unread = unread\n\t\tb.mu.Unlock()\n\t\treturn err\n",
+		command{"cmd/mbox", "TestRecoverPastUnreadableFiles"},
+	},
+	{
+		"unreadable-files-not-named", "21", recoverGo,
+		"if err := r.unheard(); err != nil || len(r.unread) == 0 {", "if err := r.unheard(); true {",
+		command{"cmd/mbox", "TestRecoverPastUnreadableFiles"},
+	},
+	{
+		"staged-content-of-an-unreadable-task-swept", "21", tasksGo,
+		"case err != nil && len(p.others) == 0 && !begun:", "case err != nil:",
+		command{"cmd/mbox", "TestUnreadableInTheWay"},
+	},
+	{
+		"staged-content-of-an-unreadable-record-swept", "21", restGo,
+		"if err != nil && !r.stagesRecord(file) {", "if err != nil {",
+		command{"cmd/mbox", "TestUnreadableInTheWay"},
+	},
+	{
 		"records-unrecovered", "21", restGo,
-		"if err := r.b.placeRecord(last[file]); err != nil && !errors.Is(err, ErrIntegrity) {", "if err := error(nil); err != nil && last[file] != nil && !errors.Is(err, ErrIntegrity) {",
+		"err := r.b.placeRecord(last[file])", "err := r.ctx.Err()",
 		boxTest("TestRule21_RecordIsRecovered"),
 	},
 	{
