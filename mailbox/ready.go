@@ -107,9 +107,8 @@ func FailedBefore(b *Box, t *Task) (failed []ID, err error) {
 				continue
 			}
 			seen[d] = true
-			if f, err := b.seek(d); err == nil {
-				err = follow(f.Task)
-				if err != nil {
+			if f, err := b.seek(d); err == nil && f.Task != nil {
+				if err := follow(f.Task); err != nil {
 					return err
 				}
 			}
