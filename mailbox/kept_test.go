@@ -208,3 +208,48 @@ func TestGoneIsNoExcuse(t *testing.T) {
 		t.Errorf("verify: %s", text)
 	}
 }
+
+// What somebody has removed from quarantine is given up when the operator says so, and
+// nothing else is; said again it changes nothing.
+func TestRemovedFromQuarantine(t *testing.T) {
+	b := homes{}.open(t, newClock().options())
+	b.drop(t, "stays.json", `{"task":{"title":"x","priority":"soon"}}`)
+	mustScan(t, b)
+	stays := quarantine(t, b)[0].Entry
+	b.drop(t, "goes.json", `[]`)
+	must(t, os.Mkdir(b.pending("folder"), 0o700))
+	old(b.pending("folder"))
+	mustScan(t, b)
+	for _, q := range quarantine(t, b) {
+		if q.Entry != stays {
+			must(t, os.RemoveAll(b.path("tasks", "quarantine", q.Entry))) // the reason stays
+		}
+	}
+	b.Close()
+	faults := func() string {
+		t.Helper()
+		r, err := verify.Home(t.Context(), b.Home(), verify.Options{Deep: true})
+		must(t, err)
+		return fmt.Sprint(r.Findings)
+	}
+	recovered := func(o RecoverOptions) (lines int64) {
+		t.Helper()
+		_, err := Recover(t.Context(), b.Home(), b.o, o)
+		must(t, err)
+		return opened(t, b.home, b.o).ledger.End().Seq
+	}
+	recovered(RecoverOptions{})
+	if text := faults(); !strings.Contains(text, "the entry is gone") {
+		t.Fatalf("verify: %s", text)
+	}
+	lines := recovered(RecoverOptions{AdoptDeleted: true})
+	if text := faults(); text != "[]" {
+		t.Errorf("verify: %s", text)
+	}
+	if again := recovered(RecoverOptions{AdoptDeleted: true}); again != lines {
+		t.Errorf("said again it wrote %d lines", again-lines)
+	}
+	if left := quarantine(t, b); len(left) != 1 || left[0].Entry != stays {
+		t.Errorf("left are %+v", left)
+	}
+}

@@ -27,8 +27,8 @@ type RecoverOptions struct {
 	// Adopt takes over, task by task, what was done by hand and is never
 	// adopted by itself: edits, deletions, moves out of completed.
 	Adopt []ID
-	// AdoptDeleted gives up every task whose file is nowhere, and so ends the stop
-	// that ErrGone is.
+	// AdoptDeleted gives up every task whose file is nowhere, and so ends the stop that
+	// ErrGone is; and every entry that somebody has removed from quarantine.
 	AdoptDeleted bool
 	// MailboxID names the mailbox where .mbox is gone and the ledger is too old to
 	// tell. It is refused where it is not what the ledger's first line proves, or
@@ -217,7 +217,7 @@ func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) 
 	if o.Forget {
 		first = []func() error{r.forget}
 	}
-	for _, step := range append(first, r.journal, r.intact, r.ledger, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.strays, r.sayMoved, r.leases, r.owed, r.dropSpares, r.copies) {
+	for _, step := range append(first, r.journal, r.intact, r.ledger, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.strays, func() error { return giveUpEntries(r) }, r.sayMoved, r.leases, r.owed, r.dropSpares, r.copies) {
 		if err := step(); err != nil {
 			return r.out, err
 		}

@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"maps"
@@ -8,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
@@ -199,6 +202,50 @@ func (r *recovery) strays() error {
 		}
 	}
 	return nil
+}
+
+// giveUpEntries takes back what lines say of quarantine entries that somebody has removed,
+// where an operator says that what is deleted is so.
+func giveUpEntries(r *recovery) error {
+	if !r.o.AdoptDeleted {
+		return nil
+	}
+	known := map[string]bool{} // of which a later line has told
+	var removed []task.Kept
+	for line, err := range r.b.ledger.Naming("entry") {
+		if err = cmp.Or(err, r.ctx.Err()); err != nil {
+			return err
+		}
+		k := task.Kept{Entry: line.Text("entry"), SHA256: line.Text("sha256")}
+		if kept := line.Detail("kept"); kept != nil && json.Unmarshal(kept, &k) != nil {
+			continue
+		}
+		if k.Entry == "" || known[k.Entry] {
+			continue
+		}
+		known[k.Entry] = true
+		comes := home.StagedReason(r.b.home, k.Entry) // while somebody is putting it there
+		if !isThere(comes) && !isThere(r.b.path("tasks", "quarantine", k.Entry)) {
+			removed = append(removed, k)
+		}
+	}
+	for _, k := range removed {
+		err := r.under(home.Shard(k.Entry), func(s *shard) error {
+			return r.b.sayGone(r.ctx, s, &k, "removed by hand, as the operator said")
+		})
+		if err != nil {
+			return err
+		}
+		if err := durable.RemoveIfThere(r.b.path("tasks", "quarantine", k.Entry+home.ReasonSuffix)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isThere(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // copies mends the agents' copies of the ledger, and puts away what stands in

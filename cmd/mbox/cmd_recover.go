@@ -40,8 +40,8 @@ line says where the one before ended. The mailbox's id is asked for, or given:
 --forget-ledger=ID.
 --adopt ID takes over what somebody did to a task by hand, and what is never
 taken over by itself: edits, deletions, moves out of completed.
---adopt-deleted gives up every task whose file is nowhere. More than 16 that are
-gone at once, or any from a folder that was replaced, make the mailbox read-only
+--adopt-deleted gives up every task whose file is nowhere, and what was removed
+from tasks/quarantine. More than 16 tasks that are gone at once, or any from a folder that was replaced, make the mailbox read-only
 until they are back or this is said.
 --mailbox-id ID is for a home whose .mbox is gone and whose ledger is older than
 its own name: .mbox/VERSION in a backup has the id. The ledger's first line proves
@@ -50,7 +50,7 @@ it; a wrong one is refused.`,
 		exits: []int{exitNotFound, exitConflict, exitData, exitIO, exitBusy, exitCommitted},
 		flags: []cli.Flag{
 			boolFlag("after-io-error", "the disk is well, or the ledger is back: end the read-only state", &afterIO),
-			boolFlag("adopt-deleted", "give up every task whose file is nowhere", &deleted),
+			boolFlag("adopt-deleted", "give up every task whose file is nowhere, and what was removed from quarantine", &deleted),
 			valueFlag("forget-ledger", "begin another ledger with the tasks as they lie; `[=ID]` is the mailbox's id, as .mbox/VERSION has it", &forget),
 			valueFlag("adopt", "take over what was done to task `ID` by hand; may be repeated", &adopt),
 			textFlag("mailbox-id", "the mailbox's id is `ID`, where .mbox is gone and the ledger does not tell", &id),

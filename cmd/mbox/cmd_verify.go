@@ -97,6 +97,8 @@ func nextStep(home string, r verify.Report) string {
 		return "mbox doctor --fix mends modes and missing folders; mbox help damage tells the rest"
 	case private, f.Invariant >= 9 && f.Invariant <= 11:
 		return "mbox recover mends what can be mended; mbox help damage tells the rest"
+	case f.Invariant == 13 && errors.Is(err, fs.ErrNotExist):
+		return "bring " + clean(f.File, maxLine) + " back from a backup, or give up what was removed: mbox recover --adopt-deleted"
 	case f.Invariant == 12, f.Invariant == 13:
 		return "bring " + clean(f.File, maxLine) + " back from a backup; mbox help damage tells how"
 	case f.Second():

@@ -125,6 +125,7 @@ func TestHintOfFault(t *testing.T) {
 		{"", verify.Finding{Invariant: 13, File: ".mbox/folder", What: "is the lease of no task in progress"}, "mbox recover mends"},
 		{"", verify.Finding{Invariant: 11, File: "audit/coder/file", What: "seq 1 of the ledger is missing"}, "mbox recover mends"},
 		{"", verify.Finding{Invariant: 12, File: "decisions/file", Seq: 1, What: "its bytes are not those"}, "backup"},
+		{"", verify.Finding{Invariant: 13, File: "tasks/quarantine/gone", Seq: 1, What: "the entry is gone"}, "--adopt-deleted"},
 		{"", verify.Finding{Invariant: 12, File: "decisions/file", What: "no ledger line knows it"}, "move "},
 	} {
 		if got := nextStep(home, verify.Report{Gone: c.gone, Findings: []verify.Finding{c.f}}); !strings.Contains(got, c.want) {

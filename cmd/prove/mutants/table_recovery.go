@@ -352,6 +352,16 @@ var recoveryMutants = []mutant{
 		backupTest("TestRule23_ForgedBackup"),
 	},
 	{
+		"removed-entries-excused", "21", "mailbox/recover_rest.go",
+		"	if !r.o.AdoptDeleted {\n		return nil\n	}\n	known", "	known",
+		boxTest("TestGoneIsNoExcuse"),
+	},
+	{
+		"removed-entries-for-ever", "21", "mailbox/recover_rest.go",
+		"if !isThere(comes) && !isThere(", "if isThere(comes) && !isThere(",
+		boxTest("TestRemovedFromQuarantine"),
+	},
+	{
 		"restore-of-what-was-superseded", "23", unpackGo,
 		"\t\tif !it.counts {\n\t\t\tcontinue\n\t\t}\n\t\tin, file", "\t\tin, file",
 		backupTest("TestRule23_BackupOfWhatMoves"),
