@@ -91,7 +91,7 @@ func TestBackupOfTheUnreadable(t *testing.T) {
 	if err := os.Chmod(at("tasks/pending/one.json"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if out = s.says(exitIO, "backup", "two.tar.zst"); !strings.Contains(out, "the backup lacks tasks/pending/one.json") {
+	if out = s.says(exitIO, "backup", "two.tar.zst"); !strings.Contains(out, "the backup lacks "+at("tasks/pending/one.json")) {
 		t.Error(out)
 	}
 	s.says(0, "backup", "--check", "two.tar.zst")

@@ -187,7 +187,7 @@ func (o *backupOptions) run(ctx context.Context, s *session, box *mailbox.Box, n
 		s.warnSkipped(report)
 		o.tellKeys(ctx, s, box)
 		tellServers(s)
-		return errors.Join(err, o.lacking(report))
+		return errors.Join(err, o.lacking(box.Home(), report))
 	}
 	if inside(name, box.Home()) {
 		out := filepath.Join(filepath.Dir(box.Home()), filepath.Base(name))
@@ -218,7 +218,7 @@ func (o *backupOptions) run(ctx context.Context, s *session, box *mailbox.Box, n
 	}
 	o.tellKeys(ctx, s, box)
 	tellServers(s)
-	return errors.Join(s.tellBackup(name, report, o.json), o.lacking(report))
+	return errors.Join(s.tellBackup(name, report, o.json), o.lacking(box.Home(), report))
 }
 
 // inside tells whether a file would lie in the folder, by whatever links that may be. The
@@ -319,11 +319,11 @@ func (s *session) warnSkipped(r backup.Report) {
 
 // lacking is an error where something of the mailbox itself, or the database of memories,
 // could not be read. What agents keep in their folders is theirs.
-func (o *backupOptions) lacking(r backup.Report) error {
+func (o *backupOptions) lacking(home string, r backup.Report) error {
 	for _, skipped := range r.Skipped {
 		top, _, _ := strings.Cut(skipped.Path, "/")
 		if skipped.Unread && slices.Contains([]string{".mbox", "audit", "changes", "channels", "decisions", "tasks"}, top) {
-			return hint(fmt.Errorf("%w: the backup lacks %s: %s", syscall.EIO, skipped.Path, skipped.Why),
+			return hint(fmt.Errorf("%w: the backup lacks %s: %s", syscall.EIO, filepath.Join(home, skipped.Path), skipped.Why),
 				"the rest is in it; mend this (mbox doctor), then make another one")
 		}
 	}
