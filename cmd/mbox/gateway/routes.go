@@ -145,7 +145,7 @@ func (d *Door) attempt(w http.ResponseWriter, r *http.Request, to *route) error 
 		defer context.AfterFunc(s.ctx, end)()
 	}
 	if to.waits && !to.anyone {
-		go d.endRevoked(ctx, r, end, revoked)
+		go d.endRevoked(ctx, r, recheck, end, revoked)
 	}
 	if p, ok := w.(*paced); ok {
 		defer context.AfterFunc(s.ctx, p.hurry)()
@@ -184,8 +184,8 @@ func (c *caller) stands(box *mailbox.Box) (err error) {
 var recheck = time.Second // tests have less time
 
 // endRevoked ends what waits when its caller may not ask any more.
-func (d *Door) endRevoked(ctx context.Context, r *http.Request, end func(), revoked chan<- error) {
-	often := time.NewTicker(recheck)
+func (d *Door) endRevoked(ctx context.Context, r *http.Request, every time.Duration, end func(), revoked chan<- error) {
+	often := time.NewTicker(every)
 	defer often.Stop()
 	for {
 		select {
