@@ -39,6 +39,7 @@ func (b *Box) admit(ctx context.Context, name string, q *quota) (again time.Dura
 	s, err := b.tryShard(ctx, home.Shard(task.TrimJSON(name)))
 	switch {
 	case errors.Is(err, ErrUnsettled):
+		q.pass()
 		return stays, nil
 	case errors.Is(err, ErrBusy):
 		return settleTime, nil

@@ -190,6 +190,16 @@ func TestDamagedSnapshot(t *testing.T) {
 			}
 		}
 	}
+	// Where it cannot be removed, as of a mailbox that is looked at, it counts for nothing.
+	must(t, os.WriteFile(queue.File(b.home), append(make([]byte, len(whole)/2), whole[len(whole)/2:]...), 0o600))
+	q := another(b, b.home)
+	must(t, q.Update())
+	if q.Find("x007") == nil || !q.Knows("x000") || hasBase(q) {
+		t.Error("a damaged snapshot that stays is believed, or what it hides is not found")
+	}
+	if ids, err := q.In(Pending, func(*queue.Entry) bool { return true }); err != nil || len(ids) != 698 { // two were claimed
+		t.Errorf("%d wait, %v", len(ids), err)
+	}
 	if index, err := b.Index(); err != nil || len(index.Live) != 700 {
 		t.Errorf("%d tasks are live, %v", len(index.Live), err)
 	}

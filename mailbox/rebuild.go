@@ -1,8 +1,10 @@
 package mailbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
@@ -41,7 +43,12 @@ func rebuild(dir string, o Options, r RecoverOptions) (done bool, err error) {
 		return false, err
 	}
 	if _, err := home.Salt(dir); errors.Is(err, home.ErrSalt) {
-		if err := errors.Join(durable.RemoveIfThere(home.Private(dir, "keys", "salt")), home.MakeSalt(dir, o.Sync)); err != nil {
+		salt := home.Private(dir, "keys", "salt")
+		err := durable.Rename(salt, salt+".damaged-"+home.RandomHex(4)) // a person may know what it was
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		if err := cmp.Or(err, home.MakeSalt(dir, o.Sync)); err != nil {
 			return false, err
 		}
 		done = true

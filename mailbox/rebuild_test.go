@@ -101,7 +101,7 @@ func TestSaltDamaged(t *testing.T) {
 	path := home.Private(b.home, "keys", "salt")
 	salt, err := os.ReadFile(path)
 	must(t, err)
-	for _, text := range []string{"", "\n", string(salt[:20]), string(salt[:64]), string(salt[1:]), string(salt) + "\n", "g" + string(salt[1:])} {
+	for _, text := range []string{"", "\n", string(salt[:20]), string(salt[:63]), string(salt[1:]), string(salt) + "\n", "g" + string(salt[1:])} {
 		must(t, os.WriteFile(path, []byte(text), 0o600))
 		if _, err := Open(t.Context(), b.home, b.o); !errors.Is(err, home.ErrSalt) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%q: %v", text, err)
@@ -116,7 +116,20 @@ func TestSaltDamaged(t *testing.T) {
 		if !out.Rebuilt {
 			t.Errorf("%q: recover says nothing", text)
 		}
+		kept, err := filepath.Glob(path + ".damaged-*")
+		must(t, err)
+		if len(kept) != 1 {
+			t.Fatalf("%q: what there was lies in %q", text, kept)
+		}
+		if data, err := os.ReadFile(kept[0]); err != nil || string(data) != text {
+			t.Errorf("%q is kept as %q, %v", text, data, err)
+		}
+		must(t, os.Remove(kept[0]))
 		whole(t, b.home)
+	}
+	must(t, os.WriteFile(path, salt[:64], 0o600)) // by an editor
+	if got, err := home.Salt(b.home); err != nil || string(got) != string(salt) {
+		t.Errorf("without the end of its line it is %q, %v", got, err)
 	}
 	must(t, os.WriteFile(path, salt, 0o600))
 	out, err := Recover(t.Context(), b.home, b.o, RecoverOptions{})

@@ -42,10 +42,10 @@ func sealed(path string) (bool, error) {
 	return st.Flags&(unix.UF_APPEND|unix.SF_APPEND) != 0, err
 }
 
-// attributes tells whether a file may not be moved for its flags. What is mounted on it is
-// on another device.
-func attributes(_ string, st *unix.Stat_t) (mounted, sealed bool) {
-	return false, st.Flags&(unix.UF_IMMUTABLE|unix.UF_APPEND|unix.SF_IMMUTABLE|unix.SF_APPEND) != 0
+// attributes tells whether a file may not be moved for what is mounted on it, which is on
+// another device, or for its flags.
+func attributes(_ string, st *unix.Stat_t, other bool) (mounted, sealed bool) {
+	return other, st.Flags&(unix.UF_IMMUTABLE|unix.UF_APPEND|unix.SF_IMMUTABLE|unix.SF_APPEND) != 0
 }
 
 // macOS has no read leases.

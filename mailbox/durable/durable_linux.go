@@ -45,13 +45,19 @@ func sealed(path string) (bool, error) {
 }
 
 // attributes tells whether a file may not be moved for what is mounted on it, or for its
-// flags. What the system does not tell, the move does.
-func attributes(path string, _ *unix.Stat_t) (mounted, sealed bool) {
+// flags. What the system does not tell, the move does. A file of an overlay may say that
+// it is on another device than its folder, and be mounted nowhere: that counts only for
+// a system that knows nothing of mounts.
+func attributes(path string, _ *unix.Stat_t, other bool) (mounted, sealed bool) {
 	var st unix.Statx_t
 	_ = again(func() error {
 		return unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, 0, &st)
 	})
-	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, st.Attributes&(unix.STATX_ATTR_IMMUTABLE|unix.STATX_ATTR_APPEND) != 0
+	mounted = other
+	if st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0 {
+		mounted = st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
+	}
+	return mounted, st.Attributes&(unix.STATX_ATTR_IMMUTABLE|unix.STATX_ATTR_APPEND) != 0
 }
 
 // unwritten asks for a read lease, which the kernel grants only while nobody

@@ -52,9 +52,9 @@ func Pinned(path string) (Pin, error) {
 	if err != nil {
 		return "", err
 	}
-	mounted, sealed := attributes(path, &st)
+	mounted, sealed := attributes(path, &st, st.Dev != in.Dev)
 	switch {
-	case mounted, st.Dev != in.Dev:
+	case mounted:
 		return Mounted, nil
 	case sealed:
 		return Immutable, nil

@@ -141,10 +141,11 @@ func Salt(dir string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n, err := hex.Decode(make([]byte, len(salt)), bytes.TrimSuffix(salt, []byte("\n"))); err != nil || n != saltBytes || len(salt) != 2*saltBytes+1 {
+	salt = bytes.TrimSuffix(salt, []byte("\n")) // which an editor may have taken
+	if n, err := hex.Decode(make([]byte, len(salt)), salt); err != nil || n != saltBytes {
 		return nil, fmt.Errorf("%w: %s is damaged", ErrSalt, path)
 	}
-	return salt, nil
+	return append(salt, '\n'), nil
 }
 
 // Folder is where a task in the state lies. For archived tasks it is the

@@ -45,6 +45,7 @@ type Queue struct {
 	state
 	asked  bool // somebody has asked for the queue
 	saving bool // somebody writes a snapshot
+	unfit  bool // the snapshot that there is was found to be broken
 	out    int  // entries that are taken
 }
 
@@ -112,12 +113,14 @@ func (q *Queue) follow(queue bool) error {
 // broken tells whether something that the snapshot has could not be read.
 func (q *Queue) broken() bool { return q.base != nil && q.base.err != nil }
 
-// discard begins anew, without a snapshot that is broken.
+// discard begins anew, without a snapshot that is broken, whether that can be removed or
+// not.
 func (q *Queue) discard() {
 	if !q.o.Looks {
-		_ = durable.RemoveIfThere(File(q.o.Home)) // else it is found to be broken again
+		_ = durable.RemoveIfThere(File(q.o.Home))
 	}
 	q.reset()
+	q.unfit = true
 }
 
 // ask puts a question that the snapshot may have to answer, and puts it again if that
@@ -151,11 +154,12 @@ func (q *Queue) Save() error {
 // broken, which it rests on, all is folded again.
 func (q *Queue) save() error {
 	d := q.draft()
-	q.saving = true
+	d.anew, q.saving = q.unfit, true
 	q.mu.Unlock()
 	err := d.save(&q.o)
 	q.mu.Lock()
 	q.saving = false
+	q.unfit = q.unfit && err != nil
 	if q.base == nil || !errors.Is(err, errNoSnapshot) {
 		return err
 	}
@@ -219,8 +223,10 @@ func (q *Queue) load(queue bool) error {
 	}
 	q.reset()
 	q.names = !queue
-	if s, err := q.o.open(); err == nil {
+	if s, err := q.o.open(); err == nil && !q.unfit {
 		q.begin(s)
+	} else if err == nil {
+		s.file.Close()
 	}
 	q.reader = q.o.Ledger.Read(q.at)
 	return nil
@@ -364,7 +370,7 @@ func (q *Queue) Each(folder task.State, look func(*Entry)) error {
 		return nil
 	}
 	err := q.base.each(0, q.base.head.Ready, look)
-	if q.broken() {
+	if q.broken() { // what was looked at already would come twice
 		q.discard()
 		err = fmt.Errorf("%s was damaged, and is made anew: %w", File(q.o.Home), durable.ErrBusy)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -31,6 +32,7 @@ type draft struct {
 	entries []*Entry // copies of those in memory
 	special []uint64
 	base    *snapshot // a reader of its own
+	anew    bool      // the one that there is counts for nothing
 }
 
 func (x *state) draft() *draft {
@@ -75,11 +77,13 @@ func (d *draft) save(o *Options) error {
 	defer lock.Unlock()
 	if s, err := o.open(); err == nil {
 		s.file.Close()
-		if d.at.Seq-s.head.At.Seq < int64(SnapshotLines/8) {
+		if !d.anew && d.at.Seq-s.head.At.Seq < int64(SnapshotLines/8) {
 			return nil
 		}
 	}
-	if err := d.takeBase(); err != nil {
+	if err := d.takeBase(); err != nil && !errors.Is(err, fs.ErrClosed) {
+		return errors.Join(errNoSnapshot, err)
+	} else if err != nil {
 		return err
 	}
 	if err := d.put(o, File(o.Home)); err != nil {

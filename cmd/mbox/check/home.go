@@ -31,6 +31,9 @@ var ours = []string{
 	config.Name, config.Dir, "README.md", "AGENTS.md",
 }
 
+// nobodys are names that file systems and desktops make by themselves.
+var nobodys = []string{"lost+found", ".DS_Store"}
+
 // Stranger is the first name in the folder, which need not be there, that is not
 // one of a home; "" if there is none.
 func Stranger(dir string) (string, error) {
@@ -39,7 +42,7 @@ func Stranger(dir string) (string, error) {
 		return "", err
 	}
 	for _, e := range entries {
-		if !slices.Contains(ours, e.Name()) {
+		if !slices.Contains(ours, e.Name()) && !slices.Contains(nobodys, e.Name()) {
 			return e.Name(), nil
 		}
 	}

@@ -423,7 +423,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"mount-point-put-away", "11", "mailbox/durable/files.go",
-		"case mounted, st.Dev != in.Dev:", "case mounted && sealed, st.Dev != in.Dev:",
+		"	case mounted:\n		return Mounted", "	case mounted && sealed:\n		return Mounted",
 		boxTest("TestRule11_PinnedDrops"),
 	},
 	{
@@ -782,8 +782,13 @@ var mailboxMutants = []mutant{
 		boxTest("TestSnapshotThatCannotBeWritten"),
 	},
 	{
+		"unfit-index-again", "18", "mailbox/queue/queue.go",
+		"	q.unfit = true\n", "",
+		boxTest("TestDamagedSnapshot"),
+	},
+	{
 		"no-index-that-stops-all", "18", "mailbox/queue/queue.go",
-		"if s, err := q.o.open(); err == nil {", "if s, err := q.o.open(); err != nil && !errors.Is(err, errNoSnapshot) {\n\t\treturn err\n\t} else if err == nil {",
+		"if s, err := q.o.open(); err == nil && !q.unfit {", "if s, err := q.o.open(); err != nil && !errors.Is(err, errNoSnapshot) {\n\t\treturn err\n\t} else if err == nil && !q.unfit {",
 		boxTest("TestSnapshotThatCannotBeWritten"),
 	},
 	{
