@@ -75,8 +75,8 @@ func TestKeptPlace(t *testing.T) {
 		}
 	}
 	f.says(direct(4, "d"))
-	if m := chattest.Next(ctx, t, in.Took); m.Text != "d" || len(f.left()) != 1 {
-		t.Errorf("%+v; %v are left", m, f.left())
+	if m, left := chattest.Next(ctx, t, in.Took), f.left(); m.Text != "d" || len(left) > 1 { // it may be confirmed by now
+		t.Errorf("%+v; %v are left", m, left)
 	}
 }
 
