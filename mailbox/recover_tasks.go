@@ -101,7 +101,10 @@ func (r *recovery) tasks() error {
 			r.b.o.Progress("recovering", int64(i), int64(len(ids)))
 		}
 		err := r.task(id)
-		if d, set, bad := r.b.intents.Read(home.Shard(string(id))); err != nil && bad == nil && set && d.TX == r.last[id].m.TX {
+		if err == nil {
+			continue
+		}
+		if d, set, bad := r.b.intents.Read(home.Shard(string(id))); bad == nil && set && d.TX == r.last[id].m.TX {
 			err = r.passBy(err) // shards comes to it, and leaves it to who takes the shard
 		}
 		if err != nil {
