@@ -278,17 +278,11 @@ func patient(b *Box, name string) string {
 const pinnedCode = "pinned"
 
 // pinned tells whether a file with this fault cannot be moved.
-func pinned(fault error) bool {
-	var bad *schemas.Error
-	return errors.As(fault, &bad) && bad.Code == pinnedCode
-}
+func pinned(fault error) bool { return hasCode(fault, pinnedCode) }
 
 // twoNames tells whether a file with this fault may be one that is just being delivered
 // by link and unlink, as into a maildir.
-func twoNames(fault error) bool {
-	var bad *schemas.Error
-	return errors.As(fault, &bad) && bad.Code == "hard_link"
-}
+func twoNames(fault error) bool { return hasCode(fault, "hard_link") }
 
 // wrongKind tells whether a regular file with this fault may be one that another
 // program writes beside the one that it is for, as sed -i does.
@@ -300,8 +294,12 @@ func wrongKind(fault error) bool {
 // mayGrow tells whether a file with this fault may be one whose writer is not
 // done.
 func mayGrow(fault error) bool {
+	return hasCode(fault, schemas.CodeTruncated, schemas.CodeEmpty, schemas.CodeNotJSON, schemas.CodeInvalidUTF8)
+}
+
+func hasCode(fault error, codes ...string) bool {
 	var bad *schemas.Error
-	return errors.As(fault, &bad) && slices.Contains([]string{schemas.CodeTruncated, schemas.CodeEmpty, schemas.CodeNotJSON, schemas.CodeInvalidUTF8}, bad.Code)
+	return errors.As(fault, &bad) && slices.Contains(codes, bad.Code)
 }
 
 // accept makes the drop a task: the normalised file takes its place.

@@ -123,6 +123,13 @@ func (q *Queue) discard() {
 	q.unfit = true
 }
 
+// again folds the ledger anew, without the snapshot, which is broken.
+func (q *Queue) again(queue bool) error {
+	q.discard()
+	_, err := q.refresh(queue, SnapshotLines)
+	return err
+}
+
 // ask puts a question that the snapshot may have to answer, and puts it again if that
 // was broken.
 func (q *Queue) ask(question func()) error {
@@ -132,8 +139,7 @@ func (q *Queue) ask(question func()) error {
 	if !q.broken() {
 		return nil
 	}
-	q.discard()
-	if _, err := q.refresh(q.asked, SnapshotLines); err != nil {
+	if err := q.again(q.asked); err != nil {
 		return err
 	}
 	question()
@@ -163,8 +169,7 @@ func (q *Queue) save() error {
 	if q.base == nil || !errors.Is(err, errNoSnapshot) {
 		return err
 	}
-	q.discard()
-	if _, err := q.refresh(!q.names, SnapshotLines); err != nil {
+	if err := q.again(!q.names); err != nil {
 		return err
 	}
 	return q.save()
@@ -427,8 +432,7 @@ func (q *Queue) Take(fits func(Class) bool, most, own int) (taken []Taken, other
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if taken = q.take(fits, most, q.o.Now()); q.broken() && len(taken) == 0 {
-		q.discard()
-		if _, err := q.refresh(true, SnapshotLines); err == nil {
+		if q.again(true) == nil {
 			taken = q.take(fits, most, q.o.Now())
 		}
 	}
