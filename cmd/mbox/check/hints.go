@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
 
 	"mbox/mailbox/durable"
@@ -28,8 +29,18 @@ func OpenUp(home string) string {
 	return "chmod -R u+rwX " + schemas.ShellWord(schemas.Sentence(home, maxLine)) + ", then mbox doctor --fix, which names what is another user's"
 }
 
-// Unpin is the command that lets a file be moved.
-func Unpin(path string, pin durable.Pin) string {
+// Pinned tells of a file in pending that cannot be moved, and what helps; "" of any other.
+func Pinned(home, name string) (text, hint string) {
+	path := filepath.Join(home, "tasks", "pending", name)
+	pin, err := durable.Pinned(path)
+	if err != nil || pin == "" {
+		return "", ""
+	}
+	return "tasks/pending/" + name + " is left there: " + string(pin), unpin(path, pin)
+}
+
+// unpin is the command that lets a file be moved.
+func unpin(path string, pin durable.Pin) string {
 	file := schemas.ShellWord(schemas.Sentence(path, maxLine))
 	switch pin {
 	case durable.Mounted:

@@ -17,7 +17,6 @@ import (
 	"mbox/cmd/mbox/config"
 	"mbox/cmd/mbox/timetable"
 	"mbox/mailbox"
-	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/lifecycle"
 	"mbox/schemas"
@@ -131,12 +130,12 @@ func (e *Exam) drops(box *mailbox.Box) {
 	slices.Sort(names)
 	found := 0
 	for _, name := range names {
-		path := filepath.Join(e.Home, "tasks", string(mailbox.Pending), name)
-		if pin, err := durable.Pinned(path); err == nil && pin != "" {
-			if found++; found > 10 {
-				continue
-			}
-			e.add("drops", Doubt, Unpin(path, pin), "tasks/pending/%s is left there: %s", name, pin)
+		text, hint := Pinned(e.Home, name)
+		if text == "" {
+			continue
+		}
+		if found++; found <= 10 {
+			e.add("drops", Doubt, hint, "%s", text)
 		}
 	}
 	switch {

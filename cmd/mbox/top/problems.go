@@ -13,7 +13,6 @@ import (
 
 	"mbox/cmd/mbox/check"
 	"mbox/mailbox"
-	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/lifecycle"
 	"mbox/mailbox/task"
@@ -130,12 +129,14 @@ func (r *reader) failed(ctx context.Context, b *Board, kept []string) {
 			more, since = more+1, row.Since
 		default:
 			told++
-			hint := RetryAll(append(r.before(ctx, row.ID), row.ID))
+			hint := ""
 			switch {
 			case row.once:
 				hint = "start it anew by mbox run; then mbox archive " + word(row.ID)
 			case row.drop:
 				hint = cmp.Or(check.Anew(b.Home, kept, row.ID), "send it anew, mended") + "; then mbox archive " + word(row.ID)
+			default:
+				hint = RetryAll(append(r.before(ctx, row.ID), row.ID))
 			}
 			b.trouble(kindFailed, row.ID, schemas.Sentence(oneLine(row.err), 200), hint)
 		}
@@ -333,13 +334,14 @@ func (r *reader) drops(b *Board) {
 	}
 	waiting, told := 0, 0
 	for _, name := range names {
-		path := filepath.Join(b.Home, "tasks", string(mailbox.Pending), name)
-		if pin, err := durable.Pinned(path); err == nil && pin != "" && told < mostTogether {
-			told++
-			b.trouble(kindDrop, "", "tasks/pending/"+name+" is left there: "+string(pin), check.Unpin(path, pin))
-			continue
+		if told < mostTogether {
+			if text, hint := check.Pinned(b.Home, name); text != "" {
+				told++
+				b.trouble(kindDrop, "", text, hint)
+				continue
+			}
 		}
-		if info, err := os.Lstat(path); err == nil && r.now().Sub(info.ModTime()) > dropWait {
+		if info, err := os.Lstat(filepath.Join(b.Home, "tasks", string(mailbox.Pending), name)); err == nil && r.now().Sub(info.ModTime()) > dropWait {
 			waiting++
 		}
 	}
