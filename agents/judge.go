@@ -212,10 +212,11 @@ func (t *Team) Review(task *mailbox.Task) ([]audit.Entry, error) {
 		q.name, q.params = act.Name, act.Params
 	}
 	refused := t.mayAsk(q.from, to)
-	if m, ours := t.Members[to]; refused == nil && (act == nil || ours && !m.Enabled || !ours && (to == "any" || !slices.Contains(action.Names(), act.Name))) {
-		return nil, nil
-	}
 	if refused == nil {
+		m, ours := t.Members[to]
+		if act == nil || ours && !m.Enabled || !ours && (to == "any" || !slices.Contains(action.Names(), act.Name)) {
+			return nil, nil
+		}
 		_, refused = t.judge(q)
 	}
 	d := t.delegation(q)

@@ -12,6 +12,22 @@ import (
 
 const handsToCoder = `{"role":"coder","title":"Write"}`
 
+// bareCoder makes the coder a program that nothing bounds.
+func bareCoder(team *Team) {
+	coder := team.Policies.Agents["coder"]
+	coder.Exec = true
+	team.Policies.Agents["coder"] = coder
+}
+
+// commandRan has a command work as coder, and lists the tasks that it was run for.
+func (c *company) commandRan() []string {
+	c.Helper()
+	w := c.worker(`echo "$MBOX_TASK_ID" >> "$OUT/ran"`)
+	w.Team = c.team
+	c.once(w)
+	return strings.Fields(c.written("ran"))
+}
+
 // Whoever acts by a role hands nothing to a program that neither a role nor a
 // sandbox bounds; to one in a sandbox it may.
 func TestExecAgainstRole(t *testing.T) {
@@ -69,10 +85,7 @@ func TestExecAgainstRoleAtClaim(t *testing.T) {
 	c.send("coordinator", "x", act("delegate", handsToCoder))
 	c.works("coordinator")
 	own := c.send("coder", "From a person", nil)
-	w := c.worker(`echo "$MBOX_TASK_ID" >> "$OUT/ran"`)
-	w.Team = c.team
-	c.once(w)
-	if ran := strings.Fields(c.written("ran")); len(ran) != 1 || ran[0] != string(own) {
+	if ran := c.commandRan(); len(ran) != 1 || ran[0] != string(own) {
 		t.Errorf("the command has run for %v, not for %s alone", ran, own)
 	}
 	c.wantDecisions("human coordinator delegate delivered", "coordinator coder task delivered", "coordinator coder task rejected escalation")
@@ -89,22 +102,15 @@ func TestRenamedParentAtClaim(t *testing.T) {
 	c.team.Members["chief"], c.team.Policies.Agents["chief"] = c.team.Members["coordinator"], c.team.Policies.Agents["coordinator"]
 	delete(c.team.Members, "coordinator")
 	delete(c.team.Policies.Agents, "coordinator")
-	w := c.worker(`echo "$MBOX_TASK_ID" >> "$OUT/ran"`)
-	w.Team = c.team
-	c.once(w)
-	if ran := c.written("ran"); ran != "" {
-		t.Errorf("the command has run for %s", ran)
+	if ran := c.commandRan(); len(ran) > 0 {
+		t.Errorf("the command has run for %v", ran)
 	}
 	c.wantDecisions("human coordinator delegate delivered", "coordinator coder task delivered", "chief coder task rejected escalation")
 }
 
 // A brain is not told of agents that it cannot hand work to.
 func TestPeersHaveNoMoreRights(t *testing.T) {
-	c := newCompany(t, func(team *Team) {
-		coder := team.Policies.Agents["coder"]
-		coder.Exec = true
-		team.Policies.Agents["coder"] = coder
-	})
+	c := newCompany(t, bareCoder)
 	c.brains["coordinator"].says = []any{`{"actions":[],"answer":"Done."}`}
 	c.send("coordinator", "x", nil)
 	c.works("coordinator")
@@ -140,10 +146,7 @@ func TestBareProgramIsAsked(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err) // by its role it may be asked
 	}
-	w := c.worker(`echo "$MBOX_TASK_ID" >> "$OUT/ran"`)
-	w.Team = c.team
-	c.once(w)
-	if ran := strings.Fields(c.written("ran")); !slices.Equal(ran, want) {
+	if ran := c.commandRan(); !slices.Equal(ran, want) {
 		t.Errorf("the command has run for %v, want %v", ran, want)
 	}
 	c.wantDecisions("tester coder task rejected escalation", "tester coder task rejected escalation", "tester coder task rejected escalation")
@@ -151,11 +154,7 @@ func TestBareProgramIsAsked(t *testing.T) {
 
 // What would be refused at its claim is refused when it is sent.
 func TestBareProgramIsSent(t *testing.T) {
-	c := newCompany(t, func(team *Team) {
-		coder := team.Policies.Agents["coder"]
-		coder.Exec = true
-		team.Policies.Agents["coder"] = coder
-	})
+	c := newCompany(t, bareCoder)
 	for from, refused := range map[string]bool{"tester": true, "coder": false, "human": false, "stranger": false} {
 		_, err := c.box.Submit(t.Context(), &mailbox.Task{
 			Source: mailbox.Source{Agent: from}, Task: mailbox.Request{Title: "x"}, Assignment: mailbox.Assignment{TargetAgent: "coder"},

@@ -164,11 +164,11 @@ func (a *attempt) settle(p *performance, d Done, silent bool) {
 	case d.Wish != nil:
 		a.end(p.hard, p.wishFor(d.Wish))
 	case d.Release != "":
-		a.end(p.hard, verdict{release: schemas.Sentence(hideWords(a.hidden, d.Release), 200), delay: d.Delay})
+		a.end(p.hard, verdict{release: schemas.Sentence(a.without(d.Release), 200), delay: d.Delay})
 	case d.Code != "":
-		why := schemas.Sentence(hideWords(a.hidden, d.Message), maxTail)
+		why := schemas.Sentence(a.without(d.Message), maxTail)
 		if d.Said != "" {
-			why += ": " + schemas.Sentence(hideWords(a.hidden, d.Said), maxTail)
+			why += ": " + schemas.Sentence(a.without(d.Said), maxTail)
 		}
 		v := failed(d.Code, ending{tail: a.stderr.end()}.with(why))
 		v.failure.Final = d.Final
@@ -192,7 +192,7 @@ func TimedOut(ctx context.Context) (Done, bool) {
 func (j *Job) Progress(percent *int, text string) {
 	j.a.report.heard()
 	if text = strings.TrimSpace(text); text != "" {
-		j.a.report.progress(mailbox.Progress{Percent: percent, Message: schemas.Sentence(hideWords(j.a.hidden, text), maxNews)})
+		j.a.report.progress(mailbox.Progress{Percent: percent, Message: schemas.Sentence(j.a.without(text), maxNews)})
 	}
 }
 

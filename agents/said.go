@@ -169,6 +169,9 @@ func hideWords(secrets []string, text string) string {
 	return text
 }
 
+// without takes the secrets of an attempt out of a text.
+func (a *attempt) without(text string) string { return hideWords(a.hidden, text) }
+
 // withoutBegun takes secrets out of a text that was cut off, and from its end as much as
 // the beginning of another one can be.
 func withoutBegun(hide func(string) string, text string) string {

@@ -128,17 +128,17 @@ var secretMutants = []mutant{
 	},
 	{
 		"secret-cut-in-a-runtimes-failure", "secrets", "agents/runtime.go",
-		"schemas.Sentence(hideWords(a.hidden, d.Message), maxTail)", "hideWords(a.hidden, schemas.Sentence(d.Message, maxTail))",
+		"schemas.Sentence(a.without(d.Message), maxTail)", "a.without(schemas.Sentence(d.Message, maxTail))",
 		agentsTest("TestSecretsOfRuntimes$"),
 	},
 	{
 		"secret-cut-in-last-words", "secrets", "agents/runtime.go",
-		"schemas.Sentence(hideWords(a.hidden, d.Said), maxTail)", "hideWords(a.hidden, schemas.Sentence(d.Said, maxTail))",
+		"schemas.Sentence(a.without(d.Said), maxTail)", "a.without(schemas.Sentence(d.Said, maxTail))",
 		agentsTest("TestSecretsOfRuntimes$"),
 	},
 	{
 		"secret-cut-in-a-runtimes-progress", "secrets", "agents/runtime.go",
-		"schemas.Sentence(hideWords(j.a.hidden, text), maxNews)", "hideWords(j.a.hidden, schemas.Sentence(text, maxNews))",
+		"schemas.Sentence(j.a.without(text), maxNews)", "j.a.without(schemas.Sentence(text, maxNews))",
 		agentsTest("TestSecretsOfRuntimes$"),
 	},
 	{
