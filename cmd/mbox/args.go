@@ -87,6 +87,9 @@ func (l *line) meaning(verb []string) string {
 	return l.corrected(verb...)
 }
 
+// said is the line, as a shell reads it.
+func (l *line) said() string { return shell(append([]string{l.root.name}, l.argv[1:]...)) }
+
 // so is the line with other arguments, and more; a token is not to be shown.
 func (l *line) so(args []string, more string) string {
 	words := slices.Concat(l.path, l.flags)

@@ -351,7 +351,7 @@ func withDraft(s *session, draft string, err error) error {
 	_, way := s.judged(err)
 	if bad := new(schemas.Error); way == "" || errors.As(err, &bad) {
 		again := schemas.ShellWord("cp " + schemas.ShellWord(draft))
-		way = "mend it there, then VISUAL=" + again + " " + s.said
+		way = "mend it there, then VISUAL=" + again + " " + s.line.said()
 	}
 	return hint(err, "what was written stays in %s; %s", draft, way)
 }

@@ -41,8 +41,8 @@ line says where the one before ended. The mailbox's id is asked for, or given:
 --adopt ID takes over what somebody did to a task by hand, and what is never
 taken over by itself: edits, deletions, moves out of completed.
 --adopt-deleted gives up every task whose file is nowhere, and what was removed
-from tasks/quarantine. More than 16 tasks that are gone at once, or any from a folder that was replaced, make the mailbox read-only
-until they are back or this is said.
+from tasks/quarantine. More than 16 tasks that are gone at once, or any from a folder
+that was replaced, make the mailbox read-only until they are back or this is said.
 --mailbox-id ID is for a home whose .mbox is gone and whose ledger is older than
 its own name: .mbox/VERSION in a backup has the id. The ledger's first line proves
 it; a wrong one is refused.`,

@@ -228,17 +228,16 @@ func repeated(ctx context.Context, box *mailbox.Box, id mailbox.ID, t *mailbox.T
 	if err != nil {
 		return nil //nolint:nilerr // it is sent all the same
 	}
-	what := ""
-	if made.Source.Agent != cmp.Or(t.Source.Agent, "human") {
+	what := fmt.Sprintf("%s has it, with other content", id)
+	switch {
+	case made.Source.Agent != cmp.Or(t.Source.Agent, "human"):
 		what = fmt.Sprintf("%s has sent %s with it", made.Source.Agent, id)
-	} else if made.Task.Title != t.Task.Title || made.Task.Description != t.Task.Description {
-		edited, err := mayBeEdited(box, id)
-		if edited || err != nil {
+	case made.Task.Title == t.Task.Title && made.Task.Description == t.Task.Description:
+		return nil
+	default:
+		if edited, err := mayBeEdited(box, id); edited || err != nil {
 			return err
 		}
-		what = fmt.Sprintf("%s has it, with other content", id)
-	} else {
-		return nil
 	}
 	err = fmt.Errorf("key %s: %w: %s", schemas.Quote(t.Mbox.IdempotencyKey), mailbox.ErrConflict, what)
 	return hint(err, "mbox show %s is what has it; send this with a key that was not used before", schemas.ShellWord(string(id)))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"strings"
 
@@ -55,13 +56,16 @@ func unfinished(root *verb, globals []cli.Flag, words []string) (l *line, last s
 }
 
 // homeGiven is the home that the line names, or else the environment.
-func (l *line) homeGiven() string {
+func (l *line) homeGiven() string { return cmp.Or(l.homeNamed(), os.Getenv("MBOX_HOME")) }
+
+// homeNamed is the home that the line names; "" if it names none.
+func (l *line) homeNamed() string {
 	for _, word := range l.global {
 		if dir, ok := strings.CutPrefix(word, "--home="); ok {
 			return dir
 		}
 	}
-	return os.Getenv("MBOX_HOME")
+	return ""
 }
 
 // flagsLike are the flags that begin as a word does, but the word itself and those that

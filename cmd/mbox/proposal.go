@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"mbox/cmd/mbox/top"
 	"mbox/mailbox"
@@ -20,8 +21,17 @@ var homeless = []string{"completion", "help", "init", "man", "restore", "schema"
 // proposal finds commands in a text. Words in quotes are not looked into: they are what
 // somebody else has said.
 func proposal() *regexp.Regexp {
-	verbs := slices.DeleteFunc(tree().names(), func(name string) bool { return slices.Contains(homeless, name) })
-	return regexp.MustCompile(`(?:^|[\s(=])(?:"[^"]*"|'(?:[^']|'\\'')*')|(^|[\s(])mbox (` + strings.Join(append(verbs, "init makes"), "|") + `)\b`)
+	made.Do(func() {
+		verbs := slices.DeleteFunc(tree().names(), func(name string) bool { return slices.Contains(homeless, name) })
+		made.commands = regexp.MustCompile(`(?:^|[\s(=])(?:"[^"]*"|'(?:[^']|'\\'')*')|(^|[\s(])mbox (` + strings.Join(append(verbs, "init makes"), "|") + `)\b`)
+	})
+	return made.commands
+}
+
+// made is that, once it was asked for: most lines name no mailbox.
+var made struct {
+	sync.Once
+	commands *regexp.Regexp
 }
 
 // proposals are what is proposed for a mailbox: --home DIR, for a shell; "" where the line
@@ -77,10 +87,9 @@ func (p proposals) problem(about *top.Problem) {
 
 // proposals are those for the mailbox that the line names.
 func (l *line) proposals() proposals {
-	for _, word := range l.global {
-		if dir, is := strings.CutPrefix(word, "--home="); is {
-			return proposals("--home " + schemas.ShellWord(clean(dir, maxLine)))
-		}
+	dir := l.homeNamed()
+	if dir == "" {
+		return ""
 	}
-	return ""
+	return proposals("--home " + schemas.ShellWord(clean(dir, maxLine)))
 }

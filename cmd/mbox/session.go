@@ -37,7 +37,6 @@ type session struct {
 	level    choice    // --log-level
 	json     bool      // --json: errors are JSON as well
 	literal  bool      // the arguments stand behind --
-	said     string    // the command line, as a shell reads it
 	line     *line     // the command line
 	proposes proposals // what it gives to type
 	config   *config.File
@@ -113,7 +112,7 @@ func (s *session) execute(ctx context.Context, argv []string) error {
 	if err != nil {
 		return err
 	}
-	s.literal, s.said = line.ended, shell(append([]string{root.name}, argv[1:]...))
+	s.literal = line.ended
 	if line.help {
 		s.printHelp(line.verb, line.path)
 		return nil

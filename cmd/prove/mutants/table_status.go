@@ -192,7 +192,7 @@ var statusMutants = []mutant{
 	},
 	{
 		"other-content-has-the-key", "status", "cmd/mbox/cmd_send.go",
-		"made.Task.Title != t.Task.Title || made.Task.Description", "false && made.Task.Title != t.Task.Title || false && made.Task.Description",
+		"made.Task.Title == t.Task.Title && made.Task.Description == t.Task.Description", "made.Task.Title != \"\" || t.Task.Title != \"\"",
 		mboxTest("TestScripts/send$"),
 	},
 	{
