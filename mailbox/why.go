@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -450,8 +449,8 @@ func (b *explainer) explainClaim(w *Why, t *Task) error {
 		w.Lease = "its lease ends at " + l.Deadline.String() + " unless progress renews it"
 	default:
 		w.Lease = fmt.Sprintf("held by process %d on %s", note.PID, note.Host)
-		if info, err := os.Lstat(home.LeasePath(b.home, home.LeaseName(t.ID, l.Token))); err == nil {
-			w.Lease += ", last sign of life " + task.At(info.ModTime()).String()
+		if seen, ok := b.leases.LastSeen(t, note); ok {
+			w.Lease += ", last sign of life " + task.At(seen).String()
 		}
 	}
 	if p := t.Mbox.Progress; p != nil {

@@ -25,6 +25,7 @@ type Note struct {
 	Boot       string `json:"boot"`
 	Namespace  string `json:"pid_namespace"` // "" where there are none
 	Host       string `json:"host"`          // for people
+	Epoch      int64  `json:"epoch"`         // the zero of the clock of its signs of life, which stands while the machine sleeps; ms since 1970
 }
 
 // LeaseName is the name of a lease file. It tells nobody the token.

@@ -2,6 +2,7 @@ package home
 
 import (
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,6 +19,13 @@ func StartTime(pid int) string {
 		return ""
 	}
 	return strconv.FormatInt(p.Proc.P_starttime.Sec, 10) + "." + strconv.FormatInt(int64(p.Proc.P_starttime.Usec), 10)
+}
+
+// Awake is for how long the machine has been awake in this boot.
+func Awake() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_UPTIME_RAW, &t) // there is this clock
+	return time.Duration(t.Nano())
 }
 
 // PIDNamespace is "": there is one namespace of processes.

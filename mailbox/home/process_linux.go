@@ -5,6 +5,9 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // StartTime names the start of a running process, so that a pid that was used
@@ -24,6 +27,13 @@ func StartTime(pid int) string {
 		return ""
 	}
 	return fields[19]
+}
+
+// Awake is for how long the machine has been awake in this boot.
+func Awake() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // there is this clock
+	return time.Duration(t.Nano())
 }
 
 // PIDNamespace names what the numbers of processes that this one sees belong to;

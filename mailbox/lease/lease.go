@@ -4,7 +4,10 @@
 // is made and locked before the claim's line, under the task's shard. The worker
 // alone has it open, so its flock lasts as long as the worker lives, and the
 // kernel frees it when that has died. It is tested only under the shard. Its
-// mtime is the last sign of life.
+// mtime is the last sign of life, on the worker's clock: the wall clock as it was
+// when the worker began, which since then goes on only while the machine is awake.
+// So neither a clock that is put right nor a closed lid ends the work of anybody who
+// lives.
 //
 // The processes that do the work hold a shared flock on another file, which is
 // empty and that nobody reads: .mbox/children/, under the same name. Of the lease
@@ -36,20 +39,32 @@ type Leases struct {
 	boot             string
 	start, namespace string // of this process
 	now              func() time.Time
+	awake            func() time.Duration
+	epoch            time.Time // when awake was 0, by the wall clock of this process's start
 	lasts            time.Duration
 	mode             durable.Mode
 }
 
 // New returns those of the home dir, as this process sees and makes them. One
-// that it makes lasts so long without a sign of life.
-func New(dir string, writer audit.Writer, boot string, now func() time.Time, lasts time.Duration, m durable.Mode) *Leases {
+// that it makes lasts so long without a sign of life. awake is how long the machine
+// has been awake in this boot, and now the wall clock.
+func New(dir string, writer audit.Writer, boot string, now func() time.Time, awake func() time.Duration, lasts time.Duration, m durable.Mode) *Leases {
 	return &Leases{
-		dir: dir, writer: writer, boot: boot, start: home.StartTime(os.Getpid()), namespace: home.PIDNamespace(), now: now, lasts: lasts, mode: m,
+		dir: dir, writer: writer, boot: boot, start: home.StartTime(os.Getpid()), namespace: home.PIDNamespace(),
+		now: now, awake: awake, epoch: now().Add(-awake()), lasts: lasts, mode: m,
 	}
 }
 
 func (l *Leases) note() home.Note {
-	return home.Note{PID: l.writer.PID, Start: l.start, Boot: l.boot, Namespace: l.namespace, Host: l.writer.Host}
+	return home.Note{PID: l.writer.PID, Start: l.start, Boot: l.boot, Namespace: l.namespace, Host: l.writer.Host, Epoch: l.epoch.UnixMilli()}
+}
+
+// clock is what the clock of the note's worker shows now.
+func (l *Leases) clock(n *home.Note) time.Time {
+	if n == nil || n.Boot != l.boot || n.Epoch == 0 { // of an mbox that noted none
+		return l.now()
+	}
+	return time.UnixMilli(n.Epoch).Add(l.awake())
 }
 
 // Here tells whether the note's processes are those that this process sees.
@@ -95,7 +110,10 @@ func (l *Leases) Judge(t *task.Task) (Verdict, *home.Note, error) {
 	name := home.LeaseName(t.ID, of.Token)
 	f, err := durable.OpenFile(home.LeasePath(l.dir, name), os.O_RDWR)
 	if home.NoLock(err) {
-		return l.byDeadline(of.Deadline.Time), nil, nil
+		if l.now().After(of.Deadline.Time) {
+			return Hung, nil, nil
+		}
+		return Held, nil, nil
 	}
 	if err != nil {
 		return Held, nil, err
@@ -117,33 +135,31 @@ func (l *Leases) Judge(t *task.Task) (Verdict, *home.Note, error) {
 	case !held:
 		return Lost, note, nil
 	}
-	seen, err := l.lastSeen(f.Name(), info.ModTime())
-	if err != nil {
-		return Held, note, err
+	silent, err := l.silence(f.Name(), info.ModTime(), note)
+	if err == nil && silent > l.lasts && l.now().After(of.Deadline.Time) {
+		return Hung, note, nil
 	}
-	until := seen.Add(l.lasts)
-	if of.Deadline.After(until) {
-		until = of.Deadline.Time
-	}
-	return l.byDeadline(until), note, nil
+	return Held, note, err
 }
 
-// lastSeen is the last sign of life. One from the future becomes one from now: a
-// clock that is put back ends nobody who lives, and who can set the file's time
-// puts his end off by one lease.
-func (l *Leases) lastSeen(lease string, seen time.Time) (time.Time, error) {
-	now := l.now()
+// silence is how long ago the last sign of life was. One from the future becomes
+// one from now: who can set the file's time puts his end off by one lease.
+func (l *Leases) silence(lease string, seen time.Time, n *home.Note) (time.Duration, error) {
+	now := l.clock(n)
 	if !seen.After(now) {
-		return seen, nil
+		return now.Sub(seen), nil
 	}
-	return now, durable.Touch(lease, now)
+	return 0, durable.Touch(lease, now)
 }
 
-func (l *Leases) byDeadline(until time.Time) Verdict {
-	if l.now().After(until) {
-		return Hung
+// LastSeen is the last sign of life of who holds the claim's lease, by the wall
+// clock; false if none can be seen.
+func (l *Leases) LastSeen(t *task.Task, n *home.Note) (time.Time, bool) {
+	info, err := os.Lstat(home.LeasePath(l.dir, home.LeaseName(t.ID, t.Mbox.Lease.Token)))
+	if err != nil {
+		return time.Time{}, false
 	}
-	return Held
+	return l.now().Add(info.ModTime().Sub(l.clock(n))), true
 }
 
 // canEnd tells whether the note names a process that lives, and that this one
@@ -306,7 +322,7 @@ func (l *Leases) Started(id task.ID, token string, child int) error {
 
 // Renew is a sign of life.
 func (l *Leases) Renew(id task.ID, token string) error {
-	err := durable.Touch(home.LeasePath(l.dir, home.LeaseName(id, token)), l.now())
+	err := durable.Touch(home.LeasePath(l.dir, home.LeaseName(id, token)), l.epoch.Add(l.awake()))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // the claim is over, as its next verb tells
 	}

@@ -712,6 +712,21 @@ var mailboxMutants = []mutant{
 		boxTest("TestRule13_LeaseFromTheFuture"),
 	},
 	{
+		"a-closed-lid-ends-the-work", "13", leaseGo,
+		"if n == nil || n.Boot != l.boot || n.Epoch == 0 {", "if !l.epoch.IsZero() {",
+		command{"mailbox/lease", "TestRule13_ClockOfALease"},
+	},
+	{
+		"clock-of-another-boot", "13", leaseGo,
+		"if n == nil || n.Boot != l.boot || n.Epoch == 0 {", "if n == nil || n.Epoch == 0 {",
+		command{"mailbox/lease", "TestRule13_ClockOfALease"},
+	},
+	{
+		"signs-of-life-by-the-wall-clock", "13", leaseGo,
+		"home.LeaseName(id, token)), l.epoch.Add(l.awake()))", "home.LeaseName(id, token)), l.now())",
+		command{"mailbox/lease", "TestRule13_ClockOfALease"},
+	},
+	{
 		"another-process-is-ended", "34", leaseGo,
 		" && home.StartTime(n.Child) == n.ChildStart", "",
 		command{"mailbox/lease", "TestRule13_ChildIsEnded"},
