@@ -15,6 +15,7 @@ import (
 
 	"mbox/agents/life"
 	"mbox/audit"
+	"mbox/cmd/mbox/check"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/lifecycle"
@@ -50,7 +51,8 @@ type agentStatus struct {
 	Holds      []mailbox.ID  `json:"holds"`
 	Waiting    int           `json:"waiting"`         // pending tasks that name it
 	Claude     *life.Claude  `json:"claude,omitzero"` // its CLAUDE.md, where the one of its birth is kept; mbox agent show tells it
-	Activity   string        `json:"activity"`        // idle, busy, offline (nothing is heard of it), or error (its last work failed)
+	Lacks      string        `json:"lacks,omitzero"`  // why its command cannot run
+	Activity   string        `json:"activity"`        // idle, busy, offline (nothing is heard of it), or error (its last work failed, or its command cannot run)
 }
 
 // agentStatuses are the agents of mbox.toml, those that have a task, and those of which
@@ -97,6 +99,7 @@ func agentStatuses(c *config.File, box *mailbox.Box) (map[string]*agentStatus, e
 		if state != nil {
 			a.Home = "agents/" + filepath.Base(box.AgentDir(name))
 		}
+		a.Lacks = check.Unable(c, box.Home(), name)
 		a.Activity = a.activity(c.Agents[name], state, box.Options().Now())
 	}
 	return all, err
@@ -127,7 +130,7 @@ func (a *agentStatus) activity(table *config.Agent, state *life.State, now time.
 	switch {
 	case len(a.Holds) > 0:
 		return "busy"
-	case state != nil && state.Status == life.Failing:
+	case a.Lacks != "", state != nil && state.Status == life.Failing:
 		return "error"
 	}
 	return "idle"
@@ -224,8 +227,8 @@ func agentListVerb() *verb {
 		brief: "list the agents and what they do",
 		about: `Lists the agents of mbox.toml, those that hold a task or are waited for, and those
 of whose state the ledger tells, by the names that they have now. One that was born is
-offline when nothing is heard of it for three times its idle_interval, and in
-error when its last work failed. With --json each line is one agent: its state and
+offline when nothing is heard of it for three times its idle_interval; one is in
+error when its last work failed or its command cannot run. With --json each line is one agent: its state and
 since when, by what it works, its home, what it holds.`,
 		shows: []string{"mbox agent list", `mbox agent list --json | jq -r 'select(.lifecycle.state == "paused").name'`},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
@@ -244,6 +247,9 @@ since when, by what it works, its home, what it holds.`,
 				for _, name := range names {
 					a := all[name]
 					since, why := "-", "-"
+					if a.Enabled && a.Lacks != "" {
+						why = a.Lacks
+					}
 					if !a.Lifecycle.Claims() {
 						since, why = schemas.LocalTime(a.Lifecycle.Since.Time), a.why()
 					}
@@ -330,6 +336,9 @@ func (s *printer) printAgent(a *agentStatus) {
 	if !a.Lifecycle.Claims() {
 		s.field("since", schemas.LocalTime(a.Lifecycle.Since.Time))
 		s.field("why", a.why())
+	}
+	if a.Lacks != "" {
+		s.field("cannot run", a.Lacks)
 	}
 	if !a.Registered {
 		s.field("table", "none in mbox.toml")
