@@ -161,6 +161,9 @@ func (c *client) note(ctx context.Context, in call) error {
 	}
 	c.write(answerLine(out))
 	c.tokens.add(in.id, out.token)
+	if in.verb == "complete" && out.said == "ok" {
+		return c.note(ctx, call{id: in.id, verb: "cancel"}) // which comes too late
+	}
 	return nil
 }
 
