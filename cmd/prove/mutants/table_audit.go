@@ -2,6 +2,7 @@ package main
 
 const (
 	ledgerGo  = "audit/ledger.go"
+	chainGo   = "audit/chain.go"
 	headGo    = "audit/head.go"
 	flushGo   = "audit/flush.go"
 	journalGo = "audit/journal.go"
@@ -33,17 +34,17 @@ var auditMutants = []mutant{
 		auditTest("TestRule04_OrderOfAppend"),
 	},
 	{
-		"flush-under-the-lock", "4", ledgerGo,
+		"flush-under-the-lock", "4", chainGo,
 		"\treturn l.put(0, nil, e, now, p, locks)\n", "\tline, t, err := l.put(0, nil, e, now, p, locks)\n\tif err == nil && l.mode != durable.None {\n\t\terr = l.flushNow(t.from)\n\t}\n\treturn line, t, err\n",
 		auditTest("TestRule04_OrderOfAppend"),
 	},
 	{
-		"no-ledger-lock", "4", ledgerGo,
+		"no-ledger-lock", "4", chainGo,
 		"return func() { l.gate.Unlock() }, nil", "l.gate.Unlock()\n\treturn func() {}, nil",
 		auditTest("TestRule15_TimeIsTakenUnderTheLock"),
 	},
 	{
-		"time-before-the-lock", "15", ledgerGo,
+		"time-before-the-lock", "15", chainGo,
 		"\tunlock, err := l.lock(ctx)\n\tif err != nil {\n\t\treturn Line{}, ticket{}, fmt.Errorf(\"%w: %w\", ErrUnwritten, err)\n\t}\n\tdefer unlock()\n\tif err := l.ready(); err != nil {\n\t\treturn Line{}, ticket{}, fmt.Errorf(\"%w: %w\", ErrUnwritten, err)\n\t}\n\tnow := l.now().UTC()\n",
 		"\tnow := l.now().UTC()\n\tunlock, err := l.lock(ctx)\n\tif err != nil {\n\t\treturn Line{}, ticket{}, fmt.Errorf(\"%w: %w\", ErrUnwritten, err)\n\t}\n\tdefer unlock()\n\tif err := l.ready(); err != nil {\n\t\treturn Line{}, ticket{}, fmt.Errorf(\"%w: %w\", ErrUnwritten, err)\n\t}\n",
 		auditTest("TestRule15_TimeIsTakenUnderTheLock"),
@@ -169,7 +170,7 @@ var auditMutants = []mutant{
 		auditTest("TestRule37_BlankedInDoubt"),
 	},
 	{
-		"read-only-is-written", "19", ledgerGo,
+		"read-only-is-written", "19", chainGo,
 		"if err := CheckWritable(l.home); err != nil {\n\t\treturn err\n\t}\n\thead, err", "head, err",
 		auditTest("TestRule19_FailedFlush"),
 	},
@@ -204,7 +205,7 @@ var auditMutants = []mutant{
 		auditTest("TestRule32_ByPosition"),
 	},
 	{
-		"head-of-any-boot", "14,16", ledgerGo,
+		"head-of-any-boot", "14,16", chainGo,
 		"if head.Boot != l.boot {\n\t\treturn l.rebuildHead()", "if head.Boot == \"\" {\n\t\treturn l.rebuildHead()",
 		auditTest("TestRule14_HeadOfAnotherBoot"),
 	},
@@ -214,42 +215,42 @@ var auditMutants = []mutant{
 		auditTest("TestRule14_DamagedHead"),
 	},
 	{
-		"longer-ledger-unread", "14", ledgerGo,
+		"longer-ledger-unread", "14", chainGo,
 		"if size == head.Length {", "if size >= head.Length {",
 		auditTest("TestRule14_TornTail"),
 	},
 	{
-		"shorter-ledger-is-fine", "14", ledgerGo,
+		"shorter-ledger-is-fine", "14", chainGo,
 		"|| st.Size != head.Length) && head.Length > 0", "|| st.Size > head.Length) && head.Length > 0",
 		auditTest("TestRule14_ShortLedger"),
 	},
 	{
-		"missing-ledger-is-begun", "14", ledgerGo,
+		"missing-ledger-is-begun", "14", chainGo,
 		"return 0, l.damaged(fmt.Sprintf(\"audit/shared/%s is gone, it held seq %d\", head.File, head.Seq))", "return 0, nil",
 		auditTest("TestRule14_LedgerFileGone"),
 	},
 	{
-		"other-inode-unseen", "14", ledgerGo,
+		"other-inode-unseen", "14", chainGo,
 		"if l.open == nil || l.open.ino != st.Ino || l.open.dev != uint64(st.Dev) {", "if l.open == nil || l.open.dev != uint64(st.Dev) {",
 		auditTest("TestRule14_LedgerFileReplaced"),
 	},
 	{
-		"foreign-write-unseen", "14", ledgerGo,
+		"foreign-write-unseen", "14", chainGo,
 		"if reached != at.Offset+int64(len(data)) {", "if reached < 0 {",
 		auditTest("TestRule14_ForeignWrite"),
 	},
 	{
-		"failed-append-is-nothing", "6", ledgerGo,
+		"failed-append-is-nothing", "6", chainGo,
 		"failed == nil && info.Size() == length {", "failed == nil && info.Size() >= length {",
 		auditTest("TestRule06_FailedAppend"),
 	},
 	{
-		"head-before-the-journal", "14", ledgerGo,
+		"head-before-the-journal", "14", chainGo,
 		"\tnext := l.head.Journal\n", "\tif err := l.writeHead(Head{File: end.File, Length: end.Offset, Seq: end.Seq, Checksum: end.Checksum, Journal: l.head.Journal}); err != nil {\n\t\treturn line, ticket{}, err\n\t}\n\tnext := l.head.Journal\n",
 		auditTest("TestRule04_OrderOfAppend"),
 	},
 	{
-		"midnight-unflushed", "15", ledgerGo,
+		"midnight-unflushed", "15", chainGo,
 		"\tif err := l.flushAll(); err != nil {\n\t\treturn err\n\t}\n\tpath", "\tpath",
 		auditTest("TestRule15_OrderOfMidnight"),
 	},
@@ -259,22 +260,22 @@ var auditMutants = []mutant{
 		auditTest("TestRule15_OrderOfMidnight"),
 	},
 	{
-		"day-file-unflushed", "15", ledgerGo,
+		"day-file-unflushed", "15", chainGo,
 		"if l.mode != durable.None {\n\t\tif err := durable.SyncFile(f); err != nil {", "if l.mode == durable.None {\n\t\tif err := durable.SyncFile(f); err != nil {",
 		auditTest("TestRule15_OrderOfMidnight"),
 	},
 	{
-		"day-folder-unflushed", "12,15", ledgerGo,
+		"day-folder-unflushed", "12,15", chainGo,
 		"if err := durable.SyncDir(sharedDir(l.home), l.mode); err != nil {\n\t\tf.Close()", "if err := error(nil); err != nil {\n\t\tf.Close()",
 		auditTest("TestRule15_OrderOfMidnight"),
 	},
 	{
-		"flushed-does-nothing", "5", ledgerGo,
+		"flushed-does-nothing", "5", chainGo,
 		"\tunlock()\n\tif err != nil || t.from == nil {\n\t\treturn err\n\t}\n\treturn l.flush(t)", "\tunlock()\n\t_ = t\n\treturn err",
 		auditTest("TestRule05_FlushedFlushesForOthers"),
 	},
 	{
-		"frozen-unflushed", "18,23", ledgerGo,
+		"frozen-unflushed", "18,23", chainGo,
 		"\tif err := l.flushAll(); err != nil {\n\t\treturn err\n\t}\n\treturn do(", "\treturn do(",
 		auditTest("TestRule23_Frozen"),
 	},
@@ -354,7 +355,7 @@ var auditMutants = []mutant{
 		auditTest("TestRule09_ReachedLooksAnew"),
 	},
 	{
-		"replaced-file-unchecked", "14", ledgerGo,
+		"replaced-file-unchecked", "14", chainGo,
 		"&& head.Length > 0 && l.Check(head.position(l.genesis)) != nil {", "&& head.Length < 0 {",
 		auditTest("TestRule14_LedgerFileOfAnother"),
 	},
@@ -374,7 +375,7 @@ var auditMutants = []mutant{
 		boxTest("TestRule16_UncoveredLineBehindAHole"),
 	},
 	{
-		"head-counts-torn-bytes", "6", ledgerGo,
+		"head-counts-torn-bytes", "6", chainGo,
 		"Offset: l.head.Length + torn, Seq:", "Offset: l.head.Length + 0*torn, Seq:",
 		auditTest("TestRule06_RepairByTheKilled|TestRule06_MendDies"),
 	},
@@ -489,7 +490,7 @@ var auditMutants = []mutant{
 		auditTest("TestRule18_KeptPosition"),
 	},
 	{
-		"read-only-forgotten", "19", ledgerGo,
+		"read-only-forgotten", "19", chainGo,
 		"err := durable.Stage(ReadOnlyPath(l.home), []byte(text), l.mode)", "err := error(nil)\n\t_ = text",
 		auditTest("TestRule19_FailedFlush"),
 	},

@@ -92,7 +92,7 @@ var channelsMutants = []mutant{
 		talkTest("TestOwedItems"),
 	},
 	{
-		"items-owed-not-in-the-snapshot", "channels", "mailbox/queue/queue.go",
+		"items-owed-not-in-the-snapshot", "channels", "mailbox/queue/follow.go",
 		"maps.Copy(q.owed, s.head.Owed)", "_ = s.head.Owed",
 		talkTest("TestOwedItems"),
 	},

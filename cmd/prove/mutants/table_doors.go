@@ -42,7 +42,7 @@ var doorsMutants = []mutant{
 		tokenTest("TestDamaged"),
 	},
 	{
-		"secret-of-others", "doors", "mailbox/durable/durable.go",
+		"secret-of-others", "doors", "mailbox/durable/read.go",
 		"case st.Mode&0o077 != 0:", "case st.Mode&0o007 != 0:",
 		durableTest("TestReadPrivate"),
 	},

@@ -32,12 +32,12 @@ var durableMutants = []mutant{
 		durableTest("TestRule08_MoveNeverReplaces"),
 	},
 	{
-		"read-follows-symlinks", "9", durableGo,
+		"read-follows-symlinks", "9", "mailbox/durable/read.go",
 		"open(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)", "open(path, flags|unix.O_NONBLOCK, 0)",
 		durableTest("TestRule09_ReadWantsRegularFiles"),
 	},
 	{
-		"read-waits-for-a-fifo", "9", durableGo,
+		"read-waits-for-a-fifo", "9", "mailbox/durable/read.go",
 		"open(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)", "open(path, flags|unix.O_NOFOLLOW, 0)",
 		durableTest("TestRule09_ReadWantsRegularFiles"),
 	},

@@ -140,7 +140,7 @@ var familyMutants = []mutant{
 		boxTest("TestReview$"),
 	},
 	{
-		"snapshot-forgets-families", "delegation", "mailbox/queue/queue.go",
+		"snapshot-forgets-families", "delegation", "mailbox/queue/follow.go",
 		"\t\tq.adopt(e)\n", "",
 		boxTest("TestSnapshotKeepsFamilies"),
 	},

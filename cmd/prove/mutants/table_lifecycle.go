@@ -73,7 +73,7 @@ var lifecycleMutants = []mutant{
 		command{"mailbox/lifecycle", "TestMoveOf"},
 	},
 	{
-		"snapshot-forgets-agents", "lifecycle", "mailbox/queue/queue.go",
+		"snapshot-forgets-agents", "lifecycle", "mailbox/queue/follow.go",
 		"\tmaps.Copy(q.agents, s.head.Agents)\n", "\tmaps.Copy(q.agents, q.agents)\n",
 		boxTest("TestPausedClaimsNothing"),
 	},

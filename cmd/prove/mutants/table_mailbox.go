@@ -307,7 +307,7 @@ var mailboxMutants = []mutant{
 		boxTest("TestRule36_ArtifactIsACopy"),
 	},
 	{
-		"artifact-follows-links", "36", "mailbox/durable/durable.go",
+		"artifact-follows-links", "36", "mailbox/durable/read.go",
 		"unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)", "unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)",
 		boxTest("TestRule36_ArtifactsFollowNoLink"),
 	},
@@ -617,7 +617,7 @@ var mailboxMutants = []mutant{
 		command{"audit", "TestRule31_SwappedUnderALostLock"},
 	},
 	{
-		"where-it-went-not-asked", "31", "audit/ledger.go",
+		"where-it-went-not-asked", "31", chainGo,
 		"if reached != at.Offset+int64(len(data)) {", "if reached < at.Offset+int64(len(data)) {",
 		auditTest("TestRule14_ForeignWrite"),
 	},
@@ -637,7 +637,7 @@ var mailboxMutants = []mutant{
 		boxTest("TestDroppedFiles"),
 	},
 	{
-		"snapshot-of-names", "32", "mailbox/queue/queue.go",
+		"snapshot-of-names", "32", "mailbox/queue/follow.go",
 		"if due && q.names && !q.saving {", "if false {",
 		boxTest("TestProducerOfMany"),
 	},
@@ -747,7 +747,7 @@ var mailboxMutants = []mutant{
 		command{"mailbox/queue", "TestSnapshotSums"},
 	},
 	{
-		"damaged-index-answers", "18", "mailbox/queue/queue.go",
+		"damaged-index-answers", "18", "mailbox/queue/follow.go",
 		"	question()\n	if !q.broken() {\n", "	question()\n	if q.reader != nil {\n",
 		boxTest("TestDamagedSnapshot"),
 	},
@@ -772,7 +772,7 @@ var mailboxMutants = []mutant{
 		boxTest("TestCommittedIsTheVerbsOwnLine"),
 	},
 	{
-		"commands-fold-again", "18", "mailbox/queue/queue.go",
+		"commands-fold-again", "18", "mailbox/queue/follow.go",
 		"most /= 4", "most /= 1",
 		boxTest("TestSnapshotOfCommands"),
 	},
@@ -782,12 +782,12 @@ var mailboxMutants = []mutant{
 		boxTest("TestSnapshotOfCommands"),
 	},
 	{
-		"index-that-stops-all", "18", "mailbox/queue/queue.go",
+		"index-that-stops-all", "18", "mailbox/queue/follow.go",
 		"if errors.Is(err, errUnwritten) {", "if false {",
 		boxTest("TestSnapshotThatCannotBeWritten"),
 	},
 	{
-		"unwritten-index-folded-again", "18", "mailbox/queue/queue.go",
+		"unwritten-index-folded-again", "18", "mailbox/queue/follow.go",
 		"\t\t\tq.asked = true // go on", "\t\t\t// go on",
 		boxTest("TestSnapshotThatCannotBeWritten"),
 	},
@@ -797,12 +797,12 @@ var mailboxMutants = []mutant{
 		boxTest("TestSnapshotThatCannotBeWritten"),
 	},
 	{
-		"unfit-index-again", "18", "mailbox/queue/queue.go",
+		"unfit-index-again", "18", "mailbox/queue/follow.go",
 		"	q.unfit = true\n", "",
 		boxTest("TestDamagedSnapshot"),
 	},
 	{
-		"no-index-that-stops-all", "18", "mailbox/queue/queue.go",
+		"no-index-that-stops-all", "18", "mailbox/queue/follow.go",
 		"if s, err := q.o.open(); err == nil && !q.unfit {", "if s, err := q.o.open(); err != nil && !errors.Is(err, errNoSnapshot) {\n\t\treturn err\n\t} else if err == nil && !q.unfit {",
 		boxTest("TestSnapshotThatCannotBeWritten"),
 	},

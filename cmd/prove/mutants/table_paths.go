@@ -23,7 +23,7 @@ var pathsMutants = []mutant{
 		boxTest("TestPathsInTheWay"),
 	},
 	{
-		"work-of-the-snapshot-forgotten", "paths", "mailbox/queue/queue.go",
+		"work-of-the-snapshot-forgotten", "paths", "mailbox/queue/follow.go",
 		"		q.occupy(e)\n", "",
 		boxTest("TestPathsInTheWay"),
 	},

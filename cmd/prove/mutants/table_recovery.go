@@ -162,7 +162,7 @@ var recoveryMutants = []mutant{
 		boxTest("TestRule14_LedgerLost"),
 	},
 	{
-		"older-head-believed", "14", "mailbox/queue/queue.go",
+		"older-head-believed", "14", "mailbox/queue/follow.go",
 		"if err := q.o.Ledger.CheckJournal(); err != nil {", "if err := error(nil); err != nil {",
 		boxTest("TestRule14_OlderLedgerAndHeadRecord"),
 	},
