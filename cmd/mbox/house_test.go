@@ -134,7 +134,7 @@ var rooms = map[string]room{
 	"examples":          {layer: 0}, // its tests run the examples as anybody would
 	"cmd/mbox/help":     {layer: 0},
 	"cmd/prove/bench":   {layer: 5, ours: []string{"mailbox", "mailbox/verify", "mailbox/durable"}, libraries: []string{jsonV2, xsys}},
-	"cmd/prove/mutants": {layer: 5},
+	"cmd/prove/mutants": {layer: 5, libraries: []string{xsync}},
 	"cmd/mbox/sight":    {layer: 3, ours: []string{"mailbox", "mailbox/task", "audit"}},
 	"cmd/mbox/gateway": {
 		layer: 5, ours: []string{"agents", "agents/chat/web", "agents/life", "mailbox/channel", "cmd/mbox/gateway/pages", "cmd/mbox/gateway/token", "cmd/mbox/sight", "mailbox", "mailbox/durable", "mailbox/home", "mailbox/lifecycle", "mailbox/task", "mailbox/verify", "audit", "audit/delegation", "audit/record", "schemas"},

@@ -138,7 +138,7 @@ func run(pattern string, workers int, only, own bool) (int, error) {
 		l.close()
 		os.Exit(2)
 	}()
-	if err := l.baseline(some); err != nil {
+	if err := l.baseline(some, workers); err != nil {
 		return 0, err
 	}
 	ends, err := l.all(some, workers)
