@@ -1,6 +1,8 @@
 package mailbox
 
 import (
+	"os"
+	"path"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -8,6 +10,8 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/artifact"
+	"mbox/mailbox/durable"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -51,11 +55,51 @@ func spill(t *Task, left *artifact.Set, r *Result) error {
 	return keepTail(t, r, data)
 }
 
+// Spilled opens the artifact that a task's output became because it was too long, of
+// which Output is the end; false if Output is whole, or the artifact is not there as it
+// was. What the file holds is the caller's to hold against its SHA-256.
+func Spilled(home string, t *Task) (whole *os.File, a Artifact, ok bool) {
+	if t.Result.Output.Kind() != '"' {
+		return nil, a, false
+	}
+	end := task.Text(t.Result.Output)
+	for i, a := range t.Result.Artifacts {
+		name, ext := path.Base(a.Path), path.Ext(a.Path)
+		if folder, own := t.Keeps(i); !own || path.Dir(a.Path) != folder || !strings.HasPrefix(name, "output") || ext != ".txt" && ext != ".json" {
+			continue
+		}
+		f, info, err := durable.OpenBelow(home, a.Path)
+		if err != nil {
+			continue
+		}
+		if info.Size() == a.Size && endsWith(f, a.Size, end) {
+			return f, a, true
+		}
+		f.Close()
+	}
+	return nil, a, false
+}
+
+// endsWith tells whether what keepTail keeps of a file is the text.
+func endsWith(f *os.File, size int64, text string) bool {
+	for keep := int64(outputTail); keep > 0; keep /= 4 {
+		data := make([]byte, min(keep, size))
+		if _, err := f.ReadAt(data, size-int64(len(data))); err != nil {
+			return false
+		}
+		if int64(len(data)) < size && validTail(data) == text {
+			return true
+		}
+	}
+	return false
+}
+
+func validTail(data []byte) string { return strings.ToValidUTF8(string(data), "\uFFFD") }
+
 // keepTail leaves as much of the output's end as the task file has room for.
 func keepTail(t *Task, r *Result, data []byte) error {
 	for keep := outputTail; ; keep /= 4 {
-		tail := strings.ToValidUTF8(string(data[max(0, len(data)-keep):]), "\uFFFD")
-		short, err := jsontext.AppendQuote(nil, tail)
+		short, err := jsontext.AppendQuote(nil, validTail(data[max(0, len(data)-keep):]))
 		if err != nil {
 			return err
 		}

@@ -151,7 +151,7 @@ func (o *sendOptions) run(ctx context.Context, s *session, args []string) error 
 		var why string // the last one that failed did so
 		w := waiting{box: box, limit: o.limit, print: func(t *mailbox.Task) error {
 			if t.Result.Status != mailbox.Failed {
-				return errors.Join(printOutput(s, t), s.out.Flush())
+				return errors.Join(printOutput(s, box.Home(), t), s.out.Flush())
 			}
 			if why = fmt.Sprintf("%s has failed%s", t.ID, clean(because(t), maxLine)); len(sent) > 1 {
 				s.warnf("%s", why)

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"os"
@@ -33,7 +35,7 @@ func showVerb() *verb {
 		brief: "show tasks",
 		about: `Shows what is asked, an action with all its parameters, who has it, what came of
 it, and the states that it went through. --output prints the result alone: a text as
-it is, anything else as JSON. --attempts tells who tried it, how long, and how each
+it is, anything else as JSON, and all of one that became an artifact. --attempts tells who tried it, how long, and how each
 attempt ended; mbox logs has what was said in them. With --json it prints the task
 file, whose times are in UTC; for people they are those of this machine. The id of a
 decision shows that record, that of a message what was said, and who has got it.`,
@@ -86,7 +88,7 @@ func (o *showOptions) run(ctx context.Context, s *session, box *mailbox.Box, id 
 	case err != nil:
 		return err
 	case o.output:
-		return printOutput(s, t)
+		return printOutput(s, box.Home(), t)
 	case o.attempts:
 		return printAttempts(s, attemptsOf(t), o.json)
 	case o.json:
@@ -111,12 +113,21 @@ func warnByHand(s *session, err error) {
 	}
 }
 
-// printOutput prints the result of a task and nothing else. A program gets the very text.
-func printOutput(s *session, t *mailbox.Task) error {
+// printOutput prints the result of a task and nothing else. A program gets the very text,
+// where it became an artifact from there; a terminal gets the end of such a one.
+func printOutput(s *session, dir string, t *mailbox.Task) error {
 	if t.Result.Status != mailbox.Completed {
 		return hint(fmt.Errorf("%s is %s, and has no result: %w", t.ID, t.Result.Status, mailbox.ErrConflict), "mbox why %s", schemas.ShellWord(string(t.ID)))
 	}
 	text := task.Text(t.Result.Output)
+	whole, of, spilled := mailbox.Spilled(dir, t)
+	if spilled {
+		defer whole.Close()
+		if !s.terminal {
+			return s.printWhole(whole, of)
+		}
+		s.warnf("this is the end of it: it is whole, %s, in %s", schemas.Size(uint64(of.Size)), clean(filepath.Join(dir, of.Path), maxLine))
+	}
 	if s.terminal {
 		text = wholeLines(text)
 	}
@@ -125,6 +136,18 @@ func printOutput(s *session, t *mailbox.Task) error {
 	}
 	_, err := s.out.WriteString(text)
 	return err
+}
+
+// printWhole prints an artifact, and says at the end if it is not as its task names it.
+func (s *session) printWhole(f io.Reader, of mailbox.Artifact) error {
+	sum := sha256.New()
+	if _, err := io.Copy(io.MultiWriter(s.out, sum), f); err != nil {
+		return err
+	}
+	if fmt.Sprintf("sha256:%x", sum.Sum(nil)) != of.SHA256 {
+		return fmt.Errorf("%s is not as the task names it: %w", of.Path, mailbox.ErrIntegrity)
+	}
+	return nil
 }
 
 // attempt is one claim of a task.
@@ -187,7 +210,7 @@ func (s *printer) showTask(t *mailbox.Task, state mailbox.State, w *mailbox.Why)
 	}
 	s.showText("description", t.Task.Description)
 	s.showParams(t.Mbox.Action)
-	s.showResult(&t.Result, t.Task.Description != "" || t.Mbox.Action != nil)
+	s.showResult(t, t.Task.Description != "" || t.Mbox.Action != nil)
 	s.showTrail(t.Audit.StateChanges)
 }
 
@@ -266,7 +289,8 @@ func (s *printer) showParams(a *mailbox.Action) {
 }
 
 // showResult prints what came of a task; texts stand before it, from which it is apart.
-func (s *printer) showResult(r *mailbox.Result, texts bool) {
+func (s *printer) showResult(t *mailbox.Task, texts bool) {
+	r := &t.Result
 	if texts && (r.Error != nil || len(r.Artifacts) > 0) {
 		s.printf("\n")
 	}
@@ -276,7 +300,12 @@ func (s *printer) showResult(r *mailbox.Result, texts bool) {
 	for _, a := range r.Artifacts {
 		s.field("artifact", s.kept(a))
 	}
-	s.showText("output", task.Text(r.Output))
+	output := "output"
+	if whole, _, spilled := mailbox.Spilled(s.folder, t); spilled {
+		whole.Close()
+		output = "output, the end of it: mbox show " + clean(string(t.ID), 128) + " --output prints all"
+	}
+	s.showText(output, task.Text(r.Output))
 }
 
 func (s *printer) showTrail(changes []mailbox.StateChange) {

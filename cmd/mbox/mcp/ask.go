@@ -71,7 +71,7 @@ func (s *Server) send(ctx context.Context, _ *sdk.CallToolRequest, in sendInput)
 	if !t.Repeats(made) {
 		return outcome{}, &advised{fmt.Errorf("key %s: %w: it named another request", schemas.Quote(in.Key), mailbox.ErrConflict), "call send_task again with a key that was not used before"}
 	}
-	return outcomeOf(made, state), nil
+	return outcomeOf(s.o.Box.Home(), made, state), nil
 }
 
 func (s *Server) compose(in sendInput) (*mailbox.Task, error) {
@@ -111,7 +111,7 @@ func (s *Server) get(ctx context.Context, _ *sdk.CallToolRequest, in taskInput) 
 		return taskOutput{}, err
 	}
 	c := cutting(t.ID)
-	return taskOutput{state, c.task(t), c.notes}, nil
+	return taskOutput{state, c.task(s.o.Box.Home(), t), c.notes}, nil
 }
 
 const defaultWait = 30 * time.Second
@@ -157,7 +157,7 @@ func (s *Server) wait(ctx context.Context, id mailbox.ID, most time.Duration, te
 		t, state, err := s.task(ctx, id)
 		left := time.Until(over)
 		if err != nil || ended(state) || left <= 0 || s.stays.Err() != nil {
-			return outcomeOr(t, state, err)
+			return outcomeOr(s.o.Box.Home(), t, state, err)
 		}
 		if happened || pause == s.beat {
 			tell(t, state)
@@ -171,11 +171,11 @@ func (s *Server) wait(ctx context.Context, id mailbox.ID, most time.Duration, te
 	}
 }
 
-func outcomeOr(t *mailbox.Task, state mailbox.State, err error) (outcome, error) {
+func outcomeOr(home string, t *mailbox.Task, state mailbox.State, err error) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	return outcomeOf(t, state), nil
+	return outcomeOf(home, t, state), nil
 }
 
 // standing is how far a task is, for people.
@@ -302,7 +302,7 @@ func (s *Server) why(ctx context.Context, _ *sdk.CallToolRequest, in taskInput) 
 	}
 	c := cutting(in.ID)
 	if w.Task != nil { // also one that came between the two looks
-		w.Task = c.task(w.Task)
+		w.Task = c.task(s.o.Box.Home(), w.Task)
 	}
 	if all := w.Lines; len(all) > maxSteps {
 		c.notes = append(c.notes, fmt.Sprintf("lines: the last %d of %d are here; tail_ledger with task and before shows the others", maxSteps, len(all)))

@@ -26,6 +26,14 @@ type cutter struct {
 
 func cutting(id mailbox.ID) *cutter { return &cutter{whole: taskURI(id)} }
 
+// spilled notes where the output is whole of which the task has the end alone.
+func (c *cutter) spilled(what, home string, t *mailbox.Task) {
+	if whole, a, ok := mailbox.Spilled(home, t); ok {
+		whole.Close()
+		c.notes = append(c.notes, fmt.Sprintf("%s: the last %d of %d bytes are here; it is whole in the file %s", what, len(task.Text(t.Result.Output)), a.Size, a.Path))
+	}
+}
+
 func (c *cutter) note(what string, kept, of int, unit string) {
 	c.notes = append(c.notes, fmt.Sprintf("%s: %d of %d %s are here; it is whole in the resource %s", what, kept, of, unit, c.whole))
 }
@@ -71,8 +79,9 @@ func (c *cutter) artifacts(what string, all []mailbox.Artifact) []mailbox.Artifa
 }
 
 // task is a task for the client's eyes, cut. Only claim_task tells a claim's token.
-func (c *cutter) task(t *mailbox.Task) *mailbox.Task {
+func (c *cutter) task(home string, t *mailbox.Task) *mailbox.Task {
 	n := sight.Shown(t)
+	c.spilled("result.output", home, t)
 	n.Task.Description = c.text("task.description", n.Task.Description)
 	n.Task.Context = c.value("task.context", n.Task.Context)
 	n.Result.Output = c.value("result.output", n.Result.Output)
@@ -100,7 +109,7 @@ type outcome struct {
 	Notes     []string           `json:"notes,omitempty" jsonschema:"description=what was cut\\, and where it is whole"`
 }
 
-func outcomeOf(t *mailbox.Task, state mailbox.State) outcome {
+func outcomeOf(home string, t *mailbox.Task, state mailbox.State) outcome {
 	c := cutting(t.ID)
 	o := outcome{ID: t.ID, State: state, Ended: ended(state), Error: t.Result.Error}
 	if !o.Ended {
@@ -108,6 +117,7 @@ func outcomeOf(t *mailbox.Task, state mailbox.State) outcome {
 		return o
 	}
 	if task.Given(t.Result.Output) {
+		c.spilled("output", home, t)
 		o.Output = c.value("output", t.Result.Output)
 	}
 	o.Artifacts = c.artifacts("artifacts", t.Result.Artifacts)

@@ -248,6 +248,15 @@ func TestLongIsCut(t *testing.T) {
 	if err != nil || strings.Count(whole, long) != 3 {
 		t.Errorf("the resource has %d bytes: %v", len(whole), err)
 	}
+
+	id = call[outcome](p, "send_task", args{"title": "x", "to": "coder"}).ID
+	call[claimOutput](p, "claim_task", nil)
+	call[stateOutput](p, "complete_task", args{"id": id, "output": strings.Repeat("x", 300<<10)})
+	for _, notes := range [][]string{call[outcome](p, "wait_for_task", args{"id": id}).Notes, call[taskOutput](p, "get_task", args{"id": id}).Notes} {
+		if len(notes) != 1 || !strings.Contains(notes[0], "output: the last 8192 of 307200 bytes are here; it is whole in the file tasks/artifacts/") {
+			t.Errorf("of a result that became an artifact: %q", notes)
+		}
+	}
 }
 
 // Only claim_task tells a token: who may see a task may not end it for that.

@@ -315,4 +315,19 @@ var statusMutants = []mutant{
 		"for i := range items { // of a circle", "for i := range items[:0] { // of a circle",
 		mboxTest("TestListInTrees"),
 	},
+	{
+		"any-output-file-is-the-whole", "results", "mailbox/spill.go",
+		"if info.Size() == a.Size && endsWith(f, a.Size, end) {", "if info.Size() == a.Size {",
+		mboxTest("TestScripts/show_whole"),
+	},
+	{
+		"whole-result-is-not-checked", "results", "cmd/mbox/cmd_show.go",
+		`if fmt.Sprintf("sha256:%x", sum.Sum(nil)) != of.SHA256 {`, `if fmt.Sprintf("sha256:%x", sum.Sum(nil)) == "" {`,
+		mboxTest("TestScripts/show_whole"),
+	},
+	{
+		"end-given-for-the-whole", "results", "cmd/mbox/mcp/bound.go",
+		"if whole, a, ok := mailbox.Spilled(home, t); ok {", "if whole, a, ok := mailbox.Spilled(home, t); ok && a.Size == 0 {",
+		command{"cmd/mbox/mcp", "TestLongIsCut"},
+	},
 }
