@@ -152,7 +152,7 @@ func wanted(t reflect.Type) string {
 	}
 	switch kind := t.Kind(); {
 	case t == timeType:
-		return "a time such as 2026-02-16T10:30:00Z"
+		return `a time such as "2026-02-16T10:30:00Z"`
 	case readsText(t), kind == reflect.String:
 		return "a string"
 	case kind == reflect.Pointer:

@@ -157,7 +157,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"fraction", `{"mbox":{"attempt":1.5}}`, CodeBadValue, "mbox.attempt", "mbox.attempt: 1.5 is not allowed; want an integer"},
 		{"too big", `{"mbox":{"percent":128}}`, CodeBadValue, "mbox.percent", "mbox.percent: 128 is not allowed; want an integer from -128 to 127"},
 		{"negative", `{"mbox":{"epoch":-1}}`, CodeBadValue, "mbox.epoch", "mbox.epoch: -1 is not allowed; want an integer from 0"},
-		{"no time", `{"since":"yesterday"}`, CodeBadValue, "since", `since: "yesterday" is no time; want a time such as 2026-02-16T10:30:00Z`},
+		{"no time", `{"since":"yesterday"}`, CodeBadValue, "since", `since: "yesterday" is no time; want a time such as "2026-02-16T10:30:00Z"`},
 		{"own error of a type", `{"task":{"priority":"hihg"}}`, CodeBadValue, "task.priority", `task.priority: "hihg" is not allowed; want one of low, normal, high`},
 		{"own decoding of a type", `{"mbox":{"lease":{"Host":"x"}}}`, CodeWrongCase, "mbox.lease.Host", `mbox.lease.Host: wrong case; want "host"`},
 		{"field without a tag", `{"mbox":{"untagged":1}}`, CodeWrongCase, "mbox.untagged", `mbox.untagged: wrong case; want "Untagged"`},

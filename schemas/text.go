@@ -134,15 +134,29 @@ func Size(bytes uint64) string {
 var utcTime = Pattern(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z`)
 
 // LocalTimes has the times in a text, which are in UTC, as a person on this machine
-// reads them.
+// reads them. What is quoted, or part of a longer word such as a file's name, stays.
 func LocalTimes(text string) string {
-	return utcTime().ReplaceAllStringFunc(text, func(found string) string {
-		at, err := time.Parse(time.RFC3339Nano, found)
-		if err != nil {
-			return found
+	var out strings.Builder
+	end := 0
+	for _, found := range utcTime().FindAllStringIndex(text, -1) {
+		at, err := time.Parse(time.RFC3339Nano, text[found[0]:found[1]])
+		if err != nil || !wordBegins(text[:found[0]]) || !wordEnds(text[found[1]:]) {
+			continue
 		}
-		return LocalTime(at)
-	})
+		out.WriteString(text[end:found[0]])
+		out.WriteString(LocalTime(at))
+		end = found[1]
+	}
+	return out.String() + text[end:]
+}
+
+func wordBegins(before string) bool {
+	return before == "" || strings.ContainsRune(" \t\n(", rune(before[len(before)-1]))
+}
+
+func wordEnds(after string) bool {
+	after = strings.TrimLeft(after, ".,;:)!?")
+	return after == "" || strings.ContainsRune(" \t\n", rune(after[0]))
 }
 
 // LocalTime is a time as a person on this machine reads it.

@@ -150,11 +150,16 @@ func TestLocalTimes(t *testing.T) {
 	at := time.Date(2026, 2, 16, 23, 30, 1, 5e8, time.UTC)
 	want := at.Local().Format("2006-01-02 15:04:05")
 	for text, is := range map[string]string{
-		"since 2026-02-16T23:30:01.500Z, by x": "since " + want + ", by x",
-		"2026-02-16T23:30:01Z":                 want,
-		"2026-13-16T23:30:01Z":                 "2026-13-16T23:30:01Z",
-		"12026-02-16T23:30:01Z":                "12026-02-16T23:30:01Z",
-		"on 2026-02-16":                        "on 2026-02-16",
+		"since 2026-02-16T23:30:01.500Z, by x":         "since " + want + ", by x",
+		"2026-02-16T23:30:01Z":                         want,
+		"2026-13-16T23:30:01Z":                         "2026-13-16T23:30:01Z",
+		"12026-02-16T23:30:01Z":                        "12026-02-16T23:30:01Z",
+		"on 2026-02-16":                                "on 2026-02-16",
+		"2026-02-16T23:30:01Z 2026-02-16T23:30:01.5Z.": want + " " + want + ".",
+		"(2026-02-16T23:30:01Z): x":                    "(" + want + "): x",
+		"open a-2026-02-16T23:30:01Z.tar":              "open a-2026-02-16T23:30:01Z.tar",
+		"open 2026-02-16T23:30:01Z.tar":                "open 2026-02-16T23:30:01Z.tar",
+		`such as "2026-02-16T23:30:01Z"`:               `such as "2026-02-16T23:30:01Z"`,
 	} {
 		if got := LocalTimes(text); got != is {
 			t.Errorf("%q became %q, want %q", text, got, is)

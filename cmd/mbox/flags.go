@@ -208,13 +208,13 @@ func (m *moment) String() string {
 func (m *moment) Set(v string) error {
 	if at, fixed, err := schedule.Clock(v); err == nil {
 		if m.at = at; !fixed {
-			m.at = time.Date(at.Year(), at.Month(), at.Day(), at.Hour(), at.Minute(), at.Second(), 0, time.Local)
+			m.at = schedule.Instant(at, time.Local).Local()
 		}
 		return nil
 	}
 	d, err := config.ParseDuration(v)
 	if err != nil {
-		return fmt.Errorf("want a time such as 2026-02-16 10:30 or 2026-02-16T10:30:00Z, a date, or a duration such as 2h or 7d")
+		return fmt.Errorf(`want a time such as "2026-02-16 10:30" or "2026-02-16T10:30:00Z", a date, or a duration such as 2h or 7d`)
 	}
 	if m.past {
 		d = -d

@@ -160,7 +160,7 @@ func (t *Task) Complete(created, now time.Time, source string, maxAttempts int) 
 	if !inYears(created) || created.After(now) {
 		created = now
 	}
-	if t.Created.IsZero() {
+	if t.Created.IsZero() || t.Created.After(now) {
 		t.Created = At(created)
 	}
 	t.Updated = At(now)

@@ -81,7 +81,7 @@ func Parse(s Spec) (*Rule, error) {
 		}
 	}
 	if r.every != 0 { // the time from one to the next is no matter of zones
-		r.first, r.zone = instant(r.first, r.zone).UTC(), time.UTC
+		r.first, r.zone = Instant(r.first, r.zone).UTC(), time.UTC
 	}
 	if s.Cron != "" {
 		return r, r.parseCron(s.Cron)
@@ -115,7 +115,7 @@ func Clock(text string) (t time.Time, fixed bool, err error) {
 			return t, false, nil
 		}
 	}
-	return time.Time{}, false, errors.New("want a time such as 2026-02-16 10:30, a date, or 2026-02-16T10:30:00Z")
+	return time.Time{}, false, errors.New(`want a time such as "2026-02-16 10:30", a date, or "2026-02-16T10:30:00Z"`)
 }
 
 // parseCron reads a cron line. Days of the month and of the week that are both given
@@ -208,5 +208,5 @@ func (r *Rule) tick(wall time.Time) (Tick, bool) {
 	if r.every != 0 { // of a day when the clock shows other times, too
 		layout = time.RFC3339
 	}
-	return Tick{Name: wall.Format(layout), At: instant(wall, r.zone), wall: wall}, true
+	return Tick{Name: wall.Format(layout), At: Instant(wall, r.zone), wall: wall}, true
 }

@@ -11,9 +11,9 @@ func wallOf(t time.Time, zone *time.Location) time.Time {
 	return t.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// instant is when the clock of a zone shows a wall time first; where it skips that,
+// Instant is when the clock of a zone shows a wall time first; where it skips that,
 // when it goes on. A later wall time is never earlier.
-func instant(wall time.Time, zone *time.Location) time.Time {
+func Instant(wall time.Time, zone *time.Location) time.Time {
 	const widest = 26 * time.Hour // no offset is as large
 	for at := wall.Add(-widest).In(zone); ; {
 		from, until := at.ZoneBounds()
