@@ -124,7 +124,7 @@ func printOutput(s *session, dir string, t *mailbox.Task) error {
 	if spilled {
 		defer whole.Close()
 		if !s.terminal {
-			return s.printWhole(whole, of)
+			return printWhole(s.out, whole, of)
 		}
 		s.warnf("this is the end of it: it is whole, %s, in %s", schemas.Size(uint64(of.Size)), clean(filepath.Join(dir, of.Path), maxLine))
 	}
@@ -139,9 +139,9 @@ func printOutput(s *session, dir string, t *mailbox.Task) error {
 }
 
 // printWhole prints an artifact, and says at the end if it is not as its task names it.
-func (s *session) printWhole(f io.Reader, of mailbox.Artifact) error {
+func printWhole(out io.Writer, f io.Reader, of mailbox.Artifact) error {
 	sum := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(s.out, sum), f); err != nil {
+	if _, err := io.Copy(io.MultiWriter(out, sum), f); err != nil {
 		return err
 	}
 	if fmt.Sprintf("sha256:%x", sum.Sum(nil)) != of.SHA256 {
