@@ -90,7 +90,7 @@ func TestRule35_AbandonedWaiter(t *testing.T) {
 	if err := holder.Unlock(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "a thread still waits", func() bool { return inFlock(t) == 0 })
+	until(t, "a thread still waits", func() bool { return l.waits.state.Load() == granted })
 	lock(t, holder)
 	if err := holder.Unlock(); err != nil {
 		t.Fatal(err)

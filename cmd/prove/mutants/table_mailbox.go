@@ -58,7 +58,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"holder-unnamed", "3", shardGo,
-		"err = fmt.Errorf(\"%w%s\", err, b.intents.Holder(number))", "",
+		"err = fmt.Errorf(\"%w%s\", err, b.intents.Holder(number))", "_ = fmt.Errorf",
 		boxTest("TestRule01_SendHoldsItsShards"),
 	},
 	{
