@@ -4,10 +4,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
 
 	"mbox/mailbox/task"
 
@@ -25,7 +28,6 @@ type Note struct {
 	Boot       string `json:"boot"`
 	Namespace  string `json:"pid_namespace"` // "" where there are none
 	Host       string `json:"host"`          // for people
-	Epoch      int64  `json:"epoch"`         // the zero of the clock of its signs of life, which stands while the machine sleeps; ms since 1970
 }
 
 // LeaseName is the name of a lease file. It tells nobody the token.
@@ -39,6 +41,27 @@ func LeasePath(home, name string) string { return Private(home, "leases", name) 
 
 // ChildPath is the place of the file that the processes of a claim hold.
 func ChildPath(home, name string) string { return Private(home, "children", name) }
+
+// signHead begins the first line of a lease file, the last sign of life of its worker: how
+// many ms the machine had been awake then, in as many bytes each time. Older versions
+// wrote none, and read of a lease file the last line alone.
+const signHead, signDigits = `{"awake":`, 16
+
+// Sign is that line.
+func Sign(awake time.Duration) []byte {
+	return fmt.Appendf(nil, "%s%*d}\n", signHead, signDigits, awake.Milliseconds())
+}
+
+// ReadSign reads it; false where there is none.
+func ReadSign(f *os.File) (awake time.Duration, ok bool) {
+	line := make([]byte, len(signHead)+signDigits+2)
+	if _, err := f.ReadAt(line, 0); err != nil {
+		return 0, false
+	}
+	digits, ok := strings.CutPrefix(string(line), signHead)
+	ms, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(digits, "}\n")), 10, 64)
+	return time.Duration(ms) * time.Millisecond, ok && err == nil
+}
 
 // Line is how the note stands in a lease file, of which the last line counts.
 func (n Note) Line() ([]byte, error) {

@@ -4,10 +4,10 @@
 // is made and locked before the claim's line, under the task's shard. The worker
 // alone has it open, so its flock lasts as long as the worker lives, and the
 // kernel frees it when that has died. It is tested only under the shard. Its
-// mtime is the last sign of life, on the worker's clock: the wall clock as it was
-// when the worker began, which since then goes on only while the machine is awake.
-// So neither a clock that is put right nor a closed lid ends the work of anybody who
-// lives.
+// first line and its mtime are the last sign of life, by two clocks of which the milder
+// one counts. That of the line, which counts in its boot, stands while the machine
+// sleeps, and nobody sets it: so neither a closed lid nor a clock that is put right ends
+// the work of who lives. Older versions know the mtime alone.
 //
 // The processes that do the work hold a shared flock on another file, which is
 // empty and that nobody reads: .mbox/children/, under the same name. Of the lease
@@ -40,7 +40,6 @@ type Leases struct {
 	start, namespace string // of this process
 	now              func() time.Time
 	awake            func() time.Duration
-	epoch            time.Time // when awake was 0, by the wall clock of this process's start
 	lasts            time.Duration
 	mode             durable.Mode
 }
@@ -51,20 +50,12 @@ type Leases struct {
 func New(dir string, writer audit.Writer, boot string, now func() time.Time, awake func() time.Duration, lasts time.Duration, m durable.Mode) *Leases {
 	return &Leases{
 		dir: dir, writer: writer, boot: boot, start: home.StartTime(os.Getpid()), namespace: home.PIDNamespace(),
-		now: now, awake: awake, epoch: now().Add(-awake()), lasts: lasts, mode: m,
+		now: now, awake: awake, lasts: lasts, mode: m,
 	}
 }
 
 func (l *Leases) note() home.Note {
-	return home.Note{PID: l.writer.PID, Start: l.start, Boot: l.boot, Namespace: l.namespace, Host: l.writer.Host, Epoch: l.epoch.UnixMilli()}
-}
-
-// clock is what the clock of the note's worker shows now.
-func (l *Leases) clock(n *home.Note) time.Time {
-	if n == nil || n.Boot != l.boot || n.Epoch == 0 { // of an mbox that noted none
-		return l.now()
-	}
-	return time.UnixMilli(n.Epoch).Add(l.awake())
+	return home.Note{PID: l.writer.PID, Start: l.start, Boot: l.boot, Namespace: l.namespace, Host: l.writer.Host}
 }
 
 // Here tells whether the note's processes are those that this process sees.
@@ -79,7 +70,7 @@ func (l *Leases) Begin(id task.ID, token string) (*durable.Lock, error) {
 		return nil, err
 	}
 	path := home.LeasePath(l.dir, home.LeaseName(id, token))
-	if err := durable.Stage(path, note, durable.None); err != nil {
+	if err := durable.Stage(path, append(home.Sign(l.awake()), note...), durable.None); err != nil {
 		return nil, err
 	}
 	lock := durable.NewLock(path)
@@ -135,31 +126,40 @@ func (l *Leases) Judge(t *task.Task) (Verdict, *home.Note, error) {
 	case !held:
 		return Lost, note, nil
 	}
-	silent, err := l.silence(f.Name(), info.ModTime(), note)
+	silent, err := l.silence(f, info.ModTime(), note, true)
 	if err == nil && silent > l.lasts && l.now().After(of.Deadline.Time) {
 		return Hung, note, nil
 	}
 	return Held, note, err
 }
 
-// silence is how long ago the last sign of life was. One from the future becomes
-// one from now: who can set the file's time puts his end off by one lease.
-func (l *Leases) silence(lease string, seen time.Time, n *home.Note) (time.Duration, error) {
-	now := l.clock(n)
-	if !seen.After(now) {
-		return now.Sub(seen), nil
+// silence is how long ago the last sign of life was, by the clock that is milder. One
+// from the future is one from now, and is made one if that is asked: who can write it
+// puts his end off by one lease.
+func (l *Leases) silence(f *os.File, touched time.Time, n *home.Note, mend bool) (silent time.Duration, err error) {
+	if silent = l.now().Sub(touched); silent < 0 && mend {
+		err = durable.Touch(f.Name(), l.now())
 	}
-	return 0, durable.Touch(lease, now)
+	if at, ok := home.ReadSign(f); ok && n != nil && n.Boot == l.boot {
+		signed := l.awake() - at
+		if signed < 0 && mend {
+			err = errors.Join(err, durable.WriteAt(f, home.Sign(l.awake()), 0))
+		}
+		silent = min(silent, signed)
+	}
+	return max(silent, 0), err
 }
 
 // LastSeen is the last sign of life of who holds the claim's lease, by the wall
 // clock; false if none can be seen.
 func (l *Leases) LastSeen(t *task.Task, n *home.Note) (time.Time, bool) {
-	info, err := os.Lstat(home.LeasePath(l.dir, home.LeaseName(t.ID, t.Mbox.Lease.Token)))
+	f, info, err := durable.OpenRegular(home.LeasePath(l.dir, home.LeaseName(t.ID, t.Mbox.Lease.Token)))
 	if err != nil {
 		return time.Time{}, false
 	}
-	return l.now().Add(info.ModTime().Sub(l.clock(n))), true
+	defer f.Close()
+	silent, err := l.silence(f, info.ModTime(), n, false)
+	return l.now().Add(-silent), err == nil
 }
 
 // canEnd tells whether the note names a process that lives, and that this one
@@ -322,7 +322,14 @@ func (l *Leases) Started(id task.ID, token string, child int) error {
 
 // Renew is a sign of life.
 func (l *Leases) Renew(id task.ID, token string) error {
-	err := durable.Touch(home.LeasePath(l.dir, home.LeaseName(id, token)), l.epoch.Add(l.awake()))
+	f, err := durable.OpenFile(home.LeasePath(l.dir, home.LeaseName(id, token)), os.O_WRONLY)
+	if err == nil {
+		err = durable.WriteAt(f, home.Sign(l.awake()), 0)
+		f.Close()
+	}
+	if err == nil {
+		err = durable.Touch(f.Name(), l.now())
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // the claim is over, as its next verb tells
 	}

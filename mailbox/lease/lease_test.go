@@ -1,7 +1,9 @@
 package lease
 
 import (
+	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,7 +76,6 @@ func TestRule13_ClockOfALease(t *testing.T) {
 		"the machine asleep":            {0, time.Hour, 0, nil, Held},
 		"a sign, the clock put forward": {1000 * time.Hour, lasts / 2, lasts / 2, nil, Held},
 		"silent, the clock put forward": {1000 * time.Hour, 2 * lasts, 2 * lasts, nil, Hung},
-		"no epoch in its note":          {0, time.Hour, 0, func(n *home.Note) { n.Epoch = 0 }, Hung},
 		"another boot":                  {0, time.Hour, 0, func(n *home.Note) { n.Boot = "another" }, Hung},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -94,6 +95,9 @@ func TestRule13_ClockOfALease(t *testing.T) {
 			held.Mbox.Lease = &task.Lease{Token: "secret", Deadline: task.At(now.Add(lasts))}
 			now, awake = now.Add(lasts/2+c.put), awake+lasts/2
 			must(t, l.Renew("x", "secret"))
+			if info, err := os.Stat(home.LeasePath(dir, home.LeaseName("x", "secret"))); err != nil || info.ModTime().Sub(now).Abs() > time.Second {
+				t.Errorf("an older mbox sees a sign of life at %v, %v", info.ModTime(), err)
+			}
 			now, awake = now.Add(c.wall), awake+c.awake
 			got, note, err := l.Judge(held)
 			must(t, err)
@@ -104,5 +108,68 @@ func TestRule13_ClockOfALease(t *testing.T) {
 				t.Errorf("last seen %s ago, want %s", now.Sub(seen), c.awake)
 			}
 		})
+	}
+}
+
+// The lease of a worker of an older mbox has no line of signs, and one of ours has its
+// note where an older one looks for it.
+func TestRule13_LeaseOfAnOlderVersion(t *testing.T) {
+	const lasts = 15 * time.Minute
+	dir := t.TempDir()
+	must(t, durable.MkdirAll(home.Private(dir, "leases"), durable.None))
+	now := time.Now()
+	l := New(dir, audit.ThisWriter(), "this boot", func() time.Time { return now }, home.Awake, lasts, durable.None)
+	lock, err := l.Begin("x", "secret")
+	must(t, err)
+	defer func() { must(t, lock.Unlock()) }()
+	path := home.LeasePath(dir, home.LeaseName("x", "secret"))
+	data, err := os.ReadFile(path)
+	must(t, err)
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	note, err := l.note().Line()
+	must(t, err)
+	if len(lines) != 2 || lines[1]+"\n" != string(note) {
+		t.Fatalf("a lease file holds %q", lines)
+	}
+
+	must(t, os.WriteFile(path, note, 0o600))
+	must(t, os.Chtimes(path, now, now))
+	held := &task.Task{ID: "x"}
+	held.Mbox.Lease = &task.Lease{Token: "secret", Deadline: task.At(now)}
+	for _, row := range []struct {
+		later time.Duration
+		want  Verdict
+	}{{lasts / 2, Held}, {-time.Hour, Held}, {lasts/2 - time.Hour, Held}, {time.Hour, Hung}} {
+		at := now
+		now = now.Add(row.later)
+		if got, n, err := l.Judge(held); err != nil || got != row.want || n == nil || n.PID != os.Getpid() {
+			t.Errorf("%s later: %d, %+v, %v", row.later, got, n, err)
+		}
+		now = at
+	}
+}
+
+// A sign of life that somebody has written ahead puts the end off by one lease.
+func TestRule13_SignFromTheFuture(t *testing.T) {
+	const lasts = 15 * time.Minute
+	dir := t.TempDir()
+	must(t, durable.MkdirAll(home.Private(dir, "leases"), durable.None))
+	now, awake := time.Now(), 40*time.Hour
+	l := New(dir, audit.ThisWriter(), "this boot", func() time.Time { return now }, func() time.Duration { return awake }, lasts, durable.None)
+	lock, err := l.Begin("x", "secret")
+	must(t, err)
+	defer func() { must(t, lock.Unlock()) }()
+	held := &task.Task{ID: "x"}
+	held.Mbox.Lease = &task.Lease{Token: "secret", Deadline: task.At(now)}
+	f, err := os.OpenFile(home.LeasePath(dir, home.LeaseName("x", "secret")), os.O_RDWR, 0)
+	must(t, err)
+	defer f.Close()
+	_, err = f.WriteAt(home.Sign(1000*time.Hour), 0)
+	must(t, err)
+	for _, want := range []Verdict{Held, Hung} {
+		now, awake = now.Add(lasts+time.Minute), awake+lasts+time.Minute
+		if got, _, err := l.Judge(held); err != nil || got != want {
+			t.Errorf("judged %d, %v, want %d", got, err, want)
+		}
 	}
 }

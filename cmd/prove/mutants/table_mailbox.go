@@ -708,23 +708,33 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"lease-from-the-future", "13", leaseGo,
-		"if !seen.After(now) {", "if !now.IsZero() {",
+		"err = durable.Touch(f.Name(), l.now())\n\t}\n\tif at", "err = nil\n\t}\n\tif at",
 		boxTest("TestRule13_LeaseFromTheFuture"),
 	},
 	{
 		"a-closed-lid-ends-the-work", "13", leaseGo,
-		"if n == nil || n.Boot != l.boot || n.Epoch == 0 {", "if !l.epoch.IsZero() {",
+		"silent = min(silent, signed)", "silent = max(silent, 0*signed)",
 		command{"mailbox/lease", "TestRule13_ClockOfALease"},
 	},
 	{
-		"clock-of-another-boot", "13", leaseGo,
-		"if n == nil || n.Boot != l.boot || n.Epoch == 0 {", "if n == nil || n.Epoch == 0 {",
+		"signs-of-another-boot", "13", leaseGo,
+		"ok && n != nil && n.Boot == l.boot {", "ok && n != nil {",
 		command{"mailbox/lease", "TestRule13_ClockOfALease"},
 	},
 	{
-		"signs-of-life-by-the-wall-clock", "13", leaseGo,
-		"home.LeaseName(id, token)), l.epoch.Add(l.awake()))", "home.LeaseName(id, token)), l.now())",
+		"signs-that-no-older-mbox-sees", "13", leaseGo,
+		"err = durable.Touch(f.Name(), l.now())\n\t}\n\tif errors", "err = durable.Touch(f.Name(), time.UnixMilli(l.awake().Milliseconds()))\n\t}\n\tif errors",
 		command{"mailbox/lease", "TestRule13_ClockOfALease"},
+	},
+	{
+		"sign-from-the-future", "13", leaseGo,
+		"err = errors.Join(err, durable.WriteAt(f, home.Sign(l.awake()), 0))", "err = errors.Join(err, nil)",
+		command{"mailbox/lease", "TestRule13_SignFromTheFuture"},
+	},
+	{
+		"note-before-the-sign", "13", leaseGo,
+		"append(home.Sign(l.awake()), note...)", "append(note, home.Sign(l.awake())...)",
+		command{"mailbox/lease", "TestRule13_LeaseOfAnOlderVersion"},
 	},
 	{
 		"another-process-is-ended", "34", leaseGo,
