@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sort"
+	"time"
 
 	"mbox/mailbox/durable"
 )
@@ -141,9 +142,9 @@ func (d *dayReader) alone(raw []byte, offset int64, parts *parsed) Line {
 // nobody can decode is ErrDamaged: it may be the task's.
 func (l *Ledger) LinesOf(id string) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
-		made := false
+		var spent time.Duration
 		for line, err := range l.daysBackward(math.MaxInt64, func(name string, over bool, yield func(Line, error) bool) (bool, error) {
-			lines, err := l.placed(name, id, over, &made)
+			lines, err := l.placed(name, id, over, &spent)
 			if err != nil {
 				return l.backwardIn(name, naming(id), yield)
 			}

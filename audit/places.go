@@ -13,6 +13,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"time"
 
 	"mbox/mailbox/durable"
 )
@@ -127,16 +128,23 @@ func (p *places) of(task string) (found []place, err error) {
 	return found, err
 }
 
-// placed is linesAt, of a day that has a table or gets one now: one is made at a time, which
-// made tells of.
-func (l *Ledger) placed(name, task string, over bool, made *bool) (lines []Line, err error) {
+// tablesTime is how long who looks for one task goes on to make tables: with those of
+// months missing, a command or two make them all, and none takes much longer for it.
+const tablesTime = time.Second
+
+// placed is linesAt, of a day that has a table or gets one now, unless so much time was
+// spent on others.
+func (l *Ledger) placed(name, task string, over bool, spent *time.Duration) (lines []Line, err error) {
 	if !over {
 		return nil, errNoPlaces
 	}
 	lines, err = l.linesAt(name, task)
-	if errors.Is(err, errNoPlaces) && !*made && l.keepPlaces(name) == nil {
-		*made = true
-		lines, err = l.linesAt(name, task)
+	if errors.Is(err, errNoPlaces) && *spent < tablesTime {
+		begun := time.Now()
+		kept := l.keepPlaces(name)
+		if *spent += time.Since(begun); kept == nil {
+			lines, err = l.linesAt(name, task)
+		}
 	}
 	return lines, err
 }

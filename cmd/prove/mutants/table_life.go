@@ -56,7 +56,7 @@ var lifeMutants = []mutant{
 	},
 	{
 		"table-never-made-anew", "ledger", linesAtGo,
-		"l.keepPlaces(name) == nil", "name == \"\"",
+		"kept := l.keepPlaces(name)", "kept := error(errNoPlaces)",
 		command{"audit", "TestPlacesOfLines"},
 	},
 	{
