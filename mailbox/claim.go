@@ -241,6 +241,7 @@ func (b *Box) claimNext(ctx context.Context, r ClaimRequest) (c *Claim, busy boo
 			busy = true // somebody else is claiming it, or still sending it
 		case errors.Is(err, ErrNotFound), errors.Is(err, errNotReady), errors.Is(err, errHeld):
 			// Somebody else has it, or had it, or a line about it has to come first.
+		case ofNewer(err): // who knows its fields takes it
 		case errors.Is(err, ErrByHand):
 			if _, err := b.reconciler.lookInto(ctx, rec.ID); err != nil && !errors.Is(err, errNowhere) {
 				return nil, false, onTheWay(err)

@@ -108,8 +108,8 @@ func (b *reclaimer) reclaimAll(ctx context.Context, ids []ID) (back int, err err
 // restart of the machine every lease is, and nothing works on a task any more.
 func (b *reclaimer) reclaimHeld(ctx context.Context, s *shard, id ID, restarted bool) (bool, error) {
 	f, r, err := b.current(id)
-	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrByHand) {
-		return false, nil // reconcile sees to what is foreign
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrByHand) || ofNewer(err) {
+		return false, nil // reconcile sees to what is foreign, and a newer mbox to its own
 	}
 	if err != nil || r.State != InProgress {
 		return false, err

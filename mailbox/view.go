@@ -14,6 +14,7 @@ import (
 	"mbox/mailbox/lifecycle"
 	"mbox/mailbox/queue"
 	"mbox/mailbox/task"
+	"mbox/schemas"
 )
 
 // lookup returns a copy of a live task's record; nil if the task is not live.
@@ -176,6 +177,13 @@ func (b *books) current(id ID) (*home.File, *queue.Entry, error) {
 		return f, r, err
 	}
 	return f, r, nil
+}
+
+// ofNewer tells from an error of current that the file is what the ledger names, and not
+// to be decoded: a newer mbox has written it. No other task waits for that.
+func ofNewer(err error) bool {
+	_, is := errors.AsType[*schemas.Error](err)
+	return is && !errors.Is(err, ErrByHand)
 }
 
 // ByHand is ErrByHand for a listed task that has not ended, whose file is not what the

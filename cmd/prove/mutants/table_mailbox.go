@@ -737,6 +737,16 @@ var mailboxMutants = []mutant{
 		command{"mailbox/lease", "TestRule13_LeaseOfAnOlderVersion"},
 	},
 	{
+		"newer-task-keeps-others-waiting", "13", claimGo,
+		"case ofNewer(err): //", "case err == nil: //",
+		boxTest("TestTaskOfANewerVersion"),
+	},
+	{
+		"newer-task-ends-a-scan", "13", "mailbox/reclaim.go",
+		" || ofNewer(err) {", " || err == nil && f == nil {",
+		boxTest("TestTaskOfANewerVersion"),
+	},
+	{
 		"another-process-is-ended", "34", leaseGo,
 		" && home.StartTime(n.Child) == n.ChildStart", "",
 		command{"mailbox/lease", "TestRule13_ChildIsEnded"},

@@ -1,0 +1,76 @@
+package mailbox
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"mbox/audit"
+	"mbox/mailbox/task"
+	"mbox/schemas"
+)
+
+// byNewer makes of a task one that a newer mbox wrote: with a field that this one does not
+// know, and a line of the ledger that names it so. The task was edited before.
+func byNewer(t *testing.T, b *Box, id ID, in State) {
+	t.Helper()
+	path := b.path("tasks", string(in), id.File())
+	was, err := os.ReadFile(path)
+	must(t, err)
+	now := bytes.Replace(was, []byte(`"mbox": {`), []byte(`"mbox": {`+"\n    \"hereafter\": 1,"), 1)
+	var line audit.Line
+	for line, err = range b.ledger.LinesOf(string(id)) {
+		break
+	}
+	must(t, err)
+	e, err := line.Decode()
+	must(t, err)
+	var details map[string]any
+	must(t, json.Unmarshal(e.Details, &details))
+	details["before"], details["after"] = audit.Hash(was), audit.Hash(now)
+	e.Details = audit.Details(details)
+	must(t, os.WriteFile(path, now, 0o600))
+	_, err = b.ledger.Append(t.Context(), e)
+	must(t, err)
+	if _, _, err := b.current(id); !ofNewer(err) || bytes.Equal(was, now) {
+		t.Fatalf("%s is not of a newer mbox: %v", id, err)
+	}
+}
+
+// A task that a newer mbox wrote, with fields that this one does not know, is left to that
+// one: the others are given out, and taken back, as before.
+func TestTaskOfANewerVersion(t *testing.T) {
+	clk := newClock()
+	b := newBox(t, clk.options())
+	sent(t, b, "a")
+	sent(t, b, "b")
+	edited(t, b, "a", urgently, "task.priority")
+	byNewer(t, b, "a", Pending)
+	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
+	if err != nil || c.ID() != "b" {
+		t.Fatalf("%v, %v", c, err)
+	}
+	if _, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"}); !errors.Is(err, ErrEmpty) {
+		t.Fatal(err)
+	}
+	_, err = b.Claim(t.Context(), ClaimRequest{Agent: "coder", ID: "a"})
+	if problem, is := errors.AsType[*schemas.Error](err); !is || problem.Path != "mbox.hereafter" {
+		t.Fatal(err)
+	}
+
+	sent(t, b, "c")
+	d, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"})
+	must(t, err)
+	must(t, d.Progress(t.Context(), Progress{Message: "on it"}))
+	byNewer(t, b, d.ID(), InProgress)
+	clk.turn(b.o.Lease + time.Minute)
+	must(t, scanNow(b))
+	for id, want := range map[ID]task.State{"a": Pending, "b": Pending, d.ID(): InProgress} {
+		if at := said(t, b, id); at != want {
+			t.Errorf("%s is %s, want %s", id, at, want)
+		}
+	}
+}
