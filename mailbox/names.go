@@ -67,4 +67,6 @@ var (
 	ErrNoMailbox  = home.ErrNoMailbox
 	ErrNotFound   = task.ErrNotFound
 	ErrOldFormat  = home.ErrOldFormat
+
+	ErrOlderAtWork = home.ErrOlderAtWork
 )

@@ -295,7 +295,7 @@ func (b *explainer) explainPending(ctx context.Context, w *Why, t *Task) error {
 	w.Summary = fmt.Sprintf("pending and ready since %s", task.UnixMillis(max(r.Since, r.NotBefore)).Format(time.RFC3339))
 	if waited := now.Sub(task.UnixMillis(max(r.Since, r.NotBefore))); waited > b.o.StartWithin {
 		why, err := b.whyNotStarted(ctx, r)
-		if err != nil {
+		if err != nil || why == "" {
 			return err
 		}
 		w.Alarms = append(w.Alarms, fmt.Sprintf("nobody has taken it for %s: %s", waited.Round(time.Second), why))

@@ -169,6 +169,8 @@ func judge(err error) (code int, hint string) {
 		return exitBusy, ""
 	case errors.Is(err, mailbox.ErrUnsettled):
 		return exitIO, "the file that is named is another user's, immutable or a mount point, and it goes on when it is not; all else goes on meanwhile"
+	case errors.Is(err, mailbox.ErrOlderAtWork):
+		return exitBusy, "stop it, or let it end its task, and say this again"
 	case errors.Is(err, mailbox.ErrBusy):
 		return exitBusy, "try again in a moment"
 	case errors.Is(err, syscall.EADDRINUSE):

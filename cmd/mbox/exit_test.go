@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -50,11 +51,15 @@ func TestExitCodes(t *testing.T) {
 		{fmt.Errorf("x: %w", io.ErrShortWrite), 74},
 		{mailbox.ErrBusy, 75},
 		{fmt.Errorf("%w: %w", mailbox.ErrBusy, mailbox.ErrRouted), 75},
+		{fmt.Errorf("%w, held by process 1 %w", mailbox.ErrBusy, mailbox.ErrOlderAtWork), 75},
 		{mailbox.ErrCommitted, 76},
 		// What counts most is told first.
 		{fmt.Errorf("%w: %w", mailbox.ErrCommitted, syscall.ENOSPC), 76},
 		{errors.Join(mailbox.ErrStale, syscall.EIO), 6},
 		{fmt.Errorf("%w: %w", mailbox.ErrReadOnly, audit.ErrDamaged), 74},
+	}
+	if _, way := judge(fmt.Errorf("%w, held by process 1 %w", mailbox.ErrBusy, mailbox.ErrOlderAtWork)); !strings.HasPrefix(way, "stop it") {
+		t.Errorf("the way past an older mbox: %q", way)
 	}
 	for _, tt := range tests {
 		if got, _ := judge(tt.err); got != tt.want {

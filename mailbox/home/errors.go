@@ -24,6 +24,9 @@ var (
 	// ErrOldFormat: the mailbox is one of an earlier mbox, and this command changes
 	// nothing. Open brings it to the present format.
 	ErrOldFormat = fmt.Errorf("%w: it is of an earlier mbox", ErrFormat)
+	// ErrOlderAtWork: a process of an earlier mbox works in the mailbox, so that it
+	// cannot be brought to this one's format.
+	ErrOlderAtWork = errors.New("of an older mbox, which has to end first")
 	// ErrFileSystem: the file system cannot keep mbox's promises.
 	ErrFileSystem = errors.New("file system refused")
 	// ErrIntegrity: the tree and the ledger differ where no crash makes them.

@@ -123,7 +123,7 @@ func (u *upgrading) hold(ctx context.Context, name string) error {
 	if err == nil {
 		u.held = append(u.held, l)
 	} else if errors.Is(err, durable.ErrBusy) {
-		err = fmt.Errorf("%w, held by %s of an older mbox, which has to end first", err, flockHolder(l.Path()))
+		err = fmt.Errorf("%w, held by %s %w", err, flockHolder(l.Path()), ErrOlderAtWork)
 	}
 	return err
 }
@@ -138,7 +138,7 @@ func (u *upgrading) noLease() error {
 		path := Private(u.dir, "leases", name)
 		if held, err := Locked(path); err == nil && held {
 			id, _ := LeaseOf(name)
-			return fmt.Errorf("task %s: %w: %s of an older mbox works at it, and has to end first", id, durable.ErrBusy, flockHolder(path))
+			return fmt.Errorf("task %s: %w, worked at by %s %w", id, durable.ErrBusy, flockHolder(path), ErrOlderAtWork)
 		}
 	}
 	return err
