@@ -51,7 +51,13 @@ decision shows that record, that of a message what was said, and who has got it.
 				return usagef("mbox show ID --output", "--output is the result alone")
 			}
 			return s.looking(ctx, func(box *mailbox.Box) error {
-				return eachShown(ctx, s, box, args, o.output || o.json, func(id mailbox.ID) error { return o.run(ctx, s, box, id) })
+				return eachShown(ctx, s, box, args, o.output || o.json, func(id mailbox.ID) error {
+					err := o.run(ctx, s, box, id)
+					if way := keptUnder(box.Home(), string(id)); way != "" && unknownTask(err) {
+						err = hint(err, "%s", way)
+					}
+					return err
+				})
 			})
 		},
 		words: taskWords,

@@ -5,17 +5,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
-	"mbox/audit"
 	"mbox/mailbox"
-	"mbox/mailbox/home"
-	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -30,7 +25,8 @@ approval also what is to be approved, whole. It changes nothing.
 
 Of a message of a channel it tells whom it is for and why, how far it has come, and its
 line in the ledger. A file that was dropped into tasks/pending is found by its name:
-what it waits for there, and, as long as the ledger is there, why it was put away.`,
+what it waits for there, and why it was put away. So is all else that lies in
+tasks/quarantine, by the name that mbox ls --state quarantine lists, or its own there.`,
 		shows: []string{"mbox why task-2026-02-16-001", "mbox why milk.json"},
 		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{jsonFlag(&inJSON)},
@@ -104,82 +100,6 @@ func stateOf(w *mailbox.Why) string {
 		return string(w.State)
 	}
 	return w.Task.Called(w.State)
-}
-
-// putAway is a drop that was put into quarantine.
-type putAway struct {
-	home.Reason
-	File string `json:"file"`          // where it lies, from the home
-	Gone bool   `json:"gone,omitzero"` // somebody has taken it away from there
-	Seq  int64  `json:"seq"`           // of the ledger's line that tells of it
-	by   string
-}
-
-// whyFile looks for a file that was dropped under a name: one that lies in pending, the
-// last that was put into quarantine, or the task that a drop became which was rejected.
-// unknown is what there is to say where there is none.
-func whyFile(ctx context.Context, box *mailbox.Box, path string, unknown error) (*putAway, *mailbox.Why, error) {
-	name := schemas.Sentence(filepath.Base(path), 120)
-	if id, is := strings.CutSuffix(name, ".json"); is && task.CheckID(mailbox.ID(id)) == nil {
-		if _, err := os.Lstat(filepath.Join(box.Home(), "tasks", string(mailbox.Pending), name)); err == nil {
-			w, err := box.Why(ctx, mailbox.ID(id))
-			return nil, w, err
-		}
-	}
-	for line, err := range box.Ledger().Naming(name) {
-		if err != nil || ctx.Err() != nil {
-			return nil, nil, cmp.Or(err, ctx.Err())
-		}
-		switch {
-		case line.Event() == audit.TaskQuarantined && (line.Text("name") == name || line.Text("entry") == name):
-			away, err := putAwayBy(box.Home(), line)
-			return away, nil, err
-		case line.Event() == audit.TaskRejected && line.Text("dropped") == name:
-			w, err := box.Why(ctx, mailbox.ID(line.Task()))
-			return nil, w, err
-		}
-	}
-	return nil, nil, unknown
-}
-
-// putAwayBy is what a line tells, and what stands beside the file.
-func putAwayBy(in string, line audit.Line) (*putAway, error) {
-	e, err := line.Decode()
-	if err != nil {
-		return nil, err
-	}
-	away := &putAway{Seq: e.Seq, by: e.Action}
-	away.Reason = home.Reason{Name: line.Text("name"), Entry: line.Text("entry"), SHA256: line.Text("sha256"), Reason: line.Text("reason"), Code: line.Text("code"), At: task.At(e.Time())}
-	kept, err := home.Kept(in)
-	for _, k := range kept {
-		if k.Entry == away.Entry {
-			away.Reason = k
-		}
-	}
-	away.File = filepath.Join("tasks", "quarantine", away.Entry)
-	_, missing := os.Lstat(filepath.Join(in, away.File))
-	away.Gone = missing != nil
-	return away, err
-}
-
-func (a *putAway) print(s *session, inJSON bool) error {
-	if inJSON {
-		return s.printJSON(a)
-	}
-	s.printf("%s  %s\n%s\n\n", s.paint.bold(clean(a.Name, 128)), s.paint.red(asQuarantine), clean(a.Reason.Reason, maxLine))
-	if a.Path != "" && a.Path != "$" {
-		s.field("at", a.Path)
-	}
-	if a.Want != "" {
-		s.field("want", a.Want)
-	}
-	if a.Gone {
-		s.field("file", "somebody has taken it away from tasks/quarantine")
-	} else {
-		s.field("file", s.place(a.File))
-	}
-	s.printf("\n%s\n   %s  %s\n", s.paint.dim("proof"), s.paint.dim(fmt.Sprintf("%6d  %s", a.Seq, schemas.LocalTime(a.At.Time))), clean(a.by, maxLine))
-	return nil
 }
 
 // showBound prints what an approval would name, and what it would leave open.

@@ -316,9 +316,18 @@ func keptAs(s *session, err error) string {
 	if !ok || failed != nil {
 		return ""
 	}
+	return keptUnder(in, id)
+}
+
+// keptUnder is the hint of what lies in quarantine under this name, or was put there from
+// it; "" where nothing does.
+func keptUnder(in, name string) string {
 	kept, _ := home.Kept(in) // what cannot be read, verify and doctor tell of
 	for _, k := range kept {
-		if k.Name == id || k.Name == id+".json" {
+		switch name {
+		case k.Entry:
+			return "that lies in quarantine: mbox why " + schemas.ShellWord(k.Entry)
+		case k.Name, strings.TrimSuffix(k.Name, ".json"):
 			return "a file of that name lies in quarantine: mbox why " + schemas.ShellWord(k.Name)
 		}
 	}
