@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +16,39 @@ import (
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
+
+// fitToAdopt ends a recovery with nothing changed where a file that is to be adopted is no
+// task of its id: once recovery is at work, it ends up in quarantine as what is left of a
+// task that is lost.
+func fitToAdopt(r *recovery) error {
+	for _, id := range r.o.Adopt {
+		for _, state := range task.Folders {
+			path := r.b.path("tasks", string(state), id.File())
+			found, err := home.Read(r.b.home, state, path)
+			if found != nil && err == nil {
+				err = ownName(found.Task, id)
+			}
+			if found != nil && err != nil {
+				return refused(r.b, path, err)
+			}
+		}
+	}
+	return nil
+}
+
+// refused says of a file that it cannot be adopted.
+func refused(b *Box, path string, err error) error {
+	path = strings.TrimPrefix(path, b.home+"/")
+	return fmt.Errorf("%s cannot be adopted: %w", path, task.InFile(err, path))
+}
+
+// ownName is an error for a task with another id than its file's name.
+func ownName(t *Task, id ID) error {
+	if t.ID != id {
+		return task.Fault("id", fmt.Sprintf("%s is not the file's name", schemas.Quote(string(t.ID))), string(id))
+	}
+	return nil
+}
 
 // adopted takes over what was done by hand to a task that the operator named: the
 // file as it lies becomes the task, whatever was edited, or the task is given up
@@ -40,7 +74,7 @@ func (r *recovery) adopted(s *shard, p *spot) (bool, error) {
 			c, err = r.adoption(p, found)
 		}
 		if err != nil {
-			return true, fmt.Errorf("%s cannot be adopted: %w", strings.TrimPrefix(path, r.b.home+"/"), err)
+			return true, refused(r.b, path, err)
 		}
 		if c == nil {
 			return len(r.files[p.id]) == 1, nil
@@ -74,11 +108,8 @@ func (r *recovery) adoption(p *spot, found *home.File) (*change, error) {
 	if err != nil || same && found.Hash == task.HashOf(p.m.After) && status == p.m.Enters() {
 		return nil, err
 	}
-	if t.ID != p.id {
-		return nil, task.Fault("id", fmt.Sprintf("%s is not the file's name", schemas.Quote(string(t.ID))), string(p.id))
-	}
-	if err := t.Sound(); err != nil {
-		return nil, task.InFile(err, strings.TrimPrefix(found.Path, b.home+"/"))
+	if err := cmp.Or(ownName(t, p.id), t.Sound()); err != nil {
+		return nil, err
 	}
 	t.Version = 1
 	t.Mbox.Revision, t.Mbox.Epoch, t.Mbox.Attempt = p.m.Revision, p.m.Epoch, p.m.Attempt

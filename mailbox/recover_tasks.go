@@ -271,7 +271,7 @@ func (r *recovery) lost(s *shard, p *spot) error {
 	}
 	r.out.lost(p.id)
 	for _, f := range left {
-		why := home.Reason{Reason: "lost: the content that the ledger names is nowhere, this was left", Code: "lost", Task: p.id}
+		why := home.Reason{Reason: "lost: the content that the ledger names is nowhere, this was left", Code: home.Lost, Task: p.id}
 		if err := r.quarantine(s, f.Path, p.id.File(), why); err != nil {
 			return err
 		}

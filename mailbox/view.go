@@ -171,6 +171,8 @@ func (b *books) current(id ID) (*home.File, *queue.Entry, error) {
 		return nil, r, task.About(id, fmt.Errorf("%w: it is not in tasks/%s", ErrByHand, r.State))
 	case errors.Is(err, fs.ErrPermission) && f != nil:
 		return f, r, task.About(id, fmt.Errorf("%w: %w", ErrByHand, err))
+	case f != nil && f.Task == nil && f.Hash != r.After.String():
+		return f, r, task.About(id, fmt.Errorf("%w: %v", ErrByHand, err)) // not %w: it is no fault of who calls
 	case f != nil && f.Hash != r.After.String():
 		return f, r, task.About(id, fmt.Errorf("%w: its bytes are not those of its last ledger line", ErrByHand))
 	case err != nil:

@@ -106,6 +106,8 @@ func (b *Box) Why(ctx context.Context, id ID) (*Why, error) {
 		w.Summary = "its file cannot be read as a task"
 		if last == nil && f.State == Pending {
 			w.Summary = cmp.Or(patient(b, id.File()), w.Summary)
+		} else {
+			w.Waits = append(w.Waits, fmt.Sprintf("a person, to mend its file where it lies; then mbox recover --adopt %s takes it, and before that mbox recover puts it into tasks/quarantine", id))
 		}
 		return w, nil
 	}

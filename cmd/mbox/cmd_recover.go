@@ -76,7 +76,7 @@ it; a wrong one is refused.`,
 			done, err := mailbox.Recover(ctx, home, o, r)
 			s.endProgress()
 			if err != nil && s.wayFree(err) == "" {
-				err = nothingLeft(err, r)
+				err = nothingLeft(home, err, r)
 			}
 			if err != nil {
 				return err
@@ -87,7 +87,7 @@ it; a wrong one is refused.`,
 				s.printRecovered(done)
 			}
 			if err == nil && done.Lost > 0 {
-				err = hint(&unwell{schemas.Count(done.Lost, "task is", "tasks are") + " lost: what the ledger names is nowhere"}, "%s", backOrUp(done.LostIDs[0]))
+				err = hint(&unwell{schemas.Count(done.Lost, "task is", "tasks are") + " lost: what the ledger names is nowhere"}, "%s", backOrUp(ctx, home, done.LostIDs[0]))
 			}
 			return err
 		},
@@ -116,8 +116,15 @@ func (s *session) sure(ctx context.Context, dir, said string) error {
 }
 
 // nothingLeft gives a hint to those who have followed the last one already.
-func nothingLeft(err error, did mailbox.RecoverOptions) error {
+func nothingLeft(home string, err error, did mailbox.RecoverOptions) error {
+	var bad *schemas.Error
 	switch {
+	case errors.As(err, &bad):
+		for _, id := range did.Adopt {
+			if way := mendFile(home, id); way != "" {
+				return hint(err, "%s", way)
+			}
+		}
 	case errors.Is(err, audit.ErrUnnamed):
 		return hint(err, "mbox recover --mailbox-id ID: .mbox/VERSION of a backup has the id, and mbox restore BACKUP DIR unpacks one")
 	case errors.Is(err, mailbox.ErrConflict) && did.MailboxID != "":

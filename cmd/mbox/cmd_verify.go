@@ -65,7 +65,7 @@ somewhere else.`,
 			}
 			if err == nil && len(report.Findings) > 0 {
 				err = fmt.Errorf("%w: %s, the first: %v", mailbox.ErrIntegrity, schemas.Count(len(report.Findings), "fault", "faults"), report.Findings[0])
-				err = hint(err, "%s", nextStep(home, report))
+				err = hint(err, "%s", nextStep(ctx, home, report))
 			}
 			return err
 		},
@@ -74,7 +74,7 @@ somewhere else.`,
 
 // nextStep is the hint of the first fault: what mends it, or shows that only a
 // backup does.
-func nextStep(home string, r verify.Report) string {
+func nextStep(ctx context.Context, home string, r verify.Report) string {
 	f := r.Findings[0]
 	path, mode := filepath.Join(home, f.File), strings.HasPrefix(f.What, "mode is")
 	info, err := os.Lstat(path)
@@ -104,13 +104,22 @@ func nextStep(home string, r verify.Report) string {
 	case f.Second():
 		return "mbox recover removes it where it is an older version of mbox's own, and else puts it into tasks/quarantine"
 	case f.Missing():
-		return "mbox recover brings back what can be, and gives up nothing; then " + backOrUp(f.Task)
+		return "mbox recover brings back what can be, and gives up nothing; then " + backOrUp(ctx, home, f.Task)
+	}
+	if way := mendFile(home, f.Task); way != "" {
+		return way
 	}
 	return fmt.Sprintf("mbox why %[1]s tells more; mbox recover --adopt %[1]s takes over what was done by hand", cmp.Or(clean(string(f.Task), 128), "ID"))
 }
 
 // backOrUp are the ways to go on without what a task was.
-func backOrUp(id mailbox.ID) string {
+func backOrUp(ctx context.Context, home string, id mailbox.ID) string {
+	if box, err := mailbox.Look(home, mailbox.Options{}); err == nil {
+		defer box.Close()
+		if way := leftOf(ctx, box, id); way != "" {
+			return way
+		}
+	}
 	return "bring its file back from a backup, which mbox restore BACKUP DIR unpacks; at last mbox recover --adopt " + clean(string(id), 128) + " gives it up"
 }
 

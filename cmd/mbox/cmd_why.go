@@ -54,7 +54,13 @@ func why(ctx context.Context, s *session, box *mailbox.Box, name string, inJSON 
 		return whyMessage(ctx, s, box, name, inJSON, err)
 	case err != nil:
 		return err
-	case inJSON:
+	}
+	if w.Path == "" {
+		if left := leftOf(ctx, box, w.ID); left != "" {
+			w.Waits = append(w.Waits, "a person: "+left)
+		}
+	}
+	if inJSON {
 		return s.printJSON(s.proposes.why(w))
 	}
 	s.printWhy(s.proposes.why(w))

@@ -128,7 +128,7 @@ func TestHintOfFault(t *testing.T) {
 		{"", verify.Finding{Invariant: 13, File: "tasks/quarantine/gone", Seq: 1, What: "the entry is gone"}, "--adopt-deleted"},
 		{"", verify.Finding{Invariant: 12, File: "decisions/file", What: "no ledger line knows it"}, "move "},
 	} {
-		if got := nextStep(home, verify.Report{Gone: c.gone, Findings: []verify.Finding{c.f}}); !strings.Contains(got, c.want) {
+		if got := nextStep(t.Context(), home, verify.Report{Gone: c.gone, Findings: []verify.Finding{c.f}}); !strings.Contains(got, c.want) {
 			t.Errorf("%+v: %s", c.f, got)
 		}
 	}

@@ -156,7 +156,7 @@ func judge(err error) (code int, hint string) {
 	case errors.Is(err, mailbox.ErrReadOnly):
 		return exitIO, "mbox doctor tells why; when the disk is well again: mbox recover --after-io-error"
 	case errors.Is(err, mailbox.ErrByHand):
-		return exitError, "mbox why ID tells more; mbox recover --adopt ID takes over what was done by hand"
+		return exitError, adoptIt
 	case errors.Is(err, mailbox.ErrIntegrity):
 		return exitError, "mbox recover brings the files in line; mbox verify names what is left"
 	case errors.Is(err, mailbox.ErrOldFormat):
@@ -299,6 +299,8 @@ func (s *session) judged(err error) (code int, hint string) {
 		hint = s.wayOut()
 	case tasksThere:
 		hint = cmp.Or(keptAs(s, err), hint)
+	case adoptIt:
+		hint = cmp.Or(mendFirst(s, err), hint)
 	}
 	if err != nil {
 		hint = aboutIt(err, hint)
@@ -329,6 +331,32 @@ func keptUnder(in, name string) string {
 			return "that lies in quarantine: mbox why " + schemas.ShellWord(k.Entry)
 		case k.Name, strings.TrimSuffix(k.Name, ".json"):
 			return "a file of that name lies in quarantine: mbox why " + schemas.ShellWord(k.Name)
+		}
+	}
+	return ""
+}
+
+// adoptIt is the hint of a task that was changed by hand.
+const adoptIt = "mbox why ID tells more; mbox recover --adopt ID takes over what was done by hand"
+
+// mendFirst is the hint of one whose file is no task any more; "" of any other.
+func mendFirst(s *session, err error) string {
+	id, ok := taskOf(err)
+	in, failed := s.homeDir()
+	if !ok || failed != nil {
+		return ""
+	}
+	return mendFile(in, mailbox.ID(id))
+}
+
+// mendFile is the hint of a task whose file cannot be adopted as it lies, for it is no task
+// of that id; "" of any other.
+func mendFile(in string, id mailbox.ID) string {
+	for _, state := range task.Folders {
+		f, _ := home.Read(in, state, filepath.Join(in, "tasks", string(state), id.File()))
+		if f != nil && f.Hash != "" && (f.Task == nil || f.Task.ID != id) {
+			return fmt.Sprintf("mend %s where it lies, then mbox recover --adopt %s takes it; mbox recover alone would put it into tasks/quarantine",
+				schemas.ShellWord(f.Path), schemas.ShellWord(string(id)))
 		}
 	}
 	return ""

@@ -90,10 +90,31 @@ func (a *putAway) next(in, place string) string {
 	switch {
 	case a.Code == home.LateResult:
 		return "mbox why " + schemas.ShellWord(string(a.Task)) + " tells how the task stands; whoever claims it can hand in what the file holds"
+	case a.Code == home.Lost:
+		return a.back(in, place)
 	case a.SHA256 != "" && a.Task == "" && home.StateAt(in, filepath.Join(in, place)) != task.None:
 		return "cp " + file + " again.json, mend it there without an id, and mbox send again.json"
 	}
 	return fmt.Sprintf("nothing needs it; rm -r %s %s, then mbox recover --adopt-deleted", file, file+home.ReasonSuffix)
+}
+
+// back is how a task comes back whose content was lost, of what was left in its place.
+func (a *putAway) back(in, place string) string {
+	id, to := schemas.ShellWord(string(a.Task)), filepath.Join(in, place)
+	if _, err := os.Lstat(to); err == nil {
+		return "mbox why " + id + " tells how the task stands that lies in its place now"
+	}
+	return fmt.Sprintf("cp %s %s, mend it there, and mbox recover --adopt %s brings the task back; without the file that gives it up",
+		schemas.ShellWord(filepath.Join(in, a.File)), schemas.ShellWord(to), id)
+}
+
+// leftOf is how a task comes back of which only something in quarantine is left; "" of any
+// other.
+func leftOf(ctx context.Context, box *mailbox.Box, id mailbox.ID) string {
+	if away, _, _ := whyFile(ctx, box, id.File(), nil); away != nil && away.Code == home.Lost && away.Task == id {
+		return away.Next
+	}
+	return ""
 }
 
 func (a *putAway) print(s *session, inJSON bool) error {

@@ -37,6 +37,9 @@ const ReasonSuffix = ".reason.json"
 // LateResult is the code of a result that came when its claim was over.
 const LateResult = "late_result"
 
+// Lost is the code of what was left of a task whose content is nowhere.
+const Lost = "lost"
+
 // Answered tells whether nobody needs to be told of an entry any more: who handed in a
 // late result got its exit code, and a drop that was rejected became a task in failed.
 func (r *Reason) Answered() bool {

@@ -93,7 +93,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"ledger-recovered-after-the-tasks", "21", recoverGo,
-		"r.journal, r.intact, r.ledger, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.strays", "r.journal, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.ledger",
+		"r.journal, r.intact, r.ledger, func() error { return fitToAdopt(r) }, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.strays", "r.journal, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.ledger",
 		boxTest("TestRule21_RecoverNeedsALedger|TestRule21_RecoverLeavesDamage|TestRule21_StagedContentOfACutLine"),
 	},
 	{
@@ -233,7 +233,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"recovery-unmarked", "20", recoverGo,
-		"r.ledger, b.markRecovery, r.sayRemade, r.fold,", "r.ledger, r.sayRemade, r.fold,",
+		"r.ledger, func() error { return fitToAdopt(r) }, b.markRecovery, r.sayRemade, r.fold,", "r.ledger, func() error { return fitToAdopt(r) }, r.sayRemade, r.fold,",
 		boxTest("TestRule20_OrderOfRecovery"),
 	},
 	{
