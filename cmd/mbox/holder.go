@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
 
@@ -99,7 +100,24 @@ func (r *resultFlags) read(ctx context.Context, s *session) ([]byte, error) {
 	} else if r.output == "" {
 		return nil, nil
 	}
+	if !utf8.Valid(data) {
+		return nil, r.noText()
+	}
 	return asJSON(data, r.text)
+}
+
+// noText refuses an output that no JSON can hold, and tells how its bytes are handed in.
+func (r *resultFlags) noText() error {
+	bad := &schemas.Error{File: r.file, Path: "$", Problem: "is no UTF-8", Code: schemas.CodeInvalidUTF8}
+	switch r.file {
+	case "":
+		bad.File = "--output"
+	case "-":
+		bad.File = "standard input"
+	default:
+		return hint(bad, "--artifact %s in the place of --output-file keeps its bytes as they are", schemas.ShellWord(r.file))
+	}
+	return hint(bad, "write it into a file: --artifact FILE keeps its bytes as they are")
 }
 
 // asJSON is the text itself where it is strict JSON, else a JSON string of it.
