@@ -32,7 +32,8 @@ func claimVerb() *verb {
 that is named, if the agent may take it now, and prints its JSON. Its mbox.lease.token is needed for progress, complete, fail and
 release. The claim lasts until mbox.lease.deadline; mbox progress makes it last
 longer. When it is over, the task goes back to pending. An agent that is paused
-(mbox agent pause) gets nothing, with exit code 5.`,
+(mbox agent pause) gets nothing, with exit code 5. Ctrl-C ends a --wait with 130,
+SIGTERM with 143.`,
 		shows: []string{
 			"task=$(mbox claim --agent coder --wait 10m) || exit",
 			`id=$(jq -r .id <<<"$task")`,
@@ -113,5 +114,5 @@ func (o *claimOptions) claim(ctx context.Context, box *mailbox.Box) (*mailbox.Cl
 	if err != nil && ctx.Err() == nil && errors.Is(limited.Err(), context.DeadlineExceeded) && errors.Is(err, context.DeadlineExceeded) {
 		return nil, firstError(mailbox.MayClaim(box, o.agent), mailbox.ErrEmpty)
 	}
-	return claim, err
+	return claim, bySignal(ctx, err)
 }

@@ -106,8 +106,12 @@ var errTimeOver = errors.New("the time is over")
 // wait fails with unwell where one of the tasks has failed, with errTimeOver, and with the
 // signal that has ended it: that is no failure of a task.
 func (w *waiting) wait(ctx context.Context, tasks []mailbox.ID) error {
-	err := w.until(ctx, tasks)
-	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+	return bySignal(ctx, w.until(ctx, tasks))
+}
+
+// bySignal is the signal that has ended what a command waited for, or any other error of it.
+func bySignal(ctx context.Context, err error) error {
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil && !errors.Is(err, mailbox.ErrCommitted) {
 		return context.Cause(ctx)
 	}
 	return err

@@ -3,11 +3,14 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // A wait that a signal ends is no failure of the task, and says so by its exit code. The
@@ -64,6 +67,50 @@ func TestWaitEndsBySignal(t *testing.T) {
 	for _, id := range []string{"open", "mine"} {
 		if out := mbox("show", id, "--json"); !strings.Contains(out, `"status": "pending"`) {
 			t.Errorf("%s does not wait any more: %s", id, out)
+		}
+	}
+}
+
+// Nor is it one of a claim that waits for a task.
+func TestClaimEndsBySignal(t *testing.T) {
+	bin, home := program(t), filepath.Join(t.TempDir(), "agents")
+	mbox := func(args ...string) *exec.Cmd {
+		return exec.CommandContext(t.Context(), bin, append([]string{"--home", home}, args...)...)
+	}
+	if out, err := mbox("init", "--sync", "none").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for signal, want := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
+		cmd := mbox("claim", "--agent", "waiter", "--wait", "10m")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"begins", "waits"} { // it takes in the second one only while it waits
+			admitted(t, home, fmt.Sprintf("%s-%d", name, want))
+		}
+		if err := cmd.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		if got := cmd.ProcessState.ExitCode(); got != want {
+			t.Errorf("%v: exit code %d, want %d", signal, got, want)
+		}
+	}
+}
+
+// admitted drops a task for somebody else, and waits until it was taken in.
+func admitted(t *testing.T, home, id string) {
+	t.Helper()
+	path := filepath.Join(home, "tasks", "pending", id+".json")
+	if err := os.WriteFile(path, []byte(`{"task":{"title":"Dropped"},"assignment":{"target_agent":"other"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for late := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if data, err := os.ReadFile(path); err == nil && bytes.Contains(data, []byte(`"tx"`)) {
+			return
+		}
+		if time.Now().After(late) {
+			t.Fatalf("nobody has taken %s in", id)
 		}
 	}
 }
