@@ -154,6 +154,9 @@ func TestEveryVerbIsTold(t *testing.T) {
 				t.Errorf("%s: exit code %d has no meaning", name, c)
 			}
 		}
+		if slices.Contains(v.exits, exitIO) && !slices.Contains(v.exits, exitData) && v.name != "doctor" {
+			t.Errorf("%s: reads mbox.toml, where mistakes may be, and does not list %d", name, exitData)
+		}
 		var flags []string
 		for _, f := range v.flags {
 			flag, usage := describe(f)

@@ -23,7 +23,7 @@ by a bridge stays until its result was delivered; mbox deliver --list tells of t
 
 mbox up does it by itself with tasks whose results were delivered archive_after ago.`,
 		shows: []string{"mbox archive --older-than 7d", "mbox archive task-2026-02-16-001"},
-		exits: []int{exitNotFound, exitConflict, exitIO, exitBusy, exitCommitted},
+		exits: []int{exitNotFound, exitConflict, exitData, exitIO, exitBusy, exitCommitted},
 		flags: []cli.Flag{
 			valueFlag("older-than", "ended longer ago than `DURATION`", &older),
 			filledFlag("by", "who does it: an `AGENT`, or human (human)", &o.by),

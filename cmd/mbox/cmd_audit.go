@@ -32,7 +32,7 @@ func auditShowVerb() *verb {
 the ledger. With --json the lines are those of the ledger: byte for byte into a pipe or a
 file; on a terminal, what moves it or hides (C1, bidi) is written as \u escapes.`,
 		shows: []string{"mbox audit show 17", "mbox audit show task-2026-02-16-001 --json"},
-		exits: []int{exitNotFound, exitIO, exitBusy},
+		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{boolFlag("json", "print the ledger's lines as they are", &inJSON)},
 		run: func(ctx context.Context, s *session, args []string) error {
 			return s.looking(ctx, func(box *mailbox.Box) error { return s.auditShow(ctx, box, args, inJSON) })

@@ -42,7 +42,7 @@ done. Of the parameters there are names, sizes and salted hashes, never values. 
 --json it is one object {"count", "entries"}; mbox schema print delegation is the
 form of an entry.`,
 		shows: []string{"mbox audit delegation -n 10", "mbox audit delegation --decision rejected --json | jq -r '.entries[].reason'"},
-		exits: []int{exitNotFound, exitIO, exitBusy},
+		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{
 			valueFlag("n", "at most `N` (100)", &o.most),
 			&cli.BoolFlag{Name: "tail", Usage: "the last ones; --tail=false is --head", Value: true, Destination: &o.tail, Count: &o.tails},

@@ -75,7 +75,7 @@ it learns of it at its next word, and its result is refused. --live is all such 
 --pending those that nobody has taken; how many that are is told, and asked about, or
 --yes has to be there. The exit code is that of the worst.`,
 		shows: []string{`mbox cancel task-2026-02-16-001 --reason "no longer needed"`},
-		exits: []int{exitNotFound, exitConflict, exitIO, exitBusy, exitCommitted},
+		exits: []int{exitNotFound, exitConflict, exitData, exitIO, exitBusy, exitCommitted},
 		flags: slices.Concat(o.flags("why: `TEXT`"), c.flags("live", "instead of ids: all that have not ended", "to"),
 			[]cli.Flag{boolFlag("pending", "instead of ids: all that wait", &waiting), c.byLabel()}),
 		run: func(ctx context.Context, s *session, args []string) error {

@@ -65,7 +65,7 @@ func channelsVerb() *verb {
 		brief: "list the channels",
 		about: "Lists the channels with how many messages they have. With --json each line is one.",
 		shows: []string{"mbox channels"},
-		exits: []int{exitNotFound, exitIO, exitBusy},
+		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: o.flags("print the names alone"),
 		run: func(ctx context.Context, s *session, _ []string) error {
 			if err := o.check("channels"); err != nil {

@@ -39,7 +39,7 @@ SIGTERM with 143.`,
 			`id=$(jq -r .id <<<"$task")`,
 			`export MBOX_TOKEN=$(jq -r .mbox.lease.token <<<"$task")`,
 		},
-		exits: []int{exitNotFound, exitConflict, exitIO, exitBusy, exitCommitted},
+		exits: []int{exitNotFound, exitConflict, exitData, exitIO, exitBusy, exitCommitted},
 		flags: []cli.Flag{
 			textFlag("agent", "who takes it: `AGENT`, needed", &o.agent),
 			valueFlag("type", "only a task of `TYPE`", &o.kind),

@@ -21,7 +21,7 @@ that name it, those of channels that it watches, and those to all agents. An ite
 a task for the agent (mbox help channels): a worker claims it like any other, and its
 end acknowledges it, as mbox ack does. With --json each line is one item.`,
 		shows: []string{"mbox inbox --agent coder", "mbox inbox --json | jq -r .text"},
-		exits: []int{exitNotFound, exitPolicy, exitIO, exitBusy},
+		exits: []int{exitNotFound, exitData, exitPolicy, exitIO, exitBusy},
 		flags: append(flags(filledFlag("agent", "whose inbox: `AGENT`; the agent's own commands leave it out", &o.agent)), as.flags("print the items' ids alone")...),
 		run: func(ctx context.Context, s *session, _ []string) error {
 			if err := as.check("inbox"); err != nil {
@@ -158,7 +158,7 @@ func whoamiVerb() *verb {
 		about: `Prints the agent whose command this is, or human. With --json it prints also the task
 that it works for and the mailbox's folder.`,
 		shows: []string{"mbox whoami --json"},
-		exits: []int{exitNotFound, exitIO, exitBusy},
+		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: flags(o.flags("print the name alone, as without it")...),
 		run: func(ctx context.Context, s *session, _ []string) error {
 			if err := o.check("whoami"); err != nil {

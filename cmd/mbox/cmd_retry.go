@@ -39,7 +39,7 @@ were right. All of it lies in tasks/quarantine, to be mended and sent anew.`,
 			`mbox retry task-2026-02-16-001 --reason "the disk has room again"`,
 			"mbox retry --failed --since 1h --yes",
 		},
-		exits: []int{exitNotFound, exitConflict, exitIO, exitBusy, exitCommitted},
+		exits: []int{exitNotFound, exitConflict, exitData, exitIO, exitBusy, exitCommitted},
 		flags: slices.Concat(o.flags("why: `TEXT`"), c.flags("failed", "instead of ids: all that have failed", "to"), []cli.Flag{c.byLabel()}),
 		run: func(ctx context.Context, s *session, args []string) error {
 			by, err := o.who()

@@ -188,7 +188,7 @@ func secretRemoveVerb() *verb {
 it, the next attempt does not get it. Backups and whoever has seen it keep it, too: end
 it where it comes from as well. A change record is written. It is for people.`,
 		shows: []string{"mbox secret rm --agent coder API_TOKEN"},
-		exits: []int{exitNotFound, exitPolicy, exitIO, exitBusy, exitCommitted},
+		exits: []int{exitNotFound, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
 		flags: []cli.Flag{o.agentFlag(), jsonFlag(&o.json)},
 		run: func(ctx context.Context, s *session, args []string) error {
 			if err := o.named("rm", args[0]); err != nil {

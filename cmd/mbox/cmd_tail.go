@@ -53,7 +53,7 @@ ledger: byte for byte into a pipe or a file; on a terminal, what moves it or hid
 			"mbox tail --agent coder --event task_completed,task_failed",
 			"mbox tail --since 2h --no-follow --json | jq -r .action",
 		},
-		exits: []int{exitNotFound, exitIO, exitBusy},
+		exits: []int{exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{
 			valueFlag("n", "begin with the last `N` lines (10; with --since all)", &o.last),
 			filledFlag("agent", "only lines of `AGENT`", &o.agent),

@@ -152,7 +152,7 @@ func tokenRevokeVerb() *verb {
 		about: `Ends a token at once, also for servers that run: whoever shows it is refused. A
 change record is written, with name and role. Like making one it is for people.`,
 		shows: []string{"mbox token revoke phone"},
-		exits: []int{exitNotFound, exitPolicy, exitIO, exitBusy, exitCommitted},
+		exits: []int{exitNotFound, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
 		flags: []cli.Flag{jsonFlag(&inJSON)},
 		run: func(ctx context.Context, s *session, args []string) error {
 			if err := keeping.byPerson(); err != nil {

@@ -33,7 +33,7 @@ the exit code is 4.`,
 			"mbox wait task-2026-02-16-001 --timeout 10m",
 			"mbox wait --label batch=7 --any",
 		},
-		exits: []int{exitError, exitNotFound, exitIO, exitBusy},
+		exits: []int{exitError, exitNotFound, exitData, exitIO, exitBusy},
 		flags: []cli.Flag{
 			boolFlag("any", "until the first of them has ended", &any),
 			valueFlag("timeout", "wait no longer than `DURATION`; then the exit code is 75", &limit),
