@@ -37,7 +37,7 @@ bytes are kept in tasks/quarantine.`,
 			return h.act(ctx, s, "complete", args[0], func(box *mailbox.Box, c *mailbox.Claim) error {
 				for _, path := range r.artifacts {
 					if _, err := c.Keep(ctx, path); err != nil {
-						return missingCopy(err, path)
+						return uncopied(err, path)
 					}
 				}
 				return c.Complete(ctx, mailbox.Result{Output: output})

@@ -186,7 +186,9 @@ func (o *sendOptions) submit(ctx context.Context, s *session, box *mailbox.Box, 
 	id, err := mailbox.SubmitWith(ctx, box, task, files)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !errors.Is(err, mailbox.ErrCommitted):
-		return "", missingCopy(err, strings.Join(o.attach, ", "))
+		return "", uncopied(err, o.attach...)
+	case ofFiles(err):
+		return "", uncopied(err, o.attach...)
 	case err != nil:
 		return id, hintData(err, "mbox send --help, or mbox schema print task")
 	}

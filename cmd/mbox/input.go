@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"syscall"
 
 	"mbox/mailbox"
@@ -87,9 +88,30 @@ func missingFile(err error, name string) error {
 	return hint(notThere(err, name), "give the name of a file, or - for standard input")
 }
 
-// missingCopy is missingFile where a file is copied, for which standard input will not do.
-func missingCopy(err error, name string) error {
-	return hint(notThere(err, name), "give the name of a file that is there")
+// uncopied is the error of files that were to be copied, and names is how they were given.
+func uncopied(err error, names ...string) error {
+	var bad *schemas.Error
+	if errors.Is(err, os.ErrNotExist) { // standard input will not do
+		return hint(notThere(err, strings.Join(names, ", ")), "give the name of a file that is there")
+	}
+	if !errors.As(err, &bad) {
+		return err
+	}
+	switch bad.Code {
+	case "not_regular":
+		return hint(err, "give the file that a link leads to (readlink -f shows it), or one with what a pipe says")
+	case "too_many":
+		return hint(err, "tar -czf all.tgz %s makes one file of them, to be given in their place", shell(names))
+	case schemas.CodeInvalidUTF8:
+		return hint(err, "mv gives it another name, which has to be UTF-8")
+	}
+	return err
+}
+
+// ofFiles tells whether an error is of what was to be copied.
+func ofFiles(err error) bool {
+	var bad *schemas.Error
+	return errors.As(err, &bad) && bad.Path == "result.artifacts"
 }
 
 func notThere(err error, name string) error {

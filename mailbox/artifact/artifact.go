@@ -93,7 +93,11 @@ func (s *Set) Gather(ctx context.Context, dir, below, name string) error {
 	}
 	f, info, err := durable.OpenBelow(dir, below)
 	if errors.Is(err, durable.ErrNotRegular) {
-		return Refused(below, "not_regular", "it is not a regular file", "regular files and folders")
+		what := "not a regular file"
+		if info, err := os.Lstat(filepath.Join(dir, below)); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+			what = "a " + durable.KindOf(info.Mode()) + ", " + what
+		}
+		return Refused(below, "not_regular", "it is "+what, "regular files and folders")
 	}
 	if err != nil {
 		return err
