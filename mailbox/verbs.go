@@ -273,14 +273,15 @@ func (c *Claim) remembered(foreign error) (*home.File, error) {
 	return &home.File{Task: t, Hash: r.After.String(), State: InProgress}, b.reconciler.mendFile(t, r)
 }
 
-// notOurs refuses a token that another task was claimed with. Nothing is kept of
-// what came with it: it belongs elsewhere.
-func (c *Claim) notOurs() error {
+// ours tells whether a claim of the task is known with this token, and refuses one that
+// another task was claimed with. Nothing is kept of what came with that: it belongs
+// elsewhere.
+func (c *Claim) ours() (known bool, err error) {
 	e, err := c.box.ledger.LineWith("claim", c.box.saltedHash("token", c.token))
 	if err != nil || e == nil || ID(e.Task()) == c.ID() {
-		return err
+		return e != nil, err
 	}
-	return task.About(c.ID(), task.Fault("token", "it is the token of another task, "+e.Task(), "the token that claim printed for this one"))
+	return true, task.About(c.ID(), task.Fault("token", "it is the token of another task, "+e.Task(), "the token that claim printed for this one"))
 }
 
 // late answers a verb whose token is not that of the present claim.
@@ -293,16 +294,19 @@ func (c *Claim) late(ctx context.Context, s *shard, verb, request string, conten
 	if said != nil && ID(said.Task()) == id && verb != "progress" { // one that ended the claim; who reports it wants to know that
 		return nil
 	}
-	if err := c.notOurs(); err != nil {
+	known, err := c.ours()
+	if err != nil {
 		return err
 	}
 	over := "its claim is over"
-	if c.Task.Mbox.Epoch == 0 {
+	switch {
+	case c.Task.Mbox.Epoch == 0:
 		over = "it is " + c.Task.Called(c.Task.Result.Status) + ", and nobody has claimed it"
+	case !known:
+		over = "no claim of it is known that had this one"
 	}
-	stale := task.About(id, fmt.Errorf("%w: %s", ErrStale, over))
 	if verb != "complete" && verb != "fail" {
-		return stale
+		return task.About(id, fmt.Errorf("%w: %s", ErrStale, over))
 	}
 	data, err := schemas.Encode(struct {
 		Task    ID     `json:"task"`
@@ -319,7 +323,7 @@ func (c *Claim) late(ctx context.Context, s *shard, verb, request string, conten
 		// Not ErrStale, for that would say that the bytes are kept.
 		return task.About(id, fmt.Errorf("its claim is over, and its result could not be kept: %w", err))
 	}
-	return stale
+	return task.About(id, fmt.Errorf("%w: %s; what was handed in is kept in tasks/quarantine", ErrStale, over))
 }
 
 // Cancel ends a task that is pending or in progress; it then lies in failed

@@ -142,7 +142,7 @@ func judge(err error) (code int, hint string) {
 	case errors.As(err, &denied), errors.As(err, &refused):
 		return exitPolicy, "mbox audit delegation shows the decision; mbox.toml says who may do what"
 	case errors.Is(err, mailbox.ErrStale):
-		return exitStale, "the task was given to somebody else or has ended; a late result is kept in tasks/quarantine"
+		return exitStale, "the task was given to somebody else or has ended, or it is another token than mbox claim printed; mbox why ID tells more"
 	case errors.Is(err, mailbox.ErrGone):
 		return exitIO, "put them back as they were, and it ends by itself; if they are to be deleted: mbox recover --adopt-deleted"
 	case errors.Is(err, mailbox.ErrLost):

@@ -57,7 +57,7 @@ func hintUnclaimed(err error, t *mailbox.Task) error {
 	if agent == "any" {
 		agent = "NAME"
 	}
-	return hint(err, "mbox claim %s --agent %s; a result that came with that token is kept in tasks/quarantine", schemas.ShellWord(string(t.ID)), schemas.ShellWord(agent))
+	return hint(err, "mbox claim %s --agent %s", schemas.ShellWord(string(t.ID)), schemas.ShellWord(agent))
 }
 
 // resultFlags is where complete and fail take what the work came to from.
