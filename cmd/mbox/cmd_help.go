@@ -16,12 +16,12 @@ func helpVerb() *verb {
 		brief: "explain a command or a topic",
 		about: `Prints what mbox --help prints, with a list of the topics; or the help of a
 command; or a topic. What is both, as backup is, is a topic here, and the
-command's help is mbox backup --help. mbox help exit lists the exit codes.`,
+command's help is mbox backup --help. mbox help exit tells the exit codes.`,
 		shows: []string{"mbox help send", "mbox help decision new", "mbox help damage"},
 		run: func(_ context.Context, s *session, args []string) error {
 			v, path := tree(), []string{"mbox"}
 			if len(args) == 1 && strings.HasPrefix(args[0], "exit") {
-				s.printf("Exit codes:\n%s", exitText(v.codes()))
+				s.printf("Exit codes:\n%s", s.exitText(v.codes()))
 				return nil
 			}
 			if len(args) == 1 && (v.verb(args[0]) == nil || slices.Contains(topicNames(), args[0])) {

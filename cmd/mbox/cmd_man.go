@@ -46,7 +46,7 @@ func manPage(root *verb, globals []cli.Flag) string {
 	}
 	m.line(".SH \"EXIT STATUS\"")
 	for _, c := range root.codes() {
-		m.line(".TP\n.B %d\n%s", c, roff(exitMeaning[c]))
+		m.line(".TP\n.B %d\n%s", c, roff(exitTold(c)))
 	}
 	m.line(".SH ENVIRONMENT")
 	m.line(".TP\n.B MBOX_HOME\nthe mailbox's folder, \\(ti/agents by default")

@@ -58,6 +58,23 @@ var exitMeaning = map[int]string{
 	exitCommitted: "committed, not yet applied",
 }
 
+// exitMore is what else is to be known of some of them, or done.
+var exitMore = map[int]string{
+	exitUsage:     "nothing was touched, and the hint has the corrected line, or names the help",
+	exitStale:     "somebody else has the task, or it has ended",
+	exitPolicy:    "a role, a policy, a depth or a budget says no, or the mailbox is another user's (sudo mbox); nothing was done",
+	exitBusy:      "try again",
+	exitCommitted: "it counts; the next command brings the files in line",
+}
+
+// exitTold is an exit code's meaning with that.
+func exitTold(code int) string {
+	if more := exitMore[code]; more != "" {
+		return exitMeaning[code] + ": " + more
+	}
+	return exitMeaning[code]
+}
+
 // usageError is a command line that mbox does not do. Nothing was touched.
 type usageError struct{ problem, hint string }
 

@@ -27,7 +27,7 @@ func (s *session) printHelp(v *verb, path []string) {
 		s.printf("\nExamples:\n%s\n", indented(strings.Join(v.shows, "\n")))
 	}
 	if len(v.verbs) == 0 || len(path) == 1 {
-		s.printf("\nExit codes:\n%s", exitText(v.codes()))
+		s.printf("\nExit codes:\n%s", s.exitText(v.codes()))
 	}
 }
 
@@ -129,10 +129,11 @@ func (v *verb) codes() []int {
 	return slices.Compact(codes)
 }
 
-func exitText(codes []int) string {
+func (s *printer) exitText(codes []int) string {
+	const margin = 7
 	var b strings.Builder
 	for _, c := range codes {
-		fmt.Fprintf(&b, "   %-2d  %s\n", c, exitMeaning[c])
+		fmt.Fprintf(&b, "   %-2d  %s\n", c, strings.Join(wrap(exitTold(c), s.helpWide()-margin), "\n"+strings.Repeat(" ", margin)))
 	}
 	return b.String()
 }
