@@ -69,6 +69,9 @@ func (o *delegationOptions) query() delegation.Query {
 }
 
 func (o *delegationOptions) run(ctx context.Context, s *session, box *mailbox.Box) error {
+	if err := checkOnly(o.task); err != nil {
+		return err
+	}
 	found, err := delegation.Find(ctx, box.Ledger(), o.query())
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"mbox/audit"
 	"mbox/audit/delegation"
 	"mbox/mailbox"
+	"mbox/mailbox/task"
 )
 
 type tailOptions struct {
@@ -71,6 +72,9 @@ ledger: byte for byte into a pipe or a file; on a terminal, what moves it or hid
 }
 
 func (o *tailOptions) run(ctx context.Context, s *session, box *mailbox.Box) error {
+	if err := checkOnly(o.task); err != nil {
+		return err
+	}
 	ctx, end := whileRead(ctx)
 	defer end()
 	if o.agent != "" {
@@ -85,6 +89,14 @@ func (o *tailOptions) run(ctx context.Context, s *session, box *mailbox.Box) err
 		return err
 	}
 	return o.follow(ctx, s, box, from)
+}
+
+// checkOnly refuses an id of which no line can be; "" is for those of all tasks.
+func checkOnly(id string) error {
+	if id == "" {
+		return nil
+	}
+	return task.CheckID(mailbox.ID(id))
 }
 
 // follow prints from there to the end of the ledger, and what comes until the context
