@@ -124,7 +124,7 @@ func (s *session) describe(ctx context.Context, box *mailbox.Box, id mailbox.ID)
 		p.printf("\n")
 		w.Approve = "" // what it binds has been shown
 	}
-	p.printWhy(s.proposes.why(w))
+	p.printWhy(s.proposes.why(w), s.proposes.named(anew(box.Home(), w)))
 	err = p.out.Flush()
 	return text.String(), err
 }

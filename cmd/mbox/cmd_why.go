@@ -10,7 +10,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"mbox/cmd/mbox/check"
 	"mbox/mailbox"
+	"mbox/mailbox/home"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -63,14 +66,30 @@ func why(ctx context.Context, s *session, box *mailbox.Box, name string, inJSON 
 	if inJSON {
 		return s.printJSON(s.proposes.why(w))
 	}
-	s.printWhy(s.proposes.why(w))
+	s.printWhy(s.proposes.why(w), s.proposes.named(anew(s.folder, w)))
 	return nil
 }
 
-func (s *printer) printWhy(w *mailbox.Why) {
+// anew is how a drop that was rejected is sent anew; "" of any other task.
+func anew(in string, w *mailbox.Why) string {
+	if w.Task == nil || w.Task.Called(w.State) != task.Rejected {
+		return ""
+	}
+	entries, _ := home.Entries(in) // what cannot be read, verify and doctor tell of
+	if at := check.Dropped(in, entries, w.ID); at != "" {
+		return check.MendAnew(at, "") + "; then mbox archive " + schemas.ShellWord(string(w.ID))
+	}
+	return ""
+}
+
+// printWhy prints an explanation for people. next is what may be done, where that is known.
+func (s *printer) printWhy(w *mailbox.Why, next string) {
 	s.printf("%s  %s\n%s\n\n", s.paint.bold(clean(string(w.ID), 128)), s.stateColour(w.State)(stateOf(w)), s.hanging(clean(schemas.LocalTimes(w.Summary), maxLine), 0, plain))
 	if w.Path != "" {
 		s.field("file", s.place(w.Path))
+	}
+	if next != "" {
+		s.field("next", next)
 	}
 	if w.Lease != "" {
 		s.field("claim", schemas.LocalTimes(w.Lease))

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"mbox/audit"
+	"mbox/cmd/mbox/check"
 	"mbox/mailbox"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
@@ -93,7 +94,7 @@ func (a *putAway) next(in, place string) string {
 	case a.Code == home.Lost:
 		return a.back(in, place)
 	case a.SHA256 != "" && a.Task == "" && home.StateAt(in, filepath.Join(in, place)) != task.None:
-		return "cp " + file + " again.json, mend it there without an id, and mbox send again.json"
+		return check.MendAnew(filepath.Join(in, a.File), "")
 	}
 	return fmt.Sprintf("nothing needs it; rm -r %s %s, then mbox recover --adopt-deleted", file, file+home.ReasonSuffix)
 }

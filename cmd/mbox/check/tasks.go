@@ -356,14 +356,27 @@ func actionOf(t *mailbox.Task) string {
 // Anew is how a drop that was rejected is sent anew, mended; "" where the bytes that were
 // dropped are not among the entries of the quarantine.
 func Anew(in string, entries []string, id mailbox.ID) string {
+	if at := Dropped(in, entries, id); at != "" {
+		return MendAnew(at, fmt.Sprintf(" (mbox why %s tells what is wrong)", schemas.ShellWord(string(id))))
+	}
+	return ""
+}
+
+// MendAnew is how what lies in quarantine is sent anew, mended. note is what helps there.
+func MendAnew(at, note string) string {
+	return fmt.Sprintf("cp %s again.json, mend it there without an id%s, and mbox send again.json", schemas.ShellWord(at), note)
+}
+
+// Dropped is where the bytes lie that were dropped as a task which was rejected; "" where
+// they are not among the entries of the quarantine.
+func Dropped(in string, entries []string, id mailbox.ID) string {
 	for _, entry := range entries {
 		if !strings.HasPrefix(entry, id.File()+"~") {
 			continue
 		}
 		at := filepath.Join(in, "tasks", "quarantine", entry)
 		if why, err := home.ReadReason(at + home.ReasonSuffix); err == nil && why.Task == id && why.Code != home.LateResult {
-			return fmt.Sprintf("cp %s again.json, mend it there without an id (mbox why %s tells what is wrong), and mbox send again.json",
-				schemas.ShellWord(at), schemas.ShellWord(string(id)))
+			return at
 		}
 	}
 	return ""
