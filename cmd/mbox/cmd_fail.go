@@ -3,9 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
+	"strings"
 
 	"mbox/mailbox"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -34,9 +37,29 @@ pause that doubles, until its attempts are used up; then, or at once with
 			}
 			f.Code = cmp.Or(f.Code, "failed")
 			return h.act(ctx, s, "fail", args[0], func(_ *mailbox.Box, c *mailbox.Claim) error {
-				return c.Fail(ctx, f)
+				return hintCode(c.Fail(ctx, f), f.Code, args[0])
 			})
 		},
 		words: tasksThatAre(mailbox.InProgress),
 	}
+}
+
+// hintCode names the flag of what is no code of a failure, and makes one of it.
+func hintCode(err error, code, id string) error {
+	var bad *schemas.Error
+	if !errors.As(err, &bad) || bad.Path != "code" {
+		return err
+	}
+	named := *bad
+	named.Path = "--code"
+	one := strings.Trim(strings.Map(func(r rune) rune {
+		if task.CheckCode("a"+string(r)) != nil {
+			return '_'
+		}
+		return r
+	}, strings.ToLower(code)), "_.-")
+	if one = one[:min(len(one), 64)]; task.CheckCode(one) != nil {
+		one = "exec_failed"
+	}
+	return hint(&named, `mbox fail %s --code %s --reason "what went wrong"`, schemas.ShellWord(id), one)
 }
