@@ -11,10 +11,10 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
 
+	"mbox/cmd/mbox/top"
 	"mbox/mailbox"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
@@ -450,11 +450,11 @@ func failureIn(t *mailbox.Task, room int) string {
 	if t.Result.Error.Path != "" {
 		why = strings.TrimPrefix(why, t.Result.Error.Code+": ")
 	}
-	left := room - utf8.RuneCountInString(why) - len(": ")
+	left := room - top.Cells(why) - len(": ")
 	if left < least {
-		return clean(why, room)
+		return top.Cut(why, room)
 	}
-	return clean(t.Task.Title, left) + ": " + why
+	return top.Cut(clean(t.Task.Title, maxLine), left) + ": " + why
 }
 
 func (s *printer) stateColour(state mailbox.State) paint {

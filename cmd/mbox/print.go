@@ -8,8 +8,8 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
+	"mbox/cmd/mbox/top"
 	"mbox/schemas"
 )
 
@@ -153,7 +153,7 @@ func (t *table) print(s *session) {
 // rows say the same, and the others.
 func (t *table) narrow(wide int) {
 	for _, row := range t.rows {
-		row[0].text = middle(row[0].text, max(wide/4, idWide))
+		row[0].text = top.Middle(row[0].text, max(wide/4, idWide))
 	}
 	same := func(i int) bool {
 		return !slices.ContainsFunc(t.rows, func(row []cell) bool { return row[i].text != t.rows[0][i].text })
@@ -172,16 +172,6 @@ func (t *table) fits(wide int) bool {
 		used += w + 2
 	}
 	return used+min(widths[last], wide*2/5) <= wide
-}
-
-// middle is a name of at most so many characters: of a longer one both ends are left.
-func middle(name string, most int) string {
-	all := []rune(name)
-	if len(all) <= most {
-		return name
-	}
-	end := (most - 1) / 2
-	return string(all[:most-1-end]) + "…" + string(all[len(all)-end:])
 }
 
 // leaveOut leaves out the columns that can be spared and of which is says so.
@@ -205,7 +195,7 @@ func (t *table) widths() []int {
 	}
 	for _, row := range t.rows {
 		for i, c := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(c.text))
+			widths[i] = max(widths[i], top.Cells(c.text))
 		}
 	}
 	return widths
@@ -217,10 +207,10 @@ func (s *printer) row(cells []cell, widths []int) string {
 	for i, c := range cells {
 		shown, pad := c.text, 0
 		if i < len(cells)-1 {
-			pad = widths[i] - utf8.RuneCountInString(c.text) + 2
+			pad = widths[i] - top.Cells(c.text) + 2
 			used += widths[i] + 2
 		} else if room := max(s.wide-used, 8); s.wide > 0 {
-			if shown = clean(c.text, room); c.fit != nil && shown != c.text {
+			if shown = top.Cut(c.text, room); c.fit != nil && shown != c.text {
 				shown = c.fit(room)
 			}
 		}

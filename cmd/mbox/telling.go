@@ -16,6 +16,7 @@ import (
 
 	"mbox/audit"
 	"mbox/audit/delegation"
+	"mbox/cmd/mbox/top"
 	"mbox/mailbox"
 	"mbox/mailbox/task"
 	"mbox/schemas"
@@ -190,7 +191,7 @@ func progressText(p *mailbox.Progress) string {
 	return strings.TrimSpace(fmt.Sprintf("%d%% %s", *p.Percent, p.Message))
 }
 
-// wrap breaks a line between words, where it is longer than that many characters; at
+// wrap breaks a line between words, where it is longer than that many cells; at
 // less than a few it is left as it is. What is broken off is indented as the line is.
 func wrap(text string, wide int) (lines []string) {
 	const least = 16
@@ -204,7 +205,7 @@ func wrap(text string, wide int) (lines []string) {
 		switch {
 		case line == "":
 			line = word
-		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > wide:
+		case top.Cells(line)+1+top.Cells(word) > wide:
 			lines, line = append(lines, indent+line), word
 		default:
 			line += " " + word

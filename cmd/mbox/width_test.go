@@ -9,8 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
+	"mbox/cmd/mbox/top"
 	"mbox/mailbox"
 	"mbox/mailbox/mailboxtest"
 )
@@ -51,6 +51,37 @@ func TestTerminalsAreWideEnough(t *testing.T) {
 					t.Errorf("%d columns:\n%s", wide, show)
 				}
 			}
+		}
+	}
+}
+
+// A wide character has two cells, in titles and in the names of what lies in quarantine.
+func TestWideCharactersFit(t *testing.T) {
+	wide := strings.Repeat("漢字🙂", 40)
+	box := mailboxtest.New(t, mailbox.Options{})
+	for _, title := range []string{wide, "short 漢字", strings.Repeat("many 言葉 ", 30)} {
+		if _, err := box.Submit(t.Context(), &mailbox.Task{Task: mailbox.Request{Title: title}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, columns := range []int{79, 80} {
+		printed := linesOn(t, columns, false, func(s *session) {
+			rows := taskTable()
+			for it, err := range box.List(t.Context(), mailbox.Filter{}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				rows.add(s.taskRow(&listed{Item: it})...)
+				if it.Task.Task.Title != wide { // a word is not broken
+					s.showTask(it.Task, it.State, nil)
+				}
+			}
+			rows.blank(text(wide), text(asQuarantine), text(wide))
+			rows.blank(text("漢.json"), text(asQuarantine), text("x"))
+			rows.print(s)
+		})
+		if at := regexp.MustCompile(`(?m)^漢.json {14}`); !at.MatchString(printed) {
+			t.Errorf("%d columns: no %s in\n%s", columns, at, printed)
 		}
 	}
 }
@@ -107,7 +138,7 @@ func linesOn(t *testing.T, wide int, on bool, do func(*session)) string {
 		t.Errorf("colours %v: %q", on, b.String())
 	}
 	for line := range strings.Lines(text) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > wide {
+		if n := top.Cells(strings.TrimSuffix(line, "\n")); n > wide {
 			t.Errorf("%d of %d columns: %s", n, wide, line)
 		}
 	}

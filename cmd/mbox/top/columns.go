@@ -22,7 +22,7 @@ func (m *model) boardLines(high int) []string {
 			lines = append(lines, problemLine(p))
 		}
 		if more := len(problems) - most; more > 0 {
-			lines[most-1] = cut(lines[most-1], m.wide-12) + dim(fmt.Sprintf("  +%d: key 5", more))
+			lines[most-1] = Cut(lines[most-1], m.wide-12) + dim(fmt.Sprintf("  +%d: key 5", more))
 		}
 	}
 	ledger := 0
@@ -114,5 +114,5 @@ func (m *model) cell(r *Row, wide int) string {
 	if r.State == mailbox.InProgress && r.By != "" {
 		what = r.By + ": " + what
 	}
-	return cut(urgent+dim(fit(schemas.Ago(r.Since.Time, m.now()), 4))+clean(what), wide)
+	return Cut(urgent+dim(fit(schemas.Ago(r.Since.Time, m.now()), 4))+clean(what), wide)
 }

@@ -209,7 +209,7 @@ const margin = 13
 func (s Style) line(w io.Writer, name, text string) {
 	text = fit(name, margin) + text
 	if s.Wide > 0 {
-		text = cut(text, s.Wide)
+		text = Cut(text, s.Wide)
 	}
 	s.put(w, text)
 }

@@ -16,15 +16,28 @@ func oneLine(text string) string {
 	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")
 }
 
-// fit makes a line exactly so many cells wide. It may have colours.
-func fit(line string, wide int) string {
-	line = cut(line, wide)
-	return line + strings.Repeat(" ", max(wide-ansi.StringWidthWc(line), 0))
+// Cells is how many cells of a terminal a line takes. A wide character has two, a
+// combining one none, and colours have none.
+func Cells(line string) int { return ansi.StringWidthWc(line) }
+
+// Middle is a name of at most so many cells: of a longer one both ends are left.
+func Middle(name string, most int) string {
+	all := Cells(name)
+	if all <= most {
+		return name
+	}
+	end := (most - 1) / 2
+	return ansi.TruncateWc(name, most-1-end, "") + "…" + ansi.TruncateLeftWc(name, all-end, "")
 }
 
-// cut makes a line at most so many cells wide. A wide character has two, a combining
-// one none, and colours have none.
-func cut(line string, wide int) string {
+// fit makes a line exactly so many cells wide. It may have colours.
+func fit(line string, wide int) string {
+	line = Cut(line, wide)
+	return line + strings.Repeat(" ", max(wide-Cells(line), 0))
+}
+
+// Cut makes a line at most so many cells wide.
+func Cut(line string, wide int) string {
 	if wide <= 0 {
 		return ""
 	}

@@ -27,7 +27,7 @@ func (m *model) screenLines() []string {
 	lines := append(top, padded(m.body(room), room)...)
 	lines = append(lines, bottom...)[:max(m.high, 0)]
 	for i, l := range lines {
-		lines[i] = cut(l, m.wide)
+		lines[i] = Cut(l, m.wide)
 	}
 	return lines
 }
