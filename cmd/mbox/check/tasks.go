@@ -295,6 +295,13 @@ func (e *Exam) waiting(ctx context.Context, box *mailbox.Box) {
 			return
 		}
 		if item.Err != nil {
+			id := mailbox.ID(strings.TrimSuffix(filepath.Base(item.Path), ".json"))
+			if _, err := mailbox.Stands(ctx, box, id); err != nil {
+				continue // it is a drop
+			}
+			if found++; found <= shown {
+				e.add("tasks", Wrong, "mbox why "+string(id), "task %s: %v", id, item.Err)
+			}
 			continue
 		}
 		byHand := mailbox.ByHand(ctx, box, item)
