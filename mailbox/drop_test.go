@@ -255,6 +255,7 @@ var droppedFiles = []dropped{
 	{name: "brings an output", text: titled(`,"result":{"output":"done"}`), ends: rejected("result.output", "not_yours")},
 	{name: "brings an error", text: titled(`,"result":{"error":{"code":"x"}}`), ends: rejected("result.error", "not_yours")},
 	{name: "claims to be picked up", text: titled(`,"assignment":{"picked_up_by":"coder"}`), ends: rejected("assignment.picked_up_by", "not_yours")},
+	{name: "brings an empty key", text: meta(`"idempotency_key":""`), ends: rejected("mbox.idempotency_key", "bad_value")},
 	{name: "brings a history", text: titled(`,"audit":{"state_changes":[{"from":"pending","to":"in-progress","by":"a","at":"2020-01-01T00:00:00Z","reason":"r"}]}`), ends: rejected("audit.state_changes", "not_yours")},
 	{name: "forged tx", text: meta(`"tx":"00"`), ends: rejected("mbox.tx", "not_yours")},
 	{name: "forged epoch", text: meta(`"epoch":9`), ends: rejected("mbox.epoch", "not_yours")},

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -65,7 +66,8 @@ func CheckCode(code string) error {
 
 // ParseDrop reads a task that somebody dropped as name (a file name, or ""). A
 // drop may be small: only task.title is needed. It may not claim a state, and
-// of mbox's own fields it may set only those that are a dropper's. The error is
+// of mbox's own fields it may set only those that are a dropper's; an idempotency
+// key of "" is refused. The error is
 // a *schemas.Error that names the JSON path. The task's defaults are not filled
 // in yet, but an id in the file name is taken over.
 func ParseDrop(name string, data []byte) (*Task, error) {
@@ -80,10 +82,28 @@ func ParseDrop(name string, data []byte) (*Task, error) {
 	case t.ID != "" && name != "" && t.ID.File() != name: // the copy of another task, perhaps
 		return nil, &schemas.Error{File: name, Path: "id", Code: "id_mismatch", Problem: fmt.Sprintf("id %q is not the file's name", schemas.Sentence(string(t.ID), 80)), Want: "the file name without .json, or no id at all"}
 	}
-	if err := t.Forged(); err != nil {
+	if err := cmp.Or(t.Forged(), t.keyGiven(data)); err != nil {
 		return nil, InFile(err, name)
 	}
 	return t, nil
+}
+
+// keyGiven refuses an idempotency key of "": a variable that is not set, say, and whoever
+// sends again because he trusts it would have two tasks.
+func (t *Task) keyGiven(data []byte) error {
+	const member = "idempotency_key"
+	if t.Mbox.IdempotencyKey != "" || !bytes.Contains(data, []byte(member)) {
+		return nil
+	}
+	var said struct {
+		Mbox struct {
+			Key *string `json:"idempotency_key"`
+		} `json:"mbox"`
+	}
+	if err := json.Unmarshal(data, &said); err != nil || said.Mbox.Key == nil {
+		return err
+	}
+	return Fault("mbox."+member, "it is empty", "a key, or none at all")
 }
 
 func refused(path, problem, want string) error {

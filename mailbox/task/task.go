@@ -240,7 +240,7 @@ type Meta struct {
 	Trigger        string         `json:"trigger,omitzero" jsonschema:"nullable"`
 	Action         *Action        `json:"action,omitzero" jsonschema:"nullable,description=an action that needs no thinking"`
 	Progress       *Progress      `json:"progress,omitzero" jsonschema:"nullable"`
-	IdempotencyKey string         `json:"idempotency_key,omitzero" jsonschema:"nullable,maxLength=256,description=a second send with the same key is the first task"`
+	IdempotencyKey string         `json:"idempotency_key,omitzero" jsonschema:"nullable,minLength=1,maxLength=256,description=a second send with the same key is the first task"`
 	Accept         []string       `json:"accept,omitempty" jsonschema:"nullable,maxItems=20,description=names of [accept.NAME] in mbox.toml: checks that the result has to pass"`
 	ExpectOutput   bool           `json:"expect_output,omitzero" jsonschema:"description=an empty result is a failure"`
 	Labels         jsontext.Value `json:"labels,omitzero" jsonschema:"description=free"`

@@ -200,6 +200,8 @@ func TestSend(t *testing.T) {
 		"a form":                        {"", "a=b", "", 415, []string{"Content-Type", "application/x-www-form-urlencoded"}},
 		"too much":                      {"", titled(strings.Repeat("x", 70<<10), "any"), "", 413, nil},
 		"two keys":                      {"", `{"task":{"title":"x"},"mbox":{"idempotency_key":"a"}}`, "", 400, []string{"Idempotency-Key", "b"}},
+		"an empty key":                  {"", titled("x", "any"), "", 400, []string{"Idempotency-Key", ""}},
+		"an empty key in the task":      {"", `{"task":{"title":"x"},"mbox":{"idempotency_key":""}}`, "mbox.idempotency_key", 422, nil},
 		"a reader's token":              {"r", titled("x", "any"), "", 403, nil},
 		"a token that nobody has":       {"z", titled("x", "any"), "", 401, nil},
 		"another way to log in":         {"", titled("x", "any"), "", 401, []string{"Authorization", "Basic eDp5"}},

@@ -200,9 +200,13 @@ func (c *call) known(target string) error {
 
 // key takes the idempotency key from the header.
 func (c *call) key(t *mailbox.Task) error {
-	key := c.r.Header.Get("Idempotency-Key")
-	if key == "" {
+	keys := c.r.Header.Values("Idempotency-Key")
+	if len(keys) == 0 {
 		return nil
+	}
+	key := keys[0]
+	if key == "" || len(keys) > 1 {
+		return badRequest("the header Idempotency-Key has to hold one key", "give the request a key of its own, or leave the header out")
 	}
 	if own := t.Mbox.IdempotencyKey; own != "" && own != key {
 		return badRequest("the header Idempotency-Key is not the task's mbox.idempotency_key", "give one of them")

@@ -34,7 +34,7 @@ type sendInput struct {
 	To          string            `json:"to,omitzero" jsonschema:"default=any,description=the agent that is to do it\\, or any"`
 	Type        string            `json:"type,omitzero" jsonschema:"enum=research,enum=action,enum=analysis,enum=other,default=other"`
 	Priority    string            `json:"priority,omitzero" jsonschema:"enum=low,enum=normal,enum=high,enum=urgent,default=normal"`
-	Key         string            `json:"key,omitzero" jsonschema:"maxLength=256,description=names this request; the same key again is the same task"`
+	Key         string            `json:"key,omitzero" jsonschema:"minLength=1,maxLength=256,description=names this request; the same key again is the same task"`
 	Context     jsontext.Value    `json:"context,omitzero" jsonschema:"description=any JSON; conversation_summary\\, relevant_files and constraints have a meaning"`
 	DependsOn   []mailbox.ID      `json:"depends_on,omitempty" jsonschema:"maxItems=100,description=tasks that must be completed first"`
 	Paths       []string          `json:"paths,omitempty" jsonschema:"maxItems=50,description=files and folders that it works on\\, from the folder that the agents share: it is never done beside another task with one of them"`

@@ -148,6 +148,7 @@ func TestSaidAgain(t *testing.T) {
 		t.Errorf("sent twice: %s and %s", first.ID, again.ID)
 	}
 	p.refuse("send_task", args{"title": "another", "key": "k1"}, "named another request", "next: call send_task again with a key")
+	p.refuse("send_task", args{"title": "no key", "key": ""}, "key: has 0 characters; want at least 1", "next: call the tool again")
 	second := call[outcome](p, "send_task", args{"title": "two", "to": "coder"})
 
 	one := call[claimOutput](p, "claim_task", nil)
