@@ -534,6 +534,11 @@ func TestList(t *testing.T) {
 	for _, query := range []string{"?state=done", "?n=0", "?cursor=x", "?too=coder", "?n=1&n=2", "?priority=soon"} {
 		p.want(400, "r", "GET", "/tasks"+query, "")
 	}
+	for _, path := range []string{"/tasks?to=", "/tasks?by=&n=2", "/tasks?from", "/audit/entries?agent=", "/audit/delegation?task="} {
+		if got := p.want(400, "r", "GET", path, ""); !strings.HasSuffix(fmt.Sprint(got["detail"]), " is empty") {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
 }
 
 // Who waits for a task's end is answered when it comes, and no later than asked.

@@ -80,7 +80,7 @@ func (s *describer) operation(r *route) object {
 	for _, q := range r.query {
 		schema := q.form.schema
 		if schema == nil {
-			schema = object{"type": "string"}
+			schema = object{"type": "string", "minLength": 1}
 		}
 		if q.many {
 			schema = object{"type": "array", "items": schema}

@@ -242,6 +242,9 @@ func (to *route) read(r *http.Request) (map[string][]string, error) {
 			return nil, badRequest(fmt.Sprintf("%s is given %d times", p.name, len(values)), "give it once")
 		}
 		for _, v := range values {
+			if v == "" { // of a variable that is not set: it would show everything
+				return nil, badRequest(p.name+" is empty", "give it a value, or leave it out")
+			}
 			if p.form.check != nil {
 				if err := p.form.check(v); err != nil {
 					return nil, badRequest(fmt.Sprintf("%s: %v", p.name, err), "GET /openapi.json tells what it may be")

@@ -198,9 +198,9 @@ func standing(t *mailbox.Task, state mailbox.State) string {
 
 type listInput struct {
 	State    []string `json:"state,omitempty" jsonschema:"enum=pending,enum=in-progress,enum=completed,enum=failed,enum=archive,description=the folders to look in; all but archive if empty"`
-	To       string   `json:"to,omitzero" jsonschema:"description=only those meant for this agent"`
-	By       string   `json:"by,omitzero" jsonschema:"description=only those that this agent has taken"`
-	From     string   `json:"from,omitzero" jsonschema:"description=only those that this agent has sent"`
+	To       string   `json:"to,omitzero" jsonschema:"minLength=1,description=only those meant for this agent"`
+	By       string   `json:"by,omitzero" jsonschema:"minLength=1,description=only those that this agent has taken"`
+	From     string   `json:"from,omitzero" jsonschema:"minLength=1,description=only those that this agent has sent"`
 	Type     string   `json:"type,omitzero" jsonschema:"enum=research,enum=action,enum=analysis,enum=other"`
 	Priority string   `json:"priority,omitzero" jsonschema:"enum=low,enum=normal,enum=high,enum=urgent"`
 	Limit    *int     `json:"limit,omitzero" jsonschema:"minimum=1,maximum=200,default=50"`

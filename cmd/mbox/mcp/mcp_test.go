@@ -80,6 +80,11 @@ func TestTaskThroughTools(t *testing.T) {
 	if l := call[listOutput](person, "list_tasks", args{"state": []string{"completed"}}); len(l.Tasks) != 1 || l.Tasks[0].By != "coder" || l.More {
 		t.Errorf("listed %+v", l)
 	}
+	for tool, filters := range map[string][]string{"list_tasks": {"to", "by", "from"}, "tail_ledger": {"agent", "task"}} {
+		for _, filter := range filters {
+			person.refuse(tool, args{filter: ""}, filter+": has 0 characters")
+		}
+	}
 	last := call[tailOutput](person, "tail_ledger", args{"task": sent.ID, "n": 2})
 	if len(last.Entries) != 2 || last.Entries[1].Event != "task_completed" || !last.More {
 		t.Errorf("tail %+v", last)

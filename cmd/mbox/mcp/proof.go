@@ -23,8 +23,8 @@ func (s *Server) addProof() {
 type tailInput struct {
 	N      *int          `json:"n,omitzero" jsonschema:"minimum=1,maximum=200,default=20,description=how many lines at most"`
 	Before int64         `json:"before,omitzero" jsonschema:"minimum=1,description=only lines before this seq"`
-	Agent  string        `json:"agent,omitzero" jsonschema:"description=only lines of this agent"`
-	Task   string        `json:"task,omitzero" jsonschema:"description=only lines of this task"`
+	Agent  string        `json:"agent,omitzero" jsonschema:"minLength=1,description=only lines of this agent"`
+	Task   string        `json:"task,omitzero" jsonschema:"minLength=1,description=only lines of this task"`
 	Events []audit.Event `json:"events,omitempty" jsonschema:"description=only these events\\, such as task_completed"`
 }
 
