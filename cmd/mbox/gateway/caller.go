@@ -22,9 +22,36 @@ type may int
 
 const (
 	read    may = iota // what there is
-	post               // leave a task
+	post               // leave a task, and do what is an agent's own
 	operate            // decide about tasks
 )
+
+// least is the role that may have it, and of those the one that may the least.
+func (to *route) least() token.Role {
+	return [...]token.Role{read: token.Reader, post: token.Agent, operate: token.Operator}[to.needs]
+}
+
+// whose says to somebody with a token which other one would do.
+func (to *route) whose() string {
+	article := "an "
+	if to.least() == token.Reader {
+		article = "a "
+	}
+	return article + string(to.least()) + "'s token may; mbox token list shows the tokens"
+}
+
+// helped is an error with what helps where it is a token that lacks.
+func (to *route) helped(err error) error {
+	var no *refusal
+	if !errors.As(err, &no) || no.status != http.StatusUnauthorized {
+		return err
+	}
+	whose := ""
+	if to.least() == token.Agent {
+		whose = " --agent AGENT"
+	}
+	return &refusal{no.status, no.detail, "mbox token create NAME --role " + string(to.least()) + whose + " makes one that may; send it as Authorization: Bearer TOKEN"}
+}
 
 // mayDo tells whether a caller has the right at all; what an agent sees of it is
 // decided by its sight.

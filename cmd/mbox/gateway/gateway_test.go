@@ -99,6 +99,16 @@ func judged(err error) (int, string) {
 	return 1, ""
 }
 
+// hintOf is what a problem says that helps.
+func hintOf(t testing.TB, w *httptest.ResponseRecorder) string {
+	t.Helper()
+	var problem Problem
+	if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil {
+		t.Errorf("no problem: %v: %s", err, w.Body)
+	}
+	return problem.Hint
+}
+
 // ask is one request; secret "" is none.
 func (p *place) ask(secret, method, path, body string, headers ...string) *httptest.ResponseRecorder {
 	p.Helper()
@@ -281,9 +291,21 @@ func TestRights(t *testing.T) {
 			{"an agent", "a", "127.0.0.1:5", may.agent},
 			{"an operator", "o", "127.0.0.1:5", may.operator},
 		} {
-			got := p.ask(c.secret, method, path, body, "From-Address", c.from).Code
+			w := p.ask(c.secret, method, path, body, "From-Address", c.from)
+			got := w.Code
 			if got != c.status && (c.status != ok || got == who || got == no || got == 421) {
 				t.Errorf("%s, %s: %d, want %d", key, c.name, got, c.status)
+			}
+			if (got == who || got == no) && !strings.HasSuffix(path, "/heartbeat") { // which takes the one agent's
+				least := "operator"
+				if may.reader == ok {
+					least = "reader"
+				} else if may.agent == ok {
+					least = "agent"
+				}
+				if hint := hintOf(t, w); !strings.Contains(hint, "--role "+least) && !strings.Contains(hint, " "+least+"'s token") {
+					t.Errorf("%s, %s: %q names another role than %s", key, c.name, hint, least)
+				}
 			}
 		}
 	}
@@ -747,6 +769,12 @@ func TestRefusalsHelp(t *testing.T) {
 		got := p.ask(secret, "POST", "/tasks/"+string(id)+"/cancel", "")
 		if !strings.Contains(got.Body.String(), want) {
 			t.Errorf("%q: %s", secret, got.Body)
+		}
+	}
+	p.want(200, "o", "POST", "/api/channels", `{"name":"dev"}`)
+	for secret, want := range map[string]string{"": "--role agent --agent AGENT", "z": "--role agent --agent AGENT", "r": "an agent's token"} {
+		if got := p.ask(secret, "POST", "/api/channels/dev/messages", `{"text":"x"}`); !strings.Contains(hintOf(t, got), want) {
+			t.Errorf("%q says something: %s", secret, got.Body)
 		}
 	}
 }

@@ -14,7 +14,7 @@ const mostAcked = 100
 
 func inboxRoutes() []route {
 	return []route{
-		{method: "GET", path: "/api/inbox", agents: true, about: "the inbox of the agent whose token this is", gives: InboxPage{}, do: (*call).inbox},
+		{method: "GET", path: "/api/inbox", needs: post, agents: true, about: "the inbox of the agent whose token this is", gives: InboxPage{}, do: (*call).inbox},
 		{method: "POST", path: "/api/inbox/ack", needs: post, agents: true, about: "acknowledge items of the inbox of the agent whose token this is", takes: Acks{}, gives: Acked{}, do: (*call).ack},
 	}
 }

@@ -30,9 +30,8 @@ type refusal struct {
 
 func (e *refusal) Error() string { return e.detail }
 
-func unauthorized(detail string) error {
-	return &refusal{http.StatusUnauthorized, detail, "mbox token create NAME --role reader makes one; send it as Authorization: Bearer TOKEN"}
-}
+// unauthorized is told to who has no token that counts. The route knows what helps.
+func unauthorized(detail string) error { return &refusal{http.StatusUnauthorized, detail, ""} }
 
 func forbidden(detail, hint string) error { return &refusal{http.StatusForbidden, detail, hint} }
 

@@ -107,7 +107,7 @@ func (d *Door) mux() http.Handler {
 
 // answer finds out who asks, whether he may, and answers.
 func (d *Door) answer(w http.ResponseWriter, r *http.Request, to *route) {
-	err := d.attempt(w, r, to)
+	err := to.helped(d.attempt(w, r, to))
 	switch {
 	case err == nil || r.Context().Err() != nil:
 	case to.page:
@@ -212,11 +212,11 @@ func (c caller) refused(to *route) error {
 	case c.role == token.Operator:
 		return nil
 	case !c.mayDo(to.needs) && c.name == "":
-		return &refusal{http.StatusUnauthorized, "without a token one may read and leave tasks", "mbox token create NAME --role operator makes one that may more; send it as Authorization: Bearer TOKEN"}
+		return unauthorized("without a token one may read and leave tasks")
 	case !c.mayDo(to.needs):
-		return forbidden(fmt.Sprintf("the token %s has the role %s", c.name, c.role), "an operator's token may; mbox token list shows the tokens")
+		return forbidden(fmt.Sprintf("the token %s has the role %s", c.name, c.role), to.whose())
 	case c.role == token.Agent && !to.agents:
-		return forbidden("an agent's token reaches the agent's tasks alone", "a reader's token may; mbox token list shows the tokens")
+		return forbidden("an agent's token reaches the agent's tasks alone", to.whose())
 	}
 	return nil
 }
