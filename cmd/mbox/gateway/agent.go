@@ -105,7 +105,7 @@ func (c *call) resume(name string, o AgentOrder) (mailbox.Agent, error) {
 // heardOf refuses a name that is neither in the registry nor in the ledger.
 func (c *call) heardOf(name string) error {
 	if err := task.CheckAgent(name); err != nil {
-		return err
+		return renamed(err, "agent", "name") // as openapi.json calls it
 	}
 	if _, ok := c.Agents[name]; ok {
 		return nil

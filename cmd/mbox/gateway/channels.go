@@ -89,7 +89,8 @@ func createChannel(c *call) error {
 	if err := schemas.Decode(data, &o); err != nil {
 		return err
 	}
-	return answerPosted(c, http.StatusOK, mailbox.Post{Channel: o.Name, Text: cmp.Or(o.Topic, o.Name), From: c.by(), Create: true})
+	p := mailbox.Post{Channel: o.Name, Text: cmp.Or(o.Topic, o.Name), From: c.by(), Create: true}
+	return renamed(answerPosted(c, http.StatusOK, p), "channel", "name", "text", "topic")
 }
 
 func channelMessages(c *call) error {
@@ -141,7 +142,7 @@ func sayInChannel(c *call) error {
 	if p.From, p.By, err = speakerOf(c, &o); err != nil {
 		return err
 	}
-	return answerPosted(c, http.StatusCreated, p)
+	return renamed(answerPosted(c, http.StatusCreated, p), "message_id", "id")
 }
 
 // speakerOf tells who says it, and by which claim. An agent speaks by its claim alone: else
@@ -159,7 +160,7 @@ func speakerOf(c *call, o *Saying) (string, *mailbox.Claim, error) {
 	}
 	claim, err := c.Box.Held(c.ctx, o.Task, o.Token)
 	if err != nil {
-		return "", nil, err
+		return "", nil, renamed(err, "id", "task")
 	}
 	if c.agent != "" && claim.Agent() != c.agent {
 		return "", nil, forbidden("this claim is another agent's", "the token of an own claim")

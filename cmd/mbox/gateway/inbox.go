@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	"mbox/agents/life"
@@ -76,9 +77,9 @@ func (c *call) ack() error {
 	if len(acks.IDs) == 0 || len(acks.IDs) > mostAcked {
 		return badRequest("ids has to name 1 to 100 items", `{"ids": ["task-2026-02-16-001"]}`)
 	}
-	for _, id := range acks.IDs {
+	for i, id := range acks.IDs {
 		if err := life.Acknowledge(c.ctx, c.Box, id, agent, ""); err != nil && !errors.Is(err, mailbox.ErrCommitted) {
-			return err
+			return renamed(err, "id", fmt.Sprintf("ids[%d]", i))
 		}
 	}
 	return c.json(http.StatusOK, Acked(acks))

@@ -96,7 +96,7 @@ func ofToken(err error) error {
 	if errors.Is(err, token.ErrExists) {
 		return &refusal{http.StatusConflict, err.Error(), "mbox token revoke ends it; its secret cannot be told again"}
 	}
-	return err
+	return renamed(err, "name", "username", "agent", "username")
 }
 
 // IsMade stands in the record of a token behind its name, and before its role.

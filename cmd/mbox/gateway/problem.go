@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"mbox/audit"
 	"mbox/mailbox"
@@ -36,6 +37,24 @@ func unauthorized(detail string) error { return &refusal{http.StatusUnauthorized
 func forbidden(detail, hint string) error { return &refusal{http.StatusForbidden, detail, hint} }
 
 func badRequest(detail, hint string) error { return &refusal{http.StatusBadRequest, detail, hint} }
+
+// renamed is an error about a document that was made of a request, with the names of the
+// request's own members: each old one is followed by its new one.
+func renamed(err error, members ...string) error {
+	var bad *schemas.Error
+	if !errors.As(err, &bad) || errors.Is(err, mailbox.ErrCommitted) {
+		return err
+	}
+	for i := 0; i < len(members); i += 2 {
+		rest, ok := strings.CutPrefix(bad.Path, members[i])
+		if ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+			own := *bad
+			own.Path = members[i+1] + rest
+			return &own
+		}
+	}
+	return err
+}
 
 // statuses are those of mbox's exit codes. What has none is 500.
 var statuses = map[int]int{
