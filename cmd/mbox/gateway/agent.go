@@ -80,6 +80,9 @@ func (c *call) decideAgent(do agentVerb, name string, o AgentOrder) (AgentDone, 
 		_, out.Note = c.door.o.Judge(err)
 		out.Lifecycle, err = mailbox.AgentOf(c.Box, name)
 	}
+	if errors.Is(err, mailbox.ErrConflict) {
+		err = &refusal{http.StatusConflict, err.Error(), "mbox agent show " + schemas.ShellWord(name) + " tells what it is, and why"}
+	}
 	return out, err
 }
 

@@ -174,7 +174,14 @@ func answerPosted(c *call, status int, p mailbox.Post) error {
 	if errors.Is(err, mailbox.ErrCommitted) && m != nil {
 		err = nil // its items are made by the next scan
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, mailbox.ErrNotFound):
+		return &refusal{http.StatusNotFound, err.Error(), "GET /api/channels/" + p.Channel + "/messages shows what was said there"}
+	case errors.Is(err, mailbox.ErrConflict) && p.Create:
+		return &refusal{http.StatusConflict, "there is a channel " + p.Channel + " with another topic", "GET /api/channels tells what it is about"}
+	case errors.Is(err, mailbox.ErrConflict):
+		return &refusal{http.StatusConflict, err.Error(), "send it with another id, or with none"}
+	case err != nil:
 		return err
 	}
 	return c.json(status, m)

@@ -77,16 +77,21 @@ func newPlace(t testing.TB) *place {
 	return &place{TB: t, box: box, door: d}
 }
 
-// judged is what the commands' exit codes say of the errors that occur here.
+// judged is what the commands' exit codes say of the errors that occur here, and their
+// hints about tasks.
 func judged(err error) (int, string) {
 	var data *schemas.Error
+	id := "ID"
+	if about, ok := strings.CutPrefix(err.Error(), "task "); ok {
+		id, _, _ = strings.Cut(about, ":")
+	}
 	switch {
 	case errors.Is(err, mailbox.ErrCommitted):
 		return 76, "it counts"
 	case errors.Is(err, mailbox.ErrNotFound):
-		return 4, ""
+		return 4, "mbox ls shows the tasks there are"
 	case errors.Is(err, mailbox.ErrConflict):
-		return 5, ""
+		return 5, "mbox show " + id + " tells the state that it is in"
 	case errors.Is(err, mailbox.ErrStale):
 		return 6, ""
 	case errors.As(err, &data):

@@ -79,7 +79,7 @@ func (c *call) ack() error {
 	}
 	for i, id := range acks.IDs {
 		if err := life.Acknowledge(c.ctx, c.Box, id, agent, ""); err != nil && !errors.Is(err, mailbox.ErrCommitted) {
-			return renamed(err, "id", fmt.Sprintf("ids[%d]", i))
+			return renamed(aboutTask(id, err), "id", fmt.Sprintf("ids[%d]", i))
 		}
 	}
 	return c.json(http.StatusOK, Acked(acks))

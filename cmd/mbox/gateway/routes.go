@@ -21,6 +21,7 @@ import (
 	"mbox/cmd/mbox/sight"
 	"mbox/mailbox"
 	"mbox/mailbox/lifecycle"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -414,5 +415,5 @@ func aboutTask(id mailbox.ID, err error) error {
 	if errors.Is(err, mailbox.ErrNotFound) {
 		return &refusal{http.StatusNotFound, fmt.Sprintf("there is no task %s", schemas.Sentence(string(id), 128)), "GET /tasks lists them"}
 	}
-	return err
+	return task.About(id, err)
 }

@@ -178,7 +178,7 @@ func (c *call) release(id mailbox.ID, o Order) (Done, error) {
 		return Done{}, err
 	}
 	if state != mailbox.InProgress || t.Mbox.Lease == nil {
-		return Done{}, fmt.Errorf("%s is %s: %w", id, state, mailbox.ErrConflict)
+		return Done{}, fmt.Errorf("%w: it is %s, only a task in progress can be released", mailbox.ErrConflict, t.Called(state))
 	}
 	if err := o.seen.Check(t, state); err != nil { // and the token is that of this claim alone
 		return Done{}, err
