@@ -176,7 +176,7 @@ func Text(v jsontext.Value) string {
 
 // Complete fills in a new task's defaults. created is the time of the drop.
 func (t *Task) Complete(created, now time.Time, source string, maxAttempts int) {
-	t.Version = 1
+	t.Version = cmp.Or(t.Version, 1) // Validate judges one that was given
 	if !inYears(created) || created.After(now) {
 		created = now
 	}
