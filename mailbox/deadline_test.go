@@ -2,11 +2,13 @@ package mailbox
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"mbox/mailbox/task"
+	"mbox/schemas"
 )
 
 // A task that nobody has taken by its deadline fails, whether it is ready, waits
@@ -48,6 +50,29 @@ func TestDeadlinePasses(t *testing.T) {
 		if c := claimAs(t, b, agent); string(c.ID()) != agent {
 			t.Errorf("%s claimed %s", agent, c.ID())
 		}
+	}
+}
+
+// A new task whose deadline has passed is refused; one that was sent before is found again.
+func TestDeadlineThatHasPassed(t *testing.T) {
+	ctx, clk := t.Context(), newClock()
+	b := newBox(t, clk.options())
+	soon := task.At(clk.now().Add(time.Minute))
+	byID := &Task{ID: "named", Task: Request{Title: "x"}, Mbox: Meta{Deadline: &soon}}
+	byKey := &Task{Task: Request{Title: "x"}, Mbox: Meta{Deadline: &soon, IdempotencyKey: "k"}}
+	var first []ID
+	for _, sent := range []*Task{byID, byKey} {
+		first = append(first, submit(t, b, sent))
+	}
+	clk.turn(time.Minute)
+	for i, sent := range []*Task{byID, byKey} {
+		if again := submit(t, b, sent); again != first[i] {
+			t.Errorf("sent again it is %s, and was %s", again, first[i])
+		}
+	}
+	var wrong *schemas.Error
+	if _, err := b.Submit(ctx, &Task{Task: Request{Title: "x"}, Mbox: Meta{Deadline: &soon}}); !errors.As(err, &wrong) || wrong.Path != "mbox.deadline" {
+		t.Errorf("a new one: %v", err)
 	}
 }
 

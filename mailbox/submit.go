@@ -29,7 +29,7 @@ type sender struct {
 // the same content, or with the same idempotency key, writes nothing and
 // returns the first task's id; the same id with other content is ErrConflict, a task for an
 // agent that has ended an [EndedError].
-// A task that is wrong is a *schemas.Error; one that Options.Review refuses is
+// A task that is wrong, or whose deadline has passed, is a *schemas.Error; one that Options.Review refuses is
 // refused with its error.
 func (b *Box) Submit(ctx context.Context, t *Task) (ID, error) {
 	return submitTask(ctx, b, t, nil)
@@ -191,7 +191,10 @@ func (b *sender) submitAs(ctx context.Context, under []durable.Held, t *Task, fi
 		return b.sameAgain(t.ID, request)
 	}
 	t.Assignment.TargetAgent = b.queue.Called(t.Assignment.TargetAgent)
-	if t.Mbox.Trigger == "" { // what mbox sends by itself waits, and why tells
+	if t.Mbox.Trigger == "" { // what mbox sends by itself waits or fails, and why tells
+		if err := ahead(t.Mbox.Deadline, b.now()); err != nil {
+			return "", err
+		}
 		if err := mayGet(b.books, t.Assignment.TargetAgent); err != nil {
 			return "", err
 		}
@@ -206,6 +209,14 @@ func (b *sender) submitAs(ctx context.Context, under []durable.Held, t *Task, fi
 		extra: func(m *task.Move) { m.Request, m.Key, m.Attachments = request, key, t.Mbox.Attachments },
 	}
 	return t.ID, task.About(t.ID, b.commit(ctx, s, c))
+}
+
+// ahead refuses a deadline that has passed: the task would fail at once.
+func ahead(deadline *Time, now time.Time) error {
+	if deadline == nil || deadline.After(now) {
+		return nil
+	}
+	return task.Fault("mbox.deadline", deadline.String()+" has passed", "a time that lies ahead, or none")
 }
 
 // closes refuses a new task that depends on one that waits for it. Two drops that are

@@ -31,7 +31,6 @@ type sendOptions struct {
 	labels                                        labels
 	limit                                         length
 	wait, json                                    bool
-	late                                          bool // the deadline had passed when it was given
 }
 
 func sendVerb() *verb {
@@ -110,7 +109,6 @@ func (o *sendOptions) run(ctx context.Context, s *session, args []string) error 
 	if o.limit.given && !o.wait {
 		return usagef("mbox send TITLE --wait --timeout 5m", "--timeout without --wait")
 	}
-	o.late = o.deadline.passed()
 	var tasks []*mailbox.Task
 	var err error
 	draft := ""
@@ -170,9 +168,6 @@ func (o *sendOptions) run(ctx context.Context, s *session, args []string) error 
 }
 
 func (o *sendOptions) submit(ctx context.Context, s *session, box *mailbox.Box, task *mailbox.Task) (mailbox.ID, error) {
-	if err := o.checkDeadline(box, task); err != nil {
-		return "", err
-	}
 	if err := doubtCalled(s, box, task.Assignment.TargetAgent); err != nil {
 		return "", err
 	}
@@ -184,7 +179,10 @@ func (o *sendOptions) submit(ctx context.Context, s *session, box *mailbox.Box, 
 		files[i].Path = path
 	}
 	id, err := mailbox.SubmitWith(ctx, box, task, files)
+	var wrong *schemas.Error
 	switch {
+	case errors.As(err, &wrong) && wrong.Path == "mbox.deadline" && o.deadline.passed():
+		return "", o.deadline.refused()
 	case errors.Is(err, fs.ErrNotExist) && !errors.Is(err, mailbox.ErrCommitted):
 		return "", uncopied(err, o.attach...)
 	case ofFiles(err):
@@ -204,20 +202,6 @@ func (o *sendOptions) submit(ctx context.Context, s *session, box *mailbox.Box, 
 		s.printf("%s\n", id)
 	}
 	return id, nil
-}
-
-// checkDeadline refuses a task that would fail at once. One that was sent before, by that
-// id or perhaps by that key, is found again.
-func (o *sendOptions) checkDeadline(box *mailbox.Box, t *mailbox.Task) error {
-	if !o.late || o.key != "" || t.Mbox.Deadline == nil || t.Mbox.Deadline.After(time.Now()) {
-		return nil
-	}
-	if o.id != "" {
-		if heard, err := mailbox.Heard(box, t.ID); heard || err != nil {
-			return err
-		}
-	}
-	return o.deadline.refused()
 }
 
 // repeated refuses a key that another task has, somebody else's or one with other

@@ -211,6 +211,7 @@ func TestSend(t *testing.T) {
 		"an unknown field":              {"", `{"task":{"title":"x"},"assignement":{}}`, "assignement", 422, nil},
 		"a key twice":                   {"", `{"task":{"title":"x","title":"y"}}`, "task.title", 422, nil},
 		"another version":               {"", `{"version":2,"task":{"title":"x"}}`, "version", 422, nil},
+		"a deadline that has passed":    {"", `{"task":{"title":"x"},"mbox":{"deadline":"2020-01-01T00:00:00Z"}}`, "mbox.deadline", 422, nil},
 		"a state":                       {"", `{"task":{"title":"x"},"result":{"status":"completed"}}`, "result.status", 422, nil},
 		"no JSON":                       {"", `{"task":`, "task", 422, nil},
 		"nothing":                       {"", ` `, "$", 422, nil},

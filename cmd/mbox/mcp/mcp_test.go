@@ -154,6 +154,7 @@ func TestSaidAgain(t *testing.T) {
 	}
 	p.refuse("send_task", args{"title": "another", "key": "k1"}, "named another request", "next: call send_task again with a key")
 	p.refuse("send_task", args{"title": "no key", "key": ""}, "key: has 0 characters; want at least 1", "next: call the tool again")
+	p.refuse("send_task", args{"title": "late", "deadline": "2020-01-01T00:00:00Z"}, "has passed; want a time that lies ahead", "next: call the tool again")
 	second := call[outcome](p, "send_task", args{"title": "two", "to": "coder"})
 
 	one := call[claimOutput](p, "claim_task", nil)

@@ -71,13 +71,13 @@ var statusMutants = []mutant{
 		mboxTest("TestScripts/^send$"),
 	},
 	{
-		"late-tasks-are-sent", "people", "cmd/mbox/cmd_send.go",
-		"\to.late = o.deadline.passed()\n", "",
+		"late-tasks-are-sent", "people", "mailbox/submit.go",
+		"if deadline == nil || deadline.After(now) {", "if deadline != nil || deadline == nil {",
 		mboxTest("TestScripts/^send$"),
 	},
 	{
-		"late-tasks-are-not-found-again", "people", "cmd/mbox/cmd_send.go",
-		"if !o.late || o.key != \"\" || ", "if !o.late || ",
+		"late-tasks-are-not-found-again", "people", "mailbox/submit.go",
+		"\ts, unlock, err := b.lockForSubmit(ctx, t)\n", "\tif err := ahead(t.Mbox.Deadline, b.now()); err != nil {\n\t\treturn \"\", err\n\t}\n\ts, unlock, err := b.lockForSubmit(ctx, t)\n",
 		mboxTest("TestScripts/^send$"),
 	},
 	{
