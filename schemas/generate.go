@@ -24,9 +24,9 @@ var (
 // omitempty; jsonschema tags add the rest. The schema has no $id, so it does
 // not change when code moves.
 //
-// It is right about three things of which the library is not: a jsontext.Value
-// takes anything, a type that writes itself as text is a string, and an
-// unsigned integer is not negative.
+// It is right about four things of which the library is not: a jsontext.Value
+// takes anything, a type that writes itself as text is a string, one that is a
+// time.Time otherwise written is a time, and an unsigned integer is not negative.
 func Of(v any) (schema []byte, err error) {
 	t := reflect.TypeOf(v)
 	if t == nil {
@@ -100,6 +100,8 @@ func better(t reflect.Type) *jsonschema.Schema {
 		return &jsonschema.Schema{}
 	case t == timeType, t.Implements(ownSchema):
 		return nil
+	case kind == reflect.Struct && t.NumField() == 1 && t.Field(0).Anonymous && t.Field(0).Type == timeType:
+		return &jsonschema.Schema{Type: "string", Format: "date-time"}
 	case t.Implements(textOutput), reflect.PointerTo(t).Implements(textOutput):
 		return &jsonschema.Schema{Type: "string"}
 	case kind >= reflect.Uint && kind <= reflect.Uint64:

@@ -230,7 +230,7 @@ type Meta struct {
 	Lease          *Lease         `json:"lease,omitzero" jsonschema:"nullable"`
 	NotBefore      *Time          `json:"not_before,omitzero" jsonschema:"nullable,description=not ready before this"`
 	Deadline       *Time          `json:"deadline,omitzero" jsonschema:"nullable,description=fails if not taken by then"`
-	DependsOn      []ID           `json:"depends_on,omitempty" jsonschema:"nullable,maxItems=100,description=ids that must be completed first"`
+	DependsOn      []ID           `json:"depends_on,omitempty" jsonschema:"nullable,maxItems=100,pattern=^[A-Za-z0-9][A-Za-z0-9._-]{0\\,127}$,description=ids that must be completed first"`
 	ParentID       ID             `json:"parent_id,omitzero" jsonschema:"nullable"`
 	RootID         ID             `json:"root_id,omitzero" jsonschema:"nullable"`
 	Depth          int64          `json:"depth,omitzero" jsonschema:"minimum=0"`
@@ -244,7 +244,7 @@ type Meta struct {
 	Accept         []string       `json:"accept,omitempty" jsonschema:"nullable,maxItems=20,description=names of [accept.NAME] in mbox.toml: checks that the result has to pass"`
 	ExpectOutput   bool           `json:"expect_output,omitzero" jsonschema:"description=an empty result is a failure"`
 	Labels         jsontext.Value `json:"labels,omitzero" jsonschema:"description=free"`
-	Paths          []string       `json:"paths,omitempty" jsonschema:"nullable,maxItems=50,description=files and folders that it works on: it is never in progress beside another task with one of them"`
+	Paths          []string       `json:"paths,omitempty" jsonschema:"nullable,maxItems=50,pattern=^([.]|([^/.][^/]*|[.][^/.][^/]*|[.][.][^/]+)(/([^/.][^/]*|[.][^/.][^/]*|[.][.][^/]+))*)$,description=files and folders that it works on: it is never in progress beside another task with one of them"`
 	Attachments    []Attachment   `json:"attachments,omitempty" jsonschema:"nullable,maxItems=20,description=files that came with it"`
 }
 

@@ -134,8 +134,7 @@ func (s *describer) schema(v any) object {
 const inComponents = "#/components/schemas/"
 
 // add puts a type's schema, and those that it refers to, among the others, with prefix
-// before their names. One with a prefix is for what is sent: there nothing has to be
-// but what is checked.
+// before their names. One with a prefix is for what is sent.
 func (s *describer) add(prefix, name string, v any) {
 	if s.schemas[prefix+name] != nil {
 		return
@@ -161,10 +160,42 @@ func (s *describer) add(prefix, name string, v any) {
 // put refuses two types of one name: a reference would mean either.
 func (s *describer) put(prefix, name string, schema any) {
 	schema = lifted(prefix, schema)
+	if of, ok := schema.(object); ok && prefix != "" {
+		sendable(of, needed[name])
+	}
 	if had := s.schemas[prefix+name]; had != nil && !reflect.DeepEqual(had, schema) {
 		s.err = fmt.Errorf("openapi.json: two types are called %s", prefix+name)
 	}
 	s.schemas[prefix+name] = schema
+}
+
+// needed are the members without which the types of what is sent mean nothing.
+var needed = map[string][]any{"Task": {"task"}, "Request": {"title"}, "Action": {"name"}}
+
+// sendable makes of a type's schema that of what is sent for it. Other members than those
+// that are needed may be left out, or be null, and a word may be "": that is the same. A
+// time is one, or is left out.
+func sendable(schema object, needed []any) {
+	delete(schema, "required")
+	if len(needed) > 0 {
+		schema["required"] = needed
+	}
+	properties, _ := schema["properties"].(object)
+	for name, property := range properties {
+		of := property.(object)
+		if name == "context" || name == "labels" { // shown they may be texts, where they are cut
+			of["type"] = []any{"object", "null"}
+		}
+		_, either := of["oneOf"]
+		_, many := of["type"].([]any)
+		if either || many || slices.Contains(needed, any(name)) || of["format"] == "date-time" {
+			continue
+		}
+		if words, ok := of["enum"].([]any); ok && of["type"] == "string" {
+			of["enum"] = append(words, "")
+		}
+		properties[name] = object{"anyOf": []any{of, object{"type": "null"}}}
+	}
 }
 
 // lifted is a schema whose references lead to the components of the description. What
@@ -172,9 +203,6 @@ func (s *describer) put(prefix, name string, schema any) {
 func lifted(prefix string, v any) any {
 	switch v := v.(type) {
 	case object:
-		if prefix != "" {
-			delete(v, "required")
-		}
 		for key, member := range v {
 			if ref, ok := member.(string); ok && key == "$ref" {
 				v[key] = strings.Replace(ref, "#/$defs/", inComponents+prefix, 1)

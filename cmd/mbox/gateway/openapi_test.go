@@ -9,6 +9,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"mbox/mailbox"
@@ -97,6 +98,55 @@ func TestDescriptionIsTrue(t *testing.T) {
 	for _, r := range p.door.routes() {
 		if key := r.method + " " + strings.ReplaceAll(r.path, "...}", "}"); !asked[key] {
 			t.Errorf("nobody has asked %s", key)
+		}
+	}
+}
+
+// What the description says of a task that is sent, the door does: each is taken by both,
+// or by none.
+func TestDescriptionOfNewTasks(t *testing.T) {
+	p := newPlace(t)
+	doc, err := openapi3.NewLoader().LoadFromData(p.ask("", "GET", "/openapi.json", "").Body.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	item := doc.Paths.Value("/task")
+	schema := item.Post.RequestBody.Value.Content["application/json"].Schema.Value
+	for body, taken := range map[string]bool{
+		titled("x", "any"): true,
+		`{}`:               false, `{"task":{}}`: false, `{"task":{"title":null}}`: false, `{"task":{"title":""}}`: false,
+		`{"task":{"title":"x","type":"","priority":null}}`:                                         true,
+		`{"task":{"title":"x","type":"dance"}}`:                                                    false,
+		`{"task":{"title":"x","context":[]}}`:                                                      false,
+		`{"task":{"title":"x","context":null}}`:                                                    true,
+		`{"task":{"title":"x"},"assignment":{"target_agent":null}}`:                                true,
+		`{"task":{"title":"x"},"mbox":{"max_attempts":null,"labels":null,"paths":null}}`:           true,
+		`{"task":{"title":"x"},"mbox":{"labels":[]}}`:                                              false,
+		`{"task":{"title":"x"},"mbox":{"labels":{"a":1}}}`:                                         true,
+		`{"task":{"title":"x"},"mbox":{"action":{}}}`:                                              false,
+		`{"task":{"title":"x"},"mbox":{"depends_on":["a b"]}}`:                                     false,
+		`{"task":{"title":"x"},"mbox":{"paths":["/etc"]}}`:                                         false,
+		`{"task":{"title":"x"},"mbox":{"paths":["a/../b"]}}`:                                       false,
+		`{"task":{"title":"x"},"mbox":{"paths":["a/"]}}`:                                           false,
+		`{"task":{"title":"x"},"mbox":{"paths":[""]}}`:                                             false,
+		`{"task":{"title":"x"},"mbox":{"paths":[".","a/.b","..c/...", "d.e"]}}`:                    true,
+		`{"task":{"title":"x"},"mbox":{"not_before":"tomorrow"}}`:                                  false,
+		`{"task":{"title":"x"},"mbox":{"not_before":null,"deadline":"2999-01-01T00:00:00+01:00"}}`: true,
+		`{"task":{"title":"x"},"created":"yesterday"}`:                                             false,
+		`{"task":{"title":"x"},"created":null}`:                                                    false,
+		`{"task":{"title":"x"},"version":2}`:                                                       false,
+		`{"task":{"title":"x"},"mbox":{"idempotency_key":""}}`:                                     false,
+		`{"task":{"title":"x"},"mbox":{"idempotency_key":null}}`:                                   true,
+	} {
+		var v any
+		if err := json.Unmarshal([]byte(body), &v); err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.VisitJSON(v, openapi3.EnableFormatValidation()); (err == nil) != taken {
+			t.Errorf("the description of %s: %v", body, err)
+		}
+		if w := p.ask("o", "POST", "/task", body); (w.Code == 202) != taken {
+			t.Errorf("the door of %s: %d %s", body, w.Code, w.Body)
 		}
 	}
 }
