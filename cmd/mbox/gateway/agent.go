@@ -18,16 +18,24 @@ const mostPause = 366 * 24 * time.Hour
 
 func agentRoutes() []route {
 	return []route{
-		{method: "POST", path: "/agents/{name}/pause", needs: operate, about: "keep an agent from claiming; it goes on with what it has", takes: AgentOrder{}, optional: true, gives: AgentDone{}, do: toldAgent((*call).pause)},
-		{method: "POST", path: "/agents/{name}/resume", needs: operate, about: "let a paused agent claim again", takes: AgentOrder{}, optional: true, gives: AgentDone{}, do: toldAgent((*call).resume)},
+		{method: "POST", path: "/agents/{name}/pause", needs: operate, about: "keep an agent from claiming; it goes on with what it has", takes: PauseOrder{}, optional: true, gives: AgentDone{}, do: toldAgent[PauseOrder]((*call).pause)},
+		{method: "POST", path: "/agents/{name}/resume", needs: operate, about: "let a paused agent claim again", takes: ResumeOrder{}, optional: true, gives: AgentDone{}, do: toldAgent[ResumeOrder]((*call).resume)},
 	}
 }
 
-// AgentOrder is what may be said about an agent.
-type AgentOrder struct {
+// PauseOrder is what may be said with pause.
+type PauseOrder struct {
 	Reason string `json:"reason,omitzero" jsonschema:"maxLength=300,description=in the person's words"`
-	For    string `json:"for,omitzero" jsonschema:"description=pause: when it ends by itself\\, never if missing"`
+	For    string `json:"for,omitzero" jsonschema:"description=when it ends by itself\\, never if missing"`
 }
+
+// ResumeOrder is what may be said with resume.
+type ResumeOrder struct {
+	Reason string `json:"reason,omitzero" jsonschema:"maxLength=300,description=in the person's words"`
+}
+
+func (o PauseOrder) order() anyOrder  { return anyOrder{Reason: o.Reason, For: o.For} }
+func (o ResumeOrder) order() anyOrder { return anyOrder{Reason: o.Reason} }
 
 // AgentDone is what an agent is then.
 type AgentDone struct {
@@ -37,24 +45,16 @@ type AgentDone struct {
 }
 
 // agentVerb is what may be done with an agent.
-type agentVerb func(c *call, name string, o AgentOrder) (mailbox.Agent, error)
+type agentVerb func(c *call, name string, o anyOrder) (mailbox.Agent, error)
 
-// toldAgent is a route by which a verb is said about an agent.
-func toldAgent(do agentVerb) func(*call) error {
+// toldAgent is a route by which a verb is said about an agent, with an order of its own kind.
+func toldAgent[T interface{ order() anyOrder }](do agentVerb) func(*call) error {
 	return func(c *call) error {
-		var o AgentOrder
-		if c.r.ContentLength != 0 {
-			data, err := c.body()
-			if err != nil {
-				return err
-			}
-			if len(data) > 0 {
-				if err := schemas.Decode(data, &o); err != nil {
-					return err
-				}
-			}
+		var given T
+		if err := c.order(&given); err != nil {
+			return err
 		}
-		out, err := c.decideAgent(do, c.r.PathValue("name"), o)
+		out, err := c.decideAgent(do, c.r.PathValue("name"), given.order())
 		if err != nil {
 			return err
 		}
@@ -63,9 +63,9 @@ func toldAgent(do agentVerb) func(*call) error {
 }
 
 // decideAgent does what a verb says with an agent that somebody has heard of.
-func (c *call) decideAgent(do agentVerb, name string, o AgentOrder) (AgentDone, error) {
+func (c *call) decideAgent(do agentVerb, name string, o anyOrder) (AgentDone, error) {
 	out := AgentDone{Name: name}
-	if err := (&Order{Reason: o.Reason}).check(); err != nil {
+	if err := o.check(); err != nil {
 		return out, err
 	}
 	if err := c.heardOf(name); err != nil {
@@ -86,8 +86,8 @@ func (c *call) decideAgent(do agentVerb, name string, o AgentOrder) (AgentDone, 
 	return out, err
 }
 
-func (c *call) pause(name string, o AgentOrder) (mailbox.Agent, error) {
-	p := mailbox.Pause{Agent: name, By: c.by(), Reason: c.reason(Order{Reason: o.Reason})}
+func (c *call) pause(name string, o anyOrder) (mailbox.Agent, error) {
+	p := mailbox.Pause{Agent: name, By: c.by(), Reason: c.reason(o)}
 	lasting, err := lasts("for", o.For, 0, mostPause)
 	if err != nil {
 		return mailbox.Agent{}, err
@@ -98,11 +98,8 @@ func (c *call) pause(name string, o AgentOrder) (mailbox.Agent, error) {
 	return mailbox.PauseAgent(c.ctx, c.Box, p)
 }
 
-func (c *call) resume(name string, o AgentOrder) (mailbox.Agent, error) {
-	if o.For != "" {
-		return mailbox.Agent{}, badRequest("a resume has no end", "leave for out")
-	}
-	return mailbox.ResumeAgent(c.ctx, c.Box, name, c.by(), c.reason(Order{Reason: o.Reason}))
+func (c *call) resume(name string, o anyOrder) (mailbox.Agent, error) {
+	return mailbox.ResumeAgent(c.ctx, c.Box, name, c.by(), c.reason(o))
 }
 
 // heardOf refuses a name that is neither in the registry nor in the ledger.

@@ -381,6 +381,16 @@ func TestVerbs(t *testing.T) {
 	}
 	p.want(403, "o", "POST", at+"/approve", "") // it has no action
 	p.want(422, "o", "POST", at+"/approve", `{"for":"forever"}`)
+	for verb, orders := range map[string][]string{ // members that another verb has
+		"cancel": {`{"delay":"1m"}`, `{"for":"1m"}`, `{"sha256":"x"}`}, "retry": {`{"delay":"1m"}`, `{"for":"1m"}`, `{"sha256":"x"}`},
+		"release": {`{"for":"1m"}`, `{"sha256":"x"}`}, "approve": {`{"delay":"1m"}`, `{"seen":"pending/0"}`},
+	} {
+		for _, order := range orders {
+			if got := p.want(422, "o", "POST", at+"/"+verb, order); got["code"] != schemas.CodeUnknownField {
+				t.Errorf("%s %s: %v", verb, order, got)
+			}
+		}
+	}
 	p.want(422, "o", "POST", at+"/cancel", `{"why":"x"}`)
 	p.want(422, "o", "POST", at+"/cancel", `{"reason":"`+strings.Repeat("x", mailbox.MaxReason+1)+`"}`)
 	p.want(404, "o", "POST", "/tasks/none/cancel", "")
@@ -428,7 +438,7 @@ func TestPauseAndResume(t *testing.T) {
 	p.want(422, "o", "POST", at+"/pause", `{"for":"-1h"}`)
 	p.want(422, "o", "POST", at+"/pause", `{"until":"x"}`)
 	p.want(422, "o", "POST", at+"/pause", `{"reason":"`+strings.Repeat("x", mailbox.MaxReason+1)+`"}`)
-	p.want(400, "o", "POST", at+"/resume", `{"for":"1h"}`)
+	p.want(422, "o", "POST", at+"/resume", `{"for":"1h"}`)
 	p.want(404, "o", "POST", "/agents/codr/pause", "")
 	p.want(422, "o", "POST", "/agents/any/pause", "")
 	if got := p.want(200, "o", "POST", at+"/resume", ""); got["lifecycle"].(map[string]any)["state"] != "healthy" {

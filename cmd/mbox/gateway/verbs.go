@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"mbox/mailbox"
 	"mbox/schemas"
@@ -23,22 +24,45 @@ const (
 
 func verbRoutes() []route {
 	return []route{
-		{method: "POST", path: "/tasks/{id}/cancel", needs: operate, about: "end a task that has not ended", takes: Order{}, optional: true, gives: Done{}, do: said((*call).cancel)},
-		{method: "POST", path: "/tasks/{id}/retry", needs: operate, about: "put a failed task back into pending", takes: Order{}, optional: true, gives: Done{}, do: said((*call).retry)},
-		{method: "POST", path: "/tasks/{id}/approve", needs: operate, about: "let a task run that needs an operator's word", takes: Order{}, optional: true, gives: Done{}, do: said((*call).approve)},
-		{method: "POST", path: "/tasks/{id}/release", needs: operate, about: "give a task in progress back, without burning an attempt", takes: Order{}, optional: true, gives: Done{}, do: said((*call).release)},
+		{method: "POST", path: "/tasks/{id}/cancel", needs: operate, about: "end a task that has not ended", takes: Order{}, optional: true, gives: Done{}, do: said[Order]((*call).cancel)},
+		{method: "POST", path: "/tasks/{id}/retry", needs: operate, about: "put a failed task back into pending", takes: Order{}, optional: true, gives: Done{}, do: said[Order]((*call).retry)},
+		{method: "POST", path: "/tasks/{id}/approve", needs: operate, about: "let a task run that needs an operator's word", takes: ApproveOrder{}, optional: true, gives: Done{}, do: said[ApproveOrder]((*call).approve)},
+		{method: "POST", path: "/tasks/{id}/release", needs: operate, about: "give a task in progress back, without burning an attempt", takes: ReleaseOrder{}, optional: true, gives: Done{}, do: said[ReleaseOrder]((*call).release)},
 	}
 }
 
-// Order is what may be said with a verb.
+// Order is what may be said with cancel and retry.
 type Order struct {
-	Reason string `json:"reason,omitzero" jsonschema:"maxLength=500,description=in the person's words"`
-	For    string `json:"for,omitzero" jsonschema:"description=approve: how long it counts\\, 1h if missing"`
-	SHA256 string `json:"sha256,omitzero" jsonschema:"description=approve: only what has this SHA-256\\, which GET /tasks/ID/why tells as approve"`
-	Delay  string `json:"delay,omitzero" jsonschema:"description=release: when it is ready again\\, at once if missing"`
-	Seen   string `json:"seen,omitzero" jsonschema:"pattern=^[a-z-]+/[0-9]+$,description=cancel\\, retry\\, release: only while it is as it was seen\\, its result.status and mbox.epoch\\, such as in-progress/2"`
+	Reason string `json:"reason,omitzero" jsonschema:"maxLength=300,description=in the person's words"`
+	Seen   string `json:"seen,omitzero" jsonschema:"pattern=^[a-z-]+/[0-9]+$,description=only while it is as it was seen\\, its result.status and mbox.epoch\\, such as in-progress/2"`
+}
+
+// ReleaseOrder is what may be said with release.
+type ReleaseOrder struct {
+	Order
+	Delay string `json:"delay,omitzero" jsonschema:"description=when it is ready again\\, at once if missing"`
+}
+
+// ApproveOrder is what may be said with approve.
+type ApproveOrder struct {
+	Reason string `json:"reason,omitzero" jsonschema:"maxLength=300,description=in the person's words"`
+	For    string `json:"for,omitzero" jsonschema:"description=how long it counts\\, 1h if missing"`
+	SHA256 string `json:"sha256,omitzero" jsonschema:"description=only what has this SHA-256\\, which GET /tasks/ID/why tells as approve"`
+}
+
+// anyOrder is an order of any kind: what is not said with a verb is "".
+type anyOrder struct {
+	Reason, For, SHA256, Delay, Seen string
 
 	seen mailbox.Seen
+}
+
+func (o Order) order() anyOrder { return anyOrder{Reason: o.Reason, Seen: o.Seen} }
+func (o ReleaseOrder) order() anyOrder {
+	return anyOrder{Reason: o.Reason, Seen: o.Seen, Delay: o.Delay}
+}
+func (o ApproveOrder) order() anyOrder {
+	return anyOrder{Reason: o.Reason, For: o.For, SHA256: o.SHA256}
 }
 
 // seenAs says how a task is seen.
@@ -50,22 +74,19 @@ func seenAs(state mailbox.State, t *mailbox.Task) string {
 	return fmt.Sprintf("%s/%d", state, epoch)
 }
 
-// order reads what is said with a verb; nothing has to be.
-func (c *call) order() (o Order, err error) {
+// order reads into o what is said with a verb; nothing has to be.
+func (c *call) order(o any) error {
 	if c.r.ContentLength == 0 {
-		return o, nil
+		return nil
 	}
 	data, err := c.body()
 	if err != nil || len(data) == 0 {
-		return o, err
+		return err
 	}
-	if err := schemas.Decode(data, &o); err != nil {
-		return o, err
-	}
-	return o, o.check()
+	return schemas.Decode(data, o)
 }
 
-func (o *Order) check() error {
+func (o *anyOrder) check() error {
 	if o.Seen != "" {
 		state, times, _ := strings.Cut(o.Seen, "/")
 		epoch, err := strconv.ParseInt(times, 10, 64)
@@ -74,8 +95,8 @@ func (o *Order) check() error {
 		}
 		o.seen = mailbox.Seen{State: mailbox.State(state), Epoch: epoch}
 	}
-	if len(o.Reason) > mailbox.MaxReason {
-		return &schemas.Error{Path: "reason", Code: schemas.CodeTooLarge, Problem: "is too long", Want: fmt.Sprintf("at most %d bytes", mailbox.MaxReason)}
+	if utf8.RuneCountInString(o.Reason) > mailbox.MaxReason {
+		return &schemas.Error{Path: "reason", Code: schemas.CodeTooLarge, Problem: "is too long", Want: fmt.Sprintf("at most %d characters", mailbox.MaxReason)}
 	}
 	return nil
 }
@@ -101,13 +122,17 @@ type Done struct {
 }
 
 // verb is what may be done with a task.
-type verb func(c *call, id mailbox.ID, o Order) (Done, error)
+type verb func(c *call, id mailbox.ID, o anyOrder) (Done, error)
 
-// said is a route by which a verb is said.
-func said(do verb) func(*call) error {
+// said is a route by which a verb is said, with an order of its own kind.
+func said[T interface{ order() anyOrder }](do verb) func(*call) error {
 	return func(c *call) error {
-		o, err := c.order()
-		if err != nil {
+		var given T
+		if err := c.order(&given); err != nil {
+			return err
+		}
+		o := given.order()
+		if err := o.check(); err != nil {
 			return err
 		}
 		out, err := c.decide(do, mailbox.ID(c.r.PathValue("id")), o)
@@ -120,7 +145,7 @@ func said(do verb) func(*call) error {
 
 // decide does what a verb says, in a mailbox that is in order, and tells where the task
 // is then. What is committed counts, whatever else went wrong.
-func (c *call) decide(do verb, id mailbox.ID, o Order) (Done, error) {
+func (c *call) decide(do verb, id mailbox.ID, o anyOrder) (Done, error) {
 	if err := c.Box.Tidy(c.ctx); err != nil {
 		return Done{}, err
 	}
@@ -140,17 +165,17 @@ func (c *call) decide(do verb, id mailbox.ID, o Order) (Done, error) {
 }
 
 // reason is what a line names: the person's, and by which door he came.
-func (c *call) reason(o Order) string { return strings.TrimSpace(o.Reason + " (" + c.from() + ")") }
+func (c *call) reason(o anyOrder) string { return strings.TrimSpace(o.Reason + " (" + c.from() + ")") }
 
-func (c *call) cancel(id mailbox.ID, o Order) (Done, error) {
+func (c *call) cancel(id mailbox.ID, o anyOrder) (Done, error) {
 	return Done{}, mailbox.CancelSeen(c.ctx, c.Box, id, c.by(), c.reason(o), o.seen)
 }
 
-func (c *call) retry(id mailbox.ID, o Order) (Done, error) {
+func (c *call) retry(id mailbox.ID, o anyOrder) (Done, error) {
 	return Done{}, mailbox.RetrySeen(c.ctx, c.Box, id, c.by(), c.reason(o), o.seen)
 }
 
-func (c *call) approve(id mailbox.ID, o Order) (out Done, err error) {
+func (c *call) approve(id mailbox.ID, o anyOrder) (out Done, err error) {
 	valid, err := lasts("for", o.For, approvalLasts, mostApproval)
 	if err != nil {
 		return out, err
@@ -168,7 +193,7 @@ func (c *call) approve(id mailbox.ID, o Order) (out Done, err error) {
 
 // release gives back what somebody has claimed: the operator speaks for him, by the
 // token that stands in the task.
-func (c *call) release(id mailbox.ID, o Order) (Done, error) {
+func (c *call) release(id mailbox.ID, o anyOrder) (Done, error) {
 	delay, err := lasts("delay", cmp.Or(o.Delay, "0s"), 0, mostDelay)
 	if o.Delay != "" && err != nil {
 		return Done{}, err

@@ -106,7 +106,7 @@ func (v view) decideAbout() error {
 	if do == nil {
 		return badRequest(schemas.Quote(verb)+" is nothing that can be done with an agent", "the agent's page shows what can")
 	}
-	done, err := v.decideAgent(do, name, AgentOrder{Reason: f["reason"], For: f["for"]})
+	done, err := v.decideAgent(do, name, anyOrder{Reason: f["reason"], For: f["for"]})
 	if err != nil {
 		return err
 	}

@@ -117,7 +117,7 @@ func (v view) decideAll() error {
 	if err != nil {
 		return err
 	}
-	o := Order{Reason: f["reason"]}
+	o := anyOrder{Reason: f["reason"]}
 	if err := o.check(); err != nil {
 		return err
 	}

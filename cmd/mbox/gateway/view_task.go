@@ -236,7 +236,7 @@ func (v view) decideOne() error {
 	if !known {
 		return badRequest(schemas.Quote(name)+" is nothing that can be done with a task", "the task's page shows what can")
 	}
-	o := Order{Reason: f["reason"], For: f["for"], SHA256: f["sha256"], Seen: f["seen"]}
+	o := anyOrder{Reason: f["reason"], For: f["for"], SHA256: f["sha256"], Seen: f["seen"]}
 	if err := o.check(); err != nil {
 		return err
 	}
