@@ -49,7 +49,7 @@ often the item is worked at.`,
 		exits: []int{exitNotFound, exitConflict, exitStale, exitData, exitPolicy, exitIO, exitBusy, exitCommitted},
 		flags: slices.Concat(o.speaker.flags("from", "who says it: an `AGENT`, or human (human)"), []cli.Flag{
 			textFlag("type", "a `WORD` that says what kind it is (message)", &o.kind),
-			textFlag("message-id", "the message's `ID`: the same again is the same message", &o.id),
+			filledFlag("message-id", "the message's `ID`: the same again is the same message", &o.id),
 			textFlag("reply-to", "the message that it answers: `ID`", &o.replyTo),
 		}, o.answer.flags("print nothing but what is wrong")),
 		run:   func(ctx context.Context, s *session, args []string) error { return o.run(ctx, s, args[0], args[1]) },

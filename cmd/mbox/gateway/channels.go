@@ -9,6 +9,7 @@ import (
 
 	"mbox/mailbox"
 	"mbox/mailbox/channel"
+	"mbox/mailbox/task"
 	"mbox/schemas"
 )
 
@@ -63,7 +64,7 @@ type Said struct {
 type Saying struct {
 	Text    string     `json:"text" jsonschema:"required"`
 	Type    string     `json:"type,omitzero" jsonschema:"description=a word that says what kind it is"`
-	ID      string     `json:"id,omitzero" jsonschema:"description=the same again is the same message"`
+	ID      *string    `json:"id,omitzero" jsonschema:"pattern=^[A-Za-z0-9][A-Za-z0-9._-]{0\\,127}$,description=the same again is the same message"`
 	ReplyTo string     `json:"reply_to,omitzero" jsonschema:"description=id of the message that it answers"`
 	Task    mailbox.ID `json:"task,omitzero" jsonschema:"description=for which it is said\\, with the token of its claim"`
 	Token   string     `json:"token,omitzero" jsonschema:"description=of that claim"`
@@ -135,7 +136,12 @@ func sayInChannel(c *call) error {
 	if err := schemas.Decode(data, &o); err != nil {
 		return err
 	}
-	p := mailbox.Post{Channel: c.r.PathValue("name"), Text: o.Text, Type: o.Type, ID: o.ID, ReplyTo: o.ReplyTo}
+	p := mailbox.Post{Channel: c.r.PathValue("name"), Text: o.Text, Type: o.Type, ReplyTo: o.ReplyTo}
+	if o.ID != nil {
+		if p.ID = *o.ID; p.ID == "" { // of a variable that is not set: said again it would be another message
+			return task.Fault("id", "it is empty", "an id, or none at all")
+		}
+	}
 	if err := channelThere(c, p.Channel); err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ func TestProblemsNameMembers(t *testing.T) {
 		{"o", "/api/users", `{"username":"U 2","role":"reader"}`, "username"},
 		{"o", "/api/users", `{"username":"human","role":"agent"}`, "username"},
 		{"o", say, `{"text":"x","id":"a b"}`, "id"},
+		{"o", say, `{"text":"x","id":""}`, "id"},
 		{"o", say, `{"text":" ","id":"a"}`, "text"},
 		{"a", say, `{"text":"x","task":"a b","token":"t"}`, "task"},
 		{"a", "/api/inbox/ack", `{"ids":["a b"]}`, "ids[0]"},

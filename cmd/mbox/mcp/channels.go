@@ -125,7 +125,7 @@ type postInput struct {
 	Channel string     `json:"channel" jsonschema:"minLength=1"`
 	Text    string     `json:"text" jsonschema:"minLength=1,maxLength=32768,description=@NAME brings it into the inbox of an agent\\, @agents to all\\, @apes to people"`
 	Type    string     `json:"type,omitzero" jsonschema:"default=message,description=a word that says what kind it is"`
-	ID      string     `json:"id,omitzero" jsonschema:"description=names the message; the same id again is the same message"`
+	ID      string     `json:"id,omitzero" jsonschema:"minLength=1,description=names the message; the same id again is the same message"`
 	ReplyTo string     `json:"reply_to,omitzero" jsonschema:"description=id of the message that it answers"`
 	Task    mailbox.ID `json:"task,omitzero" jsonschema:"description=the task that it is said for\\, which you have claimed"`
 	Token   string     `json:"token,omitzero" jsonschema:"description=of that claim; needed only when the server was restarted since"`

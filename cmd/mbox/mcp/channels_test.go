@@ -29,6 +29,7 @@ func TestChannels(t *testing.T) {
 	if again := call[postOutput](person, "post_message", args{"channel": "builds", "text": "@coder @ghost look", "id": "m1"}); !again.Again || again.Seq != first.Seq {
 		t.Errorf("%+v", again)
 	}
+	person.refuse("post_message", args{"channel": "builds", "text": "another", "id": ""}, "id: has 0 characters")
 	person.refuse("post_message", args{"channel": "builds", "text": "another", "id": "m1"}, "conflict", "next: call post_message again with another id")
 	person.refuse("post_message", args{"channel": "builds", "text": "x", "reply_to": "m9"}, "m9", "next: read_channel")
 
