@@ -48,7 +48,7 @@ type ChannelList struct {
 
 // NewChannel is a channel to be made.
 type NewChannel struct {
-	Name  string `json:"name" jsonschema:"required,description=lower-case letters\\, digits\\, _ and -"`
+	Name  string `json:"name" jsonschema:"required,pattern=^[a-z0-9][a-z0-9_-]{0\\,63}$,description=lower-case letters\\, digits\\, _ and -"`
 	Topic string `json:"topic,omitzero" jsonschema:"description=what it is about"`
 }
 
@@ -62,8 +62,8 @@ type Said struct {
 
 // Saying is a message to be posted.
 type Saying struct {
-	Text    string     `json:"text" jsonschema:"required"`
-	Type    string     `json:"type,omitzero" jsonschema:"description=a word that says what kind it is"`
+	Text    string     `json:"text" jsonschema:"required,minLength=1,maxLength=32768"`
+	Type    string     `json:"type,omitzero" jsonschema:"pattern=^([a-z][a-z0-9_-]{0\\,31})?$,description=a word that says what kind it is"`
 	ID      *string    `json:"id,omitzero" jsonschema:"pattern=^[A-Za-z0-9][A-Za-z0-9._-]{0\\,127}$,description=the same again is the same message"`
 	ReplyTo string     `json:"reply_to,omitzero" jsonschema:"description=id of the message that it answers"`
 	Task    mailbox.ID `json:"task,omitzero" jsonschema:"description=for which it is said\\, with the token of its claim"`

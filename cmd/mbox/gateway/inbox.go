@@ -28,7 +28,7 @@ type InboxPage struct {
 
 // Acks are items to be acknowledged.
 type Acks struct {
-	IDs []mailbox.ID `json:"ids" jsonschema:"required,minItems=1,maxItems=100,description=of the items"`
+	IDs []mailbox.ID `json:"ids" jsonschema:"required,minItems=1,maxItems=100,pattern=^[A-Za-z0-9][A-Za-z0-9._-]{0\\,127}$,description=of the items"`
 }
 
 // Acked are the items that are acknowledged now, or were before.

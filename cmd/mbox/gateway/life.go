@@ -47,7 +47,7 @@ func pulseOf(c *call, name string, begins bool) error {
 
 // NewUser is somebody who is to come in by the doors.
 type NewUser struct {
-	Username string `json:"username" jsonschema:"required,description=the name of the token and\\, for the role agent\\, of the agent"`
+	Username string `json:"username" jsonschema:"required,pattern=^(bridge:)?[a-z0-9][a-z0-9_-]{0\\,63}$,description=the name of the token and\\, for the role agent\\, of the agent"`
 	Role     string `json:"role" jsonschema:"required,enum=agent,enum=reader,description=operators are made at the command line alone"`
 }
 

@@ -19,11 +19,7 @@ import (
 // it allows are answered as it says, each route with each of these.
 func TestDescriptionIsTrue(t *testing.T) {
 	p := newPlace(t)
-	loader := openapi3.NewLoader()
-	doc, err := loader.LoadFromData(p.ask("", "GET", "/openapi.json", "").Body.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := p.description()
 	if err := doc.Validate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -106,12 +102,7 @@ func TestDescriptionIsTrue(t *testing.T) {
 // or by none.
 func TestDescriptionOfNewTasks(t *testing.T) {
 	p := newPlace(t)
-	doc, err := openapi3.NewLoader().LoadFromData(p.ask("", "GET", "/openapi.json", "").Body.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
-	item := doc.Paths.Value("/task")
-	schema := item.Post.RequestBody.Value.Content["application/json"].Schema.Value
+	doc := p.description()
 	for body, taken := range map[string]bool{
 		titled("x", "any"): true,
 		`{}`:               false, `{"task":{}}`: false, `{"task":{"title":null}}`: false, `{"task":{"title":""}}`: false,
@@ -138,17 +129,61 @@ func TestDescriptionOfNewTasks(t *testing.T) {
 		`{"task":{"title":"x"},"mbox":{"idempotency_key":""}}`:                                     false,
 		`{"task":{"title":"x"},"mbox":{"idempotency_key":null}}`:                                   true,
 	} {
-		var v any
-		if err := json.Unmarshal([]byte(body), &v); err != nil {
-			t.Fatal(err)
-		}
-		if err := schema.VisitJSON(v, openapi3.EnableFormatValidation()); (err == nil) != taken {
+		if err := p.allows(doc, "/task", body); (err == nil) != taken {
 			t.Errorf("the description of %s: %v", body, err)
 		}
 		if w := p.ask("o", "POST", "/task", body); (w.Code == 202) != taken {
 			t.Errorf("the door of %s: %d %s", body, w.Code, w.Body)
 		}
 	}
+}
+
+// Names and ids that the door refuses the description does not allow.
+func TestDescriptionOfNames(t *testing.T) {
+	p := newPlace(t)
+	doc := p.description()
+	p.want(200, "o", "POST", "/api/channels", `{"name":"dev"}`)
+	for _, c := range []struct {
+		secret, path, body string
+		taken              bool
+	}{
+		{"o", "/api/channels", `{"name":"Bad Name"}`, false},
+		{"o", "/api/channels", `{"name":"good_name"}`, true},
+		{"o", "/api/users", `{"username":"U 2","role":"reader"}`, false},
+		{"o", "/api/users", `{"username":"bridge:u-2","role":"reader"}`, true},
+		{"a", "/api/inbox/ack", `{"ids":["a b"]}`, false},
+		{"o", "/api/channels/{name}/messages", `{"text":"x","id":"a b"}`, false},
+		{"o", "/api/channels/{name}/messages", `{"text":""}`, false},
+		{"o", "/api/channels/{name}/messages", `{"text":"x","type":"A b"}`, false},
+		{"o", "/api/channels/{name}/messages", `{"text":"x","type":"","id":"a.b"}`, true},
+	} {
+		if err := p.allows(doc, c.path, c.body); (err == nil) != c.taken {
+			t.Errorf("the description of %s: %v", c.body, err)
+		}
+		if w := p.ask(c.secret, "POST", strings.Replace(c.path, "{name}", "dev", 1), c.body); (w.Code < 300) != c.taken {
+			t.Errorf("the door of %s: %d %s", c.body, w.Code, w.Body)
+		}
+	}
+}
+
+// description is openapi.json.
+func (p *place) description() *openapi3.T {
+	p.Helper()
+	doc, err := openapi3.NewLoader().LoadFromData(p.ask("", "GET", "/openapi.json", "").Body.Bytes())
+	if err != nil {
+		p.Fatal(err)
+	}
+	return doc
+}
+
+// allows is nil where a description allows this body of a POST.
+func (p *place) allows(doc *openapi3.T, path, body string) error {
+	p.Helper()
+	var v any
+	if err := json.Unmarshal([]byte(body), &v); err != nil {
+		p.Fatal(err)
+	}
+	return doc.Paths.Value(path).Post.RequestBody.Value.Content["application/json"].Schema.Value.VisitJSON(v, openapi3.EnableFormatValidation())
 }
 
 // fits tells whether a request and its answer are as the description says. What is
