@@ -66,6 +66,10 @@ func newPlace(t testing.TB) *place {
 		Tokens: tokenHere, Judge: judged,
 		MCP: func(_ *mailbox.Box, agent string, reads bool) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Accept") == "text/html" {
+					http.Error(w, "Accept must contain other types", http.StatusBadRequest) // as the library does
+					return
+				}
 				body, err := io.ReadAll(r.Body)
 				w.Header().Set("Content-Type", "application/json")
 				fmt.Fprintf(w, `{"agent":%q,"reads":%t,"bytes":%d,"cut":%t}`, agent, reads, len(body), err != nil)
@@ -678,6 +682,12 @@ func TestArtifacts(t *testing.T) {
 	w := p.ask("a", "GET", at+"page.html", "")
 	if w.Code != 200 || w.Body.String() != "<script>" || w.Header().Get("Content-Type") != "application/octet-stream" || !strings.HasPrefix(w.Header().Get("Content-Disposition"), "attachment") {
 		t.Errorf("%d %v %q", w.Code, w.Header(), w.Body)
+	}
+	if w := p.ask("a", "GET", at+"page.html", "", "Range", "bytes=1-6"); w.Code != 206 || w.Body.String() != "script" {
+		t.Errorf("a part of it: %d %q", w.Code, w.Body)
+	}
+	if got := p.want(416, "a", "GET", at+"page.html", "", "Range", "bytes=8-"); got["hint"] != "it has 8 bytes; without Range all of them come" {
+		t.Errorf("none of it: %v", got)
 	}
 	for _, name := range []string{"none", "..%2fpage.html", "page.html/x", ""} {
 		if w := p.ask("o", "GET", at+name, ""); w.Code != 404 {

@@ -33,8 +33,9 @@ func (c *call) mcp() error {
 	defer leave()
 	r := c.r.WithContext(c.ctx)
 	r.Body = http.MaxBytesReader(c.w, r.Body, c.door.o.MaxBody)
-	c.mcpFor(client{c.agent, c.role == token.Reader}).ServeHTTP(c.w, r)
-	return nil
+	w := &worded{ResponseWriter: c.w}
+	c.mcpFor(client{c.agent, c.role == token.Reader}).ServeHTTP(w, r)
+	return w.refused("send one JSON-RPC message, with Content-Type: application/json and Accept: application/json, text/event-stream")
 }
 
 // mcpFor is the server of an identity.

@@ -56,9 +56,10 @@ func TestHintsWork(t *testing.T) {
 		{"/tasks/" + id + "/retry", ``, 409, "mbox show waits tells the state that it is in"},
 		{"/tasks/nothing/cancel", ``, 404, "GET /tasks lists them"},
 		{"/task", `{"id":"waits","task":{"title":"y"}}`, 409, "mbox show waits tells the state that it is in"},
+		{"/mcp", `{}`, 400, "send one JSON-RPC message, with Content-Type: application/json and Accept: application/json, text/event-stream"},
 		{"/agents/coder/pause", ``, 409, "mbox agent show coder tells what it is, and why"},
 	} {
-		if got := p.want(c.status, "o", "POST", c.path, c.body); got["hint"] != c.hint {
+		if got := p.want(c.status, "o", "POST", c.path, c.body, "Accept", "text/html"); got["hint"] != c.hint {
 			t.Errorf("%s %s: %v", c.path, c.body, got)
 		}
 	}

@@ -283,6 +283,8 @@ func (c *call) number(name string, standard int) int {
 	return n
 }
 
+const largerBodies = "[serve] max_body in mbox.toml sets the limit; larger tasks go by mbox send FILE"
+
 // body reads the request's body, of at most the door's limit.
 func (c *call) body() ([]byte, error) {
 	if kind, _, _ := strings.Cut(c.r.Header.Get("Content-Type"), ";"); !strings.EqualFold(strings.TrimSpace(kind), "application/json") {
@@ -291,7 +293,7 @@ func (c *call) body() ([]byte, error) {
 	data, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, c.door.o.MaxBody))
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
-		return nil, &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", large.Limit), "[serve] max_body in mbox.toml sets the limit; larger tasks go by mbox send FILE"}
+		return nil, &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", large.Limit), largerBodies}
 	}
 	if err != nil {
 		return nil, badRequest("the body broke off", "send it again")

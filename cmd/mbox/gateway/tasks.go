@@ -479,8 +479,9 @@ func (c *call) file(a mailbox.Artifact) error {
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Disposition", `attachment; filename="`+strings.Map(plain, path.Base(a.Path))+`"`)
 	h.Set("X-Mbox-SHA256", a.SHA256)
-	http.ServeContent(c.w, c.r, "", time.Time{}, f)
-	return nil
+	w := &worded{ResponseWriter: c.w}
+	http.ServeContent(w, c.r, "", time.Time{}, f)
+	return w.refused(fmt.Sprintf("it has %d bytes; without Range all of them come", a.Size))
 }
 
 // hashed is a file's SHA-256. It is made anew for each request, since whoever may write
