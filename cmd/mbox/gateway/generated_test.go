@@ -79,6 +79,7 @@ func (g *generator) request(path string, op *openapi3.Operation) (target string,
 	for _, ref := range op.Parameters {
 		q := ref.Value
 		switch {
+		case q.In == "header":
 		case q.In == "path":
 			in[q.Name] = g.ids[g.IntN(len(g.ids))]
 			if g.IntN(10) == 0 {

@@ -48,8 +48,9 @@ func ledgerRoutes() []route {
 			}, only...),
 		},
 		{
-			method: "GET", path: "/events", waits: true, about: "the ledger live, as server-sent events; a line's seq is its id", kind: "text/event-stream", do: (*call).events,
-			query: append([]param{{name: "since", about: "seq of the last line that is known, as the header Last-Event-ID says it", form: seqForm()}}, only...),
+			method: "GET", path: "/events", waits: true, about: "the ledger live, as server-sent events; a line's seq is its id", kinds: []string{"text/event-stream"}, do: (*call).events,
+			headers: []param{{name: "Last-Event-ID", about: "the same as since, and goes before it: browsers send it when they come again", form: seqForm()}},
+			query:   append([]param{{name: "since", about: "seq of the last line that is known, as the header Last-Event-ID says it", form: seqForm()}}, only...),
 		},
 		{
 			method: "GET", path: "/verify", waits: true, about: "prove that ledger and files agree", gives: verify.Report{}, do: (*call).verify,

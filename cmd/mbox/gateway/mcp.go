@@ -21,7 +21,7 @@ func (d *Door) mcpRoutes() []route {
 	}
 	return []route{{
 		method: "POST", path: "/mcp", agents: true, waits: true, about: "the Model Context Protocol: stateless streamable HTTP",
-		takes: map[string]any{}, gives: map[string]any{}, do: (*call).mcp,
+		takes: map[string]any{}, gives: map[string]any{}, kinds: []string{"text/event-stream"}, do: (*call).mcp,
 	}}
 }
 

@@ -93,8 +93,11 @@ func (t *tally) add(line audit.Line) {
 	}
 }
 
+// openMetrics is the form for which a client has to ask.
+const openMetrics = "application/openmetrics-text"
+
 func metricRoutes() []route {
-	return []route{{method: "GET", path: "/metrics", about: "figures, for Prometheus", kind: "text/plain", do: (*call).metrics}}
+	return []route{{method: "GET", path: "/metrics", about: "figures, for Prometheus", kinds: []string{"text/plain", openMetrics}, do: (*call).metrics}}
 }
 
 // metrics answers in OpenMetrics' form, or in Prometheus' own, which has other names
@@ -104,7 +107,7 @@ func (c *call) metrics() error {
 	if err != nil {
 		return err
 	}
-	p := page{open: strings.Contains(c.r.Header.Get("Accept"), "application/openmetrics-text")}
+	p := page{open: strings.Contains(c.r.Header.Get("Accept"), openMetrics)}
 	c.gauges(&p, x)
 	t, seq, err := c.told()
 	p.gauge("mbox_feed_up", "Whether the door follows the ledger.", one(err == nil))
@@ -120,7 +123,7 @@ func (c *call) metrics() error {
 	p.histogram("mbox_task_work_seconds", "Time from a task's claim until it ends.", &t.work)
 	kind := "text/plain; version=0.0.4; charset=utf-8"
 	if p.open {
-		kind = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+		kind = openMetrics + "; version=1.0.0; charset=utf-8"
 		p.WriteString("# EOF\n")
 	}
 	c.w.Header().Set("Content-Type", kind)

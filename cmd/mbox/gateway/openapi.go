@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -78,14 +79,10 @@ func (s *describer) operation(r *route) object {
 		params = append(params, object{"name": found[1], "in": "path", "required": true, "schema": object{"type": "string"}})
 	}
 	for _, q := range r.query {
-		schema := q.form.schema
-		if schema == nil {
-			schema = object{"type": "string", "minLength": 1}
-		}
-		if q.many {
-			schema = object{"type": "array", "items": schema}
-		}
-		params = append(params, object{"name": q.name, "in": "query", "description": q.about, "schema": schema})
+		params = append(params, q.in("query"))
+	}
+	for _, h := range r.headers {
+		params = append(params, h.in("header"))
 	}
 	words := strings.FieldsFunc(r.path, func(c rune) bool { return !('a' <= c && c <= 'z') })
 	op := object{
@@ -98,21 +95,40 @@ func (s *describer) operation(r *route) object {
 	return op
 }
 
+// in describes a parameter of a query, or a header.
+func (p *param) in(place string) object {
+	schema := p.form.schema
+	if schema == nil {
+		schema = object{"type": "string", "minLength": 1}
+	}
+	if p.many {
+		schema = object{"type": "array", "items": schema}
+	}
+	return object{"name": p.name, "in": place, "description": p.about, "schema": schema}
+}
+
 func (s *describer) responses(r *route) object {
 	out := object{}
 	for _, status := range problems {
 		out[strconv.Itoa(status)] = object{"$ref": "#/components/responses/Problem"}
 	}
-	status, content := http.StatusOK, object{r.kind: object{"schema": object{"type": "string"}}}
-	if r.status != 0 {
-		status = r.status
+	content := object{}
+	for _, kind := range r.kinds {
+		content[kind] = object{"schema": object{"type": "string"}}
 	}
 	if r.gives != nil {
-		content = object{"application/json": object{"schema": s.schema(r.gives)}}
+		content["application/json"] = object{"schema": s.schema(r.gives)}
 	}
-	out[strconv.Itoa(status)] = object{"description": r.about, "content": content}
-	if r.path == "/health" {
+	out[strconv.Itoa(cmp.Or(r.status, http.StatusOK))] = object{"description": r.about, "content": content}
+	switch r.path {
+	case "/health":
 		out["503"] = object{"description": "something is wrong", "content": content}
+	case "/mcp":
+		out["202"] = object{"description": "a notification was taken"}
+	}
+	if slices.ContainsFunc(r.headers, func(p param) bool { return p.name == "Range" }) {
+		out["206"] = object{"description": "a part of it", "content": content}
+		out["416"] = object{"$ref": "#/components/responses/Problem"}
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
@@ -162,6 +163,51 @@ func TestDescriptionOfNames(t *testing.T) {
 		}
 		if w := p.ask(c.secret, "POST", strings.Replace(c.path, "{name}", "dev", 1), c.body); (w.Code < 300) != c.taken {
 			t.Errorf("the door of %s: %d %s", c.body, w.Code, w.Body)
+		}
+	}
+}
+
+// Headers that matter, parts of files and the other forms of an answer are described, and
+// are as they are described.
+func TestDescriptionOfHeaders(t *testing.T) {
+	openapi3filter.RegisterBodyDecoder(openMetrics, openapi3filter.PlainBodyDecoder)
+	p := newPlace(t)
+	doc := p.description()
+	p.sent("o", titled("x", "coder"))
+	c := p.claim("coder")
+	file := t.TempDir() + "/a.txt"
+	if err := os.WriteFile(file, []byte("12345678"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.Keep(t.Context(), file)
+	if err == nil {
+		err = c.Complete(t.Context(), mailbox.Result{Output: jsontext.Value(`"done"`)})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := strings.NewReplacer("{id}", string(c.ID()), "{name}", "a.txt")
+	for _, c := range []struct {
+		method, path, body, header, value string
+		status                            int
+	}{
+		{"POST", "/task", titled("x", "any"), "Idempotency-Key", "k", 202},
+		{"POST", "/run_task", titled("x", "any"), "Idempotency-Key", "k", 202},
+		{"GET", "/events", "", "Last-Event-ID", "x", 400},
+		{"GET", "/tasks/{id}/artifacts/{name}", "", "Range", "bytes=1-2", 206},
+		{"GET", "/tasks/{id}/artifacts/{name}", "", "Range", "bytes=9-", 416},
+		{"GET", "/metrics", "", "Accept", openMetrics, 200},
+	} {
+		item := doc.Paths.Value(c.path)
+		if c.header != "Accept" && item.GetOperation(c.method).Parameters.GetByInAndName("header", c.header) == nil {
+			t.Errorf("%s: nothing tells of %s", c.path, c.header)
+		}
+		w := p.ask("o", c.method, at.Replace(c.path), c.body, c.header, c.value)
+		if w.Code != c.status {
+			t.Errorf("%s with %s %s: %d %s", c.path, c.header, c.value, w.Code, w.Body)
+		}
+		if err := p.fits(doc, item, c.method, c.path, at.Replace(c.path), c.body, map[string]string{"id": "x", "name": "a.txt"}, w, c.status); err != nil {
+			t.Errorf("%s with %s %s: %v", c.path, c.header, c.value, err)
 		}
 	}
 }

@@ -32,18 +32,19 @@ type route struct {
 	agents       bool // an agent's token may, too: the answer is what concerns it
 	waits        bool // it may take as long as it likes, and ends by itself
 	query        []param
-	about        string // one line
-	takes        any    // of the type that the body has; nil: none
-	optional     bool   // the body may be missing
-	gives        any    // of the type that the answer has; nil: it is no JSON
-	kind         string // of an answer that is no JSON
-	status       int    // of an answer; 0: 200
-	page         bool   // it is for browsers: an error is a page, too, and who writes has logged in
-	anyone       bool   // nobody has to say who he is
+	headers      []param
+	about        string   // one line
+	takes        any      // of the type that the body has; nil: none
+	optional     bool     // the body may be missing
+	gives        any      // of the type that the answer has; nil: it is no JSON
+	kinds        []string // of answers that are no JSON
+	status       int      // of an answer; 0: 200
+	page         bool     // it is for browsers: an error is a page, too, and who writes has logged in
+	anyone       bool     // nobody has to say who he is
 	do           func(*call) error
 }
 
-// param is a member of a query.
+// param is a member of a query, or a header.
 type param struct {
 	name, about string
 	many        bool

@@ -38,11 +38,18 @@ const (
 	tidyPace  = time.Second
 )
 
+// What the routes have in common.
+var (
+	aFile  = []string{"application/octet-stream"}
+	ranged = []param{{name: "Range", about: "only these bytes: bytes=0-99"}}
+	keyed  = []param{{name: "Idempotency-Key", about: "a second request with the same key is the first task", form: form{schema: map[string]any{"type": "string", "minLength": 1, "maxLength": 256}}}}
+)
+
 func taskRoutes() []route {
 	states := append(stateNames(), string(mailbox.Archived))
 	return []route{
-		{method: "POST", path: "/task", needs: post, agents: true, about: "leave a task", takes: orders{}, gives: Sent{}, status: http.StatusAccepted, do: (*call).send},
-		{method: "POST", path: "/run_task", needs: post, agents: true, about: "leave a task (another name of /task)", takes: orders{}, gives: Sent{}, status: http.StatusAccepted, do: (*call).send},
+		{method: "POST", path: "/task", needs: post, agents: true, about: "leave a task", takes: orders{}, headers: keyed, gives: Sent{}, status: http.StatusAccepted, do: (*call).send},
+		{method: "POST", path: "/run_task", needs: post, agents: true, about: "leave a task (another name of /task)", takes: orders{}, headers: keyed, gives: Sent{}, status: http.StatusAccepted, do: (*call).send},
 		{
 			method: "GET", path: "/tasks", agents: true, about: "list tasks, in each state by id, in which numbers count by their value: those that mbox has named come oldest first", gives: Tasks{}, do: (*call).list,
 			query: []param{
@@ -61,8 +68,8 @@ func taskRoutes() []route {
 			query: []param{{name: "wait", about: "how long to wait for its end: 30s, 5m at most", form: waiting()}},
 		},
 		{method: "GET", path: "/tasks/{id}/why", agents: true, about: "why a task is where it is, and what proves it", gives: mailbox.Why{}, do: (*call).why},
-		{method: "GET", path: "/tasks/{id}/artifacts/{name...}", agents: true, waits: true, about: "a file that the task has left", kind: "application/octet-stream", do: (*call).artifact},
-		{method: "GET", path: "/tasks/{id}/attachments/{name}", agents: true, waits: true, about: "a file that came with the task", kind: "application/octet-stream", do: (*call).attachment},
+		{method: "GET", path: "/tasks/{id}/artifacts/{name...}", agents: true, waits: true, about: "a file that the task has left", kinds: aFile, headers: ranged, do: (*call).artifact},
+		{method: "GET", path: "/tasks/{id}/attachments/{name}", agents: true, waits: true, about: "a file that came with the task", kinds: aFile, headers: ranged, do: (*call).attachment},
 	}
 }
 
