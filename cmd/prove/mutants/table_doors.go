@@ -113,7 +113,7 @@ var doorsMutants = []mutant{
 		doorTest("TestRights"),
 	},
 	{
-		"door-believes-nobody", "security", "cmd/mbox/gateway/tasks.go",
+		"door-believes-nobody", "security", "cmd/mbox/gateway/leave.go",
 		"\tif c.name == \"\" {\n\t\town = \"unknown\"\n\t}\n", "",
 		doorTest("TestSend"),
 	},

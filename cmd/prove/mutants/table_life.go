@@ -420,7 +420,7 @@ var lifeMutants = []mutant{
 		command{"cmd/mbox/timetable", "TestFrequentMisses"},
 	},
 	{
-		"doors-know-no-old-name", "life", "cmd/mbox/gateway/tasks.go",
+		"doors-know-no-old-name", "life", "cmd/mbox/gateway/leave.go",
 		"now, err := mailbox.AgentCalled(c.Box, target)", "now, err := target, error(nil)",
 		command{"cmd/mbox/gateway", "TestRenamed"},
 	},
