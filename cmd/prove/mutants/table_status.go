@@ -330,4 +330,34 @@ var statusMutants = []mutant{
 		"if whole, a, ok := mailbox.Spilled(home, t); ok {", "if whole, a, ok := mailbox.Spilled(home, t); ok && a.Size == 0 {",
 		command{"cmd/mbox/mcp", "TestLongIsCut"},
 	},
+	{
+		"refused-adoption-moves-the-file", "words", "mailbox/recover.go",
+		"func() error { return fitToAdopt(r) }, ", "",
+		mboxTest("TestScripts/lost$"),
+	},
+	{
+		"empty-key-is-none", "doors", "mailbox/task/drop.go",
+		"if t.Mbox.IdempotencyKey != \"\" || !bytes", "if len(data) > 0 || !bytes",
+		boxTest("TestDroppedFiles"),
+	},
+	{
+		"deadline-that-has-passed", "doors", "mailbox/submit.go",
+		"if deadline == nil || deadline.After(now) {", "if deadline == nil || !deadline.IsZero() {",
+		boxTest("TestDeadlineThatHasPassed"),
+	},
+	{
+		"empty-filter-shows-all", "doors", "cmd/mbox/gateway/query.go",
+		"if v == \"\" { // of", "if v == \"\" && p.many { // of",
+		command{"cmd/mbox/gateway", "TestList"},
+	},
+	{
+		"a-token-that-may-not", "doors", "cmd/mbox/gateway/caller.go",
+		"\"mbox token create NAME --role \" + string(to.least())", "\"mbox token create NAME --role \" + string(token.Reader)",
+		command{"cmd/mbox/gateway", "TestRights|TestRefusalsHelp"},
+	},
+	{
+		"claim-ends-as-if-damaged", "words", "cmd/mbox/cmd_claim.go",
+		"return claim, bySignal(ctx, err)", "return claim, err",
+		mboxTest("TestClaimEndsBySignal"),
+	},
 }
