@@ -98,6 +98,15 @@ func TestEndDuringLook(t *testing.T) {
 	}
 }
 
+// resealed is a snapshot that was changed, of one block, with its sums made right.
+func resealed(changed []byte) []byte {
+	whole := changed[:len(changed)-8]
+	sum := func(data []byte) []byte {
+		return binary.LittleEndian.AppendUint32(nil, crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)))
+	}
+	return slices.Concat(whole, sum(whole), sum(sum(whole)))
+}
+
 // A snapshot of another version counts for nothing, and is written anew.
 func TestOldSnapshot(t *testing.T) {
 	b, c := family(t, Options{})
@@ -110,11 +119,7 @@ func TestOldSnapshot(t *testing.T) {
 		t.Fatalf("the snapshot does not say %s once", now)
 	}
 	changed := bytes.Replace(data, []byte(now), []byte(before), 1)
-	whole := changed[:len(changed)-8] // one block and its sum
-	sum := func(data []byte) []byte {
-		return binary.LittleEndian.AppendUint32(nil, crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)))
-	}
-	must(t, os.WriteFile(queue.File(b.home), slices.Concat(whole, sum(whole), sum(sum(whole))), 0o600))
+	must(t, os.WriteFile(queue.File(b.home), resealed(changed), 0o600))
 	old := queue.SnapshotLines
 	queue.SnapshotLines = 1
 	defer func() { queue.SnapshotLines = old }()
