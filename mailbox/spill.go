@@ -56,8 +56,9 @@ func spill(t *Task, left *artifact.Set, r *Result) error {
 }
 
 // Spilled opens the artifact that a task's output became because it was too long, of
-// which Output is the end; false if Output is whole, or the artifact is not there as it
-// was. What the file holds is the caller's to hold against its SHA-256.
+// which Output is the end; false if Output is whole. There is no file where the artifact is
+// not there, or has another size than the task names. What the file holds is the caller's
+// to hold against its SHA-256.
 func Spilled(home string, t *Task) (whole *os.File, a Artifact, ok bool) {
 	if t.Result.Output.Kind() != '"' {
 		return nil, a, false
@@ -69,29 +70,54 @@ func Spilled(home string, t *Task) (whole *os.File, a Artifact, ok bool) {
 			continue
 		}
 		f, info, err := durable.OpenBelow(home, a.Path)
-		if err != nil {
+		if err == nil && info.Size() == a.Size {
+			if spilledTo(t, f, a, end) {
+				return f, a, true
+			}
+			f.Close()
 			continue
 		}
-		if info.Size() == a.Size && endsWith(f, a.Size, end) {
-			return f, a, true
+		if err == nil {
+			f.Close()
 		}
-		f.Close()
+		if a.Size > MaxOutput && len(end) >= outputTail {
+			return nil, a, true
+		}
 	}
 	return nil, a, false
 }
 
-// endsWith tells whether what keepTail keeps of a file is the text.
-func endsWith(f *os.File, size int64, text string) bool {
-	for keep := int64(outputTail); keep > 0; keep /= 4 {
-		data := make([]byte, min(keep, size))
-		if _, err := f.ReadAt(data, size-int64(len(data))); err != nil {
+// spilledTo tells whether a file holds an output that was too long for its task, and the
+// end is what was kept of it.
+func spilledTo(t *Task, f *os.File, a Artifact, end string) bool {
+	full, err := sizeWith(t, &t.Result)
+	if err != nil {
+		return false
+	}
+	for keep := outputTail; keep > 0; keep /= 4 {
+		data := make([]byte, min(int64(keep), a.Size))
+		if _, err := f.ReadAt(data, a.Size-int64(len(data))); err != nil {
 			return false
 		}
-		if int64(len(data)) < size && validTail(data) == text {
+		nearlyFull := full+4*keep > MaxTask-2*laterRoom // so that more was not kept
+		if validTail(data) == end && (nearlyFull || keep == outputTail && tooLong(f, a)) {
 			return true
 		}
 	}
 	return false
+}
+
+// tooLong tells whether the output that a file holds is longer than any result may be.
+func tooLong(f *os.File, a Artifact) bool {
+	if a.Size > MaxOutput || path.Ext(a.Path) == ".json" {
+		return a.Size > MaxOutput
+	}
+	data := make([]byte, a.Size)
+	if _, err := f.ReadAt(data, 0); err != nil {
+		return false
+	}
+	quoted, err := jsontext.AppendQuote(nil, validTail(data))
+	return err == nil && len(quoted) > MaxOutput
 }
 
 func validTail(data []byte) string { return strings.ToValidUTF8(string(data), "\uFFFD") }

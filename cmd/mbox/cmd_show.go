@@ -128,7 +128,7 @@ func printOutput(s *session, dir string, t *mailbox.Task) error {
 	}
 	text := task.Text(t.Result.Output)
 	whole, of, spilled := mailbox.Spilled(dir, t)
-	if spilled {
+	if whole != nil {
 		defer whole.Close()
 		if !s.terminal {
 			return printWhole(s.out, whole, of)
@@ -141,8 +141,13 @@ func printOutput(s *session, dir string, t *mailbox.Task) error {
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
-	_, err := s.out.WriteString(text)
-	return err
+	if _, err := s.out.WriteString(text); err != nil {
+		return err
+	}
+	if spilled && whole == nil {
+		return fmt.Errorf("this was the end of it, and %s, which had all, is not as the task names it: %w", of.Path, mailbox.ErrIntegrity)
+	}
+	return nil
 }
 
 // printWhole prints an artifact, and says at the end if it is not as its task names it.
@@ -309,7 +314,9 @@ func (s *printer) showResult(t *mailbox.Task, texts bool) {
 	}
 	output := "output"
 	if whole, _, spilled := mailbox.Spilled(s.folder, t); spilled {
-		whole.Close()
+		if whole != nil {
+			whole.Close()
+		}
 		output = "output, the end of it: mbox show " + clean(string(t.ID), 128) + " --output prints all"
 	}
 	s.showText(output, task.Text(r.Output))

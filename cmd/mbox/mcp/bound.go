@@ -29,7 +29,9 @@ func cutting(id mailbox.ID) *cutter { return &cutter{whole: taskURI(id)} }
 // spilled notes where the output is whole of which the task has the end alone.
 func (c *cutter) spilled(what, home string, t *mailbox.Task) {
 	if whole, a, ok := mailbox.Spilled(home, t); ok {
-		whole.Close()
+		if whole != nil {
+			whole.Close()
+		}
 		c.notes = append(c.notes, fmt.Sprintf("%s: the last %d of %d bytes are here; it is whole in the file %s", what, len(task.Text(t.Result.Output)), a.Size, a.Path))
 	}
 }
