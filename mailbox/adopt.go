@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,23 +18,58 @@ import (
 	"mbox/schemas"
 )
 
-// fitToAdopt ends a recovery with nothing changed where a file that is to be adopted is no
-// task of its id: once recovery is at work, it ends up in quarantine as what is left of a
-// task that is lost.
+// fitToAdopt ends a recovery with nothing changed where a file that is to be adopted cannot
+// be: once recovery is at work, it ends up in quarantine as what is left of a task that is
+// lost.
 func fitToAdopt(r *recovery) error {
 	for _, id := range r.o.Adopt {
-		for _, state := range task.Folders {
-			path := r.b.path("tasks", string(state), id.File())
-			found, err := home.Read(r.b.home, state, path)
-			if found != nil && err == nil {
-				err = ownName(found.Task, id)
-			}
-			if found != nil && err != nil {
-				return refused(r.b, path, err)
-			}
+		if path, err := unfit(r.b.ledger.Ledger, r.b.home, id); err != nil {
+			return refused(r.b, path, err)
 		}
 	}
 	return nil
+}
+
+// Unfit tells which file of a task of the home cannot be adopted as it lies, and why. There
+// is none where the ledger does not know the task, or names these very bytes: those are a
+// newer mbox's.
+func Unfit(dir string, id ID) (path string, err error) {
+	mailbox, err := home.Identity(dir)
+	if err != nil {
+		return "", nil
+	}
+	l, err := audit.Open(dir, mailbox, audit.Options{Looks: true})
+	if err != nil {
+		return "", nil
+	}
+	defer l.Close()
+	return unfit(l, dir, id)
+}
+
+func unfit(l *audit.Ledger, dir string, id ID) (path string, err error) {
+	after := ""
+	for line, err := range l.LinesOf(string(id)) {
+		if err != nil {
+			return "", nil // there is no saying what the ledger names
+		}
+		if after = line.Text("after"); after != "" {
+			break
+		}
+	}
+	for _, state := range task.Folders {
+		path := filepath.Join(dir, "tasks", string(state), id.File())
+		f, err := home.Read(dir, state, path)
+		if f == nil || f.Hash == "" || after == "" || f.Hash == after {
+			continue
+		}
+		if err == nil {
+			err = cmp.Or(ownName(f.Task, id), f.Task.Sound())
+		}
+		if err != nil {
+			return path, err
+		}
+	}
+	return "", nil
 }
 
 // refused says of a file that it cannot be adopted.

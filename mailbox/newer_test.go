@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,6 +60,14 @@ func TestTaskOfANewerVersion(t *testing.T) {
 	_, err = b.Claim(t.Context(), ClaimRequest{Agent: "coder", ID: "a"})
 	if problem, is := errors.AsType[*schemas.Error](err); !is || problem.Path != "mbox.hereafter" {
 		t.Fatal(err)
+	}
+
+	w, err := b.Why(t.Context(), "a")
+	if err != nil || !strings.Contains(w.Summary, "a newer mbox") || len(w.Waits) > 0 {
+		t.Errorf("why: %+v, %v", w, err)
+	}
+	if path, err := Unfit(b.home, "a"); path != "" || err != nil {
+		t.Errorf("%s is to be mended: %v", path, err)
 	}
 
 	sent(t, b, "c")

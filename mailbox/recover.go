@@ -208,6 +208,9 @@ func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) 
 	if err := r.begin(); err != nil {
 		return Recovered{}, err
 	}
+	if err := fitToAdopt(r); err != nil {
+		return r.out, err
+	}
 	first := []func() error{r.writable, r.makePrivate, r.goneFirst}
 	if o.AfterIOError {
 		// The mark comes first, because a crash after Renew leaves a mailbox that may
@@ -217,7 +220,7 @@ func (b *Box) recover(ctx context.Context, o RecoverOptions) (Recovered, error) 
 	if o.Forget {
 		first = []func() error{r.forget}
 	}
-	for _, step := range append(first, r.journal, r.intact, r.ledger, func() error { return fitToAdopt(r) }, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.strays, func() error { return giveUpEntries(r) }, r.sayMoved, r.leases, r.owed, r.dropSpares, r.copies) {
+	for _, step := range append(first, r.journal, r.intact, r.ledger, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.strays, func() error { return giveUpEntries(r) }, r.sayMoved, r.leases, r.owed, r.dropSpares, r.copies) {
 		if err := step(); err != nil {
 			return r.out, err
 		}

@@ -14,7 +14,6 @@ import (
 	"mbox/mailbox/lifecycle"
 	"mbox/mailbox/queue"
 	"mbox/mailbox/task"
-	"mbox/schemas"
 )
 
 // lookup returns a copy of a live task's record; nil if the task is not live.
@@ -175,17 +174,24 @@ func (b *books) current(id ID) (*home.File, *queue.Entry, error) {
 		return f, r, task.About(id, fmt.Errorf("%w: %v", ErrByHand, err)) // not %w: it is no fault of who calls
 	case f != nil && f.Hash != r.After.String():
 		return f, r, task.About(id, fmt.Errorf("%w: its bytes are not those of its last ledger line", ErrByHand))
+	case err != nil && f != nil:
+		return f, r, &newerError{err}
 	case err != nil:
-		return f, r, err
+		return nil, r, err
 	}
 	return f, r, nil
 }
 
-// ofNewer tells from an error of current that the file is what the ledger names, and not
-// to be decoded: a newer mbox has written it. No other task waits for that.
+// newerError says of a file that is what the ledger names why it cannot be decoded: a newer
+// mbox has written it.
+type newerError struct{ error }
+
+func (e *newerError) Unwrap() error { return e.error }
+
+// ofNewer tells whether a task's file is a newer mbox's. No other task waits for that.
 func ofNewer(err error) bool {
-	_, is := errors.AsType[*schemas.Error](err)
-	return is && !errors.Is(err, ErrByHand)
+	_, is := errors.AsType[*newerError](err)
+	return is
 }
 
 // ByHand is ErrByHand for a listed task that has not ended, whose file is not what the

@@ -104,9 +104,12 @@ func (b *Box) Why(ctx context.Context, id ID) (*Why, error) {
 	w.compare(f, last)
 	if f.Task == nil {
 		w.Summary = "its file cannot be read as a task"
-		if last == nil && f.State == Pending {
+		switch {
+		case last == nil && f.State == Pending:
 			w.Summary = cmp.Or(patient(b, id.File()), w.Summary)
-		} else {
+		case last != nil && f.Hash == task.HashOf(last.After):
+			w.Summary = "a newer mbox wrote it, and only such a one can do it"
+		default:
 			w.Waits = append(w.Waits, fmt.Sprintf("a person, to mend its file where it lies; then mbox recover --adopt %s takes it, and before that mbox recover puts it into tasks/quarantine", id))
 		}
 		return w, nil
@@ -252,7 +255,11 @@ func (b *explainer) explainPending(ctx context.Context, w *Why, t *Task) error {
 	w.Back = cameBack(t)
 	now := b.now()
 	if len(w.Faults) > 0 && b.byHand(ctx, w.ID) != nil {
-		w.Waits = append(w.Waits, fmt.Sprintf("a person, for its file was changed by hand: mbox recover --adopt %s takes it as it lies", w.ID))
+		way := "mbox recover --adopt %s takes it as it lies"
+		if t.Sound() != nil {
+			way = "mended where it lies, mbox recover --adopt %s takes it"
+		}
+		w.Waits = append(w.Waits, "a person, for its file was changed by hand: "+fmt.Sprintf(way, w.ID))
 	}
 	if at := t.Mbox.NotBefore; at != nil && at.After(now) {
 		w.Waits = append(w.Waits, "its time: not before "+at.String())

@@ -59,17 +59,25 @@ var exitMeaning = map[int]string{
 }
 
 // exitMore is what else is to be known of some of them, or done.
-var exitMore = map[int]string{
-	exitUsage:     "nothing was touched, and the hint has the corrected line, or names the help",
-	exitStale:     "somebody else has the task, or it has ended",
-	exitPolicy:    "a role, a policy, a depth or a budget says no, or the mailbox is another user's (sudo mbox); nothing was done",
-	exitBusy:      "try again",
-	exitCommitted: "it counts; the next command brings the files in line",
+func exitMore(code int) string {
+	switch code {
+	case exitUsage:
+		return "nothing was touched, and the hint has the corrected line, or names the help"
+	case exitStale:
+		return "somebody else has the task, or it has ended"
+	case exitPolicy:
+		return "a role, a policy, a depth or a budget says no, or the mailbox is another user's (sudo mbox); nothing was done"
+	case exitBusy:
+		return "try again"
+	case exitCommitted:
+		return "it counts; the next command brings the files in line"
+	}
+	return ""
 }
 
 // exitTold is an exit code's meaning with that.
 func exitTold(code int) string {
-	if more := exitMore[code]; more != "" {
+	if more := exitMore(code); more != "" {
 		return exitMeaning[code] + ": " + more
 	}
 	return exitMeaning[code]
@@ -366,17 +374,14 @@ func mendFirst(s *session, err error) string {
 	return mendFile(in, mailbox.ID(id))
 }
 
-// mendFile is the hint of a task whose file cannot be adopted as it lies, for it is no task
-// of that id; "" of any other.
+// mendFile is the hint of a task whose file cannot be adopted as it lies; "" of any other.
 func mendFile(in string, id mailbox.ID) string {
-	for _, state := range task.Folders {
-		f, _ := home.Read(in, state, filepath.Join(in, "tasks", string(state), id.File()))
-		if f != nil && f.Hash != "" && (f.Task == nil || f.Task.ID != id) {
-			return fmt.Sprintf("mend %s where it lies, then mbox recover --adopt %s takes it; mbox recover alone would put it into tasks/quarantine",
-				schemas.ShellWord(f.Path), schemas.ShellWord(string(id)))
-		}
+	path, _ := mailbox.Unfit(in, id)
+	if path == "" {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("mend %s where it lies, then mbox recover --adopt %s takes it; mbox recover alone would put it into tasks/quarantine",
+		schemas.ShellWord(path), schemas.ShellWord(string(id)))
 }
 
 // taskOf is the id of the task that an error is about.

@@ -96,7 +96,11 @@ func (a *putAway) next(in, place string) string {
 	case a.SHA256 != "" && a.Task == "" && home.StateAt(in, filepath.Join(in, place)) != task.None:
 		return check.MendAnew(filepath.Join(in, a.File), "")
 	}
-	return fmt.Sprintf("nothing needs it; rm -r %s %s, then mbox recover --adopt-deleted", file, file+home.ReasonSuffix)
+	of := ""
+	if a.Task != "" {
+		of = fmt.Sprintf(", which may be another version of what mbox show %s shows", schemas.ShellWord(string(a.Task)))
+	}
+	return fmt.Sprintf("look at it%s; if nobody needs it: rm -r %s %s, then mbox recover --adopt-deleted", of, file, file+home.ReasonSuffix)
 }
 
 // back is how a task comes back whose content was lost, of what was left in its place.

@@ -299,6 +299,10 @@ func (e *Exam) waiting(ctx context.Context, box *mailbox.Box) {
 			if _, err := mailbox.Stands(ctx, box, id); err != nil {
 				continue // it is a drop
 			}
+			if path, _ := mailbox.Unfit(box.Home(), id); path == "" {
+				e.add("tasks", Doubt, "", "task %s: a newer mbox wrote it, and only such a one can do it: %v", id, item.Err)
+				continue
+			}
 			if found++; found <= shown {
 				e.add("tasks", Wrong, "mbox why "+string(id), "task %s: %v", id, item.Err)
 			}
