@@ -50,7 +50,7 @@ func newBooks(dir string, v home.Version, salt []byte, o Options, looks bool) (*
 	b := &books{
 		home: dir, o: o, id: v.MailboxID, salt: salt, boot: boot, looks: looks, writer: writer, evidence: evidence.At(dir, v.MailboxID),
 	}
-	awake := func() time.Duration { return home.Awake() + o.Now().Sub(time.Now()) } // a clock of tests tells both
+	awake := func() time.Duration { return home.Awake() + time.Until(o.Now()) } // a clock of tests tells both
 	b.leases = lease.New(dir, writer, boot, o.Now, awake, o.Lease, o.Sync)
 	b.ledger.Ledger, err = audit.Open(dir, v.MailboxID, audit.Options{
 		Mode: o.Sync, Wait: o.LockWait, Now: o.Now, Stands: b.evidence.Standing, Seal: o.AppendOnly, Looks: looks, CopyDelay: o.CopyDelay,

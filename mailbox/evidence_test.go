@@ -271,6 +271,22 @@ func TestRule09_DropWithTransaction(t *testing.T) {
 	}
 }
 
+// The same where nothing tells any more how long the ledger was.
+func TestRule09_DropWithTransactionBesideNothing(t *testing.T) {
+	b := homes{}.open(t, Options{})
+	sent(t, b, "x")
+	must(t, b.Close())
+	must(t, os.RemoveAll(home.Private(b.home)))
+	b.drop(t, "forged.json", `{"id":"forged","task":{"title":"x"},"mbox":{"tx":"`+strings.Repeat("0", 32)+`"}}`)
+	_, err := Recover(t.Context(), b.home, b.o, RecoverOptions{})
+	must(t, err)
+	again := opened(t, b.home, b.o)
+	must(t, scanNow(again))
+	if !stateIs("forged", Failed)(t, again, nil) {
+		t.Error("the drop was not rejected")
+	}
+}
+
 // A process that lives through it reads the new ledger from its first line: it
 // would take for drops what others send from then on.
 func TestRule14_ForgottenUnderAProcess(t *testing.T) {

@@ -26,9 +26,13 @@ var (
 	ErrOldFormat = fmt.Errorf("%w: it is of an earlier mbox", ErrFormat)
 	// ErrOlderAtWork: a process of an earlier mbox works in the mailbox, so that it
 	// cannot be brought to this one's format.
-	ErrOlderAtWork = errors.New("of an older mbox, which has to end first")
+	ErrOlderAtWork error = olderAtWork{}
 	// ErrFileSystem: the file system cannot keep mbox's promises.
 	ErrFileSystem = errors.New("file system refused")
 	// ErrIntegrity: the tree and the ledger differ where no crash makes them.
 	ErrIntegrity = errors.New("integrity")
 )
+
+type olderAtWork struct{}
+
+func (olderAtWork) Error() string { return "of an older mbox, which has to end first" }

@@ -6,7 +6,7 @@
 // kernel frees it when that has died. It is tested only under the shard. Its
 // first line and its mtime are the last sign of life, by two clocks of which the milder
 // one counts. That of the line, which counts in its boot, stands while the machine
-// sleeps, and nobody sets it: so neither a closed lid nor a clock that is put right ends
+// sleeps, and nobody sets it: so neither a closed lid nor a clock that is put forward ends
 // the work of who lives. Older versions know the mtime alone.
 //
 // The processes that do the work hold a shared flock on another file, which is
@@ -324,11 +324,8 @@ func (l *Leases) Started(id task.ID, token string, child int) error {
 func (l *Leases) Renew(id task.ID, token string) error {
 	f, err := durable.OpenFile(home.LeasePath(l.dir, home.LeaseName(id, token)), os.O_WRONLY)
 	if err == nil {
-		err = durable.WriteAt(f, home.Sign(l.awake()), 0)
+		err = errors.Join(durable.WriteAt(f, home.Sign(l.awake()), 0), durable.Touch(f.Name(), l.now()))
 		f.Close()
-	}
-	if err == nil {
-		err = durable.Touch(f.Name(), l.now())
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // the claim is over, as its next verb tells

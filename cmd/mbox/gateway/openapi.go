@@ -177,7 +177,7 @@ func (s *describer) add(prefix, name string, v any) {
 func (s *describer) put(prefix, name string, schema any) {
 	schema = lifted(prefix, schema)
 	if of, ok := schema.(object); ok && prefix != "" {
-		sendable(of, needed[name])
+		sendable(of, needed(name))
 	}
 	if had := s.schemas[prefix+name]; had != nil && !reflect.DeepEqual(had, schema) {
 		s.err = fmt.Errorf("openapi.json: two types are called %s", prefix+name)
@@ -186,7 +186,17 @@ func (s *describer) put(prefix, name string, schema any) {
 }
 
 // needed are the members without which the types of what is sent mean nothing.
-var needed = map[string][]any{"Task": {"task"}, "Request": {"title"}, "Action": {"name"}}
+func needed(of string) []any {
+	switch of {
+	case "Task":
+		return []any{"task"}
+	case "Request":
+		return []any{"title"}
+	case "Action":
+		return []any{"name"}
+	}
+	return nil
+}
 
 // sendable makes of a type's schema that of what is sent for it. Other members than those
 // that are needed may be left out, or be null, and a word may be "": that is the same. A

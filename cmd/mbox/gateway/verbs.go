@@ -61,6 +61,7 @@ func (o Order) order() anyOrder { return anyOrder{Reason: o.Reason, Seen: o.Seen
 func (o ReleaseOrder) order() anyOrder {
 	return anyOrder{Reason: o.Reason, Seen: o.Seen, Delay: o.Delay}
 }
+
 func (o ApproveOrder) order() anyOrder {
 	return anyOrder{Reason: o.Reason, For: o.For, SHA256: o.SHA256}
 }

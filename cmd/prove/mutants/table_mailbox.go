@@ -723,7 +723,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"signs-that-no-older-mbox-sees", "13", leaseGo,
-		"err = durable.Touch(f.Name(), l.now())\n\t}\n\tif errors", "err = durable.Touch(f.Name(), time.UnixMilli(l.awake().Milliseconds()))\n\t}\n\tif errors",
+		", durable.Touch(f.Name(), l.now()))", ", durable.Touch(f.Name(), time.UnixMilli(l.awake().Milliseconds())))",
 		command{"mailbox/lease", "TestRule13_ClockOfALease"},
 	},
 	{

@@ -73,7 +73,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"own-name-does-not-stand", "16", "mailbox/evidence/evidence.go",
-		"if err != nil || slices.Contains(txs, t.tx) {", "if err != nil {",
+		"if err != nil || slices.Contains(txs, t.tx) {", "if err != nil || slices.Contains(txs[:0], t.tx) {",
 		boxTest("TestRule16_Standing"),
 	},
 	{
@@ -93,7 +93,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"ledger-recovered-after-the-tasks", "21", recoverGo,
-		"r.journal, r.intact, r.ledger, func() error { return fitToAdopt(r) }, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.strays", "r.journal, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.ledger",
+		"r.journal, r.intact, r.ledger, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.strays", "r.journal, b.markRecovery, r.sayRemade, r.fold, r.asides, r.walk, r.gone, r.tasks, r.records, r.shards, r.staged, r.ledger",
 		boxTest("TestRule21_RecoverNeedsALedger|TestRule21_RecoverLeavesDamage|TestRule21_StagedContentOfACutLine"),
 	},
 	{
@@ -168,8 +168,8 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"drop-stops-the-mailbox", "9", "mailbox/evidence/evidence.go",
-		`case !moved && (sure.Checksum != "" || seen.Checksum != "" && there[seen]):`, `case !moved && sure.Checksum != "":`,
-		boxTest("TestRule09_DropWithTransaction"),
+		"!(notPending && home.StateAt", "!(path != \"\" && home.StateAt",
+		boxTest("TestRule09_DropWithTransactionBesideNothing"),
 	},
 	{
 		"older-copy-taken-for-the-newest", "9,22", "mailbox/evidence/evidence.go",
@@ -233,7 +233,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"recovery-unmarked", "20", recoverGo,
-		"r.ledger, func() error { return fitToAdopt(r) }, b.markRecovery, r.sayRemade, r.fold,", "r.ledger, func() error { return fitToAdopt(r) }, r.sayRemade, r.fold,",
+		"r.ledger, b.markRecovery, r.sayRemade, r.fold,", "r.ledger, r.sayRemade, r.fold,",
 		boxTest("TestRule20_OrderOfRecovery"),
 	},
 	{
@@ -368,7 +368,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"archived-in-the-month-of-now", "21", "mailbox/home/home.go",
-		"archivedAt.UTC().Format(\"2006-01\")", "b.now().UTC().Format(\"2006-01\")",
+		"archivedAt.UTC().Format(\"2006-01\")", "time.Now().UTC().Format(\"2006-01\")",
 		boxTest("TestRule21_MonthOfTheLine"),
 	},
 	{

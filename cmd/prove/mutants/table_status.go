@@ -97,7 +97,7 @@ var statusMutants = []mutant{
 	},
 	{
 		"drops-wait-in-silence", "people", "mailbox/why.go",
-		"if last == nil && f.State == Pending {", "if last != nil && f.State == Pending {",
+		"case last == nil && f.State == Pending:\n\t\t\tw.Sum", "case last != nil && f.State == Pending:\n\t\t\tw.Sum",
 		mboxTest("TestWalkthroughs$/04_drop"),
 	},
 	{
@@ -317,7 +317,7 @@ var statusMutants = []mutant{
 	},
 	{
 		"any-output-file-is-the-whole", "results", "mailbox/spill.go",
-		"if info.Size() == a.Size && endsWith(f, a.Size, end) {", "if info.Size() == a.Size || endsWith(f, a.Size, end) {",
+		"(nearlyFull || keep == outputTail && tooLong(f, a))", "(nearlyFull || keep > 0)",
 		mboxTest("TestScripts/show_whole"),
 	},
 	{
@@ -332,7 +332,7 @@ var statusMutants = []mutant{
 	},
 	{
 		"refused-adoption-moves-the-file", "words", "mailbox/recover.go",
-		"func() error { return fitToAdopt(r) }, ", "",
+		"if err := fitToAdopt(r); err != nil {", "if err := fitToAdopt(r); err != nil && r.ctx.Err() != nil {",
 		mboxTest("TestScripts/lost$"),
 	},
 	{
@@ -359,5 +359,10 @@ var statusMutants = []mutant{
 		"claim-ends-as-if-damaged", "words", "cmd/mbox/cmd_claim.go",
 		"return claim, bySignal(ctx, err)", "return claim, err",
 		mboxTest("TestClaimEndsBySignal"),
+	},
+	{
+		"newer-task-to-be-mended", "words", "mailbox/adopt.go",
+		"after == \"\" || f.Hash == after {", "after == \"\" {",
+		boxTest("TestTaskOfANewerVersion"),
 	},
 }
