@@ -323,9 +323,9 @@ func (s *session) judged(err error) (code int, hint string) {
 	case check.WayOut:
 		hint = s.wayOut()
 	case tasksThere:
-		hint = cmp.Or(keptAs(s, err), hint)
+		hint = cmp.Or(hintOf(s, err, keptUnder), hint)
 	case adoptIt:
-		hint = cmp.Or(mendFirst(s, err), hint)
+		hint = cmp.Or(hintOf(s, err, mendFile), hint)
 	}
 	if err != nil {
 		hint = aboutIt(err, hint)
@@ -336,22 +336,12 @@ func (s *session) judged(err error) (code int, hint string) {
 // tasksThere is the hint of a task that is not there.
 const tasksThere = "mbox ls shows the tasks there are"
 
-// keptAs is the hint of one that is a file in quarantine; "" of any other.
-func keptAs(s *session, err error) string {
-	id, ok := taskOf(err)
-	in, failed := s.homeDir()
-	if !ok || failed != nil {
-		return ""
-	}
-	return keptUnder(in, id)
-}
-
 // keptUnder is the hint of what lies in quarantine under this name, or was put there from
 // it; "" where nothing does.
-func keptUnder(in, name string) string {
+func keptUnder(in string, name mailbox.ID) string {
 	kept, _ := home.Kept(in) // what cannot be read, verify and doctor tell of
 	for _, k := range kept {
-		switch name {
+		switch string(name) {
 		case k.Entry:
 			return "that lies in quarantine: mbox why " + schemas.ShellWord(k.Entry)
 		case k.Name, strings.TrimSuffix(k.Name, ".json"):
@@ -364,16 +354,6 @@ func keptUnder(in, name string) string {
 // adoptIt is the hint of a task that was changed by hand.
 const adoptIt = "mbox why ID tells more; mbox recover --adopt ID takes over what was done by hand"
 
-// mendFirst is the hint of one whose file is no task any more; "" of any other.
-func mendFirst(s *session, err error) string {
-	id, ok := taskOf(err)
-	in, failed := s.homeDir()
-	if !ok || failed != nil {
-		return ""
-	}
-	return mendFile(in, mailbox.ID(id))
-}
-
 // mendFile is the hint of a task whose file cannot be adopted as it lies; "" of any other.
 func mendFile(in string, id mailbox.ID) string {
 	path, _ := mailbox.Unfit(in, id)
@@ -382,6 +362,16 @@ func mendFile(in string, id mailbox.ID) string {
 	}
 	return fmt.Sprintf("mend %s where it lies, then mbox recover --adopt %s takes it; mbox recover alone would put it into tasks/quarantine",
 		schemas.ShellWord(path), schemas.ShellWord(string(id)))
+}
+
+// hintOf is the hint of the task that an error is about; "" where it is about none.
+func hintOf(s *session, err error, way func(in string, id mailbox.ID) string) string {
+	id, ok := taskOf(err)
+	in, failed := s.homeDir()
+	if !ok || failed != nil {
+		return ""
+	}
+	return way(in, mailbox.ID(id))
 }
 
 // taskOf is the id of the task that an error is about.
