@@ -54,7 +54,10 @@ decision shows that record, that of a message what was said, and who has got it.
 			return s.looking(ctx, func(box *mailbox.Box) error {
 				return eachShown(ctx, s, box, args, o.output || o.json, func(id mailbox.ID) error {
 					err := o.run(ctx, s, box, id)
-					if way := cmp.Or(mendFile(box.Home(), id), keptUnder(box.Home(), id)); way != "" && unknownTask(err) {
+					if !unknownTask(err) {
+						return err
+					}
+					if way := cmp.Or(mendFile(box.Home(), id), keptUnder(box.Home(), id)); way != "" {
 						err = hint(err, "%s", way)
 					}
 					return err
