@@ -36,7 +36,7 @@ func (c *call) send() error {
 		return err
 	}
 	sent, err := c.leave(t)
-	if taskKind(data) == '"' {
+	if err != nil && taskKind(data) == '"' {
 		err = renamed(err, "assignment.target_agent", "payload.role", "mbox.action.name", "payload.task", "task.title", "payload.task", "mbox.action.params", "payload.payload")
 	}
 	if err != nil {
