@@ -71,7 +71,7 @@ func (s *Server) send(ctx context.Context, _ *sdk.CallToolRequest, in sendInput)
 	if !t.Repeats(made) {
 		return outcome{}, &advised{fmt.Errorf("key %s: %w: it named another request", schemas.Quote(in.Key), mailbox.ErrConflict), "call send_task again with a key that was not used before"}
 	}
-	return outcomeOf(s.o.Box.Home(), made, state), nil
+	return s.outcomeOf(made, state), nil
 }
 
 func (s *Server) compose(in sendInput) (*mailbox.Task, error) {
@@ -110,8 +110,8 @@ func (s *Server) get(ctx context.Context, _ *sdk.CallToolRequest, in taskInput) 
 	if err != nil {
 		return taskOutput{}, err
 	}
-	c := cutting(t.ID)
-	return taskOutput{state, c.task(s.o.Box.Home(), t), c.notes}, nil
+	c := s.cutting(t.ID)
+	return taskOutput{state, c.task(t), c.notes}, nil
 }
 
 const defaultWait = 30 * time.Second
@@ -157,7 +157,7 @@ func (s *Server) wait(ctx context.Context, id mailbox.ID, most time.Duration, te
 		t, state, err := s.task(ctx, id)
 		left := time.Until(over)
 		if err != nil || ended(state) || left <= 0 || s.stays.Err() != nil {
-			return outcomeOr(s.o.Box.Home(), t, state, err)
+			return s.outcomeOr(t, state, err)
 		}
 		if happened || pause == s.beat {
 			tell(t, state)
@@ -171,11 +171,11 @@ func (s *Server) wait(ctx context.Context, id mailbox.ID, most time.Duration, te
 	}
 }
 
-func outcomeOr(home string, t *mailbox.Task, state mailbox.State, err error) (outcome, error) {
+func (s *Server) outcomeOr(t *mailbox.Task, state mailbox.State, err error) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	return outcomeOf(home, t, state), nil
+	return s.outcomeOf(t, state), nil
 }
 
 // standing is how far a task is, for people.
@@ -300,9 +300,9 @@ func (s *Server) why(ctx context.Context, _ *sdk.CallToolRequest, in taskInput) 
 	if err != nil {
 		return whyOutput{}, err
 	}
-	c := cutting(in.ID)
+	c := s.cutting(in.ID)
 	if w.Task != nil { // also one that came between the two looks
-		w.Task = c.task(s.o.Box.Home(), w.Task)
+		w.Task = c.task(w.Task)
 	}
 	if all := w.Lines; len(all) > maxSteps {
 		c.notes = append(c.notes, fmt.Sprintf("lines: the last %d of %d are here; tail_ledger with task and before shows the others", maxSteps, len(all)))

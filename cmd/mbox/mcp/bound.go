@@ -20,18 +20,19 @@ const (
 
 // cutter shortens what is long, and notes where it is whole.
 type cutter struct {
+	home  string // of the mailbox
 	whole string // where
 	notes []string
 }
 
-func cutting(id mailbox.ID) *cutter { return &cutter{whole: taskURI(id)} }
+func (s *Server) cutting(id mailbox.ID) *cutter {
+	return &cutter{home: s.o.Box.Home(), whole: taskURI(id)}
+}
 
 // spilled notes where the output is whole of which the task has the end alone.
-func (c *cutter) spilled(what, home string, t *mailbox.Task) {
-	if whole, a, ok := mailbox.Spilled(home, t); ok {
-		if whole != nil {
-			whole.Close()
-		}
+func (c *cutter) spilled(what string, t *mailbox.Task) {
+	if whole, a, ok := mailbox.Spilled(c.home, t); ok {
+		whole.Close() // also of none
 		c.notes = append(c.notes, fmt.Sprintf("%s: the last %d of %d bytes are here; it is whole in the file %s", what, len(task.Text(t.Result.Output)), a.Size, a.Path))
 	}
 }
@@ -81,9 +82,9 @@ func (c *cutter) artifacts(what string, all []mailbox.Artifact) []mailbox.Artifa
 }
 
 // task is a task for the client's eyes, cut. Only claim_task tells a claim's token.
-func (c *cutter) task(home string, t *mailbox.Task) *mailbox.Task {
+func (c *cutter) task(t *mailbox.Task) *mailbox.Task {
 	n := sight.Shown(t)
-	c.spilled("result.output", home, t)
+	c.spilled("result.output", t)
 	n.Task.Description = c.text("task.description", n.Task.Description)
 	n.Task.Context = c.value("task.context", n.Task.Context)
 	n.Result.Output = c.value("result.output", n.Result.Output)
@@ -111,15 +112,15 @@ type outcome struct {
 	Notes     []string           `json:"notes,omitempty" jsonschema:"description=what was cut\\, and where it is whole"`
 }
 
-func outcomeOf(home string, t *mailbox.Task, state mailbox.State) outcome {
-	c := cutting(t.ID)
+func (s *Server) outcomeOf(t *mailbox.Task, state mailbox.State) outcome {
+	c := s.cutting(t.ID)
 	o := outcome{ID: t.ID, State: state, Ended: ended(state), Error: t.Result.Error}
 	if !o.Ended {
 		o.Progress = t.Mbox.Progress
 		return o
 	}
 	if task.Given(t.Result.Output) {
-		c.spilled("output", home, t)
+		c.spilled("output", t)
 		o.Output = c.value("output", t.Result.Output)
 	}
 	o.Artifacts = c.artifacts("artifacts", t.Result.Artifacts)

@@ -205,7 +205,7 @@ func (f forum) inbox(ctx context.Context, _ *sdk.CallToolRequest, _ struct{}) (i
 	out := inboxOutput{Items: items[:min(len(items), mostItems)], More: len(items) > mostItems}
 	for i := range out.Items {
 		it := &out.Items[i]
-		c := cutting(it.ID)
+		c := f.s.cutting(it.ID)
 		it.Text = c.text("text of "+string(it.ID), it.Text)
 		out.Notes = append(out.Notes, c.notes...)
 	}

@@ -170,7 +170,7 @@ func (s *Server) asTask(ctx context.Context, id mailbox.ID, kind string) (*taskR
 		err = s.approvalOf(ctx, t, r)
 	case state == mailbox.Completed, state == mailbox.Failed && !cancelled(t):
 		r.Status = "completed"
-		r.Result, err = resultOf(s.o.Box.Home(), t, state)
+		r.Result, err = s.resultOf(t, state)
 	case state == mailbox.Failed:
 		r.Status, r.StatusMessage = "cancelled", schemas.Sentence(t.Result.Error.Message, maxError)
 	}
@@ -199,8 +199,8 @@ func (s *Server) approvalOf(ctx context.Context, t *mailbox.Task, r *taskResult)
 }
 
 // resultOf is what the call that made or waited for the task would have answered.
-func resultOf(home string, t *mailbox.Task, state mailbox.State) (jsontext.Value, error) {
-	data, err := encode(outcomeOf(home, t, state))
+func (s *Server) resultOf(t *mailbox.Task, state mailbox.State) (jsontext.Value, error) {
+	data, err := encode(s.outcomeOf(t, state))
 	if err != nil {
 		return nil, err
 	}

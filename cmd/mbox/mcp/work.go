@@ -168,8 +168,8 @@ func (s *Server) claimed(ctx context.Context, claim *mailbox.Claim) (claimOutput
 	if err != nil {
 		return claimOutput{}, err
 	}
-	c := cutting(t.ID)
-	out := claimOutput{ID: t.ID, Token: claim.Token(), Task: c.task(s.o.Box.Home(), t), Notes: c.notes}
+	c := s.cutting(t.ID)
+	out := claimOutput{ID: t.ID, Token: claim.Token(), Task: c.task(t), Notes: c.notes}
 	if l := t.Mbox.Lease; l != nil {
 		out.Deadline = l.Deadline
 	}

@@ -327,7 +327,7 @@ var statusMutants = []mutant{
 	},
 	{
 		"end-given-for-the-whole", "results", "cmd/mbox/mcp/bound.go",
-		"if whole, a, ok := mailbox.Spilled(home, t); ok {", "if whole, a, ok := mailbox.Spilled(home, t); ok && a.Size == 0 {",
+		"if whole, a, ok := mailbox.Spilled(c.home, t); ok {", "if whole, a, ok := mailbox.Spilled(c.home, t); ok && a.Size == 0 {",
 		command{"cmd/mbox/mcp", "TestLongIsCut"},
 	},
 	{
