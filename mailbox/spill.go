@@ -90,19 +90,19 @@ func Spilled(home string, t *Task) (whole *os.File, a Artifact, ok bool) {
 // spilledTo tells whether a file holds an output that was too long for its task, and the
 // end is what was kept of it.
 func spilledTo(t *Task, f *os.File, a Artifact, end string) bool {
-	full, err := sizeWith(t, &t.Result)
-	if err != nil {
-		return false
-	}
 	for keep := outputTail; keep > 0; keep /= 4 {
 		data := make([]byte, min(int64(keep), a.Size))
 		if _, err := f.ReadAt(data, a.Size-int64(len(data))); err != nil {
 			return false
 		}
-		nearlyFull := full+4*keep > MaxTask-2*laterRoom // so that more was not kept
-		if validTail(data) == end && (nearlyFull || keep == outputTail && tooLong(f, a)) {
+		if validTail(data) != end {
+			continue
+		}
+		if keep == outputTail && tooLong(f, a) {
 			return true
 		}
+		full, err := sizeWith(t, &t.Result)
+		return err == nil && full+4*keep > MaxTask-2*laterRoom // so that more was not kept
 	}
 	return false
 }

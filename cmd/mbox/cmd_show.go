@@ -317,9 +317,7 @@ func (s *printer) showResult(t *mailbox.Task, texts bool) {
 	}
 	output := "output"
 	if whole, _, spilled := mailbox.Spilled(s.folder, t); spilled {
-		if whole != nil {
-			whole.Close()
-		}
+		whole.Close() // also of none
 		output = "output, the end of it: mbox show " + clean(string(t.ID), 128) + " --output prints all"
 	}
 	s.showText(output, task.Text(r.Output))

@@ -317,7 +317,7 @@ var statusMutants = []mutant{
 	},
 	{
 		"any-output-file-is-the-whole", "results", "mailbox/spill.go",
-		"(nearlyFull || keep == outputTail && tooLong(f, a))", "(nearlyFull || keep > 0)",
+		"err == nil && full+4*keep > MaxTask-2*laterRoom", "err == nil && full+4*keep > 0",
 		mboxTest("TestScripts/show_whole"),
 	},
 	{
