@@ -1,7 +1,6 @@
 package mailbox
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -56,14 +55,17 @@ func unfit(l *audit.Ledger, dir string, id ID) (path string, err error) {
 			break
 		}
 	}
+	if after == "" {
+		return "", nil
+	}
 	for _, state := range task.Folders {
 		path := filepath.Join(dir, "tasks", string(state), id.File())
 		f, err := home.Read(dir, state, path)
-		if f == nil || f.Hash == "" || after == "" || f.Hash == after {
+		if f == nil || f.Hash == "" || f.Hash == after {
 			continue
 		}
 		if err == nil {
-			err = cmp.Or(ownName(f.Task, id), f.Task.Sound())
+			err = checkAdoption(f.Task, id)
 		}
 		if err != nil {
 			return path, err
@@ -78,12 +80,13 @@ func refused(b *Box, path string, err error) error {
 	return fmt.Errorf("%s cannot be adopted: %w", path, task.InFile(err, path))
 }
 
-// ownName is an error for a task with another id than its file's name.
-func ownName(t *Task, id ID) error {
+// checkAdoption is an error for what cannot be adopted as the task: it has another id than its
+// file's name, or is not sound.
+func checkAdoption(t *Task, id ID) error {
 	if t.ID != id {
 		return task.Fault("id", fmt.Sprintf("%s is not the file's name", schemas.Quote(string(t.ID))), string(id))
 	}
-	return nil
+	return t.Sound()
 }
 
 // adopted takes over what was done by hand to a task that the operator named: the
@@ -144,7 +147,7 @@ func (r *recovery) adoption(p *spot, found *home.File) (*change, error) {
 	if err != nil || same && found.Hash == task.HashOf(p.m.After) && status == p.m.Enters() {
 		return nil, err
 	}
-	if err := cmp.Or(ownName(t, p.id), t.Sound()); err != nil {
+	if err := checkAdoption(t, p.id); err != nil {
 		return nil, err
 	}
 	t.Version = 1

@@ -60,10 +60,34 @@ func TestRule13_ChildIsEnded(t *testing.T) {
 	}
 }
 
+// clocks are a wall clock, and for how long the machine has been awake.
+type clocks struct {
+	now   time.Time
+	awake time.Duration
+}
+
+// on lets both go on.
+func (c *clocks) on(wall, awake time.Duration) { c.now, c.awake = c.now.Add(wall), c.awake+awake }
+
+const lasts = 15 * time.Minute
+
+// begun is a lease that has begun by these clocks, its file, and the task until a deadline.
+func begun(t *testing.T, c *clocks, deadline time.Duration) (l *Leases, path string, held *task.Task) {
+	t.Helper()
+	dir := t.TempDir()
+	must(t, durable.MkdirAll(home.Private(dir, "leases"), durable.None))
+	l = New(dir, audit.ThisWriter(), "this boot", func() time.Time { return c.now }, func() time.Duration { return c.awake }, lasts, durable.None)
+	lock, err := l.Begin("x", "secret")
+	must(t, err)
+	t.Cleanup(func() { must(t, lock.Unlock()) })
+	held = &task.Task{ID: "x"}
+	held.Mbox.Lease = &task.Lease{Token: "secret", Deadline: task.At(c.now.Add(deadline))}
+	return l, lock.Path(), held
+}
+
 // A wall clock that is put right and a machine that sleeps end nobody who lives, and
 // keep nobody who hangs.
 func TestRule13_ClockOfALease(t *testing.T) {
-	const lasts = 15 * time.Minute
 	for name, c := range map[string]struct {
 		put         time.Duration // how far the wall clock is put forward before the last sign of life
 		wall, awake time.Duration // how far each has gone on since
@@ -79,33 +103,26 @@ func TestRule13_ClockOfALease(t *testing.T) {
 		"another boot":                  {0, time.Hour, 0, func(n *home.Note) { n.Boot = "another" }, Hung},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			must(t, durable.MkdirAll(home.Private(dir, "leases"), durable.None))
-			now, awake := time.Now(), 40*time.Hour
-			l := New(dir, audit.ThisWriter(), "this boot", func() time.Time { return now }, func() time.Duration { return awake }, lasts, durable.None)
-			lock, err := l.Begin("x", "secret")
-			must(t, err)
-			defer func() { must(t, lock.Unlock()) }()
+			clk := &clocks{time.Now(), 40 * time.Hour}
+			l, path, held := begun(t, clk, lasts)
 			if c.change != nil {
 				n := l.note()
 				c.change(&n)
-				must(t, home.AddNote(home.LeasePath(dir, home.LeaseName("x", "secret")), n))
+				must(t, home.AddNote(path, n))
 			}
-			held := &task.Task{ID: "x"}
-			held.Mbox.Lease = &task.Lease{Token: "secret", Deadline: task.At(now.Add(lasts))}
-			now, awake = now.Add(lasts/2+c.put), awake+lasts/2
+			clk.on(lasts/2+c.put, lasts/2)
 			must(t, l.Renew("x", "secret"))
-			if info, err := os.Stat(home.LeasePath(dir, home.LeaseName("x", "secret"))); err != nil || info.ModTime().Sub(now).Abs() > time.Second {
+			if info, err := os.Stat(path); err != nil || info.ModTime().Sub(clk.now).Abs() > time.Second {
 				t.Errorf("an older mbox sees a sign of life at %v, %v", info.ModTime(), err)
 			}
-			now, awake = now.Add(c.wall), awake+c.awake
+			clk.on(c.wall, c.awake)
 			got, note, err := l.Judge(held)
 			must(t, err)
 			if got != c.want {
 				t.Errorf("judged %d, want %d", got, c.want)
 			}
-			if seen, ok := l.LastSeen(held, note); ok && c.change == nil && now.Sub(seen).Round(time.Second) != c.awake {
-				t.Errorf("last seen %s ago, want %s", now.Sub(seen), c.awake)
+			if seen, ok := l.LastSeen(held, note); ok && c.change == nil && clk.now.Sub(seen).Round(time.Second) != c.awake {
+				t.Errorf("last seen %s ago, want %s", clk.now.Sub(seen), c.awake)
 			}
 		})
 	}
@@ -114,15 +131,8 @@ func TestRule13_ClockOfALease(t *testing.T) {
 // The lease of a worker of an older mbox has no line of signs, and one of ours has its
 // note where an older one looks for it.
 func TestRule13_LeaseOfAnOlderVersion(t *testing.T) {
-	const lasts = 15 * time.Minute
-	dir := t.TempDir()
-	must(t, durable.MkdirAll(home.Private(dir, "leases"), durable.None))
-	now := time.Now()
-	l := New(dir, audit.ThisWriter(), "this boot", func() time.Time { return now }, home.Awake, lasts, durable.None)
-	lock, err := l.Begin("x", "secret")
-	must(t, err)
-	defer func() { must(t, lock.Unlock()) }()
-	path := home.LeasePath(dir, home.LeaseName("x", "secret"))
+	clk := &clocks{time.Now(), home.Awake()}
+	l, path, held := begun(t, clk, 0)
 	data, err := os.ReadFile(path)
 	must(t, err)
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
@@ -133,41 +143,31 @@ func TestRule13_LeaseOfAnOlderVersion(t *testing.T) {
 	}
 
 	must(t, os.WriteFile(path, note, 0o600))
-	must(t, os.Chtimes(path, now, now))
-	held := &task.Task{ID: "x"}
-	held.Mbox.Lease = &task.Lease{Token: "secret", Deadline: task.At(now)}
+	must(t, os.Chtimes(path, clk.now, clk.now))
 	for _, row := range []struct {
 		later time.Duration
 		want  Verdict
 	}{{lasts / 2, Held}, {-time.Hour, Held}, {lasts/2 - time.Hour, Held}, {time.Hour, Hung}} {
-		at := now
-		now = now.Add(row.later)
+		at := clk.now
+		clk.now = at.Add(row.later)
 		if got, n, err := l.Judge(held); err != nil || got != row.want || n == nil || n.PID != os.Getpid() {
 			t.Errorf("%s later: %d, %+v, %v", row.later, got, n, err)
 		}
-		now = at
+		clk.now = at
 	}
 }
 
 // A sign of life that somebody has written ahead puts the end off by one lease.
 func TestRule13_SignFromTheFuture(t *testing.T) {
-	const lasts = 15 * time.Minute
-	dir := t.TempDir()
-	must(t, durable.MkdirAll(home.Private(dir, "leases"), durable.None))
-	now, awake := time.Now(), 40*time.Hour
-	l := New(dir, audit.ThisWriter(), "this boot", func() time.Time { return now }, func() time.Duration { return awake }, lasts, durable.None)
-	lock, err := l.Begin("x", "secret")
-	must(t, err)
-	defer func() { must(t, lock.Unlock()) }()
-	held := &task.Task{ID: "x"}
-	held.Mbox.Lease = &task.Lease{Token: "secret", Deadline: task.At(now)}
-	f, err := os.OpenFile(home.LeasePath(dir, home.LeaseName("x", "secret")), os.O_RDWR, 0)
+	clk := &clocks{time.Now(), 40 * time.Hour}
+	l, path, held := begun(t, clk, 0)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	must(t, err)
 	defer f.Close()
 	_, err = f.WriteAt(home.Sign(1000*time.Hour), 0)
 	must(t, err)
 	for _, want := range []Verdict{Held, Hung} {
-		now, awake = now.Add(lasts+time.Minute), awake+lasts+time.Minute
+		clk.on(lasts+time.Minute, lasts+time.Minute)
 		if got, _, err := l.Judge(held); err != nil || got != want {
 			t.Errorf("judged %d, %v, want %d", got, err, want)
 		}

@@ -362,7 +362,7 @@ var statusMutants = []mutant{
 	},
 	{
 		"newer-task-to-be-mended", "words", "mailbox/adopt.go",
-		"after == \"\" || f.Hash == after {", "after == \"\" {",
+		"f.Hash == \"\" || f.Hash == after {", "f.Hash == \"\" {",
 		boxTest("TestTaskOfANewerVersion"),
 	},
 }
