@@ -183,9 +183,7 @@ func (o *sendOptions) submit(ctx context.Context, s *session, box *mailbox.Box, 
 	switch {
 	case errors.As(err, &wrong) && wrong.Path == "mbox.deadline" && o.deadline.passed():
 		return "", o.deadline.refused()
-	case errors.Is(err, fs.ErrNotExist) && !errors.Is(err, mailbox.ErrCommitted):
-		return "", uncopied(err, o.attach...)
-	case ofFiles(err):
+	case errors.Is(err, fs.ErrNotExist) && !errors.Is(err, mailbox.ErrCommitted), ofFiles(err):
 		return "", uncopied(err, o.attach...)
 	case err != nil:
 		return id, hintData(err, "mbox send --help, or mbox schema print task")
