@@ -155,9 +155,12 @@ func (s *Server) wait(ctx context.Context, id mailbox.ID, most time.Duration, te
 			return outcome{}, err
 		}
 		t, state, err := s.task(ctx, id)
+		if err != nil {
+			return outcome{}, err
+		}
 		left := time.Until(over)
-		if err != nil || ended(state) || left <= 0 || s.stays.Err() != nil {
-			return s.outcomeOr(t, state, err)
+		if ended(state) || left <= 0 || s.stays.Err() != nil {
+			return s.outcomeOf(t, state), nil
 		}
 		if happened || pause == s.beat {
 			tell(t, state)
@@ -169,13 +172,6 @@ func (s *Server) wait(ctx context.Context, id mailbox.ID, most time.Duration, te
 			pause = time.Millisecond // the file follows its line
 		}
 	}
-}
-
-func (s *Server) outcomeOr(t *mailbox.Task, state mailbox.State, err error) (outcome, error) {
-	if err != nil {
-		return outcome{}, err
-	}
-	return s.outcomeOf(t, state), nil
 }
 
 // standing is how far a task is, for people.
