@@ -3,10 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"mbox/audit"
@@ -203,31 +201,41 @@ func (w *views) recent() (lines []audit.Entry, end audit.Position, err error) {
 	return lines, end, nil
 }
 
+// queue makes the view of what waits. Drops that nobody has admitted yet are not in it, and
+// are not read: there may be a hundred thousand, each as hard to read as can be.
 func (w *views) queue(ctx context.Context) (*TaskQueue, error) {
-	q := &TaskQueue{Queue: []QueuedTask{}}
-	entries, err := os.ReadDir(filepath.Join(w.box.Home(), "tasks", string(mailbox.Pending)))
+	type waits struct {
+		id mailbox.ID
+		at time.Time
+	}
+	var first []waits
+	sort := func() {
+		slices.SortFunc(first, func(a, b waits) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.id, b.id)) })
+		first = first[:min(len(first), mostQueued)]
+	}
+	index, err := mailbox.Overview(w.box, func(l *mailbox.Live) {
+		if l.State != mailbox.Pending {
+			return
+		}
+		if first = append(first, waits{l.ID, l.Created}); len(first) == 2*mostQueued {
+			sort()
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
-	for i, e := range entries {
-		name, isTask := strings.CutSuffix(e.Name(), ".json")
-		if !isTask {
-			continue
-		}
-		if len(q.Queue) == mostQueued {
-			q.More = len(entries) - i
-			break
-		}
-		t, state, err := w.box.Task(ctx, mailbox.ID(name))
-		if err != nil || state != mailbox.Pending || t.Mbox.TX == "" {
-			continue // it has moved on, or is a drop that nobody has admitted yet
+	sort()
+	q := &TaskQueue{Queue: []QueuedTask{}, More: index.Count[mailbox.Pending] - len(first)}
+	for _, it := range first {
+		t, state, err := w.box.Task(ctx, it.id)
+		if err != nil || state != mailbox.Pending {
+			continue // it has moved on, or somebody has spoilt it
 		}
 		q.Queue = append(q.Queue, QueuedTask{
 			ID: string(t.ID), CreatedAt: t.Created, Source: t.Source.Agent, Target: t.Assignment.TargetAgent,
 			Task: t.Task.Title, Status: string(state), Priority: numberOf(t.Task.Priority),
 		})
 	}
-	slices.SortStableFunc(q.Queue, func(a, b QueuedTask) int { return a.CreatedAt.Compare(b.CreatedAt.Time) })
 	return q, nil
 }
 

@@ -1,8 +1,11 @@
 package task
 
 import (
+	"bytes"
 	"cmp"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -18,13 +21,9 @@ import (
 // another task's.
 func Salvage(id ID, data []byte) *Task {
 	t := &Task{ID: id}
-	var sections map[string]jsontext.Value
-	if json.Unmarshal(data, &sections) == nil {
-		for name, fields := range taskFields() {
-			if section, ok := sections[name]; ok {
-				t.salvageSection(name, section, fields)
-			}
-		}
+	known := taskFields()
+	for name, section := range membersOf(data, slices.Collect(maps.Keys(known))) {
+		t.salvageSection(name, section, known[name])
 	}
 	t.ID = id
 	t.Task.Title = cmp.Or(t.Task.Title, "(no valid title)")
@@ -46,6 +45,29 @@ var taskFields = sync.OnceValue(func() map[string][]string {
 	return sections
 })
 
+// membersOf are the members of an object that have one of these names, none of what is
+// no object. Members of other names cost no memory: a drop may have a hundred thousand.
+func membersOf(object jsontext.Value, names []string) map[string]jsontext.Value {
+	found := map[string]jsontext.Value{}
+	if object.Kind() != '{' {
+		return found
+	}
+	d := jsontext.NewDecoder(bytes.NewBuffer(object), jsontext.AllowDuplicateNames(true))
+	_, err := d.ReadToken()
+	for err == nil && d.PeekKind() == '"' {
+		var name jsontext.Token
+		var value jsontext.Value
+		if name, err = d.ReadToken(); err != nil {
+			break
+		}
+		key := name.String()
+		if value, err = d.ReadValue(); err == nil && slices.Contains(names, key) {
+			found[key] = value.Clone()
+		}
+	}
+	return found
+}
+
 func jsonName(f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	return name
@@ -56,15 +78,7 @@ func (t *Task) salvageSection(name string, section jsontext.Value, fields []stri
 		t.salvageField(map[string]jsontext.Value{name: section})
 		return
 	}
-	var values map[string]jsontext.Value
-	if json.Unmarshal(section, &values) != nil {
-		return
-	}
-	for _, field := range fields {
-		value, ok := values[field]
-		if !ok {
-			continue
-		}
+	for field, value := range membersOf(section, fields) {
 		inner, err := json.Marshal(map[string]jsontext.Value{field: value}, jsontext.AllowDuplicateNames(true))
 		if err == nil {
 			t.salvageField(map[string]jsontext.Value{name: inner})
@@ -75,7 +89,7 @@ func (t *Task) salvageSection(name string, section jsontext.Value, fields []stri
 // salvageField takes one field over if the task is valid with it.
 func (t *Task) salvageField(field map[string]jsontext.Value) {
 	data, err := json.Marshal(field, jsontext.AllowDuplicateNames(true))
-	if err != nil {
+	if err != nil || len(data)+Indents(data) > MaxNew {
 		return
 	}
 	alone := Task{ID: t.ID, Task: Request{Title: "x"}}
