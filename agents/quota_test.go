@@ -40,7 +40,7 @@ func TestResetTime(t *testing.T) {
 		"25:00":                     {},
 		"13pm":                      {},
 		"3pm (No/Where)":            {},
-		"3pm (../../etc/passwd)":    {},
+		"3pm (../../etc/canary)":    {},
 		"7":                         {},
 		"5 of the 6 models":         {},
 	} {

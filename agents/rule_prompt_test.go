@@ -54,7 +54,7 @@ func TestPromptFilesAreBounded(t *testing.T) {
 func TestPromptRefusalsAreBounded(t *testing.T) {
 	c := newCompany(t, nil)
 	c.brains["coder"].says = []any{`{"actions":[]}`}
-	files := strings.Repeat(`"/etc/passwd",`, 500) + `"/etc/group"`
+	files := strings.Repeat(`"/etc/canary",`, 500) + `"/etc/cannot"`
 	_, err := c.box.Submit(context.Background(), &mailbox.Task{
 		Task:       mailbox.Request{Title: "Read", Context: jsontext.Value(`{"relevant_files":[` + files + `]}`)},
 		Assignment: mailbox.Assignment{TargetAgent: "coder"},

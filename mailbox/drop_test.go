@@ -57,6 +57,14 @@ type dropped struct {
 	ends ending
 }
 
+// linkOut makes a symlink to a file outside of the home, which nobody may follow.
+func linkOut(home, path string) error {
+	canary := home + ".canary"
+	return errors.Join(os.WriteFile(canary, []byte("nobody's business"), 0o600), os.Symlink(canary, path))
+}
+
+func linkedOut(b *Box, path string) error { return linkOut(b.home, path) }
+
 func symlink(to string) func(*Box, string) error {
 	return func(_ *Box, path string) error { return os.Symlink(to, path) }
 }
@@ -309,9 +317,9 @@ var droppedFiles = []dropped{
 	{name: "5 MiB", make: sized(5 << 20), ends: quarantined("too_large")},
 	{name: "5 MiB, no .json", file: "big.bin", make: sized(5 << 20), ends: quarantined("too_large")},
 	{name: "sparse, 1 TB", make: sized(1 << 40), free: func(path string) { _ = os.Truncate(path, 0) }, ends: quarantined("too_large")},
-	{name: "symlink to a file", make: symlink("/etc/hostname"), ends: quarantined("not_regular")},
+	{name: "symlink to a file", make: linkedOut, ends: quarantined("not_regular")},
 	{name: "symlink to a task", make: symlink("good-1.json"), ends: quarantined("not_regular")},
-	{name: "symlink to a folder", make: symlink("/"), ends: quarantined("not_regular")},
+	{name: "symlink to a folder", make: symlink(".."), ends: quarantined("not_regular")},
 	{name: "dangling symlink", make: symlink("nowhere"), ends: quarantined("not_regular")},
 	{name: "symlink to itself", make: symlink("drop.json"), ends: quarantined("not_regular")},
 	{name: "FIFO", make: func(_ *Box, path string) error { return syscall.Mkfifo(path, 0o600) }, ends: quarantined("not_regular")},

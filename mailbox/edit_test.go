@@ -199,7 +199,7 @@ func TestReplacedByHand(t *testing.T) {
 	things := map[string]func(*Box, string) error{
 		"nothing like JSON": func(_ *Box, path string) error { return put(path, "junk") },
 		"an empty file":     func(_ *Box, path string) error { return put(path, "") },
-		"a symlink":         symlink("/etc/hostname"),
+		"a symlink":         linkedOut,
 		"a FIFO":            func(_ *Box, path string) error { return syscall.Mkfifo(path, 0o600) },
 		"a folder":          folder,
 		"5 MiB":             sized(5 << 20),

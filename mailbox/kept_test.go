@@ -26,7 +26,7 @@ var lateActs = []struct {
 	}},
 	{"removes it", os.Remove},
 	{"puts a symlink there", func(path string) error {
-		return rename2(path, func(new string) error { return os.Symlink("/etc/hostname", new) })
+		return rename2(path, func(new string) error { return linkOut(filepath.Join(path, "../../.."), new) })
 	}},
 	{"puts a folder there", func(path string) error {
 		if err := os.Remove(path); err != nil {

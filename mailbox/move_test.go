@@ -331,7 +331,7 @@ func TestStrays(t *testing.T) {
 			must(t, put(at("junk.json"), "junk"))
 			must(t, put(at("notes.txt"), "notes"))
 			must(t, put(at("a b.json"), titled("")))
-			must(t, os.Symlink("/etc/hostname", at("link.json")))
+			must(t, linkedOut(b, at("link.json")))
 			must(t, syscall.Mkfifo(at("pipe.json"), 0o600))
 			must(t, folder(b, at("folder.json")))
 			must(t, put(at(".hidden"), "left alone"))
@@ -384,8 +384,8 @@ var acts = []struct {
 	{"puts a folder there", func(_ *Box, path string) error {
 		return errors.Join(os.Remove(path), os.Mkdir(path, 0o700))
 	}},
-	{"puts a symlink there", func(_ *Box, path string) error {
-		return errors.Join(os.Remove(path), os.Symlink("/etc/hostname", path))
+	{"puts a symlink there", func(b *Box, path string) error {
+		return errors.Join(os.Remove(path), linkedOut(b, path))
 	}},
 }
 

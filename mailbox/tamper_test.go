@@ -141,7 +141,7 @@ func (v *vandal) restore() {
 			_ = os.Chmod(v.path(name), 0o600) // it may not be there
 			v.verifyHome.write(name, was.text)
 		default: // the symlink in quarantine
-			v.must(os.Symlink("/etc/passwd", v.path(name)))
+			v.must(linkOut(v.dir, v.path(name)))
 			continue
 		}
 		v.must(os.Chmod(v.path(name), was.mode.Perm()))

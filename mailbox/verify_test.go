@@ -73,7 +73,7 @@ func newVerifyHome(t testing.TB) *verifyHome {
 	h.write("tasks/pending/v-drop.json", `{"task":{"title":"drop"}}`)
 	h.write("tasks/pending/v-rejected.json", `{"task":{"title":"drop","priority":"soon"}}`)
 	h.write("tasks/pending/v-junk.json", `[]`)
-	h.must(os.Symlink("/etc/passwd", h.path("tasks/pending/v-link.json")))
+	h.must(linkOut(h.dir, h.path("tasks/pending/v-link.json")))
 	for _, name := range []string{"v-drop", "v-rejected", "v-junk"} {
 		at := h.now.Add(-time.Hour)
 		h.must(os.Chtimes(h.path("tasks/pending/"+name+".json"), at, at))
@@ -518,7 +518,7 @@ var tamperings = []struct {
 		func(h *verifyHome) verify.Finding { return finding(14, ".", 0, 0, "", "mode is 0755, not 0700") }, "it does not look at the home itself",
 	},
 	{
-		"a symlink planted", func(h *verifyHome) { h.must(os.Symlink("/etc/passwd", h.path("decisions/x"))) },
+		"a symlink planted", func(h *verifyHome) { h.must(linkOut(h.dir, h.path("decisions/x"))) },
 		func(h *verifyHome) verify.Finding { return finding(14, "decisions/x", 0, 0, "", "is a symlink") }, "",
 	},
 	{
@@ -820,7 +820,7 @@ func TestVerifyDrops(t *testing.T) {
 	h.write("tasks/pending/.hidden", "")
 	h.write("tasks/pending/x.part", "")
 	h.must(os.Chmod(h.path("tasks/pending/half.json"), 0o644))
-	h.must(os.Symlink("/etc/passwd", h.path("tasks/pending/link")))
+	h.must(linkOut(h.dir, h.path("tasks/pending/link")))
 	r := h.verify()
 	if len(r.Findings) > 0 || !slices.Equal(r.Notes, []string{"3 dropped files are in tasks/pending not admitted yet"}) {
 		t.Errorf("%+v", r)

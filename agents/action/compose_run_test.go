@@ -32,7 +32,7 @@ for a; do echo "$a"; done >'` + notes + `/arguments'
 	t.Setenv("PATH", dir)
 	t.Setenv("DOCKER_HOST", "unix:///nowhere.sock")
 	t.Setenv("HOME", dir)
-	t.Setenv("COMPOSE_FILE", "/etc/passwd")
+	t.Setenv("COMPOSE_FILE", filepath.Join(dir, "other.yaml"))
 	t.Setenv("SECRET", "x")
 	return notes
 }
@@ -180,7 +180,7 @@ func TestComposeRunLooks(t *testing.T) {
 		},
 		"path_outside": func(dir string) error {
 			must(t, os.Remove(filepath.Join(dir, "html")))
-			return os.Symlink("/", filepath.Join(dir, "html"))
+			return os.Symlink("/canary", filepath.Join(dir, "html"))
 		},
 		"": func(dir string) error { return os.Remove(filepath.Join(dir, "html")) },
 		"compose_mount": func(dir string) error {

@@ -128,7 +128,7 @@ func TestHTTPCheckRedirects(t *testing.T) {
 		"http://localhost:" + port(t, server):      "address_loopback",
 		"http://[::1]:" + port(t, server):          "address_loopback",
 		"http://169.254.169.254/latest/meta-data/": "address_metadata",
-		"file:///etc/passwd":                       "url_scheme",
+		"file:///etc/canary":                       "url_scheme",
 		"ftp://example.com/":                       "url_scheme",
 		"http://user@example.com/":                 "url_userinfo",
 		"http://host.docker.internal/":             "host_docker",

@@ -67,7 +67,6 @@ func lists(path func(scene) string) func(scene) error {
 func fileActs() []act {
 	return []act{
 		{name: "read an ssh key", try: reads(key), denied: noEntry},
-		{name: "read /etc/shadow", try: reads(fixed("/etc/shadow")), denied: noEntry, root: true},
 		{name: "read mbox's keys", try: reads(func(s scene) string { return at(s.Home, ".mbox/keys/signing") }), denied: noEntry},
 		{name: "read the ledger", try: reads(ledger), denied: noEntry},
 		{name: "read a task", try: reads(func(s scene) string { return at(s.Home, "tasks/pending/a.json") }), denied: noEntry},
@@ -112,7 +111,7 @@ func fileActs() []act {
 		{name: "read a process's memory", try: reads(proc("mem")), denied: noEntry, traces: true},
 		{name: "read a process's environment", try: reads(proc("environ")), denied: noEntry, traces: true},
 		{name: "read a process's arguments", try: reads(proc("cmdline")), denied: noEntry},
-		{name: "go through a process's root", try: reads(proc("root/etc/passwd")), denied: noEntry, traces: true},
+		{name: "go through a process's root", try: reads(func(s scene) string { return proc("root")(s) + at(s.Friend, "note") }), denied: noEntry, traces: true},
 		{name: "go through a process's folder", try: lists(proc("cwd")), denied: noEntry, traces: true},
 		{name: "list a process's descriptors", try: lists(proc("fd")), denied: noEntry, traces: true},
 	}
@@ -144,7 +143,7 @@ func changeActs() []act {
 		{name: "unlink what may only be read", try: func(s scene) error { return unix.Unlink(at(s.Friend, "note")) }, denied: noWrite},
 		{name: "unlink what may only be written", try: func(s scene) error { return unix.Unlink(at(s.Drop, "letter")) }, denied: noWrite},
 		{name: "fetch what may only be written", try: rename(func(s scene) string { return at(s.Drop, "letter") }, taken), denied: noMove},
-		{name: "plant a symlink at a sibling's", try: func(s scene) error { return unix.Symlink("/etc", at(s.Drop, "link")) }, denied: noWrite},
+		{name: "plant a symlink at a sibling's", try: func(s scene) error { return unix.Symlink(s.Peer, at(s.Drop, "link")) }, denied: noWrite},
 		{name: "link a file in", try: func(s scene) error { return unix.Link(key(s), taken(s)) }, denied: noMove},
 		{name: "rename a file in", try: rename(key, taken), denied: noMove},
 		{name: "rename a file out", try: rename(own, func(s scene) string { return at(s.Outside, "own") }), denied: noMove},

@@ -103,7 +103,7 @@ func world(t *testing.T) (s scene) {
 	listen(t, &plain, "unixgram", s.Datagram)
 	listen(t, &plain, "unix", s.Abstract)
 	s.shareMemory(t)
-	s.leak(t)
+	s.leak(t, filepath.Join(dir, "leaked"))
 	return s
 }
 
@@ -147,9 +147,9 @@ func (s *scene) shareMemory(t *testing.T) {
 }
 
 // leak opens a file as sloppy programs do: what they start inherits it.
-func (s *scene) leak(t *testing.T) {
+func (s *scene) leak(t *testing.T, path string) {
 	t.Helper()
-	fd, err := unix.Open("/etc/passwd", unix.O_RDONLY, 0)
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,7 @@ func dropJunk(pending string, i int) error {
 	path := filepath.Join(pending, fmt.Sprintf("junk-%d.json", i))
 	switch i % 100 {
 	case 11:
-		return os.Symlink("/etc/passwd", path)
+		return os.Symlink(filepath.Join(pending, "../../../canary"), path) // there is none
 	case 22:
 		return syscall.Mkfifo(path, 0o600)
 	case 33:

@@ -8,7 +8,7 @@ import (
 
 func TestAttachmentName(t *testing.T) {
 	for name, want := range map[string]string{
-		"report.pdf": "report.pdf", "../../etc/passwd": "passwd", `C:\temp\a.txt`: "a.txt", ".bashrc": "bashrc", "-rf": "rf",
+		"report.pdf": "report.pdf", "../../etc/canary": "canary", `C:\temp\a.txt`: "a.txt", ".bashrc": "bashrc", "-rf": "rf",
 		"": "file", "..": "file", "a/": "file", "a\x00b\u202ec\n.txt": "abc .txt", "a\xffb": "ab", "  x . ": "x", "größe.txt": "größe.txt",
 		strings.Repeat("ä", 200) + ".txt": strings.Repeat("ä", 58) + ".txt",
 	} {
