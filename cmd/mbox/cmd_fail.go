@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -61,5 +63,9 @@ func hintCode(err error, code, id string) error {
 	if one = one[:min(len(one), 64)]; task.CheckCode(one) != nil {
 		one = "exec_failed"
 	}
-	return hint(&named, `mbox fail %s --code %s --reason "what went wrong"`, schemas.ShellWord(id), one)
+	again := fmt.Sprintf(`mbox fail %s --code %s --reason "what went wrong"`, schemas.ShellWord(id), one)
+	if os.Getenv("MBOX_TOKEN") == "" {
+		again += " --token TOKEN"
+	}
+	return hint(&named, "%s", again)
 }

@@ -111,7 +111,7 @@ func uncopied(err error, names ...string) error {
 // ofFiles tells whether an error is of what was to be copied.
 func ofFiles(err error) bool {
 	var bad *schemas.Error
-	return errors.As(err, &bad) && bad.Path == "result.artifacts"
+	return errors.As(err, &bad) && (bad.Path == "result.artifacts" || bad.Path == "mbox.attachments")
 }
 
 func notThere(err error, name string) error {
