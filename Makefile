@@ -44,7 +44,7 @@ demo-ollama: build ## agents that think with Ollama (MBOX_MODEL=NAME; TINY=1 bri
 
 test: ## every test; installs what the tests need
 	.ci/need $(NEED)
-	$(OLLAMA) $(PEERS) $(LOOKS) RAPID_SEED=$${MBOX_SEED:-1} CGO_ENABLED=0 $(GO) run ./.ci/gotest $(TESTFLAGS) -timeout 30m $(PACKAGES)
+	$(OLLAMA) $(PEERS) $(LOOKS) RAPID_SEED=$${MBOX_SEED:-1} CGO_ENABLED=0 $(GO) run ./.ci/gotest $(TESTFLAGS) -timeout 60m $(PACKAGES)
 
 torture: ## the long forms: storms, sweeps, histories, tampering, power cuts; hours
 	.ci/need $(NEED) mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs
@@ -61,7 +61,7 @@ mutants: ## break mbox in 1308 places, one at a time: the tests must notice
 
 race: ## the tests under the race detector, shorter, without those of the built program; needs gcc
 	.ci/need $(NEED)
-	$(OLLAMA) $(PEERS) RAPID_SEED=$${MBOX_SEED:-1} CGO_ENABLED=1 $(GO) run ./.ci/gotest -race -short $(TESTFLAGS) -timeout 30m $(PACKAGES)
+	$(OLLAMA) $(PEERS) RAPID_SEED=$${MBOX_SEED:-1} CGO_ENABLED=1 $(GO) run ./.ci/gotest -race -short $(TESTFLAGS) -timeout 60m $(PACKAGES)
 
 fuzz: ## every fuzz target for 5 seconds (FUZZTIME=1m for longer)
 	.ci/fuzz

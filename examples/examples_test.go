@@ -164,7 +164,7 @@ func (h *house) up() {
 
 func (h *house) until(what string, true func() bool) {
 	h.Helper()
-	for end := time.Now().Add(time.Minute); !true(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); !true(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			h.Fatalf("still not: %s\n%s", what, h.mbox("ls"))
 		}
