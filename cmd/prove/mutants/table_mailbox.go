@@ -637,6 +637,16 @@ var mailboxMutants = []mutant{
 		boxTest("TestDroppedFiles"),
 	},
 	{
+		"room-judged-when-decoded", "8", "mailbox/task/salvage.go",
+		" || len(data)+Indents(data) > MaxNew", "",
+		taskTest("TestSalvageCost"),
+	},
+	{
+		"queue-view-by-name", "8", "cmd/mbox/views.go",
+		"cmp.Or(a.at.Compare(b.at), cmp.Compare(a.id, b.id))", "cmp.Compare(a.id, b.id)",
+		command{"cmd/mbox", "TestQueueView"},
+	},
+	{
 		"snapshot-of-names", "32", "mailbox/queue/follow.go",
 		"if due && q.names && !q.saving {", "if false {",
 		boxTest("TestProducerOfMany"),
