@@ -191,7 +191,7 @@ func from(who, id, text string) Message {
 
 func TestAMessageBecomesOneTask(t *testing.T) {
 	b := aBridge(t)
-	b.up()
+	stop := b.up()
 	m := Message{ID: "m:1", From: "anna", In: Conversation{Peer: "#room", Group: true, Thread: "t%1"}, Text: "Look at\u202e this\r\nand\x1b[2J that", Title: "A  sub\x07ject"}
 	b.hears(m)
 	b.hears(m)
@@ -210,6 +210,12 @@ func TestAMessageBecomesOneTask(t *testing.T) {
 		t.Errorf("the message was %q, %q", id, subject)
 	}
 	b.quiet()
+	stop()
+	b.up() // what it had in memory is gone
+	b.hears(m)
+	if n := len(b.tasks()); n != 1 {
+		t.Errorf("the message again, to a bridge that has begun anew: %d tasks", n)
+	}
 	m.ID = "m:2"
 	b.hears(m)
 	if n := len(b.tasks()); n != 2 {
