@@ -220,12 +220,18 @@ func TestWriteFileThroughNothing(t *testing.T) {
 	}
 }
 
+// outsider is a file outside of the workspace.
+func outsider(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "canary")
+	must(t, os.WriteFile(path, []byte("nobody's business"), 0o600))
+	return path
+}
+
 // What the policy does not allow is refused by Permit and by Do alike.
 func TestFilesAskPolicy(t *testing.T) {
 	env, _ := workspace(t)
-	outside := t.TempDir()
-	canary := filepath.Join(outside, "canary")
-	must(t, os.WriteFile(canary, []byte("nobody's business"), 0o600))
+	canary := outsider(t)
 	for _, name := range []string{"read_file", "file_check"} {
 		a := parsed(t, name, fmt.Sprintf(`{"path":%q}`, canary))
 		if d := refusal(a.Permit(env.Policy)); d == nil {
@@ -235,7 +241,7 @@ func TestFilesAskPolicy(t *testing.T) {
 			t.Errorf("%s is done: %v", name, err)
 		}
 	}
-	w := &WriteFile{Path: filepath.Join(outside, "a.txt")}
+	w := &WriteFile{Path: filepath.Join(filepath.Dir(canary), "a.txt")}
 	if refusal(w.Permit(env.Policy)) == nil {
 		t.Error("write_file is permitted")
 	}
@@ -309,9 +315,7 @@ func TestFileCheck(t *testing.T) {
 	env, dir := workspace(t)
 	must(t, os.Mkdir(filepath.Join(dir, "sub"), 0o700))
 	must(t, os.WriteFile(filepath.Join(dir, "a.bin"), []byte("a\xff\x00"), 0o600))
-	canary := filepath.Join(t.TempDir(), "canary")
-	must(t, os.WriteFile(canary, []byte("nobody's business"), 0o600))
-	must(t, os.Symlink(canary, filepath.Join(dir, "link")))
+	must(t, os.Symlink(outsider(t), filepath.Join(dir, "link")))
 	must(t, os.Symlink("sub", filepath.Join(dir, "inner")))
 	must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
 	file := fmt.Sprintf(`{"kind":"file","size":3,"sha256":"sha256:%x"}`, sha256.Sum256([]byte("a\xff\x00")))

@@ -149,7 +149,7 @@ func (s *scene) shareMemory(t *testing.T) {
 // leak opens a file as sloppy programs do: what they start inherits it.
 func (s *scene) leak(t *testing.T, path string) {
 	t.Helper()
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT, 0o600)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CREAT, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -228,8 +228,8 @@ func (w *views) queue(ctx context.Context) (*TaskQueue, error) {
 	q := &TaskQueue{Queue: []QueuedTask{}, More: index.Count[mailbox.Pending] - len(first)}
 	for _, it := range first {
 		t, state, err := w.box.Task(ctx, it.id)
-		if err != nil || state != mailbox.Pending {
-			continue // it has moved on, or somebody has spoilt it
+		if err != nil || state != mailbox.Pending || t.Mbox.TX == "" {
+			continue // it has moved on, or somebody has put something else there
 		}
 		q.Queue = append(q.Queue, QueuedTask{
 			ID: string(t.ID), CreatedAt: t.Created, Source: t.Source.Agent, Target: t.Assignment.TargetAgent,

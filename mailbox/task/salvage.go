@@ -53,15 +53,18 @@ func membersOf(object jsontext.Value, names []string) map[string]jsontext.Value 
 		return found
 	}
 	d := jsontext.NewDecoder(bytes.NewBuffer(object), jsontext.AllowDuplicateNames(true))
-	_, err := d.ReadToken()
-	for err == nil && d.PeekKind() == '"' {
-		var name jsontext.Token
-		var value jsontext.Value
-		if name, err = d.ReadToken(); err != nil {
+	_, _ = d.ReadToken() // it is the '{'
+	for d.PeekKind() == '"' {
+		name, err := d.ReadToken()
+		if err != nil {
 			break
 		}
 		key := name.String()
-		if value, err = d.ReadValue(); err == nil && slices.Contains(names, key) {
+		value, err := d.ReadValue()
+		if err != nil {
+			break
+		}
+		if slices.Contains(names, key) {
 			found[key] = value.Clone()
 		}
 	}
@@ -75,19 +78,16 @@ func jsonName(f reflect.StructField) string {
 
 func (t *Task) salvageSection(name string, section jsontext.Value, fields []string) {
 	if section.Kind() != '{' {
-		t.salvageField(map[string]jsontext.Value{name: section})
+		t.salvageField(map[string]any{name: section})
 		return
 	}
 	for field, value := range membersOf(section, fields) {
-		inner, err := json.Marshal(map[string]jsontext.Value{field: value}, jsontext.AllowDuplicateNames(true))
-		if err == nil {
-			t.salvageField(map[string]jsontext.Value{name: inner})
-		}
+		t.salvageField(map[string]any{name: map[string]jsontext.Value{field: value}})
 	}
 }
 
-// salvageField takes one field over if the task is valid with it.
-func (t *Task) salvageField(field map[string]jsontext.Value) {
+// salvageField takes one field over, in its section, if the task is valid with it.
+func (t *Task) salvageField(field map[string]any) {
 	data, err := json.Marshal(field, jsontext.AllowDuplicateNames(true))
 	if err != nil || len(data)+Indents(data) > MaxNew {
 		return
