@@ -26,11 +26,12 @@ func newPane(t *testing.T, args string, env ...string) *pane {
 	if _, err := exec.LookPath("tmux"); err != nil {
 		t.Skip("no tmux, which is the terminal of mbox top: .ci/need tmux")
 	}
+	bin := program(t)
 	dir, err := os.MkdirTemp("", "mbox-top-") // the path of a socket has to be short
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pane{t: t, socket: filepath.Join(dir, "tmux"), home: filepath.Join(dir, "home"), bin: program(t)}
+	p := &pane{t: t, socket: filepath.Join(dir, "tmux"), home: filepath.Join(dir, "home"), bin: bin}
 	t.Cleanup(func() {
 		p.tmuxMay("kill-server")
 		os.RemoveAll(dir)

@@ -184,7 +184,6 @@ func TestRule35_SixtyFourWait(t *testing.T) {
 
 // A holder that is stopped costs who waits his deadline, no more.
 func TestRule35_StoppedHolder(t *testing.T) {
-	path := lockFileAt(t)
 	if held := os.Getenv("MBOX_TEST_HOLD"); held != "" {
 		if _, err := NewLockFile(held).Try(); err != nil {
 			t.Fatal(err)
@@ -192,6 +191,7 @@ func TestRule35_StoppedHolder(t *testing.T) {
 		os.Stdout.WriteString("held\n")
 		select {}
 	}
+	path := lockFileAt(t)
 	holder := exec.Command(os.Args[0], "-test.run=^TestRule35_StoppedHolder$")
 	holder.Env = append(os.Environ(), "MBOX_TEST_HOLD="+path)
 	out, err := holder.StdoutPipe()
