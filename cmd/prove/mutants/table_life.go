@@ -185,7 +185,7 @@ var lifeMutants = []mutant{
 		command{"cmd/mbox", "TestScripts/agent_life$"},
 	},
 	{
-		"another-birth-finished", "life", "cmd/mbox/cmd_agent_life.go",
+		"another-birth-finished", "life", "cmd/mbox/cmd_agent_birth.go",
 		"there == nil || there.Role", "there != nil || there.Role",
 		command{"cmd/mbox", "TestScripts/agent_life$"},
 	},
@@ -210,7 +210,7 @@ var lifeMutants = []mutant{
 		command{"agents/life", "TestFaults/new_name_of_a_newborn"},
 	},
 	{
-		"runtime-of-another-flag", "life", "cmd/mbox/cmd_agent_life.go",
+		"runtime-of-another-flag", "life", "cmd/mbox/cmd_agent_birth.go",
 		"case f.flag != want && f.value != \"\":", "case f.flag != want && f.value == want:",
 		command{"cmd/mbox", "TestScripts/agent_life$"},
 	},
@@ -570,7 +570,7 @@ var lifeMutants = []mutant{
 		command{"agents", "TestUnsaid"},
 	},
 	{
-		"killed-at-work", "life", "cmd/mbox/cmd_agent_life.go",
+		"killed-at-work", "life", "cmd/mbox/cmd_agent_end.go",
 		"if len(held) > 0 && !o.now {", "if len(held) > 1 && !o.now {",
 		command{"cmd/mbox", "TestScripts/agent_life$"},
 	},
@@ -585,7 +585,7 @@ var lifeMutants = []mutant{
 		command{"cmd/mbox", "TestScripts/agent_units$"},
 	},
 	{
-		"units-of-the-dead", "units", "cmd/mbox/cmd_agent_life.go",
+		"units-of-the-dead", "units", "cmd/mbox/cmd_agent_end.go",
 		"if a.Lifecycle.State == lifecycle.Dead {", "if false {",
 		command{"cmd/mbox", "TestScripts/agent_units$"},
 	},

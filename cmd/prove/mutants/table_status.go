@@ -36,7 +36,7 @@ var statusMutants = []mutant{
 		mboxTest("TestTerminalsAreWideEnough"),
 	},
 	{
-		"names-of-files-are-titles", "people", "cmd/mbox/cmd_send.go",
+		"names-of-files-are-titles", "people", "cmd/mbox/taskfile.go",
 		"if !pathLike().MatchString(what) ||", "if !namesTasks(what) ||",
 		mboxTest("TestScripts/send$"),
 	},
@@ -61,7 +61,7 @@ var statusMutants = []mutant{
 		mboxTest("TestScripts/^run$"),
 	},
 	{
-		"agents-are-born-as-shell", "people", "cmd/mbox/cmd_agent_life.go",
+		"agents-are-born-as-shell", "people", "cmd/mbox/cmd_agent_birth.go",
 		"\tcase name == runAgent:\n", "\tcase false:\n",
 		mboxTest("TestScripts/^run$"),
 	},
@@ -116,7 +116,7 @@ var statusMutants = []mutant{
 		command{"cmd/mbox/top", "TestBoardIsPrinted"},
 	},
 	{
-		"status-looks-at-all", "status", "cmd/mbox/top/board.go",
+		"status-looks-at-all", "status", "cmd/mbox/top/ended.go",
 		"s == mailbox.Completed && !r.brief", "s == mailbox.Completed",
 		command{"cmd/mbox/top", "TestStatusLooksAtNothingCompleted"},
 	},
