@@ -83,3 +83,28 @@ func TestTaskOfANewerVersion(t *testing.T) {
 		}
 	}
 }
+
+// One whose deadline passes, or that waits for what has failed, keeps no other from ending.
+func TestEndOfANewerTask(t *testing.T) {
+	clk := newClock()
+	b := newBox(t, clk.options())
+	soon, later := task.At(clk.now().Add(time.Minute)), task.At(clk.now().Add(time.Minute+time.Second))
+	submit(t, b, &Task{ID: "late", Task: Request{Title: "x"}, Mbox: Meta{Deadline: &soon}})
+	submit(t, b, &Task{ID: "later", Task: Request{Title: "x"}, Mbox: Meta{Deadline: &later}})
+	sent(t, b, "first")
+	submit(t, b, &Task{ID: "then", Task: Request{Title: "x"}, Mbox: Meta{DependsOn: []ID{"first"}}})
+	for _, id := range []ID{"late", "then"} {
+		edited(t, b, id, urgently, "task.priority")
+		byNewer(t, b, id, Pending)
+	}
+	must(t, b.Cancel(t.Context(), "first", "human", "x"))
+	clk.turn(2 * time.Minute)
+	for range 2 { // a look that is cut short by one task has forgotten the others
+		must(t, scanNow(b))
+	}
+	for id, want := range map[ID]task.State{"late": Pending, "then": Pending, "later": Failed} {
+		if at := said(t, b, id); at != want {
+			t.Errorf("%s is %s, want %s", id, at, want)
+		}
+	}
+}

@@ -208,8 +208,8 @@ func (b *dependencies) failPending(ctx context.Context, id ID, code, why string)
 			reason: code + ": " + why, action: fmt.Sprintf("mbox failed %s: %s", id, code),
 		}, nil
 	})
-	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrByHand) {
-		return nil
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrByHand) || ofNewer(err) {
+		return nil // who knows its fields fails it
 	}
 	return err
 }
