@@ -61,8 +61,11 @@ func unfit(l *audit.Ledger, dir string, id ID) (path string, err error) {
 	for _, state := range task.Folders {
 		path := filepath.Join(dir, "tasks", string(state), id.File())
 		f, err := home.Read(dir, state, path)
-		if f == nil || f.Hash == "" || f.Hash == after {
+		if f == nil {
 			continue
+		}
+		if f.Hash == after { // not "", which is what is no file
+			return "", nil
 		}
 		if err == nil {
 			err = checkAdoption(f.Task, id)
@@ -70,6 +73,7 @@ func unfit(l *audit.Ledger, dir string, id ID) (path string, err error) {
 		if err != nil {
 			return path, err
 		}
+		return "", nil // what lies in a later folder is not what is adopted
 	}
 	return "", nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mbox/audit"
+	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/lease"
 	"mbox/mailbox/queue"
@@ -92,6 +93,9 @@ func (b *Box) Why(ctx context.Context, id ID) (*Why, error) {
 	f, err := b.seek(id)
 	if errors.Is(err, ErrNotFound) && len(w.Lines) > 0 {
 		w.Summary = "its file is gone; the ledger's last word is: " + w.Lines[len(w.Lines)-1].Action
+		if last == nil {
+			w.Summary = "it never became a task; the ledger's last word is: " + w.Lines[len(w.Lines)-1].Action
+		}
 		return w, nil
 	}
 	if f == nil {
@@ -109,6 +113,8 @@ func (b *Box) Why(ctx context.Context, id ID) (*Why, error) {
 			w.Summary = cmp.Or(patient(b, id.File()), w.Summary)
 		case last != nil && f.Hash == task.HashOf(last.After):
 			w.Summary = "a newer mbox wrote it, and only such a one can do it"
+		case errors.Is(err, durable.ErrNotRegular):
+			w.Waits = append(w.Waits, fmt.Sprintf("a person, to move what lies in its place out of the home, and to put its file there from a backup; then mbox recover --adopt %s takes it, and without the file gives it up", id))
 		default:
 			w.Waits = append(w.Waits, fmt.Sprintf("a person, to mend its file where it lies; then mbox recover --adopt %s takes it, and before that mbox recover puts it into tasks/quarantine", id))
 		}

@@ -13,6 +13,7 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox"
+	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
 	"mbox/mailbox/task"
 	"mbox/schemas"
@@ -75,11 +76,8 @@ it; a wrong one is refused.`,
 			}
 			done, err := mailbox.Recover(ctx, home, o, r)
 			s.endProgress()
-			if err != nil && s.wayFree(err) == "" {
-				err = nothingLeft(home, err, r)
-			}
 			if err != nil {
-				return err
+				return s.nothingLeft(home, err, r)
 			}
 			if inJSON {
 				err = s.printLine(done)
@@ -116,15 +114,16 @@ func (s *session) sure(ctx context.Context, dir, said string) error {
 }
 
 // nothingLeft gives a hint to those who have followed the last one already.
-func nothingLeft(home string, err error, did mailbox.RecoverOptions) error {
+func (s *session) nothingLeft(home string, err error, did mailbox.RecoverOptions) error {
 	var bad *schemas.Error
 	switch {
-	case errors.As(err, &bad):
+	case errors.As(err, &bad), errors.Is(err, durable.ErrNotRegular):
 		for _, id := range did.Adopt {
 			if way := mendFile(home, id); way != "" {
 				return hint(err, "%s", way)
 			}
 		}
+	case s.wayFree(err) != "": // which is the hint
 	case errors.Is(err, audit.ErrUnnamed):
 		return hint(err, "mbox recover --mailbox-id ID: .mbox/VERSION of a backup has the id, and mbox restore BACKUP DIR unpacks one")
 	case errors.Is(err, mailbox.ErrConflict) && did.MailboxID != "":

@@ -356,12 +356,15 @@ const adoptIt = "mbox why ID tells more; mbox recover --adopt ID takes over what
 
 // mendFile is the hint of a task whose file cannot be adopted as it lies; "" of any other.
 func mendFile(in string, id mailbox.ID) string {
-	path, _ := mailbox.Unfit(in, id)
+	path, err := mailbox.Unfit(in, id)
 	if path == "" {
 		return ""
 	}
-	return fmt.Sprintf("mend %s where it lies, then mbox recover --adopt %s takes it; mbox recover alone would put it into tasks/quarantine",
-		schemas.ShellWord(path), schemas.ShellWord(string(id)))
+	file, name := schemas.ShellWord(path), schemas.ShellWord(string(id))
+	if errors.Is(err, durable.ErrNotRegular) {
+		return fmt.Sprintf("move %s out of the home and put the task's file there, from a backup; then mbox recover --adopt %s takes it, and without the file gives the task up", file, name)
+	}
+	return fmt.Sprintf("mend %s where it lies, then mbox recover --adopt %s takes it; mbox recover alone would put it into tasks/quarantine", file, name)
 }
 
 // hintOf is the hint of the task that an error is about; "" where it is about none.

@@ -91,7 +91,7 @@ func (a *putAway) next(in, place string) string {
 	switch {
 	case a.Code == home.LateResult:
 		return "mbox why " + schemas.ShellWord(string(a.Task)) + " tells how the task stands; whoever claims it can hand in what the file holds"
-	case a.Code == home.Lost:
+	case a.Code == home.Lost && a.SHA256 != "":
 		return a.back(in, place)
 	case a.SHA256 != "" && a.Task == "" && home.StateAt(in, filepath.Join(in, place)) != task.None:
 		return check.MendAnew(filepath.Join(in, a.File), "")
@@ -116,7 +116,7 @@ func (a *putAway) back(in, place string) string {
 // leftOf is how a task comes back of which only something in quarantine is left; "" of any
 // other.
 func leftOf(ctx context.Context, box *mailbox.Box, id mailbox.ID) string {
-	if away, _, _ := whyFile(ctx, box, id.File(), nil); away != nil && away.Code == home.Lost && away.Task == id {
+	if away, _, _ := whyFile(ctx, box, id.File(), nil); away != nil && away.Code == home.Lost && away.SHA256 != "" && away.Task == id {
 		return away.Next
 	}
 	return ""
