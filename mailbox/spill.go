@@ -80,7 +80,7 @@ func Spilled(home string, t *Task) (whole *os.File, a Artifact, ok bool) {
 		if err == nil {
 			f.Close()
 		}
-		if a.Size > MaxOutput && len(end) >= outputTail {
+		if a.Size > MaxOutput && len(end) >= outputTail && len(end) <= outputTail+2 { // of a rune that was cut
 			return nil, a, true
 		}
 	}

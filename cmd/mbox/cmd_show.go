@@ -154,10 +154,15 @@ func printOutput(s *session, dir string, t *mailbox.Task) error {
 }
 
 // printWhole prints an artifact, and says at the end if it is not as its task names it.
-func printWhole(out io.Writer, f io.Reader, of mailbox.Artifact) error {
+func printWhole(out io.Writer, f *os.File, of mailbox.Artifact) error {
 	sum := sha256.New()
 	if _, err := io.Copy(io.MultiWriter(out, sum), f); err != nil {
 		return err
+	}
+	if last := make([]byte, 1); of.Size > 0 {
+		if _, err := f.ReadAt(last, of.Size-1); err == nil && last[0] != '\n' { // as of any other result
+			fmt.Fprintln(out)
+		}
 	}
 	if fmt.Sprintf("sha256:%x", sum.Sum(nil)) != of.SHA256 {
 		return fmt.Errorf("%s is not as the task names it: %w", of.Path, mailbox.ErrIntegrity)
@@ -316,9 +321,12 @@ func (s *printer) showResult(t *mailbox.Task, texts bool) {
 		s.field("artifact", s.kept(a))
 	}
 	output := "output"
-	if whole, _, spilled := mailbox.Spilled(s.folder, t); spilled {
-		whole.Close() // also of none
-		output = "output, the end of it: mbox show " + clean(string(t.ID), 128) + " --output prints all"
+	if whole, of, spilled := mailbox.Spilled(s.folder, t); spilled {
+		output = "output, the end of it: " + clean(of.Path, maxLine) + ", which had all, is not as the task names it"
+		if whole != nil {
+			whole.Close()
+			output = "output, the end of it: mbox show " + clean(string(t.ID), 128) + " --output | less prints all"
+		}
 	}
 	s.showText(output, task.Text(r.Output))
 }

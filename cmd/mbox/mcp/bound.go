@@ -32,8 +32,12 @@ func (s *Server) cutting(id mailbox.ID) *cutter {
 // spilled notes where the output is whole of which the task has the end alone.
 func (c *cutter) spilled(what string, t *mailbox.Task) {
 	if whole, a, ok := mailbox.Spilled(c.home, t); ok {
-		whole.Close() // also of none
-		c.notes = append(c.notes, fmt.Sprintf("%s: the last %d of %d bytes are here; it is whole in the file %s", what, len(task.Text(t.Result.Output)), a.Size, a.Path))
+		where := "it was whole in the file %s, which is not there any more, or is another"
+		if whole != nil {
+			whole.Close()
+			where = "it is whole in the file %s"
+		}
+		c.notes = append(c.notes, fmt.Sprintf("%s: the last %d of %d bytes are here; "+where, what, len(task.Text(t.Result.Output)), a.Size, a.Path))
 	}
 }
 
