@@ -289,7 +289,7 @@ func waitingFor(x *mailbox.Index, agent string) (n int) {
 // nobody has taken in time.
 func (e *Exam) waiting(ctx context.Context, box *mailbox.Box) {
 	const shown = 10
-	found := 0
+	found, newer := 0, 0
 	for item, err := range box.List(ctx, mailbox.Filter{States: []mailbox.State{mailbox.Pending}}) {
 		if !e.check("tasks", err) {
 			return
@@ -300,7 +300,9 @@ func (e *Exam) waiting(ctx context.Context, box *mailbox.Box) {
 				continue // it is a drop
 			}
 			if path, _ := mailbox.Unfit(box.Home(), id); path == "" {
-				e.add("tasks", Doubt, "", "task %s: a newer mbox wrote it, and only such a one can do it: %v", id, item.Err)
+				if newer++; newer <= shown {
+					e.add("tasks", Doubt, "", "task %s: a newer mbox wrote it, and only such a one can do it: %v", id, item.Err)
+				}
 				continue
 			}
 			if found++; found <= shown {
@@ -322,7 +324,7 @@ func (e *Exam) waiting(ctx context.Context, box *mailbox.Box) {
 		}
 	}
 	switch {
-	case found == 0:
+	case found == 0 && newer == 0:
 		e.add("tasks", Fine, "", "every waiting task can be taken, and none has waited for more than %s", config.Span(e.options.StartWithin))
 	case found > shown:
 		e.add("tasks", Doubt, "mbox ls --state pending", "and perhaps %d more", found-shown)
