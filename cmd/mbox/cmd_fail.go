@@ -39,7 +39,7 @@ pause that doubles, until its attempts are used up; then, or at once with
 			}
 			f.Code = cmp.Or(f.Code, "failed")
 			return h.act(ctx, s, "fail", args[0], func(_ *mailbox.Box, c *mailbox.Claim) error {
-				return h.hintCode(c.Fail(ctx, f), f.Code, args[0])
+				return h.hintCode(c.Fail(ctx, f), f, args[0])
 			})
 		},
 		words: tasksThatAre(mailbox.InProgress),
@@ -47,7 +47,7 @@ pause that doubles, until its attempts are used up; then, or at once with
 }
 
 // hintCode names the flag of what is no code of a failure, and makes one of it.
-func (h *holder) hintCode(err error, code, id string) error {
+func (h *holder) hintCode(err error, f mailbox.Failure, id string) error {
 	var bad *schemas.Error
 	if !errors.As(err, &bad) || bad.Path != "code" {
 		return err
@@ -59,11 +59,14 @@ func (h *holder) hintCode(err error, code, id string) error {
 			return '_'
 		}
 		return r
-	}, strings.ToLower(code)), "_.-")
+	}, strings.ToLower(f.Code)), "_.-")
 	if one = one[:min(len(one), 64)]; task.CheckCode(one) != nil {
 		one = "exec_failed"
 	}
-	again := fmt.Sprintf(`mbox fail %s --code %s --reason "what went wrong"`, schemas.ShellWord(id), one)
+	again := fmt.Sprintf(`mbox fail %s --code %s --reason %s`, schemas.ShellWord(id), one, schemas.ShellWord(clean(f.Message, maxLine)))
+	if f.Final {
+		again += " --final"
+	}
 	if h.token != os.Getenv("MBOX_TOKEN") {
 		again += " --token TOKEN"
 	}

@@ -101,7 +101,7 @@ func uncopied(err error, names ...string) error {
 	case "not_regular":
 		return hint(err, "give the file that a link leads to (readlink -f shows it), or one with what a pipe says")
 	case "too_many":
-		return hint(err, "tar -czf all.tgz %s makes one file of them, to be given in their place", shell(names))
+		return hint(err, "tar -czf all.tgz -- %s makes one file of them, to be given in their place", shell(names))
 	case schemas.CodeInvalidUTF8:
 		return hint(err, "mv gives it another name, which has to be UTF-8")
 	}
