@@ -135,10 +135,18 @@ func (l *chain) replaceOpen(f *os.File, name string) error {
 func (l *chain) damaged(why string) error { return l.Stop(fmt.Errorf("%w: %s", ErrDamaged, why)) }
 
 // Stop makes the mailbox read-only for a reason that matches ErrDamaged, and
-// returns it.
-func (l *chain) Stop(why error) error { return errors.Join(why, l.setReadOnly(why.Error())) }
+// returns it. Where another home lies in the place of this one, that is the error.
+func (l *chain) Stop(why error) error {
+	if err := l.same(); err != nil {
+		return err
+	}
+	return errors.Join(why, l.setReadOnly(why.Error()))
+}
 
 func (l *chain) setReadOnly(why string) error {
+	if err := l.same(); err != nil {
+		return err
+	}
 	text := l.now().UTC().Format(timeLayout) + ": " + why
 	err := durable.Stage(ReadOnlyPath(l.home), []byte(text), l.mode)
 	if errors.Is(err, fs.ErrExist) {

@@ -109,6 +109,9 @@ type Options struct {
 	// home. It is asked when whole lines lie behind damage: a line that was
 	// never acknowledged has left no file, so one that has is no crash.
 	Stands func(txs []string) (tx string, err error)
+	// Same tells whether the home is still the folder that was opened. It is asked
+	// before a mailbox is made read-only: another one is not damaged. Nil: it is.
+	Same func() error
 	// Seal makes each day's file append-only when a younger one is begun and in
 	// Recover, where this process may.
 	Seal bool
@@ -146,6 +149,7 @@ type chain struct {
 	now     func() time.Time
 	wrote   func() // is called after each line
 	stands  func([]string) (string, error)
+	same    func() error
 	seals   bool
 	looks   bool
 
@@ -186,7 +190,7 @@ func Open(home, mailboxID string, o Options) (*Ledger, error) {
 	l := &Ledger{
 		chain: chain{
 			home: home, id: mailboxID, genesis: Genesis(mailboxID), boot: boot,
-			mode: o.Mode, wait: cmp.Or(o.Wait, 10*time.Second), now: o.Now, stands: o.Stands, seals: o.Seal, looks: o.Looks,
+			mode: o.Mode, wait: cmp.Or(o.Wait, 10*time.Second), now: o.Now, stands: o.Stands, same: o.Same, seals: o.Seal, looks: o.Looks,
 			gate: durable.NewLockFile(ChainPath(home)), sync: durable.NewLockFile(filepath.Join(home, ".mbox", "locks", "sync")),
 		},
 		copies:    durable.NewLockFile(filepath.Join(home, ".mbox", "locks", copiesLock)),
@@ -194,6 +198,9 @@ func Open(home, mailboxID string, o Options) (*Ledger, error) {
 	}
 	if l.now == nil {
 		l.now = time.Now
+	}
+	if l.same == nil {
+		l.same = func() error { return nil }
 	}
 	l.wrote = l.owe
 	l.beginBehind()

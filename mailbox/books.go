@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"time"
@@ -51,11 +52,15 @@ func newBooks(dir string, v home.Version, salt []byte, o Options, looks bool) (*
 		home: dir, o: o, id: v.MailboxID, salt: salt, boot: boot, looks: looks, writer: writer, evidence: evidence.At(dir, v.MailboxID),
 	}
 	awake := func() time.Duration { return home.Awake() + time.Until(o.Now()) } // a clock of tests tells both
+	if b.places, err = home.NewPlaces(dir, o.Now, func() { b.intents.Doubt() }); err != nil {
+		return nil, err
+	}
 	b.leases = lease.New(dir, writer, boot, o.Now, awake, o.Lease, o.Sync)
 	b.ledger.Ledger, err = audit.Open(dir, v.MailboxID, audit.Options{
-		Mode: o.Sync, Wait: o.LockWait, Now: o.Now, Stands: b.evidence.Standing, Seal: o.AppendOnly, Looks: looks, CopyDelay: o.CopyDelay,
+		Mode: o.Sync, Wait: o.LockWait, Now: o.Now, Stands: b.evidence.Standing, Seal: o.AppendOnly, Looks: looks, CopyDelay: o.CopyDelay, Same: b.places.Same,
 	})
 	if err != nil {
+		b.places.Close()
 		return nil, err
 	}
 	b.queue = queue.New(queue.Options{
@@ -66,7 +71,6 @@ func newBooks(dir string, v home.Version, salt []byte, o Options, looks bool) (*
 		b.shards[i] = durable.NewLock(home.LockPath(dir, home.ShardName(i)))
 	}
 	b.intents = home.NewIntents(dir, os.O_RDWR)
-	b.places = home.NewPlaces(dir, o.Now, b.intents.Doubt)
 	return b, nil
 }
 
@@ -78,7 +82,7 @@ func (b *books) close() error {
 		l.Idle()
 	}
 	b.intents.Close()
-	return b.ledger.Close()
+	return errors.Join(b.ledger.Close(), b.places.Close())
 }
 
 func (b *books) path(parts ...string) string {

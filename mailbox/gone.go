@@ -22,7 +22,8 @@ var errNowhere = fmt.Errorf("%w: its file is in no folder", ErrByHand)
 const byHandAtMost = 16
 
 // InPlace returns ErrGone where a folder of tasks is not the one that it was at
-// the last recovery, or one has found that tasks are gone.
+// the last recovery, or one has found that tasks are gone, and a [home.ReplacedError]
+// where another home lies in the place of this one.
 func (b *Box) InPlace() error { return b.places.Check() }
 
 // judgeGone ends a stop when the tasks are back. While they are not, it uses at

@@ -143,6 +143,9 @@ func (b *Box) recoverAll(ctx context.Context, anyway bool) error {
 		return home.LockError(err)
 	}
 	defer b.recoveries.Unlock()
+	if err := b.places.Same(); err != nil {
+		return err
+	}
 	if was, now, err := b.boots(); err != nil || was == now && !anyway {
 		return err
 	}

@@ -214,7 +214,7 @@ var ErrRouted = errors.New("a router is up for this mailbox already")
 // Route is the router's loop: it attends to what the watcher sees at once, lets
 // waiting tasks become ready when their time comes, takes tasks of killed
 // workers back, and scans everything at the scan interval, until the context
-// ends. One router at a time serves a mailbox (ErrRouted); nothing depends on
+// ends, or another home lies in the place of this one ([home.ReplacedError]). One router at a time serves a mailbox (ErrRouted); nothing depends on
 // it.
 func (b *Box) Route(ctx context.Context, o RouterOptions) error {
 	// Routed takes the lock for a moment: a command that just asks is waited out.
@@ -244,6 +244,9 @@ func (b *Box) Route(ctx context.Context, o RouterOptions) error {
 		s, err := w.wait(ctx, p.next())
 		if err != nil {
 			break
+		}
+		if err := b.places.Same(); err != nil {
+			return err
 		}
 		p.after(ctx, s)
 		if err := b.dependencies.resolve(ctx); err != nil && ctx.Err() == nil {

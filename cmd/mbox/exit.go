@@ -146,6 +146,7 @@ func judge(err error) (code int, hint string) {
 	var sealed *audit.SealedError
 	var paused *mailbox.PausedError
 	var ended *mailbox.EndedError
+	var replaced *home.ReplacedError
 	var blocked *mailbox.BlockedError
 	var database *memory.Fault
 	var stopped signalled
@@ -168,6 +169,8 @@ func judge(err error) (code int, hint string) {
 		return exitPolicy, "mbox audit delegation shows the decision; mbox.toml says who may do what"
 	case errors.Is(err, mailbox.ErrStale):
 		return exitStale, "the task was given to somebody else or has ended, or it is another token than mbox claim printed; mbox why ID tells more"
+	case errors.As(err, &replaced):
+		return exitError, "start it again: it then reads what is here now"
 	case errors.Is(err, mailbox.ErrGone):
 		return exitIO, "put them back as they were, and it ends by itself; if they are to be deleted: mbox recover --adopt-deleted"
 	case errors.Is(err, mailbox.ErrLost):

@@ -21,11 +21,20 @@ import (
 // deleted (RecoverOptions.AdoptDeleted).
 var ErrGone = fmt.Errorf("%w: tasks are gone", audit.ErrReadOnly)
 
+// ReplacedError says that another folder lies in the place of a home than the one that
+// this process has opened. What it knows is of that one.
+type ReplacedError struct{ Home string }
+
+func (e *ReplacedError) Error() string {
+	return e.Home + ": this is another folder than the one that was opened"
+}
+
 // Places compares the folders of tasks with the boot record.
 type Places struct {
-	home  string
-	now   func() time.Time
-	other func() // the boot record is another one than at the last look
+	home   string
+	folder *os.File // the home's: while it is open no other one has its inode
+	now    func() time.Time
+	other  func() // the boot record is another one than at the last look
 
 	mu    sync.Mutex // guards what follows
 	file  fs.FileInfo
@@ -43,15 +52,33 @@ type tasksFolder struct {
 
 // NewPlaces returns those of a home. other is called whenever the boot record is
 // another one than at the last look: there may have been a recovery.
-func NewPlaces(home string, now func() time.Time, other func()) *Places {
-	return &Places{home: home, now: now, other: other}
+func NewPlaces(home string, now func() time.Time, other func()) (*Places, error) {
+	folder, err := os.Open(home)
+	return &Places{home: home, folder: folder, now: now, other: other}, err
+}
+
+// Close releases the home's folder.
+func (p *Places) Close() error { return p.folder.Close() }
+
+// Same returns a [ReplacedError] where another folder lies in the place of the home. One
+// that is away is not replaced.
+func (p *Places) Same() error {
+	was, err := p.folder.Stat()
+	if err != nil {
+		return err
+	}
+	if now, err := os.Stat(p.home); err == nil && !os.SameFile(was, now) {
+		return &ReplacedError{p.home}
+	}
+	return nil
 }
 
 // coarseTime is the coarsest step in which a file system counts ctimes.
 const coarseTime = 2 * time.Second
 
 // Check returns ErrGone where a folder of tasks is not the one that it was at
-// the last recovery, or one has found that tasks are gone. It is asked whenever
+// the last recovery, or one has found that tasks are gone, and a [ReplacedError] like
+// Same, if the boot record is another one than before. It is asked whenever
 // a shard is taken, by every process, so as a rule it makes two system calls: a
 // folder that is made, renamed or removed in tasks/ changes the ctime of that,
 // which nobody can set. What is mounted over a folder does not, but no rename
@@ -120,7 +147,7 @@ func (p *Places) record() (Boot, error) {
 	info, err := os.Lstat(Private(p.home, "boot"))
 	if errors.Is(err, fs.ErrNotExist) {
 		p.other()
-		return Boot{}, nil
+		return Boot{}, p.Same()
 	}
 	if err != nil {
 		return Boot{}, err
@@ -132,6 +159,9 @@ func (p *Places) record() (Boot, error) {
 		return boot, nil
 	}
 	r, err := ReadBoot(p.home)
+	if err == nil {
+		err = p.Same()
+	}
 	if err == nil {
 		p.other()
 		p.mu.Lock()

@@ -24,7 +24,10 @@ func TestRule22_FolderGoneUnseen(t *testing.T) {
 		must(os.Mkdir(dir, 0o700), MakeFolders(dir, "", durable.None))
 		boot, err := CurrentBoot(dir)
 		must(err, WriteBoot(dir, boot, durable.None))
-		return NewPlaces(dir, now, func() {}), dir
+		p, err := NewPlaces(dir, now, func() {})
+		must(err)
+		t.Cleanup(func() { p.Close() })
+		return p, dir
 	}
 	for range 20 {
 		p, home := open(time.Now)
