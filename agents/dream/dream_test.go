@@ -77,6 +77,22 @@ func numbered(n int) string {
 
 // Whatever a memory is, each of its items is in what is kept or in what is gone, word for
 // word and in its order; nothing is made up; and the newest stays.
+// What was written with headings and blank lines loses its oldest sections, and no more.
+func TestTidySections(t *testing.T) {
+	memory := "# What ada remembers\n\n"
+	for n := range 9 {
+		memory += fmt.Sprintf("## Day %d\n\n### Work\n\n- learned %d\n\n", n, n)
+	}
+	kept, gone := tidy([]byte(memory), 2+2*6)
+	want := "# What ada remembers\n\n## Day 7\n\n### Work\n\n- learned 7\n\n## Day 8\n\n### Work\n\n- learned 8\n\n"
+	if string(kept) != want || len(kept)+len(gone) != len(memory) {
+		t.Errorf("kept %q", kept)
+	}
+	if again, none := tidy(kept, 2+2*6); string(again) != want || len(none) > 0 {
+		t.Errorf("a second time takes %q", none)
+	}
+}
+
 func TestTidy(t *testing.T) {
 	line := rapid.SampledFrom([]string{"- a", "- b", "- c task-2026-01-01-001", "  more", "\tmore", "# head", "## x", "", "   ", "- a  ", "ü", "#no"})
 	rapid.Check(t, func(t *rapid.T) {

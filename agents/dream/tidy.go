@@ -40,9 +40,13 @@ func items(memory []byte) (all []item) {
 	return all
 }
 
+// level is that of a heading: 1 is the highest.
+func (it *item) level() int { return len(it.text) - len(bytes.TrimLeft(it.text, "#")) }
+
 // tidy makes a memory shorter: of entries that say the same the last one stays, and of the
-// others the newest, as many as most lines have room for. Gone are the lines that left it,
-// in their order.
+// others the newest, as many as most lines have room for. With an entry the blank lines
+// behind it leave, and a heading when nothing is left below it. Gone are the lines that
+// left it, in their order.
 func tidy(memory []byte, most int) (kept, gone []byte) {
 	all := items(memory)
 	seen, leaves, lines := map[string]bool{}, make([]bool, len(all)), 0
@@ -55,9 +59,27 @@ func tidy(memory []byte, most int) (kept, gone []byte) {
 			lines += it.size
 		}
 	}
+	leave := func(i int) { // with the blank lines behind it
+		for j := i; j == i || j < len(all) && all[j].kind == blank; j++ {
+			if !leaves[j] {
+				leaves[j], lines = true, lines-all[j].size
+			}
+		}
+	}
+	var above []int // headings, below which nothing has stayed until here
 	for i, it := range all {
-		if it.kind == entry && !leaves[i] && lines > most {
-			leaves[i], lines = true, lines-it.size
+		if lines <= most {
+			break
+		}
+		switch {
+		case it.kind == heading && i > 0: // the first is the memory's title
+			for last := len(above) - 1; last >= 0 && all[above[last]].level() >= it.level(); last-- {
+				leave(above[last])
+				above = above[:last]
+			}
+			above = append(above, i)
+		case it.kind == entry:
+			leave(i)
 		}
 	}
 	for i, it := range all {
