@@ -78,9 +78,9 @@ func PauseAgent(ctx context.Context, b *Box, p Pause) (Agent, error) {
 		until := task.At(p.Until)
 		m.Until, words = &until, words+" until "+until.String()
 	}
-	return moveAgent(ctx, b, p.By, words, m, func(now Agent) (enough bool) {
+	return moveAgent(ctx, b, p.By, words, m, func(now Agent) (enough bool, err error) {
 		said := p.Until.IsZero() && (m.Reason == "" || m.Reason == now.Reason)
-		return now.Outlasts(p.Until) && (p.Longer || said)
+		return now.Outlasts(p.Until) && (p.Longer || said), nil
 	})
 }
 
@@ -88,7 +88,12 @@ func PauseAgent(ctx context.Context, b *Box, p Pause) (Agent, error) {
 // line. ErrConflict if the agent is in another state.
 func ResumeAgent(ctx context.Context, b *Box, agent, by, reason string) (Agent, error) {
 	m := lifecycle.Move{Agent: agent, After: lifecycle.Healthy, Reason: task.OneLine(reason)}
-	return moveAgent(ctx, b, by, "resumed "+agent, m, Agent.Claims)
+	return moveAgent(ctx, b, by, "resumed "+agent, m, func(now Agent) (bool, error) {
+		if now.State == lifecycle.Provisioning {
+			return false, fmt.Errorf("agent %s is %s: %w: its first pulse makes it healthy", agent, now, ErrConflict)
+		}
+		return now.Claims(), nil
+	})
 }
 
 // MoveAgent brings an agent into the state that the move names, and returns what it is
@@ -97,12 +102,12 @@ func ResumeAgent(ctx context.Context, b *Box, agent, by, reason string) (Agent, 
 // state cannot follow. Pauses are PauseAgent's.
 func MoveAgent(ctx context.Context, b *Box, by, words string, m lifecycle.Move) (Agent, error) {
 	m.Reason = task.OneLine(m.Reason)
-	return moveAgent(ctx, b, by, words, m, func(now Agent) bool { return now.State == m.After && !now.Since.IsZero() })
+	return moveAgent(ctx, b, by, words, m, func(now Agent) (bool, error) { return now.State == m.After && !now.Since.IsZero(), nil })
 }
 
 // moveAgent writes a move, under the lock of the agent's name, unless what there is is
 // enough.
-func moveAgent(ctx context.Context, b *Box, by, words string, m lifecycle.Move, enough func(Agent) bool) (a Agent, err error) {
+func moveAgent(ctx context.Context, b *Box, by, words string, m lifecycle.Move, enough func(Agent) (bool, error)) (a Agent, err error) {
 	if err := task.CheckAgent(m.Agent); err != nil {
 		return a, err
 	}
@@ -111,7 +116,10 @@ func moveAgent(ctx context.Context, b *Box, by, words string, m lifecycle.Move, 
 		return a, err
 	}
 	defer s.unlock()
-	if a, err = AgentOf(b, m.Agent); err != nil || enough(a) {
+	if a, err = AgentOf(b, m.Agent); err != nil {
+		return a, err
+	}
+	if is, err := enough(a); is || err != nil {
 		return a, err
 	}
 	m.Before = a.State

@@ -424,3 +424,15 @@ func TestEndedAgentGetsNothing(t *testing.T) {
 	}
 	whole(t, b.Home())
 }
+
+// A resume ends pauses alone: what is provisioning has its first pulse to come.
+func TestResumeMakesNobodyHealthy(t *testing.T) {
+	b := newBox(t, Options{})
+	_, err := MoveAgent(t.Context(), b, "human", "bore ada", lifecycle.Move{Agent: "ada", After: lifecycle.Provisioning})
+	must(t, err)
+	end := b.ledger.End()
+	a, err := ResumeAgent(t.Context(), b, "ada", "human", "")
+	if !errors.Is(err, ErrConflict) || a.State != lifecycle.Provisioning || b.ledger.End() != end {
+		t.Errorf("%s: %v", a, err)
+	}
+}

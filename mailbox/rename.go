@@ -24,8 +24,8 @@ func RenameAgent(ctx context.Context, b *Box, by, agent, name, reason string) er
 		return err
 	}
 	m := lifecycle.Move{Agent: agent, After: lifecycle.Renamed, Name: name, Reason: task.OneLine(reason)}
-	_, err := moveAgent(ctx, b, by, "renamed "+agent+" to "+name, m, func(now Agent) bool {
-		return now.State == lifecycle.Renamed && now.Name == name
+	_, err := moveAgent(ctx, b, by, "renamed "+agent+" to "+name, m, func(now Agent) (bool, error) {
+		return now.State == lifecycle.Renamed && now.Name == name, nil
 	})
 	return err
 }
