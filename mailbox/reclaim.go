@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"time"
 
 	"mbox/audit"
@@ -28,7 +27,7 @@ type reclaimer struct {
 // such a task is not read before. A claim made meanwhile waits for the next time.
 func (b *reclaimer) reclaim(ctx context.Context) (int, error) {
 	names, err := home.LeaseNames(b.home)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return 0, err
 	}
 	leased := map[ID]bool{}
@@ -104,9 +103,9 @@ func (b *reclaimer) reclaimAll(ctx context.Context, ids []ID) (back int, err err
 	return back, nil
 }
 
-// reclaimHeld takes a task back under its shard, if its lease is over. After a
-// restart of the machine every lease is, and nothing works on a task any more.
-func (b *reclaimer) reclaimHeld(ctx context.Context, s *shard, id ID, restarted bool) (bool, error) {
+// reclaimHeld takes a task back under its shard, if its lease is over. After a restart of
+// the machine, and in a copy of a home, every lease is, and nothing works on a task.
+func (b *reclaimer) reclaimHeld(ctx context.Context, s *shard, id ID, over bool) (bool, error) {
 	f, r, err := b.current(id)
 	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrByHand) || ofNewer(err) {
 		return false, nil // reconcile sees to what is foreign, and a newer mbox to its own
@@ -115,7 +114,7 @@ func (b *reclaimer) reclaimHeld(ctx context.Context, s *shard, id ID, restarted 
 		return false, err
 	}
 	v := lease.Lost
-	if !restarted {
+	if !over {
 		if v, err = b.leases.End(f.Task); err != nil || v == lease.Held {
 			return false, err
 		}

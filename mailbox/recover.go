@@ -190,6 +190,7 @@ type recovery struct {
 	unsaid string // what a recovery that died, or an upgrade, has left for the ledger
 
 	restarted bool // the machine, since the mailbox was last recovered
+	copied    bool // the home: what its leases name works in another one
 	unwritten bool // what was written may not have reached the disk
 	forgot    bool // the ledger: nothing tells what staged files were for
 }
@@ -279,6 +280,7 @@ func (r *recovery) begin() (err error) {
 	r.restarted = r.was.Boot != r.now.Boot
 	r.unwritten = r.restarted || errors.Is(mark, ErrReadOnly) && !errors.Is(mark, audit.ErrDamaged)
 	r.out.Locks, r.out.Moved = r.o.made, r.was.Dev != r.now.Dev || r.was.Inode != r.now.Inode
+	r.copied = r.out.Moved && r.was.Folders != r.now.Folders
 	return nil
 }
 

@@ -316,11 +316,12 @@ func (r *recovery) leases() error {
 	if err != nil {
 		return err
 	}
-	if !r.restarted {
+	over := r.restarted || r.copied
+	if !over {
 		r.out.Reclaimed, err = b.reclaimer.reclaimAll(r.ctx, ids)
 	}
 	for _, id := range ids {
-		if r.restarted && err == nil {
+		if over && err == nil {
 			err = r.endLease(id)
 		}
 	}
@@ -330,7 +331,7 @@ func (r *recovery) leases() error {
 	return b.reclaimer.dropStrayLeases(r.ctx)
 }
 
-// endLease takes a task back after a restart.
+// endLease takes a task back after a restart, or in a copy.
 func (r *recovery) endLease(id ID) error {
 	s, err := r.b.lockShard(r.ctx, string(id))
 	if err != nil {

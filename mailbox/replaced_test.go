@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -87,4 +88,30 @@ func TestRouterOfAReplacedHome(t *testing.T) {
 		t.Errorf("it ended with %v", err)
 	}
 	must(t, errors.Join(os.RemoveAll(dir), os.Rename(dir+".old", dir)))
+}
+
+// What a copy of a home says to be at work works in the home that was copied, and goes on.
+func TestRule22_CopyEndsNoWork(t *testing.T) {
+	b := newBox(t, Options{})
+	sent(t, b, "x")
+	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder", ID: "x"})
+	must(t, err)
+	work := exec.Command("cat")
+	in, err := work.StdinPipe()
+	must(t, err)
+	must(t, work.Start())
+	must(t, c.Started(work.Process.Pid))
+	copied := t.TempDir() + "/copy"
+	must(t, os.CopyFS(copied, os.DirFS(b.Home())))
+	other, err := Open(t.Context(), copied, b.Options())
+	must(t, err)
+	if f, _, err := other.Task(t.Context(), "x"); err != nil || f.Result.Status != Pending {
+		t.Errorf("in the copy it is %s: %v", f.Result.Status, err)
+	}
+	must(t, other.Close())
+	must(t, in.Close())
+	if err := work.Wait(); err != nil { // cat ends by itself, with 0
+		t.Errorf("the work: %v", err)
+	}
+	must(t, c.Complete(t.Context(), Result{}))
 }

@@ -156,18 +156,23 @@ func (v *service) ready() {
 }
 
 // scanned tells what a scan of the router did.
-func (s *session) scanned(r mailbox.ScanReport, err error) {
-	switch {
-	case err != nil:
-		s.warnf("scan: %v", err)
-	case r.Alarms > 0:
-		s.warnf("%s not started in time; mbox doctor names them", schemas.Count(r.Alarms, "task was", "tasks were"))
+func (v *service) scanned(r mailbox.ScanReport, err error) {
+	fault := ""
+	if err != nil {
+		fault = err.Error()
 	}
+	switch {
+	case fault != "" && fault != v.fault: // there may be many scans before somebody mends it
+		v.warnf("scan: %s", fault)
+	case r.Alarms > 0:
+		v.warnf("%s not started in time; mbox doctor names them", schemas.Count(r.Alarms, "task was", "tasks were"))
+	}
+	v.fault = fault
 	for _, err := range r.Unsettled {
-		s.warnf("%v", err)
+		v.warnf("%v", err)
 	}
 	if r.Reclaimed > 0 {
-		s.infof("took %s back from dead or hung workers", tasksOf(r.Reclaimed))
+		v.infof("took %s back from dead or hung workers", tasksOf(r.Reclaimed))
 	}
-	s.debugf("scanned: looked at %s, took %s back", schemas.Count(r.Looked, "file", "files"), tasksOf(r.Reclaimed))
+	v.debugf("scanned: looked at %s, took %s back", schemas.Count(r.Looked, "file", "files"), tasksOf(r.Reclaimed))
 }

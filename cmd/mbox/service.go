@@ -26,6 +26,7 @@ type service struct {
 	retired  chan struct{} // closed when the next has taken over
 	working  sync.WaitGroup
 	crew     []*agents.Worker // that it will run
+	fault    string           // of the last scan, which has been told
 }
 
 // prepare makes a service that could start now. An error leaves nothing behind.

@@ -144,5 +144,11 @@ func IsLease(home, name string) bool {
 	return err == nil && len(sum) == 32 && (gone != nil || !info.IsDir())
 }
 
-// LeaseNames are the names of all that lies in .mbox/leases.
-func LeaseNames(home string) ([]string, error) { return durable.Names(Private(home, "leases")) }
+// LeaseNames are the names of all that lies in .mbox/leases; none where that is gone.
+func LeaseNames(home string) ([]string, error) {
+	names, err := durable.Names(Private(home, "leases"))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return names, err
+}
