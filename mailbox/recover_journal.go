@@ -79,9 +79,9 @@ func (v *versions) add(tx string, rec audit.Journaled) error {
 
 // bringBack stages a task's newest content anew if a power cut took it, and then
 // removes the torn files and older versions in the other places of the task. What
-// else lies there is external. Without a restart it is left for an operator to
-// judge. After one it cannot be told from what the power cut left, so the content
-// comes back, and what lies in its place goes to quarantine when it is moved there.
+// else lies there is external: the content comes back, and what lies in its place goes
+// to quarantine when it is moved there. Without a restart an edit of the task is left
+// for an operator to judge; after one it cannot be told from what the power cut left.
 // After an I/O error every content is staged anew, wherever it is.
 func (r *recovery) bringBack(v *versions) error {
 	e, m, err := r.b.ledger.LastMove(v.id)
@@ -90,11 +90,11 @@ func (r *recovery) bringBack(v *versions) error {
 	}
 	p := r.b.spotOf(v.id, &fate{m: m, at: e.Time()})
 	newest := m.TX == v.txs[len(v.txs)-1]
-	there, remains, foreign, err := r.sift(v, p)
+	there, remains, edited, err := r.sift(v, p)
 	switch {
 	case err != nil:
 		return err
-	case there == "" && (!newest || foreign && !r.restarted):
+	case there == "" && (!newest || edited && !r.restarted):
 		return nil // a later content, too large for the journal, was flushed by itself
 	case there == "" || r.o.AfterIOError && newest:
 		if there, err = r.stageAnew(v, p.staged, there); err != nil {
@@ -138,9 +138,9 @@ func (r *recovery) stageAnew(v *versions, staged, there string) (string, error) 
 
 // sift looks through the places in which a task's bytes may lie, its own folder
 // first. It finds where its last content lies ("" for nowhere), what remains there
-// of torn files and of versions that have been superseded, and whether there is
-// anything else.
-func (r *recovery) sift(v *versions, p *spot) (there string, remains []string, foreign bool, err error) {
+// of torn files and of versions that have been superseded, and whether somebody has
+// edited the task, or made it unreadable.
+func (r *recovery) sift(v *versions, p *spot) (there string, remains []string, edited bool, err error) {
 	paths := []string{p.place}
 	for _, f := range task.Folders {
 		paths = append(paths, r.b.path("tasks", string(f), v.id.File()))
@@ -155,10 +155,10 @@ func (r *recovery) sift(v *versions, p *spot) (there string, remains []string, f
 		}
 		data, err := durable.Read(path, MaxTask)
 		switch {
-		case errors.Is(err, fs.ErrNotExist):
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, durable.ErrNotRegular), errors.Is(err, durable.ErrTooLarge):
 			continue
-		case errors.Is(err, durable.ErrNotRegular), errors.Is(err, durable.ErrTooLarge), errors.Is(err, fs.ErrPermission):
-			foreign = true
+		case errors.Is(err, fs.ErrPermission):
+			edited = true
 			continue
 		case err != nil:
 			return "", nil, false, err
@@ -171,10 +171,16 @@ func (r *recovery) sift(v *versions, p *spot) (there string, remains []string, f
 			r.unsaid == home.UpgradedSays && superseded(r.b.ledger, data, sum):
 			remains = append(remains, path)
 		default:
-			foreign = true
+			edited = edited || v.edited(data)
 		}
 	}
-	return there, remains, foreign, nil
+	return there, remains, edited, nil
+}
+
+// edited tells whether the bytes are a version of the task that no line names.
+func (v *versions) edited(data []byte) bool {
+	t := new(Task)
+	return schemas.Decode(data, t) == nil && t.ID == v.id
 }
 
 // torn tells whether the bytes are what a power cut left of a version.

@@ -130,6 +130,37 @@ func TestRule08_ReplayLeavesAStranger(t *testing.T) {
 	}
 }
 
+// What broke a task without being an edit of it costs nothing while the journal has the
+// content: that comes back, and what lies in its place is kept.
+func TestRule21_ReplayUndoesWhatBroke(t *testing.T) {
+	for what, breaks := range map[string]func(x, y string) error{
+		"a slip":      func(x, _ string) error { return os.WriteFile(x, []byte("oops"), 0o600) },
+		"a link":      func(x, _ string) error { return errors.Join(os.Remove(x), os.Symlink("nowhere", x)) },
+		"a folder":    func(x, _ string) error { return errors.Join(os.Remove(x), os.Mkdir(x, 0o700)) },
+		"other bytes": func(x, y string) error { return errors.Join(os.Remove(x), os.Link(y, x)) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := realBox(t, durable.Standard)
+			sent(t, b, "x")
+			sent(t, b, "y")
+			ours, err := os.ReadFile(b.pending("x.json"))
+			must(t, err)
+			must(t, breaks(b.pending("x.json"), b.pending("y.json")))
+			r, err := Recover(t.Context(), b.home, b.o, RecoverOptions{})
+			must(t, err)
+			if now, err := os.ReadFile(b.pending("x.json")); err != nil || string(now) != string(ours) || r.Lost > 0 {
+				t.Errorf("%+v: %v, in pending\n%s", r, err, now)
+			}
+			if kept := quarantine(t, b); len(kept) != 1 || kept[0].Name != "x.json" {
+				t.Errorf("quarantine %+v", kept)
+			}
+			if at := said(t, b, "y"); at != Pending {
+				t.Errorf("y is %s", at)
+			}
+		})
+	}
+}
+
 // What is nowhere any more is said to be lost, once, and what was left of it is
 // kept.
 func TestRule21_LossIsSaid(t *testing.T) {

@@ -77,7 +77,7 @@ it; a wrong one is refused.`,
 			done, err := mailbox.Recover(ctx, home, o, r)
 			s.endProgress()
 			if err != nil {
-				return s.nothingLeft(home, err, r)
+				return nothingLeft(s, home, err, r)
 			}
 			if inJSON {
 				err = s.printLine(done)
@@ -114,7 +114,7 @@ func (s *session) sure(ctx context.Context, dir, said string) error {
 }
 
 // nothingLeft gives a hint to those who have followed the last one already.
-func (s *session) nothingLeft(home string, err error, did mailbox.RecoverOptions) error {
+func nothingLeft(s *session, home string, err error, did mailbox.RecoverOptions) error {
 	var bad *schemas.Error
 	switch {
 	case errors.As(err, &bad), errors.Is(err, durable.ErrNotRegular):

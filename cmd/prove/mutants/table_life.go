@@ -121,7 +121,7 @@ var lifeMutants = []mutant{
 	},
 	{
 		"the-newest-goes", "life", "agents/dream/tidy.go",
-		"	for i, it := range all {\n\t\tif it.kind == entry && !leaves[i] && lines > most {", "	for i, it := range slices.Backward(all) {\n\t\tif it.kind == entry && !leaves[i] && lines > most {",
+		"	for i, it := range all {\n\t\tif lines <= most {", "	for i, it := range slices.Backward(all) {\n\t\tif lines <= most {",
 		command{"agents/dream", "TestDreamByRule"},
 	},
 	{

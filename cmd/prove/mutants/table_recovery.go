@@ -23,13 +23,18 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"leases-outlive-the-boot", "13", restGo,
-		"if !r.restarted {\n\t\tr.out.Reclaimed", "if r.restarted = false; true {\n\t\tr.out.Reclaimed",
+		"over := r.restarted || r.copied", "over := r.copied",
 		boxTest("TestRule13_LeasesEndWithTheBoot"),
 	},
 	{
 		"leases-end-with-any-recovery", "13", restGo,
-		"if !r.restarted {\n\t\tr.out.Reclaimed, err = b.reclaimer.reclaimAll(r.ctx, ids)\n\t}", "r.restarted = true",
+		"over := r.restarted || r.copied", "over := !r.copied",
 		boxTest("TestRule13_LeasesEndWithTheBoot"),
+	},
+	{
+		"work-ended-by-a-copy", "22", restGo,
+		"over := r.restarted || r.copied", "over := r.restarted",
+		boxTest("TestRule22_CopyEndsNoWork"),
 	},
 	{
 		"voided-epoch-used-again", "10", tasksGo,
@@ -203,8 +208,13 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"stranger-overwritten-by-replay", "8,21", restoreGo,
-		"(!newest || foreign && !r.restarted)", "(!newest || !foreign && len(remains) == 0 && !r.restarted)",
+		"(!newest || edited && !r.restarted)", "(!newest || !edited && len(remains) == 0 && !r.restarted)",
 		boxTest("TestRule08_ReplayLeavesAStranger"),
+	},
+	{
+		"broken-edit-costs-the-content", "21", restoreGo,
+		"edited = edited || v.edited(data)", "edited = true",
+		boxTest("TestRule21_ReplayUndoesWhatBroke"),
 	},
 	{
 		"tasks-unflushed-after-an-error", "19", restoreGo,

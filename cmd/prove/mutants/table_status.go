@@ -362,7 +362,7 @@ var statusMutants = []mutant{
 	},
 	{
 		"newer-task-to-be-mended", "words", "mailbox/adopt.go",
-		"f.Hash == \"\" || f.Hash == after {", "f.Hash == \"\" {",
+		"if f.Hash == after {", "if f.Hash == after && err == nil {",
 		boxTest("TestTaskOfANewerVersion"),
 	},
 }
