@@ -287,7 +287,7 @@ func TestRule24_FlushModel(t *testing.T) {
 			t: t, dir: filepath.Join(dir, fmt.Sprint(seed)), rand: rand.New(rand.NewPCG(uint64(seed), 24)),
 			all: map[string]*process{}, lost: map[int][]byte{},
 		}
-		must(t, Create(filepath.Join(m.dir, "home"), durable.None))
+		makeHome(t, filepath.Join(m.dir, "home"))
 		remove := durable.SetFault(m.step)
 		var wg sync.WaitGroup
 		for i := range 1 + seed%5 {

@@ -15,7 +15,7 @@ import (
 	"mbox/mailbox/durable"
 )
 
-// headSize is the space that Create allocates for the head record.
+// headSize is the space for the head record.
 const headSize = 512
 
 // HomeFormat is the format of a home in which this package may append. Whoever
@@ -192,7 +192,7 @@ func (l *chain) writeHead(h Head) error {
 	return nil
 }
 
-// LockNames are the lock files of this package in .mbox/locks, made by Create
+// LockNames are the lock files of this package in .mbox/locks, made with the home
 // and never removed: the ledger's, that of the flush which processes share, and
 // that of the agents' copies.
 func LockNames() []string { return []string{"chain", "sync", copiesLock} }

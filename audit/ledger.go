@@ -163,23 +163,6 @@ type chain struct {
 	headsIno uint64
 }
 
-// Create makes an empty ledger in a new home: the folder and the lock files.
-func Create(home string, m durable.Mode) error {
-	if err := durable.MkdirAll(sharedDir(home), m); err != nil {
-		return err
-	}
-	locks := filepath.Join(home, ".mbox", "locks")
-	if err := durable.MkdirAll(locks, m); err != nil {
-		return err
-	}
-	for _, name := range LockNames() {
-		if err := durable.Stage(filepath.Join(locks, name), make([]byte, headSize), m); err != nil {
-			return err
-		}
-	}
-	return durable.SyncDir(locks, m)
-}
-
 // Open opens the ledger of the home whose mailbox id is given. It reads and
 // writes nothing yet.
 func Open(home, mailboxID string, o Options) (*Ledger, error) {

@@ -595,19 +595,13 @@ func TestRule19_RenewTakesOtherInodes(t *testing.T) {
 	}
 }
 
-// Everything that is made is flushed into its folder: the ledger's in a new home,
-// an agent's folder and each of its files.
+// Everything that is made is flushed into its folder: an agent's folder and each of
+// its files.
 func TestRule12_NewNamesAreFlushed(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")
-	l := &Ledger{chain: chain{home: home}}
-	got := steps(t, l, func() { must(t, Create(home, durable.Standard)) })
-	for _, want := range []string{"syncdir audit", "syncdir .mbox", "syncdir .mbox/locks"} {
-		if !slices.Contains(got, want) {
-			t.Errorf("%q is missing", want)
-		}
-	}
-	l = openLedger(t, home, nil)
-	got = steps(t, l, func() { appendNote(t, l, "coder", "one") })
+	makeHome(t, home)
+	l := openLedger(t, home, nil)
+	got := steps(t, l, func() { appendNote(t, l, "coder", "one") })
 	for _, want := range []string{"syncdir audit", "syncdir audit/coder", "syncdir audit/shared"} {
 		if !slices.Contains(got, want) {
 			t.Errorf("%q is missing", want)

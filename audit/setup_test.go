@@ -23,10 +23,18 @@ func (c *clock) Now() time.Time { return c.now }
 func newLedger(t testing.TB, c *clock) *Ledger {
 	t.Helper()
 	home := filepath.Join(t.TempDir(), "home")
-	if err := Create(home, durable.None); err != nil {
-		t.Fatal(err)
-	}
+	makeHome(t, home)
 	return openLedger(t, home, c)
+}
+
+// makeHome makes what a ledger needs of a home.
+func makeHome(t testing.TB, home string) {
+	t.Helper()
+	must(t, durable.MkdirAll(sharedDir(home), durable.None))
+	must(t, durable.MkdirAll(filepath.Dir(ChainPath(home)), durable.None))
+	for _, name := range LockNames() {
+		must(t, durable.Stage(filepath.Join(filepath.Dir(ChainPath(home)), name), make([]byte, headSize), durable.None))
+	}
 }
 
 func openLedger(t testing.TB, home string, c *clock) *Ledger {

@@ -136,8 +136,15 @@ func TestNextRequestID(t *testing.T) {
 func newLedger(t *testing.T, now func() time.Time) (l *audit.Ledger, home string) {
 	t.Helper()
 	home = filepath.Join(t.TempDir(), "home")
-	if err := audit.Create(home, durable.None); err != nil {
-		t.Fatal(err)
+	for _, dir := range []string{"audit/shared", ".mbox/locks"} {
+		if err := durable.MkdirAll(filepath.Join(home, dir), durable.None); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range audit.LockNames() {
+		if err := durable.Stage(filepath.Join(home, ".mbox/locks", name), nil, durable.None); err != nil {
+			t.Fatal(err)
+		}
 	}
 	l, err := audit.Open(home, "00112233445566778899aabbccddeeff", audit.Options{Mode: durable.None, Now: now})
 	if err != nil {

@@ -37,8 +37,15 @@ type verifyLedger struct {
 func newVerifyLedger(t testing.TB) *verifyLedger {
 	t.Helper()
 	l := &verifyLedger{t: t, home: filepath.Join(t.TempDir(), "home"), now: time.Date(2026, 2, 16, 10, 30, 0, 0, time.UTC)}
-	if err := audit.Create(l.home, durable.None); err != nil {
-		t.Fatal(err)
+	for _, dir := range []string{"audit/shared", ".mbox/locks"} {
+		if err := durable.MkdirAll(filepath.Join(l.home, dir), durable.None); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range audit.LockNames() {
+		if err := durable.Stage(filepath.Join(l.home, ".mbox/locks", name), nil, durable.None); err != nil {
+			t.Fatal(err)
+		}
 	}
 	l.open()
 	return l
