@@ -302,11 +302,15 @@ func control(f *os.File, do func(fd int) error) error {
 // SyncDir flushes a folder: names that were made, moved or removed in it are
 // on disk afterwards. In mode None it does nothing.
 func SyncDir(path string, m Mode) error {
+	return syncFolder(path, m, func() (*os.File, error) { return OpenDir(path) })
+}
+
+func syncFolder(path string, m Mode, open func() (*os.File, error)) error {
 	if m == None {
 		return nil
 	}
 	return step(OpSyncDir, path, func() error {
-		d, err := OpenDir(path)
+		d, err := open()
 		if err != nil {
 			return err
 		}

@@ -37,12 +37,10 @@ func Obstacle(err error) (path string, ok bool) {
 
 // PathOf is the path that an error is about; "" if it names none.
 func PathOf(err error) string {
-	var at *fs.PathError
-	var link *os.LinkError
-	switch {
-	case errors.As(err, &at):
+	if at, is := errors.AsType[*fs.PathError](err); is {
 		return at.Path
-	case errors.As(err, &link):
+	}
+	if link, is := errors.AsType[*os.LinkError](err); is {
 		return link.New
 	}
 	return ""

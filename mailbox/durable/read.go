@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -137,15 +136,11 @@ func dense(fd int, path string, st *unix.Stat_t) error {
 // opened for longer than it takes to see that; one that is nearly all hole is
 // ErrSparse.
 func OpenRegular(path string) (*os.File, fs.FileInfo, error) {
-	fd, st, err := openRegular(path, unix.O_RDONLY)
+	f, err := OpenFile(path, unix.O_RDONLY)
 	if err != nil {
 		return nil, nil, err
 	}
-	f := os.NewFile(uintptr(fd), path)
 	info, err := f.Stat()
-	if err == nil {
-		err = dense(fd, path, &st)
-	}
 	if err != nil {
 		f.Close()
 		return nil, nil, err
@@ -249,13 +244,6 @@ func Fstat(f *os.File) (st unix.Stat_t, err error) {
 // Idle tells whether nobody holds f open for writing. Where the system cannot
 // say so, known is false and the caller has to judge by the file's age.
 func Idle(f *os.File) (idle, known bool) {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return false, false
-	}
-	if err := raw.Control(func(fd uintptr) { idle, known = unwritten(int(fd)) }); err != nil {
-		return false, false
-	}
-	runtime.KeepAlive(f)
-	return idle, known
+	err := control(f, func(fd int) error { idle, known = unwritten(fd); return nil })
+	return idle, known && err == nil
 }

@@ -169,15 +169,5 @@ func someNames(root *os.Root, folder string) []string {
 }
 
 func syncIn(root *os.Root, folder string, m Mode) error {
-	if m == None {
-		return nil
-	}
-	return step(OpSyncDir, filepath.Join(root.Name(), folder), func() error {
-		d, err := root.Open(folder)
-		if err != nil {
-			return err
-		}
-		defer d.Close()
-		return flushFile(d, "fsync", fsync)
-	})
+	return syncFolder(filepath.Join(root.Name(), folder), m, func() (*os.File, error) { return root.Open(folder) })
 }
