@@ -106,54 +106,43 @@ func (t *Task) keyGiven(data []byte) error {
 	return Fault("mbox."+member, "it is empty", "a key, or none at all")
 }
 
-func refused(path, problem, want string) error {
-	return &schemas.Error{Path: path, Code: "not_yours", Problem: problem, Want: want}
-}
-
 // Forged refuses what only mbox may say.
 func (t *Task) Forged() error {
-	const state = "the state of a task is the folder it lies in; leave it out"
+	type denial struct{ problem, want string }
+	state := denial{"a dropped task may not claim it", "the state of a task is the folder it lies in; leave it out"}
+	family := denial{"it comes only through a delegation", "leave it out"}
+	files := denial{"files come only with mbox send", "leave it out; mbox send --attach FILE brings it along"}
 	m := &t.Mbox
 	for _, c := range []struct {
 		set  bool
 		path string
+		denial
 	}{
-		{t.Result.Status != "" && t.Result.Status != Pending, "result.status"},
-		{Given(t.Result.Output), "result.output"},
-		{len(t.Result.Artifacts) > 0, "result.artifacts"},
-		{t.Result.Error != nil, "result.error"},
-		{t.Assignment.PickedUpBy != nil, "assignment.picked_up_by"},
-		{t.Assignment.PickedUpAt != nil, "assignment.picked_up_at"},
-		{len(t.Audit.StateChanges) > 0, "audit.state_changes"},
-		{m.TX != "", "mbox.tx"},
-		{m.Revision != 0, "mbox.revision"},
-		{m.Attempt != 0, "mbox.attempt"},
-		{m.Epoch != 0, "mbox.epoch"},
-		{m.Lease != nil, "mbox.lease"},
-		{m.Progress != nil, "mbox.progress"},
-		{m.Trigger != "", "mbox.trigger"},
+		{t.Result.Status != "" && t.Result.Status != Pending, "result.status", state},
+		{Given(t.Result.Output), "result.output", state},
+		{len(t.Result.Artifacts) > 0, "result.artifacts", state},
+		{t.Result.Error != nil, "result.error", state},
+		{t.Assignment.PickedUpBy != nil, "assignment.picked_up_by", state},
+		{t.Assignment.PickedUpAt != nil, "assignment.picked_up_at", state},
+		{len(t.Audit.StateChanges) > 0, "audit.state_changes", state},
+		{m.TX != "", "mbox.tx", state},
+		{m.Revision != 0, "mbox.revision", state},
+		{m.Attempt != 0, "mbox.attempt", state},
+		{m.Epoch != 0, "mbox.epoch", state},
+		{m.Lease != nil, "mbox.lease", state},
+		{m.Progress != nil, "mbox.progress", state},
+		{m.Trigger != "", "mbox.trigger", state},
+		{m.ParentID != "", "mbox.parent_id", family},
+		{m.RootID != "", "mbox.root_id", family},
+		{m.Depth != 0, "mbox.depth", family},
+		{m.Join != "", "mbox.join", family},
+		{len(m.WaitsFor) > 0, "mbox.waits_for", family},
+		{len(m.Budget) > 0, "mbox.budget", family},
+		{len(m.Attachments) > 0, "mbox.attachments", files},
 	} {
 		if c.set {
-			return refused(c.path, "a dropped task may not claim it", state)
+			return &schemas.Error{Path: c.path, Code: "not_yours", Problem: c.problem, Want: c.want}
 		}
-	}
-	for _, c := range []struct {
-		set  bool
-		path string
-	}{
-		{m.ParentID != "", "mbox.parent_id"},
-		{m.RootID != "", "mbox.root_id"},
-		{m.Depth != 0, "mbox.depth"},
-		{m.Join != "", "mbox.join"},
-		{len(m.WaitsFor) > 0, "mbox.waits_for"},
-		{len(m.Budget) > 0, "mbox.budget"},
-	} {
-		if c.set {
-			return refused(c.path, "it comes only through a delegation", "leave it out")
-		}
-	}
-	if len(m.Attachments) > 0 {
-		return refused("mbox.attachments", "files come only with mbox send", "leave it out; mbox send --attach FILE brings it along")
 	}
 	return nil
 }
@@ -351,9 +340,7 @@ func (t *Task) checkNames() error {
 		if name == "" || slices.Contains(also, name) {
 			return nil
 		}
-		if err := CheckAgent(name); err != nil {
-			var bad *schemas.Error
-			errors.As(err, &bad)
+		if bad, is := errors.AsType[*schemas.Error](CheckAgent(name)); is {
 			bad.Path = path
 			return bad
 		}
@@ -414,8 +401,8 @@ func (t *Task) checkMeta() error {
 // NotATask tells whether a drop's fault means that it is no task at all, so
 // that it goes to quarantine; a task with a bad field is rejected instead.
 func NotATask(err error) bool {
-	var bad *schemas.Error
-	if !errors.As(err, &bad) {
+	bad, is := errors.AsType[*schemas.Error](err)
+	if !is {
 		return true
 	}
 	switch bad.Code {

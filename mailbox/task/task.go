@@ -408,8 +408,7 @@ func (e *TaskError) Bound() {
 
 // InFile names the file in a *schemas.Error that names none.
 func InFile(err error, file string) error {
-	var bad *schemas.Error
-	if errors.As(err, &bad) && bad.File == "" {
+	if bad, is := errors.AsType[*schemas.Error](err); is && bad.File == "" {
 		c := *bad
 		c.File = file
 		return &c

@@ -353,7 +353,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"attached-by-the-drop", "36", "mailbox/task/drop.go",
-		"if len(m.Attachments) > 0 {", "if len(m.Attachments) > MaxAttachments {",
+		"{len(m.Attachments) > 0, ", "{len(m.Attachments) > MaxAttachments, ",
 		boxTest("TestAttachmentsThatAreRefused"),
 	},
 	{
