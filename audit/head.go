@@ -101,29 +101,20 @@ func decodeHead(record []byte) (Head, bool) {
 }
 
 // headFile is the lock file, for reading without the lock.
-func (l *chain) headFile() (*os.File, error) {
+func (l *chain) headFile() (*durable.File, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	st, err := durable.Lstat(l.lockPath())
+	if l.heads != nil && l.heads.Check() == nil {
+		return l.heads, nil
+	}
+	f, err := durable.OpenNamed(l.gate.Path(), os.O_RDONLY)
 	if err != nil {
 		return nil, err
-	}
-	if l.heads != nil && st.Ino == l.headsIno {
-		return l.heads, nil
 	}
 	if l.heads != nil {
 		l.heads.Close()
-		l.heads = nil
 	}
-	f, err := durable.OpenFile(l.lockPath(), os.O_RDONLY)
-	if err != nil {
-		return nil, err
-	}
-	if st, err = durable.Fstat(f); err != nil {
-		f.Close()
-		return nil, err
-	}
-	l.heads, l.headsIno = f, st.Ino
+	l.heads = f
 	return f, nil
 }
 
@@ -147,7 +138,7 @@ func (l *chain) lastHead() (Head, error) {
 	if f == nil {
 		return l.seeHead()
 	}
-	return readHead(f)
+	return readHead(f.File)
 }
 
 // seeHead returns the head record as it is just now, without the lock.
@@ -156,7 +147,7 @@ func (l *chain) seeHead() (Head, error) {
 	if err != nil {
 		return Head{}, err
 	}
-	return readHead(f)
+	return readHead(f.File)
 }
 
 // readHead reads the head record. One that cannot be read, or none yet, has an

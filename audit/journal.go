@@ -87,7 +87,7 @@ func JournalPath(home string) string { return filepath.Join(home, ".mbox", "jour
 // journal is the open journal file.
 type journal struct {
 	*flusher
-	size int64 // at least so much of the file is allocated
+	size int64 // at least so much of the file is allocated; 0 until grow has looked
 }
 
 // journalAt is the part of the head record that is about the journal: where the
@@ -249,11 +249,6 @@ func (l *chain) openJournal() error {
 	if err != nil {
 		return err
 	}
-	info, err := f.Stat()
-	if err != nil {
-		f.Close()
-		return err
-	}
 	fresh, err := newFlusher(f, ".mbox/journal")
 	if err != nil {
 		return err
@@ -264,7 +259,7 @@ func (l *chain) openJournal() error {
 	if l.journal != nil {
 		l.journal.release()
 	}
-	l.journal = &journal{flusher: fresh, size: info.Size()}
+	l.journal = &journal{flusher: fresh}
 	return nil
 }
 

@@ -80,14 +80,14 @@ func renumber(t *testing.T, l *Ledger) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, ok := decodeHead(readFile(t, l.lockPath()))
+	h, ok := decodeHead(readFile(t, l.gate.Path()))
 	if !ok {
 		t.Fatal("no head record")
 	}
 	if h.Journal.Ino != 0 {
 		h.Journal.Ino = st.Ino
 	}
-	data := readFile(t, l.lockPath())
+	data := readFile(t, l.gate.Path())
 	copy(data, h.encode())
-	writeFile(t, l.lockPath(), data)
+	writeFile(t, l.gate.Path(), data)
 }

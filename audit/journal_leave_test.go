@@ -40,7 +40,7 @@ func leaveJournal(t *testing.T, leaver durable.Mode, restarted bool) {
 			return apply, err
 		}
 		if restarted { // the head record is of no use, and another is made
-			writeFile(t, l.lockPath(), make([]byte, headSize))
+			writeFile(t, l.gate.Path(), make([]byte, headSize))
 		}
 		remove := durable.SetFault(watch)
 		_, err := inMode(t, l, leaver).Append(context.Background(), note("coder", "two"))

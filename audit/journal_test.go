@@ -141,9 +141,9 @@ func TestRule10_JournalBeginsAnew(t *testing.T) {
 		},
 		"a line of a dead appender": func() {
 			path := newestPath(t, l)
-			before, head := readFile(t, path), readFile(t, l.lockPath())
+			before, head := readFile(t, path), readFile(t, l.gate.Path())
 			appendNote(t, l, "coder", "dying")
-			writeFile(t, l.lockPath(), head) // it died before the head record
+			writeFile(t, l.gate.Path(), head) // it died before the head record
 			if len(readFile(t, path)) <= len(before) {
 				t.Error("no line was written")
 			}

@@ -79,7 +79,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -153,14 +152,13 @@ type chain struct {
 	seals   bool
 	looks   bool
 
-	gate     *durable.LockFile // the ledger's lock; its file holds the head record
-	sync     *durable.LockFile // of who flushes for others; its file holds flushed
-	mu       sync.Mutex
-	open     *flusher // the newest file as this process knows it
-	journal  *journal
-	head     Head
-	heads    *os.File // the lock file once more, for reading the head record without the lock
-	headsIno uint64
+	gate    *durable.LockFile // the ledger's lock; its file holds the head record
+	sync    *durable.LockFile // of who flushes for others; its file holds flushed
+	mu      sync.Mutex
+	open    *flusher // the newest file as this process knows it
+	journal *journal
+	head    Head
+	heads   *durable.File // the lock file once more, for reading the head record without the lock
 }
 
 // Open opens the ledger of the home whose mailbox id is given. It reads and
@@ -216,8 +214,6 @@ func (l *chain) close() error {
 	}
 	return err
 }
-
-func (l *chain) lockPath() string { return l.gate.Path() }
 
 // ReadOnlyPath is the file whose presence makes a mailbox read-only.
 func ReadOnlyPath(home string) string { return filepath.Join(home, ".mbox", "readonly") }

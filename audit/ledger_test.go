@@ -472,7 +472,7 @@ func TestRule31_SwappedUnderALostLock(t *testing.T) {
 		appendNote(t, l, "coder", "one")
 		defer durable.SetFault(func(op durable.Op, path string) (bool, error) {
 			if op == durable.OpCreate && strings.HasSuffix(path, row.copied) {
-				if err := errors.Join(os.Remove(l.lockPath()), os.WriteFile(l.lockPath(), nil, 0o600)); err != nil {
+				if err := errors.Join(os.Remove(l.gate.Path()), os.WriteFile(l.gate.Path(), nil, 0o600)); err != nil {
 					t.Error(err)
 				}
 			}

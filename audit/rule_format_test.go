@@ -20,13 +20,13 @@ func TestRule39_LaterHead(t *testing.T) {
 	}
 	later := head
 	later.Format++
-	if err := os.WriteFile(l.lockPath(), later.encode(), 0o600); err != nil {
+	if err := os.WriteFile(l.gate.Path(), later.encode(), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := l.Append(t.Context(), note("coder", "x")); !errors.Is(err, ErrFormat) || !errors.Is(err, ErrUnwritten) {
 		t.Errorf("it was not refused: %v", err)
 	}
-	if data := readFile(t, l.lockPath()); !bytes.Equal(data, later.encode()) {
+	if data := readFile(t, l.gate.Path()); !bytes.Equal(data, later.encode()) {
 		t.Errorf("the head record has become %q", data)
 	}
 }

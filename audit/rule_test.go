@@ -42,7 +42,7 @@ func sameSteps(t *testing.T, what string, got []string, want ...string) {
 
 // lockFree tells whether the ledger's lock could be had just now.
 func lockFree(l *Ledger) bool {
-	held, err := durable.TryLock(l.lockPath())
+	held, err := durable.TryLock(l.gate.Path())
 	if err == nil {
 		held.Unlock()
 	}
@@ -208,7 +208,7 @@ func TestRule15_FlushOfEarlierLines(t *testing.T) {
 		flushes, appends := 0, 0
 		remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
 			switch {
-			case op == durable.OpWriteAt && path == l.lockPath():
+			case op == durable.OpWriteAt && path == l.gate.Path():
 				if appends++; appends == 2 {
 					close(written)
 				}
@@ -344,13 +344,13 @@ func TestRule14_DamagedHead(t *testing.T) {
 	l := newLedger(t, nil)
 	appendNote(t, l, "coder", "one")
 	appendNote(t, l, "coder", "two")
-	record := readFile(t, l.lockPath())
+	record := readFile(t, l.gate.Path())
 	at := bytes.Index(record, []byte(" 2 sha256:")) // the seq
 	if at < 0 {
 		t.Fatalf("%s", record)
 	}
 	record[at+1] = '3'
-	writeFile(t, l.lockPath(), record)
+	writeFile(t, l.gate.Path(), record)
 	appendNote(t, l, "coder", "three")
 	if said := strings.Join(wholeChain(t, l), " "); said != "one two three" {
 		t.Error(said)
