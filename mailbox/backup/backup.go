@@ -9,6 +9,7 @@ package backup
 
 import (
 	"archive/tar"
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -174,7 +175,8 @@ func stampOf(info fs.FileInfo) stamp {
 type file struct {
 	name string
 	info fs.FileInfo
-	*os.File
+	size int64 // of the bytes
+	io.ReadCloser
 }
 
 const (
@@ -295,28 +297,17 @@ func (c *copying) put(ctx context.Context, it file) (err error) {
 		return nil
 	}
 	if text, given := c.from.Texts[it.name]; given {
-		return c.text(it, text)
-	}
-	f, info, err := c.from.open(it.name)
-	if err != nil {
+		it.size, it.ReadCloser = int64(len(text)), io.NopCloser(bytes.NewReader(text))
+	} else if f, info, err := c.from.open(it.name); err != nil {
 		return c.unread(it, err)
+	} else {
+		it.info, it.size, it.ReadCloser = info, info.Size(), f
 	}
-	c.held = append(c.held, file{it.name, info, f})
+	c.held = append(c.held, it)
 	if c.still && len(c.held) < maxHeld {
 		return nil
 	}
 	return c.release(ctx, nil)
-}
-
-// text writes a file of whose bytes others are in its place.
-func (c *copying) text(it file, text []byte) error {
-	err := c.header(it.name, int64(len(text)), it.info)
-	if err == nil {
-		_, err = c.t.Write(text)
-	}
-	sum := sha256.Sum256(text)
-	c.have[it.name] = copied{manifestLine{Path: it.name, Size: int64(len(text)), SHA256: hex.EncodeToString(sum[:])}, stampOf(it.info), c.report.Rounds}
-	return err
 }
 
 // release writes the files that are held, unless something has failed, and closes them.
@@ -334,12 +325,12 @@ func (c *copying) release(ctx context.Context, err error) error {
 // write writes a file as long as it was when it was opened. What is missing when it
 // was cut meanwhile, or cannot be read, is made up by zeros.
 func (c *copying) write(ctx context.Context, it file) error {
-	size, sum, piece := it.info.Size(), sha256.New(), make([]byte, 256<<10)
-	if err := c.header(it.name, size, it.info); err != nil {
+	sum, piece := sha256.New(), make([]byte, 256<<10)
+	if err := c.header(it.name, it.size, it.info); err != nil {
 		return err
 	}
 	var failed error
-	for left := size; left > 0; {
+	for left := it.size; left > 0; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -358,7 +349,7 @@ func (c *copying) write(ctx context.Context, it file) error {
 	if failed != nil && !errors.Is(failed, io.EOF) && !errors.Is(failed, io.ErrUnexpectedEOF) {
 		return c.unread(it, failed)
 	}
-	line := manifestLine{Path: it.name, Size: size, SHA256: hex.EncodeToString(sum.Sum(nil))}
+	line := manifestLine{Path: it.name, Size: it.size, SHA256: hex.EncodeToString(sum.Sum(nil))}
 	c.have[it.name] = copied{line, stampOf(it.info), c.report.Rounds}
 	c.from.Progress("packing", int64(len(c.have)), 0)
 	return nil
