@@ -14,21 +14,14 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
-	"mbox/mailbox/lifecycle"
-	"mbox/mailbox/task"
 )
 
 // draft is what a snapshot is written from: a copy, so that the queue can go on
 // changing while the file is written.
 type draft struct {
-	at      audit.Position
-	sets    [4]Set
-	agents  map[string]lifecycle.Agent
-	lost    []task.ID
-	owed    map[uint64]string
+	head    snapshotHead
 	entries []*Entry // copies of those in memory
 	special []uint64
 	base    *snapshot // a reader of its own
@@ -36,7 +29,8 @@ type draft struct {
 }
 
 func (x *state) draft() *draft {
-	d := &draft{at: x.at, sets: x.sets, agents: maps.Clone(x.agents), lost: slices.Sorted(maps.Keys(x.lost)), owed: maps.Clone(x.owed), special: slices.Collect(maps.Keys(x.special))}
+	d := &draft{special: slices.Collect(maps.Keys(x.special))}
+	d.head = snapshotHead{At: x.at, Sets: x.sets, Agents: maps.Clone(x.agents), Lost: slices.Sorted(maps.Keys(x.lost)), Owed: maps.Clone(x.owed)}
 	for _, e := range x.live {
 		d.entries = append(d.entries, e.copy())
 	}
@@ -77,7 +71,7 @@ func (d *draft) save(o *Options) error {
 	defer lock.Unlock()
 	if s, err := o.open(); err == nil {
 		s.file.Close()
-		if !d.anew && d.at.Seq-s.head.At.Seq < int64(SnapshotLines/8) {
+		if !d.anew && d.head.At.Seq-s.head.At.Seq < int64(SnapshotLines/8) {
 			return nil
 		}
 	}
@@ -126,7 +120,8 @@ func (d *draft) write(f *os.File, o *Options) error {
 		}
 		return e.runs(o)
 	})
-	head := snapshotHead{V: home.SnapshotVersion, Mailbox: o.Mailbox, Boot: o.Boot, At: d.at, Entries: uint32(len(d.entries)), Sets: d.sets, Agents: d.agents, Lost: d.lost, Owed: d.owed}
+	head := &d.head
+	head.V, head.Mailbox, head.Boot, head.Entries = home.SnapshotVersion, o.Mailbox, o.Boot, uint32(len(d.entries))
 	w := summing{Writer: bufio.NewWriterSize(f, 1<<20)} // an error of a Write is one of Flush
 	at := int64(0)
 	put := func(data []byte) {

@@ -79,7 +79,7 @@ var lifecycleMutants = []mutant{
 	},
 	{
 		"snapshot-lacks-agents", "lifecycle", "mailbox/queue/snapshot_write.go",
-		"agents: maps.Clone(x.agents), ", "",
+		"Agents: maps.Clone(x.agents), ", "",
 		boxTest("TestPausedClaimsNothing"),
 	},
 	{
