@@ -10,6 +10,22 @@ import (
 // Member is a member of an object: its name, and its JSON value.
 type Member struct{ Name, Value []byte }
 
+// Members are those of one object.
+type Members []Member
+
+// Get is the JSON value of the member with this name, nil if there is none.
+func (m Members) Get(name string) []byte {
+	for i := range m {
+		if string(m[i].Name) == name {
+			return m[i].Value
+		}
+	}
+	return nil
+}
+
+// Text is a member that is a string, "" if there is none.
+func (m Members) Text(name string) string { return unquoted(m.Get(name)) }
+
 // cursor reads JSON that should be canonical. It proves less than is true, never
 // more: keys with escapes or beyond ASCII fail, and are looked at in another way.
 type cursor struct {
@@ -69,7 +85,7 @@ func (c *cursor) positive(key string) []byte {
 }
 
 // object returns the object behind a key, and adds its members to found.
-func (c *cursor) object(key string, found *[]Member) []byte {
+func (c *cursor) object(key string, found *Members) []byte {
 	if c.begin(key) != '{' {
 		c.failed = true
 		return nil
@@ -79,7 +95,7 @@ func (c *cursor) object(key string, found *[]Member) []byte {
 
 // objectAt tells whether b is an object that is proven to be canonical, and adds
 // its members to found.
-func objectAt(b []byte, found *[]Member) bool {
+func objectAt(b []byte, found *Members) bool {
 	return len(b) > 1 && b[0] == '{' && items(b, 1, 2, found) == len(b)
 }
 
@@ -114,7 +130,7 @@ func word(b []byte, i int) int {
 // items returns where the array or object ends whose bracket stands before i. Each
 // key has to be behind the one before: for ASCII the order of bytes is that of
 // UTF-16. Members are added to found, if that is not nil.
-func items(b []byte, i, depth int, found *[]Member) int {
+func items(b []byte, i, depth int, found *Members) int {
 	closing := b[i-1] + 2 // ASCII
 	if i < len(b) && b[i] == closing {
 		return i + 1

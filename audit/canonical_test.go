@@ -40,7 +40,7 @@ func TestObjectOrder(t *testing.T) {
 		for j, second := range keys {
 			for _, tail := range []string{"}", "}        "} {
 				b := []byte(`{"` + first + `":1,"` + second + `":2` + tail)
-				var found []Member
+				var found Members
 				end := items(b, 1, 2, &found)
 				switch {
 				case i >= j && end >= 0:

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -110,11 +109,6 @@ func (e *Entry) Task() string {
 
 // Detail decodes the details into v, ignoring what v does not name.
 func (e *Entry) Detail(v any) error { return json.Unmarshal(e.Details, v) }
-
-// Has tells whether the details have a member with this name.
-func (e *Entry) Has(name string) bool {
-	return slices.ContainsFunc(Members(e.Details, nil), func(m Member) bool { return string(m.Name) == name })
-}
 
 // Details encodes v, a struct or map, for Entry.Details. It panics if v cannot
 // be JSON, which is a broken invariant of the caller.

@@ -35,7 +35,7 @@ type parsed struct {
 	seq                           int64
 	prev                          []byte
 	sum                           []byte // nil if it does not match
-	members                       []Member
+	members                       Members
 	known                         Event
 
 	decoded bool // what is not proven was given to the decoder
@@ -163,7 +163,7 @@ func (l Line) taken() *parsed {
 		p.entry, p.bad = decode(l.Raw)
 		e := &p.entry
 		p.agent, p.known, p.ts, p.task = appendString(nil, e.Agent), e.Event, appendString(nil, e.TS), appendOptional(nil, e.TaskID)
-		p.members = Members(e.Details, nil)
+		p.members = MembersOf(e.Details, nil)
 	}
 	return p
 }
@@ -211,10 +211,10 @@ func (l Line) Time() time.Time {
 }
 
 // Members are those of the line's details, valid as long as Raw.
-func (l Line) Members() []Member { return l.taken().members }
+func (l Line) Members() Members { return l.taken().members }
 
-// Members appends the members of a JSON object; none of what is no object.
-func Members(object []byte, to []Member) []Member {
+// MembersOf appends the members of a JSON object; none of what is no object.
+func MembersOf(object []byte, to Members) Members {
 	if found := to; objectAt(object, &found) {
 		return found
 	}
@@ -227,17 +227,10 @@ func Members(object []byte, to []Member) []Member {
 }
 
 // Detail is the JSON value of a member of the line's details, nil if there is none.
-func (l Line) Detail(name string) []byte {
-	for _, m := range l.Members() {
-		if string(m.Name) == name {
-			return m.Value
-		}
-	}
-	return nil
-}
+func (l Line) Detail(name string) []byte { return l.Members().Get(name) }
 
 // Text is a member of the line's details that is a string, "" if there is none.
-func (l Line) Text(name string) string { return unquoted(l.Detail(name)) }
+func (l Line) Text(name string) string { return l.Members().Text(name) }
 
 // Decode makes the line's entry. The line has passed its checksum; Decode also
 // refuses unknown events, missing fields and a ts in another form.

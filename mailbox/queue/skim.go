@@ -26,7 +26,7 @@ type skimmer struct {
 	names map[string]string // what many lines have in common: agents, types, actions
 	last  skimmed           // line
 
-	members []audit.Member // of its queue
+	members audit.Members // of its queue
 }
 
 // name makes a string once.
@@ -128,7 +128,7 @@ func (k *skimmer) skim(line audit.Line) bool {
 func (k *skimmer) seat(queue []byte) bool {
 	e, seen := &k.last.Entry, false
 	e.Priority = task.Rank("")
-	k.members = audit.Members(queue, k.members[:0])
+	k.members = audit.MembersOf(queue, k.members[:0])
 	for _, m := range k.members {
 		var priority string
 		value, ok := m.Value, true

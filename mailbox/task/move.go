@@ -182,7 +182,7 @@ func Field[T ~string](text T) *T {
 
 // MoveOf decodes the move of a ledger line; false if the line moves nothing.
 func MoveOf(e *audit.Entry) (*Move, bool) {
-	if !e.Has("to") {
+	if audit.MembersOf(e.Details, nil).Get("to") == nil {
 		return nil, false
 	}
 	m := new(Move)

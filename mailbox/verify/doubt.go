@@ -221,8 +221,8 @@ func (v *run) halfway(d home.Intent) (bool, error) {
 		if m, ok := task.MoveOf(&e); ok {
 			return v.stage(task.ID(e.Task()), m, e.Time())
 		}
-		if told := detailsOf(&e); d.Kind == "drop" && told.get("entry") != nil {
-			return v.aside(told.text("entry"), told.text("place"))
+		if told := audit.MembersOf(e.Details, nil); d.Kind == "drop" && told.Get("entry") != nil {
+			return v.aside(told.Text("entry"), told.Text("place"))
 		}
 	}
 	return false, err
@@ -282,8 +282,8 @@ func (v *run) replacing(file string, d home.Intent) (bool, error) {
 	}
 	lines, err := d.Lines(v.ledger, d.TX)
 	for _, e := range lines {
-		told := detailsOf(&e)
-		if told.text("file") == file && told.text("sha256") == staged.Hash && (!now.There || now.Hash == told.text("before")) {
+		told := audit.MembersOf(e.Details, nil)
+		if told.Text("file") == file && told.Text("sha256") == staged.Hash && (!now.There || now.Hash == told.Text("before")) {
 			return true, nil
 		}
 	}

@@ -56,47 +56,31 @@ type kept struct {
 	task     task.ID
 }
 
-// details are those of a line: their raw JSON values, nil where one is missing.
-type details []audit.Member
-
-func detailsOf(e *audit.Entry) details { return audit.Members(e.Details, nil) }
-
-func (d details) get(name string) []byte {
-	for i := range d {
-		if string(d[i].Name) == name {
-			return d[i].Value
-		}
-	}
-	return nil
-}
-
-func (d details) text(name string) string { return task.TextOf(d.get(name)) }
-
-func (d details) numbers(names ...string) bool {
-	return !slices.ContainsFunc(names, func(name string) bool { return !task.IsNumber(d.get(name)) })
+func numbers(d audit.Members, names ...string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool { return !task.IsNumber(d.Get(name)) })
 }
 
 const unsigned = "its details do not say who wrote it (uid, pid, host)"
 
-// signed tells whether the line says who wrote it.
-func (d details) signed() bool { return d.numbers("uid", "pid") && task.IsText(d.get("host")) }
+// signed tells whether a line with these details says who wrote it.
+func signed(d audit.Members) bool { return numbers(d, "uid", "pid") && task.IsText(d.Get("host")) }
 
 // line takes a line in. If it breaks an invariant it says which, and how; the
 // line counts all the same, so that one fault is not followed by more.
 func (f *fold) line(e *audit.Line) (invariant int, what string) {
-	d, event := details(e.Members()), e.Event()
+	d, event := e.Members(), e.Event()
 	switch {
-	case d.get("to") != nil:
+	case d.Get("to") != nil:
 		what = f.move(e, d)
-		if kept := d.get("kept"); what == "" && len(kept) > 0 && kept[0] == '{' {
-			what = f.enter(e, audit.Members(kept, nil))
+		if kept := d.Get("kept"); what == "" && len(kept) > 0 && kept[0] == '{' {
+			what = f.enter(e, audit.MembersOf(kept, nil))
 		}
 		return 7, what
 	case len(task.Moves[event]) > 0 && event != audit.Reconcile:
 		return 7, fmt.Sprintf("%s moves no task: its details have no to", event)
-	case d.get("from") != nil:
+	case d.Get("from") != nil:
 		return 7, "its details have from, but no to"
-	case !d.signed():
+	case !signed(d):
 		return 10, unsigned
 	}
 	switch event {
@@ -107,13 +91,13 @@ func (f *fold) line(e *audit.Line) (invariant int, what string) {
 	case audit.MessageEvent:
 		return 12, f.message(e, d)
 	case audit.DelegationEvent:
-		return 10, d.delegation()
+		return 10, handedOver(d)
 	case audit.TaskQuarantined, audit.TaskLateResult, audit.Reconcile:
-		if d.get("entry") != nil {
+		if d.Get("entry") != nil {
 			return 13, f.enter(e, d)
 		}
-		if d.get("gone") != nil && event == audit.Reconcile {
-			return 13, f.leave(d.text("gone"))
+		if d.Get("gone") != nil && event == audit.Reconcile {
+			return 13, f.leave(d.Text("gone"))
 		}
 	}
 	return 0, ""
@@ -133,20 +117,20 @@ type step struct {
 	adopted           bool
 }
 
-func stepOf(e *audit.Line, d details) step {
-	s := step{event: e.Event(), id: task.ID(e.Task()), epoch: task.NumberIn(d.get("epoch")), adopted: string(d.get("adopted")) == "true"}
+func stepOf(e *audit.Line, d audit.Members) step {
+	s := step{event: e.Event(), id: task.ID(e.Task()), epoch: task.NumberIn(d.Get("epoch")), adopted: string(d.Get("adopted")) == "true"}
 	var from, to bool
-	s.from, from = task.StateIn(d.get("from"))
-	s.to, to = task.StateIn(d.get("to"))
+	s.from, from = task.StateIn(d.Get("from"))
+	s.to, to = task.StateIn(d.Get("to"))
 	s.known = from && to
-	s.before, s.hadBytes = task.DigestIn(d.get("before"))
-	s.after, s.hasByte = task.DigestIn(d.get("after"))
-	s.tx, s.hasTX = task.TxIn(d.get("tx"))
+	s.before, s.hadBytes = task.DigestIn(d.Get("before"))
+	s.after, s.hasByte = task.DigestIn(d.Get("after"))
+	s.tx, s.hasTX = task.TxIn(d.Get("tx"))
 	return s
 }
 
 // move folds a line that moves a task.
-func (f *fold) move(e *audit.Line, d details) (what string) {
+func (f *fold) move(e *audit.Line, d audit.Members) (what string) {
 	s := stepOf(e, d)
 	if s.id == "" {
 		return "it moves no task: task_id is null"
@@ -173,24 +157,24 @@ func (f *fold) move(e *audit.Line, d details) (what string) {
 	t.state, t.after, t.tx, t.seq, t.seen = s.to, s.after, s.tx, e.Seq, false
 	t.epoch = max(t.epoch, s.epoch)
 	t.completed = t.completed || s.event == audit.TaskCompleted
-	t.attached = t.attached || d.get("attachments") != nil
+	t.attached = t.attached || d.Get("attachments") != nil
 	copy(t.month[:], e.TS())
 	return what
 }
 
 // malformed says what is missing in the details of a move.
-func (s *step) malformed(d details) string {
-	before, after := d.get("before"), d.get("after")
+func (s *step) malformed(d audit.Members) string {
+	before, after := d.Get("before"), d.Get("after")
 	switch {
 	case !s.known:
-		return fmt.Sprintf("it moves %s from %s to %s, and these are no states", s.id, d.get("from"), d.get("to"))
+		return fmt.Sprintf("it moves %s from %s to %s, and these are no states", s.id, d.Get("from"), d.Get("to"))
 	case !s.hasTX:
 		return "its details have no tx of 32 hex digits"
-	case d.get("from") == nil || before == nil || after == nil || !task.IsText(d.get("reason")):
+	case d.Get("from") == nil || before == nil || after == nil || !task.IsText(d.Get("reason")):
 		return "its details lack from, before, after or reason"
-	case !d.numbers("revision", "epoch", "attempt"):
+	case !numbers(d, "revision", "epoch", "attempt"):
 		return "its details lack revision, epoch or attempt"
-	case !d.signed():
+	case !signed(d):
 		return unsigned
 	case s.hadBytes != (s.from != task.None), !s.hadBytes && string(before) != "null":
 		return "before is not the hash of a file, or there was none"
@@ -220,28 +204,28 @@ func (t *history) refuses(s step) string {
 	return ""
 }
 
-// delegation says what is missing in the details of a delegation line.
-func (d details) delegation() string {
+// handedOver says what is missing in the details of a delegation line.
+func handedOver(d audit.Members) string {
 	switch {
-	case d.text("from_agent") == "" || d.text("to_agent") == "":
+	case d.Text("from_agent") == "" || d.Text("to_agent") == "":
 		return "its details do not say who hands over to whom (from_agent, to_agent)"
-	case !d.numbers("request_id"):
+	case !numbers(d, "request_id"):
 		return "its details have no request_id"
-	case !slices.Contains(delegation.Decisions, delegation.Decision(d.text("decision"))):
+	case !slices.Contains(delegation.Decisions, delegation.Decision(d.Text("decision"))):
 		return "its decision is none of those that a delegation has"
 	}
 	return ""
 }
 
 // enter notes an entry that a line puts into quarantine.
-func (f *fold) enter(e *audit.Line, d details) string {
-	name, sha := d.text("entry"), d.get("sha256")
+func (f *fold) enter(e *audit.Line, d audit.Members) string {
+	name, sha := d.Text("entry"), d.Get("sha256")
 	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r < '!' || r > '~' }) {
 		return "it names a quarantine entry that cannot be one"
 	}
-	k := &kept{seq: e.Seq, task: task.ID(e.Task()), shared: string(d.get("shared")) == "true"}
+	k := &kept{seq: e.Seq, task: task.ID(e.Task()), shared: string(d.Get("shared")) == "true"}
 	k.sha, k.hashed = task.DigestIn(sha)
-	k.why, k.noted = task.DigestIn(d.get("reason_sha256"))
+	k.why, k.noted = task.DigestIn(d.Get("reason_sha256"))
 	if !k.hashed && string(sha) != `""` {
 		return "it names a quarantine entry without its sha256"
 	}
@@ -260,23 +244,23 @@ func (f *fold) leave(name string) string {
 }
 
 // message folds the line of a message, which is never replaced.
-func (f *fold) message(e *audit.Line, d details) string {
-	if d.get("before") != nil {
+func (f *fold) message(e *audit.Line, d audit.Members) string {
+	if d.Get("before") != nil {
 		return "it replaces a message, and none is ever replaced"
 	}
-	return f.record(e, d, channel.Folder(d.text("channel"))+"/", ".json")
+	return f.record(e, d, channel.Folder(d.Text("channel"))+"/", ".json")
 }
 
 // record folds the line of a record.
-func (f *fold) record(e *audit.Line, d details, folder, suffix string) (what string) {
-	file := d.text("file")
+func (f *fold) record(e *audit.Line, d audit.Members, folder, suffix string) (what string) {
+	file := d.Text("file")
 	name, ok := strings.CutPrefix(file, folder)
-	sha, hashed := task.DigestIn(d.get("sha256"))
+	sha, hashed := task.DigestIn(d.Get("sha256"))
 	if !ok || strings.Contains(name, "/") || !strings.HasSuffix(name, suffix) || !hashed {
 		return fmt.Sprintf("its details name no file %s<id>%s with its sha256", folder, suffix)
 	}
 	last := f.files[file]
-	before, replaced := task.DigestIn(d.get("before"))
+	before, replaced := task.DigestIn(d.Get("before"))
 	switch {
 	case last == nil && replaced:
 		what = fmt.Sprintf("it replaces %s, which has no line before", file)

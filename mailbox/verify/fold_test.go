@@ -70,7 +70,7 @@ func FuzzEntryName(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, name string) {
 		fold, entry := newFold(), home.EntryName(name, strings.Repeat("0", 32))
-		if what := fold.enter(&audit.Line{}, details{{Name: []byte("entry"), Value: []byte(`"` + entry + `"`)}, {Name: []byte("sha256"), Value: []byte(`""`)}}); what != "" {
+		if what := fold.enter(&audit.Line{}, audit.Members{{Name: []byte("entry"), Value: []byte(`"` + entry + `"`)}, {Name: []byte("sha256"), Value: []byte(`""`)}}); what != "" {
 			t.Errorf("%q goes to quarantine as %q: %s", name, entry, what)
 		}
 	})

@@ -284,9 +284,9 @@ func (v *run) prove() error {
 
 // forgotten notes, for ever, that this is not the mailbox's first ledger.
 func (v *run) forgotten(line *audit.Line) {
-	last := details(audit.Members(line.Detail("forgotten"), nil))
-	if sum := last.text("checksum"); sum != "" {
-		v.note("the ledger begins anew on %s: the one before was given up, its last known line is seq %d, %s", line.TS(), task.NumberIn(last.get("seq")), sum)
+	last := audit.MembersOf(line.Detail("forgotten"), nil)
+	if sum := last.Text("checksum"); sum != "" {
+		v.note("the ledger begins anew on %s: the one before was given up, its last known line is seq %d, %s", line.TS(), task.NumberIn(last.Get("seq")), sum)
 	}
 }
 

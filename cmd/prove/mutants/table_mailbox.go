@@ -398,7 +398,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"nested-to-moves", "32", "mailbox/task/move.go",
-		"if !e.Has(\"to\") {", "if !strings.Contains(string(e.Details), `\"to\":`) {",
+		"if audit.MembersOf(e.Details, nil).Get(\"to\") == nil {", "if !strings.Contains(string(e.Details), `\"to\":`) {",
 		command{"mailbox/queue", "TestRule32_SkimOfMoves"},
 	},
 	{
