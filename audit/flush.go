@@ -105,20 +105,12 @@ func (f *flusher) release() {
 	}
 }
 
-// target is the file that is flushed for a line. Under the ledger's lock.
-func (l *chain) target() *flusher {
-	if l.journaled() {
-		return l.journal.flusher
-	}
-	return l.open
-}
-
 // ticket is for the flush that makes what was appended until now durable. Under
 // the ledger's lock.
 func (l *chain) ticket() ticket {
-	t := ticket{from: l.target(), end: l.head.Length, line: l.head.position(l.genesis)}
+	t := ticket{from: l.open, end: l.head.Length, line: l.head.position(l.genesis)}
 	if l.journaled() {
-		t.generation, t.end = l.head.Journal.Generation, l.head.Journal.Offset
+		t.from, t.generation, t.end = l.journal.flusher, l.head.Journal.Generation, l.head.Journal.Offset
 	}
 	t.from.users.Add(1)
 	return t

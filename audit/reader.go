@@ -128,16 +128,6 @@ func (l *Ledger) reaches(known Head, r *Reader) error {
 	return fmt.Errorf("%w: seq %d was written, and cannot be read: %w", ErrDamaged, known.Seq, why)
 }
 
-// newest is the newest day file according to the head record, which saves a
-// reader the listing of the folder each time it reaches the end.
-func (l *Ledger) newest() string {
-	head, err := l.seeHead()
-	if err != nil || head.Boot != l.boot {
-		return ""
-	}
-	return head.File
-}
-
 // Check tells whether the ledger still holds the line that p ends with. If not,
 // or if the place cannot be read, the error matches ErrMoved.
 func (l *chain) Check(p Position) error {
@@ -348,8 +338,10 @@ func (r *Reader) openFile() error {
 // nextFile goes on to the day after, once the file at hand is read to its end
 // for good: a younger file exists and this one has not grown since.
 func (r *Reader) nextFile() (bool, error) {
-	if r.ledger != nil && r.ledger.newest() == r.day.name {
-		return false, nil
+	if r.ledger != nil { // the head record saves a listing of the folder each time
+		if end, seen := r.ledger.Seen(); seen && end.File == r.day.name {
+			return false, nil
+		}
 	}
 	younger, err := r.Younger()
 	if err != nil || younger == "" {
