@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"strings"
@@ -42,10 +43,7 @@ func AttachmentName(name string) string {
 		}
 		name = plainName(name[:end] + ext)
 	}
-	if name == "" {
-		return "file"
-	}
-	return name
+	return cmp.Or(name, "file")
 }
 
 func plainName(name string) string {

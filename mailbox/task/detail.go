@@ -2,6 +2,7 @@ package task
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"strconv"
 	"strings"
@@ -47,12 +48,7 @@ func StateIn(value []byte) (s State, ok bool) {
 }
 
 // FolderName is the state's folder, in words.
-func FolderName(s State) string {
-	if s == None {
-		return "nowhere"
-	}
-	return string(s)
-}
+func FolderName(s State) string { return cmp.Or(string(s), "nowhere") }
 
 // NumberIn reads an integer; 0 for anything else.
 func NumberIn(value []byte) int64 {

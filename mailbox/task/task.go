@@ -4,6 +4,7 @@
 package task
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -46,9 +47,7 @@ const timeLayout = "2006-01-02T15:04:05.999Z07:00"
 func At(t time.Time) Time { return Time{t.UTC().Truncate(time.Millisecond)} }
 
 // MarshalText writes UTC.
-func (t Time) MarshalText() ([]byte, error) {
-	return []byte(t.UTC().Format(timeLayout)), nil
-}
+func (t Time) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
 // MarshalJSON hides the embedded time's, which writes another precision.
 func (t Time) MarshalJSON() ([]byte, error) {
@@ -386,12 +385,7 @@ func (t *Task) Born() (int64, bool) {
 }
 
 // Root is the id of the tree that the task belongs to.
-func (t *Task) Root() ID {
-	if t.Mbox.RootID != "" {
-		return t.Mbox.RootID
-	}
-	return t.ID
-}
+func (t *Task) Root() ID { return cmp.Or(t.Mbox.RootID, t.ID) }
 
 // maxMessage bounds an error's texts in the task file, in runes.
 const maxMessage = 1000

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"fmt"
 
 	"mbox/schemas"
@@ -25,12 +26,7 @@ func (t Trail) Strays(s State) string {
 }
 
 // StateReason is never empty: a state change always says why.
-func StateReason(why string) string {
-	if why = OneLine(why); why == "" {
-		return "no reason given"
-	}
-	return why
-}
+func StateReason(why string) string { return cmp.Or(OneLine(why), "no reason given") }
 
 // maxTrail bounds the trail in a task file that is given back again and again,
 // in bytes. The ledger has all of it.
