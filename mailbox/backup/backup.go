@@ -26,7 +26,6 @@ import (
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
-	"mbox/mailbox/home"
 )
 
 // Source is the mailbox that is copied.
@@ -168,7 +167,7 @@ type copied struct {
 type stamp struct{ inode, size, changed int64 }
 
 func stampOf(info fs.FileInfo) stamp {
-	return stamp{int64(home.Inode(info)), info.Size(), info.ModTime().UnixNano()}
+	return stamp{int64(durable.StatOf(info).Ino), info.Size(), info.ModTime().UnixNano()}
 }
 
 // file is one whose bytes are not in the archive yet.

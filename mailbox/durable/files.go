@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -63,6 +64,9 @@ func Pinned(path string) (Pin, error) {
 	}
 	return "", nil
 }
+
+// StatOf is what the system has told of a file.
+func StatOf(info fs.FileInfo) *syscall.Stat_t { return info.Sys().(*syscall.Stat_t) }
 
 // Touch gives a file this time of change, as a sign of life. It follows no link.
 func Touch(path string, at time.Time) error {

@@ -233,7 +233,7 @@ func (l *Lock) take() error {
 		err = pathError("open", l.path, ErrNotRegular)
 	}
 	if err == nil {
-		st := info.Sys().(*syscall.Stat_t)
+		st := StatOf(info)
 		l.dev, l.ino = uint64(st.Dev), st.Ino
 		err = l.named()
 	}

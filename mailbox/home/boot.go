@@ -24,7 +24,7 @@ func TaskInodes(home string) (n Inodes, err error) {
 	for i, s := range TaskPlaces {
 		info, err := os.Stat(filepath.Join(home, "tasks", string(s)))
 		if err == nil {
-			n[i] = Inode(info)
+			n[i] = durable.StatOf(info).Ino
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return n, err
 		}
@@ -78,8 +78,9 @@ func CurrentBoot(dir string) (Boot, error) {
 	if err != nil {
 		return Boot{}, err
 	}
+	st := durable.StatOf(info)
 	folders, err := TaskInodes(dir)
-	return Boot{Boot: boot, Dev: DeviceOf(info), Inode: Inode(info), Folders: folders}, err
+	return Boot{Boot: boot, Dev: uint64(st.Dev), Inode: st.Ino, Folders: folders}, err
 }
 
 // ReadBoot returns the boot record; an empty one, which no machine has, where

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,14 +19,6 @@ import (
 	"mbox/mailbox/durable"
 	"mbox/mailbox/task"
 )
-
-// DeviceOf is the number of the device that a file is on.
-func DeviceOf(info fs.FileInfo) uint64 {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return uint64(st.Dev)
-	}
-	return 0
-}
 
 // Folders of a home, parents first.
 var Folders = []string{
@@ -69,12 +60,10 @@ func ProbeRenames(dir string) (err error) {
 	} else if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := durable.Exchange(a, b); unsupported(err) {
+	if err = durable.Exchange(a, b); unsupported(err) {
 		return fmt.Errorf("%s: %w: %w", dir, ErrFileSystem, err)
-	} else if err != nil {
-		return err
 	}
-	return nil
+	return err
 }
 
 // unsupported tells whether the system does not know such a rename.
@@ -97,14 +86,6 @@ func MakeVersion(dir, id string, boot Boot, m durable.Mode) error {
 		return err
 	}
 	return WriteVersion(dir, id, m)
-}
-
-// Inode is a file's number on its device.
-func Inode(info fs.FileInfo) uint64 {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return st.Ino
-	}
-	return 0
 }
 
 // RandomHex is so many random bytes, in hex.

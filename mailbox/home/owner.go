@@ -6,7 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
+
+	"mbox/mailbox/durable"
 )
 
 // OwnerError says that a mailbox, or the folder for one, belongs to another user
@@ -54,9 +55,8 @@ func CheckPlace(dir string) error {
 }
 
 func owned(path string, info fs.FileInfo) error {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || int(st.Uid) == os.Geteuid() {
-		return nil
+	if owner := int(durable.StatOf(info).Uid); owner != os.Geteuid() {
+		return &OwnerError{path, owner}
 	}
-	return &OwnerError{path, int(st.Uid)}
+	return nil
 }

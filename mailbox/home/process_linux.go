@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"mbox/mailbox/durable"
 )
 
 // StartTime names the start of a running process, so that a pid that was used
@@ -52,7 +54,7 @@ func flockHolder(path string) string {
 	}
 	for line := range strings.Lines(string(locks)) { // 1: FLOCK ADVISORY WRITE 42 fd:01:1234 0 EOF
 		f := strings.Fields(line)
-		if len(f) > 5 && f[1] == "FLOCK" && strings.HasSuffix(f[5], fmt.Sprintf(":%d", Inode(info))) {
+		if len(f) > 5 && f[1] == "FLOCK" && strings.HasSuffix(f[5], fmt.Sprintf(":%d", durable.StatOf(info).Ino)) {
 			return "process " + f[4]
 		}
 	}

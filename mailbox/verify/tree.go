@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"path"
 	"strings"
-	"syscall"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
@@ -173,15 +172,15 @@ func (v *run) shape(info fs.FileInfo) string {
 	if info.IsDir() {
 		want = durable.DirMode
 	}
-	st, _ := info.Sys().(*syscall.Stat_t)
+	st := durable.StatOf(info)
 	switch {
 	case !info.IsDir() && !info.Mode().IsRegular():
 		return fmt.Sprintf("is a %s, not a regular file", durable.KindOf(info.Mode()))
 	case info.Mode()&(fs.ModePerm|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky) != want:
 		return fmt.Sprintf("mode is %04o, not %04o", info.Mode().Perm(), want)
-	case home.DeviceOf(info) != v.device:
+	case uint64(st.Dev) != v.device:
 		return "is on another file system than the home"
-	case st != nil && st.Nlink != 1 && !info.IsDir():
+	case st.Nlink != 1 && !info.IsDir():
 		return fmt.Sprintf("has %d %s", st.Nlink, linked)
 	}
 	return ""

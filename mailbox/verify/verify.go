@@ -197,7 +197,7 @@ func open(ctx context.Context, dir string, o Options) (*run, error) {
 	}
 	o.Wait = cmp.Or(o.Wait, 10*time.Second)
 	v := &run{
-		ctx: ctx, o: o, dir: dir, id: is.MailboxID, device: home.DeviceOf(info), ledger: ledger, intents: home.NewIntents(dir, os.O_RDONLY),
+		ctx: ctx, o: o, dir: dir, id: is.MailboxID, device: uint64(durable.StatOf(info).Dev), ledger: ledger, intents: home.NewIntents(dir, os.O_RDONLY),
 		fold: newFold(), strays: map[string][]string{}, doubts: map[string]bool{},
 	}
 	if lost {
