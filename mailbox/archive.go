@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,32 +28,31 @@ func (b *Box) Archive(ctx context.Context, olderThan time.Duration, by string) (
 	if err := task.CheckActor(by); err != nil {
 		return 0, err
 	}
-	ended := history.Endings{}
+	ended, limit, seen := history.Endings{}, b.now().Add(-olderThan), int64(0)
 	if err := b.ledger.Ended(&ended); err != nil {
 		return 0, err
 	}
-	limit := b.now().Add(-olderThan)
-	moved, seen := 0, int64(0)
-	for _, s := range []State{Completed, Failed} {
-		names, err := durable.Names(b.path("tasks", string(s)))
+	return archiveAll(ctx, b.books, &ended, by, func(e *history.EndedTask) bool {
+		if seen++; seen%500 == 0 {
+			b.o.Progress("archiving", seen, int64(len(ended.Tasks)))
+		}
+		return !e.At.After(limit) && (!e.Awaited || !e.Delivered.IsZero())
+	})
+}
+
+// archiveAll archives those of the ended tasks that are due, in the order of the ids.
+func archiveAll(ctx context.Context, b *books, ended *history.Endings, by string, due func(*history.EndedTask) bool) (moved int, err error) {
+	for _, id := range slices.Sorted(maps.Keys(ended.Tasks)) {
+		e := ended.Tasks[id]
+		if !due(e) {
+			continue
+		}
+		ok, err := b.archive(ctx, id, e, by)
 		if err != nil {
 			return moved, err
 		}
-		for _, name := range names {
-			if seen++; seen%500 == 0 {
-				b.o.Progress("archiving", seen, int64(len(ended.Tasks)))
-			}
-			e := ended.Tasks[ID(task.TrimJSON(name))]
-			if e == nil || e.State != s || e.At.After(limit) || e.Awaited && e.Delivered.IsZero() {
-				continue
-			}
-			ok, err := b.archive(ctx, ID(task.TrimJSON(name)), e, by)
-			if err != nil {
-				return moved, err
-			}
-			if ok {
-				moved++
-			}
+		if ok {
+			moved++
 		}
 	}
 	return moved, nil
@@ -99,20 +100,10 @@ func (b *Box) ArchiveDelivered(ctx context.Context, longerAgo time.Duration) (in
 	if err := b.ledger.Ended(ended); err != nil {
 		return 0, err
 	}
-	limit, moved := b.now().Add(-longerAgo), 0
-	for id, e := range ended.Tasks {
-		if e.Delivered.IsZero() || e.Delivered.After(limit) {
-			continue
-		}
-		ok, err := b.archive(ctx, id, e, audit.MboxAgent)
-		if err != nil {
-			return moved, err
-		}
-		if ok {
-			moved++
-		}
-	}
-	return moved, nil
+	limit := b.now().Add(-longerAgo)
+	return archiveAll(ctx, b.books, ended, audit.MboxAgent, func(e *history.EndedTask) bool {
+		return !e.Delivered.IsZero() && !e.Delivered.After(limit)
+	})
 }
 
 // archive moves one ended task, if it may go and still is what the ledger said.
