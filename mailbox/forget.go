@@ -188,16 +188,17 @@ func (r *recovery) fileLine(path string) (audit.Entry, bool) {
 
 // recordLine is the line of a record as it lies.
 func (r *recovery) recordLine(folder, name string, data []byte) audit.Entry {
-	e := audit.Entry{Agent: audit.MboxAgent, Event: audit.DecisionEvent, Action: "mbox found " + name + " when the ledger was forgotten"}
-	d := recordDetails{File: folder + "/" + name, SHA256: audit.Hash(data), TX: home.RandomHex(16), Writer: r.b.writer}
-	if folder == "changes" {
-		e.Event = audit.ChangeEvent
-		if c, err := records.ParseChange(data); err == nil {
-			d.Kind = c.Type
-		}
-	} else if decided, err := records.ParseDecision(data); err == nil && decided.Task != "" {
-		e.TaskID = &decided.Task
+	f := &filing{
+		event: audit.DecisionEvent, by: audit.MboxAgent, data: data, action: "mbox found " + name + " when the ledger was forgotten",
+		recordDetails: recordDetails{File: folder + "/" + name},
 	}
-	e.Details = audit.Details(d)
-	return e
+	if folder == "changes" {
+		f.event = audit.ChangeEvent
+		if c, err := records.ParseChange(data); err == nil {
+			f.Kind = c.Type
+		}
+	} else if decided, err := records.ParseDecision(data); err == nil {
+		f.task = decided.Task
+	}
+	return f.line(r.b.books, home.RandomHex(16))
 }

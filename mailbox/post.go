@@ -201,7 +201,7 @@ func (b *recorder) post(ctx context.Context, m *channel.Message, any bool) (*Pos
 		return nil, false, err
 	}
 	p := &Posted{Message: *m}
-	if e, found := b.ledger.LineWith("key", f.key); found == nil && e != nil {
+	if e, found := b.ledger.LineWith("key", f.Key); found == nil && e != nil {
 		p.Seq = e.Seq
 	}
 	return p, true, err
@@ -214,11 +214,11 @@ func (b *recorder) filing(m *channel.Message) (*filing, error) {
 		return nil, err
 	}
 	f := &filing{
-		event: audit.MessageEvent, folder: channel.Folder(m.Channel), id: m.ID, suffix: ".json", by: m.From, task: string(m.Task), data: data,
-		action: m.From + " posted " + m.ID + " to " + m.Channel, channel: m.Channel, key: messageHash(b.books, m.ID), people: m.People,
+		event: audit.MessageEvent, by: m.From, task: string(m.Task), data: data, action: m.From + " posted " + m.ID + " to " + m.Channel,
+		recordDetails: recordDetails{File: m.File(), Channel: m.Channel, Key: messageHash(b.books, m.ID), People: m.People},
 	}
 	for _, r := range m.Receivers {
-		f.inbox = append(f.inbox, itemHash(b.books, itemKey(m.ID, r.Agent)))
+		f.Inbox = append(f.Inbox, itemHash(b.books, itemKey(m.ID, r.Agent)))
 	}
 	return f, nil
 }
@@ -437,15 +437,9 @@ func (r *recovery) messageLine(m *channel.Message) (audit.Entry, error) {
 	if err != nil {
 		return audit.Entry{}, err
 	}
-	e := audit.Entry{Agent: audit.MboxAgent, Event: f.event, Action: "mbox found " + m.ID + " when the ledger was forgotten"}
+	f.by, f.action = audit.MboxAgent, "mbox found "+m.ID+" when the ledger was forgotten"
 	if data, read := durable.Read(r.b.path(m.File()), MaxTask); read == nil {
 		f.data = data
 	}
-	e.Details = audit.Details(recordDetails{
-		File: m.File(), SHA256: audit.Hash(f.data), TX: home.RandomHex(16), Channel: f.channel, Key: f.key, Inbox: f.inbox, People: f.people, Writer: r.b.writer,
-	})
-	if f.task != "" {
-		e.TaskID = &f.task
-	}
-	return e, nil
+	return f.line(r.b.books, home.RandomHex(16)), nil
 }

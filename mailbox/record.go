@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -26,7 +27,7 @@ type recorder struct {
 	*books
 }
 
-// recordDetails are the details of a decision or change line.
+// recordDetails are the details of a decision, change or message line.
 type recordDetails struct {
 	File   string `json:"file"`            // from the home
 	SHA256 string `json:"sha256"`          // of the file
@@ -44,24 +45,24 @@ type recordDetails struct {
 	audit.Writer
 }
 
-// filing is a record that is to be written.
+// filing is a record or message that is to be written.
 type filing struct {
-	event  audit.Event
-	folder string // decisions, changes or that of a channel
-	id     string
-	suffix string // of the file; .md if empty
-	by     string
-	task   string
-	kind   string
-	before string // SHA-256 of the file it replaces, "" for a new one
-	data   []byte
-	action string
+	event         audit.Event
+	by            string
+	task          string
+	action        string
+	data          []byte
+	recordDetails // of its line, which fills in the hash of the data, the transaction and the writer
+}
 
-	approves *Approval
-	channel  string
-	key      string
-	inbox    []string
-	people   bool
+// line is what the ledger says of the record that is written in the transaction.
+func (f *filing) line(b *books, tx string) audit.Entry {
+	f.SHA256, f.TX, f.Writer = audit.Hash(f.data), tx, b.writer
+	e := audit.Entry{Agent: f.by, Event: f.event, Action: f.action, Details: audit.Details(f.recordDetails)}
+	if f.task != "" {
+		e.TaskID = &f.task
+	}
+	return e
 }
 
 // Decide writes a decision record and returns its id. ID and Date are made
@@ -76,7 +77,8 @@ func (b *recorder) decide(ctx context.Context, d records.Decision, approves *App
 		d.ID = id
 		data, err := d.Markdown()
 		return &filing{
-			event: audit.DecisionEvent, by: d.Agent, task: d.Task, data: data, action: d.Agent + " decided " + id, approves: approves,
+			event: audit.DecisionEvent, by: d.Agent, task: d.Task, data: data, action: d.Agent + " decided " + id,
+			recordDetails: recordDetails{Approves: approves},
 		}, err
 	})
 }
@@ -88,7 +90,10 @@ func (b *Box) Change(ctx context.Context, c records.Change) (string, error) {
 	return b.recorder.file(ctx, "changes", "change", c.Date, c.ID, func(id string) (*filing, error) {
 		c.ID = id
 		data, err := c.Markdown()
-		return &filing{event: audit.ChangeEvent, by: c.Agent, kind: c.Type, data: data, action: c.Agent + " changed " + c.Type + ": " + id}, err
+		return &filing{
+			event: audit.ChangeEvent, by: c.Agent, data: data, action: c.Agent + " changed " + c.Type + ": " + id,
+			recordDetails: recordDetails{Kind: c.Type},
+		}, err
 	})
 }
 
@@ -130,8 +135,8 @@ func (b *Box) Outcome(ctx context.Context, id, by, text string) error {
 		return err
 	}
 	return b.recorder.writeRecord(ctx, s, &filing{
-		event: audit.DecisionEvent, folder: "decisions", id: id, by: by, task: d.Task, before: audit.Hash(data), data: changed,
-		action: by + " recorded the outcome of " + id,
+		event: audit.DecisionEvent, by: by, task: d.Task, data: changed, action: by + " recorded the outcome of " + id,
+		recordDetails: recordDetails{File: "decisions/" + name, Before: audit.Hash(data)},
 	})
 }
 
@@ -153,7 +158,7 @@ func (b *recorder) file(ctx context.Context, folder, prefix, date, id string, ma
 	if id != "" {
 		return id, b.fileAs(ctx, folder, id, audit.Position{}, make)
 	}
-	last, end, err := b.lastRecord(ctx, folder, prefix+"-"+date+"-", audit.Position{})
+	last, end, err := b.lastRecord(ctx, folder, prefix+"-"+date+"-")
 	if err != nil {
 		return "", err
 	}
@@ -172,7 +177,7 @@ func (b *recorder) fileAs(ctx context.Context, folder, id string, since audit.Po
 	if err != nil {
 		return err
 	}
-	f.folder, f.id = folder, id
+	f.File = folder + "/" + id + ".md"
 	if err := task.CheckActor(f.by); err != nil {
 		return err
 	}
@@ -181,15 +186,15 @@ func (b *recorder) fileAs(ctx context.Context, folder, id string, since audit.Po
 		return err
 	}
 	defer s.unlock()
-	if _, err := os.Lstat(b.path(folder, id+".md")); err == nil {
-		return fmt.Errorf("%s/%s.md: %w: it exists already", folder, id, ErrConflict)
+	if _, err := os.Lstat(b.path(f.File)); err == nil {
+		return fmt.Errorf("%s: %w: it exists already", f.File, ErrConflict)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	prefix, number, _ := home.CutLast(id, "-")
 	used, _, err := b.recordNumbers(ctx, folder, prefix+"-", since)
 	if n, bad := strconv.Atoi(number); err == nil && bad == nil && used[n] {
-		err = fmt.Errorf("%s/%s.md: %w: there was one, and a number is used once", folder, id, ErrConflict)
+		err = fmt.Errorf("%s: %w: there was one, and a number is used once", f.File, ErrConflict)
 	}
 	if err != nil {
 		return err
@@ -199,8 +204,8 @@ func (b *recorder) fileAs(ctx context.Context, folder, id string, since audit.Po
 
 // lastRecord is the highest number that a record of the folder has or had, and
 // where the ledger ended when it was looked for.
-func (b *recorder) lastRecord(ctx context.Context, folder, prefix string, since audit.Position) (last int, end audit.Position, err error) {
-	used, end, err := b.recordNumbers(ctx, folder, prefix, since)
+func (b *recorder) lastRecord(ctx context.Context, folder, prefix string) (last int, end audit.Position, err error) {
+	used, end, err := b.recordNumbers(ctx, folder, prefix, audit.Position{})
 	if err != nil {
 		return 0, end, err
 	}
@@ -247,18 +252,8 @@ func recordNumber(name, prefix string) (int, bool) {
 
 // writeRecord writes a record like a task: mark, stage, line, rename.
 func (b *recorder) writeRecord(ctx context.Context, s *shard, f *filing) error {
-	tx, name := home.RandomHex(16), f.id+cmp.Or(f.suffix, ".md")
-	staged := home.StagedPath(b.home, name, tx)
-	e := audit.Entry{
-		Agent: f.by, Event: f.event, Action: f.action,
-		Details: audit.Details(recordDetails{
-			File: filepath.ToSlash(filepath.Join(f.folder, name)), SHA256: audit.Hash(f.data), Before: f.before, Kind: f.kind, TX: tx,
-			Channel: f.channel, Key: f.key, Inbox: f.inbox, People: f.people, Approves: f.approves, Writer: b.writer,
-		}),
-	}
-	if f.task != "" {
-		e.TaskID = &f.task
-	}
+	tx, name := home.RandomHex(16), path.Base(f.File)
+	staged, e := home.StagedPath(b.home, name, tx), f.line(b.books, tx)
 	return b.transact(ctx, s, home.Intent{Kind: "record", Name: name, TX: tx},
 		func() (audit.Entry, audit.Payload, error) {
 			return e, audit.Payload{}, durable.Stage(staged, f.data, b.o.Sync)
