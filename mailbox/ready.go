@@ -63,33 +63,31 @@ func (b *dependencies) checkDependencies(ctx context.Context, r *queue.Entry) er
 			return nil
 		}
 	}
-	joined, settled, err := b.childrenJoined(r)
+	joined, _, settled, err := b.join(r.Join, r.WaitsFor)
 	if err == nil && (joined || settled) {
 		b.queue.Settle(r, joined)
 	}
 	return err
 }
 
-// childrenJoined tells whether the children that a task waits for have ended, as
-// far as its join rule asks. settled means that nothing changes until the next
-// ledger line of one of them.
-func (b *dependencies) childrenJoined(r *queue.Entry) (joined, settled bool, err error) {
+// join tells whether the children that a task waits for have ended, as far as its
+// join rule asks, and which of them have not. settled means that nothing changes until
+// the next ledger line of one of them.
+func (b *dependencies) join(rule string, children []ID) (joined bool, left []ID, settled bool, err error) {
 	completed, failed, settled := 0, 0, true
-	for _, child := range r.WaitsFor {
-		state, sure, err := b.dependencyState(child)
-		if err != nil {
-			return false, false, err
-		}
-		switch state {
-		case Completed:
+	for _, child := range children {
+		switch state, sure, err := b.dependencyState(child); {
+		case err != nil:
+			return false, nil, false, err
+		case state == Completed:
 			completed++
-		case Failed:
+		case state == Failed:
 			failed++
 		default:
-			settled = settled && sure
+			left, settled = append(left, child), settled && sure
 		}
 	}
-	return task.Joined(r.Join, completed, failed, len(r.WaitsFor)), settled, nil
+	return task.Joined(rule, completed, failed, len(children)), left, settled, nil
 }
 
 // FailedBefore are the failed tasks that a task waits for, directly or not, each behind

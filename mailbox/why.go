@@ -339,26 +339,15 @@ func inTheWay(b *books, id ID) (way ID, text string) {
 
 // explainChildren says which of its children a task still waits for.
 func (b *explainer) explainChildren(w *Why, t *Task) error {
-	if len(t.Mbox.WaitsFor) == 0 {
-		return nil
+	joined, left, _, err := b.dependencies.join(t.Mbox.Join, t.Mbox.WaitsFor)
+	if err != nil || joined {
+		return err
 	}
-	var left []string
-	completed, failed := 0, 0
-	for _, child := range t.Mbox.WaitsFor {
-		switch state, _, err := b.dependencies.dependencyState(child); {
-		case err != nil:
-			return err
-		case state == Completed:
-			completed++
-		case state == Failed:
-			failed++
-		default:
-			left = append(left, b.explainChild(child))
-		}
+	var names []string
+	for _, child := range left {
+		names = append(names, b.explainChild(child))
 	}
-	if !task.Joined(t.Mbox.Join, completed, failed, len(t.Mbox.WaitsFor)) {
-		w.Waits = append(w.Waits, fmt.Sprintf("%s of its children: %s", t.Mbox.Join, strings.Join(left, ", ")))
-	}
+	w.Waits = append(w.Waits, fmt.Sprintf("%s of its children: %s", t.Mbox.Join, strings.Join(names, ", ")))
 	return nil
 }
 
