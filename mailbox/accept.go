@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -130,8 +131,7 @@ func (o *Options) examine(ctx context.Context, name string, h *Handover) (findin
 // renewing renews the lease until the returned function is called. The lease of a
 // claim that no process holds is renewed by what it reports.
 func (c *Claim) renewing(ctx context.Context) (end func()) {
-	done, over := make(chan struct{}), make(chan struct{})
-	every := c.box.o.Lease / 4
+	pause := c.box.o.Lease / 4
 	renew := c.Renew
 	if c.lease == nil {
 		said := Progress{Message: "its result is being examined"}
@@ -139,25 +139,31 @@ func (c *Claim) renewing(ctx context.Context) (end func()) {
 			said.Percent = last.Percent
 		}
 		renew = func() error { return c.Progress(ctx, said) }
-		if l := c.Task.Mbox.Lease; l == nil || l.Deadline.Sub(c.box.now()) < 2*every {
+		if l := c.Task.Mbox.Lease; l == nil || l.Deadline.Sub(c.box.now()) < 2*pause {
 			_ = renew()
 		}
 	}
-	ticker := time.NewTicker(every)
-	go func() {
-		defer close(over)
+	return every(pause, func() { _ = renew() })
+}
+
+// every calls do again and again, after each pause, until the returned function is
+// called, which waits for it.
+func every(pause time.Duration, do func()) (end func()) {
+	ticker, done := time.NewTicker(pause), make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
 		for {
 			select {
 			case <-ticker.C:
-				_ = renew()
+				do()
 			case <-done:
 				return
 			}
 		}
-	}()
+	})
 	return func() {
 		ticker.Stop()
 		close(done)
-		<-over
+		running.Wait()
 	}
 }

@@ -90,25 +90,13 @@ func routerOf(dir string) (up, alive bool) {
 	return true, err == nil && time.Since(info.ModTime()).Abs() < routerSilent
 }
 
-// beat gives signs of life of a router, the first at once, until ctx ends and beats is
-// done.
-func beat(ctx context.Context, dir string, beats *sync.WaitGroup) {
+// beat gives signs of life of a router, the first at once, until end is called.
+func beat(dir string) (end func()) {
 	sign := func() {
 		_ = durable.Touch(home.LockPath(dir, "routing"), time.Now()) // else it counts as one that stands still
 	}
 	sign()
-	beats.Go(func() {
-		every := time.NewTicker(routerBeats)
-		defer every.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-every.C:
-				sign()
-			}
-		}
-	})
+	return every(routerBeats, sign)
 }
 
 func (b *Box) scan(ctx context.Context, folders []State, q *quota) (r ScanReport, err error) {

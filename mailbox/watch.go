@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -226,11 +225,7 @@ func (b *Box) Route(ctx context.Context, o RouterOptions) error {
 		return home.LockError(err)
 	}
 	defer lock.Unlock()
-	var beats sync.WaitGroup
-	defer beats.Wait()
-	alive, dies := context.WithCancel(ctx)
-	defer dies()
-	beat(alive, b.home, &beats)
+	defer beat(b.home)()
 	w := b.newWatcher("tasks/pending", "tasks/in-progress", "tasks/completed", "tasks/failed", ledgerDir)
 	defer w.close()
 	p := pass{b: b, folders: task.Folders, scanned: o.Scanned, quota: newQuota(perPass)}

@@ -41,7 +41,7 @@ var acceptMutants = []mutant{
 	},
 	{
 		"lease-ends-while-examined", "acceptance", acceptGo,
-		"				_ = renew()\n", "",
+		"func() { _ = renew() })", "func() {})",
 		boxTest("TestCheckRenews$"),
 	},
 	{
@@ -51,7 +51,7 @@ var acceptMutants = []mutant{
 	},
 	{
 		"little-lease-left-to-examine", "acceptance", acceptGo,
-		"l == nil || l.Deadline.Sub(c.box.now()) < 2*every", "l == nil",
+		"l == nil || l.Deadline.Sub(c.box.now()) < 2*pause", "l == nil",
 		boxTest("TestCheckRenewsFirst"),
 	},
 	{

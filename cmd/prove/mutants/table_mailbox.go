@@ -793,7 +793,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"router-without-signs", "nothing depends on a router", "mailbox/scan.go",
-		"	sign()\n	beats.Go", "	beats.Go",
+		"	sign()\n	return every", "	return every",
 		boxTest("TestHaltedRouter"),
 	},
 	{
