@@ -287,8 +287,8 @@ func twoNames(fault error) bool { return hasCode(fault, "hard_link") }
 // wrongKind tells whether a regular file with this fault may be one that another
 // program writes beside the one that it is for, as sed -i does.
 func wrongKind(fault error) bool {
-	var bad *schemas.Error
-	return errors.As(fault, &bad) && (bad.Code == "name" || bad.Code == schemas.CodeTooLarge) && bad.Path == "$"
+	bad, is := errors.AsType[*schemas.Error](fault)
+	return is && (bad.Code == "name" || bad.Code == schemas.CodeTooLarge) && bad.Path == "$"
 }
 
 // mayGrow tells whether a file with this fault may be one whose writer is not
@@ -298,8 +298,8 @@ func mayGrow(fault error) bool {
 }
 
 func hasCode(fault error, codes ...string) bool {
-	var bad *schemas.Error
-	return errors.As(fault, &bad) && slices.Contains(codes, bad.Code)
+	bad, is := errors.AsType[*schemas.Error](fault)
+	return is && slices.Contains(codes, bad.Code)
 }
 
 // accept makes the drop a task: the normalised file takes its place.
@@ -379,8 +379,8 @@ func (d *drop) accept(ctx context.Context, t *Task) (time.Duration, error) {
 
 // refuse rejects a drop that Options.Review refused.
 func (d *drop) refuse(ctx context.Context, why error) error {
-	var bad *schemas.Error
-	if !errors.As(why, &bad) {
+	bad, is := errors.AsType[*schemas.Error](why)
+	if !is {
 		bad = &schemas.Error{Path: "mbox.action", Code: "refused", Problem: why.Error()}
 	}
 	return d.reject(ctx, bad)
@@ -388,11 +388,10 @@ func (d *drop) refuse(ctx context.Context, why error) error {
 
 // asFault is a circle as what is wrong with a drop.
 func asFault(err error) error {
-	var circle *Refusal
-	if !errors.As(err, &circle) {
-		return err
+	if circle, is := errors.AsType[*Refusal](err); is {
+		return &schemas.Error{Path: "mbox.depends_on", Code: circle.Step, Problem: circle.Reason}
 	}
-	return &schemas.Error{Path: "mbox.depends_on", Code: circle.Step, Problem: circle.Reason}
+	return err
 }
 
 func ignoreBusy(err error) error {
@@ -423,8 +422,8 @@ func (d *drop) makeID(ctx context.Context) (ID, *shard, error) {
 // reason, and the original bytes go to quarantine.
 func (d *drop) reject(ctx context.Context, fault error) error {
 	b := d.b
-	var bad *schemas.Error
-	if !errors.As(fault, &bad) {
+	bad, is := errors.AsType[*schemas.Error](fault)
+	if !is {
 		return fault
 	}
 	id := ID(task.TrimJSON(d.name))

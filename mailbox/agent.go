@@ -75,8 +75,8 @@ func PauseAgent(ctx context.Context, b *Box, p Pause) (Agent, error) {
 		if !p.Until.After(b.now()) || p.Until.UTC().Year() > 9999 {
 			return Agent{}, &schemas.Error{Path: "until", Code: schemas.CodeBadValue, Problem: "is no time in which a pause can end", Want: "one that is to come, of the years up to 9999"}
 		}
-		until := task.At(p.Until)
-		m.Until, words = &until, words+" until "+until.String()
+		m.Until = new(task.At(p.Until))
+		words += " until " + m.Until.String()
 	}
 	return moveAgent(ctx, b, p.By, words, m, func(now Agent) (enough bool, err error) {
 		said := p.Until.IsZero() && (m.Reason == "" || m.Reason == now.Reason)

@@ -19,9 +19,8 @@ import (
 // edited, missing, unreadable or lost. The reason stands in its details, what is
 // to be done in its action.
 func alarmOf(id ID, kind, reason, action string) audit.Entry {
-	text := string(id)
 	return audit.Entry{
-		Agent: audit.MboxAgent, Event: audit.ErrorEvent, TaskID: &text, Action: fmt.Sprintf("mbox: %s: %s", id, action),
+		Agent: audit.MboxAgent, Event: audit.ErrorEvent, TaskID: new(string(id)), Action: fmt.Sprintf("mbox: %s: %s", id, action),
 		Details: audit.Details(map[string]string{"alarm": kind, "reason": reason}),
 	}
 }

@@ -446,11 +446,10 @@ func (b *Box) Wait(ctx context.Context, r ClaimRequest) (*Claim, error) {
 // untilClaims is after what time at most an agent is asked about again that may not
 // claim, as err says.
 func untilClaims(b *Box, err error) time.Duration {
-	var paused *PausedError
-	if !errors.As(err, &paused) || paused.Until == nil {
-		return b.o.ScanInterval
+	if paused, is := errors.AsType[*PausedError](err); is && paused.Until != nil {
+		return max(paused.Until.Sub(b.now()), time.Millisecond)
 	}
-	return max(paused.Until.Sub(b.now()), time.Millisecond)
+	return b.o.ScanInterval
 }
 
 // untilDue is how long to wait at most: the scan interval, or less if a

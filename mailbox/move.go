@@ -72,9 +72,8 @@ func (c *change) line(b *books, tx string, after string) (audit.Entry, *task.Mov
 	if c.extra != nil {
 		c.extra(m)
 	}
-	id := string(c.id)
 	return audit.Entry{
-		Agent: c.by, Event: c.event, TaskID: &id, Session: b.Session(c.task), Action: c.action, Details: audit.Details(m),
+		Agent: c.by, Event: c.event, TaskID: new(string(c.id)), Session: b.Session(c.task), Action: c.action, Details: audit.Details(m),
 	}, m
 }
 

@@ -46,8 +46,7 @@ func (b *approvals) verdict(ctx context.Context, s *shard, t *Task, notes []audi
 func (b *approvals) noteAll(ctx context.Context, s *shard, id ID, notes []audit.Entry) error {
 	for _, e := range notes {
 		if id != "" {
-			text := string(id)
-			e.TaskID = &text
+			e.TaskID = new(string(id))
 		}
 		if err := b.note(ctx, s, e); err != nil {
 			return err

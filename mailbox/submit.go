@@ -133,13 +133,11 @@ func (b *sender) submitNew(ctx context.Context, under []durable.Held, n *Task, f
 			return "", err
 		}
 		id, err := b.submitAs(ctx, under, n, files, request, spent)
-		var ended *EndedError // no other id helps with that
-		var circle *Refusal   // by one that waits for an id that nobody has
-		if errors.As(err, &circle) && circle.Step == "cycle" {
-			continue
+		if circle, is := errors.AsType[*Refusal](err); is && circle.Step == "cycle" {
+			continue // with one that waits for an id that nobody has
 		}
-		if !errors.Is(err, ErrConflict) || errors.As(err, &ended) {
-			return id, err
+		if _, ended := errors.AsType[*EndedError](err); ended || !errors.Is(err, ErrConflict) {
+			return id, err // for an agent that has ended no other id helps
 		}
 	}
 	return "", ctx.Err()

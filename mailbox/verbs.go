@@ -135,9 +135,7 @@ func (b *reclaimer) failed(t *Task, fail Failure) *change {
 		t.Result.Error = &fail.TaskError
 		return &change{event: audit.TaskFailed, to: Failed, action: "failed", reason: why, brief: fail.Code}
 	}
-	wait := b.backoff(t.Mbox.Attempt)
-	at := task.At(b.now().Add(wait))
-	t.Mbox.NotBefore = &at
+	t.Mbox.NotBefore = new(task.At(b.now().Add(b.backoff(t.Mbox.Attempt))))
 	return &change{
 		event: audit.TaskRetried, to: Pending, action: "will be tried again:", reason: why,
 		brief: fmt.Sprintf("%s, attempt %d of %d", fail.Code, t.Mbox.Attempt, t.Mbox.MaxAttempts),
@@ -165,8 +163,7 @@ func (c *Claim) Release(ctx context.Context, why string, delay time.Duration) er
 	return c.verb(ctx, "release", content, func(f *home.File) (*change, error) {
 		f.Task.Mbox.Attempt = max(0, f.Task.Mbox.Attempt-1)
 		if delay > 0 {
-			at := task.At(c.box.now().Add(delay))
-			f.Task.Mbox.NotBefore = &at
+			f.Task.Mbox.NotBefore = new(task.At(c.box.now().Add(delay)))
 		}
 		return &change{event: audit.TaskReleased, to: Pending, action: "gave back", reason: why, brief: givenBack(why)}, nil
 	})

@@ -426,7 +426,7 @@ var lifeMutants = []mutant{
 	},
 	{
 		"sent-to-the-dead-for-ever", "life", "mailbox/submit.go",
-		"|| errors.As(err, &ended) {", "|| errors.As(err, &ended) && id != \"\" {",
+		"; ended || !errors.Is(err, ErrConflict) {", "; ended && id != \"\" || !errors.Is(err, ErrConflict) {",
 		command{"mailbox", "TestPauseRefused"},
 	},
 	{

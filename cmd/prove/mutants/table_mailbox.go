@@ -48,7 +48,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"drawn-id-untried", "1", submitGo,
-		"if !errors.Is(err, ErrConflict) || errors.As", "if id == \"\" || err == nil || errors.As",
+		"ended || !errors.Is(err, ErrConflict) {", "ended || id == \"\" || err == nil {",
 		boxTest("TestRule01_SerialIsTried"),
 	},
 	{
