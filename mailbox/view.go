@@ -56,9 +56,7 @@ type Live struct {
 }
 
 // Counts tells from the ledger how many tasks each folder should hold.
-func Counts(b *Box) (map[State]int, error) { return counts(b.books) }
-
-func counts(b *books) (map[State]int, error) {
+func Counts(b *Box) (map[State]int, error) {
 	if err := b.queue.Update(); err != nil {
 		return nil, err
 	}
@@ -70,9 +68,9 @@ func counts(b *books) (map[State]int, error) {
 }
 
 // Index counts the tasks, and lists those that have not ended.
-func (b *books) Index() (*Index, error) {
+func (b *Box) Index() (*Index, error) {
 	var all []Live
-	x, err := overview(b, func(l *Live) { all = append(all, *l) })
+	x, err := Overview(b, func(l *Live) { all = append(all, *l) })
 	if err == nil {
 		x.Live = all
 	}
@@ -81,10 +79,8 @@ func (b *books) Index() (*Index, error) {
 
 // Overview is an Index that has no Live: these are shown to look one by one, and what it
 // keeps of one it copies. There may be very many.
-func Overview(b *Box, look func(*Live)) (*Index, error) { return overview(b.books, look) }
-
-func overview(b *books, look func(*Live)) (*Index, error) {
-	count, err := counts(b)
+func Overview(b *Box, look func(*Live)) (*Index, error) {
+	count, err := Counts(b)
 	if err != nil {
 		return nil, err
 	}
