@@ -444,7 +444,7 @@ func (d *drop) reject(ctx context.Context, fault error) error {
 		id: t.ID, by: audit.MboxAgent, event: audit.TaskRejected, from: None, to: Failed, task: t,
 		reason: fmt.Sprintf("rejected: %s: %s", bad.Path, message), brief: fmt.Sprintf("%s at %s", bad.Code, bad.Path),
 		action: fmt.Sprintf("mbox rejected %s", t.ID),
-		keep:   &keeping{path: d.path, sha: d.hash, why: home.Reason{Name: schemas.Sentence(d.name, 120), Reason: bad.Problem, Code: bad.Code, Path: bad.Path, Want: bad.Want, Task: t.ID}},
+		keep:   &keeping{path: d.path, why: home.Reason{SHA256: d.hash, Name: schemas.Sentence(d.name, 120), Reason: bad.Problem, Code: bad.Code, Path: bad.Path, Want: bad.Want, Task: t.ID}},
 		extra:  func(m *task.Move) { m.SourceSHA256, m.Dropped = d.hash, task.DroppedName(d.name) },
 	}))
 }

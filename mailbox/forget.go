@@ -179,7 +179,7 @@ func (r *recovery) fileLine(path string) (audit.Entry, bool) {
 		_, gone := os.Lstat(entry)
 		var why home.Reason
 		if isReason && gone == nil && schemas.Decode(data, &why) == nil && why.Entry == filepath.Base(entry) {
-			k := &keeping{path: entry, entry: why.Entry, sha: why.SHA256, why: why, noted: audit.Hash(data)}
+			k := &keeping{path: entry, why: why, noted: audit.Hash(data)}
 			return r.b.asideEntry(k, home.RandomHex(16), audit.Reconcile), true
 		}
 	}

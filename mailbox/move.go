@@ -41,11 +41,9 @@ func (c *change) endsLease() bool {
 
 // keeping is a foreign file that a transition puts into quarantine.
 type keeping struct {
-	path  string // where it lies
-	entry string
-	sha   string
-	why   home.Reason
-	noted string // SHA-256 of the reason file
+	path  string      // where it lies
+	why   home.Reason // with the entry's name and, once it is staged, the SHA-256
+	noted string      // SHA-256 of the reason file
 
 	shared bool // somebody else could still write it
 }
@@ -65,9 +63,9 @@ func (c *change) line(b *books, tx string, after string) (audit.Entry, *task.Mov
 			m.Until, m.Claim = &t.Mbox.Lease.Deadline, b.saltedHash("token", t.Mbox.Lease.Token)
 		}
 	}
-	if c.keep != nil {
+	if k := c.keep; k != nil {
 		// The whole reason, which may quote what was dropped, lies beside the bytes.
-		m.Kept = &task.Kept{Entry: c.keep.entry, SHA256: c.keep.sha, Why: task.OneLine(cmp.Or(c.brief, c.keep.why.Reason)), ReasonSHA256: c.keep.noted, Shared: c.keep.shared}
+		m.Kept = &task.Kept{Entry: k.why.Entry, SHA256: k.why.SHA256, Why: task.OneLine(cmp.Or(c.brief, k.why.Reason)), ReasonSHA256: k.noted, Shared: k.shared}
 	}
 	if c.extra != nil {
 		c.extra(m)

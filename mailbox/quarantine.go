@@ -24,15 +24,14 @@ func (b *books) stageReason(k *keeping) error {
 		return err
 	}
 	k.shared = shared
-	k.sha = cmp.Or(k.sha, sha)
-	k.why.Entry, k.why.SHA256, k.why.Size, k.why.At = k.entry, k.sha, size, task.At(b.now())
+	k.why.SHA256, k.why.Size, k.why.At = cmp.Or(k.why.SHA256, sha), size, task.At(b.now())
 	k.why.Reason = task.OneLine(k.why.Reason)
 	data, err := schemas.Encode(k.why)
 	if err != nil {
 		return err
 	}
 	k.noted = audit.Hash(data)
-	return durable.Stage(home.StagedReason(b.home, k.entry), data, b.o.Sync)
+	return durable.Stage(home.StagedReason(b.home, k.why.Entry), data, b.o.Sync)
 }
 
 // flushKept brings a file that goes to quarantine to the disk, since a line
@@ -206,10 +205,10 @@ func (b *books) setAside(ctx context.Context, s *shard, path, name string, event
 // putAside is setAside also for bytes that are in no file yet: a late result.
 func (b *books) putAside(ctx context.Context, s *shard, path string, data []byte, name string, event audit.Event, why home.Reason) error {
 	tx := home.RandomHex(16)
-	why.Name = schemas.Sentence(name, 120)
-	k := &keeping{path: path, entry: home.EntryName(name, tx), why: why}
+	why.Name, why.Entry = schemas.Sentence(name, 120), home.EntryName(name, tx)
+	k := &keeping{path: path, why: why}
 	if data != nil {
-		k.path = home.Private(b.home, "tmp", k.entry)
+		k.path = home.Private(b.home, "tmp", k.why.Entry)
 	}
 	d := home.Intent{Kind: "drop", Name: name, TX: tx}
 	if s.marked {
@@ -225,14 +224,14 @@ func (b *books) putAside(ctx context.Context, s *shard, path string, data []byte
 		return b.asideEntry(k, tx, event), p, err
 	}
 	undo := func() error {
-		err := durable.RemoveIfThere(home.StagedReason(b.home, k.entry))
+		err := durable.RemoveIfThere(home.StagedReason(b.home, k.why.Entry))
 		if data != nil {
 			err = errors.Join(err, durable.RemoveIfThere(k.path))
 		}
 		return err
 	}
 	return b.transact(ctx, s, d, stage, undo, func(ctx context.Context, _ audit.Line) error {
-		return b.finishKept(ctx, s, &task.Kept{Entry: k.entry, SHA256: k.sha}, k.path)
+		return b.finishKept(ctx, s, &task.Kept{Entry: k.why.Entry, SHA256: k.why.SHA256}, k.path)
 	})
 }
 
@@ -243,9 +242,9 @@ func (b *books) asideEntry(k *keeping, tx string, event audit.Event) audit.Entry
 	}
 	e := audit.Entry{
 		Agent: audit.MboxAgent, Event: event,
-		Action: "mbox put " + k.entry + " into quarantine",
+		Action: "mbox put " + k.why.Entry + " into quarantine",
 		Details: audit.Details(asideDetails{
-			TX: tx, Name: k.why.Name, Entry: k.entry, SHA256: k.sha, Size: k.why.Size, Reason: k.why.Reason, Code: k.why.Code,
+			TX: tx, Name: k.why.Name, Entry: k.why.Entry, SHA256: k.why.SHA256, Size: k.why.Size, Reason: k.why.Reason, Code: k.why.Code,
 			Place: schemas.Sentence(place, 200), ReasonSHA256: k.noted, Shared: k.shared, Writer: b.writer,
 		}),
 	}

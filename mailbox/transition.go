@@ -129,7 +129,7 @@ func (b *books) apply(ctx context.Context, s *shard, c *change, m *task.Move, li
 // encode stamps the task and renders it; data is nil where no file is left.
 func (c *change) encode(tx string, now time.Time) (data []byte, after string, err error) {
 	if c.keep != nil {
-		c.keep.entry = home.EntryName(filepath.Base(c.keep.path), tx)
+		c.keep.why.Entry = home.EntryName(filepath.Base(c.keep.path), tx)
 	}
 	if c.task == nil {
 		return nil, "", nil
@@ -204,7 +204,7 @@ func (b *books) payload(name string, data []byte) audit.Payload {
 func (b *books) unstage(c *change, tx string) error {
 	var errs []error
 	if c.keep != nil {
-		errs = append(errs, durable.RemoveIfThere(home.StagedReason(b.home, c.keep.entry)))
+		errs = append(errs, durable.RemoveIfThere(home.StagedReason(b.home, c.keep.why.Entry)))
 	}
 	if c.lease != nil {
 		errs = append(errs, b.leases.Drop(c.id, c.token))

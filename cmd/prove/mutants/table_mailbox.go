@@ -463,7 +463,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"reason-unflushed", "11", quarantineGo,
-		"return durable.Stage(home.StagedReason(b.home, k.entry), data, b.o.Sync)", "return durable.Stage(home.StagedReason(b.home, k.entry), data, durable.None)",
+		"return durable.Stage(home.StagedReason(b.home, k.why.Entry), data, b.o.Sync)", "return durable.Stage(home.StagedReason(b.home, k.why.Entry), data, durable.None)",
 		boxTest("TestRule11_FlushedBeforeTheLine"),
 	},
 	{
