@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"time"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
@@ -20,10 +21,10 @@ type reconciler struct {
 	*books
 }
 
-// lookInto reconciles one task that is not where and as the ledger says. busy
-// means that somebody holds its shard, so that it is to be called later. errNowhere
-// is for a survey, which knows how many tasks are gone (judgeMissing).
-func (b *reconciler) lookInto(ctx context.Context, id ID) (busy bool, err error) {
+// lookInto reconciles one task that is not where and as the ledger says, if its shard
+// is free (ifFree). errNowhere is for a survey, which knows how many tasks are gone
+// (judgeMissing).
+func (b *reconciler) lookInto(ctx context.Context, id ID) (again time.Duration, err error) {
 	return b.ifFree(ctx, id, func(s *shard) error { return b.reconcile(ctx, s, id) })
 }
 
@@ -214,7 +215,7 @@ func (b *reconciler) yield(ctx context.Context, s *shard, c *Claim) error {
 
 // stray puts a file whose id has no line, and which lies where only mbox puts
 // files, into quarantine.
-func (b *reconciler) stray(ctx context.Context, state State, name string) (busy bool, err error) {
+func (b *reconciler) stray(ctx context.Context, state State, name string) (again time.Duration, err error) {
 	id, path := ID(task.TrimJSON(name)), b.path("tasks", string(state), name)
 	return b.ifFree(ctx, id, func(s *shard) error {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {

@@ -297,14 +297,14 @@ func (b *Box) lookAt(ctx context.Context, folder State, unknown []string, missin
 	}
 	var nowhere []ID
 	for _, id := range missing {
-		busy, err := b.reconciler.lookInto(ctx, id)
+		wait, err := b.reconciler.lookInto(ctx, id)
 		if errors.Is(err, errNowhere) {
 			if nowhere = append(nowhere, id); len(nowhere) > byHandAtMost {
 				break
 			}
 			continue
 		}
-		note(id.File(), false, waitIf(busy), err)
+		note(id.File(), false, wait, err)
 	}
 	if err := b.judgeMissing(ctx, nowhere); err != nil {
 		return 0, err
@@ -321,8 +321,8 @@ func (b *Box) lookAt(ctx context.Context, folder State, unknown []string, missin
 				note(name, true, goOn, nil)
 				break
 			}
-			busy, err := b.reconciler.stray(ctx, folder, name)
-			note(name, true, waitIf(busy), err)
+			wait, err := b.reconciler.stray(ctx, folder, name)
+			note(name, true, wait, err)
 			continue
 		}
 		r.Looked++

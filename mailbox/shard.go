@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"mbox/audit"
 	"mbox/mailbox/durable"
@@ -69,17 +70,18 @@ func (b *books) awaitShard(ctx context.Context, number int) error {
 	return err
 }
 
-// ifFree calls do with the task's shard, unless somebody holds that: he is at work.
-func (b *books) ifFree(ctx context.Context, id ID, do func(*shard) error) (busy bool, err error) {
+// ifFree calls do with the task's shard, unless somebody holds that: he is at work, and
+// again is how long to wait before asking again.
+func (b *books) ifFree(ctx context.Context, id ID, do func(*shard) error) (again time.Duration, err error) {
 	s, err := b.tryShard(ctx, home.Shard(string(id)))
 	if errors.Is(err, ErrBusy) {
-		return true, nil
+		return settleTime, nil
 	}
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	defer s.unlock()
-	return false, do(s)
+	return 0, do(s)
 }
 
 // held is a shard whose lock was just taken, unless there was this error.

@@ -152,23 +152,14 @@ func (b *Box) attendTo(ctx context.Context, folder State, name string, came bool
 		q.changed(name)
 		return b.admit(ctx, name, q)
 	case there != (state == folder) && state != None:
-		busy, err := b.reconciler.lookInto(ctx, ID(task.TrimJSON(name)))
-		return waitIf(busy), err
+		return b.reconciler.lookInto(ctx, ID(task.TrimJSON(name)))
 	case there && folder == InProgress && state == None:
 		if !q.putAway(name) {
 			return goOn, nil
 		}
-		busy, err := b.reconciler.stray(ctx, folder, name)
-		return waitIf(busy), err
+		return b.reconciler.stray(ctx, folder, name)
 	}
 	return 0, nil
-}
-
-func waitIf(busy bool) time.Duration {
-	if busy {
-		return settleTime
-	}
-	return 0
 }
 
 // Follow yields the ledger's entries from p on, for ever, as they come.

@@ -273,7 +273,7 @@ var mailboxMutants = []mutant{
 	},
 	{
 		"verdict-without-the-shard", "9", "mailbox/reconcile.go",
-		"\treturn b.ifFree(ctx, id, func(s *shard) error { return b.reconcile(ctx, s, id) })", "\tbusy, err = b.ifFree(ctx, id, func(s *shard) error { return b.reconcile(ctx, s, id) })\n\tif busy {\n\t\terr = b.reconcile(ctx, &shard{lock: b.shards[home.Shard(string(id))]}, id)\n\t}\n\treturn busy, err",
+		"\treturn b.ifFree(ctx, id, func(s *shard) error { return b.reconcile(ctx, s, id) })", "\tagain, err = b.ifFree(ctx, id, func(s *shard) error { return b.reconcile(ctx, s, id) })\n\tif again > 0 {\n\t\terr = b.reconcile(ctx, &shard{lock: b.shards[home.Shard(string(id))]}, id)\n\t}\n\treturn again, err",
 		boxTest("TestRule09_VerdictNeedsTheShard"),
 	},
 	{
