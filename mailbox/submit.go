@@ -1,10 +1,12 @@
 package mailbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -369,29 +371,16 @@ func drawn(record, date string) (int64, bool) {
 // lastSerial finds a free number when the record is of another day, or lost: it
 // doubles until it meets an unknown id and halves back. It need not be the very
 // last, for every number is tried under its lock.
-func (b *sender) lastSerial(date string) (int64, error) {
-	low, high := int64(0), int64(1)
-	for {
-		known, err := b.known(serialID(date, high))
-		if err != nil {
-			return 0, err
-		}
-		if !known {
-			break
-		}
+func (b *sender) lastSerial(date string) (last int64, err error) {
+	free := func(n int) bool {
+		known, failed := b.known(serialID(date, int64(n)))
+		err = cmp.Or(err, failed)
+		return !known || err != nil
+	}
+	low, high := 0, 1
+	for !free(high) {
 		low, high = high, 2*high
 	}
-	for high-low > 1 {
-		mid := (low + high) / 2
-		known, err := b.known(serialID(date, mid))
-		if err != nil {
-			return 0, err
-		}
-		if known {
-			low = mid
-		} else {
-			high = mid
-		}
-	}
-	return low, nil
+	more := sort.Search(high-low-1, func(i int) bool { return free(low + 1 + i) })
+	return int64(low + more), err
 }
