@@ -129,3 +129,18 @@ func TestPaceIsNotBelieved(t *testing.T) {
 		t.Error("one of the future is believed")
 	}
 }
+
+// An id that begins with another one is told apart from it, though the names of their
+// files come in another order than the ids.
+func TestUnexpectedBesideLikeIDs(t *testing.T) {
+	b := newBox(t, Options{})
+	for _, id := range []ID{"a", "a-b", "a.b"} {
+		sent(t, b, id)
+	}
+	b.drop(t, "drop.json", titled(""))
+	if names, err := Unexpected(b, Pending); err != nil || !slices.Equal(names, []string{"drop.json"}) {
+		t.Errorf("unexpected are %q, %v", names, err)
+	}
+	_, err := b.Scan(t.Context())
+	must(t, err)
+}

@@ -350,8 +350,8 @@ func (b *Box) differences(folder State, names []string) (unknown []string, missi
 	for _, name := range names {
 		switch {
 		case strings.HasSuffix(name, ".json") && !task.Ignored(name):
-			have.Add(ID(task.TrimJSON(name)))
-			ids = append(ids, name)
+			ids = append(ids, task.TrimJSON(name))
+			have.Add(ID(ids[len(ids)-1]))
 		case !task.Ignored(name):
 			unknown = append(unknown, name)
 		}
@@ -369,16 +369,16 @@ func (b *Box) differences(folder State, names []string) (unknown []string, missi
 	return append(unknown, more...), missing, nil
 }
 
-// apart walks two sorted lists, of file names and of ids, and returns what only
-// one of them has.
-func apart(names []string, known []ID) (unknown []string, missing []ID) {
+// apart walks two sorted lists of ids, and returns the files of those that only the
+// first one has, and those that only the second one has.
+func apart(ids []string, known []ID) (unknown []string, missing []ID) {
 	i, j := 0, 0
-	for i < len(names) || j < len(known) {
+	for i < len(ids) || j < len(known) {
 		switch {
-		case j == len(known) || i < len(names) && task.TrimJSON(names[i]) < string(known[j]):
-			unknown = append(unknown, names[i])
+		case j == len(known) || i < len(ids) && ids[i] < string(known[j]):
+			unknown = append(unknown, ids[i]+".json")
 			i++
-		case i == len(names) || task.TrimJSON(names[i]) > string(known[j]):
+		case i == len(ids) || ids[i] > string(known[j]):
 			missing = append(missing, known[j])
 			j++
 		default:
