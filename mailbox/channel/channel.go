@@ -96,16 +96,10 @@ func CheckID(id string) error {
 	if err := checkForm("message_id", id); err != nil {
 		return err
 	}
-	if Made(id) {
+	if folded := strings.ToLower(id); strings.HasPrefix(folded, createdPrefix) || strings.HasPrefix(folded, replyPrefix) {
 		return task.Fault("message_id", "ids that begin with "+createdPrefix+" or "+replyPrefix+" are made by mbox", "another id")
 	}
 	return nil
-}
-
-// Made tells whether mbox alone gives messages such an id.
-func Made(id string) bool {
-	id = strings.ToLower(id)
-	return strings.HasPrefix(id, createdPrefix) || strings.HasPrefix(id, replyPrefix)
 }
 
 func checkForm(path, id string) error {

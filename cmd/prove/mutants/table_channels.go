@@ -28,7 +28,7 @@ var channelsMutants = []mutant{
 	},
 	{
 		"message-id-of-mbox", "channels", "mailbox/channel/channel.go",
-		"if Made(id) {", "if false {",
+		"if folded := strings.ToLower(id); strings.HasPrefix(folded, createdPrefix) || strings.HasPrefix(folded, replyPrefix) {", "if false {",
 		channelTest("TestCheckID"),
 	},
 	{
