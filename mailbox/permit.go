@@ -111,13 +111,7 @@ func (b *approvals) overspent(ctx context.Context, t *Task) (string, error) {
 
 // refuseClaim fails a task that may not be worked at, and returns errNotReady.
 func (b *approvals) refuseClaim(ctx context.Context, s *shard, f *home.File, code, why string) error {
-	id := f.Task.ID
-	f.Task.Result.Error = &TaskError{Code: code, Message: why}
-	err := b.commit(ctx, s, &change{
-		id: id, by: audit.MboxAgent, event: audit.TaskFailed, from: Pending, to: Failed, task: f.Task, before: f.Hash,
-		reason: code + ": " + why, action: fmt.Sprintf("mbox failed %s: %s", id, code),
-	})
-	return cmp.Or(err, errNotReady)
+	return cmp.Or(b.commit(ctx, s, failing(f, code, why)), errNotReady)
 }
 
 // Approval is what a decision line says that approves a task: exactly these

@@ -200,14 +200,19 @@ func (b *dependencies) failPending(ctx context.Context, id ID, code, why string)
 		if r.State != Pending || code == "deadline_passed" && r.Expires() == 0 {
 			return nil, nil
 		}
-		f.Task.Result.Error = &TaskError{Code: code, Message: why}
-		return &change{
-			id: id, by: audit.MboxAgent, event: audit.TaskFailed, from: Pending, to: Failed, task: f.Task, before: f.Hash,
-			reason: code + ": " + why, action: fmt.Sprintf("mbox failed %s: %s", id, code),
-		}, nil
+		return failing(f, code, why), nil
 	})
 	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrByHand) || ofNewer(err) {
 		return nil // who knows its fields fails it
 	}
 	return err
+}
+
+// failing is the change of a task that fails in pending.
+func failing(f *home.File, code, why string) *change {
+	f.Task.Result.Error = &TaskError{Code: code, Message: why}
+	return &change{
+		id: f.Task.ID, by: audit.MboxAgent, event: audit.TaskFailed, from: Pending, to: Failed, task: f.Task, before: f.Hash,
+		reason: code + ": " + why, action: fmt.Sprintf("mbox failed %s: %s", f.Task.ID, code),
+	}
 }
