@@ -38,7 +38,12 @@ func SubmitWith(ctx context.Context, b *Box, t *Task, files []File) (ID, error) 
 			return "", err
 		}
 	}
-	return submitTask(ctx, b, t, set)
+	if err := t.Forged(); err != nil {
+		return "", err
+	}
+	n := *t
+	n.Mbox.Attachments = attachments(set)
+	return sendNew(ctx, b, &n, set)
 }
 
 // attach adds what a sender names to the set, under plain names. Two names that
@@ -77,11 +82,7 @@ func attach(ctx context.Context, set *artifact.Set, f *File) error {
 }
 
 // attachments are the files of a set as the task names them.
-func attachments(set *artifact.Set) []task.Attachment {
-	if !set.Any() {
-		return nil
-	}
-	var all []task.Attachment
+func attachments(set *artifact.Set) (all []task.Attachment) {
 	for _, a := range set.Artifacts() {
 		all = append(all, task.Attachment{Name: a.Path, Size: a.Size, SHA256: a.SHA256})
 	}

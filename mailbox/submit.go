@@ -34,17 +34,7 @@ type sender struct {
 // A task that is wrong, or whose deadline has passed, is a *schemas.Error; one that Options.Review refuses is
 // refused with its error.
 func (b *Box) Submit(ctx context.Context, t *Task) (ID, error) {
-	return submitTask(ctx, b, t, nil)
-}
-
-// submitTask is Submit, with what comes with the task.
-func submitTask(ctx context.Context, b *Box, t *Task, files *artifact.Set) (ID, error) {
-	if err := t.Forged(); err != nil {
-		return "", err
-	}
-	n := *t
-	n.Mbox.Attachments = attachments(files)
-	return sendNew(ctx, b, &n, files)
+	return SubmitWith(ctx, b, t, nil)
 }
 
 // sendNew is Submit for a task that has been looked at for what only mbox may say. It
@@ -83,27 +73,26 @@ func SentWith(ctx context.Context, b *Box, key string) (ID, error) {
 // task's trigger and its idempotency key. A tick has one task, whoever fires it; made
 // tells whether it is this one.
 func Fire(ctx context.Context, b *Box, t *Task, name, tick string) (id ID, made bool, err error) {
-	n := *t
-	if n.Mbox.IdempotencyKey != "" {
+	if t.Mbox.IdempotencyKey != "" {
 		return "", false, task.Fault("mbox.idempotency_key", "a schedule's task has that of its tick", "leave it out")
 	}
-	if err := n.Forged(); err != nil {
-		return "", false, err
-	}
-	n.Mbox.Trigger = task.Scheduled + name + ":" + tick
-	n.Mbox.IdempotencyKey = n.Mbox.Trigger
-	id, err = sendNew(ctx, b, &n, nil)
-	return id, n.Mbox.TX != "", err
+	trigger := task.Scheduled + name + ":" + tick
+	return sendOnce(ctx, b, t, trigger, trigger)
 }
 
 // Beat is Submit for what an agent has to look after by itself at a tick. A tick of an
 // agent has one task; made tells whether it is this one.
 func Beat(ctx context.Context, b *Box, t *Task, tick string) (id ID, made bool, err error) {
-	n := *t
-	if err := n.Forged(); err != nil {
+	return sendOnce(ctx, b, t, task.Heartbeat, beatKey(t.Assignment.TargetAgent, tick))
+}
+
+// sendOnce is Submit for what mbox sends by itself, with this trigger and key.
+func sendOnce(ctx context.Context, b *Box, t *Task, trigger, key string) (id ID, made bool, err error) {
+	if err := t.Forged(); err != nil {
 		return "", false, err
 	}
-	n.Mbox.Trigger, n.Mbox.IdempotencyKey = task.Heartbeat, beatKey(n.Assignment.TargetAgent, tick)
+	n := *t
+	n.Mbox.Trigger, n.Mbox.IdempotencyKey = trigger, key
 	id, err = sendNew(ctx, b, &n, nil)
 	return id, n.Mbox.TX != "", err
 }

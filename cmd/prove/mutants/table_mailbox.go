@@ -377,8 +377,8 @@ var mailboxMutants = []mutant{
 		boxTest("TestRecoverPlacesAttachments"),
 	},
 	{
-		"attached-is-not-asked", "36", submitGo,
-		"n.Mbox.Attachments = attachments(files)", "defer func() { n.Mbox.Attachments = attachments(files) }()",
+		"attached-is-not-asked", "36", "mailbox/attach.go",
+		"n.Mbox.Attachments = attachments(set)", "defer func() { n.Mbox.Attachments = attachments(set) }()",
 		boxTest("TestAttachedOnce"),
 	},
 	{

@@ -74,7 +74,7 @@ var scheduleMutants = []mutant{
 	},
 	{
 		"schedule-tick-twice", "schedules", "mailbox/submit.go",
-		"n.Mbox.IdempotencyKey = n.Mbox.Trigger", "n.Mbox.IdempotencyKey = \"\"",
+		"sendOnce(ctx, b, t, trigger, trigger)", "sendOnce(ctx, b, t, trigger, \"\")",
 		command{"mailbox", "TestATickHasOneTask"},
 	},
 	{
