@@ -43,11 +43,6 @@ func (b *reclaimer) reclaim(ctx context.Context) (int, error) {
 	return b.reclaimAll(ctx, ids)
 }
 
-// working tells whether tasks are in progress whose worker may die.
-func (b *reclaimer) working() bool {
-	return b.queue.Holds(InProgress).Count > 0
-}
-
 // leaseNotes are the notes of the lease files that reclaimDead has read, and when it
 // ran last. Which process a lease is of never changes.
 type leaseNotes struct {

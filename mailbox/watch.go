@@ -297,7 +297,7 @@ func (p *pass) next() time.Duration {
 	if len(p.later.names) > 0 {
 		most = min(most, time.Until(p.look))
 	}
-	if p.b.reclaimer.working() {
+	if p.b.queue.Holds(InProgress).Count > 0 { // whose workers may die
 		most = min(most, time.Until(p.leases.last.Add(leaseCheck)))
 	}
 	return max(most, time.Millisecond)
