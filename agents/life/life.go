@@ -159,6 +159,12 @@ func stageEntry(path string, text []byte, mode durable.Mode) error {
 	return errors.Join(durable.Stage(path, text, mode), durable.SyncDir(filepath.Dir(path), mode))
 }
 
+// StagedEntry is the entry of an agent that is not in its place yet: fs.ErrNotExist if there
+// is none.
+func StagedEntry(b *mailbox.Box, name string) ([]byte, error) {
+	return durable.Read(filepath.Join(b.Home(), EntryName(name))+".new", mostState)
+}
+
 // arrive puts in place what was made before the line, and has the agent introduce itself.
 func arrive(ctx context.Context, b *mailbox.Box, name string, follow Follow) error {
 	if err := arriveHome(b, name); err != nil {

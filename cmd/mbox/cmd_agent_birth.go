@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -126,7 +127,7 @@ func (o *birthOptions) run(ctx context.Context, s *session, box *mailbox.Box, na
 	}
 	switch a.State {
 	case lifecycle.Provisioning:
-		if err = o.same(s.config.Agents[name], name); err == nil {
+		if err = o.same(s, box, name); err == nil {
 			_, err = life.Finish(ctx, box, following(s, box))
 			err = halfway(err)
 		}
@@ -147,12 +148,43 @@ func (o *birthOptions) run(ctx context.Context, s *session, box *mailbox.Box, na
 }
 
 // same refuses to finish the birth of another one: that there is works by something else
-// than is asked for. Its entry may not be in its place yet.
-func (o *birthOptions) same(there *config.Agent, name string) error {
-	if there == nil || there.Role == o.role && there.Exec == o.exec && there.ACP == o.acp {
+// than is asked for, or takes something else. What was written into its home stays.
+func (o *birthOptions) same(s *session, box *mailbox.Box, name string) error {
+	there, err := comingAgent(s, box, name)
+	if err != nil {
+		return err
+	}
+	if there == nil || there.Role == o.role && there.Exec == o.exec && there.ACP == o.acp && slices.Equal(there.Types, o.types.values) {
+		if o.soul != "" || o.instruction != "" {
+			s.warnf("the birth of %s had begun: SOUL.md and CLAUDE.md stay as they were made then, whatever --soul and --instruction say now", name)
+		}
 		return nil
 	}
-	return hint(fmt.Errorf("agent %s: %w: it is in the registry already, and works by something else", name, mailbox.ErrConflict), "another name; mbox agent show %s tells of that one", name)
+	return hint(fmt.Errorf("agent %s: %w: it is in the registry already, with another exec, acp, role or types", name, mailbox.ErrConflict), "another name; mbox agent show %s tells of that one", name)
+}
+
+// comingAgent is the table of an agent that is provisioning: its entry may not be in its
+// place yet. Nil if it has none.
+func comingAgent(s *session, box *mailbox.Box, name string) (*config.Agent, error) {
+	if a := s.config.Agents[name]; a != nil {
+		return a, nil
+	}
+	text, err := life.StagedEntry(box, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		c, err := config.Load(box.Home()) // it has come to its place meanwhile
+		if err != nil {
+			return nil, err
+		}
+		return c.Agents[name], nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	c, err := config.With(box.Home(), life.EntryName(name), text)
+	if err != nil {
+		return nil, hint(fmt.Errorf("%s.new: %w", life.EntryName(name), err), "mend it there, and say it again")
+	}
+	return c.Agents[name], nil
 }
 
 // bear makes what there is not yet.
