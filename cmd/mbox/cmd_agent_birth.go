@@ -18,6 +18,7 @@ import (
 	"mbox/cmd/mbox/check"
 	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
+	"mbox/mailbox/channel"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/lifecycle"
 	"mbox/mailbox/task"
@@ -241,6 +242,8 @@ func takenName(name string) string {
 	switch {
 	case strings.Contains(name, ":"):
 		return schemas.Quote(name) + " is a bridge's name"
+	case channel.Group(name):
+		return schemas.Quote(name) + " is a group in channels"
 	case name == runAgent:
 		return schemas.Quote(name) + " is reserved: mbox run works by that name"
 	}

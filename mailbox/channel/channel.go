@@ -43,6 +43,9 @@ const (
 	Apes   = "apes"   // the people: whom [notify] tells
 )
 
+// Group tells whether a name stands for many.
+func Group(name string) bool { return name == Agents || name == Apes }
+
 // How a message comes into an inbox: the first word of the item's mbox.trigger.
 const (
 	Mention   = "mention"   // its text names the agent

@@ -21,6 +21,9 @@ func (c *File) checkAgents() error {
 		if problem := AgentProblem(name); problem != "" {
 			return c.wrong("agents."+name, "%s", problem)
 		}
+		if channel.Group(name) {
+			return advise(c.wrong("agents."+name, "%s is a group in channels", quoted(name)), "give that agent another name, also in what names it")
+		}
 		if other := audit.Folder(name); other != name && c.Agents[other] != nil {
 			return c.wrong("agents."+name, "its folder, agents/%s, is that of another agent: want one name or the other", other)
 		}

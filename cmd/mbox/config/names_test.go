@@ -81,9 +81,11 @@ func TestFormerly(t *testing.T) {
 		t.Errorf("eve is joy: %v", err)
 	}
 	for text, want := range map[string]string{
-		"[agents.a]\nformerly = [\"E V\"]\n":                                     `line 2: agents.a.formerly: "E V" is no agent name`,
-		"[agents.a]\nuuid = \"x\"\n":                                             `agents.a.uuid: "x" is no UUID`,
-		"[agents.a]\nunits = \"cron\"\n":                                         `agents.a.units: "cron"`,
+		"[agents.a]\nformerly = [\"E V\"]\n": `line 2: agents.a.formerly: "E V" is no agent name`,
+		"[agents.apes]\n":                    `line 1: agents.apes: "apes" is a group in channels`,
+		"[agents.agents]\n":                  `line 1: agents.agents: "agents" is a group in channels`,
+		"[agents.a]\nuuid = \"x\"\n":         `agents.a.uuid: "x" is no UUID`,
+		"[agents.a]\nunits = \"cron\"\n":     `agents.a.units: "cron"`,
 		"[agents.a]\nformerly = [\"x\"]\n[agents.b]\nformerly = [\"x\"]\n":       "b was called x, too",
 		"[agents.a]\nuuid = \"" + id + "\"\n[agents.b]\nuuid = \"" + id + "\"\n": "that is b, too",
 	} {
