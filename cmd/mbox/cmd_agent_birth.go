@@ -230,10 +230,13 @@ func (o *birthOptions) bear(ctx context.Context, s *session, box *mailbox.Box, n
 	err = halfway(life.Birth(ctx, box, life.Newborn{
 		Name: name, Role: o.role, Soul: soul, Instruction: o.instruction, Entry: entry, By: "human", Version: thisVersion().Version, UUID: id, Fill: o.fill(s, box, name, id), Follow: following(s, box),
 	}))
-	if errors.Is(err, mailbox.ErrConflict) {
-		return hint(err, "move it away, or take another name")
+	if !errors.Is(err, mailbox.ErrConflict) {
+		return err
 	}
-	return err
+	if all, failed := mailbox.AgentsOf(box); failed == nil && all[name].State != lifecycle.Unborn {
+		return hint(err, "take another name: one of which the ledger tells is born no more; [agents.%s] in mbox.toml makes an agent without a birth", name)
+	}
+	return hint(err, "move it away, or take another name")
 }
 
 // takenName tells what else in mbox has such a name, which no agent may be given; ""
