@@ -128,7 +128,7 @@ func (o *endOptions) end(ctx context.Context, s *session, box *mailbox.Box, name
 	}
 	for _, naming := range config.NamingDead(without) {
 		if !slices.Contains(config.NamingDead(s.config), naming) {
-			s.warnf("%s: that counts no more, until it is back", naming)
+			s.warnf("%s: that leads to nobody, until it is back", naming)
 		}
 	}
 	if a.Waiting > 0 {

@@ -19,6 +19,7 @@ import (
 	"mbox/cmd/mbox/timetable"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/lifecycle"
 	"mbox/mailbox/task"
 	"mbox/schemas"
 )
@@ -344,6 +345,10 @@ overlap. Like adding a schedule it is for people.`,
 				}
 				if err != nil && !errors.Is(err, mailbox.ErrCommitted) {
 					return err
+				}
+				to := s.config.Schedules[args[0]].To
+				if a, failed := mailbox.AgentOf(box, to); failed == nil && a.State == lifecycle.Dead {
+					s.warnf("%s waits for %s, which is dead; mbox agent restore %[2]s brings it back", id, to)
 				}
 				if inJSON {
 					return errors.Join(s.printLine(map[string]any{"id": id}), err)

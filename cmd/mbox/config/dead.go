@@ -17,8 +17,9 @@ const archive = "agents/_archive"
 
 // leaveOutDead takes the names of dead agents out of the settings that grant something to
 // others: an agent that was put away is no fault of a table that names it, and its way
-// into the archive has to lead past all of them. Bridges and notifications keep the name:
-// what they send it is refused, as for any dead agent.
+// into the archive has to lead past all of them. Bridges, schedules and notifications keep
+// the name: what a bridge or a notification sends it is refused, as for any dead agent, and
+// the task of a schedule waits for it.
 func leaveOutDead(c *File) {
 	found := map[string][]string{} // keys by names that nobody has
 	stranger := func(key, name string) bool {
@@ -42,6 +43,11 @@ func leaveOutDead(c *File) {
 	}
 	for name, b := range c.Bridges {
 		stranger("bridges."+name+".to", b.To)
+	}
+	for name, s := range c.Schedules {
+		if s.To != "any" {
+			stranger("schedules."+name+".to", s.To)
+		}
 	}
 	for name, n := range c.Notify {
 		stranger("notify."+name+".agent", n.Agent)

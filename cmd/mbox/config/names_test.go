@@ -35,6 +35,17 @@ agent = "eve"
 `
 )
 
+// toEve is a schedule for eve, and one for anybody.
+const toEve = `[schedules.nightly]
+every = "24h"
+title = "Look"
+to = "eve"
+[schedules.open]
+every = "24h"
+title = "Look"
+to = "any"
+`
+
 // What names an agent by a name that it had means it, in every setting; another name
 // changes nothing of the text but that.
 func TestFormerly(t *testing.T) {
@@ -123,7 +134,7 @@ const id = "0f6c1e9a-3b52-4a49-9c64-1d7a2d0c8f11"
 func TestNamesOfTheDead(t *testing.T) {
 	const archived = "agents/_archive/joy-20261122T100000000Z/agent.toml"
 	const joy = "[agents.joy]\nformerly = [\"eve\"]\nexec = \"true\"\nmemory.backend = \"markdown\"\n"
-	files := map[string]string{"mbox.d/joy.toml": joy, "mbox.toml": ofEve + "[agents.writer]\n[agents.writer.workspace]\naccess = { joy = \"read\", reader = \"read\" }\n"}
+	files := map[string]string{"mbox.d/joy.toml": joy, "mbox.toml": ofEve + toEve + "[agents.writer]\n[agents.writer.workspace]\naccess = { joy = \"read\", reader = \"read\" }\n"}
 	home := homeOf(t, files)
 	c, err := Load(home)
 	if err != nil {
@@ -139,7 +150,7 @@ func TestNamesOfTheDead(t *testing.T) {
 		want := []string{
 			"mbox.toml:4: agents.reader.delegates names eve", "mbox.toml:6: agents.reader.workspace.access.eve names eve",
 			"mbox.toml:7: agents.reader.workspace.read_memory_from names eve", "mbox.toml:10: bridges.irc.to names eve",
-			"mbox.toml:14: notify.me.agent names eve", "mbox.toml:17: agents.writer.workspace.access.joy names joy",
+			"mbox.toml:14: notify.me.agent names eve", "mbox.toml:18: schedules.nightly.to names eve", "mbox.toml:25: agents.writer.workspace.access.joy names joy",
 		}
 		equal(t, "what names it", strings.Join(NamingDead(c), "\n"), strings.Join(want, "\n"))
 		reader, writer := c.Agents["reader"], c.Agents["writer"]
@@ -167,7 +178,7 @@ func TestNamesOfTheDead(t *testing.T) {
 	if c, err = Load(homeOf(t, files)); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "what names the dead", strings.Join(NamingDead(c), "\n"), "mbox.toml:19: agents.writer3.workspace.read_memory_from names bob")
+	equal(t, "what names the dead", strings.Join(NamingDead(c), "\n"), "mbox.toml:27: agents.writer3.workspace.read_memory_from names bob")
 	equal(t, "delegates", strings.Join(c.Agents["reader"].Delegates, " "), "joy")
 	equal(t, "access", c.Agents["writer"].Workspace.Access["joy"], "read")
 }
