@@ -244,7 +244,7 @@ func TestNone(t *testing.T) {
 	if found, err := s.Recall(t.Context(), "", 5); err != nil || len(found) > 0 {
 		t.Errorf("recalled %v, %v", found, err)
 	}
-	if err := s.Forget(t.Context(), "1"); !errors.Is(err, memory.ErrUnknown) {
+	if err := s.Forget(t.Context(), "1"); !errors.Is(err, memory.ErrNone) {
 		t.Errorf("forgot: %v", err)
 	}
 }

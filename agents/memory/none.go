@@ -22,12 +22,9 @@ func (None) Recall(context.Context, string, int) ([]Entry, error) { return nil, 
 // All yields nothing.
 func (None) All(context.Context) iter.Seq2[Entry, error] { return func(func(Entry, error) bool) {} }
 
-// Forget returns ErrUnknown.
-func (None) Forget(_ context.Context, ids ...string) error {
-	for _, id := range ids {
-		return Unknown(id)
-	}
-	return nil
+// Forget returns ErrNone.
+func (n None) Forget(context.Context, ...string) error {
+	return fmt.Errorf("agent %s: %w", n.Agent, ErrNone)
 }
 
 // Close does nothing.

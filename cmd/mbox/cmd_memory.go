@@ -114,7 +114,11 @@ entry says in [] whose it is.`,
 				for _, e := range found {
 					t.add(text(e.ID), text(fmt.Sprintf("%.2f", e.Score)), text(schemas.LocalTimes(e.Source())), text(e.Attributed()))
 				}
-				t.printIfAny(s, "nothing is remembered about that")
+				none := "nothing is remembered about that"
+				if len(s.config.Agents[r.agent].Workspace.ReadMemoryFrom) == 0 {
+					none = r.orNone(s, none)
+				}
+				t.printIfAny(s, none)
 				return nil
 			})
 		},
@@ -142,15 +146,20 @@ func memoryListVerb() *verb {
 				for _, e := range all {
 					t.add(text(e.ID), text(e.Category), text(schemas.LocalTimes(e.Source())), text(e.Key), text(e.Content))
 				}
-				none := "it remembers nothing; mbox memory add adds something"
-				if s.config.Agents[r.agent].Memory.Backend == config.MemoryNone {
-					none = "it has no memory: memory.backend in its table is none (mbox help memory)"
-				}
-				t.printIfAny(s, none)
+				t.printIfAny(s, r.orNone(s, "it remembers nothing; mbox memory add adds something"))
 				return nil
 			})
 		},
 	}
+}
+
+// orNone is what is told where nothing was found: of an agent without a memory that it has
+// none.
+func (r *remembering) orNone(s *session, otherwise string) string {
+	if s.config.Agents[r.agent].Memory.Backend == config.MemoryNone {
+		return "it has no memory: memory.backend in its table is none (mbox help memory)"
+	}
+	return otherwise
 }
 
 // maxForget is how many entries one line of the ledger tells of.
@@ -169,6 +178,9 @@ are there already keep it, and so does what others have read.`,
 		flags: r.flags(jsonFlag(&r.json)),
 		run: func(ctx context.Context, s *session, ids []string) error {
 			return r.use(ctx, s, func(box *mailbox.Box, m *memory.Memory, by string) error {
+				if s.config.Agents[r.agent].Memory.Backend == config.MemoryNone {
+					return m.Forget(ctx, ids...) // which says so
+				}
 				ids := slices.Compact(slices.Sorted(slices.Values(ids)))
 				if err := r.forget(ctx, box, m, by, ids); err != nil {
 					return err
