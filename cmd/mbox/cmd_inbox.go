@@ -96,6 +96,11 @@ archive_after ago (7 days) are archived by mbox up.`,
 					ids = append(ids, mailbox.ID(id))
 				}
 				if all {
+					if o.agent != "" {
+						if _, err := heardAgent(s.config, box, who); err != nil {
+							return err
+						}
+					}
 					if ids, err = waitingFor(ctx, box, who); err != nil {
 						return err
 					}

@@ -165,6 +165,11 @@ mended.`,
 					return err
 				}
 				all, locked := secret.List(ctx, box.Home(), agent)
+				if len(all) == 0 && locked == nil && agent != "" {
+					if err := noStranger(s, box, agent); err != nil {
+						return err
+					}
+				}
 				if o.json {
 					return firstError(s.printLines(len(all), func(i int) any { return all[i] }), locked)
 				}
