@@ -345,18 +345,31 @@ func unchanged(ctx context.Context, b *mailbox.Box, agent, archive string) error
 	if err != nil {
 		return err
 	}
-	for i, f := range was.Files {
-		if i >= len(now.Files) || now.Files[i] != f {
-			return &ChangedError{archive, "home/" + f.Path + " is not as it was put away"}
-		}
+	if what := differs(was.Files, now.Files); what != "" {
+		return &ChangedError{archive, "home/" + what}
 	}
-	switch {
-	case len(now.Files) > len(was.Files):
-		return &ChangedError{archive, "home/" + now.Files[len(was.Files)].Path + " was not there"}
-	case now.Unlisted != was.Unlisted:
+	if now.Unlisted != was.Unlisted {
 		return &ChangedError{archive, "home has another number of files"}
 	}
 	return nil
+}
+
+// differs tells of the first file, by its path, that is not as it was; "" if all are.
+func differs(was, now []File) string {
+	for i, f := range was {
+		switch {
+		case i >= len(now) || now[i].Path > f.Path:
+			return f.Path + " is missing"
+		case now[i].Path < f.Path:
+			return now[i].Path + " was not there"
+		case now[i] != f:
+			return f.Path + " is not as it was put away"
+		}
+	}
+	if len(now) > len(was) {
+		return now[len(was)].Path + " was not there"
+	}
+	return ""
 }
 
 // toldHash is the hash of an archive's manifest as the ledger has it.

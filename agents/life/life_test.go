@@ -161,11 +161,12 @@ func hashOf(path string) (string, error) {
 
 // An archive that was changed does not come back, also if its manifest was changed with it.
 func TestChangedArchive(t *testing.T) {
-	for name, change := range map[string]func(dir string) error{
-		"changed": func(dir string) error { return os.WriteFile(filepath.Join(dir, "home/CLAUDE.md"), []byte("x"), 0o600) },
-		"gone":    func(dir string) error { return os.Remove(filepath.Join(dir, "home/SOUL.md")) },
-		"new":     func(dir string) error { return os.WriteFile(filepath.Join(dir, "home/zzz"), nil, 0o600) },
-		"forged": func(dir string) error {
+	for what, change := range map[string]func(dir string) error{
+		"home/CLAUDE.md is not as it was put away": func(dir string) error { return os.WriteFile(filepath.Join(dir, "home/CLAUDE.md"), []byte("x"), 0o600) },
+		"home/SOUL.md is missing":                  func(dir string) error { return os.Remove(filepath.Join(dir, "home/SOUL.md")) },
+		"home/zzz was not there":                   func(dir string) error { return os.WriteFile(filepath.Join(dir, "home/zzz"), nil, 0o600) },
+		"home/new was not there":                   func(dir string) error { return os.WriteFile(filepath.Join(dir, "home/new"), nil, 0o600) },
+		"manifest.json is not the one of the ledger": func(dir string) error {
 			path := filepath.Join(dir, "home/CLAUDE.md")
 			before, err := hashOf(path)
 			if err != nil {
@@ -189,14 +190,14 @@ func TestChangedArchive(t *testing.T) {
 			return os.WriteFile(filepath.Join(dir, "manifest.json"), []byte(strings.Replace(string(list), before, after, 1)), 0o600)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(what, func(t *testing.T) {
 			b := newBox(t)
 			bear(t, b, "ada")
 			dir := bury(t, b, "ada")
 			must(t, change(dir))
 			var changed *ChangedError
-			if err := Restore(t.Context(), b, "ada", "human", "", nil); !errors.As(err, &changed) {
-				t.Errorf("it came back: %v", err)
+			if err := Restore(t.Context(), b, "ada", "human", "", nil); !errors.As(err, &changed) || changed.What != what {
+				t.Errorf("it came back, or for another reason did not: %v", err)
 			}
 			if state := stateOf(t, b, "ada"); state != lifecycle.Dead {
 				t.Errorf("it is %s", state)

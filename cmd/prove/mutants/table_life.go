@@ -141,7 +141,7 @@ var lifeMutants = []mutant{
 	},
 	{
 		"changed-archives-come-back", "life", archiveGo,
-		"if i >= len(now.Files) || now.Files[i] != f {", "if i >= len(now.Files) {",
+		"case now[i] != f:", "case false:",
 		command{"agents/life", "TestChangedArchive"},
 	},
 	{
@@ -491,7 +491,7 @@ var lifeMutants = []mutant{
 	},
 	{
 		"unlisted-uncounted", "life", archiveGo,
-		"case now.Unlisted != was.Unlisted:", "case now.Unlisted < was.Unlisted:",
+		"if now.Unlisted != was.Unlisted {", "if now.Unlisted < was.Unlisted {",
 		command{"agents/life", "TestManifestOfTooMuch"},
 	},
 	{
