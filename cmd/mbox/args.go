@@ -336,8 +336,11 @@ func (l *line) fewer() string {
 		words = slices.Concat([]string{"mbox"}, l.global, l.path[1:], []string{"--agent"}, l.args)
 		return shell(append(words, l.flags...))
 	}
-	if flagNamed(l.verb.flags, "token") != nil { // which is not to be shown
+	switch token := flagNamed(l.verb.flags, "token") != nil; { // which is not to be shown
+	case token && last == "ID":
 		return "a token is of one claim, so one id at a time: " + shell(words)
+	case token:
+		return "one " + last + " at a time: " + shell(words)
 	}
 	return "one at a time: " + shell(append(words, l.flags...))
 }

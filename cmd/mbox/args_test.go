@@ -54,6 +54,7 @@ func TestArrangeRefuses(t *testing.T) {
 		{"mbox|send|$(rm)|it", `mbox send takes TITLE|FILE|-, but there is also "it"`, "mbox send '$(rm) it'"},
 		{"mbox|release|f1|f2|--token|T", `mbox release takes ID, but there is also "f2"`, "a token is of one claim, so one id at a time: mbox release f1"},
 		{"mbox|complete|f1|f2", `mbox complete takes ID, but there is also "f2"`, "a token is of one claim, so one id at a time: mbox complete f1"},
+		{"mbox|create-channel|a|b|--token|T", `mbox create-channel takes NAME, but there is also "b"`, "one NAME at a time: mbox create-channel a"},
 		{"mbox|dream|ada|bob|--undo", `mbox dream takes NAME, but there is also "bob"`, "one at a time: mbox dream ada --undo"},
 		{"mbox|show|--label|a=b c|--json", "mbox show has no flag --label, and is about those that are named", "mbox ls --label \"a=b c\" lists those that fit"},
 		{"mbox|why|--failed", "mbox why has no flag --failed, and is about those that are named", "mbox ls --state failed lists those that fit"},
