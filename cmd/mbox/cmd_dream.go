@@ -64,7 +64,7 @@ func (o *dreamOptions) run(ctx context.Context, s *session, box *mailbox.Box, na
 	case errors.Is(err, mailbox.ErrBusy):
 		return hint(err, "say it again when it has finished: mbox agent show %s", schemas.ShellWord(name))
 	case err != nil:
-		return err
+		return hintConflict(err, name)
 	case o.json:
 		return s.printLine(dreamed)
 	}
