@@ -56,8 +56,12 @@ func (o *renameOptions) run(ctx context.Context, s *session, box *mailbox.Box, f
 	if problem := cmp.Or(takenName(to), config.AgentProblem(to)); problem != "" {
 		return usagef("mbox agent rename "+schemas.ShellWord(from)+" NEW", "NEW: %s", problem)
 	}
-	if _, err := knownAgent(s.config, box, from); err != nil {
+	a, err := knownAgent(s.config, box, from)
+	if err != nil {
 		return err
+	}
+	if a.Lifecycle.State == lifecycle.Dead {
+		return &mailbox.EndedError{Name: from, Agent: a.Lifecycle}
 	}
 	// What was cut off comes first. Said again, that is all.
 	if _, err := life.Finish(ctx, box, following(s, box)); err != nil {
