@@ -32,11 +32,14 @@ type Claude struct {
 func (c *Claude) Changed() bool { return c != nil && c.AtBirth != c.Now }
 
 // ClaudeOf compares the CLAUDE.md of an agent with the one of its birth; nil where none is
-// kept of it: it was not born, or before mbox kept any; and of one that is dead, whose
-// archive is as it was put away, or has another name.
+// kept of it: it was not born, or before mbox kept any; of one that is dead, whose archive
+// is as it was put away, or has another name; and of one whose home is on its way.
 func ClaudeOf(b *mailbox.Box, agent string) (*Claude, error) {
 	a, err := mailbox.AgentOf(b, agent)
 	if err != nil || !isUUID().MatchString(a.UUID) || a.State == lifecycle.Dead || a.State == lifecycle.Renamed {
+		return nil, err
+	}
+	if home, err := there(b.AgentDir(agent)); err != nil || !home && a.State == lifecycle.Provisioning {
 		return nil, err
 	}
 	text, err := durable.Read(filepath.Join(b.Home(), claudeName(a.UUID)), mostClaude)

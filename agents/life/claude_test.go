@@ -112,7 +112,12 @@ func TestClaudeOfACutBirth(t *testing.T) {
 	n := newborn("ada")
 	n.UUID = someUUID
 	must(t, Birth(t.Context(), b, n))
-	kept := claudeOf(t, b, "ada").Kept
+	kept, home := claudeOf(t, b, "ada").Kept, b.AgentDir("ada")
+	must(t, os.Rename(home, home+".elsewhere"))
+	if c := claudeOf(t, b, "ada"); c != nil {
+		t.Errorf("before its home is there: %+v", c)
+	}
+	must(t, os.Rename(home+".elsewhere", home))
 	must(t, os.Remove(filepath.Join(b.Home(), kept)))
 	if c := claudeOf(t, b, "ada"); c != nil {
 		t.Errorf("before: %+v", c)
