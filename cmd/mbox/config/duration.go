@@ -1,7 +1,7 @@
 package config
 
 import (
-	"fmt"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -48,9 +48,11 @@ func Span(d time.Duration) string {
 	return text
 }
 
+const wantDuration = "want a duration such as 90s, 15m, 1h30m or 7d"
+
 // ParseDuration is time.ParseDuration with days and weeks in front: 1d12h.
 func ParseDuration(text string) (time.Duration, error) {
-	bad := fmt.Errorf("want a duration such as 90s, 15m, 1h30m or 7d")
+	bad := errors.New(wantDuration)
 	var sum time.Duration
 	rest := text
 	for _, unit := range []struct {

@@ -49,7 +49,22 @@ func (c *File) decode(from *source) error {
 	case err != nil:
 		return &Error{File: from.path, Problem: err.Error()}
 	}
-	return note(&c.origins, from)
+	lines, numbers := linesOf(from.data)
+	if err := note(&c.origins, from, lines); err != nil {
+		return err
+	}
+	return checkDurations(c, numbers)
+}
+
+// checkDurations refuses a duration that is a bare number of these keys: the library
+// takes it, as nanoseconds.
+func checkDurations(c *File, numbers map[string]bool) (err error) {
+	c.walk("", reflect.ValueOf(*c), func(key string, v any) {
+		if _, is := v.(Duration); is && numbers[key] && err == nil {
+			err = advise(c.wrong(key, "this is a whole number, %s", wantDuration), "write it in quotes, with its unit")
+		}
+	})
+	return err
 }
 
 // badValue tells the key and what is wrong, without the library's name and Go's
@@ -199,9 +214,10 @@ func fieldOf(t reflect.Type, key string) (field reflect.Type, names []string) {
 	return field, names
 }
 
-// linesOf tells on which line each key and table of a well-formed text stands.
-func linesOf(data []byte) map[string]int {
-	where := map[string]int{}
+// linesOf tells on which line each key and table of a well-formed text stands, and which
+// keys are set to a whole number.
+func linesOf(data []byte) (where map[string]int, numbers map[string]bool) {
+	where, numbers = map[string]int{}, map[string]bool{}
 	var p unstable.Parser
 	p.Reset(data)
 	table := ""
@@ -211,23 +227,26 @@ func linesOf(data []byte) map[string]int {
 			continue
 		}
 		if e.Kind == unstable.KeyValue {
-			noteValue(where, table, e, data)
+			noteValue(where, numbers, table, e, data)
 			continue
 		}
 		key, line := keyOf(e, data)
 		where[key], table = line, key+"."
 	}
-	return where
+	return where, numbers
 }
 
 // noteValue notes a key, and those of the inline table that it is set to.
-func noteValue(where map[string]int, table string, e *unstable.Node, data []byte) {
+func noteValue(where map[string]int, numbers map[string]bool, table string, e *unstable.Node, data []byte) {
 	key, line := keyOf(e, data)
 	key = table + key
 	where[key] = line
-	if v := e.Value(); v.Kind == unstable.InlineTable {
+	switch v := e.Value(); v.Kind {
+	case unstable.Integer:
+		numbers[key] = true
+	case unstable.InlineTable:
 		for it := v.Children(); it.Next(); {
-			noteValue(where, key+".", it.Node(), data)
+			noteValue(where, numbers, key+".", it.Node(), data)
 		}
 	}
 }

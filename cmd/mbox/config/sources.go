@@ -115,9 +115,8 @@ func Ignored(c *File) []string {
 	return ignored
 }
 
-// note notes where the keys of a file stand, and refuses what another one has.
-func note(f *origins, from *source) error {
-	lines := linesOf(from.data)
+// note notes on which lines the keys of a file stand, and refuses what another one has.
+func note(f *origins, from *source, lines map[string]int) error {
 	for _, key := range slices.SortedFunc(maps.Keys(lines), func(a, b string) int { return lines[a] - lines[b] }) {
 		f.where[key] = place{from, lines[key]}
 		unit := unitOf(key)
