@@ -60,8 +60,19 @@ func (c *File) readModels() error {
 	return c.take("ollama.pull", c.setPull, "OLLAMA_MODELS_PREPULL", "ZEROCLAW_MODEL")
 }
 
+// dropPull pulls no model of ZEROCLAW_MODEL, which says what agents think with, where none
+// thinks with Ollama.
+func dropPull(c *File) {
+	thinks := func(a *Agent) bool { return a.Enabled && a.Role != "" && a.Brain.Kind == "ollama" }
+	if c.from["ollama.pull"] == "ZEROCLAW_MODEL" && !slices.ContainsFunc(slices.Collect(maps.Values(c.Agents)), thinks) {
+		c.Ollama.Pull = nil
+		delete(c.from, "ollama.pull")
+	}
+}
+
+// setPull takes a list of models; auto is none, but the one that is there.
 func (c *File) setPull(value string) string {
-	c.Ollama.Pull = commaList(value)
+	c.Ollama.Pull = slices.DeleteFunc(commaList(value), func(model string) bool { return model == "auto" })
 	for _, model := range c.Ollama.Pull {
 		if problem := modelProblem(model); problem != "" {
 			return problem

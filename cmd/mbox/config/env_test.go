@@ -56,6 +56,9 @@ func TestVariables(t *testing.T) {
 		{"", "", "ollama.pull", "", "default"},
 		{"", "ZEROCLAW_MODEL=g", "ollama.pull", "g", "ZEROCLAW_MODEL"},
 		{"", "ZEROCLAW_MODEL=g OLLAMA_MODELS_PREPULL=a,b:1b", "ollama.pull", "a, b:1b", "OLLAMA_MODELS_PREPULL"},
+		{"", "ZEROCLAW_MODEL=auto", "ollama.pull", "", "ZEROCLAW_MODEL"},
+		{"", "OLLAMA_MODELS_PREPULL=a,auto,b", "ollama.pull", "a, b", "OLLAMA_MODELS_PREPULL"},
+		{"", "PROVIDER=openai ZEROCLAW_PROVIDER_URL=https://p/v1 ZEROCLAW_MODEL=m", "ollama.pull", "", "default"},
 		{"[ollama]\npull = []", "ZEROCLAW_MODEL=g OLLAMA_MODELS_PREPULL=a", "ollama.pull", "", file},
 
 		{"", "ZEROCLAW_PROVIDER_URL=https://p/v1", "openai.url", "https://p/v1", "ZEROCLAW_PROVIDER_URL"},

@@ -174,6 +174,7 @@ func parse(path string, files []source, env func(string) string) (*File, error) 
 		return nil, err
 	}
 	c.fillAgents()
+	dropPull(c)
 	followNames(c)
 	leaveOutDead(c)
 	fillBridges(c)
