@@ -259,12 +259,3 @@ func (o *Ollama) Wait(ctx context.Context) error {
 		again.Stop()
 	}
 }
-
-// Has tells whether the server has the model.
-func (o *Ollama) Has(ctx context.Context, model string) (bool, error) {
-	list, err := o.models(ctx, 0, nil)
-	if err != nil {
-		return false, err
-	}
-	return installed(list, model) != "", nil
-}

@@ -54,6 +54,13 @@ func (o *doctorOptions) run(ctx context.Context, s *session) error {
 		return s.team, err
 	}
 	e.Traces = func(c *config.File) (*telemetry.Exporter, error) { return exporter(c, nil, nil) }
+	e.Embeds = func(ctx context.Context, agent string) error {
+		o, err := embedderOf(s.config, agent)
+		if o == nil {
+			return err
+		}
+		return o.Ready(ctx)
+	}
 	if o.pull {
 		e.Pull = func(ctx context.Context) error { return s.pull(ctx, true) }
 	}

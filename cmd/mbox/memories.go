@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"mbox/agents"
-	"mbox/agents/brain"
 	"mbox/agents/memory"
 	"mbox/agents/memory/adapter"
 	"mbox/agents/memory/postgres"
@@ -124,12 +123,8 @@ func embedding(c *config.File, agent string, s interface {
 	UseEmbeddings(e memory.Embedder, warn func(error))
 }, words func(string, error),
 ) error {
-	model := c.Agents[agent].Memory.EmbedModel
-	if model == "" {
-		return nil
-	}
-	e, err := brain.NewOllama(brain.Options{URL: c.Ollama.URL, Model: model, KeepAlive: c.Ollama.KeepAlive, AllowRemoteLLM: c.Ollama.AllowRemote})
-	if err == nil {
+	e, err := embedderOf(c, agent)
+	if e != nil {
 		s.UseEmbeddings(e, func(err error) { words(agent, err) })
 	}
 	return err

@@ -49,6 +49,7 @@ type Exam struct {
 	Team     func(*config.File) (*agents.Team, error)        // makes the agents
 	Kinds    []chat.Kind                                     // of bridges
 	Traces   func(*config.File) (*telemetry.Exporter, error) // makes what sends them; nil where none are wanted
+	Embeds   func(ctx context.Context, agent string) error   // why an agent's memory cannot find by meaning, if it is to
 	Pull     func(context.Context) error                     // fetches the models that they miss; nil: not asked for
 
 	Config   *config.File // what is in force; nil where it cannot be read

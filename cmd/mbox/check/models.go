@@ -98,6 +98,19 @@ func (e *Exam) workers(ctx context.Context) {
 		}
 	}
 	e.Findings = append(e.Findings, Workers(ctx, e.Config, e.Home, team)...)
+	e.embeddings(ctx)
+}
+
+// embeddings tells which enabled agents are to remember by meaning, and cannot.
+func (e *Exam) embeddings(ctx context.Context) {
+	for _, name := range e.Config.AgentNames() {
+		if !e.Config.Agents[name].Enabled {
+			continue
+		}
+		if err := e.Embeds(ctx, name); err != nil {
+			e.add("embeddings", Doubt, "", "%s remembers by words alone: %v", name, err)
+		}
+	}
 }
 
 // Brain is the check whether an agent can think.
