@@ -52,7 +52,10 @@ func readQueue(data []byte) (tasks []*mailbox.Task, ended int, err error) {
 		return nil, 0, err
 	}
 	name, list := "queue", q.Queue
-	if len(list) == 0 {
+	switch {
+	case len(list) > 0 && len(q.Tasks) > 0:
+		return nil, 0, &schemas.Error{Path: "tasks", Problem: `stands beside "queue", which is another name of it`, Want: "one of the two", Code: schemas.CodeBadValue}
+	case len(list) == 0:
 		name, list = "tasks", q.Tasks
 	}
 	for i, old := range list {
