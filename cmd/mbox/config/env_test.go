@@ -82,6 +82,7 @@ func TestVariables(t *testing.T) {
 		{"[actions.write_file]\nroots = ['r']", "ALLOWED_WRITE_ROOTS=e2e", "actions.write_file.roots", "r", file},
 
 		{"[serve]", "", "serve.address", "127.0.0.1:42617", "default"},
+		{"", "ZEROCLAW_GATEWAY_PORT=8080", "serve.address", "127.0.0.1:8080", "ZEROCLAW_GATEWAY_PORT"},
 		{"[serve]", "ZEROCLAW_GATEWAY_PORT=8080", "serve.address", "127.0.0.1:8080", "ZEROCLAW_GATEWAY_PORT"},
 		{"[serve]\naddress = '[::1]:9'", "ZEROCLAW_GATEWAY_PORT=8080", "serve.address", "[::1]:9", file},
 	} {

@@ -45,6 +45,9 @@ func (c *File) Values() []Value {
 		text, from := fmt.Sprint(v), c.origin(key)
 		out = append(out, Value{key, text, from, c.has(key) || c.plain(played, key, text != "", from != isDefault)})
 	})
+	if from := c.from["serve.address"]; c.Serve == nil && from != "" {
+		out = append(out, Value{"serve.address", c.doors.Address, from, true}) // mbox serve obeys it without the table, too
+	}
 	return out
 }
 
