@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"mbox/agents"
+	"mbox/cmd/mbox/config"
 	"mbox/mailbox"
 	"mbox/mailbox/channel"
 	"mbox/mailbox/durable"
@@ -79,11 +80,10 @@ func (o *postOptions) run(ctx context.Context, s *session, name, text string) er
 			return o.explain(err, box, &p)
 		}
 		for _, who := range unknown {
-			if now, err := mailbox.AgentOf(box, who); err == nil && now.State == lifecycle.Dead {
-				s.warnf("%s is dead, and does not get it; mbox agent restore %s brings it back", who, schemas.ShellWord(who))
-				continue
-			}
-			s.warnf("nobody is called %s%s", who, didYouMean(who, append(agentWords(s), channel.Agents, channel.Apes)))
+			s.warnf("%s", unreached(s, box, who))
+		}
+		if m.People && !tellsPeople(s.config) {
+			s.warnf(`@apes reaches nobody: no [notify.NAME] in mbox.toml has on = ["message"]`)
 		}
 		if m.Ended {
 			s.warnf("it reaches no inbox: it is the answer to an answer to an answer, and the depth of delegation is %d", box.Options().MaxDepth)
@@ -100,6 +100,27 @@ func (o *postOptions) run(ctx context.Context, s *session, name, text string) er
 		s.printf("%s\n", m.ID)
 		return nil
 	})
+}
+
+// unreached tells why a name in the text reaches nobody.
+func unreached(s *session, box *mailbox.Box, who string) string {
+	if who == channel.Agents {
+		return "@agents reaches nobody: no other agent that is enabled has a table [agents.NAME] in mbox.toml"
+	}
+	if now, err := mailbox.AgentOf(box, who); err == nil && now.State == lifecycle.Dead {
+		return fmt.Sprintf("%s is dead, and does not get it; mbox agent restore %s brings it back", who, schemas.ShellWord(who))
+	}
+	return fmt.Sprintf("nobody is called %s%s", who, didYouMean(who, append(agentWords(s), channel.Agents, channel.Apes)))
+}
+
+// tellsPeople tells whether somebody is told of messages that name the people.
+func tellsPeople(c *config.File) bool {
+	for _, n := range c.Notify {
+		if slices.Contains(n.On, "message") {
+			return true
+		}
+	}
+	return false
 }
 
 // explain adds what helps to an error of a post.

@@ -205,7 +205,8 @@ type Member struct {
 
 // Address fills in whom the message is for: agents that its text names, with @agents all,
 // and who watches its channel. Who posts gets nothing of it. An agent gets it once, for the
-// first of these reasons. It returns the names in the text that nobody has.
+// first of these reasons. It returns the names in the text that nobody has, Agents among
+// them where it names all and there is none.
 func (m *Message) Address(members []Member) (unknown []string) {
 	m.Receivers, m.People = nil, false
 	all := false
@@ -228,6 +229,9 @@ func (m *Message) Address(members []Member) (unknown []string) {
 		if all && !who.Off && !who.Unasked {
 			m.add(who.Name, Broadcast)
 		}
+	}
+	if all && len(m.Receivers) == 0 {
+		unknown = append(unknown, Agents)
 	}
 	for _, who := range members {
 		if !who.Off && slices.Contains(who.Watches, m.Channel) {

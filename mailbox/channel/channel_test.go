@@ -131,6 +131,15 @@ func TestAddress(t *testing.T) {
 	}
 }
 
+// Where there is nobody else, all are nobody.
+func TestAddressOfNobody(t *testing.T) {
+	m := message(func(m *Message) { m.Text = "@agents" })
+	members := []Member{{Name: "coder"}, {Name: "off", Off: true}, {Name: "builtin", Unasked: true}, {Name: "watcher", Off: true, Watches: []string{"general"}}}
+	if unknown := m.Address(members); !slices.Equal(unknown, []string{Agents}) || len(m.Receivers) > 0 {
+		t.Errorf("it is for %v, and %q are unknown", m.Receivers, unknown)
+	}
+}
+
 func TestParse(t *testing.T) {
 	m := message(func(m *Message) { m.Receivers = []Receiver{{"tester", Watch}} })
 	data, err := schemas.Encode(m)

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
+	"slices"
 
 	"mbox/agents"
 	"mbox/agents/chat"
@@ -17,7 +19,9 @@ import (
 	"mbox/cmd/mbox/gateway/token"
 	"mbox/cmd/mbox/telemetry"
 	"mbox/mailbox"
+	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/schemas"
 )
 
 // Level is how bad a finding is.
@@ -81,6 +85,7 @@ func (e *Exam) Run(ctx context.Context) error {
 	e.sandbox()
 	e.rights()
 	e.workers(ctx)
+	e.channels()
 	e.readOnly()
 	e.seals()
 	e.leftovers()
@@ -89,6 +94,22 @@ func (e *Exam) Run(ctx context.Context) error {
 	e.telemetry(ctx)
 	e.tasks(ctx)
 	return nil
+}
+
+// channels looks whether there are those that agents watch.
+func (e *Exam) channels() {
+	names, err := durable.Names(filepath.Join(e.Home, "channels"))
+	if e.Config == nil || err != nil {
+		return // is told elsewhere
+	}
+	for _, agent := range e.Config.AgentNames() {
+		a := e.Config.Agents[agent]
+		for _, name := range a.WatchChannels {
+			if a.Enabled && !slices.Contains(names, name) {
+				e.add("channels", Doubt, "mbox create-channel "+name+" makes it", "%s watches %q, which is no channel%s", agent, name, schemas.Meant(name, names))
+			}
+		}
+	}
 }
 
 // tokens looks at who may come in by the doors.

@@ -136,7 +136,7 @@ type postOutput struct {
 	ID      string   `json:"id"`
 	Again   bool     `json:"again" jsonschema:"description=it was posted before"`
 	Reaches []string `json:"reaches" jsonschema:"description=agents into whose inboxes it comes"`
-	Unknown []string `json:"unknown,omitempty" jsonschema:"description=names in the text that no agent has"`
+	Unknown []string `json:"unknown,omitempty" jsonschema:"description=names in the text that no agent has; agents: there is no other"`
 	Ended   bool     `json:"ended,omitzero" jsonschema:"description=it reaches no inbox: the delegation would be too deep"`
 }
 
