@@ -55,11 +55,18 @@ func (h *heartbeat) look(path string) error {
 // toDo tells whether a file has anything but blank lines and headings.
 func toDo(text string) bool {
 	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+		if line = strings.TrimSpace(line); line != "" && !isHeading(line) {
 			return true
 		}
 	}
 	return false
+}
+
+// isHeading tells a heading of Markdown, one to six # and a blank, from "#42: see why".
+func isHeading(line string) bool {
+	rest := strings.TrimLeft(line, "#")
+	depth := len(line) - len(rest)
+	return depth > 0 && depth <= 6 && (rest == "" || rest[0] == ' ' || rest[0] == '\t')
 }
 
 // Beat sends the agent what stands in heartbeat.md as a task, where it has anything to do,

@@ -58,8 +58,13 @@ func TestBeat(t *testing.T) {
 	do()
 	anew()
 	beat(0, "as it was born")
-	must(t, os.WriteFile(file, []byte("# Things\n\n \t\n## More\n"), 0o600))
+	must(t, os.WriteFile(file, []byte("# Things\n\n \t\n## More\n#\n###### Least\n"), 0o600))
 	beat(0, "with headings alone")
+	for _, line := range []string{"#42: ask benji why the deploy is red", "####### seven"} {
+		if !toDo("# Things\n" + line + "\n") {
+			t.Errorf("%q counts as a heading", line)
+		}
+	}
 	must(t, os.WriteFile(file, []byte("# Things\n- water the plants\n"), 0o600))
 	one := beat(1, "with something to do")[0]
 	if one.Mbox.Trigger != "heartbeat" || one.Source.Agent != "ada" || one.Assignment.TargetAgent != "ada" {

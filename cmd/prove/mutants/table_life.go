@@ -551,7 +551,7 @@ var lifeMutants = []mutant{
 	},
 	{
 		"headings-are-work", "life", "agents/life/heartbeat.go",
-		"line != \"\" && !strings.HasPrefix(line, \"#\")", "line != \"\"",
+		"line != \"\" && !isHeading(line)", "line != \"\"",
 		command{"agents/life", "TestBeat"},
 	},
 	{
