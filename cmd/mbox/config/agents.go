@@ -104,11 +104,9 @@ const (
 	MemoryExec     = "exec"
 )
 
-// memoryBackends are those that have a name, builtMemories those that are built, and
-// meantMemories those that can find by meaning.
+// memoryBackends are all, and meantMemories those that can find by meaning.
 var (
-	memoryBackends = []string{MemoryNone, MemoryMarkdown, MemorySQLite, MemoryPostgres, MemoryQdrant, MemoryExec, "lucid"}
-	builtMemories  = []string{MemoryNone, MemoryMarkdown, MemorySQLite, MemoryPostgres, MemoryQdrant, MemoryExec}
+	memoryBackends = []string{MemoryNone, MemoryMarkdown, MemorySQLite, MemoryPostgres, MemoryQdrant, MemoryExec}
 	meantMemories  = []string{MemorySQLite, MemoryPostgres, MemoryQdrant}
 )
 

@@ -303,11 +303,12 @@ func (c *File) checkDelegates(key string, a *Agent) error {
 }
 
 func (f *origins) checkMemory(key string, a *Agent) error {
+	if a.Memory.Backend == "lucid" {
+		return advise(f.wrong(key+".memory.backend", `"lucid" is a closed tool, which mbox cannot use by itself`),
+			`memory.backend = "exec", with an adapter to it as memory.command: mbox help memory`)
+	}
 	if err := f.checkWord(key+".memory.backend", a.Memory.Backend, memoryBackends); err != nil {
 		return err
-	}
-	if !slices.Contains(builtMemories, a.Memory.Backend) {
-		return f.wrong(key+".memory.backend", "%q is not built yet: want one of %s", a.Memory.Backend, strings.Join(builtMemories, ", "))
 	}
 	switch {
 	case a.Memory.Backend == MemoryExec && strings.TrimSpace(a.Memory.Command) == "":

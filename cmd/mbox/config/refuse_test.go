@@ -143,7 +143,7 @@ func TestRefusedConfig(t *testing.T) {
 		{"[agents.coordinator]\ndelegates = ['nobody']", `mbox.toml:2: .*there is no \[agents.nobody\]`},
 		{"[agents.coordinator]\ndelegates = ['coordinator']", "mbox.toml:2: .*the agent itself"},
 		{"[agents.coder]\ndelegates = ['tester']", "mbox.toml:2: .*forbids to hand work on"},
-		{"[agents.coder.memory]\nbackend = 'lucid'", `mbox.toml:2: .*"lucid" is not built yet`},
+		{"[agents.coder.memory]\nbackend = 'lucid'", `mbox.toml:2: .*"lucid" is a closed tool`},
 		{"[agents.coder.memory]\nbackend = 'qdrant'", `mbox.toml:2: .*no \[qdrant\] says where`},
 		{"[qdrant]\nurl = 'qdrant.example.org:6334'", "mbox.toml:2: qdrant.url: is no address"},
 		{"[qdrant]\nurl = 'http://'", "mbox.toml:2: qdrant.url: is no address"},
@@ -158,8 +158,7 @@ func TestRefusedConfig(t *testing.T) {
 		{"[agents.coder.memory]\nbackend = 'exec'", `mbox.toml:2: .*memory.backend: no command`},
 		{"[agents.coder.memory]\nbackend = 'sqlite'\ncommand = 'x'", `mbox.toml:3: .*memory.command: the backend "sqlite" has no program`},
 		{"[agents.coder.memory]\nbackend = 'exec'\ncommand = \"a\\u0000\"", `mbox.toml:3: .*NUL`},
-		{"[agents.coder.memory]\nbackend = 'lucid'", "mbox.toml:2: .*not built yet"},
-		{"[agents.coder.memory]\nbackend = 'sqllite'", "mbox.toml:2: .*did you mean sqlite"},
+		{"[agents.coder.memory]\nbackend = 'sqllite'", "mbox.toml:2: .*want one of none, markdown, sqlite, postgres, qdrant, exec; did you mean sqlite"},
 		{"[runtime_profiles.x]\nmemory_recall_limit = 0", "mbox.toml:2: runtime_profiles.x.memory_recall_limit"},
 
 		{"[ollama]\nurl = 'http://10.1.1.1:11434'", "mbox.toml:2: .*another machine"},
