@@ -178,11 +178,12 @@ func (o HTTPOptions) redirect(next *http.Request, via []*http.Request) error {
 
 // httpError is the reason of a failed request without the URL that it was for.
 func httpError(err error) string {
+	var late net.Error
+	if errors.As(err, &late) && late.Timeout() {
+		return "no answer in time"
+	}
 	var failed *url.Error
 	if errors.As(err, &failed) {
-		if failed.Timeout() {
-			return "no answer in time"
-		}
 		err = failed.Err
 	}
 	return schemas.Sentence(err.Error(), 300)

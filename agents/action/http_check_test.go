@@ -225,6 +225,15 @@ func TestHTTPCheckGivesUp(t *testing.T) {
 	}
 }
 
+// An answer that does not begin and one that does not end are both too late, in the same words.
+func TestHTTPCheckTooLate(t *testing.T) {
+	for _, err := range []error{&url.Error{Op: "Get", URL: "http://x/", Err: context.DeadlineExceeded}, context.DeadlineExceeded} {
+		if got := httpError(err); got != "no answer in time" {
+			t.Errorf("%v is told as %q", err, got)
+		}
+	}
+}
+
 // What is expected of an answer has to be so.
 func TestHTTPCheckExpects(t *testing.T) {
 	server := newWebServer(t, func(w http.ResponseWriter, r *http.Request) {
