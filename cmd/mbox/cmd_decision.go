@@ -92,8 +92,12 @@ func (o *decisionOptions) run(ctx context.Context, s *session, args []string) er
 
 // wrote prints the id of a record.
 func (s *session) wrote(id string, err error, inJSON bool) error {
+	var bad *schemas.Error
+	if errors.As(err, &bad) && bad.Code == schemas.CodeMissingField {
+		return hint(err, "all sections need text; --help names them")
+	}
 	if err != nil {
-		return hintData(err, "all sections need text; --help names them")
+		return err
 	}
 	if inJSON {
 		return s.printLine(map[string]any{"id": id})
@@ -204,6 +208,9 @@ func decisionOutcomeVerb() *verb {
 			}
 			return s.with(ctx, func(box *mailbox.Box) error {
 				err := box.Outcome(ctx, args[0], by, text)
+				if errors.Is(err, mailbox.ErrNotFound) {
+					return hint(err, "mbox decision list")
+				}
 				if err != nil && !errors.Is(err, mailbox.ErrCommitted) {
 					return err
 				}
