@@ -126,6 +126,10 @@ ledger is checked line by line, each by itself; mbox verify checks the chain.`,
 				return err
 			}
 			if err := inFile(k.check(data), args[1]); err != nil {
+				var known *config.Error
+				if errors.As(err, &known) && known.Hint != "" {
+					return err
+				}
 				return hint(err, "mbox schema print %s", k.name)
 			}
 			s.done("%s is a valid %s", args[1], k.name)
