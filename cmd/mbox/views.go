@@ -29,7 +29,7 @@ type AgentState struct {
 // AgentView is an agent of mbox.toml.
 type AgentView struct {
 	ID            string        `json:"id" jsonschema:"description=NAME-1"`
-	Status        string        `json:"status" jsonschema:"enum=idle,enum=busy,enum=offline,enum=error,description=offline: not enabled"`
+	Status        string        `json:"status" jsonschema:"enum=idle,enum=busy,enum=offline,enum=error,description=offline: not enabled; error: of older tools\\, mbox does not write it"`
 	Role          string        `json:"role" jsonschema:"description=orchestrator\\, code_generation\\, deployment\\, validation or another role\\, empty without one"`
 	LastActivity  *mailbox.Time `json:"last_activity" jsonschema:"nullable,description=its last line in the ledger"`
 	LastHeartbeat *mailbox.Time `json:"last_heartbeat,omitzero" jsonschema:"nullable,description=what older tools write instead"`
