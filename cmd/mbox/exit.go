@@ -149,6 +149,7 @@ func judge(err error) (code int, hint string) {
 	var replaced *home.ReplacedError
 	var blocked *mailbox.BlockedError
 	var database *memory.Fault
+	var held *durable.HeldError
 	var stopped signalled
 	switch {
 	case err == nil:
@@ -199,6 +200,8 @@ func judge(err error) (code int, hint string) {
 		return exitIO, "the file that is named is another user's, immutable or a mount point, and it goes on when it is not; all else goes on meanwhile"
 	case errors.Is(err, mailbox.ErrOlderAtWork):
 		return exitBusy, "stop it, or let it end its task, and say this again"
+	case errors.As(err, &held) && held.Stopped:
+		return exitBusy, fmt.Sprintf("kill -CONT %d has it go on; then say it again", held.PID)
 	case errors.Is(err, mailbox.ErrBusy):
 		return exitBusy, "try again in a moment"
 	case errors.Is(err, syscall.EADDRINUSE):

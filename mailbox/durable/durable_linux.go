@@ -1,8 +1,11 @@
 package durable
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -113,4 +116,32 @@ func FileSystem(path string) (name string, network bool, err error) {
 		return "unknown", false, nil
 	}
 	return known.name, known.network, nil
+}
+
+// Holder is the process that has a file locked, for people; 0 where there is none, or the
+// system does not tell. Stopped tells whether that process is.
+func Holder(path string) (pid int, stopped bool) {
+	st, err := Lstat(path)
+	locks, failed := os.ReadFile("/proc/locks")
+	if err != nil || failed != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(locks)) { // 1: FLOCK ADVISORY WRITE 42 fd:01:1234 0 EOF
+		f := strings.Fields(line)
+		if len(f) > 5 && f[1] == "FLOCK" && strings.HasSuffix(f[5], fmt.Sprintf(":%d", st.Ino)) {
+			pid, _ := strconv.Atoi(f[4])
+			return max(pid, 0), halted(pid)
+		}
+	}
+	return 0, false
+}
+
+// halted tells whether a process is stopped.
+func halted(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	state := stat[bytes.LastIndexByte(stat, ')')+1:] // the name before may hold anything
+	return bytes.HasPrefix(state, []byte(" T")) || bytes.HasPrefix(state, []byte(" t"))
 }

@@ -17,6 +17,33 @@ import (
 // ErrBusy says that a lock was not had in time.
 var ErrBusy = errors.New("busy")
 
+// HeldError is the ErrBusy of a lock that was waited for until the deadline.
+type HeldError struct {
+	Path    string
+	PID     int  // who has it; 0 where the system does not tell
+	Stopped bool // that process is, and goes on with SIGCONT
+}
+
+func (e *HeldError) Error() string {
+	text := fmt.Sprintf("%s: %v until the deadline", e.Path, ErrBusy)
+	if e.PID > 0 {
+		text += fmt.Sprintf(", held by process %d", e.PID)
+	}
+	if e.Stopped {
+		text += ", which is stopped"
+	}
+	return text
+}
+
+func (e *HeldError) Unwrap() error { return ErrBusy }
+
+// heldTooLong is the error of a lock that was not had in time: only then it is asked who
+// has it.
+func heldTooLong(path string) error {
+	pid, stopped := Holder(path)
+	return &HeldError{path, pid, stopped}
+}
+
 // ErrReplaced says that a file was replaced or removed under who had it open, so
 // that a lock on it protects nothing, and what is written to it nobody reads.
 var ErrReplaced = errors.New("lock file was replaced")
@@ -131,7 +158,7 @@ func (t *turns) takeTurn(ctx context.Context, wait time.Duration) error {
 	case <-ctx.Done():
 		return fmt.Errorf("%s: %w: %w", t.path, ErrBusy, ctx.Err())
 	case <-timer.C:
-		return fmt.Errorf("%s: %w for %v", t.path, ErrBusy, wait)
+		return heldTooLong(t.path)
 	}
 }
 
@@ -177,7 +204,9 @@ func (l *Lock) Acquire(ctx context.Context, wait time.Duration) error {
 			return nil
 		}
 		if errors.Is(err, ErrBusy) && time.Now().After(deadline) {
-			err = fmt.Errorf("%w for %v", err, wait)
+			if wait > 0 {
+				err = heldTooLong(l.path)
+			}
 		} else if errors.Is(err, ErrBusy) {
 			select {
 			case <-ctx.Done():

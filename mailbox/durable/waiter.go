@@ -49,11 +49,12 @@ func (l *LockFile) await(ctx context.Context, deadline time.Time) error {
 	l.file, l.waits = nil, nil
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
-	over := fmt.Errorf("%s: %w until the deadline", l.path, ErrBusy)
+	var over error
 	select {
 	case err := <-w.done:
 		return l.grant(w, err)
 	case <-timer.C:
+		over = heldTooLong(l.path)
 	case <-ctx.Done():
 		over = fmt.Errorf("%s: %w: %w", l.path, ErrBusy, ctx.Err())
 	}

@@ -210,8 +210,12 @@ func TestRule35_StoppedHolder(t *testing.T) {
 	}
 	l := newLockFile(t, path)
 	begun := time.Now()
-	if _, err := l.Acquire(t.Context(), 30*time.Millisecond); !errors.Is(err, ErrBusy) {
+	var held *HeldError
+	if _, err := l.Acquire(t.Context(), 30*time.Millisecond); !errors.Is(err, ErrBusy) || !errors.As(err, &held) || *held != (HeldError{path, holder.Process.Pid, true}) {
 		t.Errorf("the holder is stopped: %v", err)
+	}
+	if _, err := AcquireLock(t.Context(), path, time.Millisecond); !errors.As(err, &held) || held.PID != holder.Process.Pid {
+		t.Errorf("who has it is not named: %v", err)
 	}
 	if took := time.Since(begun); took < 30*time.Millisecond || took > 5*time.Second {
 		t.Errorf("it gave up after %v", took)

@@ -30,6 +30,3 @@ func Awake() time.Duration {
 
 // PIDNamespace is "": there is one namespace of processes.
 func PIDNamespace() string { return "" }
-
-// flockHolder names the process that has a file locked: the system does not tell.
-func flockHolder(string) string { return "a process" }

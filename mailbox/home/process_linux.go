@@ -1,15 +1,12 @@
 package home
 
 import (
-	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"mbox/mailbox/durable"
 )
 
 // StartTime names the start of a running process, so that a pid that was used
@@ -43,20 +40,4 @@ func Awake() time.Duration {
 func PIDNamespace() string {
 	name, _ := os.Readlink("/proc/self/ns/pid") //nolint:errcheck // without /proc no number is looked up either
 	return name
-}
-
-// flockHolder names the process that has a file locked, for people.
-func flockHolder(path string) string {
-	info, err := os.Stat(path)
-	locks, failed := os.ReadFile("/proc/locks")
-	if err != nil || failed != nil {
-		return "a process"
-	}
-	for line := range strings.Lines(string(locks)) { // 1: FLOCK ADVISORY WRITE 42 fd:01:1234 0 EOF
-		f := strings.Fields(line)
-		if len(f) > 5 && f[1] == "FLOCK" && strings.HasSuffix(f[5], fmt.Sprintf(":%d", durable.StatOf(info).Ino)) {
-			return "process " + f[4]
-		}
-	}
-	return "a process"
 }

@@ -123,9 +123,17 @@ func (u *upgrading) hold(ctx context.Context, name string) error {
 	if err == nil {
 		u.held = append(u.held, l)
 	} else if errors.Is(err, durable.ErrBusy) {
-		err = fmt.Errorf("%w, held by %s %w", err, flockHolder(l.Path()), ErrOlderAtWork)
+		err = fmt.Errorf("%s: %w, held by %s %w", l.Path(), durable.ErrBusy, holder(l.Path()), ErrOlderAtWork)
 	}
 	return err
+}
+
+// holder names the process that has a file locked, for people.
+func holder(path string) string {
+	if pid, _ := durable.Holder(path); pid > 0 {
+		return fmt.Sprintf("process %d", pid)
+	}
+	return "a process"
 }
 
 // noLease makes sure that no worker has a lease: its task would be lost to it.
@@ -138,7 +146,7 @@ func (u *upgrading) noLease() error {
 		path := Private(u.dir, "leases", name)
 		if held, err := Locked(path); err == nil && held {
 			id, _ := LeaseOf(name)
-			return fmt.Errorf("task %s: %w, worked at by %s %w", id, durable.ErrBusy, flockHolder(path), ErrOlderAtWork)
+			return fmt.Errorf("task %s: %w, worked at by %s %w", id, durable.ErrBusy, holder(path), ErrOlderAtWork)
 		}
 	}
 	return err
