@@ -78,10 +78,10 @@ func (o *doctorOptions) answer(s *session, e *check.Exam) error {
 			bad++
 		}
 		if f.Err != nil {
-			_, hint := judge(f.Err)
-			e.Findings[i].Hint = aboutIt(f.Err, hint)
+			_, e.Findings[i].Hint = s.judged(f.Err)
+		} else {
+			e.Findings[i].Hint = s.proposes.named(f.Hint)
 		}
-		e.Findings[i].Hint = s.proposes.named(e.Findings[i].Hint)
 	}
 	if o.json {
 		if err := s.printJSON(map[string]any{"home": e.Home, "ok": bad == 0, "findings": e.Findings, "config": s.settings(e)}); err != nil {

@@ -258,6 +258,10 @@ func judge(err error) (code int, hint string) {
 		return exitData, unread.Hint
 	case errors.As(err, &data):
 		return exitData, ""
+	case errors.Is(err, syscall.EROFS):
+		return exitIO, "the disk is mounted read-only, and dmesg tells why; when it is well: sudo mount -o remount,rw its mount point (df tells it); mbox ls, show and verify work meanwhile"
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return exitIO, "make room on the disk (df tells which is full) and say it again; nothing that was acknowledged is lost"
 	case refusedBySystem(err):
 		return exitIO, ""
 	case errors.As(err, &stopped):

@@ -14,6 +14,7 @@ import (
 	"mbox/cmd/mbox/config"
 	"mbox/cmd/mbox/gateway/token"
 	"mbox/mailbox"
+	"mbox/mailbox/durable"
 	"mbox/schemas"
 )
 
@@ -60,6 +61,16 @@ func TestExitCodes(t *testing.T) {
 	}
 	if _, way := judge(fmt.Errorf("%w, held by process 1 %w", mailbox.ErrBusy, mailbox.ErrOlderAtWork)); !strings.HasPrefix(way, "stop it") {
 		t.Errorf("the way past an older mbox: %q", way)
+	}
+	for err, want := range map[error]string{
+		&durable.HeldError{Path: "x", PID: 42, Stopped: true}:      "kill -CONT 42 ",
+		&durable.HeldError{Path: "x", PID: 42}:                     "try again",
+		&fs.PathError{Op: "open", Path: "x", Err: syscall.EROFS}:   "the disk is mounted read-only",
+		&fs.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}: "make room",
+	} {
+		if _, way := judge(fmt.Errorf("task x: %w", err)); !strings.HasPrefix(way, want) {
+			t.Errorf("%v: the way out: %q", err, way)
+		}
 	}
 	for _, tt := range tests {
 		if got, _ := judge(tt.err); got != tt.want {

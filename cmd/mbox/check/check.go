@@ -45,6 +45,9 @@ type Finding struct {
 	Err   error  `json:"-"`              // what was wrong, where the hint is that of this error
 }
 
+// Mailbox is the check of whether the mailbox can be opened.
+const Mailbox = "mailbox"
+
 // Exam is one examination of a home.
 type Exam struct {
 	Home     string
@@ -152,7 +155,7 @@ func (e *Exam) fault(check, text string, err error) {
 // check tells whether a check could be made, and adds a finding if not.
 func (e *Exam) check(name string, err error) bool {
 	if err != nil {
-		e.add(name, Wrong, "", "%v", err)
+		e.fault(name, "", err)
 	}
 	return err == nil
 }
