@@ -44,6 +44,9 @@ func (b *reconciler) reconcile(ctx context.Context, s *shard, id ID) error {
 	if !errors.Is(err, ErrByHand) {
 		return err
 	}
+	if f != nil && f.Hash == "" && durable.Barred(f.Path) {
+		return b.alarm(ctx, s, id, "unreadable", fmt.Sprintf("its file in %s cannot be read: permission denied", f.State))
+	}
 	if f != nil && (f.Task == nil || f.Task.Sound() != nil) {
 		return b.alarm(ctx, s, id, "unreadable", fmt.Sprintf("edited by hand in %s, where it is no valid task; mended there, mbox recover --adopt %s takes it as it is", r.State, id))
 	}

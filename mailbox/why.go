@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -49,7 +50,8 @@ type Why struct {
 
 	InTheWay ID `json:"-"` // the task whose paths it waits for
 
-	given *Approval // the last one
+	given  *Approval // the last one
+	byHand []string  // of Alarms, those of a change by hand: they are over when it is undone
 }
 
 // Conceal has w not tell which task is in the way of this one.
@@ -105,7 +107,9 @@ func (b *Box) Why(ctx context.Context, id ID) (*Why, error) {
 		w.Faults = append(w.Faults, err.Error())
 	}
 	w.State, w.Task, w.Path = f.State, f.Task, f.Path[len(b.home)+1:]
-	w.compare(f, last)
+	if w.compare(f, last); len(w.Faults) == 0 {
+		w.Alarms = slices.DeleteFunc(w.Alarms, func(why string) bool { return slices.Contains(w.byHand, why) })
+	}
 	if f.Task == nil {
 		w.Summary = "its file cannot be read as a task"
 		switch {
@@ -115,6 +119,8 @@ func (b *Box) Why(ctx context.Context, id ID) (*Why, error) {
 			w.Summary = "a newer mbox wrote it, and only such a one can do it"
 		case errors.Is(err, durable.ErrNotRegular):
 			w.Waits = append(w.Waits, fmt.Sprintf("a person, to move what lies in its place out of the home, and to put its file there from a backup; then mbox recover --adopt %s takes it, and without the file gives it up", id))
+		case errors.Is(err, fs.ErrPermission):
+			w.Waits = append(w.Waits, "a person, to let mbox read its file: it is another user's, or chmod 0600 helps")
 		default:
 			w.Waits = append(w.Waits, fmt.Sprintf("a person, to mend its file where it lies; then mbox recover --adopt %s takes it, and before that mbox recover puts it into tasks/quarantine", id))
 		}
@@ -183,6 +189,9 @@ func (b *explainer) proofs(ctx context.Context, w *Why) (last *task.Move, err er
 		if d.Alarm != "" {
 			w.Alarms = append([]string{d.Reason}, w.Alarms...)
 		}
+		if d.Alarm == "edited" || d.Alarm == "unreadable" {
+			w.byHand = append(w.byHand, d.Reason)
+		}
 		w.Lines = append(w.Lines, Proof{e.Seq, "audit/shared/" + line.At.File, e.TS, e.Agent, e.Event, e.Action, d.Reason, e.Checksum})
 		if moved && m.Leaves() == None {
 			break
@@ -220,6 +229,7 @@ func (w *Why) differs(f *home.File, state State, hash string) {
 	switch {
 	case state != f.State:
 		w.Faults = append(w.Faults, fmt.Sprintf("the ledger has it in %q, the file lies in %s: moved by hand", state, f.State))
+	case f.Hash == "": // it cannot be read, and that is told
 	case hash != f.Hash:
 		w.Faults = append(w.Faults, "its bytes are not those that the ledger names: edited by hand")
 	}
