@@ -123,7 +123,7 @@ func nothingLeft(s *session, home string, err error, did mailbox.RecoverOptions)
 				return hint(err, "%s", way)
 			}
 		}
-	case s.wayFree(err) != "": // which is the hint
+	case wayFree(s, err) != "": // which is the hint
 	case errors.Is(err, audit.ErrUnnamed):
 		return hint(err, "mbox recover --mailbox-id ID: .mbox/VERSION of a backup has the id, and mbox restore BACKUP DIR unpacks one")
 	case errors.Is(err, mailbox.ErrConflict) && did.MailboxID != "":

@@ -2,13 +2,16 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"mbox/audit"
 	"mbox/cmd/mbox/check"
 	"mbox/cmd/mbox/top"
 	"mbox/mailbox"
@@ -43,21 +46,21 @@ so does what the ledger tells of it.`,
 			boolFlag("json", "print JSON, with --watch a line each time", &o.json),
 		},
 		run: func(ctx context.Context, s *session, _ []string) error {
-			return s.looking(ctx, func(box *mailbox.Box) error { return o.run(ctx, s, box) })
+			return doubting(ctx, s, func(box *mailbox.Box, doubt error) error { return o.run(ctx, s, box, doubt) })
 		},
 	}
 }
 
-func (o *statusOptions) run(ctx context.Context, s *session, box *mailbox.Box) error {
+func (o *statusOptions) run(ctx context.Context, s *session, box *mailbox.Box, doubt error) error {
 	if o.seen {
 		if _, err := home.See(box.Home(), box.Options().Sync); err != nil {
 			return err
 		}
 	}
 	if o.watch {
-		return o.again(ctx, s, box)
+		return o.again(ctx, s, box, doubt)
 	}
-	b, err := top.Read(ctx, box, o.json, lacks(ctx, s, box))
+	b, err := top.Read(ctx, box, o.json, lacks(ctx, s, box, doubt))
 	if err != nil {
 		return err
 	}
@@ -75,13 +78,18 @@ func (o *statusOptions) run(ctx context.Context, s *session, box *mailbox.Box) e
 }
 
 // lacks tells of agents that are not there, of schedules that do not do what they are for,
-// and of traces that nobody takes. Where the ledger cannot tell, the board does.
-// Schedules are looked at seldom, for that reads far back.
-func lacks(ctx context.Context, s *session, box *mailbox.Box) func() []check.Finding {
-	var schedules []check.Finding
+// of traces that nobody takes, and why the mailbox could not be opened: doubt, if any.
+// Where the ledger cannot tell, the board does. Schedules are looked at seldom, for that
+// reads far back, and so is whether it can be opened now.
+func lacks(ctx context.Context, s *session, box *mailbox.Box, doubt error) func() []check.Finding {
+	var schedules, closed []check.Finding
 	asked := time.Time{}
 	return func() []check.Finding {
 		if time.Since(asked) > askAgain {
+			if doubt != nil && !asked.IsZero() {
+				doubt = doubtOf(ctx, s)
+			}
+			closed = closedBy(s, box.Home(), doubt)
 			asked = time.Now()
 			schedules, _ = check.Schedules(ctx, s.config, box)
 			schedules = slices.DeleteFunc(schedules, func(f check.Finding) bool { return f.Level != check.Wrong })
@@ -90,17 +98,39 @@ func lacks(ctx context.Context, s *session, box *mailbox.Box) func() []check.Fin
 		if err != nil {
 			found = nil
 		}
-		return slices.Concat(found, schedules, check.Traces(s.config, box.Home()))
+		return slices.Concat(closed, found, schedules, check.Traces(s.config, box.Home()))
 	}
 }
 
+// doubtOf is why the mailbox cannot be opened now.
+func doubtOf(ctx context.Context, s *session) error {
+	box, doubt, err := s.look(ctx)
+	if box != nil {
+		err = cmp.Or(err, box.Close())
+	}
+	return cmp.Or(doubt, err)
+}
+
+// closedBy tells why the mailbox could not be opened, where the board does not, or what of it
+// is missing.
+func closedBy(s *session, home string, doubt error) []check.Finding {
+	switch {
+	case doubt == nil:
+		return check.Places(home)
+	case errors.Is(doubt, mailbox.ErrReadOnly), errors.Is(doubt, audit.ErrDamaged):
+		return nil // as is ErrGone, an ErrReadOnly
+	}
+	_, hint := s.judged(doubt)
+	return []check.Finding{{Check: check.Mailbox, Level: check.Wrong, Text: "it cannot be opened: " + doubt.Error(), Hint: cmp.Or(hint, "mbox doctor")}}
+}
+
 // again shows the board as long as somebody looks on.
-func (o *statusOptions) again(ctx context.Context, s *session, box *mailbox.Box) error {
+func (o *statusOptions) again(ctx context.Context, s *session, box *mailbox.Box, doubt error) error {
 	var before []byte
 	found, asked := []check.Finding(nil), time.Time{}
 	ctx, end := whileRead(ctx)
 	defer end()
-	return top.Watch(ctx, box, o.json, lacks(ctx, s, box), func(b *top.Board) error {
+	return top.Watch(ctx, box, o.json, lacks(ctx, s, box, doubt), func(b *top.Board) error {
 		if time.Since(asked) > askAgain {
 			found, asked = workersOf(ctx, s, box.Home()), time.Now()
 		}

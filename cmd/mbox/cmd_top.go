@@ -61,7 +61,7 @@ func (o *topOptions) watch(ctx context.Context, s *session, box *mailbox.Box, do
 	}
 	b := top.Options{
 		Doubt: doubt,
-		Lacks: lacks(ctx, s, box),
+		Lacks: lacks(ctx, s, box, nil),
 		Line:  func(e *audit.Entry) string { return s.entryLine(e) },
 		Fault: s.faultLine,
 		Name:  s.proposes.problem,

@@ -288,7 +288,7 @@ func resumeHint(e *mailbox.PausedError) string {
 
 // wayFree is the hint of an error that comes of what lies in the home and not of
 // the disk: something in the place of a file or folder, or one that is closed.
-func (s *session) wayFree(err error) string {
+func wayFree(s *session, err error) string {
 	home, failed := s.homeDir()
 	path, ok := durable.Obstacle(err)
 	switch {
@@ -326,7 +326,7 @@ func (s *session) judged(err error) (code int, hint string) {
 	var own *hinted
 	if errors.As(err, &own) {
 		hint = own.hint
-	} else if way := s.wayFree(err); way != "" && code != exitCommitted {
+	} else if way := wayFree(s, err); way != "" && code != exitCommitted {
 		hint = way
 	}
 	switch hint {

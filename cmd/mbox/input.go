@@ -91,7 +91,7 @@ func missingFile(err error, name string) error {
 // uncopied is the error of files that were to be copied, and names is how they were given.
 func uncopied(err error, names ...string) error {
 	var bad *schemas.Error
-	if errors.Is(err, os.ErrNotExist) { // standard input will not do
+	if errors.Is(err, os.ErrNotExist) && len(names) > 0 { // standard input will not do
 		return hint(notThere(err, strings.Join(names, ", ")), "give the name of a file that is there")
 	}
 	if !errors.As(err, &bad) {

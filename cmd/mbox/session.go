@@ -225,6 +225,11 @@ func (s *session) tidied(ctx context.Context, action func(*mailbox.Box) error) e
 // a mailbox that cannot be opened is shown as it lies, and what is wrong with it
 // is said beside that.
 func (s *session) looking(ctx context.Context, action func(*mailbox.Box) error) error {
+	return doubting(ctx, s, func(box *mailbox.Box, _ error) error { return action(box) })
+}
+
+// doubting is looking for a verb that tells by itself, too, why the tree is shown as it lies.
+func doubting(ctx context.Context, s *session, action func(box *mailbox.Box, doubt error) error) error {
 	box, doubt, err := s.look(ctx)
 	if err != nil {
 		return err
@@ -233,7 +238,7 @@ func (s *session) looking(ctx context.Context, action func(*mailbox.Box) error) 
 		s.warnf("%s", clean(strings.ReplaceAll(doubt.Error(), "\n", "; "), maxLine))
 		s.warnf("what follows is the tree as it lies; mbox help damage tells the way out")
 	}
-	return errors.Join(action(box), box.Close())
+	return errors.Join(action(box, doubt), box.Close())
 }
 
 // look opens the mailbox for looking. doubt is why it is shown as it lies, where it is.

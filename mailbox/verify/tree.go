@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"strings"
 
@@ -24,25 +25,25 @@ const (
 // idOf is the folded id of the task whose file bears the name.
 func idOf(file string) string { return task.ID(task.TrimJSON(path.Base(file))).Fold() }
 
-// missing tells of folders and files that every mailbox has.
+// missing tells of folders and files that every mailbox has: such as are not there, and
+// what lies in their place.
 func (v *run) missing() error {
-	names := map[string]string{".mbox/intents": "is missing; mbox recover makes it anew"}
-	for _, dir := range home.Folders {
-		top, _, _ := strings.Cut(dir, "/")
-		if top != "memory" && top != "agents" && dir != task.ArtifactsDir { // not of the mailbox itself, or made when it is needed
-			names[dir] = "the folder is missing"
-		}
-	}
+	files := map[string]string{".mbox/intents": "is missing; mbox recover makes it anew", ".mbox/journal": ""}
 	for _, name := range home.LockNames() {
-		names[".mbox/locks/"+name] = "the lock file is missing; mbox recover makes it anew"
+		files[".mbox/locks/"+name] = "the lock file is missing; mbox recover makes it anew"
 	}
-	for name, what := range names {
-		is, err := v.there(name)
-		if err != nil {
+	for name, missing := range files {
+		if err := v.place(name, false, missing); err != nil {
 			return err
 		}
-		if !is {
-			v.find(14, name, what)
+	}
+	for _, dir := range home.Folders {
+		missing := "the folder is missing"
+		if top, _, _ := strings.Cut(dir, "/"); top == "memory" || top == "agents" || dir == task.ArtifactsDir { // not of the mailbox itself, or made when it is needed
+			missing = ""
+		}
+		if err := v.place(dir, true, missing); err != nil {
+			return err
 		}
 	}
 	if _, err := home.Salt(v.dir); errors.Is(err, home.ErrSalt) {
@@ -52,6 +53,21 @@ func (v *run) missing() error {
 		v.note("%s", err)
 	}
 	return nil
+}
+
+// place tells whether a file or folder is missing, "" being that it need not be there, or
+// is a folder or file. Where it is neither, its shape tells of it.
+func (v *run) place(name string, folder bool, missing string) error {
+	info, err := os.Lstat(v.path(name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && missing != "":
+		v.find(14, name, missing)
+	case err == nil && info.IsDir() && !folder:
+		v.find(14, name, "is a folder, not a regular file")
+	case err == nil && info.Mode().IsRegular() && folder:
+		v.find(14, name, "is a regular file, "+noFolder)
+	}
+	return gone(err)
 }
 
 // lastRecovery tells whether the next command has to recover everything first.

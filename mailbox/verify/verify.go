@@ -95,12 +95,13 @@ const (
 	noEntry     = "is the reason of an entry that is not there"
 	noArtifacts = "is no folder of a task's artifacts"
 	noArtifact  = "lies among a task's artifacts, and the task does not name it"
+	noFolder    = "not a folder"
 )
 
 // Strange tells whether the finding is a file that mbox knows nothing of. It takes
 // none away, and none is missing: a person moves it out of the home.
 func (f Finding) Strange() bool {
-	return slices.Contains([]string{noLineKnows, noLineNames, noEntry, noArtifacts, noArtifact}, f.What) || strings.HasPrefix(f.What, chain.NoDay)
+	return slices.Contains([]string{noLineKnows, noLineNames, noEntry, noArtifacts, noArtifact}, f.What) || strings.HasPrefix(f.What, chain.NoDay) || strings.HasSuffix(f.What, noFolder)
 }
 
 // Missing tells whether the finding is a task whose file is not there.

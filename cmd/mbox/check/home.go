@@ -122,6 +122,21 @@ func (e *Exam) folders() {
 	}
 }
 
+// Places tells of the first folder or lock file that is not there.
+func Places(dir string) []Finding {
+	for _, name := range homeFolders {
+		if info, err := os.Lstat(filepath.Join(dir, name)); err != nil || !info.IsDir() {
+			return []Finding{{Check: Mailbox, Level: Wrong, Text: name + " is missing, or no folder", Hint: "mbox doctor"}}
+		}
+	}
+	for _, name := range home.LockNames() {
+		if _, err := os.Lstat(home.LockPath(dir, name)); errors.Is(err, fs.ErrNotExist) {
+			return []Finding{{Check: Mailbox, Level: Wrong, Text: ".mbox/locks/" + name + " is missing", Hint: "mbox recover"}}
+		}
+	}
+	return nil
+}
+
 // modes looks at owner and permissions of everything that is mbox's own: of what
 // else lies in the root of the home it looks at nothing. What
 // lies in quarantine stays as it came. What was dropped into pending and is no task

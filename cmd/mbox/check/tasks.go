@@ -95,7 +95,7 @@ func twice(look func() ([]string, error)) ([]string, error) {
 func (e *Exam) tasks(ctx context.Context) {
 	box, err := mailbox.Open(ctx, e.Home, e.options)
 	if err != nil {
-		e.fault("mailbox", "it cannot be opened: ", err)
+		e.fault(Mailbox, "it cannot be opened: ", err)
 		return
 	}
 	defer box.Close()

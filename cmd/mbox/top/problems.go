@@ -35,6 +35,7 @@ func (p *Problem) key() string { return p.Kind + " " + string(p.Task) + " " + p.
 
 // The kinds of problems, the worst first.
 const (
+	kindMailbox    = check.Mailbox // it cannot be opened
 	kindReadOnly   = "read-only"
 	kindGone       = "gone"
 	kindLedger     = "ledger"
@@ -181,7 +182,7 @@ func (b *Board) Name(name func(*Problem)) {
 
 // sort puts the worst first.
 func (b *Board) sort() {
-	order := []string{kindReadOnly, kindGone, kindLedger, kindDisk, kindClaim, kindAgent, kindAlarm, kindApproval, kindSchedule, kindPaused, kindDrop, kindQuarantine, kindTelemetry, kindFailed}
+	order := []string{kindMailbox, kindReadOnly, kindGone, kindLedger, kindDisk, kindClaim, kindAgent, kindAlarm, kindApproval, kindSchedule, kindPaused, kindDrop, kindQuarantine, kindTelemetry, kindFailed}
 	slices.SortStableFunc(b.Problems, func(a, b Problem) int { return slices.Index(order, a.Kind) - slices.Index(order, b.Kind) })
 }
 

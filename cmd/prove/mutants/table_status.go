@@ -172,7 +172,7 @@ var statusMutants = []mutant{
 	},
 	{
 		"alarms-of-schedules-pass", "status", "cmd/mbox/cmd_status.go",
-		"slices.Concat(found, schedules,", "slices.Concat(found, schedules[:0],",
+		"slices.Concat(closed, found, schedules,", "slices.Concat(closed, found, schedules[:0],",
 		mboxTest("TestScripts/schedule$"),
 	},
 	{
