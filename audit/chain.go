@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,7 +81,10 @@ func CheckWritable(home string) error {
 // as well where the mark says that the ledger is damaged, and no flush failed.
 type readOnly struct{ why string }
 
-func (e *readOnly) Error() string { return ErrReadOnly.Error() + " since " + e.why }
+func (e *readOnly) Error() string { return ErrReadOnly.Error() + " since " + cmp.Or(e.why, unwritten) }
+
+// unwritten is the reason where the disk took the mark and none of its bytes.
+const unwritten = "an unknown time, for a reason that could not be written (was the disk full?)"
 
 func (e *readOnly) Is(target error) bool {
 	return target == ErrReadOnly || target == ErrDamaged && strings.Contains(e.why, ErrDamaged.Error())

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -82,6 +83,8 @@ func nextStep(ctx context.Context, home string, r verify.Report) string {
 	switch {
 	case errors.Is(audit.CheckWritable(home), audit.ErrDamaged):
 		return check.WayOut // the rest may follow from that
+	case f.File == "audit/shared" && slices.ContainsFunc(r.Findings, func(f verify.Finding) bool { return f.Invariant == 10 }):
+		return check.WayOut // lines were written, and their folder is missing
 	case r.Gone != "":
 		_, hint := judge(mailbox.ErrGone)
 		return hint

@@ -105,6 +105,9 @@ func (e *Exam) folders() {
 		info, err := os.Lstat(path)
 		switch {
 		case err == nil && info.IsDir():
+		case errors.Is(err, fs.ErrNotExist) && name == "audit/shared" && e.lostLedger():
+			bad++
+			e.add("folders", Wrong, WayOut, "%s is missing, and the ledger with it", name)
 		case errors.Is(err, fs.ErrNotExist) && e.Fix:
 			if bad++; e.check("folders", durable.MkdirAll(path, e.options.Sync)) {
 				e.add("folders", Fixed, "", "%s is made", name)
@@ -120,6 +123,17 @@ func (e *Exam) folders() {
 	if bad == 0 {
 		e.add("folders", Fine, "", "all %d are there", len(homeFolders))
 	}
+}
+
+// lostLedger tells whether lines were written that are not in the ledger.
+func (e *Exam) lostLedger() bool {
+	box, err := mailbox.Look(e.Home, e.options)
+	if err != nil {
+		return false
+	}
+	defer box.Close()
+	at, _ := box.Ledger().Seen()
+	return at.Seq > 0
 }
 
 // Places tells of the first folder or lock file that is not there.
