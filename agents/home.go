@@ -117,8 +117,9 @@ func unsaid(t *mailbox.Task, output jsontext.Value) jsontext.Value {
 }
 
 // enter is what a claim asks before it takes a task: while a dream or another worker is
-// in the home, nothing is claimed. nil for an agent without a home.
-func (s *shift) enter(ctx context.Context) func() (func(), bool) {
+// in the home, nothing is claimed; what else keeps it out stops the search. nil for an
+// agent without a home.
+func (s *shift) enter(ctx context.Context, stop context.CancelCauseFunc) func() (func(), bool) {
 	if s.Home == nil {
 		return nil
 	}
@@ -126,7 +127,7 @@ func (s *shift) enter(ctx context.Context) func() (func(), bool) {
 		leave, err := s.Home.Enter(ctx, 0)
 		if err != nil {
 			if !errors.Is(err, mailbox.ErrBusy) {
-				s.Log.Warn().Err(err).Msg("cannot enter its home; will try again")
+				stop(&shut{err})
 			}
 			return nil, false
 		}
@@ -134,6 +135,11 @@ func (s *shift) enter(ctx context.Context) func() (func(), bool) {
 		return s.leave, true
 	}
 }
+
+// shut is the error of a home that cannot be entered, but for one that somebody is in.
+type shut struct{ error }
+
+func (e *shut) Unwrap() error { return e.error }
 
 func (s *shift) leaving(leave func() error) func() {
 	return func() {

@@ -115,6 +115,35 @@ func TestHomeIsEnteredAlone(t *testing.T) {
 	})
 }
 
+// goneHome is a home that was deleted; a third try in one claim ends it.
+type goneHome struct {
+	keeper
+	stop context.CancelFunc
+}
+
+func (k *goneHome) Enter(context.Context, time.Duration) (func() error, error) {
+	if k.tried.Add(1) == 3 {
+		k.stop()
+	}
+	return nil, os.ErrNotExist
+}
+
+// A worker whose home is gone ends its claim, and pauses before the next as after any other
+// failure.
+func TestHomeIsGone(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, mailbox.Options{})
+	s.submit("first")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	k := &goneHome{stop: stop}
+	w := &shift{Worker: *s.worker("true")}
+	w.Home = k
+	if _, err := w.claim(ctx); !errors.Is(err, os.ErrNotExist) || !w.passes(err) || k.tried.Load() != 1 {
+		t.Errorf("%v, after %d tries", err, k.tried.Load())
+	}
+}
+
 // A worker of an agent that was put away makes no home for it, and has nothing to do.
 func TestHomeIsAway(t *testing.T) {
 	t.Parallel()

@@ -327,9 +327,15 @@ func (s *shift) work(ctx, hard context.Context) error {
 }
 
 func (s *shift) claim(ctx context.Context) (*mailbox.Claim, error) {
-	r := mailbox.ClaimRequest{Agent: s.Agent, Type: s.Type, OnlyNamed: s.Named, Process: true, Thinks: s.thinks(ctx), Enter: s.enter(ctx), Looked: s.Alive}
+	search, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	r := mailbox.ClaimRequest{Agent: s.Agent, Type: s.Type, OnlyNamed: s.Named, Process: true, Thinks: s.thinks(ctx), Enter: s.enter(ctx, stop), Looked: s.Alive}
 	if !s.Once {
-		return s.Box.Wait(ctx, r)
+		c, err := s.Box.Wait(search, r)
+		if err != nil && search.Err() != nil {
+			err = context.Cause(search)
+		}
+		return c, err
 	}
 	if err := s.Box.Tidy(ctx); err != nil {
 		return nil, err
@@ -355,7 +361,8 @@ func (s *shift) passes(err error) bool {
 	if errors.Is(err, mailbox.ErrBusy) || errors.Is(err, mailbox.ErrCommitted) {
 		return true
 	}
-	return !s.Once && (errors.Is(err, mailbox.ErrReadOnly) || fromSystem(err))
+	var home *shut
+	return !s.Once && (errors.Is(err, mailbox.ErrReadOnly) || fromSystem(err) || errors.As(err, &home))
 }
 
 func fromSystem(err error) bool {

@@ -328,6 +328,9 @@ func drained(ctx context.Context, b *mailbox.Box, agent, by, reason string) erro
 	} else if !is {
 		return fmt.Errorf("agent %s has no %s: %w: only an agent that was born can end so", agent, EntryName(agent), mailbox.ErrConflict)
 	}
+	if _, err := os.Lstat(b.AgentDir(agent)); err != nil {
+		return fmt.Errorf("agent %s: its home is gone, and nothing to put away: %w", agent, err)
+	}
 	_, err = mailbox.MoveAgent(ctx, b, by, "drains "+agent, lifecycle.Move{Agent: agent, After: lifecycle.Draining, Reason: reason})
 	return err
 }

@@ -3,6 +3,7 @@ package life
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"time"
@@ -25,7 +26,7 @@ func Enter(ctx context.Context, b *mailbox.Box, agent string, wait time.Duration
 		return nil, err
 	}
 	if _, err := os.Lstat(b.AgentDir(agent)); err != nil {
-		return nil, errors.Join(err, leave())
+		return nil, errors.Join(fmt.Errorf("agent %s: its home is gone: %w", agent, err), leave())
 	}
 	return leave, nil
 }

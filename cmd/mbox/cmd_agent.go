@@ -314,7 +314,7 @@ one of its birth, and how to put that back.`,
 				}
 				s.printAgent(a)
 				if a.Claude.Changed() {
-					s.field("CLAUDE.md", "is not the one of its birth; to put that back:")
+					s.field("CLAUDE.md", differs(box, a.Claude))
 					s.printf("%s\n", putBack(box, a.Claude))
 				}
 				return nil
@@ -324,11 +324,24 @@ one of its birth, and how to put that back.`,
 	}
 }
 
-// putBack is the command that brings back the CLAUDE.md of a birth. It follows no link that
-// an agent may have put in its place.
+// differs says what is wrong with the CLAUDE.md of an agent.
+func differs(box *mailbox.Box, c *life.Claude) string {
+	home := filepath.Dir(filepath.FromSlash(c.File))
+	if _, err := os.Lstat(filepath.Join(box.Home(), home)); errors.Is(err, os.ErrNotExist) {
+		return "is gone, as all of " + home + "; to make that anew, where no backup has it:"
+	}
+	return "is not the one of its birth; to put that back:"
+}
+
+// putBack is the command that brings back the CLAUDE.md of a birth, in a new home where that
+// is gone. It follows no link that an agent may have put in its place.
 func putBack(box *mailbox.Box, c *life.Claude) string {
-	file := schemas.ShellWord(filepath.Join(box.Home(), filepath.FromSlash(c.File)))
-	return "rm -f " + file + " && cp " + schemas.ShellWord(filepath.Join(box.Home(), filepath.FromSlash(c.Kept))) + " " + file
+	path := filepath.Join(box.Home(), filepath.FromSlash(c.File))
+	file, home := schemas.ShellWord(path), ""
+	if _, err := os.Lstat(filepath.Dir(path)); errors.Is(err, os.ErrNotExist) {
+		home = "mkdir -m 700 " + schemas.ShellWord(filepath.Dir(path)) + " " + schemas.ShellWord(filepath.Join(filepath.Dir(path), "workspace")) + " && "
+	}
+	return home + "rm -f " + file + " && cp " + schemas.ShellWord(filepath.Join(box.Home(), filepath.FromSlash(c.Kept))) + " " + file
 }
 
 func (s *printer) printAgent(a *agentStatus) {

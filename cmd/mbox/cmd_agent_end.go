@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 
@@ -98,6 +99,9 @@ func (o *endOptions) end(ctx context.Context, s *session, box *mailbox.Box, name
 			return hint(err, "mbox agent restore %s brings it back", schemas.ShellWord(name))
 		}
 		return hint(err, "mbox agent pause %s keeps it from claiming; enabled = false in its table switches it off", schemas.ShellWord(name))
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return hint(err, "mkdir -m 700 %s, or bring it back from a backup; then the same command again", schemas.ShellWord(box.AgentDir(name)))
 	}
 	if err != nil {
 		return err

@@ -269,6 +269,11 @@ func (e *Exam) agents(box *mailbox.Box) {
 // claude tells of an agent whose CLAUDE.md is another than at its birth.
 func (e *Exam) claude(box *mailbox.Box, name string) {
 	c, err := life.ClaudeOf(box, name)
+	if _, gone := os.Lstat(box.AgentDir(name)); c != nil && errors.Is(gone, os.ErrNotExist) {
+		e.add("agents", Wrong, "bring it back from a backup; mbox agent show "+schemas.ShellWord(name)+" tells how to make it anew",
+			"%s is gone, the home of %s", filepath.Dir(c.File), name)
+		return
+	}
 	if e.check("agents", err) && c.Changed() {
 		e.add("agents", Doubt, "mbox agent show "+schemas.ShellWord(name)+" tells how to put it back; if you have changed it, copy it over "+c.Kept,
 			"%s is not the one that %s was born with", c.File, name)

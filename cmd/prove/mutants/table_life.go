@@ -741,7 +741,7 @@ var lifeMutants = []mutant{
 	},
 	{
 		"claude-put-back-over-a-link", "security", "cmd/mbox/cmd_agent.go",
-		"return \"rm -f \" + file + \" && cp \"", "return \"cp \"",
+		"return home + \"rm -f \" + file + \" && cp \"", "return home + \"cp \"",
 		command{"cmd/mbox", "TestScripts/^agent_claude$"},
 	},
 	{
