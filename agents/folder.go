@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"cmp"
 	"strings"
 
 	"mbox/agents/action"
@@ -12,10 +13,15 @@ const inputsFolder = "inputs"
 // fromWorkspace is a path that an agent names, as it is from the workspace. Where
 // the agent's role has a folder, its relative paths begin there, but for those that
 // name that folder itself, inputs or a folder of the write roots; ./ begins in the
-// workspace. NAME:path is a path of NAME's.
+// workspace. NAME:path is a path of NAME's, whichever of its names that is.
 func (t *Team) fromWorkspace(agent, path string) string {
 	owner, rest, ofOther := strings.Cut(path, ":")
-	if _, known := t.Members[owner]; !ofOther || !known {
+	owner = cmp.Or(t.Policies.Former[owner], owner)
+	_, known := t.Members[owner]
+	switch {
+	case ofOther && !known && t.Policies.Dead != nil && t.Policies.Dead(owner):
+		return path // which the policy refuses
+	case !ofOther || !known:
 		owner, rest = agent, path
 	}
 	folder := t.role(owner).Folder

@@ -54,6 +54,12 @@ func TestFolderOfARole(t *testing.T) {
 	if got := c.team.fromWorkspace("tester", "coder:projects"); got != "coder:projects" {
 		t.Errorf("the folder itself is %s", got)
 	}
+	c.team.Policies.Former, c.team.Policies.Dead = map[string]string{"ada": "coder", "eve": "tester"}, func(name string) bool { return name == "grace" }
+	for _, w := range [][2]string{{"ada:a.md", "ada:projects/a.md"}, {"eve:a.md", "eve:a.md"}, {"grace:a.md", "grace:a.md"}} {
+		if got := c.team.fromWorkspace("coder", w[0]); got != w[1] {
+			t.Errorf("%s is %s, want %s", w[0], got, w[1])
+		}
+	}
 	for agent, paths := range map[string][]string{"coder": {"read_file", "a.md", "./projects/a.md", "./c.md"}, "tester": {"file_check", "coder:a.md", "coder:projects/a.md", "coder:./c.md"}} {
 		for _, path := range paths[1:] {
 			id := c.send(agent, "x", act(paths[0], `{"path":"`+path+`"}`))

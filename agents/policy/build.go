@@ -160,7 +160,7 @@ func (b *builder) setBoundary(p *Policy) {
 // openSiblings is step 3.
 func (b *builder) openSiblings(p *Policy) {
 	access := b.agent.Workspace.Access
-	p.Siblings = map[string]string{b.name: p.Workspace}
+	p.Siblings, p.Dead = map[string]string{b.name: p.Workspace}, b.Dead
 	for other := range b.Agents {
 		if other != b.name {
 			p.Siblings[other] = "" // known, and closed until access opens it
@@ -189,6 +189,9 @@ func (b *builder) openSiblings(p *Policy) {
 		default:
 			b.add(key, "%s is no access; %s", schemas.Quote(access[sibling]), orMeant(access[sibling], []string{"read", "write", "read_write"}))
 		}
+	}
+	for old, now := range b.Former {
+		p.Siblings[old] = p.Siblings[now]
 	}
 }
 

@@ -89,6 +89,7 @@ var grantsNothing = map[string]string{
 	"Agent":                      "who it is",
 	"Workspace":                  "each agent works in its own",
 	"Siblings":                   "names for what the lists open",
+	"Dead":                       "names of no folder",
 	"Protected":                  "mbox's own files: no key of mbox.toml has a say",
 	"Self":                       "each agent reads its own home, by its name",
 	"Memory":                     "each agent writes its own, by its name",

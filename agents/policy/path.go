@@ -233,6 +233,7 @@ var pathWords = map[string]struct{ why, hint string }{
 	rulePathEncoded:   {"a path cannot have an encoded ..", ownFolder},
 	rulePathUser:      {"a path cannot begin in another user's home", ownFolder},
 
+	rulePathDead:       {"its agent is dead", "mbox agent list shows who is there; name one of them, or a path from %a.workspace.path in mbox.toml"},
 	rulePathUnresolved: {"where it leads cannot be found out", "see that the folders on the way can be searched and its symlinks end, or name a path from %a.workspace.path in mbox.toml"},
 	rulePathPrivate:    {"it is private to mbox", "no key of mbox.toml opens it, %p.allowed_roots neither"},
 	rulePathProtected:  {"only mbox writes there", "no key of mbox.toml opens it, %p.allowed_roots neither"},

@@ -122,10 +122,11 @@ func TestPlaceOpens(t *testing.T) {
 func TestDeniedTellsWhatToChange(t *testing.T) {
 	f := newTree(t)
 	p := f.policy(t, nil)
+	p.Dead = func(name string) bool { return name == "grace" }
 	rules := map[string]bool{}
 	for _, path := range []string{
 		"", "a\x00b", "\xff", "a\nb", `a\b`, "a/../b", "a%2f..%2fb", "~root/x", "loop", f.at("home/.mbox/x"), "to-config",
-		f.at("home/agents/dropbox/workspace/note"), f.at("home/agents/reader/workspace/note"), "to-forbidden/file", "/elsewhere", strings.Repeat("x", 9000),
+		f.at("home/agents/dropbox/workspace/note"), f.at("home/agents/reader/workspace/note"), "to-forbidden/file", "/elsewhere", strings.Repeat("x", 9000), "grace:x",
 	} {
 		for _, decide := range []func(string) (Place, error){p.Read, p.Write, f.policies(t)["looks"].Write} {
 			_, err := decide(path)

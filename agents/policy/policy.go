@@ -25,6 +25,8 @@ type Config struct {
 	RiskProfiles    map[string]RiskProfile
 	RuntimeProfiles map[string]RuntimeProfile
 	Agents          map[string]Agent
+	Former          map[string]string      // names that agents had, and nobody has now → what these are called
+	Dead            func(name string) bool // tells the names of agents that were put away; nil: there are none
 }
 
 // Levels of autonomy, from the least on.
@@ -119,6 +121,7 @@ type Policy struct {
 	ReadOnlyRoots []string
 	WriteOnly     []string
 	Siblings      map[string]string // agents → their workspaces, "" for those that it has no access to; NAME:path is a path there
+	Dead          func(string) bool // tells the agents that have none any more; nil: there are none
 	Forbidden     []string          // absolute; explicit roots go before them
 	Protected     []string          // absolute: never written, whatever a list says (.mbox, audit, tasks, mbox.toml, mbox.d, …)
 	Private       []string          // absolute: nor read (.mbox, audit, tasks/artifacts, tasks/archive)

@@ -19,6 +19,7 @@ const (
 	rulePathEncoded   = "path_encoded"   // one that shows after decoding %2e, %2f or %5c
 	rulePathUser      = "path_user"      // ~somebody, or ~ where nobody knows the home
 
+	rulePathDead       = "path_dead"       // NAME:path of an agent that was put away
 	rulePathUnresolved = "path_unresolved" // the file system does not tell where it leads
 	rulePathPrivate    = "path_private"    // .mbox, audit, artifacts
 	rulePathProtected  = "path_protected"  // what mbox alone writes
@@ -112,6 +113,8 @@ func (p *Policy) absolute(path string) (lexical, rule string) {
 			return "", rulePathOutside // no access to that agent's workspace
 		case agent:
 			return filepath.Join(workspace, rest), ""
+		case p.Dead != nil && p.Dead(name):
+			return "", rulePathDead
 		}
 	}
 	if p.Workspace == "" {

@@ -5,13 +5,14 @@ import (
 	"testing"
 )
 
-// NAME:path is a path in the workspace of the agent of that name, if there is
-// access to it; of an agent without access nothing, and of no agent just a name.
+// NAME:path is a path in the workspace of the agent of that name, which it has or had,
+// if there is access to it; of an agent without access, or one that is dead, nothing,
+// and of no agent just a name.
 func TestSiblingPaths(t *testing.T) {
 	c := Config{Home: "/srv/agents", Agents: map[string]Agent{
 		"coder": {Enabled: true}, "other": {Enabled: true},
 		"tester": {Enabled: true, Workspace: Workspace{Access: map[string]string{"coder": "read"}}},
-	}}
+	}, Former: map[string]string{"ada": "coder", "eve": "other", "me": "tester"}, Dead: func(name string) bool { return name == "grace" }}
 	p, err := ForAgent(c, "tester")
 	if err != nil {
 		t.Fatal(err)
@@ -25,6 +26,10 @@ func TestSiblingPaths(t *testing.T) {
 		"coder:../a":   "",
 		"coder:.mbox":  "/srv/agents/agents/coder/workspace/.mbox",
 		"coder:a/../b": "",
+		"ada:a.md":     "/srv/agents/agents/coder/workspace/a.md",
+		"me:a.md":      "/srv/agents/agents/tester/workspace/a.md",
+		"eve:a.md":     "",
+		"grace:a.md":   "",
 	} {
 		place, err := p.Read(path)
 		var denied *Denied

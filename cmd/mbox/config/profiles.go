@@ -54,6 +54,8 @@ func (c *File) Policy() policy.Config {
 		RiskProfiles:    map[string]policy.RiskProfile{},
 		RuntimeProfiles: map[string]policy.RuntimeProfile{},
 		Agents:          map[string]policy.Agent{},
+		Former:          former(c),
+		Dead:            func(name string) bool { return deadNames(c)[name] },
 	}
 	for name, p := range c.RiskProfiles {
 		out.RiskProfiles[name] = *p
