@@ -100,9 +100,9 @@ func (p *performance) unanswered(err error) verdict {
 	}
 	switch fault.Fault {
 	case BrainBusy, BrainDown:
-		return verdict{release: string(fault.Fault), delay: max(fault.Delay, 2*time.Second)}
+		return verdict{release: fault.Error(), delay: max(fault.Delay, 2*time.Second)}
 	case NoModel:
-		return verdict{release: string(fault.Fault), delay: max(fault.Delay, 30*time.Second)}
+		return verdict{release: fault.Error(), delay: max(fault.Delay, 30*time.Second)}
 	case BrainRefused:
 		return final(string(fault.Fault), fault.with())
 	}

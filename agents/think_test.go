@@ -64,11 +64,14 @@ func TestBrainAway(t *testing.T) {
 		t.Errorf("it was taken all the same: %v", events)
 	}
 	brain.ready = nil
-	brain.says = []any{&BrainError{Fault: BrainBusy, Text: "its queue is full", Delay: time.Minute}}
+	brain.says = []any{&BrainError{Fault: BrainBusy, Text: "its queue is full", Hint: "a larger queue", Delay: time.Minute}}
 	c.works("coder")
 	task, state := c.task(thought)
 	if state != mailbox.Pending || task.Mbox.Attempt != 0 || task.Mbox.NotBefore == nil {
 		t.Errorf("%s, attempt %d", state, task.Mbox.Attempt)
+	}
+	if back := task.Audit.StateChanges[len(task.Audit.StateChanges)-1].Reason; back != "brain_busy: its queue is full; a larger queue" {
+		t.Errorf("it was given back: %s", back)
 	}
 }
 

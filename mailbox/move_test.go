@@ -534,7 +534,7 @@ func interpose(t *testing.T, sc scene, act func(*Box, string) error, k int, all 
 func TestReleaseInTheLedger(t *testing.T) {
 	b, ctx := newBox(t, Options{}), context.Background()
 	for _, row := range [][2]string{
-		{"brain_down", "given back: brain_down"}, {"password hunter_2", "given back"}, {"hunter", "given back"}, {"Brain_down", "given back"}, {strings.Repeat("a_", 17), "given back"},
+		{"brain_down", "given back: brain_down"}, {"brain_down: hunter_2", "given back: brain_down"}, {"password hunter_2", "given back"}, {"hunter", "given back"}, {"Brain_down", "given back"}, {strings.Repeat("a_", 17), "given back"},
 	} {
 		if _, err := b.Submit(ctx, &Task{Task: Request{Title: "x"}}); err != nil {
 			t.Fatal(err)

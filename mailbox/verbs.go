@@ -170,12 +170,14 @@ func (c *Claim) Release(ctx context.Context, why string, delay time.Duration) er
 }
 
 // givenBack is what the ledger says of a release: its reason where that is a code of
-// words joined by _, such as a model's fault, and nothing of any other text.
+// words joined by _, such as a model's fault, or begins with one and a colon, and nothing
+// of any other text.
 func givenBack(why string) string {
-	if len(why) > 32 || !strings.Contains(why, "_") || strings.Trim(why, "abcdefghijklmnopqrstuvwxyz_") != "" {
+	code, _, _ := strings.Cut(why, ": ")
+	if len(code) > 32 || !strings.Contains(code, "_") || strings.Trim(code, "abcdefghijklmnopqrstuvwxyz_") != "" {
 		return "given back"
 	}
-	return "given back: " + why
+	return "given back: " + code
 }
 
 // verb carries out a verb of the claim: under the task's lock the token is
