@@ -110,7 +110,7 @@ func (o Options) check(kind string) error {
 		{"model", o.Model != "", servers},
 		{"temperature", o.Temperature != 0, servers},
 		{"parallel", o.Parallel != 0, []string{KindOllama, KindOpenAI, KindExec}},
-		{"model_fallback", len(o.Fallback) > 0, local},
+		{"fallback", len(o.Fallback) > 0, local},
 		{"num_ctx", o.NumCtx != 0, local},
 		{"num_thread", o.NumThread != 0, local},
 		{"keep_alive", o.KeepAlive != "", local},

@@ -99,7 +99,7 @@ func internal(text, model string) *fault {
 	switch {
 	case has("more system memory", "allocate memory", "commit memory", "memory layout", "failed to load"):
 		return &fault{&agents.BrainError{
-			Fault: agents.BrainDown, Text: text, Delay: time.Minute, Hint: "name a smaller model in model_fallback",
+			Fault: agents.BrainDown, Text: text, Delay: time.Minute, Hint: "name a smaller model in fallback of its [roles.NAME] in mbox.toml",
 		}, true}
 	case has("unable to load model", "may be incompatible", "unknown model architecture", "error loading model"):
 		return &fault{&agents.BrainError{Fault: agents.NoModel, Text: text, Hint: pullHint(model)}, true}

@@ -50,7 +50,7 @@ func TestOllamaFaults(t *testing.T) {
 		"sign-in":             {status(401, `{"error":"unauthorized"}`), agents.BrainRefused, "sign-in"},
 		"bad gateway":         {status(502, `oh`), agents.BrainDown, "oh"},
 		"schema":              {status(500, `{"error":"invalid JSON schema in format"}`), agents.BrainRefused, "schema"},
-		"memory":              {status(500, `{"error":"model requires more system memory (9 GiB) than is available (1 GiB)"}`), agents.BrainDown, "model_fallback"},
+		"memory":              {status(500, `{"error":"model requires more system memory (9 GiB) than is available (1 GiB)"}`), agents.BrainDown, "fallback of its [roles.NAME] in mbox.toml"},
 		"loading":             {status(500, `{"error":"timed out waiting for llama runner to start - progress 0.20"}`), agents.BrainBusy, "timed out"},
 		"broken model":        {status(500, `{"error":"unable to load model: /x"}`), agents.NoModel, "ollama pull m"},
 		"runner does not run": {status(500, `{"error":"llama runner process has terminated: exit status 2"}`), agents.BrainDown, "terminated"},
