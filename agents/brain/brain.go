@@ -12,7 +12,8 @@
 // Brains of one process that use the same server share what they know of it: how
 // many thoughts are in flight, which models it has, and that it is to be left
 // alone for a while. So Ready costs nothing most of the time, and one failure of
-// a server holds back every agent that would run into it.
+// a server holds back every agent that would run into it; that of a model, which is too
+// large or dies, the agent that thinks with it alone.
 //
 // A server of models is on this machine, unless the configuration says otherwise;
 // no redirect is followed, and no proxy asked for what is local.

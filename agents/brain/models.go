@@ -87,7 +87,7 @@ func (o *Ollama) models(ctx context.Context, life time.Duration, pause *rest) ([
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case err != nil:
-			return nil, o.server.failed(o.listFault(err))
+			return nil, o.server.rest.failed(o.listFault(err))
 		}
 		return answer.Models, nil
 	})

@@ -21,6 +21,7 @@ type Ollama struct {
 	api    *api.Client
 	keep   *api.Duration
 	think  *api.ThinkValue
+	absent rest // the last of its models cannot be loaded, or died
 }
 
 const defaultContext = 8192
@@ -103,9 +104,12 @@ func (o *Ollama) Think(ctx context.Context, t agents.Thought) (agents.Reply, err
 			return agents.Reply{}, ctx.Err()
 		case fault == nil:
 			o.server.rest.end()
+			o.absent.end()
 			return whole(reply)
-		case !fault.model || i == len(choice)-1:
-			return agents.Reply{}, o.server.failed(fault.err)
+		case !fault.model:
+			return agents.Reply{}, o.server.rest.failed(fault.err)
+		case i == len(choice)-1: // other models may do
+			return agents.Reply{}, o.absent.failed(fault.err)
 		}
 	}
 	panic("unreachable: the last choice returns")
@@ -170,6 +174,9 @@ func (o *Ollama) request(model string, t agents.Thought) *api.ChatRequest {
 // Ready implements agents.Brain. It asks the server for its models, at most
 // every two seconds for all brains together, and for nothing else.
 func (o *Ollama) Ready(ctx context.Context) error {
+	if err := o.absent.now(time.Now()); err != nil {
+		return err
+	}
 	if err := o.server.ready(o.o.Parallel); err != nil {
 		return err
 	}

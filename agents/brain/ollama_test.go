@@ -323,6 +323,24 @@ func TestFallbackAnswers(t *testing.T) {
 	}
 }
 
+// A model that is too large holds its own brain back, and no other of the server.
+func TestLargeModelRests(t *testing.T) {
+	asked := 0
+	f := newFake(t, "big:1 small:1", func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		status(500, `{"error":"model requires more system memory (9 GiB) than is available (1 GiB)"}`)(w, r)
+	})
+	big, small := f.brain(t, Options{Model: "big"}), f.brain(t, Options{Model: "small"})
+	r, err := big.Think(within(t), question("hi"))
+	if e := faultOf(t, agents.BrainDown, r, err); e.Delay < time.Minute {
+		t.Errorf("it is to be tried again in %v", e.Delay)
+	}
+	faultOf(t, agents.BrainDown, agents.Reply{}, big.Ready(within(t)))
+	if err := small.Ready(within(t)); err != nil || asked != 1 {
+		t.Errorf("asked %d times; the other brain is held back: %v", asked, err)
+	}
+}
+
 func TestMissing(t *testing.T) {
 	b := newFake(t, "a:1", nil).brain(t, Options{Model: "a", Fallback: []string{"b", "b", "c:1"}})
 	if names, err := b.Missing(within(t)); err != nil || strings.Join(names, " ") != "b c:1" {

@@ -129,7 +129,7 @@ func (o *OpenAI) Think(ctx context.Context, t agents.Thought) (agents.Reply, err
 		fault.Delay = o.absent.begin(time.Now(), fault)
 		return agents.Reply{}, fault
 	}
-	return agents.Reply{}, o.server.failed(fault)
+	return agents.Reply{}, o.server.rest.failed(fault)
 }
 
 func (o *OpenAI) chat(ctx context.Context, t agents.Thought) (agents.Reply, *agents.BrainError) {
@@ -265,7 +265,7 @@ func (o *OpenAI) list(ctx, asked context.Context) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return o.server.failed(down(o.server.url, err))
+		return o.server.rest.failed(down(o.server.url, err))
 	}
 	defer resp.Body.Close()
 	switch e := o.statusFault(resp); {
@@ -273,9 +273,9 @@ func (o *OpenAI) list(ctx, asked context.Context) error {
 		return e
 	case resp.StatusCode >= 500 && e.Fault == agents.ReplyCut:
 		e.Fault = agents.BrainDown
-		return o.server.failed(e)
+		return o.server.rest.failed(e)
 	case resp.StatusCode >= 500, resp.StatusCode == http.StatusTooManyRequests:
-		return o.server.failed(e)
+		return o.server.rest.failed(e)
 	}
 	return nil
 }

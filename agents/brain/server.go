@@ -42,15 +42,6 @@ func serverAt(kind string, u *url.URL, local bool) *server {
 	return s
 }
 
-// failed remembers a failure that the next thought would run into as well, and
-// says when to try again.
-func (s *server) failed(e *agents.BrainError) *agents.BrainError {
-	if e.Fault == agents.BrainBusy || e.Fault == agents.BrainDown {
-		e.Delay = s.rest.begin(time.Now(), e)
-	}
-	return e
-}
-
 // turns let so many thoughts at a time to a server, first come, first served.
 // Invariant, under mu: the head of the queue does not fit.
 type turns struct {
@@ -109,7 +100,8 @@ func (t *turns) serve() {
 	}
 }
 
-// rest is a time in which a server is left alone, because it was busy or down.
+// rest is a time in which a server, or a model of it, is left alone, because it was busy
+// or down.
 // It doubles from one failure to the next, from shortRest to longRest, until a
 // thought succeeds or a time as long passes without a failure.
 type rest struct {
@@ -125,6 +117,15 @@ const (
 	longRest  = 30 * time.Second
 	maxRest   = 10 * time.Minute // that a server may ask for
 )
+
+// failed remembers a failure that the next thought would run into as well, and
+// says when to try again.
+func (r *rest) failed(e *agents.BrainError) *agents.BrainError {
+	if e.Fault == agents.BrainBusy || e.Fault == agents.BrainDown {
+		e.Delay = r.begin(time.Now(), e)
+	}
+	return e
+}
 
 // begin makes a rest, of the error's Delay where it has one, and returns what is
 // left of it. Failures of thoughts that were under way make it no longer.
