@@ -97,14 +97,17 @@ func (b *Box) Change(ctx context.Context, c records.Change) (string, error) {
 	})
 }
 
-// Outcome fills in the outcome of a decision: the file is replaced and another
-// line names its new hash.
+// Outcome fills in the outcome of a decision, behind what was told before: the file is
+// replaced and another line names its new hash. What was told last is not told again.
 func (b *Box) Outcome(ctx context.Context, id, by, text string) error {
 	if !records.IsDecision(id) {
 		return fmt.Errorf("decision %s: %w", schemas.Sentence(id, 60), ErrNotFound)
 	}
 	if err := task.CheckActor(by); err != nil {
 		return err
+	}
+	if text = records.Normal(text); text == "" {
+		return task.Fault("outcome", "is empty", "what came of "+id)
 	}
 	name := id + ".md"
 	s, err := b.lockShard(ctx, name)
@@ -126,10 +129,10 @@ func (b *Box) Outcome(ctx context.Context, id, by, text string) error {
 	if err := b.recorder.checkRecord("decisions/"+name, audit.Hash(data)); err != nil {
 		return err
 	}
-	if d.Outcome == text {
+	if strings.HasSuffix("\n\n"+d.Outcome, "\n\n"+text) {
 		return nil
 	}
-	d.Outcome = text
+	d.Outcome = strings.TrimPrefix(d.Outcome+"\n\n"+text, "\n\n")
 	changed, err := d.Markdown()
 	if err != nil {
 		return err

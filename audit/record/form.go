@@ -50,7 +50,7 @@ func (s *section) print() (string, error) {
 	if s.list != nil {
 		return printList(s.heading(), s.list)
 	}
-	*s.text = trimBlank(oneNewline(*s.text))
+	*s.text = Normal(*s.text)
 	return mark(s.heading(), *s.text)
 }
 

@@ -19,6 +19,9 @@ func oneNewline(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
 }
 
+// Normal is a text as a record has it.
+func Normal(text string) string { return trimBlank(oneNewline(text)) }
+
 // trimBlank takes away the blank lines before and after a text.
 func trimBlank(text string) string {
 	if isBlank(text) {

@@ -186,7 +186,8 @@ func decisionOutcomeVerb() *verb {
 	return &verb{
 		name: "outcome", args: "ID TEXT|-", least: 2, most: 2,
 		brief: "tell what came of a decision",
-		about: "Fills in the outcome of a decision record, and logs the file's new hash.",
+		about: `Fills in the outcome of a decision record, and logs the file's new hash. What was told
+before stays, and stands above it. Said again, what stands last is not told twice.`,
 		shows: []string{`mbox decision outcome decision-2026-02-16-001 "No mail was lost in a month"`},
 		exits: []int{exitNotFound, exitConflict, exitData, exitIO, exitBusy, exitCommitted},
 		flags: []cli.Flag{filledFlag("by", "who tells it: an `AGENT`, or human (human)", &by), jsonFlag(&inJSON)},
