@@ -51,18 +51,20 @@ type Member struct {
 // Members are the agents of a team by their names.
 type Members map[string]Member
 
-// Find finds an agent by its name, or else the first enabled agent of the role that
-// has the name. Where there is neither it returns the name.
+// Find finds the enabled agent of the name, or else the first enabled agent of the role
+// that has the name, or else an agent of the name that is not enabled. Where there is none
+// it returns the name.
 func (all Members) Find(name string) (agent string, m Member, ok bool) {
-	if m, ok := all[name]; ok {
-		return name, m, true
+	own, is := all[name]
+	if own.Enabled {
+		return name, own, true
 	}
 	for _, agent := range slices.Sorted(maps.Keys(all)) {
 		if m := all[agent]; m.Role == name && m.Enabled {
 			return agent, m, true
 		}
 	}
-	return name, Member{}, false
+	return name, own, is
 }
 
 // role is an agent's role; the zero Role, which allows nothing, where it has

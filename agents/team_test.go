@@ -439,3 +439,23 @@ func TestWriteIntoAWorkspaceThatIsNotThereYet(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 }
+
+// Who is asked for by a name can take the task, where anybody of that name or role can.
+func TestFindMember(t *testing.T) {
+	on, off := Member{Enabled: true, Role: "coder"}, Member{Role: "coder"}
+	for _, c := range []struct {
+		all  Members
+		want string
+		ok   bool
+	}{
+		{Members{"coder": on, "alpha": on}, "coder", true},
+		{Members{"coder": off, "beta": on, "alpha": off}, "beta", true},
+		{Members{"coder": off, "alpha": off}, "coder", true},
+		{Members{"beta": on, "alpha": on}, "alpha", true},
+		{Members{"alpha": off}, "coder", false},
+	} {
+		if got, m, ok := c.all.Find("coder"); got != c.want || ok != c.ok || m.Enabled != c.all[got].Enabled {
+			t.Errorf("%+v: %s %+v %v, want %s", c.all, got, m, ok, c.want)
+		}
+	}
+}
