@@ -112,6 +112,17 @@ func (c *call) known(target string) error {
 	return task.Fault("assignment.target_agent", fmt.Sprintf("%s is neither an agent nor a role of this mailbox", schemas.Quote(target)), want)
 }
 
+// refusedInside tells whether the mailbox refuses a task with an action by itself, and
+// tells the ledger so.
+func refusedInside(box *mailbox.Box, t *mailbox.Task) bool {
+	review := box.Options().Review
+	if review == nil || t.Mbox.Action == nil {
+		return false
+	}
+	_, err := review(t)
+	return err != nil
+}
+
 // key takes the idempotency key from the header.
 func (c *call) key(t *mailbox.Task) error {
 	keys := c.r.Header.Values("Idempotency-Key")
@@ -152,8 +163,9 @@ func (c *call) leave(t *mailbox.Task) (sent Sent, err error) {
 	if err := c.signed(t); err != nil {
 		return sent, err
 	}
-	if err := c.known(t.Assignment.TargetAgent); err != nil {
-		return sent, err
+	unknown := c.known(t.Assignment.TargetAgent)
+	if unknown != nil && !refusedInside(c.Box, t) {
+		return sent, unknown
 	}
 	if err := c.waitsForSeen(t); err != nil {
 		return sent, err
@@ -162,6 +174,9 @@ func (c *call) leave(t *mailbox.Task) (sent Sent, err error) {
 	if errors.Is(err, mailbox.ErrCommitted) && sent.ID != "" {
 		_, sent.Note = c.door.o.Judge(err)
 		err = nil
+	}
+	if err != nil && unknown != nil {
+		err = unknown // which says more
 	}
 	if err == nil && t.Mbox.IdempotencyKey != "" {
 		err = c.same(sent.ID, t)
