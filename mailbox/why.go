@@ -313,6 +313,9 @@ func (b *explainer) explainPending(ctx context.Context, w *Why, t *Task) error {
 	case r.Class.Action == "":
 		w.Asks = append(w.Asks, "any agent that is not registered")
 	}
+	if err := b.explainNobody(ctx, w, r); err != nil {
+		return err
+	}
 	if len(w.Waits) > 0 {
 		w.Summary = waitsFor + w.Waits[0]
 		return nil
@@ -423,6 +426,18 @@ func (b *explainer) explainBrains(r *queue.Entry, able []string) (waits []string
 		waits = append(waits, fmt.Sprintf("%s, which cannot work now: %s", agent, why))
 	}
 	return waits
+}
+
+// explainNobody says why nobody can take a task that waits for nothing else.
+func (b *explainer) explainNobody(ctx context.Context, w *Why, r *queue.Entry) error {
+	if len(w.Waits)+len(w.Able)+len(w.Asks) > 0 {
+		return nil
+	}
+	why, err := b.whyNotStarted(ctx, r)
+	if why != "" {
+		w.Waits = append(w.Waits, "an agent: "+why)
+	}
+	return err
 }
 
 // explainDependency says what a dependency is waited for; "" if it is completed.
