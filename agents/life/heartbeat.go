@@ -100,10 +100,15 @@ func (k *Keeper) Beat(ctx context.Context) error {
 	return err
 }
 
-// lastBeat is when the agent was last sent its heartbeat, of this tick and the one before.
+// lastBeat is when the agent was last sent its heartbeat, of this tick and the one before,
+// by any name that it had.
 func (k *Keeper) lastBeat(ctx context.Context, now time.Time) (last time.Time, err error) {
+	names, err := namesOf(k.box, k.agent)
+	if err != nil {
+		return last, err
+	}
 	for _, at := range []time.Time{now, now.Add(-BeatEvery)} {
-		id, err := mailbox.BeatAt(k.box, k.agent, tickOf(at))
+		id, err := k.beatAt(names, tickOf(at))
 		if err != nil {
 			return last, err
 		}
@@ -120,6 +125,14 @@ func (k *Keeper) lastBeat(ctx context.Context, now time.Time) (last time.Time, e
 		return t.Created.Time, nil
 	}
 	return last, nil
+}
+
+// beatAt is the task of a tick, under one of these names; "" if there is none.
+func (k *Keeper) beatAt(names []string, tick string) (id mailbox.ID, err error) {
+	for i := 0; i < len(names) && id == "" && err == nil; i++ {
+		id, err = mailbox.BeatAt(k.box, names[i], tick)
+	}
+	return id, err
 }
 
 // beating tells whether a heartbeat of the agent has not ended.

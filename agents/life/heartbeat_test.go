@@ -90,6 +90,17 @@ func TestBeat(t *testing.T) {
 	_, err = mailbox.ResumeAgent(t.Context(), b, "ada", "human", "")
 	must(t, err)
 	beat(1, "when it goes on")
+	do()
+	must(t, Rename(t.Context(), b, renaming("ada", "eve", nil)))
+	k, err = Keep(b, "eve", "v")
+	must(t, err)
+	for _, want := range []bool{false, true} {
+		must(t, k.Beat(t.Context()))
+		if is, err := k.beating(t.Context()); err != nil || is != want {
+			t.Errorf("with another name it looks after things at %v: %v %v", now, is, err)
+		}
+		now = now.Add(BeatEvery)
+	}
 }
 
 // What is not read again has not changed; and what cannot be read is told once.

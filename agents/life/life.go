@@ -187,14 +187,9 @@ func arrive(ctx context.Context, b *mailbox.Box, name string, follow Follow) err
 	if err != nil || s == nil || s.BootCount > 0 {
 		return err
 	}
-	all, err := mailbox.AgentsOf(b)
-	for old := range all {
-		if err == nil && old != name && lifecycle.Called(all, old) == name {
-			return nil // it has been asked under the name that it had
-		}
-	}
-	if err != nil {
-		return err
+	names, err := namesOf(b, name)
+	if err != nil || len(names) > 1 {
+		return err // it has been asked under the name that it had
 	}
 	t := &mailbox.Task{Task: mailbox.Request{
 		Type: "other", Priority: "normal", Title: "Introduce yourself",
@@ -211,6 +206,18 @@ func arrive(ctx context.Context, b *mailbox.Box, name string, follow Follow) err
 		}
 		t.Mbox.IdempotencyKey = fmt.Sprintf("birth:%s.%d", name, n)
 	}
+}
+
+// namesOf are the names that an agent has and had.
+func namesOf(b *mailbox.Box, agent string) ([]string, error) {
+	names := []string{agent}
+	all, err := mailbox.AgentsOf(b)
+	for old := range all {
+		if old != agent && lifecycle.Called(all, old) == agent {
+			names = append(names, old)
+		}
+	}
+	return names, err
 }
 
 // arriveHome puts the home of an agent in its place, if it is not there yet: the one that
