@@ -51,6 +51,10 @@ func TestFolderOfARole(t *testing.T) {
 		}
 	}
 	c.team.Limits.WriteRoots = nil
+	q := request{from: "human", to: "coder", name: "write_file", params: []byte(`{"path":"a/../b.md","content":"x"}`)}
+	if _, refused := c.team.judge(q); refused == nil || !strings.Contains(refused.Error(), `params.path: "a/../b.md" goes up`) {
+		t.Errorf("what is refused is another path than what was written: %v", refused)
+	}
 	if got := c.team.fromWorkspace("tester", "coder:projects"); got != "coder:projects" {
 		t.Errorf("the folder itself is %s", got)
 	}

@@ -73,7 +73,9 @@ func (t *Team) judge(q request) (action.Action, *ruling) {
 	}
 	act, err := action.Parse(q.name, q.params)
 	if err == nil {
-		action.Locate(act, func(path string) string { return t.fromWorkspace(q.to, path) })
+		err = action.Locate(act, func(path string) string { return t.fromWorkspace(q.to, path) })
+	}
+	if err == nil {
 		limits := t.Limits
 		limits.Autorun = t.Roles[m.Role].Autorun
 		err = act.Validate(limits)

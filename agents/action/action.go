@@ -38,16 +38,25 @@ type Action interface {
 	Do(context.Context, *Env) (Result, error)
 }
 
-// Locate puts another path in the place of the one that an action on a file names.
-func Locate(a Action, to func(path string) string) {
+// Locate puts another path in the place of the one that an action on a file names, if
+// that is well-formed. The error is that of Validate.
+func Locate(a Action, to func(path string) string) error {
+	var path *string
 	switch a := a.(type) {
 	case *WriteFile:
-		a.Path = to(a.Path)
+		path = &a.Path
 	case *ReadFile:
-		a.Path = to(a.Path)
+		path = &a.Path
 	case *FileCheck:
-		a.Path = to(a.Path)
+		path = &a.Path
+	default:
+		return nil
 	}
+	if err := checkPath(*path); err != nil {
+		return err
+	}
+	*path = to(*path)
+	return nil
 }
 
 // Result is what an action leaves: status, path and error are the fields of the
