@@ -125,6 +125,16 @@ var lifeMutants = []mutant{
 		command{"agents/dream", "TestDreamByRule"},
 	},
 	{
+		"headings-stay-for-ever", "life", "agents/dream/tidy.go",
+		"\t\t\t\tleave(above[last])\n", "",
+		command{"agents/dream", "TestTidySections"},
+	},
+	{
+		"resumed-before-the-first-pulse", "life", "mailbox/agent.go",
+		"if now.State == lifecycle.Provisioning {", "if now.State == lifecycle.Unborn {",
+		boxTest("TestResumeMakesNobodyHealthy"),
+	},
+	{
 		"messages-on-their-way-are-gone", "channels", "mailbox/post.go",
 		"b.path(d.File), home.StagedPath(b.home, filepath.Base(d.File), d.TX), b.path(d.File)}", "b.path(d.File)}",
 		command{"mailbox", "TestReadBesidePost"},

@@ -752,6 +752,11 @@ var mailboxMutants = []mutant{
 		boxTest("TestTaskOfANewerVersion"),
 	},
 	{
+		"newer-task-fails-no-other", "13", "mailbox/ready.go",
+		"errors.Is(err, ErrNotFound) || errors.Is(err, ErrByHand) || ofNewer(err) {", "errors.Is(err, ErrNotFound) || errors.Is(err, ErrByHand) {",
+		boxTest("TestEndOfANewerTask"),
+	},
+	{
 		"newer-task-ends-a-scan", "13", "mailbox/reclaim.go",
 		" || ofNewer(err) {", " || err == nil && f == nil {",
 		boxTest("TestTaskOfANewerVersion"),

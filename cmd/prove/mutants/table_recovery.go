@@ -32,6 +32,11 @@ var recoveryMutants = []mutant{
 		boxTest("TestRule13_LeasesEndWithTheBoot"),
 	},
 	{
+		"another-home-is-written-to", "22", "mailbox/home/places.go",
+		"\tif err == nil {\n\t\terr = p.Same()\n\t}\n", "",
+		boxTest("TestReplacedHome"),
+	},
+	{
 		"work-ended-by-a-copy", "22", restGo,
 		"over := r.restarted || r.copied", "over := r.restarted",
 		boxTest("TestRule22_CopyEndsNoWork"),
