@@ -85,7 +85,7 @@ func (b *reclaimer) reclaimDead(ctx context.Context, l *leaseNotes) (int, error)
 func (b *reclaimer) reclaimAll(ctx context.Context, ids []ID) (back int, err error) {
 	for _, id := range ids {
 		_, err := b.ifFree(ctx, id, func(s *shard) error {
-			took, err := b.reclaimHeld(ctx, s, id, false)
+			took, err := b.reclaimHeld(ctx, s, id, b.leases.End)
 			if took {
 				back++
 			}
@@ -98,9 +98,8 @@ func (b *reclaimer) reclaimAll(ctx context.Context, ids []ID) (back int, err err
 	return back, nil
 }
 
-// reclaimHeld takes a task back under its shard, if its lease is over. After a restart of
-// the machine, and in a copy of a home, every lease is, and nothing works on a task.
-func (b *reclaimer) reclaimHeld(ctx context.Context, s *shard, id ID, over bool) (bool, error) {
+// reclaimHeld takes a task back under its shard, if judge finds that its lease is over.
+func (b *reclaimer) reclaimHeld(ctx context.Context, s *shard, id ID, judge func(*Task) (lease.Verdict, error)) (bool, error) {
 	f, r, err := b.current(id)
 	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrByHand) || ofNewer(err) {
 		return false, nil // reconcile sees to what is foreign, and a newer mbox to its own
@@ -108,11 +107,9 @@ func (b *reclaimer) reclaimHeld(ctx context.Context, s *shard, id ID, over bool)
 	if err != nil || r.State != InProgress {
 		return false, err
 	}
-	v := lease.Lost
-	if !over {
-		if v, err = b.leases.End(f.Task); err != nil || v == lease.Held {
-			return false, err
-		}
+	v, err := judge(f.Task)
+	if err != nil || v == lease.Held {
+		return false, err
 	}
 	return true, task.About(id, b.commit(ctx, s, b.takeBack(f, v)))
 }

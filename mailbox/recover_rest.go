@@ -15,6 +15,7 @@ import (
 	"mbox/audit"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/lease"
 	"mbox/mailbox/queue"
 	"mbox/mailbox/task"
 )
@@ -316,12 +317,11 @@ func (r *recovery) leases() error {
 	if err != nil {
 		return err
 	}
-	over := r.restarted || r.copied
-	if !over {
+	if !r.restarted && !r.copied {
 		r.out.Reclaimed, err = b.reclaimer.reclaimAll(r.ctx, ids)
 	}
 	for _, id := range ids {
-		if over && err == nil {
+		if (r.restarted || r.copied) && err == nil {
 			err = r.endLease(id)
 		}
 	}
@@ -331,14 +331,21 @@ func (r *recovery) leases() error {
 	return b.reclaimer.dropStrayLeases(r.ctx)
 }
 
-// endLease takes a task back after a restart, or in a copy.
+// endLease takes a task back after a restart, when nothing works on any, or in a copy, where
+// what a lease file names works in the home that was copied, and is left in peace.
 func (r *recovery) endLease(id ID) error {
 	s, err := r.b.lockShard(r.ctx, string(id))
 	if err != nil {
 		return err
 	}
 	defer s.unlock()
-	back, err := r.b.reclaimer.reclaimHeld(r.ctx, s, id, true)
+	back, err := r.b.reclaimer.reclaimHeld(r.ctx, s, id, func(t *Task) (v lease.Verdict, err error) {
+		if r.restarted {
+			return lease.Lost, nil
+		}
+		v, _, err = r.b.leases.Judge(t)
+		return v, err
+	})
 	if back {
 		r.out.Reclaimed++
 	}

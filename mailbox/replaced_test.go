@@ -94,7 +94,7 @@ func TestRouterOfAReplacedHome(t *testing.T) {
 func TestRule22_CopyEndsNoWork(t *testing.T) {
 	b := newBox(t, Options{})
 	sent(t, b, "x")
-	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder", ID: "x"})
+	c, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder", ID: "x", Process: true})
 	must(t, err)
 	work := exec.Command("cat")
 	in, err := work.StdinPipe()

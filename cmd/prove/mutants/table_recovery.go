@@ -23,12 +23,12 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"leases-outlive-the-boot", "13", restGo,
-		"over := r.restarted || r.copied", "over := r.copied",
+		"if !r.restarted && !r.copied {", "if r.restarted = false; !r.copied {",
 		boxTest("TestRule13_LeasesEndWithTheBoot"),
 	},
 	{
 		"leases-end-with-any-recovery", "13", restGo,
-		"over := r.restarted || r.copied", "over := !r.copied",
+		"\t\tr.out.Reclaimed, err = b.reclaimer.reclaimAll(r.ctx, ids)\n\t}", "\t\tr.restarted = true\n\t}",
 		boxTest("TestRule13_LeasesEndWithTheBoot"),
 	},
 	{
@@ -38,7 +38,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"work-ended-by-a-copy", "22", restGo,
-		"over := r.restarted || r.copied", "over := r.restarted",
+		"!r.restarted && !r.copied {", "!r.restarted {",
 		boxTest("TestRule22_CopyEndsNoWork"),
 	},
 	{
