@@ -1,7 +1,6 @@
 package mailbox
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"time"
@@ -82,7 +81,8 @@ func (b *books) close() error {
 		l.Idle()
 	}
 	b.intents.Close()
-	return errors.Join(b.ledger.Close(), b.places.Close())
+	b.places.Close()
+	return b.ledger.Close()
 }
 
 func (b *books) path(parts ...string) string {

@@ -57,17 +57,15 @@ func NewPlaces(home string, now func() time.Time, other func()) (*Places, error)
 	return &Places{home: home, folder: folder, now: now, other: other}, err
 }
 
-// Close releases the home's folder.
-func (p *Places) Close() error { return p.folder.Close() }
+// Close releases the home's folder. A second one does nothing.
+func (p *Places) Close() { p.folder.Close() }
 
 // Same returns a [ReplacedError] where another folder lies in the place of the home. One
-// that is away is not replaced.
+// that is away is not replaced, and after Close there is no telling.
 func (p *Places) Same() error {
 	was, err := p.folder.Stat()
-	if err != nil {
-		return err
-	}
-	if now, err := os.Stat(p.home); err == nil && !os.SameFile(was, now) {
+	now, away := os.Stat(p.home)
+	if err == nil && away == nil && !os.SameFile(was, now) {
 		return &ReplacedError{p.home}
 	}
 	return nil
