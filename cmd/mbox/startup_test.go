@@ -20,14 +20,27 @@ const (
 var initLine = regexp.MustCompile(`(?m)^init (\S+) @\S+ ms, (\S+) ms clock, (\d+) bytes, (\d+) allocs$`)
 
 func TestStartup(t *testing.T) {
-	run := exec.Command(program(t), "version")
+	bin := program(t)
+	bytes, allocs := startCosts(t, bin)
+	for range 4 { // the runtime allocates a little beside, now more, now less
+		b, n := startCosts(t, bin)
+		bytes, allocs = min(bytes, b), min(allocs, n)
+	}
+	if allocs == 0 || allocs > mostStartAllocs || bytes > mostStartBytes {
+		t.Errorf("packages begin with %d allocations of %d bytes, at most %d and %d are allowed", allocs, bytes, mostStartAllocs, mostStartBytes)
+	}
+}
+
+// startCosts is what all packages allocate when the program starts once.
+func startCosts(t *testing.T, bin string) (bytes, allocs int) {
+	t.Helper()
+	run := exec.Command(bin, "version")
 	run.Env = append(os.Environ(), "GODEBUG=inittrace=1")
 	out, err := run.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	var ms float64
-	var bytes, allocs int
 	for _, m := range initLine.FindAllStringSubmatch(string(out), -1) {
 		took, _ := strconv.ParseFloat(m[2], 64)
 		b, _ := strconv.Atoi(m[3])
@@ -38,7 +51,5 @@ func TestStartup(t *testing.T) {
 		ms, bytes, allocs = ms+took, bytes+b, allocs+n
 	}
 	t.Logf("packages begin with %d allocations of %d bytes and take %.2f ms", allocs, bytes, ms)
-	if allocs == 0 || allocs > mostStartAllocs || bytes > mostStartBytes {
-		t.Errorf("packages begin with %d allocations of %d bytes, at most %d and %d are allowed", allocs, bytes, mostStartAllocs, mostStartBytes)
-	}
+	return bytes, allocs
 }
