@@ -113,11 +113,7 @@ func TestLateResult(t *testing.T) {
 func TestLinesThatEndAClaim(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, mailbox.Options{})
-	w, err := s.worker("unused").begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.journal.close()
+	w := s.begun("unused")
 	id := s.submit("x")
 	claim, err := s.box.Claim(t.Context(), mailbox.ClaimRequest{Agent: "coder"})
 	if err != nil {
@@ -192,14 +188,21 @@ func TestClaimAtTheStop(t *testing.T) {
 	}
 }
 
-// attempt claims a task and makes the attempt that a worker would make.
-func (s *scene) attempt(line string) *attempt {
+// begun is a worker that has begun, and claims nothing.
+func (s *scene) begun(line string) *shift {
 	s.Helper()
 	w, err := s.worker(line).begin(s.Context())
 	if err != nil {
 		s.Fatal(err)
 	}
 	s.Cleanup(w.journal.close)
+	return w
+}
+
+// attempt claims a task and makes the attempt that a worker would make.
+func (s *scene) attempt(line string) *attempt {
+	s.Helper()
+	w := s.begun(line)
 	claim, err := s.box.Claim(s.Context(), mailbox.ClaimRequest{Agent: "coder", Process: true})
 	if err != nil {
 		s.Fatal(err)

@@ -396,11 +396,7 @@ func TestIdleCostsNothing(t *testing.T) {
 func TestCheckAll(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, mailbox.Options{})
-	w, err := s.worker("unused").begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.journal.close()
+	w := s.begun("unused")
 	attempts := map[string]*attempt{}
 	for _, title := range []string{"stands", "cancelled", "completed by its command"} {
 		s.submit(title)
