@@ -317,11 +317,12 @@ func (r *recovery) leases() error {
 	if err != nil {
 		return err
 	}
-	if !r.restarted && !r.copied {
+	over := r.restarted || r.copied
+	if !over {
 		r.out.Reclaimed, err = b.reclaimer.reclaimAll(r.ctx, ids)
 	}
 	for _, id := range ids {
-		if (r.restarted || r.copied) && err == nil {
+		if over && err == nil {
 			err = r.endLease(id)
 		}
 	}

@@ -23,12 +23,12 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"leases-outlive-the-boot", "13", restGo,
-		"if !r.restarted && !r.copied {", "if r.restarted = false; !r.copied {",
+		"over := r.restarted || r.copied", "r.restarted = false\n\tover := r.copied",
 		boxTest("TestRule13_LeasesEndWithTheBoot"),
 	},
 	{
 		"leases-end-with-any-recovery", "13", restGo,
-		"\t\tr.out.Reclaimed, err = b.reclaimer.reclaimAll(r.ctx, ids)\n\t}", "\t\tr.restarted = true\n\t}",
+		"over := r.restarted || r.copied", "r.restarted = true\n\tover := true",
 		boxTest("TestRule13_LeasesEndWithTheBoot"),
 	},
 	{
@@ -38,7 +38,7 @@ var recoveryMutants = []mutant{
 	},
 	{
 		"work-ended-by-a-copy", "22", restGo,
-		"!r.restarted && !r.copied {", "!r.restarted {",
+		"over := r.restarted || r.copied", "over := r.restarted",
 		boxTest("TestRule22_CopyEndsNoWork"),
 	},
 	{
