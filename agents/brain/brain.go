@@ -55,12 +55,12 @@ type Options struct {
 	Parallel int
 
 	// Of ollama.
-	Fallback       []string // models to take, in this order, where Model is not there or too large
-	NumCtx         int      // tokens of prompt and reply together; 0: 8192. A prompt that does not fit is refused, never cut
-	NumThread      int      // threads of the model; 0: the server's choice
-	KeepAlive      string   // how long the model stays loaded: 5m, 0, -1 (for ever); "": the server's choice
-	Think          string   // on, off, low, medium, high; "": the model's choice
-	AllowRemoteLLM bool     // the server may be another machine
+	Fallback       []string       // models to take, in this order, where Model is not there or too large
+	NumCtx         int            // tokens of prompt and reply together; 0: 8192. A prompt that does not fit is refused, never cut
+	NumThread      int            // threads of the model; 0: the server's choice
+	KeepAlive      *time.Duration // how long the model stays loaded; below 0: for ever; nil: the server's choice
+	Think          string         // on, off, low, medium, high; "": the model's choice
+	AllowRemoteLLM bool           // the server may be another machine
 
 	// Of openai.
 	Key        Key  // sent as bearer token; "": none
@@ -114,7 +114,7 @@ func (o Options) check(kind string) error {
 		{"fallback", len(o.Fallback) > 0, local},
 		{"num_ctx", o.NumCtx != 0, local},
 		{"num_thread", o.NumThread != 0, local},
-		{"keep_alive", o.KeepAlive != "", local},
+		{"keep_alive", o.KeepAlive != nil, local},
 		{"think", o.Think != "", local},
 		{"allow_remote_llm", o.AllowRemoteLLM, local},
 		{"key", o.Key != "", other},

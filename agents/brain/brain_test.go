@@ -19,7 +19,6 @@ func TestNew(t *testing.T) {
 		"no model":           {KindOllama, Options{URL: Default}, "model is missing"},
 		"remote":             {KindOllama, Options{URL: "http://10.0.0.7", Model: "m"}, "allow_remote_llm"},
 		"remote allowed":     {KindOllama, Options{URL: "http://10.0.0.7", Model: "m", AllowRemoteLLM: true}, ""},
-		"keep_alive":         {KindOllama, Options{URL: Default, Model: "m", KeepAlive: "soon"}, `keep_alive: "soon"`},
 		"think":              {KindOllama, Options{URL: Default, Model: "m", Think: "hard"}, `think: "hard"`},
 		"num_ctx":            {KindOllama, Options{URL: Default, Model: "m", NumCtx: -1}, "num_ctx is -1"},
 		"temperature":        {KindOllama, Options{URL: Default, Model: "m", Temperature: 3}, "temperature is 3"},

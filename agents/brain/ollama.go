@@ -33,9 +33,8 @@ func NewOllama(o Options) (*Ollama, error) {
 		err = errors.Join(err, errors.New("model is missing: name one, or \"auto\" for the first that is installed"))
 	}
 	address, _, endpointErr := Endpoint(o.URL, os.Getenv, o.AllowRemoteLLM)
-	keep, keepErr := keepAlive(o.KeepAlive)
 	think, thinkErr := thinkValue(o.Think)
-	if err = errors.Join(err, endpointErr, keepErr, thinkErr); err != nil {
+	if err = errors.Join(err, endpointErr, thinkErr); err != nil {
 		return nil, err
 	}
 	if o.NumCtx == 0 {
@@ -46,22 +45,12 @@ func NewOllama(o Options) (*Ollama, error) {
 	if err != nil {
 		return nil, err
 	}
+	var keep *api.Duration
+	if o.KeepAlive != nil {
+		keep = &api.Duration{Duration: *o.KeepAlive}
+	}
 	s := serverAt(KindOllama, u, !o.AllowRemoteLLM)
 	return &Ollama{o: o, server: s, api: api.NewClient(u, s.http), keep: keep, think: think}, nil
-}
-
-func keepAlive(s string) (*api.Duration, error) {
-	switch s {
-	case "":
-		return nil, nil
-	case "-1":
-		return &api.Duration{Duration: -1}, nil
-	}
-	d, err := time.ParseDuration(s)
-	if err != nil {
-		return nil, fmt.Errorf("keep_alive: %q is no duration such as 5m, nor 0 or -1", s)
-	}
-	return &api.Duration{Duration: d}, nil
 }
 
 func thinkValue(s string) (*api.ThinkValue, error) {

@@ -92,7 +92,7 @@ func TestOllamaReply(t *testing.T) {
 		}
 		says(piece(`{"a":`), piece(`1}`), done("stop"))(w, r)
 	})
-	b := f.brain(t, Options{NumCtx: 512, NumThread: 3, KeepAlive: "-1", Think: "off", Temperature: 0.5})
+	b := f.brain(t, Options{NumCtx: 512, NumThread: 3, KeepAlive: new(time.Duration(-1)), Think: "off", Temperature: 0.5})
 	sounds := 0
 	r, err := b.Think(within(t), agents.Thought{
 		Messages: []agents.Message{{Role: "system", Content: "be"}, {Role: "user", Content: "hi"}},

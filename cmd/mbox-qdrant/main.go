@@ -45,7 +45,7 @@ func open(agent, uuid string, warn func(error)) (memory.Store, error) {
 	s, err := qdrant.Open(o)
 	if a := c.Agents[agent]; err == nil && a != nil && a.Memory.EmbedModel != "" {
 		var e memory.Embedder
-		e, err = brain.NewOllama(brain.Options{URL: c.Ollama.URL, Model: a.Memory.EmbedModel, KeepAlive: c.Ollama.KeepAlive, AllowRemoteLLM: c.Ollama.AllowRemote})
+		e, err = brain.NewOllama(brain.Options{URL: c.Ollama.URL, Model: a.Memory.EmbedModel, KeepAlive: c.Ollama.Keep(), AllowRemoteLLM: c.Ollama.AllowRemote})
 		s.UseEmbeddings(e, warn)
 	}
 	return s, err

@@ -65,7 +65,7 @@ func ollamaOf(c *config.File, model string) (*brain.Ollama, error) {
 	if err := c.BrainRefused(&config.Agent{Brain: config.Brain{Kind: "ollama", URL: c.Ollama.URL}}); err != nil {
 		return nil, err
 	}
-	return brain.NewOllama(brain.Options{URL: c.Ollama.URL, Model: model, KeepAlive: c.Ollama.KeepAlive, AllowRemoteLLM: c.Ollama.AllowRemote})
+	return brain.NewOllama(brain.Options{URL: c.Ollama.URL, Model: model, KeepAlive: c.Ollama.Keep(), AllowRemoteLLM: c.Ollama.AllowRemote})
 }
 
 // embedderOf is the model by which an agent's memory finds by meaning; nil where it has none.

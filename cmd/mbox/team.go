@@ -82,7 +82,7 @@ func brainOf(c *config.File, t *agents.Team, name string, a *config.Agent) (agen
 	case "ollama":
 		o = brain.Options{
 			URL: a.Brain.URL, Model: role.Model, Fallback: role.Fallback, Parallel: c.Ollama.Parallel, NumCtx: c.Ollama.NumCtx,
-			NumThread: c.Ollama.NumThread, KeepAlive: c.Ollama.KeepAlive, AllowRemoteLLM: c.Ollama.AllowRemote,
+			NumThread: c.Ollama.NumThread, KeepAlive: c.Ollama.Keep(), AllowRemoteLLM: c.Ollama.AllowRemote,
 		}
 	case "openai":
 		key, err := keyOf(c, &a.Brain)

@@ -81,7 +81,15 @@ func (c *File) checkOllama(key string, address *string) error {
 	return nil
 }
 
-// parseKeepAlive reads how long a model stays loaded; negative is for good.
+// Keep is how long a model stays loaded; negative is for good.
+func (o *Ollama) Keep() *time.Duration {
+	d, err := parseKeepAlive(o.KeepAlive)
+	if err != nil {
+		return nil // refused when the file was read
+	}
+	return &d
+}
+
 func parseKeepAlive(text string) (time.Duration, error) {
 	if text == "-1" {
 		return -1, nil

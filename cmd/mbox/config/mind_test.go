@@ -130,14 +130,13 @@ func TestDefaultLimits(t *testing.T) {
 	})
 	equal(t, "http_check", c.HTTP(), action.HTTPOptions{Never: []string{"127.0.0.1:42617", "127.0.0.1:11434"}})
 	equal(t, "deploy_compose", c.Compose(), action.ComposeOptions{})
-	if d, err := parseKeepAlive(c.Ollama.KeepAlive); err != nil || d != 5*time.Minute {
-		t.Errorf("keep_alive is %v, %v", d, err)
+	for text, want := range map[string]time.Duration{"5m": 5 * time.Minute, "7d": 7 * 24 * time.Hour, "1d12h": 36 * time.Hour, "0": 0, "0s": 0, "-1": -1} {
+		if d := read(t, "[ollama]\nkeep_alive = '"+text+"'").Ollama.Keep(); d == nil || *d != want {
+			t.Errorf("keep_alive = %q is %v, want %v", text, d, want)
+		}
 	}
-	list := read(t, "[actions.write_file]\nextensions = ['.py', '']\n[ollama]\nkeep_alive = '-1'")
+	list := read(t, "[actions.write_file]\nextensions = ['.py', '']")
 	equal(t, "a shorter list", list.Limits().Extensions, []string{".py", ""})
-	if d, err := parseKeepAlive(list.Ollama.KeepAlive); err != nil || d >= 0 {
-		t.Errorf("-1 is not for good: %v, %v", d, err)
-	}
 }
 
 // A table changes what it names, wherever its keys stand, and no more.
