@@ -56,6 +56,12 @@ func TestApprove(t *testing.T) {
 		t.Fatal(err)
 	}
 	nothingFor(t, b, "d")
+	// Nor does the old one count, which runs still, once that of these bytes has ended.
+	if _, err := b.Approve(ctx, "one", Consent{By: "human", From: "a test", For: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(2 * time.Minute)
+	nothingFor(t, b, "d")
 }
 
 func TestApprovalEnds(t *testing.T) {
