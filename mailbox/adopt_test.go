@@ -138,7 +138,7 @@ func TestAdoptFromArchive(t *testing.T) {
 		{"completed, moved to a past month", false, "completed", "archive/2026-01"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			for k := 0; adoptDying(t, row.archived, row.from, row.to, k) && !t.Failed(); k++ {
+			for k := 0; adoptDying(t, row.archived, row.from, row.to, k) && !t.Failed(); k += stride() {
 			}
 		})
 	}

@@ -149,7 +149,7 @@ func TestVerifySkimsNoAttachment(t *testing.T) {
 
 // A crash at any step of sending leaves a task with all its files, or nothing.
 func TestAttachmentsOrNothing(t *testing.T) {
-	for k := int64(1); ; k++ {
+	for k := int64(1); ; k += int64(stride()) {
 		b := newBox(t, Options{Sync: durable.Strict})
 		var n atomic.Int64
 		remove := durable.SetFault(func(durable.Op, string) (bool, error) {

@@ -468,7 +468,7 @@ func TestRule05_EveryWriteFails(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s/%d", sc.name, mode), func(t *testing.T) {
 				homes := map[string]string{}
-				step := amount(len(failures), len(failures), 1)
+				step := amount(3*len(failures), len(failures), 1)
 				for i, f := range failures {
 					for k := 1 + (i+2*int(mode))%step; failStep(t, sc, mode, k, f.applied, f.death, f.name, homes); k += step {
 					}

@@ -300,7 +300,7 @@ func TestEveryFamilyWriteFails(t *testing.T) {
 		t.Run(sc.name, func(t *testing.T) {
 			homes, points := map[string]string{}, 0
 			writes := sc.fail(t, 0, false, false, "no fault", homes)
-			for k := 1; k <= writes; k += amount(3, 1, 1) {
+			for k := 1; k <= writes; k += amount(9, 1, 1) {
 				for _, f := range failures {
 					if (k%2 == 0) == (f.applied == f.death) || amount(0, 0, 1) == 1 { // the short form: each once not applied and once applied
 						sc.fail(t, k, f.applied, f.death, f.name, homes)

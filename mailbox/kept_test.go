@@ -56,7 +56,7 @@ func TestReplacedOnTheWay(t *testing.T) {
 		for _, act := range lateActs {
 			for _, late := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s, somebody %s, late %v", junk.name, act.name, late), func(t *testing.T) {
-					for die := 0; replacedOnTheWay(t, junk.file, junk.text, act.do, late, die) && !t.Failed(); die++ {
+					for die := 0; replacedOnTheWay(t, junk.file, junk.text, act.do, late, die) && !t.Failed(); die += stride() {
 					}
 				})
 			}

@@ -21,7 +21,7 @@ import (
 // differs, a staged file, a lease, all of nobody).
 func TestRule17_OpenGoesOnWithRecovery(t *testing.T) {
 	deaths := 0
-	for k := int64(1); ; k++ {
+	for k := int64(1); ; k += int64(stride()) {
 		home := unwell(t)
 		var n atomic.Int64
 		hit, begun := "", false
@@ -133,7 +133,7 @@ func TestOpenBesideRecovery(t *testing.T) {
 // that goes on with it, leaves no line that names an entry that is not there.
 func TestRule08_DeathWhilePuttingAside(t *testing.T) {
 	for _, mend := range []string{"open", "recover"} {
-		for k := int64(1); ; k++ {
+		for k := int64(1); ; k += int64(stride()) {
 			b := newBox(t, Options{})
 			submitted(t, b)
 			stranger := b.path("tasks", "failed", "t1.json")
@@ -200,7 +200,7 @@ func mended(t *testing.T, b *Box, how string) {
 // it. It is swept, not put into quarantine: and a recovery that dies in between
 // leaves no line that says so.
 func TestRule16_RecoveryOfWhatWasOnlyStaged(t *testing.T) {
-	for k := int64(1); ; k++ {
+	for k := int64(1); ; k += int64(stride()) {
 		b := newBox(t, Options{})
 		submitted(t, b)
 		_, err := dieAt(4, func() error { _, err := b.Claim(t.Context(), ClaimRequest{Agent: "coder"}); return err })

@@ -131,7 +131,7 @@ func TestRecoverLinesBehindTheJournal(t *testing.T) {
 // Such a recovery that is killed leaves the task's bytes where they lay: verify
 // finds no fault before the next one.
 func TestRecoverAfterIOErrorDies(t *testing.T) {
-	for k := int64(1); ; k++ {
+	for k := int64(1); ; k += int64(stride()) {
 		b := journaledBox(t)
 		submitted(t, b)
 		remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {

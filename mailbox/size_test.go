@@ -18,6 +18,10 @@ func amount(short, normal, long int) int {
 	return normal
 }
 
+// stride is how far apart the writes are at which a sweep lets something happen. The
+// short form, which runs again under the race detector what ran without, leaves most out.
+func stride() int { return amount(3, 1, 1) }
+
 // seedOf is where a test begins to draw: the same for everybody, so that what is
 // red for one is red for all; another one in each long run; MBOX_SEED, if set.
 func seedOf(t testing.TB) uint64 {
