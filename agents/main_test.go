@@ -20,6 +20,7 @@ import (
 	"mbox/audit"
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/linttest"
 )
 
 // The test binary is also what the tests run: a worker that can be killed, and
@@ -151,9 +152,8 @@ func (s *scene) another() *mailbox.Box { return s.open(s.box.Home(), s.box.Optio
 
 func lint(t *testing.T, home string) {
 	t.Helper()
-	out, err := exec.Command("python3", "../.ci/lint.py", "--whole", home).CombinedOutput()
-	if err != nil {
-		t.Errorf("lint.py: %v\n%s", err, out)
+	if err := linttest.Home(home, "--whole"); err != nil {
+		t.Error(err)
 	}
 }
 

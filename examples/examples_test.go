@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"mbox/mailbox/linttest"
 )
 
 // here is this folder; the scripts are called by their full names.
@@ -72,8 +74,8 @@ func newHouse(t *testing.T, env ...string) *house {
 			return
 		}
 		h.mbox("verify")
-		if out, err := h.command("python3", filepath.Join(here, "../.ci/lint.py"), "--whole", h.home).CombinedOutput(); err != nil {
-			t.Errorf("lint.py: %v\n%s", err, out)
+		if err := linttest.Home(h.home, "--whole"); err != nil {
+			t.Error(err)
 		}
 	})
 	return h

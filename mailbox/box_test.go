@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/linttest"
 )
 
 // newBox makes a mailbox in a temporary folder and opens it. At the end of the
@@ -50,44 +50,13 @@ func lint(t testing.TB, home string) {
 	lintAll(t, map[string]string{home: home}, "--whole")
 }
 
-// lintMany runs the checker on many homes in one Python process.
-const lintMany = `
-import importlib.util, sys
-spec = importlib.util.spec_from_file_location("lint", sys.argv[1])
-lint = importlib.util.module_from_spec(spec)
-options = sys.argv[2:]
-spec.loader.exec_module(lint)
-for home in sys.stdin.read().splitlines():
-    lint.problems.clear()
-    sys.argv = ["lint.py", *options, home]
-    try:
-        lint.main()
-    except SystemExit as end:
-        if end.code:
-            print("HOME", home, "" if end.code == 1 else end.code)
-`
-
 // lintAll runs the independent checker on homes, which are labelled.
 func lintAll(t testing.TB, homes map[string]string, options ...string) {
 	t.Helper()
-	if _, err := exec.LookPath("python3"); err != nil {
-		t.Fatal("python3 is missing: the format checker cannot run")
-	}
-	cmd := exec.Command("python3", append([]string{"-c", lintMany, "../.ci/lint.py"}, options...)...)
-	cmd.Stdin = strings.NewReader(strings.Join(slices.Sorted(maps.Keys(homes)), "\n"))
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("lint.py: %v", err)
-	}
-	problems := ""
-	for line := range strings.Lines(string(out)) {
-		home, ok := strings.CutPrefix(strings.TrimSpace(line), "HOME ")
-		if !ok {
-			problems += line
-			continue
+	for _, home := range slices.Sorted(maps.Keys(homes)) {
+		if err := linttest.Home(home, options...); err != nil {
+			t.Errorf("%s: %v", homes[home], err)
 		}
-		t.Errorf("%s\n%s", homes[strings.TrimSpace(home)], problems)
-		problems = ""
 	}
 }
 

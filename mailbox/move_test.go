@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -449,32 +450,32 @@ var interposed = []string{"admit", "claim", "progress", "complete", "fail", "rel
 // was acknowledged stands in the ledger, and after an operator has said what
 // counts the home passes the checker.
 func TestStrangerBetweenWrites(t *testing.T) {
-	stride := amount(11, 5, 1)
-	n := 0
+	step := amount(31, 5, 1)
+	n, homes, all := 0, t.TempDir(), map[string]string{}
 	for _, sc := range scenes {
 		if !slices.Contains(interposed, sc.name) {
 			continue
 		}
 		for _, act := range acts {
 			t.Run(sc.name+", "+act.name, func(t *testing.T) {
-				all := map[string]string{}
 				for k, more := 1, true; more; k++ {
-					if n++; n%stride != 0 {
+					if n++; n%step != 0 {
 						more = k < 30
 						continue
 					}
-					more = interpose(t, sc, act.do, k, all)
+					more = interpose(t, sc, act.do, k, filepath.Join(homes, strconv.Itoa(n)), all)
 				}
-				lintAll(t, all)
 			})
 		}
 	}
+	lintAll(t, all)
 }
 
-func interpose(t *testing.T, sc scene, act func(*Box, string) error, k int, all map[string]string) (more bool) {
+// interpose lets act happen before the k-th write of a scene's verb, in a new home. It
+// tells whether there may be a later write.
+func interpose(t *testing.T, sc scene, act func(*Box, string) error, k int, dir string, all map[string]string) (more bool) {
 	ctx := context.Background()
 	o := Options{Sync: durable.None, RetryBase: time.Nanosecond, Now: func() time.Time { return time.Now().Add(time.Minute) }}
-	dir := filepath.Join(t.TempDir(), "home")
 	must(t, Create(dir, o))
 	b, err := Open(ctx, dir, o)
 	must(t, err)
@@ -525,7 +526,7 @@ func interpose(t *testing.T, sc scene, act func(*Box, string) error, k int, all 
 	if r, err := verify.Home(ctx, dir, verify.Options{Deep: true}); err != nil || len(r.Findings) > 0 {
 		fail("verify: %v %v", err, r.Findings)
 	}
-	all[dir] = fmt.Sprintf("%s; verb said: %v", hit, said)
+	all[dir] = fmt.Sprintf("%s: %s; verb said: %v", t.Name(), hit, said)
 	return true
 }
 

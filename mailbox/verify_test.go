@@ -29,6 +29,7 @@ import (
 	"mbox/mailbox/backup"
 	"mbox/mailbox/durable"
 	"mbox/mailbox/home"
+	"mbox/mailbox/linttest"
 	"mbox/mailbox/task"
 	"mbox/mailbox/verify"
 	"mbox/schemas"
@@ -276,18 +277,8 @@ func (h *verifyHome) rewrite(seq int64, old, text string) {
 	h.write(".mbox/locks/chain", "") // no head record tells the old end
 }
 
-// lint runs the independent checker; true if it finds nothing.
-func (h *verifyHome) lint() (bool, string) {
-	h.t.Helper()
-	script, err := filepath.Abs("../.ci/lint.py")
-	h.must(err)
-	out, err := exec.Command("python3", script, "--whole", h.dir).CombinedOutput()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		h.t.Fatal(err)
-	}
-	return err == nil, string(out)
-}
+// lint runs the independent checker.
+func (h *verifyHome) lint() error { return linttest.Home(h.dir, "--whole") }
 
 func TestVerifyClean(t *testing.T) {
 	h := newVerifyHome(t)
@@ -299,8 +290,8 @@ func TestVerifyClean(t *testing.T) {
 	if after := treeOf(t, h.dir); after != before {
 		t.Error("verify has written")
 	}
-	if ok, out := h.lint(); !ok {
-		t.Error(out)
+	if err := h.lint(); err != nil {
+		t.Error(err)
 	}
 	if r, err := verify.Home(t.Context(), h.dir, verify.Options{LedgerOnly: true}); err != nil || r.Lines == 0 || r.Tasks != 0 || len(r.Findings) > 0 {
 		t.Errorf("%+v %v", r, err)
@@ -716,8 +707,8 @@ func TestRule36_VerifyTampering(t *testing.T) {
 			if want.What = got.What; got != want {
 				t.Errorf("got  %+v\nwant %+v\nall %v", got, want, r.Findings)
 			}
-			if ok, out := h.lint(); ok != (row.why != "") {
-				t.Errorf("lint.py finds nothing: %v, expected %q\n%s", ok, row.why, out)
+			if err := h.lint(); (err == nil) != (row.why != "") {
+				t.Errorf("lint.py says %v, expected to be silent: %q", err, row.why)
 			}
 		})
 	}
@@ -729,7 +720,7 @@ func TestRule36_VerifyTampering(t *testing.T) {
 func TestVerifyInterrupted(t *testing.T) {
 	for _, sc := range scenes {
 		t.Run(sc.name, func(t *testing.T) {
-			for k := 1; verifyFailed(t, sc, k) && !t.Failed(); k += amount(3, 1, 1) {
+			for k := 1; verifyFailed(t, sc, k) && !t.Failed(); k += stride() {
 			}
 		})
 	}

@@ -18,6 +18,7 @@ import (
 	"mbox/agents/policy"
 	"mbox/agents/sandbox"
 	"mbox/mailbox"
+	"mbox/mailbox/linttest"
 	"mbox/mailbox/mailboxtest"
 )
 
@@ -56,8 +57,8 @@ func newScene(t *testing.T, as string) *scene {
 		},
 	}
 	t.Cleanup(func() { // when the box is closed
-		if out, err := exec.Command("python3", "../../.ci/lint.py", "--whole", home).CombinedOutput(); err != nil {
-			t.Errorf("lint.py: %v\n%s", err, out)
+		if err := linttest.Home(home, "--whole"); err != nil {
+			t.Error(err)
 		}
 	})
 	s.box = mailboxtest.In(t, home, mailbox.Options{MaxAttempts: 1, ScanInterval: 300 * time.Millisecond, Review: s.team.Review, Approval: s.team.Approval})

@@ -16,6 +16,7 @@ import (
 
 	"mbox/mailbox"
 	"mbox/mailbox/durable"
+	"mbox/mailbox/linttest"
 	"mbox/mailbox/verify"
 )
 
@@ -413,7 +414,7 @@ func (w *walk) works() {
 			w.Errorf("mbox %q: %d\n%s%s", args, code, out, said)
 		}
 	}
-	if err := lintHome(w.home, "--whole"); err != nil {
+	if err := linttest.Home(w.home, "--whole"); err != nil {
 		w.Error(err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"mbox/mailbox/durable"
+	"mbox/mailbox/linttest"
 )
 
 // builtDir is where builtMbox built, to be removed when all tests have run.
@@ -337,7 +338,7 @@ func (s *storm) calm() {
 	}
 	s.must("ls")
 	s.must("verify")
-	if err := lintHome(s.home); err != nil {
+	if err := linttest.Home(s.home); err != nil {
 		s.Error(err)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"mbox/agents/secret/keyring/keyringtest"
 	"mbox/agents/secret/secrettest"
 	"mbox/audit"
+	"mbox/mailbox/linttest"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -269,7 +270,7 @@ func lint(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: lint HOME")
 	}
-	ts.Check(lintHome(ts.MkAbs(args[0]), "--whole"))
+	ts.Check(linttest.Home(ts.MkAbs(args[0]), "--whole"))
 }
 
 // nowhere TEXT wants, while the script runs, that no file of it holds a text, but those

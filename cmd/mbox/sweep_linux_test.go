@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"mbox/mailbox/linttest"
 )
 
 // The sweeps break the real program at one system call after another: by a
@@ -333,7 +335,7 @@ func (h *sweepHome) whole() error {
 	if r.code != 0 || strings.Contains(r.out+r.err, "interrupted") || strings.Contains(r.out+r.err, "never committed") {
 		return fmt.Errorf("verify: exit code %d\n%s%s", r.code, r.out, r.err)
 	}
-	return lintHome(h.home)
+	return linttest.Home(h.home)
 }
 
 // cycle takes one more task through the mailbox.

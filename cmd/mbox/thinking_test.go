@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"mbox/agents/brain/ollamatest"
+	"mbox/mailbox/linttest"
 )
 
 // These tests run the real program with models of a real Ollama server.
@@ -82,7 +83,7 @@ func (m *mind) stop() {
 		m.Errorf("mbox up: %v", err)
 	}
 	m.must("verify")
-	if err := lintHome(m.home, "--whole"); err != nil {
+	if err := linttest.Home(m.home, "--whole"); err != nil {
 		m.Error(err)
 	}
 }
