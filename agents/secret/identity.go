@@ -15,7 +15,6 @@ import (
 
 	"mbox/agents/secret/keyring"
 	"mbox/mailbox/durable"
-	"mbox/mailbox/home"
 	"mbox/schemas"
 )
 
@@ -40,12 +39,11 @@ const (
 	pointing    = "keyring:" // how the file begins while the identity lies in the keyring
 )
 
-// Identity is the file that opens the secrets of a mailbox, or names what does.
-func Identity(dir string) string { return home.Private(dir, "keys", "identity") }
+// IdentityFile is where the identity lies, from the home.
+const IdentityFile = ".mbox/keys/identity"
 
-// Opening are the files with which secrets can be opened, by their paths from the home:
-// the identity, and what a crash may have left of making it.
-func Opening() []string { return []string{".mbox/keys/identity", ".mbox/keys/identity" + staged} }
+// Identity is the file that opens the secrets of a mailbox, or names what does.
+func Identity(dir string) string { return filepath.Join(dir, IdentityFile) }
 
 var accountForm = schemas.Pattern(`^[0-9a-f]{32}$`)
 

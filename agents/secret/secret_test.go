@@ -267,6 +267,30 @@ func TestSetAtOnce(t *testing.T) {
 	}
 }
 
+// Nobody else changes secrets at any step of one who does.
+func TestSetAlone(t *testing.T) {
+	dir, steps := folder(t), 0
+	lock := filepath.Join(dir, ".mbox", "locks", "secrets")
+	remove := durable.SetFault(func(op durable.Op, path string) (bool, error) {
+		if path == lock {
+			return true, nil
+		}
+		steps++
+		if other, err := durable.AcquireLock(t.Context(), lock, 0); err == nil {
+			t.Errorf("%v %s: another one may begin", op, path)
+			return true, other.Unlock()
+		} else if !errors.Is(err, durable.ErrBusy) {
+			t.Error(err)
+		}
+		return true, nil
+	})
+	_, err := Set(t.Context(), dir, "coder", "API_TOKEN", canary, wait)
+	remove()
+	if err != nil || steps < 4 {
+		t.Errorf("%d steps: %v", steps, err)
+	}
+}
+
 // Wherever the disk fails, the secret before stands or the new one does, and saying it
 // again sets it.
 func TestSetFails(t *testing.T) {

@@ -133,10 +133,7 @@ func (o *backupOptions) backUp(ctx context.Context, box *mailbox.Box, to io.Writ
 // keys is what the backup has in the place of what opens secrets. What lies in a keyring
 // gets into no file but the archive, and not there unless that is wanted.
 func (o *backupOptions) keys(ctx context.Context, box *mailbox.Box) (instead map[string]string, texts map[string][]byte, err error) {
-	instead = map[string]string{}
-	for _, name := range secret.Opening() {
-		instead[name] = ""
-	}
+	instead = map[string]string{secret.IdentityFile: ""}
 	if !o.withKeys {
 		if o.left, err = laidIn(box.Home()); err != nil {
 			return nil, nil, err
@@ -147,9 +144,8 @@ func (o *backupOptions) keys(ctx context.Context, box *mailbox.Box) (instead map
 	}
 	text, err := secret.Carry(ctx, box.Home(), o.withKeys)
 	if text != nil {
-		name := secret.Opening()[0]
-		delete(instead, name)
-		texts = map[string][]byte{name: text}
+		delete(instead, secret.IdentityFile)
+		texts = map[string][]byte{secret.IdentityFile: text}
 	}
 	return instead, texts, err
 }

@@ -34,7 +34,7 @@ var secretMutants = []mutant{
 	{
 		"secret-two-identities", "secrets", secretGo,
 		"return errors.Join(do(), lock.Unlock())", "return errors.Join(lock.Unlock(), do())",
-		secretTest("TestSetAtOnce$"),
+		secretTest("TestSetAlone$"),
 	},
 	{
 		"secret-half-of-them", "secrets", secretGo,
@@ -179,11 +179,6 @@ var secretMutants = []mutant{
 	{
 		"secret-identity-in-a-backup", "secrets", identityGo,
 		"if !keys {", "if false {",
-		mboxTest("TestScripts/secret$"),
-	},
-	{
-		"secret-half-made-identity-in-a-backup", "secrets", identityGo,
-		"\".mbox/keys/identity\" + staged}", "\".mbox/keys/identity\"}",
 		mboxTest("TestScripts/secret$"),
 	},
 	{
