@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -125,20 +126,31 @@ func TestWordsStayOutOfTheLedger(t *testing.T) {
 	p := newPost(t, AtLeastOnce)
 	refused := fmt.Errorf("%w: %w", ErrRefused, &WordsError{Err: errors.New("/bin/x: exit status 3"), Words: "no between us"})
 	p.fake.fails = []error{refused, refused}
-	p.notified(NotifierOptions{On: Happenings}, 1, func() { p.done("42") })
+	told := func() (reasons int) {
+		for line, err := range p.box.Ledger().Backward() {
+			if p.must(err); line.Text("reason") == "/bin/x: exit status 3" {
+				reasons++
+			}
+		}
+		return reasons
+	}
+	ctx, end := context.WithTimeout(p.Context(), 10*time.Second)
+	defer end()
+	p.notified(NotifierOptions{On: Happenings}, 1, func() {
+		p.done("42")
+		for told() == 0 && ctx.Err() == nil { // it is ended once it has called, before it may have said how
+			runtime.Gosched()
+		}
+	})
 	p.fake.sent = nil
 	p.deliver(1)
-	reasons := 0
 	for line, err := range p.box.Ledger().Backward() {
 		p.must(err)
 		if e, err := line.Decode(); err != nil || strings.Contains(string(e.Details), "between us") || strings.Contains(e.Action, "between us") {
 			t.Errorf("%s %s %v", e.Action, e.Details, err)
 		}
-		if line.Text("reason") == "/bin/x: exit status 3" {
-			reasons++
-		}
 	}
-	if reasons != 2 || !strings.HasSuffix(refused.Error(), ": no between us") {
+	if reasons := told(); reasons != 2 || !strings.HasSuffix(refused.Error(), ": no between us") {
 		t.Errorf("%d reasons; the log has %v", reasons, refused)
 	}
 }
