@@ -388,7 +388,8 @@ func TestTamperedMessages(t *testing.T) {
 			if !slices.ContainsFunc(r.Findings, func(f verify.Finding) bool { return f.File == c.file && strings.Contains(f.What, c.what) }) {
 				t.Errorf("%v", r.Findings)
 			}
-			if err := linttest.Home(dir); err == nil || !strings.Contains(err.Error(), "channels/") {
+			err = linttest.Home(dir)
+			if found, is := errors.AsType[linttest.Problems](err); !is || !strings.Contains(found.Error(), "channels/") {
 				t.Errorf("the checker says %v", err)
 			}
 		})

@@ -5,6 +5,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -44,8 +45,13 @@ var linters struct {
 	idle []*linter
 }
 
-// Home runs the checker on a home in which nobody works, with its options. The error
-// has what it finds.
+// Problems are what the checker finds in a home, a line each.
+type Problems []string
+
+func (p Problems) Error() string { return "lint.py: " + strings.Join(p, "; ") }
+
+// Home runs the checker on a home in which nobody works, with its options. What it finds
+// is [Problems]; any other error says that it could not look.
 func Home(home string, options ...string) error {
 	l, err := idleLinter()
 	if err != nil {
@@ -56,7 +62,7 @@ func Home(home string, options ...string) error {
 		return err
 	}
 	fmt.Fprintf(l.in, "%s\n", args)
-	var problems []string
+	var problems Problems
 	for l.out.Scan() {
 		if l.out.Text() != "END" {
 			problems = append(problems, l.out.Text())
@@ -68,7 +74,7 @@ func Home(home string, options ...string) error {
 		if problems == nil {
 			return nil
 		}
-		return fmt.Errorf("lint.py: %s", strings.Join(problems, "; "))
+		return problems
 	}
 	return fmt.Errorf("lint.py ended at %s\n%s", home, l.said)
 }
@@ -107,7 +113,7 @@ func checker() (string, error) {
 			return script, nil
 		}
 		if dir == filepath.Dir(dir) {
-			err = fmt.Errorf("no folder above the test's has .ci/lint.py")
+			err = errors.New("no folder above the test's has .ci/lint.py")
 		}
 		dir = filepath.Dir(dir)
 	}
